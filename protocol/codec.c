@@ -1,0 +1,325 @@
+/*
+ * Operations on the wire.
+ *
+ * Which attributes an operation has stands in one table, `attributes_of`; how each attribute is
+ * written and read in another, `attribute_rows`, in the order in which they travel. Both
+ * directions read the same two tables, so that they cannot disagree.
+ */
+#include "codec.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Bits of attributes_of[], in the order of the wire. */
+enum attribute {
+	ATTRIBUTE_DTYPE,
+	ATTRIBUTE_START,
+	ATTRIBUTE_STEP,
+	ATTRIBUTE_DIMS,
+	ATTRIBUTE_COUNT, /* arange: its one extent, bare */
+	ATTRIBUTE_ARENA,
+	ATTRIBUTE_OFFSET,
+	ATTRIBUTE_VALUE,
+	ATTRIBUTE_INCREMENT,
+	ATTRIBUTE_PERM,
+	ATTRIBUTE_AXES,
+	ATTRIBUTE_KEEPDIMS,
+	ATTRIBUTES,
+};
+
+static const uint16_t attributes_of[OP_COUNT] = {
+#define UNARY(...)
+#define BINARY(...)
+#define TERNARY(...)
+#define REDUCE(id, ...) [id] = 1 << ATTRIBUTE_AXES | 1 << ATTRIBUTE_KEEPDIMS,
+#define STRUCT(...)
+#include "ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef REDUCE
+#undef STRUCT
+	[OP_load] = 1 << ATTRIBUTE_DTYPE | 1 << ATTRIBUTE_DIMS | 1 << ATTRIBUTE_ARENA | 1 << ATTRIBUTE_OFFSET,
+	[OP_fill] = 1 << ATTRIBUTE_DTYPE | 1 << ATTRIBUTE_DIMS | 1 << ATTRIBUTE_VALUE,
+	[OP_arange] =
+		1 << ATTRIBUTE_DTYPE | 1 << ATTRIBUTE_COUNT | 1 << ATTRIBUTE_VALUE | 1 << ATTRIBUTE_INCREMENT,
+	[OP_cast] = 1 << ATTRIBUTE_DTYPE,
+	[OP_reshape] = 1 << ATTRIBUTE_DIMS,
+	[OP_broadcast] = 1 << ATTRIBUTE_DIMS,
+	[OP_permute] = 1 << ATTRIBUTE_PERM,
+	[OP_slice] = 1 << ATTRIBUTE_START | 1 << ATTRIBUTE_STEP | 1 << ATTRIBUTE_DIMS,
+	[OP_flip] = 1 << ATTRIBUTE_AXES,
+};
+
+static void put_ints(struct wire_writer *w, unsigned count, const int64_t *values) {
+	wire_put_array(w, count);
+	for (unsigned i = 0; i < count; i++)
+		wire_put_int(w, values[i]);
+}
+
+/* The first of an operation's lists decides *rankp, the others must agree with it. */
+static int get_list(struct wire_cursor *c, const char *field, bool first, uint8_t *rankp,
+	struct wire_cursor *insidep, struct fault *f) {
+	int r = wire_get_array(c, field, UINT32_MAX, insidep, f);
+
+	if (r)
+		return r;
+	if (insidep->left > LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "field %s has %u dimensions, more than the limit of %d",
+			field, insidep->left, LIMIT_RANK);
+	if (!first && insidep->left != *rankp)
+		return fault_set(f, FAULT_PROTOCOL, "field %s has %u entries instead of %u", field,
+			insidep->left, *rankp);
+	*rankp = (uint8_t)insidep->left;
+	return 0;
+}
+
+static int get_ints(struct wire_cursor *c, const char *field, bool first, uint8_t *rankp, int64_t min,
+	int64_t *values, struct fault *f) {
+	struct wire_cursor inside;
+	int r = get_list(c, field, first, rankp, &inside, f);
+
+	while (!r && inside.left)
+		r = wire_get_int(&inside, field, min, INT64_MAX, values++, f);
+	return r;
+}
+
+static int get_dtype(struct wire_cursor *c, uint8_t *dtypep, struct fault *f) {
+	uint64_t value;
+	int r = wire_get_uint(c, "dtype", UINT8_MAX, &value, f);
+
+	if (r)
+		return r;
+	if (value >= DTYPE_COUNT)
+		return fault_set(f, FAULT_DTYPE, "element type %u does not exist", (unsigned)value);
+	*dtypep = (uint8_t)value;
+	return 0;
+}
+
+static void attribute_put_dtype(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.dtype);
+}
+
+static int attribute_get_dtype(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return get_dtype(c, &o->attr.dtype, f);
+}
+
+static void attribute_put_start(struct wire_writer *w, const struct coded_op *o) {
+	put_ints(w, o->attr.rank, o->attr.start);
+}
+
+static int attribute_get_start(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return get_ints(c, "start", true, &o->attr.rank, INT64_MIN, o->attr.start, f);
+}
+
+static void attribute_put_step(struct wire_writer *w, const struct coded_op *o) {
+	put_ints(w, o->attr.rank, o->attr.step);
+}
+
+static int attribute_get_step(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return get_ints(c, "step", false, &o->attr.rank, INT64_MIN, o->attr.step, f);
+}
+
+static void attribute_put_dims(struct wire_writer *w, const struct coded_op *o) {
+	put_ints(w, o->attr.rank, o->attr.dims);
+}
+
+static int attribute_get_dims(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	bool first = !(attributes_of[o->op] & 1 << ATTRIBUTE_START);
+
+	return get_ints(c, "dims", first, &o->attr.rank, 0, o->attr.dims, f);
+}
+
+static void attribute_put_count(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_int(w, o->attr.dims[0]);
+}
+
+static int attribute_get_count(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	o->attr.rank = 1;
+	return wire_get_int(c, "n", 0, INT64_MAX, &o->attr.dims[0], f);
+}
+
+static void attribute_put_arena(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.arena);
+}
+
+static int attribute_get_arena(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	uint64_t value;
+	int r = wire_get_uint(c, "arena", UINT32_MAX, &value, f);
+
+	if (r)
+		return r;
+	o->attr.arena = (uint32_t)value;
+	return 0;
+}
+
+static void attribute_put_offset(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.offset);
+}
+
+static int attribute_get_offset(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return wire_get_uint(c, "offset", UINT64_MAX, &o->attr.offset, f);
+}
+
+static void attribute_put_value(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.value[0]);
+}
+
+static int attribute_get_value(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return wire_get_uint(c, "value", UINT64_MAX, &o->attr.value[0], f);
+}
+
+static void attribute_put_increment(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.value[1]);
+}
+
+static int attribute_get_increment(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return wire_get_uint(c, "step", UINT64_MAX, &o->attr.value[1], f);
+}
+
+static void attribute_put_perm(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_array(w, o->attr.rank);
+	for (unsigned d = 0; d < o->attr.rank; d++)
+		wire_put_uint(w, o->attr.perm[d]);
+}
+
+static int attribute_get_perm(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	struct wire_cursor inside;
+	uint64_t axis;
+	int r = get_list(c, "perm", true, &o->attr.rank, &inside, f);
+
+	for (unsigned d = 0; !r && inside.left; d++) {
+		r = wire_get_uint(&inside, "perm", LIMIT_RANK - 1, &axis, f);
+		if (!r)
+			o->attr.perm[d] = (uint8_t)axis;
+	}
+	return r;
+}
+
+static void attribute_put_axes(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.axes);
+}
+
+static int attribute_get_axes(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	uint64_t value;
+	int r = wire_get_uint(c, "axes", (1 << LIMIT_RANK) - 1, &value, f);
+
+	if (r)
+		return r;
+	o->attr.axes = (uint16_t)value;
+	return 0;
+}
+
+static void attribute_put_keepdims(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_bool(w, o->attr.keepdims);
+}
+
+static int attribute_get_keepdims(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return wire_get_bool(c, "keepdims", &o->attr.keepdims, f);
+}
+
+static const struct {
+	void (*put)(struct wire_writer *w, const struct coded_op *o);
+	int (*get)(struct wire_cursor *c, struct coded_op *o, struct fault *f);
+} attribute_rows[ATTRIBUTES] = {
+	[ATTRIBUTE_DTYPE] = { attribute_put_dtype, attribute_get_dtype },
+	[ATTRIBUTE_START] = { attribute_put_start, attribute_get_start },
+	[ATTRIBUTE_STEP] = { attribute_put_step, attribute_get_step },
+	[ATTRIBUTE_DIMS] = { attribute_put_dims, attribute_get_dims },
+	[ATTRIBUTE_COUNT] = { attribute_put_count, attribute_get_count },
+	[ATTRIBUTE_ARENA] = { attribute_put_arena, attribute_get_arena },
+	[ATTRIBUTE_OFFSET] = { attribute_put_offset, attribute_get_offset },
+	[ATTRIBUTE_VALUE] = { attribute_put_value, attribute_get_value },
+	[ATTRIBUTE_INCREMENT] = { attribute_put_increment, attribute_get_increment },
+	[ATTRIBUTE_PERM] = { attribute_put_perm, attribute_get_perm },
+	[ATTRIBUTE_AXES] = { attribute_put_axes, attribute_get_axes },
+	[ATTRIBUTE_KEEPDIMS] = { attribute_put_keepdims, attribute_get_keepdims },
+};
+
+void codec_put_op(struct wire_writer *w, const struct coded_op *o) {
+	unsigned attributes = attributes_of[o->op];
+
+	wire_put_array(w, 1U + o->arity + (unsigned)__builtin_popcount(attributes));
+	wire_put_uint(w, o->op);
+	for (unsigned i = 0; i < o->arity; i++)
+		wire_put_int(w, o->in[i]);
+	for (; attributes; attributes &= attributes - 1)
+		attribute_rows[__builtin_ctz(attributes)].put(w, o);
+}
+
+/* Operands and attributes are all of the rest, so their number tells a wrong arity. */
+static int check_values(
+	const struct wire_cursor *c, const struct op_info *info, unsigned attributes, struct fault *f) {
+	unsigned wanted = (unsigned)__builtin_popcount(attributes);
+
+	if (c->left == info->arity + wanted)
+		return 0;
+	if (!wanted)
+		return fault_set(f, FAULT_ARITY, "%s takes %u operand%s, not %u", info->name, info->arity,
+			info->arity == 1 ? "" : "s", c->left);
+	return fault_set(f, FAULT_ARITY, "%s takes %u operand%s and %u attribute%s, not %u values",
+		info->name, info->arity, info->arity == 1 ? "" : "s", wanted, wanted == 1 ? "" : "s",
+		c->left);
+}
+
+static int get_attributes(struct wire_cursor *c, unsigned attributes, const struct op_info *info,
+	struct coded_op *op, struct fault *f) {
+	for (; attributes; attributes &= attributes - 1) {
+		int r = attribute_rows[__builtin_ctz(attributes)].get(c, op, f);
+
+		if (r && f)
+			fault_prefix(f, "%s", info->name);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int get_values(struct wire_cursor *c, const struct op_info *info, uint32_t position,
+	struct coded_op *op, struct fault *f) {
+	unsigned attributes = attributes_of[op->op];
+	int r = check_values(c, info, attributes, f);
+
+	for (unsigned i = 0; !r && i < op->arity; i++)
+		r = wire_get_int(c, "operand", INT64_MIN, (int64_t)position - 1, &op->in[i], f);
+	return r ? r : get_attributes(c, attributes, info, op, f);
+}
+
+int codec_get_op(struct wire_cursor *c, uint32_t position, struct coded_op *op, struct fault *f) {
+	const struct op_info *info;
+	struct wire_cursor inside;
+	uint64_t id;
+	int r = wire_get_array(c, "operation", UINT32_MAX, &inside, f);
+
+	if (!r)
+		r = wire_get_uint(&inside, "operation", UINT64_MAX, &id, f);
+	if (r)
+		return r;
+	info = id < OP_COUNT ? op_info((unsigned)id) : NULL;
+	if (!info)
+		return fault_set(f, FAULT_OPERATION, "operation %" PRIu64 " does not exist", id);
+	memset(op, 0, sizeof *op);
+	op->op = (uint16_t)id;
+	op->arity = info->arity;
+	return get_values(&inside, info, position, op, f);
+}
+
+void codec_put_type(struct wire_writer *w, const struct tensor_type *t) {
+	wire_put_array(w, 2);
+	wire_put_uint(w, t->dtype);
+	put_ints(w, t->rank, t->dims);
+}
+
+int codec_get_type(struct wire_cursor *c, struct tensor_type *t, struct fault *f) {
+	struct wire_cursor inside;
+	int r = wire_get_array(c, "type", 2, &inside, f);
+
+	memset(t, 0, sizeof *t);
+	if (!r)
+		r = get_dtype(&inside, &t->dtype, f);
+	if (!r)
+		r = get_ints(&inside, "dims", true, &t->rank, 0, t->dims, f);
+	if (!r)
+		r = wire_get_end(&inside, "type", f);
+	return r ? r : shape_check(t, f);
+}

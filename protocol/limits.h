@@ -1,0 +1,42 @@
+/*
+ * Every limit of the protocol, with its reason. Limits that an administrator sets live in
+ * daemon/base/config.h; these are the ones both sides must agree on.
+ */
+#pragma once
+
+enum {
+	/* NumPy-sized ranks cost record words and source text; 8 covers every workload we know. */
+	LIMIT_RANK = 8,
+	/* where, clamp, fma and lerp are the widest operations. */
+	LIMIT_OPERANDS = 3,
+	/* One batch: bounds the engine's time a message (2 us an operation: 33 ms). */
+	LIMIT_BATCH_OPS = 16384,
+	/* Longest frame on the op stream; 16,384 operations of the longest form stay below it. */
+	LIMIT_FRAME_BYTES = 4 << 20,
+	/* Frames are arrays of arrays of arrays of operands; nothing legal nests deeper. */
+	LIMIT_WIRE_DEPTH = 6,
+	/* Values in one frame: 24 bytes each once unpacked, so a frame never costs more than 24 MiB. */
+	LIMIT_WIRE_VALUES = 1 << 20,
+	/* Live handles a session may hold; the table costs 24 bytes a slot. */
+	LIMIT_HANDLES = 1 << 20,
+	/* Recorded graphs a session may keep. */
+	LIMIT_CAPTURES = 1024,
+	/* Arenas a session may map; each costs a descriptor on both sides. */
+	LIMIT_ARENAS = 64,
+	/* Requests a client keeps unanswered; the daemon closes a connection with more than 8. */
+	LIMIT_UNANSWERED = 8,
+	/* Length of the sentence of an error. */
+	LIMIT_SENTENCE = 512,
+	/* The session secret, from getrandom(2). */
+	LIMIT_SECRET_BYTES = 16,
+	/*
+	 * Kernels read whole vectors: a load of 16 lanes of 8 bytes may run 127 bytes past an
+	 * array. Every arena keeps this many bytes unused at its end so that it never leaves it.
+	 */
+	LIMIT_ARENA_SLACK = 256,
+	/* Arrays start on multiples of this; PoCL wants 128, a non-temporal store 64. */
+	LIMIT_ALIGNMENT = 128,
+};
+
+/* One array; keeps every byte offset a kernel computes inside 47 bits. */
+#define LIMIT_ARRAY_BYTES (INT64_C(1) << 40)

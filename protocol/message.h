@@ -1,0 +1,49 @@
+/*
+ * Numbers of the messages in messages.def, and what the first message of a session agrees on.
+ */
+#pragma once
+
+enum message_request {
+#define REQUEST(id, name, doc) REQUEST_##name = id,
+#define DOOR(id, name, doc)
+#define CONTROL(id, name, doc)
+#include "messages.def"
+#undef REQUEST
+#undef DOOR
+#undef CONTROL
+};
+
+enum message_door {
+#define REQUEST(id, name, doc)
+#define DOOR(id, name, doc) DOOR_##name = id,
+#define CONTROL(id, name, doc)
+#include "messages.def"
+#undef REQUEST
+#undef DOOR
+#undef CONTROL
+};
+
+enum message_control {
+#define REQUEST(id, name, doc)
+#define DOOR(id, name, doc)
+#define CONTROL(id, name, doc) CONTROL_##name = id,
+#include "messages.def"
+#undef REQUEST
+#undef DOOR
+#undef CONTROL
+};
+
+enum {
+	MESSAGE_FAULT = 0,        /* reply: [0, code, sentence] */
+	PROTOCOL_VERSION = 1,     /* both sides must have the same; features tell the rest apart */
+	SUBMIT_URGENT = 1 << 0,   /* flag: do not hold in the window */
+	EXPLAIN_SOURCE = 1 << 0,
+	EXPLAIN_UNFUSED = 1 << 1,
+};
+
+/* Bits of `features`; each side offers what it has, both use what both have. */
+enum {
+	FEATURE_REPLAY = 1 << 0,
+	FEATURE_EXPLAIN = 1 << 1,
+	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN,
+};

@@ -1,0 +1,448 @@
+/*
+ * The table of operations, and the one rule for the type and shape of a result.
+ *
+ * op_infer() refuses what cannot be computed, with a sentence that names the operation, the
+ * argument and the shapes; what it lets pass needs no further check of types or shapes anywhere.
+ * Elementwise operations and reductions are driven by their rows of ops.def alone; operations with
+ * rules of their own have a function each, found through `struct_rules`.
+ */
+#include "op.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#define NONE NULL
+
+static const struct op_info rows[OP_COUNT] = {
+#define UNARY(id, name, types, result, expr, grad_a, oracle, doc)                                            \
+	[id] = { #name, OP_CLASS_UNARY, 1, OP_TYPES_##types, OP_RESULT_##result, #expr, { grad_a }, oracle,  \
+		doc },
+#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc)                                   \
+	[id] = { #name, OP_CLASS_BINARY, 2, OP_TYPES_##types, OP_RESULT_##result, #expr, { grad_a, grad_b }, \
+		oracle, doc },
+#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc)                          \
+	[id] = { #name, OP_CLASS_TERNARY, 3, OP_TYPES_##types, OP_RESULT_##result, #expr,                    \
+		{ grad_a, grad_b, grad_c }, oracle, doc },
+#define REDUCE(id, name, types, result, combine, oracle, doc)                                                \
+	[id] = { #name, OP_CLASS_REDUCE, 1, OP_TYPES_##types, OP_RESULT_##result, #combine, { NULL },        \
+		oracle, doc },
+#define STRUCT(id, name, operands, doc)                                                                      \
+	[id] = { #name, OP_CLASS_STRUCT, operands, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc },
+#include "ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef REDUCE
+#undef STRUCT
+};
+
+#undef NONE
+
+enum {
+	TAKES_BOOL = 1 << DTYPE_KIND_BOOL,
+	TAKES_INT = 1 << DTYPE_KIND_SINT | 1 << DTYPE_KIND_UINT,
+	TAKES_REAL = 1 << DTYPE_KIND_REAL,
+};
+
+/* The element types of each enum op_types: the kinds it takes, and how a sentence calls them. */
+static const struct {
+	unsigned kinds;
+	const char *words;
+} type_sets[] = {
+	[OP_TYPES_ANY] = { TAKES_BOOL | TAKES_INT | TAKES_REAL, "any arrays" },
+	[OP_TYPES_NUM] = { TAKES_INT | TAKES_REAL, "arrays of numbers" },
+	[OP_TYPES_REAL] = { TAKES_REAL, "floating-point arrays" },
+	[OP_TYPES_INT] = { TAKES_INT, "integer arrays" },
+	[OP_TYPES_BITS] = { TAKES_BOOL | TAKES_INT, "integer or bool arrays" },
+	[OP_TYPES_BOOL] = { TAKES_BOOL, "bool arrays" },
+};
+
+const struct op_info *op_info(unsigned id) {
+	return id < OP_COUNT && rows[id].name ? &rows[id] : NULL;
+}
+
+int op_find(const char *name) {
+	for (int id = 0; id < OP_COUNT; id++)
+		if (rows[id].name && !strcmp(rows[id].name, name))
+			return id;
+	return -1;
+}
+
+static enum dtype widest_of_kind(enum dtype in) {
+	switch (dtype_info(in)->kind) {
+	case DTYPE_KIND_REAL:
+		return in;
+	case DTYPE_KIND_UINT:
+		return DTYPE_u64;
+	default:
+		return DTYPE_i64;
+	}
+}
+
+enum dtype op_accumulator(unsigned op, enum dtype in) {
+	if (op == OP_reduce_max || op == OP_reduce_min)
+		return in;
+	return dtype_info(in)->kind == DTYPE_KIND_REAL ? dtype_info(in)->reg : widest_of_kind(in);
+}
+
+/* What a rule sees of one call of op_infer(). */
+struct call {
+	const struct op_info *info;
+	unsigned op;
+	const struct tensor_type *const *in;
+	const struct op_attr *attr;
+};
+
+static int check_kind(const struct call *c, unsigned argument, enum op_types types, struct fault *f) {
+	const struct tensor_type *t = c->in[argument];
+	char text[SHAPE_TEXT];
+
+	if (type_sets[types].kinds >> dtype_info(t->dtype)->kind & 1)
+		return 0;
+	return fault_set(f, FAULT_DTYPE, "%s takes %s; argument %c is %s; cast it first", c->info->name,
+		type_sets[types].words, 'a' + (int)argument, shape_text(t, text));
+}
+
+static int check_same_dtype(const struct call *c, unsigned first, unsigned argument, struct fault *f) {
+	const struct tensor_type *a = c->in[first], *b = c->in[argument];
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+
+	if (a->dtype == b->dtype)
+		return 0;
+	return fault_set(f, FAULT_DTYPE,
+		"%s: arguments %c (%s) and %c (%s) differ in element type; cast one first", c->info->name,
+		'a' + (int)first, shape_text(a, ta), 'a' + (int)argument, shape_text(b, tb));
+}
+
+/* The condition of `where` is bool; all other operands are of the operation's types, and equal. */
+static int check_dtypes(const struct call *c, struct fault *f) {
+	unsigned first = c->op == OP_where;
+	int r = first ? check_kind(c, 0, OP_TYPES_BOOL, f) : 0;
+
+	if (!r)
+		r = check_kind(c, first, c->info->types, f);
+	for (unsigned i = first + 1; !r && i < c->info->arity; i++)
+		r = check_same_dtype(c, first, i, f);
+	return r;
+}
+
+static int broadcast_operands(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	for (unsigned i = 1; i < c->info->arity; i++) {
+		int r = shape_broadcast(outp, c->in[i], f);
+
+		if (r && f && c->info->arity > 2)
+			fault_prefix(f, "%s, argument %c", c->info->name, 'a' + (int)i);
+		else if (r && f)
+			fault_prefix(f, "%s", c->info->name);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int infer_elementwise(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_dtypes(c, f);
+
+	if (r)
+		return r;
+	*outp = *c->in[0];
+	outp->dtype = c->info->result == OP_RESULT_BOOL ? DTYPE_bool : c->in[c->info->arity - 1]->dtype;
+	return broadcast_operands(c, outp, f);
+}
+
+static int check_axes(const struct call *c, struct fault *f) {
+	char text[SHAPE_TEXT];
+
+	if (c->attr->axes >> c->in[0]->rank == 0)
+		return 0;
+	return fault_set(f, FAULT_ARGUMENT, "%s: axis %d does not exist in %s", c->info->name,
+		31 - __builtin_clz(c->attr->axes), shape_text(c->in[0], text));
+}
+
+/* The largest and the smallest of nothing do not exist. */
+static int check_reduced_extents(const struct call *c, struct fault *f) {
+	char text[SHAPE_TEXT];
+
+	if (c->op != OP_reduce_max && c->op != OP_reduce_min)
+		return 0;
+	for (unsigned d = 0; d < c->in[0]->rank; d++)
+		if ((c->attr->axes >> d & 1) && c->in[0]->dims[d] == 0)
+			return fault_set(f, FAULT_SHAPE, "%s of nothing: axis %u of %s is empty",
+				c->info->name, d, shape_text(c->in[0], text));
+	return 0;
+}
+
+static int infer_reduction(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *in = c->in[0];
+	int r = check_kind(c, 0, c->info->types, f);
+
+	if (!r)
+		r = check_axes(c, f);
+	if (!r)
+		r = check_reduced_extents(c, f);
+	if (r)
+		return r;
+	outp->dtype = (uint8_t)(c->info->result == OP_RESULT_ACC ? widest_of_kind(in->dtype) : in->dtype);
+	outp->rank = 0;
+	for (unsigned d = 0; d < in->rank; d++) {
+		if (!(c->attr->axes >> d & 1))
+			outp->dims[outp->rank++] = in->dims[d];
+		else if (c->attr->keepdims)
+			outp->dims[outp->rank++] = 1;
+	}
+	return 0;
+}
+
+/* The result's shape as the attributes give it. shape_check() of the result follows. */
+static int take_dims(const struct call *c, enum dtype dtype, struct tensor_type *outp, struct fault *f) {
+	if (c->attr->rank > LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "%s: %u dimensions are more than the limit of %d",
+			c->info->name, c->attr->rank, LIMIT_RANK);
+	outp->dtype = (uint8_t)dtype;
+	outp->rank = c->attr->rank;
+	memcpy(outp->dims, c->attr->dims, outp->rank * sizeof *outp->dims);
+	return 0;
+}
+
+static int check_result(const struct call *c, const struct tensor_type *out, struct fault *f) {
+	int r = shape_check(out, f);
+
+	if (r && f)
+		fault_prefix(f, "%s", c->info->name);
+	return r;
+}
+
+static int check_scalar(const struct call *c, unsigned which, struct fault *f) {
+	const char *dtype;
+
+	if (c->attr->dtype >= DTYPE_COUNT)
+		return fault_set(
+			f, FAULT_DTYPE, "%s: element type %u does not exist", c->info->name, c->attr->dtype);
+	if (dtype_scalar_valid(c->attr->dtype, c->attr->value[which]))
+		return 0;
+	dtype = dtype_info(c->attr->dtype)->name;
+	return fault_set(f, FAULT_ARGUMENT, "%s: the word 0x%" PRIx64 " is no value of %s", c->info->name,
+		c->attr->value[which], dtype);
+}
+
+static int infer_load(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	return take_dims(c, c->attr->dtype, outp, f);
+}
+
+static int infer_fill(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_scalar(c, 0, f);
+
+	return r ? r : take_dims(c, c->attr->dtype, outp, f);
+}
+
+static int infer_arange(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_scalar(c, 0, f);
+
+	if (!r)
+		r = check_scalar(c, 1, f);
+	if (r)
+		return r;
+	if (c->attr->dtype == DTYPE_bool)
+		return fault_set(f, FAULT_DTYPE, "arange counts in numbers, not in bool");
+	if (c->attr->rank != 1)
+		return fault_set(f, FAULT_SHAPE, "arange makes 1 dimension, not %u", c->attr->rank);
+	return take_dims(c, c->attr->dtype, outp, f);
+}
+
+static int infer_cast(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	if (c->attr->dtype >= DTYPE_COUNT)
+		return fault_set(f, FAULT_DTYPE, "cast: element type %u does not exist", c->attr->dtype);
+	*outp = *c->in[0];
+	outp->dtype = c->attr->dtype;
+	return 0;
+}
+
+static int infer_copy(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	(void)f;
+	*outp = *c->in[0];
+	return 0;
+}
+
+static int infer_reshape(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char from[SHAPE_TEXT], to[SHAPE_TEXT];
+	int r = take_dims(c, c->in[0]->dtype, outp, f);
+
+	if (!r)
+		r = check_result(c, outp, f);
+	if (r || shape_elements(outp) == shape_elements(c->in[0]))
+		return r;
+	return fault_set(f, FAULT_SHAPE, "reshape: %s has %" PRId64 " elements, %s has %" PRId64,
+		shape_text(c->in[0], from), shape_elements(c->in[0]), shape_text(outp, to),
+		shape_elements(outp));
+}
+
+static int infer_permute(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *in = c->in[0];
+	char text[SHAPE_TEXT];
+	unsigned seen = 0;
+
+	if (c->attr->rank != in->rank)
+		return fault_set(f, FAULT_SHAPE, "permute: %u axes named for the %u of %s", c->attr->rank,
+			in->rank, shape_text(in, text));
+	*outp = *in;
+	for (unsigned d = 0; d < in->rank; d++) {
+		unsigned axis = c->attr->perm[d];
+
+		if (axis >= in->rank || (seen >> axis & 1))
+			return fault_set(f, FAULT_ARGUMENT, "permute: axis %u of %s is %s", axis,
+				shape_text(in, text), axis < in->rank ? "named twice" : "not there");
+		seen |= 1U << axis;
+		outp->dims[d] = in->dims[axis];
+	}
+	return 0;
+}
+
+static int infer_broadcast(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char from[SHAPE_TEXT], to[SHAPE_TEXT];
+	struct tensor_type both;
+	int r = take_dims(c, c->in[0]->dtype, outp, f);
+
+	if (r)
+		return r;
+	both = *outp;
+	if (!shape_broadcast(&both, c->in[0], NULL) && shape_equal(&both, outp))
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "broadcast: %s does not broadcast to %s", shape_text(c->in[0], from),
+		shape_text(outp, to));
+}
+
+/* Do start, start + step, ..., start + (count - 1) * step all lie in [0, extent)? */
+static bool indices_fit(int64_t start, int64_t step, int64_t count, int64_t extent) {
+	int64_t last;
+
+	if (count == 0)
+		return true;
+	if (count < 0 || start < 0 || start >= extent)
+		return false;
+	if (count == 1)
+		return true;
+	if (__builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, start, &last))
+		return false;
+	return last >= 0 && last < extent;
+}
+
+static int infer_slice(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *in = c->in[0];
+	const struct op_attr *a = c->attr;
+	char text[SHAPE_TEXT];
+
+	if (a->rank != in->rank)
+		return fault_set(f, FAULT_SHAPE, "slice: ranges of %u axes given for the %u of %s", a->rank,
+			in->rank, shape_text(in, text));
+	for (unsigned d = 0; d < in->rank; d++) {
+		if (a->step[d] == 0)
+			return fault_set(f, FAULT_ARGUMENT, "slice: the step on axis %u of %s is 0", d,
+				shape_text(in, text));
+		if (!indices_fit(a->start[d], a->step[d], a->dims[d], in->dims[d]))
+			return fault_set(f, FAULT_SHAPE,
+				"slice: %" PRId64 " elements from index %" PRId64 " by %" PRId64
+				" leave axis %u of %s",
+				a->dims[d], a->start[d], a->step[d], d, shape_text(in, text));
+	}
+	return take_dims(c, in->dtype, outp, f);
+}
+
+static int infer_flip(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	*outp = *c->in[0];
+	return check_axes(c, f);
+}
+
+static int refuse_matmul(const struct call *c, int code, const char *why, struct fault *f) {
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+
+	return fault_set(
+		f, code, "matmul of %s and %s: %s", shape_text(c->in[0], ta), shape_text(c->in[1], tb), why);
+}
+
+/* The leading axes of t alone. */
+static struct tensor_type batch_of(const struct tensor_type *t) {
+	struct tensor_type batch = *t;
+
+	batch.rank -= 2;
+	return batch;
+}
+
+static int infer_matmul(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *a = c->in[0], *b = c->in[1];
+	struct tensor_type batch;
+	int r = check_kind(c, 0, OP_TYPES_NUM, f);
+
+	if (!r)
+		r = check_same_dtype(c, 0, 1, f);
+	if (r)
+		return r;
+	if (a->rank < 2 || b->rank < 2)
+		return refuse_matmul(c, FAULT_SHAPE, "both need at least 2 dimensions", f);
+	if (a->dims[a->rank - 1] != b->dims[b->rank - 2])
+		return refuse_matmul(
+			c, FAULT_SHAPE, "the last axis of a and the last but one of b differ", f);
+	*outp = batch_of(a);
+	batch = batch_of(b);
+	if (shape_broadcast(outp, &batch, NULL))
+		return refuse_matmul(c, FAULT_SHAPE, "the leading axes do not broadcast", f);
+	outp->dims[outp->rank++] = a->dims[a->rank - 2];
+	outp->dims[outp->rank++] = b->dims[b->rank - 1];
+	return 0;
+}
+
+typedef int rule_function(const struct call *c, struct tensor_type *outp, struct fault *f);
+
+static rule_function *const class_rules[] = {
+	[OP_CLASS_UNARY] = infer_elementwise,
+	[OP_CLASS_BINARY] = infer_elementwise,
+	[OP_CLASS_TERNARY] = infer_elementwise,
+	[OP_CLASS_REDUCE] = infer_reduction,
+	[OP_CLASS_STRUCT] = NULL,
+};
+
+static rule_function *const struct_rules[OP_COUNT] = {
+#define UNARY(...)
+#define BINARY(...)
+#define TERNARY(...)
+#define REDUCE(...)
+#define STRUCT(id, name, operands, doc) [id] = infer_##name,
+#include "ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef REDUCE
+#undef STRUCT
+};
+
+static int check_call(unsigned op, unsigned n, struct fault *f) {
+	const struct op_info *info = op_info(op);
+
+	if (!info)
+		return fault_set(f, FAULT_OPERATION, "operation %u does not exist", op);
+	if (n != info->arity)
+		return fault_set(f, FAULT_ARITY, "%s takes %u operand%s, not %u", info->name, info->arity,
+			info->arity == 1 ? "" : "s", n);
+	return 0;
+}
+
+int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const struct op_attr *attr,
+	struct tensor_type *outp, struct fault *f) {
+	static const struct op_attr nothing;
+	struct call c = { .op = op, .in = in, .attr = attr ? attr : &nothing };
+	struct tensor_type out = { 0 };
+	rule_function *rule;
+	int r = check_call(op, n, f);
+
+	if (r)
+		return r;
+	c.info = &rows[op];
+	rule = class_rules[c.info->class] ? class_rules[c.info->class] : struct_rules[op];
+	r = rule(&c, &out, f);
+	if (!r)
+		r = check_result(&c, &out, f);
+	if (r)
+		return r;
+	*outp = out;
+	return 0;
+}

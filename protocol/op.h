@@ -1,0 +1,105 @@
+/*
+ * The operations of ops.def as a table, and the one rule for the type and shape of a result.
+ *
+ * op_infer() is called by the client when an operation is recorded, and again by the daemon, which
+ * never believes a client: both sides include exactly this code.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dtype.h"
+#include "fault.h"
+#include "shape.h"
+
+enum op_class {
+	OP_CLASS_NONE = 0,
+	OP_CLASS_UNARY,
+	OP_CLASS_BINARY,
+	OP_CLASS_TERNARY,
+	OP_CLASS_REDUCE,
+	OP_CLASS_STRUCT,
+};
+
+enum op_id {
+#define UNARY(id, name, ...) OP_##name = id,
+#define BINARY(id, name, ...) OP_##name = id,
+#define TERNARY(id, name, ...) OP_##name = id,
+#define REDUCE(id, name, ...) OP_reduce_##name = id,
+#define STRUCT(id, name, ...) OP_##name = id,
+#include "ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef REDUCE
+#undef STRUCT
+	OP_COUNT = 256,
+};
+
+/* Element types an operation takes; see ops.def. */
+enum op_types {
+	OP_TYPES_ANY,
+	OP_TYPES_NUM,
+	OP_TYPES_REAL,
+	OP_TYPES_INT,
+	OP_TYPES_BITS,
+	OP_TYPES_BOOL,
+};
+
+enum op_result {
+	OP_RESULT_SAME,
+	OP_RESULT_BOOL,
+	OP_RESULT_ACC,
+};
+
+struct op_info {
+	const char *name;      /* "tanh"; reductions: "sum", "max", "min", "mean" */
+	enum op_class class;
+	uint8_t arity;
+	enum op_types types;
+	enum op_result result;
+	const char *expr;      /* elementwise: OpenCL expression; reductions: the combining operation */
+	const char *gradient[LIMIT_OPERANDS]; /* NULL: none; "0": zero everywhere */
+	const char *oracle;
+	const char *doc;
+};
+
+/* The row of an operation, or NULL where there is none. */
+const struct op_info *op_info(unsigned id);
+
+/* The operation with a name, or -1. */
+int op_find(const char *name);
+
+static inline bool op_is_elementwise(const struct op_info *o) {
+	return o->class >= OP_CLASS_UNARY && o->class <= OP_CLASS_TERNARY;
+}
+
+/* What an operation needs besides its operands. Unused members are zero. */
+struct op_attr {
+	uint8_t dtype;                /* load, fill, arange, cast: enum dtype */
+	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
+	bool keepdims;                /* reductions */
+	uint16_t axes;                /* reductions, flip: bit d for axis d */
+	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
+	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
+	int64_t start[LIMIT_RANK];    /* slice: first index on each axis */
+	int64_t step[LIMIT_RANK];     /* slice: not 0; may be negative; any where the extent is below 2 */
+	uint64_t value[2];            /* fill: value; arange: start, step; see dtype_scalar */
+	uint32_t arena;               /* load: arena and byte offset */
+	uint64_t offset;
+};
+
+/*
+ * The type and shape of op(in[0..n)), or a fault that names the operation, the argument and the
+ * shapes. Operands must have passed shape_check(); results always do. attr may be NULL where the
+ * operation needs none. For load it checks the shape only; who owns the memory checks the rest.
+ */
+int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const struct op_attr *attr,
+	struct tensor_type *outp, struct fault *f) FAULT_MUST_USE;
+
+/*
+ * The element type in which a reduction of this type accumulates: sums and means of f16 and bf16
+ * in f32, of integers and bool in i64 or u64; max and min in the type itself.
+ */
+enum dtype op_accumulator(unsigned op, enum dtype in);

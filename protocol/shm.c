@@ -1,0 +1,201 @@
+/*
+ * Shared memory and packets with descriptors. See shm.h for the contract.
+ *
+ * The kernel gives a memfd pages until the machine has none left and then kills a process, so a
+ * request beyond what /proc/meminfo calls available is refused before it starts. That is a
+ * backstop, blind to the limits of a control group: what a user may have is the caller's to decide.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create, seals */
+#endif
+
+#include "shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+	/*
+	 * A signal makes fallocate() undo what it had done, so a large allocation under a periodic
+	 * signal would start over for ever. In pieces it makes progress.
+	 */
+	SHM_PIECE = 64 << 20,
+	/* Room for more descriptors than a packet may bring, so that the excess is seen and closed. */
+	PACKET_DESCRIPTORS = 4,
+};
+
+/* Bytes the machine could still hand out; UINT64_MAX where it does not say. */
+static uint64_t memory_available(void) {
+	FILE *file = fopen("/proc/meminfo", "re");
+	uint64_t kib = UINT64_MAX / 1024;
+	char line[128];
+
+	if (!file)
+		return UINT64_MAX;
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+			break;
+	fclose(file);
+	return kib * 1024;
+}
+
+static int allocate_piece(int fd, uint64_t offset, uint64_t bytes) {
+	int r;
+
+	do {
+		r = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
+	} while (r == EINTR);
+	return -r;
+}
+
+static int allocate(int fd, uint64_t bytes) {
+	for (uint64_t done = 0; done < bytes; done += SHM_PIECE) {
+		uint64_t left = bytes - done;
+		int r = allocate_piece(fd, done, left < SHM_PIECE ? left : SHM_PIECE);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int make_arena(int fd, uint64_t bytes) {
+	int r;
+
+	if (fchmod(fd, 0600))
+		return -errno;
+	r = allocate(fd, bytes);
+	if (r)
+		return r;
+	return fcntl(fd, F_ADD_SEALS, SHM_SEALS) ? -errno : 0;
+}
+
+int shm_create(const char *name, uint64_t bytes, int *fdp) {
+	int fd, r;
+
+	if (!bytes || bytes > (uint64_t)LIMIT_ARRAY_BYTES)
+		return -EINVAL;
+	if (bytes > memory_available())
+		return -ENOMEM;
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	r = make_arena(fd, bytes);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	*fdp = fd;
+	return 0;
+}
+
+int shm_check(int fd, uint64_t bytes) {
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & SHM_SEALS) != SHM_SEALS)
+		return -EINVAL;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size != bytes)
+		return -EINVAL;
+	return 0;
+}
+
+int shm_map(int fd, uint64_t bytes, void *address, void **basep) {
+	int flags = MAP_SHARED | (address ? MAP_FIXED : 0);
+	void *base = mmap(address, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	*basep = base;
+	return 0;
+}
+
+/* Memory for control messages, aligned as their headers need. */
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(PACKET_DESCRIPTORS * sizeof(int))];
+};
+
+static void attach(struct msghdr *m, union control *control, int fd) {
+	struct cmsghdr *head;
+
+	memset(control, 0, sizeof *control);
+	m->msg_control = control->bytes;
+	m->msg_controllen = CMSG_SPACE(sizeof fd);
+	head = CMSG_FIRSTHDR(m);
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(head), &fd, sizeof fd);
+}
+
+int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) {
+	struct iovec part = { .iov_base = (void *)bytes, .iov_len = size };
+	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+	union control control;
+	ssize_t sent;
+
+	if (!size) /* would read as the end of the stream */
+		return -EINVAL;
+	if (fd >= 0)
+		attach(&m, &control, fd);
+	do {
+		sent = sendmsg(socket, &m, flags | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	if (sent < 0)
+		return -errno;
+	return (size_t)sent == size ? 0 : -EMSGSIZE;
+}
+
+/* Keeps the first descriptor of a control message in *fdp and closes the others. */
+static void take_descriptors(const struct cmsghdr *head, int *fdp) {
+	size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fd;
+
+	for (size_t i = 0; i < count; i++) {
+		memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+		if (*fdp < 0)
+			*fdp = fd;
+		else
+			close(fd);
+	}
+}
+
+static void detach(struct msghdr *m, int *fdp) {
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head; head = CMSG_NXTHDR(m, head))
+		if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+			take_descriptors(head, fdp);
+}
+
+ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) {
+	struct iovec part = { .iov_base = bytes, .iov_len = size };
+	union control control;
+	struct msghdr m = { .msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof control.bytes };
+	ssize_t got;
+
+	*fdp = -1;
+	do {
+		got = recvmsg(socket, &m, flags | MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	detach(&m, fdp);
+	if (!(m.msg_flags & MSG_TRUNC) && got)
+		return got;
+	if (*fdp >= 0)
+		close(*fdp);
+	*fdp = -1;
+	return got ? -EMSGSIZE : 0;
+}

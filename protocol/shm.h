@@ -1,0 +1,30 @@
+/*
+ * Shared memory and packets with descriptors.
+ *
+ * An arena is a memfd: allocated in full (a hole would be a SIGBUS later), sealed against
+ * shrinking, growing and further seals, mode 0600. Its last LIMIT_ARENA_SLACK bytes are never used.
+ * A packet is one SOCK_SEQPACKET message with at most one descriptor (SCM_RIGHTS, close-on-exec).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fault.h"
+
+/* Creates an arena; 0 and *fdp, or -errno (-ENOSPC, -ENOMEM where memory is short). */
+int shm_create(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
+/* Checks that fd is a sealed memfd of exactly these bytes: 0, or -EINVAL. */
+int shm_check(int fd, uint64_t bytes) FAULT_MUST_USE;
+/* Maps it shared, readable and writable; at address where it is not NULL (MAP_FIXED). */
+int shm_map(int fd, uint64_t bytes, void *address, void **basep) FAULT_MUST_USE;
+
+/* Sends one packet; fd may be -1. 0 or -errno. flags as for sendmsg. */
+int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) FAULT_MUST_USE;
+/*
+ * Receives one packet of at most size bytes. Returns its length, 0 at the end of the stream, or
+ * -errno (-EMSGSIZE for a longer one). *fdp is -1 or a descriptor the caller owns; descriptors
+ * beyond the first are closed.
+ */
+ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) FAULT_MUST_USE;
