@@ -1,0 +1,83 @@
+/*
+ * The operations of one flush, checked: nodes in one arena, in topological order.
+ *
+ * serve builds a graph from what clients sent; nothing of it is believed: every node passes
+ * op_infer() here. Equal operations on equal operands become one node (common subexpressions).
+ * Leaves are arrays that exist already, seen through a view; a leaf's buffer is opaque here.
+ * View operations stay nodes; plan turns them into index maps.
+ *
+ * Structure (operations, shapes, wiring, views of leaves, which nodes are outputs) is kept apart
+ * from what varies between calls: the buffers and offsets of leaves and the values of scalars.
+ * graph_hash() covers exactly the structure, so that a plan is found again by it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/op.h"
+
+enum { GRAPH_NONE = UINT32_MAX };
+
+struct graph_node {
+	uint16_t op;                       /* OP_load for leaves */
+	uint8_t arity;
+	bool output;
+	uint32_t in[LIMIT_OPERANDS];
+	uint32_t index;                    /* leaf number; scalar number of fill; first of two of arange */
+	uint32_t note;                     /* the caller's, e.g. its position in a batch */
+	const struct op_attr *attr;        /* NULL for operations without attributes */
+	struct tensor_type type;
+};
+
+struct graph_leaf {
+	void *buffer;                      /* the caller's; compared by address only */
+	struct view view;                  /* offset is not part of the structure */
+	uint32_t node;
+};
+
+struct graph_output {
+	uint32_t node;
+	uint64_t tag;                      /* the caller's */
+};
+
+struct graph;
+
+/* 0 or -ENOMEM. */
+int graph_new(struct graph **graphp) FAULT_MUST_USE;
+struct graph *graph_free(struct graph *g);       /* returns NULL */
+/* Empties it for the next flush; memory is kept. */
+void graph_reset(struct graph *g);
+
+/* An existing array. The same buffer, type and view give the same node. 0 or -ENOMEM. */
+int graph_leaf(struct graph *g, void *buffer, const struct tensor_type *t, const struct view *v,
+	uint32_t *nodep) FAULT_MUST_USE;
+/*
+ * An operation on nodes of this graph; load is refused (it is a leaf). 0, -ENOMEM, or the code of
+ * the fault op_infer() left. attr may be NULL where the operation has none.
+ */
+int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
+	uint32_t note, uint32_t *nodep, struct fault *f) FAULT_MUST_USE;
+/* Makes a node an output. A node may be an output several times. 0 or -ENOMEM. */
+int graph_output(struct graph *g, uint32_t node, uint64_t tag) FAULT_MUST_USE;
+/* Takes back the outputs with a tag (a handle released before the flush). */
+void graph_output_drop(struct graph *g, uint64_t tag);
+
+uint32_t graph_nodes(const struct graph *g);
+const struct graph_node *graph_node(const struct graph *g, uint32_t node);
+uint32_t graph_leaves(const struct graph *g);
+const struct graph_leaf *graph_leaf_at(const struct graph *g, uint32_t leaf);
+uint32_t graph_outputs(const struct graph *g);
+const struct graph_output *graph_output_at(const struct graph *g, uint32_t output);
+uint32_t graph_scalars(const struct graph *g);
+const uint64_t *graph_scalar_values(const struct graph *g);
+/* Bytes of all nodes' results: what unfused execution would write. */
+uint64_t graph_bytes(const struct graph *g);
+/* Operations received, before common ones were shared. */
+uint32_t graph_received(const struct graph *g);
+
+/* 128 bits over the structure, including which nodes are outputs. */
+struct graph_hash {
+	uint64_t low, high;
+};
+struct graph_hash graph_hash(const struct graph *g);

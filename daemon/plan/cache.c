@@ -1,0 +1,103 @@
+/*
+ * Plans by the structure of their graph and the options; the least recently used is dropped.
+ */
+#include "plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+struct cache_key {
+	struct graph_hash graph;
+	uint64_t min_elements;
+	uint64_t fuse;
+};
+
+struct cache_entry {
+	struct cache_key key;
+	struct plan *plan;
+	UT_hash_handle hh;                 /* uthash keeps insertion order: the head is the oldest */
+};
+
+struct plan_cache {
+	struct cache_entry *entry;
+	uint32_t capacity;
+};
+
+int plan_cache_new(uint32_t capacity, struct plan_cache **cachep) {
+	struct plan_cache *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return -ENOMEM;
+	c->capacity = capacity ? capacity : 1;
+	*cachep = c;
+	return 0;
+}
+
+static void entry_drop(struct plan_cache *c, struct cache_entry *e) {
+	HASH_DELETE(hh, c->entry, e);
+	plan_unref(e->plan);
+	free(e);
+}
+
+struct plan_cache *plan_cache_free(struct plan_cache *c) {
+	struct cache_entry *e, *next;
+
+	if (!c)
+		return NULL;
+	HASH_ITER(hh, c->entry, e, next)
+		entry_drop(c, e);
+	free(c);
+	return NULL;
+}
+
+static int entry_add(struct plan_cache *c, const struct cache_key *key, struct plan *plan) {
+	struct cache_entry *e = calloc(1, sizeof *e);
+
+	if (!e)
+		return -ENOMEM;
+	if (HASH_COUNT(c->entry) >= c->capacity)
+		entry_drop(c, c->entry);
+	e->key = *key;
+	e->plan = plan_ref(plan);
+	HASH_ADD(hh, c->entry, key, sizeof e->key, e);
+	return 0;
+}
+
+int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
+	struct plan **planp, bool *hitp, struct fault *f) {
+	struct cache_key key = { graph_hash(g), o->min_elements, o->fuse };
+	struct cache_entry *e;
+	int r;
+
+	HASH_FIND(hh, c->entry, &key, sizeof key, e);
+	*hitp = e != NULL;
+	if (e) {
+		/* To the young end of the list. */
+		HASH_DELETE(hh, c->entry, e);
+		HASH_ADD(hh, c->entry, key, sizeof e->key, e);
+		*planp = plan_ref(e->plan);
+		return 0;
+	}
+	r = plan_make(g, o, planp, f);
+	if (r)
+		return r;
+	r = entry_add(c, &key, *planp);
+	if (r)
+		*planp = plan_unref(*planp);
+	return r;
+}
+
+void plan_cache_replace(struct plan_cache *c, const struct plan *old, struct plan *new) {
+	struct cache_entry *e, *next;
+
+	HASH_ITER(hh, c->entry, e, next) {
+		if (e->plan != old)
+			continue;
+		plan_unref(e->plan);
+		e->plan = plan_ref(new);
+		return;
+	}
+}

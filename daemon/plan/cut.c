@@ -1,0 +1,155 @@
+/*
+ * Drafts are built by appending; parts of one are copied into another. A copied value brings its
+ * arguments, loads and scalars along, unless it was imported: then it is a load from where an
+ * earlier step left it. Splitting a kernel and reducing in blocks are both such copies.
+ */
+#include "planner.h"
+
+#include <string.h>
+
+uint16_t draft_value(struct draft *d, struct kernel_value v) {
+	if (d->kernel.values == KERNEL_VALUES) {
+		d->full = true;
+		return 0;
+	}
+	d->kernel.value[d->kernel.values] = v;
+	return d->kernel.values++;
+}
+
+static bool operand_equal(const struct draft *d, const struct plan_operand *a, const struct plan_operand *b) {
+	return a->slot == b->slot && a->offset == b->offset &&
+		!memcmp(a->stride, b->stride, d->kernel.rank * sizeof *a->stride);
+}
+
+uint16_t draft_operand(struct draft *d, uint8_t dtype, const struct plan_operand *o) {
+	struct kernel *k = &d->kernel;
+
+	if (k->operands == KERNEL_OPERANDS) {
+		d->full = true;
+		return 0;
+	}
+	d->operand[k->operands] = *o;
+	k->operand[k->operands] = (struct kernel_operand){ .dtype = dtype, .value = KERNEL_NONE };
+	return k->operands++;
+}
+
+/* Values before the root live in its loop; what comes after finds or makes its own. */
+static uint16_t stage_start(const struct kernel *k) {
+	return k->root_value == KERNEL_NONE ? 0 : k->root_value;
+}
+
+uint16_t draft_scalar(struct draft *d, uint8_t dtype, uint32_t number) {
+	struct kernel *k = &d->kernel;
+
+	for (uint16_t v = stage_start(k); v < k->values; v++)
+		if (k->value[v].kind == KERNEL_SCALAR && k->value[v].dtype == dtype &&
+			d->scalar[k->value[v].index] == number)
+			return v;
+	if (k->scalars == KERNEL_SCALARS) {
+		d->full = true;
+		return 0;
+	}
+	d->scalar[k->scalars] = number;
+	return draft_value(d, (struct kernel_value){ .kind = KERNEL_SCALAR, .dtype = dtype, .index = k->scalars++ });
+}
+
+uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, const uint16_t *arg) {
+	struct kernel_value v = { .kind = KERNEL_OP, .dtype = dtype, .op = (uint16_t)op };
+
+	memcpy(v.arg, arg, arity * sizeof *arg);
+	return draft_value(d, v);
+}
+
+uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o) {
+	const struct kernel *k = &d->kernel;
+
+	for (uint16_t v = stage_start(k); v < k->values; v++)
+		if (k->value[v].kind == KERNEL_LOAD && k->value[v].dtype == dtype &&
+			operand_equal(d, &d->operand[k->value[v].index], o))
+			return v;
+	return draft_value(d, (struct kernel_value){ .kind = KERNEL_LOAD, .dtype = dtype,
+		.index = draft_operand(d, dtype, o) });
+}
+
+void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o) {
+	uint16_t operand = draft_operand(d, d->kernel.value[value].dtype, o);
+
+	if (d->full)
+		return;
+	d->kernel.operand[operand].output = true;
+	d->kernel.operand[operand].value = value;
+}
+
+void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
+	const struct kernel *k = &from->kernel;
+
+	c->from = from;
+	c->to = to;
+	memset(c->map, 0xff, sizeof c->map);
+	memset(to, 0, sizeof *to);
+	to->kernel.root = k->root;
+	to->kernel.rank = k->rank;
+	to->kernel.kept = k->kept;
+	to->kernel.block_dim = k->block_dim;
+	to->kernel.op = k->op;
+	to->kernel.accumulator = k->accumulator;
+	to->kernel.root_value = KERNEL_NONE;
+	to->extent = from->extent;
+	memcpy(to->dims, from->dims, sizeof to->dims);
+}
+
+static uint16_t cut_root(struct cut *c) {
+	struct kernel *k = &c->to->kernel;
+	const struct kernel *from = &c->from->kernel;
+
+	if (from->root == KERNEL_REDUCE)
+		k->reduced_value = cut_value(c, from->reduced_value);
+	for (uint16_t i = 0; from->root == KERNEL_MATMUL && i < 2; i++)
+		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
+	k->root_value = k->values;
+	return draft_value(c->to, from->value[from->root_value]);
+}
+
+static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
+	const struct draft *from = c->from;
+	uint16_t arg[LIMIT_OPERANDS], operand;
+
+	switch (v->kind) {
+	case KERNEL_LOAD:
+		return draft_load(c->to, v->dtype, &from->operand[v->index]);
+	case KERNEL_SCALAR:
+		return draft_scalar(c->to, v->dtype, from->scalar[v->index]);
+	case KERNEL_IOTA:
+		operand = draft_operand(c->to, v->dtype, &from->operand[v->index]);
+		c->to->kernel.operand[operand].iota = 1;
+		return draft_value(c->to, (struct kernel_value){ .kind = KERNEL_IOTA, .dtype = v->dtype, .index = operand });
+	case KERNEL_ROOT_VALUE:
+		return cut_root(c);
+	default:
+		break;
+	}
+	for (unsigned i = 0; i < op_info(v->op)->arity; i++)
+		arg[i] = cut_value(c, v->arg[i]);
+	return draft_op(c->to, v->op, v->dtype, op_info(v->op)->arity, arg);
+}
+
+/* A value of the prologue that the epilogue needs too (a scalar) is made again after the root. */
+static bool is_stale(const struct cut *c, uint16_t value) {
+	const struct kernel *k = &c->to->kernel;
+
+	return c->map[value] != KERNEL_NONE && k->root_value != KERNEL_NONE && c->map[value] < k->root_value;
+}
+
+uint16_t cut_value(struct cut *c, uint16_t value) {
+	if (c->map[value] == KERNEL_NONE || is_stale(c, value))
+		c->map[value] = cut_fresh(c, &c->from->kernel.value[value]);
+	return c->map[value];
+}
+
+void cut_import(struct cut *c, uint16_t value, const struct plan_operand *o) {
+	c->map[value] = draft_load(c->to, c->from->kernel.value[value].dtype, o);
+}
+
+void cut_output(struct cut *c, uint16_t operand) {
+	draft_store(c->to, cut_value(c, c->from->kernel.operand[operand].value), &c->from->operand[operand]);
+}

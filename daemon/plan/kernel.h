@@ -1,0 +1,158 @@
+/*
+ * A kernel, as plan hands it to emit: canonical, without sizes, addresses or scalar values.
+ *
+ * Two steps with equal kernels share one program, so everything that varies from call to call
+ * (extents, strides, addresses, scalars) stands in a task record instead. Every kernel has the
+ * signature
+ *
+ *     kernel void fused(global const ulong *records, ulong first, global uchar *pool0, ... poolN-1)
+ *
+ * and one launch runs get_global_size(1) tasks: task t reads the kernel_record_words() words at
+ * records + first + t * words. `first` lets every launch share one ring of records, so that a launch
+ * sets only this one argument. A work-item whose number is not below the task's KERNEL_WORD_ITEMS
+ * does nothing; a record of zeros is a task without work (programs are warmed up with one).
+ * Dimension 0 counts work-items (CPU) or work-items of whole groups (GPU).
+ *
+ * A kernel iterates over `rank` dimensions, collapsed by the planner, the last varying fastest:
+ *   MAP     rank dims; every value is computed once an element
+ *   REDUCE  `kept` dims, then rank - kept reduced ones; values before the root are computed over
+ *           all dims, the root and later ones over the kept dims
+ *   MATMUL  batch dims, M, N, K; operands 0 and 1 are the factors; the root and later values are
+ *           computed over batch, M, N
+ *
+ * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
+ * the last, REDUCE_ROW the (single) reduced one, REDUCE_COLUMN the last kept one, MATMUL N;
+ * REDUCE_GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
+ * in REDUCE_ROW operands used after the root are UNIFORM.
+ *
+ * Reductions: element j (row-major over the reduced dims) of a block of KERNEL_BLOCK elements is
+ * accumulated, in order, into column j % KERNEL_COLUMNS, starting from the neutral element (-0 for
+ * a float sum); then column c takes column c + h for h = 32, 16, 8, 4, 2, 1. An extent above
+ * KERNEL_BLOCK is planned as two or more kernels: the first has a kept dim `block_dim` whose index
+ * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. The
+ * tree is thus a function of the extent alone, in every form and strategy.
+ *
+ * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/op.h"
+#include "daemon/base/traits.h"
+
+enum {
+	KERNEL_BLOCK = 8192,
+	KERNEL_COLUMNS = 64,
+	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
+	KERNEL_RANK = LIMIT_RANK + 2,
+	KERNEL_OPERANDS = 48,
+	KERNEL_VALUES = 256,
+	KERNEL_SCALARS = 64,
+	KERNEL_NONE = 0xffff,
+};
+
+enum kernel_root {
+	KERNEL_MAP,
+	KERNEL_REDUCE,
+	KERNEL_MATMUL,
+};
+
+enum kernel_form {
+	KERNEL_FORM_PLAIN,             /* MAP, MATMUL */
+	KERNEL_FORM_ROW,
+	KERNEL_FORM_COLUMN,
+	KERNEL_FORM_GENERAL,
+};
+
+enum kernel_access {
+	KERNEL_CONTIGUOUS,             /* stride 1 along the lane dimension */
+	KERNEL_UNIFORM,                /* stride 0 */
+	KERNEL_STRIDED,                /* any other */
+};
+
+enum kernel_value_kind {
+	KERNEL_LOAD,                   /* operand `index` */
+	KERNEL_SCALAR,                 /* scalar `index`, encoded as dtype_scalar_* says */
+	KERNEL_IOTA,                   /* i64: offset + sum of index * stride, the words of operand `index` */
+	KERNEL_OP,                     /* op(arg...); OP_cast converts arg[0] to dtype */
+	KERNEL_ROOT_VALUE,             /* the reduction's or product's result, in the accumulator type */
+};
+
+/* Values stand in order: arguments before uses. */
+struct kernel_value {
+	uint8_t kind;                  /* enum kernel_value_kind */
+	uint8_t dtype;                 /* of the result; f16 and bf16 are rounded after each op */
+	uint16_t op;                   /* KERNEL_OP */
+	uint16_t arg[LIMIT_OPERANDS];
+	uint16_t index;
+};
+
+struct kernel_operand {
+	uint8_t dtype;
+	uint8_t access;                /* enum kernel_access */
+	bool output;
+	bool stream;                   /* output: store past the caches */
+	uint16_t value;                /* output: the value stored; else KERNEL_NONE */
+	uint8_t iota;                  /* 1: no memory; address word is the offset */
+	uint8_t pad;
+};
+
+struct kernel {
+	uint8_t root;                  /* enum kernel_root */
+	uint8_t form;                  /* enum kernel_form */
+	uint8_t width;                 /* lanes */
+	uint8_t rank;
+	uint8_t kept;                  /* REDUCE: kept dims */
+	uint8_t block_dim;             /* REDUCE: the kept dim that counts blocks, or 0xff */
+	uint16_t op;                   /* REDUCE: OP_reduce_sum, _max or _min; MATMUL: OP_matmul */
+	uint8_t accumulator;           /* REDUCE, MATMUL: dtype of the root value */
+	uint8_t pad;
+	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP) */
+	uint16_t reduced_value;        /* REDUCE: the value that is reduced, of the accumulator's dtype */
+	uint16_t values;
+	uint16_t operands;
+	uint16_t scalars;
+	struct kernel_value value[KERNEL_VALUES];
+	struct kernel_operand operand[KERNEL_OPERANDS];
+};
+
+/* ---- the task record: 64-bit words ---- */
+
+enum {
+	/* Set by emit_geometry(): work-items of this task, units of work, units an item, units a row. */
+	KERNEL_WORD_ITEMS,
+	KERNEL_WORD_UNITS,
+	KERNEL_WORD_UNITS_PER_ITEM,
+	KERNEL_WORD_PIECES,
+	/* Elements reduced (all blocks together), or K. */
+	KERNEL_WORD_EXTENT,
+	KERNEL_WORD_DIMS,
+};
+
+static inline unsigned kernel_word_dim(unsigned d) {
+	return KERNEL_WORD_DIMS + d;
+}
+
+/* The address word: pool << KERNEL_POOL_SHIFT | byte offset; its strides, in elements, follow. */
+static inline unsigned kernel_word_operand(const struct kernel *k, unsigned operand) {
+	return KERNEL_WORD_DIMS + k->rank + operand * (1u + k->rank);
+}
+
+static inline unsigned kernel_word_scalar(const struct kernel *k, unsigned scalar) {
+	return kernel_word_operand(k, k->operands) + scalar;
+}
+
+static inline unsigned kernel_record_words(const struct kernel *k) {
+	return kernel_word_scalar(k, k->scalars);
+}
+
+enum { KERNEL_POOL_SHIFT = 56 };
+
+/* Hash over the parts in use, and equality. Unused parts need not be cleared. */
+uint64_t kernel_hash(const struct kernel *k);
+bool kernel_equal(const struct kernel *a, const struct kernel *b);
+/* A copy of only the parts in use would be smaller; size of the whole for now. NULL: out of memory. */
+struct kernel *kernel_dup(const struct kernel *k);

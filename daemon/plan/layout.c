@@ -1,0 +1,166 @@
+/*
+ * Dims of a kernel: fewer is faster, and lets more calls share one program.
+ *
+ * Dims stand in groups that may not mix: a map's all in one; a reduction's kept ones, then its
+ * reduced ones; a product's batch dims, then M, N and K one by one. Inside a group extents of 1
+ * vanish, and neighbours merge where every operand steps evenly over both.
+ */
+#include "planner.h"
+
+#include <string.h>
+
+/* The first dim of each group that dim d may merge into: equal for dims of one group. */
+static unsigned dim_group(const struct kernel *k, unsigned d) {
+	if (k->root == KERNEL_REDUCE)
+		return d >= k->kept;
+	if (k->root == KERNEL_MATMUL)
+		return d + 3 >= k->rank ? 4 + d - k->rank : 0;
+	return 0;
+}
+
+static bool dim_is_fixed(const struct kernel *k, unsigned d) {
+	return k->root == KERNEL_MATMUL && d + 3 >= k->rank;
+}
+
+static void dim_remove(struct draft *d, unsigned dim) {
+	struct kernel *k = &d->kernel;
+
+	memmove(&d->dims[dim], &d->dims[dim + 1], (k->rank - dim - 1u) * sizeof *d->dims);
+	for (unsigned i = 0; i < k->operands; i++)
+		memmove(&d->operand[i].stride[dim], &d->operand[i].stride[dim + 1],
+			(k->rank - dim - 1u) * sizeof *d->operand[i].stride);
+	k->kept -= k->root == KERNEL_REDUCE && dim < k->kept;
+	k->rank--;
+}
+
+static bool dims_even(const struct draft *d, unsigned dim) {
+	for (unsigned i = 0; i < d->kernel.operands; i++) {
+		const int64_t *s = &d->operand[i].stride[dim];
+
+		if (s[0] != s[1] * d->dims[dim + 1])
+			return false;
+	}
+	return true;
+}
+
+/* Inserts an extent-1 dim where a form needs one and none is left. */
+static void dim_insert(struct draft *d, unsigned dim) {
+	struct kernel *k = &d->kernel;
+
+	memmove(&d->dims[dim + 1], &d->dims[dim], (k->rank - dim) * sizeof *d->dims);
+	d->dims[dim] = 1;
+	for (unsigned i = 0; i < k->operands; i++) {
+		int64_t *s = d->operand[i].stride;
+
+		memmove(&s[dim + 1], &s[dim], (k->rank - dim) * sizeof *s);
+		s[dim] = 0;
+	}
+	k->rank++;
+}
+
+void draft_collapse(struct draft *d) {
+	struct kernel *k = &d->kernel;
+
+	for (unsigned i = k->rank; i-- > 0;)
+		if (d->dims[i] == 1 && !dim_is_fixed(k, i))
+			dim_remove(d, i);
+	for (unsigned i = k->rank; i-- > 1;) {
+		if (dim_group(k, i) != dim_group(k, i - 1) || dim_is_fixed(k, i) || !dims_even(d, i - 1))
+			continue;
+		for (unsigned o = 0; o < k->operands; o++)
+			d->operand[o].stride[i - 1] = d->operand[o].stride[i];
+		d->dims[i - 1] *= d->dims[i];
+		memmove(&d->dims[i], &d->dims[i + 1], (k->rank - i - 1u) * sizeof *d->dims);
+		for (unsigned o = 0; o < k->operands; o++)
+			memmove(&d->operand[o].stride[i], &d->operand[o].stride[i + 1],
+				(k->rank - i - 1u) * sizeof *d->operand[o].stride);
+		k->kept -= k->root == KERNEL_REDUCE && i < k->kept;
+		k->rank--;
+	}
+	if (k->root == KERNEL_MAP && !k->rank)
+		dim_insert(d, 0);
+	if (k->root == KERNEL_REDUCE && k->rank == k->kept)
+		dim_insert(d, k->rank);
+}
+
+/* Is an operand read before the root? Every load of the prologue and no other. */
+static bool is_prologue(const struct kernel *k, unsigned operand) {
+	for (unsigned v = 0; v < k->root_value && v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+
+		if ((value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA) && value->index == operand)
+			return true;
+	}
+	return false;
+}
+
+/* A column reduction pays where neighbours in memory are neighbours among the kept. */
+enum { COLUMN_MINIMUM = 8 };
+
+static bool columns_pay(const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	bool column = false;
+
+	if (!k->kept || d->dims[k->kept - 1] < COLUMN_MINIMUM)
+		return false;
+	for (unsigned i = 0; i < k->operands; i++) {
+		if (!is_prologue(k, i))
+			continue;
+		if (d->operand[i].stride[k->kept] == 1)
+			return false;
+		column |= d->operand[i].stride[k->kept - 1] == 1;
+	}
+	return column;
+}
+
+static unsigned lane_dim(const struct kernel *k) {
+	if (k->root == KERNEL_MATMUL)
+		return k->rank - 2u;
+	if (k->root == KERNEL_REDUCE && k->form == KERNEL_FORM_COLUMN)
+		return k->kept - 1u;
+	return k->rank - 1u;
+}
+
+static uint8_t access_of(int64_t stride) {
+	return stride == 1 ? KERNEL_CONTIGUOUS : stride ? KERNEL_STRIDED : KERNEL_UNIFORM;
+}
+
+static void choose_form(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+
+	k->width = t->width;
+	k->form = KERNEL_FORM_PLAIN;
+	if (k->root != KERNEL_REDUCE)
+		return;
+	if (k->rank - k->kept > 1) {
+		k->form = KERNEL_FORM_GENERAL;
+		k->width = 1;
+	} else {
+		k->form = columns_pay(d) ? KERNEL_FORM_COLUMN : KERNEL_FORM_ROW;
+	}
+}
+
+void draft_finish(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+	uint64_t elements = draft_elements(d);
+
+	choose_form(d, t);
+	for (unsigned i = 0; i < k->operands; i++) {
+		struct kernel_operand *o = &k->operand[i];
+		bool one = k->form == KERNEL_FORM_GENERAL ||
+			(k->form == KERNEL_FORM_ROW && !is_prologue(k, i));
+
+		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
+		o->stream = o->output && k->root == KERNEL_MAP && t->stream_bytes &&
+			o->access == KERNEL_CONTIGUOUS &&
+			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
+	}
+}
+
+uint64_t draft_elements(const struct draft *d) {
+	uint64_t n = 1;
+
+	for (unsigned i = 0; i < d->kernel.rank; i++)
+		n *= (uint64_t)d->dims[i];
+	return n;
+}

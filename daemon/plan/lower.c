@@ -1,0 +1,374 @@
+/*
+ * A group becomes a kernel and a step.
+ *
+ * While a draft is built its dims are the full ones: a map's space; a reduction's kept dims, then
+ * its reduced ones; a product's batch dims, M, N, K. A frame says where the dims of a shape lie
+ * among them, so that every operand's strides are written in the kernel's own order; then the
+ * draft is collapsed and finished.
+ */
+#include "planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The shape that values of a stage are computed over, and the kernel dim of each of its dims. */
+struct frame {
+	const struct tensor_type *space;
+	uint8_t dim[LIMIT_RANK];           /* DIM_NONE: reduced away, extent 1 here */
+};
+
+enum { DIM_NONE = 0xff };
+
+struct lowering {
+	struct planner *p;
+	struct draft *d;
+	struct frame frame;
+	uint32_t group;                    /* members of this group have values */
+};
+
+int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) {
+	struct plan *plan = p->plan;
+
+	if (plan->constants == p->constant_capacity) {
+		uint32_t capacity = p->constant_capacity ? p->constant_capacity * 2 : 8;
+		uint64_t *constant = realloc(plan->constant, capacity * sizeof *constant);
+
+		if (!constant)
+			return -ENOMEM;
+		plan->constant = constant;
+		p->constant_capacity = capacity;
+	}
+	*scalarp = plan->scalars + plan->constants;
+	plan->constant[plan->constants++] = value;
+	return 0;
+}
+
+/* Strides of a tensor, seen through v, over the frame: broadcast by NumPy's rules. */
+static struct plan_operand operand_over(const struct frame *f, const struct tensor_type *t,
+	const struct view *v, uint32_t slot) {
+	struct plan_operand o = { .slot = slot, .offset = v->offset };
+	unsigned lead = (unsigned)f->space->rank - t->rank;
+
+	for (unsigned d = 0; d < t->rank; d++)
+		if (f->dim[lead + d] != DIM_NONE && t->dims[d] != 1)
+			o.stride[f->dim[lead + d]] = v->stride[d];
+	return o;
+}
+
+/* start + i * step, in the register type of f16 and bf16, rounded once at the end. */
+static uint16_t lower_iota(struct lowering *l, const struct node *n) {
+	struct draft *d = l->d;
+	uint8_t type = n->type->dtype, reg = dtype_info(type)->kind == DTYPE_KIND_REAL ? dtype_info(type)->reg : type;
+	struct plan_operand o = operand_over(&l->frame, n->type, &n->view, PLAN_NONE);
+	uint16_t operand = draft_operand(d, DTYPE_i64, &o), v, scaled;
+	uint32_t scalar = l->p->node[n->base].index;
+
+	d->kernel.operand[operand].iota = 1;
+	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_IOTA, .dtype = DTYPE_i64, .index = operand });
+	v = draft_op(d, OP_cast, reg, 1, &v);
+	scaled = draft_op(d, OP_mul, reg, 2, (uint16_t[]){ v, draft_scalar(d, reg, scalar + 1) });
+	v = draft_op(d, OP_add, reg, 2, (uint16_t[]){ draft_scalar(d, reg, scalar), scaled });
+	return reg == type ? v : draft_op(d, OP_cast, type, 1, &v);
+}
+
+static uint16_t lower_source(struct lowering *l, uint32_t node) {
+	const struct node *n = &l->p->node[node];
+	struct plan_operand o;
+
+	if (n->kind == NODE_FILL)
+		return draft_scalar(l->d, n->type->dtype, n->index);
+	if (n->kind == NODE_IOTA)
+		return lower_iota(l, n);
+	o = operand_over(&l->frame, n->type, &n->view, l->p->node[n->base].slot);
+	return draft_load(l->d, n->type->dtype, &o);
+}
+
+static uint16_t lower_argument(struct lowering *l, const struct node *n, unsigned i) {
+	struct edge e = planner_edge(l->p, n, i);
+
+	if (e.direct && group_find(l->p, l->p->node[e.base].group) == l->group)
+		return l->p->node[e.base].value;
+	return lower_source(l, e.node);
+}
+
+static uint16_t lower_cast(struct draft *d, uint16_t value, uint8_t dtype) {
+	return d->kernel.value[value].dtype == dtype ? value : draft_op(d, OP_cast, dtype, 1, &value);
+}
+
+static void lower_member(struct lowering *l, struct node *n) {
+	uint16_t arg[LIMIT_OPERANDS];
+
+	for (unsigned i = 0; i < n->arity; i++)
+		arg[i] = lower_argument(l, n, i);
+	if (n->op == OP_copy)
+		n->value = arg[0];
+	else if (n->op == OP_cast)
+		n->value = lower_cast(l->d, arg[0], n->type->dtype);
+	else
+		n->value = draft_op(l->d, n->op, n->type->dtype, n->arity, arg);
+}
+
+/* Members are stored row-major over the frame's space. */
+static int lower_store(struct lowering *l, struct node *n) {
+	const struct tensor_type *t = n->kind == NODE_MAP ? n->space : n->type;
+	struct tensor_type whole = *t;
+	struct plan_operand o;
+	struct view v;
+	int r = 0;
+
+	if (!n->stored)
+		return 0;
+	if (n->slot == PLAN_NONE)
+		r = plan_add_slot(l->p->plan, (uint64_t)shape_bytes(n->type), false, &n->slot);
+	if (r)
+		return r;
+	view_contiguous(&whole, &v);
+	o = operand_over(&l->frame, &whole, &v, n->slot);
+	draft_store(l->d, n->value, &o);
+	return 0;
+}
+
+static int lower_members(struct lowering *l, const struct group *g, bool prologue) {
+	struct planner *p = l->p;
+	int r = 0;
+
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m])
+		if (p->node[m].prologue == prologue && (g->kind == NODE_MAP || m != g->root))
+			lower_member(l, &p->node[m]);
+	for (uint32_t m = g->first; !r && !prologue && m != GRAPH_NONE; m = p->next[m])
+		if (!p->node[m].prologue)
+			r = lower_store(l, &p->node[m]);
+	return r;
+}
+
+static void frame_plain(struct frame *f, const struct tensor_type *space) {
+	f->space = space;
+	for (unsigned d = 0; d < LIMIT_RANK; d++)
+		f->dim[d] = (uint8_t)d;
+}
+
+static int lower_map(struct lowering *l, const struct group *g) {
+	struct kernel *k = &l->d->kernel;
+
+	k->root = KERNEL_MAP;
+	k->rank = g->space->rank;
+	memcpy(l->d->dims, g->space->dims, sizeof g->space->dims);
+	frame_plain(&l->frame, g->space);
+	return lower_members(l, g, false);
+}
+
+/* ---- reductions ---- */
+
+/* The frame of what is reduced: kept dims first, then reduced ones. */
+static void frame_before(struct lowering *l, const struct node *root, const struct tensor_type *in) {
+	struct kernel *k = &l->d->kernel;
+
+	l->frame.space = in;
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (unsigned d = 0; d < in->rank; d++) {
+			if ((root->attr->axes >> d & 1) != (int)pass)
+				continue;
+			l->frame.dim[d] = k->rank;
+			l->d->dims[k->rank++] = in->dims[d];
+			k->kept += !pass;
+		}
+}
+
+/* The frame of the result: its dims are the kept ones, with or without extents of 1 between. */
+static void frame_after(struct lowering *l, const struct node *root, const struct tensor_type *in) {
+	uint8_t kept = 0, out = 0;
+
+	l->frame.space = root->type;
+	for (unsigned d = 0; d < in->rank; d++) {
+		bool reduced = root->attr->axes >> d & 1;
+
+		if (!reduced)
+			l->frame.dim[out++] = kept++;
+		else if (root->attr->keepdims)
+			l->frame.dim[out++] = DIM_NONE;
+	}
+}
+
+static int lower_mean(struct lowering *l, uint16_t *valuep) {
+	struct draft *d = l->d;
+	uint8_t type = d->kernel.accumulator;
+	uint32_t number;
+	int r = planner_constant(l->p, dtype_scalar_from_double(type, (double)d->extent), &number);
+
+	if (r)
+		return r;
+	*valuep = draft_op(d, OP_div, type, 2, (uint16_t[]){ *valuep, draft_scalar(d, type, number) });
+	return 0;
+}
+
+static int lower_reduction(struct lowering *l, struct node *root) {
+	struct draft *d = l->d;
+	struct kernel *k = &d->kernel;
+	uint16_t v = lower_argument(l, root, 0);
+	int r = 0;
+
+	k->op = root->op == OP_reduce_mean ? OP_reduce_sum : root->op;
+	k->accumulator = op_accumulator(root->op, l->p->node[root->in[0]].type->dtype);
+	k->reduced_value = v = lower_cast(d, v, k->accumulator);
+	k->root_value = k->values;
+	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	if (root->op == OP_reduce_mean)
+		r = lower_mean(l, &v);
+	root->value = lower_cast(d, v, root->type->dtype);
+	return r;
+}
+
+static uint64_t extent_of(const struct node *root, const struct tensor_type *in) {
+	uint64_t n = 1;
+
+	for (unsigned d = 0; d < in->rank; d++)
+		if (root->attr->axes >> d & 1)
+			n *= (uint64_t)in->dims[d];
+	return n;
+}
+
+static int lower_reduce(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	const struct tensor_type *in = l->p->node[root->in[0]].type;
+	int r;
+
+	l->d->kernel.root = KERNEL_REDUCE;
+	l->d->extent = extent_of(root, in);
+	frame_before(l, root, in);
+	r = lower_members(l, g, true);
+	if (!r)
+		r = lower_reduction(l, root);
+	if (r)
+		return r;
+	frame_after(l, root, in);
+	return lower_members(l, g, false);
+}
+
+/* ---- products ---- */
+
+/* A factor's strides over batch, M, N, K; `lane` is where its last dim goes, `row` its second last. */
+static void lower_factor(struct lowering *l, const struct node *root, unsigned i, unsigned row, unsigned lane) {
+	const struct node *n = &l->p->node[root->in[i]];
+	unsigned batch = root->type->rank - 2u, lead = batch - (n->type->rank - 2u);
+	struct plan_operand o = { .slot = l->p->node[n->base].slot, .offset = n->view.offset };
+
+	for (unsigned d = 0; d + 2 < n->type->rank; d++)
+		if (n->type->dims[d] != 1)
+			o.stride[lead + d] = n->view.stride[d];
+	o.stride[row] = n->view.stride[n->type->rank - 2];
+	o.stride[lane] = n->view.stride[n->type->rank - 1];
+	draft_operand(l->d, n->type->dtype, &o);
+}
+
+static int lower_matmul(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	const struct tensor_type *a = l->p->node[root->in[0]].type;
+	struct kernel *k = &l->d->kernel;
+	unsigned m = root->type->rank - 2u;
+	uint16_t v;
+
+	k->root = KERNEL_MATMUL;
+	k->op = OP_matmul;
+	k->accumulator = dtype_info(root->type->dtype)->kind == DTYPE_KIND_REAL ?
+		dtype_info(root->type->dtype)->reg : root->type->dtype;
+	k->rank = (uint8_t)(m + 3);
+	memcpy(l->d->dims, root->type->dims, sizeof root->type->dims);
+	l->d->extent = (uint64_t)a->dims[a->rank - 1];
+	l->d->dims[m + 2] = (int64_t)l->d->extent;
+	lower_factor(l, root, 0, m, m + 2);
+	lower_factor(l, root, 1, m + 2, m + 1);
+	k->root_value = 0;
+	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	root->value = lower_cast(l->d, v, root->type->dtype);
+	frame_plain(&l->frame, root->type);
+	return lower_members(l, g, false);
+}
+
+/* ---- steps ---- */
+
+static int step_ops(struct planner *p, const struct group *g, uint32_t **opp) {
+	uint32_t n = 0;
+
+	*opp = arena_alloc(&p->arena, g->ops * sizeof **opp);
+	if (!*opp)
+		return -ENOMEM;
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
+		(*opp)[n++] = m;
+	return 0;
+}
+
+static void draft_begin(struct draft *d) {
+	memset(&d->kernel, 0, offsetof(struct kernel, value));
+	d->kernel.block_dim = 0xff;
+	d->kernel.root_value = KERNEL_NONE;
+	d->extent = 0;
+	d->full = false;
+	memset(d->dims, 0, sizeof d->dims);
+}
+
+static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
+	static int (*const lower[])(struct lowering *, const struct group *) = {
+		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reduce, [NODE_MATMUL] = lower_matmul,
+	};
+	const struct group *g = &p->group[group];
+	struct lowering l = { .p = p, .d = d, .group = group };
+	uint32_t *op;
+	int r;
+
+	draft_begin(d);
+	r = lower[g->kind](&l, g);
+	if (r)
+		return r;
+	if (d->full)
+		return g->ops <= 1 ? -EOVERFLOW : planner_shed(p, group);
+	draft_collapse(d);
+	draft_finish(d, p->o->traits);
+	if (!draft_elements(d))
+		return 0;
+	r = step_ops(p, g, &op);
+	return r ? r : plan_add_blocks(p->plan, d, p->o->traits, op, g->ops);
+}
+
+struct ranked {
+	uint32_t rank, group;
+};
+
+static int ranked_compare(const void *a, const void *b) {
+	const struct ranked *x = a, *y = b;
+
+	return x->rank != y->rank ? (x->rank > y->rank ? 1 : -1) : (x->group > y->group ? 1 : -1);
+}
+
+/* In order of rank; groups shed by one are lowered right after it, before anything that reads them. */
+static int lower_in_order(struct planner *p, struct ranked *order, uint32_t count, struct draft *d) {
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < count; i++) {
+		uint32_t shed = p->groups;
+
+		r = lower_group(p, order[i].group, d);
+		if (!r && p->groups > shed && p->group[order[i].group].ops)
+			r = lower_group(p, order[i].group, d);
+		for (; !r && shed < p->groups; shed++)
+			r = lower_group(p, shed, d);
+	}
+	return r;
+}
+
+int planner_lower(struct planner *p) {
+	struct ranked *order = arena_alloc(&p->arena, (p->groups + 1) * sizeof *order);
+	struct draft *d = malloc(sizeof *d);
+	uint32_t count = 0;
+	int r = order && d ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; !r && i < p->groups; i++)
+		if (p->group[i].parent == i)
+			order[count++] = (struct ranked){ p->group[i].rank, i };
+	if (!r) {
+		qsort(order, count, sizeof *order, ranked_compare);
+		r = lower_in_order(p, order, count, d);
+	}
+	free(d);
+	return r;
+}

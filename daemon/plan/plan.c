@@ -1,0 +1,209 @@
+/*
+ * The driver of the planner's passes, and the plan as a growing list of steps and slots.
+ */
+#include "planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) {
+	if (p->slots == p->slot_capacity) {
+		uint32_t capacity = p->slot_capacity ? p->slot_capacity * 2 : 16;
+		struct plan_slot *slot = realloc(p->slot, capacity * sizeof *slot);
+
+		if (!slot)
+			return -ENOMEM;
+		p->slot = slot;
+		p->slot_capacity = capacity;
+	}
+	*slotp = p->slots;
+	p->slot[p->slots++] = (struct plan_slot){ .bytes = bytes, .output = output, .reuse = PLAN_NONE };
+	return 0;
+}
+
+static int steps_reserve(struct plan *p) {
+	uint32_t capacity = p->step_capacity ? p->step_capacity * 2 : 8;
+	struct plan_step *step;
+
+	if (p->steps < p->step_capacity)
+		return 0;
+	step = realloc(p->step, capacity * sizeof *step);
+	if (!step)
+		return -ENOMEM;
+	p->step = step;
+	p->step_capacity = capacity;
+	return 0;
+}
+
+static void *keep(struct plan *p, const void *from, size_t bytes) {
+	void *to = arena_alloc(&p->arena, bytes ? bytes : 1);
+
+	return to ? memcpy(to, from, bytes) : NULL;
+}
+
+/* Bytes of memory an operand touches: dims along which it does not move count once. */
+static uint64_t operand_bytes(const struct draft *d, unsigned operand) {
+	uint64_t bytes = dtype_info(d->kernel.operand[operand].dtype)->bytes;
+
+	for (unsigned i = 0; i < d->kernel.rank; i++)
+		if (d->operand[operand].stride[i])
+			bytes *= (uint64_t)d->dims[i];
+	return d->kernel.operand[operand].iota ? 0 : bytes;
+}
+
+int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) {
+	const struct kernel *k = &d->kernel;
+	struct plan_step *s;
+	int r = steps_reserve(p);
+
+	if (r)
+		return r;
+	s = &p->step[p->steps];
+	*s = (struct plan_step){ .ops = ops, .extent = d->extent, .elements = draft_elements(d) };
+	memcpy(s->dims, d->dims, sizeof s->dims);
+	s->kernel = keep(p, k, sizeof *k);
+	s->operand = keep(p, d->operand, k->operands * sizeof *s->operand);
+	s->scalar = keep(p, d->scalar, k->scalars * sizeof *s->scalar);
+	s->op = keep(p, op, ops * sizeof *op);
+	if (!s->kernel || !s->operand || !s->scalar || !s->op)
+		return -ENOMEM;
+	for (unsigned i = 0; i < k->operands; i++)
+		*(k->operand[i].output ? &s->bytes_written : &s->bytes_read) += operand_bytes(d, i);
+	p->steps++;
+	return 0;
+}
+
+/* ---- results ---- */
+
+static void output_of(const struct planner *p, uint32_t i, struct plan_output *o) {
+	const struct graph_output *out = graph_output_at(p->g, i);
+	const struct node *n = &p->node[out->node];
+
+	if (n->copy != GRAPH_NONE)
+		n = &p->node[n->copy];
+	*o = (struct plan_output){ .slot = p->node[n->base].slot, .type = *n->type, .view = n->view, .tag = i };
+}
+
+static int outputs_make(struct planner *p) {
+	struct plan *plan = p->plan;
+
+	plan->outputs = graph_outputs(p->g);
+	plan->output = calloc(plan->outputs + 1u, sizeof *plan->output);
+	if (!plan->output)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < plan->outputs; i++) {
+		output_of(p, i, &plan->output[i]);
+		plan->slot[plan->output[i].slot].output = true;
+	}
+	return 0;
+}
+
+static int leaves_make(struct planner *p) {
+	struct plan *plan = p->plan;
+	uint32_t slot;
+	int r = 0;
+
+	plan->leaves = graph_leaves(p->g);
+	for (uint32_t i = 0; !r && i < plan->leaves; i++) {
+		const struct graph_node *n = graph_node(p->g, graph_leaf_at(p->g, i)->node);
+
+		r = plan_add_slot(plan, (uint64_t)shape_bytes(&n->type), false, &slot);
+	}
+	return r;
+}
+
+/* ---- what fusion saved ---- */
+
+static void count_savings(struct planner *p) {
+	struct plan *plan = p->plan;
+	uint64_t unfused = 0, fused = 0;
+
+	for (uint32_t i = 0; i < p->nodes; i++) {
+		const struct node *n = &p->node[i];
+
+		if (!node_is_computed(n))
+			continue;
+		plan->ops++;
+		plan->buffers_eliminated += !n->stored;
+		unfused += (uint64_t)shape_bytes(n->type);
+		for (unsigned k = 0; k < n->arity; k++)
+			if (p->node[n->in[k]].kind != NODE_FILL && p->node[n->in[k]].kind != NODE_IOTA)
+				unfused += (uint64_t)shape_bytes(p->node[n->in[k]].type);
+	}
+	for (uint32_t i = 0; i < plan->steps; i++)
+		fused += plan->step[i].bytes_read + plan->step[i].bytes_written;
+	plan->bytes_not_moved = unfused > fused ? unfused - fused : 0;
+}
+
+static int check_device(const struct planner *p, struct fault *f) {
+	for (uint32_t i = 0; !p->o->traits->f64 && i < p->nodes; i++)
+		if (node_is_computed(&p->node[i]) && p->node[i].type->dtype == DTYPE_f64)
+			return fault_set(f, FAULT_DEVICE, "%s of f64: the device does not compute in double precision",
+				op_info(p->node[i].op)->name);
+	return 0;
+}
+
+static void planner_clear(struct planner *p) {
+	arena_free(&p->arena);
+	free(p->node);
+	free(p->next);
+	free(p->group);
+}
+
+static int passes(struct planner *p, struct fault *f) {
+	int r = leaves_make(p);
+
+	if (!r)
+		r = planner_resolve(p);
+	if (!r)
+		r = check_device(p, f);
+	if (!r)
+		r = planner_group(p);
+	if (!r)
+		r = planner_lower(p);
+	if (!r)
+		r = outputs_make(p);
+	return r;
+}
+
+int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f) {
+	struct planner p = { .g = g, .o = o };
+	int r;
+
+	p.plan = calloc(1, sizeof *p.plan);
+	if (!p.plan)
+		return -ENOMEM;
+	p.plan->references = 1;
+	p.plan->scalars = graph_scalars(g);
+	r = passes(&p, f);
+	if (!r) {
+		plan_lifetimes(p.plan);
+		count_savings(&p);
+		*planp = p.plan;
+	} else {
+		plan_unref(p.plan);
+	}
+	planner_clear(&p);
+	return r;
+}
+
+struct plan *plan_ref(struct plan *p) {
+	p->references++;
+	return p;
+}
+
+struct plan *plan_unref(struct plan *p) {
+	if (!p || --p->references)
+		return NULL;
+	if (p->release)
+		p->release(p->prepared);
+	free(p->step);
+	free(p->slot);
+	free(p->output);
+	free(p->constant);
+	free(p->note);
+	arena_free(&p->arena);
+	free(p);
+	return NULL;
+}

@@ -1,0 +1,119 @@
+/*
+ * Which operations become which kernel.
+ *
+ * plan_make() turns a graph into steps in execution order; each step is one kernel over one set of
+ * extents, and names its memory by slots. A plan holds no buffer, no address and no scalar value,
+ * so it serves every graph of the same structure: exec binds slots to buffers and scalar numbers
+ * to values when it runs. plan calls no OpenCL.
+ *
+ * Slots 0 .. leaves-1 are the graph's leaves. Then come slots that the plan creates: outputs
+ * (which outlive it) and temporaries. `reuse` names a temporary whose memory a new one takes over:
+ * the step that writes the new one reads the old one for the last time, element by element.
+ */
+#pragma once
+
+#include "daemon/base/arena.h"
+#include "daemon/graph/graph.h"
+#include "daemon/plan/kernel.h"
+
+enum { PLAN_NONE = UINT32_MAX };
+
+struct plan_options {
+	bool fuse;                     /* false: one kernel an operation */
+	bool notes;                    /* keep why operations were not fused (explain) */
+	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */
+	const struct traits *traits;
+};
+
+struct plan_operand {
+	uint32_t slot;                 /* PLAN_NONE for an iota */
+	int64_t offset;                /* elements, beyond the leaf's own offset; an iota's first value */
+	int64_t stride[KERNEL_RANK];   /* elements */
+};
+
+struct plan_step {
+	struct kernel *kernel;         /* shared, owned by the plan */
+	int64_t dims[KERNEL_RANK];
+	uint64_t extent;               /* KERNEL_WORD_EXTENT */
+	struct plan_operand *operand;  /* kernel->operands of them */
+	uint32_t *scalar;              /* kernel->scalars numbers: below graph_scalars(), or plan constants */
+	uint32_t *op;                  /* nodes of the graph computed here, for explain and split */
+	uint32_t ops;
+	uint64_t elements;             /* of the iteration */
+	uint64_t bytes_read, bytes_written;
+	/* exec's: the program of this kernel and traits, looked up once. */
+	void *program;
+};
+
+struct plan_slot {
+	uint64_t bytes;
+	bool output;
+	uint32_t first, last;          /* steps that write it first and use it last */
+	uint32_t reuse;                /* slot, or PLAN_NONE */
+};
+
+/* A result: a slot seen through a view. Leaves and views of them are results too. */
+struct plan_output {
+	uint32_t slot;
+	struct tensor_type type;
+	struct view view;              /* offset beyond the leaf's own offset where the slot is a leaf */
+	uint64_t tag;                  /* position in the graph's outputs */
+};
+
+struct plan_note {
+	uint32_t producer, consumer;   /* nodes */
+	const char *reason;            /* a constant text */
+};
+
+struct plan {
+	struct plan_step *step;
+	uint32_t steps;
+	struct plan_slot *slot;
+	uint32_t slots, leaves;
+	struct plan_output *output;
+	uint32_t outputs;
+	uint64_t *constant;            /* scalar numbers from graph_scalars() on */
+	uint32_t scalars, constants;   /* of the graph; of the plan */
+	struct plan_note *note;
+	uint32_t notes;
+	/* What fusion saved, against one kernel and one buffer an operation. */
+	uint32_t ops;                  /* operations that would be kernels of their own */
+	uint32_t buffers_eliminated;
+	uint64_t bytes_not_moved;
+	uint32_t references;
+	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */
+	void *prepared;
+	void (*release)(void *prepared);
+	struct arena arena;            /* of the steps' operands, scalars, operations and kernels */
+	uint32_t step_capacity, slot_capacity;
+};
+
+/* 0, -ENOMEM, or a FAULT_ code where an operation is beyond the device (f64). The graph is not changed. */
+int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f)
+	FAULT_MUST_USE;
+struct plan *plan_ref(struct plan *p);
+struct plan *plan_unref(struct plan *p);        /* returns NULL */
+
+/* Plans by structure and options, least recently used ones dropped. */
+struct plan_cache;
+int plan_cache_new(uint32_t capacity, struct plan_cache **cachep) FAULT_MUST_USE;
+struct plan_cache *plan_cache_free(struct plan_cache *c);
+/*
+ * The plan for a graph: found, or made and kept. *planp is a reference of the caller's. *hitp tells
+ * which. Plans are not shared between options that differ.
+ */
+int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
+	struct plan **planp, bool *hitp, struct fault *f) FAULT_MUST_USE;
+/* Puts `new` in the place of `old` (after a split), if old is still kept. */
+void plan_cache_replace(struct plan_cache *c, const struct plan *old, struct plan *new);
+
+/*
+ * The same plan with one step cut in two, for a kernel that does not build or is too large: the
+ * first half of its values ends in temporaries that the second half loads; a root is cut from what
+ * goes before and after it. Results keep their bits. 0, -ENOMEM, or FAULT_BUILD where the step is a
+ * single operation.
+ */
+int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) FAULT_MUST_USE;
+
+/* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
+bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);

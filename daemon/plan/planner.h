@@ -1,0 +1,180 @@
+/*
+ * Inside plan: how the planner sees a graph while it decides. Nobody outside includes this.
+ *
+ * The passes, in the order in which plan.c runs them:
+ *   resolve.c  which nodes are live; views become (base node, strides); what no strides can
+ *              express becomes a copy
+ *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
+ *   lower.c    a group becomes a kernel and a step: values, operands, scalars
+ *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
+ *   slots.c    lifetimes, temporaries used again in place, what fusion saved
+ */
+#pragma once
+
+#include "daemon/base/arena.h"
+#include "plan.h"
+
+enum node_kind {
+	NODE_DEAD,
+	NODE_LEAF,             /* in memory */
+	NODE_FILL,             /* a scalar, whatever its shape */
+	NODE_IOTA,             /* an arange, seen through its view */
+	NODE_VIEW,             /* of a base that is a leaf or is computed */
+	NODE_MAP,              /* computed element by element; copies too */
+	NODE_REDUCE,
+	NODE_MATMUL,
+};
+
+struct node {
+	uint16_t op;
+	uint8_t kind;                      /* enum node_kind */
+	uint8_t arity;
+	bool stored;                       /* its value must be in memory */
+	bool output;
+	uint32_t in[LIMIT_OPERANDS];
+	uint32_t index;                    /* leaf or scalar number */
+	const struct op_attr *attr;
+	const struct tensor_type *type;
+	const struct tensor_type *space;   /* shape iterated over: a reduction's and a reshaping copy's is the operand's */
+	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
+	struct view view;                  /* of the base; contiguous where computed */
+	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
+	bool prologue;                     /* member of a REDUCE group, computed before the root */
+	uint32_t group;
+	uint32_t slot;
+	uint16_t value;                    /* lower.c: its value in the kernel being made */
+};
+
+struct group {
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE or NODE_MATMUL */
+	bool read_before_root;             /* sink pass: the root, or a prologue, reads it ... */
+	bool read_after_root;              /* ... other members of the reader do */
+	uint32_t parent;                   /* union-find: itself while it stands */
+	uint32_t rank;                     /* above every group it reads from */
+	uint32_t root;                     /* the REDUCE or MATMUL node; else its first node */
+	const struct tensor_type *space;   /* of its outputs */
+	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
+	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
+	uint32_t first, last;              /* members, linked by planner->next */
+};
+
+enum {
+	GROUP_NONE = UINT32_MAX,
+	/* Operands a group may read, so that as many again are left for what must be stored. */
+	GROUP_SOURCES = KERNEL_OPERANDS / 2,
+};
+
+struct planner {
+	const struct graph *g;
+	const struct plan_options *o;
+	struct arena arena;
+	struct node *node;
+	uint32_t *next;                    /* member lists of groups */
+	uint32_t nodes, node_capacity;
+	struct group *group;
+	uint32_t groups, group_capacity;
+	uint32_t *reader, *reader_start;   /* sink pass: nodes that read node i: reader[start[i] .. start[i+1]) */
+	struct plan *plan;
+	uint32_t constant_capacity, note_capacity;
+};
+
+/* ---- resolve.c ---- */
+
+int planner_resolve(struct planner *p) FAULT_MUST_USE;
+/* The operand of a computed node: through views, to what is in memory or computed. */
+struct edge {
+	uint32_t node;                     /* operand as given */
+	uint32_t base;
+	bool direct;                       /* same shape, no view between: element i reads element i */
+};
+struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i);
+bool node_is_computed(const struct node *n);
+/* Adds a node that copies `of`, read through its view, into memory of its own. */
+int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
+
+/* ---- group.c and rules/ ---- */
+
+int planner_group(struct planner *p) FAULT_MUST_USE;
+uint32_t group_find(struct planner *p, uint32_t group);
+/* Cuts a group that does not fit a kernel: its members but the root and prologue go to small groups. */
+int planner_shed(struct planner *p, uint32_t group) FAULT_MUST_USE;
+int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
+
+/*
+ * A fusion pattern: one file in rules/, found by its entry in the section plan_rules.
+ *
+ * join: may elementwise node n become a member of g, the group of its direct operand? Called in
+ *       topological order, before n has a group.
+ * sink: may the MAP group g, whose only reader is group into, be computed inside it?
+ * Both return true, or false with a constant text in *reasonp. Limits and cycles are group.c's.
+ */
+struct plan_rule {
+	const char *name, *doc;
+	bool (*join)(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp);
+	bool (*sink)(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp);
+};
+
+#define PLAN_RULE(rule, ...)                                                                       \
+	static const struct plan_rule rule_##rule = { .name = #rule, __VA_ARGS__ };                \
+	static const struct plan_rule *const rule_entry_##rule                                     \
+		__attribute__((used, retain, section("plan_rules"))) = &rule_##rule
+
+/* ---- layout.c, cut.c, lower.c ---- */
+
+/*
+ * A kernel while it is made, with the operands of its step. Dims stand kept before reduced;
+ * while `collapsed` is false strides are over all of them.
+ */
+struct draft {
+	struct kernel kernel;
+	int64_t dims[KERNEL_RANK];
+	struct plan_operand operand[KERNEL_OPERANDS];
+	uint32_t scalar[KERNEL_SCALARS];
+	uint64_t extent;
+	bool full;                         /* something did not fit: the group must be cut */
+};
+
+/* Each appends and returns its number; a full draft returns 0 and sets `full`. */
+uint16_t draft_value(struct draft *d, struct kernel_value v);
+uint16_t draft_operand(struct draft *d, uint8_t dtype, const struct plan_operand *o);
+uint16_t draft_scalar(struct draft *d, uint8_t dtype, uint32_t number);
+uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, const uint16_t *arg);
+uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o);
+void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
+
+/* Drops extents of 1 and merges dims that every operand walks evenly. */
+void draft_collapse(struct draft *d);
+/* Chooses form and width, then each operand's access by the lane dimension. */
+void draft_finish(struct draft *d, const struct traits *t);
+/* Elements of the iteration, and of one operand's part of it. */
+uint64_t draft_elements(const struct draft *d);
+
+/* Copying parts of one draft into another: arguments come along; imports are loaded instead. */
+struct cut {
+	const struct draft *from;
+	struct draft *to;
+	uint16_t map[KERNEL_VALUES];       /* KERNEL_NONE: not copied yet */
+};
+void cut_begin(struct cut *c, const struct draft *from, struct draft *to);
+uint16_t cut_value(struct cut *c, uint16_t value);
+void cut_import(struct cut *c, uint16_t value, const struct plan_operand *o);
+/* Stores a value where output operand `operand` of `from` does. */
+void cut_output(struct cut *c, uint16_t operand);
+
+int planner_lower(struct planner *p) FAULT_MUST_USE;
+/* A plan constant; its scalar number. */
+int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT_MUST_USE;
+
+/* ---- plan.c ---- */
+
+int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) FAULT_MUST_USE;
+/* Makes the finished draft a step; op (ops of them) are the nodes it computes. */
+int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
+/* Cuts a reduction over more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
+int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
+	FAULT_MUST_USE;
+
+/* ---- slots.c ---- */
+
+/* Lifetimes, and temporaries that are overwritten in place. */
+void plan_lifetimes(struct plan *p);

@@ -1,0 +1,68 @@
+/*
+ * Lifetimes of memory, and temporaries overwritten in place.
+ *
+ * A map may write over a temporary it reads for the last time, where both have the same layout and
+ * element size: an item then reads and writes only its own elements. Nothing that outlives the
+ * plan is overwritten: a handle, a mapping or a batch to be repeated may see it.
+ */
+#include "planner.h"
+
+#include <string.h>
+
+static void touch(struct plan_slot *s, uint32_t step, bool writes) {
+	if (writes && s->first == PLAN_NONE)
+		s->first = step;
+	s->last = step;
+}
+
+static bool same_walk(const struct plan_step *s, unsigned a, unsigned b) {
+	return s->kernel->operand[a].access == KERNEL_CONTIGUOUS &&
+		s->operand[a].offset == s->operand[b].offset &&
+		!memcmp(s->operand[a].stride, s->operand[b].stride, s->kernel->rank * sizeof *s->operand[a].stride);
+}
+
+/* Is operand a the only way this step reads its slot? */
+static bool read_once(const struct plan_step *s, unsigned a) {
+	for (unsigned i = 0; i < s->kernel->operands; i++)
+		if (i != a && s->operand[i].slot == s->operand[a].slot)
+			return false;
+	return true;
+}
+
+static bool may_overwrite(const struct plan *p, uint32_t step, unsigned read, unsigned write) {
+	const struct plan_step *s = &p->step[step];
+	const struct plan_slot *from = &p->slot[s->operand[read].slot], *to = &p->slot[s->operand[write].slot];
+
+	return !s->kernel->operand[read].output && !s->kernel->operand[read].iota &&
+		s->operand[read].slot >= p->leaves && !from->output && !to->output && from->last == step &&
+		from->bytes == to->bytes && to->reuse == PLAN_NONE &&
+		dtype_info(s->kernel->operand[read].dtype)->bytes == dtype_info(s->kernel->operand[write].dtype)->bytes &&
+		same_walk(s, read, write) && read_once(s, read);
+}
+
+static void reuse_in_place(struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+	bool taken[KERNEL_OPERANDS] = { false };
+
+	if (s->kernel->root != KERNEL_MAP)
+		return;
+	for (unsigned w = 0; w < s->kernel->operands; w++)
+		for (unsigned r = 0; s->kernel->operand[w].output && r < s->kernel->operands; r++)
+			if (!taken[r] && p->slot[s->operand[w].slot].reuse == PLAN_NONE && may_overwrite(p, step, r, w)) {
+				p->slot[s->operand[w].slot].reuse = s->operand[r].slot;
+				taken[r] = true;
+			}
+}
+
+void plan_lifetimes(struct plan *p) {
+	for (uint32_t i = 0; i < p->slots; i++) {
+		p->slot[i].first = p->slot[i].last = PLAN_NONE;
+		p->slot[i].reuse = PLAN_NONE;
+	}
+	for (uint32_t i = 0; i < p->steps; i++)
+		for (unsigned o = 0; o < p->step[i].kernel->operands; o++)
+			if (p->step[i].operand[o].slot != PLAN_NONE)
+				touch(&p->slot[p->step[i].operand[o].slot], i, p->step[i].kernel->operand[o].output);
+	for (uint32_t i = 0; i < p->steps; i++)
+		reuse_in_place(p, i);
+}

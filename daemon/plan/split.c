@@ -1,0 +1,322 @@
+/*
+ * Cutting a step in two: because a reduction is longer than a block, or because its kernel does not
+ * build. Both leave values in temporaries that the next step loads; neither changes an operation or
+ * the order of an accumulation, so results keep their bits.
+ */
+#include "planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Row-major over dims [0, rank) of a draft, skipping none; returns the elements. */
+static uint64_t row_major(const int64_t *dims, unsigned rank, int64_t *stride) {
+	uint64_t n = 1;
+
+	for (unsigned d = rank; d-- > 0;) {
+		stride[d] = (int64_t)n;
+		n *= (uint64_t)dims[d];
+	}
+	return n;
+}
+
+static int temporary(struct plan *p, uint8_t dtype, const int64_t *dims, unsigned rank, struct plan_operand *o) {
+	uint64_t n;
+
+	memset(o, 0, sizeof *o);
+	n = row_major(dims, rank, o->stride);
+	return plan_add_slot(p, n * dtype_info(dtype)->bytes, false, &o->slot);
+}
+
+/* ---- blocks ---- */
+
+static void insert_dim(struct draft *d, unsigned dim, int64_t extent) {
+	struct kernel *k = &d->kernel;
+
+	memmove(&d->dims[dim + 1], &d->dims[dim], (k->rank - dim) * sizeof *d->dims);
+	d->dims[dim] = extent;
+	for (unsigned i = 0; i < k->operands; i++) {
+		int64_t *s = d->operand[i].stride;
+
+		memmove(&s[dim + 1], &s[dim], (k->rank - dim) * sizeof *s);
+		s[dim] = 0;
+	}
+	k->rank++;
+	k->kept++;
+}
+
+/* The first half: partial results, one a block, into *partialp. */
+static int blocks_before(struct plan *p, const struct draft *d, struct draft *half, struct plan_operand *partialp) {
+	const struct kernel *k = &d->kernel;
+	unsigned at = k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : k->kept;
+	int64_t blocks = (int64_t)((d->extent + KERNEL_BLOCK - 1) / KERNEL_BLOCK);
+	struct cut c;
+	int r;
+
+	cut_begin(&c, d, half);
+	cut_value(&c, k->root_value);
+	insert_dim(half, at, blocks);
+	half->kernel.block_dim = (uint8_t)at;
+	r = temporary(p, k->accumulator, half->dims, half->kernel.kept, partialp);
+	draft_store(half, half->kernel.root_value, partialp);
+	return r;
+}
+
+/* The second half reduces the partial results and goes on where the whole would have. */
+static void blocks_after(const struct draft *d, const struct draft *half, const struct plan_operand *partial,
+	struct draft *rest) {
+	const struct kernel *k = &d->kernel;
+	unsigned at = half->kernel.block_dim;
+	struct plan_operand o = *partial;
+	struct cut c;
+
+	cut_begin(&c, d, rest);
+	rest->extent = (uint64_t)half->dims[at];
+	rest->kernel.rank = (uint8_t)(k->kept + 1);
+	rest->dims[k->kept] = half->dims[at];
+	memmove(&o.stride[at], &o.stride[at + 1], (k->kept - at) * sizeof *o.stride);
+	o.stride[k->kept] = partial->stride[at];
+	cut_import(&c, k->reduced_value, &o);
+	cut_value(&c, k->root_value);
+	for (uint16_t i = 0; i < k->operands; i++)
+		if (k->operand[i].output)
+			cut_output(&c, i);
+}
+
+int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
+	uint32_t ops) {
+	struct plan_operand partial;
+	struct draft *half;
+	int r;
+
+	if (d->kernel.root != KERNEL_REDUCE || d->extent <= KERNEL_BLOCK)
+		return plan_add_step(p, d, op, ops);
+	half = calloc(2, sizeof *half);
+	if (!half)
+		return -ENOMEM;
+	r = blocks_before(p, d, &half[0], &partial);
+	if (!r) {
+		draft_finish(&half[0], t);
+		half[0].kernel.form = d->kernel.form;
+		r = plan_add_step(p, &half[0], op, 0);
+	}
+	if (!r) {
+		blocks_after(d, &half[0], &partial, &half[1]);
+		draft_finish(&half[1], t);
+		r = plan_add_blocks(p, &half[1], t, op, ops);
+	}
+	free(half);
+	return r;
+}
+
+/* ---- a kernel that does not build ---- */
+
+static void draft_of_step(const struct plan_step *s, struct draft *d) {
+	memset(d, 0, sizeof *d);
+	d->kernel = *s->kernel;
+	memcpy(d->dims, s->dims, sizeof d->dims);
+	memcpy(d->operand, s->operand, s->kernel->operands * sizeof *s->operand);
+	memcpy(d->scalar, s->scalar, s->kernel->scalars * sizeof *s->scalar);
+	d->extent = s->extent;
+}
+
+static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) {
+	unsigned n = 0;
+
+	for (unsigned v = first; v < end; v++)
+		n += k->value[v].kind == KERNEL_OP;
+	return n;
+}
+
+/*
+ * The first value of the second half: for a map the one after half of its operations; for a root
+ * with operations after it, the one after the root; for a reduction with a prologue, the root.
+ * 0 where the step is a single operation.
+ */
+static unsigned split_point(const struct kernel *k) {
+	unsigned ops = count_ops(k, 0, k->values), seen = 0, v;
+
+	if (k->root_value != KERNEL_NONE) {
+		if (count_ops(k, k->root_value, k->values))
+			return k->root_value + 1u;
+		return count_ops(k, 0, k->root_value) && k->root == KERNEL_REDUCE ? k->root_value : 0;
+	}
+	if (ops < 2)
+		return 0;
+	for (v = 0; seen < ops / 2; v++)
+		seen += k->value[v].kind == KERNEL_OP;
+	return v;
+}
+
+static bool is_argument(const struct kernel_value *v, unsigned value) {
+	for (unsigned i = 0; v->kind == KERNEL_OP && i < op_info(v->op)->arity; i++)
+		if (v->arg[i] == value)
+			return true;
+	return false;
+}
+
+static bool used_after(const struct kernel *k, unsigned value, unsigned point) {
+	for (unsigned v = point; v < k->values; v++)
+		if (is_argument(&k->value[v], value))
+			return true;
+	return point <= k->root_value && k->root_value < k->values && k->root == KERNEL_REDUCE &&
+		k->reduced_value == value;
+}
+
+/* Both halves of one split; `first` ends with temporaries that `second` imports. */
+struct halves {
+	struct draft whole, first, second;
+	struct cut before, after;
+};
+
+/* What the second half iterates over: after a root, only the kept dims, as a map. */
+static void second_space(struct halves *h, bool after_root) {
+	struct kernel *k = &h->second.kernel;
+
+	if (!after_root)
+		return;
+	k->rank = k->root == KERNEL_MATMUL ? (uint8_t)(k->rank - 1) : k->kept;
+	k->root = KERNEL_MAP;
+	k->kept = 0;
+	k->block_dim = 0xff;
+	k->op = 0;
+	k->accumulator = 0;
+	h->second.extent = 0;
+	if (!k->rank) {
+		k->rank = 1;
+		h->second.dims[0] = 1;
+	}
+}
+
+/* The first half of a reduction's prologue is a map over all dims. */
+static void first_space(struct halves *h, bool before_root) {
+	struct kernel *k = &h->first.kernel;
+
+	if (!before_root)
+		return;
+	k->root = KERNEL_MAP;
+	k->kept = 0;
+	k->block_dim = 0xff;
+	k->op = 0;
+	k->accumulator = 0;
+	h->first.extent = 0;
+}
+
+/* Moves one value across: stored by the first half, loaded by the second. */
+static int cross(struct plan *p, struct halves *h, uint16_t value) {
+	struct plan_operand o;
+	int r = temporary(p, h->whole.kernel.value[value].dtype, h->second.dims, h->second.kernel.rank, &o);
+
+	if (r)
+		return r;
+	draft_store(&h->first, cut_value(&h->before, value), &o);
+	cut_import(&h->after, value, &o);
+	return 0;
+}
+
+static int split_values(struct plan *p, struct halves *h, unsigned point) {
+	const struct kernel *k = &h->whole.kernel;
+	int r = 0;
+
+	if (k->root_value != KERNEL_NONE && point > k->root_value)
+		cut_value(&h->before, k->root_value);
+	for (uint16_t v = 0; !r && v < point; v++)
+		if ((k->value[v].kind == KERNEL_OP || k->value[v].kind == KERNEL_ROOT_VALUE) && used_after(k, v, point))
+			r = cross(p, h, v);
+	if (k->root_value != KERNEL_NONE && point <= k->root_value)
+		cut_value(&h->after, k->root_value);
+	for (uint16_t i = 0; !r && i < k->operands; i++)
+		if (k->operand[i].output)
+			cut_output(k->operand[i].value < point ? &h->before : &h->after, i);
+	return r;
+}
+
+/* Block dims count partial results: a prologue before them cannot be stored by element. */
+static bool can_split(const struct kernel *k, unsigned point) {
+	return point && (k->block_dim == 0xff || point > k->root_value);
+}
+
+static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
+	struct kernel *k = &h->whole.kernel;
+	struct traits width = { .width = s->kernel->width };
+	uint32_t ops = s->ops > 1 ? s->ops / 2 : 0;
+	unsigned point;
+	bool after;
+	int r;
+
+	draft_of_step(s, &h->whole);
+	point = split_point(k);
+	if (!can_split(k, point))
+		return FAULT_BUILD;
+	after = k->root_value != KERNEL_NONE && point > k->root_value;
+	cut_begin(&h->before, &h->whole, &h->first);
+	cut_begin(&h->after, &h->whole, &h->second);
+	first_space(h, k->root_value != KERNEL_NONE && !after);
+	second_space(h, after);
+	r = split_values(p, h, point);
+	if (r)
+		return r;
+	draft_finish(&h->first, &width);
+	draft_finish(&h->second, &width);
+	r = plan_add_step(p, &h->first, s->op, ops);
+	return r ? r : plan_add_step(p, &h->second, s->op + ops, s->ops - ops);
+}
+
+static int copy_step(struct plan *p, const struct plan_step *s) {
+	struct draft *d = malloc(sizeof *d);
+	int r;
+
+	if (!d)
+		return -ENOMEM;
+	draft_of_step(s, d);
+	r = plan_add_step(p, d, s->op, s->ops);
+	free(d);
+	return r;
+}
+
+static int copy_lists(const struct plan *from, struct plan *to) {
+	uint32_t slot;
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < from->slots; i++)
+		r = plan_add_slot(to, from->slot[i].bytes, from->slot[i].output, &slot);
+	to->output = calloc(from->outputs + 1u, sizeof *to->output);
+	to->constant = calloc(from->constants + 1u, sizeof *to->constant);
+	if (r || !to->output || !to->constant)
+		return -ENOMEM;
+	memcpy(to->output, from->output, from->outputs * sizeof *to->output);
+	if (from->constants)
+		memcpy(to->constant, from->constant, from->constants * sizeof *to->constant);
+	to->outputs = from->outputs;
+	to->constants = from->constants;
+	to->scalars = from->scalars;
+	to->leaves = from->leaves;
+	to->ops = from->ops;
+	to->buffers_eliminated = from->buffers_eliminated;
+	to->bytes_not_moved = from->bytes_not_moved;
+	return 0;
+}
+
+int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) {
+	struct plan *to = calloc(1, sizeof *to);
+	struct halves *h = calloc(1, sizeof *h);
+	int r = to && h ? 0 : -ENOMEM;
+
+	if (!r) {
+		to->references = 1;
+		r = copy_lists(p, to);
+	}
+	for (uint32_t i = 0; !r && i < p->steps; i++)
+		r = i == step ? split_step(to, &p->step[i], h) : copy_step(to, &p->step[i]);
+	free(h);
+	if (r == FAULT_BUILD)
+		fault_set(f, FAULT_BUILD, "a kernel of a single operation cannot be built by the device's compiler");
+	if (r) {
+		if (to)
+			plan_unref(to);
+		return r;
+	}
+	plan_lifetimes(to);
+	*planp = to;
+	return 0;
+}

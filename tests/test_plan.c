@@ -1,0 +1,852 @@
+/*
+ * plan: which operations share a kernel, and that plans compute what graphs say.
+ *
+ * The second half runs plans on a simulator of kernel.h (64-bit integers, no device) and compares
+ * every output of random graphs with an evaluation node by node: fused, unfused, and with every
+ * step split as far as it goes.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/plan/plan.h"
+
+static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
+	.kernel_operands = 32, .kernel_values = 64 };
+static const struct traits no_f64 = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 64, .units = 2,
+	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
+
+static struct graph *g;
+static struct fault fault;
+static int buffers[16];
+
+static void setup(void) {
+	ck_assert_int_eq(graph_new(&g), 0);
+}
+
+static void teardown(void) {
+	g = graph_free(g);
+}
+
+static struct tensor_type type_of(uint8_t dtype, unsigned rank, const int64_t *dims) {
+	struct tensor_type t = { .dtype = dtype, .rank = (uint8_t)rank };
+
+	memcpy(t.dims, dims, rank * sizeof *dims);
+	return t;
+}
+
+#define DIMS(...) (sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+
+static uint32_t leaf(int buffer, uint8_t dtype, unsigned rank, const int64_t *dims) {
+	struct tensor_type t = type_of(dtype, rank, dims);
+	struct view v;
+	uint32_t node;
+
+	view_contiguous(&t, &v);
+	ck_assert_int_eq(graph_leaf(g, &buffers[buffer], &t, &v, &node), 0);
+	return node;
+}
+
+static uint32_t op(unsigned id, uint32_t a, uint32_t b) {
+	uint32_t node, in[2] = { a, b };
+
+	ck_assert_msg(!graph_op(g, id, op_info(id)->arity, in, NULL, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
+static uint32_t op_attr(unsigned id, uint32_t a, struct op_attr attr) {
+	uint32_t node;
+
+	ck_assert_msg(!graph_op(g, id, op_info(id)->arity, &a, &attr, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
+static uint32_t sum(uint32_t a, uint16_t axes) {
+	return op_attr(OP_reduce_sum, a, (struct op_attr){ .axes = axes });
+}
+
+static uint32_t reshape(uint32_t a, unsigned rank, const int64_t *dims) {
+	struct op_attr attr = { .rank = (uint8_t)rank };
+
+	memcpy(attr.dims, dims, rank * sizeof *dims);
+	return op_attr(OP_reshape, a, attr);
+}
+
+static uint32_t transpose(uint32_t a) {
+	return op_attr(OP_permute, a, (struct op_attr){ .rank = 2, .perm = { 1, 0 } });
+}
+
+static void output(uint32_t node) {
+	ck_assert_int_eq(graph_output(g, node, node), 0);
+}
+
+static struct plan *plan_with(const struct traits *t, bool fuse) {
+	struct plan_options o = { .fuse = fuse, .notes = true, .traits = t };
+	struct plan *p;
+
+	ck_assert_msg(!plan_make(g, &o, &p, &fault), "%s", fault.text);
+	return p;
+}
+
+static void expect_steps(uint32_t fused, uint32_t unfused) {
+	struct plan *p = plan_with(&cpu, true), *q = plan_with(&cpu, false);
+
+	ck_assert_uint_eq(p->steps, fused);
+	ck_assert_uint_eq(q->steps, unfused);
+	plan_unref(p);
+	plan_unref(q);
+}
+
+START_TEST(a_dag_with_a_value_used_twice_is_one_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(4, 8)), y = leaf(1, DTYPE_f32, DIMS(8));
+	uint32_t s = op(OP_add, x, y), t = op(OP_tanh, s, 0);
+
+	output(op(OP_mul, s, t));
+	expect_steps(1, 3);
+}
+END_TEST
+
+START_TEST(several_outputs_leave_one_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+	uint32_t a = op(OP_exp, x, 0), b = op(OP_neg, a, 0);
+	struct plan *p;
+
+	output(a);
+	output(b);
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert_uint_eq(p->outputs, 2);
+	ck_assert_uint_ne(p->output[0].slot, p->output[1].slot);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(dead_code_is_not_planned) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+
+	op(OP_exp, x, 0);
+	output(op(OP_neg, x, 0));
+	expect_steps(1, 1);
+}
+END_TEST
+
+START_TEST(equal_operations_are_shared) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+
+	ck_assert_uint_eq(op(OP_exp, x, 0), op(OP_exp, x, 0));
+	ck_assert_uint_eq(graph_received(g), 2);
+	ck_assert_uint_eq(graph_nodes(g), 2);
+}
+END_TEST
+
+START_TEST(scalars_of_other_value_are_other_nodes_of_the_same_structure) {
+	struct op_attr two = { .dtype = DTYPE_f32, .value = { 2 } }, three = { .dtype = DTYPE_f32, .value = { 3 } };
+	struct graph_hash first, second;
+	uint32_t a, b;
+
+	ck_assert_int_eq(graph_op(g, OP_fill, 0, NULL, &two, 0, &a, &fault), 0);
+	output(a);
+	first = graph_hash(g);
+	ck_assert_int_eq(graph_op(g, OP_fill, 0, NULL, &three, 0, &b, &fault), 0);
+	ck_assert_uint_ne(a, b);
+	graph_reset(g);
+	ck_assert_int_eq(graph_op(g, OP_fill, 0, NULL, &three, 0, &b, &fault), 0);
+	output(b);
+	second = graph_hash(g);
+	ck_assert(first.low == second.low && first.high == second.high);
+}
+END_TEST
+
+START_TEST(views_cost_no_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(4, 8));
+
+	output(transpose(x));
+	expect_steps(0, 0);
+}
+END_TEST
+
+START_TEST(a_reshape_that_strides_cannot_say_is_one_copy) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(4, 8));
+
+	output(op(OP_neg, reshape(transpose(x), DIMS(32)), 0));
+	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(a_reduction_takes_prologue_and_epilogue) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100)), s;
+
+	s = sum(op(OP_exp, x, 0), 2);
+	output(op(OP_sqrt, s, 0));
+	expect_steps(1, 3);
+}
+END_TEST
+
+START_TEST(a_prologue_that_is_also_wanted_is_stored) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100)), e = op(OP_exp, x, 0);
+
+	output(sum(e, 2));
+	output(e);
+	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(a_long_reduction_runs_in_blocks) {
+	output(sum(leaf(0, DTYPE_f32, DIMS(100000)), 1));
+	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(a_product_takes_its_epilogue) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(16, 32)), w = leaf(1, DTYPE_f32, DIMS(32, 8)), b = leaf(2, DTYPE_f32, DIMS(8));
+
+	output(op(OP_relu, op(OP_add, op(OP_matmul, x, w), b), 0));
+	expect_steps(1, 3);
+}
+END_TEST
+
+START_TEST(a_transposed_second_factor_is_copied_once) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(16, 32)), w = leaf(1, DTYPE_f32, DIMS(8, 32));
+
+	output(op(OP_matmul, x, transpose(w)));
+	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(kernels_never_depend_on_each_other_in_a_circle) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(32, 32)), a = op(OP_exp, x, 0);
+	uint32_t m = op(OP_matmul, a, a);
+
+	output(op(OP_add, a, m));
+	expect_steps(2, 3);
+}
+END_TEST
+
+START_TEST(small_kernels_are_left_alone_below_min_elements) {
+	struct plan_options o = { .fuse = true, .min_elements = 1000, .traits = &cpu };
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+	struct plan *p;
+
+	output(op(OP_neg, op(OP_exp, x, 0), 0));
+	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
+	ck_assert_uint_eq(p->steps, 2);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(f64_is_refused_where_the_device_lacks_it) {
+	struct plan_options o = { .fuse = true, .traits = &no_f64 };
+	struct plan *p;
+
+	output(op(OP_neg, leaf(0, DTYPE_f64, DIMS(3)), 0));
+	ck_assert_int_eq(plan_make(g, &o, &p, &fault), FAULT_DEVICE);
+	ck_assert_msg(strstr(fault.text, "neg of f64"), "%s", fault.text);
+}
+END_TEST
+
+START_TEST(sizes_do_not_change_the_kernel) {
+	struct plan *p[2];
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t x, y;
+
+		graph_reset(g);
+		x = leaf(0, DTYPE_f32, DIMS(4 + i, 7 + 10 * i));
+		y = leaf(1, DTYPE_f32, DIMS(7 + 10 * i));
+		output(op(OP_add, x, y));
+		p[i] = plan_with(&cpu, true);
+	}
+	ck_assert(kernel_equal(p[0]->step[0].kernel, p[1]->step[0].kernel));
+	plan_unref(p[0]);
+	plan_unref(p[1]);
+}
+END_TEST
+
+START_TEST(too_many_outputs_for_one_kernel_are_cut_into_several) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+	struct plan *p;
+
+	for (int i = 0; i < 60; i++) {
+		x = op(i & 1 ? OP_neg : OP_square, x, 0);
+		output(x);
+	}
+	p = plan_with(&cpu, true);
+	ck_assert_uint_gt(p->steps, 1);
+	ck_assert_uint_lt(p->steps, 12);
+	ck_assert_uint_eq(p->outputs, 60);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(a_temporary_read_for_the_last_time_is_overwritten) {
+	struct plan *p;
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100));
+
+	output(op(OP_exp, op(OP_neg, op(OP_abs, x, 0), 0), 0));
+	p = plan_with(&cpu, false);
+	ck_assert_uint_eq(p->steps, 3);
+	ck_assert_uint_eq(p->slot[p->step[1].operand[1].slot].reuse, p->step[0].operand[1].slot);
+	ck_assert_uint_eq(p->slot[p->output[0].slot].reuse, PLAN_NONE);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(a_cached_plan_is_found_by_structure) {
+	struct plan_options o = { .fuse = true, .traits = &cpu };
+	struct plan_cache *c;
+	struct plan *p, *q;
+	bool hit;
+
+	ck_assert_int_eq(plan_cache_new(2, &c), 0);
+	output(op(OP_neg, leaf(0, DTYPE_f32, DIMS(10)), 0));
+	ck_assert_int_eq(plan_cache_get(c, g, &o, &p, &hit, &fault), 0);
+	ck_assert(!hit);
+	graph_reset(g);
+	output(op(OP_neg, leaf(5, DTYPE_f32, DIMS(10)), 0));
+	ck_assert_int_eq(plan_cache_get(c, g, &o, &q, &hit, &fault), 0);
+	ck_assert(hit);
+	ck_assert_ptr_eq(p, q);
+	plan_unref(q);
+	graph_reset(g);
+	output(op(OP_neg, leaf(0, DTYPE_f32, DIMS(11)), 0));
+	ck_assert_int_eq(plan_cache_get(c, g, &o, &q, &hit, &fault), 0);
+	ck_assert(!hit);
+	plan_unref(p);
+	plan_unref(q);
+	plan_cache_free(c);
+}
+END_TEST
+
+/* ---- the simulator ---- */
+
+enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 3000 };
+
+static int64_t apply(unsigned id, const int64_t *a) {
+	switch (id) {
+	case OP_add:
+		return a[0] + a[1];
+	case OP_sub:
+		return a[0] - a[1];
+	case OP_maximum:
+	case OP_reduce_max:
+		return a[0] > a[1] ? a[0] : a[1];
+	case OP_minimum:
+	case OP_reduce_min:
+		return a[0] < a[1] ? a[0] : a[1];
+	case OP_neg:
+		return -a[0];
+	case OP_mul:
+		return (int64_t)((uint64_t)a[0] * (uint64_t)a[1]);
+	case OP_reduce_sum:
+		return a[0] + a[1];
+	case OP_cast:
+	case OP_copy:
+		return a[0];
+	default:
+		ck_abort_msg("%s is not simulated", op_info(id)->name);
+	}
+}
+
+struct machine {
+	const struct plan *plan;
+	const struct plan_step *step;
+	int64_t **slot;
+	const uint64_t *scalar;
+	int64_t index[KERNEL_RANK];
+	int64_t value[KERNEL_VALUES];
+};
+
+static int64_t address(const struct machine *m, unsigned operand) {
+	const struct plan_operand *o = &m->step->operand[operand];
+	int64_t at = o->offset;
+
+	for (unsigned d = 0; d < m->step->kernel->rank; d++)
+		at += o->stride[d] * m->index[d];
+	return at;
+}
+
+static uint64_t scalar_of(const struct machine *m, uint32_t number) {
+	return number < m->plan->scalars ? m->scalar[number] : m->plan->constant[number - m->plan->scalars];
+}
+
+static int64_t load(const struct machine *m, unsigned operand) {
+	return m->slot[m->step->operand[operand].slot][address(m, operand)];
+}
+
+static void values(struct machine *m, unsigned from, unsigned to) {
+	const struct kernel *k = m->step->kernel;
+
+	for (unsigned v = from; v < to; v++) {
+		const struct kernel_value *x = &k->value[v];
+		int64_t arg[3] = { m->value[x->arg[0]], m->value[x->arg[1]], m->value[x->arg[2]] };
+
+		switch (x->kind) {
+		case KERNEL_LOAD:
+			m->value[v] = load(m, x->index);
+			break;
+		case KERNEL_SCALAR:
+			m->value[v] = (int64_t)scalar_of(m, m->step->scalar[x->index]);
+			break;
+		case KERNEL_IOTA:
+			m->value[v] = address(m, x->index);
+			break;
+		case KERNEL_OP:
+			m->value[v] = apply(x->op, arg);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static void stores(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+
+	for (unsigned i = 0; i < k->operands; i++)
+		if (k->operand[i].output)
+			m->slot[m->step->operand[i].slot][address(m, i)] = m->value[k->operand[i].value];
+}
+
+static void finish(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+
+	values(m, k->root_value == KERNEL_NONE ? 0 : k->root_value + 1u, k->values);
+	stores(m);
+}
+
+/* Visits indices of dims [from, to), calling at each. */
+static void each(struct machine *m, unsigned from, unsigned to, void (*at)(struct machine *)) {
+	if (from == to) {
+		at(m);
+		return;
+	}
+	for (m->index[from] = 0; m->index[from] < m->step->dims[from]; m->index[from]++)
+		each(m, from + 1, to, at);
+	m->index[from] = 0;
+}
+
+static int64_t position;
+
+static void accumulate(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	int64_t block = k->block_dim == 0xff ? 0 : m->index[k->block_dim];
+	int64_t pair[2] = { m->value[k->root_value], 0 };
+
+	if (position++ / KERNEL_BLOCK != block)
+		return;
+	values(m, 0, k->root_value);
+	pair[1] = m->value[k->reduced_value];
+	m->value[k->root_value] = apply(k->op, pair);
+}
+
+static void reduce(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+
+	position = 0;
+	m->value[k->root_value] = k->op == OP_reduce_sum ? 0 : k->op == OP_reduce_max ? INT64_MIN : INT64_MAX;
+	each(m, k->kept, k->rank, accumulate);
+	finish(m);
+}
+
+static void multiply(struct machine *m) {
+	m->value[m->step->kernel->root_value] += load(m, 0) * load(m, 1);
+}
+
+static void product(struct machine *m) {
+	unsigned k = m->step->kernel->rank - 1u;
+
+	m->value[m->step->kernel->root_value] = 0;
+	each(m, k, k + 1, multiply);
+	finish(m);
+}
+
+static void run_step(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+
+	memset(m->index, 0, sizeof m->index);
+	if (k->root == KERNEL_MAP)
+		each(m, 0, k->rank, finish);
+	else if (k->root == KERNEL_REDUCE)
+		each(m, 0, k->kept, reduce);
+	else
+		each(m, 0, k->rank - 1u, product);
+}
+
+/* Runs a plan; *slotp is the memory of every slot, to be freed by slots_free(). */
+static int64_t **simulate(const struct plan *p, int64_t *const *leaves) {
+	struct machine m = { .plan = p, .scalar = graph_scalar_values(g) };
+
+	m.slot = calloc(p->slots + 1, sizeof *m.slot);
+	for (uint32_t i = 0; i < p->slots; i++)
+		if (p->slot[i].reuse == PLAN_NONE)
+			m.slot[i] = i < p->leaves ? leaves[i] : calloc(p->slot[i].bytes + 1, 1);
+	for (uint32_t i = 0; i < p->slots; i++) {
+		uint32_t from = i;
+
+		while (p->slot[from].reuse != PLAN_NONE)
+			from = p->slot[from].reuse;
+		m.slot[i] = m.slot[from];
+	}
+	for (uint32_t i = 0; i < p->steps; i++) {
+		m.step = &p->step[i];
+		run_step(&m);
+	}
+	return m.slot;
+}
+
+static void slots_free(const struct plan *p, int64_t **slot) {
+	for (uint32_t i = p->leaves; i < p->slots; i++)
+		if (p->slot[i].reuse == PLAN_NONE)
+			free(slot[i]);
+	free(slot);
+}
+
+/* ---- evaluation node by node ---- */
+
+static int64_t element(const int64_t *data, const struct tensor_type *t, const struct tensor_type *as, int64_t flat) {
+	int64_t at = 0, scale = 1, index[LIMIT_RANK] = { 0 };
+
+	for (unsigned d = as->rank; d-- > 0; flat /= as->dims[d])
+		index[d] = flat % as->dims[d];
+	for (unsigned d = t->rank; d-- > 0; scale *= t->dims[d])
+		at += (t->dims[d] == 1 ? 0 : index[as->rank - t->rank + d]) * scale;
+	return data[at];
+}
+
+static void reference_view(const struct graph_node *n, const struct tensor_type *in, const int64_t *a, int64_t *out) {
+	struct view from, v;
+
+	view_contiguous(in, &from);
+	ck_assert(view_apply(n->op, n->attr, in, &from, &n->type, &v));
+	for (int64_t i = 0; i < shape_elements(&n->type); i++) {
+		int64_t at = v.offset, flat = i;
+
+		for (unsigned d = n->type.rank; d-- > 0; flat /= n->type.dims[d])
+			at += flat % n->type.dims[d] * v.stride[d];
+		out[i] = a[at];
+	}
+}
+
+static void reference_reduce(const struct graph_node *n, const struct tensor_type *in, const int64_t *a, int64_t *out) {
+	for (int64_t i = 0; i < shape_elements(&n->type); i++)
+		out[i] = n->op == OP_reduce_sum ? 0 : n->op == OP_reduce_max ? INT64_MIN : INT64_MAX;
+	for (int64_t i = 0; i < shape_elements(in); i++) {
+		int64_t at = 0, scale = 1, flat = i, pair[2];
+
+		for (unsigned d = in->rank; d-- > 0; flat /= in->dims[d]) {
+			if (n->attr->axes >> d & 1)
+				continue;
+			at += flat % in->dims[d] * scale;
+			scale *= in->dims[d];
+		}
+		pair[0] = out[at];
+		pair[1] = a[i];
+		out[at] = apply(n->op, pair);
+	}
+}
+
+static void reference_matmul(const struct graph_node *n, const struct tensor_type *ta, const int64_t *a,
+	const struct tensor_type *tb, const int64_t *b, int64_t *out) {
+	int64_t rows = n->type.dims[n->type.rank - 2], columns = n->type.dims[n->type.rank - 1], depth = ta->dims[ta->rank - 1];
+
+	for (int64_t i = 0; i < shape_elements(&n->type); i++) {
+		int64_t column = i % columns, row = i / columns % rows, batch = i / columns / rows;
+
+		out[i] = 0;
+		for (int64_t k = 0; k < depth; k++)
+			out[i] += a[(ta->rank > 2 ? batch * rows * depth : 0) + row * depth + k] *
+				b[(tb->rank > 2 ? batch * depth * columns : 0) + k * columns + column];
+	}
+}
+
+static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leaves) {
+	const struct graph_node *n = graph_node(g, i);
+	int64_t count = shape_elements(&n->type), *out = calloc((size_t)count + 1, sizeof *out);
+	const struct tensor_type *in[3] = { 0 };
+
+	for (unsigned k = 0; k < n->arity; k++)
+		in[k] = &graph_node(g, n->in[k])->type;
+	if (n->op == OP_load) {
+		memcpy(out, leaves[n->index], (size_t)count * sizeof *out);
+	} else if (n->op == OP_fill || n->op == OP_arange) {
+		const uint64_t *s = graph_scalar_values(g) + n->index;
+
+		for (int64_t k = 0; k < count; k++)
+			out[k] = (int64_t)s[0] + (n->op == OP_arange ? k * (int64_t)s[1] : 0);
+	} else if (op_info(n->op)->class == OP_CLASS_REDUCE) {
+		reference_reduce(n, in[0], value[n->in[0]], out);
+	} else if (n->op == OP_matmul) {
+		reference_matmul(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
+	} else if (op_is_elementwise(op_info(n->op)) || n->op == OP_copy) {
+		for (int64_t k = 0; k < count; k++) {
+			int64_t arg[3] = { 0 };
+
+			for (unsigned o = 0; o < n->arity; o++)
+				arg[o] = element(value[n->in[o]], in[o], &n->type, k);
+			out[k] = apply(n->op, arg);
+		}
+	} else {
+		reference_view(n, in[0], value[n->in[0]], out);
+	}
+	return out;
+}
+
+/* ---- random graphs ---- */
+
+static uint64_t state;
+
+static uint32_t pick(uint32_t below) {
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(state >> 33) % below;
+}
+
+static void random_shape(struct tensor_type *t) {
+	static const int64_t extents[] = { 1, 2, 3, 4, 5, 7, 16, 0 };
+
+	t->dtype = DTYPE_i64;
+	t->rank = (uint8_t)pick(5);
+	for (unsigned d = 0; d < t->rank; d++)
+		t->dims[d] = extents[pick(pick(8) ? 7 : 8)];
+}
+
+static uint32_t random_view(uint32_t a) {
+	const struct tensor_type t = graph_node(g, a)->type;
+	struct op_attr attr = { .rank = t.rank };
+	unsigned id = (const unsigned[]){ OP_reshape, OP_permute, OP_broadcast, OP_slice, OP_flip }[pick(5)];
+
+	memcpy(attr.dims, t.dims, sizeof attr.dims);
+	for (unsigned d = 0; d < t.rank; d++) {
+		unsigned other = pick(d + 1u);
+
+		attr.perm[d] = attr.perm[other];
+		attr.perm[other] = (uint8_t)d;
+		attr.step[d] = 1;
+		if (id == OP_broadcast && t.dims[d] == 1)
+			attr.dims[d] = 3;
+		if (id == OP_slice && t.dims[d] > 2) {
+			bool down = pick(2);
+
+			attr.step[d] = down ? -2 : 2;
+			attr.start[d] = down ? t.dims[d] - 1 : 1;
+			attr.dims[d] = (t.dims[d] - !down + 1) / 2;
+		}
+	}
+	attr.axes = (uint16_t)pick(1u << t.rank);
+	if (id == OP_reshape && t.rank >= 2) {
+		attr.rank = (uint8_t)(t.rank - 1);
+		attr.dims[0] = t.dims[0] * t.dims[1];
+		memmove(&attr.dims[1], &t.dims[2], (t.rank - 2u) * sizeof *attr.dims);
+	}
+	return op_attr(id, a, attr);
+}
+
+static uint32_t random_op(uint32_t a, uint32_t b) {
+	static const unsigned ids[] = { OP_add, OP_sub, OP_maximum, OP_minimum, OP_neg, OP_copy };
+	unsigned id = ids[pick(6)];
+	uint32_t node, in[2] = { a, b };
+
+	if (graph_op(g, id, op_info(id)->arity, in, NULL, 0, &node, &fault))
+		return a;
+	return node;
+}
+
+static uint32_t random_reduce(uint32_t a) {
+	static const unsigned ids[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min };
+	struct op_attr attr = { .axes = (uint16_t)pick(1u << graph_node(g, a)->type.rank), .keepdims = pick(2) };
+	uint32_t node;
+
+	return graph_op(g, ids[pick(3)], 1, &a, &attr, 0, &node, &fault) ? a : node;
+}
+
+static uint32_t random_product(uint32_t a) {
+	const struct tensor_type t = graph_node(g, a)->type;
+	uint32_t b = a, in[2], node;
+
+	if (t.rank != 2)
+		return a;
+	if (t.dims[0] != t.dims[1] || pick(2))
+		b = transpose(a);
+	in[0] = a;
+	in[1] = b;
+	return graph_op(g, OP_matmul, 2, in, NULL, 0, &node, &fault) ? a : node;
+}
+
+static uint32_t random_source(void) {
+	struct op_attr attr = { .dtype = DTYPE_i64, .rank = 1, .dims = { 3 }, .value = { pick(5), pick(3) } };
+	uint32_t node;
+
+	attr.rank = (uint8_t)pick(2);
+	if (pick(2)) {
+		attr.rank = 1;
+		attr.dims[0] = (const int64_t[]){ 1, 4, 7 }[pick(3)];
+		ck_assert_int_eq(graph_op(g, OP_arange, 0, NULL, &attr, 0, &node, &fault), 0);
+	} else {
+		ck_assert_int_eq(graph_op(g, OP_fill, 0, NULL, &attr, 0, &node, &fault), 0);
+	}
+	return node;
+}
+
+/* Elements stay few and small: nothing overflows, and an evaluation is cheap. */
+static bool is_small(uint32_t node) {
+	return shape_elements(&graph_node(g, node)->type) <= 4096;
+}
+
+static void random_graph(void) {
+	uint32_t node[64], n = 0;
+
+	for (int i = 0; i < SIMULATED_LEAVES; i++) {
+		struct tensor_type t;
+		struct view v;
+
+		random_shape(&t);
+		view_contiguous(&t, &v);
+		ck_assert_int_eq(graph_leaf(g, &buffers[i], &t, &v, &node[n++]), 0);
+	}
+	while (n < 20 + pick(30)) {
+		uint32_t a = node[pick(n)], b = node[pick(n)];
+		uint32_t kind = pick(12), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : random_source();
+
+		if (!is_small(made))
+			break;
+		node[n++] = made;
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		output(node[n - 1 - pick(n / 2)]);
+}
+
+static void compare(const struct plan *p, int64_t *const *leaves, int64_t *const *value, const char *how) {
+	int64_t **slot = simulate(p, leaves);
+
+	for (uint32_t i = 0; i < p->outputs; i++) {
+		const struct plan_output *o = &p->output[i];
+		const int64_t *want = value[graph_output_at(g, i)->node];
+
+		for (int64_t k = 0; k < shape_elements(&o->type); k++) {
+			int64_t at = o->view.offset, flat = k;
+
+			for (unsigned d = o->type.rank; d-- > 0; flat /= o->type.dims[d])
+				at += flat % o->type.dims[d] * o->view.stride[d];
+			ck_assert_msg(slot[o->slot][at] == want[k], "%s: output %u element %ld is %ld, not %ld", how, i,
+				(long)k, (long)slot[o->slot][at], (long)want[k]);
+		}
+	}
+	slots_free(p, slot);
+}
+
+static struct plan *split_fully(struct plan *p) {
+	for (uint32_t i = 0; i < p->steps;) {
+		struct plan *q;
+		int r = plan_split(p, i, &q, &fault);
+
+		ck_assert_int_ge(r, 0);
+		if (r) {
+			i++;
+			continue;
+		}
+		plan_unref(p);
+		p = q;
+	}
+	return p;
+}
+
+START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
+	for (uint32_t seed = 1; seed <= RANDOM_GRAPHS; seed++) {
+		int64_t *leaves[SIMULATED_LEAVES], **value;
+		struct plan *p;
+
+		state = seed;
+		graph_reset(g);
+		random_graph();
+		for (uint32_t i = 0; i < SIMULATED_LEAVES; i++) {
+			int64_t count = shape_elements(&graph_node(g, graph_leaf_at(g, i)->node)->type);
+
+			leaves[i] = calloc((size_t)count + 1, sizeof **leaves);
+			for (int64_t k = 0; k < count; k++)
+				leaves[i][k] = (int64_t)pick(9) - 4;
+		}
+		value = calloc(graph_nodes(g), sizeof *value);
+		for (uint32_t i = 0; i < graph_nodes(g); i++)
+			value[i] = reference_node(i, value, leaves);
+		p = plan_with(&cpu, true);
+		compare(p, leaves, value, "fused");
+		p = split_fully(p);
+		compare(p, leaves, value, "split");
+		plan_unref(p);
+		p = plan_with(&cpu, false);
+		compare(p, leaves, value, "unfused");
+		plan_unref(p);
+		for (uint32_t i = 0; i < graph_nodes(g); i++)
+			free(value[i]);
+		for (uint32_t i = 0; i < SIMULATED_LEAVES; i++)
+			free(leaves[i]);
+		free(value);
+	}
+}
+END_TEST
+
+START_TEST(reductions_of_any_length_and_place_in_blocks_are_whole) {
+	static const int64_t shapes[][3] = { { 1, 20000, 1 }, { 20000, 1, 20 }, { 3, 8193, 9 }, { 8192, 2, 2 }, { 2, 3, 30000 } };
+
+	for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
+		for (uint16_t axes = 1; axes < 8; axes++) {
+			int64_t *leaves[1], *value[2] = { 0 }, count = shapes[s][0] * shapes[s][1] * shapes[s][2];
+			struct plan *p;
+
+			graph_reset(g);
+			output(sum(leaf(0, DTYPE_i64, 3, shapes[s]), axes));
+			leaves[0] = calloc((size_t)count, sizeof **leaves);
+			for (int64_t k = 0; k < count; k++)
+				leaves[0][k] = k % 97;
+			value[0] = leaves[0];
+			value[1] = reference_node(1, value, leaves);
+			p = plan_with(&cpu, true);
+			compare(p, leaves, value, "blocks");
+			plan_unref(p);
+			free(value[1]);
+			free(leaves[0]);
+		}
+}
+END_TEST
+
+static Suite *suite(void) {
+	Suite *s = suite_create("plan");
+	TCase *t = tcase_create("plan");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, a_dag_with_a_value_used_twice_is_one_kernel);
+	tcase_add_test(t, several_outputs_leave_one_kernel);
+	tcase_add_test(t, dead_code_is_not_planned);
+	tcase_add_test(t, equal_operations_are_shared);
+	tcase_add_test(t, scalars_of_other_value_are_other_nodes_of_the_same_structure);
+	tcase_add_test(t, views_cost_no_kernel);
+	tcase_add_test(t, a_reshape_that_strides_cannot_say_is_one_copy);
+	tcase_add_test(t, a_reduction_takes_prologue_and_epilogue);
+	tcase_add_test(t, a_prologue_that_is_also_wanted_is_stored);
+	tcase_add_test(t, a_long_reduction_runs_in_blocks);
+	tcase_add_test(t, a_product_takes_its_epilogue);
+	tcase_add_test(t, a_transposed_second_factor_is_copied_once);
+	tcase_add_test(t, kernels_never_depend_on_each_other_in_a_circle);
+	tcase_add_test(t, small_kernels_are_left_alone_below_min_elements);
+	tcase_add_test(t, f64_is_refused_where_the_device_lacks_it);
+	tcase_add_test(t, sizes_do_not_change_the_kernel);
+	tcase_add_test(t, too_many_outputs_for_one_kernel_are_cut_into_several);
+	tcase_add_test(t, a_temporary_read_for_the_last_time_is_overwritten);
+	tcase_add_test(t, a_cached_plan_is_found_by_structure);
+	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
+	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void) {
+	SRunner *runner = srunner_create(suite());
+	int failed;
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
