@@ -1,0 +1,160 @@
+# fusiond. `make demo` and `make check` do everything on a fresh Debian 12; see README.md.
+#
+#   make            build into build/
+#   make deps       install what is missing (says what)
+#   make demo       the main job on a private daemon
+#   make check      all tests; the last line counts passed and failed
+#   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
+#   make lint       clang-tidy, cppcheck, the layers
+#   make install    DESTDIR= prefix=/usr/local
+#   SANITIZE=address|thread  builds into build-address or build-thread
+#
+# Nobody edits a list: sources, kernels, patterns and tests are found by folder.
+
+VERSION := 0.1.0
+SOVERSION := 0
+
+prefix ?= /usr/local
+bindir ?= $(prefix)/bin
+sbindir ?= $(prefix)/sbin
+libdir ?= $(prefix)/lib
+libexecdir ?= $(prefix)/libexec
+includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
+sysconfdir ?= /etc
+unitdir ?= $(prefix)/lib/systemd/system
+userunitdir ?= $(prefix)/lib/systemd/user
+sysusersdir ?= $(prefix)/lib/sysusers.d
+tmpfilesdir ?= $(prefix)/lib/tmpfiles.d
+
+CC ?= gcc
+CFLAGS ?= -O2 -g
+PKGCONFIG ?= pkg-config
+PYTHON ?= /usr/bin/python3
+# V=1 shows the commands.
+V ?=
+Q := $(if $(V),,@)
+SAY := $(if $(V),:,echo)
+SANITIZE ?=
+
+B := build$(if $(SANITIZE),-$(SANITIZE))
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef \
+	-Wwrite-strings -Wvla -Wpointer-arith -Wformat=2 -Werror
+SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined) \
+	$(if $(filter thread,$(SANITIZE)),-fsanitize=thread)
+comma := ,
+ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS) $(SANITIZERS)
+CPPFLAGS += -I. -I$(B)/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 \
+	-DFUSIOND_VERSION='"$(VERSION)"' -DFUSIOND_LIBEXECDIR='"$(libexecdir)/fusiond"' -DFUSIOND_SYSCONFDIR='"$(sysconfdir)"'
+ALL_LDFLAGS := -pthread $(LDFLAGS) $(SANITIZERS)
+
+# msgpack-c's pkg-config file and library are named differently before and after version 6.
+MSGPACK := $(shell $(PKGCONFIG) --exists msgpack-c 2>/dev/null && $(PKGCONFIG) --libs msgpack-c || echo -lmsgpackc)
+LIBS_PROTOCOL := $(MSGPACK)
+LIBS_SUPERVISOR := $(LIBS_PROTOCOL) -linih -lcjson -lsystemd
+LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lm -ldl
+LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng
+LIBS_CTL := -lcjson -lm
+LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lsystemd -lcheck -lsubunit -lrt -lm
+
+# ---- sources, by folder ----
+
+SRC_PROTOCOL := $(wildcard protocol/*.c)
+SRC_BASE := $(wildcard daemon/base/*.c)
+SRC_SUPERVISOR := $(wildcard daemon/door/*.c)
+SRC_ENGINE := $(wildcard daemon/device/*.c daemon/graph/*.c daemon/plan/*.c daemon/plan/rules/*.c \
+	daemon/emit/*.c daemon/exec/*.c daemon/serve/*.c)
+SRC_CLIENT := $(wildcard client/*.c)
+SRC_CTL := $(wildcard client/fusionctl/*.c)
+SRC_BENCH := $(wildcard tests/bench/*.c)
+KERNELS := $(wildcard kernels/*.cl)
+
+obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
+OBJ_PROTOCOL := $(call obj,$(SRC_PROTOCOL))
+OBJ_BASE := $(call obj,$(SRC_BASE))
+OBJ_SUPERVISOR := $(call obj,$(SRC_SUPERVISOR))
+OBJ_ENGINE := $(call obj,$(SRC_ENGINE)) $(B)/obj/kernels.o
+OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
+OBJ_CTL := $(call obj,$(SRC_CTL))
+OBJ_BENCH := $(call obj,$(SRC_BENCH))
+
+GENERATED := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
+LIB := $(B)/libfusion.so.$(VERSION)
+EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
+PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs
+MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) $(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
+
+.PHONY: all deps demo check bench lint install uninstall clean tests man
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(PROGRAMS) $(LIB) man
+
+deps:
+	@sh tests/deps.sh
+
+# ---- generated files ----
+
+$(B)/include/fusion_types.h: client/generate.sh protocol/dtypes.def protocol/errors.def
+	@mkdir -p $(@D)
+	$(Q)sh client/generate.sh types >$@
+$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def
+	@mkdir -p $(@D)
+	$(Q)sh client/generate.sh ops >$@
+$(B)/kernels.S: daemon/emit/embed.sh $(KERNELS)
+	@mkdir -p $(@D)
+	$(Q)sh daemon/emit/embed.sh kernels >$@
+$(B)/obj/kernels.o: $(B)/kernels.S $(KERNELS)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -c -I. $< -o $@
+
+# ---- compiling and linking ----
+
+$(B)/obj/%.o: %.c $(GENERATED)
+	@mkdir -p $(@D)
+	@$(SAY) "  CC   $<"
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/fusiond: $(B)/obj/daemon/main.o $(OBJ_SUPERVISOR) $(OBJ_BASE) $(OBJ_PROTOCOL)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_SUPERVISOR)
+$(B)/fusiond-engine: $(B)/obj/daemon/engine.o $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_ENGINE)
+$(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libfusion.so.$(SOVERSION) -Wl,--version-script,client/libfusion.map \
+		$(filter %.o,$^) -o $@ $(LIBS_CLIENT)
+	$(Q)ln -sf $(@F) $(B)/libfusion.so.$(SOVERSION)
+	$(Q)ln -sf $(@F) $(B)/libfusion.so
+# Programs of the build tree find the library beside them or one folder up.
+LINK_FUSION = -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
+$(B)/fusionctl: $(OBJ_CTL) $(OBJ_PROTOCOL) $(LIB)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
+$(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lnng -lOpenCL -lm
+$(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $(LIB)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lm
+
+# A test links everything but the mains, so it can reach inside any layer.
+OBJ_TEST := $(OBJ_CLIENT) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+$(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_TEST)
+$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_PROTOCOL) $(LIB)
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
+
+tests: $(TESTS)
+
+clean:
+	rm -rf build build-address build-thread
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
