@@ -79,6 +79,7 @@ OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
 OBJ_CTL := $(call obj,$(SRC_CTL))
 OBJ_BENCH := $(call obj,$(SRC_BENCH))
 
+UNITS := $(wildcard systemd/*.service)
 GENERATED := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
 LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
@@ -137,7 +138,9 @@ $(B)/fusionctl: $(OBJ_CTL) $(OBJ_PROTOCOL) $(LIB)
 $(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lnng -lOpenCL -lm
-$(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $(LIB)
+# An example is one file, with a folder of its name for what it is made of.
+.SECONDEXPANSION:
+$(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client/examples/$$*/*.c)) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lm
 
@@ -158,3 +161,57 @@ clean:
 	rm -rf build build-address build-thread
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+
+# ---- man ----
+
+man: $(MAN)
+
+# ---- demo, check, bench, lint ----
+
+demo: deps
+	@$(MAKE) --no-print-directory $(if $(MAKEFLAGS),,-j$(shell nproc)) all
+	@$(B)/demo
+
+check: deps
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@$(MAKE) --no-print-directory -j$(shell nproc) SANITIZE=address tests
+	@$(MAKE) --no-print-directory -j$(shell nproc) SANITIZE=thread tests
+	@CHECK_SANITIZED="build-address build-thread" PYTHON=$(PYTHON) bash tests/check.sh $(B)
+
+bench: all
+	@sh tests/bench/compare.sh $(B)
+
+lint:
+	@sh tests/lint.sh $(B)
+
+# ---- install ----
+
+INSTALL ?= install
+
+install: all
+	$(INSTALL) -d $(DESTDIR)$(sbindir) $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(includedir) \
+		$(DESTDIR)$(libexecdir)/fusiond $(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man3 $(DESTDIR)$(mandir)/man5 \
+		$(DESTDIR)$(mandir)/man7 $(DESTDIR)$(mandir)/man8 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysusersdir) $(DESTDIR)$(tmpfilesdir)
+	$(INSTALL) -m 755 $(B)/fusiond $(DESTDIR)$(sbindir)/fusiond
+	$(INSTALL) -m 755 $(B)/fusiond-engine $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine
+	$(INSTALL) -m 755 $(B)/fusionctl $(DESTDIR)$(bindir)/fusionctl
+	$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(libdir)/libfusion.so.$(VERSION)
+	ln -sf libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION)
+	ln -sf libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
+	$(INSTALL) -m 644 client/fusion.h $(GENERATED) $(DESTDIR)$(includedir)
+	sed -e 's|@PREFIX@|$(prefix)|;s|@LIBDIR@|$(libdir)|;s|@INCLUDEDIR@|$(includedir)|;s|@VERSION@|$(VERSION)|' \
+		client/fusion.pc.in >$(DESTDIR)$(libdir)/pkgconfig/fusion.pc
+	for page in $(MAN); do $(INSTALL) -m 644 $$page $(DESTDIR)$(mandir)/man$${page##*.}/; done
+	for unit in $(notdir $(UNITS)); do sed 's|@sbindir@|$(sbindir)|' systemd/$$unit >$(DESTDIR)$(unitdir)/$$unit; done
+	$(INSTALL) -m 644 systemd/fusiond.sysusers $(DESTDIR)$(sysusersdir)/fusiond.conf
+	$(INSTALL) -m 644 systemd/fusiond.tmpfiles $(DESTDIR)$(tmpfilesdir)/fusiond.conf
+	$(if $(DESTDIR),,-ldconfig)
+
+uninstall:
+	rm -f $(DESTDIR)$(sbindir)/fusiond $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine $(DESTDIR)$(bindir)/fusionctl
+	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
+	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(GENERATED)))
+	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done
+	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS)))
+	rm -f $(DESTDIR)$(sysusersdir)/fusiond.conf $(DESTDIR)$(tmpfilesdir)/fusiond.conf
+	-rmdir $(DESTDIR)$(libexecdir)/fusiond 2>/dev/null

@@ -52,6 +52,16 @@ static uint64_t operand_bytes(const struct draft *d, unsigned operand) {
 	return d->kernel.operand[operand].iota ? 0 : bytes;
 }
 
+/* Neighbouring steps often run the same kernel: unfused chains, cut pieces of one long chain. */
+enum { KERNEL_MEMORY = 8 };
+
+static struct kernel *keep_kernel(struct plan *p, const struct kernel *k) {
+	for (uint32_t i = p->steps; i-- > 0 && i + KERNEL_MEMORY >= p->steps;)
+		if (kernel_equal(p->step[i].kernel, k))
+			return p->step[i].kernel;
+	return keep(p, k, sizeof *k);
+}
+
 int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) {
 	const struct kernel *k = &d->kernel;
 	struct plan_step *s;
@@ -62,7 +72,7 @@ int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uin
 	s = &p->step[p->steps];
 	*s = (struct plan_step){ .ops = ops, .extent = d->extent, .elements = draft_elements(d) };
 	memcpy(s->dims, d->dims, sizeof s->dims);
-	s->kernel = keep(p, k, sizeof *k);
+	s->kernel = keep_kernel(p, k);
 	s->operand = keep(p, d->operand, k->operands * sizeof *s->operand);
 	s->scalar = keep(p, d->scalar, k->scalars * sizeof *s->scalar);
 	s->op = keep(p, op, ops * sizeof *op);

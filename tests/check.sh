@@ -1,0 +1,92 @@
+#!/bin/bash
+# Runs every test as a job of its own, some at a time; the last line counts all claims.
+#
+# usage: check.sh BUILD_FOLDER [JOB-NAME...]
+#
+# A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed"; a job that
+# fails without either counts as one failure. Output of failed jobs is shown whole.
+set -u
+cd "$(dirname "$0")/.."
+build=$1
+shift
+wanted=" $* "
+parallel=${CHECK_JOBS:-$(nproc)}
+# A job that hangs is a failure, not a wait: the slowest takes a few minutes.
+limit=${CHECK_LIMIT:-600}
+python=${PYTHON:-/usr/bin/python3}
+
+# The driver's compiler keeps memory until the process ends; only our own leaks count.
+export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp"
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+trap 'exit 130' INT TERM
+
+# One line a job: name, then the command. Longest first, so that none runs alone at the end.
+jobs() {
+	[ -x "$build/tests/run_graphs" ] && echo "graphs $build/tests/run_graphs $build/fusiond tests/graphs"
+	for script in tests/oracle/test_*.py; do
+		[ -e "$script" ] || continue
+		name=$(basename "$script" .py)
+		echo "oracle_${name#test_} env FUSION_BUILD=$build $python $script ${CHECK_SLICE:-}"
+	done
+	for script in tests/e2e/*.sh; do
+		[ -e "$script" ] && echo "e2e_$(basename "$script" .sh) sh $script $build"
+	done
+	for program in "$build"/tests/test_*; do
+		[ -x "$program" ] && echo "$(basename "$program") $program"
+	done
+	for sanitized in ${CHECK_SANITIZED:-}; do
+		for program in "$sanitized"/tests/test_*; do
+			[ -x "$program" ] && echo "${sanitized#build-}_$(basename "$program") $program"
+		done
+	done
+	[ -x "$build/tests/ulp" ] && echo "ulp $build/tests/ulp"
+	echo "layers sh tests/layers.sh"
+}
+
+# Runs one job; its output goes to a log, its counts to NAME.count.
+run() {
+	name=$1
+	shift
+	start=$(date +%s)
+	if timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null; then status=0; else status=$?; fi
+	awk -v status=$status '
+		/Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/ {
+			match($0, /Checks: [0-9]+/); checks = substr($0, RSTART + 8, RLENGTH - 8)
+			match($0, /Failures: [0-9]+/); bad = substr($0, RSTART + 10, RLENGTH - 10)
+			match($0, /Errors: [0-9]+/); bad += substr($0, RSTART + 8, RLENGTH - 8)
+			passed += checks - bad; failed += bad; seen = 1
+		}
+		/^[0-9]+ passed, [0-9]+ failed/ { passed += $1; failed += $3; seen = 1 }
+		END {
+			if (status && !failed) failed = 1
+			if (!seen && !status) passed = 1
+			print passed + 0, failed + 0
+		}' "$logs/$name.log" >"$logs/$name.count"
+	read -r passed failed <"$logs/$name.count"
+	if [ "$failed" = 0 ]; then
+		echo "ok    $name: $passed passed ($(($(date +%s) - start)) s)"
+	else
+		echo "FAIL  $name: $passed passed, $failed failed, status $status"
+		sed "s/^/      $name: /" "$logs/$name.log" | tail -60
+	fi
+}
+
+running=0
+jobs >"$logs/jobs"
+while read -r name command; do
+	case $wanted in "  " | *" $name "*) ;; *) continue ;; esac
+	# shellcheck disable=SC2086
+	run "$name" $command &
+	running=$((running + 1))
+	if [ "$running" -ge "$parallel" ]; then
+		wait -n
+		running=$((running - 1))
+	fi
+done <"$logs/jobs"
+wait
+
+cat "$logs"/*.count | awk '{ p += $1; f += $2 } END { print (p + 0) " passed, " (f + 0) " failed"; exit f > 0 }'
