@@ -1,0 +1,101 @@
+/*
+ * A program: pragmas and macros, the sections of kernels/ in use, and what a person reads of it, the
+ * functions of the operations and the kernel.
+ */
+#include "emit.h"
+
+#include "writer.h"
+
+/* Integer division of vectors of 32 bits goes through doubles, where there are any. */
+static bool divides_words(const struct writer *w) {
+	struct value_function list[VALUE_FUNCTIONS];
+	unsigned n = value_functions(w, list);
+
+	for (unsigned i = 0; i < n; i++)
+		if ((list[i].op == OP_floor_divide || list[i].op == OP_remainder) &&
+			(list[i].type[0] == DTYPE_i32 || list[i].type[0] == DTYPE_u32))
+			return true;
+	return false;
+}
+
+static void write_defines(const struct writer *w, struct str *text) {
+	bool doubles = writer_uses(w, DTYPE_f64) || divides_words(w);
+
+	str_append(text, "#pragma OPENCL FP_CONTRACT OFF\n");
+	str_printf(text, "#define W %u\n", w->k->width);
+	if (doubles && w->t->f64)
+		str_append(text, "#define HAS_F64 1\n");
+}
+
+/* The macros and functions that kernels of this folder call. */
+static void write_helpers(const struct writer *w, struct str *text) {
+	str_append(text, "#if defined(__has_attribute) && W > 1\n"
+		"#if __has_attribute(min_vector_width)\n"
+		"#define WIDE __attribute__((min_vector_width(512)))\n"
+		"#endif\n"
+		"#endif\n"
+		"#ifndef WIDE\n"
+		"#define WIDE\n"
+		"#endif\n");
+	str_printf(text, "#define ADDRESS(word) (POOL((word) >> %u) + ((word) & 0x%llxul))\n", KERNEL_POOL_SHIFT,
+		(1ull << KERNEL_POOL_SHIFT) - 1);
+	str_append(text, "#define POOL(n) (");
+	for (unsigned p = 1; p < w->t->pools; p++)
+		str_printf(text, "(n) == %u ? pool%u : ", p, p);
+	str_append(text, "pool0)\n");
+	str_append(text, "/* The index along the last dimension of what is left; 32 bits divide faster. */\n"
+		"static inline long take(ulong *rest, ulong extent) {\n"
+		"\tconst ulong all = *rest;\n"
+		"\tconst ulong next = (all | extent) >> 32 ? all / extent : (uint)all / (uint)extent;\n"
+		"\n"
+		"\t*rest = next;\n"
+		"\treturn all - next * extent;\n"
+		"}\n\n");
+}
+
+static void write_form(struct writer *w) {
+	bool groups = w->t->strategy == STRATEGY_GPU, column = w->k->form == KERNEL_FORM_COLUMN;
+
+	if (w->k->root == KERNEL_MAP)
+		groups ? map_groups(w) : map_lanes(w);
+	else if (w->k->root == KERNEL_MATMUL)
+		groups ? matmul_groups(w) : matmul_tiles(w);
+	else if (groups)
+		column ? reduce_column_groups(w) : reduce_groups(w);
+	else
+		w->k->form == KERNEL_FORM_ROW ? reduce_row(w) : reduce_column(w);
+}
+
+static void write_body(struct writer *w) {
+	value_define(w);
+	if (w->k->root == KERNEL_REDUCE)
+		reduce_functions(w);
+	frame_open(w);
+	write_form(w);
+	text_close(w);
+}
+
+int emit_body(const struct kernel *k, const struct traits *t, struct str *body) {
+	struct writer w;
+
+	writer_open(&w, k, t, body);
+	write_body(&w);
+	return str_finish(body);
+}
+
+int emit_source(const struct kernel *k, const struct traits *t, struct str *source) {
+	struct writer w;
+
+	writer_open(&w, k, t, source);
+	write_defines(&w, source);
+	section_append(&w, source);
+	write_helpers(&w, source);
+	write_body(&w);
+	return str_finish(source);
+}
+
+void emit_options(const struct traits *t, struct str *options) {
+	str_append(options, "-cl-std=CL1.2");
+	if (t->exact_division)
+		str_append(options, " -cl-fp32-correctly-rounded-divide-sqrt");
+}

@@ -1,0 +1,34 @@
+/*
+ * From a kernel to OpenCL C, and from extents to a launch.
+ *
+ * The source is a function of the kernel and the traits alone: the same pair always gives the
+ * same text, which is the key of the program cache. emit calls no OpenCL.
+ */
+#pragma once
+
+#include "daemon/base/str.h"
+#include "daemon/base/traits.h"
+#include "daemon/plan/kernel.h"
+
+/* Appends the whole source; the entry point is `fused`. 0 or -ENOMEM. */
+int emit_source(const struct kernel *k, const struct traits *t, struct str *source) FAULT_MUST_USE;
+
+/* Appends what a person wants to read of it: the functions of the operations and the kernel. 0 or -ENOMEM. */
+int emit_body(const struct kernel *k, const struct traits *t, struct str *body) FAULT_MUST_USE;
+
+/* Options the source is built with. */
+void emit_options(const struct traits *t, struct str *options);
+
+struct emit_launch {
+	uint64_t items;          /* global size in dimension 0; never 0, whole groups */
+	uint32_t local;          /* local size in dimension 0; a function of kernel and traits */
+};
+
+/*
+ * How a task of these extents is cut: writes the words KERNEL_WORD_ITEMS to KERNEL_WORD_EXTENT of
+ * the record (extent is the caller's: elements reduced, or K; 0 for MAP, where the word then holds
+ * the elements of a piece) and returns the launch. When several tasks share a launch, its size is
+ * the largest of theirs. A task without elements gets no items and is safe to launch.
+ */
+struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
+	uint64_t extent, uint64_t *record);

@@ -1,0 +1,74 @@
+/*
+ * What all kernels begin with: the task's record, and the loop over units of work.
+ *
+ * A unit is what a form does at once: a piece of a row (MAP), an output or a strip of outputs
+ * (REDUCE), a block of tiles (MATMUL). A work-item (CPU) or work-group (GPU) does several in a row.
+ */
+#include "writer.h"
+
+uint32_t frame_local(const struct kernel *k, const struct traits *t) {
+	if (t->strategy == STRATEGY_CPU)
+		return 1;
+	if (k->root == KERNEL_REDUCE && k->form != KERNEL_FORM_COLUMN)
+		return KERNEL_COLUMNS;
+	return t->local_size;
+}
+
+struct frame_names frame_names(unsigned count) {
+	static const char *const names[KERNEL_RANK] = { "i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9" };
+	struct frame_names n = { { NULL } };
+
+	for (unsigned d = 0; d < count; d++)
+		n.name[d] = names[d];
+	return n;
+}
+
+static void declare_scalars(struct writer *w) {
+	struct scope s = { .needs = &w->inner };
+
+	value_write(w, &s, LEVEL_TASK);
+	s.needs = &w->outer;
+	value_write(w, &s, LEVEL_TASK);
+}
+
+void frame_open(struct writer *w) {
+	text_begin(w);
+	text_part(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", frame_local(w->k, w->t));
+	text_end(w);
+	text_begin(w);
+	text_part(w, "void fused(global const ulong *records, ulong first");
+	for (unsigned p = 0; p < w->t->pools; p++)
+		text_part(w, ", global uchar *pool%u", p);
+	text_part(w, ") {");
+	text_end(w);
+	w->depth++;
+	text_line(w, "global const ulong *const r = records + first + get_global_id(1) * %u;", kernel_record_words(w->k));
+	text_blank(w);
+	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_ITEMS);
+	text_line(w, "\treturn;");
+	operand_declare(w);
+	declare_scalars(w);
+}
+
+void frame_units(struct writer *w) {
+	text_line(w, "const ulong begin = get_group_id(0) * r[%u];", KERNEL_WORD_UNITS_PER_ITEM);
+	text_line(w, "const ulong end = min(begin + r[%u], r[%u]);", KERNEL_WORD_UNITS_PER_ITEM,
+		KERNEL_WORD_UNITS);
+}
+
+void frame_indices(struct writer *w, unsigned first, unsigned end) {
+	for (unsigned d = end; d-- > first;)
+		text_line(w, "long i%u = take(&rest, d%u);", d, d);
+}
+
+void frame_step(struct writer *w, unsigned first, unsigned end) {
+	for (unsigned d = end; d-- > first;) {
+		if (d == first) {
+			text_line(w, "i%u++;", d);
+			return;
+		}
+		text_line(w, "if (++i%u < d%u)", d, d);
+		text_line(w, "\tcontinue;");
+		text_line(w, "i%u = 0;", d);
+	}
+}

@@ -1,0 +1,169 @@
+/*
+ * How a task is cut into units, and units into work-items.
+ *
+ * Units are as the forms of this folder define them. An item gets so many that starting it costs
+ * nothing against its work, while all compute units have several items to share. A task too small to
+ * be worth sharing is one item.
+ */
+#include "writer.h"
+
+#include "emit.h"
+
+#include <string.h>
+
+enum {
+	/* Elements of an item of a large array. 64 KiB of f32 are read in about 4 us. */
+	ITEM_ELEMENTS = 16384,
+	/* Below this an item is not worth the time it takes to start (about 0.3 us). */
+	ITEM_ELEMENTS_LEAST = 2048,
+	/* Items a compute unit, so that one that is late does not leave the others idle. */
+	ITEMS_PER_UNIT = 8,
+	/* Pieces begin at multiples of this, where vectors of every type are aligned. */
+	PIECE_ALIGNMENT = 64,
+	/* GPU strategy, MAP: elements a lane, once there are many more lanes than the device runs at once. */
+	GROUP_ELEMENTS = 4,
+	GROUP_LANES_MANY = 1 << 20,
+};
+
+/* Everything about a task that its cut depends on. */
+struct cut {
+	const struct kernel *k;
+	const struct traits *t;
+	const int64_t *dims;
+	uint64_t extent;
+	uint64_t *record;
+};
+
+static uint64_t least(uint64_t a, uint64_t b) {
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+	return a > b ? a : b;
+}
+
+static uint64_t ceil_divide(uint64_t a, uint64_t b) {
+	return (a + b - 1) / b;
+}
+
+static uint64_t round_up(uint64_t a, uint64_t b) {
+	return ceil_divide(a, b) * b;
+}
+
+static uint64_t product(const int64_t *dims, unsigned first, unsigned end) {
+	uint64_t n = 1;
+
+	for (unsigned d = first; d < end; d++)
+		n *= (uint64_t)dims[d];
+	return n;
+}
+
+/* Elements an item should get of a task of so many. */
+static uint64_t grain(const struct traits *t, uint64_t elements) {
+	uint64_t share = elements / (ITEMS_PER_UNIT * most(t->units, 1));
+
+	return most(ITEM_ELEMENTS_LEAST, least(ITEM_ELEMENTS, share));
+}
+
+/* The words of `units` units of about `elements` elements each. */
+static void set_units(const struct cut *c, uint64_t units, uint64_t elements) {
+	uint64_t per = most(grain(c->t, units * elements) / most(elements, 1), 1);
+
+	c->record[KERNEL_WORD_UNITS] = units;
+	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
+	c->record[KERNEL_WORD_ITEMS] = ceil_divide(units, per);
+}
+
+/* A work-group a unit. */
+static void set_groups(const struct cut *c, uint64_t units) {
+	c->record[KERNEL_WORD_UNITS] = units;
+	c->record[KERNEL_WORD_UNITS_PER_ITEM] = 1;
+	c->record[KERNEL_WORD_ITEMS] = units * frame_local(c->k, c->t);
+}
+
+static void cut_map(const struct cut *c) {
+	unsigned rows = c->k->rank ? c->k->rank - 1u : 0;
+	uint64_t n = c->k->rank ? (uint64_t)c->dims[rows] : 1;
+	uint64_t count = product(c->dims, 0, rows);
+	uint64_t longest = least(MAP_PIECE, grain(c->t, count * n));
+	uint64_t length = round_up(ceil_divide(n, most(ceil_divide(n, longest), 1)), PIECE_ALIGNMENT);
+	uint64_t pieces = ceil_divide(n, most(length, 1));
+
+	c->record[KERNEL_WORD_PIECES] = most(pieces, 1);
+	c->record[KERNEL_WORD_EXTENT] = length;
+	set_units(c, count * pieces, least(n, length));
+}
+
+static void cut_map_groups(const struct cut *c) {
+	uint64_t elements = product(c->dims, 0, c->k->rank);
+	uint64_t per = elements > GROUP_LANES_MANY ? GROUP_ELEMENTS : 1;
+
+	c->record[KERNEL_WORD_UNITS] = elements;
+	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
+	c->record[KERNEL_WORD_ITEMS] = round_up(ceil_divide(elements, per), c->t->local_size);
+}
+
+/* Outputs a strip of REDUCE_COLUMN holds. */
+static uint64_t strip(const struct cut *c) {
+	return c->t->strategy == STRATEGY_GPU ? COLUMN_LANES : COLUMN_VECTORS * (uint64_t)c->k->width;
+}
+
+static void cut_reduce(const struct cut *c) {
+	const struct kernel *k = c->k;
+	uint64_t reduced = least(most(c->extent, KERNEL_COLUMNS), KERNEL_BLOCK), wide = 1;
+	uint64_t units = product(c->dims, 0, k->kept);
+
+	if (k->form == KERNEL_FORM_COLUMN) {
+		uint64_t lanes = (uint64_t)c->dims[k->kept - 1];
+
+		wide = ceil_divide(lanes, strip(c));
+		c->record[KERNEL_WORD_PIECES] = most(wide, 1);
+		units = product(c->dims, 0, k->kept - 1u) * wide;
+		reduced *= least(lanes, strip(c));
+	}
+	if (c->t->strategy == STRATEGY_GPU)
+		set_groups(c, units);
+	else
+		set_units(c, units, reduced);
+}
+
+/* Blocks of 64 rows; smaller ones where else there would not be enough for all compute units. */
+static void cut_matmul(const struct cut *c) {
+	const struct kernel *k = c->k;
+	unsigned batch = k->rank - 3u;
+	uint64_t m = (uint64_t)c->dims[batch];
+	uint64_t columns = ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)tile_vectors(k) * k->width);
+	uint64_t count = product(c->dims, 0, batch) * columns, panels = TILE_PANELS;
+
+	while (panels > 1 && count * ceil_divide(m, panels * TILE_ROWS) < 2 * (uint64_t)c->t->units)
+		panels /= 2;
+	c->record[KERNEL_WORD_PIECES] = panels;
+	count *= ceil_divide(m, panels * TILE_ROWS);
+	/* A multiplication and addition is less than an element of MAP, as nothing is loaded for it. */
+	set_units(c, count, panels * TILE_ROWS * (c->extent + 1) * 2);
+}
+
+static void cut_matmul_groups(const struct cut *c) {
+	unsigned batch = c->k->rank - 3u;
+	uint64_t rows = c->t->local_size / GROUP_LANES * GROUP_ROWS, columns = GROUP_LANES * GROUP_COLUMNS;
+
+	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], rows) *
+		ceil_divide((uint64_t)c->dims[batch + 1], columns));
+}
+
+struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
+	uint64_t extent, uint64_t *record) {
+	static void (*const cuts[][2])(const struct cut *) = {
+		[KERNEL_MAP] = { [STRATEGY_CPU] = cut_map, [STRATEGY_GPU] = cut_map_groups },
+		[KERNEL_REDUCE] = { [STRATEGY_CPU] = cut_reduce, [STRATEGY_GPU] = cut_reduce },
+		[KERNEL_MATMUL] = { [STRATEGY_CPU] = cut_matmul, [STRATEGY_GPU] = cut_matmul_groups },
+	};
+	struct cut c = { .k = k, .t = t, .dims = dims, .extent = extent, .record = record };
+	struct emit_launch launch = { .local = frame_local(k, t) };
+
+	record[KERNEL_WORD_PIECES] = 1;
+	record[KERNEL_WORD_EXTENT] = extent;
+	cuts[k->root][t->strategy](&c);
+	launch.items = most(record[KERNEL_WORD_ITEMS], launch.local);
+	return launch;
+}

@@ -1,0 +1,279 @@
+/*
+ * Matrix products: every output is the sum over k, in order, in the accumulator's type.
+ *
+ * CPU strategy: a unit is a block of up to 64 rows by one tile's columns. A panel of B, 128 deep,
+ * is converted and copied to private memory, which makes its rows neighbours and costs any stride and
+ * any type once; then each tile of 8 rows runs over it with its accumulators in registers. Accumulators wait in
+ * private memory between panels. What follows the root runs once a vector, over the finished block.
+ *
+ * GPU strategy: a group of 16 by L/16 items computes 4 by 4 outputs an item from tiles in local memory.
+ */
+#include "writer.h"
+
+/* Batch indices and positions of the factors: index i for A's row, j for B's column, k. */
+static void place_factor(struct writer *w, unsigned o, const char *prefix, const char *row, const char *column,
+	const char *depth) {
+	const struct kernel *k = w->k;
+	struct frame_names index = frame_names(k->rank - 3u);
+	struct needs one = { .operand = { false } };
+
+	one.operand[o] = true;
+	index.name[k->rank - 3] = row;
+	index.name[k->rank - 2] = column;
+	index.name[k->rank - 1] = depth;
+	operand_place(w, &one, prefix, index.name);
+}
+
+static unsigned dim_m(const struct kernel *k) {
+	return k->rank - 3u;
+}
+
+static unsigned dim_n(const struct kernel *k) {
+	return k->rank - 2u;
+}
+
+static unsigned dim_k(const struct kernel *k) {
+	return k->rank - 1u;
+}
+
+/* Writes "name = to_f32(load...);": an element or a vector of a factor in the accumulator's type. */
+static void load_factor(struct writer *w, const char *name, unsigned o, const struct scope *s) {
+	text_begin(w);
+	text_part(w, "%s = to_%s(", name, dtype_info(w->k->accumulator)->name);
+	operand_load(w, s, o);
+	text_part(w, ");");
+	text_end(w);
+}
+
+/* ---- CPU strategy ---- */
+
+static void write_panel(struct writer *w) {
+	const struct kernel *k = w->k;
+	struct scope s = { .pointer = "b", .lane = "v * W", .count = "n" };
+
+	text_open(w, "for (int k = 0; k < depth; k++)");
+	text_line(w, "const long at = k0 + k;");
+	place_factor(w, 1, "b", NULL, "n0", "at");
+	text_open(w, "for (int v = 0; v < %u; v++)", tile_vectors(k));
+	text_line(w, "const int n = min(width - v * W, W);");
+	text_line(w, "panel[k][v] = (%s)(0);", value_register(k->accumulator));
+	text_line(w, "if (n <= 0)");
+	text_line(w, "\tcontinue;");
+	load_factor(w, "panel[k][v]", 1, &s);
+	text_close(w);
+	text_close(w);
+}
+
+/* Rows beyond the last repeat it; nothing of them is stored. */
+static void write_tile_rows(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "global const uchar *row[%u];", TILE_ROWS);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
+	text_line(w, "const long at = m0 + min(t + i, height - 1);");
+	place_factor(w, 0, "a_", "at", NULL, "k0");
+	text_line(w, "row[i] = a_0;");
+	text_close(w);
+	text_line(w, "const long step = %u * s0_%u;", dtype_info(k->operand[0].dtype)->bytes, dim_k(k));
+}
+
+static void write_tile_step(struct writer *w) {
+	const struct kernel *k = w->k;
+	unsigned vectors = tile_vectors(k);
+
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
+	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + k * step));", value_register(k->accumulator),
+		dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
+	text_begin(w);
+	text_part(w, "c[i][v] = ");
+	value_multiply_add(w, "a", "panel[k][v]", "c[i][v]");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+	text_close(w);
+}
+
+static void copy_tile(struct writer *w, const char *to, const char *from) {
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int i = 0; i < %u * %u; i++)", TILE_ROWS, tile_vectors(w->k));
+	text_line(w, "\t%s[i / %u][i %% %u] = %s[i / %u][i %% %u];", to, tile_vectors(w->k), tile_vectors(w->k),
+		from, tile_vectors(w->k), tile_vectors(w->k));
+}
+
+static void write_tiles(struct writer *w) {
+	const struct kernel *k = w->k;
+	const char *type = value_register(k->accumulator);
+
+	text_open(w, "for (int t = 0; t < height; t += %u)", TILE_ROWS);
+	text_line(w, "%s c[%u][%u];", type, TILE_ROWS, tile_vectors(k));
+	text_line(w, "%s (*const kept)[%u] = block + t;", type, tile_vectors(k));
+	copy_tile(w, "c", "kept");
+	write_tile_rows(w);
+	text_open(w, "for (int k = 0; k < depth; k++)");
+	write_tile_step(w);
+	text_close(w);
+	copy_tile(w, "kept", "c");
+	text_close(w);
+}
+
+static void write_block(struct writer *w) {
+	const struct kernel *k = w->k;
+	const char *type = value_register(k->accumulator);
+	unsigned vectors = tile_vectors(k);
+
+	text_line(w, "%s block[%u][%u], panel[%u][%u];", type, TILE_ROWS * TILE_PANELS, vectors, TILE_DEPTH,
+		vectors);
+	text_line(w, "for (int i = 0; i < %u; i++)", TILE_ROWS * TILE_PANELS);
+	text_line(w, "\tfor (int v = 0; v < %u; v++)", vectors);
+	text_line(w, "\t\tblock[i][v] = (%s)(0);", type);
+	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += %u)", dim_k(k), TILE_DEPTH);
+	text_line(w, "const int depth = min(d%u - k0, (long)%u);", dim_k(k), TILE_DEPTH);
+	write_panel(w);
+	write_tiles(w);
+	text_close(w);
+}
+
+static void write_tile_outputs(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
+	struct frame_names index = frame_names(w->k->rank - 3u);
+
+	index.name[dim_m(w->k)] = "row";
+	index.name[dim_n(w->k)] = "n0";
+	text_open(w, "for (int i = 0; i < height; i++)");
+	text_line(w, "const long row = m0 + i;");
+	operand_place(w, &w->outer, "q", index.name);
+	value_write(w, &s, LEVEL_UNIT);
+	text_open(w, "for (int l = 0; l < width; l += W)");
+	text_line(w, "const int n = min(width - l, W);");
+	value_root(w, "block[i][l / W]");
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+	text_close(w);
+	text_close(w);
+}
+
+void matmul_tiles(struct writer *w) {
+	const struct kernel *k = w->k;
+	unsigned columns = tile_vectors(k) * k->width;
+
+	frame_units(w);
+	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, TILE_ROWS);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns, columns);
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", dim_m(k), dim_n(k),
+		columns);
+	write_block(w);
+	write_tile_outputs(w);
+	text_close(w);
+}
+
+/* ---- GPU strategy ---- */
+
+/* Copies a tile of a factor to local memory; what lies outside the matrix is not read. */
+static void write_local_a(struct writer *w, unsigned rows) {
+	struct scope s = { .pointer = "a_" };
+
+	text_open(w, "for (int e = lane; e < %u; e += %u)", rows * GROUP_DEPTH, w->t->local_size);
+	text_line(w, "const long row = m0 + e / %u, at = k0 + e %% %u;", GROUP_DEPTH, GROUP_DEPTH);
+	text_line(w, "if (row >= d%u || at >= d%u)", dim_m(w->k), dim_k(w->k));
+	text_line(w, "\tcontinue;");
+	place_factor(w, 0, "a_", "row", NULL, "at");
+	load_factor(w, "tile_a[e]", 0, &s);
+	text_close(w);
+}
+
+static void write_local_b(struct writer *w, unsigned columns) {
+	struct scope s = { .pointer = "b_" };
+
+	text_open(w, "for (int e = lane; e < %u; e += %u)", columns * GROUP_DEPTH, w->t->local_size);
+	text_line(w, "const long column = n0 + e %% %u, at = k0 + e / %u;", columns, columns);
+	text_line(w, "if (column >= d%u || at >= d%u)", dim_n(w->k), dim_k(w->k));
+	text_line(w, "\tcontinue;");
+	place_factor(w, 1, "b_", NULL, "column", "at");
+	load_factor(w, "tile_b[e]", 1, &s);
+	text_close(w);
+}
+
+static void write_group_step(struct writer *w, unsigned rows, unsigned columns) {
+	text_open(w, "for (int k = 0; k < depth; k++)");
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", GROUP_ROWS);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int j = 0; j < %u; j++)", GROUP_COLUMNS);
+	text_line(w, "const %s a = tile_a[(y + i * %u) * %u + k];", value_register(w->k->accumulator),
+		rows / GROUP_ROWS, GROUP_DEPTH);
+	text_line(w, "const %s b = tile_b[k * %u + x + j * %u];", value_register(w->k->accumulator), columns,
+		GROUP_LANES);
+	text_begin(w);
+	text_part(w, "c[i][j] = ");
+	value_multiply_add(w, "a", "b", "c[i][j]");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
+static void write_group_outputs(struct writer *w, unsigned rows) {
+	struct scope s = { .needs = &w->outer, .pointer = "q" };
+	struct frame_names index = frame_names(w->k->rank - 3u);
+
+	index.name[dim_m(w->k)] = "row";
+	index.name[dim_n(w->k)] = "column";
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int e = 0; e < %u; e++)", GROUP_ROWS * GROUP_COLUMNS);
+	text_line(w, "const long row = m0 + y + e / %u * %u, column = n0 + x + e %% %u * %u;", GROUP_COLUMNS,
+		rows / GROUP_ROWS, GROUP_COLUMNS, GROUP_LANES);
+	text_line(w, "if (row >= d%u || column >= d%u)", dim_m(w->k), dim_n(w->k));
+	text_line(w, "\tcontinue;");
+	operand_place(w, &w->outer, "q", index.name);
+	text_begin(w);
+	text_part(w, "const %s v%u = c[e / %u][e %% %u];", value_register(w->k->accumulator), w->k->root_value,
+		GROUP_COLUMNS, GROUP_COLUMNS);
+	text_end(w);
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+	text_close(w);
+}
+
+static void write_group_block(struct writer *w, unsigned rows, unsigned columns) {
+	const char *type = value_register(w->k->accumulator);
+
+	text_line(w, "%s c[%u][%u];", type, GROUP_ROWS, GROUP_COLUMNS);
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int e = 0; e < %u; e++)", GROUP_ROWS * GROUP_COLUMNS);
+	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", GROUP_COLUMNS, GROUP_COLUMNS, type);
+	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += %u)", dim_k(w->k), GROUP_DEPTH);
+	text_line(w, "const int depth = min(d%u - k0, (long)%u);", dim_k(w->k), GROUP_DEPTH);
+	write_local_a(w, rows);
+	write_local_b(w, columns);
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	write_group_step(w, rows, columns);
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	text_close(w);
+	write_group_outputs(w, rows);
+}
+
+void matmul_groups(struct writer *w) {
+	const struct kernel *k = w->k;
+	unsigned rows = w->t->local_size / GROUP_LANES * GROUP_ROWS, columns = GROUP_LANES * GROUP_COLUMNS;
+	const char *lane = value_lane(k->accumulator);
+
+	text_line(w, "local %s tile_a[%u], tile_b[%u];", lane, rows * GROUP_DEPTH, columns * GROUP_DEPTH);
+	text_line(w, "const int lane = get_local_id(0), x = lane %% %u, y = lane / %u;", GROUP_LANES, GROUP_LANES);
+	frame_units(w);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns, columns);
+	text_line(w, "const long m0 = take(&rest, (d%u + %u) / %u) * %u;", dim_m(k), rows - 1, rows, rows);
+	frame_indices(w, 0, k->rank - 3u);
+	write_group_block(w, rows, columns);
+	text_close(w);
+}

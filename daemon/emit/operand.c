@@ -1,0 +1,201 @@
+/*
+ * Operands: where they lie, and the loads and stores that reach them.
+ *
+ * Strides and addresses are copied into constants once a task: a compiler must assume that stores
+ * change the record.
+ */
+#include "writer.h"
+
+static bool is_reduced(const struct kernel *k, unsigned d) {
+	if (k->root == KERNEL_MATMUL)
+		return d == k->rank - 1u;
+	return k->root == KERNEL_REDUCE && d >= k->kept;
+}
+
+/* Which operands the part before the root reads. A product reads its two factors. */
+static bool is_inner(const struct writer *w, unsigned o) {
+	return w->k->root == KERNEL_MATMUL ? o < 2 : w->inner.operand[o];
+}
+
+/* Does the operand have a stride of its own in the text? Along the lanes only where it is neither 0 nor 1. */
+static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
+	const struct kernel *k = w->k;
+
+	if (is_reduced(k, d) && !is_inner(w, o))
+		return false;
+	if (k->root == KERNEL_REDUCE && d == k->block_dim && !w->outer.operand[o])
+		return false;
+	if (k->root == KERNEL_MATMUL && o < 2 && d == (o == 0 ? k->rank - 2u : k->rank - 3u))
+		return false;
+	return d != w->lane_dim || k->operand[o].access == KERNEL_STRIDED;
+}
+
+static void describe(struct writer *w, unsigned o) {
+	static const char *const access[] = { "contiguous", "uniform", "strided" };
+	const struct kernel_operand *p = &w->k->operand[o];
+	const char *kind = p->iota ? "iota" : p->output ? "output" : "input";
+
+	text_line(w, "/* operand %u: %s, %s, %s */", o, kind, dtype_info(p->dtype)->name, access[p->access]);
+}
+
+static void declare(struct writer *w, unsigned o) {
+	const struct kernel *k = w->k;
+	unsigned word = kernel_word_operand(k, o);
+
+	describe(w, o);
+	if (k->operand[o].iota)
+		text_line(w, "const long a%u = r[%u];", o, word);
+	else
+		text_line(w, "global uchar *const a%u = ADDRESS(r[%u]);", o, word);
+	for (unsigned d = 0; d < k->rank; d++)
+		if (has_stride(w, o, d))
+			text_line(w, "const long s%u_%u = r[%u];", o, d, word + 1 + d);
+}
+
+void operand_declare(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	for (unsigned d = 0; d < k->rank; d++)
+		text_line(w, "const long d%u = r[%u];", d, kernel_word_dim(d));
+	for (unsigned o = 0; o < k->operands; o++)
+		if (is_inner(w, o) || w->outer.operand[o])
+			declare(w, o);
+}
+
+/* " + i0 * s2_0": the terms of a position. */
+static void add_terms(struct writer *w, unsigned o, const char *const *index) {
+	const char *join = "";
+
+	for (unsigned d = 0; d < w->k->rank; d++) {
+		bool lanes = d == w->lane_dim && w->k->operand[o].access == KERNEL_CONTIGUOUS;
+
+		if (!index[d] || !(lanes || has_stride(w, o, d)))
+			continue;
+		text_part(w, "%s%s", join, index[d]);
+		if (!lanes)
+			text_part(w, " * s%u_%u", o, d);
+		join = " + ";
+	}
+	if (!*join)
+		text_part(w, "0");
+}
+
+static void place(struct writer *w, const char *prefix, unsigned o, const char *const *index) {
+	const struct kernel_operand *p = &w->k->operand[o];
+
+	text_begin(w);
+	text_part(w, "%s%s%u = a%u + ", p->iota ? "const long " : "global uchar *const ", prefix, o, o);
+	if (!p->iota && dtype_info(p->dtype)->bytes > 1)
+		text_part(w, "%u * ", dtype_info(p->dtype)->bytes);
+	text_part(w, "(");
+	add_terms(w, o, index);
+	text_part(w, ");");
+	text_end(w);
+}
+
+void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index) {
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (needs->operand[o])
+			place(w, prefix, o, index);
+}
+
+static bool may_stream(const struct kernel_operand *p) {
+	return p->output && p->stream && p->access == KERNEL_CONTIGUOUS;
+}
+
+void operand_aligned(struct writer *w, const char *prefix) {
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (may_stream(&w->k->operand[o]))
+			text_line(w, "const int aligned%u = ((ulong)%s%u & (W * %u - 1)) == 0;", o, prefix, o,
+				dtype_info(w->k->operand[o].dtype)->bytes);
+}
+
+/* The address of the first lane: "p0 + 4 * (j * s0_1)". */
+static void lane_address(struct writer *w, const struct scope *s, unsigned o) {
+	const struct kernel_operand *p = &w->k->operand[o];
+	unsigned bytes = p->iota ? 1 : dtype_info(p->dtype)->bytes;
+
+	text_part(w, "%s%u", s->pointer, o);
+	if (!s->lane || p->access == KERNEL_UNIFORM)
+		return;
+	text_part(w, " + ");
+	if (bytes > 1)
+		text_part(w, "%u * ", bytes);
+	text_part(w, "%s", s->lane);
+	if (p->access == KERNEL_STRIDED)
+		text_part(w, " * s%u_%u", o, w->lane_dim);
+}
+
+static void load_iota(struct writer *w, const struct scope *s, unsigned o) {
+	const struct kernel_operand *p = &w->k->operand[o];
+	bool varies = s->lane && p->access != KERNEL_UNIFORM;
+
+	text_part(w, varies ? "iota_i64(" : "(i64v)(");
+	lane_address(w, s, o);
+	if (varies && p->access == KERNEL_STRIDED)
+		text_part(w, ", s%u_%u", o, w->lane_dim);
+	else if (varies)
+		text_part(w, ", 1");
+	text_part(w, ")");
+}
+
+void operand_load(struct writer *w, const struct scope *s, unsigned operand) {
+	const struct kernel_operand *p = &w->k->operand[operand];
+	const char *name = dtype_info(p->dtype)->name;
+	bool gather = s->lane && p->access == KERNEL_STRIDED && w->k->width > 1;
+
+	if (p->iota) {
+		load_iota(w, s, operand);
+		return;
+	}
+	if (gather)
+		text_part(w, "gather_%s(", name);
+	else if (!s->lane || p->access == KERNEL_UNIFORM)
+		text_part(w, "uniform_%s(", name);
+	else
+		text_part(w, "load_%s(", name);
+	lane_address(w, s, operand);
+	if (gather)
+		text_part(w, ", s%u_%u, %s", operand, w->lane_dim, s->count);
+	text_part(w, ")");
+}
+
+/* One element, or lanes that lie side by side. */
+static void store_plain(struct writer *w, const struct scope *s, unsigned o, const char *count) {
+	const struct kernel_operand *p = &w->k->operand[o];
+
+	text_part(w, "store%s_%s(", count ? "n" : "", dtype_info(p->dtype)->name);
+	lane_address(w, s, o);
+	text_part(w, ", v%u", p->value);
+	if (count)
+		text_part(w, ", %s", count);
+	text_part(w, ");");
+}
+
+static void store_stream(struct writer *w, const struct scope *s, unsigned o) {
+	const struct kernel_operand *p = &w->k->operand[o];
+
+	text_part(w, "if (aligned%u && %s == W) stream_%s(", o, s->count, dtype_info(p->dtype)->name);
+	lane_address(w, s, o);
+	text_part(w, ", v%u); else ", p->value);
+}
+
+void operand_store(struct writer *w, const struct scope *s, unsigned operand) {
+	const struct kernel_operand *p = &w->k->operand[operand];
+
+	text_begin(w);
+	if (w->k->width == 1) {
+		store_plain(w, s, operand, NULL);
+	} else if (!s->lane || p->access == KERNEL_UNIFORM) {
+		store_plain(w, s, operand, "1");
+	} else if (p->access == KERNEL_STRIDED) {
+		text_part(w, "scatter_%s(", dtype_info(p->dtype)->name);
+		lane_address(w, s, operand);
+		text_part(w, ", v%u, s%u_%u, %s);", p->value, operand, w->lane_dim, s->count);
+	} else {
+		if (s->stream && may_stream(p))
+			store_stream(w, s, operand);
+		store_plain(w, s, operand, s->count);
+	}
+	text_end(w);
+}

@@ -1,0 +1,275 @@
+/*
+ * Values of a kernel as expressions, and the functions of the operations.
+ *
+ * An operation is written as a call of a function of its own, made from the `expr` column of
+ * ops.def: readers meet the names they know, and an expression never changes by what stands around it.
+ */
+#include "writer.h"
+
+#include <string.h>
+
+static const char *const registers[DTYPE_COUNT] = {
+#define DTYPE(id, name, bytes, kind, reg, ctype, doc) [id] = #reg "v",
+#include "protocol/dtypes.def"
+#undef DTYPE
+};
+
+static const char *const lanes[DTYPE_COUNT] = {
+#define DTYPE(id, name, bytes, kind, reg, ctype, doc) [id] = #reg "e",
+#include "protocol/dtypes.def"
+#undef DTYPE
+};
+
+/* The least and the largest value of register types, where NaN is not in question. */
+static const struct {
+	const char *least, *largest;
+} extremes[DTYPE_COUNT] = {
+	[DTYPE_i8] = { "CHAR_MIN", "CHAR_MAX" },
+	[DTYPE_u8] = { "0", "UCHAR_MAX" },
+	[DTYPE_i16] = { "SHRT_MIN", "SHRT_MAX" },
+	[DTYPE_u16] = { "0", "USHRT_MAX" },
+	[DTYPE_i32] = { "INT_MIN", "INT_MAX" },
+	[DTYPE_u32] = { "0", "UINT_MAX" },
+	[DTYPE_i64] = { "LONG_MIN", "LONG_MAX" },
+	[DTYPE_u64] = { "0", "ULONG_MAX" },
+	[DTYPE_f32] = { "-INFINITY", "INFINITY" },
+	[DTYPE_f64] = { "-INFINITY", "INFINITY" },
+};
+
+/* Operations whose result on 16-bit floats is one already: rounding again would change nothing. */
+static const uint16_t exact[] = {
+	OP_abs, OP_neg, OP_sign, OP_relu, OP_floor, OP_ceil, OP_round, OP_trunc,
+	OP_maximum, OP_minimum, OP_copysign, OP_where, OP_clamp,
+};
+
+const char *value_register(unsigned dtype) {
+	return registers[dtype];
+}
+
+const char *value_lane(unsigned dtype) {
+	return lanes[dtype];
+}
+
+static bool is_real(unsigned dtype) {
+	return dtype_info(dtype)->kind == DTYPE_KIND_REAL;
+}
+
+static bool is_exact(unsigned op) {
+	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+		if (exact[i] == op)
+			return true;
+	return false;
+}
+
+/* "round_f16" where a result of this type must be rounded, or "". */
+static const char *rounding(unsigned op, unsigned dtype) {
+	if (is_exact(op))
+		return "";
+	return dtype == DTYPE_f16 ? "round_f16" : dtype == DTYPE_bf16 ? "round_bf16" : "";
+}
+
+/* ---- functions ---- */
+
+static bool same_function(const struct value_function *a, const struct value_function *b) {
+	return a->op == b->op && a->type[a->arity - 1] == b->type[b->arity - 1];
+}
+
+static unsigned add_function(struct value_function *list, unsigned n, const struct value_function *f) {
+	for (unsigned i = 0; i < n; i++)
+		if (same_function(&list[i], f))
+			return n;
+	list[n] = *f;
+	return n + 1;
+}
+
+static unsigned add_on_accumulator(const struct kernel *k, unsigned op, struct value_function *list, unsigned n) {
+	struct value_function f = { .op = (uint16_t)op, .arity = op_info(op)->arity, .result = k->accumulator };
+
+	memset(f.type, k->accumulator, sizeof f.type);
+	return add_function(list, n, &f);
+}
+
+/* The elementwise operation that combines two accumulators of a reduction. */
+static unsigned combining_op(const struct kernel *k) {
+	return (unsigned)op_find(op_info(k->op)->expr);
+}
+
+static unsigned add_root(const struct kernel *k, struct value_function *list, unsigned n) {
+	if (k->root == KERNEL_REDUCE)
+		return add_on_accumulator(k, combining_op(k), list, n);
+	if (k->root != KERNEL_MATMUL)
+		return n;
+	if (is_real(k->accumulator))
+		return add_on_accumulator(k, OP_fma, list, n);
+	n = add_on_accumulator(k, OP_mul, list, n);
+	return add_on_accumulator(k, OP_add, list, n);
+}
+
+unsigned value_functions(const struct writer *w, struct value_function list[static VALUE_FUNCTIONS]) {
+	const struct kernel *k = w->k;
+	unsigned n = add_root(k, list, 0);
+
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+		struct value_function f = { .op = value->op, .result = value->dtype };
+
+		if (!(w->inner.value[v] || w->outer.value[v]) || value->kind != KERNEL_OP)
+			continue;
+		if (!op_is_elementwise(op_info(value->op)))
+			continue;
+		f.arity = op_info(value->op)->arity;
+		for (unsigned i = 0; i < f.arity; i++)
+			f.type[i] = k->value[value->arg[i]].dtype;
+		n = add_function(list, n, &f);
+	}
+	return n;
+}
+
+void value_function_name(struct writer *w, unsigned op, unsigned dtype) {
+	text_part(w, "op_%s_%s", op_info(op)->name, dtype_info(dtype)->name);
+}
+
+static void define(struct writer *w, const struct value_function *f) {
+	const char *round = rounding(f->op, f->result);
+
+	text_begin(w);
+	text_part(w, "static inline %s ", value_register(f->result));
+	value_function_name(w, f->op, f->type[f->arity - 1]);
+	for (unsigned i = 0; i < f->arity; i++)
+		text_part(w, "%s%s %c", i ? ", " : "(", value_register(f->type[i]), "abc"[i]);
+	text_part(w, ") { return %s(%s); }", round, op_info(f->op)->expr);
+	text_end(w);
+}
+
+void value_define(struct writer *w) {
+	struct value_function list[VALUE_FUNCTIONS];
+	unsigned n = value_functions(w, list);
+
+	for (unsigned i = 0; i < n; i++)
+		define(w, &list[i]);
+	if (n)
+		text_blank(w);
+}
+
+/* ---- the root's arithmetic ---- */
+
+void value_combine(struct writer *w, const char *x, const char *y) {
+	text_begin(w);
+	text_part(w, "%s = ", x);
+	value_function_name(w, combining_op(w->k), w->k->accumulator);
+	text_part(w, "(%s, %s);", x, y);
+	text_end(w);
+}
+
+const char *value_neutral(const struct kernel *k) {
+	enum dtype reg = dtype_info(k->accumulator)->reg;
+
+	if (k->op == OP_reduce_max)
+		return extremes[reg].least;
+	if (k->op == OP_reduce_min)
+		return extremes[reg].largest;
+	return is_real(reg) ? "-0.0f" : "0";
+}
+
+void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c) {
+	unsigned type = w->k->accumulator;
+
+	if (is_real(type)) {
+		value_function_name(w, OP_fma, type);
+		text_part(w, "(%s, %s, %s)", a, b, c);
+		return;
+	}
+	value_function_name(w, OP_add, type);
+	text_part(w, "(");
+	value_function_name(w, OP_mul, type);
+	text_part(w, "(%s, %s), %s)", a, b, c);
+}
+
+/* ---- values ---- */
+
+static enum level level_of_operand(const struct writer *w, const struct scope *s, unsigned operand) {
+	return s->hoist && w->k->operand[operand].access == KERNEL_UNIFORM ? LEVEL_UNIT : LEVEL_ELEMENT;
+}
+
+/* How far out each value can stand. */
+static void find_levels(const struct writer *w, const struct scope *s, uint8_t *level) {
+	const struct kernel *k = w->k;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+
+		level[v] = LEVEL_ELEMENT;
+		if (value->kind == KERNEL_SCALAR)
+			level[v] = LEVEL_TASK;
+		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
+			level[v] = (uint8_t)level_of_operand(w, s, value->index);
+		if (value->kind != KERNEL_OP)
+			continue;
+		level[v] = LEVEL_TASK;
+		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+			if (level[value->arg[i]] > level[v])
+				level[v] = level[value->arg[i]];
+	}
+}
+
+static void write_op(struct writer *w, const struct kernel_value *value) {
+	unsigned arity = op_info(value->op)->arity;
+
+	if (value->op == OP_copy) {
+		text_part(w, "v%u", value->arg[0]);
+		return;
+	}
+	if (value->op == OP_cast)
+		text_part(w, "to_%s", dtype_info(value->dtype)->name);
+	else
+		value_function_name(w, value->op, w->k->value[value->arg[arity - 1]].dtype);
+	for (unsigned i = 0; i < arity; i++)
+		text_part(w, "%sv%u", i ? ", " : "(", value->arg[i]);
+	text_part(w, ")");
+}
+
+static void write_value(struct writer *w, const struct scope *s, unsigned v) {
+	const struct kernel_value *value = &w->k->value[v];
+
+	text_begin(w);
+	text_part(w, "const %s v%u = ", value_register(value->dtype), v);
+	if (value->kind == KERNEL_SCALAR)
+		text_part(w, "scalar_%s(r[%u])", dtype_info(value->dtype)->name,
+			kernel_word_scalar(w->k, value->index));
+	else if (value->kind == KERNEL_OP)
+		write_op(w, value);
+	else
+		operand_load(w, s, value->index);
+	text_part(w, ";");
+	text_end(w);
+	w->written[v] = true;
+}
+
+void value_write(struct writer *w, const struct scope *s, enum level level) {
+	uint8_t levels[KERNEL_VALUES];
+
+	find_levels(w, s, levels);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (s->needs->value[v] && !w->written[v] && levels[v] <= level &&
+			w->k->value[v].kind != KERNEL_ROOT_VALUE)
+			write_value(w, s, v);
+}
+
+void value_forget(struct writer *w, const struct scope *s, enum level level) {
+	uint8_t levels[KERNEL_VALUES];
+
+	find_levels(w, s, levels);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (s->needs->value[v] && levels[v] >= level)
+			w->written[v] = false;
+}
+
+void value_root(struct writer *w, const char *expression) {
+	text_line(w, "const %s v%u = %s;", value_register(w->k->accumulator), w->k->root_value, expression);
+}
+
+void value_store(struct writer *w, const struct scope *s) {
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (w->k->operand[o].output)
+			operand_store(w, s, o);
+}

@@ -1,0 +1,185 @@
+/*
+ * What the forms share while they write a kernel: indented text, operands and values.
+ *
+ * Names in the text: r the task's record, dN extents, iN indices, aN the address of operand N
+ * (a long for an iota), sN_D its stride along dimension D, pN the operand where a unit of work
+ * begins, qN where the part after the root does, vN values.
+ *
+ * A form writes loops and, inside them, asks for the values of a scope. Values are written once,
+ * as far out as they can stand: those of scalars at the top of the kernel (LEVEL_TASK), those
+ * that do not change along the lanes a unit of work (LEVEL_UNIT), the rest in the innermost loop.
+ */
+#pragma once
+
+#include "daemon/base/str.h"
+#include "daemon/base/traits.h"
+#include "daemon/plan/kernel.h"
+
+enum level {
+	LEVEL_TASK,
+	LEVEL_UNIT,
+	LEVEL_ELEMENT,
+};
+
+/* Values and operands that a part of the kernel computes and touches. */
+struct needs {
+	bool value[KERNEL_VALUES];
+	bool operand[KERNEL_OPERANDS];
+};
+
+struct writer {
+	struct str *text;
+	const struct kernel *k;
+	const struct traits *t;
+	unsigned depth;                 /* of indentation */
+	unsigned lane_dim;              /* or KERNEL_RANK where the form has no lanes */
+	struct needs inner;             /* before the root */
+	struct needs outer;             /* what the outputs need, up to the root; all of a MAP */
+	bool written[KERNEL_VALUES];    /* values whose names are in scope */
+};
+
+/* How operands are reached at a place in the kernel. */
+struct scope {
+	const struct needs *needs;
+	const char *pointer;            /* "p" or "q" */
+	const char *lane;               /* elements from the pointer along the lanes; NULL: one element for all lanes */
+	const char *count;              /* lanes in use */
+	bool hoist;                     /* uniform operands are of LEVEL_UNIT */
+	bool stream;                    /* alignedN says whether output N may be streamed */
+};
+
+/* Works out what is needed. */
+void writer_open(struct writer *w, const struct kernel *k, const struct traits *t, struct str *text);
+/* Is a type held in this register type used anywhere? */
+bool writer_uses(const struct writer *w, enum dtype reg);
+
+/* ---- text (text.c) ---- */
+
+/* One line, indented. */
+void text_line(struct writer *w, const char *format, ...) FAULT_PRINTF(2, 3);
+/* A line that is put together from parts. */
+void text_begin(struct writer *w);
+void text_part(struct writer *w, const char *format, ...) FAULT_PRINTF(2, 3);
+void text_end(struct writer *w);
+/* "... {" and "}" */
+void text_open(struct writer *w, const char *format, ...) FAULT_PRINTF(2, 3);
+void text_close(struct writer *w);
+void text_blank(struct writer *w);
+
+/* ---- values (value.c) ---- */
+
+/* "f32v", "f32e": the register a type is held in, and one lane of it. */
+const char *value_register(unsigned dtype);
+const char *value_lane(unsigned dtype);
+
+/* One function of the text: an operation on operands of these types. */
+struct value_function {
+	uint16_t op;
+	uint8_t arity;
+	uint8_t type[LIMIT_OPERANDS];
+	uint8_t result;
+};
+
+enum { VALUE_FUNCTIONS = KERNEL_VALUES + 2 };
+
+/* The functions in use, each once; returns how many. */
+unsigned value_functions(const struct writer *w, struct value_function list[static VALUE_FUNCTIONS]);
+/* "op_add_f32": of an operation on operands the last of which has this type. */
+void value_function_name(struct writer *w, unsigned op, unsigned dtype);
+/* Writes the definition of each function in use. */
+void value_define(struct writer *w);
+
+/* Writes "xp = combine(xp, yp);" of the reduction, as a line. */
+void value_combine(struct writer *w, const char *x, const char *y);
+/* The expression of the reduction's neutral element. */
+const char *value_neutral(const struct kernel *k);
+/* Writes the expression a * b + c in the product's arithmetic. */
+void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c);
+
+/* Writes the values of levels up to this one that the scope needs and that are not written yet. */
+void value_write(struct writer *w, const struct scope *s, enum level level);
+/* The names of what the scope wrote at this level end with its block. */
+void value_forget(struct writer *w, const struct scope *s, enum level level);
+/* Declares the root's value. */
+void value_root(struct writer *w, const char *expression);
+/* Writes the stores of all outputs. */
+void value_store(struct writer *w, const struct scope *s);
+
+/* ---- operands (operand.c) ---- */
+
+/* Declares extents, addresses and strides. */
+void operand_declare(struct writer *w);
+/*
+ * Declares pN (prefix "p") of each operand in needs: its address plus the sum of index[d] * stride
+ * over the dimensions whose index is not NULL.
+ */
+void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
+/* Declares alignedN, of the outputs that may be streamed. */
+void operand_aligned(struct writer *w, const char *prefix);
+/* Writes the expression that loads an operand, and the statement that stores to one. */
+void operand_load(struct writer *w, const struct scope *s, unsigned operand);
+void operand_store(struct writer *w, const struct scope *s, unsigned operand);
+
+/* ---- what all kernels begin with (frame.c) ---- */
+
+/* Signature, the task's record, its extents, operands and scalars. text_close() ends it. */
+void frame_open(struct writer *w);
+/* The loop over the units of this item; the unit is in `unit`. text_close() ends it. */
+void frame_units(struct writer *w);
+/* Declares iN of dims [first, end) from `rest`, which keeps what is left over. */
+void frame_indices(struct writer *w, unsigned first, unsigned end);
+/* Steps the indices of dims [first, end) as an odometer, `continue` where no higher one changes. */
+void frame_step(struct writer *w, unsigned first, unsigned end);
+/* The names of indices [0, count), NULL for all others. */
+struct frame_names {
+	const char *name[KERNEL_RANK];
+};
+struct frame_names frame_names(unsigned count);
+
+/* ---- forms ---- */
+
+enum {
+	/* A piece of a row: small enough that the inputs of a unit stay in the first cache levels. */
+	MAP_PIECE = 8192,
+	/* Vectors side by side in a strip of REDUCE_COLUMN: four cache lines of f32 a row. */
+	COLUMN_VECTORS = 4,
+	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
+	COLUMN_LANES = 16,
+	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
+	TILE_ROWS = 8,
+	TILE_PANELS = 16,
+	TILE_DEPTH = 192,
+	/* GPU product: items side by side, outputs of an item each way, depth of the tiles. */
+	GROUP_LANES = 16,
+	GROUP_ROWS = 4,
+	GROUP_COLUMNS = 4,
+	GROUP_DEPTH = 16,
+};
+
+/* Vectors side by side in a tile: 8 x 2 accumulators of 64 bytes fill half the register file. */
+static inline unsigned tile_vectors(const struct kernel *k) {
+	return dtype_info(k->accumulator)->bytes > 4 ? 1 : 2;
+}
+
+void map_lanes(struct writer *w);           /* CPU strategy */
+void map_groups(struct writer *w);          /* GPU strategy */
+void reduce_row(struct writer *w);
+void reduce_column(struct writer *w);       /* COLUMN and GENERAL */
+void reduce_groups(struct writer *w);       /* ROW and GENERAL, GPU strategy */
+void reduce_column_groups(struct writer *w);
+void matmul_tiles(struct writer *w);
+void matmul_groups(struct writer *w);
+
+/* Parts of reductions that both strategies share: "neutral"; "start" and "stop"; what follows the root. */
+void reduce_functions(struct writer *w);
+void reduce_neutral(struct writer *w);
+void reduce_range(struct writer *w);
+void reduce_outputs(struct writer *w, const char *const *index, const char *root);
+
+/* Work-group size of a kernel. */
+uint32_t frame_local(const struct kernel *k, const struct traits *t);
+
+/* ---- sections of kernels/ (section.c) ---- */
+
+/* Appends the sections that the functions in use come from, in the order they require. */
+void section_append(const struct writer *w, struct str *text);
