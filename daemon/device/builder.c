@@ -1,0 +1,271 @@
+/*
+ * One build, on a builder thread: text, cache, compiler, warm-up.
+ *
+ * Some drivers make machine code only at a kernel's first launch and stall every queue meanwhile,
+ * so a program is READY only once it has been launched here, on the builder's own queue with a
+ * record of zeros, for the local size that the engine will use.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "daemon/base/version.h"
+#include "daemon/emit/emit.h"
+
+enum {
+	/* A compiler's log may be megabytes of repetition. */
+	BUILD_LOG_BYTES = 16384,
+};
+
+static const char entry_point[] = "fused";
+
+static uint64_t now_us(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void release_program(cl_program *programp) {
+	if (*programp)
+		clReleaseProgram(*programp);
+}
+
+static void release_kernel(cl_kernel *kernelp) {
+	if (*kernelp)
+		clReleaseKernel(*kernelp);
+}
+
+/* ---- from source to a program ---- */
+
+static struct cache_key key_of(const struct device *d, const char *source, const char *options) {
+	const char *part[] = { source, options, d->choice.platform_name, d->choice.name, d->choice.driver, FUSIOND_VERSION };
+	XXH3_state_t state;
+	XXH128_hash_t h;
+
+	XXH3_128bits_reset(&state);
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		XXH3_128bits_update(&state, part[i], strlen(part[i]) + 1);
+	h = XXH3_128bits_digest(&state);
+	return (struct cache_key){ h.low64, h.high64 };
+}
+
+static char *build_log(const struct device *d, cl_program program) {
+	size_t size = 0;
+	char *log;
+
+	if (clGetProgramBuildInfo(program, d->choice.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || !size)
+		return NULL;
+	log = calloc(1, size + 1);
+	if (!log)
+		return NULL;
+	if (clGetProgramBuildInfo(program, d->choice.device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
+		log[0] = 0;
+	if (size > BUILD_LOG_BYTES)
+		log[BUILD_LOG_BYTES] = 0;
+	return log;
+}
+
+/* NULL where the cache has none that the driver takes; such an entry is removed. */
+static cl_program build_cached(struct device *d, const char *options, const struct cache_key *key) {
+	CLEANUP(release_program) cl_program program = NULL;
+	CLEANUP(cleanup_free) void *bytes = NULL;
+	const unsigned char *binary;
+	cl_program built;
+	size_t size = 0;
+	cl_int error, status;
+
+	if (cache_load(&d->cache, key, &bytes, &size))
+		return NULL;
+	binary = bytes;
+	program = clCreateProgramWithBinary(d->context, 1, &d->choice.device, &size, &binary, &status, &error);
+	if (!error)
+		error = clBuildProgram(program, 1, &d->choice.device, options, NULL, NULL);
+	if (error) {
+		cache_remove(&d->cache, key);
+		return NULL;
+	}
+	built = program;
+	program = NULL;
+	return built;
+}
+
+cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+	cl_program *programp, bool *cachedp, char **logp) {
+	CLEANUP(release_program) cl_program program = NULL;
+	cl_int error;
+
+	*logp = NULL;
+	*keyp = key_of(d, source, options);
+	*programp = build_cached(d, options, keyp);
+	*cachedp = *programp != NULL;
+	if (*programp)
+		return CL_SUCCESS;
+	program = clCreateProgramWithSource(d->context, 1, &source, NULL, &error);
+	if (error)
+		return error;
+	error = clBuildProgram(program, 1, &d->choice.device, options, NULL, NULL);
+	if (error) {
+		*logp = build_log(d, program);
+		return error;
+	}
+	*programp = program;
+	program = NULL;
+	return CL_SUCCESS;
+}
+
+void build_keep(struct device *d, cl_program program, const struct cache_key *key) {
+	CLEANUP(cleanup_free) unsigned char *bytes = NULL;
+	size_t size = 0;
+
+	if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size)
+		return;
+	bytes = malloc(size);
+	if (!bytes || clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL))
+		return;
+	/* A full disk is no reason to refuse a program that is built. */
+	if (cache_store(&d->cache, key, bytes, size))
+		return;
+}
+
+/* ---- warming up ---- */
+
+static uint32_t local_size(const struct device *d, const struct kernel *k) {
+	uint64_t record[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS];
+	int64_t dims[KERNEL_RANK];
+
+	for (unsigned i = 0; i < KERNEL_RANK; i++)
+		dims[i] = 1;
+	return emit_geometry(k, &d->traits, dims, 1, record).local;
+}
+
+/* Launches once over `size` work-items and waits for it. */
+static cl_int warm_up(const struct builder *b, cl_kernel object, size_t size, size_t local) {
+	size_t global_size[2] = { size, 1 }, local_sizes[2] = { local, 1 };
+	cl_int error;
+
+	error = clEnqueueNDRangeKernel(b->queue, object, 2, NULL, global_size, local_sizes, 0, NULL, NULL);
+	return error ? error : clFinish(b->queue);
+}
+
+static cl_int warm_up_all(const struct builder *b, struct program *p, cl_kernel object) {
+	const struct device *d = b->device;
+	size_t local = local_size(d, p->kernel);
+	size_t large = (d->quirks->grid_limit / local + 1) * local;
+	cl_ulong first = 0;
+	cl_int error;
+
+	error = clSetKernelArg(object, 0, sizeof b->records, &b->records);
+	if (!error)
+		error = clSetKernelArg(object, 1, sizeof first, &first);
+	for (unsigned i = 0; i < d->traits.pools && !error; i++)
+		error = clSetKernelArg(object, 2 + i, sizeof b->records, &b->records);
+	if (!error)
+		error = warm_up(b, object, local, local);
+	if (error)
+		return error;
+	p->warmups = 1;
+	/* Machine code for grids above the limit is only needed where the CPU strategy does not cut work coarsely. */
+	if (!d->quirks->grid_limit || d->traits.strategy == STRATEGY_CPU)
+		return CL_SUCCESS;
+	p->warmups = 2;
+	return warm_up(b, object, large, local);
+}
+
+/* ---- the whole ---- */
+
+static int texts_of(const struct device *d, const struct kernel *k, struct str *source, struct str *options) {
+	int r = emit_source(k, &d->traits, source);
+
+	if (r)
+		return r;
+	emit_options(&d->traits, options);
+	r = str_finish(source);
+	return r ? r : str_finish(options);
+}
+
+static cl_int make_objects(const struct builder *b, struct program *p, cl_program program, cl_kernel *objectp) {
+	CLEANUP(release_kernel) cl_kernel own = NULL;
+	cl_int error;
+
+	own = clCreateKernel(program, entry_point, &error);
+	if (error)
+		return error;
+	error = warm_up_all(b, p, own);
+	if (error)
+		return error;
+	*objectp = clCreateKernel(program, entry_point, &error);
+	return error;
+}
+
+static cl_int build(struct builder *b, struct program *p, const char *source, const char *options) {
+	CLEANUP(release_program) cl_program program = NULL;
+	struct device *d = b->device;
+	struct cache_key key;
+	cl_int error;
+
+	error = build_source(d, source, options, &key, &program, &p->cached, &p->log);
+	if (error)
+		return error;
+	error = make_objects(b, p, program, &p->object);
+	if (error)
+		return error;
+	if (!p->cached)
+		build_keep(d, program, &key);
+	p->program = program;
+	program = NULL;
+	return CL_SUCCESS;
+}
+
+static void fail(struct program *p, const char *source, cl_int error) {
+	CLEANUP(str_free) struct str log = { 0 };
+
+	str_printf(&log, "OpenCL error %d", error);
+	if (p->log && *p->log)
+		str_printf(&log, ": %s", p->log);
+	free(p->log);
+	p->log = str_finish(&log) ? NULL : strdup(str_text(&log));
+	p->source = strdup(source);
+	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
+}
+
+void builder_build(struct builder *b, struct program *p) {
+	CLEANUP(str_free) struct str source = { 0 };
+	CLEANUP(str_free) struct str options = { 0 };
+	uint64_t begin = now_us();
+	cl_int error = CL_OUT_OF_HOST_MEMORY;
+
+	if (!texts_of(b->device, p->kernel, &source, &options))
+		error = build(b, p, str_text(&source), str_text(&options));
+	p->build_us = p->cached ? 0 : now_us() - begin;
+	if (error)
+		fail(p, str_text(&source), error);
+	else
+		atomic_store_explicit(&p->state, PROGRAM_READY, memory_order_release);
+}
+
+int builder_open(struct builder *b, struct device *d) {
+	uint64_t zero[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS] = { 0 };
+	cl_int error;
+
+	b->device = d;
+	b->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
+	if (error)
+		return -EIO;
+	b->records = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero, &error);
+	return error ? -EIO : 0;
+}
+
+void builder_close(struct builder *b) {
+	if (b->records)
+		clReleaseMemObject(b->records);
+	if (b->queue)
+		clReleaseCommandQueue(b->queue);
+	*b = (struct builder){ 0 };
+}

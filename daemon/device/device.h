@@ -1,0 +1,111 @@
+/*
+ * The device: the only folder that calls OpenCL.
+ *
+ * One device, one context, one in-order queue that exec feeds, one more that builder threads warm
+ * kernels up on. Everything slow is done by builder threads and ends by a call of `wake`; the
+ * engine thread then collects what finished with device_poll(). No function here waits for a
+ * compiler or a kernel, except where its comment says so.
+ *
+ * Memory. A device either shares the host's address space (`flat`: a kernel's pointer is the
+ * host's pointer, found by a probe, e.g. PoCL) or has pools of its own. Flat: pool 0 is a reserved
+ * range of the host's addresses in which arenas and host memory are mapped. Else: pools are
+ * allocated from the device as they are needed, up to traits.pools.
+ */
+#pragma once
+
+#include "daemon/base/traits.h"
+#include "daemon/plan/kernel.h"
+
+struct device;
+struct program;
+
+struct device_config {
+	const char *platform;        /* substring of the platform's name, or NULL: first with a device */
+	const char *device;          /* substring of the device's name, or NULL */
+	const char *strategy;        /* NULL: the device's; "cpu" or "gpu" force one (tests) */
+	bool discrete;               /* treat the device as if it had memory of its own (tests) */
+	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
+	uint64_t memory;             /* most bytes of pools; 0: the device's own limit */
+	uint32_t builders;           /* builder threads; 0: 1 */
+	void (*wake)(void *user);    /* called from any thread when device_poll() has something */
+	void *user;
+};
+
+/*
+ * Opens the device: checks the cache folder (exists or can be made, writable, executes), probes
+ * platforms in a child process first, reads the quirks table, runs the probes of exactness. 0, or a
+ * code with one sentence that names the cause and the package or setting that mends it. It forks and
+ * sets environment variables: call it before the process has other threads.
+ */
+int device_open(const struct device_config *c, struct device **devicep, struct fault *f) FAULT_MUST_USE;
+struct device *device_close(struct device *d);           /* waits for the queue; returns NULL */
+
+const struct traits *device_traits(const struct device *d);
+const char *device_name(const struct device *d);
+const char *device_driver(const struct device *d);
+bool device_flat(const struct device *d);
+/* false: a probe found arithmetic that differs; status says so. */
+bool device_exact(const struct device *d);
+/* Text of what the probes and quirks found, for fusionctl status. */
+const char *device_notes(const struct device *d);
+
+/* ---- programs ---- */
+
+enum program_state { PROGRAM_BUILDING, PROGRAM_READY, PROGRAM_FAILED };
+
+/*
+ * The program of a kernel: found in memory, on disk, or queued for a builder thread; single-flight.
+ * The result is owned by the device and stays valid until device_close(). 0 or -ENOMEM.
+ */
+int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+enum program_state program_state(const struct program *p);
+const char *program_log(const struct program *p);         /* of a failed build */
+/* The text; NULL while it is being built, and where memory is short. */
+const char *program_source(struct program *p);
+const struct kernel *program_kernel(const struct program *p);
+uint64_t program_build_us(const struct program *p);       /* 0 where it came from the disk cache */
+
+/* ---- memory ---- */
+
+/*
+ * Flat devices: maps an arena's memfd (or, fd -1, fresh private memory) into the reserved range.
+ * *addressp is the device address (pool 0, offset), *hostp the pointer. -ENOMEM where space is short.
+ */
+int device_map(struct device *d, int fd, uint64_t bytes, uint64_t *addressp, void **hostp) FAULT_MUST_USE;
+void device_unmap(struct device *d, uint64_t address, uint64_t bytes);
+/* Other devices: memory of a pool. -ENOSPC where all are full. */
+int device_take(struct device *d, uint64_t bytes, uint64_t *addressp) FAULT_MUST_USE;
+void device_give(struct device *d, uint64_t address, uint64_t bytes);
+/* Queues a copy between host memory and a pool. Host memory must stay until it has run. */
+int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) FAULT_MUST_USE;
+int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) FAULT_MUST_USE;
+
+/* ---- work ---- */
+
+/*
+ * Queues one launch of `tasks` records (kernel_record_words() words each, copied at once into the
+ * device's ring of records) of a READY program. 0, -EAGAIN where the ring is full until something
+ * completes, or -EIO where the driver refused.
+ */
+int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks,
+	uint64_t items, uint32_t local) FAULT_MUST_USE;
+
+/*
+ * Queues a mark; `done` is called by device_poll() when everything queued before it has run, with
+ * 0 or -EIO. Marks are answered in order. device_flush() hands what is queued to the driver.
+ */
+int device_mark(struct device *d, void (*done)(void *user, int error), void *user) FAULT_MUST_USE;
+int device_flush(struct device *d) FAULT_MUST_USE;
+/* Waits until everything queued has run, and polls: for ends and tests. 0 or -EIO. */
+int device_finish(struct device *d) FAULT_MUST_USE;
+/* Runs the done functions of marks, returns how many programs finished building since the last call. */
+uint32_t device_poll(struct device *d);
+/* Marks that have not been answered: 0 means the device is idle. */
+uint32_t device_pending(const struct device *d);
+
+struct device_counters {
+	uint64_t launches, tasks, builds, builds_cached, build_failures, build_us;
+	uint64_t uploads, upload_bytes, downloads, download_bytes, warmups;
+};
+/* Builds count when device_poll() has collected them. */
+const struct device_counters *device_counters(const struct device *d);

@@ -1,0 +1,321 @@
+/*
+ * Which arithmetic the device computes, and whether it shares the host's addresses: found by trying.
+ *
+ * Results must be the same bits on every path through fusiond, which rests on four properties:
+ * a * b + c is two roundings, / and sqrt round correctly, subnormals are kept, and vectors compute
+ * what scalars compute. A device that fails one of them works, but is marked inexact and says so.
+ *
+ * A flat device hands kernels the host's own pointer, and lets them look beyond the buffer object
+ * that the pointer came from. The second part is only tried on CPUs whose pointer passed the first:
+ * anywhere else it could cost the context.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+	EXACT_VALUES = 256,           /* triples tried; a multiple of 16 */
+	EXACT_TESTS = 4,
+	/* Where the flat probe looks: behind the ring, in a page mapped for it. */
+	EXACT_BEYOND = 64 << 20,
+	EXACT_PAGE = 4096,
+};
+
+static const char exact_source[] =
+	"#pragma OPENCL FP_CONTRACT OFF\n"
+	"#define ARITHMETIC(name, T, W, LOAD, STORE) \\\n"
+	"kernel void name(global const W *in, global W *out, uint n) { \\\n"
+	"	for (uint i = 0; i < n; i++) { \\\n"
+	"		T a = LOAD(i, in), b = LOAD(i + n, in), c = LOAD(i + 2 * n, in); \\\n"
+	"		T r0 = a * b + c, r1 = a / b, r2 = sqrt(fabs(a)), r3 = a * (T)(0.25f); \\\n"
+	"		STORE(r0, i, out); STORE(r1, i + n, out); STORE(r2, i + 2 * n, out); STORE(r3, i + 3 * n, out); \\\n"
+	"	} \\\n"
+	"}\n"
+	"#define AT(i, p) ((p)[i])\n"
+	"#define PUT(v, i, p) ((p)[i] = (v))\n"
+	"ARITHMETIC(scalar_f32, float, float, AT, PUT)\n"
+	"ARITHMETIC(vector_f32, float16, float, vload16, vstore16)\n"
+	"#ifdef HAS_F64\n"
+	"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+	"ARITHMETIC(scalar_f64, double, double, AT, PUT)\n"
+	"ARITHMETIC(vector_f64, double8, double, vload8, vstore8)\n"
+	"#endif\n"
+	"kernel void where_is(global uchar *pool, global ulong *answer, ulong beyond) {\n"
+	"	answer[0] = (ulong)pool;\n"
+	"	answer[1] = *(global ulong *)(pool + beyond);\n"
+	"	*(global ulong *)(pool + beyond) = answer[1] + 1;\n"
+	"}\n";
+
+static const char *const test_name[EXACT_TESTS] = { "a * b + c", "division", "square root", "subnormal numbers" };
+
+struct bench {
+	struct device *d;
+	cl_program program;
+	struct cache_key key;
+	bool cached;
+	cl_mem in, out;
+};
+
+static void bench_clear(struct bench *b) {
+	if (b->in)
+		clReleaseMemObject(b->in);
+	if (b->out)
+		clReleaseMemObject(b->out);
+	if (b->program)
+		clReleaseProgram(b->program);
+}
+
+static void release_kernel(cl_kernel *kernelp) {
+	if (*kernelp)
+		clReleaseKernel(*kernelp);
+}
+
+/* ---- values and what the host makes of them ---- */
+
+static uint64_t next_random(uint64_t *state) {
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* Of either sign and a magnitude from 2^low to 2^high. */
+static double random_value(uint64_t *state, int low, int high) {
+	double mantissa = 1 + (double)(next_random(state) >> 12) * 0x1p-52;
+	int exponent = low + (int)(next_random(state) % (unsigned)(high - low));
+
+	return (next_random(state) & 1 ? -1 : 1) * ldexp(mantissa, exponent);
+}
+
+/* Three quarters are of common magnitude, the rest are subnormal or lead there. */
+static double value_of(uint64_t *state, unsigned i, bool f64) {
+	int least = f64 ? -1072 : -147;
+
+	return i % 4 ? random_value(state, -4, 4) : random_value(state, least, least + 24);
+}
+
+/* volatile: the host's compiler must not contract either. */
+static void expect_f32(const float *in, float *want) {
+	const unsigned n = EXACT_VALUES;
+
+	for (unsigned i = 0; i < n; i++) {
+		volatile float product = in[i] * in[i + n];
+		want[i] = product + in[i + 2 * n];
+		want[i + n] = in[i] / in[i + n];
+		want[i + 2 * n] = sqrtf(fabsf(in[i]));
+		want[i + 3 * n] = in[i] * 0.25f;
+	}
+}
+
+static void expect_f64(const double *in, double *want) {
+	const unsigned n = EXACT_VALUES;
+
+	for (unsigned i = 0; i < n; i++) {
+		volatile double product = in[i] * in[i + n];
+		want[i] = product + in[i + 2 * n];
+		want[i + n] = in[i] / in[i + n];
+		want[i + 2 * n] = sqrt(fabs(in[i]));
+		want[i + 3 * n] = in[i] * 0.25;
+	}
+}
+
+/* ---- running ---- */
+
+static cl_int run_arithmetic(const struct bench *b, const char *name, cl_uint n, void *got, size_t bytes) {
+	CLEANUP(release_kernel) cl_kernel k = NULL;
+	cl_command_queue queue = b->d->work.queue;
+	size_t one = 1;
+	cl_int error;
+
+	k = clCreateKernel(b->program, name, &error);
+	if (!error)
+		error = clSetKernelArg(k, 0, sizeof b->in, &b->in);
+	if (!error)
+		error = clSetKernelArg(k, 1, sizeof b->out, &b->out);
+	if (!error)
+		error = clSetKernelArg(k, 2, sizeof n, &n);
+	if (!error)
+		error = clEnqueueNDRangeKernel(queue, k, 1, NULL, &one, &one, 0, NULL, NULL);
+	if (!error)
+		error = clEnqueueReadBuffer(queue, b->out, CL_TRUE, 0, bytes, got, 0, NULL, NULL);
+	return error;
+}
+
+/* Bit d is set where test d differs from the host. */
+static unsigned compare(const void *want, const void *got, size_t element) {
+	unsigned differs = 0;
+
+	for (unsigned t = 0; t < EXACT_TESTS; t++)
+		if (memcmp((const char *)want + t * EXACT_VALUES * element, (const char *)got + t * EXACT_VALUES * element,
+			EXACT_VALUES * element))
+			differs |= 1u << t;
+	return differs;
+}
+
+static void note_differences(struct device *d, const char *form, unsigned differs, bool *exactp) {
+	for (unsigned t = 0; t < EXACT_TESTS; t++) {
+		if (!(differs & 1u << t))
+			continue;
+		str_printf(&d->notes, "%s in the %s form differs from IEEE 754\n", test_name[t], form);
+		*exactp = false;
+	}
+}
+
+static cl_int test_form(const struct bench *b, const char *kernel, const char *form, cl_uint n, const void *want,
+	void *got, size_t element, bool *exactp) {
+	cl_int error = run_arithmetic(b, kernel, n, got, EXACT_TESTS * EXACT_VALUES * element);
+
+	if (!error)
+		note_differences(b->d, form, compare(want, got, element), exactp);
+	return error;
+}
+
+static cl_int test_f32(const struct bench *b, bool *exactp) {
+	float in[3 * EXACT_VALUES], want[EXACT_TESTS * EXACT_VALUES], got[EXACT_TESTS * EXACT_VALUES];
+	uint64_t state = 88172645463325252u;
+	cl_int error;
+
+	for (unsigned i = 0; i < 3 * EXACT_VALUES; i++)
+		in[i] = (float)value_of(&state, i, false);
+	expect_f32(in, want);
+	error = clEnqueueWriteBuffer(b->d->work.queue, b->in, CL_TRUE, 0, sizeof in, in, 0, NULL, NULL);
+	if (!error)
+		error = test_form(b, "scalar_f32", "f32 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
+	if (!error)
+		error = test_form(b, "vector_f32", "f32 vector", EXACT_VALUES / 16, want, got, sizeof *got, exactp);
+	return error;
+}
+
+static cl_int test_f64(const struct bench *b, bool *exactp) {
+	double in[3 * EXACT_VALUES], want[EXACT_TESTS * EXACT_VALUES], got[EXACT_TESTS * EXACT_VALUES];
+	uint64_t state = 88172645463325252u;
+	cl_int error;
+
+	for (unsigned i = 0; i < 3 * EXACT_VALUES; i++)
+		in[i] = value_of(&state, i, true);
+	expect_f64(in, want);
+	error = clEnqueueWriteBuffer(b->d->work.queue, b->in, CL_TRUE, 0, sizeof in, in, 0, NULL, NULL);
+	if (!error)
+		error = test_form(b, "scalar_f64", "f64 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
+	if (!error)
+		error = test_form(b, "vector_f64", "f64 vector", EXACT_VALUES / 8, want, got, sizeof *got, exactp);
+	return error;
+}
+
+/* ---- addresses ---- */
+
+static cl_int ask_where(const struct bench *b, cl_kernel k, cl_ulong beyond, cl_ulong answer[static 2]) {
+	cl_command_queue queue = b->d->work.queue;
+	size_t one = 1;
+	cl_int error;
+
+	error = clSetKernelArg(k, 0, sizeof(cl_mem), &b->d->work.records);
+	if (!error)
+		error = clSetKernelArg(k, 1, sizeof b->out, &b->out);
+	if (!error)
+		error = clSetKernelArg(k, 2, sizeof beyond, &beyond);
+	if (!error)
+		error = clEnqueueNDRangeKernel(queue, k, 1, NULL, &one, &one, 0, NULL, NULL);
+	if (!error)
+		error = clEnqueueReadBuffer(queue, b->out, CL_TRUE, 0, 2 * sizeof *answer, answer, 0, NULL, NULL);
+	return error;
+}
+
+/* A kernel changes a word that lies beyond its buffer object. */
+static cl_int look_beyond(const struct bench *b, cl_kernel k, bool *flatp) {
+	uint64_t *word = (uint64_t *)(b->d->memory.base + EXACT_BEYOND);
+	cl_ulong answer[2] = { 0 };
+	cl_int error;
+
+	if (mmap(word, EXACT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return CL_OUT_OF_HOST_MEMORY;
+	*word = 41;
+	error = ask_where(b, k, EXACT_BEYOND, answer);
+	*flatp = !error && answer[1] == 41 && *word == 42;
+	if (mmap(word, EXACT_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return CL_OUT_OF_HOST_MEMORY;
+	return error;
+}
+
+static cl_int test_flat(const struct bench *b, bool *flatp) {
+	CLEANUP(release_kernel) cl_kernel k = NULL;
+	cl_device_type type = 0;
+	cl_ulong answer[2] = { 0 };
+	cl_int error;
+
+	*flatp = false;
+	error = clGetDeviceInfo(b->d->choice.device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+	if (error || !(type & CL_DEVICE_TYPE_CPU) || b->d->config.discrete)
+		return error;
+	k = clCreateKernel(b->program, "where_is", &error);
+	if (!error)
+		error = ask_where(b, k, 0, answer);
+	if (error || answer[0] != (uintptr_t)b->d->memory.base)
+		return error;
+	return look_beyond(b, k, flatp);
+}
+
+/* ---- all of it ---- */
+
+static cl_int bench_build(struct bench *b, const char *options, struct str *log) {
+	CLEANUP(cleanup_free) char *text = NULL;
+	cl_int error = build_source(b->d, exact_source, options, &b->key, &b->program, &b->cached, &text);
+
+	if (error)
+		str_printf(log, "OpenCL error %d%s%s", error, text ? ": " : "", text ? text : "");
+	return error;
+}
+
+/* With the option for correctly rounded division where it builds, else without. */
+static cl_int bench_open(struct bench *b, bool *divisionp, struct str *log) {
+	const char *f64 = b->d->traits.f64 ? " -DHAS_F64" : "";
+	const size_t bytes = EXACT_TESTS * EXACT_VALUES * sizeof(double);
+	CLEANUP(str_free) struct str options = { 0 };
+	cl_int error;
+
+	str_printf(&options, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s", f64);
+	*divisionp = !bench_build(b, str_text(&options), log);
+	if (!*divisionp) {
+		str_clear(&options);
+		str_clear(log);
+		str_printf(&options, "-cl-std=CL1.2%s", f64);
+		error = bench_build(b, str_text(&options), log);
+		if (error)
+			return error;
+	}
+	b->in = clCreateBuffer(b->d->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+	if (!error)
+		b->out = clCreateBuffer(b->d->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+	return error;
+}
+
+static cl_int run_all(struct bench *b, struct findings *found, struct str *log) {
+	cl_int error = bench_open(b, &found->division, log);
+
+	found->exact = true;
+	if (error)
+		return error;
+	error = test_f32(b, &found->exact);
+	if (!error && b->d->traits.f64)
+		error = test_f64(b, &found->exact);
+	if (!error)
+		error = test_flat(b, &found->flat);
+	if (!error && !b->cached)
+		build_keep(b->d, b->program, &b->key);
+	return error;
+}
+
+int exact_probe(struct device *d, struct findings *found, struct fault *f) {
+	CLEANUP(bench_clear) struct bench b = { .d = d };
+	CLEANUP(str_free) struct str log = { 0 };
+	cl_int error = run_all(&b, found, &log);
+
+	if (error)
+		return fault_set(f, FAULT_DEVICE, "the device %s does not run the first kernel (OpenCL error %d): %s; mend its "
+			"driver", d->choice.name, error, str_text(&log));
+	return 0;
+}

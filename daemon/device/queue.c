@@ -1,0 +1,375 @@
+/*
+ * Launches, copies and marks on one in-order queue.
+ *
+ * The ring of records. A launch's records are copied to the ring's head; what lies between tail
+ * and head may still be read by kernels. Flat devices read the ring where it stands, for others
+ * each launch writes its part to the device first. A kernel finds its records by the argument
+ * `first`, so one buffer object serves every launch.
+ *
+ * Fences. A fence is the completion of one command, told by an event callback; since the queue is
+ * in order, it is the completion of everything before it too. Marks hang on fences, several on one
+ * where no command came between. Fences also move the ring's tail, so the queue makes its own
+ * where nobody marks. They are answered in order, by device_poll() alone; the callback, which runs
+ * on a thread of the driver, only notes the status and wakes the engine.
+ *
+ * Bounded: no more launches than QUEUE_LAUNCHES and no more words than the ring's are in flight.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	/* Drivers keep 1-2 KiB for each command in flight. */
+	QUEUE_LAUNCHES = 4096,
+	/* The queue makes a fence of its own after this many launches, or this share of the ring. */
+	QUEUE_FENCE_LAUNCHES = 512,
+	QUEUE_FENCE_SHARE = 8,
+	/* Records begin on cache lines of their own, words. */
+	QUEUE_ALIGN = 8,
+	/* Of a fence: the callback has not come. Statuses are 0 and negative. */
+	FENCE_WAITING = 1,
+	/* While device_finish() waits for callbacks that the driver has yet to run, nanoseconds. */
+	QUEUE_PAUSE_NS = 20000,
+};
+
+struct mark {
+	struct mark *next;
+	void (*done)(void *user, int error);
+	void *user;
+};
+
+struct fence {
+	struct fence *next;
+	struct device *device;
+	atomic_int status;
+	uint64_t sequence;                 /* commands it covers */
+	uint64_t head;                     /* of the ring */
+	uint32_t launches;                 /* since the fence before */
+	struct mark *first, *last;
+};
+
+/* ---- completion ---- */
+
+void queue_signal(struct device *d) {
+	if (atomic_exchange(&d->work.signalled, true))
+		return;
+	if (d->config.wake)
+		d->config.wake(d->config.user);
+}
+
+/* On a thread of the driver. The fence may be gone as soon as its status is set. */
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *user) {
+	struct fence *f = user;
+	struct device *d = f->device;
+
+	(void)event;
+	atomic_store_explicit(&f->status, status < 0 ? -EIO : 0, memory_order_release);
+	queue_signal(d);
+	atomic_fetch_sub(&d->work.callbacks, 1);
+}
+
+static int watch(struct queue *q, struct fence *f) {
+	atomic_fetch_add(&q->callbacks, 1);
+	if (!clSetEventCallback(q->last, CL_COMPLETE, on_complete, f))
+		return 0;
+	atomic_fetch_sub(&q->callbacks, 1);
+	return -EIO;
+}
+
+/* A fence behind the newest command, there already or made. */
+static int fence_get(struct device *d, struct fence **fencep) {
+	struct queue *q = &d->work;
+	struct fence *f = q->newest;
+	int r = 0;
+
+	*fencep = f;
+	if (f && f->sequence == q->sequence)
+		return 0;
+	f = calloc(1, sizeof *f);
+	if (!f)
+		return -ENOMEM;
+	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced };
+	atomic_init(&f->status, q->sequence == q->completed ? 0 : FENCE_WAITING);
+	if (q->sequence != q->completed)
+		r = watch(q, f);
+	if (r) {
+		free(f);
+		return r;
+	}
+	if (q->newest)
+		q->newest->next = f;
+	else
+		q->first = f;
+	q->newest = f;
+	q->unfenced = 0;
+	q->fenced = q->head;
+	*fencep = f;
+	return 0;
+}
+
+int device_mark(struct device *d, void (*done)(void *user, int error), void *user) {
+	CLEANUP(cleanup_free) struct mark *m = malloc(sizeof *m);
+	struct fence *f;
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	*m = (struct mark){ .done = done, .user = user };
+	r = fence_get(d, &f);
+	if (r)
+		return r;
+	if (f->last)
+		f->last->next = m;
+	else
+		f->first = m;
+	f->last = m;
+	m = NULL;
+	d->work.pending++;
+	if (atomic_load_explicit(&f->status, memory_order_relaxed) != FENCE_WAITING)
+		queue_signal(d);
+	return 0;
+}
+
+/* Takes the first fence out, if it has completed. */
+static struct fence *fence_pop(struct queue *q) {
+	struct fence *f = q->first;
+
+	if (!f || atomic_load_explicit(&f->status, memory_order_acquire) == FENCE_WAITING)
+		return NULL;
+	q->first = f->next;
+	if (!q->first)
+		q->newest = NULL;
+	q->tail = f->head;
+	q->running -= f->launches;
+	q->completed = f->sequence;
+	return f;
+}
+
+static void fence_answer(struct queue *q, struct fence *f) {
+	int status = atomic_load_explicit(&f->status, memory_order_relaxed);
+	struct mark *m;
+
+	while ((m = f->first)) {
+		f->first = m->next;
+		q->pending--;
+		m->done(m->user, status);
+		free(m);
+	}
+	free(f);
+}
+
+uint32_t device_poll(struct device *d) {
+	struct fence *f;
+
+	atomic_store(&d->work.signalled, false);
+	while ((f = fence_pop(&d->work)))
+		fence_answer(&d->work, f);
+	return programs_poll(d);
+}
+
+uint32_t device_pending(const struct device *d) {
+	return d->work.pending;
+}
+
+/* ---- commands ---- */
+
+/* Takes over the event of the newest command. */
+static void queued(struct queue *q, cl_event event) {
+	if (q->last)
+		clReleaseEvent(q->last);
+	q->last = event;
+	q->sequence++;
+}
+
+/* Keeps the ring and the driver's own lists from filling up where nobody marks. */
+static void fence_now_and_then(struct device *d) {
+	struct queue *q = &d->work;
+	struct fence *f;
+
+	if (q->unfenced < QUEUE_FENCE_LAUNCHES && q->head - q->fenced < q->words / QUEUE_FENCE_SHARE)
+		return;
+	/* Where memory is short, the next launch tries again. */
+	if (fence_get(d, &f))
+		return;
+}
+
+/* Room for one launch's records, in one piece; *firstp is its first word. */
+static int ring_take(struct queue *q, uint64_t words, uint64_t *firstp) {
+	uint64_t need = (words + QUEUE_ALIGN - 1) & ~(uint64_t)(QUEUE_ALIGN - 1);
+	uint64_t at = q->head & (q->words - 1);
+	uint64_t skip = at + need > q->words ? q->words - at : 0;
+
+	if (need > q->words)
+		return -EIO;
+	if (q->running >= QUEUE_LAUNCHES || q->head + skip + need - q->tail > q->words)
+		return -EAGAIN;
+	*firstp = (q->head + skip) & (q->words - 1);
+	q->head += skip + need;
+	return 0;
+}
+
+static int put_records(struct device *d, const uint64_t *records, uint64_t words, uint64_t *firstp) {
+	struct queue *q = &d->work;
+	int r = ring_take(q, words, firstp);
+
+	if (r)
+		return r;
+	memcpy(q->ring + *firstp, records, words * sizeof *records);
+	if (d->flat)
+		return 0;
+	if (clEnqueueWriteBuffer(q->queue, q->records, CL_FALSE, *firstp * sizeof *records, words * sizeof *records,
+		q->ring + *firstp, 0, NULL, NULL))
+		return -EIO;
+	return 0;
+}
+
+static cl_int set_arguments(struct device *d, struct program *p, uint64_t first) {
+	cl_ulong word = first;
+	cl_int error = CL_SUCCESS;
+
+	if (p->pools_set != d->memory.generation) {
+		error = clSetKernelArg(p->object, 0, sizeof(cl_mem), &d->work.records);
+		if (!error)
+			error = memory_set_pools(d, p->object);
+		if (error)
+			return error;
+		p->pools_set = d->memory.generation;
+	}
+	return clSetKernelArg(p->object, 1, sizeof word, &word);
+}
+
+int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items,
+	uint32_t local) {
+	size_t global_size[2] = { items, tasks }, local_size[2] = { local, 1 };
+	struct queue *q = &d->work;
+	cl_event event;
+	uint64_t first;
+	int r;
+
+	if (program_state(p) != PROGRAM_READY || !tasks || !items)
+		return -EIO;
+	r = put_records(d, records, (uint64_t)p->words * tasks, &first);
+	if (r)
+		return r;
+	if (set_arguments(d, p, first))
+		return -EIO;
+	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, 0, NULL, &event))
+		return -EIO;
+	queued(q, event);
+	q->running++;
+	q->unfenced++;
+	d->counters.launches++;
+	d->counters.tasks += tasks;
+	fence_now_and_then(d);
+	return 0;
+}
+
+static uint64_t offset_of(uint64_t address) {
+	return address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1);
+}
+
+int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) {
+	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
+	cl_event event;
+
+	if (d->flat || pool >= d->memory.pools)
+		return -EIO;
+	if (!bytes)
+		return 0;
+	if (clEnqueueWriteBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes, host, 0, NULL,
+		&event))
+		return -EIO;
+	queued(&d->work, event);
+	d->counters.uploads++;
+	d->counters.upload_bytes += bytes;
+	return 0;
+}
+
+int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) {
+	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
+	cl_event event;
+
+	if (d->flat || pool >= d->memory.pools)
+		return -EIO;
+	if (!bytes)
+		return 0;
+	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes, host, 0, NULL,
+		&event))
+		return -EIO;
+	queued(&d->work, event);
+	d->counters.downloads++;
+	d->counters.download_bytes += bytes;
+	return 0;
+}
+
+int device_flush(struct device *d) {
+	return clFlush(d->work.queue) ? -EIO : 0;
+}
+
+/* Waits for the device and for the driver's callbacks, which may come later than clFinish() returns. */
+static int queue_drain(struct queue *q) {
+	const struct timespec pause = { .tv_nsec = QUEUE_PAUSE_NS };
+	int r = clFinish(q->queue) ? -EIO : 0;
+
+	while (atomic_load(&q->callbacks))
+		nanosleep(&pause, NULL);
+	return r;
+}
+
+int device_finish(struct device *d) {
+	int r = queue_drain(&d->work);
+
+	device_poll(d);
+	return r;
+}
+
+/* ---- opening and closing ---- */
+
+int queue_open(struct device *d) {
+	struct queue *q = &d->work;
+	cl_int error;
+
+	q->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
+	if (error)
+		return -EIO;
+	q->words = (uint64_t)d->quirks->ring_kib * 1024 / sizeof *q->ring;
+	return 0;
+}
+
+int queue_open_ring(struct device *d) {
+	struct queue *q = &d->work;
+	uint64_t bytes = q->words * sizeof *q->ring;
+	cl_int error;
+
+	q->ring = (uint64_t *)d->memory.base;
+	q->records = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, q->ring, &error);
+	return error ? -EIO : 0;
+}
+
+void queue_close(struct device *d) {
+	struct queue *q = &d->work;
+	struct fence *f;
+	struct mark *m;
+
+	/* What failed in the end has nobody left to be told. */
+	if (q->queue && queue_drain(q))
+		q->running = 0;
+	while ((f = q->first)) {
+		q->first = f->next;
+		while ((m = f->first)) {
+			f->first = m->next;
+			free(m);
+		}
+		free(f);
+	}
+	if (q->last)
+		clReleaseEvent(q->last);
+	if (q->records)
+		clReleaseMemObject(q->records);
+	if (q->queue)
+		clReleaseCommandQueue(q->queue);
+	q->queue = NULL;
+}

@@ -1,0 +1,232 @@
+/*
+ * Inside device: its parts, and what its files share. Nobody outside includes this.
+ *
+ *   device.c   opens and closes, in the order in which the parts need each other
+ *   probe.c    which platform and device; tried in a child process first
+ *   quirks.c   what is particular about a driver (quirks.def)
+ *   exact.c    which arithmetic the device computes, and whether it shares the host's addresses
+ *   cache.c    built programs on disk
+ *   program.c  programs by kernel, and the queue of builds
+ *   builder.c  one build, on a builder thread
+ *   memory.c   the reserved range of a flat device, the pools of others
+ *   queue.c    launches, copies, marks and the ring of records
+ *
+ * Threads: the engine's, the builders', and threads of the driver that run event callbacks. The
+ * engine's thread owns everything that no comment gives to another.
+ */
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "daemon/base/str.h"
+#include "protocol/range.h"
+#include "device.h"
+
+#define CLEANUP(function) __attribute__((cleanup(function)))
+
+void cleanup_free(void *pointerp);            /* of any pointer from malloc */
+
+/* ---- quirks.c ---- */
+
+enum {
+	QUIRK_NEEDS_LINKER = 1 << 0,          /* runs `ld` in each build */
+	QUIRK_EXECUTES_CACHE = 1 << 1,        /* loads code from its cache folder */
+	QUIRK_PINNED_UPLOAD = 1 << 2,         /* copies faster where the driver knows the host memory */
+};
+
+enum quirk_property {
+	QUIRK_PLATFORM,
+	QUIRK_DEVICE,
+};
+
+struct quirks {
+	enum quirk_property property;
+	const char *text;
+	uint8_t lanes;
+	unsigned flags;
+	const char *cache_variable;
+	uint32_t ring_kib;
+	uint32_t grid_limit;
+	const char *missing;
+	const char *doc;
+};
+
+const struct quirks *quirks_of(const char *platform, const char *device);
+/* Sets every driver's cache variable; called before the first call of OpenCL. 0 or -ENOMEM. */
+int quirks_set_caches(const char *folder) FAULT_MUST_USE;
+/* The package to install where there is no driver at all. */
+const char *quirks_package(void);
+
+/* ---- probe.c ---- */
+
+struct choice {
+	cl_platform_id platform;
+	cl_device_id device;
+	char *platform_name, *name, *driver;  /* of malloc */
+};
+
+void choice_clear(struct choice *c);
+/* Tried in a child first, so that a driver that dies or hangs gives a sentence. */
+int probe_choose(const struct device_config *c, struct choice *choice, struct fault *f) FAULT_MUST_USE;
+
+/* ---- cache.c ---- */
+
+struct cache_key {
+	uint64_t low, high;
+};
+
+struct cache {
+	char *programs;                       /* folder of built programs */
+	char *driver;                         /* folder of the driver's own cache */
+};
+
+/* Makes the folders and checks that files can be written there. */
+int cache_open(struct cache *c, const char *folder, struct fault *f) FAULT_MUST_USE;
+void cache_close(struct cache *c);
+/* Checks that the driver can execute what it keeps there, and that it finds its linker. */
+int cache_check_executes(const struct cache *c, struct fault *f) FAULT_MUST_USE;
+int cache_check_linker(struct fault *f) FAULT_MUST_USE;
+/* 0, -ENOENT, -EBADMSG (the entry was damaged and is removed), or another errno. Any thread. */
+int cache_load(const struct cache *c, const struct cache_key *key, void **bytesp, size_t *sizep) FAULT_MUST_USE;
+/* Written beside and renamed: a reader finds the whole entry or none. Any thread. */
+int cache_store(const struct cache *c, const struct cache_key *key, const void *bytes, size_t size) FAULT_MUST_USE;
+void cache_remove(const struct cache *c, const struct cache_key *key);
+
+/* ---- exact.c ---- */
+
+struct findings {
+	bool division;                        /* the option for correctly rounded / and sqrt builds */
+	bool flat;
+	bool exact;
+};
+
+/* Builds and runs the probes, on the ring as pool 0; what they found also goes to the notes. */
+int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT_MUST_USE;
+
+/* ---- program.c, builder.c ---- */
+
+struct program {
+	struct program *bucket;               /* chain of the table */
+	struct program *next;                 /* chain of the builders' queue, then of the finished ones */
+	struct kernel *kernel;
+	uint64_t hash;
+	struct device *device;
+	atomic_int state;                     /* enum program_state; what stands below is set before it */
+	char *source;                         /* kept where the build failed, or made when asked for */
+	char *log;
+	uint64_t build_us;
+	bool cached;
+	uint32_t warmups;
+	cl_program program;
+	cl_kernel object;                     /* the engine's own: setting arguments is not thread-safe */
+	uint32_t words;                       /* of a record */
+	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
+};
+
+struct programs {
+	struct program **bucket;
+	uint32_t buckets, count;
+	pthread_mutex_t lock;                 /* over the members below */
+	pthread_cond_t work;
+	struct program *first, *last;         /* to build */
+	struct program *finished;             /* built, not collected */
+	bool stop;
+	pthread_t *builder;
+	uint32_t builders;
+};
+
+int programs_open(struct device *d) FAULT_MUST_USE;
+void programs_close(struct device *d);
+/* Collects what builders finished. */
+uint32_t programs_poll(struct device *d);
+
+struct builder {
+	struct device *device;
+	cl_command_queue queue;
+	cl_mem records;                       /* of zeros: a task without work */
+};
+int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;
+void builder_close(struct builder *b);
+/* Builds a program, from the cache where it is there, and warms it up; leaves READY or FAILED. */
+void builder_build(struct builder *b, struct program *p);
+/*
+ * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL).
+ * *cachedp tells where it came from.
+ */
+cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
+/* Keeps the program's machine code on disk. Failure costs the next start a build, nothing else. */
+void build_keep(struct device *d, cl_program program, const struct cache_key *key);
+
+/* ---- memory.c ---- */
+
+enum { MEMORY_POOLS = 4 };
+
+struct memory {
+	/* flat */
+	uint8_t *base;
+	uint64_t reserved;
+	struct range *slots;
+	/* other */
+	cl_mem pool[MEMORY_POOLS];
+	struct range *range[MEMORY_POOLS];
+	uint64_t pool_bytes[MEMORY_POOLS];
+	unsigned pools;
+	uint64_t limit, largest;              /* bytes of all pools; of one buffer */
+	uint64_t generation;                  /* grows when a pool is made */
+};
+
+/* Reserves the range; records (the ring) are its first bytes. */
+int memory_reserve(struct device *d, uint64_t ring_bytes) FAULT_MUST_USE;
+/* Once the probes have said whether the device is flat. */
+int memory_open(struct device *d) FAULT_MUST_USE;
+void memory_close(struct device *d);
+/* Sets the pool arguments of a kernel. */
+cl_int memory_set_pools(struct device *d, cl_kernel object);
+
+/* ---- queue.c ---- */
+
+struct fence;
+
+struct queue {
+	cl_command_queue queue;
+	uint64_t *ring;                       /* host memory; on flat devices the kernels' too */
+	cl_mem records;
+	uint64_t words;                       /* of the ring; a power of two */
+	uint64_t head, tail;                  /* words ever taken and given back */
+	uint64_t fenced;                      /* head when the newest fence was made */
+	uint64_t sequence, completed;         /* commands ever queued, and known to have run */
+	uint32_t running;                     /* launches not known to have completed */
+	uint32_t unfenced;                    /* launches since the newest fence */
+	cl_event last;                        /* of the newest command */
+	struct fence *first, *newest;
+	uint32_t pending;
+	atomic_bool signalled;                /* wake was called, device_poll not yet */
+	atomic_uint callbacks;                /* registered with the driver and not yet returned */
+};
+
+/* The queue; then, once the range is reserved, the ring at its start. */
+int queue_open(struct device *d) FAULT_MUST_USE;
+int queue_open_ring(struct device *d) FAULT_MUST_USE;
+/* Waits for everything queued. Marks that are made meanwhile are dropped. */
+void queue_close(struct device *d);
+/* Any thread: device_poll() has something. */
+void queue_signal(struct device *d);
+
+struct device {
+	struct device_config config;          /* strings are only valid in device_open() */
+	const struct quirks *quirks;
+	struct traits traits;
+	struct choice choice;
+	cl_context context;
+	struct cache cache;
+	struct str notes;
+	bool flat, exact;
+	struct memory memory;
+	struct queue work;
+	struct programs programs;
+	struct device_counters counters;
+};

@@ -1,0 +1,288 @@
+/*
+ * Arrays: where they lie, who uses them, why they have no value.
+ *
+ * On flat devices a buffer is a place in an arena, and the device sees what the client sees. On
+ * others it has memory of a pool, and a place in an arena only where it came from one or has been
+ * published; `resident` and `hosted` say which of the two has the value.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/limits.h"
+
+enum {
+	/* No element is wider: a buffer that starts on a multiple is aligned to its element. */
+	BUFFER_ALIGNMENT = 8,
+	/* References of the constant sorrow, which is never freed. */
+	SORROW_FOREVER = UINT32_MAX / 2,
+};
+
+static struct sorrow out_of_memory = {
+	.references = SORROW_FOREVER,
+	.fault = { FAULT_MEMORY, "the daemon's memory is used up" },
+};
+
+/* ---- sorrows ---- */
+
+struct sorrow *sorrow_new(const struct fault *f) {
+	struct sorrow *s = malloc(sizeof *s);
+
+	if (!s)
+		return sorrow_ref(&out_of_memory);
+	*s = (struct sorrow){ 1, *f };
+	return s;
+}
+
+struct sorrow *sorrow_set(int code, const char *format, ...) {
+	struct fault f = { .code = code };
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(f.text, sizeof f.text, format, ap);
+	va_end(ap);
+	return sorrow_new(&f);
+}
+
+struct sorrow *sorrow_ref(struct sorrow *s) {
+	s->references++;
+	return s;
+}
+
+struct sorrow *sorrow_unref(struct sorrow *s) {
+	if (s && !--s->references)
+		free(s);
+	return NULL;
+}
+
+/* ---- life ---- */
+
+int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) {
+	struct buffer *b = calloc(1, sizeof *b);
+
+	if (!b)
+		return -ENOMEM;
+	b->references = 1;
+	b->bytes = bytes;
+	b->space = space_ref(s);
+	b->next = s->buffers;
+	if (b->next)
+		b->next->previous = b;
+	s->buffers = b;
+	*bufferp = b;
+	return 0;
+}
+
+static int check_place(const struct space_arena *a, uint32_t arena, uint64_t offset, uint64_t bytes, struct fault *f) {
+	if (!a || a->engine_owned)
+		return fault_set(f, FAULT_ARGUMENT, "arena %u is not one the client lays out", arena);
+	if (offset % BUFFER_ALIGNMENT)
+		return fault_set(f, FAULT_ARGUMENT, "offset %llu in arena %u is not a multiple of %d",
+			(unsigned long long)offset, arena, BUFFER_ALIGNMENT);
+	if (a->bytes < LIMIT_ARENA_SLACK || offset > a->bytes - LIMIT_ARENA_SLACK ||
+		bytes > a->bytes - LIMIT_ARENA_SLACK - offset)
+		return fault_set(f, FAULT_ARGUMENT, "%llu bytes at offset %llu leave arena %u, which has %llu",
+			(unsigned long long)bytes, (unsigned long long)offset, arena,
+			(unsigned long long)(a->bytes - LIMIT_ARENA_SLACK));
+	return 0;
+}
+
+static int buffer_on_extent(struct space *s, struct extent *e, struct buffer **bufferp) {
+	struct buffer *b;
+	int r = buffer_new(s, e->key.bytes, &b);
+
+	if (r)
+		return r;
+	b->state = BUFFER_READY;
+	b->hosted = true;
+	b->resident = s->exec->flat;
+	b->arena = e->arena;
+	b->offset = e->key.offset;
+	b->address = e->arena->address + e->key.offset;
+	b->extent = e;
+	e->buffer = b;
+	*bufferp = b;
+	return 0;
+}
+
+int buffer_from_arena(struct space *s, uint32_t arena, uint64_t offset, uint64_t bytes, struct buffer **bufferp,
+	struct fault *f) {
+	struct space_arena *a = space_arena(s, arena);
+	struct extent *e;
+	int r = check_place(a, arena, offset, bytes, f);
+
+	if (!r)
+		r = extent_get(a, offset, bytes, &e);
+	if (r)
+		return r;
+	/* The same memory twice is the same array: writing to one changes the other. */
+	if (e->buffer) {
+		*bufferp = buffer_ref(e->buffer);
+		return 0;
+	}
+	r = buffer_on_extent(s, e, bufferp);
+	if (r)
+		extent_release(e);
+	return r;
+}
+
+struct buffer *buffer_ref(struct buffer *b) {
+	b->references++;
+	return b;
+}
+
+static void give_device_memory(struct buffer *b) {
+	if (!b->taken)
+		return;
+	device_give(b->space->exec->device, b->address, b->bytes);
+	space_discharge(b->space, b->bytes);
+	b->taken = b->resident = false;
+}
+
+static void give_host_memory(struct buffer *b) {
+	if (!b->arena)
+		return;
+	if (b->extent) {
+		b->extent->buffer = NULL;
+		extent_release(b->extent);
+	} else {
+		space_give(b->arena, b->offset, b->bytes);
+		if (b->space->exec->flat)
+			space_discharge(b->space, b->bytes);
+	}
+	b->extent = NULL;
+	b->arena = NULL;
+	b->hosted = false;
+}
+
+struct buffer *buffer_unref(struct buffer *b) {
+	if (!b || --b->references)
+		return NULL;
+	give_device_memory(b);
+	give_host_memory(b);
+	if (b->next)
+		b->next->previous = b->previous;
+	if (b->previous)
+		b->previous->next = b->next;
+	else
+		b->space->buffers = b->next;
+	sorrow_unref(b->sorrow);
+	space_unref(b->space);
+	free(b);
+	return NULL;
+}
+
+void buffer_poison(struct buffer *b, struct sorrow *s) {
+	if (b->state == BUFFER_POISONED)
+		return;
+	b->state = BUFFER_POISONED;
+	b->sorrow = sorrow_ref(s);
+	give_device_memory(b);
+	give_host_memory(b);
+}
+
+/* ---- memory ---- */
+
+static int take_device_memory(struct buffer *b) {
+	int r = space_charge(b->space, b->bytes);
+
+	if (r)
+		return r;
+	r = device_take(b->space->exec->device, b->bytes, &b->address);
+	if (r) {
+		space_discharge(b->space, b->bytes);
+		return r;
+	}
+	b->taken = true;
+	return 0;
+}
+
+static int take_arena_memory(struct buffer *b) {
+	int r = space_charge(b->space, b->bytes);
+
+	if (r)
+		return r;
+	r = space_take(b->space, b->bytes, &b->arena, &b->offset);
+	if (r) {
+		space_discharge(b->space, b->bytes);
+		return r;
+	}
+	b->address = b->arena->address + b->offset;
+	b->hosted = true;
+	return 0;
+}
+
+int buffer_take(struct buffer *b) {
+	int r = b->space->exec->flat ? take_arena_memory(b) : take_device_memory(b);
+
+	if (!r)
+		b->resident = true;
+	return r;
+}
+
+int buffer_settle(struct buffer *b) {
+	int r;
+
+	if (b->resident)
+		return 0;
+	if (!b->taken) {
+		r = take_device_memory(b);
+		if (r)
+			return r;
+	}
+	r = device_upload(b->space->exec->device, b->address, b->arena->host + b->offset, b->bytes);
+	if (!r)
+		b->resident = true;
+	return r;
+}
+
+int buffer_host(struct buffer *b) {
+	struct space_arena *a = b->arena;
+	uint64_t offset = b->offset;
+	int r;
+
+	if (b->hosted)
+		return 0;
+	if (!a) {
+		r = space_take(b->space, b->bytes, &a, &offset);
+		if (r)
+			return r;
+	}
+	b->arena = a;
+	b->offset = offset;
+	r = device_download(b->space->exec->device, a->host + offset, b->address, b->bytes);
+	if (!r)
+		b->hosted = true;
+	return r;
+}
+
+void buffer_used(struct buffer *b, uint64_t sequence) {
+	if (b->extent)
+		b->extent->sequence = sequence;
+}
+
+/* ---- what serve asks ---- */
+
+bool buffer_shared(const struct buffer *b) {
+	return b->references > 1;
+}
+
+const struct fault *buffer_fault(const struct buffer *b) {
+	return b->sorrow ? &b->sorrow->fault : NULL;
+}
+
+void buffer_location(const struct buffer *b, uint32_t *arenap, uint64_t *offsetp) {
+	*arenap = b->arena ? b->arena->id : 0;
+	*offsetp = b->offset;
+}
+
+void buffer_written(struct buffer *b) {
+	if (b->space->exec->flat || b->state != BUFFER_READY || !b->arena)
+		return;
+	b->resident = false;
+	b->hosted = true;
+}

@@ -1,0 +1,179 @@
+/*
+ * Numbers, marks and completion; see state.h. Whatever ends, ends here: items are told, client
+ * memory is reported free, mappings that nothing runs on are undone.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+	/* How often empty memory is looked for. */
+	EXEC_TRIM_MS = 250,
+};
+
+int exec_new(const struct exec_config *c, struct exec **execp) {
+	struct exec *x = calloc(1, sizeof *x);
+
+	if (!x)
+		return -ENOMEM;
+	x->device = c->device;
+	x->plans = c->plans;
+	x->flat = device_flat(c->device);
+	x->scratch_limit = c->scratch_bytes;
+	*execp = x;
+	return 0;
+}
+
+/* ---- completion ---- */
+
+static struct item *flight_pop(struct exec *x) {
+	struct item *i = x->flight;
+
+	if (!i || i->sequence > x->completed)
+		return NULL;
+	x->flight = i->next;
+	if (!x->flight)
+		x->flight_last = NULL;
+	x->busy--;
+	return i;
+}
+
+static void item_tell(const struct item *i) {
+	if (!i->lane)
+		return;
+	if (i->kind == ITEM_FENCE && i->passed)
+		i->passed(i->user);
+	else if (i->kind != ITEM_FENCE && i->done)
+		i->done(i->user, i->sorrow ? &i->sorrow->fault : NULL);
+}
+
+static void complete(struct exec *x) {
+	struct item *i;
+
+	while ((i = flight_pop(x))) {
+		item_tell(i);
+		item_free(i);
+	}
+	extents_retire(x);
+	if (x->dying)
+		arenas_bury(x);
+}
+
+/* The device failed somewhere in (completed, end]: what was written there is not known. */
+static void lose(struct exec *x, uint64_t end) {
+	struct sorrow *s = sorrow_set(FAULT_DEVICE, "the device failed while the operation ran");
+
+	for (struct item *i = x->flight; i && i->sequence <= end; i = i->next)
+		if (!i->sorrow)
+			i->sorrow = sorrow_ref(s);
+	for (struct space *p = x->spaces; p; p = p->next)
+		for (struct buffer *b = p->buffers; b; b = b->next)
+			if (b->state == BUFFER_READY && b->written > x->completed && b->written <= end)
+				buffer_poison(b, s);
+	sorrow_unref(s);
+}
+
+static void on_mark(void *user, int error) {
+	struct exec *x = user;
+	uint64_t end = x->mark[x->mark_first];
+
+	x->mark_first = (x->mark_first + 1) % EXEC_MARKS;
+	x->marks--;
+	if (error)
+		lose(x, end);
+	x->completed = end;
+	complete(x);
+}
+
+void exec_mark(struct exec *x) {
+	uint32_t at = (x->mark_first + x->marks) % EXEC_MARKS;
+
+	/* Where too many are in flight already, the answer of one comes back here. */
+	if (x->sequence == x->marked || x->marks == EXEC_MARKS)
+		return;
+	/* Where memory is short, the next progress tries again. */
+	if (device_mark(x->device, on_mark, x))
+		return;
+	x->mark[at] = x->marked = x->sequence;
+	x->marks++;
+	/* An error of the flush is one of the launches too, and comes with the mark. */
+	if (device_flush(x->device))
+		return;
+}
+
+void exec_launched(struct exec *x, struct item *i) {
+	if (x->flight_last)
+		x->flight_last->next = i;
+	else
+		x->flight = i;
+	x->flight_last = i;
+}
+
+/* ---- progress ---- */
+
+/* One item of each lane: those with much to do leave room for others. */
+static bool advance_all(struct exec *x) {
+	struct lane *next;
+	bool went = false;
+
+	for (struct lane *l = x->waiting; l; l = next) {
+		next = l->next;
+		went |= lane_advance(l, 1) > 0;
+	}
+	return went;
+}
+
+static void trim(struct exec *x) {
+	int64_t now = exec_now_ms();
+
+	if (now - x->trimmed_ms < EXEC_TRIM_MS)
+		return;
+	x->trimmed_ms = now;
+	scratch_trim(x, false);
+	for (struct space *s = x->spaces; s; s = s->next)
+		space_trim(s, now);
+}
+
+void exec_progress(struct exec *x) {
+	while (x->waiting && advance_all(x))
+		exec_mark(x);
+	exec_mark(x);
+	complete(x);
+	trim(x);
+}
+
+uint32_t exec_busy(const struct exec *x) {
+	return x->busy;
+}
+
+const struct exec_counters *exec_counters(const struct exec *x) {
+	return &x->counters;
+}
+
+/* ---- the end ---- */
+
+/* Waits until everything has completed; nobody is told. */
+static void drain(struct exec *x) {
+	for (struct item *i = x->flight; i; i = i->next)
+		i->lane = NULL;
+	while (x->completed < x->sequence) {
+		exec_mark(x);
+		if (!x->marks || device_finish(x->device))
+			break;
+	}
+	x->completed = x->sequence;
+	complete(x);
+}
+
+struct exec *exec_free(struct exec *x) {
+	if (!x)
+		return NULL;
+	drain(x);
+	while (x->spaces)
+		space_free(x->spaces);
+	drain(x);
+	scratch_trim(x, true);
+	free(x);
+	return NULL;
+}

@@ -1,0 +1,110 @@
+/*
+ * Runs plans: binds slots to buffers, waits (without blocking) for programs, launches, hands back.
+ *
+ * A lane is one session's order of execution: runs of a lane are launched in the order submitted;
+ * runs of different lanes overtake each other while one waits for a build. All lanes share the
+ * device's in-order queue, so memory given back when its last user is launched may be taken by the
+ * next launch at once.
+ *
+ * A buffer's memory is taken when the run that writes it is launched. Where that fails, or the run
+ * fails, the buffer is poisoned: it keeps the fault, and every later run that reads it fails with
+ * the same fault, while others of the lane go on.
+ *
+ * Memory spaces. Each session has one: arenas the client lays out (uploads), and arenas the engine
+ * lays out (results), which grow by asking serve. Results lie where the client can map them; on
+ * devices with memory of their own a buffer has device memory, and host memory only once published.
+ */
+#pragma once
+
+#include "daemon/device/device.h"
+#include "daemon/plan/plan.h"
+
+struct exec;
+struct lane;
+struct space;
+struct buffer;
+
+struct exec_config {
+	struct device *device;
+	struct plan_cache *plans;     /* where plans that had to be split are replaced */
+	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
+};
+
+int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;
+/* Lanes and buffers must be gone. Waits for the device; spaces that remain are freed. */
+struct exec *exec_free(struct exec *x);
+/*
+ * Called by the engine's loop after device_poll(), and about every second where nothing happens:
+ * goes on with runs whose programs are ready, gives back memory that has been empty for a while.
+ */
+void exec_progress(struct exec *x);
+/* Runs submitted and not yet completed, of all lanes. */
+uint32_t exec_busy(const struct exec *x);
+
+/* ---- memory ---- */
+
+/*
+ * A session's memory. `grow` is called when an engine-laid-out arena of at least `bytes` is needed;
+ * it must call space_add_arena() before it returns 0, or return -ENOMEM/-EDQUOT. `freed` is called
+ * when client-laid-out memory is used by no buffer and no launch any more.
+ */
+struct space_callbacks {
+	int (*grow)(void *user, uint64_t bytes);
+	void (*freed)(void *user, uint32_t arena, uint64_t offset, uint64_t bytes);
+	/* An engine-laid-out arena has been empty for a while and was unmapped. */
+	void (*drop)(void *user, uint32_t arena);
+	void *user;
+};
+int space_new(struct exec *x, const struct space_callbacks *c, uint64_t quota, struct space **spacep) FAULT_MUST_USE;
+struct space *space_free(struct space *s);         /* buffers that remain are poisoned as LOST */
+/* Takes over fd. */
+int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, bool engine_owned) FAULT_MUST_USE;
+uint64_t space_used(const struct space *s);
+
+/* Client memory as a buffer: bounds and alignment to the element are checked against the arena (and its slack). */
+int buffer_from_arena(struct space *s, uint32_t arena, uint64_t offset, uint64_t bytes, struct buffer **bufferp,
+	struct fault *f) FAULT_MUST_USE;
+struct buffer *buffer_ref(struct buffer *b);
+struct buffer *buffer_unref(struct buffer *b);     /* returns NULL */
+bool buffer_shared(const struct buffer *b);        /* more references than one */
+const struct fault *buffer_fault(const struct buffer *b);   /* NULL, or why it has no value */
+/* Where the client finds it; only after buffer_publish() has called back. */
+void buffer_location(const struct buffer *b, uint32_t *arenap, uint64_t *offsetp);
+/* The client has written its memory (UNMAP): what the device holds is stale. */
+void buffer_written(struct buffer *b);
+
+/* ---- runs ---- */
+
+int lane_new(struct exec *x, struct lane **lanep) FAULT_MUST_USE;
+struct lane *lane_free(struct lane *l);            /* pending runs are dropped, their callbacks not called */
+
+struct exec_request {
+	struct plan *plan;                 /* a reference is taken */
+	struct buffer *const *leaf;        /* plan->leaves of them */
+	const uint64_t *leaf_offset;       /* elements, of each leaf */
+	const uint64_t *scalar;            /* plan->scalars values */
+	struct space *space;               /* of the outputs */
+	/* Completed or failed; called from exec_progress() or device_poll(). f is NULL for success. */
+	void (*done)(void *user, const struct fault *f);
+	void *user;
+};
+
+/*
+ * Queues a run. bufferp receives plan->outputs references: the buffers of plan->output[i].slot, where
+ * an output that is a view of a leaf gives the leaf's buffer. 0 or -ENOMEM; faults arrive in done.
+ *
+ * A step whose kernel does not build is cut in two by plan_split(), in the end into single
+ * operations; only a single operation that does not build fails, with FAULT_BUILD.
+ */
+int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
+
+/* Calls back when everything submitted to the lane before has completed. */
+int lane_fence(struct lane *l, void (*done)(void *user), void *user) FAULT_MUST_USE;
+/* As lane_fence, and the buffer's bytes then lie where buffer_location() says. */
+int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, const struct fault *f), void *user)
+	FAULT_MUST_USE;
+
+struct exec_counters {
+	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
+};
+const struct exec_counters *exec_counters(const struct exec *x);

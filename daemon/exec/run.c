@@ -1,0 +1,412 @@
+/*
+ * A run: one plan over one set of arrays.
+ *
+ * It waits, without blocking anybody but its own lane, until its leaves have values and all its
+ * programs are built; a program that failed has its step cut in two, and waiting goes on with the new
+ * plan. Then memory is taken, all of it or none, and steps are launched; where the device's ring is
+ * full it stops between two steps and goes on later. With the last step launched it lets go of its
+ * leaves and temporaries: what is launched later may have their memory.
+ *
+ * A run that cannot go on fails alone: its outputs are poisoned with the reason.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	RUN_RECORD_WORDS = KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS,
+	/* Of a build's log, in the sentence. */
+	RUN_LOG_TEXT = 200,
+};
+
+/* ---- submission ---- */
+
+static struct run *run_alloc(const struct plan *p) {
+	size_t words = p->leaves + p->scalars, pointers = p->leaves + p->outputs;
+	struct run *r = calloc(1, sizeof *r + words * sizeof(uint64_t) + pointers * sizeof(void *));
+
+	if (!r)
+		return NULL;
+	r->leaf_offset = (uint64_t *)(r + 1);
+	r->scalar = r->leaf_offset + p->leaves;
+	r->leaf = (struct buffer **)(r->scalar + p->scalars);
+	r->output = r->leaf + p->leaves;
+	r->leaves = p->leaves;
+	r->outputs = p->outputs;
+	return r;
+}
+
+static void run_free(struct run *r) {
+	for (uint32_t i = 0; i < r->leaves; i++)
+		buffer_unref(r->leaf[i]);
+	for (uint32_t i = 0; i < r->outputs; i++)
+		buffer_unref(r->output[i]);
+	space_unref(r->space);
+	plan_unref(r->plan);
+	sorrow_unref(r->item.sorrow);
+	free(r->base);
+	free(r);
+}
+
+static void run_freep(struct run **rp) {
+	if (*rp)
+		run_free(*rp);
+}
+
+/* An output is a leaf seen otherwise, the twin of an earlier output, or new. */
+static int make_output(struct run *r, uint32_t i) {
+	uint32_t slot = r->plan->output[i].slot, twin = r->prepared->same[i];
+
+	if (slot < r->leaves)
+		r->output[i] = buffer_ref(r->leaf[slot]);
+	else if (twin != i)
+		r->output[i] = buffer_ref(r->output[twin]);
+	else
+		return buffer_new(r->space, r->plan->slot[slot].bytes, &r->output[i]);
+	return 0;
+}
+
+static int fill_run(struct run *r, const struct exec_request *q) {
+	int e = 0;
+
+	for (uint32_t i = 0; i < r->leaves; i++) {
+		r->leaf[i] = buffer_ref(q->leaf[i]);
+		r->leaf_offset[i] = q->leaf_offset ? q->leaf_offset[i] : 0;
+	}
+	for (uint32_t i = 0; i < q->plan->scalars; i++)
+		r->scalar[i] = q->scalar[i];
+	for (uint32_t i = 0; i < r->outputs && !e; i++)
+		e = make_output(r, i);
+	return e;
+}
+
+static int new_run(struct exec *x, struct lane *l, const struct exec_request *q, struct run **runp) {
+	CLEANUP(run_freep) struct run *r = run_alloc(q->plan);
+	struct fault f;
+	int e;
+
+	if (!r)
+		return -ENOMEM;
+	r->item = (struct item){ .kind = ITEM_RUN, .lane = l, .done = q->done, .user = q->user };
+	r->plan = plan_ref(q->plan);
+	r->space = space_ref(q->space);
+	e = prepare(x, r->plan, &r->prepared, &f);
+	if (e > 0)
+		r->item.sorrow = sorrow_new(&f);
+	else if (e)
+		return e;
+	else
+		e = fill_run(r, q);
+	if (e < 0)
+		return e;
+	*runp = r;
+	r = NULL;
+	return 0;
+}
+
+/* A plan that is not sound: placeholders, so that the caller has what it expects, poisoned. */
+static int placeholders(struct run *r) {
+	for (uint32_t i = 0; i < r->outputs; i++) {
+		int e = buffer_new(r->space, 0, &r->output[i]);
+
+		if (e)
+			return e;
+		buffer_poison(r->output[i], r->item.sorrow);
+	}
+	return 0;
+}
+
+int exec_submit(struct exec *x, struct lane *l, const struct exec_request *q, struct buffer **bufferp) {
+	CLEANUP(run_freep) struct run *r = NULL;
+	int e = new_run(x, l, q, &r);
+
+	if (!e && r->item.sorrow)
+		e = placeholders(r);
+	if (e)
+		return e;
+	for (uint32_t i = 0; i < r->outputs; i++)
+		bufferp[i] = buffer_ref(r->output[i]);
+	lane_append(l, &r->item);
+	r = NULL;
+	x->counters.runs++;
+	if (lane_advance(l, UINT32_MAX))
+		exec_mark(x);
+	return 0;
+}
+
+/* ---- failing ---- */
+
+static int run_fail(struct exec *x, struct run *r, struct sorrow *s) {
+	run_end(x, r, s);
+	sorrow_unref(s);
+	return 0;
+}
+
+/* A fault for what a call answered with an errno. */
+static struct sorrow *sorrow_of(int error, uint64_t bytes) {
+	if (error == -EIO)
+		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
+	if (error == -EDQUOT)
+		return sorrow_set(FAULT_MEMORY, "%llu bytes more would be beyond the memory this session may use",
+			(unsigned long long)bytes);
+	return sorrow_set(FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
+}
+
+/* ---- waiting ---- */
+
+/* 0, -EAGAIN while a leaf's own run is not launched; *sorrowp where one has no value. */
+static int check_leaves(const struct run *r, struct sorrow **sorrowp) {
+	for (uint32_t i = 0; i < r->leaves; i++)
+		if (r->leaf[i]->state == BUFFER_POISONED) {
+			*sorrowp = sorrow_ref(r->leaf[i]->sorrow);
+			return 0;
+		}
+	for (uint32_t i = 0; i < r->leaves; i++)
+		if (r->leaf[i]->state == BUFFER_PENDING)
+			return -EAGAIN;
+	if (r->space->gone)
+		*sorrowp = sorrow_set(FAULT_LOST, "the session of the operations has ended");
+	return 0;
+}
+
+static void append_log(struct fault *f, const char *log) {
+	struct fault whole = *f;
+
+	fault_set(f, whole.code, "%.*s: %.*s", LIMIT_SENTENCE / 2, whole.text,
+		(int)strcspn(log, "\n") < RUN_LOG_TEXT ? (int)strcspn(log, "\n") : RUN_LOG_TEXT, log);
+}
+
+/* The step's program did not build: the plan with that step cut in two takes this plan's place. */
+static int run_split(struct exec *x, struct run *r, uint32_t step, struct fault *f) {
+	struct plan *cut;
+	int e = plan_split(r->plan, step, &cut, f);
+
+	if (e == FAULT_BUILD)
+		append_log(f, program_log(r->prepared->step[step].program));
+	if (e)
+		return e;
+	x->counters.kernels_split++;
+	if (x->plans)
+		plan_cache_replace(x->plans, r->plan, cut);
+	plan_unref(r->plan);
+	r->plan = cut;
+	return prepare(x, cut, &r->prepared, f);
+}
+
+/* 0, -EAGAIN while programs are built; *sorrowp where one cannot be. */
+static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp) {
+	struct fault f = { 0 };
+	uint32_t step;
+	int e;
+
+	while ((e = prepared_check(r->prepared, &step)) == FAULT_BUILD) {
+		e = run_split(x, r, step, &f);
+		if (!e)
+			continue;
+		*sorrowp = e > 0 ? sorrow_new(&f) : sorrow_set(FAULT_MEMORY, "the daemon's memory is used up");
+		return 0;
+	}
+	return e;
+}
+
+/* ---- binding ---- */
+
+static bool leaf_reaches(const struct run *r, const struct prepared_operand *o) {
+	const struct buffer *b = r->leaf[o->slot];
+	int64_t offset = (int64_t)r->leaf_offset[o->slot], low, end;
+
+	if (o->low > o->high)
+		return true;
+	if (__builtin_add_overflow(offset, o->low, &low) || __builtin_add_overflow(offset, o->high, &end))
+		return false;
+	return low >= 0 && (uint64_t)end < b->bytes / o->bytes;
+}
+
+/* The last line of defence: no kernel may be pointed outside the arrays it was given. */
+static bool check_reach(const struct run *r) {
+	for (uint32_t i = 0; i < r->prepared->steps; i++) {
+		const struct prepared_step *s = &r->prepared->step[i];
+
+		for (uint32_t k = 0; k < s->operands; k++)
+			if (s->operand[k].slot < r->leaves && !leaf_reaches(r, &s->operand[k]))
+				return false;
+	}
+	return true;
+}
+
+/* Not a view of a leaf, and not the twin of an output before it. */
+static bool is_own_output(const struct run *r, uint32_t i) {
+	return r->prepared->same[i] == i && r->plan->output[i].slot >= r->leaves;
+}
+
+/* Where one fails, run_end() gives the memory of those before back. */
+static int take_outputs(struct run *r, struct sorrow **sorrowp) {
+	for (uint32_t i = 0; i < r->outputs; i++) {
+		struct buffer *b = r->output[i];
+		int e = is_own_output(r, i) ? buffer_take(b) : 0;
+
+		if (e) {
+			*sorrowp = sorrow_of(e, b->bytes);
+			return e;
+		}
+		r->base[r->plan->output[i].slot] = b->address;
+	}
+	return 0;
+}
+
+static int settle_leaves(struct run *r, struct sorrow **sorrowp) {
+	for (uint32_t i = 0; i < r->leaves; i++) {
+		int e = buffer_settle(r->leaf[i]);
+
+		if (e) {
+			*sorrowp = sorrow_of(e, r->leaf[i]->bytes);
+			return e;
+		}
+		r->base[i] = r->leaf[i]->address;
+	}
+	return 0;
+}
+
+static int take_scratch(struct exec *x, struct run *r, struct sorrow **sorrowp) {
+	const struct prepared *p = r->prepared;
+	int e = p->scratch ? scratch_take(x, p->scratch, &r->scratch) : 0;
+
+	if (e == -EAGAIN)
+		return e;
+	if (e) {
+		*sorrowp = sorrow_of(e, p->scratch);
+		return e;
+	}
+	for (uint32_t s = r->leaves; s < p->slots; s++)
+		if (!r->plan->slot[s].output)
+			r->base[s] = r->scratch.address + p->place[s];
+	return 0;
+}
+
+/* All memory of the run, or none: 0, -EAGAIN, or *sorrowp. */
+static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
+	int e;
+
+	if (!check_reach(r)) {
+		*sorrowp = sorrow_set(FAULT_INTERNAL, "an operation reaches outside its array; please report it");
+		return 0;
+	}
+	free(r->base);
+	r->base = calloc(r->prepared->slots + 1u, sizeof *r->base);
+	if (!r->base) {
+		*sorrowp = sorrow_of(-ENOMEM, 0);
+		return 0;
+	}
+	e = take_scratch(x, r, sorrowp);
+	if (e == -EAGAIN)
+		return e;
+	if (!e)
+		e = settle_leaves(r, sorrowp);
+	if (!e)
+		e = take_outputs(r, sorrowp);
+	r->bound = true;
+	x->partial++;
+	return 0;
+}
+
+/* ---- launching ---- */
+
+static int launch_step(struct exec *x, const struct run *r, const struct prepared_step *s) {
+	uint64_t record[RUN_RECORD_WORDS];
+
+	memcpy(record, s->record, s->words * sizeof *record);
+	for (uint32_t i = 0; i < s->operands; i++) {
+		const struct prepared_operand *o = &s->operand[i];
+		uint64_t offset = o->slot < r->leaves ? r->leaf_offset[o->slot] * o->bytes : 0;
+
+		record[o->word] = r->base[o->slot] + o->add + offset;
+	}
+	for (uint32_t i = 0; i < s->scalars; i++)
+		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
+	return device_launch(x->device, s->program, record, 1, s->items, s->local);
+}
+
+static int launch_steps(struct exec *x, struct run *r) {
+	int e = 0;
+
+	while (r->step < r->prepared->steps && !e) {
+		const struct prepared_step *s = &r->prepared->step[r->step];
+
+		if (s->items)
+			e = launch_step(x, r, s);
+		if (e)
+			return e;
+		x->counters.steps += s->items != 0;
+		r->step++;
+	}
+	return 0;
+}
+
+/* Lets go of everything but the outputs' places in the caller's hands. */
+static void run_release(struct exec *x, struct run *r) {
+	if (r->bound) {
+		x->partial--;
+		scratch_give(x, &r->scratch);
+	}
+	r->bound = false;
+	for (uint32_t i = 0; i < r->leaves; i++) {
+		if (r->leaf[i])
+			buffer_used(r->leaf[i], r->item.sequence);
+		r->leaf[i] = buffer_unref(r->leaf[i]);
+	}
+	for (uint32_t i = 0; i < r->outputs; i++)
+		r->output[i] = buffer_unref(r->output[i]);
+	r->plan = plan_unref(r->plan);
+	r->prepared = NULL;
+	r->space = space_unref(r->space);
+}
+
+void run_end(struct exec *x, struct run *r, struct sorrow *s) {
+	r->item.sequence = ++x->sequence;
+	if (!r->item.sorrow)
+		r->item.sorrow = sorrow_ref(s);
+	for (uint32_t i = 0; i < r->outputs; i++)
+		if (r->output[i] && r->output[i]->state == BUFFER_PENDING)
+			buffer_poison(r->output[i], r->item.sorrow);
+	run_release(x, r);
+}
+
+static void run_complete(struct exec *x, struct run *r) {
+	r->item.sequence = ++x->sequence;
+	for (uint32_t i = 0; i < r->outputs; i++) {
+		struct buffer *b = r->output[i];
+
+		if (b->state != BUFFER_PENDING)
+			continue;
+		b->state = BUFFER_READY;
+		b->written = r->item.sequence;
+	}
+	run_release(x, r);
+}
+
+int run_advance(struct exec *x, struct run *r) {
+	struct sorrow *s = NULL;
+	int e;
+
+	if (r->item.sorrow)
+		return run_fail(x, r, sorrow_ref(r->item.sorrow));
+	/* Looked at again where the run was stopped halfway: a session may have ended meanwhile. */
+	e = check_leaves(r, &s);
+	if (!e && !s && !r->bound)
+		e = check_programs(x, r, &s);
+	if (!e && !s && !r->bound)
+		e = run_bind(x, r, &s);
+	if (!e && !s) {
+		e = launch_steps(x, r);
+		if (e && e != -EAGAIN)
+			s = sorrow_of(e, 0);
+	}
+	if (s)
+		return run_fail(x, r, s);
+	if (e)
+		return e;
+	run_complete(x, r);
+	return 0;
+}

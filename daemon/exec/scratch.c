@@ -1,0 +1,156 @@
+/*
+ * Memory of temporaries: private to the engine, one block a run.
+ *
+ * A block is given back when the last step of its run is launched, and may be the next run's at
+ * once, because the device's queue is in order. Flat devices: pieces of private memory, mapped as
+ * needed. Others: the pools hand out blocks directly.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "protocol/limits.h"
+
+enum {
+	SCRATCH_PAGE = 4096,
+	/* Pieces are mapped in this size or larger: mapping costs a system call and page faults. */
+	SCRATCH_PIECE = 64 << 20,
+	/* An empty piece is kept this long. */
+	SCRATCH_KEEP_MS = 2000,
+};
+
+int64_t exec_now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void piece_free(struct exec *x, struct piece *p) {
+	device_unmap(x->device, p->address, p->bytes);
+	x->scratch_mapped -= p->bytes;
+	range_free_all(p->range);
+	free(p);
+}
+
+static bool piece_idle(const struct exec *x, const struct piece *p) {
+	return range_empty(p->range) && p->sequence <= x->completed;
+}
+
+void scratch_trim(struct exec *x, bool all) {
+	struct piece **link = &x->scratch, *p;
+	int64_t now = exec_now_ms();
+
+	while ((p = *link)) {
+		if (!piece_idle(x, p) || (!all && now - p->empty_ms < SCRATCH_KEEP_MS)) {
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		piece_free(x, p);
+	}
+}
+
+static int piece_map(struct exec *x, uint64_t bytes) {
+	struct piece *p = calloc(1, sizeof *p);
+	void *host;
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->bytes = bytes;
+	r = range_new(bytes - LIMIT_ARENA_SLACK, &p->range);
+	if (!r)
+		r = device_map(x->device, -1, bytes, &p->address, &host);
+	if (r) {
+		range_free_all(p->range);
+		free(p);
+		return r;
+	}
+	p->next = x->scratch;
+	x->scratch = p;
+	x->scratch_mapped += bytes;
+	return 0;
+}
+
+/* A piece with room for `bytes`, as large as is usual where the limit allows. */
+static int scratch_grow(struct exec *x, uint64_t bytes) {
+	uint64_t left = UINT64_MAX, least, size;
+
+	if (bytes > UINT64_MAX - SCRATCH_PIECE)
+		return -ENOMEM;
+	least = (bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SCRATCH_PAGE - 1) & ~(uint64_t)(SCRATCH_PAGE - 1);
+	size = least > SCRATCH_PIECE ? least : SCRATCH_PIECE;
+	if (x->scratch_limit)
+		left = x->scratch_mapped < x->scratch_limit ? x->scratch_limit - x->scratch_mapped : 0;
+	if (size > left)
+		size = least;
+	return size > left ? -ENOMEM : piece_map(x, size);
+}
+
+static int take_from_pieces(struct exec *x, uint64_t bytes, struct block *b) {
+	uint64_t offset;
+
+	for (struct piece *p = x->scratch; p; p = p->next) {
+		if (range_take(p->range, bytes, &offset))
+			continue;
+		*b = (struct block){ p, p->address + offset, bytes };
+		return 0;
+	}
+	return -ENOMEM;
+}
+
+/* Are there pieces that could be unmapped, or taken, once what is queued has run? */
+static bool worth_waiting(const struct exec *x) {
+	for (const struct piece *p = x->scratch; p; p = p->next)
+		if (range_empty(p->range) && p->sequence > x->completed)
+			return true;
+	return false;
+}
+
+static int take_mapped(struct exec *x, uint64_t bytes, struct block *b) {
+	if (!take_from_pieces(x, bytes, b))
+		return 0;
+	if (scratch_grow(x, bytes)) {
+		scratch_trim(x, true);
+		if (scratch_grow(x, bytes))
+			return worth_waiting(x) ? -EAGAIN : -ENOMEM;
+	}
+	return take_from_pieces(x, bytes, b);
+}
+
+int scratch_take(struct exec *x, uint64_t bytes, struct block *b) {
+	int r;
+
+	*b = (struct block){ .bytes = bytes };
+	if (x->flat)
+		r = take_mapped(x, bytes, b);
+	else
+		r = device_take(x->device, bytes, &b->address) ? -ENOMEM : 0;
+	if (r) {
+		b->bytes = 0;
+		/* A run that is launched in part gives its block back soon. */
+		return r == -ENOMEM && x->partial ? -EAGAIN : r;
+	}
+	x->counters.scratch_bytes += bytes;
+	if (x->counters.scratch_bytes > x->counters.scratch_peak)
+		x->counters.scratch_peak = x->counters.scratch_bytes;
+	return 0;
+}
+
+void scratch_give(struct exec *x, struct block *b) {
+	struct piece *p = b->piece;
+
+	if (!b->bytes)
+		return;
+	x->counters.scratch_bytes -= b->bytes;
+	if (!x->flat) {
+		device_give(x->device, b->address, b->bytes);
+	} else if (!range_give(p->range, b->address - p->address, b->bytes)) {
+		p->sequence = x->sequence;
+		p->empty_ms = exec_now_ms();
+	}
+	b->bytes = 0;
+}

@@ -1,0 +1,287 @@
+/*
+ * Inside exec: its parts, and what its files share. Nobody outside includes this.
+ *
+ *   exec.c     sequence numbers, marks, completion; opening and closing
+ *   lane.c     lanes and their items: runs, fences, publications
+ *   run.c      a run: binding, launching, splitting what does not build
+ *   prepare.c  what is computed once a plan: record templates, patches, the layout of temporaries
+ *   space.c    arenas of a session
+ *   buffer.c   arrays: where they lie, who uses them, why they have no value
+ *   scratch.c  memory of temporaries
+ *
+ * Sequence numbers. Whatever is handed to the device, or has nothing to hand over but must be told
+ * in its turn, gets the next number of exec->sequence. A mark on the device covers all numbers so
+ * far; when it is answered they have completed. Since the device's queue is in order, memory that
+ * only the engine lays out may be given away as soon as its last user has a number; memory that
+ * others touch (clients, the kernel's page tables) waits until that number has completed.
+ *
+ * Everything here belongs to the engine's thread.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "daemon/base/arena.h"
+#include "protocol/range.h"
+#include "exec.h"
+
+#define CLEANUP(function) __attribute__((cleanup(function)))
+
+/* ---- why something has no value: shared by all it befell ---- */
+
+struct sorrow {
+	uint32_t references;
+	struct fault fault;
+};
+
+/* Never NULL: where memory is short, a constant one that says so. */
+struct sorrow *sorrow_new(const struct fault *f);
+struct sorrow *sorrow_set(int code, const char *format, ...) FAULT_PRINTF(2, 3);
+struct sorrow *sorrow_ref(struct sorrow *s);
+struct sorrow *sorrow_unref(struct sorrow *s);   /* returns NULL */
+
+/* ---- scratch.c ---- */
+
+struct piece {
+	struct piece *next;
+	uint64_t address, bytes;
+	struct range *range;
+	uint64_t sequence;                    /* of its last user */
+	int64_t empty_ms;                     /* when it became empty */
+};
+
+struct block {
+	struct piece *piece;                  /* NULL on devices with memory of their own */
+	uint64_t address, bytes;
+};
+
+/* 0, -ENOMEM, or -EAGAIN where completion of what is queued will help. */
+int scratch_take(struct exec *x, uint64_t bytes, struct block *b) FAULT_MUST_USE;
+void scratch_give(struct exec *x, struct block *b);
+/* Unmaps pieces that were empty for a while, or all empty ones. */
+void scratch_trim(struct exec *x, bool all);
+
+/* ---- space.c ---- */
+
+struct extent_key {
+	uint64_t offset, bytes;
+};
+
+/* Client-laid-out memory in use. */
+struct extent {
+	struct extent_key key;
+	struct space_arena *arena;
+	struct buffer *buffer;                /* NULL: only launches use it */
+	uint64_t sequence;                    /* of the last launch or copy that reads it */
+	bool queued;                          /* in exec->retired */
+	struct extent *next;
+	UT_hash_handle hh;
+};
+
+struct space_arena {
+	struct space_arena *next;
+	struct space *space;
+	uint32_t id;
+	bool engine_owned;
+	uint64_t bytes;
+	uint64_t address;                     /* flat devices */
+	uint8_t *host;
+	struct range *range;                  /* engine_owned */
+	struct extent *extents;               /* else */
+	uint64_t sequence;                    /* when it became empty, or its space went */
+	int64_t empty_ms;
+};
+
+struct space {
+	struct exec *exec;
+	struct space *next, *previous;        /* of exec */
+	uint32_t references;                  /* the owner's, buffers', runs', extents' */
+	bool gone;                            /* space_free() was called: no callbacks */
+	struct space_callbacks callbacks;
+	uint64_t quota, used;
+	uint64_t engine_bytes;                /* of engine-laid-out arenas */
+	struct space_arena *arena;
+	struct buffer *buffers;
+};
+
+struct space *space_ref(struct space *s);
+struct space *space_unref(struct space *s);
+struct space_arena *space_arena(const struct space *s, uint32_t id);
+/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -EDQUOT. */
+int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
+void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes);
+/* Counts bytes against the quota: 0 or -EDQUOT. */
+int space_charge(struct space *s, uint64_t bytes) FAULT_MUST_USE;
+void space_discharge(struct space *s, uint64_t bytes);
+/* Drops arenas that were empty for a while. */
+void space_trim(struct space *s, int64_t now_ms);
+/* Unmaps arenas of spaces that went, once nothing runs on them. */
+void arenas_bury(struct exec *x);
+int extent_get(struct space_arena *a, uint64_t offset, uint64_t bytes, struct extent **extentp) FAULT_MUST_USE;
+/* The buffer no longer uses it; serve is told when launches do not either. */
+void extent_release(struct extent *e);
+void extents_retire(struct exec *x);
+
+/* ---- buffer.c ---- */
+
+enum buffer_state {
+	BUFFER_PENDING,                       /* the run that writes it is not launched */
+	BUFFER_READY,                         /* its value is there, or queued */
+	BUFFER_POISONED,
+};
+
+struct buffer {
+	uint32_t references;
+	uint8_t state;                        /* enum buffer_state */
+	bool taken;                           /* device: has memory of a pool */
+	bool resident;                        /* device: that memory has the value */
+	bool hosted;                          /* the host's memory has the value */
+	struct space *space;
+	struct buffer *next, *previous;       /* of the space */
+	uint64_t bytes;
+	struct space_arena *arena;            /* NULL while it has no host memory */
+	uint64_t offset;
+	struct extent *extent;                /* client-laid-out */
+	uint64_t address;                     /* of the device */
+	uint64_t written;                     /* sequence number of the run that writes it */
+	struct sorrow *sorrow;
+};
+
+/* A buffer that a run will write. */
+int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) FAULT_MUST_USE;
+/* Memory for the value a launch writes. 0, -ENOMEM, -EDQUOT or -ENOSPC. */
+int buffer_take(struct buffer *b) FAULT_MUST_USE;
+/* The value is where kernels read it: uploaded where it has to be. 0, -ENOSPC, -EDQUOT or -EIO. */
+int buffer_settle(struct buffer *b) FAULT_MUST_USE;
+/* The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT or -EIO. */
+int buffer_host(struct buffer *b) FAULT_MUST_USE;
+/* Something with this sequence number reads it. */
+void buffer_used(struct buffer *b, uint64_t sequence);
+void buffer_poison(struct buffer *b, struct sorrow *s);
+
+/* ---- prepare.c ---- */
+
+struct prepared_operand {
+	uint32_t word;                        /* of the record: the address */
+	uint32_t slot;
+	uint32_t bytes;                       /* of an element */
+	uint64_t add;                         /* bytes beyond the slot's address */
+	/* Elements it touches, beyond the leaf's offset: low to high, none where low > high. */
+	int64_t low, high;
+};
+
+struct prepared_scalar {
+	uint32_t word, number;
+};
+
+struct prepared_step {
+	struct program *program;
+	uint64_t items;                       /* 0: nothing to do */
+	uint32_t local;
+	uint32_t words;
+	uint64_t *record;
+	struct prepared_operand *operand;
+	uint32_t operands;
+	struct prepared_scalar *scalar;
+	uint32_t scalars;
+};
+
+struct prepared {
+	struct prepared_step *step;
+	uint32_t steps;
+	uint32_t ready;                       /* steps from the first on whose programs are ready */
+	uint32_t slots;
+	uint64_t scratch;                     /* bytes of all temporaries */
+	uint64_t *place;                      /* a slot's offset there */
+	uint32_t *same;                       /* an output's first twin: outputs of one slot share a buffer */
+	struct arena arena;                   /* of all this */
+};
+
+/* The plan's own; made and kept with the first call. Asks for all programs. 0, -ENOMEM, or FAULT_INTERNAL. */
+int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct fault *f) FAULT_MUST_USE;
+/* 0, -EAGAIN while one is built, or FAULT_BUILD with the step whose program failed. */
+int prepared_check(struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
+
+/* ---- lane.c, run.c ---- */
+
+enum item_kind {
+	ITEM_RUN,
+	ITEM_FENCE,
+	ITEM_PUBLISH,
+};
+
+struct item {
+	struct item *next;                    /* of the lane, then of the flight */
+	enum item_kind kind;
+	struct lane *lane;                    /* NULL once it is gone: nobody to tell */
+	uint64_t sequence;
+	struct sorrow *sorrow;                /* why it failed */
+	struct buffer *buffer;                /* PUBLISH */
+	union {
+		void (*done)(void *user, const struct fault *f);   /* RUN, PUBLISH */
+		void (*passed)(void *user);                        /* FENCE */
+	};
+	void *user;
+};
+
+struct run {
+	struct item item;
+	struct plan *plan;
+	struct prepared *prepared;
+	struct space *space;
+	struct buffer **leaf, **output;
+	uint64_t *leaf_offset, *scalar, *base; /* base: address of each slot, once bound */
+	uint32_t leaves, outputs;
+	uint32_t step;                        /* the next to launch */
+	bool bound;                           /* memory is taken; steps may have been launched */
+	struct block scratch;
+};
+
+struct lane {
+	struct exec *exec;
+	struct lane *next, *previous;         /* of exec->waiting, while it has items */
+	struct item *first, *last;
+};
+
+/* Launches what can be: 0 when the item is done with, -EAGAIN while it has to wait. */
+int run_advance(struct exec *x, struct run *r) FAULT_MUST_USE;
+/* Takes back what a run holds; its outputs without a value get the sorrow. */
+void run_end(struct exec *x, struct run *r, struct sorrow *s);
+/* Queues an item; it goes with lane_advance(). */
+void lane_append(struct lane *l, struct item *i);
+/* Hands over what can be, in order; returns how many items went. */
+uint32_t lane_advance(struct lane *l, uint32_t most);
+void item_free(struct item *i);
+
+/* ---- exec.c ---- */
+
+enum {
+	/* Marks in flight: enough that a short run is told before a long one behind it has ended. */
+	EXEC_MARKS = 64,
+};
+
+struct exec {
+	struct device *device;
+	struct plan_cache *plans;
+	bool flat;
+	uint64_t scratch_limit, scratch_mapped;
+	struct piece *scratch;
+	struct space *spaces;
+	struct lane *waiting;
+	uint32_t partial;                     /* runs with some steps launched and some not */
+	uint64_t sequence, marked, completed;
+	uint64_t mark[EXEC_MARKS];            /* what each mark in flight covers */
+	uint32_t marks, mark_first;
+	struct item *flight, *flight_last;    /* in order of their numbers */
+	struct extent *retired, *retired_last;
+	struct space_arena *dying;
+	uint32_t busy;
+	int64_t trimmed_ms;
+	struct exec_counters counters;
+};
+
+/* The item is with the device, or has failed: it is told when its number has completed. */
+void exec_launched(struct exec *x, struct item *i);
+/* Marks and flushes what was launched. */
+void exec_mark(struct exec *x);
+int64_t exec_now_ms(void);
