@@ -1,0 +1,295 @@
+/*
+ * The shared memory of a session. See arena.h for the contract.
+ *
+ * Own arenas start small and double in total, so that few are ever needed. Growth is put off
+ * where the daemon already has as much on its way back: a loop that uploads and releases then
+ * runs in constant memory.
+ */
+#include "arena.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(added) ((void)0)
+#include <uthash.h>
+
+#include "protocol/shm.h"
+#include "context.h"
+#include "flush.h"
+
+enum {
+	ARENA_FIRST_BYTES = 1 << 20,
+	/* Below this, growing is cheaper than a round trip for memory on its way back. */
+	ARENA_WAIT_BYTES = 16 << 20,
+	/* The engine's arenas stay mapped while there are fewer; address space is cheap, entries are not. */
+	ARENAS_CACHED = LIMIT_ARENAS / 2,
+	/* A key is the number of the arena and the offset in units; offsets stay below 2^40 bytes. */
+	KEY_OFFSET_BITS = 40,
+};
+
+struct upload {
+	uint64_t key;
+	uint64_t bytes;
+	bool returning;
+	UT_hash_handle hh;
+};
+
+static struct arena *arena_free(struct arena *a) {
+	if (a->base)
+		munmap(a->base, a->bytes);
+	if (a->range)
+		range_free_all(a->range);
+	free(a);
+	return NULL;
+}
+
+void arenas_free(struct arenas *a) {
+	struct upload *u, *next;
+
+	HASH_ITER(hh, a->uploads, u, next) {
+		HASH_DEL(a->uploads, u);
+		free(u);
+	}
+	for (unsigned i = 0; i < a->count; i++)
+		arena_free(a->list[i]);
+	a->count = 0;
+}
+
+static struct arena *arena_find(const struct arenas *a, uint64_t id) {
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->list[i]->id == id)
+			return a->list[i];
+	return NULL;
+}
+
+uint64_t upload_key(uint32_t arena, uint64_t offset) {
+	return ((uint64_t)(arena + 1) << KEY_OFFSET_BITS) | offset / LIMIT_ALIGNMENT;
+}
+
+static struct arena *arena_of_key(const struct arenas *a, uint64_t key, uint64_t *offsetp) {
+	*offsetp = (key & ((UINT64_C(1) << KEY_OFFSET_BITS) - 1)) * LIMIT_ALIGNMENT;
+	return arena_find(a, (key >> KEY_OFFSET_BITS) - 1);
+}
+
+/* Unmaps the engine's arena that was not used for longest, where there are many. */
+static void arenas_trim(struct arenas *a) {
+	unsigned oldest = a->count;
+
+	if (a->count < ARENAS_CACHED)
+		return;
+	for (unsigned i = 0; i < a->count; i++)
+		if (!a->list[i]->own && !a->list[i]->pins &&
+			(oldest == a->count || a->list[i]->used < a->list[oldest]->used))
+			oldest = i;
+	if (oldest == a->count)
+		return;
+	arena_free(a->list[oldest]);
+	a->list[oldest] = a->list[--a->count];
+}
+
+/* Maps an arena and puts it into the list. Closes fd. */
+static int arena_add(struct arenas *a, uint32_t id, bool own, uint64_t bytes, int fd, struct arena **arenap,
+	struct fault *f) {
+	struct arena *n;
+	void *base = NULL;
+	int r;
+
+	arenas_trim(a);
+	n = a->count < LIMIT_ARENAS ? calloc(1, sizeof *n) : NULL;
+	r = n ? shm_map(fd, bytes, NULL, &base) : -ENOMEM;
+	close(fd);
+	if (a->count == LIMIT_ARENAS)
+		return fault_set(f, FAULT_LIMIT, "the session has %d arenas mapped, its limit", LIMIT_ARENAS);
+	if (!r && own)
+		r = range_new((bytes - LIMIT_ARENA_SLACK) / LIMIT_ALIGNMENT * LIMIT_ALIGNMENT, &n->range);
+	if (r) {
+		if (base)
+			munmap(base, bytes);
+		free(n);
+		return r;
+	}
+	n->id = id;
+	n->own = own;
+	n->bytes = bytes;
+	n->base = base;
+	n->used = ++a->clock;
+	a->list[a->count++] = n;
+	if (own)
+		a->owned += bytes;
+	*arenap = n;
+	return 0;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit) {
+	return (bytes + unit - 1) / unit * unit;
+}
+
+/* Asks the door for an arena of at least this size. */
+static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f) {
+	struct arena *made;
+	uint64_t got;
+	uint32_t id;
+	int fd;
+	int r = door_arena_new(&c->door, bytes, &id, &got, &fd, f);
+
+	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
+}
+
+/* Makes room for an upload: as much again as there is, or just enough where that is refused. */
+static int arenas_grow(struct fusion_context *c, uint64_t bytes, struct fault *f) {
+	uint64_t need = round_up(round_up(bytes ? bytes : 1, LIMIT_ALIGNMENT) + LIMIT_ARENA_SLACK, ARENA_FIRST_BYTES);
+	uint64_t want = c->arenas.owned > need ? round_up(c->arenas.owned, ARENA_FIRST_BYTES) : need;
+	int r = arena_make(c, want, f);
+
+	if (r > 0 && want > need && (f->code == FAULT_MEMORY || f->code == FAULT_LIMIT))
+		r = arena_make(c, need, f);
+	return r;
+}
+
+static bool arenas_take(struct arenas *a, uint64_t bytes, struct upload_place *p) {
+	for (unsigned i = 0; i < a->count; i++) {
+		struct arena *n = a->list[i];
+
+		if (!n->own || range_take(n->range, bytes, &p->offset))
+			continue;
+		p->arena = n->id;
+		p->memory = n->base + p->offset;
+		p->key = upload_key(n->id, p->offset);
+		return true;
+	}
+	return false;
+}
+
+/* Has the daemon enough on its way back that waiting beats growing? */
+static bool worth_waiting(const struct arenas *a, uint64_t bytes) {
+	return a->returning >= bytes && a->returning && a->owned >= ARENA_WAIT_BYTES;
+}
+
+static int arenas_make_room(struct fusion_context *c, uint64_t bytes, struct upload_place *p, struct fault *f) {
+	int r;
+
+	if (worth_waiting(&c->arenas, bytes)) {
+		r = flush_and_wait(c, f);
+		if (r || arenas_take(&c->arenas, bytes, p))
+			return r;
+	}
+	r = arenas_grow(c, bytes, f);
+	if (r > 0 && c->arenas.returning && (f->code == FAULT_MEMORY || f->code == FAULT_LIMIT)) {
+		struct fault ignored;
+		int waited = flush_and_wait(c, &ignored);
+
+		if (!waited && arenas_take(&c->arenas, bytes, p))
+			return 0;
+	}
+	if (r)
+		return r;
+	return arenas_take(&c->arenas, bytes, p) ? 0 : -ENOMEM;
+}
+
+int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *placep, struct fault *f) {
+	struct upload *u = calloc(1, sizeof *u);
+	int r = 0;
+
+	if (!u)
+		return -ENOMEM;
+	if (!arenas_take(&c->arenas, bytes, placep))
+		r = arenas_make_room(c, bytes, placep, f);
+	if (r) {
+		free(u);
+		return r;
+	}
+	u->key = placep->key;
+	u->bytes = bytes;
+	HASH_ADD(hh, c->arenas.uploads, key, sizeof u->key, u);
+	if (u->hh.tbl)
+		return 0;
+	free(u);    /* the range stays taken: as good as used up */
+	return -ENOMEM;
+}
+
+void upload_give(struct arenas *a, uint64_t key) {
+	uint64_t offset;
+	struct arena *n = arena_of_key(a, key, &offset);
+	struct upload *u;
+
+	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+	if (!u || !n)
+		return;
+	if (range_give(n->range, offset, u->bytes))
+		return;    /* not as we took it: better never used again than used twice */
+	if (u->returning)
+		a->returning -= u->bytes;
+	HASH_DEL(a->uploads, u);
+	free(u);
+}
+
+void upload_abandon(struct arenas *a, uint64_t key) {
+	struct upload *u;
+
+	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+	if (!u || u->returning)
+		return;
+	u->returning = true;
+	a->returning += u->bytes;
+}
+
+static int freed_one(struct arenas *a, uint64_t arena, uint64_t offset, struct fault *f) {
+	uint64_t key = upload_key((uint32_t)arena, offset);
+	struct upload *u;
+
+	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+	if (!u)
+		return fault_set(f, FAULT_PROTOCOL, "fusiond freed memory that was not in use: arena %" PRIu64
+			", offset %" PRIu64, arena, offset);
+	upload_give(a, key);
+	return 0;
+}
+
+int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) {
+	struct wire_cursor list;
+	uint64_t arena, offset;
+	int r = wire_get_array(c, "freed", LIMIT_FRAME_BYTES, &list, f);
+
+	while (!r && list.left) {
+		r = wire_get_uint(&list, "freed arena", DOOR_ARENAS - 1, &arena, f);
+		if (!r)
+			r = wire_get_uint(&list, "freed offset", (uint64_t)LIMIT_ARRAY_BYTES * 2, &offset, f);
+		if (!r)
+			r = freed_one(a, arena, offset, f);
+	}
+	return r;
+}
+
+static int arena_get(struct fusion_context *c, uint64_t id, struct arena **arenap, struct fault *f) {
+	uint64_t bytes;
+	int fd, r;
+
+	*arenap = arena_find(&c->arenas, id);
+	if (*arenap)
+		return 0;
+	r = door_arena_get(&c->door, (uint32_t)id, &bytes, &fd, f);
+	return r ? r : arena_add(&c->arenas, (uint32_t)id, false, bytes, fd, arenap, f);
+}
+
+int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes, struct arena **arenap,
+	void **memoryp, struct fault *f) {
+	int r = arena_get(c, id, arenap, f);
+
+	if (r)
+		return r;
+	if (offset > (*arenap)->bytes || bytes > (*arenap)->bytes - offset)
+		return fault_set(f, FAULT_PROTOCOL, "fusiond named memory outside of arena %" PRIu64, id);
+	(*arenap)->pins++;
+	(*arenap)->used = ++c->arenas.clock;
+	*memoryp = (*arenap)->base + offset;
+	return 0;
+}
+
+void arena_unpin(struct arena *a) {
+	a->pins--;
+}

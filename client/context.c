@@ -1,0 +1,287 @@
+/*
+ * Contexts: opening, closing, locking, and what fork() does to them.
+ *
+ * nng does not survive fork(): opening or closing anything of it in the child aborts. So a child
+ * of a process that has opened a context never touches one again: a handler of fork() sets a flag
+ * that every entry looks at, and closes the child's copies of the doors, so that the daemon sees
+ * the end of the session when the parent ends.
+ */
+#include "context.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sent.h"
+#include "capture.h"
+#include "flush.h"
+#include "handle.h"
+#include "protocol/dtype.h"
+
+#define DEFAULT_SOCKET "/run/fusiond/door"
+
+static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fusion_context *contexts;     /* open ones, for the handler of fork() */
+static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+static int handler_error;
+static volatile sig_atomic_t forked;        /* this process is a child; written in the handler alone */
+
+/* --- fork() ------------------------------------------------------------------------------ */
+
+static void before_fork(void) {
+	pthread_mutex_lock(&contexts_lock);
+	error_before_fork();
+}
+
+static void after_fork_parent(void) {
+	error_after_fork();
+	pthread_mutex_unlock(&contexts_lock);
+}
+
+static void after_fork_child(void) {
+	if (contexts)
+		forked = 1;
+	for (struct fusion_context *c = contexts; c; c = c->next)
+		door_leave(&c->door);
+	error_after_fork();
+	pthread_mutex_unlock(&contexts_lock);
+}
+
+static void install_handler(void) {
+	handler_error = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+bool context_forked(void) {
+	return forked;
+}
+
+static int refuse_forked(struct fault *f) {
+	return fault_set(f, FAULT_FORKED,
+		"this process was made by fork() from one that uses libfusion, which does not survive it: open contexts "
+		"only in the child, or start the child with exec (in Python: the \"spawn\" method)");
+}
+
+/* --- the lock ---------------------------------------------------------------------------- */
+
+int context_enter(struct fusion_context *c) {
+	struct fault f;
+	int r;
+
+	if (error_sticky())
+		return error_sticky();
+	if (!c)
+		return error_report(fault_set(&f, FAULT_ARGUMENT, "the context is NULL"), &f);
+	if (forked)
+		return error_report(refuse_forked(&f), &f);
+	pthread_mutex_lock(&c->lock);
+	if (!c->stream.lost.code)
+		return 0;
+	r = error_report(c->stream.lost.code, &c->stream.lost);
+	context_leave(c);
+	return r;
+}
+
+bool context_enter_release(struct fusion_context *c) {
+	if (forked)
+		return false;
+	pthread_mutex_lock(&c->lock);
+	return true;
+}
+
+static void context_free(struct fusion_context *c) {
+	stream_free(c);
+	arenas_free(&c->arenas);
+	slots_free(c->slots);
+	sent_free(c->sent);
+	slab_free(&c->values);
+	slab_free(&c->arrays);
+	slab_free(&c->attrs);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+void context_leave(struct fusion_context *c) {
+	bool last = !c->references;
+
+	pthread_mutex_unlock(&c->lock);
+	if (last)
+		context_free(c);
+}
+
+/* --- opening ----------------------------------------------------------------------------- */
+
+static enum fusion_switch switch_of(enum fusion_switch given, const char *variable) {
+	const char *value = given == FUSION_DEFAULT ? getenv(variable) : NULL;
+
+	if (!value || !*value)
+		return given;
+	return strcmp(value, "0") != 0 ? FUSION_ON : FUSION_OFF;
+}
+
+static const char *first_text(const char *a, const char *b, const char *c) {
+	return a && *a ? a : b && *b ? b : c;
+}
+
+static struct fusion_context *context_new(const struct fusion_options *o) {
+	struct fusion_context *c = calloc(1, sizeof *c);
+	uint32_t most = LIMIT_BATCH_OPS;
+
+	if (!c)
+		return NULL;
+	c->references = 1;
+	c->door.fd = -1;
+	c->door.timeout_ms = c->stream.timeout_ms = o->timeout_ms;
+	c->batch_ops = o->batch_ops ? o->batch_ops : BATCH_OPS_DEFAULT;
+	if (c->batch_ops > most)
+		c->batch_ops = most;
+	c->debug = switch_of(o->debug, "FUSION_DEBUG") == FUSION_ON;
+	c->slots = slots_new();
+	c->sent = sent_new();
+	slab_init(&c->values, sizeof(struct value));
+	slab_init(&c->arrays, sizeof(struct fusion_array));
+	slab_init(&c->attrs, sizeof(struct op_attr));
+	if (c->slots && c->sent && !pthread_mutex_init(&c->lock, NULL))
+		return c;
+	slots_free(c->slots);
+	sent_free(c->sent);
+	free(c);
+	return NULL;
+}
+
+/* fusion.debug runs operations singly, so that the one to blame is known. */
+static int door_hello(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
+	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
+	struct door_setting setting = { "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
+	const char *path = first_text(o->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET);
+	const char *name = first_text(o->name, program_invocation_short_name, "unnamed");
+
+	return door_enter(&c->door, path, name, fuse == FUSION_DEFAULT ? 0 : 1, &setting, f);
+}
+
+static void contexts_add(struct fusion_context *c) {
+	pthread_mutex_lock(&contexts_lock);
+	c->next = contexts;
+	contexts = c;
+	pthread_mutex_unlock(&contexts_lock);
+}
+
+static void contexts_remove(struct fusion_context *c) {
+	struct fusion_context **link = &contexts;
+
+	pthread_mutex_lock(&contexts_lock);
+	while (*link && *link != c)
+		link = &(*link)->next;
+	if (*link)
+		*link = c->next;
+	pthread_mutex_unlock(&contexts_lock);
+}
+
+static int check_options(const struct fusion_options *o, struct fault *f) {
+	if ((unsigned)o->fusion > FUSION_OFF || (unsigned)o->debug > FUSION_OFF)
+		return fault_set(f, FAULT_ARGUMENT, "open: a switch of the options is none of enum fusion_switch");
+	if (o->timeout_ms > INT32_MAX)
+		return fault_set(f, FAULT_ARGUMENT, "open: timeout_ms is larger than %d", INT32_MAX);
+	return 0;
+}
+
+static int context_connect(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
+	int r = pthread_once(&handler_once, install_handler);
+
+	if (r || handler_error)
+		return -(r ? r : handler_error);
+	contexts_add(c);
+	r = door_hello(c, o, f);
+	return r ? r : stream_open(c, c->door.url, f);
+}
+
+static void context_disconnect(struct fusion_context *c) {
+	stream_close(c);
+	contexts_remove(c);
+	door_leave(&c->door);
+}
+
+int fusion_open(fusion_context **contextp, const struct fusion_options *options) {
+	static const struct fusion_options defaults;
+	const struct fusion_options *o = options ? options : &defaults;
+	struct fusion_context *c;
+	struct fault f;
+	int r;
+
+	if (!contextp)
+		return error_report(fault_set(&f, FAULT_ARGUMENT, "open: contextp is NULL"), &f);
+	*contextp = NULL;
+	if (forked)
+		return error_report(refuse_forked(&f), &f);
+	r = check_options(o, &f);
+	if (r)
+		return error_report(r, &f);
+	c = context_new(o);
+	if (!c)
+		return error_report(-ENOMEM, NULL);
+	r = context_connect(c, o, &f);
+	if (r) {
+		context_disconnect(c);
+		context_free(c);
+		return error_report(r, &f);
+	}
+	*contextp = c;
+	return 0;
+}
+
+void fusion_close(fusion_context *context) {
+	struct fault why;
+
+	if (!context || forked)
+		return;
+	if (stream_in_callback()) {
+		error_report(fault_set(&why, FAULT_STATE, "close: a callback of libfusion must not close its context"),
+			&why);
+		return;
+	}
+	pthread_mutex_lock(&context->lock);
+	context->closed = true;
+	fault_set(&why, FAULT_STATE, "the context was closed");
+	stream_lose(context, &why);
+	capture_abort(context);
+	pthread_mutex_unlock(&context->lock);
+	context_disconnect(context);
+	pthread_mutex_lock(&context->lock);
+	context->references--;
+	context_leave(context);
+}
+
+/* --- questions --------------------------------------------------------------------------- */
+
+const char *fusion_device(fusion_context *context) {
+	if (context_enter(context))
+		return NULL;
+	context_leave(context);
+	return context->door.device;
+}
+
+int fusion_configure(fusion_context *context, const char *name, const char *value) {
+	struct request *q;
+	struct answer a;
+	struct wire_writer *w;
+	struct fault f;
+	int r = context_enter(context);
+
+	if (r)
+		return r;
+	if (!name || !value)
+		r = fault_set(&f, FAULT_ARGUMENT, "configure: name or value is NULL");
+	if (!r)
+		r = stream_room_to_wait(context, &q, &f);
+	if (!r) {
+		w = stream_begin(context, q, REQUEST_CONFIGURE, 2);
+		wire_put_text(w, name);
+		wire_put_text(w, value);
+		r = stream_send(context, q, &a, &f);
+	}
+	if (!r)
+		r = stream_wait(context, q, &a, &f);
+	context_leave(context);
+	return error_report(r, &f);
+}

@@ -1,0 +1,69 @@
+/*
+ * One session with the daemon: everything that a context owns, and its lock.
+ *
+ * Functions below the public ones require the lock (context_enter) unless they say otherwise.
+ * A thread gives the lock up only inside stream_room() and stream_wait(), so whatever is read
+ * before one of these is looked at again after it.
+ *
+ * A context is referenced by its user until fusion_close(), and by every array, capture and
+ * future; the last one frees it.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/limits.h"
+#include "protocol/wire.h"
+#include "arena.h"
+#include "door.h"
+#include "slab.h"
+#include "stream.h"
+#include "value.h"
+
+enum {
+	DEVICE_TEXT = 256,
+	SCALARS_KEPT = 16,
+	BATCH_OPS_DEFAULT = 1024,
+};
+
+struct fusion_context {
+	pthread_mutex_t lock;
+	uint32_t references;
+	bool closed;
+	bool debug;
+	uint32_t batch_ops;
+	struct fusion_context *next;     /* list for fork(), see context.c */
+
+	struct door door;
+	struct stream stream;
+	struct arenas arenas;
+
+	struct slab values, arrays, attrs;
+	struct value_list pending;
+	uint64_t pending_bytes;          /* bounds the frame, see flush.c */
+	uint64_t pending_loads;          /* bytes of uploads that wait to be sent */
+	struct value *scalars[SCALARS_KEPT];     /* pending rank-0 fills, by hash; weak */
+
+	struct slots *slots;             /* handles: see handle.h */
+	struct sent *sent;         /* places of operations on the way: see sent.h */
+	struct fault deferred;           /* found later, of no array anybody waited for; code 0: none */
+
+	struct fusion_capture *capture;  /* being recorded, or NULL */
+	uint64_t captures_made;
+	bool capture_used[LIMIT_CAPTURES];
+};
+
+/*
+ * Locks the context for a call: 0, or the code of the error that is now the thread's. Refuses
+ * NULL, a forked child, a closed context and a lost connection.
+ */
+int context_enter(struct fusion_context *c) FAULT_MUST_USE;
+/* Unlocks; frees the context where nothing refers to it any more. */
+void context_leave(struct fusion_context *c);
+/* For release: locks also a closed or lost context. False in a forked child: touch nothing. */
+bool context_enter_release(struct fusion_context *c) FAULT_MUST_USE;
+
+/* True in a process forked from one that had opened a context. */
+bool context_forked(void);

@@ -1,0 +1,268 @@
+/* The client's end of the door. See door.h for the contract. */
+#include "door.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "protocol/wire.h"
+
+static int refuse_connect(const char *path, int error, struct fault *f) {
+	char why[128];
+
+	return fault_set(f, FAULT_CONNECT,
+		"no daemon answers at %s (%s): start fusiond, or set FUSION_SOCKET to the socket of a running one", path,
+		strerror_r(error, why, sizeof why));
+}
+
+static int door_connect(struct door *d, const char *path, struct fault *f) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (strlen(path) >= sizeof address.sun_path)
+		return fault_set(f, FAULT_ARGUMENT, "the path of the socket is longer than %zu bytes: %s",
+			sizeof address.sun_path - 1, path);
+	strcpy(address.sun_path, path);
+	d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (d->fd < 0)
+		return -errno;
+	if (connect(d->fd, (const struct sockaddr *)&address, sizeof address))
+		return refuse_connect(path, errno, f);
+	return 0;
+}
+
+/* Waits until the door can be read. */
+static int door_wait(const struct door *d, struct fault *f) {
+	struct pollfd p = { .fd = d->fd, .events = POLLIN };
+	int r;
+
+	do
+		r = poll(&p, 1, d->timeout_ms ? (int)d->timeout_ms : -1);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	if (!r)
+		return fault_set(f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
+	return 0;
+}
+
+static int lost(struct fault *f, const char *why) {
+	return fault_set(f, FAULT_CONNECT, "fusiond closed the session (%s)", why);
+}
+
+/* Sends what the writer holds and receives the reply. */
+static int door_exchange(struct door *d, const struct wire_writer *w, char reply[static DOOR_PACKET_BYTES],
+	size_t *sizep, int *fdp, struct fault *f) {
+	ssize_t n;
+	int r = wire_finish(w);
+
+	if (!r)
+		r = packet_send(d->fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
+	if (r == -EPIPE || r == -ECONNRESET)
+		return lost(f, "the door is closed");
+	if (!r)
+		r = door_wait(d, f);
+	if (r)
+		return r;
+	n = packet_receive(d->fd, reply, DOOR_PACKET_BYTES, fdp, 0);
+	if (n == -ECONNRESET || n == 0)
+		return lost(f, "the door is closed");
+	if (n < 0)
+		return (int)n;
+	*sizep = (size_t)n;
+	return 0;
+}
+
+/* Reads the number of the reply, or the fault that came in its place. */
+static int reply_head(struct wire_cursor *c, unsigned message, struct fault *f) {
+	uint64_t id, code;
+	const char *sentence;
+	size_t size;
+	int r = wire_get_uint(c, "reply", UINT32_MAX, &id, f);
+
+	if (r)
+		return r;
+	if (id == message)
+		return 0;
+	if (id != MESSAGE_FAULT)
+		return fault_set(f, FAULT_PROTOCOL, "the door answered message %u with %u", message, (unsigned)id);
+	r = wire_get_uint(c, "code", INT32_MAX, &code, f);
+	if (!r)
+		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
+	return r ? r : fault_set(f, code ? (int)code : FAULT_PROTOCOL, "%.*s", (int)size, sentence);
+}
+
+static int copy_text(struct wire_cursor *c, const char *field, char *text, size_t room, struct fault *f) {
+	const char *s;
+	size_t size;
+	int r = wire_get_text(c, field, room - 1, &s, &size, f);
+
+	if (r)
+		return r;
+	memcpy(text, s, size);
+	text[size] = '\0';
+	return 0;
+}
+
+static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
+	struct door *d = user;
+	const void *secret;
+	uint64_t version;
+	int r = reply_head(c, DOOR_HELLO, f);
+
+	if (!r)
+		r = wire_get_uint(c, "version", UINT32_MAX, &version, f);
+	if (!r && version != PROTOCOL_VERSION)
+		return fault_set(f, FAULT_VERSION, "fusiond speaks version %u of the protocol, this library version %d",
+			(unsigned)version, PROTOCOL_VERSION);
+	if (!r)
+		r = wire_get_uint(c, "features", INT64_MAX, &d->features, f);
+	if (!r)
+		r = wire_get_uint(c, "session", UINT64_MAX, &d->session, f);
+	if (!r)
+		r = wire_get_bin(c, "secret", sizeof d->secret, &secret, f);
+	if (!r)
+		r = copy_text(c, "url", d->url, sizeof d->url, f);
+	if (!r)
+		r = copy_text(c, "device", d->device, sizeof d->device, f);
+	if (r)
+		return r;
+	memcpy(d->secret, secret, sizeof d->secret);
+	d->features &= FEATURES_ALL;
+	return 0;
+}
+
+static void write_hello(struct wire_writer *w, const char *name, unsigned count, const struct door_setting *settings) {
+	char shown[DOOR_NAME_TEXT];
+
+	snprintf(shown, sizeof shown, "%s", name);
+	wire_put_array(w, 5);
+	wire_put_uint(w, DOOR_HELLO);
+	wire_put_uint(w, PROTOCOL_VERSION);
+	wire_put_uint(w, FEATURES_ALL);
+	wire_put_text(w, shown);
+	wire_put_map(w, count);
+	for (unsigned i = 0; i < count; i++) {
+		wire_put_text(w, settings[i].name);
+		wire_put_text(w, settings[i].value);
+	}
+}
+
+typedef int reply_reader(struct wire_cursor *c, void *user, struct fault *f);
+
+/* Sends what the writer holds and frees it; the reader gets the cursor of the reply. */
+static int door_call(struct door *d, struct wire_writer *w, reply_reader *read, void *user, int *fdp, struct fault *f) {
+	char reply[DOOR_PACKET_BYTES];
+	struct wire_reader reader;
+	struct wire_cursor c;
+	size_t size = 0;
+	int r;
+
+	*fdp = -1;
+	r = door_exchange(d, w, reply, &size, fdp, f);
+	wire_writer_free(w);
+	if (!r)
+		r = wire_open(&reader, reply, size, f);
+	if (r)
+		return r;
+	c = wire_root(&reader);
+	r = read(&c, user, f);
+	wire_close(&reader);
+	return r;
+}
+
+static void close_descriptor(int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+	*fdp = -1;
+}
+
+int door_enter(struct door *d, const char *path, const char *name, unsigned count, const struct door_setting *settings,
+	struct fault *f) {
+	struct wire_writer w;
+	int fd = -1;
+	int r = door_connect(d, path, f);
+
+	if (!r) {
+		wire_writer_init(&w);
+		write_hello(&w, name, count, settings);
+		r = door_call(d, &w, read_hello, d, &fd, f);
+	}
+	close_descriptor(&fd);
+	if (r)
+		door_leave(d);
+	return r;
+}
+
+void door_leave(struct door *d) {
+	close_descriptor(&d->fd);
+}
+
+struct arena_reply {
+	unsigned message;
+	uint64_t arena, bytes;
+};
+
+static int read_arena(struct wire_cursor *c, void *user, struct fault *f) {
+	struct arena_reply *a = user;
+	int r = reply_head(c, a->message, f);
+
+	if (!r)
+		r = wire_get_uint(c, "arena", DOOR_ARENAS - 1, &a->arena, f);
+	if (!r)
+		r = wire_get_uint(c, "bytes", INT64_MAX, &a->bytes, f);
+	return r;
+}
+
+/* Asks for an arena, by its size or by its number, and checks the descriptor that comes. */
+static int door_arena(struct door *d, struct arena_reply *a, uint64_t asked, int *fdp, struct fault *f) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, a->message);
+	wire_put_uint(&w, asked);
+	r = door_call(d, &w, read_arena, a, fdp, f);
+	if (!r && *fdp < 0)
+		r = fault_set(f, FAULT_PROTOCOL, "the door answered without a descriptor");
+	if (!r && shm_check(*fdp, a->bytes))
+		r = fault_set(f, FAULT_PROTOCOL, "the door's descriptor is no sealed memory of the size it names");
+	if (r)
+		close_descriptor(fdp);
+	return r;
+}
+
+int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp, struct fault *f) {
+	struct arena_reply a = { .message = DOOR_ARENA_NEW };
+	int r = door_arena(d, &a, bytes, fdp, f);
+
+	if (r)
+		return r;
+	if (a.bytes < bytes) {
+		close_descriptor(fdp);
+		return fault_set(f, FAULT_PROTOCOL, "the door made an arena smaller than asked for");
+	}
+	*arenap = (uint32_t)a.arena;
+	*bytesp = a.bytes;
+	return 0;
+}
+
+int door_arena_get(struct door *d, uint32_t arena, uint64_t *bytesp, int *fdp, struct fault *f) {
+	struct arena_reply a = { .message = DOOR_ARENA_GET };
+	int r = door_arena(d, &a, arena, fdp, f);
+
+	if (r)
+		return r;
+	if (a.arena != arena) {
+		close_descriptor(fdp);
+		return fault_set(f, FAULT_PROTOCOL, "the door handed out arena %u instead of %u", (unsigned)a.arena, arena);
+	}
+	*bytesp = a.bytes;
+	return 0;
+}

@@ -1,0 +1,48 @@
+/*
+ * The client's end of the door: one packet out, one packet in.
+ *
+ * The connection stays open while the session lives: the daemon takes its end as the end of the
+ * session. Calls on one door must not overlap (the context's lock sees to it).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/fault.h"
+#include "protocol/limits.h"
+
+enum {
+	/* HELLO's reply is the longest packet: texts of the limits below. */
+	DOOR_PACKET_BYTES = 4096,
+	DOOR_URL_TEXT = 256,
+	DOOR_DEVICE_TEXT = 256,
+	DOOR_NAME_TEXT = 128,
+	/* Numbers of arenas are below: arena.c packs them with an offset into 64 bits. */
+	DOOR_ARENAS = 1 << 24,
+};
+
+struct door {
+	int fd;                      /* -1: not connected */
+	uint32_t timeout_ms;         /* 0: wait forever */
+	uint64_t session;
+	uint64_t features;           /* what both sides have */
+	uint8_t secret[LIMIT_SECRET_BYTES];
+	char url[DOOR_URL_TEXT];     /* of the op stream */
+	char device[DOOR_DEVICE_TEXT];
+};
+
+struct door_setting {
+	const char *name, *value;
+};
+
+/* Connects and says HELLO. Settings are those of CONFIGURE. The door is closed again on failure. */
+int door_enter(struct door *d, const char *path, const char *name, unsigned count, const struct door_setting *settings,
+	struct fault *f) FAULT_MUST_USE;
+void door_leave(struct door *d);
+
+/* A new arena of at least these bytes whose layout we decide; the caller owns *fdp. */
+int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp, struct fault *f)
+	FAULT_MUST_USE;
+/* The descriptor and size of an arena that the engine made for this session. */
+int door_arena_get(struct door *d, uint32_t arena, uint64_t *bytesp, int *fdp, struct fault *f) FAULT_MUST_USE;

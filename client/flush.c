@@ -1,0 +1,263 @@
+/* Sending what is recorded. See flush.h for the contract. */
+#include "flush.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "protocol/codec.h"
+#include "sent.h"
+#include "context.h"
+#include "handle.h"
+
+enum {
+	/* Bounds on the bytes of one operation; with its output and a share of the frame's rest. */
+	VALUE_BYTES = 64,
+	VALUE_ATTR_BYTES = 64,
+	VALUE_AXIS_BYTES = 27,
+	/* Operations of one frame; what is left of LIMIT_FRAME_BYTES is for the releases. */
+	FRAME_OPS_BYTES = 3 << 20,
+	/* Releases of one frame: 9 bytes each. */
+	FRAME_RELEASES = 1 << 16,
+	/* Uploads that wait to be sent: memory that a loop could pile up. */
+	LOADS_BYTES = 32 << 20,
+	/* Released arrays that the daemon does not know of yet: memory it could use. */
+	RELEASED_COUNT = 4096,
+	RELEASED_BYTES = 16 << 20,
+};
+
+uint64_t flush_value_bytes(const struct value *v) {
+	return VALUE_BYTES + (v->attr ? VALUE_ATTR_BYTES + (uint64_t)VALUE_AXIS_BYTES * v->attr->rank : 0);
+}
+
+/* As codec.h says: operations of the same list are numbers from 0, handles are below. */
+static int64_t operand_number(const struct value *v) {
+	if (v->op == OP_CAPTURE_INPUT && v->state == VALUE_CAPTURED)
+		return -1 - (int64_t)v->index;
+	if (v->state == VALUE_PENDING || v->state == VALUE_CAPTURED)
+		return v->index;
+	return -1 - (int64_t)v->handle;
+}
+
+void flush_put_value(struct wire_writer *w, const struct value *v) {
+	struct coded_op o;
+
+	o.op = v->op;
+	o.arity = v->arity;
+	for (unsigned i = 0; i < v->arity; i++)
+		o.in[i] = operand_number(v->in[i]);
+	if (v->attr)
+		o.attr = *v->attr;
+	codec_put_op(w, &o);
+}
+
+/* Numbers the pending operations; returns how many have an output. */
+static uint32_t number_values(struct fusion_context *c) {
+	uint32_t index = 0, outputs = 0;
+
+	for (struct value *v = c->pending.first; v; v = v->next) {
+		v->index = index++;
+		outputs += v->holders != 0;
+	}
+	return outputs;
+}
+
+static void put_operations(struct fusion_context *c, struct wire_writer *w, struct sent_batch *b) {
+	wire_put_array(w, c->pending.count);
+	for (struct value *v = c->pending.first; v; v = v->next) {
+		struct sent_op *o = &b->ops[v->index];
+
+		flush_put_value(w, v);
+		v->handle = v->holders ? slots_take(c->slots, v) : 0;
+		*o = (struct sent_op){ .line = v->place.line, .file = v->place.file, .op = v->op };
+		o->slot = v->handle ? (uint32_t)v->handle : SENT_NO_SLOT;
+	}
+}
+
+static void put_outputs(struct fusion_context *c, struct wire_writer *w, uint32_t outputs) {
+	wire_put_array(w, 2 * outputs);
+	for (const struct value *v = c->pending.first; v; v = v->next) {
+		if (!v->handle)
+			continue;
+		wire_put_uint(w, v->index);
+		wire_put_uint(w, v->handle);
+	}
+}
+
+/* The operations are written: each lets go of its operands, which may add to the releases. */
+static void settle_values(struct fusion_context *c, uint64_t seq) {
+	struct value *v = c->pending.first, *next;
+
+	c->pending = (struct value_list){ 0 };
+	c->pending_bytes = 0;
+	c->pending_loads = 0;
+	memset(c->scalars, 0, sizeof c->scalars);
+	for (struct value *each = v; each; each = each->next) {
+		each->state = VALUE_SENT;
+		each->seq = seq;
+	}
+	for (; v; v = next) {
+		unsigned arity = v->arity;
+
+		next = v->next;
+		v->arity = 0;
+		for (unsigned i = 0; i < arity; i++)
+			value_drop(c, v->in[i]);
+	}
+}
+
+static uint32_t put_releases(struct fusion_context *c, struct wire_writer *w) {
+	uint32_t count = c->slots->released_count;
+
+	if (count > FRAME_RELEASES)
+		count = FRAME_RELEASES;
+	wire_put_array(w, count);
+	for (uint32_t i = 0; i < count; i++)
+		wire_put_uint(w, c->slots->released[i]);
+	return count;
+}
+
+/* Writes and sends a batch of everything pending, or of the releases alone. */
+static int batch_send(struct fusion_context *c, struct request *q, bool operations, unsigned flags, struct fault *f) {
+	uint32_t outputs = operations ? number_values(c) : 0;
+	uint32_t count = operations ? c->pending.count : 0;
+	int r = slots_reserve(c->slots, outputs, f);
+	struct sent_batch *b = r ? NULL : sent_add(c->sent, c->stream.seq + 1, count, false);
+	struct wire_writer *w;
+	uint32_t releases;
+
+	if (!b) {
+		stream_forgo(c, q);
+		return r ? r : -ENOMEM;
+	}
+	w = stream_begin_next(c, q, REQUEST_SUBMIT, 5);
+	wire_put_uint(w, flags);
+	if (operations) {
+		put_operations(c, w, b);
+		put_outputs(c, w, outputs);
+		settle_values(c, q->seq);
+	} else {
+		wire_put_array(w, 0);
+		wire_put_array(w, 0);
+	}
+	releases = put_releases(c, w);
+	r = stream_send(c, q, NULL, f);
+	slots_recycle(c->slots, releases);
+	return r;
+}
+
+static bool nothing_to_send(const struct fusion_context *c) {
+	return !c->pending.count && !c->slots->released_count;
+}
+
+int flush_send(struct fusion_context *c, unsigned flags, struct fault *f) {
+	struct request *q;
+	int r;
+
+	if (nothing_to_send(c))
+		return 0;
+	r = stream_room(c, &q, f);
+	if (r)
+		return r;
+	if (!nothing_to_send(c))
+		return batch_send(c, q, c->pending.count != 0, flags, f);
+	stream_forgo(c, q);
+	return 0;
+}
+
+int flush_if_full(struct fusion_context *c, struct fault *f) {
+	if (c->pending.count < c->batch_ops && c->pending_bytes < FRAME_OPS_BYTES && c->pending_loads < LOADS_BYTES)
+		return 0;
+	return flush_send(c, 0, f);
+}
+
+void flush_releases(struct fusion_context *c) {
+	struct request *q;
+	struct fault f;
+
+	if (c->slots->released_count < RELEASED_COUNT && c->slots->released_bytes < RELEASED_BYTES)
+		return;
+	/* A failure loses the connection, and the next call says so. */
+	if (stream_has_room(c) && !stream_room(c, &q, &f) && batch_send(c, q, false, 0, &f))
+		return;
+}
+
+/* Is a request that changes the session, up to this number, still unanswered? */
+static bool accepting(const struct fusion_context *c, uint64_t seq) {
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++) {
+		const struct request *q = &c->stream.request[i];
+
+		if (q->busy && stream_ordered(q) && q->seq <= seq)
+			return true;
+	}
+	return false;
+}
+
+int wait_accepted(struct fusion_context *c, uint64_t seq, struct fault *f) {
+	int r = 0;
+
+	while (!r && accepting(c, seq))
+		r = stream_wait_any(c, f);
+	return r;
+}
+
+static int ask_wait(struct fusion_context *c, uint64_t seq, struct fault *f) {
+	struct request *q;
+	struct answer a;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	wire_put_uint(stream_begin(c, q, REQUEST_WAIT, 1), seq);
+	q->seq = seq;
+	r = stream_send(c, q, &a, f);
+	return r ? r : stream_wait(c, q, &a, f);
+}
+
+int wait_for(struct fusion_context *c, uint64_t seq, struct fault *f) {
+	int r = c->stream.completed < seq ? ask_wait(c, seq, f) : 0;
+
+	return r ? r : wait_accepted(c, seq, f);
+}
+
+int flush_and_wait(struct fusion_context *c, struct fault *f) {
+	int r = flush_send(c, SUBMIT_URGENT, f);
+
+	return r ? r : wait_for(c, c->stream.seq, f);
+}
+
+int flush_value(struct fusion_context *c, struct value *v, struct fault *f) {
+	int r = v->state == VALUE_PENDING ? flush_send(c, SUBMIT_URGENT, f) : 0;
+
+	if (!r && v->state == VALUE_FAILED) {
+		*f = v->failure->fault;
+		r = f->code;
+	}
+	return r;
+}
+
+int fusion_flush(fusion_context *context) {
+	struct fault f;
+	int r = context_enter(context);
+
+	if (r)
+		return r;
+	r = flush_send(context, SUBMIT_URGENT, &f);
+	context_leave(context);
+	return error_report(r, &f);
+}
+
+int fusion_sync(fusion_context *context) {
+	struct fault f;
+	int r = context_enter(context);
+
+	if (r)
+		return r;
+	r = flush_and_wait(context, &f);
+	if (!r && context->deferred.code) {
+		f = context->deferred;
+		r = f.code;
+		context->deferred.code = 0;
+	}
+	context_leave(context);
+	return error_report(r, &f);
+}

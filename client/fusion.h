@@ -1,0 +1,196 @@
+/*
+ * libfusion: tensor operations on an accelerator that a daemon, fusiond, owns.
+ *
+ * Arrays are lazy. An operation is recorded and returns at once; it runs when a value is read,
+ * mapped or waited for, when enough operations are recorded, or at fusion_flush(). Whether the
+ * daemon fuses operations into one kernel never changes a bit of a result.
+ *
+ * Ownership: a function that returns a fusion_array returns a reference the caller releases with
+ * fusion_release(), or that a scope releases (fusion_scope_begin). Operands are only read.
+ *
+ * Errors: functions that return int give 0 (FUSION_OK) or a FUSION_E_ code; functions that return
+ * a pointer give NULL. fusion_error() is then a full sentence that names the operation, the
+ * argument, the shapes and the caller's file and line. Operations accept NULL operands (the result
+ * of an earlier failure) and return NULL, leaving the first error in place, so that expressions
+ * nest and are checked once. Errors the daemon finds later are reported by the next call that
+ * waits for the array or the context.
+ *
+ * Threads: every function may be called from any thread; a context serialises its calls. The last
+ * error is kept for each thread. After fork() the child's calls fail with FUSION_E_FORKED.
+ */
+#ifndef FUSION_H
+#define FUSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FUSION_VERSION "0.1.0"
+#define FUSION_API __attribute__((visibility("default")))
+#define FUSION_MAX_RANK 8
+
+typedef struct fusion_context fusion_context;
+typedef struct fusion_array fusion_array;
+typedef struct fusion_capture fusion_capture;
+typedef struct fusion_future fusion_future;
+
+#include "fusion_types.h"    /* generated: enum fusion_dtype (FUSION_F32, ...), enum fusion_code (FUSION_E_SHAPE, ...) */
+
+/* ---- errors ---- */
+
+/* The calling thread's last error: its code, and one sentence ("" where there was none). */
+FUSION_API int fusion_error_code(void);
+FUSION_API const char *fusion_error(void);
+FUSION_API void fusion_error_clear(void);
+/* "SHAPE" for FUSION_E_SHAPE. */
+FUSION_API const char *fusion_code_name(int code);
+
+/* The caller's place, kept for each thread until the next operation; the macros at the end of
+ * this file set it. */
+FUSION_API void fusion_here(const char *file, int line);
+
+/* ---- contexts ---- */
+
+enum fusion_switch {
+	FUSION_DEFAULT = 0,    /* as the daemon is configured */
+	FUSION_ON = 1,
+	FUSION_OFF = 2,
+};
+
+struct fusion_options {
+	const char *socket;          /* the daemon's door; NULL: $FUSION_SOCKET, then /run/fusiond/door */
+	const char *name;            /* shown to the administrator; NULL: the program's name */
+	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (0 or 1) where FUSION_DEFAULT */
+	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */
+	uint32_t batch_ops;          /* send after this many recorded operations; 0: 1024 */
+	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
+};
+
+/* Connects. options may be NULL. */
+FUSION_API int fusion_open(fusion_context **contextp, const struct fusion_options *options);
+/* Disconnects; arrays of the context stay valid to release and nothing else. NULL is allowed. */
+FUSION_API void fusion_close(fusion_context *context);
+/* Name of the device, owned by the context. */
+FUSION_API const char *fusion_device(fusion_context *context);
+/* Changes a setting of this session, e.g. "fusion.enabled" to "0". */
+FUSION_API int fusion_configure(fusion_context *context, const char *name, const char *value);
+
+/* Sends what is recorded without waiting. */
+FUSION_API int fusion_flush(fusion_context *context);
+/* Sends, then waits until everything has run. */
+FUSION_API int fusion_sync(fusion_context *context);
+
+/* Arrays made between begin and end are released at end, except those given to fusion_keep(),
+ * which become the caller's to release. Scopes nest and belong to the calling thread. */
+FUSION_API int fusion_scope_begin(fusion_context *context);
+FUSION_API int fusion_scope_end(fusion_context *context);
+FUSION_API fusion_array *fusion_keep(fusion_array *array);
+
+/* ---- arrays ---- */
+
+/* Copies row-major data of the given shape. */
+FUSION_API fusion_array *fusion_from(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, const void *data);
+/* A new array whose shared memory *memoryp the caller fills in place, without a copy; it takes
+ * part in operations after fusion_unmap(). */
+FUSION_API fusion_array *fusion_create(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, void **memoryp);
+/* Every element is value; for integer types it must be one of the type's values. */
+FUSION_API fusion_array *fusion_full(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, double value);
+FUSION_API fusion_array *fusion_full_int(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, int64_t value);
+/* A rank-0 array that broadcasts. */
+FUSION_API fusion_array *fusion_scalar(fusion_context *context, enum fusion_dtype dtype, double value);
+/* start + i * step for i below n. */
+FUSION_API fusion_array *fusion_arange(fusion_context *context, enum fusion_dtype dtype, int64_t n, double start, double step);
+
+FUSION_API fusion_array *fusion_retain(fusion_array *array);
+FUSION_API void fusion_release(fusion_array *array);          /* NULL is allowed */
+
+FUSION_API enum fusion_dtype fusion_dtype_of(const fusion_array *array);
+FUSION_API int fusion_rank(const fusion_array *array);
+FUSION_API const int64_t *fusion_dims(const fusion_array *array);
+FUSION_API int64_t fusion_elements(const fusion_array *array);
+FUSION_API size_t fusion_bytes(const fusion_array *array);
+/* Grows by one each time the array is written: fusion_unmap, fusion_copy_into, fusion_fill_into. */
+FUSION_API uint64_t fusion_version(const fusion_array *array);
+FUSION_API fusion_context *fusion_context_of(const fusion_array *array);
+
+/* ---- reading and writing ---- */
+
+/* Computes and copies the elements, row-major, into memory of exactly fusion_bytes(). */
+FUSION_API int fusion_read(fusion_array *array, void *memory, size_t bytes);
+/* Computes and waits. */
+FUSION_API int fusion_wait(fusion_array *array);
+
+enum fusion_map_mode {
+	FUSION_MAP_READ = 1,
+	FUSION_MAP_WRITE = 2,     /* waits for queued readers; fusion_unmap makes a new version */
+};
+/* The array's own memory, row-major. Arrays mapped for writing take part in no operation until
+ * they are unmapped; views and copies made before keep the old values. */
+FUSION_API int fusion_map(fusion_array *array, enum fusion_map_mode mode, void **memoryp);
+FUSION_API int fusion_unmap(fusion_array *array);
+
+/* A read that does not wait. The callback runs on a thread of the library with code 0 or
+ * FUSION_E_; it may call fusion_error() but must not wait for the daemon. */
+typedef void fusion_callback(void *user, int code);
+FUSION_API int fusion_read_callback(fusion_array *array, void *memory, size_t bytes, fusion_callback *callback, void *user);
+/* The same with a descriptor that becomes readable when the data is there. */
+FUSION_API fusion_future *fusion_read_begin(fusion_array *array, void *memory, size_t bytes);
+FUSION_API int fusion_future_fd(const fusion_future *future);
+FUSION_API int fusion_future_finish(fusion_future *future);   /* waits, frees, returns the code */
+
+/* Replaces the values of `array` (same shape after broadcasting, converted to its type). */
+FUSION_API int fusion_copy_into(fusion_array *array, fusion_array *source);
+FUSION_API int fusion_fill_into(fusion_array *array, double value);
+
+/* ---- operations with arguments of their own; the elementwise ones are in fusion_ops.h ---- */
+
+FUSION_API fusion_array *fusion_cast(fusion_array *a, enum fusion_dtype dtype);
+FUSION_API fusion_array *fusion_copy(fusion_array *a);
+/* One extent may be -1: it follows from the others. */
+FUSION_API fusion_array *fusion_reshape(fusion_array *a, int rank, const int64_t *dims);
+/* Result axis d is axis axes[d] of a; axes NULL reverses them all. */
+FUSION_API fusion_array *fusion_permute(fusion_array *a, const int *axes);
+/* Swaps the last two axes. */
+FUSION_API fusion_array *fusion_transpose(fusion_array *a);
+FUSION_API fusion_array *fusion_broadcast(fusion_array *a, int rank, const int64_t *dims);
+/* Python's a[start:stop:step] on every axis; FUSION_END stands for a left-out bound; step NULL: 1. */
+#define FUSION_END INT64_MIN
+FUSION_API fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t *stop, const int64_t *step);
+FUSION_API fusion_array *fusion_flip(fusion_array *a, int count, const int *axes);
+FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
+
+/* Reductions: count axes (negative ones count from the end); count 0 and axes NULL: all axes. */
+FUSION_API fusion_array *fusion_sum(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_max(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_min(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_mean(fusion_array *a, int count, const int *axes, bool keepdims);
+
+/* ---- graphs recorded once ---- */
+
+/* Between begin and end operations are recorded, not run; inputs stand for what replay passes. */
+FUSION_API int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input);
+FUSION_API fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_array *const *output);
+/* Runs it on inputs of the same types and shapes; outputp receives new arrays. One short message. */
+FUSION_API int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp);
+FUSION_API void fusion_capture_free(fusion_capture *capture);
+
+/* ---- what happened ---- */
+
+/* JSON, to be freed by the caller: counters of this session, or of the whole daemon. */
+FUSION_API char *fusion_stats(fusion_context *context, bool whole_daemon);
+/* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
+ * arrays: kernels, operations in each, why others were left out, sources. Runs nothing. */
+FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, bool source);
+/* 1 or 0: would `second` join the kernel of `first`; reasonp (may be NULL) is to be freed. -1 on error. */
+FUSION_API int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp);
+
+#include "fusion_ops.h"      /* generated from protocol/ops.def; also wraps each call in fusion_here() */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

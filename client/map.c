@@ -1,0 +1,260 @@
+/*
+ * Writing arrays: in their own memory, and by giving them new values.
+ *
+ * fusion_copy_into() and fusion_fill_into() change nothing that exists: the array gets another
+ * value, and views of the old one keep it. Only a map for writing changes memory in place, and the
+ * daemon grants it when nothing reads it and nothing else shares it; where the client itself knows
+ * of others that hold the value, the array is given a copy first.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sent.h"
+#include "capture.h"
+#include "context.h"
+#include "flush.h"
+#include "handle.h"
+#include "read.h"
+#include "record.h"
+
+/* --- map --------------------------------------------------------------------------------- */
+
+static void mapping_end(struct fusion_context *c, fusion_array *a) {
+	struct mapping *m = a->mapping;
+
+	a->mapping = NULL;
+	if (m->arena)
+		arena_unpin(m->arena);
+	if (m->value)
+		value_unhold(c, m->value);
+	free(m);
+}
+
+static int refuse_mapped(struct fault *f) {
+	return fault_set(f, FAULT_STATE, "map: the array is mapped already; call fusion_unmap first");
+}
+
+/* Asks where the value lies; the mapping is in place meanwhile, so that other threads keep off. */
+static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
+	struct fusion_context *c = r->context;
+	struct mapping *m = calloc(1, sizeof *m);
+	struct location l;
+	int failed;
+
+	if (!m)
+		return -ENOMEM;
+	*m = (struct mapping){ .mode = mode, .count = 1, .value = a->value };
+	value_hold(m->value);
+	a->mapping = m;
+	failed = read_locate(c, m->value, mode == FUSION_MAP_WRITE ? REQUEST_MAP : REQUEST_READ, &l, &r->fault);
+	if (failed) {
+		mapping_end(c, a);
+		return failed;
+	}
+	m->arena = l.arena;
+	m->memory = l.memory;
+	return 0;
+}
+
+/* Gives the array a value that nobody else holds. */
+static int make_private(struct recording *r, fusion_array *a) {
+	struct value *copy;
+	uint64_t version = a->version;
+	int failed;
+
+	if (a->value->holders == 1)
+		return 0;
+	failed = record_value(r, OP_copy, 1, &a->value, NULL, &copy);
+	if (failed)
+		return failed;
+	array_rebind(a, copy);
+	a->version = version;
+	value_drop(r->context, copy);
+	return 0;
+}
+
+/* A second map for reading of the same contents; *donep: there is nothing else to do. */
+static int map_again(fusion_array *a, enum fusion_map_mode mode, bool *donep, struct fault *f) {
+	struct mapping *m = a->mapping;
+
+	*donep = m != NULL;
+	if (!m)
+		return 0;
+	if (mode != FUSION_MAP_READ || m->mode != FUSION_MAP_READ || m->value != a->value || !m->memory)
+		return refuse_mapped(f);
+	m->count++;
+	return 0;
+}
+
+static int map_locked(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
+	bool done;
+	int failed = array_usable(a, "map", &r->fault);
+
+	if (!failed)
+		failed = capture_readable(a, "map", &r->fault);
+	if (!failed && mode == FUSION_MAP_WRITE)
+		failed = capture_writable(a, "map", &r->fault);
+	if (!failed)
+		failed = map_again(a, mode, &done, &r->fault);
+	if (failed || done)
+		return failed;
+	if (mode == FUSION_MAP_WRITE)
+		failed = make_private(r, a);
+	return failed ? failed : mapping_begin(r, a, mode);
+}
+
+int fusion_map(fusion_array *array, enum fusion_map_mode mode, void **memoryp) {
+	struct recording r;
+	int failed;
+
+	if (!array || !memoryp || (mode != FUSION_MAP_READ && mode != FUSION_MAP_WRITE))
+		return !array && fusion_error_code() ?
+			fusion_error_code() :
+			error_report(fault_set(&r.fault, FAULT_ARGUMENT, "map: %s",
+					     !array ? "the array is NULL" : !memoryp ? "memoryp is NULL" : "no such mode"),
+				&r.fault);
+	if (!record_begin_source(&r, "map", array->context))
+		return fusion_error_code();
+	failed = map_locked(&r, array, mode);
+	if (!failed)
+		*memoryp = array->mapping->memory;
+	return record_end_code(&r, failed);
+}
+
+/* --- unmap ------------------------------------------------------------------------------- */
+
+/* fusion_create's array gets its first value. */
+static int unmap_created(struct recording *r, fusion_array *a) {
+	struct mapping *m = a->mapping;
+	struct value *v;
+	int failed = record_value(r, OP_load, 0, NULL, &m->load, &v);
+
+	if (failed)
+		return failed;
+	a->mapping = NULL;
+	free(m);
+	array_rebind(a, v);
+	value_drop(r->context, v);
+	return record_settle(r, a->value);
+}
+
+/* Tells the daemon that the memory has new contents. */
+static int unmap_written(struct recording *r, fusion_array *a) {
+	struct fusion_context *c = r->context;
+	struct value *v = a->value;
+	struct request *q;
+	struct sent_batch *b;
+	int failed = stream_room(c, &q, &r->fault);
+
+	if (failed)
+		return failed;
+	b = sent_add(c->sent, c->stream.seq + 1, 1, true);
+	if (!b) {
+		stream_forgo(c, q);
+		return -ENOMEM;
+	}
+	v->place = place_here();
+	b->ops[0] = (struct sent_op){ v->place.line, v->place.file, OP_load, (uint32_t)v->handle };
+	wire_put_uint(stream_begin_next(c, q, REQUEST_UNMAP, 2), v->handle);
+	v->seq = q->seq;
+	v->finite = FINITE_UNKNOWN;
+	a->version++;
+	failed = stream_send(c, q, NULL, &r->fault);
+	if (!failed) {
+		value_hold(v);
+		q->value = v;
+	}
+	mapping_end(c, a);
+	return failed;
+}
+
+static int unmap_locked(struct recording *r, fusion_array *a) {
+	struct mapping *m = a->mapping;
+
+	if (!m)
+		return fault_set(&r->fault, FAULT_STATE, "unmap: the array is not mapped");
+	if (m->upload)
+		return unmap_created(r, a);
+	if (--m->count)
+		return 0;
+	if (m->mode == FUSION_MAP_WRITE)
+		return unmap_written(r, a);
+	mapping_end(r->context, a);
+	return 0;
+}
+
+int fusion_unmap(fusion_array *array) {
+	struct recording r;
+
+	if (!array)
+		return fusion_error_code() ? fusion_error_code() :
+					     error_report(fault_set(&r.fault, FAULT_ARGUMENT, "unmap: the array is NULL"),
+						     &r.fault);
+	if (!record_begin_source(&r, "unmap", array->context))
+		return fusion_error_code();
+	return record_end_code(&r, unmap_locked(&r, array));
+}
+
+/* --- new values -------------------------------------------------------------------------- */
+
+/* Gives an array the value, whose reference is taken. */
+static int rebind(struct recording *r, fusion_array *a, struct value *v) {
+	array_rebind(a, v);
+	value_drop(r->context, v);
+	return record_settle(r, a->value);
+}
+
+/* r->in[1], converted and broadcast to the type of the array. */
+static int fit(struct recording *r, const fusion_array *a, struct value **vp) {
+	struct op_attr attr = { .rank = a->type.rank };
+	int failed = record_cast(r, 1, a->type.dtype);
+
+	if (failed)
+		return failed;
+	if (shape_equal(&r->in[1]->type, &a->type)) {
+		*vp = r->in[1];
+		value_ref(*vp);
+		return 0;
+	}
+	for (unsigned d = 0; d < a->type.rank; d++)
+		attr.dims[d] = a->type.dims[d];
+	return record_value(r, OP_broadcast, 1, &r->in[1], &attr, vp);
+}
+
+int fusion_copy_into(fusion_array *array, fusion_array *source) {
+	fusion_array *operand[] = { array, source };
+	struct recording r;
+	struct value *v;
+	int failed;
+
+	if (!record_begin(&r, "copy_into", 2, operand))
+		return fusion_error_code();
+	failed = capture_writable(array, "copy_into", &r.fault);
+	if (!failed)
+		failed = fit(&r, array, &v);
+	if (!failed)
+		failed = rebind(&r, array, v);
+	return record_end_code(&r, failed);
+}
+
+int fusion_fill_into(fusion_array *array, double value) {
+	struct op_attr attr = { 0 };
+	struct recording r;
+	struct value *v;
+	int failed;
+
+	if (!record_begin(&r, "fill_into", 1, &array))
+		return fusion_error_code();
+	attr.dtype = array->type.dtype;
+	attr.rank = array->type.rank;
+	for (unsigned d = 0; d < array->type.rank; d++)
+		attr.dims[d] = array->type.dims[d];
+	failed = capture_writable(array, "fill_into", &r.fault);
+	if (!failed)
+		failed = record_word(&r, attr.dtype, value, &attr.value[0]);
+	if (!failed)
+		failed = record_value(&r, OP_fill, 0, NULL, &attr, &v);
+	if (!failed)
+		failed = rebind(&r, array, v);
+	return record_end_code(&r, failed);
+}

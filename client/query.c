@@ -1,0 +1,163 @@
+/* Questions to the daemon: statistics, plans, and what would fuse. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture.h"
+#include "context.h"
+#include "flush.h"
+#include "record.h"
+
+/* Ends a question: unlocks, and gives the text or NULL. */
+static char *query_end(struct recording *r, int failed, struct answer *a) {
+	if (failed)
+		a->text = NULL;
+	record_end_code(r, failed);
+	return a->text;
+}
+
+static int send_and_wait(struct recording *r, struct request *q, struct answer *a) {
+	int failed = stream_send(r->context, q, a, &r->fault);
+
+	return failed ? failed : stream_wait(r->context, q, a, &r->fault);
+}
+
+char *fusion_stats(fusion_context *context, bool whole_daemon) {
+	struct recording r;
+	struct request *q;
+	struct answer a;
+	int failed;
+
+	if (!record_begin_source(&r, "stats", context))
+		return NULL;
+	failed = stream_room_to_wait(context, &q, &r.fault);
+	if (!failed) {
+		wire_put_uint(stream_begin(context, q, REQUEST_STATS, 1), whole_daemon);
+		failed = send_and_wait(&r, q, &a);
+	}
+	return query_end(&r, failed, &a);
+}
+
+/* --- explain ----------------------------------------------------------------------------- */
+
+static int check_explain(struct recording *r, int count, fusion_array *const *array) {
+	int failed = 0;
+
+	if (!(r->context->door.features & FEATURE_EXPLAIN))
+		return fault_set(&r->fault, FAULT_VERSION, "explain: this fusiond does not explain plans");
+	if (count < 1 || !array)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "explain: no arrays are given");
+	for (int i = 0; !failed && i < count; i++) {
+		if (!array[i] || array[i]->context != r->context)
+			return fault_set(&r->fault, FAULT_ARGUMENT, "explain: array %d is %s", i,
+				array[i] ? "of another context" : "NULL");
+		failed = array_usable(array[i], "explain", &r->fault);
+		if (!failed)
+			failed = capture_readable(array[i], "explain", &r->fault);
+	}
+	return failed;
+}
+
+/* Marks what leads to the arrays; *outputsp is how many of them are still pending. */
+static uint32_t mark_pending(struct fusion_context *c, int count, fusion_array *const *array, uint32_t *outputsp) {
+	*outputsp = 0;
+	for (struct value *v = c->pending.first; v; v = v->next)
+		v->needed = false;
+	for (int i = 0; i < count; i++) {
+		struct value *v = array[i]->value;
+
+		if (v->state != VALUE_PENDING)
+			continue;
+		v->needed = true;
+		++*outputsp;
+	}
+	return value_list_number(&c->pending);
+}
+
+static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations, uint32_t outputs, int count,
+	fusion_array *const *array, bool source) {
+	wire_put_array(w, operations);
+	for (const struct value *v = c->pending.first; v; v = v->next)
+		if (v->needed)
+			flush_put_value(w, v);
+	wire_put_array(w, outputs);
+	for (int i = 0; i < count; i++)
+		if (array[i]->value->state == VALUE_PENDING)
+			wire_put_uint(w, array[i]->value->index);
+	wire_put_uint(w, source ? EXPLAIN_SOURCE : 0);
+}
+
+static int explain(struct recording *r, int count, fusion_array *const *array, bool source, struct answer *a) {
+	struct fusion_context *c = r->context;
+	uint32_t operations, outputs;
+	struct request *q;
+	int failed = wait_accepted(c, c->stream.seq, &r->fault);    /* the operands' handles must be known there */
+
+	if (!failed)
+		failed = stream_room_to_wait(c, &q, &r->fault);
+	if (failed)
+		return failed;
+	operations = mark_pending(c, count, array, &outputs);
+	if (!outputs) {
+		stream_forgo(c, q);
+		return fault_set(&r->fault, FAULT_STATE,
+			"explain: the operations that lead to these arrays were sent already; ask before they are read");
+	}
+	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, array, source);
+	return send_and_wait(r, q, a);
+}
+
+char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, bool source) {
+	struct recording r;
+	struct answer a;
+	int failed;
+
+	if (!record_begin_source(&r, "explain", context))
+		return NULL;
+	failed = check_explain(&r, count, array);
+	if (!failed)
+		failed = explain(&r, count, array, source, &a);
+	return query_end(&r, failed, &a);
+}
+
+/* --- can_fuse ---------------------------------------------------------------------------- */
+
+static int find_op(struct recording *r, const char *name, unsigned *opp) {
+	int op = name ? op_find(name) : -1;
+
+	if (op < 0)
+		return fault_set(&r->fault, FAULT_OPERATION, "can_fuse: there is no operation \"%s\"", name ? name : "NULL");
+	*opp = (unsigned)op;
+	return 0;
+}
+
+int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp) {
+	unsigned op[2] = { 0 };
+	struct wire_writer *w;
+	struct recording r;
+	struct request *q;
+	struct answer a;
+	int failed;
+
+	if (!record_begin_source(&r, "can_fuse", context))
+		return -1;
+	failed = find_op(&r, first, &op[0]);
+	if (!failed)
+		failed = find_op(&r, second, &op[1]);
+	if (!failed)
+		failed = stream_room_to_wait(context, &q, &r.fault);
+	if (!failed) {
+		w = stream_begin(context, q, REQUEST_CAN_FUSE, 2);
+		wire_put_uint(w, op[0]);
+		wire_put_uint(w, op[1]);
+		failed = send_and_wait(&r, q, &a);
+	}
+	query_end(&r, failed, &a);
+	if (failed)
+		return -1;
+	if (reasonp)
+		*reasonp = a.text;
+	else
+		free(a.text);
+	return a.truth;
+}

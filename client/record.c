@@ -1,0 +1,283 @@
+/* Recording operations. See record.h for the contract. */
+#include "record.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "capture.h"
+#include "context.h"
+#include "debug.h"
+#include "flush.h"
+
+static const struct op_attr no_attr;
+
+/* --- begin and end ----------------------------------------------------------------------- */
+
+/* An operand is NULL where an earlier call failed; that error says more than we could. */
+static void refuse_null(struct recording *r, unsigned argument) {
+	if (!fusion_error_code())
+		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %c is NULL", r->what, 'a' + (int)argument),
+			&r->fault);
+}
+
+static bool operands_given(struct recording *r, unsigned count, fusion_array *const *operand) {
+	for (unsigned i = 0; i < count; i++) {
+		if (!operand[i]) {
+			refuse_null(r, i);
+			return false;
+		}
+		if (operand[i]->context == operand[0]->context)
+			continue;
+		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: arguments a and %c belong to different contexts",
+				     r->what, 'a' + (int)i),
+			&r->fault);
+		return false;
+	}
+	return true;
+}
+
+static void operands_drop(struct recording *r) {
+	for (unsigned i = 0; i < r->count; i++)
+		value_drop(r->context, r->in[i]);
+	r->count = 0;
+}
+
+static int operand_take(struct recording *r, fusion_array *a) {
+	struct value *v;
+	int failed = array_usable(a, r->what, &r->fault);
+
+	if (!failed)
+		failed = capture_operand(r->context, a, r->what, &v, &r->fault);
+	if (failed)
+		return failed;
+	value_ref(v);
+	r->in[r->count++] = v;
+	return 0;
+}
+
+bool record_begin_source(struct recording *r, const char *what, struct fusion_context *c) {
+	r->context = c;
+	r->what = what;
+	r->count = 0;
+	return !context_enter(c);
+}
+
+bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand) {
+	int failed = 0;
+
+	r->what = what;
+	if (!operands_given(r, count, operand) || !record_begin_source(r, what, operand[0]->context))
+		return false;
+	for (unsigned i = 0; !failed && i < count; i++)
+		failed = operand_take(r, operand[i]);
+	if (!failed)
+		return true;
+	record_end_code(r, failed);
+	return false;
+}
+
+int record_end_code(struct recording *r, int failed) {
+	operands_drop(r);
+	context_leave(r->context);
+	return error_report(failed, &r->fault);
+}
+
+int record_settle(struct recording *r, struct value *v) {
+	if (r->context->debug && v->state == VALUE_PENDING)
+		return debug_check(r->context, v, &r->fault);
+	return flush_if_full(r->context, &r->fault);
+}
+
+fusion_array *record_end(struct recording *r, int failed, struct value *v) {
+	struct fusion_context *c = r->context;
+	fusion_array *a = NULL;
+
+	if (!failed) {
+		a = array_make(c, v, &v->type);
+		value_drop(c, v);
+		failed = a ? record_settle(r, a->value) : -ENOMEM;
+	}
+	if (failed && a) {
+		array_drop(a);
+		a = NULL;
+	}
+	record_end_code(r, failed);
+	return a;
+}
+
+/* --- values ------------------------------------------------------------------------------ */
+
+static void enlist(struct fusion_context *c, struct value *v) {
+	v->place = place_here();
+	if (capture_mine(c) && v->op != OP_load) {
+		capture_enlist(c, v);
+		return;
+	}
+	v->state = VALUE_PENDING;
+	value_list_append(&c->pending, v);
+	c->pending_bytes += flush_value_bytes(v);
+	if (v->op == OP_load)
+		c->pending_loads += (uint64_t)shape_bytes(&v->type);
+}
+
+int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in, const struct op_attr *attr,
+	struct value **vp) {
+	const struct tensor_type *types[LIMIT_OPERANDS];
+	struct tensor_type type = { 0 };
+	struct value *v;
+	int failed;
+
+	for (unsigned i = 0; i < count; i++)
+		types[i] = &in[i]->type;
+	failed = op_infer(op, count, types, attr ? attr : &no_attr, &type, &r->fault);
+	if (failed)
+		return failed;
+	v = value_new(r->context, op, &type, attr);
+	if (!v)
+		return -ENOMEM;
+	v->references = 1;
+	v->arity = (uint8_t)count;
+	for (unsigned i = 0; i < count; i++) {
+		v->in[i] = in[i];
+		value_ref(in[i]);
+	}
+	enlist(r->context, v);
+	*vp = v;
+	return 0;
+}
+
+int record_cast(struct recording *r, unsigned i, enum dtype dtype) {
+	struct op_attr attr = { .dtype = (uint8_t)dtype };
+	struct value *cast;
+	int failed;
+
+	if (r->in[i]->type.dtype == dtype)
+		return 0;
+	failed = record_value(r, OP_cast, 1, &r->in[i], &attr, &cast);
+	if (failed)
+		return failed;
+	value_drop(r->context, r->in[i]);
+	r->in[i] = cast;
+	return 0;
+}
+
+/* The condition of `where` keeps its own type. */
+int record_promoted(struct recording *r, unsigned op, const struct op_attr *attr, struct value **vp) {
+	unsigned first = op == OP_where;
+	enum dtype dtype = r->in[first]->type.dtype;
+	int failed = 0;
+
+	for (unsigned i = first + 1; i < r->count; i++)
+		if (r->in[i]->type.dtype != dtype)
+			dtype = dtype_promote(dtype, r->in[i]->type.dtype);
+	for (unsigned i = first; !failed && i < r->count; i++)
+		failed = record_cast(r, i, dtype);
+	return failed ? failed : record_value(r, op, r->count, r->in, attr, vp);
+}
+
+/* --- scalars ----------------------------------------------------------------------------- */
+
+/* Is value one of the type's: whole and in range for integers, 0 or 1 for bool, any for floats? */
+static bool is_value_of(enum dtype dtype, double value, uint64_t word) {
+	if (dtype_info(dtype)->kind == DTYPE_KIND_REAL)
+		return true;
+	/* The largest values of the 64-bit types round up to powers of two that are none of them. */
+	if ((dtype == DTYPE_i64 && value >= 0x1p63) || (dtype == DTYPE_u64 && value >= 0x1p64))
+		return false;
+	return dtype_scalar_to_double(dtype, word) == value;
+}
+
+int record_word(struct recording *r, enum dtype dtype, double value, uint64_t *wordp) {
+	*wordp = dtype_scalar_from_double(dtype, value);
+	if (is_value_of(dtype, value, *wordp))
+		return 0;
+	return fault_set(&r->fault, FAULT_DTYPE, "%s: %.17g is no value of %s; cast the array first, or change the scalar",
+		r->what, value, dtype_info(dtype)->name);
+}
+
+static bool same_scalar(const struct value *v, enum dtype dtype, uint64_t word) {
+	return v && v->type.dtype == dtype && v->attr->value[0] == word;
+}
+
+/* Scalars are as common as arrays: those that are pending already are used again. */
+static struct value **scalar_entry(struct fusion_context *c, enum dtype dtype, uint64_t word) {
+	uint64_t hash = (word ^ ((uint64_t)dtype << 56)) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &c->scalars[hash >> 60];
+}
+
+int record_scalar(struct recording *r, enum dtype dtype, double value, struct value **vp) {
+	struct op_attr attr = { .dtype = (uint8_t)dtype };
+	struct value **entry;
+	int failed = record_word(r, dtype, value, &attr.value[0]);
+
+	if (failed)
+		return failed;
+	if (capture_mine(r->context))
+		return record_value(r, OP_fill, 0, NULL, &attr, vp);
+	entry = scalar_entry(r->context, dtype, attr.value[0]);
+	if (same_scalar(*entry, dtype, attr.value[0])) {
+		value_ref(*entry);
+		*vp = *entry;
+		return 0;
+	}
+	failed = record_value(r, OP_fill, 0, NULL, &attr, vp);
+	if (!failed)
+		*entry = *vp;
+	return failed;
+}
+
+/* --- elementwise operations -------------------------------------------------------------- */
+
+static fusion_array *record_elementwise(unsigned op, unsigned count, fusion_array *const *operand) {
+	struct recording r;
+	struct value *v = NULL;
+	int failed;
+
+	if (!record_begin(&r, op_info(op)->name, count, operand))
+		return NULL;
+	failed = record_promoted(&r, op, NULL, &v);
+	return record_end(&r, failed, v);
+}
+
+fusion_array *record_unary(unsigned op, fusion_array *a) {
+	return record_elementwise(op, 1, &a);
+}
+
+fusion_array *record_binary(unsigned op, fusion_array *a, fusion_array *b) {
+	fusion_array *operand[] = { a, b };
+
+	return record_elementwise(op, 2, operand);
+}
+
+fusion_array *record_ternary(unsigned op, fusion_array *a, fusion_array *b, fusion_array *c) {
+	fusion_array *operand[] = { a, b, c };
+
+	return record_elementwise(op, 3, operand);
+}
+
+/* The scalar becomes operand 0 or 1, in the element type of the array. */
+static fusion_array *record_with_scalar(unsigned op, fusion_array *array, double scalar, unsigned where) {
+	struct recording r;
+	struct value *v = NULL, *s;
+	int failed;
+
+	if (!record_begin(&r, op_info(op)->name, 1, &array))
+		return NULL;
+	failed = record_scalar(&r, r.in[0]->type.dtype, scalar, &s);
+	if (!failed) {
+		r.in[1 - where] = r.in[0];
+		r.in[where] = s;
+		r.count = 2;
+		failed = record_value(&r, op, 2, r.in, NULL, &v);
+	}
+	return record_end(&r, failed, v);
+}
+
+fusion_array *record_binary_scalar(unsigned op, fusion_array *a, double b) {
+	return record_with_scalar(op, a, b, 1);
+}
+
+fusion_array *record_scalar_binary(unsigned op, double a, fusion_array *b) {
+	return record_with_scalar(op, b, a, 0);
+}

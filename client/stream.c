@@ -1,0 +1,510 @@
+/*
+ * Requests and replies of one session. See stream.h for the contract.
+ *
+ * A reply is read on a thread of the transport, under the lock, by the row of its kind; then the
+ * request is free again and its waiter wakes. A reply that does not read loses the connection:
+ * what the daemon thinks and what we think would no longer agree.
+ */
+#include "stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "arena.h"
+#include "sent.h"
+#include "context.h"
+#include "read.h"
+
+static _Thread_local bool in_callback;
+
+bool stream_in_callback(void) {
+	return in_callback;
+}
+
+/* --- replies ----------------------------------------------------------------------------- */
+
+typedef int reply_reader(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f);
+
+static int read_seq(struct request *q, struct wire_cursor *cursor, struct fault *f) {
+	uint64_t seq;
+	int r = wire_get_uint(cursor, "seq", INT64_MAX, &seq, f);
+
+	if (!r && seq != q->seq)
+		r = fault_set(f, FAULT_PROTOCOL, "fusiond answered request %llu with %llu", (unsigned long long)q->seq,
+			(unsigned long long)seq);
+	return r;
+}
+
+static int read_submit(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	int r = read_seq(q, cursor, f);
+
+	(void)a;
+	if (r)
+		return r;
+	sent_accepted(c->sent, q->seq);
+	return arenas_freed(&c->arenas, cursor, f);
+}
+
+static int read_wait(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	int r = read_seq(q, cursor, f);
+
+	(void)a;
+	if (!r)
+		r = arenas_freed(&c->arenas, cursor, f);
+	if (!r)
+		r = sent_faults(c, cursor, f);
+	if (r)
+		return r;
+	if (c->stream.completed < q->seq)
+		c->stream.completed = q->seq;
+	sent_done(c->sent, c->stream.completed);
+	return 0;
+}
+
+static int read_location(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	int r = wire_get_uint(cursor, "arena", DOOR_ARENAS - 1, &a->arena, f);
+
+	(void)q;
+	if (!r)
+		r = wire_get_uint(cursor, "offset", INT64_MAX, &a->offset, f);
+	if (!r)
+		r = wire_get_uint(cursor, "bytes", INT64_MAX, &a->bytes, f);
+	if (!r)
+		r = arenas_freed(&c->arenas, cursor, f);
+	return r;
+}
+
+static int read_unmap(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	uint64_t version;
+	int r = read_seq(q, cursor, f);
+
+	(void)c;
+	(void)a;
+	return r ? r : wire_get_uint(cursor, "version", UINT64_MAX, &version, f);
+}
+
+static int read_define(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	(void)c;
+	(void)a;
+	return read_seq(q, cursor, f);
+}
+
+static int read_text(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	const char *text;
+	size_t size;
+	int r = wire_get_text(cursor, "text", LIMIT_FRAME_BYTES, &text, &size, f);
+
+	(void)c;
+	(void)q;
+	if (r)
+		return r;
+	a->text = strndup(text, size);
+	return a->text ? 0 : -ENOMEM;
+}
+
+static int read_can_fuse(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	int r = wire_get_bool(cursor, "verdict", &a->truth, f);
+
+	return r ? r : read_text(c, q, cursor, a, f);
+}
+
+static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	(void)c;
+	(void)q;
+	(void)a;
+	return wire_get_end(cursor, "the reply", f);
+}
+
+static const struct {
+	reply_reader *read;
+	bool ordered;                /* carries a sequence number of its own */
+} kinds[] = {
+	[REQUEST_SUBMIT] = { read_submit, true },
+	[REQUEST_WAIT] = { read_wait, false },
+	[REQUEST_READ] = { read_location, false },
+	[REQUEST_MAP] = { read_location, false },
+	[REQUEST_UNMAP] = { read_unmap, true },
+	[REQUEST_DEFINE] = { read_define, true },
+	[REQUEST_REPLAY] = { read_submit, true },
+	[REQUEST_FORGET] = { read_define, true },
+	[REQUEST_EXPLAIN] = { read_text, false },
+	[REQUEST_STATS] = { read_text, false },
+	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
+	[REQUEST_CONFIGURE] = { read_nothing, false },
+};
+
+bool stream_ordered(const struct request *q) {
+	return kinds[q->kind].ordered;
+}
+
+/* A shortage may pass, and the array can be asked for again. */
+static bool fault_passes(const struct fault *f) {
+	return f->code == FAULT_MEMORY || f->code == FAULT_LIMIT;
+}
+
+static void value_refused(struct fusion_context *c, struct request *q, struct fault *f) {
+	struct failure *failure;
+
+	if (q->value->state == VALUE_FAILED)
+		*f = q->value->failure->fault;     /* the first cause says more */
+	place_append(f, q->value->place);
+	if (fault_passes(f))
+		return;
+	failure = failure_new(f);
+	if (failure)
+		value_fail(c, q->value, failure);
+	failure_drop(failure);
+}
+
+/* The request was refused: gives the fault a place and fails the arrays that depend on it. */
+static void refused(struct fusion_context *c, struct request *q, uint64_t seq, int64_t node, struct fault *f) {
+	if (stream_ordered(q))
+		sent_refused(c, q->seq, node, f);
+	else if (seq)
+		sent_place(c->sent, seq, node, f);
+	if (q->value)
+		value_refused(c, q, f);
+}
+
+/* [code, sentence], then [seq, node] of the operation to blame where the daemon knows it. */
+static int read_refusal(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	uint64_t code, seq = 0;
+	int64_t node = -1;
+	const char *sentence;
+	size_t size;
+	int r = wire_get_uint(cursor, "code", INT32_MAX, &code, f);
+
+	if (!r)
+		r = wire_get_text(cursor, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
+	if (!r && cursor->left)
+		r = wire_get_uint(cursor, "seq", INT64_MAX, &seq, f);
+	if (!r && cursor->left)
+		r = wire_get_int(cursor, "node", -1, LIMIT_BATCH_OPS, &node, f);
+	if (r)
+		return r;
+	fault_set(&a->fault, code ? (int)code : FAULT_INTERNAL, "%.*s", (int)size, sentence);
+	refused(c, q, seq, node, &a->fault);
+	return 0;
+}
+
+static int read_reply(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
+	struct fault *f) {
+	uint64_t id;
+	int r = wire_get_uint(cursor, "reply", UINT32_MAX, &id, f);
+
+	if (r)
+		return r;
+	if (id == MESSAGE_FAULT)
+		return read_refusal(c, q, cursor, a, f);
+	if (id != q->kind)
+		return fault_set(f, FAULT_PROTOCOL, "fusiond answered message %u with %u", q->kind, (unsigned)id);
+	return kinds[q->kind].read(c, q, cursor, a, f);
+}
+
+static void lose_for(struct fusion_context *c, int r, struct fault *f) {
+	if (r < 0)
+		error_from_errno(f, r, "the connection to fusiond broke");
+	stream_lose(c, f);
+}
+
+/* Reads the bytes of a reply into the answer; whatever goes wrong loses the connection. */
+static void take_reply(struct fusion_context *c, struct request *q, const void *bytes, size_t size, struct answer *a) {
+	struct wire_reader reader;
+	struct wire_cursor cursor;
+	struct fault f;
+	int r = wire_open(&reader, bytes, size, &f);
+
+	if (!r) {
+		cursor = wire_root(&reader);
+		r = read_reply(c, q, &cursor, a, &f);
+		wire_close(&reader);
+	}
+	if (!r)
+		return;
+	lose_for(c, r, &f);
+	a->fault = c->stream.lost;
+}
+
+static void request_end(struct fusion_context *c, struct request *q) {
+	q->busy = false;
+	q->answer = NULL;
+	q->later = NULL;
+	q->value = NULL;
+	c->stream.busy--;
+	pthread_cond_broadcast(&c->stream.room);
+}
+
+/* Settles a request under the lock; a read that nobody waits for is left to the caller. */
+static struct later *settle(struct fusion_context *c, struct request *q, struct answer *a) {
+	struct later *later = q->later;
+	struct value *v = q->value;
+
+	a->done = true;
+	request_end(c, q);
+	pthread_cond_broadcast(&q->answered);
+	if (!later && v)
+		value_unhold(c, v);
+	return later;
+}
+
+static void stream_reply(void *user, unsigned slot, int result, const void *bytes, size_t size) {
+	struct fusion_context *c = user;
+	struct request *q = &c->stream.request[slot];
+	struct answer own = { 0 }, *a;
+	struct later *later;
+	struct value *v;
+	struct fault f;
+
+	pthread_mutex_lock(&c->lock);
+	a = q->answer ? q->answer : &own;
+	v = q->value;
+	if (result) {
+		lose_for(c, result, &f);
+		a->fault = c->stream.lost;
+	} else {
+		take_reply(c, q, bytes, size, a);
+	}
+	later = settle(c, q, a);
+	pthread_mutex_unlock(&c->lock);
+	in_callback = true;
+	if (later)
+		later_finish(c, later, v, &own);
+	in_callback = false;
+	free(own.text);
+}
+
+/* Takes the reads that nobody waits for out of their requests: no reply will come. */
+static unsigned take_later(struct fusion_context *c, struct later *later[], struct value *value[]) {
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++) {
+		struct request *q = &c->stream.request[i];
+
+		if (!q->busy || !q->later)
+			continue;
+		later[count] = q->later;
+		value[count++] = q->value;
+		q->later = NULL;
+		q->value = NULL;
+	}
+	return count;
+}
+
+static void stream_broken(void *user) {
+	struct fusion_context *c = user;
+	struct later *later[STREAM_REQUESTS];
+	struct value *value[STREAM_REQUESTS];
+	struct answer a = { 0 };
+	unsigned count;
+
+	pthread_mutex_lock(&c->lock);
+	fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
+	stream_lose(c, &a.fault);
+	count = take_later(c, later, value);
+	pthread_mutex_unlock(&c->lock);
+	in_callback = true;
+	for (unsigned i = 0; i < count; i++)
+		later_finish(c, later[i], value[i], &a);
+	in_callback = false;
+}
+
+/* --- requests ---------------------------------------------------------------------------- */
+
+static int conditions_init(struct stream *s) {
+	pthread_condattr_t attributes;
+	int r = pthread_condattr_init(&attributes);
+
+	if (r)
+		return -r;
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	r = pthread_cond_init(&s->room, &attributes);
+	for (unsigned i = 0; !r && i < STREAM_REQUESTS; i++)
+		r = pthread_cond_init(&s->request[i].answered, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return -r;
+}
+
+int stream_open(struct fusion_context *c, const char *url, struct fault *f) {
+	struct transport_events events = { .reply = stream_reply, .broken = stream_broken, .user = c };
+	int r = conditions_init(&c->stream);
+
+	wire_writer_init(&c->stream.writer);
+	return r ? r : transport_dial(url, STREAM_REQUESTS, &events, &c->stream.transport, f);
+}
+
+void stream_close(struct fusion_context *c) {
+	struct transport *t;
+
+	pthread_mutex_lock(&c->lock);
+	t = c->stream.transport;
+	c->stream.transport = NULL;
+	pthread_mutex_unlock(&c->lock);
+	if (t)
+		t->free(t);
+}
+
+void stream_free(struct fusion_context *c) {
+	wire_writer_free(&c->stream.writer);
+	pthread_cond_destroy(&c->stream.room);
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		pthread_cond_destroy(&c->stream.request[i].answered);
+}
+
+void stream_lose(struct fusion_context *c, const struct fault *why) {
+	if (!c->stream.lost.code)
+		c->stream.lost = *why;
+	pthread_cond_broadcast(&c->stream.room);
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		pthread_cond_broadcast(&c->stream.request[i].answered);
+}
+
+static int refuse_lost(const struct fusion_context *c, struct fault *f) {
+	*f = c->stream.lost;
+	return f->code;
+}
+
+static struct timespec deadline_of(const struct stream *s) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += s->timeout_ms / 1000;
+	t.tv_nsec += (long)(s->timeout_ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* Sleeps until the condition is signalled or the deadline passes. */
+static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
+	struct fault *f) {
+	int r;
+
+	if (!c->stream.timeout_ms) {
+		pthread_cond_wait(condition, &c->lock);
+		return 0;
+	}
+	r = pthread_cond_timedwait(condition, &c->lock, deadline);
+	if (r == ETIMEDOUT)
+		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", c->stream.timeout_ms);
+	return 0;
+}
+
+static int refuse_callback(struct fault *f) {
+	return fault_set(f, FAULT_STATE, "a callback of libfusion must not wait for the daemon");
+}
+
+bool stream_has_room(const struct fusion_context *c) {
+	return c->stream.busy < STREAM_REQUESTS && !c->stream.lost.code;
+}
+
+int stream_wait_any(struct fusion_context *c, struct fault *f) {
+	struct timespec deadline = deadline_of(&c->stream);
+
+	if (in_callback)
+		return refuse_callback(f);
+	if (c->stream.lost.code)
+		return refuse_lost(c, f);
+	return sleep_on(c, &c->stream.room, &deadline, f);
+}
+
+int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) {
+	struct request *q = c->stream.request;
+	int r;
+
+	while (c->stream.busy == STREAM_REQUESTS) {
+		r = stream_wait_any(c, f);
+		if (r)
+			return r;
+	}
+	if (c->stream.lost.code)
+		return refuse_lost(c, f);
+	while (q->busy)
+		q++;
+	q->busy = true;
+	q->value = NULL;
+	q->answer = NULL;
+	q->later = NULL;
+	c->stream.busy++;
+	*requestp = q;
+	return 0;
+}
+
+int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) {
+	return in_callback ? refuse_callback(f) : stream_room(c, requestp, f);
+}
+
+void stream_forgo(struct fusion_context *c, struct request *q) {
+	request_end(c, q);
+}
+
+struct wire_writer *stream_begin(struct fusion_context *c, struct request *q, enum message_request kind,
+	uint32_t fields) {
+	struct wire_writer *w = &c->stream.writer;
+
+	q->kind = kind;
+	q->seq = 0;
+	wire_writer_clear(w);
+	wire_put_array(w, 3 + fields);
+	wire_put_uint(w, kind);
+	wire_put_uint(w, c->door.session);
+	wire_put_bin(w, c->door.secret, sizeof c->door.secret);
+	return w;
+}
+
+struct wire_writer *stream_begin_next(struct fusion_context *c, struct request *q, enum message_request kind,
+	uint32_t fields) {
+	struct wire_writer *w = stream_begin(c, q, kind, fields);
+
+	q->seq = ++c->stream.seq;
+	wire_put_uint(w, q->seq);
+	return w;
+}
+
+int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+	struct stream *s = &c->stream;
+	int r = wire_finish(&s->writer);
+
+	if (answer)
+		*answer = (struct answer){ 0 };
+	q->answer = answer;
+	if (!r && s->lost.code)
+		r = refuse_lost(c, f);
+	if (!r && !s->transport)
+		r = fault_set(f, FAULT_STATE, "the context was closed");
+	if (!r)
+		r = s->transport->submit(s->transport, (unsigned)(q - s->request), s->writer.buffer.data,
+			s->writer.buffer.size);
+	if (!r)
+		return 0;
+	request_end(c, q);
+	lose_for(c, r, f);
+	return refuse_lost(c, f);
+}
+
+int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+	struct timespec deadline = deadline_of(&c->stream);
+	int r = 0;
+
+	while (!r && !answer->done && !c->stream.lost.code)
+		r = sleep_on(c, &q->answered, &deadline, f);
+	if (!answer->done) {
+		q->answer = NULL;
+		return r ? r : refuse_lost(c, f);
+	}
+	*f = answer->fault;
+	return f->code;
+}

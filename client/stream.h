@@ -1,0 +1,92 @@
+/*
+ * Requests and replies of one session, over a transport.
+ *
+ * At most STREAM_REQUESTS requests are unanswered; who wants to send another one waits for a
+ * reply (stream_room). A request that somebody waits for has an answer in the waiter's frame;
+ * others are looked after when their reply comes. A connection that breaks is lost for good: every
+ * later call gets the sentence that says why.
+ *
+ * Functions require the context's lock; stream_room() and stream_wait() give it up while they wait.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/limits.h"
+#include "protocol/message.h"
+#include "protocol/wire.h"
+#include "transport.h"
+
+struct fusion_context;
+struct later;
+struct value;
+
+enum {
+	STREAM_REQUESTS = LIMIT_UNANSWERED - 1,
+};
+
+/* What came back. Only the members of the request's kind are set. */
+struct answer {
+	bool done;
+	struct fault fault;          /* code 0: none */
+	uint64_t arena, offset, bytes;     /* READ, MAP */
+	bool truth;                  /* CAN_FUSE */
+	char *text;                  /* EXPLAIN, STATS, CAN_FUSE; to be freed */
+};
+
+struct request {
+	bool busy;
+	enum message_request kind;
+	uint64_t seq;                /* SUBMIT, DEFINE, REPLAY, UNMAP, FORGET: its own; WAIT: the last waited for */
+	struct value *value;         /* READ, MAP, UNMAP: held while the request is under way */
+	struct answer *answer;       /* of the thread that waits, or NULL */
+	struct later *later;         /* a read that nobody waits for, see read.c */
+	pthread_cond_t answered;
+};
+
+struct stream {
+	struct transport *transport;
+	struct request request[STREAM_REQUESTS];
+	unsigned busy;
+	pthread_cond_t room;
+	struct wire_writer writer;
+	uint32_t timeout_ms;         /* 0: wait forever */
+	uint64_t seq;                /* of the last request that changed the session */
+	uint64_t completed;          /* everything up to here has run */
+	struct fault lost;           /* code 0 while the connection works */
+};
+
+/* Connects. The transport's threads may call back at once. */
+int stream_open(struct fusion_context *c, const char *url, struct fault *f) FAULT_MUST_USE;
+/* Ends the connection; every answer under way is done with a fault. Requires that the lock is NOT held. */
+void stream_close(struct fusion_context *c);
+/* Frees what is left; after stream_close. */
+void stream_free(struct fusion_context *c);
+
+/* Waits until a request may be sent, and takes it. */
+int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) FAULT_MUST_USE;
+/* The same for a request whose answer the caller will wait for: refused inside a callback. */
+int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) FAULT_MUST_USE;
+bool stream_has_room(const struct fusion_context *c);
+/* Gives back a request that was taken and is not sent. */
+void stream_forgo(struct fusion_context *c, struct request *q);
+/* Starts the message of a taken request; `fields` values follow through the writer. */
+struct wire_writer *stream_begin(struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields);
+/* Starts one that carries the next sequence number, which is its first field (counted in fields). */
+struct wire_writer *stream_begin_next(struct fusion_context *c, struct request *q, enum message_request kind,
+	uint32_t fields);
+/* Sends it. On failure the connection is lost, and the request is given back. */
+int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+/* Waits for the answer; returns its fault, if any. */
+int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+/* Does the request carry a sequence number of its own? */
+bool stream_ordered(const struct request *q);
+/* Waits until a reply comes, whichever; for loops that look at the state again. */
+int stream_wait_any(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* The connection is of no use any more; every waiter wakes up. */
+void stream_lose(struct fusion_context *c, const struct fault *why);
+
+/* True on a thread of the library that runs a callback: it must not wait. */
+bool stream_in_callback(void);

@@ -1,0 +1,170 @@
+/* Values: recorded, sent, released. See value.h for the contract. */
+#include "value.h"
+
+#include <stdlib.h>
+
+#include "capture.h"
+#include "context.h"
+#include "flush.h"
+#include "handle.h"
+
+void value_list_append(struct value_list *l, struct value *v) {
+	v->previous = l->last;
+	v->next = NULL;
+	if (l->last)
+		l->last->next = v;
+	else
+		l->first = v;
+	l->last = v;
+	l->count++;
+}
+
+void value_list_remove(struct value_list *l, struct value *v) {
+	if (v->previous)
+		v->previous->next = v->next;
+	else
+		l->first = v->next;
+	if (v->next)
+		v->next->previous = v->previous;
+	else
+		l->last = v->previous;
+	v->previous = v->next = NULL;
+	l->count--;
+}
+
+uint32_t value_list_number(struct value_list *l) {
+	uint32_t index = 0;
+
+	for (struct value *v = l->last; v; v = v->previous)
+		for (unsigned i = 0; v->needed && i < v->arity; i++)
+			v->in[i]->needed = true;
+	for (struct value *v = l->first; v; v = v->next)
+		if (v->needed)
+			v->index = index++;
+	return index;
+}
+
+struct value *value_new(struct fusion_context *c, unsigned op, const struct tensor_type *type,
+	const struct op_attr *attr) {
+	struct value *v = slab_take(&c->values);
+
+	if (!v)
+		return NULL;
+	*v = (struct value){ .op = (uint16_t)op, .type = *type };
+	if (!attr)
+		return v;
+	v->attr = slab_take(&c->attrs);
+	if (!v->attr) {
+		slab_give(&c->values, v);
+		return NULL;
+	}
+	*v->attr = *attr;
+	return v;
+}
+
+struct failure *failure_new(const struct fault *f) {
+	struct failure *failure = malloc(sizeof *failure);
+
+	if (failure)
+		*failure = (struct failure){ .references = 1, .fault = *f };
+	return failure;
+}
+
+struct failure *failure_drop(struct failure *failure) {
+	if (failure && !--failure->references)
+		free(failure);
+	return NULL;
+}
+
+static void unlink_pending(struct fusion_context *c, struct value *v) {
+	value_list_remove(&c->pending, v);
+	c->pending_bytes -= flush_value_bytes(v);
+	if (v->op == OP_load)
+		c->pending_loads -= (uint64_t)shape_bytes(&v->type);
+	for (unsigned i = 0; v->op == OP_fill && i < SCALARS_KEPT; i++)
+		if (c->scalars[i] == v)
+			c->scalars[i] = NULL;
+}
+
+/* Gives up what the value is, so that only its operands are left to be dropped. */
+static void value_leave(struct fusion_context *c, struct value *v) {
+	bool load = v->op == OP_load && v->attr;
+	uint64_t key = load ? upload_key(v->attr->arena, v->attr->offset) : 0;
+
+	if (v->state == VALUE_PENDING) {
+		unlink_pending(c, v);
+		if (load)
+			upload_give(&c->arenas, key);
+	} else if (v->state == VALUE_CAPTURED) {
+		capture_delist(c, v);
+	} else if (v->handle) {
+		slots_release(c->slots, v->handle, (uint64_t)shape_bytes(&v->type));
+		if (load)
+			upload_abandon(&c->arenas, key);
+	} else if (load && v->state == VALUE_SENT) {
+		upload_abandon(&c->arenas, key);
+	}
+}
+
+static void value_free(struct fusion_context *c, struct value *v) {
+	if (v->attr)
+		slab_give(&c->attrs, v->attr);
+	failure_drop(v->failure);
+	slab_give(&c->values, v);
+}
+
+/* A chain of operands may be as long as a batch, so the dead wait in a list, not on the stack. */
+static void value_bury(struct fusion_context *c, struct value *v) {
+	struct value *dead;
+
+	value_leave(c, v);
+	v->next = NULL;
+	for (dead = v; dead;) {
+		v = dead;
+		dead = v->next;
+		for (unsigned i = 0; i < v->arity; i++) {
+			struct value *in = v->in[i];
+
+			if (--in->references)
+				continue;
+			value_leave(c, in);
+			in->next = dead;
+			dead = in;
+		}
+		value_free(c, v);
+	}
+}
+
+void value_ref(struct value *v) {
+	v->references++;
+}
+
+void value_drop(struct fusion_context *c, struct value *v) {
+	if (!--v->references)
+		value_bury(c, v);
+}
+
+void value_hold(struct value *v) {
+	v->references++;
+	v->holders++;
+}
+
+void value_unhold(struct fusion_context *c, struct value *v) {
+	v->holders--;
+	value_drop(c, v);
+}
+
+void value_fail(struct fusion_context *c, struct value *v, struct failure *failure) {
+	unsigned arity = v->arity;
+
+	if (v->state == VALUE_FAILED)
+		return;
+	if (v->state == VALUE_PENDING)
+		unlink_pending(c, v);
+	v->state = VALUE_FAILED;
+	v->failure = failure;
+	failure->references++;
+	v->arity = 0;
+	for (unsigned i = 0; i < arity; i++)
+		value_drop(c, v->in[i]);
+}

@@ -1,0 +1,123 @@
+/*
+ * Values and arrays.
+ *
+ * A value is what one operation makes: immutable once recorded (single assignment). It is pending
+ * until a batch sends it, then the daemon knows it by its handle. An array is the caller's
+ * reference counted name for a value; fusion_copy_into() gives it another one.
+ *
+ * A value is referenced by arrays and others that need its contents ("holders"), and by values
+ * that are pending themselves and take it as an operand. A pending value that nothing references
+ * any more disappears and is never sent: that is all that dead code takes. A sent value that
+ * nothing references puts its handle on the list of releases.
+ *
+ * All of it is under the lock of the context.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/op.h"
+#include "error.h"
+
+enum value_state {
+	VALUE_PENDING,     /* recorded; in the context's list */
+	VALUE_SENT,        /* the daemon has it under `handle` */
+	VALUE_CAPTURED,    /* stands in a capture; has no contents of its own */
+	VALUE_FAILED,      /* `failure` says why */
+};
+
+/* What fusion.debug knows about the contents. */
+enum value_finite {
+	FINITE_UNKNOWN,
+	FINITE_YES,
+	FINITE_NO,
+};
+
+enum {
+	/* In place of an operation: the input of a capture. */
+	OP_CAPTURE_INPUT = OP_COUNT,
+};
+
+/* Why a value cannot be had; shared by all values of a batch that failed. */
+struct failure {
+	uint32_t references;
+	struct fault fault;
+};
+
+struct value {
+	uint8_t state;               /* enum value_state */
+	uint8_t arity;
+	uint8_t finite;              /* enum value_finite */
+	bool needed;                 /* by the outputs asked for, see value_list_number() */
+	uint16_t op;
+	struct place place;
+	uint32_t references;         /* holders, and pending values that take it as an operand */
+	uint32_t holders;
+	uint32_t index;              /* its operation in the batch that sent it, or in the capture */
+	struct value *in[LIMIT_OPERANDS];   /* while pending or being captured */
+	struct op_attr *attr;        /* NULL where the operation needs none */
+	struct value *previous, *next;      /* list of the context or the capture */
+	uint64_t handle;             /* once sent */
+	uint64_t seq;                /* the request that makes it */
+	uint64_t capture;            /* serial number of the capture it stands in, or 0 */
+	struct failure *failure;
+	struct tensor_type type;
+};
+
+struct mapping {
+	enum fusion_map_mode mode;
+	uint32_t count;              /* reading maps nest */
+	struct value *value;         /* held, so that its memory stays */
+	struct arena *arena;         /* pinned */
+	uint64_t upload;             /* fusion_create: key of the memory, see arena.h */
+	struct op_attr load;         /* fusion_create: what unmap records */
+	void *memory;
+};
+
+struct fusion_array {
+	struct fusion_context *context;
+	struct value *value;         /* NULL only between fusion_create and fusion_unmap */
+	struct mapping *mapping;     /* NULL where it is not mapped */
+	uint32_t references;
+	uint32_t input;              /* its number among the inputs of `capture` */
+	uint64_t capture;            /* serial number of the capture that last used it, or 0 */
+	uint64_t version;
+	struct scope *scope;         /* the scope that releases it, or NULL */
+	struct fusion_array *previous, *next;     /* in the scope */
+	struct tensor_type type;
+};
+
+/* A chain of values in recording order. */
+struct value_list {
+	struct value *first, *last;
+	uint32_t count;
+};
+
+void value_list_append(struct value_list *l, struct value *v);
+void value_list_remove(struct value_list *l, struct value *v);
+/* Numbers the values that others of the list, or those marked as needed, need; returns how many. */
+uint32_t value_list_number(struct value_list *l);
+
+/* A value without references; attr is copied (NULL where the operation needs none). NULL: no memory. */
+struct value *value_new(struct fusion_context *c, unsigned op, const struct tensor_type *type,
+	const struct op_attr *attr);
+void value_ref(struct value *v);
+void value_drop(struct fusion_context *c, struct value *v);
+/* As ref and drop, for a reference that needs the contents. */
+void value_hold(struct value *v);
+void value_unhold(struct fusion_context *c, struct value *v);
+/* Marks it as failed; operands are dropped, its handle is released when it goes. */
+void value_fail(struct fusion_context *c, struct value *v, struct failure *failure);
+
+struct failure *failure_new(const struct fault *f);      /* one reference; NULL: no memory */
+struct failure *failure_drop(struct failure *failure);   /* returns NULL; NULL is allowed */
+
+/* An array of a value, with one reference, in the thread's innermost scope of this context. */
+struct fusion_array *array_make(struct fusion_context *c, struct value *v, const struct tensor_type *type);
+/* Lets go of one reference, and with the last one of the array's reference to the context. */
+void array_drop(struct fusion_array *a);
+/* Gives an array another value of the same type. */
+void array_rebind(struct fusion_array *a, struct value *v);
+/* Can its contents be used now: not failed, not mapped for writing, not part of a capture? */
+int array_usable(const struct fusion_array *a, const char *what, struct fault *f) FAULT_MUST_USE;
