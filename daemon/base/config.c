@@ -1,0 +1,376 @@
+/*
+ * Settings: one table, read from files (inih), the environment and flags; see config.h.
+ *
+ * Values pass parse_value() whatever their source; each source only adds to the sentence where
+ * the value stood.
+ */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ini.h>
+
+#include "protocol/limits.h"
+
+#define CONFIG_FILE "/etc/fusiond/fusiond.conf"
+#define CONFIG_FOLDER "/etc/fusiond/conf.d/*.conf"
+
+static const struct setting settings[] = {
+#define SETTING(section, name, type, standard, min, max, applies, doc)                                        \
+	{ #section, #name, SETTING_##type, standard, min, max, SETTING_##applies, doc,                         \
+		offsetof(struct config, section##_##name) },
+#include "settings.def"
+#undef SETTING
+};
+
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+/* Words of a type, and what each stands for. */
+struct word {
+	const char *text;
+	uint64_t value;
+};
+
+static const struct word bool_words[] = {
+	{ "no", 0 }, { "yes", 1 }, { "0", 0 }, { "1", 1 }, { "false", 0 }, { "true", 1 }, { "off", 0 }, { "on", 1 },
+	{ NULL, 0 },
+};
+
+static const struct word level_words[] = {
+	{ "error", LOG_LEVEL_ERROR }, { "warning", LOG_LEVEL_WARNING }, { "notice", LOG_LEVEL_NOTICE },
+	{ "info", LOG_LEVEL_INFO }, { "debug", LOG_LEVEL_DEBUG }, { NULL, 0 },
+};
+
+static const struct word count_units[] = {
+	{ "", 1 }, { "K", UINT64_C(1) << 10 }, { "M", UINT64_C(1) << 20 }, { "G", UINT64_C(1) << 30 },
+	{ "T", UINT64_C(1) << 40 }, { NULL, 0 },
+};
+
+static const struct word time_units[] = {
+	{ "", 1 }, { "us", 1 }, { "ms", 1000 }, { "s", 1000000 }, { "min", 60000000 }, { NULL, 0 },
+};
+
+static const struct word no_units[] = { { "", 1 }, { NULL, 0 } };
+
+/* How the values of a type read. `words` alone, or a number in `base` with one of `units`. */
+static const struct form {
+	const struct word *words;
+	const struct word *units;
+	int base;
+	const char *wants;
+} forms[] = {
+	[SETTING_BOOL] = { bool_words, NULL, 0, "yes or no" },
+	[SETTING_COUNT] = { NULL, count_units, 10, "a number, which K, M, G or T may follow" },
+	[SETTING_TIME] = { NULL, time_units, 10, "a number, which us, ms, s or min may follow" },
+	[SETTING_MODE] = { NULL, no_units, 8, "octal permissions such as 0660" },
+	[SETTING_LEVEL] = { level_words, NULL, 0, "error, warning, notice, info or debug" },
+	[SETTING_TEXT] = { NULL, NULL, 0, "a text" },
+};
+
+unsigned config_settings(void) {
+	return SETTINGS;
+}
+
+const struct setting *config_setting(unsigned i) {
+	return &settings[i];
+}
+
+static bool equals(const char *text, size_t length, const char *other) {
+	return strlen(other) == length && !memcmp(text, other, length);
+}
+
+const struct setting *config_find(const char *name, size_t length) {
+	const char *dot = memchr(name, '.', length);
+	size_t section = dot ? (size_t)(dot - name) : 0;
+
+	if (!dot)
+		return NULL;
+	for (unsigned i = 0; i < SETTINGS; i++)
+		if (equals(name, section, settings[i].section)
+			&& equals(dot + 1, length - section - 1, settings[i].name))
+			return &settings[i];
+	return NULL;
+}
+
+static bool word_value(const struct word *w, const char *text, uint64_t *valuep) {
+	for (; w->text; w++)
+		if (!strcmp(w->text, text)) {
+			*valuep = w->value;
+			return true;
+		}
+	return false;
+}
+
+/* A number with a unit; false where it does not read or overflows. */
+static bool number_value(const struct form *form, const char *text, uint64_t *valuep) {
+	uint64_t number, unit;
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	number = strtoull(text, &end, form->base);
+	while (*end == ' ')
+		end++;
+	return !errno && word_value(form->units, end, &unit) && !__builtin_mul_overflow(number, unit, valuep);
+}
+
+static int refuse_value(const struct setting *s, const char *value, struct fault *f) {
+	return fault_set(f, FAULT_ARGUMENT, "%s.%s is '%s', but wants %s", s->section, s->name, value,
+		forms[s->type].wants);
+}
+
+static int set_text(struct config *c, const struct setting *s, const char *value, struct fault *f) {
+	if (strlen(value) > s->max)
+		return fault_set(f, FAULT_ARGUMENT, "%s.%s has %zu bytes, at most %" PRIu64 " are allowed", s->section,
+			s->name, strlen(value), s->max);
+	strcpy((char *)c + s->offset, value);
+	return 0;
+}
+
+static int set_value(struct config *c, const struct setting *s, const char *value, struct fault *f) {
+	const struct form *form = &forms[s->type];
+	uint64_t number = 0;
+
+	if (s->type == SETTING_TEXT)
+		return set_text(c, s, value, f);
+	if (!(form->words ? word_value(form->words, value, &number) : number_value(form, value, &number)))
+		return refuse_value(s, value, f);
+	if (number < s->min || number > s->max)
+		return fault_set(f, FAULT_ARGUMENT, "%s.%s is %s; the least is %" PRIu64 ", the most %" PRIu64,
+			s->section, s->name, value, s->min, s->max);
+	memcpy((char *)c + s->offset, &number, sizeof number);
+	return 0;
+}
+
+int config_set(struct config *c, const char *name, const char *value, struct fault *f) {
+	const struct setting *s = config_find(name, strlen(name));
+
+	if (!s)
+		return fault_set(f, FAULT_ARGUMENT, "there is no setting %s", name);
+	return set_value(c, s, value, f);
+}
+
+void config_standard(struct config *c) {
+	memset(c, 0, sizeof *c);
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		/* The table's own values are right, which test_config proves. */
+		int r = set_value(c, &settings[i], settings[i].standard, NULL);
+
+		(void)r;
+	}
+}
+
+/* ---- files ---- */
+
+struct config_reader {
+	struct config *config;
+	const char *path;
+	FILE *stream;
+	unsigned line;
+	struct fault *fault;
+	int code;
+};
+
+/* inih's own count of lines is not handed to its handler in Debian's build, so lines are counted here. */
+static char *read_line(char *text, int size, void *user) {
+	struct config_reader *r = user;
+
+	r->line++;
+	return fgets(text, size, r->stream);
+}
+
+/* inih goes on after a refused line; the first refusal is the one reported. */
+static int read_setting(void *user, const char *section, const char *name, const char *value) {
+	struct config_reader *r = user;
+	char full[CONFIG_TEXT];
+
+	if (r->code)
+		return 0;
+	snprintf(full, sizeof full, "%s.%s", section, name);
+	r->code = config_set(r->config, full, value, r->fault);
+	if (r->code && r->fault)
+		fault_prefix(r->fault, "%s:%u", r->path, r->line);
+	return r->code == 0;
+}
+
+static int load_file(struct config *c, const char *path, bool must_exist, struct fault *f) {
+	struct config_reader r = { .config = c, .path = path, .fault = f };
+	int line;
+
+	r.stream = fopen(path, "re");
+	if (!r.stream && errno == ENOENT && !must_exist)
+		return 0;
+	if (!r.stream)
+		return fault_set(f, FAULT_ARGUMENT, "%s cannot be read: %s", path, strerror(errno));
+	line = ini_parse_stream(read_line, &r, read_setting, &r);
+	fclose(r.stream);
+	if (r.code)
+		return r.code;
+	if (line < 0)
+		return -ENOMEM;
+	if (line > 0)
+		return fault_set(f, FAULT_SYNTAX, "%s:%d: the line is neither [section] nor name = value", path, line);
+	return 0;
+}
+
+/* glob() sorts the names. */
+static int load_folder(struct config *c, struct fault *f) {
+	glob_t found = { 0 };
+	int r = glob(CONFIG_FOLDER, 0, NULL, &found) == GLOB_NOSPACE ? -ENOMEM : 0;
+
+	for (size_t i = 0; !r && i < found.gl_pathc; i++)
+		r = load_file(c, found.gl_pathv[i], true, f);
+	globfree(&found);
+	return r;
+}
+
+static int load_files(struct config *c, const char *file, struct fault *f) {
+	int r;
+
+	if (file)
+		return load_file(c, file, true, f);
+	r = load_file(c, CONFIG_FILE, false, f);
+	return r ? r : load_folder(c, f);
+}
+
+/* ---- environment and flags ---- */
+
+static int load_environment(struct config *c, struct fault *f) {
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		char name[CONFIG_TEXT];
+		const char *value;
+		int r;
+
+		snprintf(name, sizeof name, "FUSIOND_%s_%s", settings[i].section, settings[i].name);
+		for (char *p = name; *p; p++)
+			*p = (char)toupper((unsigned char)*p);
+		value = getenv(name);
+		r = value ? set_value(c, &settings[i], value, f) : 0;
+		if (r && f)
+			fault_prefix(f, "environment variable %s", name);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int load_flag(struct config *c, const char *flag, struct fault *f) {
+	const char *equal = strchr(flag, '=');
+	const struct setting *s = equal ? config_find(flag, (size_t)(equal - flag)) : NULL;
+	int r;
+
+	if (!equal)
+		return fault_set(f, FAULT_ARGUMENT, "'%s' is not of the form section.name=value", flag);
+	if (!s)
+		return fault_set(f, FAULT_ARGUMENT, "there is no setting %.*s", (int)(equal - flag), flag);
+	r = set_value(c, s, equal + 1, f);
+	if (r && f)
+		fault_prefix(f, "command line");
+	return r;
+}
+
+int config_flag(struct config_source *s, const char *flag) {
+	if (s->flags >= CONFIG_FLAGS)
+		return -E2BIG;
+	s->flag[s->flags++] = flag;
+	return 0;
+}
+
+int config_load(struct config *c, const struct config_source *s, struct fault *f) {
+	int r;
+
+	config_standard(c);
+	r = load_files(c, s->file, f);
+	if (!r)
+		r = load_environment(c, f);
+	for (unsigned i = 0; !r && i < s->flags; i++)
+		r = load_flag(c, s->flag[i], f);
+	return r;
+}
+
+/* ---- printing ---- */
+
+static const char *word_text(const struct word *w, uint64_t value) {
+	while (w->text && w->value != value)
+		w++;
+	return w->text ? w->text : "";
+}
+
+void config_print(const struct config *c, const struct setting *s, struct str *text) {
+	uint64_t number;
+
+	if (s->type == SETTING_TEXT) {
+		str_append(text, (const char *)c + s->offset);
+		return;
+	}
+	memcpy(&number, (const char *)c + s->offset, sizeof number);
+	if (forms[s->type].words)
+		str_append(text, word_text(forms[s->type].words, number));
+	else
+		str_printf(text, s->type == SETTING_MODE ? "%#" PRIo64 : "%" PRIu64, number);
+}
+
+void config_help(struct str *text) {
+	str_append(text, "Settings, for --set and fusiond.conf(5):\n");
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		const struct setting *s = &settings[i];
+
+		str_printf(text, "  %s.%s=%s\n      %s\n", s->section, s->name, *s->standard ? s->standard : "\"\"",
+			s->doc);
+	}
+}
+
+/* ---- folders left empty ---- */
+
+/* A folder: a variable of the environment, or a fixed path; and what is appended to it. */
+struct place {
+	const char *variable;
+	const char *path;
+	bool root;                   /* root alone */
+	const char *below;
+};
+
+static const struct place socket_places[] = {
+	{ "RUNTIME_DIRECTORY", NULL, false, "/door" },
+	{ NULL, "/run/fusiond", true, "/door" },
+	{ "XDG_RUNTIME_DIR", NULL, false, "/fusiond/door" },
+	{ NULL, NULL, false, NULL },
+};
+
+static const struct place cache_places[] = {
+	{ "CACHE_DIRECTORY", NULL, false, "" },
+	{ NULL, "/var/cache/fusiond", true, "" },
+	{ "XDG_CACHE_HOME", NULL, false, "/fusiond" },
+	{ "HOME", NULL, false, "/.cache/fusiond" },
+	{ NULL, NULL, false, NULL },
+};
+
+/* The first place there is; false where there is none or it is too long. */
+static bool resolve_place(const struct place *p, char *path, size_t size) {
+	for (; p->below; p++) {
+		const char *folder = p->variable ? getenv(p->variable) : p->path;
+
+		if (!folder || *folder != '/' || (p->root && geteuid() != 0))
+			continue;
+		return (size_t)snprintf(path, size, "%s%s", folder, p->below) < size;
+	}
+	return false;
+}
+
+int config_resolve(struct config *c, struct fault *f) {
+	if (!*c->door_socket && !resolve_place(socket_places, c->door_socket, sizeof c->door_socket))
+		return fault_set(f, FAULT_ARGUMENT,
+			"no place for the socket: XDG_RUNTIME_DIR is not set; say --socket PATH");
+	if (!*c->cache_dir && !resolve_place(cache_places, c->cache_dir, sizeof c->cache_dir))
+		return fault_set(f, FAULT_ARGUMENT,
+			"no place for compiled kernels: HOME is not set; say --cache-dir PATH");
+	return 0;
+}

@@ -1,0 +1,88 @@
+/*
+ * The settings of settings.def, and where their values come from: the standard, then
+ * /etc/fusiond/fusiond.conf and /etc/fusiond/conf.d/ *.conf in the order of their names (or the one
+ * file given), then the environment, then flags; later ones win.
+ *
+ * An unknown section, name or value is refused with a sentence that names where it stands.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/fault.h"
+#include "daemon/base/log.h"
+#include "daemon/base/str.h"
+
+enum {
+	CONFIG_TEXT = 256,
+	/* Flags --set of one command line. */
+	CONFIG_FLAGS = 128,
+};
+
+enum setting_type {
+	SETTING_BOOL,
+	SETTING_COUNT,
+	SETTING_TIME,
+	SETTING_MODE,
+	SETTING_LEVEL,
+	SETTING_TEXT,
+};
+
+enum setting_applies {
+	SETTING_START,
+	SETTING_RELOAD,
+	SETTING_SESSION,
+};
+
+/* Numbers of every type are 64 bits wide, which keeps the table's readers simple. */
+#define SETTING_FIELD_BOOL(field) uint64_t field
+#define SETTING_FIELD_COUNT(field) uint64_t field
+#define SETTING_FIELD_TIME(field) uint64_t field
+#define SETTING_FIELD_MODE(field) uint64_t field
+#define SETTING_FIELD_LEVEL(field) uint64_t field
+#define SETTING_FIELD_TEXT(field) char field[CONFIG_TEXT]
+
+struct config {
+#define SETTING(section, name, type, ...) SETTING_FIELD_##type(section##_##name);
+#include "settings.def"
+#undef SETTING
+};
+
+struct setting {
+	const char *section, *name;
+	enum setting_type type;
+	const char *standard;
+	uint64_t min, max;
+	enum setting_applies applies;
+	const char *doc;
+	size_t offset;                   /* in struct config */
+};
+
+/* Where values come from besides the standard places. */
+struct config_source {
+	const char *file;                /* NULL: the standard files, which need not exist */
+	const char *flag[CONFIG_FLAGS];  /* "section.name=value", in order */
+	unsigned flags;
+};
+
+unsigned config_settings(void);
+const struct setting *config_setting(unsigned i);
+/* The setting called "section.name" of length bytes, or NULL. */
+const struct setting *config_find(const char *name, size_t length);
+
+/* Every setting at its standard. */
+void config_standard(struct config *c);
+/* Sets "section.name" from text: 0, or FAULT_ARGUMENT with a sentence that names the setting. */
+int config_set(struct config *c, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
+/* All sources in order: 0, FAULT_SYNTAX or FAULT_ARGUMENT naming file and line, variable or flag; -errno. */
+int config_load(struct config *c, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
+/* Adds a flag; -E2BIG beyond CONFIG_FLAGS. */
+int config_flag(struct config_source *s, const char *flag) FAULT_MUST_USE;
+/* The value of a setting as text that config_set() reads back. */
+void config_print(const struct config *c, const struct setting *s, struct str *text);
+/* The help text of every setting. */
+void config_help(struct str *text);
+/* Fills in folders that were left empty; FAULT_ARGUMENT where the environment gives none. */
+int config_resolve(struct config *c, struct fault *f) FAULT_MUST_USE;

@@ -1,0 +1,401 @@
+/*
+ * The engine's process and the control socket to it; see child.h.
+ */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+
+#ifndef FUSIOND_LIBEXECDIR
+#define FUSIOND_LIBEXECDIR "/usr/libexec/fusiond"
+#endif
+#define ENGINE_PROGRAM "fusiond-engine"
+
+enum {
+	/* program, five pairs of flags, --set pairs, NULL */
+	CHILD_ARGUMENTS = 16 + 2 * CONFIG_FLAGS,
+	/* Packets handled in one turn of the loop, so that clients get their turn too. */
+	CHILD_BURST = 64,
+};
+
+void child_init(struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks) {
+	*c = (struct child){ .control = -1, .loop = loop, .callbacks = *callbacks };
+	snprintf(c->folder, sizeof c->folder, "%s", folder);
+}
+
+/* ---- starting ---- */
+
+/* The folder of the running program, or "" where /proc does not tell. */
+static void program_folder(char path[static PATH_MAX]) {
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	char *slash;
+
+	path[n > 0 ? n : 0] = 0;
+	slash = strrchr(path, '/');
+	if (slash)
+		*slash = 0;
+}
+
+static int find_program(const struct config *config, char path[static PATH_MAX], struct fault *f) {
+	char folder[PATH_MAX];
+
+	if (*config->engine_path) {
+		snprintf(path, PATH_MAX, "%s", config->engine_path);
+		if (!access(path, X_OK))
+			return 0;
+		return fault_set(f, FAULT_ARGUMENT, "engine.path %s cannot be run: %s", path, strerror(errno));
+	}
+	program_folder(folder);
+	snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder, ENGINE_PROGRAM);
+	if (!access(path, X_OK))
+		return 0;
+	snprintf(path, PATH_MAX, "%s/%s", FUSIOND_LIBEXECDIR, ENGINE_PROGRAM);
+	if (!access(path, X_OK))
+		return 0;
+	return fault_set(f, FAULT_ARGUMENT, "%s is neither in %s nor in %s; say --engine PATH", ENGINE_PROGRAM, folder,
+		FUSIOND_LIBEXECDIR);
+}
+
+/* In the child, between fork and exec: only calls that are safe there. */
+static void become_engine(const char *program, char *const *argument, int control, pid_t parent) {
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || fcntl(control, F_SETFD, 0) < 0)
+		_exit(126);
+	execv(program, argument);
+	_exit(127);
+}
+
+struct arguments {
+	char *value[CHILD_ARGUMENTS];
+	unsigned count;
+	char control[32];
+};
+
+static void argument_add(struct arguments *a, const char *value) {
+	a->value[a->count++] = (char *)(uintptr_t)value;
+}
+
+static void make_arguments(struct arguments *a, const struct child *c, const struct config_source *source,
+	int control) {
+	snprintf(a->control, sizeof a->control, "--control=%d", control);
+	argument_add(a, ENGINE_PROGRAM);
+	argument_add(a, a->control);
+	argument_add(a, "--url");
+	argument_add(a, c->url);
+	if (source->file) {
+		argument_add(a, "--config");
+		argument_add(a, source->file);
+	}
+	for (unsigned i = 0; i < source->flags; i++) {
+		argument_add(a, "--set");
+		argument_add(a, source->flag[i]);
+	}
+}
+
+static int spawn(struct child *c, const char *program, const struct config_source *source, int control) {
+	struct arguments a = { .count = 0 };
+	pid_t parent = getpid();
+
+	make_arguments(&a, c, source, control);
+	c->pid = fork();
+	if (c->pid < 0)
+		return -errno;
+	if (!c->pid)
+		become_engine(program, a.value, control, parent);
+	return 0;
+}
+
+static void on_control(void *user, uint32_t events);
+
+/* A child that was started but cannot be heard is of no use. */
+static int adopt(struct child *c, int control) {
+	int r = loop_add(c->loop, control, EPOLLIN, on_control, c, &c->source);
+
+	if (r) {
+		kill(c->pid, SIGKILL);
+		return r;
+	}
+	c->control = control;
+	return 0;
+}
+
+int child_start(struct child *c, const struct config *config, const struct config_source *source, struct fault *f) {
+	char program[PATH_MAX];
+	int pair[2];
+	int r = find_program(config, program, f);
+
+	if (r)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	c->generation++;
+	snprintf(c->url, sizeof c->url, "ipc://%.*s/engine-%u.sock", CHILD_URL - 32, c->folder, c->generation);
+	r = spawn(c, program, source, pair[1]);
+	close(pair[1]);
+	if (!r)
+		r = adopt(c, pair[0]);
+	if (r) {
+		close(pair[0]);
+		return r;
+	}
+	c->state = CHILD_STARTING;
+	c->starts++;
+	c->started_us = loop_now();
+	c->deadline_us = c->started_us + config->engine_start_us;
+	c->failure.code = 0;
+	return 0;
+}
+
+/* ---- ending ---- */
+
+void child_stop(struct child *c, uint64_t limit_us) {
+	if (c->state == CHILD_NONE || c->state == CHILD_STOPPING)
+		return;
+	kill(c->pid, SIGTERM);
+	c->state = CHILD_STOPPING;
+	c->deadline_us = loop_now() + limit_us;
+}
+
+void child_tick(struct child *c, uint64_t now) {
+	if (c->state == CHILD_NONE || !c->deadline_us || now < c->deadline_us)
+		return;
+	if (c->state == CHILD_STARTING)
+		fault_set(&c->failure, FAULT_DEVICE, "the engine was not ready within engine.start_us");
+	kill(c->pid, SIGKILL);
+	c->deadline_us = 0;
+}
+
+static void drop_queue(struct child *c) {
+	struct child_packet *p, *next;
+
+	LL_FOREACH_SAFE(c->queue, p, next) {
+		if (p->fd >= 0)
+			close(p->fd);
+		free(p);
+	}
+	c->queue = NULL;
+}
+
+static void drop_control(struct child *c) {
+	c->source = loop_remove(c->source);
+	if (c->control >= 0)
+		close(c->control);
+	c->control = -1;
+	drop_queue(c);
+}
+
+static void describe_end(int status, const struct fault *failure, struct str *why) {
+	if (failure->code)
+		str_append(why, failure->text);
+	else if (WIFSIGNALED(status))
+		str_printf(why, "the engine was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		str_printf(why, "the engine ended with status %d", WEXITSTATUS(status));
+}
+
+/* What the engine said last may still lie in the socket when its end is known. */
+bool child_reap(struct child *c, struct str *why) {
+	int status;
+
+	if (c->state == CHILD_NONE || waitpid(c->pid, &status, WNOHANG) != c->pid)
+		return false;
+	if (c->source)
+		on_control(c, EPOLLIN);
+	drop_control(c);
+	describe_end(status, &c->failure, why);
+	unlink(c->url + strlen("ipc://"));
+	c->state = CHILD_NONE;
+	c->deadline_us = 0;
+	c->pid = 0;
+	c->refused = false;
+	return true;
+}
+
+/* ---- receiving ---- */
+
+static int copy_text(struct wire_cursor *body, const char *field, char *text, size_t size, struct fault *f) {
+	const char *bytes;
+	size_t length;
+	int r = wire_get_text(body, field, size - 1, &bytes, &length, f);
+
+	if (r)
+		return r;
+	memcpy(text, bytes, length);
+	text[length] = 0;
+	return 0;
+}
+
+static int on_ready(struct child *c, struct wire_cursor *body, struct fault *f) {
+	int r = copy_text(body, "url", c->url, sizeof c->url, f);
+
+	if (!r)
+		r = copy_text(body, "device", c->device, sizeof c->device, f);
+	if (r || c->state != CHILD_STARTING)
+		return r;
+	c->state = CHILD_READY;
+	c->deadline_us = 0;
+	c->callbacks.ready(c->callbacks.user);
+	return 0;
+}
+
+static int on_failed(struct child *c, struct wire_cursor *body, struct fault *f) {
+	uint64_t code;
+	int r = wire_get_uint(body, "code", INT_MAX, &code, f);
+
+	if (!r)
+		r = copy_text(body, "sentence", c->failure.text, sizeof c->failure.text, f);
+	if (!r)
+		c->failure.code = code ? (int)code : FAULT_INTERNAL;
+	return r;
+}
+
+static int dispatch(struct child *c, struct wire_cursor *body, struct fault *f) {
+	uint64_t id;
+	int r = wire_get_uint(body, "message", UINT32_MAX, &id, f);
+
+	if (r)
+		return r;
+	if (id == CONTROL_READY)
+		return on_ready(c, body, f);
+	if (id == CONTROL_FAILED)
+		return on_failed(c, body, f);
+	return c->callbacks.packet(c->callbacks.user, id, body, f);
+}
+
+/* Our own engine speaks the protocol; a packet it got wrong is a defect worth a line. */
+static void handle(struct child *c, const void *bytes, size_t size) {
+	struct wire_reader reader;
+	struct wire_cursor body;
+	struct fault f = { 0 };
+	int r = wire_open(&reader, bytes, size, &f);
+
+	if (!r) {
+		body = wire_root(&reader);
+		r = dispatch(c, &body, &f);
+		wire_close(&reader);
+	}
+	if (r)
+		log_error("a packet of the engine was refused: %s", r > 0 ? f.text : strerror(-r));
+}
+
+/* Returns false once nothing more can be read for now. */
+static bool receive_one(struct child *c) {
+	unsigned char bytes[CHILD_PACKET];
+	int fd = -1;
+	ssize_t n = packet_receive(c->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+
+	if (fd >= 0)
+		close(fd);
+	if (n == -EAGAIN)
+		return false;
+	if (n <= 0) {
+		/* The engine closed its end: it is ending, or broken. */
+		c->source = loop_remove(c->source);
+		if (c->deadline_us == 0 || c->state == CHILD_READY)
+			c->deadline_us = loop_now() + 1000000;
+		return false;
+	}
+	handle(c, bytes, (size_t)n);
+	return c->source != NULL;
+}
+
+static void send_queued(struct child *c) {
+	while (c->queue) {
+		struct child_packet *p = c->queue;
+		int r = packet_send(c->control, p->bytes, p->size, p->fd, MSG_DONTWAIT);
+
+		if (r == -EAGAIN)
+			return;
+		LL_DELETE(c->queue, p);
+		if (p->fd >= 0)
+			close(p->fd);
+		free(p);
+	}
+}
+
+static void watch(struct child *c) {
+	bool write = c->queue || c->refused;
+
+	if (c->source && loop_change(c->source, EPOLLIN | (write ? EPOLLOUT : 0)))
+		log_error("epoll_ctl on the control socket failed: %s", strerror(errno));
+}
+
+static void on_writable(struct child *c) {
+	send_queued(c);
+	if (c->queue)
+		return;
+	if (c->refused) {
+		c->refused = false;
+		c->callbacks.writable(c->callbacks.user);
+	}
+	watch(c);
+}
+
+static void on_control(void *user, uint32_t events) {
+	struct child *c = user;
+
+	if (events & EPOLLOUT)
+		on_writable(c);
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		for (int i = 0; i < CHILD_BURST && receive_one(c); i++)
+			;
+}
+
+/* ---- sending ---- */
+
+int child_send(struct child *c, const struct wire_writer *w, int fd) {
+	int r = wire_finish(w);
+
+	if (r)
+		return r;
+	if (c->control < 0)
+		return -EPIPE;
+	r = c->queue ? -EAGAIN : packet_send(c->control, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
+	if (r == -EAGAIN && !c->refused) {
+		c->refused = true;
+		watch(c);
+	}
+	return r;
+}
+
+static int queue_packet(struct child *c, const struct wire_writer *w, int fd) {
+	struct child_packet *p = malloc(sizeof *p + w->buffer.size);
+
+	if (!p)
+		return -ENOMEM;
+	p->fd = fd < 0 ? -1 : dup(fd);
+	if (fd >= 0 && p->fd < 0) {
+		free(p);
+		return -errno;
+	}
+	p->size = w->buffer.size;
+	memcpy(p->bytes, w->buffer.data, p->size);
+	LL_APPEND(c->queue, p);
+	watch(c);
+	return 0;
+}
+
+int child_queue(struct child *c, const struct wire_writer *w, int fd) {
+	int r = child_send(c, w, fd);
+
+	return r == -EAGAIN ? queue_packet(c, w, fd) : r;
+}

@@ -1,0 +1,79 @@
+/*
+ * The engine as the supervisor sees it: a child process, started by fork and exec, and a socket
+ * pair of packets (CONTROL in messages.def).
+ *
+ * Each start is a generation with an op stream path of its own. The engine dies with the
+ * supervisor (PR_SET_PDEATHSIG). Nothing here blocks: child_send() refuses with -EAGAIN while the
+ * engine is slow to read, for what a client can repeat; child_queue() keeps what must arrive.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "protocol/wire.h"
+#include "daemon/base/config.h"
+#include "daemon/base/loop.h"
+
+enum child_state {
+	CHILD_NONE,                  /* no process */
+	CHILD_STARTING,              /* has not said READY */
+	CHILD_READY,
+	CHILD_STOPPING,              /* told to end */
+};
+
+enum {
+	CHILD_URL = 128,
+	CHILD_DEVICE = 128,
+	/* Longest control packet either way. */
+	CHILD_PACKET = 16384,
+};
+
+struct child_packet {
+	struct child_packet *next;
+	int fd;
+	size_t size;
+	unsigned char bytes[];
+};
+
+struct child_callbacks {
+	void (*ready)(void *user);
+	/* A packet that is not READY or FAILED: the cursor stands behind its number. */
+	int (*packet)(void *user, uint64_t id, struct wire_cursor *body, struct fault *f);
+	/* The engine reads again after a child_send() was refused. */
+	void (*writable)(void *user);
+	void *user;
+};
+
+struct child {
+	enum child_state state;
+	pid_t pid;
+	int control;
+	uint32_t generation;
+	uint32_t starts;
+	uint64_t started_us, deadline_us;        /* deadline 0: none */
+	char folder[CONFIG_TEXT];                /* of the op stream's socket */
+	char url[CHILD_URL], device[CHILD_DEVICE];
+	struct fault failure;                    /* what FAILED said; code 0: nothing */
+	struct loop *loop;
+	struct loop_source *source;
+	struct child_packet *queue;              /* utlist */
+	bool refused;                            /* a child_send() met -EAGAIN */
+	struct child_callbacks callbacks;
+};
+
+void child_init(struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks);
+/* Starts a process; 0, -errno, or FAULT_ARGUMENT where there is no program. */
+int child_start(struct child *c, const struct config *config, const struct config_source *source, struct fault *f)
+	FAULT_MUST_USE;
+/* SIGTERM; SIGKILL follows at the deadline. */
+void child_stop(struct child *c, uint64_t limit_us);
+/* Kills a child whose deadline has passed. */
+void child_tick(struct child *c, uint64_t now);
+/* After SIGCHLD: true if it has ended; the reason is appended to `why`. The state is CHILD_NONE then. */
+bool child_reap(struct child *c, struct str *why);
+/* 0; -EAGAIN; other errors mean that the engine is gone, which child_reap() will tell. */
+int child_send(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;
+/* As child_send(), but keeps the packet (and a copy of fd) until the engine reads. */
+int child_queue(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;

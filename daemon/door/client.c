@@ -1,0 +1,598 @@
+/*
+ * Connections of the door: identity and limits at accept, one greeting, arenas, the status.
+ *
+ * Every packet gets one answer. A client that does not read its answers, sends what is no packet of
+ * the protocol, or stays silent is closed; none of that concerns others. A request that needs the
+ * engine while it does not read (or has not started) is kept, and the connection is read again
+ * once it was answered.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+#include <utlist.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "daemon/base/version.h"
+
+/* ---- ending ---- */
+
+static void tell_session_end(struct client *c) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_SESSION_END);
+	wire_put_uint(&w, c->session);
+	r = child_queue(&c->supervisor->child, &w, -1);
+	wire_writer_free(&w);
+	if (r && r != -EPIPE)
+		log_error("the end of session %" PRIu64 " could not be told: %s", c->session, strerror(-r));
+}
+
+static void end_session(struct client *c) {
+	struct supervisor *s = c->supervisor;
+
+	if (!c->hello)
+		return;
+	tell_session_end(c);
+	client_arenas_drop(c);
+	HASH_DELETE(hh, s->sessions, c);
+	s->session_count--;
+	user_refund_session(c->user);
+	c->hello = false;
+	explicit_bzero(c->secret, sizeof c->secret);
+	log_debug("session %" PRIu64 " of user %ju, process %jd ends", c->session, (uintmax_t)c->uid, (intmax_t)c->pid);
+}
+
+static void client_close(struct client *c) {
+	struct supervisor *s = c->supervisor;
+
+	end_session(c);
+	loop_remove(c->source);
+	close(c->fd);
+	DL_DELETE2(s->clients, c, previous, next);
+	s->connections--;
+	user_refund_connection(c->user);
+	users_put(&s->users, c->user);
+	free(c->stalled);
+	free(c);
+}
+
+void clients_close(struct supervisor *s, bool all) {
+	struct client *c, *next;
+
+	DL_FOREACH_SAFE2(s->clients, c, next, next)
+		if (all || c->hello)
+			client_close(c);
+}
+
+/* ---- answering ---- */
+
+/* A client that leaves its answers unread until the socket is full has broken the protocol. */
+static int answer(struct client *c, const struct wire_writer *w, int fd) {
+	int r = wire_finish(w);
+
+	if (!r)
+		r = packet_send(c->fd, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
+	return r == -EAGAIN ? -EPIPE : r;
+}
+
+static int answer_fault(struct client *c, const struct fault *f) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_fault(&w, f);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	return r;
+}
+
+/* ---- HELLO ---- */
+
+struct greeting {
+	uint64_t version, features;
+	const char *name;
+	size_t name_size;
+	struct wire_cursor options;
+};
+
+static int check_version(const struct greeting *g, struct fault *f) {
+	if (g->version == PROTOCOL_VERSION)
+		return 0;
+	return fault_set(f, FAULT_VERSION,
+		"the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION " speaks version %d; "
+		"install the same release of both", g->version, PROTOCOL_VERSION);
+}
+
+/* The version first: what follows it may be of another form. */
+static int read_greeting(struct wire_cursor *body, struct greeting *g, struct fault *f) {
+	int r = wire_get_uint(body, "version", UINT64_MAX, &g->version, f);
+
+	if (!r)
+		r = check_version(g, f);
+	if (!r)
+		r = wire_get_uint(body, "features", UINT64_MAX, &g->features, f);
+	if (!r)
+		r = wire_get_text(body, "name", CLIENT_NAME - 1, &g->name, &g->name_size, f);
+	if (!r)
+		r = wire_get_map(body, "options", CLIENT_OPTIONS, &g->options, f);
+	return r ? r : wire_get_end(body, "HELLO", f);
+}
+
+/* Copies one option behind the others and tries it on a scratch configuration. */
+static int check_option(struct wire_cursor *options, struct config *scratch, struct wire_writer *out, struct fault *f) {
+	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+	const struct setting *setting;
+	const char *text;
+	size_t size;
+	int r = wire_get_text(options, "option", sizeof name - 1, &text, &size, f);
+
+	if (r)
+		return r;
+	snprintf(name, sizeof name, "%.*s", (int)size, text);
+	r = wire_get_text(options, name, sizeof value - 1, &text, &size, f);
+	if (r)
+		return r;
+	snprintf(value, sizeof value, "%.*s", (int)size, text);
+	setting = config_find(name, strlen(name));
+	if (setting && setting->applies != SETTING_SESSION)
+		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
+	wire_put_text(out, name);
+	wire_put_text(out, value);
+	return config_set(scratch, name, value, f);
+}
+
+static int put_options(const struct supervisor *s, struct wire_cursor options, struct wire_writer *out,
+	struct fault *f) {
+	struct config scratch = s->config;
+	int r = 0;
+
+	wire_put_map(out, options.left / 2);
+	while (!r && options.left)
+		r = check_option(&options, &scratch, out, f);
+	return r;
+}
+
+/* What the administrator sees of a name: no control characters that could fool a terminal. */
+static void take_name(struct client *c, const struct greeting *g) {
+	for (size_t i = 0; i < g->name_size; i++) {
+		unsigned char byte = (unsigned char)g->name[i];
+
+		c->name[i] = byte < 0x20 || byte >= 0x7f ? '?' : (char)byte;
+	}
+	c->name[g->name_size] = 0;
+}
+
+static int tell_session_new(struct client *c, const struct greeting *g, struct fault *f) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 7);
+	wire_put_uint(&w, CONTROL_SESSION_NEW);
+	wire_put_uint(&w, c->session);
+	wire_put_bin(&w, c->secret, sizeof c->secret);
+	wire_put_uint(&w, c->uid);
+	wire_put_uint(&w, (uint64_t)c->pid);
+	wire_put_text(&w, c->name);
+	r = put_options(c->supervisor, g->options, &w, f);
+	if (!r)
+		r = child_send(&c->supervisor->child, &w, -1);
+	wire_writer_free(&w);
+	return r;
+}
+
+static int answer_hello(struct client *c, const struct greeting *g) {
+	const struct child *child = &c->supervisor->child;
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 7);
+	wire_put_uint(&w, DOOR_HELLO);
+	wire_put_uint(&w, PROTOCOL_VERSION);
+	wire_put_uint(&w, g->features & FEATURES_ALL);
+	wire_put_uint(&w, c->session);
+	wire_put_bin(&w, c->secret, sizeof c->secret);
+	wire_put_text(&w, child->url);
+	wire_put_text(&w, child->device);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	return r;
+}
+
+static int begin_session(struct client *c, const struct greeting *g, struct fault *f) {
+	struct supervisor *s = c->supervisor;
+	int r = user_charge_session(c->user, &s->config, f);
+
+	if (r)
+		return r;
+	if (getrandom(c->secret, sizeof c->secret, 0) != (ssize_t)sizeof c->secret)
+		r = -errno;
+	take_name(c, g);
+	c->session = s->last_session + 1;
+	if (!r)
+		r = tell_session_new(c, g, f);
+	if (r) {
+		user_refund_session(c->user);
+		return r;
+	}
+	s->last_session++;
+	s->sessions_total++;
+	s->session_count++;
+	c->hello = true;
+	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
+	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid, (intmax_t)c->pid,
+		c->name);
+	return 0;
+}
+
+static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct greeting g;
+	int r;
+
+	if (c->hello)
+		return fault_set(f, FAULT_STATE, "the connection has a session already");
+	r = read_greeting(body, &g, f);
+	if (!r && c->supervisor->child.state != CHILD_READY)
+		return c->supervisor->stopping ? fault_set(f, FAULT_CONNECT, "the daemon is stopping") : -EAGAIN;
+	if (!r)
+		r = begin_session(c, &g, f);
+	return r ? r : answer_hello(c, &g);
+}
+
+/* ---- arenas and status ---- */
+
+static int need_session(const struct client *c, struct fault *f) {
+	return c->hello ? 0 : fault_set(f, FAULT_STATE, "HELLO comes first");
+}
+
+static int answer_arena(struct client *c, uint32_t id, const struct client_arena *a) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, id);
+	wire_put_uint(&w, a->id);
+	wire_put_uint(&w, a->bytes);
+	r = answer(c, &w, a->fd);
+	wire_writer_free(&w);
+	return r;
+}
+
+static int on_arena_new(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a = NULL;
+	uint64_t bytes;
+	int r = need_session(c, f);
+
+	if (!r)
+		r = wire_get_uint(body, "bytes", UINT64_MAX, &bytes, f);
+	if (!r)
+		r = wire_get_end(body, "ARENA_NEW", f);
+	if (!r)
+		r = client_arena_new(c, bytes, false, &a, f);
+	return r ? r : answer_arena(c, DOOR_ARENA_NEW, a);
+}
+
+static int on_arena_get(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a;
+	uint64_t id;
+	int r = need_session(c, f);
+
+	if (!r)
+		r = wire_get_uint(body, "arena", UINT32_MAX, &id, f);
+	if (!r)
+		r = wire_get_end(body, "ARENA_GET", f);
+	if (r)
+		return r;
+	a = client_arena_find(c, id);
+	if (!a)
+		return fault_set(f, FAULT_HANDLE, "the session has no arena %" PRIu64, id);
+	return answer_arena(c, DOOR_ARENA_GET, a);
+}
+
+static int on_status(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	char *json;
+	int r = wire_get_end(body, "STATUS", f);
+
+	if (r)
+		return r;
+	json = status_json(c->supervisor);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_STATUS);
+	wire_put_text(&w, json);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
+
+/* ---- packets ---- */
+
+typedef int packet_function(struct client *c, struct wire_cursor *body, struct fault *f);
+
+static packet_function *const packets[] = {
+	[DOOR_HELLO] = on_hello,
+	[DOOR_ARENA_NEW] = on_arena_new,
+	[DOOR_ARENA_GET] = on_arena_get,
+	[DOOR_STATUS] = on_status,
+};
+
+static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {
+	uint64_t id;
+	int r = wire_get_uint(body, "message", UINT64_MAX, &id, f);
+
+	if (r)
+		return r;
+	if (id >= sizeof packets / sizeof *packets || !packets[id])
+		return fault_set(f, FAULT_PROTOCOL, "the door has no message %" PRIu64, id);
+	return packets[id](c, body, f);
+}
+
+/* Faults after which a connection is of no more use. */
+static bool fault_ends(int code) {
+	return code == FAULT_PROTOCOL || code == FAULT_VERSION;
+}
+
+/* Answers one packet. 0, -EAGAIN where it must wait, or another -errno where the client must go. */
+static int handle(struct client *c, const void *bytes, size_t size) {
+	struct wire_reader reader;
+	struct wire_cursor body;
+	struct fault f = { 0 };
+	int r = wire_open(&reader, bytes, size, &f);
+
+	if (!r) {
+		body = wire_root(&reader);
+		r = dispatch(c, &body, &f);
+		wire_close(&reader);
+	}
+	if (r <= 0)
+		return r;
+	log_debug("process %jd of user %ju: %s", (intmax_t)c->pid, (uintmax_t)c->uid, f.text);
+	c->closing = fault_ends(r);
+	return answer_fault(c, &f);
+}
+
+static int stall(struct client *c, const void *bytes, size_t size) {
+	c->stalled = malloc(size);
+	if (!c->stalled)
+		return -ENOMEM;
+	memcpy(c->stalled, bytes, size);
+	c->stalled_size = size;
+	return loop_change(c->source, 0);
+}
+
+static int refuse_long(struct client *c) {
+	struct fault f;
+
+	fault_set(&f, FAULT_PROTOCOL, "a packet of the door has at most %d bytes", CLIENT_PACKET);
+	c->closing = true;
+	return answer_fault(c, &f);
+}
+
+/* One packet: 0, or -errno where the client must go. The daemon takes no descriptors. */
+static int receive(struct client *c) {
+	unsigned char bytes[CLIENT_PACKET];
+	int fd, r;
+	ssize_t n = packet_receive(c->fd, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+
+	if (fd >= 0)
+		close(fd);
+	if (n == -EAGAIN)
+		return 0;
+	if (n == -EMSGSIZE)
+		return refuse_long(c);
+	if (n <= 0)
+		return -EPIPE;
+	c->deadline_us = 0;
+	r = handle(c, bytes, (size_t)n);
+	return r == -EAGAIN ? stall(c, bytes, (size_t)n) : r;
+}
+
+/* With a request stalled nothing is read, but a hang-up is still told. */
+static void on_client(void *user, uint32_t events) {
+	struct client *c = user;
+
+	if (c->stalled && (events & (EPOLLHUP | EPOLLERR)))
+		client_close(c);
+	else if (!c->stalled && (receive(c) || c->closing))
+		client_close(c);
+}
+
+static void resume(struct client *c) {
+	unsigned char *bytes = c->stalled;
+	int r;
+
+	c->stalled = NULL;
+	r = handle(c, bytes, c->stalled_size);
+	if (r == -EAGAIN) {
+		c->stalled = bytes;
+		return;
+	}
+	free(bytes);
+	if (!r && !c->closing)
+		r = loop_change(c->source, EPOLLIN);
+	if (r || c->closing)
+		client_close(c);
+}
+
+void clients_resume(struct supervisor *s) {
+	struct client *c, *next;
+
+	DL_FOREACH_SAFE2(s->clients, c, next, next)
+		if (c->stalled)
+			resume(c);
+}
+
+/* ---- the engine's packets ---- */
+
+static void refuse_want(struct client *c, uint64_t session, const struct fault *f) {
+	struct supervisor *s = c->supervisor;
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_ARENA_REFUSED);
+	wire_put_uint(&w, session);
+	wire_put_int(&w, f->code);
+	wire_put_text(&w, f->text);
+	r = child_queue(&s->child, &w, -1);
+	wire_writer_free(&w);
+	if (r)
+		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", session, strerror(-r));
+}
+
+/* An engine's wish for a session that has just ended needs no answer: SESSION_END is on its way. */
+static int on_arena_want(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a;
+	struct fault refusal;
+	uint64_t bytes;
+	int r = wire_get_uint(body, "bytes", UINT64_MAX, &bytes, f);
+
+	if (r || !c)
+		return r;
+	r = client_arena_new(c, bytes, true, &a, &refusal);
+	if (r < 0)
+		r = fault_set(&refusal, FAULT_MEMORY, "no shared memory: %s", strerror(-r));
+	if (r)
+		refuse_want(c, c->session, &refusal);
+	return 0;
+}
+
+static int on_arena_drop(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a;
+	uint64_t id;
+	int r = wire_get_uint(body, "arena", UINT32_MAX, &id, f);
+
+	if (r || !c)
+		return r;
+	a = client_arena_find(c, id);
+	if (!a)
+		return fault_set(f, FAULT_PROTOCOL, "session %" PRIu64 " has no arena %" PRIu64, c->session, id);
+	client_arena_drop(c, a);
+	return 0;
+}
+
+int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) {
+	struct client *c;
+	uint64_t session;
+	int r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
+
+	if (r)
+		return r;
+	HASH_FIND(hh, s->sessions, &session, sizeof session, c);
+	if (id == CONTROL_ARENA_WANT)
+		return on_arena_want(c, body, f);
+	if (id == CONTROL_ARENA_DROP)
+		return on_arena_drop(c, body, f);
+	return fault_set(f, FAULT_PROTOCOL, "the supervisor has no message %" PRIu64, id);
+}
+
+/* ---- beginning ---- */
+
+static int identify(int fd, struct ucred *who) {
+	socklen_t size = sizeof *who;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &size) < 0 ? -errno : 0;
+}
+
+static int check_connections(const struct supervisor *s, struct fault *f) {
+	if (s->connections < s->config.door_connections)
+		return 0;
+	return fault_set(f, FAULT_LIMIT, "the daemon has %u connections, as many as door.connections allows",
+		s->connections);
+}
+
+static int client_new(struct supervisor *s, int fd, struct client **clientp, struct fault *f) {
+	struct client *c = calloc(1, sizeof *c);
+	struct ucred who = { 0 };
+	int r = c ? identify(fd, &who) : -ENOMEM;
+
+	if (!r)
+		r = check_connections(s, f);
+	if (!r) {
+		c->user = users_get(&s->users, who.uid);
+		r = c->user ? user_charge_connection(c->user, &s->config, f) : -ENOMEM;
+	}
+	if (r) {
+		if (c && c->user)
+			users_put(&s->users, c->user);
+		free(c);
+		return r;
+	}
+	c->supervisor = s;
+	c->fd = fd;
+	c->uid = who.uid;
+	c->pid = who.pid;
+	c->deadline_us = loop_now() + s->config.door_hello_us;
+	*clientp = c;
+	return 0;
+}
+
+/* What lies unread when a socket is closed would reach the other side as an error before our answer. */
+static void discard_input(int fd) {
+	char byte;
+
+	while (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) > 0)
+		;
+}
+
+/* The socket of a stranger is written once, without waiting. */
+static void refuse_connection(int fd, const struct fault *f) {
+	struct client stranger = { .fd = fd };
+	int r = answer_fault(&stranger, f);
+
+	log_debug("a connection was refused: %s%s", f->text, r ? " (which it was not told)" : "");
+	discard_input(fd);
+	close(fd);
+}
+
+void client_accept(struct supervisor *s, int fd) {
+	struct fault f = { .code = FAULT_MEMORY, .text = "the daemon is out of memory" };
+	struct client *c = NULL;
+
+	if (client_new(s, fd, &c, &f)) {
+		refuse_connection(fd, &f);
+		return;
+	}
+	DL_APPEND2(s->clients, c, previous, next);
+	s->connections++;
+	if (c->deadline_us < s->silent_us)
+		s->silent_us = c->deadline_us;
+	if (loop_add(s->loop, fd, EPOLLIN, on_client, c, &c->source))
+		client_close(c);
+}
+
+uint64_t clients_tick(struct supervisor *s, uint64_t now) {
+	struct client *c, *next;
+	uint64_t due = UINT64_MAX;
+
+	if (now < s->silent_us)
+		return s->silent_us;
+	DL_FOREACH_SAFE2(s->clients, c, next, next) {
+		if (c->deadline_us && now >= c->deadline_us)
+			client_close(c);
+		else if (c->deadline_us && c->deadline_us < due)
+			due = c->deadline_us;
+	}
+	s->silent_us = due;
+	return due;
+}

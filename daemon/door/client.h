@@ -1,0 +1,59 @@
+/*
+ * One connection of the door, and the session that it may hold. See client.c.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "daemon/door/supervisor.h"
+
+enum {
+	CLIENT_NAME = 128,
+	/* Longest packet a client may send: a greeting with its options. */
+	CLIENT_PACKET = 8192,
+	/* Settings one greeting may bring. */
+	CLIENT_OPTIONS = 64,
+};
+
+struct client_arena {
+	uint32_t id;                     /* 0: unused */
+	int fd;
+	uint64_t bytes;
+};
+
+struct client {
+	struct client *previous, *next;
+	struct supervisor *supervisor;
+	int fd;
+	struct loop_source *source;
+	struct user *user;
+	uid_t uid;
+	pid_t pid;
+	uint64_t deadline_us;            /* to say something; 0: it has */
+	bool hello;                      /* holds a session */
+	bool closing;                    /* answered for the last time */
+	/* A request that waits for the engine; no others are read meanwhile. */
+	unsigned char *stalled;
+	size_t stalled_size;
+
+	uint64_t session;
+	UT_hash_handle hh;
+	unsigned char secret[LIMIT_SECRET_BYTES];
+	char name[CLIENT_NAME];
+	uint64_t bytes;                  /* of arenas */
+	uint32_t arenas, last_arena;
+	struct client_arena arena[LIMIT_ARENAS];
+};
+
+/* ---- arenas of a session: arena.c ---- */
+
+/*
+ * Creates an arena, charges session and user, and tells the engine; *arenap is it. 0, a fault, or
+ * -EAGAIN where the engine does not read: nothing has changed then.
+ */
+int client_arena_new(struct client *c, uint64_t bytes, bool engine_owned, struct client_arena **arenap,
+	struct fault *f) FAULT_MUST_USE;
+struct client_arena *client_arena_find(struct client *c, uint64_t id);
+/* Gives the memory back at once, also what a client has mapped. */
+void client_arena_drop(struct client *c, struct client_arena *a);
+void client_arenas_drop(struct client *c);

@@ -1,0 +1,94 @@
+/*
+ * The answer to STATUS: what the supervisor knows by itself, so that it can be asked also while
+ * the engine is starting, hung or gone.
+ */
+#include "client.h"
+
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "protocol/message.h"
+#include "daemon/base/version.h"
+
+enum {
+	/* Sessions listed; their number is told in full. Keeps the answer within one packet. */
+	STATUS_SESSIONS = 256,
+};
+
+static const char *const state_words[] = {
+	[CHILD_NONE] = "gone",
+	[CHILD_STARTING] = "starting",
+	[CHILD_READY] = "ready",
+	[CHILD_STOPPING] = "stopping",
+};
+
+static double seconds(uint64_t from, uint64_t now) {
+	return (double)(now - from) / 1e6;
+}
+
+static void add_engine(cJSON *json, const struct supervisor *s, uint64_t now) {
+	const struct child *c = &s->child;
+	cJSON *engine = cJSON_AddObjectToObject(json, "engine");
+
+	cJSON_AddStringToObject(engine, "state", state_words[c->state]);
+	cJSON_AddNumberToObject(engine, "pid", c->pid);
+	cJSON_AddNumberToObject(engine, "generation", c->generation);
+	cJSON_AddNumberToObject(engine, "ended", s->engine_ends);
+	cJSON_AddStringToObject(engine, "last_end", s->last_end);
+	cJSON_AddNumberToObject(engine, "uptime_s", c->state == CHILD_NONE ? 0 : seconds(c->started_us, now));
+	cJSON_AddStringToObject(engine, "device", c->state == CHILD_READY ? c->device : "");
+	cJSON_AddStringToObject(engine, "url", c->url);
+}
+
+static void add_session(cJSON *list, const struct client *c) {
+	cJSON *one = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddNumberToObject(one, "session", (double)c->session);
+	cJSON_AddNumberToObject(one, "uid", c->uid);
+	cJSON_AddNumberToObject(one, "pid", c->pid);
+	cJSON_AddStringToObject(one, "name", c->name);
+	cJSON_AddNumberToObject(one, "arenas", c->arenas);
+	cJSON_AddNumberToObject(one, "bytes", (double)c->bytes);
+}
+
+static double add_sessions(cJSON *json, const struct supervisor *s) {
+	cJSON *list = cJSON_AddArrayToObject(json, "sessions");
+	double bytes = 0;
+	unsigned listed = 0;
+
+	for (const struct client *c = s->clients; c; c = c->next) {
+		bytes += (double)c->bytes;
+		if (c->hello && listed++ < STATUS_SESSIONS)
+			add_session(list, c);
+	}
+	return bytes;
+}
+
+static void fill(cJSON *json, const struct supervisor *s, uint64_t now) {
+	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
+	cJSON_AddNumberToObject(json, "protocol", PROTOCOL_VERSION);
+	cJSON_AddNumberToObject(json, "pid", getpid());
+	cJSON_AddNumberToObject(json, "uptime_s", seconds(s->started_us, now));
+	cJSON_AddStringToObject(json, "socket", s->config.door_socket);
+	cJSON_AddStringToObject(json, "cache_dir", s->config.cache_dir);
+	add_engine(json, s, now);
+	cJSON_AddNumberToObject(json, "connections", s->connections);
+	cJSON_AddNumberToObject(json, "session_count", s->session_count);
+	cJSON_AddNumberToObject(json, "sessions_total", (double)s->sessions_total);
+	cJSON_AddNumberToObject(json, "shared_bytes", add_sessions(json, s));
+	cJSON_AddNumberToObject(json, "user_bytes_limit", (double)user_bytes_limit(&s->config));
+}
+
+char *status_json(const struct supervisor *s) {
+	cJSON *json = cJSON_CreateObject();
+	char *text = NULL;
+
+	if (!json)
+		return NULL;
+	fill(json, s, loop_now());
+	text = cJSON_PrintUnformatted(json);
+	cJSON_Delete(json);
+	return text;
+}

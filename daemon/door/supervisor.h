@@ -1,0 +1,79 @@
+/*
+ * The supervisor: the process that owns the door, the shared memory and the engine's process. It
+ * contains no OpenCL and no nng, so that a device, a kernel or a flood of the op stream cannot
+ * take it down. One thread, one epoll loop; it waits for nobody.
+ *
+ * A session lives as long as its connection to the door; the kernel tells of a client's death. It
+ * also ends with the engine that served it: the connection is closed, so the client sees the end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/base/config.h"
+#include "daemon/base/loop.h"
+#include "daemon/door/child.h"
+#include "daemon/door/notify.h"
+#include "daemon/door/user.h"
+
+struct client;
+
+struct supervisor {
+	struct config config;
+	const struct config_source *source;
+	struct loop *loop;
+	struct child child;
+	struct notify notify;
+	struct users users;
+
+	/* The door; see door.c. */
+	int listener, lock, spare;
+	struct loop_source *listener_source;
+	char folder[CONFIG_TEXT];
+
+	/* Its connections; see client.c. */
+	struct client *clients;              /* utlist */
+	struct client *sessions;             /* uthash by session number */
+	uint32_t connections, session_count;
+	uint64_t last_session, sessions_total;
+	uint64_t silent_us;                  /* when the next silent connection is due; see clients_tick() */
+
+	int signals;
+	struct loop_source *signals_source;
+	uint64_t started_us;
+	uint64_t restart_us;                 /* when to start the engine again; 0: not planned */
+	uint64_t restart_delay_us;
+	uint32_t engine_ends;
+	char last_end[LIMIT_SENTENCE];
+	bool was_ready, stopping, done;
+	int code;                            /* of the process */
+};
+
+/* Runs until it is told to stop; the exit status. A sentence that names the cause is on the log. */
+int supervisor_run(const struct config_source *source) FAULT_MUST_USE;
+
+/* ---- the door: door.c ---- */
+
+/* Makes the folder and the socket; refuses where another daemon serves the same path. */
+int door_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
+/* Accepts no more, and removes what door_open() made. */
+void door_close(struct supervisor *s);
+
+/* ---- connections: client.c ---- */
+
+/* Takes over fd. Charges the user, and says why where the limits refuse. */
+void client_accept(struct supervisor *s, int fd);
+/* Handles again the requests that waited for the engine. */
+void clients_resume(struct supervisor *s);
+/* Closes the silent ones; returns when the next one is due, UINT64_MAX where none is. */
+uint64_t clients_tick(struct supervisor *s, uint64_t now);
+/* Closes those with a session (the engine that knew them is gone), or all. */
+void clients_close(struct supervisor *s, bool all);
+/* A packet of the engine about a session. */
+int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+
+/* ---- the answer to STATUS: status.c ---- */
+
+/* JSON to be freed with cJSON_free(), or NULL. */
+char *status_json(const struct supervisor *s);

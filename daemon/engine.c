@@ -1,0 +1,212 @@
+/*
+ * fusiond-engine: the process that owns the device. The supervisor starts it; see daemon/door/child.h.
+ *
+ * It opens the device, listens for the op stream, tells the supervisor that it is ready, and serves
+ * until it is told to stop or the supervisor is gone. What keeps it from starting is told to the
+ * supervisor in one sentence.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "daemon/base/config.h"
+#include "daemon/base/version.h"
+#include "daemon/serve/server.h"
+
+const char *argp_program_version = "fusiond-engine " FUSIOND_VERSION;
+
+enum {
+	KEY_CONTROL = 0x100,
+	KEY_URL,
+	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
+	ENGINE_SEND_S = 10,
+};
+
+static const struct argp_option options[] = {
+	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
+	{ "url", KEY_URL, "URL", 0, "Where to listen for the op stream", 0 },
+	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
+	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
+	{ 0 },
+};
+
+struct command {
+	struct config_source source;
+	int control;
+	const char *url;
+};
+
+static error_t parse(int key, char *value, struct argp_state *state) {
+	struct command *c = state->input;
+
+	switch (key) {
+	case KEY_CONTROL:
+		c->control = atoi(value);
+		return 0;
+	case KEY_URL:
+		c->url = value;
+		return 0;
+	case 'c':
+		c->source.file = value;
+		return 0;
+	case 'S':
+		if (config_flag(&c->source, value))
+			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
+		return 0;
+	case ARGP_KEY_END:
+		if (c->control < 0 || !c->url)
+			argp_failure(state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* Everything the engine owns, in the order in which it is opened. */
+struct engine {
+	struct config config;
+	int signals;
+	struct inbox inbox;
+	struct device *device;
+	struct plan_cache *plans;
+	struct exec *exec;
+	struct transport *transport;
+	struct server *server;
+};
+
+/* Before any thread is made, so that no thread takes them. A terminal's ^C is for the supervisor. */
+static int open_signals(struct engine *e) {
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	e->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return e->signals < 0 ? -errno : 0;
+}
+
+static const char *text_or_null(const char *text) {
+	return *text ? text : NULL;
+}
+
+static int open_device(struct engine *e, struct fault *f) {
+	const struct config *c = &e->config;
+	struct device_config d = {
+		.platform = text_or_null(c->device_platform),
+		.device = text_or_null(c->device_device),
+		.strategy = text_or_null(c->device_strategy),
+		.discrete = c->device_discrete,
+		.cache_dir = c->cache_dir,
+		.memory = c->device_memory,
+		.builders = (uint32_t)c->device_builders,
+		.wake = inbox_ring,
+		.user = &e->inbox,
+	};
+
+	return device_open(&d, &e->device, f);
+}
+
+static int open_exec(struct engine *e) {
+	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes };
+	int r = plan_cache_new((uint32_t)e->config.engine_plans, &e->plans);
+
+	c.device = e->device;
+	c.plans = e->plans;
+	return r ? r : exec_new(&c, &e->exec);
+}
+
+static int open_server(struct engine *e, const struct command *c, struct fault *f) {
+	struct server_config s = { .config = &e->config, .source = &c->source, .device = e->device, .plans = e->plans,
+		.exec = e->exec, .inbox = &e->inbox, .control = c->control };
+	int r = transport_nng_new(c->url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
+		&e->transport);
+
+	if (!r) {
+		s.transport = e->transport;
+		r = server_new(&s, &e->server);
+	}
+	if (!r)
+		r = transport_start(e->transport, inbox_push, &e->inbox);
+	if (r && r != -ENOMEM)
+		return fault_set(f, FAULT_CONNECT, "the engine cannot listen at %s: %s", c->url, strerror(-r));
+	return r;
+}
+
+static int open_all(struct engine *e, const struct command *c, struct fault *f) {
+	int r = config_load(&e->config, &c->source, f);
+
+	if (!r)
+		r = config_resolve(&e->config, f);
+	if (r)
+		return r;
+	log_set_level((enum log_level)e->config.log_level);
+	r = open_signals(e);
+	if (!r)
+		r = inbox_open(&e->inbox);
+	if (!r)
+		r = open_device(e, f);
+	if (!r)
+		r = open_exec(e);
+	return r ? r : open_server(e, c, f);
+}
+
+/* The server first: it answers what it holds. What the transport still brings ends in the inbox. */
+static void close_all(struct engine *e) {
+	e->server = server_free(e->server);
+	e->transport = transport_close(e->transport);
+	if (e->exec)
+		e->exec = exec_free(e->exec);
+	if (e->plans)
+		e->plans = plan_cache_free(e->plans);
+	if (e->device)
+		e->device = device_close(e->device);
+	inbox_close(&e->inbox);
+}
+
+static int serve(struct engine *e, const struct command *c) {
+	int r = control_ready(c->control, c->url, device_name(e->device));
+
+	return r ? r : server_run(e->server, e->signals);
+}
+
+static int run(const struct command *c) {
+	struct timeval patience = { .tv_sec = ENGINE_SEND_S };
+	struct engine e = { .signals = -1, .inbox = { .bell = -1 } };
+	struct fault f = { 0 };
+	int r;
+
+	setsockopt(c->control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	r = open_all(&e, c, &f);
+	if (r < 0)
+		fault_set(&f, FAULT_INTERNAL, "the engine cannot start: %s", strerror(-r));
+	if (r && control_failed(c->control, &f))
+		log_error("%s", f.text);
+	if (!r)
+		r = serve(&e, c);
+	close_all(&e);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "The part of fusiond that owns the device. fusiond starts it; it is of no use alone.",
+	};
+	static struct command command = { .control = -1 };
+
+	log_open("fusiond-engine");
+	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
+		return EXIT_FAILURE;
+	return run(&command);
+}

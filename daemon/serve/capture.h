@@ -1,0 +1,9 @@
+/*
+ * Recorded graphs: DEFINE checks and keeps one, REPLAY adds it to the session's graph as if its
+ * operations had been sent again, FORGET drops it.
+ */
+#pragma once
+
+#include "daemon/serve/session.h"
+
+void captures_free(struct session *s);

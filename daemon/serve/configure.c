@@ -1,0 +1,67 @@
+/* Settings of sessions. A scratch configuration does the parsing, so that there is one table and one parser. */
+#include "configure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/serve/request.h"
+
+struct fusion_settings fusion_settings_of(const struct config *c) {
+	return (struct fusion_settings){ .enabled = c->fusion_enabled, .min_elements = c->fusion_min_elements,
+		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
+		.window_bytes = c->fusion_window_bytes };
+}
+
+static void settings_into(const struct fusion_settings *s, struct config *c) {
+	c->fusion_enabled = s->enabled;
+	c->fusion_min_elements = s->min_elements;
+	c->fusion_window_us = s->window_us;
+	c->fusion_window_ops = s->window_ops;
+	c->fusion_window_bytes = s->window_bytes;
+}
+
+int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f) {
+	const struct setting *setting = config_find(name, strlen(name));
+	struct config scratch = { 0 };
+	int r;
+
+	if (setting && setting->applies != SETTING_SESSION)
+		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
+	settings_into(s, &scratch);
+	r = config_set(&scratch, name, value, f);
+	if (!r)
+		*s = fusion_settings_of(&scratch);
+	return r;
+}
+
+static int get_text(struct wire_cursor *c, const char *field, char text[static CONFIG_TEXT], struct fault *f) {
+	const char *bytes;
+	size_t size;
+	int r = wire_get_text(c, field, CONFIG_TEXT - 1, &bytes, &size, f);
+
+	if (!r)
+		snprintf(text, CONFIG_TEXT, "%.*s", (int)size, bytes);
+	return r;
+}
+
+/* What was gathered under the old setting runs under it. */
+int configure_request(struct request *r, struct fault *f) {
+	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+	struct session *s = r->session;
+	int code = get_text(&r->body, "name", name, f);
+
+	if (!code)
+		code = get_text(&r->body, "value", value, f);
+	if (!code)
+		code = wire_get_end(&r->body, "CONFIGURE", f);
+	if (code)
+		return code;
+	if (s->gathered)
+		flush_session(s, FLUSH_DEMAND);
+	code = fusion_settings_change(&s->settings, name, value, f);
+	if (code)
+		return code;
+	request_answer(s->server, r->id, 0);
+	request_send(s->server, r->frame);
+	return 0;
+}

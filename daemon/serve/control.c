@@ -1,0 +1,372 @@
+/*
+ * The engine's end of the control socket; see CONTROL in messages.def.
+ *
+ * The supervisor is believed, being the same program; what does not read is logged. Packets are
+ * handled in the order they came, but for two cases: while an arena is awaited, and while a request
+ * looks for a session or an arena that is on its way, only what adds is handled, and the rest
+ * waits for control_turn(), where no caller holds a session.
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "daemon/base/loop.h"
+
+enum {
+	CONTROL_PACKET = 16384,
+	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this is stuck. */
+	CONTROL_WAIT_US = 10 * 1000 * 1000,
+	CONTROL_OPTIONS = 64,
+};
+
+struct control_packet {
+	struct control_packet *next;
+	int fd;
+	size_t size;
+	unsigned char bytes[];
+};
+
+/* ---- sending ---- */
+
+/* Small, and seldom: the supervisor always reads. */
+static int send_packet(int control, struct wire_writer *w) {
+	int r = wire_finish(w);
+
+	if (!r)
+		r = packet_send(control, w->buffer.data, w->buffer.size, -1, 0);
+	wire_writer_free(w);
+	return r;
+}
+
+int control_ready(int control, const char *url, const char *device) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, CONTROL_READY);
+	wire_put_text(&w, url);
+	wire_put_text(&w, device);
+	return send_packet(control, &w);
+}
+
+int control_failed(int control, const struct fault *f) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, CONTROL_FAILED);
+	wire_put_int(&w, f->code);
+	wire_put_text(&w, f->text);
+	return send_packet(control, &w);
+}
+
+static int send_about(struct session *s, unsigned id, uint64_t value) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, id);
+	wire_put_uint(&w, s->id);
+	wire_put_uint(&w, value);
+	return send_packet(s->server->control, &w);
+}
+
+void control_drop(struct session *s, uint32_t arena) {
+	int r = send_about(s, CONTROL_ARENA_DROP, arena);
+
+	if (r)
+		log_error("an empty arena could not be given back: %s", strerror(-r));
+}
+
+/* ---- what the supervisor says ---- */
+
+struct control_message {
+	struct server *server;
+	unsigned id;
+	struct wire_cursor body;
+	int *fdp;                    /* taken by who sets it to -1 */
+};
+
+static int change_option(struct session *s, struct wire_cursor *options, struct fault *f) {
+	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+	const char *text;
+	size_t size;
+	int r = wire_get_text(options, "option", CONFIG_TEXT - 1, &text, &size, f);
+
+	if (r)
+		return r;
+	snprintf(name, sizeof name, "%.*s", (int)size, text);
+	r = wire_get_text(options, "value", CONFIG_TEXT - 1, &text, &size, f);
+	if (r)
+		return r;
+	snprintf(value, sizeof value, "%.*s", (int)size, text);
+	return fusion_settings_change(&s->settings, name, value, f);
+}
+
+static int on_session_new(struct control_message *m, struct fault *f) {
+	struct session_facts facts;
+	struct wire_cursor options;
+	struct session *s = NULL;
+	uint64_t uid, pid;
+	int r = wire_get_uint(&m->body, "session", UINT64_MAX, &facts.id, f);
+
+	if (!r)
+		r = wire_get_bin(&m->body, "secret", LIMIT_SECRET_BYTES, &facts.secret, f);
+	if (!r)
+		r = wire_get_uint(&m->body, "uid", UINT32_MAX, &uid, f);
+	if (!r)
+		r = wire_get_uint(&m->body, "pid", INT32_MAX, &pid, f);
+	if (!r)
+		r = wire_get_text(&m->body, "name", SESSION_NAME - 1, &facts.name, &facts.name_size, f);
+	if (!r)
+		r = wire_get_map(&m->body, "options", CONTROL_OPTIONS, &options, f);
+	if (r)
+		return r;
+	facts.uid = (uid_t)uid;
+	facts.pid = (pid_t)pid;
+	r = session_new(m->server, &facts, &s);
+	while (!r && options.left)
+		r = change_option(s, &options, f);
+	return r;
+}
+
+static int find_session(struct control_message *m, struct session **sessionp, struct fault *f) {
+	uint64_t id;
+	int r = wire_get_uint(&m->body, "session", UINT64_MAX, &id, f);
+
+	if (r)
+		return r;
+	HASH_FIND(hh, m->server->sessions, &id, sizeof id, *sessionp);
+	return 0;
+}
+
+static int on_session_end(struct control_message *m, struct fault *f) {
+	struct session *s = NULL;
+	int r = find_session(m, &s, f);
+
+	if (!r && s)
+		session_free(s);
+	return r;
+}
+
+static int on_arena(struct control_message *m, struct fault *f) {
+	struct session *s = NULL;
+	uint64_t arena, bytes, owner;
+	int fd = *m->fdp;
+	int r = find_session(m, &s, f);
+
+	if (!r)
+		r = wire_get_uint(&m->body, "arena", UINT32_MAX, &arena, f);
+	if (!r)
+		r = wire_get_uint(&m->body, "bytes", UINT64_MAX, &bytes, f);
+	if (!r)
+		r = wire_get_uint(&m->body, "owner", 1, &owner, f);
+	if (r || !s)
+		return r;
+	if (fd < 0)
+		return fault_set(f, FAULT_PROTOCOL, "an arena came without its descriptor");
+	*m->fdp = -1;
+	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == 1);
+	if (!r)
+		s->arena_bytes += bytes;
+	return r;
+}
+
+/* An answer to control_want() that came too late. */
+static int on_arena_refused(struct control_message *m, struct fault *f) {
+	(void)m;
+	(void)f;
+	return 0;
+}
+
+static int on_reload(struct control_message *m, struct fault *f) {
+	struct server *v = m->server;
+	struct config fresh;
+	int r = v->source ? config_load(&fresh, v->source, f) : 0;
+
+	if (r || !v->source)
+		return r;
+	for (unsigned i = 0; i < config_settings(); i++) {
+		const struct setting *s = config_setting(i);
+
+		if (s->applies != SETTING_START && s->type != SETTING_TEXT)
+			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, sizeof(uint64_t));
+	}
+	log_set_level((enum log_level)v->config.log_level);
+	return 0;
+}
+
+static const struct {
+	int (*function)(struct control_message *m, struct fault *f);
+	bool adds;                   /* may be handled while a caller holds a session */
+} controls[] = {
+	[CONTROL_SESSION_NEW] = { on_session_new, true },
+	[CONTROL_SESSION_END] = { on_session_end, false },
+	[CONTROL_ARENA] = { on_arena, true },
+	[CONTROL_ARENA_REFUSED] = { on_arena_refused, false },
+	[CONTROL_RELOAD] = { on_reload, false },
+};
+
+enum { CONTROLS = sizeof controls / sizeof *controls };
+
+/* ---- packets ---- */
+
+static struct control_packet *packet_free(struct control_packet *p) {
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+	return NULL;
+}
+
+/* The next packet, or NULL where there is none or the supervisor is gone. */
+static struct control_packet *receive(struct server *v) {
+	unsigned char bytes[CONTROL_PACKET];
+	struct control_packet *p;
+	int fd;
+	ssize_t n = packet_receive(v->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+
+	if (n == -EAGAIN)
+		return NULL;
+	if (n <= 0) {
+		v->orphaned = true;
+		return NULL;
+	}
+	p = malloc(sizeof *p + (size_t)n);
+	if (!p) {
+		log_error("out of memory: a packet of the supervisor is lost");
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	*p = (struct control_packet){ .fd = fd, .size = (size_t)n };
+	memcpy(p->bytes, bytes, p->size);
+	return p;
+}
+
+static unsigned packet_id(const struct wire_reader *reader, struct wire_cursor *body) {
+	uint64_t id;
+
+	*body = wire_root(reader);
+	return wire_get_uint(body, "message", CONTROLS - 1, &id, NULL) ? 0 : (unsigned)id;
+}
+
+/* Handles it, and returns true; or returns false where only what adds may be handled. */
+static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
+	struct control_message m = { .server = v, .fdp = &p->fd };
+	struct wire_reader reader;
+	struct fault f = { 0 };
+	bool handled = true;
+	int r = wire_open(&reader, p->bytes, p->size, &f);
+
+	if (!r) {
+		m.id = packet_id(&reader, &m.body);
+		if (adds_only && m.id && !controls[m.id].adds)
+			handled = false;
+		else if (!m.id || !controls[m.id].function)
+			r = fault_set(&f, FAULT_PROTOCOL, "there is no such message");
+		else
+			r = controls[m.id].function(&m, &f);
+		wire_close(&reader);
+	}
+	if (r)
+		log_error("a packet of the supervisor was refused: %s", r > 0 ? f.text : strerror(-r));
+	return handled;
+}
+
+void control_catch_up(struct server *v) {
+	struct control_packet *p;
+
+	while (!v->orphaned && (p = receive(v))) {
+		if (handle(v, p, true))
+			packet_free(p);
+		else
+			LL_APPEND(v->packets, p);
+	}
+}
+
+void control_turn(struct server *v) {
+	struct control_packet *p;
+
+	while ((p = v->packets)) {
+		LL_DELETE(v->packets, p);
+		handle(v, p, false);
+		packet_free(p);
+	}
+	while (!v->orphaned && (p = receive(v))) {
+		handle(v, p, false);
+		packet_free(p);
+	}
+}
+
+/* ---- asking for an arena ---- */
+
+/* Is this the answer for the session: 1 it was made, 0 no, or a negative errno. */
+static int answer_of(const struct session *s, const struct control_packet *p) {
+	struct wire_reader reader;
+	struct wire_cursor body;
+	uint64_t session, value = 0, owner = 1;
+	struct fault f;
+	unsigned id;
+	int r = wire_open(&reader, p->bytes, p->size, &f);
+
+	if (r)
+		return 0;
+	id = packet_id(&reader, &body);
+	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
+	if (!r && id == CONTROL_ARENA)
+		r = wire_get_uint(&body, "arena", UINT32_MAX, &value, &f) || wire_get_uint(&body, "bytes", UINT64_MAX, &value, &f)
+			|| wire_get_uint(&body, "owner", 1, &owner, &f);
+	wire_close(&reader);
+	if (r || session != s->id || !owner)
+		return 0;
+	return id == CONTROL_ARENA ? 1 : id == CONTROL_ARENA_REFUSED ? -EDQUOT : 0;
+}
+
+static int wait_readable(const struct server *v, uint64_t deadline) {
+	struct pollfd p = { .fd = v->control, .events = POLLIN };
+	uint64_t now = loop_now();
+	int r = now < deadline ? poll(&p, 1, (int)((deadline - now) / 1000 + 1)) : 0;
+
+	return r < 0 && errno != EINTR ? -errno : r == 0 ? -ETIMEDOUT : 0;
+}
+
+/* Handles what adds and keeps the rest, until the answer comes. */
+static int await_answer(struct session *s, uint64_t deadline) {
+	struct server *v = s->server;
+	int r = 0;
+
+	while (!r && !v->orphaned) {
+		struct control_packet *p = receive(v);
+		uint64_t had = s->arena_bytes;
+		int answer;
+
+		if (!p) {
+			r = wait_readable(v, deadline);
+			continue;
+		}
+		answer = answer_of(s, p);
+		if (answer < 0 || handle(v, p, true))
+			packet_free(p);
+		else
+			LL_APPEND(v->packets, p);
+		if (answer)
+			return answer < 0 ? answer : s->arena_bytes == had ? -ENOMEM : 0;
+	}
+	return r ? r : -EPIPE;
+}
+
+int control_want(struct session *s, uint64_t bytes) {
+	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
+
+	return r ? r : await_answer(s, loop_now() + CONTROL_WAIT_US);
+}

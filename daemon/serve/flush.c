@@ -1,0 +1,305 @@
+/*
+ * From a session's graph to a run: plan (found or made), bind, hand to exec, and give the arrays
+ * the buffers that will hold their values.
+ *
+ * Nothing waits here. A graph that cannot be planned or handed over poisons the arrays it would
+ * have computed; WAIT tells of it.
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "daemon/serve/request.h"
+#include "daemon/serve/vector.h"
+
+/* Memory to bind leaves and outputs, kept between runs. */
+struct flush_scratch {
+	struct buffer **leaf;
+	uint64_t *offset;
+	struct buffer **output;
+	uint32_t leaves, outputs;    /* room */
+};
+
+void flush_scratch_free(struct flush_scratch *x) {
+	if (!x)
+		return;
+	free(x->leaf);
+	free(x->offset);
+	free(x->output);
+	free(x);
+}
+
+/* A graph to run and the arrays that its outputs become, by their tags. */
+struct flush {
+	struct session *session;
+	struct graph *graph;
+	struct array **array;
+	uint64_t first, last;        /* numbers of the batches */
+	uint64_t operations;
+	struct plan *plan;
+};
+
+/* ---- binding ---- */
+
+static int reserve(void **itemsp, uint32_t count, size_t size) {
+	void *items = realloc(*itemsp, count * size);
+
+	if (!items)
+		return -ENOMEM;
+	*itemsp = items;
+	return 0;
+}
+
+static int scratch_fit(struct server *v, uint32_t leaves, uint32_t outputs) {
+	struct flush_scratch *x = v->flush ? v->flush : calloc(1, sizeof *x);
+	int r = x ? 0 : -ENOMEM;
+
+	v->flush = x;
+	if (!r && leaves > x->leaves) {
+		r = reserve((void **)&x->leaf, leaves, sizeof(struct buffer *));
+		if (!r)
+			r = reserve((void **)&x->offset, leaves, sizeof *x->offset);
+		x->leaves = r ? 0 : leaves;
+	}
+	if (!r && outputs > x->outputs) {
+		r = reserve((void **)&x->output, outputs, sizeof(struct buffer *));
+		x->outputs = r ? 0 : outputs;
+	}
+	return r;
+}
+
+static void bind_leaves(const struct graph *g, struct flush_scratch *x) {
+	for (uint32_t i = 0; i < graph_leaves(g); i++) {
+		const struct graph_leaf *leaf = graph_leaf_at(g, i);
+
+		x->leaf[i] = leaf->buffer;
+		x->offset[i] = (uint64_t)leaf->view.offset;
+	}
+}
+
+/* An output that is a view of a leaf counts its offset from the leaf's own. */
+static void take_output(const struct flush *f, const struct plan_output *o, struct buffer *b) {
+	const struct graph_output *wanted = graph_output_at(f->graph, (uint32_t)o->tag);
+	struct array *a = f->array[wanted->tag];
+
+	if (a->buffer)
+		buffer_unref(a->buffer);
+	a->buffer = b;
+	a->view = o->view;
+	if (o->slot < f->plan->leaves)
+		a->view.offset += graph_leaf_at(f->graph, o->slot)->view.offset;
+	a->pending = false;
+}
+
+/* ---- counting ---- */
+
+static void count_step(struct counters *c, const struct plan_step *s) {
+	bool fused = s->ops > 1;
+
+	c->operations_executed += s->ops;
+	switch (s->kernel->root) {
+	case KERNEL_MAP:
+		c->map_fused += fused;
+		c->map_single += !fused;
+		break;
+	case KERNEL_REDUCE:
+		c->reduce_fused += fused;
+		c->reduce_single += !fused;
+		break;
+	default:
+		c->matmul_fused += fused;
+		c->matmul_single += !fused;
+		break;
+	}
+}
+
+static void count_plan(struct session *s, const struct plan *p, bool hit) {
+	struct counters *c = &s->counters;
+
+	c->runs++;
+	c->plan_hits += hit;
+	c->plan_misses += !hit;
+	c->kernels_launched += p->steps;
+	c->kernels_unfused += p->ops;
+	c->bytes_not_moved += p->bytes_not_moved;
+	c->buffers_eliminated += p->buffers_eliminated;
+	for (uint32_t i = 0; i < p->steps; i++)
+		count_step(c, &p->step[i]);
+}
+
+/* ---- running ---- */
+
+/* Called by exec. A run that failed is told for each of its batches, for any of their arrays may be lost. */
+static void on_done(void *user, const struct fault *f) {
+	struct run *run = user;
+	struct session *s = run->session;
+
+	s->queued -= run->operations;
+	s->server->progress = true;
+	if (f) {
+		session_count(s, runs_failed, 1);
+		for (uint64_t seq = run->first; seq <= run->last; seq++)
+			session_failed(s, seq, -1, f);
+	}
+	DL_DELETE2(s->runs, run, previous, next);
+	free(run);
+}
+
+static struct run *run_new(const struct flush *f) {
+	struct session *s = f->session;
+	struct run *run = malloc(sizeof *run);
+
+	if (!run)
+		return NULL;
+	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations };
+	DL_APPEND2(s->runs, run, previous, next);
+	s->queued += run->operations;
+	return run;
+}
+
+static void run_undo(struct run *run) {
+	run->session->queued -= run->operations;
+	DL_DELETE2(run->session->runs, run, previous, next);
+	free(run);
+}
+
+static int submit(const struct flush *f) {
+	struct session *s = f->session;
+	struct server *v = s->server;
+	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done };
+	struct run *run;
+	int r = scratch_fit(v, graph_leaves(f->graph), f->plan->outputs);
+
+	if (r)
+		return r;
+	run = run_new(f);
+	if (!run)
+		return -ENOMEM;
+	bind_leaves(f->graph, v->flush);
+	q.leaf = v->flush->leaf;
+	q.leaf_offset = v->flush->offset;
+	q.scalar = graph_scalar_values(f->graph);
+	q.user = run;
+	r = exec_submit(v->exec, s->lane, &q, v->flush->output);
+	if (r) {
+		run_undo(run);
+		return r;
+	}
+	for (uint32_t i = 0; i < f->plan->outputs; i++)
+		take_output(f, &f->plan->output[i], v->flush->output[i]);
+	return 0;
+}
+
+static int run_graph(struct flush *f, struct fault *fault) {
+	struct session *s = f->session;
+	struct plan_options options = { .fuse = s->settings.enabled, .min_elements = s->settings.min_elements,
+		.traits = s->server->traits };
+	bool hit = false;
+	int r = plan_cache_get(s->server->plans, f->graph, &options, &f->plan, &hit, fault);
+
+	if (!r)
+		r = submit(f);
+	if (!r)
+		count_plan(s, f->plan, hit);
+	if (f->plan)
+		f->plan = plan_unref(f->plan);
+	return r;
+}
+
+static int fault_of_memory(struct fault *f, int r) {
+	return r < 0 ? fault_set(f, FAULT_MEMORY, "the daemon is out of memory") : r;
+}
+
+/* ---- a session's window ---- */
+
+static void count_reason(struct session *s, enum flush_reason reason) {
+	uint64_t *const by_reason[] = {
+		[FLUSH_IDLE] = &s->counters.flush_idle,
+		[FLUSH_TIME] = &s->counters.flush_time,
+		[FLUSH_OPERATIONS] = &s->counters.flush_operations,
+		[FLUSH_BYTES] = &s->counters.flush_bytes,
+		[FLUSH_DEMAND] = &s->counters.flush_demand,
+		[FLUSH_URGENT] = &s->counters.flush_urgent,
+	};
+
+	++*by_reason[reason];
+}
+
+/* Arrays that were released meanwhile are no outputs: what only they need is not computed. */
+static int mark_outputs(struct session *s) {
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < s->pendings; i++)
+		if (s->pending[i]->references > 1)
+			r = graph_output(s->graph, s->pending[i]->node, i);
+	return r;
+}
+
+static void poison_pending(struct session *s, const struct fault *f) {
+	struct poison *p = poison_new(f, 0, -1);
+
+	for (uint32_t i = 0; i < s->pendings; i++)
+		array_poison(s->pending[i], p ? poison_ref(p) : NULL);
+	poison_unref(p);
+	for (uint64_t seq = s->first; seq < s->next; seq++)
+		session_failed(s, seq, -1, f);
+}
+
+/* The graph is empty again, and a new epoch begins. */
+static void forget_gathered(struct session *s) {
+	for (uint32_t i = 0; i < s->pendings; i++)
+		array_unref(s->pending[i]);
+	for (uint32_t i = 0; i < s->useds; i++)
+		buffer_unref(s->used[i]);
+	s->pendings = s->useds = 0;
+	s->gathered = 0;
+	graph_reset(s->graph);
+	s->epoch++;
+}
+
+void flush_session(struct session *s, enum flush_reason reason) {
+	struct flush f = { .session = s, .graph = s->graph, .array = s->pending, .first = s->first, .last = s->next - 1,
+		.operations = s->gathered };
+	struct fault fault;
+	int r;
+
+	if (s->windowed)
+		DL_DELETE2(s->server->gathering, s, window_previous, window_next);
+	s->windowed = false;
+	count_reason(s, reason);
+	r = mark_outputs(s);
+	if (!r && graph_outputs(s->graph))
+		r = run_graph(&f, &fault);
+	if (fault_of_memory(&fault, r))
+		poison_pending(s, &fault);
+	forget_gathered(s);
+}
+
+/* ---- a copy ---- */
+
+static int copy_graph(struct graph *g, const struct array *a, struct fault *f) {
+	uint32_t leaf, copy;
+	int r;
+
+	graph_reset(g);
+	r = graph_leaf(g, a->buffer, &a->type, &a->view, &leaf);
+	if (!r)
+		r = graph_op(g, OP_copy, 1, &leaf, NULL, 0, &copy, f);
+	return r ? r : graph_output(g, copy, 0);
+}
+
+int flush_copy(struct session *s, struct array *a, struct fault *f) {
+	struct flush x = { .session = s, .graph = s->server->graph, .array = &a, .first = s->next - 1,
+		.last = s->next - 1, .operations = 1 };
+	int r = copy_graph(x.graph, a, f);
+
+	if (!r)
+		r = run_graph(&x, f);
+	if (!r)
+		session_count(s, copies, 1);
+	return r;
+}

@@ -1,0 +1,152 @@
+/* Arrays and handles; see handles.h. */
+#include "handles.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arrays ---- */
+
+struct array *array_new(const struct tensor_type *t) {
+	struct array *a = calloc(1, sizeof *a);
+
+	if (!a)
+		return NULL;
+	a->references = 1;
+	a->type = *t;
+	return a;
+}
+
+struct array *array_ref(struct array *a) {
+	a->references++;
+	return a;
+}
+
+struct array *array_unref(struct array *a) {
+	if (!a || --a->references)
+		return NULL;
+	if (a->buffer)
+		buffer_unref(a->buffer);
+	poison_unref(a->poison);
+	free(a);
+	return NULL;
+}
+
+void array_poison(struct array *a, struct poison *p) {
+	if (a->buffer)
+		a->buffer = buffer_unref(a->buffer);
+	poison_unref(a->poison);
+	a->poison = p;
+	a->pending = false;
+}
+
+int array_check(struct array *a, struct poison **poisonp) {
+	const struct fault *f = a->buffer ? buffer_fault(a->buffer) : NULL;
+
+	if (!a->poison && f) {
+		a->poison = poison_new(f, 0, -1);
+		if (!a->poison)
+			return -ENOMEM;
+	}
+	*poisonp = a->poison;
+	return 0;
+}
+
+/* ---- handles ---- */
+
+static uint32_t slot_of(uint64_t handle) {
+	return (uint32_t)handle;
+}
+
+static uint32_t generation_of(uint64_t handle) {
+	return (uint32_t)(handle >> 32);
+}
+
+void handles_init(struct handles *h, uint32_t limit) {
+	*h = (struct handles){ .limit = limit };
+}
+
+void handles_free(struct handles *h) {
+	for (uint32_t i = 0; i < h->capacity; i++)
+		array_unref(h->slot[i].array);
+	free(h->slot);
+	*h = (struct handles){ 0 };
+}
+
+/* Slots are chosen by the client, so the table reaches as far as the highest one used. */
+static int grow(struct handles *h, uint32_t slot) {
+	uint32_t capacity = h->capacity ? h->capacity : 64;
+	struct handle_slot *slots;
+
+	while (capacity <= slot)
+		capacity *= 2;
+	if (capacity > h->limit)
+		capacity = h->limit;
+	slots = realloc(h->slot, capacity * sizeof *slots);
+	if (!slots)
+		return -ENOMEM;
+	memset(slots + h->capacity, 0, (capacity - h->capacity) * sizeof *slots);
+	h->slot = slots;
+	h->capacity = capacity;
+	return 0;
+}
+
+static int refuse(uint64_t handle, const char *why, struct fault *f) {
+	return fault_set(f, FAULT_HANDLE, "handle %u, generation %u, %s", slot_of(handle), generation_of(handle), why);
+}
+
+static int refuse_stale(const struct handle_slot *s, uint64_t handle, struct fault *f) {
+	if (generation_of(handle) > s->generation || !s->generation)
+		return refuse(handle, "names no array of this session", f);
+	if (generation_of(handle) == s->generation)
+		return refuse(handle, "was released", f);
+	return fault_set(f, FAULT_HANDLE, "handle %u, generation %u, is stale: its slot is at generation %u",
+		slot_of(handle), generation_of(handle), s->generation);
+}
+
+int handles_get(const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) {
+	const struct handle_slot *s;
+
+	if (slot_of(handle) >= h->capacity)
+		return refuse(handle, "names no array of this session", f);
+	s = &h->slot[slot_of(handle)];
+	if (s->generation != generation_of(handle) || !s->array)
+		return refuse_stale(s, handle, f);
+	*arrayp = s->array;
+	return 0;
+}
+
+int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) {
+	struct handle_slot *s;
+	int r = 0;
+
+	if (slot_of(handle) >= h->limit)
+		return fault_set(f, FAULT_LIMIT, "handle %u is beyond the %u arrays that limits.handles allows",
+			slot_of(handle), h->limit);
+	if (slot_of(handle) >= h->capacity)
+		r = grow(h, slot_of(handle));
+	if (r)
+		return r;
+	s = &h->slot[slot_of(handle)];
+	if (s->array)
+		return refuse(handle, "is wanted for a slot that is in use", f);
+	if (generation_of(handle) <= s->generation)
+		return refuse(handle, "does not grow the generation of its slot", f);
+	s->generation = generation_of(handle);
+	s->array = a;
+	h->live++;
+	return 0;
+}
+
+int handles_release(struct handles *h, uint64_t handle, struct fault *f) {
+	struct array *a = NULL;
+	int r = handles_get(h, handle, &a, f);
+
+	if (r)
+		return r;
+	h->slot[slot_of(handle)].array = NULL;
+	h->live--;
+	array_unref(a);
+	return 0;
+}

@@ -1,0 +1,167 @@
+/*
+ * READ, MAP and UNMAP: values the client touches in shared memory.
+ *
+ * READ needs the array row-major in an arena: a strided view is copied first, and the array keeps
+ * the copy, so what the client reads stays in place until it releases the array. MAP also needs the
+ * memory to be the array's alone and read by nothing queued: what ran before is waited for, then a
+ * shared buffer is copied.
+ */
+#include "wait.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* An array that has a value, or will have one; runs what it needs. */
+static int need_array(struct request *r, uint64_t *handlep, struct array **arrayp, struct fault *f) {
+	struct session *s = r->session;
+	struct poison *poison = NULL;
+	int code = wire_get_uint(&r->body, "handle", INT64_MAX, handlep, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "the request", f);
+	if (!code)
+		code = handles_get(&s->handles, *handlep, arrayp, f);
+	if (!code && (*arrayp)->mapped)
+		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is mapped for writing", *handlep);
+	if (!code && (*arrayp)->pending)
+		flush_session(s, FLUSH_DEMAND);
+	if (!code)
+		code = array_check(*arrayp, &poison);
+	if (code || !poison)
+		return code;
+	*f = poison->fault;
+	if (poison->seq) {               /* tell who is to blame */
+		r->seq = poison->seq;
+		r->node = poison->node;
+	}
+	return f->code;
+}
+
+static bool is_plain(const struct array *a) {
+	return view_is_contiguous(&a->type, &a->view);
+}
+
+/* The waiter's own reference keeps the memory where it is until the client was told. */
+static void answer_location(struct waiter *w) {
+	struct session *s = w->session;
+	const struct tensor_type *t = &w->array->type;
+	struct wire_writer *out;
+	uint32_t arena = 0;
+	uint64_t offset = 0;
+
+	if (w->fault.code) {
+		waiter_refuse(w, &w->fault);
+		return;
+	}
+	buffer_location(w->buffer, &arena, &offset);
+	out = request_answer(s->server, w->id, 4);
+	wire_put_uint(out, arena);
+	wire_put_uint(out, offset + (uint64_t)w->offset * dtype_info(t->dtype)->bytes);
+	wire_put_uint(out, (uint64_t)shape_bytes(t));
+	request_put_freed(s, out);
+	request_send(s->server, w->frame);
+	waiter_free(w);
+}
+
+static int publish(struct waiter *w, waiter_function *then) {
+	w->then = then;
+	w->buffer = buffer_ref(w->array->buffer);
+	w->offset = w->array->view.offset;
+	return buffer_publish(w->session->lane, w->buffer, waiter_published, w);
+}
+
+/* ---- READ ---- */
+
+int read_request(struct request *r, struct fault *f) {
+	struct array *a = NULL;
+	struct waiter *w;
+	uint64_t handle;
+	int code = need_array(r, &handle, &a, f);
+
+	if (!code && !is_plain(a))
+		code = flush_copy(r->session, a, f);
+	if (!code)
+		code = waiter_new(r, a, answer_location, &w);
+	if (code)
+		return code;
+	session_count(r->session, reads, 1);
+	code = publish(w, answer_location);
+	if (code)
+		waiter_free(w);
+	return code;
+}
+
+/* ---- MAP and UNMAP ---- */
+
+static void map_published(struct waiter *w) {
+	w->array->mapped = w->fault.code ? ARRAY_FREE : ARRAY_MAPPED;
+	answer_location(w);
+}
+
+/* Everything queued has run. */
+static void map_fenced(struct waiter *w) {
+	struct array *a = w->array;
+	struct poison *poison = NULL;
+	struct fault f;
+	int r = array_check(a, &poison);
+
+	if (!r && poison) {
+		f = poison->fault;
+		r = f.code;
+	}
+	if (!r && (buffer_shared(a->buffer) || !is_plain(a)))
+		r = flush_copy(w->session, a, &f);
+	if (!r)
+		r = publish(w, map_published);
+	if (r)
+		a->mapped = ARRAY_FREE;
+	waiter_failed(w, r, &f);
+}
+
+int map_request(struct request *r, struct fault *f) {
+	struct session *s = r->session;
+	struct array *a = NULL;
+	struct waiter *w;
+	uint64_t handle;
+	int code = need_array(r, &handle, &a, f);
+
+	if (!code)
+		code = waiter_new(r, a, map_fenced, &w);
+	if (code)
+		return code;
+	if (s->gathered)                 /* may read it */
+		flush_session(s, FLUSH_DEMAND);
+	code = lane_fence(s->lane, waiter_fenced, w);
+	if (code) {
+		waiter_free(w);
+		return code;
+	}
+	session_count(s, maps, 1);
+	a->mapped = ARRAY_MAPPING;
+	return 0;
+}
+
+int unmap_request(struct request *r, struct fault *f) {
+	struct session *s = r->session;
+	struct array *a = NULL;
+	struct wire_writer *w;
+	uint64_t handle;
+	int code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "UNMAP", f);
+	if (!code)
+		code = handles_get(&s->handles, handle, &a, f);
+	if (!code && a->mapped != ARRAY_MAPPED)
+		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is not mapped", handle);
+	if (code)
+		return code;
+	buffer_written(a->buffer);
+	a->mapped = ARRAY_FREE;
+	a->version++;
+	w = request_answer(s->server, r->id, 2);
+	wire_put_uint(w, r->seq);
+	wire_put_uint(w, a->version);
+	request_send(s->server, r->frame);
+	return 0;
+}

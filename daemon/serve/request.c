@@ -1,0 +1,300 @@
+/*
+ * From a frame to the function that serves it; see request.h.
+ *
+ * A frame is believed in steps: it must scan, name a session and prove its secret; then its number
+ * decides when it runs. A numbered request uses its number up also when it is refused, or later
+ * ones would wait for ever.
+ */
+#include "request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "protocol/message.h"
+
+enum order {
+	ORDER_NONE,                  /* runs on arrival */
+	ORDER_NUMBERED,              /* runs when all lower numbers have */
+	ORDER_AFTER,                 /* runs when the number it names and all lower ones have */
+};
+
+static const struct {
+	request_function *function;
+	enum order order;
+	bool queues;                 /* adds operations: held while too many are queued */
+} requests[] = {
+	[REQUEST_SUBMIT] = { submit_request, ORDER_NUMBERED, true },
+	[REQUEST_WAIT] = { wait_request, ORDER_AFTER, false },
+	[REQUEST_READ] = { read_request, ORDER_AFTER, false },
+	[REQUEST_MAP] = { map_request, ORDER_AFTER, false },
+	[REQUEST_UNMAP] = { unmap_request, ORDER_NUMBERED, false },
+	[REQUEST_DEFINE] = { define_request, ORDER_NUMBERED, false },
+	[REQUEST_REPLAY] = { replay_request, ORDER_NUMBERED, true },
+	[REQUEST_FORGET] = { forget_request, ORDER_NUMBERED, false },
+	[REQUEST_EXPLAIN] = { explain_request, ORDER_NONE, false },
+	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
+	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
+	[REQUEST_CONFIGURE] = { configure_request, ORDER_NONE, false },
+};
+
+enum { REQUESTS = sizeof requests / sizeof *requests };
+
+/* ---- answers ---- */
+
+struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t fields) {
+	wire_writer_clear(&v->writer);
+	wire_put_array(&v->writer, 1 + fields);
+	wire_put_uint(&v->writer, id);
+	return &v->writer;
+}
+
+/* The rest goes with the next answer. */
+void request_put_freed(struct session *s, struct wire_writer *w) {
+	uint32_t count = s->freeds < SESSION_FREED ? s->freeds : SESSION_FREED;
+
+	wire_put_array(w, 2 * count);
+	for (uint32_t i = 0; i < count; i++) {
+		wire_put_uint(w, s->freed[i].arena);
+		wire_put_uint(w, s->freed[i].offset);
+	}
+	s->freeds -= count;
+	memmove(s->freed, s->freed + count, s->freeds * sizeof *s->freed);
+}
+
+/* An answer that could not be written for lack of memory becomes one that always can. */
+void request_send(struct server *v, struct transport_request *frame) {
+	static const char no_memory[] = "\x93\x00\x06\xb0" "out of memory...";
+
+	if (wire_finish(&v->writer))
+		transport_reply(v->transport, frame, no_memory, sizeof no_memory - 1);
+	else
+		transport_reply(v->transport, frame, v->writer.buffer.data, v->writer.buffer.size);
+}
+
+static void count_fault(struct server *v, struct session *s, int code) {
+	if (code < 0 || code > FAULT_INTERNAL)
+		code = FAULT_INTERNAL;
+	if (!s) {
+		v->faults[code]++;
+		return;
+	}
+	s->faults[code]++;
+	session_count(s, refused, 1);
+}
+
+void request_refuse(struct server *v, struct session *s, struct transport_request *frame, const struct fault *f,
+	uint64_t seq, int64_t node) {
+	count_fault(v, s, f->code);
+	wire_writer_clear(&v->writer);
+	wire_put_array(&v->writer, seq ? 5 : 3);
+	wire_put_uint(&v->writer, MESSAGE_FAULT);
+	wire_put_int(&v->writer, f->code);
+	wire_put_text(&v->writer, f->text);
+	if (seq) {
+		wire_put_uint(&v->writer, seq);
+		wire_put_int(&v->writer, node);
+	}
+	request_send(v, frame);
+}
+
+/* A failure that is none of the client's doing. */
+static void fault_of_errno(struct fault *f, int error) {
+	if (error == -ENOMEM)
+		fault_set(f, FAULT_MEMORY, "the daemon is out of memory");
+	else
+		fault_set(f, FAULT_INTERNAL, "the daemon failed: %s", strerror(-error));
+}
+
+/* ---- running ---- */
+
+static void run(struct request *r) {
+	struct fault f = { 0 };
+	int code;
+
+	r->node = -1;
+	code = requests[r->id].function(r, &f);
+	if (code < 0)
+		fault_of_errno(&f, code);
+	if (code)
+		request_refuse(r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
+}
+
+static bool may_run(const struct session *s, unsigned id, uint64_t seq) {
+	switch (requests[id].order) {
+	case ORDER_NUMBERED:
+		if (seq != s->next)
+			return false;
+		return !requests[id].queues || s->queued < s->server->config.limits_queued_ops;
+	case ORDER_AFTER:
+		return seq < s->next;
+	default:
+		return true;
+	}
+}
+
+/* ---- holding ---- */
+
+static int check_number(const struct session *s, const struct request *r, struct fault *f) {
+	bool numbered = requests[r->id].order == ORDER_NUMBERED;
+
+	if (numbered && r->seq < s->next)
+		return fault_set(f, FAULT_STATE, "request %" PRIu64 " was accepted before; the next is %" PRIu64, r->seq,
+			s->next);
+	if (r->seq > s->next + SESSION_HELD)
+		return fault_set(f, FAULT_PROTOCOL, "request %" PRIu64 " is too far ahead; the next is %" PRIu64, r->seq,
+			s->next);
+	return 0;
+}
+
+static bool is_held(const struct session *s, const struct request *r) {
+	const struct held *h;
+
+	if (requests[r->id].order != ORDER_NUMBERED)
+		return false;
+	DL_FOREACH2(s->held, h, next)
+		if (h->seq == r->seq && requests[h->id].order == ORDER_NUMBERED)
+			return true;
+	return false;
+}
+
+static int hold(struct session *s, const struct request *r, struct fault *f) {
+	struct held *h;
+
+	if (s->held_count == SESSION_HELD || s->held_bytes + r->frame->size > SESSION_HELD_BYTES)
+		return fault_set(f, FAULT_LIMIT, "%u requests of %zu bytes wait for request %" PRIu64
+			" already, as many as may", s->held_count, s->held_bytes, s->next);
+	h = malloc(sizeof *h);
+	if (!h)
+		return -ENOMEM;
+	h->frame = r->frame;
+	h->id = r->id;
+	h->seq = r->seq;
+	DL_APPEND2(s->held, h, previous, next);
+	s->held_count++;
+	s->held_bytes += r->frame->size;
+	return 0;
+}
+
+static void unhold(struct session *s, struct held *h) {
+	DL_DELETE2(s->held, h, previous, next);
+	s->held_count--;
+	s->held_bytes -= h->frame->size;
+	free(h);
+}
+
+/* ---- reading ---- */
+
+static struct session *find_session(struct server *v, uint64_t id, const void *secret) {
+	struct session *s = session_find(v, id, secret);
+
+	if (s)
+		return s;
+	control_catch_up(v);
+	return session_find(v, id, secret);
+}
+
+static int read_head(struct server *v, struct request *r, struct fault *f) {
+	const void *secret;
+	uint64_t id, session;
+	int code = wire_get_uint(&r->body, "message", UINT64_MAX, &id, f);
+
+	if (!code && (id >= REQUESTS || !requests[id].function))
+		code = fault_set(f, FAULT_PROTOCOL, "there is no message %" PRIu64, id);
+	if (!code)
+		code = wire_get_uint(&r->body, "session", UINT64_MAX, &session, f);
+	if (!code)
+		code = wire_get_bin(&r->body, "secret", LIMIT_SECRET_BYTES, &secret, f);
+	if (code)
+		return code;
+	r->id = (unsigned)id;
+	r->session = find_session(v, session, secret);
+	if (!r->session)
+		return fault_set(f, FAULT_CONNECT, "there is no session %" PRIu64 " with this secret; it has ended", session);
+	session_count(r->session, messages, 1);
+	if (requests[id].order == ORDER_NONE)
+		return 0;
+	return wire_get_uint(&r->body, "seq", INT64_MAX, &r->seq, f);
+}
+
+/* Runs it if its turn has come. True where it was run or refused, false where it must be held. */
+static bool try_run(struct request *r) {
+	struct session *s = r->session;
+
+	if (!may_run(s, r->id, r->seq))
+		return false;
+	if (requests[r->id].order == ORDER_NUMBERED)
+		s->next++;
+	run(r);
+	return true;
+}
+
+static int run_or_hold(struct request *r, struct fault *f) {
+	struct session *s = r->session;
+	int code;
+
+	if (try_run(r)) {
+		request_progress(s);
+		return 0;
+	}
+	code = check_number(s, r, f);
+	if (!code && is_held(s, r))
+		code = fault_set(f, FAULT_STATE, "request %" PRIu64 " came twice", r->seq);
+	if (!code)
+		code = hold(s, r, f);
+	/* What waits for room in the queue makes room by running what was gathered. */
+	if (!code && r->seq == s->next && s->gathered)
+		flush_session(s, FLUSH_OPERATIONS);
+	return code;
+}
+
+void request_arrived(struct server *v, struct transport_request *frame) {
+	struct request r = { .frame = frame };
+	struct wire_reader reader;
+	struct fault f = { 0 };
+	int code = wire_open(&reader, frame->bytes, frame->size, &f);
+
+	if (!code) {
+		r.body = wire_root(&reader);
+		code = read_head(v, &r, &f);
+		if (!code)
+			code = run_or_hold(&r, &f);
+		wire_close(&reader);
+	}
+	if (code < 0)
+		fault_of_errno(&f, code);
+	if (code)
+		request_refuse(v, r.session, frame, &f, 0, -1);
+}
+
+/* A held frame was read before, so it reads again; where memory is short, at the next event. */
+static bool run_held(struct session *s, struct held *h) {
+	struct request r = { .frame = h->frame };
+	struct wire_reader reader;
+	struct fault f;
+	int code = wire_open(&reader, h->frame->bytes, h->frame->size, &f);
+
+	if (code)
+		return false;
+	r.body = wire_root(&reader);
+	code = read_head(s->server, &r, &f);
+	s->counters.messages--;          /* counted when it arrived */
+	if (!code) {
+		unhold(s, h);
+		code = !try_run(&r);
+	}
+	wire_close(&reader);
+	return !code;
+}
+
+void request_progress(struct session *s) {
+	struct held *h = s->held;
+
+	while (h) {
+		struct held *next = h->next;
+
+		h = may_run(s, h->id, h->seq) && run_held(s, h) ? s->held : next;
+	}
+}

@@ -1,0 +1,51 @@
+/*
+ * One request: from a frame to the function that serves it, and its answer.
+ *
+ * A function answers by request_reply() or keeps the frame (a waiter), and returns 0; or it returns
+ * a fault or a negative errno and has answered nothing: then request.c answers with the fault.
+ * Texts of the body point into the frame and are gone with the answer.
+ */
+#pragma once
+
+#include "daemon/serve/server.h"
+
+struct request {
+	struct session *session;
+	struct transport_request *frame;
+	unsigned id;
+	uint64_t seq;                /* numbered requests: their own; READ, MAP, WAIT: the one they come after */
+	int64_t node;                /* the operation to blame for a fault, or -1 */
+	struct wire_cursor body;
+};
+
+typedef int request_function(struct request *r, struct fault *f);
+
+/* A frame of the transport. */
+void request_arrived(struct server *v, struct transport_request *frame);
+/* Runs held requests whose turn has come. */
+void request_progress(struct session *s);
+
+/* The writer of the answer, which begins with an array of 1 + fields values and the request's number. */
+struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t fields);
+/* Puts the client memory that is free again. */
+void request_put_freed(struct session *s, struct wire_writer *w);
+/* Sends what the writer holds. */
+void request_send(struct server *v, struct transport_request *frame);
+/* Answers with a fault; session may be NULL. seq 0: nobody to blame. */
+void request_refuse(struct server *v, struct session *s, struct transport_request *frame, const struct fault *f,
+	uint64_t seq, int64_t node);
+
+/* ---- the functions ---- */
+
+request_function submit_request;     /* submit.c */
+request_function define_request;     /* capture.c */
+request_function replay_request;
+request_function forget_request;
+request_function wait_request;       /* wait.c */
+request_function read_request;       /* read.c */
+request_function map_request;
+request_function unmap_request;
+request_function explain_request;    /* explain.c */
+request_function can_fuse_request;
+request_function stats_request;      /* stats.c */
+request_function configure_request;  /* configure.c */

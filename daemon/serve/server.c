@@ -1,0 +1,139 @@
+/*
+ * The engine's loop; see server.h.
+ *
+ * A turn does what can be done: packets of the supervisor, some requests, what the device finished,
+ * what exec called back, windows whose time is up. The thread sleeps only when a turn leaves
+ * nothing, and whoever brings something rings the bell only then.
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/base/loop.h"
+#include "daemon/serve/batch.h"
+#include "daemon/serve/wait.h"
+
+enum {
+	/* Requests between two looks at the device, so that it does not run dry under a flood. */
+	SERVER_BURST = 16,
+	/* With sessions about, memory that became idle is looked for this often. */
+	SERVER_IDLE_US = 1000 * 1000,
+};
+
+int server_new(const struct server_config *c, struct server **serverp) {
+	struct server *v = calloc(1, sizeof *v);
+	int r;
+
+	if (!v)
+		return -ENOMEM;
+	v->config = *c->config;
+	v->source = c->source;
+	v->device = c->device;
+	v->traits = device_traits(c->device);
+	v->plans = c->plans;
+	v->exec = c->exec;
+	v->transport = c->transport;
+	v->inbox = c->inbox;
+	v->control = c->control;
+	v->started_us = loop_now();
+	wire_writer_init(&v->writer);
+	r = graph_new(&v->graph);
+	if (!r)
+		r = batch_scratch_new(&v->scratch);
+	if (r)
+		server_free(v);
+	else
+		*serverp = v;
+	return r;
+}
+
+struct server *server_free(struct server *v) {
+	if (!v)
+		return NULL;
+	while (v->sessions)
+		session_free(v->sessions);
+	batch_scratch_free(v->scratch);
+	flush_scratch_free(v->flush);
+	graph_free(v->graph);
+	wire_writer_free(&v->writer);
+	free(v);
+	return NULL;
+}
+
+/* ---- a turn ---- */
+
+static void take_requests(struct server *v) {
+	for (int i = 0; i < SERVER_BURST; i++) {
+		struct transport_request *r = inbox_take(v->inbox);
+
+		if (!r)
+			return;
+		request_arrived(v, r);
+	}
+}
+
+/* Runs ended, so the queues of sessions have room again. */
+static void progress_sessions(struct server *v) {
+	struct session *s, *next;
+
+	if (!v->progress)
+		return;
+	v->progress = false;
+	HASH_ITER(hh, v->sessions, s, next)
+		if (s->held)
+			request_progress(s);
+}
+
+void server_turn(struct server *v) {
+	control_turn(v);
+	take_requests(v);
+	device_poll(v->device);
+	exec_progress(v->exec);
+	waiters_turn(v);
+	progress_sessions(v);
+	window_turn(v);
+}
+
+/* ---- the loop ---- */
+
+static uint64_t wait_us(const struct server *v) {
+	uint64_t deadline = window_deadline(v), now, wait = UINT64_MAX;
+
+	if (deadline != UINT64_MAX) {
+		now = loop_now();
+		wait = deadline > now ? deadline - now : 0;
+	}
+	if (v->sessions && wait > SERVER_IDLE_US)
+		wait = SERVER_IDLE_US;
+	return wait;
+}
+
+/* ppoll() rather than epoll: three descriptors, and a window's end needs microseconds. */
+static int sleep_until(struct server *v, struct pollfd fds[static 3], uint64_t us) {
+	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+
+	if (ppoll(fds, 3, us == UINT64_MAX ? NULL : &t, NULL) < 0 && errno != EINTR)
+		return -errno;
+	inbox_wake(v->inbox, fds[0].revents & POLLIN);
+	return 0;
+}
+
+int server_run(struct server *v, int stop_fd) {
+	struct pollfd fds[3] = { { .fd = v->inbox->bell, .events = POLLIN }, { .fd = v->control, .events = POLLIN },
+		{ .fd = stop_fd, .events = POLLIN } };
+	int r = 0;
+
+	while (!r && !v->orphaned && !(fds[2].revents & POLLIN)) {
+		bool rest;
+
+		inbox_rung(v->inbox);
+		server_turn(v);
+		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets;
+		r = sleep_until(v, fds, rest ? wait_us(v) : 0);
+	}
+	return r;
+}

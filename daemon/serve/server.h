@@ -1,0 +1,107 @@
+/*
+ * The engine's one thread: sessions, their requests, and the loop that drives exec.
+ *
+ * Nothing here waits for a client, a compiler or a kernel. The one short wait is for the
+ * supervisor, when exec needs another arena (control_want()).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/wire.h"
+#include "daemon/base/config.h"
+#include "daemon/serve/inbox.h"
+#include "daemon/serve/session.h"
+
+struct server_config {
+	const struct config *config;
+	const struct config_source *source;  /* read again at RELOAD; NULL: RELOAD changes nothing */
+	struct device *device;
+	struct plan_cache *plans;
+	struct exec *exec;
+	struct transport *transport;
+	struct inbox *inbox;                 /* the device's `wake` rings it */
+	int control;                         /* the supervisor's socket */
+};
+
+/* A packet of the supervisor that came while another was awaited. */
+struct control_packet;
+
+struct server {
+	struct config config;
+	const struct config_source *source;
+	struct device *device;
+	const struct traits *traits;
+	struct plan_cache *plans;
+	struct exec *exec;
+	struct transport *transport;
+	struct inbox *inbox;
+	int control;
+	bool orphaned;                       /* the supervisor is gone */
+	struct control_packet *packets;      /* utlist */
+
+	struct session *sessions;            /* uthash by number */
+	struct session *gathering;           /* utlist of those with operations in the window */
+	struct waiter *ready;                /* utlist: exec has called back */
+	bool progress;                       /* runs ended: held requests may go on */
+
+	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
+	struct wire_writer writer;           /* of answers */
+	struct batch_scratch *scratch;       /* submit.c */
+	struct flush_scratch *flush;         /* flush.c */
+
+	uint64_t started_us, sessions_total;
+	struct counters ended;               /* of sessions that have ended */
+	uint64_t faults[FAULT_INTERNAL + 1];
+};
+
+int server_new(const struct server_config *c, struct server **serverp) FAULT_MUST_USE;
+struct server *server_free(struct server *v);        /* returns NULL */
+
+/* Everything that can be done without waiting. */
+void server_turn(struct server *v);
+/* Turns until `stop_fd` becomes readable or the supervisor is gone. 0 or -errno. */
+int server_run(struct server *v, int stop_fd) FAULT_MUST_USE;
+
+/* ---- the supervisor: control.c ---- */
+
+/* Handles every packet that is there. */
+void control_turn(struct server *v);
+/*
+ * Takes in sessions and arenas that are on their way: the supervisor tells the engine of them
+ * before it tells the client. Ends no session, so a caller may hold one.
+ */
+void control_catch_up(struct server *v);
+/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -EDQUOT or -ETIMEDOUT. */
+int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
+/* An engine-laid-out arena is empty. */
+void control_drop(struct session *s, uint32_t arena);
+int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
+int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
+
+/* ---- the window: window.c ---- */
+
+enum flush_reason {
+	FLUSH_IDLE,
+	FLUSH_TIME,
+	FLUSH_OPERATIONS,
+	FLUSH_BYTES,
+	FLUSH_DEMAND,
+	FLUSH_URGENT,
+};
+
+/* A batch was added: runs it now, or lets it wait for others. */
+void window_added(struct session *s, bool urgent);
+/* Runs what waits because its time is up or the device is idle. */
+void window_turn(struct server *v);
+/* When the next window ends, by loop_now(); UINT64_MAX: none is open. */
+uint64_t window_deadline(const struct server *v);
+
+/* ---- running: flush.c ---- */
+
+/* Hands what a session gathered to exec. Failures poison the arrays and are told by WAIT. */
+void flush_session(struct session *s, enum flush_reason reason);
+/* Gives an array that has a buffer memory of its own, row-major. 0, a fault or -ENOMEM. */
+int flush_copy(struct session *s, struct array *a, struct fault *f) FAULT_MUST_USE;
+void flush_scratch_free(struct flush_scratch *x);

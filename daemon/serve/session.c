@@ -1,0 +1,173 @@
+/* Sessions begin and end; see session.h. */
+#include "session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "daemon/base/loop.h"
+#include "daemon/serve/capture.h"
+#include "daemon/serve/vector.h"
+#include "daemon/serve/wait.h"
+
+/* ---- what exec asks of a session ---- */
+
+static int on_grow(void *user, uint64_t bytes) {
+	return control_want(user, bytes);
+}
+
+/* Told to the client with the next answer; where memory is short it learns at the session's end. */
+static void on_freed(void *user, uint32_t arena, uint64_t offset, uint64_t bytes) {
+	struct session *s = user;
+
+	(void)bytes;
+	if (vector_reserve((void **)&s->freed, s->freeds, &s->freed_capacity, sizeof *s->freed))
+		return;
+	s->freed[s->freeds++] = (struct freed){ .arena = arena, .offset = offset };
+}
+
+static void on_drop(void *user, uint32_t arena) {
+	control_drop(user, arena);
+}
+
+/* ---- beginning ---- */
+
+static void take_facts(struct session *s, const struct session_facts *facts) {
+	size_t size = facts->name_size < sizeof s->name ? facts->name_size : sizeof s->name - 1;
+
+	s->id = facts->id;
+	memcpy(s->secret, facts->secret, sizeof s->secret);
+	s->uid = facts->uid;
+	s->pid = facts->pid;
+	memcpy(s->name, facts->name, size);
+	s->name[size] = 0;
+}
+
+static int open_parts(struct session *s) {
+	struct server *v = s->server;
+	struct space_callbacks callbacks = { .grow = on_grow, .freed = on_freed, .drop = on_drop, .user = s };
+	int r = graph_new(&s->graph);
+
+	if (!r)
+		r = lane_new(v->exec, &s->lane);
+	if (!r)
+		r = space_new(v->exec, &callbacks, v->config.limits_session_bytes, &s->space);
+	return r;
+}
+
+int session_new(struct server *v, const struct session_facts *facts, struct session **sessionp) {
+	struct session *s = calloc(1, sizeof *s);
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->server = v;
+	s->next = 1;
+	s->epoch = 1;
+	s->since_us = loop_now();
+	s->settings = fusion_settings_of(&v->config);
+	handles_init(&s->handles, (uint32_t)v->config.limits_handles);
+	take_facts(s, facts);
+	HASH_ADD(hh, v->sessions, id, sizeof s->id, s);
+	v->sessions_total++;
+	r = open_parts(s);
+	if (r)
+		session_free(s);
+	else
+		*sessionp = s;
+	return r;
+}
+
+/* ---- ending ---- */
+
+/* The client is gone, but the transport's requests must end. */
+static void refuse_waiting(struct session *s) {
+	struct fault f;
+
+	fault_set(&f, FAULT_CONNECT, "the session has ended");
+	while (s->held) {
+		struct held *h = s->held;
+
+		DL_DELETE2(s->held, h, previous, next);
+		request_refuse(s->server, s, h->frame, &f, 0, -1);
+		free(h);
+	}
+	while (s->waiters)
+		waiter_refuse(s->waiters, &f);
+}
+
+static void drop_gathered(struct session *s) {
+	if (s->windowed)
+		DL_DELETE2(s->server->gathering, s, window_previous, window_next);
+	for (uint32_t i = 0; i < s->pendings; i++)
+		array_unref(s->pending[i]);
+	for (uint32_t i = 0; i < s->useds; i++)
+		buffer_unref(s->used[i]);
+	free(s->pending);
+	free(s->used);
+	graph_free(s->graph);
+}
+
+static void drop_runs(struct session *s) {
+	struct run *run, *next;
+
+	if (s->lane)
+		lane_free(s->lane);
+	DL_FOREACH_SAFE2(s->runs, run, next, next)
+		free(run);
+}
+
+static void keep_counters(struct session *s) {
+	struct server *v = s->server;
+
+#define COUNTER(name, doc) v->ended.name += s->counters.name;
+#include "counters.def"
+#undef COUNTER
+	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+		v->faults[i] += s->faults[i];
+}
+
+/* The lane first: from then on exec calls nobody back. */
+void session_free(struct session *s) {
+	drop_runs(s);
+	refuse_waiting(s);
+	drop_gathered(s);
+	handles_free(&s->handles);
+	if (s->space)
+		space_free(s->space);
+	captures_free(s);
+	keep_counters(s);
+	HASH_DELETE(hh, s->server->sessions, s);
+	explicit_bzero(s->secret, sizeof s->secret);
+	free(s->failure);
+	free(s->freed);
+	free(s);
+}
+
+/* ---- finding ---- */
+
+/* Takes the same time wherever the first difference lies. */
+static bool secrets_equal(const unsigned char *a, const unsigned char *b) {
+	unsigned difference = 0;
+
+	for (unsigned i = 0; i < LIMIT_SECRET_BYTES; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+struct session *session_find(struct server *v, uint64_t id, const void *secret) {
+	struct session *s;
+
+	HASH_FIND(hh, v->sessions, &id, sizeof id, s);
+	return s && secrets_equal(s->secret, secret) ? s : NULL;
+}
+
+void session_failed(struct session *s, uint64_t seq, int64_t node, const struct fault *f) {
+	if (s->failures == SESSION_FAILURES)
+		return;
+	if (vector_reserve((void **)&s->failure, s->failures, &s->failure_capacity, sizeof *s->failure))
+		return;
+	s->failure[s->failures++] = (struct failure){ .seq = seq, .node = node, .fault = *f };
+}

@@ -1,0 +1,137 @@
+/*
+ * A session: what one client has in the engine. It belongs to no connection.
+ *
+ * Requests that change a session are numbered; they run in the order of their numbers whatever
+ * order they arrive in. Early ones are held, within bounds.
+ *
+ * The operations of accepted batches gather in `graph` until the window hands them to exec as one
+ * run. The session's arrays refer to that graph by (epoch, node); every run begins a new epoch.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include <uthash.h>
+
+#include "daemon/graph/graph.h"
+#include "daemon/serve/configure.h"
+#include "daemon/serve/counters.h"
+#include "daemon/serve/handles.h"
+#include "daemon/serve/transport.h"
+
+struct capture;
+struct server;
+struct session;
+
+enum {
+	SESSION_NAME = 128,
+	/* Requests held because an earlier one has not arrived or too much is queued. */
+	SESSION_HELD = 32,
+	SESSION_HELD_BYTES = 32 << 20,
+	/* Faults of runs kept for the next WAIT. */
+	SESSION_FAILURES = 64,
+	/* Client memory told as freed in one answer: 2 numbers each. */
+	SESSION_FREED = 4096,
+	/* Bytes of recorded graphs. */
+	SESSION_CAPTURE_BYTES = 64 << 20,
+};
+
+/* A request that cannot run yet. */
+struct held {
+	struct held *previous, *next;
+	struct transport_request *frame;
+	unsigned id;
+	uint64_t seq;
+};
+
+struct failure {
+	uint64_t seq;
+	int64_t node;
+	struct fault fault;
+};
+
+struct freed {
+	uint32_t arena;
+	uint64_t offset;
+};
+
+/* A graph handed to exec and not yet done. */
+struct run {
+	struct run *previous, *next;
+	struct session *session;
+	uint64_t first, last;        /* numbers of the batches in it */
+	uint64_t operations;
+};
+
+/* A request that exec will answer; see wait.c. */
+struct waiter;
+
+struct session {
+	struct server *server;
+	uint64_t id;
+	unsigned char secret[LIMIT_SECRET_BYTES];
+	uid_t uid;
+	pid_t pid;
+	char name[SESSION_NAME];
+	uint64_t since_us;
+	UT_hash_handle hh;
+
+	struct fusion_settings settings;
+	struct handles handles;
+	struct lane *lane;
+	struct space *space;
+	uint64_t arena_bytes;        /* of all arenas */
+
+	uint64_t next;               /* number of the next request that changes the session */
+	struct held *held;           /* utlist */
+	uint32_t held_count;
+	size_t held_bytes;
+
+	/* Being gathered; see submit.c, window.c and flush.c. */
+	struct graph *graph;
+	uint32_t epoch;
+	uint64_t gathered;           /* operations */
+	uint64_t first;              /* number of the first batch in it */
+	struct array **pending;      /* outputs; each holds a reference */
+	uint32_t pendings, pending_capacity;
+	struct buffer **used;        /* of leaves; each holds a reference */
+	uint32_t useds, used_capacity;
+	bool windowed;               /* in the server's list of those that gather */
+	struct session *window_previous, *window_next;
+	uint64_t deadline_us;
+
+	struct run *runs;            /* utlist */
+	uint64_t queued;             /* operations in runs */
+	struct waiter *waiters;      /* utlist */
+
+	struct failure *failure;
+	uint32_t failures, failure_capacity;
+	struct freed *freed;
+	uint32_t freeds, freed_capacity;
+
+	struct capture *capture[LIMIT_CAPTURES];
+	uint64_t capture_bytes;
+
+	struct counters counters;
+	uint64_t faults[FAULT_INTERNAL + 1];
+};
+
+/* What the supervisor says of a new session. */
+struct session_facts {
+	uint64_t id;
+	const void *secret;
+	uid_t uid;
+	pid_t pid;
+	const char *name;
+	size_t name_size;
+};
+
+int session_new(struct server *v, const struct session_facts *facts, struct session **sessionp) FAULT_MUST_USE;
+/* Answers what it holds with a fault, drops what it runs. */
+void session_free(struct session *s);
+/* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */
+struct session *session_find(struct server *v, uint64_t id, const void *secret);
+/* A fault of a run, for the next WAIT. */
+void session_failed(struct session *s, uint64_t seq, int64_t node, const struct fault *f);
+
+#define session_count(s, name, n) ((s)->counters.name += (uint64_t)(n))

@@ -1,0 +1,131 @@
+/* STATS: what was counted, as JSON, for one session or the daemon. */
+#include "request.h"
+
+#include <errno.h>
+
+#include <cjson/cJSON.h>
+
+#include "daemon/base/loop.h"
+#include "daemon/base/version.h"
+
+static void add_counters(cJSON *json, const struct counters *c) {
+#define COUNTER(name, doc) cJSON_AddNumberToObject(json, #name, (double)c->name);
+#include "counters.def"
+#undef COUNTER
+	cJSON_AddNumberToObject(json, "reduction_percent",
+		c->kernels_unfused ? 100.0 * (1.0 - (double)c->kernels_launched / (double)c->kernels_unfused) : 0.0);
+}
+
+/* Those that happened, by the names of errors.def. */
+static void add_faults(cJSON *json, const uint64_t faults[static FAULT_INTERNAL + 1]) {
+	cJSON *list = cJSON_AddObjectToObject(json, "faults");
+
+	for (int code = 1; code <= FAULT_INTERNAL; code++)
+		if (faults[code])
+			cJSON_AddNumberToObject(list, fault_name(code), (double)faults[code]);
+}
+
+static void add_session(cJSON *json, const struct session *s) {
+	cJSON_AddNumberToObject(json, "session", (double)s->id);
+	cJSON_AddStringToObject(json, "name", s->name);
+	cJSON_AddNumberToObject(json, "uid", s->uid);
+	cJSON_AddNumberToObject(json, "pid", s->pid);
+	cJSON_AddNumberToObject(json, "uptime_s", (double)(loop_now() - s->since_us) / 1e6);
+	cJSON_AddNumberToObject(json, "arrays", s->handles.live);
+	cJSON_AddNumberToObject(json, "memory_bytes", (double)space_used(s->space));
+	cJSON_AddNumberToObject(json, "arena_bytes", (double)s->arena_bytes);
+	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
+	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
+	add_counters(json, &s->counters);
+	add_faults(json, s->faults);
+}
+
+static void add_device(cJSON *json, const struct server *v) {
+	const struct device_counters *d = device_counters(v->device);
+	cJSON *device = cJSON_AddObjectToObject(json, "device");
+
+	cJSON_AddStringToObject(device, "name", device_name(v->device));
+	cJSON_AddStringToObject(device, "driver", device_driver(v->device));
+	cJSON_AddBoolToObject(device, "flat", device_flat(v->device));
+	cJSON_AddBoolToObject(device, "exact", device_exact(v->device));
+	cJSON_AddStringToObject(device, "notes", device_notes(v->device));
+	cJSON_AddNumberToObject(device, "launches", (double)d->launches);
+	cJSON_AddNumberToObject(device, "tasks", (double)d->tasks);
+	cJSON_AddNumberToObject(device, "warmups", (double)d->warmups);
+	cJSON_AddNumberToObject(device, "programs_built", (double)d->builds);
+	cJSON_AddNumberToObject(device, "programs_cached", (double)d->builds_cached);
+	cJSON_AddNumberToObject(device, "programs_failed", (double)d->build_failures);
+	cJSON_AddNumberToObject(device, "build_us", (double)d->build_us);
+	cJSON_AddNumberToObject(device, "uploads", (double)d->uploads);
+	cJSON_AddNumberToObject(device, "upload_bytes", (double)d->upload_bytes);
+	cJSON_AddNumberToObject(device, "downloads", (double)d->downloads);
+	cJSON_AddNumberToObject(device, "download_bytes", (double)d->download_bytes);
+}
+
+static void add_exec(cJSON *json, const struct server *v) {
+	const struct exec_counters *x = exec_counters(v->exec);
+
+	cJSON_AddNumberToObject(json, "runs_busy", exec_busy(v->exec));
+	cJSON_AddNumberToObject(json, "steps_launched", (double)x->steps);
+	cJSON_AddNumberToObject(json, "kernels_split", (double)x->kernels_split);
+	cJSON_AddNumberToObject(json, "scratch_bytes", (double)x->scratch_bytes);
+	cJSON_AddNumberToObject(json, "scratch_peak_bytes", (double)x->scratch_peak);
+}
+
+/* All sessions, those that ended included. */
+static void add_daemon(cJSON *json, const struct server *v) {
+	struct counters all = v->ended;
+	uint64_t faults[FAULT_INTERNAL + 1], memory = 0, arenas = 0, arrays = 0;
+
+	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+		faults[i] = v->faults[i];
+	for (const struct session *s = v->sessions; s; s = s->hh.next) {
+#define COUNTER(name, doc) all.name += s->counters.name;
+#include "counters.def"
+#undef COUNTER
+		for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+			faults[i] += s->faults[i];
+		memory += space_used(s->space);
+		arenas += s->arena_bytes;
+		arrays += s->handles.live;
+	}
+	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
+	cJSON_AddNumberToObject(json, "uptime_s", (double)(loop_now() - v->started_us) / 1e6);
+	cJSON_AddNumberToObject(json, "sessions", HASH_COUNT(v->sessions));
+	cJSON_AddNumberToObject(json, "sessions_total", (double)v->sessions_total);
+	cJSON_AddNumberToObject(json, "arrays", (double)arrays);
+	cJSON_AddNumberToObject(json, "memory_bytes", (double)memory);
+	cJSON_AddNumberToObject(json, "arena_bytes", (double)arenas);
+	add_counters(json, &all);
+	add_faults(json, faults);
+	add_exec(json, v);
+	add_device(json, v);
+}
+
+int stats_request(struct request *r, struct fault *f) {
+	struct server *v = r->session->server;
+	uint64_t scope;
+	cJSON *json;
+	char *text;
+	int code = wire_get_uint(&r->body, "scope", 1, &scope, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "STATS", f);
+	if (code)
+		return code;
+	json = cJSON_CreateObject();
+	if (!json)
+		return -ENOMEM;
+	if (scope)
+		add_daemon(json, v);
+	else
+		add_session(json, r->session);
+	text = cJSON_PrintUnformatted(json);
+	cJSON_Delete(json);
+	if (!text)
+		return -ENOMEM;
+	wire_put_text(request_answer(v, r->id, 1), text);
+	cJSON_free(text);
+	request_send(v, r->frame);
+	return 0;
+}

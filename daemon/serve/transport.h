@@ -1,0 +1,69 @@
+/*
+ * How requests reach the engine and answers leave it. Sessions know nothing of connections: a
+ * session's requests may come over any of them, in any order.
+ *
+ * Contract. receive() is called from any thread, with a request whose bytes stay until it is
+ * answered; every request is answered exactly once, from the engine's thread, unless the transport
+ * is closed first. reply() neither waits nor fails: who is gone gets nothing.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/fault.h"
+
+struct transport_request {
+	struct transport_request *next;      /* the holder's, e.g. of a queue */
+	const void *bytes;
+	size_t size;
+};
+
+typedef void transport_receive(void *user, struct transport_request *r);
+
+struct transport;
+
+struct transport_functions {
+	int (*start)(struct transport *t);
+	void (*reply)(struct transport *t, struct transport_request *r, const void *bytes, size_t size);
+	void (*close)(struct transport *t);
+};
+
+struct transport {
+	const struct transport_functions *functions;
+	transport_receive *receive;
+	void *user;
+};
+
+/* Requests arrive from now on. 0 or -errno. */
+static inline int transport_start(struct transport *t, transport_receive *receive, void *user) {
+	t->receive = receive;
+	t->user = user;
+	return t->functions->start(t);
+}
+
+static inline void transport_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
+	t->functions->reply(t, r, bytes, size);
+}
+
+/* Returns NULL. Requests not yet answered are gone. NULL is allowed. */
+static inline struct transport *transport_close(struct transport *t) {
+	if (t)
+		t->functions->close(t);
+	return NULL;
+}
+
+/*
+ * nng's rep0 on an ipc url. mode: permissions of the socket; connections: the most at a time. A
+ * connection with more than LIMIT_UNANSWERED unanswered requests, or that takes no answer for a
+ * second, is closed.
+ */
+int transport_nng_new(const char *url, unsigned mode, uint32_t connections, struct transport **transportp)
+	FAULT_MUST_USE;
+
+/* In memory, for tests: one thread, nothing is sent anywhere. */
+int transport_memory_new(struct transport **transportp) FAULT_MUST_USE;
+/* Delivers a copy of a frame; returns its number, from 0. */
+uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size);
+/* The answer to a frame, or NULL while there is none. Valid until the transport is closed. */
+const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep);

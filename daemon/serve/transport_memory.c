@@ -1,0 +1,98 @@
+/* The transport of tests; see transport.h. Every frame and its answer are kept until the end. */
+#include "transport.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct memory_request {
+	struct transport_request request;
+	struct memory_request *previous;
+	uint32_t number;
+	unsigned char *frame, *answer;
+	size_t answer_size;
+};
+
+struct memory_transport {
+	struct transport base;
+	struct memory_request *last;
+	uint32_t count;
+};
+
+static int memory_start(struct transport *t) {
+	(void)t;
+	return 0;
+}
+
+static unsigned char *copy(const void *bytes, size_t size) {
+	unsigned char *p = malloc(size + 1);
+
+	if (p && size)
+		memcpy(p, bytes, size);
+	return p;
+}
+
+/* The frame is freed, so that a sanitizer sees who uses it after its answer. */
+static void memory_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
+	struct memory_request *m = (struct memory_request *)r;
+
+	(void)t;
+	free(m->answer);                 /* a second answer replaces the first, which a test would notice */
+	m->answer = copy(bytes, size);
+	m->answer_size = size;
+	free(m->frame);
+	m->frame = NULL;
+}
+
+static void memory_close(struct transport *t) {
+	struct memory_transport *m = (struct memory_transport *)t;
+
+	while (m->last) {
+		struct memory_request *r = m->last;
+
+		m->last = r->previous;
+		free(r->frame);
+		free(r->answer);
+		free(r);
+	}
+	free(m);
+}
+
+int transport_memory_new(struct transport **transportp) {
+	static const struct transport_functions functions = { memory_start, memory_reply, memory_close };
+	struct memory_transport *m = calloc(1, sizeof *m);
+
+	if (!m)
+		return -ENOMEM;
+	m->base.functions = &functions;
+	*transportp = &m->base;
+	return 0;
+}
+
+uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size) {
+	struct memory_transport *m = (struct memory_transport *)t;
+	struct memory_request *r = calloc(1, sizeof *r);
+
+	if (!r)
+		return UINT32_MAX;
+	r->frame = copy(bytes, size);
+	r->number = m->count++;
+	r->previous = m->last;
+	r->request.bytes = r->frame;
+	r->request.size = size;
+	m->last = r;
+	t->receive(t->user, &r->request);
+	return r->number;
+}
+
+const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep) {
+	const struct memory_transport *m = (const struct memory_transport *)t;
+	const struct memory_request *r = m->last;
+
+	while (r && r->number != number)
+		r = r->previous;
+	if (!r || !r->answer)
+		return NULL;
+	*sizep = r->answer_size;
+	return r->answer;
+}

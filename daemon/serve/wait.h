@@ -1,0 +1,44 @@
+/*
+ * Requests that are answered later, when exec calls back.
+ *
+ * exec's callbacks only note that they were called; what follows runs from the server's turn, where
+ * exec may be called again. A waiter that its session outlives is answered and freed by `then`.
+ */
+#pragma once
+
+#include "daemon/serve/request.h"
+
+struct waiter;
+typedef void waiter_function(struct waiter *w);
+
+struct waiter {
+	struct waiter *previous, *next;              /* of the session */
+	struct waiter *ready_previous, *ready_next;  /* of the server, once exec has called back */
+	struct session *session;
+	struct transport_request *frame;
+	unsigned id;                 /* of the request */
+	uint64_t seq;
+	struct array *array;         /* a reference, or NULL */
+	struct buffer *buffer;       /* what is being published: a reference, or NULL */
+	int64_t offset;              /* of its elements */
+	struct fault fault;          /* what exec said; code 0: fine */
+	bool ready;
+	waiter_function *then;
+};
+
+/* Takes over the request's frame on success. array may be NULL. -ENOMEM. */
+int waiter_new(const struct request *r, struct array *a, waiter_function *then, struct waiter **waiterp)
+	FAULT_MUST_USE;
+/* Ends it after its frame was answered. */
+void waiter_free(struct waiter *w);
+/* Answers with a fault and ends it. */
+void waiter_refuse(struct waiter *w, const struct fault *f);
+/* As waiter_refuse() where r is not 0: a code of *f, or a negative errno. True where it did. */
+bool waiter_failed(struct waiter *w, int r, struct fault *f);
+
+/* Callbacks for lane_fence() and buffer_publish(); user is the waiter. */
+void waiter_fenced(void *user);
+void waiter_published(void *user, const struct fault *f);
+
+/* Runs `then` of those that exec has called back. */
+void waiters_turn(struct server *v);
