@@ -155,7 +155,12 @@ $(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_C
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
 
-tests: $(TESTS)
+$(B)/tests/interpose.so: tests/interpose/interpose.c tests/interpose/interpose.h
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -shared -fPIC -Wall -Wextra $< -o $@ -ldl
+
+tests: $(TESTS) $(B)/tests/interpose.so
 
 clean:
 	rm -rf build build-address build-thread

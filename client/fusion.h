@@ -6,7 +6,9 @@
  * daemon fuses operations into one kernel never changes a bit of a result.
  *
  * Ownership: a function that returns a fusion_array returns a reference the caller releases with
- * fusion_release(), or that a scope releases (fusion_scope_begin). Operands are only read.
+ * fusion_release(), or that a scope releases (fusion_scope_begin). Operands are only read. Let go of
+ * intermediate results before you read the last one: what is still held when operations run is
+ * computed into memory of its own, what is not may never be.
  *
  * Errors: functions that return int give 0 (FUSION_OK) or a FUSION_E_ code; functions that return
  * a pointer give NULL. fusion_error() is then a full sentence that names the operation, the

@@ -318,6 +318,24 @@ START_TEST(a_cached_plan_is_found_by_structure) {
 }
 END_TEST
 
+START_TEST(whether_two_operations_fuse_is_the_planners_own_answer) {
+	const char *reason;
+
+	ck_assert(plan_can_fuse(OP_add, OP_relu, &reason));
+	ck_assert(plan_can_fuse(OP_matmul, OP_gelu, &reason));
+	ck_assert(plan_can_fuse(OP_exp, OP_reduce_sum, &reason));
+	ck_assert(plan_can_fuse(OP_reduce_sum, OP_sqrt, &reason));
+	ck_assert(!plan_can_fuse(OP_relu, OP_matmul, &reason));
+	ck_assert(!plan_can_fuse(OP_reduce_sum, OP_reduce_max, &reason));
+	ck_assert(!plan_can_fuse(9999, OP_add, &reason));
+	for (unsigned a = 0; a < OP_COUNT; a++)
+		for (unsigned b = 0; b < OP_COUNT; b++) {
+			plan_can_fuse(a, b, &reason);
+			ck_assert_ptr_nonnull(reason);
+		}
+}
+END_TEST
+
 /* ---- the simulator ---- */
 
 enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 3000 };
@@ -791,20 +809,24 @@ START_TEST(reductions_of_any_length_and_place_in_blocks_are_whole) {
 
 	for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
 		for (uint16_t axes = 1; axes < 8; axes++) {
-			int64_t *leaves[1], *value[2] = { 0 }, count = shapes[s][0] * shapes[s][1] * shapes[s][2];
+			int64_t *leaves[1], *value[3] = { 0 }, count = shapes[s][0] * shapes[s][1] * shapes[s][2];
 			struct plan *p;
 
 			graph_reset(g);
-			output(sum(leaf(0, DTYPE_i64, 3, shapes[s]), axes));
+			output(sum(op(OP_neg, leaf(0, DTYPE_i64, 3, shapes[s]), 0), axes));
 			leaves[0] = calloc((size_t)count, sizeof **leaves);
 			for (int64_t k = 0; k < count; k++)
 				leaves[0][k] = k % 97;
 			value[0] = leaves[0];
 			value[1] = reference_node(1, value, leaves);
+			value[2] = reference_node(2, value, leaves);
 			p = plan_with(&cpu, true);
 			compare(p, leaves, value, "blocks");
+			p = split_fully(p);
+			compare(p, leaves, value, "blocks, split");
 			plan_unref(p);
 			free(value[1]);
+			free(value[2]);
 			free(leaves[0]);
 		}
 }
@@ -835,6 +857,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, too_many_outputs_for_one_kernel_are_cut_into_several);
 	tcase_add_test(t, a_temporary_read_for_the_last_time_is_overwritten);
 	tcase_add_test(t, a_cached_plan_is_found_by_structure);
+	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
 	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);
 	suite_add_tcase(s, t);

@@ -53,11 +53,29 @@ uint16_t draft_scalar(struct draft *d, uint8_t dtype, uint32_t number) {
 	return draft_value(d, (struct kernel_value){ .kind = KERNEL_SCALAR, .dtype = dtype, .index = k->scalars++ });
 }
 
+/* Equal values of a stage are one: views and scalars may have become equal only here. */
 uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, const uint16_t *arg) {
 	struct kernel_value v = { .kind = KERNEL_OP, .dtype = dtype, .op = (uint16_t)op };
+	const struct kernel *k = &d->kernel;
 
 	memcpy(v.arg, arg, arity * sizeof *arg);
+	for (uint16_t i = stage_start(k); i < k->values; i++)
+		if (!memcmp(&k->value[i], &v, sizeof v))
+			return i;
 	return draft_value(d, v);
+}
+
+uint16_t draft_iota(struct draft *d, const struct plan_operand *o) {
+	const struct kernel *k = &d->kernel;
+	uint16_t operand;
+
+	for (uint16_t i = stage_start(k); i < k->values; i++)
+		if (k->value[i].kind == KERNEL_IOTA && operand_equal(d, &d->operand[k->value[i].index], o))
+			return i;
+	operand = draft_operand(d, DTYPE_i64, o);
+	if (!d->full)
+		d->kernel.operand[operand].iota = 1;
+	return draft_value(d, (struct kernel_value){ .kind = KERNEL_IOTA, .dtype = DTYPE_i64, .index = operand });
 }
 
 uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o) {
@@ -112,7 +130,7 @@ static uint16_t cut_root(struct cut *c) {
 
 static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 	const struct draft *from = c->from;
-	uint16_t arg[LIMIT_OPERANDS], operand;
+	uint16_t arg[LIMIT_OPERANDS];
 
 	switch (v->kind) {
 	case KERNEL_LOAD:
@@ -120,9 +138,7 @@ static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 	case KERNEL_SCALAR:
 		return draft_scalar(c->to, v->dtype, from->scalar[v->index]);
 	case KERNEL_IOTA:
-		operand = draft_operand(c->to, v->dtype, &from->operand[v->index]);
-		c->to->kernel.operand[operand].iota = 1;
-		return draft_value(c->to, (struct kernel_value){ .kind = KERNEL_IOTA, .dtype = v->dtype, .index = operand });
+		return draft_iota(c->to, &from->operand[v->index]);
 	case KERNEL_ROOT_VALUE:
 		return cut_root(c);
 	default:

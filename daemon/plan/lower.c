@@ -61,11 +61,9 @@ static uint16_t lower_iota(struct lowering *l, const struct node *n) {
 	struct draft *d = l->d;
 	uint8_t type = n->type->dtype, reg = dtype_info(type)->kind == DTYPE_KIND_REAL ? dtype_info(type)->reg : type;
 	struct plan_operand o = operand_over(&l->frame, n->type, &n->view, PLAN_NONE);
-	uint16_t operand = draft_operand(d, DTYPE_i64, &o), v, scaled;
 	uint32_t scalar = l->p->node[n->base].index;
+	uint16_t v = draft_iota(d, &o), scaled;
 
-	d->kernel.operand[operand].iota = 1;
-	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_IOTA, .dtype = DTYPE_i64, .index = operand });
 	v = draft_op(d, OP_cast, reg, 1, &v);
 	scaled = draft_op(d, OP_mul, reg, 2, (uint16_t[]){ v, draft_scalar(d, reg, scalar + 1) });
 	v = draft_op(d, OP_add, reg, 2, (uint16_t[]){ draft_scalar(d, reg, scalar), scaled });

@@ -89,6 +89,8 @@ struct edge {
 };
 struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i);
 bool node_is_computed(const struct node *n);
+/* The same extents; element types may differ, as between a cast and its operand. */
+bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 /* Adds a node that copies `of`, read through its view, into memory of its own. */
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 
@@ -140,6 +142,8 @@ uint16_t draft_operand(struct draft *d, uint8_t dtype, const struct plan_operand
 uint16_t draft_scalar(struct draft *d, uint8_t dtype, uint32_t number);
 uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, const uint16_t *arg);
 uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o);
+/* The index along an arange: its operand has strides but no memory. */
+uint16_t draft_iota(struct draft *d, const struct plan_operand *o);
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
 
 /* Drops extents of 1 and merges dims that every operand walks evenly. */

@@ -16,6 +16,10 @@ bool node_is_computed(const struct node *n) {
 	return n->kind >= NODE_MAP;
 }
 
+bool space_equal(const struct tensor_type *a, const struct tensor_type *b) {
+	return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
+}
+
 static int nodes_reserve(struct planner *p, uint32_t more) {
 	uint32_t capacity = p->node_capacity ? p->node_capacity : 64;
 	struct node *node;
@@ -198,8 +202,8 @@ struct edge planner_edge(const struct planner *p, const struct node *n, unsigned
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = n->kind != NODE_MATMUL && node_is_computed(base) && shape_equal(base->type, n->space) &&
-		shape_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
+	e.direct = n->kind != NODE_MATMUL && node_is_computed(base) && space_equal(base->type, n->space) &&
+		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
 	return e;
 }
 

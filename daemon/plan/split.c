@@ -196,16 +196,46 @@ static void first_space(struct halves *h, bool before_root) {
 		return;
 	k->root = KERNEL_MAP;
 	k->kept = 0;
-	k->block_dim = 0xff;
 	k->op = 0;
 	k->accumulator = 0;
 	h->first.extent = 0;
 }
 
+/* A prologue is computed once an element: the map has no dim that counts blocks. */
+static void drop_block_dim(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	unsigned at = k->block_dim;
+
+	if (k->root != KERNEL_MAP || at == 0xff)
+		return;
+	memmove(&d->dims[at], &d->dims[at + 1], (k->rank - at - 1u) * sizeof *d->dims);
+	for (unsigned i = 0; i < k->operands; i++)
+		memmove(&d->operand[i].stride[at], &d->operand[i].stride[at + 1],
+			(k->rank - at - 1u) * sizeof *d->operand[i].stride);
+	k->rank--;
+	k->block_dim = 0xff;
+}
+
+/* A temporary over the dims of a draft; where one counts blocks it does not move along that. */
+static int temporary_over(struct plan *p, uint8_t dtype, const struct draft *d, struct plan_operand *o) {
+	unsigned at = d->kernel.block_dim;
+	struct draft plain = *d;
+	int r;
+
+	if (at != 0xff)
+		memmove(&plain.dims[at], &plain.dims[at + 1], (d->kernel.rank - at - 1u) * sizeof *plain.dims);
+	r = temporary(p, dtype, plain.dims, d->kernel.rank - (at != 0xff), o);
+	if (at != 0xff) {
+		memmove(&o->stride[at + 1], &o->stride[at], (d->kernel.rank - at - 1u) * sizeof *o->stride);
+		o->stride[at] = 0;
+	}
+	return r;
+}
+
 /* Moves one value across: stored by the first half, loaded by the second. */
 static int cross(struct plan *p, struct halves *h, uint16_t value) {
 	struct plan_operand o;
-	int r = temporary(p, h->whole.kernel.value[value].dtype, h->second.dims, h->second.kernel.rank, &o);
+	int r = temporary_over(p, h->whole.kernel.value[value].dtype, &h->second, &o);
 
 	if (r)
 		return r;
@@ -231,11 +261,6 @@ static int split_values(struct plan *p, struct halves *h, unsigned point) {
 	return r;
 }
 
-/* Block dims count partial results: a prologue before them cannot be stored by element. */
-static bool can_split(const struct kernel *k, unsigned point) {
-	return point && (k->block_dim == 0xff || point > k->root_value);
-}
-
 static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
 	struct kernel *k = &h->whole.kernel;
 	struct traits width = { .width = s->kernel->width };
@@ -246,7 +271,7 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 
 	draft_of_step(s, &h->whole);
 	point = split_point(k);
-	if (!can_split(k, point))
+	if (!point)
 		return FAULT_BUILD;
 	after = k->root_value != KERNEL_NONE && point > k->root_value;
 	cut_begin(&h->before, &h->whole, &h->first);
@@ -256,6 +281,7 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	r = split_values(p, h, point);
 	if (r)
 		return r;
+	drop_block_dim(&h->first);
 	draft_finish(&h->first, &width);
 	draft_finish(&h->second, &width);
 	r = plan_add_step(p, &h->first, s->op, ops);

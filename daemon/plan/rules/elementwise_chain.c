@@ -9,7 +9,7 @@ static bool join(const struct planner *p, const struct group *g, const struct no
 	if (g->kind != NODE_MAP)
 		return false;
 	*reasonp = "the shapes differ";
-	return shape_equal(g->space, n->space);
+	return space_equal(g->space, n->space);
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
@@ -17,7 +17,7 @@ static bool sink(const struct planner *p, const struct group *g, const struct gr
 	if (into->kind != NODE_MAP)
 		return false;
 	*reasonp = "the shapes differ";
-	return shape_equal(g->space, into->space);
+	return space_equal(g->space, into->space);
 }
 
 PLAN_RULE(elementwise_chain, .doc = "any DAG of elementwise operations over one shape", .join = join, .sink = sink);

@@ -9,7 +9,7 @@ static bool join(const struct planner *p, const struct group *g, const struct no
 	if (g->kind != NODE_MATMUL)
 		return false;
 	*reasonp = "the shape is not the product's";
-	return shape_equal(g->space, n->space);
+	return space_equal(g->space, n->space);
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
@@ -17,7 +17,7 @@ static bool sink(const struct planner *p, const struct group *g, const struct gr
 	if (into->kind != NODE_MATMUL || g->read_before_root)
 		return false;
 	*reasonp = "the shape is not the product's";
-	return shape_equal(g->space, into->space);
+	return space_equal(g->space, into->space);
 }
 
 PLAN_RULE(linear, .doc = "a matrix product, then elementwise operations on it", .join = join, .sink = sink);

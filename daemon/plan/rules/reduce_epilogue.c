@@ -9,7 +9,7 @@ static bool join(const struct planner *p, const struct group *g, const struct no
 	if (g->kind != NODE_REDUCE)
 		return false;
 	*reasonp = "the shape is not the reduction's";
-	return shape_equal(g->space, n->space);
+	return space_equal(g->space, n->space);
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
@@ -17,7 +17,7 @@ static bool sink(const struct planner *p, const struct group *g, const struct gr
 	if (into->kind != NODE_REDUCE || g->read_before_root)
 		return false;
 	*reasonp = "the shape is not the reduction's";
-	return shape_equal(g->space, into->space);
+	return space_equal(g->space, into->space);
 }
 
 PLAN_RULE(reduce_epilogue, .doc = "a reduction, then elementwise operations on its result", .join = join, .sink = sink);

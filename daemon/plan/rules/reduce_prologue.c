@@ -36,7 +36,7 @@ static bool sink(const struct planner *p, const struct group *g, const struct gr
 	if (p->o->traits->strategy == STRATEGY_CPU && !axes_adjacent(p, root))
 		return false;
 	*reasonp = "the shape is not what is reduced";
-	return shape_equal(g->space, root->space);
+	return space_equal(g->space, root->space);
 }
 
 PLAN_RULE(reduce_prologue, .doc = "elementwise operations, then a reduction", .sink = sink);

@@ -1,0 +1,626 @@
+/*
+ * The service as people meet it: real client processes against a real daemon on PoCL. What one of
+ * them does wrong is its own trouble, and nothing of it stays behind.
+ *
+ * Programs are looked for in $FUSION_BUILD, else in build/.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/req.h>
+
+#include "client/fusion.h"
+#include "protocol/codec.h"
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "tests/interpose/interpose.h"
+
+enum {
+	START_TRIES = 600,       /* of 100 ms: a first start builds kernels on a busy machine */
+	CLIENTS = 4,
+	KILLED = 6,
+	GARBAGE = 300,
+	TEST_SECONDS = 240,
+};
+
+static char folder[64], door[96];
+static pid_t daemon_pid;
+
+static const char *build_folder(void) {
+	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
+}
+
+/* Starts fusiond with further arguments and environment ("NAME=value" or NULL). */
+static void daemon_start(const char *set, const char *environment[2]) {
+	char program[256], cache[128], log[128];
+
+	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(door, sizeof door, "%s/door", folder);
+	snprintf(cache, sizeof cache, "%s/cache", folder);
+	snprintf(log, sizeof log, "%s/log", folder);
+	snprintf(program, sizeof program, "%s/fusiond", build_folder());
+	daemon_pid = fork();
+	if (!daemon_pid) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		dup2(fd, 1);
+		dup2(fd, 2);
+		for (int i = 0; environment && i < 2 && environment[i]; i++)
+			putenv((char *)environment[i]);
+		execl(program, program, "--socket", door, "--cache-dir", cache, "--set", set, (char *)NULL);
+		_exit(127);
+	}
+	setenv("FUSION_SOCKET", door, 1);
+	for (int i = 0; i < START_TRIES && access(door, F_OK); i++)
+		usleep(100000);
+	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
+}
+
+static void remove_folder(void) {
+	char command[128];
+
+	snprintf(command, sizeof command, "rm -rf %s", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void daemon_stop(void) {
+	int status;
+
+	kill(daemon_pid, SIGTERM);
+	ck_assert_int_eq(waitpid(daemon_pid, &status, 0), daemon_pid);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the daemon ended with %#x", status);
+	remove_folder();
+}
+
+static void start(void) {
+	daemon_start("log.level=notice", NULL);
+}
+
+static fusion_context *connect_client(void) {
+	fusion_context *c;
+
+	ck_assert_msg(!fusion_open(&c, NULL), "%s", fusion_error());
+	return c;
+}
+
+static double stat_of(fusion_context *c, const char *name) {
+	char *text = fusion_stats(c, true);
+	cJSON *json = cJSON_Parse(text), *item;
+	double value;
+
+	ck_assert_msg(json != NULL, "%s", fusion_error());
+	item = cJSON_GetObjectItem(json, name);
+	if (!item)
+		item = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "device"), name);
+	ck_assert_msg(item != NULL, "no statistic %s", name);
+	value = item->valuedouble;
+	cJSON_Delete(json);
+	free(text);
+	return value;
+}
+
+static int descriptors_of(pid_t pid) {
+	char path[64];
+	DIR *d;
+	int n = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	d = opendir(path);
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* The engine is the supervisor's only child. */
+static pid_t engine_pid(void) {
+	char path[64];
+	int pid = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%d", &pid), 1);
+	fclose(f);
+	return pid;
+}
+
+/* sum over tanh(x * k) + x, checked against the host; 0 where all is well. */
+static int compute(fusion_context *c, int seed, int64_t n) {
+	float *x = malloc((size_t)n * sizeof *x), got[1] = { 0 };
+	double want = 0;
+	fusion_array *a, *y;
+	int bad;
+
+	for (int64_t i = 0; i < n; i++) {
+		x[i] = (float)((i * 7 + seed) % 100) / 100;
+		want += tanh((double)x[i] * seed) + (double)x[i];
+	}
+	fusion_scope_begin(c);
+	a = fusion_from(c, FUSION_F32, 1, &n, x);
+	y = fusion_keep(fusion_sum(fusion_add(fusion_tanh(fusion_mul_scalar(a, seed)), a), 0, NULL, false));
+	fusion_scope_end(c);
+	bad = fusion_read(y, got, sizeof got) || fabs(got[0] - want) > 1e-4 * want;
+	fusion_release(y);
+	free(x);
+	return bad;
+}
+
+static int child_exit(pid_t pid) {
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+START_TEST(processes_share_one_daemon) {
+	pid_t pid[CLIENTS];
+
+	for (int i = 0; i < CLIENTS; i++) {
+		pid[i] = fork();
+		if (!pid[i]) {
+			fusion_context *c = NULL;
+			int bad = fusion_open(&c, NULL);
+
+			for (int k = 0; k < 50 && !bad; k++)
+				bad = compute(c, i + 1, 1000 + 37 * k);
+			fusion_close(c);
+			_exit(bad ? 1 : 0);
+		}
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		ck_assert_int_eq(child_exit(pid[i]), 0);
+}
+END_TEST
+
+/* Sends work for ever. */
+static void work_for_ever(void) {
+	fusion_context *c;
+	int64_t n = 4096;
+
+	if (fusion_open(&c, NULL))
+		_exit(1);
+	for (;;) {
+		fusion_array *a = fusion_arange(c, FUSION_F32, n, 0, 1);
+
+		for (int i = 0; i < 100; i++)
+			a = fusion_add_scalar(a, 1);
+		fusion_flush(c);
+	}
+}
+
+/* Waits until a statistic is what it was, or time is up. */
+static void expect_back(fusion_context *c, const char *name, double value) {
+	for (int i = 0; i < 100 && stat_of(c, name) > value; i++)
+		usleep(50000);
+	ck_assert_msg(stat_of(c, name) <= value, "%s is %g, was %g", name, stat_of(c, name), value);
+}
+
+static void expect_descriptors(pid_t pid, int before) {
+	for (int i = 0; i < 100 && descriptors_of(pid) > before; i++)
+		usleep(50000);
+	ck_assert_int_le(descriptors_of(pid), before);
+}
+
+START_TEST(clients_killed_in_the_middle_leave_nothing) {
+	fusion_context *c = connect_client();
+	double arrays, arenas, sessions;
+	int supervisor, engine;
+
+	ck_assert_int_eq(compute(c, 1, 1000), 0);
+	ck_assert_int_eq(fusion_sync(c), 0);
+	arrays = stat_of(c, "arrays");
+	arenas = stat_of(c, "arena_bytes");
+	sessions = stat_of(c, "sessions");
+	supervisor = descriptors_of(daemon_pid);
+	engine = descriptors_of(engine_pid());
+	for (int i = 0; i < KILLED; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			work_for_ever();
+		usleep(100000 + 30000 * (useconds_t)i);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	expect_back(c, "sessions", sessions);
+	expect_back(c, "arrays", arrays);
+	expect_back(c, "arena_bytes", arenas);
+	expect_descriptors(daemon_pid, supervisor);
+	expect_descriptors(engine_pid(), engine);
+	ck_assert_int_eq(compute(c, 2, 1000), 0);
+	fusion_close(c);
+}
+END_TEST
+
+START_TEST(memory_used_up_is_that_clients_error) {
+	int64_t n = 4 << 20;
+	fusion_context *greedy, *modest;
+	fusion_array *kept[64];
+	int count = 0, code = 0;
+
+	daemon_start("limits.session_bytes=96M", NULL);
+	greedy = connect_client();
+	modest = connect_client();
+	while (count < 64 && !code) {
+		kept[count] = fusion_copy(fusion_full(greedy, FUSION_F32, 1, &n, count));
+		code = kept[count] ? fusion_wait(kept[count]) : fusion_error_code();
+		count++;
+	}
+	ck_assert_int_eq(code, FUSION_E_MEMORY);
+	ck_assert_int_lt(count, 10);
+	ck_assert_int_eq(compute(modest, 3, 5000), 0);
+	/* What is released can be had again. */
+	for (int i = 0; i < count; i++)
+		fusion_release(kept[i]);
+	fusion_error_clear();
+	ck_assert_msg(!compute(greedy, 3, 5000), "%s", fusion_error());
+	fusion_close(greedy);
+	fusion_close(modest);
+	daemon_stop();
+}
+END_TEST
+
+/* ---- raw frames ---- */
+
+/* A session by hand: its number, secret and the engine's address. */
+static int raw_hello(uint64_t *sessionp, char secret[LIMIT_SECRET_BYTES], char url[256]) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct wire_writer w;
+	struct wire_reader r;
+	struct wire_cursor c;
+	struct fault f;
+	char packet[4096];
+	const char *text;
+	const void *bin;
+	uint64_t number;
+	size_t size;
+	ssize_t n;
+	int fd, none, s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, door);
+	ck_assert_int_eq(connect(s, (struct sockaddr *)&address, sizeof address), 0);
+	wire_writer_init(&w);
+	wire_put_array(&w, 5);
+	wire_put_uint(&w, DOOR_HELLO);
+	wire_put_uint(&w, PROTOCOL_VERSION);
+	wire_put_uint(&w, FEATURES_ALL);
+	wire_put_text(&w, "raw");
+	wire_put_map(&w, 0);
+	ck_assert_int_eq(packet_send(s, w.buffer.data, w.buffer.size, -1, 0), 0);
+	wire_writer_free(&w);
+	n = packet_receive(s, packet, sizeof packet, &fd, 0);
+	ck_assert_int_gt((int)n, 0);
+	ck_assert_int_eq(wire_open(&r, packet, (size_t)n, &f), 0);
+	c = wire_root(&r);
+	none = wire_get_uint(&c, "id", 99, &number, &f) | wire_get_uint(&c, "version", 99, &number, &f) |
+		wire_get_uint(&c, "features", UINT64_MAX, &number, &f) |
+		wire_get_uint(&c, "session", UINT64_MAX, sessionp, &f) |
+		wire_get_bin(&c, "secret", LIMIT_SECRET_BYTES, &bin, &f) | wire_get_text(&c, "url", 255, &text, &size, &f);
+	ck_assert_msg(!none, "%s", f.text);
+	memcpy(secret, bin, LIMIT_SECRET_BYTES);
+	memcpy(url, text, size);
+	url[size] = 0;
+	wire_close(&r);
+	return s;
+}
+
+/* Sends one frame and returns the code of the fault it is answered by; 0 for another answer, -1 for none. */
+static int raw_request(nng_socket s, const void *bytes, size_t size) {
+	struct wire_reader r;
+	struct wire_cursor c;
+	struct fault f;
+	uint64_t id, code = 0;
+	nng_msg *m;
+
+	ck_assert_int_eq(nng_msg_alloc(&m, 0), 0);
+	ck_assert_int_eq(nng_msg_append(m, bytes, size), 0);
+	ck_assert_int_eq(nng_sendmsg(s, m, 0), 0);
+	if (nng_recvmsg(s, &m, 0))
+		return -1;
+	ck_assert_int_eq(wire_open(&r, nng_msg_body(m), nng_msg_len(m), &f), 0);
+	c = wire_root(&r);
+	ck_assert_int_eq(wire_get_uint(&c, "id", 99, &id, &f), 0);
+	if (id == MESSAGE_FAULT)
+		ck_assert_int_eq(wire_get_uint(&c, "code", 99, &code, &f), 0);
+	wire_close(&r);
+	nng_msg_free(m);
+	return (int)code;
+}
+
+static nng_socket raw_dial(const char *url) {
+	nng_socket s;
+
+	ck_assert_int_eq(nng_req0_open(&s), 0);
+	ck_assert_int_eq(nng_socket_set_ms(s, NNG_OPT_RECVTIMEO, 10000), 0);
+	ck_assert_int_eq(nng_dial(s, url, NULL, 0), 0);
+	return s;
+}
+
+static void put_head(struct wire_writer *w, uint32_t count, unsigned request, uint64_t session, const char *secret) {
+	wire_put_array(w, count);
+	wire_put_uint(w, request);
+	wire_put_uint(w, session);
+	wire_put_bin(w, secret, LIMIT_SECRET_BYTES);
+}
+
+START_TEST(garbage_is_refused_and_hurts_nobody) {
+	fusion_context *c = connect_client();
+	char secret[LIMIT_SECRET_BYTES], url[256], noise[256];
+	uint64_t session;
+	int hello = raw_hello(&session, secret, url);
+	nng_socket s = raw_dial(url);
+
+	srand(7);
+	for (int i = 0; i < GARBAGE; i++) {
+		size_t size = 1 + (size_t)rand() % sizeof noise;
+
+		for (size_t k = 0; k < size; k++)
+			noise[k] = (char)rand();
+		ck_assert_int_gt(raw_request(s, noise, size), 0);
+	}
+	ck_assert_int_eq(compute(c, 4, 3000), 0);
+	nng_close(s);
+	close(hello);
+	fusion_close(c);
+}
+END_TEST
+
+START_TEST(another_sessions_secret_opens_nothing) {
+	char secret[2][LIMIT_SECRET_BYTES], url[256];
+	uint64_t session[2];
+	int hello[2] = { raw_hello(&session[0], secret[0], url), raw_hello(&session[1], secret[1], url) };
+	nng_socket s = raw_dial(url);
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	put_head(&w, 4, REQUEST_STATS, session[0], secret[1]);
+	wire_put_uint(&w, 0);
+	ck_assert_int_ne(raw_request(s, w.buffer.data, w.buffer.size), 0);
+	wire_writer_clear(&w);
+	put_head(&w, 4, REQUEST_STATS, session[0], secret[0]);
+	wire_put_uint(&w, 0);
+	ck_assert_int_eq(raw_request(s, w.buffer.data, w.buffer.size), 0);
+	wire_writer_free(&w);
+	nng_close(s);
+	close(hello[0]);
+	close(hello[1]);
+}
+END_TEST
+
+/* One SUBMIT with a list of operations written by the caller. */
+static int raw_submit(nng_socket s, uint64_t session, const char *secret, uint64_t seq, const struct wire_writer *ops) {
+	struct wire_writer w;
+	int code;
+
+	wire_writer_init(&w);
+	put_head(&w, 8, REQUEST_SUBMIT, session, secret);
+	wire_put_uint(&w, seq);
+	wire_put_uint(&w, 0);
+	wire_put_raw(&w, ops->buffer.data, ops->buffer.size);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, 0);
+	wire_put_uint(&w, (UINT64_C(1) << 32) | seq);
+	wire_put_array(&w, 0);
+	code = raw_request(s, w.buffer.data, w.buffer.size);
+	wire_writer_free(&w);
+	return code;
+}
+
+static void put_reference(struct wire_writer *w, unsigned op, int64_t operand) {
+	wire_put_array(w, 1);
+	wire_put_array(w, 2);
+	wire_put_uint(w, op);
+	wire_put_int(w, operand);
+}
+
+START_TEST(bad_batches_are_refused_one_by_one) {
+	char secret[LIMIT_SECRET_BYTES], url[256];
+	uint64_t session;
+	int hello = raw_hello(&session, secret, url);
+	nng_socket s = raw_dial(url);
+	struct wire_writer ops;
+
+	wire_writer_init(&ops);
+	put_reference(&ops, 255, -1);
+	ck_assert_int_eq(raw_submit(s, session, secret, 1, &ops), FAULT_OPERATION);
+	wire_writer_clear(&ops);
+	put_reference(&ops, OP_neg, -1 - 12345);
+	ck_assert_int_eq(raw_submit(s, session, secret, 2, &ops), FAULT_HANDLE);
+	wire_writer_clear(&ops);
+	put_reference(&ops, OP_add, -1);
+	ck_assert_int_gt(raw_submit(s, session, secret, 3, &ops), 0);
+	wire_writer_clear(&ops);
+	/* Memory of an arena that this session does not have. */
+	codec_put_op(&ops, &(struct coded_op){ .op = OP_load, .attr = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 }, .arena = 77 } });
+	{
+		struct wire_writer list;
+
+		wire_writer_init(&list);
+		wire_put_array(&list, 1);
+		wire_put_raw(&list, ops.buffer.data, ops.buffer.size);
+		ck_assert_int_gt(raw_submit(s, session, secret, 4, &list), 0);
+		wire_writer_free(&list);
+	}
+	wire_writer_free(&ops);
+	nng_close(s);
+	close(hello);
+}
+END_TEST
+
+/* ---- the driver, watched and hindered ---- */
+
+static const char *preload(char text[static 512]) {
+	snprintf(text, 512, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	return text;
+}
+
+START_TEST(a_fused_kernel_that_does_not_build_is_split_unseen) {
+	char library[512];
+	const char *environment[2] = { preload(library), "FUSION_INTERPOSE_OPS=8" };
+	fusion_context *c;
+
+	daemon_start("log.level=error", environment);
+	c = connect_client();
+	ck_assert_msg(!compute(c, 5, 10000), "%s", fusion_error());
+	ck_assert_double_gt(stat_of(c, "kernels_split"), 0);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+START_TEST(statistics_are_what_the_driver_counted) {
+	char library[512], counts[160];
+	const char *environment[2] = { preload(library), counts };
+	struct interpose_counts *seen;
+	fusion_context *c;
+	int fd;
+	uint64_t before;
+	char path[128];
+
+	snprintf(path, sizeof path, "/tmp/fusion-counts-%d", getpid());
+	snprintf(counts, sizeof counts, "FUSION_INTERPOSE_COUNTS=%s", path);
+	daemon_start("log.level=error", environment);
+	fd = open(path, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	seen = mmap(NULL, sizeof *seen, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(seen, MAP_FAILED);
+	c = connect_client();
+	/* The probes at start are launches of their own; so is the warm-up of each program. */
+	before = seen->launches;
+	for (int i = 1; i < 20; i++)
+		ck_assert_int_eq(compute(c, i, 100 * i), 0);
+	ck_assert_int_eq(fusion_sync(c), 0);
+	ck_assert_uint_eq(seen->launches - before, (uint64_t)(stat_of(c, "launches") + stat_of(c, "warmups")));
+	ck_assert_double_ge(stat_of(c, "launches"), 19);
+	ck_assert_double_eq(stat_of(c, "kernels_launched"), stat_of(c, "launches"));
+	munmap(seen, sizeof *seen);
+	close(fd);
+	unlink(path);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+START_TEST(fused_and_unfused_bits_agree_across_processes) {
+	int64_t n = 12345;
+	float *bits[2];
+
+	for (int i = 0; i < 2; i++) {
+		struct fusion_options o = { .fusion = i ? FUSION_OFF : FUSION_ON };
+		fusion_context *c;
+		fusion_array *x, *y;
+
+		bits[i] = malloc((size_t)n * sizeof **bits);
+		ck_assert_int_eq(fusion_open(&c, &o), 0);
+		x = fusion_arange(c, FUSION_F32, n, -3, 0.0005);
+		y = fusion_div(fusion_exp(fusion_neg(fusion_square(x))), fusion_add_scalar(fusion_cosh(x), 0.1));
+		ck_assert_msg(!fusion_read(y, bits[i], (size_t)n * sizeof **bits), "%s", fusion_error());
+		fusion_close(c);
+	}
+	ck_assert_int_eq(memcmp(bits[0], bits[1], (size_t)n * sizeof **bits), 0);
+	free(bits[0]);
+	free(bits[1]);
+}
+END_TEST
+
+START_TEST(after_a_fork_the_child_is_told) {
+	fusion_context *c = connect_client();
+	int64_t n = 4;
+	fusion_array *a = fusion_full(c, FUSION_F32, 1, &n, 1);
+	float out[4];
+	pid_t pid;
+
+	ck_assert_int_eq(fusion_read(a, out, sizeof out), 0);
+	pid = fork();
+	if (!pid) {
+		int code = fusion_read(a, out, sizeof out);
+
+		fusion_release(a);
+		fusion_close(c);
+		exit(code == FUSION_E_FORKED ? 0 : 1);
+	}
+	ck_assert_int_eq(child_exit(pid), 0);
+	ck_assert_int_eq(fusion_read(a, out, sizeof out), 0);
+	fusion_close(c);
+}
+END_TEST
+
+/* ---- a daemon that cannot start says why ---- */
+
+static void expect_refusal(const char *variable, const char *value, const char *cache, const char *sentence) {
+	char command[1024], text[4096] = "";
+	FILE *p;
+
+	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(command, sizeof command, "%s=%s %s/fusiond --socket %s/door --cache-dir %s 2>&1; echo status $?",
+		variable, value, build_folder(), folder, cache ? cache : folder);
+	p = popen(command, "r");
+	ck_assert_ptr_nonnull(p);
+	text[fread(text, 1, sizeof text - 1, p)] = 0;
+	pclose(p);
+	remove_folder();
+	ck_assert_msg(strstr(text, sentence) && !strstr(text, "status 0"), "%s", text);
+}
+
+START_TEST(without_a_driver_the_daemon_names_the_package) {
+	expect_refusal("OCL_ICD_VENDORS", "/nonexistent/", NULL, "pocl-opencl-icd");
+}
+END_TEST
+
+START_TEST(a_cache_folder_that_cannot_be_made_is_named) {
+	expect_refusal("X", "1", "/proc/fusiond", "/proc/fusiond");
+}
+END_TEST
+
+static Suite *suite(void) {
+	Suite *s = suite_create("service");
+	TCase *running = tcase_create("running"), *own = tcase_create("own daemon");
+
+	tcase_add_checked_fixture(running, start, daemon_stop);
+	tcase_set_timeout(running, TEST_SECONDS);
+	tcase_add_test(running, processes_share_one_daemon);
+	tcase_add_test(running, clients_killed_in_the_middle_leave_nothing);
+	tcase_add_test(running, garbage_is_refused_and_hurts_nobody);
+	tcase_add_test(running, another_sessions_secret_opens_nothing);
+	tcase_add_test(running, bad_batches_are_refused_one_by_one);
+	tcase_add_test(running, fused_and_unfused_bits_agree_across_processes);
+	tcase_add_test(running, after_a_fork_the_child_is_told);
+	suite_add_tcase(s, running);
+	tcase_set_timeout(own, TEST_SECONDS);
+	tcase_add_test(own, memory_used_up_is_that_clients_error);
+	tcase_add_test(own, a_fused_kernel_that_does_not_build_is_split_unseen);
+	tcase_add_test(own, statistics_are_what_the_driver_counted);
+	tcase_add_test(own, without_a_driver_the_daemon_names_the_package);
+	tcase_add_test(own, a_cache_folder_that_cannot_be_made_is_named);
+	suite_add_tcase(s, own);
+	return s;
+}
+
+int main(void) {
+	SRunner *runner = srunner_create(suite());
+	int failed;
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
