@@ -85,7 +85,8 @@ LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs
-MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) $(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
+MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
+	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
 .PHONY: all deps demo check bench lint install uninstall clean tests man
 .DELETE_ON_ERROR:
@@ -170,6 +171,16 @@ clean:
 # ---- man ----
 
 man: $(MAN)
+
+$(B)/man/fusion-ops.7: man/generate.sh protocol/ops.def kernels/ulp.def
+	@mkdir -p $(@D)
+	$(Q)sh man/generate.sh ops >$@
+$(B)/man/fusiond.conf.5: man/generate.sh daemon/base/settings.def
+	@mkdir -p $(@D)
+	$(Q)sh man/generate.sh conf >$@
+$(B)/man/%: man/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 # ---- demo, check, bench, lint ----
 
