@@ -62,7 +62,7 @@ OVL f32v unpack_f16(u16v h) {
 	return AS(float, y | ((bits & 0x8000u) << 16));
 }
 
-/* The bits of a bfloat16 that holds x, which must be rounded; every NaN becomes one. */
+/* The bits of a bfloat16 that holds x, which must be rounded. */
 OVL u16v pack_bf16(f32v x) {
 	return CONVERT(ushort, AS(uint, x) >> 16);
 }

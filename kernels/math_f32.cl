@@ -59,7 +59,13 @@ OVL f32v exp_tail(f32v r) {
 	return STEP(y, r, 0x1.fffffep-2f);
 }
 
-/* exp(x) = y 2^n with y in [0.7, 1.42]. */
+/* exp(x + x_low) = y 2^n with y in [0.7, 1.42], for an x_low far below 1. */
+OVL f32v exp_parts(f32v x, f32v x_low, private i32v *np) {
+	f32v r = exp_reduce(x, np) + x_low;
+
+	return STEP(STEP(exp_tail(r), r, 1.0f), r, 1.0f);
+}
+
 OVL f32v exp_parts(f32v x, private i32v *np) {
 	f32v r = exp_reduce(x, np);
 
@@ -262,10 +268,9 @@ OVL f32v logaddexp_(f32v a, f32v b) {
 OVL f32v times_sigmoid(f32v x, f32v z, f32v z_low) {
 	i32v n;
 	m32v below = z < 0.0f;
-	f32v p = exp_parts(within(-abs_(z), -120.0f, 0.0f), &n);
+	f32v p = exp_parts(within(-abs_(z), -120.0f, 0.0f), below ? z_low : -z_low, &n);
 	f32v y;
 
-	p = fma(p, below ? z_low : -z_low, p);
 	y = (x < -120.0f ? (f32v)-120.0f : x) * (below ? p : (f32v)1.0f) / (scale(p, n) + 1.0f);
 	y = scale(y, below ? n : (i32v)0);
 	return x == -INFINITY ? (f32v)NAN : y;
@@ -347,8 +352,8 @@ OVL f32v erf_(f32v x) {
 
 /*
  * x Phi(x). Phi(-|x|) = exp(-x^2 / 2) g(b), b = |x| / sqrt 2, g(b) = exp(b^2) erfc(b) / 2, which
- * times b + 2 is a polynomial in (b - 2) / (b + 2). The square and 1 / (b + 2) are
- * sums of two floats; the power of two comes last.
+ * times b + 2 is a polynomial in (b - 2) / (b + 2). The square and 1 / (b + 2) are sums of two
+ * floats; the power of two comes last.
  */
 OVL f32v gelu_(f32v x) {
 	f32v a = within(abs_(x), 0.0f, 14.5f);
@@ -356,7 +361,7 @@ OVL f32v gelu_(f32v x) {
 	f32v d_low = fma(a, (f32v)0x1.6a09e6p-1f, 2.0f - d);
 	f32v t = (f32v)1.0f / d;
 	f32v rest = fma(-t, d_low, STEP(-t, d, 1.0f));
-	f32v z = STEP(t, (f32v)-4.0f, 1.0f);
+	f32v z = fma(t * rest, (f32v)-4.0f, STEP(t, (f32v)-4.0f, 1.0f));
 	f32v s = a * a, s_low = fma(a, a, -s);
 	f32v y = (f32v)0x1.269b0ep-15f;
 	f32v p, tail, upper;
@@ -372,8 +377,7 @@ OVL f32v gelu_(f32v x) {
 	y = STEP(y, z, 0x1.1e2dd8p-3f);
 	y = STEP(y, z, -0x1.5fd386p-2f);
 	y = STEP(y, z, -0x1.dc195p-28f) + 0x1.058672p-1f;
-	p = exp_parts(s * -0.5f, &n);
-	p = fma(p, fma(s_low, (f32v)-0.5f, rest), p);
+	p = exp_parts(s * -0.5f, fma(s_low, (f32v)-0.5f, rest), &n);
 	tail = y * t * p;
 	upper = 1.0f - scale(tail, n);
 	y = scale(x < 0.0f ? -a * tail : x * upper, x < 0.0f ? n : (i32v)0);
@@ -425,7 +429,8 @@ OVL f32v reduce_angle(f32v x, private u32v *qp) {
 	f32v t = STEP(x, (f32v)0x1.45f306p-1f, ROUNDER);
 	f32v n = t - ROUNDER;
 	f32v r = fma(n, (f32v)-HALF_PI_HIGH, x);
-	m32v huge = (abs_(x) >= 0x1p17f) & (abs_(x) < INFINITY);
+	f32v a = abs_(x);
+	m32v huge = (a >= 0x1p17f) & (a < INFINITY);
 
 	r = fma(n, (f32v)-HALF_PI_LOW, r);
 	r = fma(n, (f32v)-HALF_PI_LAST, r);

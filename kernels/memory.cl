@@ -25,7 +25,6 @@
 	DO(8, 8) DO(9, 9) DO(10, a) DO(11, b) DO(12, c) DO(13, d) DO(14, e) DO(15, f)
 #endif
 
-
 /* Without the compiler's help a stream is an ordinary store. */
 #define STREAM(R, p, v) *(global R *)(p) = (v)
 #ifdef __has_builtin
@@ -40,7 +39,8 @@
 #define GATHER_LANES r = p[0];
 #define SCATTER_LANES if (n > 0) p[0] = v;
 #else
-#define LOOSE_TYPE(M) typedef M JOIN(M, _loose) __attribute__((ext_vector_type(W), aligned(sizeof(M)), may_alias));
+#define LOOSE_TYPE(M) \
+	typedef M JOIN(M, _loose) __attribute__((ext_vector_type(W), aligned(sizeof(M)), may_alias));
 #define GATHER_LANE(i, c) r.s##c = p[(i < n ? i : n - 1) * stride];
 #define SCATTER_LANE(i, c) if (i < n) p[i * stride] = v.s##c;
 #define GATHER_LANES EACH_LANE(GATHER_LANE)
@@ -72,7 +72,8 @@
 #define PUT_FIRST(M) PUT_HALF(M, 4, v, four) PUT_HALF(M, 2, four, two) PUT_LAST(two)
 #else
 #define HALF_TYPES(M) HALF_TYPE(M, 2) HALF_TYPE(M, 4) HALF_TYPE(M, 8)
-#define PUT_FIRST(M) PUT_HALF(M, 8, v, eight) PUT_HALF(M, 4, eight, four) PUT_HALF(M, 2, four, two) PUT_LAST(two)
+#define PUT_FIRST(M) \
+	PUT_HALF(M, 8, v, eight) PUT_HALF(M, 4, eight, four) PUT_HALF(M, 2, four, two) PUT_LAST(two)
 #endif
 
 /* Elements of memory type M, in vectors R of M, without a change of form. */

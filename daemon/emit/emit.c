@@ -30,20 +30,21 @@ static void write_defines(const struct writer *w, struct str *text) {
 /* The macros and functions that kernels of this folder call. */
 static void write_helpers(const struct writer *w, struct str *text) {
 	str_append(text, "#if defined(__has_attribute) && W > 1\n"
-		"#if __has_attribute(min_vector_width)\n"
-		"#define WIDE __attribute__((min_vector_width(512)))\n"
-		"#endif\n"
-		"#endif\n"
-		"#ifndef WIDE\n"
-		"#define WIDE\n"
-		"#endif\n");
-	str_printf(text, "#define ADDRESS(word) (POOL((word) >> %u) + ((word) & 0x%llxul))\n", KERNEL_POOL_SHIFT,
-		(1ull << KERNEL_POOL_SHIFT) - 1);
+			 "#if __has_attribute(min_vector_width)\n"
+			 "#define WIDE __attribute__((min_vector_width(512)))\n"
+			 "#endif\n"
+			 "#endif\n"
+			 "#ifndef WIDE\n"
+			 "#define WIDE\n"
+			 "#endif\n");
+	str_printf(text, "#define ADDRESS(word) (POOL((word) >> %u) + ((word) & 0x%llxul))\n",
+		KERNEL_POOL_SHIFT, (1ull << KERNEL_POOL_SHIFT) - 1);
 	str_append(text, "#define POOL(n) (");
 	for (unsigned p = 1; p < w->t->pools; p++)
 		str_printf(text, "(n) == %u ? pool%u : ", p, p);
 	str_append(text, "pool0)\n");
-	str_append(text, "/* The index along the last dimension of what is left; 32 bits divide faster. */\n"
+	str_append(text,
+		"/* The index along the last dimension of what is left; 32 bits divide faster. */\n"
 		"static inline long take(ulong *rest, ulong extent) {\n"
 		"\tconst ulong all = *rest;\n"
 		"\tconst ulong next = (all | extent) >> 32 ? all / extent : (uint)all / (uint)extent;\n"

@@ -20,8 +20,8 @@ int emit_body(const struct kernel *k, const struct traits *t, struct str *body) 
 void emit_options(const struct traits *t, struct str *options);
 
 struct emit_launch {
-	uint64_t items;          /* global size in dimension 0; never 0, whole groups */
-	uint32_t local;          /* local size in dimension 0; a function of kernel and traits */
+	uint64_t items; /* global size in dimension 0; never 0, whole groups */
+	uint32_t local; /* local size in dimension 0; a function of kernel and traits */
 };
 
 /*

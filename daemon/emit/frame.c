@@ -15,7 +15,8 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 }
 
 struct frame_names frame_names(unsigned count) {
-	static const char *const names[KERNEL_RANK] = { "i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9" };
+	static const char *const names[KERNEL_RANK] = { "i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8",
+		"i9" };
 	struct frame_names n = { { NULL } };
 
 	for (unsigned d = 0; d < count; d++)
@@ -42,7 +43,8 @@ void frame_open(struct writer *w) {
 	text_part(w, ") {");
 	text_end(w);
 	w->depth++;
-	text_line(w, "global const ulong *const r = records + first + get_global_id(1) * %u;", kernel_record_words(w->k));
+	text_line(w, "global const ulong *const r = records + first + get_global_id(1) * %u;",
+		kernel_record_words(w->k));
 	text_blank(w);
 	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_ITEMS);
 	text_line(w, "\treturn;");

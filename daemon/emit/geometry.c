@@ -58,20 +58,26 @@ static uint64_t product(const int64_t *dims, unsigned first, unsigned end) {
 	return n;
 }
 
+static uint64_t items_wanted(const struct traits *t) {
+	return (uint64_t)ITEMS_PER_UNIT * most(t->units, 1);
+}
+
 /* Elements an item should get of a task of so many. */
 static uint64_t grain(const struct traits *t, uint64_t elements) {
-	uint64_t share = elements / (ITEMS_PER_UNIT * most(t->units, 1));
+	uint64_t share = elements / items_wanted(t);
 
 	return most(ITEM_ELEMENTS_LEAST, least(ITEM_ELEMENTS, share));
 }
 
+static void set_units_per_item(const struct cut *c, uint64_t per) {
+	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
+	c->record[KERNEL_WORD_ITEMS] = ceil_divide(c->record[KERNEL_WORD_UNITS], per);
+}
+
 /* The words of `units` units of about `elements` elements each. */
 static void set_units(const struct cut *c, uint64_t units, uint64_t elements) {
-	uint64_t per = most(grain(c->t, units * elements) / most(elements, 1), 1);
-
 	c->record[KERNEL_WORD_UNITS] = units;
-	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
-	c->record[KERNEL_WORD_ITEMS] = ceil_divide(units, per);
+	set_units_per_item(c, most(grain(c->t, units * elements) / most(elements, 1), 1));
 }
 
 /* A work-group a unit. */
@@ -92,6 +98,8 @@ static void cut_map(const struct cut *c) {
 	c->record[KERNEL_WORD_PIECES] = most(pieces, 1);
 	c->record[KERNEL_WORD_EXTENT] = length;
 	set_units(c, count * pieces, least(n, length));
+	if (map_may_cross(c->k) && pieces == 1 && count >= MAP_STRIP_ROWS * items_wanted(c->t))
+		set_units_per_item(c, most(c->record[KERNEL_WORD_UNITS_PER_ITEM], MAP_STRIP_ROWS));
 }
 
 static void cut_map_groups(const struct cut *c) {
@@ -103,31 +111,46 @@ static void cut_map_groups(const struct cut *c) {
 	c->record[KERNEL_WORD_ITEMS] = round_up(ceil_divide(elements, per), c->t->local_size);
 }
 
-/* Outputs a strip of REDUCE_COLUMN holds. */
-static uint64_t strip(const struct cut *c) {
-	return c->t->strategy == STRATEGY_GPU ? COLUMN_LANES : COLUMN_VECTORS * (uint64_t)c->k->width;
+/* Elements that one output is made of. */
+static uint64_t reduced(const struct cut *c) {
+	return least(most(c->extent, KERNEL_COLUMNS), KERNEL_BLOCK);
 }
 
 static void cut_reduce(const struct cut *c) {
-	const struct kernel *k = c->k;
-	uint64_t reduced = least(most(c->extent, KERNEL_COLUMNS), KERNEL_BLOCK), wide = 1;
-	uint64_t units = product(c->dims, 0, k->kept);
-
-	if (k->form == KERNEL_FORM_COLUMN) {
-		uint64_t lanes = (uint64_t)c->dims[k->kept - 1];
-
-		wide = ceil_divide(lanes, strip(c));
-		c->record[KERNEL_WORD_PIECES] = most(wide, 1);
-		units = product(c->dims, 0, k->kept - 1u) * wide;
-		reduced *= least(lanes, strip(c));
-	}
-	if (c->t->strategy == STRATEGY_GPU)
-		set_groups(c, units);
-	else
-		set_units(c, units, reduced);
+	set_units(c, product(c->dims, 0, c->k->kept), reduced(c));
 }
 
-/* Blocks of 64 rows; smaller ones where else there would not be enough for all compute units. */
+static void cut_reduce_groups(const struct cut *c) {
+	set_groups(c, product(c->dims, 0, c->k->kept));
+}
+
+/*
+ * Strips are as wide as may be, since every row of a strip is a jump in memory; narrower where
+ * there would not be one for each compute unit. The kernel finds their width from their number.
+ */
+static void cut_column(const struct cut *c) {
+	unsigned lanes = c->k->kept - 1u;
+	uint64_t n = (uint64_t)c->dims[lanes], rows = product(c->dims, 0, lanes), width = c->k->width;
+	uint64_t strips = ceil_divide(n, COLUMN_VECTORS * width), wide;
+
+	while (strips * rows < c->t->units && strips < ceil_divide(n, width) &&
+		reduced(c) * n > strips * 2 * ITEM_ELEMENTS_LEAST)
+		strips++;
+	wide = round_up(ceil_divide(n, most(strips, 1)), width);
+	strips = ceil_divide(n, most(wide, 1));
+	c->record[KERNEL_WORD_PIECES] = most(strips, 1);
+	set_units(c, rows * strips, reduced(c) * wide);
+}
+
+static void cut_column_groups(const struct cut *c) {
+	unsigned lanes = c->k->kept - 1u;
+	uint64_t strips = ceil_divide((uint64_t)c->dims[lanes], COLUMN_LANES);
+
+	c->record[KERNEL_WORD_PIECES] = most(strips, 1);
+	set_groups(c, product(c->dims, 0, lanes) * strips);
+}
+
+/* Blocks of 128 rows; smaller ones where else there would not be enough for all compute units. */
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
 	unsigned batch = k->rank - 3u;
@@ -145,25 +168,35 @@ static void cut_matmul(const struct cut *c) {
 
 static void cut_matmul_groups(const struct cut *c) {
 	unsigned batch = c->k->rank - 3u;
-	uint64_t rows = c->t->local_size / GROUP_LANES * GROUP_ROWS, columns = GROUP_LANES * GROUP_COLUMNS;
+	uint64_t rows = (uint64_t)(c->t->local_size / GROUP_LANES) * GROUP_ROWS;
+	uint64_t columns = (uint64_t)GROUP_LANES * GROUP_COLUMNS;
 
 	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], rows) *
-		ceil_divide((uint64_t)c->dims[batch + 1], columns));
+			      ceil_divide((uint64_t)c->dims[batch + 1], columns));
+}
+
+typedef void cut_function(const struct cut *c);
+
+static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
+	bool groups = t->strategy == STRATEGY_GPU;
+
+	if (k->root == KERNEL_MAP)
+		return groups ? cut_map_groups : cut_map;
+	if (k->root == KERNEL_MATMUL)
+		return groups ? cut_matmul_groups : cut_matmul;
+	if (k->form == KERNEL_FORM_COLUMN)
+		return groups ? cut_column_groups : cut_column;
+	return groups ? cut_reduce_groups : cut_reduce;
 }
 
 struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
 	uint64_t extent, uint64_t *record) {
-	static void (*const cuts[][2])(const struct cut *) = {
-		[KERNEL_MAP] = { [STRATEGY_CPU] = cut_map, [STRATEGY_GPU] = cut_map_groups },
-		[KERNEL_REDUCE] = { [STRATEGY_CPU] = cut_reduce, [STRATEGY_GPU] = cut_reduce },
-		[KERNEL_MATMUL] = { [STRATEGY_CPU] = cut_matmul, [STRATEGY_GPU] = cut_matmul_groups },
-	};
 	struct cut c = { .k = k, .t = t, .dims = dims, .extent = extent, .record = record };
 	struct emit_launch launch = { .local = frame_local(k, t) };
 
 	record[KERNEL_WORD_PIECES] = 1;
 	record[KERNEL_WORD_EXTENT] = extent;
-	cuts[k->root][t->strategy](&c);
+	find_cut(k, t)(&c);
 	launch.items = most(record[KERNEL_WORD_ITEMS], launch.local);
 	return launch;
 }

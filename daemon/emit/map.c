@@ -10,9 +10,25 @@
  */
 #include "writer.h"
 
+static bool is_strided(const struct kernel *k, unsigned o) {
+	return !k->operand[o].output && !k->operand[o].iota && k->operand[o].access == KERNEL_STRIDED;
+}
+
+bool map_may_cross(const struct kernel *k) {
+	for (unsigned o = 0; o < k->operands; o++)
+		if (k->rank >= 2 && is_strided(k, o))
+			return true;
+	return false;
+}
+
 static void write_lanes(struct writer *w) {
 	struct scope s = {
-		.needs = &w->outer, .pointer = "p", .lane = "j", .count = "n", .hoist = true, .stream = true,
+		.needs = &w->outer,
+		.pointer = "p",
+		.lane = "j",
+		.count = "n",
+		.hoist = true,
+		.stream = true,
 	};
 
 	value_write(w, &s, LEVEL_UNIT);
@@ -31,23 +47,33 @@ static void write_scalar(struct writer *w) {
 	value_store(w, &s);
 }
 
-void map_lanes(struct writer *w) {
-	struct frame_names index = frame_names(w->k->rank);
-	unsigned rows = w->k->rank - 1u;
+/*
+ * An operand whose elements lie closer together down the rows than along them (a transposed one) is read
+ * in narrow strips, so that the lines of memory it touches are used again in the next row.
+ */
+static void open_strips(struct writer *w, unsigned rows) {
+	text_begin(w);
+	text_part(w, "const int across = 0");
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (is_strided(w->k, o) && w->outer.operand[o])
+			text_part(w, " || abs(s%u_%u) < abs(s%u_%u)", o, rows - 1, o, rows);
+	text_part(w, ";");
+	text_end(w);
+	text_line(w, "const long width = across ? %u : length;", MAP_STRIP);
+	text_open(w, "for (long strip = 0; strip < length; strip += width)");
+}
 
-	if (w->k->rank == 0) {
-		write_scalar(w);
-		return;
-	}
+static void write_units(struct writer *w, unsigned rows, bool strips) {
+	struct frame_names index = frame_names(w->k->rank);
+
 	index.name[rows] = "left";
-	frame_units(w);
-	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
 	text_line(w, "ulong rest = begin;");
 	text_line(w, "long piece = take(&rest, r[%u]);", KERNEL_WORD_PIECES);
 	frame_indices(w, 0, rows);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
-	text_line(w, "const long left = piece * length;");
-	text_line(w, "const long count = min(d%u - left, length);", rows);
+	text_line(w, "const long left = piece * length%s;", strips ? " + strip" : "");
+	text_line(w, "const long count = min(d%u - left, %s);", rows,
+		strips ? "min(length - strip, width)" : "length");
 	operand_place(w, &w->outer, "p", index.name);
 	operand_aligned(w, "p");
 	write_lanes(w);
@@ -56,6 +82,23 @@ void map_lanes(struct writer *w) {
 	text_line(w, "piece = 0;");
 	frame_step(w, 0, rows);
 	text_close(w);
+}
+
+void map_lanes(struct writer *w) {
+	bool strips = map_may_cross(w->k);
+	unsigned rows = w->k->rank - 1u;
+
+	if (w->k->rank == 0) {
+		write_scalar(w);
+		return;
+	}
+	frame_units(w);
+	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
+	if (strips)
+		open_strips(w, rows);
+	write_units(w, rows, strips);
+	if (strips)
+		text_close(w);
 }
 
 void map_groups(struct writer *w) {

@@ -1,18 +1,18 @@
 /*
  * Matrix products: every output is the sum over k, in order, in the accumulator's type.
  *
- * CPU strategy: a unit is a block of up to 64 rows by one tile's columns. A panel of B, 128 deep,
+ * CPU strategy: a unit is a block of up to 128 rows by one tile's columns. A panel of B, 128 deep,
  * is converted and copied to private memory, which makes its rows neighbours and costs any stride and
- * any type once; then each tile of 8 rows runs over it with its accumulators in registers. Accumulators wait in
- * private memory between panels. What follows the root runs once a vector, over the finished block.
+ * any type once; then each tile of 8 rows runs over it with its accumulators in registers. Accumulators wait
+ * in private memory between panels. What follows the root runs once a vector, over the finished block.
  *
  * GPU strategy: a group of 16 by L/16 items computes 4 by 4 outputs an item from tiles in local memory.
  */
 #include "writer.h"
 
 /* Batch indices and positions of the factors: index i for A's row, j for B's column, k. */
-static void place_factor(struct writer *w, unsigned o, const char *prefix, const char *row, const char *column,
-	const char *depth) {
+static void place_factor(struct writer *w, unsigned o, const char *prefix, const char *row,
+	const char *column, const char *depth) {
 	const struct kernel *k = w->k;
 	struct frame_names index = frame_names(k->rank - 3u);
 	struct needs one = { .operand = { false } };
@@ -64,30 +64,64 @@ static void write_panel(struct writer *w) {
 	text_close(w);
 }
 
-/* Rows beyond the last repeat it; nothing of them is stored. */
+/* Is A held as it lies in memory? Else each row of a tile is converted first, W elements at a time. */
+static bool converts_a(const struct kernel *k) {
+	return k->operand[0].dtype != k->accumulator;
+}
+
+static void write_converted_row(struct writer *w) {
+	const struct kernel *k = w->k;
+	const char *to = dtype_info(k->accumulator)->name, *from = dtype_info(k->operand[0].dtype)->name;
+	unsigned bytes = dtype_info(k->operand[0].dtype)->bytes;
+
+	text_open(w, "for (int l = 0; l < depth; l += W)");
+	text_line(w, "const int n = min(depth - l, W);");
+	text_line(w, "if (s0_%u == 1)", dim_k(k));
+	text_line(w, "\tleft[i][l / W] = to_%s(load_%s(a_0 + %u * l));", to, from, bytes);
+	text_line(w, "else");
+	text_line(w, "\tleft[i][l / W] = to_%s(gather_%s(a_0 + %u * l * s0_%u, s0_%u, n));", to, from, bytes,
+		dim_k(k), dim_k(k));
+	text_close(w);
+}
+
+/* Where the rows of a tile of A lie. Rows beyond the last repeat it; nothing of them is stored. */
 static void write_tile_rows(struct writer *w) {
 	const struct kernel *k = w->k;
+	bool convert = converts_a(k);
 
-	text_line(w, "global const uchar *row[%u];", TILE_ROWS);
-	text_line(w, "#pragma unroll");
+	if (convert)
+		text_line(w, "%s left[%u][%u / W];", value_register(k->accumulator), TILE_ROWS, TILE_DEPTH);
+	else
+		text_line(w, "global const uchar *row[%u];", TILE_ROWS);
+	if (!convert)
+		text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
 	text_line(w, "const long at = m0 + min(t + i, height - 1);");
 	place_factor(w, 0, "a_", "at", NULL, "k0");
-	text_line(w, "row[i] = a_0;");
+	if (convert)
+		write_converted_row(w);
+	else
+		text_line(w, "row[i] = a_0;");
 	text_close(w);
+	if (convert)
+		return;
 	text_line(w, "const long step = %u * s0_%u;", dtype_info(k->operand[0].dtype)->bytes, dim_k(k));
 }
 
 static void write_tile_step(struct writer *w) {
 	const struct kernel *k = w->k;
-	unsigned vectors = tile_vectors(k);
+	const char *type = value_register(k->accumulator);
 
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
-	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + k * step));", value_register(k->accumulator),
-		dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name);
+	if (converts_a(k))
+		text_line(w, "const %s a = (%s)(((const %s *)left[i])[k]);", type, type,
+			value_lane(k->accumulator));
+	else
+		text_line(w, "const %s a = uniform_%s(row[i] + k * step);", type,
+			dtype_info(k->operand[0].dtype)->name);
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
+	text_open(w, "for (int v = 0; v < %u; v++)", tile_vectors(k));
 	text_begin(w);
 	text_part(w, "c[i][v] = ");
 	value_multiply_add(w, "a", "panel[k][v]", "c[i][v]");
@@ -100,8 +134,8 @@ static void write_tile_step(struct writer *w) {
 static void copy_tile(struct writer *w, const char *to, const char *from) {
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < %u * %u; i++)", TILE_ROWS, tile_vectors(w->k));
-	text_line(w, "\t%s[i / %u][i %% %u] = %s[i / %u][i %% %u];", to, tile_vectors(w->k), tile_vectors(w->k),
-		from, tile_vectors(w->k), tile_vectors(w->k));
+	text_line(w, "\t%s[i / %u][i %% %u] = %s[i / %u][i %% %u];", to, tile_vectors(w->k),
+		tile_vectors(w->k), from, tile_vectors(w->k), tile_vectors(w->k));
 }
 
 static void write_tiles(struct writer *w) {
@@ -165,10 +199,11 @@ void matmul_tiles(struct writer *w) {
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
-	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns, columns);
-	frame_indices(w, 0, k->rank - 3u);
-	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", dim_m(k), dim_n(k),
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns,
 		columns);
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", dim_m(k),
+		dim_n(k), columns);
 	write_block(w);
 	write_tile_outputs(w);
 	text_close(w);
@@ -235,8 +270,8 @@ static void write_group_outputs(struct writer *w, unsigned rows) {
 	text_line(w, "\tcontinue;");
 	operand_place(w, &w->outer, "q", index.name);
 	text_begin(w);
-	text_part(w, "const %s v%u = c[e / %u][e %% %u];", value_register(w->k->accumulator), w->k->root_value,
-		GROUP_COLUMNS, GROUP_COLUMNS);
+	text_part(w, "const %s v%u = c[e / %u][e %% %u];", value_register(w->k->accumulator),
+		w->k->root_value, GROUP_COLUMNS, GROUP_COLUMNS);
 	text_end(w);
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
@@ -267,11 +302,13 @@ void matmul_groups(struct writer *w) {
 	const char *lane = value_lane(k->accumulator);
 
 	text_line(w, "local %s tile_a[%u], tile_b[%u];", lane, rows * GROUP_DEPTH, columns * GROUP_DEPTH);
-	text_line(w, "const int lane = get_local_id(0), x = lane %% %u, y = lane / %u;", GROUP_LANES, GROUP_LANES);
+	text_line(w, "const int lane = get_local_id(0), x = lane %% %u, y = lane / %u;", GROUP_LANES,
+		GROUP_LANES);
 	frame_units(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns, columns);
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns,
+		columns);
 	text_line(w, "const long m0 = take(&rest, (d%u + %u) / %u) * %u;", dim_m(k), rows - 1, rows, rows);
 	frame_indices(w, 0, k->rank - 3u);
 	write_group_block(w, rows, columns);

@@ -93,7 +93,8 @@ static void place(struct writer *w, const char *prefix, unsigned o, const char *
 	text_end(w);
 }
 
-void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index) {
+void operand_place(struct writer *w, const struct needs *needs, const char *prefix,
+	const char *const *index) {
 	for (unsigned o = 0; o < w->k->operands; o++)
 		if (needs->operand[o])
 			place(w, prefix, o, index);
@@ -172,17 +173,30 @@ static void store_plain(struct writer *w, const struct scope *s, unsigned o, con
 	text_part(w, ");");
 }
 
+/* Past the caches, where this vector is whole and aligned. */
 static void store_stream(struct writer *w, const struct scope *s, unsigned o) {
 	const struct kernel_operand *p = &w->k->operand[o];
 
-	text_part(w, "if (aligned%u && %s == W) stream_%s(", o, s->count, dtype_info(p->dtype)->name);
+	text_line(w, "if (aligned%u && %s == W)", o, s->count);
+	text_begin(w);
+	text_part(w, "\tstream_%s(", dtype_info(p->dtype)->name);
 	lane_address(w, s, o);
-	text_part(w, ", v%u); else ", p->value);
+	text_part(w, ", v%u);", p->value);
+	text_end(w);
+	text_line(w, "else");
+	text_begin(w);
+	text_part(w, "\t");
+	store_plain(w, s, o, s->count);
+	text_end(w);
 }
 
 void operand_store(struct writer *w, const struct scope *s, unsigned operand) {
 	const struct kernel_operand *p = &w->k->operand[operand];
 
+	if (w->k->width > 1 && s->stream && may_stream(p)) {
+		store_stream(w, s, operand);
+		return;
+	}
 	text_begin(w);
 	if (w->k->width == 1) {
 		store_plain(w, s, operand, NULL);
@@ -193,8 +207,6 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand) {
 		lane_address(w, s, operand);
 		text_part(w, ", v%u, s%u_%u, %s);", p->value, operand, w->lane_dim, s->count);
 	} else {
-		if (s->stream && may_stream(p))
-			store_stream(w, s, operand);
 		store_plain(w, s, operand, s->count);
 	}
 	text_end(w);

@@ -14,13 +14,13 @@ static unsigned vectors(const struct kernel *k) {
 	return (unsigned)KERNEL_COLUMNS / k->width;
 }
 
-/* Nothing at all sums to +0. */
 void reduce_neutral(struct writer *w) {
 	const struct kernel *k = w->k;
 	const char *type = value_register(k->accumulator), *neutral = value_neutral(k);
 
 	if (k->op == OP_reduce_sum && dtype_info(k->accumulator)->kind == DTYPE_KIND_REAL)
-		text_line(w, "const %s neutral = (%s)(r[%u] ? %s : 0.0f);", type, type, KERNEL_WORD_EXTENT, neutral);
+		text_line(w, "const %s neutral = (%s)(r[%u] ? %s : 0.0f);", type, type, KERNEL_WORD_EXTENT,
+			neutral);
 	else
 		text_line(w, "const %s neutral = (%s)(%s);", type, type, neutral);
 }
@@ -101,7 +101,8 @@ static void write_row_rest(struct writer *w, struct scope *s) {
 	text_line(w, "\tcontinue;");
 	s->count = "n";
 	value_write(w, s, LEVEL_ELEMENT);
-	text_line(w, k->width > 1 ? "last[c] = first_lanes(n, v%u, neutral);" : "last[c] = v%u;", k->reduced_value);
+	text_line(w, k->width > 1 ? "last[c] = first_lanes(n, v%u, neutral);" : "last[c] = v%u;",
+		k->reduced_value);
 	value_forget(w, s, LEVEL_ELEMENT);
 	text_close(w);
 	unroll_vectors(w);
@@ -139,14 +140,15 @@ void reduce_outputs(struct writer *w, const char *const *index, const char *root
 	value_store(w, &s);
 }
 
-/* "first_lanes": the lanes below n of v, the rest neutral. */
 void reduce_functions(struct writer *w) {
 	const char *type = value_register(w->k->accumulator);
 
 	if (w->k->width == 1 || w->k->form != KERNEL_FORM_ROW)
 		return;
+	text_line(w, "/* The first n lanes of v, then those of rest. */");
 	text_begin(w);
-	text_part(w, "static inline %s first_lanes(int n, %s v, %s rest) { return where_(TRUTH((u8v)(", type, type, type);
+	text_part(w, "static inline %s first_lanes(int n, %s v, %s rest) { return where_(TRUTH((u8v)(", type,
+		type, type);
 	for (unsigned lane = 0; lane < w->k->width; lane++)
 		text_part(w, "%s%u", lane ? ", " : "", lane);
 	text_part(w, ") < (u8v)((uchar)n)), v, rest); }");
@@ -200,8 +202,8 @@ static void write_column_element(struct writer *w, const char *const *index) {
 	operand_place(w, &w->inner, "p", index);
 	slot = open_strip(w);
 	value_write(w, &s, LEVEL_ELEMENT);
-	text_line(w, "%s *const sum = &acc[j %% %u * %u%s];", value_register(w->k->accumulator), KERNEL_COLUMNS,
-		strip(w->k), slot);
+	text_line(w, "%s *const sum = &acc[j %% %u * %u%s];", value_register(w->k->accumulator),
+		KERNEL_COLUMNS, strip(w->k), slot);
 	value_combine(w, "*sum", value);
 	value_forget(w, &s, LEVEL_ELEMENT);
 	close_strip(w);
@@ -254,8 +256,13 @@ static void write_column(struct writer *w, const char *const *inner, const char 
 	text_line(w, "const long count = stop - start;");
 	text_line(w, "const int columns = clamp(count, 1l, %ul);", KERNEL_COLUMNS);
 	text_line(w, "%s acc[%u];", value_register(k->accumulator), KERNEL_COLUMNS * strip(k));
-	text_line(w, "for (int c = 0; c < columns * %u; c++)", strip(k));
-	text_line(w, "\tacc[c] = neutral;");
+	text_line(w, "for (int c = 0; c < columns; c++)");
+	if (k->form == KERNEL_FORM_COLUMN) {
+		text_line(w, "\tfor (long l = 0; l < width; l += W)");
+		text_line(w, "\t\tacc[c * %u + l / W] = neutral;", strip(k));
+	} else {
+		text_line(w, "\tacc[c] = neutral;");
+	}
 	write_column_loop(w, inner);
 	write_column_outputs(w, outer);
 }
@@ -270,11 +277,14 @@ void reduce_column(struct writer *w) {
 		inner.name[rows] = outer.name[rows] = "left";
 	frame_units(w);
 	reduce_neutral(w);
+	if (column)
+		text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", rows,
+			KERNEL_WORD_PIECES, KERNEL_WORD_PIECES);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	if (column) {
-		text_line(w, "const long left = take(&rest, r[%u]) * (%u * W);", KERNEL_WORD_PIECES, strip(k));
-		text_line(w, "const long width = min(d%u - left, (long)(%u * W));", rows, strip(k));
+		text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
+		text_line(w, "const long width = min(d%u - left, strip);", rows);
 	}
 	frame_indices(w, 0, rows);
 	write_column(w, inner.name, outer.name);

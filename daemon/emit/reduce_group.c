@@ -91,8 +91,8 @@ void reduce_column_groups(struct writer *w) {
 	inner.name[lanes] = outer.name[lanes] = "at";
 	open_units(w);
 	text_line(w, "const int row = lane / %u;", COLUMN_LANES);
-	text_line(w, "const long left = take(&rest, r[%u]) * %u + lane %% %u;", KERNEL_WORD_PIECES, COLUMN_LANES,
-		COLUMN_LANES);
+	text_line(w, "const long left = take(&rest, r[%u]) * %u + lane %% %u;", KERNEL_WORD_PIECES,
+		COLUMN_LANES, COLUMN_LANES);
 	text_line(w, "const long at = min(left, d%u - 1);", lanes);
 	frame_indices(w, 0, lanes);
 	reduce_range(w);

@@ -2,12 +2,13 @@
  * The sections of kernels/, embedded in the program, and which of them a kernel needs.
  *
  * Nothing here knows the files: each says in its first lines what it `requires` and `provides`. A section is
- * taken when it provides a function that the kernel uses on a type it serves, or when one that is taken requires it,
- * and stands after all it requires. Taking too much would only cost parsing time.
+ * taken when it provides a function that the kernel uses on a type it serves, or when one that is taken
+ * requires it, and stands after all it requires. Taking too much would only cost parsing time.
  */
 #include "writer.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <string.h>
 
 enum {
@@ -22,11 +23,10 @@ struct section_row {
 extern const struct section_row section_table[];
 
 struct choice {
-	const struct writer *w;
 	bool taken[SECTIONS], done[SECTIONS];
 };
 
-/* The words after "key:" in the opening comment, up to the next key or empty line; NULL where there are none. */
+/* The words after a key in the opening comment, up to the next key or empty line; NULL: no such key. */
 static const char *find_key(const struct section_row *s, const char *key, const char **endp) {
 	const char *comment = memmem(s->begin, (size_t)(s->end - s->begin), "*/", 2);
 	const char *at = comment ? memmem(s->begin, (size_t)(comment - s->begin), key, strlen(key)) : NULL;
@@ -62,26 +62,22 @@ static bool has_word(const struct section_row *s, const char *key, const char *w
 	return false;
 }
 
-/* Sections of one type say so by their name; the rest serves all. */
-static bool serves(const struct writer *w, const char *section) {
+/* Does a section serve one of these register types? Those of few types say so by their name. */
+static bool serves(const char *section, unsigned types) {
 	static const struct {
 		const char *part;
-		uint16_t types;
+		unsigned types;
 	} parts[] = {
 		{ "_f32", 1 << DTYPE_f32 },
 		{ "_f64", 1 << DTYPE_f64 },
 		{ "real", 1 << DTYPE_f32 | 1 << DTYPE_f64 },
-		{ "integer", (1 << DTYPE_i64) * 4 - 1 - (1 << DTYPE_bool) },
+		{ "integer", 1 << DTYPE_i8 | 1 << DTYPE_u8 | 1 << DTYPE_i16 | 1 << DTYPE_u16 | 1 << DTYPE_i32 |
+				1 << DTYPE_u32 | 1 << DTYPE_i64 | 1 << DTYPE_u64 },
 	};
 
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-		if (!strstr(section, parts[i].part))
-			continue;
-		for (unsigned type = 0; type < DTYPE_COUNT; type++)
-			if (parts[i].types >> type & 1 && writer_uses(w, type))
-				return true;
-		return false;
-	}
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (strstr(section, parts[i].part))
+			return (parts[i].types & types) != 0;
 	return true;
 }
 
@@ -96,20 +92,29 @@ static void take(struct choice *c, unsigned section) {
 			take(c, i);
 }
 
-/* Takes the sections that provide a function, where they serve a type in use. */
-static void take_provider(struct choice *c, const char *function, size_t length) {
+/* Takes the sections that provide a function and serve a type. */
+static void take_provider(struct choice *c, const char *function, size_t length, unsigned types) {
 	for (unsigned i = 0; section_table[i].name; i++)
-		if (has_word(&section_table[i], "provides:", function, length) && serves(c->w, section_table[i].name))
+		if (has_word(&section_table[i], "provides:", function, length) &&
+			serves(section_table[i].name, types))
 			take(c, i);
 }
 
-/* The names before an opening parenthesis. */
-static void take_expression(struct choice *c, const char *expression) {
+/*
+ * The names before an opening parenthesis. They are called on the type of the last operand; where one
+ * takes the result of another, also on the type of the whole.
+ */
+static void take_expression(struct choice *c, const struct value_function *f) {
+	const char *expression = op_info(f->op)->expr;
+	unsigned types = 1u << dtype_info(f->type[f->arity - 1])->reg;
+
+	if (strchr(expression, '(') != strrchr(expression, '('))
+		types |= 1u << dtype_info(f->result)->reg;
 	for (const char *p = expression; *p;) {
 		size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 
 		if (length && p[length] == '(')
-			take_provider(c, p, length);
+			take_provider(c, p, length, types);
 		p += length ? length : 1;
 	}
 }
@@ -131,13 +136,13 @@ void section_append(const struct writer *w, struct str *text) {
 	/* What every kernel calls besides its operations. */
 	static const char *const always[] = { "load_D", "to_f32" };
 	struct value_function list[VALUE_FUNCTIONS];
-	struct choice c = { .w = w };
+	struct choice c = { .taken = { false } };
 	unsigned n = value_functions(w, list);
 
 	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-		take_provider(&c, always[i], strlen(always[i]));
+		take_provider(&c, always[i], strlen(always[i]), UINT_MAX);
 	for (unsigned i = 0; i < n; i++)
-		take_expression(&c, op_info(list[i].op)->expr);
+		take_expression(&c, &list[i]);
 	for (unsigned i = 0; section_table[i].name; i++)
 		if (c.taken[i])
 			append(&c, i, text);

@@ -38,8 +38,19 @@ static const struct {
 
 /* Operations whose result on 16-bit floats is one already: rounding again would change nothing. */
 static const uint16_t exact[] = {
-	OP_abs, OP_neg, OP_sign, OP_relu, OP_floor, OP_ceil, OP_round, OP_trunc,
-	OP_maximum, OP_minimum, OP_copysign, OP_where, OP_clamp,
+	OP_abs,
+	OP_neg,
+	OP_sign,
+	OP_relu,
+	OP_floor,
+	OP_ceil,
+	OP_round,
+	OP_trunc,
+	OP_maximum,
+	OP_minimum,
+	OP_copysign,
+	OP_where,
+	OP_clamp,
 };
 
 const char *value_register(unsigned dtype) {
@@ -82,8 +93,11 @@ static unsigned add_function(struct value_function *list, unsigned n, const stru
 	return n + 1;
 }
 
-static unsigned add_on_accumulator(const struct kernel *k, unsigned op, struct value_function *list, unsigned n) {
-	struct value_function f = { .op = (uint16_t)op, .arity = op_info(op)->arity, .result = k->accumulator };
+static unsigned add_on_accumulator(const struct kernel *k, unsigned op, struct value_function *list,
+	unsigned n) {
+	struct value_function f = {
+		.op = (uint16_t)op, .arity = op_info(op)->arity, .result = k->accumulator
+	};
 
 	memset(f.type, k->accumulator, sizeof f.type);
 	return add_function(list, n, &f);
@@ -137,7 +151,7 @@ static void define(struct writer *w, const struct value_function *f) {
 	value_function_name(w, f->op, f->type[f->arity - 1]);
 	for (unsigned i = 0; i < f->arity; i++)
 		text_part(w, "%s%s %c", i ? ", " : "(", value_register(f->type[i]), "abc"[i]);
-	text_part(w, ") { return %s(%s); }", round, op_info(f->op)->expr);
+	text_part(w, *round ? ") { return %s(%s); }" : ") { return %s%s; }", round, op_info(f->op)->expr);
 	text_end(w);
 }
 

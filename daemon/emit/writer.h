@@ -31,21 +31,21 @@ struct writer {
 	struct str *text;
 	const struct kernel *k;
 	const struct traits *t;
-	unsigned depth;                 /* of indentation */
-	unsigned lane_dim;              /* or KERNEL_RANK where the form has no lanes */
-	struct needs inner;             /* before the root */
-	struct needs outer;             /* what the outputs need, up to the root; all of a MAP */
-	bool written[KERNEL_VALUES];    /* values whose names are in scope */
+	unsigned depth;              /* of indentation */
+	unsigned lane_dim;           /* or KERNEL_RANK where the form has no lanes */
+	struct needs inner;          /* before the root */
+	struct needs outer;          /* what the outputs need, up to the root; all of a MAP */
+	bool written[KERNEL_VALUES]; /* values whose names are in scope */
 };
 
 /* How operands are reached at a place in the kernel. */
 struct scope {
 	const struct needs *needs;
-	const char *pointer;            /* "p" or "q" */
-	const char *lane;               /* elements from the pointer along the lanes; NULL: one element for all lanes */
-	const char *count;              /* lanes in use */
-	bool hoist;                     /* uniform operands are of LEVEL_UNIT */
-	bool stream;                    /* alignedN says whether output N may be streamed */
+	const char *pointer; /* "p" or "q" */
+	const char *lane;    /* elements from the pointer along the lanes; NULL: one element for all lanes */
+	const char *count;   /* lanes in use */
+	bool hoist;          /* uniform operands are of LEVEL_UNIT */
+	bool stream;         /* alignedN says whether output N may be streamed */
 };
 
 /* Works out what is needed. */
@@ -80,6 +80,7 @@ struct value_function {
 	uint8_t result;
 };
 
+/* One a value, and two of a product's arithmetic. */
 enum { VALUE_FUNCTIONS = KERNEL_VALUES + 2 };
 
 /* The functions in use, each once; returns how many. */
@@ -124,7 +125,7 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand);
 
 /* Signature, the task's record, its extents, operands and scalars. text_close() ends it. */
 void frame_open(struct writer *w);
-/* The loop over the units of this item; the unit is in `unit`. text_close() ends it. */
+/* Declares `begin` and `end`, the units of this item. */
 void frame_units(struct writer *w);
 /* Declares iN of dims [first, end) from `rest`, which keeps what is left over. */
 void frame_indices(struct writer *w, unsigned first, unsigned end);
@@ -141,14 +142,18 @@ struct frame_names frame_names(unsigned count);
 enum {
 	/* A piece of a row: small enough that the inputs of a unit stay in the first cache levels. */
 	MAP_PIECE = 8192,
-	/* Vectors side by side in a strip of REDUCE_COLUMN: four cache lines of f32 a row. */
-	COLUMN_VECTORS = 4,
+	/* Elements of a strip of transposed reading: as many lines stay in the second level of cache. */
+	MAP_STRIP = 32,
+	/* Rows an item then needs to use a line of f32 wholly. */
+	MAP_STRIP_ROWS = 16,
+	/* Most vectors side by side in a strip of REDUCE_COLUMN: 64 times 8 fill the first level of cache. */
+	COLUMN_VECTORS = 8,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
 	TILE_ROWS = 8,
 	TILE_PANELS = 16,
-	TILE_DEPTH = 192,
+	TILE_DEPTH = 128,
 	/* GPU product: items side by side, outputs of an item each way, depth of the tiles. */
 	GROUP_LANES = 16,
 	GROUP_ROWS = 4,
@@ -161,19 +166,25 @@ static inline unsigned tile_vectors(const struct kernel *k) {
 	return dtype_info(k->accumulator)->bytes > 4 ? 1 : 2;
 }
 
-void map_lanes(struct writer *w);           /* CPU strategy */
-void map_groups(struct writer *w);          /* GPU strategy */
+/* May an operand lie across the rows? */
+bool map_may_cross(const struct kernel *k);
+
+void map_lanes(struct writer *w);  /* CPU strategy */
+void map_groups(struct writer *w); /* GPU strategy */
 void reduce_row(struct writer *w);
-void reduce_column(struct writer *w);       /* COLUMN and GENERAL */
-void reduce_groups(struct writer *w);       /* ROW and GENERAL, GPU strategy */
+void reduce_column(struct writer *w); /* COLUMN and GENERAL */
+void reduce_groups(struct writer *w); /* ROW and GENERAL, GPU strategy */
 void reduce_column_groups(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_groups(struct writer *w);
 
-/* Parts of reductions that both strategies share: "neutral"; "start" and "stop"; what follows the root. */
+/* Functions that the reduction calls. */
 void reduce_functions(struct writer *w);
+/* Declares `neutral`, the accumulators' first value: nothing at all sums to +0. */
 void reduce_neutral(struct writer *w);
+/* Declares `start` and `stop`: all reduced elements, or a block of them. */
 void reduce_range(struct writer *w);
+/* Writes the root's value and what follows it, for one output. */
 void reduce_outputs(struct writer *w, const char *const *index, const char *root);
 
 /* Work-group size of a kernel. */

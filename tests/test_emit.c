@@ -1,0 +1,426 @@
+/* The text of programs and the cut of tasks; tests/test_emit_kernels.c runs them. */
+#include <check.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/emit/emit.h"
+
+static const struct traits vectors = {
+	.strategy = STRATEGY_CPU,
+	.width = 16,
+	.f64 = true,
+	.exact_division = true,
+	.local_size = 64,
+	.units = 2,
+	.pools = 1,
+};
+static const struct traits groups = {
+	.strategy = STRATEGY_GPU,
+	.width = 1,
+	.f64 = true,
+	.local_size = 256,
+	.units = 64,
+	.pools = 2,
+};
+
+/* relu(a + b), b of one row. */
+static void make_add_relu(struct kernel *k) {
+	*k = (struct kernel){
+		.root = KERNEL_MAP, .width = 16, .rank = 2, .block_dim = 0xff, .root_value = KERNEL_NONE,
+		.values = 4, .operands = 3,
+		.value = {
+			{ .kind = KERNEL_LOAD, .dtype = DTYPE_f32, .index = 0 },
+			{ .kind = KERNEL_LOAD, .dtype = DTYPE_f32, .index = 1 },
+			{ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_add, .arg = { 0, 1 } },
+			{ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_relu, .arg = { 2 } },
+		},
+		.operand = {
+			{ .dtype = DTYPE_f32, .access = KERNEL_CONTIGUOUS, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f32, .access = KERNEL_UNIFORM, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f32, .access = KERNEL_CONTIGUOUS, .output = true, .stream = true, .value = 3 },
+		},
+	};
+}
+
+/* One operation on operands of one type; `where` takes a bool first. */
+static void make_op(struct kernel *k, unsigned op, unsigned dtype) {
+	const struct op_info *info = op_info(op);
+
+	*k = (struct kernel){
+		.root = KERNEL_MAP, .width = 16, .rank = 1, .block_dim = 0xff, .root_value = KERNEL_NONE
+	};
+	for (unsigned i = 0; i < info->arity; i++) {
+		uint8_t type = (uint8_t)(op == OP_where && i == 0 ? DTYPE_bool : dtype);
+
+		k->value[k->values++] =
+			(struct kernel_value){ .kind = KERNEL_LOAD, .dtype = type, .index = k->operands };
+		k->operand[k->operands++] = (struct kernel_operand){ .dtype = type, .value = KERNEL_NONE };
+	}
+	k->value[k->values++] = (struct kernel_value){ .kind = KERNEL_OP,
+		.op = (uint16_t)op,
+		.arg = { 0, 1, 2 },
+		.dtype = (uint8_t)(info->result == OP_RESULT_BOOL ? DTYPE_bool : dtype) };
+	k->operand[k->operands++] = (struct kernel_operand){
+		.dtype = k->value[k->values - 1].dtype, .output = true, .value = (uint16_t)(k->values - 1)
+	};
+}
+
+static char *source_of(const struct kernel *k, const struct traits *t) {
+	struct str s = { 0 };
+
+	ck_assert_int_eq(emit_source(k, t, &s), 0);
+	return s.text;
+}
+
+static char *body_of(const struct kernel *k, const struct traits *t) {
+	struct str s = { 0 };
+
+	ck_assert_int_eq(emit_body(k, t, &s), 0);
+	return s.text;
+}
+
+START_TEST(the_text_of_a_kernel_is_known) {
+	static const char expected[] =
+		"static inline f32v op_add_f32(f32v a, f32v b) { return add_(a, b); }\n"
+		"static inline f32v op_relu_f32(f32v a) { return relu_(a); }\n"
+		"\n"
+		"kernel WIDE __attribute__((reqd_work_group_size(1, 1, 1)))\n"
+		"void fused(global const ulong *records, ulong first, global uchar *pool0) {\n"
+		"\tglobal const ulong *const r = records + first + get_global_id(1) * 16;\n"
+		"\n"
+		"\tif (get_global_id(0) >= r[0])\n"
+		"\t\treturn;\n"
+		"\tconst long d0 = r[5];\n"
+		"\tconst long d1 = r[6];\n"
+		"\t/* operand 0: input, f32, contiguous */\n"
+		"\tglobal uchar *const a0 = ADDRESS(r[7]);\n"
+		"\tconst long s0_0 = r[8];\n"
+		"\t/* operand 1: input, f32, uniform */\n"
+		"\tglobal uchar *const a1 = ADDRESS(r[10]);\n"
+		"\tconst long s1_0 = r[11];\n"
+		"\t/* operand 2: output, f32, contiguous */\n"
+		"\tglobal uchar *const a2 = ADDRESS(r[13]);\n"
+		"\tconst long s2_0 = r[14];\n"
+		"\tconst ulong begin = get_group_id(0) * r[2];\n"
+		"\tconst ulong end = min(begin + r[2], r[1]);\n"
+		"\tconst long length = r[4];\n"
+		"\tulong rest = begin;\n"
+		"\tlong piece = take(&rest, r[3]);\n"
+		"\tlong i0 = take(&rest, d0);\n"
+		"\tfor (ulong unit = begin; unit < end; unit++) {\n"
+		"\t\tconst long left = piece * length;\n"
+		"\t\tconst long count = min(d1 - left, length);\n"
+		"\t\tglobal uchar *const p0 = a0 + 4 * (i0 * s0_0 + left);\n"
+		"\t\tglobal uchar *const p1 = a1 + 4 * (i0 * s1_0);\n"
+		"\t\tglobal uchar *const p2 = a2 + 4 * (i0 * s2_0 + left);\n"
+		"\t\tconst int aligned2 = ((ulong)p2 & (W * 4 - 1)) == 0;\n"
+		"\t\tconst f32v v1 = uniform_f32(p1);\n"
+		"\t\tfor (long j = 0; j < count; j += W) {\n"
+		"\t\t\tconst int n = min(count - j, (long)W);\n"
+		"\t\t\tconst f32v v0 = load_f32(p0 + 4 * j);\n"
+		"\t\t\tconst f32v v2 = op_add_f32(v0, v1);\n"
+		"\t\t\tconst f32v v3 = op_relu_f32(v2);\n"
+		"\t\t\tif (aligned2 && n == W)\n"
+		"\t\t\t\tstream_f32(p2 + 4 * j, v3);\n"
+		"\t\t\telse\n"
+		"\t\t\t\tstoren_f32(p2 + 4 * j, v3, n);\n"
+		"\t\t}\n"
+		"\t\tif (++piece < (long)r[3])\n"
+		"\t\t\tcontinue;\n"
+		"\t\tpiece = 0;\n"
+		"\t\ti0++;\n"
+		"\t}\n"
+		"}\n";
+	struct kernel k;
+	char *text;
+
+	make_add_relu(&k);
+	text = body_of(&k, &vectors);
+	ck_assert_str_eq(text, expected);
+	free(text);
+}
+END_TEST
+
+START_TEST(the_source_ends_with_the_body) {
+	const struct traits *t = _i ? &groups : &vectors;
+	char *source, *body;
+	struct kernel k;
+
+	make_add_relu(&k);
+	k.width = t->width;
+	source = source_of(&k, t);
+	body = body_of(&k, t);
+	ck_assert_uint_gt(strlen(source), strlen(body));
+	ck_assert_str_eq(source + strlen(source) - strlen(body), body);
+	ck_assert_int_eq(strncmp(source, "#pragma OPENCL FP_CONTRACT OFF\n", 31), 0);
+	free(source);
+	free(body);
+}
+END_TEST
+
+START_TEST(parts_that_are_not_in_use_do_not_show) {
+	struct kernel a, b;
+	char *first, *second;
+
+	make_add_relu(&a);
+	make_add_relu(&b);
+	memset(&b.value[b.values], 0x33, sizeof b.value - b.values * sizeof *b.value);
+	memset(&b.operand[b.operands], 0x33, sizeof b.operand - b.operands * sizeof *b.operand);
+	first = source_of(&a, &vectors);
+	second = source_of(&b, &vectors);
+	ck_assert_str_eq(first, second);
+	free(first);
+	free(second);
+}
+END_TEST
+
+START_TEST(values_that_no_output_needs_are_left_out) {
+	struct kernel k;
+	char *text;
+
+	make_add_relu(&k);
+	k.value[k.values++] =
+		(struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_tanh, .arg = { 3 } };
+	text = source_of(&k, &vectors);
+	ck_assert_ptr_null(strstr(text, "op_tanh"));
+	ck_assert_ptr_null(strstr(text, "section:  math_f32"));
+	free(text);
+}
+END_TEST
+
+static bool has_section(const char *source, const char *name) {
+	char line[64];
+
+	snprintf(line, sizeof line, "section:  %s\n", name);
+	return strstr(source, line) != NULL;
+}
+
+START_TEST(a_program_holds_the_sections_it_needs_and_no_others) {
+	static const struct {
+		unsigned op, dtype;
+		bool real, integer, math32, math64, doubles;
+	} rows[] = {
+		{ OP_add, DTYPE_f32, true, false, false, false, false },
+		{ OP_add, DTYPE_i32, false, true, false, false, false },
+		{ OP_lt, DTYPE_f32, true, false, false, false, false },
+		{ OP_logical_and, DTYPE_f32, true, true, false, false, false },
+		{ OP_tanh, DTYPE_f16, true, false, true, false, false },
+		{ OP_tanh, DTYPE_f64, true, false, false, true, true },
+		{ OP_add, DTYPE_f64, true, false, false, false, true },
+		{ OP_floor_divide, DTYPE_u32, false, true, false, false, true },
+	};
+	struct kernel k;
+	char *text;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		make_op(&k, rows[i].op, rows[i].dtype);
+		text = source_of(&k, &vectors);
+		ck_assert(has_section(text, "types") && has_section(text, "convert") &&
+			  has_section(text, "memory"));
+		ck_assert_int_eq(has_section(text, "real"), rows[i].real);
+		ck_assert_int_eq(has_section(text, "integer"), rows[i].integer);
+		ck_assert_int_eq(has_section(text, "math_f32"), rows[i].math32);
+		ck_assert_int_eq(has_section(text, "math_f64"), rows[i].math64);
+		ck_assert_int_eq(strstr(text, "#define HAS_F64 1") != NULL, rows[i].doubles);
+		ck_assert(strstr(text, "section:  types") < strstr(text, "section:  memory"));
+		free(text);
+	}
+}
+END_TEST
+
+/* Is a word defined or called in the text before `end`? */
+static bool is_known(const char *text, const char *end, const char *word, size_t length) {
+	for (const char *p = text; (p = memmem(p, (size_t)(end - p), word, length)); p++)
+		if (p > text && !isalnum((unsigned char)p[-1]) && p[-1] != '_' && p[length] == '(')
+			return true;
+	return false;
+}
+
+static bool takes(const struct op_info *info, unsigned dtype) {
+	static const unsigned kinds[] = {
+		[OP_TYPES_ANY] = 0xf,
+		[OP_TYPES_NUM] = 1 << DTYPE_KIND_SINT | 1 << DTYPE_KIND_UINT | 1 << DTYPE_KIND_REAL,
+		[OP_TYPES_REAL] = 1 << DTYPE_KIND_REAL,
+		[OP_TYPES_INT] = 1 << DTYPE_KIND_SINT | 1 << DTYPE_KIND_UINT,
+		[OP_TYPES_BITS] = 1 << DTYPE_KIND_SINT | 1 << DTYPE_KIND_UINT | 1 << DTYPE_KIND_BOOL,
+		[OP_TYPES_BOOL] = 1 << DTYPE_KIND_BOOL,
+	};
+
+	return kinds[info->types] >> dtype_info(dtype)->kind & 1;
+}
+
+/* Every function that the expression calls stands in the sections before the body. */
+static void check_functions(unsigned op, unsigned dtype) {
+	struct kernel k;
+	char *text, *body;
+
+	make_op(&k, op, dtype);
+	text = source_of(&k, &vectors);
+	body = strstr(text, "static inline long take(");
+	ck_assert_ptr_nonnull(body);
+	for (const char *p = op_info(op)->expr; *p;) {
+		size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+		if (length && p[length] == '(' && !is_known(text, body, p, length))
+			ck_abort_msg("%s on %s: no section in the program provides %.*s", op_info(op)->name,
+				dtype_info(dtype)->name, (int)length, p);
+		p += length ? length : 1;
+	}
+	free(text);
+}
+
+START_TEST(every_operation_finds_its_functions) {
+	for (unsigned op = 0; op < OP_COUNT; op++)
+		for (unsigned dtype = 0; op_info(op) && op_is_elementwise(op_info(op)) && dtype < DTYPE_COUNT;
+			dtype++)
+			if (takes(op_info(op), dtype))
+				check_functions(op, dtype);
+}
+END_TEST
+
+START_TEST(sixteen_bit_floats_are_rounded_where_a_result_may_not_be_one) {
+	struct kernel k;
+	char *text;
+
+	make_op(&k, OP_mul, DTYPE_f16);
+	text = body_of(&k, &vectors);
+	ck_assert_ptr_nonnull(strstr(text, "return round_f16(mul_(a, b));"));
+	free(text);
+	make_op(&k, OP_maximum, DTYPE_bf16);
+	text = body_of(&k, &vectors);
+	ck_assert_ptr_nonnull(strstr(text, "return max_(a, b);"));
+	free(text);
+}
+END_TEST
+
+/* ---- geometry ---- */
+
+static const int64_t shapes[][2] = {
+	{ 1, 1 },
+	{ 1, 16 },
+	{ 3, 17 },
+	{ 1, 8192 },
+	{ 1, 8193 },
+	{ 1, 16 << 20 },
+	{ 1797, 10 },
+	{ 1797, 64 },
+	{ 16384, 1000 },
+	{ 5, 20000 },
+	{ 2, 1 << 28 },
+};
+enum {
+	SHAPES = sizeof shapes / sizeof *shapes
+};
+
+START_TEST(pieces_and_items_cover_every_element) {
+	uint64_t record[64], pieces, length;
+	struct emit_launch l;
+	struct kernel k;
+
+	make_add_relu(&k);
+	l = emit_geometry(&k, &vectors, shapes[_i], 0, record);
+	pieces = record[KERNEL_WORD_PIECES];
+	length = record[KERNEL_WORD_EXTENT];
+	ck_assert_uint_eq(record[KERNEL_WORD_UNITS], (uint64_t)shapes[_i][0] * pieces);
+	ck_assert_uint_ge(pieces * length, (uint64_t)shapes[_i][1]);
+	ck_assert_uint_lt((pieces - 1) * length, (uint64_t)shapes[_i][1]);
+	ck_assert_uint_eq(length % 64, 0);
+	ck_assert_uint_ge(record[KERNEL_WORD_ITEMS] * record[KERNEL_WORD_UNITS_PER_ITEM],
+		record[KERNEL_WORD_UNITS]);
+	ck_assert_uint_eq(l.items, record[KERNEL_WORD_ITEMS]);
+	ck_assert_uint_eq(l.local, 1);
+}
+END_TEST
+
+START_TEST(groups_are_whole_and_cover_every_element) {
+	uint64_t record[64], elements = (uint64_t)(shapes[_i][0] * shapes[_i][1]);
+	struct emit_launch l;
+	struct kernel k;
+
+	make_add_relu(&k);
+	k.width = 1;
+	l = emit_geometry(&k, &groups, shapes[_i], 0, record);
+	ck_assert_uint_eq(l.items % l.local, 0);
+	ck_assert_uint_eq(record[KERNEL_WORD_UNITS], elements);
+	ck_assert_uint_ge(record[KERNEL_WORD_ITEMS] * record[KERNEL_WORD_UNITS_PER_ITEM], elements);
+}
+END_TEST
+
+START_TEST(a_small_task_is_one_item) {
+	uint64_t record[64];
+	struct kernel k;
+
+	make_add_relu(&k);
+	ck_assert_uint_eq(emit_geometry(&k, &vectors, (const int64_t[]){ 4, 256 }, 0, record).items, 1);
+}
+END_TEST
+
+START_TEST(a_large_task_keeps_every_compute_unit_busy) {
+	uint64_t record[64];
+	struct kernel k;
+
+	make_add_relu(&k);
+	ck_assert_uint_ge(emit_geometry(&k, &vectors, (const int64_t[]){ 1, 100000 }, 0, record).items, 8);
+	k.root = KERNEL_REDUCE;
+	k.form = KERNEL_FORM_COLUMN;
+	k.kept = 1;
+	ck_assert_uint_ge(emit_geometry(&k, &vectors, (const int64_t[]){ 128, 8000 }, 8000, record).items, 2);
+}
+END_TEST
+
+START_TEST(an_empty_task_has_no_items_and_can_be_launched) {
+	const struct traits *t = _i % 2 ? &groups : &vectors;
+	uint64_t record[64];
+	struct emit_launch l;
+	struct kernel k;
+
+	make_add_relu(&k);
+	k.width = t->width;
+	k.rank = 3;
+	k.root = (uint8_t)(_i / 2);
+	k.form = k.root == KERNEL_REDUCE ? KERNEL_FORM_COLUMN : KERNEL_FORM_PLAIN;
+	k.kept = 2;
+	for (unsigned empty = 0; empty < 2; empty++) {
+		int64_t dims[] = { 5, 7, 9 };
+
+		dims[empty] = 0;
+		l = emit_geometry(&k, t, dims, 9, record);
+		ck_assert_uint_eq(record[KERNEL_WORD_ITEMS], 0);
+		ck_assert_uint_gt(l.items, 0);
+		ck_assert_uint_eq(l.items % l.local, 0);
+	}
+}
+END_TEST
+
+static Suite *suite(void) {
+	Suite *s = suite_create("emit");
+	TCase *text = tcase_create("text"), *geometry = tcase_create("geometry");
+
+	tcase_add_test(text, the_text_of_a_kernel_is_known);
+	tcase_add_loop_test(text, the_source_ends_with_the_body, 0, 2);
+	tcase_add_test(text, parts_that_are_not_in_use_do_not_show);
+	tcase_add_test(text, values_that_no_output_needs_are_left_out);
+	tcase_add_test(text, a_program_holds_the_sections_it_needs_and_no_others);
+	tcase_add_test(text, every_operation_finds_its_functions);
+	tcase_add_test(text, sixteen_bit_floats_are_rounded_where_a_result_may_not_be_one);
+	tcase_add_loop_test(geometry, pieces_and_items_cover_every_element, 0, SHAPES);
+	tcase_add_loop_test(geometry, groups_are_whole_and_cover_every_element, 0, SHAPES);
+	tcase_add_test(geometry, a_small_task_is_one_item);
+	tcase_add_test(geometry, a_large_task_keeps_every_compute_unit_busy);
+	tcase_add_loop_test(geometry, an_empty_task_has_no_items_and_can_be_launched, 0, 6);
+	suite_add_tcase(s, text);
+	suite_add_tcase(s, geometry);
+	return s;
+}
+
+int main(void) {
+	SRunner *r = srunner_create(suite());
+	int failed;
+
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

@@ -1,0 +1,1313 @@
+/*
+ * Kernels of every form on a real device, against a plain reading of kernel.h in C.
+ *
+ * A kernel and its tasks are built by hand or drawn from a seed, then run by `reference` below, one
+ * element at a time, and by the emitted programs: CPU strategy with 16 lanes and with one, GPU strategy. All
+ * must leave the same bytes in the pool, also where nothing was to be written. NaNs count as equal.
+ */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/emit/emit.h"
+
+enum {
+	TASKS = 8,
+	POOL_BYTES = 4 << 20,
+	RECORD_WORDS = 2048,
+	GUARD = 256,
+	RING_OFFSET = 5, /* words of the record buffer before the first record */
+};
+
+static const struct variant {
+	const char *name;
+	struct traits traits;
+} variants[] = {
+	{ "vectors", { .strategy = STRATEGY_CPU,
+			     .width = 16,
+			     .f64 = true,
+			     .local_size = 64,
+			     .units = 2,
+			     .pools = 1 } },
+	{ "lanes", { .strategy = STRATEGY_CPU,
+			   .width = 1,
+			   .f64 = true,
+			   .local_size = 64,
+			   .units = 2,
+			   .pools = 1 } },
+	{ "groups", { .strategy = STRATEGY_GPU,
+			    .width = 1,
+			    .f64 = true,
+			    .local_size = 128,
+			    .units = 2,
+			    .pools = 1 } },
+};
+enum {
+	VARIANTS = sizeof variants / sizeof *variants
+};
+
+static cl_device_id device;
+static cl_context context;
+static cl_command_queue queue;
+
+static void must(cl_int error) {
+	ck_assert_int_eq(error, CL_SUCCESS);
+}
+
+static void open_device(void) {
+	cl_platform_id platform;
+	cl_int error;
+
+	must(clGetPlatformIDs(1, &platform, NULL));
+	must(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
+	context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+	must(error);
+	queue = clCreateCommandQueue(context, device, 0, &error);
+	must(error);
+}
+
+static void close_device(void) {
+	clReleaseCommandQueue(queue);
+	clReleaseContext(context);
+}
+
+/* ---- random numbers: the same on every machine ---- */
+
+static uint64_t seed;
+
+static uint64_t draw(void) {
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return seed >> 33 ^ seed >> 12;
+}
+
+static unsigned pick(unsigned n) {
+	return (unsigned)(draw() % n);
+}
+
+/* ---- one number of any type ---- */
+
+struct number {
+	uint8_t dtype;
+	union {
+		float f;
+		double d;
+		int64_t i; /* of all integers and bool; u64 as its bits */
+	};
+};
+
+static bool is_real(unsigned dtype) {
+	return dtype_info(dtype)->kind == DTYPE_KIND_REAL;
+}
+
+static int64_t wrap(unsigned dtype, uint64_t bits) {
+	unsigned shift = 64 - 8u * dtype_info(dtype)->bytes;
+
+	if (dtype_info(dtype)->kind == DTYPE_KIND_SINT)
+		return (int64_t)(bits << shift) >> shift;
+	return (int64_t)(bits << shift >> shift);
+}
+
+static float round_to(unsigned dtype, float f) {
+	if (dtype == DTYPE_f16)
+		return dtype_f16_to_float(dtype_f16_from_float(f));
+	return dtype == DTYPE_bf16 ? dtype_bf16_to_float(dtype_bf16_from_float(f)) : f;
+}
+
+/* The float toward zero, its last bit set where something was cut off: rounding that again is rounding once.
+ */
+static float to_odd(double value) {
+	float f = (float)value;
+	uint32_t bits;
+
+	if (isnan(value) || (double)f == value)
+		return f;
+	if (fabs((double)f) > fabs(value))
+		f = nextafterf(f, 0);
+	memcpy(&bits, &f, 4);
+	bits |= 1;
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+static struct number from_double(unsigned dtype, double value) {
+	struct number n = { .dtype = (uint8_t)dtype };
+
+	if (dtype == DTYPE_f64)
+		n.d = value;
+	else if (dtype == DTYPE_f16 || dtype == DTYPE_bf16)
+		n.f = round_to(dtype, to_odd(value));
+	else if (is_real(dtype))
+		n.f = round_to(dtype, (float)value);
+	else
+		n.i = (int64_t)dtype_scalar_from_double(dtype, value);
+	return n;
+}
+
+static double to_double(struct number n) {
+	if (n.dtype == DTYPE_f64)
+		return n.d;
+	if (is_real(n.dtype))
+		return n.f;
+	return n.dtype == DTYPE_u64 ? (double)(uint64_t)n.i : (double)n.i;
+}
+
+static struct number load(unsigned dtype, const uint8_t *p) {
+	struct number n = { .dtype = (uint8_t)dtype };
+	uint64_t bits = 0;
+
+	memcpy(&bits, p, dtype_info(dtype)->bytes);
+	if (dtype == DTYPE_f64)
+		memcpy(&n.d, p, 8);
+	else if (dtype == DTYPE_f32)
+		memcpy(&n.f, p, 4);
+	else if (dtype == DTYPE_f16)
+		n.f = dtype_f16_to_float((uint16_t)bits);
+	else if (dtype == DTYPE_bf16)
+		n.f = dtype_bf16_to_float((uint16_t)bits);
+	else
+		n.i = dtype == DTYPE_bool ? bits != 0 : wrap(dtype, bits);
+	return n;
+}
+
+static void store(unsigned dtype, uint8_t *p, struct number n) {
+	uint16_t half;
+
+	if (dtype == DTYPE_f16 || dtype == DTYPE_bf16) {
+		half = dtype == DTYPE_f16 ? dtype_f16_from_float(n.f) : dtype_bf16_from_float(n.f);
+		memcpy(p, &half, 2);
+	} else {
+		memcpy(p, &n.d, dtype_info(dtype)->bytes);
+	}
+}
+
+static int compare(struct number a, struct number b) {
+	if (is_real(a.dtype))
+		return to_double(a) < to_double(b) ? -1 : to_double(a) > to_double(b);
+	if (a.dtype == DTYPE_u64)
+		return (uint64_t)a.i < (uint64_t)b.i ? -1 : a.i != b.i;
+	return a.i < b.i ? -1 : a.i > b.i;
+}
+
+static bool is_nan(struct number n) {
+	return is_real(n.dtype) && isnan(to_double(n));
+}
+
+static bool negative(struct number n) {
+	return is_real(n.dtype) && signbit(to_double(n));
+}
+
+/* NaN wins, -0 is below +0. */
+static struct number extreme(struct number a, struct number b, int sign) {
+	if (is_nan(a) || is_nan(b))
+		return is_nan(a) ? a : b;
+	if (compare(a, b) == 0)
+		return (negative(a) ? -1 : 1) * sign > 0 ? a : b;
+	return compare(a, b) * sign > 0 ? a : b;
+}
+
+static struct number arithmetic(unsigned op, struct number a, struct number b) {
+	struct number y = { .dtype = a.dtype };
+
+	if (a.dtype == DTYPE_f64)
+		y.d = op == OP_add ? a.d + b.d : op == OP_sub ? a.d - b.d : a.d * b.d;
+	else if (is_real(a.dtype))
+		y.f = round_to(a.dtype, op == OP_add ? a.f + b.f : op == OP_sub ? a.f - b.f : a.f * b.f);
+	else if (op == OP_mul)
+		y.i = wrap(a.dtype, (uint64_t)a.i * (uint64_t)b.i);
+	else
+		y.i = wrap(a.dtype,
+			op == OP_add ? (uint64_t)a.i + (uint64_t)b.i : (uint64_t)a.i - (uint64_t)b.i);
+	return y;
+}
+
+/* As to_odd: cuts off what a double cannot hold of a large integer, and marks it. */
+static double integer_to_odd(struct number a) {
+	uint64_t magnitude = a.dtype != DTYPE_u64 && a.i < 0 ? 0 - (uint64_t)a.i : (uint64_t)a.i;
+	double value;
+
+	for (unsigned bit = 0; magnitude >> 53 && bit < 11; bit++)
+		if (magnitude >> bit & 1 && magnitude >> (bit + 53))
+			magnitude = (magnitude ^ (1ull << bit)) | 1ull << (bit + 1);
+	value = (double)magnitude;
+	return a.dtype != DTYPE_u64 && a.i < 0 ? -value : value;
+}
+
+static struct number cast(unsigned dtype, struct number a) {
+	struct number y = { .dtype = (uint8_t)dtype };
+
+	if (is_real(a.dtype) && dtype == DTYPE_bool)
+		y.i = to_double(a) != 0;
+	else if (is_real(a.dtype))
+		return from_double(dtype, to_double(a));
+	else if (dtype == DTYPE_f32)
+		y.f = a.dtype == DTYPE_u64 ? (float)(uint64_t)a.i : (float)a.i;
+	else if (is_real(dtype))
+		return from_double(dtype, dtype == DTYPE_f64 ? to_double(a) : integer_to_odd(a));
+	else
+		y.i = dtype == DTYPE_bool ? a.i != 0 : wrap(dtype, (uint64_t)a.i);
+	return y;
+}
+
+static struct number truth(bool value) {
+	return (struct number){ .dtype = DTYPE_bool, .i = value };
+}
+
+static struct number apply(unsigned op, unsigned dtype, const struct number *a) {
+	switch (op) {
+	case OP_add:
+	case OP_sub:
+	case OP_mul:
+		return arithmetic(op, a[0], a[1]);
+	case OP_square:
+		return arithmetic(OP_mul, a[0], a[0]);
+	case OP_maximum:
+		return extreme(a[0], a[1], 1);
+	case OP_minimum:
+		return extreme(a[0], a[1], -1);
+	case OP_lt:
+		return truth(!is_nan(a[0]) && !is_nan(a[1]) && compare(a[0], a[1]) < 0);
+	case OP_where:
+		return a[0].i ? a[1] : a[2];
+	case OP_cast:
+		return cast(dtype, a[0]);
+	default:
+		ck_abort_msg("the reference lacks operation %u", op);
+	}
+}
+
+/* ---- the reference ---- */
+
+struct run {
+	const struct kernel *k;
+	const uint64_t *record;
+	uint8_t *pool;
+	int64_t index[KERNEL_RANK];
+	struct number root;
+};
+
+static int64_t position(const struct run *r, unsigned operand) {
+	const uint64_t *word = r->record + kernel_word_operand(r->k, operand);
+	int64_t sum = 0;
+
+	for (unsigned d = 0; d < r->k->rank; d++)
+		sum += r->index[d] * (int64_t)word[1 + d];
+	return sum;
+}
+
+static uint8_t *address(const struct run *r, unsigned operand) {
+	return r->pool + r->record[kernel_word_operand(r->k, operand)] +
+	       position(r, operand) * dtype_info(r->k->operand[operand].dtype)->bytes;
+}
+
+static struct number evaluate(const struct run *r, unsigned v) {
+	const struct kernel_value *value = &r->k->value[v];
+	struct number arg[LIMIT_OPERANDS], y = { .dtype = value->dtype };
+	uint64_t word;
+
+	switch (value->kind) {
+	case KERNEL_LOAD:
+		return load(value->dtype, address(r, value->index));
+	case KERNEL_SCALAR:
+		word = r->record[kernel_word_scalar(r->k, value->index)];
+		memcpy(&y.d, &word, 8);
+		return y;
+	case KERNEL_IOTA:
+		y.i = (int64_t)r->record[kernel_word_operand(r->k, value->index)] + position(r, value->index);
+		return y;
+	case KERNEL_ROOT_VALUE:
+		return r->root;
+	default:
+		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+			arg[i] = evaluate(r, value->arg[i]);
+		return apply(value->op, value->dtype, arg);
+	}
+}
+
+static void write_outputs(struct run *r) {
+	for (unsigned o = 0; o < r->k->operands; o++)
+		if (r->k->operand[o].output)
+			store(r->k->operand[o].dtype, address(r, o), evaluate(r, r->k->operand[o].value));
+}
+
+static struct number neutral(const struct kernel *k, uint64_t extent) {
+	static const int64_t least[] = { [DTYPE_i8] = INT8_MIN,
+		[DTYPE_i16] = INT16_MIN,
+		[DTYPE_i32] = INT32_MIN,
+		[DTYPE_i64] = INT64_MIN,
+		[DTYPE_u64] = 0 };
+	struct number n = { .dtype = k->accumulator };
+
+	if (is_real(k->accumulator))
+		return from_double(k->accumulator, k->op == OP_reduce_sum   ? (extent ? -0.0 : 0.0)
+						   : k->op == OP_reduce_max ? -INFINITY
+									    : INFINITY);
+	if (k->op == OP_reduce_max)
+		n.i = least[k->accumulator];
+	if (k->op == OP_reduce_min)
+		n.i = wrap(k->accumulator, ~(uint64_t)least[k->accumulator]);
+	return n;
+}
+
+static struct number combine(const struct kernel *k, struct number a, struct number b) {
+	struct number arg[] = { a, b };
+
+	return apply((unsigned)op_find(op_info(k->op)->expr), k->accumulator, arg);
+}
+
+static void reduce_at(struct run *r) {
+	const struct kernel *k = r->k;
+	const uint64_t *dims = r->record + KERNEL_WORD_DIMS;
+	int64_t extent = (int64_t)r->record[KERNEL_WORD_EXTENT], start = 0, stop = extent;
+	struct number column[KERNEL_COLUMNS];
+
+	if (k->block_dim < k->kept) {
+		start = r->index[k->block_dim] * KERNEL_BLOCK;
+		stop = start + KERNEL_BLOCK < extent ? start + KERNEL_BLOCK : extent;
+	}
+	for (unsigned c = 0; c < KERNEL_COLUMNS; c++)
+		column[c] = neutral(k, (uint64_t)extent);
+	for (int64_t j = start; j < stop; j++) {
+		int64_t rest = j;
+
+		for (unsigned d = k->rank; d-- > k->kept; rest /= (int64_t)dims[d])
+			r->index[d] = rest % (int64_t)dims[d];
+		column[(j - start) % KERNEL_COLUMNS] =
+			combine(k, column[(j - start) % KERNEL_COLUMNS], evaluate(r, k->reduced_value));
+	}
+	for (unsigned h = KERNEL_COLUMNS / 2; h; h /= 2)
+		for (unsigned c = 0; c < h; c++)
+			column[c] = combine(k, column[c], column[c + h]);
+	memset(r->index + k->kept, 0, (k->rank - k->kept) * sizeof *r->index);
+	r->root = column[0];
+}
+
+static void multiply_at(struct run *r) {
+	const struct kernel *k = r->k;
+	struct number sum = from_double(k->accumulator, 0);
+
+	for (int64_t i = 0; i < (int64_t)r->record[KERNEL_WORD_EXTENT]; i++) {
+		struct number a, b;
+
+		r->index[k->rank - 1] = i;
+		a = cast(k->accumulator, load(k->operand[0].dtype, address(r, 0)));
+		b = cast(k->accumulator, load(k->operand[1].dtype, address(r, 1)));
+		if (k->accumulator == DTYPE_f64)
+			sum.d = fma(a.d, b.d, sum.d);
+		else if (is_real(k->accumulator))
+			sum.f = fmaf(a.f, b.f, sum.f);
+		else
+			sum = arithmetic(OP_add, arithmetic(OP_mul, a, b), sum);
+	}
+	r->index[k->rank - 1] = 0;
+	r->root = sum;
+}
+
+/* Runs one task on the pool. */
+static void reference(const struct kernel *k, const uint64_t *record, uint8_t *pool) {
+	struct run r = { .k = k, .record = record, .pool = pool };
+	unsigned outer = k->root == KERNEL_MAP ? k->rank : k->root == KERNEL_REDUCE ? k->kept : k->rank - 1u;
+
+	for (unsigned d = 0; d < outer; d++)
+		if (!record[kernel_word_dim(d)])
+			return;
+	for (;;) {
+		unsigned d = outer;
+
+		if (k->root == KERNEL_REDUCE)
+			reduce_at(&r);
+		if (k->root == KERNEL_MATMUL)
+			multiply_at(&r);
+		write_outputs(&r);
+		while (d > 0 && ++r.index[d - 1] == (int64_t)record[kernel_word_dim(d - 1)])
+			r.index[--d] = 0;
+		if (d == 0)
+			return;
+	}
+}
+
+/* ---- building kernels ---- */
+
+static uint16_t add_value(struct kernel *k, struct kernel_value value) {
+	k->value[k->values] = value;
+	return k->values++;
+}
+
+static uint16_t add_operand(struct kernel *k, unsigned dtype, unsigned access) {
+	k->operand[k->operands] = (struct kernel_operand){
+		.dtype = (uint8_t)dtype,
+		.access = (uint8_t)access,
+		.value = KERNEL_NONE,
+	};
+	return k->operands++;
+}
+
+static uint16_t add_load(struct kernel *k, unsigned dtype, unsigned access) {
+	uint16_t operand = add_operand(k, dtype, access);
+	struct kernel_value load = { .kind = KERNEL_LOAD, .dtype = (uint8_t)dtype, .index = operand };
+
+	return add_value(k, load);
+}
+
+static uint16_t add_iota(struct kernel *k, unsigned access) {
+	uint16_t operand = add_operand(k, DTYPE_i64, access);
+	struct kernel_value iota = { .kind = KERNEL_IOTA, .dtype = DTYPE_i64, .index = operand };
+
+	k->operand[operand].iota = 1;
+	return add_value(k, iota);
+}
+
+static uint16_t add_scalar(struct kernel *k, unsigned dtype) {
+	struct kernel_value scalar = { .kind = KERNEL_SCALAR, .dtype = (uint8_t)dtype, .index = k->scalars++ };
+
+	return add_value(k, scalar);
+}
+
+static uint16_t add_op(struct kernel *k, unsigned op, unsigned dtype, unsigned a, unsigned b, unsigned c) {
+	struct kernel_value value = { .kind = KERNEL_OP, .dtype = (uint8_t)dtype, .op = (uint16_t)op,
+		.arg = { (uint16_t)a, (uint16_t)b, (uint16_t)c } };
+
+	return add_value(k, value);
+}
+
+static uint16_t add_output(struct kernel *k, unsigned value, unsigned access, bool stream) {
+	uint16_t operand = add_operand(k, k->value[value].dtype, access);
+
+	k->operand[operand].output = true;
+	k->operand[operand].stream = stream;
+	k->operand[operand].value = (uint16_t)value;
+	return operand;
+}
+
+static uint16_t add_root(struct kernel *k, unsigned accumulator) {
+	struct kernel_value root = { .kind = KERNEL_ROOT_VALUE, .dtype = (uint8_t)accumulator };
+
+	k->accumulator = (uint8_t)accumulator;
+	k->root_value = add_value(k, root);
+	return k->root_value;
+}
+
+/* ---- tasks ---- */
+
+struct job {
+	struct kernel k;
+	unsigned tasks;
+	int64_t dims[TASKS][KERNEL_RANK];
+	uint64_t extent[TASKS];
+	uint64_t record[TASKS][RECORD_WORDS];
+	uint8_t *pool; /* as it is before */
+	uint64_t used;
+	bool after[KERNEL_OPERANDS]; /* read after the root only */
+	bool zeros;                  /* launch with records of zeros */
+};
+
+static unsigned lane_dim(const struct kernel *k) {
+	if (k->root == KERNEL_MATMUL)
+		return k->rank - 2u;
+	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW)
+		return k->rank ? k->rank - 1u : KERNEL_RANK;
+	return k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : KERNEL_RANK;
+}
+
+/* The i-th closest dimension in memory: the lanes first, as CONTIGUOUS says, then from the last to the first.
+ */
+static unsigned inner_dim(const struct kernel *k, unsigned i) {
+	unsigned lanes = lane_dim(k), d = k->rank - i;
+
+	if (lanes >= k->rank)
+		return d - 1;
+	return i == 0 ? lanes : d <= lanes ? d - 1 : d;
+}
+
+/* May the operand vary along a dimension at all? */
+static bool varies(const struct job *j, unsigned o, unsigned d) {
+	const struct kernel *k = &j->k;
+
+	if (k->root == KERNEL_MATMUL && o < 2)
+		return d < k->rank - 3u || d == k->rank - 1u || d == (o == 0 ? k->rank - 3u : k->rank - 2u);
+	if (k->root == KERNEL_MATMUL)
+		return d < k->rank - 1u;
+	if (k->root == KERNEL_REDUCE && d >= k->kept)
+		return !k->operand[o].output && !j->after[o];
+	if (k->root == KERNEL_REDUCE && d == k->block_dim)
+		return k->operand[o].output;
+	return true;
+}
+
+static void fill(struct job *j, unsigned dtype, uint64_t offset, uint64_t elements) {
+	static const double special[] = { NAN, INFINITY, -INFINITY, -0.0, 1e-40 };
+	unsigned bytes = dtype_info(dtype)->bytes;
+
+	for (uint64_t e = 0; e < elements; e++) {
+		double value = ((double)draw() / (double)(1ull << 52) - 0.25) * 8;
+		struct number n = from_double(dtype, value);
+
+		if (is_real(dtype) && j->k.root == KERNEL_MAP && pick(16) == 0)
+			n = from_double(dtype, special[pick(5)]);
+		if (!is_real(dtype))
+			n.i = dtype == DTYPE_bool ? pick(2) : wrap(dtype, draw() << 11 ^ draw());
+		store(dtype, j->pool + offset + e * bytes, n);
+	}
+}
+
+/* Strides of a task's operand, its memory, and what is in it. */
+static void lay_out(struct job *j, unsigned t, unsigned o) {
+	const struct kernel_operand *p = &j->k.operand[o];
+	uint64_t *word = j->record[t] + kernel_word_operand(&j->k, o);
+	int64_t pitch = 1, low = 0, high = 0;
+	unsigned lanes = lane_dim(&j->k);
+
+	for (unsigned i = 0; i < j->k.rank; i++) {
+		unsigned d = inner_dim(&j->k, i);
+		int64_t extent = j->dims[t][d], stride = pitch;
+
+		if (!varies(j, o, d) || (d == lanes && p->access == KERNEL_UNIFORM))
+			stride = 0;
+		else if (!p->output && d != lanes && pick(4) == 0)
+			stride = 0;
+		if (stride && !p->output && (d == lanes ? p->access == KERNEL_STRIDED : pick(4) == 0))
+			stride *= pick(2) ? 2 : -3;
+		word[1 + d] = (uint64_t)stride;
+		if (extent > 0) {
+			low += stride < 0 ? stride * (extent - 1) : 0;
+			high += stride > 0 ? stride * (extent - 1) : 0;
+		}
+		if (stride)
+			pitch = high - low + 1 + (p->output ? 0 : 3 * (int64_t)pick(2));
+	}
+	if (p->iota) {
+		word[0] = draw();
+		return;
+	}
+	word[0] = j->used + (uint64_t)(-low) * dtype_info(p->dtype)->bytes;
+	fill(j, p->dtype, j->used, (uint64_t)(high - low + 1));
+	j->used += (uint64_t)(high - low + 1) * dtype_info(p->dtype)->bytes + GUARD;
+	j->used = (j->used + 127) / 128 * 128;
+	ck_assert_uint_le(j->used, POOL_BYTES - GUARD);
+}
+
+static void add_task(struct job *j, const int64_t *dims) {
+	struct kernel *k = &j->k;
+	unsigned t = j->tasks++;
+
+	ck_assert_uint_le(kernel_record_words(k), RECORD_WORDS);
+	memcpy(j->dims[t], dims, k->rank * sizeof *dims);
+	j->extent[t] = k->root == KERNEL_MAP ? 0 : 1;
+	for (unsigned d = k->root == KERNEL_MATMUL ? k->rank - 1u : k->kept; d < k->rank; d++)
+		if (k->root != KERNEL_MAP)
+			j->extent[t] *= (uint64_t)dims[d];
+	for (unsigned d = 0; d < k->rank; d++)
+		j->record[t][kernel_word_dim(d)] = (uint64_t)dims[d];
+	for (unsigned o = 0; o < k->operands; o++)
+		lay_out(j, t, o);
+	for (unsigned v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_SCALAR) {
+			struct number n = from_double(k->value[v].dtype, (double)pick(1000) / 64 - 5);
+			uint64_t word = 0;
+
+			memcpy(&word, &n.d, is_real(n.dtype) && n.dtype != DTYPE_f64 ? 4 : 8);
+			j->record[t][kernel_word_scalar(k, k->value[v].index)] = word;
+		}
+}
+
+static struct job *job_new(unsigned root, unsigned rank, unsigned kept) {
+	struct job *j = calloc(1, sizeof *j);
+
+	ck_assert_ptr_nonnull(j);
+	j->pool = malloc(POOL_BYTES);
+	ck_assert_ptr_nonnull(j->pool);
+	memset(j->pool, 0x5a, POOL_BYTES);
+	j->used = GUARD;
+	j->k = (struct kernel){ .root = (uint8_t)root,
+		.rank = (uint8_t)rank,
+		.kept = (uint8_t)kept,
+		.block_dim = 0xff,
+		.root_value = KERNEL_NONE,
+		.width = 16 };
+	return j;
+}
+
+static void job_free(struct job *j) {
+	free(j->pool);
+	free(j);
+}
+
+/* ---- running ---- */
+
+static cl_program build(const struct kernel *k, const struct traits *t) {
+	struct str source = { 0 }, options = { 0 };
+	char log[4096];
+	cl_program program;
+	const char *text;
+	cl_int error;
+
+	ck_assert_int_eq(emit_source(k, t, &source), 0);
+	emit_options(t, &options);
+	text = str_text(&source);
+	program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
+	must(error);
+	error = clBuildProgram(program, 1, &device, str_text(&options), NULL, NULL);
+	if (error) {
+		clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+		fprintf(stderr, "%s\n", log);
+		ck_abort_msg("the program does not build");
+	}
+	str_free(&source);
+	str_free(&options);
+	return program;
+}
+
+/* The records of all tasks in a buffer, and the size of the launch. */
+static cl_mem make_records(struct job *j, const struct kernel *k, const struct traits *t, size_t *items,
+	size_t *local) {
+	size_t words = kernel_record_words(k), bytes = (RING_OFFSET + j->tasks * words) * sizeof(uint64_t);
+	uint64_t *table = calloc(1, bytes);
+	cl_mem records;
+	cl_int error;
+
+	ck_assert_ptr_nonnull(table);
+	*items = 0;
+	for (unsigned i = 0; i < j->tasks; i++) {
+		uint64_t *record = table + RING_OFFSET + i * words;
+		struct emit_launch size;
+
+		memcpy(record, j->record[i], words * sizeof *record);
+		size = emit_geometry(k, t, j->dims[i], j->extent[i], record);
+		*items = size.items > *items ? size.items : *items;
+		*local = size.local;
+	}
+	if (j->zeros)
+		memset(table, 0, bytes);
+	records = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, bytes, table, &error);
+	must(error);
+	free(table);
+	return records;
+}
+
+static void launch(struct job *j, const struct kernel *k, const struct traits *t, uint8_t *pool) {
+	size_t global[2] = { 0, j->tasks }, local[2] = { 0, 1 };
+	cl_mem memory, records = make_records(j, k, t, global, local);
+	cl_program program = build(k, t);
+	cl_ulong first = RING_OFFSET;
+	cl_kernel kernel;
+	cl_int error;
+
+	memory = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, POOL_BYTES, j->pool, &error);
+	must(error);
+	kernel = clCreateKernel(program, "fused", &error);
+	must(error);
+	must(clSetKernelArg(kernel, 0, sizeof records, &records));
+	must(clSetKernelArg(kernel, 1, sizeof first, &first));
+	for (unsigned p = 0; p < t->pools; p++)
+		must(clSetKernelArg(kernel, 2 + p, sizeof memory, &memory));
+	must(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, global, local, 0, NULL, NULL));
+	must(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, POOL_BYTES, pool, 0, NULL, NULL));
+	clReleaseKernel(kernel);
+	clReleaseMemObject(memory);
+	clReleaseMemObject(records);
+	clReleaseProgram(program);
+}
+
+/* NaN of an output's type for every NaN, so that bytes can be compared. */
+static void unify_nans(struct job *j, uint8_t *pool) {
+	for (unsigned t = 0; t < j->tasks; t++)
+		for (unsigned o = 0; o < j->k.operands; o++) {
+			const struct kernel_operand *p = &j->k.operand[o];
+			uint64_t offset = j->record[t][kernel_word_operand(&j->k, o)], n = 1;
+
+			for (unsigned d = 0; d < j->k.rank; d++)
+				n *= varies(j, o, d) && !(p->access == KERNEL_UNIFORM && d == lane_dim(&j->k))
+					     ? (uint64_t)j->dims[t][d]
+					     : 1;
+			for (uint64_t e = 0; p->output && is_real(p->dtype) && e < n; e++) {
+				uint8_t *at = pool + offset + e * dtype_info(p->dtype)->bytes;
+
+				if (is_nan(load(p->dtype, at)))
+					store(p->dtype, at, from_double(p->dtype, NAN));
+			}
+		}
+}
+
+/* Which task and operand a byte of the pool belongs to, for the message. */
+static void locate(const struct job *j, uint64_t at, unsigned *taskp, unsigned *operandp) {
+	uint64_t best = 0;
+
+	for (unsigned t = 0; t < j->tasks; t++)
+		for (unsigned o = 0; o < j->k.operands; o++) {
+			uint64_t offset = j->record[t][kernel_word_operand(&j->k, o)];
+
+			if (j->k.operand[o].iota || offset > at || offset < best)
+				continue;
+			best = offset;
+			*taskp = t;
+			*operandp = o;
+		}
+}
+
+static void compare_pools(struct job *j, const uint8_t *expected, const uint8_t *got, const char *variant,
+	const struct kernel *k, const struct traits *t) {
+	struct str body = { 0 };
+	unsigned task = 0, operand = 0;
+
+	for (uint64_t i = 0; i < POOL_BYTES; i++) {
+		if (expected[i] == got[i])
+			continue;
+		ck_assert_int_eq(emit_body(k, t, &body), 0);
+		fprintf(stderr, "%s\n", str_text(&body));
+		locate(j, i, &task, &operand);
+		ck_abort_msg("%s: task %u, byte %llu of operand %u is %02x, should be %02x", variant, task,
+			(unsigned long long)(i - j->record[task][kernel_word_operand(k, operand)]), operand,
+			got[i], expected[i]);
+	}
+}
+
+/* Every variant leaves what the reference leaves. */
+static void prove(struct job *j) {
+	uint8_t *expected = malloc(POOL_BYTES), *got = malloc(POOL_BYTES);
+
+	ck_assert_ptr_nonnull(expected);
+	ck_assert_ptr_nonnull(got);
+	memcpy(expected, j->pool, POOL_BYTES);
+	for (unsigned t = 0; t < j->tasks; t++) {
+		j->record[t][KERNEL_WORD_EXTENT] = j->extent[t];
+		reference(&j->k, j->record[t], expected);
+	}
+	unify_nans(j, expected);
+	for (unsigned i = 0; i < VARIANTS; i++) {
+		struct kernel k = j->k;
+
+		k.width = k.form == KERNEL_FORM_GENERAL ? 1 : variants[i].traits.width;
+		launch(j, &k, &variants[i].traits, got);
+		unify_nans(j, got);
+		compare_pools(j, expected, got, variants[i].name, &k, &variants[i].traits);
+	}
+	free(expected);
+	free(got);
+	job_free(j);
+}
+
+/* ---- elementwise ---- */
+
+static const unsigned numbers[] = {
+	DTYPE_i8,
+	DTYPE_u8,
+	DTYPE_i16,
+	DTYPE_u16,
+	DTYPE_i32,
+	DTYPE_u32,
+	DTYPE_i64,
+	DTYPE_u64,
+	DTYPE_f16,
+	DTYPE_bf16,
+	DTYPE_f32,
+	DTYPE_f64,
+};
+enum {
+	NUMBERS = sizeof numbers / sizeof *numbers
+};
+
+/* One load and one store of each type, of one access. */
+static struct job *each_type(unsigned access) {
+	struct job *j = job_new(KERNEL_MAP, 2, 0);
+
+	for (unsigned i = 0; i < NUMBERS; i++) {
+		unsigned a = add_load(&j->k, numbers[i], access),
+			 b = add_load(&j->k, numbers[i], KERNEL_CONTIGUOUS);
+
+		add_output(&j->k, add_op(&j->k, OP_add, numbers[i], a, b, 0), KERNEL_CONTIGUOUS, i % 2);
+	}
+	add_output(&j->k, add_load(&j->k, DTYPE_bool, access), KERNEL_CONTIGUOUS, false);
+	return j;
+}
+
+START_TEST(every_type_loads_and_stores_with_every_access) {
+	struct job *j = each_type((unsigned)_i);
+
+	add_task(j, (const int64_t[]){ 3, 37 });
+	add_task(j, (const int64_t[]){ 1, 128 });
+	add_task(j, (const int64_t[]){ 40, 5 });
+	prove(j);
+}
+END_TEST
+
+/* The types whose conversions differ in kind; tests/oracle takes all pairs. */
+static const unsigned convertible[] = { DTYPE_bool, DTYPE_i8, DTYPE_i64, DTYPE_u64, DTYPE_f16, DTYPE_f32,
+	DTYPE_f64 };
+enum {
+	CONVERTIBLE = sizeof convertible / sizeof *convertible
+};
+
+START_TEST(types_convert_to_every_other) {
+	struct job *j = job_new(KERNEL_MAP, 1, 0);
+	unsigned a = add_load(&j->k, convertible[_i], KERNEL_CONTIGUOUS);
+
+	for (unsigned to = 0; to < DTYPE_COUNT; to++)
+		add_output(&j->k, add_op(&j->k, OP_cast, to, a, 0, 0), KERNEL_CONTIGUOUS, false);
+	add_task(j, (const int64_t[]){ 333 });
+	prove(j);
+}
+END_TEST
+
+/* relu(x * w + b) and its square with a scalar, broadcast along both dimensions. */
+static struct job *broadcasts(void) {
+	struct job *j = job_new(KERNEL_MAP, 3, 0);
+	struct kernel *k = &j->k;
+	unsigned x = add_load(k, DTYPE_f32, KERNEL_CONTIGUOUS), w = add_load(k, DTYPE_f32, KERNEL_UNIFORM);
+	unsigned b = add_load(k, DTYPE_f32, KERNEL_STRIDED), s = add_scalar(k, DTYPE_f32);
+	unsigned unused = add_op(k, OP_mul, DTYPE_f32, w, w, 0);
+	unsigned y = add_op(k, OP_add, DTYPE_f32, add_op(k, OP_mul, DTYPE_f32, x, w, 0), b, 0);
+	unsigned z = add_op(k, OP_maximum, DTYPE_f32, y, add_op(k, OP_mul, DTYPE_f32, s, s, 0), 0);
+
+	(void)unused;
+	add_output(k, z, KERNEL_CONTIGUOUS, true);
+	add_output(k, add_op(k, OP_square, DTYPE_f32, z, 0, 0), KERNEL_CONTIGUOUS, false);
+	return j;
+}
+
+START_TEST(broadcast_operands_meet_whole_ones) {
+	struct job *j = broadcasts();
+
+	add_task(j, (const int64_t[]){ 5, 7, 50 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(one_launch_runs_tasks_of_different_sizes) {
+	struct job *j = broadcasts();
+
+	add_task(j, (const int64_t[]){ 2, 3, 17 });
+	add_task(j, (const int64_t[]){ 0, 3, 4 });
+	add_task(j, (const int64_t[]){ 1, 2, 9001 });
+	add_task(j, (const int64_t[]){ 3, 5, 0 });
+	add_task(j, (const int64_t[]){ 1, 1, 1 });
+	add_task(j, (const int64_t[]){ 60, 60, 3 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(a_task_without_elements_writes_nothing) {
+	struct job *j = broadcasts();
+
+	add_task(j, (const int64_t[]){ 4, 0, 4 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(rank_0_is_one_element) {
+	static const int64_t none[1];
+	struct job *j = job_new(KERNEL_MAP, 0, 0);
+	unsigned a = add_load(&j->k, DTYPE_f64, KERNEL_UNIFORM), b = add_scalar(&j->k, DTYPE_f64);
+
+	add_output(&j->k, add_op(&j->k, OP_sub, DTYPE_f64, a, b, 0), KERNEL_UNIFORM, false);
+	add_output(&j->k, add_op(&j->k, OP_cast, DTYPE_i64, a, 0, 0), KERNEL_UNIFORM, false);
+	add_task(j, none);
+	add_task(j, none);
+	prove(j);
+}
+END_TEST
+
+START_TEST(an_iota_counts_along_every_dimension) {
+	struct job *j = job_new(KERNEL_MAP, 3, 0);
+	unsigned a = add_iota(&j->k, (unsigned)_i), b = add_load(&j->k, DTYPE_i64, KERNEL_CONTIGUOUS);
+
+	add_output(&j->k, add_op(&j->k, OP_mul, DTYPE_i64, a, b, 0), KERNEL_CONTIGUOUS, false);
+	add_task(j, (const int64_t[]){ 3, 4, 33 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(every_rank_finds_its_elements) {
+	static const int64_t dims[KERNEL_RANK] = { 2, 1, 3, 2, 1, 2, 3, 2, 1, 19 };
+	static const unsigned ranks[] = { 1, 2, 3, 5, 8, KERNEL_RANK };
+	unsigned rank = ranks[_i];
+	struct job *j = job_new(KERNEL_MAP, rank, 0);
+	unsigned a = add_load(&j->k, DTYPE_i32, KERNEL_CONTIGUOUS),
+		 b = add_load(&j->k, DTYPE_i32, KERNEL_UNIFORM);
+	unsigned c = add_load(&j->k, DTYPE_i32, KERNEL_STRIDED),
+		 ab = add_op(&j->k, OP_add, DTYPE_i32, a, b, 0);
+
+	add_output(&j->k, add_op(&j->k, OP_mul, DTYPE_i32, ab, c, 0), KERNEL_CONTIGUOUS, true);
+	add_task(j, dims + KERNEL_RANK - rank);
+	prove(j);
+}
+END_TEST
+
+/* ---- drawn kernels ---- */
+
+static unsigned draw_dtype(void) {
+	return numbers[pick(NUMBERS)];
+}
+
+/* Values of one type and bools over loads, drawn until there are `n`; returns the last of the type. */
+static unsigned draw_values(struct job *j, unsigned dtype, unsigned n, unsigned last) {
+	static const unsigned binary[] = { OP_add, OP_sub, OP_mul, OP_maximum, OP_minimum };
+	struct kernel *k = &j->k;
+	unsigned known[KERNEL_VALUES], count = 0;
+
+	known[count++] = last;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned a = known[pick(count)], b = known[pick(count)], d = known[pick(count)];
+		unsigned c, from = draw_dtype();
+
+		switch (pick(6)) {
+		case 0:
+			known[count++] = add_load(k, dtype, pick(3));
+			j->after[k->operands - 1] = k->root_value != KERNEL_NONE;
+			break;
+		case 1:
+			known[count++] = add_scalar(k, dtype);
+			break;
+		case 2:
+			c = add_load(k, from, pick(3));
+			j->after[k->operands - 1] = k->root_value != KERNEL_NONE;
+			known[count++] = add_op(k, OP_cast, dtype, c, 0, 0);
+			break;
+		case 3:
+			c = add_op(k, OP_lt, DTYPE_bool, a, b, 0);
+			known[count++] = add_op(k, OP_where, dtype, c, b, d);
+			break;
+		default:
+			known[count++] = add_op(k, binary[pick(5)], dtype, a, b, 0);
+		}
+	}
+	return add_op(k, OP_sub, dtype, known[count - 1], last, 0);
+}
+
+static int64_t draw_extent(void) {
+	static const int64_t extents[] = { 1, 2, 3, 5, 15, 16, 17, 31, 64, 65, 100 };
+
+	return extents[pick(sizeof extents / sizeof *extents)];
+}
+
+static void draw_dims(int64_t *dims, unsigned rank, int64_t most) {
+	int64_t n = 1;
+
+	for (unsigned d = rank; d-- > 0; n *= dims[d]) {
+		dims[d] = draw_extent();
+		while (n * dims[d] > most)
+			dims[d] = (dims[d] + 1) / 2;
+	}
+}
+
+START_TEST(drawn_elementwise_kernels_agree) {
+	int64_t dims[KERNEL_RANK];
+	unsigned rank, dtype;
+	struct job *j;
+
+	seed = (uint64_t)_i + 1;
+	rank = pick(5);
+	dtype = draw_dtype();
+	j = job_new(KERNEL_MAP, rank, 0);
+	add_output(&j->k, draw_values(j, dtype, 8, add_load(&j->k, dtype, KERNEL_CONTIGUOUS)),
+		KERNEL_CONTIGUOUS, pick(2));
+	add_output(&j->k, j->k.values / 2, KERNEL_CONTIGUOUS, pick(2));
+	for (unsigned t = 0; t < 3; t++) {
+		draw_dims(dims, rank, 3000);
+		add_task(j, dims);
+	}
+	prove(j);
+}
+END_TEST
+
+/* ---- reductions ---- */
+
+/* reduce(a * b) over what the form says, then minus a scalar, and its square. */
+static struct job *reduction(unsigned form, unsigned op, unsigned accumulator, unsigned rank, unsigned kept) {
+	struct job *j = job_new(KERNEL_REDUCE, rank, kept);
+	struct kernel *k = &j->k;
+	unsigned a = add_load(k, accumulator, KERNEL_CONTIGUOUS);
+	unsigned b = add_load(k, accumulator, form == KERNEL_FORM_ROW ? KERNEL_STRIDED : KERNEL_UNIFORM);
+	unsigned access = form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, root, y;
+
+	k->form = (uint8_t)form;
+	k->op = (uint16_t)op;
+	k->reduced_value = add_op(k, OP_mul, accumulator, a, b, 0);
+	root = add_root(k, accumulator);
+	y = add_op(k, OP_sub, accumulator, root, add_scalar(k, accumulator), 0);
+	add_output(k, root, access, false);
+	add_output(k, add_op(k, OP_square, accumulator, y, 0, 0), access, false);
+	return j;
+}
+
+static const unsigned reduce_ops[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min };
+static const struct {
+	unsigned op, type;
+} reductions[] = {
+	{ OP_reduce_sum, DTYPE_f32 },
+	{ OP_reduce_sum, DTYPE_f64 },
+	{ OP_reduce_sum, DTYPE_i64 },
+	{ OP_reduce_max, DTYPE_f32 },
+	{ OP_reduce_min, DTYPE_f16 },
+	{ OP_reduce_max, DTYPE_bf16 },
+	{ OP_reduce_min, DTYPE_i64 },
+	{ OP_reduce_max, DTYPE_u64 },
+};
+enum {
+	REDUCTIONS = sizeof reductions / sizeof *reductions,
+	SUMS = 3
+};
+
+START_TEST(rows_reduce_in_the_documented_tree) {
+	struct job *j = reduction(KERNEL_FORM_ROW, reductions[_i].op, reductions[_i].type, 2, 1);
+	static const int64_t extents[] = { 1, 15, 16, 17, 64, 65, 1000, 8192 };
+
+	for (unsigned t = 0; t < TASKS; t++)
+		add_task(j, (const int64_t[]){ 3, extents[t] });
+	prove(j);
+}
+END_TEST
+
+START_TEST(nothing_reduced_gives_zero_or_the_neutral_element) {
+	static const unsigned forms[] = { KERNEL_FORM_ROW, KERNEL_FORM_ROW, KERNEL_FORM_ROW,
+		KERNEL_FORM_COLUMN, KERNEL_FORM_GENERAL };
+	struct job *j = reduction(forms[_i], reduce_ops[_i % 3], DTYPE_f32, 2, 1);
+
+	add_task(j, (const int64_t[]){ 20, 0 });
+	add_task(j, (const int64_t[]){ 0, 20 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(columns_reduce_in_the_documented_tree) {
+	struct job *j = reduction(KERNEL_FORM_COLUMN, reductions[_i].op, reductions[_i].type, 3, 2);
+
+	add_task(j, (const int64_t[]){ 2, 1, 3 });
+	add_task(j, (const int64_t[]){ 1, 10, 1797 });
+	add_task(j, (const int64_t[]){ 3, 77, 65 });
+	add_task(j, (const int64_t[]){ 1, 130, 64 });
+	add_task(j, (const int64_t[]){ 2, 16, 500 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(reductions_over_several_dimensions_count_in_row_major_order) {
+	struct job *j = reduction(KERNEL_FORM_GENERAL, OP_reduce_sum, reductions[_i].type, 5, 2);
+
+	add_task(j, (const int64_t[]){ 2, 3, 4, 5, 6 });
+	add_task(j, (const int64_t[]){ 1, 1, 3, 1, 700 });
+	add_task(j, (const int64_t[]){ 5, 1, 1, 1, 1 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(columns_reduce_over_several_dimensions) {
+	struct job *j = reduction(KERNEL_FORM_COLUMN, OP_reduce_sum, reductions[_i].type, 4, 1);
+
+	add_task(j, (const int64_t[]){ 70, 4, 5, 6 });
+	add_task(j, (const int64_t[]){ 3, 3, 1, 70 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(everything_reduces_to_one_element) {
+	struct job *j = reduction(KERNEL_FORM_ROW, OP_reduce_sum, DTYPE_f32, 1, 0);
+
+	add_task(j, (const int64_t[]){ 1001 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(blocks_of_a_long_extent_are_partial_results) {
+	static const unsigned forms[] = { KERNEL_FORM_ROW, KERNEL_FORM_GENERAL, KERNEL_FORM_COLUMN };
+	struct job *j =
+		reduction(forms[_i], OP_reduce_sum, DTYPE_f32, forms[_i] == KERNEL_FORM_ROW ? 3 : 4, 2);
+
+	j->k.block_dim = _i == 0 ? 1 : 0;
+	if (_i == 0)
+		add_task(j, (const int64_t[]){ 2, 3, 20000 });
+	else
+		add_task(j, (const int64_t[]){ 3, 2, 100, 200 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(drawn_reductions_agree) {
+	int64_t dims[KERNEL_RANK];
+	unsigned rank, kept, form, dtype, x;
+	struct job *j;
+
+	seed = (uint64_t)_i + 77;
+	form = KERNEL_FORM_ROW + pick(3);
+	kept = form == KERNEL_FORM_COLUMN ? 1 + pick(2) : pick(3);
+	rank = kept + (form == KERNEL_FORM_ROW ? 1 : 1 + pick(2));
+	dtype = draw_dtype();
+	j = job_new(KERNEL_REDUCE, rank, kept);
+	j->k.form = (uint8_t)form;
+	j->k.op = (uint16_t)
+		reduce_ops[pick(dtype == DTYPE_f64 || dtype == DTYPE_i64 || dtype == DTYPE_f32 ? 3 : 1)];
+	x = draw_values(j, dtype, 5, add_load(&j->k, dtype, KERNEL_CONTIGUOUS));
+	j->k.reduced_value = (uint16_t)x;
+	x = draw_values(j, dtype, 4, add_root(&j->k, dtype));
+	for (unsigned o = 0; o < j->k.operands; o++)
+		if (j->after[o] && form == KERNEL_FORM_ROW)
+			j->k.operand[o].access = KERNEL_UNIFORM;
+	add_output(&j->k, x, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, pick(2));
+	for (unsigned t = 0; t < 3; t++) {
+		draw_dims(dims, rank, 5000);
+		add_task(j, dims);
+	}
+	prove(j);
+}
+END_TEST
+
+/* ---- matrix products ---- */
+
+/* max(a @ b + bias, scalar), converted to the type of a. */
+static struct job *product(unsigned type, unsigned accumulator, unsigned batch, unsigned access) {
+	struct job *j = job_new(KERNEL_MATMUL, batch + 3, 0);
+	struct kernel *k = &j->k;
+	unsigned root, y;
+
+	k->op = OP_matmul;
+	add_operand(k, type, KERNEL_UNIFORM);
+	add_operand(k, type, access);
+	root = add_root(k, accumulator);
+	y = add_op(k, OP_add, accumulator, root, add_load(k, accumulator, KERNEL_CONTIGUOUS), 0);
+	y = add_op(k, OP_sub, accumulator, y, add_load(k, accumulator, KERNEL_UNIFORM), 0);
+	y = add_op(k, OP_maximum, accumulator, y, add_scalar(k, accumulator), 0);
+	add_output(k, add_op(k, OP_cast, type, y, 0, 0), KERNEL_CONTIGUOUS, false);
+	add_output(k, root, KERNEL_CONTIGUOUS, false);
+	return j;
+}
+
+START_TEST(products_of_any_size_sum_in_order) {
+	struct job *j = product(DTYPE_f32, DTYPE_f32, 0, (unsigned)_i);
+	static const int64_t dims[TASKS][3] = {
+		{ 1, 1, 1 },
+		{ 8, 32, 128 },
+		{ 9, 33, 129 },
+		{ 70, 10, 64 },
+		{ 3, 17, 300 },
+		{ 5, 6, 0 },
+		{ 0, 6, 5 },
+		{ 65, 65, 2 },
+	};
+
+	for (unsigned t = 0; t < TASKS; t++)
+		add_task(j, dims[t]);
+	prove(j);
+}
+END_TEST
+
+START_TEST(products_of_every_type_agree) {
+	static const unsigned types[][2] = {
+		{ DTYPE_f16, DTYPE_f32 },
+		{ DTYPE_bf16, DTYPE_f32 },
+		{ DTYPE_f64, DTYPE_f64 },
+		{ DTYPE_i8, DTYPE_i32 },
+		{ DTYPE_i64, DTYPE_i64 },
+		{ DTYPE_u16, DTYPE_u16 },
+	};
+	struct job *j = product(types[_i][0], types[_i][1], 1, _i % 2 ? KERNEL_STRIDED : KERNEL_CONTIGUOUS);
+
+	add_task(j, (const int64_t[]){ 3, 13, 21, 40 });
+	add_task(j, (const int64_t[]){ 1, 64, 64, 150 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(batches_of_products_broadcast) {
+	struct job *j = product(DTYPE_f32, DTYPE_f32, 7, KERNEL_CONTIGUOUS);
+
+	add_task(j, (const int64_t[]){ 2, 1, 2, 1, 3, 1, 2, 9, 10, 11 });
+	prove(j);
+}
+END_TEST
+
+/* ---- what the daemon does with programs ---- */
+
+START_TEST(a_record_of_zeros_is_no_work) {
+	struct job *j = _i == 0   ? broadcasts()
+			: _i == 1 ? reduction(KERNEL_FORM_ROW, OP_reduce_sum, DTYPE_f32, 2, 1)
+				  : product(DTYPE_f32, DTYPE_f32, 0, KERNEL_CONTIGUOUS);
+	uint8_t *got = malloc(POOL_BYTES);
+
+	ck_assert_ptr_nonnull(got);
+	/* As programs are warmed up. */
+	j->zeros = true;
+	j->tasks = 1;
+	for (unsigned i = 0; i < VARIANTS; i++) {
+		j->k.width = variants[i].traits.width;
+		launch(j, &j->k, &variants[i].traits, got);
+		ck_assert_mem_eq(got, j->pool, POOL_BYTES);
+	}
+	free(got);
+	job_free(j);
+}
+END_TEST
+
+START_TEST(operands_may_lie_in_any_pool) {
+	struct traits t = variants[_i].traits;
+	struct job *j = broadcasts();
+	uint8_t *expected = malloc(POOL_BYTES), *got = malloc(POOL_BYTES);
+
+	t.pools = 4;
+	add_task(j, (const int64_t[]){ 2, 3, 40 });
+	memcpy(expected, j->pool, POOL_BYTES);
+	reference(&j->k, j->record[0], expected);
+	j->k.width = t.width;
+	for (unsigned o = 0; o < j->k.operands; o++)
+		j->record[0][kernel_word_operand(&j->k, o)] |= (uint64_t)(o % 4) << KERNEL_POOL_SHIFT;
+	/* The same memory stands behind every pool. */
+	launch(j, &j->k, &t, got);
+	for (unsigned o = 0; o < j->k.operands; o++)
+		j->record[0][kernel_word_operand(&j->k, o)] &= ((uint64_t)1 << KERNEL_POOL_SHIFT) - 1;
+	unify_nans(j, expected);
+	unify_nans(j, got);
+	ck_assert_mem_eq(expected, got, POOL_BYTES);
+	free(expected);
+	free(got);
+	job_free(j);
+}
+END_TEST
+
+static Suite *suite(void) {
+	Suite *s = suite_create("emit_kernels");
+	TCase *map = tcase_create("map"), *reduce = tcase_create("reduce"), *matmul = tcase_create("matmul");
+
+	tcase_add_loop_test(map, every_type_loads_and_stores_with_every_access, 0, 3);
+	tcase_add_loop_test(map, types_convert_to_every_other, 0, CONVERTIBLE);
+	tcase_add_test(map, broadcast_operands_meet_whole_ones);
+	tcase_add_test(map, one_launch_runs_tasks_of_different_sizes);
+	tcase_add_test(map, a_task_without_elements_writes_nothing);
+	tcase_add_test(map, rank_0_is_one_element);
+	tcase_add_loop_test(map, an_iota_counts_along_every_dimension, 0, 3);
+	tcase_add_loop_test(map, every_rank_finds_its_elements, 0, 6);
+	tcase_add_loop_test(map, drawn_elementwise_kernels_agree, 0, 8);
+	tcase_add_loop_test(map, operands_may_lie_in_any_pool, 0, VARIANTS);
+	tcase_add_loop_test(map, a_record_of_zeros_is_no_work, 0, 3);
+	tcase_add_loop_test(reduce, rows_reduce_in_the_documented_tree, 0, REDUCTIONS);
+	tcase_add_loop_test(reduce, nothing_reduced_gives_zero_or_the_neutral_element, 0, 5);
+	tcase_add_loop_test(reduce, columns_reduce_in_the_documented_tree, 0, REDUCTIONS);
+	tcase_add_loop_test(reduce, reductions_over_several_dimensions_count_in_row_major_order, 0, SUMS);
+	tcase_add_loop_test(reduce, columns_reduce_over_several_dimensions, 0, SUMS);
+	tcase_add_loop_test(reduce, blocks_of_a_long_extent_are_partial_results, 0, 3);
+	tcase_add_test(reduce, everything_reduces_to_one_element);
+	tcase_add_loop_test(reduce, drawn_reductions_agree, 0, 8);
+	tcase_add_loop_test(matmul, products_of_any_size_sum_in_order, 0, 3);
+	tcase_add_loop_test(matmul, products_of_every_type_agree, 0, 6);
+	tcase_add_test(matmul, batches_of_products_broadcast);
+	for (unsigned i = 0; i < 3; i++) {
+		TCase *c = i == 0 ? map : i == 1 ? reduce : matmul;
+
+		tcase_add_unchecked_fixture(c, open_device, close_device);
+		tcase_set_timeout(c, 600);
+		suite_add_tcase(s, c);
+	}
+	return s;
+}
+
+int main(void) {
+	SRunner *r = srunner_create(suite());
+	int failed;
+
+	/* The driver's threads do not survive a fork. */
+	srunner_set_fork_status(r, CK_NOFORK);
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
