@@ -1,0 +1,164 @@
+/*
+ * fusion-bench: what the parts share.
+ *
+ * main.c        options; a guard process that owns the private daemon, and a worker that measures
+ * workload.c    the workloads by name: inputs, operations, host reference in double
+ * measure.c     times a workload fused and unfused, and the plain kernels of reference.c beside it
+ * reference.c   plain OpenCL kernels run by this process itself: what the memory can do
+ * latency.c     one small operation and a wait, beside a bare nng round trip
+ * queue.c       CPU time an operation costs, of client and daemon
+ * memory.c      anonymous memory of client and daemon
+ * threads.c     CPU time of another process's threads, from /proc
+ * report.c      a table for people, or a line of JSON a workload
+ *
+ * Times are wall-clock, from recording the operations until fusion_sync() has returned; arrays are
+ * resident before. Blocks of fused, unfused and plain runs take turns, so that noise of the
+ * machine meets all of them; `ms` is the best of all runs, `median_ms` their median.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cjson/cJSON.h>
+
+#include "client/fusion.h"
+
+#define BENCH_MUST_USE __attribute__((warn_unused_result))
+
+enum {
+	WORKLOAD_SIZES = 3,
+	WORKLOAD_INPUTS = 4,
+	WORKLOAD_NAME = 64,
+	/* Runs of one variant before the next has its turn. */
+	BLOCK_RUNS = 5,
+	/* Most runs of one variant. */
+	RUNS_MOST = 100000,
+};
+
+/* A result further than this from the host's, relative to max(1, |result|), is wrong. */
+#define ERROR_MOST 1e-3
+
+struct bench {
+	fusion_context *context;
+	const char *socket; /* of the private daemon */
+	const char *folder; /* of the private daemon; goes away at the end */
+	pid_t engine;       /* the process that owns the device */
+	pid_t supervisor;
+	const char *device;                  /* its name */
+	double supervisor_idle, engine_idle; /* their anonymous memory right after the start */
+	double budget;                       /* seconds for the runs of one variant */
+	int repeat;                          /* runs of one variant; 0: as many as the budget allows */
+	struct reference *reference;         /* made when first needed */
+};
+
+/* Ends a measurement: prints where and why. Always -1. */
+int bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+double bench_now(void);
+
+/* ---- samples ---- */
+
+struct samples {
+	double *value; /* seconds */
+	int count, room;
+};
+
+int samples_add(struct samples *s, double value) BENCH_MUST_USE;
+void samples_free(struct samples *s);
+double samples_best(const struct samples *s);
+double samples_median(struct samples *s); /* sorts */
+
+/* ---- workloads ---- */
+
+struct workload;
+
+struct kind {
+	const char *name;
+	int sizes; /* numbers the name ends in; one number stands for all of them if square */
+	bool square;
+	int inputs;
+	/* Row-major shape of input i, or of the result where i is -1. */
+	int (*shape)(const int64_t *size, int i, int64_t *dims);
+	fusion_array *(*record)(const struct workload *w, fusion_array *const *in);
+	/* Elements [first, first + count) of the result, within one row of it. */
+	void (*reference)(
+		const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out);
+	double cost; /* host operations an element of the result, but for inner extents */
+	/* The kernels it takes unfused, as multiples of plain ones, where they are bound by memory. */
+	int adds, copies, reads;
+	const char *doc;
+};
+
+struct workload {
+	const struct kind *kind;
+	char name[WORKLOAD_NAME];
+	int64_t size[WORKLOAD_SIZES];
+};
+
+const struct kind *workload_kinds(int *countp);
+/* "add_relu_16M", "softmax_4096x1024"; -1 with a message where the name is none. */
+int workload_parse(const char *name, struct workload *w) BENCH_MUST_USE;
+/* Positive number with K or M for powers of 1024; 0 where it is none. *endp is behind it. */
+int64_t workload_size(const char *text, const char **endp);
+int64_t workload_elements(const struct workload *w, int i);
+/* A new array of the context filled with numbers of about the normal distribution. */
+fusion_array *workload_input(fusion_context *c, int rank, const int64_t *dims, uint64_t seed);
+/* The largest error of `got` against the host's double arithmetic; long ones are sampled. */
+double workload_error(const struct workload *w, const float *const *in, const float *got, int64_t *checkedp);
+
+/* ---- measurements: each adds its figures to a report, 0 or -1 ---- */
+
+int measure_workload(struct bench *b, const struct workload *w, cJSON *report) BENCH_MUST_USE;
+int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST_USE;
+int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
+int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
+
+/* Programs of their own, started by running this one again. */
+int roundtrip_serve(const char *url);
+int memory_client(const char *socket);
+
+/* Switches fusion for what follows. */
+int bench_fusion(struct bench *b, bool on) BENCH_MUST_USE;
+/* A counter of this session; NaN where there is none. */
+double bench_counter(struct bench *b, const char *name);
+
+/* ---- plain kernels ---- */
+
+enum plain {
+	PLAIN_ADD,
+	PLAIN_COPY,
+	PLAIN_READ,
+	PLAINS
+};
+
+struct reference;
+
+/* Runs one over `elements` floats (rounded down to whole chunks); *secondsp is its time for all of them. */
+int reference_run(struct bench *b, enum plain kernel, int64_t elements, double *secondsp) BENCH_MUST_USE;
+/* Below this a plain kernel says nothing about memory. */
+bool reference_useful(int64_t elements);
+struct reference *reference_free(struct reference *r);
+
+/* ---- threads of a process ---- */
+
+struct thread_times {
+	double work;     /* seconds of its main thread and of nng's */
+	double compiler; /* of threads named "builder" */
+	double driver;   /* of all others: the OpenCL driver's */
+};
+
+int threads_read(pid_t pid, struct thread_times *t) BENCH_MUST_USE;
+/* The child of `parent` whose program is named `name`; 0 where there is none. */
+pid_t threads_child(pid_t parent, const char *name);
+/* A line "Name:  n kB" of /proc/PID/status in bytes; -1 where there is none. */
+double threads_memory(pid_t pid, const char *name);
+
+/* ---- reports ---- */
+
+/* Six significant digits, as many as a measurement has. */
+void figure(cJSON *report, const char *name, double value);
+/* Also says how busy the machine was: figures of a busy one mean little. */
+void report_heading(const char *device);
+void report_row(const cJSON *report);

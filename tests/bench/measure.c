@@ -1,0 +1,333 @@
+/*
+ * Times one workload: fused, unfused and, where memory bounds it, plain kernels, block by block.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Long enough for kernels built in the background to take over. */
+#define WARM_SECONDS 0.6
+
+enum {
+	WARM_RUNS = 3,
+	RUNS_LEAST = 5,
+};
+
+struct measurement {
+	struct bench *bench;
+	const struct workload *workload;
+	fusion_array *in[WORKLOAD_INPUTS];
+	struct samples fused, unfused, plain[PLAINS];
+	double first; /* seconds of the very first run */
+	double kernels, unfused_kernels;
+	double error;
+	int64_t checked;
+	bool same_bits;
+};
+
+/* ---- data ---- */
+
+static int inputs_make(struct measurement *m) {
+	const struct kind *k = m->workload->kind;
+
+	for (int i = 0; i < k->inputs; i++) {
+		int64_t dims[FUSION_MAX_RANK];
+		int rank = k->shape(m->workload->size, i, dims);
+
+		m->in[i] = workload_input(m->bench->context, rank, dims, 7 + (uint64_t)i);
+		if (!m->in[i])
+			return bench_fail("%s: %s", m->workload->name, fusion_error());
+	}
+	return fusion_sync(m->bench->context) ? bench_fail("%s", fusion_error()) : 0;
+}
+
+/* ---- runs ---- */
+
+/* One run, waited for. The caller releases *resultp, outside the time. */
+static int run(struct measurement *m, fusion_array **resultp, double *secondsp) {
+	fusion_context *c = m->bench->context;
+	double start = bench_now();
+	int r;
+
+	fusion_scope_begin(c);
+	*resultp = fusion_keep(m->workload->kind->record(m->workload, m->in));
+	fusion_scope_end(c);
+	r = *resultp ? fusion_sync(c) : -1;
+	*secondsp = bench_now() - start;
+	return r ? bench_fail("%s: %s", m->workload->name, fusion_error()) : 0;
+}
+
+static int run_and_drop(struct measurement *m, double *secondsp) {
+	fusion_array *result = NULL;
+	int r = run(m, &result, secondsp);
+
+	fusion_release(result);
+	return r;
+}
+
+static int warm(struct measurement *m) {
+	double end = bench_now() + fmin(WARM_SECONDS, m->bench->budget), seconds;
+	int r = 0;
+
+	for (int i = 0; !r && (i < WARM_RUNS || bench_now() < end); i++)
+		r = run_and_drop(m, &seconds);
+	return r;
+}
+
+static int block(struct measurement *m, bool fused) {
+	struct samples *s = fused ? &m->fused : &m->unfused;
+	int r = bench_fusion(m->bench, fused);
+
+	for (int i = 0; !r && i < BLOCK_RUNS && (!m->bench->repeat || s->count < m->bench->repeat); i++) {
+		double seconds;
+
+		r = run_and_drop(m, &seconds);
+		if (!r)
+			r = samples_add(s, seconds);
+	}
+	return r;
+}
+
+static int plain_block(struct measurement *m, enum plain kernel) {
+	int r = 0;
+
+	for (int i = 0; !r && i < BLOCK_RUNS; i++) {
+		double seconds;
+
+		r = reference_run(m->bench, kernel, workload_elements(m->workload, 0), &seconds);
+		if (!r)
+			r = samples_add(&m->plain[kernel], seconds);
+	}
+	return r;
+}
+
+static bool needs_plain(const struct measurement *m, enum plain kernel) {
+	const struct kind *k = m->workload->kind;
+
+	if (!reference_useful(workload_elements(m->workload, 0)))
+		return false;
+	return (kernel == PLAIN_ADD && k->adds) || (kernel == PLAIN_COPY && k->copies) ||
+	       (kernel == PLAIN_READ && k->reads);
+}
+
+static int plain_blocks(struct measurement *m) {
+	int r = 0;
+
+	for (int k = 0; !r && k < PLAINS; k++)
+		if (needs_plain(m, (enum plain)k))
+			r = plain_block(m, (enum plain)k);
+	return r;
+}
+
+static bool enough(const struct measurement *m, double start) {
+	if (m->bench->repeat)
+		return m->fused.count >= m->bench->repeat;
+	return (m->fused.count >= RUNS_LEAST && bench_now() - start > 2 * m->bench->budget) ||
+	       m->fused.count >= RUNS_MOST;
+}
+
+static int rounds(struct measurement *m) {
+	double start = bench_now();
+	int r = 0;
+
+	while (!r && !enough(m, start)) {
+		r = block(m, true);
+		if (!r)
+			r = block(m, false);
+		if (!r)
+			r = plain_blocks(m);
+	}
+	return r;
+}
+
+/* Kernels of one run, by the daemon's own count. */
+static int count_kernels(struct measurement *m, double *kernelsp) {
+	double before = bench_counter(m->bench, "kernels_launched"), seconds;
+	int r = run_and_drop(m, &seconds);
+
+	*kernelsp = bench_counter(m->bench, "kernels_launched") - before;
+	return r;
+}
+
+/* ---- results ---- */
+
+static const float *mapped(fusion_array *a) {
+	void *memory = NULL;
+
+	return fusion_map(a, FUSION_MAP_READ, &memory) ? NULL : memory;
+}
+
+static int check_error(struct measurement *m, fusion_array *result) {
+	const float *in[WORKLOAD_INPUTS];
+	const float *got = mapped(result);
+	bool all = got;
+
+	for (int i = 0; i < m->workload->kind->inputs; i++) {
+		in[i] = mapped(m->in[i]);
+		all = all && in[i];
+	}
+	if (!all)
+		return bench_fail("%s: %s", m->workload->name, fusion_error());
+	m->error = workload_error(m->workload, in, got, &m->checked);
+	for (int i = 0; i < m->workload->kind->inputs; i++)
+		fusion_unmap(m->in[i]);
+	fusion_unmap(result);
+	return 0;
+}
+
+#define INFINITY_BITS UINT32_C(0x7f800000)
+
+static bool nan_bits(uint32_t bits) {
+	return (bits & INT32_MAX) > INFINITY_BITS;
+}
+
+/* NaNs count as one value. */
+static bool bits_equal(const void *a, const void *b, int64_t n) {
+	const uint32_t *x = a, *y = b;
+
+	for (int64_t i = 0; i < n; i++)
+		if (x[i] != y[i] && !(nan_bits(x[i]) && nan_bits(y[i])))
+			return false;
+	return true;
+}
+
+static int compare_bits(struct measurement *m, fusion_array *fused, fusion_array *unfused) {
+	const float *a = mapped(fused), *b = mapped(unfused);
+
+	if (!a || !b)
+		return bench_fail("%s: %s", m->workload->name, fusion_error());
+	m->same_bits = bits_equal(a, b, fusion_elements(fused));
+	fusion_unmap(fused);
+	fusion_unmap(unfused);
+	return 0;
+}
+
+static int check_results(struct measurement *m) {
+	fusion_array *fused = NULL, *unfused = NULL;
+	double seconds;
+	int r = bench_fusion(m->bench, true);
+
+	if (!r)
+		r = run(m, &fused, &seconds);
+	if (!r)
+		r = bench_fusion(m->bench, false);
+	if (!r)
+		r = run(m, &unfused, &seconds);
+	if (!r)
+		r = check_error(m, fused);
+	if (!r)
+		r = compare_bits(m, fused, unfused);
+	fusion_release(fused);
+	fusion_release(unfused);
+	return r;
+}
+
+/* ---- the report ---- */
+
+/* The time plain kernels would take for these many of each. */
+static double plain_seconds(struct measurement *m, int adds, int copies, int reads) {
+	double seconds = 0;
+
+	if (adds)
+		seconds += adds * samples_best(&m->plain[PLAIN_ADD]);
+	if (copies)
+		seconds += copies * samples_best(&m->plain[PLAIN_COPY]);
+	if (reads)
+		seconds += reads * samples_best(&m->plain[PLAIN_READ]);
+	return seconds;
+}
+
+/* What one plain kernel of the same traffic takes: a map of two arrays and more counts as adds. */
+static double fused_plain_seconds(struct measurement *m) {
+	const struct kind *k = m->workload->kind;
+
+	if (k->reads)
+		return plain_seconds(m, 0, 0, 1);
+	if (!k->adds)
+		return plain_seconds(m, 0, 1, 0);
+	return plain_seconds(m, 1, 0, 0) * (k->inputs + 1) / 3;
+}
+
+static void report_plain(struct measurement *m, cJSON *report) {
+	const struct kind *k = m->workload->kind;
+	double plain;
+
+	if (!reference_useful(workload_elements(m->workload, 0)) || !(k->adds || k->copies || k->reads))
+		return;
+	plain = fused_plain_seconds(m);
+	figure(report, "reference_ms", 1e3 * plain);
+	figure(report, "ratio", plain / samples_best(&m->fused));
+	figure(report, "unfused_ratio",
+		plain_seconds(m, k->adds, k->copies, k->reads) / samples_best(&m->unfused));
+}
+
+static double traffic(const struct measurement *m) {
+	double bytes = (double)workload_elements(m->workload, -1) * sizeof(float);
+
+	for (int i = 0; i < m->workload->kind->inputs; i++)
+		bytes += (double)workload_elements(m->workload, i) * sizeof(float);
+	return bytes;
+}
+
+static void report_all(struct measurement *m, cJSON *report) {
+	double best = samples_best(&m->fused), unfused = samples_best(&m->unfused);
+
+	figure(report, "ms", 1e3 * best);
+	figure(report, "unfused_ms", 1e3 * unfused);
+	figure(report, "kernels", m->kernels);
+	figure(report, "unfused_kernels", m->unfused_kernels);
+	figure(report, "first_ms", 1e3 * m->first);
+	figure(report, "bytes", traffic(m));
+	figure(report, "max_error", m->error);
+	figure(report, "checked", (double)m->checked);
+	cJSON_AddBoolToObject(report, "same_bits", m->same_bits);
+	figure(report, "median_ms", 1e3 * samples_median(&m->fused));
+	figure(report, "unfused_median_ms", 1e3 * samples_median(&m->unfused));
+	figure(report, "speedup", unfused / best);
+	figure(report, "runs", m->fused.count);
+	report_plain(m, report);
+}
+
+static int measure(struct measurement *m) {
+	int r = inputs_make(m);
+
+	if (!r)
+		r = bench_fusion(m->bench, true);
+	if (!r)
+		r = run_and_drop(m, &m->first);
+	if (!r)
+		r = warm(m);
+	if (!r)
+		r = count_kernels(m, &m->kernels);
+	if (!r)
+		r = bench_fusion(m->bench, false);
+	if (!r)
+		r = warm(m);
+	if (!r)
+		r = count_kernels(m, &m->unfused_kernels);
+	if (!r)
+		r = rounds(m);
+	return r ? r : check_results(m);
+}
+
+int measure_workload(struct bench *b, const struct workload *w, cJSON *report) {
+	struct measurement m = { .bench = b, .workload = w };
+	int r = measure(&m);
+
+	if (!r)
+		report_all(&m, report);
+	for (int i = 0; i < WORKLOAD_INPUTS; i++)
+		fusion_release(m.in[i]);
+	samples_free(&m.fused);
+	samples_free(&m.unfused);
+	for (int k = 0; k < PLAINS; k++)
+		samples_free(&m.plain[k]);
+	if (!r && !(m.error <= ERROR_MOST))
+		return bench_fail("%s: a result is wrong by %g", w->name, m.error);
+	if (!r && !m.same_bits)
+		return bench_fail("%s: fusion changed the bits of the result", w->name);
+	return r;
+}

@@ -1,0 +1,603 @@
+/*
+ * The workloads. Each is one row of the table `kinds` at the end; a name is a kind and its sizes.
+ *
+ * They are written as a user of another library writes them, from single operations: 0.5 * x *
+ * (1 + tanh(...)) and not gelu_tanh(x), so that fusion has the same work to do. The host
+ * references compute the same formulas in double.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	AFFINE_COLUMNS = 1024,
+	/* Result elements the host computes at a time. */
+	CHECK_BLOCK = 4096,
+};
+
+/* Host operations spent on checking one workload: about a second. */
+#define CHECK_OPERATIONS 4e8
+
+/* ---- shapes ---- */
+
+/* Every input and the result are n floats. */
+static int shape_flat(const int64_t *size, int i, int64_t *dims) {
+	(void)i;
+	dims[0] = size[0];
+	return 1;
+}
+
+static int shape_sum(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = size[0];
+	return i < 0 ? 0 : 1;
+}
+
+/* n viewed as rows of 1,024; the last row is filled up. */
+static int shape_affine(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = i > 0 ? AFFINE_COLUMNS : (size[0] + AFFINE_COLUMNS - 1) / AFFINE_COLUMNS;
+	dims[1] = AFFINE_COLUMNS;
+	return i > 0 ? 1 : 2;
+}
+
+/* x of M x K, w of K x N, b of N, r of M x N. */
+static int shape_linear(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = i == 1 ? size[1] : i == 2 ? size[2] : size[0];
+	dims[1] = i == 0 ? size[1] : size[2];
+	return i == 2 ? 1 : 2;
+}
+
+/* x of R x C, then vectors of C. */
+static int shape_rows(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = i > 0 ? size[1] : size[0];
+	dims[1] = size[1];
+	return i > 0 ? 1 : 2;
+}
+
+static int shape_attention(const int64_t *size, int i, int64_t *dims) {
+	(void)i;
+	memcpy(dims, size, 3 * sizeof *dims);
+	return 3;
+}
+
+/* ---- maps ---- */
+
+static fusion_array *record_add_relu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_relu(fusion_add(in[0], in[1]));
+}
+
+static void host_add_relu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	(void)w;
+	for (int64_t i = 0; i < count; i++)
+		out[i] = fmax((double)in[0][first + i] + (double)in[1][first + i], 0);
+}
+
+static fusion_array *record_mul_relu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_relu(fusion_mul(in[0], in[1]));
+}
+
+static void host_mul_relu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	(void)w;
+	for (int64_t i = 0; i < count; i++)
+		out[i] = fmax((double)in[0][first + i] * (double)in[1][first + i], 0);
+}
+
+static fusion_array *record_affine_relu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_relu(fusion_add(fusion_mul(in[0], in[1]), in[2]));
+}
+
+static void host_affine_relu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	(void)w;
+	for (int64_t i = 0; i < count; i++) {
+		int64_t column = (first + i) % AFFINE_COLUMNS;
+
+		out[i] = fmax((double)in[0][first + i] * (double)in[1][column] + (double)in[2][column], 0);
+	}
+}
+
+static fusion_array *record_chain10(const struct workload *w, fusion_array *const *in) {
+	fusion_array *t = fusion_add(fusion_mul(in[0], in[1]), in[2]);
+
+	(void)w;
+	t = fusion_mul(fusion_tanh(t), in[0]);
+	t = fusion_add(fusion_exp(fusion_neg(fusion_abs(t))), in[1]);
+	return fusion_maximum_scalar(fusion_sub(fusion_mul(t, t), in[2]), 0);
+}
+
+static void host_chain10(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	(void)w;
+	for (int64_t i = 0; i < count; i++) {
+		double a = (double)in[0][first + i], b = (double)in[1][first + i],
+		       c = (double)in[2][first + i];
+		double t = tanh(a * b + c) * a;
+
+		t = exp(-fabs(t)) + b;
+		out[i] = fmax(t * t - c, 0);
+	}
+}
+
+static fusion_array *record_sum(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_sum(in[0], 0, NULL, false);
+}
+
+static void host_sum(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	(void)first;
+	(void)count;
+	out[0] = 0;
+	for (int64_t i = 0; i < w->size[0]; i++)
+		out[0] += (double)in[0][i];
+}
+
+/* ---- matrix products ---- */
+
+/* Columns [column, column + count) of a row of x times w, of inner x columns. */
+static void host_product(
+	const float *x, const float *w, const int64_t *size, int64_t column, int64_t count, double *out) {
+	int64_t inner = size[1], columns = size[2];
+
+	memset(out, 0, (size_t)count * sizeof *out);
+	for (int64_t k = 0; k < inner; k++)
+		for (int64_t i = 0; i < count; i++)
+			out[i] += (double)x[k] * (double)w[k * columns + column + i];
+}
+
+/* The row of x that result element `first` comes from. */
+static const float *row_of(const struct workload *w, const float *x, int64_t first) {
+	return x + first / w->size[2] * w->size[1];
+}
+
+static fusion_array *record_matmul(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_matmul(in[0], in[1]);
+}
+
+static void host_matmul(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+}
+
+static fusion_array *record_linear_res_relu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_relu(fusion_add(fusion_add(fusion_matmul(in[0], in[1]), in[2]), in[3]));
+}
+
+static void host_linear_res_relu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = fmax(out[i] + (double)in[2][(first + i) % w->size[2]] + (double)in[3][first + i], 0);
+}
+
+#define GELU_SLOPE 0.7978845608
+#define GELU_CUBE 0.044715
+
+static fusion_array *gelu(fusion_array *x) {
+	fusion_array *cube = fusion_mul(fusion_mul(fusion_mul_scalar(x, GELU_CUBE), x), x);
+	fusion_array *t = fusion_tanh(fusion_mul_scalar(fusion_add(x, cube), GELU_SLOPE));
+
+	return fusion_mul(fusion_mul_scalar(x, 0.5), fusion_add_scalar(t, 1));
+}
+
+static float host_gelu(float value) {
+	double x = (double)value;
+
+	return (float)(0.5 * x * (1 + tanh(GELU_SLOPE * (x + GELU_CUBE * x * x * x))));
+}
+
+static fusion_array *record_gelu_linear(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_add(fusion_matmul(gelu(in[0]), in[1]), in[2]);
+}
+
+static void host_gelu_linear(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	float *x = malloc((size_t)w->size[1] * sizeof *x);
+
+	for (int64_t k = 0; x && k < w->size[1]; k++)
+		x[k] = host_gelu(row_of(w, in[0], first)[k]);
+	if (x)
+		host_product(x, in[1], w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = x ? out[i] + (double)in[2][(first + i) % w->size[2]] : (double)NAN;
+	free(x);
+}
+
+/* ---- rows ---- */
+
+static const int last_axis[] = { -1 };
+
+static fusion_array *softmax(fusion_array *x) {
+	fusion_array *e = fusion_exp(fusion_sub(x, fusion_max(x, 1, last_axis, true)));
+
+	return fusion_div(e, fusion_sum(e, 1, last_axis, true));
+}
+
+static fusion_array *record_softmax(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return softmax(in[0]);
+}
+
+/* In place; the sum of the powers is what it divides by. */
+static void host_softmax_row(double *row, int64_t n) {
+	double top = -INFINITY, total = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		top = fmax(top, row[i]);
+	for (int64_t i = 0; i < n; i++)
+		total += row[i] = exp(row[i] - top);
+	for (int64_t i = 0; i < n; i++)
+		row[i] /= total;
+}
+
+/* The row that `first` lies in, as doubles; the caller's to free. */
+static double *host_row(const float *in, int64_t columns, int64_t first) {
+	double *row = malloc((size_t)columns * sizeof *row);
+	int64_t start = first - first % columns;
+
+	for (int64_t i = 0; row && i < columns; i++)
+		row[i] = (double)in[start + i];
+	return row;
+}
+
+static void host_softmax(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	double *row = host_row(in[0], w->size[1], first);
+
+	if (row)
+		host_softmax_row(row, w->size[1]);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = row ? row[(first + i) % w->size[1]] : (double)NAN;
+	free(row);
+}
+
+#define NORM_EPSILON 1e-5
+
+static fusion_array *record_layernorm(const struct workload *w, fusion_array *const *in) {
+	fusion_array *d = fusion_sub(in[0], fusion_mean(in[0], 1, last_axis, true));
+	fusion_array *variance = fusion_mean(fusion_mul(d, d), 1, last_axis, true);
+	fusion_array *scale = fusion_sqrt(fusion_add_scalar(variance, NORM_EPSILON));
+
+	(void)w;
+	return fusion_add(fusion_mul(fusion_div(d, scale), in[1]), in[2]);
+}
+
+static void host_norm_row(double *row, int64_t n) {
+	double mean = 0, variance = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		mean += row[i] / (double)n;
+	for (int64_t i = 0; i < n; i++)
+		variance += (row[i] - mean) * (row[i] - mean) / (double)n;
+	for (int64_t i = 0; i < n; i++)
+		row[i] = (row[i] - mean) / sqrt(variance + NORM_EPSILON);
+}
+
+static void host_layernorm(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	double *row = host_row(in[0], w->size[1], first);
+
+	if (row)
+		host_norm_row(row, w->size[1]);
+	for (int64_t i = 0; i < count; i++) {
+		int64_t column = (first + i) % w->size[1];
+
+		out[i] = row ? row[column] * (double)in[1][column] + (double)in[2][column] : (double)NAN;
+	}
+	free(row);
+}
+
+#define ATTENTION_SCALE 0.125
+
+static fusion_array *record_attention(const struct workload *w, fusion_array *const *in) {
+	fusion_array *score =
+		fusion_mul_scalar(fusion_matmul(in[0], fusion_transpose(in[1])), ATTENTION_SCALE);
+
+	(void)w;
+	return fusion_matmul(softmax(score), in[2]);
+}
+
+static double host_dot(const float *a, const float *b, int64_t n) {
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)a[i] * (double)b[i];
+	return sum;
+}
+
+static void host_attention(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	int64_t length = w->size[1], width = w->size[2];
+	int64_t head = first / (length * width) * length * width, column = first % width;
+	double *weight = malloc((size_t)length * sizeof *weight);
+
+	for (int64_t i = 0; i < count; i++)
+		out[i] = weight ? 0 : (double)NAN;
+	if (!weight)
+		return;
+	for (int64_t k = 0; k < length; k++)
+		weight[k] =
+			ATTENTION_SCALE * host_dot(in[0] + first - column, in[1] + head + k * width, width);
+	host_softmax_row(weight, length);
+	for (int64_t k = 0; k < length; k++)
+		for (int64_t i = 0; i < count; i++)
+			out[i] += weight[k] * (double)in[2][head + k * width + column + i];
+	free(weight);
+}
+
+/* ---- the table ---- */
+
+/* clang-format off: one row a workload */
+static const struct kind kinds[] = {
+	{ .name = "add_relu",
+		.sizes = 1,
+		.inputs = 2,
+		.shape = shape_flat,
+		.record = record_add_relu,
+		.reference = host_add_relu,
+		.cost = 4,
+		.adds = 1,
+		.copies = 1,
+		.doc = "relu(a + b)" },
+	{ .name = "mul_relu",
+		.sizes = 1,
+		.inputs = 2,
+		.shape = shape_flat,
+		.record = record_mul_relu,
+		.reference = host_mul_relu,
+		.cost = 4,
+		.adds = 1,
+		.copies = 1,
+		.doc = "relu(a * b)" },
+	{ .name = "affine_relu",
+		.sizes = 1,
+		.inputs = 3,
+		.shape = shape_affine,
+		.record = record_affine_relu,
+		.reference = host_affine_relu,
+		.cost = 4,
+		.copies = 3,
+		.doc = "relu(x * w + b), x of n in rows of 1,024, w and b of 1,024" },
+	{ .name = "chain10",
+		.sizes = 1,
+		.inputs = 3,
+		.shape = shape_flat,
+		.record = record_chain10,
+		.reference = host_chain10,
+		.cost = 50,
+		.adds = 5,
+		.copies = 6,
+		.doc = "t = tanh(a * b + c) * a; t = exp(-abs(t)) + b; max(t * t - c, 0)" },
+	{ .name = "sum",
+		.sizes = 1,
+		.inputs = 1,
+		.shape = shape_sum,
+		.record = record_sum,
+		.reference = host_sum,
+		.cost = 1,
+		.reads = 1,
+		.doc = "the sum of all elements" },
+	{ .name = "matmul",
+		.sizes = 3,
+		.square = true,
+		.inputs = 2,
+		.shape = shape_linear,
+		.record = record_matmul,
+		.reference = host_matmul,
+		.cost = 1,
+		.doc = "x @ w, of N x N, or MxKxN" },
+	{ .name = "linear_res_relu",
+		.sizes = 3,
+		.square = true,
+		.inputs = 4,
+		.shape = shape_linear,
+		.record = record_linear_res_relu,
+		.reference = host_linear_res_relu,
+		.cost = 1,
+		.doc = "relu(x @ w + b + r)" },
+	{ .name = "gelu_linear",
+		.sizes = 3,
+		.square = true,
+		.inputs = 3,
+		.shape = shape_linear,
+		.record = record_gelu_linear,
+		.reference = host_gelu_linear,
+		.cost = 2,
+		.doc = "gelu(x) @ w + b, gelu by tanh and written out" },
+	{ .name = "softmax",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_rows,
+		.record = record_softmax,
+		.reference = host_softmax,
+		.cost = 20,
+		.doc = "softmax of R rows of C, written out" },
+	{ .name = "layernorm",
+		.sizes = 2,
+		.inputs = 3,
+		.shape = shape_rows,
+		.record = record_layernorm,
+		.reference = host_layernorm,
+		.cost = 10,
+		.doc = "layer norm of R rows of C, written out" },
+	{ .name = "attention",
+		.sizes = 3,
+		.inputs = 3,
+		.shape = shape_attention,
+		.record = record_attention,
+		.reference = host_attention,
+		.cost = 4,
+		.doc = "softmax(q @ k^T * 0.125) @ v, of HEADSxLENGTHxWIDTH" },
+};
+/* clang-format on */
+
+const struct kind *workload_kinds(int *countp) {
+	*countp = (int)(sizeof kinds / sizeof *kinds);
+	return kinds;
+}
+
+/* ---- names ---- */
+
+int64_t workload_size(const char *text, const char **endp) {
+	char *end;
+	long long n;
+
+	*endp = text;
+	if (*text < '1' || *text > '9')
+		return 0;
+	n = strtoll(text, &end, 10);
+	if (*end == 'K' || *end == 'M') {
+		int shift = *end++ == 'K' ? 10 : 20;
+
+		n = n > INT64_MAX >> shift ? 0 : n << shift;
+	}
+	*endp = end;
+	return n < INT64_C(1) << 40 ? n : 0;
+}
+
+/* "16M", or "4096x1024"; the number of sizes read, 0 where it does not read. */
+static int parse_sizes(const char *text, int64_t *size) {
+	int count = 0;
+
+	while (count < WORKLOAD_SIZES && (size[count] = workload_size(text, &text))) {
+		count++;
+		if (!*text)
+			return count;
+		if (*text++ != 'x')
+			return 0;
+	}
+	return 0;
+}
+
+/* The kind whose name and an underscore `name` starts with. */
+static const struct kind *find_kind(const char *name) {
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		size_t length = strlen(kinds[i].name);
+
+		if (!strncmp(name, kinds[i].name, length) && name[length] == '_' && name[length + 1] >= '1' &&
+			name[length + 1] <= '9')
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+int workload_parse(const char *name, struct workload *w) {
+	const struct kind *k = find_kind(name);
+	int count;
+
+	if (!k || strlen(name) >= sizeof w->name)
+		return bench_fail("%s is no workload; --list names them", name);
+	w->kind = k;
+	snprintf(w->name, sizeof w->name, "%s", name);
+	count = parse_sizes(name + strlen(k->name) + 1, w->size);
+	if (count == 1 && k->square)
+		count = (int)(w->size[2] = w->size[1] = w->size[0], k->sizes);
+	if (count != k->sizes)
+		return bench_fail("%s: %s takes %d sizes, as in %s", name, k->name, k->sizes, k->doc);
+	return 0;
+}
+
+int64_t workload_elements(const struct workload *w, int i) {
+	int64_t dims[FUSION_MAX_RANK], n = 1;
+	int rank = w->kind->shape(w->size, i, dims);
+
+	for (int d = 0; d < rank; d++)
+		n *= dims[d];
+	return n;
+}
+
+/* ---- data ---- */
+
+/* Sum of four uniform numbers, scaled to variance 1: close to normal, and quick. */
+static float random_normal(uint64_t *state) {
+	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+	uint32_t sum;
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	z ^= z >> 31;
+	sum = (uint32_t)(z & 0xffff) + (uint32_t)(z >> 16 & 0xffff) + (uint32_t)(z >> 32 & 0xffff) +
+	      (uint32_t)(z >> 48);
+	return ((float)sum / 65536.0f - 2.0f) * 1.7320508f;
+}
+
+fusion_array *workload_input(fusion_context *c, int rank, const int64_t *dims, uint64_t seed) {
+	float *value = NULL;
+	fusion_array *a = fusion_create(c, FUSION_F32, rank, dims, (void **)&value);
+	int64_t n = a ? fusion_elements(a) : 0;
+
+	for (int64_t i = 0; i < n; i++)
+		value[i] = random_normal(&seed);
+	if (a && fusion_unmap(a)) {
+		fusion_release(a);
+		return NULL;
+	}
+	return a;
+}
+
+/* ---- checking ---- */
+
+/* The length of what the host computes in one call: a row of the result, in pieces. */
+static int64_t check_row(const struct workload *w) {
+	int64_t dims[FUSION_MAX_RANK];
+	int rank = w->kind->shape(w->size, -1, dims);
+
+	if (!rank)
+		return 1;
+	return rank == 1 ? CHECK_BLOCK : dims[rank - 1];
+}
+
+/* Host operations of one row. */
+static double check_cost(const struct workload *w, int64_t row) {
+	const struct kind *k = w->kind;
+	double cost = k->cost * (double)row;
+
+	if (k->shape == shape_linear)
+		return cost * (double)w->size[1];
+	if (k->shape == shape_attention)
+		return cost * (double)w->size[1];
+	return k->shape == shape_sum ? (double)w->size[0] : cost;
+}
+
+static double worst(const double *want, const float *got, int64_t n) {
+	double most = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double error = fabs((double)got[i] - want[i]) / fmax(1, fabs(want[i]));
+
+		if (!(error <= most))
+			most = isnan(error) ? INFINITY : error;
+	}
+	return most;
+}
+
+double workload_error(const struct workload *w, const float *const *in, const float *got, int64_t *checkedp) {
+	int64_t total = workload_elements(w, -1), row = check_row(w);
+	int64_t rows = (total + row - 1) / row;
+	int64_t stride = (int64_t)ceil((double)rows * check_cost(w, row) / CHECK_OPERATIONS);
+	double *want = malloc((size_t)row * sizeof *want);
+	double most = want ? 0 : (double)INFINITY;
+
+	*checkedp = 0;
+	/* The last row, where kernels have their tails, is always one of them. */
+	for (int64_t r = rows - 1; want && r >= 0; r -= stride) {
+		int64_t first = r * row;
+		int64_t count = total - first < row ? total - first : row;
+
+		w->kind->reference(w, in, first, count, want);
+		most = fmax(most, worst(want, got + first, count));
+		*checkedp += count;
+	}
+	free(want);
+	return most;
+}
