@@ -2,8 +2,9 @@
  * What is computed once a plan, so that a run only fills in addresses and scalars.
  *
  * For each step: its program, the launch, and a task record with everything that does not change;
- * then the words that do. For the plan: where temporaries lie in one block of scratch memory, which
- * is packed by their lifetimes here, so that a run takes and gives back one block.
+ * then the words that do. Neighbouring steps of one program that need nothing of each other are
+ * joined: they are tasks of one launch. For the plan: where temporaries lie in one block of scratch
+ * memory, which is packed by their lifetimes here, so that a run takes and gives back one block.
  */
 #include "state.h"
 
@@ -31,99 +32,6 @@ static void prepared_freep(struct prepared **pp) {
 
 static void *take(struct prepared *p, uint64_t count, size_t size) {
 	return arena_alloc(&p->arena, count ? count * size : 1);
-}
-
-/* ---- temporaries ---- */
-
-/* While temporaries are packed: what holds memory, and how much of the span was ever used. */
-struct packing {
-	const struct plan *plan;
-	struct prepared *p;
-	struct range *span;
-	bool *holds;
-};
-
-static bool is_temporary(const struct plan *plan, uint32_t slot) {
-	return slot >= plan->leaves && !plan->slot[slot].output && plan->slot[slot].first != PLAN_NONE;
-}
-
-/* May the slot go on where the one it reuses ends? */
-static bool inherits(const struct packing *k, uint32_t slot) {
-	uint32_t from = k->plan->slot[slot].reuse;
-
-	return from != PLAN_NONE && is_temporary(k->plan, from) && k->holds[from] &&
-		k->plan->slot[from].bytes >= k->plan->slot[slot].bytes &&
-		k->plan->slot[from].last <= k->plan->slot[slot].first;
-}
-
-static int pack_slot(struct packing *k, uint32_t slot) {
-	const struct plan_slot *s = &k->plan->slot[slot];
-	uint64_t end;
-	int r;
-
-	k->holds[slot] = true;
-	r = range_take(k->span, s->bytes, &k->p->place[slot]);
-	if (r)
-		return r;
-	end = k->p->place[slot] + s->bytes;
-	if (end > k->p->scratch)
-		k->p->scratch = end;
-	return 0;
-}
-
-/*
- * A slot that inherits keeps the memory of the slot before; the last of such a line gives it back,
- * with the size it was taken with. owner[] names the first.
- */
-static int pack_step(struct packing *k, uint32_t step, uint32_t *owner) {
-	const struct plan *plan = k->plan;
-	int r = 0;
-
-	for (uint32_t s = plan->leaves; s < plan->slots && !r; s++) {
-		if (!is_temporary(plan, s) || plan->slot[s].first != step)
-			continue;
-		owner[s] = s;
-		if (inherits(k, s)) {
-			k->holds[plan->slot[s].reuse] = false;
-			k->holds[s] = true;
-			owner[s] = owner[plan->slot[s].reuse];
-			k->p->place[s] = k->p->place[owner[s]];
-		} else {
-			r = pack_slot(k, s);
-		}
-	}
-	for (uint32_t s = plan->leaves; s < plan->slots && !r; s++) {
-		if (!is_temporary(plan, s) || plan->slot[s].last != step || !k->holds[s])
-			continue;
-		k->holds[s] = false;
-		r = range_give(k->span, k->p->place[s], plan->slot[owner[s]].bytes);
-	}
-	return r;
-}
-
-static int pack(struct packing *k) {
-	uint32_t *owner = take(k->p, k->plan->slots, sizeof *owner);
-	int r = owner ? 0 : -ENOMEM;
-
-	for (uint32_t i = 0; i < k->plan->steps && !r; i++)
-		r = pack_step(k, i, owner);
-	return r;
-}
-
-static int pack_temporaries(struct prepared *p, const struct plan *plan) {
-	struct packing k = { .plan = plan, .p = p };
-	int r;
-
-	p->slots = plan->slots;
-	p->place = take(p, plan->slots, sizeof *p->place);
-	k.holds = take(p, plan->slots, sizeof *k.holds);
-	if (!p->place || !k.holds)
-		return -ENOMEM;
-	r = range_new(PREPARE_SPAN, &k.span);
-	if (!r)
-		r = pack(&k);
-	range_free_all(k.span);
-	return r;
 }
 
 /* ---- steps ---- */
@@ -227,19 +135,185 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	return device_program(x->device, s->kernel, &to->program);
 }
 
+/* ---- launches ---- */
+
+/* Does the step touch anything that another step from `first` on writes? Its own results aside. */
+static bool depends_on(const struct plan *plan, uint32_t first, uint32_t step) {
+	const struct plan_step *s = &plan->step[step];
+
+	for (unsigned i = 0; i < s->kernel->operands; i++) {
+		uint32_t slot = s->operand[i].slot, written;
+
+		if (slot == PLAN_NONE || slot < plan->leaves)
+			continue;
+		written = plan->slot[slot].first;
+		if (written >= first && written != step)
+			return true;
+	}
+	return false;
+}
+
+static bool joins(const struct prepared *p, const struct plan *plan, uint32_t first, uint32_t step) {
+	const struct prepared_step *a = &p->step[first], *b = &p->step[step];
+
+	return a->program && a->program == b->program && a->items == b->items && a->local == b->local &&
+		(step - first + 1) * a->words <= EXEC_LAUNCH_WORDS && !depends_on(plan, first, step);
+}
+
+static void join_launches(struct prepared *p, const struct plan *plan) {
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++) {
+		if (i && !joins(p, plan, first, i))
+			first = i;
+		p->step[i].first = first;
+	}
+}
+
+/* ---- temporaries ---- */
+
+/*
+ * While temporaries are packed: what holds memory, and how much of the span was ever used. Steps of
+ * one launch run at the same time, so lifetimes count launches, named by their first step. `born`
+ * and `dead` list slots by the launch that begins or ends their life: lists linked by next_*.
+ */
+struct packing {
+	const struct plan *plan;
+	struct prepared *p;
+	struct range *span;
+	bool *holds;
+	uint32_t *owner;                      /* the slot whose memory a slot has */
+	uint32_t *born, *next_born, *dead, *next_dead;
+};
+
+static bool is_temporary(const struct plan *plan, uint32_t slot) {
+	return slot >= plan->leaves && !plan->slot[slot].output && plan->slot[slot].first != PLAN_NONE;
+}
+
+/* May the slot go on where the one it reuses ends? */
+static bool inherits(const struct packing *k, uint32_t slot) {
+	uint32_t from = k->plan->slot[slot].reuse;
+
+	return from != PLAN_NONE && is_temporary(k->plan, from) && k->holds[from] &&
+		k->plan->slot[from].bytes >= k->plan->slot[slot].bytes &&
+		k->plan->slot[from].last <= k->plan->slot[slot].first;
+}
+
+static int pack_slot(struct packing *k, uint32_t slot) {
+	const struct plan_slot *s = &k->plan->slot[slot];
+	uint64_t end;
+	int r;
+
+	k->owner[slot] = slot;
+	k->holds[slot] = true;
+	r = range_take(k->span, s->bytes, &k->p->place[slot]);
+	if (r)
+		return r;
+	end = k->p->place[slot] + s->bytes;
+	if (end > k->p->scratch)
+		k->p->scratch = end;
+	return 0;
+}
+
+/*
+ * A slot that inherits keeps the memory of the slot before; the last of such a line gives it back,
+ * with the size it was taken with.
+ */
+static int pack_born(struct packing *k, uint32_t slot) {
+	uint32_t from = k->plan->slot[slot].reuse;
+
+	if (!inherits(k, slot))
+		return pack_slot(k, slot);
+	k->holds[from] = false;
+	k->holds[slot] = true;
+	k->owner[slot] = k->owner[from];
+	k->p->place[slot] = k->p->place[from];
+	return 0;
+}
+
+static int pack_dead(struct packing *k, uint32_t slot) {
+	if (!k->holds[slot])
+		return 0;
+	k->holds[slot] = false;
+	return range_give(k->span, k->p->place[slot], k->plan->slot[k->owner[slot]].bytes);
+}
+
+static int pack_launch(struct packing *k, uint32_t first) {
+	int r = 0;
+
+	for (uint32_t s = k->born[first]; !r && s != PLAN_NONE; s = k->next_born[s])
+		r = pack_born(k, s);
+	for (uint32_t s = k->dead[first]; !r && s != PLAN_NONE; s = k->next_dead[s])
+		r = pack_dead(k, s);
+	return r;
+}
+
+static void link_lifetimes(struct packing *k) {
+	const struct plan *plan = k->plan;
+
+	for (uint32_t i = 0; i < plan->steps; i++)
+		k->born[i] = k->dead[i] = PLAN_NONE;
+	for (uint32_t s = plan->slots; s-- > plan->leaves;) {
+		uint32_t first, last;
+
+		if (!is_temporary(plan, s))
+			continue;
+		first = k->p->step[plan->slot[s].first].first;
+		last = k->p->step[plan->slot[s].last].first;
+		k->next_born[s] = k->born[first];
+		k->born[first] = s;
+		k->next_dead[s] = k->dead[last];
+		k->dead[last] = s;
+	}
+}
+
+static int pack(struct packing *k) {
+	int r = 0;
+
+	link_lifetimes(k);
+	for (uint32_t i = 0; i < k->plan->steps && !r; i++)
+		if (k->p->step[i].first == i)
+			r = pack_launch(k, i);
+	return r;
+}
+
+static int pack_temporaries(struct prepared *p, const struct plan *plan) {
+	struct packing k = { .plan = plan, .p = p };
+	int r;
+
+	p->slots = plan->slots;
+	p->place = take(p, plan->slots, sizeof *p->place);
+	k.holds = take(p, plan->slots, sizeof *k.holds);
+	k.owner = take(p, plan->slots, sizeof *k.owner);
+	k.next_born = take(p, plan->slots, sizeof *k.next_born);
+	k.next_dead = take(p, plan->slots, sizeof *k.next_dead);
+	k.born = take(p, plan->steps, sizeof *k.born);
+	k.dead = take(p, plan->steps, sizeof *k.dead);
+	if (!p->place || !k.holds || !k.owner || !k.next_born || !k.next_dead || !k.born || !k.dead)
+		return -ENOMEM;
+	r = range_new(PREPARE_SPAN, &k.span);
+	if (!r)
+		r = pack(&k);
+	range_free_all(k.span);
+	return r;
+}
+
 /* ---- the plan ---- */
 
 static int find_twins(struct prepared *p, const struct plan *plan) {
+	uint32_t *first = take(p, plan->slots, sizeof *first);   /* output + 1 by slot */
+
 	p->same = take(p, plan->outputs, sizeof *p->same);
-	if (!p->same)
+	if (!p->same || !first)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < plan->outputs; i++) {
-		if (plan->output[i].slot >= plan->slots)
+		uint32_t slot = plan->output[i].slot;
+
+		if (slot >= plan->slots)
 			return FAULT_INTERNAL;
-		p->same[i] = i;
-		for (uint32_t j = 0; j < i && p->same[i] == i; j++)
-			if (plan->output[j].slot == plan->output[i].slot)
-				p->same[i] = j;
+		if (!first[slot])
+			first[slot] = i + 1;
+		p->same[i] = first[slot] - 1;
 	}
 	return 0;
 }
@@ -252,10 +326,12 @@ static int prepare_all(struct exec *x, struct prepared *p, const struct plan *pl
 	if (!p->step)
 		return -ENOMEM;
 	r = find_twins(p, plan);
-	if (!r)
-		r = pack_temporaries(p, plan);
 	for (uint32_t i = 0; i < plan->steps && !r; i++)
 		r = prepare_step(x, p, plan, i);
+	if (r)
+		return r;
+	join_launches(p, plan);
+	r = pack_temporaries(p, plan);
 	return r;
 }
 

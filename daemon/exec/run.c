@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <= EXEC_LAUNCH_WORDS,
+	"a launch has room for the longest record");
+
 enum {
-	RUN_RECORD_WORDS = KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS,
 	/* Of a build's log, in the sentence. */
 	RUN_LOG_TEXT = 200,
 };
@@ -242,18 +244,17 @@ static bool is_own_output(const struct run *r, uint32_t i) {
 }
 
 /* Where one fails, run_end() gives the memory of those before back. */
-static int take_outputs(struct run *r, struct sorrow **sorrowp) {
+static void take_outputs(struct run *r, struct sorrow **sorrowp) {
 	for (uint32_t i = 0; i < r->outputs; i++) {
 		struct buffer *b = r->output[i];
 		int e = is_own_output(r, i) ? buffer_take(b) : 0;
 
 		if (e) {
 			*sorrowp = sorrow_of(e, b->bytes);
-			return e;
+			return;
 		}
 		r->base[r->plan->output[i].slot] = b->address;
 	}
-	return 0;
 }
 
 static int settle_leaves(struct run *r, struct sorrow **sorrowp) {
@@ -305,7 +306,7 @@ static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	if (!e)
 		e = settle_leaves(r, sorrowp);
 	if (!e)
-		e = take_outputs(r, sorrowp);
+		take_outputs(r, sorrowp);
 	r->bound = true;
 	x->partial++;
 	return 0;
@@ -313,9 +314,7 @@ static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 
 /* ---- launching ---- */
 
-static int launch_step(struct exec *x, const struct run *r, const struct prepared_step *s) {
-	uint64_t record[RUN_RECORD_WORDS];
-
+static void fill_record(const struct run *r, const struct prepared_step *s, uint64_t *record) {
 	memcpy(record, s->record, s->words * sizeof *record);
 	for (uint32_t i = 0; i < s->operands; i++) {
 		const struct prepared_operand *o = &s->operand[i];
@@ -325,21 +324,28 @@ static int launch_step(struct exec *x, const struct run *r, const struct prepare
 	}
 	for (uint32_t i = 0; i < s->scalars; i++)
 		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
-	return device_launch(x->device, s->program, record, 1, s->items, s->local);
+}
+
+/* The steps of one launch, from `first` on; *endp is the first beyond. */
+static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp) {
+	const struct prepared_step *s = &r->prepared->step[first];
+	uint32_t end = first;
+
+	for (; end < r->prepared->steps && r->prepared->step[end].first == first; end++)
+		fill_record(r, &r->prepared->step[end], x->record + (size_t)(end - first) * s->words);
+	*endp = end;
+	return device_launch(x->device, s->program, x->record, end - first, s->items, s->local);
 }
 
 static int launch_steps(struct exec *x, struct run *r) {
-	int e = 0;
+	while (r->step < r->prepared->steps) {
+		uint32_t end = r->step + 1;
+		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end) : 0;
 
-	while (r->step < r->prepared->steps && !e) {
-		const struct prepared_step *s = &r->prepared->step[r->step];
-
-		if (s->items)
-			e = launch_step(x, r, s);
 		if (e)
 			return e;
-		x->counters.steps += s->items != 0;
-		r->step++;
+		x->counters.steps += r->prepared->step[r->step].items ? end - r->step : 0;
+		r->step = end;
 	}
 	return 0;
 }

@@ -131,9 +131,12 @@ static int arena_map(struct space_arena *a, int fd) {
 		r = device_map(x->device, fd, a->bytes, &a->address, &host);
 	else
 		r = shm_map(fd, a->bytes, NULL, &host);
-	if (!r)
-		a->host = host;
-	return r;
+	if (r)
+		return r;
+	a->host = host;
+	if (!x->flat)
+		device_pin(x->device, host, a->bytes);
+	return 0;
 }
 
 static void arena_unmap(struct space_arena *a) {
@@ -141,10 +144,12 @@ static void arena_unmap(struct space_arena *a) {
 
 	if (!a->host)
 		return;
-	if (x->flat)
+	if (x->flat) {
 		device_unmap(x->device, a->address, a->bytes);
-	else
-		munmap(a->host, a->bytes);
+		return;
+	}
+	device_unpin(x->device, a->host);
+	munmap(a->host, a->bytes);
 }
 
 /* Takes an arena's extents out of the list of those that wait to be reported. */
@@ -168,8 +173,10 @@ static void arena_drop(struct space_arena *a) {
 	arena_unmap(a);
 	if (a->extents)
 		forget_retired(a->space->exec, a);
-	HASH_ITER(hh, a->extents, e, next) {
-		HASH_DELETE(hh, a->extents, e);
+	e = a->extents;
+	HASH_CLEAR(hh, a->extents);
+	for (; e; e = next) {
+		next = e->hh.next;
 		free(e);
 	}
 	range_free_all(a->range);

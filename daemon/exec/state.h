@@ -19,6 +19,9 @@
  */
 #pragma once
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
 #include <uthash.h>
 
 #include "daemon/base/arena.h"
@@ -179,6 +182,7 @@ struct prepared_step {
 	uint64_t items;                       /* 0: nothing to do */
 	uint32_t local;
 	uint32_t words;
+	uint32_t first;                       /* the first step of its launch */
 	uint64_t *record;
 	struct prepared_operand *operand;
 	uint32_t operands;
@@ -260,6 +264,11 @@ enum {
 	EXEC_MARKS = 64,
 };
 
+enum {
+	/* Records of one launch: bounds how long a launch may take, and what waits for room in the ring. */
+	EXEC_LAUNCH_WORDS = 8192,
+};
+
 struct exec {
 	struct device *device;
 	struct plan_cache *plans;
@@ -278,6 +287,7 @@ struct exec {
 	uint32_t busy;
 	int64_t trimmed_ms;
 	struct exec_counters counters;
+	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
 };
 
 /* The item is with the device, or has failed: it is told when its number has completed. */

@@ -276,12 +276,28 @@ static int op_check(const struct graph *g, unsigned op, unsigned arity, const ui
 	return op_infer(op, arity, type, attr, typep, f);
 }
 
+/*
+ * A view of an array in memory is that array seen otherwise: a leaf of its own, whose offset is no
+ * part of the structure. So the slices of a training loop's batches share one plan. False where the
+ * operand is no leaf, or strides cannot say it.
+ */
+static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in, const struct op_attr *attr,
+	const struct tensor_type *type, struct view *v) {
+	const struct graph_node *n;
+
+	if (op < OP_reshape || op > OP_flip)
+		return false;
+	n = &g->node[in[0]];
+	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);
+}
+
 int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	uint32_t note, uint32_t *nodep, struct fault *f) {
 	static const struct op_attr none;
 	struct graph_node n = { .op = (uint16_t)op, .arity = (uint8_t)arity, .note = note };
 	uint64_t structure, identity;
 	struct graph_key k;
+	struct view v;
 	bool fresh;
 	int r;
 
@@ -289,6 +305,8 @@ int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, c
 	if (r)
 		return r;
 	g->received++;
+	if (view_of_leaf(g, op, in, attr, &n.type, &v))
+		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);
 	for (unsigned i = 0; i < arity; i++)
 		n.in[i] = in[i];
 	k = key_of(&n, attr);

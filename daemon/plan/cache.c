@@ -21,9 +21,13 @@ struct cache_entry {
 	UT_hash_handle hh;                 /* uthash keeps insertion order: the head is the oldest */
 };
 
+/* Steps of all plans together: about a KiB each, with what exec hangs on them. */
+enum { CACHE_STEPS = 128 << 10 };
+
 struct plan_cache {
 	struct cache_entry *entry;
 	uint32_t capacity;
+	uint64_t steps;
 };
 
 int plan_cache_new(uint32_t capacity, struct plan_cache **cachep) {
@@ -38,6 +42,7 @@ int plan_cache_new(uint32_t capacity, struct plan_cache **cachep) {
 
 static void entry_drop(struct plan_cache *c, struct cache_entry *e) {
 	HASH_DELETE(hh, c->entry, e);
+	c->steps -= e->plan->steps;
 	plan_unref(e->plan);
 	free(e);
 }
@@ -58,10 +63,11 @@ static int entry_add(struct plan_cache *c, const struct cache_key *key, struct p
 
 	if (!e)
 		return -ENOMEM;
-	if (HASH_COUNT(c->entry) >= c->capacity)
+	while (c->entry && (HASH_COUNT(c->entry) >= c->capacity || c->steps + plan->steps > CACHE_STEPS))
 		entry_drop(c, c->entry);
 	e->key = *key;
 	e->plan = plan_ref(plan);
+	c->steps += plan->steps;
 	HASH_ADD(hh, c->entry, key, sizeof e->key, e);
 	return 0;
 }
@@ -90,14 +96,15 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 	return r;
 }
 
-void plan_cache_replace(struct plan_cache *c, const struct plan *old, struct plan *new) {
+void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new) {
 	struct cache_entry *e, *next;
 
 	HASH_ITER(hh, c->entry, e, next) {
 		if (e->plan != old)
 			continue;
-		plan_unref(e->plan);
+		c->steps += new->steps - old->steps;
 		e->plan = plan_ref(new);
+		plan_unref(old);
 		return;
 	}
 }

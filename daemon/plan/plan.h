@@ -105,7 +105,7 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) FAULT_MUST_USE;
 /* Puts `new` in the place of `old` (after a split), if old is still kept. */
-void plan_cache_replace(struct plan_cache *c, const struct plan *old, struct plan *new);
+void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new);
 
 /*
  * The same plan with one step cut in two, for a kernel that does not build or is too large: the
