@@ -49,10 +49,11 @@ static struct arena *arena_free(struct arena *a) {
 }
 
 void arenas_free(struct arenas *a) {
-	struct upload *u, *next;
+	struct upload *u = a->uploads, *next;
 
-	HASH_ITER(hh, a->uploads, u, next) {
-		HASH_DEL(a->uploads, u);
+	HASH_CLEAR(hh, a->uploads);
+	for (; u; u = next) {
+		next = u->hh.next;
 		free(u);
 	}
 	for (unsigned i = 0; i < a->count; i++)
@@ -142,7 +143,8 @@ static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f)
 
 /* Makes room for an upload: as much again as there is, or just enough where that is refused. */
 static int arenas_grow(struct fusion_context *c, uint64_t bytes, struct fault *f) {
-	uint64_t need = round_up(round_up(bytes ? bytes : 1, LIMIT_ALIGNMENT) + LIMIT_ARENA_SLACK, ARENA_FIRST_BYTES);
+	uint64_t need =
+		round_up(round_up(bytes ? bytes : 1, LIMIT_ALIGNMENT) + LIMIT_ARENA_SLACK, ARENA_FIRST_BYTES);
 	uint64_t want = c->arenas.owned > need ? round_up(c->arenas.owned, ARENA_FIRST_BYTES) : need;
 	int r = arena_make(c, want, f);
 
@@ -170,7 +172,8 @@ static bool worth_waiting(const struct arenas *a, uint64_t bytes) {
 	return a->returning >= bytes && a->returning && a->owned >= ARENA_WAIT_BYTES;
 }
 
-static int arenas_make_room(struct fusion_context *c, uint64_t bytes, struct upload_place *p, struct fault *f) {
+static int arenas_make_room(
+	struct fusion_context *c, uint64_t bytes, struct upload_place *p, struct fault *f) {
 	int r;
 
 	if (worth_waiting(&c->arenas, bytes)) {
@@ -208,7 +211,7 @@ int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *p
 	HASH_ADD(hh, c->arenas.uploads, key, sizeof u->key, u);
 	if (u->hh.tbl)
 		return 0;
-	free(u);    /* the range stays taken: as good as used up */
+	free(u); /* the range stays taken: as good as used up */
 	return -ENOMEM;
 }
 
@@ -221,7 +224,7 @@ void upload_give(struct arenas *a, uint64_t key) {
 	if (!u || !n)
 		return;
 	if (range_give(n->range, offset, u->bytes))
-		return;    /* not as we took it: better never used again than used twice */
+		return; /* not as we took it: better never used again than used twice */
 	if (u->returning)
 		a->returning -= u->bytes;
 	HASH_DEL(a->uploads, u);
@@ -244,8 +247,9 @@ static int freed_one(struct arenas *a, uint64_t arena, uint64_t offset, struct f
 
 	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
 	if (!u)
-		return fault_set(f, FAULT_PROTOCOL, "fusiond freed memory that was not in use: arena %" PRIu64
-			", offset %" PRIu64, arena, offset);
+		return fault_set(f, FAULT_PROTOCOL,
+			"fusiond freed memory that was not in use: arena %" PRIu64 ", offset %" PRIu64, arena,
+			offset);
 	upload_give(a, key);
 	return 0;
 }
@@ -276,8 +280,8 @@ static int arena_get(struct fusion_context *c, uint64_t id, struct arena **arena
 	return r ? r : arena_add(&c->arenas, (uint32_t)id, false, bytes, fd, arenap, f);
 }
 
-int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes, struct arena **arenap,
-	void **memoryp, struct fault *f) {
+int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes,
+	struct arena **arenap, void **memoryp, struct fault *f) {
 	int r = arena_get(c, id, arenap, f);
 
 	if (r)

@@ -55,7 +55,8 @@ void arenas_free(struct arenas *a);
  * Takes memory for an upload of these bytes. May wait for the daemon to give memory back (the lock
  * is given up while it waits).
  */
-int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *placep, struct fault *f) FAULT_MUST_USE;
+int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *placep,
+	struct fault *f) FAULT_MUST_USE;
 /* Gives memory back that was never sent. */
 void upload_give(struct arenas *a, uint64_t key);
 uint64_t upload_key(uint32_t arena, uint64_t offset);
@@ -65,6 +66,6 @@ void upload_abandon(struct arenas *a, uint64_t key);
 int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT_MUST_USE;
 
 /* The memory of a location that a reply named, in an arena that is now pinned. */
-int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes, struct arena **arenap,
-	void **memoryp, struct fault *f) FAULT_MUST_USE;
+int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes,
+	struct arena **arenap, void **memoryp, struct fault *f) FAULT_MUST_USE;
 void arena_unpin(struct arena *a);

@@ -102,7 +102,8 @@ void array_rebind(struct fusion_array *a, struct value *v) {
 
 int array_usable(const struct fusion_array *a, const char *what, struct fault *f) {
 	if (a->mapping && a->mapping->mode == FUSION_MAP_WRITE)
-		return fault_set(f, FAULT_STATE, "%s: the array is mapped for writing; call fusion_unmap first", what);
+		return fault_set(
+			f, FAULT_STATE, "%s: the array is mapped for writing; call fusion_unmap first", what);
 	if (!a->value)
 		return fault_set(f, FAULT_STATE, "%s: the array has no contents", what);
 	if (a->value->state == VALUE_FAILED) {
@@ -166,12 +167,11 @@ fusion_context *fusion_context_of(const fusion_array *array) {
 
 int fusion_scope_begin(fusion_context *context) {
 	struct scope *s = calloc(1, sizeof *s);
-	int r = context_enter(context);
+	int r;
 
-	if (!r && !s) {
-		r = error_report(-ENOMEM, NULL);
-		context_leave(context);
-	}
+	if (!s)
+		return error_report(-ENOMEM, NULL);
+	r = context_enter(context);
 	if (r) {
 		free(s);
 		return r;
@@ -215,7 +215,8 @@ int fusion_scope_end(fusion_context *context) {
 	flush_releases(context);
 	context_leave(context);
 	if (!s)
-		return error_report(fault_set(&f, FAULT_STATE, "scope_end: no scope of this context is open in this thread"),
+		return error_report(fault_set(&f, FAULT_STATE,
+					    "scope_end: no scope of this context is open in this thread"),
 			&f);
 	free(s);
 	return 0;

@@ -13,17 +13,17 @@
 #include "record.h"
 
 struct capture_input {
-	struct fusion_array *array;  /* hidden inputs: one reference; NULL for those replay is given */
-	struct value *symbol;        /* while recording */
+	struct fusion_array *array; /* hidden inputs: one reference; NULL for those replay is given */
+	struct value *symbol;       /* while recording */
 	struct tensor_type type;
 };
 
 struct fusion_capture {
 	struct fusion_context *context;
 	pthread_t owner;
-	uint64_t serial;             /* which marks its values and arrays */
-	uint32_t id;                 /* number in the daemon */
-	unsigned given;              /* inputs that replay is given; the first ones */
+	uint64_t serial; /* which marks its values and arrays */
+	uint32_t id;     /* number in the daemon */
+	unsigned given;  /* inputs that replay is given; the first ones */
 	unsigned inputs, room;
 	struct capture_input *input;
 	struct value_list recorded;
@@ -89,16 +89,20 @@ int capture_readable(const fusion_array *a, const char *what, struct fault *f) {
 	if (!a->value || a->value->state != VALUE_CAPTURED)
 		return 0;
 	return fault_set(f, FAULT_STATE,
-		"%s: the array stands in a recorded graph and has no contents; fusion_replay gives its results", what);
+		"%s: the array stands in a recorded graph and has no contents; fusion_replay gives its "
+		"results",
+		what);
 }
 
 int capture_writable(const fusion_array *a, const char *what, struct fault *f) {
 	if (!capture_mine(a->context) || a->value->state == VALUE_CAPTURED)
 		return 0;
-	return fault_set(f, FAULT_STATE, "%s: an array from outside cannot be written while a graph is recorded", what);
+	return fault_set(f, FAULT_STATE,
+		"%s: an array from outside cannot be written while a graph is recorded", what);
 }
 
-int capture_operand(struct fusion_context *c, fusion_array *a, const char *what, struct value **vp, struct fault *f) {
+int capture_operand(
+	struct fusion_context *c, fusion_array *a, const char *what, struct value **vp, struct fault *f) {
 	struct fusion_capture *p = c->capture;
 	int r = 0;
 
@@ -124,7 +128,8 @@ static int id_take(struct fusion_context *c, uint32_t *idp, struct fault *f) {
 		*idp = i;
 		return 0;
 	}
-	return fault_set(f, FAULT_LIMIT, "capture_begin: the session keeps %d recorded graphs, its limit", LIMIT_CAPTURES);
+	return fault_set(f, FAULT_LIMIT, "capture_begin: the session keeps %d recorded graphs, its limit",
+		LIMIT_CAPTURES);
 }
 
 /* Releases what a capture refers to; the daemon's side is the caller's business. */
@@ -143,7 +148,8 @@ static void capture_destroy(struct fusion_capture *p) {
 	c->references--;
 }
 
-static int capture_new(struct fusion_context *c, unsigned inputs, fusion_array *const *input, struct fault *f) {
+static int capture_new(
+	struct fusion_context *c, unsigned inputs, fusion_array *const *input, struct fault *f) {
 	struct fusion_capture *p = calloc(1, sizeof *p);
 	int r;
 
@@ -172,16 +178,18 @@ static int capture_new(struct fusion_context *c, unsigned inputs, fusion_array *
 	return r;
 }
 
-static int check_begin(const struct fusion_context *c, int inputs, fusion_array *const *input, struct fault *f) {
+static int check_begin(
+	const struct fusion_context *c, int inputs, fusion_array *const *input, struct fault *f) {
 	int r = 0;
 
 	if (!(c->door.features & FEATURE_REPLAY))
 		return fault_set(f, FAULT_VERSION, "capture_begin: this fusiond does not record graphs");
 	if (c->capture)
-		return fault_set(f, FAULT_STATE, "capture_begin: a graph is being recorded already; captures do not nest");
+		return fault_set(f, FAULT_STATE,
+			"capture_begin: a graph is being recorded already; captures do not nest");
 	if (inputs < 0 || (inputs && !input))
-		return fault_set(f, FAULT_ARGUMENT, "capture_begin: %d inputs, and where they stand is %s", inputs,
-			input ? "known" : "NULL");
+		return fault_set(f, FAULT_ARGUMENT, "capture_begin: %d inputs, and where they stand is %s",
+			inputs, input ? "known" : "NULL");
 	for (int i = 0; !r && i < inputs; i++) {
 		if (!input[i] || input[i]->context != c)
 			return fault_set(f, FAULT_ARGUMENT, "capture_begin: input %d is %s", i,
@@ -271,7 +279,8 @@ static void inputs_compact(struct fusion_capture *p) {
 	p->inputs = kept;
 }
 
-static void put_define(struct fusion_capture *p, struct wire_writer *w, uint32_t operations, struct value *const *output) {
+static void put_define(
+	struct fusion_capture *p, struct wire_writer *w, uint32_t operations, struct value *const *output) {
 	wire_put_uint(w, p->id);
 	wire_put_array(w, p->inputs);
 	for (unsigned i = 0; i < p->inputs; i++)
@@ -286,7 +295,8 @@ static void put_define(struct fusion_capture *p, struct wire_writer *w, uint32_t
 }
 
 /* Numbers what the outputs need. */
-static int number_recorded(struct fusion_capture *p, struct value *const *output, uint32_t *countp, struct fault *f) {
+static int number_recorded(
+	struct fusion_capture *p, struct value *const *output, uint32_t *countp, struct fault *f) {
 	for (unsigned i = 0; i < p->outputs; i++) {
 		output[i]->needed = true;
 		p->output[i] = output[i]->type;
@@ -294,7 +304,8 @@ static int number_recorded(struct fusion_capture *p, struct value *const *output
 	*countp = value_list_number(&p->recorded);
 	inputs_compact(p);
 	if (*countp > LIMIT_BATCH_OPS)
-		return fault_set(f, FAULT_LIMIT, "capture_end: %u operations, the limit of a recorded graph is %d", *countp,
+		return fault_set(f, FAULT_LIMIT,
+			"capture_end: %u operations, the limit of a recorded graph is %d", *countp,
 			LIMIT_BATCH_OPS);
 	return 0;
 }
@@ -319,7 +330,8 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 }
 
 /* Defines the graph that leads to the outputs. */
-static int capture_define(struct recording *r, struct fusion_capture *p, unsigned outputs, fusion_array *const *output) {
+static int capture_define(
+	struct recording *r, struct fusion_capture *p, unsigned outputs, fusion_array *const *output) {
 	struct value **value = calloc(outputs, sizeof *value);
 	unsigned taken = 0;
 	int failed = 0;
@@ -338,7 +350,8 @@ static int capture_define(struct recording *r, struct fusion_capture *p, unsigne
 	return failed;
 }
 
-static int check_end(const struct fusion_context *c, int outputs, fusion_array *const *output, struct fault *f) {
+static int check_end(
+	const struct fusion_context *c, int outputs, fusion_array *const *output, struct fault *f) {
 	if (outputs < 1 || !output)
 		return fault_set(f, FAULT_ARGUMENT, "capture_end: a graph needs at least one output");
 	for (int i = 0; i < outputs; i++)
@@ -357,8 +370,8 @@ fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_
 		return NULL;
 	p = context->capture;
 	if (!capture_mine(context)) {
-		record_end_code(&r,
-			fault_set(&r.fault, FAULT_STATE, "capture_end: this thread records no graph of this context"));
+		record_end_code(&r, fault_set(&r.fault, FAULT_STATE,
+					    "capture_end: this thread records no graph of this context"));
 		return NULL;
 	}
 	failed = check_end(context, outputs, output, &r.fault);
@@ -373,19 +386,21 @@ fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_
 
 /* --- replay ------------------------------------------------------------------------------ */
 
-static int check_replay(const struct fusion_capture *p, fusion_array *const *input, fusion_array *const *outputp,
-	struct fault *f) {
+static int check_replay(const struct fusion_capture *p, fusion_array *const *input,
+	fusion_array *const *outputp, struct fault *f) {
 	char want[SHAPE_TEXT], have[SHAPE_TEXT];
 
 	if (capture_mine(p->context))
 		return fault_set(f, FAULT_STATE, "replay: not while a graph is recorded");
 	if ((p->given && !input) || !outputp)
-		return fault_set(f, FAULT_ARGUMENT, "replay: the %s are NULL", outputp ? "inputs" : "outputs");
+		return fault_set(
+			f, FAULT_ARGUMENT, "replay: the %s are NULL", outputp ? "inputs" : "outputs");
 	for (unsigned i = 0; i < p->given; i++) {
 		if (!input[i] || input[i]->context != p->context)
 			return fault_set(f, FAULT_ARGUMENT, "replay: input %u is %s", i,
 				input[i] ? "of another context" : "NULL");
-		if (input[i]->type.dtype != p->input[i].type.dtype || !shape_equal(&input[i]->type, &p->input[i].type))
+		if (input[i]->type.dtype != p->input[i].type.dtype ||
+			!shape_equal(&input[i]->type, &p->input[i].type))
 			return fault_set(f, FAULT_SHAPE, "replay: input %u was recorded as %s and is %s", i,
 				shape_text(&p->input[i].type, want), shape_text(&input[i]->type, have));
 	}
@@ -393,7 +408,8 @@ static int check_replay(const struct fusion_capture *p, fusion_array *const *inp
 }
 
 /* Holds the present values of all inputs. */
-static int inputs_hold(struct fusion_capture *p, fusion_array *const *input, struct value **value, struct fault *f) {
+static int inputs_hold(
+	struct fusion_capture *p, fusion_array *const *input, struct value **value, struct fault *f) {
 	int r = 0;
 
 	for (unsigned i = 0; !r && i < p->inputs; i++) {
@@ -439,13 +455,14 @@ static int outputs_new(struct fusion_capture *p, uint64_t seq, struct sent_batch
 		outputp[i] = v ? array_make(c, v, &v->type) : NULL;
 		if (!outputp[i])
 			return -ENOMEM;
-		b->ops[i] = (struct sent_op){ v->place.line, v->place.file, OP_CAPTURE_INPUT, (uint32_t)v->handle };
+		b->ops[i] = (struct sent_op){ v->place.line, v->place.file, OP_CAPTURE_INPUT,
+			(uint32_t)v->handle };
 	}
 	return 0;
 }
 
-static int send_replay(struct fusion_capture *p, struct request *q, struct value *const *in, fusion_array *const *output,
-	struct fault *f) {
+static int send_replay(struct fusion_capture *p, struct request *q, struct value *const *in,
+	fusion_array *const *output, struct fault *f) {
 	struct wire_writer *w = stream_begin_next(p->context, q, REQUEST_REPLAY, 6);
 
 	wire_put_uint(w, 0);
@@ -458,9 +475,10 @@ static int send_replay(struct fusion_capture *p, struct request *q, struct value
 	return stream_send(p->context, q, NULL, f);
 }
 
-static int replay(struct fusion_capture *p, struct value *const *in, fusion_array **outputp, struct fault *f) {
+static int replay(
+	struct fusion_capture *p, struct value *const *in, fusion_array **outputp, struct fault *f) {
 	struct fusion_context *c = p->context;
-	struct sent_batch *b = NULL;
+	struct sent_batch *b;
 	struct request *q;
 	int r = flush_send(c, 0, f);
 
@@ -471,10 +489,10 @@ static int replay(struct fusion_capture *p, struct value *const *in, fusion_arra
 	if (r)
 		return r;
 	r = slots_reserve(c->slots, p->outputs, f);
-	if (!r)
+	if (!r) {
 		b = sent_add(c->sent, c->stream.seq + 1, p->outputs, true);
-	if (!r)
 		r = b ? outputs_new(p, c->stream.seq + 1, b, outputp) : -ENOMEM;
+	}
 	if (r) {
 		stream_forgo(c, q);
 		return r;
@@ -493,7 +511,8 @@ static void outputs_drop(unsigned count, fusion_array **outputp, bool sent) {
 	}
 }
 
-static int replay_held(struct fusion_capture *p, fusion_array *const *input, fusion_array **outputp, struct fault *f) {
+static int replay_held(
+	struct fusion_capture *p, fusion_array *const *input, fusion_array **outputp, struct fault *f) {
 	struct fusion_context *c = p->context;
 	struct value **in = calloc(p->inputs + 1, sizeof *in);
 	int r = in ? inputs_hold(p, input, in, f) : -ENOMEM;
@@ -520,8 +539,10 @@ int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_ar
 	int r;
 
 	if (!capture)
-		return fusion_error_code() ? fusion_error_code() :
-					     error_report(fault_set(&f, FAULT_ARGUMENT, "replay: the capture is NULL"), &f);
+		return fusion_error_code()
+			       ? fusion_error_code()
+			       : error_report(
+					 fault_set(&f, FAULT_ARGUMENT, "replay: the capture is NULL"), &f);
 	r = context_enter(capture->context);
 	if (r)
 		return r;

@@ -22,8 +22,8 @@ void capture_enlist(struct fusion_context *c, struct value *v);
 /* A captured value is gone. */
 void capture_delist(struct fusion_context *c, struct value *v);
 /* What an array stands for as an operand: its value, or a symbol of the thread's capture. */
-int capture_operand(struct fusion_context *c, fusion_array *a, const char *what, struct value **vp, struct fault *f)
-	FAULT_MUST_USE;
+int capture_operand(struct fusion_context *c, fusion_array *a, const char *what, struct value **vp,
+	struct fault *f) FAULT_MUST_USE;
 /* Refuses arrays that have no contents because they stand in a capture. */
 int capture_readable(const fusion_array *a, const char *what, struct fault *f) FAULT_MUST_USE;
 /* Refuses to give an array from outside a new value inside a capture. */

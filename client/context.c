@@ -23,10 +23,10 @@
 #define DEFAULT_SOCKET "/run/fusiond/door"
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fusion_context *contexts;     /* open ones, for the handler of fork() */
+static struct fusion_context *contexts; /* open ones, for the handler of fork() */
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 static int handler_error;
-static volatile sig_atomic_t forked;        /* this process is a child; written in the handler alone */
+static volatile sig_atomic_t forked; /* this process is a child; written in the handler alone */
 
 /* --- fork() ------------------------------------------------------------------------------ */
 
@@ -59,7 +59,8 @@ bool context_forked(void) {
 
 static int refuse_forked(struct fault *f) {
 	return fault_set(f, FAULT_FORKED,
-		"this process was made by fork() from one that uses libfusion, which does not survive it: open contexts "
+		"this process was made by fork() from one that uses libfusion, which does not survive it: "
+		"open contexts "
 		"only in the child, or start the child with exec (in Python: the \"spawn\" method)");
 }
 
@@ -67,7 +68,7 @@ static int refuse_forked(struct fault *f) {
 
 int context_enter(struct fusion_context *c) {
 	struct fault f;
-	int r;
+	int lost;
 
 	if (error_sticky())
 		return error_sticky();
@@ -76,11 +77,12 @@ int context_enter(struct fusion_context *c) {
 	if (forked)
 		return error_report(refuse_forked(&f), &f);
 	pthread_mutex_lock(&c->lock);
-	if (!c->stream.lost.code)
+	lost = c->stream.lost.code;
+	if (!lost)
 		return 0;
-	r = error_report(c->stream.lost.code, &c->stream.lost);
+	error_report(lost, &c->stream.lost);
 	context_leave(c);
-	return r;
+	return lost;
 }
 
 bool context_enter_release(struct fusion_context *c) {
@@ -180,7 +182,8 @@ static void contexts_remove(struct fusion_context *c) {
 
 static int check_options(const struct fusion_options *o, struct fault *f) {
 	if ((unsigned)o->fusion > FUSION_OFF || (unsigned)o->debug > FUSION_OFF)
-		return fault_set(f, FAULT_ARGUMENT, "open: a switch of the options is none of enum fusion_switch");
+		return fault_set(
+			f, FAULT_ARGUMENT, "open: a switch of the options is none of enum fusion_switch");
 	if (o->timeout_ms > INT32_MAX)
 		return fault_set(f, FAULT_ARGUMENT, "open: timeout_ms is larger than %d", INT32_MAX);
 	return 0;
@@ -236,7 +239,8 @@ void fusion_close(fusion_context *context) {
 	if (!context || forked)
 		return;
 	if (stream_in_callback()) {
-		error_report(fault_set(&why, FAULT_STATE, "close: a callback of libfusion must not close its context"),
+		error_report(fault_set(&why, FAULT_STATE,
+				     "close: a callback of libfusion must not close its context"),
 			&why);
 		return;
 	}
@@ -255,10 +259,13 @@ void fusion_close(fusion_context *context) {
 /* --- questions --------------------------------------------------------------------------- */
 
 const char *fusion_device(fusion_context *context) {
+	const char *device;
+
 	if (context_enter(context))
 		return NULL;
+	device = context->door.device;
 	context_leave(context);
-	return context->door.device;
+	return device; /* NOLINT(clang-analyzer-unix.Malloc): the caller's reference keeps it */
 }
 
 int fusion_configure(fusion_context *context, const char *name, const char *value) {

@@ -12,11 +12,14 @@ enum {
 };
 
 /* The type and shape that a caller gives, as attributes. */
-static int take_type(struct recording *r, enum fusion_dtype dtype, int rank, const int64_t *dims, struct op_attr *attr) {
+static int take_type(
+	struct recording *r, enum fusion_dtype dtype, int rank, const int64_t *dims, struct op_attr *attr) {
 	if ((unsigned)dtype >= DTYPE_COUNT)
-		return fault_set(&r->fault, FAULT_DTYPE, "%s: element type %d does not exist", r->what, (int)dtype);
+		return fault_set(
+			&r->fault, FAULT_DTYPE, "%s: element type %d does not exist", r->what, (int)dtype);
 	if (rank < 0 || rank > LIMIT_RANK)
-		return fault_set(&r->fault, FAULT_RANK, "%s: rank %d is not between 0 and %d", r->what, rank, LIMIT_RANK);
+		return fault_set(&r->fault, FAULT_RANK, "%s: rank %d is not between 0 and %d", r->what, rank,
+			LIMIT_RANK);
 	if (rank && !dims)
 		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: dims is NULL", r->what);
 	*attr = (struct op_attr){ .dtype = (uint8_t)dtype, .rank = (uint8_t)rank };
@@ -28,8 +31,8 @@ static int take_type(struct recording *r, enum fusion_dtype dtype, int rank, con
 /* --- uploads ----------------------------------------------------------------------------- */
 
 /* Checks the type and takes memory for an array of it. */
-static int load_take(struct recording *r, enum fusion_dtype dtype, int rank, const int64_t *dims, struct op_attr *attr,
-	struct tensor_type *type, struct upload_place *place) {
+static int load_take(struct recording *r, enum fusion_dtype dtype, int rank, const int64_t *dims,
+	struct op_attr *attr, struct tensor_type *type, struct upload_place *place) {
 	int failed = take_type(r, dtype, rank, dims, attr);
 
 	*type = (struct tensor_type){ 0 };
@@ -44,16 +47,21 @@ static int load_take(struct recording *r, enum fusion_dtype dtype, int rank, con
 	return 0;
 }
 
-static void copy_in(struct fusion_context *c, void *memory, const void *data, size_t bytes) {
+static int copy_in(struct recording *r, void *memory, const void *data, size_t bytes) {
+	if (!bytes)
+		return 0;
+	if (!data)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: data is NULL", r->what);
 	if (bytes > COPY_UNLOCKED_BYTES)
-		pthread_mutex_unlock(&c->lock);
-	if (bytes)
-		memcpy(memory, data, bytes);
+		pthread_mutex_unlock(&r->context->lock);
+	memcpy(memory, data, bytes);
 	if (bytes > COPY_UNLOCKED_BYTES)
-		pthread_mutex_lock(&c->lock);
+		pthread_mutex_lock(&r->context->lock);
+	return 0;
 }
 
-fusion_array *fusion_from(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, const void *data) {
+fusion_array *fusion_from(
+	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, const void *data) {
 	struct recording r;
 	struct op_attr attr;
 	struct tensor_type type;
@@ -64,62 +72,61 @@ fusion_array *fusion_from(fusion_context *context, enum fusion_dtype dtype, int 
 	if (!record_begin_source(&r, "from", context))
 		return NULL;
 	failed = load_take(&r, dtype, rank, dims, &attr, &type, &place);
-	if (!failed && !data && shape_bytes(&type)) {
-		upload_give(&context->arenas, place.key);
-		failed = fault_set(&r.fault, FAULT_ARGUMENT, "from: data is NULL");
-	}
-	if (!failed) {
-		copy_in(context, place.memory, data, (size_t)shape_bytes(&type));
+	if (failed)
+		return record_end(&r, failed, v);
+	failed = copy_in(&r, place.memory, data, (size_t)shape_bytes(&type));
+	if (!failed)
 		failed = record_value(&r, OP_load, 0, NULL, &attr, &v);
-		if (failed)
-			upload_give(&context->arenas, place.key);
-	}
+	if (failed)
+		upload_give(&context->arenas, place.key);
 	return record_end(&r, failed, v);
 }
 
-/* Unlocks; a new array that is mapped for writing and has no value yet. */
-static fusion_array *mapped_array(struct recording *r, int failed, const struct op_attr *attr,
+/* A new array that is mapped for writing and has no value yet. NULL: no memory. */
+static fusion_array *array_mapped(struct fusion_context *c, const struct op_attr *attr,
 	const struct tensor_type *type, const struct upload_place *place) {
-	struct fusion_context *c = r->context;
-	struct mapping *m = failed ? NULL : calloc(1, sizeof *m);
+	struct mapping *m = calloc(1, sizeof *m);
 	fusion_array *a = m ? array_make(c, NULL, type) : NULL;
 
-	if (!failed && !a) {
+	if (!a) {
 		free(m);
-		upload_give(&c->arenas, place->key);
-		failed = -ENOMEM;
+		return NULL;
 	}
-	if (a) {
-		*m = (struct mapping){ .mode = FUSION_MAP_WRITE, .count = 1, .upload = place->key, .load = *attr };
-		m->memory = place->memory;
-		a->mapping = m;
-		a->version = 0;
-	}
-	record_end_code(r, failed);
+	*m = (struct mapping){ .mode = FUSION_MAP_WRITE, .count = 1, .upload = place->key, .load = *attr };
+	m->memory = place->memory;
+	a->mapping = m;
+	a->version = 0;
 	return a;
 }
 
-fusion_array *fusion_create(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, void **memoryp) {
+fusion_array *fusion_create(
+	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, void **memoryp) {
 	struct recording r;
 	struct op_attr attr;
 	struct tensor_type type;
 	struct upload_place place;
-	fusion_array *a;
+	fusion_array *a = NULL;
 	int failed;
 
 	if (!record_begin_source(&r, "create", context))
 		return NULL;
-	failed = memoryp ? load_take(&r, dtype, rank, dims, &attr, &type, &place) :
-			   fault_set(&r.fault, FAULT_ARGUMENT, "create: memoryp is NULL");
-	a = mapped_array(&r, failed, &attr, &type, &place);
-	if (a)
+	failed = memoryp ? load_take(&r, dtype, rank, dims, &attr, &type, &place)
+			 : fault_set(&r.fault, FAULT_ARGUMENT, "create: memoryp is NULL");
+	if (!failed) {
+		a = array_mapped(context, &attr, &type, &place);
 		*memoryp = place.memory;
+		failed = a ? 0 : -ENOMEM;
+		if (failed)
+			upload_give(&context->arenas, place.key);
+	}
+	record_end_code(&r, failed);
 	return a;
 }
 
 /* --- one value, or counting -------------------------------------------------------------- */
 
-fusion_array *fusion_full(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, double value) {
+fusion_array *fusion_full(
+	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, double value) {
 	struct recording r;
 	struct op_attr attr;
 	struct value *v = NULL;
@@ -148,7 +155,8 @@ static int integer_word(struct recording *r, enum dtype dtype, int64_t value, ui
 		dtype_info(dtype)->name);
 }
 
-fusion_array *fusion_full_int(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, int64_t value) {
+fusion_array *fusion_full_int(
+	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, int64_t value) {
 	struct recording r;
 	struct op_attr attr;
 	struct value *v = NULL;
@@ -168,7 +176,8 @@ fusion_array *fusion_scalar(fusion_context *context, enum fusion_dtype dtype, do
 	return fusion_full(context, dtype, 0, NULL, value);
 }
 
-fusion_array *fusion_arange(fusion_context *context, enum fusion_dtype dtype, int64_t n, double start, double step) {
+fusion_array *fusion_arange(
+	fusion_context *context, enum fusion_dtype dtype, int64_t n, double start, double step) {
 	struct recording r;
 	struct op_attr attr;
 	struct value *v = NULL;

@@ -17,17 +17,20 @@ static int refuse_connect(const char *path, int error, struct fault *f) {
 	char why[128];
 
 	return fault_set(f, FAULT_CONNECT,
-		"no daemon answers at %s (%s): start fusiond, or set FUSION_SOCKET to the socket of a running one", path,
-		strerror_r(error, why, sizeof why));
+		"no daemon answers at %s (%s): start fusiond, or set FUSION_SOCKET to the socket of a "
+		"running one",
+		path, strerror_r(error, why, sizeof why));
 }
 
 static int door_connect(struct door *d, const char *path, struct fault *f) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	if (strlen(path) >= sizeof address.sun_path)
+	size_t size = strlen(path) + 1;
+
+	if (size > sizeof address.sun_path)
 		return fault_set(f, FAULT_ARGUMENT, "the path of the socket is longer than %zu bytes: %s",
 			sizeof address.sun_path - 1, path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, size);
 	d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (d->fd < 0)
 		return -errno;
@@ -47,7 +50,8 @@ static int door_wait(const struct door *d, struct fault *f) {
 	if (r < 0)
 		return -errno;
 	if (!r)
-		return fault_set(f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
+		return fault_set(
+			f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
 	return 0;
 }
 
@@ -90,7 +94,8 @@ static int reply_head(struct wire_cursor *c, unsigned message, struct fault *f) 
 	if (id == message)
 		return 0;
 	if (id != MESSAGE_FAULT)
-		return fault_set(f, FAULT_PROTOCOL, "the door answered message %u with %u", message, (unsigned)id);
+		return fault_set(
+			f, FAULT_PROTOCOL, "the door answered message %u with %u", message, (unsigned)id);
 	r = wire_get_uint(c, "code", INT32_MAX, &code, f);
 	if (!r)
 		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
@@ -118,7 +123,8 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (!r)
 		r = wire_get_uint(c, "version", UINT32_MAX, &version, f);
 	if (!r && version != PROTOCOL_VERSION)
-		return fault_set(f, FAULT_VERSION, "fusiond speaks version %u of the protocol, this library version %d",
+		return fault_set(f, FAULT_VERSION,
+			"fusiond speaks version %u of the protocol, this library version %d",
 			(unsigned)version, PROTOCOL_VERSION);
 	if (!r)
 		r = wire_get_uint(c, "features", INT64_MAX, &d->features, f);
@@ -137,7 +143,8 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	return 0;
 }
 
-static void write_hello(struct wire_writer *w, const char *name, unsigned count, const struct door_setting *settings) {
+static void write_hello(
+	struct wire_writer *w, const char *name, unsigned count, const struct door_setting *settings) {
 	char shown[DOOR_NAME_TEXT];
 
 	snprintf(shown, sizeof shown, "%s", name);
@@ -156,7 +163,8 @@ static void write_hello(struct wire_writer *w, const char *name, unsigned count,
 typedef int reply_reader(struct wire_cursor *c, void *user, struct fault *f);
 
 /* Sends what the writer holds and frees it; the reader gets the cursor of the reply. */
-static int door_call(struct door *d, struct wire_writer *w, reply_reader *read, void *user, int *fdp, struct fault *f) {
+static int door_call(
+	struct door *d, struct wire_writer *w, reply_reader *read, void *user, int *fdp, struct fault *f) {
 	char reply[DOOR_PACKET_BYTES];
 	struct wire_reader reader;
 	struct wire_cursor c;
@@ -182,8 +190,8 @@ static void close_descriptor(int *fdp) {
 	*fdp = -1;
 }
 
-int door_enter(struct door *d, const char *path, const char *name, unsigned count, const struct door_setting *settings,
-	struct fault *f) {
+int door_enter(struct door *d, const char *path, const char *name, unsigned count,
+	const struct door_setting *settings, struct fault *f) {
 	struct wire_writer w;
 	int fd = -1;
 	int r = door_connect(d, path, f);
@@ -232,13 +240,15 @@ static int door_arena(struct door *d, struct arena_reply *a, uint64_t asked, int
 	if (!r && *fdp < 0)
 		r = fault_set(f, FAULT_PROTOCOL, "the door answered without a descriptor");
 	if (!r && shm_check(*fdp, a->bytes))
-		r = fault_set(f, FAULT_PROTOCOL, "the door's descriptor is no sealed memory of the size it names");
+		r = fault_set(
+			f, FAULT_PROTOCOL, "the door's descriptor is no sealed memory of the size it names");
 	if (r)
 		close_descriptor(fdp);
 	return r;
 }
 
-int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp, struct fault *f) {
+int door_arena_new(
+	struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp, struct fault *f) {
 	struct arena_reply a = { .message = DOOR_ARENA_NEW };
 	int r = door_arena(d, &a, bytes, fdp, f);
 
@@ -261,7 +271,8 @@ int door_arena_get(struct door *d, uint32_t arena, uint64_t *bytesp, int *fdp, s
 		return r;
 	if (a.arena != arena) {
 		close_descriptor(fdp);
-		return fault_set(f, FAULT_PROTOCOL, "the door handed out arena %u instead of %u", (unsigned)a.arena, arena);
+		return fault_set(f, FAULT_PROTOCOL, "the door handed out arena %u instead of %u",
+			(unsigned)a.arena, arena);
 	}
 	*bytesp = a.bytes;
 	return 0;

@@ -37,12 +37,13 @@ struct door_setting {
 };
 
 /* Connects and says HELLO. Settings are those of CONFIGURE. The door is closed again on failure. */
-int door_enter(struct door *d, const char *path, const char *name, unsigned count, const struct door_setting *settings,
-	struct fault *f) FAULT_MUST_USE;
+int door_enter(struct door *d, const char *path, const char *name, unsigned count,
+	const struct door_setting *settings, struct fault *f) FAULT_MUST_USE;
 void door_leave(struct door *d);
 
 /* A new arena of at least these bytes whose layout we decide; the caller owns *fdp. */
-int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp, struct fault *f)
-	FAULT_MUST_USE;
+int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp,
+	struct fault *f) FAULT_MUST_USE;
 /* The descriptor and size of an arena that the engine made for this session. */
-int door_arena_get(struct door *d, uint32_t arena, uint64_t *bytesp, int *fdp, struct fault *f) FAULT_MUST_USE;
+int door_arena_get(
+	struct door *d, uint32_t arena, uint64_t *bytesp, int *fdp, struct fault *f) FAULT_MUST_USE;

@@ -20,9 +20,9 @@ enum {
 };
 
 struct thread_error {
-	const char *file;          /* as given to fusion_here() */
+	const char *file; /* as given to fusion_here() */
 	int line;
-	const char *known;         /* our copy of the last file's name, and its number */
+	const char *known; /* our copy of the last file's name, and its number */
 	uint16_t number;
 	bool sticky;
 	int code;
@@ -32,7 +32,7 @@ struct thread_error {
 static _Thread_local struct thread_error mine;
 
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
-static char **files;               /* files[i] is file i + 1 */
+static char **files; /* files[i] is file i + 1 */
 static uint16_t files_count;
 static uint32_t files_room;
 

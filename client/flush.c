@@ -117,7 +117,8 @@ static uint32_t put_releases(struct fusion_context *c, struct wire_writer *w) {
 }
 
 /* Writes and sends a batch of everything pending, or of the releases alone. */
-static int batch_send(struct fusion_context *c, struct request *q, bool operations, unsigned flags, struct fault *f) {
+static int batch_send(
+	struct fusion_context *c, struct request *q, bool operations, unsigned flags, struct fault *f) {
 	uint32_t outputs = operations ? number_values(c) : 0;
 	uint32_t count = operations ? c->pending.count : 0;
 	int r = slots_reserve(c->slots, outputs, f);
@@ -165,7 +166,8 @@ int flush_send(struct fusion_context *c, unsigned flags, struct fault *f) {
 }
 
 int flush_if_full(struct fusion_context *c, struct fault *f) {
-	if (c->pending.count < c->batch_ops && c->pending_bytes < FRAME_OPS_BYTES && c->pending_loads < LOADS_BYTES)
+	if (c->pending.count < c->batch_ops && c->pending_bytes < FRAME_OPS_BYTES &&
+		c->pending_loads < LOADS_BYTES)
 		return 0;
 	return flush_send(c, 0, f);
 }

@@ -51,8 +51,8 @@ FUSION_API void fusion_error_clear(void);
 /* "SHAPE" for FUSION_E_SHAPE. */
 FUSION_API const char *fusion_code_name(int code);
 
-/* The caller's place, kept for each thread until the next operation; the macros at the end of
- * this file set it. */
+/* The caller's place, kept for each thread until it is set again; the macros at the end of this
+ * file set it. The name is copied when it is first used. NULL: not known. */
 FUSION_API void fusion_here(const char *file, int line);
 
 /* ---- contexts ---- */
@@ -74,7 +74,10 @@ struct fusion_options {
 
 /* Connects. options may be NULL. */
 FUSION_API int fusion_open(fusion_context **contextp, const struct fusion_options *options);
-/* Disconnects; arrays of the context stay valid to release and nothing else. NULL is allowed. */
+/*
+ * Disconnects; arrays of the context stay valid to release and nothing else. NULL is allowed. Reads
+ * under way end with an error. Not from a callback.
+ */
 FUSION_API void fusion_close(fusion_context *context);
 /* Name of the device, owned by the context. */
 FUSION_API const char *fusion_device(fusion_context *context);
@@ -162,6 +165,7 @@ FUSION_API fusion_array *fusion_broadcast(fusion_array *a, int rank, const int64
 /* Python's a[start:stop:step] on every axis; FUSION_END stands for a left-out bound; step NULL: 1. */
 #define FUSION_END INT64_MIN
 FUSION_API fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t *stop, const int64_t *step);
+/* Reversed along count axes (negative ones count from the end); count 0 and axes NULL: all axes. */
 FUSION_API fusion_array *fusion_flip(fusion_array *a, int count, const int *axes);
 FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
 
@@ -173,7 +177,11 @@ FUSION_API fusion_array *fusion_mean(fusion_array *a, int count, const int *axes
 
 /* ---- graphs recorded once ---- */
 
-/* Between begin and end operations are recorded, not run; inputs stand for what replay passes. */
+/*
+ * Between begin and end the operations of the calling thread are recorded, not run; inputs stand for
+ * what replay passes. Other arrays from outside may be used, not written: replay uses the values they
+ * have then. Uploads are not recorded, their arrays are from outside too.
+ */
 FUSION_API int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input);
 FUSION_API fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_array *const *output);
 /* Runs it on inputs of the same types and shapes; outputp receives new arrays. One short message. */

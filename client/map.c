@@ -34,6 +34,16 @@ static int refuse_mapped(struct fault *f) {
 	return fault_set(f, FAULT_STATE, "map: the array is mapped already; call fusion_unmap first");
 }
 
+/*
+ * The daemon grants a map for writing when nothing it knows of reads the memory, so it must know of
+ * every operation recorded before; and it may meet requests out of order.
+ */
+static int announce_readers(struct fusion_context *c, struct fault *f) {
+	int r = flush_send(c, SUBMIT_URGENT, f);
+
+	return r ? r : wait_accepted(c, c->stream.seq, f);
+}
+
 /* Asks where the value lies; the mapping is in place meanwhile, so that other threads keep off. */
 static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
 	struct fusion_context *c = r->context;
@@ -46,7 +56,10 @@ static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_m
 	*m = (struct mapping){ .mode = mode, .count = 1, .value = a->value };
 	value_hold(m->value);
 	a->mapping = m;
-	failed = read_locate(c, m->value, mode == FUSION_MAP_WRITE ? REQUEST_MAP : REQUEST_READ, &l, &r->fault);
+	failed = mode == FUSION_MAP_WRITE ? announce_readers(c, &r->fault) : 0;
+	if (!failed)
+		failed = read_locate(
+			c, m->value, mode == FUSION_MAP_WRITE ? REQUEST_MAP : REQUEST_READ, &l, &r->fault);
 	if (failed) {
 		mapping_end(c, a);
 		return failed;
@@ -87,7 +100,7 @@ static int map_again(fusion_array *a, enum fusion_map_mode mode, bool *donep, st
 }
 
 static int map_locked(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
-	bool done;
+	bool done = false;
 	int failed = array_usable(a, "map", &r->fault);
 
 	if (!failed)
@@ -103,16 +116,26 @@ static int map_locked(struct recording *r, fusion_array *a, enum fusion_map_mode
 	return failed ? failed : mapping_begin(r, a, mode);
 }
 
+static int check_map(
+	const fusion_array *array, enum fusion_map_mode mode, void *const *memoryp, struct fault *f) {
+	if (!array)
+		return fault_set(f, FAULT_ARGUMENT, "map: the array is NULL");
+	if (!memoryp)
+		return fault_set(f, FAULT_ARGUMENT, "map: memoryp is NULL");
+	if (mode != FUSION_MAP_READ && mode != FUSION_MAP_WRITE)
+		return fault_set(f, FAULT_ARGUMENT, "map: %d is no mode", (int)mode);
+	return 0;
+}
+
 int fusion_map(fusion_array *array, enum fusion_map_mode mode, void **memoryp) {
 	struct recording r;
 	int failed;
 
-	if (!array || !memoryp || (mode != FUSION_MAP_READ && mode != FUSION_MAP_WRITE))
-		return !array && fusion_error_code() ?
-			fusion_error_code() :
-			error_report(fault_set(&r.fault, FAULT_ARGUMENT, "map: %s",
-					     !array ? "the array is NULL" : !memoryp ? "memoryp is NULL" : "no such mode"),
-				&r.fault);
+	if (!array && fusion_error_code())
+		return fusion_error_code();
+	failed = check_map(array, mode, memoryp, &r.fault);
+	if (failed)
+		return error_report(failed, &r.fault);
 	if (!record_begin_source(&r, "map", array->context))
 		return fusion_error_code();
 	failed = map_locked(&r, array, mode);
@@ -187,9 +210,10 @@ int fusion_unmap(fusion_array *array) {
 	struct recording r;
 
 	if (!array)
-		return fusion_error_code() ? fusion_error_code() :
-					     error_report(fault_set(&r.fault, FAULT_ARGUMENT, "unmap: the array is NULL"),
-						     &r.fault);
+		return fusion_error_code()
+			       ? fusion_error_code()
+			       : error_report(fault_set(&r.fault, FAULT_ARGUMENT, "unmap: the array is NULL"),
+					 &r.fault);
 	if (!record_begin_source(&r, "unmap", array->context))
 		return fusion_error_code();
 	return record_end_code(&r, unmap_locked(&r, array));

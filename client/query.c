@@ -59,7 +59,8 @@ static int check_explain(struct recording *r, int count, fusion_array *const *ar
 }
 
 /* Marks what leads to the arrays; *outputsp is how many of them are still pending. */
-static uint32_t mark_pending(struct fusion_context *c, int count, fusion_array *const *array, uint32_t *outputsp) {
+static uint32_t mark_pending(
+	struct fusion_context *c, int count, fusion_array *const *array, uint32_t *outputsp) {
 	*outputsp = 0;
 	for (struct value *v = c->pending.first; v; v = v->next)
 		v->needed = false;
@@ -74,8 +75,8 @@ static uint32_t mark_pending(struct fusion_context *c, int count, fusion_array *
 	return value_list_number(&c->pending);
 }
 
-static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations, uint32_t outputs, int count,
-	fusion_array *const *array, bool source) {
+static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations,
+	uint32_t outputs, int count, fusion_array *const *array, bool source) {
 	wire_put_array(w, operations);
 	for (const struct value *v = c->pending.first; v; v = v->next)
 		if (v->needed)
@@ -87,11 +88,13 @@ static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_
 	wire_put_uint(w, source ? EXPLAIN_SOURCE : 0);
 }
 
-static int explain(struct recording *r, int count, fusion_array *const *array, bool source, struct answer *a) {
+static int explain(
+	struct recording *r, int count, fusion_array *const *array, bool source, struct answer *a) {
 	struct fusion_context *c = r->context;
 	uint32_t operations, outputs;
 	struct request *q;
-	int failed = wait_accepted(c, c->stream.seq, &r->fault);    /* the operands' handles must be known there */
+	int failed =
+		wait_accepted(c, c->stream.seq, &r->fault); /* the operands' handles must be known there */
 
 	if (!failed)
 		failed = stream_room_to_wait(c, &q, &r->fault);
@@ -101,7 +104,8 @@ static int explain(struct recording *r, int count, fusion_array *const *array, b
 	if (!outputs) {
 		stream_forgo(c, q);
 		return fault_set(&r->fault, FAULT_STATE,
-			"explain: the operations that lead to these arrays were sent already; ask before they are read");
+			"explain: the operations that lead to these arrays were sent already; ask before "
+			"they are read");
 	}
 	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, array, source);
 	return send_and_wait(r, q, a);
@@ -126,7 +130,8 @@ static int find_op(struct recording *r, const char *name, unsigned *opp) {
 	int op = name ? op_find(name) : -1;
 
 	if (op < 0)
-		return fault_set(&r->fault, FAULT_OPERATION, "can_fuse: there is no operation \"%s\"", name ? name : "NULL");
+		return fault_set(&r->fault, FAULT_OPERATION, "can_fuse: there is no operation \"%s\"",
+			name ? name : "NULL");
 	*opp = (unsigned)op;
 	return 0;
 }

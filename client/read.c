@@ -20,10 +20,10 @@ enum {
 
 /* A read under way that nobody waits for. */
 struct later {
-	void *memory;                /* NULL: given up, nothing is written any more */
+	void *memory; /* NULL: given up, nothing is written any more */
 	size_t bytes;
-	bool copying;                /* memory is being written, without the lock */
-	fusion_callback *callback;   /* NULL: `future` */
+	bool copying;              /* memory is being written, without the lock */
+	fusion_callback *callback; /* NULL: `future` */
 	void *user;
 	struct fusion_future *future;
 };
@@ -32,16 +32,16 @@ struct fusion_future {
 	struct fusion_context *context;
 	int fd;
 	atomic_bool done;
-	bool abandoned;              /* finish gave up waiting; the reply frees it */
-	struct later *later;         /* until it is done */
+	bool abandoned;      /* finish gave up waiting; the reply frees it */
+	struct later *later; /* until it is done */
 	struct fault fault;
 };
 
 /* --- requests ---------------------------------------------------------------------------- */
 
 /* Sends READ or MAP for a value, which the request holds until it is answered. */
-static int ask(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a, struct later *later,
-	struct request **requestp, struct fault *f) {
+static int ask(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
+	struct later *later, struct request **requestp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
 	int r = flush_value(c, v, f);
@@ -67,7 +67,8 @@ static int ask(struct fusion_context *c, struct value *v, enum message_request k
 	return 0;
 }
 
-static int locate(struct fusion_context *c, const struct answer *a, uint64_t bytes, struct location *l, struct fault *f) {
+static int locate(struct fusion_context *c, const struct answer *a, uint64_t bytes, struct location *l,
+	struct fault *f) {
 	*l = (struct location){ 0 };
 	if (a->bytes != bytes)
 		return fault_set(f, FAULT_PROTOCOL, "fusiond has %llu bytes for an array of %llu",
@@ -75,8 +76,8 @@ static int locate(struct fusion_context *c, const struct answer *a, uint64_t byt
 	return bytes ? arena_locate(c, a->arena, a->offset, bytes, &l->arena, &l->memory, f) : 0;
 }
 
-int read_locate(struct fusion_context *c, struct value *v, enum message_request kind, struct location *location,
-	struct fault *f) {
+int read_locate(struct fusion_context *c, struct value *v, enum message_request kind,
+	struct location *location, struct fault *f) {
 	struct request *q;
 	struct answer a;
 	int r = ask(c, v, kind, &a, NULL, &q, f);
@@ -106,8 +107,10 @@ static int read_begin(fusion_array *array, const char *what, const void *memory,
 	int r;
 
 	if (!array)
-		return fusion_error_code() ? fusion_error_code() :
-					     error_report(fault_set(&f, FAULT_ARGUMENT, "%s: the array is NULL", what), &f);
+		return fusion_error_code()
+			       ? fusion_error_code()
+			       : error_report(
+					 fault_set(&f, FAULT_ARGUMENT, "%s: the array is NULL", what), &f);
 	r = context_enter(array->context);
 	if (r)
 		return r;
@@ -158,6 +161,7 @@ static int take_failure(struct fusion_context *c, const struct value *v, struct 
 int fusion_wait(fusion_array *array) {
 	int r = read_begin(array, "wait", array, fusion_bytes(array));
 	struct fusion_context *c;
+	struct location l;
 	struct value *v;
 	struct fault f;
 
@@ -169,6 +173,9 @@ int fusion_wait(fusion_array *array) {
 	r = flush_value(c, v, &f);
 	if (!r)
 		r = wait_for(c, v->seq, &f);
+	/* Something failed, perhaps without naming an operation: only the daemon knows whether this did. */
+	if (!r && c->deferred.code && v->state != VALUE_FAILED)
+		r = read_locate(c, v, REQUEST_READ, &l, &f);
 	if (!r)
 		r = take_failure(c, v, &f);
 	value_unhold(c, v);
@@ -204,7 +211,8 @@ static void future_complete(struct fusion_future *future, const struct fault *f)
 }
 
 /* Copies the contents, where they came and are still wanted. */
-static void later_copy(struct fusion_context *c, struct later *later, const struct answer *answer, struct fault *f) {
+static void later_copy(
+	struct fusion_context *c, struct later *later, const struct answer *answer, struct fault *f) {
 	struct location l;
 
 	*f = answer->fault;
@@ -217,10 +225,11 @@ static void later_copy(struct fusion_context *c, struct later *later, const stru
 	later->copying = true;
 	copy_out(c, &l, later->memory, later->bytes);
 	later->copying = false;
-	pthread_cond_broadcast(&c->stream.room);    /* future_abandon() waits for it */
+	pthread_cond_broadcast(&c->stream.room); /* future_abandon() waits for it */
 }
 
-void later_finish(struct fusion_context *c, struct later *later, struct value *v, const struct answer *answer) {
+void later_finish(
+	struct fusion_context *c, struct later *later, struct value *v, const struct answer *answer) {
 	struct fault f;
 
 	pthread_mutex_lock(&c->lock);
@@ -254,7 +263,8 @@ static int later_start(fusion_array *array, struct later *later) {
 	return error_report(r, &f);
 }
 
-int fusion_read_callback(fusion_array *array, void *memory, size_t bytes, fusion_callback *callback, void *user) {
+int fusion_read_callback(
+	fusion_array *array, void *memory, size_t bytes, fusion_callback *callback, void *user) {
 	struct later *later;
 	struct fault f;
 	int r;
@@ -359,7 +369,8 @@ int fusion_future_finish(fusion_future *future) {
 	if (context_forked())
 		return context_enter(c);
 	if (stream_in_callback() && !atomic_load(&future->done))
-		return error_report(fault_set(&f, FAULT_STATE, "future_finish: a callback must not wait"), &f);
+		return error_report(
+			fault_set(&f, FAULT_STATE, "future_finish: a callback must not wait"), &f);
 	if (!future_poll(future) && future_abandon(future))
 		return error_report(fault_set(&f, FAULT_CONNECT, "fusiond did not answer within %u ms",
 					    c->stream.timeout_ms),

@@ -24,11 +24,12 @@ struct location {
  * Sends the value where it is pending, and waits until it is computed and can be read (REQUEST_READ)
  * or written (REQUEST_MAP). The caller holds the value, and unpins location->arena.
  */
-int read_locate(struct fusion_context *c, struct value *v, enum message_request kind, struct location *location,
-	struct fault *f) FAULT_MUST_USE;
+int read_locate(struct fusion_context *c, struct value *v, enum message_request kind,
+	struct location *location, struct fault *f) FAULT_MUST_USE;
 
 /*
  * A read that nobody waits for is answered. Called without the lock, on a thread of the transport;
  * v is the value, whose hold is given back.
  */
-void later_finish(struct fusion_context *c, struct later *later, struct value *v, const struct answer *answer);
+void later_finish(
+	struct fusion_context *c, struct later *later, struct value *v, const struct answer *answer);

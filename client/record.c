@@ -16,7 +16,8 @@ static const struct op_attr no_attr;
 /* An operand is NULL where an earlier call failed; that error says more than we could. */
 static void refuse_null(struct recording *r, unsigned argument) {
 	if (!fusion_error_code())
-		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %c is NULL", r->what, 'a' + (int)argument),
+		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %c is NULL", r->what,
+				     'a' + (int)argument),
 			&r->fault);
 }
 
@@ -28,8 +29,9 @@ static bool operands_given(struct recording *r, unsigned count, fusion_array *co
 		}
 		if (operand[i]->context == operand[0]->context)
 			continue;
-		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: arguments a and %c belong to different contexts",
-				     r->what, 'a' + (int)i),
+		error_report(
+			fault_set(&r->fault, FAULT_ARGUMENT,
+				"%s: arguments a and %c belong to different contexts", r->what, 'a' + (int)i),
 			&r->fault);
 		return false;
 	}
@@ -120,8 +122,8 @@ static void enlist(struct fusion_context *c, struct value *v) {
 		c->pending_loads += (uint64_t)shape_bytes(&v->type);
 }
 
-int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in, const struct op_attr *attr,
-	struct value **vp) {
+int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in,
+	const struct op_attr *attr, struct value **vp) {
 	const struct tensor_type *types[LIMIT_OPERANDS];
 	struct tensor_type type = { 0 };
 	struct value *v;
@@ -191,8 +193,9 @@ int record_word(struct recording *r, enum dtype dtype, double value, uint64_t *w
 	*wordp = dtype_scalar_from_double(dtype, value);
 	if (is_value_of(dtype, value, *wordp))
 		return 0;
-	return fault_set(&r->fault, FAULT_DTYPE, "%s: %.17g is no value of %s; cast the array first, or change the scalar",
-		r->what, value, dtype_info(dtype)->name);
+	return fault_set(&r->fault, FAULT_DTYPE,
+		"%s: %.17g is no value of %s; cast the array first, or change the scalar", r->what, value,
+		dtype_info(dtype)->name);
 }
 
 static bool same_scalar(const struct value *v, enum dtype dtype, uint64_t word) {

@@ -30,16 +30,18 @@ struct recording {
 bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand);
 /* The same for operations without operands. */
 bool record_begin_source(struct recording *r, const char *what, struct fusion_context *c);
-/* failed: what the last step returned. Makes the array of v (whose reference is taken), unlocks; NULL on failure. */
+/* failed: what the last step returned. Makes the array of v (whose reference is taken), unlocks; NULL on
+ * failure. */
 fusion_array *record_end(struct recording *r, int failed, struct value *v);
 /* Unlocks after a step that makes no array; returns the code of the error. */
 int record_end_code(struct recording *r, int failed);
 
 /* Records one operation. attr NULL where it needs none. */
-int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in, const struct op_attr *attr,
-	struct value **vp) FAULT_MUST_USE;
+int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in,
+	const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
 /* Records it over r->in, cast to the type they meet in. */
-int record_promoted(struct recording *r, unsigned op, const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
+int record_promoted(
+	struct recording *r, unsigned op, const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
 /* Converts r->in[i] to a type, where it has another. */
 int record_cast(struct recording *r, unsigned i, enum dtype dtype) FAULT_MUST_USE;
 /* A rank-0 value of a type; refuses what is no value of it. */

@@ -58,16 +58,24 @@ static struct sent_batch *sent_find(const struct sent *b, uint64_t seq) {
 	return n && n->seq == seq ? n : NULL;
 }
 
+/* Replies overtake each other: a batch may be known to have run before it is known to be accepted. */
+static void sent_drop_done(struct sent *b) {
+	while (b->first && b->first->accepted && b->first->seq <= b->done)
+		sent_drop_first(b);
+}
+
 void sent_accepted(struct sent *b, uint64_t seq) {
 	struct sent_batch *n = sent_find(b, seq);
 
 	if (n)
 		n->accepted = true;
+	sent_drop_done(b);
 }
 
 void sent_done(struct sent *b, uint64_t seq) {
-	while (b->first && b->first->seq <= seq)
-		sent_drop_first(b);
+	if (b->done < seq)
+		b->done = seq;
+	sent_drop_done(b);
 }
 
 static const struct sent_op *sent_op(const struct sent_batch *b, int64_t node) {
@@ -112,7 +120,7 @@ void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct f
 	if (!b)
 		return;
 	ops_fail(c, b, f);
-	b->accepted = true;
+	sent_accepted(c->sent, seq);
 }
 
 static void fault_found(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f) {

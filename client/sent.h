@@ -39,6 +39,7 @@ struct sent_batch {
 struct sent {
 	struct sent_batch *first, *last;
 	uint32_t ops;                /* in all of them */
+	uint64_t done;               /* everything up to here has run */
 };
 
 struct sent *sent_new(void);

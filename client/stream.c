@@ -17,6 +17,11 @@
 #include "context.h"
 #include "read.h"
 
+enum {
+	/* Acceptances take microseconds; reads of long computations are not waited for. */
+	CLOSE_WAIT_MS = 500,
+};
+
 static _Thread_local bool in_callback;
 
 bool stream_in_callback(void) {
@@ -25,21 +30,21 @@ bool stream_in_callback(void) {
 
 /* --- replies ----------------------------------------------------------------------------- */
 
-typedef int reply_reader(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f);
+typedef int reply_reader(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f);
 
 static int read_seq(struct request *q, struct wire_cursor *cursor, struct fault *f) {
 	uint64_t seq;
 	int r = wire_get_uint(cursor, "seq", INT64_MAX, &seq, f);
 
 	if (!r && seq != q->seq)
-		r = fault_set(f, FAULT_PROTOCOL, "fusiond answered request %llu with %llu", (unsigned long long)q->seq,
-			(unsigned long long)seq);
+		r = fault_set(f, FAULT_PROTOCOL, "fusiond answered request %llu with %llu",
+			(unsigned long long)q->seq, (unsigned long long)seq);
 	return r;
 }
 
-static int read_submit(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_submit(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	int r = read_seq(q, cursor, f);
 
 	(void)a;
@@ -49,8 +54,8 @@ static int read_submit(struct fusion_context *c, struct request *q, struct wire_
 	return arenas_freed(&c->arenas, cursor, f);
 }
 
-static int read_wait(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_wait(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	int r = read_seq(q, cursor, f);
 
 	(void)a;
@@ -66,8 +71,8 @@ static int read_wait(struct fusion_context *c, struct request *q, struct wire_cu
 	return 0;
 }
 
-static int read_location(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_location(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	int r = wire_get_uint(cursor, "arena", DOOR_ARENAS - 1, &a->arena, f);
 
 	(void)q;
@@ -80,8 +85,8 @@ static int read_location(struct fusion_context *c, struct request *q, struct wir
 	return r;
 }
 
-static int read_unmap(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_unmap(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	uint64_t version;
 	int r = read_seq(q, cursor, f);
 
@@ -90,15 +95,15 @@ static int read_unmap(struct fusion_context *c, struct request *q, struct wire_c
 	return r ? r : wire_get_uint(cursor, "version", UINT64_MAX, &version, f);
 }
 
-static int read_define(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_define(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	(void)c;
 	(void)a;
 	return read_seq(q, cursor, f);
 }
 
-static int read_text(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_text(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	const char *text;
 	size_t size;
 	int r = wire_get_text(cursor, "text", LIMIT_FRAME_BYTES, &text, &size, f);
@@ -111,15 +116,15 @@ static int read_text(struct fusion_context *c, struct request *q, struct wire_cu
 	return a->text ? 0 : -ENOMEM;
 }
 
-static int read_can_fuse(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_can_fuse(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	int r = wire_get_bool(cursor, "verdict", &a->truth, f);
 
 	return r ? r : read_text(c, q, cursor, a, f);
 }
 
-static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	(void)c;
 	(void)q;
 	(void)a;
@@ -128,7 +133,7 @@ static int read_nothing(struct fusion_context *c, struct request *q, struct wire
 
 static const struct {
 	reply_reader *read;
-	bool ordered;                /* carries a sequence number of its own */
+	bool ordered; /* carries a sequence number of its own */
 } kinds[] = {
 	[REQUEST_SUBMIT] = { read_submit, true },
 	[REQUEST_WAIT] = { read_wait, false },
@@ -157,7 +162,7 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 	struct failure *failure;
 
 	if (q->value->state == VALUE_FAILED)
-		*f = q->value->failure->fault;     /* the first cause says more */
+		*f = q->value->failure->fault; /* the first cause says more */
 	place_append(f, q->value->place);
 	if (fault_passes(f))
 		return;
@@ -168,7 +173,8 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 }
 
 /* The request was refused: gives the fault a place and fails the arrays that depend on it. */
-static void refused(struct fusion_context *c, struct request *q, uint64_t seq, int64_t node, struct fault *f) {
+static void refused(
+	struct fusion_context *c, struct request *q, uint64_t seq, int64_t node, struct fault *f) {
 	if (stream_ordered(q))
 		sent_refused(c, q->seq, node, f);
 	else if (seq)
@@ -178,8 +184,8 @@ static void refused(struct fusion_context *c, struct request *q, uint64_t seq, i
 }
 
 /* [code, sentence], then [seq, node] of the operation to blame where the daemon knows it. */
-static int read_refusal(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_refusal(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	uint64_t code, seq = 0;
 	int64_t node = -1;
 	const char *sentence;
@@ -199,8 +205,8 @@ static int read_refusal(struct fusion_context *c, struct request *q, struct wire
 	return 0;
 }
 
-static int read_reply(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a,
-	struct fault *f) {
+static int read_reply(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
 	uint64_t id;
 	int r = wire_get_uint(cursor, "reply", UINT32_MAX, &id, f);
 
@@ -209,7 +215,8 @@ static int read_reply(struct fusion_context *c, struct request *q, struct wire_c
 	if (id == MESSAGE_FAULT)
 		return read_refusal(c, q, cursor, a, f);
 	if (id != q->kind)
-		return fault_set(f, FAULT_PROTOCOL, "fusiond answered message %u with %u", q->kind, (unsigned)id);
+		return fault_set(
+			f, FAULT_PROTOCOL, "fusiond answered message %u with %u", q->kind, (unsigned)id);
 	return kinds[q->kind].read(c, q, cursor, a, f);
 }
 
@@ -220,7 +227,8 @@ static void lose_for(struct fusion_context *c, int r, struct fault *f) {
 }
 
 /* Reads the bytes of a reply into the answer; whatever goes wrong loses the connection. */
-static void take_reply(struct fusion_context *c, struct request *q, const void *bytes, size_t size, struct answer *a) {
+static void take_reply(
+	struct fusion_context *c, struct request *q, const void *bytes, size_t size, struct answer *a) {
 	struct wire_reader reader;
 	struct wire_cursor cursor;
 	struct fault f;
@@ -310,6 +318,7 @@ static void stream_broken(void *user) {
 	unsigned count;
 
 	pthread_mutex_lock(&c->lock);
+	c->stream.broken = true;
 	fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
 	stream_lose(c, &a.fault);
 	count = take_later(c, later, value);
@@ -344,12 +353,29 @@ int stream_open(struct fusion_context *c, const char *url, struct fault *f) {
 	return r ? r : transport_dial(url, STREAM_REQUESTS, &events, &c->stream.transport, f);
 }
 
+static struct timespec deadline_after(uint32_t milliseconds) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += milliseconds / 1000;
+	t.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
 void stream_close(struct fusion_context *c) {
+	struct timespec deadline = deadline_after(CLOSE_WAIT_MS);
 	struct transport *t;
+	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
 	t = c->stream.transport;
 	c->stream.transport = NULL;
+	while (t && c->stream.busy && !c->stream.broken && !r)
+		r = pthread_cond_timedwait(&c->stream.room, &c->lock, &deadline);
 	pthread_mutex_unlock(&c->lock);
 	if (t)
 		t->free(t);
@@ -375,19 +401,6 @@ static int refuse_lost(const struct fusion_context *c, struct fault *f) {
 	return f->code;
 }
 
-static struct timespec deadline_of(const struct stream *s) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += s->timeout_ms / 1000;
-	t.tv_nsec += (long)(s->timeout_ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
-}
-
 /* Sleeps until the condition is signalled or the deadline passes. */
 static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
 	struct fault *f) {
@@ -399,7 +412,8 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	}
 	r = pthread_cond_timedwait(condition, &c->lock, deadline);
 	if (r == ETIMEDOUT)
-		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", c->stream.timeout_ms);
+		return fault_set(
+			f, FAULT_CONNECT, "fusiond did not answer within %u ms", c->stream.timeout_ms);
 	return 0;
 }
 
@@ -412,7 +426,7 @@ bool stream_has_room(const struct fusion_context *c) {
 }
 
 int stream_wait_any(struct fusion_context *c, struct fault *f) {
-	struct timespec deadline = deadline_of(&c->stream);
+	struct timespec deadline = deadline_after(c->stream.timeout_ms);
 
 	if (in_callback)
 		return refuse_callback(f);
@@ -451,8 +465,8 @@ void stream_forgo(struct fusion_context *c, struct request *q) {
 	request_end(c, q);
 }
 
-struct wire_writer *stream_begin(struct fusion_context *c, struct request *q, enum message_request kind,
-	uint32_t fields) {
+struct wire_writer *stream_begin(
+	struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields) {
 	struct wire_writer *w = &c->stream.writer;
 
 	q->kind = kind;
@@ -465,8 +479,8 @@ struct wire_writer *stream_begin(struct fusion_context *c, struct request *q, en
 	return w;
 }
 
-struct wire_writer *stream_begin_next(struct fusion_context *c, struct request *q, enum message_request kind,
-	uint32_t fields) {
+struct wire_writer *stream_begin_next(
+	struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields) {
 	struct wire_writer *w = stream_begin(c, q, kind, fields);
 
 	q->seq = ++c->stream.seq;
@@ -496,7 +510,7 @@ int stream_send(struct fusion_context *c, struct request *q, struct answer *answ
 }
 
 int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
-	struct timespec deadline = deadline_of(&c->stream);
+	struct timespec deadline = deadline_after(c->stream.timeout_ms);
 	int r = 0;
 
 	while (!r && !answer->done && !c->stream.lost.code)

@@ -39,7 +39,7 @@ struct answer {
 struct request {
 	bool busy;
 	enum message_request kind;
-	uint64_t seq;                /* SUBMIT, DEFINE, REPLAY, UNMAP, FORGET: its own; WAIT: the last waited for */
+	uint64_t seq;                /* its own where it has one; WAIT: the last waited for */
 	struct value *value;         /* READ, MAP, UNMAP: held while the request is under way */
 	struct answer *answer;       /* of the thread that waits, or NULL */
 	struct later *later;         /* a read that nobody waits for, see read.c */
@@ -56,11 +56,15 @@ struct stream {
 	uint64_t seq;                /* of the last request that changed the session */
 	uint64_t completed;          /* everything up to here has run */
 	struct fault lost;           /* code 0 while the connection works */
+	bool broken;                 /* the transport said so: nothing will be answered */
 };
 
 /* Connects. The transport's threads may call back at once. */
 int stream_open(struct fusion_context *c, const char *url, struct fault *f) FAULT_MUST_USE;
-/* Ends the connection; every answer under way is done with a fault. Requires that the lock is NOT held. */
+/*
+ * Ends the connection, after a short wait for what is still to be answered: nng 1.5 can hang when a
+ * pipe is closed at the moment a message arrives. Requires that the lock is NOT held.
+ */
 void stream_close(struct fusion_context *c);
 /* Frees what is left; after stream_close. */
 void stream_free(struct fusion_context *c);
@@ -73,14 +77,17 @@ bool stream_has_room(const struct fusion_context *c);
 /* Gives back a request that was taken and is not sent. */
 void stream_forgo(struct fusion_context *c, struct request *q);
 /* Starts the message of a taken request; `fields` values follow through the writer. */
-struct wire_writer *stream_begin(struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields);
+struct wire_writer *stream_begin(
+	struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields);
 /* Starts one that carries the next sequence number, which is its first field (counted in fields). */
 struct wire_writer *stream_begin_next(struct fusion_context *c, struct request *q, enum message_request kind,
 	uint32_t fields);
 /* Sends it. On failure the connection is lost, and the request is given back. */
-int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+int stream_send(
+	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
 /* Waits for the answer; returns its fault, if any. */
-int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+int stream_wait(
+	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
 /* Does the request carry a sequence number of its own? */
 bool stream_ordered(const struct request *q);
 /* Waits until a reply comes, whichever; for loops that look at the state again. */

@@ -87,7 +87,7 @@ static int submit(struct transport *base, unsigned slot, const void *bytes, size
 		nng_msg_free(message);
 		return -ENOMEM;
 	}
-	nng_aio_wait(call->send);    /* of the last request; it was answered, so this is over at once */
+	nng_aio_wait(call->send); /* of the last request; it was answered, so this is over at once */
 	nng_aio_set_msg(call->send, message);
 	nng_ctx_send(call->context, call->send);
 	nng_ctx_recv(call->context, call->receive);
@@ -177,7 +177,8 @@ int transport_dial(const char *url, unsigned slots, const struct transport_event
 	if (!r)
 		r = nng_dial(t->socket, url, NULL, 0);
 	if (r) {
-		fault_set(f, FAULT_CONNECT, "fusiond's engine does not answer at %s: %s", url, nng_strerror(r));
+		fault_set(
+			f, FAULT_CONNECT, "fusiond's engine does not answer at %s: %s", url, nng_strerror(r));
 		transport_free(&t->base);
 		return FAULT_CONNECT;
 	}

@@ -44,8 +44,8 @@ uint32_t value_list_number(struct value_list *l) {
 	return index;
 }
 
-struct value *value_new(struct fusion_context *c, unsigned op, const struct tensor_type *type,
-	const struct op_attr *attr) {
+struct value *value_new(
+	struct fusion_context *c, unsigned op, const struct tensor_type *type, const struct op_attr *attr) {
 	struct value *v = slab_take(&c->values);
 
 	if (!v)

@@ -46,7 +46,8 @@ fusion_array *fusion_copy(fusion_array *a) {
 
 static int take_dims(struct recording *r, int rank, const int64_t *dims, struct op_attr *attr) {
 	if (rank < 0 || rank > LIMIT_RANK)
-		return fault_set(&r->fault, FAULT_RANK, "%s: rank %d is not between 0 and %d", r->what, rank, LIMIT_RANK);
+		return fault_set(&r->fault, FAULT_RANK, "%s: rank %d is not between 0 and %d", r->what, rank,
+			LIMIT_RANK);
 	if (rank && !dims)
 		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: dims is NULL", r->what);
 	attr->rank = (uint8_t)rank;
@@ -63,18 +64,21 @@ static int infer_extent(struct recording *r, struct op_attr *attr) {
 	for (int d = 0; d < attr->rank; d++) {
 		if (attr->dims[d] != -1) {
 			if (__builtin_mul_overflow(known, attr->dims[d], &known))
-				return fault_set(&r->fault, FAULT_OVERFLOW, "reshape: the extents do not fit 63 bits");
+				return fault_set(
+					&r->fault, FAULT_OVERFLOW, "reshape: the extents do not fit 63 bits");
 			continue;
 		}
 		if (open >= 0)
-			return fault_set(&r->fault, FAULT_ARGUMENT, "reshape: axes %d and %d are both -1", open, d);
+			return fault_set(
+				&r->fault, FAULT_ARGUMENT, "reshape: axes %d and %d are both -1", open, d);
 		open = d;
 	}
 	if (open < 0)
 		return 0;
 	if (known <= 0 || elements % known)
 		return fault_set(&r->fault, FAULT_SHAPE,
-			"reshape: %" PRId64 " elements do not divide by the other extents, %" PRId64, elements, known);
+			"reshape: %" PRId64 " elements do not divide by the other extents, %" PRId64,
+			elements, known);
 	attr->dims[open] = elements / known;
 	return 0;
 }
@@ -124,16 +128,25 @@ static int take_axes(struct recording *r, int count, const int *axes, uint16_t *
 
 	*setp = 0;
 	if (count < 0 || (count && !axes))
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %d axes are given, and the list is %s", r->what, count,
-			axes ? "there" : "NULL");
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %d axes are given, and the list is %s",
+			r->what, count, axes ? "there" : "NULL");
 	for (int i = 0; i < count; i++) {
 		failed = take_axis(r, axes[i], &axis);
 		if (failed)
 			return failed;
 		if (*setp >> axis & 1)
-			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: axis %u is named twice", r->what, axis);
+			return fault_set(
+				&r->fault, FAULT_ARGUMENT, "%s: axis %u is named twice", r->what, axis);
 		*setp |= (uint16_t)(1U << axis);
 	}
+	return 0;
+}
+
+/* No list at all stands for every axis. */
+static int take_axes_or_all(struct recording *r, int count, const int *axes, uint16_t *setp) {
+	if (count || axes)
+		return take_axes(r, count, axes, setp);
+	*setp = (uint16_t)((1U << operand_type(r)->rank) - 1);
 	return 0;
 }
 
@@ -182,7 +195,7 @@ fusion_array *fusion_flip(fusion_array *a, int count, const int *axes) {
 
 	if (!record_begin(&r, "flip", 1, &a))
 		return NULL;
-	failed = take_axes(&r, count, axes, &attr.axes);
+	failed = take_axes_or_all(&r, count, axes, &attr.axes);
 	return record_one(&r, failed, OP_flip, &attr);
 }
 
@@ -195,10 +208,13 @@ static int64_t clip_bound(int64_t bound, int64_t extent, int64_t lowest, int64_t
 	return bound < lowest ? lowest : bound > highest ? highest : bound;
 }
 
-static void slice_axis(int64_t extent, int64_t start, int64_t stop, int64_t step, int64_t *startp, int64_t *countp) {
+static void slice_axis(
+	int64_t extent, int64_t start, int64_t stop, int64_t step, int64_t *startp, int64_t *countp) {
 	int64_t lowest = step < 0 ? -1 : 0, highest = step < 0 ? extent - 1 : extent;
-	int64_t first = start == FUSION_END ? (step < 0 ? highest : lowest) : clip_bound(start, extent, lowest, highest);
-	int64_t last = stop == FUSION_END ? (step < 0 ? lowest : highest) : clip_bound(stop, extent, lowest, highest);
+	int64_t first = start == FUSION_END ? (step < 0 ? highest : lowest)
+					    : clip_bound(start, extent, lowest, highest);
+	int64_t last = stop == FUSION_END ? (step < 0 ? lowest : highest)
+					  : clip_bound(stop, extent, lowest, highest);
 	uint64_t span = step < 0 ? (uint64_t)(first - last) : (uint64_t)(last - first);
 	uint64_t stride = step < 0 ? -(uint64_t)step : (uint64_t)step;
 	bool some = step < 0 ? first > last : last > first;
@@ -222,7 +238,8 @@ fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t 
 		if (!attr.step[d])
 			failed = fault_set(&r.fault, FAULT_ARGUMENT, "slice: the step on axis %u is 0", d);
 		else
-			slice_axis(operand_type(&r)->dims[d], start[d], stop[d], attr.step[d], &attr.start[d], &attr.dims[d]);
+			slice_axis(operand_type(&r)->dims[d], start[d], stop[d], attr.step[d], &attr.start[d],
+				&attr.dims[d]);
 	}
 	return record_one(&r, failed, OP_slice, &attr);
 }
@@ -288,16 +305,15 @@ fusion_array *fusion_matmul(fusion_array *a, fusion_array *b) {
 
 /* --- reductions -------------------------------------------------------------------------- */
 
-static fusion_array *record_reduction(unsigned op, fusion_array *a, int count, const int *axes, bool keepdims) {
+static fusion_array *record_reduction(
+	unsigned op, fusion_array *a, int count, const int *axes, bool keepdims) {
 	struct op_attr attr = { .keepdims = keepdims };
 	struct recording r;
 	int failed;
 
 	if (!record_begin(&r, op_info(op)->name, 1, &a))
 		return NULL;
-	failed = take_axes(&r, count, axes, &attr.axes);
-	if (!count && !axes)
-		attr.axes = (uint16_t)((1U << operand_type(&r)->rank) - 1);
+	failed = take_axes_or_all(&r, count, axes, &attr.axes);
 	return record_one(&r, failed, op, &attr);
 }
 
@@ -306,9 +322,9 @@ static fusion_array *record_reduction(unsigned op, fusion_array *a, int count, c
 #define BINARY(...)
 #define TERNARY(...)
 #define STRUCT(...)
-#define REDUCE(id, name, ...)                                                                            \
-	fusion_array *fusion_##name(fusion_array *a, int count, const int *axes, bool keepdims) {        \
-		return record_reduction(OP_reduce_##name, a, count, axes, keepdims);                     \
+#define REDUCE(id, name, ...)                                                                                \
+	fusion_array *fusion_##name(fusion_array *a, int count, const int *axes, bool keepdims) {            \
+		return record_reduction(OP_reduce_##name, a, count, axes, keepdims);                         \
 	}
 #include "protocol/ops.def"
 #undef UNARY

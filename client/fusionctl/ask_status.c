@@ -1,0 +1,144 @@
+/*
+ * STATUS asked at the door itself: one packet out, one back. It uses no session and no part of
+ * libfusion, so that it works while the engine is starting, hung or gone.
+ */
+#include "control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "protocol/wire.h"
+
+#define DEFAULT_SOCKET "/run/fusiond/door"
+
+enum {
+	/* The answer is one packet, and no sender's buffer holds a longer one by default. */
+	ANSWER_BYTES = 1 << 18,
+	ANSWER_TIMEOUT_MS = 5000,
+};
+
+static int refuse(const char *path, const char *why, struct fault *f) {
+	return fault_set(f, FAULT_CONNECT,
+		"no daemon answers at %s (%s); is fusiond running, and is this its socket?", path, why);
+}
+
+static int door_socket(const char *path, int *fdp, struct fault *f) {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (strlen(path) >= sizeof address.sun_path)
+		return fault_set(f, FAULT_ARGUMENT, "the path of the socket is longer than %zu bytes: %s",
+			sizeof address.sun_path - 1, path);
+	strcpy(address.sun_path, path);
+	*fdp = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (*fdp < 0)
+		return -errno;
+	if (connect(*fdp, (const struct sockaddr *)&address, sizeof address))
+		return refuse(path, strerror(errno), f);
+	return 0;
+}
+
+static int send_question(int fd, const char *path, struct fault *f) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, DOOR_STATUS);
+	r = wire_finish(&w);
+	if (!r)
+		r = packet_send(fd, w.buffer.data, w.buffer.size, -1, MSG_NOSIGNAL);
+	wire_writer_free(&w);
+	return r == -EPIPE || r == -ECONNRESET ? refuse(path, strerror(-r), f) : r;
+}
+
+/* One packet; *sizep is 0 where the door closed instead. */
+static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, struct fault *f) {
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int passed = -1;
+	ssize_t n;
+	int r;
+
+	do
+		r = poll(&p, 1, ANSWER_TIMEOUT_MS);
+	while (r < 0 && errno == EINTR);
+	if (r <= 0)
+		return r < 0 ? -errno : refuse(path, "no answer within 5 s", f);
+	n = packet_receive(fd, bytes, ANSWER_BYTES, &passed, 0);
+	if (passed >= 0)
+		close(passed);
+	if (n <= 0)
+		return n < 0 && n != -ECONNRESET ? (int)n : refuse(path, "it closed the connection", f);
+	*sizep = (size_t)n;
+	return 0;
+}
+
+static int read_fault(struct wire_cursor *c, struct fault *f) {
+	const char *sentence;
+	uint64_t code;
+	size_t size;
+	int r = wire_get_uint(c, "code", INT32_MAX, &code, f);
+
+	if (!r)
+		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
+	return r ? r : fault_set(f, code ? (int)code : FAULT_PROTOCOL, "%.*s", (int)size, sentence);
+}
+
+static int read_answer(const char *bytes, size_t size, char **jsonp, struct fault *f) {
+	struct wire_reader reader;
+	struct wire_cursor c;
+	const char *json;
+	uint64_t id;
+	size_t length;
+	int r = wire_open(&reader, bytes, size, f);
+
+	if (r)
+		return r;
+	c = wire_root(&reader);
+	r = wire_get_uint(&c, "reply", UINT32_MAX, &id, f);
+	if (!r && id == MESSAGE_FAULT)
+		r = read_fault(&c, f);
+	else if (!r && id != DOOR_STATUS)
+		r = fault_set(f, FAULT_PROTOCOL, "the door answered STATUS with message %u", (unsigned)id);
+	if (!r)
+		r = wire_get_text(&c, "json", ANSWER_BYTES, &json, &length, f);
+	if (!r) {
+		*jsonp = strndup(json, length);
+		r = *jsonp ? 0 : -ENOMEM;
+	}
+	wire_close(&reader);
+	return r;
+}
+
+static const char *socket_path(const char *given) {
+	const char *variable = getenv("FUSION_SOCKET");
+
+	if (given)
+		return given;
+	return variable && *variable ? variable : DEFAULT_SOCKET;
+}
+
+int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
+	const char *path = socket_path(socket);
+	char *bytes = malloc(ANSWER_BYTES);
+	size_t size = 0;
+	int fd = -1;
+	int r = bytes ? door_socket(path, &fd, f) : -ENOMEM;
+
+	if (!r)
+		r = send_question(fd, path, f);
+	if (!r)
+		r = receive_answer(fd, path, bytes, &size, f);
+	if (!r)
+		r = read_answer(bytes, size, jsonp, f);
+	if (fd >= 0)
+		close(fd);
+	free(bytes);
+	return r;
+}

@@ -1,0 +1,68 @@
+/* What the commands share; see control.h. */
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+static void print_json_error(const char *code, const char *sentence) {
+	cJSON *json = cJSON_CreateObject();
+	cJSON *error = cJSON_AddObjectToObject(json, "error");
+	char *text;
+
+	cJSON_AddStringToObject(error, "code", code);
+	cJSON_AddStringToObject(error, "sentence", sentence);
+	text = cJSON_PrintUnformatted(json);
+	if (text)
+		puts(text);
+	free(text);
+	cJSON_Delete(json);
+}
+
+int control_fail(const struct control *c, int r, const struct fault *f) {
+	const char *sentence = r > 0 ? f->text : strerror(-r);
+
+	fflush(stdout);
+	fprintf(stderr, "fusionctl: %s\n", sentence);
+	if (c->json)
+		print_json_error(r > 0 ? fault_name(r) : "INTERNAL", sentence);
+	return r == FAULT_CONNECT ? FUSIONCTL_NO_DAEMON : FUSIONCTL_FAILED;
+}
+
+int control_open(const struct control *c, fusion_context **contextp, struct fault *f) {
+	struct fusion_options options = {
+		.socket = c->socket,
+		.fusion = c->unfused ? FUSION_OFF : FUSION_DEFAULT,
+		.timeout_ms = FUSIONCTL_TIMEOUT_MS,
+	};
+
+	return fusion_open(contextp, &options) ? text_library_fault(f) : 0;
+}
+
+int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) {
+	int r;
+
+	*g = (struct control_graph){ 0 };
+	r = text_load(c->file, &g->text, f);
+	if (!r)
+		r = control_open(c, &g->context, f);
+	if (!r) {
+		g->output = calloc(g->text->outputs + 1, sizeof *g->output);
+		r = g->output ? text_record(g->text, g->context, g->output, f) : -ENOMEM;
+	}
+	if (r)
+		control_graph_close(g);
+	return r;
+}
+
+void control_graph_close(struct control_graph *g) {
+	for (unsigned i = 0; g->output && i < g->text->outputs; i++)
+		fusion_release(g->output[i]);
+	free(g->output);
+	fusion_close(g->context);
+	text_free(g->text);
+	*g = (struct control_graph){ 0 };
+}

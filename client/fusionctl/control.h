@@ -1,0 +1,61 @@
+/*
+ * What the commands of fusionctl share.
+ *
+ * A command prints its result to standard output and returns one of the exit codes; its errors are
+ * one sentence on standard error (with --json also an object on standard output).
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "client/fusionctl/text_record.h"
+#include "protocol/fault.h"
+
+/* Documented in fusionctl(1). */
+enum control_exit {
+	FUSIONCTL_OK = 0,
+	FUSIONCTL_FAILED = 1,
+	FUSIONCTL_USAGE = 2,
+	FUSIONCTL_NO_DAEMON = 3,
+	FUSIONCTL_NO_ENGINE = 4, /* status: the daemon answers, its engine is not ready */
+};
+
+enum {
+	/* An administrator's program gives up rather than hang; a first build takes a second. */
+	FUSIONCTL_TIMEOUT_MS = 60000,
+};
+
+struct control {
+	const char *socket; /* NULL: as libfusion finds it */
+	const char *file;   /* explain, run */
+	bool json;
+	bool source, unfused; /* explain */
+	bool all;             /* run */
+};
+
+typedef int control_command(const struct control *c);
+control_command status_command;
+control_command stats_command;
+control_command explain_command;
+control_command run_command;
+
+/* r is a code that f holds, or a negative errno: says so, and returns the exit code. */
+int control_fail(const struct control *c, int r, const struct fault *f);
+
+/* A session with the daemon. */
+int control_open(const struct control *c, fusion_context **contextp, struct fault *f) FAULT_MUST_USE;
+
+/*
+ * The text graph c->file recorded over a new session: output[0 .. (*textp)->outputs) are to be
+ * released. All three are left NULL on failure.
+ */
+struct control_graph {
+	struct text *text;
+	fusion_context *context;
+	fusion_array **output;
+};
+int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) FAULT_MUST_USE;
+void control_graph_close(struct control_graph *g);
+
+/* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
+int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;

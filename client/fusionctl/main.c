@@ -1,0 +1,181 @@
+/*
+ * fusionctl: what an administrator asks fusiond. A command is a row of `commands` and a file.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control.h"
+
+/* Programs are built with hidden symbols; libc finds this one only if it is not. */
+FUSION_API const char *argp_program_version = "fusionctl " FUSION_VERSION;
+
+enum {
+	KEY_JSON = 0x100,
+	KEY_SOURCE,
+	KEY_UNFUSED,
+	KEY_ALL,
+};
+
+static const struct argp_option options[] = {
+	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then /run/fusiond/door", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+	{ "source", KEY_SOURCE, NULL, 0, "explain: print the source of each kernel too", 1 },
+	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, run: with fusion off", 1 },
+	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
+	{ 0 },
+};
+
+/* Options that only some commands take, as bits. */
+enum {
+	TAKES_SOURCE = 1 << 0,
+	TAKES_UNFUSED = 1 << 1,
+	TAKES_ALL = 1 << 2,
+};
+
+static const struct {
+	int key;
+	unsigned bit;
+	const char *name;
+} particular[] = {
+	{ KEY_SOURCE, TAKES_SOURCE, "--source" },
+	{ KEY_UNFUSED, TAKES_UNFUSED, "--unfused" },
+	{ KEY_ALL, TAKES_ALL, "--all" },
+};
+
+enum {
+	PARTICULAR = sizeof particular / sizeof *particular
+};
+
+static const struct {
+	const char *name;
+	bool file;
+	unsigned takes;
+	control_command *run;
+	const char *doc;
+} commands[] = {
+	{ "status", false, 0, status_command, "how the daemon is; works also while its engine is down" },
+	{ "stats", false, 0, stats_command, "what the daemon has counted since its engine started" },
+	{ "explain", true, TAKES_SOURCE | TAKES_UNFUSED, explain_command,
+		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
+	{ "run", true, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
+};
+
+enum {
+	COMMANDS = sizeof commands / sizeof *commands
+};
+
+struct line {
+	struct control control;
+	int command;    /* row of commands; -1: none yet */
+	unsigned given; /* bits of the particular options */
+};
+
+static void take_word(struct line *l, char *word, struct argp_state *state) {
+	if (l->command < 0) {
+		for (int i = 0; i < COMMANDS; i++)
+			if (!strcmp(commands[i].name, word))
+				l->command = i;
+		if (l->command < 0)
+			argp_error(state, "there is no command '%s'", word);
+		return;
+	}
+	if (!commands[l->command].file || l->control.file)
+		argp_error(state, "%s takes %s, so what is '%s'?", commands[l->command].name,
+			commands[l->command].file ? "one file" : "no arguments", word);
+	l->control.file = word;
+}
+
+static void check_line(const struct line *l, struct argp_state *state) {
+	if (l->command < 0)
+		argp_error(state, "which command? status, stats, explain or run");
+	if (commands[l->command].file && !l->control.file)
+		argp_error(state, "%s wants the name of a text graph, or - for standard input",
+			commands[l->command].name);
+	for (unsigned i = 0; i < PARTICULAR; i++)
+		if (l->given & ~commands[l->command].takes & particular[i].bit)
+			argp_error(
+				state, "%s does not take %s", commands[l->command].name, particular[i].name);
+}
+
+static void take_particular(struct line *l, int key) {
+	for (unsigned i = 0; i < PARTICULAR; i++)
+		if (particular[i].key == key)
+			l->given |= particular[i].bit;
+	l->control.source = l->given & TAKES_SOURCE;
+	l->control.unfused = l->given & TAKES_UNFUSED;
+	l->control.all = l->given & TAKES_ALL;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state) {
+	struct line *l = state->input;
+
+	switch (key) {
+	case 's':
+		l->control.socket = value;
+		return 0;
+	case KEY_JSON:
+		l->control.json = true;
+		return 0;
+	case KEY_SOURCE:
+	case KEY_UNFUSED:
+	case KEY_ALL:
+		take_particular(l, key);
+		return 0;
+	case ARGP_KEY_ARG:
+		take_word(l, value, state);
+		return 0;
+	case ARGP_KEY_END:
+		check_line(l, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* The help lists the commands of the table before the options. */
+static char *add_commands(int key, const char *text, void *input) {
+	char *help = NULL;
+	size_t size;
+	FILE *out;
+
+	(void)input;
+	if (key != ARGP_KEY_HELP_PRE_DOC)
+		return (char *)(uintptr_t)text;
+	out = open_memstream(&help, &size);
+	if (!out)
+		return (char *)(uintptr_t)text;
+	fprintf(out, "%s\n\nCommands:", text);
+	for (unsigned i = 0; i < COMMANDS; i++)
+		fprintf(out, "\n  %s%s\n      %s", commands[i].name, commands[i].file ? " FILE" : "",
+			commands[i].doc);
+	return fclose(out) ? (char *)(uintptr_t)text : help;
+}
+
+int main(int argc, char **argv) {
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "COMMAND [FILE]",
+		.doc = "Asks fusiond how it is, what it did and what it would do.\v"
+		       "Exit codes: 0 success; 1 an error, told in one sentence; 2 wrong usage; 3 no "
+		       "daemon answers; 4 (status) the daemon answers and its engine is not ready. See fusionctl(1).",
+		.help_filter = add_commands,
+	};
+	struct line line = { .command = -1 };
+	int code;
+
+	argp_err_exit_status = FUSIONCTL_USAGE;
+	signal(SIGPIPE, SIG_IGN);
+	argp_parse(&argp, argc, argv, 0, NULL, &line);
+	code = commands[line.command].run(&line.control);
+	/* A reader that has seen enough, such as head(1), is no error. */
+	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {
+		perror("fusionctl: the output could not be written");
+		return FUSIONCTL_FAILED;
+	}
+	return code;
+}

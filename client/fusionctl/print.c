@@ -1,0 +1,172 @@
+/* Output for people; see print.h. */
+#include "print.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	NAME_WIDTH = 16,
+	GAP = 2,
+};
+
+/* ---- numbers ---- */
+
+char *print_count(double value, char text[static PRINT_TEXT]) {
+	char plain[PRINT_TEXT];
+	const char *digit = plain;
+	char *out = text;
+	size_t left;
+
+	if (value != floor(value) || fabs(value) >= 1e18) {
+		snprintf(text, PRINT_TEXT, "%.4g", value);
+		return text;
+	}
+	snprintf(plain, sizeof plain, "%.0f", value);
+	if (*digit == '-')
+		*out++ = *digit++;
+	for (left = strlen(digit); left; left--) {
+		*out++ = *digit++;
+		if (left > 1 && left % 3 == 1)
+			*out++ = ',';
+	}
+	*out = '\0';
+	return text;
+}
+
+char *print_bytes(double bytes, char text[static PRINT_TEXT]) {
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	size_t unit = 0;
+	int digits;
+
+	while (fabs(bytes) >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+		bytes /= 1024;
+		unit++;
+	}
+	digits = bytes == floor(bytes) || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2;
+	snprintf(text, PRINT_TEXT, "%.*f %s", digits, bytes, units[unit]);
+	return text;
+}
+
+char *print_seconds(double seconds, char text[static PRINT_TEXT]) {
+	static const struct {
+		double size;
+		const char *name, *next;
+	} long_units[] = { { 86400, "d", "h" }, { 3600, "h", "min" }, { 60, "min", "s" } };
+	static const double next_size[] = { 3600, 60, 1 };
+
+	for (unsigned i = 0; i < 3; i++)
+		if (seconds >= long_units[i].size) {
+			double whole = floor(seconds / long_units[i].size);
+
+			snprintf(text, PRINT_TEXT, "%.0f %s %.0f %s", whole, long_units[i].name,
+				floor((seconds - whole * long_units[i].size) / next_size[i]),
+				long_units[i].next);
+			return text;
+		}
+	if (seconds >= 1 || seconds == 0)
+		snprintf(text, PRINT_TEXT, "%.3g s", seconds);
+	else if (seconds >= 1e-3)
+		snprintf(text, PRINT_TEXT, "%.3g ms", seconds * 1e3);
+	else
+		snprintf(text, PRINT_TEXT, "%.3g us", seconds * 1e6);
+	return text;
+}
+
+void print_line(const char *name, const char *format, ...) {
+	va_list ap;
+
+	printf("%-*s", NAME_WIDTH, name);
+	va_start(ap, format);
+	vprintf(format, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+/* ---- tables ---- */
+
+struct cell {
+	char *text;
+	bool right;
+};
+
+struct print_table {
+	unsigned columns, cells;
+	struct cell *cell;
+	bool failed;
+};
+
+struct print_table *print_table_new(unsigned columns) {
+	struct print_table *t = calloc(1, sizeof *t);
+
+	if (t)
+		t->columns = columns ? columns : 1;
+	return t;
+}
+
+void print_table_cell(struct print_table *t, const char *text, bool right) {
+	struct cell *more;
+
+	if (!t || t->failed)
+		return;
+	if (!(t->cells & (t->cells + 1))) {
+		more = realloc(t->cell, (2 * (size_t)t->cells + 1) * sizeof *more);
+		if (!more) {
+			t->failed = true;
+			return;
+		}
+		t->cell = more;
+	}
+	t->cell[t->cells] = (struct cell){ strdup(text), right };
+	t->failed = !t->cell[t->cells++].text;
+}
+
+static int column_width(const struct print_table *t, unsigned column) {
+	size_t widest = 0;
+
+	for (unsigned i = column; i < t->cells; i += t->columns)
+		if (strlen(t->cell[i].text) > widest)
+			widest = strlen(t->cell[i].text);
+	return (int)widest;
+}
+
+/* The last column is not filled up, so that no line ends in blanks. */
+static void print_cell(const struct cell *c, int width, bool last) {
+	if (c->right)
+		printf("%*s", width, c->text);
+	else
+		printf("%-*s", last ? 0 : width, c->text);
+	if (last)
+		putchar('\n');
+	else
+		printf("%*s", GAP, "");
+}
+
+static void print_rows(const struct print_table *t, unsigned indent) {
+	int *width = calloc(t->columns, sizeof *width);
+
+	for (unsigned c = 0; width && c < t->columns; c++)
+		width[c] = column_width(t, c);
+	for (unsigned i = 0; width && i < t->cells; i++) {
+		unsigned column = i % t->columns;
+
+		if (!column)
+			printf("%*s", (int)indent, "");
+		print_cell(&t->cell[i], width[column], column + 1 == t->columns || i + 1 == t->cells);
+	}
+	free(width);
+}
+
+void print_table_end(struct print_table *t, unsigned indent) {
+	if (!t || t->failed)
+		fprintf(stderr, "fusionctl: a table is left out: no memory\n");
+	else
+		print_rows(t, indent);
+	for (unsigned i = 0; t && i < t->cells; i++)
+		free(t->cell[i].text);
+	if (t)
+		free(t->cell);
+	free(t);
+}

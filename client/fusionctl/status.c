@@ -1,0 +1,127 @@
+/* fusionctl status: how the daemon is, as its door tells. */
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "control.h"
+#include "print.h"
+
+static const char *text_of(const cJSON *object, const char *name) {
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+	return text ? text : "";
+}
+
+static double number_of(const cJSON *object, const char *name) {
+	const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
+
+	return cJSON_IsNumber(number) ? number->valuedouble : 0;
+}
+
+static bool engine_ready(const cJSON *engine) {
+	return !strcmp(text_of(engine, "state"), "ready");
+}
+
+static void print_engine(const cJSON *engine) {
+	char uptime[PRINT_TEXT], ended[PRINT_TEXT];
+
+	print_seconds(number_of(engine, "uptime_s"), uptime);
+	if (number_of(engine, "pid") > 0)
+		print_line("engine", "%s, process %.0f, generation %.0f, up %s", text_of(engine, "state"),
+			number_of(engine, "pid"), number_of(engine, "generation"), uptime);
+	else
+		print_line("engine", "%s", text_of(engine, "state"));
+	if (*text_of(engine, "device"))
+		print_line("device", "%s", text_of(engine, "device"));
+	if (number_of(engine, "ended") > 0)
+		print_line("engine ended", "%s times; the last time: %s",
+			print_count(number_of(engine, "ended"), ended), text_of(engine, "last_end"));
+}
+
+static void print_daemon(const cJSON *json) {
+	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
+
+	print_line("fusiond", "%s, protocol %.0f, process %.0f, up %s", text_of(json, "version"),
+		number_of(json, "protocol"), number_of(json, "pid"),
+		print_seconds(number_of(json, "uptime_s"), a));
+	print_line("socket", "%s", text_of(json, "socket"));
+	print_line("kernel cache", "%s", text_of(json, "cache_dir"));
+	print_engine(cJSON_GetObjectItemCaseSensitive(json, "engine"));
+	print_line("sessions", "%s now, %s since the start; %s connections",
+		print_count(number_of(json, "session_count"), a),
+		print_count(number_of(json, "sessions_total"), b),
+		print_count(number_of(json, "connections"), c));
+	print_line("shared memory", "%s, of at most %s a user",
+		print_bytes(number_of(json, "shared_bytes"), a),
+		print_bytes(number_of(json, "user_bytes_limit"), b));
+}
+
+static void user_cell(struct print_table *t, double uid) {
+	const struct passwd *user = getpwuid((uid_t)uid);
+	char text[PRINT_TEXT];
+
+	snprintf(text, sizeof text, "%.0f", uid);
+	print_table_cell(t, user ? user->pw_name : text, false);
+}
+
+static void number_cell(struct print_table *t, double number) {
+	char text[PRINT_TEXT];
+
+	snprintf(text, sizeof text, "%.0f", number);
+	print_table_cell(t, text, true);
+}
+
+static void print_sessions(const cJSON *json) {
+	static const char *const headings[] = { "SESSION", "USER", "PROCESS", "MEMORY", "PROGRAM" };
+	const cJSON *sessions = cJSON_GetObjectItemCaseSensitive(json, "sessions"), *one;
+	struct print_table *t;
+	char text[PRINT_TEXT];
+
+	if (!cJSON_GetArraySize(sessions))
+		return;
+	t = print_table_new(sizeof headings / sizeof *headings);
+	for (unsigned i = 0; i < sizeof headings / sizeof *headings; i++)
+		print_table_cell(t, headings[i], i != 1 && i != 4);
+	cJSON_ArrayForEach(one, sessions) {
+		number_cell(t, number_of(one, "session"));
+		user_cell(t, number_of(one, "uid"));
+		number_cell(t, number_of(one, "pid"));
+		print_table_cell(t, print_bytes(number_of(one, "bytes"), text), true);
+		print_table_cell(t, text_of(one, "name"), false);
+	}
+	putchar('\n');
+	print_table_end(t, 0);
+	if (number_of(json, "session_count") > cJSON_GetArraySize(sessions))
+		printf("... and %.0f more\n",
+			number_of(json, "session_count") - cJSON_GetArraySize(sessions));
+}
+
+int status_command(const struct control *c) {
+	cJSON *json = NULL;
+	char *text = NULL;
+	struct fault f;
+	int r = control_ask_status(c->socket, &text, &f);
+
+	if (!r) {
+		json = cJSON_Parse(text);
+		r = json ? 0 : fault_set(&f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
+	}
+	if (r) {
+		r = control_fail(c, r, &f);
+	} else {
+		if (c->json) {
+			puts(text);
+		} else {
+			print_daemon(json);
+			print_sessions(json);
+		}
+		r = engine_ready(cJSON_GetObjectItemCaseSensitive(json, "engine")) ? FUSIONCTL_OK
+										   : FUSIONCTL_NO_ENGINE;
+	}
+	cJSON_Delete(json);
+	free(text);
+	return r;
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# fusionctl as a person meets it: each command, its JSON, its errors and its exit codes.
+set -eu
+build=$1
+root=$(mktemp -d)
+daemon=
+finish() {
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
+	rm -rf "$root"
+}
+trap finish EXIT
+FUSION_SOCKET=$root/door
+export FUSION_SOCKET
+passed=0
+failed=0
+
+# CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains.
+claim() {
+	name=$1 status=$2 pattern=$3
+	shift 3
+	got=0
+	"$@" >"$root/out" 2>&1 || got=$?
+	if [ "$got" = "$status" ] && grep -q -e "$pattern" "$root/out"; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: exit code $got (expected $status), output (expected: $pattern):"
+	sed 's/^/    /' "$root/out"
+}
+
+# Is standard output one JSON text, in which this Python expression over `j` is true?
+claim_json() {
+	name=$1 expression=$2
+	shift 2
+	"$@" >"$root/out" 2>"$root/err" || true
+	if "${PYTHON:-/usr/bin/python3}" -c "import json, sys
+j = json.load(open(sys.argv[1]))
+sys.exit(not ($expression))" "$root/out"; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: not true of the JSON: $expression"
+	sed 's/^/    /' "$root/out" "$root/err"
+}
+
+ctl=$build/fusionctl
+cat >"$root/good.fz" <<'GRAPH'
+x = input f32[2,3] = 1 -2 nan inf 0.1 -0
+y = relu x
+z = add y 1
+output y z
+GRAPH
+printf 'x = input f32[2] ramp\ny = ad x 1\noutput y\n' >"$root/unknown.fz"
+printf 'x = input f32[2] ramp\nw = input f32[3] ramp\ny = add x w\noutput y\n' >"$root/shapes.fz"
+
+claim no_command_is_wrong_usage 2 "which command" "$ctl"
+claim unknown_commands_are_wrong_usage 2 "there is no command 'stat'" "$ctl" stat
+claim options_of_other_commands_are_wrong_usage 2 "status does not take --source" "$ctl" status --source
+claim a_missing_file_name_is_wrong_usage 2 "explain wants the name of a text graph" "$ctl" explain
+claim help_lists_the_commands 0 "explain FILE" "$ctl" --help
+claim version_is_told 0 "^fusionctl [0-9]" "$ctl" --version
+claim status_without_a_daemon_says_so 3 "no daemon answers at $root/door" "$ctl" status
+claim run_without_a_daemon_says_so 3 "no daemon answers" "$ctl" run "$root/good.fz"
+claim_json errors_are_json_too 'j["error"]["code"] == "CONNECT"' "$ctl" --json status
+
+"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/cache" >"$root/log" 2>&1 &
+daemon=$!
+tries=0
+until "$ctl" status >/dev/null 2>&1; do
+	tries=$((tries + 1))
+	if [ "$tries" -gt 1200 ] || ! kill -0 "$daemon" 2>/dev/null; then
+		echo "the daemon did not start:"
+		cat "$root/log"
+		echo "$passed passed, $((failed + 1)) failed"
+		exit 1
+	fi
+	sleep 0.1
+done
+
+claim status_shows_the_engine 0 "^engine  *ready, process" "$ctl" status
+claim status_of_a_socket_given 0 "^device" env -u FUSION_SOCKET "$ctl" --socket "$root/door" status
+claim_json status_is_json 'j["engine"]["state"] == "ready" and j["sessions"] == []' "$ctl" status --json
+claim run_prints_rows 0 "^y f32\[2,3\]" "$ctl" run "$root/good.fz"
+claim_json run_gives_every_bit 'j["outputs"][0]["values"] == [1, 0, "nan", "inf", 0.1, 0] and
+	j["outputs"][1] == {"name": "z", "dtype": "f32", "dims": [2, 3], "values": [2, 1, "nan", "inf", 1.1, 1]}' \
+	"$ctl" run --json "$root/good.fz"
+claim run_reads_standard_input 0 "^\[2 3 4\]" sh -c "printf 'x = input i8[3] = 1 2 3\ny = add x 1\noutput y\n' | $ctl run -"
+claim large_outputs_are_shown_by_their_edges 0 "0  *1  *2 \.\.\. 1997 1998 1999\]" \
+	sh -c "printf 'x = arange i32[2000] 0 1\noutput x\n' | $ctl run -"
+claim_json explain_tells_kernels 'j["kernel_count"] == 1 and j["unfused_kernel_count"] == 2 and
+	[o["op"] for o in j["kernels"][0]["operations"]] == ["relu", "add"] and "source" not in j["kernels"][0]' \
+	"$ctl" explain --json "$root/good.fz"
+claim_json explain_unfused_tells_each 'len(j["kernels"]) == 2' "$ctl" explain --unfused --json "$root/good.fz"
+claim explain_shows_the_source 0 "FP_CONTRACT OFF" "$ctl" explain --source "$root/good.fz"
+claim_json stats_count_what_ran 'j["runs"] >= 4 and j["kernels_launched"] <= j["kernels_unfused"]' "$ctl" stats --json
+claim stats_have_units 0 "^device" "$ctl" stats
+claim syntax_errors_name_the_place 1 "unknown.fz:2:5: there is no operation 'ad'" "$ctl" run "$root/unknown.fz"
+claim refused_operations_name_the_line 1 "do not broadcast.*shapes.fz:3" "$ctl" explain "$root/shapes.fz"
+claim a_missing_file_is_named 1 "nowhere.fz cannot be read" "$ctl" run "$root/nowhere.fz"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,270 @@
+/*
+ * Stands between a program and libOpenCL: counts calls and breaks some of them on demand, so that
+ * tests compare the daemon's own statistics with what truly happened, and force what drivers do
+ * rarely. See interpose.h. As a library: cc -shared -fPIC -I. -o interpose.so tests/interpose/interpose.c -ldl
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include <CL/cl.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/interpose/interpose.h"
+
+enum {
+	INTERPOSE_PROGRAMS = 4096,      /* remembered at a time */
+	INTERPOSE_BUFFERS = 4096,
+};
+
+static struct interpose_counts own_counts;
+static struct interpose_counts *counts = &own_counts;
+static struct interpose_rules rules = { UINT64_MAX, 0, UINT64_MAX, UINT64_MAX };
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Operations in the sources of programs, and sizes of buffers, while they live. */
+static struct { cl_program program; uint64_t ops; } program[INTERPOSE_PROGRAMS];
+static struct { cl_mem buffer; uint64_t bytes; } buffer[INTERPOSE_BUFFERS];
+
+static void read_rule(const char *name, _Atomic uint64_t *rule) {
+	const char *text = getenv(name);
+
+	if (text)
+		*rule = strtoull(text, NULL, 0);
+}
+
+static void map_counts(const char *path) {
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	void *p;
+
+	if (fd < 0)
+		return;
+	if (!ftruncate(fd, sizeof *counts)) {
+		p = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED)
+			counts = p;
+	}
+	close(fd);
+}
+
+static void start(void) {
+	const char *path = getenv("FUSION_INTERPOSE_COUNTS");
+
+	if (path)
+		map_counts(path);
+	read_rule("FUSION_INTERPOSE_OPS", &rules.ops);
+	read_rule("FUSION_INTERPOSE_BUILD_MS", &rules.build_ms);
+	read_rule("FUSION_INTERPOSE_MEMORY", &rules.memory);
+	read_rule("FUSION_INTERPOSE_LAUNCHES", &rules.launches);
+}
+
+/* The driver's own function of this name. */
+static void *real(const char *name) {
+	void *f;
+
+	pthread_once(&once, start);
+	f = dlsym(RTLD_NEXT, name);
+	if (!f)
+		abort();
+	return f;
+}
+
+/* A pointer to an object is no pointer to a function in C; POSIX says the bits are. */
+#define REAL(name)                                                                                       \
+	__typeof__(&name) next;                                                                          \
+	do {                                                                                             \
+		void *symbol_ = real(#name);                                                             \
+		memcpy(&next, &symbol_, sizeof next);                                                    \
+	} while (0)
+
+cl_int clGetPlatformIDs(cl_uint entries, cl_platform_id *platforms, cl_uint *number) {
+	REAL(clGetPlatformIDs);
+
+	if (getenv("FUSION_INTERPOSE_DIE"))
+		abort();
+	return next(entries, platforms, number);
+}
+
+/* ---- programs ---- */
+
+static uint64_t count_ops(cl_uint strings, const char **text) {
+	uint64_t n = 0;
+
+	for (cl_uint i = 0; i < strings; i++)
+		for (const char *at = text[i]; (at = strstr(at, " = op_")); at++)
+			n++;
+	return n;
+}
+
+static void remember_program(cl_program p, uint64_t ops) {
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < INTERPOSE_PROGRAMS; i++)
+		if (!program[i].program) {
+			program[i].program = p;
+			program[i].ops = ops;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+/* Is it of source? Then *opsp is set, and it is forgotten. */
+static bool recall_program(cl_program p, uint64_t *opsp) {
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < INTERPOSE_PROGRAMS && !found; i++)
+		if (program[i].program == p) {
+			*opsp = program[i].ops;
+			program[i].program = NULL;
+			found = true;
+		}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint strings, const char **text, const size_t *lengths,
+	cl_int *error) {
+	cl_program p;
+	REAL(clCreateProgramWithSource);
+
+	p = next(context, strings, text, lengths, error);
+	if (p)
+		remember_program(p, lengths ? 0 : count_ops(strings, text));
+	return p;
+}
+
+static void sleep_ms(uint64_t ms) {
+	struct timespec t = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device, const char *options,
+	void(CL_CALLBACK *notify)(cl_program program, void *user), void *user) {
+	uint64_t ops = 0;
+	cl_int error;
+	REAL(clBuildProgram);
+
+	if (recall_program(p, &ops)) {
+		counts->builds++;
+		sleep_ms(rules.build_ms);
+	} else {
+		counts->builds_binary++;
+	}
+	error = ops > rules.ops ? CL_BUILD_PROGRAM_FAILURE : next(p, devices, device, options, notify, user);
+	if (error)
+		counts->builds_failed++;
+	return error;
+}
+
+cl_kernel clCreateKernel(cl_program p, const char *name, cl_int *error) {
+	REAL(clCreateKernel);
+
+	counts->kernels++;
+	return next(p, name, error);
+}
+
+/* ---- memory ---- */
+
+/* Counts the bytes; false where the rule forbids them. */
+static bool charge(uint64_t bytes) {
+	if (atomic_fetch_add(&counts->buffer_bytes, bytes) + bytes <= rules.memory)
+		return true;
+	counts->buffer_bytes -= bytes;
+	return false;
+}
+
+static void remember_buffer(cl_mem m, uint64_t bytes) {
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < INTERPOSE_BUFFERS; i++)
+		if (!buffer[i].buffer) {
+			buffer[i].buffer = m;
+			buffer[i].bytes = bytes;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+static void forget_buffer(cl_mem m) {
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < INTERPOSE_BUFFERS; i++)
+		if (buffer[i].buffer == m) {
+			buffer[i].buffer = NULL;
+			counts->buffer_bytes -= buffer[i].bytes;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void *host, cl_int *error) {
+	cl_int own = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+	cl_mem m = NULL;
+	REAL(clCreateBuffer);
+
+	if (charge(bytes))
+		m = next(context, flags, bytes, host, &own);
+	else
+		counts->buffers_refused++;
+	if (m) {
+		counts->buffers++;
+		remember_buffer(m, bytes);
+	}
+	if (error)
+		*error = own;
+	return m;
+}
+
+cl_int clReleaseMemObject(cl_mem m) {
+	REAL(clReleaseMemObject);
+
+	counts->buffers_released++;
+	forget_buffer(m);
+	return next(m);
+}
+
+/* ---- commands ---- */
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+	const size_t *size, const size_t *local, cl_uint waits, const cl_event *wait, cl_event *event) {
+	cl_int error = CL_OUT_OF_RESOURCES;
+	REAL(clEnqueueNDRangeKernel);
+
+	if (counts->launches < rules.launches)
+		error = next(queue, kernel, dims, offset, size, local, waits, wait, event);
+	if (error) {
+		counts->launches_refused++;
+		return error;
+	}
+	counts->launches++;
+	counts->tasks += dims > 1 ? size[1] : 1;
+	return error;
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem m, cl_bool blocking, size_t offset, size_t bytes,
+	const void *host, cl_uint waits, const cl_event *wait, cl_event *event) {
+	REAL(clEnqueueWriteBuffer);
+
+	counts->copies++;
+	counts->copy_bytes += bytes;
+	return next(queue, m, blocking, offset, bytes, host, waits, wait, event);
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem m, cl_bool blocking, size_t offset, size_t bytes,
+	void *host, cl_uint waits, const cl_event *wait, cl_event *event) {
+	REAL(clEnqueueReadBuffer);
+
+	counts->copies++;
+	counts->copy_bytes += bytes;
+	return next(queue, m, blocking, offset, bytes, host, waits, wait, event);
+}

@@ -1,0 +1,40 @@
+/*
+ * What interpose.c counts, and what it can be told to break.
+ *
+ * Preloaded into a daemon, it is told by environment variables and counts into a file that a test
+ * maps: a struct interpose_counts, native byte order. Included by a test program, it stands before
+ * libOpenCL for that program, and the test also sets and reads the variables below directly.
+ *
+ *   FUSION_INTERPOSE_COUNTS     path of the file; made if it is not there
+ *   FUSION_INTERPOSE_OPS        builds of sources with more operations than this fail: lines with " = op_"
+ *   FUSION_INTERPOSE_BUILD_MS   each build of a source takes this much longer
+ *   FUSION_INTERPOSE_MEMORY     buffer objects beyond this many bytes in all cannot be made
+ *   FUSION_INTERPOSE_LAUNCHES   launches after this many are refused
+ *   FUSION_INTERPOSE_DIE        set: listing the platforms aborts
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct interpose_counts {
+	_Atomic uint64_t launches;          /* clEnqueueNDRangeKernel that the driver took */
+	_Atomic uint64_t tasks;             /* the sum of their sizes in dimension 1 */
+	_Atomic uint64_t launches_refused;
+	_Atomic uint64_t builds;            /* clBuildProgram of source */
+	_Atomic uint64_t builds_binary;     /* of what a cache had */
+	_Atomic uint64_t builds_failed;     /* by the driver or here */
+	_Atomic uint64_t kernels;           /* clCreateKernel */
+	_Atomic uint64_t buffers;           /* clCreateBuffer */
+	_Atomic uint64_t buffers_released;  /* clReleaseMemObject */
+	_Atomic uint64_t buffer_bytes;      /* of those not released */
+	_Atomic uint64_t buffers_refused;
+	_Atomic uint64_t copies, copy_bytes; /* clEnqueueWriteBuffer and clEnqueueReadBuffer */
+};
+
+struct interpose_rules {
+	_Atomic uint64_t ops;               /* UINT64_MAX: no limit */
+	_Atomic uint64_t build_ms;
+	_Atomic uint64_t memory;
+	_Atomic uint64_t launches;
+};

@@ -1,0 +1,878 @@
+/*
+ * The device on whatever OpenCL platform comes first (PoCL where the tests run): opening and its
+ * refusals, programs and their cache, launches, marks.
+ *
+ * Each test runs in a process of its own and has a cache folder of its own. check's own folder for
+ * them is below TMPDIR.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/device/device.h"
+#include "daemon/emit/emit.h"
+#include "tests/interpose/interpose.c"
+#include "tests/test_device_kernels.h"
+
+enum {
+	TIMEOUT = 60,               /* seconds; a first build on a busy machine takes several */
+	WAIT_MS = 30000,
+	COUNT = 1000,               /* elements of the arrays */
+	ARENA = 4 << 20,
+};
+
+static char folder[64];
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+static char driver_cache[64];
+static int woken = -1;
+
+static void wake(void *user) {
+	uint64_t one = 1;
+
+	(void)user;
+	if (write(woken, &one, sizeof one) != (ssize_t)sizeof one)
+		abort();
+}
+
+static void setup(void) {
+	char path[128];
+
+	strcpy(folder, "/tmp/fusiond-test-device-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/driver", folder);
+	ck_assert_int_eq(symlink(driver_cache, path), 0);
+	woken = eventfd(0, EFD_CLOEXEC);
+	ck_assert_int_ge(woken, 0);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
+	(void)status;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static void teardown(void) {
+	close(woken);
+	nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct device_config config(void) {
+	return (struct device_config){ .cache_dir = folder, .wake = wake };
+}
+
+static struct device *open_with(struct device_config c) {
+	struct device *d = NULL;
+	struct fault f = { 0 };
+	int r = device_open(&c, &d, &f);
+
+	ck_assert_msg(!r, "device_open: %d %s", r, f.text);
+	return d;
+}
+
+/* The sentence of a device that must not open. */
+static const char *refusal(const struct device_config *c) {
+	static struct fault f;
+	struct device *d = NULL;
+
+	ck_assert_int_eq(device_open(c, &d, &f), FAULT_DEVICE);
+	ck_assert_ptr_null(d);
+	return f.text;
+}
+
+static void wait_event(void) {
+	struct pollfd p = { .fd = woken, .events = POLLIN };
+	uint64_t n;
+
+	ck_assert_msg(poll(&p, 1, WAIT_MS) == 1, "nothing woke the engine");
+	ck_assert_int_eq(read(woken, &n, sizeof n), sizeof n);
+}
+
+/* Waits for a build the way the engine does. */
+static struct program *program_of(struct device *d, const struct kernel *k) {
+	struct program *p = NULL;
+
+	ck_assert_int_eq(device_program(d, k, &p), 0);
+	while (program_state(p) == PROGRAM_BUILDING) {
+		wait_event();
+		device_poll(d);
+	}
+	device_poll(d);
+	return p;
+}
+
+static struct program *ready(struct device *d, unsigned op) {
+	struct kernel k;
+	struct program *p;
+
+	kernel_binary(&k, op, device_traits(d)->width);
+	p = program_of(d, &k);
+	ck_assert_msg(program_state(p) == PROGRAM_READY, "%s", program_log(p));
+	return p;
+}
+
+static uint32_t entries(char *path, size_t size) {
+	char programs[128];
+	struct dirent *e;
+	uint32_t n = 0;
+	DIR *dir;
+
+	snprintf(programs, sizeof programs, "%s/programs", folder);
+	dir = opendir(programs);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.') {
+			snprintf(path, size, "%s/%.64s", programs, e->d_name);
+			n++;
+		}
+	closedir(dir);
+	return n;
+}
+
+/* ---- launching ---- */
+
+struct work {
+	struct device *d;
+	struct program *p;
+	uint64_t address;
+	float *host;                /* a, b, then the result */
+	uint64_t record[64];
+	struct emit_launch launch;
+};
+
+static void work_open(struct work *w, struct device *d, struct program *p) {
+	const struct kernel *k = program_kernel(p);
+	int64_t dims[KERNEL_RANK] = { COUNT };
+	void *host;
+
+	memset(w, 0, sizeof *w);
+	w->d = d;
+	w->p = p;
+	ck_assert_int_eq(device_map(d, -1, ARENA, &w->address, &host), 0);
+	w->host = host;
+	for (unsigned i = 0; i < COUNT; i++) {
+		w->host[i] = (float)i;
+		w->host[COUNT + i] = 0.5f;
+	}
+	w->launch = emit_geometry(k, device_traits(d), dims, 0, w->record);
+	w->record[kernel_word_dim(0)] = COUNT;
+	for (unsigned i = 0; i < 3; i++) {
+		w->record[kernel_word_operand(k, i)] = w->address + i * COUNT * sizeof(float);
+		w->record[kernel_word_operand(k, i) + 1] = 1;
+	}
+}
+
+static int work_launch(struct work *w) {
+	return device_launch(w->d, w->p, w->record, 1, w->launch.items, w->launch.local);
+}
+
+static void answered(void *user, int error) {
+	int *stand = user;
+
+	ck_assert_int_eq(error, 0);
+	*stand += 1;
+}
+
+static void wait_for(struct device *d, const int *stand, int least) {
+	while (*stand < least) {
+		wait_event();
+		device_poll(d);
+	}
+}
+
+START_TEST(the_device_computes_in_memory_the_host_sees) {
+	struct device *d = open_with(config());
+	struct work w;
+	int marks = 0;
+
+	ck_assert(device_flat(d));
+	ck_assert_msg(device_exact(d), "%s", device_notes(d));
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	ck_assert_uint_eq(device_pending(d), 1);
+	ck_assert_int_eq(device_flush(d), 0);
+	wait_for(d, &marks, 1);
+	ck_assert_uint_eq(device_pending(d), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert(w.host[2 * COUNT + i] == (float)i + 0.5f);
+	device_unmap(d, w.address, ARENA);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(two_arenas_are_reached_by_one_launch) {
+	struct device *d = open_with(config());
+	int fd = memfd_create("test", MFD_CLOEXEC), marks = 0;
+	struct work w;
+	uint64_t address;
+	void *host;
+
+	ck_assert_int_eq(ftruncate(fd, ARENA), 0);
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_int_eq(device_map(d, fd, ARENA, &address, &host), 0);
+	close(fd);
+	w.record[kernel_word_operand(program_kernel(w.p), 2)] = address;
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert(((float *)host)[COUNT - 1] == COUNT - 1 + 0.5f);
+	device_unmap(d, address, ARENA);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(several_tasks_run_in_one_launch) {
+	struct device *d = open_with(config());
+	struct program *p = ready(d, OP_mul);
+	uint32_t words = kernel_record_words(program_kernel(p));
+	uint64_t records[2 * 64];
+	struct work a, b;
+	int marks = 0;
+
+	work_open(&a, d, p);
+	work_open(&b, d, p);
+	for (unsigned i = 0; i < COUNT; i++)
+		b.host[COUNT + i] = 3;
+	memcpy(records, a.record, words * sizeof *records);
+	memcpy(records + words, b.record, words * sizeof *records);
+	ck_assert_int_eq(device_launch(d, p, records, 2, a.launch.items, a.launch.local), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert(a.host[2 * COUNT + 7] == 3.5f);
+	ck_assert(b.host[2 * COUNT + 7] == 21.0f);
+	ck_assert_uint_eq(device_counters(d)->tasks, 2);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(memory_beyond_the_reserved_range_is_refused) {
+	struct device *d = open_with(config());
+	uint64_t address;
+	void *host;
+
+	ck_assert_int_eq(device_map(d, -1, UINT64_C(1) << 42, &address, &host), -EINVAL);
+	ck_assert_int_eq(device_map(d, -1, 0, &address, &host), -EINVAL);
+	device_close(d);
+}
+END_TEST
+
+/* ---- marks and the ring ---- */
+
+static int order[3000];
+static int answers;
+
+static void note_order(void *user, int error) {
+	ck_assert_int_eq(error, 0);
+	order[answers++] = (int)(intptr_t)user;
+}
+
+START_TEST(many_marks_are_answered_in_order) {
+	struct device *d = open_with(config());
+	struct work w;
+	int marks = 0;
+
+	work_open(&w, d, ready(d, OP_add));
+	for (int i = 0; i < 3000; i++) {
+		int r = i % 3 ? 0 : work_launch(&w);
+
+		while (r == -EAGAIN) {
+			wait_event();
+			device_poll(d);
+			r = work_launch(&w);
+		}
+		ck_assert_int_eq(r, 0);
+		ck_assert_int_eq(device_mark(d, note_order, (void *)(intptr_t)i), 0);
+	}
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert_int_eq(answers, 3000);
+	for (int i = 0; i < 3000; i++)
+		ck_assert_int_eq(order[i], i);
+	ck_assert_uint_eq(device_pending(d), 0);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(a_mark_on_an_idle_device_is_answered_too) {
+	struct device *d = open_with(config());
+	int marks = 0;
+
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	ck_assert_int_eq(marks, 0);
+	wait_for(d, &marks, 1);
+	device_close(d);
+}
+END_TEST
+
+static struct device *again_device;
+static int again_left = 5;
+
+static void mark_again(void *user, int error) {
+	answered(user, error);
+	if (again_left-- > 0)
+		ck_assert_int_eq(device_mark(again_device, mark_again, user), 0);
+}
+
+START_TEST(a_mark_may_be_made_while_one_is_answered) {
+	int marks = 0;
+
+	again_device = open_with(config());
+	ck_assert_int_eq(device_mark(again_device, mark_again, &marks), 0);
+	wait_for(again_device, &marks, 6);
+	device_close(again_device);
+}
+END_TEST
+
+/* 1 MiB of records of 128 bytes is 8,192 launches: the ring goes round several times. */
+START_TEST(the_ring_of_records_wraps_without_marks_of_the_caller) {
+	struct device *d = open_with(config());
+	const struct kernel *k;
+	uint64_t expected = 0;
+	struct work w;
+
+	work_open(&w, d, ready(d, OP_add));
+	k = program_kernel(w.p);
+	/* Each launch adds b to another element of the result, so that a record read wrongly shows. */
+	for (unsigned i = 0; i < COUNT; i++)
+		w.host[2 * COUNT + i] = 0;
+	w.record[KERNEL_WORD_UNITS] = w.record[KERNEL_WORD_ITEMS] = 1;
+	w.record[KERNEL_WORD_EXTENT] = 1;
+	w.record[kernel_word_dim(0)] = 1;
+	for (unsigned i = 0; i < 30000; i++) {
+		uint64_t element = (2 * COUNT + i % COUNT) * sizeof(float);
+		int r;
+
+		w.record[kernel_word_operand(k, 0)] = w.record[kernel_word_operand(k, 2)] = w.address + element;
+		while ((r = work_launch(&w)) == -EAGAIN) {
+			wait_event();
+			device_poll(d);
+			expected++;
+		}
+		ck_assert_int_eq(r, 0);
+	}
+	ck_assert_uint_gt(expected, 0);
+	ck_assert_int_eq(device_finish(d), 0);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert(w.host[2 * COUNT + i] == 15.0f);
+	ck_assert_uint_eq(device_counters(d)->launches, 30000);
+	device_close(d);
+}
+END_TEST
+
+/* ---- programs ---- */
+
+START_TEST(equal_kernels_share_a_program) {
+	struct device *d = open_with(config());
+	struct program *p = ready(d, OP_add);
+
+	ck_assert_ptr_eq(p, ready(d, OP_add));
+	ck_assert_ptr_ne(p, ready(d, OP_mul));
+	ck_assert_uint_eq(device_counters(d)->builds, 2);
+	ck_assert_uint_eq(device_counters(d)->warmups, 2);
+	ck_assert_ptr_nonnull(strstr(program_source(p), "kernel"));
+	device_close(d);
+}
+END_TEST
+
+START_TEST(a_program_is_asked_for_without_waiting_for_its_build) {
+	struct device *d = open_with(config());
+	struct timespec a, b;
+	struct program *p;
+	struct kernel k;
+
+	kernel_chain(&k, 40, 0x5555, device_traits(d)->width);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	ck_assert_int_eq(device_program(d, &k, &p), 0);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	ck_assert_int_eq(program_state(p), PROGRAM_BUILDING);
+	ck_assert_ptr_null(program_source(p));
+	ck_assert_int_lt((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000, 20);
+	ck_assert_int_eq(program_state(program_of(d, &k)), PROGRAM_READY);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(several_hundred_kernels_find_their_programs) {
+	struct device_config c = config();
+	struct program *p[300];
+	struct device *d;
+	struct kernel k;
+
+	c.discrete = true; /* programs are asked for, not waited for: any device will do */
+	d = open_with(c);
+	for (unsigned i = 0; i < 300; i++) {
+		kernel_chain(&k, 17, i, 16);
+		k.value[2].op = i < 150 ? OP_add : OP_mul;
+		k.pad = (uint8_t)(i / 150);
+		ck_assert_int_eq(device_program(d, &k, &p[i]), 0);
+	}
+	for (unsigned i = 0; i < 300; i++) {
+		struct program *again;
+
+		kernel_chain(&k, 17, i, 16);
+		k.value[2].op = i < 150 ? OP_add : OP_mul;
+		k.pad = (uint8_t)(i / 150);
+		ck_assert_int_eq(device_program(d, &k, &again), 0);
+		ck_assert_ptr_eq(again, p[i]);
+		for (unsigned j = 0; j < i; j++)
+			ck_assert_ptr_ne(p[j], p[i]);
+	}
+	device_close(d); /* with builds queued */
+}
+END_TEST
+
+START_TEST(a_program_is_found_on_disk_after_reopening) {
+	struct device *d = open_with(config());
+	struct work w;
+	char path[256];
+	int marks = 0;
+
+	ready(d, OP_add);
+	ck_assert_uint_eq(device_counters(d)->builds_cached, 0);
+	device_close(d);
+	ck_assert_uint_ge(entries(path, sizeof path), 2); /* the probes' and ours */
+
+	d = open_with(config());
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_uint_eq(device_counters(d)->builds_cached, 1);
+	ck_assert_uint_eq(device_counters(d)->builds, 0);
+	ck_assert_uint_eq(program_build_us(w.p), 0);
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert(w.host[2 * COUNT + 1] == 1.5f);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(programs_go_to_disk_while_the_device_is_idle) {
+	struct device *d = open_with(config());
+	char path[256];
+	struct work w;
+	int tries = 0, r;
+
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_uint_eq(entries(path, sizeof path), 0);
+	for (int i = 0; i < 100 && entries(path, sizeof path) < 2; i++) {
+		struct timespec t = { .tv_nsec = 50000000 };
+
+		nanosleep(&t, NULL);
+		device_poll(d);
+	}
+	ck_assert_uint_eq(entries(path, sizeof path), 2);
+	/* One that is just being written is launched a little later. */
+	while ((r = work_launch(&w)) == -EAGAIN && tries++ < 100) {
+		wait_event();
+		device_poll(d);
+	}
+	ck_assert_int_eq(r, 0);
+	ck_assert_int_eq(device_finish(d), 0);
+	device_close(d);
+}
+END_TEST
+
+static void damage_all(off_t at, bool cut) {
+	char programs[128], path[256];
+	struct dirent *e;
+	DIR *dir;
+
+	snprintf(programs, sizeof programs, "%s/programs", folder);
+	dir = opendir(programs);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir))) {
+		unsigned char byte;
+		int fd;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "%s/%.64s", programs, e->d_name);
+		fd = open(path, O_RDWR);
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+		byte ^= 0x10;
+		ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+		if (cut)
+			ck_assert_int_eq(ftruncate(fd, at), 0);
+		close(fd);
+	}
+	closedir(dir);
+}
+
+static void damaged_is_rebuilt(off_t at, bool cut) {
+	struct device *d = open_with(config());
+
+	ready(d, OP_add);
+	device_close(d);
+	damage_all(at, cut);
+	d = open_with(config());
+	ready(d, OP_add);
+	ck_assert_uint_eq(device_counters(d)->builds_cached, 0);
+	ck_assert_uint_eq(device_counters(d)->builds, 1);
+	device_close(d);
+	/* Written anew, and whole. */
+	d = open_with(config());
+	ready(d, OP_add);
+	ck_assert_uint_eq(device_counters(d)->builds_cached, 1);
+	device_close(d);
+}
+
+START_TEST(a_damaged_entry_of_the_cache_is_built_again) {
+	damaged_is_rebuilt(1000, false);
+}
+END_TEST
+
+START_TEST(a_cut_entry_of_the_cache_is_built_again) {
+	damaged_is_rebuilt(30, true);
+}
+END_TEST
+
+START_TEST(an_entry_with_a_foreign_key_is_built_again) {
+	damaged_is_rebuilt(20, false);
+}
+END_TEST
+
+START_TEST(memory_the_driver_refuses_is_refused_here) {
+	struct device *d;
+	struct device_config c = config();
+	uint64_t address;
+
+	c.discrete = true;
+	d = open_with(c);
+	rules.memory = counts->buffer_bytes + (1 << 20);
+	ck_assert_int_eq(device_take(d, 4 << 20, &address), -ENOSPC);
+	/* Smaller pools are tried before one is given up. */
+	ck_assert_int_eq(device_take(d, 1 << 16, &address), 0);
+	ck_assert_uint_gt(counts->buffers_refused, 2);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(a_kernel_that_does_not_build_fails_with_its_log) {
+	struct device_config c = config();
+	struct device *d = open_with(c);
+	struct kernel k;
+	struct program *p;
+
+	kernel_binary(&k, OP_add, device_traits(d)->width);
+	k.width = 3; /* no vectors of 3 in the function library */
+	p = program_of(d, &k);
+	ck_assert_int_eq(program_state(p), PROGRAM_FAILED);
+	ck_assert_uint_gt(strlen(program_log(p)), 20);
+	ck_assert_ptr_nonnull(program_source(p));
+	ck_assert_uint_eq(device_counters(d)->build_failures, 1);
+	device_close(d);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(without_a_driver_the_sentence_names_the_package) {
+	struct device_config c = config();
+
+	setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "no OpenCL platform was found; install pocl-opencl-icd"));
+}
+END_TEST
+
+START_TEST(a_driver_that_dies_while_it_is_listed_gives_a_sentence) {
+	struct device_config c = config();
+
+	setenv("FUSION_INTERPOSE_DIE", "1", 1);
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "died (signal 6)"));
+}
+END_TEST
+
+START_TEST(a_platform_that_does_not_exist_is_named_with_those_that_do) {
+	struct device_config c = config();
+
+	c.platform = "Nonesuch";
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "\"Nonesuch\" (there are: \""));
+	c.platform = NULL;
+	c.device = "Nonesuch";
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "\"Nonesuch\" (there are: \""));
+}
+END_TEST
+
+START_TEST(a_strategy_that_does_not_exist_is_refused) {
+	struct device_config c = config();
+	struct device *d;
+	struct fault f;
+
+	c.strategy = "quantum";
+	ck_assert_int_eq(device_open(&c, &d, &f), FAULT_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(f.text, "quantum"));
+}
+END_TEST
+
+START_TEST(a_cache_folder_that_cannot_be_made_is_named) {
+	struct device_config c = config();
+
+	c.cache_dir = "/proc/nowhere/cache";
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "cache folder /proc/nowhere/cache cannot be made"));
+	c.cache_dir = NULL;
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "no cache folder is set"));
+}
+END_TEST
+
+START_TEST(a_cache_folder_that_cannot_be_written_to_is_named) {
+	struct device_config c = config();
+
+	/* root may write everywhere, so nobody tries */
+	if (!geteuid()) {
+		ck_assert_int_eq(chown(folder, 65534, 65534), 0);
+		ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
+	}
+	ck_assert_int_eq(chmod(folder, 0555), 0);
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "cannot be"));
+	ck_assert_ptr_nonnull(strstr(refusal(&c), folder));
+	ck_assert_int_eq(chmod(folder, 0755), 0);
+}
+END_TEST
+
+START_TEST(a_cache_folder_that_executes_nothing_is_named) {
+	struct device_config c = config();
+
+	/* In a mount namespace of this process alone; skipped where that is not allowed. */
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		mount("none", folder, "tmpfs", MS_NOEXEC, "size=16m"))
+		return;
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "executes nothing"));
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "without noexec"));
+	umount2(folder, MNT_DETACH);
+}
+END_TEST
+
+START_TEST(a_missing_linker_is_named_with_its_package) {
+	struct device_config c = config();
+
+	setenv("PATH", "/nonexistent:/proc", 1);
+	ck_assert_ptr_nonnull(strstr(refusal(&c), "install binutils"));
+}
+END_TEST
+
+/* ---- devices with memory of their own ---- */
+
+static struct device *open_discrete(uint64_t memory) {
+	struct device_config c = config();
+
+	c.discrete = true;
+	c.memory = memory;
+	return open_with(c);
+}
+
+START_TEST(a_discrete_device_computes_in_its_own_memory) {
+	struct device *d = open_discrete(0);
+	struct program *p = ready(d, OP_add);
+	const struct kernel *k = program_kernel(p);
+	float a[COUNT], b[COUNT], out[COUNT];
+	int64_t dims[KERNEL_RANK] = { COUNT };
+	uint64_t record[64], address[3];
+	struct emit_launch launch;
+	int marks = 0;
+
+	ck_assert(!device_flat(d));
+	ck_assert_uint_gt(device_traits(d)->pools, 1);
+	launch = emit_geometry(k, device_traits(d), dims, 0, record);
+	record[kernel_word_dim(0)] = COUNT;
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(device_take(d, sizeof a, &address[i]), 0);
+		record[kernel_word_operand(k, i)] = address[i];
+		record[kernel_word_operand(k, i) + 1] = 1;
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		a[i] = (float)i;
+		b[i] = 0.25f;
+	}
+	ck_assert_int_eq(device_upload(d, address[0], a, sizeof a), 0);
+	ck_assert_int_eq(device_upload(d, address[1], b, sizeof b), 0);
+	ck_assert_int_eq(device_launch(d, p, record, 1, launch.items, launch.local), 0);
+	ck_assert_int_eq(device_download(d, out, address[2], sizeof out), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	for (unsigned i = 0; i < COUNT; i++)
+		ck_assert(out[i] == (float)i + 0.25f);
+	ck_assert_uint_eq(device_counters(d)->uploads, 2);
+	ck_assert_uint_eq(device_counters(d)->download_bytes, sizeof out);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(pools_are_made_until_the_limit_and_used_again) {
+	const uint64_t mib = 1 << 20;
+	struct device *d = open_discrete(600 * mib);
+	uint64_t address[4];
+
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(device_take(d, 200 * mib, &address[i]), 0);
+	ck_assert_uint_ne(address[0] >> KERNEL_POOL_SHIFT, address[1] >> KERNEL_POOL_SHIFT);
+	ck_assert_int_eq(device_take(d, 200 * mib, &address[2]), -ENOSPC);
+	ck_assert_int_eq(device_take(d, 50 * mib, &address[2]), 0);
+	device_give(d, address[1], 200 * mib);
+	ck_assert_int_eq(device_take(d, 201 * mib, &address[3]), 0);
+	ck_assert_uint_eq(address[3] >> KERNEL_POOL_SHIFT, address[1] >> KERNEL_POOL_SHIFT);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(the_gpu_strategy_can_be_forced) {
+	struct device_config c = config();
+	struct device *d;
+	struct work w;
+	int marks = 0;
+
+	c.strategy = "gpu";
+	d = open_with(c);
+	ck_assert_int_eq(device_traits(d)->strategy, STRATEGY_GPU);
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert(w.host[2 * COUNT + 999] == 999.5f);
+	device_close(d);
+}
+END_TEST
+
+/* ---- nothing is left ---- */
+
+static int descriptors(void) {
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+START_TEST(closing_gives_back_descriptors_and_address_space) {
+	int before;
+
+	device_close(open_with(config())); /* what the driver keeps for good */
+	before = descriptors();
+	for (int i = 0; i < 5; i++) {
+		struct device *d = open_with(config());
+
+		ready(d, OP_add);
+		device_close(d);
+	}
+	ck_assert_int_le(descriptors(), before);
+	ck_assert_uint_eq(counts->buffers, counts->buffers_released);
+}
+END_TEST
+
+/* ---- cost ---- */
+
+static double thread_us(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Told, not judged: machines differ. */
+START_TEST(the_cost_of_a_launch_is_told) {
+	struct device *d = open_with(config());
+	double begin, launch = 0, mark = 0;
+	struct work w;
+	int marks = 0;
+
+	work_open(&w, d, ready(d, OP_add));
+	for (int round = 0; round < 5; round++) {
+		begin = thread_us();
+		for (int i = 0; i < 1000; i++)
+			ck_assert_msg(!work_launch(&w), "launch");
+		launch = (thread_us() - begin) / 1000;
+		ck_assert_int_eq(device_finish(d), 0);
+		begin = thread_us();
+		for (int i = 0; i < 1000; i++)
+			if (work_launch(&w) || device_mark(d, answered, &marks))
+				ck_abort();
+		mark = (thread_us() - begin) / 1000;
+		ck_assert_int_eq(device_finish(d), 0);
+	}
+	printf("launch %.2f us, with a mark each %.2f us of the engine's CPU\n", launch, mark);
+	device_close(d);
+}
+END_TEST
+
+static TCase *add_case(Suite *s, const char *name) {
+	TCase *c = tcase_create(name);
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_set_timeout(c, TIMEOUT);
+	suite_add_tcase(s, c);
+	return c;
+}
+
+static void add_work(TCase *c) {
+	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
+	tcase_add_test(c, two_arenas_are_reached_by_one_launch);
+	tcase_add_test(c, several_tasks_run_in_one_launch);
+	tcase_add_test(c, memory_beyond_the_reserved_range_is_refused);
+	tcase_add_test(c, many_marks_are_answered_in_order);
+	tcase_add_test(c, a_mark_on_an_idle_device_is_answered_too);
+	tcase_add_test(c, a_mark_may_be_made_while_one_is_answered);
+	tcase_add_test(c, the_ring_of_records_wraps_without_marks_of_the_caller);
+	tcase_add_test(c, a_discrete_device_computes_in_its_own_memory);
+	tcase_add_test(c, pools_are_made_until_the_limit_and_used_again);
+	tcase_add_test(c, memory_the_driver_refuses_is_refused_here);
+	tcase_add_test(c, the_gpu_strategy_can_be_forced);
+	tcase_add_test(c, closing_gives_back_descriptors_and_address_space);
+	tcase_add_test(c, the_cost_of_a_launch_is_told);
+}
+
+static void add_programs(TCase *c) {
+	tcase_add_test(c, equal_kernels_share_a_program);
+	tcase_add_test(c, a_program_is_asked_for_without_waiting_for_its_build);
+	tcase_add_test(c, several_hundred_kernels_find_their_programs);
+	tcase_add_test(c, a_program_is_found_on_disk_after_reopening);
+	tcase_add_test(c, programs_go_to_disk_while_the_device_is_idle);
+	tcase_add_test(c, a_damaged_entry_of_the_cache_is_built_again);
+	tcase_add_test(c, a_cut_entry_of_the_cache_is_built_again);
+	tcase_add_test(c, an_entry_with_a_foreign_key_is_built_again);
+	tcase_add_test(c, a_kernel_that_does_not_build_fails_with_its_log);
+}
+
+static void add_refusals(TCase *c) {
+	tcase_add_test(c, without_a_driver_the_sentence_names_the_package);
+	tcase_add_test(c, a_driver_that_dies_while_it_is_listed_gives_a_sentence);
+	tcase_add_test(c, a_platform_that_does_not_exist_is_named_with_those_that_do);
+	tcase_add_test(c, a_strategy_that_does_not_exist_is_refused);
+	tcase_add_test(c, a_cache_folder_that_cannot_be_made_is_named);
+	tcase_add_test(c, a_cache_folder_that_cannot_be_written_to_is_named);
+	tcase_add_test(c, a_cache_folder_that_executes_nothing_is_named);
+	tcase_add_test(c, a_missing_linker_is_named_with_its_package);
+}
+
+int main(void) {
+	Suite *s = suite_create("device");
+	SRunner *runner;
+	int failed;
+
+	strcpy(driver_cache, "/tmp/fusiond-test-driver-XXXXXX");
+	if (!mkdtemp(driver_cache))
+		return EXIT_FAILURE;
+
+	add_work(add_case(s, "work"));
+	add_programs(add_case(s, "programs"));
+	add_refusals(add_case(s, "refusals"));
+	runner = srunner_create(s);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	nftw(driver_cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

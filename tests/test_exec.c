@@ -1,0 +1,1329 @@
+/*
+ * exec over a real device (PoCL where the tests run) and real plans: values, memory, failures, order.
+ *
+ * Each test runs in a process of its own. OpenCL is interposed, so that builds and launches can be
+ * made to fail; the test plays serve: it creates arenas and waits as the engine's loop does.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/exec/exec.h"
+#include "protocol/shm.h"
+#include "tests/interpose/interpose.c"
+
+enum {
+	TIMEOUT = 120,               /* seconds; a first build on a busy machine takes several */
+	WAIT_MS = 30000,
+	N = 1000,                    /* elements of most arrays */
+	CLIENT_ARENA = 1,            /* laid out by the test */
+	CLIENT_BYTES = 32 << 20,
+	ARENAS = 64,
+};
+
+/* ---- the stage ---- */
+
+static char folder[64];
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+static char driver_cache[64];
+static int woken = -1;
+
+static struct stage {
+	struct device *device;
+	struct plan_cache *plans;
+	struct exec *exec;
+	struct space *space;
+	struct lane *lane;
+	struct graph *graph;
+	bool fuse;
+	/* arenas as a client would map them */
+	char *arena[ARENAS];
+	uint64_t bytes[ARENAS];
+	uint32_t arenas;
+	uint64_t laid_out;           /* of the client's arena */
+	int grow_error;
+	unsigned grows, drops, freed;
+	uint64_t freed_offset;
+} st;
+
+static void wake(void *user) {
+	uint64_t one = 1;
+
+	(void)user;
+	if (write(woken, &one, sizeof one) != (ssize_t)sizeof one)
+		abort();
+}
+
+static int add_arena(uint64_t bytes, bool engine_owned) {
+	uint32_t id = ++st.arenas;
+	void *base;
+	int fd;
+
+	ck_assert_uint_lt(id, ARENAS);
+	ck_assert_int_eq(shm_create("test", bytes, &fd), 0);
+	ck_assert_int_eq(shm_map(fd, bytes, NULL, &base), 0);
+	st.arena[id] = base;
+	st.bytes[id] = bytes;
+	return space_add_arena(st.space, id, fd, bytes, engine_owned);
+}
+
+static int grow(void *user, uint64_t bytes) {
+	(void)user;
+	st.grows++;
+	return st.grow_error ? st.grow_error : add_arena(bytes, true);
+}
+
+static void freed(void *user, uint32_t arena, uint64_t offset, uint64_t bytes) {
+	(void)user;
+	(void)bytes;
+	ck_assert_uint_eq(arena, CLIENT_ARENA);
+	st.freed++;
+	st.freed_offset = offset;
+}
+
+static void drop(void *user, uint32_t arena) {
+	(void)user;
+	munmap(st.arena[arena], st.bytes[arena]);
+	st.arena[arena] = NULL;
+	st.drops++;
+}
+
+static void open_space(uint64_t quota) {
+	const struct space_callbacks c = { .grow = grow, .freed = freed, .drop = drop };
+
+	ck_assert_int_eq(space_new(st.exec, &c, quota, &st.space), 0);
+}
+
+static void open_stage(const char *strategy, bool discrete, uint64_t scratch, uint64_t quota) {
+	struct device_config c = { .cache_dir = folder, .wake = wake, .strategy = strategy, .discrete = discrete,
+		.builders = 1 };
+	struct exec_config e = { .scratch_bytes = scratch };
+	struct fault f = { 0 };
+
+	ck_assert_msg(!device_open(&c, &st.device, &f), "%s", f.text);
+	ck_assert_int_eq(plan_cache_new(64, &st.plans), 0);
+	e.device = st.device;
+	e.plans = st.plans;
+	ck_assert_int_eq(exec_new(&e, &st.exec), 0);
+	ck_assert_int_eq(graph_new(&st.graph), 0);
+	ck_assert_int_eq(lane_new(st.exec, &st.lane), 0);
+	open_space(quota);
+	ck_assert_int_eq(add_arena(CLIENT_BYTES, false), 0);
+	st.fuse = true;
+}
+
+static void open_usual(void) {
+	open_stage(NULL, false, 0, 0);
+}
+
+static void close_stage(void) {
+	st.lane = lane_free(st.lane);
+	st.space = space_free(st.space);
+	st.exec = exec_free(st.exec);
+	st.plans = plan_cache_free(st.plans);
+	st.graph = graph_free(st.graph);
+	st.device = device_close(st.device);
+	for (uint32_t i = 1; i <= st.arenas; i++)
+		if (st.arena[i])
+			munmap(st.arena[i], st.bytes[i]);
+	memset(&st, 0, sizeof st);
+}
+
+static void setup(void) {
+	char path[128];
+
+	strcpy(folder, "/tmp/fusiond-test-exec-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/driver", folder);
+	ck_assert_int_eq(symlink(driver_cache, path), 0);
+	woken = eventfd(0, EFD_CLOEXEC);
+	ck_assert_int_ge(woken, 0);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
+	(void)status;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static void teardown(void) {
+	close(woken);
+	nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* One turn of the engine's loop; false where nothing happened in time. */
+static bool turn(int ms) {
+	struct pollfd p = { .fd = woken, .events = POLLIN };
+	bool some = poll(&p, 1, ms) == 1;
+	uint64_t n;
+
+	if (some)
+		ck_assert_int_eq(read(woken, &n, sizeof n), sizeof n);
+	device_poll(st.device);
+	exec_progress(st.exec);
+	return some;
+}
+
+static void wait_idle(void) {
+	while (exec_busy(st.exec))
+		ck_assert_msg(turn(WAIT_MS), "nothing woke the engine");
+}
+
+/* ---- arrays ---- */
+
+static float *client_memory(uint64_t offset) {
+	return (float *)(void *)(st.arena[CLIENT_ARENA] + offset);
+}
+
+/* n floats first, first + step, ... in the client's arena. */
+static struct buffer *client_array(unsigned n, float first, float step) {
+	uint64_t offset = st.laid_out;
+	struct buffer *b = NULL;
+	struct fault f = { 0 };
+	int r;
+
+	st.laid_out += (n * sizeof(float) + LIMIT_ALIGNMENT - 1) / LIMIT_ALIGNMENT * LIMIT_ALIGNMENT;
+	for (unsigned i = 0; i < n; i++)
+		client_memory(offset)[i] = first + step * (float)i;
+	r = buffer_from_arena(st.space, CLIENT_ARENA, offset, n * sizeof(float), &b, &f);
+	ck_assert_msg(!r, "%s", f.text);
+	return b;
+}
+
+struct ending {
+	unsigned times;
+	int code;
+	struct fault fault;
+	unsigned turn;               /* when it came, counted over all endings */
+};
+
+static unsigned turns;
+
+static void ended(void *user, const struct fault *f) {
+	struct ending *e = user;
+
+	e->times++;
+	e->code = f ? f->code : 0;
+	if (f)
+		e->fault = *f;
+	e->turn = ++turns;
+}
+
+static void passed(void *user) {
+	ended(user, NULL);
+}
+
+static const float *published(struct buffer *b) {
+	struct ending e = { 0 };
+	uint64_t offset;
+	uint32_t arena;
+
+	ck_assert_int_eq(buffer_publish(st.lane, b, ended, &e), 0);
+	while (!e.times)
+		ck_assert_msg(turn(WAIT_MS), "nothing woke the engine");
+	ck_assert_msg(!e.code, "%s", e.fault.text);
+	buffer_location(b, &arena, &offset);
+	ck_assert_ptr_nonnull(st.arena[arena]);
+	return (const float *)(const void *)(st.arena[arena] + offset);
+}
+
+/* ---- graphs ---- */
+
+static uint32_t leaf_at(struct buffer *b, int64_t n, int64_t offset) {
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { n } };
+	struct view v;
+	uint32_t node;
+
+	view_contiguous(&t, &v);
+	v.offset = offset;
+	ck_assert_int_eq(graph_leaf(st.graph, b, &t, &v, &node), 0);
+	return node;
+}
+
+static uint32_t leaf(struct buffer *b) {
+	return leaf_at(b, N, 0);
+}
+
+static uint32_t op(unsigned id, uint32_t a, uint32_t b) {
+	const uint32_t in[] = { a, b };
+	struct fault f = { 0 };
+	uint32_t node;
+	int r = graph_op(st.graph, id, op_info(id)->arity, in, NULL, 0, &node, &f);
+
+	ck_assert_msg(!r, "%s", f.text);
+	return node;
+}
+
+static uint32_t sum_of(uint32_t a) {
+	const struct op_attr attr = { .axes = 1 };
+	struct fault f = { 0 };
+	uint32_t node;
+	int r = graph_op(st.graph, OP_reduce_sum, 1, &a, &attr, 0, &node, &f);
+
+	ck_assert_msg(!r, "%s", f.text);
+	return node;
+}
+
+static uint32_t scalar(float value) {
+	const struct op_attr attr = { .dtype = DTYPE_f32, .value = { dtype_scalar_from_double(DTYPE_f32, value) } };
+	struct fault f = { 0 };
+	uint32_t node;
+	int r = graph_op(st.graph, OP_fill, 0, NULL, &attr, 0, &node, &f);
+
+	ck_assert_msg(!r, "%s", f.text);
+	return node;
+}
+
+static uint32_t flipped(uint32_t a) {
+	const struct op_attr attr = { .axes = 1 };
+	struct fault f = { 0 };
+	uint32_t node;
+
+	ck_assert_int_eq(graph_op(st.graph, OP_flip, 1, &a, &attr, 0, &node, &f), 0);
+	return node;
+}
+
+static void output(uint32_t node) {
+	ck_assert_int_eq(graph_output(st.graph, node, 0), 0);
+}
+
+static struct plan *plan_of_graph(void) {
+	const struct plan_options o = { .fuse = st.fuse, .traits = device_traits(st.device) };
+	struct fault f = { 0 };
+	struct plan *p = NULL;
+	bool hit;
+	int r = plan_cache_get(st.plans, st.graph, &o, &p, &hit, &f);
+
+	ck_assert_msg(!r, "%s", f.text);
+	return p;
+}
+
+/* Runs the graph as it stands, and empties it. */
+static void submit_to(struct lane *l, struct buffer **out, struct ending *e) {
+	struct buffer *leaves[16];
+	uint64_t offsets[16];
+	struct plan *p = plan_of_graph();
+	struct exec_request q = { .plan = p, .leaf = leaves, .leaf_offset = offsets,
+		.scalar = graph_scalar_values(st.graph), .space = st.space, .done = ended, .user = e };
+
+	ck_assert_uint_le(p->leaves, 16);
+	for (uint32_t i = 0; i < p->leaves; i++) {
+		leaves[i] = graph_leaf_at(st.graph, i)->buffer;
+		offsets[i] = (uint64_t)graph_leaf_at(st.graph, i)->view.offset;
+	}
+	ck_assert_int_eq(exec_submit(st.exec, l, &q, out), 0);
+	plan_unref(p);
+	graph_reset(st.graph);
+}
+
+static void submit(struct buffer **out, struct ending *e) {
+	submit_to(st.lane, out, e);
+}
+
+static struct buffer *add_arrays(struct buffer *a, struct buffer *b, struct ending *e) {
+	struct buffer *out;
+
+	output(op(OP_add, leaf(a), leaf(b)));
+	submit(&out, e);
+	return out;
+}
+
+/* ((a + b) * a + b) * a ...: ops operations. */
+static uint32_t chain(uint32_t a, uint32_t b, unsigned ops) {
+	uint32_t v = op(OP_add, a, b);
+
+	for (unsigned i = 1; i < ops; i++)
+		v = op(i % 2 ? OP_mul : OP_sub, v, i % 4 < 2 ? a : b);
+	return v;
+}
+
+static float chain_value(float a, float b, unsigned ops) {
+	volatile float v = a + b;
+
+	for (unsigned i = 1; i < ops; i++)
+		v = i % 2 ? v * (i % 4 < 2 ? a : b) : v - (i % 4 < 2 ? a : b);
+	return v;
+}
+
+static void check_chain(const float *got, unsigned n, unsigned ops) {
+	for (unsigned i = 0; i < n; i++)
+		if (got[i] != chain_value((float)i * 0.001f, 2 - (float)i * 0.001f, ops))
+			ck_abort_msg("element %u of a chain of %u is %.9g, not %.9g", i, ops, (double)got[i],
+				(double)chain_value((float)i * 0.001f, 2 - (float)i * 0.001f, ops));
+}
+
+/* ---- values ---- */
+
+static void add_two_arrays(void) {
+	struct buffer *a = client_array(N, 0, 1), *b = client_array(N, 0.5f, 0), *out;
+	struct ending e = { 0 };
+	const float *v;
+
+	out = add_arrays(a, b, &e);
+	ck_assert_uint_eq(e.times, 0); /* told later, never from within */
+	v = published(out);
+	ck_assert_uint_eq(e.times, 1);
+	ck_assert_int_eq(e.code, 0);
+	for (unsigned i = 0; i < N; i++)
+		ck_assert(v[i] == (float)i + 0.5f);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out);
+	wait_idle();
+}
+
+START_TEST(two_client_arrays_are_added) {
+	open_usual();
+	add_two_arrays();
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_device_with_memory_of_its_own_gives_the_same) {
+	open_stage(NULL, true, 0, 0);
+	add_two_arrays();
+	ck_assert_uint_eq(device_counters(st.device)->uploads, 2);
+	ck_assert_uint_eq(device_counters(st.device)->downloads, 1);
+	close_stage();
+}
+END_TEST
+
+START_TEST(the_gpu_strategy_gives_the_same) {
+	open_stage("gpu", false, 0, 0);
+	add_two_arrays();
+	close_stage();
+}
+END_TEST
+
+START_TEST(scalars_and_offsets_of_leaves_reach_the_kernel) {
+	struct buffer *a, *out[2];
+	struct ending e = { 0 };
+	const float *v;
+
+	open_usual();
+	a = client_array(N, 0, 1);
+	output(op(OP_mul, leaf_at(a, 100, 700), scalar(3)));
+	submit(&out[0], &e);
+	output(op(OP_mul, leaf_at(a, 100, 200), scalar(-5))); /* the same structure, so the same plan */
+	submit(&out[1], &e);
+	v = published(out[0]);
+	ck_assert(v[0] == 2100 && v[99] == 2397);
+	v = published(out[1]);
+	ck_assert(v[0] == -1000 && v[99] == -1495);
+	ck_assert_uint_eq(device_counters(st.device)->builds + device_counters(st.device)->builds_cached, 1);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+static void run_chain_unfused(unsigned ops) {
+	struct buffer *a = client_array(N, 0, 0.001f), *b = client_array(N, 2, -0.001f), *out;
+	struct ending e = { 0 };
+
+	st.fuse = false;
+	output(chain(leaf(a), leaf(b), ops));
+	submit(&out, &e);
+	check_chain(published(out), N, ops);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out);
+}
+
+START_TEST(temporaries_of_a_chain_use_each_others_memory) {
+	open_usual();
+	run_chain_unfused(12);
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 12);
+	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
+	/* Eleven temporaries of 4,000 bytes; two at a time would do, one where they are overwritten in place. */
+	ck_assert_uint_ge(exec_counters(st.exec)->scratch_peak, N * sizeof(float));
+	ck_assert_uint_le(exec_counters(st.exec)->scratch_peak, 2 * 4096);
+	close_stage();
+}
+END_TEST
+
+START_TEST(temporaries_work_on_a_device_with_memory_of_its_own) {
+	open_stage(NULL, true, 0, 0);
+	run_chain_unfused(12);
+	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
+	close_stage();
+}
+END_TEST
+
+START_TEST(views_of_a_leaf_are_the_leafs_buffer) {
+	struct buffer *a, *out[3];
+	struct ending e = { 0 };
+	uint32_t sum;
+
+	open_usual();
+	a = client_array(N, 0, 1);
+	output(flipped(leaf(a)));
+	sum = op(OP_add, leaf(a), leaf(a));
+	output(sum);
+	output(sum);
+	submit(out, &e);
+	ck_assert_ptr_eq(out[0], a);
+	ck_assert_ptr_eq(out[1], out[2]);
+	ck_assert(buffer_shared(a) && buffer_shared(out[1]));
+	ck_assert(published(out[1])[7] == 14);
+	for (unsigned i = 0; i < 3; i++)
+		buffer_unref(out[i]);
+	ck_assert(!buffer_shared(a));
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
+START_TEST(empty_arrays_run_without_a_launch) {
+	struct buffer *a, *out[2];
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(N, 1, 1);
+	output(op(OP_mul, leaf_at(a, 0, 0), leaf_at(a, 0, 0)));
+	output(sum_of(leaf_at(a, 0, 5)));
+	submit(out, &e);
+	published(out[0]);
+	ck_assert(published(out[1])[0] == 0);
+	ck_assert_int_eq(e.code, 0);
+	ck_assert_uint_eq(device_counters(st.device)->launches, 1);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(what_a_client_writes_is_seen_by_the_next_run) {
+	struct buffer *a, *b, *out;
+	struct ending e = { 0 };
+	uint32_t arena;
+	uint64_t offset;
+
+	open_stage(NULL, true, 0, 0);
+	a = client_array(N, 0, 1);
+	b = client_array(N, 0, 0);
+	buffer_unref(add_arrays(a, b, &e));
+	wait_idle();
+	buffer_location(a, &arena, &offset);
+	client_memory(offset)[3] = 77;
+	buffer_written(a);
+	out = add_arrays(a, b, &e);
+	ck_assert(published(out)[3] == 77);
+	/* An array that was a result, mapped and written. */
+	buffer_location(out, &arena, &offset);
+	((float *)(void *)(st.arena[arena] + offset))[4] = 55;
+	buffer_written(out);
+	buffer_unref(b);
+	b = add_arrays(out, a, &e);
+	ck_assert(published(b)[4] == 59);
+	ck_assert(published(b)[3] == 154);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* ---- failures ---- */
+
+START_TEST(a_poisoned_array_fails_what_reads_it_and_nothing_else) {
+	struct buffer *a, *large, *bad, *worse, *good;
+	struct ending e[3] = { { 0 } };
+
+	open_stage(NULL, false, 0, 100000);
+	a = client_array(N, 1, 0);
+	large = client_array(40000, 1, 0);
+	output(op(OP_add, leaf_at(large, 40000, 0), leaf_at(large, 40000, 0)));
+	submit(&bad, &e[0]);
+	output(op(OP_mul, leaf(bad), leaf(a)));
+	submit(&worse, &e[1]);
+	good = add_arrays(a, a, &e[2]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, FAULT_MEMORY);
+	ck_assert_int_eq(e[1].code, FAULT_MEMORY);
+	ck_assert_str_eq(e[0].fault.text, e[1].fault.text);
+	ck_assert_int_eq(e[2].code, 0);
+	ck_assert_ptr_nonnull(strstr(e[0].fault.text, "160000 bytes"));
+	ck_assert_int_eq(buffer_fault(bad)->code, FAULT_MEMORY);
+	ck_assert_int_eq(buffer_fault(worse)->code, FAULT_MEMORY);
+	ck_assert_ptr_null(buffer_fault(good));
+	ck_assert(published(good)[5] == 2);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(e[i].times, 1);
+	ck_assert_uint_lt(e[0].turn, e[1].turn);
+	ck_assert_uint_lt(e[1].turn, e[2].turn);
+	buffer_unref(a);
+	buffer_unref(large);
+	buffer_unref(bad);
+	buffer_unref(worse);
+	buffer_unref(good);
+	ck_assert_uint_eq(space_used(st.space), 0);
+	close_stage();
+}
+END_TEST
+
+START_TEST(publishing_a_poisoned_array_tells_why) {
+	struct buffer *a, *out;
+	struct ending e[2] = { { 0 } };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	st.grow_error = -ENOMEM;
+	out = add_arrays(a, a, &e[0]);
+	ck_assert_int_eq(buffer_publish(st.lane, out, ended, &e[1]), 0);
+	wait_idle();
+	ck_assert_int_eq(e[1].code, FAULT_MEMORY);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(memory_that_runs_out_fails_that_run_alone) {
+	enum { MOST = 1100 };        /* the first arena for results has 4 MiB, room for 1,024 */
+	struct buffer *a, *out[MOST];
+	struct ending e;
+	unsigned n = 0;
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	do {
+		e = (struct ending){ 0 };
+		out[n++] = add_arrays(a, a, &e);
+		wait_idle();
+		st.grow_error = -ENOMEM;
+		ck_assert_uint_eq(e.times, 1);
+	} while (!e.code && n < MOST);
+	ck_assert_int_eq(e.code, FAULT_MEMORY);
+	ck_assert_uint_gt(n, 1000);
+	ck_assert_ptr_nonnull(buffer_fault(out[n - 1]));
+	ck_assert(published(out[n - 2])[0] == 2);
+	/* With one array less there is room again. */
+	buffer_unref(out[0]);
+	out[0] = add_arrays(a, a, &e);
+	ck_assert(published(out[0])[0] == 2);
+	for (unsigned i = 0; i < n; i++)
+		buffer_unref(out[i]);
+	buffer_unref(a);
+	ck_assert_uint_eq(space_used(st.space), 0);
+	close_stage();
+}
+END_TEST
+
+START_TEST(temporaries_beyond_their_limit_fail_that_run_alone) {
+	struct buffer *a, *out[2];
+	struct ending e[2] = { { 0 } };
+
+	open_stage(NULL, false, 1 << 20, 0);
+	a = client_array(1000000, 1, 0);
+	st.fuse = false;
+	output(chain(leaf_at(a, 1000000, 0), leaf_at(a, 1000000, 0), 3));
+	submit(&out[0], &e[0]);
+	output(chain(leaf(a), leaf(a), 3));
+	submit(&out[1], &e[1]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, FAULT_MEMORY);
+	ck_assert_int_eq(e[1].code, 0);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(launches_the_driver_refuses_are_a_fault_of_the_device) {
+	struct buffer *a, *out[2];
+	struct ending e[2] = { { 0 } };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	buffer_unref(add_arrays(a, a, &e[0]));
+	wait_idle();
+	rules.launches = counts->launches;
+	out[0] = add_arrays(a, a, &e[0]);
+	wait_idle();
+	rules.launches = UINT64_MAX;
+	out[1] = add_arrays(a, a, &e[1]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, FAULT_DEVICE);
+	ck_assert_int_eq(buffer_fault(out[0])->code, FAULT_DEVICE);
+	ck_assert_int_eq(e[1].code, 0);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(an_operation_that_would_leave_its_array_is_refused) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	output(op(OP_add, leaf_at(a, N, 1), leaf_at(a, N, 1)));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_int_eq(e.code, FAULT_INTERNAL);
+	ck_assert_uint_eq(device_counters(st.device)->launches, 0);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(client_memory_outside_its_arena_is_refused) {
+	const uint64_t usable = CLIENT_BYTES - LIMIT_ARENA_SLACK;
+	const struct { uint32_t arena; uint64_t offset, bytes; } bad[] = {
+		{ 1, usable - 8, 16 }, { 1, usable + 8, 0 }, { 1, UINT64_MAX - 7, 16 }, { 1, 0, UINT64_MAX },
+		{ 1, 4, 16 }, { 2, 0, 16 }, { 77, 0, 16 }, { 1, CLIENT_BYTES, 8 },
+	};
+	struct buffer *b, *a, *out;
+	struct ending e = { 0 };
+	struct fault f;
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	out = add_arrays(a, a, &e);
+	wait_idle(); /* now there is arena 2, which the engine lays out */
+	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+		ck_assert_int_eq(buffer_from_arena(st.space, bad[i].arena, bad[i].offset, bad[i].bytes, &b, &f),
+			FAULT_ARGUMENT);
+	ck_assert_int_eq(buffer_from_arena(st.space, 1, usable - 8, 8, &b, &f), 0);
+	buffer_unref(b);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* ---- client memory is handed back ---- */
+
+START_TEST(client_memory_is_reported_free_once_and_only_after_its_last_launch) {
+	struct buffer *a, *b, *c, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(4 << 20, 1, 0);
+	b = client_array(N, 1, 0);
+	rules.build_ms = 300;
+	output(sum_of(chain(leaf_at(a, 4 << 20, 0), leaf_at(a, 4 << 20, 0), 20)));
+	submit(&out, &e);
+	buffer_unref(a);
+	for (int i = 0; i < 5; i++)
+		turn(20);
+	ck_assert_uint_eq(st.freed, 0); /* queued behind a build */
+	while (!e.times) {
+		/* The run's number completes and the memory is free at the same moment, but not before. */
+		ck_assert_uint_eq(st.freed, 0);
+		ck_assert(turn(WAIT_MS));
+	}
+	ck_assert_uint_eq(st.freed, 1);
+	ck_assert_uint_eq(st.freed_offset, 0);
+	/* The same memory twice is one array, reported once. */
+	ck_assert_int_eq(buffer_from_arena(st.space, CLIENT_ARENA, (4 << 20) * sizeof(float), N * sizeof(float), &c,
+		&(struct fault){ 0 }), 0);
+	ck_assert_ptr_eq(b, c);
+	buffer_unref(b);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 1);
+	buffer_unref(c);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 2);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 2);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(client_memory_loaded_again_before_it_was_reported_is_not) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	rules.build_ms = 100;
+	a = client_array(N, 1, 0);
+	out = add_arrays(a, a, &e);
+	buffer_unref(a);
+	ck_assert_int_eq(buffer_from_arena(st.space, CLIENT_ARENA, 0, N * sizeof(float), &a, &(struct fault){ 0 }), 0);
+	wait_idle();
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 0);
+	buffer_unref(a);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 1);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(an_arena_that_was_empty_for_a_while_is_dropped) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	out = add_arrays(a, a, &e);
+	wait_idle();
+	for (int i = 0; i < 3; i++)
+		turn(1000);
+	ck_assert_uint_eq(st.drops, 0); /* in use */
+	buffer_unref(out);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.drops, 0); /* not yet a while */
+	for (int i = 0; i < 30 && !st.drops; i++)
+		turn(100);
+	ck_assert_uint_eq(st.drops, 1);
+	/* And there is a new one when it is needed. */
+	out = add_arrays(a, a, &e);
+	ck_assert(published(out)[0] == 2);
+	ck_assert_uint_eq(st.grows, 2);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(memory_of_a_released_result_is_the_next_ones) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(250000, 1, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		output(op(OP_add, leaf_at(a, 250000, 0), leaf_at(a, 250000, 0)));
+		submit(&out, &e);
+		buffer_unref(out); /* at once: not even one has run, perhaps */
+	}
+	wait_idle();
+	ck_assert_uint_eq(e.times, 100);
+	ck_assert_uint_eq(e.code, 0);
+	/* 100 MB of results went through arenas of far less. */
+	ck_assert_uint_le(st.grows, 6);
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
+/* ---- order ---- */
+
+START_TEST(a_lane_overtakes_another_that_waits_for_a_build) {
+	struct buffer *a, *slow, *fast;
+	struct ending e[2] = { { 0 } };
+	struct lane *other;
+
+	open_usual();
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	a = client_array(N, 1, 0);
+	buffer_unref(add_arrays(a, a, &e[1]));
+	wait_idle();
+	rules.build_ms = 500;
+	output(chain(leaf(a), leaf(a), 7));
+	submit(&slow, &e[0]);
+	output(op(OP_add, leaf(a), leaf(a)));
+	submit_to(other, &fast, &e[1]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, 0);
+	ck_assert_int_eq(e[1].code, 0);
+	ck_assert_uint_lt(e[1].turn, e[0].turn);
+	buffer_unref(a);
+	buffer_unref(slow);
+	buffer_unref(fast);
+	lane_free(other);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_lane_keeps_its_order_while_it_waits_for_a_build) {
+	struct buffer *a, *out[3];
+	struct ending e[4] = { { 0 } };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	buffer_unref(add_arrays(a, a, &e[0]));
+	wait_idle();
+	rules.build_ms = 200;
+	output(chain(leaf(a), leaf(a), 7));
+	submit(&out[0], &e[0]);
+	out[1] = add_arrays(a, a, &e[1]);
+	ck_assert_int_eq(lane_fence(st.lane, passed, &e[2]), 0);
+	out[2] = add_arrays(out[0], out[1], &e[3]);
+	wait_idle();
+	for (unsigned i = 1; i < 4; i++)
+		ck_assert_uint_lt(e[i - 1].turn, e[i].turn);
+	buffer_unref(a);
+	for (unsigned i = 0; i < 3; i++)
+		buffer_unref(out[i]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_run_waits_for_an_array_of_another_lane) {
+	struct buffer *a, *out[2];
+	struct ending e[2] = { { 0 } };
+	struct lane *other;
+
+	open_usual();
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	a = client_array(N, 1, 0);
+	buffer_unref(add_arrays(a, a, &e[0]));
+	wait_idle();
+	rules.build_ms = 200;
+	output(chain(leaf(a), leaf(a), 7));
+	submit_to(other, &out[0], &e[0]);
+	out[1] = add_arrays(out[0], a, &e[1]);
+	ck_assert(published(out[1])[0] == chain_value(1, 1, 7) + 1);
+	ck_assert_uint_lt(e[0].turn, e[1].turn);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	lane_free(other);
+	close_stage();
+}
+END_TEST
+
+/* Ten thousand launches are more than the device takes at a time. */
+START_TEST(runs_go_on_where_the_ring_was_full) {
+	struct buffer *a, *b, *out = NULL;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	st.fuse = false;
+	for (unsigned i = 0; i < 500; i++) {
+		buffer_unref(out);
+		output(chain(leaf(a), leaf(b), 20));
+		submit(&out, &e);
+	}
+	wait_idle();
+	ck_assert_uint_eq(e.times, 500);
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 10000);
+	check_chain(published(out), N, 20);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* ---- kernels that do not build ---- */
+
+START_TEST(a_kernel_that_does_not_build_is_split_unseen) {
+	struct buffer *a, *b, *out[2];
+	struct ending e[2] = { { 0 } };
+
+	open_usual();
+	rules.ops = 3;
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	for (unsigned i = 0; i < 2; i++) {
+		output(chain(leaf(a), leaf(b), 17));
+		submit(&out[i], &e[i]);
+		check_chain(published(out[i]), N, 17);
+		ck_assert_int_eq(e[i].code, 0);
+		ck_assert_uint_gt(exec_counters(st.exec)->kernels_split, 4);
+		ck_assert_uint_ge(exec_counters(st.exec)->steps, 6);
+	}
+	ck_assert_uint_gt(device_counters(st.device)->build_failures, 0);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_split_plan_replaces_the_one_in_the_cache) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+	uint64_t split;
+
+	open_usual();
+	rules.ops = 1;
+	a = client_array(N, 1, 0);
+	output(chain(leaf(a), leaf(a), 4));
+	submit(&out, &e);
+	wait_idle();
+	buffer_unref(out);
+	split = exec_counters(st.exec)->kernels_split;
+	ck_assert_uint_eq(split, 3);
+	output(chain(leaf(a), leaf(a), 4));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_uint_eq(exec_counters(st.exec)->kernels_split, split);
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 8);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_single_operation_that_does_not_build_is_the_clients_error) {
+	struct buffer *a, *out[2];
+	struct ending e[2] = { { 0 } };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	rules.ops = 0;
+	out[0] = add_arrays(a, a, &e[0]);
+	wait_idle();
+	rules.ops = UINT64_MAX;
+	output(op(OP_mul, leaf(a), leaf(a)));
+	submit(&out[1], &e[1]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, FAULT_BUILD);
+	ck_assert_ptr_nonnull(strstr(e[0].fault.text, "OpenCL error -11"));
+	ck_assert_int_eq(e[1].code, 0);
+	buffer_unref(a);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(a_lane_that_goes_takes_its_waiting_runs_along) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	rules.build_ms = 200;
+	a = client_array(N, 1, 0);
+	out = add_arrays(a, a, &e);
+	ck_assert_uint_eq(exec_busy(st.exec), 1);
+	st.lane = lane_free(st.lane);
+	ck_assert_uint_eq(exec_busy(st.exec), 0);
+	ck_assert_int_eq(buffer_fault(out)->code, FAULT_LOST);
+	while (turn(1000))
+		;
+	ck_assert_uint_eq(e.times, 0);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_lane_that_goes_does_not_tell_of_runs_in_flight) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(4 << 20, 1, 0);
+	output(chain(leaf_at(a, 4 << 20, 0), leaf_at(a, 4 << 20, 0), 3));
+	submit(&out, &e);
+	wait_idle();
+	output(chain(leaf_at(a, 4 << 20, 0), leaf_at(a, 4 << 20, 0), 3));
+	buffer_unref(out);
+	submit(&out, &e);
+	st.lane = lane_free(st.lane);
+	wait_idle();
+	ck_assert_uint_eq(e.times, 1);
+	ck_assert_ptr_null(buffer_fault(out));
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_space_that_goes_leaves_lost_arrays_and_no_crash) {
+	struct buffer *a, *mine, *out[3];
+	struct space *gone;
+	struct ending e[3] = { { 0 } };
+
+	open_usual();
+	a = client_array(4 << 20, 1, 0);
+	output(chain(leaf_at(a, 4 << 20, 0), leaf_at(a, 4 << 20, 0), 5));
+	submit(&out[0], &e[0]);
+	wait_idle();
+	/* In flight when the space goes. */
+	output(chain(leaf_at(out[0], 4 << 20, 0), leaf_at(a, 4 << 20, 0), 5));
+	submit(&out[1], &e[1]);
+	gone = st.space;
+	rules.build_ms = 100;
+	/* Waiting for a build when the space goes. */
+	output(op(OP_sub, leaf(out[1]), leaf(a)));
+	submit(&out[2], &e[2]);
+	space_free(gone);
+	open_space(0);
+	ck_assert_int_eq(add_arena(1 << 20, false), 0);
+	wait_idle();
+	ck_assert_int_eq(e[2].code, FAULT_LOST);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(buffer_fault(out[i])->code, FAULT_LOST);
+	ck_assert_int_eq(buffer_from_arena(st.space, st.arenas, 0, N * sizeof(float), &mine, &(struct fault){ 0 }), 0);
+	ck_assert_ptr_null(buffer_fault(mine));
+	buffer_unref(mine);
+	buffer_unref(a);
+	for (unsigned i = 0; i < 3; i++)
+		buffer_unref(out[i]);
+	ck_assert_uint_eq(st.freed, 0);
+	close_stage();
+}
+END_TEST
+
+/* A run stopped halfway by a full ring, when its arenas go. */
+START_TEST(a_space_that_goes_under_a_run_half_launched_is_survived) {
+	struct buffer *a, *out[400];
+	struct ending e = { 0 };
+
+	open_usual();
+	a = client_array(N, 1, 0);
+	st.fuse = false;
+	for (unsigned i = 0; i < 400; i++) {
+		output(chain(leaf(a), leaf(a), 15));
+		submit(&out[i], &e);
+	}
+	st.space = space_free(st.space);
+	wait_idle();
+	ck_assert_uint_eq(e.times, 400);
+	buffer_unref(a);
+	for (unsigned i = 0; i < 400; i++)
+		buffer_unref(out[i]);
+	close_stage();
+}
+END_TEST
+
+static unsigned count_entries(const char *path) {
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Mappings of arenas: those are what this program maps of files named test. */
+static unsigned count_mappings(void) {
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f))
+		n += strstr(line, "memfd:test") != NULL;
+	fclose(f);
+	return n;
+}
+
+static void a_session(bool discrete) {
+	struct ending e = { 0 };
+	struct buffer *a, *out;
+
+	open_stage(NULL, discrete, 0, 0);
+	a = client_array(N, 0, 0.001f);
+	for (unsigned i = 0; i < 20; i++) {
+		st.fuse = i % 2;
+		output(chain(leaf(a), leaf(a), 4 + i % 2));
+		submit(&out, &e);
+		if (i % 3)
+			published(out);
+		buffer_unref(out);
+	}
+	buffer_unref(a);
+	wait_idle();
+	ck_assert_uint_eq(space_used(st.space), 0);
+	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
+	close_stage();
+}
+
+static void nothing_is_left(bool discrete) {
+	unsigned descriptors, mappings;
+
+	a_session(discrete); /* what the driver keeps for good */
+	descriptors = count_entries("/proc/self/fd");
+	mappings = count_mappings();
+	for (unsigned i = 0; i < 3; i++)
+		a_session(discrete);
+	ck_assert_uint_eq(count_entries("/proc/self/fd"), descriptors);
+	ck_assert_uint_eq(count_mappings(), mappings);
+	ck_assert_uint_eq(mappings, 0);
+	ck_assert_uint_eq(counts->buffers, counts->buffers_released);
+	ck_assert_uint_eq(counts->buffer_bytes, 0);
+}
+
+START_TEST(sessions_leave_no_descriptors_mappings_or_buffers) {
+	nothing_is_left(_i);
+}
+END_TEST
+
+START_TEST(counters_are_what_the_driver_saw) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+	uint64_t probes;
+
+	open_usual();
+	probes = counts->launches;
+	a = client_array(N, 1, 0);
+	st.fuse = false;
+	output(chain(leaf(a), leaf(a), 9));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 9);
+	ck_assert_uint_eq(device_counters(st.device)->launches, 9);
+	ck_assert_uint_eq(counts->launches - probes, 9 + device_counters(st.device)->warmups);
+	ck_assert_uint_eq(counts->builds_failed, 0);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* ---- cost ---- */
+
+static double thread_us(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* CPU of this thread for one submission, of `runs` in a row. */
+static double cost_of_run(struct plan *p, struct buffer **leaves, const uint64_t *scalars, unsigned runs) {
+	const uint64_t offsets[16] = { 0 };
+	struct ending e = { 0 };
+	struct exec_request q = { .plan = p, .leaf = leaves, .leaf_offset = offsets, .scalar = scalars,
+		.space = st.space, .done = ended, .user = &e };
+	struct buffer *out[64];
+	double begin = thread_us(), used;
+
+	for (unsigned i = 0; i < runs; i++) {
+		if (exec_submit(st.exec, st.lane, &q, out))
+			ck_abort();
+		for (uint32_t k = 0; k < p->outputs; k++)
+			buffer_unref(out[k]);
+	}
+	used = thread_us() - begin;
+	wait_idle();
+	return used / runs;
+}
+
+static void tell_cost(const char *what, unsigned ops, unsigned steps, bool fuse) {
+	struct buffer *a = client_array(N, 0, 0.001f), *leaves[1];
+	double best = 1e9, all = 0;
+	struct plan *p;
+	uint32_t v;
+
+	st.fuse = fuse;
+	for (unsigned s = 0; s < steps; s++) {
+		v = op(OP_mul, leaf(a), scalar((float)s));
+		output(chain(v, leaf(a), ops));
+	}
+	p = plan_of_graph();
+	leaves[0] = a;
+	cost_of_run(p, leaves, graph_scalar_values(st.graph), 3);
+	for (unsigned i = 0; i < 20; i++) {
+		double us = cost_of_run(p, leaves, graph_scalar_values(st.graph), 50);
+
+		all += us / 20;
+		best = us < best ? us : best;
+	}
+	printf("%s: %u steps, %.2f us a run (best %.2f), %.3f us an operation\n", what, p->steps, all, best,
+		all / (steps * (ops + 1)));
+	plan_unref(p);
+	graph_reset(st.graph);
+	buffer_unref(a);
+}
+
+/* Told, not judged: machines differ. */
+START_TEST(the_cost_of_a_run_is_told) {
+	open_usual();
+	tell_cost("one operation", 1, 1, true);
+	tell_cost("one kernel of 64", 63, 1, true);
+	tell_cost("several outputs", 15, 16, true);
+	tell_cost("unfused chain", 63, 1, false);
+	close_stage();
+}
+END_TEST
+
+static TCase *add_case(Suite *s, const char *name) {
+	TCase *c = tcase_create(name);
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_set_timeout(c, TIMEOUT);
+	suite_add_tcase(s, c);
+	return c;
+}
+
+static void add_values(TCase *c) {
+	tcase_add_test(c, two_client_arrays_are_added);
+	tcase_add_test(c, a_device_with_memory_of_its_own_gives_the_same);
+	tcase_add_test(c, the_gpu_strategy_gives_the_same);
+	tcase_add_test(c, scalars_and_offsets_of_leaves_reach_the_kernel);
+	tcase_add_test(c, temporaries_of_a_chain_use_each_others_memory);
+	tcase_add_test(c, temporaries_work_on_a_device_with_memory_of_its_own);
+	tcase_add_test(c, views_of_a_leaf_are_the_leafs_buffer);
+	tcase_add_test(c, empty_arrays_run_without_a_launch);
+	tcase_add_test(c, what_a_client_writes_is_seen_by_the_next_run);
+}
+
+static void add_failures(TCase *c) {
+	tcase_add_test(c, a_poisoned_array_fails_what_reads_it_and_nothing_else);
+	tcase_add_test(c, publishing_a_poisoned_array_tells_why);
+	tcase_add_test(c, memory_that_runs_out_fails_that_run_alone);
+	tcase_add_test(c, temporaries_beyond_their_limit_fail_that_run_alone);
+	tcase_add_test(c, launches_the_driver_refuses_are_a_fault_of_the_device);
+	tcase_add_test(c, an_operation_that_would_leave_its_array_is_refused);
+	tcase_add_test(c, client_memory_outside_its_arena_is_refused);
+	tcase_add_test(c, a_kernel_that_does_not_build_is_split_unseen);
+	tcase_add_test(c, a_split_plan_replaces_the_one_in_the_cache);
+	tcase_add_test(c, a_single_operation_that_does_not_build_is_the_clients_error);
+}
+
+static void add_memory(TCase *c) {
+	tcase_add_test(c, client_memory_is_reported_free_once_and_only_after_its_last_launch);
+	tcase_add_test(c, client_memory_loaded_again_before_it_was_reported_is_not);
+	tcase_add_test(c, an_arena_that_was_empty_for_a_while_is_dropped);
+	tcase_add_test(c, memory_of_a_released_result_is_the_next_ones);
+	tcase_add_loop_test(c, sessions_leave_no_descriptors_mappings_or_buffers, 0, 2);
+}
+
+static void add_order(TCase *c) {
+	tcase_add_test(c, a_lane_overtakes_another_that_waits_for_a_build);
+	tcase_add_test(c, a_lane_keeps_its_order_while_it_waits_for_a_build);
+	tcase_add_test(c, a_run_waits_for_an_array_of_another_lane);
+	tcase_add_test(c, runs_go_on_where_the_ring_was_full);
+	tcase_add_test(c, a_lane_that_goes_takes_its_waiting_runs_along);
+	tcase_add_test(c, a_lane_that_goes_does_not_tell_of_runs_in_flight);
+	tcase_add_test(c, a_space_that_goes_leaves_lost_arrays_and_no_crash);
+	tcase_add_test(c, a_space_that_goes_under_a_run_half_launched_is_survived);
+	tcase_add_test(c, counters_are_what_the_driver_saw);
+	tcase_add_test(c, the_cost_of_a_run_is_told);
+}
+
+int main(void) {
+	Suite *s = suite_create("exec");
+	SRunner *runner;
+	int failed;
+
+	strcpy(driver_cache, "/tmp/fusiond-test-driver-XXXXXX");
+	if (!mkdtemp(driver_cache))
+		return EXIT_FAILURE;
+
+	add_values(add_case(s, "values"));
+	add_failures(add_case(s, "failures"));
+	add_memory(add_case(s, "memory"));
+	add_order(add_case(s, "order"));
+	runner = srunner_create(s);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	nftw(driver_cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
