@@ -41,9 +41,9 @@ B := build$(if $(SANITIZE),-$(SANITIZE))
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef \
 	-Wwrite-strings -Wvla -Wpointer-arith -Wformat=2 -Werror
+comma := ,
 SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined) \
 	$(if $(filter thread,$(SANITIZE)),-fsanitize=thread)
-comma := ,
 ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS) $(SANITIZERS)
 CPPFLAGS += -I. -I$(B)/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 \
 	-DFUSIOND_VERSION='"$(VERSION)"' -DFUSIOND_LIBEXECDIR='"$(libexecdir)/fusiond"' -DFUSIOND_SYSCONFDIR='"$(sysconfdir)"'
@@ -146,7 +146,7 @@ $(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lm
 
 # A test links everything but the mains, so it can reach inside any layer.
-OBJ_TEST := $(OBJ_CLIENT) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
 $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"

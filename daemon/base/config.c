@@ -24,7 +24,7 @@
 
 static const struct setting settings[] = {
 #define SETTING(section, name, type, standard, min, max, applies, doc)                                        \
-	{ #section, #name, SETTING_##type, standard, min, max, SETTING_##applies, doc,                         \
+	{ #section, #name, SETTING_##type, SETTING_##applies, standard, min, max, doc,                         \
 		offsetof(struct config, section##_##name) },
 #include "settings.def"
 #undef SETTING
@@ -131,7 +131,7 @@ static int set_text(struct config *c, const struct setting *s, const char *value
 	if (strlen(value) > s->max)
 		return fault_set(f, FAULT_ARGUMENT, "%s.%s has %zu bytes, at most %" PRIu64 " are allowed", s->section,
 			s->name, strlen(value), s->max);
-	strcpy((char *)c + s->offset, value);
+	memcpy((char *)c + s->offset, value, strlen(value) + 1);
 	return 0;
 }
 

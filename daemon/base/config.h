@@ -53,9 +53,9 @@ struct config {
 struct setting {
 	const char *section, *name;
 	enum setting_type type;
+	enum setting_applies applies;
 	const char *standard;
 	uint64_t min, max;
-	enum setting_applies applies;
 	const char *doc;
 	size_t offset;                   /* in struct config */
 };

@@ -206,18 +206,14 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 
 static cl_int build(struct builder *b, struct program *p, const char *source, const char *options) {
 	CLEANUP(release_program) cl_program program = NULL;
-	struct device *d = b->device;
-	struct cache_key key;
 	cl_int error;
 
-	error = build_source(d, source, options, &key, &program, &p->cached, &p->log);
+	error = build_source(b->device, source, options, &p->key, &program, &p->cached, &p->log);
 	if (error)
 		return error;
 	error = make_objects(b, p, program, &p->object);
 	if (error)
 		return error;
-	if (!p->cached)
-		build_keep(d, program, &key);
 	p->program = program;
 	program = NULL;
 	return CL_SUCCESS;

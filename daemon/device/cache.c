@@ -283,7 +283,7 @@ static int read_entry(int fd, const struct cache_key *key, void **bytesp, size_t
 
 	if (r)
 		return r;
-	if (memcmp(h.magic, cache_magic, sizeof h.magic) || memcmp(&h.key, key, sizeof *key))
+	if (memcmp(h.magic, cache_magic, sizeof h.magic) != 0 || memcmp(&h.key, key, sizeof *key) != 0)
 		return -EBADMSG;
 	if (!h.size || h.size > CACHE_ENTRY_BYTES)
 		return -EBADMSG;

@@ -52,11 +52,11 @@ static int choose_strategy(struct device *d, struct fault *f) {
 	const char *forced = d->config.strategy && *d->config.strategy ? d->config.strategy : NULL;
 	bool cpu = info_number(d, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
 
-	if (forced && strcmp(forced, "cpu") && strcmp(forced, "gpu"))
+	if (forced && strcmp(forced, "cpu") != 0 && strcmp(forced, "gpu") != 0)
 		return fault_set(f, FAULT_ARGUMENT, "the strategy \"%s\" does not exist; set device.strategy to cpu or gpu, or leave it empty",
 			forced);
 	if (forced)
-		cpu = !strcmp(forced, "cpu");
+		cpu = strcmp(forced, "cpu") == 0;
 	d->traits.strategy = cpu ? STRATEGY_CPU : STRATEGY_GPU;
 	return 0;
 }
@@ -120,7 +120,7 @@ static int open_probes(struct device *d, struct fault *f) {
 	d->exact = found.exact && found.division;
 	d->traits.exact_division = found.division;
 	d->traits.pools = d->flat ? 1 : MEMORY_POOLS;
-	return 0;
+	return d->flat ? 0 : queue_part_ring(d);
 }
 
 static void note_findings(struct device *d) {
@@ -163,8 +163,7 @@ int device_open(const struct device_config *c, struct device **devicep, struct f
 	if (!d)
 		return -ENOMEM;
 	d->config = *c;
-	pthread_mutex_init(&d->programs.lock, NULL);
-	pthread_cond_init(&d->programs.work, NULL);
+	programs_init(d);
 	r = open_all(d, f);
 	if (r) {
 		device_close(d);
@@ -178,6 +177,9 @@ int device_open(const struct device_config *c, struct device **devicep, struct f
 struct device *device_close(struct device *d) {
 	if (!d)
 		return NULL;
+	/* An error of what ran last has nobody left to be told. */
+	if (d->work.queue && queue_drain(d))
+		d->work.running = 0;
 	programs_close(d);
 	queue_close(d);
 	memory_close(d);
@@ -186,8 +188,6 @@ struct device *device_close(struct device *d) {
 	choice_clear(&d->choice);
 	cache_close(&d->cache);
 	str_free(&d->notes);
-	pthread_cond_destroy(&d->programs.work);
-	pthread_mutex_destroy(&d->programs.lock);
 	free(d);
 	return NULL;
 }

@@ -76,6 +76,12 @@ void device_unmap(struct device *d, uint64_t address, uint64_t bytes);
 /* Other devices: memory of a pool. -ENOSPC where all are full. */
 int device_take(struct device *d, uint64_t bytes, uint64_t *addressp) FAULT_MUST_USE;
 void device_give(struct device *d, uint64_t address, uint64_t bytes);
+/*
+ * Other devices: host memory that copies will go to and from. Where the driver likes to know it, they
+ * become several times faster; it must stay mapped until device_unpin(), after the last copy has run.
+ */
+void device_pin(struct device *d, void *host, uint64_t bytes);
+void device_unpin(struct device *d, const void *host);
 /* Queues a copy between host memory and a pool. Host memory must stay until it has run. */
 int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) FAULT_MUST_USE;
 int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) FAULT_MUST_USE;
@@ -85,7 +91,8 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 /*
  * Queues one launch of `tasks` records (kernel_record_words() words each, copied at once into the
  * device's ring of records) of a READY program. 0, -EAGAIN where the ring is full until something
- * completes, or -EIO where the driver refused.
+ * completes or the program is just being written to disk (`wake` is called when that ends), or -EIO
+ * where the driver refused.
  */
 int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks,
 	uint64_t items, uint32_t local) FAULT_MUST_USE;
@@ -98,7 +105,10 @@ int device_mark(struct device *d, void (*done)(void *user, int error), void *use
 int device_flush(struct device *d) FAULT_MUST_USE;
 /* Waits until everything queued has run, and polls: for ends and tests. 0 or -EIO. */
 int device_finish(struct device *d) FAULT_MUST_USE;
-/* Runs the done functions of marks, returns how many programs finished building since the last call. */
+/*
+ * Runs the done functions of marks, returns how many programs finished building since the last call.
+ * Called about every second where nothing happens, too: idle time is used to write programs to disk.
+ */
 uint32_t device_poll(struct device *d);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);

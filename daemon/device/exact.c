@@ -20,6 +20,7 @@
 enum {
 	EXACT_VALUES = 256,           /* triples tried; a multiple of 16 */
 	EXACT_TESTS = 4,
+	EXACT_RESULTS = EXACT_TESTS * EXACT_VALUES,
 	/* Where the flat probe looks: behind the ring, in a page mapped for it. */
 	EXACT_BEYOND = 64 << 20,
 	EXACT_PAGE = 4096,
@@ -147,11 +148,11 @@ static cl_int run_arithmetic(const struct bench *b, const char *name, cl_uint n,
 
 /* Bit d is set where test d differs from the host. */
 static unsigned compare(const void *want, const void *got, size_t element) {
+	const size_t bytes = EXACT_VALUES * element;
 	unsigned differs = 0;
 
-	for (unsigned t = 0; t < EXACT_TESTS; t++)
-		if (memcmp((const char *)want + t * EXACT_VALUES * element, (const char *)got + t * EXACT_VALUES * element,
-			EXACT_VALUES * element))
+	for (size_t t = 0; t < EXACT_TESTS; t++)
+		if (memcmp((const char *)want + t * bytes, (const char *)got + t * bytes, bytes) != 0)
 			differs |= 1u << t;
 	return differs;
 }
@@ -167,7 +168,7 @@ static void note_differences(struct device *d, const char *form, unsigned differ
 
 static cl_int test_form(const struct bench *b, const char *kernel, const char *form, cl_uint n, const void *want,
 	void *got, size_t element, bool *exactp) {
-	cl_int error = run_arithmetic(b, kernel, n, got, EXACT_TESTS * EXACT_VALUES * element);
+	cl_int error = run_arithmetic(b, kernel, n, got, EXACT_RESULTS * element);
 
 	if (!error)
 		note_differences(b->d, form, compare(want, got, element), exactp);
@@ -175,7 +176,7 @@ static cl_int test_form(const struct bench *b, const char *kernel, const char *f
 }
 
 static cl_int test_f32(const struct bench *b, bool *exactp) {
-	float in[3 * EXACT_VALUES], want[EXACT_TESTS * EXACT_VALUES], got[EXACT_TESTS * EXACT_VALUES];
+	float in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_RESULTS];
 	uint64_t state = 88172645463325252u;
 	cl_int error;
 
@@ -191,7 +192,7 @@ static cl_int test_f32(const struct bench *b, bool *exactp) {
 }
 
 static cl_int test_f64(const struct bench *b, bool *exactp) {
-	double in[3 * EXACT_VALUES], want[EXACT_TESTS * EXACT_VALUES], got[EXACT_TESTS * EXACT_VALUES];
+	double in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_RESULTS];
 	uint64_t state = 88172645463325252u;
 	cl_int error;
 
@@ -273,7 +274,7 @@ static cl_int bench_build(struct bench *b, const char *options, struct str *log)
 /* With the option for correctly rounded division where it builds, else without. */
 static cl_int bench_open(struct bench *b, bool *divisionp, struct str *log) {
 	const char *f64 = b->d->traits.f64 ? " -DHAS_F64" : "";
-	const size_t bytes = EXACT_TESTS * EXACT_VALUES * sizeof(double);
+	const size_t bytes = EXACT_RESULTS * sizeof(double);
 	CLEANUP(str_free) struct str options = { 0 };
 	cl_int error;
 
@@ -305,7 +306,7 @@ static cl_int run_all(struct bench *b, struct findings *found, struct str *log) 
 	if (!error)
 		error = test_flat(b, &found->flat);
 	if (!error && !b->cached)
-		build_keep(b->d, b->program, &b->key);
+		programs_keep(b->d, NULL, b->program, &b->key);
 	return error;
 }
 

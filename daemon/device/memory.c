@@ -11,6 +11,7 @@
 #include "state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -99,6 +100,8 @@ void memory_close(struct device *d) {
 		clReleaseMemObject(m->pool[i]);
 		range_free_all(m->range[i]);
 	}
+	while (m->pins)
+		device_unpin(d, m->pins->host);
 	range_free_all(m->slots);
 	if (m->base)
 		munmap(m->base, m->reserved);
@@ -242,4 +245,37 @@ void device_give(struct device *d, uint64_t address, uint64_t bytes) {
 		return;
 	if (range_give(d->memory.range[pool], address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1), bytes))
 		return;
+}
+
+/* ---- host memory ---- */
+
+void device_pin(struct device *d, void *host, uint64_t bytes) {
+	struct pin *p;
+	cl_int error;
+
+	if (d->flat || !(d->quirks->flags & QUIRK_PINNED_UPLOAD))
+		return;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return;
+	p->host = host;
+	p->object = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, host, &error);
+	if (error) {
+		free(p);
+		return;
+	}
+	p->next = d->memory.pins;
+	d->memory.pins = p;
+}
+
+void device_unpin(struct device *d, const void *host) {
+	struct pin **link = &d->memory.pins, *p;
+
+	while ((p = *link) && p->host != host)
+		link = &p->next;
+	if (!p)
+		return;
+	*link = p->next;
+	clReleaseMemObject(p->object);
+	free(p);
 }

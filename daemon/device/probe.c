@@ -71,53 +71,58 @@ static bool usable(cl_device_id device) {
 	return available && compiler;
 }
 
+static void note_name(struct str *seen, const char *name) {
+	str_printf(seen, "%s\"%s\"", seen->length ? ", " : "", name);
+}
+
 /* Takes the device if its name fits; `seen` collects the names of those that do not. */
 static int try_device(cl_device_id id, const char *wanted, struct choice *c, struct str *seen) {
-	CLEANUP(cleanup_free) char *name = device_text(id, CL_DEVICE_NAME);
-
-	if (!name)
+	c->name = device_text(id, CL_DEVICE_NAME);
+	c->driver = device_text(id, CL_DRIVER_VERSION);
+	if (!c->name || !c->driver)
 		return -ENOMEM;
-	if (!usable(id) || (wanted && !strstr(name, wanted))) {
-		str_printf(seen, "%s\"%s\"", seen->length ? ", " : "", name);
+	if (usable(id) && (!wanted || strstr(c->name, wanted))) {
+		c->device = id;
 		return 0;
 	}
-	c->driver = device_text(id, CL_DRIVER_VERSION);
-	if (!c->driver)
-		return -ENOMEM;
-	c->device = id;
-	c->name = name;
-	name = NULL;
+	note_name(seen, c->name);
+	free(c->name);
+	free(c->driver);
+	c->name = c->driver = NULL;
 	return 0;
+}
+
+static int try_devices(cl_platform_id id, const char *wanted, struct choice *c, struct str *seen) {
+	cl_device_id device[PROBE_DEVICES];
+	cl_uint devices = 0;
+	int r = 0;
+
+	if (clGetDeviceIDs(id, CL_DEVICE_TYPE_ALL, PROBE_DEVICES, device, &devices))
+		return 0;
+	for (cl_uint i = 0; i < devices && i < PROBE_DEVICES && !c->device && !r; i++)
+		r = try_device(device[i], wanted, c, seen);
+	return r;
 }
 
 static int try_platform(cl_platform_id id, const struct device_config *config, struct choice *c, struct str *seen,
 	bool *namedp) {
-	CLEANUP(cleanup_free) char *name = platform_text(id, CL_PLATFORM_NAME);
-	cl_device_id device[PROBE_DEVICES];
-	cl_uint devices = 0;
-	int r;
+	int r = 0;
 
-	if (!name)
+	c->platform = id;
+	c->platform_name = platform_text(id, CL_PLATFORM_NAME);
+	if (!c->platform_name)
 		return -ENOMEM;
-	if (config->platform && !strstr(name, config->platform)) {
-		str_printf(seen, "%s\"%s\"", seen->length ? ", " : "", name);
-		return 0;
+	if (config->platform && !strstr(c->platform_name, config->platform)) {
+		note_name(seen, c->platform_name);
+	} else {
+		*namedp = true;
+		r = try_devices(id, config->device, c, seen);
 	}
-	*namedp = true;
-	if (clGetDeviceIDs(id, CL_DEVICE_TYPE_ALL, PROBE_DEVICES, device, &devices))
-		devices = 0;
-	for (cl_uint i = 0; i < devices && i < PROBE_DEVICES; i++) {
-		r = try_device(device[i], config->device, c, seen);
-		if (r)
-			return r;
-		if (!c->device)
-			continue;
-		c->platform = id;
-		c->platform_name = name;
-		name = NULL;
-		return 0;
-	}
-	return 0;
+	if (c->device)
+		return r;
+	free(c->platform_name);
+	c->platform_name = NULL;
+	return r;
 }
 
 static int refuse(const struct device_config *config, bool named, const struct str *seen, struct fault *f) {
@@ -174,7 +179,7 @@ static int64_t now_ms(void) {
 
 /* Reads the child's fault. 0, -ETIMEDOUT, or -EPIPE where the child ended without one. */
 static int receive(int fd, struct fault *f) {
-	int64_t end = now_ms() + PROBE_SECONDS * 1000;
+	int64_t end = now_ms() + INT64_C(1000) * PROBE_SECONDS;
 	size_t got = 0;
 
 	while (got < sizeof *f) {

@@ -4,6 +4,9 @@
  * The table belongs to the engine's thread. A program travels table -> queue -> builder -> finished
  * list -> device_poll(); a builder writes it and then its state, and from then on only the engine
  * touches it. A kernel is asked for once: later callers find the program in whatever state it is.
+ *
+ * Machine code goes to disk when the device has been idle for a while (see struct keep), one program
+ * at a time, and when the device is closed.
  */
 #include "state.h"
 
@@ -11,48 +14,73 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/emit/emit.h"
 
 enum {
 	/* Buckets at first; doubled when there are more programs than buckets. */
 	PROGRAM_BUCKETS = 256,
+	/* Machine code goes to disk once the device has had nothing to do for this long. */
+	PROGRAM_QUIET_MS = 500,
+	/* And for this long when it is closed; what is left then is built again by the next engine. */
+	PROGRAM_STOP_MS = 1000,
 };
 
 /* ---- the builders' queue ---- */
 
-/* The next program to build, or NULL when the builders shall end. */
-static struct program *programs_take(struct programs *s) {
-	struct program *p;
+/* What a builder does next: one of the two, or neither at the end. */
+struct task {
+	struct program *build;
+	struct keep *keep;
+};
+
+static struct task programs_take(struct programs *s) {
+	struct task task = { NULL, NULL };
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->first && !s->stop)
+	while (!s->first && !s->stop && (!s->keeping || s->taken))
 		pthread_cond_wait(&s->work, &s->lock);
-	p = s->stop ? NULL : s->first;
-	if (p) {
-		s->first = p->next;
+	/* What is being kept cannot be launched meanwhile, so it goes first. */
+	if (!s->stop && s->keeping && !s->taken) {
+		task.keep = s->keeping;
+		s->taken = true;
+	} else if (!s->stop) {
+		task.build = s->first;
+		s->first = s->first->next;
 		if (!s->first)
 			s->last = NULL;
 	}
 	pthread_mutex_unlock(&s->lock);
-	return p;
+	return task;
 }
 
-static void programs_finish(struct programs *s, struct program *p) {
+static void finish_build(struct programs *s, struct program *p) {
 	pthread_mutex_lock(&s->lock);
 	p->next = s->finished;
 	s->finished = p;
 	pthread_mutex_unlock(&s->lock);
 }
 
+static void finish_keep(struct programs *s) {
+	pthread_mutex_lock(&s->lock);
+	s->kept = true;
+	pthread_mutex_unlock(&s->lock);
+}
+
 static void *builder_main(void *argument) {
 	CLEANUP(cleanup_free) struct builder *b = argument;
 	struct device *d = b->device;
-	struct program *p;
+	struct task task;
 
-	while ((p = programs_take(&d->programs))) {
-		builder_build(b, p);
-		programs_finish(&d->programs, p);
+	for (task = programs_take(&d->programs); task.build || task.keep; task = programs_take(&d->programs)) {
+		if (task.build) {
+			builder_build(b, task.build);
+			finish_build(&d->programs, task.build);
+		} else {
+			build_keep(d, task.keep->program, &task.keep->key);
+			finish_keep(&d->programs);
+		}
 		queue_signal(d);
 	}
 	builder_close(b);
@@ -92,6 +120,11 @@ static int add_builder(struct device *d) {
 	return r;
 }
 
+void programs_init(struct device *d) {
+	pthread_cond_init(&d->programs.work, NULL);
+	pthread_mutex_init(&d->programs.lock, NULL);
+}
+
 int programs_open(struct device *d) {
 	struct programs *s = &d->programs;
 	uint32_t builders = d->config.builders ? d->config.builders : 1;
@@ -107,6 +140,93 @@ int programs_open(struct device *d) {
 	return r;
 }
 
+/* ---- keeping machine code ---- */
+
+static int64_t now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key) {
+	struct programs *s = &d->programs;
+	struct keep *k = malloc(sizeof *k);
+
+	if (!k || clRetainProgram(program)) {
+		free(k);
+		return;
+	}
+	*k = (struct keep){ .next = s->keeps, .owner = owner, .program = program, .key = *key };
+	s->keeps = k;
+}
+
+static void keep_free(struct keep *k) {
+	if (k->owner)
+		k->owner->keeping = false;
+	clReleaseProgram(k->program);
+	free(k);
+}
+
+/* What a builder has written is let go of. */
+static void collect_keep(struct programs *s) {
+	struct keep *k = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->kept) {
+		k = s->keeping;
+		s->keeping = NULL;
+		s->kept = s->taken = false;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (k)
+		keep_free(k);
+}
+
+/* Has nothing been launched for a while, and does nothing run or wait for a build? */
+static bool is_quiet(struct device *d) {
+	struct programs *s = &d->programs;
+
+	if (d->work.sequence != s->seen || d->work.running || s->building) {
+		s->seen = d->work.sequence;
+		s->quiet_ms = now_ms();
+		return false;
+	}
+	return now_ms() - s->quiet_ms >= PROGRAM_QUIET_MS;
+}
+
+static void start_keep(struct device *d) {
+	struct programs *s = &d->programs;
+	struct keep *k = s->keeps;
+
+	if (!k || s->keeping || !is_quiet(d))
+		return;
+	s->keeps = k->next;
+	if (k->owner)
+		k->owner->keeping = true;
+	pthread_mutex_lock(&s->lock);
+	s->keeping = k;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The builders have ended and nothing runs. */
+static void close_keeps(struct device *d) {
+	struct programs *s = &d->programs;
+	int64_t end = now_ms() + PROGRAM_STOP_MS;
+	struct keep *k;
+
+	if (s->keeping)
+		keep_free(s->keeping);
+	s->keeping = NULL;
+	while ((k = s->keeps)) {
+		s->keeps = k->next;
+		if (now_ms() < end)
+			build_keep(d, k->program, &k->key);
+		keep_free(k);
+	}
+}
+
 static void program_free(struct program *p) {
 	if (p->object)
 		clReleaseKernel(p->object);
@@ -116,6 +236,44 @@ static void program_free(struct program *p) {
 	free(p->source);
 	free(p->log);
 	free(p);
+}
+
+static void collect_build(struct device *d, struct program *p) {
+	struct device_counters *c = &d->counters;
+
+	c->warmups += p->warmups;
+	c->build_us += p->build_us;
+	if (p->cached)
+		c->builds_cached++;
+	else
+		c->builds++;
+	if (program_state(p) == PROGRAM_FAILED)
+		c->build_failures++;
+	else if (!p->cached)
+		programs_keep(d, p, p->program, &p->key);
+}
+
+static uint32_t collect_builds(struct device *d) {
+	struct programs *s = &d->programs;
+	struct program *p;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	p = s->finished;
+	s->finished = NULL;
+	pthread_mutex_unlock(&s->lock);
+	for (; p; p = p->next, n++)
+		collect_build(d, p);
+	s->building -= n;
+	return n;
+}
+
+uint32_t programs_poll(struct device *d) {
+	uint32_t n = collect_builds(d);
+
+	collect_keep(&d->programs);
+	start_keep(d);
+	return n;
 }
 
 void programs_close(struct device *d) {
@@ -128,42 +286,21 @@ void programs_close(struct device *d) {
 	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < s->builders; i++)
 		pthread_join(s->builder[i], NULL);
+	collect_builds(d);
+	close_keeps(d);
 	for (uint32_t i = 0; i < s->buckets; i++)
 		while ((p = s->bucket[i])) {
 			s->bucket[i] = p->bucket;
 			program_free(p);
 		}
+	pthread_cond_destroy(&s->work);
+	pthread_mutex_destroy(&s->lock);
 	free(s->bucket);
 	free(s->builder);
 	s->bucket = NULL;
 	s->builder = NULL;
 	s->finished = s->first = s->last = NULL;
 	s->buckets = s->builders = 0;
-}
-
-static void count_build(struct device_counters *c, const struct program *p) {
-	c->warmups += p->warmups;
-	c->build_us += p->build_us;
-	if (p->cached)
-		c->builds_cached++;
-	else
-		c->builds++;
-	if (atomic_load_explicit(&p->state, memory_order_acquire) == PROGRAM_FAILED)
-		c->build_failures++;
-}
-
-uint32_t programs_poll(struct device *d) {
-	struct programs *s = &d->programs;
-	struct program *p;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&s->lock);
-	p = s->finished;
-	s->finished = NULL;
-	pthread_mutex_unlock(&s->lock);
-	for (; p; p = p->next, n++)
-		count_build(&d->counters, p);
-	return n;
 }
 
 /* ---- the table ---- */
@@ -240,6 +377,7 @@ int device_program(struct device *d, const struct kernel *k, struct program **pr
 	p->bucket = *chain_of(s, hash);
 	*chain_of(s, hash) = p;
 	programs_put(s, p);
+	s->building++;
 	*programp = p;
 	return 0;
 }

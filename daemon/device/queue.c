@@ -110,8 +110,16 @@ static int fence_get(struct device *d, struct fence **fencep) {
 	return 0;
 }
 
+static void fence_add(struct fence *f, struct mark *m) {
+	if (f->last)
+		f->last->next = m;
+	else
+		f->first = m;
+	f->last = m;
+}
+
 int device_mark(struct device *d, void (*done)(void *user, int error), void *user) {
-	CLEANUP(cleanup_free) struct mark *m = malloc(sizeof *m);
+	struct mark *m = malloc(sizeof *m);
 	struct fence *f;
 	int r;
 
@@ -119,14 +127,11 @@ int device_mark(struct device *d, void (*done)(void *user, int error), void *use
 		return -ENOMEM;
 	*m = (struct mark){ .done = done, .user = user };
 	r = fence_get(d, &f);
-	if (r)
+	if (r) {
+		free(m);
 		return r;
-	if (f->last)
-		f->last->next = m;
-	else
-		f->first = m;
-	f->last = m;
-	m = NULL;
+	}
+	fence_add(f, m);
 	d->work.pending++;
 	if (atomic_load_explicit(&f->status, memory_order_relaxed) != FENCE_WAITING)
 		queue_signal(d);
@@ -251,6 +256,8 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 
 	if (program_state(p) != PROGRAM_READY || !tasks || !items)
 		return -EIO;
+	if (p->keeping)
+		return -EAGAIN;
 	r = put_records(d, records, (uint64_t)p->words * tasks, &first);
 	if (r)
 		return r;
@@ -309,18 +316,18 @@ int device_flush(struct device *d) {
 	return clFlush(d->work.queue) ? -EIO : 0;
 }
 
-/* Waits for the device and for the driver's callbacks, which may come later than clFinish() returns. */
-static int queue_drain(struct queue *q) {
+int queue_drain(struct device *d) {
 	const struct timespec pause = { .tv_nsec = QUEUE_PAUSE_NS };
-	int r = clFinish(q->queue) ? -EIO : 0;
+	int r = clFinish(d->work.queue) ? -EIO : 0;
 
-	while (atomic_load(&q->callbacks))
+	/* Callbacks may come later than clFinish() returns. */
+	while (atomic_load(&d->work.callbacks))
 		nanosleep(&pause, NULL);
 	return r;
 }
 
 int device_finish(struct device *d) {
-	int r = queue_drain(&d->work);
+	int r = queue_drain(d);
 
 	device_poll(d);
 	return r;
@@ -349,14 +356,27 @@ int queue_open_ring(struct device *d) {
 	return error ? -EIO : 0;
 }
 
+/*
+ * Kernels of other devices do not see what the host changes in memory of its own: they get a buffer
+ * that each launch writes its records to.
+ */
+int queue_part_ring(struct device *d) {
+	struct queue *q = &d->work;
+	cl_int error;
+	cl_mem records = clCreateBuffer(d->context, CL_MEM_READ_ONLY, q->words * sizeof *q->ring, NULL, &error);
+
+	if (error)
+		return -EIO;
+	clReleaseMemObject(q->records);
+	q->records = records;
+	return 0;
+}
+
 void queue_close(struct device *d) {
 	struct queue *q = &d->work;
 	struct fence *f;
 	struct mark *m;
 
-	/* What failed in the end has nobody left to be told. */
-	if (q->queue && queue_drain(q))
-		q->running = 0;
 	while ((f = q->first)) {
 		q->first = f->next;
 		while ((m = f->first)) {

@@ -70,7 +70,7 @@ struct choice {
 
 void choice_clear(struct choice *c);
 /* Tried in a child first, so that a driver that dies or hangs gives a sentence. */
-int probe_choose(const struct device_config *c, struct choice *choice, struct fault *f) FAULT_MUST_USE;
+int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
 
 /* ---- cache.c ---- */
 
@@ -121,9 +121,23 @@ struct program {
 	bool cached;
 	uint32_t warmups;
 	cl_program program;
+	struct cache_key key;
+	bool keeping;                         /* the engine's: it is being written to disk */
 	cl_kernel object;                     /* the engine's own: setting arguments is not thread-safe */
 	uint32_t words;                       /* of a record */
 	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
+};
+
+/*
+ * A program whose machine code shall go to disk. Some drivers compile once more when they are asked for
+ * it, and break where the program runs meanwhile (quirks.def): so it waits until the device has been
+ * idle for a while, and the program is not launched until it is done.
+ */
+struct keep {
+	struct keep *next;
+	struct program *owner;                /* NULL: the probes' */
+	cl_program program;                   /* a reference */
+	struct cache_key key;
 };
 
 struct programs {
@@ -133,12 +147,24 @@ struct programs {
 	pthread_cond_t work;
 	struct program *first, *last;         /* to build */
 	struct program *finished;             /* built, not collected */
+	struct keep *keeping;                 /* to write now, or being written */
+	bool taken, kept;                     /* by a builder; written */
 	bool stop;
 	pthread_t *builder;
 	uint32_t builders;
+	/* the engine's */
+	struct keep *keeps;                   /* to write some time */
+	uint32_t building;                    /* asked for and not collected */
+	uint64_t seen;                        /* commands when last looked */
+	int64_t quiet_ms;                     /* since when there were no others */
 };
 
+/* Makes the locks; then, with everything else open, starts the builders. */
+void programs_init(struct device *d);
 int programs_open(struct device *d) FAULT_MUST_USE;
+/* Has the program's machine code written to disk some time. */
+void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key);
+/* Waits for builds that run; those that wait are dropped. Nothing may run on the device. */
 void programs_close(struct device *d);
 /* Collects what builders finished. */
 uint32_t programs_poll(struct device *d);
@@ -165,6 +191,13 @@ void build_keep(struct device *d, cl_program program, const struct cache_key *ke
 
 enum { MEMORY_POOLS = 4 };
 
+/* Host memory the driver was told of: the object does nothing else. */
+struct pin {
+	struct pin *next;
+	const void *host;
+	cl_mem object;
+};
+
 struct memory {
 	/* flat */
 	uint8_t *base;
@@ -177,6 +210,7 @@ struct memory {
 	unsigned pools;
 	uint64_t limit, largest;              /* bytes of all pools; of one buffer */
 	uint64_t generation;                  /* grows when a pool is made */
+	struct pin *pins;
 };
 
 /* Reserves the range; records (the ring) are its first bytes. */
@@ -211,7 +245,11 @@ struct queue {
 /* The queue; then, once the range is reserved, the ring at its start. */
 int queue_open(struct device *d) FAULT_MUST_USE;
 int queue_open_ring(struct device *d) FAULT_MUST_USE;
-/* Waits for everything queued. Marks that are made meanwhile are dropped. */
+/* Once the device is known not to be flat. */
+int queue_part_ring(struct device *d) FAULT_MUST_USE;
+/* Waits for everything queued and for the driver's callbacks. 0 or -EIO. */
+int queue_drain(struct device *d) FAULT_MUST_USE;
+/* After queue_drain(). Marks that were not answered are dropped. */
 void queue_close(struct device *d);
 /* Any thread: device_poll() has something. */
 void queue_signal(struct device *d);

@@ -185,14 +185,14 @@ void child_tick(struct child *c, uint64_t now) {
 }
 
 static void drop_queue(struct child *c) {
-	struct child_packet *p, *next;
+	while (c->queue) {
+		struct child_packet *p = c->queue;
 
-	LL_FOREACH_SAFE(c->queue, p, next) {
+		c->queue = p->next;
 		if (p->fd >= 0)
 			close(p->fd);
 		free(p);
 	}
-	c->queue = NULL;
 }
 
 static void drop_control(struct child *c) {

@@ -70,11 +70,13 @@ static void client_close(struct client *c) {
 }
 
 void clients_close(struct supervisor *s, bool all) {
-	struct client *c, *next;
+	struct client *next;
 
-	DL_FOREACH_SAFE2(s->clients, c, next, next)
+	for (struct client *c = s->clients; c; c = next) {
+		next = c->next;
 		if (all || c->hello)
 			client_close(c);
+	}
 }
 
 /* ---- answering ---- */
@@ -434,11 +436,13 @@ static void resume(struct client *c) {
 }
 
 void clients_resume(struct supervisor *s) {
-	struct client *c, *next;
+	struct client *next;
 
-	DL_FOREACH_SAFE2(s->clients, c, next, next)
+	for (struct client *c = s->clients; c; c = next) {
+		next = c->next;
 		if (c->stalled)
 			resume(c);
+	}
 }
 
 /* ---- the engine's packets ---- */
@@ -582,12 +586,13 @@ void client_accept(struct supervisor *s, int fd) {
 }
 
 uint64_t clients_tick(struct supervisor *s, uint64_t now) {
-	struct client *c, *next;
+	struct client *next;
 	uint64_t due = UINT64_MAX;
 
 	if (now < s->silent_us)
 		return s->silent_us;
-	DL_FOREACH_SAFE2(s->clients, c, next, next) {
+	for (struct client *c = s->clients; c; c = next) {
+		next = c->next;
 		if (c->deadline_us && now >= c->deadline_us)
 			client_close(c);
 		else if (c->deadline_us && c->deadline_us < due)

@@ -86,7 +86,7 @@ static int take_lock(struct supervisor *s, struct fault *f) {
 static int set_address(struct sockaddr_un *a, const char *path, struct fault *f) {
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (*path == '/' && strlen(path) < sizeof a->sun_path - 24) {
-		strcpy(a->sun_path, path);
+		memcpy(a->sun_path, path, strlen(path) + 1);
 		return 0;
 	}
 	return fault_set(f, FAULT_ARGUMENT, "door.socket %s must be absolute and shorter than %zu bytes", path,

@@ -40,10 +40,11 @@ void users_put(struct users *u, struct user *user) {
 }
 
 void users_free(struct users *u) {
-	struct user *user, *next;
+	struct user *user = u->by_uid, *next;
 
-	HASH_ITER(hh, u->by_uid, user, next) {
-		HASH_DELETE(hh, u->by_uid, user);
+	HASH_CLEAR(hh, u->by_uid);
+	for (; user; user = next) {
+		next = user->hh.next;
 		free(user);
 	}
 }

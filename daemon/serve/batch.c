@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "daemon/serve/vector.h"
+#include "daemon/serve/wait.h"
 
 /* In place of a node: the operation has no value, and poison[] says why. */
 #define BATCH_POISONED GRAPH_NONE
@@ -97,8 +98,10 @@ static int add_load(struct batch *b, const struct coded_op *o, uint32_t *nodep, 
 static int find_array(struct batch *b, uint64_t handle, struct array **arrayp, struct fault *f) {
 	if (!b->input)
 		return handles_get(&b->session->handles, handle, arrayp, f);
-	if (handle >= b->inputs)
-		return fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, handle);
+	if (handle >= b->inputs) {
+		fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, handle);
+		return FAULT_HANDLE;
+	}
 	*arrayp = b->input[handle];
 	return 0;
 }
@@ -282,15 +285,6 @@ void batch_refuse(struct batch *b, int64_t node, int r, struct fault *f) {
 	b->fault = *f;
 }
 
-static void answer_accepted(struct request *r) {
-	struct server *v = r->session->server;
-	struct wire_writer *w = request_answer(v, r->id, 2);
-
-	wire_put_uint(w, r->seq);
-	request_put_freed(r->session, w);
-	request_send(v, r->frame);
-}
-
 int batch_end(struct batch *b, struct request *r, bool urgent, struct fault *f) {
 	struct session *s = b->session;
 
@@ -303,6 +297,5 @@ int batch_end(struct batch *b, struct request *r, bool urgent, struct fault *f) 
 		return f->code;
 	}
 	session_count(s, operations_received, b->count);
-	answer_accepted(r);
-	return 0;
+	return accepted_new(r);
 }

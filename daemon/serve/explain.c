@@ -107,7 +107,7 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 
 static int make_plan(struct explain *x, struct fault *f) {
 	const struct fusion_settings *s = &x->session->settings;
-	struct plan_options options = { .fuse = !(x->flags & EXPLAIN_UNFUSED), .notes = true,
+	struct plan_options options = { .fuse = s->enabled && !(x->flags & EXPLAIN_UNFUSED), .notes = true,
 		.min_elements = s->min_elements, .traits = x->session->server->traits };
 
 	return plan_make(x->graph, &options, &x->plan, f);
@@ -128,15 +128,24 @@ static const char *form_word(const struct kernel *k) {
 	return words[k->form];
 }
 
+/* Nodes beyond the graph's are copies that the planner added. */
+static const char *operation_name(const struct graph *g, uint32_t node) {
+	return node < graph_nodes(g) ? op_info(graph_node(g, node)->op)->name : op_info(OP_copy)->name;
+}
+
+static double operation_number(const struct graph *g, uint32_t node) {
+	return node < graph_nodes(g) ? graph_node(g, node)->note : -1.0;
+}
+
 static void add_operation(cJSON *list, const struct graph *g, uint32_t node) {
-	const struct graph_node *n = graph_node(g, node);
 	char type[SHAPE_TEXT];
 	cJSON *one = cJSON_CreateObject();
 
 	cJSON_AddItemToArray(list, one);
-	cJSON_AddNumberToObject(one, "node", n->note);
-	cJSON_AddStringToObject(one, "op", op_info(n->op)->name);
-	cJSON_AddStringToObject(one, "type", shape_text(&n->type, type));
+	cJSON_AddNumberToObject(one, "node", operation_number(g, node));
+	cJSON_AddStringToObject(one, "op", operation_name(g, node));
+	if (node < graph_nodes(g))
+		cJSON_AddStringToObject(one, "type", shape_text(&graph_node(g, node)->type, type));
 }
 
 static int add_source(cJSON *kernel, const struct explain *x, const struct plan_step *s) {
@@ -170,14 +179,13 @@ static int add_kernel(cJSON *list, const struct explain *x, const struct plan_st
 }
 
 static void add_note(cJSON *list, const struct graph *g, const struct plan_note *n) {
-	const struct graph_node *producer = graph_node(g, n->producer), *consumer = graph_node(g, n->consumer);
 	cJSON *one = cJSON_CreateObject();
 
 	cJSON_AddItemToArray(list, one);
-	cJSON_AddNumberToObject(one, "producer", producer->note);
-	cJSON_AddStringToObject(one, "producer_op", op_info(producer->op)->name);
-	cJSON_AddNumberToObject(one, "consumer", consumer->note);
-	cJSON_AddStringToObject(one, "consumer_op", op_info(consumer->op)->name);
+	cJSON_AddNumberToObject(one, "producer", operation_number(g, n->producer));
+	cJSON_AddStringToObject(one, "producer_op", operation_name(g, n->producer));
+	cJSON_AddNumberToObject(one, "consumer", operation_number(g, n->consumer));
+	cJSON_AddStringToObject(one, "consumer_op", operation_name(g, n->consumer));
 	cJSON_AddStringToObject(one, "reason", n->reason);
 }
 

@@ -72,8 +72,8 @@ static int scratch_fit(struct server *v, uint32_t leaves, uint32_t outputs) {
 	return r;
 }
 
-static void bind_leaves(const struct graph *g, struct flush_scratch *x) {
-	for (uint32_t i = 0; i < graph_leaves(g); i++) {
+static void bind_leaves(const struct graph *g, struct flush_scratch *x, uint32_t leaves) {
+	for (uint32_t i = 0; i < leaves; i++) {
 		const struct graph_leaf *leaf = graph_leaf_at(g, i);
 
 		x->leaf[i] = leaf->buffer;
@@ -171,15 +171,16 @@ static int submit(const struct flush *f) {
 	struct session *s = f->session;
 	struct server *v = s->server;
 	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done };
+	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;
-	int r = scratch_fit(v, graph_leaves(f->graph), f->plan->outputs);
+	int r = scratch_fit(v, leaves, outputs);
 
 	if (r)
 		return r;
 	run = run_new(f);
 	if (!run)
 		return -ENOMEM;
-	bind_leaves(f->graph, v->flush);
+	bind_leaves(f->graph, v->flush, leaves);
 	q.leaf = v->flush->leaf;
 	q.leaf_offset = v->flush->offset;
 	q.scalar = graph_scalar_values(f->graph);
@@ -189,7 +190,7 @@ static int submit(const struct flush *f) {
 		run_undo(run);
 		return r;
 	}
-	for (uint32_t i = 0; i < f->plan->outputs; i++)
+	for (uint32_t i = 0; i < outputs; i++)
 		take_output(f, &f->plan->output[i], v->flush->output[i]);
 	return 0;
 }

@@ -72,6 +72,11 @@ struct transport_request *inbox_take(struct inbox *b) {
 	return r;
 }
 
+bool inbox_waiting(struct inbox *b) {
+	return b->taken || atomic_load_explicit(&b->pushed, memory_order_relaxed)
+		|| atomic_load_explicit(&b->rung, memory_order_relaxed);
+}
+
 bool inbox_rung(struct inbox *b) {
 	return atomic_exchange(&b->rung, false);
 }

@@ -27,6 +27,8 @@ void inbox_ring(void *user);
 
 /* The oldest request, or NULL. */
 struct transport_request *inbox_take(struct inbox *b);
+/* Is there a request, or has it been rung? Costs no more than a look. */
+bool inbox_waiting(struct inbox *b);
 /* Has it been rung since the last call? */
 bool inbox_rung(struct inbox *b);
 /*

@@ -61,7 +61,8 @@ void request_put_freed(struct session *s, struct wire_writer *w) {
 		wire_put_uint(w, s->freed[i].offset);
 	}
 	s->freeds -= count;
-	memmove(s->freed, s->freed + count, s->freeds * sizeof *s->freed);
+	if (count)
+		memmove(s->freed, s->freed + count, s->freeds * sizeof *s->freed);
 }
 
 /* An answer that could not be written for lack of memory becomes one that always can. */
@@ -289,12 +290,17 @@ static bool run_held(struct session *s, struct held *h) {
 	return !code;
 }
 
-void request_progress(struct session *s) {
+static struct held *find_runnable(const struct session *s) {
 	struct held *h = s->held;
 
-	while (h) {
-		struct held *next = h->next;
+	while (h && !may_run(s, h->id, h->seq))
+		h = h->next;
+	return h;
+}
 
-		h = may_run(s, h->id, h->seq) && run_held(s, h) ? s->held : next;
-	}
+void request_progress(struct session *s) {
+	struct held *h = find_runnable(s);
+
+	while (h && run_held(s, h))
+		h = find_runnable(s);
 }

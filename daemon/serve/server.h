@@ -44,6 +44,7 @@ struct server {
 	struct session *sessions;            /* uthash by number */
 	struct session *gathering;           /* utlist of those with operations in the window */
 	struct waiter *ready;                /* utlist: exec has called back */
+	struct waiter *accepted;             /* utlist: batches whose acceptance is still to be told */
 	bool progress;                       /* runs ended: held requests may go on */
 
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */

@@ -111,12 +111,14 @@ static void drop_gathered(struct session *s) {
 }
 
 static void drop_runs(struct session *s) {
-	struct run *run, *next;
-
 	if (s->lane)
 		lane_free(s->lane);
-	DL_FOREACH_SAFE2(s->runs, run, next, next)
+	while (s->runs) {
+		struct run *run = s->runs;
+
+		s->runs = run->next;
 		free(run);
+	}
 }
 
 static void keep_counters(struct session *s) {

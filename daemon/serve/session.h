@@ -103,6 +103,7 @@ struct session {
 	struct run *runs;            /* utlist */
 	uint64_t queued;             /* operations in runs */
 	struct waiter *waiters;      /* utlist */
+	uint32_t waiting;            /* of them, those that a client waits for */
 
 	struct failure *failure;
 	uint32_t failures, failure_capacity;

@@ -320,8 +320,10 @@ static void nng_shut(struct transport *base) {
 		t->works = w->sibling;
 		work_free(w);
 	}
-	HASH_ITER(hh, t->connections, c, next) {
-		HASH_DELETE(hh, t->connections, c);
+	c = t->connections;
+	HASH_CLEAR(hh, t->connections);
+	for (; c; c = next) {
+		next = c->hh.next;
 		free(c);
 	}
 	pthread_mutex_destroy(&t->lock);

@@ -7,6 +7,13 @@
 
 #include <utlist.h>
 
+enum {
+	/* An accepted batch is told after this many turns of the server whatever else there is. */
+	ACCEPTED_TURNS = 16,
+};
+
+static waiter_function answer_accepted;
+
 /* ---- waiters ---- */
 
 int waiter_new(const struct request *r, struct array *a, waiter_function *then, struct waiter **waiterp) {
@@ -20,14 +27,28 @@ int waiter_new(const struct request *r, struct array *a, waiter_function *then, 
 	w->seq = r->seq;
 	w->array = a ? array_ref(a) : NULL;
 	w->then = then;
+	if (then != answer_accepted)
+		w->session->waiting++;
 	DL_APPEND2(w->session->waiters, w, previous, next);
 	*waiterp = w;
 	return 0;
 }
 
+static void enqueue(struct waiter *w, struct waiter **queue) {
+	w->queue = queue;
+	DL_APPEND2(*queue, w, queue_previous, queue_next);
+}
+
+static void unqueue(struct waiter *w) {
+	if (w->queue)
+		DL_DELETE2(*w->queue, w, queue_previous, queue_next);
+	w->queue = NULL;
+}
+
 void waiter_free(struct waiter *w) {
-	if (w->ready)
-		DL_DELETE2(w->session->server->ready, w, ready_previous, ready_next);
+	unqueue(w);
+	if (w->then != answer_accepted)
+		w->session->waiting--;
 	DL_DELETE2(w->session->waiters, w, previous, next);
 	array_unref(w->array);
 	if (w->buffer)
@@ -51,13 +72,10 @@ bool waiter_failed(struct waiter *w, int r, struct fault *f) {
 	return true;
 }
 
-static void make_ready(struct waiter *w) {
-	w->ready = true;
-	DL_APPEND2(w->session->server->ready, w, ready_previous, ready_next);
-}
-
 void waiter_fenced(void *user) {
-	make_ready(user);
+	struct waiter *w = user;
+
+	enqueue(w, &w->session->server->ready);
 }
 
 void waiter_published(void *user, const struct fault *f) {
@@ -65,16 +83,46 @@ void waiter_published(void *user, const struct fault *f) {
 
 	if (f)
 		w->fault = *f;
-	make_ready(w);
+	enqueue(w, &w->session->server->ready);
 }
 
 void waiters_turn(struct server *v) {
 	while (v->ready) {
 		struct waiter *w = v->ready;
 
-		DL_DELETE2(v->ready, w, ready_previous, ready_next);
-		w->ready = false;
+		unqueue(w);
 		w->then(w);
+	}
+}
+
+/* ---- accepted batches ---- */
+
+static void answer_accepted(struct waiter *w) {
+	struct session *s = w->session;
+	struct wire_writer *out = request_answer(s->server, w->id, 2);
+
+	wire_put_uint(out, w->seq);
+	request_put_freed(s, out);
+	request_send(s->server, w->frame);
+	waiter_free(w);
+}
+
+int accepted_new(const struct request *r) {
+	struct waiter *w;
+	int code = waiter_new(r, NULL, answer_accepted, &w);
+
+	if (!code)
+		enqueue(w, &r->session->server->accepted);
+	return code;
+}
+
+void accepted_turn(struct server *v, bool all) {
+	struct waiter *next;
+
+	for (struct waiter *w = v->accepted; w; w = next) {
+		next = w->queue_next;
+		if (all || !w->session->waiting || ++w->turns > ACCEPTED_TURNS)
+			answer_accepted(w);
 	}
 }
 

@@ -13,16 +13,17 @@ typedef void waiter_function(struct waiter *w);
 
 struct waiter {
 	struct waiter *previous, *next;              /* of the session */
-	struct waiter *ready_previous, *ready_next;  /* of the server, once exec has called back */
+	struct waiter **queue;                       /* the server's list that it is in, or NULL */
+	struct waiter *queue_previous, *queue_next;
 	struct session *session;
 	struct transport_request *frame;
 	unsigned id;                 /* of the request */
+	unsigned turns;              /* accepted_turn() has left it for later */
 	uint64_t seq;
 	struct array *array;         /* a reference, or NULL */
 	struct buffer *buffer;       /* what is being published: a reference, or NULL */
 	int64_t offset;              /* of its elements */
 	struct fault fault;          /* what exec said; code 0: fine */
-	bool ready;
 	waiter_function *then;
 };
 
@@ -42,3 +43,12 @@ void waiter_published(void *user, const struct fault *f);
 
 /* Runs `then` of those that exec has called back. */
 void waiters_turn(struct server *v);
+
+/*
+ * Answers that a batch was accepted, which nobody waits for: they leave after the answers that
+ * somebody waits for. A session that waits for a value gets them once it has that, or when the
+ * engine has nothing else to do.
+ */
+int accepted_new(const struct request *r) FAULT_MUST_USE;
+/* Sends those of sessions that wait for nothing, or all. */
+void accepted_turn(struct server *v, bool all);

@@ -49,7 +49,7 @@ void window_added(struct session *s, bool urgent) {
 }
 
 void window_turn(struct server *v) {
-	struct session *s, *next;
+	struct session *next;
 	uint64_t now;
 	bool idle;
 
@@ -57,9 +57,11 @@ void window_turn(struct server *v) {
 		return;
 	idle = !exec_busy(v->exec);
 	now = loop_now();
-	DL_FOREACH_SAFE2(v->gathering, s, next, window_next)
+	for (struct session *s = v->gathering; s; s = next) {
+		next = s->window_next;
 		if (idle || s->deadline_us <= now)
 			flush_session(s, idle ? FLUSH_IDLE : FLUSH_TIME);
+	}
 }
 
 uint64_t window_deadline(const struct server *v) {

@@ -1,0 +1,935 @@
+/*
+ * daemon/serve: sessions, their order, handles, the window and every request, on the real device.
+ */
+#include "test_serve_engine.h"
+
+#include "daemon/serve/wait.h"
+
+static struct client client;
+
+static void setup(void) {
+	engine_open();
+	client_begin(&client, 1);
+}
+
+static void teardown(void) {
+	answer_close();
+	engine_close();
+}
+
+/* Names f32[4] of a value as slot 0 and so on, and waits until it was accepted. */
+static uint64_t make(struct client *c, uint32_t slot, double value) {
+	struct batch_text b = { 0 };
+	int64_t node = batch_fill(&b, 4, value);
+
+	batch_name(&b, batch_op(&b, OP_copy, node, 0), handle_of(slot, 1));
+	expect(submit(c, &b), REQUEST_SUBMIT);
+	return handle_of(slot, 1);
+}
+
+static void release(struct client *c, uint64_t handle) {
+	struct batch_text b = { .release = { handle }, .releases = 1 };
+
+	expect(submit(c, &b), REQUEST_SUBMIT);
+}
+
+/* ---- frames ---- */
+
+START_TEST(garbage_is_refused_and_changes_nothing) {
+	static const char *const garbage[] = { "\xc1", "x", "\x90", "\x91\x01", "\x93\x01\x02\x03", "\xdd\xff\xff\xff\xff",
+		"\x81\x01\x02", "\x91\x91\x91\x91\x91\x91\x91\x91\x01", "\xdb\xff\xff\xff\xff" };
+
+	for (unsigned i = 0; i < sizeof garbage / sizeof *garbage; i++)
+		expect_fault(transport_memory_send(engine.transport, garbage[i], strlen(garbage[i])), FAULT_PROTOCOL);
+	expect_fault(transport_memory_send(engine.transport, "", 0), FAULT_PROTOCOL);
+	ck_assert_float_eq(read_floats(&client, make(&client, 0, 3), 4)[3], 3);
+}
+END_TEST
+
+/* The bytes of a batch that exercises loads, handles, attributes and releases. */
+static size_t a_good_frame(unsigned char *bytes, size_t room) {
+	struct batch_text b = { 0 };
+	struct wire_writer *w = request_begin(&client, REQUEST_SUBMIT, 5);
+	int64_t load = batch_load(&client, &b, 2, (int64_t[]){ 2, 3 });
+	int64_t sum = batch_op(&b, OP_add, load, load);
+	int64_t slice = batch_op(&b, OP_slice, sum, 0);
+	size_t size;
+
+	b.op[slice].attr = (struct op_attr){ .rank = 2, .dims = { 1, 2 }, .start = { 1, 2 }, .step = { 1, -1 } };
+	batch_name(&b, slice, handle_of(5, 1));
+	wire_put_uint(w, client.seq + 1);
+	wire_put_uint(w, 0);
+	put_batch_ops(w, &b);
+	put_list(w, b.outputs, b.output);
+	put_list(w, 0, NULL);
+	size = w->buffer.size;
+	ck_assert_uint_le(size, room);
+	memcpy(bytes, w->buffer.data, size);
+	wire_writer_free(w);
+	return size;
+}
+
+START_TEST(every_truncation_of_a_batch_is_refused_and_changes_nothing) {
+	unsigned char bytes[512];
+	size_t size = a_good_frame(bytes, sizeof bytes);
+
+	for (size_t n = 0; n < size; n++)
+		expect_fault(transport_memory_send(engine.transport, bytes, n), FAULT_PROTOCOL);
+	expect(transport_memory_send(engine.transport, bytes, size), REQUEST_SUBMIT);
+	client.seq++;
+	ck_assert_float_eq(read_floats(&client, handle_of(5, 1), 2)[0], 10);
+}
+END_TEST
+
+/* A byte changed at random: whatever it means now, the daemon lives and other sessions go on. */
+START_TEST(mutated_batches_harm_nobody_else) {
+	unsigned char good[512], bad[512];
+	size_t size = a_good_frame(good, sizeof good);
+	struct client other;
+	unsigned seed = 1;
+
+	client_begin(&other, 2);
+	for (unsigned i = 0; i < 4000; i++) {
+		memcpy(bad, good, size);
+		for (unsigned k = 0; k <= i % 3; k++)
+			bad[rand_r(&seed) % size] = (unsigned char)rand_r(&seed);
+		transport_memory_send(engine.transport, bad, size);
+		server_turn(engine.server);
+	}
+	ck_assert_float_eq(read_floats(&other, make(&other, 0, 7), 4)[0], 7);
+}
+END_TEST
+
+START_TEST(a_wrong_secret_and_an_unknown_session_are_refused_alike) {
+	struct client wrong = client, unknown = client;
+	char first[LIMIT_SENTENCE];
+
+	wrong.secret[LIMIT_SECRET_BYTES - 1] ^= 1;
+	unknown.session = 99;
+	strcpy(first, expect_fault(request_numbers(&wrong, REQUEST_STATS, 1, (uint64_t[]){ 0 }), FAULT_CONNECT));
+	ck_assert_ptr_nonnull(strstr(first, "session 1"));
+	expect_fault(request_numbers(&unknown, REQUEST_STATS, 1, (uint64_t[]){ 0 }), FAULT_CONNECT);
+}
+END_TEST
+
+START_TEST(a_message_that_does_not_exist_is_refused) {
+	expect_fault(request_numbers(&client, 0, 1, (uint64_t[]){ 0 }), FAULT_PROTOCOL);
+	expect_fault(request_numbers(&client, 77, 1, (uint64_t[]){ 0 }), FAULT_PROTOCOL);
+}
+END_TEST
+
+/* The supervisor's packets lie in the socket when the request arrives; no turn has read them. */
+START_TEST(a_session_and_an_arena_on_their_way_are_waited_for) {
+	struct batch_text b = { 0 };
+	struct client fresh;
+	uint32_t number;
+
+	server_turn(engine.server);
+	client_begin(&fresh, 2);
+	batch_name(&b, batch_load(&fresh, &b, 1, (int64_t[]){ 4 }), handle_of(0, 1));
+	number = submit(&fresh, &b);
+	request_arrived(engine.server, inbox_take(&engine.inbox));
+	accepted_turn(engine.server, true);
+	ck_assert(answered(number));
+	expect(number, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&fresh, handle_of(0, 1), 4)[3], 3);
+}
+END_TEST
+
+/* ---- order ---- */
+
+START_TEST(batches_run_in_the_order_of_their_numbers) {
+	struct batch_text first = { 0 }, second = { 0 };
+	uint32_t early, late;
+
+	batch_name(&first, batch_fill(&first, 4, 2), handle_of(0, 1));
+	batch_name(&second, batch_op(&second, OP_add, on_handle(handle_of(0, 1)), on_handle(handle_of(0, 1))),
+		handle_of(1, 1));
+	early = submit_as(&client, 2, 0, &second);
+	server_turn(engine.server);
+	ck_assert(!answered(early));
+	late = submit_as(&client, 1, 0, &first);
+	client.seq = 2;
+	expect(late, REQUEST_SUBMIT);
+	expect(early, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(1, 1), 4)[0], 4);
+}
+END_TEST
+
+START_TEST(a_read_waits_for_the_batch_it_comes_after) {
+	struct batch_text b = { 0 };
+	uint32_t number;
+
+	batch_name(&b, batch_fill(&b, 4, 2), handle_of(0, 1));
+	number = request_numbers(&client, REQUEST_READ, 2, (uint64_t[]){ 1, handle_of(0, 1) });
+	server_turn(engine.server);
+	ck_assert(!answered(number));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	expect(number, REQUEST_READ);
+}
+END_TEST
+
+START_TEST(a_number_that_was_used_is_refused) {
+	struct batch_text b = { 0 };
+
+	expect(submit_as(&client, 1, 0, &b), REQUEST_SUBMIT);
+	expect_fault(submit_as(&client, 1, 0, &b), FAULT_STATE);
+	expect_fault(submit_as(&client, 0, 0, &b), FAULT_STATE);
+	expect(submit_as(&client, 2, 0, &b), REQUEST_SUBMIT);
+}
+END_TEST
+
+START_TEST(a_number_that_is_held_already_is_refused) {
+	struct batch_text b = { 0 };
+	uint32_t held = submit_as(&client, 2, 0, &b);
+
+	expect_fault(submit_as(&client, 2, 0, &b), FAULT_STATE);
+	expect(submit_as(&client, 1, 0, &b), REQUEST_SUBMIT);
+	expect(held, REQUEST_SUBMIT);
+}
+END_TEST
+
+START_TEST(a_number_too_far_ahead_is_refused) {
+	struct batch_text b = { 0 };
+
+	expect_fault(submit_as(&client, 1000, 0, &b), FAULT_PROTOCOL);
+}
+END_TEST
+
+START_TEST(what_is_held_is_bounded) {
+	for (unsigned i = 0; i < SESSION_HELD; i++)
+		request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ 1 });
+	expect_fault(request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ 1 }), FAULT_LIMIT);
+}
+END_TEST
+
+START_TEST(a_refused_batch_uses_its_number_up) {
+	struct batch_text bad = { 0 }, good = { 0 };
+
+	batch_op(&bad, OP_add, on_handle(77), on_handle(77));
+	expect_fault(submit(&client, &bad), FAULT_HANDLE);
+	expect(submit(&client, &good), REQUEST_SUBMIT);
+}
+END_TEST
+
+/* ---- handles ---- */
+
+START_TEST(a_handle_that_was_never_used_is_refused) {
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_read(&client, handle_of(9, 1)), FAULT_HANDLE), "handle 9"));
+	make(&client, 0, 1);
+	expect_fault(ask_read(&client, handle_of(0, 2)), FAULT_HANDLE);
+	expect_fault(ask_read(&client, handle_of(0, 0)), FAULT_HANDLE);
+	expect_fault(ask_read(&client, INT64_MAX), FAULT_HANDLE);
+}
+END_TEST
+
+START_TEST(a_released_handle_is_refused) {
+	uint64_t handle = make(&client, 0, 1);
+
+	release(&client, handle);
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_read(&client, handle), FAULT_HANDLE), "released"));
+}
+END_TEST
+
+START_TEST(a_stale_handle_is_refused_with_the_generation_of_its_slot) {
+	uint64_t handle = make(&client, 0, 1);
+	struct batch_text b = { .release = { handle }, .releases = 1 };
+
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	b = (struct batch_text){ 0 };
+	batch_name(&b, batch_fill(&b, 4, 2), handle_of(0, 5));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_read(&client, handle), FAULT_HANDLE), "generation 5"));
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 5), 4)[0], 2);
+}
+END_TEST
+
+START_TEST(a_handle_of_another_session_is_refused) {
+	struct client other;
+	uint64_t handle = make(&client, 0, 1);
+	struct batch_text b = { 0 };
+
+	client_begin(&other, 2);
+	expect_fault(ask_read(&other, handle), FAULT_HANDLE);
+	batch_op(&b, OP_neg, on_handle(handle), 0);
+	expect_fault(submit(&other, &b), FAULT_HANDLE);
+}
+END_TEST
+
+START_TEST(an_output_needs_a_free_slot_and_a_new_generation) {
+	struct batch_text b = { 0 };
+	uint64_t handle = make(&client, 0, 1);
+
+	batch_name(&b, batch_fill(&b, 4, 2), handle_of(0, 2));
+	ck_assert_ptr_nonnull(strstr(expect_fault(submit(&client, &b), FAULT_HANDLE), "in use"));
+	release(&client, handle);
+	b.output[1] = handle;
+	ck_assert_ptr_nonnull(strstr(expect_fault(submit(&client, &b), FAULT_HANDLE), "generation"));
+}
+END_TEST
+
+START_TEST(a_slot_beyond_the_limit_is_refused) {
+	struct batch_text b = { 0 };
+
+	batch_name(&b, batch_fill(&b, 4, 2), handle_of(LIMIT_HANDLES, 1));
+	expect_fault(submit(&client, &b), FAULT_LIMIT);
+}
+END_TEST
+
+START_TEST(a_release_twice_is_refused) {
+	uint64_t handle = make(&client, 0, 1);
+	struct batch_text b = { .release = { handle }, .releases = 1 };
+
+	release(&client, handle);
+	expect_fault(submit(&client, &b), FAULT_HANDLE);
+}
+END_TEST
+
+static bool nothing_used(uint64_t unused) {
+	(void)unused;
+	return space_used(engine.server->sessions->space) == 0;
+}
+
+START_TEST(releases_give_memory_back) {
+	for (uint32_t i = 0; i < 20; i++)
+		make(&client, i, i);
+	ck_assert_double_eq(statistic(&client, 0, "arrays"), 20);
+	ck_assert_double_gt(statistic(&client, 0, "memory_bytes"), 0);
+	for (uint32_t i = 0; i < 20; i++)
+		release(&client, handle_of(i, 1));
+	ck_assert_double_eq(statistic(&client, 0, "arrays"), 0);
+	engine_turn_until(nothing_used, 0);
+}
+END_TEST
+
+START_TEST(client_memory_is_told_as_free_once_nothing_uses_it) {
+	struct batch_text b = { 0 };
+	struct wire_cursor freed;
+	struct fault f;
+	int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 100 });
+
+	batch_name(&b, load, handle_of(0, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	expect(request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq }), REQUEST_WAIT);
+	answer_number();
+	ck_assert_int_eq(wire_get_array(&answer.body, "freed", 1000, &freed, &f), 0);
+	ck_assert_uint_eq(freed.left, 0);
+	release(&client, handle_of(0, 1));
+	engine_turn_until(engine_is_idle, 0);
+	expect(request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq }), REQUEST_WAIT);
+	answer_number();
+	ck_assert_int_eq(wire_get_array(&answer.body, "freed", 1000, &freed, &f), 0);
+	if (!freed.left) {               /* it came with the release's own answer */
+		ck_assert_double_eq(statistic(&client, 0, "arrays"), 0);
+		return;
+	}
+	ck_assert_uint_eq(freed.left, 2);
+}
+END_TEST
+
+/* ---- batches ---- */
+
+START_TEST(a_refused_batch_poisons_its_outputs_and_names_the_operation) {
+	struct batch_text b = { 0 };
+	char sentence[LIMIT_SENTENCE];
+	int64_t four = batch_fill(&b, 4, 1), five = batch_fill(&b, 5, 1), bad = batch_op(&b, OP_add, four, five);
+
+	batch_name(&b, four, handle_of(0, 1));
+	batch_name(&b, bad, handle_of(1, 1));
+	strcpy(sentence, expect_fault(submit(&client, &b), FAULT_SHAPE));
+	ck_assert_ptr_nonnull(strstr(sentence, "add"));
+	ck_assert_uint_eq(answer_number(), client.seq);
+	ck_assert_uint_eq(answer_number(), (uint64_t)bad);
+	ck_assert_str_eq(expect_fault(ask_read(&client, handle_of(0, 1)), FAULT_SHAPE), sentence);
+	ck_assert_str_eq(expect_fault(ask_read(&client, handle_of(1, 1)), FAULT_SHAPE), sentence);
+}
+END_TEST
+
+START_TEST(poison_spreads_to_what_depends_on_it_and_no_further) {
+	struct batch_text b = { 0 };
+	uint64_t good = make(&client, 10, 3);
+
+	batch_name(&b, batch_op(&b, OP_tanh, on_handle(77), 0), handle_of(0, 1));
+	expect_fault(submit(&client, &b), FAULT_HANDLE);
+	b = (struct batch_text){ 0 };
+	batch_name(&b, batch_op(&b, OP_add, on_handle(handle_of(0, 1)), on_handle(good)), handle_of(1, 1));
+	batch_name(&b, batch_op(&b, OP_neg, 0, 0), handle_of(2, 1));
+	batch_name(&b, batch_op(&b, OP_neg, on_handle(good), 0), handle_of(3, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	expect_fault(ask_read(&client, handle_of(1, 1)), FAULT_HANDLE);
+	expect_fault(ask_read(&client, handle_of(2, 1)), FAULT_HANDLE);
+	ck_assert_float_eq(read_floats(&client, handle_of(3, 1), 4)[0], -3);
+}
+END_TEST
+
+START_TEST(unknown_operations_and_wrong_arities_are_refused) {
+	struct wire_writer *w;
+
+	for (unsigned wrong = 0; wrong < 2; wrong++) {
+		w = request_begin(&client, REQUEST_SUBMIT, 5);
+		wire_put_uint(w, ++client.seq);
+		wire_put_uint(w, 0);
+		wire_put_array(w, 1);
+		wire_put_array(w, 2);
+		wire_put_uint(w, wrong ? OP_add : 250);
+		wire_put_int(w, on_handle(0));
+		put_list(w, 0, NULL);
+		put_list(w, 0, NULL);
+		expect_fault(request_finish(), wrong ? FAULT_ARITY : FAULT_OPERATION);
+	}
+}
+END_TEST
+
+START_TEST(loads_beyond_the_arena_are_refused) {
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 4 });
+
+	b.op[load].attr.offset = ENGINE_ARENA_BYTES - 8;
+	batch_name(&b, load, handle_of(0, 1));
+	submit(&client, &b);
+	answer_wait(0);
+	ck_assert_uint_eq(answer.id, MESSAGE_FAULT);
+	b.op[load].attr.offset = 0;
+	b.op[load].attr.arena = 55;
+	submit(&client, &b);
+	answer_wait(1);
+	ck_assert_uint_eq(answer.id, MESSAGE_FAULT);
+}
+END_TEST
+
+START_TEST(f64_is_refused_where_the_device_lacks_it) {
+	struct traits traits = *engine.server->traits;
+	struct batch_text b = { 0 };
+	int64_t cast = batch_op(&b, OP_cast, batch_fill(&b, 4, 1), 0);
+
+	traits.f64 = false;
+	engine.server->traits = &traits;
+	b.op[cast].in[0] = 0;
+	b.op[cast].attr.dtype = DTYPE_f64;
+	ck_assert_ptr_nonnull(strstr(expect_fault(submit(&client, &b), FAULT_DEVICE), "f64"));
+}
+END_TEST
+
+START_TEST(memory_that_is_refused_poisons_and_is_told_by_wait) {
+	struct batch_text b = { 0 };
+	struct wire_cursor faults, first;
+	struct fault f;
+
+	engine.refuse_arenas = true;
+	batch_name(&b, batch_op(&b, OP_copy, batch_fill(&b, 4, 2), 0), handle_of(0, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	expect_fault(ask_read(&client, handle_of(0, 1)), FAULT_MEMORY);
+	expect(request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq }), REQUEST_WAIT);
+	answer_number();
+	ck_assert_int_eq(wire_get_array(&answer.body, "freed", 1000, &faults, &f), 0);
+	ck_assert_int_eq(wire_get_array(&answer.body, "faults", 1000, &faults, &f), 0);
+	ck_assert_uint_eq(faults.left, 1);
+	ck_assert_int_eq(wire_get_array(&faults, "fault", 4, &first, &f), 0);
+	engine.refuse_arenas = false;
+	ck_assert_float_eq(read_floats(&client, make(&client, 1, 9), 4)[0], 9);
+}
+END_TEST
+
+/* ---- reading and mapping ---- */
+
+static uint64_t make_transposed(struct client *c, uint64_t *originalp) {
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(c, &b, 2, (int64_t[]){ 2, 3 }), t = batch_op(&b, OP_permute, load, 0);
+
+	b.op[t].attr = (struct op_attr){ .rank = 2, .perm = { 1, 0 } };
+	batch_name(&b, load, handle_of(0, 1));
+	batch_name(&b, t, handle_of(1, 1));
+	expect(submit(c, &b), REQUEST_SUBMIT);
+	*originalp = handle_of(0, 1);
+	return handle_of(1, 1);
+}
+
+START_TEST(a_strided_view_is_read_in_row_major_order) {
+	static const float wanted[] = { 0, 3, 1, 4, 2, 5 };
+	uint64_t original, view = make_transposed(&client, &original);
+
+	ck_assert_mem_eq(read_floats(&client, view, 6), wanted, sizeof wanted);
+	ck_assert_float_eq(read_floats(&client, original, 6)[1], 1);
+}
+END_TEST
+
+START_TEST(a_slice_of_whole_rows_is_read_without_a_copy) {
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(&client, &b, 2, (int64_t[]){ 4, 3 }), s = batch_op(&b, OP_slice, load, 0);
+
+	b.op[s].attr = (struct op_attr){ .rank = 2, .dims = { 2, 3 }, .start = { 1, 0 }, .step = { 1, 1 } };
+	batch_name(&b, s, handle_of(0, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), 6)[0], 3);
+	ck_assert_double_eq(statistic(&client, 0, "copies"), 0);
+}
+END_TEST
+
+static float *map_floats(const struct client *c, uint64_t handle, unsigned count) {
+	uint64_t arena, offset;
+
+	expect(request_numbers(c, REQUEST_MAP, 2, (uint64_t[]){ c->seq, handle }), REQUEST_MAP);
+	arena = answer_number();
+	offset = answer_number();
+	ck_assert_uint_eq(answer_number(), count * sizeof(float));
+	return (float *)(uintptr_t)arena_floats(c, arena, offset);
+}
+
+static uint32_t ask_unmap(struct client *c, uint64_t handle) {
+	return request_numbers(c, REQUEST_UNMAP, 2, (uint64_t[]){ ++c->seq, handle });
+}
+
+START_TEST(writing_makes_a_version_and_views_keep_the_old_one) {
+	uint64_t original, view = make_transposed(&client, &original);
+	float *memory = map_floats(&client, original, 6);
+
+	for (unsigned i = 0; i < 6; i++)
+		memory[i] = 100;
+	expect(ask_unmap(&client, original), REQUEST_UNMAP);
+	ck_assert_uint_eq(answer_number(), client.seq);
+	ck_assert_uint_eq(answer_number(), 1);
+	ck_assert_float_eq(read_floats(&client, original, 6)[4], 100);
+	ck_assert_float_eq(read_floats(&client, view, 6)[1], 3);
+	map_floats(&client, original, 6);
+	expect(ask_unmap(&client, original), REQUEST_UNMAP);
+	answer_number();
+	ck_assert_uint_eq(answer_number(), 2);
+}
+END_TEST
+
+START_TEST(what_was_queued_before_a_map_sees_the_old_values) {
+	uint64_t handle = make(&client, 0, 1);
+	struct batch_text b = { 0 };
+
+	batch_name(&b, batch_op(&b, OP_neg, on_handle(handle), 0), handle_of(1, 1));
+	submit(&client, &b);
+	map_floats(&client, handle, 4)[0] = 50;
+	expect(ask_unmap(&client, handle), REQUEST_UNMAP);
+	ck_assert_float_eq(read_floats(&client, handle_of(1, 1), 4)[0], -1);
+	ck_assert_float_eq(read_floats(&client, handle, 4)[0], 50);
+}
+END_TEST
+
+START_TEST(a_mapped_array_takes_part_in_nothing) {
+	uint64_t handle = make(&client, 0, 1);
+	struct batch_text b = { 0 };
+
+	map_floats(&client, handle, 4);
+	batch_op(&b, OP_neg, on_handle(handle), 0);
+	expect_fault(submit(&client, &b), FAULT_STATE);
+	expect_fault(ask_read(&client, handle), FAULT_STATE);
+	expect_fault(request_numbers(&client, REQUEST_MAP, 2, (uint64_t[]){ client.seq, handle }), FAULT_STATE);
+	expect(ask_unmap(&client, handle), REQUEST_UNMAP);
+	expect_fault(ask_unmap(&client, handle), FAULT_STATE);
+}
+END_TEST
+
+/* ---- recorded graphs ---- */
+
+/* out = -(in0 + in1) */
+static uint32_t ask_define(struct client *c, uint64_t capture, bool load) {
+	struct wire_writer *w = request_begin(c, REQUEST_DEFINE, 5);
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 } };
+	struct batch_text b = { 0 };
+
+	batch_op(&b, OP_neg, batch_op(&b, OP_add, on_handle(0), on_handle(1)), 0);
+	b.op[1].in[0] = 0;
+	if (load)
+		batch_load(c, &b, 1, (int64_t[]){ 4 });
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, capture);
+	wire_put_array(w, 2);
+	codec_put_type(w, &t);
+	codec_put_type(w, &t);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ 1 });
+	return request_finish();
+}
+
+static uint32_t ask_replay(struct client *c, uint64_t capture, unsigned inputs, const uint64_t *input, uint64_t output) {
+	struct wire_writer *w = request_begin(c, REQUEST_REPLAY, 6);
+
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, 0);
+	wire_put_uint(w, capture);
+	put_list(w, inputs, input);
+	put_list(w, 1, &output);
+	put_list(w, 0, NULL);
+	return request_finish();
+}
+
+START_TEST(a_recorded_graph_runs_with_new_inputs) {
+	uint64_t a = make(&client, 0, 1), b = make(&client, 1, 2);
+
+	expect(ask_define(&client, 3, false), REQUEST_DEFINE);
+	expect(ask_replay(&client, 3, 2, (uint64_t[]){ a, b }, handle_of(2, 1)), REQUEST_REPLAY);
+	expect(ask_replay(&client, 3, 2, (uint64_t[]){ b, handle_of(2, 1) }, handle_of(3, 1)), REQUEST_REPLAY);
+	ck_assert_float_eq(read_floats(&client, handle_of(2, 1), 4)[0], -3);
+	ck_assert_float_eq(read_floats(&client, handle_of(3, 1), 4)[0], 1);
+	expect(request_numbers(&client, REQUEST_FORGET, 2, (uint64_t[]){ ++client.seq, 3 }), REQUEST_FORGET);
+	expect_fault(ask_replay(&client, 3, 2, (uint64_t[]){ a, b }, handle_of(4, 1)), FAULT_HANDLE);
+	ck_assert_double_eq(statistic(&client, 0, "recorded_graph_bytes"), 0);
+}
+END_TEST
+
+START_TEST(a_replay_with_other_types_is_refused_and_poisons_its_outputs) {
+	uint64_t a = make(&client, 0, 1);
+	struct batch_text b = { 0 };
+
+	batch_name(&b, batch_fill(&b, 5, 1), handle_of(1, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	expect(ask_define(&client, 0, false), REQUEST_DEFINE);
+	expect_fault(ask_replay(&client, 0, 2, (uint64_t[]){ a, handle_of(1, 1) }, handle_of(2, 1)), FAULT_SHAPE);
+	expect_fault(ask_read(&client, handle_of(2, 1)), FAULT_SHAPE);
+	expect_fault(ask_replay(&client, 0, 1, &a, handle_of(3, 1)), FAULT_ARGUMENT);
+}
+END_TEST
+
+START_TEST(a_recorded_graph_that_loads_or_exists_is_refused) {
+	expect_fault(ask_define(&client, 0, true), FAULT_ARGUMENT);
+	expect(ask_define(&client, 0, false), REQUEST_DEFINE);
+	expect_fault(ask_define(&client, 0, false), FAULT_STATE);
+}
+END_TEST
+
+/* ---- the window ---- */
+
+/* Enough work that messages come while it runs: sines of 4M elements, one kernel each. */
+static void keep_busy(struct client *c) {
+	struct batch_text b = { 0 };
+	int64_t node = batch_op(&b, OP_copy, batch_fill(&b, 4 << 20, 1), 0);
+
+	b.op[1].in[0] = 0;
+	for (unsigned i = 0; i < 40; i++)
+		node = batch_op(&b, OP_sin, node, 0);
+	batch_name(&b, node, handle_of(1000, 1));
+	expect(submit(c, &b), REQUEST_SUBMIT);
+	ck_assert(!engine_is_idle(0));
+}
+
+static uint32_t submit_small(struct client *c, uint32_t slot, unsigned flags) {
+	struct batch_text b = { 0 };
+
+	batch_name(&b, batch_op(&b, OP_neg, batch_fill(&b, 4, slot), 0), handle_of(slot, 1));
+	b.op[1].in[0] = 0;
+	return submit_as(c, ++c->seq, flags, &b);
+}
+
+static bool window_closed(uint64_t unused) {
+	(void)unused;
+	return engine.server->gathering == NULL;
+}
+
+START_TEST(a_batch_that_meets_an_idle_device_runs_at_once) {
+	submit_small(&client, 0, 0);
+	server_turn(engine.server);
+	ck_assert_ptr_null(engine.server->gathering);
+	ck_assert_double_eq(statistic(&client, 0, "flush_idle"), 1);
+}
+END_TEST
+
+START_TEST(batches_gather_while_the_device_is_busy_and_run_as_one) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	for (uint32_t i = 0; i < 3; i++)
+		expect(submit_small(&client, i, 0), REQUEST_SUBMIT);
+	ck_assert_double_eq(statistic(&client, 0, "runs"), 0);
+	ck_assert_double_eq(statistic(&client, 0, "operations_queued"), 6);
+	engine_turn_until(window_closed, 0);
+	ck_assert_double_eq(statistic(&client, 0, "runs"), 1);
+	ck_assert_float_eq(read_floats(&client, handle_of(2, 1), 4)[0], -2);
+}
+END_TEST
+
+START_TEST(a_read_ends_the_window) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, 0), REQUEST_SUBMIT);
+	ask_read(&client, handle_of(0, 1));
+	server_turn(engine.server);
+	ck_assert_ptr_null(engine.server->gathering);
+	ck_assert_double_eq(statistic(&client, 0, "flush_demand"), 1);
+}
+END_TEST
+
+START_TEST(the_urgent_flag_ends_the_window) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, SUBMIT_URGENT), REQUEST_SUBMIT);
+	ck_assert_double_eq(statistic(&client, 0, "flush_urgent"), 1);
+}
+END_TEST
+
+START_TEST(operations_and_bytes_end_the_window) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	configure(&client, "fusion.window_ops", "4");
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, 0), REQUEST_SUBMIT);
+	expect(submit_small(&client, 1, 0), REQUEST_SUBMIT);
+	ck_assert_double_eq(statistic(&client, 0, "flush_operations"), 1);
+	configure(&client, "fusion.window_bytes", "16");
+	expect(submit_small(&client, 2, 0), REQUEST_SUBMIT);
+	ck_assert_double_eq(statistic(&client, 0, "flush_bytes"), 1);
+}
+END_TEST
+
+START_TEST(time_ends_the_window) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1ms");
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, 0), REQUEST_SUBMIT);
+	usleep(2000);
+	server_turn(engine.server);
+	ck_assert_double_eq(statistic(&client, 0, "flush_time"), 1);
+}
+END_TEST
+
+START_TEST(what_is_released_before_it_runs_is_not_computed) {
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, 0), REQUEST_SUBMIT);
+	release(&client, handle_of(0, 1));
+	expect(request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq }), REQUEST_WAIT);
+	ck_assert_double_eq(statistic(&client, 0, "runs"), 0);
+}
+END_TEST
+
+START_TEST(batches_beyond_the_queue_are_accepted_as_others_complete) {
+	struct client worker;
+	uint32_t second;
+
+	client_begin(&worker, 2);
+	engine.server->config.limits_queued_ops = 2;
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, SUBMIT_URGENT), REQUEST_SUBMIT);
+	second = submit_small(&client, 1, 0);
+	server_turn(engine.server);
+	ck_assert(!answered(second));
+	expect(second, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(1, 1), 4)[0], -1);
+}
+END_TEST
+
+/* ---- the other requests ---- */
+
+START_TEST(settings_of_a_session_change_and_others_are_refused) {
+	configure(&client, "fusion.enabled", "no");
+	expect_fault(ask_configure(&client, "fusion.enabled", "perhaps"), FAULT_ARGUMENT);
+	expect_fault(ask_configure(&client, "limits.handles", "3"), FAULT_ARGUMENT);
+	expect_fault(ask_configure(&client, "fusion.nothing", "3"), FAULT_ARGUMENT);
+}
+END_TEST
+
+static double explained(struct client *c, uint64_t flags, const char *name) {
+	struct wire_writer *w = request_begin(c, REQUEST_EXPLAIN, 3);
+	struct batch_text b = { 0 };
+	cJSON *json;
+	double value;
+	int64_t load = batch_load(c, &b, 1, (int64_t[]){ 1000 }), node;
+
+	node = batch_op(&b, OP_mul, load, load);
+	node = batch_op(&b, OP_add, node, load);
+	node = batch_op(&b, OP_relu, node, 0);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ (uint64_t)node });
+	wire_put_uint(w, flags);
+	expect(request_finish(), REQUEST_EXPLAIN);
+	json = cJSON_Parse(answer_text());
+	ck_assert_ptr_nonnull(json);
+	ck_assert(cJSON_HasObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "kernels"), 0), "source") ==
+		!!(flags & EXPLAIN_SOURCE));
+	value = cJSON_GetObjectItem(json, name)->valuedouble;
+	cJSON_Delete(json);
+	return value;
+}
+
+START_TEST(explain_plans_and_runs_nothing) {
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+	ck_assert_double_eq(explained(&client, EXPLAIN_SOURCE, "unfused_kernel_count"), 3);
+	ck_assert_double_eq(explained(&client, EXPLAIN_UNFUSED, "kernel_count"), 3);
+	ck_assert_double_eq(statistic(&client, 0, "runs"), 0);
+	ck_assert_double_eq(statistic(&client, 0, "arrays"), 0);
+}
+END_TEST
+
+START_TEST(can_fuse_answers_with_a_reason) {
+	bool can;
+	struct fault f;
+
+	expect(request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, OP_tanh }), REQUEST_CAN_FUSE);
+	ck_assert_int_eq(wire_get_bool(&answer.body, "can", &can, &f), 0);
+	ck_assert(can);
+	ck_assert_int_gt((int)strlen(answer_text()), 0);
+	expect_fault(request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, 255 }), FAULT_OPERATION);
+}
+END_TEST
+
+START_TEST(statistics_count_what_happened) {
+	uint64_t handle = make(&client, 0, 1);
+
+	read_floats(&client, handle, 4);
+	expect_fault(ask_read(&client, 99), FAULT_HANDLE);
+	ck_assert_double_eq(statistic(&client, 0, "operations_received"), 2);
+	ck_assert_double_eq(statistic(&client, 0, "reads"), 1);
+	ck_assert_double_eq(statistic(&client, 0, "refused"), 1);
+	ck_assert_double_eq(statistic(&client, 1, "sessions"), 1);
+	ck_assert_double_ge(statistic(&client, 1, "kernels_launched"), 1);
+	client_begin(&client, 2);
+	ck_assert_double_eq(statistic(&client, 1, "sessions_total"), 2);
+}
+END_TEST
+
+START_TEST(counters_of_ended_sessions_stay_in_the_daemons) {
+	struct client other;
+
+	client_begin(&other, 2);
+	make(&other, 0, 1);
+	client_end(&other);
+	ck_assert_double_eq(statistic(&client, 1, "operations_received"), 2);
+	ck_assert_double_eq(statistic(&client, 1, "sessions"), 1);
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(a_session_that_ends_in_the_middle_answers_everything_it_held) {
+	uint32_t held, waiting, reading;
+
+	configure(&client, "fusion.window_us", "1s");
+	keep_busy(&client);
+	submit_small(&client, 0, 0);
+	reading = ask_read(&client, handle_of(1000, 1));
+	waiting = request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq });
+	held = request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq + 1 });
+	server_turn(engine.server);
+	submit_small(&client, 1, 0);
+	server_turn(engine.server);
+	client_end(&client);
+	expect_fault(held, FAULT_CONNECT);
+	expect_fault(waiting, FAULT_CONNECT);
+	expect_fault(reading, FAULT_CONNECT);
+	expect_fault(ask_read(&client, handle_of(1000, 1)), FAULT_CONNECT);
+	client_begin(&client, 2);
+	ck_assert_float_eq(read_floats(&client, make(&client, 0, 5), 4)[0], 5);
+}
+END_TEST
+
+START_TEST(many_sessions_come_and_go_without_a_trace) {
+	for (uint64_t i = 2; i < 30; i++) {
+		struct client c;
+
+		client_begin(&c, i);
+		ck_assert_float_eq(read_floats(&c, make(&c, 0, (double)i), 4)[0], (float)i);
+		client_end(&c);
+	}
+	engine_turn_until(engine_is_idle, 0);
+	ck_assert_double_eq(statistic(&client, 1, "sessions"), 1);
+	ck_assert_double_eq(statistic(&client, 1, "memory_bytes"), 0);
+}
+END_TEST
+
+static void add_order_tests(TCase *tests) {
+	tcase_add_test(tests, garbage_is_refused_and_changes_nothing);
+	tcase_add_test(tests, every_truncation_of_a_batch_is_refused_and_changes_nothing);
+	tcase_add_test(tests, mutated_batches_harm_nobody_else);
+	tcase_add_test(tests, a_wrong_secret_and_an_unknown_session_are_refused_alike);
+	tcase_add_test(tests, a_message_that_does_not_exist_is_refused);
+	tcase_add_test(tests, a_session_and_an_arena_on_their_way_are_waited_for);
+	tcase_add_test(tests, batches_run_in_the_order_of_their_numbers);
+	tcase_add_test(tests, a_read_waits_for_the_batch_it_comes_after);
+	tcase_add_test(tests, a_number_that_was_used_is_refused);
+	tcase_add_test(tests, a_number_that_is_held_already_is_refused);
+	tcase_add_test(tests, a_number_too_far_ahead_is_refused);
+	tcase_add_test(tests, what_is_held_is_bounded);
+	tcase_add_test(tests, a_refused_batch_uses_its_number_up);
+}
+
+static void add_handle_tests(TCase *tests) {
+	tcase_add_test(tests, a_handle_that_was_never_used_is_refused);
+	tcase_add_test(tests, a_released_handle_is_refused);
+	tcase_add_test(tests, a_stale_handle_is_refused_with_the_generation_of_its_slot);
+	tcase_add_test(tests, a_handle_of_another_session_is_refused);
+	tcase_add_test(tests, an_output_needs_a_free_slot_and_a_new_generation);
+	tcase_add_test(tests, a_slot_beyond_the_limit_is_refused);
+	tcase_add_test(tests, a_release_twice_is_refused);
+	tcase_add_test(tests, releases_give_memory_back);
+	tcase_add_test(tests, client_memory_is_told_as_free_once_nothing_uses_it);
+	tcase_add_test(tests, a_refused_batch_poisons_its_outputs_and_names_the_operation);
+	tcase_add_test(tests, poison_spreads_to_what_depends_on_it_and_no_further);
+	tcase_add_test(tests, unknown_operations_and_wrong_arities_are_refused);
+	tcase_add_test(tests, loads_beyond_the_arena_are_refused);
+	tcase_add_test(tests, f64_is_refused_where_the_device_lacks_it);
+	tcase_add_test(tests, memory_that_is_refused_poisons_and_is_told_by_wait);
+}
+
+static void add_value_tests(TCase *tests) {
+	tcase_add_test(tests, a_strided_view_is_read_in_row_major_order);
+	tcase_add_test(tests, a_slice_of_whole_rows_is_read_without_a_copy);
+	tcase_add_test(tests, writing_makes_a_version_and_views_keep_the_old_one);
+	tcase_add_test(tests, what_was_queued_before_a_map_sees_the_old_values);
+	tcase_add_test(tests, a_mapped_array_takes_part_in_nothing);
+	tcase_add_test(tests, a_recorded_graph_runs_with_new_inputs);
+	tcase_add_test(tests, a_replay_with_other_types_is_refused_and_poisons_its_outputs);
+	tcase_add_test(tests, a_recorded_graph_that_loads_or_exists_is_refused);
+	tcase_add_test(tests, settings_of_a_session_change_and_others_are_refused);
+	tcase_add_test(tests, explain_plans_and_runs_nothing);
+	tcase_add_test(tests, can_fuse_answers_with_a_reason);
+	tcase_add_test(tests, statistics_count_what_happened);
+	tcase_add_test(tests, counters_of_ended_sessions_stay_in_the_daemons);
+}
+
+static void add_window_tests(TCase *tests) {
+	tcase_add_test(tests, a_batch_that_meets_an_idle_device_runs_at_once);
+	tcase_add_test(tests, batches_gather_while_the_device_is_busy_and_run_as_one);
+	tcase_add_test(tests, a_read_ends_the_window);
+	tcase_add_test(tests, the_urgent_flag_ends_the_window);
+	tcase_add_test(tests, operations_and_bytes_end_the_window);
+	tcase_add_test(tests, time_ends_the_window);
+	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
+	tcase_add_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete);
+	tcase_add_test(tests, a_session_that_ends_in_the_middle_answers_everything_it_held);
+	tcase_add_test(tests, many_sessions_come_and_go_without_a_trace);
+}
+
+int main(void) {
+	Suite *suite = suite_create("serve");
+	TCase *tests = tcase_create("serve");
+	char command[128];
+	SRunner *runner;
+	int failed;
+
+	strcpy(engine_cache, "/tmp/test_serve_XXXXXX");
+	if (!mkdtemp(engine_cache))
+		return 2;
+	log_set_level(LOG_LEVEL_ERROR);
+	tcase_set_timeout(tests, 120);
+	tcase_add_checked_fixture(tests, setup, teardown);
+	add_order_tests(tests);
+	add_handle_tests(tests);
+	add_value_tests(tests);
+	add_window_tests(tests);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	snprintf(command, sizeof command, "rm -rf %s", engine_cache);
+	return system(command) || failed;
+}

@@ -1,0 +1,502 @@
+/*
+ * An engine for the tests of serve: the real device, exec and planner, requests through the
+ * transport in memory, and a thread that plays the supervisor.
+ */
+#pragma once
+
+#include <check.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "protocol/codec.h"
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "daemon/base/loop.h"
+#include "daemon/serve/request.h"
+
+enum {
+	ENGINE_ARENAS = 64,
+	ENGINE_ARENA_BYTES = 1 << 20,
+	ENGINE_PATIENCE_US = 30 * 1000 * 1000,
+	ENGINE_PACKET = 4096,
+};
+
+static char engine_cache[64];
+
+struct test_arena {
+	uint64_t session;
+	uint32_t id;
+	uint64_t bytes;
+	char *base;
+};
+
+static struct {
+	struct config config;
+	struct inbox inbox;
+	struct device *device;
+	struct plan_cache *plans;
+	struct exec *exec;
+	struct transport *transport;
+	struct server *server;
+	int control[2];              /* the engine's end, the supervisor's */
+
+	pthread_t supervisor;
+	pthread_mutex_t lock;
+	struct test_arena arena[ENGINE_ARENAS];
+	unsigned arenas, wanted, dropped;
+	bool refuse_arenas;
+} engine;
+
+/* ---- the supervisor ---- */
+
+static void supervisor_say(struct wire_writer *w, int fd) {
+	ck_assert_int_eq(wire_finish(w), 0);
+	ck_assert_int_eq(packet_send(engine.control[1], w->buffer.data, w->buffer.size, fd, 0), 0);
+	wire_writer_free(w);
+}
+
+/* Makes an arena, maps it for the test and tells the engine. */
+static struct test_arena *supervisor_arena(uint64_t session, uint64_t bytes, bool engine_owned) {
+	struct test_arena *a;
+	struct wire_writer w;
+	void *base;
+	int fd;
+
+	pthread_mutex_lock(&engine.lock);
+	ck_assert_uint_lt(engine.arenas, ENGINE_ARENAS);
+	a = &engine.arena[engine.arenas++];
+	pthread_mutex_unlock(&engine.lock);
+	bytes = (bytes + 4095) / 4096 * 4096;
+	ck_assert_int_eq(shm_create("test", bytes, &fd), 0);
+	ck_assert_int_eq(shm_map(fd, bytes, NULL, &base), 0);
+	*a = (struct test_arena){ .session = session, .id = engine.arenas, .bytes = bytes, .base = base };
+	wire_writer_init(&w);
+	wire_put_array(&w, 5);
+	wire_put_uint(&w, CONTROL_ARENA);
+	wire_put_uint(&w, session);
+	wire_put_uint(&w, a->id);
+	wire_put_uint(&w, bytes);
+	wire_put_uint(&w, engine_owned);
+	supervisor_say(&w, fd);
+	close(fd);
+	return a;
+}
+
+static void supervisor_refuse(uint64_t session) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_ARENA_REFUSED);
+	wire_put_uint(&w, session);
+	wire_put_int(&w, FAULT_MEMORY);
+	wire_put_text(&w, "no");
+	supervisor_say(&w, -1);
+}
+
+static void supervisor_hear(const void *bytes, size_t size) {
+	struct wire_reader reader;
+	struct wire_cursor c;
+	uint64_t id, session, value;
+	struct fault f;
+
+	ck_assert_int_eq(wire_open(&reader, bytes, size, &f), 0);
+	c = wire_root(&reader);
+	ck_assert_int_eq(wire_get_uint(&c, "id", UINT64_MAX, &id, &f), 0);
+	ck_assert_int_eq(wire_get_uint(&c, "session", UINT64_MAX, &session, &f), 0);
+	ck_assert_int_eq(wire_get_uint(&c, "value", UINT64_MAX, &value, &f), 0);
+	wire_close(&reader);
+	if (id == CONTROL_ARENA_DROP) {
+		engine.dropped++;
+		return;
+	}
+	ck_assert_uint_eq(id, CONTROL_ARENA_WANT);
+	engine.wanted++;
+	if (engine.refuse_arenas)
+		supervisor_refuse(session);
+	else
+		supervisor_arena(session, value, true);
+}
+
+static void *supervisor_thread(void *unused) {
+	char bytes[ENGINE_PACKET];
+	int fd;
+
+	(void)unused;
+	for (;;) {
+		ssize_t n = packet_receive(engine.control[1], bytes, sizeof bytes, &fd, 0);
+
+		if (n <= 0)
+			return NULL;
+		supervisor_hear(bytes, (size_t)n);
+	}
+}
+
+/* ---- opening and closing ---- */
+
+static void engine_fail(int r, const struct fault *f) {
+	ck_assert_msg(r == 0, "%s", r > 0 ? f->text : strerror(-r));
+}
+
+static void engine_open_device(void) {
+	struct device_config d = { .cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox };
+	struct exec_config x = { 0 };
+	struct fault f = { 0 };
+
+	engine_fail(device_open(&d, &engine.device, &f), &f);
+	engine_fail(plan_cache_new(256, &engine.plans), &f);
+	x.device = engine.device;
+	x.plans = engine.plans;
+	engine_fail(exec_new(&x, &engine.exec), &f);
+}
+
+static void engine_open(void) {
+	struct server_config c = { .config = &engine.config };
+
+	config_standard(&engine.config);
+	pthread_mutex_init(&engine.lock, NULL);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, engine.control), 0);
+	ck_assert_int_eq(inbox_open(&engine.inbox), 0);
+	engine_open_device();
+	ck_assert_int_eq(transport_memory_new(&engine.transport), 0);
+	c.device = engine.device;
+	c.plans = engine.plans;
+	c.exec = engine.exec;
+	c.transport = engine.transport;
+	c.inbox = &engine.inbox;
+	c.control = engine.control[0];
+	ck_assert_int_eq(server_new(&c, &engine.server), 0);
+	ck_assert_int_eq(transport_start(engine.transport, inbox_push, &engine.inbox), 0);
+	ck_assert_int_eq(pthread_create(&engine.supervisor, NULL, supervisor_thread, NULL), 0);
+}
+
+static void engine_close(void) {
+	engine.server = server_free(engine.server);
+	engine.transport = transport_close(engine.transport);
+	engine.exec = exec_free(engine.exec);
+	engine.plans = plan_cache_free(engine.plans);
+	engine.device = device_close(engine.device);
+	shutdown(engine.control[0], SHUT_RDWR);
+	pthread_join(engine.supervisor, NULL);
+	close(engine.control[0]);
+	close(engine.control[1]);
+	inbox_close(&engine.inbox);
+	for (unsigned i = 0; i < engine.arenas; i++)
+		munmap(engine.arena[i].base, engine.arena[i].bytes);
+}
+
+/* Turns the server until `done` says so. */
+static void engine_turn_until(bool (*done)(uint64_t), uint64_t what) {
+	uint64_t end = loop_now() + ENGINE_PATIENCE_US;
+
+	while (!done(what)) {
+		struct pollfd p = { .fd = engine.inbox.bell, .events = POLLIN };
+
+		ck_assert_msg(loop_now() < end, "waited too long");
+		inbox_rung(&engine.inbox);
+		server_turn(engine.server);
+		if (inbox_sleep(&engine.inbox))
+			poll(&p, 1, 1);
+		inbox_wake(&engine.inbox, true);
+	}
+}
+
+static bool engine_is_idle(uint64_t unused) {
+	(void)unused;
+	return !exec_busy(engine.exec);
+}
+
+/* ---- sessions ---- */
+
+struct client {
+	uint64_t session;
+	unsigned char secret[LIMIT_SECRET_BYTES];
+	uint64_t seq;
+	struct test_arena *arena;
+	uint64_t used;               /* of the arena */
+};
+
+static void client_begin(struct client *c, uint64_t session) {
+	struct wire_writer w;
+
+	memset(c, 0, sizeof *c);
+	c->session = session;
+	memset(c->secret, (int)session, sizeof c->secret);
+	wire_writer_init(&w);
+	wire_put_array(&w, 7);
+	wire_put_uint(&w, CONTROL_SESSION_NEW);
+	wire_put_uint(&w, session);
+	wire_put_bin(&w, c->secret, sizeof c->secret);
+	wire_put_uint(&w, 1000);
+	wire_put_uint(&w, 4711);
+	wire_put_text(&w, "test");
+	wire_put_map(&w, 0);
+	supervisor_say(&w, -1);
+	c->arena = supervisor_arena(session, ENGINE_ARENA_BYTES, false);
+}
+
+static void client_end(const struct client *c) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_SESSION_END);
+	wire_put_uint(&w, c->session);
+	supervisor_say(&w, -1);
+	server_turn(engine.server);
+}
+
+/* ---- requests ---- */
+
+static struct wire_writer engine_writer;
+
+/* Starts a request of `fields` values after the secret. */
+static struct wire_writer *request_begin(const struct client *c, unsigned id, uint32_t fields) {
+	wire_writer_init(&engine_writer);
+	wire_put_array(&engine_writer, 3 + fields);
+	wire_put_uint(&engine_writer, id);
+	wire_put_uint(&engine_writer, c->session);
+	wire_put_bin(&engine_writer, c->secret, sizeof c->secret);
+	return &engine_writer;
+}
+
+static uint32_t request_finish(void) {
+	uint32_t number;
+
+	ck_assert_int_eq(wire_finish(&engine_writer), 0);
+	number = transport_memory_send(engine.transport, engine_writer.buffer.data, engine_writer.buffer.size);
+	wire_writer_free(&engine_writer);
+	return number;
+}
+
+static uint32_t request_numbers(const struct client *c, unsigned id, unsigned count, const uint64_t *n) {
+	struct wire_writer *w = request_begin(c, id, count);
+
+	for (unsigned i = 0; i < count; i++)
+		wire_put_uint(w, n[i]);
+	return request_finish();
+}
+
+/* Lists for a batch. */
+struct batch_text {
+	struct coded_op op[64];
+	unsigned ops;
+	uint64_t output[128];        /* node, handle, ... */
+	unsigned outputs;
+	uint64_t release[64];
+	unsigned releases;
+};
+
+static void put_batch_ops(struct wire_writer *w, const struct batch_text *b) {
+	wire_put_array(w, b->ops);
+	for (unsigned i = 0; i < b->ops; i++)
+		codec_put_op(w, &b->op[i]);
+}
+
+static void put_list(struct wire_writer *w, unsigned count, const uint64_t *n) {
+	wire_put_array(w, count);
+	for (unsigned i = 0; i < count; i++)
+		wire_put_uint(w, n[i]);
+}
+
+static uint32_t submit_as(const struct client *c, uint64_t seq, unsigned flags, const struct batch_text *b) {
+	struct wire_writer *w = request_begin(c, REQUEST_SUBMIT, 5);
+
+	wire_put_uint(w, seq);
+	wire_put_uint(w, flags);
+	put_batch_ops(w, b);
+	put_list(w, b->outputs, b->output);
+	put_list(w, b->releases, b->release);
+	return request_finish();
+}
+
+static uint32_t submit(struct client *c, const struct batch_text *b) {
+	return submit_as(c, ++c->seq, 0, b);
+}
+
+/* ---- operations ---- */
+
+static uint64_t handle_of(uint32_t slot, uint32_t generation) {
+	return (uint64_t)generation << 32 | slot;
+}
+
+static int64_t on_handle(uint64_t handle) {
+	return -1 - (int64_t)handle;
+}
+
+static int64_t batch_op(struct batch_text *b, unsigned op, int64_t x, int64_t y) {
+	struct coded_op *o = &b->op[b->ops];
+
+	*o = (struct coded_op){ .op = (uint16_t)op, .arity = op_info(op)->arity, .in = { x, y } };
+	return b->ops++;
+}
+
+/* f32[n] of one value. */
+static int64_t batch_fill(struct batch_text *b, int64_t n, double value) {
+	int64_t node = batch_op(b, OP_fill, 0, 0);
+	struct op_attr *a = &b->op[node].attr;
+
+	a->dtype = DTYPE_f32;
+	a->rank = 1;
+	a->dims[0] = n;
+	a->value[0] = dtype_scalar_from_double(DTYPE_f32, value);
+	return node;
+}
+
+/* f32 of the given dims from the client's arena, filled with 0, 1, 2, ... */
+static int64_t batch_load(struct client *c, struct batch_text *b, unsigned rank, const int64_t *dims) {
+	int64_t node = batch_op(b, OP_load, 0, 0);
+	struct op_attr *a = &b->op[node].attr;
+	float *memory = (float *)(c->arena->base + c->used);
+	int64_t n = 1;
+
+	a->dtype = DTYPE_f32;
+	a->rank = (uint8_t)rank;
+	for (unsigned d = 0; d < rank; d++)
+		n *= a->dims[d] = dims[d];
+	a->arena = c->arena->id;
+	a->offset = c->used;
+	for (int64_t i = 0; i < n; i++)
+		memory[i] = (float)i;
+	c->used += ((uint64_t)n * 4 + LIMIT_ALIGNMENT - 1) / LIMIT_ALIGNMENT * LIMIT_ALIGNMENT;
+	return node;
+}
+
+static void batch_name(struct batch_text *b, int64_t node, uint64_t handle) {
+	b->output[b->outputs++] = (uint64_t)node;
+	b->output[b->outputs++] = handle;
+}
+
+/* ---- answers ---- */
+
+static struct {
+	struct wire_reader reader;
+	bool open;
+	struct wire_cursor body;
+	uint64_t id;
+} answer;
+
+static void answer_close(void) {
+	if (answer.open)
+		wire_close(&answer.reader);
+	answer.open = false;
+}
+
+static bool answered(uint64_t number) {
+	size_t size;
+
+	return transport_memory_answer(engine.transport, (uint32_t)number, &size) != NULL;
+}
+
+static uint64_t answer_number(void) {
+	uint64_t n;
+	struct fault f;
+
+	ck_assert_msg(wire_get_uint(&answer.body, "number", UINT64_MAX, &n, &f) == 0, "%s", f.text);
+	return n;
+}
+
+static const char *answer_text(void) {
+	static char text[1 << 20];
+	const char *bytes;
+	size_t size;
+	struct fault f;
+
+	ck_assert_msg(wire_get_text(&answer.body, "text", sizeof text - 1, &bytes, &size, &f) == 0, "%s", f.text);
+	memcpy(text, bytes, size);
+	text[size] = 0;
+	return text;
+}
+
+/* Waits for the answer to a request and opens it. */
+static void answer_wait(uint32_t number) {
+	const void *bytes;
+	struct fault f;
+	size_t size;
+
+	engine_turn_until(answered, number);
+	bytes = transport_memory_answer(engine.transport, number, &size);
+	answer_close();
+	ck_assert_msg(wire_open(&answer.reader, bytes, size, &f) == 0, "%s", f.text);
+	answer.open = true;
+	answer.body = wire_root(&answer.reader);
+	answer.id = answer_number();
+}
+
+static void expect(uint32_t number, unsigned id) {
+	answer_wait(number);
+	if (answer.id == MESSAGE_FAULT) {
+		uint64_t code = answer_number();
+
+		ck_abort_msg("fault %s: %s", fault_name((int)code), answer_text());
+	}
+	ck_assert_uint_eq(answer.id, id);
+}
+
+/* The sentence of the fault that a request is answered with. */
+static const char *expect_fault(uint32_t number, int code) {
+	uint64_t got;
+
+	answer_wait(number);
+	ck_assert_msg(answer.id == MESSAGE_FAULT, "answered with %d instead of a fault", (int)answer.id);
+	got = answer_number();
+	ck_assert_msg(got == (unsigned)code, "%s: %s", fault_name((int)got), answer_text());
+	return answer_text();
+}
+
+static uint32_t ask_read(const struct client *c, uint64_t handle) {
+	return request_numbers(c, REQUEST_READ, 2, (uint64_t[]){ c->seq, handle });
+}
+
+static const float *arena_floats(const struct client *c, uint64_t arena, uint64_t offset) {
+	ck_assert_uint_ge(arena, 1);
+	ck_assert_uint_le(arena, engine.arenas);
+	ck_assert_uint_eq(engine.arena[arena - 1].session, c->session);
+	return (const float *)(engine.arena[arena - 1].base + offset);
+}
+
+/* Reads `count` floats; they stay in place. */
+static float *read_floats(const struct client *c, uint64_t handle, unsigned count) {
+	uint64_t arena, offset;
+
+	expect(ask_read(c, handle), REQUEST_READ);
+	arena = answer_number();
+	offset = answer_number();
+	ck_assert_uint_eq(answer_number(), count * sizeof(float));
+	return (float *)(uintptr_t)arena_floats(c, arena, offset);
+}
+
+/* A number of the statistics of a session, or of the daemon (scope 1). */
+static double statistic(const struct client *c, uint64_t scope, const char *name) {
+	cJSON *json, *item;
+	double value;
+
+	expect(request_numbers(c, REQUEST_STATS, 1, &scope), REQUEST_STATS);
+	json = cJSON_Parse(answer_text());
+	ck_assert_ptr_nonnull(json);
+	item = cJSON_GetObjectItem(json, name);
+	ck_assert_msg(item != NULL, "no statistic %s", name);
+	value = item->valuedouble;
+	cJSON_Delete(json);
+	return value;
+}
+
+static uint32_t ask_configure(const struct client *c, const char *name, const char *value) {
+	struct wire_writer *w = request_begin(c, REQUEST_CONFIGURE, 2);
+
+	wire_put_text(w, name);
+	wire_put_text(w, value);
+	return request_finish();
+}
+
+static void configure(const struct client *c, const char *name, const char *value) {
+	expect(ask_configure(c, name, value), REQUEST_CONFIGURE);
+}
