@@ -102,7 +102,7 @@ deps:
 $(B)/include/fusion_types.h: client/generate.sh protocol/dtypes.def protocol/errors.def
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh types >$@
-$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def
+$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def client/fusion.h
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh ops >$@
 $(B)/kernels.S: daemon/emit/embed.sh $(KERNELS)
@@ -172,10 +172,10 @@ clean:
 
 man: $(MAN)
 
-$(B)/man/fusion-ops.7: man/generate.sh protocol/ops.def kernels/ulp.def
+$(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh ops >$@
-$(B)/man/fusiond.conf.5: man/generate.sh daemon/base/settings.def
+$(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh conf >$@
 $(B)/man/%: man/%

@@ -19,7 +19,7 @@
 #include "daemon/base/version.h"
 #include "daemon/serve/server.h"
 
-const char *argp_program_version = "fusiond-engine " FUSIOND_VERSION;
+__attribute__((visibility("default"))) const char *argp_program_version = "fusiond-engine " FUSIOND_VERSION;
 
 enum {
 	KEY_CONTROL = 0x100,
@@ -61,7 +61,8 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case ARGP_KEY_END:
 		if (c->control < 0 || !c->url)
-			argp_failure(state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
+			argp_failure(
+				state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -126,8 +127,13 @@ static int open_exec(struct engine *e) {
 }
 
 static int open_server(struct engine *e, const struct command *c, struct fault *f) {
-	struct server_config s = { .config = &e->config, .source = &c->source, .device = e->device, .plans = e->plans,
-		.exec = e->exec, .inbox = &e->inbox, .control = c->control };
+	struct server_config s = { .config = &e->config,
+		.source = &c->source,
+		.device = e->device,
+		.plans = e->plans,
+		.exec = e->exec,
+		.inbox = &e->inbox,
+		.control = c->control };
 	int r = transport_nng_new(c->url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
 		&e->transport);
 
@@ -138,7 +144,8 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 	if (!r)
 		r = transport_start(e->transport, inbox_push, &e->inbox);
 	if (r && r != -ENOMEM)
-		return fault_set(f, FAULT_CONNECT, "the engine cannot listen at %s: %s", c->url, strerror(-r));
+		return fault_set(
+			f, FAULT_CONNECT, "the engine cannot listen at %s: %s", c->url, strerror(-r));
 	return r;
 }
 

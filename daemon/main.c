@@ -11,7 +11,7 @@
 #include "daemon/base/version.h"
 #include "daemon/door/supervisor.h"
 
-const char *argp_program_version = "fusiond " FUSIOND_VERSION;
+__attribute__((visibility("default"))) const char *argp_program_version = "fusiond " FUSIOND_VERSION;
 
 enum {
 	KEY_CHECK = 0x100,
@@ -35,7 +35,8 @@ static const struct argp_option options[] = {
 	{ "cache-dir", KEY_CACHE, "PATH", 0, "Keep compiled kernels in PATH (cache.dir)", 0 },
 	{ "engine", KEY_ENGINE, "PATH", 0, "Run PATH as the engine (engine.path)", 0 },
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set any of the settings below", 0 },
-	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so", 0 },
+	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so",
+		0 },
 	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit", 0 },
 	{ 0 },
 };

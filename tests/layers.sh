@@ -12,7 +12,7 @@ checked=0
 may() {
 	folder=$1
 	shift
-	for file in $(find "$folder" -name '*.c' -o -name '*.h' -o -name '*.def' | sort); do
+	for file in $(find "$folder" -path client/examples -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.def' \) -print | sort); do
 		checked=$((checked + 1))
 		for include in $(sed -n 's/^#include "\([^"]*\/[^"]*\)".*/\1/p' "$file"); do
 			ok=

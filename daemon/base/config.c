@@ -23,8 +23,8 @@
 #define CONFIG_FOLDER "/etc/fusiond/conf.d/*.conf"
 
 static const struct setting settings[] = {
-#define SETTING(section, name, type, standard, min, max, applies, doc)                                        \
-	{ #section, #name, SETTING_##type, SETTING_##applies, standard, min, max, doc,                         \
+#define SETTING(section, name, type, standard, min, max, applies, doc)                                       \
+	{ #section, #name, SETTING_##type, SETTING_##applies, standard, min, max, doc,                       \
 		offsetof(struct config, section##_##name) },
 #include "settings.def"
 #undef SETTING
@@ -39,7 +39,14 @@ struct word {
 };
 
 static const struct word bool_words[] = {
-	{ "no", 0 }, { "yes", 1 }, { "0", 0 }, { "1", 1 }, { "false", 0 }, { "true", 1 }, { "off", 0 }, { "on", 1 },
+	{ "no", 0 },
+	{ "yes", 1 },
+	{ "0", 0 },
+	{ "1", 1 },
+	{ "false", 0 },
+	{ "true", 1 },
+	{ "off", 0 },
+	{ "on", 1 },
 	{ NULL, 0 },
 };
 
@@ -129,8 +136,8 @@ static int refuse_value(const struct setting *s, const char *value, struct fault
 
 static int set_text(struct config *c, const struct setting *s, const char *value, struct fault *f) {
 	if (strlen(value) > s->max)
-		return fault_set(f, FAULT_ARGUMENT, "%s.%s has %zu bytes, at most %" PRIu64 " are allowed", s->section,
-			s->name, strlen(value), s->max);
+		return fault_set(f, FAULT_ARGUMENT, "%s.%s has %zu bytes, at most %" PRIu64 " are allowed",
+			s->section, s->name, strlen(value), s->max);
 	memcpy((char *)c + s->offset, value, strlen(value) + 1);
 	return 0;
 }
@@ -144,8 +151,9 @@ static int set_value(struct config *c, const struct setting *s, const char *valu
 	if (!(form->words ? word_value(form->words, value, &number) : number_value(form, value, &number)))
 		return refuse_value(s, value, f);
 	if (number < s->min || number > s->max)
-		return fault_set(f, FAULT_ARGUMENT, "%s.%s is %s; the least is %" PRIu64 ", the most %" PRIu64,
-			s->section, s->name, value, s->min, s->max);
+		return fault_set(f, FAULT_ARGUMENT,
+			"%s.%s is %s; the least is %" PRIu64 ", the most %" PRIu64, s->section, s->name,
+			value, s->min, s->max);
 	memcpy((char *)c + s->offset, &number, sizeof number);
 	return 0;
 }
@@ -217,7 +225,8 @@ static int load_file(struct config *c, const char *path, bool must_exist, struct
 	if (line < 0)
 		return -ENOMEM;
 	if (line > 0)
-		return fault_set(f, FAULT_SYNTAX, "%s:%d: the line is neither [section] nor name = value", path, line);
+		return fault_set(
+			f, FAULT_SYNTAX, "%s:%d: the line is neither [section] nor name = value", path, line);
 	return 0;
 }
 
@@ -323,8 +332,8 @@ void config_help(struct str *text) {
 	for (unsigned i = 0; i < SETTINGS; i++) {
 		const struct setting *s = &settings[i];
 
-		str_printf(text, "  %s.%s=%s\n      %s\n", s->section, s->name, *s->standard ? s->standard : "\"\"",
-			s->doc);
+		str_printf(text, "  %s.%s=%s\n      %s\n", s->section, s->name,
+			*s->standard ? s->standard : "\"\"", s->doc);
 	}
 }
 

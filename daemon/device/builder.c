@@ -154,10 +154,27 @@ static cl_int warm_up(const struct builder *b, cl_kernel object, size_t size, si
 	return error ? error : clFinish(b->queue);
 }
 
+/*
+ * Work-items of the widest launch that is prepared for. The driver keeps a kernel's machine code
+ * under the width of the launch that first asked for it, makes it again for a wider one, and then,
+ * where a narrower launch is still running, counts the wrong one's users and aborts. So the first
+ * launch is as wide as any: GRID_GROUPS in the GPU strategy, which only tests force on such a driver.
+ */
+enum { GRID_GROUPS = 1 << 20 };
+
+static size_t widest(const struct device *d, size_t local) {
+	if (!d->quirks->grid_limit)
+		return local;
+	return d->traits.strategy == STRATEGY_CPU ? (d->quirks->grid_limit - 1) / local * local : GRID_GROUPS;
+}
+
+/* Twice: after the second launch such a driver does not forget the code in favour of other kernels'. */
+enum { WARMUPS = 2 };
+
 static cl_int warm_up_all(const struct builder *b, struct program *p, cl_kernel object) {
 	const struct device *d = b->device;
 	size_t local = local_size(d, p->kernel);
-	size_t large = (d->quirks->grid_limit / local + 1) * local;
+	uint32_t launches = d->quirks->grid_limit ? WARMUPS : 1;
 	cl_ulong first = 0;
 	cl_int error;
 
@@ -166,16 +183,9 @@ static cl_int warm_up_all(const struct builder *b, struct program *p, cl_kernel 
 		error = clSetKernelArg(object, 1, sizeof first, &first);
 	for (unsigned i = 0; i < d->traits.pools && !error; i++)
 		error = clSetKernelArg(object, 2 + i, sizeof b->records, &b->records);
-	if (!error)
-		error = warm_up(b, object, local, local);
-	if (error)
-		return error;
-	p->warmups = 1;
-	/* Machine code for grids above the limit is only needed where the CPU strategy does not cut work coarsely. */
-	if (!d->quirks->grid_limit || d->traits.strategy == STRATEGY_CPU)
-		return CL_SUCCESS;
-	p->warmups = 2;
-	return warm_up(b, object, large, local);
+	for (p->warmups = 0; p->warmups < launches && !error; p->warmups++)
+		error = warm_up(b, object, widest(d, local), local);
+	return error;
 }
 
 /* ---- the whole ---- */

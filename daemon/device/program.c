@@ -29,6 +29,13 @@ enum {
 
 /* ---- the builders' queue ---- */
 
+static int64_t now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* What a builder does next: one of the two, or neither at the end. */
 struct task {
 	struct program *build;
@@ -135,19 +142,13 @@ int programs_open(struct device *d) {
 	if (!s->bucket || !s->builder)
 		return -ENOMEM;
 	s->buckets = PROGRAM_BUCKETS;
+	s->quiet_ms = now_ms();
 	for (uint32_t i = 0; i < builders && !r; i++)
 		r = add_builder(d);
 	return r;
 }
 
 /* ---- keeping machine code ---- */
-
-static int64_t now_ms(void) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key) {
 	struct programs *s = &d->programs;
@@ -216,9 +217,12 @@ static void close_keeps(struct device *d) {
 	int64_t end = now_ms() + PROGRAM_STOP_MS;
 	struct keep *k;
 
-	if (s->keeping)
-		keep_free(s->keeping);
-	s->keeping = NULL;
+	collect_keep(s);
+	if (s->keeping) {
+		s->keeping->next = s->keeps;
+		s->keeps = s->keeping;
+		s->keeping = NULL;
+	}
 	while ((k = s->keeps)) {
 		s->keeps = k->next;
 		if (now_ms() < end)
@@ -265,14 +269,18 @@ static uint32_t collect_builds(struct device *d) {
 	for (; p; p = p->next, n++)
 		collect_build(d, p);
 	s->building -= n;
+	if (n)
+		s->quiet_ms = now_ms();
 	return n;
 }
 
 uint32_t programs_poll(struct device *d) {
-	uint32_t n = collect_builds(d);
+	uint32_t n = d->programs.building ? collect_builds(d) : 0;
 
-	collect_keep(&d->programs);
-	start_keep(d);
+	if (d->programs.keeping)
+		collect_keep(&d->programs);
+	if (d->programs.keeps)
+		start_keep(d);
 	return n;
 }
 

@@ -30,7 +30,8 @@ static int check_size(const struct client *c, uint64_t bytes, struct fault *f) {
 			LIMIT_ARRAY_BYTES, bytes);
 	if (limit && (bytes > limit || c->bytes > limit - bytes))
 		return fault_set(f, FAULT_MEMORY,
-			"%" PRIu64 " bytes more than the %" PRIu64 " that the session holds are above limits.session_bytes=%" PRIu64,
+			"%" PRIu64 " bytes more than the %" PRIu64
+			" that the session holds are above limits.session_bytes=%" PRIu64,
 			bytes, c->bytes, limit);
 	return 0;
 }
@@ -42,7 +43,8 @@ static int create(const struct client *c, uint64_t bytes, int *fdp, struct fault
 	snprintf(name, sizeof name, "fusiond-%" PRIu64, c->session);
 	r = shm_create(name, bytes, fdp);
 	if (r == -ENOMEM || r == -ENOSPC)
-		return fault_set(f, FAULT_MEMORY, "the machine has no %" PRIu64 " bytes of memory left", bytes);
+		return fault_set(
+			f, FAULT_MEMORY, "the machine has no %" PRIu64 " bytes of memory left", bytes);
 	if (r == -EMFILE || r == -ENFILE)
 		return fault_set(f, FAULT_LIMIT, "the daemon has no descriptor left for an arena");
 	return r;
@@ -79,7 +81,8 @@ int client_arena_new(struct client *c, uint64_t bytes, bool engine_owned, struct
 	int r;
 
 	if (!a)
-		return fault_set(f, FAULT_LIMIT, "the session has %u arenas, as many as there may be", c->arenas);
+		return fault_set(
+			f, FAULT_LIMIT, "the session has %u arenas, as many as there may be", c->arenas);
 	r = check_size(c, bytes, f);
 	if (r)
 		return r;

@@ -33,7 +33,8 @@ enum {
 	CHILD_BURST = 64,
 };
 
-void child_init(struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks) {
+void child_init(
+	struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks) {
 	*c = (struct child){ .control = -1, .loop = loop, .callbacks = *callbacks };
 	snprintf(c->folder, sizeof c->folder, "%s", folder);
 }
@@ -58,7 +59,8 @@ static int find_program(const struct config *config, char path[static PATH_MAX],
 		snprintf(path, PATH_MAX, "%s", config->engine_path);
 		if (!access(path, X_OK))
 			return 0;
-		return fault_set(f, FAULT_ARGUMENT, "engine.path %s cannot be run: %s", path, strerror(errno));
+		return fault_set(
+			f, FAULT_ARGUMENT, "engine.path %s cannot be run: %s", path, strerror(errno));
 	}
 	program_folder(folder);
 	snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder, ENGINE_PROGRAM);
@@ -67,8 +69,8 @@ static int find_program(const struct config *config, char path[static PATH_MAX],
 	snprintf(path, PATH_MAX, "%s/%s", FUSIOND_LIBEXECDIR, ENGINE_PROGRAM);
 	if (!access(path, X_OK))
 		return 0;
-	return fault_set(f, FAULT_ARGUMENT, "%s is neither in %s nor in %s; say --engine PATH", ENGINE_PROGRAM, folder,
-		FUSIOND_LIBEXECDIR);
+	return fault_set(f, FAULT_ARGUMENT, "%s is neither in %s nor in %s; say --engine PATH",
+		ENGINE_PROGRAM, folder, FUSIOND_LIBEXECDIR);
 }
 
 /* In the child, between fork and exec: only calls that are safe there. */
@@ -138,7 +140,8 @@ static int adopt(struct child *c, int control) {
 	return 0;
 }
 
-int child_start(struct child *c, const struct config *config, const struct config_source *source, struct fault *f) {
+int child_start(
+	struct child *c, const struct config *config, const struct config_source *source, struct fault *f) {
 	char program[PATH_MAX];
 	int pair[2];
 	int r = find_program(config, program, f);
@@ -148,7 +151,8 @@ int child_start(struct child *c, const struct config *config, const struct confi
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	c->generation++;
-	snprintf(c->url, sizeof c->url, "ipc://%.*s/engine-%u.sock", CHILD_URL - 32, c->folder, c->generation);
+	snprintf(
+		c->url, sizeof c->url, "ipc://%.*s/engine-%u.sock", CHILD_URL - 32, c->folder, c->generation);
 	r = spawn(c, program, source, pair[1]);
 	close(pair[1]);
 	if (!r)
@@ -207,7 +211,8 @@ static void describe_end(int status, const struct fault *failure, struct str *wh
 	if (failure->code)
 		str_append(why, failure->text);
 	else if (WIFSIGNALED(status))
-		str_printf(why, "the engine was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+		str_printf(why, "the engine was killed by signal %d (%s)", WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
 	else
 		str_printf(why, "the engine ended with status %d", WEXITSTATUS(status));
 }

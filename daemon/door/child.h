@@ -63,10 +63,11 @@ struct child {
 	struct child_callbacks callbacks;
 };
 
-void child_init(struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks);
+void child_init(
+	struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks);
 /* Starts a process; 0, -errno, or FAULT_ARGUMENT where there is no program. */
-int child_start(struct child *c, const struct config *config, const struct config_source *source, struct fault *f)
-	FAULT_MUST_USE;
+int child_start(struct child *c, const struct config *config, const struct config_source *source,
+	struct fault *f) FAULT_MUST_USE;
 /* SIGTERM; SIGKILL follows at the deadline. */
 void child_stop(struct child *c, uint64_t limit_us);
 /* Kills a child whose deadline has passed. */

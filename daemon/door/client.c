@@ -52,7 +52,8 @@ static void end_session(struct client *c) {
 	user_refund_session(c->user);
 	c->hello = false;
 	explicit_bzero(c->secret, sizeof c->secret);
-	log_debug("session %" PRIu64 " of user %ju, process %jd ends", c->session, (uintmax_t)c->uid, (intmax_t)c->pid);
+	log_debug("session %" PRIu64 " of user %ju, process %jd ends", c->session, (uintmax_t)c->uid,
+		(intmax_t)c->pid);
 }
 
 static void client_close(struct client *c) {
@@ -114,8 +115,10 @@ static int check_version(const struct greeting *g, struct fault *f) {
 	if (g->version == PROTOCOL_VERSION)
 		return 0;
 	return fault_set(f, FAULT_VERSION,
-		"the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION " speaks version %d; "
-		"install the same release of both", g->version, PROTOCOL_VERSION);
+		"the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION
+		" speaks version %d; "
+		"install the same release of both",
+		g->version, PROTOCOL_VERSION);
 }
 
 /* The version first: what follows it may be of another form. */
@@ -134,7 +137,8 @@ static int read_greeting(struct wire_cursor *body, struct greeting *g, struct fa
 }
 
 /* Copies one option behind the others and tries it on a scratch configuration. */
-static int check_option(struct wire_cursor *options, struct config *scratch, struct wire_writer *out, struct fault *f) {
+static int check_option(
+	struct wire_cursor *options, struct config *scratch, struct wire_writer *out, struct fault *f) {
 	char name[CONFIG_TEXT], value[CONFIG_TEXT];
 	const struct setting *setting;
 	const char *text;
@@ -236,8 +240,8 @@ static int begin_session(struct client *c, const struct greeting *g, struct faul
 	s->session_count++;
 	c->hello = true;
 	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
-	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid, (intmax_t)c->pid,
-		c->name);
+	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid,
+		(intmax_t)c->pid, c->name);
 	return 0;
 }
 
@@ -249,7 +253,8 @@ static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f)
 		return fault_set(f, FAULT_STATE, "the connection has a session already");
 	r = read_greeting(body, &g, f);
 	if (!r && c->supervisor->child.state != CHILD_READY)
-		return c->supervisor->stopping ? fault_set(f, FAULT_CONNECT, "the daemon is stopping") : -EAGAIN;
+		return c->supervisor->stopping ? fault_set(f, FAULT_CONNECT, "the daemon is stopping")
+					       : -EAGAIN;
 	if (!r)
 		r = begin_session(c, &g, f);
 	return r ? r : answer_hello(c, &g);
@@ -461,7 +466,8 @@ static void refuse_want(struct client *c, uint64_t session, const struct fault *
 	r = child_queue(&s->child, &w, -1);
 	wire_writer_free(&w);
 	if (r)
-		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", session, strerror(-r));
+		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", session,
+			strerror(-r));
 }
 
 /* An engine's wish for a session that has just ended needs no answer: SESSION_END is on its way. */
@@ -490,7 +496,8 @@ static int on_arena_drop(struct client *c, struct wire_cursor *body, struct faul
 		return r;
 	a = client_arena_find(c, id);
 	if (!a)
-		return fault_set(f, FAULT_PROTOCOL, "session %" PRIu64 " has no arena %" PRIu64, c->session, id);
+		return fault_set(
+			f, FAULT_PROTOCOL, "session %" PRIu64 " has no arena %" PRIu64, c->session, id);
 	client_arena_drop(c, a);
 	return 0;
 }

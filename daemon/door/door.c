@@ -35,7 +35,8 @@ static int make_folder(const char *path, mode_t mode, struct fault *f) {
 	struct stat st;
 
 	if (mkdir(path, mode) < 0 && errno != EEXIST)
-		return fault_set(f, FAULT_ARGUMENT, "the folder %s cannot be made: %s", path, strerror(errno));
+		return fault_set(
+			f, FAULT_ARGUMENT, "the folder %s cannot be made: %s", path, strerror(errno));
 	if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return fault_set(f, FAULT_ARGUMENT, "%s is no folder", path);
 	return 0;
@@ -89,8 +90,8 @@ static int set_address(struct sockaddr_un *a, const char *path, struct fault *f)
 		memcpy(a->sun_path, path, strlen(path) + 1);
 		return 0;
 	}
-	return fault_set(f, FAULT_ARGUMENT, "door.socket %s must be absolute and shorter than %zu bytes", path,
-		sizeof a->sun_path - 24);
+	return fault_set(f, FAULT_ARGUMENT, "door.socket %s must be absolute and shorter than %zu bytes",
+		path, sizeof a->sun_path - 24);
 }
 
 /* The lock is ours, so a socket that lies there is a dead daemon's. */
@@ -104,7 +105,8 @@ static int listen_at(struct supervisor *s, const struct sockaddr_un *a, struct f
 	if (s->listener < 0)
 		return -errno;
 	if (bind(s->listener, (const struct sockaddr *)a, sizeof *a) < 0)
-		return fault_set(f, FAULT_ARGUMENT, "no socket can be made at %s: %s", a->sun_path, strerror(errno));
+		return fault_set(
+			f, FAULT_ARGUMENT, "no socket can be made at %s: %s", a->sun_path, strerror(errno));
 	if (chmod(a->sun_path, (mode_t)s->config.door_mode) < 0 || listen(s->listener, DOOR_BACKLOG) < 0)
 		return -errno;
 	return 0;

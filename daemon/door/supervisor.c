@@ -17,7 +17,8 @@
 #include "protocol/message.h"
 
 enum {
-	/* An engine that ended is started again at once, then after growing pauses, until one has lived long. */
+	/* An engine that ended is started again at once, then after growing pauses, until one has lived long.
+	 */
 	RESTART_FIRST_US = 100 * 1000,
 	RESTART_MOST_US = 10 * 1000 * 1000,
 	RESTART_LIVED_US = 60 * 1000 * 1000,

@@ -71,7 +71,8 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now);
 /* Closes those with a session (the engine that knew them is gone), or all. */
 void clients_close(struct supervisor *s, bool all);
 /* A packet of the engine about a session. */
-int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+int clients_packet(
+	struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
 
 /* ---- the answer to STATUS: status.c ---- */
 

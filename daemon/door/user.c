@@ -52,7 +52,8 @@ void users_free(struct users *u) {
 int user_charge_connection(struct user *user, const struct config *c, struct fault *f) {
 	if (user->connections >= c->limits_sessions_per_user + USER_SPARE_CONNECTIONS)
 		return fault_set(f, FAULT_LIMIT,
-			"user %ju has %" PRIu64 " connections, which limits.sessions_per_user=%" PRIu64 " does not allow",
+			"user %ju has %" PRIu64 " connections, which limits.sessions_per_user=%" PRIu64
+			" does not allow",
 			(uintmax_t)user->uid, user->connections, c->limits_sessions_per_user);
 	user->connections++;
 	return 0;
@@ -64,7 +65,8 @@ void user_refund_connection(struct user *user) {
 
 int user_charge_session(struct user *user, const struct config *c, struct fault *f) {
 	if (user->sessions >= c->limits_sessions_per_user)
-		return fault_set(f, FAULT_LIMIT, "user %ju has %" PRIu64 " sessions, as many as limits.sessions_per_user allows",
+		return fault_set(f, FAULT_LIMIT,
+			"user %ju has %" PRIu64 " sessions, as many as limits.sessions_per_user allows",
 			(uintmax_t)user->uid, user->sessions);
 	user->sessions++;
 	return 0;
@@ -87,7 +89,8 @@ int user_charge_bytes(struct user *user, const struct config *c, uint64_t bytes,
 
 	if (bytes > limit || user->bytes > limit - bytes)
 		return fault_set(f, FAULT_MEMORY,
-			"%" PRIu64 " bytes more than the %" PRIu64 " that user %ju holds are above limits.user_bytes=%" PRIu64,
+			"%" PRIu64 " bytes more than the %" PRIu64
+			" that user %ju holds are above limits.user_bytes=%" PRIu64,
 			bytes, user->bytes, (uintmax_t)user->uid, limit);
 	user->bytes += bytes;
 	return 0;

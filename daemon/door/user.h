@@ -26,7 +26,8 @@ int user_charge_connection(struct user *user, const struct config *c, struct fau
 void user_refund_connection(struct user *user);
 int user_charge_session(struct user *user, const struct config *c, struct fault *f) FAULT_MUST_USE;
 void user_refund_session(struct user *user);
-int user_charge_bytes(struct user *user, const struct config *c, uint64_t bytes, struct fault *f) FAULT_MUST_USE;
+int user_charge_bytes(
+	struct user *user, const struct config *c, uint64_t bytes, struct fault *f) FAULT_MUST_USE;
 void user_refund_bytes(struct user *user, uint64_t bytes);
 
 uid_t user_uid(const struct user *user);

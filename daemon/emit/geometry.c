@@ -16,6 +16,8 @@ enum {
 	ITEM_ELEMENTS = 16384,
 	/* Below this an item is not worth the time it takes to start (about 0.3 us). */
 	ITEM_ELEMENTS_LEAST = 2048,
+	/* Some drivers have other machine code for wider launches; no CPU has use for them. */
+	ITEMS_MOST = 65534,
 	/* Items a compute unit, so that one that is late does not leave the others idle. */
 	ITEMS_PER_UNIT = 8,
 	/* Pieces begin at multiples of this, where vectors of every type are aligned. */
@@ -69,7 +71,9 @@ static uint64_t grain(const struct traits *t, uint64_t elements) {
 	return most(ITEM_ELEMENTS_LEAST, least(ITEM_ELEMENTS, share));
 }
 
+/* In the CPU strategy no task has more than ITEMS_MOST items, however many units. */
 static void set_units_per_item(const struct cut *c, uint64_t per) {
+	per = most(per, ceil_divide(c->record[KERNEL_WORD_UNITS], ITEMS_MOST));
 	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
 	c->record[KERNEL_WORD_ITEMS] = ceil_divide(c->record[KERNEL_WORD_UNITS], per);
 }

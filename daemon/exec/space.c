@@ -20,7 +20,7 @@ enum {
 	SPACE_PAGE = 4096,
 	/* The first arena for results; each further one as large as all before it, up to the most. */
 	SPACE_ARENA_LEAST = 4 << 20,
-	SPACE_ARENA_MOST = 1 << 30,
+	SPACE_ARENA_MOST = 256 << 20,
 	/* An empty arena is kept this long: programs come back with the same sizes. */
 	SPACE_KEEP_MS = 2000,
 };

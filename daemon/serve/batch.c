@@ -107,7 +107,8 @@ static int find_array(struct batch *b, uint64_t handle, struct array **arrayp, s
 }
 
 /* The node of an array, or BATCH_POISONED and *poisonp. */
-static int operand_array(struct batch *b, uint64_t handle, uint32_t *nodep, struct poison **poisonp, struct fault *f) {
+static int operand_array(
+	struct batch *b, uint64_t handle, uint32_t *nodep, struct poison **poisonp, struct fault *f) {
 	struct array *a = NULL;
 	int r = find_array(b, handle, &a, f);
 
@@ -135,7 +136,8 @@ static int check_device(const struct session *s, uint32_t node, struct fault *f)
 
 	if (n->type.dtype != DTYPE_f64 || s->server->traits->f64)
 		return 0;
-	return fault_set(f, FAULT_DEVICE, "%s: the device does not compute f64; use f32", op_info(n->op)->name);
+	return fault_set(
+		f, FAULT_DEVICE, "%s: the device does not compute f64; use f32", op_info(n->op)->name);
 }
 
 static int add_operation(struct batch *b, const struct coded_op *o, uint32_t *nodep, struct poison **poisonp,
@@ -175,7 +177,8 @@ int batch_add(struct batch *b, const struct coded_op *o, struct fault *f) {
 /* ---- outputs ---- */
 
 static int keep_pending(struct session *s, struct array *a) {
-	int r = vector_reserve((void **)&s->pending, s->pendings, &s->pending_capacity, sizeof(struct array *));
+	int r = vector_reserve(
+		(void **)&s->pending, s->pendings, &s->pending_capacity, sizeof(struct array *));
 
 	if (!r)
 		s->pending[s->pendings++] = array_ref(a);

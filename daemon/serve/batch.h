@@ -32,7 +32,8 @@ struct batch_scratch *batch_scratch_free(struct batch_scratch *s);       /* retu
 struct batch batch_begin(struct session *s, uint64_t seq);
 /* Adds one operation. 0, a fault, or -ENOMEM: then the caller refuses the batch. */
 int batch_add(struct batch *b, const struct coded_op *o, struct fault *f) FAULT_MUST_USE;
-/* From now on outputs are poisoned with the fault r left in f (or, r being -ENOMEM, with that); the first one stays. */
+/* From now on outputs are poisoned with the fault r left in f (or, r being -ENOMEM, with that); the first one
+ * stays. */
 void batch_refuse(struct batch *b, int64_t node, int r, struct fault *f);
 /* Reads a handle that names the result of operation `node`. What fails refuses the batch. */
 void batch_output(struct batch *b, uint64_t node, struct wire_cursor *handles);

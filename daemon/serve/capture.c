@@ -73,7 +73,8 @@ static int read_inputs(struct capture *c, struct wire_cursor *types, struct faul
 }
 
 /* An array that cannot be told apart from a real one by what op_infer() looks at. */
-static int input_node(const struct capture *c, struct graph *g, uint64_t input, uint32_t *nodep, struct fault *f) {
+static int input_node(
+	const struct capture *c, struct graph *g, uint64_t input, uint32_t *nodep, struct fault *f) {
 	struct view v;
 
 	if (input >= c->inputs)
@@ -88,7 +89,8 @@ static int check_op(const struct capture *c, struct graph *g, uint32_t *nodes, c
 	int r = 0;
 
 	if (o->op == OP_load)
-		return fault_set(f, FAULT_ARGUMENT, "a recorded graph loads nothing; make the array one of its inputs");
+		return fault_set(f, FAULT_ARGUMENT,
+			"a recorded graph loads nothing; make the array one of its inputs");
 	for (unsigned i = 0; !r && i < o->arity; i++) {
 		in[i] = o->in[i] < 0 ? 0 : nodes[o->in[i]];
 		if (o->in[i] < 0)
@@ -101,7 +103,8 @@ static int check_op(const struct capture *c, struct graph *g, uint32_t *nodes, c
 static bool has_attr(const struct coded_op *o) {
 	const struct op_info *info = op_info(o->op);
 
-	return info->class == OP_CLASS_REDUCE || (info->class == OP_CLASS_STRUCT && o->op != OP_matmul && o->op != OP_copy);
+	return info->class == OP_CLASS_REDUCE ||
+	       (info->class == OP_CLASS_STRUCT && o->op != OP_matmul && o->op != OP_copy);
 }
 
 static int keep_attr(struct capture *c, const struct coded_op *o, uint16_t *indexp) {
@@ -134,7 +137,8 @@ static int keep_op(struct capture *c, const struct coded_op *o) {
 	return 0;
 }
 
-static int read_ops(struct request *q, struct capture *c, uint32_t *nodes, struct wire_cursor *ops, struct fault *f) {
+static int read_ops(
+	struct request *q, struct capture *c, uint32_t *nodes, struct wire_cursor *ops, struct fault *f) {
 	struct graph *g = q->session->server->graph;
 	struct coded_op o;
 	int r = 0;
@@ -159,9 +163,11 @@ static int read_outputs(struct capture *c, struct wire_cursor *outputs, struct f
 	while (!r && outputs->left) {
 		r = wire_get_uint(outputs, "node", UINT32_MAX, &node, f);
 		if (!r && node >= c->ops)
-			r = fault_set(f, FAULT_ARGUMENT, "output %" PRIu64 " is no operation of the graph", node);
+			r = fault_set(
+				f, FAULT_ARGUMENT, "output %" PRIu64 " is no operation of the graph", node);
 		if (!r)
-			r = vector_reserve((void **)&c->output, c->outputs, &c->output_capacity, sizeof *c->output);
+			r = vector_reserve(
+				(void **)&c->output, c->outputs, &c->output_capacity, sizeof *c->output);
 		if (!r)
 			c->output[c->outputs++] = (uint32_t)node;
 	}
@@ -197,7 +203,8 @@ static int build(struct request *q, struct capture *c, struct definition *d, str
 	c->bytes = sizeof *c + c->input_capacity * sizeof *c->input + c->op_capacity * sizeof *c->op
 		+ c->attr_capacity * sizeof *c->attr + c->output_capacity * sizeof *c->output;
 	if (!r && q->session->capture_bytes + c->bytes > SESSION_CAPTURE_BYTES)
-		r = fault_set(f, FAULT_LIMIT, "the session's recorded graphs would take more than %d bytes; forget some",
+		r = fault_set(f, FAULT_LIMIT,
+			"the session's recorded graphs would take more than %d bytes; forget some",
 			SESSION_CAPTURE_BYTES);
 	return r;
 }
@@ -214,7 +221,8 @@ int define_request(struct request *r, struct fault *f) {
 	int code = read_definition(&r->body, &d, f);
 
 	if (!code && s->capture[d.capture])
-		code = fault_set(f, FAULT_STATE, "recorded graph %" PRIu64 " exists; forget it first", d.capture);
+		code = fault_set(
+			f, FAULT_STATE, "recorded graph %" PRIu64 " exists; forget it first", d.capture);
 	if (code)
 		return code;
 	c = calloc(1, sizeof *c);
@@ -277,8 +285,8 @@ static int find_inputs(struct session *s, struct replay *p, struct fault *f) {
 	int r = 0;
 
 	if (p->inputs.left != p->capture->inputs)
-		return fault_set(f, FAULT_ARGUMENT, "the recorded graph has %u inputs, not %u", p->capture->inputs,
-			p->inputs.left);
+		return fault_set(f, FAULT_ARGUMENT, "the recorded graph has %u inputs, not %u",
+			p->capture->inputs, p->inputs.left);
 	for (uint32_t i = 0; !r && p->inputs.left; i++) {
 		r = wire_get_uint(&p->inputs, "input", INT64_MAX, &handle, f);
 		if (!r)
@@ -329,7 +337,8 @@ static void add_outputs(struct batch *b, const struct capture *c, struct wire_cu
 	struct fault f;
 
 	if (outputs->left != c->outputs) {
-		fault_set(&f, FAULT_ARGUMENT, "the recorded graph has %u outputs, not %u", c->outputs, outputs->left);
+		fault_set(&f, FAULT_ARGUMENT, "the recorded graph has %u outputs, not %u", c->outputs,
+			outputs->left);
 		batch_refuse(b, -1, f.code, &f);
 	}
 	for (uint32_t i = 0; outputs->left; i++)

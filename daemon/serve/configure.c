@@ -1,4 +1,5 @@
-/* Settings of sessions. A scratch configuration does the parsing, so that there is one table and one parser. */
+/* Settings of sessions. A scratch configuration does the parsing, so that there is one table and one parser.
+ */
 #include "configure.h"
 
 #include <stdio.h>
@@ -34,7 +35,8 @@ int fusion_settings_change(struct fusion_settings *s, const char *name, const ch
 	return r;
 }
 
-static int get_text(struct wire_cursor *c, const char *field, char text[static CONFIG_TEXT], struct fault *f) {
+static int get_text(
+	struct wire_cursor *c, const char *field, char text[static CONFIG_TEXT], struct fault *f) {
 	const char *bytes;
 	size_t size;
 	int r = wire_get_text(c, field, CONFIG_TEXT - 1, &bytes, &size, f);

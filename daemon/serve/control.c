@@ -324,8 +324,9 @@ static int answer_of(const struct session *s, const struct control_packet *p) {
 	id = packet_id(&reader, &body);
 	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
 	if (!r && id == CONTROL_ARENA)
-		r = wire_get_uint(&body, "arena", UINT32_MAX, &value, &f) || wire_get_uint(&body, "bytes", UINT64_MAX, &value, &f)
-			|| wire_get_uint(&body, "owner", 1, &owner, &f);
+		r = wire_get_uint(&body, "arena", UINT32_MAX, &value, &f) ||
+		    wire_get_uint(&body, "bytes", UINT64_MAX, &value, &f) ||
+		    wire_get_uint(&body, "owner", 1, &owner, &f);
 	wire_close(&reader);
 	if (r || session != s->id || !owner)
 		return 0;

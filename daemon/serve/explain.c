@@ -98,7 +98,8 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 	while (!r && outputs->left) {
 		r = wire_get_uint(outputs, "output", UINT32_MAX, &node, f);
 		if (!r && node >= x->count)
-			r = fault_set(f, FAULT_ARGUMENT, "output %" PRIu64 " is no operation of the list", node);
+			r = fault_set(
+				f, FAULT_ARGUMENT, "output %" PRIu64 " is no operation of the list", node);
 		if (!r)
 			r = graph_output(x->graph, x->node[node], node);
 	}
@@ -116,7 +117,9 @@ static int make_plan(struct explain *x, struct fault *f) {
 /* ---- the text ---- */
 
 static const char *root_word(const struct kernel *k) {
-	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce", [KERNEL_MATMUL] = "matmul" };
+	static const char *const words[] = {
+		[KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce", [KERNEL_MATMUL] = "matmul"
+	};
 
 	return words[k->root];
 }
@@ -223,7 +226,8 @@ static int answer_text(struct request *r, char *text, struct fault *f) {
 
 	if (size > LIMIT_FRAME_BYTES - EXPLAIN_FRAME_SPARE) {
 		cJSON_free(text);
-		return fault_set(f, FAULT_LIMIT, "the explanation has %zu bytes, more than a message holds; ask without sources",
+		return fault_set(f, FAULT_LIMIT,
+			"the explanation has %zu bytes, more than a message holds; ask without sources",
 			size);
 	}
 	wire_put_text(request_answer(v, r->id, 1), text);

@@ -117,12 +117,9 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	}
 }
 
-static void count_plan(struct session *s, const struct plan *p, bool hit) {
+static void count_plan(struct session *s, const struct plan *p) {
 	struct counters *c = &s->counters;
 
-	c->runs++;
-	c->plan_hits += hit;
-	c->plan_misses += !hit;
 	c->kernels_launched += p->steps;
 	c->kernels_unfused += p->ops;
 	c->bytes_not_moved += p->bytes_not_moved;
@@ -132,6 +129,11 @@ static void count_plan(struct session *s, const struct plan *p, bool hit) {
 }
 
 /* ---- running ---- */
+
+void run_free(struct run *run) {
+	plan_unref(run->plan);
+	free(run);
+}
 
 /* Called by exec. A run that failed is told for each of its batches, for any of their arrays may be lost. */
 static void on_done(void *user, const struct fault *f) {
@@ -144,9 +146,11 @@ static void on_done(void *user, const struct fault *f) {
 		session_count(s, runs_failed, 1);
 		for (uint64_t seq = run->first; seq <= run->last; seq++)
 			session_failed(s, seq, -1, f);
+	} else {
+		count_plan(s, run->plan);
 	}
 	DL_DELETE2(s->runs, run, previous, next);
-	free(run);
+	run_free(run);
 }
 
 static struct run *run_new(const struct flush *f) {
@@ -155,7 +159,8 @@ static struct run *run_new(const struct flush *f) {
 
 	if (!run)
 		return NULL;
-	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations };
+	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
+		.plan = plan_ref(f->plan) };
 	DL_APPEND2(s->runs, run, previous, next);
 	s->queued += run->operations;
 	return run;
@@ -164,7 +169,7 @@ static struct run *run_new(const struct flush *f) {
 static void run_undo(struct run *run) {
 	run->session->queued -= run->operations;
 	DL_DELETE2(run->session->runs, run, previous, next);
-	free(run);
+	run_free(run);
 }
 
 static int submit(const struct flush *f) {
@@ -204,8 +209,9 @@ static int run_graph(struct flush *f, struct fault *fault) {
 
 	if (!r)
 		r = submit(f);
-	if (!r)
-		count_plan(s, f->plan, hit);
+	session_count(s, runs, !r);
+	session_count(s, plan_hits, !r && hit);
+	session_count(s, plan_misses, !r && !hit);
 	if (f->plan)
 		f->plan = plan_unref(f->plan);
 	return r;
@@ -263,7 +269,11 @@ static void forget_gathered(struct session *s) {
 }
 
 void flush_session(struct session *s, enum flush_reason reason) {
-	struct flush f = { .session = s, .graph = s->graph, .array = s->pending, .first = s->first, .last = s->next - 1,
+	struct flush f = { .session = s,
+		.graph = s->graph,
+		.array = s->pending,
+		.first = s->first,
+		.last = s->next - 1,
 		.operations = s->gathered };
 	struct fault fault;
 	int r;

@@ -93,7 +93,8 @@ static int grow(struct handles *h, uint32_t slot) {
 }
 
 static int refuse(uint64_t handle, const char *why, struct fault *f) {
-	return fault_set(f, FAULT_HANDLE, "handle %u, generation %u, %s", slot_of(handle), generation_of(handle), why);
+	return fault_set(
+		f, FAULT_HANDLE, "handle %u, generation %u, %s", slot_of(handle), generation_of(handle), why);
 }
 
 static int refuse_stale(const struct handle_slot *s, uint64_t handle, struct fault *f) {
@@ -122,8 +123,9 @@ int handles_put(struct handles *h, uint64_t handle, struct array *a, struct faul
 	int r = 0;
 
 	if (slot_of(handle) >= h->limit)
-		return fault_set(f, FAULT_LIMIT, "handle %u is beyond the %u arrays that limits.handles allows",
-			slot_of(handle), h->limit);
+		return fault_set(f, FAULT_LIMIT,
+			"handle %u is beyond the %u arrays that limits.handles allows", slot_of(handle),
+			h->limit);
 	if (slot_of(handle) >= h->capacity)
 		r = grow(h, slot_of(handle));
 	if (r)

@@ -61,7 +61,8 @@ struct handles {
 void handles_init(struct handles *h, uint32_t limit);
 void handles_free(struct handles *h);
 /* 0 or FAULT_HANDLE. No reference is taken. */
-int handles_get(const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
+int handles_get(
+	const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
 /* Names an array; takes over the reference on success. 0, FAULT_HANDLE, FAULT_LIMIT or -ENOMEM. */
 int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) FAULT_MUST_USE;
 /* 0 or FAULT_HANDLE. */

@@ -86,8 +86,8 @@ static void count_fault(struct server *v, struct session *s, int code) {
 	session_count(s, refused, 1);
 }
 
-void request_refuse(struct server *v, struct session *s, struct transport_request *frame, const struct fault *f,
-	uint64_t seq, int64_t node) {
+void request_refuse(struct server *v, struct session *s, struct transport_request *frame,
+	const struct fault *f, uint64_t seq, int64_t node) {
 	count_fault(v, s, f->code);
 	wire_writer_clear(&v->writer);
 	wire_put_array(&v->writer, seq ? 5 : 3);
@@ -120,7 +120,8 @@ static void run(struct request *r) {
 	if (code < 0)
 		fault_of_errno(&f, code);
 	if (code)
-		request_refuse(r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
+		request_refuse(
+			r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
 }
 
 static bool may_run(const struct session *s, unsigned id, uint64_t seq) {
@@ -142,11 +143,11 @@ static int check_number(const struct session *s, const struct request *r, struct
 	bool numbered = requests[r->id].order == ORDER_NUMBERED;
 
 	if (numbered && r->seq < s->next)
-		return fault_set(f, FAULT_STATE, "request %" PRIu64 " was accepted before; the next is %" PRIu64, r->seq,
-			s->next);
+		return fault_set(f, FAULT_STATE,
+			"request %" PRIu64 " was accepted before; the next is %" PRIu64, r->seq, s->next);
 	if (r->seq > s->next + SESSION_HELD)
-		return fault_set(f, FAULT_PROTOCOL, "request %" PRIu64 " is too far ahead; the next is %" PRIu64, r->seq,
-			s->next);
+		return fault_set(f, FAULT_PROTOCOL,
+			"request %" PRIu64 " is too far ahead; the next is %" PRIu64, r->seq, s->next);
 	return 0;
 }
 
@@ -213,7 +214,8 @@ static int read_head(struct server *v, struct request *r, struct fault *f) {
 	r->id = (unsigned)id;
 	r->session = find_session(v, session, secret);
 	if (!r->session)
-		return fault_set(f, FAULT_CONNECT, "there is no session %" PRIu64 " with this secret; it has ended", session);
+		return fault_set(f, FAULT_CONNECT,
+			"there is no session %" PRIu64 " with this secret; it has ended", session);
 	session_count(r->session, messages, 1);
 	if (requests[id].order == ORDER_NONE)
 		return 0;

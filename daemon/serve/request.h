@@ -13,7 +13,7 @@ struct request {
 	struct session *session;
 	struct transport_request *frame;
 	unsigned id;
-	uint64_t seq;                /* numbered requests: their own; READ, MAP, WAIT: the one they come after */
+	uint64_t seq; /* numbered requests: their own; READ, MAP, WAIT: the one they come after */
 	int64_t node;                /* the operation to blame for a fault, or -1 */
 	struct wire_cursor body;
 };
@@ -32,8 +32,8 @@ void request_put_freed(struct session *s, struct wire_writer *w);
 /* Sends what the writer holds. */
 void request_send(struct server *v, struct transport_request *frame);
 /* Answers with a fault; session may be NULL. seq 0: nobody to blame. */
-void request_refuse(struct server *v, struct session *s, struct transport_request *frame, const struct fault *f,
-	uint64_t seq, int64_t node);
+void request_refuse(struct server *v, struct session *s, struct transport_request *frame,
+	const struct fault *f, uint64_t seq, int64_t node);
 
 /* ---- the functions ---- */
 

@@ -20,8 +20,6 @@
 enum {
 	/* Requests between two looks at the device, so that it does not run dry under a flood. */
 	SERVER_BURST = 16,
-	/* Small kernels take about this long, a sleep and a wake about as much. */
-	SERVER_SPIN_US = 25,
 	/* With sessions about, memory that became idle is looked for this often. */
 	SERVER_IDLE_US = 1000 * 1000,
 };
@@ -129,20 +127,9 @@ static int sleep_until(struct server *v, struct pollfd fds[static 3], uint64_t u
 	return 0;
 }
 
-/*
- * A client that sends a batch and then asks for a value of it waits for this: a small kernel ends
- * sooner than a thread falls asleep and is woken.
- */
-static void spin(struct server *v) {
-	uint64_t end = loop_now() + SERVER_SPIN_US;
-
-	while (!inbox_waiting(v->inbox) && loop_now() < end)
-		;
-}
-
 int server_run(struct server *v, int stop_fd) {
-	struct pollfd fds[3] = { { .fd = v->inbox->bell, .events = POLLIN }, { .fd = v->control, .events = POLLIN },
-		{ .fd = stop_fd, .events = POLLIN } };
+	struct pollfd fds[3] = { { .fd = v->inbox->bell, .events = POLLIN },
+		{ .fd = v->control, .events = POLLIN }, { .fd = stop_fd, .events = POLLIN } };
 	int r = 0;
 
 	while (!r && !v->orphaned && !(fds[2].revents & POLLIN)) {
@@ -152,8 +139,6 @@ int server_run(struct server *v, int stop_fd) {
 		if (v->packets || fds[1].revents)
 			control_turn(v);
 		turn(v);
-		if (v->accepted)
-			spin(v);
 		if (!inbox_waiting(v->inbox))
 			accepted_turn(v, true);
 		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets;

@@ -106,3 +106,4 @@ void flush_session(struct session *s, enum flush_reason reason);
 /* Gives an array that has a buffer memory of its own, row-major. 0, a fault or -ENOMEM. */
 int flush_copy(struct session *s, struct array *a, struct fault *f) FAULT_MUST_USE;
 void flush_scratch_free(struct flush_scratch *x);
+void run_free(struct run *run);

@@ -117,7 +117,7 @@ static void drop_runs(struct session *s) {
 		struct run *run = s->runs;
 
 		s->runs = run->next;
-		free(run);
+		run_free(run);
 	}
 }
 

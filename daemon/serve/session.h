@@ -61,6 +61,7 @@ struct run {
 	struct session *session;
 	uint64_t first, last;        /* numbers of the batches in it */
 	uint64_t operations;
+	struct plan *plan;           /* a reference: what is counted when it is done */
 };
 
 /* A request that exec will answer; see wait.c. */
@@ -127,7 +128,8 @@ struct session_facts {
 	size_t name_size;
 };
 
-int session_new(struct server *v, const struct session_facts *facts, struct session **sessionp) FAULT_MUST_USE;
+int session_new(
+	struct server *v, const struct session_facts *facts, struct session **sessionp) FAULT_MUST_USE;
 /* Answers what it holds with a fault, drops what it runs. */
 void session_free(struct session *s);
 /* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */

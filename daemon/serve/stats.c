@@ -13,7 +13,8 @@ static void add_counters(cJSON *json, const struct counters *c) {
 #include "counters.def"
 #undef COUNTER
 	cJSON_AddNumberToObject(json, "reduction_percent",
-		c->kernels_unfused ? 100.0 * (1.0 - (double)c->kernels_launched / (double)c->kernels_unfused) : 0.0);
+		c->kernels_unfused ? 100.0 * (1.0 - (double)c->kernels_launched / (double)c->kernels_unfused)
+				   : 0.0);
 }
 
 /* Those that happened, by the names of errors.def. */

@@ -42,7 +42,8 @@ static inline int transport_start(struct transport *t, transport_receive *receiv
 	return t->functions->start(t);
 }
 
-static inline void transport_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
+static inline void transport_reply(
+	struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
 	t->functions->reply(t, r, bytes, size);
 }
 

@@ -61,7 +61,10 @@ struct nng_work {
 };
 
 static int error_of(int nng) {
-	return nng == NNG_ENOMEM ? -ENOMEM : nng == NNG_EADDRINUSE ? -EADDRINUSE : nng == NNG_EPERM ? -EACCES : -EIO;
+	return nng == NNG_ENOMEM       ? -ENOMEM
+	       : nng == NNG_EADDRINUSE ? -EADDRINUSE
+	       : nng == NNG_EPERM      ? -EACCES
+				       : -EIO;
 }
 
 /* ---- contexts ---- */
@@ -248,7 +251,8 @@ static void on_received(void *user) {
 		return;
 	}
 	receive_more(t);
-	w->request = (struct transport_request){ .bytes = nng_msg_body(w->message), .size = nng_msg_len(w->message) };
+	w->request = (struct transport_request){ .bytes = nng_msg_body(w->message),
+		.size = nng_msg_len(w->message) };
 	t->base.receive(t->base.user, &w->request);
 }
 

@@ -67,7 +67,8 @@ bool waiter_failed(struct waiter *w, int r, struct fault *f) {
 	if (!r)
 		return false;
 	if (r < 0)
-		fault_set(f, r == -ENOMEM ? FAULT_MEMORY : FAULT_INTERNAL, "the daemon failed: %s", strerror(-r));
+		fault_set(f, r == -ENOMEM ? FAULT_MEMORY : FAULT_INTERNAL, "the daemon failed: %s",
+			strerror(-r));
 	waiter_refuse(w, f);
 	return true;
 }
