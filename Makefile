@@ -84,7 +84,18 @@ GENERATED := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
 LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
-TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs
+# Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
+UNSANITIZED := test_emit_kernels test_service test_door
+# ThreadSanitizer has something to say where there are threads.
+THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport test_serve
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
+	$(B)/tests/interpose.so
+ifeq ($(SANITIZE),address)
+TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
+endif
+ifeq ($(SANITIZE),thread)
+TESTS := $(addprefix $(B)/tests/,$(THREADED))
+endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
@@ -161,7 +172,12 @@ $(B)/tests/interpose.so: tests/interpose/interpose.c tests/interpose/interpose.h
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -shared -fPIC -Wall -Wextra $< -o $@ -ldl
 
-tests: $(TESTS) $(B)/tests/interpose.so
+$(B)/tests/ulp: $(call obj,$(wildcard tests/ulp/*.c))
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lOpenCL -lquadmath -lm
+
+tests: $(TESTS)
 
 clean:
 	rm -rf build build-address build-thread

@@ -73,7 +73,8 @@ START_TEST(file_then_environment_then_flags_and_the_later_wins) {
 	struct config c;
 	struct fault f;
 
-	write_file("[fusion]\nwindow_us = 1ms\nwindow_ops = 7\n[door]\nmode = 0600\n[limits]\nuser_bytes = 2G\n");
+	write_file("[fusion]\nwindow_us = 1ms\nwindow_ops = 7\n[door]\nmode = 0600\n[limits]\nuser_bytes = "
+		   "2G\n");
 	setenv("FUSIOND_FUSION_WINDOW_US", "2ms", 1);
 	setenv("FUSIOND_DOOR_MODE", "0640", 1);
 	ck_assert_int_eq(config_flag(&s, "fusion.window_us=3ms"), 0);

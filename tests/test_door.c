@@ -54,7 +54,8 @@ static void note(const char *word, unsigned count, const uint64_t *numbers) {
 	fclose(file);
 }
 
-static void engine_say(unsigned id, unsigned count, const uint64_t *numbers, const char *first, const char *second) {
+static void engine_say(
+	unsigned id, unsigned count, const uint64_t *numbers, const char *first, const char *second) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
@@ -90,7 +91,8 @@ static bool named(struct wire_cursor c, const char *name) {
 		exit(6);
 	number(&c);
 	number(&c);
-	return !wire_get_text(&c, "name", 1000, &text, &size, &f) && size == strlen(name) && !memcmp(text, name, size);
+	return !wire_get_text(&c, "name", 1000, &text, &size, &f) && size == strlen(name) &&
+	       !memcmp(text, name, size);
 }
 
 /* A session called "want" makes the engine ask for an arena; "drop" gives it back; "die" kills it. */
@@ -149,7 +151,8 @@ static int engine_main(int control) {
 	if (!strcmp(how, "crash"))
 		abort();
 	if (!strcmp(how, "failed")) {
-		engine_say(CONTROL_FAILED, 1, (uint64_t[]){ FAULT_DEVICE }, "no OpenCL driver; install pocl-opencl-icd", NULL);
+		engine_say(CONTROL_FAILED, 1, (uint64_t[]){ FAULT_DEVICE },
+			"no OpenCL driver; install pocl-opencl-icd", NULL);
 		return 1;
 	}
 	if (!strcmp(how, "mute"))
@@ -196,6 +199,13 @@ static char *flag(const char *name, const char *value) {
 	return text;
 }
 
+/* check's own handler of SIGTERM would kill the test. */
+static void become_supervisor(void) {
+	signal(SIGTERM, SIG_DFL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	exit(supervisor_run(&source));
+}
+
 static void start(const char *how) {
 	setenv("FAKE_ENGINE", how, 1);
 	flag("door.socket", socket_path);
@@ -204,10 +214,8 @@ static void start(const char *how) {
 	flag("log.level", "error");
 	supervisor = fork();
 	ck_assert_int_ge(supervisor, 0);
-	if (!supervisor) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		exit(supervisor_run(&source));
-	}
+	if (!supervisor)
+		become_supervisor();
 }
 
 static int wait_end(void) {
@@ -543,7 +551,8 @@ START_TEST(status_needs_no_engine_and_no_hello) {
 	ck_assert_uint_eq(reply.id, DOOR_STATUS);
 	json = cJSON_Parse(reply_text());
 	ck_assert_ptr_nonnull(json);
-	ck_assert_str_eq(cJSON_GetObjectItem(cJSON_GetObjectItem(json, "engine"), "state")->valuestring, "starting");
+	ck_assert_str_eq(
+		cJSON_GetObjectItem(cJSON_GetObjectItem(json, "engine"), "state")->valuestring, "starting");
 	cJSON_Delete(json);
 	close(fd);
 	kill(supervisor, SIGKILL);
@@ -725,7 +734,8 @@ START_TEST(connections_beyond_the_limit_are_told_and_closed) {
 END_TEST
 
 START_TEST(what_is_no_packet_of_the_protocol_is_refused_and_closed) {
-	static const char *const garbage[] = { "\xc1", "hello", "\x90", "\x91\x63", "\x95\x01\x01\x01\x01\x01", "\xdd\xff\xff\xff\xff" };
+	static const char *const garbage[] = { "\xc1", "hello", "\x90", "\x91\x63",
+		"\x95\x01\x01\x01\x01\x01", "\xdd\xff\xff\xff\xff" };
 
 	start("ready");
 	for (unsigned i = 0; i < sizeof garbage / sizeof *garbage; i++) {
@@ -901,7 +911,7 @@ START_TEST(a_second_daemon_at_the_same_socket_is_refused) {
 	first = supervisor;
 	supervisor = fork();
 	if (!supervisor)
-		exit(supervisor_run(&source));
+		become_supervisor();
 	ck_assert_int_eq(wait_end(), EXIT_FAILURE);
 	supervisor = first;
 	arena_new(fd, 1);
@@ -1037,7 +1047,8 @@ START_TEST(the_supervisor_links_neither_opencl_nor_nng) {
 	snprintf(command, sizeof command, "%.*s/../fusiond", (int)(strrchr(program, '/') - program), program);
 	if (access(command, X_OK))
 		return;
-	snprintf(command, sizeof command, "ldd %.*s/../fusiond", (int)(strrchr(program, '/') - program), program);
+	snprintf(command, sizeof command, "ldd %.*s/../fusiond", (int)(strrchr(program, '/') - program),
+		program);
 	list = popen(command, "re");
 	while (fgets(line, sizeof line, list)) {
 		ck_assert_msg(!strstr(line, "OpenCL") && !strstr(line, "nng"), "%s", line);

@@ -1211,6 +1211,7 @@ static double cost_of_run(struct plan *p, struct buffer **leaves, const uint64_t
 	}
 	used = thread_us() - begin;
 	wait_idle();
+	ck_assert_msg(e.times == runs && !e.code, "%u of %u runs: %s", e.times, runs, e.fault.text);
 	return used / runs;
 }
 

@@ -36,11 +36,13 @@ static void release(struct client *c, uint64_t handle) {
 /* ---- frames ---- */
 
 START_TEST(garbage_is_refused_and_changes_nothing) {
-	static const char *const garbage[] = { "\xc1", "x", "\x90", "\x91\x01", "\x93\x01\x02\x03", "\xdd\xff\xff\xff\xff",
-		"\x81\x01\x02", "\x91\x91\x91\x91\x91\x91\x91\x91\x01", "\xdb\xff\xff\xff\xff" };
+	static const char *const garbage[] = { "\xc1", "x", "\x90", "\x91\x01", "\x93\x01\x02\x03",
+		"\xdd\xff\xff\xff\xff", "\x81\x01\x02", "\x91\x91\x91\x91\x91\x91\x91\x91\x01",
+		"\xdb\xff\xff\xff\xff" };
 
 	for (unsigned i = 0; i < sizeof garbage / sizeof *garbage; i++)
-		expect_fault(transport_memory_send(engine.transport, garbage[i], strlen(garbage[i])), FAULT_PROTOCOL);
+		expect_fault(transport_memory_send(engine.transport, garbage[i], strlen(garbage[i])),
+			FAULT_PROTOCOL);
 	expect_fault(transport_memory_send(engine.transport, "", 0), FAULT_PROTOCOL);
 	ck_assert_float_eq(read_floats(&client, make(&client, 0, 3), 4)[3], 3);
 }
@@ -55,7 +57,8 @@ static size_t a_good_frame(unsigned char *bytes, size_t room) {
 	int64_t slice = batch_op(&b, OP_slice, sum, 0);
 	size_t size;
 
-	b.op[slice].attr = (struct op_attr){ .rank = 2, .dims = { 1, 2 }, .start = { 1, 2 }, .step = { 1, -1 } };
+	b.op[slice].attr =
+		(struct op_attr){ .rank = 2, .dims = { 1, 2 }, .start = { 1, 2 }, .step = { 1, -1 } };
 	batch_name(&b, slice, handle_of(5, 1));
 	wire_put_uint(w, client.seq + 1);
 	wire_put_uint(w, 0);
@@ -106,7 +109,8 @@ START_TEST(a_wrong_secret_and_an_unknown_session_are_refused_alike) {
 
 	wrong.secret[LIMIT_SECRET_BYTES - 1] ^= 1;
 	unknown.session = 99;
-	strcpy(first, expect_fault(request_numbers(&wrong, REQUEST_STATS, 1, (uint64_t[]){ 0 }), FAULT_CONNECT));
+	strcpy(first,
+		expect_fault(request_numbers(&wrong, REQUEST_STATS, 1, (uint64_t[]){ 0 }), FAULT_CONNECT));
 	ck_assert_ptr_nonnull(strstr(first, "session 1"));
 	expect_fault(request_numbers(&unknown, REQUEST_STATS, 1, (uint64_t[]){ 0 }), FAULT_CONNECT);
 }
@@ -215,7 +219,8 @@ END_TEST
 /* ---- handles ---- */
 
 START_TEST(a_handle_that_was_never_used_is_refused) {
-	ck_assert_ptr_nonnull(strstr(expect_fault(ask_read(&client, handle_of(9, 1)), FAULT_HANDLE), "handle 9"));
+	ck_assert_ptr_nonnull(
+		strstr(expect_fault(ask_read(&client, handle_of(9, 1)), FAULT_HANDLE), "handle 9"));
 	make(&client, 0, 1);
 	expect_fault(ask_read(&client, handle_of(0, 2)), FAULT_HANDLE);
 	expect_fault(ask_read(&client, handle_of(0, 0)), FAULT_HANDLE);
@@ -332,7 +337,8 @@ END_TEST
 START_TEST(a_refused_batch_poisons_its_outputs_and_names_the_operation) {
 	struct batch_text b = { 0 };
 	char sentence[LIMIT_SENTENCE];
-	int64_t four = batch_fill(&b, 4, 1), five = batch_fill(&b, 5, 1), bad = batch_op(&b, OP_add, four, five);
+	int64_t four = batch_fill(&b, 4, 1), five = batch_fill(&b, 5, 1),
+		bad = batch_op(&b, OP_add, four, five);
 
 	batch_name(&b, four, handle_of(0, 1));
 	batch_name(&b, bad, handle_of(1, 1));
@@ -518,7 +524,8 @@ START_TEST(a_mapped_array_takes_part_in_nothing) {
 	batch_op(&b, OP_neg, on_handle(handle), 0);
 	expect_fault(submit(&client, &b), FAULT_STATE);
 	expect_fault(ask_read(&client, handle), FAULT_STATE);
-	expect_fault(request_numbers(&client, REQUEST_MAP, 2, (uint64_t[]){ client.seq, handle }), FAULT_STATE);
+	expect_fault(
+		request_numbers(&client, REQUEST_MAP, 2, (uint64_t[]){ client.seq, handle }), FAULT_STATE);
 	expect(ask_unmap(&client, handle), REQUEST_UNMAP);
 	expect_fault(ask_unmap(&client, handle), FAULT_STATE);
 }
@@ -546,7 +553,8 @@ static uint32_t ask_define(struct client *c, uint64_t capture, bool load) {
 	return request_finish();
 }
 
-static uint32_t ask_replay(struct client *c, uint64_t capture, unsigned inputs, const uint64_t *input, uint64_t output) {
+static uint32_t ask_replay(
+	struct client *c, uint64_t capture, unsigned inputs, const uint64_t *input, uint64_t output) {
 	struct wire_writer *w = request_begin(c, REQUEST_REPLAY, 6);
 
 	wire_put_uint(w, ++c->seq);
@@ -563,7 +571,8 @@ START_TEST(a_recorded_graph_runs_with_new_inputs) {
 
 	expect(ask_define(&client, 3, false), REQUEST_DEFINE);
 	expect(ask_replay(&client, 3, 2, (uint64_t[]){ a, b }, handle_of(2, 1)), REQUEST_REPLAY);
-	expect(ask_replay(&client, 3, 2, (uint64_t[]){ b, handle_of(2, 1) }, handle_of(3, 1)), REQUEST_REPLAY);
+	expect(ask_replay(&client, 3, 2, (uint64_t[]){ b, handle_of(2, 1) }, handle_of(3, 1)),
+		REQUEST_REPLAY);
 	ck_assert_float_eq(read_floats(&client, handle_of(2, 1), 4)[0], -3);
 	ck_assert_float_eq(read_floats(&client, handle_of(3, 1), 4)[0], 1);
 	expect(request_numbers(&client, REQUEST_FORGET, 2, (uint64_t[]){ ++client.seq, 3 }), REQUEST_FORGET);
@@ -579,7 +588,8 @@ START_TEST(a_replay_with_other_types_is_refused_and_poisons_its_outputs) {
 	batch_name(&b, batch_fill(&b, 5, 1), handle_of(1, 1));
 	expect(submit(&client, &b), REQUEST_SUBMIT);
 	expect(ask_define(&client, 0, false), REQUEST_DEFINE);
-	expect_fault(ask_replay(&client, 0, 2, (uint64_t[]){ a, handle_of(1, 1) }, handle_of(2, 1)), FAULT_SHAPE);
+	expect_fault(
+		ask_replay(&client, 0, 2, (uint64_t[]){ a, handle_of(1, 1) }, handle_of(2, 1)), FAULT_SHAPE);
 	expect_fault(ask_read(&client, handle_of(2, 1)), FAULT_SHAPE);
 	expect_fault(ask_replay(&client, 0, 1, &a, handle_of(3, 1)), FAULT_ARGUMENT);
 }
@@ -753,8 +763,8 @@ static double explained(struct client *c, uint64_t flags, const char *name) {
 	expect(request_finish(), REQUEST_EXPLAIN);
 	json = cJSON_Parse(answer_text());
 	ck_assert_ptr_nonnull(json);
-	ck_assert(cJSON_HasObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "kernels"), 0), "source") ==
-		!!(flags & EXPLAIN_SOURCE));
+	ck_assert(cJSON_HasObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "kernels"), 0),
+			  "source") == !!(flags & EXPLAIN_SOURCE));
 	value = cJSON_GetObjectItem(json, name)->valuedouble;
 	cJSON_Delete(json);
 	return value;
@@ -773,11 +783,13 @@ START_TEST(can_fuse_answers_with_a_reason) {
 	bool can;
 	struct fault f;
 
-	expect(request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, OP_tanh }), REQUEST_CAN_FUSE);
+	expect(request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, OP_tanh }),
+		REQUEST_CAN_FUSE);
 	ck_assert_int_eq(wire_get_bool(&answer.body, "can", &can, &f), 0);
 	ck_assert(can);
 	ck_assert_int_gt((int)strlen(answer_text()), 0);
-	expect_fault(request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, 255 }), FAULT_OPERATION);
+	expect_fault(
+		request_numbers(&client, REQUEST_CAN_FUSE, 2, (uint64_t[]){ OP_add, 255 }), FAULT_OPERATION);
 }
 END_TEST
 

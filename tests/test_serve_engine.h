@@ -147,7 +147,9 @@ static void engine_fail(int r, const struct fault *f) {
 }
 
 static void engine_open_device(void) {
-	struct device_config d = { .cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox };
+	struct device_config d = {
+		.cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox
+	};
 	struct exec_config x = { 0 };
 	struct fault f = { 0 };
 
@@ -272,7 +274,8 @@ static uint32_t request_finish(void) {
 	uint32_t number;
 
 	ck_assert_int_eq(wire_finish(&engine_writer), 0);
-	number = transport_memory_send(engine.transport, engine_writer.buffer.data, engine_writer.buffer.size);
+	number =
+		transport_memory_send(engine.transport, engine_writer.buffer.data, engine_writer.buffer.size);
 	wire_writer_free(&engine_writer);
 	return number;
 }
@@ -410,7 +413,8 @@ static const char *answer_text(void) {
 	size_t size;
 	struct fault f;
 
-	ck_assert_msg(wire_get_text(&answer.body, "text", sizeof text - 1, &bytes, &size, &f) == 0, "%s", f.text);
+	ck_assert_msg(
+		wire_get_text(&answer.body, "text", sizeof text - 1, &bytes, &size, &f) == 0, "%s", f.text);
 	memcpy(text, bytes, size);
 	text[size] = 0;
 	return text;

@@ -1,0 +1,432 @@
+"""libfusion for the tests, through ctypes: as thin as it can be, every operation by its name in ops.def.
+
+    with fusion.Daemon(strategy="gpu") as daemon, daemon.open(fusion=False) as context:
+        a = context.array("f32", numpy.ones((3, 4), "f4"))
+        print(context.op("add", a, a).read())
+
+Data are NumPy arrays of the storage types of reference.STORAGE (f16 and bf16 as uint16). A Daemon lives in a
+folder of its own with its socket and its cache of kernels, and dies with the process that made it. Errors of the
+library are raised as FusionError with the code's name and the sentence.
+"""
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+from reference import STORAGE
+from tables import DTYPE_BY_ID, DTYPES, ERRORS, OPS, ROOT
+
+BUILD = os.environ.get("FUSION_BUILD", os.path.join(ROOT, "build"))
+END = -(1 << 63)
+START_SECONDS = 120
+STOP_SECONDS = 20
+PR_SET_PDEATHSIG = 1
+# Whoever debugs a failure may keep the folder of the daemon.
+KEEP = os.environ.get("FUSION_KEEP")
+
+_pointer = ctypes.c_void_p
+_dims = ctypes.POINTER(ctypes.c_int64)
+_axes = ctypes.POINTER(ctypes.c_int)
+_arrays = ctypes.POINTER(_pointer)
+callback_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
+                ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32)]
+
+
+_PROTOTYPES = {
+    "error_code": (ctypes.c_int, []),
+    "error": (ctypes.c_char_p, []),
+    "error_clear": (None, []),
+    "open": (ctypes.c_int, [ctypes.POINTER(_pointer), ctypes.POINTER(_Options)]),
+    "close": (None, [_pointer]),
+    "device": (ctypes.c_char_p, [_pointer]),
+    "configure": (ctypes.c_int, [_pointer, ctypes.c_char_p, ctypes.c_char_p]),
+    "flush": (ctypes.c_int, [_pointer]),
+    "sync": (ctypes.c_int, [_pointer]),
+    "from": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, _pointer]),
+    "create": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.POINTER(_pointer)]),
+    "full": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_double]),
+    "full_int": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_int64]),
+    "scalar": (_pointer, [_pointer, ctypes.c_int, ctypes.c_double]),
+    "arange": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int64, ctypes.c_double, ctypes.c_double]),
+    "retain": (_pointer, [_pointer]),
+    "release": (None, [_pointer]),
+    "dtype_of": (ctypes.c_int, [_pointer]),
+    "rank": (ctypes.c_int, [_pointer]),
+    "dims": (_dims, [_pointer]),
+    "bytes": (ctypes.c_size_t, [_pointer]),
+    "version": (ctypes.c_uint64, [_pointer]),
+    "read": (ctypes.c_int, [_pointer, _pointer, ctypes.c_size_t]),
+    "wait": (ctypes.c_int, [_pointer]),
+    "map": (ctypes.c_int, [_pointer, ctypes.c_int, ctypes.POINTER(_pointer)]),
+    "unmap": (ctypes.c_int, [_pointer]),
+    "read_callback": (ctypes.c_int, [_pointer, _pointer, ctypes.c_size_t, callback_type, _pointer]),
+    "read_begin": (_pointer, [_pointer, _pointer, ctypes.c_size_t]),
+    "future_fd": (ctypes.c_int, [_pointer]),
+    "future_finish": (ctypes.c_int, [_pointer]),
+    "copy_into": (ctypes.c_int, [_pointer, _pointer]),
+    "fill_into": (ctypes.c_int, [_pointer, ctypes.c_double]),
+    "cast": (_pointer, [_pointer, ctypes.c_int]),
+    "copy": (_pointer, [_pointer]),
+    "reshape": (_pointer, [_pointer, ctypes.c_int, _dims]),
+    "permute": (_pointer, [_pointer, _axes]),
+    "transpose": (_pointer, [_pointer]),
+    "broadcast": (_pointer, [_pointer, ctypes.c_int, _dims]),
+    "slice": (_pointer, [_pointer, _dims, _dims, _dims]),
+    "flip": (_pointer, [_pointer, ctypes.c_int, _axes]),
+    "matmul": (_pointer, [_pointer, _pointer]),
+    "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
+    "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
+    "replay": (ctypes.c_int, [_pointer, _arrays, _arrays]),
+    "capture_free": (None, [_pointer]),
+    "stats": (_pointer, [_pointer, ctypes.c_bool]),
+    "explain": (_pointer, [_pointer, ctypes.c_int, _arrays, ctypes.c_bool]),
+}
+
+
+def _add_operations():
+    for op in OPS.values():
+        if op.elementwise:
+            _PROTOTYPES[op.name] = (_pointer, [_pointer] * op.arity)
+        if op.kind == "BINARY":
+            _PROTOTYPES[f"{op.name}_scalar"] = (_pointer, [_pointer, ctypes.c_double])
+            _PROTOTYPES[f"scalar_{op.name}"] = (_pointer, [ctypes.c_double, _pointer])
+        if op.kind == "REDUCE":
+            _PROTOTYPES[op.name] = (_pointer, [_pointer, ctypes.c_int, _axes, ctypes.c_bool])
+
+
+def _load():
+    library = ctypes.CDLL(os.path.join(BUILD, "libfusion.so"))
+    functions = {}
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(library, f"fusion_{name}")
+        function.restype, function.argtypes = result, arguments
+        functions[name] = function
+    return functions
+
+
+_add_operations()
+call = _load()
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = [_pointer]
+_CODE_NAMES = {number: name for name, number in ERRORS.items()}
+
+
+class FusionError(Exception):
+    """`code` is a name of errors.def, `sentence` what fusion_error() says."""
+
+    def __init__(self, code, sentence):
+        super().__init__(f"{code}: {sentence}")
+        self.code, self.sentence = code, sentence
+
+
+def _failure():
+    number, sentence = call["error_code"](), (call["error"]() or b"").decode()
+    call["error_clear"]()
+    return FusionError(_CODE_NAMES.get(number, f"code {number}"), sentence)
+
+
+def _checked(code):
+    if code:
+        raise _failure()
+
+
+def _list(kind, values):
+    values = list(values)
+    return (kind * max(1, len(values)))(*values)
+
+
+def _int64s(values):
+    return _list(ctypes.c_int64, values)
+
+
+class Array:
+    """A reference to a fusion_array, released when Python forgets it."""
+
+    def __init__(self, context, pointer):
+        if not pointer:
+            raise _failure()
+        self.context, self.pointer = context, pointer
+
+    def __del__(self):
+        self.release()
+
+    def release(self):
+        pointer, self.pointer = getattr(self, "pointer", None), None
+        if pointer:
+            call["release"](pointer)
+
+    @property
+    def dtype(self):
+        return DTYPE_BY_ID[call["dtype_of"](self.pointer)]
+
+    @property
+    def shape(self):
+        dims = call["dims"](self.pointer)
+        return tuple(dims[d] for d in range(call["rank"](self.pointer)))
+
+    @property
+    def version(self):
+        return call["version"](self.pointer)
+
+    def _memory(self):
+        return np.empty(self.shape, STORAGE[self.dtype])
+
+    def read(self):
+        """The elements, as they lie in memory."""
+        memory = self._memory()
+        _checked(call["read"](self.pointer, memory.ctypes.data, memory.nbytes))
+        return memory
+
+    def read_begin(self):
+        """A function that waits for the elements and returns them."""
+        memory = self._memory()
+        future = call["read_begin"](self.pointer, memory.ctypes.data, memory.nbytes)
+        if not future:
+            raise _failure()
+
+        def finish():
+            _checked(call["future_finish"](future))
+            return memory
+        return finish
+
+    def wait(self):
+        _checked(call["wait"](self.pointer))
+
+    def map(self, mode):
+        """The array's own memory; valid until unmap()."""
+        memory = _pointer()
+        _checked(call["map"](self.pointer, {"read": 1, "write": 2}[mode], ctypes.byref(memory)))
+        size = call["bytes"](self.pointer)
+        bytes_of = (ctypes.c_uint8 * size).from_address(memory.value) if size else b""
+        return np.frombuffer(bytes_of, STORAGE[self.dtype]).reshape(self.shape)
+
+    def unmap(self):
+        _checked(call["unmap"](self.pointer))
+
+    def copy_into(self, source):
+        _checked(call["copy_into"](self.pointer, source.pointer))
+
+    def fill_into(self, value):
+        _checked(call["fill_into"](self.pointer, value))
+
+
+class Capture:
+    def __init__(self, context, pointer, outputs):
+        if not pointer:
+            raise _failure()
+        self.context, self.pointer, self.outputs = context, pointer, outputs
+
+    def __del__(self):
+        pointer, self.pointer = getattr(self, "pointer", None), None
+        if pointer:
+            call["capture_free"](pointer)
+
+    def replay(self, inputs):
+        results = (_pointer * max(1, self.outputs))()
+        _checked(call["replay"](self.pointer, _list(_pointer, [a.pointer for a in inputs]), results))
+        return [Array(self.context, results[i]) for i in range(self.outputs)]
+
+
+class Context:
+    def __init__(self, path, name="oracle", fusion=None, debug=None, batch_ops=0, timeout_ms=60000):
+        switch = {None: 0, True: 1, False: 2}
+        options = _Options(path.encode(), name.encode(), switch[fusion], switch[debug], batch_ops, timeout_ms)
+        pointer = _pointer()
+        _checked(call["open"](ctypes.byref(pointer), ctypes.byref(options)))
+        self.pointer = pointer.value
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def close(self):
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            call["close"](pointer)
+
+    def flush(self):
+        _checked(call["flush"](self.pointer))
+
+    def sync(self):
+        _checked(call["sync"](self.pointer))
+
+    def configure(self, name, value):
+        _checked(call["configure"](self.pointer, name.encode(), value.encode()))
+
+    @property
+    def device(self):
+        return call["device"](self.pointer).decode()
+
+    def array(self, dtype, data):
+        data = np.ascontiguousarray(data).reshape(np.shape(data))
+        if data.dtype != STORAGE[dtype]:
+            raise TypeError(f"{data.dtype} is not how {dtype} is stored")
+        return Array(self, call["from"](self.pointer, DTYPES[dtype].id, data.ndim, _int64s(data.shape), data.ctypes.data))
+
+    def create(self, dtype, data):
+        """As array(), filled in place through fusion_create()."""
+        memory = _pointer()
+        data = np.asarray(data)
+        a = Array(self, call["create"](self.pointer, DTYPES[dtype].id, data.ndim, _int64s(data.shape), ctypes.byref(memory)))
+        if data.nbytes:
+            ctypes.memmove(memory.value, np.ascontiguousarray(data).ctypes.data, data.nbytes)
+        a.unmap()
+        return a
+
+    def full(self, dtype, shape, value):
+        return Array(self, call["full"](self.pointer, DTYPES[dtype].id, len(shape), _int64s(shape), value))
+
+    def full_int(self, dtype, shape, value):
+        return Array(self, call["full_int"](self.pointer, DTYPES[dtype].id, len(shape), _int64s(shape), value))
+
+    def scalar(self, dtype, value):
+        return Array(self, call["scalar"](self.pointer, DTYPES[dtype].id, value))
+
+    def arange(self, dtype, count, start, step):
+        return Array(self, call["arange"](self.pointer, DTYPES[dtype].id, count, start, step))
+
+    def op(self, name, *operands):
+        """An elementwise operation or matmul."""
+        return Array(self, call[name](*[a.pointer for a in operands]))
+
+    def op_scalar(self, name, a, value):
+        return Array(self, call[f"{name}_scalar"](a.pointer, value))
+
+    def scalar_op(self, name, value, b):
+        return Array(self, call[f"scalar_{name}"](value, b.pointer))
+
+    def reduce(self, name, a, axes=None, keepdims=False):
+        return Array(self, call[name](a.pointer, len(axes or ()), _list(ctypes.c_int, axes) if axes else None, keepdims))
+
+    def cast(self, a, dtype):
+        return Array(self, call["cast"](a.pointer, DTYPES[dtype].id))
+
+    def copy(self, a):
+        return Array(self, call["copy"](a.pointer))
+
+    def reshape(self, a, shape):
+        return Array(self, call["reshape"](a.pointer, len(shape), _int64s(shape)))
+
+    def permute(self, a, axes):
+        return Array(self, call["permute"](a.pointer, _list(ctypes.c_int, axes) if axes is not None else None))
+
+    def transpose(self, a):
+        return Array(self, call["transpose"](a.pointer))
+
+    def broadcast(self, a, shape):
+        return Array(self, call["broadcast"](a.pointer, len(shape), _int64s(shape)))
+
+    def slice(self, a, ranges):
+        """ranges: one Python slice for each axis."""
+        start, stop = ([END if getattr(r, side) is None else getattr(r, side) for r in ranges] for side in ("start", "stop"))
+        step = [1 if r.step is None else r.step for r in ranges]
+        return Array(self, call["slice"](a.pointer, _int64s(start), _int64s(stop), _int64s(step)))
+
+    def flip(self, a, axes):
+        return Array(self, call["flip"](a.pointer, len(axes), _list(ctypes.c_int, axes)))
+
+    def capture_begin(self, inputs):
+        _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))
+
+    def capture_end(self, outputs):
+        pointers = _list(_pointer, [a.pointer for a in outputs])
+        return Capture(self, call["capture_end"](self.pointer, len(outputs), pointers), len(outputs))
+
+    def _text(self, pointer):
+        if not pointer:
+            raise _failure()
+        text = ctypes.string_at(pointer).decode()
+        _libc.free(pointer)
+        return text
+
+    def stats(self, whole_daemon=False):
+        return self._text(call["stats"](self.pointer, whole_daemon))
+
+    def explain(self, arrays, source=False):
+        return self._text(call["explain"](self.pointer, len(arrays), _list(_pointer, [a.pointer for a in arrays]), source))
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+class Daemon:
+    """A private fusiond. cache: a folder of kernels to share with other daemons; None: its own, removed at the end."""
+
+    def __init__(self, strategy=None, settings=(), cache=None):
+        self.settings = list(settings)
+        if strategy:
+            self.settings.append(f"device.strategy={strategy}")
+        self.cache = cache
+        self.process = self.folder = None
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="fusion-oracle-")
+        self.socket = os.path.join(self.folder, "door")
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self):
+        cache = self.cache or os.path.join(self.folder, "cache")
+        os.makedirs(cache, exist_ok=True)
+        command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache]
+        for setting in self.settings:
+            command += ["--set", setting]
+        environment = {**os.environ, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "TMPDIR": self.folder}
+        for name in [n for n in environment if n.startswith(("FUSIOND_", "NOTIFY_"))]:
+            del environment[name]
+        with open(os.path.join(self.folder, "log"), "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                                            preexec_fn=_die_with_parent)
+        self._await_door()
+
+    def _await_door(self):
+        limit = time.monotonic() + START_SECONDS
+        while True:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+                try:
+                    probe.connect(self.socket)
+                    return
+                except OSError:
+                    pass
+            if self.process.poll() is not None or time.monotonic() > limit:
+                raise RuntimeError(f"fusiond does not start: {self.log()}")
+            time.sleep(0.02)
+
+    def open(self, **options):
+        return Context(self.socket, **options)
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def __exit__(self, kind=None, error=None, trace=None):
+        if self.process:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if error:
+            error.add_note(f"the daemon's log:\n{self.log()[-3000:]}")
+        if KEEP:
+            print(f"kept {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)

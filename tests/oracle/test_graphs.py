@@ -1,0 +1,13 @@
+"""The values that the text graphs of tests/graphs/ expect are those of NumPy and the reference, not of fusiond."""
+import glob
+import os
+import sys
+
+GRAPHS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "graphs")
+sys.path.insert(0, GRAPHS)
+import evaluate  # noqa: E402
+
+files = sorted(glob.glob(os.path.join(GRAPHS, "*.fz")))
+if not files:
+    sys.exit("tests/graphs/ holds no graphs")
+sys.exit(evaluate.main(files))

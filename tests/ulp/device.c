@@ -1,0 +1,179 @@
+/* OpenCL for the tests of the device function library. See device.h. */
+#define CL_TARGET_OPENCL_VERSION 120
+#include "device.h"
+
+#include <CL/cl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SOURCE_BYTES = 1 << 20, PADDING_BYTES = 256, MAX_PLATFORMS = 16 };
+
+static const char *const sections[] = {
+	"types", "convert", "memory", "integer", "real", "math_f32", "math_f64", NULL,
+};
+
+struct device {
+	cl_device_id id;
+	cl_context context;
+	cl_command_queue queue;
+	const char *kernels;
+	char name[256];
+	size_t local;                /* work-items a group */
+	bool f64;
+};
+
+struct program {
+	struct device *device;
+	cl_program program;
+	double build_ms;
+};
+
+static void require(bool ok, const char *what, int code) {
+	if (ok)
+		return;
+	fprintf(stderr, "%s failed with %d\n", what, code);
+	exit(2);
+}
+
+struct device *device_open(unsigned platform, const char *kernels) {
+	struct device *d = calloc(1, sizeof *d);
+	cl_platform_id platforms[MAX_PLATFORMS];
+	cl_uint n = 0;
+	cl_device_type type = 0;
+	cl_device_fp_config doubles = 0;
+	cl_int r;
+
+	r = clGetPlatformIDs(MAX_PLATFORMS, platforms, &n);
+	require(d && !r && platform < n, "finding the OpenCL platform", r);
+	r = clGetDeviceIDs(platforms[platform], CL_DEVICE_TYPE_ALL, 1, &d->id, NULL);
+	require(!r, "finding a device", r);
+	d->context = clCreateContext(NULL, 1, &d->id, NULL, NULL, &r);
+	require(!r, "clCreateContext", r);
+	d->queue = clCreateCommandQueue(d->context, d->id, 0, &r);
+	require(!r, "clCreateCommandQueue", r);
+	clGetDeviceInfo(d->id, CL_DEVICE_NAME, sizeof d->name, d->name, NULL);
+	r = clGetDeviceInfo(d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles, NULL);
+	d->f64 = !r && doubles != 0;
+	clGetDeviceInfo(d->id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+	d->local = type & CL_DEVICE_TYPE_CPU ? 1 : 64;
+	d->kernels = kernels;
+	return d;
+}
+
+void device_close(struct device *d) {
+	clReleaseCommandQueue(d->queue);
+	clReleaseContext(d->context);
+	free(d);
+}
+
+const char *device_name(const struct device *d) {
+	return d->name;
+}
+
+bool device_has_f64(const struct device *d) {
+	return d->f64;
+}
+
+static size_t append_file(const char *folder, const char *name, char *text, size_t used) {
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s.cl", folder, name);
+	f = fopen(path, "r");
+	require(f != NULL, path, 0);
+	used += fread(text + used, 1, SOURCE_BYTES - used - 1, f);
+	fclose(f);
+	return used;
+}
+
+static double milliseconds(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void print_log(const struct program *p) {
+	static char log[1 << 16];
+
+	clGetProgramBuildInfo(p->program, p->device->id, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+	fprintf(stderr, "%.*s\n", (int)sizeof log - 1, log);
+}
+
+struct program *program_build(struct device *d, int lanes, bool f64, const char *text) {
+	struct program *p = calloc(1, sizeof *p);
+	char *source = malloc(SOURCE_BYTES);
+	const char *from = source;
+	size_t used;
+	cl_int r;
+
+	require(p && source, "allocating a program", 0);
+	used = (size_t)snprintf(source, SOURCE_BYTES, "#pragma OPENCL FP_CONTRACT OFF\n#define W %d\n%s", lanes,
+		f64 ? "#define HAS_F64 1\n" : "");
+	for (int i = 0; sections[i]; i++)
+		if (f64 || strcmp(sections[i], "math_f64") != 0)
+			used = append_file(d->kernels, sections[i], source, used);
+	require(used + strlen(text) < SOURCE_BYTES, "fitting the source", 0);
+	memcpy(source + used, text, strlen(text) + 1);
+	p->device = d;
+	p->build_ms = -milliseconds();
+	p->program = clCreateProgramWithSource(d->context, 1, &from, NULL, &r);
+	require(!r, "clCreateProgramWithSource", r);
+	r = clBuildProgram(p->program, 1, &d->id, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt", NULL,
+		NULL);
+	if (r)
+		print_log(p);
+	require(!r, "clBuildProgram", r);
+	p->build_ms += milliseconds();
+	free(source);
+	return p;
+}
+
+void program_free(struct program *p) {
+	clReleaseProgram(p->program);
+	free(p);
+}
+
+double program_build_ms(const struct program *p) {
+	return p->build_ms;
+}
+
+static cl_mem buffer_of(struct device *d, size_t bytes, const void *from) {
+	cl_int r;
+	cl_mem m = clCreateBuffer(d->context, CL_MEM_READ_WRITE, bytes + PADDING_BYTES, NULL, &r);
+
+	require(!r, "clCreateBuffer", r);
+	if (from)
+		r = clEnqueueWriteBuffer(d->queue, m, CL_TRUE, 0, bytes, from, 0, NULL, NULL);
+	require(!r, "clEnqueueWriteBuffer", r);
+	return m;
+}
+
+void program_run(struct program *p, const char *name, size_t n, const void *const in[DEVICE_MAX_INPUTS],
+	const size_t bytes[DEVICE_MAX_INPUTS], void *out, size_t out_bytes) {
+	struct device *d = p->device;
+	cl_mem buffers[DEVICE_MAX_INPUTS + 1];
+	size_t items = n / PROGRAM_CHUNK;
+	cl_uint count = PROGRAM_CHUNK;
+	cl_kernel k;
+	cl_int r;
+
+	k = clCreateKernel(p->program, name, &r);
+	require(!r, name, r);
+	for (cl_uint i = 0; i < DEVICE_MAX_INPUTS; i++)
+		buffers[i] = buffer_of(d, in[i] ? n * bytes[i] : 1, in[i] ? in[i] : "");
+	buffers[DEVICE_MAX_INPUTS] = buffer_of(d, n * out_bytes, NULL);
+	for (cl_uint i = 0; i <= DEVICE_MAX_INPUTS; i++)
+		clSetKernelArg(k, i, sizeof(cl_mem), &buffers[i]);
+	clSetKernelArg(k, DEVICE_MAX_INPUTS + 1, sizeof count, &count);
+	r = clEnqueueNDRangeKernel(d->queue, k, 1, NULL, &items, items % d->local ? NULL : &d->local, 0, NULL, NULL);
+	require(!r, "clEnqueueNDRangeKernel", r);
+	r = clEnqueueReadBuffer(d->queue, buffers[DEVICE_MAX_INPUTS], CL_TRUE, 0, n * out_bytes, out, 0, NULL,
+		NULL);
+	require(!r, "clEnqueueReadBuffer", r);
+	for (int i = 0; i <= DEVICE_MAX_INPUTS; i++)
+		clReleaseMemObject(buffers[i]);
+	clReleaseKernel(k);
+}

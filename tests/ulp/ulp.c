@@ -1,0 +1,500 @@
+/*
+ * Checks the device function library against references that are not ours.
+ *
+ *     ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] [--only NAME] [--type T]
+ *
+ * Every function of kernels/ulp.def is run in programs of one lane and of sixteen (--lanes), whose
+ * bits must agree, and its worst error must stay within its row. By default on a slice: special values, every
+ * binade, and dense samples where the functions are interesting; --all tries all 2^32 floats of the
+ * functions of one f32 operand, and more of the others. --digest adds a hash of the results' bits,
+ * which must be the same on every device.
+ */
+#include "device.h"
+#include "exact.h"
+#include "reference.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <quadmath.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	LANES_FEW = 1,
+	MAX_THREADS = 64,
+	F32_COUNT = 3 << 18,         /* the slice of one f32 operand */
+	F32_PAIRS = 3 << 18,
+	F64_COUNT = 3 << 14,
+	MORE_PAIRS = 4, MORE_F64 = 7,  /* with --all: times 2^ */
+	ALL_BLOCK = 1 << 22,
+	TEXT_BYTES = 1 << 16,
+};
+
+static const struct {
+	const char *name;
+	double f32, f64;
+} bounds[] = {
+#define ULP(name, f32, f64) { #name, f32, f64 },
+#include "../../kernels/ulp.def"
+#undef ULP
+};
+
+struct options {
+	const char *kernels, *only, *type;
+	unsigned platform;
+	int lanes;                   /* of the second program */
+	bool all, digest;
+};
+
+/* One function on one type, with the results of both programs. */
+struct trial {
+	const struct reference *reference;
+	bool f64;
+	size_t n;
+	const void *a, *b;
+	const void *few, *many;
+};
+
+struct outcome {
+	double worst;
+	size_t worst_at;
+	size_t wrong, wrong_at;      /* NaN, infinity or sign of zero not as the reference */
+	size_t unequal, unequal_at;  /* other bits with other lanes */
+};
+
+struct share {
+	pthread_t thread;
+	const struct trial *trial;
+	size_t first, end;
+	struct outcome outcome;
+};
+
+static double bound_of(const char *name, bool f64) {
+	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+		if (!strcmp(bounds[i].name, name))
+			return f64 ? bounds[i].f64 : bounds[i].f32;
+	fprintf(stderr, "ulp.def has no row %s\n", name);
+	exit(2);
+}
+
+static uint64_t next_random(uint64_t *state) {
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+static double uniform(uint64_t *state) {
+	return (double)(next_random(state) >> 11) * 0x1p-53;
+}
+
+static double element(const void *p, bool f64, size_t i) {
+	return f64 ? ((const double *)p)[i] : ((const float *)p)[i];
+}
+
+static void set_element(void *p, bool f64, size_t i, double x) {
+	if (f64)
+		((double *)p)[i] = x;
+	else
+		((float *)p)[i] = (float)x;
+}
+
+static uint64_t bits_of(const void *p, bool f64, size_t i) {
+	return f64 ? ((const uint64_t *)p)[i] : ((const uint32_t *)p)[i];
+}
+
+static void set_bits(void *p, bool f64, size_t i, uint64_t bits) {
+	if (f64)
+		((uint64_t *)p)[i] = bits;
+	else
+		((uint32_t *)p)[i] = (uint32_t)bits;
+}
+
+/* The spacing of a type's numbers at x. */
+static quad spacing(quad x, bool f64) {
+	int e = x == 0 ? -20000 : ilogbq(x), low = f64 ? -1022 : -126;
+
+	return ldexpq(1, (e < low ? low : e) - (f64 ? 52 : 23));
+}
+
+/* Where results overflow, infinity stands for the next power of two. */
+static quad bounded(quad x, bool f64) {
+	quad limit = f64 ? (quad)0x1p1023 * 2 : (quad)0x1p128;
+
+	return x > limit ? limit : (x < -limit ? -limit : x);
+}
+
+static quad reference_at(const struct trial *t, size_t i) {
+	const struct reference *r = t->reference;
+	double a = element(t->a, t->f64, i), b = t->b ? element(t->b, t->f64, i) : 0;
+
+	if (t->f64)
+		return r->f64_unary ? r->f64_unary(a) : r->f64_binary(a, b);
+	return r->f32_unary ? r->f32_unary(a) : r->f32_binary(a, b);
+}
+
+/* Error in units of the last place, or a negative number where the class of the result is wrong. */
+static double error_at(const struct trial *t, size_t i) {
+	quad exact = reference_at(t, i), unit = exact;
+	double y = element(t->many, t->f64, i);
+
+	if (isnanq(exact) || isnan(y))
+		return isnanq(exact) && isnan(y) ? 0 : -1;
+	if (y == 0 && !signbit(y) != !signbitq(exact) && !t->reference->relative_to_operands)
+		return -1;
+	if (isinfq(exact))
+		return exact == (quad)y ? 0 : -1;
+	if (t->reference->relative_to_operands) {
+		unit = fmaxq(fabsq(unit), fabsq(element(t->a, t->f64, i)));
+		unit = fmaxq(unit, fabsq(element(t->b, t->f64, i)));
+	}
+	exact = bounded(exact, t->f64);
+	return (double)(fabsq(bounded(y, t->f64) - exact) / spacing(bounded(unit, t->f64), t->f64));
+}
+
+/* The same for f32, in double: the references there are doubles. */
+static double error_f32_at(const struct trial *t, size_t i) {
+	const struct reference *r = t->reference;
+	double a = ((const float *)t->a)[i], b = t->b ? ((const float *)t->b)[i] : 0;
+	double exact = r->f32_unary ? r->f32_unary(a) : r->f32_binary(a, b), unit = fabs(exact);
+	double y = ((const float *)t->many)[i];
+	union {
+		double value;
+		uint64_t bits;
+	} u;
+
+	if (isnan(exact) || isnan(y))
+		return isnan(exact) && isnan(y) ? 0 : -1;
+	if (y == 0 && !signbit(y) != !signbit(exact) && !r->relative_to_operands)
+		return -1;
+	if (isinf(exact))
+		return exact == y ? 0 : -1;
+	if (r->relative_to_operands)
+		unit = fmax(unit, fmax(fabs(a), fabs(b)));
+	exact = fmax(fmin(exact, 0x1p128), -0x1p128);
+	y = fmax(fmin(y, 0x1p128), -0x1p128);
+	u.value = fmax(fmin(unit, 0x1p127), 0x1p-126);
+	u.bits &= 0x7ff0000000000000u;
+	return fabs(y - exact) / (u.value * 0x1p-23);
+}
+
+static void judge(const struct trial *t, size_t i, struct outcome *o) {
+	double e = t->f64 ? error_at(t, i) : error_f32_at(t, i);
+	double few = element(t->few, t->f64, i), many = element(t->many, t->f64, i);
+
+	if (e < 0) {
+		if (!o->wrong++)
+			o->wrong_at = i;
+	} else if (e > o->worst) {
+		o->worst = e;
+		o->worst_at = i;
+	}
+	if (bits_of(t->few, t->f64, i) != bits_of(t->many, t->f64, i) && !(isnan(few) && isnan(many)))
+		if (!o->unequal++)
+			o->unequal_at = i;
+}
+
+static void *judge_share(void *argument) {
+	struct share *s = argument;
+
+	for (size_t i = s->first; i < s->end; i++)
+		judge(s->trial, i, &s->outcome);
+	return NULL;
+}
+
+static void outcome_add(struct outcome *sum, const struct outcome *o) {
+	if (o->worst > sum->worst) {
+		sum->worst = o->worst;
+		sum->worst_at = o->worst_at;
+	}
+	if (o->wrong && !sum->wrong)
+		sum->wrong_at = o->wrong_at;
+	if (o->unequal && !sum->unequal)
+		sum->unequal_at = o->unequal_at;
+	sum->wrong += o->wrong;
+	sum->unequal += o->unequal;
+}
+
+static struct outcome judge_all(const struct trial *t) {
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t threads = processors < 1 ? 1 : (processors > MAX_THREADS ? MAX_THREADS : (size_t)processors);
+	struct share shares[MAX_THREADS] = { 0 };
+	struct outcome sum = { 0 };
+
+	for (size_t i = 0; i < threads; i++) {
+		shares[i].trial = t;
+		shares[i].first = t->n * i / threads;
+		shares[i].end = t->n * (i + 1) / threads;
+		if (pthread_create(&shares[i].thread, NULL, judge_share, &shares[i]))
+			exit(2);
+	}
+	for (size_t i = 0; i < threads; i++) {
+		pthread_join(shares[i].thread, NULL);
+		outcome_add(&sum, &shares[i].outcome);
+	}
+	return sum;
+}
+
+/* Arguments at which something happens, both signs. */
+static const double special[] = {
+	0, 0x1p-1074, 0x1p-1022, 0x1p-149, 0x1p-126, 0x1.fffffcp-127, 0x1p-64, 0x1p-25, 0x1p-24, 0x1p-12, 1e-300,
+	0.25, 0.5, 0.70710678118654752, 0.69314718055994531, 0.75, 0.85, 0.9, 0x1.fffffep-1, 0x1.fffffffffffffp-1,
+	1, 0x1.0000000000001p0, 0x1.000002p0, 1.4142135623730951, 1.5, 1.5707963267948966, 2, 2.5, 3,
+	3.1415926535897932, 3.9, 4, 5.9, 8, 9.2, 10, 12, 13, 14.5, 16, 17, 38.5, 40, 64,
+	87.5, 88, 88.722839, 88.73, 89.4159, 90, 103.97208, 104, 120, 126, 127, 128, 149, 150, 151,
+	708.39, 709.78271289338397, 709.79, 710.4758, 745.13, 745.14, 746, 1000, 1022, 1023, 1024, 1074, 1075,
+	0x1p17, 0x1p24, 0x1p25, 0x1p27, 0x1p52, 0x1p53, 0x1p60, 0x1p63, 0x1p64, 0x1p100, 0x1.fffffep127,
+	1e300, 0x1.6ac5b262ca1ffp849, 0x1p1000, 0x1.fffffffffffffp1023, INFINITY, NAN,
+};
+enum { SPECIALS = 2 * sizeof special / sizeof *special };
+
+static double special_at(size_t i) {
+	return i % 2 ? -special[i / 2] : special[i / 2];
+}
+
+/* Arguments where digits cancel: close to a multiple of pi / 2, or to 1 and -1. */
+static double delicate(uint64_t *state) {
+	uint64_t r = next_random(state);
+	quad k = (quad)(r >> (r % 64));
+	double small = ldexp(uniform(state), -(int)(r >> 10) % 60);
+
+	if (r >> 20 & 1)
+		return (double)(k * __extension__ M_PI_2q);
+	return (r >> 21 & 1 ? 1 : -1) * (r >> 22 & 1 ? 1 + small : 1 - small);
+}
+
+/* A third each: special values, all binades and delicate ones; [-20, 20]; [-150, 150] (f64: 800). */
+static void fill_one(void *a, bool f64, size_t n) {
+	uint64_t state = 1;
+	size_t i = 0;
+
+	for (; i < (size_t)5 * SPECIALS && i < n; i++) {
+		set_element(a, f64, i, special_at(i / 5));
+		if (isfinite(element(a, f64, i)) && element(a, f64, i) != 0)
+			set_bits(a, f64, i, bits_of(a, f64, i) + i % 5 - 2);
+	}
+	for (; i < n / 3; i++) {
+		set_bits(a, f64, i, next_random(&state));
+		if (i % 4 == 0)
+			set_element(a, f64, i, delicate(&state));
+	}
+	for (; i < n / 3 * 2; i++)
+		set_element(a, f64, i, (uniform(&state) * 2 - 1) * (i % 2 ? 20 : 2));
+	for (; i < n; i++)
+		set_element(a, f64, i, (uniform(&state) * 2 - 1) * (f64 ? 800 : 150));
+}
+
+/* Special pairs; any bits; moderate numbers; and pairs whose power stays finite. */
+static void fill_two(void *a, void *b, bool f64, size_t n) {
+	uint64_t state = 2;
+	size_t i = 0;
+
+	for (; i < (size_t)SPECIALS * SPECIALS && i < n / 2; i++) {
+		set_element(a, f64, i, special_at(i / SPECIALS));
+		set_element(b, f64, i, special_at(i % SPECIALS));
+	}
+	for (; i < n; i++) {
+		double x = (uniform(&state) * 2 - 1) * 40, y = (uniform(&state) * 2 - 1) * 40;
+
+		if (i % 4 == 0) {
+			set_bits(a, f64, i, next_random(&state));
+			set_bits(b, f64, i, next_random(&state));
+			continue;
+		}
+		if (i % 4 == 1)
+			y = x + y * 0x1p-10;
+		if (i % 4 == 2) {
+			x = i % 8 == 2 ? 1 + x * 0x1p-12 : exp2(x * (f64 ? 25 : 3));
+			y = (uniform(&state) * 2 - 1) * (f64 ? 1080 : 151) / log2(fabs(x));
+		}
+		set_element(a, f64, i, x);
+		set_element(b, f64, i, y);
+	}
+}
+
+static uint64_t digest(const void *p, bool f64, size_t n) {
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t bits = isnan(element(p, f64, i)) ? ~UINT64_C(0) : bits_of(p, f64, i);
+
+		h = (h ^ bits) * 0x100000001b3u;
+	}
+	return h;
+}
+
+/* Prints the verdict of one function and returns whether it passed. */
+static bool report(const struct options *options, const struct trial *t, const struct outcome *o) {
+	const char *type = t->f64 ? "f64" : "f32", *name = t->reference->name;
+	double bound = bound_of(name, t->f64);
+	bool ok = !o->wrong && !o->unequal && o->worst <= bound;
+	size_t at = o->wrong ? o->wrong_at : (o->unequal ? o->unequal_at : o->worst_at);
+
+	printf("%s %-10s %s %.3f ulp (bound %.2f) at %a", ok ? "ok  " : "FAIL", name, type, o->worst, bound,
+		element(t->a, t->f64, o->worst_at));
+	if (t->b)
+		printf(", %a", element(t->b, t->f64, o->worst_at));
+	if (options->digest)
+		printf(" digest %016llx", (unsigned long long)digest(t->many, t->f64, t->n));
+	if (o->wrong)
+		printf("; %zu of the wrong kind", o->wrong);
+	if (o->unequal)
+		printf("; %zu differ between 1 and more lanes", o->unequal);
+	if (o->wrong || o->unequal)
+		printf(", first %a, %a: %a and %a", element(t->a, t->f64, at), t->b ? element(t->b, t->f64, at) : 0,
+			element(t->few, t->f64, at), element(t->many, t->f64, at));
+	printf("\n");
+	fflush(stdout);
+	return ok;
+}
+
+static char *kernels_text(bool f64, const char *only) {
+	const char *type = f64 ? "f64" : "f32", *scalar = f64 ? "8" : "4";
+	char *text = malloc(TEXT_BYTES);
+	size_t used = 0;
+
+	if (!text)
+		exit(2);
+	text[0] = 0;
+	for (const struct reference *r = references; r->name; r++)
+		if (!only || !strcmp(only, r->name))
+			used += (size_t)snprintf(text + used, TEXT_BYTES - used,
+				"kernel void test_%s(global const uchar *p, global const uchar *q, "
+				"global const uchar *r, global uchar *o, uint count) {\n"
+				"ulong at = get_global_id(0) * (ulong)count * %s;\n"
+				"for (uint i = 0; i < count; i += W, at += W * %s) {\n"
+				"%sv a = load_%s(p + at); %s\nstore_%s(o + at, %s); } }\n",
+				r->name, scalar, scalar, type, type,
+				r->f32_binary ? (f64 ? "f64v b = load_f64(q + at);" : "f32v b = load_f32(q + at);") : "",
+				type, r->expr);
+	return text;
+}
+
+static void run_trial(struct program *few, struct program *many, struct trial *t, void *out_few,
+	void *out_many) {
+	size_t bytes = t->f64 ? sizeof(double) : sizeof(float);
+	const void *in[DEVICE_MAX_INPUTS] = { t->a, t->b };
+	const size_t sizes[DEVICE_MAX_INPUTS] = { bytes, bytes };
+	char name[64];
+
+	snprintf(name, sizeof name, "test_%s", t->reference->name);
+	program_run(few, name, t->n, in, sizes, out_few, bytes);
+	program_run(many, name, t->n, in, sizes, out_many, bytes);
+	t->few = out_few;
+	t->many = out_many;
+}
+
+struct buffers {
+	void *a, *b, *few, *many;
+};
+
+static struct outcome try_all_floats(struct program *few, struct program *many, struct trial *t,
+	const struct buffers *buffers) {
+	struct outcome sum = { 0 };
+	float worst_a = 0;
+
+	t->n = ALL_BLOCK;
+	for (uint64_t block = 0; block < UINT64_C(1) << 32; block += ALL_BLOCK) {
+		struct outcome o;
+
+		for (size_t i = 0; i < ALL_BLOCK; i++)
+			((uint32_t *)buffers->a)[i] = (uint32_t)(block + i);
+		run_trial(few, many, t, buffers->few, buffers->many);
+		o = judge_all(t);
+		if ((o.wrong && !sum.wrong) || (!sum.wrong && o.worst > sum.worst))
+			worst_a = ((float *)buffers->a)[o.wrong ? o.wrong_at : o.worst_at];
+		outcome_add(&sum, &o);
+	}
+	/* The report prints from the buffers: leave the worst argument and its results there. */
+	for (size_t i = 0; i < ALL_BLOCK; i++)
+		((float *)buffers->a)[i] = worst_a;
+	run_trial(few, many, t, buffers->few, buffers->many);
+	return sum;
+}
+
+static void check_type(const struct options *options, struct device *d, bool f64, int *passedp,
+	int *failedp) {
+	size_t pairs = options->all ? F32_PAIRS << MORE_PAIRS : F32_PAIRS;
+	size_t doubles = options->all ? F64_COUNT << MORE_F64 : F64_COUNT;
+	size_t most = pairs > ALL_BLOCK ? pairs : ALL_BLOCK;
+	struct buffers buffers = { malloc(most * 8), malloc(most * 8), malloc(most * 8), malloc(most * 8) };
+	char *text = kernels_text(f64, options->only);
+	struct program *few = program_build(d, LANES_FEW, f64, text);
+	struct program *many = program_build(d, options->lanes, f64, text);
+
+	for (const struct reference *r = references; r->name; r++) {
+		struct trial t = { .reference = r, .f64 = f64, .a = buffers.a };
+		struct outcome o;
+
+		if (options->only && strcmp(options->only, r->name) != 0)
+			continue;
+		if (r->f32_binary) {
+			t.b = buffers.b;
+			t.n = f64 ? doubles : pairs;
+			fill_two(buffers.a, buffers.b, f64, t.n);
+		} else {
+			t.n = f64 ? doubles : F32_COUNT;
+			fill_one(buffers.a, f64, t.n);
+		}
+		if (options->all && !f64 && !t.b) {
+			o = try_all_floats(few, many, &t, &buffers);
+		} else {
+			run_trial(few, many, &t, buffers.few, buffers.many);
+			o = judge_all(&t);
+		}
+		++*(report(options, &t, &o) ? passedp : failedp);
+	}
+	program_free(few);
+	program_free(many);
+	free(text);
+	free(buffers.a);
+	free(buffers.b);
+	free(buffers.few);
+	free(buffers.many);
+}
+
+static void read_options(int argc, char **argv, struct options *o) {
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--all"))
+			o->all = true;
+		else if (!strcmp(argv[i], "--digest"))
+			o->digest = true;
+		else if (!strcmp(argv[i], "--kernels") && i + 1 < argc)
+			o->kernels = argv[++i];
+		else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+			o->only = argv[++i];
+		else if (!strcmp(argv[i], "--platform") && i + 1 < argc)
+			o->platform = (unsigned)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--type") && i + 1 < argc)
+			o->type = argv[++i];
+		else if (!strcmp(argv[i], "--lanes") && i + 1 < argc)
+			o->lanes = atoi(argv[++i]);
+		else {
+			fprintf(stderr, "usage: ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] "
+				"[--only NAME] [--type f32|f64]\n");
+			exit(2);
+		}
+	}
+}
+
+int main(int argc, char **argv) {
+	struct options options = { .kernels = "kernels", .lanes = 16 };
+	struct device *d;
+	int passed = 0, failed = 0;
+
+	read_options(argc, argv, &options);
+	d = device_open(options.platform, options.kernels);
+	printf("device %s\n", device_name(d));
+	if (!options.type || !strcmp(options.type, "f32"))
+		check_type(&options, d, false, &passed, &failed);
+	if (device_has_f64(d) && (!options.type || !strcmp(options.type, "f64")))
+		check_type(&options, d, true, &passed, &failed);
+	if (!options.only && !options.type)
+		exact_run(d, options.lanes, &passed, &failed);
+	device_close(d);
+	printf("%d passed, %d failed\n", passed, failed);
+	return failed != 0;
+}
