@@ -87,7 +87,7 @@ PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
 UNSANITIZED := test_emit_kernels test_service test_door
 # ThreadSanitizer has something to say where there are threads.
-THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport test_serve
+THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
 	$(B)/tests/interpose.so
 ifeq ($(SANITIZE),address)

@@ -34,7 +34,8 @@ enum {
 };
 
 static char folder[64];
-/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in
+ * `folder`. */
 static char driver_cache[64];
 static int woken = -1;
 

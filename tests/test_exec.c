@@ -33,7 +33,8 @@ enum {
 /* ---- the stage ---- */
 
 static char folder[64];
-/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in
+ * `folder`. */
 static char driver_cache[64];
 static int woken = -1;
 
@@ -104,8 +105,9 @@ static void open_space(uint64_t quota) {
 }
 
 static void open_stage(const char *strategy, bool discrete, uint64_t scratch, uint64_t quota) {
-	struct device_config c = { .cache_dir = folder, .wake = wake, .strategy = strategy, .discrete = discrete,
-		.builders = 1 };
+	struct device_config c = {
+		.cache_dir = folder, .wake = wake, .strategy = strategy, .discrete = discrete, .builders = 1
+	};
 	struct exec_config e = { .scratch_bytes = scratch };
 	struct fault f = { 0 };
 
@@ -275,7 +277,8 @@ static uint32_t sum_of(uint32_t a) {
 }
 
 static uint32_t scalar(float value) {
-	const struct op_attr attr = { .dtype = DTYPE_f32, .value = { dtype_scalar_from_double(DTYPE_f32, value) } };
+	const struct op_attr attr = { .dtype = DTYPE_f32,
+		.value = { dtype_scalar_from_double(DTYPE_f32, value) } };
 	struct fault f = { 0 };
 	uint32_t node;
 	int r = graph_op(st.graph, OP_fill, 0, NULL, &attr, 0, &node, &f);
@@ -446,9 +449,42 @@ START_TEST(temporaries_of_a_chain_use_each_others_memory) {
 	run_chain_unfused(12);
 	ck_assert_uint_eq(exec_counters(st.exec)->steps, 12);
 	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
-	/* Eleven temporaries of 4,000 bytes; two at a time would do, one where they are overwritten in place. */
+	/* Eleven temporaries of 4,000 bytes; two at a time would do, one where they are overwritten in place.
+	 */
 	ck_assert_uint_ge(exec_counters(st.exec)->scratch_peak, N * sizeof(float));
 	ck_assert_uint_le(exec_counters(st.exec)->scratch_peak, 2 * 4096);
+	close_stage();
+}
+END_TEST
+
+/* Both sums are tasks of one launch, and the second could be written over what the first reads. */
+START_TEST(a_temporary_is_not_overwritten_while_a_neighbour_reads_it) {
+	enum { LARGE = 1 << 20 };
+	struct buffer *a, *b, *c, *out;
+	struct ending e = { 0 };
+	uint32_t t, x, y;
+	const float *v;
+
+	open_usual();
+	st.fuse = false;
+	a = client_array(LARGE, 1, 0);
+	b = client_array(LARGE, 2, 0);
+	c = client_array(LARGE, 3, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		t = op(OP_mul, leaf_at(a, LARGE, 0), leaf_at(b, LARGE, 0));
+		x = op(OP_add, t, leaf_at(b, LARGE, 0));
+		y = op(OP_add, t, leaf_at(c, LARGE, 0));
+		output(op(OP_mul, x, y));
+		submit(&out, &e);
+		v = published(out);
+		for (unsigned j = 0; j < LARGE; j++)
+			if (v[j] != 20)
+				ck_abort_msg("element %u is %g", j, (double)v[j]);
+		buffer_unref(out);
+	}
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(c);
 	close_stage();
 }
 END_TEST
@@ -733,8 +769,9 @@ START_TEST(client_memory_is_reported_free_once_and_only_after_its_last_launch) {
 	ck_assert_uint_eq(st.freed, 1);
 	ck_assert_uint_eq(st.freed_offset, 0);
 	/* The same memory twice is one array, reported once. */
-	ck_assert_int_eq(buffer_from_arena(st.space, CLIENT_ARENA, (4 << 20) * sizeof(float), N * sizeof(float), &c,
-		&(struct fault){ 0 }), 0);
+	ck_assert_int_eq(buffer_from_arena(st.space, CLIENT_ARENA, (4 << 20) * sizeof(float),
+				 N * sizeof(float), &c, &(struct fault){ 0 }),
+		0);
 	ck_assert_ptr_eq(b, c);
 	buffer_unref(b);
 	exec_progress(st.exec);
@@ -758,7 +795,8 @@ START_TEST(client_memory_loaded_again_before_it_was_reported_is_not) {
 	a = client_array(N, 1, 0);
 	out = add_arrays(a, a, &e);
 	buffer_unref(a);
-	ck_assert_int_eq(buffer_from_arena(st.space, CLIENT_ARENA, 0, N * sizeof(float), &a, &(struct fault){ 0 }), 0);
+	ck_assert_int_eq(
+		buffer_from_arena(st.space, CLIENT_ARENA, 0, N * sizeof(float), &a, &(struct fault){ 0 }), 0);
 	wait_idle();
 	exec_progress(st.exec);
 	ck_assert_uint_eq(st.freed, 0);
@@ -1065,7 +1103,8 @@ START_TEST(a_space_that_goes_leaves_lost_arrays_and_no_crash) {
 	ck_assert_int_eq(e[2].code, FAULT_LOST);
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(buffer_fault(out[i])->code, FAULT_LOST);
-	ck_assert_int_eq(buffer_from_arena(st.space, st.arenas, 0, N * sizeof(float), &mine, &(struct fault){ 0 }), 0);
+	ck_assert_int_eq(
+		buffer_from_arena(st.space, st.arenas, 0, N * sizeof(float), &mine, &(struct fault){ 0 }), 0);
 	ck_assert_ptr_null(buffer_fault(mine));
 	buffer_unref(mine);
 	buffer_unref(a);
@@ -1268,6 +1307,7 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, the_gpu_strategy_gives_the_same);
 	tcase_add_test(c, scalars_and_offsets_of_leaves_reach_the_kernel);
 	tcase_add_test(c, temporaries_of_a_chain_use_each_others_memory);
+	tcase_add_test(c, a_temporary_is_not_overwritten_while_a_neighbour_reads_it);
 	tcase_add_test(c, temporaries_work_on_a_device_with_memory_of_its_own);
 	tcase_add_test(c, views_of_a_leaf_are_the_leafs_buffer);
 	tcase_add_test(c, empty_arrays_run_without_a_launch);

@@ -45,7 +45,8 @@ static void release_kernel(cl_kernel *kernelp) {
 /* ---- from source to a program ---- */
 
 static struct cache_key key_of(const struct device *d, const char *source, const char *options) {
-	const char *part[] = { source, options, d->choice.platform_name, d->choice.name, d->choice.driver, FUSIOND_VERSION };
+	const char *part[] = { source, options, d->choice.platform_name, d->choice.name, d->choice.driver,
+		FUSIOND_VERSION };
 	XXH3_state_t state;
 	XXH128_hash_t h;
 
@@ -257,14 +258,16 @@ void builder_build(struct builder *b, struct program *p) {
 }
 
 int builder_open(struct builder *b, struct device *d) {
-	uint64_t zero[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS] = { 0 };
+	uint64_t zero[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) +
+		      KERNEL_SCALARS] = { 0 };
 	cl_int error;
 
 	b->device = d;
 	b->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
 	if (error)
 		return -EIO;
-	b->records = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero, &error);
+	b->records = clCreateBuffer(
+		d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero, &error);
 	return error ? -EIO : 0;
 }
 

@@ -53,8 +53,8 @@ static char *join(const char *folder, const char *name) {
 static char *entry_path(const struct cache *c, const struct cache_key *key, const char *suffix) {
 	char name[64];
 
-	snprintf(name, sizeof name, "%016llx%016llx%s", (unsigned long long)key->high, (unsigned long long)key->low,
-		suffix);
+	snprintf(name, sizeof name, "%016llx%016llx%s", (unsigned long long)key->high,
+		(unsigned long long)key->low, suffix);
 	return join(c->programs, name);
 }
 
@@ -97,14 +97,18 @@ static int open_folder(const char *path, struct fault *f) {
 	if (r == -ENOMEM)
 		return r;
 	if (r)
-		return fault_set(f, FAULT_DEVICE, "the cache folder %s cannot be made: %s; set cache.dir to a place "
-			"this user may write to", path, strerror(-r));
+		return fault_set(f, FAULT_DEVICE,
+			"the cache folder %s cannot be made: %s; set cache.dir to a place "
+			"this user may write to",
+			path, strerror(-r));
 	r = check_writable(path);
 	if (r == -ENOMEM)
 		return r;
 	if (r)
-		return fault_set(f, FAULT_DEVICE, "the cache folder %s cannot be written to: %s; set cache.dir to a "
-			"place this user may write to", path, strerror(-r));
+		return fault_set(f, FAULT_DEVICE,
+			"the cache folder %s cannot be written to: %s; set cache.dir to a "
+			"place this user may write to",
+			path, strerror(-r));
 	return 0;
 }
 
@@ -162,7 +166,8 @@ int cache_open(struct cache *c, const char *folder, struct fault *f) {
 	int r;
 
 	if (!folder || !*folder)
-		return fault_set(f, FAULT_DEVICE, "no cache folder is set; set cache.dir to a place this user may "
+		return fault_set(f, FAULT_DEVICE,
+			"no cache folder is set; set cache.dir to a place this user may "
 			"write to");
 	c->programs = join(folder, "programs");
 	c->driver = join(folder, "driver");
@@ -214,8 +219,10 @@ int cache_check_executes(const struct cache *c, struct fault *f) {
 
 	if (!r || r == -ENOMEM)
 		return r;
-	return fault_set(f, FAULT_DEVICE, "the cache folder %s executes nothing (%s), but the OpenCL driver runs code from "
-		"it; mount its file system without noexec, or set cache.dir to another place", c->driver, strerror(-r));
+	return fault_set(f, FAULT_DEVICE,
+		"the cache folder %s executes nothing (%s), but the OpenCL driver runs code from "
+		"it; mount its file system without noexec, or set cache.dir to another place",
+		c->driver, strerror(-r));
 }
 
 static bool is_program(const char *folder, size_t length, const char *name) {
@@ -237,7 +244,8 @@ int cache_check_linker(struct fault *f) {
 		if (length && is_program(path, length, "ld"))
 			return 0;
 	}
-	return fault_set(f, FAULT_DEVICE, "the OpenCL driver needs the linker `ld`, and no folder of PATH has it; install "
+	return fault_set(f, FAULT_DEVICE,
+		"the OpenCL driver needs the linker `ld`, and no folder of PATH has it; install "
 		"binutils, or correct PATH");
 }
 

@@ -53,7 +53,9 @@ static int choose_strategy(struct device *d, struct fault *f) {
 	bool cpu = info_number(d, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
 
 	if (forced && strcmp(forced, "cpu") != 0 && strcmp(forced, "gpu") != 0)
-		return fault_set(f, FAULT_ARGUMENT, "the strategy \"%s\" does not exist; set device.strategy to cpu or gpu, or leave it empty",
+		return fault_set(f, FAULT_ARGUMENT,
+			"the strategy \"%s\" does not exist; set device.strategy to cpu or gpu, or leave it "
+			"empty",
 			forced);
 	if (forced)
 		cpu = strcmp(forced, "cpu") == 0;
@@ -101,8 +103,10 @@ static int open_context(struct device *d, struct fault *f) {
 
 	d->context = clCreateContext(NULL, 1, &d->choice.device, NULL, NULL, &error);
 	if (error)
-		return fault_set(f, FAULT_DEVICE, "the device %s gives no context (OpenCL error %d); another process may hold "
-			"it, or its driver needs mending", d->choice.name, error);
+		return fault_set(f, FAULT_DEVICE,
+			"the device %s gives no context (OpenCL error %d); another process may hold "
+			"it, or its driver needs mending",
+			d->choice.name, error);
 	return queue_open(d);
 }
 
@@ -126,13 +130,14 @@ static int open_probes(struct device *d, struct fault *f) {
 static void note_findings(struct device *d) {
 	const struct traits *t = &d->traits;
 
-	str_printf(&d->notes, "strategy %s, %u lanes, %u compute units\n", t->strategy == STRATEGY_CPU ? "cpu" : "gpu",
-		t->width, t->units);
+	str_printf(&d->notes, "strategy %s, %u lanes, %u compute units\n",
+		t->strategy == STRATEGY_CPU ? "cpu" : "gpu", t->width, t->units);
 	str_printf(&d->notes, "%s\n", d->flat ? "kernels share the host's addresses" : "memory of its own");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");
 	str_printf(&d->notes, "driver: %s\n", d->quirks->doc);
 	if (d->exact)
-		str_append(&d->notes, "arithmetic is exact: a * b + c, division, square root, subnormal numbers\n");
+		str_append(&d->notes,
+			"arithmetic is exact: a * b + c, division, square root, subnormal numbers\n");
 	else if (!t->exact_division)
 		str_append(&d->notes, "the option for correctly rounded division does not build\n");
 }

@@ -33,7 +33,8 @@ static const char exact_source[] =
 	"	for (uint i = 0; i < n; i++) { \\\n"
 	"		T a = LOAD(i, in), b = LOAD(i + n, in), c = LOAD(i + 2 * n, in); \\\n"
 	"		T r0 = a * b + c, r1 = a / b, r2 = sqrt(fabs(a)), r3 = a * (T)(0.25f); \\\n"
-	"		STORE(r0, i, out); STORE(r1, i + n, out); STORE(r2, i + 2 * n, out); STORE(r3, i + 3 * n, out); \\\n"
+	"		STORE(r0, i, out); STORE(r1, i + n, out); STORE(r2, i + 2 * n, out); STORE(r3, i + 3 "
+	"* n, out); \\\n"
 	"	} \\\n"
 	"}\n"
 	"#define AT(i, p) ((p)[i])\n"
@@ -51,7 +52,8 @@ static const char exact_source[] =
 	"	*(global ulong *)(pool + beyond) = answer[1] + 1;\n"
 	"}\n";
 
-static const char *const test_name[EXACT_TESTS] = { "a * b + c", "division", "square root", "subnormal numbers" };
+static const char *const test_name[EXACT_TESTS] = { "a * b + c", "division", "square root",
+	"subnormal numbers" };
 
 struct bench {
 	struct device *d;
@@ -166,8 +168,8 @@ static void note_differences(struct device *d, const char *form, unsigned differ
 	}
 }
 
-static cl_int test_form(const struct bench *b, const char *kernel, const char *form, cl_uint n, const void *want,
-	void *got, size_t element, bool *exactp) {
+static cl_int test_form(const struct bench *b, const char *kernel, const char *form, cl_uint n,
+	const void *want, void *got, size_t element, bool *exactp) {
 	cl_int error = run_arithmetic(b, kernel, n, got, EXACT_RESULTS * element);
 
 	if (!error)
@@ -187,7 +189,8 @@ static cl_int test_f32(const struct bench *b, bool *exactp) {
 	if (!error)
 		error = test_form(b, "scalar_f32", "f32 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
 	if (!error)
-		error = test_form(b, "vector_f32", "f32 vector", EXACT_VALUES / 16, want, got, sizeof *got, exactp);
+		error = test_form(
+			b, "vector_f32", "f32 vector", EXACT_VALUES / 16, want, got, sizeof *got, exactp);
 	return error;
 }
 
@@ -203,7 +206,8 @@ static cl_int test_f64(const struct bench *b, bool *exactp) {
 	if (!error)
 		error = test_form(b, "scalar_f64", "f64 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
 	if (!error)
-		error = test_form(b, "vector_f64", "f64 vector", EXACT_VALUES / 8, want, got, sizeof *got, exactp);
+		error = test_form(
+			b, "vector_f64", "f64 vector", EXACT_VALUES / 8, want, got, sizeof *got, exactp);
 	return error;
 }
 
@@ -222,7 +226,8 @@ static cl_int ask_where(const struct bench *b, cl_kernel k, cl_ulong beyond, cl_
 	if (!error)
 		error = clEnqueueNDRangeKernel(queue, k, 1, NULL, &one, &one, 0, NULL, NULL);
 	if (!error)
-		error = clEnqueueReadBuffer(queue, b->out, CL_TRUE, 0, 2 * sizeof *answer, answer, 0, NULL, NULL);
+		error = clEnqueueReadBuffer(
+			queue, b->out, CL_TRUE, 0, 2 * sizeof *answer, answer, 0, NULL, NULL);
 	return error;
 }
 
@@ -232,12 +237,14 @@ static cl_int look_beyond(const struct bench *b, cl_kernel k, bool *flatp) {
 	cl_ulong answer[2] = { 0 };
 	cl_int error;
 
-	if (mmap(word, EXACT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (mmap(word, EXACT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		MAP_FAILED)
 		return CL_OUT_OF_HOST_MEMORY;
 	*word = 41;
 	error = ask_where(b, k, EXACT_BEYOND, answer);
 	*flatp = !error && answer[1] == 41 && *word == 42;
-	if (mmap(word, EXACT_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (mmap(word, EXACT_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		    0) == MAP_FAILED)
 		return CL_OUT_OF_HOST_MEMORY;
 	return error;
 }
@@ -316,7 +323,9 @@ int exact_probe(struct device *d, struct findings *found, struct fault *f) {
 	cl_int error = run_all(&b, found, &log);
 
 	if (error)
-		return fault_set(f, FAULT_DEVICE, "the device %s does not run the first kernel (OpenCL error %d): %s; mend its "
-			"driver", d->choice.name, error, str_text(&log));
+		return fault_set(f, FAULT_DEVICE,
+			"the device %s does not run the first kernel (OpenCL error %d): %s; mend its "
+			"driver",
+			d->choice.name, error, str_text(&log));
 	return 0;
 }

@@ -61,8 +61,8 @@ int memory_reserve(struct device *d, uint64_t ring_bytes) {
 		return -ENOMEM;
 	m->reserved = UINT64_C(1) << (log2 + 1);
 	m->base = align_range(begin, m->reserved);
-	if (mmap(m->base, slot_bytes(ring_bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		0) == MAP_FAILED)
+	if (mmap(m->base, slot_bytes(ring_bytes), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return -errno;
 	return 0;
 }
@@ -114,7 +114,8 @@ cl_int memory_set_pools(struct device *d, cl_kernel object) {
 
 	/* A pool that is not made yet has no address that a record could name: any buffer will do. */
 	for (unsigned i = 0; i < d->traits.pools && !error; i++)
-		error = clSetKernelArg(object, 2 + i, sizeof(cl_mem), i < m->pools ? &m->pool[i] : &d->work.records);
+		error = clSetKernelArg(
+			object, 2 + i, sizeof(cl_mem), i < m->pools ? &m->pool[i] : &d->work.records);
 	return error;
 }
 

@@ -104,8 +104,8 @@ static int try_devices(cl_platform_id id, const char *wanted, struct choice *c, 
 	return r;
 }
 
-static int try_platform(cl_platform_id id, const struct device_config *config, struct choice *c, struct str *seen,
-	bool *namedp) {
+static int try_platform(cl_platform_id id, const struct device_config *config, struct choice *c,
+	struct str *seen, bool *namedp) {
 	int r = 0;
 
 	c->platform = id;
@@ -132,10 +132,14 @@ static int refuse(const struct device_config *config, bool named, const struct s
 		return fault_set(f, FAULT_DEVICE, "no OpenCL platform is named \"%s\" (there are: %s); correct "
 			"device.platform, or install its driver", config->platform, there);
 	if (config->device && *config->device)
-		return fault_set(f, FAULT_DEVICE, "no usable OpenCL device is named \"%s\" (there are: %s); correct "
-			"device.device", config->device, there);
-	return fault_set(f, FAULT_DEVICE, "no OpenCL platform has a usable device (there are: %s); install %s or the "
-		"driver of the device", there, quirks_package());
+		return fault_set(f, FAULT_DEVICE,
+			"no usable OpenCL device is named \"%s\" (there are: %s); correct "
+			"device.device",
+			config->device, there);
+	return fault_set(f, FAULT_DEVICE,
+		"no OpenCL platform has a usable device (there are: %s); install %s or the "
+		"driver of the device",
+		there, quirks_package());
 }
 
 static int choose(const struct device_config *config, struct choice *c, struct fault *f) {
@@ -146,7 +150,8 @@ static int choose(const struct device_config *config, struct choice *c, struct f
 	int r;
 
 	if (clGetPlatformIDs(PROBE_PLATFORMS, platform, &platforms) || !platforms)
-		return fault_set(f, FAULT_DEVICE, "no OpenCL platform was found; install %s or the driver of the device",
+		return fault_set(f, FAULT_DEVICE,
+			"no OpenCL platform was found; install %s or the driver of the device",
 			quirks_package());
 	for (cl_uint i = 0; i < platforms && i < PROBE_PLATFORMS && !c->device; i++) {
 		r = try_platform(platform[i], config, c, &seen, &named);
@@ -209,11 +214,15 @@ static int judge(pid_t pid, int received, const struct fault *found, struct faul
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (received == -ETIMEDOUT)
-		return fault_set(f, FAULT_DEVICE, "an OpenCL driver did not list its devices within %d seconds; remove its "
-			".icd file from /etc/OpenCL/vendors, or mend the driver", PROBE_SECONDS);
+		return fault_set(f, FAULT_DEVICE,
+			"an OpenCL driver did not list its devices within %d seconds; remove its "
+			".icd file from /etc/OpenCL/vendors, or mend the driver",
+			PROBE_SECONDS);
 	if (received)
-		return fault_set(f, FAULT_DEVICE, "an OpenCL driver died (signal %d) while it listed its devices; remove its "
-			".icd file from /etc/OpenCL/vendors, or mend the driver", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+		return fault_set(f, FAULT_DEVICE,
+			"an OpenCL driver died (signal %d) while it listed its devices; remove its "
+			".icd file from /etc/OpenCL/vendors, or mend the driver",
+			WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 	if (!found->code)
 		return 0;
 	return fault_set(f, found->code, "%s", found->text);

@@ -225,8 +225,8 @@ static int put_records(struct device *d, const uint64_t *records, uint64_t words
 	memcpy(q->ring + *firstp, records, words * sizeof *records);
 	if (d->flat)
 		return 0;
-	if (clEnqueueWriteBuffer(q->queue, q->records, CL_FALSE, *firstp * sizeof *records, words * sizeof *records,
-		q->ring + *firstp, 0, NULL, NULL))
+	if (clEnqueueWriteBuffer(q->queue, q->records, CL_FALSE, *firstp * sizeof *records,
+		    words * sizeof *records, q->ring + *firstp, 0, NULL, NULL))
 		return -EIO;
 	return 0;
 }
@@ -286,8 +286,8 @@ int device_upload(struct device *d, uint64_t address, const void *host, uint64_t
 		return -EIO;
 	if (!bytes)
 		return 0;
-	if (clEnqueueWriteBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes, host, 0, NULL,
-		&event))
+	if (clEnqueueWriteBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
+		    host, 0, NULL, &event))
 		return -EIO;
 	queued(&d->work, event);
 	d->counters.uploads++;
@@ -303,8 +303,8 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 		return -EIO;
 	if (!bytes)
 		return 0;
-	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes, host, 0, NULL,
-		&event))
+	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
+		    host, 0, NULL, &event))
 		return -EIO;
 	queued(&d->work, event);
 	d->counters.downloads++;
@@ -327,9 +327,18 @@ int queue_drain(struct device *d) {
 }
 
 int device_finish(struct device *d) {
+	struct queue *q = &d->work;
+	uint64_t sequence = q->sequence;
 	int r = queue_drain(d);
 
 	device_poll(d);
+	/* Those that were told may have queued more. */
+	if (q->first || q->sequence != sequence)
+		return r;
+	/* What no fence covered has run as well. */
+	q->tail = q->fenced = q->head;
+	q->completed = q->sequence;
+	q->running = q->unfenced = 0;
 	return r;
 }
 
@@ -352,7 +361,8 @@ int queue_open_ring(struct device *d) {
 	cl_int error;
 
 	q->ring = (uint64_t *)d->memory.base;
-	q->records = clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, q->ring, &error);
+	q->records =
+		clCreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, q->ring, &error);
 	return error ? -EIO : 0;
 }
 

@@ -92,7 +92,8 @@ int cache_check_linker(struct fault *f) FAULT_MUST_USE;
 /* 0, -ENOENT, -EBADMSG (the entry was damaged and is removed), or another errno. Any thread. */
 int cache_load(const struct cache *c, const struct cache_key *key, void **bytesp, size_t *sizep) FAULT_MUST_USE;
 /* Written beside and renamed: a reader finds the whole entry or none. Any thread. */
-int cache_store(const struct cache *c, const struct cache_key *key, const void *bytes, size_t size) FAULT_MUST_USE;
+int cache_store(
+	const struct cache *c, const struct cache_key *key, const void *bytes, size_t size) FAULT_MUST_USE;
 void cache_remove(const struct cache *c, const struct cache_key *key);
 
 /* ---- exact.c ---- */

@@ -77,7 +77,8 @@ int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) {
 	return 0;
 }
 
-static int check_place(const struct space_arena *a, uint32_t arena, uint64_t offset, uint64_t bytes, struct fault *f) {
+static int check_place(
+	const struct space_arena *a, uint32_t arena, uint64_t offset, uint64_t bytes, struct fault *f) {
 	if (!a || a->engine_owned)
 		return fault_set(f, FAULT_ARGUMENT, "arena %u is not one the client lays out", arena);
 	if (offset % BUFFER_ALIGNMENT)

@@ -79,7 +79,8 @@ static int publish_advance(struct exec *x, struct item *i) {
 		i->sorrow = sorrow_ref(b->sorrow);
 	else if (e)
 		i->sorrow = sorrow_set(e == -EIO ? FAULT_DEVICE : FAULT_MEMORY,
-			"no room for %llu bytes where the client could read them", (unsigned long long)b->bytes);
+			"no room for %llu bytes where the client could read them",
+			(unsigned long long)b->bytes);
 	i->sequence = ++x->sequence;
 	return 0;
 }
@@ -121,12 +122,15 @@ int lane_fence(struct lane *l, void (*done)(void *user), void *user) {
 	return 0;
 }
 
-int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, const struct fault *f), void *user) {
+int buffer_publish(
+	struct lane *l, struct buffer *b, void (*done)(void *user, const struct fault *f), void *user) {
 	struct item *i = calloc(1, sizeof *i);
 
 	if (!i)
 		return -ENOMEM;
-	*i = (struct item){ .kind = ITEM_PUBLISH, .lane = l, .done = done, .user = user, .buffer = buffer_ref(b) };
+	*i = (struct item){
+		.kind = ITEM_PUBLISH, .lane = l, .done = done, .user = user, .buffer = buffer_ref(b)
+	};
 	lane_append(l, i);
 	if (lane_advance(l, UINT32_MAX))
 		exec_mark(l->exec);

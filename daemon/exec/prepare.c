@@ -183,6 +183,8 @@ struct packing {
 	struct range *span;
 	bool *holds;
 	uint32_t *owner;                      /* the slot whose memory a slot has */
+	uint32_t *toucher;                    /* the newest step that touches a slot */
+	bool *shared;                         /* so do others of that step's launch */
 	uint32_t *born, *next_born, *dead, *next_dead;
 };
 
@@ -190,11 +192,14 @@ static bool is_temporary(const struct plan *plan, uint32_t slot) {
 	return slot >= plan->leaves && !plan->slot[slot].output && plan->slot[slot].first != PLAN_NONE;
 }
 
-/* May the slot go on where the one it reuses ends? */
+/*
+ * May the slot go on where the one it reuses ends? Not where other tasks of the launch read that one:
+ * they run at the same time as the step that would write over it.
+ */
 static bool inherits(const struct packing *k, uint32_t slot) {
 	uint32_t from = k->plan->slot[slot].reuse;
 
-	return from != PLAN_NONE && is_temporary(k->plan, from) && k->holds[from] &&
+	return from != PLAN_NONE && is_temporary(k->plan, from) && k->holds[from] && !k->shared[from] &&
 		k->plan->slot[from].bytes >= k->plan->slot[slot].bytes &&
 		k->plan->slot[from].last <= k->plan->slot[slot].first;
 }
@@ -267,10 +272,29 @@ static void link_lifetimes(struct packing *k) {
 	}
 }
 
+/* What a slot's last launch does with it is what remains: memory is only inherited there. */
+static void find_shared(struct packing *k) {
+	const struct plan *plan = k->plan;
+
+	for (uint32_t i = 0; i < plan->slots; i++)
+		k->toucher[i] = PLAN_NONE;
+	for (uint32_t i = 0; i < plan->steps; i++)
+		for (unsigned o = 0; o < plan->step[i].kernel->operands; o++) {
+			uint32_t slot = plan->step[i].operand[o].slot, last;
+
+			if (slot == PLAN_NONE || k->toucher[slot] == i)
+				continue;
+			last = k->toucher[slot];
+			k->shared[slot] = last != PLAN_NONE && k->p->step[last].first == k->p->step[i].first;
+			k->toucher[slot] = i;
+		}
+}
+
 static int pack(struct packing *k) {
 	int r = 0;
 
 	link_lifetimes(k);
+	find_shared(k);
 	for (uint32_t i = 0; i < k->plan->steps && !r; i++)
 		if (k->p->step[i].first == i)
 			r = pack_launch(k, i);
@@ -285,11 +309,14 @@ static int pack_temporaries(struct prepared *p, const struct plan *plan) {
 	p->place = take(p, plan->slots, sizeof *p->place);
 	k.holds = take(p, plan->slots, sizeof *k.holds);
 	k.owner = take(p, plan->slots, sizeof *k.owner);
+	k.toucher = take(p, plan->slots, sizeof *k.toucher);
+	k.shared = take(p, plan->slots, sizeof *k.shared);
 	k.next_born = take(p, plan->slots, sizeof *k.next_born);
 	k.next_dead = take(p, plan->slots, sizeof *k.next_dead);
 	k.born = take(p, plan->steps, sizeof *k.born);
 	k.dead = take(p, plan->steps, sizeof *k.dead);
-	if (!p->place || !k.holds || !k.owner || !k.next_born || !k.next_dead || !k.born || !k.dead)
+	if (!p->place || !k.holds || !k.owner || !k.toucher || !k.shared || !k.next_born || !k.next_dead ||
+		!k.born || !k.dead)
 		return -ENOMEM;
 	r = range_new(PREPARE_SPAN, &k.span);
 	if (!r)
@@ -347,7 +374,8 @@ int prepare(struct exec *x, struct plan *plan, struct prepared **preparedp, stru
 		return -ENOMEM;
 	r = prepare_all(x, p, plan);
 	if (r == FAULT_INTERNAL)
-		return fault_set(f, r, "a plan names memory, scalars or elements that do not exist; please report it");
+		return fault_set(
+			f, r, "a plan names memory, scalars or elements that do not exist; please report it");
 	if (r)
 		return r == -ENOSPC ? -ENOMEM : r;
 	*preparedp = plan->prepared = p;

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <= EXEC_LAUNCH_WORDS,
+_Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <=
+		       EXEC_LAUNCH_WORDS,
 	"a launch has room for the longest record");
 
 enum {
@@ -151,9 +152,11 @@ static struct sorrow *sorrow_of(int error, uint64_t bytes) {
 	if (error == -EIO)
 		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
 	if (error == -EDQUOT)
-		return sorrow_set(FAULT_MEMORY, "%llu bytes more would be beyond the memory this session may use",
+		return sorrow_set(FAULT_MEMORY,
+			"%llu bytes more would be beyond the memory this session may use",
 			(unsigned long long)bytes);
-	return sorrow_set(FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
+	return sorrow_set(
+		FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
 }
 
 /* ---- waiting ---- */
@@ -291,7 +294,8 @@ static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	int e;
 
 	if (!check_reach(r)) {
-		*sorrowp = sorrow_set(FAULT_INTERNAL, "an operation reaches outside its array; please report it");
+		*sorrowp = sorrow_set(
+			FAULT_INTERNAL, "an operation reaches outside its array; please report it");
 		return 0;
 	}
 	free(r->base);

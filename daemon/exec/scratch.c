@@ -81,7 +81,8 @@ static int scratch_grow(struct exec *x, uint64_t bytes) {
 
 	if (bytes > UINT64_MAX - SCRATCH_PIECE)
 		return -ENOMEM;
-	least = (bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SCRATCH_PAGE - 1) & ~(uint64_t)(SCRATCH_PAGE - 1);
+	least = (bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SCRATCH_PAGE - 1) &
+		~(uint64_t)(SCRATCH_PAGE - 1);
 	size = least > SCRATCH_PIECE ? least : SCRATCH_PIECE;
 	if (x->scratch_limit)
 		left = x->scratch_mapped < x->scratch_limit ? x->scratch_limit - x->scratch_mapped : 0;

@@ -228,9 +228,11 @@ static int take_somewhere(struct space *s, uint64_t bytes, struct space_arena **
 	return -ENOSPC;
 }
 
-/* As much as there is already, so that the number of arenas stays small; where that is refused, what is needed. */
+/* As much as there is already, so that the number of arenas stays small; where that is refused, what is
+ * needed. */
 static int space_grow(struct space *s, uint64_t bytes) {
-	uint64_t least = (bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SPACE_PAGE - 1) & ~(uint64_t)(SPACE_PAGE - 1);
+	uint64_t least =
+		(bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SPACE_PAGE - 1) & ~(uint64_t)(SPACE_PAGE - 1);
 	uint64_t ask = s->engine_bytes < SPACE_ARENA_MOST ? s->engine_bytes : SPACE_ARENA_MOST;
 	int r;
 

@@ -86,10 +86,26 @@ struct graph *graph_free(struct graph *g) {
 	return NULL;
 }
 
+/* A table that was large once is not cleared whole for the few nodes that came after. */
+static void buckets_clear(struct graph *g) {
+	uint32_t mask = g->buckets - 1;
+
+	if (g->nodes > g->buckets / 16) {
+		memset(g->bucket, 0, g->buckets * sizeof *g->bucket);
+		return;
+	}
+	for (uint32_t n = 0; n < g->nodes; n++) {
+		uint32_t i = (uint32_t)g->identity[n] & mask;
+
+		while (g->bucket[i] != n + 1)
+			i = (i + 1) & mask;
+		g->bucket[i] = 0;
+	}
+}
+
 void graph_reset(struct graph *g) {
 	arena_reset(&g->attrs);
-	if (g->nodes)
-		memset(g->bucket, 0, g->buckets * sizeof *g->bucket);
+	buckets_clear(g);
 	g->nodes = g->leaves = g->outputs = g->scalars = g->received = 0;
 	g->bytes = 0;
 }

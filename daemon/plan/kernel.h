@@ -127,7 +127,7 @@ enum {
 	KERNEL_WORD_UNITS,
 	KERNEL_WORD_UNITS_PER_ITEM,
 	KERNEL_WORD_PIECES,
-	/* Elements reduced (all blocks together), or K. */
+	/* Elements reduced (all blocks together), or K; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
 	KERNEL_WORD_DIMS,
 };

@@ -133,8 +133,8 @@ static bool recall_program(cl_program p, uint64_t *opsp) {
 	return found;
 }
 
-cl_program clCreateProgramWithSource(cl_context context, cl_uint strings, const char **text, const size_t *lengths,
-	cl_int *error) {
+cl_program clCreateProgramWithSource(
+	cl_context context, cl_uint strings, const char **text, const size_t *lengths, cl_int *error) {
 	cl_program p;
 	REAL(clCreateProgramWithSource);
 

@@ -207,7 +207,7 @@ class Array:
         memory = _pointer()
         _checked(call["map"](self.pointer, {"read": 1, "write": 2}[mode], ctypes.byref(memory)))
         size = call["bytes"](self.pointer)
-        bytes_of = (ctypes.c_uint8 * size).from_address(memory.value) if size else b""
+        bytes_of = (ctypes.c_uint8 * size).from_address(memory.value) if size else bytearray()
         return np.frombuffer(bytes_of, STORAGE[self.dtype]).reshape(self.shape)
 
     def unmap(self):

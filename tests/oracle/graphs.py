@@ -56,6 +56,11 @@ def dtypes_of(name):
     return [allowed[(first + i * len(allowed) // count) % len(allowed)] for i in range(count)]
 
 
+def cast_is_met(source, target):
+    """A third of the pairs of types, each type among them on either side."""
+    return source != target and (DTYPES[source].id + 2 * DTYPES[target].id) % 3 == 0 or source == "f32"
+
+
 def size(shape):
     return math.prod(shape)
 
@@ -142,7 +147,7 @@ class Program:
         found = self.alive(lambda n: n.dtype == dtype and suits(n))
         if found and self.chance(0.85):
             return self.choose(found[-4:] if self.chance(0.7) else found)
-        other = self.alive(lambda n: n.dtype != dtype and suits(n))
+        other = self.alive(lambda n: cast_is_met(n.dtype, dtype) and suits(n))
         if other and self.chance(0.45):
             node = self.choose(other)
             return self.add("cast", dtype, self.nodes[node].shape, [node])
@@ -278,7 +283,7 @@ class Program:
         if name in SOURCES:
             return self.source(dtype, self.part_of(self.base), name)
         if name == "cast":
-            node = self.choose(self.alive(lambda n: True))
+            node = self.choose(self.alive(lambda n: cast_is_met(n.dtype, dtype)) or [self.source("f32", self.base, "load")])
             return self.add("cast", dtype, self.nodes[node].shape, [node])
         return self.view(name, dtype)
 

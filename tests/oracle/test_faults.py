@@ -2,6 +2,7 @@
 
 Each case runs in a process of its own with a time limit, so that a hang is a failure and not the end of the run.
 """
+import json
 import multiprocessing
 import os
 import signal
@@ -32,7 +33,6 @@ def code_of(function):
 
 def every_call(path, context, a):
     """Every kind of call on the parent's context and array, and an attempt at a context of its own."""
-    future = None
     yield "op", code_of(lambda: context.op("add", a, a))
     yield "op_scalar", code_of(lambda: context.op_scalar("mul", a, 2))
     yield "sum", code_of(lambda: context.reduce("sum", a))
@@ -57,13 +57,24 @@ def every_call(path, context, a):
     yield "open", code_of(lambda: fusion.Context(path, timeout_ms=5000))
     a.release()
     context.close()
-    yield "a second operation after close", "FORKED" if future is None else "OK"
 
 
 def own_context(path):
     with fusion.Context(path, timeout_ms=SECONDS * 1000) as context:
         a = context.array("f32", ONES)
         return bool(np.all(context.op("add", a, a).read() == 2))
+
+
+def leave_a_child(path, sender):
+    """Uses the daemon, leaves a forked child that goes on living, and dies without closing anything."""
+    context = fusion.Context(path)
+    context.array("f32", ONES).read()
+    child = os.fork()
+    if not child:
+        time.sleep(SECONDS)
+        os._exit(0)
+    sender.send(child)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def pool_task(number):
@@ -165,10 +176,28 @@ def check_spawn(report, daemon):
     report.check(result is True and not end, "a spawned child works", f"{result} {end}")
 
 
-def check_parent_ends(report, daemon):
-    """The daemon sees the end of a session although a forked child holds copies of its descriptors."""
-    result, end = in_child("fork", lambda: True, ())
-    report.check(result is True and not end, "a child that uses nothing ends", f"{result} {end}")
+def sessions(context):
+    return json.loads(context.stats(whole_daemon=True))["sessions"]
+
+
+def check_orphan(report, daemon, context):
+    """The session of a process that died ends although a child of it, forked, holds copies of its descriptors."""
+    start = multiprocessing.get_context("fork")
+    receiver, sender = start.Pipe(duplex=False)
+    before = sessions(context)
+    process = multiprocessing.get_context("spawn").Process(target=leave_a_child, args=(daemon.socket, sender))
+    process.start()
+    sender.close()
+    child = receiver.recv() if receiver.poll(SECONDS) else None
+    process.join(SECONDS)
+    limit = time.monotonic() + SECONDS / 3
+    while sessions(context) > before and time.monotonic() < limit:
+        time.sleep(0.02)
+    alive = child is not None and os.path.exists(f"/proc/{child}")
+    report.check(alive and sessions(context) == before, "the session of a dead process ends beside its living child",
+                 f"{sessions(context)} sessions, not {before}; child {child} {'lives' if alive else 'is gone'}")
+    if alive:
+        os.kill(child, signal.SIGKILL)
 
 
 def main():
@@ -181,7 +210,7 @@ def main():
             check_pool(report, context)
             check_busy(report, daemon, context)
             check_spawn(report, daemon)
-            check_parent_ends(report, daemon)
+            check_orphan(report, daemon, context)
     return report.finish()
 
 
