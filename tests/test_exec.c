@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,10 +33,10 @@ enum {
 
 /* ---- the stage ---- */
 
-static char folder[64];
-/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in
- * `folder`. */
-static char driver_cache[64];
+/* Everything is below one folder, which goes at the end, whatever failed. */
+static char root[64], folder[96];
+/* The driver's own cache is everybody's: builds take a tenth of the time. Programs are looked for in `folder`. */
+static char driver_cache[96];
 static int woken = -1;
 
 static struct stage {
@@ -143,7 +144,7 @@ static void close_stage(void) {
 static void setup(void) {
 	char path[128];
 
-	strcpy(folder, "/tmp/fusiond-test-exec-XXXXXX");
+	snprintf(folder, sizeof folder, "%s/XXXXXX", root);
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/driver", folder);
 	ck_assert_int_eq(symlink(driver_cache, path), 0);
@@ -1353,8 +1354,12 @@ int main(void) {
 	SRunner *runner;
 	int failed;
 
-	strcpy(driver_cache, "/tmp/fusiond-test-driver-XXXXXX");
-	if (!mkdtemp(driver_cache))
+	strcpy(root, "/tmp/fusiond-test-exec-XXXXXX");
+	/* Readable for nobody too, which a test becomes. */
+	if (!mkdtemp(root) || chmod(root, 0755))
+		return EXIT_FAILURE;
+	snprintf(driver_cache, sizeof driver_cache, "%s/driver", root);
+	if (mkdir(driver_cache, 0700))
 		return EXIT_FAILURE;
 
 	add_values(add_case(s, "values"));
@@ -1365,6 +1370,6 @@ int main(void) {
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
-	nftw(driver_cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
