@@ -2,8 +2,7 @@
  * The device on whatever OpenCL platform comes first (PoCL where the tests run): opening and its
  * refusals, programs and their cache, launches, marks.
  *
- * Each test runs in a process of its own and has a cache folder of its own. check's own folder for
- * them is below TMPDIR.
+ * Each test runs in a process of its own and has a cache folder of its own.
  */
 #include <check.h>
 #include <dirent.h>
