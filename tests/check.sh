@@ -18,7 +18,7 @@ python=${PYTHON:-/usr/bin/python3}
 # The driver's compiler keeps memory until the process ends; only our own leaks count.
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 export UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp"
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:ignore_noninstrumented_modules=1"
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
