@@ -289,6 +289,20 @@ static unsigned descriptors(void) {
 	return n;
 }
 
+/* The number once it has been the same for a while: the end of a session is told before it is over. */
+static unsigned settled_descriptors(void) {
+	unsigned n = descriptors();
+
+	for (int same = 0, ms = 0; same < 20 && ms < PATIENCE_MS; ms += 5) {
+		unsigned now = descriptors();
+
+		same = now == n ? same + 1 : 0;
+		n = now;
+		usleep(5000);
+	}
+	return n;
+}
+
 static void wait_descriptors(unsigned n) {
 	for (int ms = 0; ms < PATIENCE_MS && descriptors() != n; ms += 5)
 		usleep(5000);
@@ -638,7 +652,7 @@ START_TEST(a_dropped_arena_is_given_back) {
 	setenv("FAKE_DROP", "1", 1);
 	start("ready");
 	fd = greet("first", &session);
-	before = descriptors();
+	before = settled_descriptors();
 	close(fd);
 	fd = greet("want", &session);
 	wait_heard("made 2 1");
@@ -797,7 +811,7 @@ START_TEST(a_killed_client_leaves_nothing) {
 	fd = greet("first", &session);
 	close(fd);
 	wait_heard("end 1\n");
-	before = descriptors();
+	before = settled_descriptors();
 	client = fork();
 	if (!client) {
 		fd = greet("victim", &session);
