@@ -7,8 +7,8 @@
 enum {
 	/* NumPy-sized ranks cost record words and source text; 8 covers every workload we know. */
 	LIMIT_RANK = 8,
-	/* where, clamp, fma and lerp are the widest operations. */
-	LIMIT_OPERANDS = 3,
+	/* Elementwise operations take at most 3; joining arrays, norms and attention take more. */
+	LIMIT_OPERANDS = 8,
 	/* One batch: bounds the engine's time a message (2 us an operation: 33 ms). */
 	LIMIT_BATCH_OPS = 16384,
 	/* Longest frame on the op stream; 16,384 operations of the longest form stay below it. */

@@ -418,7 +418,7 @@ START_TEST(several_hundred_kernels_find_their_programs) {
 	for (unsigned i = 0; i < 300; i++) {
 		kernel_chain(&k, 17, i, 16);
 		k.value[2].op = i < 150 ? OP_add : OP_mul;
-		k.pad = (uint8_t)(i / 150);
+		k.long_rows = i >= 150;
 		ck_assert_int_eq(device_program(d, &k, &p[i]), 0);
 	}
 	for (unsigned i = 0; i < 300; i++) {
@@ -426,7 +426,7 @@ START_TEST(several_hundred_kernels_find_their_programs) {
 
 		kernel_chain(&k, 17, i, 16);
 		k.value[2].op = i < 150 ? OP_add : OP_mul;
-		k.pad = (uint8_t)(i / 150);
+		k.long_rows = i >= 150;
 		ck_assert_int_eq(device_program(d, &k, &again), 0);
 		ck_assert_ptr_eq(again, p[i]);
 		for (unsigned j = 0; j < i; j++)

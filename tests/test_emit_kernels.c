@@ -305,7 +305,7 @@ static uint8_t *address(const struct run *r, unsigned operand) {
 
 static struct number evaluate(const struct run *r, unsigned v) {
 	const struct kernel_value *value = &r->k->value[v];
-	struct number arg[LIMIT_OPERANDS], y = { .dtype = value->dtype };
+	struct number arg[KERNEL_ARGS], y = { .dtype = value->dtype };
 	uint64_t word;
 
 	switch (value->kind) {

@@ -76,7 +76,7 @@ const char *value_lane(unsigned dtype);
 struct value_function {
 	uint16_t op;
 	uint8_t arity;
-	uint8_t type[LIMIT_OPERANDS];
+	uint8_t type[KERNEL_ARGS];
 	uint8_t result;
 };
 

@@ -130,7 +130,7 @@ static uint16_t cut_root(struct cut *c) {
 
 static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 	const struct draft *from = c->from;
-	uint16_t arg[LIMIT_OPERANDS];
+	uint16_t arg[KERNEL_ARGS];
 
 	switch (v->kind) {
 	case KERNEL_LOAD:

@@ -44,9 +44,11 @@ static int leaf_of(struct graph *g, uint8_t dtype, uint32_t *nodep) {
 static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, struct fault *f) {
 	const struct op_info *o = op_info(op);
 	struct op_attr attr = probe_attr(op);
-	uint32_t in[LIMIT_OPERANDS] = { from, from, from };
+	uint32_t in[LIMIT_OPERANDS];
 	int r = 0;
 
+	for (unsigned i = 0; i < LIMIT_OPERANDS; i++)
+		in[i] = from;
 	if (op == OP_load)
 		return leaf_of(g, DTYPE_f32, nodep);
 	if (op == OP_where)

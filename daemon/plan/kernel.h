@@ -17,19 +17,23 @@
  *   MAP     rank dims; every value is computed once an element
  *   REDUCE  `kept` dims, then rank - kept reduced ones; values before the root are computed over
  *           all dims, the root and later ones over the kept dims
+ *   ROWS    `kept` dims, then those of a row. Values of KERNEL_SPACE_ROW are computed over all dims,
+ *           those of KERNEL_SPACE_KEPT over the kept ones. Any number of KERNEL_REDUCED values turn
+ *           a row value into a kept one, and may build on each other; outputs are of either space
  *   MATMUL  batch dims, M, N, K; operands 0 and 1 are the factors; the root and later values are
  *           computed over batch, M, N
  *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
- * the last, REDUCE_ROW the (single) reduced one, REDUCE_COLUMN the last kept one, MATMUL N;
- * REDUCE_GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
- * in REDUCE_ROW operands used after the root are UNIFORM.
+ * the last, REDUCE and ROWS of the form ROW the (single) reduced one, COLUMN the last kept one,
+ * MATMUL N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
+ * in the form ROW operands of the kept space (REDUCE: used after the root) are UNIFORM.
  *
  * Reductions: element j (row-major over the reduced dims) of a block of KERNEL_BLOCK elements is
  * accumulated, in order, into column j % KERNEL_COLUMNS, starting from the neutral element (-0 for
  * a float sum); then column c takes column c + h for h = 32, 16, 8, 4, 2, 1. An extent above
  * KERNEL_BLOCK is planned as two or more kernels: the first has a kept dim `block_dim` whose index
- * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. The
+ * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. ROWS
+ * with long_rows does the same inside: the results of its blocks are reduced by the same rule. The
  * tree is thus a function of the extent alone, in every form and strategy.
  *
  * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
@@ -48,6 +52,8 @@ enum {
 	KERNEL_COLUMNS = 64,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
+	/* where, clamp, fma and lerp are the widest elementwise operations. */
+	KERNEL_ARGS = 3,
 	KERNEL_OPERANDS = 48,
 	KERNEL_VALUES = 256,
 	KERNEL_SCALARS = 64,
@@ -58,6 +64,7 @@ enum kernel_root {
 	KERNEL_MAP,
 	KERNEL_REDUCE,
 	KERNEL_MATMUL,
+	KERNEL_ROWS,
 };
 
 enum kernel_form {
@@ -79,14 +86,23 @@ enum kernel_value_kind {
 	KERNEL_IOTA,                   /* i64: offset + sum of index * stride, the words of operand `index` */
 	KERNEL_OP,                     /* op(arg...); OP_cast converts arg[0] to dtype */
 	KERNEL_ROOT_VALUE,             /* the reduction's or product's result, in the accumulator type */
+	KERNEL_REDUCED,                /* ROWS: op (OP_reduce_*) over the row of arg[0], both of dtype */
+};
+
+/* ROWS: how often a value is computed. A load's space is that of its operand, a scalar's is KEPT. */
+enum kernel_space {
+	KERNEL_SPACE_ROW,
+	KERNEL_SPACE_KEPT,
 };
 
 /* Values stand in order: arguments before uses. */
 struct kernel_value {
 	uint8_t kind;                  /* enum kernel_value_kind */
 	uint8_t dtype;                 /* of the result; f16 and bf16 are rounded after each op */
-	uint16_t op;                   /* KERNEL_OP */
-	uint16_t arg[LIMIT_OPERANDS];
+	uint8_t space;                 /* enum kernel_space; 0 where the root is not ROWS */
+	uint8_t pad;
+	uint16_t op;                   /* KERNEL_OP, KERNEL_REDUCED */
+	uint16_t arg[KERNEL_ARGS];
 	uint16_t index;
 };
 
@@ -105,12 +121,12 @@ struct kernel {
 	uint8_t form;                  /* enum kernel_form */
 	uint8_t width;                 /* lanes */
 	uint8_t rank;
-	uint8_t kept;                  /* REDUCE: kept dims */
+	uint8_t kept;                  /* REDUCE, ROWS: kept dims */
 	uint8_t block_dim;             /* REDUCE: the kept dim that counts blocks, or 0xff */
 	uint16_t op;                   /* REDUCE: OP_reduce_sum, _max or _min; MATMUL: OP_matmul */
 	uint8_t accumulator;           /* REDUCE, MATMUL: dtype of the root value */
-	uint8_t pad;
-	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP) */
+	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
+	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
 	uint16_t reduced_value;        /* REDUCE: the value that is reduced, of the accumulator's dtype */
 	uint16_t values;
 	uint16_t operands;
@@ -127,7 +143,7 @@ enum {
 	KERNEL_WORD_UNITS,
 	KERNEL_WORD_UNITS_PER_ITEM,
 	KERNEL_WORD_PIECES,
-	/* Elements reduced (all blocks together), or K; MAP: elements of a piece, set by emit_geometry(). */
+	/* Elements reduced (all blocks together) or of a row, or K; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
 	KERNEL_WORD_DIMS,
 };

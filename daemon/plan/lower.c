@@ -95,7 +95,7 @@ static uint16_t lower_cast(struct draft *d, uint16_t value, uint8_t dtype) {
 }
 
 static void lower_member(struct lowering *l, struct node *n) {
-	uint16_t arg[LIMIT_OPERANDS];
+	uint16_t arg[KERNEL_ARGS];
 
 	for (unsigned i = 0; i < n->arity; i++)
 		arg[i] = lower_argument(l, n, i);
