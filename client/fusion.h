@@ -174,6 +174,9 @@ FUSION_API fusion_array *fusion_sum(fusion_array *a, int count, const int *axes,
 FUSION_API fusion_array *fusion_max(fusion_array *a, int count, const int *axes, bool keepdims);
 FUSION_API fusion_array *fusion_min(fusion_array *a, int count, const int *axes, bool keepdims);
 FUSION_API fusion_array *fusion_mean(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_prod(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_any(fusion_array *a, int count, const int *axes, bool keepdims);
+FUSION_API fusion_array *fusion_all(fusion_array *a, int count, const int *axes, bool keepdims);
 
 /* ---- graphs recorded once ---- */
 

@@ -83,7 +83,15 @@ static enum dtype widest_of_kind(enum dtype in) {
 enum dtype op_accumulator(unsigned op, enum dtype in) {
 	if (op == OP_reduce_max || op == OP_reduce_min)
 		return in;
+	if (rows[op].result == OP_RESULT_BOOL)
+		return DTYPE_bool;
 	return dtype_info(in)->kind == DTYPE_KIND_REAL ? dtype_info(in)->reg : widest_of_kind(in);
+}
+
+double op_of_nothing(unsigned op) {
+	if (op == OP_reduce_mean)
+		return (double)__builtin_nanf("");
+	return op == OP_reduce_prod || op == OP_reduce_all;
 }
 
 /* What a rule sees of one call of op_infer(). */
@@ -173,6 +181,14 @@ static int check_reduced_extents(const struct call *c, struct fault *f) {
 	return 0;
 }
 
+static enum dtype reduced_dtype(const struct call *c) {
+	enum dtype in = c->in[0]->dtype;
+
+	if (c->info->result == OP_RESULT_BOOL)
+		return DTYPE_bool;
+	return c->info->result == OP_RESULT_ACC ? widest_of_kind(in) : in;
+}
+
 static int infer_reduction(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	const struct tensor_type *in = c->in[0];
 	int r = check_kind(c, 0, c->info->types, f);
@@ -183,7 +199,7 @@ static int infer_reduction(const struct call *c, struct tensor_type *outp, struc
 		r = check_reduced_extents(c, f);
 	if (r)
 		return r;
-	outp->dtype = (uint8_t)(c->info->result == OP_RESULT_ACC ? widest_of_kind(in->dtype) : in->dtype);
+	outp->dtype = (uint8_t)reduced_dtype(c);
 	outp->rank = 0;
 	for (unsigned d = 0; d < in->rank; d++) {
 		if (!(c->attr->axes >> d & 1))

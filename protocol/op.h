@@ -99,7 +99,11 @@ int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const
 	struct tensor_type *outp, struct fault *f) FAULT_MUST_USE;
 
 /*
- * The element type in which a reduction of this type accumulates: sums and means of f16 and bf16
- * in f32, of integers and bool in i64 or u64; max and min in the type itself.
+ * The element type in which a reduction of this type accumulates: sums, means and products of f16
+ * and bf16 in f32, of integers and bool in i64 or u64; max and min in the type itself; any and all
+ * in bool.
  */
 enum dtype op_accumulator(unsigned op, enum dtype in);
+
+/* What a reduction over nothing gives: 0, 1 or NaN. Not for max and min, which refuse it. */
+double op_of_nothing(unsigned op);

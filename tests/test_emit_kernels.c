@@ -268,6 +268,10 @@ static struct number apply(unsigned op, unsigned dtype, const struct number *a) 
 		return extreme(a[0], a[1], 1);
 	case OP_minimum:
 		return extreme(a[0], a[1], -1);
+	case OP_logical_or:
+		return truth(a[0].i || a[1].i);
+	case OP_logical_and:
+		return truth(a[0].i && a[1].i);
 	case OP_lt:
 		return truth(!is_nan(a[0]) && !is_nan(a[1]) && compare(a[0], a[1]) < 0);
 	case OP_where:
@@ -341,6 +345,8 @@ static struct number neutral(const struct kernel *k, uint64_t extent) {
 		[DTYPE_u64] = 0 };
 	struct number n = { .dtype = k->accumulator };
 
+	if (k->op == OP_reduce_prod || k->op == OP_reduce_all)
+		return from_double(k->accumulator, 1);
 	if (is_real(k->accumulator))
 		return from_double(k->accumulator, k->op == OP_reduce_sum   ? (extent ? -0.0 : 0.0)
 						   : k->op == OP_reduce_max ? -INFINITY
@@ -1032,13 +1038,17 @@ static struct job *reduction(unsigned form, unsigned op, unsigned accumulator, u
 	return j;
 }
 
-static const unsigned reduce_ops[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min };
+static const unsigned reduce_ops[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min, OP_reduce_prod };
 static const struct {
 	unsigned op, type;
 } reductions[] = {
 	{ OP_reduce_sum, DTYPE_f32 },
 	{ OP_reduce_sum, DTYPE_f64 },
 	{ OP_reduce_sum, DTYPE_i64 },
+	{ OP_reduce_prod, DTYPE_f32 },
+	{ OP_reduce_prod, DTYPE_u64 },
+	{ OP_reduce_any, DTYPE_bool },
+	{ OP_reduce_all, DTYPE_bool },
 	{ OP_reduce_max, DTYPE_f32 },
 	{ OP_reduce_min, DTYPE_f16 },
 	{ OP_reduce_max, DTYPE_bf16 },
@@ -1063,7 +1073,7 @@ END_TEST
 START_TEST(nothing_reduced_gives_zero_or_the_neutral_element) {
 	static const unsigned forms[] = { KERNEL_FORM_ROW, KERNEL_FORM_ROW, KERNEL_FORM_ROW,
 		KERNEL_FORM_COLUMN, KERNEL_FORM_GENERAL };
-	struct job *j = reduction(forms[_i], reduce_ops[_i % 3], DTYPE_f32, 2, 1);
+	struct job *j = reduction(forms[_i], reduce_ops[_i % 4], DTYPE_f32, 2, 1);
 
 	add_task(j, (const int64_t[]){ 20, 0 });
 	add_task(j, (const int64_t[]){ 0, 20 });
@@ -1137,7 +1147,7 @@ START_TEST(drawn_reductions_agree) {
 	j = job_new(KERNEL_REDUCE, rank, kept);
 	j->k.form = (uint8_t)form;
 	j->k.op = (uint16_t)
-		reduce_ops[pick(dtype == DTYPE_f64 || dtype == DTYPE_i64 || dtype == DTYPE_f32 ? 3 : 1)];
+		reduce_ops[pick(dtype == DTYPE_f64 || dtype == DTYPE_i64 || dtype == DTYPE_f32 ? 4 : 1)];
 	x = draw_values(j, dtype, 5, add_load(&j->k, dtype, KERNEL_CONTIGUOUS));
 	j->k.reduced_value = (uint16_t)x;
 	x = draw_values(j, dtype, 4, add_root(&j->k, dtype));

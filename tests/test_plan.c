@@ -369,6 +369,7 @@ static int64_t apply(unsigned id, const int64_t *a) {
 	case OP_neg:
 		return -a[0];
 	case OP_mul:
+	case OP_reduce_prod:
 		return (int64_t)((uint64_t)a[0] * (uint64_t)a[1]);
 	case OP_reduce_sum:
 		return a[0] + a[1];
@@ -378,6 +379,13 @@ static int64_t apply(unsigned id, const int64_t *a) {
 	default:
 		ck_abort_msg("%s is not simulated", op_info(id)->name);
 	}
+}
+
+/* What a reduction starts from. */
+static int64_t first_of(unsigned id) {
+	if (id == OP_reduce_max || id == OP_reduce_min)
+		return id == OP_reduce_max ? INT64_MIN : INT64_MAX;
+	return id == OP_reduce_prod;
 }
 
 struct machine {
@@ -476,7 +484,7 @@ static void reduce(struct machine *m) {
 	const struct kernel *k = m->step->kernel;
 
 	position = 0;
-	m->value[k->root_value] = k->op == OP_reduce_sum ? 0 : k->op == OP_reduce_max ? INT64_MIN : INT64_MAX;
+	m->value[k->root_value] = first_of(k->op);
 	each(m, k->kept, k->rank, accumulate);
 	finish(m);
 }
@@ -572,7 +580,7 @@ static void reference_view(const struct graph_node *n, const struct tensor_type 
 
 static void reference_reduce(const struct graph_node *n, const struct tensor_type *in, const int64_t *a, int64_t *out) {
 	for (int64_t i = 0; i < shape_elements(&n->type); i++)
-		out[i] = n->op == OP_reduce_sum ? 0 : n->op == OP_reduce_max ? INT64_MIN : INT64_MAX;
+		out[i] = first_of(n->op);
 	for (int64_t i = 0; i < shape_elements(in); i++) {
 		int64_t at = 0, scale = 1, flat = i, pair[2];
 
@@ -694,11 +702,11 @@ static uint32_t random_op(uint32_t a, uint32_t b) {
 }
 
 static uint32_t random_reduce(uint32_t a) {
-	static const unsigned ids[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min };
+	static const unsigned ids[] = { OP_reduce_sum, OP_reduce_max, OP_reduce_min, OP_reduce_prod };
 	struct op_attr attr = { .axes = (uint16_t)pick(1u << graph_node(g, a)->type.rank), .keepdims = pick(2) };
 	uint32_t node;
 
-	return graph_op(g, ids[pick(3)], 1, &a, &attr, 0, &node, &fault) ? a : node;
+	return graph_op(g, ids[pick(4)], 1, &a, &attr, 0, &node, &fault) ? a : node;
 }
 
 static uint32_t random_product(uint32_t a) {

@@ -467,6 +467,9 @@ START_TEST(reductions_drop_or_keep_axes_and_sums_widen) {
 
 	INFERRED("i64[3]", OP_reduce_sum, 1, &a, NULL, NULL, &some);
 	INFERRED("i64[1,3,1]", OP_reduce_sum, 1, &a, NULL, NULL, &keep);
+	INFERRED("i64[3]", OP_reduce_prod, 1, &a, NULL, NULL, &some);
+	INFERRED("bool[1,3,1]", OP_reduce_any, 1, &a, NULL, NULL, &keep);
+	INFERRED("bool[]", OP_reduce_all, 1, &u, NULL, NULL, &first);
 	INFERRED("i8[3]", OP_reduce_max, 1, &a, NULL, NULL, &some);
 	INFERRED("u64[]", OP_reduce_sum, 1, &u, NULL, NULL, &first);
 	INFERRED("i64[]", OP_reduce_sum, 1, &b, NULL, NULL, &first);
@@ -475,6 +478,8 @@ START_TEST(reductions_drop_or_keep_axes_and_sums_widen) {
 	INFERRED("i64[2,3,4]", OP_reduce_sum, 1, &a, NULL, NULL, NULL);
 	ck_assert_int_eq(op_accumulator(OP_reduce_sum, DTYPE_f16), DTYPE_f32);
 	ck_assert_int_eq(op_accumulator(OP_reduce_mean, DTYPE_bf16), DTYPE_f32);
+	ck_assert_int_eq(op_accumulator(OP_reduce_prod, DTYPE_f16), DTYPE_f32);
+	ck_assert_int_eq(op_accumulator(OP_reduce_any, DTYPE_f16), DTYPE_bool);
 	ck_assert_int_eq(op_accumulator(OP_reduce_sum, DTYPE_f64), DTYPE_f64);
 	ck_assert_int_eq(op_accumulator(OP_reduce_sum, DTYPE_bool), DTYPE_i64);
 	ck_assert_int_eq(op_accumulator(OP_reduce_sum, DTYPE_i8), DTYPE_i64);

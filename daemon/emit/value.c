@@ -182,6 +182,8 @@ const char *value_neutral(const struct kernel *k) {
 		return extremes[reg].least;
 	if (k->op == OP_reduce_min)
 		return extremes[reg].largest;
+	if (k->op == OP_reduce_prod || k->op == OP_reduce_all)
+		return "1";
 	return is_real(reg) ? "-0.0f" : "0";
 }
 

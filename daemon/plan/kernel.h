@@ -30,7 +30,7 @@
  *
  * Reductions: element j (row-major over the reduced dims) of a block of KERNEL_BLOCK elements is
  * accumulated, in order, into column j % KERNEL_COLUMNS, starting from the neutral element (-0 for
- * a float sum); then column c takes column c + h for h = 32, 16, 8, 4, 2, 1. An extent above
+ * a float sum, 1 for a product); then column c takes column c + h for h = 32, 16, 8, 4, 2, 1. An extent above
  * KERNEL_BLOCK is planned as two or more kernels: the first has a kept dim `block_dim` whose index
  * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. ROWS
  * with long_rows does the same inside: the results of its blocks are reduced by the same rule. The
@@ -123,7 +123,7 @@ struct kernel {
 	uint8_t rank;
 	uint8_t kept;                  /* REDUCE, ROWS: kept dims */
 	uint8_t block_dim;             /* REDUCE: the kept dim that counts blocks, or 0xff */
-	uint16_t op;                   /* REDUCE: OP_reduce_sum, _max or _min; MATMUL: OP_matmul */
+	uint16_t op;                   /* REDUCE: OP_reduce_ but not _mean; MATMUL: OP_matmul */
 	uint8_t accumulator;           /* REDUCE, MATMUL: dtype of the root value */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */

@@ -80,17 +80,14 @@ static bool reduces_nothing(const struct planner *p, const struct node *n) {
 	return shape_elements(p->node[n->in[0]].type) == 0;
 }
 
-/* A sum over nothing is +0, a mean NaN; max and min were refused by op_infer. */
 static int resolve_reduce(struct planner *p, struct node *n) {
-	double empty = n->op == OP_reduce_mean ? (double)__builtin_nanf("") : 0;
-
 	compute(p, n, NODE_REDUCE);
 	n->space = p->node[n->in[0]].type;
 	if (!reduces_nothing(p, n))
 		return 0;
 	n->kind = NODE_FILL;
 	n->arity = 0;
-	return planner_constant(p, dtype_scalar_from_double(n->type->dtype, empty), &n->index);
+	return planner_constant(p, dtype_scalar_from_double(n->type->dtype, op_of_nothing(n->op)), &n->index);
 }
 
 /* A product over no k is zero everywhere. */

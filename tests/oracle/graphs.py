@@ -294,7 +294,7 @@ class Program:
         if kind < 0.3:
             name = self.choose(VIEWS + ("copy",))
         elif kind < 0.4:
-            name = self.choose(["sum", "max", "min", "mean"])
+            name = self.choose([op.name for op in OPS.values() if op.kind == "REDUCE"])
         else:
             name = self.choose(ROUND)
         dtype, met = self.choose(self.dtypes), dtypes_of(name)

@@ -353,26 +353,31 @@ def reduced_last(a, axes):
     return a.transpose(kept + sorted(axes)).reshape([a.shape[d] for d in kept] + [extent])
 
 
-def tree_of_block(x):
-    """Element j goes to column j % 64, in order, from -0; then column c takes c + h for h = 32 ... 1."""
+def tree_of_block(x, combine, neutral):
+    """Element j goes to column j % 64, in order, from the neutral; then column c takes c + h for h = 32 ... 1."""
     rows = max(1, -(-x.shape[-1] // COLUMNS))
-    padded = np.full(x.shape[:-1] + (rows * COLUMNS,), -0.0, x.dtype)
+    padded = np.full(x.shape[:-1] + (rows * COLUMNS,), neutral, x.dtype)
     padded[..., :x.shape[-1]] = x
-    column = np.full(x.shape[:-1] + (COLUMNS,), -0.0, x.dtype)
+    column = np.full(x.shape[:-1] + (COLUMNS,), neutral, x.dtype)
     for row in range(rows):
-        column = column + padded[..., row * COLUMNS:(row + 1) * COLUMNS]
+        column = combine(column, padded[..., row * COLUMNS:(row + 1) * COLUMNS])
     half = COLUMNS // 2
     while half:
-        column = column[..., :half] + column[..., half:2 * half]
+        column = combine(column[..., :half], column[..., half:2 * half])
         half //= 2
     return column[..., 0]
 
 
-def tree_sum(x):
-    """The sum over the last axis, in blocks of 8192 elements, then over the blocks' results likewise."""
+def tree(x, combine, neutral):
+    """Over the last axis, in blocks of 8192 elements, then over the blocks' results likewise."""
     while x.shape[-1] > BLOCK:
-        x = np.stack([tree_of_block(x[..., i:i + BLOCK]) for i in range(0, x.shape[-1], BLOCK)], axis=-1)
-    return tree_of_block(x)
+        x = np.stack([tree_of_block(x[..., i:i + BLOCK], combine, neutral) for i in range(0, x.shape[-1], BLOCK)],
+                     axis=-1)
+    return tree_of_block(x, combine, neutral)
+
+
+def tree_sum(x):
+    return tree(x, np.add, -0.0)
 
 
 def reduce_sum(a, axes):
@@ -380,6 +385,13 @@ def reduce_sum(a, axes):
         return tree_sum(reduced_last(a, axes)) if a.size else np.zeros(reduced_last(a, axes).shape[:-1], a.dtype)
     wide = np.uint64 if a.dtype.kind == "u" else np.int64
     return reduced_last(a.astype(wide), axes).sum(axis=-1, dtype=wide)
+
+
+def reduce_prod(a, axes):
+    if a.dtype.kind == "f":
+        return tree(reduced_last(a, axes), np.multiply, 1.0)
+    wide = np.uint64 if a.dtype.kind == "u" else np.int64
+    return reduced_last(a.astype(wide), axes).prod(axis=-1, dtype=wide)
 
 
 def reduce_fold(function, a, axes):
@@ -413,7 +425,7 @@ class m:
     erf, gelu, gelu_tanh, selu = erf, gelu, gelu_tanh, selu
     maximum, minimum, floor_divide, remainder = maximum, minimum, floor_divide, remainder
     shift_left, shift_right = shift_left, shift_right
-    sum, mean = reduce_sum, reduce_mean
+    sum, mean, prod = reduce_sum, reduce_mean, reduce_prod
 
     @staticmethod
     def relu(a):
@@ -426,6 +438,14 @@ class m:
     @staticmethod
     def min(a, axes):
         return reduce_fold(minimum, a, axes)
+
+    @staticmethod
+    def any(a, axes):
+        return (reduced_last(a, axes) != 0).any(axis=-1)
+
+    @staticmethod
+    def all(a, axes):
+        return (reduced_last(a, axes) != 0).all(axis=-1)
 
 
 _oracles = {name: compile(op.oracle, f"oracle of {name}", "eval") for name, op in OPS.items() if op.oracle}
