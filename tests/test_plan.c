@@ -13,9 +13,9 @@
 #include "daemon/plan/plan.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
-	.kernel_operands = 32, .kernel_values = 64 };
+	.kernel_operands = 32, .kernel_values = 64, .rows = true };
 static const struct traits no_f64 = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 64, .units = 2,
-	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
+	.pools = 1, .kernel_operands = 32, .kernel_values = 64, .rows = true };
 
 static struct graph *g;
 static struct fault fault;
@@ -183,12 +183,94 @@ START_TEST(a_reduction_takes_prologue_and_epilogue) {
 }
 END_TEST
 
-START_TEST(a_prologue_that_is_also_wanted_is_stored) {
+START_TEST(a_prologue_that_is_also_wanted_is_stored_on_the_way) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100)), e = op(OP_exp, x, 0);
 
 	output(sum(e, 2));
 	output(e);
+	expect_steps(1, 2);
+}
+END_TEST
+
+static uint32_t reduce_rows(unsigned id, uint32_t a, uint16_t axes) {
+	return op_attr(id, a, (struct op_attr){ .axes = axes, .keepdims = true });
+}
+
+static uint32_t softmax(uint32_t x, uint16_t axes) {
+	uint32_t e = op(OP_exp, op(OP_sub, x, reduce_rows(OP_reduce_max, x, axes)), 0);
+
+	return op(OP_div, e, reduce_rows(OP_reduce_sum, e, axes));
+}
+
+static uint32_t layer_norm(uint32_t x, uint32_t weight, uint32_t bias, uint16_t axes) {
+	uint32_t d = op(OP_sub, x, reduce_rows(OP_reduce_mean, x, axes));
+	uint32_t v = reduce_rows(OP_reduce_mean, op(OP_mul, d, d), axes);
+
+	return op(OP_add, op(OP_mul, op(OP_mul, d, op(OP_rsqrt, v, 0)), weight), bias);
+}
+
+START_TEST(a_softmax_is_one_kernel_over_any_axes_side_by_side) {
+	static const uint16_t axes[] = { 4, 1, 2, 3, 6 };
+
+	for (unsigned i = 0; i < sizeof axes / sizeof *axes; i++) {
+		graph_reset(g);
+		output(softmax(leaf(0, DTYPE_f32, DIMS(8, 30, 100)), axes[i]));
+		expect_steps(1, 5);
+	}
+}
+END_TEST
+
+START_TEST(a_norm_with_what_goes_before_and_after_is_one_kernel) {
+	uint32_t x = op(OP_add, leaf(0, DTYPE_f32, DIMS(64, 100)), leaf(1, DTYPE_f32, DIMS(64, 100)));
+
+	output(op(OP_relu, layer_norm(x, leaf(2, DTYPE_f32, DIMS(100)), leaf(3, DTYPE_f32, DIMS(100)), 2), 0));
+	output(x);
+	expect_steps(1, 10);
+}
+END_TEST
+
+START_TEST(reductions_that_meet_after_they_ended_are_one_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100));
+	uint32_t mean = op_attr(OP_reduce_mean, x, (struct op_attr){ .axes = 2 });
+	uint32_t squares = op_attr(OP_reduce_mean, op(OP_mul, x, x), (struct op_attr){ .axes = 2 });
+
+	output(op(OP_sub, squares, op(OP_mul, mean, mean)));
+	expect_steps(1, 5);
+}
+END_TEST
+
+START_TEST(a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100));
+	uint32_t mean = op_attr(OP_reduce_mean, x, (struct op_attr){ .axes = 2 });
+
+	output(op(OP_sub, x, reshape(mean, DIMS(64, 1))));
+	expect_steps(1, 2);
+}
+END_TEST
+
+START_TEST(a_result_broadcast_along_other_axes_is_another_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(100, 100));
+
+	output(op(OP_sub, x, op_attr(OP_reduce_mean, x, (struct op_attr){ .axes = 2 })));
 	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(a_few_long_rows_are_reduced_side_by_side) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(2, 100000));
+	struct plan *p;
+
+	output(softmax(x, 2));
+	p = plan_with(&cpu, true);
+	for (uint32_t i = 0; i < p->steps; i++)
+		ck_assert_uint_ne(p->step[i].kernel->root, KERNEL_ROWS);
+	plan_unref(p);
+	graph_reset(g);
+	output(softmax(leaf(0, DTYPE_f32, DIMS(64, 10000)), 2));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert(p->step[0].kernel->long_rows);
+	plan_unref(p);
 }
 END_TEST
 
@@ -489,6 +571,82 @@ static void reduce(struct machine *m) {
 	finish(m);
 }
 
+/* How many reductions deep a value of rows is. */
+static unsigned level_of(const struct kernel *k, unsigned v) {
+	const struct kernel_value *x = &k->value[v];
+	unsigned arity = x->kind == KERNEL_OP ? op_info(x->op)->arity : x->kind == KERNEL_REDUCED, most = 0;
+
+	for (unsigned i = 0; i < arity; i++) {
+		unsigned level = level_of(k, x->arg[i]);
+
+		ck_assert_uint_lt(x->arg[i], v);
+		most = level > most ? level : most;
+	}
+	return most + (x->kind == KERNEL_REDUCED);
+}
+
+static unsigned pass;
+
+static void check_spaces(const struct plan_step *s) {
+	const struct kernel *k = s->kernel;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *x = &k->value[v];
+		unsigned arity = x->kind == KERNEL_OP ? op_info(x->op)->arity : 0;
+
+		ck_assert(x->kind != KERNEL_REDUCED || (x->space == KERNEL_SPACE_KEPT &&
+			k->value[x->arg[0]].space == KERNEL_SPACE_ROW && k->value[x->arg[0]].dtype == x->dtype));
+		for (unsigned i = 0; i < arity; i++)
+			ck_assert(x->space == KERNEL_SPACE_ROW || k->value[x->arg[i]].space == KERNEL_SPACE_KEPT);
+		for (unsigned d = k->kept; x->kind == KERNEL_LOAD && d < k->rank; d++)
+			ck_assert(x->space == KERNEL_SPACE_ROW || !s->operand[x->index].stride[d]);
+	}
+}
+
+static void store_space(struct machine *m, unsigned space) {
+	const struct kernel *k = m->step->kernel;
+
+	for (unsigned i = 0; i < k->operands; i++)
+		if (k->operand[i].output && k->value[k->operand[i].value].space == space)
+			m->slot[m->step->operand[i].slot][address(m, i)] = m->value[k->operand[i].value];
+}
+
+/* All values but reductions; those of the kept space are the same at every element. */
+static void row_element(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+
+	values(m, 0, k->values);
+	for (unsigned v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_REDUCED && level_of(k, v) == pass + 1) {
+			int64_t pair[2] = { m->value[v], m->value[k->value[v].arg[0]] };
+
+			m->value[v] = apply(k->value[v].op, pair);
+		}
+}
+
+static void row_last(struct machine *m) {
+	values(m, 0, m->step->kernel->values);
+	store_space(m, KERNEL_SPACE_ROW);
+}
+
+static void rows(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	unsigned last = 0;
+
+	check_spaces(m->step);
+	for (unsigned v = 0; v < k->values; v++)
+		last = level_of(k, v) > last ? level_of(k, v) : last;
+	for (pass = 0; pass < last; pass++) {
+		for (unsigned v = 0; v < k->values; v++)
+			if (k->value[v].kind == KERNEL_REDUCED && level_of(k, v) == pass + 1)
+				m->value[v] = first_of(k->value[v].op);
+		each(m, k->kept, k->rank, row_element);
+	}
+	each(m, k->kept, k->rank, row_last);
+	values(m, 0, k->values);
+	store_space(m, KERNEL_SPACE_KEPT);
+}
+
 static void multiply(struct machine *m) {
 	m->value[m->step->kernel->root_value] += load(m, 0) * load(m, 1);
 }
@@ -509,6 +667,8 @@ static void run_step(struct machine *m) {
 		each(m, 0, k->rank, finish);
 	else if (k->root == KERNEL_REDUCE)
 		each(m, 0, k->kept, reduce);
+	else if (k->root == KERNEL_ROWS)
+		each(m, 0, k->kept, rows);
 	else
 		each(m, 0, k->rank - 1u, product);
 }
@@ -709,6 +869,19 @@ static uint32_t random_reduce(uint32_t a) {
 	return graph_op(g, ids[pick(4)], 1, &a, &attr, 0, &node, &fault) ? a : node;
 }
 
+/* A reduction that goes back over its rows, with a value made of both or of their results. */
+static uint32_t random_rows(uint32_t a) {
+	static const unsigned ids[] = { OP_add, OP_sub, OP_maximum, OP_minimum };
+	const struct tensor_type t = graph_node(g, a)->type;
+	struct op_attr attr = { .axes = (uint16_t)pick(1u << t.rank), .keepdims = pick(4) };
+	unsigned id = pick(2) ? OP_reduce_sum : OP_reduce_max;
+	uint32_t in[2] = { a, a }, node;
+
+	if (graph_op(g, id, 1, &a, &attr, 0, &in[1], &fault) || graph_op(g, ids[pick(4)], 2, in, NULL, 0, &node, &fault))
+		return a;
+	return pick(2) ? node : random_op(node, in[pick(2)]);
+}
+
 static uint32_t random_product(uint32_t a) {
 	const struct tensor_type t = graph_node(g, a)->type;
 	uint32_t b = a, in[2], node;
@@ -755,8 +928,8 @@ static void random_graph(void) {
 	}
 	while (n < 20 + pick(30)) {
 		uint32_t a = node[pick(n)], b = node[pick(n)];
-		uint32_t kind = pick(12), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
-			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : random_source();
+		uint32_t kind = pick(15), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) : random_source();
 
 		if (!is_small(made))
 			break;
@@ -801,7 +974,17 @@ static struct plan *split_fully(struct plan *p) {
 	return p;
 }
 
+static unsigned count_rows(const struct plan *p) {
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		n += p->step[i].kernel->root == KERNEL_ROWS;
+	return n;
+}
+
 START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
+	unsigned rows_seen = 0;
+
 	for (uint32_t seed = 1; seed <= RANDOM_GRAPHS; seed++) {
 		int64_t *leaves[SIMULATED_LEAVES], **value;
 		struct plan *p;
@@ -821,6 +1004,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 			value[i] = reference_node(i, value, leaves);
 		p = plan_with(&cpu, true);
 		compare(p, leaves, value, "fused");
+		rows_seen += count_rows(p);
 		p = split_fully(p);
 		compare(p, leaves, value, "split");
 		plan_unref(p);
@@ -833,6 +1017,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 			free(leaves[i]);
 		free(value);
 	}
+	ck_assert_uint_gt(rows_seen, RANDOM_GRAPHS / 4);
 }
 END_TEST
 
@@ -878,7 +1063,13 @@ static Suite *suite(void) {
 	tcase_add_test(t, views_cost_no_kernel);
 	tcase_add_test(t, a_reshape_that_strides_cannot_say_is_one_copy);
 	tcase_add_test(t, a_reduction_takes_prologue_and_epilogue);
-	tcase_add_test(t, a_prologue_that_is_also_wanted_is_stored);
+	tcase_add_test(t, a_prologue_that_is_also_wanted_is_stored_on_the_way);
+	tcase_add_test(t, a_softmax_is_one_kernel_over_any_axes_side_by_side);
+	tcase_add_test(t, a_norm_with_what_goes_before_and_after_is_one_kernel);
+	tcase_add_test(t, reductions_that_meet_after_they_ended_are_one_kernel);
+	tcase_add_test(t, a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory);
+	tcase_add_test(t, a_result_broadcast_along_other_axes_is_another_kernel);
+	tcase_add_test(t, a_few_long_rows_are_reduced_side_by_side);
 	tcase_add_test(t, a_long_reduction_runs_in_blocks);
 	tcase_add_test(t, a_product_takes_its_epilogue);
 	tcase_add_test(t, a_transposed_second_factor_is_copied_once);

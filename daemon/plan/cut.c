@@ -7,7 +7,28 @@
 
 #include <string.h>
 
+/* ROWS: once an element where anything it is made of is; a load as its strides say. */
+static uint8_t space_of(const struct draft *d, const struct kernel_value *v) {
+	const struct kernel *k = &d->kernel;
+
+	if (k->root != KERNEL_ROWS)
+		return 0;
+	if (v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA) {
+		for (unsigned i = k->kept; i < k->rank; i++)
+			if (d->operand[v->index].stride[i])
+				return KERNEL_SPACE_ROW;
+		return KERNEL_SPACE_KEPT;
+	}
+	if (v->kind == KERNEL_OP && v->op == OP_copy)
+		return KERNEL_SPACE_ROW;
+	for (unsigned i = 0; v->kind == KERNEL_OP && i < op_info(v->op)->arity; i++)
+		if (k->value[v->arg[i]].space == KERNEL_SPACE_ROW)
+			return KERNEL_SPACE_ROW;
+	return KERNEL_SPACE_KEPT;
+}
+
 uint16_t draft_value(struct draft *d, struct kernel_value v) {
+	v.space = space_of(d, &v);
 	if (d->kernel.values == KERNEL_VALUES) {
 		d->full = true;
 		return 0;
@@ -59,6 +80,7 @@ uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, c
 	const struct kernel *k = &d->kernel;
 
 	memcpy(v.arg, arg, arity * sizeof *arg);
+	v.space = space_of(d, &v);
 	for (uint16_t i = stage_start(k); i < k->values; i++)
 		if (!memcmp(&k->value[i], &v, sizeof v))
 			return i;
@@ -110,6 +132,7 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.kept = k->kept;
 	to->kernel.block_dim = k->block_dim;
 	to->kernel.op = k->op;
+	to->kernel.long_rows = k->long_rows;
 	to->kernel.accumulator = k->accumulator;
 	to->kernel.root_value = KERNEL_NONE;
 	to->extent = from->extent;
@@ -141,6 +164,9 @@ static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 		return draft_iota(c->to, &from->operand[v->index]);
 	case KERNEL_ROOT_VALUE:
 		return cut_root(c);
+	case KERNEL_REDUCED:
+		return draft_value(c->to, (struct kernel_value){ .kind = KERNEL_REDUCED, .dtype = v->dtype, .op = v->op,
+			.arg = { cut_value(c, v->arg[0]) } });
 	default:
 		break;
 	}

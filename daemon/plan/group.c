@@ -6,8 +6,11 @@
  * other, and a node may join a group exactly when everything else it reads has a lower rank. That
  * keeps the groups acyclic without a search: the pass is linear in the number of operands.
  *
- * join: nodes in topological order join the highest-ranked group that holds a direct operand.
- * sink: then, consumers first, a MAP group read by one group only is computed inside that group.
+ * join: nodes in topological order join the highest-ranked group that holds an operand they reach.
+ * sink: then, consumers first, a group read by one group only is computed inside that group.
+ *
+ * A REDUCE group holds any number of reductions over the same rows, what is computed once an element
+ * of a row (node->row) before, between and after them, and what is computed once a row.
  * What a pattern allows is said by rules/; this file keeps limits and order.
  */
 #include "planner.h"
@@ -69,20 +72,32 @@ static bool add_source(struct group *g, uint32_t node) {
 	return true;
 }
 
+static bool reach(const struct planner *p, const struct group *g, const struct node *n, unsigned i) {
+	unsigned class = n->kind == NODE_REDUCE || n->row ? ROWS_CLASS_ROW : ROWS_CLASS_KEPT;
+	struct rows r;
+
+	if (g->kind != NODE_REDUCE)
+		return planner_edge(p, n, i).direct;
+	r = rows_of(p, &p->node[g->root]);
+	return rows_reach(p, &r, n, class, i);
+}
+
+bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i) {
+	const struct node *base = &p->node[planner_edge(p, n, i).base];
+
+	return node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group &&
+		reach(p, &p->group[group], n, i);
+}
+
 /* Adds what n reads from outside g; false where that is too much (g is then unchanged). */
 static bool add_sources_of(struct planner *p, struct group *g, const struct node *n) {
 	uint32_t before = g->sources;
 
-	for (unsigned i = 0; i < n->arity; i++) {
-		struct edge e = planner_edge(p, n, i);
-
-		if (e.direct && &p->group[group_find(p, p->node[e.base].group)] == g)
-			continue;
-		if (!add_source(g, e.node)) {
+	for (unsigned i = 0; i < n->arity; i++)
+		if (!group_inside(p, (uint32_t)(g - p->group), n, i) && !add_source(g, planner_edge(p, n, i).node)) {
 			g->sources = before;
 			return false;
 		}
-	}
 	return true;
 }
 
@@ -195,49 +210,129 @@ static uint32_t highest_rank(struct planner *p, const struct node *n) {
 	return rank;
 }
 
-/* Merges two groups of one rank and shape; a root keeps its place. */
-static bool merge_either(struct planner *p, uint32_t *foundp, uint32_t other) {
+/* Once an element or once a row: where both are possible, as what n reads there is. */
+static bool as_row(struct planner *p, uint32_t group, const struct node *n) {
+	struct rows r = rows_of(p, &p->node[p->group[group].root]);
+	unsigned classes = rows_classes(&r, n->space);
+
+	if (n->kind != NODE_MAP || classes != (ROWS_CLASS_ROW | ROWS_CLASS_KEPT))
+		return n->kind == NODE_MAP && classes == ROWS_CLASS_ROW;
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *base = &p->node[planner_edge(p, n, i).base];
+
+		if (node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group && base->row)
+			return true;
+	}
+	return false;
+}
+
+/* All that n reads of the group it reaches inside the kernel, and a pattern takes n; NULL, or why not. */
+static const char *joins(struct planner *p, uint32_t group, struct node *n) {
+	struct group *g = &p->group[group];
+
+	n->row = g->kind == NODE_REDUCE && as_row(p, group, n);
+	if (g->kind == NODE_REDUCE && n->kind == NODE_MAP && !n->row) {
+		struct rows r = rows_of(p, &p->node[g->root]);
+
+		if (!(rows_classes(&r, n->space) & ROWS_CLASS_KEPT))
+			return "the shape is neither the rows' nor that of their results";
+	}
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *base = &p->node[planner_edge(p, n, i).base];
+
+		if (node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group &&
+			!reach(p, g, n, i))
+			return "it is read through a view";
+	}
+	return join_limits(p, g, n);
+}
+
+static void set_rows(struct planner *p, const struct group *g, bool row) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
+		p->node[m].row = row;
+}
+
+/* A MAP group becomes part of a group of reductions: its members take a class there. */
+static bool merge_into_rows(struct planner *p, uint32_t into, uint32_t other, bool prefer_row) {
+	struct rows r = rows_of(p, &p->node[p->group[into].root]), o;
+	unsigned classes;
+
+	if (p->group[other].kind == NODE_REDUCE) {
+		o = rows_of(p, &p->node[p->group[other].root]);
+		return rows_same(&r, &o) && rows_pay(p, &r) && group_merge(p, &p->group[into], &p->group[other]);
+	}
+	classes = rows_classes(&r, p->group[other].space);
+	if (!classes)
+		return false;
+	set_rows(p, &p->group[other], classes == ROWS_CLASS_ROW || (classes != ROWS_CLASS_KEPT && prefer_row));
+	if (group_merge(p, &p->group[into], &p->group[other]))
+		return true;
+	set_rows(p, &p->group[other], false);
+	return false;
+}
+
+/* Merges two groups of one rank that n reads; a root keeps its place. */
+static bool merge_either(struct planner *p, uint32_t *foundp, uint32_t other, const struct node *n) {
 	uint32_t into = *foundp;
 
-	if (p->group[other].kind != NODE_MAP) {
+	if (p->group[into].kind == NODE_MAP) {
 		into = other;
 		other = *foundp;
 	}
 	*foundp = into;
-	return p->group[other].kind == NODE_MAP && group_merge(p, &p->group[into], &p->group[other]);
+	if (p->group[other].kind == NODE_MATMUL)
+		return false;
+	if (p->group[into].kind == NODE_REDUCE)
+		return merge_into_rows(p, into, other, n->row);
+	return p->group[other].kind == NODE_MAP && space_equal(p->group[into].space, p->group[other].space) &&
+		group_merge(p, &p->group[into], &p->group[other]);
+}
+
+/* The next group of this rank that n reads, after operand *ip; GROUP_NONE at the end. */
+static uint32_t next_group(struct planner *p, const struct node *n, uint32_t rank, unsigned *ip) {
+	for (; *ip < n->arity; ++*ip) {
+		const struct node *base = &p->node[planner_edge(p, n, *ip).base];
+		uint32_t g;
+
+		if (!node_is_computed(base) || base->group == GROUP_NONE)
+			continue;
+		g = group_find(p, base->group);
+		if (p->group[g].rank == rank)
+			return g;
+	}
+	return GROUP_NONE;
 }
 
 /*
- * The group n may join: it holds a direct operand, has the highest rank, and n reads nothing of
+ * The group n may join: it holds an operand, has the highest rank, and n reads nothing of
  * that rank another way. Groups of that rank that n connects are merged where rules and limits allow.
  */
 static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *groupp) {
-	const struct node *n = &p->node[node];
-	uint32_t found = GROUP_NONE;
+	struct node *n = &p->node[node];
+	uint32_t found = GROUP_NONE, g;
+	const char *reason = NULL;
+	unsigned at = 0;
 
 	*groupp = GROUP_NONE;
-	for (unsigned i = 0; i < n->arity; i++) {
-		struct edge e = planner_edge(p, n, i);
-		const char *reason = NULL;
-		uint32_t g;
-
-		if (!node_is_computed(&p->node[e.base]))
+	for (unsigned i = 0; !reason && (g = next_group(p, n, rank, &i)) != GROUP_NONE; at = i++) {
+		if (g == found)
 			continue;
-		g = group_find(p, p->node[e.base].group);
-		if (p->group[g].rank < rank || (e.direct && g == found))
-			continue;
-		if (!e.direct)
-			reason = "it is read through a view";
-		else
-			reason = join_limits(p, &p->group[g], n);
-		if (!reason && found != GROUP_NONE && !merge_either(p, &found, g))
+		if (n->kind == NODE_REDUCE && p->group[g].kind != NODE_REDUCE)
+			return 0;
+		reason = joins(p, g, n);
+		if (!reason && found != GROUP_NONE && !merge_either(p, &found, g, n))
 			reason = "two kernels it reads cannot be merged";
-		if (reason)
-			return planner_note(p, e.base, node, reason);
 		found = found == GROUP_NONE ? g : found;
+		at = i;
 	}
-	*groupp = found;
-	return 0;
+	if (!reason)
+		reason = joins(p, found, n);
+	if (!reason) {
+		*groupp = found;
+		return 0;
+	}
+	n->row = false;
+	return planner_note(p, planner_edge(p, n, at).base, node, reason);
 }
 
 /* On the CPU a product wants its second factor in rows; a transposed one is copied once. */
@@ -283,12 +378,14 @@ static int join(struct planner *p, uint32_t node) {
 			r = pack_factor(p, node);
 	}
 	rank = highest_rank(p, &p->node[node]);
-	if (!r && p->node[node].kind == NODE_MAP && rank)
+	if (!r && p->node[node].kind != NODE_MATMUL && rank)
 		r = candidate(p, node, rank, &group);
 	if (r)
 		return r;
-	if (group == GROUP_NONE || !add_sources_of(p, &p->group[group], &p->node[node]))
+	if (group == GROUP_NONE || !add_sources_of(p, &p->group[group], &p->node[node])) {
+		p->node[node].row = false;
 		return group_new(p, node, rank + 1);
+	}
 	member_add(p, &p->group[group], node);
 	return 0;
 }
@@ -314,36 +411,39 @@ static int readers_find(struct planner *p) {
 	return 0;
 }
 
-/* Does `reader` read `base` only directly? */
-static bool reads_directly(const struct planner *p, uint32_t reader, uint32_t base) {
-	for (unsigned i = 0; i < p->node[reader].arity; i++) {
-		struct edge e = planner_edge(p, &p->node[reader], i);
-
-		if (e.base == base && !e.direct)
-			return false;
-	}
-	return true;
-}
-
 /* The only other group that reads g, and how; GROUP_NONE where there is none or more than one. */
 static uint32_t only_reader(struct planner *p, struct group *g) {
 	uint32_t self = (uint32_t)(g - p->group), found = GROUP_NONE;
 
-	g->read_before_root = g->read_after_root = false;
+	g->read_by_rows = g->read_by_kept = false;
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
 		for (uint32_t i = p->reader_start[m]; i < p->reader_start[m + 1]; i++) {
-			uint32_t n = p->reader[i], other = group_find(p, p->node[n].group);
-			bool before = n == p->group[other].root || p->node[n].prologue;
+			const struct node *n = &p->node[p->reader[i]];
+			uint32_t other = group_find(p, n->group);
+			bool rows = n->kind == NODE_REDUCE || n->kind == NODE_MATMUL || n->row;
 
 			if (other == self)
 				continue;
-			if ((found != GROUP_NONE && other != found) || !reads_directly(p, n, m))
+			if (found != GROUP_NONE && other != found)
 				return GROUP_NONE;
 			found = other;
-			g->read_before_root |= before;
-			g->read_after_root |= !before;
+			g->read_by_rows |= rows;
+			g->read_by_kept |= !rows;
 		}
 	return found;
+}
+
+/* Would all that `into` reads of g be reached, were g computed inside it? */
+static bool all_reach(struct planner *p, const struct group *g, uint32_t into) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
+		for (uint32_t i = p->reader_start[m]; i < p->reader_start[m + 1]; i++) {
+			const struct node *n = &p->node[p->reader[i]];
+
+			for (unsigned k = 0; group_find(p, n->group) == into && k < n->arity; k++)
+				if (planner_edge(p, n, k).base == m && !reach(p, &p->group[into], n, k))
+					return false;
+		}
+	return true;
 }
 
 static bool sink_allowed(struct planner *p, const struct group *g, const struct group *into,
@@ -356,26 +456,38 @@ static bool sink_allowed(struct planner *p, const struct group *g, const struct 
 	return false;
 }
 
+/* Gives a MAP group's members their class in a group of reductions; false where they have none. */
+static bool sink_classes(struct planner *p, const struct group *g, const struct group *into) {
+	struct rows r;
+	unsigned classes;
+
+	if (into->kind != NODE_REDUCE || g->kind != NODE_MAP)
+		return true;
+	r = rows_of(p, &p->node[into->root]);
+	classes = rows_classes(&r, g->space);
+	set_rows(p, g, classes == ROWS_CLASS_ROW || (classes != ROWS_CLASS_KEPT && g->read_by_rows));
+	return classes;
+}
+
 static int sink(struct planner *p, uint32_t group) {
 	struct group *g = &p->group[group];
 	const char *reason = NULL;
 	uint32_t into;
-	bool before;
 
-	if (g->parent != group || g->kind != NODE_MAP)
+	if (g->parent != group || g->kind == NODE_MATMUL)
 		return 0;
 	into = only_reader(p, g);
 	if (into == GROUP_NONE)
 		return 0;
-	if (!sink_allowed(p, g, &p->group[into], &reason))
-		return reason ? planner_note(p, g->last, p->group[into].root, reason) : 0;
-	before = p->group[into].kind != NODE_MAP && g->read_before_root;
-	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
-		p->node[m].prologue = before;
-	if (!group_merge(p, &p->group[into], g))
-		for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
-			p->node[m].prologue = false;
-	return 0;
+	if (!sink_classes(p, g, &p->group[into]))
+		reason = "the shape is neither the rows' nor that of their results";
+	else if (!all_reach(p, g, into))
+		reason = "it is read through a view";
+	else if (sink_allowed(p, g, &p->group[into], &reason) && group_merge(p, &p->group[into], g))
+		return 0;
+	if (g->kind == NODE_MAP)
+		set_rows(p, g, false);
+	return reason ? planner_note(p, g->last, p->group[into].root, reason) : 0;
 }
 
 /* What is read by another kernel, or through a view, must be in memory. */
@@ -384,11 +496,9 @@ static void store_crossing(struct planner *p) {
 		const struct node *n = &p->node[i];
 
 		for (unsigned k = 0; node_is_computed(n) && k < n->arity; k++) {
-			struct edge e = planner_edge(p, n, k);
-			struct node *base = &p->node[e.base];
+			struct node *base = &p->node[planner_edge(p, n, k).base];
 
-			if (node_is_computed(base) &&
-				(!e.direct || group_find(p, base->group) != group_find(p, n->group)))
+			if (node_is_computed(base) && !group_inside(p, group_find(p, n->group), n, k))
 				base->stored = true;
 		}
 	}
@@ -438,21 +548,45 @@ int planner_group(struct planner *p) {
 /* So many members read and store at most 40 of KERNEL_OPERANDS arrays and 60 of KERNEL_SCALARS. */
 enum { SHED_OPS = 10 };
 
-static bool stays(const struct group *g, const struct node *n, uint32_t node) {
-	return g->kind != NODE_MAP && (node == g->root || n->prologue);
+bool group_needs_rows(struct planner *p, uint32_t group) {
+	uint32_t reductions = 0;
+
+	for (uint32_t m = p->group[group].first; m != GRAPH_NONE; m = p->next[m]) {
+		const struct node *n = &p->node[m];
+
+		reductions += n->kind == NODE_REDUCE;
+		if (reductions > 1 || (n->row && n->stored))
+			return true;
+		for (unsigned i = 0; (n->row || n->kind == NODE_REDUCE) && i < n->arity; i++)
+			if (group_inside(p, group, n, i) && !p->node[planner_edge(p, n, i).base].row)
+				return true;
+	}
+	return false;
 }
 
-/* Moves one member into the newest group, or into a new one where none is new or it is full. */
+/* A product, or a lone reduction with what goes before it, is not taken apart here. */
+static bool stays(const struct group *g, const struct node *n, uint32_t node) {
+	return g->kind != NODE_MAP && (node == g->root || n->row);
+}
+
+/* May the member follow in the newest group? */
+static bool shed_follows(const struct group *g, const struct node *n) {
+	return g->kind == NODE_MAP && n->kind == NODE_MAP && g->ops < SHED_OPS && space_equal(g->space, n->space);
+}
+
+/* Moves one member into the newest group, or into a new one where it does not fit. */
 static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t node) {
 	struct group *g = &p->group[p->groups - 1];
 
-	if (fresh || g->ops == SHED_OPS)
+	p->node[node].row = false;
+	if (fresh || !shed_follows(g, &p->node[node]))
 		return group_new(p, node, p->group[old].rank);
 	member_add(p, g, node);
 	return 0;
 }
 
 int planner_shed(struct planner *p, uint32_t group) {
+	bool all = p->group[group].kind == NODE_REDUCE && group_needs_rows(p, group);
 	uint32_t next, m = p->group[group].first, before = p->groups;
 	int r = 0;
 
@@ -460,7 +594,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 	p->group[group].ops = p->group[group].outputs = 0;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
-		if (stays(&p->group[group], &p->node[m], m))
+		if (!all && stays(&p->group[group], &p->node[m], m))
 			member_add(p, &p->group[group], m);
 		else
 			r = shed_member(p, group, p->groups == before, m);

@@ -1,7 +1,7 @@
 /*
  * Dims of a kernel: fewer is faster, and lets more calls share one program.
  *
- * Dims stand in groups that may not mix: a map's all in one; a reduction's kept ones, then its
+ * Dims stand in groups that may not mix: a map's all in one; a reduction's, and rows', kept ones, then its
  * reduced ones; a product's batch dims, then M, N and K one by one. Inside a group extents of 1
  * vanish, and neighbours merge where every operand steps evenly over both.
  */
@@ -9,9 +9,13 @@
 
 #include <string.h>
 
+static bool has_rows(const struct kernel *k) {
+	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS;
+}
+
 /* The first dim of each group that dim d may merge into: equal for dims of one group. */
 static unsigned dim_group(const struct kernel *k, unsigned d) {
-	if (k->root == KERNEL_REDUCE)
+	if (has_rows(k))
 		return d >= k->kept;
 	if (k->root == KERNEL_MATMUL)
 		return d + 3 >= k->rank ? 4 + d - k->rank : 0;
@@ -29,7 +33,7 @@ static void dim_remove(struct draft *d, unsigned dim) {
 	for (unsigned i = 0; i < k->operands; i++)
 		memmove(&d->operand[i].stride[dim], &d->operand[i].stride[dim + 1],
 			(k->rank - dim - 1u) * sizeof *d->operand[i].stride);
-	k->kept -= k->root == KERNEL_REDUCE && dim < k->kept;
+	k->kept -= has_rows(k) && dim < k->kept;
 	k->rank--;
 }
 
@@ -74,22 +78,28 @@ void draft_collapse(struct draft *d) {
 		for (unsigned o = 0; o < k->operands; o++)
 			memmove(&d->operand[o].stride[i], &d->operand[o].stride[i + 1],
 				(k->rank - i - 1u) * sizeof *d->operand[o].stride);
-		k->kept -= k->root == KERNEL_REDUCE && i < k->kept;
+		k->kept -= has_rows(k) && i < k->kept;
 		k->rank--;
 	}
 	if (k->root == KERNEL_MAP && !k->rank)
 		dim_insert(d, 0);
-	if (k->root == KERNEL_REDUCE && k->rank == k->kept)
+	if (has_rows(k) && k->rank == k->kept)
 		dim_insert(d, k->rank);
 }
 
-/* Is an operand read before the root? Every load of the prologue and no other. */
-static bool is_prologue(const struct kernel *k, unsigned operand) {
-	for (unsigned v = 0; v < k->root_value && v < k->values; v++) {
-		const struct kernel_value *value = &k->value[v];
+static bool is_loaded(const struct kernel_value *v, unsigned operand) {
+	return (v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA) && v->index == operand;
+}
 
-		if ((value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA) && value->index == operand)
-			return true;
+/* Is an operand touched once an element of a row? REDUCE: every load of the prologue and no other. */
+static bool is_of_row(const struct kernel *k, unsigned operand) {
+	if (k->root == KERNEL_ROWS && k->operand[operand].output)
+		return k->value[k->operand[operand].value].space == KERNEL_SPACE_ROW;
+	for (unsigned v = 0; v < k->values; v++) {
+		if (k->root == KERNEL_REDUCE && v >= k->root_value)
+			return false;
+		if (is_loaded(&k->value[v], operand))
+			return k->root == KERNEL_REDUCE || k->value[v].space == KERNEL_SPACE_ROW;
 	}
 	return false;
 }
@@ -104,7 +114,7 @@ static bool columns_pay(const struct draft *d) {
 	if (!k->kept || d->dims[k->kept - 1] < COLUMN_MINIMUM)
 		return false;
 	for (unsigned i = 0; i < k->operands; i++) {
-		if (!is_prologue(k, i))
+		if (!is_of_row(k, i))
 			continue;
 		if (d->operand[i].stride[k->kept] == 1)
 			return false;
@@ -116,7 +126,7 @@ static bool columns_pay(const struct draft *d) {
 static unsigned lane_dim(const struct kernel *k) {
 	if (k->root == KERNEL_MATMUL)
 		return k->rank - 2u;
-	if (k->root == KERNEL_REDUCE && k->form == KERNEL_FORM_COLUMN)
+	if (k->form == KERNEL_FORM_COLUMN)
 		return k->kept - 1u;
 	return k->rank - 1u;
 }
@@ -130,7 +140,7 @@ static void choose_form(struct draft *d, const struct traits *t) {
 
 	k->width = t->width;
 	k->form = KERNEL_FORM_PLAIN;
-	if (k->root != KERNEL_REDUCE)
+	if (!has_rows(k))
 		return;
 	if (k->rank - k->kept > 1) {
 		k->form = KERNEL_FORM_GENERAL;
@@ -148,7 +158,7 @@ void draft_finish(struct draft *d, const struct traits *t) {
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
 		bool one = k->form == KERNEL_FORM_GENERAL ||
-			(k->form == KERNEL_FORM_ROW && !is_prologue(k, i));
+			(k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		o->stream = o->output && k->root == KERNEL_MAP && t->stream_bytes &&

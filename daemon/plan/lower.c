@@ -12,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shape that values of a stage are computed over, and the kernel dim of each of its dims. */
-struct frame {
-	const struct tensor_type *space;
-	uint8_t dim[LIMIT_RANK];           /* DIM_NONE: reduced away, extent 1 here */
-};
-
-enum { DIM_NONE = 0xff };
-
 struct lowering {
 	struct planner *p;
 	struct draft *d;
@@ -44,23 +36,11 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) {
 	return 0;
 }
 
-/* Strides of a tensor, seen through v, over the frame: broadcast by NumPy's rules. */
-static struct plan_operand operand_over(const struct frame *f, const struct tensor_type *t,
-	const struct view *v, uint32_t slot) {
-	struct plan_operand o = { .slot = slot, .offset = v->offset };
-	unsigned lead = (unsigned)f->space->rank - t->rank;
-
-	for (unsigned d = 0; d < t->rank; d++)
-		if (f->dim[lead + d] != DIM_NONE && t->dims[d] != 1)
-			o.stride[f->dim[lead + d]] = v->stride[d];
-	return o;
-}
-
 /* start + i * step, in the register type of f16 and bf16, rounded once at the end. */
 static uint16_t lower_iota(struct lowering *l, const struct node *n) {
 	struct draft *d = l->d;
 	uint8_t type = n->type->dtype, reg = dtype_info(type)->kind == DTYPE_KIND_REAL ? dtype_info(type)->reg : type;
-	struct plan_operand o = operand_over(&l->frame, n->type, &n->view, PLAN_NONE);
+	struct plan_operand o = frame_operand(&l->frame, n->type, &n->view, PLAN_NONE);
 	uint32_t scalar = l->p->node[n->base].index;
 	uint16_t v = draft_iota(d, &o), scaled;
 
@@ -78,14 +58,14 @@ static uint16_t lower_source(struct lowering *l, uint32_t node) {
 		return draft_scalar(l->d, n->type->dtype, n->index);
 	if (n->kind == NODE_IOTA)
 		return lower_iota(l, n);
-	o = operand_over(&l->frame, n->type, &n->view, l->p->node[n->base].slot);
+	o = frame_operand(&l->frame, n->type, &n->view, l->p->node[n->base].slot);
 	return draft_load(l->d, n->type->dtype, &o);
 }
 
 static uint16_t lower_argument(struct lowering *l, const struct node *n, unsigned i) {
 	struct edge e = planner_edge(l->p, n, i);
 
-	if (e.direct && group_find(l->p, l->p->node[e.base].group) == l->group)
+	if (group_inside(l->p, l->group, n, i))
 		return l->p->node[e.base].value;
 	return lower_source(l, e.node);
 }
@@ -122,28 +102,23 @@ static int lower_store(struct lowering *l, struct node *n) {
 	if (r)
 		return r;
 	view_contiguous(&whole, &v);
-	o = operand_over(&l->frame, &whole, &v, n->slot);
+	o = frame_operand(&l->frame, &whole, &v, n->slot);
 	draft_store(l->d, n->value, &o);
 	return 0;
 }
 
-static int lower_members(struct lowering *l, const struct group *g, bool prologue) {
-	struct planner *p = l->p;
-	int r = 0;
-
-	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m])
-		if (p->node[m].prologue == prologue && (g->kind == NODE_MAP || m != g->root))
-			lower_member(l, &p->node[m]);
-	for (uint32_t m = g->first; !r && !prologue && m != GRAPH_NONE; m = p->next[m])
-		if (!p->node[m].prologue)
-			r = lower_store(l, &p->node[m]);
-	return r;
+static void lower_members(struct lowering *l, const struct group *g) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m])
+		if (g->kind == NODE_MAP || m != g->root)
+			lower_member(l, &l->p->node[m]);
 }
 
-static void frame_plain(struct frame *f, const struct tensor_type *space) {
-	f->space = space;
-	for (unsigned d = 0; d < LIMIT_RANK; d++)
-		f->dim[d] = (uint8_t)d;
+static int lower_stores(struct lowering *l, const struct group *g) {
+	int r = 0;
+
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m])
+		r = lower_store(l, &l->p->node[m]);
+	return r;
 }
 
 static int lower_map(struct lowering *l, const struct group *g) {
@@ -153,44 +128,28 @@ static int lower_map(struct lowering *l, const struct group *g) {
 	k->rank = g->space->rank;
 	memcpy(l->d->dims, g->space->dims, sizeof g->space->dims);
 	frame_plain(&l->frame, g->space);
-	return lower_members(l, g, false);
+	lower_members(l, g);
+	return lower_stores(l, g);
 }
 
 /* ---- reductions ---- */
 
-/* The frame of what is reduced: kept dims first, then reduced ones. */
-static void frame_before(struct lowering *l, const struct node *root, const struct tensor_type *in) {
+/* Kept dims, then those of a row. */
+static void rows_begin(struct lowering *l, const struct rows *rows, uint8_t root) {
 	struct kernel *k = &l->d->kernel;
 
-	l->frame.space = in;
-	for (unsigned pass = 0; pass < 2; pass++)
-		for (unsigned d = 0; d < in->rank; d++) {
-			if ((root->attr->axes >> d & 1) != (int)pass)
-				continue;
-			l->frame.dim[d] = k->rank;
-			l->d->dims[k->rank++] = in->dims[d];
-			k->kept += !pass;
-		}
-}
-
-/* The frame of the result: its dims are the kept ones, with or without extents of 1 between. */
-static void frame_after(struct lowering *l, const struct node *root, const struct tensor_type *in) {
-	uint8_t kept = 0, out = 0;
-
-	l->frame.space = root->type;
-	for (unsigned d = 0; d < in->rank; d++) {
-		bool reduced = root->attr->axes >> d & 1;
-
-		if (!reduced)
-			l->frame.dim[out++] = kept++;
-		else if (root->attr->keepdims)
-			l->frame.dim[out++] = DIM_NONE;
-	}
+	frame_row(&l->frame, rows);
+	for (unsigned d = 0; d < rows->type->rank; d++)
+		l->d->dims[l->frame.dim[d]] = rows->type->dims[d];
+	k->root = root;
+	k->rank = rows->type->rank;
+	k->kept = rows->kept;
+	l->d->extent = rows_extent(rows);
 }
 
 static int lower_mean(struct lowering *l, uint16_t *valuep) {
 	struct draft *d = l->d;
-	uint8_t type = d->kernel.accumulator;
+	uint8_t type = d->kernel.value[*valuep].dtype;
 	uint32_t number;
 	int r = planner_constant(l->p, dtype_scalar_from_double(type, (double)d->extent), &number);
 
@@ -217,30 +176,104 @@ static int lower_reduction(struct lowering *l, struct node *root) {
 	return r;
 }
 
-static uint64_t extent_of(const struct node *root, const struct tensor_type *in) {
-	uint64_t n = 1;
-
-	for (unsigned d = 0; d < in->rank; d++)
-		if (root->attr->axes >> d & 1)
-			n *= (uint64_t)in->dims[d];
-	return n;
+/* A value computed once an element, whatever it is made of. */
+static uint16_t row_value(struct draft *d, uint16_t value) {
+	return d->kernel.value[value].space == KERNEL_SPACE_ROW ? value :
+		draft_op(d, OP_copy, d->kernel.value[value].dtype, 1, &value);
 }
 
+static int lower_reduced(struct lowering *l, struct node *n) {
+	struct draft *d = l->d;
+	uint8_t type = op_accumulator(n->op, l->p->node[n->in[0]].type->dtype);
+	uint16_t v = row_value(d, lower_cast(d, lower_argument(l, n, 0), type));
+	int r = 0;
+
+	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_REDUCED, .dtype = type, .arg = { v },
+		.space = KERNEL_SPACE_KEPT, .op = n->op == OP_reduce_mean ? OP_reduce_sum : n->op });
+	d->kernel.accumulator = type;
+	if (n->op == OP_reduce_mean)
+		r = lower_mean(l, &v);
+	n->value = lower_cast(d, v, n->type->dtype);
+	return r;
+}
+
+/* The frame of what a member reads, and that of what it is. */
+static void frame_reads(struct lowering *l, const struct rows *rows, const struct node *n) {
+	if (n->row || n->kind == NODE_REDUCE)
+		frame_row(&l->frame, rows);
+	else
+		frame_kept(&l->frame, rows, n->space);
+}
+
+static void frame_stores(struct lowering *l, const struct rows *rows, const struct node *n) {
+	if (n->row)
+		frame_row(&l->frame, rows);
+	else
+		frame_kept(&l->frame, rows, n->kind == NODE_REDUCE ? n->type : n->space);
+}
+
+/* The members that are computed once an element, or those that are computed once a row. */
+static void lower_class(struct lowering *l, const struct group *g, const struct rows *rows, bool row) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m]) {
+		struct node *n = &l->p->node[m];
+
+		if (m == g->root || n->row != row)
+			continue;
+		frame_reads(l, rows, n);
+		lower_member(l, n);
+	}
+}
+
+/* One reduction: a prologue, the root, an epilogue. */
 static int lower_reduce(struct lowering *l, const struct group *g) {
 	struct node *root = &l->p->node[g->root];
-	const struct tensor_type *in = l->p->node[root->in[0]].type;
+	struct rows rows = rows_of(l->p, root);
 	int r;
 
-	l->d->kernel.root = KERNEL_REDUCE;
-	l->d->extent = extent_of(root, in);
-	frame_before(l, root, in);
-	r = lower_members(l, g, true);
-	if (!r)
-		r = lower_reduction(l, root);
+	rows_begin(l, &rows, KERNEL_REDUCE);
+	lower_class(l, g, &rows, true);
+	frame_reads(l, &rows, root);
+	r = lower_reduction(l, root);
 	if (r)
 		return r;
-	frame_after(l, root, in);
-	return lower_members(l, g, false);
+	lower_class(l, g, &rows, false);
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
+		if (l->p->node[m].row)
+			continue;
+		frame_stores(l, &rows, &l->p->node[m]);
+		r = lower_store(l, &l->p->node[m]);
+	}
+	return r;
+}
+
+/* Any number of reductions: members in their order, each over the row or over what is kept. */
+static int lower_rows(struct lowering *l, const struct group *g) {
+	struct planner *p = l->p;
+	struct rows rows = rows_of(p, &p->node[g->root]);
+	int r = 0;
+
+	rows_begin(l, &rows, KERNEL_ROWS);
+	l->d->kernel.long_rows = l->d->extent > KERNEL_BLOCK;
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m]) {
+		frame_reads(l, &rows, &p->node[m]);
+		if (p->node[m].kind == NODE_REDUCE)
+			r = lower_reduced(l, &p->node[m]);
+		else
+			lower_member(l, &p->node[m]);
+	}
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m]) {
+		struct node *n = &p->node[m];
+
+		frame_stores(l, &rows, n);
+		if (n->row && n->stored)
+			n->value = row_value(l->d, n->value);
+		r = lower_store(l, n);
+	}
+	return r;
+}
+
+static int lower_reductions(struct lowering *l, const struct group *g) {
+	return group_needs_rows(l->p, l->group) ? lower_rows(l, g) : lower_reduce(l, g);
 }
 
 /* ---- products ---- */
@@ -280,7 +313,8 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
 	root->value = lower_cast(l->d, v, root->type->dtype);
 	frame_plain(&l->frame, root->type);
-	return lower_members(l, g, false);
+	lower_members(l, g);
+	return lower_stores(l, g);
 }
 
 /* ---- steps ---- */
@@ -307,7 +341,7 @@ static void draft_begin(struct draft *d) {
 
 static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	static int (*const lower[])(struct lowering *, const struct group *) = {
-		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reduce, [NODE_MATMUL] = lower_matmul,
+		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reductions, [NODE_MATMUL] = lower_matmul,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

@@ -2,6 +2,7 @@
  * Inside plan: how the planner sees a graph while it decides. Nobody outside includes this.
  *
  * The passes, in the order in which plan.c runs them:
+ *   frame.c    where the dims of a shape lie among a kernel's (used by all)
  *   resolve.c  which nodes are live; views become (base node, strides); what no strides can
  *              express becomes a copy
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
@@ -39,7 +40,7 @@ struct node {
 	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
 	struct view view;                  /* of the base; contiguous where computed */
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
-	bool prologue;                     /* member of a REDUCE group, computed before the root */
+	bool row;                          /* member of a REDUCE group: computed once an element of a row, not once a row */
 	uint32_t group;
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
@@ -47,11 +48,11 @@ struct node {
 
 struct group {
 	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE or NODE_MATMUL */
-	bool read_before_root;             /* sink pass: the root, or a prologue, reads it ... */
-	bool read_after_root;              /* ... other members of the reader do */
+	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
+	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
 	uint32_t rank;                     /* above every group it reads from */
-	uint32_t root;                     /* the REDUCE or MATMUL node; else its first node */
+	uint32_t root;                     /* the first REDUCE node, the MATMUL node; else its first node */
 	const struct tensor_type *space;   /* of its outputs */
 	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
 	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
@@ -94,20 +95,67 @@ bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 /* Adds a node that copies `of`, read through its view, into memory of its own. */
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 
+/* ---- frame.c ---- */
+
+/* The shape that values are computed over, and the kernel dim of each of its dims. */
+struct frame {
+	const struct tensor_type *space;
+	uint8_t dim[LIMIT_RANK];           /* FRAME_NONE: reduced away, extent 1 here */
+};
+
+enum { FRAME_NONE = 0xff };
+
+/* A kernel whose dims are those of a shape. */
+void frame_plain(struct frame *f, const struct tensor_type *space);
+/* Strides of a tensor, seen through v, over the frame: broadcast by NumPy's rules. */
+struct plan_operand frame_operand(const struct frame *f, const struct tensor_type *t, const struct view *v,
+	uint32_t slot);
+
+/* What a group of reductions walks over: kernel dims are the kept ones, then the reduced ones. */
+struct rows {
+	const struct tensor_type *type;
+	uint16_t axes;
+	uint8_t kept;
+};
+
+enum {
+	ROWS_CLASS_ROW = 1,                /* computed once an element of a row */
+	ROWS_CLASS_KEPT = 2,               /* computed once a row */
+	/* Long rows a compute unit before they are walked whole instead of in blocks side by side. */
+	ROWS_EACH_UNIT = 2,
+};
+
+struct rows rows_of(const struct planner *p, const struct node *reduction);
+uint64_t rows_extent(const struct rows *r);
+bool rows_same(const struct rows *a, const struct rows *b);
+/* What may be computed over this space in a kernel of these rows: classes, or 0. */
+unsigned rows_classes(const struct rows *r, const struct tensor_type *space);
+void frame_row(struct frame *f, const struct rows *r);
+void frame_kept(struct frame *f, const struct rows *r, const struct tensor_type *space);
+/* Could n, computed as `class`, take operand i from its base inside a kernel that computes the base too? */
+bool rows_reach(const struct planner *p, const struct rows *r, const struct node *n, unsigned class, unsigned i);
+/* Does a kernel of several passes over these rows pay? */
+bool rows_pay(const struct planner *p, const struct rows *r);
+bool rows_adjacent(const struct rows *r);
+
 /* ---- group.c and rules/ ---- */
 
 int planner_group(struct planner *p) FAULT_MUST_USE;
 uint32_t group_find(struct planner *p, uint32_t group);
-/* Cuts a group that does not fit a kernel: its members but the root and prologue go to small groups. */
+/* Does member n of a group read operand i inside the group's kernel, not from memory? */
+bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i);
+/* Does a group of reductions need more than one reduction after a prologue and before an epilogue? */
+bool group_needs_rows(struct planner *p, uint32_t group);
+/* Cuts a group that does not fit a kernel into small ones, which are lowered in their order. */
 int planner_shed(struct planner *p, uint32_t group) FAULT_MUST_USE;
 int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
 
 /*
  * A fusion pattern: one file in rules/, found by its entry in the section plan_rules.
  *
- * join: may elementwise node n become a member of g, the group of its direct operand? Called in
- *       topological order, before n has a group.
- * sink: may the MAP group g, whose only reader is group into, be computed inside it?
+ * join: may node n, elementwise or a reduction, become a member of g, which computes an operand that
+ *       n reaches inside g's kernel? Called in topological order, before n has a group.
+ * sink: may group g, whose only reader is group into, be computed inside it?
  * Both return true, or false with a constant text in *reasonp. Limits and cycles are group.c's.
  */
 struct plan_rule {

@@ -120,16 +120,20 @@ static void draft_of_step(const struct plan_step *s, struct draft *d) {
 	d->extent = s->extent;
 }
 
+static bool is_computed(const struct kernel_value *v) {
+	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED;
+}
+
 static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) {
 	unsigned n = 0;
 
 	for (unsigned v = first; v < end; v++)
-		n += k->value[v].kind == KERNEL_OP;
+		n += is_computed(&k->value[v]);
 	return n;
 }
 
 /*
- * The first value of the second half: for a map the one after half of its operations; for a root
+ * The first value of the second half: for a map or rows the one after half of its operations; for a root
  * with operations after it, the one after the root; for a reduction with a prologue, the root.
  * 0 where the step is a single operation.
  */
@@ -144,12 +148,14 @@ static unsigned split_point(const struct kernel *k) {
 	if (ops < 2)
 		return 0;
 	for (v = 0; seen < ops / 2; v++)
-		seen += k->value[v].kind == KERNEL_OP;
+		seen += is_computed(&k->value[v]);
 	return v;
 }
 
 static bool is_argument(const struct kernel_value *v, unsigned value) {
-	for (unsigned i = 0; v->kind == KERNEL_OP && i < op_info(v->op)->arity; i++)
+	unsigned arity = v->kind == KERNEL_OP ? op_info(v->op)->arity : v->kind == KERNEL_REDUCED;
+
+	for (unsigned i = 0; i < arity; i++)
 		if (v->arg[i] == value)
 			return true;
 	return false;
@@ -234,9 +240,15 @@ static int temporary_over(struct plan *p, uint8_t dtype, const struct draft *d, 
 
 /* Moves one value across: stored by the first half, loaded by the second. */
 static int cross(struct plan *p, struct halves *h, uint16_t value) {
+	const struct kernel *k = &h->whole.kernel;
+	bool kept = k->root == KERNEL_ROWS && k->value[value].space == KERNEL_SPACE_KEPT;
 	struct plan_operand o;
-	int r = temporary_over(p, h->whole.kernel.value[value].dtype, &h->second, &o);
+	int r;
 
+	if (kept)
+		r = temporary(p, k->value[value].dtype, h->whole.dims, k->kept, &o);
+	else
+		r = temporary_over(p, k->value[value].dtype, &h->second, &o);
 	if (r)
 		return r;
 	draft_store(&h->first, cut_value(&h->before, value), &o);
@@ -251,7 +263,7 @@ static int split_values(struct plan *p, struct halves *h, unsigned point) {
 	if (k->root_value != KERNEL_NONE && point > k->root_value)
 		cut_value(&h->before, k->root_value);
 	for (uint16_t v = 0; !r && v < point; v++)
-		if ((k->value[v].kind == KERNEL_OP || k->value[v].kind == KERNEL_ROOT_VALUE) && used_after(k, v, point))
+		if ((is_computed(&k->value[v]) || k->value[v].kind == KERNEL_ROOT_VALUE) && used_after(k, v, point))
 			r = cross(p, h, v);
 	if (k->root_value != KERNEL_NONE && point <= k->root_value)
 		cut_value(&h->after, k->root_value);
@@ -259,6 +271,33 @@ static int split_values(struct plan *p, struct halves *h, unsigned point) {
 		if (k->operand[i].output)
 			cut_output(k->operand[i].value < point ? &h->before : &h->after, i);
 	return r;
+}
+
+/* Half of the work on rows may hold no reduction: then it is a map over all dims or the kept ones. */
+static void settle_rows(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	unsigned outputs[2] = { 0, 0 };
+
+	if (k->root != KERNEL_ROWS)
+		return;
+	for (unsigned v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_REDUCED)
+			return;
+	for (unsigned i = 0; i < k->operands; i++)
+		if (k->operand[i].output)
+			outputs[k->value[k->operand[i].value].space]++;
+	if (outputs[KERNEL_SPACE_ROW] && outputs[KERNEL_SPACE_KEPT])
+		return;
+	if (outputs[KERNEL_SPACE_KEPT])
+		k->rank = k->kept;
+	if (!k->rank)
+		d->dims[k->rank++] = 1;
+	for (unsigned v = 0; v < k->values; v++)
+		k->value[v].space = 0;
+	k->root = KERNEL_MAP;
+	k->kept = k->accumulator = 0;
+	k->long_rows = false;
+	d->extent = 0;
 }
 
 static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
@@ -282,6 +321,8 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	if (r)
 		return r;
 	drop_block_dim(&h->first);
+	settle_rows(&h->first);
+	settle_rows(&h->second);
 	draft_finish(&h->first, &width);
 	draft_finish(&h->second, &width);
 	r = plan_add_step(p, &h->first, s->op, ops);

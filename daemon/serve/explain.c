@@ -118,7 +118,8 @@ static int make_plan(struct explain *x, struct fault *f) {
 
 static const char *root_word(const struct kernel *k) {
 	static const char *const words[] = {
-		[KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce", [KERNEL_MATMUL] = "matmul"
+		[KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce", [KERNEL_MATMUL] = "matmul",
+		[KERNEL_ROWS] = "rows"
 	};
 
 	return words[k->root];

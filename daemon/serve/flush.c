@@ -110,6 +110,9 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 		c->reduce_fused += fused;
 		c->reduce_single += !fused;
 		break;
+	case KERNEL_ROWS:
+		c->rows++;
+		break;
 	default:
 		c->matmul_fused += fused;
 		c->matmul_single += !fused;

@@ -6,7 +6,7 @@
 
 static bool join(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp) {
 	(void)p;
-	if (g->kind != NODE_MAP)
+	if (g->kind != NODE_MAP || n->kind != NODE_MAP)
 		return false;
 	*reasonp = "the shapes differ";
 	return space_equal(g->space, n->space);
@@ -14,7 +14,7 @@ static bool join(const struct planner *p, const struct group *g, const struct no
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
 	(void)p;
-	if (into->kind != NODE_MAP)
+	if (into->kind != NODE_MAP || g->kind != NODE_MAP)
 		return false;
 	*reasonp = "the shapes differ";
 	return space_equal(g->space, into->space);

@@ -6,7 +6,7 @@
 
 static bool join(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp) {
 	(void)p;
-	if (g->kind != NODE_MATMUL)
+	if (g->kind != NODE_MATMUL || n->kind != NODE_MAP)
 		return false;
 	*reasonp = "the shape is not the product's";
 	return space_equal(g->space, n->space);
@@ -14,7 +14,7 @@ static bool join(const struct planner *p, const struct group *g, const struct no
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
 	(void)p;
-	if (into->kind != NODE_MATMUL || g->read_before_root)
+	if (into->kind != NODE_MATMUL || g->kind != NODE_MAP || g->read_by_rows)
 		return false;
 	*reasonp = "the shape is not the product's";
 	return space_equal(g->space, into->space);

@@ -6,18 +6,13 @@
 
 static bool join(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp) {
 	(void)p;
-	if (g->kind != NODE_REDUCE)
-		return false;
-	*reasonp = "the shape is not the reduction's";
-	return space_equal(g->space, n->space);
+	(void)reasonp;
+	return g->kind == NODE_REDUCE && n->kind == NODE_MAP && !n->row;
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
-	(void)p;
-	if (into->kind != NODE_REDUCE || g->read_before_root)
-		return false;
-	*reasonp = "the shape is not the reduction's";
-	return space_equal(g->space, into->space);
+	(void)reasonp;
+	return into->kind == NODE_REDUCE && g->kind == NODE_MAP && !p->node[g->first].row && !g->read_by_rows;
 }
 
 PLAN_RULE(reduce_epilogue, .doc = "a reduction, then elementwise operations on its result", .join = join, .sink = sink);
