@@ -167,6 +167,11 @@ FUSION_API fusion_array *fusion_broadcast(fusion_array *a, int rank, const int64
 FUSION_API fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t *stop, const int64_t *step);
 /* Reversed along count axes (negative ones count from the end); count 0 and axes NULL: all axes. */
 FUSION_API fusion_array *fusion_flip(fusion_array *a, int count, const int *axes);
+/*
+ * Windows of `size` elements along an axis, without a copy: result[..., o, ..., k] is
+ * a[..., o * step + k * dilation, ...]; the windows' elements are a new last axis.
+ */
+FUSION_API fusion_array *fusion_windows(fusion_array *a, int axis, int64_t size, int64_t step, int64_t dilation);
 FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
 
 /* Reductions: count axes (negative ones count from the end); count 0 and axes NULL: all axes. */

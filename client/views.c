@@ -199,6 +199,19 @@ fusion_array *fusion_flip(fusion_array *a, int count, const int *axes) {
 	return record_one(&r, failed, OP_flip, &attr);
 }
 
+fusion_array *fusion_windows(fusion_array *a, int axis, int64_t size, int64_t step, int64_t dilation) {
+	struct op_attr attr = { .window = { size, step, dilation } };
+	struct recording r;
+	unsigned at = 0;
+	int failed;
+
+	if (!record_begin(&r, "windows", 1, &a))
+		return NULL;
+	failed = take_axis(&r, axis, &at);
+	attr.axis = (uint8_t)at;
+	return record_one(&r, failed, OP_windows, &attr);
+}
+
 /* --- slices ------------------------------------------------------------------------------ */
 
 /* A bound of a slice as Python reads it: negative ones count from the end, all are clipped. */

@@ -24,10 +24,12 @@ enum attribute {
 	ATTRIBUTE_PERM,
 	ATTRIBUTE_AXES,
 	ATTRIBUTE_KEEPDIMS,
+	ATTRIBUTE_AXIS,
+	ATTRIBUTE_WINDOW, /* size, step, dilation */
 	ATTRIBUTES,
 };
 
-static const uint16_t attributes_of[OP_COUNT] = {
+static const uint32_t attributes_of[OP_COUNT] = {
 #define UNARY(...)
 #define BINARY(...)
 #define TERNARY(...)
@@ -49,6 +51,7 @@ static const uint16_t attributes_of[OP_COUNT] = {
 	[OP_permute] = 1 << ATTRIBUTE_PERM,
 	[OP_slice] = 1 << ATTRIBUTE_START | 1 << ATTRIBUTE_STEP | 1 << ATTRIBUTE_DIMS,
 	[OP_flip] = 1 << ATTRIBUTE_AXES,
+	[OP_windows] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_WINDOW,
 };
 
 static void put_ints(struct wire_writer *w, unsigned count, const int64_t *values) {
@@ -218,6 +221,34 @@ static int attribute_get_keepdims(struct wire_cursor *c, struct coded_op *o, str
 	return wire_get_bool(c, "keepdims", &o->attr.keepdims, f);
 }
 
+static void attribute_put_axis(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_uint(w, o->attr.axis);
+}
+
+static int attribute_get_axis(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	uint64_t value;
+	int r = wire_get_uint(c, "axis", LIMIT_RANK - 1, &value, f);
+
+	if (r)
+		return r;
+	o->attr.axis = (uint8_t)value;
+	return 0;
+}
+
+static void attribute_put_window(struct wire_writer *w, const struct coded_op *o) {
+	put_ints(w, 3, (const int64_t[]){ o->attr.window.size, o->attr.window.step, o->attr.window.dilation });
+}
+
+static int attribute_get_window(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	int64_t *const part[] = { &o->attr.window.size, &o->attr.window.step, &o->attr.window.dilation };
+	struct wire_cursor inside;
+	int r = wire_get_array(c, "window", 3, &inside, f);
+
+	for (unsigned i = 0; !r && i < 3; i++)
+		r = wire_get_int(&inside, "window", INT64_MIN, INT64_MAX, part[i], f);
+	return r ? r : wire_get_end(&inside, "window", f);
+}
+
 static const struct {
 	void (*put)(struct wire_writer *w, const struct coded_op *o);
 	int (*get)(struct wire_cursor *c, struct coded_op *o, struct fault *f);
@@ -234,6 +265,8 @@ static const struct {
 	[ATTRIBUTE_PERM] = { attribute_put_perm, attribute_get_perm },
 	[ATTRIBUTE_AXES] = { attribute_put_axes, attribute_get_axes },
 	[ATTRIBUTE_KEEPDIMS] = { attribute_put_keepdims, attribute_get_keepdims },
+	[ATTRIBUTE_AXIS] = { attribute_put_axis, attribute_get_axis },
+	[ATTRIBUTE_WINDOW] = { attribute_put_window, attribute_get_window },
 };
 
 void codec_put_op(struct wire_writer *w, const struct coded_op *o) {

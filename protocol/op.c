@@ -69,6 +69,19 @@ int op_find(const char *name) {
 	return -1;
 }
 
+bool op_is_view(unsigned op) {
+	static const bool views[OP_COUNT] = {
+		[OP_reshape] = true,
+		[OP_permute] = true,
+		[OP_broadcast] = true,
+		[OP_slice] = true,
+		[OP_flip] = true,
+		[OP_windows] = true,
+	};
+
+	return op < OP_COUNT && views[op];
+}
+
 static enum dtype widest_of_kind(enum dtype in) {
 	switch (dtype_info(in)->kind) {
 	case DTYPE_KIND_REAL:
@@ -367,6 +380,51 @@ static int infer_slice(const struct call *c, struct tensor_type *outp, struct fa
 static int infer_flip(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	*outp = *c->in[0];
 	return check_axes(c, f);
+}
+
+static int check_axis(const struct call *c, struct fault *f) {
+	char text[SHAPE_TEXT];
+
+	if (c->attr->axis < c->in[0]->rank)
+		return 0;
+	return fault_set(f, FAULT_ARGUMENT, "%s: axis %u does not exist in %s", c->info->name, c->attr->axis,
+		shape_text(c->in[0], text));
+}
+
+/* How many windows there are; a window that is longer than the axis is refused, as is one of nothing. */
+static int count_windows(const struct call *c, int64_t *countp, struct fault *f) {
+	int64_t size = c->attr->window.size, step = c->attr->window.step, span;
+	int64_t extent = c->in[0]->dims[c->attr->axis];
+	char text[SHAPE_TEXT];
+
+	if (size < 1 || step < 1 || c->attr->window.dilation < 1)
+		return fault_set(f, FAULT_ARGUMENT,
+			"windows: size %" PRId64 ", step %" PRId64 " and dilation %" PRId64 " must be at least 1",
+			size, step, c->attr->window.dilation);
+	if (__builtin_mul_overflow(size - 1, c->attr->window.dilation, &span) || span >= extent)
+		return fault_set(f, FAULT_SHAPE,
+			"windows: %" PRId64 " elements, each %" PRId64 " further, do not fit axis %u of %s", size,
+			c->attr->window.dilation, c->attr->axis, shape_text(c->in[0], text));
+	*countp = (extent - 1 - span) / step + 1;
+	return 0;
+}
+
+static int infer_windows(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *in = c->in[0];
+	int64_t count;
+	int r = check_axis(c, f);
+
+	if (!r)
+		r = count_windows(c, &count, f);
+	if (r)
+		return r;
+	if (in->rank == LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "windows: one more than %u dimensions is more than the limit of %d",
+			in->rank, LIMIT_RANK);
+	*outp = *in;
+	outp->dims[c->attr->axis] = count;
+	outp->dims[outp->rank++] = c->attr->window.size;
+	return 0;
 }
 
 static int refuse_matmul(const struct call *c, int code, const char *why, struct fault *f) {

@@ -75,16 +75,23 @@ static inline bool op_is_elementwise(const struct op_info *o) {
 	return o->class >= OP_CLASS_UNARY && o->class <= OP_CLASS_TERNARY;
 }
 
+/* Views cost nothing: they show the memory of their operand in another order (shape.h, view_apply). */
+bool op_is_view(unsigned op);
+
 /* What an operation needs besides its operands. Unused members are zero. */
 struct op_attr {
 	uint8_t dtype;                /* load, fill, arange, cast: enum dtype */
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
 	uint16_t axes;                /* reductions, flip: bit d for axis d */
+	uint8_t axis;                 /* windows: the axis they slide along */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
 	int64_t start[LIMIT_RANK];    /* slice: first index on each axis */
 	int64_t step[LIMIT_RANK];     /* slice: not 0; may be negative; any where the extent is below 2 */
+	struct {
+		int64_t size, step, dilation;
+	} window;                     /* windows: each at least 1 */
 	uint64_t value[2];            /* fill: value; arange: start, step; see dtype_scalar */
 	uint32_t arena;               /* load: arena and byte offset */
 	uint64_t offset;

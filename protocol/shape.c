@@ -233,6 +233,16 @@ static void view_flip(
 	}
 }
 
+/* A step along an axis with fewer than two elements is any number, and is not multiplied. */
+static void view_windows(const struct op_attr *attr, const struct tensor_type *in, const struct view *v,
+	const struct tensor_type *out, struct view *outp) {
+	int64_t stride = v->stride[attr->axis];
+
+	*outp = *v;
+	outp->stride[attr->axis] = out->dims[attr->axis] > 1 ? stride * attr->window.step : stride;
+	outp->stride[in->rank] = attr->window.size > 1 ? stride * attr->window.dilation : stride;
+}
+
 bool view_apply(unsigned op, const struct op_attr *attr, const struct tensor_type *in, const struct view *v,
 	const struct tensor_type *out, struct view *outp) {
 	struct view result = { 0 };
@@ -253,6 +263,9 @@ bool view_apply(unsigned op, const struct op_attr *attr, const struct tensor_typ
 		break;
 	case OP_flip:
 		view_flip(attr, in, v, &result);
+		break;
+	case OP_windows:
+		view_windows(attr, in, v, out, &result);
 		break;
 	default:
 		return false;

@@ -44,7 +44,7 @@ void view_contiguous(const struct tensor_type *t, struct view *v);
 bool view_is_contiguous(const struct tensor_type *t, const struct view *v);
 
 /*
- * The view of a view operation (reshape, permute, broadcast, slice, flip) of op.h applied to a
+ * The view of a view operation (op_is_view() of op.h) applied to a
  * tensor `in` seen through v. Returns false where a reshape cannot be expressed by strides.
  */
 struct op_attr;

@@ -823,7 +823,8 @@ static void random_shape(struct tensor_type *t) {
 static uint32_t random_view(uint32_t a) {
 	const struct tensor_type t = graph_node(g, a)->type;
 	struct op_attr attr = { .rank = t.rank };
-	unsigned id = (const unsigned[]){ OP_reshape, OP_permute, OP_broadcast, OP_slice, OP_flip }[pick(5)];
+	unsigned id = (const unsigned[]){ OP_reshape, OP_permute, OP_broadcast, OP_slice, OP_flip,
+		OP_windows }[pick(6)];
 
 	memcpy(attr.dims, t.dims, sizeof attr.dims);
 	for (unsigned d = 0; d < t.rank; d++) {
@@ -843,6 +844,14 @@ static uint32_t random_view(uint32_t a) {
 		}
 	}
 	attr.axes = (uint16_t)pick(1u << t.rank);
+	if (id == OP_windows) {
+		attr.axis = (uint8_t)(t.rank ? pick(t.rank) : 0);
+		if (!t.rank || t.rank > 5 || t.dims[attr.axis] < 2)
+			return a;
+		attr.window.size = 1 + pick(2);
+		attr.window.step = 1 + pick(2);
+		attr.window.dilation = 1;
+	}
 	if (id == OP_reshape && t.rank >= 2) {
 		attr.rank = (uint8_t)(t.rank - 1);
 		attr.dims[0] = t.dims[0] * t.dims[1];

@@ -39,6 +39,12 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 	}
 	if (info->class == OP_CLASS_REDUCE || o->op == OP_flip)
 		a->axes = (uint16_t)random_below(state, 1 << LIMIT_RANK);
+	if (o->op == OP_windows) {
+		a->axis = (uint8_t)random_below(state, LIMIT_RANK);
+		a->window.size = random_extreme(state);
+		a->window.step = random_extreme(state);
+		a->window.dilation = random_extreme(state);
+	}
 	a->keepdims = info->class == OP_CLASS_REDUCE && (random_word(state) & 1);
 	if (o->op == OP_fill || o->op == OP_arange)
 		a->value[0] = random_word(state);
@@ -58,6 +64,8 @@ static void expect_equal(const struct coded_op *a, const struct coded_op *b) {
 	must(!memcmp(a->in, b->in, sizeof a->in));
 	must(a->attr.dtype == b->attr.dtype && a->attr.rank == b->attr.rank);
 	must(a->attr.keepdims == b->attr.keepdims && a->attr.axes == b->attr.axes);
+	must(a->attr.axis == b->attr.axis);
+	must(!memcmp(&a->attr.window, &b->attr.window, sizeof a->attr.window));
 	must(!memcmp(a->attr.perm, b->attr.perm, sizeof a->attr.perm));
 	must(!memcmp(a->attr.dims, b->attr.dims, sizeof a->attr.dims));
 	must(!memcmp(a->attr.start, b->attr.start, sizeof a->attr.start));

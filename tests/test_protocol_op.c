@@ -384,6 +384,26 @@ START_TEST(slices_that_leave_their_axis_are_refused) {
 }
 END_TEST
 
+START_TEST(windows_that_leave_their_axis_are_refused) {
+	struct tensor_type a = SHAPE(f32, 3, 10), deep = SHAPE(f32, 1, 1, 1, 1, 1, 1, 1, 2);
+	struct op_attr none = { .axis = 2, .window = { 1, 1, 1 } }, still = { .axis = 1, .window = { 2, 0, 1 } };
+	struct op_attr wide = { .axis = 1, .window = { 11, 1, 1 } }, far = { .axis = 1, .window = { 4, 1, 4 } };
+	struct op_attr huge = { .axis = 1, .window = { INT64_MAX, 1, INT64_MAX } };
+	struct op_attr one = { .axis = 7, .window = { 2, 1, 1 } };
+
+	REFUSED(ARGUMENT, "windows: axis 2 does not exist in f32[3,10]", OP_windows, 1, &a, NULL, NULL, &none);
+	REFUSED(ARGUMENT, "windows: size 2, step 0 and dilation 1 must be at least 1", OP_windows, 1, &a, NULL,
+		NULL, &still);
+	REFUSED(SHAPE, "windows: 11 elements, each 1 further, do not fit axis 1 of f32[3,10]", OP_windows, 1, &a,
+		NULL, NULL, &wide);
+	REFUSED(SHAPE, "windows: 4 elements, each 4 further, do not fit axis 1 of f32[3,10]", OP_windows, 1, &a,
+		NULL, NULL, &far);
+	ck_assert_int_eq(refused(OP_windows, 1, &a, NULL, NULL, &huge).code, FAULT_SHAPE);
+	REFUSED(RANK, "windows: one more than 8 dimensions is more than the limit of 8", OP_windows, 1, &deep,
+		NULL, NULL, &one);
+}
+END_TEST
+
 START_TEST(products_that_do_not_fit_are_refused) {
 	struct tensor_type a = SHAPE(f32, 2, 3), b = SHAPE(f32, 4, 5), v = SHAPE(f32, 3),
 			   t = SHAPE(bool, 3, 3);
@@ -505,6 +525,10 @@ START_TEST(structural_results_follow_numpy) {
 	INFERRED("f32[3,2]", OP_slice, 1, &a, NULL, NULL, &back);
 	INFERRED("f32[0,4]", OP_slice, 1, &a, NULL, NULL, &none);
 	INFERRED("f32[3,4]", OP_flip, 1, &a, NULL, NULL, &(struct op_attr){ .axes = 3 });
+	INFERRED("f32[2,4,2]", OP_windows, 1, &a, NULL, NULL,
+		&(struct op_attr){ .axis = 0, .window = { 2, 1, 1 } });
+	INFERRED("f32[3,1,2]", OP_windows, 1, &a, NULL, NULL,
+		&(struct op_attr){ .axis = 1, .window = { 2, INT64_MAX, 3 } });
 	INFERRED("f32[3,4]", OP_copy, 1, &a, NULL, NULL, NULL);
 	INFERRED("u8[3,4]", OP_cast, 1, &a, NULL, NULL, &(struct op_attr){ .dtype = DTYPE_u8 });
 	INFERRED("i32[9]", OP_arange, 0, NULL, NULL, NULL, &arange);
@@ -537,6 +561,10 @@ static struct op_attr random_attr(uint64_t *state) {
 		a.start[d] = random_below(state, 2) ? random_below(state, 4) : random_extreme(state);
 		a.step[d] = random_below(state, 2) ? 1 : random_extreme(state);
 	}
+	a.axis = (uint8_t)random_below(state, random_below(state, 9) ? 4 : 256);
+	a.window.size = random_below(state, 2) ? random_below(state, 4) : random_extreme(state);
+	a.window.step = random_below(state, 2) ? 1 : random_extreme(state);
+	a.window.dilation = random_below(state, 2) ? 1 : random_extreme(state);
 	a.value[0] = random_word(state) >> random_below(state, 64);
 	a.value[1] = random_word(state) >> random_below(state, 64);
 	return a;
@@ -577,7 +605,8 @@ RUN_TESTS("protocol_op", ids_are_unique_and_fit_the_table, error_and_dtype_numbe
 	a_rank_above_the_limit_is_refused, sizes_that_overflow_are_refused,
 	reductions_refuse_axes_that_are_not_there_and_the_largest_of_nothing,
 	scalars_that_are_no_value_of_their_type_are_refused, views_that_do_not_fit_are_refused,
-	slices_that_leave_their_axis_are_refused, products_that_do_not_fit_are_refused,
+	slices_that_leave_their_axis_are_refused, windows_that_leave_their_axis_are_refused,
+	products_that_do_not_fit_are_refused,
 	elementwise_results_broadcast_and_comparisons_are_bool,
 	every_elementwise_operation_takes_exactly_the_types_of_its_row,
 	reductions_drop_or_keep_axes_and_sums_widen, structural_results_follow_numpy,

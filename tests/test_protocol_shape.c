@@ -204,6 +204,9 @@ static void source_index(unsigned op, const struct op_attr *a, const struct tens
 			source[d] = in->dims[d] == 1 ? 0 : aligned;
 		else if (op == OP_slice)
 			source[d] = a->start[d] + index[d] * a->step[d];
+		else if (op == OP_windows)
+			source[d] = d == a->axis ? index[d] * a->window.step + index[in->rank] * a->window.dilation
+						 : index[d];
 		else
 			source[d] = a->axes >> d & 1 ? in->dims[d] - 1 - index[d] : index[d];
 	}
@@ -326,11 +329,35 @@ static void random_slice(uint64_t *state, const struct tensor_type *in, struct o
 	}
 }
 
+/* False where the operand has no axis of elements, or no room for one axis more. */
+static bool random_windows(uint64_t *state, const struct tensor_type *in, struct op_attr *a) {
+	int64_t n;
+
+	if (!in->rank || in->rank == LIMIT_RANK)
+		return false;
+	a->axis = (uint8_t)random_below(state, in->rank);
+	n = in->dims[a->axis];
+	if (!n)
+		return false;
+	a->window.size = 1 + random_below(state, (unsigned)n);
+	a->window.dilation = a->window.size > 1
+				     ? 1 + random_below(state, (unsigned)((n - 1) / (a->window.size - 1)))
+				     : 1 + (random_extreme(state) & (INT64_MAX >> 1));
+	a->window.step = 1 + random_below(state, 4);
+	if (random_below(state, 9) == 0)
+		a->window.step = INT64_MAX - (n <= a->window.size ? 0 : 1);
+	return true;
+}
+
 static unsigned random_view_op(uint64_t *state, const struct tensor_type *in, struct op_attr *a) {
-	static const unsigned ops[] = { OP_reshape, OP_permute, OP_broadcast, OP_slice, OP_flip };
-	unsigned op = ops[random_below(state, 5)];
+	static const unsigned ops[] = { OP_reshape, OP_permute, OP_broadcast, OP_slice, OP_flip,
+		OP_windows };
+	unsigned op = ops[random_below(state, 6)];
 
 	memset(a, 0, sizeof *a);
+	if (op == OP_windows && random_windows(state, in, a))
+		return op;
+	op = op == OP_windows ? OP_flip : op;
 	if (op == OP_reshape)
 		random_reshape(state, shape_elements(in), a);
 	else if (op == OP_permute)
@@ -400,6 +427,7 @@ START_TEST(views_of_views_show_the_elements_an_index_oracle_finds) {
 	ck_assert_uint_gt(seen[OP_broadcast], 1000);
 	ck_assert_uint_gt(seen[OP_slice], 1000);
 	ck_assert_uint_gt(seen[OP_flip], 1000);
+	ck_assert_uint_gt(seen[OP_windows], 1000);
 	ck_assert_uint_gt(refused, 1000);
 }
 END_TEST

@@ -260,6 +260,55 @@ static int parse_reduction(struct parser *p, struct text_statement *s) {
 	}
 }
 
+/* The words of settings. */
+static const char *const setting_words[TEXT_SETTINGS] = {
+	[TEXT_AXIS] = "axis",
+	[TEXT_SIZE] = "size",
+	[TEXT_STEP] = "step",
+	[TEXT_DILATION] = "dilation",
+};
+
+/* One of the settings in the set, if any follows. */
+static int take_setting(struct parser *p, struct text_statement *s, unsigned *openp, bool *foundp) {
+	int r = 0;
+
+	*foundp = false;
+	for (unsigned i = 0; !r && !*foundp && i < TEXT_SETTINGS; i++) {
+		if (!(*openp >> i & 1))
+			continue;
+		r = lex_try(&p->lex, setting_words[i], foundp, p->fault);
+		if (r || !*foundp)
+			continue;
+		*openp &= ~(1U << i);
+		r = lex_take(&p->lex, "=", p->fault);
+		if (!r)
+			r = lex_take_integer(&p->lex, "a whole number", INT64_MIN + 1, INT64_MAX, &s->setting[i],
+				p->fault);
+	}
+	return r;
+}
+
+/* Settings in any order: each of the set at most once, those of `needed` exactly once. */
+static int take_settings(struct parser *p, struct text_statement *s, unsigned set, unsigned needed) {
+	char what[LIMIT_SENTENCE];
+	bool found = true;
+	int r = 0;
+
+	while (!r && found)
+		r = take_setting(p, s, &set, &found);
+	if (r || !(set & needed))
+		return r;
+	snprintf(what, sizeof what, "%s= and a number", setting_words[__builtin_ctz(set & needed)]);
+	return lex_expected(&p->lex, what, p->fault);
+}
+
+static int parse_windows(struct parser *p, struct text_statement *s) {
+	unsigned needed = 1 << TEXT_AXIS | 1 << TEXT_SIZE;
+
+	s->setting[TEXT_STEP] = s->setting[TEXT_DILATION] = 1;
+	return take_settings(p, s, needed | 1 << TEXT_STEP | 1 << TEXT_DILATION, needed);
+}
+
 typedef int attribute_parser(struct parser *p, struct text_statement *s);
 
 /* What follows the operands. Operations without a row have no attributes. */
@@ -273,6 +322,7 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 	[OP_broadcast] = parse_broadcast,
 	[OP_slice] = parse_slice,
 	[OP_flip] = take_axes,
+	[OP_windows] = parse_windows,
 };
 
 static int parse_attributes(struct parser *p, struct text_statement *s) {

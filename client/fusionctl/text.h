@@ -22,6 +22,15 @@
 #include "client/fusionctl/values.h"
 #include "protocol/op.h"
 
+/* Attributes of the form word=integer. */
+enum text_setting {
+	TEXT_AXIS,
+	TEXT_SIZE,
+	TEXT_STEP,
+	TEXT_DILATION,
+	TEXT_SETTINGS,
+};
+
 /* An array named before, or a literal of the element type of the other operands. */
 struct text_operand {
 	struct lex_token token;
@@ -43,6 +52,7 @@ struct text_statement {
 	bool axes_given; /* reductions: false for all of them */
 	bool keepdims;
 	int64_t start[LIMIT_RANK], stop[LIMIT_RANK], step[LIMIT_RANK]; /* slice; INT64_MIN: left out */
+	int64_t setting[TEXT_SETTINGS];
 	struct lex_token number[2]; /* fill: the value; arange: start and step */
 	struct values values;       /* input */
 };

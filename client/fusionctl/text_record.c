@@ -191,6 +191,21 @@ static int record_flip(
 	return 0;
 }
 
+/* An axis that int does not hold is none: it stays one where it is cut off. */
+static int axis_of(const struct text_statement *s) {
+	int64_t axis = s->setting[TEXT_AXIS];
+
+	return axis < -LIMIT_RANK || axis > LIMIT_RANK ? LIMIT_RANK : (int)axis;
+}
+
+static int record_windows(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	(void)r;
+	*arrayp = fusion_windows(a, axis_of(s), s->setting[TEXT_SIZE], s->setting[TEXT_STEP],
+		s->setting[TEXT_DILATION]);
+	return 0;
+}
+
 static int record_matmul(
 	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
 	*arrayp = fusion_matmul(a, r->array[s->operand[1].statement]);
@@ -208,6 +223,7 @@ static record_function *const recorders[OP_COUNT] = {
 	[OP_broadcast] = record_broadcast,
 	[OP_slice] = record_slice,
 	[OP_flip] = record_flip,
+	[OP_windows] = record_windows,
 	[OP_matmul] = record_matmul,
 };
 

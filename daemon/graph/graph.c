@@ -45,10 +45,11 @@ struct graph_key {
 	uint8_t dtype, rank, arity, keepdims;
 	uint16_t axes;
 	uint32_t in[LIMIT_OPERANDS];
-	uint32_t zero;                     /* no padding: the key is hashed as bytes */
+	uint32_t axis, zero;               /* no padding: the key is hashed as bytes */
 	int64_t dims[LIMIT_RANK];
 	int64_t stride[LIMIT_RANK];        /* leaves: strides; slice: steps */
 	int64_t start[LIMIT_RANK];
+	int64_t window[3];
 	uint8_t perm[LIMIT_RANK];
 };
 
@@ -258,6 +259,10 @@ static struct graph_key key_of(const struct graph_node *n, const struct op_attr 
 		return k;
 	k.keepdims = attr->keepdims;
 	k.axes = attr->axes;
+	k.axis = attr->axis;
+	k.window[0] = attr->window.size;
+	k.window[1] = attr->window.step;
+	k.window[2] = attr->window.dilation;
 	memcpy(k.perm, attr->perm, sizeof k.perm);
 	if (n->op == OP_slice) {
 		memcpy(k.start, attr->start, n->type.rank * sizeof *k.start);
@@ -301,7 +306,7 @@ static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in,
 	const struct tensor_type *type, struct view *v) {
 	const struct graph_node *n;
 
-	if (op < OP_reshape || op > OP_flip)
+	if (!op_is_view(op))
 		return false;
 	n = &g->node[in[0]];
 	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);

@@ -22,7 +22,7 @@ static uint8_t probe_dtype(const struct op_info *o) {
 /* Attributes under which every operation accepts a square of PROBE_EXTENT. */
 static struct op_attr probe_attr(unsigned op) {
 	struct op_attr a = { .dtype = DTYPE_f32, .rank = 2, .dims = { PROBE_EXTENT, PROBE_EXTENT },
-		.perm = { 1, 0 }, .axes = 2, .step = { 1, 1 } };
+		.perm = { 1, 0 }, .axes = 2, .step = { 1, 1 }, .window = { 2, 1, 1 } };
 
 	if (op == OP_arange) {
 		a.rank = 1;

@@ -42,14 +42,17 @@ static void *keep(struct plan *p, const void *from, size_t bytes) {
 	return to ? memcpy(to, from, bytes) : NULL;
 }
 
-/* Bytes of memory an operand touches: dims along which it does not move count once. */
-static uint64_t operand_bytes(const struct draft *d, unsigned operand) {
-	uint64_t bytes = dtype_info(d->kernel.operand[operand].dtype)->bytes;
+/* Bytes of memory an operand touches: dims along which it does not move count once, and windows overlap. */
+static uint64_t operand_bytes(const struct plan *p, const struct draft *d, unsigned operand) {
+	uint64_t bytes = dtype_info(d->kernel.operand[operand].dtype)->bytes, all;
 
+	if (d->kernel.operand[operand].iota)
+		return 0;
+	all = p->slot[d->operand[operand].slot].bytes;
 	for (unsigned i = 0; i < d->kernel.rank; i++)
 		if (d->operand[operand].stride[i])
 			bytes *= (uint64_t)d->dims[i];
-	return d->kernel.operand[operand].iota ? 0 : bytes;
+	return bytes < all ? bytes : all;
 }
 
 /* Neighbouring steps often run the same kernel: unfused chains, cut pieces of one long chain. */
@@ -79,7 +82,7 @@ int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uin
 	if (!s->kernel || !s->operand || !s->scalar || !s->op)
 		return -ENOMEM;
 	for (unsigned i = 0; i < k->operands; i++)
-		*(k->operand[i].output ? &s->bytes_written : &s->bytes_read) += operand_bytes(d, i);
+		*(k->operand[i].output ? &s->bytes_written : &s->bytes_read) += operand_bytes(p, d, i);
 	p->steps++;
 	return 0;
 }

@@ -113,17 +113,14 @@ static int resolve_node(struct planner *p, struct node *n) {
 	case OP_arange:
 		compute(p, n, NODE_IOTA);
 		return 0;
-	case OP_reshape:
-	case OP_permute:
-	case OP_broadcast:
-	case OP_slice:
-	case OP_flip:
-		resolve_view(p, n);
-		return 0;
 	case OP_matmul:
 		return resolve_matmul(p, n);
 	default:
 		break;
+	}
+	if (op_is_view(n->op)) {
+		resolve_view(p, n);
+		return 0;
 	}
 	if (op_info(n->op)->class == OP_CLASS_REDUCE)
 		return resolve_reduce(p, n);

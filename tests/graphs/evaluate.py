@@ -93,6 +93,14 @@ class Tokens:
             self.took(",")
         return result
 
+    def settings(self, **values):
+        """axis=1 size=3, in any order; `values` are what is left out."""
+        while self.tokens and self.tokens[0][1] in values:
+            word = self.next()
+            self.take("=")
+            values[word] = int(self.next())
+        return values
+
     def axes(self):
         result = [int(self.next())]
         while self.took(","):
@@ -286,6 +294,7 @@ def structural(name, operands, tokens):
         "broadcast": lambda: np.broadcast_to(a.data, tokens.integers()),
         "slice": lambda: a.data[tokens.ranges()],
         "flip": lambda: np.flip(a.data, tokens.axes()),
+        "windows": lambda: ref.windows(a.data, **tokens.settings(axis=0, size=1, step=1, dilation=1)),
     }
     return Array(a.dtype, shape[name]())
 

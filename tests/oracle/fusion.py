@@ -83,6 +83,7 @@ _PROTOTYPES = {
     "broadcast": (_pointer, [_pointer, ctypes.c_int, _dims]),
     "slice": (_pointer, [_pointer, _dims, _dims, _dims]),
     "flip": (_pointer, [_pointer, ctypes.c_int, _axes]),
+    "windows": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
     "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
@@ -336,6 +337,9 @@ class Context:
 
     def flip(self, a, axes):
         return Array(self, call["flip"](a.pointer, len(axes), _list(ctypes.c_int, axes)))
+
+    def windows(self, a, axis, size, step=1, dilation=1):
+        return Array(self, call["windows"](a.pointer, axis, size, step, dilation))
 
     def capture_begin(self, inputs):
         _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))

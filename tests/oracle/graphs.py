@@ -21,7 +21,7 @@ from tables import DTYPES, OPS
 
 MOST_ELEMENTS = 3000
 WRITES = ("copy_into", "fill_into", "map_write")
-VIEWS = ("reshape", "permute", "broadcast", "slice", "flip")
+VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
 SOURCES = ("load", "fill", "arange")
 # The operations that each family must hit, FORCED of them, one family after another.
 ROUND = list(OPS)
@@ -247,6 +247,19 @@ class Program:
         axes = [d for d in range(len(seen.shape)) if self.chance(0.5)]
         return self.add("flip", seen.dtype, seen.shape, [node], axes=axes)
 
+    def windows(self, node, seen):
+        axes = [d for d, n in enumerate(seen.shape) if n and len(seen.shape) < 8 and 2 * size(seen.shape) <= self.limit()]
+        if not axes:
+            return self.flip(node, seen)
+        axis, step = self.choose(axes), int(self.choose([1, 1, 2, 3]))
+        count = min(int(self.choose([1, 2, 3])), seen.shape[axis])
+        dilation = min(int(self.choose([1, 1, 2])), (seen.shape[axis] - 1) // (count - 1)) if count > 1 else 1
+        given = dict(axis=axis, size=count, step=step, dilation=dilation)
+        shape = reference.windows(np.empty(seen.shape, np.bool_), **given).shape
+        if size(shape) > self.limit():
+            return self.flip(node, seen)
+        return self.add("windows", seen.dtype, shape, [node], **given)
+
     # ---- writing ----
 
     def write(self):
@@ -363,6 +376,8 @@ def record(context, node, arrays, data=None):
         return getattr(context, node.op)(ins[0], given["axes"])
     if node.op == "slice":
         return context.slice(ins[0], given["ranges"])
+    if node.op == "windows":
+        return context.windows(ins[0], **given)
     if node.op in WRITES:
         return write(node, ins)
     if OPS[node.op].kind == "REDUCE":
@@ -471,6 +486,8 @@ def expected(node, ins, dtypes, data=None):
         return ins[0][tuple(given["ranges"])]
     if node.op == "flip":
         return np.flip(ins[0], given["axes"])
+    if node.op == "windows":
+        return reference.windows(ins[0], **given)
     if node.op == "matmul":
         return reference.matmul(node.dtype, *ins)
     if OPS[node.op].kind == "REDUCE":

@@ -343,6 +343,15 @@ def shift_right(a, b):
     return np.where(inside, a >> np.where(inside, b, zero), np.where(a < 0, ~zero, zero))
 
 
+# ---- views ----
+
+
+def windows(a, axis, size, step, dilation):
+    """result[..., o, ..., k] = a[..., o * step + k * dilation, ...]"""
+    count = (a.shape[axis] - (size - 1) * dilation - 1) // step + 1
+    return np.stack([np.take(a, np.arange(count) * step + k * dilation, axis) for k in range(size)], axis=-1)
+
+
 # ---- reductions and products ----
 
 

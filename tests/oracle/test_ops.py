@@ -253,6 +253,9 @@ def check_views(report, context, rng, dtype):
         ("broadcast", lambda: context.broadcast(row, (2, 4, 3, 5)), np.broadcast_to(values_row, (2, 4, 3, 5))),
         ("slice", lambda: context.slice(a, [slice(1, 3), slice(None), slice(-1, None, -2)]), values[1:3, :, -1::-2]),
         ("flip", lambda: context.flip(a, (0, -1)), values[::-1, :, ::-1]),
+        ("windows", lambda: context.windows(a, -1, 2, 2, 2), reference.windows(values, -1, 2, 2, 2)),
+        ("windows", lambda: context.windows(context.windows(context.flip(a, (1,)), 1, 3), 0, 2, 3),
+         reference.windows(reference.windows(values[:, ::-1], 1, 3, 1, 1), 0, 2, 3, 1)),
         ("reshape", lambda: context.reshape(a, (2, -1, 5)), values.reshape(2, -1, 5)),
         ("permute", lambda: context.permute(a, None), values.transpose()),
         ("permute", lambda: context.transpose(a), np.swapaxes(values, -1, -2)),
@@ -261,7 +264,7 @@ def check_views(report, context, rng, dtype):
         ("flip", lambda: context.flip(context.slice(a, [slice(None, None, 2), slice(None), slice(1, 4)]), (1,)),
          values[::2, :, 1:4][:, ::-1]),
     ]
-    for name, function, want in cases if dtype == FULL else cases[:6]:
+    for name, function, want in cases if dtype == FULL else cases[:7]:
         compare_exact(report, f"{name} {dtype}", dtype, want, function().read())
         report.hit(name, dtype)
 
