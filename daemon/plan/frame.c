@@ -116,6 +116,8 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA || (have == ROWS_CLASS_ROW && class != have))
 		return false;
+	if (!(rows_classes(r, n->space) & class))
+		return false;
 	if (n->kind == NODE_REDUCE && have != ROWS_CLASS_ROW)
 		return false;
 	frame_of_class(&reads, r, class, n->space);
