@@ -4,6 +4,10 @@
  * The kernel gives a memfd pages until the machine has none left and then kills a process, so a
  * request beyond what /proc/meminfo calls available is refused before it starts. That is a
  * backstop, blind to the limits of a control group: what a user may have is the caller's to decide.
+ *
+ * Arenas get large pages where the kernel can (Linux 6.1, MADV_COLLAPSE, whatever the settings of
+ * sysfs): one small page of each large one is allocated and the rest collapsed around it. That is
+ * faster than allocating small pages, and reading through large ones is 1.5 to 2 times faster.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create, seals */
@@ -22,6 +26,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; the C library of Debian 12 does not name it */
+#endif
+
 enum {
 	SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 	/*
@@ -29,6 +37,9 @@ enum {
 	 * signal would start over for ever. In pieces it makes progress.
 	 */
 	SHM_PIECE = 64 << 20,
+	/* A large page of the machines we know; on others large pages are not asked for, or refused. */
+	SHM_LARGE_PAGE = 2 << 20,
+	SHM_PAGE = 4096,
 	/* Room for more descriptors than a packet may bring, so that the excess is seen and closed. */
 	PACKET_DESCRIPTORS = 4,
 };
@@ -68,11 +79,45 @@ static int allocate(int fd, uint64_t bytes) {
 	return 0;
 }
 
+/* An address range of its own for a mapping of these bytes that begins on a large page. */
+static void *reserve(uint64_t bytes) {
+	uint64_t more = bytes + SHM_LARGE_PAGE;
+	uint8_t *begin = mmap(NULL, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t skip = -(uintptr_t)begin % SHM_LARGE_PAGE, whole = (bytes + SHM_PAGE - 1) & ~(uint64_t)(SHM_PAGE - 1);
+
+	if (begin == MAP_FAILED)
+		return MAP_FAILED;
+	if (skip)
+		munmap(begin, skip);
+	if (more > skip + whole)
+		munmap(begin + skip + whole, more - skip - whole);
+	return begin + skip;
+}
+
+/* Only ever makes memory faster: whatever fails here leaves holes that allocate() fills. */
+static void allocate_large(int fd, uint64_t bytes) {
+	uint64_t whole = bytes / SHM_LARGE_PAGE * SHM_LARGE_PAGE;
+	void *base;
+
+	if (!whole || ftruncate(fd, (off_t)bytes))
+		return;
+	base = reserve(whole);
+	if (base == MAP_FAILED)
+		return;
+	if (mmap(base, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED) {
+		for (uint64_t at = 0; at < whole && !allocate_piece(fd, at, SHM_PAGE); at += SHM_LARGE_PAGE)
+			if (madvise((uint8_t *)base + at, SHM_LARGE_PAGE, MADV_COLLAPSE))
+				break;
+	}
+	munmap(base, whole);
+}
+
 static int make_arena(int fd, uint64_t bytes) {
 	int r;
 
 	if (fchmod(fd, 0600))
 		return -errno;
+	allocate_large(fd, bytes);
 	r = allocate(fd, bytes);
 	if (r)
 		return r;
@@ -110,13 +155,20 @@ int shm_check(int fd, uint64_t bytes) {
 }
 
 int shm_map(int fd, uint64_t bytes, void *address, void **basep) {
-	int flags = MAP_SHARED | (address ? MAP_FIXED : 0);
-	void *base = mmap(address, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	void *at = !address && bytes >= SHM_LARGE_PAGE ? reserve(bytes) : address, *base;
+	int flags = MAP_SHARED | (at ? MAP_FIXED : 0);
 
-	if (base == MAP_FAILED)
+	if (at == MAP_FAILED)
 		return -errno;
-	*basep = base;
-	return 0;
+	base = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	if (base != MAP_FAILED) {
+		*basep = base;
+		return 0;
+	}
+	flags = -errno;
+	if (at && !address)
+		munmap(at, bytes);
+	return flags;
 }
 
 /* Memory for control messages, aligned as their headers need. */
