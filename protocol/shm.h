@@ -17,7 +17,10 @@
 int shm_create(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
 /* Checks that fd is a sealed memfd of exactly these bytes: 0, or -EINVAL. */
 int shm_check(int fd, uint64_t bytes) FAULT_MUST_USE;
-/* Maps it shared, readable and writable; at address where it is not NULL (MAP_FIXED). */
+/*
+ * Maps it shared, readable and writable; at address where it is not NULL (MAP_FIXED), else where
+ * large pages can serve it.
+ */
 int shm_map(int fd, uint64_t bytes, void *address, void **basep) FAULT_MUST_USE;
 
 /* Sends one packet; fd may be -1. 0 or -errno. flags as for sendmsg. */

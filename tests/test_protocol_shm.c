@@ -217,9 +217,32 @@ START_TEST(errors_come_back_as_codes) {
 }
 END_TEST
 
+START_TEST(large_arenas_lie_where_large_pages_can_and_have_no_holes) {
+	enum { LARGE = 2 << 20 };
+	static const uint64_t sizes[] = { LARGE, LARGE + 4096, 5 * LARGE - 4096, 16 * LARGE };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		struct stat st;
+		void *base;
+		int fd;
+
+		ck_assert_int_eq(shm_create("arena", sizes[i], &fd), 0);
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_uint_ge((uint64_t)st.st_blocks * 512, sizes[i]);
+		ck_assert_int_eq(shm_map(fd, sizes[i], NULL, &base), 0);
+		ck_assert_uint_eq((uintptr_t)base % LARGE, 0);
+		for (uint64_t at = 0; at < sizes[i]; at += 4096)
+			ck_assert_uint_eq(((uint8_t *)base)[at], 0);
+		munmap(base, sizes[i]);
+		close(fd);
+	}
+}
+END_TEST
+
 RUN_TESTS("protocol_shm", an_arena_is_allocated_in_full_and_private, an_arena_can_neither_shrink_nor_grow,
 	an_arena_larger_than_one_piece_is_whole, sizes_beyond_the_machine_are_refused_at_once,
-	two_maps_see_the_same_bytes, a_descriptor_that_is_no_sealed_arena_is_refused,
+	two_maps_see_the_same_bytes, large_arenas_lie_where_large_pages_can_and_have_no_holes,
+	a_descriptor_that_is_no_sealed_arena_is_refused,
 	a_packet_brings_its_bytes_and_its_descriptor,
 	a_packet_too_long_for_the_buffer_is_refused_and_leaks_nothing,
 	descriptors_beyond_the_first_are_closed, errors_come_back_as_codes)
