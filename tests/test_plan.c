@@ -239,6 +239,20 @@ START_TEST(reductions_that_meet_after_they_ended_are_one_kernel) {
 }
 END_TEST
 
+START_TEST(reductions_of_the_same_rows_read_them_once) {
+	uint32_t x = op(OP_neg, leaf(0, DTYPE_f32, DIMS(64, 100)), 0);
+
+	output(sum(x, 2));
+	output(reduce_rows(OP_reduce_max, x, 2));
+	expect_steps(1, 3);
+	graph_reset(g);
+	x = leaf(0, DTYPE_f32, DIMS(64, 100));
+	output(sum(x, 2));
+	output(sum(x, 1));
+	expect_steps(2, 2);
+}
+END_TEST
+
 START_TEST(a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100));
 	uint32_t mean = op_attr(OP_reduce_mean, x, (struct op_attr){ .axes = 2 });
@@ -1076,6 +1090,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_softmax_is_one_kernel_over_any_axes_side_by_side);
 	tcase_add_test(t, a_norm_with_what_goes_before_and_after_is_one_kernel);
 	tcase_add_test(t, reductions_that_meet_after_they_ended_are_one_kernel);
+	tcase_add_test(t, reductions_of_the_same_rows_read_them_once);
 	tcase_add_test(t, a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory);
 	tcase_add_test(t, a_result_broadcast_along_other_axes_is_another_kernel);
 	tcase_add_test(t, a_few_long_rows_are_reduced_side_by_side);

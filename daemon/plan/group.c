@@ -368,6 +368,24 @@ static int place_factor(struct planner *p, uint32_t node) {
 	return group_new(p, copy, 1);
 }
 
+/* Another reduction of the same array over the same rows: together they read it once. */
+static uint32_t sibling(struct planner *p, uint32_t node, uint32_t rank) {
+	struct node *n = &p->node[node];
+	uint32_t group = p->node[p->node[n->in[0]].base].reduced_by;
+
+	if (n->kind != NODE_REDUCE || group == GROUP_NONE)
+		return GROUP_NONE;
+	group = group_find(p, group);
+	return p->group[group].rank > rank && !joins(p, group, n) ? group : GROUP_NONE;
+}
+
+static void note_reduction(struct planner *p, uint32_t node) {
+	const struct node *n = &p->node[node];
+
+	if (n->kind == NODE_REDUCE)
+		p->node[p->node[n->in[0]].base].reduced_by = n->group;
+}
+
 static int join(struct planner *p, uint32_t node) {
 	uint32_t rank, group = GROUP_NONE;
 	int r = 0;
@@ -382,12 +400,16 @@ static int join(struct planner *p, uint32_t node) {
 		r = candidate(p, node, rank, &group);
 	if (r)
 		return r;
+	if (group == GROUP_NONE)
+		group = sibling(p, node, rank);
 	if (group == GROUP_NONE || !add_sources_of(p, &p->group[group], &p->node[node])) {
 		p->node[node].row = false;
-		return group_new(p, node, rank + 1);
+		r = group_new(p, node, rank + 1);
+	} else {
+		member_add(p, &p->group[group], node);
 	}
-	member_add(p, &p->group[group], node);
-	return 0;
+	note_reduction(p, node);
+	return r;
 }
 
 /* ---- sink ---- */

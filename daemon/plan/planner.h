@@ -42,6 +42,7 @@ struct node {
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
 	bool row;                          /* member of a REDUCE group: computed once an element of a row, not once a row */
 	uint32_t group;
+	uint32_t reduced_by;               /* the last group with a reduction of this value, or GROUP_NONE */
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
 };
