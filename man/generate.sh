@@ -2,7 +2,7 @@
 # Writes the manual pages that come from tables.
 #
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
-#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def
+#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
 # Needs awk alone. A line of a table that does not read is an error, never left out.
@@ -159,9 +159,16 @@ ops_rows() {
 		"$root/protocol/ops.def"
 }
 
-# SETTING(section, name, type, standard, min, max, applies, doc)
+# SETTING(section, name, type, standard, min, max, applies, doc), and PATTERN(id, name, doc) as fusion.pattern.*
 conf_rows() {
 	awk -v out="$1" "$reader"'
+	function patterns_items(   i) {
+		for (i = 1; i <= patterns; i++) {
+			print ".It Va pattern." pattern[i] " Pq " forms["DEVICES"] > (out "/SETTING")
+			print "Make kernels of this pattern:\n" sentences(doc[i]) "." > (out "/SETTING")
+			print "Standard:\n.Ql yes .\n" when["SESSION"] > (out "/SETTING")
+		}
+	}
 	BEGIN {
 		forms["BOOL"] = "yes or no"
 		forms["COUNT"] = "a number; K, M, G and T are powers of 1024"
@@ -169,14 +176,22 @@ conf_rows() {
 		forms["MODE"] = "octal permissions"
 		forms["LEVEL"] = "error, warning, notice, info or debug"
 		forms["TEXT"] = "text"
+		forms["DEVICES"] = "yes, no, cpu or gpu"
 		when["START"] = "Applies at the next start."
 		when["RELOAD"] = "Applies at a reload, too."
 		when["SESSION"] = "Applies at a reload, too; a client may change it for its own session."
 	}
 	!read_row() { next }
+	row == "PATTERN" {
+		pattern[++patterns] = args[2]
+		doc[patterns] = args[3]
+		next
+	}
 	row != "SETTING" || count != 8 { fail("not a setting") }
 	!(args[3] in forms) || !(args[7] in when) { fail("an unknown type or time") }
 	args[1] != section {
+		if (section == "fusion")
+			patterns_items()
 		if (section)
 			print ".El" > (out "/SETTING")
 		section = args[1]
@@ -193,7 +208,7 @@ conf_rows() {
 		if (section)
 			print ".El" > (out "/SETTING")
 		exit failed
-	}' "$root/daemon/base/settings.def"
+	}' "$root/protocol/patterns.def" "$root/daemon/base/settings.def"
 }
 
 rows=$(mktemp -d)

@@ -3,8 +3,9 @@
  *
  *   run_graphs FUSIOND FILE.fz|FOLDER...
  *
- * Every graph runs fused, unfused, and fused with the kernels of GPUs (device.strategy=gpu). The three
- * results must be the same bits, and what the file expects must hold: values, kernels, errors. The
+ * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu), and fused with
+ * each pattern off that its plan has, of which no kernel may then be. All results must be the same bits,
+ * and what the file expects must hold: values, kernels, errors. The
  * daemon must also have launched as many kernels as EXPLAIN told. One line a graph; the last line
  * counts passed and failed ones.
  *
@@ -205,6 +206,7 @@ struct variant {
 	const char *name;
 	const struct daemon *daemon;
 	enum fusion_switch fusion;
+	enum pattern off;
 	struct fault fault;    /* code 0: it ran */
 	struct result *result; /* of each output */
 	cJSON *plan;           /* EXPLAIN's answer */
@@ -264,6 +266,15 @@ static int run_outputs(struct variant *v, fusion_context *c, const struct text *
 	return r;
 }
 
+/* Where it fails, the plan shows it. */
+static void switch_off(fusion_context *c, enum pattern pattern) {
+	char name[LINE_TEXT];
+
+	snprintf(name, sizeof name, "fusion.pattern.%s", pattern_name(pattern));
+	if (fusion_configure(c, name, "off"))
+		fprintf(stderr, "run_graphs: %s\n", fusion_error());
+}
+
 /* Leaves what happened in v; a fault is a result too. */
 static void variant_run(struct variant *v, const struct text *t) {
 	fusion_array **output = calloc(t->outputs + 1, sizeof *output);
@@ -271,6 +282,8 @@ static void variant_run(struct variant *v, const struct text *t) {
 	int r;
 
 	v->result = calloc(t->outputs + 1, sizeof *v->result);
+	if (c && v->off)
+		switch_off(c, v->off);
 	if (!c || !output || !v->result)
 		r = c ? fault_set(&v->fault, FAULT_MEMORY, "no memory") : text_library_fault(&v->fault);
 	else
@@ -441,6 +454,23 @@ static void expect_kernel(struct report *report, const struct text_expectation *
 			want);
 }
 
+/* PATTERN_NONE for a single operation, and beyond the last kernel. */
+static enum pattern kernel_pattern(const struct variant *v, int number) {
+	const cJSON *kernels = cJSON_GetObjectItemCaseSensitive(v->plan, "kernels");
+	const char *name = cJSON_GetStringValue(
+		cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(kernels, number), "pattern"));
+
+	return name ? pattern_find(name) : PATTERN_NONE;
+}
+
+static void expect_pattern(struct report *report, const struct text_expectation *e, const struct variant *v) {
+	enum pattern got = kernel_pattern(v, (int)e->number - 1);
+
+	if (got != e->pattern)
+		fail(report, "%s: kernel %lld is of the pattern '%s', not %s", v->name, (long long)e->number,
+			pattern_name(got), pattern_name(e->pattern));
+}
+
 static const struct text_expectation *expected_error(const struct text *t) {
 	for (unsigned i = 0; i < t->expectations; i++)
 		if (t->expectation[i].kind == TEXT_ERROR)
@@ -488,6 +518,8 @@ static void check_expectations(struct report *report, const struct variant *v) {
 			expect_kernels(report, e, v);
 		else if (e->kind == TEXT_KERNEL && cpu && e->unfused == unfused)
 			expect_kernel(report, e, v);
+		else if (e->kind == TEXT_PATTERN && cpu && !unfused)
+			expect_pattern(report, e, v);
 	}
 	check_launches(report, v);
 }
@@ -512,6 +544,35 @@ static void print_report(const char *path, const struct report *r, const struct 
 		passed++;
 }
 
+/* The same bits without the pattern, and no kernel of it. */
+static void run_without(struct report *report, const struct variant *fused, enum pattern pattern) {
+	char name[LINE_TEXT];
+	struct variant v = { .name = name, .daemon = &daemons[0], .fusion = FUSION_ON, .off = pattern };
+
+	snprintf(name, sizeof name, "without %s", pattern_name(pattern));
+	variant_run(&v, report->text);
+	check_error(report, &v);
+	check_launches(report, &v);
+	for (int i = 0; !v.fault.code && i < kernel_count(&v); i++)
+		if (kernel_pattern(&v, i) == pattern)
+			fail(report, "%s: kernel %d is of it", name, i + 1);
+	compare_variants(report, fused, &v);
+	variant_free(&v, report->text);
+}
+
+static void run_without_each(struct report *report, const struct variant *fused) {
+	pattern_set tried = pattern_bit(PATTERN_NONE);
+
+	for (int i = 0; !fused->fault.code && i < kernel_count(fused); i++) {
+		enum pattern pattern = kernel_pattern(fused, i);
+
+		if (tried & pattern_bit(pattern))
+			continue;
+		tried |= pattern_bit(pattern);
+		run_without(report, fused, pattern);
+	}
+}
+
 static void run_text(const char *path, const struct text *t) {
 	struct variant variants[] = {
 		{ .name = "fused", .daemon = &daemons[0], .fusion = FUSION_ON },
@@ -526,6 +587,8 @@ static void run_text(const char *path, const struct text *t) {
 		check_expectations(&report, &variants[i]);
 	for (size_t i = 1; !report.failures && i < sizeof variants / sizeof *variants; i++)
 		compare_variants(&report, &variants[0], &variants[i]);
+	if (!report.failures)
+		run_without_each(&report, &variants[0]);
 	print_report(path, &report, variants);
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
 		variant_free(&variants[i], t);

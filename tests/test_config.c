@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/base/config.h"
+#include "daemon/base/traits.h"
 
 static char path[64];
 
@@ -65,6 +66,26 @@ START_TEST(every_value_prints_as_text_that_reads_back) {
 		str_free(&text);
 	}
 	ck_assert_mem_eq(&c, &d, sizeof c);
+}
+END_TEST
+
+START_TEST(every_pattern_has_a_switch) {
+	struct config_source s = { 0 };
+	struct config c;
+	struct fault f;
+
+	config_standard(&c);
+	for (enum pattern p = 1; p < PATTERN_COUNT; p++)
+		ck_assert_uint_eq(c.fusion_pattern[p], UINT64_MAX);
+	write_file("[fusion]\npattern.linear = off\npattern.horizontal = gpu\n");
+	setenv("FUSIOND_FUSION_PATTERN_ATTENTION", "cpu", 1);
+	ck_assert_int_eq(load(&c, &s, &f), 0);
+	unsetenv("FUSIOND_FUSION_PATTERN_ATTENTION");
+	ck_assert_uint_eq(c.fusion_pattern[PATTERN_linear], 0);
+	ck_assert_uint_eq(c.fusion_pattern[PATTERN_horizontal], DEVICES_OF(STRATEGY_GPU));
+	ck_assert_uint_eq(c.fusion_pattern[PATTERN_attention], DEVICES_OF(STRATEGY_CPU));
+	ck_assert_uint_eq(c.fusion_pattern[PATTERN_linear_residual], UINT64_MAX);
+	remove_file();
 }
 END_TEST
 
@@ -212,6 +233,7 @@ int main(void) {
 
 	tcase_add_test(tests, every_standard_value_reads_as_its_own_row_says);
 	tcase_add_test(tests, every_value_prints_as_text_that_reads_back);
+	tcase_add_test(tests, every_pattern_has_a_switch);
 	tcase_add_test(tests, file_then_environment_then_flags_and_the_later_wins);
 	tcase_add_test(tests, a_bad_value_is_refused_with_its_file_and_line);
 	tcase_add_test(tests, an_unknown_name_is_refused_with_its_file_and_line);

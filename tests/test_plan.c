@@ -414,6 +414,146 @@ START_TEST(a_cached_plan_is_found_by_structure) {
 }
 END_TEST
 
+/* ---- patterns ---- */
+
+static struct plan *plan_without(pattern_set off) {
+	struct plan_options o = { .fuse = true, .patterns_off = off, .traits = &cpu };
+	struct plan *p;
+
+	ck_assert_msg(!plan_make(g, &o, &p, &fault), "%s", fault.text);
+	return p;
+}
+
+static uint32_t relu_of(uint32_t a) {
+	return op(OP_relu, a, 0);
+}
+
+static uint32_t with_scalar(unsigned id, uint32_t a) {
+	struct op_attr two = { .dtype = DTYPE_f32, .value = { 2 } };
+	uint32_t scalar;
+
+	ck_assert_int_eq(graph_op(g, OP_fill, 0, NULL, &two, 0, &scalar, &fault), 0);
+	return op(id, a, scalar);
+}
+
+static uint32_t make_pattern(enum pattern pattern) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(16, 32)), y = leaf(1, DTYPE_f32, DIMS(16, 32)), row = leaf(2, DTYPE_f32, DIMS(32));
+	uint32_t w = leaf(3, DTYPE_f32, DIMS(32, 32)), other = leaf(4, DTYPE_f32, DIMS(32));
+
+	switch (pattern) {
+	case PATTERN_elementwise_chain:
+		return op(OP_exp, op(OP_neg, op(OP_abs, x, 0), 0), 0);
+	case PATTERN_binary_activation:
+		return relu_of(op(OP_div, x, y));
+	case PATTERN_scalar_activation:
+		return relu_of(with_scalar(OP_mul, x));
+	case PATTERN_affine_activation:
+		return relu_of(op(OP_add, op(OP_mul, x, row), other));
+	case PATTERN_linear:
+		return relu_of(op(OP_add, op(OP_matmul, x, w), row));
+	case PATTERN_linear_residual:
+		return relu_of(op(OP_add, op(OP_add, op(OP_matmul, x, w), row), y));
+	case PATTERN_norm_activation:
+		return relu_of(op(OP_add, op(OP_mul, op(OP_sub, x, row), other), row));
+	case PATTERN_reduce_prologue:
+		return sum(op(OP_exp, x, 0), 2);
+	case PATTERN_reduce_epilogue:
+		return op(OP_sqrt, sum(x, 2), 0);
+	default:
+		return UINT32_MAX;
+	}
+}
+
+static uint32_t steps_of(const struct plan *p, enum pattern pattern) {
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		n += p->step[i].pattern == pattern;
+	return n;
+}
+
+START_TEST(a_kernel_is_of_the_most_particular_pattern) {
+	for (enum pattern pattern = 1; pattern < PATTERN_COUNT; pattern++) {
+		struct plan *p;
+		uint32_t node;
+
+		graph_reset(g);
+		node = make_pattern(pattern);
+		if (node == UINT32_MAX)
+			continue;
+		output(node);
+		p = plan_without(0);
+		ck_assert_uint_eq(p->steps, 1);
+		ck_assert_msg(p->step[0].pattern == pattern, "%s is taken for %s", pattern_name(pattern),
+			pattern_name(p->step[0].pattern));
+		ck_assert_uint_eq(p->step[0].buffers_eliminated, p->step[0].ops - 1);
+		ck_assert_uint_gt(plan_step_saved(&p->step[0]), 0);
+		plan_unref(p);
+	}
+}
+END_TEST
+
+START_TEST(a_pattern_that_is_off_is_not_made) {
+	for (enum pattern pattern = 1; pattern < PATTERN_COUNT; pattern++) {
+		struct plan *p;
+		uint32_t node;
+
+		graph_reset(g);
+		node = make_pattern(pattern);
+		if (node == UINT32_MAX)
+			continue;
+		output(node);
+		p = plan_without(pattern_bit(pattern));
+		ck_assert_msg(p->steps > 1, "%s", pattern_name(pattern));
+		ck_assert_uint_eq(steps_of(p, pattern), 0);
+		plan_unref(p);
+	}
+}
+END_TEST
+
+START_TEST(without_a_residual_the_rest_of_a_linear_layer_is_still_one_kernel) {
+	struct plan *p;
+
+	output(make_pattern(PATTERN_linear_residual));
+	p = plan_without(pattern_bit(PATTERN_linear_residual));
+	ck_assert_uint_eq(p->steps, 2);
+	ck_assert_uint_eq(steps_of(p, PATTERN_linear), 1);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(why_a_pattern_was_not_made_is_told) {
+	struct plan_options o = { .fuse = true, .notes = true, .patterns_off = pattern_bit(PATTERN_linear), .traits = &cpu };
+	struct plan *p;
+
+	output(make_pattern(PATTERN_linear));
+	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
+	ck_assert_uint_gt(p->notes, 0);
+	ck_assert_str_eq(p->note[0].reason, "the pattern linear is switched off");
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(plans_without_a_pattern_are_kept_apart) {
+	struct plan_options all = { .fuse = true, .traits = &cpu }, less = all;
+	struct plan_cache *c;
+	struct plan *p, *q;
+	bool hit;
+
+	less.patterns_off = pattern_bit(PATTERN_binary_activation);
+	output(make_pattern(PATTERN_binary_activation));
+	ck_assert_int_eq(plan_cache_new(2, &c), 0);
+	ck_assert_int_eq(plan_cache_get(c, g, &all, &p, &hit, &fault), 0);
+	ck_assert_int_eq(plan_cache_get(c, g, &less, &q, &hit, &fault), 0);
+	ck_assert(!hit);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert_uint_eq(q->steps, 2);
+	plan_unref(p);
+	plan_unref(q);
+	plan_cache_free(c);
+}
+END_TEST
+
 START_TEST(slices_of_an_array_share_one_structure) {
 	struct graph_hash hash[2];
 
@@ -997,6 +1137,16 @@ static struct plan *split_fully(struct plan *p) {
 	return p;
 }
 
+static void compare_without(pattern_set off, int64_t *const *leaves, int64_t *const *value) {
+	struct plan *p = plan_without(off);
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		ck_assert_msg(!p->step[i].pattern || !(off & pattern_bit(p->step[i].pattern)), "%s is off",
+			pattern_name(p->step[i].pattern));
+	compare(p, leaves, value, "without patterns");
+	plan_unref(p);
+}
+
 static unsigned count_rows(const struct plan *p) {
 	unsigned n = 0;
 
@@ -1034,6 +1184,8 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 		p = plan_with(&cpu, false);
 		compare(p, leaves, value, "unfused");
 		plan_unref(p);
+		compare_without(pick(UINT32_MAX) & ~pattern_bit(PATTERN_NONE), leaves, value);
+		compare_without(UINT32_MAX, leaves, value);
 		for (uint32_t i = 0; i < graph_nodes(g); i++)
 			free(value[i]);
 		for (uint32_t i = 0; i < SIMULATED_LEAVES; i++)
@@ -1104,6 +1256,11 @@ static Suite *suite(void) {
 	tcase_add_test(t, too_many_outputs_for_one_kernel_are_cut_into_several);
 	tcase_add_test(t, a_temporary_read_for_the_last_time_is_overwritten);
 	tcase_add_test(t, a_cached_plan_is_found_by_structure);
+	tcase_add_test(t, a_kernel_is_of_the_most_particular_pattern);
+	tcase_add_test(t, a_pattern_that_is_off_is_not_made);
+	tcase_add_test(t, without_a_residual_the_rest_of_a_linear_layer_is_still_one_kernel);
+	tcase_add_test(t, why_a_pattern_was_not_made_is_told);
+	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);

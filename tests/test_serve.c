@@ -744,6 +744,9 @@ START_TEST(settings_of_a_session_change_and_others_are_refused) {
 	expect_fault(ask_configure(&client, "fusion.enabled", "perhaps"), FAULT_ARGUMENT);
 	expect_fault(ask_configure(&client, "limits.handles", "3"), FAULT_ARGUMENT);
 	expect_fault(ask_configure(&client, "fusion.nothing", "3"), FAULT_ARGUMENT);
+	configure(&client, "fusion.pattern.linear", "gpu");
+	expect_fault(ask_configure(&client, "fusion.pattern.linear", "some"), FAULT_ARGUMENT);
+	expect_fault(ask_configure(&client, "fusion.pattern.nothing", "no"), FAULT_ARGUMENT);
 }
 END_TEST
 
@@ -776,6 +779,19 @@ START_TEST(explain_plans_and_runs_nothing) {
 	ck_assert_double_eq(explained(&client, EXPLAIN_UNFUSED, "kernel_count"), 3);
 	ck_assert_double_eq(statistic(&client, 0, "runs"), 0);
 	ck_assert_double_eq(statistic(&client, 0, "arrays"), 0);
+}
+END_TEST
+
+START_TEST(a_pattern_is_switched_off_for_the_devices_that_are_not_named) {
+	bool gpu = engine.server->traits->strategy == STRATEGY_GPU;
+
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+	configure(&client, "fusion.pattern.affine_activation", gpu ? "gpu" : "cpu");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+	configure(&client, "fusion.pattern.affine_activation", gpu ? "cpu" : "gpu");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 2);
+	configure(&client, "fusion.pattern.affine_activation", "on");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
 }
 END_TEST
 
@@ -886,6 +902,7 @@ static void add_handle_tests(TCase *tests) {
 	tcase_add_test(tests, a_refused_batch_poisons_its_outputs_and_names_the_operation);
 	tcase_add_test(tests, poison_spreads_to_what_depends_on_it_and_no_further);
 	tcase_add_test(tests, unknown_operations_and_wrong_arities_are_refused);
+	tcase_add_test(tests, a_pattern_is_switched_off_for_the_devices_that_are_not_named);
 	tcase_add_test(tests, loads_beyond_the_arena_are_refused);
 	tcase_add_test(tests, f64_is_refused_where_the_device_lacks_it);
 	tcase_add_test(tests, memory_that_is_refused_poisons_and_is_told_by_wait);

@@ -66,6 +66,10 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	print_dims(cJSON_GetObjectItemCaseSensitive(kernel, "dims"));
 	printf("; reads %s, writes %s\n", print_bytes(number_of(kernel, "bytes_read"), a),
 		print_bytes(number_of(kernel, "bytes_written"), b));
+	if (*text_of(kernel, "pattern"))
+		printf("  %s: saves %s of memory traffic, %s arrays\n", text_of(kernel, "pattern"),
+			print_bytes(number_of(kernel, "bytes_saved"), a),
+			print_count(number_of(kernel, "buffers_eliminated"), b));
 	print_operations(cJSON_GetObjectItemCaseSensitive(kernel, "operations"));
 	if (*text_of(kernel, "source"))
 		printf("\n%s", text_of(kernel, "source"));

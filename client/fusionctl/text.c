@@ -438,6 +438,25 @@ static int parse_kernel(struct parser *p, struct text_expectation *e) {
 	return r;
 }
 
+static int parse_pattern(struct parser *p, struct text_expectation *e) {
+	struct lex_token name = { 0 };
+	char text[LIMIT_SENTENCE];
+	int r = lex_take_integer(&p->lex, "the number of a kernel", 1, INT32_MAX, &e->number, p->fault);
+
+	e->kind = TEXT_PATTERN;
+	if (!r)
+		r = lex_take(&p->lex, ":", p->fault);
+	if (!r)
+		r = lex_take_kind(&p->lex, LEX_NAME, "the name of a fusion pattern", &name, p->fault);
+	if (r)
+		return r;
+	snprintf(text, sizeof text, "%.*s", (int)name.length, name.text);
+	e->pattern = pattern_find(text);
+	if (!e->pattern)
+		return lex_refuse(p->lex.path, &name, FAULT_SYNTAX, p->fault, "there is no fusion pattern '%s'", text);
+	return 0;
+}
+
 static int parse_error(struct parser *p, struct text_expectation *e) {
 	struct lex_token code = p->lex.token;
 	int r = lex_take_kind(&p->lex, LEX_NAME, "the name of an error such as SHAPE", &code, p->fault);
@@ -504,7 +523,7 @@ static int parse_array(struct parser *p, struct text_expectation *e) {
 
 static int parse_expectation(struct parser *p) {
 	struct text_expectation *e = new_expectation(p->text);
-	bool kernels = false, kernel = false, error = false;
+	bool kernels = false, kernel = false, pattern = false, error = false;
 	int r = e ? 0 : -ENOMEM;
 
 	if (r)
@@ -515,6 +534,10 @@ static int parse_expectation(struct parser *p) {
 		r = lex_try(&p->lex, "kernels", &kernels, p->fault);
 	if (!r && !kernels)
 		r = lex_try(&p->lex, "kernel", &kernel, p->fault);
+	if (!r && !kernels && !kernel && !e->unfused)
+		r = lex_try(&p->lex, "pattern", &pattern, p->fault);
+	if (!r && pattern)
+		return parse_pattern(p, e);
 	if (!r && !kernels && !kernel && !e->unfused)
 		r = lex_try(&p->lex, "error", &error, p->fault);
 	if (r)

@@ -21,6 +21,7 @@
 #include "client/fusionctl/lex.h"
 #include "client/fusionctl/values.h"
 #include "protocol/op.h"
+#include "protocol/pattern.h"
 
 /* Attributes of the form word=integer. */
 enum text_setting {
@@ -60,6 +61,7 @@ struct text_statement {
 enum text_expectation_kind {
 	TEXT_KERNELS, /* `number` kernels in all */
 	TEXT_KERNEL,  /* kernel `number` (from 1) holds exactly the operations `op` */
+	TEXT_PATTERN, /* kernel `number` is of the pattern `pattern` */
 	TEXT_TYPE,    /* the output has this element type and shape */
 	TEXT_VALUES,  /* the output has these values, within the tolerance */
 	TEXT_ERROR,   /* an error with this code, whose sentence contains `token` */
@@ -72,6 +74,7 @@ struct text_expectation {
 	int64_t number;
 	int *op;
 	unsigned ops;
+	enum pattern pattern;
 	int statement; /* TYPE, VALUES */
 	struct tensor_type type;
 	struct values values;

@@ -18,6 +18,7 @@
 #include <ini.h>
 
 #include "protocol/limits.h"
+#include "traits.h"
 
 #define CONFIG_FILE "/etc/fusiond/fusiond.conf"
 #define CONFIG_FOLDER "/etc/fusiond/conf.d/*.conf"
@@ -28,6 +29,12 @@ static const struct setting settings[] = {
 		offsetof(struct config, section##_##name) },
 #include "settings.def"
 #undef SETTING
+#define PATTERN(id, name, doc)                                                                               \
+	{ "fusion", "pattern." #name, SETTING_DEVICES, SETTING_SESSION, "yes", 0, UINT64_MAX,                \
+		"make kernels of this pattern: " doc,                                                        \
+		offsetof(struct config, fusion_pattern) + id * sizeof(uint64_t) },
+#include "protocol/patterns.def"
+#undef PATTERN
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -47,6 +54,21 @@ static const struct word bool_words[] = {
 	{ "true", 1 },
 	{ "off", 0 },
 	{ "on", 1 },
+	{ NULL, 0 },
+};
+
+/* The words that are printed come first. */
+static const struct word devices_words[] = {
+	{ "yes", UINT64_MAX },
+	{ "no", 0 },
+	{ "on", UINT64_MAX },
+	{ "off", 0 },
+	{ "1", UINT64_MAX },
+	{ "0", 0 },
+	{ "true", UINT64_MAX },
+	{ "false", 0 },
+	{ "cpu", DEVICES_OF(STRATEGY_CPU) },
+	{ "gpu", DEVICES_OF(STRATEGY_GPU) },
 	{ NULL, 0 },
 };
 
@@ -78,6 +100,7 @@ static const struct form {
 	[SETTING_TIME] = { NULL, time_units, 10, "a number, which us, ms, s or min may follow" },
 	[SETTING_MODE] = { NULL, no_units, 8, "octal permissions such as 0660" },
 	[SETTING_LEVEL] = { level_words, NULL, 0, "error, warning, notice, info or debug" },
+	[SETTING_DEVICES] = { devices_words, NULL, 0, "yes or no, or cpu or gpu for such devices alone" },
 	[SETTING_TEXT] = { NULL, NULL, 0, "a text" },
 };
 
@@ -87,6 +110,10 @@ unsigned config_settings(void) {
 
 const struct setting *config_setting(unsigned i) {
 	return &settings[i];
+}
+
+unsigned config_number(const struct setting *s) {
+	return (unsigned)(s - settings);
 }
 
 static bool equals(const char *text, size_t length, const char *other) {
@@ -260,7 +287,7 @@ static int load_environment(struct config *c, struct fault *f) {
 
 		snprintf(name, sizeof name, "FUSIOND_%s_%s", settings[i].section, settings[i].name);
 		for (char *p = name; *p; p++)
-			*p = (char)toupper((unsigned char)*p);
+			*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
 		value = getenv(name);
 		r = value ? set_value(c, &settings[i], value, f) : 0;
 		if (r && f)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "protocol/fault.h"
+#include "protocol/pattern.h"
 #include "daemon/base/log.h"
 #include "daemon/base/str.h"
 
@@ -27,6 +28,7 @@ enum setting_type {
 	SETTING_TIME,
 	SETTING_MODE,
 	SETTING_LEVEL,
+	SETTING_DEVICES,
 	SETTING_TEXT,
 };
 
@@ -36,18 +38,35 @@ enum setting_applies {
 	SETTING_SESSION,
 };
 
+/* How many there are. */
+enum {
+#define SETTING(section, name, ...) SETTING_NUMBER_##section##_##name,
+#include "settings.def"
+#undef SETTING
+#define PATTERN(id, name, doc) SETTING_NUMBER_pattern_##name,
+#include "protocol/patterns.def"
+#undef PATTERN
+	CONFIG_SETTINGS,
+};
+
 /* Numbers of every type are 64 bits wide, which keeps the table's readers simple. */
 #define SETTING_FIELD_BOOL(field) uint64_t field
 #define SETTING_FIELD_COUNT(field) uint64_t field
 #define SETTING_FIELD_TIME(field) uint64_t field
 #define SETTING_FIELD_MODE(field) uint64_t field
 #define SETTING_FIELD_LEVEL(field) uint64_t field
+#define SETTING_FIELD_DEVICES(field) uint64_t field
 #define SETTING_FIELD_TEXT(field) char field[CONFIG_TEXT]
+
+/* The kinds of devices a DEVICES names: those that run kernels by this strategy. */
+#define DEVICES_OF(strategy) (UINT64_C(1) << (strategy))
 
 struct config {
 #define SETTING(section, name, type, ...) SETTING_FIELD_##type(section##_##name);
 #include "settings.def"
 #undef SETTING
+	/* fusion.pattern.<name> of every row of patterns.def, by its id: a DEVICES. */
+	uint64_t fusion_pattern[PATTERN_COUNT];
 };
 
 struct setting {
@@ -69,6 +88,8 @@ struct config_source {
 
 unsigned config_settings(void);
 const struct setting *config_setting(unsigned i);
+/* Its place: config_setting(config_number(s)) is s. */
+unsigned config_number(const struct setting *s);
 /* The setting called "section.name" of length bytes, or NULL. */
 const struct setting *config_find(const char *name, size_t length);
 

@@ -156,6 +156,8 @@ static bool depends_on(const struct plan *plan, uint32_t first, uint32_t step) {
 static bool joins(const struct prepared *p, const struct plan *plan, uint32_t first, uint32_t step) {
 	const struct prepared_step *a = &p->step[first], *b = &p->step[step];
 
+	if (plan->patterns_off & pattern_bit(pattern_of_launch(&plan->step[first])))
+		return false;
 	return a->program && a->program == b->program && a->items == b->items && a->local == b->local &&
 		(step - first + 1) * a->words <= EXEC_LAUNCH_WORDS && !depends_on(plan, first, step);
 }
@@ -166,7 +168,7 @@ static void join_launches(struct prepared *p, const struct plan *plan) {
 	for (uint32_t i = 0; i < p->steps; i++) {
 		if (i && !joins(p, plan, first, i))
 			first = i;
-		p->step[i].first = first;
+		p->step[i].first = plan->step[i].launch = first;
 	}
 }
 

@@ -185,13 +185,16 @@ static const char *join_reason(const struct planner *p, const struct group *g, c
 }
 
 static const char *join_limits(const struct planner *p, const struct group *g, const struct node *n) {
+	const char *reason;
+
 	if (!p->o->fuse)
 		return "fusion is off";
 	if ((uint64_t)shape_elements(n->type) < p->o->min_elements)
 		return "below fusion.min_elements";
 	if (g->ops >= max_ops(p))
 		return "the kernel is full";
-	return join_reason(p, g, n);
+	reason = pattern_refuses(p, g, NULL, (uint32_t)(n - p->node));
+	return reason ? reason : join_reason(p, g, n);
 }
 
 /* The highest rank among what n reads, 0 where it reads only memory. */
@@ -275,6 +278,9 @@ static bool merge_into_rows(struct planner *p, uint32_t into, uint32_t other, bo
 static bool merge_either(struct planner *p, uint32_t *foundp, uint32_t other, const struct node *n) {
 	uint32_t into = *foundp;
 
+	if (pattern_refuses(p, &p->group[other], &p->group[into], GRAPH_NONE) ||
+		pattern_refuses(p, &p->group[other], &p->group[into], (uint32_t)(n - p->node)))
+		return false;
 	if (p->group[into].kind == NODE_MAP) {
 		into = other;
 		other = *foundp;
@@ -472,6 +478,9 @@ static bool sink_allowed(struct planner *p, const struct group *g, const struct 
 	const char **reasonp) {
 	if (!p->o->fuse || (uint64_t)shape_elements(into->space) < p->o->min_elements)
 		return false;
+	*reasonp = pattern_refuses(p, g, into, GRAPH_NONE);
+	if (*reasonp)
+		return false;
 	for (const struct plan_rule *const *r = __start_plan_rules; r < __stop_plan_rules; r++)
 		if ((*r)->sink && (*r)->sink(p, g, into, reasonp))
 			return true;
@@ -601,7 +610,7 @@ static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t nod
 	struct group *g = &p->group[p->groups - 1];
 
 	p->node[node].row = false;
-	if (fresh || !shed_follows(g, &p->node[node]))
+	if (fresh || !shed_follows(g, &p->node[node]) || pattern_refuses(p, g, NULL, node))
 		return group_new(p, node, p->group[old].rank);
 	member_add(p, g, node);
 	return 0;

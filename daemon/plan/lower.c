@@ -345,7 +345,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };
-	uint32_t *op;
+	uint32_t first = p->plan->steps, *op;
 	int r;
 
 	draft_begin(d);
@@ -359,7 +359,11 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	if (!draft_elements(d))
 		return 0;
 	r = step_ops(p, g, &op);
-	return r ? r : plan_add_blocks(p->plan, d, p->o->traits, op, g->ops);
+	if (!r)
+		r = plan_add_blocks(p->plan, d, p->o->traits, op, g->ops);
+	if (!r)
+		pattern_mark(p, g, first);
+	return r;
 }
 
 struct ranked {

@@ -189,6 +189,7 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 		return -ENOMEM;
 	p.plan->references = 1;
 	p.plan->scalars = graph_scalars(g);
+	p.plan->patterns_off = o->patterns_off;
 	r = passes(&p, f);
 	if (!r) {
 		plan_lifetimes(p.plan);

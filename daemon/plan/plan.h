@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "protocol/pattern.h"
 #include "daemon/base/arena.h"
 #include "daemon/graph/graph.h"
 #include "daemon/plan/kernel.h"
@@ -21,6 +22,7 @@ enum { PLAN_NONE = UINT32_MAX };
 struct plan_options {
 	bool fuse;                     /* false: one kernel an operation */
 	bool notes;                    /* keep why operations were not fused (explain) */
+	pattern_set patterns_off;      /* no kernel is of one of these: fusion.pattern.* */
 	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */
 	const struct traits *traits;
 };
@@ -41,9 +43,19 @@ struct plan_step {
 	uint32_t ops;
 	uint64_t elements;             /* of the iteration */
 	uint64_t bytes_read, bytes_written;
-	/* exec's: the program of this kernel and traits, looked up once. */
+	uint8_t pattern;               /* enum pattern */
+	/* Of all steps of its operations together, which only the last of them tells: */
+	uint64_t bytes_fused;          /* read and written */
+	uint64_t bytes_unfused;        /* as one kernel an operation */
+	uint32_t buffers_eliminated;
+	/* exec's: the program of this kernel and traits, looked up once; the first step of its launch. */
 	void *program;
+	uint32_t launch;
 };
+
+static inline uint64_t plan_step_saved(const struct plan_step *s) {
+	return s->bytes_unfused > s->bytes_fused ? s->bytes_unfused - s->bytes_fused : 0;
+}
 
 struct plan_slot {
 	uint64_t bytes;
@@ -80,6 +92,7 @@ struct plan {
 	uint32_t ops;                  /* operations that would be kernels of their own */
 	uint32_t buffers_eliminated;
 	uint64_t bytes_not_moved;
+	pattern_set patterns_off;      /* it was made without these */
 	uint32_t references;
 	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */
 	void *prepared;
@@ -114,6 +127,9 @@ void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new
  * single operation.
  */
 int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) FAULT_MUST_USE;
+
+/* What steps that share a launch with an equal one are: memory_ops, or horizontal. */
+enum pattern pattern_of_launch(const struct plan_step *s);
 
 /* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
 bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);

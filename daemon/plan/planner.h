@@ -170,6 +170,18 @@ struct plan_rule {
 	static const struct plan_rule *const rule_entry_##rule                                     \
 		__attribute__((used, retain, section("plan_rules"))) = &rule_##rule
 
+/* ---- pattern.c ---- */
+
+/*
+ * Would a kernel of all these be of a pattern that is switched off? NULL, or the reason. Either group
+ * may be NULL, node GRAPH_NONE; what is read stands before what reads it.
+ */
+const char *pattern_refuses(const struct planner *p, const struct group *from, const struct group *into, uint32_t node);
+/* The steps from `first` on are of group g: tells their pattern, and the last of them what it saved. */
+void pattern_mark(const struct planner *p, const struct group *g, uint32_t first);
+/* The general pattern of a kernel that was cut from another. */
+enum pattern pattern_of_kernel(const struct kernel *k);
+
 /* ---- layout.c, cut.c, lower.c ---- */
 
 /*

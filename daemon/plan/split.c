@@ -300,6 +300,17 @@ static void settle_rows(struct draft *d) {
 	d->extent = 0;
 }
 
+/* The halves are of general patterns; the second tells what both saved. */
+static void mark_halves(struct plan *p, const struct plan_step *whole) {
+	struct plan_step *first = &p->step[p->steps - 2], *second = &p->step[p->steps - 1];
+
+	first->pattern = (uint8_t)pattern_of_kernel(first->kernel);
+	second->pattern = (uint8_t)pattern_of_kernel(second->kernel);
+	second->bytes_fused = first->bytes_read + first->bytes_written + second->bytes_read + second->bytes_written;
+	second->bytes_unfused = whole->bytes_unfused;
+	second->buffers_eliminated = whole->buffers_eliminated ? whole->buffers_eliminated - 1 : 0;
+}
+
 static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
 	struct kernel *k = &h->whole.kernel;
 	struct traits width = { .width = s->kernel->width };
@@ -326,7 +337,18 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	draft_finish(&h->first, &width);
 	draft_finish(&h->second, &width);
 	r = plan_add_step(p, &h->first, s->op, ops);
-	return r ? r : plan_add_step(p, &h->second, s->op + ops, s->ops - ops);
+	if (!r)
+		r = plan_add_step(p, &h->second, s->op + ops, s->ops - ops);
+	if (!r)
+		mark_halves(p, s);
+	return r;
+}
+
+static void copy_facts(struct plan_step *to, const struct plan_step *from) {
+	to->pattern = from->pattern;
+	to->bytes_fused = from->bytes_fused;
+	to->bytes_unfused = from->bytes_unfused;
+	to->buffers_eliminated = from->buffers_eliminated;
 }
 
 static int copy_step(struct plan *p, const struct plan_step *s) {
@@ -337,6 +359,8 @@ static int copy_step(struct plan *p, const struct plan_step *s) {
 		return -ENOMEM;
 	draft_of_step(s, d);
 	r = plan_add_step(p, d, s->op, s->ops);
+	if (!r)
+		copy_facts(&p->step[p->steps - 1], s);
 	free(d);
 	return r;
 }
@@ -361,6 +385,7 @@ static int copy_lists(const struct plan *from, struct plan *to) {
 	to->ops = from->ops;
 	to->buffers_eliminated = from->buffers_eliminated;
 	to->bytes_not_moved = from->bytes_not_moved;
+	to->patterns_off = from->patterns_off;
 	return 0;
 }
 

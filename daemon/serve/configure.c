@@ -8,9 +8,21 @@
 #include "daemon/serve/request.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
-	return (struct fusion_settings){ .enabled = c->fusion_enabled, .min_elements = c->fusion_min_elements,
+	struct fusion_settings s = { .enabled = c->fusion_enabled, .min_elements = c->fusion_min_elements,
 		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
 		.window_bytes = c->fusion_window_bytes };
+
+	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
+	return s;
+}
+
+pattern_set fusion_settings_off(const struct fusion_settings *s, enum strategy strategy) {
+	pattern_set off = 0;
+
+	for (unsigned i = 1; i < PATTERN_COUNT; i++)
+		if (!(s->pattern[i] & DEVICES_OF(strategy)))
+			off |= pattern_bit((enum pattern)i);
+	return off;
 }
 
 static void settings_into(const struct fusion_settings *s, struct config *c) {
@@ -19,6 +31,7 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_window_us = s->window_us;
 	c->fusion_window_ops = s->window_ops;
 	c->fusion_window_bytes = s->window_bytes;
+	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 
 int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f) {

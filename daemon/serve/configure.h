@@ -2,14 +2,18 @@
 #pragma once
 
 #include "daemon/base/config.h"
+#include "daemon/base/traits.h"
 
 struct fusion_settings {
 	bool enabled;
 	uint64_t min_elements, window_us, window_ops, window_bytes;
+	uint64_t pattern[PATTERN_COUNT];     /* fusion.pattern.*: the devices on which it is on */
 };
 
 /* The part of the configuration that sessions begin with. */
 struct fusion_settings fusion_settings_of(const struct config *c);
+/* The patterns that are off on a device of this strategy. */
+pattern_set fusion_settings_off(const struct fusion_settings *s, enum strategy strategy);
 /* Changes "section.name": 0, or FAULT_ARGUMENT with a sentence that names the setting. */
 int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f)
 	FAULT_MUST_USE;

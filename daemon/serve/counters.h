@@ -1,4 +1,4 @@
-/* The counters of counters.def. */
+/* The counters of counters.def, and those of fusion patterns. */
 #pragma once
 
 #include <stdint.h>
@@ -8,3 +8,18 @@ struct counters {
 #include "counters.def"
 #undef COUNTER
 };
+
+/* Of kernels that ran, by pattern. horizontal and memory_ops: of launches that several kernels shared. */
+struct pattern_counters {
+	uint64_t count;
+	uint64_t kernels_before, kernels_after;
+	uint64_t bytes_saved, buffers_eliminated;
+};
+
+static inline void pattern_counters_add(struct pattern_counters *to, const struct pattern_counters *from) {
+	to->count += from->count;
+	to->kernels_before += from->kernels_before;
+	to->kernels_after += from->kernels_after;
+	to->bytes_saved += from->bytes_saved;
+	to->buffers_eliminated += from->buffers_eliminated;
+}

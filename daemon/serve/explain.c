@@ -107,10 +107,9 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 }
 
 static int make_plan(struct explain *x, struct fault *f) {
-	const struct fusion_settings *s = &x->session->settings;
-	struct plan_options options = { .fuse = s->enabled && !(x->flags & EXPLAIN_UNFUSED), .notes = true,
-		.min_elements = s->min_elements, .traits = x->session->server->traits };
+	struct plan_options options = session_plan_options(x->session);
 
+	options.fuse &= !(x->flags & EXPLAIN_UNFUSED);
 	return plan_make(x->graph, &options, &x->plan, f);
 }
 
@@ -176,9 +175,13 @@ static int add_kernel(cJSON *list, const struct explain *x, const struct plan_st
 	operations = cJSON_AddArrayToObject(kernel, "operations");
 	for (uint32_t i = 0; i < s->ops; i++)
 		add_operation(operations, x->graph, s->op[i]);
+	if (s->pattern)
+		cJSON_AddStringToObject(kernel, "pattern", pattern_name(s->pattern));
 	cJSON_AddNumberToObject(kernel, "elements", (double)s->elements);
 	cJSON_AddNumberToObject(kernel, "bytes_read", (double)s->bytes_read);
 	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
+	cJSON_AddNumberToObject(kernel, "bytes_saved", (double)plan_step_saved(s));
+	cJSON_AddNumberToObject(kernel, "buffers_eliminated", s->buffers_eliminated);
 	return x->flags & EXPLAIN_SOURCE ? add_source(kernel, x, s) : 0;
 }
 

@@ -120,6 +120,37 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	}
 }
 
+static void count_pattern(struct session *s, const struct plan_step *step) {
+	struct pattern_counters *c = &s->pattern[step->pattern];
+
+	if (!step->pattern)
+		return;
+	c->kernels_after++;
+	if (!step->ops)
+		return;
+	c->count++;
+	c->kernels_before += step->ops;
+	c->bytes_saved += plan_step_saved(step);
+	c->buffers_eliminated += step->buffers_eliminated;
+}
+
+/* Launches that several steps shared. */
+static void count_launches(struct session *s, const struct plan *p) {
+	uint32_t end;
+
+	for (uint32_t first = 0; first < p->steps; first = end) {
+		struct pattern_counters *c = &s->pattern[pattern_of_launch(&p->step[first])];
+
+		for (end = first + 1; end < p->steps && p->step[end].launch == first; end++)
+			;
+		if (end - first < 2)
+			continue;
+		c->count++;
+		c->kernels_before += end - first;
+		c->kernels_after++;
+	}
+}
+
 static void count_plan(struct session *s, const struct plan *p) {
 	struct counters *c = &s->counters;
 
@@ -127,8 +158,11 @@ static void count_plan(struct session *s, const struct plan *p) {
 	c->kernels_unfused += p->ops;
 	c->bytes_not_moved += p->bytes_not_moved;
 	c->buffers_eliminated += p->buffers_eliminated;
-	for (uint32_t i = 0; i < p->steps; i++)
+	for (uint32_t i = 0; i < p->steps; i++) {
 		count_step(c, &p->step[i]);
+		count_pattern(s, &p->step[i]);
+	}
+	count_launches(s, p);
 }
 
 /* ---- running ---- */
@@ -205,8 +239,7 @@ static int submit(const struct flush *f) {
 
 static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
-	struct plan_options options = { .fuse = s->settings.enabled, .min_elements = s->settings.min_elements,
-		.traits = s->server->traits };
+	struct plan_options options = session_plan_options(s);
 	bool hit = false;
 	int r = plan_cache_get(s->server->plans, f->graph, &options, &f->plan, &hit, fault);
 

@@ -54,6 +54,7 @@ struct server {
 
 	uint64_t started_us, sessions_total;
 	struct counters ended;               /* of sessions that have ended */
+	struct pattern_counters pattern[PATTERN_COUNT];
 	uint64_t faults[FAULT_INTERNAL + 1];
 };
 

@@ -127,6 +127,8 @@ static void keep_counters(struct session *s) {
 #define COUNTER(name, doc) v->ended.name += s->counters.name;
 #include "counters.def"
 #undef COUNTER
+	for (unsigned i = 0; i < PATTERN_COUNT; i++)
+		pattern_counters_add(&v->pattern[i], &s->pattern[i]);
 	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
 		v->faults[i] += s->faults[i];
 }
@@ -146,6 +148,14 @@ void session_free(struct session *s) {
 	free(s->failure);
 	free(s->freed);
 	free(s);
+}
+
+struct plan_options session_plan_options(const struct session *s) {
+	const struct traits *t = s->server->traits;
+
+	return (struct plan_options){ .fuse = s->settings.enabled, .notes = true, .traits = t,
+		.min_elements = s->settings.min_elements,
+		.patterns_off = fusion_settings_off(&s->settings, t->strategy) };
 }
 
 /* ---- finding ---- */

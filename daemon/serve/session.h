@@ -13,7 +13,7 @@
 
 #include <uthash.h>
 
-#include "daemon/graph/graph.h"
+#include "daemon/plan/plan.h"
 #include "daemon/serve/configure.h"
 #include "daemon/serve/counters.h"
 #include "daemon/serve/handles.h"
@@ -115,6 +115,7 @@ struct session {
 	uint64_t capture_bytes;
 
 	struct counters counters;
+	struct pattern_counters pattern[PATTERN_COUNT];
 	uint64_t faults[FAULT_INTERNAL + 1];
 };
 
@@ -134,6 +135,8 @@ int session_new(
 void session_free(struct session *s);
 /* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */
 struct session *session_find(struct server *v, uint64_t id, const void *secret);
+/* How the session's graphs are planned. */
+struct plan_options session_plan_options(const struct session *s);
 /* A fault of a run, for the next WAIT. */
 void session_failed(struct session *s, uint64_t seq, int64_t node, const struct fault *f);
 

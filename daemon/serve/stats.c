@@ -2,19 +2,22 @@
 #include "request.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "daemon/base/loop.h"
 #include "daemon/base/version.h"
 
+static double percent_fewer(uint64_t before, uint64_t after) {
+	return before ? 100.0 * (1.0 - (double)after / (double)before) : 0.0;
+}
+
 static void add_counters(cJSON *json, const struct counters *c) {
 #define COUNTER(name, doc) cJSON_AddNumberToObject(json, #name, (double)c->name);
 #include "counters.def"
 #undef COUNTER
-	cJSON_AddNumberToObject(json, "reduction_percent",
-		c->kernels_unfused ? 100.0 * (1.0 - (double)c->kernels_launched / (double)c->kernels_unfused)
-				   : 0.0);
+	cJSON_AddNumberToObject(json, "reduction_percent", percent_fewer(c->kernels_unfused, c->kernels_launched));
 }
 
 /* Those that happened, by the names of errors.def. */
@@ -24,6 +27,28 @@ static void add_faults(cJSON *json, const uint64_t faults[static FAULT_INTERNAL 
 	for (int code = 1; code <= FAULT_INTERNAL; code++)
 		if (faults[code])
 			cJSON_AddNumberToObject(list, fault_name(code), (double)faults[code]);
+}
+
+/* Those of which a kernel ran. */
+static void add_patterns(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT]) {
+	cJSON *list = cJSON_AddArrayToObject(json, "patterns");
+
+	for (unsigned i = 1; i < PATTERN_COUNT; i++) {
+		const struct pattern_counters *c = &counters[i];
+		cJSON *one;
+
+		if (!c->count)
+			continue;
+		one = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddStringToObject(one, "pattern", pattern_name((enum pattern)i));
+		cJSON_AddNumberToObject(one, "count", (double)c->count);
+		cJSON_AddNumberToObject(one, "kernels_before", (double)c->kernels_before);
+		cJSON_AddNumberToObject(one, "kernels_after", (double)c->kernels_after);
+		cJSON_AddNumberToObject(one, "reduction_percent", percent_fewer(c->kernels_before, c->kernels_after));
+		cJSON_AddNumberToObject(one, "saved_bytes", (double)c->bytes_saved);
+		cJSON_AddNumberToObject(one, "buffers_eliminated", (double)c->buffers_eliminated);
+	}
 }
 
 static void add_session(cJSON *json, const struct session *s) {
@@ -38,6 +63,7 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
 	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
 	add_counters(json, &s->counters);
+	add_patterns(json, s->pattern);
 	add_faults(json, s->faults);
 }
 
@@ -75,15 +101,19 @@ static void add_exec(cJSON *json, const struct server *v) {
 
 /* All sessions, those that ended included. */
 static void add_daemon(cJSON *json, const struct server *v) {
+	struct pattern_counters pattern[PATTERN_COUNT];
 	struct counters all = v->ended;
 	uint64_t faults[FAULT_INTERNAL + 1], memory = 0, arenas = 0, arrays = 0;
 
+	memcpy(pattern, v->pattern, sizeof pattern);
 	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
 		faults[i] = v->faults[i];
 	for (const struct session *s = v->sessions; s; s = s->hh.next) {
 #define COUNTER(name, doc) all.name += s->counters.name;
 #include "counters.def"
 #undef COUNTER
+		for (unsigned i = 0; i < PATTERN_COUNT; i++)
+			pattern_counters_add(&pattern[i], &s->pattern[i]);
 		for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
 			faults[i] += s->faults[i];
 		memory += space_used(s->space);
@@ -98,6 +128,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(json, "memory_bytes", (double)memory);
 	cJSON_AddNumberToObject(json, "arena_bytes", (double)arenas);
 	add_counters(json, &all);
+	add_patterns(json, pattern);
 	add_faults(json, faults);
 	add_exec(json, v);
 	add_device(json, v);

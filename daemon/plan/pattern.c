@@ -1,0 +1,394 @@
+/*
+ * Patterns by name: what a kernel is, from the operations it holds, whichever mechanism put them
+ * together.
+ *
+ * A sight is what recognisers look at: the members of a group, where each stands by what is reduced
+ * or multiplied there, and some counts. The rows of `forms` are asked in their order, the most
+ * particular first; the first that fits names the kernel. A pattern that is switched off is kept
+ * from arising: a merge whose result would be of it is refused (pattern_refuses). So switching one
+ * off leaves what is not of it fused, and changes no operation and no bit.
+ *
+ * Cost: linear in the members of a group, once a group; once a merge only where a pattern is off.
+ */
+#include "planner.h"
+
+#include <string.h>
+
+enum {
+	/* Two groups and a node: more than a kernel holds is no kernel, and its merge is refused anyway. */
+	SIGHT_MEMBERS = KERNEL_VALUES / 2 + 1,
+};
+
+enum place {
+	PLACE_BEFORE = 1,      /* something reduced or multiplied here depends on it */
+	PLACE_AFTER = 2,       /* it depends on something reduced or multiplied here */
+};
+
+struct sight {
+	const struct planner *p;
+	uint32_t member[SIGHT_MEMBERS];
+	uint8_t place[SIGHT_MEMBERS];
+	unsigned members;
+	unsigned work;                 /* members that compute: neither casts nor moves */
+	unsigned moves;
+	unsigned products, reductions, roots;
+	unsigned arithmetic, activations;
+	bool before, after;            /* elementwise members before and after a root */
+	bool active_before;            /* of them, an activation */
+	bool wide_after;               /* a result of a reduction is used over a larger shape */
+	bool scalar;                   /* arithmetic with a scalar */
+	bool residual;                 /* an array of the product's shape is added to it */
+	bool normalises;               /* divides by a square root */
+	bool centred, scaled;          /* by an array that is repeated over the shape */
+	const struct node *first, *last;   /* of what computes */
+};
+
+/* ---- kinds of operations ---- */
+
+static bool is_activation(unsigned op) {
+	static const uint16_t activations[] = { OP_relu, OP_sigmoid, OP_tanh, OP_gelu, OP_gelu_tanh, OP_selu,
+		OP_silu, OP_softplus, OP_mish, OP_hardswish, OP_hardsigmoid, OP_leaky_relu, OP_elu };
+
+	for (unsigned i = 0; i < sizeof activations / sizeof *activations; i++)
+		if (activations[i] == op)
+			return true;
+	return false;
+}
+
+static bool is_arithmetic(unsigned op) {
+	return op == OP_add || op == OP_sub || op == OP_mul || op == OP_div;
+}
+
+/* What puts values elsewhere and computes none. */
+static bool is_move(const struct node *n) {
+	return n->kind == NODE_MAP && n->op != OP_cast && op_info(n->op)->class == OP_CLASS_STRUCT;
+}
+
+static bool is_root(const struct node *n) {
+	return n->kind != NODE_MAP;
+}
+
+static bool holds_op(const struct sight *s, unsigned op) {
+	for (unsigned i = 0; i < s->members; i++)
+		if (s->p->node[s->member[i]].op == op)
+			return true;
+	return false;
+}
+
+/* ---- a sight ---- */
+
+/* The place among the members of a node, from `end` down; members where it is none. */
+static unsigned find_member(const struct sight *s, uint32_t node, unsigned end) {
+	for (unsigned i = end; i-- > 0;)
+		if (s->member[i] == node)
+			return i;
+	return s->members;
+}
+
+static void mark_after(struct sight *s, unsigned i) {
+	const struct node *n = &s->p->node[s->member[i]];
+
+	for (unsigned k = 0; k < n->arity; k++) {
+		unsigned from = find_member(s, planner_edge(s->p, n, k).base, i);
+
+		if (from < s->members && (is_root(&s->p->node[s->member[from]]) || s->place[from] & PLACE_AFTER))
+			s->place[i] |= PLACE_AFTER;
+	}
+}
+
+static void mark_before(struct sight *s, unsigned i) {
+	const struct node *n = &s->p->node[s->member[i]];
+
+	for (unsigned k = 0; k < n->arity && (is_root(n) || s->place[i] & PLACE_BEFORE); k++) {
+		unsigned from = find_member(s, planner_edge(s->p, n, k).base, i);
+
+		if (from < s->members)
+			s->place[from] |= PLACE_BEFORE;
+	}
+}
+
+/* A whole array of n's shape, not one that is repeated over it, read by n from outside. */
+static bool reads_whole_array(const struct sight *s, const struct node *n) {
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *in = &s->p->node[n->in[i]];
+		bool whole = in->kind != NODE_FILL && in->kind != NODE_IOTA && space_equal(in->type, n->type) &&
+			find_member(s, planner_edge(s->p, n, i).base, s->members) == s->members;
+
+		for (unsigned d = 0; whole && d < in->type->rank && in->base != GRAPH_NONE; d++)
+			whole = in->view.stride[d] || in->type->dims[d] == 1;
+		if (whole)
+			return true;
+	}
+	return false;
+}
+
+static bool has_scalar(const struct planner *p, const struct node *n) {
+	for (unsigned i = 0; i < n->arity; i++)
+		if (p->node[n->in[i]].kind == NODE_FILL)
+			return true;
+	return false;
+}
+
+/* Is one of n's operands an array repeated over its shape, as the statistics of a norm are? */
+static bool reads_repeated(const struct planner *p, const struct node *n) {
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *in = &p->node[n->in[i]];
+
+		if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
+			continue;
+		if (shape_elements(in->type) < shape_elements(n->type))
+			return true;
+	}
+	return false;
+}
+
+static void look_at_work(struct sight *s, unsigned i, uint64_t kept) {
+	const struct node *n = &s->p->node[s->member[i]];
+	uint8_t place = s->place[i];
+
+	s->first = s->first ? s->first : n;
+	s->last = n;
+	s->work++;
+	s->products += n->kind == NODE_MATMUL;
+	s->reductions += n->kind == NODE_REDUCE;
+	s->roots += is_root(n);
+	s->arithmetic += is_arithmetic(n->op);
+	s->activations += is_activation(n->op);
+	if (is_root(n))
+		return;
+	s->active_before |= place & PLACE_BEFORE && is_activation(n->op);
+	s->wide_after |= place & PLACE_AFTER && (uint64_t)shape_elements(n->type) > kept;
+	s->scalar |= is_arithmetic(n->op) && has_scalar(s->p, n);
+	s->centred |= n->op == OP_sub && reads_repeated(s->p, n);
+	s->scaled |= (n->op == OP_mul || n->op == OP_div) && reads_repeated(s->p, n);
+	s->residual |= place & PLACE_AFTER && n->op == OP_add && reads_whole_array(s, n);
+}
+
+/* The largest result of a root. */
+static uint64_t kept_elements(const struct sight *s) {
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < s->members; i++) {
+		const struct node *n = &s->p->node[s->member[i]];
+		uint64_t here = is_root(n) ? (uint64_t)shape_elements(n->type) : 0;
+
+		most = here > most ? here : most;
+	}
+	return most;
+}
+
+/* Requires the members in topological order. */
+static void look(struct sight *s) {
+	uint64_t kept = kept_elements(s);
+
+	for (unsigned i = 0; i < s->members; i++)
+		mark_after(s, i);
+	for (unsigned i = s->members; i-- > 0;)
+		mark_before(s, i);
+	for (unsigned i = 0; i < s->members; i++) {
+		const struct node *n = &s->p->node[s->member[i]];
+
+		s->before |= !is_root(n) && s->place[i] & PLACE_BEFORE;
+		s->after |= !is_root(n) && s->place[i] & PLACE_AFTER;
+		if (is_move(n))
+			s->moves++;
+		else if (n->op != OP_cast)
+			look_at_work(s, i, kept);
+	}
+	s->normalises = holds_op(s, OP_rsqrt) || (holds_op(s, OP_sqrt) && holds_op(s, OP_div));
+}
+
+/* ---- the forms ---- */
+
+static bool ends_active(const struct sight *s) {
+	return s->last && is_activation(s->last->op);
+}
+
+static bool is_norm_linear(const struct sight *s) {
+	return s->products && s->normalises && s->before;
+}
+
+static bool is_attention(const struct sight *s) {
+	return s->products == 2 && s->reductions && holds_op(s, OP_exp);
+}
+
+static bool is_activation_linear(const struct sight *s) {
+	return s->products && s->active_before;
+}
+
+static bool is_linear_residual(const struct sight *s) {
+	return s->products && s->residual;
+}
+
+static bool is_linear(const struct sight *s) {
+	return s->products;
+}
+
+static bool is_norm_activation(const struct sight *s) {
+	return ends_active(s) && ((s->reductions && s->normalises) || (!s->roots && s->centred && s->scaled));
+}
+
+static bool is_reduce_broadcast(const struct sight *s) {
+	return s->reductions > 1 || (s->reductions && s->wide_after);
+}
+
+static bool is_reduce_prologue(const struct sight *s) {
+	return s->reductions && s->before;
+}
+
+static bool is_reduce_epilogue(const struct sight *s) {
+	return s->reductions && s->after;
+}
+
+static bool is_affine_activation(const struct sight *s) {
+	bool product_and_sum = s->work == 3 && holds_op(s, OP_mul) && holds_op(s, OP_add);
+
+	return !s->roots && ends_active(s) && (product_and_sum || (s->work == 2 && s->first->op == OP_fma));
+}
+
+static bool is_scalar_activation(const struct sight *s) {
+	return !s->roots && s->work == 2 && s->arithmetic == 1 && ends_active(s) && s->scalar;
+}
+
+static bool is_binary_activation(const struct sight *s) {
+	return !s->roots && s->work == 2 && s->arithmetic == 1 && ends_active(s);
+}
+
+static bool is_memory_ops(const struct sight *s) {
+	return s->moves == s->members;
+}
+
+static bool is_any(const struct sight *s) {
+	(void)s;
+	return true;
+}
+
+/* The first that fits. conv_bn_act has no row: no kernel holds a convolution. horizontal is of launches. */
+static const struct {
+	enum pattern pattern;
+	bool (*fits)(const struct sight *s);
+} forms[] = {
+	{ PATTERN_attention, is_attention },
+	{ PATTERN_norm_linear, is_norm_linear },
+	{ PATTERN_activation_linear, is_activation_linear },
+	{ PATTERN_linear_residual, is_linear_residual },
+	{ PATTERN_linear, is_linear },
+	{ PATTERN_norm_activation, is_norm_activation },
+	{ PATTERN_reduce_broadcast, is_reduce_broadcast },
+	{ PATTERN_reduce_prologue, is_reduce_prologue },
+	{ PATTERN_reduce_epilogue, is_reduce_epilogue },
+	{ PATTERN_affine_activation, is_affine_activation },
+	{ PATTERN_scalar_activation, is_scalar_activation },
+	{ PATTERN_binary_activation, is_binary_activation },
+	{ PATTERN_memory_ops, is_memory_ops },
+	{ PATTERN_elementwise_chain, is_any },
+};
+
+/* Leaves the sight looked at. */
+static enum pattern recognise(struct sight *s) {
+	unsigned i = 0;
+
+	if (s->members < 2)
+		return PATTERN_NONE;
+	look(s);
+	while (!forms[i].fits(s))
+		i++;
+	return forms[i].pattern;
+}
+
+/* ---- groups ---- */
+
+static bool sight_add(struct sight *s, const struct group *g) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = s->p->next[m]) {
+		if (s->members == SIGHT_MEMBERS)
+			return false;
+		s->member[s->members++] = m;
+	}
+	return true;
+}
+
+static const char *off_reason(enum pattern pattern) {
+	static const char *const reasons[] = {
+#define PATTERN(id, name, doc) [id] = "the pattern " #name " is switched off",
+#include "protocol/patterns.def"
+#undef PATTERN
+	};
+
+	return reasons[pattern];
+}
+
+/* A reduction with operations before and after it is of two patterns. */
+static const char *refused(const struct sight *s, enum pattern pattern, pattern_set off) {
+	if (pattern == PATTERN_reduce_prologue && s->after && off & pattern_bit(PATTERN_reduce_epilogue))
+		pattern = PATTERN_reduce_epilogue;
+	return pattern && off & pattern_bit(pattern) ? off_reason(pattern) : NULL;
+}
+
+const char *pattern_refuses(const struct planner *p, const struct group *from, const struct group *into,
+	uint32_t node) {
+	struct sight s;
+
+	if (!p->o->patterns_off)
+		return NULL;
+	memset(&s, 0, sizeof s);
+	s.p = p;
+	if ((from && !sight_add(&s, from)) || (into && !sight_add(&s, into)) || s.members == SIGHT_MEMBERS)
+		return NULL;
+	if (node != GRAPH_NONE)
+		s.member[s.members++] = node;
+	return refused(&s, recognise(&s), p->o->patterns_off);
+}
+
+/* What a member would read and write as a kernel of its own. */
+static uint64_t bytes_alone(const struct planner *p, const struct node *n) {
+	uint64_t bytes = (uint64_t)shape_bytes(n->type);
+
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *in = &p->node[n->in[i]];
+
+		if (in->kind != NODE_FILL && in->kind != NODE_IOTA)
+			bytes += (uint64_t)shape_bytes(in->type);
+	}
+	return bytes;
+}
+
+void pattern_mark(const struct planner *p, const struct group *g, uint32_t first) {
+	struct plan_step *last = &p->plan->step[p->plan->steps - 1];
+	struct sight s = { .p = p };
+	enum pattern pattern = sight_add(&s, g) ? recognise(&s) : PATTERN_elementwise_chain;
+
+	for (uint32_t i = first; i < p->plan->steps; i++) {
+		struct plan_step *step = &p->plan->step[i];
+
+		step->pattern = (uint8_t)pattern;
+		last->bytes_fused += step->bytes_read + step->bytes_written;
+	}
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m]) {
+		last->bytes_unfused += bytes_alone(p, &p->node[m]);
+		last->buffers_eliminated += !p->node[m].stored;
+	}
+}
+
+/* ---- kernels, where there is no group any more ---- */
+
+enum pattern pattern_of_kernel(const struct kernel *k) {
+	static const uint8_t by_root[] = { [KERNEL_MAP] = PATTERN_elementwise_chain,
+		[KERNEL_REDUCE] = PATTERN_reduce_prologue, [KERNEL_MATMUL] = PATTERN_linear,
+		[KERNEL_ROWS] = PATTERN_reduce_broadcast };
+	unsigned ops = 0;
+
+	for (unsigned v = 0; v < k->values; v++)
+		ops += k->value[v].kind != KERNEL_LOAD && k->value[v].kind != KERNEL_SCALAR;
+	if (ops < 2)
+		return PATTERN_NONE;
+	if (k->root == KERNEL_REDUCE && k->value[k->root_value ? k->root_value - 1 : 0].kind != KERNEL_OP)
+		return PATTERN_reduce_epilogue;
+	return (enum pattern)by_root[k->root];
+}
+
+enum pattern pattern_of_launch(const struct plan_step *s) {
+	for (unsigned v = 0; v < s->kernel->values; v++)
+		if (s->kernel->value[v].kind != KERNEL_LOAD && s->kernel->value[v].kind != KERNEL_SCALAR)
+			return PATTERN_horizontal;
+	return PATTERN_memory_ops;
+}
