@@ -80,7 +80,8 @@ OBJ_CTL := $(call obj,$(SRC_CTL))
 OBJ_BENCH := $(call obj,$(SRC_BENCH))
 
 UNITS := $(wildcard systemd/*.service)
-GENERATED := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
+HEADERS := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
+GENERATED := $(HEADERS) $(B)/include/fusion_calls.h
 LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
@@ -110,12 +111,15 @@ deps:
 
 # ---- generated files ----
 
-$(B)/include/fusion_types.h: client/generate.sh protocol/dtypes.def protocol/errors.def
+$(B)/include/fusion_types.h: client/generate.sh protocol/dtypes.def protocol/errors.def protocol/attributes.def
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh types >$@
-$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def client/fusion.h
+$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def protocol/attributes.def client/fusion.h
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh ops >$@
+$(B)/include/fusion_calls.h: client/generate.sh protocol/ops.def protocol/attributes.def
+	@mkdir -p $(@D)
+	$(Q)sh client/generate.sh calls >$@
 $(B)/kernels.S: daemon/emit/embed.sh $(KERNELS)
 	@mkdir -p $(@D)
 	$(Q)sh daemon/emit/embed.sh kernels >$@
@@ -188,7 +192,7 @@ clean:
 
 man: $(MAN)
 
-$(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
+$(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/attributes.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh ops >$@
 $(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def protocol/patterns.def
@@ -230,7 +234,7 @@ install: all
 	$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(libdir)/libfusion.so.$(VERSION)
 	ln -sf libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION)
 	ln -sf libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
-	$(INSTALL) -m 644 client/fusion.h $(GENERATED) $(DESTDIR)$(includedir)
+	$(INSTALL) -m 644 client/fusion.h $(HEADERS) $(DESTDIR)$(includedir)
 	sed -e 's|@PREFIX@|$(prefix)|;s|@LIBDIR@|$(libdir)|;s|@INCLUDEDIR@|$(includedir)|;s|@VERSION@|$(VERSION)|' \
 		client/fusion.pc.in >$(DESTDIR)$(libdir)/pkgconfig/fusion.pc
 	for page in $(MAN); do $(INSTALL) -m 644 $$page $(DESTDIR)$(mandir)/man$${page##*.}/; done
@@ -242,7 +246,7 @@ install: all
 uninstall:
 	rm -f $(DESTDIR)$(sbindir)/fusiond $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine $(DESTDIR)$(bindir)/fusionctl
 	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
-	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(GENERATED)))
+	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(HEADERS)))
 	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done
 	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS)))
 	rm -f $(DESTDIR)$(sysusersdir)/fusiond.conf $(DESTDIR)$(tmpfilesdir)/fusiond.conf

@@ -183,6 +183,12 @@ FUSION_API fusion_array *fusion_prod(fusion_array *a, int count, const int *axes
 FUSION_API fusion_array *fusion_any(fusion_array *a, int count, const int *axes, bool keepdims);
 FUSION_API fusion_array *fusion_all(fusion_array *a, int count, const int *axes, bool keepdims);
 
+/*
+ * An operation by its name: a composite of fusion-ops(7), which also has a function of its own in
+ * fusion_ops.h. Operands that may be left out are NULL or not counted; attributes NULL: all zero.
+ */
+FUSION_API fusion_array *fusion_call(fusion_context *context, const char *name, int count, fusion_array *const *operand, const struct fusion_attributes *attributes);
+
 /* ---- graphs recorded once ---- */
 
 /*

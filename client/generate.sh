@@ -2,8 +2,9 @@
 # Writes the generated parts of the public header from the tables of protocol/.
 #
 #   client/generate.sh types > build/fusion_types.h     element types and error codes
-#   client/generate.sh ops   > build/fusion_ops.h       elementwise operations, and the wrappers that
-#                                                       note the caller's file and line
+#   client/generate.sh ops   > build/fusion_ops.h       elementwise operations, composites, and the wrappers
+#                                                       that note the caller's file and line
+#   client/generate.sh calls > build/fusion_calls.h     what composites do: included by client/call.c
 #
 # Needs awk alone. It refuses a table whose lines it does not understand.
 set -eu
@@ -42,8 +43,99 @@ banner() {
 	echo
 }
 
+# FORM: the functions of composites, as prototypes or (calls) as definitions; their names; or (members) the
+# members of struct fusion_attributes.
+composites() {
+	awk -v form="$1" '
+	function fail(why) {
+		print "generate.sh: " why ": " $0 > "/dev/stderr"
+		exit 1
+	}
+	function trimmed(text) {
+		gsub(/^[ \t]+|[ \t]+$/, "", text)
+		return text
+	}
+	# The parameters and members that an attribute is.
+	function parameters(name) {
+		if (kind[name] == "AXES")
+			return "int axis_count, const int *" name
+		return (kind[name] == "DIMS" ? "int rank, const int64_t *" : type[kind[name]] " ") name
+	}
+	function initial(name) {
+		if (kind[name] == "AXES")
+			return ".axis_count = axis_count, ." name " = " name
+		return (kind[name] == "DIMS" ? ".rank = rank, " : "") "." name " = " name
+	}
+	BEGIN {
+		type["FLAG"] = "bool"
+		type["REAL"] = "double"
+		type["WHOLE"] = "int64_t"
+		type["DTYPE"] = "enum fusion_dtype"
+	}
+	/^ATTRIBUTE\(/ {
+		split(substr($0, 11), part, ",")
+		name = trimmed(part[2])
+		kind[name] = trimmed(part[3])
+		if (kind[name] != "AXES" && kind[name] != "DIMS" && !(kind[name] in type))
+			fail("an unknown kind of attribute")
+		doc = $0
+		sub(/^[^"]*"/, "", doc)
+		sub(/"\)[ \t]*$/, "", doc)
+		if (form == "members") {
+			text = parameters(name)
+			sub(/, /, "; ", text)
+			print "\t" text ";    /* " doc " */"
+		}
+		next
+	}
+	/^COMPOSITE\(/ {
+		if (!match($0, /^COMPOSITE\([^"]*"[^"]*", [^"]*, "/))
+			fail("this line does not read")
+		head = substr($0, 11, RLENGTH - 10)
+		split(head, quoted, "\"")
+		split(quoted[1], part, ",")
+		name = trimmed(part[2])
+		count = split(quoted[2], operand, ", ")
+		attributes = quoted[3]
+		list = count ? "" : ", fusion_context *context"
+		array = values = ""
+		for (i = 1; i <= count; i++) {
+			sub(/:.*/, "", operand[i])
+			list = list ", fusion_array *" operand[i]
+			array = array ", " operand[i]
+		}
+		while (match(attributes, /HAS\([a-z_]+\)/)) {
+			attribute = substr(attributes, RSTART + 4, RLENGTH - 5)
+			if (!(attribute in kind))
+				fail("no attribute " attribute)
+			list = list ", " parameters(attribute)
+			values = values ", " initial(attribute)
+			attributes = substr(attributes, RSTART + RLENGTH)
+		}
+		doc = $0
+		sub(/"\)[ \t]*$/, "", doc)
+		sub(/.*"/, "", doc)
+		gsub(/\*\//, "* /", doc)
+		signature = "fusion_array *fusion_" name "(" substr(list, 3) ")"
+		if (form == "names")
+			print "fusion_" name
+		if (form == "prototypes")
+			print "/* " doc " */\nFUSION_API " signature ";"
+		if (form == "calls") {
+			print signature " {"
+			print "\tconst struct fusion_attributes attributes = { " (values ? substr(values, 3) : "0") " };\n"
+			if (count)
+				print "\treturn call_composite(" (count ? "NULL" : "context") ", OP_" name ", " count \
+					", (fusion_array *[]){ " substr(array, 3) " }, &attributes);"
+			else
+				print "\treturn call_composite(context, OP_" name ", 0, NULL, &attributes);"
+			print "}\n"
+		}
+	}' "$protocol/attributes.def" "$protocol/ops.def"
+}
+
 types() {
-	banner "dtypes.def and errors.def"
+	banner "dtypes.def, errors.def and attributes.def"
 	echo "/* Element types. */"
 	echo "enum fusion_dtype {"
 	rows dtypes.def DTYPE | awk -F'|' '{ printf "\tFUSION_%s = %s,    /* %s */\n", toupper($3), $2, $4 }'
@@ -53,6 +145,11 @@ types() {
 	echo "enum fusion_code {"
 	printf '\tFUSION_OK = 0,\n'
 	rows errors.def ERROR | awk -F'|' '{ printf "\tFUSION_E_%s = %s,    /* %s */\n", $3, $2, $4 }'
+	echo "};"
+	echo
+	echo "/* What fusion_call() takes besides operands; what an operation does not have is not looked at. */"
+	echo "struct fusion_attributes {"
+	composites members
 	echo "};"
 }
 
@@ -88,12 +185,16 @@ names() {
 	rows ops.def 'UNARY|BINARY|TERNARY' | awk -F'|' '
 	{ print "fusion_" $3 }
 	$1 == "BINARY" { print "fusion_" $3 "_scalar"; print "fusion_scalar_" $3 }'
+	composites names
 }
 
 ops() {
 	banner ops.def
 	echo "/* Scalars take the element type of the array; see fusion-ops(7) for every operation. */"
 	prototypes
+	echo
+	echo "/* Composites. Axes count from 0, negative ones from the end; axis_count 0 and axes NULL: all of them. */"
+	composites prototypes
 	echo
 	echo "/*"
 	echo " * Each call notes its place in the source, so that errors can name it. A wrapper is a macro of"
@@ -108,8 +209,12 @@ ops() {
 case ${1-} in
 types) types ;;
 ops) ops ;;
+calls)
+	banner ops.def
+	composites calls
+	;;
 *)
-	echo "usage: client/generate.sh types|ops" >&2
+	echo "usage: client/generate.sh types|ops|calls" >&2
 	exit 2
 	;;
 esac

@@ -179,19 +179,8 @@ int record_promoted(struct recording *r, unsigned op, const struct op_attr *attr
 
 /* --- scalars ----------------------------------------------------------------------------- */
 
-/* Is value one of the type's: whole and in range for integers, 0 or 1 for bool, any for floats? */
-static bool is_value_of(enum dtype dtype, double value, uint64_t word) {
-	if (dtype_info(dtype)->kind == DTYPE_KIND_REAL)
-		return true;
-	/* The largest values of the 64-bit types round up to powers of two that are none of them. */
-	if ((dtype == DTYPE_i64 && value >= 0x1p63) || (dtype == DTYPE_u64 && value >= 0x1p64))
-		return false;
-	return dtype_scalar_to_double(dtype, word) == value;
-}
-
 int record_word(struct recording *r, enum dtype dtype, double value, uint64_t *wordp) {
-	*wordp = dtype_scalar_from_double(dtype, value);
-	if (is_value_of(dtype, value, *wordp))
+	if (dtype_scalar_exact(dtype, value, wordp))
 		return 0;
 	return fault_set(&r->fault, FAULT_DTYPE,
 		"%s: %.17g is no value of %s; cast the array first, or change the scalar", r->what, value,

@@ -51,6 +51,9 @@ int record_word(struct recording *r, enum dtype dtype, double value, uint64_t *w
 /* Sends an operation at once and checks what it made, where fusion.debug is on. */
 int record_settle(struct recording *r, struct value *v) FAULT_MUST_USE;
 
+/* Axes of the first operand, negative ones counting from the end, as a set of bits; count 0 and NULL: all. */
+int record_axes(struct recording *r, int count, const int *axes, uint16_t *setp) FAULT_MUST_USE;
+
 /* Elementwise operations; the generated functions are these with a number. */
 fusion_array *record_unary(unsigned op, fusion_array *a);
 fusion_array *record_binary(unsigned op, fusion_array *a, fusion_array *b);

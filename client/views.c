@@ -150,6 +150,10 @@ static int take_axes_or_all(struct recording *r, int count, const int *axes, uin
 	return 0;
 }
 
+int record_axes(struct recording *r, int count, const int *axes, uint16_t *setp) {
+	return take_axes_or_all(r, count, axes, setp);
+}
+
 fusion_array *fusion_permute(fusion_array *a, const int *axes) {
 	struct op_attr attr = { 0 };
 	struct recording r;

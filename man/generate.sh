@@ -141,6 +141,26 @@ ops_rows() {
 		next
 	}
 	!read_row() { next }
+	row == "COMPOSITE" {
+		many = split(args[8], operand, ", ")
+		names = ""
+		for (i = 1; i <= many; i++) {
+			sub(/:.*/, "", operand[i])
+			names = names (i > args[6] ? " Bq Ar " operand[i] : " Ar " operand[i])
+		}
+		attributes = args[9]
+		gsub(/HAS\(|\)/, "", attributes)
+		gsub(/ *\| */, " ", attributes)
+		text = args[10]
+		gsub(/; /, ";\n", text)
+		head = "Sy " args[2] names (attributes ~ /[a-z]/ ? " Cm " attributes : "")
+		item(row, head, sentences(args[count]) "\nTakes " types[args[3]] ".\n.Bd -literal -compact\n" text "\n.Ed")
+		next
+	}
+	row == "ATTRIBUTE" {
+		item(row, "Cm " args[2], sentences(args[count]))
+		next
+	}
 	row == "STRUCT" {
 		item(row, "Sy " args[2], sentences(args[count]))
 		next
@@ -156,7 +176,7 @@ ops_rows() {
 		item(row, "Sy " args[2] " Ar " operands[row], sentences(args[count]) "\n" takes "." error[args[2]])
 	}
 	END { exit failed }' "$root/kernels/ulp.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" \
-		"$root/protocol/ops.def"
+		"$root/protocol/attributes.def" "$root/protocol/ops.def"
 }
 
 # SETTING(section, name, type, standard, min, max, applies, doc), and PATTERN(id, name, doc) as fusion.pattern.*

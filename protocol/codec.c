@@ -7,6 +7,8 @@
  */
 #include "codec.h"
 
+#include "attribute.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -269,9 +271,21 @@ static const struct {
 	[ATTRIBUTE_WINDOW] = { attribute_put_window, attribute_get_window },
 };
 
+static void put_composite(struct wire_writer *w, const struct coded_op *o, uint32_t attributes) {
+	wire_put_array(w, 1U + o->arity + (unsigned)__builtin_popcount(attributes));
+	wire_put_uint(w, o->op);
+	for (unsigned i = 0; i < o->arity; i++)
+		wire_put_int(w, o->in[i]);
+	attributes_put(w, attributes, &o->attr);
+}
+
 void codec_put_op(struct wire_writer *w, const struct coded_op *o) {
 	unsigned attributes = attributes_of[o->op];
 
+	if (op_info(o->op)->class == OP_CLASS_COMPOSITE) {
+		put_composite(w, o, op_info(o->op)->attributes);
+		return;
+	}
 	wire_put_array(w, 1U + o->arity + (unsigned)__builtin_popcount(attributes));
 	wire_put_uint(w, o->op);
 	for (unsigned i = 0; i < o->arity; i++)
@@ -308,13 +322,40 @@ static int get_attributes(struct wire_cursor *c, unsigned attributes, const stru
 	return 0;
 }
 
-static int get_values(struct wire_cursor *c, const struct op_info *info, uint32_t position,
-	struct coded_op *op, struct fault *f) {
-	unsigned attributes = attributes_of[op->op];
-	int r = check_values(c, info, attributes, f);
+static int get_operands(struct wire_cursor *c, uint32_t position, struct coded_op *op, struct fault *f) {
+	int r = 0;
 
 	for (unsigned i = 0; !r && i < op->arity; i++)
 		r = wire_get_int(c, "operand", INT64_MIN, (int64_t)position - 1, &op->in[i], f);
+	return r;
+}
+
+/* A composite has a fixed number of attributes; what is there besides them are its operands. */
+static int get_composite(struct wire_cursor *c, const struct op_info *info, uint32_t position,
+	struct coded_op *op, struct fault *f) {
+	unsigned wanted = (unsigned)__builtin_popcount(info->attributes);
+	int r;
+
+	if (c->left < wanted + op_least(op->op) || c->left > wanted + info->arity)
+		return fault_set(f, FAULT_ARITY, "%s takes %u to %u operands and %u attribute%s, not %u values",
+			info->name, op_least(op->op), info->arity, wanted, wanted == 1 ? "" : "s", c->left);
+	op->arity = (uint8_t)(c->left - wanted);
+	r = get_operands(c, position, op, f);
+	if (!r)
+		r = attributes_get(c, info->attributes, &op->attr, f);
+	return r;
+}
+
+static int get_values(struct wire_cursor *c, const struct op_info *info, uint32_t position,
+	struct coded_op *op, struct fault *f) {
+	unsigned attributes = attributes_of[op->op];
+	int r;
+
+	if (info->class == OP_CLASS_COMPOSITE)
+		return get_composite(c, info, position, op, f);
+	r = check_values(c, info, attributes, f);
+	if (!r)
+		r = get_operands(c, position, op, f);
 	return r ? r : get_attributes(c, attributes, info, op, f);
 }
 

@@ -8,6 +8,7 @@
  *   arange    dtype, n, start, step             slice               start, step, dims
  *   cast      dtype                             flip                axes
  *   reductions  axes, keepdims                  all others          nothing
+ *   composites  those of their row, in the order of attributes.def
  */
 #pragma once
 

@@ -296,6 +296,16 @@ static bool real_is_canonical(enum dtype type, uint64_t bits) {
 	return isnan(value) || real_from_double(type, value) == bits;
 }
 
+bool dtype_scalar_exact(enum dtype type, double value, uint64_t *bitsp) {
+	*bitsp = dtype_scalar_from_double(type, value);
+	if (dtype_info(type)->kind == DTYPE_KIND_REAL)
+		return true;
+	/* The largest values of the 64-bit types round up to powers of two that are none of them. */
+	if ((type == DTYPE_i64 && value >= 0x1p63) || (type == DTYPE_u64 && value >= 0x1p64))
+		return false;
+	return dtype_scalar_to_double(type, *bitsp) == value;
+}
+
 bool dtype_scalar_valid(enum dtype type, uint64_t bits) {
 	switch (rows[type].kind) {
 	case DTYPE_KIND_BOOL:

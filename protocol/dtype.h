@@ -52,6 +52,9 @@ uint64_t dtype_scalar_from_double(enum dtype type, double value);
 uint64_t dtype_scalar_from_int(enum dtype type, int64_t value);
 double dtype_scalar_to_double(enum dtype type, uint64_t bits);
 
+/* Leaves the word of value; false where an integer type or bool does not have it (fractions, out of range, NaN). */
+bool dtype_scalar_exact(enum dtype type, double value, uint64_t *bitsp);
+
 /* Is this word a value of the type: in range, rounded, unused high bits as described above? */
 bool dtype_scalar_valid(enum dtype type, uint64_t bits);
 

@@ -8,6 +8,8 @@
  */
 #include "op.h"
 
+#include "composite.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -29,7 +31,12 @@ static const struct op_info rows[OP_COUNT] = {
 		oracle, doc },
 #define STRUCT(id, name, operands, doc)                                                                      \
 	[id] = { #name, OP_CLASS_STRUCT, operands, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc },
+#define HAS(name) (1U << OP_ATTRIBUTE_##name)
+#define COMPOSITE(id, name, types, result, rule, least, most, operands, attributes, text, oracle, doc)       \
+	[id] = { #name, OP_CLASS_COMPOSITE, most, OP_TYPES_##types, OP_RESULT_##result, text, { NULL },      \
+		oracle, doc, least, operands, attributes },
 #include "ops.def"
+#undef HAS
 #undef UNARY
 #undef BINARY
 #undef TERNARY
@@ -60,6 +67,10 @@ static const struct {
 
 const struct op_info *op_info(unsigned id) {
 	return id < OP_COUNT && rows[id].name ? &rows[id] : NULL;
+}
+
+unsigned op_least(unsigned id) {
+	return rows[id].class == OP_CLASS_COMPOSITE ? rows[id].least : rows[id].arity;
 }
 
 int op_find(const char *name) {
@@ -110,7 +121,7 @@ double op_of_nothing(unsigned op) {
 /* What a rule sees of one call of op_infer(). */
 struct call {
 	const struct op_info *info;
-	unsigned op;
+	unsigned op, operands;
 	const struct tensor_type *const *in;
 	const struct op_attr *attr;
 };
@@ -465,6 +476,40 @@ static int infer_matmul(const struct call *c, struct tensor_type *outp, struct f
 	return 0;
 }
 
+static enum dtype composite_dtype(const struct call *c) {
+	if (c->info->result == OP_RESULT_INDEX)
+		return DTYPE_i64;
+	return c->info->result == OP_RESULT_DTYPE ? c->attr->dtype : c->in[0]->dtype;
+}
+
+/* Operands are of one type, but for those whose name in ops.def says otherwise. */
+static int check_composite_dtypes(const struct call *c, struct fault *f) {
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < c->operands; i++) {
+		int other = composite_operand_types(c->info, i);
+
+		r = check_kind(c, i, other < 0 ? c->info->types : (enum op_types)other, f);
+		if (!r && other < 0)
+			r = check_same_dtype(c, 0, i, f);
+	}
+	return r;
+}
+
+static int infer_composite(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_composite_dtypes(c, f);
+
+	if (!r && c->operands && c->info->attributes >> OP_ATTRIBUTE_axes & 1)
+		r = check_axes(c, f);
+	if (!r && c->attr->dtype >= DTYPE_COUNT)
+		r = fault_set(f, FAULT_DTYPE, "%s: element type %u does not exist", c->info->name, c->attr->dtype);
+	if (!r)
+		r = composite_shape(c->op, c->operands, c->in, c->attr, outp, f);
+	if (!r)
+		outp->dtype = (uint8_t)composite_dtype(c);
+	return r;
+}
+
 typedef int rule_function(const struct call *c, struct tensor_type *outp, struct fault *f);
 
 static rule_function *const class_rules[] = {
@@ -473,6 +518,7 @@ static rule_function *const class_rules[] = {
 	[OP_CLASS_TERNARY] = infer_elementwise,
 	[OP_CLASS_REDUCE] = infer_reduction,
 	[OP_CLASS_STRUCT] = NULL,
+	[OP_CLASS_COMPOSITE] = infer_composite,
 };
 
 static rule_function *const struct_rules[OP_COUNT] = {
@@ -494,10 +540,13 @@ static int check_call(unsigned op, unsigned n, struct fault *f) {
 
 	if (!info)
 		return fault_set(f, FAULT_OPERATION, "operation %u does not exist", op);
-	if (n != info->arity)
-		return fault_set(f, FAULT_ARITY, "%s takes %u operand%s, not %u", info->name, info->arity,
-			info->arity == 1 ? "" : "s", n);
-	return 0;
+	if (n >= op_least(op) && n <= info->arity)
+		return 0;
+	if (op_least(op) < info->arity)
+		return fault_set(f, FAULT_ARITY, "%s takes %u to %u operands, not %u", info->name, op_least(op),
+			info->arity, n);
+	return fault_set(f, FAULT_ARITY, "%s takes %u operand%s, not %u", info->name, info->arity,
+		info->arity == 1 ? "" : "s", n);
 }
 
 int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const struct op_attr *attr,
@@ -511,6 +560,7 @@ int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const
 	if (r)
 		return r;
 	c.info = &rows[op];
+	c.operands = n;
 	rule = class_rules[c.info->class] ? class_rules[c.info->class] : struct_rules[op];
 	r = rule(&c, &out, f);
 	if (!r)

@@ -20,6 +20,7 @@ enum op_class {
 	OP_CLASS_TERNARY,
 	OP_CLASS_REDUCE,
 	OP_CLASS_STRUCT,
+	OP_CLASS_COMPOSITE,
 };
 
 enum op_id {
@@ -28,6 +29,7 @@ enum op_id {
 #define TERNARY(id, name, ...) OP_##name = id,
 #define REDUCE(id, name, ...) OP_reduce_##name = id,
 #define STRUCT(id, name, ...) OP_##name = id,
+#define COMPOSITE(id, name, ...) OP_##name = id,
 #include "ops.def"
 #undef UNARY
 #undef BINARY
@@ -51,6 +53,16 @@ enum op_result {
 	OP_RESULT_SAME,
 	OP_RESULT_BOOL,
 	OP_RESULT_ACC,
+	OP_RESULT_INDEX,       /* i64 */
+	OP_RESULT_DTYPE,       /* the attribute dtype */
+};
+
+/* Bits of struct op_info's attributes. */
+enum op_attribute {
+#define ATTRIBUTE(id, name, ...) OP_ATTRIBUTE_##name = id,
+#include "attributes.def"
+#undef ATTRIBUTE
+	OP_ATTRIBUTES,
 };
 
 struct op_info {
@@ -59,10 +71,13 @@ struct op_info {
 	uint8_t arity;
 	enum op_types types;
 	enum op_result result;
-	const char *expr;      /* elementwise: OpenCL expression; reductions: the combining operation */
+	const char *expr;      /* elementwise: OpenCL expression; reductions: the combining operation; composites: see expr.h */
 	const char *gradient[LIMIT_OPERANDS]; /* NULL: none; "0": zero everywhere */
 	const char *oracle;
 	const char *doc;
+	uint8_t least;         /* composites: arity is the most operands, this the fewest; see op_least() */
+	const char *operands;  /* composites: their names, e.g. "x, target:int"; see ops.def */
+	uint32_t attributes;   /* composites: 1 << enum op_attribute, each */
 };
 
 /* The row of an operation, or NULL where there is none. */
@@ -70,6 +85,9 @@ const struct op_info *op_info(unsigned id);
 
 /* The operation with a name, or -1. */
 int op_find(const char *name);
+
+/* The fewest operands of an operation that exists; op_info()'s arity is the most. */
+unsigned op_least(unsigned id);
 
 static inline bool op_is_elementwise(const struct op_info *o) {
 	return o->class >= OP_CLASS_UNARY && o->class <= OP_CLASS_TERNARY;
@@ -93,6 +111,9 @@ struct op_attr {
 		int64_t size, step, dilation;
 	} window;                     /* windows: each at least 1 */
 	uint64_t value[2];            /* fill: value; arange: start, step; see dtype_scalar */
+	double number;                /* composites: see attributes.def */
+	int64_t whole;
+	bool flag;
 	uint32_t arena;               /* load: arena and byte offset */
 	uint64_t offset;
 };

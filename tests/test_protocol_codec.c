@@ -1,6 +1,8 @@
 /* Operations on the wire: what is put is got, and what is wrong is refused by name. */
 #include "protocol/codec.h"
 
+#include "protocol/attribute.h"
+
 #include <string.h>
 
 #include "tests/test_protocol.h"
@@ -19,6 +21,16 @@ static void random_operands(uint64_t *state, struct coded_op *o) {
 	}
 }
 
+static void random_named(uint64_t *state, uint32_t attributes, struct op_attr *a) {
+	for (; attributes; attributes &= attributes - 1) {
+		enum op_attribute which = (enum op_attribute)__builtin_ctz(attributes);
+		bool small = attribute_info(which)->kind == ATTRIBUTE_KIND_FLAG;
+		struct fault f;
+
+		must(!attribute_set(a, which, random_below(state, small ? 2 : DTYPE_COUNT), &f));
+	}
+}
+
 /* The attributes codec.h lists for the operation, and no other. */
 static void random_attributes(uint64_t *state, struct coded_op *o) {
 	const struct op_info *info = op_info(o->op);
@@ -27,6 +39,10 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 		      o->op == OP_slice;
 	struct op_attr *a = &o->attr;
 
+	if (info->class == OP_CLASS_COMPOSITE) {
+		random_named(state, info->attributes, a);
+		return;
+	}
 	if (typed)
 		a->dtype = (uint8_t)random_below(state, DTYPE_COUNT);
 	if (shaped || o->op == OP_permute)
@@ -71,6 +87,8 @@ static void expect_equal(const struct coded_op *a, const struct coded_op *b) {
 	must(!memcmp(a->attr.start, b->attr.start, sizeof a->attr.start));
 	must(!memcmp(a->attr.step, b->attr.step, sizeof a->attr.step));
 	must(!memcmp(a->attr.value, b->attr.value, sizeof a->attr.value));
+	must(!memcmp(&a->attr.number, &b->attr.number, sizeof a->attr.number));
+	must(a->attr.whole == b->attr.whole && a->attr.flag == b->attr.flag);
 	must(a->attr.arena == b->attr.arena && a->attr.offset == b->attr.offset);
 }
 
@@ -89,7 +107,8 @@ START_TEST(every_operation_comes_back_as_it_was_put) {
 		put.op = (uint16_t)random_below(&state, OP_COUNT);
 		if (!op_info(put.op))
 			continue;
-		put.arity = op_info(put.op)->arity;
+		put.arity = (uint8_t)(op_least(put.op) +
+				      random_below(&state, op_info(put.op)->arity - op_least(put.op) + 1));
 		random_operands(&state, &put);
 		random_attributes(&state, &put);
 		wire_writer_clear(&w);

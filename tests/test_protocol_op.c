@@ -4,6 +4,9 @@
  */
 #include "protocol/op.h"
 
+#include "protocol/attribute.h"
+#include "protocol/expr.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
@@ -31,6 +34,7 @@ START_TEST(ids_are_unique_and_fit_the_table) {
 #define TERNARY(id, ...) id,
 #define REDUCE(id, ...) id,
 #define STRUCT(id, ...) id,
+#define COMPOSITE(id, ...) id,
 #include "protocol/ops.def"
 #undef UNARY
 #undef BINARY
@@ -87,91 +91,56 @@ START_TEST(every_row_has_all_columns_of_its_class) {
 		if (o->class == OP_CLASS_STRUCT)
 			continue;
 		ck_assert(o->expr && *o->expr && o->oracle && *o->oracle);
+		if (o->class == OP_CLASS_COMPOSITE)
+			continue;
 		ck_assert_uint_eq(o->arity, op_is_elementwise(o) ? (unsigned)o->class : 1);
 	}
 }
 END_TEST
 
-/* A parser of gradient texts: name(argument, ...), the values g a b c y, and numbers. */
-struct parser {
-	const char *at;
-	const struct op_info *of;
-};
-
-static void parse_expression(struct parser *p);
-
-static void parse_call(struct parser *p, const char *name) {
-	int id = op_find(name);
-	unsigned arguments = 0;
-
-	ck_assert_msg(id >= 0, "%s: gradient calls %s, which does not exist", p->of->name, name);
-	ck_assert_msg(
-		op_is_elementwise(op_info((unsigned)id)), "%s: %s is not elementwise", p->of->name, name);
-	do {
-		p->at++;
-		p->at += strspn(p->at, " ");
-		parse_expression(p);
-		arguments++;
-	} while (*p->at == ',');
-	ck_assert_msg(*p->at == ')', "%s: parentheses do not balance", p->of->name);
-	p->at++;
-	ck_assert_msg(
-		arguments == op_info((unsigned)id)->arity, "%s: %s has another arity", p->of->name, name);
-}
-
-static void parse_value(const struct parser *p, const char *name) {
-	static const char values[] = "abc";
-	const char *found = strchr(values, *name);
-
-	ck_assert_msg(strlen(name) == 1, "%s: gradient names %s", p->of->name, name);
-	if (*name == 'g' || *name == 'y')
-		return;
-	ck_assert_msg(found && found - values < p->of->arity, "%s: gradient names %s", p->of->name, name);
-}
-
-static void parse_number(struct parser *p) {
-	char *end;
-	double value = strtod(p->at, &end);
-
-	ck_assert_msg(end != p->at && isfinite(value), "%s: no number at '%s'", p->of->name, p->at);
-	p->at = end;
-}
-
-static void parse_expression(struct parser *p) {
-	char name[32] = "";
-	size_t n = 0;
-
-	if (!isalpha((unsigned char)*p->at)) {
-		parse_number(p);
-		return;
-	}
-	while ((isalnum((unsigned char)*p->at) || *p->at == '_') && n + 1 < sizeof name)
-		name[n++] = *p->at++;
-	name[n] = '\0';
-	if (*p->at == '(')
-		parse_call(p, name);
-	else
-		parse_value(p, name);
-}
-
 START_TEST(every_gradient_text_parses) {
+	static const char *const names[] = { "g y", "g y a", "g y a b", "g y a b c" };
 	unsigned parsed = 0;
+	struct fault f;
 
 	for (unsigned id = 0; id < OP_COUNT; id++) {
 		const struct op_info *o = op_info(id);
 
 		for (unsigned i = 0; o && i < LIMIT_OPERANDS; i++) {
-			struct parser p = { .at = o->gradient[i], .of = o };
+			static struct expr e;
 
-			if (!p.at)
+			if (!o->gradient[i])
 				continue;
 			ck_assert_uint_lt(i, o->arity);
-			parse_expression(&p);
-			ck_assert_msg(!*p.at, "%s: '%s' is left over", o->name, p.at);
+			ck_assert_msg(!expr_parse(o->gradient[i], names[o->arity], &e, &f), "%s: %s", o->name, f.text);
+			for (unsigned n = 0; n < e.count; n++)
+				ck_assert_msg(e.node[n].kind == EXPR_NUMBER || e.node[n].kind == EXPR_OPERAND ||
+						      (e.node[n].kind == EXPR_OPERATION &&
+							      op_is_elementwise(op_info(e.node[n].which))),
+					"%s: its gradient is not elementwise", o->name);
 			parsed++;
 		}
 	}
 	ck_assert_uint_gt(parsed, 50);
+}
+END_TEST
+
+START_TEST(every_composite_text_parses_over_its_operands) {
+	for (unsigned id = 0; id < OP_COUNT; id++) {
+		const struct op_info *o = op_info(id);
+		static struct expr e;
+		struct fault f;
+
+		if (!o || o->class != OP_CLASS_COMPOSITE)
+			continue;
+		ck_assert_msg(!expr_parse(o->expr, o->operands, &e, &f), "%s: %s", o->name, f.text);
+		ck_assert_uint_eq(e.operands, o->arity);
+		ck_assert_uint_le(o->least, o->arity);
+		for (unsigned n = 0; n < e.count; n++)
+			if (e.node[n].kind == EXPR_ATTRIBUTE)
+				ck_assert_msg(o->attributes >> e.node[n].which & 1, "%s has no attribute %s", o->name,
+					attribute_info((enum op_attribute)e.node[n].which)->name);
+	}
 }
 END_TEST
 
@@ -567,6 +536,8 @@ static struct op_attr random_attr(uint64_t *state) {
 	a.window.dilation = random_below(state, 2) ? 1 : random_extreme(state);
 	a.value[0] = random_word(state) >> random_below(state, 64);
 	a.value[1] = random_word(state) >> random_below(state, 64);
+	a.whole = random_below(state, 2) ? random_below(state, 4) : random_extreme(state);
+	a.number = random_below(state, 3);
 	return a;
 }
 
@@ -599,6 +570,7 @@ END_TEST
 
 RUN_TESTS("protocol_op", ids_are_unique_and_fit_the_table, error_and_dtype_numbers_are_unique,
 	names_are_unique_and_found, every_row_has_all_columns_of_its_class, every_gradient_text_parses,
+	every_composite_text_parses_over_its_operands,
 	operations_on_floats_have_a_gradient_for_each_operand, unknown_operations_are_refused,
 	a_wrong_arity_is_refused, shapes_that_do_not_broadcast_are_refused,
 	a_broadcast_that_grows_too_large_is_refused, element_types_an_operation_does_not_take_are_refused,

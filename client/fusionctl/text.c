@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "client/fusionctl/element.h"
+#include "protocol/attribute.h"
 
 enum {
 	/* A file beyond this is no graph that a person wrote. */
@@ -309,6 +310,58 @@ static int parse_windows(struct parser *p, struct text_statement *s) {
 	return take_settings(p, s, needed | 1 << TEXT_STEP | 1 << TEXT_DILATION, needed);
 }
 
+/* The attribute of a composite that comes next, or -1. */
+static int attribute_at(const struct parser *p, const struct op_info *info) {
+	int found = p->lex.token.kind == LEX_NAME ? attribute_find(p->lex.token.text, p->lex.token.length) : -1;
+
+	return found >= 0 && info->attributes >> found & 1 ? found : -1;
+}
+
+static int take_axes_or_none(struct parser *p, struct text_statement *s) {
+	bool none;
+	int r = lex_try(&p->lex, "none", &none, p->fault);
+
+	s->axes_given = true;
+	return r || none ? r : take_axes(p, s);
+}
+
+static int take_named(struct parser *p, struct text_statement *s, enum op_attribute which) {
+	struct lex_token number;
+	enum dtype dtype = DTYPE_f32;
+	int r;
+
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
+		return take_axes_or_none(p, s);
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_DTYPE) {
+		r = take_dtype(p, &dtype);
+		s->named[which] = dtype;
+		return r;
+	}
+	r = lex_take_kind(&p->lex, LEX_NUMBER, "a number", &number, p->fault);
+	return r ? r : element_read(DTYPE_f64, number.text, number.length, &s->named[which], p->fault);
+}
+
+/* axes=0,1 eps=1e-5 causal: flags by their name alone, the others with a value, in any order. */
+static int parse_composite(struct parser *p, struct text_statement *s) {
+	const struct op_info *info = op_info((unsigned)s->op);
+	uint32_t seen = 0;
+	int which, r = 0;
+
+	while (!r && (which = attribute_at(p, info)) >= 0) {
+		if (seen >> which & 1)
+			return lex_expected(&p->lex, "each attribute only once", p->fault);
+		seen |= 1U << which;
+		s->named[which] = 1;
+		r = lex_next(&p->lex, p->fault);
+		if (r || attribute_info((enum op_attribute)which)->kind == ATTRIBUTE_KIND_FLAG)
+			continue;
+		r = lex_take(&p->lex, "=", p->fault);
+		if (!r)
+			r = take_named(p, s, (enum op_attribute)which);
+	}
+	return r;
+}
+
 typedef int attribute_parser(struct parser *p, struct text_statement *s);
 
 /* What follows the operands. Operations without a row have no attributes. */
@@ -328,6 +381,8 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 static int parse_attributes(struct parser *p, struct text_statement *s) {
 	if (op_info((unsigned)s->op)->class == OP_CLASS_REDUCE)
 		return parse_reduction(p, s);
+	if (op_info((unsigned)s->op)->class == OP_CLASS_COMPOSITE)
+		return parse_composite(p, s);
 	return attribute_parsers[s->op] ? attribute_parsers[s->op](p, s) : 0;
 }
 
@@ -364,6 +419,17 @@ static int check_operands(struct parser *p, const struct text_statement *s) {
 		info->name);
 }
 
+/* Operands that may be absent end where an attribute or the line does. */
+static bool more_operands(const struct parser *p, const struct text_statement *s) {
+	const struct op_info *info = op_info((unsigned)s->op);
+
+	if (s->operands == info->arity)
+		return false;
+	if (s->operands < op_least((unsigned)s->op))
+		return true;
+	return p->lex.token.kind == LEX_NAME && attribute_at(p, info) < 0;
+}
+
 static int parse_operation(struct parser *p, struct text_statement *s) {
 	bool input;
 	int r;
@@ -373,8 +439,8 @@ static int parse_operation(struct parser *p, struct text_statement *s) {
 	r = lex_try(&p->lex, "input", &input, p->fault);
 	if (!r && !input)
 		r = take_operation(p, &s->op);
-	for (unsigned i = 0; !r && i < op_info((unsigned)s->op)->arity; i++)
-		r = parse_operand(p, s, i);
+	while (!r && more_operands(p, s))
+		r = parse_operand(p, s, s->operands++);
 	if (!r)
 		r = check_operands(p, s);
 	return r ? r : parse_attributes(p, s);

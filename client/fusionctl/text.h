@@ -48,13 +48,15 @@ struct text_statement {
 	enum dtype dtype; /* input, fill, arange, cast */
 	int rank;         /* input, fill, arange, reshape, broadcast: of dims; slice: of the ranges */
 	int64_t dims[LIMIT_RANK];
-	int axes; /* permute, flip, reductions: how many are named */
+	int axes; /* permute, flip, reductions, composites: how many are named */
 	int axis[LIMIT_RANK];
-	bool axes_given; /* reductions: false for all of them */
+	bool axes_given; /* reductions, composites: false for all of them */
 	bool keepdims;
 	int64_t start[LIMIT_RANK], stop[LIMIT_RANK], step[LIMIT_RANK]; /* slice; INT64_MIN: left out */
 	int64_t setting[TEXT_SETTINGS];
 	struct lex_token number[2]; /* fill: the value; arange: start and step */
+	unsigned operands;          /* how many are given; composites may have absent ones */
+	double named[OP_ATTRIBUTES]; /* composites; but not their axes */
 	struct values values;       /* input */
 };
 

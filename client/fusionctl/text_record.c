@@ -5,10 +5,12 @@
 #include "text_record.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/fusionctl/element.h"
+#include "protocol/attribute.h"
 
 /* Functions of fusion.h, by class. */
 struct call {
@@ -281,6 +283,49 @@ static int record_elementwise(struct recorder *r, const struct text_statement *s
 
 /* ---- graphs ---- */
 
+static void set_member(void *member, enum attribute_kind kind, double value) {
+	switch (kind) {
+	case ATTRIBUTE_KIND_AXES:
+		break;      /* a list */
+	case ATTRIBUTE_KIND_FLAG:
+		*(bool *)member = value != 0;
+		break;
+	case ATTRIBUTE_KIND_REAL:
+		*(double *)member = value;
+		break;
+	case ATTRIBUTE_KIND_WHOLE:
+		*(int64_t *)member = (int64_t)value;
+		break;
+	case ATTRIBUTE_KIND_DTYPE:
+		*(enum fusion_dtype *)member = (enum fusion_dtype)value;
+		break;
+	}
+}
+
+/* What a composite's attributes are called in fusion.h. */
+static void take_attributes(const struct text_statement *s, struct fusion_attributes *a) {
+	static const size_t places[OP_ATTRIBUTES] = {
+#define ATTRIBUTE(id, name, ...) [id] = offsetof(struct fusion_attributes, name),
+#include "protocol/attributes.def"
+#undef ATTRIBUTE
+	};
+
+	*a = (struct fusion_attributes){ .axis_count = s->axes, .axes = s->axes_given ? s->axis : NULL };
+	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
+		set_member((char *)a + places[i], attribute_info((enum op_attribute)i)->kind, s->named[i]);
+}
+
+static int record_composite(struct recorder *r, const struct text_statement *s, fusion_array **arrayp) {
+	fusion_array *in[LIMIT_OPERANDS] = { NULL };
+	struct fusion_attributes attributes;
+
+	for (unsigned i = 0; i < s->operands; i++)
+		in[i] = r->array[s->operand[i].statement];
+	take_attributes(s, &attributes);
+	*arrayp = fusion_call(r->context, op_info((unsigned)s->op)->name, (int)s->operands, in, &attributes);
+	return 0;
+}
+
 static int record_by_class(struct recorder *r, const struct text_statement *s, fusion_array **arrayp) {
 	const struct op_info *info = op_info((unsigned)s->op);
 	fusion_array *a =
@@ -292,6 +337,8 @@ static int record_by_class(struct recorder *r, const struct text_statement *s, f
 		*arrayp = calls[s->op].reduction(a, s->axes, s->axes_given ? s->axis : NULL, s->keepdims);
 		return 0;
 	}
+	if (info->class == OP_CLASS_COMPOSITE)
+		return record_composite(r, s, arrayp);
 	if (recorders[s->op])
 		return recorders[s->op](r, s, a, arrayp);
 	return lex_refuse(r->text->path, &s->at, FAULT_OPERATION, r->fault, "text graphs do not know %s yet",

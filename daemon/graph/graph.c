@@ -8,6 +8,8 @@
  */
 #include "graph.h"
 
+#include "expand.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,7 +314,7 @@ static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in,
 	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);
 }
 
-int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
+static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	uint32_t note, uint32_t *nodep, struct fault *f) {
 	static const struct op_attr none;
 	struct graph_node n = { .op = (uint16_t)op, .arity = (uint8_t)arity, .note = note };
@@ -325,7 +327,8 @@ int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, c
 	r = op_check(g, op, arity, in, attr ? attr : &none, &n.type, f);
 	if (r)
 		return r;
-	g->received++;
+	if (op_info(op)->class == OP_CLASS_COMPOSITE)
+		return graph_expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
 	if (view_of_leaf(g, op, in, attr, &n.type, &v))
 		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);
 	for (unsigned i = 0; i < arity; i++)
@@ -343,6 +346,16 @@ int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, c
 	if (r || !attr)
 		return r;
 	return attr_keep(g, attr, &g->node[*nodep].attr);
+}
+
+int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
+	uint32_t note, uint32_t *nodep, struct fault *f) {
+	uint32_t received = g->received;
+	int r = op_add(g, op, arity, in, attr, note, nodep, f);
+
+	/* The operations of a composite come through here, too; it counts as one. */
+	g->received = received + !r;
+	return r;
 }
 
 int graph_output(struct graph *g, uint32_t node, uint64_t tag) {

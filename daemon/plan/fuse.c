@@ -42,7 +42,6 @@ static int leaf_of(struct graph *g, uint8_t dtype, uint32_t *nodep) {
 
 /* Applies op with `from` wherever its type fits, else with a fresh leaf of the type wanted. */
 static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, struct fault *f) {
-	const struct op_info *o = op_info(op);
 	struct op_attr attr = probe_attr(op);
 	uint32_t in[LIMIT_OPERANDS];
 	int r = 0;
@@ -53,7 +52,7 @@ static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, s
 		return leaf_of(g, DTYPE_f32, nodep);
 	if (op == OP_where)
 		r = leaf_of(g, DTYPE_bool, &in[0]);
-	return r ? r : graph_op(g, op, o->arity, in, &attr, 0, nodep, f);
+	return r ? r : graph_op(g, op, op_least(op), in, &attr, 0, nodep, f);
 }
 
 /* A cast to what `op` takes, where the value is of another type. */

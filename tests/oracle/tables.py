@@ -36,7 +36,7 @@ def rows(path, names):
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for line in text.splitlines():
-        if not line.strip():
+        if not line.strip() or line.startswith("#"):
             continue
         match = re.fullmatch(r"(\w+)\((.*)\)\s*", line)
         if not match or match.group(1) not in names:
@@ -100,6 +100,29 @@ class Op:
         return dtype
 
 
+class Attribute:
+    """One row of attributes.def."""
+
+    def __init__(self, arguments):
+        self.id, self.name, self.kind = int(arguments[0]), arguments[1], arguments[2]
+
+
+class Composite(Op):
+    """COMPOSITE(id, name, types, result, shape, least, most, operands, attributes, text, oracle, doc)."""
+
+    def __init__(self, arguments):
+        self.kind = "COMPOSITE"
+        self.id, self.name, self.types, self.result = int(arguments[0]), arguments[1], arguments[2], arguments[3]
+        self.least, self.arity = int(arguments[5]), int(arguments[6])
+        self.operands = [o.split(":")[0].strip() for o in text_of(arguments[7]).split(",") if o.strip()]
+        self.operand_types = [(o.split(":") + [""])[1] for o in text_of(arguments[7]).split(",") if o.strip()]
+        self.attributes = re.findall(r"HAS\((\w+)\)", arguments[8])
+        self.text, self.oracle, self.doc = text_of(arguments[9]), text_of(arguments[10]), text_of(arguments[11])
+        self.gradients = []
+        if len(arguments) != 12 or len(self.operands) != self.arity:
+            raise ValueError(f"ops.def: {self.name} does not read")
+
+
 TYPE_SETS = {
     "ANY": ("BOOL", "SINT", "UINT", "REAL"),
     "NUM": ("SINT", "UINT", "REAL"),
@@ -111,10 +134,15 @@ TYPE_SETS = {
 
 DTYPES = {a[1]: Dtype(*a[:4]) for _, a in rows("protocol/dtypes.def", ("DTYPE",))}
 DTYPE_BY_ID = {d.id: d.name for d in DTYPES.values()}
+ATTRIBUTES = {a[1]: Attribute(a) for _, a in rows("protocol/attributes.def", ("ATTRIBUTE",))}
 OPS = {}
-for _kind, _arguments in rows("protocol/ops.def", ("UNARY", "BINARY", "TERNARY", "REDUCE", "STRUCT")):
-    if _arguments[1] in OPS:
+COMPOSITES = {}
+for _kind, _arguments in rows("protocol/ops.def", ("UNARY", "BINARY", "TERNARY", "REDUCE", "STRUCT", "COMPOSITE")):
+    if _arguments[1] in OPS or _arguments[1] in COMPOSITES:
         raise ValueError(f"ops.def: {_arguments[1]} is there twice")
+    if _kind == "COMPOSITE":
+        COMPOSITES[_arguments[1]] = Composite(_arguments)
+        continue
     OPS[_arguments[1]] = Op(_kind, _arguments)
 ERRORS = {a[1]: int(a[0]) for _, a in rows("protocol/errors.def", ("ERROR",))}
 # Name of a function to its largest error, in units of the last place, of f32 and of f64.

@@ -1,0 +1,143 @@
+/*
+ * Composites: operations with a name, operands of which the last may be absent, and attributes.
+ *
+ * A composite is recorded as one operation; the daemon makes its parts. Rows of ops.def decide
+ * everything: the functions of fusion_ops.h come from them through fusion_calls.h.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "protocol/attribute.h"
+#include "protocol/composite.h"
+#include "context.h"
+#include "record.h"
+
+/* ---- attributes ---- */
+
+/* Where struct fusion_attributes has each attribute. */
+static const size_t places[OP_ATTRIBUTES] = {
+#define ATTRIBUTE(id, name, ...) [id] = offsetof(struct fusion_attributes, name),
+#include "protocol/attributes.def"
+#undef ATTRIBUTE
+};
+
+static double given_number(const struct fusion_attributes *a, enum op_attribute which) {
+	const void *place = (const char *)a + places[which];
+
+	switch (attribute_info(which)->kind) {
+	case ATTRIBUTE_KIND_FLAG:
+		return *(const bool *)place;
+	case ATTRIBUTE_KIND_REAL:
+		return *(const double *)place;
+	case ATTRIBUTE_KIND_WHOLE:
+		return (double)*(const int64_t *)place;
+	case ATTRIBUTE_KIND_DTYPE:
+		return (double)*(const enum fusion_dtype *)place;
+	default:
+		return 0;
+	}
+}
+
+static int take_attribute(struct recording *r, const struct fusion_attributes *a, enum op_attribute which,
+	struct op_attr *attr) {
+	int failed;
+
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
+		return record_axes(r, a->axis_count, a->axes, &attr->axes);
+	failed = attribute_set(attr, which, given_number(a, which), &r->fault);
+	if (failed)
+		fault_prefix(&r->fault, "%s", r->what);
+	return failed;
+}
+
+static int take_attributes(struct recording *r, const struct fusion_attributes *a, uint32_t attributes,
+	struct op_attr *attr) {
+	static const struct fusion_attributes none;
+	int failed = 0;
+
+	for (; !failed && attributes; attributes &= attributes - 1)
+		failed = take_attribute(r, a ? a : &none, (enum op_attribute)__builtin_ctz(attributes), attr);
+	return failed;
+}
+
+/* ---- operands ---- */
+
+/* Those that share an element type are cast to the one they meet in. */
+static int promote(struct recording *r, const struct op_info *info) {
+	int dtype = -1, failed = 0;
+
+	for (unsigned i = 0; i < r->count; i++) {
+		enum dtype d = r->in[i]->type.dtype;
+
+		if (composite_operand_types(info, i) < 0)
+			dtype = dtype < 0 ? (int)d : (int)dtype_promote((enum dtype)dtype, d);
+	}
+	for (unsigned i = 0; !failed && i < r->count; i++)
+		if (composite_operand_types(info, i) < 0)
+			failed = record_cast(r, i, (enum dtype)dtype);
+	return failed;
+}
+
+/* Absent operands are the last ones, and NULL. */
+static unsigned count_operands(const struct op_info *info, unsigned op, unsigned count, fusion_array *const *operand) {
+	if (count > info->arity)
+		return count;
+	while (count > op_least(op) && !operand[count - 1])
+		count--;
+	return count;
+}
+
+static bool begin(struct recording *r, const char *what, fusion_context *c, unsigned count,
+	fusion_array *const *operand) {
+	return count ? record_begin(r, what, count, operand) : record_begin_source(r, what, c);
+}
+
+static fusion_array *call_composite(fusion_context *context, unsigned op, unsigned count,
+	fusion_array *const *operand, const struct fusion_attributes *attributes) {
+	const struct op_info *info = op_info(op);
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	int failed;
+
+	count = count_operands(info, op, count, operand);
+	if (count > LIMIT_OPERANDS) {
+		error_report(fault_set(&r.fault, FAULT_ARITY, "%s takes at most %u operands, not %u", info->name,
+				     info->arity, count),
+			&r.fault);
+		return NULL;
+	}
+	if (!begin(&r, info->name, context, count, operand))
+		return NULL;
+	failed = take_attributes(&r, attributes, info->attributes, &attr);
+	if (!failed)
+		failed = promote(&r, info);
+	if (!failed)
+		failed = record_value(&r, op, r.count, r.in, &attr, &v);
+	return record_end(&r, failed, v);
+}
+
+/* ---- by name ---- */
+
+static fusion_array *refuse_call(int code, const char *name, const char *why) {
+	struct fault f;
+
+	error_report(fault_set(&f, code, "%s: %s", name, why), &f);
+	return NULL;
+}
+
+fusion_array *fusion_call(fusion_context *context, const char *name, int count, fusion_array *const *operand,
+	const struct fusion_attributes *attributes) {
+	int op = name ? op_find(name) : -1;
+
+	if (!name)
+		return refuse_call(FAULT_ARGUMENT, "call", "the name is NULL");
+	if (op < 0 || op_info((unsigned)op)->class != OP_CLASS_COMPOSITE)
+		return refuse_call(FAULT_OPERATION, name, op < 0 ? "there is no such operation"
+								 : "it has a function of its own");
+	if (count < 0 || (count && !operand))
+		return refuse_call(FAULT_ARGUMENT, name, "operands are missing");
+	return call_composite(context, (unsigned)op, (unsigned)count, operand, attributes);
+}
+
+#include "fusion_calls.h"
