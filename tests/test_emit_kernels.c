@@ -224,6 +224,16 @@ static struct number arithmetic(unsigned op, struct number a, struct number b) {
 	return y;
 }
 
+static struct number quotient(struct number a, struct number b) {
+	struct number y = { .dtype = a.dtype };
+
+	if (a.dtype == DTYPE_f64)
+		y.d = a.d / b.d;
+	else
+		y.f = round_to(a.dtype, a.f / b.f);
+	return y;
+}
+
 /* As to_odd: cuts off what a double cannot hold of a large integer, and marks it. */
 static double integer_to_odd(struct number a) {
 	uint64_t magnitude = a.dtype != DTYPE_u64 && a.i < 0 ? 0 - (uint64_t)a.i : (uint64_t)a.i;
@@ -264,6 +274,8 @@ static struct number apply(unsigned op, unsigned dtype, const struct number *a) 
 		return arithmetic(op, a[0], a[1]);
 	case OP_square:
 		return arithmetic(OP_mul, a[0], a[0]);
+	case OP_div:
+		return quotient(a[0], a[1]);
 	case OP_maximum:
 		return extreme(a[0], a[1], 1);
 	case OP_minimum:
@@ -291,6 +303,7 @@ struct run {
 	uint8_t *pool;
 	int64_t index[KERNEL_RANK];
 	struct number root;
+	struct number reduced[KERNEL_VALUES]; /* ROWS */
 };
 
 static int64_t position(const struct run *r, unsigned operand) {
@@ -324,6 +337,8 @@ static struct number evaluate(const struct run *r, unsigned v) {
 		return y;
 	case KERNEL_ROOT_VALUE:
 		return r->root;
+	case KERNEL_REDUCED:
+		return r->reduced[v];
 	default:
 		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
 			arg[i] = evaluate(r, value->arg[i]);
@@ -331,42 +346,60 @@ static struct number evaluate(const struct run *r, unsigned v) {
 	}
 }
 
-static void write_outputs(struct run *r) {
+/* The outputs of one space; all are of space 0 but for those of ROWS. */
+static void write_outputs(struct run *r, unsigned space) {
 	for (unsigned o = 0; o < r->k->operands; o++)
-		if (r->k->operand[o].output)
+		if (r->k->operand[o].output && r->k->value[r->k->operand[o].value].space == space)
 			store(r->k->operand[o].dtype, address(r, o), evaluate(r, r->k->operand[o].value));
 }
 
-static struct number neutral(const struct kernel *k, uint64_t extent) {
+static struct number neutral(unsigned op, unsigned dtype, uint64_t extent) {
 	static const int64_t least[] = { [DTYPE_i8] = INT8_MIN,
 		[DTYPE_i16] = INT16_MIN,
 		[DTYPE_i32] = INT32_MIN,
 		[DTYPE_i64] = INT64_MIN,
 		[DTYPE_u64] = 0 };
-	struct number n = { .dtype = k->accumulator };
+	struct number n = { .dtype = (uint8_t)dtype };
 
-	if (k->op == OP_reduce_prod || k->op == OP_reduce_all)
-		return from_double(k->accumulator, 1);
-	if (is_real(k->accumulator))
-		return from_double(k->accumulator, k->op == OP_reduce_sum   ? (extent ? -0.0 : 0.0)
-						   : k->op == OP_reduce_max ? -INFINITY
-									    : INFINITY);
-	if (k->op == OP_reduce_max)
-		n.i = least[k->accumulator];
-	if (k->op == OP_reduce_min)
-		n.i = wrap(k->accumulator, ~(uint64_t)least[k->accumulator]);
+	if (op == OP_reduce_prod || op == OP_reduce_all)
+		return from_double(dtype, 1);
+	if (is_real(dtype))
+		return from_double(dtype, op == OP_reduce_sum	? (extent ? -0.0 : 0.0)
+					  : op == OP_reduce_max ? -INFINITY
+								: INFINITY);
+	if (op == OP_reduce_max)
+		n.i = least[dtype];
+	if (op == OP_reduce_min)
+		n.i = wrap(dtype, ~(uint64_t)least[dtype]);
 	return n;
 }
 
-static struct number combine(const struct kernel *k, struct number a, struct number b) {
+static struct number combine(unsigned op, unsigned dtype, struct number a, struct number b) {
 	struct number arg[] = { a, b };
 
-	return apply((unsigned)op_find(op_info(k->op)->expr), k->accumulator, arg);
+	return apply((unsigned)op_find(op_info(op)->expr), dtype, arg);
+}
+
+/* The columns of a block, halved until one is left. */
+static struct number halve(unsigned op, unsigned dtype, struct number *column) {
+	for (unsigned h = KERNEL_COLUMNS / 2; h; h /= 2)
+		for (unsigned c = 0; c < h; c++)
+			column[c] = combine(op, dtype, column[c], column[c + h]);
+	return column[0];
+}
+
+/* Sets the indices of the reduced dims to those of element j. */
+static void go_to(struct run *r, int64_t j) {
+	for (unsigned d = r->k->rank; d-- > r->k->kept;) {
+		int64_t extent = (int64_t)r->record[kernel_word_dim(d)];
+
+		r->index[d] = j % extent;
+		j /= extent;
+	}
 }
 
 static void reduce_at(struct run *r) {
 	const struct kernel *k = r->k;
-	const uint64_t *dims = r->record + KERNEL_WORD_DIMS;
 	int64_t extent = (int64_t)r->record[KERNEL_WORD_EXTENT], start = 0, stop = extent;
 	struct number column[KERNEL_COLUMNS];
 
@@ -375,20 +408,57 @@ static void reduce_at(struct run *r) {
 		stop = start + KERNEL_BLOCK < extent ? start + KERNEL_BLOCK : extent;
 	}
 	for (unsigned c = 0; c < KERNEL_COLUMNS; c++)
-		column[c] = neutral(k, (uint64_t)extent);
+		column[c] = neutral(k->op, k->accumulator, (uint64_t)extent);
 	for (int64_t j = start; j < stop; j++) {
-		int64_t rest = j;
+		struct number *c = &column[(j - start) % KERNEL_COLUMNS];
 
-		for (unsigned d = k->rank; d-- > k->kept; rest /= (int64_t)dims[d])
-			r->index[d] = rest % (int64_t)dims[d];
-		column[(j - start) % KERNEL_COLUMNS] =
-			combine(k, column[(j - start) % KERNEL_COLUMNS], evaluate(r, k->reduced_value));
+		go_to(r, j);
+		*c = combine(k->op, k->accumulator, *c, evaluate(r, k->reduced_value));
 	}
-	for (unsigned h = KERNEL_COLUMNS / 2; h; h /= 2)
-		for (unsigned c = 0; c < h; c++)
-			column[c] = combine(k, column[c], column[c + h]);
 	memset(r->index + k->kept, 0, (k->rank - k->kept) * sizeof *r->index);
-	r->root = column[0];
+	r->root = halve(k->op, k->accumulator, column);
+}
+
+/* Reduces n numbers, or the values `arg` of a row where there are none, to one a block, in place. */
+static int64_t reduce_blocks(struct run *r, const struct kernel_value *value, struct number *numbers, int64_t n,
+	bool row) {
+	int64_t extent = (int64_t)r->record[KERNEL_WORD_EXTENT], blocks = (n + KERNEL_BLOCK - 1) / KERNEL_BLOCK;
+
+	for (int64_t b = 0; b < (blocks ? blocks : 1); b++) {
+		struct number column[KERNEL_COLUMNS];
+
+		for (unsigned c = 0; c < KERNEL_COLUMNS; c++)
+			column[c] = neutral(value->op, value->dtype, (uint64_t)extent);
+		for (int64_t j = b * KERNEL_BLOCK; j < n && j < (b + 1) * KERNEL_BLOCK; j++) {
+			struct number *c = &column[j % KERNEL_COLUMNS];
+
+			if (row)
+				go_to(r, j);
+			*c = combine(value->op, value->dtype, *c, row ? evaluate(r, value->arg[0]) : numbers[j]);
+		}
+		numbers[b] = halve(value->op, value->dtype, column);
+	}
+	return blocks;
+}
+
+static void write_row(struct run *r) {
+	static struct number numbers[KERNEL_BLOCK];
+	int64_t extent = (int64_t)r->record[KERNEL_WORD_EXTENT];
+	const struct kernel *k = r->k;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		if (k->value[v].kind != KERNEL_REDUCED)
+			continue;
+		for (int64_t n = reduce_blocks(r, &k->value[v], numbers, extent, true); n > 1;)
+			n = reduce_blocks(r, &k->value[v], numbers, n, false);
+		r->reduced[v] = numbers[0];
+	}
+	for (int64_t j = 0; j < extent; j++) {
+		go_to(r, j);
+		write_outputs(r, KERNEL_SPACE_ROW);
+	}
+	memset(r->index + k->kept, 0, (k->rank - k->kept) * sizeof *r->index);
+	write_outputs(r, KERNEL_SPACE_KEPT);
 }
 
 static void multiply_at(struct run *r) {
@@ -415,7 +485,7 @@ static void multiply_at(struct run *r) {
 /* Runs one task on the pool. */
 static void reference(const struct kernel *k, const uint64_t *record, uint8_t *pool) {
 	struct run r = { .k = k, .record = record, .pool = pool };
-	unsigned outer = k->root == KERNEL_MAP ? k->rank : k->root == KERNEL_REDUCE ? k->kept : k->rank - 1u;
+	unsigned outer = k->root == KERNEL_MAP ? k->rank : k->root == KERNEL_MATMUL ? k->rank - 1u : k->kept;
 
 	for (unsigned d = 0; d < outer; d++)
 		if (!record[kernel_word_dim(d)])
@@ -427,7 +497,10 @@ static void reference(const struct kernel *k, const uint64_t *record, uint8_t *p
 			reduce_at(&r);
 		if (k->root == KERNEL_MATMUL)
 			multiply_at(&r);
-		write_outputs(&r);
+		if (k->root == KERNEL_ROWS)
+			write_row(&r);
+		else
+			write_outputs(&r, 0);
 		while (d > 0 && ++r.index[d - 1] == (int64_t)record[kernel_word_dim(d - 1)])
 			r.index[--d] = 0;
 		if (d == 0)
@@ -506,7 +579,7 @@ struct job {
 	uint64_t record[TASKS][RECORD_WORDS];
 	uint8_t *pool; /* as it is before */
 	uint64_t used;
-	bool after[KERNEL_OPERANDS]; /* read after the root only */
+	bool after[KERNEL_OPERANDS]; /* read after the root only; ROWS: of the kept space */
 	bool zeros;                  /* launch with records of zeros */
 };
 
@@ -536,6 +609,8 @@ static bool varies(const struct job *j, unsigned o, unsigned d) {
 		return d < k->rank - 3u || d == k->rank - 1u || d == (o == 0 ? k->rank - 3u : k->rank - 2u);
 	if (k->root == KERNEL_MATMUL)
 		return d < k->rank - 1u;
+	if (k->root == KERNEL_ROWS)
+		return d < k->kept || !j->after[o];
 	if (k->root == KERNEL_REDUCE && d >= k->kept)
 		return !k->operand[o].output && !j->after[o];
 	if (k->root == KERNEL_REDUCE && d == k->block_dim)
@@ -588,6 +663,7 @@ static void lay_out(struct job *j, unsigned t, unsigned o) {
 		word[0] = draw();
 		return;
 	}
+	ck_assert_uint_le(j->used + (uint64_t)(high - low + 1) * dtype_info(p->dtype)->bytes, POOL_BYTES - GUARD);
 	word[0] = j->used + (uint64_t)(-low) * dtype_info(p->dtype)->bytes;
 	fill(j, p->dtype, j->used, (uint64_t)(high - low + 1));
 	j->used += (uint64_t)(high - low + 1) * dtype_info(p->dtype)->bytes + GUARD;
@@ -1163,6 +1239,175 @@ START_TEST(drawn_reductions_agree) {
 }
 END_TEST
 
+/* ---- rows ---- */
+
+static unsigned add_reduced(struct kernel *k, unsigned op, unsigned dtype, unsigned arg) {
+	struct kernel_value reduced = { .kind = KERNEL_REDUCED, .dtype = (uint8_t)dtype, .op = (uint16_t)op,
+		.arg = { (uint16_t)arg } };
+
+	return add_value(k, reduced);
+}
+
+/* Finds the spaces of all values, from that of the loads. Requires all values and no outputs. */
+static void find_spaces(struct job *j) {
+	struct kernel *k = &j->k;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		struct kernel_value *value = &k->value[v];
+
+		value->space = KERNEL_SPACE_KEPT;
+		if ((value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA) && !j->after[value->index])
+			value->space = KERNEL_SPACE_ROW;
+		for (unsigned i = 0; value->kind == KERNEL_OP && i < op_info(value->op)->arity; i++)
+			if (k->value[value->arg[i]].space == KERNEL_SPACE_ROW)
+				value->space = KERNEL_SPACE_ROW;
+	}
+	for (unsigned o = 0; o < k->operands; o++)
+		if (k->form == KERNEL_FORM_ROW && j->after[o])
+			k->operand[o].access = KERNEL_UNIFORM;
+}
+
+static void add_row_output(struct job *j, unsigned value, bool stream) {
+	bool kept = j->k.value[value].space == KERNEL_SPACE_KEPT;
+	unsigned access = kept && j->k.form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS;
+
+	j->after[add_output(&j->k, value, access, stream)] = kept;
+}
+
+static struct job *rows(unsigned form, unsigned rank, unsigned kept, bool long_rows) {
+	struct job *j = job_new(KERNEL_ROWS, rank, kept);
+
+	j->k.form = (uint8_t)form;
+	j->k.long_rows = long_rows;
+	return j;
+}
+
+/* (x / w - max) / sum(x / w - max), the sum itself, and the square of the first. */
+static struct job *softened(unsigned form, unsigned dtype, unsigned rank, unsigned kept, bool long_rows) {
+	struct job *j = rows(form, rank, kept, long_rows);
+	struct kernel *k = &j->k;
+	unsigned x = add_load(k, dtype, KERNEL_CONTIGUOUS), w = add_load(k, dtype, KERNEL_STRIDED), y, sum;
+
+	x = add_op(k, OP_div, dtype, x, w, 0);
+	x = add_op(k, OP_sub, dtype, x, add_reduced(k, OP_reduce_max, dtype, x), 0);
+	sum = add_reduced(k, OP_reduce_sum, dtype, x);
+	y = add_op(k, OP_div, dtype, x, sum, 0);
+	w = add_op(k, OP_square, dtype, x, 0, 0);
+	find_spaces(j);
+	add_row_output(j, y, true);
+	add_row_output(j, sum, false);
+	add_row_output(j, w, false);
+	return j;
+}
+
+static const unsigned row_types[] = { DTYPE_f32, DTYPE_f64, DTYPE_f16, DTYPE_bf16 };
+
+START_TEST(rows_are_reduced_and_mapped_in_one_kernel) {
+	struct job *j = softened(KERNEL_FORM_ROW, row_types[_i], 2, 1, false);
+	static const int64_t extents[] = { 1, 15, 16, 64, 65, 1000, 4095, 8192 };
+
+	for (unsigned t = 0; t < TASKS; t++)
+		add_task(j, (const int64_t[]){ 3, extents[t] });
+	prove(j);
+}
+END_TEST
+
+START_TEST(long_rows_are_reduced_block_by_block) {
+	struct job *j = softened(KERNEL_FORM_ROW, DTYPE_f32, 2, 1, true);
+	static const int64_t extents[] = { 0, 1, 8191, 8192, 8193, 20000 };
+
+	for (unsigned t = 0; t < sizeof extents / sizeof *extents; t++)
+		add_task(j, (const int64_t[]){ 2, extents[t] });
+	prove(j);
+}
+END_TEST
+
+START_TEST(more_blocks_than_columns_are_reduced_in_the_same_tree) {
+	struct job *j = rows(KERNEL_FORM_ROW, 2, 1, true);
+	unsigned x = add_load(&j->k, DTYPE_f16, KERNEL_CONTIGUOUS);
+	unsigned sum = add_reduced(&j->k, OP_reduce_sum, DTYPE_f16, x);
+
+	find_spaces(j);
+	add_row_output(j, sum, false);
+	add_task(j, (const int64_t[]){ 1, (KERNEL_COLUMNS + 3) * KERNEL_BLOCK + 5 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(empty_rows_have_results_of_their_own) {
+	struct job *j = softened(KERNEL_FORM_ROW, DTYPE_f32, 2, 1, _i);
+
+	add_task(j, (const int64_t[]){ 20, 0 });
+	add_task(j, (const int64_t[]){ 0, 20 });
+	prove(j);
+}
+END_TEST
+
+/* One more value over those known: an operand, a reduction or an operation. */
+static unsigned draw_row_value(struct job *j, unsigned dtype, const unsigned *known, unsigned count) {
+	static const unsigned binary[] = { OP_add, OP_sub, OP_mul, OP_maximum, OP_minimum, OP_div };
+	bool extremes = dtype == DTYPE_f32 || dtype == DTYPE_f64 || dtype == DTYPE_i64;
+	unsigned a = known[pick(count)], b = known[pick(count)], from = draw_dtype();
+	struct kernel *k = &j->k;
+
+	switch (pick(9)) {
+	case 0:
+		a = add_load(k, dtype, pick(3));
+		j->after[k->operands - 1] = pick(3) == 0;
+		return a;
+	case 1:
+		a = add_load(k, from, pick(3));
+		j->after[k->operands - 1] = pick(3) == 0;
+		return add_op(k, OP_cast, dtype, a, 0, 0);
+	case 2:
+		a = add_iota(k, pick(3));
+		j->after[k->operands - 1] = pick(3) == 0;
+		return add_op(k, OP_cast, dtype, a, 0, 0);
+	case 3:
+		return add_scalar(k, dtype);
+	case 4:
+		return add_op(k, OP_where, dtype, add_op(k, OP_lt, DTYPE_bool, a, b, 0), b, a);
+	case 5:
+	case 6:
+		return add_reduced(k, reduce_ops[extremes ? pick(3) : 0], dtype, a);
+	default:
+		return add_op(k, binary[pick(is_real(dtype) ? 6 : 5)], dtype, a, b, 0);
+	}
+}
+
+/* Operations over rows of any number of reductions, one upon the other or side by side. */
+static void draw_rows(struct job *j, unsigned dtype, unsigned n) {
+	unsigned known[KERNEL_VALUES], count = 0;
+
+	known[count++] = add_load(&j->k, dtype, KERNEL_CONTIGUOUS);
+	for (unsigned i = 0; i < n; i++, count++)
+		known[count] = draw_row_value(j, dtype, known, count);
+	known[count] = add_reduced(&j->k, OP_reduce_sum, dtype, known[count - 1]);
+	known[count] = add_op(&j->k, OP_sub, dtype, known[count], known[pick(count)], 0);
+	find_spaces(j);
+	add_row_output(j, known[count], pick(2));
+	add_row_output(j, known[count / 2], pick(2));
+	add_row_output(j, known[count - 1], pick(2));
+}
+
+START_TEST(drawn_rows_agree) {
+	int64_t dims[KERNEL_RANK];
+	unsigned kept, rank;
+	struct job *j;
+
+	seed = (uint64_t)_i + 500;
+	kept = pick(4);
+	rank = kept + 1;
+	j = rows(KERNEL_FORM_ROW, rank, kept, pick(4) == 0);
+	draw_rows(j, draw_dtype(), 4 + pick(8));
+	for (unsigned t = 0; t < 3; t++) {
+		draw_dims(dims, rank, 3000);
+		add_task(j, dims);
+	}
+	prove(j);
+}
+END_TEST
+
 /* ---- matrix products ---- */
 
 /* max(a @ b + bias, scalar), converted to the type of a. */
@@ -1277,6 +1522,7 @@ END_TEST
 static Suite *suite(void) {
 	Suite *s = suite_create("emit_kernels");
 	TCase *map = tcase_create("map"), *reduce = tcase_create("reduce"), *matmul = tcase_create("matmul");
+	TCase *cases[] = { map, reduce, matmul, tcase_create("rows") }, *rows = cases[3];
 
 	tcase_add_loop_test(map, every_type_loads_and_stores_with_every_access, 0, 3);
 	tcase_add_loop_test(map, types_convert_to_every_other, 0, CONVERTIBLE);
@@ -1300,12 +1546,15 @@ static Suite *suite(void) {
 	tcase_add_loop_test(matmul, products_of_any_size_sum_in_order, 0, 3);
 	tcase_add_loop_test(matmul, products_of_every_type_agree, 0, 6);
 	tcase_add_test(matmul, batches_of_products_broadcast);
-	for (unsigned i = 0; i < 3; i++) {
-		TCase *c = i == 0 ? map : i == 1 ? reduce : matmul;
-
-		tcase_add_unchecked_fixture(c, open_device, close_device);
-		tcase_set_timeout(c, 600);
-		suite_add_tcase(s, c);
+	tcase_add_loop_test(rows, rows_are_reduced_and_mapped_in_one_kernel, 0, 4);
+	tcase_add_test(rows, long_rows_are_reduced_block_by_block);
+	tcase_add_test(rows, more_blocks_than_columns_are_reduced_in_the_same_tree);
+	tcase_add_loop_test(rows, empty_rows_have_results_of_their_own, 0, 2);
+	tcase_add_loop_test(rows, drawn_rows_agree, 0, 12);
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		tcase_add_unchecked_fixture(cases[i], open_device, close_device);
+		tcase_set_timeout(cases[i], 600);
+		suite_add_tcase(s, cases[i]);
 	}
 	return s;
 }

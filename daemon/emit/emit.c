@@ -6,6 +6,8 @@
 
 #include "writer.h"
 
+#include <errno.h>
+
 /* Integer division of vectors of 32 bits goes through doubles, where there are any. */
 static bool divides_words(const struct writer *w) {
 	struct value_function list[VALUE_FUNCTIONS];
@@ -54,6 +56,15 @@ static void write_helpers(const struct writer *w, struct str *text) {
 		"}\n\n");
 }
 
+static void write_functions(struct writer *w) {
+	bool groups = w->t->strategy == STRATEGY_GPU;
+
+	if (w->k->root == KERNEL_ROWS)
+		groups ? rows_group_functions(w) : rows_functions(w);
+	else if (w->k->root == KERNEL_REDUCE && w->k->form == KERNEL_FORM_ROW && !groups)
+		walk_functions(w, w->k->accumulator);
+}
+
 static void write_form(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU, column = w->k->form == KERNEL_FORM_COLUMN;
 
@@ -61,6 +72,8 @@ static void write_form(struct writer *w) {
 		groups ? map_groups(w) : map_lanes(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
+	else if (w->k->root == KERNEL_ROWS)
+		groups ? rows_groups(w) : rows_lanes(w);
 	else if (groups)
 		column ? reduce_column_groups(w) : reduce_groups(w);
 	else
@@ -69,16 +82,22 @@ static void write_form(struct writer *w) {
 
 static void write_body(struct writer *w) {
 	value_define(w);
-	if (w->k->root == KERNEL_REDUCE)
-		reduce_functions(w);
+	write_functions(w);
 	frame_open(w);
 	write_form(w);
 	text_close(w);
 }
 
+/* Rows of the forms COLUMN and GENERAL have no text in the CPU strategy yet. */
+static bool is_known(const struct kernel *k, const struct traits *t) {
+	return k->root != KERNEL_ROWS || t->strategy == STRATEGY_GPU || k->form == KERNEL_FORM_ROW;
+}
+
 int emit_body(const struct kernel *k, const struct traits *t, struct str *body) {
 	struct writer w;
 
+	if (!is_known(k, t))
+		return -ENOTSUP;
 	writer_open(&w, k, t, body);
 	write_body(&w);
 	return str_finish(body);
@@ -87,6 +106,8 @@ int emit_body(const struct kernel *k, const struct traits *t, struct str *body) 
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) {
 	struct writer w;
 
+	if (!is_known(k, t))
+		return -ENOTSUP;
 	writer_open(&w, k, t, source);
 	write_defines(&w, source);
 	section_append(&w, source);

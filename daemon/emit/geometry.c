@@ -124,6 +124,11 @@ static void cut_reduce(const struct cut *c) {
 	set_units(c, product(c->dims, 0, c->k->kept), reduced(c));
 }
 
+/* Rows are whole, however long. */
+static void cut_rows(const struct cut *c) {
+	set_units(c, product(c->dims, 0, c->k->kept), most(c->extent, KERNEL_COLUMNS));
+}
+
 static void cut_reduce_groups(const struct cut *c) {
 	set_groups(c, product(c->dims, 0, c->k->kept));
 }
@@ -188,6 +193,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_map_groups : cut_map;
 	if (k->root == KERNEL_MATMUL)
 		return groups ? cut_matmul_groups : cut_matmul;
+	if (k->root == KERNEL_ROWS)
+		return groups ? cut_reduce_groups : cut_rows;
 	if (k->form == KERNEL_FORM_COLUMN)
 		return groups ? cut_column_groups : cut_column;
 	return groups ? cut_reduce_groups : cut_reduce;

@@ -17,11 +17,24 @@ static bool is_inner(const struct writer *w, unsigned o) {
 	return w->k->root == KERNEL_MATMUL ? o < 2 : w->inner.operand[o];
 }
 
+bool operand_is_kept(const struct kernel *k, unsigned o) {
+	if (k->root != KERNEL_ROWS)
+		return false;
+	if (k->operand[o].output)
+		return k->value[k->operand[o].value].space == KERNEL_SPACE_KEPT;
+	for (unsigned v = 0; v < k->values; v++)
+		if ((k->value[v].kind == KERNEL_LOAD || k->value[v].kind == KERNEL_IOTA) && k->value[v].index == o)
+			return k->value[v].space == KERNEL_SPACE_KEPT;
+	return false;
+}
+
 /* Does the operand have a stride of its own in the text? Along the lanes only where it is neither 0 nor 1. */
 static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 	const struct kernel *k = w->k;
 
 	if (is_reduced(k, d) && !is_inner(w, o))
+		return false;
+	if (d >= k->kept && operand_is_kept(k, o))
 		return false;
 	if (k->root == KERNEL_REDUCE && d == k->block_dim && !w->outer.operand[o])
 		return false;

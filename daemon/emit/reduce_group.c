@@ -13,6 +13,7 @@
 static void write_column_sum(struct writer *w, const char *from, const char *const *index) {
 	const struct kernel *k = w->k;
 	struct scope s = { .needs = &w->inner, .pointer = "p" };
+	const struct reduction root = reduce_root(k);
 	char value[16];
 
 	snprintf(value, sizeof value, "v%u", k->reduced_value);
@@ -22,29 +23,33 @@ static void write_column_sum(struct writer *w, const char *from, const char *con
 	frame_indices(w, k->kept, k->rank);
 	operand_place(w, &w->inner, "p", index);
 	value_write(w, &s, LEVEL_ELEMENT);
-	value_combine(w, "sum", value);
+	value_combine(w, &root, "sum", value);
 	value_forget(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 }
 
 /* Halves `lanes` rows of `stride` partial results in local memory down to the first. */
 static void write_local_tree(struct writer *w, const char *row, unsigned rows, unsigned stride) {
+	const struct reduction root = reduce_root(w->k);
+
 	text_line(w, "partial[lane] = sum;");
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_open(w, "for (int h = %u; h > 0; h /= 2)", rows / 2);
 	text_open(w, "if (%s < h)", row);
 	text_line(w, "const %s other = partial[lane + h * %u];", value_register(w->k->accumulator), stride);
-	value_combine(w, "partial[lane]", "other");
+	value_combine(w, &root, "partial[lane]", "other");
 	text_close(w);
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_close(w);
 }
 
 static void open_units(struct writer *w) {
+	const struct reduction root = reduce_root(w->k);
+
 	text_line(w, "local %s partial[%u];", value_lane(w->k->accumulator), frame_local(w->k, w->t));
 	text_line(w, "const int lane = get_local_id(0);");
 	frame_units(w);
-	reduce_neutral(w);
+	walk_neutral(w, &root);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 }
@@ -67,6 +72,7 @@ void reduce_groups(struct writer *w) {
 /* The columns row, row + rows, ... of an output, combined as the tree does before its last levels. */
 static void write_row_of_columns(struct writer *w, unsigned rows, const char *const *inner) {
 	const char *type = value_register(w->k->accumulator);
+	const struct reduction root = reduce_root(w->k);
 	unsigned own = KERNEL_COLUMNS / rows;
 
 	text_line(w, "%s column[%u];", type, own);
@@ -79,7 +85,7 @@ static void write_row_of_columns(struct writer *w, unsigned rows, const char *co
 	w->depth++;
 	text_line(w, "for (int c = 0; c < h; c++)");
 	w->depth++;
-	value_combine(w, "column[c]", "column[c + h]");
+	value_combine(w, &root, "column[c]", "column[c + h]");
 	w->depth -= 2;
 	text_line(w, "const %s sum = column[0];", type);
 }

@@ -93,30 +93,29 @@ static unsigned add_function(struct value_function *list, unsigned n, const stru
 	return n + 1;
 }
 
-static unsigned add_on_accumulator(const struct kernel *k, unsigned op, struct value_function *list,
-	unsigned n) {
+static unsigned add_on_type(unsigned dtype, unsigned op, struct value_function *list, unsigned n) {
 	struct value_function f = {
-		.op = (uint16_t)op, .arity = op_info(op)->arity, .result = k->accumulator
+		.op = (uint16_t)op, .arity = op_info(op)->arity, .result = (uint8_t)dtype
 	};
 
-	memset(f.type, k->accumulator, sizeof f.type);
+	memset(f.type, (int)dtype, sizeof f.type);
 	return add_function(list, n, &f);
 }
 
 /* The elementwise operation that combines two accumulators of a reduction. */
-static unsigned combining_op(const struct kernel *k) {
-	return (unsigned)op_find(op_info(k->op)->expr);
+static unsigned combining_op(unsigned reduction) {
+	return (unsigned)op_find(op_info(reduction)->expr);
 }
 
 static unsigned add_root(const struct kernel *k, struct value_function *list, unsigned n) {
 	if (k->root == KERNEL_REDUCE)
-		return add_on_accumulator(k, combining_op(k), list, n);
+		return add_on_type(k->accumulator, combining_op(k->op), list, n);
 	if (k->root != KERNEL_MATMUL)
 		return n;
 	if (is_real(k->accumulator))
-		return add_on_accumulator(k, OP_fma, list, n);
-	n = add_on_accumulator(k, OP_mul, list, n);
-	return add_on_accumulator(k, OP_add, list, n);
+		return add_on_type(k->accumulator, OP_fma, list, n);
+	n = add_on_type(k->accumulator, OP_mul, list, n);
+	return add_on_type(k->accumulator, OP_add, list, n);
 }
 
 unsigned value_functions(const struct writer *w, struct value_function list[static VALUE_FUNCTIONS]) {
@@ -127,7 +126,11 @@ unsigned value_functions(const struct writer *w, struct value_function list[stat
 		const struct kernel_value *value = &k->value[v];
 		struct value_function f = { .op = value->op, .result = value->dtype };
 
-		if (!(w->inner.value[v] || w->outer.value[v]) || value->kind != KERNEL_OP)
+		if (!(w->inner.value[v] || w->outer.value[v]))
+			continue;
+		if (value->kind == KERNEL_REDUCED)
+			n = add_on_type(value->dtype, combining_op(value->op), list, n);
+		if (value->kind != KERNEL_OP)
 			continue;
 		if (!op_is_elementwise(op_info(value->op)))
 			continue;
@@ -165,24 +168,24 @@ void value_define(struct writer *w) {
 		text_blank(w);
 }
 
-/* ---- the root's arithmetic ---- */
+/* ---- the arithmetic of reductions and products ---- */
 
-void value_combine(struct writer *w, const char *x, const char *y) {
+void value_combine(struct writer *w, const struct reduction *r, const char *x, const char *y) {
 	text_begin(w);
 	text_part(w, "%s = ", x);
-	value_function_name(w, combining_op(w->k), w->k->accumulator);
+	value_function_name(w, combining_op(r->op), r->dtype);
 	text_part(w, "(%s, %s);", x, y);
 	text_end(w);
 }
 
-const char *value_neutral(const struct kernel *k) {
-	enum dtype reg = dtype_info(k->accumulator)->reg;
+const char *value_neutral(const struct reduction *r) {
+	enum dtype reg = dtype_info(r->dtype)->reg;
 
-	if (k->op == OP_reduce_max)
+	if (r->op == OP_reduce_max)
 		return extremes[reg].least;
-	if (k->op == OP_reduce_min)
+	if (r->op == OP_reduce_min)
 		return extremes[reg].largest;
-	if (k->op == OP_reduce_prod || k->op == OP_reduce_all)
+	if (r->op == OP_reduce_prod || r->op == OP_reduce_all)
 		return "1";
 	return is_real(reg) ? "-0.0f" : "0";
 }
@@ -203,8 +206,12 @@ void value_multiply_add(struct writer *w, const char *a, const char *b, const ch
 
 /* ---- values ---- */
 
-static enum level level_of_operand(const struct writer *w, const struct scope *s, unsigned operand) {
-	return s->hoist && w->k->operand[operand].access == KERNEL_UNIFORM ? LEVEL_UNIT : LEVEL_ELEMENT;
+/* Of a row's values those of the kept space are known before its elements. */
+static enum level level_of_load(
+	const struct writer *w, const struct scope *s, const struct kernel_value *value) {
+	if (w->k->root == KERNEL_ROWS && value->space == KERNEL_SPACE_KEPT)
+		return LEVEL_UNIT;
+	return s->hoist && w->k->operand[value->index].access == KERNEL_UNIFORM ? LEVEL_UNIT : LEVEL_ELEMENT;
 }
 
 /* How far out each value can stand. */
@@ -215,10 +222,14 @@ static void find_levels(const struct writer *w, const struct scope *s, uint8_t *
 		const struct kernel_value *value = &k->value[v];
 
 		level[v] = LEVEL_ELEMENT;
+		if (s->held && s->held[v])
+			continue;
 		if (value->kind == KERNEL_SCALAR)
 			level[v] = LEVEL_TASK;
+		if (value->kind == KERNEL_REDUCED)
+			level[v] = LEVEL_UNIT;
 		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
-			level[v] = (uint8_t)level_of_operand(w, s, value->index);
+			level[v] = (uint8_t)level_of_load(w, s, value);
 		if (value->kind != KERNEL_OP)
 			continue;
 		level[v] = LEVEL_TASK;
@@ -249,7 +260,9 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 
 	text_begin(w);
 	text_part(w, "const %s v%u = ", value_register(value->dtype), v);
-	if (value->kind == KERNEL_SCALAR)
+	if (s->held && s->held[v])
+		text_part(w, "held%u[%s]", v, s->held_at);
+	else if (value->kind == KERNEL_SCALAR)
 		text_part(w, "scalar_%s(r[%u])", dtype_info(value->dtype)->name,
 			kernel_word_scalar(w->k, value->index));
 	else if (value->kind == KERNEL_OP)
@@ -261,13 +274,17 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 	w->written[v] = true;
 }
 
+/* Values that a form declares once it has accumulated them. */
+static bool is_declared(const struct kernel *k, unsigned v) {
+	return k->value[v].kind == KERNEL_ROOT_VALUE || k->value[v].kind == KERNEL_REDUCED;
+}
+
 void value_write(struct writer *w, const struct scope *s, enum level level) {
 	uint8_t levels[KERNEL_VALUES];
 
 	find_levels(w, s, levels);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (s->needs->value[v] && !w->written[v] && levels[v] <= level &&
-			w->k->value[v].kind != KERNEL_ROOT_VALUE)
+		if (s->needs->value[v] && !w->written[v] && levels[v] <= level && !is_declared(w->k, v))
 			write_value(w, s, v);
 }
 
@@ -286,6 +303,6 @@ void value_root(struct writer *w, const char *expression) {
 
 void value_store(struct writer *w, const struct scope *s) {
 	for (unsigned o = 0; o < w->k->operands; o++)
-		if (w->k->operand[o].output)
+		if (w->k->operand[o].output && s->needs->operand[o])
 			operand_store(w, s, o);
 }

@@ -20,6 +20,8 @@ static void close_needs(const struct kernel *k, struct needs *n) {
 			continue;
 		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
 			n->operand[value->index] = true;
+		if (value->kind == KERNEL_REDUCED)
+			n->value[value->arg[0]] = true;
 		if (value->kind != KERNEL_OP)
 			continue;
 		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
@@ -43,7 +45,7 @@ void writer_open(struct writer *w, const struct kernel *k, const struct traits *
 bool writer_uses(const struct writer *w, enum dtype reg) {
 	const struct kernel *k = w->k;
 
-	if (k->root != KERNEL_MAP && dtype_info(k->accumulator)->reg == reg)
+	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_MATMUL) && dtype_info(k->accumulator)->reg == reg)
 		return true;
 	for (unsigned v = 0; v < k->values; v++)
 		if ((w->inner.value[v] || w->outer.value[v]) && dtype_info(k->value[v].dtype)->reg == reg)

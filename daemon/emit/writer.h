@@ -46,6 +46,15 @@ struct scope {
 	const char *count;   /* lanes in use */
 	bool hoist;          /* uniform operands are of LEVEL_UNIT */
 	bool stream;         /* alignedN says whether output N may be streamed */
+	const bool *held;    /* values to be found in heldN at held_at; NULL: none */
+	const char *held_at;
+};
+
+/* A reduction, and what the names of its variables end with. */
+struct reduction {
+	uint16_t op;         /* OP_reduce_* */
+	uint8_t dtype;
+	char tag[8];
 };
 
 /* Works out what is needed. */
@@ -90,10 +99,10 @@ void value_function_name(struct writer *w, unsigned op, unsigned dtype);
 /* Writes the definition of each function in use. */
 void value_define(struct writer *w);
 
-/* Writes "xp = combine(xp, yp);" of the reduction, as a line. */
-void value_combine(struct writer *w, const char *x, const char *y);
+/* Writes "x = combine(x, y);" of the reduction, as a line. */
+void value_combine(struct writer *w, const struct reduction *r, const char *x, const char *y);
 /* The expression of the reduction's neutral element. */
-const char *value_neutral(const struct kernel *k);
+const char *value_neutral(const struct reduction *r);
 /* Writes the expression a * b + c in the product's arithmetic. */
 void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c);
 
@@ -103,13 +112,15 @@ void value_write(struct writer *w, const struct scope *s, enum level level);
 void value_forget(struct writer *w, const struct scope *s, enum level level);
 /* Declares the root's value. */
 void value_root(struct writer *w, const char *expression);
-/* Writes the stores of all outputs. */
+/* Writes the stores of the outputs that the scope needs. */
 void value_store(struct writer *w, const struct scope *s);
 
 /* ---- operands (operand.c) ---- */
 
 /* Declares extents, addresses and strides. */
 void operand_declare(struct writer *w);
+/* ROWS: is the operand one of the kept space? */
+bool operand_is_kept(const struct kernel *k, unsigned o);
 /*
  * Declares pN (prefix "p") of each operand in needs: its address plus the sum of index[d] * stride
  * over the dimensions whose index is not NULL.
@@ -175,17 +186,85 @@ void reduce_row(struct writer *w);
 void reduce_column(struct writer *w); /* COLUMN and GENERAL */
 void reduce_groups(struct writer *w); /* ROW and GENERAL, GPU strategy */
 void reduce_column_groups(struct writer *w);
+void rows_lanes(struct writer *w); /* ROW, CPU strategy */
+/* Functions that kernels over rows call in the CPU strategy. */
+void rows_functions(struct writer *w);
+void rows_groups(struct writer *w); /* all forms, GPU strategy */
+void rows_group_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_groups(struct writer *w);
 
-/* Functions that the reduction calls. */
-void reduce_functions(struct writer *w);
-/* Declares `neutral`, the accumulators' first value: nothing at all sums to +0. */
-void reduce_neutral(struct writer *w);
+/* ---- along a row, in 64 columns (walk.c) ---- */
+
+/*
+ * What the CPU strategy does with every vector of a row: it writes the values of the scope, adds
+ * some to reductions, puts some into heldN, and stores the outputs that the scope needs.
+ */
+struct walk {
+	struct scope scope;          /* lane "l", which walk_row declares */
+	const char *limit;           /* where the row ends; it begins at j */
+	const bool *hold;            /* values to put into heldN[l / W]; NULL: none */
+	bool stores;
+	unsigned reductions;
+	struct reduction reduction[KERNEL_VALUES];
+	uint16_t reduced[KERNEL_VALUES]; /* the value each reduces */
+};
+
+/* Functions that walk_row() calls, for reductions in registers of this type. */
+void walk_functions(struct writer *w, unsigned reg);
+/* Declares neutralTAG, an accumulator's first value: nothing at all sums to +0. */
+void walk_neutral(struct writer *w, const struct reduction *r);
+/* From j to the limit, which leaves j anywhere; the result of each reduction is then in sumTAG (or its lane 0). */
+void walk_row(struct writer *w, const struct walk *walk);
+/* "sum3.s0" */
+void walk_result(const struct writer *w, const struct reduction *r, char result[static 16]);
+
+/* ---- reductions ---- */
+
+struct reduction reduce_root(const struct kernel *k);
 /* Declares `start` and `stop`: all reduced elements, or a block of them. */
 void reduce_range(struct writer *w);
 /* Writes the root's value and what follows it, for one output. */
 void reduce_outputs(struct writer *w, const char *const *index, const char *root);
+
+/* ---- passes over the rows of a kernel of ROWS (passes.c) ---- */
+
+/* How often a row is walked, and what each walk is for. */
+struct passes {
+	unsigned count;
+	uint16_t depth[KERNEL_VALUES]; /* reductions that must be finished before a value is known */
+	uint16_t first[KERNEL_VALUES]; /* row values: the first pass that computes them */
+	bool held[KERNEL_VALUES];      /* row values kept from their first pass on */
+};
+
+/* room: bytes that held values may take; 0 where none may be held. */
+void passes_find(const struct writer *w, unsigned room, struct passes *p);
+/* What pass `pass` computes, reads and stores; reductions are stopped at, held values too. */
+void passes_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
+/* What is stored of the kept space once the reductions of passes before this one are known. */
+void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
+/* Is value v a reduction that pass `pass` accumulates? */
+bool passes_reduces(const struct writer *w, const struct passes *p, unsigned pass, unsigned v);
+
+/* ---- what the forms of ROWS share (rows.c) ---- */
+
+enum {
+	/* Levels above a block: three reach 2^52 elements, more than an array may have. */
+	ROWS_LEVELS = 3,
+};
+
+/* The reduction that value v is; its variables end with v. */
+struct reduction rows_reduction(const struct kernel *k, unsigned v);
+/* Is v a reduction that is needed, the first of its operation and type (or only of its registers)? */
+bool rows_reduces_first(const struct writer *w, unsigned v, bool by_register);
+void rows_declare_neutrals(struct writer *w);
+/* Declares the values that a pass reduces; are there any? */
+bool rows_declare_results(struct writer *w, const struct passes *p, unsigned pass);
+/* operand_place() of the operands of one space. */
+void rows_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index,
+	enum kernel_space space);
+/* Writes "STEMvSLOT = combine(STEMvSLOT, argument);" of reduction v. */
+void rows_accumulate(struct writer *w, unsigned v, const char *stem, const char *slot);
 
 /* Work-group size of a kernel. */
 uint32_t frame_local(const struct kernel *k, const struct traits *t);

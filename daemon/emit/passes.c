@@ -1,0 +1,219 @@
+/*
+ * Passes over the rows of a kernel.
+ *
+ * A reduction is known when the pass that accumulates it ends, so a value can be computed in the pass that
+ * comes after as many others as there are reductions one upon the other below it. Pass p accumulates
+ * all reductions whose argument is known by then, and stores all outputs that are.
+ *
+ * A row value that several passes need is computed again in each, because what it is made of lies in the
+ * cache; where computing is dear it is held: put into memory of the work-item in the first of
+ * the passes and taken from there in the others.
+ */
+#include "writer.h"
+
+#include <string.h>
+
+enum {
+	/* Costs are in elementwise instructions. From here on a value is held: that costs a store and loads.
+	 */
+	COST_HELD = 8,
+	COST_CHEAP = 1,
+	/* Everything that is not in the table below. */
+	COST_DEAR = 16,
+	/* One load a lane. */
+	COST_GATHER = 16,
+	COST_LOAD = 1,
+};
+
+/* Operations of few instructions. */
+static const uint16_t cheap[] = {
+	OP_abs,
+	OP_neg,
+	OP_sign,
+	OP_square,
+	OP_relu,
+	OP_floor,
+	OP_ceil,
+	OP_round,
+	OP_trunc,
+	OP_isnan,
+	OP_isinf,
+	OP_isfinite,
+	OP_logical_not,
+	OP_bitwise_not,
+	OP_add,
+	OP_sub,
+	OP_mul,
+	OP_maximum,
+	OP_minimum,
+	OP_copysign,
+	OP_eq,
+	OP_ne,
+	OP_lt,
+	OP_le,
+	OP_gt,
+	OP_ge,
+	OP_logical_and,
+	OP_logical_or,
+	OP_logical_xor,
+	OP_bitwise_and,
+	OP_bitwise_or,
+	OP_bitwise_xor,
+	OP_leaky_relu,
+	OP_where,
+	OP_clamp,
+	OP_fma,
+	OP_lerp,
+	OP_cast,
+	OP_copy,
+};
+
+static unsigned cost_of_op(unsigned op) {
+	for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
+		if (cheap[i] == op)
+			return COST_CHEAP;
+	return COST_DEAR;
+}
+
+static bool is_held(const struct passes *p, unsigned pass, unsigned v) {
+	return p->held[v] && p->first[v] < pass;
+}
+
+/* ---- depths ---- */
+
+static void find_depths(const struct writer *w, struct passes *p) {
+	const struct kernel *k = w->k;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+		unsigned arity = value->kind == KERNEL_OP        ? op_info(value->op)->arity
+				 : value->kind == KERNEL_REDUCED ? 1
+								 : 0;
+
+		p->depth[v] = 0;
+		for (unsigned i = 0; i < arity; i++)
+			if (p->depth[value->arg[i]] > p->depth[v])
+				p->depth[v] = p->depth[value->arg[i]];
+		p->depth[v] += value->kind == KERNEL_REDUCED;
+	}
+}
+
+bool passes_reduces(const struct writer *w, const struct passes *p, unsigned pass, unsigned v) {
+	return w->outer.value[v] && w->k->value[v].kind == KERNEL_REDUCED && p->depth[v] == pass + 1;
+}
+
+/* Is operand o an output of this space that is known in this pass? */
+static bool is_stored(
+	const struct kernel *k, const struct passes *p, unsigned pass, unsigned space, unsigned o) {
+	unsigned v = k->operand[o].value;
+
+	return k->operand[o].output && k->value[v].space == space && p->depth[v] == pass;
+}
+
+static unsigned count_passes(const struct writer *w, const struct passes *p) {
+	const struct kernel *k = w->k;
+	unsigned count = 0;
+
+	for (unsigned v = 0; v < k->values; v++)
+		if (w->outer.value[v] && p->depth[v] > count)
+			count = p->depth[v];
+	for (unsigned o = 0; o < k->operands; o++)
+		if (is_stored(k, p, count, KERNEL_SPACE_ROW, o))
+			return count + 1;
+	return count;
+}
+
+/* ---- needs ---- */
+
+/* Adds the arguments of what is needed. */
+static void close_needs(const struct kernel *k, const struct passes *p, unsigned pass, struct needs *n) {
+	for (unsigned v = k->values; v-- > 0;) {
+		const struct kernel_value *value = &k->value[v];
+
+		if (!n->value[v] || is_held(p, pass, v))
+			continue;
+		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
+			n->operand[value->index] = true;
+		for (unsigned i = 0; value->kind == KERNEL_OP && i < op_info(value->op)->arity; i++)
+			n->value[value->arg[i]] = true;
+	}
+}
+
+static void need_outputs(
+	const struct kernel *k, const struct passes *p, unsigned pass, unsigned space, struct needs *n) {
+	for (unsigned o = 0; o < k->operands; o++)
+		if (is_stored(k, p, pass, space, o)) {
+			n->operand[o] = true;
+			n->value[k->operand[o].value] = true;
+		}
+}
+
+void passes_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n) {
+	memset(n, 0, sizeof *n);
+	need_outputs(w->k, p, pass, KERNEL_SPACE_ROW, n);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			n->value[w->k->value[v].arg[0]] = true;
+	close_needs(w->k, p, pass, n);
+}
+
+void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n) {
+	memset(n, 0, sizeof *n);
+	need_outputs(w->k, p, pass, KERNEL_SPACE_KEPT, n);
+	close_needs(w->k, p, pass, n);
+}
+
+/* ---- what is held ---- */
+
+/* What it costs to compute each row value in a pass. */
+static void find_costs(const struct kernel *k, const struct passes *p, unsigned pass, unsigned *cost) {
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+
+		cost[v] = 0;
+		if (value->space == KERNEL_SPACE_KEPT || is_held(p, pass, v))
+			continue;
+		if (value->kind == KERNEL_LOAD)
+			cost[v] = k->operand[value->index].access == KERNEL_STRIDED ? COST_GATHER : COST_LOAD;
+		if (value->kind != KERNEL_OP)
+			continue;
+		cost[v] = cost_of_op(value->op);
+		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+			cost[v] += cost[value->arg[i]];
+		/* Counted more than once, a shared argument could else double at every use. */
+		if (cost[v] > COST_HELD)
+			cost[v] = COST_HELD;
+	}
+}
+
+/* Holds what this pass needs again and would be dear, the last values first: they save the most. */
+static void hold(const struct writer *w, unsigned pass, unsigned *roomp, struct passes *p) {
+	const struct kernel *k = w->k;
+	unsigned cost[KERNEL_VALUES];
+	struct needs n;
+
+	find_costs(k, p, pass, cost);
+	for (unsigned v = k->values; v-- > 0;) {
+		unsigned bytes = KERNEL_BLOCK * dtype_info(dtype_info(k->value[v].dtype)->reg)->bytes;
+
+		passes_needs(w, p, pass, &n);
+		if (!n.value[v] || is_held(p, pass, v) || p->first[v] >= pass || cost[v] < COST_HELD ||
+			bytes > *roomp)
+			continue;
+		p->held[v] = true;
+		*roomp -= bytes;
+	}
+	passes_needs(w, p, pass, &n);
+	for (unsigned v = 0; v < k->values; v++)
+		if (n.value[v] && p->first[v] > pass)
+			p->first[v] = (uint16_t)pass;
+}
+
+void passes_find(const struct writer *w, unsigned room, struct passes *p) {
+	memset(p, 0, sizeof *p);
+	memset(p->first, 0xff, sizeof p->first);
+	find_depths(w, p);
+	p->count = count_passes(w, p);
+	for (unsigned pass = 0; pass < p->count; pass++)
+		hold(w, pass, &room, p);
+}

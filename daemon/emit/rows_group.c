@@ -1,0 +1,234 @@
+/*
+ * Kernels over rows in the GPU strategy: a work-group of 64 lanes a row, lane c owns column c.
+ *
+ * The halves of the tree meet in local memory, and all lanes take the result from there. Of rows longer than
+ * a block lane c also owns column c of the levels above. All lanes of a group meet every barrier:
+ * loops that hold one depend on the row alone.
+ */
+#include "writer.h"
+
+#include <stdio.h>
+
+/* "tree_sum_f32" */
+static void name_tree(const struct reduction *r, char name[static 40]) {
+	snprintf(name, 40, "tree_%s_%s", op_info(r->op)->name, dtype_info(r->dtype)->name);
+}
+
+static void write_tree_function(struct writer *w, const struct reduction *r) {
+	const char *type = value_register(r->dtype);
+	char name[40];
+
+	name_tree(r, name);
+	text_line(w, "/* The columns of all lanes, halved until one is left. */");
+	text_open(w, "static inline %s %s(local %s *partial, int lane, %s x)", type, name, type, type);
+	text_line(w, "partial[lane] = x;");
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
+	text_line(w, "if (lane < h)");
+	w->depth++;
+	value_combine(w, r, "partial[lane]", "partial[lane + h]");
+	w->depth--;
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	text_close(w);
+	text_line(w, "x = partial[0];");
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	text_line(w, "return x;");
+	text_close(w);
+	text_blank(w);
+}
+
+void rows_group_functions(struct writer *w) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+
+		if (rows_reduces_first(w, v, false))
+			write_tree_function(w, &r);
+	}
+}
+
+static void declare_locals(struct writer *w) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		enum dtype reg = dtype_info(w->k->value[v].dtype)->reg;
+
+		if (rows_reduces_first(w, v, true))
+			text_line(w, "local %s partial_%s[%u];", value_register(reg), dtype_info(reg)->name,
+				KERNEL_COLUMNS);
+	}
+}
+
+/* "tree_sum_f32(partial_f32, lane, x)" */
+static void write_tree(struct writer *w, const struct reduction *r, const char *result, const char *x) {
+	char name[40];
+
+	name_tree(r, name);
+	text_line(w, "%s = %s(partial_%s, lane, %s);", result, name,
+		dtype_info(dtype_info(r->dtype)->reg)->name, x);
+}
+
+/* ---- a pass ---- */
+
+/* What a lane does with its elements from j up to the limit. */
+static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
+	struct frame_names index = frame_names(w->k->rank);
+	struct needs n;
+	struct scope s = { .needs = &n, .pointer = "p" };
+
+	passes_needs(w, p, pass, &n);
+	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS);
+	if (w->k->rank == w->k->kept + 1u) {
+		index.name[w->k->kept] = "j";
+	} else {
+		text_line(w, "ulong rest = j;");
+		frame_indices(w, w->k->kept, w->k->rank);
+	}
+	rows_place(w, &n, "p", index.name, KERNEL_SPACE_ROW);
+	value_write(w, &s, LEVEL_ELEMENT);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			rows_accumulate(w, v, "acc", "");
+	value_store(w, &s);
+	value_forget(w, &s, LEVEL_ELEMENT);
+	text_close(w);
+}
+
+static void write_short(struct writer *w, const struct passes *p, unsigned pass) {
+	text_line(w, "long j = lane;");
+	write_column(w, p, pass, "length");
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+		char result[16], acc[16];
+
+		snprintf(result, sizeof result, "v%u", v);
+		snprintf(acc, sizeof acc, "acc%u", v);
+		if (passes_reduces(w, p, pass, v))
+			write_tree(w, &r, result, acc);
+	}
+}
+
+/* The result of a block goes to the lane that owns its column above, and what that completes further up. */
+static void write_carry(struct writer *w, const struct reduction *r) {
+	char level[24], acc[16];
+
+	snprintf(level, sizeof level, "level%s[l]", r->tag);
+	snprintf(acc, sizeof acc, "acc%s", r->tag);
+	write_tree(w, r, acc, acc);
+	text_line(w, "n = block;");
+	text_open(w, "for (int l = 0;; l++, n /= %u)", KERNEL_BLOCK);
+	text_line(w, "if (lane == n %% %u)", KERNEL_COLUMNS);
+	w->depth++;
+	value_combine(w, r, level, acc);
+	w->depth--;
+	text_line(w, "if ((n + 1) %% %u)", KERNEL_BLOCK);
+	text_line(w, "\tbreak;");
+	write_tree(w, r, acc, level);
+	text_line(w, "%s = neutral%s;", level, r->tag);
+	text_close(w);
+	text_line(w, "acc%s = neutral%s;", r->tag, r->tag);
+}
+
+/* Levels that are not full are carried upwards. */
+static void write_total(struct writer *w, const struct reduction *r) {
+	char level[24], result[16];
+
+	snprintf(level, sizeof level, "level%s[l]", r->tag);
+	snprintf(result, sizeof result, "v%s", r->tag);
+	text_line(w, "%s = neutral%s;", result, r->tag);
+	text_line(w, "n = block;");
+	text_line(w, "open = 0;");
+	text_open(w, "for (int l = 0; l < %u; l++, n = (n + %u) / %u)", ROWS_LEVELS, KERNEL_BLOCK - 1,
+		KERNEL_BLOCK);
+	text_line(w, "if (open && lane == (n - 1) %% %u)", KERNEL_COLUMNS);
+	w->depth++;
+	value_combine(w, r, level, result);
+	w->depth--;
+	text_line(w, "open |= n %% %u != 0;", KERNEL_BLOCK);
+	text_open(w, "if (open)");
+	write_tree(w, r, result, level);
+	text_close(w);
+	text_close(w);
+}
+
+static void write_long(struct writer *w, const struct passes *p, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "%s level%u[%u] = { neutral%u, neutral%u, neutral%u };",
+				value_register(w->k->value[v].dtype), v, ROWS_LEVELS, v, v, v);
+	text_line(w, "ulong block = 0, n;");
+	text_line(w, "int open;");
+	text_open(
+		w, "for (long start = 0; start == 0 || start < length; start += %u, block++)", KERNEL_BLOCK);
+	text_line(w, "const long stop = min(length, start + %u);", KERNEL_BLOCK);
+	text_line(w, "long j = start + lane;");
+	write_column(w, p, pass, "stop");
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+
+		if (passes_reduces(w, p, pass, v))
+			write_carry(w, &r);
+	}
+	text_close(w);
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+
+		if (passes_reduces(w, p, pass, v))
+			write_total(w, &r);
+	}
+}
+
+/* Values that are the same for a whole row are computed by all its lanes. */
+static void write_kept(struct writer *w, const struct needs *n) {
+	struct scope s = { .needs = n, .pointer = "q" };
+
+	value_write(w, &s, LEVEL_UNIT);
+}
+
+static void write_pass(struct writer *w, const struct passes *p, unsigned pass) {
+	bool reduces = false;
+	struct needs n;
+
+	passes_needs(w, p, pass, &n);
+	write_kept(w, &n);
+	reduces = rows_declare_results(w, p, pass);
+	text_open(w, "/* pass %u */", pass);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "%s acc%u = neutral%u;", value_register(w->k->value[v].dtype), v, v);
+	if (w->k->long_rows && reduces)
+		write_long(w, p, pass);
+	else
+		write_short(w, p, pass);
+	text_close(w);
+}
+
+static void write_kept_outputs(struct writer *w, const struct passes *p, unsigned pass) {
+	struct needs n;
+	struct scope s = { .needs = &n, .pointer = "q" };
+
+	passes_kept_needs(w, p, pass, &n);
+	write_kept(w, &n);
+	text_open(w, "if (lane == 0)");
+	value_store(w, &s);
+	text_close(w);
+}
+
+void rows_groups(struct writer *w) {
+	struct frame_names index = frame_names(w->k->kept);
+	struct passes p;
+
+	passes_find(w, 0, &p);
+	declare_locals(w);
+	text_line(w, "const int lane = get_local_id(0);");
+	frame_units(w);
+	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
+	rows_declare_neutrals(w);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	frame_indices(w, 0, w->k->kept);
+	rows_place(w, &w->outer, "q", index.name, KERNEL_SPACE_KEPT);
+	for (unsigned pass = 0; pass < p.count; pass++) {
+		write_kept_outputs(w, &p, pass);
+		write_pass(w, &p, pass);
+	}
+	write_kept_outputs(w, &p, p.count);
+	text_close(w);
+}
