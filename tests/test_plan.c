@@ -586,6 +586,59 @@ START_TEST(whether_two_operations_fuse_is_the_planners_own_answer) {
 }
 END_TEST
 
+static unsigned count_ops_of(const struct plan *p, unsigned id) {
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		for (unsigned v = 0; v < p->step[i].kernel->values; v++)
+			n += p->step[i].kernel->value[v].kind == KERNEL_OP && p->step[i].kernel->value[v].op == id;
+	return n;
+}
+
+static struct plan *plan_fast(bool fast) {
+	struct plan_options o = { .fuse = true, .fast = fast, .traits = &cpu };
+	struct plan *p;
+
+	ck_assert_msg(!plan_make(g, &o, &p, &fault), "%s", fault.text);
+	return p;
+}
+
+START_TEST(fast_divides_once_a_row_and_only_when_asked) {
+	struct plan *p;
+
+	output(softmax(leaf(0, DTYPE_f32, DIMS(64, 100)), 2));
+	p = plan_fast(false);
+	ck_assert_uint_eq(count_ops_of(p, OP_div), 1);
+	ck_assert_uint_eq(count_ops_of(p, OP_reciprocal), 0);
+	plan_unref(p);
+	p = plan_fast(true);
+	ck_assert_uint_eq(count_ops_of(p, OP_div), 0);
+	ck_assert_uint_eq(count_ops_of(p, OP_reciprocal), 1);
+	plan_unref(p);
+	graph_reset(g);
+	output(op(OP_div, leaf(0, DTYPE_f32, DIMS(64)), leaf(1, DTYPE_f32, DIMS(64))));
+	p = plan_fast(true);
+	ck_assert_uint_eq(count_ops_of(p, OP_div), 1);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(fast_rounds_16_bit_floats_only_where_they_are_stored) {
+	uint32_t x = leaf(0, DTYPE_bf16, DIMS(64)), y = op(OP_exp, op(OP_mul, x, x), 0);
+	const struct kernel *k;
+	struct plan *p;
+
+	output(op(OP_tanh, y, 0));
+	p = plan_fast(true);
+	k = p->step[0].kernel;
+	for (unsigned v = 0; v < k->values; v++)
+		ck_assert(k->value[v].kind != KERNEL_OP || k->value[v].op == OP_cast || k->value[v].dtype == DTYPE_f32);
+	ck_assert_uint_eq(k->operand[k->operands - 1].dtype, DTYPE_bf16);
+	ck_assert_uint_eq(count_ops_of(p, OP_cast), 2);
+	plan_unref(p);
+}
+END_TEST
+
 /* ---- the simulator ---- */
 
 enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 3000 };
@@ -1243,6 +1296,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_norm_with_what_goes_before_and_after_is_one_kernel);
 	tcase_add_test(t, reductions_that_meet_after_they_ended_are_one_kernel);
 	tcase_add_test(t, reductions_of_the_same_rows_read_them_once);
+	tcase_add_test(t, fast_divides_once_a_row_and_only_when_asked);
+	tcase_add_test(t, fast_rounds_16_bit_floats_only_where_they_are_stored);
 	tcase_add_test(t, a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory);
 	tcase_add_test(t, a_result_broadcast_along_other_axes_is_another_kernel);
 	tcase_add_test(t, a_few_long_rows_are_reduced_side_by_side);

@@ -13,6 +13,7 @@ struct cache_key {
 	struct graph_hash graph;
 	uint64_t min_elements;
 	uint32_t patterns_off, fuse;
+	uint64_t fast;
 };
 
 struct cache_entry {
@@ -74,7 +75,7 @@ static int entry_add(struct plan_cache *c, const struct cache_key *key, struct p
 
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) {
-	struct cache_key key = { graph_hash(g), o->min_elements, o->patterns_off, o->fuse };
+	struct cache_key key = { graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast };
 	struct cache_entry *e;
 	int r;
 

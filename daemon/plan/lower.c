@@ -83,6 +83,8 @@ static void lower_member(struct lowering *l, struct node *n) {
 		n->value = arg[0];
 	else if (n->op == OP_cast)
 		n->value = lower_cast(l->d, arg[0], n->type->dtype);
+	else if (l->p->o->fast)
+		n->value = fast_op(l->p, l->d, n->op, n->type->dtype, n->arity, arg);
 	else
 		n->value = draft_op(l->d, n->op, n->type->dtype, n->arity, arg);
 }
@@ -103,7 +105,7 @@ static int lower_store(struct lowering *l, struct node *n) {
 		return r;
 	view_contiguous(&whole, &v);
 	o = frame_operand(&l->frame, &whole, &v, n->slot);
-	draft_store(l->d, n->value, &o);
+	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);
 	return 0;
 }
 
@@ -172,7 +174,7 @@ static int lower_reduction(struct lowering *l, struct node *root) {
 	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
 	if (root->op == OP_reduce_mean)
 		r = lower_mean(l, &v);
-	root->value = lower_cast(d, v, root->type->dtype);
+	root->value = lower_cast(d, v, fast_dtype(l->p, root->type->dtype));
 	return r;
 }
 
@@ -193,7 +195,7 @@ static int lower_reduced(struct lowering *l, struct node *n) {
 	d->kernel.accumulator = type;
 	if (n->op == OP_reduce_mean)
 		r = lower_mean(l, &v);
-	n->value = lower_cast(d, v, n->type->dtype);
+	n->value = lower_cast(d, v, fast_dtype(l->p, n->type->dtype));
 	return r;
 }
 
@@ -311,7 +313,7 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 	lower_factor(l, root, 1, m + 2, m + 1);
 	k->root_value = 0;
 	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
-	root->value = lower_cast(l->d, v, root->type->dtype);
+	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));
 	frame_plain(&l->frame, root->type);
 	lower_members(l, g);
 	return lower_stores(l, g);

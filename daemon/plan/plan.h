@@ -21,6 +21,7 @@ enum { PLAN_NONE = UINT32_MAX };
 
 struct plan_options {
 	bool fuse;                     /* false: one kernel an operation */
+	bool fast;                     /* the client accepts other rounding: fast.c */
 	bool notes;                    /* keep why operations were not fused (explain) */
 	pattern_set patterns_off;      /* no kernel is of one of these: fusion.pattern.* */
 	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */

@@ -7,6 +7,7 @@
  *              express becomes a copy
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
+ *   fast.c     what may be computed otherwise, if asked
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  */
@@ -229,6 +230,12 @@ void cut_output(struct cut *c, uint16_t operand);
 int planner_lower(struct planner *p) FAULT_MUST_USE;
 /* A plan constant; its scalar number. */
 int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT_MUST_USE;
+
+/* ---- fast.c ---- */
+
+uint8_t fast_dtype(const struct planner *p, uint8_t dtype);
+/* As draft_op(), where the client accepts other rounding. Changes arg. */
+uint16_t fast_op(const struct planner *p, struct draft *d, unsigned op, uint8_t dtype, unsigned arity, uint16_t *arg);
 
 /* ---- plan.c ---- */
 

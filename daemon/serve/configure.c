@@ -8,7 +8,8 @@
 #include "daemon/serve/request.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
-	struct fusion_settings s = { .enabled = c->fusion_enabled, .min_elements = c->fusion_min_elements,
+	struct fusion_settings s = { .enabled = c->fusion_enabled, .fast = c->fusion_fast,
+		.min_elements = c->fusion_min_elements,
 		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
 		.window_bytes = c->fusion_window_bytes };
 
@@ -27,6 +28,7 @@ pattern_set fusion_settings_off(const struct fusion_settings *s, enum strategy s
 
 static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_enabled = s->enabled;
+	c->fusion_fast = s->fast;
 	c->fusion_min_elements = s->min_elements;
 	c->fusion_window_us = s->window_us;
 	c->fusion_window_ops = s->window_ops;

@@ -5,7 +5,7 @@
 #include "daemon/base/traits.h"
 
 struct fusion_settings {
-	bool enabled;
+	bool enabled, fast;
 	uint64_t min_elements, window_us, window_ops, window_bytes;
 	uint64_t pattern[PATTERN_COUNT];     /* fusion.pattern.*: the devices on which it is on */
 };

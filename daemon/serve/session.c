@@ -153,7 +153,7 @@ void session_free(struct session *s) {
 struct plan_options session_plan_options(const struct session *s) {
 	const struct traits *t = s->server->traits;
 
-	return (struct plan_options){ .fuse = s->settings.enabled, .notes = true, .traits = t,
+	return (struct plan_options){ .fuse = s->settings.enabled, .fast = s->settings.fast, .notes = true, .traits = t,
 		.min_elements = s->settings.min_elements,
 		.patterns_off = fusion_settings_off(&s->settings, t->strategy) };
 }
