@@ -110,6 +110,8 @@ static int open_device(struct engine *e, struct fault *f) {
 		.cache_dir = c->cache_dir,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
+		.profile = c->engine_time_kernels,
+		.measure = true,
 		.wake = inbox_ring,
 		.user = &e->inbox,
 	};
@@ -118,7 +120,8 @@ static int open_device(struct engine *e, struct fault *f) {
 }
 
 static int open_exec(struct engine *e) {
-	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes };
+	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes,
+		.time_kernels = e->config.engine_time_kernels };
 	int r = plan_cache_new((uint32_t)e->config.engine_plans, &e->plans);
 
 	c.device = e->device;

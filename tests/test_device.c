@@ -546,6 +546,62 @@ START_TEST(an_entry_with_a_foreign_key_is_built_again) {
 }
 END_TEST
 
+/* Opens a device that measures itself, and lets it, as an idle engine does. */
+static struct device *open_measured(void) {
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	struct device_config c = config();
+	struct device *d;
+
+	c.measure = true;
+	d = open_with(c);
+	while (device_measuring(d)) {
+		nanosleep(&pause, NULL);
+		device_poll(d);
+	}
+	return d;
+}
+
+START_TEST(an_idle_device_is_measured_once) {
+	const struct rates *typical = rates_typical(STRATEGY_CPU), *r;
+	struct device *d = open_measured();
+	struct rates first;
+
+	first = device_traits(d)->rates;
+	r = &first;
+	ck_assert(r->measured);
+	ck_assert(rates_sound(r));
+	ck_assert(memcmp(r, typical, sizeof *r) != 0);
+	/* More than a launch of nothing, and less than what no machine has. */
+	ck_assert_double_lt(r->launch_ns, r->wait_ns);
+	ck_assert_double_gt(r->op_ns[RATE_ONE][RATE_F32][RATE_POW], r->op_ns[RATE_ONE][RATE_F32][RATE_CHEAP]);
+	ck_assert_double_gt(r->bytes[RATE_SIZES - 1], r->bytes[0]);
+	for (unsigned k = 0; k < RATE_TRAFFICS; k++)
+		ck_assert_double_ge(r->memory[RATE_ALL][k][0], r->memory[RATE_ONE][k][0]);
+	device_close(d);
+	/* Found on disk, at once. */
+	d = open_with((struct device_config){ .cache_dir = folder, .wake = wake, .measure = true });
+	ck_assert(!device_measuring(d));
+	ck_assert(!memcmp(&device_traits(d)->rates, &first, sizeof first));
+	device_close(d);
+}
+END_TEST
+
+START_TEST(figures_damaged_on_disk_are_measured_again) {
+	struct device *d = open_measured();
+
+	device_close(d);
+	damage_all(200, false);
+	d = open_with((struct device_config){ .cache_dir = folder, .wake = wake, .measure = true });
+	ck_assert(device_measuring(d));
+	ck_assert(!device_traits(d)->rates.measured);
+	ck_assert(rates_sound(&device_traits(d)->rates));
+	/* Not while there is something else to do. */
+	ready(d, OP_add);
+	ck_assert(device_measuring(d));
+	device_close(d);
+}
+END_TEST
+
 START_TEST(memory_the_driver_refuses_is_refused_here) {
 	struct device *d;
 	struct device_config c = config();
@@ -846,6 +902,8 @@ static void add_programs(TCase *c) {
 	tcase_add_test(c, a_cut_entry_of_the_cache_is_built_again);
 	tcase_add_test(c, an_entry_with_a_foreign_key_is_built_again);
 	tcase_add_test(c, a_kernel_that_does_not_build_fails_with_its_log);
+	tcase_add_test(c, an_idle_device_is_measured_once);
+	tcase_add_test(c, figures_damaged_on_disk_are_measured_again);
 }
 
 static void add_refusals(TCase *c) {

@@ -36,6 +36,8 @@ static void print_engine(const cJSON *engine) {
 		print_line("engine", "%s", text_of(engine, "state"));
 	if (*text_of(engine, "device"))
 		print_line("device", "%s", text_of(engine, "device"));
+	if (*text_of(engine, "rates"))
+		print_line("its speed", "%s", text_of(engine, "rates"));
 	if (number_of(engine, "ended") > 0)
 		print_line("engine ended", "%s times; the last time: %s",
 			print_count(number_of(engine, "ended"), ended), text_of(engine, "last_end"));

@@ -12,6 +12,39 @@ enum strategy {
 	STRATEGY_GPU,    /* work-groups, local memory, one element a lane */
 };
 
+/*
+ * How fast the device is: measured once by device/rates.c, and until then typical figures of the strategy.
+ * The cost model (plan/cost.c) chooses by them, only ever among plans of equal bits.
+ */
+enum rate_class {
+	RATE_CHEAP,      /* addition, comparison, bits */
+	RATE_DIVIDE,     /* division and square root */
+	RATE_EXP,
+	RATE_TANH,
+	RATE_LOG,
+	RATE_POW,
+	RATE_CLASSES,
+};
+
+enum rate_traffic { RATE_READ, RATE_WRITE, RATE_COPY, RATE_TRAFFICS };
+/* One compute unit alone, and all of them. */
+enum rate_units { RATE_ONE, RATE_ALL, RATE_UNITS };
+enum rate_float { RATE_F32, RATE_F64, RATE_FLOATS };
+/* Footprints at which memory is measured: from what the nearest cache holds to what none does. */
+enum { RATE_SIZES = 5 };
+
+struct rates {
+	bool measured;
+	double launch_ns;                                          /* of many launches in a row, each */
+	double wait_ns;                                            /* of one that is waited for */
+	double bytes[RATE_SIZES];                                  /* footprints, growing */
+	double memory[RATE_UNITS][RATE_TRAFFICS][RATE_SIZES];      /* bytes a nanosecond; a copy's both ways together */
+	double op_ns[RATE_UNITS][RATE_FLOATS][RATE_CLASSES];       /* an element */
+	double product_ns[RATE_UNITS][RATE_FLOATS];                /* a multiplication and addition of a product */
+	double strided_ns[RATE_UNITS];                             /* an element read across the rows, beyond its bytes */
+	double row_ns[RATE_UNITS];                                 /* the end of a reduced row */
+};
+
 struct traits {
 	enum strategy strategy;
 	uint8_t width;                /* lanes of a vector in the CPU strategy: 16; GPU: 1 */
@@ -24,4 +57,10 @@ struct traits {
 	uint32_t kernel_operands;     /* most memory operands of one kernel */
 	uint32_t kernel_values;       /* most values of one kernel: registers and compile time */
 	uint64_t stream_bytes;        /* outputs of at least this size are stored past the caches; 0: never */
+	struct rates rates;
 };
+
+/* Of a device that has not been measured. */
+const struct rates *rates_typical(enum strategy s);
+/* Are all figures positive numbers, and the footprints growing? */
+bool rates_sound(const struct rates *r);

@@ -44,7 +44,7 @@ static void release_kernel(cl_kernel *kernelp) {
 
 /* ---- from source to a program ---- */
 
-static struct cache_key key_of(const struct device *d, const char *source, const char *options) {
+struct cache_key build_key(const struct device *d, const char *source, const char *options) {
 	const char *part[] = { source, options, d->choice.platform_name, d->choice.name, d->choice.driver,
 		FUSIOND_VERSION };
 	XXH3_state_t state;
@@ -103,7 +103,7 @@ cl_int build_source(struct device *d, const char *source, const char *options, s
 	cl_int error;
 
 	*logp = NULL;
-	*keyp = key_of(d, source, options);
+	*keyp = build_key(d, source, options);
 	*programp = build_cached(d, options, keyp);
 	*cachedp = *programp != NULL;
 	if (*programp)

@@ -153,8 +153,12 @@ static int open_all(struct device *d, struct fault *f) {
 		r = open_probes(d, f);
 	if (!r)
 		r = memory_open(d);
-	if (!r)
-		r = programs_open(d);
+	if (r)
+		return r;
+	rates_open(d);
+	atomic_init(&d->measure.state,
+		d->config.measure && !d->traits.rates.measured ? MEASURE_WAITING : MEASURE_NOT);
+	r = programs_open(d);
 	if (r)
 		return r;
 	note_findings(d);
@@ -221,6 +225,14 @@ bool device_exact(const struct device *d) {
 
 const char *device_notes(const struct device *d) {
 	return str_text(&d->notes);
+}
+
+bool device_measuring(const struct device *d) {
+	return atomic_load(&d->measure.state) != MEASURE_NOT;
+}
+
+void device_rates_text(const struct device *d, struct str *text) {
+	rates_text(&d->traits.rates, text);
 }
 
 const struct device_counters *device_counters(const struct device *d) {

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "daemon/base/str.h"
 #include "daemon/base/traits.h"
 #include "daemon/plan/kernel.h"
 
@@ -27,6 +28,8 @@ struct device_config {
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
 	uint64_t memory;             /* most bytes of pools; 0: the device's own limit */
 	uint32_t builders;           /* builder threads; 0: 1 */
+	bool profile;                /* device_time() will be asked; the driver keeps times of all commands */
+	bool measure;                /* how fast it is, where the cache folder does not know: when it is idle */
 	void (*wake)(void *user);    /* called from any thread when device_poll() has something */
 	void *user;
 };
@@ -46,6 +49,13 @@ const char *device_driver(const struct device *d);
 bool device_flat(const struct device *d);
 /* false: a probe found arithmetic that differs; status says so. */
 bool device_exact(const struct device *d);
+/*
+ * Is it still to be measured how fast the device is? traits.rates are typical figures until then;
+ * device_poll() changes them, and starts what measures them where it is called about every second.
+ */
+bool device_measuring(const struct device *d);
+/* traits.rates in a sentence. */
+void device_rates_text(const struct device *d, struct str *text);
 /* Text of what the probes and quirks found, for fusionctl status. */
 const char *device_notes(const struct device *d);
 
@@ -96,6 +106,9 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
  */
 int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks,
 	uint64_t items, uint32_t local) FAULT_MUST_USE;
+
+/* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */
+int device_time(struct device *d, double *nsp) FAULT_MUST_USE;
 
 /*
  * Queues a mark; `done` is called by device_poll() when everything queued before it has run, with

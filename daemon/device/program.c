@@ -36,27 +36,36 @@ static int64_t now_ms(void) {
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* What a builder does next: one of the two, or neither at the end. */
+/* What a builder does next: one of the three, or none at the end. */
 struct task {
 	struct program *build;
 	struct keep *keep;
+	bool measure;
 };
 
-static struct task programs_take(struct programs *s) {
-	struct task task = { NULL, NULL };
+static bool measure_wanted(const struct device *d) {
+	return atomic_load(&d->measure.state) == MEASURE_WANTED;
+}
+
+static struct task programs_take(struct device *d) {
+	struct task task = { NULL, NULL, false };
+	struct programs *s = &d->programs;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->first && !s->stop && (!s->keeping || s->taken))
+	while (!s->first && !s->stop && (!s->keeping || s->taken) && !measure_wanted(d))
 		pthread_cond_wait(&s->work, &s->lock);
 	/* What is being kept cannot be launched meanwhile, so it goes first. */
 	if (!s->stop && s->keeping && !s->taken) {
 		task.keep = s->keeping;
 		s->taken = true;
-	} else if (!s->stop) {
+	} else if (!s->stop && s->first) {
 		task.build = s->first;
 		s->first = s->first->next;
 		if (!s->first)
 			s->last = NULL;
+	} else if (!s->stop) {
+		task.measure = true;
+		atomic_store(&d->measure.state, MEASURE_RUNS);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return task;
@@ -75,21 +84,32 @@ static void finish_keep(struct programs *s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* False where there is nothing to do any more. */
+static bool work(struct builder *b) {
+	struct device *d = b->device;
+	struct task task = programs_take(d);
+
+	if (task.build) {
+		builder_build(b, task.build);
+		finish_build(&d->programs, task.build);
+	} else if (task.keep) {
+		build_keep(d, task.keep->program, &task.keep->key);
+		finish_keep(&d->programs);
+	} else if (task.measure) {
+		d->measure.result = rates_measure(b);
+		atomic_store(&d->measure.state, MEASURE_ENDED);
+	} else {
+		return false;
+	}
+	queue_signal(d);
+	return true;
+}
+
 static void *builder_main(void *argument) {
 	CLEANUP(cleanup_free) struct builder *b = argument;
-	struct device *d = b->device;
-	struct task task;
 
-	for (task = programs_take(&d->programs); task.build || task.keep; task = programs_take(&d->programs)) {
-		if (task.build) {
-			builder_build(b, task.build);
-			finish_build(&d->programs, task.build);
-		} else {
-			build_keep(d, task.keep->program, &task.keep->key);
-			finish_keep(&d->programs);
-		}
-		queue_signal(d);
-	}
+	while (work(b))
+		continue;
 	builder_close(b);
 	return NULL;
 }
@@ -184,8 +204,7 @@ static void collect_keep(struct programs *s) {
 		keep_free(k);
 }
 
-/* Has nothing been launched for a while, and does nothing run or wait for a build? */
-static bool is_quiet(struct device *d) {
+bool programs_quiet(struct device *d, int64_t ms) {
 	struct programs *s = &d->programs;
 
 	if (d->work.sequence != s->seen || d->work.running || s->building) {
@@ -193,14 +212,14 @@ static bool is_quiet(struct device *d) {
 		s->quiet_ms = now_ms();
 		return false;
 	}
-	return now_ms() - s->quiet_ms >= PROGRAM_QUIET_MS;
+	return now_ms() - s->quiet_ms >= ms;
 }
 
 static void start_keep(struct device *d) {
 	struct programs *s = &d->programs;
 	struct keep *k = s->keeps;
 
-	if (!k || s->keeping || !is_quiet(d))
+	if (!k || s->keeping || !programs_quiet(d, PROGRAM_QUIET_MS))
 		return;
 	s->keeps = k->next;
 	if (k->owner)
@@ -281,6 +300,8 @@ uint32_t programs_poll(struct device *d) {
 		collect_keep(&d->programs);
 	if (d->programs.keeps)
 		start_keep(d);
+	if (atomic_load(&d->measure.state) != MEASURE_NOT)
+		rates_poll(d);
 	return n;
 }
 
@@ -288,6 +309,7 @@ void programs_close(struct device *d) {
 	struct programs *s = &d->programs;
 	struct program *p;
 
+	atomic_store(&d->measure.stop, true);
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
 	pthread_cond_broadcast(&s->work);
@@ -355,6 +377,7 @@ static struct program *program_new(struct device *d, const struct kernel *k, uin
 }
 
 static void programs_put(struct programs *s, struct program *p) {
+	atomic_store(&p->device->measure.stop, true);
 	pthread_mutex_lock(&s->lock);
 	p->next = NULL;
 	if (s->last)

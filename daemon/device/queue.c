@@ -261,6 +261,7 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 	r = put_records(d, records, (uint64_t)p->words * tasks, &first);
 	if (r)
 		return r;
+	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
 	if (set_arguments(d, p, first))
 		return -EIO;
 	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, 0, NULL, &event))
@@ -271,6 +272,18 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 	d->counters.launches++;
 	d->counters.tasks += tasks;
 	fence_now_and_then(d);
+	return 0;
+}
+
+int device_time(struct device *d, double *nsp) {
+	cl_event event = d->work.last;
+	cl_ulong start, end;
+
+	if (!event || clWaitForEvents(1, &event) ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
+		return -EIO;
+	*nsp = end > start ? (double)(end - start) : 0;
 	return 0;
 }
 
@@ -348,7 +361,8 @@ int queue_open(struct device *d) {
 	struct queue *q = &d->work;
 	cl_int error;
 
-	q->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
+	q->queue = clCreateCommandQueue(
+		d->context, d->choice.device, d->config.profile ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
 	if (error)
 		return -EIO;
 	q->words = (uint64_t)d->quirks->ring_kib * 1024 / sizeof *q->ring;

@@ -10,6 +10,7 @@
  *   builder.c  one build, on a builder thread
  *   memory.c   the reserved range of a flat device, the pools of others
  *   queue.c    launches, copies, marks and the ring of records
+ *   rates.c    how fast the device is, measured once
  *
  * Threads: the engine's, the builders', and threads of the driver that run event callbacks. The
  * engine's thread owns everything that no comment gives to another.
@@ -167,6 +168,8 @@ int programs_open(struct device *d) FAULT_MUST_USE;
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key);
 /* Waits for builds that run; those that wait are dropped. Nothing may run on the device. */
 void programs_close(struct device *d);
+/* Has nothing been launched for so long, and does nothing run or wait for a build? */
+bool programs_quiet(struct device *d, int64_t ms);
 /* Collects what builders finished. */
 uint32_t programs_poll(struct device *d);
 
@@ -185,6 +188,8 @@ void builder_build(struct builder *b, struct program *p);
  */
 cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
 	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
+/* The key under which the cache holds what depends on this text, the device, its driver and our version. */
+struct cache_key build_key(const struct device *d, const char *source, const char *options);
 /* Keeps the program's machine code on disk. Failure costs the next start a build, nothing else. */
 void build_keep(struct device *d, cl_program program, const struct cache_key *key);
 
@@ -255,6 +260,34 @@ void queue_close(struct device *d);
 /* Any thread: device_poll() has something. */
 void queue_signal(struct device *d);
 
+/* ---- rates.c ---- */
+
+enum measure_state {
+	MEASURE_NOT,                          /* known, or given up, or not asked for */
+	MEASURE_WAITING,                      /* for the device to be idle */
+	MEASURE_WANTED,                       /* the next builder that is free does it */
+	MEASURE_RUNS,
+	MEASURE_ENDED,                        /* with `result` */
+};
+
+/* The builder's from WANTED to ENDED, else the engine's. */
+struct measure {
+	atomic_int state;                     /* enum measure_state */
+	int result;                           /* 0, -EAGAIN: was disturbed; else it cannot be done */
+	atomic_bool stop;                     /* the engine wants the device */
+	unsigned stage, passes;               /* those before it are done, in this pass and whole ones */
+	struct rates rates, best;             /* of this pass; of all before */
+};
+
+/* What the cache knows, or typical figures. */
+void rates_open(struct device *d);
+/* Measures, on a builder's thread: 0, -EAGAIN or -EIO. */
+int rates_measure(struct builder *b) FAULT_MUST_USE;
+struct cache_key rates_key(const struct device *d);
+/* Takes over what was measured, and starts it where the device is idle. */
+void rates_poll(struct device *d);
+void rates_text(const struct rates *r, struct str *text);
+
 struct device {
 	struct device_config config;          /* strings are only valid in device_open() */
 	const struct quirks *quirks;
@@ -267,5 +300,6 @@ struct device {
 	struct memory memory;
 	struct queue work;
 	struct programs programs;
+	struct measure measure;
 	struct device_counters counters;
 };

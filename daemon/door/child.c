@@ -166,6 +166,7 @@ int child_start(
 	c->started_us = loop_now();
 	c->deadline_us = c->started_us + config->engine_start_us;
 	c->failure.code = 0;
+	c->rates[0] = 0;
 	return 0;
 }
 
@@ -273,6 +274,10 @@ static int on_failed(struct child *c, struct wire_cursor *body, struct fault *f)
 	return r;
 }
 
+static int on_rates(struct child *c, struct wire_cursor *body, struct fault *f) {
+	return copy_text(body, "rates", c->rates, sizeof c->rates, f);
+}
+
 static int dispatch(struct child *c, struct wire_cursor *body, struct fault *f) {
 	uint64_t id;
 	int r = wire_get_uint(body, "message", UINT32_MAX, &id, f);
@@ -283,6 +288,8 @@ static int dispatch(struct child *c, struct wire_cursor *body, struct fault *f) 
 		return on_ready(c, body, f);
 	if (id == CONTROL_FAILED)
 		return on_failed(c, body, f);
+	if (id == CONTROL_RATES)
+		return on_rates(c, body, f);
 	return c->callbacks.packet(c->callbacks.user, id, body, f);
 }
 

@@ -26,6 +26,7 @@ enum child_state {
 enum {
 	CHILD_URL = 128,
 	CHILD_DEVICE = 128,
+	CHILD_RATES = 512,
 	/* Longest control packet either way. */
 	CHILD_PACKET = 16384,
 };
@@ -55,6 +56,7 @@ struct child {
 	uint64_t started_us, deadline_us;        /* deadline 0: none */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */
 	char url[CHILD_URL], device[CHILD_DEVICE];
+	char rates[CHILD_RATES];                 /* how fast the device is; empty until it is measured */
 	struct fault failure;                    /* what FAILED said; code 0: nothing */
 	struct loop *loop;
 	struct loop_source *source;

@@ -38,6 +38,7 @@ static void add_engine(cJSON *json, const struct supervisor *s, uint64_t now) {
 	cJSON_AddStringToObject(engine, "last_end", s->last_end);
 	cJSON_AddNumberToObject(engine, "uptime_s", c->state == CHILD_NONE ? 0 : seconds(c->started_us, now));
 	cJSON_AddStringToObject(engine, "device", c->state == CHILD_READY ? c->device : "");
+	cJSON_AddStringToObject(engine, "rates", c->state == CHILD_READY ? c->rates : "");
 	cJSON_AddStringToObject(engine, "url", c->url);
 }
 

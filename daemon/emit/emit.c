@@ -103,15 +103,19 @@ int emit_body(const struct kernel *k, const struct traits *t, struct str *body) 
 	return str_finish(body);
 }
 
+void prelude_write(const struct writer *w, struct str *text) {
+	write_defines(w, text);
+	section_append(w, text);
+	write_helpers(w, text);
+}
+
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) {
 	struct writer w;
 
 	if (!is_known(k, t))
 		return -ENOTSUP;
 	writer_open(&w, k, t, source);
-	write_defines(&w, source);
-	section_append(&w, source);
-	write_helpers(&w, source);
+	prelude_write(&w, source);
 	write_body(&w);
 	return str_finish(source);
 }

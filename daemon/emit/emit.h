@@ -16,6 +16,18 @@ int emit_source(const struct kernel *k, const struct traits *t, struct str *sour
 /* Appends what a person wants to read of it: the functions of the operations and the kernel. 0 or -ENOMEM. */
 int emit_body(const struct kernel *k, const struct traits *t, struct str *body) FAULT_MUST_USE;
 
+/*
+ * The source of the kernel that measures arithmetic (device/rates.c), of f32 or f64:
+ *
+ *     kernel void rates(global const uchar *in, global uchar *out, uint what, uint count, uint repeat)
+ *
+ * Each group walks `count` (a power of 2) vectors an item of its own part of `in` and `out`, `repeat`
+ * times, and applies class `what` emit_rates_ops() times to each element.
+ * Inputs are from 0.1 to 0.9. 0 or -ENOMEM.
+ */
+int emit_rates(enum rate_float type, const struct traits *t, struct str *source) FAULT_MUST_USE;
+unsigned emit_rates_ops(unsigned what);
+
 /* Options the source is built with. */
 void emit_options(const struct traits *t, struct str *options);
 

@@ -62,6 +62,9 @@ void writer_open(struct writer *w, const struct kernel *k, const struct traits *
 /* Is a type held in this register type used anywhere? */
 bool writer_uses(const struct writer *w, enum dtype reg);
 
+/* What stands before a kernel's own text: macros, sections of kernels/, helpers (emit.c). */
+void prelude_write(const struct writer *w, struct str *text);
+
 /* ---- text (text.c) ---- */
 
 /* One line, indented. */

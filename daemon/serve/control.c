@@ -21,6 +21,7 @@
 #include "protocol/message.h"
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
+#include "daemon/base/str.h"
 
 enum {
 	CONTROL_PACKET = 16384,
@@ -68,6 +69,25 @@ int control_failed(int control, const struct fault *f) {
 	wire_put_int(&w, f->code);
 	wire_put_text(&w, f->text);
 	return send_packet(control, &w);
+}
+
+int control_rates(struct server *v) {
+	struct str text = { 0 };
+	struct wire_writer w;
+	int r;
+
+	device_rates_text(v->device, &text);
+	r = str_finish(&text);
+	if (r)
+		return r;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_RATES);
+	wire_put_text(&w, str_text(&text));
+	r = send_packet(v->control, &w);
+	log_info("the device, %s", str_text(&text));
+	str_free(&text);
+	return r;
 }
 
 static int send_about(struct session *s, unsigned id, uint64_t value) {

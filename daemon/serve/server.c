@@ -88,9 +88,19 @@ static void progress_sessions(struct server *v) {
 			request_progress(s);
 }
 
+/* Once measured, the supervisor knows how fast the device is. */
+static void tell_rates(struct server *v) {
+	if (v->told_rates || !v->traits->rates.measured)
+		return;
+	v->told_rates = true;
+	if (control_rates(v))
+		log_error("the supervisor could not be told how fast the device is");
+}
+
 static void turn(struct server *v) {
 	take_requests(v);
 	device_poll(v->device);
+	tell_rates(v);
 	exec_progress(v->exec);
 	waiters_turn(v);
 	progress_sessions(v);
@@ -112,7 +122,7 @@ static uint64_t wait_us(const struct server *v) {
 		now = loop_now();
 		wait = deadline > now ? deadline - now : 0;
 	}
-	if (v->sessions && wait > SERVER_IDLE_US)
+	if ((v->sessions || device_measuring(v->device)) && wait > SERVER_IDLE_US)
 		wait = SERVER_IDLE_US;
 	return wait;
 }

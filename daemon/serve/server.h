@@ -39,6 +39,7 @@ struct server {
 	struct inbox *inbox;
 	int control;
 	bool orphaned;                       /* the supervisor is gone */
+	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
 
 	struct session *sessions;            /* uthash by number */
@@ -80,6 +81,7 @@ int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
 /* An engine-laid-out arena is empty. */
 void control_drop(struct session *s, uint32_t arena);
 int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
+int control_rates(struct server *v) FAULT_MUST_USE;
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 
 /* ---- the window: window.c ---- */

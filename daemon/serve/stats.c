@@ -67,6 +67,15 @@ static void add_session(cJSON *json, const struct session *s) {
 	add_faults(json, s->faults);
 }
 
+static void add_rates(cJSON *device, const struct server *v) {
+	struct str text = { 0 };
+
+	device_rates_text(v->device, &text);
+	cJSON_AddBoolToObject(device, "measured", v->traits->rates.measured);
+	cJSON_AddStringToObject(device, "rates", str_text(&text));
+	str_free(&text);
+}
+
 static void add_device(cJSON *json, const struct server *v) {
 	const struct device_counters *d = device_counters(v->device);
 	cJSON *device = cJSON_AddObjectToObject(json, "device");
@@ -76,6 +85,7 @@ static void add_device(cJSON *json, const struct server *v) {
 	cJSON_AddBoolToObject(device, "flat", device_flat(v->device));
 	cJSON_AddBoolToObject(device, "exact", device_exact(v->device));
 	cJSON_AddStringToObject(device, "notes", device_notes(v->device));
+	add_rates(device, v);
 	cJSON_AddNumberToObject(device, "launches", (double)d->launches);
 	cJSON_AddNumberToObject(device, "tasks", (double)d->tasks);
 	cJSON_AddNumberToObject(device, "warmups", (double)d->warmups);
