@@ -64,8 +64,11 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	printf("\nkernel %u: %s%s%s", number, text_of(kernel, "root"), !strcmp(form, "plain") ? "" : " by ",
 		!strcmp(form, "plain") ? "" : form);
 	print_dims(cJSON_GetObjectItemCaseSensitive(kernel, "dims"));
-	printf("; reads %s, writes %s\n", print_bytes(number_of(kernel, "bytes_read"), a),
-		print_bytes(number_of(kernel, "bytes_written"), b));
+	printf("; reads %s, writes %s; estimated %.3g us", print_bytes(number_of(kernel, "bytes_read"), a),
+		print_bytes(number_of(kernel, "bytes_written"), b), number_of(kernel, "estimated_us"));
+	if (number_of(kernel, "measured_us") > 0)
+		printf(", measured %.3g us", number_of(kernel, "measured_us"));
+	putchar('\n');
 	if (*text_of(kernel, "pattern"))
 		printf("  %s: saves %s of memory traffic, %s arrays\n", text_of(kernel, "pattern"),
 			print_bytes(number_of(kernel, "bytes_saved"), a),

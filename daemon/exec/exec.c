@@ -21,6 +21,7 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->plans = c->plans;
 	x->flat = device_flat(c->device);
 	x->scratch_limit = c->scratch_bytes;
+	x->time_kernels = c->time_kernels;
 	*execp = x;
 	return 0;
 }

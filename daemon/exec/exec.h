@@ -28,6 +28,7 @@ struct exec_config {
 	struct device *device;
 	struct plan_cache *plans;     /* where plans that had to be split are replaced */
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
+	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };
 
 int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;

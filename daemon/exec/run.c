@@ -192,6 +192,7 @@ static int run_split(struct exec *x, struct run *r, uint32_t step, struct fault 
 		append_log(f, program_log(r->prepared->step[step].program));
 	if (e)
 		return e;
+	plan_estimate(cut, device_traits(x->device));
 	x->counters.kernels_split++;
 	if (x->plans)
 		plan_cache_replace(x->plans, r->plan, cut);
@@ -341,6 +342,21 @@ static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t 
 	return device_launch(x->device, s->program, x->record, end - first, s->items, s->local);
 }
 
+/* Keeps the fastest time of each step of a launch: its share, and its share of what a launch costs. */
+static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint32_t end) {
+	double ns;
+	int e = device_time(x->device, &ns);
+
+	ns = (ns + device_traits(x->device)->rates.launch_ns) / (end - first);
+	for (uint32_t i = first; !e && i < end; i++) {
+		double *fastest = &r->plan->step[i].measured_ns;
+
+		if (!*fastest || ns < *fastest)
+			*fastest = ns;
+	}
+	return e;
+}
+
 static int launch_steps(struct exec *x, struct run *r) {
 	while (r->step < r->prepared->steps) {
 		uint32_t end = r->step + 1;
@@ -349,6 +365,10 @@ static int launch_steps(struct exec *x, struct run *r) {
 		if (e)
 			return e;
 		x->counters.steps += r->prepared->step[r->step].items ? end - r->step : 0;
+		if (x->time_kernels && r->prepared->step[r->step].items)
+			e = time_steps(x, r, r->step, end);
+		if (e)
+			return e;
 		r->step = end;
 	}
 	return 0;

@@ -272,7 +272,7 @@ enum {
 struct exec {
 	struct device *device;
 	struct plan_cache *plans;
-	bool flat;
+	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;
 	struct piece *scratch;
 	struct space *spaces;

@@ -16,6 +16,10 @@ struct cache_key {
 	uint64_t fast;
 };
 
+static struct cache_key key_of(const struct graph *g, const struct plan_options *o) {
+	return (struct cache_key){ graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast };
+}
+
 struct cache_entry {
 	struct cache_key key;
 	struct plan *plan;
@@ -75,7 +79,7 @@ static int entry_add(struct plan_cache *c, const struct cache_key *key, struct p
 
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) {
-	struct cache_key key = { graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast };
+	struct cache_key key = key_of(g, o);
 	struct cache_entry *e;
 	int r;
 
@@ -95,6 +99,14 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 	if (r)
 		*planp = plan_unref(*planp);
 	return r;
+}
+
+struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, const struct plan_options *o) {
+	struct cache_key key = key_of(g, o);
+	struct cache_entry *e;
+
+	HASH_FIND(hh, c->entry, &key, sizeof key, e);
+	return e ? plan_ref(e->plan) : NULL;
 }
 
 void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new) {

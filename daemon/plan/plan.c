@@ -193,6 +193,7 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 	r = passes(&p, f);
 	if (!r) {
 		plan_lifetimes(p.plan);
+		plan_estimate(p.plan, o->traits);
 		count_savings(&p);
 		*planp = p.plan;
 	} else {

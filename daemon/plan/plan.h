@@ -49,6 +49,8 @@ struct plan_step {
 	uint64_t bytes_fused;          /* read and written */
 	uint64_t bytes_unfused;        /* as one kernel an operation */
 	uint32_t buffers_eliminated;
+	double estimate_ns;            /* plan_cost(), when the plan was made */
+	double measured_ns;            /* exec's: the fastest run, where it was asked to measure; else 0 */
 	/* exec's: the program of this kernel and traits, looked up once; the first step of its launch. */
 	void *program;
 	uint32_t launch;
@@ -118,6 +120,8 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
  */
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) FAULT_MUST_USE;
+/* The plan where it is kept, as a reference of the caller's, or NULL. */
+struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, const struct plan_options *o);
 /* Puts `new` in the place of `old` (after a split), if old is still kept. */
 void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new);
 
@@ -131,6 +135,12 @@ int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct 
 
 /* What steps that share a launch with an equal one are: memory_ops, or horizontal. */
 enum pattern pattern_of_launch(const struct plan_step *s);
+
+/* Nanoseconds a kernel over these extents takes, its launch included: an estimate, see cost.c. */
+double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
+	const struct traits *t);
+/* Writes the estimate of each step. */
+void plan_estimate(struct plan *p, const struct traits *t);
 
 /* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
 bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);

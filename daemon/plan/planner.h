@@ -9,6 +9,7 @@
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
  *   fast.c     what may be computed otherwise, if asked
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
+ *   cost.c     how long each step will take
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  */
 #pragma once

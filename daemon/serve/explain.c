@@ -106,11 +106,27 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 	return r;
 }
 
-static int make_plan(struct explain *x, struct fault *f) {
+static struct plan_options options_of(const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
 
 	options.fuse &= !(x->flags & EXPLAIN_UNFUSED);
+	return options;
+}
+
+static int make_plan(struct explain *x, struct fault *f) {
+	struct plan_options options = options_of(x);
+
 	return plan_make(x->graph, &options, &x->plan, f);
+}
+
+/* Times of the plan that runs this graph, where there is one and exec measures (engine.time_kernels). */
+static void take_times(struct explain *x) {
+	struct plan_options options = options_of(x);
+	struct plan *ran = plan_cache_find(x->session->server->plans, x->graph, &options);
+
+	for (uint32_t i = 0; ran && ran->steps == x->plan->steps && i < ran->steps; i++)
+		x->plan->step[i].measured_ns = ran->step[i].measured_ns;
+	plan_unref(ran);
 }
 
 /* ---- the text ---- */
@@ -182,6 +198,9 @@ static int add_kernel(cJSON *list, const struct explain *x, const struct plan_st
 	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
 	cJSON_AddNumberToObject(kernel, "bytes_saved", (double)plan_step_saved(s));
 	cJSON_AddNumberToObject(kernel, "buffers_eliminated", s->buffers_eliminated);
+	cJSON_AddNumberToObject(kernel, "estimated_us", s->estimate_ns / 1e3);
+	if (s->measured_ns > 0)
+		cJSON_AddNumberToObject(kernel, "measured_us", s->measured_ns / 1e3);
 	return x->flags & EXPLAIN_SOURCE ? add_source(kernel, x, s) : 0;
 }
 
@@ -248,8 +267,10 @@ static int explain(struct explain *x, struct wire_cursor *ops, struct wire_curso
 	r = x->node ? build(x, ops, outputs, f) : -ENOMEM;
 	if (!r)
 		r = make_plan(x, f);
-	if (!r)
+	if (!r) {
+		take_times(x);
 		r = print(x, textp);
+	}
 	if (x->plan)
 		plan_unref(x->plan);
 	free(x->node);

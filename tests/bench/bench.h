@@ -7,6 +7,7 @@
  * reference.c   plain OpenCL kernels run by this process itself: what the memory can do
  * latency.c     one small operation and a wait, beside a bare nng round trip
  * queue.c       CPU time an operation costs, of client and daemon
+ * steps.c       what each kernel was estimated to take, and takes
  * memory.c      anonymous memory of client and daemon
  * threads.c     CPU time of another process's threads, from /proc
  * report.c      a table for people, or a line of JSON a workload
@@ -114,6 +115,14 @@ int measure_workload(struct bench *b, const struct workload *w, cJSON *report) B
 int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST_USE;
 int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
+
+/* Estimates and measurements of kernels (--steps). */
+struct steps {
+	struct samples error; /* of each, as a share of the measurement */
+};
+int steps_begin(struct bench *b) BENCH_MUST_USE;
+int steps_workload(struct bench *b, const struct workload *w, struct steps *s) BENCH_MUST_USE;
+void steps_end(struct steps *s);
 
 /* Programs of their own, started by running this one again. */
 int roundtrip_serve(const char *url);

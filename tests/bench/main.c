@@ -4,7 +4,7 @@
  * The process that is started is a guard: it owns the private daemon, and removes it at the end,
  * after an error, and on Ctrl-C. A worker, its child, measures.
  *
- * usage: fusion-bench [--json] [--repeat N] [--all] WORKLOAD...
+ * usage: fusion-bench [--json] [--repeat N] [--steps] [--all] WORKLOAD...
  */
 #include <argp.h>
 #include <errno.h>
@@ -66,6 +66,7 @@ struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
 	bool json;
+	bool steps;
 	int repeat;
 	double budget;
 	char fusiond[PATH_MAX];
@@ -189,14 +190,17 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 	return workload_parse(name, &w) ? -1 : measure_workload(b, &w, report);
 }
 
+/* Is it a workload of the table, rather than a measurement of its own? */
+static bool workload_kernels(const char *name) {
+	return strcmp(name, "memory") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
+	       !count_after(name, "queue_chain_");
+}
+
 /* Refuses before anything runs. */
 static int check_name(const char *name) {
 	struct workload w;
 
-	if (!strcmp(name, "memory") || size_after(name, "latency_") || count_after(name, "queue_") ||
-		count_after(name, "queue_chain_"))
-		return 0;
-	return workload_parse(name, &w);
+	return workload_kernels(name) ? workload_parse(name, &w) : 0;
 }
 
 static void show(cJSON *report, bool json) {
@@ -233,6 +237,19 @@ static int measure_all(struct bench *b, const struct command *c) {
 	return failed;
 }
 
+/* Latency, queues and memory have no kernels to speak of. */
+static int measure_steps(struct bench *b, const struct command *c) {
+	struct steps steps = { .error = { .count = 0 } };
+	struct workload w;
+	int failed = steps_begin(b) ? 1 : 0;
+
+	for (int i = 0; !failed && i < c->workloads; i++)
+		if (workload_kernels(c->workload[i]) && (workload_parse(c->workload[i], &w) || steps_workload(b, &w, &steps)))
+			failed++;
+	steps_end(&steps);
+	return failed;
+}
+
 static int worker(const struct command *c, const struct private_daemon *d) {
 	struct fusion_options options = { .socket = d->socket, .name = "fusion-bench" };
 	struct bench b = {
@@ -252,7 +269,7 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	b.engine_idle = threads_memory(b.engine, "RssAnon");
 	if (fusion_open(&b.context, &options))
 		return bench_fail("%s", fusion_error());
-	failed = measure_all(&b, c);
+	failed = c->steps ? measure_steps(&b, c) : measure_all(&b, c);
 	reference_free(b.reference);
 	fusion_close(b.context);
 	return failed;
@@ -320,6 +337,8 @@ static int guard(const struct command *c) {
 	pid_t pid;
 
 	catch_signals();
+	if (c->steps && setenv("FUSIOND_ENGINE_TIME_KERNELS", "yes", 1))
+		return bench_fail("out of memory");
 	pid = worker_start(c, &tell);
 	if (pid < 0)
 		return bench_fail("no process to measure in: %s", strerror(errno));
@@ -357,6 +376,7 @@ static const struct argp_option option_table[] = {
 	{ "json", 'j', NULL, 0, "One line of JSON a workload", 0 },
 	{ "repeat", 'r', "N", 0, "Runs of each variant, instead of as many as fit the budget", 0 },
 	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2)", 0 },
+	{ "steps", 's', NULL, 0, "What each kernel is estimated to take, and takes, instead of how long all take", 0 },
 	{ "all", 'a', NULL, 0, "The workloads the project is judged by; also where none is named", 0 },
 	{ "list", 'l', NULL, 0, "What workloads there are", 0 },
 	{ "fusiond", KEY_FUSIOND, "PATH", 0, "The daemon (beside this program)", 0 },
@@ -399,6 +419,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case 'b':
 		c->budget = parse_number(state, value, 3600);
+		return 0;
+	case 's':
+		c->steps = true;
 		return 0;
 	case 'a':
 		add_everything(state, c);
