@@ -1322,8 +1322,32 @@ START_TEST(long_rows_are_reduced_block_by_block) {
 }
 END_TEST
 
+START_TEST(rows_across_the_lanes_are_reduced_and_mapped_in_one_kernel) {
+	struct job *j = softened(KERNEL_FORM_COLUMN, row_types[_i], 3, 2, false);
+
+	add_task(j, (const int64_t[]){ 2, 1, 3 });
+	add_task(j, (const int64_t[]){ 1, 10, 1797 });
+	add_task(j, (const int64_t[]){ 3, 77, 65 });
+	add_task(j, (const int64_t[]){ 1, 130, 64 });
+	add_task(j, (const int64_t[]){ 2, 16, 0 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(rows_of_several_dimensions_count_in_row_major_order) {
+	struct job *j = softened(_i % 2 ? KERNEL_FORM_COLUMN : KERNEL_FORM_GENERAL, DTYPE_f32, 4, 1, _i / 2);
+
+	add_task(j, (const int64_t[]){ 33, 4, 5, 6 });
+	add_task(j, (const int64_t[]){ 2, 3, 1, 700 });
+	add_task(j, (const int64_t[]){ 5, 1, 1, 1 });
+	if (_i / 2)
+		add_task(j, (const int64_t[]){ 3, 5, 50, 71 });
+	prove(j);
+}
+END_TEST
+
 START_TEST(more_blocks_than_columns_are_reduced_in_the_same_tree) {
-	struct job *j = rows(KERNEL_FORM_ROW, 2, 1, true);
+	struct job *j = rows(KERNEL_FORM_ROW + (unsigned)_i, 2, 1, true);
 	unsigned x = add_load(&j->k, DTYPE_f16, KERNEL_CONTIGUOUS);
 	unsigned sum = add_reduced(&j->k, OP_reduce_sum, DTYPE_f16, x);
 
@@ -1392,13 +1416,14 @@ static void draw_rows(struct job *j, unsigned dtype, unsigned n) {
 
 START_TEST(drawn_rows_agree) {
 	int64_t dims[KERNEL_RANK];
-	unsigned kept, rank;
+	unsigned form, kept, rank;
 	struct job *j;
 
 	seed = (uint64_t)_i + 500;
-	kept = pick(4);
-	rank = kept + 1;
-	j = rows(KERNEL_FORM_ROW, rank, kept, pick(4) == 0);
+	form = KERNEL_FORM_ROW + (unsigned)_i % 3;
+	kept = form == KERNEL_FORM_COLUMN ? 1 + pick(3) : pick(4);
+	rank = kept + (form == KERNEL_FORM_ROW ? 1 : 1 + pick(2));
+	j = rows(form, rank, kept, pick(4) == 0);
 	draw_rows(j, draw_dtype(), 4 + pick(8));
 	for (unsigned t = 0; t < 3; t++) {
 		draw_dims(dims, rank, 3000);
@@ -1548,9 +1573,11 @@ static Suite *suite(void) {
 	tcase_add_test(matmul, batches_of_products_broadcast);
 	tcase_add_loop_test(rows, rows_are_reduced_and_mapped_in_one_kernel, 0, 4);
 	tcase_add_test(rows, long_rows_are_reduced_block_by_block);
-	tcase_add_test(rows, more_blocks_than_columns_are_reduced_in_the_same_tree);
+	tcase_add_loop_test(rows, rows_across_the_lanes_are_reduced_and_mapped_in_one_kernel, 0, 4);
+	tcase_add_loop_test(rows, rows_of_several_dimensions_count_in_row_major_order, 0, 4);
+	tcase_add_loop_test(rows, more_blocks_than_columns_are_reduced_in_the_same_tree, 0, 3);
 	tcase_add_loop_test(rows, empty_rows_have_results_of_their_own, 0, 2);
-	tcase_add_loop_test(rows, drawn_rows_agree, 0, 12);
+	tcase_add_loop_test(rows, drawn_rows_agree, 0, 18);
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		tcase_add_unchecked_fixture(cases[i], open_device, close_device);
 		tcase_set_timeout(cases[i], 600);

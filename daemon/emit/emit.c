@@ -6,8 +6,6 @@
 
 #include "writer.h"
 
-#include <errno.h>
-
 /* Integer division of vectors of 32 bits goes through doubles, where there are any. */
 static bool divides_words(const struct writer *w) {
 	struct value_function list[VALUE_FUNCTIONS];
@@ -73,7 +71,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_ROWS)
-		groups ? rows_groups(w) : rows_lanes(w);
+		groups ? rows_groups(w) : w->k->form == KERNEL_FORM_ROW ? rows_lanes(w) : rows_column(w);
 	else if (groups)
 		column ? reduce_column_groups(w) : reduce_groups(w);
 	else
@@ -88,16 +86,9 @@ static void write_body(struct writer *w) {
 	text_close(w);
 }
 
-/* Rows of the forms COLUMN and GENERAL have no text in the CPU strategy yet. */
-static bool is_known(const struct kernel *k, const struct traits *t) {
-	return k->root != KERNEL_ROWS || t->strategy == STRATEGY_GPU || k->form == KERNEL_FORM_ROW;
-}
-
 int emit_body(const struct kernel *k, const struct traits *t, struct str *body) {
 	struct writer w;
 
-	if (!is_known(k, t))
-		return -ENOTSUP;
 	writer_open(&w, k, t, body);
 	write_body(&w);
 	return str_finish(body);
@@ -112,8 +103,6 @@ void prelude_write(const struct writer *w, struct str *text) {
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) {
 	struct writer w;
 
-	if (!is_known(k, t))
-		return -ENOTSUP;
 	writer_open(&w, k, t, source);
 	prelude_write(&w, source);
 	write_body(&w);

@@ -10,7 +10,7 @@
 #include "daemon/base/traits.h"
 #include "daemon/plan/kernel.h"
 
-/* Appends the whole source; the entry point is `fused`. 0, -ENOMEM, or -ENOTSUP. */
+/* Appends the whole source; the entry point is `fused`. 0 or -ENOMEM. */
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) FAULT_MUST_USE;
 
 /* Appends what a person wants to read of it: the functions of the operations and the kernel. 0 or -ENOMEM. */

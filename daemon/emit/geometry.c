@@ -140,15 +140,18 @@ static void cut_reduce_groups(const struct cut *c) {
 static void cut_column(const struct cut *c) {
 	unsigned lanes = c->k->kept - 1u;
 	uint64_t n = (uint64_t)c->dims[lanes], rows = product(c->dims, 0, lanes), width = c->k->width;
-	uint64_t strips = ceil_divide(n, COLUMN_VECTORS * width), wide;
+	bool several = c->k->root == KERNEL_ROWS;
+	uint64_t widest = (several ? COLUMN_VECTORS_ROWS : COLUMN_VECTORS) * width;
+	uint64_t elements = several ? most(c->extent, KERNEL_COLUMNS) : reduced(c);
+	uint64_t strips = ceil_divide(n, widest), wide;
 
 	while (strips * rows < c->t->units && strips < ceil_divide(n, width) &&
-		reduced(c) * n > strips * 2 * ITEM_ELEMENTS_LEAST)
+		elements * n > strips * 2 * ITEM_ELEMENTS_LEAST)
 		strips++;
 	wide = round_up(ceil_divide(n, most(strips, 1)), width);
 	strips = ceil_divide(n, most(wide, 1));
 	c->record[KERNEL_WORD_PIECES] = most(strips, 1);
-	set_units(c, rows * strips, reduced(c) * wide);
+	set_units(c, rows * strips, elements * wide);
 }
 
 static void cut_column_groups(const struct cut *c) {
@@ -194,7 +197,7 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_MATMUL)
 		return groups ? cut_matmul_groups : cut_matmul;
 	if (k->root == KERNEL_ROWS)
-		return groups ? cut_reduce_groups : cut_rows;
+		return groups ? cut_reduce_groups : k->form == KERNEL_FORM_COLUMN ? cut_column : cut_rows;
 	if (k->form == KERNEL_FORM_COLUMN)
 		return groups ? cut_column_groups : cut_column;
 	return groups ? cut_reduce_groups : cut_reduce;

@@ -23,7 +23,8 @@ bool operand_is_kept(const struct kernel *k, unsigned o) {
 	if (k->operand[o].output)
 		return k->value[k->operand[o].value].space == KERNEL_SPACE_KEPT;
 	for (unsigned v = 0; v < k->values; v++)
-		if ((k->value[v].kind == KERNEL_LOAD || k->value[v].kind == KERNEL_IOTA) && k->value[v].index == o)
+		if ((k->value[v].kind == KERNEL_LOAD || k->value[v].kind == KERNEL_IOTA) &&
+			k->value[v].index == o)
 			return k->value[v].space == KERNEL_SPACE_KEPT;
 	return false;
 }
@@ -106,8 +107,8 @@ static void place(struct writer *w, const char *prefix, unsigned o, const char *
 	text_end(w);
 }
 
-void operand_place(struct writer *w, const struct needs *needs, const char *prefix,
-	const char *const *index) {
+void operand_place(
+	struct writer *w, const struct needs *needs, const char *prefix, const char *const *index) {
 	for (unsigned o = 0; o < w->k->operands; o++)
 		if (needs->operand[o])
 			place(w, prefix, o, index);

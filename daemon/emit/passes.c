@@ -75,8 +75,20 @@ static unsigned cost_of_op(unsigned op) {
 	return COST_DEAR;
 }
 
-static bool is_held(const struct passes *p, unsigned pass, unsigned v) {
-	return p->held[v] && p->first[v] < pass;
+void passes_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		held[v] = p->held[v] && (w->k->value[v].space == KERNEL_SPACE_KEPT || p->first[v] < pass);
+}
+
+void passes_kept_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		held[v] = p->held[v] && w->k->value[v].space == KERNEL_SPACE_KEPT && p->depth[v] < pass;
+}
+
+static unsigned arity_of(const struct kernel_value *value) {
+	if (value->kind == KERNEL_OP)
+		return op_info(value->op)->arity;
+	return value->kind == KERNEL_REDUCED;
 }
 
 /* ---- depths ---- */
@@ -86,9 +98,7 @@ static void find_depths(const struct writer *w, struct passes *p) {
 
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *value = &k->value[v];
-		unsigned arity = value->kind == KERNEL_OP        ? op_info(value->op)->arity
-				 : value->kind == KERNEL_REDUCED ? 1
-								 : 0;
+		unsigned arity = arity_of(value);
 
 		p->depth[v] = 0;
 		for (unsigned i = 0; i < arity; i++)
@@ -125,12 +135,12 @@ static unsigned count_passes(const struct writer *w, const struct passes *p) {
 
 /* ---- needs ---- */
 
-/* Adds the arguments of what is needed. */
-static void close_needs(const struct kernel *k, const struct passes *p, unsigned pass, struct needs *n) {
+/* Adds the arguments of what is needed and not held. */
+static void close_needs(const struct kernel *k, const bool *held, struct needs *n) {
 	for (unsigned v = k->values; v-- > 0;) {
 		const struct kernel_value *value = &k->value[v];
 
-		if (!n->value[v] || is_held(p, pass, v))
+		if (!n->value[v] || held[v])
 			continue;
 		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
 			n->operand[value->index] = true;
@@ -149,29 +159,38 @@ static void need_outputs(
 }
 
 void passes_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n) {
+	bool held[KERNEL_VALUES];
+
+	passes_held(w, p, pass, held);
 	memset(n, 0, sizeof *n);
 	need_outputs(w->k, p, pass, KERNEL_SPACE_ROW, n);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
 			n->value[w->k->value[v].arg[0]] = true;
-	close_needs(w->k, p, pass, n);
+	close_needs(w->k, held, n);
 }
 
 void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n) {
+	bool held[KERNEL_VALUES];
+
+	passes_kept_held(w, p, pass, held);
 	memset(n, 0, sizeof *n);
 	need_outputs(w->k, p, pass, KERNEL_SPACE_KEPT, n);
-	close_needs(w->k, p, pass, n);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (p->held[v] && w->k->value[v].space == KERNEL_SPACE_KEPT && p->depth[v] == pass)
+			n->value[v] = true;
+	close_needs(w->k, held, n);
 }
 
 /* ---- what is held ---- */
 
 /* What it costs to compute each row value in a pass. */
-static void find_costs(const struct kernel *k, const struct passes *p, unsigned pass, unsigned *cost) {
+static void find_costs(const struct kernel *k, const bool *held, unsigned *cost) {
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *value = &k->value[v];
 
 		cost[v] = 0;
-		if (value->space == KERNEL_SPACE_KEPT || is_held(p, pass, v))
+		if (value->space == KERNEL_SPACE_KEPT || held[v])
 			continue;
 		if (value->kind == KERNEL_LOAD)
 			cost[v] = k->operand[value->index].access == KERNEL_STRIDED ? COST_GATHER : COST_LOAD;
@@ -190,15 +209,16 @@ static void find_costs(const struct kernel *k, const struct passes *p, unsigned 
 static void hold(const struct writer *w, unsigned pass, unsigned *roomp, struct passes *p) {
 	const struct kernel *k = w->k;
 	unsigned cost[KERNEL_VALUES];
+	bool held[KERNEL_VALUES];
 	struct needs n;
 
-	find_costs(k, p, pass, cost);
+	passes_held(w, p, pass, held);
+	find_costs(k, held, cost);
 	for (unsigned v = k->values; v-- > 0;) {
 		unsigned bytes = KERNEL_BLOCK * dtype_info(dtype_info(k->value[v].dtype)->reg)->bytes;
 
 		passes_needs(w, p, pass, &n);
-		if (!n.value[v] || is_held(p, pass, v) || p->first[v] >= pass || cost[v] < COST_HELD ||
-			bytes > *roomp)
+		if (!n.value[v] || held[v] || p->first[v] >= pass || cost[v] < COST_HELD || bytes > *roomp)
 			continue;
 		p->held[v] = true;
 		*roomp -= bytes;
@@ -216,4 +236,34 @@ void passes_find(const struct writer *w, unsigned room, struct passes *p) {
 	p->count = count_passes(w, p);
 	for (unsigned pass = 0; pass < p->count; pass++)
 		hold(w, pass, &room, p);
+}
+
+/* Is a value made of scalars alone? */
+static void find_constants(const struct kernel *k, bool *constant) {
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+
+		constant[v] = value->kind == KERNEL_SCALAR || value->kind == KERNEL_OP;
+		for (unsigned i = 0; value->kind == KERNEL_OP && i < op_info(value->op)->arity; i++)
+			constant[v] = constant[v] && constant[value->arg[i]];
+	}
+}
+
+void passes_hold_kept(const struct writer *w, struct passes *p) {
+	const struct kernel *k = w->k;
+	bool constant[KERNEL_VALUES];
+
+	find_constants(k, constant);
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+		unsigned arity = arity_of(value);
+
+		for (unsigned i = 0; w->outer.value[v] && i < arity; i++) {
+			unsigned a = value->arg[i];
+
+			if (k->value[a].space == KERNEL_SPACE_KEPT && !constant[a] &&
+				(value->space == KERNEL_SPACE_ROW || p->depth[a] < p->depth[v]))
+				p->held[a] = true;
+		}
+	}
 }

@@ -23,6 +23,10 @@ struct reduction rows_reduction(const struct kernel *k, unsigned v) {
 
 /* ---- what the strategies share ---- */
 
+void rows_name(const char *verb, const struct reduction *r, char name[static 40]) {
+	snprintf(name, 40, "%s_%s_%s", verb, op_info(r->op)->name, dtype_info(r->dtype)->name);
+}
+
 void rows_declare_neutrals(struct writer *w) {
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w->k, v);
@@ -114,11 +118,6 @@ static void write_short(struct writer *w, const struct walk *walk) {
 	}
 }
 
-/* "carry_sum_f32" */
-static void name_level(const char *verb, const struct reduction *r, char name[static 40]) {
-	snprintf(name, 40, "%s_%s_%s", verb, op_info(r->op)->name, dtype_info(r->dtype)->name);
-}
-
 static void open_levels(struct writer *w, const struct walk *walk) {
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		const struct reduction *r = &walk->reduction[i];
@@ -140,7 +139,7 @@ static void write_block(struct writer *w, const struct walk *walk) {
 		const struct reduction *r = &walk->reduction[i];
 
 		walk_result(w, r, result);
-		name_level("carry", r, carry);
+		rows_name("carry", r, carry);
 		text_line(w, "%s(level%s, block, (%s)(%s), neutral%s);", carry, r->tag,
 			value_register(r->dtype), result, r->tag);
 	}
@@ -157,7 +156,7 @@ static void write_long(struct writer *w, struct walk *walk) {
 	write_block(w, walk);
 	text_close(w);
 	for (unsigned i = 0; i < walk->reductions; i++) {
-		name_level("total", &walk->reduction[i], total);
+		rows_name("total", &walk->reduction[i], total);
 		text_line(w, "v%s = %s(level%s, block);", walk->reduction[i].tag, total,
 			walk->reduction[i].tag);
 	}
@@ -182,8 +181,7 @@ static void write_pass(struct writer *w, const struct passes *p, unsigned pass) 
 	bool held[KERNEL_VALUES];
 
 	passes_needs(w, p, pass, &n);
-	for (unsigned v = 0; v < w->k->values; v++)
-		held[v] = p->held[v] && p->first[v] < pass;
+	passes_held(w, p, pass, held);
 	walk.scope.held = held;
 	plan_walk(w, p, pass, &n, hold, &walk);
 	value_write(w, &walk.scope, LEVEL_UNIT);
@@ -236,7 +234,7 @@ static void write_level_functions(struct writer *w, const struct reduction *r) {
 	const char *type = value_register(r->dtype);
 	char name[40];
 
-	name_level("tree", r, name);
+	rows_name("tree", r, name);
 	text_open(w, "static inline %s %s(%s *c)", type, name, type);
 	text_line(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
 	text_line(w, "\tfor (int i = 0; i < h; i++)");

@@ -9,16 +9,11 @@
 
 #include <stdio.h>
 
-/* "tree_sum_f32" */
-static void name_tree(const struct reduction *r, char name[static 40]) {
-	snprintf(name, 40, "tree_%s_%s", op_info(r->op)->name, dtype_info(r->dtype)->name);
-}
-
 static void write_tree_function(struct writer *w, const struct reduction *r) {
 	const char *type = value_register(r->dtype);
 	char name[40];
 
-	name_tree(r, name);
+	rows_name("tree", r, name);
 	text_line(w, "/* The columns of all lanes, halved until one is left. */");
 	text_open(w, "static inline %s %s(local %s *partial, int lane, %s x)", type, name, type, type);
 	text_line(w, "partial[lane] = x;");
@@ -60,7 +55,7 @@ static void declare_locals(struct writer *w) {
 static void write_tree(struct writer *w, const struct reduction *r, const char *result, const char *x) {
 	char name[40];
 
-	name_tree(r, name);
+	rows_name("tree", r, name);
 	text_line(w, "%s = %s(partial_%s, lane, %s);", result, name,
 		dtype_info(dtype_info(r->dtype)->reg)->name, x);
 }

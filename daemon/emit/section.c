@@ -71,8 +71,8 @@ static bool serves(const char *section, unsigned types) {
 		{ "_f32", 1 << DTYPE_f32 },
 		{ "_f64", 1 << DTYPE_f64 },
 		{ "real", 1 << DTYPE_f32 | 1 << DTYPE_f64 },
-		{ "integer", 1 << DTYPE_i8 | 1 << DTYPE_u8 | 1 << DTYPE_i16 | 1 << DTYPE_u16 | 1 << DTYPE_i32 |
-				1 << DTYPE_u32 | 1 << DTYPE_i64 | 1 << DTYPE_u64 },
+		{ "integer", 1 << DTYPE_i8 | 1 << DTYPE_u8 | 1 << DTYPE_i16 | 1 << DTYPE_u16 |
+				     1 << DTYPE_i32 | 1 << DTYPE_u32 | 1 << DTYPE_i64 | 1 << DTYPE_u64 },
 	};
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -275,7 +275,9 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 }
 
 /* Values that a form declares once it has accumulated them. */
-static bool is_declared(const struct kernel *k, unsigned v) {
+static bool is_declared(const struct kernel *k, const struct scope *s, unsigned v) {
+	if (s->held && s->held[v])
+		return false;
 	return k->value[v].kind == KERNEL_ROOT_VALUE || k->value[v].kind == KERNEL_REDUCED;
 }
 
@@ -284,7 +286,7 @@ void value_write(struct writer *w, const struct scope *s, enum level level) {
 
 	find_levels(w, s, levels);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (s->needs->value[v] && !w->written[v] && levels[v] <= level && !is_declared(w->k, v))
+		if (s->needs->value[v] && !w->written[v] && levels[v] <= level && !is_declared(w->k, s, v))
 			write_value(w, s, v);
 }
 

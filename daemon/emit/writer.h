@@ -162,6 +162,8 @@ enum {
 	MAP_STRIP_ROWS = 16,
 	/* Most vectors side by side in a strip of REDUCE_COLUMN: 64 times 8 fill the first level of cache. */
 	COLUMN_VECTORS = 8,
+	/* The same of ROWS, which accumulate several reductions. */
+	COLUMN_VECTORS_ROWS = 4,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
@@ -190,6 +192,7 @@ void reduce_column(struct writer *w); /* COLUMN and GENERAL */
 void reduce_groups(struct writer *w); /* ROW and GENERAL, GPU strategy */
 void reduce_column_groups(struct writer *w);
 void rows_lanes(struct writer *w); /* ROW, CPU strategy */
+void rows_column(struct writer *w); /* COLUMN and GENERAL */
 /* Functions that kernels over rows call in the CPU strategy. */
 void rows_functions(struct writer *w);
 void rows_groups(struct writer *w); /* all forms, GPU strategy */
@@ -237,15 +240,20 @@ struct passes {
 	unsigned count;
 	uint16_t depth[KERNEL_VALUES]; /* reductions that must be finished before a value is known */
 	uint16_t first[KERNEL_VALUES]; /* row values: the first pass that computes them */
-	bool held[KERNEL_VALUES];      /* row values kept from their first pass on */
+	bool held[KERNEL_VALUES];      /* row values kept in memory from their first pass on, kept values always */
 };
 
-/* room: bytes that held values may take; 0 where none may be held. */
+/* room: bytes that held row values may take; 0 where none may be held. */
 void passes_find(const struct writer *w, unsigned room, struct passes *p);
+/* Holds every value of the kept space that is needed after others of its depth. */
+void passes_hold_kept(const struct writer *w, struct passes *p);
 /* What pass `pass` computes, reads and stores; reductions are stopped at, held values too. */
 void passes_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
-/* What is stored of the kept space once the reductions of passes before this one are known. */
+/* What is stored of the kept space, or held, once the reductions of passes before this one are known. */
 void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
+/* Values that a pass over rows takes from memory, and those that what is kept between passes does. */
+void passes_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held);
+void passes_kept_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held);
 /* Is value v a reduction that pass `pass` accumulates? */
 bool passes_reduces(const struct writer *w, const struct passes *p, unsigned pass, unsigned v);
 
@@ -261,6 +269,8 @@ struct reduction rows_reduction(const struct kernel *k, unsigned v);
 /* Is v a reduction that is needed, the first of its operation and type (or only of its registers)? */
 bool rows_reduces_first(const struct writer *w, unsigned v, bool by_register);
 void rows_declare_neutrals(struct writer *w);
+/* "carry_sum_f32", of one of the functions on levels. */
+void rows_name(const char *verb, const struct reduction *r, char name[static 40]);
 /* Declares the values that a pass reduces; are there any? */
 bool rows_declare_results(struct writer *w, const struct passes *p, unsigned pass);
 /* operand_place() of the operands of one space. */

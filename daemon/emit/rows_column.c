@@ -1,0 +1,300 @@
+/*
+ * Kernels over rows in the CPU strategy, forms COLUMN and GENERAL.
+ *
+ * COLUMN: the rows lie across the lanes, so a work-item takes a strip of rows side by side and walks all of
+ * them together, pass by pass. Each vector of the strip has 64 vectors of private memory a
+ * reduction, and values of the kept space stand in heldN, one vector each. GENERAL is the same with one row
+ * and one lane; its kept values are plain variables.
+ */
+#include "writer.h"
+
+#include <stdio.h>
+
+static bool is_column(const struct writer *w) {
+	return w->k->form == KERNEL_FORM_COLUMN;
+}
+
+static unsigned strip(const struct writer *w) {
+	return is_column(w) ? COLUMN_VECTORS_ROWS : 1;
+}
+
+/* " + l / W" where there are several vectors. */
+static const char *slot(const struct writer *w) {
+	return is_column(w) ? " + l / W" : "";
+}
+
+static void open_strip(struct writer *w) {
+	if (!is_column(w))
+		return;
+	text_open(w, "for (long l = 0; l < width; l += W)");
+	text_line(w, "const int n = min(width - l, (long)W);");
+}
+
+static void close_strip(struct writer *w) {
+	if (is_column(w))
+		text_close(w);
+}
+
+static struct scope make_scope(
+	const struct writer *w, const struct needs *n, const char *pointer, const bool *held) {
+	return (struct scope){
+		.needs = n,
+		.pointer = pointer,
+		.lane = is_column(w) ? "l" : NULL,
+		.count = "n",
+		.held = held,
+		.held_at = "l / W",
+	};
+}
+
+/* ---- between passes ---- */
+
+/* Values of the kept space that are known before a pass: stored where they are outputs, and held. */
+static void write_kept(struct writer *w, const struct passes *p, unsigned pass) {
+	bool held[KERNEL_VALUES];
+	struct needs n;
+	struct scope s = make_scope(w, &n, "q", held);
+
+	passes_kept_held(w, p, pass, held);
+	passes_kept_needs(w, p, pass, &n);
+	value_write(w, &s, LEVEL_ELEMENT);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (n.value[v] && p->held[v] && !held[v])
+			text_line(w, "held%u[l / W] = v%u;", v, v);
+	value_store(w, &s);
+	if (!is_column(w))
+		return;
+	value_forget(w, &s, LEVEL_UNIT);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (w->k->value[v].kind == KERNEL_REDUCED)
+			w->written[v] = false;
+}
+
+static void declare_held(struct writer *w, const struct passes *p) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (p->held[v])
+			text_line(w, "%s held%u[%u];", value_register(w->k->value[v].dtype), v, strip(w));
+}
+
+/* ---- a pass ---- */
+
+static void write_element(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	char at[40];
+	bool held[KERNEL_VALUES];
+	struct needs n;
+	struct scope s = make_scope(w, &n, "p", held);
+
+	snprintf(at, sizeof at, "[j %% %u * %u%s]", KERNEL_COLUMNS, strip(w), slot(w));
+	passes_needs(w, p, pass, &n);
+	passes_held(w, p, pass, held);
+	rows_place(w, &n, "p", index, KERNEL_SPACE_ROW);
+	open_strip(w);
+	value_write(w, &s, LEVEL_ELEMENT);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			rows_accumulate(w, v, "acc", at);
+	value_store(w, &s);
+	value_forget(w, &s, LEVEL_ELEMENT);
+	close_strip(w);
+}
+
+/* Walks the dims of a row from where the indices stand until element `stop`. */
+static void write_walk(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	const struct kernel *k = w->k;
+	unsigned last = k->rank - 1u;
+
+	text_open(w, "for (long j = start; j < stop;)");
+	text_line(w, "const long run = min(d%u, i%u + stop - j);", last, last);
+	text_open(w, "for (; i%u < run; i%u++, j++)", last, last);
+	write_element(w, p, pass, index);
+	text_close(w);
+	text_line(w, "if (i%u < d%u)", last, last);
+	text_line(w, "\tbreak;");
+	text_line(w, "i%u = 0;", last);
+	if (last > k->kept)
+		frame_step(w, k->kept, last);
+	text_close(w);
+}
+
+static void clear_columns(struct writer *w, const struct passes *p, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (!passes_reduces(w, p, pass, v))
+			continue;
+		text_line(w, "for (int c = 0; c < columns * %u; c++)", strip(w));
+		text_line(w, "\tacc%u[c] = neutral%u;", v, v);
+	}
+}
+
+/* Halves the columns of one vector; those that no element reached would change nothing. */
+static void write_tree(struct writer *w, unsigned v) {
+	struct reduction r = rows_reduction(w->k, v);
+	const char *type = value_register(r.dtype);
+
+	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
+	text_open(w, "for (int c = 0; c < h && c + h < columns; c++)");
+	text_line(w, "%s *const sum = &acc%u[c * %u%s];", type, v, strip(w), slot(w));
+	text_line(w, "const %s other = sum[h * %u];", type, strip(w));
+	value_combine(w, &r, "*sum", "other");
+	text_close(w);
+	text_close(w);
+}
+
+/* "v3 = EXPRESSION;", declared where it is known for one vector only. */
+static void write_result(struct writer *w, unsigned v, const char *expression) {
+	const char *type = value_register(w->k->value[v].dtype);
+
+	if (is_column(w))
+		text_line(w, "const %s v%u = %s;", type, v, expression);
+	else
+		text_line(w, "v%u = %s;", v, expression);
+	w->written[v] = true;
+}
+
+static void write_short(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	char acc[32];
+
+	text_line(w, "const long start = 0, stop = length;");
+	clear_columns(w, p, pass);
+	write_walk(w, p, pass, index);
+	open_strip(w);
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (!passes_reduces(w, p, pass, v))
+			continue;
+		write_tree(w, v);
+		snprintf(acc, sizeof acc, "acc%u[0%s]", v, slot(w));
+		write_result(w, v, acc);
+	}
+	write_kept(w, p, pass + 1);
+	close_strip(w);
+}
+
+/* "level3 + l / W * 192": the levels of one vector. */
+static void name_levels(const struct writer *w, unsigned v, char name[static 40]) {
+	if (is_column(w))
+		snprintf(name, 40, "level%u + l / W * %u", v, ROWS_LEVELS * KERNEL_COLUMNS);
+	else
+		snprintf(name, 40, "level%u", v);
+}
+
+static void write_block(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	char carry[40], levels[40];
+
+	text_line(w, "const long stop = min(length, start + %u);", KERNEL_BLOCK);
+	clear_columns(w, p, pass);
+	write_walk(w, p, pass, index);
+	open_strip(w);
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+
+		if (!passes_reduces(w, p, pass, v))
+			continue;
+		write_tree(w, v);
+		rows_name("carry", &r, carry);
+		name_levels(w, v, levels);
+		text_line(w, "%s(%s, block, acc%u[0%s], neutral%u);", carry, levels, v, slot(w), v);
+	}
+	close_strip(w);
+}
+
+static void write_long(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	char total[40], levels[40], expression[96];
+
+	for (unsigned v = 0; v < w->k->values; v++) {
+		unsigned n = ROWS_LEVELS * KERNEL_COLUMNS * strip(w);
+
+		if (!passes_reduces(w, p, pass, v))
+			continue;
+		text_line(w, "%s level%u[%u];", value_register(w->k->value[v].dtype), v, n);
+		text_line(w, "for (int c = 0; c < %u; c++)", n);
+		text_line(w, "\tlevel%u[c] = neutral%u;", v, v);
+	}
+	text_line(w, "ulong block = 0;");
+	text_open(
+		w, "for (long start = 0; start == 0 || start < length; start += %u, block++)", KERNEL_BLOCK);
+	write_block(w, p, pass, index);
+	text_close(w);
+	open_strip(w);
+	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w->k, v);
+
+		if (!passes_reduces(w, p, pass, v))
+			continue;
+		rows_name("total", &r, total);
+		name_levels(w, v, levels);
+		snprintf(expression, sizeof expression, "%s(%s, block)", total, levels);
+		write_result(w, v, expression);
+	}
+	write_kept(w, p, pass + 1);
+	close_strip(w);
+}
+
+static bool reduces_any(const struct writer *w, const struct passes *p, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			return true;
+	return false;
+}
+
+static void write_pass(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	const struct kernel *k = w->k;
+	struct needs n;
+	struct scope s = make_scope(w, &n, "q", NULL);
+
+	passes_needs(w, p, pass, &n);
+	if (!is_column(w)) {
+		value_write(w, &s, LEVEL_UNIT);
+		rows_declare_results(w, p, pass);
+	}
+	text_open(w, "/* pass %u */", pass);
+	for (unsigned v = 0; v < k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "%s acc%u[%u];", value_register(k->value[v].dtype), v,
+				KERNEL_COLUMNS * strip(w));
+	for (unsigned d = k->kept; d < k->rank; d++)
+		text_line(w, "long i%u = 0;", d);
+	if (k->long_rows && reduces_any(w, p, pass))
+		write_long(w, p, pass, index);
+	else
+		write_short(w, p, pass, index);
+	text_close(w);
+}
+
+static void write_unit(
+	struct writer *w, const struct passes *p, const char *const *row, const char *const *kept) {
+	rows_place(w, &w->outer, "q", kept, KERNEL_SPACE_KEPT);
+	declare_held(w, p);
+	open_strip(w);
+	write_kept(w, p, 0);
+	close_strip(w);
+	for (unsigned pass = 0; pass < p->count; pass++)
+		write_pass(w, p, pass, row);
+}
+
+void rows_column(struct writer *w) {
+	const struct kernel *k = w->k;
+	struct frame_names row = frame_names(k->rank), kept = frame_names(k->kept);
+	unsigned outer = is_column(w) ? k->kept - 1u : k->kept;
+	struct passes p;
+
+	passes_find(w, 0, &p);
+	if (is_column(w)) {
+		passes_hold_kept(w, &p);
+		row.name[outer] = kept.name[outer] = "left";
+	}
+	frame_units(w);
+	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
+	text_line(w, "const int columns = clamp(length, 1l, %ul);", KERNEL_COLUMNS);
+	rows_declare_neutrals(w);
+	if (is_column(w))
+		text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer,
+			KERNEL_WORD_PIECES, KERNEL_WORD_PIECES);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	if (is_column(w)) {
+		text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
+		text_line(w, "const long width = min(d%u - left, strip);", outer);
+	}
+	frame_indices(w, 0, outer);
+	write_unit(w, &p, row.name, kept.name);
+	text_close(w);
+}
