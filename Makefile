@@ -4,6 +4,7 @@
 #   make deps       install what is missing (says what)
 #   make demo       the main job on a private daemon
 #   make check      all tests; the last line counts passed and failed
+#   make check-long 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
 #   make lint       clang-tidy, cppcheck, the layers
 #   make install    DESTDIR= prefix=/usr/local
@@ -100,7 +101,7 @@ endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
-.PHONY: all deps demo check bench lint install uninstall clean tests man
+.PHONY: all deps demo check check-long bench lint install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -213,6 +214,15 @@ check: deps
 	@$(MAKE) --no-print-directory -j$(shell nproc) SANITIZE=address tests
 	@$(MAKE) --no-print-directory -j$(shell nproc) SANITIZE=thread tests
 	@CHECK_SANITIZED="build-address build-thread" PYTHON=$(PYTHON) bash tests/check.sh $(B)
+
+# Random graphs over every operation in every element type, in families of ten that share kernels.
+GRAPHS ?= 10000
+SEED ?= 1
+STRATEGY ?=
+check-long: deps
+	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@FUSION_BUILD=$(B) $(PYTHON) tests/oracle/test_random.py --every-type --members 10 --graphs $(GRAPHS) --seed $(SEED) \
+		$(if $(STRATEGY),--strategy $(STRATEGY)) --hashes $(B)/random-hashes
 
 bench: all
 	@sh tests/bench/compare.sh $(B)

@@ -4,7 +4,7 @@
 # usage: check.sh BUILD_FOLDER [JOB-NAME...]
 #
 # A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed"; a job that
-# fails without either counts as one failure. Output of failed jobs is shown whole.
+# fails without either counts as one failure. Output of failed jobs is shown whole, of others the lines "note: ...".
 set -u
 cd "$(dirname "$0")/.."
 build=$1
@@ -69,6 +69,7 @@ run() {
 	read -r passed failed <"$logs/$name.count"
 	if [ "$failed" = 0 ]; then
 		echo "ok    $name: $passed passed ($(($(date +%s) - start)) s)"
+		sed -n "s/^note: /      $name: /p" "$logs/$name.log"
 	else
 		echo "FAIL  $name: $passed passed, $failed failed, status $status"
 		sed "s/^/      $name: /" "$logs/$name.log" | tail -60

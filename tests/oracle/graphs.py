@@ -7,7 +7,10 @@ is used no more, though views of it live on.
 A kernel takes a driver's compiler a quarter of a second, so graphs come in families: the members have the same
 operations on the same operands (mostly: extents decide about some), and differ in extents, values, scalars, bounds of
 slices, flushes and in how results are read. An operation is met in a few of its element types, always the same
-ones; test_ops.py meets all.
+ones, unless every_type() asks for all.
+
+Operands are rather computed ones that nothing reads yet, so that chains are deep and much can be fused; one family
+in DEEP is three times as long. What a reduction gives goes back over its rows more often than chance would have it.
 """
 import math
 
@@ -23,12 +26,16 @@ MOST_ELEMENTS = 3000
 WRITES = ("copy_into", "fill_into", "map_write")
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
 SOURCES = ("load", "fill", "arange")
-# The operations that each family must hit, FORCED of them, one family after another.
-ROUND = list(OPS)
-FORCED = 4
+FORCED = 8
+STRIDE = 29
+# The operations that each family must hit, FORCED of them, one family after another; neighbours of the table apart.
+ROUND = sorted(OPS, key=lambda name: (list(OPS).index(name) % STRIDE, OPS[name].id))
 # Extents of one group may take each other's places in another member of a family.
 EXTENTS = ((2, 3, 5), (7, 11, 13, 17, 33))
 TYPES = {"REDUCE": 5, "STRUCT": 13, "UNARY": 3, "BINARY": 3, "TERNARY": 4}
+EVERY_TYPE = False
+# One family in so many is long.
+DEEP = 8
 
 
 class Node:
@@ -48,9 +55,17 @@ def allowed_dtypes(name):
     return [d for d in DTYPES if not (d == "bool" and name in ("matmul", "arange"))]
 
 
+def every_type():
+    """From now on graphs meet operations in all their element types."""
+    global EVERY_TYPE
+    EVERY_TYPE = True
+
+
 def dtypes_of(name):
     """The element types in which graphs meet an operation."""
     allowed, op = allowed_dtypes(name), OPS[name]
+    if EVERY_TYPE:
+        return allowed
     count = min(len(allowed), 4 if name in ("matmul", "copy", "arange") else TYPES[op.kind])
     first = op.id * 5
     return [allowed[(first + i * len(allowed) // count) % len(allowed)] for i in range(count)]
@@ -58,7 +73,7 @@ def dtypes_of(name):
 
 def cast_is_met(source, target):
     """A third of the pairs of types, each type among them on either side."""
-    return source != target and (DTYPES[source].id + 2 * DTYPES[target].id) % 3 == 0 or source == "f32"
+    return source != target and EVERY_TYPE or source != target and (DTYPES[source].id + 2 * DTYPES[target].id) % 3 == 0 or source == "f32"
 
 
 def size(shape):
@@ -76,6 +91,8 @@ class Program:
         self.dead = set()              # written over
         self.writes = self.chance(0.15)
         self.capture = not self.writes and self.chance(0.2)
+        self.deep = family % DEEP == DEEP - 1
+        self.read = set()              # some node's operands
         self.base = self.base_shape()
         self.dtypes = list(self.rng.choice(list(DTYPES), 2))
         self.make()
@@ -121,6 +138,7 @@ class Program:
 
     def add(self, *arguments, **attributes):
         self.nodes.append(Node(*arguments, **attributes))
+        self.read.update(self.nodes[-1].ins)
         return len(self.nodes) - 1
 
     def source(self, dtype, shape, op=None):
@@ -146,12 +164,19 @@ class Program:
 
         found = self.alive(lambda n: n.dtype == dtype and suits(n))
         if found and self.chance(0.85):
-            return self.choose(found[-4:] if self.chance(0.7) else found)
+            return self.choose(self.preferred(found))
         other = self.alive(lambda n: cast_is_met(n.dtype, dtype) and suits(n))
         if other and self.chance(0.45):
             node = self.choose(other)
             return self.add("cast", dtype, self.nodes[node].shape, [node])
         return self.source(dtype, self.part_of(self.base if beside is None else beside))
+
+    def preferred(self, found):
+        """Of these nodes rather the computed ones that nothing reads yet, then late ones."""
+        fresh = [i for i in found if i not in self.read and self.nodes[i].ins]
+        if fresh and self.chance(0.6):
+            return fresh
+        return found[-4:] if self.chance(0.7) else found
 
     def fits(self, a, b):
         try:
@@ -176,12 +201,58 @@ class Program:
         axes = [d for d in range(len(shape)) if self.chance(0.5)]
         if name in ("max", "min") and (size(shape) == 0):
             node = self.source(dtype, (4, 3), "load")
-            shape, axes = (4, 3), [1]
+            axes = [1]
+        return self.reduced(name, node, axes, bool(self.chance(0.4)))
+
+    def reduced(self, name, node, axes, keepdims):
+        """The reduction of a node over axes; none are all."""
+        shape = self.nodes[node].shape
         axes = axes or list(range(len(shape)))
-        keepdims = bool(self.chance(0.4))
         left = [1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes]
         given = None if len(axes) == len(shape) else [d - len(shape) if self.chance(0.3) else d for d in axes]
-        return self.add(name, OPS[name].result_dtype(dtype), left, [node], axes=given, keepdims=keepdims)
+        result = OPS[name].result_dtype(self.nodes[node].dtype)
+        return self.add(name, result, left, [node], axes=given, keepdims=keepdims)
+
+    def over_rows(self, dtype):
+        """What rows reduce to, back over the rows, up to three times, as norms and softmax do it."""
+        x = self.operand(dtype)
+        shape = self.nodes[x].shape
+        if not shape or not size(shape):
+            x = self.source(dtype, [self.extent(7), self.extent(5)], "load")
+            shape = self.nodes[x].shape
+        axes = [len(shape) - 1] if self.chance(0.6) else [d for d in range(len(shape)) if self.chance(0.4)] or [0]
+        for _ in range(int(self.rng.integers(1, 4))):
+            row = self.row_of(x, axes)
+            x = self.function(x, row) if self.chance(0.8) else self.function(row, x)
+            if self.chance(0.4):
+                x = self.function(x)
+        return x
+
+    def row_of(self, x, axes):
+        """A reduction of x, or of what some function makes of it, in the type of x and in a shape that broadcasts."""
+        dtype, shape = self.nodes[x].dtype, self.nodes[x].shape
+        name = self.choose([op.name for op in OPS.values() if op.kind == "REDUCE" and op.takes(dtype)])
+        prologue = self.function(x) if self.chance(0.5) else self.function(x, x) if self.chance(0.2) else x
+        keepdims = self.chance(0.7)
+        row = self.reduced(name, prologue, axes, keepdims)
+        if self.chance(0.3):
+            row = self.function(row)
+        if self.nodes[row].dtype != dtype:
+            row = self.add("cast", dtype, self.nodes[row].shape, [row])
+        if keepdims:
+            return row
+        kept = [1 if d in axes else n for d, n in enumerate(shape)]
+        row = self.add("reshape", dtype, kept, [row])
+        return self.add("broadcast", dtype, shape, [row]) if self.chance(0.3) else row
+
+    def function(self, *ins):
+        """An elementwise operation on these that keeps their type."""
+        dtype = self.nodes[ins[0]].dtype
+        ops = [op for op in OPS.values() if op.elementwise and op.arity == len(ins) and op.takes(dtype) and
+               op.result_dtype(dtype) == dtype]
+        met = [op for op in ops if dtype in dtypes_of(op.name)] or ops
+        shape = np.broadcast_shapes(*[self.nodes[i].shape for i in ins])
+        return self.add(self.choose(met).name, dtype, shape, ins)
 
     def matmul(self, dtype):
         found = self.alive(lambda n: n.dtype == dtype and len(n.shape) >= 2 and size(n.shape) <= 1000)
@@ -304,6 +375,8 @@ class Program:
         kind = self.rng.random()
         if self.writes and kind < 0.15:
             return self.write()
+        if kind > 0.88:
+            return self.over_rows(self.choose(self.dtypes))
         if kind < 0.3:
             name = self.choose(VIEWS + ("copy",))
         elif kind < 0.4:
@@ -314,11 +387,12 @@ class Program:
         return self.one(name, dtype if dtype in met else self.choose(met))
 
     def make(self):
+        """One round of families meets every operation, the next one in another element type."""
         self.source(self.dtypes[0], self.base, "load")
         forced = [self.family * FORCED + i for i in range(FORCED)]
         for turn in forced:
             name = ROUND[turn % len(ROUND)]
-            for _ in range(int(self.rng.integers(0, 3))):
+            for _ in range(int(self.rng.integers(0, 9 if self.deep else 3))):
                 self.any_operation()
             met = dtypes_of(name)
             self.one(name, met[turn // len(ROUND) % len(met)])
@@ -336,6 +410,23 @@ class Program:
         outputs = [i for i in computed if (i not in used or self.chance(0.25)) and
                    (self.nodes[i].op not in VIEWS or self.chance(0.5))]
         return outputs or computed[-1:] or [len(self.nodes) - 1]
+
+    def order(self, rng):
+        """Another order in which a client may record the nodes: what a node needs comes first, and a write after
+        what reads the array before it."""
+        after = {i: set(n.ins) for i, n in enumerate(self.nodes)}
+        for i, node in enumerate(self.nodes):
+            if node.op in WRITES:
+                after[i].update(j for j in range(i) if node.ins[0] in self.nodes[j].ins)
+        order = []
+        while after:
+            ready = [i for i, needs in after.items() if not needs]
+            # Often what was ready last, so that branches are recorded one after another, in another order.
+            order.append(ready[-1] if rng.random() < 0.5 else ready[int(rng.integers(len(ready)))])
+            del after[order[-1]]
+            for needs in after.values():
+                needs.discard(order[-1])
+        return order
 
     def text(self):
         lines = [n.text(i) + (" output" if i in self.outputs else "") + (" flush" if i in self.flushes else "")
@@ -413,11 +504,11 @@ def run_keeping(program, context, data):
     return values
 
 
-def run_outputs(program, context, data):
+def run_outputs(program, context, data, order=None):
     """The outputs' values; flushes where the program says so, and forgets other arrays early."""
     arrays = {}
-    for i, node in enumerate(program.nodes):
-        arrays[i] = record(context, node, arrays, data.get(i))
+    for i in order or range(len(program.nodes)):
+        arrays[i] = record(context, program.nodes[i], arrays, data.get(i))
         if i in program.flushes:
             context.flush()
     if program.early:

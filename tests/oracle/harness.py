@@ -27,6 +27,7 @@ class Report:
         self.hits = collections.Counter()      # (operation, element type)
         self.worst = {}                        # (function, element type): the largest error in units
         self.notes = collections.Counter()
+        self.hashes = {}
 
     def check(self, right, name, message=""):
         if right:
@@ -46,6 +47,7 @@ class Report:
         self.messages += other.messages
         self.hits += other.hits
         self.notes += other.notes
+        self.hashes.update(other.hashes)
         for key, value in other.worst.items():
             self.worst[key] = max(self.worst.get(key, 0), value)
 
@@ -58,6 +60,16 @@ class Report:
             print(f"{title} hit: " + " ".join(f"{name} {count[name]}" for name in names))
             for name in names:
                 self.check(count[name] >= least, f"coverage of {name}", f"hit {count[name]} times, not {least}")
+
+    def print_coverage(self, pairs):
+        """A row an operation, a column an element type; then the pairs that were never met."""
+        print(f"{'times met':15}" + "".join(f"{name:>6}" for name in DTYPES))
+        for op in OPS:
+            counts = [str(self.hits[op, dtype] or ("-" if (op, dtype) in pairs else "")) for dtype in DTYPES]
+            print(f"{op:15}" + "".join(f"{count:>6}" for count in counts))
+        never = [f"{op} {dtype}" for op, dtype in pairs if not self.hits[op, dtype]]
+        print(f"note: {len(pairs) - len(never)} of {len(pairs)} pairs of operation and element type met")
+        print(f"never met: {', '.join(never) or 'none'}")
 
     def print_worst(self):
         if self.worst:

@@ -147,3 +147,7 @@ for _kind, _arguments in rows("protocol/ops.def", ("UNARY", "BINARY", "TERNARY",
 ERRORS = {a[1]: int(a[0]) for _, a in rows("protocol/errors.def", ("ERROR",))}
 # Name of a function to its largest error, in units of the last place, of f32 and of f64.
 ULP = {a[0]: {"f32": float(a[1]), "f64": float(a[2])} for _, a in rows("kernels/ulp.def", ("ULP",))}
+# Names of fusion patterns; each has a switch, fusion.pattern.NAME.
+PATTERNS = []
+if os.path.exists(os.path.join(ROOT, "protocol/patterns.def")):
+    PATTERNS = [a[1] for _, a in rows("protocol/patterns.def", ("PATTERN",))]

@@ -1,13 +1,22 @@
-"""Random graphs, fused and unfused, against each other bit for bit and against the reference node by node.
+"""Random graphs over every operation, fused and unfused, against each other bit for bit and against the reference.
 
-Each graph runs three ways: unfused with every value read back, each checked against the reference given the actual
-values of its operands; fused, with random flushes and values released early, whose outputs must have the bits of
-the unfused ones; and, for some, captured and replayed with two sets of inputs. A failure names the seed and the
-number of the graph: --seed N --only NUMBER runs it alone and prints it.
+Each graph runs unfused with every value read back, each checked against the reference given the actual values of its
+operands. Its outputs must then have these very bits when it runs
+
+  fused           with random flushes, and values released early
+  reordered       its operations arriving in another order (members 1, 5, ... of a family)
+  without         each of the patterns off that its family makes use of, one after the other (members 2, 6, ...)
+  replayed        recorded once and run with three sets of inputs, fused and unfused (some families)
+
+A failure names the seed and the number of the graph: --seed N --only NUMBER runs it alone and prints it.
 
 Graphs come in families of --members (see graphs.py): --members 1 makes every graph another, and takes longer.
+--hashes writes the bits of each graph's outputs as one line, to compare drivers and strategies.
 """
 import argparse
+import collections
+import hashlib
+import json
 import os
 import sys
 import tempfile
@@ -22,10 +31,12 @@ import harness
 import reference
 from harness import compare_elementwise, compare_exact, describe, random_values
 from reference import to_storage
-from tables import OPS
+from tables import OPS, PATTERNS
 
-GRAPHS = 1000    # $FUSION_ORACLE_GRAPHS changes it
-MEMBERS = 4
+MEMBERS = 8
+# Every operation at least once; $FUSION_ORACLE_GRAPHS changes it.
+GRAPHS = -(-len(graphs.ROUND) // graphs.FORCED) * MEMBERS
+WAYS = 4         # members of a family that run in the same ways
 LISTED = 4       # failing graphs printed in full, for each worker
 
 
@@ -34,6 +45,7 @@ class Worker:
         self.report, self.options, self.cache = report, options, cache
         self.listed = 0
         self.daemon = None
+        self.used = {}             # family: the patterns that its fused graphs made use of
         self.open()
 
     def open(self):
@@ -75,9 +87,45 @@ class Worker:
                 self.report.hit(node.op, operand_dtype(program, node))
         data = {}
         values = self.check_unfused(program, data)
+        self.note(program, values)
+        before = self.patterns()
         self.same_bits(program, "fused", values, graphs.run_outputs(program, self.fused, data))
+        self.used.setdefault(program.family, set()).update(self.patterns() - before)
+        if program.member % WAYS == 1:
+            order = program.order(program.rng)
+            self.same_bits(program, "reordered", values, graphs.run_outputs(program, self.fused, data, order))
+            self.report.notes["reordered"] += 1
+        if program.member % WAYS == 2:
+            self.check_without(program, values, data)
         if program.capture:
             self.check_captured(program, values)
+
+    def patterns(self):
+        """How often each pattern was made use of, as a multiset."""
+        if not PATTERNS:
+            return collections.Counter()
+        counts = json.loads(self.fused.stats()).get("patterns", [])
+        return collections.Counter({c["pattern"]: int(c["count"]) for c in counts})
+
+    def check_without(self, program, values, data):
+        for name in sorted(self.used[program.family]):
+            self.fused.configure(f"fusion.pattern.{name}", "no")
+            outputs = graphs.run_outputs(program, self.fused, data)
+            self.fused.configure(f"fusion.pattern.{name}", "yes")
+            self.same_bits(program, f"without {name}", values, outputs)
+            self.report.notes[f"without {name}"] += 1
+
+    def note(self, program, values):
+        """The hash of the outputs' bits, and how much is in them to be wrong."""
+        digest = hashlib.sha256()
+        for i in program.outputs:
+            dtype = program.nodes[i].dtype
+            bits = reference.bits(dtype, values[i])
+            digest.update(f"{dtype}{list(np.shape(values[i]))}".encode() + bits.tobytes())
+            self.report.notes["output elements"] += bits.size
+            self.report.notes["different output elements"] += len(np.unique(bits))
+        self.report.notes["operations"] += sum(1 for n in program.nodes if n.ins)
+        self.report.hashes[program.number] = digest.hexdigest()
 
     def check_unfused(self, program, data):
         values = graphs.run_keeping(program, self.unfused, data)
@@ -135,16 +183,39 @@ def part(numbers, members, i, jobs):
     return [n for n in numbers if n // members % jobs == i]
 
 
-def main():
+def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", type=int, default=int(os.environ.get("FUSION_ORACLE_GRAPHS", GRAPHS)))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--members", type=int, default=MEMBERS, help="graphs of one family")
+    parser.add_argument("--every-type", action="store_true", help="each operation in all its element types, in the long run")
     parser.add_argument("--cache", help="folder of kernels to use and keep")
+    parser.add_argument("--hashes", help="file for a line a graph: its number and the hash of its outputs' bits")
     parser.add_argument("--only", type=int, help="run this graph alone and print it")
     parser.add_argument("--strategy", choices=("cpu", "gpu"), help="form of the kernels; default: as the device needs")
     parser.add_argument("--jobs", type=int, default=harness.jobs_of_machine())
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def print_notes(report, count, options, seconds):
+    notes = report.notes
+    report.print_worst()
+    print(f"note: {notes['operations'] / max(1, count):.1f} operations a graph; {notes['output elements']} elements of outputs, "
+          f"{100 * notes['different output elements'] / max(1, notes['output elements']):.0f} % of them different within theirs")
+    off = ", ".join(f"{notes[f'without {name}']} without {name}" for name in PATTERNS)
+    print(f"note: {count} graphs, {notes['reordered']} of them reordered, {notes['captured']} captured and replayed"
+          f"{', ' + off if off else ''}; seed {options.seed}, {seconds:.0f} s")
+
+
+def write_hashes(report, path):
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(f"{number} {digest}\n" for number, digest in sorted(report.hashes.items()))
+
+
+def main():
+    options = read_options()
+    if options.every_type:
+        graphs.every_type()
     jobs = 1 if options.only is not None else options.jobs
     numbers = [options.only] if options.only is not None else range(options.graphs)
     started = time.monotonic()
@@ -153,11 +224,17 @@ def main():
         parts = [(options, part(numbers, options.members, i, jobs), f"{cache}/{i}") for i in range(jobs)]
         report = harness.run(worker, parts, jobs)
     if options.only is None:
-        report.print_hits(options.graphs // 100)
-    report.print_worst()
-    print(f"{len(numbers)} graphs, {report.notes['captured']} of them captured and replayed, seed {options.seed}, "
-          f"{time.monotonic() - started:.0f} s")
+        report.print_coverage(pairs())
+        report.print_hits(min(options.members, options.graphs // 100))
+    if options.hashes:
+        write_hashes(report, options.hashes)
+    print_notes(report, len(numbers), options, time.monotonic() - started)
     return report.finish()
+
+
+def pairs():
+    """(operation, element type) that graphs may meet."""
+    return [(name, dtype) for name in OPS for dtype in graphs.dtypes_of(name)]
 
 
 if __name__ == "__main__":
