@@ -268,7 +268,7 @@ const char *fusion_device(fusion_context *context) {
 	return device; /* NOLINT(clang-analyzer-unix.Malloc): the caller's reference keeps it */
 }
 
-int fusion_configure(fusion_context *context, const char *name, const char *value) {
+static int configure(fusion_context *context, enum message_request kind, const char *name, const char *value) {
 	struct request *q;
 	struct answer a;
 	struct wire_writer *w;
@@ -282,7 +282,7 @@ int fusion_configure(fusion_context *context, const char *name, const char *valu
 	if (!r)
 		r = stream_room_to_wait(context, &q, &f);
 	if (!r) {
-		w = stream_begin(context, q, REQUEST_CONFIGURE, 2);
+		w = stream_begin(context, q, kind, 2);
 		wire_put_text(w, name);
 		wire_put_text(w, value);
 		r = stream_send(context, q, &a, &f);
@@ -291,4 +291,12 @@ int fusion_configure(fusion_context *context, const char *name, const char *valu
 		r = stream_wait(context, q, &a, &f);
 	context_leave(context);
 	return error_report(r, &f);
+}
+
+int fusion_configure(fusion_context *context, const char *name, const char *value) {
+	return configure(context, REQUEST_CONFIGURE, name, value);
+}
+
+int fusion_configure_daemon(fusion_context *context, const char *name, const char *value) {
+	return configure(context, REQUEST_SET, name, value);
 }

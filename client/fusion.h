@@ -81,8 +81,12 @@ FUSION_API int fusion_open(fusion_context **contextp, const struct fusion_option
 FUSION_API void fusion_close(fusion_context *context);
 /* Name of the device, owned by the context. */
 FUSION_API const char *fusion_device(fusion_context *context);
-/* Changes a setting of this session, e.g. "fusion.enabled" to "0". */
+/* Changes a setting of this session, e.g. "fusion.enabled" to "0", "fusion.pattern.linear" to "off". */
 FUSION_API int fusion_configure(fusion_context *context, const char *name, const char *value);
+/* Changes it for new sessions, and those that have not changed it: for root and the daemon's user. */
+FUSION_API int fusion_configure_daemon(fusion_context *context, const char *name, const char *value);
+/* JSON, to be freed by the caller: the settings of this session, or those new sessions begin with. */
+FUSION_API char *fusion_settings(fusion_context *context, bool whole_daemon);
 
 /* Sends what is recorded without waiting. */
 FUSION_API int fusion_flush(fusion_context *context);
@@ -206,9 +210,20 @@ FUSION_API void fusion_capture_free(fusion_capture *capture);
 
 /* JSON, to be freed by the caller: counters of this session, or of the whole daemon. */
 FUSION_API char *fusion_stats(fusion_context *context, bool whole_daemon);
+enum fusion_explain_what {
+	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too */
+	FUSION_EXPLAIN_UNFUSED = 2,    /* with fusion off */
+	FUSION_EXPLAIN_NODES = 4,      /* also the operations one by one, with what they read: to draw them */
+};
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
- * arrays: kernels, operations in each, why others were left out, sources. Runs nothing. */
-FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, bool source);
+ * arrays: kernels, their patterns, the operations in each, why others were left out. Runs nothing.
+ * what: a sum of FUSION_EXPLAIN_. */
+FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what);
+/* The same for what would be fused alone: pattern, operations, bytes and buffers saved, estimated speedup. */
+FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);
+/* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
+ * the one that ran last, this one aside. Sessions of other users: for root and the daemon's user. */
+FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
 /* 1 or 0: would `second` join the kernel of `first`; reasonp (may be NULL) is to be freed. -1 on error. */
 FUSION_API int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp);
 

@@ -22,20 +22,37 @@ static int send_and_wait(struct recording *r, struct request *q, struct answer *
 	return failed ? failed : stream_wait(r->context, q, a, &r->fault);
 }
 
-char *fusion_stats(fusion_context *context, bool whole_daemon) {
+/* A question of a few numbers, answered by a text. */
+static char *ask(fusion_context *context, const char *name, enum message_request kind, uint32_t numbers,
+	const uint64_t *number) {
+	struct wire_writer *w;
 	struct recording r;
 	struct request *q;
 	struct answer a;
 	int failed;
 
-	if (!record_begin_source(&r, "stats", context))
+	if (!record_begin_source(&r, name, context))
 		return NULL;
 	failed = stream_room_to_wait(context, &q, &r.fault);
 	if (!failed) {
-		wire_put_uint(stream_begin(context, q, REQUEST_STATS, 1), whole_daemon);
+		w = stream_begin(context, q, kind, numbers);
+		for (uint32_t i = 0; i < numbers; i++)
+			wire_put_uint(w, number[i]);
 		failed = send_and_wait(&r, q, &a);
 	}
 	return query_end(&r, failed, &a);
+}
+
+char *fusion_stats(fusion_context *context, bool whole_daemon) {
+	return ask(context, "stats", REQUEST_STATS, 1, (uint64_t[]){ whole_daemon });
+}
+
+char *fusion_settings(fusion_context *context, bool whole_daemon) {
+	return ask(context, "settings", REQUEST_SETTINGS, 1, (uint64_t[]){ whole_daemon });
+}
+
+char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
+	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
 }
 
 /* --- explain ----------------------------------------------------------------------------- */
@@ -76,7 +93,7 @@ static uint32_t mark_pending(
 }
 
 static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations,
-	uint32_t outputs, int count, fusion_array *const *array, bool source) {
+	uint32_t outputs, int count, fusion_array *const *array, unsigned flags) {
 	wire_put_array(w, operations);
 	for (const struct value *v = c->pending.first; v; v = v->next)
 		if (v->needed)
@@ -85,11 +102,11 @@ static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_
 	for (int i = 0; i < count; i++)
 		if (array[i]->value->state == VALUE_PENDING)
 			wire_put_uint(w, array[i]->value->index);
-	wire_put_uint(w, source ? EXPLAIN_SOURCE : 0);
+	wire_put_uint(w, flags);
 }
 
 static int explain(
-	struct recording *r, int count, fusion_array *const *array, bool source, struct answer *a) {
+	struct recording *r, int count, fusion_array *const *array, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
 	uint32_t operations, outputs;
 	struct request *q;
@@ -107,11 +124,11 @@ static int explain(
 			"explain: the operations that lead to these arrays were sent already; ask before "
 			"they are read");
 	}
-	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, array, source);
+	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, array, flags);
 	return send_and_wait(r, q, a);
 }
 
-char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, bool source) {
+static char *explain_as(fusion_context *context, int count, fusion_array *const *array, unsigned flags) {
 	struct recording r;
 	struct answer a;
 	int failed;
@@ -120,8 +137,16 @@ char *fusion_explain(fusion_context *context, int count, fusion_array *const *ar
 		return NULL;
 	failed = check_explain(&r, count, array);
 	if (!failed)
-		failed = explain(&r, count, array, source, &a);
+		failed = explain(&r, count, array, flags, &a);
 	return query_end(&r, failed, &a);
+}
+
+char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what) {
+	return explain_as(context, count, array, what);
+}
+
+char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array) {
+	return explain_as(context, count, array, EXPLAIN_OPPORTUNITIES);
 }
 
 /* --- can_fuse ---------------------------------------------------------------------------- */

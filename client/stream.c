@@ -147,6 +147,9 @@ static const struct {
 	[REQUEST_STATS] = { read_text, false },
 	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
 	[REQUEST_CONFIGURE] = { read_nothing, false },
+	[REQUEST_SETTINGS] = { read_text, false },
+	[REQUEST_SET] = { read_nothing, false },
+	[REQUEST_RECENT] = { read_text, false },
 };
 
 bool stream_ordered(const struct request *q) {

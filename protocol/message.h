@@ -39,6 +39,9 @@ enum {
 	SUBMIT_URGENT = 1 << 0,   /* flag: do not hold in the window */
 	EXPLAIN_SOURCE = 1 << 0,
 	EXPLAIN_UNFUSED = 1 << 1,
+	EXPLAIN_NODES = 1 << 2,
+	EXPLAIN_OPPORTUNITIES = 1 << 3,
+	EXPLAIN_ALL = (1 << 4) - 1,
 };
 
 /* Bits of `features`; each side offers what it has, both use what both have. */

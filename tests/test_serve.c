@@ -809,6 +809,111 @@ START_TEST(can_fuse_answers_with_a_reason) {
 }
 END_TEST
 
+/* The answer's JSON, to be deleted. */
+static cJSON *answer_json(void) {
+	cJSON *json = cJSON_Parse(answer_text());
+
+	ck_assert_ptr_nonnull(json);
+	return json;
+}
+
+static void expect_setting(struct client *c, uint64_t scope, const char *name, const char *value) {
+	cJSON *json;
+
+	expect(request_numbers(c, REQUEST_SETTINGS, 1, &scope), REQUEST_SETTINGS);
+	json = answer_json();
+	ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(json, name)), value);
+	cJSON_Delete(json);
+}
+
+static void set_uid(uint64_t id, uid_t uid) {
+	struct session *s;
+
+	HASH_FIND(hh, engine.server->sessions, &id, sizeof id, s);
+	ck_assert_ptr_nonnull(s);
+	s->uid = uid;
+}
+
+START_TEST(a_setting_of_the_daemon_is_for_those_who_have_not_chosen) {
+	struct client other, later;
+
+	client_begin(&other, 2);
+	configure(&other, "fusion.pattern.linear", "gpu");
+	set_uid(client.session, geteuid());
+	expect(ask_texts(&client, REQUEST_SET, "fusion.pattern.linear", "off"), REQUEST_SET);
+	expect_setting(&client, 0, "fusion.pattern.linear", "no");
+	expect_setting(&client, 1, "fusion.pattern.linear", "no");
+	expect_setting(&other, 0, "fusion.pattern.linear", "gpu");
+	client_begin(&later, 3);
+	expect_setting(&later, 0, "fusion.pattern.linear", "no");
+	expect_fault(ask_texts(&client, REQUEST_SET, "fusion.pattern.linear", "some"), FAULT_ARGUMENT);
+	expect_fault(ask_texts(&client, REQUEST_SET, "door.mode", "0600"), FAULT_ARGUMENT);
+}
+END_TEST
+
+START_TEST(other_users_change_nothing_and_see_nothing_of_others) {
+	struct client other;
+
+	make(&client, 0, 1);
+	read_floats(&client, handle_of(0, 1), 4);
+	client_begin(&other, 2);
+	expect_setting(&other, 0, "fusion.pattern.linear", "yes");
+	set_uid(other.session, geteuid() + 1);
+	expect_fault(ask_texts(&other, REQUEST_SET, "fusion.pattern.linear", "off"), FAULT_LIMIT);
+	expect_setting(&client, 0, "fusion.pattern.linear", "yes");
+	expect_fault(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ 0, 0 }), FAULT_HANDLE);
+	expect_fault(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ client.session, 0 }), FAULT_HANDLE);
+	set_uid(client.session, geteuid() + 1);
+	expect(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ client.session, 0 }), REQUEST_RECENT);
+}
+END_TEST
+
+START_TEST(the_last_graphs_of_a_session_are_told) {
+	struct client other;
+	cJSON *json, *graphs, *kernel, *nodes;
+
+	client_begin(&other, 2);
+	expect_fault(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ 0, 0 }), FAULT_HANDLE);
+	for (uint32_t i = 0; i < 3; i++)
+		read_floats(&client, make(&client, i, 1), 4);
+	expect(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ 0, EXPLAIN_SOURCE | EXPLAIN_NODES }),
+		REQUEST_RECENT);
+	json = answer_json();
+	ck_assert_double_eq(cJSON_GetObjectItem(json, "session")->valuedouble, (double)client.session);
+	graphs = cJSON_GetObjectItem(json, "graphs");
+	ck_assert_int_eq(cJSON_GetArraySize(graphs), 1);
+	ck_assert_double_eq(cJSON_GetObjectItem(graphs->child, "runs")->valuedouble, 3);
+	kernel = cJSON_GetObjectItem(graphs->child, "kernels")->child;
+	ck_assert_ptr_nonnull(strstr(cJSON_GetStringValue(cJSON_GetObjectItem(kernel, "source")), "kernel"));
+	nodes = cJSON_GetObjectItem(graphs->child, "nodes");
+	ck_assert_int_ge(cJSON_GetArraySize(nodes), 2);
+	cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(opportunities_are_told_with_their_gain) {
+	struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 1000 }), node = batch_op(&b, OP_mul, load, load);
+	cJSON *json, *list;
+
+	node = batch_op(&b, OP_relu, node, 0);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ (uint64_t)node });
+	wire_put_uint(w, EXPLAIN_OPPORTUNITIES);
+	expect(request_finish(), REQUEST_EXPLAIN);
+	json = answer_json();
+	list = cJSON_GetObjectItem(json, "opportunities");
+	ck_assert_int_eq(cJSON_GetArraySize(list), 1);
+	ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(list->child, "pattern")), "binary_activation");
+	ck_assert_double_eq(cJSON_GetObjectItem(list->child, "kernels_before")->valuedouble, 2);
+	ck_assert_double_eq(cJSON_GetObjectItem(list->child, "buffers_eliminated")->valuedouble, 1);
+	ck_assert_double_ge(cJSON_GetObjectItem(list->child, "bytes_saved")->valuedouble, 8000);
+	cJSON_Delete(json);
+	ck_assert_double_eq(statistic(&client, 0, "runs"), 0);
+}
+END_TEST
+
 START_TEST(statistics_count_what_happened) {
 	uint64_t handle = make(&client, 0, 1);
 
@@ -920,6 +1025,10 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, settings_of_a_session_change_and_others_are_refused);
 	tcase_add_test(tests, explain_plans_and_runs_nothing);
 	tcase_add_test(tests, can_fuse_answers_with_a_reason);
+	tcase_add_test(tests, a_setting_of_the_daemon_is_for_those_who_have_not_chosen);
+	tcase_add_test(tests, other_users_change_nothing_and_see_nothing_of_others);
+	tcase_add_test(tests, the_last_graphs_of_a_session_are_told);
+	tcase_add_test(tests, opportunities_are_told_with_their_gain);
 	tcase_add_test(tests, statistics_count_what_happened);
 	tcase_add_test(tests, counters_of_ended_sessions_stay_in_the_daemons);
 }

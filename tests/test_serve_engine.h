@@ -493,12 +493,16 @@ static double statistic(const struct client *c, uint64_t scope, const char *name
 	return value;
 }
 
-static uint32_t ask_configure(const struct client *c, const char *name, const char *value) {
-	struct wire_writer *w = request_begin(c, REQUEST_CONFIGURE, 2);
+static uint32_t ask_texts(const struct client *c, unsigned id, const char *name, const char *value) {
+	struct wire_writer *w = request_begin(c, id, 2);
 
 	wire_put_text(w, name);
 	wire_put_text(w, value);
 	return request_finish();
+}
+
+static uint32_t ask_configure(const struct client *c, const char *name, const char *value) {
+	return ask_texts(c, REQUEST_CONFIGURE, name, value);
 }
 
 static void configure(const struct client *c, const char *name, const char *value) {

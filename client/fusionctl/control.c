@@ -46,7 +46,7 @@ int control_graph_open(const struct control *c, struct control_graph *g, struct 
 	int r;
 
 	*g = (struct control_graph){ 0 };
-	r = text_load(c->file, &g->text, f);
+	r = text_load(c->word[0], &g->text, f);
 	if (!r)
 		r = control_open(c, &g->context, f);
 	if (!r) {
@@ -65,4 +65,32 @@ void control_graph_close(struct control_graph *g) {
 	fusion_close(g->context);
 	text_free(g->text);
 	*g = (struct control_graph){ 0 };
+}
+
+static int explain_file(const struct control *c, unsigned what, char **textp, struct fault *f) {
+	struct control_graph g;
+	int r = control_graph_open(c, &g, f);
+
+	if (!r) {
+		*textp = fusion_explain(g.context, (int)g.text->outputs, g.output, what);
+		r = *textp ? 0 : text_library_fault(f);
+	}
+	control_graph_close(&g);
+	return r;
+}
+
+static int explain_recent(const struct control *c, unsigned what, char **textp, struct fault *f) {
+	fusion_context *context = NULL;
+	int r = control_open(c, &context, f);
+
+	if (!r) {
+		*textp = fusion_recent(context, c->session, what);
+		r = *textp ? 0 : text_library_fault(f);
+	}
+	fusion_close(context);
+	return r;
+}
+
+int control_explain(const struct control *c, unsigned what, char **textp, struct fault *f) {
+	return control_recent(c) ? explain_recent(c, what, textp, f) : explain_file(c, what, textp, f);
 }

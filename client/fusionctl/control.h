@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "client/fusionctl/text_record.h"
 #include "protocol/fault.h"
@@ -21,22 +22,33 @@ enum control_exit {
 };
 
 enum {
+	CONTROL_WORDS = 3,
 	/* An administrator's program gives up rather than hang; a first build takes a second. */
 	FUSIONCTL_TIMEOUT_MS = 60000,
 };
 
 struct control {
 	const char *socket; /* NULL: as libfusion finds it */
-	const char *file;   /* explain, run */
+	const char *word[CONTROL_WORDS]; /* after the command; NULL where there are no more */
 	bool json;
 	bool source, unfused; /* explain */
 	bool all;             /* run */
+	bool last;            /* explain, graph: of the session that ran last */
+	uint64_t session;     /* explain, graph: of this one; 0: of none */
+	const char *dot, *svg; /* graph: files to write */
 };
+
+/* The graphs of a session are wanted, not one of a file. */
+static inline bool control_recent(const struct control *c) {
+	return c->last || c->session;
+}
 
 typedef int control_command(const struct control *c);
 control_command status_command;
 control_command stats_command;
+control_command config_command;
 control_command explain_command;
+control_command graph_command;
 control_command run_command;
 
 /* r is a code that f holds, or a negative errno: says so, and returns the exit code. */
@@ -46,7 +58,7 @@ int control_fail(const struct control *c, int r, const struct fault *f);
 int control_open(const struct control *c, fusion_context **contextp, struct fault *f) FAULT_MUST_USE;
 
 /*
- * The text graph c->file recorded over a new session: output[0 .. (*textp)->outputs) are to be
+ * The text graph c->word[0] recorded over a new session: output[0 .. (*textp)->outputs) are to be
  * released. All three are left NULL on failure.
  */
 struct control_graph {
@@ -56,6 +68,12 @@ struct control_graph {
 };
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) FAULT_MUST_USE;
 void control_graph_close(struct control_graph *g);
+
+/*
+ * The daemon's explanation, JSON, to be freed: of the text graph, or where control_recent() says so of the
+ * last graphs of a session. what: FUSION_EXPLAIN_.
+ */
+int control_explain(const struct control *c, unsigned what, char **textp, struct fault *f) FAULT_MUST_USE;
 
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;

@@ -3,37 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
 #include "control.h"
+#include "json.h"
 #include "print.h"
 
 enum {
 	INDENT = 4,
 };
 
-static const char *text_of(const cJSON *object, const char *name) {
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-
-	return text ? text : "";
-}
-
-static double number_of(const cJSON *object, const char *name) {
-	const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
-
-	return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
 static void print_summary(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT];
-	double kernels = number_of(json, "kernel_count");
+	double kernels = json_number(json, "kernel_count");
 
 	printf("%s kernel%s; without fusion %s\n", print_count(kernels, a), kernels == 1 ? "" : "s",
-		print_count(number_of(json, "unfused_kernel_count"), b));
-	if (number_of(json, "buffers_eliminated") > 0)
+		print_count(json_number(json, "unfused_kernel_count"), b));
+	if (json_number(json, "buffers_eliminated") > 0)
 		printf("%s arrays are never stored, %s of memory are not moved\n",
-			print_count(number_of(json, "buffers_eliminated"), a),
-			print_bytes(number_of(json, "bytes_not_moved"), b));
+			print_count(json_number(json, "buffers_eliminated"), a),
+			print_bytes(json_number(json, "bytes_not_moved"), b));
 }
 
 static void print_dims(const cJSON *dims) {
@@ -51,31 +38,55 @@ static void print_operations(const cJSON *operations) {
 	const cJSON *one;
 
 	cJSON_ArrayForEach(one, operations) {
-		print_table_cell(t, text_of(one, "op"), false);
-		print_table_cell(t, text_of(one, "type"), false);
+		print_table_cell(t, json_text(one, "op"), false);
+		print_table_cell(t, json_text(one, "type"), false);
 	}
 	print_table_end(t, INDENT);
 }
 
-static void print_kernel(const cJSON *kernel, unsigned number) {
-	const char *form = text_of(kernel, "form");
+static void print_times(const cJSON *kernel) {
+	char text[PRINT_TEXT];
+
+	if (json_number(kernel, "estimated_us") > 0)
+		printf("; estimated %s", print_seconds(json_number(kernel, "estimated_us") / 1e6, text));
+	if (json_number(kernel, "measured_us") > 0)
+		printf("; measured %s", print_seconds(json_number(kernel, "measured_us") / 1e6, text));
+	putchar('\n');
+}
+
+static void print_speedup(const cJSON *kernel, const char *name, const char *word) {
+	if (json_number(kernel, name) > 0)
+		printf(", %s %.3g times as fast", word, json_number(kernel, name));
+}
+
+/* What fusing its operations gains. */
+static void print_gain(const cJSON *kernel) {
+	double arrays = json_number(kernel, "buffers_eliminated");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	printf("\nkernel %u: %s%s%s", number, text_of(kernel, "root"), !strcmp(form, "plain") ? "" : " by ",
-		!strcmp(form, "plain") ? "" : form);
-	print_dims(cJSON_GetObjectItemCaseSensitive(kernel, "dims"));
-	printf("; reads %s, writes %s; estimated %.3g us", print_bytes(number_of(kernel, "bytes_read"), a),
-		print_bytes(number_of(kernel, "bytes_written"), b), number_of(kernel, "estimated_us"));
-	if (number_of(kernel, "measured_us") > 0)
-		printf(", measured %.3g us", number_of(kernel, "measured_us"));
+	if (!*json_text(kernel, "pattern"))
+		return;
+	printf("  %s: %s less to move, %s array%s not stored", json_text(kernel, "pattern"),
+		print_bytes(json_number(kernel, "bytes_saved"), a), print_count(arrays, b), arrays == 1 ? "" : "s");
+	print_speedup(kernel, "estimated_speedup", "estimated");
+	print_speedup(kernel, "measured_speedup", "measured");
 	putchar('\n');
-	if (*text_of(kernel, "pattern"))
-		printf("  %s: saves %s of memory traffic, %s arrays\n", text_of(kernel, "pattern"),
-			print_bytes(number_of(kernel, "bytes_saved"), a),
-			print_count(number_of(kernel, "buffers_eliminated"), b));
-	print_operations(cJSON_GetObjectItemCaseSensitive(kernel, "operations"));
-	if (*text_of(kernel, "source"))
-		printf("\n%s", text_of(kernel, "source"));
+}
+
+static void print_kernel(const cJSON *kernel, unsigned number) {
+	const char *form = json_text(kernel, "form");
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	printf("\nkernel %u: %s%s%s", number, json_text(kernel, "root"), !strcmp(form, "plain") ? "" : " by ",
+		!strcmp(form, "plain") ? "" : form);
+	print_dims(json_item(kernel, "dims"));
+	printf("; reads %s, writes %s", print_bytes(json_number(kernel, "bytes_read"), a),
+		print_bytes(json_number(kernel, "bytes_written"), b));
+	print_times(kernel);
+	print_gain(kernel);
+	print_operations(json_item(kernel, "operations"));
+	if (*json_text(kernel, "source"))
+		printf("\n%s", json_text(kernel, "source"));
 }
 
 static void print_reasons(const cJSON *notes) {
@@ -87,45 +98,64 @@ static void print_reasons(const cJSON *notes) {
 	printf("\nnot fused:\n");
 	t = print_table_new(4);
 	cJSON_ArrayForEach(one, notes) {
-		print_table_cell(t, text_of(one, "producer_op"), false);
+		print_table_cell(t, json_text(one, "producer_op"), false);
 		print_table_cell(t, "->", false);
-		print_table_cell(t, text_of(one, "consumer_op"), false);
-		print_table_cell(t, text_of(one, "reason"), false);
+		print_table_cell(t, json_text(one, "consumer_op"), false);
+		print_table_cell(t, json_text(one, "reason"), false);
 	}
 	print_table_end(t, INDENT);
 }
 
-static int print_explanation(const struct control *c, const char *text, struct fault *f) {
-	cJSON *json = cJSON_Parse(text);
+static void print_plan(const cJSON *plan) {
 	const cJSON *kernel;
 	unsigned number = 0;
 
+	print_summary(plan);
+	cJSON_ArrayForEach(kernel, json_item(plan, "kernels")) {
+		print_kernel(kernel, ++number);
+	}
+	print_reasons(json_item(plan, "not_fused"));
+}
+
+/* The last graphs of a session. */
+static void print_recent(const cJSON *json) {
+	const cJSON *graph;
+	char text[PRINT_TEXT];
+
+	printf("session %.0f, %s, process %.0f\n", json_number(json, "session"), json_text(json, "name"),
+		json_number(json, "pid"));
+	if (!cJSON_GetArraySize(json_item(json, "graphs")))
+		puts("it has run nothing");
+	cJSON_ArrayForEach(graph, json_item(json, "graphs")) {
+		double runs = json_number(graph, "runs");
+
+		printf("\ngraph that ran %s time%s: ", print_count(runs, text), runs == 1 ? "" : "s");
+		print_plan(graph);
+	}
+}
+
+static int print_answer(const struct control *c, const char *text, struct fault *f) {
+	cJSON *json = cJSON_Parse(text);
+
 	if (!json)
 		return fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	if (c->json) {
+	if (c->json)
 		puts(text);
-	} else {
-		print_summary(json);
-		cJSON_ArrayForEach(kernel, cJSON_GetObjectItemCaseSensitive(json, "kernels")) {
-			print_kernel(kernel, ++number);
-		}
-		print_reasons(cJSON_GetObjectItemCaseSensitive(json, "not_fused"));
-	}
+	else if (control_recent(c))
+		print_recent(json);
+	else
+		print_plan(json);
 	cJSON_Delete(json);
 	return 0;
 }
 
 int explain_command(const struct control *c) {
-	struct control_graph g;
 	char *text = NULL;
 	struct fault f;
-	int r = control_graph_open(c, &g, &f);
+	int r = control_explain(c, c->source ? FUSION_EXPLAIN_SOURCE : 0, &text, &f);
 
-	if (!r) {
-		text = fusion_explain(g.context, (int)g.text->outputs, g.output, c->source);
-		r = text ? print_explanation(c, text, &f) : text_library_fault(&f);
-	}
+	if (!r)
+		r = print_answer(c, text, &f);
 	free(text);
-	control_graph_close(&g);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

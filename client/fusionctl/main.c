@@ -18,6 +18,10 @@ enum {
 	KEY_SOURCE,
 	KEY_UNFUSED,
 	KEY_ALL,
+	KEY_LAST,
+	KEY_SESSION,
+	KEY_DOT,
+	KEY_SVG,
 };
 
 static const struct argp_option options[] = {
@@ -26,6 +30,10 @@ static const struct argp_option options[] = {
 	{ "source", KEY_SOURCE, NULL, 0, "explain: print the source of each kernel too", 1 },
 	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, run: with fusion off", 1 },
 	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
+	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session", 1 },
+	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
+	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
+	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
 };
 
@@ -34,6 +42,11 @@ enum {
 	TAKES_SOURCE = 1 << 0,
 	TAKES_UNFUSED = 1 << 1,
 	TAKES_ALL = 1 << 2,
+	TAKES_LAST = 1 << 3,
+	TAKES_SESSION = 1 << 4,
+	TAKES_DOT = 1 << 5,
+	TAKES_SVG = 1 << 6,
+	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
 
 static const struct {
@@ -44,6 +57,10 @@ static const struct {
 	{ KEY_SOURCE, TAKES_SOURCE, "--source" },
 	{ KEY_UNFUSED, TAKES_UNFUSED, "--unfused" },
 	{ KEY_ALL, TAKES_ALL, "--all" },
+	{ KEY_LAST, TAKES_LAST, "--last" },
+	{ KEY_SESSION, TAKES_SESSION, "--session" },
+	{ KEY_DOT, TAKES_DOT, "--dot" },
+	{ KEY_SVG, TAKES_SVG, "--svg" },
 };
 
 enum {
@@ -52,16 +69,21 @@ enum {
 
 static const struct {
 	const char *name;
-	bool file;
+	const char *words;             /* as help shows them */
+	unsigned least, most;          /* words */
 	unsigned takes;
 	control_command *run;
 	const char *doc;
 } commands[] = {
-	{ "status", false, 0, status_command, "how the daemon is; works also while its engine is down" },
-	{ "stats", false, 0, stats_command, "what the daemon has counted since its engine started" },
-	{ "explain", true, TAKES_SOURCE | TAKES_UNFUSED, explain_command,
+	{ "status", "", 0, 0, 0, status_command, "how the daemon is; works also while its engine is down" },
+	{ "stats", "", 0, 0, 0, stats_command, "what the daemon has counted since its engine started" },
+	{ "config", "[get NAME | set NAME VALUE]", 0, 3, 0, config_command,
+		"the settings that change while the daemon runs" },
+	{ "explain", "FILE", 1, 1, TAKES_SOURCE | TAKES_UNFUSED | TAKES_RECENT, explain_command,
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
-	{ "run", true, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
+	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
+		"draw what explain tells" },
+	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
 };
 
 enum {
@@ -71,6 +93,7 @@ enum {
 struct line {
 	struct control control;
 	int command;    /* row of commands; -1: none yet */
+	unsigned words;
 	unsigned given; /* bits of the particular options */
 };
 
@@ -83,18 +106,22 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 			argp_error(state, "there is no command '%s'", word);
 		return;
 	}
-	if (!commands[l->command].file || l->control.file)
+	if (l->words == commands[l->command].most)
 		argp_error(state, "%s takes %s, so what is '%s'?", commands[l->command].name,
-			commands[l->command].file ? "one file" : "no arguments", word);
-	l->control.file = word;
+			*commands[l->command].words ? commands[l->command].words : "no arguments", word);
+	l->control.word[l->words++] = word;
 }
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, explain or run");
-	if (commands[l->command].file && !l->control.file)
+		argp_error(state, "which command? status, stats, config, explain, graph or run");
+	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
+		if (l->words)
+			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
+	} else if (l->words < commands[l->command].least) {
 		argp_error(state, "%s wants the name of a text graph, or - for standard input",
 			commands[l->command].name);
+	}
 	for (unsigned i = 0; i < PARTICULAR; i++)
 		if (l->given & ~commands[l->command].takes & particular[i].bit)
 			argp_error(
@@ -108,6 +135,29 @@ static void take_particular(struct line *l, int key) {
 	l->control.source = l->given & TAKES_SOURCE;
 	l->control.unfused = l->given & TAKES_UNFUSED;
 	l->control.all = l->given & TAKES_ALL;
+	l->control.last = l->given & TAKES_LAST;
+}
+
+static uint64_t session_number(const char *text, struct argp_state *state) {
+	unsigned long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *end || !number || *text < '0' || *text > '9')
+		argp_error(state, "'%s' is no number of a session; status lists them", text);
+	return number;
+}
+
+/* Options with a value; those of some commands only are checked at the end. */
+static void take_value(struct line *l, int key, char *value, struct argp_state *state) {
+	if (key == KEY_SESSION)
+		l->control.session = session_number(value, state);
+	else if (key == KEY_DOT)
+		l->control.dot = value;
+	else
+		l->control.svg = value;
+	take_particular(l, key);
 }
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -123,7 +173,13 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_SOURCE:
 	case KEY_UNFUSED:
 	case KEY_ALL:
+	case KEY_LAST:
 		take_particular(l, key);
+		return 0;
+	case KEY_SESSION:
+	case KEY_DOT:
+	case KEY_SVG:
+		take_value(l, key, value, state);
 		return 0;
 	case ARGP_KEY_ARG:
 		take_word(l, value, state);
@@ -150,8 +206,7 @@ static char *add_commands(int key, const char *text, void *input) {
 		return (char *)(uintptr_t)text;
 	fprintf(out, "%s\n\nCommands:", text);
 	for (unsigned i = 0; i < COMMANDS; i++)
-		fprintf(out, "\n  %s%s\n      %s", commands[i].name, commands[i].file ? " FILE" : "",
-			commands[i].doc);
+		fprintf(out, "\n  %s %s\n      %s", commands[i].name, commands[i].words, commands[i].doc);
 	return fclose(out) ? (char *)(uintptr_t)text : help;
 }
 
@@ -159,7 +214,7 @@ int main(int argc, char **argv) {
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "COMMAND [FILE]",
+		.args_doc = "COMMAND [WORD...]",
 		.doc = "Asks fusiond how it is, what it did and what it would do.\v"
 		       "Exit codes: 0 success; 1 an error, told in one sentence; 2 wrong usage; 3 no "
 		       "daemon answers; 4 (status) the daemon answers and its engine is not ready. See fusionctl(1).",

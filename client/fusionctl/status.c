@@ -4,61 +4,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
 #include "control.h"
+#include "json.h"
 #include "print.h"
 
-static const char *text_of(const cJSON *object, const char *name) {
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-
-	return text ? text : "";
-}
-
-static double number_of(const cJSON *object, const char *name) {
-	const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
-
-	return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
 static bool engine_ready(const cJSON *engine) {
-	return !strcmp(text_of(engine, "state"), "ready");
+	return !strcmp(json_text(engine, "state"), "ready");
 }
 
 static void print_engine(const cJSON *engine) {
 	char uptime[PRINT_TEXT], ended[PRINT_TEXT];
 
-	print_seconds(number_of(engine, "uptime_s"), uptime);
-	if (number_of(engine, "pid") > 0)
-		print_line("engine", "%s, process %.0f, generation %.0f, up %s", text_of(engine, "state"),
-			number_of(engine, "pid"), number_of(engine, "generation"), uptime);
+	print_seconds(json_number(engine, "uptime_s"), uptime);
+	if (json_number(engine, "pid") > 0)
+		print_line("engine", "%s, process %.0f, generation %.0f, up %s", json_text(engine, "state"),
+			json_number(engine, "pid"), json_number(engine, "generation"), uptime);
 	else
-		print_line("engine", "%s", text_of(engine, "state"));
-	if (*text_of(engine, "device"))
-		print_line("device", "%s", text_of(engine, "device"));
-	if (*text_of(engine, "rates"))
-		print_line("its speed", "%s", text_of(engine, "rates"));
-	if (number_of(engine, "ended") > 0)
+		print_line("engine", "%s", json_text(engine, "state"));
+	if (*json_text(engine, "device"))
+		print_line("device", "%s", json_text(engine, "device"));
+	if (*json_text(engine, "rates"))
+		print_line("its speed", "%s", json_text(engine, "rates"));
+	if (json_number(engine, "ended") > 0)
 		print_line("engine ended", "%s times; the last time: %s",
-			print_count(number_of(engine, "ended"), ended), text_of(engine, "last_end"));
+			print_count(json_number(engine, "ended"), ended), json_text(engine, "last_end"));
 }
 
 static void print_daemon(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
-	print_line("fusiond", "%s, protocol %.0f, process %.0f, up %s", text_of(json, "version"),
-		number_of(json, "protocol"), number_of(json, "pid"),
-		print_seconds(number_of(json, "uptime_s"), a));
-	print_line("socket", "%s", text_of(json, "socket"));
-	print_line("kernel cache", "%s", text_of(json, "cache_dir"));
-	print_engine(cJSON_GetObjectItemCaseSensitive(json, "engine"));
+	print_line("fusiond", "%s, protocol %.0f, process %.0f, up %s", json_text(json, "version"),
+		json_number(json, "protocol"), json_number(json, "pid"),
+		print_seconds(json_number(json, "uptime_s"), a));
+	print_line("socket", "%s", json_text(json, "socket"));
+	print_line("kernel cache", "%s", json_text(json, "cache_dir"));
+	print_engine(json_item(json, "engine"));
 	print_line("sessions", "%s now, %s since the start; %s connections",
-		print_count(number_of(json, "session_count"), a),
-		print_count(number_of(json, "sessions_total"), b),
-		print_count(number_of(json, "connections"), c));
+		print_count(json_number(json, "session_count"), a),
+		print_count(json_number(json, "sessions_total"), b),
+		print_count(json_number(json, "connections"), c));
 	print_line("shared memory", "%s, of at most %s a user",
-		print_bytes(number_of(json, "shared_bytes"), a),
-		print_bytes(number_of(json, "user_bytes_limit"), b));
+		print_bytes(json_number(json, "shared_bytes"), a),
+		print_bytes(json_number(json, "user_bytes_limit"), b));
 }
 
 static void user_cell(struct print_table *t, double uid) {
@@ -78,7 +65,7 @@ static void number_cell(struct print_table *t, double number) {
 
 static void print_sessions(const cJSON *json) {
 	static const char *const headings[] = { "SESSION", "USER", "PROCESS", "MEMORY", "PROGRAM" };
-	const cJSON *sessions = cJSON_GetObjectItemCaseSensitive(json, "sessions"), *one;
+	const cJSON *sessions = json_item(json, "sessions"), *one;
 	struct print_table *t;
 	char text[PRINT_TEXT];
 
@@ -88,17 +75,17 @@ static void print_sessions(const cJSON *json) {
 	for (unsigned i = 0; i < sizeof headings / sizeof *headings; i++)
 		print_table_cell(t, headings[i], i != 1 && i != 4);
 	cJSON_ArrayForEach(one, sessions) {
-		number_cell(t, number_of(one, "session"));
-		user_cell(t, number_of(one, "uid"));
-		number_cell(t, number_of(one, "pid"));
-		print_table_cell(t, print_bytes(number_of(one, "bytes"), text), true);
-		print_table_cell(t, text_of(one, "name"), false);
+		number_cell(t, json_number(one, "session"));
+		user_cell(t, json_number(one, "uid"));
+		number_cell(t, json_number(one, "pid"));
+		print_table_cell(t, print_bytes(json_number(one, "bytes"), text), true);
+		print_table_cell(t, json_text(one, "name"), false);
 	}
 	putchar('\n');
 	print_table_end(t, 0);
-	if (number_of(json, "session_count") > cJSON_GetArraySize(sessions))
+	if (json_number(json, "session_count") > cJSON_GetArraySize(sessions))
 		printf("... and %.0f more\n",
-			number_of(json, "session_count") - cJSON_GetArraySize(sessions));
+			json_number(json, "session_count") - cJSON_GetArraySize(sessions));
 }
 
 int status_command(const struct control *c) {
@@ -120,7 +107,7 @@ int status_command(const struct control *c) {
 			print_daemon(json);
 			print_sessions(json);
 		}
-		r = engine_ready(cJSON_GetObjectItemCaseSensitive(json, "engine")) ? FUSIONCTL_OK
+		r = engine_ready(json_item(json, "engine")) ? FUSIONCTL_OK
 										   : FUSIONCTL_NO_ENGINE;
 	}
 	cJSON_Delete(json);

@@ -177,6 +177,8 @@ static int passes(struct planner *p, struct fault *f) {
 		r = planner_lower(p);
 	if (!r)
 		r = outputs_make(p);
+	if (!r)
+		r = planner_describe(p);
 	return r;
 }
 

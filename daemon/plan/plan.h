@@ -49,8 +49,10 @@ struct plan_step {
 	uint64_t bytes_fused;          /* read and written */
 	uint64_t bytes_unfused;        /* as one kernel an operation */
 	uint32_t buffers_eliminated;
-	double estimate_ns;            /* plan_cost(), when the plan was made */
-	double measured_ns;            /* exec's: the fastest run, where it was asked to measure; else 0 */
+	double estimate_ns;            /* plan_cost(), when the plan was made; 0: not known, as below */
+	double estimate_unfused_ns;    /* of its operations as kernels of their own */
+	double measured_ns;            /* exec's: the fastest run that was timed */
+	double measured_unfused_ns;
 	/* exec's: the program of this kernel and traits, looked up once; the first step of its launch. */
 	void *program;
 	uint32_t launch;
@@ -75,6 +77,16 @@ struct plan_output {
 	uint64_t tag;                  /* position in the graph's outputs */
 };
 
+/* An operation of the graph, or a copy that the planner added. */
+struct plan_node {
+	uint16_t op;                   /* OP_load for leaves */
+	uint8_t arity;
+	bool dead, output;
+	uint32_t note;                 /* the graph's; PLAN_NONE for an added copy */
+	const uint32_t *in;
+	const struct tensor_type *type;
+};
+
 struct plan_note {
 	uint32_t producer, consumer;   /* nodes */
 	const char *reason;            /* a constant text */
@@ -91,6 +103,8 @@ struct plan {
 	uint32_t scalars, constants;   /* of the graph; of the plan */
 	struct plan_note *note;
 	uint32_t notes;
+	struct plan_node *node;
+	uint32_t nodes;
 	/* What fusion saved, against one kernel and one buffer an operation. */
 	uint32_t ops;                  /* operations that would be kernels of their own */
 	uint32_t buffers_eliminated;
@@ -132,6 +146,15 @@ void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new
  * single operation.
  */
 int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) FAULT_MUST_USE;
+
+/*
+ * Compares with a plan of the same graph without fusion: each step of several operations learns what
+ * these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
+ */
+int plan_compare(struct plan *p, const struct plan *single) FAULT_MUST_USE;
+/* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */
+double plan_estimate_of(const struct plan *p, uint32_t step);
+double plan_measured_of(const struct plan *p, uint32_t step);
 
 /* What steps that share a launch with an equal one are: memory_ops, or horizontal. */
 enum pattern pattern_of_launch(const struct plan_step *s);

@@ -10,6 +10,8 @@
  *   fast.c     what may be computed otherwise, if asked
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   cost.c     how long each step will take
+ *   describe.c the operations, kept for those who ask
+ *   pattern.c  what each kernel is called
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  */
 #pragma once
@@ -246,6 +248,11 @@ int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uin
 /* Cuts a reduction over more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
 int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
 	FAULT_MUST_USE;
+
+/* ---- describe.c ---- */
+
+int planner_describe(struct planner *p) FAULT_MUST_USE;
+int plan_copy_description(const struct plan *from, struct plan *to) FAULT_MUST_USE;
 
 /* ---- slots.c ---- */
 

@@ -386,7 +386,7 @@ static int copy_lists(const struct plan *from, struct plan *to) {
 	to->buffers_eliminated = from->buffers_eliminated;
 	to->bytes_not_moved = from->bytes_not_moved;
 	to->patterns_off = from->patterns_off;
-	return 0;
+	return plan_copy_description(from, to);
 }
 
 int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) {

@@ -2,8 +2,11 @@
  */
 #include "configure.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cjson/cJSON.h>
 
 #include "daemon/serve/request.h"
 
@@ -61,6 +64,8 @@ static int get_text(
 	return r;
 }
 
+/* ---- CONFIGURE ---- */
+
 /* What was gathered under the old setting runs under it. */
 int configure_request(struct request *r, struct fault *f) {
 	char name[CONFIG_TEXT], value[CONFIG_TEXT];
@@ -75,10 +80,97 @@ int configure_request(struct request *r, struct fault *f) {
 		return code;
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
-	code = fusion_settings_change(&s->settings, name, value, f);
+	code = session_configure(s, name, value, f);
 	if (code)
 		return code;
 	request_answer(s->server, r->id, 0);
 	request_send(s->server, r->frame);
 	return 0;
+}
+
+/* ---- SET ---- */
+
+/* The value was accepted for the daemon, so every session accepts it. */
+static void change_sessions(struct server *v, const char *name, const char *value) {
+	unsigned number = config_number(config_find(name, strlen(name)));
+
+	for (struct session *s = v->sessions; s; s = s->hh.next) {
+		if (s->own[number])
+			continue;
+		if (s->gathered)
+			flush_session(s, FLUSH_DEMAND);
+		if (fusion_settings_change(&s->settings, name, value, NULL))
+			log_error("%s could not be changed for session %llu", name, (unsigned long long)s->id);
+	}
+}
+
+int set_request(struct request *r, struct fault *f) {
+	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+	struct server *v = r->session->server;
+	const struct setting *setting;
+	int code = get_text(&r->body, "name", name, f);
+
+	if (!code)
+		code = get_text(&r->body, "value", value, f);
+	if (!code)
+		code = wire_get_end(&r->body, "SET", f);
+	if (code)
+		return code;
+	if (!session_governs(r->session))
+		return fault_set(f, FAULT_LIMIT, "only root and the user of the daemon may change %s for everybody", name);
+	setting = config_find(name, strlen(name));
+	if (setting && setting->applies != SETTING_SESSION)
+		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
+	code = config_set(&v->config, name, value, f);
+	if (code)
+		return code;
+	change_sessions(v, name, value);
+	log_notice("%s is %s now, by session %llu", name, value, (unsigned long long)r->session->id);
+	request_answer(v, r->id, 0);
+	request_send(v, r->frame);
+	return 0;
+}
+
+/* ---- SETTINGS ---- */
+
+static int add_settings(cJSON *json, const struct config *c) {
+	for (unsigned i = 0; i < config_settings(); i++) {
+		const struct setting *s = config_setting(i);
+		struct str text = { 0 };
+		char name[CONFIG_TEXT];
+		int r;
+
+		if (s->applies != SETTING_SESSION)
+			continue;
+		config_print(c, s, &text);
+		r = str_finish(&text);
+		snprintf(name, sizeof name, "%s.%s", s->section, s->name);
+		if (!r)
+			cJSON_AddStringToObject(json, name, str_text(&text));
+		str_free(&text);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int settings_request(struct request *r, struct fault *f) {
+	struct server *v = r->session->server;
+	struct config c = v->config;
+	uint64_t scope;
+	cJSON *json;
+	int code = wire_get_uint(&r->body, "scope", 1, &scope, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "SETTINGS", f);
+	if (code)
+		return code;
+	if (!scope)
+		settings_into(&r->session->settings, &c);
+	json = cJSON_CreateObject();
+	code = json ? add_settings(json, &c) : -ENOMEM;
+	if (!code)
+		code = request_send_json(r, json, f);
+	cJSON_Delete(json);
+	return code;
 }

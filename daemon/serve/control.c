@@ -130,7 +130,7 @@ static int change_option(struct session *s, struct wire_cursor *options, struct 
 	if (r)
 		return r;
 	snprintf(value, sizeof value, "%.*s", (int)size, text);
-	return fusion_settings_change(&s->settings, name, value, f);
+	return session_configure(s, name, value, f);
 }
 
 static int on_session_new(struct control_message *m, struct fault *f) {

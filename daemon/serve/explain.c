@@ -1,27 +1,18 @@
 /*
- * EXPLAIN and CAN_FUSE: what the planner would do, without doing it.
+ * EXPLAIN and CAN_FUSE: what the planner would do, without doing it. RECENT: what it did.
  *
- * The operations are planned in the server's own graph, against arrays known by type and view
- * alone; nothing of the session changes. The answer is JSON: the kernels with their operations, why
- * neighbours were not fused, and the sources where they are wanted.
+ * For EXPLAIN the operations are planned in the server's own graph, against arrays known by type and
+ * view alone; nothing of the session changes. Answers are JSON, see describe.h.
  */
 #include "request.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cjson/cJSON.h>
 
 #include "protocol/codec.h"
 #include "protocol/message.h"
-#include "daemon/emit/emit.h"
-
-enum {
-	/* Of a frame, for what surrounds the text. */
-	EXPLAIN_FRAME_SPARE = 64,
-};
+#include "daemon/serve/describe.h"
 
 struct explain {
 	struct session *session;
@@ -119,6 +110,21 @@ static int make_plan(struct explain *x, struct fault *f) {
 	return plan_make(x->graph, &options, &x->plan, f);
 }
 
+/* The same operations one by one, for what fusing them gains. */
+static int compare(struct explain *x, struct fault *f) {
+	struct plan_options options = options_of(x);
+	struct plan *single;
+	int r;
+
+	options.fuse = options.notes = false;
+	r = plan_make(x->graph, &options, &single, f);
+	if (r)
+		return r;
+	r = plan_compare(x->plan, single);
+	plan_unref(single);
+	return r;
+}
+
 /* Times of the plan that runs this graph, where there is one and exec measures (engine.time_kernels). */
 static void take_times(struct explain *x) {
 	struct plan_options options = options_of(x);
@@ -129,169 +135,115 @@ static void take_times(struct explain *x) {
 	plan_unref(ran);
 }
 
-/* ---- the text ---- */
-
-static const char *root_word(const struct kernel *k) {
-	static const char *const words[] = {
-		[KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce", [KERNEL_MATMUL] = "matmul",
-		[KERNEL_ROWS] = "rows"
-	};
-
-	return words[k->root];
-}
-
-static const char *form_word(const struct kernel *k) {
-	static const char *const words[] = { [KERNEL_FORM_PLAIN] = "plain", [KERNEL_FORM_ROW] = "row",
-		[KERNEL_FORM_COLUMN] = "column", [KERNEL_FORM_GENERAL] = "general" };
-
-	return words[k->form];
-}
-
-/* Nodes beyond the graph's are copies that the planner added. */
-static const char *operation_name(const struct graph *g, uint32_t node) {
-	return node < graph_nodes(g) ? op_info(graph_node(g, node)->op)->name : op_info(OP_copy)->name;
-}
-
-static double operation_number(const struct graph *g, uint32_t node) {
-	return node < graph_nodes(g) ? graph_node(g, node)->note : -1.0;
-}
-
-static void add_operation(cJSON *list, const struct graph *g, uint32_t node) {
-	char type[SHAPE_TEXT];
-	cJSON *one = cJSON_CreateObject();
-
-	cJSON_AddItemToArray(list, one);
-	cJSON_AddNumberToObject(one, "node", operation_number(g, node));
-	cJSON_AddStringToObject(one, "op", operation_name(g, node));
-	if (node < graph_nodes(g))
-		cJSON_AddStringToObject(one, "type", shape_text(&graph_node(g, node)->type, type));
-}
-
-static int add_source(cJSON *kernel, const struct explain *x, const struct plan_step *s) {
-	struct str source = { 0 };
-	int r = emit_source(s->kernel, x->session->server->traits, &source);
-
-	if (!r)
-		r = str_finish(&source);
-	if (!r)
-		cJSON_AddStringToObject(kernel, "source", str_text(&source));
-	str_free(&source);
-	return r;
-}
-
-static int add_kernel(cJSON *list, const struct explain *x, const struct plan_step *s) {
-	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
-
-	cJSON_AddItemToArray(list, kernel);
-	cJSON_AddStringToObject(kernel, "root", root_word(s->kernel));
-	cJSON_AddStringToObject(kernel, "form", form_word(s->kernel));
-	dims = cJSON_AddArrayToObject(kernel, "dims");
-	for (unsigned d = 0; d < s->kernel->rank; d++)
-		cJSON_AddItemToArray(dims, cJSON_CreateNumber((double)s->dims[d]));
-	operations = cJSON_AddArrayToObject(kernel, "operations");
-	for (uint32_t i = 0; i < s->ops; i++)
-		add_operation(operations, x->graph, s->op[i]);
-	if (s->pattern)
-		cJSON_AddStringToObject(kernel, "pattern", pattern_name(s->pattern));
-	cJSON_AddNumberToObject(kernel, "elements", (double)s->elements);
-	cJSON_AddNumberToObject(kernel, "bytes_read", (double)s->bytes_read);
-	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
-	cJSON_AddNumberToObject(kernel, "bytes_saved", (double)plan_step_saved(s));
-	cJSON_AddNumberToObject(kernel, "buffers_eliminated", s->buffers_eliminated);
-	cJSON_AddNumberToObject(kernel, "estimated_us", s->estimate_ns / 1e3);
-	if (s->measured_ns > 0)
-		cJSON_AddNumberToObject(kernel, "measured_us", s->measured_ns / 1e3);
-	return x->flags & EXPLAIN_SOURCE ? add_source(kernel, x, s) : 0;
-}
-
-static void add_note(cJSON *list, const struct graph *g, const struct plan_note *n) {
-	cJSON *one = cJSON_CreateObject();
-
-	cJSON_AddItemToArray(list, one);
-	cJSON_AddNumberToObject(one, "producer", operation_number(g, n->producer));
-	cJSON_AddStringToObject(one, "producer_op", operation_name(g, n->producer));
-	cJSON_AddNumberToObject(one, "consumer", operation_number(g, n->consumer));
-	cJSON_AddStringToObject(one, "consumer_op", operation_name(g, n->consumer));
-	cJSON_AddStringToObject(one, "reason", n->reason);
-}
-
-static int describe(const struct explain *x, cJSON *json) {
-	const struct plan *p = x->plan;
-	cJSON *list = cJSON_AddArrayToObject(json, "kernels");
-	int r = 0;
-
-	for (uint32_t i = 0; !r && i < p->steps; i++)
-		r = add_kernel(list, x, &p->step[i]);
-	list = cJSON_AddArrayToObject(json, "not_fused");
-	for (uint32_t i = 0; !r && i < p->notes; i++)
-		add_note(list, x->graph, &p->note[i]);
-	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
-	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
-	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
-	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
-	return r;
-}
-
-static int print(const struct explain *x, char **textp) {
-	cJSON *json = cJSON_CreateObject();
-	int r = json ? describe(x, json) : -ENOMEM;
-
-	*textp = r ? NULL : cJSON_PrintUnformatted(json);
-	cJSON_Delete(json);
-	return r ? r : *textp ? 0 : -ENOMEM;
-}
-
 /* ---- EXPLAIN ---- */
 
-static int answer_text(struct request *r, char *text, struct fault *f) {
-	struct server *v = r->session->server;
-	size_t size = strlen(text);
+static int answer(struct request *r, const struct explain *x, struct fault *f) {
+	cJSON *json = cJSON_CreateObject();
+	int code = json ? 0 : -ENOMEM;
 
-	if (size > LIMIT_FRAME_BYTES - EXPLAIN_FRAME_SPARE) {
-		cJSON_free(text);
-		return fault_set(f, FAULT_LIMIT,
-			"the explanation has %zu bytes, more than a message holds; ask without sources",
-			size);
-	}
-	wire_put_text(request_answer(v, r->id, 1), text);
-	cJSON_free(text);
-	request_send(v, r->frame);
-	return 0;
+	if (!code && x->flags & EXPLAIN_OPPORTUNITIES)
+		describe_opportunities(json, x->plan);
+	else if (!code)
+		code = describe_plan(json, x->plan, x->session->server->traits, x->flags);
+	if (!code)
+		code = request_send_json(r, json, f);
+	cJSON_Delete(json);
+	return code;
 }
 
-static int explain(struct explain *x, struct wire_cursor *ops, struct wire_cursor *outputs, char **textp,
+static int explain(struct request *r, struct explain *x, struct wire_cursor *ops, struct wire_cursor *outputs,
 	struct fault *f) {
-	int r;
+	int code;
 
 	x->node = malloc((ops->left + 1) * sizeof *x->node);
-	r = x->node ? build(x, ops, outputs, f) : -ENOMEM;
-	if (!r)
-		r = make_plan(x, f);
-	if (!r) {
+	code = x->node ? build(x, ops, outputs, f) : -ENOMEM;
+	if (!code)
+		code = make_plan(x, f);
+	if (!code)
+		code = compare(x, f);
+	if (!code) {
 		take_times(x);
-		r = print(x, textp);
+		code = answer(r, x, f);
 	}
 	if (x->plan)
 		plan_unref(x->plan);
 	free(x->node);
-	return r;
+	return code;
 }
 
 int explain_request(struct request *r, struct fault *f) {
 	struct explain x = { .session = r->session, .graph = r->session->server->graph };
 	struct wire_cursor ops, outputs;
-	char *text = NULL;
 	int code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
 
 	if (!code)
 		code = wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_UNFUSED, &x.flags, f);
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_ALL, &x.flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "EXPLAIN", f);
+	return code ? code : explain(r, &x, &ops, &outputs, f);
+}
+
+/* ---- RECENT ---- */
+
+static int find_session(const struct session *s, uint64_t id, struct session **sessionp, struct fault *f) {
+	struct session *last = NULL;
+
+	for (struct session *one = s->server->sessions; one; one = one->hh.next) {
+		bool visible = one->uid == s->uid || session_governs(s);
+
+		if (id && one->id == id)
+			last = visible ? one : NULL;
+		else if (!id && one != s && visible && one->recents && (!last || one->ran > last->ran))
+			last = one;
+	}
+	*sessionp = last;
+	if (last)
+		return 0;
+	if (!id)
+		return fault_set(f, FAULT_HANDLE, "no other session that you may see has run a graph");
+	return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64 " that you may see", id);
+}
+
+/* The newest first. */
+static int describe_recent(cJSON *json, const struct session *s, uint64_t flags) {
+	cJSON *list = cJSON_AddArrayToObject(json, "graphs");
+	int r = 0;
+
+	cJSON_AddNumberToObject(json, "session", (double)s->id);
+	cJSON_AddStringToObject(json, "name", s->name);
+	cJSON_AddNumberToObject(json, "pid", s->pid);
+	for (unsigned i = 0; !r && i < s->recents; i++) {
+		cJSON *one = cJSON_CreateObject();
+
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
+		r = describe_plan(one, s->recent[i].plan, s->server->traits, flags);
+	}
+	return r;
+}
+
+int recent_request(struct request *r, struct fault *f) {
+	struct session *s = NULL;
+	uint64_t id, flags;
+	cJSON *json;
+	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
+
 	if (!code)
-		code = explain(&x, &ops, &outputs, &text, f);
-	return code ? code : answer_text(r, text, f);
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_NODES, &flags, f);
+	if (!code)
+		code = wire_get_end(&r->body, "RECENT", f);
+	if (!code)
+		code = find_session(r->session, id, &s, f);
+	if (code)
+		return code;
+	json = cJSON_CreateObject();
+	code = json ? describe_recent(json, s, flags) : -ENOMEM;
+	if (!code)
+		code = request_send_json(r, json, f);
+	cJSON_Delete(json);
+	return code;
 }
 
 /* ---- CAN_FUSE ---- */

@@ -13,6 +13,7 @@
 
 #include <utlist.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/serve/request.h"
 #include "daemon/serve/vector.h"
 
@@ -237,6 +238,31 @@ static int submit(const struct flush *f) {
 	return 0;
 }
 
+/* The place of a plan among the recent ones; the last where it is not. */
+static unsigned recent_place(const struct session *s, const struct plan *p) {
+	unsigned i = 0;
+
+	while (i < s->recents && s->recent[i].plan != p)
+		i++;
+	return i < SESSION_RECENT ? i : SESSION_RECENT - 1;
+}
+
+/* Puts the plan first among the recent ones. */
+static void keep_recent(struct session *s, struct plan *p) {
+	unsigned at = recent_place(s, p);
+	struct recent first = { plan_ref(p), 1 };
+
+	if (at < s->recents) {
+		first.runs += s->recent[at].plan == p ? s->recent[at].runs : 0;
+		plan_unref(s->recent[at].plan);
+	} else {
+		s->recents++;
+	}
+	memmove(&s->recent[1], &s->recent[0], at * sizeof *s->recent);
+	s->recent[0] = first;
+	s->ran = loop_now();
+}
+
 static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
 	struct plan_options options = session_plan_options(s);
@@ -245,6 +271,8 @@ static int run_graph(struct flush *f, struct fault *fault) {
 
 	if (!r)
 		r = submit(f);
+	if (!r)
+		keep_recent(s, f->plan);
 	session_count(s, runs, !r);
 	session_count(s, plan_hits, !r && hit);
 	session_count(s, plan_misses, !r && !hit);

@@ -11,9 +11,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
 #include <utlist.h>
 
 #include "protocol/message.h"
+
+enum {
+	/* Of a frame, for what surrounds a text. */
+	REQUEST_FRAME_SPARE = 64,
+};
 
 enum order {
 	ORDER_NONE,                  /* runs on arrival */
@@ -38,6 +44,9 @@ static const struct {
 	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
 	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
 	[REQUEST_CONFIGURE] = { configure_request, ORDER_NONE, false },
+	[REQUEST_SETTINGS] = { settings_request, ORDER_NONE, false },
+	[REQUEST_SET] = { set_request, ORDER_NONE, false },
+	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false },
 };
 
 enum { REQUESTS = sizeof requests / sizeof *requests };
@@ -73,6 +82,23 @@ void request_send(struct server *v, struct transport_request *frame) {
 		transport_reply(v->transport, frame, no_memory, sizeof no_memory - 1);
 	else
 		transport_reply(v->transport, frame, v->writer.buffer.data, v->writer.buffer.size);
+}
+
+int request_send_json(struct request *r, const cJSON *json, struct fault *f) {
+	struct server *v = r->session->server;
+	char *text = cJSON_PrintUnformatted(json);
+	size_t size = text ? strlen(text) : 0;
+
+	if (!text)
+		return -ENOMEM;
+	if (size <= LIMIT_FRAME_BYTES - REQUEST_FRAME_SPARE)
+		wire_put_text(request_answer(v, r->id, 1), text);
+	cJSON_free(text);
+	if (size > LIMIT_FRAME_BYTES - REQUEST_FRAME_SPARE)
+		return fault_set(f, FAULT_LIMIT,
+			"the answer has %zu bytes, more than a message holds; ask without sources", size);
+	request_send(v, r->frame);
+	return 0;
 }
 
 static void count_fault(struct server *v, struct session *s, int code) {

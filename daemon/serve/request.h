@@ -29,6 +29,9 @@ void request_progress(struct session *s);
 struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t fields);
 /* Puts the client memory that is free again. */
 void request_put_freed(struct session *s, struct wire_writer *w);
+/* Answers with one text: the JSON, which stays the caller's. 0, -ENOMEM, or FAULT_LIMIT where it is too long. */
+struct cJSON;
+int request_send_json(struct request *r, const struct cJSON *json, struct fault *f) FAULT_MUST_USE;
 /* Sends what the writer holds. */
 void request_send(struct server *v, struct transport_request *frame);
 /* Answers with a fault; session may be NULL. seq 0: nobody to blame. */
@@ -49,3 +52,6 @@ request_function explain_request;    /* explain.c */
 request_function can_fuse_request;
 request_function stats_request;      /* stats.c */
 request_function configure_request;  /* configure.c */
+request_function set_request;
+request_function settings_request;
+request_function recent_request;     /* explain.c */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -133,6 +134,11 @@ static void keep_counters(struct session *s) {
 		v->faults[i] += s->faults[i];
 }
 
+static void drop_recent(struct session *s) {
+	for (unsigned i = 0; i < s->recents; i++)
+		plan_unref(s->recent[i].plan);
+}
+
 /* The lane first: from then on exec calls nobody back. */
 void session_free(struct session *s) {
 	drop_runs(s);
@@ -142,12 +148,25 @@ void session_free(struct session *s) {
 	if (s->space)
 		space_free(s->space);
 	captures_free(s);
+	drop_recent(s);
 	keep_counters(s);
 	HASH_DELETE(hh, s->server->sessions, s);
 	explicit_bzero(s->secret, sizeof s->secret);
 	free(s->failure);
 	free(s->freed);
 	free(s);
+}
+
+int session_configure(struct session *s, const char *name, const char *value, struct fault *f) {
+	int r = fusion_settings_change(&s->settings, name, value, f);
+
+	if (!r)
+		s->own[config_number(config_find(name, strlen(name)))] = true;
+	return r;
+}
+
+bool session_governs(const struct session *s) {
+	return s->uid == 0 || s->uid == geteuid();
 }
 
 struct plan_options session_plan_options(const struct session *s) {

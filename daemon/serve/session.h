@@ -32,6 +32,8 @@ enum {
 	SESSION_FAILURES = 64,
 	/* Client memory told as freed in one answer: 2 numbers each. */
 	SESSION_FREED = 4096,
+	/* Plans kept for RECENT: the graphs of a training step. */
+	SESSION_RECENT = 8,
 	/* Bytes of recorded graphs. */
 	SESSION_CAPTURE_BYTES = 64 << 20,
 };
@@ -64,6 +66,12 @@ struct run {
 	struct plan *plan;           /* a reference: what is counted when it is done */
 };
 
+/* A graph that was run, kept so that RECENT can tell of it. */
+struct recent {
+	struct plan *plan;           /* a reference */
+	uint64_t runs;               /* one after the other */
+};
+
 /* A request that exec will answer; see wait.c. */
 struct waiter;
 
@@ -78,6 +86,7 @@ struct session {
 	UT_hash_handle hh;
 
 	struct fusion_settings settings;
+	bool own[CONFIG_SETTINGS];   /* the client has chosen this setting */
 	struct handles handles;
 	struct lane *lane;
 	struct space *space;
@@ -111,6 +120,10 @@ struct session {
 	struct freed *freed;
 	uint32_t freeds, freed_capacity;
 
+	struct recent recent[SESSION_RECENT];   /* the newest first */
+	unsigned recents;
+	uint64_t ran;                /* when the newest ran, loop_now() */
+
 	struct capture *capture[LIMIT_CAPTURES];
 	uint64_t capture_bytes;
 
@@ -135,6 +148,10 @@ int session_new(
 void session_free(struct session *s);
 /* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */
 struct session *session_find(struct server *v, uint64_t id, const void *secret);
+/* A client's own choice of a setting: 0, or FAULT_ARGUMENT. */
+int session_configure(struct session *s, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
+/* May it see and change what is not its own? Root and the user of the daemon may. */
+bool session_governs(const struct session *s);
 /* How the session's graphs are planned. */
 struct plan_options session_plan_options(const struct session *s);
 /* A fault of a run, for the next WAIT. */

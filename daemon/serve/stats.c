@@ -145,10 +145,8 @@ static void add_daemon(cJSON *json, const struct server *v) {
 }
 
 int stats_request(struct request *r, struct fault *f) {
-	struct server *v = r->session->server;
 	uint64_t scope;
 	cJSON *json;
-	char *text;
 	int code = wire_get_uint(&r->body, "scope", 1, &scope, f);
 
 	if (!code)
@@ -159,15 +157,10 @@ int stats_request(struct request *r, struct fault *f) {
 	if (!json)
 		return -ENOMEM;
 	if (scope)
-		add_daemon(json, v);
+		add_daemon(json, r->session->server);
 	else
 		add_session(json, r->session);
-	text = cJSON_PrintUnformatted(json);
+	code = request_send_json(r, json, f);
 	cJSON_Delete(json);
-	if (!text)
-		return -ENOMEM;
-	wire_put_text(request_answer(v, r->id, 1), text);
-	cJSON_free(text);
-	request_send(v, r->frame);
-	return 0;
+	return code;
 }

@@ -1,0 +1,211 @@
+/* See describe.h. */
+#include "describe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "protocol/message.h"
+#include "daemon/emit/emit.h"
+
+/* ---- words ---- */
+
+static const char *root_word(const struct kernel *k) {
+	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce",
+		[KERNEL_MATMUL] = "matmul", [KERNEL_ROWS] = "rows" };
+
+	return words[k->root];
+}
+
+static const char *form_word(const struct kernel *k) {
+	static const char *const words[] = { [KERNEL_FORM_PLAIN] = "plain", [KERNEL_FORM_ROW] = "row",
+		[KERNEL_FORM_COLUMN] = "column", [KERNEL_FORM_GENERAL] = "general" };
+
+	return words[k->form];
+}
+
+static const char *operation_name(const struct plan *p, uint32_t node) {
+	return op_info(p->node[node].op)->name;
+}
+
+/* The position in the client's list; -1 for a copy that the planner added. */
+static double operation_number(const struct plan *p, uint32_t node) {
+	return p->node[node].note == PLAN_NONE ? -1.0 : p->node[node].note;
+}
+
+/* ---- kernels ---- */
+
+static cJSON *new_operation(cJSON *list, const struct plan *p, uint32_t node) {
+	char type[SHAPE_TEXT];
+	cJSON *one = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddNumberToObject(one, "node", operation_number(p, node));
+	cJSON_AddStringToObject(one, "op", operation_name(p, node));
+	cJSON_AddStringToObject(one, "type", shape_text(p->node[node].type, type));
+	return one;
+}
+
+static int add_source(cJSON *kernel, const struct plan_step *s, const struct traits *t) {
+	struct str source = { 0 };
+	int r = emit_source(s->kernel, t, &source);
+
+	if (!r)
+		r = str_finish(&source);
+	if (!r)
+		cJSON_AddStringToObject(kernel, "source", str_text(&source));
+	str_free(&source);
+	return r;
+}
+
+/* Times that are not known are left out. */
+static void add_times(cJSON *json, const struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+	double estimated = plan_estimate_of(p, step), measured = plan_measured_of(p, step);
+
+	if (s->estimate_ns > 0)
+		cJSON_AddNumberToObject(json, "estimated_us", s->estimate_ns / 1e3);
+	if (estimated > 0 && s->estimate_unfused_ns > 0)
+		cJSON_AddNumberToObject(json, "estimated_speedup", s->estimate_unfused_ns / estimated);
+	if (s->measured_ns > 0)
+		cJSON_AddNumberToObject(json, "measured_us", s->measured_ns / 1e3);
+	if (measured > 0 && s->measured_unfused_ns > 0)
+		cJSON_AddNumberToObject(json, "measured_speedup", s->measured_unfused_ns / measured);
+}
+
+static void add_gain(cJSON *kernel, const struct plan *p, uint32_t step) {
+	cJSON_AddNumberToObject(kernel, "bytes_saved", (double)plan_step_saved(&p->step[step]));
+	cJSON_AddNumberToObject(kernel, "buffers_eliminated", p->step[step].buffers_eliminated);
+	add_times(kernel, p, step);
+}
+
+static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
+
+	cJSON_AddItemToArray(list, kernel);
+	cJSON_AddStringToObject(kernel, "root", root_word(s->kernel));
+	cJSON_AddStringToObject(kernel, "form", form_word(s->kernel));
+	if (s->pattern)
+		cJSON_AddStringToObject(kernel, "pattern", pattern_name((enum pattern)s->pattern));
+	dims = cJSON_AddArrayToObject(kernel, "dims");
+	for (unsigned d = 0; d < s->kernel->rank; d++)
+		cJSON_AddItemToArray(dims, cJSON_CreateNumber((double)s->dims[d]));
+	operations = cJSON_AddArrayToObject(kernel, "operations");
+	for (uint32_t i = 0; i < s->ops; i++)
+		new_operation(operations, p, s->op[i]);
+	cJSON_AddNumberToObject(kernel, "elements", (double)s->elements);
+	cJSON_AddNumberToObject(kernel, "bytes_read", (double)s->bytes_read);
+	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
+	add_gain(kernel, p, step);
+}
+
+static void add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
+	cJSON *one = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddNumberToObject(one, "producer", operation_number(p, n->producer));
+	cJSON_AddStringToObject(one, "producer_op", operation_name(p, n->producer));
+	cJSON_AddNumberToObject(one, "consumer", operation_number(p, n->consumer));
+	cJSON_AddStringToObject(one, "consumer_op", operation_name(p, n->consumer));
+	cJSON_AddNumberToObject(one, "producer_id", n->producer);
+	cJSON_AddNumberToObject(one, "consumer_id", n->consumer);
+	cJSON_AddStringToObject(one, "reason", n->reason);
+}
+
+static void add_totals(cJSON *json, const struct plan *p) {
+	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
+	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
+	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
+	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
+}
+
+/* ---- operations one by one ---- */
+
+/* The kernel that computes each node, from 1; 0 for what costs none. */
+static uint32_t *kernels_of(const struct plan *p) {
+	uint32_t *kernel = calloc(p->nodes + 1u, sizeof *kernel);
+
+	for (uint32_t i = 0; kernel && i < p->steps; i++)
+		for (uint32_t k = 0; k < p->step[i].ops; k++)
+			kernel[p->step[i].op[k]] = i + 1;
+	return kernel;
+}
+
+static void add_node(cJSON *list, const struct plan *p, uint32_t node, uint32_t kernel) {
+	const struct plan_node *n = &p->node[node];
+	cJSON *one = new_operation(list, p, node), *inputs;
+
+	cJSON_AddNumberToObject(one, "id", node);
+	inputs = cJSON_AddArrayToObject(one, "inputs");
+	for (unsigned i = 0; i < n->arity; i++)
+		cJSON_AddItemToArray(inputs, cJSON_CreateNumber(n->in[i]));
+	cJSON_AddBoolToObject(one, "output", n->output);
+	if (kernel)
+		cJSON_AddNumberToObject(one, "kernel", kernel);
+}
+
+static int add_nodes(cJSON *json, const struct plan *p) {
+	cJSON *list = cJSON_AddArrayToObject(json, "nodes");
+	uint32_t *kernel = kernels_of(p);
+
+	if (!kernel)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < p->nodes; i++)
+		if (!p->node[i].dead)
+			add_node(list, p, i, kernel[i]);
+	free(kernel);
+	return 0;
+}
+
+/* ---- plans ---- */
+
+static int add_sources(cJSON *kernels, const struct plan *p, const struct traits *t) {
+	cJSON *kernel;
+	uint32_t i = 0;
+	int r = 0;
+
+	cJSON_ArrayForEach(kernel, kernels) {
+		if (!r)
+			r = add_source(kernel, &p->step[i++], t);
+	}
+	return r;
+}
+
+int describe_plan(cJSON *json, const struct plan *p, const struct traits *t, uint64_t flags) {
+	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels"), *notes;
+	int r = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		add_kernel(kernels, p, i);
+	notes = cJSON_AddArrayToObject(json, "not_fused");
+	for (uint32_t i = 0; i < p->notes; i++)
+		add_note(notes, p, &p->note[i]);
+	add_totals(json, p);
+	if (flags & EXPLAIN_SOURCE)
+		r = add_sources(kernels, p, t);
+	if (!r && flags & EXPLAIN_NODES)
+		r = add_nodes(json, p);
+	return r;
+}
+
+static void add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+	cJSON *one = cJSON_CreateObject(), *operations;
+
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddStringToObject(one, "pattern", pattern_name((enum pattern)s->pattern));
+	operations = cJSON_AddArrayToObject(one, "operations");
+	for (uint32_t i = 0; i < s->ops; i++)
+		cJSON_AddItemToArray(operations, cJSON_CreateString(operation_name(p, s->op[i])));
+	cJSON_AddNumberToObject(one, "kernels_before", s->ops);
+	add_gain(one, p, step);
+}
+
+void describe_opportunities(cJSON *json, const struct plan *p) {
+	cJSON *list = cJSON_AddArrayToObject(json, "opportunities");
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].ops > 1)
+			add_opportunity(list, p, i);
+	add_totals(json, p);
+}
