@@ -176,6 +176,13 @@ FUSION_API fusion_array *fusion_flip(fusion_array *a, int count, const int *axes
  * a[..., o * step + k * dilation, ...]; the windows' elements are a new last axis.
  */
 FUSION_API fusion_array *fusion_windows(fusion_array *a, int axis, int64_t size, int64_t step, int64_t dilation);
+/*
+ * result[..., i..., ...] = a[..., index[i...], ...]: the axes of index, integers, stand where the axis
+ * was. Negative ones count from the end; where one is beyond the axis the result is 0.
+ */
+FUSION_API fusion_array *fusion_take(fusion_array *a, fusion_array *index, int axis);
+/* result[..., i, ...] = a[..., index[..., i, ...], ...]: as many axes both; the others broadcast. */
+FUSION_API fusion_array *fusion_take_along(fusion_array *a, fusion_array *index, int axis);
 FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
 
 /* Reductions: count axes (negative ones count from the end); count 0 and axes NULL: all axes. */

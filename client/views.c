@@ -1,5 +1,5 @@
 /*
- * Operations with arguments of their own: casts, views, matrix products and reductions.
+ * Operations with arguments of their own: casts, views, gathers, matrix products and reductions.
  *
  * Arguments in Python's manner (negative axes, left-out bounds, an extent of -1) become the plain
  * ones of protocol/op.h here; op_infer() checks the rest.
@@ -259,6 +259,33 @@ fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t 
 				&attr.dims[d]);
 	}
 	return record_one(&r, failed, OP_slice, &attr);
+}
+
+/* --- gathers ----------------------------------------------------------------------------- */
+
+static fusion_array *record_gather(unsigned op, fusion_array *a, fusion_array *index, int axis) {
+	fusion_array *operand[] = { a, index };
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	unsigned at = 0;
+	int failed;
+
+	if (!record_begin(&r, op_info(op)->name, 2, operand))
+		return NULL;
+	failed = take_axis(&r, axis, &at);
+	attr.axis = (uint8_t)at;
+	if (!failed)
+		failed = record_value(&r, op, 2, r.in, &attr, &v);
+	return record_end(&r, failed, v);
+}
+
+fusion_array *fusion_take(fusion_array *a, fusion_array *index, int axis) {
+	return record_gather(OP_take, a, index, axis);
+}
+
+fusion_array *fusion_take_along(fusion_array *a, fusion_array *index, int axis) {
+	return record_gather(OP_take_along, a, index, axis);
 }
 
 /* --- matmul ------------------------------------------------------------------------------ */

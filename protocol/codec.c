@@ -53,6 +53,8 @@ static const uint32_t attributes_of[OP_COUNT] = {
 	[OP_permute] = 1 << ATTRIBUTE_PERM,
 	[OP_slice] = 1 << ATTRIBUTE_START | 1 << ATTRIBUTE_STEP | 1 << ATTRIBUTE_DIMS,
 	[OP_flip] = 1 << ATTRIBUTE_AXES,
+	[OP_take] = 1 << ATTRIBUTE_AXIS,
+	[OP_take_along] = 1 << ATTRIBUTE_AXIS,
 	[OP_windows] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_WINDOW,
 };
 

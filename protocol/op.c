@@ -93,6 +93,10 @@ bool op_is_view(unsigned op) {
 	return op < OP_COUNT && views[op];
 }
 
+bool op_gathers(unsigned op) {
+	return op == OP_take || op == OP_take_along;
+}
+
 static enum dtype widest_of_kind(enum dtype in) {
 	switch (dtype_info(in)->kind) {
 	case DTYPE_KIND_REAL:
@@ -436,6 +440,48 @@ static int infer_windows(const struct call *c, struct tensor_type *outp, struct 
 	outp->dims[c->attr->axis] = count;
 	outp->dims[outp->rank++] = c->attr->window.size;
 	return 0;
+}
+
+static int check_gather(const struct call *c, struct fault *f) {
+	int r = check_kind(c, 1, OP_TYPES_INT, f);
+
+	return r ? r : check_axis(c, f);
+}
+
+static int infer_take(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *a = c->in[0], *index = c->in[1];
+	unsigned axis = c->attr->axis;
+	int r = check_gather(c, f);
+
+	if (r)
+		return r;
+	if (a->rank - 1U + index->rank > LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "take: %u dimensions are more than the limit of %d",
+			a->rank - 1U + index->rank, LIMIT_RANK);
+	*outp = *a;
+	outp->rank = (uint8_t)(a->rank - 1U + index->rank);
+	memcpy(outp->dims + axis, index->dims, index->rank * sizeof *outp->dims);
+	memcpy(outp->dims + axis + index->rank, a->dims + axis + 1, (a->rank - 1U - axis) * sizeof *outp->dims);
+	return 0;
+}
+
+static int infer_take_along(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *a = c->in[0], *index = c->in[1];
+	char ta[SHAPE_TEXT], ti[SHAPE_TEXT];
+	struct tensor_type one;
+	int r = check_gather(c, f);
+
+	if (r)
+		return r;
+	one = *a;
+	one.dims[c->attr->axis] = 1;
+	*outp = one;
+	if (a->rank == index->rank && !shape_broadcast(outp, index, NULL)) {
+		outp->dims[c->attr->axis] = index->dims[c->attr->axis];
+		return 0;
+	}
+	return fault_set(f, FAULT_SHAPE, "take_along of %s by %s: the axes but %u do not broadcast", shape_text(a, ta),
+		shape_text(index, ti), c->attr->axis);
 }
 
 static int refuse_matmul(const struct call *c, int code, const char *why, struct fault *f) {

@@ -96,13 +96,16 @@ static inline bool op_is_elementwise(const struct op_info *o) {
 /* Views cost nothing: they show the memory of their operand in another order (shape.h, view_apply). */
 bool op_is_view(unsigned op);
 
+/* take and take_along: operand 0 is read where operand 1 says. */
+bool op_gathers(unsigned op);
+
 /* What an operation needs besides its operands. Unused members are zero. */
 struct op_attr {
 	uint8_t dtype;                /* load, fill, arange, cast: enum dtype */
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
 	uint16_t axes;                /* reductions, flip: bit d for axis d */
-	uint8_t axis;                 /* windows: the axis they slide along */
+	uint8_t axis;                 /* windows, take, take_along: one axis of operand a */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
 	int64_t start[LIMIT_RANK];    /* slice: first index on each axis */

@@ -20,6 +20,7 @@ enum {
 	POOL_BYTES = 4 << 20,
 	RECORD_WORDS = 2048,
 	GUARD = 256,
+	GATHER_EXTENT = 70, /* half of what an i8 says is beyond */
 	RING_OFFSET = 5, /* words of the record buffer before the first record */
 };
 
@@ -320,6 +321,19 @@ static uint8_t *address(const struct run *r, unsigned operand) {
 	       position(r, operand) * dtype_info(r->k->operand[operand].dtype)->bytes;
 }
 
+static struct number evaluate(const struct run *r, unsigned v);
+
+/* A load at the index's place along an axis, or 0. */
+static struct number gather(const struct run *r, const struct kernel_value *value) {
+	int64_t at = evaluate(r, value->arg[0]).i, extent = evaluate(r, value->arg[1]).i;
+	int64_t step = evaluate(r, value->arg[2]).i * dtype_info(value->dtype)->bytes;
+
+	at += at < 0 ? extent : 0;
+	if (at < 0 || at >= extent)
+		return from_double(value->dtype, 0);
+	return load(value->dtype, address(r, value->index) + at * step);
+}
+
 static struct number evaluate(const struct run *r, unsigned v) {
 	const struct kernel_value *value = &r->k->value[v];
 	struct number arg[KERNEL_ARGS], y = { .dtype = value->dtype };
@@ -328,6 +342,8 @@ static struct number evaluate(const struct run *r, unsigned v) {
 	switch (value->kind) {
 	case KERNEL_LOAD:
 		return load(value->dtype, address(r, value->index));
+	case KERNEL_GATHER:
+		return gather(r, value);
 	case KERNEL_SCALAR:
 		word = r->record[kernel_word_scalar(r->k, value->index)];
 		memcpy(&y.d, &word, 8);
@@ -552,6 +568,18 @@ static uint16_t add_op(struct kernel *k, unsigned op, unsigned dtype, unsigned a
 	return add_value(k, value);
 }
 
+/* From an axis of GATHER_EXTENT elements, where an i8 says that is read as `access` says. */
+static uint16_t add_gather(struct kernel *k, unsigned dtype, unsigned access, unsigned index) {
+	struct kernel_value value = { .kind = KERNEL_GATHER, .dtype = (uint8_t)dtype };
+
+	value.arg[0] = add_op(k, OP_cast, DTYPE_i64, add_load(k, DTYPE_i8, index), 0, 0);
+	value.arg[1] = add_scalar(k, DTYPE_i64);
+	value.arg[2] = add_scalar(k, DTYPE_i64);
+	value.index = add_operand(k, dtype, access);
+	k->operand[value.index].gathered = 1;
+	return add_value(k, value);
+}
+
 static uint16_t add_output(struct kernel *k, unsigned value, unsigned access, bool stream) {
 	uint16_t operand = add_operand(k, k->value[value].dtype, access);
 
@@ -634,6 +662,21 @@ static void fill(struct job *j, unsigned dtype, uint64_t offset, uint64_t elemen
 	}
 }
 
+/* The words of a gather's extent and stride: its axis lies around, or against, `span` elements; returns where it begins. */
+static int64_t lay_out_axis(struct job *j, unsigned t, unsigned o, int64_t span) {
+	int64_t stride = pick(2) ? span : -span;
+
+	for (unsigned v = 0; v < j->k.values; v++) {
+		const struct kernel_value *value = &j->k.value[v];
+
+		if (value->kind != KERNEL_GATHER || value->index != o)
+			continue;
+		j->record[t][kernel_word_scalar(&j->k, j->k.value[value->arg[1]].index)] = GATHER_EXTENT;
+		j->record[t][kernel_word_scalar(&j->k, j->k.value[value->arg[2]].index)] = (uint64_t)stride;
+	}
+	return stride < 0 ? span * (GATHER_EXTENT - 1) : 0;
+}
+
 /* Strides of a task's operand, its memory, and what is in it. */
 static void lay_out(struct job *j, unsigned t, unsigned o) {
 	const struct kernel_operand *p = &j->k.operand[o];
@@ -663,6 +706,12 @@ static void lay_out(struct job *j, unsigned t, unsigned o) {
 		word[0] = draw();
 		return;
 	}
+	if (p->gathered) {
+		int64_t span = high - low + 1;
+
+		low -= lay_out_axis(j, t, o, span);
+		high = low + span * GATHER_EXTENT - 1;
+	}
 	ck_assert_uint_le(j->used + (uint64_t)(high - low + 1) * dtype_info(p->dtype)->bytes, POOL_BYTES - GUARD);
 	word[0] = j->used + (uint64_t)(-low) * dtype_info(p->dtype)->bytes;
 	fill(j, p->dtype, j->used, (uint64_t)(high - low + 1));
@@ -683,8 +732,6 @@ static void add_task(struct job *j, const int64_t *dims) {
 			j->extent[t] *= (uint64_t)dims[d];
 	for (unsigned d = 0; d < k->rank; d++)
 		j->record[t][kernel_word_dim(d)] = (uint64_t)dims[d];
-	for (unsigned o = 0; o < k->operands; o++)
-		lay_out(j, t, o);
 	for (unsigned v = 0; v < k->values; v++)
 		if (k->value[v].kind == KERNEL_SCALAR) {
 			struct number n = from_double(k->value[v].dtype, (double)pick(1000) / 64 - 5);
@@ -693,6 +740,8 @@ static void add_task(struct job *j, const int64_t *dims) {
 			memcpy(&word, &n.d, is_real(n.dtype) && n.dtype != DTYPE_f64 ? 4 : 8);
 			j->record[t][kernel_word_scalar(k, k->value[v].index)] = word;
 		}
+	for (unsigned o = 0; o < k->operands; o++)
+		lay_out(j, t, o);
 }
 
 static struct job *job_new(unsigned root, unsigned rank, unsigned kept) {
@@ -1013,6 +1062,46 @@ START_TEST(every_rank_finds_its_elements) {
 
 	add_output(&j->k, add_op(&j->k, OP_mul, DTYPE_i32, ab, c, 0), KERNEL_CONTIGUOUS, true);
 	add_task(j, dims + KERNEL_RANK - rank);
+	prove(j);
+}
+END_TEST
+
+/* The index along the lanes, or one for all of them; the gathered operand likewise. */
+START_TEST(gathers_read_where_their_index_says_and_nowhere_else) {
+	struct job *j = job_new(KERNEL_MAP, 2, 0);
+	static const unsigned types[] = { DTYPE_f32, DTYPE_i8, DTYPE_bf16, DTYPE_f64, DTYPE_bool, DTYPE_u16 };
+
+	for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
+		unsigned g = add_gather(&j->k, types[i], (i + (unsigned)_i) % 3, (unsigned)_i / 3);
+
+		if (types[i] != DTYPE_bool)
+			g = add_op(&j->k, OP_add, types[i], g, add_load(&j->k, types[i], KERNEL_CONTIGUOUS), 0);
+		add_output(&j->k, g, KERNEL_CONTIGUOUS, i % 2);
+	}
+	add_task(j, (const int64_t[]){ 3, 37 });
+	add_task(j, (const int64_t[]){ 40, 5 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(gathers_stand_before_and_after_a_reduction) {
+	static const unsigned forms[] = { KERNEL_FORM_ROW, KERNEL_FORM_COLUMN, KERNEL_FORM_GENERAL };
+	unsigned form = forms[_i], rank = form == KERNEL_FORM_ROW ? 2 : 3, x;
+	struct job *j = job_new(KERNEL_REDUCE, rank, 1);
+
+	j->k.form = (uint8_t)form;
+	j->k.op = OP_reduce_sum;
+	x = add_gather(&j->k, DTYPE_f32, KERNEL_CONTIGUOUS, KERNEL_CONTIGUOUS);
+	x = add_op(&j->k, OP_mul, DTYPE_f32, x, add_gather(&j->k, DTYPE_f32, KERNEL_STRIDED, KERNEL_UNIFORM), 0);
+	j->k.reduced_value = (uint16_t)x;
+	x = add_root(&j->k, DTYPE_f32);
+	x = add_op(&j->k, OP_add, DTYPE_f32, x,
+		add_gather(&j->k, DTYPE_f32, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS,
+			KERNEL_UNIFORM), 0);
+	for (unsigned o = 4; o < j->k.operands; o++)
+		j->after[o] = true;
+	add_output(&j->k, x, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, false);
+	add_task(j, form == KERNEL_FORM_ROW ? (const int64_t[]){ 5, 133 } : (const int64_t[]){ 19, 3, 50 });
 	prove(j);
 }
 END_TEST
@@ -1557,6 +1646,8 @@ static Suite *suite(void) {
 	tcase_add_test(map, rank_0_is_one_element);
 	tcase_add_loop_test(map, an_iota_counts_along_every_dimension, 0, 3);
 	tcase_add_loop_test(map, every_rank_finds_its_elements, 0, 6);
+	tcase_add_loop_test(map, gathers_read_where_their_index_says_and_nowhere_else, 0, 9);
+	tcase_add_loop_test(reduce, gathers_stand_before_and_after_a_reduction, 0, 3);
 	tcase_add_loop_test(map, drawn_elementwise_kernels_agree, 0, 8);
 	tcase_add_loop_test(map, operands_may_lie_in_any_pool, 0, VARIANTS);
 	tcase_add_loop_test(map, a_record_of_zeros_is_no_work, 0, 3);

@@ -703,6 +703,16 @@ static int64_t load(const struct machine *m, unsigned operand) {
 	return m->slot[m->step->operand[operand].slot][address(m, operand)];
 }
 
+/* From slot memory, at a place along an axis; 0 where there is none. */
+static int64_t gather(const struct machine *m, unsigned operand, const int64_t *arg) {
+	int64_t at = arg[0] < 0 ? arg[0] + arg[1] : arg[0];
+
+	ck_assert(m->step->kernel->operand[operand].gathered);
+	if (at < 0 || at >= arg[1])
+		return 0;
+	return m->slot[m->step->operand[operand].slot][address(m, operand) + at * arg[2]];
+}
+
 static void values(struct machine *m, unsigned from, unsigned to) {
 	const struct kernel *k = m->step->kernel;
 
@@ -719,6 +729,9 @@ static void values(struct machine *m, unsigned from, unsigned to) {
 			break;
 		case KERNEL_IOTA:
 			m->value[v] = address(m, x->index);
+			break;
+		case KERNEL_GATHER:
+			m->value[v] = gather(m, x->index, arg);
 			break;
 		case KERNEL_OP:
 			m->value[v] = apply(x->op, arg);
@@ -781,9 +794,9 @@ static void reduce(struct machine *m) {
 /* How many reductions deep a value of rows is. */
 static unsigned level_of(const struct kernel *k, unsigned v) {
 	const struct kernel_value *x = &k->value[v];
-	unsigned arity = x->kind == KERNEL_OP ? op_info(x->op)->arity : x->kind == KERNEL_REDUCED, most = 0;
+	unsigned most = 0;
 
-	for (unsigned i = 0; i < arity; i++) {
+	for (unsigned i = 0; i < kernel_value_args(x); i++) {
 		unsigned level = level_of(k, x->arg[i]);
 
 		ck_assert_uint_lt(x->arg[i], v);
@@ -799,7 +812,7 @@ static void check_spaces(const struct plan_step *s) {
 
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *x = &k->value[v];
-		unsigned arity = x->kind == KERNEL_OP ? op_info(x->op)->arity : 0;
+		unsigned arity = x->kind == KERNEL_REDUCED ? 0 : kernel_value_args(x);
 
 		ck_assert(x->kind != KERNEL_REDUCED || (x->space == KERNEL_SPACE_KEPT &&
 			k->value[x->arg[0]].space == KERNEL_SPACE_ROW && k->value[x->arg[0]].dtype == x->dtype));
@@ -977,6 +990,34 @@ static void reference_matmul(const struct graph_node *n, const struct tensor_typ
 	}
 }
 
+/* Element by element: the index's own index is the result's without the axes that come from a. */
+static void reference_gather(const struct graph_node *n, const struct tensor_type *ta, const int64_t *a,
+	const struct tensor_type *ti, const int64_t *index, int64_t *out) {
+	unsigned axis = n->attr->axis, width = n->op == OP_take ? ti->rank : 1;
+
+	for (int64_t k = 0; k < shape_elements(&n->type); k++) {
+		int64_t at[LIMIT_RANK] = { 0 }, flat = k, where = 0, from = 0, place;
+
+		for (unsigned d = n->type.rank; d-- > 0; flat /= n->type.dims[d])
+			at[d] = flat % n->type.dims[d];
+		for (unsigned d = 0; d < ti->rank; d++) {
+			unsigned own = n->op == OP_take ? axis + d : d;
+
+			where = where * ti->dims[d] + (ti->dims[d] == 1 ? 0 : at[own]);
+		}
+		place = index[where] + (index[where] < 0 ? ta->dims[axis] : 0);
+		out[k] = 0;
+		if (place < 0 || place >= ta->dims[axis])
+			continue;
+		for (unsigned d = 0; d < ta->rank; d++) {
+			unsigned own = d < axis ? d : d + width - 1;
+
+			from = from * ta->dims[d] + (d == axis ? place : ta->dims[d] == 1 ? 0 : at[own]);
+		}
+		out[k] = a[from];
+	}
+}
+
 static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leaves) {
 	const struct graph_node *n = graph_node(g, i);
 	int64_t count = shape_elements(&n->type), *out = calloc((size_t)count + 1, sizeof *out);
@@ -993,6 +1034,8 @@ static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leav
 			out[k] = (int64_t)s[0] + (n->op == OP_arange ? k * (int64_t)s[1] : 0);
 	} else if (op_info(n->op)->class == OP_CLASS_REDUCE) {
 		reference_reduce(n, in[0], value[n->in[0]], out);
+	} else if (op_gathers(n->op)) {
+		reference_gather(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
 	} else if (n->op == OP_matmul) {
 		reference_matmul(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
 	} else if (op_is_elementwise(op_info(n->op)) || n->op == OP_copy) {
@@ -1111,6 +1154,14 @@ static uint32_t random_product(uint32_t a) {
 	return graph_op(g, OP_matmul, 2, in, NULL, 0, &node, &fault) ? a : node;
 }
 
+static uint32_t random_gather(uint32_t a, uint32_t b) {
+	const struct tensor_type t = graph_node(g, a)->type;
+	struct op_attr attr = { .axis = (uint8_t)(t.rank ? pick(t.rank) : 0) };
+	uint32_t node, in[2] = { a, pick(2) ? b : a };
+
+	return graph_op(g, pick(2) ? OP_take : OP_take_along, 2, in, &attr, 0, &node, &fault) ? a : node;
+}
+
 static uint32_t random_source(void) {
 	struct op_attr attr = { .dtype = DTYPE_i64, .rank = 1, .dims = { 3 }, .value = { pick(5), pick(3) } };
 	uint32_t node;
@@ -1144,8 +1195,9 @@ static void random_graph(void) {
 	}
 	while (n < 20 + pick(30)) {
 		uint32_t a = node[pick(n)], b = node[pick(n)];
-		uint32_t kind = pick(15), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
-			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) : random_source();
+		uint32_t kind = pick(17), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) :
+			kind < 16 ? random_gather(a, b) : random_source();
 
 		if (!is_small(made))
 			break;

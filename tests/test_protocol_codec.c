@@ -55,8 +55,9 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 	}
 	if (info->class == OP_CLASS_REDUCE || o->op == OP_flip)
 		a->axes = (uint16_t)random_below(state, 1 << LIMIT_RANK);
-	if (o->op == OP_windows) {
+	if (o->op == OP_windows || op_gathers(o->op))
 		a->axis = (uint8_t)random_below(state, LIMIT_RANK);
+	if (o->op == OP_windows) {
 		a->window.size = random_extreme(state);
 		a->window.step = random_extreme(state);
 		a->window.dilation = random_extreme(state);

@@ -373,6 +373,24 @@ START_TEST(windows_that_leave_their_axis_are_refused) {
 }
 END_TEST
 
+START_TEST(gathers_that_do_not_fit_are_refused) {
+	struct tensor_type a = SHAPE(f32, 3, 4), i = SHAPE(i32, 5, 3), j = SHAPE(f16, 2), k = SHAPE(u8, 5);
+	struct tensor_type b = SHAPE(bool, 2), deep = SHAPE(i32, 1, 1, 1, 1, 1, 1, 1, 1);
+	struct op_attr none = { .axis = 2 }, first = { .axis = 0 };
+
+	REFUSED(ARGUMENT, "take: axis 2 does not exist in f32[3,4]", OP_take, 2, &a, &i, NULL, &none);
+	REFUSED(DTYPE, "take takes integer arrays; argument b is f16[2]; cast it first", OP_take, 2, &a, &j, NULL,
+		&first);
+	REFUSED(DTYPE, "take_along takes integer arrays; argument b is bool[2]; cast it first", OP_take_along, 2, &a,
+		&b, NULL, &first);
+	REFUSED(RANK, "take: 9 dimensions are more than the limit of 8", OP_take, 2, &a, &deep, NULL, &first);
+	REFUSED(SHAPE, "take_along of f32[3,4] by u8[5]: the axes but 0 do not broadcast", OP_take_along, 2, &a, &k,
+		NULL, &first);
+	REFUSED(SHAPE, "take_along of f32[3,4] by i32[5,3]: the axes but 0 do not broadcast", OP_take_along, 2, &a,
+		&i, NULL, &first);
+}
+END_TEST
+
 START_TEST(products_that_do_not_fit_are_refused) {
 	struct tensor_type a = SHAPE(f32, 2, 3), b = SHAPE(f32, 4, 5), v = SHAPE(f32, 3),
 			   t = SHAPE(bool, 3, 3);
@@ -481,6 +499,7 @@ START_TEST(structural_results_follow_numpy) {
 	struct tensor_type a = SHAPE(f32, 3, 4), x = SHAPE(i32, 7, 1, 2, 3), y = SHAPE(i32, 5, 3, 4),
 			   e = SHAPE(f32, 0, 9);
 	struct op_attr twelve = { .rank = 3, .dims = { 2, 1, 6 } }, swap = { .rank = 2, .perm = { 1, 0 } };
+	struct tensor_type index = SHAPE(i8, 2, 7), column = SHAPE(u64, 2, 1);
 	struct op_attr wide = { .rank = 3, .dims = { 5, 3, 4 } },
 		       arange = { .dtype = DTYPE_i32, .rank = 1, .dims = { 9 } };
 	struct op_attr empty = { .rank = 2, .dims = { 5, 0 } };
@@ -498,6 +517,9 @@ START_TEST(structural_results_follow_numpy) {
 		&(struct op_attr){ .axis = 0, .window = { 2, 1, 1 } });
 	INFERRED("f32[3,1,2]", OP_windows, 1, &a, NULL, NULL,
 		&(struct op_attr){ .axis = 1, .window = { 2, INT64_MAX, 3 } });
+	INFERRED("f32[3,2,7]", OP_take, 2, &a, &index, NULL, &(struct op_attr){ .axis = 1 });
+	INFERRED("f32[2,7,4]", OP_take, 2, &a, &index, NULL, &(struct op_attr){ .axis = 0 });
+	INFERRED("f32[2,4]", OP_take_along, 2, &a, &column, NULL, &(struct op_attr){ .axis = 0 });
 	INFERRED("f32[3,4]", OP_copy, 1, &a, NULL, NULL, NULL);
 	INFERRED("u8[3,4]", OP_cast, 1, &a, NULL, NULL, &(struct op_attr){ .dtype = DTYPE_u8 });
 	INFERRED("i32[9]", OP_arange, 0, NULL, NULL, NULL, &arange);
@@ -578,7 +600,7 @@ RUN_TESTS("protocol_op", ids_are_unique_and_fit_the_table, error_and_dtype_numbe
 	reductions_refuse_axes_that_are_not_there_and_the_largest_of_nothing,
 	scalars_that_are_no_value_of_their_type_are_refused, views_that_do_not_fit_are_refused,
 	slices_that_leave_their_axis_are_refused, windows_that_leave_their_axis_are_refused,
-	products_that_do_not_fit_are_refused,
+	gathers_that_do_not_fit_are_refused, products_that_do_not_fit_are_refused,
 	elementwise_results_broadcast_and_comparisons_are_bool,
 	every_elementwise_operation_takes_exactly_the_types_of_its_row,
 	reductions_drop_or_keep_axes_and_sums_widen, structural_results_follow_numpy,

@@ -362,6 +362,10 @@ static int parse_composite(struct parser *p, struct text_statement *s) {
 	return r;
 }
 
+static int parse_axis(struct parser *p, struct text_statement *s) {
+	return take_settings(p, s, 1 << TEXT_AXIS, 1 << TEXT_AXIS);
+}
+
 typedef int attribute_parser(struct parser *p, struct text_statement *s);
 
 /* What follows the operands. Operations without a row have no attributes. */
@@ -376,6 +380,8 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 	[OP_slice] = parse_slice,
 	[OP_flip] = take_axes,
 	[OP_windows] = parse_windows,
+	[OP_take] = parse_axis,
+	[OP_take_along] = parse_axis,
 };
 
 static int parse_attributes(struct parser *p, struct text_statement *s) {

@@ -208,6 +208,18 @@ static int record_windows(
 	return 0;
 }
 
+static int record_take(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	*arrayp = fusion_take(a, r->array[s->operand[1].statement], axis_of(s));
+	return 0;
+}
+
+static int record_take_along(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	*arrayp = fusion_take_along(a, r->array[s->operand[1].statement], axis_of(s));
+	return 0;
+}
+
 static int record_matmul(
 	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
 	*arrayp = fusion_matmul(a, r->array[s->operand[1].statement]);
@@ -226,6 +238,8 @@ static record_function *const recorders[OP_COUNT] = {
 	[OP_slice] = record_slice,
 	[OP_flip] = record_flip,
 	[OP_windows] = record_windows,
+	[OP_take] = record_take,
+	[OP_take_along] = record_take_along,
 	[OP_matmul] = record_matmul,
 };
 

@@ -23,8 +23,7 @@ bool operand_is_kept(const struct kernel *k, unsigned o) {
 	if (k->operand[o].output)
 		return k->value[k->operand[o].value].space == KERNEL_SPACE_KEPT;
 	for (unsigned v = 0; v < k->values; v++)
-		if ((k->value[v].kind == KERNEL_LOAD || k->value[v].kind == KERNEL_IOTA) &&
-			k->value[v].index == o)
+		if (kernel_value_loads(&k->value[v]) && k->value[v].index == o)
 			return k->value[v].space == KERNEL_SPACE_KEPT;
 	return false;
 }
@@ -47,7 +46,7 @@ static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 static void describe(struct writer *w, unsigned o) {
 	static const char *const access[] = { "contiguous", "uniform", "strided" };
 	const struct kernel_operand *p = &w->k->operand[o];
-	const char *kind = p->iota ? "iota" : p->output ? "output" : "input";
+	const char *kind = p->iota ? "iota" : p->output ? "output" : p->gathered ? "gathered" : "input";
 
 	text_line(w, "/* operand %u: %s, %s, %s */", o, kind, dtype_info(p->dtype)->name, access[p->access]);
 }
@@ -152,6 +151,24 @@ static void load_iota(struct writer *w, const struct scope *s, unsigned o) {
 	else if (varies)
 		text_part(w, ", 1");
 	text_part(w, ")");
+}
+
+void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride) {
+	text_line(w, "global uchar *const g%u = %s%u + %u * (max(at%u, 0l) * v%u%s);", operand, s->pointer, operand,
+		dtype_info(w->k->operand[operand].dtype)->bytes, operand, stride, w->k->width > 1 ? ".s0" : "");
+}
+
+void operand_take(struct writer *w, const struct scope *s, const struct kernel_value *gather) {
+	const struct kernel_operand *p = &w->k->operand[gather->index];
+
+	text_part(w, "take_%s(", dtype_info(p->dtype)->name);
+	lane_address(w, s, gather->index);
+	text_part(w, ", position(v%u, v%u), v%u.s0, ", gather->arg[0], gather->arg[1], gather->arg[2]);
+	if (p->access == KERNEL_STRIDED)
+		text_part(w, "s%u_%u", gather->index, w->lane_dim);
+	else
+		text_part(w, p->access == KERNEL_CONTIGUOUS ? "1" : "0");
+	text_part(w, ", %s)", s->count);
 }
 
 void operand_load(struct writer *w, const struct scope *s, unsigned operand) {

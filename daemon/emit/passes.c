@@ -85,12 +85,6 @@ void passes_kept_held(const struct writer *w, const struct passes *p, unsigned p
 		held[v] = p->held[v] && w->k->value[v].space == KERNEL_SPACE_KEPT && p->depth[v] < pass;
 }
 
-static unsigned arity_of(const struct kernel_value *value) {
-	if (value->kind == KERNEL_OP)
-		return op_info(value->op)->arity;
-	return value->kind == KERNEL_REDUCED;
-}
-
 /* ---- depths ---- */
 
 static void find_depths(const struct writer *w, struct passes *p) {
@@ -98,10 +92,9 @@ static void find_depths(const struct writer *w, struct passes *p) {
 
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *value = &k->value[v];
-		unsigned arity = arity_of(value);
 
 		p->depth[v] = 0;
-		for (unsigned i = 0; i < arity; i++)
+		for (unsigned i = 0; i < kernel_value_args(value); i++)
 			if (p->depth[value->arg[i]] > p->depth[v])
 				p->depth[v] = p->depth[value->arg[i]];
 		p->depth[v] += value->kind == KERNEL_REDUCED;
@@ -142,9 +135,9 @@ static void close_needs(const struct kernel *k, const bool *held, struct needs *
 
 		if (!n->value[v] || held[v])
 			continue;
-		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
+		if (kernel_value_loads(value))
 			n->operand[value->index] = true;
-		for (unsigned i = 0; value->kind == KERNEL_OP && i < op_info(value->op)->arity; i++)
+		for (unsigned i = 0; value->kind != KERNEL_REDUCED && i < kernel_value_args(value); i++)
 			n->value[value->arg[i]] = true;
 	}
 }
@@ -194,10 +187,10 @@ static void find_costs(const struct kernel *k, const bool *held, unsigned *cost)
 			continue;
 		if (value->kind == KERNEL_LOAD)
 			cost[v] = k->operand[value->index].access == KERNEL_STRIDED ? COST_GATHER : COST_LOAD;
-		if (value->kind != KERNEL_OP)
+		if (value->kind != KERNEL_OP && value->kind != KERNEL_GATHER)
 			continue;
-		cost[v] = cost_of_op(value->op);
-		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+		cost[v] = value->kind == KERNEL_OP ? cost_of_op(value->op) : COST_GATHER;
+		for (unsigned i = 0; i < kernel_value_args(value); i++)
 			cost[v] += cost[value->arg[i]];
 		/* Counted more than once, a shared argument could else double at every use. */
 		if (cost[v] > COST_HELD)
@@ -256,9 +249,8 @@ void passes_hold_kept(const struct writer *w, struct passes *p) {
 	find_constants(k, constant);
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *value = &k->value[v];
-		unsigned arity = arity_of(value);
 
-		for (unsigned i = 0; w->outer.value[v] && i < arity; i++) {
+		for (unsigned i = 0; w->outer.value[v] && i < kernel_value_args(value); i++) {
 			unsigned a = value->arg[i];
 
 			if (k->value[a].space == KERNEL_SPACE_KEPT && !constant[a] &&

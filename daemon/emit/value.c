@@ -228,12 +228,11 @@ static void find_levels(const struct writer *w, const struct scope *s, uint8_t *
 			level[v] = LEVEL_TASK;
 		if (value->kind == KERNEL_REDUCED)
 			level[v] = LEVEL_UNIT;
-		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
+		if (kernel_value_loads(value))
 			level[v] = (uint8_t)level_of_load(w, s, value);
-		if (value->kind != KERNEL_OP)
-			continue;
-		level[v] = LEVEL_TASK;
-		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+		if (value->kind == KERNEL_OP)
+			level[v] = LEVEL_TASK;
+		for (unsigned i = 0; value->kind != KERNEL_REDUCED && i < kernel_value_args(value); i++)
 			if (level[value->arg[i]] > level[v])
 				level[v] = level[value->arg[i]];
 	}
@@ -255,9 +254,60 @@ static void write_op(struct writer *w, const struct kernel_value *value) {
 	text_part(w, ")");
 }
 
+/* Does value `of` differ between the lanes, as far as can be told without running? */
+static bool varies(const struct writer *w, unsigned of) {
+	bool differs[KERNEL_VALUES];
+
+	for (unsigned v = 0; v <= of; v++) {
+		const struct kernel_value *value = &w->k->value[v];
+
+		differs[v] = (value->kind == KERNEL_ROOT_VALUE && w->k->form != KERNEL_FORM_ROW) ||
+			     (value->kind == KERNEL_REDUCED && w->k->form == KERNEL_FORM_COLUMN);
+		if (kernel_value_loads(value))
+			differs[v] = w->k->operand[value->index].access != KERNEL_UNIFORM;
+		for (unsigned i = 0; i < kernel_value_args(value); i++)
+			differs[v] |= differs[value->arg[i]];
+	}
+	return differs[of];
+}
+
+/*
+ * One place for all lanes: then they load from there as the operand lies, unless it is beyond the
+ * axis. Else each lane loads for itself.
+ */
+static void write_gather(struct writer *w, const struct scope *s, unsigned v) {
+	const struct kernel_value *value = &w->k->value[v];
+	const char *first = w->k->width > 1 ? ".s0" : "";
+	struct scope there = *s;
+
+	if (s->lane && w->k->width > 1 && varies(w, value->arg[0])) {
+		text_begin(w);
+		text_part(w, "const %s v%u = ", value_register(value->dtype), v);
+		operand_take(w, s, value);
+		text_part(w, ";");
+		text_end(w);
+		return;
+	}
+	text_line(w, "const long at%u = position(v%u%s, v%u%s);", value->index, value->arg[0], first, value->arg[1],
+		first);
+	operand_there(w, s, value->index, value->arg[2]);
+	there.pointer = "g";
+	text_begin(w);
+	text_part(w, "const %s v%u = at%u < 0 ? (%s)(0) : ", value_register(value->dtype), v, value->index,
+		value_register(value->dtype));
+	operand_load(w, &there, value->index);
+	text_part(w, ";");
+	text_end(w);
+}
+
 static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 	const struct kernel_value *value = &w->k->value[v];
 
+	w->written[v] = true;
+	if (value->kind == KERNEL_GATHER && !(s->held && s->held[v])) {
+		write_gather(w, s, v);
+		return;
+	}
 	text_begin(w);
 	text_part(w, "const %s v%u = ", value_register(value->dtype), v);
 	if (s->held && s->held[v])
@@ -271,7 +321,6 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 		operand_load(w, s, value->index);
 	text_part(w, ";");
 	text_end(w);
-	w->written[v] = true;
 }
 
 /* Values that a form declares once it has accumulated them. */

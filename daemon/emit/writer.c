@@ -18,13 +18,9 @@ static void close_needs(const struct kernel *k, struct needs *n) {
 
 		if (!n->value[v])
 			continue;
-		if (value->kind == KERNEL_LOAD || value->kind == KERNEL_IOTA)
+		if (kernel_value_loads(value))
 			n->operand[value->index] = true;
-		if (value->kind == KERNEL_REDUCED)
-			n->value[value->arg[0]] = true;
-		if (value->kind != KERNEL_OP)
-			continue;
-		for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+		for (unsigned i = 0; i < kernel_value_args(value); i++)
 			n->value[value->arg[i]] = true;
 	}
 }

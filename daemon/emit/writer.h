@@ -3,7 +3,8 @@
  *
  * Names in the text: r the task's record, dN extents, iN indices, aN the address of operand N
  * (a long for an iota), sN_D its stride along dimension D, pN the operand where a unit of work
- * begins, qN where the part after the root does, vN values.
+ * begins, qN where the part after the root does, gN one moved to the place atN that is gathered,
+ * vN values.
  *
  * A form writes loops and, inside them, asks for the values of a scope. Values are written once,
  * as far out as they can stand: those of scalars at the top of the kernel (LEVEL_TASK), those
@@ -131,6 +132,10 @@ bool operand_is_kept(const struct kernel *k, unsigned o);
 void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
 /* Declares alignedN, of the outputs that may be streamed. */
 void operand_aligned(struct writer *w, const char *prefix);
+/* Declares gN: pointer N moved along the axis that is gathered to atN, where that is not below 0. */
+void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride);
+/* Writes the expression that loads for each lane from a place of its own. */
+void operand_take(struct writer *w, const struct scope *s, const struct kernel_value *gather);
 /* Writes the expression that loads an operand, and the statement that stores to one. */
 void operand_load(struct writer *w, const struct scope *s, unsigned operand);
 void operand_store(struct writer *w, const struct scope *s, unsigned operand);

@@ -13,15 +13,12 @@ static uint8_t space_of(const struct draft *d, const struct kernel_value *v) {
 
 	if (k->root != KERNEL_ROWS)
 		return 0;
-	if (v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA) {
-		for (unsigned i = k->kept; i < k->rank; i++)
-			if (d->operand[v->index].stride[i])
-				return KERNEL_SPACE_ROW;
-		return KERNEL_SPACE_KEPT;
-	}
+	for (unsigned i = k->kept; kernel_value_loads(v) && i < k->rank; i++)
+		if (d->operand[v->index].stride[i])
+			return KERNEL_SPACE_ROW;
 	if (v->kind == KERNEL_OP && v->op == OP_copy)
 		return KERNEL_SPACE_ROW;
-	for (unsigned i = 0; v->kind == KERNEL_OP && i < op_info(v->op)->arity; i++)
+	for (unsigned i = 0; v->kind != KERNEL_REDUCED && i < kernel_value_args(v); i++)
 		if (k->value[v->arg[i]].space == KERNEL_SPACE_ROW)
 			return KERNEL_SPACE_ROW;
 	return KERNEL_SPACE_KEPT;
@@ -111,6 +108,15 @@ uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o
 		.index = draft_operand(d, dtype, o) });
 }
 
+uint16_t draft_gather(struct draft *d, uint8_t dtype, const struct plan_operand *o, const uint16_t arg[static 3]) {
+	struct kernel_value v = { .kind = KERNEL_GATHER, .dtype = dtype, .arg = { arg[0], arg[1], arg[2] } };
+
+	v.index = draft_operand(d, dtype, o);
+	if (!d->full)
+		d->kernel.operand[v.index].gathered = 1;
+	return draft_value(d, v);
+}
+
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o) {
 	uint16_t operand = draft_operand(d, d->kernel.value[value].dtype, o);
 
@@ -153,8 +159,10 @@ static uint16_t cut_root(struct cut *c) {
 
 static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 	const struct draft *from = c->from;
-	uint16_t arg[KERNEL_ARGS];
+	uint16_t arg[KERNEL_ARGS] = { 0 };
 
+	for (unsigned i = 0; i < kernel_value_args(v); i++)
+		arg[i] = cut_value(c, v->arg[i]);
 	switch (v->kind) {
 	case KERNEL_LOAD:
 		return draft_load(c->to, v->dtype, &from->operand[v->index]);
@@ -166,13 +174,12 @@ static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 		return cut_root(c);
 	case KERNEL_REDUCED:
 		return draft_value(c->to, (struct kernel_value){ .kind = KERNEL_REDUCED, .dtype = v->dtype, .op = v->op,
-			.arg = { cut_value(c, v->arg[0]) } });
+			.arg = { arg[0] } });
+	case KERNEL_GATHER:
+		return draft_gather(c->to, v->dtype, &from->operand[v->index], arg);
 	default:
-		break;
+		return draft_op(c->to, v->op, v->dtype, op_info(v->op)->arity, arg);
 	}
-	for (unsigned i = 0; i < op_info(v->op)->arity; i++)
-		arg[i] = cut_value(c, v->arg[i]);
-	return draft_op(c->to, v->op, v->dtype, op_info(v->op)->arity, arg);
 }
 
 /* A value of the prologue that the epilogue needs too (a scalar) is made again after the root. */

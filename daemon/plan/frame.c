@@ -118,6 +118,9 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 		return false;
 	if (!(rows_classes(r, n->space) & class))
 		return false;
+	/* What is gathered lies in memory; the axes of take's index stand among others in the result. */
+	if (op_gathers(n->op) && (i == 0 || !space_equal(in->type, n->space)))
+		return false;
 	if (n->kind == NODE_REDUCE && have != ROWS_CLASS_ROW)
 		return false;
 	frame_of_class(&reads, r, class, n->space);

@@ -359,8 +359,8 @@ static int pack_factor(struct planner *p, uint32_t node) {
 	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
-/* The first factor may lie anyhow, but it must lie in memory. */
-static int place_factor(struct planner *p, uint32_t node) {
+/* A first factor, and what is gathered, may lie anyhow, but must lie in memory. */
+static int place_first(struct planner *p, uint32_t node) {
 	const struct node *in = &p->node[p->node[node].in[0]];
 	uint32_t copy;
 	int r;
@@ -396,11 +396,10 @@ static int join(struct planner *p, uint32_t node) {
 	uint32_t rank, group = GROUP_NONE;
 	int r = 0;
 
-	if (p->node[node].kind == NODE_MATMUL) {
-		r = place_factor(p, node);
-		if (!r)
-			r = pack_factor(p, node);
-	}
+	if (p->node[node].kind == NODE_MATMUL || op_gathers(p->node[node].op))
+		r = place_first(p, node);
+	if (!r && p->node[node].kind == NODE_MATMUL)
+		r = pack_factor(p, node);
 	rank = highest_rank(p, &p->node[node]);
 	if (!r && p->node[node].kind != NODE_MATMUL && rank)
 		r = candidate(p, node, rank, &group);

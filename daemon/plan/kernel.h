@@ -23,6 +23,11 @@
  *   MATMUL  batch dims, M, N, K; operands 0 and 1 are the factors; the root and later values are
  *           computed over batch, M, N
  *
+ * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
+ * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
+ * the operand are those of the other axes. A negative index counts from the end; one beyond the axis
+ * gives 0, and reads nothing: the extent is the plan's, not the client's. Extents are above 0.
+ *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
  * the last, REDUCE and ROWS of the form ROW the (single) reduced one, COLUMN the last kept one,
  * MATMUL N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
@@ -52,7 +57,7 @@ enum {
 	KERNEL_COLUMNS = 64,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
-	/* where, clamp, fma and lerp are the widest elementwise operations. */
+	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
 	KERNEL_ARGS = 3,
 	KERNEL_OPERANDS = 48,
 	KERNEL_VALUES = 256,
@@ -86,6 +91,7 @@ enum kernel_value_kind {
 	KERNEL_IOTA,                   /* i64: offset + sum of index * stride, the words of operand `index` */
 	KERNEL_OP,                     /* op(arg...); OP_cast converts arg[0] to dtype */
 	KERNEL_ROOT_VALUE,             /* the reduction's or product's result, in the accumulator type */
+	KERNEL_GATHER,                 /* operand `index`, at arg[0] along an axis */
 	KERNEL_REDUCED,                /* ROWS: op (OP_reduce_*) over the row of arg[0], both of dtype */
 };
 
@@ -106,6 +112,18 @@ struct kernel_value {
 	uint16_t index;
 };
 
+/* How many of arg[] a value has. */
+static inline unsigned kernel_value_args(const struct kernel_value *v) {
+	if (v->kind == KERNEL_OP)
+		return op_info(v->op)->arity;
+	return v->kind == KERNEL_GATHER ? 3 : v->kind == KERNEL_REDUCED;
+}
+
+/* Is a value read from operand `index`, or counted by it? */
+static inline bool kernel_value_loads(const struct kernel_value *v) {
+	return v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA || v->kind == KERNEL_GATHER;
+}
+
 struct kernel_operand {
 	uint8_t dtype;
 	uint8_t access;                /* enum kernel_access */
@@ -113,7 +131,7 @@ struct kernel_operand {
 	bool stream;                   /* output: store past the caches */
 	uint16_t value;                /* output: the value stored; else KERNEL_NONE */
 	uint8_t iota;                  /* 1: no memory; address word is the offset */
-	uint8_t pad;
+	uint8_t gathered;              /* 1: read by a GATHER value, at any place of its axis */
 };
 
 struct kernel {

@@ -88,7 +88,7 @@ void draft_collapse(struct draft *d) {
 }
 
 static bool is_loaded(const struct kernel_value *v, unsigned operand) {
-	return (v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA) && v->index == operand;
+	return kernel_value_loads(v) && v->index == operand;
 }
 
 /* Is an operand touched once an element of a row? REDUCE: every load of the prologue and no other. */

@@ -37,29 +37,37 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) {
 }
 
 /* start + i * step, in the register type of f16 and bf16, rounded once at the end. */
-static uint16_t lower_iota(struct lowering *l, const struct node *n) {
+static uint16_t lower_iota(
+	struct lowering *l, const struct node *n, const struct tensor_type *as, const struct view *v) {
 	struct draft *d = l->d;
 	uint8_t type = n->type->dtype, reg = dtype_info(type)->kind == DTYPE_KIND_REAL ? dtype_info(type)->reg : type;
-	struct plan_operand o = frame_operand(&l->frame, n->type, &n->view, PLAN_NONE);
+	struct plan_operand o = frame_operand(&l->frame, as, v, PLAN_NONE);
 	uint32_t scalar = l->p->node[n->base].index;
-	uint16_t v = draft_iota(d, &o), scaled;
+	uint16_t x = draft_iota(d, &o), scaled;
 
-	v = draft_op(d, OP_cast, reg, 1, &v);
-	scaled = draft_op(d, OP_mul, reg, 2, (uint16_t[]){ v, draft_scalar(d, reg, scalar + 1) });
-	v = draft_op(d, OP_add, reg, 2, (uint16_t[]){ draft_scalar(d, reg, scalar), scaled });
-	return reg == type ? v : draft_op(d, OP_cast, type, 1, &v);
+	x = draft_op(d, OP_cast, reg, 1, &x);
+	scaled = draft_op(d, OP_mul, reg, 2, (uint16_t[]){ x, draft_scalar(d, reg, scalar + 1) });
+	x = draft_op(d, OP_add, reg, 2, (uint16_t[]){ draft_scalar(d, reg, scalar), scaled });
+	return reg == type ? x : draft_op(d, OP_cast, type, 1, &x);
 }
 
-static uint16_t lower_source(struct lowering *l, uint32_t node) {
-	const struct node *n = &l->p->node[node];
+/* What a node holds, seen as another shape through another view. */
+static uint16_t lower_source_as(
+	struct lowering *l, const struct node *n, const struct tensor_type *as, const struct view *v) {
 	struct plan_operand o;
 
 	if (n->kind == NODE_FILL)
 		return draft_scalar(l->d, n->type->dtype, n->index);
 	if (n->kind == NODE_IOTA)
-		return lower_iota(l, n);
-	o = frame_operand(&l->frame, n->type, &n->view, l->p->node[n->base].slot);
+		return lower_iota(l, n, as, v);
+	o = frame_operand(&l->frame, as, v, l->p->node[n->base].slot);
 	return draft_load(l->d, n->type->dtype, &o);
+}
+
+static uint16_t lower_source(struct lowering *l, uint32_t node) {
+	const struct node *n = &l->p->node[node];
+
+	return lower_source_as(l, n, n->type, &n->view);
 }
 
 static uint16_t lower_argument(struct lowering *l, const struct node *n, unsigned i) {
@@ -74,9 +82,93 @@ static uint16_t lower_cast(struct draft *d, uint16_t value, uint8_t dtype) {
 	return d->kernel.value[value].dtype == dtype ? value : draft_op(d, OP_cast, dtype, 1, &value);
 }
 
-static void lower_member(struct lowering *l, struct node *n) {
+/* ---- gathers ---- */
+
+/* Axes [from, from + count) of a shape as axes [to, ...) of another, which has extents of 1 until then. */
+static void axes_place(struct tensor_type *t, struct view *v, unsigned to, const struct node *n, unsigned from,
+	unsigned count) {
+	memcpy(t->dims + to, n->type->dims + from, count * sizeof *t->dims);
+	memcpy(v->stride + to, n->view.stride + from, count * sizeof *v->stride);
+}
+
+/* Operand i of a gather over the result's axes: those of the index stand where axis `axis` of operand 0 was. */
+static void gather_view(const struct lowering *l, const struct node *n, unsigned i, struct tensor_type *t,
+	struct view *v) {
+	const struct node *in = &l->p->node[n->in[i]];
+	unsigned axis = n->attr->axis, after = axis + 1;
+	unsigned width = n->op == OP_take ? l->p->node[n->in[1]].type->rank : 1;
+
+	*t = *n->type;
+	*v = (struct view){ .offset = in->view.offset };
+	for (unsigned d = 0; d < t->rank; d++)
+		t->dims[d] = 1;
+	if (i == 1 && n->op == OP_take) {
+		axes_place(t, v, axis, in, 0, width);
+	} else if (i == 1) {
+		axes_place(t, v, 0, in, 0, t->rank);
+	} else {
+		axes_place(t, v, 0, in, 0, axis);
+		axes_place(t, v, axis + width, in, after, in->type->rank - after);
+	}
+}
+
+/* The index as i64; values of u64 that this has not are beyond every axis. */
+static int lower_index(struct lowering *l, const struct node *n, uint16_t *valuep) {
+	struct tensor_type t;
+	struct view v;
+	uint32_t number;
+	uint16_t x;
+	int r = 0;
+
+	gather_view(l, n, 1, &t, &v);
+	if (group_inside(l->p, l->group, n, 1))
+		x = lower_argument(l, n, 1);
+	else
+		x = lower_source_as(l, &l->p->node[n->in[1]], &t, &v);
+	if (l->d->kernel.value[x].dtype == DTYPE_u64) {
+		r = planner_constant(l->p, INT64_MAX, &number);
+		x = draft_op(l->d, OP_minimum, DTYPE_u64, 2, (uint16_t[]){ x, draft_scalar(l->d, DTYPE_u64, number) });
+	}
+	*valuep = lower_cast(l->d, x, DTYPE_i64);
+	return r;
+}
+
+static int lower_constant(struct lowering *l, int64_t value, uint16_t *valuep) {
+	uint32_t number;
+	int r = planner_constant(l->p, (uint64_t)value, &number);
+
+	if (!r)
+		*valuep = draft_scalar(l->d, DTYPE_i64, number);
+	return r;
+}
+
+static int lower_gather(struct lowering *l, struct node *n) {
+	const struct node *a = &l->p->node[n->in[0]];
+	struct plan_operand o;
+	struct tensor_type t;
+	struct view v;
+	uint16_t arg[3] = { 0 };
+	int r = lower_index(l, n, &arg[0]);
+
+	if (!r)
+		r = lower_constant(l, a->type->dims[n->attr->axis], &arg[1]);
+	if (!r)
+		r = lower_constant(l, a->view.stride[n->attr->axis], &arg[2]);
+	if (r)
+		return r;
+	gather_view(l, n, 0, &t, &v);
+	o = frame_operand(&l->frame, &t, &v, l->p->node[a->base].slot);
+	n->value = draft_gather(l->d, n->type->dtype, &o, arg);
+	return 0;
+}
+
+/* ---- members ---- */
+
+static int lower_member(struct lowering *l, struct node *n) {
 	uint16_t arg[KERNEL_ARGS];
 
+	if (op_gathers(n->op))
+		return lower_gather(l, n);
 	for (unsigned i = 0; i < n->arity; i++)
 		arg[i] = lower_argument(l, n, i);
 	if (n->op == OP_copy)
@@ -87,6 +179,7 @@ static void lower_member(struct lowering *l, struct node *n) {
 		n->value = fast_op(l->p, l->d, n->op, n->type->dtype, n->arity, arg);
 	else
 		n->value = draft_op(l->d, n->op, n->type->dtype, n->arity, arg);
+	return 0;
 }
 
 /* Members are stored row-major over the frame's space. */
@@ -109,10 +202,13 @@ static int lower_store(struct lowering *l, struct node *n) {
 	return 0;
 }
 
-static void lower_members(struct lowering *l, const struct group *g) {
-	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m])
+static int lower_members(struct lowering *l, const struct group *g) {
+	int r = 0;
+
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m])
 		if (g->kind == NODE_MAP || m != g->root)
-			lower_member(l, &l->p->node[m]);
+			r = lower_member(l, &l->p->node[m]);
+	return r;
 }
 
 static int lower_stores(struct lowering *l, const struct group *g) {
@@ -125,13 +221,14 @@ static int lower_stores(struct lowering *l, const struct group *g) {
 
 static int lower_map(struct lowering *l, const struct group *g) {
 	struct kernel *k = &l->d->kernel;
+	int r;
 
 	k->root = KERNEL_MAP;
 	k->rank = g->space->rank;
 	memcpy(l->d->dims, g->space->dims, sizeof g->space->dims);
 	frame_plain(&l->frame, g->space);
-	lower_members(l, g);
-	return lower_stores(l, g);
+	r = lower_members(l, g);
+	return r ? r : lower_stores(l, g);
 }
 
 /* ---- reductions ---- */
@@ -215,15 +312,18 @@ static void frame_stores(struct lowering *l, const struct rows *rows, const stru
 }
 
 /* The members that are computed once an element, or those that are computed once a row. */
-static void lower_class(struct lowering *l, const struct group *g, const struct rows *rows, bool row) {
-	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m]) {
+static int lower_class(struct lowering *l, const struct group *g, const struct rows *rows, bool row) {
+	int r = 0;
+
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
 		struct node *n = &l->p->node[m];
 
 		if (m == g->root || n->row != row)
 			continue;
 		frame_reads(l, rows, n);
-		lower_member(l, n);
+		r = lower_member(l, n);
 	}
+	return r;
 }
 
 /* One reduction: a prologue, the root, an epilogue. */
@@ -233,12 +333,13 @@ static int lower_reduce(struct lowering *l, const struct group *g) {
 	int r;
 
 	rows_begin(l, &rows, KERNEL_REDUCE);
-	lower_class(l, g, &rows, true);
-	frame_reads(l, &rows, root);
-	r = lower_reduction(l, root);
+	r = lower_class(l, g, &rows, true);
 	if (r)
 		return r;
-	lower_class(l, g, &rows, false);
+	frame_reads(l, &rows, root);
+	r = lower_reduction(l, root);
+	if (!r)
+		r = lower_class(l, g, &rows, false);
 	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
 		if (l->p->node[m].row)
 			continue;
@@ -261,7 +362,7 @@ static int lower_rows(struct lowering *l, const struct group *g) {
 		if (p->node[m].kind == NODE_REDUCE)
 			r = lower_reduced(l, &p->node[m]);
 		else
-			lower_member(l, &p->node[m]);
+			r = lower_member(l, &p->node[m]);
 	}
 	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m]) {
 		struct node *n = &p->node[m];
@@ -300,6 +401,7 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 	struct kernel *k = &l->d->kernel;
 	unsigned m = root->type->rank - 2u;
 	uint16_t v;
+	int r;
 
 	k->root = KERNEL_MATMUL;
 	k->op = OP_matmul;
@@ -315,8 +417,8 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
 	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));
 	frame_plain(&l->frame, root->type);
-	lower_members(l, g);
-	return lower_stores(l, g);
+	r = lower_members(l, g);
+	return r ? r : lower_stores(l, g);
 }
 
 /* ---- steps ---- */

@@ -42,7 +42,10 @@ static void *keep(struct plan *p, const void *from, size_t bytes) {
 	return to ? memcpy(to, from, bytes) : NULL;
 }
 
-/* Bytes of memory an operand touches: dims along which it does not move count once, and windows overlap. */
+/*
+ * Bytes of memory an operand touches: dims along which it does not move count once, windows overlap,
+ * and what is gathered may be anywhere.
+ */
 static uint64_t operand_bytes(const struct plan *p, const struct draft *d, unsigned operand) {
 	uint64_t bytes = dtype_info(d->kernel.operand[operand].dtype)->bytes, all;
 
@@ -50,7 +53,7 @@ static uint64_t operand_bytes(const struct plan *p, const struct draft *d, unsig
 		return 0;
 	all = p->slot[d->operand[operand].slot].bytes;
 	for (unsigned i = 0; i < d->kernel.rank; i++)
-		if (d->operand[operand].stride[i])
+		if (d->operand[operand].stride[i] || d->kernel.operand[operand].gathered)
 			bytes *= (uint64_t)d->dims[i];
 	return bytes < all ? bytes : all;
 }

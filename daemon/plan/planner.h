@@ -207,6 +207,8 @@ uint16_t draft_operand(struct draft *d, uint8_t dtype, const struct plan_operand
 uint16_t draft_scalar(struct draft *d, uint8_t dtype, uint32_t number);
 uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, const uint16_t *arg);
 uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o);
+/* arg: index, extent and stride of the axis that o does not walk. */
+uint16_t draft_gather(struct draft *d, uint8_t dtype, const struct plan_operand *o, const uint16_t arg[static 3]);
 /* The index along an arange: its operand has strides but no memory. */
 uint16_t draft_iota(struct draft *d, const struct plan_operand *o);
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);

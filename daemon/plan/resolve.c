@@ -102,6 +102,16 @@ static int resolve_matmul(struct planner *p, struct node *n) {
 	return planner_constant(p, dtype_scalar_from_int(n->type->dtype, 0), &n->index);
 }
 
+/* What is taken from an axis without elements is out of range. */
+static int resolve_gather(struct planner *p, struct node *n) {
+	compute(p, n, NODE_MAP);
+	if (p->node[n->in[0]].type->dims[n->attr->axis])
+		return 0;
+	n->kind = NODE_FILL;
+	n->arity = 0;
+	return planner_constant(p, dtype_scalar_from_int(n->type->dtype, 0), &n->index);
+}
+
 static int resolve_node(struct planner *p, struct node *n) {
 	switch (n->op) {
 	case OP_load:
@@ -115,6 +125,9 @@ static int resolve_node(struct planner *p, struct node *n) {
 		return 0;
 	case OP_matmul:
 		return resolve_matmul(p, n);
+	case OP_take:
+	case OP_take_along:
+		return resolve_gather(p, n);
 	default:
 		break;
 	}
@@ -196,7 +209,7 @@ struct edge planner_edge(const struct planner *p, const struct node *n, unsigned
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = n->kind != NODE_MATMUL && node_is_computed(base) && space_equal(base->type, n->space) &&
+	e.direct = n->kind != NODE_MATMUL && !(op_gathers(n->op) && i == 0) && node_is_computed(base) && space_equal(base->type, n->space) &&
 		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
 	return e;
 }

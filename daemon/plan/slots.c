@@ -34,6 +34,7 @@ static bool may_overwrite(const struct plan *p, uint32_t step, unsigned read, un
 	const struct plan_slot *from = &p->slot[s->operand[read].slot], *to = &p->slot[s->operand[write].slot];
 
 	return !s->kernel->operand[read].output && !s->kernel->operand[read].iota &&
+		!s->kernel->operand[read].gathered &&
 		s->operand[read].slot >= p->leaves && !from->output && !to->output && from->last == step &&
 		from->bytes == to->bytes && to->reuse == PLAN_NONE &&
 		dtype_info(s->kernel->operand[read].dtype)->bytes == dtype_info(s->kernel->operand[write].dtype)->bytes &&

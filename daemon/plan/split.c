@@ -121,7 +121,7 @@ static void draft_of_step(const struct plan_step *s, struct draft *d) {
 }
 
 static bool is_computed(const struct kernel_value *v) {
-	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED;
+	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED || v->kind == KERNEL_GATHER;
 }
 
 static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) {
@@ -153,9 +153,7 @@ static unsigned split_point(const struct kernel *k) {
 }
 
 static bool is_argument(const struct kernel_value *v, unsigned value) {
-	unsigned arity = v->kind == KERNEL_OP ? op_info(v->op)->arity : v->kind == KERNEL_REDUCED;
-
-	for (unsigned i = 0; i < arity; i++)
+	for (unsigned i = 0; i < kernel_value_args(v); i++)
 		if (v->arg[i] == value)
 			return true;
 	return false;

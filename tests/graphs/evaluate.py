@@ -294,6 +294,8 @@ def structural(name, operands, tokens):
         "broadcast": lambda: np.broadcast_to(a.data, tokens.integers()),
         "slice": lambda: a.data[tokens.ranges()],
         "flip": lambda: np.flip(a.data, tokens.axes()),
+        "take": lambda: ref.take(a.data, operands[1].data, **tokens.settings(axis=0)),
+        "take_along": lambda: ref.take_along(a.data, operands[1].data, **tokens.settings(axis=0)),
         "windows": lambda: ref.windows(a.data, **tokens.settings(axis=0, size=1, step=1, dilation=1)),
     }
     return Array(a.dtype, shape[name]())

@@ -84,6 +84,8 @@ _PROTOTYPES = {
     "slice": (_pointer, [_pointer, _dims, _dims, _dims]),
     "flip": (_pointer, [_pointer, ctypes.c_int, _axes]),
     "windows": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]),
+    "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
+    "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
     "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
@@ -340,6 +342,10 @@ class Context:
 
     def windows(self, a, axis, size, step=1, dilation=1):
         return Array(self, call["windows"](a.pointer, axis, size, step, dilation))
+
+    def gather(self, name, a, index, axis):
+        """take or take_along"""
+        return Array(self, call[name](a.pointer, index.pointer, axis))
 
     def capture_begin(self, inputs):
         _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))

@@ -19,12 +19,13 @@ import numpy as np
 import fusion
 import reference
 from harness import random_values
-from reference import to_register, to_storage
+from reference import STORAGE, to_register, to_storage
 from tables import DTYPES, OPS
 
 MOST_ELEMENTS = 3000
 WRITES = ("copy_into", "fill_into", "map_write")
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
+GATHERS = ("take", "take_along")
 SOURCES = ("load", "fill", "arange")
 FORCED = 8
 STRIDE = 29
@@ -267,6 +268,30 @@ class Program:
             return self.elementwise("add", dtype)
         return self.add("matmul", dtype, shape, [a, b])
 
+    def gather(self, name, dtype):
+        """Indices are made for the axis, so that most are on it; some are computed."""
+        node = self.operand(dtype)
+        if not self.nodes[node].shape:
+            node = self.source(dtype, (self.extent(7),), "load")
+        shape = self.nodes[node].shape
+        axis = int(self.rng.integers(len(shape)))
+        kind = self.choose(["i32", "i64", "u8", "u64", "i16"])
+        rank = len(shape) if name == "take_along" else int(self.choose([0, 1, 1, 2]))
+        taken = [self.extent(int(self.choose([1, 3, 7, 17]))) for _ in range(rank)]
+        if name == "take_along":
+            taken = [n if d == axis else self.choose([1, shape[d], shape[d]]) for d, n in enumerate(taken)]
+        if len(shape) - 1 + rank > 8 or size(taken) * size(shape) > self.limit() * 4:
+            return self.view("flip", dtype)
+        low = -shape[axis] - 1 if kind[0] == "i" else 0
+        index = self.add("load", kind, taken, values=self.data.integers(low, shape[axis] + 1, taken).astype(STORAGE[kind]))
+        if self.chance(0.4):
+            one = self.add("fill", kind, (), value=1, scalar=True)
+            index = self.add(self.choose(["add", "sub", "maximum"]), kind, taken, [index, one])
+        shape = getattr(reference, name)(np.empty(shape, np.bool_), np.empty(taken, np.int8), axis).shape
+        if size(shape) > self.limit():
+            return self.view("flip", dtype)
+        return self.add(name, dtype, shape, [node, index], axis=axis)
+
     # ---- views ----
 
     def view(self, name, dtype):
@@ -364,6 +389,8 @@ class Program:
             return self.reduction(name, dtype)
         if name == "matmul":
             return self.matmul(dtype)
+        if name in GATHERS:
+            return self.gather(name, dtype)
         if name in SOURCES:
             return self.source(dtype, self.part_of(self.base), name)
         if name == "cast":
@@ -469,6 +496,8 @@ def record(context, node, arrays, data=None):
         return context.slice(ins[0], given["ranges"])
     if node.op == "windows":
         return context.windows(ins[0], **given)
+    if node.op in GATHERS:
+        return context.gather(node.op, *ins, given["axis"])
     if node.op in WRITES:
         return write(node, ins)
     if OPS[node.op].kind == "REDUCE":
@@ -579,6 +608,8 @@ def expected(node, ins, dtypes, data=None):
         return np.flip(ins[0], given["axes"])
     if node.op == "windows":
         return reference.windows(ins[0], **given)
+    if node.op in GATHERS:
+        return getattr(reference, node.op)(*ins, given["axis"])
     if node.op == "matmul":
         return reference.matmul(node.dtype, *ins)
     if OPS[node.op].kind == "REDUCE":

@@ -352,6 +352,38 @@ def windows(a, axis, size, step, dilation):
     return np.stack([np.take(a, np.arange(count) * step + k * dilation, axis) for k in range(size)], axis=-1)
 
 
+# ---- gathers ----
+
+
+def places(index, extent):
+    """What an index names on an axis, and whether that is there."""
+    index = index.astype(object)
+    at = np.where(index < 0, index + extent, index)
+    inside = ((at >= 0) & (at < extent)).astype(bool)
+    return np.where(inside, at, 0).astype(np.int64), inside
+
+
+def take(a, index, axis):
+    axis %= a.ndim
+    at, inside = places(index, a.shape[axis])
+    if not a.shape[axis]:
+        return np.zeros(a.shape[:axis] + index.shape + a.shape[axis + 1:], a.dtype)
+    inside = inside.reshape(inside.shape + (1,) * (a.ndim - 1 - axis))
+    return np.where(inside, np.take(a, at, axis), a.dtype.type(0))
+
+
+def take_along(a, index, axis):
+    axis %= a.ndim
+    at, inside = places(index, a.shape[axis])
+    one = tuple(1 if d == axis else n for d, n in enumerate(a.shape))
+    shape = np.broadcast_shapes(one, index.shape)
+    if not a.shape[axis]:
+        return np.zeros(shape, a.dtype)
+    whole = np.broadcast_to(a, shape[:axis] + (a.shape[axis],) + shape[axis + 1:])
+    taken = np.take_along_axis(whole, np.broadcast_to(at, shape), axis)
+    return np.where(np.broadcast_to(inside, shape), taken, a.dtype.type(0))
+
+
 # ---- reductions and products ----
 
 

@@ -269,6 +269,46 @@ def check_views(report, context, rng, dtype):
         report.hit(name, dtype)
 
 
+# ---- gathers ----
+
+INTEGERS = [d for d in DTYPES if reference.is_integer(d)]
+# take: (shape of a, shape of the index, axis), then take_along likewise.
+TAKEN = [((70, 33), (41,), 0), ((5, 70), (3, 7), 1), ((3, 9, 4), (), 1), ((50,), (130,), -1), ((0, 3), (2,), 0), ((4, 0), (2,), 0)]
+TAKEN_ALONG = [((9, 40), (5, 40), 0), ((9, 40), (9, 67), 1), ((3, 1, 40), (1, 5, 8), 2), ((6, 5), (4, 1), 0), ((0, 3), (2, 3), 0)]
+
+
+def index_values(rng, dtype, shape, extent):
+    """Mostly on the axis, counted from both ends; some beyond, as far as the type goes."""
+    low = -extent - 2 if DTYPES[dtype].kind == "SINT" else 0
+    info = np.iinfo(reference.STORAGE[dtype])
+    values = np.clip(rng.integers(low, extent + 2, shape), info.min, info.max)
+    far = rng.choice(np.array([info.min, info.max], object), shape)
+    return np.where(rng.random(shape) < 0.05, far, values).astype(reference.STORAGE[dtype])
+
+
+def check_gathers(report, context, rng, dtype):
+    cases = [("take", *c) for c in TAKEN] + [("take_along", *c) for c in TAKEN_ALONG]
+    todo = []
+    for number, (name, shape, taken, axis) in enumerate(cases):
+        kind = INTEGERS[(DTYPES[dtype].id + number) % len(INTEGERS)]
+        values, index = random_values(rng, dtype, shape, special=0.1), index_values(rng, kind, taken, shape[axis])
+        got = context.gather(name, put(context, dtype, values), context.array(kind, index), axis)
+        want = getattr(reference, name)(values, index, axis)
+        todo.append((f"{name} {dtype} {list(shape)} by {kind} {list(taken)} along {axis}", want, got))
+        report.hit(name, dtype)
+    values, index = random_values(rng, dtype, (9, 12), special=0.1), index_values(rng, "i32", (7, 12), 6)
+    view = context.slice(context.flip(put(context, dtype, values), (0,)), [slice(None), slice(None, None, 2)])
+    seen, other = values[::-1, ::2], context.slice(context.array("i32", index), [slice(None), slice(None, 6)])
+    todo.append((f"take_along {dtype} of views", reference.take_along(seen, index[:, :6], 0),
+                 context.gather("take_along", view, other, 0)))
+    todo.append((f"take {dtype} of views", reference.take(seen, index[:, :6].T, 1),
+                 context.gather("take", view, context.transpose(other), 1)))
+    for name, want, got in todo:
+        compare_exact(report, name, dtype, want, got.read())
+    refused(report, f"take of {dtype} by bool", "take",
+            lambda: context.gather("take", view, context.full("bool", (2,), 1), 0), code="DTYPE")
+
+
 # ---- writing ----
 
 
@@ -441,6 +481,8 @@ def check_shape_refusals(report, context):
     refused(report, "a step of 0", "slice", lambda: context.slice(make(4), [slice(None, None, 0)]))
     refused(report, "flip of no axis", "flip", lambda: context.flip(make(2), (1,)))
     refused(report, "sum over no axis", "sum", lambda: context.reduce("sum", make(2, 3), (2,)))
+    refused(report, "take along no axis", "take",
+            lambda: context.gather("take", make(2, 3), context.full("i32", (2,), 1), 2))
     refused(report, "rank 9", "reshape", lambda: context.reshape(make(1), (1,) * 9), code="RANK")
     refused(report, "a size beyond all", "fill", lambda: context.full("f32", (1 << 40, 1 << 40), 0), code="OVERFLOW")
     refused(report, "a negative extent", "fill", lambda: context.full("f32", (-1,), 0))
@@ -449,7 +491,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_writing, check_reductions, check_strided_reductions, check_matmul, check_refusals)
+         check_views, check_gathers, check_writing, check_reductions, check_strided_reductions, check_matmul, check_refusals)
 
 
 def worker(report, part):
