@@ -146,7 +146,7 @@ static double spread_of(const struct cost *c) {
 
 /* ---- memory ---- */
 
-/* What an operand is walked by, and what of it is touched. */
+/* What an operand is walked by, and what of it is touched: of what is gathered a place an element. */
 struct walk {
 	double accesses, bytes;        /* elements; bytes of memory */
 	bool strided;                  /* along the lanes */
@@ -178,6 +178,11 @@ static struct walk walk_of(const struct cost *c, unsigned o) {
 		step = fmin(step, s);
 	}
 	w.accesses = rank == c->k->rank ? c->elements : c->outputs;
+	if (operand->gathered) {
+		w.strided = operand->access != KERNEL_CONTIGUOUS;
+		w.bytes = w.accesses * size;
+		return w;
+	}
 	touched = fmin(touched, fmin(reach, w.accesses));
 	w.bytes = touched * (isfinite(step) ? fmin(step * size, fmax(size, COST_LINE)) : size);
 	return w;
@@ -217,7 +222,7 @@ static double memory_ns(const struct cost *c) {
 			continue;
 		w = walk_of(c, o);
 		moved[operand->output] += w.bytes;
-		if (operand->access != KERNEL_UNIFORM)
+		if (operand->access != KERNEL_UNIFORM || operand->gathered)
 			again += again_ns(c, &w, dtype_info(operand->dtype)->bytes);
 	}
 	return moving_ns(c, moved[0], moved[1], moved[0] + moved[1]) + again;
@@ -249,13 +254,13 @@ static enum change change_of(const struct cost *c, unsigned v, const uint8_t *ch
 	const struct kernel_value *value = &c->k->value[v];
 	enum change most = CHANGE_NEVER;
 
-	if (value->kind == KERNEL_LOAD)
-		return c->k->operand[value->index].access == KERNEL_UNIFORM ? CHANGE_ROW : CHANGE_ELEMENT;
+	if (kernel_value_loads(value) && value->kind != KERNEL_IOTA)
+		most = c->k->operand[value->index].access == KERNEL_UNIFORM ? CHANGE_ROW : CHANGE_ELEMENT;
 	if (value->kind == KERNEL_IOTA || value->kind == KERNEL_ROOT_VALUE || value->kind == KERNEL_REDUCED)
 		return CHANGE_ELEMENT;
 	if (value->kind == KERNEL_SCALAR)
 		return CHANGE_NEVER;
-	for (unsigned i = 0; i < op_info(value->op)->arity; i++)
+	for (unsigned i = 0; i < kernel_value_args(value); i++)
 		most = change[value->arg[i]] > most ? change[value->arg[i]] : most;
 	return most;
 }
