@@ -38,12 +38,27 @@ static double given_number(const struct fusion_attributes *a, enum op_attribute 
 	}
 }
 
+static int take_list(struct recording *r, const struct fusion_attributes *a, enum op_attribute which,
+	struct op_attr *attr) {
+	const int64_t *list = *(const int64_t *const *)(const void *)((const char *)a + places[which]);
+
+	if (a->rank < 0 || a->rank > LIMIT_RANK || (a->rank && !list))
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s has %d entries, and the list is %s", r->what,
+			attribute_info(which)->name, a->rank, list ? "there" : "NULL");
+	attr->rank = (uint8_t)a->rank;
+	for (int d = 0; d < a->rank; d++)
+		attribute_list(attr, which)[d] = list[d];
+	return 0;
+}
+
 static int take_attribute(struct recording *r, const struct fusion_attributes *a, enum op_attribute which,
 	struct op_attr *attr) {
 	int failed;
 
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
 		return record_axes(r, a->axis_count, a->axes, &attr->axes);
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_LIST)
+		return take_list(r, a, which, attr);
 	failed = attribute_set(attr, which, given_number(a, which), &r->fault);
 	if (failed)
 		fault_prefix(&r->fault, "%s", r->what);

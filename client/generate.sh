@@ -56,15 +56,18 @@ composites() {
 		return text
 	}
 	# The parameters and members that an attribute is.
+	# Lists have one length, which stands before the first of them.
 	function parameters(name) {
 		if (kind[name] == "AXES")
 			return "int axis_count, const int *" name
-		return (kind[name] == "DIMS" ? "int rank, const int64_t *" : type[kind[name]] " ") name
+		if (kind[name] != "LIST")
+			return type[kind[name]] " " name
+		return (lists++ ? "" : "int rank, ") "const int64_t *" name
 	}
 	function initial(name) {
 		if (kind[name] == "AXES")
 			return ".axis_count = axis_count, ." name " = " name
-		return (kind[name] == "DIMS" ? ".rank = rank, " : "") "." name " = " name
+		return (kind[name] == "LIST" && lists == 1 ? ".rank = rank, " : "") "." name " = " name
 	}
 	BEGIN {
 		type["FLAG"] = "bool"
@@ -76,7 +79,7 @@ composites() {
 		split(substr($0, 11), part, ",")
 		name = trimmed(part[2])
 		kind[name] = trimmed(part[3])
-		if (kind[name] != "AXES" && kind[name] != "DIMS" && !(kind[name] in type))
+		if (kind[name] != "AXES" && kind[name] != "LIST" && !(kind[name] in type))
 			fail("an unknown kind of attribute")
 		doc = $0
 		sub(/^[^"]*"/, "", doc)
@@ -97,8 +100,11 @@ composites() {
 		name = trimmed(part[2])
 		count = split(quoted[2], operand, ", ")
 		attributes = quoted[3]
-		list = count ? "" : ", fusion_context *context"
+		list = count && operand[1] != "" ? "" : ", fusion_context *context"
+		if (list)
+			count = 0
 		array = values = ""
+		lists = 0
 		for (i = 1; i <= count; i++) {
 			sub(/:.*/, "", operand[i])
 			list = list ", fusion_array *" operand[i]

@@ -127,6 +127,7 @@ static int read_dtype(struct wire_cursor *c, const char *name, void *member, str
 	return 0;
 }
 
+/* Lists are read and written with their length, by functions of their own below. */
 static const struct {
 	const char *words;
 	double least, most;
@@ -145,6 +146,7 @@ static const struct {
 		read_whole },
 	[ATTRIBUTE_KIND_DTYPE] = { "an element type", 0, DTYPE_COUNT - 1, true, get_dtype, set_dtype, put_dtype,
 		read_dtype },
+	[ATTRIBUTE_KIND_LIST] = { "a list", 1, 0, true, NULL, NULL, NULL, NULL },
 };
 
 int attribute_set(struct op_attr *attr, enum op_attribute attribute, double value, struct fault *f) {
@@ -161,23 +163,64 @@ double attribute_get(const struct op_attr *attr, enum op_attribute attribute) {
 	return kinds[rows[attribute].kind].get((const char *)attr + rows[attribute].offset);
 }
 
+int64_t *attribute_list(struct op_attr *attr, enum op_attribute attribute) {
+	return (int64_t *)(void *)((char *)attr + rows[attribute].offset);
+}
+
 /* --- the wire ---------------------------------------------------------------------------- */
+
+static void put_list(struct wire_writer *w, const struct op_attr *attr, size_t offset) {
+	const int64_t *list = (const void *)((const char *)attr + offset);
+
+	wire_put_array(w, attr->rank);
+	for (unsigned d = 0; d < attr->rank; d++)
+		wire_put_int(w, list[d]);
+}
+
+/* The first list says how long all are. */
+static int read_list(struct wire_cursor *c, enum op_attribute attribute, bool first, struct op_attr *attr,
+	struct fault *f) {
+	const char *name = rows[attribute].name;
+	int64_t *list = attribute_list(attr, attribute);
+	struct wire_cursor inside;
+	int r = wire_get_array(c, name, LIMIT_RANK, &inside, f);
+
+	if (r)
+		return r;
+	if (!first && inside.left != attr->rank)
+		return fault_set(f, FAULT_PROTOCOL, "field %s has %u entries instead of %u", name, inside.left,
+			attr->rank);
+	attr->rank = (uint8_t)inside.left;
+	while (!r && inside.left)
+		r = wire_get_int(&inside, name, INT64_MIN, INT64_MAX, list++, f);
+	return r;
+}
 
 void attributes_put(struct wire_writer *w, uint32_t attributes, const struct op_attr *attr) {
 	for (; attributes; attributes &= attributes - 1) {
 		const struct attribute_info *info = &rows[__builtin_ctz(attributes)];
 
-		kinds[info->kind].put(w, (const char *)attr + info->offset);
+		if (info->kind == ATTRIBUTE_KIND_LIST)
+			put_list(w, attr, info->offset);
+		else
+			kinds[info->kind].put(w, (const char *)attr + info->offset);
 	}
 }
 
 int attributes_get(struct wire_cursor *c, uint32_t attributes, struct op_attr *attr, struct fault *f) {
+	bool listed = false;
 	int r = 0;
 
 	for (; !r && attributes; attributes &= attributes - 1) {
-		const struct attribute_info *info = &rows[__builtin_ctz(attributes)];
+		enum op_attribute which = (enum op_attribute)__builtin_ctz(attributes);
+		const struct attribute_info *info = &rows[which];
 
-		r = kinds[info->kind].read(c, info->name, (char *)attr + info->offset, f);
+		if (info->kind == ATTRIBUTE_KIND_LIST) {
+			r = read_list(c, which, !listed, attr, f);
+			listed = true;
+		} else {
+			r = kinds[info->kind].read(c, info->name, (char *)attr + info->offset, f);
+		}
 	}
 	return r;
 }

@@ -12,6 +12,7 @@ enum attribute_kind {
 	ATTRIBUTE_KIND_REAL,
 	ATTRIBUTE_KIND_WHOLE,
 	ATTRIBUTE_KIND_DTYPE,
+	ATTRIBUTE_KIND_LIST,
 };
 
 struct attribute_info {
@@ -25,9 +26,11 @@ const struct attribute_info *attribute_info(enum op_attribute attribute);
 /* The attribute with this name (not terminated), or -1. */
 int attribute_find(const char *name, size_t length);
 
-/* Sets and reads a member; AXES as a set of bits, FLAG as 0 or 1. What does not fit the member is refused. */
+/* Sets and reads a member that is no LIST; AXES as a set of bits, FLAG as 0 or 1. What does not fit is refused. */
 int attribute_set(struct op_attr *attr, enum op_attribute attribute, double value, struct fault *f) FAULT_MUST_USE;
 double attribute_get(const struct op_attr *attr, enum op_attribute attribute);
+/* A list's values; how many there are is attr->rank. */
+int64_t *attribute_list(struct op_attr *attr, enum op_attribute attribute);
 
 /* The attributes of a set, in the order of their numbers. */
 void attributes_put(struct wire_writer *w, uint32_t attributes, const struct op_attr *attr);

@@ -53,6 +53,253 @@ static int shape_same(const struct call *c, struct tensor_type *outp, struct fau
 	return 0;
 }
 
+/* Without the axes, or with extent 1 there. */
+static int shape_reduced(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *in = c->in[0];
+
+	(void)f;
+	outp->rank = 0;
+	for (unsigned d = 0; d < in->rank; d++) {
+		if (!(c->attr->axes >> d & 1))
+			outp->dims[outp->rank++] = in->dims[d];
+		else if (c->attr->keepdims)
+			outp->dims[outp->rank++] = 1;
+	}
+	return 0;
+}
+
+/* The same where nothing to choose from is an error. */
+static int shape_reduced_some(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char text[SHAPE_TEXT];
+
+	for (unsigned d = 0; d < c->in[0]->rank; d++)
+		if ((c->attr->axes >> d & 1) && c->in[0]->dims[d] == 0)
+			return fault_set(f, FAULT_SHAPE, "%s of nothing: axis %u of %s is empty", c->name, d,
+				shape_text(c->in[0], text));
+	return shape_reduced(c, outp, f);
+}
+
+static int check_rank(const struct call *c, unsigned operand, unsigned least, unsigned most, struct fault *f) {
+	const struct tensor_type *t = c->in[operand];
+	char text[SHAPE_TEXT];
+
+	if (t->rank >= least && t->rank <= most)
+		return 0;
+	if (least == most)
+		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u dimension%s", c->name,
+			'a' + (int)operand, shape_text(t, text), least, least == 1 ? "" : "s");
+	return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have at least %u dimensions", c->name,
+		'a' + (int)operand, shape_text(t, text), least);
+}
+
+/* Operands from the second on are vectors of the extent of an axis of the first. */
+static int check_vectors(const struct call *c, unsigned axis, struct fault *f) {
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	int r = 0;
+
+	for (unsigned i = 1; !r && i < c->operands; i++) {
+		r = check_rank(c, i, 1, 1, f);
+		if (!r && c->in[i]->dims[0] != c->in[0]->dims[axis])
+			r = fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have the extent of axis %u of %s",
+				c->name, 'a' + (int)i, shape_text(c->in[i], b), axis, shape_text(c->in[0], a));
+	}
+	return r;
+}
+
+/* The single axis of the set. */
+static int check_one_axis(const struct call *c, unsigned *axisp, struct fault *f) {
+	if (__builtin_popcount(c->attr->axes) != 1)
+		return fault_set(f, FAULT_ARGUMENT, "%s works over one axis, not %d", c->name,
+			__builtin_popcount(c->attr->axes));
+	*axisp = (unsigned)__builtin_ctz(c->attr->axes);
+	return 0;
+}
+
+/* Channels are axis 1, in groups of equal size. */
+static int shape_grouped(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char text[SHAPE_TEXT];
+	int r = check_rank(c, 0, 2, LIMIT_RANK, f);
+
+	if (!r && (c->attr->whole < 1 || c->in[0]->dims[1] % c->attr->whole))
+		r = fault_set(f, FAULT_ARGUMENT, "%s: the channels (axis 1) of %s do not divide into %" PRId64 " groups",
+			c->name, shape_text(c->in[0], text), c->attr->whole);
+	if (!r)
+		r = check_vectors(c, 1, f);
+	*outp = *c->in[0];
+	return r;
+}
+
+/* Vectors along one axis. */
+static int shape_channels(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	unsigned axis = 0;
+	int r = check_one_axis(c, &axis, f);
+
+	if (!r)
+		r = check_vectors(c, axis, f);
+	*outp = *c->in[0];
+	return r;
+}
+
+/* A class for each place: the second operand is the first without the axis of classes. */
+static int shape_classified(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	unsigned axis = 0;
+	int r = check_one_axis(c, &axis, f);
+
+	if (!r)
+		r = shape_reduced_some(c, outp, f);
+	if (r)
+		return r;
+	if (outp->rank == c->in[1]->rank && !memcmp(outp->dims, c->in[1]->dims, outp->rank * sizeof *outp->dims))
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "%s: argument b (%s) must be of the shape of %s without axis %u", c->name,
+		shape_text(c->in[1], b), shape_text(c->in[0], a), axis);
+}
+
+/* One more axis, of all classes. */
+static int shape_one_hot(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	*outp = *c->in[0];
+	if (c->attr->whole < 0 || c->attr->whole > INT32_MAX)
+		return fault_set(f, FAULT_ARGUMENT, "%s: %" PRId64 " classes are not between 0 and %" PRId32, c->name,
+			c->attr->whole, INT32_MAX);
+	if (outp->rank == LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "%s: one more than %u dimensions is more than the limit of %d",
+			c->name, outp->rank, LIMIT_RANK);
+	outp->dims[outp->rank++] = c->attr->whole;
+	return 0;
+}
+
+static int check_diagonal(const struct call *c, struct fault *f) {
+	if (c->attr->whole >= -INT32_MAX && c->attr->whole <= INT32_MAX)
+		return 0;
+	return fault_set(f, FAULT_ARGUMENT, "%s: the diagonal %" PRId64 " is not between %" PRId32 " and %" PRId32,
+		c->name, c->attr->whole, -INT32_MAX, INT32_MAX);
+}
+
+static int shape_eye(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	if (c->attr->rank != 2)
+		return fault_set(f, FAULT_SHAPE, "%s makes 2 dimensions, not %u", c->name, c->attr->rank);
+	outp->rank = 2;
+	memcpy(outp->dims, c->attr->dims, 2 * sizeof *outp->dims);
+	return check_diagonal(c, f);
+}
+
+static int shape_matrix(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_rank(c, 0, 2, LIMIT_RANK, f);
+
+	*outp = *c->in[0];
+	return r ? r : check_diagonal(c, f);
+}
+
+static int shape_outer(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_rank(c, 0, 1, 1, f);
+
+	outp->rank = 2;
+	outp->dims[0] = c->in[0]->dims[0];
+	outp->dims[1] = c->in[1]->dims[0];
+	return r ? r : check_rank(c, 1, 1, 1, f);
+}
+
+static int shape_vecdot(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	struct tensor_type both = *c->in[0];
+	const struct tensor_type *in[] = { &both };
+	struct call reduced = *c;
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	unsigned axis;
+	int r = check_one_axis(c, &axis, f);
+
+	if (r)
+		return r;
+	if (c->in[1]->rank != both.rank || shape_broadcast(&both, c->in[1], NULL))
+		return fault_set(f, FAULT_SHAPE, "%s: %s and %s do not broadcast, axis for axis", c->name,
+			shape_text(c->in[0], a), shape_text(c->in[1], b));
+	reduced.in = in;
+	return shape_reduced(&reduced, outp, f);
+}
+
+/* weight is [out, in]; the vectors beyond it are of the extent of its first axis. */
+static int shape_linear(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	const struct tensor_type *x = c->in[0], *weight = c->in[1];
+	int r = check_rank(c, 0, 2, LIMIT_RANK, f);
+
+	if (!r)
+		r = check_rank(c, 1, 2, 2, f);
+	if (!r && x->dims[x->rank - 1] != weight->dims[1])
+		r = fault_set(f, FAULT_SHAPE, "%s of %s and %s: the last axes differ", c->name, shape_text(x, a),
+			shape_text(weight, b));
+	if (!r && c->operands > 2)
+		r = check_rank(c, 2, 1, 1, f);
+	if (!r && c->operands > 2 && c->in[2]->dims[0] != weight->dims[0])
+		r = fault_set(f, FAULT_SHAPE, "%s: the bias (%s) must have the extent of the first axis of %s", c->name,
+			shape_text(c->in[2], a), shape_text(weight, b));
+	*outp = *x;
+	if (!r)
+		outp->dims[x->rank - 1] = weight->dims[0];
+	return r;
+}
+
+/* Leading axes of t alone. */
+static struct tensor_type batch_of(const struct tensor_type *t) {
+	struct tensor_type batch = *t;
+
+	batch.rank = (uint8_t)(t->rank - 2);
+	return batch;
+}
+
+static int refuse_attention(const struct call *c, const char *why, struct fault *f) {
+	char q[SHAPE_TEXT], k[SHAPE_TEXT], v[SHAPE_TEXT];
+
+	return fault_set(f, FAULT_SHAPE, "%s of %s, %s and %s: %s", c->name, shape_text(c->in[0], q),
+		shape_text(c->in[1], k), shape_text(c->in[2], v), why);
+}
+
+static int check_mask(const struct call *c, const struct tensor_type *scores, struct fault *f) {
+	const struct tensor_type *mask = c->operands > 3 ? c->in[3] : NULL;
+	struct tensor_type both = *scores;
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+
+	if (!mask)
+		return 0;
+	if (mask->dtype != DTYPE_bool && dtype_info(mask->dtype)->kind != DTYPE_KIND_REAL)
+		return fault_set(f, FAULT_DTYPE, "%s: a mask is bool or floating-point, not %s", c->name,
+			shape_text(mask, a));
+	if (!shape_broadcast(&both, mask, NULL) && shape_equal(&both, scores))
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "%s: the mask (%s) does not broadcast to the scores %s", c->name,
+		shape_text(mask, a), shape_text(scores, b));
+}
+
+/* q [..., m, d], k [..., n, d], v [..., n, e] give [..., m, e]; scores are [..., m, n]. */
+static int shape_attention(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *q = c->in[0], *k = c->in[1], *v = c->in[2];
+	struct tensor_type batch, scores;
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < 3; i++)
+		r = check_rank(c, i, 2, LIMIT_RANK, f);
+	if (r)
+		return r;
+	if (q->dims[q->rank - 1] != k->dims[k->rank - 1])
+		return refuse_attention(c, "the last axes of queries and keys differ", f);
+	if (k->dims[k->rank - 2] != v->dims[v->rank - 2])
+		return refuse_attention(c, "there are not as many values as keys", f);
+	if (k->dims[k->rank - 2] == 0)
+		return refuse_attention(c, "there are no keys", f);
+	scores = batch_of(q);
+	batch = batch_of(k);
+	if (shape_broadcast(&scores, &batch, NULL))
+		return refuse_attention(c, "the leading axes do not broadcast", f);
+	*outp = scores;
+	batch = batch_of(v);
+	if (shape_broadcast(outp, &batch, NULL))
+		return refuse_attention(c, "the leading axes do not broadcast", f);
+	scores.dims[scores.rank++] = outp->dims[outp->rank++] = q->dims[q->rank - 2];
+	scores.dims[scores.rank++] = k->dims[k->rank - 2];
+	outp->dims[outp->rank++] = v->dims[v->rank - 1];
+	return check_mask(c, &scores, f);
+}
+
 /* --- the table --------------------------------------------------------------------------- */
 
 typedef int shape_rule(const struct call *c, struct tensor_type *outp, struct fault *f);

@@ -177,13 +177,30 @@ static void give_array(struct value *v, uint32_t array) {
 	v->array = array;
 }
 
+/* The shape of an array, or one given as a list. */
+static int take_shape(struct run *r, unsigned node, struct tensor_type *typep) {
+	const struct value *v;
+	int failed = evaluate(r, node_of(r, node)->in[0], &v);
+
+	if (!failed && v->kind != VALUE_ARRAY && v->kind != VALUE_LIST)
+		return refuse_value(r, node, 0, v->kind, "an array or a list");
+	if (failed)
+		return failed;
+	if (v->kind == VALUE_ARRAY) {
+		*typep = *type_of(r, v->array);
+		return 0;
+	}
+	typep->rank = (uint8_t)v->count;
+	memcpy(typep->dims, v->list, v->count * sizeof *v->list);
+	return 0;
+}
+
 /* count(a, axes): how many elements a has over the axes, or in all. */
 static int call_count(struct run *r, unsigned node, struct value *v) {
 	struct tensor_type t = { 0 };
 	uint16_t axes = UINT16_MAX;
-	uint32_t array = 0;
 	double count = 1;
-	int failed = take_array(r, node, 0, &array, &t);
+	int failed = take_shape(r, node, &t);
 
 	if (!failed && node_of(r, node)->arity == 2)
 		failed = take_axes(r, node, 1, t.rank, &axes);
@@ -198,9 +215,8 @@ static int call_count(struct run *r, unsigned node, struct value *v) {
 static int call_extent(struct run *r, unsigned node, struct value *v) {
 	const struct value *which;
 	struct tensor_type t = { 0 };
-	uint32_t array = 0;
 	unsigned axis = 0;
-	int failed = take_array(r, node, 0, &array, &t);
+	int failed = take_shape(r, node, &t);
 
 	if (!failed)
 		failed = take(r, node, 1, VALUE_NUMBER, &which);
@@ -239,7 +255,7 @@ static int call_index(struct run *r, unsigned node, struct value *v) {
 	struct tensor_type t = { 0 };
 	uint16_t axes;
 	uint32_t array = 0;
-	int failed = take_array(r, node, 0, &array, &t);
+	int failed = take_shape(r, node, &t);
 
 	if (!failed)
 		failed = take_axes(r, node, 1, t.rank, &axes);
@@ -620,6 +636,16 @@ static int make_structural(struct run *r, unsigned node, struct value *v) {
 	return failed;
 }
 
+static int set_list(struct run *r, unsigned node, unsigned argument, const struct value *v, struct op_attr *attr) {
+	enum op_attribute which = (enum op_attribute)node_of(r, node)->name[argument];
+
+	if (v->kind != VALUE_LIST)
+		return refuse_value(r, node, argument, v->kind, "a list");
+	attr->rank = (uint8_t)v->count;
+	memcpy(attribute_list(attr, which), v->list, v->count * sizeof *v->list);
+	return 0;
+}
+
 /* An argument given by name. */
 static int set_named(struct run *r, unsigned node, unsigned argument, unsigned rank, struct op_attr *attr) {
 	const struct expr_node *n = node_of(r, node);
@@ -633,6 +659,8 @@ static int set_named(struct run *r, unsigned node, unsigned argument, unsigned r
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
 		return take_axes(r, node, argument, rank, &attr->axes);
 	failed = evaluate(r, n->in[argument], &v);
+	if (!failed && attribute_info(which)->kind == ATTRIBUTE_KIND_LIST)
+		return set_list(r, node, argument, v, attr);
 	if (!failed && v->kind != VALUE_NUMBER && v->kind != VALUE_DTYPE)
 		return refuse_value(r, node, argument, v->kind, "a number");
 	return failed ? failed : located(r, node, attribute_set(attr, which, v->number, r->fault));
@@ -691,17 +719,28 @@ static int value_operand(struct run *r, unsigned node, struct value *v) {
 
 static int value_attribute(struct run *r, unsigned node, struct value *v) {
 	enum op_attribute which = (enum op_attribute)node_of(r, node)->which;
-	double number = attribute_get(r->call->attr, which);
+	struct op_attr attr = *r->call->attr;
 
-	v->kind = attribute_info(which)->kind == ATTRIBUTE_KIND_DTYPE ? VALUE_DTYPE : VALUE_NUMBER;
-	v->number = number;
-	if (attribute_info(which)->kind != ATTRIBUTE_KIND_AXES)
+	switch (attribute_info(which)->kind) {
+	case ATTRIBUTE_KIND_LIST:
+		v->kind = VALUE_LIST;
+		v->count = attr.rank;
+		memcpy(v->list, attribute_list(&attr, which), attr.rank * sizeof *v->list);
 		return 0;
-	v->kind = VALUE_LIST;
-	for (unsigned d = 0; d < LIMIT_RANK; d++)
-		if ((unsigned)number >> d & 1)
-			v->list[v->count++] = d;
-	return 0;
+	case ATTRIBUTE_KIND_AXES:
+		v->kind = VALUE_LIST;
+		for (unsigned d = 0; d < LIMIT_RANK; d++)
+			if (attr.axes >> d & 1)
+				v->list[v->count++] = d;
+		return 0;
+	case ATTRIBUTE_KIND_DTYPE:
+		v->kind = VALUE_DTYPE;
+		v->number = attribute_get(&attr, which);
+		return 0;
+	default:
+		give_number(v, attribute_get(&attr, which));
+		return 0;
+	}
 }
 
 static bool is_whole(double number) {

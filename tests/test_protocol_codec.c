@@ -27,6 +27,12 @@ static void random_named(uint64_t *state, uint32_t attributes, struct op_attr *a
 		bool small = attribute_info(which)->kind == ATTRIBUTE_KIND_FLAG;
 		struct fault f;
 
+		if (attribute_info(which)->kind == ATTRIBUTE_KIND_LIST) {
+			a->rank = a->rank ? a->rank : (uint8_t)(1 + random_below(state, LIMIT_RANK));
+			for (unsigned d = 0; d < a->rank; d++)
+				attribute_list(a, which)[d] = random_extreme(state);
+			continue;
+		}
 		must(!attribute_set(a, which, random_below(state, small ? 2 : DTYPE_COUNT), &f));
 	}
 }

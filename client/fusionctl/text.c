@@ -325,6 +325,17 @@ static int take_axes_or_none(struct parser *p, struct text_statement *s) {
 	return r || none ? r : take_axes(p, s);
 }
 
+/* [2,3]: all lists of an operation are of one length. */
+static int take_list(struct parser *p, struct text_statement *s, enum op_attribute which) {
+	int rank;
+	int r = take_dims(p, INT64_MIN + 1, &rank, s->list[which]);
+
+	if (!r && s->rank && s->rank != rank)
+		return lex_expected(&p->lex, "lists of one length", p->fault);
+	s->rank = rank;
+	return r;
+}
+
 static int take_named(struct parser *p, struct text_statement *s, enum op_attribute which) {
 	struct lex_token number;
 	enum dtype dtype = DTYPE_f32;
@@ -332,6 +343,8 @@ static int take_named(struct parser *p, struct text_statement *s, enum op_attrib
 
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
 		return take_axes_or_none(p, s);
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_LIST)
+		return take_list(p, s, which);
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_DTYPE) {
 		r = take_dtype(p, &dtype);
 		s->named[which] = dtype;

@@ -56,7 +56,8 @@ struct text_statement {
 	int64_t setting[TEXT_SETTINGS];
 	struct lex_token number[2]; /* fill: the value; arange: start and step */
 	unsigned operands;          /* how many are given; composites may have absent ones */
-	double named[OP_ATTRIBUTES]; /* composites; but not their axes */
+	double named[OP_ATTRIBUTES]; /* composites; but not axes and lists */
+	int64_t list[OP_ATTRIBUTES][LIMIT_RANK]; /* composites: `rank` entries each */
 	struct values values;       /* input */
 };
 

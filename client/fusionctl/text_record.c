@@ -300,7 +300,8 @@ static int record_elementwise(struct recorder *r, const struct text_statement *s
 static void set_member(void *member, enum attribute_kind kind, double value) {
 	switch (kind) {
 	case ATTRIBUTE_KIND_AXES:
-		break;      /* a list */
+	case ATTRIBUTE_KIND_LIST:
+		break;      /* taken as they are */
 	case ATTRIBUTE_KIND_FLAG:
 		*(bool *)member = value != 0;
 		break;
@@ -324,7 +325,10 @@ static void take_attributes(const struct text_statement *s, struct fusion_attrib
 #undef ATTRIBUTE
 	};
 
-	*a = (struct fusion_attributes){ .axis_count = s->axes, .axes = s->axes_given ? s->axis : NULL };
+	*a = (struct fusion_attributes){ .axis_count = s->axes, .axes = s->axes_given ? s->axis : NULL, .rank = s->rank };
+	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
+		if (attribute_info((enum op_attribute)i)->kind == ATTRIBUTE_KIND_LIST)
+			*(const int64_t **)(void *)((char *)a + places[i]) = s->list[i];
 	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
 		set_member((char *)a + places[i], attribute_info((enum op_attribute)i)->kind, s->named[i]);
 }

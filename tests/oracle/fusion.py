@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 from reference import STORAGE
-from tables import DTYPE_BY_ID, DTYPES, ERRORS, OPS, ROOT
+from tables import ATTRIBUTES, DTYPE_BY_ID, DTYPES, ERRORS, OPS, ROOT
 
 BUILD = os.environ.get("FUSION_BUILD", os.path.join(ROOT, "build"))
 END = -(1 << 63)
@@ -40,6 +40,25 @@ callback_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 class _Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
                 ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32)]
+
+
+def _attribute_fields():
+    """struct fusion_attributes: a member for each row of attributes.def; axes and lists have a length before them."""
+    kinds = {"FLAG": ctypes.c_bool, "REAL": ctypes.c_double, "WHOLE": ctypes.c_int64, "DTYPE": ctypes.c_int}
+    fields, listed = [], False
+    for a in sorted(ATTRIBUTES.values(), key=lambda a: a.id):
+        if a.kind == "AXES":
+            fields += [("axis_count", ctypes.c_int), (a.name, _axes)]
+        elif a.kind == "LIST":
+            fields += ([] if listed else [("rank", ctypes.c_int)]) + [(a.name, _dims)]
+            listed = True
+        else:
+            fields.append((a.name, kinds[a.kind]))
+    return fields
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = _attribute_fields()
 
 
 _PROTOTYPES = {
@@ -87,6 +106,7 @@ _PROTOTYPES = {
     "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "matmul": (_pointer, [_pointer, _pointer]),
+    "call": (_pointer, [_pointer, ctypes.c_char_p, ctypes.c_int, _arrays, ctypes.POINTER(_Attributes)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
     "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
     "replay": (ctypes.c_int, [_pointer, _arrays, _arrays]),
@@ -303,6 +323,20 @@ class Context:
     def op(self, name, *operands):
         """An elementwise operation or matmul."""
         return Array(self, call[name](*[a.pointer for a in operands]))
+
+    def call(self, name, *operands, **attributes):
+        """A composite; operands that are absent are None."""
+        given = _Attributes()
+        for key, value in attributes.items():
+            if key == "axes":
+                given.axis_count, given.axes = len(value or ()), _list(ctypes.c_int, value) if value is not None else None
+            elif ATTRIBUTES[key].kind == "LIST":
+                given.rank = len(value)
+                setattr(given, key, _int64s(value))
+            else:
+                setattr(given, key, DTYPES[value].id if key == "dtype" else value)
+        pointers = _list(_pointer, [a and a.pointer for a in operands])
+        return Array(self, call["call"](self.pointer, name.encode(), len(operands), pointers, ctypes.byref(given)))
 
     def op_scalar(self, name, a, value):
         return Array(self, call[f"{name}_scalar"](a.pointer, value))
