@@ -10,7 +10,7 @@
 #include "daemon/plan/plan.h"
 
 static struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
-	.kernel_operands = 32, .kernel_values = 64, .rows = true };
+	.kernel_operands = 32, .kernel_values = 64 };
 
 static struct graph *g;
 static struct fault fault;

@@ -13,9 +13,9 @@
 #include "daemon/plan/plan.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
-	.kernel_operands = 32, .kernel_values = 64, .rows = true };
+	.kernel_operands = 32, .kernel_values = 64 };
 static const struct traits no_f64 = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 64, .units = 2,
-	.pools = 1, .kernel_operands = 32, .kernel_values = 64, .rows = true };
+	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 
 static struct graph *g;
 static struct fault fault;

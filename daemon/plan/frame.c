@@ -141,7 +141,7 @@ bool rows_pay(const struct planner *p, const struct rows *r) {
 	for (unsigned d = 0; d < r->type->rank; d++)
 		if (!(r->axes >> d & 1))
 			rows *= (uint64_t)r->type->dims[d];
-	if (!p->o->traits->rows || extent > (uint64_t)KERNEL_BLOCK * KERNEL_BLOCK)
+	if (extent > (uint64_t)KERNEL_BLOCK * KERNEL_BLOCK)
 		return false;
 	return extent <= KERNEL_BLOCK || rows >= ROWS_EACH_UNIT * (uint64_t)p->o->traits->units;
 }
