@@ -10,6 +10,7 @@
 #include "protocol/attribute.h"
 #include "protocol/composite.h"
 #include "context.h"
+#include "define.h"
 #include "record.h"
 
 /* ---- attributes ---- */
@@ -107,6 +108,13 @@ static bool begin(struct recording *r, const char *what, fusion_context *c, unsi
 	return count ? record_begin(r, what, count, operand) : record_begin_source(r, what, c);
 }
 
+static fusion_array *refuse_call(int code, const char *name, const char *why) {
+	struct fault f;
+
+	error_report(fault_set(&f, code, "%s: %s", name, why), &f);
+	return NULL;
+}
+
 static fusion_array *call_composite(fusion_context *context, unsigned op, unsigned count,
 	fusion_array *const *operand, const struct fusion_attributes *attributes) {
 	const struct op_info *info = op_info(op);
@@ -116,12 +124,8 @@ static fusion_array *call_composite(fusion_context *context, unsigned op, unsign
 	int failed;
 
 	count = count_operands(info, op, count, operand);
-	if (count > LIMIT_OPERANDS) {
-		error_report(fault_set(&r.fault, FAULT_ARITY, "%s takes at most %u operands, not %u", info->name,
-				     info->arity, count),
-			&r.fault);
-		return NULL;
-	}
+	if (count > LIMIT_OPERANDS)
+		return refuse_call(FAULT_ARITY, info->name, "these are more operands than any operation has");
 	if (!begin(&r, info->name, context, count, operand))
 		return NULL;
 	failed = take_attributes(&r, attributes, info->attributes, &attr);
@@ -132,14 +136,29 @@ static fusion_array *call_composite(fusion_context *context, unsigned op, unsign
 	return record_end(&r, failed, v);
 }
 
-/* ---- by name ---- */
+static fusion_array *call_defined(fusion_context *context, const char *name, unsigned count,
+	fusion_array *const *operand, const struct fusion_attributes *attributes) {
+	const struct definition *d;
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	int failed = 0;
 
-static fusion_array *refuse_call(int code, const char *name, const char *why) {
-	struct fault f;
-
-	error_report(fault_set(&f, code, "%s: %s", name, why), &f);
-	return NULL;
+	if (count > LIMIT_OPERANDS)
+		return refuse_call(FAULT_ARITY, name, "these are more operands than any operation has");
+	if (!begin(&r, name, context, count, operand))
+		return NULL;
+	d = definition_find(r.context, name);
+	if (!d)
+		failed = fault_set(&r.fault, FAULT_OPERATION, "%s: there is no such operation", name);
+	if (!failed)
+		failed = take_attributes(&r, attributes, definition_attributes(d), &attr);
+	if (!failed)
+		failed = definition_record(d, &r, &attr, &v);
+	return record_end(&r, failed, v);
 }
+
+/* ---- by name ---- */
 
 fusion_array *fusion_call(fusion_context *context, const char *name, int count, fusion_array *const *operand,
 	const struct fusion_attributes *attributes) {
@@ -147,11 +166,12 @@ fusion_array *fusion_call(fusion_context *context, const char *name, int count, 
 
 	if (!name)
 		return refuse_call(FAULT_ARGUMENT, "call", "the name is NULL");
-	if (op < 0 || op_info((unsigned)op)->class != OP_CLASS_COMPOSITE)
-		return refuse_call(FAULT_OPERATION, name, op < 0 ? "there is no such operation"
-								 : "it has a function of its own");
+	if (op >= 0 && op_info((unsigned)op)->class != OP_CLASS_COMPOSITE)
+		return refuse_call(FAULT_OPERATION, name, "it has a function of its own");
 	if (count < 0 || (count && !operand))
 		return refuse_call(FAULT_ARGUMENT, name, "operands are missing");
+	if (op < 0)
+		return call_defined(context, name, (unsigned)count, operand, attributes);
 	return call_composite(context, (unsigned)op, (unsigned)count, operand, attributes);
 }
 

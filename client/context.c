@@ -16,6 +16,7 @@
 
 #include "sent.h"
 #include "capture.h"
+#include "define.h"
 #include "flush.h"
 #include "handle.h"
 #include "protocol/dtype.h"
@@ -100,6 +101,7 @@ static void context_free(struct fusion_context *c) {
 	slab_free(&c->values);
 	slab_free(&c->arrays);
 	slab_free(&c->attrs);
+	definitions_free(c->definitions);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

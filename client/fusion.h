@@ -196,9 +196,17 @@ FUSION_API fusion_array *fusion_all(fusion_array *a, int count, const int *axes,
 
 /*
  * An operation by its name: a composite of fusion-ops(7), which also has a function of its own in
- * fusion_ops.h. Operands that may be left out are NULL or not counted; attributes NULL: all zero.
+ * fusion_ops.h, or one that fusion_define_op() made. Operands that may be left out are NULL or not
+ * counted; attributes NULL: all zero.
  */
 FUSION_API fusion_array *fusion_call(fusion_context *context, const char *name, int count, fusion_array *const *operand, const struct fusion_attributes *attributes);
+/*
+ * Defines an operation of this context for fusion_call(): fusion_define_op(c, "swish2(x, beta)",
+ * "x * sigmoid(beta * x)", NULL). Without a list the operands are a, b and c. fusion-ops(7) tells what
+ * a text may say; f16 and bf16 are computed in f32 and rounded once. gradient: a text for each operand,
+ * which may also name g and y, or NULL; it is checked and kept for whoever differentiates.
+ */
+FUSION_API int fusion_define_op(fusion_context *context, const char *name, const char *text, const char *const *gradient);
 
 /* ---- graphs recorded once ---- */
 

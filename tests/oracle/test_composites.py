@@ -34,7 +34,8 @@ class m:
 
     @staticmethod
     def log_softmax(a, axes):
-        return a - m.logsumexp(a, axes) + (m.softmax(a, axes) * 0 if a.size else 0)     # NaN where softmax is
+        d = a - np.max(a, axis=axes, keepdims=True, initial=-np.inf)
+        return d - m.logsumexp(d, axes) if a.size else a
 
     @staticmethod
     def logsumexp(a, axes):

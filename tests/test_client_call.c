@@ -1,0 +1,267 @@
+/* Composites and operations of users with libfusion: what is sent for them, and what is refused. */
+#include "client/fusion.h"
+
+#include "tests/fake_daemon.h"
+#include "tests/test_protocol.h"
+
+static fusion_context *context;
+
+static void open_context(void) {
+	struct fusion_options options = { 0 };
+
+	fake_start();
+	options.socket = fake.door;
+	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
+}
+
+static void close_context(void) {
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	ck_assert_msg(!fusion_flush(context), "%s", fusion_error());
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	ck_assert_uint_eq(fake.live, 0);
+	fusion_close(context);
+	fake_stop();
+	ck_assert_str_eq(fake.problem, "");
+}
+
+static fusion_array *matrix(enum fusion_dtype dtype, int64_t rows, int64_t columns) {
+	fusion_array *a = fusion_full(context, dtype, 2, (int64_t[]){ rows, columns }, 1);
+
+	ck_assert_msg(a != NULL, "%s", fusion_error());
+	return a;
+}
+
+static void expect_error(int code, const char *part) {
+	ck_assert_msg(
+		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
+	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
+	fusion_error_clear();
+}
+
+/* Reads nothing, but makes the daemon see it; then lets go. */
+static void settle(fusion_array *a) {
+	ck_assert_msg(a != NULL, "%s", fusion_error());
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	fusion_release(a);
+}
+
+/* --- composites --------------------------------------------------------------------------- */
+
+START_TEST(a_composite_is_one_operation_for_the_daemon) {
+	static const int last[] = { -1 };
+	fusion_array *x;
+
+	open_context();
+	x = matrix(FUSION_F32, 3, 5);
+	settle(fusion_softmax(x, 1, last));
+	settle(fusion_var(x, 0, NULL, false, 1));
+	settle(fusion_eye(context, 2, (int64_t[]){ 3, 4 }, 1, FUSION_I8));
+	ck_assert_uint_eq(fake.op_count[OP_softmax], 1);
+	ck_assert_uint_eq(fake.op_count[OP_var], 1);
+	ck_assert_uint_eq(fake.op_count[OP_eye], 1);
+	ck_assert_uint_eq(fake.op_count[OP_exp], 0);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+START_TEST(absent_operands_are_null_and_the_others_meet_in_one_type) {
+	static const int last[] = { 1 };
+	fusion_array *x, *w, *y;
+
+	open_context();
+	x = matrix(FUSION_F16, 3, 5);
+	w = matrix(FUSION_F32, 1, 5);
+	y = fusion_layer_norm(x, NULL, NULL, 1, last, 1e-5);
+	ck_assert_int_eq(fusion_dtype_of(y), FUSION_F16);
+	settle(y);
+	ck_assert_uint_eq(fake.op_count[OP_cast], 0);
+	y = fusion_layer_norm(x, w, NULL, 1, last, 1e-5);
+	ck_assert_int_eq(fusion_dtype_of(y), FUSION_F32);
+	settle(y);
+	ck_assert_uint_eq(fake.op_count[OP_cast], 1);
+	ck_assert_ptr_null(fusion_layer_norm(x, NULL, w, 1, last, 1e-5));
+	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument b is NULL");
+	ck_assert_ptr_null(fusion_layer_norm(NULL, w, NULL, 1, last, 1e-5));
+	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument a is NULL");
+	fusion_release(x);
+	fusion_release(w);
+	close_context();
+}
+END_TEST
+
+START_TEST(a_call_by_name_is_the_function) {
+	const struct fusion_attributes one = { .axis_count = 1, .axes = (const int[]){ 0 } };
+	fusion_array *x, *y;
+
+	open_context();
+	x = matrix(FUSION_F32, 3, 5);
+	y = fusion_call(context, "argmax", 1, &x, &one);
+	ck_assert_int_eq(fusion_dtype_of(y), FUSION_I64);
+	ck_assert_int_eq(fusion_rank(y), 1);
+	ck_assert_int_eq(fusion_dims(y)[0], 5);
+	settle(y);
+	ck_assert_ptr_null(fusion_call(context, NULL, 1, &x, &one));
+	expect_error(FUSION_E_ARGUMENT, "the name is NULL");
+	ck_assert_ptr_null(fusion_call(context, "argmax", 1, NULL, &one));
+	expect_error(FUSION_E_ARGUMENT, "operands are missing");
+	ck_assert_ptr_null(fusion_call(context, "add", 1, &x, &one));
+	expect_error(FUSION_E_OPERATION, "it has a function of its own");
+	ck_assert_ptr_null(fusion_call(context, "argmost", 1, &x, &one));
+	expect_error(FUSION_E_OPERATION, "there is no such operation");
+	ck_assert_ptr_null(fusion_call(context, "argmax", 100, &x, &one));
+	expect_error(FUSION_E_ARITY, "more operands than any operation has");
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+START_TEST(attributes_that_do_not_fit_are_refused) {
+	const struct fusion_attributes nan = { .eps = (double)__builtin_nanf("") };
+	const struct fusion_attributes far = { .axis_count = 1, .axes = (const int[]){ 2 } };
+	fusion_array *x;
+
+	open_context();
+	x = matrix(FUSION_F32, 3, 5);
+	ck_assert_ptr_null(fusion_call(context, "rms_norm", 1, &x, &nan));
+	expect_error(FUSION_E_ARGUMENT, "rms_norm: eps is a number, not nan");
+	ck_assert_ptr_null(fusion_call(context, "softmax", 1, &x, &far));
+	expect_error(FUSION_E_ARGUMENT, "softmax: axis 2 does not exist in f32[3,5]");
+	ck_assert_ptr_null(fusion_eye(context, 9, NULL, 0, FUSION_F32));
+	expect_error(FUSION_E_ARGUMENT, "eye: dims has 9 entries");
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+/* --- operations of users ------------------------------------------------------------------ */
+
+START_TEST(a_definition_is_recorded_as_its_operations) {
+	static const char *const gradients[] = { "g * sigmoid(beta * x)", NULL };
+	fusion_array *in[2], *y;
+
+	open_context();
+	ck_assert_msg(!fusion_define_op(context, "swish2(x, beta)", "x * sigmoid(beta * x)", gradients), "%s",
+		fusion_error());
+	in[0] = matrix(FUSION_F16, 3, 5);
+	in[1] = matrix(FUSION_F16, 1, 5);
+	y = fusion_call(context, "swish2", 2, in, NULL);
+	ck_assert_int_eq(fusion_dtype_of(y), FUSION_F16);
+	settle(y);
+	ck_assert_uint_eq(fake.op_count[OP_sigmoid], 1);
+	ck_assert_uint_eq(fake.op_count[OP_mul], 2);
+	ck_assert_uint_eq(fake.op_count[OP_cast], 3);      /* two to f32, one back */
+	ck_assert_ptr_null(fusion_call(context, "swish2", 1, in, NULL));
+	expect_error(FUSION_E_ARITY, "swish2, column 13: operand 2 is missing");
+	fusion_release(in[0]);
+	fusion_release(in[1]);
+	close_context();
+}
+END_TEST
+
+START_TEST(a_definition_takes_the_attributes_its_text_names) {
+	const struct fusion_attributes rows = { .axis_count = 1, .axes = (const int[]){ -1 }, .scale = 2 };
+	fusion_array *x, *y;
+
+	open_context();
+	ck_assert(!fusion_define_op(context, "weights", "e = exp(scale * (a - max(a, axes))); e / sum(e, axes)", NULL));
+	ck_assert(!fusion_define_op(context, "energy", "drop(sum(square(a), axes), axes)", NULL));
+	x = matrix(FUSION_F32, 3, 5);
+	y = fusion_call(context, "energy", 1, &x, &rows);
+	ck_assert_int_eq(fusion_rank(y), 1);
+	ck_assert_int_eq(fusion_dims(y)[0], 3);
+	settle(y);
+	settle(fusion_call(context, "weights", 1, &x, &rows));
+	ck_assert_uint_eq(fake.op_count[OP_exp], 1);
+	ck_assert_uint_eq(fake.op_count[OP_reduce_sum], 2);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+START_TEST(definitions_may_stand_in_a_capture) {
+	fusion_array *x, *y, *z;
+	fusion_capture *capture;
+
+	open_context();
+	ck_assert(!fusion_define_op(context, "twice", "a + a", NULL));
+	x = matrix(FUSION_F32, 2, 2);
+	ck_assert_msg(!fusion_capture_begin(context, 1, &x), "%s", fusion_error());
+	y = fusion_call(context, "twice", 1, &x, NULL);
+	ck_assert_msg(y != NULL, "%s", fusion_error());
+	capture = fusion_capture_end(context, 1, &y);
+	ck_assert_msg(capture != NULL, "%s", fusion_error());
+	ck_assert_msg(!fusion_replay(capture, &x, &z), "%s", fusion_error());
+	settle(z);
+	fusion_capture_free(capture);
+	fusion_release(y);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+#define REFUSED(name, text, gradient, code, part)                                                            \
+	do {                                                                                                 \
+		ck_assert_int_eq(fusion_define_op(context, name, text, gradient), code);                     \
+		expect_error(code, part);                                                                    \
+	} while (0)
+
+START_TEST(a_definition_is_checked_when_it_is_made) {
+	static const char *const bad[] = { "g * q" };
+
+	open_context();
+	REFUSED("f", "a + ", NULL, FUSION_E_SYNTAX, "define_op: f: column 5: expected a value, found the end");
+	REFUSED("f(x)", "a + x", NULL, FUSION_E_SYNTAX, "column 1: no operand and no value is called 'a'");
+	REFUSED("f", "sin(a, b)", NULL, FUSION_E_SYNTAX, "sin takes 1 argument, not 2");
+	REFUSED("f", "where(a, b, isnan(where(c, a, b) * 0.5) * -1 == shift_left(0.5, a))", NULL, FUSION_E_DTYPE, "define_op: f");
+	REFUSED("f", "a * 2", bad, FUSION_E_SYNTAX, "define_op: f, gradient of operand 1: column 5");
+	REFUSED("softmax", "a", NULL, FUSION_E_ARGUMENT, "there is an operation of this name");
+	REFUSED("2f", "a", NULL, FUSION_E_ARGUMENT, "a name is of letters");
+	REFUSED("f[x]", "x", NULL, FUSION_E_ARGUMENT, "expected a name");
+	REFUSED("f(x,y)", "x", NULL, FUSION_E_ARGUMENT, "operands are names");
+	REFUSED("f(a, b, c, d, e, g, h, i, j)", "a", NULL, FUSION_E_ARITY, "more than 8 operands");
+	REFUSED(NULL, "a", NULL, FUSION_E_ARGUMENT, "the name is NULL");
+	REFUSED("f", NULL, NULL, FUSION_E_ARGUMENT, "the text is NULL");
+	ck_assert(!fusion_define_op(context, "f", "a * 2", NULL));
+	REFUSED("f", "a * 3", NULL, FUSION_E_ARGUMENT, "it is defined already");
+	close_context();
+}
+END_TEST
+
+START_TEST(element_types_are_tried_and_shapes_left_to_the_call) {
+	fusion_array *x;
+
+	open_context();
+	ck_assert_msg(!fusion_define_op(context, "pick", "where(c, a, b)", NULL), "%s", fusion_error());
+	ck_assert_msg(!fusion_define_op(context, "low", "bitwise_and(a, 15)", NULL), "%s", fusion_error());
+	ck_assert_msg(!fusion_define_op(context, "third", "sum(a, 2)", NULL), "%s", fusion_error());
+	x = matrix(FUSION_F32, 2, 2);
+	ck_assert_ptr_null(fusion_call(context, "third", 1, &x, NULL));
+	expect_error(FUSION_E_ARGUMENT, "third, column 1: axis 2 does not exist");
+	ck_assert_ptr_null(fusion_call(context, "low", 1, &x, NULL));
+	expect_error(FUSION_E_DTYPE, "low, column 1: bitwise_and takes");
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+START_TEST(definitions_are_limited_in_number) {
+	char name[16];
+
+	open_context();
+	for (int i = 0; i < 256; i++) {
+		snprintf(name, sizeof name, "f%d", i);
+		ck_assert_msg(!fusion_define_op(context, name, "a", NULL), "%s", fusion_error());
+	}
+	ck_assert_int_eq(fusion_define_op(context, "more", "a", NULL), FUSION_E_LIMIT);
+	expect_error(FUSION_E_LIMIT, "at most 256 definitions");
+	close_context();
+}
+END_TEST
+
+RUN_TESTS("client_call", a_composite_is_one_operation_for_the_daemon,
+	absent_operands_are_null_and_the_others_meet_in_one_type, a_call_by_name_is_the_function,
+	attributes_that_do_not_fit_are_refused, a_definition_is_recorded_as_its_operations,
+	a_definition_takes_the_attributes_its_text_names, definitions_may_stand_in_a_capture,
+	a_definition_is_checked_when_it_is_made, element_types_are_tried_and_shapes_left_to_the_call,
+	definitions_are_limited_in_number)
