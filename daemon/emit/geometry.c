@@ -141,9 +141,8 @@ static void cut_column(const struct cut *c) {
 	unsigned lanes = c->k->kept - 1u;
 	uint64_t n = (uint64_t)c->dims[lanes], rows = product(c->dims, 0, lanes), width = c->k->width;
 	bool several = c->k->root == KERNEL_ROWS;
-	uint64_t widest = (several ? COLUMN_VECTORS_ROWS : COLUMN_VECTORS) * width;
 	uint64_t elements = several ? most(c->extent, KERNEL_COLUMNS) : reduced(c);
-	uint64_t strips = ceil_divide(n, widest), wide;
+	uint64_t strips = ceil_divide(n, COLUMN_VECTORS * width), wide;
 
 	while (strips * rows < c->t->units && strips < ceil_divide(n, width) &&
 		elements * n > strips * 2 * ITEM_ELEMENTS_LEAST)

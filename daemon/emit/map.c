@@ -75,7 +75,7 @@ static void write_units(struct writer *w, unsigned rows, bool strips) {
 	text_line(w, "const long count = min(d%u - left, %s);", rows,
 		strips ? "min(length - strip, width)" : "length");
 	operand_place(w, &w->outer, "p", index.name);
-	operand_aligned(w, "p");
+	operand_aligned(w, &w->outer, "p");
 	write_lanes(w);
 	text_line(w, "if (++piece < (long)r[%u])", KERNEL_WORD_PIECES);
 	text_line(w, "\tcontinue;");

@@ -117,9 +117,9 @@ static bool may_stream(const struct kernel_operand *p) {
 	return p->output && p->stream && p->access == KERNEL_CONTIGUOUS;
 }
 
-void operand_aligned(struct writer *w, const char *prefix) {
+void operand_aligned(struct writer *w, const struct needs *needs, const char *prefix) {
 	for (unsigned o = 0; o < w->k->operands; o++)
-		if (may_stream(&w->k->operand[o]))
+		if (needs->operand[o] && may_stream(&w->k->operand[o]))
 			text_line(w, "const int aligned%u = ((ulong)%s%u & (W * %u - 1)) == 0;", o, prefix, o,
 				dtype_info(w->k->operand[o].dtype)->bytes);
 }

@@ -217,7 +217,7 @@ void rows_lanes(struct writer *w) {
 	frame_indices(w, 0, w->k->kept);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	operand_place(w, &w->outer, "p", index.name);
-	operand_aligned(w, "p");
+	operand_aligned(w, &w->outer, "p");
 	for (unsigned pass = 0; pass < p.count; pass++) {
 		write_kept(w, &p, pass);
 		write_pass(w, &p, pass);

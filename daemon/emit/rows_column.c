@@ -2,20 +2,22 @@
  * Kernels over rows in the CPU strategy, forms COLUMN and GENERAL.
  *
  * COLUMN: the rows lie across the lanes, so a work-item takes a strip of rows side by side and walks all of
- * them together, pass by pass. Each vector of the strip has 64 vectors of private memory a
- * reduction, and values of the kept space stand in heldN, one vector each. GENERAL is the same with one row
+ * them together, pass by pass. A pass that reduces takes one of the 64 columns after the other, so that
+ * accumulators stay in registers; what it reads of a row of the strip are whole lines of memory. Values
+ * of the kept space stand in heldN, one vector each. GENERAL is the same with one row
  * and one lane; its kept values are plain variables.
  */
 #include "writer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static bool is_column(const struct writer *w) {
 	return w->k->form == KERNEL_FORM_COLUMN;
 }
 
 static unsigned strip(const struct writer *w) {
-	return is_column(w) ? COLUMN_VECTORS_ROWS : 1;
+	return is_column(w) ? COLUMN_VECTORS : 1;
 }
 
 /* " + l / W" where there are several vectors. */
@@ -78,41 +80,121 @@ static void declare_held(struct writer *w, const struct passes *p) {
 
 /* ---- a pass ---- */
 
-static void write_element(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
-	char at[40];
+static bool reduces_any(const struct writer *w, const struct passes *p, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			return true;
+	return false;
+}
+
+/* What a pass does with element j of the row: `at` is where the accumulators of its column are. */
+static void write_element(
+	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
 	bool held[KERNEL_VALUES];
 	struct needs n;
 	struct scope s = make_scope(w, &n, "p", held);
 
-	snprintf(at, sizeof at, "[j %% %u * %u%s]", KERNEL_COLUMNS, strip(w), slot(w));
+	s.stream = true;
 	passes_needs(w, p, pass, &n);
 	passes_held(w, p, pass, held);
-	rows_place(w, &n, "p", index, KERNEL_SPACE_ROW);
-	open_strip(w);
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
-			rows_accumulate(w, v, "acc", at);
+			rows_accumulate(w, v, stem, at);
 	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
-	close_strip(w);
+}
+
+/* The operands of the row space at the indices of the row. */
+static void place_row(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	struct needs n;
+
+	passes_needs(w, p, pass, &n);
+	rows_place(w, &n, "p", index, KERNEL_SPACE_ROW);
+	if (is_column(w))
+		operand_aligned(w, &n, "p");
 }
 
 /* Walks the dims of a row from where the indices stand until element `stop`. */
 static void write_walk(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	const struct kernel *k = w->k;
 	unsigned last = k->rank - 1u;
+	char at[24];
 
+	snprintf(at, sizeof at, "[j %% %u]", KERNEL_COLUMNS);
 	text_open(w, "for (long j = start; j < stop;)");
 	text_line(w, "const long run = min(d%u, i%u + stop - j);", last, last);
 	text_open(w, "for (; i%u < run; i%u++, j++)", last, last);
-	write_element(w, p, pass, index);
+	place_row(w, p, pass, index);
+	open_strip(w);
+	write_element(w, p, pass, "acc", at);
+	close_strip(w);
 	text_close(w);
 	text_line(w, "if (i%u < d%u)", last, last);
 	text_line(w, "\tbreak;");
 	text_line(w, "i%u = 0;", last);
 	if (last > k->kept)
 		frame_step(w, k->kept, last);
+	text_close(w);
+}
+
+/* A loop over the vectors of a strip whose accumulators stay in registers. */
+static void open_vectors(struct writer *w) {
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", strip(w));
+}
+
+/* Column c of all reductions of a pass, before and after its elements. */
+static void open_column(struct writer *w, const struct passes *p, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "%s sum%u[%u];", value_register(w->k->value[v].dtype), v, strip(w));
+	open_vectors(w);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "sum%u[v] = neutral%u;", v, v);
+	text_close(w);
+}
+
+static void close_column(struct writer *w, const struct passes *p, unsigned pass) {
+	open_vectors(w);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (passes_reduces(w, p, pass, v))
+			text_line(w, "acc%u[c * %u + v] = sum%u[v];", v, strip(w), v);
+	text_close(w);
+}
+
+/* Finds the indices of element j. */
+static void find_row(struct writer *w, struct frame_names *index) {
+	const struct kernel *k = w->k;
+
+	if (k->rank == k->kept + 1u) {
+		index->name[k->kept] = "j";
+		return;
+	}
+	text_line(w, "ulong rest = j;");
+	frame_indices(w, k->kept, k->rank);
+}
+
+/* One column after the other, each in registers: its elements are 64 rows apart, but whole lines. */
+static void write_columns(struct writer *w, const struct passes *p, unsigned pass, const char *const *names) {
+	struct frame_names index;
+
+	memcpy(&index, names, sizeof index);
+	text_open(w, "for (long c = 0; c < columns; c++)");
+	open_column(w, p, pass);
+	text_open(w, "for (long j = start + c; j < stop; j += %u)", KERNEL_COLUMNS);
+	find_row(w, &index);
+	place_row(w, p, pass, index.name);
+	open_vectors(w);
+	text_line(w, "const long l = v * W;");
+	text_open(w, "if (l < width)");
+	text_line(w, "const int n = min(width - l, (long)W);");
+	write_element(w, p, pass, "sum", "[v]");
+	text_close(w);
+	text_close(w);
+	text_close(w);
+	close_column(w, p, pass);
 	text_close(w);
 }
 
@@ -123,6 +205,17 @@ static void clear_columns(struct writer *w, const struct passes *p, unsigned pas
 		text_line(w, "for (int c = 0; c < columns * %u; c++)", strip(w));
 		text_line(w, "\tacc%u[c] = neutral%u;", v, v);
 	}
+}
+
+/* Elements from `start` to `stop` of the row. */
+static void write_elements(
+	struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
+	if (is_column(w) && reduces_any(w, p, pass)) {
+		write_columns(w, p, pass, index);
+		return;
+	}
+	clear_columns(w, p, pass);
+	write_walk(w, p, pass, index);
 }
 
 /* Halves the columns of one vector; those that no element reached would change nothing. */
@@ -154,8 +247,7 @@ static void write_short(struct writer *w, const struct passes *p, unsigned pass,
 	char acc[32];
 
 	text_line(w, "const long start = 0, stop = length;");
-	clear_columns(w, p, pass);
-	write_walk(w, p, pass, index);
+	write_elements(w, p, pass, index);
 	open_strip(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
 		if (!passes_reduces(w, p, pass, v))
@@ -180,8 +272,7 @@ static void write_block(struct writer *w, const struct passes *p, unsigned pass,
 	char carry[40], levels[40];
 
 	text_line(w, "const long stop = min(length, start + %u);", KERNEL_BLOCK);
-	clear_columns(w, p, pass);
-	write_walk(w, p, pass, index);
+	write_elements(w, p, pass, index);
 	open_strip(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w->k, v);
@@ -228,13 +319,6 @@ static void write_long(struct writer *w, const struct passes *p, unsigned pass, 
 	close_strip(w);
 }
 
-static bool reduces_any(const struct writer *w, const struct passes *p, unsigned pass) {
-	for (unsigned v = 0; v < w->k->values; v++)
-		if (passes_reduces(w, p, pass, v))
-			return true;
-	return false;
-}
-
 static void write_pass(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	const struct kernel *k = w->k;
 	struct needs n;
@@ -250,7 +334,7 @@ static void write_pass(struct writer *w, const struct passes *p, unsigned pass, 
 		if (passes_reduces(w, p, pass, v))
 			text_line(w, "%s acc%u[%u];", value_register(k->value[v].dtype), v,
 				KERNEL_COLUMNS * strip(w));
-	for (unsigned d = k->kept; d < k->rank; d++)
+	for (unsigned d = k->kept; d < k->rank && !(is_column(w) && reduces_any(w, p, pass)); d++)
 		text_line(w, "long i%u = 0;", d);
 	if (k->long_rows && reduces_any(w, p, pass))
 		write_long(w, p, pass, index);

@@ -130,8 +130,8 @@ bool operand_is_kept(const struct kernel *k, unsigned o);
  * over the dimensions whose index is not NULL.
  */
 void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
-/* Declares alignedN, of the outputs that may be streamed. */
-void operand_aligned(struct writer *w, const char *prefix);
+/* Declares alignedN, of the outputs in needs that may be streamed. */
+void operand_aligned(struct writer *w, const struct needs *needs, const char *prefix);
 /* Declares gN: pointer N moved along the axis that is gathered to atN, where that is not below 0. */
 void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride);
 /* Writes the expression that loads for each lane from a place of its own. */
@@ -167,8 +167,6 @@ enum {
 	MAP_STRIP_ROWS = 16,
 	/* Most vectors side by side in a strip of REDUCE_COLUMN: 64 times 8 fill the first level of cache. */
 	COLUMN_VECTORS = 8,
-	/* The same of ROWS, which accumulate several reductions. */
-	COLUMN_VECTORS_ROWS = 4,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
