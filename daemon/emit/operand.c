@@ -193,52 +193,54 @@ void operand_load(struct writer *w, const struct scope *s, unsigned operand) {
 }
 
 /* One element, or lanes that lie side by side. */
-static void store_plain(struct writer *w, const struct scope *s, unsigned o, const char *count) {
+static void store_plain(
+	struct writer *w, const struct scope *s, unsigned o, unsigned value, const char *count) {
 	const struct kernel_operand *p = &w->k->operand[o];
 
 	text_part(w, "store%s_%s(", count ? "n" : "", dtype_info(p->dtype)->name);
 	lane_address(w, s, o);
-	text_part(w, ", v%u", p->value);
+	text_part(w, ", v%u", value);
 	if (count)
 		text_part(w, ", %s", count);
 	text_part(w, ");");
 }
 
 /* Past the caches, where this vector is whole and aligned. */
-static void store_stream(struct writer *w, const struct scope *s, unsigned o) {
+static void store_stream(struct writer *w, const struct scope *s, unsigned o, unsigned value) {
 	const struct kernel_operand *p = &w->k->operand[o];
 
 	text_line(w, "if (aligned%u && %s == W)", o, s->count);
 	text_begin(w);
 	text_part(w, "\tstream_%s(", dtype_info(p->dtype)->name);
 	lane_address(w, s, o);
-	text_part(w, ", v%u);", p->value);
+	text_part(w, ", v%u);", value);
 	text_end(w);
 	text_line(w, "else");
 	text_begin(w);
 	text_part(w, "\t");
-	store_plain(w, s, o, s->count);
+	store_plain(w, s, o, value, s->count);
 	text_end(w);
 }
 
-void operand_store(struct writer *w, const struct scope *s, unsigned operand) {
+void operand_store(struct writer *w, const struct scope *s, unsigned operand, unsigned value) {
 	const struct kernel_operand *p = &w->k->operand[operand];
 
-	if (w->k->width > 1 && s->stream && may_stream(p)) {
-		store_stream(w, s, operand);
+	/* What is read again soon belongs in the cache. */
+	if (w->k->width > 1 && s->stream && may_stream(p) && value == p->value) {
+		store_stream(w, s, operand, value);
 		return;
 	}
 	text_begin(w);
 	if (w->k->width == 1) {
-		store_plain(w, s, operand, NULL);
+		store_plain(w, s, operand, value, NULL);
 	} else if (!s->lane || p->access == KERNEL_UNIFORM) {
-		store_plain(w, s, operand, "1");
+		store_plain(w, s, operand, value, "1");
 	} else if (p->access == KERNEL_STRIDED) {
 		text_part(w, "scatter_%s(", dtype_info(p->dtype)->name);
 		lane_address(w, s, operand);
-		text_part(w, ", v%u, s%u_%u, %s);", p->value, operand, w->lane_dim, s->count);
+		text_part(w, ", v%u, s%u_%u, %s);", value, operand, w->lane_dim, s->count);
 	} else {
-		store_plain(w, s, operand, s->count);
+		store_plain(w, s, operand, value, s->count);
 	}
 	text_end(w);
 }

@@ -75,6 +75,11 @@ static unsigned cost_of_op(unsigned op) {
 	return COST_DEAR;
 }
 
+void passes_hold(const struct writer *w, const struct passes *p, unsigned pass, bool *hold) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		hold[v] = p->held[v] && w->k->value[v].space == KERNEL_SPACE_ROW && p->first[v] == pass;
+}
+
 void passes_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held) {
 	for (unsigned v = 0; v < w->k->values; v++)
 		held[v] = p->held[v] && (w->k->value[v].space == KERNEL_SPACE_KEPT || p->first[v] < pass);
@@ -128,11 +133,13 @@ static unsigned count_passes(const struct writer *w, const struct passes *p) {
 
 /* ---- needs ---- */
 
-/* Adds the arguments of what is needed and not held. */
-static void close_needs(const struct kernel *k, const bool *held, struct needs *n) {
+/* Adds the arguments of what is needed and not held, and what it is read from or held in. */
+static void close_needs(const struct kernel *k, const struct passes *p, const bool *held, struct needs *n) {
 	for (unsigned v = k->values; v-- > 0;) {
 		const struct kernel_value *value = &k->value[v];
 
+		if (n->value[v] && p->held[v] && p->home[v] != KERNEL_NONE)
+			n->operand[p->home[v]] = true;
 		if (!n->value[v] || held[v])
 			continue;
 		if (kernel_value_loads(value))
@@ -160,7 +167,7 @@ void passes_needs(const struct writer *w, const struct passes *p, unsigned pass,
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
 			n->value[w->k->value[v].arg[0]] = true;
-	close_needs(w->k, held, n);
+	close_needs(w->k, p, held, n);
 }
 
 void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n) {
@@ -172,7 +179,7 @@ void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned 
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (p->held[v] && w->k->value[v].space == KERNEL_SPACE_KEPT && p->depth[v] == pass)
 			n->value[v] = true;
-	close_needs(w->k, held, n);
+	close_needs(w->k, p, held, n);
 }
 
 /* ---- what is held ---- */
@@ -193,13 +200,49 @@ static void find_costs(const struct kernel *k, const bool *held, unsigned *cost)
 		for (unsigned i = 0; i < kernel_value_args(value); i++)
 			cost[v] += cost[value->arg[i]];
 		/* Counted more than once, a shared argument could else double at every use. */
-		if (cost[v] > COST_HELD)
-			cost[v] = COST_HELD;
+		if (cost[v] > COST_DEAR)
+			cost[v] = COST_DEAR;
 	}
 }
 
+/* An output that a row value can be held in: one that holds it anyway, or that is stored in the last pass. */
+static unsigned find_home(const struct kernel *k, const struct passes *p, unsigned v) {
+	for (unsigned o = 0; o < k->operands; o++) {
+		const struct kernel_operand *operand = &k->operand[o];
+		bool taken = false;
+
+		if (!is_stored(k, p, p->count - 1, KERNEL_SPACE_ROW, o) && operand->value != v)
+			continue;
+		for (unsigned u = 0; u < k->values; u++)
+			taken = taken || (p->held[u] && p->home[u] == o);
+		if (operand->output && operand->dtype == k->value[v].dtype &&
+			operand->access == KERNEL_CONTIGUOUS && !taken)
+			return o;
+	}
+	return KERNEL_NONE;
+}
+
+struct hold_options {
+	unsigned room;
+	bool homes;
+};
+
+/* Finds a place for a value that would be dear to compute again. */
+static bool find_place(
+	const struct kernel *k, unsigned v, unsigned cost, struct hold_options *o, struct passes *p) {
+	unsigned bytes = KERNEL_BLOCK * dtype_info(dtype_info(k->value[v].dtype)->reg)->bytes;
+
+	if (bytes <= o->room) {
+		o->room -= bytes;
+		return true;
+	}
+	if (o->homes && cost >= COST_DEAR)
+		p->home[v] = (uint16_t)find_home(k, p, v);
+	return p->home[v] != KERNEL_NONE;
+}
+
 /* Holds what this pass needs again and would be dear, the last values first: they save the most. */
-static void hold(const struct writer *w, unsigned pass, unsigned *roomp, struct passes *p) {
+static void hold(const struct writer *w, unsigned pass, struct hold_options *o, struct passes *p) {
 	const struct kernel *k = w->k;
 	unsigned cost[KERNEL_VALUES];
 	bool held[KERNEL_VALUES];
@@ -208,13 +251,9 @@ static void hold(const struct writer *w, unsigned pass, unsigned *roomp, struct 
 	passes_held(w, p, pass, held);
 	find_costs(k, held, cost);
 	for (unsigned v = k->values; v-- > 0;) {
-		unsigned bytes = KERNEL_BLOCK * dtype_info(dtype_info(k->value[v].dtype)->reg)->bytes;
-
 		passes_needs(w, p, pass, &n);
-		if (!n.value[v] || held[v] || p->first[v] >= pass || cost[v] < COST_HELD || bytes > *roomp)
-			continue;
-		p->held[v] = true;
-		*roomp -= bytes;
+		if (n.value[v] && !held[v] && p->first[v] < pass && cost[v] >= COST_HELD)
+			p->held[v] = find_place(k, v, cost[v], o, p);
 	}
 	passes_needs(w, p, pass, &n);
 	for (unsigned v = 0; v < k->values; v++)
@@ -222,13 +261,16 @@ static void hold(const struct writer *w, unsigned pass, unsigned *roomp, struct 
 			p->first[v] = (uint16_t)pass;
 }
 
-void passes_find(const struct writer *w, unsigned room, struct passes *p) {
+void passes_find(const struct writer *w, unsigned room, bool homes, struct passes *p) {
+	struct hold_options o = { .room = room, .homes = homes };
+
 	memset(p, 0, sizeof *p);
 	memset(p->first, 0xff, sizeof p->first);
+	memset(p->home, 0xff, sizeof p->home);
 	find_depths(w, p);
 	p->count = count_passes(w, p);
 	for (unsigned pass = 0; pass < p->count; pass++)
-		hold(w, pass, &room, p);
+		hold(w, pass, &o, p);
 }
 
 /* Is a value made of scalars alone? */

@@ -86,18 +86,15 @@ void rows_accumulate(struct writer *w, unsigned v, const char *stem, const char 
 
 static void declare_held(struct writer *w, const struct passes *p) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (p->held[v])
+		if (p->held[v] && p->home[v] == KERNEL_NONE)
 			text_line(w, "%s held%u[%u / W];", value_register(w->k->value[v].dtype), v,
 				KERNEL_BLOCK);
 }
 
 /* ---- a pass ---- */
 
-/* The reductions of a pass, and the values it computes that later passes take from memory. */
-static void plan_walk(const struct writer *w, const struct passes *p, unsigned pass, const struct needs *n,
-	bool *hold, struct walk *walk) {
+static void plan_walk(const struct writer *w, const struct passes *p, unsigned pass, struct walk *walk) {
 	for (unsigned v = 0; v < w->k->values; v++) {
-		hold[v] = n->value[v] && p->held[v] && p->first[v] == pass;
 		if (!passes_reduces(w, p, pass, v))
 			continue;
 		walk->reduction[walk->reductions] = rows_reduction(w->k, v);
@@ -172,18 +169,18 @@ static void write_pass(struct writer *w, const struct passes *p, unsigned pass) 
 			.lane = "l",
 			.hoist = true,
 			.stream = true,
-			.held = NULL,
+			.home = p->home,
 			.held_at = "l / W" },
 		.limit = "length",
-		.hold = hold,
-		.stores = true,
 	};
 	bool held[KERNEL_VALUES];
 
 	passes_needs(w, p, pass, &n);
 	passes_held(w, p, pass, held);
 	walk.scope.held = held;
-	plan_walk(w, p, pass, &n, hold, &walk);
+	passes_hold(w, p, pass, hold);
+	walk.scope.hold = hold;
+	plan_walk(w, p, pass, &walk);
 	value_write(w, &walk.scope, LEVEL_UNIT);
 	rows_declare_results(w, p, pass);
 	text_open(w, "/* pass %u */", pass);
@@ -208,7 +205,7 @@ void rows_lanes(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
 	struct passes p;
 
-	passes_find(w, w->k->long_rows ? 0 : ROWS_HELD_BYTES, &p);
+	passes_find(w, w->k->long_rows ? 0 : ROWS_HELD_BYTES, true, &p);
 	frame_units(w);
 	text_line(w, "const long length = d%u;", w->lane_dim);
 	rows_declare_neutrals(w);

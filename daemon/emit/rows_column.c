@@ -53,16 +53,17 @@ static struct scope make_scope(
 
 /* Values of the kept space that are known before a pass: stored where they are outputs, and held. */
 static void write_kept(struct writer *w, const struct passes *p, unsigned pass) {
-	bool held[KERNEL_VALUES];
+	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
 	struct needs n;
 	struct scope s = make_scope(w, &n, "q", held);
 
 	passes_kept_held(w, p, pass, held);
 	passes_kept_needs(w, p, pass, &n);
-	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (n.value[v] && p->held[v] && !held[v])
-			text_line(w, "held%u[l / W] = v%u;", v, v);
+		hold[v] = n.value[v] && p->held[v] && !held[v];
+	s.hold = hold;
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_remember(w, &s);
 	value_store(w, &s);
 	if (!is_column(w))
 		return;
@@ -74,7 +75,7 @@ static void write_kept(struct writer *w, const struct passes *p, unsigned pass) 
 
 static void declare_held(struct writer *w, const struct passes *p) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (p->held[v])
+		if (p->held[v] && p->home[v] == KERNEL_NONE)
 			text_line(w, "%s held%u[%u];", value_register(w->k->value[v].dtype), v, strip(w));
 }
 
@@ -90,17 +91,21 @@ static bool reduces_any(const struct writer *w, const struct passes *p, unsigned
 /* What a pass does with element j of the row: `at` is where the accumulators of its column are. */
 static void write_element(
 	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
-	bool held[KERNEL_VALUES];
+	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
 	struct needs n;
 	struct scope s = make_scope(w, &n, "p", held);
 
 	s.stream = true;
+	s.hold = hold;
+	s.home = p->home;
+	passes_hold(w, p, pass, hold);
 	passes_needs(w, p, pass, &n);
 	passes_held(w, p, pass, held);
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
 			rows_accumulate(w, v, stem, at);
+	value_remember(w, &s);
 	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
 }
@@ -360,7 +365,7 @@ void rows_column(struct writer *w) {
 	unsigned outer = is_column(w) ? k->kept - 1u : k->kept;
 	struct passes p;
 
-	passes_find(w, 0, &p);
+	passes_find(w, 0, true, &p);
 	if (is_column(w)) {
 		passes_hold_kept(w, &p);
 		row.name[outer] = kept.name[outer] = "left";

@@ -210,7 +210,7 @@ void rows_groups(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
 	struct passes p;
 
-	passes_find(w, 0, &p);
+	passes_find(w, 0, false, &p);
 	declare_locals(w);
 	text_line(w, "const int lane = get_local_id(0);");
 	frame_units(w);

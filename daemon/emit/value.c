@@ -310,7 +310,9 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 	}
 	text_begin(w);
 	text_part(w, "const %s v%u = ", value_register(value->dtype), v);
-	if (s->held && s->held[v])
+	if (s->held && s->held[v] && s->home && s->home[v] != KERNEL_NONE)
+		operand_load(w, s, s->home[v]);
+	else if (s->held && s->held[v])
 		text_part(w, "held%u[%s]", v, s->held_at);
 	else if (value->kind == KERNEL_SCALAR)
 		text_part(w, "scalar_%s(r[%u])", dtype_info(value->dtype)->name,
@@ -352,8 +354,23 @@ void value_root(struct writer *w, const char *expression) {
 	text_line(w, "const %s v%u = %s;", value_register(w->k->accumulator), w->k->root_value, expression);
 }
 
+void value_remember(struct writer *w, const struct scope *s) {
+	for (unsigned v = 0; s->hold && v < w->k->values; v++) {
+		unsigned home = s->home ? s->home[v] : KERNEL_NONE;
+
+		if (s->hold[v] && home == KERNEL_NONE)
+			text_line(w, "held%u[%s] = v%u;", v, s->held_at, v);
+		else if (s->hold[v] && w->k->operand[home].value != v)
+			operand_store(w, s, home, v);
+	}
+}
+
+/* An output may be needed only because it holds another value. */
 void value_store(struct writer *w, const struct scope *s) {
-	for (unsigned o = 0; o < w->k->operands; o++)
-		if (w->k->operand[o].output && s->needs->operand[o])
-			operand_store(w, s, o);
+	for (unsigned o = 0; o < w->k->operands; o++) {
+		const struct kernel_operand *p = &w->k->operand[o];
+
+		if (p->output && s->needs->operand[o] && s->needs->value[p->value])
+			operand_store(w, s, o, p->value);
+	}
 }

@@ -94,15 +94,6 @@ static void write_tree(struct writer *w, const struct reduction *r) {
 		write_halving(w, r, h);
 }
 
-/* What an element's values are kept for. */
-static void write_uses(struct writer *w, const struct walk *walk, const struct scope *s) {
-	for (unsigned v = 0; walk->hold && v < w->k->values; v++)
-		if (walk->hold[v])
-			text_line(w, "held%u[l / W] = v%u;", v, v);
-	if (walk->stores)
-		value_store(w, s);
-}
-
 /* Whole blocks of 64 elements, one to each column. */
 static void write_blocks(struct writer *w, const struct walk *walk) {
 	struct scope s = walk->scope;
@@ -118,7 +109,8 @@ static void write_blocks(struct writer *w, const struct walk *walk) {
 		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
 		accumulate(w, &walk->reduction[i], value);
 	}
-	write_uses(w, walk, &s);
+	value_remember(w, &s);
+	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 	text_close(w);
@@ -146,7 +138,8 @@ static void write_last(struct writer *w, const struct walk *walk) {
 		else
 			text_line(w, "last%s[c] = v%u;", tag, walk->reduced[i]);
 	}
-	write_uses(w, walk, &s);
+	value_remember(w, &s);
+	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 }

@@ -47,7 +47,9 @@ struct scope {
 	const char *count;   /* lanes in use */
 	bool hoist;          /* uniform operands are of LEVEL_UNIT */
 	bool stream;         /* alignedN says whether output N may be streamed */
-	const bool *held;    /* values to be found in heldN at held_at; NULL: none */
+	const bool *held;    /* values that value_write() finds in memory; NULL: none */
+	const bool *hold;    /* values that value_remember() puts there */
+	const uint16_t *home; /* where: an output, or KERNEL_NONE for heldN at held_at; NULL: all there */
 	const char *held_at;
 };
 
@@ -116,6 +118,8 @@ void value_write(struct writer *w, const struct scope *s, enum level level);
 void value_forget(struct writer *w, const struct scope *s, enum level level);
 /* Declares the root's value. */
 void value_root(struct writer *w, const char *expression);
+/* Puts values where value_write() finds them later. */
+void value_remember(struct writer *w, const struct scope *s);
 /* Writes the stores of the outputs that the scope needs. */
 void value_store(struct writer *w, const struct scope *s);
 
@@ -136,9 +140,9 @@ void operand_aligned(struct writer *w, const struct needs *needs, const char *pr
 void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride);
 /* Writes the expression that loads for each lane from a place of its own. */
 void operand_take(struct writer *w, const struct scope *s, const struct kernel_value *gather);
-/* Writes the expression that loads an operand, and the statement that stores to one. */
+/* Writes the expression that loads an operand, and the statement that stores a value to one. */
 void operand_load(struct writer *w, const struct scope *s, unsigned operand);
-void operand_store(struct writer *w, const struct scope *s, unsigned operand);
+void operand_store(struct writer *w, const struct scope *s, unsigned operand, unsigned value);
 
 /* ---- what all kernels begin with (frame.c) ---- */
 
@@ -207,13 +211,11 @@ void matmul_groups(struct writer *w);
 
 /*
  * What the CPU strategy does with every vector of a row: it writes the values of the scope, adds
- * some to reductions, puts some into heldN, and stores the outputs that the scope needs.
+ * some to reductions, and holds and stores what the scope says.
  */
 struct walk {
 	struct scope scope;          /* lane "l", which walk_row declares */
 	const char *limit;           /* where the row ends; it begins at j */
-	const bool *hold;            /* values to put into heldN[l / W]; NULL: none */
-	bool stores;
 	unsigned reductions;
 	struct reduction reduction[KERNEL_VALUES];
 	uint16_t reduced[KERNEL_VALUES]; /* the value each reduces */
@@ -244,16 +246,19 @@ struct passes {
 	uint16_t depth[KERNEL_VALUES]; /* reductions that must be finished before a value is known */
 	uint16_t first[KERNEL_VALUES]; /* row values: the first pass that computes them */
 	bool held[KERNEL_VALUES];      /* row values kept in memory from their first pass on, kept values always */
+	uint16_t home[KERNEL_VALUES];  /* in an output that is stored last, or in memory of its own: KERNEL_NONE */
 };
 
-/* room: bytes that held row values may take; 0 where none may be held. */
-void passes_find(const struct writer *w, unsigned room, struct passes *p);
+/* room: bytes that held row values may take; homes: they may also be held in outputs. */
+void passes_find(const struct writer *w, unsigned room, bool homes, struct passes *p);
 /* Holds every value of the kept space that is needed after others of its depth. */
 void passes_hold_kept(const struct writer *w, struct passes *p);
 /* What pass `pass` computes, reads and stores; reductions are stopped at, held values too. */
 void passes_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
 /* What is stored of the kept space, or held, once the reductions of passes before this one are known. */
 void passes_kept_needs(const struct writer *w, const struct passes *p, unsigned pass, struct needs *n);
+/* The row values that a pass puts into memory. */
+void passes_hold(const struct writer *w, const struct passes *p, unsigned pass, bool *hold);
 /* Values that a pass over rows takes from memory, and those that what is kept between passes does. */
 void passes_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held);
 void passes_kept_held(const struct writer *w, const struct passes *p, unsigned pass, bool *held);
