@@ -8,6 +8,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -76,6 +77,7 @@ struct engine {
 	struct inbox inbox;
 	struct device *device;
 	struct plan_cache *plans;
+	struct tracker *tracker;
 	struct exec *exec;
 	struct transport *transport;
 	struct server *server;
@@ -110,7 +112,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.cache_dir = c->cache_dir,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
-		.profile = c->engine_time_kernels,
+		.profile = c->engine_time_kernels || c->fusion_tracker_share,
 		.measure = true,
 		.wake = inbox_ring,
 		.user = &e->inbox,
@@ -129,11 +131,28 @@ static int open_exec(struct engine *e) {
 	return r ? r : exec_new(&c, &e->exec);
 }
 
+/* Beside the program cache: what holds for these programs on this device. */
+static int open_tracker(struct engine *e) {
+	char path[CONFIG_TEXT + sizeof "/tracker"];
+	struct str device = { 0 };
+	int r;
+
+	snprintf(path, sizeof path, "%s/tracker", e->config.cache_dir);
+	str_printf(&device, "%s, %s, %s, %s", FUSIOND_VERSION, device_name(e->device), device_driver(e->device),
+		device_traits(e->device)->strategy == STRATEGY_GPU ? "gpu" : "cpu");
+	r = str_finish(&device);
+	if (!r)
+		r = tracker_new(path, str_text(&device), &e->tracker);
+	str_free(&device);
+	return r;
+}
+
 static int open_server(struct engine *e, const struct command *c, struct fault *f) {
 	struct server_config s = { .config = &e->config,
 		.source = &c->source,
 		.device = e->device,
 		.plans = e->plans,
+		.tracker = e->tracker,
 		.exec = e->exec,
 		.inbox = &e->inbox,
 		.control = c->control };
@@ -167,6 +186,8 @@ static int open_all(struct engine *e, const struct command *c, struct fault *f) 
 		r = open_device(e, f);
 	if (!r)
 		r = open_exec(e);
+	if (!r)
+		r = open_tracker(e);
 	return r ? r : open_server(e, c, f);
 }
 
@@ -176,6 +197,7 @@ static void close_all(struct engine *e) {
 	e->transport = transport_close(e->transport);
 	if (e->exec)
 		e->exec = exec_free(e->exec);
+	e->tracker = tracker_free(e->tracker);
 	if (e->plans)
 		e->plans = plan_cache_free(e->plans);
 	if (e->device)

@@ -891,6 +891,41 @@ START_TEST(the_last_graphs_of_a_session_are_told) {
 }
 END_TEST
 
+static double tracker_statistic(const char *name) {
+	cJSON *json;
+	double value;
+
+	expect(request_numbers(&client, REQUEST_STATS, 1, (uint64_t[]){ 1 }), REQUEST_STATS);
+	json = answer_json();
+	value = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "tracker"), name)->valuedouble;
+	cJSON_Delete(json);
+	return value;
+}
+
+/* relu(3 * 3) of many elements, so that a run takes longer than what surrounds it. */
+static void run_fused_pair(uint32_t slot) {
+	struct batch_text b = { 0 };
+	int64_t fill = batch_fill(&b, 100000, 3), node = batch_op(&b, OP_mul, fill, fill);
+
+	batch_name(&b, batch_op(&b, OP_relu, node, 0), handle_of(slot, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	read_floats(&client, handle_of(slot, 1), 100000);
+	release(&client, handle_of(slot, 1));
+}
+
+START_TEST(a_graph_that_runs_often_is_tried_in_other_forms) {
+	configure(&client, "fusion.tracker_share", "0");
+	run_fused_pair(0);
+	ck_assert_double_eq(tracker_statistic("graphs"), 0);
+	configure(&client, "fusion.tracker_share", "100");
+	for (uint32_t i = 1; i < 400 && tracker_statistic("trials") < TRACK_SAMPLES; i++)
+		run_fused_pair(i);
+	ck_assert_double_eq(tracker_statistic("graphs"), 1);
+	ck_assert_double_ge(tracker_statistic("trials"), TRACK_SAMPLES);
+	ck_assert_double_gt(tracker_statistic("trial_percent"), 0);
+}
+END_TEST
+
 START_TEST(opportunities_are_told_with_their_gain) {
 	struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
 	struct batch_text b = { 0 };
@@ -1028,6 +1063,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, a_setting_of_the_daemon_is_for_those_who_have_not_chosen);
 	tcase_add_test(tests, other_users_change_nothing_and_see_nothing_of_others);
 	tcase_add_test(tests, the_last_graphs_of_a_session_are_told);
+	tcase_add_test(tests, a_graph_that_runs_often_is_tried_in_other_forms);
 	tcase_add_test(tests, opportunities_are_told_with_their_gain);
 	tcase_add_test(tests, statistics_count_what_happened);
 	tcase_add_test(tests, counters_of_ended_sessions_stay_in_the_daemons);

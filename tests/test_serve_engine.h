@@ -43,6 +43,7 @@ static struct {
 	struct inbox inbox;
 	struct device *device;
 	struct plan_cache *plans;
+	struct tracker *tracker;
 	struct exec *exec;
 	struct transport *transport;
 	struct server *server;
@@ -148,7 +149,7 @@ static void engine_fail(int r, const struct fault *f) {
 
 static void engine_open_device(void) {
 	struct device_config d = {
-		.cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox
+		.cache_dir = engine_cache, .builders = 1, .profile = true, .wake = inbox_ring, .user = &engine.inbox
 	};
 	struct exec_config x = { 0 };
 	struct fault f = { 0 };
@@ -158,6 +159,7 @@ static void engine_open_device(void) {
 	x.device = engine.device;
 	x.plans = engine.plans;
 	engine_fail(exec_new(&x, &engine.exec), &f);
+	engine_fail(tracker_new(NULL, device_name(engine.device), &engine.tracker), &f);
 }
 
 static void engine_open(void) {
@@ -171,6 +173,7 @@ static void engine_open(void) {
 	ck_assert_int_eq(transport_memory_new(&engine.transport), 0);
 	c.device = engine.device;
 	c.plans = engine.plans;
+	c.tracker = engine.tracker;
 	c.exec = engine.exec;
 	c.transport = engine.transport;
 	c.inbox = &engine.inbox;
@@ -184,6 +187,7 @@ static void engine_close(void) {
 	engine.server = server_free(engine.server);
 	engine.transport = transport_close(engine.transport);
 	engine.exec = exec_free(engine.exec);
+	engine.tracker = tracker_free(engine.tracker);
 	engine.plans = plan_cache_free(engine.plans);
 	engine.device = device_close(engine.device);
 	shutdown(engine.control[0], SHUT_RDWR);

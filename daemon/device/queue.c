@@ -287,6 +287,33 @@ int device_time(struct device *d, double *nsp) {
 	return 0;
 }
 
+/* A stamp is the event itself. */
+struct stamp *device_stamp(struct device *d) {
+	cl_event event = d->work.last;
+
+	if (!d->config.profile || !event || clRetainEvent(event))
+		return NULL;
+	return (struct stamp *)event;
+}
+
+int stamp_read(const struct stamp *s, double *startp, double *endp) {
+	cl_event event = (cl_event)(uintptr_t)s;
+	cl_ulong start, end;
+
+	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
+		return -EIO;
+	*startp = (double)start;
+	*endp = (double)end;
+	return 0;
+}
+
+struct stamp *stamp_free(struct stamp *s) {
+	if (s)
+		clReleaseEvent((cl_event)s);
+	return NULL;
+}
+
 static uint64_t offset_of(uint64_t address) {
 	return address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1);
 }

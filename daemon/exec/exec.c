@@ -40,9 +40,13 @@ static struct item *flight_pop(struct exec *x) {
 	return i;
 }
 
-static void item_tell(const struct item *i) {
+static void item_tell(const struct exec *x, const struct item *i) {
+	const struct run *r = (const struct run *)i;
+
 	if (!i->lane)
 		return;
+	if (i->kind == ITEM_RUN && r->timing && !i->sorrow)
+		timing_tell(r->timing, x, r);
 	if (i->kind == ITEM_FENCE && i->passed)
 		i->passed(i->user);
 	else if (i->kind != ITEM_FENCE && i->done)
@@ -53,7 +57,7 @@ static void complete(struct exec *x) {
 	struct item *i;
 
 	while ((i = flight_pop(x))) {
-		item_tell(i);
+		item_tell(x, i);
 		item_free(i);
 	}
 	extents_retire(x);

@@ -85,6 +85,8 @@ struct exec_request {
 	const uint64_t *leaf_offset;       /* elements, of each leaf */
 	const uint64_t *scalar;            /* plan->scalars values */
 	struct space *space;               /* of the outputs */
+	/* Not NULL: the run is timed, where the device tells times and nothing came between. Called before done. */
+	void (*timed)(void *user, double ns);
 	/* Completed or failed; called from exec_progress() or device_poll(). f is NULL for success. */
 	void (*done)(void *user, const struct fault *f);
 	void *user;
@@ -98,6 +100,9 @@ struct exec_request {
  * operations; only a single operation that does not build fails, with FAULT_BUILD.
  */
 int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
+
+/* Asks for the programs of a plan that may be run later; are they all ready? */
+bool exec_ready(struct exec *x, struct plan *p);
 
 /* Calls back when everything submitted to the lane before has completed. */
 int lane_fence(struct lane *l, void (*done)(void *user), void *user) FAULT_MUST_USE;

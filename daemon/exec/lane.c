@@ -22,7 +22,10 @@ int lane_new(struct exec *x, struct lane **lanep) {
 void item_free(struct item *i) {
 	sorrow_unref(i->sorrow);
 	buffer_unref(i->buffer);
-	free(i->kind == ITEM_RUN ? ((struct run *)i)->base : NULL);
+	if (i->kind == ITEM_RUN) {
+		free(((struct run *)i)->base);
+		timing_free(((struct run *)i)->timing);
+	}
 	free(i);
 }
 

@@ -386,6 +386,14 @@ int prepare(struct exec *x, struct plan *plan, struct prepared **preparedp, stru
 	return 0;
 }
 
+bool exec_ready(struct exec *x, struct plan *plan) {
+	struct prepared *p;
+	struct fault f;
+	uint32_t step;
+
+	return !prepare(x, plan, &p, &f) && !prepared_check(p, &step);
+}
+
 int prepared_check(struct prepared *p, uint32_t *stepp) {
 	for (; p->ready < p->steps; p->ready++) {
 		const struct program *program = p->step[p->ready].program;

@@ -48,6 +48,7 @@ static void run_free(struct run *r) {
 		buffer_unref(r->output[i]);
 	space_unref(r->space);
 	plan_unref(r->plan);
+	timing_free(r->timing);
 	sorrow_unref(r->item.sorrow);
 	free(r->base);
 	free(r);
@@ -93,6 +94,7 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 	if (!r)
 		return -ENOMEM;
 	r->item = (struct item){ .kind = ITEM_RUN, .lane = l, .done = q->done, .user = q->user };
+	r->timed = q->timed;
 	r->plan = plan_ref(q->plan);
 	r->space = space_ref(q->space);
 	e = prepare(x, r->plan, &r->prepared, &f);
@@ -358,6 +360,8 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 }
 
 static int launch_steps(struct exec *x, struct run *r) {
+	if (r->timed && !r->step)
+		r->timing = timing_new(r->plan);
 	while (r->step < r->prepared->steps) {
 		uint32_t end = r->step + 1;
 		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end) : 0;
@@ -365,6 +369,9 @@ static int launch_steps(struct exec *x, struct run *r) {
 		if (e)
 			return e;
 		x->counters.steps += r->prepared->step[r->step].items ? end - r->step : 0;
+		if (r->timing && r->prepared->step[r->step].items &&
+			!timing_launched(r->timing, x->device, r->step, end))
+			r->timing = timing_free(r->timing);
 		if (x->time_kernels && r->prepared->step[r->step].items)
 			e = time_steps(x, r, r->step, end);
 		if (e)
@@ -430,6 +437,9 @@ int run_advance(struct exec *x, struct run *r) {
 		e = run_bind(x, r, &s);
 	if (!e && !s) {
 		e = launch_steps(x, r);
+		/* What else the device does until the rest is launched is no part of the run. */
+		if (e)
+			r->timing = timing_free(r->timing);
 		if (e && e != -EAGAIN)
 			s = sorrow_of(e, 0);
 	}

@@ -3,6 +3,7 @@
  *
  *   exec.c     sequence numbers, marks, completion; opening and closing
  *   lane.c     lanes and their items: runs, fences, publications
+ *   timing.c   how long a run and its steps took
  *   run.c      a run: binding, launching, splitting what does not build
  *   prepare.c  what is computed once a plan: record templates, patches, the layout of temporaries
  *   space.c    arenas of a session
@@ -206,7 +207,7 @@ int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct 
 /* 0, -EAGAIN while one is built, or FAULT_BUILD with the step whose program failed. */
 int prepared_check(struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
 
-/* ---- lane.c, run.c ---- */
+/* ---- timing.c, lane.c, run.c ---- */
 
 enum item_kind {
 	ITEM_RUN,
@@ -228,8 +229,20 @@ struct item {
 	void *user;
 };
 
+/* A run that is timed: a stamp of each launch, and the first of its steps. */
+struct timing {
+	struct plan *plan;                    /* a reference */
+	uint32_t launches;
+	struct timing_launch {
+		struct stamp *stamp;
+		uint32_t first, end;
+	} launch[];
+};
+
 struct run {
 	struct item item;
+	void (*timed)(void *user, double ns); /* NULL: nobody asks */
+	struct timing *timing;
 	struct plan *plan;
 	struct prepared *prepared;
 	struct space *space;
@@ -246,6 +259,14 @@ struct lane {
 	struct lane *next, *previous;         /* of exec->waiting, while it has items */
 	struct item *first, *last;
 };
+
+/* NULL where memory is short: the run is not timed then. */
+struct timing *timing_new(struct plan *p);
+struct timing *timing_free(struct timing *t);    /* returns NULL */
+/* The newest launch is of these steps. Where there is no stamp, the timing ends: false. */
+bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end);
+/* Everything has completed: tells the steps' times to the plan, and the run's to who asked. */
+void timing_tell(const struct timing *t, const struct exec *x, const struct run *r);
 
 /* Launches what can be: 0 when the item is done with, -EAGAIN while it has to wait. */
 int run_advance(struct exec *x, struct run *r) FAULT_MUST_USE;

@@ -14,7 +14,7 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 	struct fusion_settings s = { .enabled = c->fusion_enabled, .fast = c->fusion_fast,
 		.min_elements = c->fusion_min_elements,
 		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
-		.window_bytes = c->fusion_window_bytes };
+		.window_bytes = c->fusion_window_bytes, .tracker_share = (unsigned)c->fusion_tracker_share };
 
 	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
 	return s;
@@ -36,6 +36,7 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_window_us = s->window_us;
 	c->fusion_window_ops = s->window_ops;
 	c->fusion_window_bytes = s->window_bytes;
+	c->fusion_tracker_share = s->tracker_share;
 	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 

@@ -14,6 +14,7 @@ struct pattern_counters {
 	uint64_t count;
 	uint64_t kernels_before, kernels_after;
 	uint64_t bytes_saved, buffers_eliminated;
+	double estimated_ns, estimated_unfused_ns, measured_ns, measured_unfused_ns;
 };
 
 static inline void pattern_counters_add(struct pattern_counters *to, const struct pattern_counters *from) {
@@ -22,4 +23,8 @@ static inline void pattern_counters_add(struct pattern_counters *to, const struc
 	to->kernels_after += from->kernels_after;
 	to->bytes_saved += from->bytes_saved;
 	to->buffers_eliminated += from->buffers_eliminated;
+	to->estimated_ns += from->estimated_ns;
+	to->estimated_unfused_ns += from->estimated_unfused_ns;
+	to->measured_ns += from->measured_ns;
+	to->measured_unfused_ns += from->measured_unfused_ns;
 }

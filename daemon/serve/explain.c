@@ -100,8 +100,12 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 static struct plan_options options_of(const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
 
+	struct tracked *e = NULL;
+
 	options.fuse &= !(x->flags & EXPLAIN_UNFUSED);
-	return options;
+	if (x->session->settings.tracker_share)
+		e = tracker_find(x->session->server->tracker, x->graph, &options);
+	return e ? tracked_options(e, tracked_chosen(e), options) : options;
 }
 
 static int make_plan(struct explain *x, struct fault *f) {

@@ -42,6 +42,9 @@ struct flush {
 	uint64_t first, last;        /* numbers of the batches */
 	uint64_t operations;
 	struct plan *plan;
+	uint64_t tracked;            /* tracked_id(); 0: not tracked */
+	enum track_form form;
+	bool timed;
 };
 
 /* ---- binding ---- */
@@ -121,7 +124,23 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	}
 }
 
-static void count_pattern(struct session *s, const struct plan_step *step) {
+/* Times count where those of both ways are known. */
+static void count_times(struct pattern_counters *c, const struct plan *p, uint32_t i) {
+	const struct plan_step *step = &p->step[i];
+	double estimated = plan_estimate_of(p, i), measured = plan_measured_of(p, i);
+
+	if (estimated > 0 && step->estimate_unfused_ns > 0) {
+		c->estimated_ns += estimated;
+		c->estimated_unfused_ns += step->estimate_unfused_ns;
+	}
+	if (measured > 0 && step->measured_unfused_ns > 0) {
+		c->measured_ns += measured;
+		c->measured_unfused_ns += step->measured_unfused_ns;
+	}
+}
+
+static void count_pattern(struct session *s, const struct plan *p, uint32_t i) {
+	const struct plan_step *step = &p->step[i];
 	struct pattern_counters *c = &s->pattern[step->pattern];
 
 	if (!step->pattern)
@@ -133,6 +152,7 @@ static void count_pattern(struct session *s, const struct plan_step *step) {
 	c->kernels_before += step->ops;
 	c->bytes_saved += plan_step_saved(step);
 	c->buffers_eliminated += step->buffers_eliminated;
+	count_times(c, p, i);
 }
 
 /* Launches that several steps shared. */
@@ -161,7 +181,7 @@ static void count_plan(struct session *s, const struct plan *p) {
 	c->buffers_eliminated += p->buffers_eliminated;
 	for (uint32_t i = 0; i < p->steps; i++) {
 		count_step(c, &p->step[i]);
-		count_pattern(s, &p->step[i]);
+		count_pattern(s, p, i);
 	}
 	count_launches(s, p);
 }
@@ -191,6 +211,13 @@ static void on_done(void *user, const struct fault *f) {
 	run_free(run);
 }
 
+/* Called by exec, before on_done. */
+static void on_timed(void *user, double ns) {
+	const struct run *run = user;
+
+	tracker_sample(run->session->server->tracker, run->tracked, run->form, ns);
+}
+
 static struct run *run_new(const struct flush *f) {
 	struct session *s = f->session;
 	struct run *run = malloc(sizeof *run);
@@ -198,7 +225,7 @@ static struct run *run_new(const struct flush *f) {
 	if (!run)
 		return NULL;
 	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
-		.plan = plan_ref(f->plan) };
+		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form };
 	DL_APPEND2(s->runs, run, previous, next);
 	s->queued += run->operations;
 	return run;
@@ -213,7 +240,8 @@ static void run_undo(struct run *run) {
 static int submit(const struct flush *f) {
 	struct session *s = f->session;
 	struct server *v = s->server;
-	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done };
+	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done,
+		.timed = f->timed ? on_timed : NULL };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;
 	int r = scratch_fit(v, leaves, outputs);
@@ -236,6 +264,83 @@ static int submit(const struct flush *f) {
 	for (uint32_t i = 0; i < outputs; i++)
 		take_output(f, &f->plan->output[i], v->flush->output[i]);
 	return 0;
+}
+
+/* ---- planning ---- */
+
+static int plan_form(struct flush *f, const struct tracked *e, enum track_form form, bool *hitp,
+	struct fault *fault) {
+	struct plan_options options = tracked_options(e, form, session_plan_options(f->session));
+
+	f->form = form;
+	return plan_cache_get(f->session->server->plans, f->graph, &options, &f->plan, hitp, fault);
+}
+
+/* Once two forms have been timed: which patterns lose here. Where a plan is gone, it is tried again later. */
+static void judge(struct flush *f, struct tracked *e) {
+	struct server *v = f->session->server;
+	struct plan_options options = session_plan_options(f->session), single = tracked_options(e, TRACK_SINGLE, options);
+	struct plan *a, *b;
+
+	if (!tracked_wants_judgement(e))
+		return;
+	a = plan_cache_find(v->plans, f->graph, &options);
+	b = plan_cache_find(v->plans, f->graph, &single);
+	if (a && b && !plan_compare(a, b))
+		tracker_judge(v->tracker, e, a);
+	plan_unref(a);
+	plan_unref(b);
+}
+
+/* A form that is only tried runs once its programs are built: nobody waits for it. */
+static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct fault *fault) {
+	struct server *v = f->session->server;
+	enum track_form form;
+	int r;
+
+	f->tracked = tracked_id(e);
+	judge(f, e);
+	form = tracker_next(v->tracker, e, f->session->settings.tracker_share, &f->timed);
+	r = plan_form(f, e, form, hitp, fault);
+	if (!r && form != tracked_chosen(e) && !exec_ready(v->exec, f->plan)) {
+		f->plan = plan_unref(f->plan);
+		f->timed = false;
+		r = plan_form(f, e, tracked_chosen(e), hitp, fault);
+	}
+	if (!r && f->form == TRACK_FUSED && f->plan->steps >= f->plan->ops)
+		tracked_plain(e);
+	if (!r && !f->timed)
+		tracker_ran(v->tracker, e);
+	return r;
+}
+
+static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
+	struct server *v = f->session->server;
+	struct plan_options options = session_plan_options(f->session);
+	struct tracked *e = NULL;
+
+	if (f->session->settings.tracker_share)
+		e = tracker_find(v->tracker, f->graph, &options);
+	if (e)
+		return plan_tracked(f, e, hitp, fault);
+	return plan_cache_get(v->plans, f->graph, &options, &f->plan, hitp, fault);
+}
+
+/* What a new plan gains over its operations one by one, for the statistics; it runs already. */
+static void estimate_gain(struct flush *f) {
+	struct plan_options options = session_plan_options(f->session);
+	struct fault fault;
+	struct plan *single;
+
+	if (f->plan->steps >= f->plan->ops)
+		return;
+	options.fuse = options.notes = false;
+	if (plan_make(f->graph, &options, &single, &fault))
+		return;
+	/* Where memory is short the gain stays unknown. */
+	if (plan_compare(f->plan, single))
+		log_debug("a plan's gain is not known: out of memory");
+	plan_unref(single);
 }
 
 /* The place of a plan among the recent ones; the last where it is not. */
@@ -265,12 +370,13 @@ static void keep_recent(struct session *s, struct plan *p) {
 
 static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
-	struct plan_options options = session_plan_options(s);
 	bool hit = false;
-	int r = plan_cache_get(s->server->plans, f->graph, &options, &f->plan, &hit, fault);
+	int r = plan_graph(f, &hit, fault);
 
 	if (!r)
 		r = submit(f);
+	if (!r && !hit)
+		estimate_gain(f);
 	if (!r)
 		keep_recent(s, f->plan);
 	session_count(s, runs, !r);

@@ -22,6 +22,8 @@ enum {
 	SERVER_BURST = 16,
 	/* With sessions about, memory that became idle is looked for this often. */
 	SERVER_IDLE_US = 1000 * 1000,
+	/* Between two writes of what the tracker learned. */
+	SERVER_SAVE_US = 30 * 1000 * 1000,
 };
 
 int server_new(const struct server_config *c, struct server **serverp) {
@@ -35,6 +37,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->device = c->device;
 	v->traits = device_traits(c->device);
 	v->plans = c->plans;
+	v->tracker = c->tracker;
 	v->exec = c->exec;
 	v->transport = c->transport;
 	v->inbox = c->inbox;
@@ -97,6 +100,22 @@ static void tell_rates(struct server *v) {
 		log_error("the supervisor could not be told how fast the device is");
 }
 
+/* What was learned outlives an engine that is killed. */
+static void save_now_and_then(struct server *v) {
+	uint64_t now;
+	int r;
+
+	if (!tracker_changed(v->tracker))
+		return;
+	now = loop_now();
+	if (now - v->saved_us < SERVER_SAVE_US)
+		return;
+	v->saved_us = now;
+	r = tracker_save(v->tracker);
+	if (r)
+		log_warning("what was learned of graphs could not be kept on disk: %s", strerror(-r));
+}
+
 static void turn(struct server *v) {
 	take_requests(v);
 	device_poll(v->device);
@@ -106,6 +125,7 @@ static void turn(struct server *v) {
 	progress_sessions(v);
 	window_turn(v);
 	accepted_turn(v, false);
+	save_now_and_then(v);
 }
 
 void server_turn(struct server *v) {

@@ -11,6 +11,7 @@
 
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
+#include "daemon/plan/tracker.h"
 #include "daemon/serve/inbox.h"
 #include "daemon/serve/session.h"
 
@@ -19,6 +20,7 @@ struct server_config {
 	const struct config_source *source;  /* read again at RELOAD; NULL: RELOAD changes nothing */
 	struct device *device;
 	struct plan_cache *plans;
+	struct tracker *tracker;
 	struct exec *exec;
 	struct transport *transport;
 	struct inbox *inbox;                 /* the device's `wake` rings it */
@@ -34,6 +36,8 @@ struct server {
 	struct device *device;
 	const struct traits *traits;
 	struct plan_cache *plans;
+	struct tracker *tracker;
+	uint64_t saved_us;                   /* when the tracker was last saved */
 	struct exec *exec;
 	struct transport *transport;
 	struct inbox *inbox;

@@ -13,7 +13,7 @@
 
 #include <uthash.h>
 
-#include "daemon/plan/plan.h"
+#include "daemon/plan/tracker.h"
 #include "daemon/serve/configure.h"
 #include "daemon/serve/counters.h"
 #include "daemon/serve/handles.h"
@@ -64,6 +64,8 @@ struct run {
 	uint64_t first, last;        /* numbers of the batches in it */
 	uint64_t operations;
 	struct plan *plan;           /* a reference: what is counted when it is done */
+	uint64_t tracked;            /* tracked_id(); 0: of none */
+	enum track_form form;
 };
 
 /* A graph that was run, kept so that RECENT can tell of it. */

@@ -29,7 +29,22 @@ static void add_faults(cJSON *json, const uint64_t faults[static FAULT_INTERNAL 
 			cJSON_AddNumberToObject(list, fault_name(code), (double)faults[code]);
 }
 
-/* Those of which a kernel ran. */
+/* 0: not known. */
+static double ratio(double unfused, double fused) {
+	return fused > 0 ? unfused / fused : 0;
+}
+
+static void add_tracker(cJSON *json, const struct server *v) {
+	struct tracker_counters c = tracker_counters(v->tracker);
+	cJSON *one = cJSON_AddObjectToObject(json, "tracker");
+
+	cJSON_AddNumberToObject(one, "graphs", (double)c.graphs);
+	cJSON_AddNumberToObject(one, "graphs_that_run_with_less_fusion", (double)c.switched);
+	cJSON_AddNumberToObject(one, "trials", (double)c.trials);
+	cJSON_AddNumberToObject(one, "trial_percent", c.total_ns > 0 ? 100 * c.trial_ns / c.total_ns : 0);
+}
+
+/* Those of which a kernel ran. Averages over all that ran. */
 static void add_patterns(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT]) {
 	cJSON *list = cJSON_AddArrayToObject(json, "patterns");
 
@@ -48,6 +63,8 @@ static void add_patterns(cJSON *json, const struct pattern_counters counters[sta
 		cJSON_AddNumberToObject(one, "reduction_percent", percent_fewer(c->kernels_before, c->kernels_after));
 		cJSON_AddNumberToObject(one, "saved_bytes", (double)c->bytes_saved);
 		cJSON_AddNumberToObject(one, "buffers_eliminated", (double)c->buffers_eliminated);
+		cJSON_AddNumberToObject(one, "estimated_speedup", ratio(c->estimated_unfused_ns, c->estimated_ns));
+		cJSON_AddNumberToObject(one, "measured_speedup", ratio(c->measured_unfused_ns, c->measured_ns));
 	}
 }
 
@@ -141,6 +158,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 	add_patterns(json, pattern);
 	add_faults(json, faults);
 	add_exec(json, v);
+	add_tracker(json, v);
 	add_device(json, v);
 }
 

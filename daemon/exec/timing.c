@@ -1,0 +1,65 @@
+/*
+ * How long a run and its steps took, by the driver's own times of launches.
+ *
+ * A run is timed only where all its launches were queued one behind the other. A launch counts from the
+ * end of the one before to its own end, so that what the device waited for the next launch is part of
+ * it; the first one counts with what a launch costs. Steps that share a launch share its time.
+ */
+#include "state.h"
+
+#include <stdlib.h>
+
+struct timing *timing_new(struct plan *p) {
+	struct timing *t = calloc(1, sizeof *t + p->steps * sizeof *t->launch);
+
+	if (t)
+		t->plan = plan_ref(p);
+	return t;
+}
+
+struct timing *timing_free(struct timing *t) {
+	if (!t)
+		return NULL;
+	for (uint32_t i = 0; i < t->launches; i++)
+		stamp_free(t->launch[i].stamp);
+	plan_unref(t->plan);
+	free(t);
+	return NULL;
+}
+
+bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end) {
+	struct stamp *s = device_stamp(d);
+
+	if (s)
+		t->launch[t->launches++] = (struct timing_launch){ s, first, end };
+	return s != NULL;
+}
+
+/* Keeps the fastest: what disturbs a kernel only makes it slower. */
+static void tell_steps(const struct timing *t, const struct timing_launch *l, double ns) {
+	for (uint32_t i = l->first; i < l->end; i++) {
+		struct plan_step *s = &t->plan->step[i];
+
+		if (!(s->measured_ns > 0) || ns < s->measured_ns)
+			s->measured_ns = ns;
+	}
+}
+
+void timing_tell(const struct timing *t, const struct exec *x, const struct run *r) {
+	double launch_ns = device_traits(x->device)->rates.launch_ns, total = 0, before = 0, start, end, ns;
+
+	for (uint32_t i = 0; i < t->launches; i++) {
+		const struct timing_launch *l = &t->launch[i];
+
+		if (stamp_read(l->stamp, &start, &end))
+			return;
+		ns = i ? end - before : end - start + launch_ns;
+		before = end;
+		if (!(ns > 0))
+			return;
+		total += ns;
+		tell_steps(t, l, ns / (l->end - l->first));
+	}
+	if (t->launches)
+		r->timed(r->item.user, total);
+}

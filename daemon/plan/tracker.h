@@ -1,0 +1,84 @@
+/*
+ * Which form of a graph's plan is the fastest, learned from runs that were timed.
+ *
+ * A plan of several operations a kernel has three forms: as the rules say (FUSED); one kernel an
+ * operation (SINGLE); and without those patterns whose kernels took longer than their operations alone
+ * (MIXED). FUSED runs until another form was clearly faster over several runs of both; then that one runs
+ * from then on. All forms give the same bits.
+ *
+ * What trying costs is bounded: forms that are not the chosen one run only while the time they took stays
+ * below a share of the time of all runs. What was learned is kept on disk, for one device and version.
+ *
+ * It calls no clock and no OpenCL: who uses it tells times.
+ */
+#pragma once
+
+#include "plan.h"
+
+enum track_form {
+	TRACK_FUSED,
+	TRACK_SINGLE,
+	TRACK_MIXED,
+	TRACK_FORMS,
+};
+
+enum {
+	/* Runs of a form before it is judged. */
+	TRACK_SAMPLES = 5,
+	/* Runs of a graph before another form is tried: one that is seldom run is not worth the builds. */
+	TRACK_RUNS = 32,
+	/* The chosen form is timed once in so many runs, so that what is known stays true. */
+	TRACK_EVERY = 64,
+	/* Graphs remembered; the oldest is forgotten. A line of 150 bytes each on disk. */
+	TRACK_GRAPHS = 4096,
+};
+
+struct tracker;
+struct tracked;
+
+/* path NULL: nothing is kept on disk. `device` names device, driver and version. A file that does not read is ignored. */
+int tracker_new(const char *path, const char *device, struct tracker **trackerp) FAULT_MUST_USE;
+/* Saves what was learned. */
+struct tracker *tracker_free(struct tracker *t);
+
+/*
+ * What is known of a graph planned by these options; NULL where memory is short, they do not fuse, or are
+ * fast. Valid until the next call.
+ */
+struct tracked *tracker_find(struct tracker *t, const struct graph *g, const struct plan_options *o);
+
+/*
+ * The form to run now: the chosen one, or while share (percent of the time) allows another one. The
+ * caller may run the chosen one instead. *timedp: its time is wanted.
+ */
+enum track_form tracker_next(struct tracker *t, struct tracked *e, unsigned share, bool *timedp);
+enum track_form tracked_chosen(const struct tracked *e);
+/* The options that plan a form. */
+struct plan_options tracked_options(const struct tracked *e, enum track_form form, struct plan_options o);
+/* Which graph a run is of, for tracker_sample(). */
+uint64_t tracked_id(const struct tracked *e);
+/* The time of a run on the device; one whose graph was forgotten is ignored. */
+void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns);
+/* A run that was not timed. */
+void tracker_ran(struct tracker *t, struct tracked *e);
+
+/* Nothing shares a kernel in FUSED: there is nothing to choose. */
+void tracked_plain(struct tracked *e);
+
+/* Both forms have been timed, and what is to be mixed has not been decided. */
+bool tracked_wants_judgement(const struct tracked *e);
+/* `fused` was compared with the single form (plan_compare): decides which patterns the mixed form lacks. */
+void tracker_judge(struct tracker *t, struct tracked *e, const struct plan *fused);
+
+/* Median of what was measured; 0: not known. */
+double tracked_ns(const struct tracked *e, enum track_form form);
+
+struct tracker_counters {
+	uint64_t graphs, trials;       /* known; runs of a form that was not chosen */
+	uint64_t switched;             /* graphs that run in another form than FUSED */
+	double total_ns, trial_ns;
+};
+struct tracker_counters tracker_counters(const struct tracker *t);
+/* Writes what is new to disk. 0 or a negative errno. */
+int tracker_save(struct tracker *t) FAULT_MUST_USE;
+bool tracker_changed(const struct tracker *t);
