@@ -114,6 +114,21 @@ FUSION_API fusion_array *fusion_scalar(fusion_context *context, enum fusion_dtyp
 /* start + i * step for i below n. */
 FUSION_API fusion_array *fusion_arange(fusion_context *context, enum fusion_dtype dtype, int64_t n, double start, double step);
 
+/*
+ * Random numbers by Philox 4x32-10: those of a seed are the same on every device and in every fusion,
+ * whatever else is computed. Other draws want other seeds. See fusion-ops(7), philox.
+ */
+/* In [0, 1), with as many bits as the floating-point type has digits. */
+FUSION_API fusion_array *fusion_random_uniform(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, uint64_t seed);
+/* Of mean 0 and deviation 1, by Box and Muller. */
+FUSION_API fusion_array *fusion_random_normal(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, uint64_t seed);
+/* bool: true with this probability. */
+FUSION_API fusion_array *fusion_random_bernoulli(fusion_context *context, int rank, const int64_t *dims, double probability, uint64_t seed);
+/* Integers from low to below high. */
+FUSION_API fusion_array *fusion_random_integers(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, int64_t low, int64_t high, uint64_t seed);
+/* 0 with this probability, else a / (1 - probability). */
+FUSION_API fusion_array *fusion_dropout(fusion_array *a, double probability, uint64_t seed);
+
 FUSION_API fusion_array *fusion_retain(fusion_array *array);
 FUSION_API void fusion_release(fusion_array *array);          /* NULL is allowed */
 

@@ -1106,6 +1106,79 @@ START_TEST(gathers_stand_before_and_after_a_reduction) {
 }
 END_TEST
 
+/* The vectors that are published with the generator (Random123, tests/kat_vectors, philox4x32 10). */
+static const uint32_t philox_vectors[][10] = {
+	{ 0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 },
+	{ UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, 0x408f276d, 0x41c83b0e,
+		0xa20bc7c6, 0x6d5451fd },
+	{ 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
+		0x5001e420, 0x24126ea1 },
+};
+
+/* A kernel of a program that has philox_word(), in every lane count. */
+static cl_kernel philox_kernel(unsigned width) {
+	static const char own[] = "kernel void known(global const uint *in, global uint *out) {\n"
+				  "\tfor (uint i = 0; i < 4; i++) {\n"
+				  "\t\tu32v word = philox_word((u32v)in[0], (u32v)in[1], (u32v)in[2], (u32v)in[3],"
+				  " (u32v)in[4], (u32v)in[5], (u32v)i);\n"
+				  "\t\tfor (int l = 0; l < W; l++)\n"
+				  "\t\t\tout[i * W + l] = ((const u32e *)&word)[l];\n"
+				  "\t}\n}\n";
+	struct traits t = variants[0].traits;
+	struct str source = { 0 };
+	struct kernel *k = calloc(1, sizeof *k);
+	cl_program program;
+	const char *text;
+	cl_kernel kernel;
+	cl_int error;
+
+	*k = (struct kernel){ .root = KERNEL_MAP, .rank = 1, .block_dim = 0xff, .root_value = KERNEL_NONE };
+	k->width = (uint8_t)width;
+	add_output(k, add_op(k, OP_philox, DTYPE_u64, add_scalar(k, DTYPE_u64), add_scalar(k, DTYPE_u64), 0),
+		KERNEL_CONTIGUOUS, false);
+	ck_assert_int_eq(emit_source(k, &t, &source), 0);
+	str_append(&source, own);
+	text = str_text(&source);
+	program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
+	must(error);
+	must(clBuildProgram(program, 1, &device, "", NULL, NULL));
+	kernel = clCreateKernel(program, "known", &error);
+	must(error);
+	clReleaseProgram(program);
+	str_free(&source);
+	free(k);
+	return kernel;
+}
+
+START_TEST(random_bits_are_those_of_the_published_vectors) {
+	static const unsigned widths[] = { 1, 2, 4, 8, 16 };
+	unsigned width = widths[_i];
+	cl_kernel kernel = philox_kernel(width);
+
+	for (size_t i = 0; i < sizeof philox_vectors / sizeof *philox_vectors; i++) {
+		const size_t one = 1;
+		uint32_t in[6], got[4 * 16];
+		cl_mem from, to;
+		cl_int error;
+
+		memcpy(in, philox_vectors[i], sizeof in);
+		from = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof in, in, &error);
+		must(error);
+		to = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof got, NULL, &error);
+		must(error);
+		must(clSetKernelArg(kernel, 0, sizeof from, &from));
+		must(clSetKernelArg(kernel, 1, sizeof to, &to));
+		must(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+		must(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, 4 * width * sizeof *got, got, 0, NULL, NULL));
+		for (unsigned w = 0; w < 4 * width; w++)
+			ck_assert_uint_eq(got[w], philox_vectors[i][6 + w / width]);
+		clReleaseMemObject(from);
+		clReleaseMemObject(to);
+	}
+	clReleaseKernel(kernel);
+}
+END_TEST
+
 /* ---- drawn kernels ---- */
 
 static unsigned draw_dtype(void) {
@@ -1646,6 +1719,7 @@ static Suite *suite(void) {
 	tcase_add_test(map, rank_0_is_one_element);
 	tcase_add_loop_test(map, an_iota_counts_along_every_dimension, 0, 3);
 	tcase_add_loop_test(map, every_rank_finds_its_elements, 0, 6);
+	tcase_add_loop_test(map, random_bits_are_those_of_the_published_vectors, 0, 5);
 	tcase_add_loop_test(map, gathers_read_where_their_index_says_and_nowhere_else, 0, 9);
 	tcase_add_loop_test(reduce, gathers_stand_before_and_after_a_reduction, 0, 3);
 	tcase_add_loop_test(map, drawn_elementwise_kernels_agree, 0, 8);

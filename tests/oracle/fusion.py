@@ -103,6 +103,12 @@ _PROTOTYPES = {
     "slice": (_pointer, [_pointer, _dims, _dims, _dims]),
     "flip": (_pointer, [_pointer, ctypes.c_int, _axes]),
     "windows": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]),
+    "random_uniform": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_uint64]),
+    "random_normal": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_uint64]),
+    "random_bernoulli": (_pointer, [_pointer, ctypes.c_int, _dims, ctypes.c_double, ctypes.c_uint64]),
+    "random_integers": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_int64, ctypes.c_int64,
+                                   ctypes.c_uint64]),
+    "dropout": (_pointer, [_pointer, ctypes.c_double, ctypes.c_uint64]),
     "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "matmul": (_pointer, [_pointer, _pointer]),
@@ -380,6 +386,14 @@ class Context:
     def gather(self, name, a, index, axis):
         """take or take_along"""
         return Array(self, call[name](a.pointer, index.pointer, axis))
+
+    def random(self, name, dtype, shape, *arguments):
+        """random_uniform, random_normal (seed), random_integers (low, high, seed); random_bernoulli has no type."""
+        first = [DTYPES[dtype].id] if dtype else []
+        return Array(self, call[name](self.pointer, *first, len(shape), _int64s(shape), *arguments))
+
+    def dropout(self, a, probability, seed):
+        return Array(self, call["dropout"](a.pointer, probability, seed))
 
     def capture_begin(self, inputs):
         _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))

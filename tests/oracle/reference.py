@@ -343,6 +343,54 @@ def shift_right(a, b):
     return np.where(inside, a >> np.where(inside, b, zero), np.where(a < 0, ~zero, zero))
 
 
+# ---- random bits ----
+
+
+def philox_block(counter, key):
+    """Philox 4x32-10 by its paper: four words of counter and two of key, as lists of Python integers."""
+    mask = (1 << 32) - 1
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        x, y = 0xd2511f53 * c[0], 0xcd9e8d57 * c[2]
+        c = [(y >> 32) ^ c[1] ^ k[0], y & mask, (x >> 32) ^ c[3] ^ k[1], x & mask]
+        k = [(k[0] + 0x9e3779b9) & mask, (k[1] + 0xbb67ae85) & mask]
+    return c
+
+
+def philox(a, b):
+    word, mask = (1 << 64) - 1, (1 << 32) - 1
+    out = []
+    for i, key in zip(a.ravel().tolist(), b.ravel().tolist()):
+        block, key = (i & word) >> 2, key & word
+        out.append(philox_block([block & mask, block >> 32, 0, 0], [key & mask, key >> 32])[i & 3])
+    return np.array(out, np.uint64).astype(f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+
+
+def words(count, of, which, seed):
+    """Word `which` of the `of` words of each element."""
+    counter = np.arange(count, dtype=np.int64) * of + which
+    return philox(counter, np.full(count, seed, np.uint64).view(np.int64)).astype(np.uint64)
+
+
+def random_uniform(dtype, count, seed, of=None, which=0):
+    """client/random.c: the highest bits of a word, of two for f64."""
+    if dtype == "f64":
+        high, low = (words(count, of or 2, which + i, seed) for i in (0, 1))
+        return ((high >> np.uint64(5)) * np.uint64(1 << 26) + (low >> np.uint64(6))).astype(np.float64) * 2.0 ** -53
+    digits = FORMAT[dtype][0]
+    return (words(count, of or 1, which, seed) >> np.uint64(32 - digits)).astype(np.float32) * np.float32(2.0 ** -digits)
+
+
+def random_integers(dtype, count, low, high, seed):
+    span = high - low
+    if span <= 1 << 31:
+        offset = [w * span >> 32 for w in words(count, 1, 0, seed).tolist()]
+    else:
+        pairs = zip(words(count, 2, 0, seed).tolist(), words(count, 2, 1, seed).tolist())
+        offset = [((a << 32) | b) % span for a, b in pairs]
+    return np.array([low + o for o in offset], STORAGE[dtype])
+
+
 # ---- views ----
 
 
@@ -465,7 +513,7 @@ class m:
     neg, sign, integral, power, fma = neg, sign, integral, power, fma
     erf, gelu, gelu_tanh, selu = erf, gelu, gelu_tanh, selu
     maximum, minimum, floor_divide, remainder = maximum, minimum, floor_divide, remainder
-    shift_left, shift_right = shift_left, shift_right
+    shift_left, shift_right, philox = shift_left, shift_right, philox
     sum, mean, prod = reduce_sum, reduce_mean, reduce_prod
 
     @staticmethod

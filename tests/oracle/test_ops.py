@@ -309,6 +309,59 @@ def check_gathers(report, context, rng, dtype):
             lambda: context.gather("take", view, context.full("bool", (2,), 1), 0), code="DTYPE")
 
 
+# ---- random numbers ----
+
+
+def check_random(report, context, rng, dtype):
+    report.check(reference.philox_block([0xffffffff] * 4, [0xffffffff] * 2) ==
+                 [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd], "the reference's philox", "not the published vector")
+    seed, shape = (1 << 63) + DTYPES[dtype].id, (7, 5, 11)
+    if reference.is_real(dtype):
+        want = reference.random_uniform(dtype, 385, seed).reshape(shape)
+        uniform = context.random("random_uniform", dtype, shape, seed)
+        compare_exact(report, f"random_uniform {dtype}", dtype, want, uniform.read())
+        check_normal(report, context, dtype, seed)
+        check_dropout(report, context, rng, dtype, seed)
+    elif dtype != "bool":
+        info = np.iinfo(reference.STORAGE[dtype])
+        for low, high in ((0, 1), (1, 100), (int(info.min), min(int(info.max), (1 << 63) - 1))):
+            got = context.random("random_integers", dtype, (385,), low, high, seed).read()
+            compare_exact(report, f"random_integers {dtype} {low} {high}", dtype,
+                          reference.random_integers(dtype, 385, low, high, seed), got)
+        for low, high in ((3, 3), (info.min - 1, 5) if info.min > -(1 << 63) else (5, 3)):
+            refused(report, f"random_integers {dtype} {low} {high}", "random_integers",
+                    lambda: context.random("random_integers", dtype, (3,), low, high, seed))
+    else:
+        want = reference.random_uniform("f32", 385, seed).reshape(shape) < np.float32(0.3)
+        got = context.random("random_bernoulli", None, shape, 0.3, seed).read()
+        compare_exact(report, "random_bernoulli", "bool", want, got)
+    refused(report, f"random_uniform {dtype}", "random", lambda: context.random("random_uniform", dtype, (-1,), seed))
+
+
+def check_normal(report, context, dtype, seed):
+    count, computed = 20000, "f64" if dtype == "f64" else "f32"
+    of = 4 if dtype == "f64" else 2
+    u, v = (reference.random_uniform(computed, count, seed, of, i * of // 2).astype(reference.LONG) for i in (0, 1))
+    with np.errstate(all="ignore"):
+        want = np.sqrt(-2 * np.log(1 - u)) * np.cos(2 * reference.LONG(np.pi) * v)
+    got = to_register(dtype, context.random("random_normal", dtype, (count,), seed).read()).astype(reference.LONG)
+    far = np.abs(got - want) / np.maximum(1, np.abs(want))
+    bound = {"f64": 1e-14, "f32": 2e-6, "f16": 1e-3, "bf16": 5e-3}[dtype]
+    report.check(bool(np.all(far <= bound)), f"random_normal {dtype}", lambda: f"off by {float(far.max())}")
+    report.check(abs(float(got.mean())) < 0.03 and abs(float(got.std()) - 1) < 0.02, f"random_normal {dtype} is normal",
+                 lambda: f"mean {float(got.mean())}, deviation {float(got.std())}")
+
+
+def check_dropout(report, context, rng, dtype, seed):
+    values = random_values(rng, dtype, (20, 31), special=0.1)
+    kept = reference.random_uniform("f32", 620, seed).reshape(20, 31) < np.float32(0.75)
+    scale = reference.scalar(dtype, 1 / 0.75)
+    with np.errstate(all="ignore"):
+        want = np.where(kept, reference.exact("mul", dtype, [values, scale]), values.dtype.type(0))
+    got = context.dropout(put(context, dtype, values), 0.25, seed).read()
+    compare_exact(report, f"dropout {dtype}", dtype, want, got)
+
+
 # ---- writing ----
 
 
@@ -491,7 +544,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_gathers, check_writing, check_reductions, check_strided_reductions, check_matmul, check_refusals)
+         check_views, check_gathers, check_random, check_writing, check_reductions, check_strided_reductions, check_matmul, check_refusals)
 
 
 def worker(report, part):
