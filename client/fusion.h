@@ -209,6 +209,12 @@ FUSION_API fusion_array *fusion_prod(fusion_array *a, int count, const int *axes
 FUSION_API fusion_array *fusion_any(fusion_array *a, int count, const int *axes, bool keepdims);
 FUSION_API fusion_array *fusion_all(fusion_array *a, int count, const int *axes, bool keepdims);
 
+/* Scans: element i is what the reduction makes of elements 0 to i of the axis (negative: from the end). */
+FUSION_API fusion_array *fusion_cumsum(fusion_array *a, int axis);
+FUSION_API fusion_array *fusion_cumprod(fusion_array *a, int axis);
+FUSION_API fusion_array *fusion_cummax(fusion_array *a, int axis);
+FUSION_API fusion_array *fusion_cummin(fusion_array *a, int axis);
+
 /*
  * An operation by its name: a composite of fusion-ops(7), which also has a function of its own in
  * fusion_ops.h, or one that fusion_define_op() made. Operands that may be left out are NULL or not

@@ -22,10 +22,12 @@
 		return record_ternary(OP_##name, a, b, c);                                                   \
 	}
 #define REDUCE(...)
+#define SCAN(...)
 #define STRUCT(...)
 #include "protocol/ops.def"
 #undef UNARY
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT

@@ -361,7 +361,18 @@ static fusion_array *record_reduction(
 	return record_one(&r, failed, op, &attr);
 }
 
-/* Every REDUCE line of ops.def is a function fusion_NAME declared in fusion.h. */
+static fusion_array *record_scan(unsigned op, fusion_array *a, int axis) {
+	struct op_attr attr = { 0 };
+	struct recording r;
+	int failed;
+
+	if (!record_begin(&r, op_info(op)->name, 1, &a))
+		return NULL;
+	failed = take_axes(&r, 1, &axis, &attr.axes);
+	return record_one(&r, failed, op, &attr);
+}
+
+/* Every REDUCE and SCAN line of ops.def is a function fusion_NAME declared in fusion.h. */
 #define UNARY(...)
 #define BINARY(...)
 #define TERNARY(...)
@@ -370,9 +381,14 @@ static fusion_array *record_reduction(
 	fusion_array *fusion_##name(fusion_array *a, int count, const int *axes, bool keepdims) {            \
 		return record_reduction(OP_reduce_##name, a, count, axes, keepdims);                         \
 	}
+#define SCAN(id, name, ...)                                                                                  \
+	fusion_array *fusion_##name(fusion_array *a, int axis) {                                             \
+		return record_scan(OP_##name, a, axis);                                                      \
+	}
 #include "protocol/ops.def"
 #undef UNARY
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT

@@ -121,7 +121,7 @@ ops_rows() {
 		types["INT"] = "integers"
 		types["BITS"] = "integers and bool"
 		types["BOOL"] = "bool"
-		operands["UNARY"] = operands["REDUCE"] = "a"
+		operands["UNARY"] = operands["REDUCE"] = operands["SCAN"] = "a"
 		operands["BINARY"] = "a b"
 		operands["TERNARY"] = "a b c"
 	}

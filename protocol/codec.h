@@ -7,7 +7,8 @@
  *   fill      dtype, dims, value                permute             perm
  *   arange    dtype, n, start, step             slice               start, step, dims
  *   cast      dtype                             flip                axes
- *   reductions  axes, keepdims                  all others          nothing
+ *   reductions  axes, keepdims                  scans               axes
+ *   all others  nothing
  *   composites  those of their row, in the order of attributes.def
  */
 #pragma once

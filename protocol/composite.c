@@ -309,6 +309,7 @@ static shape_rule *const rules[OP_COUNT] = {
 #define BINARY(...)
 #define TERNARY(...)
 #define REDUCE(...)
+#define SCAN(...)
 #define STRUCT(...)
 #define COMPOSITE(id, name, types, result, shape, ...) [id] = shape_##shape,
 #include "ops.def"
@@ -316,6 +317,7 @@ static shape_rule *const rules[OP_COUNT] = {
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 };
 

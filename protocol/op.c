@@ -29,6 +29,9 @@ static const struct op_info rows[OP_COUNT] = {
 #define REDUCE(id, name, types, result, combine, oracle, doc)                                                \
 	[id] = { #name, OP_CLASS_REDUCE, 1, OP_TYPES_##types, OP_RESULT_##result, #combine, { NULL },        \
 		oracle, doc },
+#define SCAN(id, name, types, result, reduction, oracle, doc)                                                \
+	[id] = { #name, OP_CLASS_SCAN, 1, OP_TYPES_##types, OP_RESULT_##result, #reduction, { NULL },        \
+		oracle, doc },
 #define STRUCT(id, name, operands, doc)                                                                      \
 	[id] = { #name, OP_CLASS_STRUCT, operands, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc },
 #define HAS(name) (1U << OP_ATTRIBUTE_##name)
@@ -41,6 +44,7 @@ static const struct op_info rows[OP_COUNT] = {
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 };
 
@@ -120,6 +124,10 @@ double op_of_nothing(unsigned op) {
 	if (op == OP_reduce_mean)
 		return (double)__builtin_nanf("");
 	return op == OP_reduce_prod || op == OP_reduce_all;
+}
+
+unsigned op_scan_reduction(unsigned scan) {
+	return (unsigned)op_find(rows[scan].expr);
 }
 
 /* What a rule sees of one call of op_infer(). */
@@ -235,6 +243,21 @@ static int infer_reduction(const struct call *c, struct tensor_type *outp, struc
 		else if (c->attr->keepdims)
 			outp->dims[outp->rank++] = 1;
 	}
+	return 0;
+}
+
+static int infer_scan(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	int r = check_kind(c, 0, c->info->types, f);
+
+	if (!r)
+		r = check_axes(c, f);
+	if (!r && __builtin_popcount(c->attr->axes) != 1)
+		r = fault_set(f, FAULT_ARGUMENT, "%s runs along one axis, not %d", c->info->name,
+			__builtin_popcount(c->attr->axes));
+	if (r)
+		return r;
+	*outp = *c->in[0];
+	outp->dtype = (uint8_t)(c->info->result == OP_RESULT_ACC ? widest_of_kind(outp->dtype) : outp->dtype);
 	return 0;
 }
 
@@ -563,6 +586,7 @@ static rule_function *const class_rules[] = {
 	[OP_CLASS_BINARY] = infer_elementwise,
 	[OP_CLASS_TERNARY] = infer_elementwise,
 	[OP_CLASS_REDUCE] = infer_reduction,
+	[OP_CLASS_SCAN] = infer_scan,
 	[OP_CLASS_STRUCT] = NULL,
 	[OP_CLASS_COMPOSITE] = infer_composite,
 };
@@ -572,12 +596,14 @@ static rule_function *const struct_rules[OP_COUNT] = {
 #define BINARY(...)
 #define TERNARY(...)
 #define REDUCE(...)
+#define SCAN(...)
 #define STRUCT(id, name, operands, doc) [id] = infer_##name,
 #include "ops.def"
 #undef UNARY
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 };
 

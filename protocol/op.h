@@ -19,6 +19,7 @@ enum op_class {
 	OP_CLASS_BINARY,
 	OP_CLASS_TERNARY,
 	OP_CLASS_REDUCE,
+	OP_CLASS_SCAN,
 	OP_CLASS_STRUCT,
 	OP_CLASS_COMPOSITE,
 };
@@ -28,6 +29,7 @@ enum op_id {
 #define BINARY(id, name, ...) OP_##name = id,
 #define TERNARY(id, name, ...) OP_##name = id,
 #define REDUCE(id, name, ...) OP_reduce_##name = id,
+#define SCAN(id, name, ...) OP_##name = id,
 #define STRUCT(id, name, ...) OP_##name = id,
 #define COMPOSITE(id, name, ...) OP_##name = id,
 #include "ops.def"
@@ -35,6 +37,7 @@ enum op_id {
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 	OP_COUNT = 256,
 };
@@ -71,7 +74,7 @@ struct op_info {
 	uint8_t arity;
 	enum op_types types;
 	enum op_result result;
-	const char *expr;      /* elementwise: OpenCL expression; reductions: the combining operation; composites: see expr.h */
+	const char *expr;      /* elementwise: OpenCL expression; reductions: the combining operation; scans: the reduction; composites: see expr.h */
 	const char *gradient[LIMIT_OPERANDS]; /* NULL: none; "0": zero everywhere */
 	const char *oracle;
 	const char *doc;
@@ -104,7 +107,7 @@ struct op_attr {
 	uint8_t dtype;                /* load, fill, arange, cast: enum dtype */
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
-	uint16_t axes;                /* reductions, flip: bit d for axis d */
+	uint16_t axes;                /* reductions, flip: bit d for axis d; scans: one bit */
 	uint8_t axis;                 /* windows, take, take_along: one axis of operand a */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
@@ -138,3 +141,6 @@ enum dtype op_accumulator(unsigned op, enum dtype in);
 
 /* What a reduction over nothing gives: 0, 1 or NaN. Not for max and min, which refuse it. */
 double op_of_nothing(unsigned op);
+
+/* The reduction that a scan repeats up to each element. */
+unsigned op_scan_reduction(unsigned scan);

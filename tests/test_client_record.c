@@ -358,6 +358,7 @@ START_TEST(every_operation_of_the_table_is_sent) {
 #define TERNARY(id, name, types, ...)                                                                        \
 	SEEN(id, fusion_##name(id == OP_where ? b : PICK(types), PICK(types), PICK(types)))
 #define REDUCE(id, name, types, ...) SEEN(id, fusion_##name(PICK(types), 0, NULL, true))
+#define SCAN(id, name, types, ...) SEEN(id, fusion_##name(PICK(types), -1))
 #define STRUCT(...)
 #include "protocol/ops.def"
 	fusion_release(f);

@@ -305,6 +305,7 @@ struct run {
 	int64_t index[KERNEL_RANK];
 	struct number root;
 	struct number reduced[KERNEL_VALUES]; /* ROWS */
+	struct number group[KERNEL_GROUP], carry; /* SCAN */
 };
 
 static int64_t position(const struct run *r, unsigned operand) {
@@ -477,6 +478,46 @@ static void write_row(struct run *r) {
 	write_outputs(r, KERNEL_SPACE_KEPT);
 }
 
+/* The values of the group that begins at an element, and what the rule makes of them. */
+static void scan_group(struct run *r, int64_t from, int64_t stop) {
+	unsigned scanned = r->k->rank - 1u;
+	int64_t here = r->index[scanned], n = stop - from < KERNEL_GROUP ? stop - from : KERNEL_GROUP;
+
+	for (int64_t i = 0; i < n; i++) {
+		r->index[scanned] = from + i;
+		r->group[i] = evaluate(r, r->k->reduced_value);
+	}
+	for (int64_t h = 1; h < KERNEL_GROUP; h *= 2)
+		for (int64_t i = n - 1; i >= h; i--)
+			r->group[i] = combine(r->k->op, r->k->accumulator, r->group[i - h], r->group[i]);
+	r->index[scanned] = here;
+}
+
+/* Visits the elements of a row in order; those of other blocks than this one's are none of this unit's. */
+static bool scan_at(struct run *r) {
+	const struct kernel *k = r->k;
+	int64_t at = r->index[k->rank - 1], block = k->block_dim < k->kept ? r->index[k->block_dim] : 0;
+	int64_t start = block * KERNEL_BLOCK, stop = (int64_t)r->record[KERNEL_WORD_EXTENT], i = (at - start) % KERNEL_GROUP;
+
+	if (at / KERNEL_BLOCK != block)
+		return k->block_dim >= k->kept;
+	stop = stop < start + KERNEL_BLOCK ? stop : start + KERNEL_BLOCK;
+	if (i == 0)
+		scan_group(r, at, stop);
+	r->root = at - i > start ? combine(k->op, k->accumulator, r->carry, r->group[i]) : r->group[i];
+	if (i == KERNEL_GROUP - 1)
+		r->carry = r->root;
+	if (block > 0) {
+		struct number before;
+
+		r->index[k->block_dim]--;
+		before = load(k->accumulator, address(r, k->carry));
+		r->index[k->block_dim]++;
+		r->root = combine(k->op, k->accumulator, before, r->root);
+	}
+	return true;
+}
+
 static void multiply_at(struct run *r) {
 	const struct kernel *k = r->k;
 	struct number sum = from_double(k->accumulator, 0);
@@ -501,7 +542,9 @@ static void multiply_at(struct run *r) {
 /* Runs one task on the pool. */
 static void reference(const struct kernel *k, const uint64_t *record, uint8_t *pool) {
 	struct run r = { .k = k, .record = record, .pool = pool };
-	unsigned outer = k->root == KERNEL_MAP ? k->rank : k->root == KERNEL_MATMUL ? k->rank - 1u : k->kept;
+	unsigned outer = k->root == KERNEL_MAP || k->root == KERNEL_SCAN ? k->rank
+			 : k->root == KERNEL_MATMUL			 ? k->rank - 1u
+									 : k->kept;
 
 	for (unsigned d = 0; d < outer; d++)
 		if (!record[kernel_word_dim(d)])
@@ -515,7 +558,7 @@ static void reference(const struct kernel *k, const uint64_t *record, uint8_t *p
 			multiply_at(&r);
 		if (k->root == KERNEL_ROWS)
 			write_row(&r);
-		else
+		else if (k->root != KERNEL_SCAN || scan_at(&r))
 			write_outputs(&r, 0);
 		while (d > 0 && ++r.index[d - 1] == (int64_t)record[kernel_word_dim(d - 1)])
 			r.index[--d] = 0;
@@ -641,6 +684,10 @@ static bool varies(const struct job *j, unsigned o, unsigned d) {
 		return d < k->kept || !j->after[o];
 	if (k->root == KERNEL_REDUCE && d >= k->kept)
 		return !k->operand[o].output && !j->after[o];
+	if (k->root == KERNEL_SCAN && k->block_dim < k->kept && o == k->carry)
+		return d < k->kept;
+	if (k->root == KERNEL_SCAN && d == k->block_dim)
+		return false;
 	if (k->root == KERNEL_REDUCE && d == k->block_dim)
 		return k->operand[o].output;
 	return true;
@@ -727,7 +774,7 @@ static void add_task(struct job *j, const int64_t *dims) {
 	ck_assert_uint_le(kernel_record_words(k), RECORD_WORDS);
 	memcpy(j->dims[t], dims, k->rank * sizeof *dims);
 	j->extent[t] = k->root == KERNEL_MAP ? 0 : 1;
-	for (unsigned d = k->root == KERNEL_MATMUL ? k->rank - 1u : k->kept; d < k->rank; d++)
+	for (unsigned d = k->root == KERNEL_MATMUL || k->root == KERNEL_SCAN ? k->rank - 1u : k->kept; d < k->rank; d++)
 		if (k->root != KERNEL_MAP)
 			j->extent[t] *= (uint64_t)dims[d];
 	for (unsigned d = 0; d < k->rank; d++)
@@ -1595,6 +1642,115 @@ START_TEST(drawn_rows_agree) {
 }
 END_TEST
 
+/* ---- scans ---- */
+
+static const struct {
+	unsigned op, type;
+} scanned[] = {
+	{ OP_reduce_sum, DTYPE_f32 },
+	{ OP_reduce_sum, DTYPE_f64 },
+	{ OP_reduce_sum, DTYPE_i64 },
+	{ OP_reduce_prod, DTYPE_f32 },
+	{ OP_reduce_prod, DTYPE_u64 },
+	{ OP_reduce_max, DTYPE_f32 },
+	{ OP_reduce_min, DTYPE_f16 },
+	{ OP_reduce_max, DTYPE_i8 },
+};
+enum {
+	SCANNED = sizeof scanned / sizeof *scanned
+};
+
+/* scan(a * b) along what the form says, then minus a load, and its product with a. */
+static struct job *scan(unsigned form, unsigned op, unsigned type, unsigned rank) {
+	struct job *j = job_new(KERNEL_SCAN, rank, rank - 1);
+	struct kernel *k = &j->k;
+	unsigned a = add_load(k, type, KERNEL_CONTIGUOUS), b = add_load(k, type, KERNEL_UNIFORM), root, y;
+
+	k->form = (uint8_t)form;
+	k->op = (uint16_t)op;
+	k->reduced_value = add_op(k, OP_mul, type, a, b, 0);
+	root = add_root(k, type);
+	y = add_op(k, OP_sub, type, root, add_load(k, type, KERNEL_STRIDED), 0);
+	add_output(k, root, KERNEL_CONTIGUOUS, false);
+	add_output(k, add_op(k, OP_maximum, type, y, a, 0), KERNEL_CONTIGUOUS, false);
+	return j;
+}
+
+START_TEST(rows_scan_in_the_documented_order) {
+	struct job *j = scan(KERNEL_FORM_ROW, scanned[_i].op, scanned[_i].type, 2);
+	static const int64_t extents[] = { 1, 15, 16, 17, 0, 65, 2100, 8192 };
+
+	for (unsigned t = 0; t < TASKS; t++)
+		add_task(j, (const int64_t[]){ 3, extents[t] });
+	prove(j);
+}
+END_TEST
+
+START_TEST(columns_scan_in_the_documented_order) {
+	struct job *j = scan(KERNEL_FORM_COLUMN, scanned[_i].op, scanned[_i].type, 3);
+
+	add_task(j, (const int64_t[]){ 2, 1, 3 });
+	add_task(j, (const int64_t[]){ 1, 10, 997 });
+	add_task(j, (const int64_t[]){ 2, 77, 65 });
+	add_task(j, (const int64_t[]){ 1, 130, 16 });
+	add_task(j, (const int64_t[]){ 2, 16, 0 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(a_scan_of_everything_has_no_kept_dims) {
+	struct job *j = scan(KERNEL_FORM_ROW, OP_reduce_sum, DTYPE_f32, 1);
+
+	add_task(j, (const int64_t[]){ 1001 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(blocks_of_a_long_scan_begin_with_their_carry) {
+	bool column = _i;
+	struct job *j = job_new(KERNEL_SCAN, 3, 2);
+	struct kernel *k = &j->k;
+	unsigned x = add_load(k, DTYPE_f32, KERNEL_CONTIGUOUS);
+
+	k->form = column ? KERNEL_FORM_COLUMN : KERNEL_FORM_ROW;
+	k->op = OP_reduce_sum;
+	k->block_dim = column ? 0 : 1;
+	k->reduced_value = (uint16_t)x;
+	add_output(k, add_root(k, DTYPE_f32), KERNEL_CONTIGUOUS, false);
+	k->carry = (uint8_t)add_operand(k, DTYPE_f32, column ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM);
+	if (column)
+		add_task(j, (const int64_t[]){ 2, 9, 9000 });
+	else
+		add_task(j, (const int64_t[]){ 2, 3, 20000 });
+	prove(j);
+}
+END_TEST
+
+START_TEST(drawn_scans_agree) {
+	int64_t dims[KERNEL_RANK];
+	unsigned rank, dtype, x;
+	struct job *j;
+
+	seed = (uint64_t)_i + 177;
+	rank = 2 + pick(3);
+	dtype = draw_dtype();
+	j = job_new(KERNEL_SCAN, rank, rank - 1);
+	j->k.form = (uint8_t)(KERNEL_FORM_ROW + pick(2));
+	j->k.op = (uint16_t)
+		reduce_ops[pick(dtype == DTYPE_f64 || dtype == DTYPE_i64 || dtype == DTYPE_f32 ? 4 : 1)];
+	x = draw_values(j, dtype, 5, add_load(&j->k, dtype, KERNEL_CONTIGUOUS));
+	j->k.reduced_value = (uint16_t)x;
+	x = draw_values(j, dtype, 4, add_root(&j->k, dtype));
+	add_output(&j->k, x, KERNEL_CONTIGUOUS, false);
+	add_output(&j->k, j->k.reduced_value, KERNEL_CONTIGUOUS, false);
+	for (unsigned t = 0; t < 3; t++) {
+		draw_dims(dims, rank, 5000);
+		add_task(j, dims);
+	}
+	prove(j);
+}
+END_TEST
+
 /* ---- matrix products ---- */
 
 /* max(a @ b + bias, scalar), converted to the type of a. */
@@ -1709,7 +1865,8 @@ END_TEST
 static Suite *suite(void) {
 	Suite *s = suite_create("emit_kernels");
 	TCase *map = tcase_create("map"), *reduce = tcase_create("reduce"), *matmul = tcase_create("matmul");
-	TCase *cases[] = { map, reduce, matmul, tcase_create("rows") }, *rows = cases[3];
+	TCase *rows = tcase_create("rows"), *scans = tcase_create("scan");
+	TCase *cases[] = { map, reduce, matmul, rows, scans };
 
 	tcase_add_loop_test(map, every_type_loads_and_stores_with_every_access, 0, 3);
 	tcase_add_loop_test(map, types_convert_to_every_other, 0, CONVERTIBLE);
@@ -1733,6 +1890,11 @@ static Suite *suite(void) {
 	tcase_add_loop_test(reduce, blocks_of_a_long_extent_are_partial_results, 0, 3);
 	tcase_add_test(reduce, everything_reduces_to_one_element);
 	tcase_add_loop_test(reduce, drawn_reductions_agree, 0, 8);
+	tcase_add_loop_test(scans, rows_scan_in_the_documented_order, 0, SCANNED);
+	tcase_add_loop_test(scans, columns_scan_in_the_documented_order, 0, SCANNED);
+	tcase_add_test(scans, a_scan_of_everything_has_no_kept_dims);
+	tcase_add_loop_test(scans, blocks_of_a_long_scan_begin_with_their_carry, 0, 2);
+	tcase_add_loop_test(scans, drawn_scans_agree, 0, 8);
 	tcase_add_loop_test(matmul, products_of_any_size_sum_in_order, 0, 3);
 	tcase_add_loop_test(matmul, products_of_every_type_agree, 0, 6);
 	tcase_add_test(matmul, batches_of_products_broadcast);

@@ -684,6 +684,7 @@ struct machine {
 	const uint64_t *scalar;
 	int64_t index[KERNEL_RANK];
 	int64_t value[KERNEL_VALUES];
+	int64_t carried;                   /* SCAN: of the elements of the block so far */
 };
 
 static int64_t address(const struct machine *m, unsigned operand) {
@@ -879,12 +880,37 @@ static void product(struct machine *m) {
 	finish(m);
 }
 
+/* In order; the rule of kernel.h groups in another way, which integers do not see. */
+static void scan_element(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	int64_t at = m->index[k->rank - 1], block = k->block_dim == 0xff ? at / KERNEL_BLOCK : m->index[k->block_dim];
+	int64_t pair[2] = { m->carried, 0 };
+
+	ck_assert(k->block_dim != 0xff || m->step->extent <= KERNEL_BLOCK);
+	if (at / KERNEL_BLOCK != block)
+		return;
+	values(m, 0, k->root_value);
+	pair[1] = m->value[k->reduced_value];
+	m->carried = at % KERNEL_BLOCK ? apply(k->op, pair) : pair[1];
+	m->value[k->root_value] = m->carried;
+	if (block > 0) {
+		m->index[k->block_dim]--;
+		pair[0] = load(m, k->carry);
+		m->index[k->block_dim]++;
+		pair[1] = m->carried;
+		m->value[k->root_value] = apply(k->op, pair);
+	}
+	finish(m);
+}
+
 static void run_step(struct machine *m) {
 	const struct kernel *k = m->step->kernel;
 
 	memset(m->index, 0, sizeof m->index);
 	if (k->root == KERNEL_MAP)
 		each(m, 0, k->rank, finish);
+	else if (k->root == KERNEL_SCAN)
+		each(m, 0, k->rank, scan_element);
 	else if (k->root == KERNEL_REDUCE)
 		each(m, 0, k->kept, reduce);
 	else if (k->root == KERNEL_ROWS)
@@ -976,6 +1002,23 @@ static void reference_reduce(const struct graph_node *n, const struct tensor_typ
 	}
 }
 
+static void reference_scan(const struct graph_node *n, const int64_t *a, int64_t *out) {
+	unsigned axis = (unsigned)__builtin_ctz(n->attr->axes);
+	int64_t step = 1;
+
+	for (unsigned d = axis + 1; d < n->type.rank; d++)
+		step *= n->type.dims[d];
+	for (int64_t i = 0; i < shape_elements(&n->type); i++) {
+		int64_t pair[2] = { 0, a[i] };
+
+		out[i] = a[i];
+		if (i / step % n->type.dims[axis] == 0)
+			continue;
+		pair[0] = out[i - step];
+		out[i] = apply(op_scan_reduction(n->op), pair);
+	}
+}
+
 static void reference_matmul(const struct graph_node *n, const struct tensor_type *ta, const int64_t *a,
 	const struct tensor_type *tb, const int64_t *b, int64_t *out) {
 	int64_t rows = n->type.dims[n->type.rank - 2], columns = n->type.dims[n->type.rank - 1], depth = ta->dims[ta->rank - 1];
@@ -1036,6 +1079,8 @@ static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leav
 		reference_reduce(n, in[0], value[n->in[0]], out);
 	} else if (op_gathers(n->op)) {
 		reference_gather(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
+	} else if (op_info(n->op)->class == OP_CLASS_SCAN) {
+		reference_scan(n, value[n->in[0]], out);
 	} else if (n->op == OP_matmul) {
 		reference_matmul(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
 	} else if (op_is_elementwise(op_info(n->op)) || n->op == OP_copy) {
@@ -1141,6 +1186,15 @@ static uint32_t random_rows(uint32_t a) {
 	return pick(2) ? node : random_op(node, in[pick(2)]);
 }
 
+static uint32_t random_scan(uint32_t a) {
+	static const unsigned ids[] = { OP_cumsum, OP_cummax, OP_cummin };
+	unsigned rank = graph_node(g, a)->type.rank;
+	struct op_attr attr = { .axes = (uint16_t)(1u << pick(rank ? rank : 1)) };
+	uint32_t node;
+
+	return graph_op(g, ids[pick(3)], 1, &a, &attr, 0, &node, &fault) ? a : node;
+}
+
 static uint32_t random_product(uint32_t a) {
 	const struct tensor_type t = graph_node(g, a)->type;
 	uint32_t b = a, in[2], node;
@@ -1195,9 +1249,9 @@ static void random_graph(void) {
 	}
 	while (n < 20 + pick(30)) {
 		uint32_t a = node[pick(n)], b = node[pick(n)];
-		uint32_t kind = pick(17), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+		uint32_t kind = pick(19), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
 			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) :
-			kind < 16 ? random_gather(a, b) : random_source();
+			kind < 16 ? random_gather(a, b) : kind < 18 ? random_scan(a) : random_source();
 
 		if (!is_small(made))
 			break;
@@ -1329,6 +1383,45 @@ START_TEST(reductions_of_any_length_and_place_in_blocks_are_whole) {
 }
 END_TEST
 
+START_TEST(a_scan_takes_what_stands_before_and_after_it) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 100)), e = op(OP_exp, x, 0);
+
+	output(op(OP_sqrt, op(OP_mul, op_attr(OP_cumsum, e, (struct op_attr){ .axes = 2 }), e), 0));
+	expect_steps(1, 4);
+}
+END_TEST
+
+START_TEST(scans_of_any_length_and_place_in_blocks_are_whole) {
+	static const int64_t shapes[][3] = { { 1, 20000, 1 }, { 20000, 1, 20 }, { 3, 8193, 9 }, { 8192, 2, 2 }, { 2, 3, 30000 } };
+
+	for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
+		for (uint16_t axis = 0; axis < 3; axis++) {
+			int64_t *leaves[1], *value[5] = { 0 }, count = shapes[s][0] * shapes[s][1] * shapes[s][2];
+			uint32_t n, y;
+			struct plan *p;
+
+			graph_reset(g);
+			n = op(OP_neg, leaf(0, DTYPE_i64, 3, shapes[s]), 0);
+			y = op_attr(OP_cumsum, n, (struct op_attr){ .axes = (uint16_t)(1 << axis) });
+			output(op(OP_sub, y, n));
+			leaves[0] = calloc((size_t)count, sizeof **leaves);
+			for (int64_t k = 0; k < count; k++)
+				leaves[0][k] = k % 97;
+			value[0] = leaves[0];
+			for (uint32_t i = 1; i < 4; i++)
+				value[i] = reference_node(i, value, leaves);
+			p = plan_with(&cpu, true);
+			compare(p, leaves, value, "scan in blocks");
+			p = split_fully(p);
+			compare(p, leaves, value, "scan in blocks, split");
+			plan_unref(p);
+			for (uint32_t i = 1; i < 4; i++)
+				free(value[i]);
+			free(leaves[0]);
+		}
+}
+END_TEST
+
 static Suite *suite(void) {
 	Suite *s = suite_create("plan");
 	TCase *t = tcase_create("plan");
@@ -1372,6 +1465,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
 	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);
+	tcase_add_test(t, a_scan_takes_what_stands_before_and_after_it);
+	tcase_add_test(t, scans_of_any_length_and_place_in_blocks_are_whole);
 	suite_add_tcase(s, t);
 	return s;
 }

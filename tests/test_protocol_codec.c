@@ -59,7 +59,7 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 		a->step[d] = o->op == OP_slice ? random_extreme(state) : 0;
 		a->perm[d] = o->op == OP_permute ? (uint8_t)random_below(state, LIMIT_RANK) : 0;
 	}
-	if (info->class == OP_CLASS_REDUCE || o->op == OP_flip)
+	if (info->class == OP_CLASS_REDUCE || info->class == OP_CLASS_SCAN || o->op == OP_flip)
 		a->axes = (uint16_t)random_below(state, 1 << LIMIT_RANK);
 	if (o->op == OP_windows || op_gathers(o->op))
 		a->axis = (uint8_t)random_below(state, LIMIT_RANK);

@@ -33,6 +33,7 @@ START_TEST(ids_are_unique_and_fit_the_table) {
 #define BINARY(id, ...) id,
 #define TERNARY(id, ...) id,
 #define REDUCE(id, ...) id,
+#define SCAN(id, ...) id,
 #define STRUCT(id, ...) id,
 #define COMPOSITE(id, ...) id,
 #include "protocol/ops.def"
@@ -40,6 +41,7 @@ START_TEST(ids_are_unique_and_fit_the_table) {
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 	};
 	unsigned seen[OP_COUNT] = { 0 };

@@ -375,6 +375,7 @@ static int parse_composite(struct parser *p, struct text_statement *s) {
 	return r;
 }
 
+/* axis=1: the one axis of a scan. */
 static int parse_axis(struct parser *p, struct text_statement *s) {
 	return take_settings(p, s, 1 << TEXT_AXIS, 1 << TEXT_AXIS);
 }
@@ -402,6 +403,8 @@ static int parse_attributes(struct parser *p, struct text_statement *s) {
 		return parse_reduction(p, s);
 	if (op_info((unsigned)s->op)->class == OP_CLASS_COMPOSITE)
 		return parse_composite(p, s);
+	if (op_info((unsigned)s->op)->class == OP_CLASS_SCAN)
+		return parse_axis(p, s);
 	return attribute_parsers[s->op] ? attribute_parsers[s->op](p, s) : 0;
 }
 

@@ -18,6 +18,7 @@ struct call {
 	fusion_array *(*binary)(fusion_array *a, fusion_array *b);
 	fusion_array *(*ternary)(fusion_array *a, fusion_array *b, fusion_array *c);
 	fusion_array *(*reduction)(fusion_array *a, int count, const int *axes, bool keepdims);
+	fusion_array *(*scan)(fusion_array *a, int axis);
 };
 
 static const struct call calls[OP_COUNT] = {
@@ -25,12 +26,14 @@ static const struct call calls[OP_COUNT] = {
 #define BINARY(id, name, ...) [id] = { .binary = fusion_##name },
 #define TERNARY(id, name, ...) [id] = { .ternary = fusion_##name },
 #define REDUCE(id, name, ...) [id] = { .reduction = fusion_##name },
+#define SCAN(id, name, ...) [id] = { .scan = fusion_##name },
 #define STRUCT(id, name, ...) [id] = { 0 },
 #include "protocol/ops.def"
 #undef UNARY
 #undef BINARY
 #undef TERNARY
 #undef REDUCE
+#undef SCAN
 #undef STRUCT
 };
 
@@ -357,6 +360,10 @@ static int record_by_class(struct recorder *r, const struct text_statement *s, f
 	}
 	if (info->class == OP_CLASS_COMPOSITE)
 		return record_composite(r, s, arrayp);
+	if (info->class == OP_CLASS_SCAN) {
+		*arrayp = calls[s->op].scan(a, (int)s->setting[TEXT_AXIS]);
+		return 0;
+	}
 	if (recorders[s->op])
 		return recorders[s->op](r, s, a, arrayp);
 	return lex_refuse(r->text->path, &s->at, FAULT_OPERATION, r->fault, "text graphs do not know %s yet",

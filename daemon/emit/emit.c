@@ -57,7 +57,9 @@ static void write_helpers(const struct writer *w, struct str *text) {
 static void write_functions(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU;
 
-	if (w->k->root == KERNEL_ROWS)
+	if (w->k->root == KERNEL_SCAN)
+		scan_functions(w);
+	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
 	else if (w->k->root == KERNEL_REDUCE && w->k->form == KERNEL_FORM_ROW && !groups)
 		walk_functions(w, w->k->accumulator);
@@ -68,6 +70,10 @@ static void write_form(struct writer *w) {
 
 	if (w->k->root == KERNEL_MAP)
 		groups ? map_groups(w) : map_lanes(w);
+	else if (w->k->root == KERNEL_SCAN && groups)
+		column ? scan_column_groups(w) : scan_row_groups(w);
+	else if (w->k->root == KERNEL_SCAN)
+		column ? scan_column(w) : scan_row(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_ROWS)

@@ -142,7 +142,8 @@ static void cut_column(const struct cut *c) {
 	uint64_t n = (uint64_t)c->dims[lanes], rows = product(c->dims, 0, lanes), width = c->k->width;
 	bool several = c->k->root == KERNEL_ROWS;
 	uint64_t elements = several ? most(c->extent, KERNEL_COLUMNS) : reduced(c);
-	uint64_t strips = ceil_divide(n, COLUMN_VECTORS * width), wide;
+	uint64_t vectors = c->k->root == KERNEL_SCAN ? SCAN_VECTORS : COLUMN_VECTORS;
+	uint64_t strips = ceil_divide(n, vectors * width), wide;
 
 	while (strips * rows < c->t->units && strips < ceil_divide(n, width) &&
 		elements * n > strips * 2 * ITEM_ELEMENTS_LEAST)
@@ -156,6 +157,15 @@ static void cut_column(const struct cut *c) {
 static void cut_column_groups(const struct cut *c) {
 	unsigned lanes = c->k->kept - 1u;
 	uint64_t strips = ceil_divide((uint64_t)c->dims[lanes], COLUMN_LANES);
+
+	c->record[KERNEL_WORD_PIECES] = most(strips, 1);
+	set_groups(c, product(c->dims, 0, lanes) * strips);
+}
+
+/* A group of lanes side by side, each with a column of its own. */
+static void cut_scan_column_groups(const struct cut *c) {
+	unsigned lanes = c->k->kept - 1u;
+	uint64_t strips = ceil_divide((uint64_t)c->dims[lanes], c->t->local_size);
 
 	c->record[KERNEL_WORD_PIECES] = most(strips, 1);
 	set_groups(c, product(c->dims, 0, lanes) * strips);
@@ -197,6 +207,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_matmul_groups : cut_matmul;
 	if (k->root == KERNEL_ROWS)
 		return groups ? cut_reduce_groups : k->form == KERNEL_FORM_COLUMN ? cut_column : cut_rows;
+	if (k->root == KERNEL_SCAN && groups && k->form == KERNEL_FORM_COLUMN)
+		return cut_scan_column_groups;
 	if (k->form == KERNEL_FORM_COLUMN)
 		return groups ? cut_column_groups : cut_column;
 	return groups ? cut_reduce_groups : cut_reduce;

@@ -12,8 +12,15 @@ static bool is_reduced(const struct kernel *k, unsigned d) {
 	return k->root == KERNEL_REDUCE && d >= k->kept;
 }
 
+/* What a scan in blocks begins each with. */
+static bool is_carry(const struct kernel *k, unsigned o) {
+	return k->root == KERNEL_SCAN && k->block_dim < k->kept && o == k->carry;
+}
+
 /* Which operands the part before the root reads. A product reads its two factors. */
 static bool is_inner(const struct writer *w, unsigned o) {
+	if (is_carry(w->k, o))
+		return true;
 	return w->k->root == KERNEL_MATMUL ? o < 2 : w->inner.operand[o];
 }
 
@@ -37,6 +44,8 @@ static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 	if (d >= k->kept && operand_is_kept(k, o))
 		return false;
 	if (k->root == KERNEL_REDUCE && d == k->block_dim && !w->outer.operand[o])
+		return false;
+	if (k->root == KERNEL_SCAN && d == (is_carry(k, o) ? k->rank - 1u : k->block_dim))
 		return false;
 	if (k->root == KERNEL_MATMUL && o < 2 && d == (o == 0 ? k->rank - 2u : k->rank - 3u))
 		return false;

@@ -171,6 +171,8 @@ enum {
 	MAP_STRIP_ROWS = 16,
 	/* Most vectors side by side in a strip of REDUCE_COLUMN: 64 times 8 fill the first level of cache. */
 	COLUMN_VECTORS = 8,
+	/* The same of scans, which keep two vectors each: long runs of memory, and the first level holds 16 rows. */
+	SCAN_VECTORS = 32,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
@@ -204,6 +206,12 @@ void rows_column(struct writer *w); /* COLUMN and GENERAL */
 void rows_functions(struct writer *w);
 void rows_groups(struct writer *w); /* all forms, GPU strategy */
 void rows_group_functions(struct writer *w);
+void scan_row(struct writer *w);    /* ROW, CPU strategy */
+void scan_column(struct writer *w); /* COLUMN, CPU strategy */
+void scan_row_groups(struct writer *w);
+void scan_column_groups(struct writer *w);
+/* Functions that the scan calls. */
+void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_groups(struct writer *w);
 

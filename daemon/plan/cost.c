@@ -28,6 +28,9 @@ enum {
 /* Of a cheap operation: rounding to 16 bits after each, loading and storing it, a scalar's place in a vector. */
 #define COST_ROUND 4.0
 
+/* Of a cheap operation: four steps, each a shift and an operation, and two carries. */
+#define COST_SCAN 10.0
+
 struct weight {
 	uint8_t class;
 	float times;
@@ -111,7 +114,7 @@ static double product_of(const int64_t *dims, unsigned first, unsigned end) {
 static double iteration(const struct cost *c) {
 	const struct kernel *k = c->k;
 
-	if (k->root == KERNEL_REDUCE && k->block_dim < k->kept)
+	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN) && k->block_dim < k->kept)
 		return product_of(c->dims, 0, k->kept) / (double)c->dims[k->block_dim] * (double)c->extent;
 	return product_of(c->dims, 0, k->rank);
 }
@@ -326,6 +329,8 @@ static double arithmetic_ns(const struct cost *c) {
 	}
 	if (k->root == KERNEL_REDUCE)
 		ns += reduction_ns(c, k->accumulator);
+	if (k->root == KERNEL_SCAN)
+		ns += COST_SCAN * c->elements * class_ns(c, k->accumulator, RATE_CHEAP);
 	if (k->root == KERNEL_MATMUL)
 		ns += product_ns(c);
 	return ns;

@@ -149,7 +149,9 @@ static uint16_t cut_root(struct cut *c) {
 	struct kernel *k = &c->to->kernel;
 	const struct kernel *from = &c->from->kernel;
 
-	if (from->root == KERNEL_REDUCE)
+	if (from->root == KERNEL_SCAN && from->block_dim != 0xff && c->to->kernel.root == KERNEL_SCAN)
+		k->carry = (uint8_t)draft_operand(c->to, from->accumulator, &c->from->operand[from->carry]);
+	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN)
 		k->reduced_value = cut_value(c, from->reduced_value);
 	for (uint16_t i = 0; from->root == KERNEL_MATMUL && i < 2; i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
@@ -182,11 +184,11 @@ static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 	}
 }
 
-/* A value of the prologue that the epilogue needs too (a scalar) is made again after the root. */
+/* A value of the prologue that the epilogue needs too (a scalar) is made again after the root, but a scan's is there still. */
 static bool is_stale(const struct cut *c, uint16_t value) {
 	const struct kernel *k = &c->to->kernel;
 
-	return c->map[value] != KERNEL_NONE && k->root_value != KERNEL_NONE && c->map[value] < k->root_value;
+	return k->root != KERNEL_SCAN && c->map[value] != KERNEL_NONE && k->root_value != KERNEL_NONE && c->map[value] < k->root_value;
 }
 
 uint16_t cut_value(struct cut *c, uint16_t value) {

@@ -286,7 +286,7 @@ static bool merge_either(struct planner *p, uint32_t *foundp, uint32_t other, co
 		other = *foundp;
 	}
 	*foundp = into;
-	if (p->group[other].kind == NODE_MATMUL)
+	if (p->group[other].kind == NODE_MATMUL || p->group[other].kind == NODE_SCAN)
 		return false;
 	if (p->group[into].kind == NODE_REDUCE)
 		return merge_into_rows(p, into, other, n->row);
@@ -401,7 +401,7 @@ static int join(struct planner *p, uint32_t node) {
 	if (!r && p->node[node].kind == NODE_MATMUL)
 		r = pack_factor(p, node);
 	rank = highest_rank(p, &p->node[node]);
-	if (!r && p->node[node].kind != NODE_MATMUL && rank)
+	if (!r && (p->node[node].kind == NODE_MAP || p->node[node].kind == NODE_REDUCE) && rank)
 		r = candidate(p, node, rank, &group);
 	if (r)
 		return r;
@@ -504,7 +504,7 @@ static int sink(struct planner *p, uint32_t group) {
 	const char *reason = NULL;
 	uint32_t into;
 
-	if (g->parent != group || g->kind == NODE_MATMUL)
+	if (g->parent != group || g->kind == NODE_MATMUL || g->kind == NODE_SCAN)
 		return 0;
 	into = only_reader(p, g);
 	if (into == GROUP_NONE)
@@ -616,7 +616,8 @@ static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t nod
 }
 
 int planner_shed(struct planner *p, uint32_t group) {
-	bool all = p->group[group].kind == NODE_REDUCE && group_needs_rows(p, group);
+	bool all = p->group[group].kind == NODE_SCAN ||
+		(p->group[group].kind == NODE_REDUCE && group_needs_rows(p, group));
 	uint32_t next, m = p->group[group].first, before = p->groups;
 	int r = 0;
 

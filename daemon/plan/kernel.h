@@ -20,6 +20,8 @@
  *   ROWS    `kept` dims, then those of a row. Values of KERNEL_SPACE_ROW are computed over all dims,
  *           those of KERNEL_SPACE_KEPT over the kept ones. Any number of KERNEL_REDUCED values turn
  *           a row value into a kept one, and may build on each other; outputs are of either space
+ *   SCAN    `kept` dims, then the scanned one; all values are computed over all dims, those after the
+ *           root from the scanned result at the same place
  *   MATMUL  batch dims, M, N, K; operands 0 and 1 are the factors; the root and later values are
  *           computed over batch, M, N
  *
@@ -29,7 +31,7 @@
  * gives 0, and reads nothing: the extent is the plan's, not the client's. Extents are above 0.
  *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
- * the last, REDUCE and ROWS of the form ROW the (single) reduced one, COLUMN the last kept one,
+ * the last, REDUCE, ROWS and SCAN of the form ROW the (single) reduced one, COLUMN the last kept one,
  * MATMUL N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
  * in the form ROW operands of the kept space (REDUCE: used after the root) are UNIFORM.
  *
@@ -40,6 +42,13 @@
  * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. ROWS
  * with long_rows does the same inside: the results of its blocks are reduced by the same rule. The
  * tree is thus a function of the extent alone, in every form and strategy.
+ *
+ * Scans: the elements of a block of KERNEL_BLOCK are taken in groups of KERNEL_GROUP. In a group, for
+ * h = 1, 2, 4, 8, element i >= h takes in element i - h as it was before that step; then each takes in
+ * the carry, which is the last element of the group before, so far. Elements of later blocks then take
+ * in the scan, by the same rule, of what the reduction of this kind gives for each block before
+ * theirs. An extent above KERNEL_BLOCK is planned as these steps: a REDUCE with a block_dim, a SCAN of
+ * its results, and a SCAN with a block_dim whose operand `carry` is loaded at block b - 1, for b > 0.
  *
  * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
  */
@@ -55,6 +64,7 @@
 enum {
 	KERNEL_BLOCK = 8192,
 	KERNEL_COLUMNS = 64,
+	KERNEL_GROUP = 16,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
 	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
@@ -70,6 +80,7 @@ enum kernel_root {
 	KERNEL_REDUCE,
 	KERNEL_MATMUL,
 	KERNEL_ROWS,
+	KERNEL_SCAN,
 };
 
 enum kernel_form {
@@ -90,7 +101,7 @@ enum kernel_value_kind {
 	KERNEL_SCALAR,                 /* scalar `index`, encoded as dtype_scalar_* says */
 	KERNEL_IOTA,                   /* i64: offset + sum of index * stride, the words of operand `index` */
 	KERNEL_OP,                     /* op(arg...); OP_cast converts arg[0] to dtype */
-	KERNEL_ROOT_VALUE,             /* the reduction's or product's result, in the accumulator type */
+	KERNEL_ROOT_VALUE,             /* the reduction's, scan's or product's result, in the accumulator type */
 	KERNEL_GATHER,                 /* operand `index`, at arg[0] along an axis */
 	KERNEL_REDUCED,                /* ROWS: op (OP_reduce_*) over the row of arg[0], both of dtype */
 };
@@ -139,13 +150,15 @@ struct kernel {
 	uint8_t form;                  /* enum kernel_form */
 	uint8_t width;                 /* lanes */
 	uint8_t rank;
-	uint8_t kept;                  /* REDUCE, ROWS: kept dims */
-	uint8_t block_dim;             /* REDUCE: the kept dim that counts blocks, or 0xff */
-	uint16_t op;                   /* REDUCE: OP_reduce_ but not _mean; MATMUL: OP_matmul */
-	uint8_t accumulator;           /* REDUCE, MATMUL: dtype of the root value */
+	uint8_t kept;                  /* REDUCE, ROWS, SCAN: kept dims */
+	uint8_t block_dim;             /* REDUCE, SCAN: the kept dim that counts blocks, or 0xff */
+	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul */
+	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
+	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give */
+	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
-	uint16_t reduced_value;        /* REDUCE: the value that is reduced, of the accumulator's dtype */
+	uint16_t reduced_value;        /* REDUCE, SCAN: the value that is reduced, of the accumulator's dtype */
 	uint16_t values;
 	uint16_t operands;
 	uint16_t scalars;
@@ -161,7 +174,7 @@ enum {
 	KERNEL_WORD_UNITS,
 	KERNEL_WORD_UNITS_PER_ITEM,
 	KERNEL_WORD_PIECES,
-	/* Elements reduced (all blocks together) or of a row, or K; MAP: elements of a piece, set by emit_geometry(). */
+	/* Elements reduced or scanned (all blocks together) or of a row, or K; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
 	KERNEL_WORD_DIMS,
 };

@@ -1,7 +1,7 @@
 /*
  * Dims of a kernel: fewer is faster, and lets more calls share one program.
  *
- * Dims stand in groups that may not mix: a map's all in one; a reduction's, and rows', kept ones, then its
+ * Dims stand in groups that may not mix: a map's all in one; a reduction's, rows' and a scan's kept ones, then its
  * reduced ones; a product's batch dims, then M, N and K one by one. Inside a group extents of 1
  * vanish, and neighbours merge where every operand steps evenly over both.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static bool has_rows(const struct kernel *k) {
-	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS;
+	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS || k->root == KERNEL_SCAN;
 }
 
 /* The first dim of each group that dim d may merge into: equal for dims of one group. */
@@ -99,7 +99,7 @@ static bool is_of_row(const struct kernel *k, unsigned operand) {
 		if (k->root == KERNEL_REDUCE && v >= k->root_value)
 			return false;
 		if (is_loaded(&k->value[v], operand))
-			return k->root == KERNEL_REDUCE || k->value[v].space == KERNEL_SPACE_ROW;
+			return k->root != KERNEL_ROWS || k->value[v].space == KERNEL_SPACE_ROW;
 	}
 	return false;
 }
@@ -147,6 +147,9 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		k->width = 1;
 	} else {
 		k->form = columns_pay(d) ? KERNEL_FORM_COLUMN : KERNEL_FORM_ROW;
+		/* A vector along the scanned dim must be a group of the rule, or its lanes go one by one. */
+		if (k->root == KERNEL_SCAN && k->form == KERNEL_FORM_ROW && k->width != KERNEL_GROUP)
+			k->width = 1;
 	}
 }
 
@@ -158,7 +161,7 @@ void draft_finish(struct draft *d, const struct traits *t) {
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
 		bool one = k->form == KERNEL_FORM_GENERAL ||
-			(k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
+			(k->root != KERNEL_SCAN && k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		o->stream = o->output && k->root == KERNEL_MAP && t->stream_bytes &&

@@ -379,6 +379,39 @@ static int lower_reductions(struct lowering *l, const struct group *g) {
 	return group_needs_rows(l->p, l->group) ? lower_rows(l, g) : lower_reduce(l, g);
 }
 
+/* ---- scans ---- */
+
+static void lower_scanned(struct lowering *l, struct node *n) {
+	struct draft *d = l->d;
+	struct kernel *k = &d->kernel;
+	uint16_t v = lower_argument(l, n, 0);
+
+	k->op = (uint16_t)op_scan_reduction(n->op);
+	k->accumulator = op_accumulator(k->op, l->p->node[n->in[0]].type->dtype);
+	k->reduced_value = lower_cast(d, v, k->accumulator);
+	k->root_value = k->values;
+	v = draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	n->value = lower_cast(d, v, n->type->dtype);
+}
+
+/* All members are computed over the same dims, whether they stand before the root or after it. */
+static int lower_scan(struct lowering *l, const struct group *g) {
+	struct rows rows = rows_of(l->p, &l->p->node[g->root]);
+	int r;
+
+	rows_begin(l, &rows, KERNEL_SCAN);
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m]) {
+		if (m == g->root)
+			lower_scanned(l, &l->p->node[m]);
+		else
+			lower_member(l, &l->p->node[m]);
+	}
+	r = lower_stores(l, g);
+	/* A long scan needs one more operand, for the carry. */
+	l->d->full |= l->d->kernel.operands == KERNEL_OPERANDS;
+	return r;
+}
+
 /* ---- products ---- */
 
 /* A factor's strides over batch, M, N, K; `lane` is where its last dim goes, `row` its second last. */
@@ -446,6 +479,7 @@ static void draft_begin(struct draft *d) {
 static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	static int (*const lower[])(struct lowering *, const struct group *) = {
 		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reductions, [NODE_MATMUL] = lower_matmul,
+		[NODE_SCAN] = lower_scan,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

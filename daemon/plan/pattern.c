@@ -224,6 +224,13 @@ static bool is_linear(const struct sight *s) {
 	return s->products;
 }
 
+static bool is_scan(const struct sight *s) {
+	for (unsigned i = 0; i < s->members; i++)
+		if (s->p->node[s->member[i]].kind == NODE_SCAN)
+			return true;
+	return false;
+}
+
 static bool is_norm_activation(const struct sight *s) {
 	return ends_active(s) && ((s->reductions && s->normalises) || (!s->roots && s->centred && s->scaled));
 }
@@ -268,6 +275,7 @@ static const struct {
 	enum pattern pattern;
 	bool (*fits)(const struct sight *s);
 } forms[] = {
+	{ PATTERN_scan, is_scan },
 	{ PATTERN_attention, is_attention },
 	{ PATTERN_norm_linear, is_norm_linear },
 	{ PATTERN_activation_linear, is_activation_linear },
@@ -374,7 +382,7 @@ void pattern_mark(const struct planner *p, const struct group *g, uint32_t first
 enum pattern pattern_of_kernel(const struct kernel *k) {
 	static const uint8_t by_root[] = { [KERNEL_MAP] = PATTERN_elementwise_chain,
 		[KERNEL_REDUCE] = PATTERN_reduce_prologue, [KERNEL_MATMUL] = PATTERN_linear,
-		[KERNEL_ROWS] = PATTERN_reduce_broadcast };
+		[KERNEL_ROWS] = PATTERN_reduce_broadcast, [KERNEL_SCAN] = PATTERN_scan };
 	unsigned ops = 0;
 
 	for (unsigned v = 0; v < k->values; v++)

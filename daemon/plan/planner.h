@@ -28,6 +28,7 @@ enum node_kind {
 	NODE_MAP,              /* computed element by element; copies too */
 	NODE_REDUCE,
 	NODE_MATMUL,
+	NODE_SCAN,
 };
 
 struct node {
@@ -52,12 +53,12 @@ struct node {
 };
 
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE or NODE_MATMUL */
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN or NODE_MATMUL */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
 	uint32_t rank;                     /* above every group it reads from */
-	uint32_t root;                     /* the first REDUCE node, the MATMUL node; else its first node */
+	uint32_t root;                     /* the first REDUCE node, the SCAN or MATMUL node; else its first node */
 	const struct tensor_type *space;   /* of its outputs */
 	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
 	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
@@ -247,7 +248,7 @@ uint16_t fast_op(const struct planner *p, struct draft *d, unsigned op, uint8_t 
 int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) FAULT_MUST_USE;
 /* Makes the finished draft a step; op (ops of them) are the nodes it computes. */
 int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
-/* Cuts a reduction over more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
+/* Cuts a reduction or scan of more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
 int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
 	FAULT_MUST_USE;
 

@@ -137,6 +137,10 @@ static int resolve_node(struct planner *p, struct node *n) {
 	}
 	if (op_info(n->op)->class == OP_CLASS_REDUCE)
 		return resolve_reduce(p, n);
+	if (op_info(n->op)->class == OP_CLASS_SCAN) {
+		compute(p, n, NODE_SCAN);
+		return 0;
+	}
 	compute(p, n, NODE_MAP);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Cutting a step in two: because a reduction is longer than a block, or because its kernel does not
- * build. Both leave values in temporaries that the next step loads; neither changes an operation or
+ * Cutting a step in several: because a reduction or scan is longer than a block, or because its kernel
+ * does not build. Both leave values in temporaries that the next step loads; neither changes an operation or
  * the order of an accumulation, so results keep their bits.
  */
 #include "planner.h"
@@ -54,6 +54,7 @@ static int blocks_before(struct plan *p, const struct draft *d, struct draft *ha
 	int r;
 
 	cut_begin(&c, d, half);
+	half->kernel.root = KERNEL_REDUCE;
 	cut_value(&c, k->root_value);
 	insert_dim(half, at, blocks);
 	half->kernel.block_dim = (uint8_t)at;
@@ -83,23 +84,27 @@ static void blocks_after(const struct draft *d, const struct draft *half, const 
 			cut_output(&c, i);
 }
 
-int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
+static int add_first_half(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
+	struct draft *half, struct plan_operand *partialp) {
+	int r = blocks_before(p, d, half, partialp);
+
+	if (r)
+		return r;
+	draft_finish(half, t);
+	half->kernel.form = d->kernel.form;
+	return plan_add_step(p, half, op, 0);
+}
+
+static int add_reduce_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
 	uint32_t ops) {
 	struct plan_operand partial;
 	struct draft *half;
 	int r;
 
-	if (d->kernel.root != KERNEL_REDUCE || d->extent <= KERNEL_BLOCK)
-		return plan_add_step(p, d, op, ops);
 	half = calloc(2, sizeof *half);
 	if (!half)
 		return -ENOMEM;
-	r = blocks_before(p, d, &half[0], &partial);
-	if (!r) {
-		draft_finish(&half[0], t);
-		half[0].kernel.form = d->kernel.form;
-		r = plan_add_step(p, &half[0], op, 0);
-	}
+	r = add_first_half(p, d, t, op, &half[0], &partial);
 	if (!r) {
 		blocks_after(d, &half[0], &partial, &half[1]);
 		draft_finish(&half[1], t);
@@ -107,6 +112,90 @@ int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *
 	}
 	free(half);
 	return r;
+}
+
+/* A dim of an operand to its end, where the scanned one stands. */
+static void dim_to_end(int64_t *dims, unsigned at, unsigned rank) {
+	int64_t moved = dims[at];
+
+	memmove(&dims[at], &dims[at + 1], (rank - at - 1u) * sizeof *dims);
+	dims[rank - 1] = moved;
+}
+
+/* Scans what the blocks give, along the dim that counts them, into *scannedp: row-major as *partial is. */
+static int scan_totals(struct plan *p, const struct draft *half, const struct plan_operand *partial,
+	struct draft *totals, struct plan_operand *scannedp) {
+	const struct kernel *k = &half->kernel;
+	struct kernel_value root = { .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator };
+	struct plan_operand from = *partial, to;
+	int r = temporary(p, k->accumulator, half->dims, k->kept, scannedp);
+
+	if (r)
+		return r;
+	to = *scannedp;
+	memset(totals, 0, sizeof *totals);
+	totals->kernel = (struct kernel){ .root = KERNEL_SCAN, .rank = k->kept, .kept = (uint8_t)(k->kept - 1),
+		.block_dim = 0xff, .op = k->op, .accumulator = k->accumulator, .root_value = KERNEL_NONE };
+	totals->extent = (uint64_t)half->dims[k->block_dim];
+	memcpy(totals->dims, half->dims, k->kept * sizeof *totals->dims);
+	dim_to_end(totals->dims, k->block_dim, k->kept);
+	dim_to_end(from.stride, k->block_dim, k->kept);
+	dim_to_end(to.stride, k->block_dim, k->kept);
+	totals->kernel.reduced_value = draft_load(totals, k->accumulator, &from);
+	totals->kernel.root_value = draft_value(totals, root);
+	draft_store(totals, totals->kernel.root_value, &to);
+	return 0;
+}
+
+/* The whole scan again, block by block, each beginning with what the scanned totals carry to it. */
+static void scan_with_carry(const struct draft *d, const struct draft *half, const struct plan_operand *scanned,
+	struct draft *rest) {
+	const struct kernel *k = &d->kernel;
+	struct cut c;
+
+	cut_begin(&c, d, rest);
+	cut_value(&c, k->root_value);
+	for (uint16_t i = 0; i < k->operands; i++)
+		if (k->operand[i].output)
+			cut_output(&c, i);
+	insert_dim(rest, half->kernel.block_dim, half->dims[half->kernel.block_dim]);
+	rest->kernel.block_dim = half->kernel.block_dim;
+	rest->kernel.carry = (uint8_t)draft_operand(rest, k->accumulator, scanned);
+}
+
+static int add_scan_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
+	uint32_t ops) {
+	struct draft *part = calloc(3, sizeof *part), *half = part, *totals = part + 1, *rest = part + 2;
+	struct plan_operand partial, scanned;
+	int r = part ? add_first_half(p, d, t, op, half, &partial) : -ENOMEM;
+
+	if (!r)
+		r = scan_totals(p, half, &partial, totals, &scanned);
+	if (!r) {
+		draft_finish(totals, t);
+		r = plan_add_blocks(p, totals, t, op, 0);
+	}
+	if (!r) {
+		scan_with_carry(d, half, &scanned, rest);
+		if (rest->full)
+			r = -EOVERFLOW;
+	}
+	if (!r) {
+		draft_finish(rest, t);
+		rest->kernel.form = d->kernel.form;
+		r = plan_add_step(p, rest, op, ops);
+	}
+	free(part);
+	return r;
+}
+
+int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
+	uint32_t ops) {
+	if (d->extent > KERNEL_BLOCK && d->kernel.root == KERNEL_REDUCE)
+		return add_reduce_blocks(p, d, t, op, ops);
+	if (d->extent > KERNEL_BLOCK && d->kernel.root == KERNEL_SCAN)
+		return add_scan_blocks(p, d, t, op, ops);
+	return plan_add_step(p, d, op, ops);
 }
 
 /* ---- a kernel that does not build ---- */
@@ -124,6 +213,11 @@ static bool is_computed(const struct kernel_value *v) {
 	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED || v->kind == KERNEL_GATHER;
 }
 
+/* Is there a value that the root is made of, one an element? */
+static bool reduces(const struct kernel *k) {
+	return k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN;
+}
+
 static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) {
 	unsigned n = 0;
 
@@ -134,7 +228,7 @@ static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) 
 
 /*
  * The first value of the second half: for a map or rows the one after half of its operations; for a root
- * with operations after it, the one after the root; for a reduction with a prologue, the root.
+ * with operations after it, the one after the root; for a reduction or scan with a prologue, the root.
  * 0 where the step is a single operation.
  */
 static unsigned split_point(const struct kernel *k) {
@@ -143,7 +237,7 @@ static unsigned split_point(const struct kernel *k) {
 	if (k->root_value != KERNEL_NONE) {
 		if (count_ops(k, k->root_value, k->values))
 			return k->root_value + 1u;
-		return count_ops(k, 0, k->root_value) && k->root == KERNEL_REDUCE ? k->root_value : 0;
+		return count_ops(k, 0, k->root_value) && reduces(k) ? k->root_value : 0;
 	}
 	if (ops < 2)
 		return 0;
@@ -163,7 +257,7 @@ static bool used_after(const struct kernel *k, unsigned value, unsigned point) {
 	for (unsigned v = point; v < k->values; v++)
 		if (is_argument(&k->value[v], value))
 			return true;
-	return point <= k->root_value && k->root_value < k->values && k->root == KERNEL_REDUCE &&
+	return point <= k->root_value && k->root_value < k->values && reduces(k) &&
 		k->reduced_value == value;
 }
 
@@ -173,16 +267,18 @@ struct halves {
 	struct cut before, after;
 };
 
-/* What the second half iterates over: after a root, only the kept dims, as a map. */
+/* What the second half iterates over: after a root, only the kept dims, as a map; after a scan all. */
 static void second_space(struct halves *h, bool after_root) {
 	struct kernel *k = &h->second.kernel;
 
 	if (!after_root)
 		return;
-	k->rank = k->root == KERNEL_MATMUL ? (uint8_t)(k->rank - 1) : k->kept;
+	if (k->root != KERNEL_SCAN) {
+		k->rank = k->root == KERNEL_MATMUL ? (uint8_t)(k->rank - 1) : k->kept;
+		k->block_dim = 0xff;
+	}
 	k->root = KERNEL_MAP;
 	k->kept = 0;
-	k->block_dim = 0xff;
 	k->op = 0;
 	k->accumulator = 0;
 	h->second.extent = 0;
@@ -205,7 +301,7 @@ static void first_space(struct halves *h, bool before_root) {
 	h->first.extent = 0;
 }
 
-/* A prologue is computed once an element: the map has no dim that counts blocks. */
+/* What is computed once an element, before or after a scan: the map has no dim that counts blocks. */
 static void drop_block_dim(struct draft *d) {
 	struct kernel *k = &d->kernel;
 	unsigned at = k->block_dim;
@@ -330,6 +426,7 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	if (r)
 		return r;
 	drop_block_dim(&h->first);
+	drop_block_dim(&h->second);
 	settle_rows(&h->first);
 	settle_rows(&h->second);
 	draft_finish(&h->first, &width);

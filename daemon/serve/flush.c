@@ -117,6 +117,10 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	case KERNEL_ROWS:
 		c->rows++;
 		break;
+	case KERNEL_SCAN:
+		c->scan_fused += fused;
+		c->scan_single += !fused;
+		break;
 	default:
 		c->matmul_fused += fused;
 		c->matmul_single += !fused;

@@ -131,6 +131,8 @@ def _add_operations():
             _PROTOTYPES[f"scalar_{op.name}"] = (_pointer, [ctypes.c_double, _pointer])
         if op.kind == "REDUCE":
             _PROTOTYPES[op.name] = (_pointer, [_pointer, ctypes.c_int, _axes, ctypes.c_bool])
+        if op.kind == "SCAN":
+            _PROTOTYPES[op.name] = (_pointer, [_pointer, ctypes.c_int])
 
 
 def _load():
@@ -352,6 +354,9 @@ class Context:
 
     def reduce(self, name, a, axes=None, keepdims=False):
         return Array(self, call[name](a.pointer, len(axes or ()), _list(ctypes.c_int, axes) if axes else None, keepdims))
+
+    def scan(self, name, a, axis):
+        return Array(self, call[name](a.pointer, axis))
 
     def cast(self, a, dtype):
         return Array(self, call["cast"](a.pointer, DTYPES[dtype].id))

@@ -33,7 +33,7 @@ STRIDE = 29
 ROUND = sorted(OPS, key=lambda name: (list(OPS).index(name) % STRIDE, OPS[name].id))
 # Extents of one group may take each other's places in another member of a family.
 EXTENTS = ((2, 3, 5), (7, 11, 13, 17, 33))
-TYPES = {"REDUCE": 5, "STRUCT": 13, "UNARY": 3, "BINARY": 3, "TERNARY": 4}
+TYPES = {"REDUCE": 5, "SCAN": 4, "STRUCT": 13, "UNARY": 3, "BINARY": 3, "TERNARY": 4}
 EVERY_TYPE = False
 # One family in so many is long.
 DEEP = 8
@@ -255,6 +255,14 @@ class Program:
         shape = np.broadcast_shapes(*[self.nodes[i].shape for i in ins])
         return self.add(self.choose(met).name, dtype, shape, ins)
 
+    def scan(self, name, dtype):
+        node = self.operand(dtype)
+        if not self.nodes[node].shape:
+            node = self.source(dtype, (4, 3), "load")
+        shape = self.nodes[node].shape
+        axis = int(self.rng.integers(len(shape)))
+        return self.add(name, OPS[name].result_dtype(dtype), shape, [node], axis=axis - len(shape) * self.chance(0.3))
+
     def matmul(self, dtype):
         found = self.alive(lambda n: n.dtype == dtype and len(n.shape) >= 2 and size(n.shape) <= 1000)
         a = self.choose(found) if found else self.source(dtype, [self.extent(int(self.choose([1, 3, 11]))) for _ in range(2)], "load")
@@ -387,6 +395,8 @@ class Program:
             return self.elementwise(name, dtype)
         if op.kind == "REDUCE":
             return self.reduction(name, dtype)
+        if op.kind == "SCAN":
+            return self.scan(name, dtype)
         if name == "matmul":
             return self.matmul(dtype)
         if name in GATHERS:
@@ -502,6 +512,8 @@ def record(context, node, arrays, data=None):
         return write(node, ins)
     if OPS[node.op].kind == "REDUCE":
         return context.reduce(node.op, ins[0], given["axes"], given["keepdims"])
+    if OPS[node.op].kind == "SCAN":
+        return context.scan(node.op, ins[0], given["axis"])
     return context.op(node.op, *ins)
 
 
@@ -614,4 +626,6 @@ def expected(node, ins, dtypes, data=None):
         return reference.matmul(node.dtype, *ins)
     if OPS[node.op].kind == "REDUCE":
         return reference.reduction(node.op, dtypes[0], ins[0], given["axes"], given["keepdims"])
+    if OPS[node.op].kind == "SCAN":
+        return reference.scanned(node.op, dtypes[0], ins[0], given["axis"])
     return reference.exact(node.op, reference.operand_dtype(node.op, dtypes), ins)

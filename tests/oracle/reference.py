@@ -26,7 +26,7 @@ LONG = np.longdouble
 if np.finfo(LONG).nmant < 60:
     raise ImportError("the reference needs a long double of more than 60 bits")
 
-BLOCK, COLUMNS = 8192, 64
+BLOCK, COLUMNS, GROUP = 8192, 64, 16
 
 STORAGE = {
     "bool": np.uint8, "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
@@ -497,6 +497,33 @@ def reduce_mean(a, axes):
     return reduce_sum(a, axes) / extent
 
 
+def scan_of_block(x, function):
+    """Over the last axis: doubling steps in groups of 16, then the last of each group carried to the next."""
+    groups = []
+    for first in range(0, x.shape[-1], GROUP):
+        group = x[..., first:first + GROUP]
+        for h in (1, 2, 4, 8):
+            group = np.concatenate([group[..., :h], function(group[..., :-h], group[..., h:])], axis=-1)
+        groups.append(function(groups[-1][..., -1:], group) if groups else group)
+    return np.concatenate(groups, axis=-1) if groups else x
+
+
+def scan(x, function, reduce):
+    """Blocks of 8192; each takes in the scan of the reductions of those before it."""
+    blocks = [x[..., i:i + BLOCK] for i in range(0, x.shape[-1], BLOCK)]
+    results = [scan_of_block(b, function) for b in blocks]
+    if len(blocks) > 1:
+        carries = scan(np.stack([reduce(b, [b.ndim - 1]) for b in blocks], axis=-1), function, reduce)
+        results[1:] = [function(carries[..., i:i + 1], r) for i, r in enumerate(results[1:])]
+    return np.concatenate(results, axis=-1) if results else x
+
+
+def scan_axis(a, axis, function, reduce, widen=False):
+    if widen and a.dtype.kind != "f":
+        a = a.astype(np.uint64 if a.dtype.kind == "u" else np.int64)
+    return np.moveaxis(scan(np.ascontiguousarray(np.moveaxis(a, axis, -1)), function, reduce), -1, axis)
+
+
 def matmul(dtype, a, b):
     """c = fma(a, b, c) over k in order from 0, in the register type; rounded once at the end."""
     if is_integer(dtype):
@@ -515,6 +542,22 @@ class m:
     maximum, minimum, floor_divide, remainder = maximum, minimum, floor_divide, remainder
     shift_left, shift_right, philox = shift_left, shift_right, philox
     sum, mean, prod = reduce_sum, reduce_mean, reduce_prod
+
+    @staticmethod
+    def cumsum(a, axis):
+        return scan_axis(a, axis, np.add, reduce_sum, widen=True)
+
+    @staticmethod
+    def cumprod(a, axis):
+        return scan_axis(a, axis, np.multiply, reduce_prod, widen=True)
+
+    @staticmethod
+    def cummax(a, axis):
+        return scan_axis(a, axis, maximum, m.max)
+
+    @staticmethod
+    def cummin(a, axis):
+        return scan_axis(a, axis, minimum, m.min)
 
     @staticmethod
     def relu(a):
@@ -582,6 +625,13 @@ def reduction(name, dtype, values, axes, keepdims):
     kept = [1 if d in axes else n for d, n in enumerate(values.shape)] if keepdims else \
         [n for d, n in enumerate(values.shape) if d not in axes]
     return rounded(result_dtype, result).reshape(kept)
+
+
+def scanned(name, dtype, values, axis):
+    """One of the operations of kind SCAN."""
+    result_dtype = OPS[name].result_dtype(dtype)
+    result = np.asarray(evaluate(name, a=values, axis=axis % values.ndim)).astype(REGISTER[result_dtype])
+    return rounded(result_dtype, result)
 
 
 def arange(dtype, count, start, step):

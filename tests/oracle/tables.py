@@ -9,7 +9,7 @@ import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-OPERANDS = {"UNARY": 1, "BINARY": 2, "TERNARY": 3, "REDUCE": 1}
+OPERANDS = {"UNARY": 1, "BINARY": 2, "TERNARY": 3, "REDUCE": 1, "SCAN": 1}
 
 
 def split_arguments(text):
@@ -62,7 +62,7 @@ class Dtype:
 
 
 class Op:
-    """One row of ops.def. `kind` is the row's macro: UNARY, BINARY, TERNARY, REDUCE or STRUCT."""
+    """One row of ops.def. `kind` is the row's macro: UNARY, BINARY, TERNARY, REDUCE, SCAN or STRUCT."""
 
     def __init__(self, kind, arguments):
         self.kind = kind
@@ -77,7 +77,7 @@ class Op:
         self.types, self.result = arguments[2], arguments[3]
         self.oracle = text_of(arguments[-2])
         self.gradients = [text_of(g) for g in arguments[5:-2]]
-        wanted = 0 if kind == "REDUCE" else self.arity
+        wanted = 0 if kind in ("REDUCE", "SCAN") else self.arity
         if len(self.gradients) != wanted:
             raise ValueError(f"ops.def: {self.name} has {len(self.gradients)} gradients, not {wanted}")
 
@@ -137,7 +137,7 @@ DTYPE_BY_ID = {d.id: d.name for d in DTYPES.values()}
 ATTRIBUTES = {a[1]: Attribute(a) for _, a in rows("protocol/attributes.def", ("ATTRIBUTE",))}
 OPS = {}
 COMPOSITES = {}
-for _kind, _arguments in rows("protocol/ops.def", ("UNARY", "BINARY", "TERNARY", "REDUCE", "STRUCT", "COMPOSITE")):
+for _kind, _arguments in rows("protocol/ops.def", ("UNARY", "BINARY", "TERNARY", "REDUCE", "SCAN", "STRUCT", "COMPOSITE")):
     if _arguments[1] in OPS or _arguments[1] in COMPOSITES:
         raise ValueError(f"ops.def: {_arguments[1]} is there twice")
     if _kind == "COMPOSITE":

@@ -20,6 +20,7 @@ from tables import DTYPES, OPS
 
 ELEMENTWISE = [op for op in OPS.values() if op.elementwise]
 REDUCTIONS = [op for op in OPS.values() if op.kind == "REDUCE"]
+SCANS = [op for op in OPS.values() if op.kind == "SCAN"]
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip")
 SEED = 20240229
 CHUNK = 16       # operations one kernel is asked to hold
@@ -457,6 +458,32 @@ def check_strided_reductions(report, context, rng, dtype):
                 compare_exact(report, f"{op.name} {dtype} {name} over {axes}", op.result_dtype(dtype), want, got)
 
 
+# (shape, axis); the first ones for every type.
+SCANNED = [((67,), 0), ((3, 130), 1), ((130, 21), 0), ((3, 0), 1), ((2, 3, 8193), -1)]
+SCANNED_MORE = [((1,), 0), ((0, 3), 1), ((5, 1, 7), 1), ((4, 5, 6), 1), ((16500, 9), 0), ((2, 8192), -1), ((140000,), 0),
+                ((2, 1, 3, 1, 2, 2, 1, 33), -1), ((2, 17, 3, 1, 2, 2, 1, 3), 1), ((31, 8), 0), ((31, 7), 0)]
+
+
+def check_scans(report, context, rng, dtype):
+    for shape, axis in SCANNED + (SCANNED_MORE if dtype == FULL else []):
+        for special in (0.0, 0.01):
+            values = random_values(rng, dtype, shape, special) if special else tame(rng, dtype, shape)
+            a = put(context, dtype, values)
+            todo = [(op, context.scan(op.name, a, axis)) for op in SCANS if op.takes(dtype)]
+            for op, result in todo:
+                name = f"{op.name} {dtype} {list(shape)} along {axis}"
+                compare_exact(report, name, op.result_dtype(dtype), reference.scanned(op.name, dtype, values, axis), result.read())
+                report.hit(op.name, dtype)
+    values = tame(rng, dtype, (9, 10, 11))
+    a = put(context, dtype, values)
+    seen = values.transpose(2, 0, 1)[::-1, :, ::3]
+    view = context.slice(context.permute(a, (2, 0, 1)), [slice(None, None, -1), slice(None), slice(None, None, 3)])
+    for axis in range(3):
+        got = context.scan("cumsum", view, axis).read()
+        want = reference.scanned("cumsum", dtype, seen, axis)
+        compare_exact(report, f"cumsum {dtype} of a view along {axis}", OPS["cumsum"].result_dtype(dtype), want, got)
+
+
 PRODUCTS = [((1, 1), (1, 1)), ((3, 5), (5, 7)), ((17, 33), (33, 19)), ((2, 3, 4, 5), (3, 5, 2)), ((1, 4, 3), (6, 3, 2)),
             ((4, 0), (0, 3)), ((0, 3), (3, 2)), ((1, 70), (70, 1)), ((65, 2), (2, 67)), ((5, 1, 2, 3), (1, 4, 3, 2))]
 
@@ -504,10 +531,11 @@ def refused(report, name, operation, function, code=None):
 
 def check_refusals(report, context, rng, dtype):
     a = put(context, dtype, random_values(rng, dtype, (3,)))
-    for op in ELEMENTWISE + REDUCTIONS:
+    for op in ELEMENTWISE + REDUCTIONS + SCANS:
         if op.takes(dtype):
             continue
         function = (lambda: context.reduce(op.name, a)) if op.kind == "REDUCE" else \
+            (lambda: context.scan(op.name, a, 0)) if op.kind == "SCAN" else \
             (lambda: context.op(op.name, *[a] * op.arity))
         refused(report, f"{op.name} {dtype}", op.name, function, code="DTYPE")
     if dtype != "bool":
@@ -536,6 +564,8 @@ def check_shape_refusals(report, context):
     refused(report, "sum over no axis", "sum", lambda: context.reduce("sum", make(2, 3), (2,)))
     refused(report, "take along no axis", "take",
             lambda: context.gather("take", make(2, 3), context.full("i32", (2,), 1), 2))
+    refused(report, "cumsum along no axis", "cumsum", lambda: context.scan("cumsum", make(2, 3), 2))
+    refused(report, "cumsum of rank 0", "cumsum", lambda: context.scan("cumsum", make(), 0))
     refused(report, "rank 9", "reshape", lambda: context.reshape(make(1), (1,) * 9), code="RANK")
     refused(report, "a size beyond all", "fill", lambda: context.full("f32", (1 << 40, 1 << 40), 0), code="OVERFLOW")
     refused(report, "a negative extent", "fill", lambda: context.full("f32", (-1,), 0))
@@ -544,7 +574,8 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_gathers, check_random, check_writing, check_reductions, check_strided_reductions, check_matmul, check_refusals)
+         check_views, check_gathers, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_matmul, check_refusals)
 
 
 def worker(report, part):
