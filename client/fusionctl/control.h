@@ -46,6 +46,7 @@ static inline bool control_recent(const struct control *c) {
 typedef int control_command(const struct control *c);
 control_command status_command;
 control_command stats_command;
+control_command bench_command;
 control_command config_command;
 control_command explain_command;
 control_command graph_command;

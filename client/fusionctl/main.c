@@ -83,6 +83,8 @@ static const struct {
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
 	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
 		"draw what explain tells" },
+	{ "bench", "pattern NAME SIZE", 0, 3, 0, bench_command,
+		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
 	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
 };
 
@@ -114,7 +116,7 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, config, explain, graph or run");
+		argp_error(state, "which command? status, stats, config, explain, graph, bench or run");
 	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
