@@ -1314,6 +1314,104 @@ static unsigned count_rows(const struct plan *p) {
 	return n;
 }
 
+/* ---- what the cost model decides ---- */
+
+START_TEST(kernels_that_read_one_large_array_are_one) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(4096, 1024));
+	struct plan *p;
+
+	output(op(OP_sqrt, x, 0));
+	output(op(OP_neg, x, 0));
+	output(op(OP_add, x, leaf(1, DTYPE_f32, DIMS(1, 1024))));
+	expect_steps(1, 3);
+	p = plan_without(pattern_bit(PATTERN_horizontal));
+	ck_assert_uint_eq(p->steps, 3);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(small_kernels_of_one_program_are_left_to_share_a_launch) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64));
+
+	output(op(OP_add, x, leaf(1, DTYPE_f32, DIMS(64))));
+	output(op(OP_add, x, leaf(2, DTYPE_f32, DIMS(64))));
+	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(a_cheap_value_is_computed_again_where_it_is_read) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1024, 1024)), y = op(OP_relu, op(OP_neg, x, 0), 0);
+	struct plan *p;
+
+	output(sum(y, 1));
+	output(sum(y, 2));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 2);
+	for (uint32_t i = 0; i < p->steps; i++) {
+		ck_assert_uint_eq(p->step[i].kernel->root, KERNEL_REDUCE);
+		ck_assert_uint_eq(p->step[i].ops, 3);
+		/* It tells of the graph's own operations. */
+		for (uint32_t k = 0; k < p->step[i].ops; k++)
+			ck_assert_uint_lt(p->step[i].op[k], graph_nodes(g));
+	}
+	ck_assert_uint_eq(p->ops, 4);
+	ck_assert_uint_eq(p->buffers_eliminated, 2);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(a_dear_value_is_stored_instead) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1024, 1024)), y = op(OP_mish, op(OP_mish, x, 0), 0);
+	struct plan *p;
+	bool told = false;
+
+	output(sum(y, 1));
+	output(sum(y, 2));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 3);
+	for (uint32_t i = 0; i < p->notes; i++)
+		told |= !strcmp(p->note[i].reason, "storing it costs less than computing it again");
+	ck_assert(told);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(a_value_that_is_wanted_itself_is_computed_once) {
+	uint32_t y = op(OP_neg, leaf(0, DTYPE_f32, DIMS(1024, 1024)), 0);
+
+	output(y);
+	output(sum(y, 1));
+	output(sum(y, 2));
+	output(sum(y, 3));
+	for (unsigned i = 0; i < 2; i++) {
+		struct plan *p = plan_with(&cpu, true);
+		uint32_t computed = 0;
+
+		for (uint32_t k = 0; k < p->steps; k++)
+			for (uint32_t o = 0; o < p->step[k].ops; o++)
+				computed += p->step[k].op[o] == y;
+		ck_assert_uint_eq(computed, 1);
+		plan_unref(p);
+	}
+}
+END_TEST
+
+/* Devices that would have everything in one kernel, or nothing. */
+static void compare_rates(int64_t *const *leaves, int64_t *const *value) {
+	for (unsigned i = 0; i < 3; i++) {
+		struct traits t = cpu;
+		struct plan *p;
+
+		t.rates = *rates_typical(i == 2 ? STRATEGY_GPU : STRATEGY_CPU);
+		t.rates.launch_ns = i ? 1e-3 : 1e9;
+		for (unsigned c = 0; i == 1 && c < RATE_CLASSES; c++)
+			t.rates.op_ns[RATE_ONE][RATE_F64][c] = t.rates.op_ns[RATE_ALL][RATE_F64][c] = 1e-9;
+		p = plan_with(&t, true);
+		compare(p, leaves, value, "with other rates");
+		plan_unref(p);
+	}
+}
+
 START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 	unsigned rows_seen = 0;
 
@@ -1345,6 +1443,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 		plan_unref(p);
 		compare_without(pick(UINT32_MAX) & ~pattern_bit(PATTERN_NONE), leaves, value);
 		compare_without(UINT32_MAX, leaves, value);
+		compare_rates(leaves, value);
 		for (uint32_t i = 0; i < graph_nodes(g); i++)
 			free(value[i]);
 		for (uint32_t i = 0; i < SIMULATED_LEAVES; i++)
@@ -1463,6 +1562,11 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
+	tcase_add_test(t, kernels_that_read_one_large_array_are_one);
+	tcase_add_test(t, small_kernels_of_one_program_are_left_to_share_a_launch);
+	tcase_add_test(t, a_cheap_value_is_computed_again_where_it_is_read);
+	tcase_add_test(t, a_dear_value_is_stored_instead);
+	tcase_add_test(t, a_value_that_is_wanted_itself_is_computed_once);
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
 	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);
 	tcase_add_test(t, a_scan_takes_what_stands_before_and_after_it);

@@ -130,9 +130,13 @@ int loop_turn(struct loop *l, int64_t timeout_us) {
 	return 0;
 }
 
-uint64_t loop_now(void) {
+uint64_t loop_now_ns(void) {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t loop_now(void) {
+	return loop_now_ns() / 1000;
 }

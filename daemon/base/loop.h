@@ -28,3 +28,4 @@ int loop_turn(struct loop *l, int64_t timeout_us) FAULT_MUST_USE;
 
 /* Microseconds of the monotonic clock. */
 uint64_t loop_now(void);
+uint64_t loop_now_ns(void);

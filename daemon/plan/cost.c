@@ -237,17 +237,21 @@ static bool is_integer(uint8_t dtype) {
 	return dtype_info(dtype)->kind != DTYPE_KIND_REAL;
 }
 
-static double op_ns(const struct cost *c, const struct kernel_value *v) {
-	uint8_t dtype = v->op == OP_cast ? v->dtype : c->k->value[v->arg[0]].dtype;
-	struct weight w = weights[v->op];
-	double ns;
+/* An element of an operation on operands of type `from`, the last of them, with a result of type `to`. */
+static double op_ns(const struct cost *c, unsigned op, uint8_t from, uint8_t to) {
+	uint8_t dtype = op == OP_cast ? to : from;
+	struct weight w = is_integer(dtype) ? integer_weights[op] : weights[op];
+	double ns = class_ns(c, dtype, w.times > 0 ? w.class : RATE_CHEAP) * (w.times > 0 ? (double)w.times : 1);
 
-	if (is_integer(dtype))
-		w = integer_weights[v->op];
-	ns = class_ns(c, dtype, w.times > 0 ? w.class : RATE_CHEAP) * (w.times > 0 ? (double)w.times : 1);
-	if (dtype_info(v->dtype)->reg != v->dtype && dtype_info(v->dtype)->kind == DTYPE_KIND_REAL)
-		ns += COST_ROUND * class_ns(c, v->dtype, RATE_CHEAP);
+	if (dtype_info(to)->reg != to && dtype_info(to)->kind == DTYPE_KIND_REAL)
+		ns += COST_ROUND * class_ns(c, to, RATE_CHEAP);
 	return ns;
+}
+
+static double value_ns(const struct cost *c, const struct kernel_value *v) {
+	unsigned last = op_info(v->op)->arity - 1u;
+
+	return op_ns(c, v->op, c->k->value[v->arg[last]].dtype, v->dtype);
 }
 
 /* How often a value changes: with each element, with each row of the lanes, or never. */
@@ -323,7 +327,7 @@ static double arithmetic_ns(const struct cost *c) {
 	for (unsigned v = 0; v < k->values; v++) {
 		change[v] = (uint8_t)change_of(c, v, change);
 		if (k->value[v].kind == KERNEL_OP)
-			ns += times_of(c, v, change[v]) * op_ns(c, &k->value[v]);
+			ns += times_of(c, v, change[v]) * value_ns(c, &k->value[v]);
 		else if (k->value[v].kind == KERNEL_REDUCED)
 			ns += reduction_ns(c, k->value[v].dtype);
 	}
@@ -350,6 +354,37 @@ double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, c
 	c.outputs = outputs_of(&c);
 	c.spread = spread_of(&c);
 	return c.t->rates.launch_ns + fmax(memory_ns(&c), arithmetic_ns(&c));
+}
+
+/* ---- before there is a kernel ---- */
+
+/* An elementwise kernel of so many elements, of which only that is known. */
+static struct cost cost_of_elements(const struct traits *t, double elements) {
+	static const struct kernel plain = { .root = KERNEL_MAP };
+	struct cost c = { .k = &plain, .t = t, .elements = elements };
+
+	c.outputs = elements;
+	c.spread = spread_of(&c);
+	return c;
+}
+
+double cost_bytes(const struct traits *t, double bytes, double footprint) {
+	struct cost c = cost_of_elements(t, bytes / sizeof(float));
+
+	return bytes / traffic_rate(&c, RATE_COPY, footprint);
+}
+
+double cost_op(const struct traits *t, unsigned op, uint8_t from, uint8_t to, double elements) {
+	struct cost c = cost_of_elements(t, elements);
+
+	return elements * op_ns(&c, op, from, to);
+}
+
+double cost_map(const struct traits *t, double elements, double read, double written, double footprint,
+	double arithmetic) {
+	struct cost c = cost_of_elements(t, elements);
+
+	return t->rates.launch_ns + fmax(moving_ns(&c, read, written, footprint), arithmetic);
 }
 
 void plan_estimate(struct plan *p, const struct traits *t) {

@@ -48,7 +48,7 @@ int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const 
 	return 0;
 }
 
-static uint32_t max_ops(const struct planner *p) {
+uint32_t group_max_ops(const struct planner *p) {
 	uint32_t limit = p->o->traits->kernel_values;
 
 	return limit < KERNEL_VALUES / 4 ? limit : KERNEL_VALUES / 4;
@@ -89,8 +89,7 @@ bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsig
 		reach(p, &p->group[group], n, i);
 }
 
-/* Adds what n reads from outside g; false where that is too much (g is then unchanged). */
-static bool add_sources_of(struct planner *p, struct group *g, const struct node *n) {
+bool group_add_sources(struct planner *p, struct group *g, const struct node *n) {
 	uint32_t before = g->sources;
 
 	for (unsigned i = 0; i < n->arity; i++)
@@ -103,7 +102,7 @@ static bool add_sources_of(struct planner *p, struct group *g, const struct node
 
 /* ---- groups ---- */
 
-static void member_add(struct planner *p, struct group *g, uint32_t node) {
+void group_add(struct planner *p, struct group *g, uint32_t node) {
 	p->next[node] = GRAPH_NONE;
 	if (g->first == GRAPH_NONE)
 		g->first = node;
@@ -115,7 +114,7 @@ static void member_add(struct planner *p, struct group *g, uint32_t node) {
 	p->node[node].group = (uint32_t)(g - p->group);
 }
 
-static int group_new(struct planner *p, uint32_t node, uint32_t rank) {
+int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	struct node *n = &p->node[node];
 	struct group *g;
 
@@ -137,19 +136,15 @@ static int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->ops = g->outputs = g->sources = 0;
 	g->first = g->last = GRAPH_NONE;
 	p->groups++;
-	add_sources_of(p, g, n);
-	member_add(p, g, node);
+	group_add_sources(p, g, n);
+	group_add(p, g, node);
 	return 0;
 }
 
-/*
- * Requires rank order to allow it; false where both are too much together. `from` ceases to stand,
- * its members go first: members stay in topological order whether or not `into` reads them.
- */
-static bool group_merge(struct planner *p, struct group *into, struct group *from) {
+bool group_merge(struct planner *p, struct group *into, struct group *from) {
 	uint32_t before = into->sources;
 
-	if (into->ops + from->ops > max_ops(p))
+	if (into->ops + from->ops > group_max_ops(p))
 		return false;
 	for (uint32_t i = 0; i < from->sources; i++) {
 		uint32_t base = p->node[from->source[i]].base;
@@ -191,7 +186,7 @@ static const char *join_limits(const struct planner *p, const struct group *g, c
 		return "fusion is off";
 	if ((uint64_t)shape_elements(n->type) < p->o->min_elements)
 		return "below fusion.min_elements";
-	if (g->ops >= max_ops(p))
+	if (g->ops >= group_max_ops(p))
 		return "the kernel is full";
 	reason = pattern_refuses(p, g, NULL, (uint32_t)(n - p->node));
 	return reason ? reason : join_reason(p, g, n);
@@ -407,11 +402,11 @@ static int join(struct planner *p, uint32_t node) {
 		return r;
 	if (group == GROUP_NONE)
 		group = sibling(p, node, rank);
-	if (group == GROUP_NONE || !add_sources_of(p, &p->group[group], &p->node[node])) {
+	if (group == GROUP_NONE || !group_add_sources(p, &p->group[group], &p->node[node])) {
 		p->node[node].row = false;
 		r = group_new(p, node, rank + 1);
 	} else {
-		member_add(p, &p->group[group], node);
+		group_add(p, &p->group[group], node);
 	}
 	note_reduction(p, node);
 	return r;
@@ -438,38 +433,54 @@ static int readers_find(struct planner *p) {
 	return 0;
 }
 
-/* The only other group that reads g, and how; GROUP_NONE where there is none or more than one. */
-static uint32_t only_reader(struct planner *p, struct group *g) {
+/* The only other group that reads g; GROUP_NONE where there is none or more than one. */
+static uint32_t only_reader(struct planner *p, const struct group *g) {
 	uint32_t self = (uint32_t)(g - p->group), found = GROUP_NONE;
 
-	g->read_by_rows = g->read_by_kept = false;
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
 		for (uint32_t i = p->reader_start[m]; i < p->reader_start[m + 1]; i++) {
-			const struct node *n = &p->node[p->reader[i]];
-			uint32_t other = group_find(p, n->group);
-			bool rows = n->kind == NODE_REDUCE || n->kind == NODE_MATMUL || n->row;
+			uint32_t other = group_find(p, p->node[p->reader[i]].group);
 
 			if (other == self)
 				continue;
 			if (found != GROUP_NONE && other != found)
 				return GROUP_NONE;
 			found = other;
-			g->read_by_rows |= rows;
-			g->read_by_kept |= !rows;
 		}
 	return found;
 }
 
-/* Would all that `into` reads of g be reached, were g computed inside it? */
-static bool all_reach(struct planner *p, const struct group *g, uint32_t into) {
-	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
-		for (uint32_t i = p->reader_start[m]; i < p->reader_start[m + 1]; i++) {
-			const struct node *n = &p->node[p->reader[i]];
+static bool reads_group(struct planner *p, const struct node *n, unsigned i, uint32_t group) {
+	const struct node *base = &p->node[planner_edge(p, n, i).base];
 
-			for (unsigned k = 0; group_find(p, n->group) == into && k < n->arity; k++)
-				if (planner_edge(p, n, k).base == m && !reach(p, &p->group[into], n, k))
-					return false;
+	return node_is_computed(base) && group_find(p, base->group) == group;
+}
+
+/* How `into` reads g: once an element, once a row, or both. */
+static void find_reads(struct planner *p, uint32_t group, uint32_t into) {
+	struct group *g = &p->group[group];
+
+	g->read_by_rows = g->read_by_kept = false;
+	for (uint32_t m = p->group[into].first; m != GRAPH_NONE; m = p->next[m]) {
+		const struct node *n = &p->node[m];
+
+		for (unsigned k = 0; k < n->arity; k++) {
+			bool rows = n->kind == NODE_REDUCE || n->kind == NODE_MATMUL || n->row;
+
+			if (!reads_group(p, n, k, group))
+				continue;
+			g->read_by_rows |= rows;
+			g->read_by_kept |= !rows;
 		}
+	}
+}
+
+/* Would all that `into` reads of g be reached, were g computed inside it? */
+static bool all_reach(struct planner *p, uint32_t group, uint32_t into) {
+	for (uint32_t m = p->group[into].first; m != GRAPH_NONE; m = p->next[m])
+		for (unsigned k = 0; k < p->node[m].arity; k++)
+			if (reads_group(p, &p->node[m], k, group) && !reach(p, &p->group[into], &p->node[m], k))
+				return false;
 	return true;
 }
 
@@ -499,25 +510,35 @@ static bool sink_classes(struct planner *p, const struct group *g, const struct 
 	return classes;
 }
 
-static int sink(struct planner *p, uint32_t group) {
+const char *group_sink(struct planner *p, uint32_t group, uint32_t into) {
 	struct group *g = &p->group[group];
 	const char *reason = NULL;
+
+	find_reads(p, group, into);
+	if (!sink_classes(p, g, &p->group[into]))
+		reason = "the shape is neither the rows' nor that of their results";
+	else if (!all_reach(p, group, into))
+		reason = "it is read through a view";
+	else if (sink_allowed(p, g, &p->group[into], &reason)) {
+		if (group_merge(p, &p->group[into], g))
+			return NULL;
+		reason = "the kernel is full";
+	}
+	if (g->kind == NODE_MAP)
+		set_rows(p, g, false);
+	return reason ? reason : "";
+}
+
+static int sink(struct planner *p, uint32_t group) {
+	struct group *g = &p->group[group];
+	const char *reason;
 	uint32_t into;
 
 	if (g->parent != group || g->kind == NODE_MATMUL || g->kind == NODE_SCAN)
 		return 0;
 	into = only_reader(p, g);
-	if (into == GROUP_NONE)
-		return 0;
-	if (!sink_classes(p, g, &p->group[into]))
-		reason = "the shape is neither the rows' nor that of their results";
-	else if (!all_reach(p, g, into))
-		reason = "it is read through a view";
-	else if (sink_allowed(p, g, &p->group[into], &reason) && group_merge(p, &p->group[into], g))
-		return 0;
-	if (g->kind == NODE_MAP)
-		set_rows(p, g, false);
-	return reason ? planner_note(p, g->last, p->group[into].root, reason) : 0;
+	reason = into == GROUP_NONE ? NULL : group_sink(p, group, into);
+	return reason && *reason ? planner_note(p, g->last, p->group[into].root, reason) : 0;
 }
 
 /* What is read by another kernel, or through a view, must be in memory. */
@@ -569,6 +590,8 @@ int planner_group(struct planner *p) {
 	if (!r)
 		r = sink_all(p);
 	if (!r)
+		r = planner_merge(p);
+	if (!r)
 		store_crossing(p);
 	return r;
 }
@@ -611,7 +634,7 @@ static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t nod
 	p->node[node].row = false;
 	if (fresh || !shed_follows(g, &p->node[node]) || pattern_refuses(p, g, NULL, node))
 		return group_new(p, node, p->group[old].rank);
-	member_add(p, g, node);
+	group_add(p, g, node);
 	return 0;
 }
 
@@ -626,7 +649,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
 		if (!all && stays(&p->group[group], &p->node[m], m))
-			member_add(p, &p->group[group], m);
+			group_add(p, &p->group[group], m);
 		else
 			r = shed_member(p, group, p->groups == before, m);
 	}

@@ -463,7 +463,7 @@ static int step_ops(struct planner *p, const struct group *g, uint32_t **opp) {
 	if (!*opp)
 		return -ENOMEM;
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
-		(*opp)[n++] = m;
+		(*opp)[n++] = p->node[m].origin == GRAPH_NONE ? m : p->node[m].origin;
 	return 0;
 }
 
@@ -537,7 +537,7 @@ int planner_lower(struct planner *p) {
 	int r = order && d ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; !r && i < p->groups; i++)
-		if (p->group[i].parent == i)
+		if (p->group[i].parent == i && p->group[i].ops)
 			order[count++] = (struct ranked){ p->group[i].rank, i };
 	if (!r) {
 		qsort(order, count, sizeof *order, ranked_compare);

@@ -372,6 +372,8 @@ void pattern_mark(const struct planner *p, const struct group *g, uint32_t first
 		last->bytes_fused += step->bytes_read + step->bytes_written;
 	}
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m]) {
+		if (p->node[m].origin != GRAPH_NONE)
+			continue;
 		last->bytes_unfused += bytes_alone(p, &p->node[m]);
 		last->buffers_eliminated += !p->node[m].stored;
 	}

@@ -131,6 +131,11 @@ static int leaves_make(struct planner *p) {
 
 /* ---- what fusion saved ---- */
 
+/* An operation of the graph that is computed: once, or again where merge.c has put it. */
+static bool is_counted(const struct node *n) {
+	return n->origin == GRAPH_NONE && (node_is_computed(n) || n->group != GROUP_NONE);
+}
+
 static void count_savings(struct planner *p) {
 	struct plan *plan = p->plan;
 	uint64_t unfused = 0, fused = 0;
@@ -138,7 +143,7 @@ static void count_savings(struct planner *p) {
 	for (uint32_t i = 0; i < p->nodes; i++) {
 		const struct node *n = &p->node[i];
 
-		if (!node_is_computed(n))
+		if (!is_counted(n))
 			continue;
 		plan->ops++;
 		plan->buffers_eliminated += !n->stored;

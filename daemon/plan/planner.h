@@ -6,6 +6,7 @@
  *   resolve.c  which nodes are live; views become (base node, strides); what no strides can
  *              express becomes a copy
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
+ *   merge.c    which more do, and what is computed again: the cost model decides
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
  *   fast.c     what may be computed otherwise, if asked
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
@@ -47,6 +48,7 @@ struct node {
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
 	bool row;                          /* member of a REDUCE group: computed once an element of a row, not once a row */
 	uint32_t group;
+	uint32_t origin;                   /* merge.c: the node that this one computes again, or GRAPH_NONE */
 	uint32_t reduced_by;               /* the last group with a reduction of this value, or GROUP_NONE */
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
@@ -100,6 +102,8 @@ bool node_is_computed(const struct node *n);
 bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 /* Adds a node that copies `of`, read through its view, into memory of its own. */
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
+/* Adds a node that computes what `of` does, once more; it is of no group and read by nobody. */
+int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 
 /* ---- frame.c ---- */
 
@@ -154,6 +158,20 @@ bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsig
 bool group_needs_rows(struct planner *p, uint32_t group);
 /* Cuts a group that does not fit a kernel into small ones, which are lowered in their order. */
 int planner_shed(struct planner *p, uint32_t group) FAULT_MUST_USE;
+int planner_merge(struct planner *p);
+/* What merge.c uses of group.c: most members; a new group of one node, the last of p->group. */
+uint32_t group_max_ops(const struct planner *p);
+int group_new(struct planner *p, uint32_t node, uint32_t rank) FAULT_MUST_USE;
+void group_add(struct planner *p, struct group *g, uint32_t node);
+/* Adds what n reads from outside g; false where that is too much (g is then unchanged). */
+bool group_add_sources(struct planner *p, struct group *g, const struct node *n);
+/*
+ * Requires rank order to allow it; false where both are too much together. `from` ceases to stand,
+ * its members go first: members stay in topological order whether or not `into` reads them.
+ */
+bool group_merge(struct planner *p, struct group *into, struct group *from);
+/* Has a group, of which only `into` reads, computed there. NULL, or why not (may be empty). */
+const char *group_sink(struct planner *p, uint32_t group, uint32_t into);
 int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
 
 /*
@@ -242,6 +260,16 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT
 uint8_t fast_dtype(const struct planner *p, uint8_t dtype);
 /* As draft_op(), where the client accepts other rounding. Changes arg. */
 uint16_t fast_op(const struct planner *p, struct draft *d, unsigned op, uint8_t dtype, unsigned arity, uint16_t *arg);
+
+/* ---- cost.c: estimates while there is no kernel yet, nanoseconds ---- */
+
+/* Moving so many bytes, half of them read, where the kernel's footprint is such. */
+double cost_bytes(const struct traits *t, double bytes, double footprint);
+/* An operation on so many elements. */
+double cost_op(const struct traits *t, unsigned op, uint8_t from, uint8_t to, double elements);
+/* An elementwise kernel: bytes it reads and writes, of so many that are in use, and cost_op() of its operations. */
+double cost_map(const struct traits *t, double elements, double read, double written, double footprint,
+	double arithmetic);
 
 /* ---- plan.c ---- */
 

@@ -168,7 +168,7 @@ static void nodes_copy(struct planner *p) {
 
 		*n = (struct node){ .op = from->op, .arity = from->arity, .index = from->index,
 			.attr = from->attr, .type = &from->type, .space = &from->type,
-			.group = GROUP_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
+			.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
 		memcpy(n->in, from->in, sizeof n->in);
 	}
 }
@@ -201,9 +201,28 @@ int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) {
 		return r;
 	n = &p->node[p->nodes];
 	*n = (struct node){ .op = OP_copy, .arity = 1, .in = { of }, .type = p->node[of].type,
-		.group = GROUP_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
+		.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
 	compute(p, n, NODE_MAP);
 	*nodep = p->nodes++;
+	return 0;
+}
+
+int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) {
+	struct node *n;
+	int r = nodes_reserve(p, 1);
+
+	if (r)
+		return r;
+	n = &p->node[p->nodes];
+	*n = p->node[of];
+	n->stored = n->output = n->row = false;
+	n->group = n->reduced_by = GROUP_NONE;
+	n->slot = PLAN_NONE;
+	n->copy = GRAPH_NONE;
+	if (n->origin == GRAPH_NONE)
+		n->origin = of;
+	n->base = p->nodes++;
+	*nodep = n->base;
 	return 0;
 }
 

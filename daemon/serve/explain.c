@@ -12,6 +12,7 @@
 
 #include "protocol/codec.h"
 #include "protocol/message.h"
+#include "daemon/base/loop.h"
 #include "daemon/serve/describe.h"
 
 struct explain {
@@ -110,8 +111,11 @@ static struct plan_options options_of(const struct explain *x) {
 
 static int make_plan(struct explain *x, struct fault *f) {
 	struct plan_options options = options_of(x);
+	uint64_t start = loop_now_ns();
+	int r = plan_make(x->graph, &options, &x->plan, f);
 
-	return plan_make(x->graph, &options, &x->plan, f);
+	session_count(x->session, plan_miss_ns, loop_now_ns() - start);
+	return r;
 }
 
 /* The same operations one by one, for what fusing them gains. */

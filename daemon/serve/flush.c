@@ -374,9 +374,12 @@ static void keep_recent(struct session *s, struct plan *p) {
 
 static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
+	uint64_t start = loop_now_ns();
 	bool hit = false;
 	int r = plan_graph(f, &hit, fault);
 
+	session_count(s, plan_hit_ns, hit ? loop_now_ns() - start : 0);
+	session_count(s, plan_miss_ns, hit ? 0 : loop_now_ns() - start);
 	if (!r)
 		r = submit(f);
 	if (!r && !hit)

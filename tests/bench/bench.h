@@ -7,6 +7,7 @@
  * reference.c   plain OpenCL kernels run by this process itself: what the memory can do
  * latency.c     one small operation and a wait, beside a bare nng round trip
  * queue.c       CPU time an operation costs, of client and daemon
+ * plan.c        what planning costs, of new graphs and of known ones
  * steps.c       what each kernel was estimated to take, and takes
  * memory.c      anonymous memory of client and daemon
  * threads.c     CPU time of another process's threads, from /proc
@@ -114,6 +115,7 @@ double workload_error(const struct workload *w, const float *const *in, const fl
 int measure_workload(struct bench *b, const struct workload *w, cJSON *report) BENCH_MUST_USE;
 int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST_USE;
 int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
+int measure_plan(struct bench *b, int64_t operations, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
 
 /* Estimates and measurements of kernels (--steps). */

@@ -57,6 +57,7 @@ static const char *const everything[] = {
 	"layernorm_4096x1024",
 	"attention_8x512x64",
 	"latency_1K",
+	"plan_1000",
 	"queue_10K",
 	"queue_100K",
 	"memory",
@@ -183,6 +184,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 		return measure_memory(b, report);
 	if ((n = size_after(name, "latency_")))
 		return measure_latency(b, n, report);
+	if ((n = count_after(name, "plan_")))
+		return measure_plan(b, n, report);
 	if ((n = count_after(name, "queue_")))
 		return measure_queue(b, n, false, report);
 	if ((n = count_after(name, "queue_chain_")))
@@ -193,7 +196,7 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
 	return strcmp(name, "memory") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
-	       !count_after(name, "queue_chain_");
+	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
 }
 
 /* Refuses before anything runs. */
@@ -237,7 +240,7 @@ static int measure_all(struct bench *b, const struct command *c) {
 	return failed;
 }
 
-/* Latency, queues and memory have no kernels to speak of. */
+/* Latency, planning, queues and memory have no kernels to speak of. */
 static int measure_steps(struct bench *b, const struct command *c) {
 	struct steps steps = { .error = { .count = 0 } };
 	struct workload w;
@@ -369,6 +372,7 @@ static void list(void) {
 	puts("latency_N             relu of N floats, waited for, beside a bare nng round trip");
 	puts("queue_N               CPU time of N independent operations on 1,024 floats; K is 1,000 here");
 	puts("queue_chain_N         the same for a chain");
+	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
