@@ -5,6 +5,9 @@
 #   make demo       the main job on a private daemon
 #   make check      all tests; the last line counts passed and failed
 #   make check-long 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
+#   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), hours
+#   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
+#   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
 #   make lint       clang-tidy, cppcheck, the layers
 #   make install    DESTDIR= prefix=/usr/local
@@ -91,7 +94,7 @@ UNSANITIZED := test_emit_kernels test_service test_door
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
-	$(B)/tests/interpose.so
+	$(B)/tests/interpose.so $(B)/tests/serial.so
 ifeq ($(SANITIZE),address)
 TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
 endif
@@ -101,7 +104,7 @@ endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
-.PHONY: all deps demo check check-long bench lint install uninstall clean tests man
+.PHONY: all deps demo check check-long check-ulp check-oclgrind check-intel bench lint install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -172,7 +175,7 @@ $(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_C
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
 
-$(B)/tests/interpose.so: tests/interpose/interpose.c tests/interpose/interpose.h
+$(B)/tests/%.so: tests/interpose/%.c tests/interpose/interpose.h
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -shared -fPIC -Wall -Wextra $< -o $@ -ldl
@@ -223,6 +226,20 @@ check-long: deps
 	@$(MAKE) --no-print-directory -j$(shell nproc) all
 	@FUSION_BUILD=$(B) $(PYTHON) tests/oracle/test_random.py --every-type --members 10 --graphs $(GRAPHS) --seed $(SEED) \
 		$(if $(STRATEGY),--strategy $(STRATEGY)) --hashes $(B)/random-hashes
+
+ONLY ?=
+check-ulp: deps
+	@$(MAKE) --no-print-directory $(B)/tests/ulp
+	@$(B)/tests/ulp --all --type f32 $(if $(ONLY),--only $(ONLY))
+
+check-oclgrind: deps
+	@sh tests/deps.sh oclgrind
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@bash tests/oclgrind.sh $(B)
+
+check-intel: deps
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@PYTHON=$(PYTHON) bash tests/intel.sh $(B)
 
 bench: all
 	@sh tests/bench/compare.sh $(B)

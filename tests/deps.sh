@@ -1,12 +1,12 @@
 #!/bin/sh
 # Installs what building and testing need on Debian, where it is missing: says what, then asks apt.
-# Needs root or sudo only when something is missing.
+# Needs root or sudo only when something is missing. Further packages may be named: deps.sh PACKAGE...
 set -eu
 
 packages="gcc make pkg-config libc6-dev
 libnng-dev libmsgpack-dev libinih-dev libcjson-dev libxxhash-dev uthash-dev libsystemd-dev
 ocl-icd-opencl-dev opencl-headers pocl-opencl-icd binutils
-check python3-numpy python3-mpmath mandoc"
+check python3-numpy python3-mpmath mandoc $*"
 
 missing=
 for package in $packages; do

@@ -16,21 +16,22 @@ import math
 
 import numpy as np
 
+import composites
 import fusion
 import reference
 from harness import random_values
 from reference import STORAGE, to_register, to_storage
-from tables import DTYPES, OPS
+from tables import COMPOSITES, DTYPES, OPS
 
 MOST_ELEMENTS = 3000
 WRITES = ("copy_into", "fill_into", "map_write")
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
 GATHERS = ("take", "take_along")
 SOURCES = ("load", "fill", "arange")
-FORCED = 8
+FORCED = 5
 STRIDE = 29
 # The operations that each family must hit, FORCED of them, one family after another; neighbours of the table apart.
-ROUND = sorted(OPS, key=lambda name: (list(OPS).index(name) % STRIDE, OPS[name].id))
+ROUND = [name for i in range(STRIDE) for name in (list(OPS) + composites.ROUND)[i::STRIDE]]
 # Extents of one group may take each other's places in another member of a family.
 EXTENTS = ((2, 3, 5), (7, 11, 13, 17, 33))
 TYPES = {"REDUCE": 5, "SCAN": 4, "STRUCT": 13, "UNARY": 3, "BINARY": 3, "TERNARY": 4}
@@ -40,7 +41,7 @@ DEEP = 8
 
 
 class Node:
-    def __init__(self, op, dtype, shape, ins=(), **attributes):
+    def __init__(self, op, dtype, shape, ins=(), /, **attributes):
         self.op, self.dtype, self.shape, self.ins, self.attributes = op, dtype, tuple(shape), list(ins), attributes
 
     def text(self, number):
@@ -64,6 +65,9 @@ def every_type():
 
 def dtypes_of(name):
     """The element types in which graphs meet an operation."""
+    if name in COMPOSITES:
+        allowed = composites.dtypes_of(name)
+        return allowed if EVERY_TYPE else allowed[-3:]
     allowed, op = allowed_dtypes(name), OPS[name]
     if EVERY_TYPE:
         return allowed
@@ -390,6 +394,8 @@ class Program:
     # ---- the whole ----
 
     def one(self, name, dtype):
+        if name in COMPOSITES:
+            return composites.make(self, name, dtype)
         op = OPS[name]
         if op.elementwise:
             return self.elementwise(name, dtype)
@@ -436,8 +442,9 @@ class Program:
         self.outputs = self.choose_outputs()
         # Views that are read in the unfused run: each costs a kernel of its own.
         self.read_views = {i for i, n in enumerate(self.nodes) if n.op in VIEWS and (i in self.outputs or self.chance(0.1))}
-        flushes = self.data.random() < 0.3
-        self.flushes = {i for i in range(len(self.nodes)) if flushes and self.data.random() < 0.2}
+        # The same ones in all members that have any: what is flushed together is what kernels are made of.
+        flushes = {i for i in range(len(self.nodes)) if self.chance(0.1)}
+        self.flushes = flushes if self.data.random() < 0.3 else set()
         self.early = self.chance(0.7)      # arrays that are no outputs are released before anything runs
 
     def choose_outputs(self):
@@ -510,6 +517,8 @@ def record(context, node, arrays, data=None):
         return context.gather(node.op, *ins, given["axis"])
     if node.op in WRITES:
         return write(node, ins)
+    if node.op in COMPOSITES:
+        return context.call(node.op, *ins, **given)
     if OPS[node.op].kind == "REDUCE":
         return context.reduce(node.op, ins[0], given["axes"], given["keepdims"])
     if OPS[node.op].kind == "SCAN":

@@ -14,7 +14,7 @@ import numpy as np
 
 import reference
 from reference import FORMAT, REGISTER, STORAGE
-from tables import DTYPES, OPS
+from tables import COMPOSITES, DTYPES, OPS
 
 # Failures printed in full; the others are only counted.
 SHOWN = 60
@@ -64,7 +64,7 @@ class Report:
     def print_coverage(self, pairs):
         """A row an operation, a column an element type; then the pairs that were never met."""
         print(f"{'times met':15}" + "".join(f"{name:>6}" for name in DTYPES))
-        for op in OPS:
+        for op in [*OPS, *COMPOSITES]:
             counts = [str(self.hits[op, dtype] or ("-" if (op, dtype) in pairs else "")) for dtype in DTYPES]
             print(f"{op:15}" + "".join(f"{count:>6}" for count in counts))
         never = [f"{op} {dtype}" for op, dtype in pairs if not self.hits[op, dtype]]

@@ -113,7 +113,7 @@ class Composite(Op):
     def __init__(self, arguments):
         self.kind = "COMPOSITE"
         self.id, self.name, self.types, self.result = int(arguments[0]), arguments[1], arguments[2], arguments[3]
-        self.least, self.arity = int(arguments[5]), int(arguments[6])
+        self.shape, self.least, self.arity = arguments[4], int(arguments[5]), int(arguments[6])
         self.operands = [o.split(":")[0].strip() for o in text_of(arguments[7]).split(",") if o.strip()]
         self.operand_types = [(o.split(":") + [""])[1] for o in text_of(arguments[7]).split(",") if o.strip()]
         self.attributes = re.findall(r"HAS\((\w+)\)", arguments[8])

@@ -1,12 +1,12 @@
 /*
  * Checks the device function library against references that are not ours.
  *
- *     ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] [--only NAME] [--type T]
+ *     ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] [--only NAME,...] [--type T]
  *
  * Every function of kernels/ulp.def is run in programs of one lane and of sixteen (--lanes), whose
  * bits must agree, and its worst error must stay within its row. By default on a slice: special values, every
  * binade, and dense samples where the functions are interesting; --all tries all 2^32 floats of the
- * functions of one f32 operand, and more of the others. --digest adds a hash of the results' bits,
+ * functions of one f32 operand, whose rows must then also be no more than rounded up, and more of the others. --digest adds a hash of the results' bits,
  * which must be the same on every device.
  */
 #include "device.h"
@@ -29,6 +29,7 @@ enum {
 	F64_COUNT = 3 << 14,
 	MORE_PAIRS = 4, MORE_F64 = 7,  /* with --all: times 2^ */
 	ALL_BLOCK = 1 << 22,
+	PROGRESS_BLOCKS = 16,          /* of 1024 between two words of progress */
 	TEXT_BYTES = 1 << 16,
 };
 
@@ -77,6 +78,18 @@ static double bound_of(const char *name, bool f64) {
 			return f64 ? bounds[i].f64 : bounds[i].f32;
 	fprintf(stderr, "ulp.def has no row %s\n", name);
 	exit(2);
+}
+
+/* Is it one of the names that --only gives? */
+static bool wanted(const struct options *o, const char *name) {
+	size_t n = strlen(name);
+
+	if (!o->only)
+		return true;
+	for (const char *at = o->only; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+		if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
 }
 
 static uint64_t next_random(uint64_t *state) {
@@ -330,13 +343,17 @@ static uint64_t digest(const void *p, bool f64, size_t n) {
 static bool report(const struct options *options, const struct trial *t, const struct outcome *o) {
 	const char *type = t->f64 ? "f64" : "f32", *name = t->reference->name;
 	double bound = bound_of(name, t->f64);
-	bool ok = !o->wrong && !o->unequal && o->worst <= bound;
+	/* Once all is known, a row says what is so: the worst, rounded up in its second digit. */
+	bool lax = options->all && !t->f64 && !t->b && bound - o->worst > 0.01;
+	bool ok = !o->wrong && !o->unequal && o->worst <= bound && !lax;
 	size_t at = o->wrong ? o->wrong_at : (o->unequal ? o->unequal_at : o->worst_at);
 
 	printf("%s %-10s %s %.3f ulp (bound %.2f) at %a", ok ? "ok  " : "FAIL", name, type, o->worst, bound,
 		element(t->a, t->f64, o->worst_at));
 	if (t->b)
 		printf(", %a", element(t->b, t->f64, o->worst_at));
+	if (lax)
+		printf("; the row says more than that");
 	if (options->digest)
 		printf(" digest %016llx", (unsigned long long)digest(t->many, t->f64, t->n));
 	if (o->wrong)
@@ -351,7 +368,7 @@ static bool report(const struct options *options, const struct trial *t, const s
 	return ok;
 }
 
-static char *kernels_text(bool f64, const char *only) {
+static char *kernels_text(bool f64, const struct options *options) {
 	const char *type = f64 ? "f64" : "f32", *scalar = f64 ? "8" : "4";
 	char *text = malloc(TEXT_BYTES);
 	size_t used = 0;
@@ -360,7 +377,7 @@ static char *kernels_text(bool f64, const char *only) {
 		exit(2);
 	text[0] = 0;
 	for (const struct reference *r = references; r->name; r++)
-		if (!only || !strcmp(only, r->name))
+		if (wanted(options, r->name))
 			used += (size_t)snprintf(text + used, TEXT_BYTES - used,
 				"kernel void test_%s(global const uchar *p, global const uchar *q, "
 				"global const uchar *r, global uchar *o, uint count) {\n"
@@ -391,6 +408,13 @@ struct buffers {
 	void *a, *b, *few, *many;
 };
 
+/* A line that is written over, for those who watch. */
+static void show_progress(const char *name, uint64_t block) {
+	if (!isatty(STDERR_FILENO) || block / ALL_BLOCK % PROGRESS_BLOCKS)
+		return;
+	fprintf(stderr, "\r%-10s %3u %%\r", name, (unsigned)(block * 100 >> 32));
+}
+
 static struct outcome try_all_floats(struct program *few, struct program *many, struct trial *t,
 	const struct buffers *buffers) {
 	struct outcome sum = { 0 };
@@ -400,6 +424,7 @@ static struct outcome try_all_floats(struct program *few, struct program *many, 
 	for (uint64_t block = 0; block < UINT64_C(1) << 32; block += ALL_BLOCK) {
 		struct outcome o;
 
+		show_progress(t->reference->name, block);
 		for (size_t i = 0; i < ALL_BLOCK; i++)
 			((uint32_t *)buffers->a)[i] = (uint32_t)(block + i);
 		run_trial(few, many, t, buffers->few, buffers->many);
@@ -421,7 +446,7 @@ static void check_type(const struct options *options, struct device *d, bool f64
 	size_t doubles = options->all ? F64_COUNT << MORE_F64 : F64_COUNT;
 	size_t most = pairs > ALL_BLOCK ? pairs : ALL_BLOCK;
 	struct buffers buffers = { malloc(most * 8), malloc(most * 8), malloc(most * 8), malloc(most * 8) };
-	char *text = kernels_text(f64, options->only);
+	char *text = kernels_text(f64, options);
 	struct program *few = program_build(d, LANES_FEW, f64, text);
 	struct program *many = program_build(d, options->lanes, f64, text);
 
@@ -429,7 +454,7 @@ static void check_type(const struct options *options, struct device *d, bool f64
 		struct trial t = { .reference = r, .f64 = f64, .a = buffers.a };
 		struct outcome o;
 
-		if (options->only && strcmp(options->only, r->name) != 0)
+		if (!wanted(options, r->name))
 			continue;
 		if (r->f32_binary) {
 			t.b = buffers.b;
@@ -474,7 +499,7 @@ static void read_options(int argc, char **argv, struct options *o) {
 			o->lanes = atoi(argv[++i]);
 		else {
 			fprintf(stderr, "usage: ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] "
-				"[--only NAME] [--type f32|f64]\n");
+				"[--only NAME,...] [--type f32|f64]\n");
 			exit(2);
 		}
 	}

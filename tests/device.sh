@@ -1,0 +1,59 @@
+#!/bin/bash
+# What makes sense on a machine with an accelerator, from a build folder that was carried there: the tests
+# that run kernels, the text graphs, and a slice of the random graphs, whose results must have the bits that other
+# drivers give.
+#
+# usage: device.sh BUILD_FOLDER OUT_FOLDER [HASHES]
+#
+# OUT_FOLDER gets a log of each job, summary.txt, and random-hashes; HASHES is that file of another driver, made by
+#
+#     FUSION_BUILD=build tests/oracle/test_random.py --graphs N --seed S --hashes FILE
+#
+# with the same GRAPHS and SEED as here ($GRAPHS, $SEED). $LIMIT is how many seconds a job may take. JOBS="graphs random" runs
+# these alone. OpenCL is the machine's own: set OCL_ICD_VENDORS, if the loader does not find it.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$1
+out=$2
+hashes=${3:-}
+graphs=${GRAPHS:-64}
+seed=${SEED:-1}
+limit=${LIMIT:-400}
+wanted=" ${JOBS:-device emit_kernels exec graphs ulp random} "
+python=${PYTHON:-python3}
+mkdir -p "$out"
+: >"$out/summary.txt"
+failed=0
+
+say() {
+	echo "$*" | tee -a "$out/summary.txt"
+}
+
+job() {
+	name=$1
+	shift
+	case $wanted in *" $name "*) ;; *) return ;; esac
+	start=$(date +%s)
+	if timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null; then verdict="ok   "; else verdict="FAIL "; fi
+	[ "$verdict" = "ok   " ] || failed=$((failed + 1))
+	say "$verdict $name: $(tail -n 1 "$out/$name.log") ($(($(date +%s) - start)) s)"
+}
+
+job device "$build/tests/test_device"
+job emit_kernels "$build/tests/test_emit_kernels"
+job exec "$build/tests/test_exec"
+job graphs "$build/tests/run_graphs" "$build/fusiond" tests/graphs
+job ulp "$build/tests/ulp" --digest
+job random env FUSION_BUILD="$build" "$python" tests/oracle/test_random.py --graphs "$graphs" --seed "$seed" \
+	--hashes "$out/random-hashes"
+if [ -n "$hashes" ] && [ -e "$out/random-hashes" ]; then
+	different=$(diff "$hashes" "$out/random-hashes" | grep -c '^>')
+	if [ "$different" = 0 ]; then
+		say "ok    same_bits: $(wc -l <"$out/random-hashes") graphs"
+	else
+		say "FAIL  same_bits: $different graphs differ: $(diff "$hashes" "$out/random-hashes" | sed -n 's/^> \([0-9]*\).*/\1/p' | head -n 20 | tr '\n' ' ')"
+		failed=$((failed + 1))
+	fi
+fi
+say "$failed failed"
+exit $((failed > 0))
