@@ -42,7 +42,7 @@ job() {
 job device "$build/tests/test_device"
 job emit_kernels "$build/tests/test_emit_kernels"
 job exec "$build/tests/test_exec"
-job graphs "$build/tests/run_graphs" "$build/fusiond" tests/graphs
+job graphs "$build/tests/run_graphs" --values "$build/fusiond" tests/graphs
 job ulp "$build/tests/ulp" --digest
 job random env FUSION_BUILD="$build" "$python" tests/oracle/test_random.py --graphs "$graphs" --seed "$seed" \
 	--hashes "$out/random-hashes"

@@ -60,7 +60,7 @@ for test in emit_kernels exec device; do
 	job "$test" on_intel "$build/tests/test_$test"
 done
 job ulp on_intel "$build/tests/ulp"
-job graphs on_intel "$build/tests/run_graphs" "$build/fusiond" tests/graphs
+job graphs on_intel "$build/tests/run_graphs" --values "$build/fusiond" tests/graphs
 job random on_intel env FUSION_BUILD="$build" "$python" tests/oracle/test_random.py --graphs "$graphs" --hashes "$folder/intel"
 job random_here env FUSION_BUILD="$build" "$python" tests/oracle/test_random.py --graphs "$graphs" --hashes "$folder/here"
 job same_bits cmp "$folder/intel" "$folder/here"

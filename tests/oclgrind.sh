@@ -7,7 +7,9 @@
 # Oclgrind runs LLVM's code for a made-up device, thousands of times slower than a driver, so buffers are small
 # and what would take hours is left out by name. Arrays lie in pools, each one buffer: what is read beyond an array but
 # within its pool is not seen here (results would be wrong), what is written there test_emit_kernels compares.
-# Its search for unset values is not used: it takes the unread lanes of vectors for such, and dies on groups.
+# Vectors are read past the ends of rows and arrays, and what they bring from there is dropped: a race of such a
+# read with a write does no harm and is passed over. Its search for unset values is not used: it takes these lanes for such,
+# and dies on groups.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -51,6 +53,11 @@ verdict() {
 	fi
 }
 
+# Reports are separated by empty lines; a line of a tab alone is none.
+without_vector_reads() {
+	awk -v RS= '!/^Read-write data race/ || !/ = load <[0-9]+ x / { print $0 "\n" }'
+}
+
 # NAME COMMAND...: what the program says itself counts, and that Oclgrind said nothing.
 job() {
 	name=$1
@@ -62,11 +69,12 @@ job() {
 	status=$?
 	exec 8>&-
 	wait "$reader"
+	without_vector_reads <"$folder/found" >"$folder/left"
 	verdict "$status" "$name: $(tail -n 1 "$folder/log")"
 	[ "$status" = 0 ] || tail -n 40 "$folder/log"
-	[ ! -s "$folder/found" ]
+	[ ! -s "$folder/left" ]
 	verdict $? "$name: nothing found by Oclgrind"
-	head -n 60 "$folder/found"
+	head -n 60 "$folder/left"
 }
 
 [ -e "$runtime" ] || {
@@ -85,7 +93,7 @@ if [ $# = 0 ]; then
 	done
 fi
 # Kernels compiled for it are kept apart from those of other drivers by their name.
-job graphs "$build/tests/run_graphs" "$build/fusiond" "${graphs[@]}"
+job graphs "$build/tests/run_graphs" --values "$build/fusiond" "${graphs[@]}"
 [ $# -gt 0 ] || job emit_kernels "$build/tests/test_emit_kernels"
 echo "$passed passed, $failed failed"
 exit $((failed > 0))

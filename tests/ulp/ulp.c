@@ -344,7 +344,7 @@ static bool report(const struct options *options, const struct trial *t, const s
 	const char *type = t->f64 ? "f64" : "f32", *name = t->reference->name;
 	double bound = bound_of(name, t->f64);
 	/* Once all is known, a row says what is so: the worst, rounded up in its second digit. */
-	bool lax = options->all && !t->f64 && !t->b && bound - o->worst > 0.01;
+	bool lax = options->all && !t->f64 && !t->b && bound - o->worst > 0.015;
 	bool ok = !o->wrong && !o->unequal && o->worst <= bound && !lax;
 	size_t at = o->wrong ? o->wrong_at : (o->unequal ? o->unequal_at : o->worst_at);
 
