@@ -198,6 +198,12 @@ FUSION_API fusion_array *fusion_windows(fusion_array *a, int axis, int64_t size,
 FUSION_API fusion_array *fusion_take(fusion_array *a, fusion_array *index, int axis);
 /* result[..., i, ...] = a[..., index[..., i, ...], ...]: as many axes both; the others broadcast. */
 FUSION_API fusion_array *fusion_take_along(fusion_array *a, fusion_array *index, int axis);
+/*
+ * a, in which elements along the axis are replaced by updates, or have them added, at the places that
+ * index says, in order. Index and updates have the shape of a but for the axis; updates take a's type.
+ */
+FUSION_API fusion_array *fusion_put_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
+FUSION_API fusion_array *fusion_add_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
 FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
 
 /* Reductions: count axes (negative ones count from the end); count 0 and axes NULL: all axes. */

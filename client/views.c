@@ -288,6 +288,36 @@ fusion_array *fusion_take_along(fusion_array *a, fusion_array *index, int axis) 
 	return record_gather(OP_take_along, a, index, axis);
 }
 
+/* --- scatters ---------------------------------------------------------------------------- */
+
+static fusion_array *record_scatter(
+	unsigned op, fusion_array *a, fusion_array *index, fusion_array *updates, int axis) {
+	fusion_array *operand[] = { a, index, updates };
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	unsigned at = 0;
+	int failed;
+
+	if (!record_begin(&r, op_info(op)->name, 3, operand))
+		return NULL;
+	failed = take_axis(&r, axis, &at);
+	attr.axis = (uint8_t)at;
+	if (!failed)
+		failed = record_cast(&r, 2, r.in[0]->type.dtype);
+	if (!failed)
+		failed = record_value(&r, op, 3, r.in, &attr, &v);
+	return record_end(&r, failed, v);
+}
+
+fusion_array *fusion_put_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis) {
+	return record_scatter(OP_put_along, a, index, updates, axis);
+}
+
+fusion_array *fusion_add_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis) {
+	return record_scatter(OP_add_along, a, index, updates, axis);
+}
+
 /* --- matmul ------------------------------------------------------------------------------ */
 
 /* A vector becomes a matrix of one row (operand 0) or one column (operand 1). */

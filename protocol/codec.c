@@ -57,6 +57,8 @@ static const uint32_t attributes_of[OP_COUNT] = {
 	[OP_flip] = 1 << ATTRIBUTE_AXES,
 	[OP_take] = 1 << ATTRIBUTE_AXIS,
 	[OP_take_along] = 1 << ATTRIBUTE_AXIS,
+	[OP_put_along] = 1 << ATTRIBUTE_AXIS,
+	[OP_add_along] = 1 << ATTRIBUTE_AXIS,
 	[OP_windows] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_WINDOW,
 };
 

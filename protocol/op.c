@@ -101,6 +101,10 @@ bool op_gathers(unsigned op) {
 	return op == OP_take || op == OP_take_along;
 }
 
+bool op_scatters(unsigned op) {
+	return op == OP_put_along || op == OP_add_along;
+}
+
 static enum dtype widest_of_kind(enum dtype in) {
 	switch (dtype_info(in)->kind) {
 	case DTYPE_KIND_REAL:
@@ -505,6 +509,35 @@ static int infer_take_along(const struct call *c, struct tensor_type *outp, stru
 	}
 	return fault_set(f, FAULT_SHAPE, "take_along of %s by %s: the axes but %u do not broadcast", shape_text(a, ta),
 		shape_text(index, ti), c->attr->axis);
+}
+
+/* Index and updates have the shape of a, but for the axis; elements that are added are numbers. */
+static int infer_scatter(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *a = c->in[0], *index = c->in[1];
+	char ta[SHAPE_TEXT], ti[SHAPE_TEXT], tu[SHAPE_TEXT];
+	struct tensor_type want = *a;
+	int r = check_kind(c, 0, c->op == OP_add_along ? OP_TYPES_NUM : OP_TYPES_ANY, f);
+
+	if (!r)
+		r = check_gather(c, f);
+	if (!r)
+		r = check_same_dtype(c, 0, 2, f);
+	if (r)
+		return r;
+	*outp = *a;
+	want.dims[c->attr->axis] = index->rank == a->rank ? index->dims[c->attr->axis] : -1;
+	if (shape_equal(&want, c->in[2]) && index->rank == a->rank && !memcmp(want.dims, index->dims, a->rank * sizeof *want.dims))
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "%s of %s by %s and %s: only axis %u may differ, and not between the last two",
+		c->info->name, shape_text(a, ta), shape_text(index, ti), shape_text(c->in[2], tu), c->attr->axis);
+}
+
+static int infer_put_along(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	return infer_scatter(c, outp, f);
+}
+
+static int infer_add_along(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	return infer_scatter(c, outp, f);
 }
 
 static int refuse_matmul(const struct call *c, int code, const char *why, struct fault *f) {

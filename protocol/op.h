@@ -101,6 +101,8 @@ bool op_is_view(unsigned op);
 
 /* take and take_along: operand 0 is read where operand 1 says. */
 bool op_gathers(unsigned op);
+/* put_along and add_along: operand 2 goes where operand 1 says, into a copy of operand 0. */
+bool op_scatters(unsigned op);
 
 /* What an operation needs besides its operands. Unused members are zero. */
 struct op_attr {
@@ -108,7 +110,7 @@ struct op_attr {
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
 	uint16_t axes;                /* reductions, flip: bit d for axis d; scans: one bit */
-	uint8_t axis;                 /* windows, take, take_along: one axis of operand a */
+	uint8_t axis;                 /* windows, take, take_along, put_along, add_along: one axis of operand a */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
 	int64_t start[LIMIT_RANK];    /* slice: first index on each axis */

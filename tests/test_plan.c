@@ -903,6 +903,32 @@ static void scan_element(struct machine *m) {
 	finish(m);
 }
 
+static void scatter_base(struct machine *m) {
+	m->value[0] = load(m, 0);
+	stores(m);
+}
+
+/* The updates of a row, in order; the last index is that of the updates, then that of the result. */
+static void scatter_row(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	int64_t *last = &m->index[k->rank - 1], extent = m->step->dims[k->rank - 1];
+
+	for (int64_t j = 0; j < (int64_t)m->step->extent; j++) {
+		int64_t at, update;
+
+		*last = j;
+		at = load(m, 1);
+		update = load(m, 2);
+		at += at < 0 ? extent : 0;
+		*last = at;
+		if (at < 0 || at >= extent)
+			continue;
+		m->value[0] = k->op == OP_add_along ? update + m->slot[m->step->operand[3].slot][address(m, 3)] : update;
+		stores(m);
+	}
+	*last = 0;
+}
+
 static void run_step(struct machine *m) {
 	const struct kernel *k = m->step->kernel;
 
@@ -911,6 +937,10 @@ static void run_step(struct machine *m) {
 		each(m, 0, k->rank, finish);
 	else if (k->root == KERNEL_SCAN)
 		each(m, 0, k->rank, scan_element);
+	else if (k->root == KERNEL_SCATTER) {
+		each(m, 0, k->rank, scatter_base);
+		each(m, 0, k->kept, scatter_row);
+	}
 	else if (k->root == KERNEL_REDUCE)
 		each(m, 0, k->kept, reduce);
 	else if (k->root == KERNEL_ROWS)
@@ -1002,6 +1032,21 @@ static void reference_reduce(const struct graph_node *n, const struct tensor_typ
 	}
 }
 
+static void reference_scatter(const struct graph_node *n, const struct tensor_type *ti, int64_t *const *value, int64_t *out) {
+	const int64_t *index = value[n->in[1]], *updates = value[n->in[2]];
+	int64_t inner = 1, extent = n->type.dims[n->attr->axis], many = ti->dims[n->attr->axis];
+
+	memcpy(out, value[n->in[0]], (size_t)shape_elements(&n->type) * sizeof *out);
+	for (unsigned d = n->attr->axis + 1u; d < n->type.rank; d++)
+		inner *= n->type.dims[d];
+	for (int64_t k = 0; k < shape_elements(ti); k++) {
+		int64_t at = index[k] + (index[k] < 0 ? extent : 0), *place = &out[(k / inner / many * extent + at) * inner + k % inner];
+
+		if (at >= 0 && at < extent)
+			*place = updates[k] + (n->op == OP_add_along ? *place : 0);
+	}
+}
+
 static void reference_scan(const struct graph_node *n, const int64_t *a, int64_t *out) {
 	unsigned axis = (unsigned)__builtin_ctz(n->attr->axes);
 	int64_t step = 1;
@@ -1079,6 +1124,8 @@ static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leav
 		reference_reduce(n, in[0], value[n->in[0]], out);
 	} else if (op_gathers(n->op)) {
 		reference_gather(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
+	} else if (op_scatters(n->op)) {
+		reference_scatter(n, in[1], value, out);
 	} else if (op_info(n->op)->class == OP_CLASS_SCAN) {
 		reference_scan(n, value[n->in[0]], out);
 	} else if (n->op == OP_matmul) {
@@ -1208,6 +1255,14 @@ static uint32_t random_product(uint32_t a) {
 	return graph_op(g, OP_matmul, 2, in, NULL, 0, &node, &fault) ? a : node;
 }
 
+static uint32_t random_scatter(uint32_t a, uint32_t b) {
+	unsigned rank = graph_node(g, a)->type.rank;
+	struct op_attr attr = { .axis = (uint8_t)(rank ? pick(rank) : 0) };
+	uint32_t node, in[3] = { a, b, pick(2) ? a : b };
+
+	return graph_op(g, pick(2) ? OP_put_along : OP_add_along, 3, in, &attr, 0, &node, &fault) ? a : node;
+}
+
 static uint32_t random_gather(uint32_t a, uint32_t b) {
 	const struct tensor_type t = graph_node(g, a)->type;
 	struct op_attr attr = { .axis = (uint8_t)(t.rank ? pick(t.rank) : 0) };
@@ -1249,9 +1304,10 @@ static void random_graph(void) {
 	}
 	while (n < 20 + pick(30)) {
 		uint32_t a = node[pick(n)], b = node[pick(n)];
-		uint32_t kind = pick(19), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+		uint32_t kind = pick(21), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
 			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) :
-			kind < 16 ? random_gather(a, b) : kind < 18 ? random_scan(a) : random_source();
+			kind < 16 ? random_gather(a, b) : kind < 18 ? random_scan(a) :
+			kind < 20 ? random_scatter(a, pick(2) ? a : b) : random_source();
 
 		if (!is_small(made))
 			break;

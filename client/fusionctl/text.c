@@ -396,6 +396,8 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 	[OP_windows] = parse_windows,
 	[OP_take] = parse_axis,
 	[OP_take_along] = parse_axis,
+	[OP_put_along] = parse_axis,
+	[OP_add_along] = parse_axis,
 };
 
 static int parse_attributes(struct parser *p, struct text_statement *s) {

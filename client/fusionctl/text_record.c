@@ -223,6 +223,18 @@ static int record_take_along(
 	return 0;
 }
 
+static int record_put_along(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	*arrayp = fusion_put_along(a, r->array[s->operand[1].statement], r->array[s->operand[2].statement], axis_of(s));
+	return 0;
+}
+
+static int record_add_along(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	*arrayp = fusion_add_along(a, r->array[s->operand[1].statement], r->array[s->operand[2].statement], axis_of(s));
+	return 0;
+}
+
 static int record_matmul(
 	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
 	*arrayp = fusion_matmul(a, r->array[s->operand[1].statement]);
@@ -243,6 +255,8 @@ static record_function *const recorders[OP_COUNT] = {
 	[OP_windows] = record_windows,
 	[OP_take] = record_take,
 	[OP_take_along] = record_take_along,
+	[OP_put_along] = record_put_along,
+	[OP_add_along] = record_add_along,
 	[OP_matmul] = record_matmul,
 };
 

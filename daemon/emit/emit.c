@@ -74,6 +74,8 @@ static void write_form(struct writer *w) {
 		column ? scan_column_groups(w) : scan_row_groups(w);
 	else if (w->k->root == KERNEL_SCAN)
 		column ? scan_column(w) : scan_row(w);
+	else if (w->k->root == KERNEL_SCATTER)
+		scatter(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_ROWS)

@@ -25,6 +25,8 @@ enum {
 	/* GPU strategy, MAP: elements a lane, once there are many more lanes than the device runs at once. */
 	GROUP_ELEMENTS = 4,
 	GROUP_LANES_MANY = 1 << 20,
+	/* GPU strategy, SCATTER: groups a compute unit, to hide the time that an index takes to come. */
+	SCATTER_GROUPS = 4,
 };
 
 /* Everything about a task that its cut depends on. */
@@ -171,6 +173,26 @@ static void cut_scan_column_groups(const struct cut *c) {
 	set_groups(c, product(c->dims, 0, lanes) * strips);
 }
 
+/*
+ * The result is cut along its axis only where there would not be a unit for everybody, since each
+ * piece looks at all indices. GPU strategy: a unit is a lane.
+ */
+static void cut_scatter(const struct cut *c) {
+	bool groups = c->t->strategy == STRATEGY_GPU;
+	unsigned last = c->k->rank - 1u, kept = c->k->kept;
+	uint64_t lanes = kept ? (uint64_t)c->dims[kept - 1] : 1;
+	uint64_t rows = kept ? product(c->dims, 0, kept - 1) : 1, n = (uint64_t)c->dims[last];
+	uint64_t count = rows * (groups ? lanes : ceil_divide(lanes, SCATTER_LANES));
+	uint64_t wanted = groups ? (uint64_t)c->t->units * c->t->local_size * SCATTER_GROUPS : c->t->units;
+	uint64_t pieces = most(least(ceil_divide(wanted, most(count, 1)), n), 1);
+
+	c->record[KERNEL_WORD_PIECES] = pieces;
+	c->record[KERNEL_WORD_UNITS] = n ? count * pieces : 0;
+	set_units_per_item(c, 1);
+	if (groups)
+		c->record[KERNEL_WORD_ITEMS] = round_up(c->record[KERNEL_WORD_UNITS], c->t->local_size);
+}
+
 /* Blocks of 128 rows; smaller ones where else there would not be enough for all compute units. */
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
@@ -207,6 +229,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_matmul_groups : cut_matmul;
 	if (k->root == KERNEL_ROWS)
 		return groups ? cut_reduce_groups : k->form == KERNEL_FORM_COLUMN ? cut_column : cut_rows;
+	if (k->root == KERNEL_SCATTER)
+		return cut_scatter;
 	if (k->root == KERNEL_SCAN && groups && k->form == KERNEL_FORM_COLUMN)
 		return cut_scan_column_groups;
 	if (k->form == KERNEL_FORM_COLUMN)

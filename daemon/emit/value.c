@@ -110,6 +110,8 @@ static unsigned combining_op(unsigned reduction) {
 static unsigned add_root(const struct kernel *k, struct value_function *list, unsigned n) {
 	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN)
 		return add_on_type(k->accumulator, combining_op(k->op), list, n);
+	if (k->root == KERNEL_SCATTER && k->op == OP_add_along)
+		return add_on_type(k->accumulator, OP_add, list, n);
 	if (k->root != KERNEL_MATMUL)
 		return n;
 	if (is_real(k->accumulator))

@@ -173,6 +173,8 @@ enum {
 	COLUMN_VECTORS = 8,
 	/* The same of scans, which keep two vectors each: long runs of memory, and the first level holds 16 rows. */
 	SCAN_VECTORS = 32,
+	/* Lanes of a unit of SCATTER, CPU strategy: as many neighbours are reached while an update is read. */
+	SCATTER_LANES = 64,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
@@ -210,6 +212,7 @@ void scan_row(struct writer *w);    /* ROW, CPU strategy */
 void scan_column(struct writer *w); /* COLUMN, CPU strategy */
 void scan_row_groups(struct writer *w);
 void scan_column_groups(struct writer *w);
+void scatter(struct writer *w);        /* both strategies */
 /* Functions that the scan calls. */
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);

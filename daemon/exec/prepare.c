@@ -42,14 +42,14 @@ static int operand_reach(const struct plan_step *s, unsigned operand, struct pre
 
 	o->low = o->high = s->operand[operand].offset;
 	for (unsigned d = 0; d < s->kernel->rank; d++) {
-		int64_t *end;
+		int64_t *end, extent = kernel_walked(s->kernel, operand, d, s->dims, s->extent);
 
-		if (s->dims[d] <= 0) {
+		if (extent <= 0) {
 			o->low = 1;
 			o->high = 0;
 			return 0;
 		}
-		if (__builtin_mul_overflow(s->dims[d] - 1, s->operand[operand].stride[d], &last))
+		if (__builtin_mul_overflow(extent - 1, s->operand[operand].stride[d], &last))
 			return FAULT_INTERNAL;
 		end = last < 0 ? &o->low : &o->high;
 		if (__builtin_add_overflow(*end, last, end))

@@ -52,7 +52,7 @@ static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, s
 		return leaf_of(g, DTYPE_f32, nodep);
 	if (op == OP_where)
 		r = leaf_of(g, DTYPE_bool, &in[0]);
-	if (op_gathers(op))
+	if (op_gathers(op) || op_scatters(op))
 		r = leaf_of(g, DTYPE_i64, &in[1]);
 	return r ? r : graph_op(g, op, op_least(op), in, &attr, 0, nodep, f);
 }

@@ -281,7 +281,7 @@ static bool merge_either(struct planner *p, uint32_t *foundp, uint32_t other, co
 		other = *foundp;
 	}
 	*foundp = into;
-	if (p->group[other].kind == NODE_MATMUL || p->group[other].kind == NODE_SCAN)
+	if (p->group[other].kind != NODE_MAP && p->group[other].kind != NODE_REDUCE)
 		return false;
 	if (p->group[into].kind == NODE_REDUCE)
 		return merge_into_rows(p, into, other, n->row);
@@ -354,18 +354,18 @@ static int pack_factor(struct planner *p, uint32_t node) {
 	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
-/* A first factor, and what is gathered, may lie anyhow, but must lie in memory. */
-static int place_first(struct planner *p, uint32_t node) {
-	const struct node *in = &p->node[p->node[node].in[0]];
+/* A first factor, what is gathered and all of a scatter may lie anyhow, but must lie in memory. */
+static int place_operand(struct planner *p, uint32_t node, unsigned i) {
+	const struct node *in = &p->node[p->node[node].in[i]];
 	uint32_t copy;
 	int r;
 
 	if (in->kind != NODE_FILL && in->kind != NODE_IOTA)
 		return 0;
-	r = planner_add_copy(p, p->node[node].in[0], &copy);
+	r = planner_add_copy(p, p->node[node].in[i], &copy);
 	if (r)
 		return r;
-	p->node[node].in[0] = copy;
+	p->node[node].in[i] = copy;
 	return group_new(p, copy, 1);
 }
 
@@ -392,7 +392,9 @@ static int join(struct planner *p, uint32_t node) {
 	int r = 0;
 
 	if (p->node[node].kind == NODE_MATMUL || op_gathers(p->node[node].op))
-		r = place_first(p, node);
+		r = place_operand(p, node, 0);
+	for (unsigned i = 0; !r && p->node[node].kind == NODE_SCATTER && i < p->node[node].arity; i++)
+		r = place_operand(p, node, i);
 	if (!r && p->node[node].kind == NODE_MATMUL)
 		r = pack_factor(p, node);
 	rank = highest_rank(p, &p->node[node]);
@@ -534,7 +536,7 @@ static int sink(struct planner *p, uint32_t group) {
 	const char *reason;
 	uint32_t into;
 
-	if (g->parent != group || g->kind == NODE_MATMUL || g->kind == NODE_SCAN)
+	if (g->parent != group || (g->kind != NODE_MAP && g->kind != NODE_REDUCE))
 		return 0;
 	into = only_reader(p, g);
 	reason = into == GROUP_NONE ? NULL : group_sink(p, group, into);

@@ -25,6 +25,12 @@
  *   MATMUL  batch dims, M, N, K; operands 0 and 1 are the factors; the root and later values are
  *           computed over batch, M, N
  *
+ *   SCATTER `kept` dims, then the axis of the result; operands are the base, the index, the updates and
+ *           the result, in this order. The index and the updates step along their own axis, of
+ *           KERNEL_WORD_EXTENT elements. Each element of the base is copied; then update j goes to, or
+ *           is added (OP_add_along) at, index j, for each j in order. What counts from the end or
+ *           lies beyond the axis is as in GATHER. The root value is what is stored
+ *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
  * the operand are those of the other axes. A negative index counts from the end; one beyond the axis
@@ -81,6 +87,7 @@ enum kernel_root {
 	KERNEL_MATMUL,
 	KERNEL_ROWS,
 	KERNEL_SCAN,
+	KERNEL_SCATTER,
 };
 
 enum kernel_form {
@@ -152,7 +159,7 @@ struct kernel {
 	uint8_t rank;
 	uint8_t kept;                  /* REDUCE, ROWS, SCAN: kept dims */
 	uint8_t block_dim;             /* REDUCE, SCAN: the kept dim that counts blocks, or 0xff */
-	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul */
+	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul; SCATTER: OP_put_along, OP_add_along */
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give */
@@ -174,7 +181,7 @@ enum {
 	KERNEL_WORD_UNITS,
 	KERNEL_WORD_UNITS_PER_ITEM,
 	KERNEL_WORD_PIECES,
-	/* Elements reduced or scanned (all blocks together) or of a row, or K; MAP: elements of a piece, set by emit_geometry(). */
+	/* Elements reduced or scanned (all blocks together) or of a row, updates, or K; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
 	KERNEL_WORD_DIMS,
 };
@@ -194,6 +201,14 @@ static inline unsigned kernel_word_scalar(const struct kernel *k, unsigned scala
 
 static inline unsigned kernel_record_words(const struct kernel *k) {
 	return kernel_word_scalar(k, k->scalars);
+}
+
+/* Elements along dim d that an operand is walked over: a scatter's index and updates step along an axis of their own. */
+static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, unsigned d, const int64_t *dims,
+	uint64_t extent) {
+	bool own = k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2);
+
+	return own ? (int64_t)extent : dims[d];
 }
 
 enum { KERNEL_POOL_SHIFT = 56 };

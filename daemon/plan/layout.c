@@ -10,7 +10,8 @@
 #include <string.h>
 
 static bool has_rows(const struct kernel *k) {
-	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS || k->root == KERNEL_SCAN;
+	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS || k->root == KERNEL_SCAN ||
+		k->root == KERNEL_SCATTER;
 }
 
 /* The first dim of each group that dim d may merge into: equal for dims of one group. */
@@ -23,6 +24,9 @@ static unsigned dim_group(const struct kernel *k, unsigned d) {
 }
 
 static bool dim_is_fixed(const struct kernel *k, unsigned d) {
+	/* The updates of a scatter step along it, whatever the extent of the result. */
+	if (k->root == KERNEL_SCATTER)
+		return d + 1 == k->rank;
 	return k->root == KERNEL_MATMUL && d + 3 >= k->rank;
 }
 
@@ -142,6 +146,10 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	k->form = KERNEL_FORM_PLAIN;
 	if (!has_rows(k))
 		return;
+	if (k->root == KERNEL_SCATTER) {
+		k->width = 1;
+		return;
+	}
 	if (k->rank - k->kept > 1) {
 		k->form = KERNEL_FORM_GENERAL;
 		k->width = 1;

@@ -412,6 +412,30 @@ static int lower_scan(struct lowering *l, const struct group *g) {
 	return r;
 }
 
+/* ---- scatters ---- */
+
+/* Base, index and updates over the result's dims, the axis last; the index and updates have one of their own there. */
+static int lower_scatter(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	struct rows rows = { .type = root->type, .axes = (uint16_t)(1U << root->attr->axis),
+		.kept = (uint8_t)(root->type->rank - 1) };
+	struct kernel *k = &l->d->kernel;
+
+	rows_begin(l, &rows, KERNEL_SCATTER);
+	l->d->extent = (uint64_t)l->p->node[root->in[1]].type->dims[root->attr->axis];
+	k->op = root->op;
+	k->accumulator = root->type->dtype;
+	for (unsigned i = 0; i < root->arity; i++) {
+		const struct node *n = &l->p->node[root->in[i]];
+		struct plan_operand o = frame_operand(&l->frame, n->type, &n->view, l->p->node[n->base].slot);
+
+		draft_operand(l->d, n->type->dtype, &o);
+	}
+	k->root_value = 0;
+	root->value = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	return lower_stores(l, g);
+}
+
 /* ---- products ---- */
 
 /* A factor's strides over batch, M, N, K; `lane` is where its last dim goes, `row` its second last. */
@@ -479,7 +503,7 @@ static void draft_begin(struct draft *d) {
 static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	static int (*const lower[])(struct lowering *, const struct group *) = {
 		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reductions, [NODE_MATMUL] = lower_matmul,
-		[NODE_SCAN] = lower_scan,
+		[NODE_SCAN] = lower_scan, [NODE_SCATTER] = lower_scatter,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

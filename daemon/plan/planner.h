@@ -30,6 +30,7 @@ enum node_kind {
 	NODE_REDUCE,
 	NODE_MATMUL,
 	NODE_SCAN,
+	NODE_SCATTER,
 };
 
 struct node {
@@ -55,7 +56,7 @@ struct node {
 };
 
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN or NODE_MATMUL */
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER or NODE_MATMUL */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */

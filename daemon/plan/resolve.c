@@ -112,6 +112,15 @@ static int resolve_gather(struct planner *p, struct node *n) {
 	return planner_constant(p, dtype_scalar_from_int(n->type->dtype, 0), &n->index);
 }
 
+/* Without updates it is a copy. */
+static void resolve_scatter(struct planner *p, struct node *n) {
+	compute(p, n, shape_elements(p->node[n->in[1]].type) ? NODE_SCATTER : NODE_MAP);
+	if (n->kind == NODE_SCATTER)
+		return;
+	n->op = OP_copy;
+	n->arity = 1;
+}
+
 static int resolve_node(struct planner *p, struct node *n) {
 	switch (n->op) {
 	case OP_load:
@@ -125,6 +134,10 @@ static int resolve_node(struct planner *p, struct node *n) {
 		return 0;
 	case OP_matmul:
 		return resolve_matmul(p, n);
+	case OP_put_along:
+	case OP_add_along:
+		resolve_scatter(p, n);
+		return 0;
 	case OP_take:
 	case OP_take_along:
 		return resolve_gather(p, n);
@@ -232,7 +245,7 @@ struct edge planner_edge(const struct planner *p, const struct node *n, unsigned
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = n->kind != NODE_MATMUL && !(op_gathers(n->op) && i == 0) && node_is_computed(base) && space_equal(base->type, n->space) &&
+	e.direct = n->kind != NODE_MATMUL && n->kind != NODE_SCATTER && !(op_gathers(n->op) && i == 0) && node_is_computed(base) && space_equal(base->type, n->space) &&
 		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
 	return e;
 }

@@ -117,6 +117,9 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	case KERNEL_ROWS:
 		c->rows++;
 		break;
+	case KERNEL_SCATTER:
+		c->scatters++;
+		break;
 	case KERNEL_SCAN:
 		c->scan_fused += fused;
 		c->scan_single += !fused;

@@ -296,6 +296,8 @@ def structural(name, operands, tokens):
         "flip": lambda: np.flip(a.data, tokens.axes()),
         "take": lambda: ref.take(a.data, operands[1].data, **tokens.settings(axis=0)),
         "take_along": lambda: ref.take_along(a.data, operands[1].data, **tokens.settings(axis=0)),
+        "put_along": lambda: ref.put_along(*(o.data for o in operands), **tokens.settings(axis=0)),
+        "add_along": lambda: ref.add_along(a.dtype, *(o.data for o in operands), **tokens.settings(axis=0)),
         "windows": lambda: ref.windows(a.data, **tokens.settings(axis=0, size=1, step=1, dilation=1)),
     }
     return Array(a.dtype, shape[name]())
@@ -311,6 +313,9 @@ def operation(tokens, arrays):
         operands.append(tokens.next() if tokens.at_number() else arrays[tokens.next()])
     if name != "input" and OPS[name].elementwise:
         return elementwise(name, operands)
+    if name != "input" and OPS[name].kind == "SCAN":
+        a = operands[0]
+        return Array(OPS[name].result_dtype(a.dtype), ref.scanned(name, a.dtype, a.data, **tokens.settings(axis=0)))
     if name != "input" and OPS[name].kind == "REDUCE":
         return reduction(name, operands[0], tokens)
     return structural(name, operands, tokens)

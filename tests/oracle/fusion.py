@@ -111,6 +111,8 @@ _PROTOTYPES = {
     "dropout": (_pointer, [_pointer, ctypes.c_double, ctypes.c_uint64]),
     "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
+    "put_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
+    "add_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "call": (_pointer, [_pointer, ctypes.c_char_p, ctypes.c_int, _arrays, ctypes.POINTER(_Attributes)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
@@ -391,6 +393,10 @@ class Context:
     def gather(self, name, a, index, axis):
         """take or take_along"""
         return Array(self, call[name](a.pointer, index.pointer, axis))
+
+    def scatter(self, name, a, index, updates, axis):
+        """put_along or add_along"""
+        return Array(self, call[name](a.pointer, index.pointer, updates.pointer, axis))
 
     def random(self, name, dtype, shape, *arguments):
         """random_uniform, random_normal (seed), random_integers (low, high, seed); random_bernoulli has no type."""

@@ -27,6 +27,7 @@ MOST_ELEMENTS = 3000
 WRITES = ("copy_into", "fill_into", "map_write")
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
 GATHERS = ("take", "take_along")
+SCATTERS = ("put_along", "add_along")
 SOURCES = ("load", "fill", "arange")
 FORCED = 5
 STRIDE = 29
@@ -54,7 +55,7 @@ def allowed_dtypes(name):
     op = OPS[name]
     if op.types:
         return [d for d in DTYPES if op.takes(d)]
-    return [d for d in DTYPES if not (d == "bool" and name in ("matmul", "arange"))]
+    return [d for d in DTYPES if not (d == "bool" and name in ("matmul", "arange", "add_along"))]
 
 
 def every_type():
@@ -304,6 +305,23 @@ class Program:
             return self.view("flip", dtype)
         return self.add(name, dtype, shape, [node, index], axis=axis)
 
+    def scatter(self, name, dtype):
+        node = self.operand(dtype)
+        if not self.nodes[node].shape:
+            node = self.source(dtype, (self.extent(7),), "load")
+        shape = self.nodes[node].shape
+        axis = int(self.rng.integers(len(shape)))
+        there = shape[:axis] + (self.extent(int(self.choose([1, 3, 7]))),) + shape[axis + 1:]
+        if size(there) > self.limit():
+            return self.view("flip", dtype)
+        kind = self.choose(["i32", "i64", "u8"])
+        low = -shape[axis] - 1 if kind[0] == "i" else 0
+        index = self.add("load", kind, there, values=self.data.integers(low, shape[axis] + 1, there).astype(STORAGE[kind]))
+        updates = self.source(dtype, there, "load")
+        if self.chance(0.4):
+            updates = self.function(updates)
+        return self.add(name, dtype, shape, [node, index, updates], axis=axis)
+
     # ---- views ----
 
     def view(self, name, dtype):
@@ -407,6 +425,8 @@ class Program:
             return self.matmul(dtype)
         if name in GATHERS:
             return self.gather(name, dtype)
+        if name in SCATTERS:
+            return self.scatter(name, dtype)
         if name in SOURCES:
             return self.source(dtype, self.part_of(self.base), name)
         if name == "cast":
@@ -515,6 +535,8 @@ def record(context, node, arrays, data=None):
         return context.windows(ins[0], **given)
     if node.op in GATHERS:
         return context.gather(node.op, *ins, given["axis"])
+    if node.op in SCATTERS:
+        return context.scatter(node.op, *ins, given["axis"])
     if node.op in WRITES:
         return write(node, ins)
     if node.op in COMPOSITES:
@@ -631,6 +653,10 @@ def expected(node, ins, dtypes, data=None):
         return reference.windows(ins[0], **given)
     if node.op in GATHERS:
         return getattr(reference, node.op)(*ins, given["axis"])
+    if node.op == "put_along":
+        return reference.put_along(*ins, given["axis"])
+    if node.op == "add_along":
+        return reference.add_along(node.dtype, *ins, given["axis"])
     if node.op == "matmul":
         return reference.matmul(node.dtype, *ins)
     if OPS[node.op].kind == "REDUCE":

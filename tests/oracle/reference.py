@@ -432,6 +432,24 @@ def take_along(a, index, axis):
     return np.where(np.broadcast_to(inside, shape), taken, a.dtype.type(0))
 
 
+def put_along(a, index, updates, axis, add=None):
+    """Update after update along the axis: the last of equal indices stays, or each is added with a rounding."""
+    result = np.moveaxis(a, axis, 0).copy()
+    where, inside = (np.moveaxis(v, axis, 0) for v in places(index, a.shape[axis]))
+    updates = np.moveaxis(updates, axis, 0)
+    others = np.indices(result.shape[1:])
+    for j in range(where.shape[0]):
+        at = (where[j],) + tuple(others)
+        new = updates[j] if add is None else add(result[at], updates[j])
+        result[tuple(i[inside[j]] for i in at)] = new[inside[j]]
+    return np.moveaxis(result, 0, axis)
+
+
+def add_along(dtype, a, index, updates, axis):
+    with np.errstate(all="ignore"):
+        return put_along(a, index, updates, axis, lambda x, y: rounded(dtype, x + y))
+
+
 # ---- reductions and products ----
 
 

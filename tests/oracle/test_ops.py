@@ -310,6 +310,37 @@ def check_gathers(report, context, rng, dtype):
             lambda: context.gather("take", view, context.full("bool", (2,), 1), 0), code="DTYPE")
 
 
+# ---- scatters ----
+
+# (shape of a, elements of the index along the axis, axis)
+SCATTERED = [((41,), 130, 0), ((9, 70), 5, 0), ((9, 70), 40, 1), ((3, 7, 4), 6, 1), ((1, 5), 3, 0), ((4, 0), 2, 0), ((3, 4), 0, 1),
+             ((300, 3), 900, 0)]
+
+
+def check_scatters(report, context, rng, dtype):
+    names = ["put_along"] + (["add_along"] if dtype != "bool" else [])
+    todo = []
+    for number, (shape, count, axis) in enumerate(SCATTERED):
+        kind = INTEGERS[(DTYPES[dtype].id + number) % len(INTEGERS)]
+        there = shape[:axis] + (count,) + shape[axis + 1:]
+        values, updates = tame(rng, dtype, shape), random_values(rng, dtype, there, special=0.02)
+        index = index_values(rng, kind, there, shape[axis])
+        a, i, u = put(context, dtype, values), context.array(kind, index), put(context, dtype, updates)
+        for name in names:
+            want = reference.put_along(values, index, updates, axis) if name == "put_along" else \
+                reference.add_along(dtype, values, index, updates, axis)
+            title = f"{name} {dtype} {list(shape)} by {kind} {list(there)} along {axis}"
+            todo.append((title, want, context.scatter(name, a, i, u, axis)))
+            report.hit(name, dtype)
+    values, updates, index = (tame(rng, dtype, (9, 12)), tame(rng, dtype, (12, 7)), index_values(rng, "i32", (7, 1), 9))
+    view, turned = context.flip(put(context, dtype, values), (0,)), context.transpose(put(context, dtype, updates))
+    row = context.broadcast(context.array("i32", index), (7, 12))
+    todo.append((f"put_along {dtype} of views", reference.put_along(values[::-1], np.broadcast_to(index, (7, 12)), updates.T, 0),
+                 context.scatter("put_along", view, row, turned, 0)))
+    for name, want, got in todo:
+        compare_exact(report, name, dtype, want, got.read())
+
+
 # ---- random numbers ----
 
 
@@ -574,7 +605,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_gathers, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_views, check_gathers, check_scatters, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
          check_matmul, check_refusals)
 
 
@@ -595,7 +626,7 @@ def check_pairs(report):
     """Every pair of operation and element type that ops.def allows was met."""
     for op in OPS.values():
         for dtype in DTYPES:
-            allowed = op.takes(dtype) if op.types else not (op.name in ("matmul", "arange") and dtype == "bool")
+            allowed = op.takes(dtype) if op.types else not (op.name in ("matmul", "arange", "add_along") and dtype == "bool")
             if allowed:
                 report.check(report.hits[op.name, dtype] > 0, f"coverage of {op.name} {dtype}", "never hit")
 
