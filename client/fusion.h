@@ -235,6 +235,12 @@ FUSION_API fusion_array *fusion_call(fusion_context *context, const char *name, 
  */
 FUSION_API int fusion_define_op(fusion_context *context, const char *name, const char *text, const char *const *gradient);
 
+/*
+ * The places, i64 and in order, of the elements of a (row-major) that are not zero; NaN is not. Waits for
+ * the daemon, since the size of the result depends on the values.
+ */
+FUSION_API fusion_array *fusion_flatnonzero(fusion_array *a);
+
 /* ---- graphs recorded once ---- */
 
 /*

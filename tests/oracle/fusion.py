@@ -111,6 +111,7 @@ _PROTOTYPES = {
     "dropout": (_pointer, [_pointer, ctypes.c_double, ctypes.c_uint64]),
     "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
+    "flatnonzero": (_pointer, [_pointer]),
     "put_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
     "add_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
     "matmul": (_pointer, [_pointer, _pointer]),
@@ -393,6 +394,9 @@ class Context:
     def gather(self, name, a, index, axis):
         """take or take_along"""
         return Array(self, call[name](a.pointer, index.pointer, axis))
+
+    def flatnonzero(self, a):
+        return Array(self, call["flatnonzero"](a.pointer))
 
     def scatter(self, name, a, index, updates, axis):
         """put_along or add_along"""

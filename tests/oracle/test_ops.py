@@ -341,6 +341,16 @@ def check_scatters(report, context, rng, dtype):
         compare_exact(report, name, dtype, want, got.read())
 
 
+def check_nonzero(report, context, rng, dtype):
+    for shape in ((70, 3), (5, 0), (), (20011,)):
+        values = random_values(rng, dtype, shape, special=0.2)
+        values = np.where(rng.random(shape) < 0.5, values, np.zeros_like(values))
+        got = context.flatnonzero(put(context, dtype, values)).read()
+        compare_exact(report, f"flatnonzero {dtype} {list(shape)}", "i64", np.flatnonzero(values), got)
+    got = context.flatnonzero(context.full(dtype, (9,), 0)).read()
+    report.check(got.shape == (0,), f"flatnonzero of {dtype} zeros", lambda: f"{got.shape}")
+
+
 # ---- random numbers ----
 
 
@@ -605,7 +615,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_gathers, check_scatters, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_views, check_gathers, check_scatters, check_nonzero, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
          check_matmul, check_refusals)
 
 
