@@ -1,7 +1,7 @@
 /*
  * section:  memory
  * requires: types convert
- * provides: load_D loadn_D uniform_D gather_D store_D storen_D scatter_D stream_D scalar_D iota_i64
+ * provides: load_D aligned_D loadn_D uniform_D gather_D store_D storen_D scatter_D stream_D scalar_D iota_i64
  *           for D in bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64
  *
  * Between memory and registers. Addresses are byte addresses, aligned to one element.
@@ -35,12 +35,13 @@
 #endif
 
 #if W == 1
-#define LOOSE_TYPE(M) typedef M JOIN(M, _loose) MAY_ALIAS;
+#define LOOSE_TYPE(M) typedef M JOIN(M, _loose) MAY_ALIAS; typedef M JOIN(M, _whole) MAY_ALIAS;
 #define GATHER_LANES r = p[0];
 #define SCATTER_LANES if (n > 0) p[0] = v;
 #else
 #define LOOSE_TYPE(M) \
-	typedef M JOIN(M, _loose) __attribute__((ext_vector_type(W), aligned(sizeof(M)), may_alias));
+	typedef M JOIN(M, _loose) __attribute__((ext_vector_type(W), aligned(sizeof(M)), may_alias)); \
+	typedef M JOIN(M, _whole) __attribute__((ext_vector_type(W), may_alias));
 #define GATHER_LANE(i, c) r.s##c = p[(i < n ? i : n - 1) * stride];
 #define SCATTER_LANE(i, c) if (i < n) p[i * stride] = v.s##c;
 #define GATHER_LANES EACH_LANE(GATHER_LANE)
@@ -82,6 +83,7 @@
 	LOOSE_TYPE(M) \
 	HALF_TYPES(M) \
 	OVL R get_##M(global const uchar *p) { return *(global const JOIN(M, _loose) *)p; } \
+	OVL R get_aligned_##M(global const uchar *p) { return *(global const JOIN(M, _whole) *)p; } \
 	OVL R get_one_##M(global const uchar *p) { return (R)*(global const JOIN(M, _element) *)p; } \
 	OVL R get_lanes_##M(global const uchar *from, long stride, int n) { \
 		global const JOIN(M, _element) *p = (global const JOIN(M, _element) *)from; \
@@ -103,6 +105,7 @@
 /* The accessors of one dtype D, held in register R, through UNPACK and PACK. */
 #define ACCESSORS(D, M, R, UNPACK, PACK) \
 	OVL R load_##D(global const uchar *p) { return UNPACK(get_##M(p)); } \
+	OVL R aligned_##D(global const uchar *p) { return UNPACK(get_aligned_##M(p)); } \
 	OVL R loadn_##D(global const uchar *p, int n) { \
 		return n >= W ? UNPACK(get_##M(p)) : UNPACK(get_lanes_##M(p, 1, n)); \
 	} \

@@ -73,7 +73,9 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *user) {
 
 static int watch(struct queue *q, struct fence *f) {
 	atomic_fetch_add(&q->callbacks, 1);
-	if (!clSetEventCallback(q->last, CL_COMPLETE, on_complete, f))
+	if (q->watcher && !clFlush(q->queue) && !watcher_add(q->watcher, q->last, on_complete, f))
+		return 0;
+	if (!q->watcher && !clSetEventCallback(q->last, CL_COMPLETE, on_complete, f))
 		return 0;
 	atomic_fetch_sub(&q->callbacks, 1);
 	return -EIO;
@@ -393,7 +395,7 @@ int queue_open(struct device *d) {
 	if (error)
 		return -EIO;
 	q->words = (uint64_t)d->quirks->ring_kib * 1024 / sizeof *q->ring;
-	return 0;
+	return d->quirks->flags & QUIRK_LATE_CALLBACKS ? watcher_new(&q->watcher) : 0;
 }
 
 int queue_open_ring(struct device *d) {
@@ -436,6 +438,7 @@ void queue_close(struct device *d) {
 		}
 		free(f);
 	}
+	q->watcher = watcher_free(q->watcher);
 	if (q->last)
 		clReleaseEvent(q->last);
 	if (q->records)

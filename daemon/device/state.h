@@ -36,6 +36,7 @@ enum {
 	QUIRK_NEEDS_LINKER = 1 << 0,          /* runs `ld` in each build */
 	QUIRK_EXECUTES_CACHE = 1 << 1,        /* loads code from its cache folder */
 	QUIRK_PINNED_UPLOAD = 1 << 2,         /* copies faster where the driver knows the host memory */
+	QUIRK_LATE_CALLBACKS = 1 << 3,        /* tells of events sooner to who waits than by callbacks */
 };
 
 enum quirk_property {
@@ -242,11 +243,24 @@ struct queue {
 	uint32_t running;                     /* launches not known to have completed */
 	uint32_t unfenced;                    /* launches since the newest fence */
 	cl_event last;                        /* of the newest command */
+	struct watcher *watcher;              /* where callbacks come late */
 	struct fence *first, *newest;
 	uint32_t pending;
 	atomic_bool signalled;                /* wake was called, device_poll not yet */
 	atomic_uint callbacks;                /* registered with the driver and not yet returned */
 };
+
+/* ---- watch.c ---- */
+
+/* As a callback of OpenCL is called: (NULL, status, user). */
+typedef void CL_CALLBACK watch_done(cl_event event, cl_int status, void *user);
+int watcher_new(struct watcher **watcherp) FAULT_MUST_USE;
+/* Ends once everything added was told. Returns NULL. */
+struct watcher *watcher_free(struct watcher *w);
+/* Calls done on the watcher's thread once the event has completed. 0, -ENOMEM or -EIO. */
+int watcher_add(struct watcher *w, cl_event event, watch_done *done, void *user) FAULT_MUST_USE;
+
+/* ---- queue.c ---- */
 
 /* The queue; then, once the range is reserved, the ring at its start. */
 int queue_open(struct device *d) FAULT_MUST_USE;

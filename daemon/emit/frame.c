@@ -62,7 +62,7 @@ void frame_units(struct writer *w) {
 
 void frame_indices(struct writer *w, unsigned first, unsigned end) {
 	for (unsigned d = end; d-- > first;)
-		text_line(w, "long i%u = take(&rest, d%u);", d, d);
+		text_line(w, d == first ? "long i%u = rest;" : "long i%u = take(&rest, d%u);", d, d);
 }
 
 void frame_step(struct writer *w, unsigned first, unsigned end) {

@@ -109,9 +109,12 @@ static void cut_map(const struct cut *c) {
 }
 
 static void cut_map_groups(const struct cut *c) {
-	uint64_t elements = product(c->dims, 0, c->k->rank);
-	uint64_t per = elements > GROUP_LANES_MANY ? GROUP_ELEMENTS : 1;
+	unsigned rows = c->k->rank ? c->k->rank - 1u : 0;
+	uint64_t vectors = c->k->rank ? ceil_divide((uint64_t)c->dims[rows], c->k->width) : 1;
+	uint64_t elements = product(c->dims, 0, rows) * vectors;
+	uint64_t per = elements > GROUP_LANES_MANY ? most(GROUP_ELEMENTS / c->k->width, 1) : 1;
 
+	c->record[KERNEL_WORD_PIECES] = most(vectors, 1);
 	c->record[KERNEL_WORD_UNITS] = elements;
 	c->record[KERNEL_WORD_UNITS_PER_ITEM] = per;
 	c->record[KERNEL_WORD_ITEMS] = round_up(ceil_divide(elements, per), c->t->local_size);

@@ -6,7 +6,7 @@
  * the last one, stores count. One loop serves both, which costs nothing next to the memory and
  * halves what there is to compile.
  *
- * GPU strategy: one element a lane, those of a group side by side, so that accesses coalesce.
+ * GPU strategy: one element or vector a lane, those of a group side by side, so that accesses coalesce.
  */
 #include "writer.h"
 
@@ -101,6 +101,48 @@ void map_lanes(struct writer *w) {
 		text_close(w);
 }
 
+/* "const int aligned = n == W && ((ulong)p0 & 15 | (ulong)p1 & 15) == 0;" */
+static void declare_aligned(struct writer *w) {
+	text_begin(w);
+	text_part(w, "const int aligned = n == W && (0");
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (w->outer.operand[o] && !w->k->operand[o].iota && w->k->operand[o].access == KERNEL_CONTIGUOUS)
+			text_part(w, " | ((ulong)p%u & %u)", o, w->k->width * dtype_info(w->k->operand[o].dtype)->bytes - 1);
+	text_part(w, ") == 0;");
+	text_end(w);
+}
+
+static void write_vector(struct writer *w, struct scope *s, bool aligned) {
+	s->aligned = aligned;
+	value_write(w, s, LEVEL_ELEMENT);
+	value_store(w, s);
+	value_forget(w, s, LEVEL_UNIT);
+}
+
+/* A vector a lane: through whole vectors where they lie on them, else element by element. */
+static void map_vectors(struct writer *w) {
+	struct frame_names index = frame_names(w->k->rank);
+	struct scope s = { .needs = &w->outer, .pointer = "p", .lane = "0", .count = "n" };
+	unsigned rows = w->k->rank - 1u;
+
+	index.name[rows] = "left";
+	text_line(w, "ulong rest = unit;");
+	if (rows)
+		text_line(w, "const long left = take(&rest, r[%u]) * W;", KERNEL_WORD_PIECES);
+	else
+		text_line(w, "const long left = rest * W;");
+	frame_indices(w, 0, rows);
+	text_line(w, "const int n = min(d%u - left, (long)W);", rows);
+	operand_place(w, &w->outer, "p", index.name);
+	declare_aligned(w);
+	text_open(w, "if (aligned)");
+	write_vector(w, &s, true);
+	text_close(w);
+	text_open(w, "else");
+	write_vector(w, &s, false);
+	text_close(w);
+}
+
 void map_groups(struct writer *w) {
 	struct frame_names index = frame_names(w->k->rank);
 	struct scope s = { .needs = &w->outer, .pointer = "p" };
@@ -110,6 +152,11 @@ void map_groups(struct writer *w) {
 	text_line(w, "const ulong end = min(begin + r[%u] * %u, r[%u]);", KERNEL_WORD_UNITS_PER_ITEM,
 		w->t->local_size, KERNEL_WORD_UNITS);
 	text_open(w, "for (ulong unit = begin; unit < end; unit += %u)", w->t->local_size);
+	if (w->k->width > 1) {
+		map_vectors(w);
+		text_close(w);
+		return;
+	}
 	text_line(w, "ulong rest = unit;");
 	frame_indices(w, 0, w->k->rank);
 	operand_place(w, &w->outer, "p", index.name);

@@ -196,7 +196,7 @@ void operand_load(struct writer *w, const struct scope *s, unsigned operand) {
 	else if (!s->lane || p->access == KERNEL_UNIFORM)
 		text_part(w, "uniform_%s(", name);
 	else
-		text_part(w, "load_%s(", name);
+		text_part(w, s->aligned ? "aligned_%s(" : "load_%s(", name);
 	lane_address(w, s, operand);
 	if (gather)
 		text_part(w, ", s%u_%u, %s", operand, w->lane_dim, s->count);
@@ -242,7 +242,11 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand, un
 		return;
 	}
 	text_begin(w);
-	if (w->k->width == 1) {
+	if (s->aligned && p->access == KERNEL_CONTIGUOUS) {
+		text_part(w, "stream_%s(", dtype_info(p->dtype)->name);
+		lane_address(w, s, operand);
+		text_part(w, ", v%u);", value);
+	} else if (w->k->width == 1) {
 		store_plain(w, s, operand, value, NULL);
 	} else if (!s->lane || p->access == KERNEL_UNIFORM) {
 		store_plain(w, s, operand, value, "1");

@@ -18,6 +18,8 @@ static void write_column_sum(struct writer *w, const char *from, const char *con
 
 	snprintf(value, sizeof value, "v%u", k->reduced_value);
 	text_line(w, "%s sum = neutral;", value_register(k->accumulator));
+	/* Loads of several elements are then on their way at a time. */
+	text_line(w, "#pragma unroll %u", GROUP_UNROLL);
 	text_open(w, "for (long j = start + %s; j < stop; j += %u)", from, KERNEL_COLUMNS);
 	text_line(w, "ulong rest = j;");
 	frame_indices(w, k->kept, k->rank);

@@ -69,6 +69,7 @@ static void write_column(struct writer *w, const struct passes *p, unsigned pass
 	struct scope s = { .needs = &n, .pointer = "p" };
 
 	passes_needs(w, p, pass, &n);
+	text_line(w, "#pragma unroll %u", GROUP_UNROLL);
 	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS);
 	if (w->k->rank == w->k->kept + 1u) {
 		index.name[w->k->kept] = "j";

@@ -47,6 +47,7 @@ struct scope {
 	const char *count;   /* lanes in use */
 	bool hoist;          /* uniform operands are of LEVEL_UNIT */
 	bool stream;         /* alignedN says whether output N may be streamed */
+	bool aligned;        /* contiguous operands lie on whole vectors, and all lanes are in use */
 	const bool *held;    /* values that value_write() finds in memory; NULL: none */
 	const bool *hold;    /* values that value_remember() puts there */
 	const uint16_t *home; /* where: an output, or KERNEL_NONE for heldN at held_at; NULL: all there */
@@ -150,7 +151,7 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand, un
 void frame_open(struct writer *w);
 /* Declares `begin` and `end`, the units of this item. */
 void frame_units(struct writer *w);
-/* Declares iN of dims [first, end) from `rest`, which keeps what is left over. */
+/* Declares iN of dims [first, end) from `rest`, a number of theirs; `rest` is then of no use. */
 void frame_indices(struct writer *w, unsigned first, unsigned end);
 /* Steps the indices of dims [first, end) as an odometer, `continue` where no higher one changes. */
 void frame_step(struct writer *w, unsigned first, unsigned end);
@@ -186,6 +187,8 @@ enum {
 	GROUP_ROWS = 4,
 	GROUP_COLUMNS = 4,
 	GROUP_DEPTH = 16,
+	/* GPU reductions: elements a lane reads before it needs the first. */
+	GROUP_UNROLL = 8,
 };
 
 /* Vectors side by side in a tile: 8 x 2 accumulators of 64 bytes fill half the register file. */

@@ -161,6 +161,26 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	}
 }
 
+/*
+ * On a GPU the lanes of a group lie side by side; where every operand is contiguous or the same for
+ * all, each lane takes a vector: 16 bytes of f32 are the widest access there is.
+ */
+enum { GPU_VECTOR = 4 };
+
+static bool vector_pays(const struct kernel *k) {
+	bool contiguous = false;
+
+	for (unsigned i = 0; i < k->operands; i++) {
+		if (k->operand[i].access == KERNEL_STRIDED)
+			return false;
+		contiguous |= !k->operand[i].iota && k->operand[i].access == KERNEL_CONTIGUOUS;
+	}
+	for (unsigned v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_GATHER)
+			return false;
+	return k->root == KERNEL_MAP && contiguous;
+}
+
 void draft_finish(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 	uint64_t elements = draft_elements(d);
@@ -176,6 +196,8 @@ void draft_finish(struct draft *d, const struct traits *t) {
 			o->access == KERNEL_CONTIGUOUS &&
 			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
 	}
+	if (t->strategy == STRATEGY_GPU && vector_pays(k))
+		k->width = GPU_VECTOR;
 }
 
 uint64_t draft_elements(const struct draft *d) {
