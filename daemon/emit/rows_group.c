@@ -7,6 +7,7 @@
  */
 #include "writer.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 static void write_tree_function(struct writer *w, const struct reduction *r) {
@@ -60,14 +61,93 @@ static void write_tree(struct writer *w, const struct reduction *r, const char *
 		dtype_info(dtype_info(r->dtype)->reg)->name, x);
 }
 
+/* ---- rows that stay in local memory ---- */
+
+/*
+ * What several passes load is kept in local memory where the row fits: the caches of a compute unit would
+ * have to hold the rows of all its groups. A lane reads only what it wrote itself.
+ */
+enum {
+	GROUP_ROW_ELEMENTS = 4096,
+	/* Leaves room for as many groups as hide the memory's latency, on devices of 48 KiB a group and more. */
+	GROUP_ROW_BYTES = 32 << 10,
+};
+
+struct kept_rows {
+	unsigned first[KERNEL_VALUES];     /* the pass that loads the value; UINT_MAX: it is not kept */
+	bool any;
+};
+
+/* The first pass that needs a value, and whether a later one does. */
+static bool needed_again(const struct writer *w, const struct passes *p, unsigned v, unsigned *firstp) {
+	unsigned count = 0;
+	struct needs n;
+
+	for (unsigned pass = p->count; pass-- > 0;) {
+		passes_needs(w, p, pass, &n);
+		if (!n.value[v])
+			continue;
+		*firstp = pass;
+		count++;
+	}
+	return count > 1;
+}
+
+static void find_kept_rows(const struct writer *w, const struct passes *p, struct kept_rows *rows) {
+	unsigned room = w->k->long_rows ? 0 : GROUP_ROW_BYTES, first;
+
+	rows->any = false;
+	for (unsigned v = 0; v < w->k->values; v++) {
+		const struct kernel_value *value = &w->k->value[v];
+		unsigned bytes = GROUP_ROW_ELEMENTS * dtype_info(dtype_info(value->dtype)->reg)->bytes;
+
+		rows->first[v] = UINT_MAX;
+		if (value->kind != KERNEL_LOAD || value->space != KERNEL_SPACE_ROW || bytes > room ||
+			!needed_again(w, p, v, &first))
+			continue;
+		rows->first[v] = first;
+		rows->any = true;
+		room -= bytes;
+	}
+}
+
+static void declare_kept_rows(struct writer *w, const struct kept_rows *rows) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (rows->first[v] != UINT_MAX)
+			text_line(w, "local %s row%u[%u];", value_register(w->k->value[v].dtype), v, GROUP_ROW_ELEMENTS);
+	if (rows->any)
+		text_line(w, "const int held = length <= %u;", GROUP_ROW_ELEMENTS);
+}
+
+static void load_kept_rows(struct writer *w, const struct kept_rows *rows, const struct scope *s, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (!s->needs->value[v] || rows->first[v] >= pass)
+			continue;
+		text_begin(w);
+		text_part(w, "const %s v%u = held ? row%u[j] : ", value_register(w->k->value[v].dtype), v, v);
+		operand_load(w, s, w->k->value[v].index);
+		text_part(w, ";");
+		text_end(w);
+		w->written[v] = true;
+	}
+}
+
+static void keep_rows(struct writer *w, const struct kept_rows *rows, unsigned pass) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (rows->first[v] == pass)
+			text_line(w, "if (held) row%u[j] = v%u;", v, v);
+}
+
 /* ---- a pass ---- */
 
 /* What a lane does with its elements from j up to the limit. */
 static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
 	struct frame_names index = frame_names(w->k->rank);
+	struct kept_rows rows;
 	struct needs n;
 	struct scope s = { .needs = &n, .pointer = "p" };
 
+	find_kept_rows(w, p, &rows);
 	passes_needs(w, p, pass, &n);
 	text_line(w, "#pragma unroll %u", GROUP_UNROLL);
 	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS);
@@ -78,7 +158,9 @@ static void write_column(struct writer *w, const struct passes *p, unsigned pass
 		frame_indices(w, w->k->kept, w->k->rank);
 	}
 	rows_place(w, &n, "p", index.name, KERNEL_SPACE_ROW);
+	load_kept_rows(w, &rows, &s, pass);
 	value_write(w, &s, LEVEL_ELEMENT);
+	keep_rows(w, &rows, pass);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
 			rows_accumulate(w, v, "acc", "");
@@ -209,6 +291,7 @@ static void write_kept_outputs(struct writer *w, const struct passes *p, unsigne
 
 void rows_groups(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
+	struct kept_rows rows;
 	struct passes p;
 
 	passes_find(w, 0, false, &p);
@@ -216,6 +299,8 @@ void rows_groups(struct writer *w) {
 	text_line(w, "const int lane = get_local_id(0);");
 	frame_units(w);
 	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
+	find_kept_rows(w, &p, &rows);
+	declare_kept_rows(w, &rows);
 	rows_declare_neutrals(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
