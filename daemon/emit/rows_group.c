@@ -119,15 +119,79 @@ static void declare_kept_rows(struct writer *w, const struct kept_rows *rows) {
 		text_line(w, "const int held = length <= %u;", GROUP_ROW_ELEMENTS);
 }
 
-static void load_kept_rows(struct writer *w, const struct kept_rows *rows, const struct scope *s, unsigned pass) {
+static bool is_row_load(const struct writer *w, const struct needs *n, unsigned v) {
+	const struct kernel_value *value = &w->k->value[v];
+
+	return n->value[v] && value->kind == KERNEL_LOAD && value->space == KERNEL_SPACE_ROW;
+}
+
+static void load_early(struct writer *w, const struct kept_rows *rows, const struct scope *s, unsigned pass, unsigned v) {
+	text_begin(w);
+	text_part(w, "early%u[u] = ", v);
+	if (rows->first[v] < pass)
+		text_part(w, "held ? row%u[at] : ", v);
+	operand_load(w, s, w->k->value[v].index);
+	text_part(w, ";");
+	text_end(w);
+}
+
+/* The operands that are loaded early, or all others. */
+static void place_some(struct writer *w, const struct needs *needs, const char *const *index, bool early) {
+	bool loaded[KERNEL_OPERANDS] = { false };
+	struct needs n = *needs;
+
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (is_row_load(w, needs, v))
+			loaded[w->k->value[v].index] = true;
+	for (unsigned o = 0; o < w->k->operands; o++)
+		n.operand[o] &= loaded[o] == early;
+	rows_place(w, &n, "p", index, KERNEL_SPACE_ROW);
+}
+
+static void place_at(struct writer *w, const struct needs *n, bool early) {
+	struct frame_names index = frame_names(w->k->rank);
+
+	if (w->k->rank == w->k->kept + 1u) {
+		index.name[w->k->kept] = "at";
+	} else {
+		text_line(w, "ulong rest = at;");
+		frame_indices(w, w->k->kept, w->k->rank);
+	}
+	place_some(w, n, index.name, early);
+}
+
+/*
+ * Loads all that several elements of a lane need before the first of them is used: a compiler must
+ * assume that a store changes what is loaded after it.
+ */
+static void write_early(struct writer *w, const struct kept_rows *rows, const struct needs *n, unsigned pass,
+	const char *limit) {
+	struct scope s = { .needs = n, .pointer = "p" };
+	bool any = false;
+
 	for (unsigned v = 0; v < w->k->values; v++) {
-		if (!s->needs->value[v] || rows->first[v] >= pass)
+		if (!is_row_load(w, n, v))
 			continue;
-		text_begin(w);
-		text_part(w, "const %s v%u = held ? row%u[j] : ", value_register(w->k->value[v].dtype), v, v);
-		operand_load(w, s, w->k->value[v].index);
-		text_part(w, ";");
-		text_end(w);
+		text_line(w, "%s early%u[%u];", value_register(w->k->value[v].dtype), v, GROUP_UNROLL);
+		any = true;
+	}
+	if (!any)
+		return;
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int u = 0; u < %u; u++)", GROUP_UNROLL);
+	text_line(w, "const long at = min(j + u * %u, %s - 1);", KERNEL_COLUMNS, limit);
+	place_at(w, n, true);
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (is_row_load(w, n, v))
+			load_early(w, rows, &s, pass, v);
+	text_close(w);
+}
+
+static void take_early(struct writer *w, const struct needs *n) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (!is_row_load(w, n, v))
+			continue;
+		text_line(w, "const %s v%u = early%u[u];", value_register(w->k->value[v].dtype), v, v);
 		w->written[v] = true;
 	}
 }
@@ -135,30 +199,28 @@ static void load_kept_rows(struct writer *w, const struct kept_rows *rows, const
 static void keep_rows(struct writer *w, const struct kept_rows *rows, unsigned pass) {
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (rows->first[v] == pass)
-			text_line(w, "if (held) row%u[j] = v%u;", v, v);
+			text_line(w, "if (held) row%u[at] = v%u;", v, v);
 }
 
 /* ---- a pass ---- */
 
-/* What a lane does with its elements from j up to the limit. */
+/* What a lane does with its elements from j up to the limit, several at a time. */
 static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
-	struct frame_names index = frame_names(w->k->rank);
 	struct kept_rows rows;
 	struct needs n;
 	struct scope s = { .needs = &n, .pointer = "p" };
 
 	find_kept_rows(w, p, &rows);
 	passes_needs(w, p, pass, &n);
-	text_line(w, "#pragma unroll %u", GROUP_UNROLL);
-	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS);
-	if (w->k->rank == w->k->kept + 1u) {
-		index.name[w->k->kept] = "j";
-	} else {
-		text_line(w, "ulong rest = j;");
-		frame_indices(w, w->k->kept, w->k->rank);
-	}
-	rows_place(w, &n, "p", index.name, KERNEL_SPACE_ROW);
-	load_kept_rows(w, &rows, &s, pass);
+	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS * GROUP_UNROLL);
+	write_early(w, &rows, &n, pass, limit);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int u = 0; u < %u; u++)", GROUP_UNROLL);
+	text_line(w, "const long at = j + u * %u;", KERNEL_COLUMNS);
+	text_line(w, "if (at >= %s)", limit);
+	text_line(w, "\tbreak;");
+	place_at(w, &n, false);
+	take_early(w, &n);
 	value_write(w, &s, LEVEL_ELEMENT);
 	keep_rows(w, &rows, pass);
 	for (unsigned v = 0; v < w->k->values; v++)
@@ -166,6 +228,7 @@ static void write_column(struct writer *w, const struct passes *p, unsigned pass
 			rows_accumulate(w, v, "acc", "");
 	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
+	text_close(w);
 	text_close(w);
 }
 
