@@ -1387,6 +1387,35 @@ static unsigned count_rows(const struct plan *p) {
 	return n;
 }
 
+START_TEST(the_peak_counts_what_is_alive_at_once) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64, 64)), v = x;
+	struct plan *p;
+
+	/* Unfused, each temporary but the first is written over the one before. */
+	for (unsigned i = 0; i < 5; i++)
+		v = op(i % 2 ? OP_neg : OP_sqrt, v, 0);
+	output(sum(v, 3));
+	p = plan_with(&cpu, false);
+	ck_assert_uint_eq(p->peak_bytes, 64 * 64 * 4 + 4);
+	plan_unref(p);
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->peak_bytes, 4);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(results_are_alive_to_the_end) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(64)), y = leaf(1, DTYPE_f32, DIMS(32));
+	struct plan *p;
+
+	output(op(OP_sqrt, x, 0));
+	output(op(OP_neg, y, 0));
+	p = plan_with(&cpu, false);
+	ck_assert_uint_eq(p->peak_bytes, 4 * (64 + 32));
+	plan_unref(p);
+}
+END_TEST
+
 /* ---- what the cost model decides ---- */
 
 START_TEST(kernels_that_read_one_large_array_are_one) {
@@ -1469,20 +1498,18 @@ START_TEST(a_value_that_is_wanted_itself_is_computed_once) {
 }
 END_TEST
 
-/* Devices that would have everything in one kernel, or nothing. */
-static void compare_rates(int64_t *const *leaves, int64_t *const *value) {
-	for (unsigned i = 0; i < 3; i++) {
-		struct traits t = cpu;
-		struct plan *p;
+/* Devices that would have everything in one kernel, or nothing: one of them a graph. */
+static void compare_rates(unsigned kind, int64_t *const *leaves, int64_t *const *value) {
+	struct traits t = cpu;
+	struct plan *p;
 
-		t.rates = *rates_typical(i == 2 ? STRATEGY_GPU : STRATEGY_CPU);
-		t.rates.launch_ns = i ? 1e-3 : 1e9;
-		for (unsigned c = 0; i == 1 && c < RATE_CLASSES; c++)
-			t.rates.op_ns[RATE_ONE][RATE_F64][c] = t.rates.op_ns[RATE_ALL][RATE_F64][c] = 1e-9;
-		p = plan_with(&t, true);
-		compare(p, leaves, value, "with other rates");
-		plan_unref(p);
-	}
+	t.rates = *rates_typical(kind == 2 ? STRATEGY_GPU : STRATEGY_CPU);
+	t.rates.launch_ns = kind ? 1e-3 : 1e9;
+	for (unsigned c = 0; kind == 1 && c < RATE_CLASSES; c++)
+		t.rates.op_ns[RATE_ONE][RATE_F64][c] = t.rates.op_ns[RATE_ALL][RATE_F64][c] = 1e-9;
+	p = plan_with(&t, true);
+	compare(p, leaves, value, "with other rates");
+	plan_unref(p);
 }
 
 START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
@@ -1516,7 +1543,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 		plan_unref(p);
 		compare_without(pick(UINT32_MAX) & ~pattern_bit(PATTERN_NONE), leaves, value);
 		compare_without(UINT32_MAX, leaves, value);
-		compare_rates(leaves, value);
+		compare_rates(seed % 3, leaves, value);
 		for (uint32_t i = 0; i < graph_nodes(g); i++)
 			free(value[i]);
 		for (uint32_t i = 0; i < SIMULATED_LEAVES; i++)
@@ -1635,6 +1662,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
+	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
+	tcase_add_test(t, results_are_alive_to_the_end);
 	tcase_add_test(t, kernels_that_read_one_large_array_are_one);
 	tcase_add_test(t, small_kernels_of_one_program_are_left_to_share_a_launch);
 	tcase_add_test(t, a_cheap_value_is_computed_again_where_it_is_read);

@@ -21,6 +21,9 @@ static void print_summary(const cJSON *json) {
 		printf("%s arrays are never stored, %s of memory are not moved\n",
 			print_count(json_number(json, "buffers_eliminated"), a),
 			print_bytes(json_number(json, "bytes_not_moved"), b));
+	if (json_number(json, "peak_bytes") > 0)
+		printf("temporaries and results take at most %s at once\n",
+			print_bytes(json_number(json, "peak_bytes"), a));
 }
 
 static void print_dims(const cJSON *dims) {

@@ -24,7 +24,7 @@
 
 enum {
 	/* Part of the key: of the meaning of struct rates and of how it is measured. */
-	RATES_VERSION = 1,
+	RATES_VERSION = 2,
 	/* Nothing was launched or built for this long. */
 	RATES_QUIET_MS = 2000,
 	/* Runs of which the fastest counts. */
@@ -38,8 +38,10 @@ enum {
 	RATES_CACHES = 4,
 	RATES_BYTES_LEAST = 64 << 20,
 	RATES_BYTES_MOST = 512 << 20,
-	/* Groups a unit in the GPU strategy, where a unit runs several at a time. */
+	/* Work-items or groups a unit where all are at work, as kernels have: one that is late leaves none idle. */
 	RATES_GROUPS = 8,
+	/* But each has this many bytes. */
+	RATES_PART = 64 << 10,
 	RATES_ROW = KERNEL_BLOCK,
 	/* Side of a transposed matrix and of a product, times the root of the units; K of the product. */
 	RATES_SIDE = 500,
@@ -90,9 +92,14 @@ static unsigned units_of(const struct rates_bench *b, enum rate_units u) {
 
 /* Work-items or groups that keep the units busy. */
 static unsigned parts_of(const struct rates_bench *b, enum rate_units u) {
-	bool groups = b->device->traits.strategy == STRATEGY_GPU && u == RATE_ALL;
+	return units_of(b, u) * (u == RATE_ALL ? RATES_GROUPS : 1);
+}
 
-	return units_of(b, u) * (groups ? RATES_GROUPS : 1);
+/* And share a footprint: as many as there are units where more would be too small. */
+static unsigned parts_of_bytes(const struct rates_bench *b, enum rate_units u, uint64_t bytes) {
+	bool small = b->device->traits.strategy == STRATEGY_CPU && bytes / parts_of(b, u) < RATES_PART;
+
+	return small ? units_of(b, u) : parts_of(b, u);
 }
 
 /* ---- programs ---- */
@@ -312,17 +319,22 @@ static int64_t repeats(const struct rates_bench *b, enum rate_units u, uint64_t 
 	return (int64_t)most((uint64_t)RATES_MOVED * units_of(b, u) / bytes, 1);
 }
 
-/* A copy, or without inputs a fill, over a footprint: parts by repetitions by elements. */
+/*
+ * A copy, or without inputs a fill, over a footprint: repetitions by parts by elements. Where a unit has one
+ * part, it repeats that, which stays in its own cache.
+ */
 static int measure_map(struct rates_bench *b, enum rate_units u, unsigned size, double *ratep) {
-	unsigned parts = parts_of(b, u), arrays = b->kernel.operands;
 	uint64_t bytes = (uint64_t)b->measure->rates.bytes[size];
-	int64_t n = share(bytes, parts, arrays), dims[KERNEL_RANK] = { parts, repeats(b, u, bytes), n };
+	unsigned parts = parts_of_bytes(b, u, bytes), arrays = b->kernel.operands;
+	bool own = parts == units_of(b, u);
+	int64_t n = share(bytes, parts, arrays), times = repeats(b, u, bytes);
+	int64_t dims[KERNEL_RANK] = { own ? parts : times, own ? times : parts, n };
 	double ns = 1;
 	int r;
 
-	task_cut(b, dims, 0, parts);
+	task_cut(b, dims, 0, own ? parts : parts * (unsigned)times);
 	for (unsigned o = 0; o < arrays; o++)
-		task_operand(b, o, o * bytes / 2, (int64_t[KERNEL_RANK]){ n, 0, 1 });
+		task_operand(b, o, o * bytes / 2, (int64_t[KERNEL_RANK]){ own ? n : 0, own ? 0 : n, 1 });
 	r = task_sample(b, &ns);
 	*ratep = (double)(dims[0] * dims[1] * dims[2]) * arrays * sizeof(cl_float) / ns;
 	return r;
@@ -330,17 +342,20 @@ static int measure_map(struct rates_bench *b, enum rate_units u, unsigned size, 
 
 /* Sums of rows of `row` elements; they lie behind the rows. */
 static int measure_sum(struct rates_bench *b, enum rate_units u, unsigned size, int64_t row, double *nsp,
-	double *rowsp) {
-	unsigned parts = parts_of(b, u);
+	double *elementsp) {
 	uint64_t bytes = (uint64_t)b->measure->rates.bytes[size];
+	unsigned parts = parts_of_bytes(b, u, bytes);
+	bool own = parts == units_of(b, u);
 	int64_t n = share(bytes, parts, 1), length = (int64_t)least((uint64_t)row, (uint64_t)n);
-	int64_t dims[KERNEL_RANK] = { parts, repeats(b, u, bytes), n / length, length };
-	int64_t in[KERNEL_RANK] = { n, 0, length, 1 }, out[KERNEL_RANK] = { n / length, 0, 1, 0 };
+	int64_t times = repeats(b, u, bytes), rows = n / length;
+	int64_t dims[KERNEL_RANK] = { own ? parts : times, own ? times : parts, rows, length };
+	int64_t in[KERNEL_RANK] = { own ? n : 0, own ? 0 : n, length, 1 };
+	int64_t out[KERNEL_RANK] = { own ? rows : 0, own ? 0 : rows, 1, 0 };
 
-	task_cut(b, dims, (uint64_t)length, parts);
+	task_cut(b, dims, (uint64_t)length, own ? parts : parts * (unsigned)times);
 	task_operand(b, 0, 0, in);
 	task_operand(b, 1, bytes, out);
-	*rowsp = (double)(dims[0] * dims[1] * dims[2]);
+	*elementsp = (double)(dims[0] * dims[1] * rows * length);
 	return task_sample(b, nsp);
 }
 
@@ -387,23 +402,22 @@ static int measure_write(struct rates_bench *b) {
 
 static int measure_read(struct rates_bench *b) {
 	struct rates *to = &b->measure->rates;
-	double ns = 1, rows = 1, element;
+	double ns = 1, elements = 1;
 	int r;
 
 	kernel_sum(&b->kernel, &b->device->traits);
 	r = bench_kernel(b);
 	for (unsigned u = 0; !r && u < RATE_UNITS; u++) {
+		double *rate = to->memory[u][RATE_READ];
+
 		for (unsigned i = 0; !r && i < RATE_SIZES; i++) {
-			r = measure_sum(b, (enum rate_units)u, i, RATES_ROW, &ns, &rows);
-			to->memory[u][RATE_READ][i] = rows *
-				(double)least(RATES_ROW, (uint64_t)share((uint64_t)to->bytes[i],
-								 parts_of(b, (enum rate_units)u), 1)) *
-				sizeof(cl_float) / ns;
+			r = measure_sum(b, (enum rate_units)u, i, RATES_ROW, &ns, &elements);
+			rate[i] = elements * sizeof(cl_float) / ns;
 		}
 		if (!r)
-			r = measure_sum(b, (enum rate_units)u, 0, KERNEL_COLUMNS, &ns, &rows);
-		element = sizeof(cl_float) / to->memory[u][RATE_READ][0];
-		to->row_ns[u] = fmax(ns / rows - KERNEL_COLUMNS * element, element);
+			r = measure_sum(b, (enum rate_units)u, 0, KERNEL_COLUMNS, &ns, &elements);
+		ns -= elements * sizeof(cl_float) / rate[0];
+		to->row_ns[u] = fmax(ns / elements * KERNEL_COLUMNS, sizeof(cl_float) / rate[0]);
 	}
 	return r;
 }

@@ -109,6 +109,7 @@ struct plan {
 	uint32_t ops;                  /* operations that would be kernels of their own */
 	uint32_t buffers_eliminated;
 	uint64_t bytes_not_moved;
+	uint64_t peak_bytes;           /* most that temporaries and results take at once, between any two steps */
 	pattern_set patterns_off;      /* it was made without these */
 	uint32_t references;
 	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */

@@ -1,5 +1,5 @@
 /*
- * Lifetimes of memory, and temporaries overwritten in place.
+ * Lifetimes of memory, temporaries overwritten in place, and how much is alive at once.
  *
  * A map may write over a temporary it reads for the last time, where both have the same layout and
  * element size: an item then reads and writes only its own elements. Nothing that outlives the
@@ -55,6 +55,46 @@ static void reuse_in_place(struct plan *p, uint32_t step) {
 			}
 }
 
+/* Did an operand before this one name the same slot? Is its memory taken over by what the step writes? */
+static bool seen_before(const struct plan_step *s, unsigned operand) {
+	for (unsigned i = 0; i < operand; i++)
+		if (s->operand[i].slot == s->operand[operand].slot)
+			return true;
+	return false;
+}
+
+static bool taken_over(const struct plan *p, const struct plan_step *s, uint32_t slot) {
+	for (unsigned i = 0; i < s->kernel->operands; i++)
+		if (s->kernel->operand[i].output && p->slot[s->operand[i].slot].reuse == slot)
+			return true;
+	return false;
+}
+
+/* Temporaries live from their first step to their last, results from their first on. */
+static void find_peak(struct plan *p) {
+	uint64_t now = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++) {
+		const struct plan_step *s = &p->step[i];
+
+		for (unsigned o = 0; o < s->kernel->operands; o++) {
+			uint32_t slot = s->operand[o].slot;
+
+			if (s->kernel->operand[o].output && p->slot[slot].first == i &&
+				p->slot[slot].reuse == PLAN_NONE && !seen_before(s, o))
+				now += p->slot[slot].bytes;
+		}
+		p->peak_bytes = now > p->peak_bytes ? now : p->peak_bytes;
+		for (unsigned o = 0; o < s->kernel->operands; o++) {
+			uint32_t slot = s->operand[o].slot;
+
+			if (slot != PLAN_NONE && slot >= p->leaves && !p->slot[slot].output &&
+				p->slot[slot].last == i && !seen_before(s, o) && !taken_over(p, s, slot))
+				now -= p->slot[slot].bytes;
+		}
+	}
+}
+
 void plan_lifetimes(struct plan *p) {
 	for (uint32_t i = 0; i < p->slots; i++) {
 		p->slot[i].first = p->slot[i].last = PLAN_NONE;
@@ -66,4 +106,6 @@ void plan_lifetimes(struct plan *p) {
 				touch(&p->slot[p->step[i].operand[o].slot], i, p->step[i].kernel->operand[o].output);
 	for (uint32_t i = 0; i < p->steps; i++)
 		reuse_in_place(p, i);
+	p->peak_bytes = 0;
+	find_peak(p);
 }

@@ -118,6 +118,7 @@ static void add_totals(cJSON *json, const struct plan *p) {
 	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
 	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
 	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
+	cJSON_AddNumberToObject(json, "peak_bytes", (double)p->peak_bytes);
 }
 
 /* ---- operations one by one ---- */
