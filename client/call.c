@@ -39,16 +39,17 @@ static double given_number(const struct fusion_attributes *a, enum op_attribute 
 	}
 }
 
+/* A list that is left out has the standard's entries, as many as the others. */
 static int take_list(struct recording *r, const struct fusion_attributes *a, enum op_attribute which,
 	struct op_attr *attr) {
 	const int64_t *list = *(const int64_t *const *)(const void *)((const char *)a + places[which]);
 
-	if (a->rank < 0 || a->rank > LIMIT_RANK || (a->rank && !list))
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s has %d entries, and the list is %s", r->what,
-			attribute_info(which)->name, a->rank, list ? "there" : "NULL");
+	if (a->rank < 0 || a->rank > LIMIT_RANK)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %d entries of %s are not between 0 and %d", r->what,
+			a->rank, attribute_info(which)->name, LIMIT_RANK);
 	attr->rank = (uint8_t)a->rank;
 	for (int d = 0; d < a->rank; d++)
-		attribute_list(attr, which)[d] = list[d];
+		attribute_list(attr, which)[d] = list ? list[d] : attribute_info(which)->standard;
 	return 0;
 }
 

@@ -116,7 +116,7 @@ static int take_signature(struct definition *d, const char *signature, struct fa
 		return refuse(f, signature, "a name is of letters, digits and _, and does not begin with a digit");
 	memcpy(d->name, signature, length);
 	if (!rest) {
-		strcpy(d->operands, standard_operands);
+		memcpy(d->operands, standard_operands, sizeof standard_operands);
 		return 0;
 	}
 	if (rest >= SIGNATURE_BYTES || signature[length] != '(' || signature[length + rest - 1] != ')')

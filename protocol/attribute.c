@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const struct attribute_info rows[OP_ATTRIBUTES] = {
-#define ATTRIBUTE(id, name, kind, member, doc)                                                               \
-	[id] = { #name, ATTRIBUTE_KIND_##kind, offsetof(struct op_attr, member) },
+#define ATTRIBUTE(id, name, kind, member, standard, doc)                                                     \
+	[id] = { #name, ATTRIBUTE_KIND_##kind, offsetof(struct op_attr, member), standard },
 #include "attributes.def"
 #undef ATTRIBUTE
 };

@@ -19,6 +19,7 @@ struct attribute_info {
 	const char *name;
 	enum attribute_kind kind;
 	size_t offset;         /* of the member */
+	int64_t standard;      /* LIST: an entry that is left out */
 };
 
 const struct attribute_info *attribute_info(enum op_attribute attribute);

@@ -217,6 +217,17 @@ static int shape_vecdot(const struct call *c, struct tensor_type *outp, struct f
 	return shape_reduced(&reduced, outp, f);
 }
 
+/* A vector for the first axis of the weight, where it is there. */
+static int check_bias(const struct call *c, struct fault *f) {
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	int r = c->operands > 2 ? check_rank(c, 2, 1, 1, f) : 0;
+
+	if (r || c->operands < 3 || c->in[2]->dims[0] == c->in[1]->dims[0])
+		return r;
+	return fault_set(f, FAULT_SHAPE, "%s: the bias (%s) must have the extent of the first axis of %s", c->name,
+		shape_text(c->in[2], a), shape_text(c->in[1], b));
+}
+
 /* weight is [out, in]; the vectors beyond it are of the extent of its first axis. */
 static int shape_linear(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	char a[SHAPE_TEXT], b[SHAPE_TEXT];
@@ -228,11 +239,8 @@ static int shape_linear(const struct call *c, struct tensor_type *outp, struct f
 	if (!r && x->dims[x->rank - 1] != weight->dims[1])
 		r = fault_set(f, FAULT_SHAPE, "%s of %s and %s: the last axes differ", c->name, shape_text(x, a),
 			shape_text(weight, b));
-	if (!r && c->operands > 2)
-		r = check_rank(c, 2, 1, 1, f);
-	if (!r && c->operands > 2 && c->in[2]->dims[0] != weight->dims[0])
-		r = fault_set(f, FAULT_SHAPE, "%s: the bias (%s) must have the extent of the first axis of %s", c->name,
-			shape_text(c->in[2], a), shape_text(weight, b));
+	if (!r)
+		r = check_bias(c, f);
 	*outp = *x;
 	if (!r)
 		outp->dims[x->rank - 1] = weight->dims[0];
@@ -298,6 +306,117 @@ static int shape_attention(const struct call *c, struct tensor_type *outp, struc
 	scores.dims[scores.rank++] = k->dims[k->rank - 2];
 	outp->dims[outp->rank++] = v->dims[v->rank - 1];
 	return check_mask(c, &scores, f);
+}
+
+/* --- windows ---------------------------------------------------------------------------- */
+
+/* Lists say something of each spatial axis: those behind the first two. */
+static int check_spatial(const struct call *c, struct fault *f) {
+	char text[SHAPE_TEXT];
+	int r = check_rank(c, 0, 3, LIMIT_RANK, f);
+
+	if (r || c->in[0]->rank == c->attr->rank + 2U)
+		return r;
+	return fault_set(f, FAULT_SHAPE, "%s: lists of %u entries for the axes behind the first two of %s", c->name,
+		c->attr->rank, shape_text(c->in[0], text));
+}
+
+static int check_list(const struct call *c, const char *what, const int64_t *list, int64_t least, struct fault *f) {
+	for (unsigned d = 0; d < c->attr->rank; d++)
+		if (list[d] < least || list[d] > INT32_MAX)
+			return fault_set(f, FAULT_ARGUMENT, "%s: the %s %" PRId64 " is not between %" PRId64 " and %" PRId32,
+				c->name, what, list[d], least, INT32_MAX);
+	return 0;
+}
+
+/* How many windows of so many elements, that far apart, an axis has. */
+static int slide(const struct call *c, unsigned axis, int64_t size, int64_t dilation, int64_t *countp,
+	struct fault *f) {
+	int64_t padded = c->in[0]->dims[axis] + 2 * c->attr->start[axis - 2], span = (size - 1) * dilation + 1;
+	char text[SHAPE_TEXT];
+
+	if (span > padded)
+		return fault_set(f, FAULT_SHAPE, "%s: a window of %" PRId64 " does not fit axis %u of %s with its padding",
+			c->name, span, axis, shape_text(c->in[0], text));
+	*countp = (padded - span) / c->attr->step[axis - 2] + 1;
+	return 0;
+}
+
+/* Every window holds an element of the operand: the padding is at most half of it. */
+static int shape_pooled(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct op_attr *a = c->attr;
+	int r = check_spatial(c, f);
+
+	if (!r)
+		r = check_list(c, "window", a->dims, 1, f);
+	if (!r)
+		r = check_list(c, "stride", a->step, 1, f);
+	if (!r)
+		r = check_list(c, "padding", a->start, 0, f);
+	*outp = *c->in[0];
+	for (unsigned d = 0; !r && d < a->rank; d++) {
+		if (2 * a->start[d] > a->dims[d])
+			r = fault_set(f, FAULT_ARGUMENT, "%s: the padding %" PRId64 " is more than half of the window %" PRId64,
+				c->name, a->start[d], a->dims[d]);
+		else
+			r = slide(c, d + 2, a->dims[d], 1, &outp->dims[d + 2], f);
+	}
+	return r;
+}
+
+/* x [n, in, ...] and weight [out, in / groups, ...] give [n, out, ...]. */
+static int check_filters(const struct call *c, int64_t groups, struct fault *f) {
+	const struct tensor_type *x = c->in[0], *weight = c->in[1];
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+
+	if (groups < 1 || groups > INT32_MAX || weight->dims[0] % groups || weight->dims[1] > INT32_MAX ||
+		weight->dims[1] * groups != x->dims[1])
+		return fault_set(f, FAULT_SHAPE, "%s: %s does not take the channels (axis 1) of %s in %" PRId64 " groups",
+			c->name, shape_text(weight, b), shape_text(x, a), groups);
+	for (unsigned d = 2; d < weight->rank; d++)
+		if (weight->dims[d] < 1 || weight->dims[d] > INT32_MAX)
+			return fault_set(f, FAULT_SHAPE, "%s: a window of %s is empty or too large", c->name,
+				shape_text(weight, b));
+	return 0;
+}
+
+static int shape_conv(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct op_attr *a = c->attr;
+	int r = check_spatial(c, f);
+
+	if (!r)
+		r = check_rank(c, 1, c->in[0]->rank, c->in[0]->rank, f);
+	if (!r)
+		r = check_list(c, "stride", a->step, 1, f);
+	if (!r)
+		r = check_list(c, "padding", a->start, 0, f);
+	if (!r)
+		r = check_list(c, "dilation", a->dims, 1, f);
+	if (!r)
+		r = check_filters(c, a->whole ? a->whole : 1, f);
+	if (!r)
+		r = check_bias(c, f);
+	*outp = *c->in[0];
+	for (unsigned d = 0; !r && d < a->rank; d++)
+		r = slide(c, d + 2, c->in[1]->dims[d + 2], a->dims[d], &outp->dims[d + 2], f);
+	if (!r)
+		outp->dims[1] = c->in[1]->dims[0];
+	return r;
+}
+
+/* Rows of a table by their numbers. */
+static int shape_embedding(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *weight = c->in[0], *index = c->in[1];
+	int r = check_rank(c, 0, 2, 2, f);
+
+	if (!r && index->rank == LIMIT_RANK)
+		return fault_set(f, FAULT_RANK, "%s: one more than %u dimensions is more than the limit of %d",
+			c->name, index->rank, LIMIT_RANK);
+	if (r)
+		return r;
+	*outp = *index;
+	outp->dims[outp->rank++] = weight->dims[1];
+	return 0;
 }
 
 /* --- the table --------------------------------------------------------------------------- */

@@ -27,10 +27,17 @@ struct value {
 	int64_t list[LIMIT_RANK];
 };
 
+/* A narrow float in f32; each is cast once. */
+struct widened {
+	uint32_t from, to;
+};
+
 struct run {
 	const struct expand_call *call;
 	const struct expand_target *target;
 	struct value value[EXPR_NODES];
+	struct widened widened[EXPR_NODES];
+	unsigned wide;
 	struct fault *fault;
 };
 
@@ -94,6 +101,25 @@ static int make_cast(struct run *r, unsigned node, enum dtype dtype, uint32_t *a
 	if (type_of(r, *arrayp)->dtype == dtype)
 		return 0;
 	return make(r, node, OP_cast, 1, arrayp, &attr, arrayp);
+}
+
+/* Whatever computes takes f16 and bf16 in f32; views and gathers leave them as they are. */
+static int widen(struct run *r, unsigned node, uint32_t *arrayp) {
+	enum dtype dtype = type_of(r, *arrayp)->dtype;
+	uint32_t from = *arrayp;
+	int failed;
+
+	if (dtype_info(dtype)->kind != DTYPE_KIND_REAL || dtype_info(dtype)->reg == dtype)
+		return 0;
+	for (unsigned i = 0; i < r->wide; i++)
+		if (r->widened[i].from == from) {
+			*arrayp = r->widened[i].to;
+			return 0;
+		}
+	failed = make_cast(r, node, dtype_info(dtype)->reg, arrayp);
+	if (!failed && r->wide < EXPR_NODES)
+		r->widened[r->wide++] = (struct widened){ from, *arrayp };
+	return failed;
 }
 
 static int make_number(struct run *r, unsigned node, enum dtype dtype, double number, uint32_t *arrayp) {
@@ -408,6 +434,165 @@ static int call_given(struct run *r, unsigned node, struct value *v) {
 	return failed;
 }
 
+static int take_number(struct run *r, unsigned node, unsigned argument, double *numberp) {
+	const struct value *v;
+	int failed = take(r, node, argument, VALUE_NUMBER, &v);
+
+	*numberp = failed ? 0 : v->number;
+	return failed;
+}
+
+/* range(a, b): a, a + 1, ... b - 1. */
+static int call_range(struct run *r, unsigned node, struct value *v) {
+	double first, end;
+	int failed = take_number(r, node, 0, &first);
+
+	if (!failed)
+		failed = take_number(r, node, 1, &end);
+	if (failed)
+		return failed;
+	if (end - first > LIMIT_RANK)
+		return located(r, node,
+			fault_set(r->fault, FAULT_RANK, "the list has more than %d entries", LIMIT_RANK));
+	v->kind = VALUE_LIST;
+	while (first + v->count < end) {
+		v->list[v->count] = (int64_t)first + v->count;
+		v->count++;
+	}
+	return 0;
+}
+
+/* length(list) */
+static int call_length(struct run *r, unsigned node, struct value *v) {
+	const struct value *list;
+	int failed = take(r, node, 0, VALUE_LIST, &list);
+
+	if (!failed)
+		give_number(v, list->count);
+	return failed;
+}
+
+/* part(list, from, to): its entries from one index, up to but without another. */
+static int call_part(struct run *r, unsigned node, struct value *v) {
+	const struct value *list;
+	double from, to;
+	int failed = take(r, node, 0, VALUE_LIST, &list);
+
+	if (!failed)
+		failed = take_number(r, node, 1, &from);
+	to = failed ? 0 : list->count;
+	if (!failed && node_of(r, node)->arity == 3)
+		failed = take_number(r, node, 2, &to);
+	if (failed)
+		return failed;
+	if (!(from >= 0 && to >= from && to <= list->count))
+		return located(r, node, fault_set(r->fault, FAULT_ARGUMENT, "no part from %g to %g of a list of %u",
+						from, to, list->count));
+	v->kind = VALUE_LIST;
+	v->count = (unsigned)to - (unsigned)from;
+	memcpy(v->list, list->list + (unsigned)from, v->count * sizeof *v->list);
+	return 0;
+}
+
+/* The spatial axes of an operand are those from 2 on; a list says something of each. */
+static int take_spatial(struct run *r, unsigned node, unsigned argument, const struct tensor_type *t,
+	const struct value **listp) {
+	int failed = take(r, node, argument, VALUE_LIST, listp);
+
+	if (failed || (*listp)->count + 2 == t->rank)
+		return failed;
+	return located(r, node, fault_set(r->fault, FAULT_ARGUMENT, "%u entries for the axes behind the first two of %u",
+					(*listp)->count, t->rank));
+}
+
+/* unfold(a, window, stride, dilation): windows along the spatial axes, their elements on new axes at the end. */
+static int call_unfold(struct run *r, unsigned node, struct value *v) {
+	const struct value *window = NULL, *stride = NULL, *dilation = NULL;
+	struct tensor_type t = { 0 };
+	uint32_t array = 0;
+	int failed = take_array(r, node, 0, &array, &t);
+
+	if (!failed)
+		failed = take_spatial(r, node, 1, &t, &window);
+	if (!failed)
+		failed = take_spatial(r, node, 2, &t, &stride);
+	if (!failed && node_of(r, node)->arity == 4)
+		failed = take_spatial(r, node, 3, &t, &dilation);
+	for (unsigned d = 2; !failed && d < t.rank; d++) {
+		struct op_attr attr = { .axis = (uint8_t)d };
+
+		attr.window.size = window->list[d - 2];
+		attr.window.step = stride->list[d - 2];
+		attr.window.dilation = dilation ? dilation->list[d - 2] : 1;
+		failed = make(r, node, OP_windows, 1, &array, &attr, &array);
+	}
+	give_array(v, array);
+	return failed;
+}
+
+/* A binary operation with a number of the array's type. */
+static int make_with(struct run *r, unsigned node, unsigned op, uint32_t array, double number, uint32_t *arrayp) {
+	uint32_t in[2] = { array };
+	int failed = make_number(r, node, type_of(r, array)->dtype, number, &in[1]);
+
+	return failed ? failed : make(r, node, op, 2, in, NULL, arrayp);
+}
+
+/* where(condition, number, array) */
+static int make_choice(struct run *r, unsigned node, uint32_t condition, double number, uint32_t array,
+	uint32_t *arrayp) {
+	uint32_t in[3] = { condition, 0, array };
+	int failed = make_number(r, node, type_of(r, array)->dtype, number, &in[1]);
+
+	return failed ? failed : make(r, node, OP_where, 3, in, NULL, arrayp);
+}
+
+/* One axis with `padding` more elements of a value on either side: gathered, what lies outside being 0. */
+static int make_border(struct run *r, unsigned node, unsigned axis, int64_t padding, double value,
+	uint32_t *arrayp) {
+	const struct tensor_type t = *type_of(r, *arrayp);
+	struct op_attr attr = { .axis = (uint8_t)axis };
+	int64_t n = t.dims[axis], dims[LIMIT_RANK];
+	uint32_t in[2] = { *arrayp }, index = 0, outside = 0;
+	int failed = make_iota(r, node, n + 2 * padding, &index);
+
+	for (unsigned d = 0; d < t.rank; d++)
+		dims[d] = d == axis ? n + 2 * padding : 1;
+	if (!failed)
+		failed = make_with(r, node, OP_sub, index, (double)padding, &index);
+	if (!failed)
+		failed = make_with(r, node, OP_lt, index, 0, &outside);
+	if (!failed)
+		failed = make_choice(r, node, outside, (double)n, index, &in[1]);
+	if (!failed)
+		failed = make(r, node, OP_take, 2, in, &attr, arrayp);
+	if (failed || value == 0)
+		return failed;
+	failed = make_with(r, node, OP_ge, in[1], (double)n, &outside);
+	if (!failed)
+		failed = make_shape(r, node, OP_reshape, outside, t.rank, dims, &outside);
+	return failed ? failed : make_choice(r, node, outside, value, *arrayp, arrayp);
+}
+
+/* border(a, padding, value): the spatial axes with so many elements of a value on either side. */
+static int call_border(struct run *r, unsigned node, struct value *v) {
+	struct tensor_type t = { 0 };
+	const struct value *padding = NULL;
+	uint32_t array = 0;
+	double value = 0;
+	int failed = take_array(r, node, 0, &array, &t);
+
+	if (!failed)
+		failed = take_spatial(r, node, 1, &t, &padding);
+	if (!failed)
+		failed = take_number(r, node, 2, &value);
+	for (unsigned d = 2; !failed && d < t.rank; d++)
+		if (padding->list[d - 2])
+			failed = make_border(r, node, d, padding->list[d - 2], value, &array);
+	give_array(v, array);
+	return failed;
+}
+
 /* is_bool(a): 1 or 0. */
 static int call_is_bool(struct run *r, unsigned node, struct value *v) {
 	struct tensor_type t = { 0 };
@@ -456,7 +641,7 @@ static bool fold(unsigned op, double a, double b, double *resultp) {
 	}
 }
 
-/* The type in which the arrays of an operation meet. */
+/* The type in which the arrays of an operation meet and are computed. */
 static enum dtype meet(const struct run *r, unsigned first, unsigned count, const struct value *const *in) {
 	int dtype = -1;
 
@@ -466,14 +651,20 @@ static enum dtype meet(const struct run *r, unsigned first, unsigned count, cons
 		dtype = dtype < 0 ? type_of(r, in[i]->array)->dtype
 				  : (int)dtype_promote((enum dtype)dtype, type_of(r, in[i]->array)->dtype);
 	}
-	return dtype < 0 ? working_dtype(r) : (enum dtype)dtype;
+	if (dtype < 0)
+		return working_dtype(r);
+	return dtype_info((enum dtype)dtype)->kind == DTYPE_KIND_REAL ? dtype_info((enum dtype)dtype)->reg
+								       : (enum dtype)dtype;
 }
 
 static int to_array(struct run *r, unsigned node, const struct value *v, enum dtype dtype, uint32_t *arrayp) {
+	int failed;
+
 	if (is_number(v))
 		return make_number(r, node, dtype, v->number, arrayp);
 	*arrayp = v->array;
-	return make_cast(r, node, dtype, arrayp);
+	failed = widen(r, node, arrayp);
+	return failed ? failed : make_cast(r, node, dtype, arrayp);
 }
 
 static int take_operands(struct run *r, unsigned node, const struct value **in, bool *foldedp) {
@@ -528,6 +719,8 @@ static int make_reduction(struct run *r, unsigned node, struct value *v) {
 	attr.axes = (uint16_t)((1U << t.rank) - 1);
 	if (n->arity == 2)
 		failed = take_axes(r, node, 1, t.rank, &attr.axes);
+	if (!failed)
+		failed = widen(r, node, &array);
 	if (!failed)
 		failed = make(r, node, n->which, 1, &array, &attr, &array);
 	give_array(v, array);
@@ -589,7 +782,18 @@ static int set_axes(struct run *r, unsigned node, const struct tensor_type *t, s
 	return take_axes(r, node, 1, t->rank, &attr->axes);
 }
 
-/* What the second argument of a view is; the parser lets nothing else pass. */
+static int set_axis(struct run *r, unsigned node, const struct tensor_type *t, struct op_attr *attr) {
+	const struct value *v;
+	int failed = take(r, node, 2, VALUE_NUMBER, &v);
+	unsigned axis = 0;
+
+	if (!failed)
+		failed = check_axis(r, node, (int64_t)v->number, t->rank, &axis);
+	attr->axis = (uint8_t)axis;
+	return failed;
+}
+
+/* What the last argument of a view or a gather is; the parser lets nothing else pass. */
 static int (*const setters[OP_COUNT])(struct run *r, unsigned node, const struct tensor_type *t,
 	struct op_attr *attr) = {
 	[OP_cast] = set_dtype,
@@ -597,6 +801,8 @@ static int (*const setters[OP_COUNT])(struct run *r, unsigned node, const struct
 	[OP_broadcast] = set_dims,
 	[OP_permute] = set_permutation,
 	[OP_flip] = set_axes,
+	[OP_take] = set_axis,
+	[OP_take_along] = set_axis,
 };
 
 static int make_matmul(struct run *r, unsigned node, struct value *v) {
@@ -620,19 +826,21 @@ static int make_matmul(struct run *r, unsigned node, struct value *v) {
 
 static int make_structural(struct run *r, unsigned node, struct value *v) {
 	const struct expr_node *n = node_of(r, node);
+	uint32_t array[LIMIT_OPERANDS] = { 0 };
+	struct tensor_type t = { 0 }, other;
 	struct op_attr attr = { 0 };
-	struct tensor_type t = { 0 };
-	uint32_t array = 0;
 	int failed;
 
 	if (n->which == OP_matmul)
 		return make_matmul(r, node, v);
-	failed = take_array(r, node, 0, &array, &t);
+	failed = take_array(r, node, 0, &array[0], &t);
+	for (unsigned i = 1; !failed && i < op_info(n->which)->arity; i++)
+		failed = take_array(r, node, i, &array[i], &other);
 	if (!failed && setters[n->which])
 		failed = setters[n->which](r, node, &t, &attr);
 	if (!failed)
-		failed = make(r, node, n->which, 1, &array, &attr, &array);
-	give_array(v, array);
+		failed = make(r, node, n->which, op_info(n->which)->arity, array, &attr, &v->array);
+	v->kind = VALUE_ARRAY;
 	return failed;
 }
 
@@ -680,8 +888,10 @@ static int make_composite(struct run *r, unsigned node, struct value *v) {
 		if (n->name[i] != EXPR_POSITIONAL)
 			continue;
 		failed = take(r, node, i, VALUE_ARRAY, &in);
-		if (!failed)
-			array[count++] = in->array;
+		if (failed)
+			break;
+		array[count] = in->array;
+		failed = widen(r, node, &array[count++]);
 	}
 	for (unsigned i = 0; !failed && i < n->arity; i++)
 		if (n->name[i] != EXPR_POSITIONAL)
@@ -705,16 +915,12 @@ static function *const operations[] = {
 
 static int value_operand(struct run *r, unsigned node, struct value *v) {
 	const struct expr_node *n = node_of(r, node);
-	enum dtype dtype;
 
 	if (is_absent(r, n))
 		return located(r, node, fault_set(r->fault, FAULT_ARITY, "operand %u is missing", n->which + 1U));
 	v->kind = VALUE_ARRAY;
 	v->array = r->call->operand[n->which];
-	dtype = type_of(r, v->array)->dtype;
-	if (dtype_info(dtype)->kind != DTYPE_KIND_REAL)
-		return 0;
-	return make_cast(r, node, dtype_info(dtype)->reg, &v->array);
+	return 0;
 }
 
 static int value_attribute(struct run *r, unsigned node, struct value *v) {
@@ -864,6 +1070,7 @@ int expand(const struct expand_call *call, const struct expand_target *target, u
 
 	r.call = call;
 	r.target = target;
+	r.wide = 0;
 	r.fault = f;
 	for (unsigned i = 0; i < call->expr->count; i++)
 		r.value[i].kind = VALUE_NONE;

@@ -331,6 +331,8 @@ static void call_counts(unsigned op, unsigned *leastp, unsigned *mostp) {
 		[OP_broadcast] = 2,
 		[OP_flip] = 2,
 		[OP_matmul] = 2,
+		[OP_take] = 3,
+		[OP_take_along] = 3,
 	};
 	const struct op_info *info = op_info(op);
 

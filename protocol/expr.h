@@ -58,6 +58,11 @@ enum {
 	X(insert, 2, 2)                                                                                      \
 	X(drop, 2, 2)                                                                                        \
 	X(given, 3, 3)                                                                                       \
+	X(range, 2, 2)                                                                                       \
+	X(length, 1, 1)                                                                                      \
+	X(part, 2, 3)                                                                                        \
+	X(unfold, 3, 4)                                                                                      \
+	X(border, 3, 3)                                                                                      \
 	X(is_bool, 1, 1)
 
 enum expr_function {

@@ -128,7 +128,7 @@ START_TEST(attributes_that_do_not_fit_are_refused) {
 	ck_assert_ptr_null(fusion_call(context, "softmax", 1, &x, &far));
 	expect_error(FUSION_E_ARGUMENT, "softmax: axis 2 does not exist in f32[3,5]");
 	ck_assert_ptr_null(fusion_eye(context, 9, NULL, 0, FUSION_F32));
-	expect_error(FUSION_E_ARGUMENT, "eye: dims has 9 entries");
+	expect_error(FUSION_E_ARGUMENT, "eye: 9 entries of dims are not between 0 and 8");
 	fusion_release(x);
 	close_context();
 }

@@ -342,6 +342,32 @@ START_TEST(shapes_decide_views_and_indices) {
 }
 END_TEST
 
+START_TEST(lists_are_made_of_lists_and_windows_slide) {
+	const struct tensor_type type[] = { TYPE(f32, 1, 2, 5, 6), TYPE(i32, 3) };
+	const struct op_attr attr = { .rank = 2, .dims = { 2, 3 }, .step = { 1, 2 }, .start = { 1, 0 } };
+
+	BECOMES("reshape(a, [part(shape(a), 0, 2), 30])", 1, type, NULL, NULL, "reshape:f32[1,2,30]");
+	BECOMES("permute(a, [0, range(2, 4), 1])", 1, type, NULL, NULL, "permute:f32[1,5,6,2]");
+	BECOMES("a * length(range(1, 4))", 1, type, NULL, NULL, "fill:3 mul:f32[1,2,5,6]");
+	BECOMES("unfold(a, window, stride)", 1, type, &attr, NULL, "windows:f32[1,2,4,6,2] windows:f32[1,2,4,2,2,3]");
+	BECOMES("border(a, padding, 0)", 1, type, &attr, NULL,
+		"arange:i32[7] fill:1 sub:i32[7] fill:0 lt:bool[7] fill:5 where:i32[7] take:f32[1,2,7,6]");
+	BECOMES("take(a, b, 3)", 2, type, NULL, NULL, "take:f32[1,2,5,3]");
+	ck_assert_int_eq(expanded("reshape(a, range(0, 9))", 1, type, NULL, NULL), FAULT_RANK);
+	ck_assert_int_eq(expanded("reshape(a, part(shape(a), 3, 2))", 1, type, NULL, NULL), FAULT_ARGUMENT);
+	ck_assert_int_eq(expanded("unfold(a, [1], [1])", 1, type, NULL, NULL), FAULT_ARGUMENT);
+}
+END_TEST
+
+START_TEST(gathers_and_views_leave_narrow_floats_as_they_are) {
+	const struct tensor_type type[] = { TYPE(f16, 4, 2), TYPE(i32, 3) };
+
+	BECOMES("take(a, b, 0)", 2, type, NULL, NULL, "take:f16[3,2]");
+	BECOMES("transpose(a)", 1, type, NULL, NULL, "permute:f16[2,4]");
+	BECOMES("max(a, 0)", 1, type, NULL, NULL, "cast:f32[4,2] max:f32[1,2] cast:f16[1,2]");
+}
+END_TEST
+
 START_TEST(what_does_not_fit_names_the_call_and_the_column) {
 	const struct tensor_type type[] = { TYPE(f32, 2, 6), TYPE(bool, 3) };
 
@@ -367,4 +393,5 @@ RUN_TESTS("protocol_expr", operators_bind_as_in_arithmetic, numbers_are_decimal,
 	numbers_take_the_type_beside_them_and_fold_among_themselves,
 	narrow_floats_are_computed_in_f32_and_rounded_once, operands_meet_in_one_type,
 	reductions_keep_their_axes_and_the_result_drops_them, only_what_is_given_and_needed_is_made,
-	shapes_decide_views_and_indices, what_does_not_fit_names_the_call_and_the_column)
+	shapes_decide_views_and_indices, lists_are_made_of_lists_and_windows_slide,
+	gathers_and_views_leave_narrow_floats_as_they_are, what_does_not_fit_names_the_call_and_the_column)

@@ -330,8 +330,9 @@ static int take_list(struct parser *p, struct text_statement *s, enum op_attribu
 	int rank;
 	int r = take_dims(p, INT64_MIN + 1, &rank, s->list[which]);
 
-	if (!r && s->rank && s->rank != rank)
+	if (!r && s->listed && s->rank != rank)
 		return lex_expected(&p->lex, "lists of one length", p->fault);
+	s->listed |= 1U << which;
 	s->rank = rank;
 	return r;
 }

@@ -57,7 +57,8 @@ struct text_statement {
 	struct lex_token number[2]; /* fill: the value; arange: start and step */
 	unsigned operands;          /* how many are given; composites may have absent ones */
 	double named[OP_ATTRIBUTES]; /* composites; but not axes and lists */
-	int64_t list[OP_ATTRIBUTES][LIMIT_RANK]; /* composites: `rank` entries each */
+	uint32_t listed;            /* composites: 1 << enum op_attribute of the lists that are given */
+	int64_t list[OP_ATTRIBUTES][LIMIT_RANK]; /* `rank` entries each */
 	struct values values;       /* input */
 };
 

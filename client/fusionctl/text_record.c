@@ -344,7 +344,7 @@ static void take_attributes(const struct text_statement *s, struct fusion_attrib
 
 	*a = (struct fusion_attributes){ .axis_count = s->axes, .axes = s->axes_given ? s->axis : NULL, .rank = s->rank };
 	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
-		if (attribute_info((enum op_attribute)i)->kind == ATTRIBUTE_KIND_LIST)
+		if (s->listed >> i & 1)
 			*(const int64_t **)(void *)((char *)a + places[i]) = s->list[i];
 	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
 		set_member((char *)a + places[i], attribute_info((enum op_attribute)i)->kind, s->named[i]);

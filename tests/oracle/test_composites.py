@@ -88,6 +88,41 @@ class m:
         return m.softmax(scores, (-1,)) @ v
 
 
+    @staticmethod
+    def rows(weight, index):
+        n = weight.shape[0]
+        index = np.where(index < 0, index.astype(np.int64) + n, index.astype(np.int64))
+        inside = (index >= 0) & (index < n)
+        return np.where(inside[..., None], weight[np.where(inside, index, 0)] if n else weight.dtype.type(0), 0)
+
+    @staticmethod
+    def windows(x, window, stride, padding, dilation, value):
+        """(place, window) for each place of the result's spatial axes."""
+        x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding], constant_values=value)
+        counts = [(n - (w - 1) * d - 1) // s + 1 for n, w, s, d in zip(x.shape[2:], window, stride, dilation)]
+        for place in np.ndindex(*counts):
+            cut = [slice(o * s, o * s + (w - 1) * d + 1, d) for o, s, w, d in zip(place, stride, window, dilation)]
+            yield counts, place, x[(slice(None), slice(None), *cut)]
+
+    @staticmethod
+    def pool(function, value, x, window, stride, padding):
+        y = None
+        for counts, place, cut in m.windows(x, window, stride, padding, [1] * len(window), value):
+            y = np.zeros(x.shape[:2] + tuple(counts)) if y is None else y
+            y[(slice(None), slice(None), *place)] = function(cut, axis=tuple(range(2, x.ndim)))
+        return y
+
+    @staticmethod
+    def conv(x, weight, bias, stride, padding, dilation, groups):
+        y, group = None, weight.shape[0] // groups
+        for counts, place, cut in m.windows(x, weight.shape[2:], stride, padding, dilation, 0):
+            y = np.zeros((x.shape[0], weight.shape[0], *counts), x.dtype) if y is None else y
+            for o in range(weight.shape[0]):
+                first = o // group * weight.shape[1]
+                y[(slice(None), o, *place)] = (cut[:, first:first + weight.shape[1]] * weight[o]).sum(axis=tuple(range(1, x.ndim)))
+        return m.affine(y, None, m.along(bias, y, 1))
+
+
 def axes_of(a, axes):
     return tuple(range(a.ndim)) if axes is None else tuple(d % a.ndim for d in axes)
 
@@ -145,6 +180,10 @@ NORMED = [((3, 5), (1,), (5,)), ((4, 3, 8), (1, 2), (3, 8)), ((2, 3, 77), (-1,),
           ((2, 2, 1, 3, 2, 1, 2, 3), (5, 6, 7), (1, 2, 3)), ((0, 4), (1,), (4,)), ((3, 0), (1,), (0,)), ((9,), (0,), ())]
 GROUPED = [((2, 6, 5), 3), ((1, 4), 1), ((3, 4, 3, 5), 4), ((2, 4, 2, 1, 3, 1, 2, 2), 2), ((0, 4, 3), 2)]
 
+POOLED = [([x], {"window": w, "stride": s, "padding": p}) for x, w, s, p in
+          (((2, 3, 9), (3,), (2,), (1,)), ((1, 2, 7), (2,), (1,), (0,)), ((2, 1, 6, 5), (2, 3), (2, 1), (1, 1)),
+           ((1, 3, 5, 4), (5, 4), (1, 1), (0, 0)), ((1, 2, 4, 3, 4), (2, 2, 2), (2, 1, 2), (1, 0, 1)), ((0, 2, 5), (2,), (1,), (0,)))]
+
 CASES = {
     "softmax": over_axes() + [([(3, 0)], {"axes": (1,)})],
     "log_softmax": over_axes() + [([(3, 0)], {"axes": (1,)})],
@@ -176,6 +215,14 @@ CASES = {
                (((5,), (5,), 0), ((3, 77), (3, 77), 1), ((3, 4), (1, 4), -1), ((4, 3), (4, 1), 0), ((2, 0), (2, 0), 1))],
     "linear": [([x, w, w[:1]][:n], {}) for n in (2, 3) for x, w in
                (((3, 5), (4, 5)), ((2, 3, 7), (5, 7)), ((1, 1), (1, 1)), ((0, 3), (2, 3)), ((4, 0), (3, 0)), ((2, 2, 2, 9), (17, 9)))],
+    "embedding": [([w, i], {}) for w, i in (((5, 3), (4,)), ((9, 7), (2, 3, 2)), ((1, 1), ()), ((4, 0), (3,)), ((6, 2), (0, 2)))],
+    "max_pool": POOLED,
+    "avg_pool": POOLED,
+    "conv": [([x, w, w[:1]][:n], {"stride": s, "padding": p, "dilation": d, "groups": g}) for x, w, s, p, d, g, n in
+             (((2, 3, 9), (4, 3, 3), (1,), (0,), (1,), 0, 2), ((1, 4, 10), (6, 2, 3), (2,), (2,), (2,), 2, 3),
+              ((2, 3, 6, 5), (4, 3, 3, 2), (1, 1), (1, 0), (1, 1), 1, 3), ((1, 4, 7, 8), (4, 1, 3, 3), (2, 1), (1, 2), (1, 2), 4, 2),
+              ((1, 2, 3, 4, 3), (2, 2, 2, 1, 2), (1, 2, 1), (0, 0, 1), (1, 1, 1), 1, 2), ((0, 2, 5), (3, 2, 2), (1,), (0,), (1,), 1, 2),
+              ((1, 1, 1), (1, 1, 1), (1,), (0,), (1,), 1, 3))],
     "attention": [([(2, 5, 4), (2, 7, 4), (2, 7, 3)], {}), ([(3, 4), (5, 4), (5, 2)], {"scale": 0.25}),
                   ([(2, 3, 6, 4), (2, 3, 6, 4), (2, 3, 6, 8)], {"causal": True}),
                   ([(2, 5, 4), (2, 7, 4), (2, 7, 3), (5, 7)], {}), ([(1, 4), (1, 4), (1, 4)], {"causal": True, "scale": 2}),
@@ -187,7 +234,7 @@ CASES = {
 
 def operand_values(rng, name, i, dtype, shape, special, attributes):
     composite = COMPOSITES[name]
-    if name in ("cross_entropy", "one_hot") and i == composite.arity - 1:
+    if name in ("cross_entropy", "one_hot", "embedding") and i == composite.arity - 1:
         return rng.integers(0 if DTYPES[dtype].kind == "UINT" else -1, 9, shape).astype(reference.STORAGE[dtype])
     if name == "batch_norm" and i == 2:
         return np.abs(random_values(rng, dtype, shape))
@@ -304,6 +351,16 @@ REFUSED = [
     ("attention", [("f32", (3, 2)), ("f32", (4, 2)), ("f32", (4, 2)), ("i32", (3, 4))], {}, "DTYPE", "a mask is bool"),
     ("attention", [("f32", (3, 2)), ("f32", (4, 2)), ("f32", (4, 2)), ("bool", (2, 4))], {}, "SHAPE", "the mask (bool[2,4])"),
     ("attention", [("f32", (3, 2)), ("f32", (0, 2)), ("f32", (0, 2))], {}, "SHAPE", "there are no keys"),
+    ("embedding", [("f32", (3,)), ("i32", (3,))], {}, "SHAPE", "must have 2 dimensions"),
+    ("max_pool", [("f32", (1, 1, 5))], {"window": (2, 2), "stride": (1, 1), "padding": (0, 0)}, "SHAPE", "lists of 2 entries"),
+    ("max_pool", [("f32", (1, 1, 5))], {"window": (2,), "stride": (0,), "padding": (0,)}, "ARGUMENT", "the stride 0"),
+    ("max_pool", [("f32", (1, 1, 5))], {"window": (2,), "stride": (1,), "padding": (2,)}, "ARGUMENT", "more than half"),
+    ("avg_pool", [("f32", (1, 1, 5))], {"window": (6,), "stride": (1,), "padding": (0,)}, "SHAPE", "does not fit axis 2"),
+    ("conv", [("f32", (1, 3, 5)), ("f32", (2, 2, 3))], {"stride": (1,)}, "SHAPE", "does not take the channels"),
+    ("conv", [("f32", (1, 4, 5)), ("f32", (3, 2, 3))], {"stride": (1,), "groups": 2}, "SHAPE", "in 2 groups"),
+    ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 3)), ("f32", (3,))], {"stride": (1,)}, "SHAPE", "the bias"),
+    ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 6))], {"stride": (1,)}, "SHAPE", "does not fit axis 2"),
+    ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 3))], {"stride": (1 << 40,)}, "ARGUMENT", "the stride 1099511627776"),
     ("sum", [("f32", (3,))], {}, "OPERATION", "it has a function of its own"),
     ("softmin", [("f32", (3,))], {}, "OPERATION", "there is no such operation"),
 ]
