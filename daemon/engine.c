@@ -112,7 +112,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.cache_dir = c->cache_dir,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
-		.profile = c->engine_time_kernels || c->fusion_tracker_share,
+		.profile = c->engine_time_kernels,
 		.measure = true,
 		.wake = inbox_ring,
 		.user = &e->inbox,

@@ -55,6 +55,9 @@ static struct stage {
 	int grow_error;
 	unsigned grows, drops, freed;
 	uint64_t freed_offset;
+	bool timed;                  /* runs are */
+	unsigned times;              /* told */
+	double fastest_ns;
 } st;
 
 static void wake(void *user) {
@@ -312,13 +315,21 @@ static struct plan *plan_of_graph(void) {
 	return p;
 }
 
+static void on_timed(void *user, double ns) {
+	(void)user;
+	ck_assert(ns > 0);
+	if (!st.times++ || ns < st.fastest_ns)
+		st.fastest_ns = ns;
+}
+
 /* Runs the graph as it stands, and empties it. */
 static void submit_to(struct lane *l, struct buffer **out, struct ending *e) {
 	struct buffer *leaves[16];
 	uint64_t offsets[16];
 	struct plan *p = plan_of_graph();
 	struct exec_request q = { .plan = p, .leaf = leaves, .leaf_offset = offsets,
-		.scalar = graph_scalar_values(st.graph), .space = st.space, .done = ended, .user = e };
+		.scalar = graph_scalar_values(st.graph), .space = st.space, .done = ended, .user = e,
+		.timed = st.timed ? on_timed : NULL };
 
 	ck_assert_uint_le(p->leaves, 16);
 	for (uint32_t i = 0; i < p->leaves; i++) {
@@ -398,6 +409,46 @@ START_TEST(a_device_with_memory_of_its_own_gives_the_same) {
 	add_two_arrays();
 	ck_assert_uint_eq(device_counters(st.device)->uploads, 2);
 	ck_assert_uint_eq(device_counters(st.device)->downloads, 1);
+	close_stage();
+}
+END_TEST
+
+/* Every other run of a chain of sums is timed, so that each reads what the other queue has written. */
+static void time_every_other(void) {
+	struct buffer *a = client_array(N, 0, 1), *b = client_array(N, 1, 0), *sum = buffer_ref(a);
+	struct ending e = { 0 };
+	const float *v;
+
+	for (unsigned i = 0; i < 40; i++) {
+		struct buffer *next;
+
+		st.timed = i & 1;
+		next = add_arrays(sum, b, &e);
+		buffer_unref(sum);
+		sum = next;
+	}
+	v = published(sum);
+	for (unsigned i = 0; i < N; i++)
+		ck_assert(v[i] == (float)i + 40);
+	ck_assert_uint_eq(e.times, 40);
+	ck_assert_uint_eq(st.times, 20);
+	ck_assert_double_ge(st.fastest_ns, device_traits(st.device)->rates.launch_ns);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(sum);
+	wait_idle();
+}
+
+START_TEST(timed_runs_keep_their_place_in_the_order) {
+	open_usual();
+	time_every_other();
+	close_stage();
+}
+END_TEST
+
+START_TEST(timed_runs_of_a_device_with_memory_of_its_own_keep_their_place) {
+	open_stage(NULL, true, 0, 0);
+	time_every_other();
 	close_stage();
 }
 END_TEST
@@ -1305,6 +1356,8 @@ static TCase *add_case(Suite *s, const char *name) {
 static void add_values(TCase *c) {
 	tcase_add_test(c, two_client_arrays_are_added);
 	tcase_add_test(c, a_device_with_memory_of_its_own_gives_the_same);
+	tcase_add_test(c, timed_runs_keep_their_place_in_the_order);
+	tcase_add_test(c, timed_runs_of_a_device_with_memory_of_its_own_keep_their_place);
 	tcase_add_test(c, the_gpu_strategy_gives_the_same);
 	tcase_add_test(c, scalars_and_offsets_of_leaves_reach_the_kernel);
 	tcase_add_test(c, temporaries_of_a_chain_use_each_others_memory);

@@ -149,7 +149,7 @@ static void engine_fail(int r, const struct fault *f) {
 
 static void engine_open_device(void) {
 	struct device_config d = {
-		.cache_dir = engine_cache, .builders = 1, .profile = true, .wake = inbox_ring, .user = &engine.inbox
+		.cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox
 	};
 	struct exec_config x = { 0 };
 	struct fault f = { 0 };

@@ -153,10 +153,12 @@ static void draw_plan(FILE *out, const cJSON *plan) {
 
 static int write_file(const char *path, const char *text, struct fault *f) {
 	FILE *out = strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
-	int failed = !out || fputs(text, out) < 0;
+	bool failed = !out;
 
+	if (out)
+		failed = fputs(text, out) < 0;
 	if (out && out != stdout)
-		failed |= fclose(out);
+		failed |= fclose(out) != 0;
 	return failed ? fault_set(f, FAULT_ARGUMENT, "%s cannot be written: %s", path, strerror(errno)) : 0;
 }
 
@@ -250,7 +252,7 @@ int graph_command(const struct control *c) {
 		r = json ? draw(c, plan_of(c, json), &drawing, &f)
 			 : fault_set(&f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
 	}
-	if (!r)
+	if (!r && drawing)
 		r = write_drawing(c, drawing, &f);
 	cJSON_Delete(json);
 	free(drawing);

@@ -1,5 +1,6 @@
 /*
- * Launches, copies and marks on one in-order queue.
+ * Launches, copies and marks on one in-order queue. Those that are timed go to a second one, whose first
+ * command waits for the newest of the other, and so back: together they are one queue in order.
  *
  * The ring of records. A launch's records are copied to the ring's head; what lies between tail
  * and head may still be read by kernels. Flat devices read the ring where it stands, for others
@@ -188,7 +189,30 @@ static void queued(struct queue *q, cl_event event) {
 	if (q->last)
 		clReleaseEvent(q->last);
 	q->last = event;
+	q->changed = false;
 	q->sequence++;
+}
+
+/* The event that the next command waits for, where the queue was changed before it. */
+static cl_uint waits(const struct queue *q, const cl_event **listp) {
+	*listp = q->changed ? &q->last : NULL;
+	return q->changed;
+}
+
+int device_timed(struct device *d, bool timed) {
+	struct queue *q = &d->work;
+	cl_int error = CL_SUCCESS;
+
+	if (d->config.profile || timed == (q->queue == q->timed))
+		return 0;
+	if (!q->timed)
+		q->timed = clCreateCommandQueue(d->context, d->choice.device, CL_QUEUE_PROFILING_ENABLE, &error);
+	/* What a queue waits for in another one must be on its way. */
+	if (error || clFlush(q->queue))
+		return -EIO;
+	q->queue = timed ? q->timed : q->plain;
+	q->changed = q->last != NULL;
+	return 0;
 }
 
 /* Keeps the ring and the driver's own lists from filling up where nobody marks. */
@@ -220,6 +244,8 @@ static int ring_take(struct queue *q, uint64_t words, uint64_t *firstp) {
 
 static int put_records(struct device *d, const uint64_t *records, uint64_t words, uint64_t *firstp) {
 	struct queue *q = &d->work;
+	const cl_event *list;
+	cl_uint before;
 	int r = ring_take(q, words, firstp);
 
 	if (r)
@@ -227,9 +253,11 @@ static int put_records(struct device *d, const uint64_t *records, uint64_t words
 	memcpy(q->ring + *firstp, records, words * sizeof *records);
 	if (d->flat)
 		return 0;
+	before = waits(q, &list);
 	if (clEnqueueWriteBuffer(q->queue, q->records, CL_FALSE, *firstp * sizeof *records,
-		    words * sizeof *records, q->ring + *firstp, 0, NULL, NULL))
+		    words * sizeof *records, q->ring + *firstp, before, list, NULL))
 		return -EIO;
+	q->changed = false;
 	return 0;
 }
 
@@ -252,6 +280,8 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 	uint32_t local) {
 	size_t global_size[2] = { items, tasks }, local_size[2] = { local, 1 };
 	struct queue *q = &d->work;
+	const cl_event *list;
+	cl_uint before;
 	cl_event event;
 	uint64_t first;
 	int r;
@@ -266,7 +296,8 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
 	if (set_arguments(d, p, first))
 		return -EIO;
-	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, 0, NULL, &event))
+	before = waits(q, &list);
+	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, before, list, &event))
 		return -EIO;
 	queued(q, event);
 	q->running++;
@@ -293,7 +324,9 @@ int device_time(struct device *d, double *nsp) {
 struct stamp *device_stamp(struct device *d) {
 	cl_event event = d->work.last;
 
-	if (!d->config.profile || !event || clRetainEvent(event))
+	bool timed = d->config.profile || (d->work.timed && d->work.queue == d->work.timed);
+
+	if (!timed || !event || clRetainEvent(event))
 		return NULL;
 	return (struct stamp *)event;
 }
@@ -322,14 +355,17 @@ static uint64_t offset_of(uint64_t address) {
 
 int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) {
 	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
+	const cl_event *list;
+	cl_uint before;
 	cl_event event;
 
 	if (d->flat || pool >= d->memory.pools)
 		return -EIO;
 	if (!bytes)
 		return 0;
+	before = waits(&d->work, &list);
 	if (clEnqueueWriteBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
-		    host, 0, NULL, &event))
+		    host, before, list, &event))
 		return -EIO;
 	queued(&d->work, event);
 	d->counters.uploads++;
@@ -339,14 +375,17 @@ int device_upload(struct device *d, uint64_t address, const void *host, uint64_t
 
 int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) {
 	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
+	const cl_event *list;
+	cl_uint before;
 	cl_event event;
 
 	if (d->flat || pool >= d->memory.pools)
 		return -EIO;
 	if (!bytes)
 		return 0;
+	before = waits(&d->work, &list);
 	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
-		    host, 0, NULL, &event))
+		    host, before, list, &event))
 		return -EIO;
 	queued(&d->work, event);
 	d->counters.downloads++;
@@ -360,8 +399,10 @@ int device_flush(struct device *d) {
 
 int queue_drain(struct device *d) {
 	const struct timespec pause = { .tv_nsec = QUEUE_PAUSE_NS };
-	int r = clFinish(d->work.queue) ? -EIO : 0;
+	int r = clFinish(d->work.plain) ? -EIO : 0;
 
+	if (d->work.timed && clFinish(d->work.timed))
+		r = -EIO;
 	/* Callbacks may come later than clFinish() returns. */
 	while (atomic_load(&d->work.callbacks))
 		nanosleep(&pause, NULL);
@@ -394,6 +435,7 @@ int queue_open(struct device *d) {
 		d->context, d->choice.device, d->config.profile ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
 	if (error)
 		return -EIO;
+	q->plain = q->queue;
 	q->words = (uint64_t)d->quirks->ring_kib * 1024 / sizeof *q->ring;
 	return d->quirks->flags & QUIRK_LATE_CALLBACKS ? watcher_new(&q->watcher) : 0;
 }
@@ -443,7 +485,9 @@ void queue_close(struct device *d) {
 		clReleaseEvent(q->last);
 	if (q->records)
 		clReleaseMemObject(q->records);
-	if (q->queue)
-		clReleaseCommandQueue(q->queue);
-	q->queue = NULL;
+	if (q->timed)
+		clReleaseCommandQueue(q->timed);
+	if (q->plain)
+		clReleaseCommandQueue(q->plain);
+	q->queue = q->plain = q->timed = NULL;
 }

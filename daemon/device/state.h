@@ -233,7 +233,9 @@ cl_int memory_set_pools(struct device *d, cl_kernel object);
 struct fence;
 
 struct queue {
-	cl_command_queue queue;
+	cl_command_queue queue;               /* of these two, the one that commands go to */
+	cl_command_queue plain, timed;        /* timed: made when it is first wanted */
+	bool changed;                         /* the next command waits for `last`, which is of the other queue */
 	uint64_t *ring;                       /* host memory; on flat devices the kernels' too */
 	cl_mem records;
 	uint64_t words;                       /* of the ring; a power of two */

@@ -360,8 +360,6 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 }
 
 static int launch_steps(struct exec *x, struct run *r) {
-	if (r->timed && !r->step)
-		r->timing = timing_new(r->plan);
 	while (r->step < r->prepared->steps) {
 		uint32_t end = r->step + 1;
 		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end) : 0;
@@ -379,6 +377,19 @@ static int launch_steps(struct exec *x, struct run *r) {
 		r->step = end;
 	}
 	return 0;
+}
+
+/* From the first step on. What else the device does until a rest is launched is no part of the run. */
+static int launch_timed(struct exec *x, struct run *r) {
+	int e;
+
+	r->timing = timing_new(r->plan);
+	if (r->timing && device_timed(x->device, true))
+		r->timing = timing_free(r->timing);
+	e = launch_steps(x, r);
+	if (e)
+		r->timing = timing_free(r->timing);
+	return device_timed(x->device, false) ? -EIO : e;
 }
 
 /* Lets go of everything but the outputs' places in the caller's hands. */
@@ -436,10 +447,7 @@ int run_advance(struct exec *x, struct run *r) {
 	if (!e && !s && !r->bound)
 		e = run_bind(x, r, &s);
 	if (!e && !s) {
-		e = launch_steps(x, r);
-		/* What else the device does until the rest is launched is no part of the run. */
-		if (e)
-			r->timing = timing_free(r->timing);
+		e = r->timed && !r->step ? launch_timed(x, r) : launch_steps(x, r);
 		if (e && e != -EAGAIN)
 			s = sorrow_of(e, 0);
 	}

@@ -1,9 +1,9 @@
 /*
  * How long a run and its steps took, by the driver's own times of launches.
  *
- * A run is timed only where all its launches were queued one behind the other. A launch counts from the
- * end of the one before to its own end, so that what the device waited for the next launch is part of
- * it; the first one counts with what a launch costs. Steps that share a launch share its time.
+ * A launch counts with what it took on the device and what launches were measured to cost: the gaps
+ * between timed launches are longer than others, since some drivers take their time over times. Steps
+ * that share a launch share its time.
  */
 #include "state.h"
 
@@ -46,19 +46,17 @@ static void tell_steps(const struct timing *t, const struct timing_launch *l, do
 }
 
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r) {
-	double launch_ns = device_traits(x->device)->rates.launch_ns, total = 0, before = 0, start, end, ns;
+	double launch_ns = device_traits(x->device)->rates.launch_ns, total = 0, start, end;
 
 	for (uint32_t i = 0; i < t->launches; i++) {
 		const struct timing_launch *l = &t->launch[i];
 
 		if (stamp_read(l->stamp, &start, &end))
 			return;
-		ns = i ? end - before : end - start + launch_ns;
-		before = end;
-		if (!(ns > 0))
+		if (!(end >= start))
 			return;
-		total += ns;
-		tell_steps(t, l, ns / (l->end - l->first));
+		total += end - start + launch_ns;
+		tell_steps(t, l, (end - start + launch_ns) / (l->end - l->first));
 	}
 	if (t->launches)
 		r->timed(r->item.user, total);

@@ -49,7 +49,7 @@ int planner_describe(struct planner *p) {
 	for (uint32_t i = 0; !r && i < p->nodes; i++) {
 		const struct node *n = &p->node[i];
 
-		r = keep_node(p->plan, i, &(struct plan_node){ .op = n->op, .arity = n->arity,
+		r = keep_node(p->plan, i, &(struct plan_node){ .op = i < own ? graph_node(p->g, i)->op : n->op, .arity = n->arity,
 			.dead = n->kind == NODE_DEAD, .output = i < own && graph_node(p->g, i)->output,
 			.note = i < own ? graph_node(p->g, i)->note : PLAN_NONE, .in = n->in, .type = n->type });
 	}

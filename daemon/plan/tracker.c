@@ -87,9 +87,12 @@ static bool is_known(const struct tracked *e, enum track_form form) {
 
 /* ---- graphs ---- */
 
-static void forget(struct tracker *t, struct tracked *e) {
-	HASH_DELETE(hh, t->graph, e);
+/* The oldest. */
+static void forget(struct tracker *t) {
+	struct tracked *e = t->graph;
+
 	HASH_DELETE(by_id, t->by_id, e);
+	HASH_DELETE(hh, t->graph, e);
 	free(e);
 }
 
@@ -98,8 +101,6 @@ static struct tracked *add(struct tracker *t, const struct track_key *key) {
 
 	if (!e)
 		return NULL;
-	if (HASH_COUNT(t->graph) >= TRACK_GRAPHS)
-		forget(t, t->graph);
 	e->key = *key;
 	e->id = ++t->ids;
 	HASH_ADD(hh, t->graph, key, sizeof e->key, e);
@@ -115,7 +116,12 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 	if (!o->fuse || o->fast)
 		return NULL;
 	HASH_FIND(hh, t->graph, &key, sizeof key, e);
-	return e ? e : add(t, &key);
+	if (e)
+		return e;
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): forget() takes it out of both tables first */
+	while (HASH_COUNT(t->graph) >= TRACK_GRAPHS)
+		forget(t);
+	return add(t, &key);
 }
 
 uint64_t tracked_id(const struct tracked *e) {
@@ -258,7 +264,7 @@ static void read_line(struct tracker *t, const char *line) {
 		chosen >= TRACK_FORMS)
 		return;
 	HASH_FIND(hh, t->graph, &key, sizeof key, e);
-	e = e ? NULL : add(t, &key);
+	e = e || HASH_COUNT(t->graph) >= TRACK_GRAPHS ? NULL : add(t, &key);
 	if (!e)
 		return;
 	for (unsigned i = 0; i < TRACK_FORMS; i++)
@@ -362,7 +368,7 @@ struct tracker *tracker_free(struct tracker *t) {
 	if (tracker_save(t))
 		t->changed = false;
 	while (t->graph)
-		forget(t, t->graph);
+		forget(t);
 	free(t->path);
 	free(t->device);
 	free(t);

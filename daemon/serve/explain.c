@@ -244,7 +244,7 @@ int recent_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "RECENT", f);
 	if (!code)
 		code = find_session(r->session, id, &s, f);
-	if (code)
+	if (code || !s)
 		return code;
 	json = cJSON_CreateObject();
 	code = json ? describe_recent(json, s, flags) : -ENOMEM;
