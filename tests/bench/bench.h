@@ -87,7 +87,8 @@ struct kind {
 	/* Elements [first, first + count) of the result, within one row of it. */
 	void (*reference)(
 		const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out);
-	double cost; /* host operations an element of the result, but for inner extents */
+	bool leading; /* along the first axis instead of the last */
+	double cost;  /* host operations an element of the result, but for inner extents */
 	/* The kernels it takes unfused, as multiples of plain ones, where they are bound by memory. */
 	int adds, copies, reads;
 	const char *doc;

@@ -215,86 +215,185 @@ static void host_gelu_linear(
 
 /* ---- rows ---- */
 
-static const int last_axis[] = { -1 };
+/* x of R x C, then a vector along the axis. */
+static int shape_columns(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = size[0];
+	dims[1] = i > 0 ? 1 : size[1];
+	return 2;
+}
 
-static fusion_array *softmax(fusion_array *x) {
-	fusion_array *e = fusion_exp(fusion_sub(x, fusion_max(x, 1, last_axis, true)));
+/* x of R x C, and an element of the result for each of its rows, or of its columns. */
+static int shape_row_result(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = size[0];
+	dims[1] = size[1];
+	return i < 0 ? 1 : 2;
+}
 
-	return fusion_div(e, fusion_sum(e, 1, last_axis, true));
+static int shape_column_result(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = i < 0 ? size[1] : size[0];
+	dims[1] = size[1];
+	return i < 0 ? 1 : 2;
+}
+
+static const int *axis_of(const struct workload *w) {
+	static const int first = 0, last = -1;
+
+	return w->kind->leading ? &first : &last;
+}
+
+/* Elements along the axis. */
+static int64_t line_length(const struct workload *w) {
+	return w->kind->leading ? w->size[0] : w->size[1];
+}
+
+/* The row or column that an element of x lies in, as doubles; the caller's to free. */
+static double *host_line(const struct workload *w, const float *in, int64_t element) {
+	int64_t n = line_length(w), columns = w->size[1];
+	int64_t stride = w->kind->leading ? columns : 1;
+	const float *start = in + (w->kind->leading ? element % columns : element - element % columns);
+	double *line = malloc((size_t)n * sizeof *line);
+
+	for (int64_t i = 0; line && i < n; i++)
+		line[i] = (double)start[i * stride];
+	return line;
+}
+
+/* Where an element of x is in its line. */
+static int64_t host_index(const struct workload *w, int64_t element) {
+	return w->kind->leading ? element / w->size[1] : element % w->size[1];
+}
+
+/* Each element of out from its line, which `map` changes in place; elements of a row share one. */
+static void host_lines(const struct workload *w, const float *in, int64_t first, int64_t count,
+	void (*map)(double *line, int64_t n), double *out) {
+	double *line = NULL;
+
+	for (int64_t i = 0; i < count; i++) {
+		if (w->kind->leading || !line) {
+			free(line);
+			line = host_line(w, in, first + i);
+			if (line)
+				map(line, line_length(w));
+		}
+		out[i] = line ? line[host_index(w, first + i)] : (double)NAN;
+	}
+	free(line);
+}
+
+static fusion_array *softmax(fusion_array *x, const int *axis) {
+	fusion_array *e = fusion_exp(fusion_sub(x, fusion_max(x, 1, axis, true)));
+
+	return fusion_div(e, fusion_sum(e, 1, axis, true));
 }
 
 static fusion_array *record_softmax(const struct workload *w, fusion_array *const *in) {
-	(void)w;
-	return softmax(in[0]);
+	return softmax(in[0], axis_of(w));
 }
 
 /* In place; the sum of the powers is what it divides by. */
-static void host_softmax_row(double *row, int64_t n) {
+static void host_softmax_line(double *line, int64_t n) {
 	double top = -INFINITY, total = 0;
 
 	for (int64_t i = 0; i < n; i++)
-		top = fmax(top, row[i]);
+		top = fmax(top, line[i]);
 	for (int64_t i = 0; i < n; i++)
-		total += row[i] = exp(row[i] - top);
+		total += line[i] = exp(line[i] - top);
 	for (int64_t i = 0; i < n; i++)
-		row[i] /= total;
-}
-
-/* The row that `first` lies in, as doubles; the caller's to free. */
-static double *host_row(const float *in, int64_t columns, int64_t first) {
-	double *row = malloc((size_t)columns * sizeof *row);
-	int64_t start = first - first % columns;
-
-	for (int64_t i = 0; row && i < columns; i++)
-		row[i] = (double)in[start + i];
-	return row;
+		line[i] /= total;
 }
 
 static void host_softmax(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	double *row = host_row(in[0], w->size[1], first);
-
-	if (row)
-		host_softmax_row(row, w->size[1]);
-	for (int64_t i = 0; i < count; i++)
-		out[i] = row ? row[(first + i) % w->size[1]] : (double)NAN;
-	free(row);
+	host_lines(w, in[0], first, count, host_softmax_line, out);
 }
 
 #define NORM_EPSILON 1e-5
 
 static fusion_array *record_layernorm(const struct workload *w, fusion_array *const *in) {
-	fusion_array *d = fusion_sub(in[0], fusion_mean(in[0], 1, last_axis, true));
-	fusion_array *variance = fusion_mean(fusion_mul(d, d), 1, last_axis, true);
+	const int *axis = axis_of(w);
+	fusion_array *d = fusion_sub(in[0], fusion_mean(in[0], 1, axis, true));
+	fusion_array *variance = fusion_mean(fusion_mul(d, d), 1, axis, true);
 	fusion_array *scale = fusion_sqrt(fusion_add_scalar(variance, NORM_EPSILON));
 
-	(void)w;
 	return fusion_add(fusion_mul(fusion_div(d, scale), in[1]), in[2]);
 }
 
-static void host_norm_row(double *row, int64_t n) {
+static double host_variance(const double *line, int64_t n, double *meanp) {
 	double mean = 0, variance = 0;
 
 	for (int64_t i = 0; i < n; i++)
-		mean += row[i] / (double)n;
+		mean += line[i] / (double)n;
 	for (int64_t i = 0; i < n; i++)
-		variance += (row[i] - mean) * (row[i] - mean) / (double)n;
+		variance += (line[i] - mean) * (line[i] - mean) / (double)n;
+	*meanp = mean;
+	return variance;
+}
+
+static void host_norm_line(double *line, int64_t n) {
+	double mean, variance = host_variance(line, n, &mean);
+
 	for (int64_t i = 0; i < n; i++)
-		row[i] = (row[i] - mean) / sqrt(variance + NORM_EPSILON);
+		line[i] = (line[i] - mean) / sqrt(variance + NORM_EPSILON);
 }
 
 static void host_layernorm(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	double *row = host_row(in[0], w->size[1], first);
-
-	if (row)
-		host_norm_row(row, w->size[1]);
+	host_lines(w, in[0], first, count, host_norm_line, out);
 	for (int64_t i = 0; i < count; i++) {
-		int64_t column = (first + i) % w->size[1];
+		int64_t at = host_index(w, first + i);
 
-		out[i] = row ? row[column] * (double)in[1][column] + (double)in[2][column] : (double)NAN;
+		out[i] = out[i] * (double)in[1][at] + (double)in[2][at];
 	}
-	free(row);
+}
+
+static fusion_array *record_var(const struct workload *w, fusion_array *const *in) {
+	const int *axis = axis_of(w);
+	fusion_array *d = fusion_sub(in[0], fusion_mean(in[0], 1, axis, true));
+
+	return fusion_mean(fusion_mul(d, d), 1, axis, false);
+}
+
+static fusion_array *record_logsumexp(const struct workload *w, fusion_array *const *in) {
+	const int *axis = axis_of(w);
+	fusion_array *e = fusion_exp(fusion_sub(in[0], fusion_max(in[0], 1, axis, true)));
+
+	return fusion_add(fusion_log(fusion_sum(e, 1, axis, false)), fusion_max(in[0], 1, axis, false));
+}
+
+/* One element of out for each row, or column, of x. */
+static void host_each_line(const struct workload *w, const float *in, int64_t first, int64_t count,
+	double (*reduce)(double *line, int64_t n), double *out) {
+	for (int64_t i = 0; i < count; i++) {
+		double *line = host_line(w, in, w->kind->leading ? first + i : (first + i) * w->size[1]);
+
+		out[i] = line ? reduce(line, line_length(w)) : (double)NAN;
+		free(line);
+	}
+}
+
+static double host_var_line(double *line, int64_t n) {
+	double mean;
+
+	return host_variance(line, n, &mean);
+}
+
+static void host_var(const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_each_line(w, in[0], first, count, host_var_line, out);
+}
+
+static double host_logsumexp_line(double *line, int64_t n) {
+	double top = -INFINITY, total = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		top = fmax(top, line[i]);
+	for (int64_t i = 0; i < n; i++)
+		total += exp(line[i] - top);
+	return log(total) + top;
+}
+
+static void host_logsumexp(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_each_line(w, in[0], first, count, host_logsumexp_line, out);
 }
 
 #define ATTENTION_SCALE 0.125
@@ -304,7 +403,7 @@ static fusion_array *record_attention(const struct workload *w, fusion_array *co
 		fusion_mul_scalar(fusion_matmul(in[0], fusion_transpose(in[1])), ATTENTION_SCALE);
 
 	(void)w;
-	return fusion_matmul(softmax(score), in[2]);
+	return fusion_matmul(softmax(score, axis_of(w)), in[2]);
 }
 
 static double host_dot(const float *a, const float *b, int64_t n) {
@@ -328,7 +427,7 @@ static void host_attention(
 	for (int64_t k = 0; k < length; k++)
 		weight[k] =
 			ATTENTION_SCALE * host_dot(in[0] + first - column, in[1] + head + k * width, width);
-	host_softmax_row(weight, length);
+	host_softmax_line(weight, length);
 	for (int64_t k = 0; k < length; k++)
 		for (int64_t i = 0; i < count; i++)
 			out[i] += weight[k] * (double)in[2][head + k * width + column + i];
@@ -422,6 +521,15 @@ static const struct kind kinds[] = {
 		.reference = host_softmax,
 		.cost = 20,
 		.doc = "softmax of R rows of C, written out" },
+	{ .name = "softmax0",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_columns,
+		.record = record_softmax,
+		.reference = host_softmax,
+		.leading = true,
+		.cost = 20,
+		.doc = "softmax of the columns of R rows of C, written out" },
 	{ .name = "layernorm",
 		.sizes = 2,
 		.inputs = 3,
@@ -430,6 +538,49 @@ static const struct kind kinds[] = {
 		.reference = host_layernorm,
 		.cost = 10,
 		.doc = "layer norm of R rows of C, written out" },
+	{ .name = "layernorm0",
+		.sizes = 2,
+		.inputs = 3,
+		.shape = shape_columns,
+		.record = record_layernorm,
+		.reference = host_layernorm,
+		.leading = true,
+		.cost = 10,
+		.doc = "layer norm of the columns of R rows of C, written out" },
+	{ .name = "var",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_row_result,
+		.record = record_var,
+		.reference = host_var,
+		.cost = 10,
+		.doc = "variance of R rows of C, written out" },
+	{ .name = "var0",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_column_result,
+		.record = record_var,
+		.reference = host_var,
+		.leading = true,
+		.cost = 10,
+		.doc = "variance of the columns of R rows of C, written out" },
+	{ .name = "logsumexp",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_row_result,
+		.record = record_logsumexp,
+		.reference = host_logsumexp,
+		.cost = 20,
+		.doc = "log of the sum of exp of R rows of C, written out" },
+	{ .name = "logsumexp0",
+		.sizes = 2,
+		.inputs = 1,
+		.shape = shape_column_result,
+		.record = record_logsumexp,
+		.reference = host_logsumexp,
+		.leading = true,
+		.cost = 20,
+		.doc = "log of the sum of exp of the columns of R rows of C, written out" },
 	{ .name = "attention",
 		.sizes = 3,
 		.inputs = 3,
@@ -566,6 +717,8 @@ static double check_cost(const struct workload *w, int64_t row) {
 		return cost * (double)w->size[1];
 	if (k->shape == shape_attention)
 		return cost * (double)w->size[1];
+	if (k->leading || k->shape == shape_row_result)
+		return cost * (double)line_length(w);
 	return k->shape == shape_sum ? (double)w->size[0] : cost;
 }
 
