@@ -111,20 +111,32 @@ static bool is_of_row(const struct kernel *k, unsigned operand) {
 /* A column reduction pays where neighbours in memory are neighbours among the kept. */
 enum { COLUMN_MINIMUM = 8 };
 
+/* Elements of an operand, each counted once however often it is broadcast. */
+static uint64_t operand_elements(const struct draft *d, unsigned operand) {
+	uint64_t n = 1;
+
+	for (unsigned i = 0; i < d->kernel.rank; i++)
+		if (d->operand[operand].stride[i])
+			n *= (uint64_t)d->dims[i];
+	return n;
+}
+
+/* What lies along the rows, such as the weights of a norm, counts by its size. */
 static bool columns_pay(const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	bool column = false;
+	uint64_t columns = 0, rows = 0;
 
 	if (!k->kept || d->dims[k->kept - 1] < COLUMN_MINIMUM)
 		return false;
 	for (unsigned i = 0; i < k->operands; i++) {
 		if (!is_of_row(k, i))
 			continue;
-		if (d->operand[i].stride[k->kept] == 1)
-			return false;
-		column |= d->operand[i].stride[k->kept - 1] == 1;
+		if (d->operand[i].stride[k->rank - 1] == 1)
+			rows += operand_elements(d, i);
+		else if (d->operand[i].stride[k->kept - 1] == 1)
+			columns += operand_elements(d, i);
 	}
-	return column;
+	return columns > rows;
 }
 
 static unsigned lane_dim(const struct kernel *k) {
@@ -150,15 +162,20 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		k->width = 1;
 		return;
 	}
-	if (k->rank - k->kept > 1) {
+	k->form = KERNEL_FORM_ROW;
+	if (k->rank - k->kept > 1 && (k->root == KERNEL_SCAN || !columns_pay(d)))
 		k->form = KERNEL_FORM_GENERAL;
+	else if (columns_pay(d))
+		k->form = KERNEL_FORM_COLUMN;
+	/* A vector along the scanned dim must be a group of the rule, or its lanes go one by one. */
+	if (k->form == KERNEL_FORM_GENERAL ||
+		(k->root == KERNEL_SCAN && k->form == KERNEL_FORM_ROW && k->width != KERNEL_GROUP))
 		k->width = 1;
-	} else {
-		k->form = columns_pay(d) ? KERNEL_FORM_COLUMN : KERNEL_FORM_ROW;
-		/* A vector along the scanned dim must be a group of the rule, or its lanes go one by one. */
-		if (k->root == KERNEL_SCAN && k->form == KERNEL_FORM_ROW && k->width != KERNEL_GROUP)
-			k->width = 1;
-	}
+}
+
+/* Outputs as large as the iteration. */
+static bool may_stream(const struct kernel *k, unsigned output) {
+	return k->root == KERNEL_MAP || (k->root == KERNEL_ROWS && is_of_row(k, output));
 }
 
 /*
@@ -192,8 +209,7 @@ void draft_finish(struct draft *d, const struct traits *t) {
 			(k->root != KERNEL_SCAN && k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
-		o->stream = o->output && k->root == KERNEL_MAP && t->stream_bytes &&
-			o->access == KERNEL_CONTIGUOUS &&
+		o->stream = o->output && may_stream(k, i) && t->stream_bytes && o->access == KERNEL_CONTIGUOUS &&
 			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
 	}
 	if (t->strategy == STRATEGY_GPU && vector_pays(k))
