@@ -108,7 +108,7 @@ START_TEST(the_text_of_a_kernel_is_known) {
 		"\tconst long length = r[4];\n"
 		"\tulong rest = begin;\n"
 		"\tlong piece = take(&rest, r[3]);\n"
-		"\tlong i0 = take(&rest, d0);\n"
+		"\tlong i0 = rest;\n"
 		"\tfor (ulong unit = begin; unit < end; unit++) {\n"
 		"\t\tconst long left = piece * length;\n"
 		"\t\tconst long count = min(d1 - left, length);\n"
