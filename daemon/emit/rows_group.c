@@ -165,21 +165,21 @@ static void place_at(struct writer *w, const struct needs *n, bool early) {
  * assume that a store changes what is loaded after it.
  */
 static void write_early(struct writer *w, const struct kept_rows *rows, const struct needs *n, unsigned pass,
-	const char *limit) {
+	unsigned count) {
 	struct scope s = { .needs = n, .pointer = "p" };
 	bool any = false;
 
 	for (unsigned v = 0; v < w->k->values; v++) {
 		if (!is_row_load(w, n, v))
 			continue;
-		text_line(w, "%s early%u[%u];", value_register(w->k->value[v].dtype), v, GROUP_UNROLL);
+		text_line(w, "%s early%u[%u];", value_register(w->k->value[v].dtype), v, count);
 		any = true;
 	}
 	if (!any)
 		return;
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int u = 0; u < %u; u++)", GROUP_UNROLL);
-	text_line(w, "const long at = min(j + u * %u, %s - 1);", KERNEL_COLUMNS, limit);
+	text_open(w, "for (int u = 0; u < %u; u++)", count);
+	text_line(w, "const long at = j + u * %u;", KERNEL_COLUMNS);
 	place_at(w, n, true);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (is_row_load(w, n, v))
@@ -204,21 +204,19 @@ static void keep_rows(struct writer *w, const struct kept_rows *rows, unsigned p
 
 /* ---- a pass ---- */
 
-/* What a lane does with its elements from j up to the limit, several at a time. */
-static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
+/* Elements of a lane from j on, while so many are left before the limit. */
+static void write_some(struct writer *w, const struct passes *p, unsigned pass, const char *limit, unsigned count) {
 	struct kept_rows rows;
 	struct needs n;
 	struct scope s = { .needs = &n, .pointer = "p" };
 
 	find_kept_rows(w, p, &rows);
 	passes_needs(w, p, pass, &n);
-	text_open(w, "for (; j < %s; j += %u)", limit, KERNEL_COLUMNS * GROUP_UNROLL);
-	write_early(w, &rows, &n, pass, limit);
+	text_open(w, "for (; %s - j > %u; j += %u)", limit, KERNEL_COLUMNS * (count - 1), KERNEL_COLUMNS * count);
+	write_early(w, &rows, &n, pass, count);
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int u = 0; u < %u; u++)", GROUP_UNROLL);
+	text_open(w, "for (int u = 0; u < %u; u++)", count);
 	text_line(w, "const long at = j + u * %u;", KERNEL_COLUMNS);
-	text_line(w, "if (at >= %s)", limit);
-	text_line(w, "\tbreak;");
 	place_at(w, &n, false);
 	take_early(w, &n);
 	value_write(w, &s, LEVEL_ELEMENT);
@@ -230,6 +228,12 @@ static void write_column(struct writer *w, const struct passes *p, unsigned pass
 	value_forget(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 	text_close(w);
+}
+
+/* What a lane does with its elements from j up to the limit: several at a time, then one by one. */
+static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
+	write_some(w, p, pass, limit, GROUP_UNROLL);
+	write_some(w, p, pass, limit, 1);
 }
 
 static void write_short(struct writer *w, const struct passes *p, unsigned pass) {
