@@ -43,7 +43,7 @@ static int read_count(fusion_array *truth, int64_t *countp) {
 
 fusion_array *fusion_flatnonzero(fusion_array *a) {
 	fusion_array *truth = fusion_cast(a, FUSION_BOOL), *flat, *result = NULL;
-	int64_t count;
+	int64_t count = 0;
 
 	flat = truth ? fusion_reshape(truth, 1, (const int64_t[]){ fusion_elements(truth) }) : NULL;
 	if (flat && !read_count(flat, &count))
