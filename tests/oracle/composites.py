@@ -143,6 +143,35 @@ class Maker:
         ins = [p.source(self.dtype, shape, "load") for shape in ((queries, depth), (keys, depth), (keys, wide))]
         return self.absent_or_like(ins, [(queries, keys)]), (queries, wide)
 
+    def embedding(self):
+        p = self.program
+        rows, wide = (p.extent(n) for n in (7, 3))
+        shape = (p.extent(5),) if p.chance(0.5) else (2, p.extent(3))
+        values = p.data.integers(-1, rows + 1, shape).astype(np.int32)
+        return [p.source(self.dtype, (rows, wide), "load"), p.add("load", "i32", shape, values=values)], shape + (wide,)
+
+    def slid(self, shape, windows, dilation):
+        self.given.update(stride=self.lists(shape, (1, 2)), padding=[int(self.program.choose([0, w // 2])) for w in windows])
+        return [(n + 2 * p - (w - 1) * d - 1) // s + 1 for n, w, s, p, d in
+                zip(shape, windows, self.given["stride"], self.given["padding"], dilation)]
+
+    def lists(self, shape, values):
+        return [int(self.program.choose(list(values))) for _ in shape]
+
+    def pooled(self):
+        p = self.program
+        shape = [p.extent(n) for n in ((7, 11) if p.chance(0.5) else (13,))]
+        self.given["window"] = windows = self.lists(shape, (1, 2, 3))
+        return [p.source(self.dtype, (2, 3, *shape), "load")], (2, 3, *self.slid(shape, windows, [1] * len(shape)))
+
+    def conv(self):
+        p = self.program
+        shape, groups = [p.extent(n) for n in ((7, 11) if p.chance(0.5) else (13,))], int(p.choose([1, 2]))
+        windows, dilation = self.lists(shape, (1, 2, 3)), self.lists(shape, (1, 2))
+        self.given.update(groups=groups, dilation=dilation)
+        ins = [p.source(self.dtype, (2, 4, *shape), "load"), p.source(self.dtype, (6, 4 // groups, *windows), "load")]
+        return self.absent_or_like(ins, [(6,)]), (2, 6, *self.slid(shape, windows, dilation))
+
     def make(self):
         self.constants()
         ins, shape = getattr(self, self.composite.shape)()
