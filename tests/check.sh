@@ -24,6 +24,9 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
+# Of a job: what its processes took of the processors, which a busy machine does not change much.
+TIMEFORMAT='%1U + %1S'
+
 # One line a job: name, then the command. Longest first, so that none runs alone at the end.
 jobs() {
 	[ -x "$build/tests/run_graphs" ] && echo "graphs $build/tests/run_graphs $build/fusiond tests/graphs"
@@ -52,7 +55,8 @@ run() {
 	name=$1
 	shift
 	start=$(date +%s)
-	if timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null; then status=0; else status=$?; fi
+	{ time timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null; } 2>"$logs/$name.time"
+	status=$?
 	awk -v status=$status '
 		/Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/ {
 			match($0, /Checks: [0-9]+/); checks = substr($0, RSTART + 8, RLENGTH - 8)
@@ -68,7 +72,7 @@ run() {
 		}' "$logs/$name.log" >"$logs/$name.count"
 	read -r passed failed <"$logs/$name.count"
 	if [ "$failed" = 0 ]; then
-		echo "ok    $name: $passed passed ($(($(date +%s) - start)) s)"
+		echo "ok    $name: $passed passed ($(($(date +%s) - start)) s, $(cat "$logs/$name.time") s of processors)"
 		sed -n "s/^note: /      $name: /p" "$logs/$name.log"
 	else
 		echo "FAIL  $name: $passed passed, $failed failed, status $status"

@@ -35,7 +35,7 @@ from tables import COMPOSITES, OPS, PATTERNS
 
 MEMBERS = 8
 # Some families, in a minute of one core; $FUSION_ORACLE_GRAPHS changes it.
-GRAPHS = 6 * MEMBERS
+GRAPHS = 4 * MEMBERS
 # A graph of forty kernels that are built anew, on a machine with other things to do.
 TIMEOUT_MS = 900000
 WAYS = 4         # members of a family that run in the same ways
