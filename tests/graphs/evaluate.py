@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
 import reference as ref  # noqa: E402
-from tables import DTYPES, OPS  # noqa: E402
+from tables import COMPOSITES, DTYPES, OPS  # noqa: E402
 
 MASK = (1 << 64) - 1
 TOKEN = re.compile(r'''\s*(?: "(?P<text>[^"]*)"
@@ -303,8 +303,38 @@ def structural(name, operands, tokens):
     return Array(a.dtype, shape[name]())
 
 
+def attributes(tokens):
+    """axes=0,1 keepdims eps=1e-5 dims=[2,3] dtype=f16: a word alone is true."""
+    read = {"axes": lambda: None if tokens.took("none") else tokens.axes(), "dims": tokens.integers, "dtype": tokens.next}
+    result = {}
+    while tokens:
+        name = tokens.next()
+        result[name] = read.get(name, lambda: float(tokens.next()))() if tokens.took("=") else True
+    return {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in result.items()}
+
+
+def composite(name, tokens, arrays):
+    """In f64 by the oracle column, rounded once."""
+    # Not above: it loads libfusion, which graphs without composites do without.
+    import test_composites
+    row, operands = COMPOSITES[name], []
+    while tokens and len(operands) < row.arity and tokens.tokens[0][1] in arrays and tokens.tokens[1:2] != [("mark", "=")]:
+        operands.append(arrays[tokens.next()])
+    given = attributes(tokens)
+    dtype = given.get("dtype") or operands[0].dtype
+    for operand, kind in zip(operands, row.operand_types):
+        dtype = dtype if kind or "dtype" in given else ref.promote(dtype, operand.dtype)
+    exact = [test_composites.exact_values(o.dtype, o.data) for o in operands]
+    want = np.asarray(test_composites.oracle(name, exact, given))
+    if row.result == "INDEX":
+        return Array("i64", want.astype(np.int64))
+    return Array(dtype, ref.cast("f64", dtype, want.astype(np.float64)) if want.dtype != ref.REGISTER[dtype] else want)
+
+
 def operation(tokens, arrays):
     name = tokens.next()
+    if name in COMPOSITES:
+        return composite(name, tokens, arrays)
     if name != "input" and name not in OPS:
         raise Refused(f"there is no operation {name}")
     arity = 0 if name == "input" else OPS[name].arity
@@ -378,7 +408,7 @@ def evaluate(path, printing):
                 while tokens:
                     outputs.append(tokens.next())
             elif tokens.took("expect"):
-                if tokens.tokens[0][1] in ("kernels", "kernel", "unfused"):
+                if tokens.tokens[0][1] in ("kernels", "kernel", "unfused", "pattern"):
                     continue
                 wrong = differences(arrays[tokens.next()], tokens)
                 if wrong:
