@@ -75,7 +75,7 @@ class Maker:
         x = self.operand(2, (2, 5, 3))
         shape = self.shape_of(x)
         self.given["groups"] = shape[1] if shape[1] and self.program.chance(0.5) else 1
-        return self.absent_or_like([x], [(1, shape[1]) + (1,) * (len(shape) - 2)] * 2), shape
+        return self.absent_or_like([x], [(shape[1],)] * 2), shape
 
     def channels(self):
         x = self.operand(1, (3, 5))
