@@ -103,7 +103,7 @@ static int check_op(const struct capture *c, struct graph *g, uint32_t *nodes, c
 static bool has_attr(const struct coded_op *o) {
 	const struct op_info *info = op_info(o->op);
 
-	return info->class == OP_CLASS_REDUCE || info->class == OP_CLASS_COMPOSITE ||
+	return info->class == OP_CLASS_REDUCE || info->class == OP_CLASS_SCAN || info->class == OP_CLASS_COMPOSITE ||
 	       (info->class == OP_CLASS_STRUCT && o->op != OP_matmul && o->op != OP_copy);
 }
 
