@@ -204,6 +204,18 @@ FUSION_API fusion_array *fusion_take_along(fusion_array *a, fusion_array *index,
  */
 FUSION_API fusion_array *fusion_put_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
 FUSION_API fusion_array *fusion_add_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
+/* One after the other along an axis; converted to the type they meet in. */
+FUSION_API fusion_array *fusion_concat(int count, fusion_array *const *array, int axis);
+/* The same along a new axis. */
+FUSION_API fusion_array *fusion_stack(int count, fusion_array *const *array, int axis);
+/* low[d] elements before and high[d] after axis d (NULL: none), of a value of rank 0 (NULL: 0). */
+FUSION_API fusion_array *fusion_pad(fusion_array *a, const int64_t *low, const int64_t *high, fusion_array *value);
+/* count parts along an axis, views whose extents add up to it; arrayp receives new arrays. */
+FUSION_API int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fusion_array **arrayp);
+/* Axis d so many times after itself; each element of an axis so many times; moved around an axis. */
+FUSION_API fusion_array *fusion_tile(fusion_array *a, const int64_t *times);
+FUSION_API fusion_array *fusion_repeat(fusion_array *a, int64_t times, int axis);
+FUSION_API fusion_array *fusion_roll(fusion_array *a, int64_t by, int axis);
 FUSION_API fusion_array *fusion_matmul(fusion_array *a, fusion_array *b);
 
 /* Reductions: count axes (negative ones count from the end); count 0 and axes NULL: all axes. */

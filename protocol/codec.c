@@ -55,6 +55,8 @@ static const uint32_t attributes_of[OP_COUNT] = {
 	[OP_permute] = 1 << ATTRIBUTE_PERM,
 	[OP_slice] = 1 << ATTRIBUTE_START | 1 << ATTRIBUTE_STEP | 1 << ATTRIBUTE_DIMS,
 	[OP_flip] = 1 << ATTRIBUTE_AXES,
+	[OP_concat] = 1 << ATTRIBUTE_AXIS,
+	[OP_pad] = 1 << ATTRIBUTE_START | 1 << ATTRIBUTE_DIMS,
 	[OP_take] = 1 << ATTRIBUTE_AXIS,
 	[OP_take_along] = 1 << ATTRIBUTE_AXIS,
 	[OP_put_along] = 1 << ATTRIBUTE_AXIS,
@@ -300,13 +302,15 @@ void codec_put_op(struct wire_writer *w, const struct coded_op *o) {
 		attribute_rows[__builtin_ctz(attributes)].put(w, o);
 }
 
-/* Operands and attributes are all of the rest, so their number tells a wrong arity. */
-static int check_values(
-	const struct wire_cursor *c, const struct op_info *info, unsigned attributes, struct fault *f) {
+/* Operands and attributes are all of the rest, so their number tells the arity, or a wrong one. */
+static int check_values(const struct wire_cursor *c, const struct op_info *info, unsigned attributes,
+	struct coded_op *op, struct fault *f) {
 	unsigned wanted = (unsigned)__builtin_popcount(attributes);
 
-	if (c->left == info->arity + wanted)
+	if (c->left >= op_least(op->op) + wanted && c->left <= info->arity + wanted) {
+		op->arity = (uint8_t)(c->left - wanted);
 		return 0;
+	}
 	if (!wanted)
 		return fault_set(f, FAULT_ARITY, "%s takes %u operand%s, not %u", info->name, info->arity,
 			info->arity == 1 ? "" : "s", c->left);
@@ -359,7 +363,7 @@ static int get_values(struct wire_cursor *c, const struct op_info *info, uint32_
 
 	if (info->class == OP_CLASS_COMPOSITE)
 		return get_composite(c, info, position, op, f);
-	r = check_values(c, info, attributes, f);
+	r = check_values(c, info, attributes, op, f);
 	if (!r)
 		r = get_operands(c, position, op, f);
 	return r ? r : get_attributes(c, attributes, info, op, f);

@@ -74,6 +74,8 @@ const struct op_info *op_info(unsigned id) {
 }
 
 unsigned op_least(unsigned id) {
+	if (id == OP_concat || id == OP_pad)
+		return 1;
 	return rows[id].class == OP_CLASS_COMPOSITE ? rows[id].least : rows[id].arity;
 }
 
@@ -538,6 +540,58 @@ static int infer_put_along(const struct call *c, struct tensor_type *outp, struc
 
 static int infer_add_along(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	return infer_scatter(c, outp, f);
+}
+
+static int refuse_concat(const struct call *c, unsigned i, struct fault *f) {
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+
+	return fault_set(f, FAULT_SHAPE, "concat along axis %u: arguments a (%s) and %c (%s) differ on another axis",
+		c->attr->axis, shape_text(c->in[0], ta), 'a' + (int)i, shape_text(c->in[i], tb));
+}
+
+static int infer_concat(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	unsigned axis = c->attr->axis;
+	int r = check_axis(c, f);
+
+	if (r)
+		return r;
+	*outp = *c->in[0];
+	for (unsigned i = 1; i < c->operands; i++) {
+		struct tensor_type like = *c->in[i];
+
+		r = check_same_dtype(c, 0, i, f);
+		if (r)
+			return r;
+		if (like.rank != outp->rank)
+			return refuse_concat(c, i, f);
+		like.dims[axis] = outp->dims[axis];
+		if (!shape_equal(&like, outp))
+			return refuse_concat(c, i, f);
+		if (__builtin_add_overflow(outp->dims[axis], c->in[i]->dims[axis], &outp->dims[axis]))
+			return fault_set(f, FAULT_OVERFLOW, "concat: the extent of axis %u does not fit 63 bits", axis);
+	}
+	return 0;
+}
+
+static int infer_pad(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	const struct tensor_type *a = c->in[0];
+	char text[SHAPE_TEXT];
+	int r = c->operands > 1 ? check_same_dtype(c, 0, 1, f) : 0;
+
+	if (r)
+		return r;
+	if (c->operands > 1 && c->in[1]->rank)
+		return fault_set(f, FAULT_SHAPE, "pad: argument b is %s, not one element of rank 0",
+			shape_text(c->in[1], text));
+	if (c->attr->rank != a->rank)
+		return fault_set(f, FAULT_SHAPE, "pad: %u axes given for the %u of %s", c->attr->rank, a->rank,
+			shape_text(a, text));
+	for (unsigned d = 0; d < a->rank; d++)
+		if (c->attr->start[d] < 0 || c->attr->dims[d] - a->dims[d] < c->attr->start[d])
+			return fault_set(f, FAULT_ARGUMENT, "pad: axis %u of %s does not fit %" PRId64
+				" elements after the first %" PRId64, d, shape_text(a, text), c->attr->dims[d],
+				c->attr->start[d]);
+	return take_dims(c, a->dtype, outp, f);
 }
 
 static int refuse_matmul(const struct call *c, int code, const char *why, struct fault *f) {

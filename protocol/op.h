@@ -110,10 +110,10 @@ struct op_attr {
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
 	uint16_t axes;                /* reductions, flip: bit d for axis d; scans: one bit */
-	uint8_t axis;                 /* windows, take, take_along, put_along, add_along: one axis of operand a */
+	uint8_t axis;                 /* windows, take, take_along, concat, put_along, add_along: one axis of operand a */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
-	int64_t start[LIMIT_RANK];    /* slice: first index on each axis */
+	int64_t start[LIMIT_RANK];    /* slice: first index on each axis; pad: where the operand begins */
 	int64_t step[LIMIT_RANK];     /* slice: not 0; may be negative; any where the extent is below 2 */
 	struct {
 		int64_t size, step, dilation;

@@ -1123,10 +1123,34 @@ static void reference_gather(const struct graph_node *n, const struct tensor_typ
 	}
 }
 
+/* Each operand, element by element, to its place; the margins are there already. */
+static void reference_parts(const struct graph_node *n, int64_t *const *value, int64_t *out) {
+	int64_t start[LIMIT_RANK] = { 0 };
+
+	for (int64_t k = 0; n->op == OP_pad && k < shape_elements(&n->type); k++)
+		out[k] = n->arity > 1 ? value[n->in[1]][0] : 0;
+	if (n->op == OP_pad)
+		memcpy(start, n->attr->start, sizeof start);
+	for (unsigned i = 0; i < (n->op == OP_pad ? 1U : n->arity); i++) {
+		const struct tensor_type *t = &graph_node(g, n->in[i])->type;
+
+		for (int64_t k = 0; k < shape_elements(t); k++) {
+			int64_t to = 0, scale = 1, flat = k;
+
+			for (unsigned d = t->rank; d-- > 0; flat /= t->dims[d]) {
+				to += (start[d] + flat % t->dims[d]) * scale;
+				scale *= n->type.dims[d];
+			}
+			out[to] = value[n->in[i]][k];
+		}
+		start[n->attr->axis] += t->dims[n->attr->axis];
+	}
+}
+
 static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leaves) {
 	const struct graph_node *n = graph_node(g, i);
 	int64_t count = shape_elements(&n->type), *out = calloc((size_t)count + 1, sizeof *out);
-	const struct tensor_type *in[3] = { 0 };
+	const struct tensor_type *in[LIMIT_OPERANDS] = { 0 };
 
 	for (unsigned k = 0; k < n->arity; k++)
 		in[k] = &graph_node(g, n->in[k])->type;
@@ -1139,6 +1163,8 @@ static int64_t *reference_node(uint32_t i, int64_t **value, int64_t *const *leav
 			out[k] = (int64_t)s[0] + (n->op == OP_arange ? k * (int64_t)s[1] : 0);
 	} else if (op_info(n->op)->class == OP_CLASS_REDUCE) {
 		reference_reduce(n, in[0], value[n->in[0]], out);
+	} else if (n->op == OP_concat || n->op == OP_pad) {
+		reference_parts(n, value, out);
 	} else if (op_gathers(n->op)) {
 		reference_gather(n, in[0], value[n->in[0]], in[1], value[n->in[1]], out);
 	} else if (op_scatters(n->op)) {
@@ -1288,6 +1314,29 @@ static uint32_t random_gather(uint32_t a, uint32_t b) {
 	return graph_op(g, pick(2) ? OP_take : OP_take_along, 2, in, &attr, 0, &node, &fault) ? a : node;
 }
 
+/* Of arrays that may be joined: a, and views and results of it. */
+static uint32_t random_concat(uint32_t a, uint32_t b) {
+	const struct tensor_type t = graph_node(g, a)->type;
+	struct op_attr attr = { .axis = (uint8_t)(t.rank ? pick(t.rank) : 0) };
+	uint32_t in[3] = { a, pick(2) ? b : op(OP_neg, a, 0), pick(2) ? b : a }, node;
+
+	if (graph_op(g, OP_concat, 1 + pick(3), in, &attr, 0, &node, &fault))
+		return a;
+	return node;
+}
+
+static uint32_t random_pad(uint32_t a) {
+	const struct tensor_type t = graph_node(g, a)->type;
+	struct op_attr attr = { .rank = t.rank };
+	uint32_t in[2] = { a, sum(a, (uint16_t)((1u << t.rank) - 1)) }, node;
+
+	for (unsigned d = 0; d < t.rank; d++) {
+		attr.start[d] = pick(3);
+		attr.dims[d] = t.dims[d] + attr.start[d] + pick(3);
+	}
+	return graph_op(g, OP_pad, 1 + pick(2), in, &attr, 0, &node, &fault) ? a : node;
+}
+
 static uint32_t random_source(void) {
 	struct op_attr attr = { .dtype = DTYPE_i64, .rank = 1, .dims = { 3 }, .value = { pick(5), pick(3) } };
 	uint32_t node;
@@ -1321,10 +1370,11 @@ static void random_graph(void) {
 	}
 	while (n < 20 + pick(30)) {
 		uint32_t a = node[pick(n)], b = node[pick(n)];
-		uint32_t kind = pick(21), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
+		uint32_t kind = pick(24), made = kind < 6 ? random_op(a, b) : kind < 8 ? random_view(a) :
 			kind < 10 ? random_reduce(a) : kind < 11 ? random_product(a) : kind < 14 ? random_rows(a) :
 			kind < 16 ? random_gather(a, b) : kind < 18 ? random_scan(a) :
-			kind < 20 ? random_scatter(a, pick(2) ? a : b) : random_source();
+			kind < 20 ? random_scatter(a, pick(2) ? a : b) : kind < 22 ? random_concat(a, b) :
+			kind < 23 ? random_pad(a) : random_source();
 
 		if (!is_small(made))
 			break;

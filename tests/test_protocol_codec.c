@@ -42,7 +42,7 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 	const struct op_info *info = op_info(o->op);
 	bool typed = o->op == OP_load || o->op == OP_fill || o->op == OP_arange || o->op == OP_cast;
 	bool shaped = o->op == OP_load || o->op == OP_fill || o->op == OP_reshape || o->op == OP_broadcast ||
-		      o->op == OP_slice;
+		      o->op == OP_slice || o->op == OP_pad;
 	struct op_attr *a = &o->attr;
 
 	if (info->class == OP_CLASS_COMPOSITE) {
@@ -55,13 +55,13 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 		a->rank = (uint8_t)random_below(state, LIMIT_RANK + 1);
 	for (unsigned d = 0; d < a->rank; d++) {
 		a->dims[d] = shaped ? random_extreme(state) & INT64_MAX : 0;
-		a->start[d] = o->op == OP_slice ? random_extreme(state) : 0;
+		a->start[d] = o->op == OP_slice || o->op == OP_pad ? random_extreme(state) : 0;
 		a->step[d] = o->op == OP_slice ? random_extreme(state) : 0;
 		a->perm[d] = o->op == OP_permute ? (uint8_t)random_below(state, LIMIT_RANK) : 0;
 	}
 	if (info->class == OP_CLASS_REDUCE || info->class == OP_CLASS_SCAN || o->op == OP_flip)
 		a->axes = (uint16_t)random_below(state, 1 << LIMIT_RANK);
-	if (o->op == OP_windows || op_gathers(o->op))
+	if (o->op == OP_windows || o->op == OP_concat || op_gathers(o->op))
 		a->axis = (uint8_t)random_below(state, LIMIT_RANK);
 	if (o->op == OP_windows) {
 		a->window.size = random_extreme(state);

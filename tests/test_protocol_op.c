@@ -393,6 +393,29 @@ START_TEST(gathers_that_do_not_fit_are_refused) {
 }
 END_TEST
 
+START_TEST(parts_that_do_not_fit_are_refused) {
+	struct tensor_type a = SHAPE(f32, 3, 4), i = SHAPE(i32, 3, 4), b = SHAPE(f32, 2, 5), v = SHAPE(f32, 3);
+	struct op_attr none = { .axis = 2 }, first = { .axis = 0 };
+	struct op_attr short_ = { .rank = 2, .start = { 1, 0 }, .dims = { 3, 4 } };
+	struct op_attr before = { .rank = 2, .start = { -1, 0 }, .dims = { 3, 4 } };
+	struct op_attr one = { .rank = 1, .dims = { 3 } }, same = { .rank = 2, .dims = { 3, 4 } };
+
+	REFUSED(ARGUMENT, "concat: axis 2 does not exist in f32[3,4]", OP_concat, 2, &a, &a, NULL, &none);
+	REFUSED(DTYPE, "concat: arguments a (f32[3,4]) and b (i32[3,4]) differ in element type; cast one first",
+		OP_concat, 2, &a, &i, NULL, &first);
+	REFUSED(SHAPE, "concat along axis 0: arguments a (f32[3,4]) and b (f32[2,5]) differ on another axis",
+		OP_concat, 2, &a, &b, NULL, &first);
+	REFUSED(SHAPE, "concat along axis 0: arguments a (f32[3,4]) and c (f32[3]) differ on another axis", OP_concat,
+		3, &a, &a, &v, &first);
+	REFUSED(ARGUMENT, "pad: axis 0 of f32[3,4] does not fit 3 elements after the first 1", OP_pad, 1, &a, NULL,
+		NULL, &short_);
+	REFUSED(ARGUMENT, "pad: axis 0 of f32[3,4] does not fit 3 elements after the first -1", OP_pad, 1, &a, NULL,
+		NULL, &before);
+	REFUSED(SHAPE, "pad: 1 axes given for the 2 of f32[3,4]", OP_pad, 1, &a, NULL, NULL, &one);
+	REFUSED(SHAPE, "pad: argument b is f32[3], not one element of rank 0", OP_pad, 2, &a, &v, NULL, &same);
+}
+END_TEST
+
 START_TEST(products_that_do_not_fit_are_refused) {
 	struct tensor_type a = SHAPE(f32, 2, 3), b = SHAPE(f32, 4, 5), v = SHAPE(f32, 3),
 			   t = SHAPE(bool, 3, 3);
@@ -602,7 +625,7 @@ RUN_TESTS("protocol_op", ids_are_unique_and_fit_the_table, error_and_dtype_numbe
 	reductions_refuse_axes_that_are_not_there_and_the_largest_of_nothing,
 	scalars_that_are_no_value_of_their_type_are_refused, views_that_do_not_fit_are_refused,
 	slices_that_leave_their_axis_are_refused, windows_that_leave_their_axis_are_refused,
-	gathers_that_do_not_fit_are_refused, products_that_do_not_fit_are_refused,
+	gathers_that_do_not_fit_are_refused, parts_that_do_not_fit_are_refused, products_that_do_not_fit_are_refused,
 	elementwise_results_broadcast_and_comparisons_are_bool,
 	every_elementwise_operation_takes_exactly_the_types_of_its_row,
 	reductions_drop_or_keep_axes_and_sums_widen, structural_results_follow_numpy,

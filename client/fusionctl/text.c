@@ -396,6 +396,8 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 	[OP_flip] = take_axes,
 	[OP_windows] = parse_windows,
 	[OP_take] = parse_axis,
+	[OP_concat] = parse_axis,
+	[OP_pad] = parse_slice,
 	[OP_take_along] = parse_axis,
 	[OP_put_along] = parse_axis,
 	[OP_add_along] = parse_axis,
@@ -452,7 +454,7 @@ static bool more_operands(const struct parser *p, const struct text_statement *s
 		return false;
 	if (s->operands < op_least((unsigned)s->op))
 		return true;
-	return p->lex.token.kind == LEX_NAME && attribute_at(p, info) < 0;
+	return p->lex.token.kind == LEX_NAME && attribute_at(p, info) < 0 && !lex_at(&p->lex, setting_words[TEXT_AXIS]);
 }
 
 static int parse_operation(struct parser *p, struct text_statement *s) {

@@ -235,6 +235,34 @@ static int record_add_along(
 	return 0;
 }
 
+static int record_concat(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	fusion_array *in[LIMIT_OPERANDS];
+
+	(void)a;
+	for (unsigned i = 0; i < s->operands; i++)
+		in[i] = r->array[s->operand[i].statement];
+	*arrayp = fusion_concat((int)s->operands, in, axis_of(s));
+	return 0;
+}
+
+/* [before:after] on each axis; what is left out is 0. */
+static int record_pad(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	fusion_array *value = s->operands > 1 ? r->array[s->operand[1].statement] : NULL;
+	int64_t low[LIMIT_RANK] = { 0 }, high[LIMIT_RANK] = { 0 };
+
+	if (s->rank > fusion_rank(a))
+		return lex_refuse(r->text->path, &s->at, FAULT_SHAPE, r->fault,
+			"pad has margins for %d axes, the array has %d", s->rank, fusion_rank(a));
+	for (int d = 0; d < s->rank; d++) {
+		low[d] = s->start[d] == INT64_MIN ? 0 : s->start[d];
+		high[d] = s->stop[d] == INT64_MIN ? 0 : s->stop[d];
+	}
+	*arrayp = fusion_pad(a, low, high, value);
+	return 0;
+}
+
 static int record_matmul(
 	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
 	*arrayp = fusion_matmul(a, r->array[s->operand[1].statement]);
@@ -254,6 +282,8 @@ static record_function *const recorders[OP_COUNT] = {
 	[OP_flip] = record_flip,
 	[OP_windows] = record_windows,
 	[OP_take] = record_take,
+	[OP_concat] = record_concat,
+	[OP_pad] = record_pad,
 	[OP_take_along] = record_take_along,
 	[OP_put_along] = record_put_along,
 	[OP_add_along] = record_add_along,

@@ -146,7 +146,10 @@ static bool depends_on(const struct plan *plan, uint32_t first, uint32_t step) {
 
 		if (slot == PLAN_NONE || slot < plan->leaves)
 			continue;
-		written = plan->slot[slot].first;
+		/* Parts of one array lie side by side. */
+		if (s->kernel->operand[i].output && plan->slot[slot].parts)
+			continue;
+		written = plan->slot[slot].written;
 		if (written >= first && written != step)
 			return true;
 	}

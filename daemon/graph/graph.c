@@ -266,6 +266,8 @@ static struct graph_key key_of(const struct graph_node *n, const struct op_attr 
 	k.window[1] = attr->window.step;
 	k.window[2] = attr->window.dilation;
 	memcpy(k.perm, attr->perm, sizeof k.perm);
+	if (n->op == OP_pad)
+		memcpy(k.start, attr->start, n->type.rank * sizeof *k.start);
 	if (n->op == OP_slice) {
 		memcpy(k.start, attr->start, n->type.rank * sizeof *k.start);
 		memcpy(k.stride, attr->step, n->type.rank * sizeof *k.stride);

@@ -114,7 +114,7 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 	struct plan_operand o;
 	int64_t stride[KERNEL_RANK];
 
-	if (in->kind == NODE_FILL || in->kind == NODE_IOTA || (have == ROWS_CLASS_ROW && class != have))
+	if (in->kind == NODE_FILL || in->kind == NODE_IOTA || base->kind == NODE_PARTS || (have == ROWS_CLASS_ROW && class != have))
 		return false;
 	if (!(rows_classes(r, n->space) & class))
 		return false;

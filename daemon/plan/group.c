@@ -134,6 +134,7 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->root = node;
 	g->space = n->kind == NODE_MAP ? n->space : n->type;
 	g->ops = g->outputs = g->sources = 0;
+	g->parts = false;
 	g->first = g->last = GRAPH_NONE;
 	p->groups++;
 	group_add_sources(p, g, n);
@@ -161,6 +162,7 @@ bool group_merge(struct planner *p, struct group *into, struct group *from) {
 	into->first = from->first;
 	into->ops += from->ops;
 	into->outputs += from->outputs;
+	into->parts |= from->parts;
 	from->parent = (uint32_t)(into - p->group);
 	return true;
 }
@@ -387,9 +389,35 @@ static void note_reduction(struct planner *p, uint32_t node) {
 		p->node[p->node[n->in[0]].base].reduced_by = n->group;
 }
 
+static int join(struct planner *p, uint32_t node);
+
+/* The parts first; the whole then ranks as the highest of them, and reads nothing itself. */
+static int join_parts(struct planner *p, uint32_t node) {
+	uint32_t first, count, rank = 0;
+	int r = planner_add_parts(p, node, &first, &count);
+
+	for (uint32_t i = first; !r && i < first + count; i++) {
+		struct group *g;
+
+		if (!node_is_computed(&p->node[i]))
+			continue;
+		r = join(p, i);
+		if (r)
+			return r;
+		g = &p->group[group_find(p, p->node[i].group)];
+		g->parts = true;
+		rank = g->rank > rank ? g->rank : rank;
+	}
+	p->node[node].arity = 0;
+	return r ? r : group_new(p, node, rank);
+}
+
 static int join(struct planner *p, uint32_t node) {
 	uint32_t rank, group = GROUP_NONE;
 	int r = 0;
+
+	if (p->node[node].kind == NODE_PARTS)
+		return join_parts(p, node);
 
 	if (p->node[node].kind == NODE_MATMUL || op_gathers(p->node[node].op))
 		r = place_operand(p, node, 0);
@@ -536,7 +564,7 @@ static int sink(struct planner *p, uint32_t group) {
 	const char *reason;
 	uint32_t into;
 
-	if (g->parent != group || (g->kind != NODE_MAP && g->kind != NODE_REDUCE))
+	if (g->parent != group || g->parts || (g->kind != NODE_MAP && g->kind != NODE_REDUCE))
 		return 0;
 	into = only_reader(p, g);
 	reason = into == GROUP_NONE ? NULL : group_sink(p, group, into);

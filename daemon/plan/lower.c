@@ -182,6 +182,22 @@ static int lower_member(struct lowering *l, struct node *n) {
 	return 0;
 }
 
+/* A part goes to its place in the whole's memory. */
+static int lower_part(struct lowering *l, struct node *n) {
+	struct node *whole = &l->p->node[n->whole];
+	struct plan_operand o;
+	int r = 0;
+
+	if (whole->slot == PLAN_NONE)
+		r = plan_add_slot(l->p->plan, (uint64_t)shape_bytes(whole->type), false, &whole->slot);
+	if (r)
+		return r;
+	l->p->plan->slot[whole->slot].parts = true;
+	o = frame_operand(&l->frame, n->type, &n->place, whole->slot);
+	draft_store(l->d, n->value, &o);
+	return 0;
+}
+
 /* Members are stored row-major over the frame's space. */
 static int lower_store(struct lowering *l, struct node *n) {
 	const struct tensor_type *t = n->kind == NODE_MAP ? n->space : n->type;
@@ -192,6 +208,8 @@ static int lower_store(struct lowering *l, struct node *n) {
 
 	if (!n->stored)
 		return 0;
+	if (n->whole != GRAPH_NONE)
+		return lower_part(l, n);
 	if (n->slot == PLAN_NONE)
 		r = plan_add_slot(l->p->plan, (uint64_t)shape_bytes(n->type), false, &n->slot);
 	if (r)
@@ -480,6 +498,15 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 
 /* ---- steps ---- */
 
+/* What a member stands for in the graph: a copy made to be computed again, or a part, for another node. */
+static uint32_t shown_as(const struct planner *p, uint32_t member) {
+	const struct node *n = &p->node[member];
+
+	if (n->whole != GRAPH_NONE)
+		return n->whole;
+	return n->origin == GRAPH_NONE ? member : n->origin;
+}
+
 static int step_ops(struct planner *p, const struct group *g, uint32_t **opp) {
 	uint32_t n = 0;
 
@@ -487,7 +514,7 @@ static int step_ops(struct planner *p, const struct group *g, uint32_t **opp) {
 	if (!*opp)
 		return -ENOMEM;
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
-		(*opp)[n++] = p->node[m].origin == GRAPH_NONE ? m : p->node[m].origin;
+		(*opp)[n++] = shown_as(p, m);
 	return 0;
 }
 
@@ -561,7 +588,7 @@ int planner_lower(struct planner *p) {
 	int r = order && d ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; !r && i < p->groups; i++)
-		if (p->group[i].parent == i && p->group[i].ops)
+		if (p->group[i].parent == i && p->group[i].ops && p->group[i].kind != NODE_PARTS)
 			order[count++] = (struct ranked){ p->group[i].rank, i };
 	if (!r) {
 		qsort(order, count, sizeof *order, ranked_compare);

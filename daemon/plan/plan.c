@@ -143,7 +143,7 @@ static void count_savings(struct planner *p) {
 	for (uint32_t i = 0; i < p->nodes; i++) {
 		const struct node *n = &p->node[i];
 
-		if (!is_counted(n))
+		if (!is_counted(n) || n->kind == NODE_PARTS)
 			continue;
 		plan->ops++;
 		plan->buffers_eliminated += !n->stored;

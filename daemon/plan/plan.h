@@ -65,7 +65,9 @@ static inline uint64_t plan_step_saved(const struct plan_step *s) {
 struct plan_slot {
 	uint64_t bytes;
 	bool output;
+	bool parts;                    /* several steps may write it, each a part of its own */
 	uint32_t first, last;          /* steps that write it first and use it last */
+	uint32_t written;              /* ... that writes it last */
 	uint32_t reuse;                /* slot, or PLAN_NONE */
 };
 

@@ -5,6 +5,7 @@
  *   frame.c    where the dims of a shape lie among a kernel's (used by all)
  *   resolve.c  which nodes are live; views become (base node, strides); what no strides can
  *              express becomes a copy
+ *   parts.c    arrays that are made of parts, written side by side
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   merge.c    which more do, and what is computed again: the cost model decides
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
@@ -31,6 +32,7 @@ enum node_kind {
 	NODE_MATMUL,
 	NODE_SCAN,
 	NODE_SCATTER,
+	NODE_PARTS,            /* in memory, written by other nodes, its parts */
 };
 
 struct node {
@@ -48,6 +50,8 @@ struct node {
 	struct view view;                  /* of the base; contiguous where computed */
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
 	bool row;                          /* member of a REDUCE group: computed once an element of a row, not once a row */
+	uint32_t whole;                    /* of a part: the node in whose memory it is stored, at `place` */
+	struct view place;
 	uint32_t group;
 	uint32_t origin;                   /* merge.c: the node that this one computes again, or GRAPH_NONE */
 	uint32_t reduced_by;               /* the last group with a reduction of this value, or GROUP_NONE */
@@ -57,6 +61,7 @@ struct node {
 
 struct group {
 	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER or NODE_MATMUL */
+	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
@@ -105,6 +110,13 @@ bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 /* Adds a node that computes what `of` does, once more; it is of no group and read by nobody. */
 int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
+/* A number without memory. */
+int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t value, uint32_t *nodep) FAULT_MUST_USE;
+
+/* ---- parts.c ---- */
+
+/* Adds the parts of a NODE_PARTS: nodes *firstp to *firstp + *countp - 1, which copy what it is made of. */
+int planner_add_parts(struct planner *p, uint32_t node, uint32_t *firstp, uint32_t *countp) FAULT_MUST_USE;
 
 /* ---- frame.c ---- */
 

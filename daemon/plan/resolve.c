@@ -138,6 +138,11 @@ static int resolve_node(struct planner *p, struct node *n) {
 	case OP_add_along:
 		resolve_scatter(p, n);
 		return 0;
+	case OP_concat:
+	case OP_pad:
+		compute(p, n, NODE_PARTS);
+		n->stored = true;
+		return 0;
 	case OP_take:
 	case OP_take_along:
 		return resolve_gather(p, n);
@@ -181,7 +186,8 @@ static void nodes_copy(struct planner *p) {
 
 		*n = (struct node){ .op = from->op, .arity = from->arity, .index = from->index,
 			.attr = from->attr, .type = &from->type, .space = &from->type,
-			.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
+			.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
+			.whole = GRAPH_NONE };
 		memcpy(n->in, from->in, sizeof n->in);
 	}
 }
@@ -214,7 +220,8 @@ int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) {
 		return r;
 	n = &p->node[p->nodes];
 	*n = (struct node){ .op = OP_copy, .arity = 1, .in = { of }, .type = p->node[of].type,
-		.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE };
+		.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
+			.whole = GRAPH_NONE };
 	compute(p, n, NODE_MAP);
 	*nodep = p->nodes++;
 	return 0;
@@ -239,13 +246,27 @@ int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) {
 	return 0;
 }
 
+int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t value, uint32_t *nodep) {
+	struct node *n;
+	int r = nodes_reserve(p, 1);
+
+	if (r)
+		return r;
+	n = &p->node[p->nodes];
+	*n = (struct node){ .op = OP_fill, .kind = NODE_FILL, .type = t, .space = t, .group = GROUP_NONE,
+		.origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE };
+	*nodep = p->nodes++;
+	return planner_constant(p, value, &n->index);
+}
+
 struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i) {
 	const struct node *in = &p->node[n->in[i]], *base = &p->node[in->base];
 	struct edge e = { .node = n->in[i], .base = in->base };
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = n->kind != NODE_MATMUL && n->kind != NODE_SCATTER && !(op_gathers(n->op) && i == 0) && node_is_computed(base) && space_equal(base->type, n->space) &&
+	e.direct = n->kind != NODE_MATMUL && n->kind != NODE_SCATTER && !(op_gathers(n->op) && i == 0) &&
+		node_is_computed(base) && base->kind != NODE_PARTS && space_equal(base->type, n->space) &&
 		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
 	return e;
 }

@@ -12,6 +12,8 @@
 static void touch(struct plan_slot *s, uint32_t step, bool writes) {
 	if (writes && s->first == PLAN_NONE)
 		s->first = step;
+	if (writes)
+		s->written = step;
 	s->last = step;
 }
 
@@ -34,7 +36,7 @@ static bool may_overwrite(const struct plan *p, uint32_t step, unsigned read, un
 	const struct plan_slot *from = &p->slot[s->operand[read].slot], *to = &p->slot[s->operand[write].slot];
 
 	return !s->kernel->operand[read].output && !s->kernel->operand[read].iota &&
-		!s->kernel->operand[read].gathered &&
+		!s->kernel->operand[read].gathered && !to->parts &&
 		s->operand[read].slot >= p->leaves && !from->output && !to->output && from->last == step &&
 		from->bytes == to->bytes && to->reuse == PLAN_NONE &&
 		dtype_info(s->kernel->operand[read].dtype)->bytes == dtype_info(s->kernel->operand[write].dtype)->bytes &&
@@ -97,7 +99,7 @@ static void find_peak(struct plan *p) {
 
 void plan_lifetimes(struct plan *p) {
 	for (uint32_t i = 0; i < p->slots; i++) {
-		p->slot[i].first = p->slot[i].last = PLAN_NONE;
+		p->slot[i].first = p->slot[i].last = p->slot[i].written = PLAN_NONE;
 		p->slot[i].reuse = PLAN_NONE;
 	}
 	for (uint32_t i = 0; i < p->steps; i++)

@@ -464,8 +464,11 @@ static int copy_lists(const struct plan *from, struct plan *to) {
 	uint32_t slot;
 	int r = 0;
 
-	for (uint32_t i = 0; !r && i < from->slots; i++)
+	for (uint32_t i = 0; !r && i < from->slots; i++) {
 		r = plan_add_slot(to, from->slot[i].bytes, from->slot[i].output, &slot);
+		if (!r)
+			to->slot[slot].parts = from->slot[i].parts;
+	}
 	to->output = calloc(from->outputs + 1u, sizeof *to->output);
 	to->constant = calloc(from->constants + 1u, sizeof *to->constant);
 	if (r || !to->output || !to->constant)

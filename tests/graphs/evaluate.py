@@ -101,6 +101,11 @@ class Tokens:
             values[word] = int(self.next())
         return values
 
+    def margins(self, rank):
+        """[1:2, :3]: before and after each axis."""
+        pairs = [(r.start or 0, r.stop or 0) for r in self.ranges()]
+        return pairs + [(0, 0)] * (rank - len(pairs))
+
     def axes(self):
         result = [int(self.next())]
         while self.took(","):
@@ -294,6 +299,8 @@ def structural(name, operands, tokens):
         "broadcast": lambda: np.broadcast_to(a.data, tokens.integers()),
         "slice": lambda: a.data[tokens.ranges()],
         "flip": lambda: np.flip(a.data, tokens.axes()),
+        "concat": lambda: np.concatenate([o.data for o in operands], tokens.settings(axis=0)["axis"]),
+        "pad": lambda: ref.pad(a.data, tokens.margins(a.data.ndim), operands[1].data if len(operands) > 1 else 0),
         "take": lambda: ref.take(a.data, operands[1].data, **tokens.settings(axis=0)),
         "take_along": lambda: ref.take_along(a.data, operands[1].data, **tokens.settings(axis=0)),
         "put_along": lambda: ref.put_along(*(o.data for o in operands), **tokens.settings(axis=0)),
@@ -339,7 +346,7 @@ def operation(tokens, arrays):
         raise Refused(f"there is no operation {name}")
     arity = 0 if name == "input" else OPS[name].arity
     operands = []
-    for _ in range(arity):
+    while len(operands) < arity and (tokens.at_number() or tokens and tokens.tokens[0][1] in arrays):
         operands.append(tokens.next() if tokens.at_number() else arrays[tokens.next()])
     if name != "input" and OPS[name].elementwise:
         return elementwise(name, operands)

@@ -109,6 +109,13 @@ _PROTOTYPES = {
     "random_integers": (_pointer, [_pointer, ctypes.c_int, ctypes.c_int, _dims, ctypes.c_int64, ctypes.c_int64,
                                    ctypes.c_uint64]),
     "dropout": (_pointer, [_pointer, ctypes.c_double, ctypes.c_uint64]),
+    "concat": (_pointer, [ctypes.c_int, _arrays, ctypes.c_int]),
+    "stack": (_pointer, [ctypes.c_int, _arrays, ctypes.c_int]),
+    "pad": (_pointer, [_pointer, _dims, _dims, _pointer]),
+    "split": (ctypes.c_int, [_pointer, ctypes.c_int, _dims, ctypes.c_int, _arrays]),
+    "tile": (_pointer, [_pointer, _dims]),
+    "repeat": (_pointer, [_pointer, ctypes.c_int64, ctypes.c_int]),
+    "roll": (_pointer, [_pointer, ctypes.c_int64, ctypes.c_int]),
     "take": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "take_along": (_pointer, [_pointer, _pointer, ctypes.c_int]),
     "flatnonzero": (_pointer, [_pointer]),
@@ -409,6 +416,28 @@ class Context:
 
     def dropout(self, a, probability, seed):
         return Array(self, call["dropout"](a.pointer, probability, seed))
+
+    def join(self, name, arrays, axis):
+        """concat or stack"""
+        return Array(self, call[name](len(arrays), _list(_pointer, [a.pointer for a in arrays]), axis))
+
+    def pad(self, a, margins, value=None):
+        low, high = ([m[i] for m in margins] for i in (0, 1))
+        return Array(self, call["pad"](a.pointer, _int64s(low), _int64s(high), value.pointer if value else None))
+
+    def split(self, a, extents, axis):
+        results = (_pointer * max(1, len(extents)))()
+        _checked(call["split"](a.pointer, len(extents), _int64s(extents), axis, results))
+        return [Array(self, results[i]) for i in range(len(extents))]
+
+    def tile(self, a, times):
+        return Array(self, call["tile"](a.pointer, _int64s(times)))
+
+    def repeat(self, a, times, axis):
+        return Array(self, call["repeat"](a.pointer, times, axis))
+
+    def roll(self, a, by, axis):
+        return Array(self, call["roll"](a.pointer, by, axis))
 
     def capture_begin(self, inputs):
         _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))

@@ -322,6 +322,29 @@ class Program:
             updates = self.function(updates)
         return self.add(name, dtype, shape, [node, index, updates], axis=axis)
 
+    def concat(self, dtype):
+        """Of nodes that were found or made for it; the first one decides the shape."""
+        node = self.operand(dtype)
+        shape = self.nodes[node].shape
+        if not shape or size(shape) * 3 > self.limit():
+            return self.view("flip", dtype)
+        axis, ins = int(self.rng.integers(len(shape))), [node]
+        for _ in range(int(self.rng.integers(1, 4))):
+            found = self.alive(lambda n: n.dtype == dtype and len(n.shape) == len(shape) and
+                               n.shape[:axis] + n.shape[axis + 1:] == shape[:axis] + shape[axis + 1:] and size(n.shape) <= size(shape))
+            ins.append(self.choose(found) if self.chance(0.6) else self.source(dtype, shape))
+        joined = sum(self.nodes[i].shape[axis] for i in ins)
+        return self.add("concat", dtype, shape[:axis] + (joined,) + shape[axis + 1:], ins, axis=axis)
+
+    def pad(self, dtype):
+        node = self.operand(dtype)
+        margins = [tuple(int(v) for v in self.data.integers(0, 3, 2)) for _ in self.nodes[node].shape]
+        shape = [n + low + high for n, (low, high) in zip(self.nodes[node].shape, margins)]
+        if size(shape) > self.limit():
+            return self.view("flip", dtype)
+        ins = [node] + ([self.source(dtype, (), "load")] if self.chance(0.4) else [])
+        return self.add("pad", dtype, shape, ins, margins=margins)
+
     # ---- views ----
 
     def view(self, name, dtype):
@@ -427,6 +450,8 @@ class Program:
             return self.gather(name, dtype)
         if name in SCATTERS:
             return self.scatter(name, dtype)
+        if name in ("concat", "pad"):
+            return getattr(self, name)(dtype)
         if name in SOURCES:
             return self.source(dtype, self.part_of(self.base), name)
         if name == "cast":
@@ -533,6 +558,10 @@ def record(context, node, arrays, data=None):
         return context.slice(ins[0], given["ranges"])
     if node.op == "windows":
         return context.windows(ins[0], **given)
+    if node.op == "concat":
+        return context.join("concat", ins, given["axis"])
+    if node.op == "pad":
+        return context.pad(ins[0], given["margins"], ins[1] if len(ins) > 1 else None)
     if node.op in GATHERS:
         return context.gather(node.op, *ins, given["axis"])
     if node.op in SCATTERS:
@@ -651,6 +680,10 @@ def expected(node, ins, dtypes, data=None):
         return np.flip(ins[0], given["axes"])
     if node.op == "windows":
         return reference.windows(ins[0], **given)
+    if node.op == "concat":
+        return np.concatenate(ins, given["axis"])
+    if node.op == "pad":
+        return reference.pad(ins[0], given["margins"], ins[1] if len(ins) > 1 else 0)
     if node.op in GATHERS:
         return getattr(reference, node.op)(*ins, given["axis"])
     if node.op == "put_along":

@@ -400,6 +400,16 @@ def windows(a, axis, size, step, dilation):
     return np.stack([np.take(a, np.arange(count) * step + k * dilation, axis) for k in range(size)], axis=-1)
 
 
+# ---- parts ----
+
+
+def pad(a, margins, value=0):
+    """margins: (before, after) of each axis"""
+    result = np.full([before + n + after for n, (before, after) in zip(a.shape, margins)], value, a.dtype)
+    result[tuple(slice(before, before + n) for n, (before, _) in zip(a.shape, margins))] = a
+    return result
+
+
 # ---- gathers ----
 
 

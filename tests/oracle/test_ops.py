@@ -351,6 +351,58 @@ def check_nonzero(report, context, rng, dtype):
     report.check(got.shape == (0,), f"flatnonzero of {dtype} zeros", lambda: f"{got.shape}")
 
 
+# ---- parts ----
+
+
+def check_parts(report, context, rng, dtype):
+    values = [random_values(rng, dtype, (5, n, 3), special=0.1) for n in (4, 1, 0, 17)]
+    arrays = [put(context, dtype, v) for v in values]
+    doubled = [context.op("bitwise_or" if not reference.is_real(dtype) else "maximum", a, a) for a in arrays]
+    same, seen = [arrays[0]] * 3, values[0]
+    margins = [(1, 0), (0, 2), (3, 1)]
+    one = context.slice(context.reshape(arrays[3], (255,)), [slice(7, 8)])
+    cases = [
+        ("concat", context.join("concat", arrays, 1), np.concatenate(values, 1)),
+        ("concat", context.join("concat", doubled, -2), np.concatenate(values, 1)),
+        ("concat of a view", context.join("concat", [context.flip(arrays[0], (1,)), arrays[1]], 1),
+         np.concatenate([seen[:, ::-1], values[1]], 1)),
+        ("concat of 20", context.join("concat", [arrays[0], arrays[3]] * 10, 1), np.concatenate([seen, values[3]] * 10, 1)),
+        ("concat of 9 along the last", context.join("concat", [arrays[0]] * 9, 2), np.concatenate([seen] * 9, 2)),
+        ("stack", context.join("stack", same, -1), np.stack([seen] * 3, -1)),
+        ("stack", context.join("stack", same, 1), np.stack([seen] * 3, 1)),
+        ("pad", context.pad(arrays[0], margins), reference.pad(seen, margins)),
+        ("pad of nothing", context.pad(arrays[2], margins), reference.pad(values[2], margins)),
+        ("pad with a value", context.pad(doubled[0], margins, context.reshape(one, ())),
+         reference.pad(seen, margins, values[3].reshape(-1)[7])),
+        ("tile", context.tile(arrays[0], (2, 1, 3)), np.tile(seen, (2, 1, 3))),
+        ("tile by 0", context.tile(arrays[0], (1, 0, 1)), np.tile(seen, (1, 0, 1))),
+        ("repeat", context.repeat(arrays[0], 3, 1), np.repeat(seen, 3, 1)),
+        ("roll", context.roll(arrays[3], 5, 1), np.roll(values[3], 5, 1)),
+        ("roll back", context.roll(arrays[3], -40, -2), np.roll(values[3], -40, 1)),
+    ]
+    for part, (low, high) in zip(context.split(arrays[3], (4, 0, 13), 1), ((0, 4), (4, 4), (4, 17))):
+        cases.append(("split", part, values[3][:, low:high]))
+    for name, got, want in cases if dtype == FULL else cases[DTYPES[dtype].id % 3::3] + cases[:1] + cases[7:8]:
+        compare_exact(report, f"{name} {dtype}", dtype, want, got.read())
+    report.hit("concat", dtype)
+    report.hit("pad", dtype)
+    if dtype == FULL:
+        check_part_refusals(report, context, arrays)
+
+
+def check_part_refusals(report, context, arrays):
+    other = context.full(FULL, (5, 4), 1)
+    refused(report, "concat of two ranks", "concat", lambda: context.join("concat", [arrays[0], other], 0), code="SHAPE")
+    refused(report, "concat of two extents", "concat", lambda: context.join("concat", arrays[:2], 0), code="SHAPE")
+    refused(report, "concat of nothing", "concat", lambda: context.join("concat", [], 0))
+    refused(report, "concat along no axis", "concat", lambda: context.join("concat", arrays[:2], 3))
+    refused(report, "stack along no axis", "stack", lambda: context.join("stack", arrays[:1], 4))
+    refused(report, "pad by less", "pad", lambda: context.pad(other, [(0, -1), (0, 0)]))
+    refused(report, "pad with an array", "pad", lambda: context.pad(other, [(0, 1), (0, 0)], other), code="SHAPE")
+    refused(report, "split in other extents", "split", lambda: context.split(other, (1, 1), 0))
+    refused(report, "roll along no axis", "roll", lambda: context.roll(other, 1, 2))
+
+
 # ---- random numbers ----
 
 
@@ -615,7 +667,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_gathers, check_scatters, check_nonzero, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_views, check_parts, check_gathers, check_scatters, check_nonzero, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
          check_matmul, check_refusals)
 
 

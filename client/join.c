@@ -1,0 +1,245 @@
+/*
+ * Arrays put together and taken apart: concat and pad, and what is made of them and of views.
+ *
+ * More arrays than an operation takes are joined as a tree. stack, tile, roll, repeat and split are
+ * views and concat: a view costs nothing, concat writes each part once.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "context.h"
+#include "error.h"
+#include "record.h"
+
+static fusion_array *refuse(const char *what, const char *why) {
+	struct fault f;
+
+	error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s", what, why), &f);
+	return NULL;
+}
+
+/* False: an operand is missing, and the error is the thread's. */
+static bool given(const char *what, const fusion_array *a) {
+	if (!a && !fusion_error_code())
+		refuse(what, "an array is NULL");
+	return a;
+}
+
+/* An axis that may count from the end of `rank`; -1, with an error, where it does not exist. */
+static int axis_of(const char *what, int axis, int rank) {
+	if (axis >= -rank && axis < rank)
+		return axis < 0 ? axis + rank : axis;
+	refuse(what, "the axis does not exist");
+	return -1;
+}
+
+/* ---- concat ---- */
+
+static fusion_array *concat_few(const char *what, unsigned count, fusion_array *const *array, int axis) {
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	char text[SHAPE_TEXT];
+	int rank, failed = 0;
+
+	if (!record_begin(&r, what, count, array))
+		return NULL;
+	rank = r.in[0]->type.rank;
+	if (axis < -rank || axis >= rank)
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "%s: axis %d does not exist in %s", what, axis,
+			shape_text(&r.in[0]->type, text));
+	attr.axis = (uint8_t)(axis < 0 ? axis + rank : axis);
+	if (!failed)
+		failed = record_promoted(&r, OP_concat, &attr, &v);
+	return record_end(&r, failed, v);
+}
+
+fusion_array *fusion_concat(int count, fusion_array *const *array, int axis) {
+	fusion_array *group[LIMIT_OPERANDS] = { NULL }, *made;
+	int groups = 0, each = 1;
+
+	if (count < 1 || !array)
+		return refuse("concat", "there are no arrays");
+	if (count <= LIMIT_OPERANDS)
+		return concat_few("concat", (unsigned)count, array, axis);
+	while (each * LIMIT_OPERANDS < count)
+		each *= LIMIT_OPERANDS;
+	for (int i = 0; i < count; i += each)
+		group[groups++] = fusion_concat(count - i < each ? count - i : each, array + i, axis);
+	made = concat_few("concat", (unsigned)groups, group, axis);
+	for (int i = 0; i < groups; i++)
+		fusion_release(group[i]);
+	return made;
+}
+
+/* ---- pad ---- */
+
+static int take_margins(struct recording *r, const int64_t *low, const int64_t *high, struct op_attr *attr) {
+	const struct tensor_type *t = &r->in[0]->type;
+
+	attr->rank = t->rank;
+	for (unsigned d = 0; d < t->rank; d++) {
+		int64_t before = low ? low[d] : 0, after = high ? high[d] : 0;
+
+		attr->start[d] = before;
+		if (before < 0 || after < 0 || __builtin_add_overflow(t->dims[d], before, &attr->dims[d]) ||
+			__builtin_add_overflow(attr->dims[d], after, &attr->dims[d]))
+			return fault_set(&r->fault, FAULT_ARGUMENT,
+				"pad: the elements before and after axis %u are negative or too many", d);
+	}
+	return 0;
+}
+
+fusion_array *fusion_pad(fusion_array *a, const int64_t *low, const int64_t *high, fusion_array *value) {
+	fusion_array *operand[] = { a, value };
+	struct op_attr attr = { 0 };
+	struct value *v = NULL;
+	struct recording r;
+	int failed;
+
+	if (!record_begin(&r, "pad", value ? 2 : 1, operand))
+		return NULL;
+	failed = take_margins(&r, low, high, &attr);
+	if (!failed && value)
+		failed = record_cast(&r, 1, r.in[0]->type.dtype);
+	if (!failed)
+		failed = record_value(&r, OP_pad, r.count, r.in, &attr, &v);
+	return record_end(&r, failed, v);
+}
+
+/* ---- stack and split ---- */
+
+fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
+	fusion_array **one, *made;
+	int64_t dims[LIMIT_RANK + 1];
+	int rank, at;
+
+	if (count < 1 || !array)
+		return refuse("stack", "there are no arrays");
+	one = calloc((size_t)count, sizeof *one);
+	if (!one)
+		return refuse("stack", "out of memory");
+	for (int i = 0; i < count && given("stack", array[i]); i++) {
+		rank = fusion_rank(array[i]);
+		at = rank < LIMIT_RANK ? axis_of("stack", axis, rank + 1) : -1;
+		if (at < 0)
+			break;
+		memcpy(dims, fusion_dims(array[i]), (size_t)at * sizeof *dims);
+		memcpy(dims + at + 1, fusion_dims(array[i]) + at, (size_t)(rank - at) * sizeof *dims);
+		dims[at] = 1;
+		one[i] = fusion_reshape(array[i], rank + 1, dims);
+	}
+	made = one[count - 1] ? fusion_concat(count, one, axis) : NULL;
+	if (!made && !fusion_error_code())
+		refuse("stack", "more dimensions than the limit");
+	for (int i = 0; i < count; i++)
+		fusion_release(one[i]);
+	free(one);
+	return made;
+}
+
+/* Elements [from, to) along an axis. */
+static fusion_array *part_of(fusion_array *a, int axis, int64_t from, int64_t to) {
+	int64_t start[LIMIT_RANK], stop[LIMIT_RANK];
+
+	for (int d = 0; d < fusion_rank(a); d++) {
+		start[d] = d == axis ? from : FUSION_END;
+		stop[d] = d == axis ? to : FUSION_END;
+	}
+	return fusion_slice(a, start, stop, NULL);
+}
+
+int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fusion_array **arrayp) {
+	int64_t from = 0, all = 0;
+
+	if (!given("split", a))
+		return fusion_error_code();
+	axis = axis_of("split", axis, fusion_rank(a));
+	if (axis < 0)
+		return fusion_error_code();
+	for (int i = 0; i < count; i++)
+		all = extent[i] < 0 || __builtin_add_overflow(all, extent[i], &all) ? INT64_MIN : all;
+	if (all != fusion_dims(a)[axis]) {
+		refuse("split", "the extents do not add up to that of the axis");
+		return fusion_error_code();
+	}
+	for (int i = 0; i < count; from += extent[i++]) {
+		arrayp[i] = part_of(a, axis, from, from + extent[i]);
+		if (arrayp[i])
+			continue;
+		while (i-- > 0)
+			fusion_release(arrayp[i]);
+		return fusion_error_code();
+	}
+	return FUSION_OK;
+}
+
+/* ---- repetition ---- */
+
+/* Each element of an axis (outer: the whole axis) `times` times; one view, and one copy where it is read so. */
+static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t times, int axis, bool outer) {
+	int64_t apart[LIMIT_RANK + 1], wide[LIMIT_RANK + 1], together[LIMIT_RANK];
+	int rank = fusion_rank(a), at = outer ? axis : axis + 1;
+	fusion_array *split, *repeated, *made;
+
+	if (rank == LIMIT_RANK)
+		return refuse(what, "arrays of the highest rank have no room for the axis that repeats");
+	memcpy(together, fusion_dims(a), (size_t)rank * sizeof *together);
+	memcpy(apart, together, (size_t)at * sizeof *apart);
+	memcpy(apart + at + 1, together + at, (size_t)(rank - at) * sizeof *apart);
+	apart[at] = 1;
+	memcpy(wide, apart, sizeof wide);
+	wide[at] = times;
+	if (times < 0 || __builtin_mul_overflow(together[axis], times, &together[axis]))
+		return refuse(what, "the repetitions are negative or too many");
+	split = fusion_reshape(a, rank + 1, apart);
+	repeated = fusion_broadcast(split, rank + 1, wide);
+	made = fusion_reshape(repeated, rank, together);
+	fusion_release(split);
+	fusion_release(repeated);
+	return made;
+}
+
+fusion_array *fusion_repeat(fusion_array *a, int64_t times, int axis) {
+	if (!given("repeat", a))
+		return NULL;
+	axis = axis_of("repeat", axis, fusion_rank(a));
+	return axis < 0 ? NULL : repeat_axis("repeat", a, times, axis, false);
+}
+
+fusion_array *fusion_tile(fusion_array *a, const int64_t *times) {
+	fusion_array *made = fusion_retain(a);
+
+	if (!given("tile", a))
+		return NULL;
+	for (int d = 0; made && d < fusion_rank(a); d++) {
+		fusion_array *before = made;
+
+		if (times[d] == 1)
+			continue;
+		made = repeat_axis("tile", before, times[d], d, true);
+		fusion_release(before);
+	}
+	return made;
+}
+
+fusion_array *fusion_roll(fusion_array *a, int64_t by, int axis) {
+	fusion_array *half[2], *made;
+	int64_t extent, cut;
+
+	if (!given("roll", a))
+		return NULL;
+	axis = axis_of("roll", axis, fusion_rank(a));
+	if (axis < 0)
+		return NULL;
+	extent = fusion_dims(a)[axis];
+	if (!extent || by % extent == 0)
+		return fusion_retain(a);
+	cut = by % extent < 0 ? -(by % extent) : extent - by % extent;
+	half[0] = part_of(a, axis, cut, extent);
+	half[1] = part_of(a, axis, 0, cut);
+	made = fusion_concat(2, half, axis);
+	fusion_release(half[0]);
+	fusion_release(half[1]);
+	return made;
+}
