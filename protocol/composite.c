@@ -88,8 +88,8 @@ static int check_rank(const struct call *c, unsigned operand, unsigned least, un
 	if (least == most)
 		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u dimension%s", c->name,
 			'a' + (int)operand, shape_text(t, text), least, least == 1 ? "" : "s");
-	return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have at least %u dimensions", c->name,
-		'a' + (int)operand, shape_text(t, text), least);
+	return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u to %u dimensions", c->name,
+		'a' + (int)operand, shape_text(t, text), least, most);
 }
 
 /* Operands from the second on are vectors of the extent of an axis of the first. */
@@ -311,9 +311,14 @@ static int shape_attention(const struct call *c, struct tensor_type *outp, struc
 /* --- windows ---------------------------------------------------------------------------- */
 
 /* Lists say something of each spatial axis: those behind the first two. */
+enum {
+	/* Windows add an axis for each spatial one. */
+	SPATIAL_RANK = 2 + (LIMIT_RANK - 2) / 2,
+};
+
 static int check_spatial(const struct call *c, struct fault *f) {
 	char text[SHAPE_TEXT];
-	int r = check_rank(c, 0, 3, LIMIT_RANK, f);
+	int r = check_rank(c, 0, 3, SPATIAL_RANK, f);
 
 	if (r || c->in[0]->rank == c->attr->rank + 2U)
 		return r;

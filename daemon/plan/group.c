@@ -647,9 +647,9 @@ bool group_needs_rows(struct planner *p, uint32_t group) {
 	return false;
 }
 
-/* A product, or a lone reduction with what goes before it, is not taken apart here. */
-static bool stays(const struct group *g, const struct node *n, uint32_t node) {
-	return g->kind != NODE_MAP && (node == g->root || n->row);
+/* A product and what must be its own kernel stay; reductions and scans are taken apart wholly. */
+static bool stays(const struct group *g, uint32_t node) {
+	return g->kind != NODE_MAP && node == g->root;
 }
 
 /* May the member follow in the newest group? */
@@ -669,8 +669,7 @@ static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t nod
 }
 
 int planner_shed(struct planner *p, uint32_t group) {
-	bool all = p->group[group].kind == NODE_SCAN ||
-		(p->group[group].kind == NODE_REDUCE && group_needs_rows(p, group));
+	bool all = p->group[group].kind == NODE_SCAN || p->group[group].kind == NODE_REDUCE;
 	uint32_t next, m = p->group[group].first, before = p->groups;
 	int r = 0;
 
@@ -678,7 +677,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 	p->group[group].ops = p->group[group].outputs = 0;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
-		if (!all && stays(&p->group[group], &p->node[m], m))
+		if (!all && stays(&p->group[group], m))
 			group_add(p, &p->group[group], m);
 		else
 			r = shed_member(p, group, p->groups == before, m);

@@ -198,11 +198,10 @@ static bool vector_pays(const struct kernel *k) {
 	return k->root == KERNEL_MAP && contiguous;
 }
 
-void draft_finish(struct draft *d, const struct traits *t) {
+void draft_access(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 	uint64_t elements = draft_elements(d);
 
-	choose_form(d, t);
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
 		bool one = k->form == KERNEL_FORM_GENERAL ||
@@ -212,6 +211,13 @@ void draft_finish(struct draft *d, const struct traits *t) {
 		o->stream = o->output && may_stream(k, i) && t->stream_bytes && o->access == KERNEL_CONTIGUOUS &&
 			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
 	}
+}
+
+void draft_finish(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+
+	choose_form(d, t);
+	draft_access(d, t);
 	if (t->strategy == STRATEGY_GPU && vector_pays(k))
 		k->width = GPU_VECTOR;
 }

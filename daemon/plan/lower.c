@@ -194,7 +194,7 @@ static int lower_part(struct lowering *l, struct node *n) {
 		return r;
 	l->p->plan->slot[whole->slot].parts = true;
 	o = frame_operand(&l->frame, n->type, &n->place, whole->slot);
-	draft_store(l->d, n->value, &o);
+	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);
 	return 0;
 }
 
@@ -415,16 +415,17 @@ static void lower_scanned(struct lowering *l, struct node *n) {
 /* All members are computed over the same dims, whether they stand before the root or after it. */
 static int lower_scan(struct lowering *l, const struct group *g) {
 	struct rows rows = rows_of(l->p, &l->p->node[g->root]);
-	int r;
+	int r = 0;
 
 	rows_begin(l, &rows, KERNEL_SCAN);
-	for (uint32_t m = g->first; m != GRAPH_NONE; m = l->p->next[m]) {
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
 		if (m == g->root)
 			lower_scanned(l, &l->p->node[m]);
 		else
-			lower_member(l, &l->p->node[m]);
+			r = lower_member(l, &l->p->node[m]);
 	}
-	r = lower_stores(l, g);
+	if (!r)
+		r = lower_stores(l, g);
 	/* A long scan needs one more operand, for the carry. */
 	l->d->full |= l->d->kernel.operands == KERNEL_OPERANDS;
 	return r;

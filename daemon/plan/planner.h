@@ -249,6 +249,8 @@ void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
 void draft_collapse(struct draft *d);
 /* Chooses form and width, then each operand's access by the lane dimension. */
 void draft_finish(struct draft *d, const struct traits *t);
+/* The second part alone: after a form was given. */
+void draft_access(struct draft *d, const struct traits *t);
 /* Elements of the iteration, and of one operand's part of it. */
 uint64_t draft_elements(const struct draft *d);
 

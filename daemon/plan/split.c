@@ -84,14 +84,22 @@ static void blocks_after(const struct draft *d, const struct draft *half, const 
 			cut_output(&c, i);
 }
 
+/* A part of d in d's form, whatever form its own operands would have. */
+static void finish_as(struct draft *part, const struct draft *d, const struct traits *t) {
+	draft_finish(part, t);
+	if (part->kernel.form == d->kernel.form)
+		return;
+	part->kernel.form = d->kernel.form;
+	draft_access(part, t);
+}
+
 static int add_first_half(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
 	struct draft *half, struct plan_operand *partialp) {
 	int r = blocks_before(p, d, half, partialp);
 
 	if (r)
 		return r;
-	draft_finish(half, t);
-	half->kernel.form = d->kernel.form;
+	finish_as(half, d, t);
 	return plan_add_step(p, half, op, 0);
 }
 
@@ -181,8 +189,7 @@ static int add_scan_blocks(struct plan *p, const struct draft *d, const struct t
 			r = -EOVERFLOW;
 	}
 	if (!r) {
-		draft_finish(rest, t);
-		rest->kernel.form = d->kernel.form;
+		finish_as(rest, d, t);
 		r = plan_add_step(p, rest, op, ops);
 	}
 	free(part);

@@ -316,7 +316,7 @@ def attributes(tokens):
     result = {}
     while tokens:
         name = tokens.next()
-        result[name] = read.get(name, lambda: float(tokens.next()))() if tokens.took("=") else True
+        result[name] = read.get(name, lambda: tokens.integers() if tokens.at("[") else float(tokens.next()))() if tokens.took("=") else True
     return {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in result.items()}
 
 

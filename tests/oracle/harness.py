@@ -163,13 +163,17 @@ def random_values(rng, dtype, shape, special=0.0):
 # ---- comparing ----
 
 
+def broadcasts(shape, to):
+    return len(shape) <= len(to) and all(m in (1, n) for m, n in zip(shape[::-1], to[::-1]))
+
+
 def describe(right, operands, want, got):
     """The first wrong element: what went in, what came out, what should have."""
     shape = np.shape(got)
     if np.shape(right) != shape:
         return f"the shape is {shape}, not {np.shape(right)}"
     index = tuple(int(i) for i in np.argwhere(~np.asarray(right))[0])
-    ins = [repr(np.broadcast_to(v, shape)[index]) if np.ndim(v) <= len(shape) else "..." for v in operands]
+    ins = [repr(np.broadcast_to(v, shape)[index]) if broadcasts(np.shape(v), shape) else "..." for v in operands]
     wrong = int(np.size(right) - np.count_nonzero(right))
     return f"{wrong} of {np.size(right)} wrong, first at {index}: inputs {', '.join(ins) or 'none'}: " \
            f"got {got[index]!r}, want {np.asarray(want)[index]!r}"
