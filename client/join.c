@@ -121,6 +121,8 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 		return refuse("stack", "out of memory");
 	for (int i = 0; i < count && given("stack", array[i]); i++) {
 		rank = fusion_rank(array[i]);
+		if (rank == LIMIT_RANK)
+			refuse("stack", "more dimensions than the limit");
 		at = rank < LIMIT_RANK ? axis_of("stack", axis, rank + 1) : -1;
 		if (at < 0)
 			break;
@@ -130,8 +132,6 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 		one[i] = fusion_reshape(array[i], rank + 1, dims);
 	}
 	made = one[count - 1] ? fusion_concat(count, one, axis) : NULL;
-	if (!made && !fusion_error_code())
-		refuse("stack", "more dimensions than the limit");
 	for (int i = 0; i < count; i++)
 		fusion_release(one[i]);
 	free(one);
@@ -157,8 +157,13 @@ int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fu
 	axis = axis_of("split", axis, fusion_rank(a));
 	if (axis < 0)
 		return fusion_error_code();
-	for (int i = 0; i < count; i++)
-		all = extent[i] < 0 || __builtin_add_overflow(all, extent[i], &all) ? INT64_MIN : all;
+	if (count < 1 || !extent || !arrayp) {
+		refuse("split", "there are no extents, or no place for the arrays");
+		return fusion_error_code();
+	}
+	for (int i = 0; i < count && all >= 0; i++)
+		if (extent[i] < 0 || __builtin_add_overflow(all, extent[i], &all))
+			all = -1;
 	if (all != fusion_dims(a)[axis]) {
 		refuse("split", "the extents do not add up to that of the axis");
 		return fusion_error_code();
@@ -167,8 +172,10 @@ int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fu
 		arrayp[i] = part_of(a, axis, from, from + extent[i]);
 		if (arrayp[i])
 			continue;
-		while (i-- > 0)
+		while (i-- > 0) {
 			fusion_release(arrayp[i]);
+			arrayp[i] = NULL;
+		}
 		return fusion_error_code();
 	}
 	return FUSION_OK;
@@ -208,10 +215,13 @@ fusion_array *fusion_repeat(fusion_array *a, int64_t times, int axis) {
 }
 
 fusion_array *fusion_tile(fusion_array *a, const int64_t *times) {
-	fusion_array *made = fusion_retain(a);
+	fusion_array *made;
 
 	if (!given("tile", a))
 		return NULL;
+	if (fusion_rank(a) && !times)
+		return refuse("tile", "the list of repetitions is NULL");
+	made = fusion_retain(a);
 	for (int d = 0; made && d < fusion_rank(a); d++) {
 		fusion_array *before = made;
 

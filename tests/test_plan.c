@@ -653,9 +653,9 @@ enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 1500 };
 static int64_t apply(unsigned id, const int64_t *a) {
 	switch (id) {
 	case OP_add:
-		return a[0] + a[1];
+		return (int64_t)((uint64_t)a[0] + (uint64_t)a[1]);
 	case OP_sub:
-		return a[0] - a[1];
+		return (int64_t)((uint64_t)a[0] - (uint64_t)a[1]);
 	case OP_maximum:
 	case OP_reduce_max:
 		return a[0] > a[1] ? a[0] : a[1];
@@ -663,12 +663,12 @@ static int64_t apply(unsigned id, const int64_t *a) {
 	case OP_reduce_min:
 		return a[0] < a[1] ? a[0] : a[1];
 	case OP_neg:
-		return -a[0];
+		return (int64_t)-(uint64_t)a[0];
 	case OP_mul:
 	case OP_reduce_prod:
 		return (int64_t)((uint64_t)a[0] * (uint64_t)a[1]);
 	case OP_reduce_sum:
-		return a[0] + a[1];
+		return (int64_t)((uint64_t)a[0] + (uint64_t)a[1]);
 	case OP_cast:
 	case OP_copy:
 		return a[0];

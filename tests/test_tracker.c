@@ -62,10 +62,12 @@ static enum track_form run(const double ns[static TRACK_FORMS], unsigned share) 
 	bool timed;
 	enum track_form form = tracker_next(t, e, share, &timed);
 
-	if (timed)
+	if (timed) {
+		tracker_tried(t, e, form);
 		tracker_sample(t, tracked_id(e), form, ns[form]);
-	else
+	} else {
 		tracker_ran(t, e);
+	}
 	return form;
 }
 
@@ -107,6 +109,28 @@ END_TEST
 START_TEST(a_small_difference_changes_nothing) {
 	run_many(20000, (double[]){ 100, 97, 0 }, 1);
 	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_FUSED);
+}
+END_TEST
+
+START_TEST(a_form_whose_times_get_lost_is_given_up) {
+	static const double ns[TRACK_FORMS] = { 1000, 100, 100 };
+	unsigned tried = 0;
+
+	for (unsigned i = 0; i < 100000; i++) {
+		struct tracked *e = tracked();
+		bool timed;
+		enum track_form form = tracker_next(t, e, 50, &timed);
+
+		tried += form != TRACK_FUSED;
+		if (!timed) {
+			tracker_ran(t, e);
+			continue;
+		}
+		tracker_tried(t, e, form);
+		if (form == TRACK_FUSED)
+			tracker_sample(t, tracked_id(e), form, ns[form]);
+	}
+	ck_assert_uint_eq(tried, TRACK_TRIES);
 }
 END_TEST
 
@@ -239,6 +263,7 @@ int main(void) {
 	const TTest *const tests[] = { a_graph_that_is_seldom_run_is_not_tried, trying_stays_within_its_share,
 		nothing_is_tried_without_a_share, what_is_clearly_faster_runs_from_then_on,
 		a_small_difference_changes_nothing, one_slow_run_of_several_does_not_decide,
+		a_form_whose_times_get_lost_is_given_up,
 		a_pattern_that_loses_is_left_out_of_the_mixed_form, steps_learn_what_their_operations_take_alone,
 		what_was_learned_is_kept, another_device_learns_anew, a_damaged_file_is_passed_over,
 		what_does_not_fuse_or_is_fast_is_not_tracked,

@@ -55,13 +55,17 @@ struct graph_key {
 	uint8_t perm[LIMIT_RANK];
 };
 
-static uint64_t process_seed(void) {
-	static uint64_t seed;
+static uint64_t hash_seed;
 
-	while (!seed)
-		if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-			seed = 0x9e3779b97f4a7c15;
-	return seed;
+uint64_t graph_seed(void) {
+	while (!hash_seed)
+		if (getrandom(&hash_seed, sizeof hash_seed, 0) != sizeof hash_seed)
+			hash_seed = 0x9e3779b97f4a7c15;
+	return hash_seed;
+}
+
+void graph_set_seed(uint64_t seed) {
+	hash_seed = seed;
 }
 
 int graph_new(struct graph **graphp) {
@@ -69,7 +73,7 @@ int graph_new(struct graph **graphp) {
 
 	if (!g)
 		return -ENOMEM;
-	g->seed = process_seed();
+	g->seed = graph_seed();
 	*graphp = g;
 	return 0;
 }

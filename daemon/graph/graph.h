@@ -81,3 +81,9 @@ struct graph_hash {
 	uint64_t low, high;
 };
 struct graph_hash graph_hash(const struct graph *g);
+/*
+ * Hashes depend on a number that no client can know: one of this process, or, set before the first
+ * graph, that of an earlier one, so that what it kept by hash is found again.
+ */
+uint64_t graph_seed(void);
+void graph_set_seed(uint64_t seed);

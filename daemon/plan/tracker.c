@@ -32,6 +32,7 @@ struct track_key {
 struct form {
 	double ns[TRACK_KEPT];
 	uint32_t samples;              /* ever */
+	uint32_t tries;                /* runs that were to be timed while it was not known */
 };
 
 struct tracked {
@@ -116,12 +117,26 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 	if (!o->fuse || o->fast)
 		return NULL;
 	HASH_FIND(hh, t->graph, &key, sizeof key, e);
-	if (e)
+	if (e) {
+		/* To the young end of the list. */
+		HASH_DELETE(hh, t->graph, e);
+		HASH_ADD(hh, t->graph, key, sizeof e->key, e);
 		return e;
+	}
 	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): forget() takes it out of both tables first */
 	while (HASH_COUNT(t->graph) >= TRACK_GRAPHS)
 		forget(t);
 	return add(t, &key);
+}
+
+struct tracked *tracker_peek(const struct tracker *t, const struct graph *g, const struct plan_options *o) {
+	struct track_key key = { graph_hash(g), o->min_elements, o->patterns_off };
+	struct tracked *e;
+
+	if (!o->fuse || o->fast)
+		return NULL;
+	HASH_FIND(hh, t->graph, &key, sizeof key, e);
+	return e;
 }
 
 uint64_t tracked_id(const struct tracked *e) {
@@ -146,13 +161,18 @@ void tracked_plain(struct tracked *e) {
 
 /* ---- choosing ---- */
 
+/* Not known, and not given up: times of runs may get lost. */
+static bool is_open(const struct tracked *e, enum track_form form) {
+	return !is_known(e, form) && e->form[form].tries < TRACK_TRIES;
+}
+
 /* The form whose time is wanted most; the chosen one where none is. */
 static enum track_form wanted(const struct tracked *e) {
 	if (e->plain || e->runs < TRACK_RUNS || !is_known(e, TRACK_FUSED))
 		return e->chosen;
-	if (!is_known(e, TRACK_SINGLE))
+	if (is_open(e, TRACK_SINGLE))
 		return TRACK_SINGLE;
-	return e->without && !is_known(e, TRACK_MIXED) ? TRACK_MIXED : e->chosen;
+	return e->without && is_open(e, TRACK_MIXED) ? TRACK_MIXED : e->chosen;
 }
 
 /* What a form will take: what it took, or twice what the chosen one takes where it never ran. */
@@ -167,7 +187,7 @@ enum track_form tracker_next(struct tracker *t, struct tracked *e, unsigned shar
 
 	if (form != e->chosen && t->trial_ns + expected_ns(e, form) > t->total_ns * share / 100)
 		form = e->chosen;
-	*timedp = form != e->chosen || !is_known(e, form) || e->runs % TRACK_EVERY == 0;
+	*timedp = form != e->chosen || is_open(e, form) || e->runs % TRACK_EVERY == 0;
 	return form;
 }
 
@@ -191,6 +211,14 @@ void tracker_ran(struct tracker *t, struct tracked *e) {
 	t->total_ns += median(&e->form[e->chosen]);
 }
 
+/* Charged before it runs: its time may never come. */
+void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form) {
+	e->runs++;
+	e->form[form].tries += !is_known(e, form);
+	if (form != e->chosen)
+		t->trial_ns += expected_ns(e, form);
+}
+
 void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns) {
 	struct tracked *e;
 
@@ -199,10 +227,9 @@ void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double
 		return;
 	t->total_ns += ns;
 	if (form != e->chosen) {
-		t->trial_ns += ns;
+		t->trial_ns += fmax(ns - expected_ns(e, form), 0);
 		t->trials++;
 	}
-	e->runs++;
 	add_sample(&e->form[form], ns);
 	t->changed |= e->form[form].samples <= TRACK_SAMPLES;
 	if (is_known(e, TRACK_FUSED) && is_known(e, form))
@@ -246,10 +273,10 @@ struct tracker_counters tracker_counters(const struct tracker *t) {
 /* ---- on disk ---- */
 
 /*
- * The first line names the format and the device. Then a line a graph: its key, what was decided, and of
+ * The first line names the format and the device, the second the seed of graphs' hashes. Then a line a graph: its key, what was decided, and of
  * each form how often it was timed and its median.
  */
-#define TRACK_HEAD "fusiond tracker 1 "
+#define TRACK_HEAD "fusiond tracker 2 "
 
 static void read_line(struct tracker *t, const char *line) {
 	struct track_key key;
@@ -278,6 +305,7 @@ static void read_line(struct tracker *t, const char *line) {
 
 static void load(struct tracker *t) {
 	char line[TRACK_LINE];
+	uint64_t seed = 0;
 	FILE *in = fopen(t->path, "re");
 	bool ours = in && fgets(line, sizeof line, in) && !strncmp(line, TRACK_HEAD, strlen(TRACK_HEAD));
 
@@ -285,6 +313,9 @@ static void load(struct tracker *t) {
 		line[strcspn(line, "\n")] = 0;
 		ours = !strcmp(line + strlen(TRACK_HEAD), t->device);
 	}
+	ours = ours && fgets(line, sizeof line, in) && sscanf(line, "%" SCNx64, &seed) == 1 && seed;
+	if (ours)
+		graph_set_seed(seed);
 	while (ours && fgets(line, sizeof line, in))
 		read_line(t, line);
 	if (in)
@@ -306,7 +337,7 @@ static int write_all(const struct tracker *t, const char *path) {
 
 	if (!out)
 		return -errno;
-	fprintf(out, TRACK_HEAD "%s\n", t->device);
+	fprintf(out, TRACK_HEAD "%s\n%016" PRIx64 "\n", t->device, graph_seed());
 	for (const struct tracked *e = t->graph; e; e = e->hh.next)
 		if (is_known(e, TRACK_FUSED))
 			write_line(out, e);

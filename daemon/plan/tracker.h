@@ -25,6 +25,8 @@ enum track_form {
 enum {
 	/* Runs of a form before it is judged. */
 	TRACK_SAMPLES = 5,
+	/* Runs of a form that was to be timed before it is given up. */
+	TRACK_TRIES = 4 * TRACK_SAMPLES,
 	/* Runs of a graph before another form is tried: one that is seldom run is not worth the builds. */
 	TRACK_RUNS = 32,
 	/* The chosen form is timed once in so many runs, so that what is known stays true. */
@@ -46,6 +48,8 @@ struct tracker *tracker_free(struct tracker *t);
  * fast. Valid until the next call.
  */
 struct tracked *tracker_find(struct tracker *t, const struct graph *g, const struct plan_options *o);
+/* The same for who only asks: NULL, too, where nothing is known. */
+struct tracked *tracker_peek(const struct tracker *t, const struct graph *g, const struct plan_options *o);
 
 /*
  * The form to run now: the chosen one, or while share (percent of the time) allows another one. The
@@ -59,6 +63,8 @@ struct plan_options tracked_options(const struct tracked *e, enum track_form for
 uint64_t tracked_id(const struct tracked *e);
 /* The time of a run on the device; one whose graph was forgotten is ignored. */
 void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns);
+/* A run of this form was handed over whose time is wanted. */
+void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form);
 /* A run that was not timed. */
 void tracker_ran(struct tracker *t, struct tracked *e);
 

@@ -105,7 +105,7 @@ static struct plan_options options_of(const struct explain *x) {
 
 	options.fuse &= !(x->flags & EXPLAIN_UNFUSED);
 	if (x->session->settings.tracker_share)
-		e = tracker_find(x->session->server->tracker, x->graph, &options);
+		e = tracker_peek(x->session->server->tracker, x->graph, &options);
 	return e ? tracked_options(e, tracked_chosen(e), options) : options;
 }
 

@@ -299,7 +299,29 @@ static void judge(struct flush *f, struct tracked *e) {
 	plan_unref(b);
 }
 
-/* A form that is only tried runs once its programs are built: nobody waits for it. */
+enum {
+	/* A form that is only tried may take so much memory more than the chosen one. */
+	TRIAL_BYTES = 64 << 20,
+};
+
+/* Takes the form to be tried in the place of the chosen one, if nobody has to wait for it or make room. */
+static void take_trial(struct flush *f, struct tracked *e, enum track_form form) {
+	struct plan *chosen = f->plan;
+	struct fault fault;
+	bool hit;
+
+	f->plan = NULL;
+	if (!plan_form(f, e, form, &hit, &fault) && f->plan->peak_bytes <= chosen->peak_bytes + TRIAL_BYTES &&
+		exec_ready(f->session->server->exec, f->plan)) {
+		plan_unref(chosen);
+		return;
+	}
+	plan_unref(f->plan);
+	f->plan = chosen;
+	f->form = tracked_chosen(e);
+	f->timed = false;
+}
+
 static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct fault *fault) {
 	struct server *v = f->session->server;
 	enum track_form form;
@@ -308,15 +330,14 @@ static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct f
 	f->tracked = tracked_id(e);
 	judge(f, e);
 	form = tracker_next(v->tracker, e, f->session->settings.tracker_share, &f->timed);
-	r = plan_form(f, e, form, hitp, fault);
-	if (!r && form != tracked_chosen(e) && !exec_ready(v->exec, f->plan)) {
-		f->plan = plan_unref(f->plan);
-		f->timed = false;
-		r = plan_form(f, e, tracked_chosen(e), hitp, fault);
-	}
+	r = plan_form(f, e, tracked_chosen(e), hitp, fault);
+	if (!r && form != tracked_chosen(e))
+		take_trial(f, e, form);
 	if (!r && f->form == TRACK_FUSED && f->plan->steps >= f->plan->ops)
 		tracked_plain(e);
-	if (!r && !f->timed)
+	if (!r && f->timed)
+		tracker_tried(v->tracker, e, f->form);
+	else if (!r)
 		tracker_ran(v->tracker, e);
 	return r;
 }
