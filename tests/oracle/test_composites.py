@@ -148,8 +148,10 @@ def oracle(name, operands, attributes):
     attributes = {**attributes}
     if "axes" in composite.attributes:
         attributes["axes"] = axes_of(operands[0], attributes.get("axes"))
+    # A list that is left out has this entry for each spatial axis.
+    lists = {"stride": 1, "dilation": 1, "padding": 0}
     for attribute in composite.attributes:
-        attributes.setdefault(attribute, 0)
+        attributes.setdefault(attribute, [lists[attribute]] * (np.ndim(operands[0]) - 2) if attribute in lists else 0)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         want = eval(ORACLES[name], {"np": np, "m": m}, {**names, **attributes})
