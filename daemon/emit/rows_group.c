@@ -206,7 +206,7 @@ static void keep_rows(struct writer *w, const struct kept_rows *rows, unsigned p
 
 /* Elements of a lane from j on, while so many are left before the limit. */
 static void write_some(struct writer *w, const struct passes *p, unsigned pass, const char *limit, unsigned count) {
-	struct kept_rows rows;
+	struct kept_rows rows = { .any = false };
 	struct needs n;
 	struct scope s = { .needs = &n, .pointer = "p" };
 

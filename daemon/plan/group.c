@@ -326,7 +326,6 @@ static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *
 		if (!reason && found != GROUP_NONE && !merge_either(p, &found, g, n))
 			reason = "two kernels it reads cannot be merged";
 		found = found == GROUP_NONE ? g : found;
-		at = i;
 	}
 	if (!reason)
 		reason = joins(p, found, n);

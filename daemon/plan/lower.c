@@ -165,7 +165,7 @@ static int lower_gather(struct lowering *l, struct node *n) {
 /* ---- members ---- */
 
 static int lower_member(struct lowering *l, struct node *n) {
-	uint16_t arg[KERNEL_ARGS];
+	uint16_t arg[KERNEL_ARGS] = { 0 };
 
 	if (op_gathers(n->op))
 		return lower_gather(l, n);
