@@ -88,6 +88,9 @@ static int check_rank(const struct call *c, unsigned operand, unsigned least, un
 	if (least == most)
 		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u dimension%s", c->name,
 			'a' + (int)operand, shape_text(t, text), least, least == 1 ? "" : "s");
+	if (most == LIMIT_RANK)
+		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have at least %u dimensions", c->name,
+			'a' + (int)operand, shape_text(t, text), least);
 	return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u to %u dimensions", c->name,
 		'a' + (int)operand, shape_text(t, text), least, most);
 }
