@@ -650,6 +650,11 @@ enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 1500 };
 			ck_abort_msg(__VA_ARGS__); \
 	} while (0)
 
+/* All arithmetic wraps, as the device's does. */
+static int64_t multiply_add(int64_t a, int64_t b, int64_t c) {
+	return (int64_t)((uint64_t)a * (uint64_t)b + (uint64_t)c);
+}
+
 static int64_t apply(unsigned id, const int64_t *a) {
 	switch (id) {
 	case OP_add:
@@ -886,7 +891,9 @@ static void each_row(struct machine *m) {
 }
 
 static void multiply(struct machine *m) {
-	m->value[m->step->kernel->root_value] += load(m, 0) * load(m, 1);
+	int64_t *sum = &m->value[m->step->kernel->root_value];
+
+	*sum = multiply_add(load(m, 0), load(m, 1), *sum);
 }
 
 static void product(struct machine *m) {
@@ -1090,8 +1097,8 @@ static void reference_matmul(const struct graph_node *n, const struct tensor_typ
 
 		out[i] = 0;
 		for (int64_t k = 0; k < depth; k++)
-			out[i] += a[(ta->rank > 2 ? batch * rows * depth : 0) + row * depth + k] *
-				b[(tb->rank > 2 ? batch * depth * columns : 0) + k * columns + column];
+			out[i] = multiply_add(a[(ta->rank > 2 ? batch * rows * depth : 0) + row * depth + k],
+				b[(tb->rank > 2 ? batch * depth * columns : 0) + k * columns + column], out[i]);
 	}
 }
 
