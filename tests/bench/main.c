@@ -57,7 +57,6 @@ static const char *const everything[] = {
 	"layernorm_4096x1024",
 	"attention_8x512x64",
 	"latency_1K",
-	"plan_1000",
 	"queue_10K",
 	"queue_100K",
 	"memory",
