@@ -55,16 +55,8 @@ static int shape_same(const struct call *c, struct tensor_type *outp, struct fau
 
 /* Without the axes, or with extent 1 there. */
 static int shape_reduced(const struct call *c, struct tensor_type *outp, struct fault *f) {
-	const struct tensor_type *in = c->in[0];
-
 	(void)f;
-	outp->rank = 0;
-	for (unsigned d = 0; d < in->rank; d++) {
-		if (!(c->attr->axes >> d & 1))
-			outp->dims[outp->rank++] = in->dims[d];
-		else if (c->attr->keepdims)
-			outp->dims[outp->rank++] = 1;
-	}
+	shape_reduce(c->in[0], c->attr->axes, c->attr->keepdims, outp);
 	return 0;
 }
 

@@ -242,13 +242,7 @@ static int infer_reduction(const struct call *c, struct tensor_type *outp, struc
 	if (r)
 		return r;
 	outp->dtype = (uint8_t)reduced_dtype(c);
-	outp->rank = 0;
-	for (unsigned d = 0; d < in->rank; d++) {
-		if (!(c->attr->axes >> d & 1))
-			outp->dims[outp->rank++] = in->dims[d];
-		else if (c->attr->keepdims)
-			outp->dims[outp->rank++] = 1;
-	}
+	shape_reduce(in, c->attr->axes, c->attr->keepdims, outp);
 	return 0;
 }
 

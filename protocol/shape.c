@@ -99,6 +99,16 @@ static int64_t padded_extent(const struct tensor_type *t, unsigned rank, unsigne
 	return d < missing ? 1 : t->dims[d - missing];
 }
 
+void shape_reduce(const struct tensor_type *in, uint16_t axes, bool keepdims, struct tensor_type *outp) {
+	outp->rank = 0;
+	for (unsigned d = 0; d < in->rank; d++) {
+		if (!(axes >> d & 1))
+			outp->dims[outp->rank++] = in->dims[d];
+		else if (keepdims)
+			outp->dims[outp->rank++] = 1;
+	}
+}
+
 int shape_broadcast(struct tensor_type *ap, const struct tensor_type *b, struct fault *f) {
 	unsigned rank = ap->rank > b->rank ? ap->rank : b->rank;
 	int64_t dims[LIMIT_RANK] = { 0 };

@@ -36,6 +36,9 @@ int shape_check(const struct tensor_type *t, struct fault *f) FAULT_MUST_USE;
 
 bool shape_equal(const struct tensor_type *a, const struct tensor_type *b);
 
+/* The dims of `in` without the axes (bit d for axis d), or with extents of 1 there, into *outp: rank and dims only. */
+void shape_reduce(const struct tensor_type *in, uint16_t axes, bool keepdims, struct tensor_type *outp);
+
 /* Broadcasts b's shape into *ap in place (rank and dims only); the fault names both shapes. */
 int shape_broadcast(struct tensor_type *ap, const struct tensor_type *b, struct fault *f) FAULT_MUST_USE;
 

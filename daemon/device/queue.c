@@ -308,13 +308,18 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 	return 0;
 }
 
+static int event_times(cl_event event, cl_ulong *startp, cl_ulong *endp) {
+	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof *startp, startp, NULL) ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof *endp, endp, NULL))
+		return -EIO;
+	return 0;
+}
+
 int device_time(struct device *d, double *nsp) {
 	cl_event event = d->work.last;
 	cl_ulong start, end;
 
-	if (!event || clWaitForEvents(1, &event) ||
-		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
-		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
+	if (!event || clWaitForEvents(1, &event) || event_times(event, &start, &end))
 		return -EIO;
 	*nsp = end > start ? (double)(end - start) : 0;
 	return 0;
@@ -332,11 +337,9 @@ struct stamp *device_stamp(struct device *d) {
 }
 
 int stamp_read(const struct stamp *s, double *startp, double *endp) {
-	cl_event event = (cl_event)(uintptr_t)s;
 	cl_ulong start, end;
 
-	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
-		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
+	if (event_times((cl_event)(uintptr_t)s, &start, &end))
 		return -EIO;
 	*startp = (double)start;
 	*endp = (double)end;

@@ -82,11 +82,15 @@ static bool reach(const struct planner *p, const struct group *g, const struct n
 	return rows_reach(p, &r, n, class, i);
 }
 
-bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i) {
+/* Does n read what a member of the group computes, in whatever way? */
+static bool reads_group(struct planner *p, const struct node *n, unsigned i, uint32_t group) {
 	const struct node *base = &p->node[planner_edge(p, n, i).base];
 
-	return node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group &&
-		reach(p, &p->group[group], n, i);
+	return node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group;
+}
+
+bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i) {
+	return reads_group(p, n, i, group) && reach(p, &p->group[group], n, i);
 }
 
 bool group_add_sources(struct planner *p, struct group *g, const struct node *n) {
@@ -217,12 +221,9 @@ static bool as_row(struct planner *p, uint32_t group, const struct node *n) {
 
 	if (n->kind != NODE_MAP || classes != (ROWS_CLASS_ROW | ROWS_CLASS_KEPT))
 		return n->kind == NODE_MAP && classes == ROWS_CLASS_ROW;
-	for (unsigned i = 0; i < n->arity; i++) {
-		const struct node *base = &p->node[planner_edge(p, n, i).base];
-
-		if (node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group && base->row)
+	for (unsigned i = 0; i < n->arity; i++)
+		if (reads_group(p, n, i, group) && p->node[planner_edge(p, n, i).base].row)
 			return true;
-	}
 	return false;
 }
 
@@ -237,13 +238,9 @@ static const char *joins(struct planner *p, uint32_t group, struct node *n) {
 		if (!(rows_classes(&r, n->space) & ROWS_CLASS_KEPT))
 			return "the shape is neither the rows' nor that of their results";
 	}
-	for (unsigned i = 0; i < n->arity; i++) {
-		const struct node *base = &p->node[planner_edge(p, n, i).base];
-
-		if (node_is_computed(base) && base->group != GROUP_NONE && group_find(p, base->group) == group &&
-			!reach(p, g, n, i))
+	for (unsigned i = 0; i < n->arity; i++)
+		if (reads_group(p, n, i, group) && !reach(p, g, n, i))
 			return "it is read through a view";
-	}
 	return join_limits(p, g, n);
 }
 
@@ -252,20 +249,26 @@ static void set_rows(struct planner *p, const struct group *g, bool row) {
 		p->node[m].row = row;
 }
 
-/* A MAP group becomes part of a group of reductions: its members take a class there. */
+/* Gives a MAP group's members their class in a group of reductions; false where they have none. */
+static bool take_classes(struct planner *p, const struct group *g, const struct group *into, bool prefer_row) {
+	struct rows r = rows_of(p, &p->node[into->root]);
+	unsigned classes = rows_classes(&r, g->space);
+
+	set_rows(p, g, classes == ROWS_CLASS_ROW || (classes != ROWS_CLASS_KEPT && prefer_row));
+	return classes;
+}
+
+/* A group becomes part of a group of reductions. */
 static bool merge_into_rows(struct planner *p, uint32_t into, uint32_t other, bool prefer_row) {
-	struct rows r = rows_of(p, &p->node[p->group[into].root]), o;
-	unsigned classes;
+	struct rows r, o;
 
 	if (p->group[other].kind == NODE_REDUCE) {
+		r = rows_of(p, &p->node[p->group[into].root]);
 		o = rows_of(p, &p->node[p->group[other].root]);
 		return rows_same(&r, &o) && rows_pay(p, &r) && group_merge(p, &p->group[into], &p->group[other]);
 	}
-	classes = rows_classes(&r, p->group[other].space);
-	if (!classes)
-		return false;
-	set_rows(p, &p->group[other], classes == ROWS_CLASS_ROW || (classes != ROWS_CLASS_KEPT && prefer_row));
-	if (group_merge(p, &p->group[into], &p->group[other]))
+	if (take_classes(p, &p->group[other], &p->group[into], prefer_row) &&
+		group_merge(p, &p->group[into], &p->group[other]))
 		return true;
 	set_rows(p, &p->group[other], false);
 	return false;
@@ -479,12 +482,6 @@ static uint32_t only_reader(struct planner *p, const struct group *g) {
 	return found;
 }
 
-static bool reads_group(struct planner *p, const struct node *n, unsigned i, uint32_t group) {
-	const struct node *base = &p->node[planner_edge(p, n, i).base];
-
-	return node_is_computed(base) && group_find(p, base->group) == group;
-}
-
 /* How `into` reads g: once an element, once a row, or both. */
 static void find_reads(struct planner *p, uint32_t group, uint32_t into) {
 	struct group *g = &p->group[group];
@@ -526,25 +523,13 @@ static bool sink_allowed(struct planner *p, const struct group *g, const struct 
 	return false;
 }
 
-/* Gives a MAP group's members their class in a group of reductions; false where they have none. */
-static bool sink_classes(struct planner *p, const struct group *g, const struct group *into) {
-	struct rows r;
-	unsigned classes;
-
-	if (into->kind != NODE_REDUCE || g->kind != NODE_MAP)
-		return true;
-	r = rows_of(p, &p->node[into->root]);
-	classes = rows_classes(&r, g->space);
-	set_rows(p, g, classes == ROWS_CLASS_ROW || (classes != ROWS_CLASS_KEPT && g->read_by_rows));
-	return classes;
-}
-
 const char *group_sink(struct planner *p, uint32_t group, uint32_t into) {
 	struct group *g = &p->group[group];
 	const char *reason = NULL;
 
 	find_reads(p, group, into);
-	if (!sink_classes(p, g, &p->group[into]))
+	if (g->kind == NODE_MAP && p->group[into].kind == NODE_REDUCE &&
+		!take_classes(p, g, &p->group[into], g->read_by_rows))
 		reason = "the shape is neither the rows' nor that of their results";
 	else if (!all_reach(p, group, into))
 		reason = "it is read through a view";
@@ -646,9 +631,9 @@ bool group_needs_rows(struct planner *p, uint32_t group) {
 	return false;
 }
 
-/* A product and what must be its own kernel stay; reductions and scans are taken apart wholly. */
+/* A product and a scatter stay; reductions and scans are taken apart wholly. */
 static bool stays(const struct group *g, uint32_t node) {
-	return g->kind != NODE_MAP && node == g->root;
+	return (g->kind == NODE_MATMUL || g->kind == NODE_SCATTER) && node == g->root;
 }
 
 /* May the member follow in the newest group? */
@@ -668,7 +653,6 @@ static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t nod
 }
 
 int planner_shed(struct planner *p, uint32_t group) {
-	bool all = p->group[group].kind == NODE_SCAN || p->group[group].kind == NODE_REDUCE;
 	uint32_t next, m = p->group[group].first, before = p->groups;
 	int r = 0;
 
@@ -676,7 +660,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 	p->group[group].ops = p->group[group].outputs = 0;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
-		if (!all && stays(&p->group[group], m))
+		if (stays(&p->group[group], m))
 			group_add(p, &p->group[group], m);
 		else
 			r = shed_member(p, group, p->groups == before, m);

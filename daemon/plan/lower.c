@@ -344,7 +344,21 @@ static int lower_class(struct lowering *l, const struct group *g, const struct r
 	return r;
 }
 
-/* One reduction: a prologue, the root, an epilogue. */
+static int lower_row_stores(struct lowering *l, const struct group *g, const struct rows *rows) {
+	int r = 0;
+
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
+		struct node *n = &l->p->node[m];
+
+		frame_stores(l, rows, n);
+		if (n->row && n->stored)
+			n->value = row_value(l->d, n->value);
+		r = lower_store(l, n);
+	}
+	return r;
+}
+
+/* One reduction: a prologue, the root, an epilogue; what is computed once an element is not stored. */
 static int lower_reduce(struct lowering *l, const struct group *g) {
 	struct node *root = &l->p->node[g->root];
 	struct rows rows = rows_of(l->p, root);
@@ -358,13 +372,7 @@ static int lower_reduce(struct lowering *l, const struct group *g) {
 	r = lower_reduction(l, root);
 	if (!r)
 		r = lower_class(l, g, &rows, false);
-	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
-		if (l->p->node[m].row)
-			continue;
-		frame_stores(l, &rows, &l->p->node[m]);
-		r = lower_store(l, &l->p->node[m]);
-	}
-	return r;
+	return r ? r : lower_row_stores(l, g, &rows);
 }
 
 /* Any number of reductions: members in their order, each over the row or over what is kept. */
@@ -382,15 +390,7 @@ static int lower_rows(struct lowering *l, const struct group *g) {
 		else
 			r = lower_member(l, &p->node[m]);
 	}
-	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m]) {
-		struct node *n = &p->node[m];
-
-		frame_stores(l, &rows, n);
-		if (n->row && n->stored)
-			n->value = row_value(l->d, n->value);
-		r = lower_store(l, n);
-	}
-	return r;
+	return r ? r : lower_row_stores(l, g, &rows);
 }
 
 static int lower_reductions(struct lowering *l, const struct group *g) {

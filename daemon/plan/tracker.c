@@ -109,13 +109,22 @@ static struct tracked *add(struct tracker *t, const struct track_key *key) {
 	return e;
 }
 
+/* Forms of a fast plan differ in their last bits. */
+static bool is_tracked(const struct plan_options *o) {
+	return o->fuse && !o->fast;
+}
+
+static struct track_key key_of(const struct graph *g, const struct plan_options *o) {
+	return (struct track_key){ graph_hash(g), o->min_elements, o->patterns_off };
+}
+
 struct tracked *tracker_find(struct tracker *t, const struct graph *g, const struct plan_options *o) {
-	struct track_key key = { graph_hash(g), o->min_elements, o->patterns_off };
+	struct track_key key;
 	struct tracked *e;
 
-	/* Forms of a fast plan differ in their last bits. */
-	if (!o->fuse || o->fast)
+	if (!is_tracked(o))
 		return NULL;
+	key = key_of(g, o);
 	HASH_FIND(hh, t->graph, &key, sizeof key, e);
 	if (e) {
 		/* To the young end of the list. */
@@ -130,11 +139,12 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 }
 
 struct tracked *tracker_peek(const struct tracker *t, const struct graph *g, const struct plan_options *o) {
-	struct track_key key = { graph_hash(g), o->min_elements, o->patterns_off };
+	struct track_key key;
 	struct tracked *e;
 
-	if (!o->fuse || o->fast)
+	if (!is_tracked(o))
 		return NULL;
+	key = key_of(g, o);
 	HASH_FIND(hh, t->graph, &key, sizeof key, e);
 	return e;
 }

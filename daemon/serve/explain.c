@@ -100,7 +100,6 @@ static int build(struct explain *x, struct wire_cursor *ops, struct wire_cursor 
 
 static struct plan_options options_of(const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
-
 	struct tracked *e = NULL;
 
 	options.fuse &= !(x->flags & EXPLAIN_UNFUSED);
