@@ -949,6 +949,13 @@ static void compare_pools(struct job *j, const uint8_t *expected, const uint8_t 
 }
 
 /* Every variant leaves what the reference leaves. */
+/* As the planner would. */
+static void set_width(struct kernel *k, const struct traits *t) {
+	k->width = k->form == KERNEL_FORM_GENERAL ? 1 : t->width;
+	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
+		k->vectors = (uint8_t)kernel_most_vectors(k->width, k->accumulator);
+}
+
 static void prove(struct job *j) {
 	uint8_t *expected = malloc(POOL_BYTES), *got = malloc(POOL_BYTES);
 
@@ -963,7 +970,7 @@ static void prove(struct job *j) {
 	for (unsigned i = 0; i < VARIANTS; i++) {
 		struct kernel k = j->k;
 
-		k.width = k.form == KERNEL_FORM_GENERAL ? 1 : variants[i].traits.width;
+		set_width(&k, &variants[i].traits);
 		launch(j, &k, &variants[i].traits, got);
 		unify_nans(j, got);
 		compare_pools(j, expected, got, variants[i].name, &k, &variants[i].traits);
@@ -1834,7 +1841,7 @@ START_TEST(a_record_of_zeros_is_no_work) {
 	j->zeros = true;
 	j->tasks = 1;
 	for (unsigned i = 0; i < VARIANTS; i++) {
-		j->k.width = variants[i].traits.width;
+		set_width(&j->k, &variants[i].traits);
 		launch(j, &j->k, &variants[i].traits, got);
 		ck_assert_mem_eq(got, j->pool, POOL_BYTES);
 	}
@@ -1852,7 +1859,7 @@ START_TEST(operands_may_lie_in_any_pool) {
 	add_task(j, (const int64_t[]){ 2, 3, 40 });
 	memcpy(expected, j->pool, POOL_BYTES);
 	reference(&j->k, j->record[0], expected);
-	j->k.width = t.width;
+	set_width(&j->k, &t);
 	for (unsigned o = 0; o < j->k.operands; o++)
 		j->record[0][kernel_word_operand(&j->k, o)] |= (uint64_t)(o % 4) << KERNEL_POOL_SHIFT;
 	/* The same memory stands behind every pool. */

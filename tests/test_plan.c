@@ -890,10 +890,25 @@ static void each_row(struct machine *m) {
 	each(m, 0, m->step->kernel->kept, rows);
 }
 
+/* Where the second factor is packed, its stride along M is from one panel to the next. */
+static int64_t load_second(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	int64_t *row = &m->index[k->rank - 3], *column = &m->index[k->rank - 2], at[2] = { *row, *column }, value;
+
+	if (k->packed) {
+		*row = at[1] / kernel_columns(k);
+		*column = at[1] % kernel_columns(k);
+	}
+	value = load(m, 1);
+	*row = at[0];
+	*column = at[1];
+	return value;
+}
+
 static void multiply(struct machine *m) {
 	int64_t *sum = &m->value[m->step->kernel->root_value];
 
-	*sum = multiply_add(load(m, 0), load(m, 1), *sum);
+	*sum = multiply_add(load(m, 0), load_second(m), *sum);
 }
 
 static void product(struct machine *m) {

@@ -25,6 +25,8 @@ enum {
 	/* GPU strategy, MAP: elements a lane, once there are many more lanes than the device runs at once. */
 	GROUP_ELEMENTS = 4,
 	GROUP_LANES_MANY = 1 << 20,
+	/* Blocks of a product a compute unit, where there are so many tiles. */
+	MATMUL_PER_UNIT = 4,
 	/* GPU strategy, SCATTER: groups a compute unit, to hide the time that an index takes to come. */
 	SCATTER_GROUPS = 4,
 };
@@ -196,20 +198,20 @@ static void cut_scatter(const struct cut *c) {
 		c->record[KERNEL_WORD_ITEMS] = round_up(c->record[KERNEL_WORD_UNITS], c->t->local_size);
 }
 
-/* Blocks of 128 rows; smaller ones where else there would not be enough for all compute units. */
+/* Blocks of equal numbers of tiles; more of them where else there would not be enough for all compute units. */
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
 	unsigned batch = k->rank - 3u;
-	uint64_t m = (uint64_t)c->dims[batch];
-	uint64_t columns = ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)tile_vectors(k) * k->width);
-	uint64_t count = product(c->dims, 0, batch) * columns, panels = TILE_PANELS;
+	uint64_t rows = tile_rows(k), m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
+	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], kernel_columns(k));
+	uint64_t blocks = ceil_divide(tiles, TILE_BLOCK / rows);
+	uint64_t wanted = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
 
-	while (panels > 1 && count * ceil_divide(m, panels * TILE_ROWS) < 2 * (uint64_t)c->t->units)
-		panels /= 2;
-	c->record[KERNEL_WORD_PIECES] = panels;
-	count *= ceil_divide(m, panels * TILE_ROWS);
+	tiles = ceil_divide(tiles, least(most(blocks, wanted), tiles));
+	c->record[KERNEL_WORD_PIECES] = tiles;
+	count *= ceil_divide(m, tiles * rows);
 	/* A multiplication and addition is less than an element of MAP, as nothing is loaded for it. */
-	set_units(c, count, panels * TILE_ROWS * (c->extent + 1) * 2);
+	set_units(c, count, least(tiles * rows, most(m, 1)) * (c->extent + 1) * k->vectors);
 }
 
 static void cut_matmul_groups(const struct cut *c) {

@@ -1,10 +1,11 @@
 /*
  * Matrix products: every output is the sum over k, in order, in the accumulator's type.
  *
- * CPU strategy: a unit is a block of up to 128 rows by one tile's columns. A panel of B, 128 deep,
- * is converted and copied to private memory, which makes its rows neighbours and costs any stride and
- * any type once; then each tile of 8 rows runs over it with its accumulators in registers. Accumulators wait
- * in private memory between panels. What follows the root runs once a vector, over the finished block.
+ * CPU strategy: a unit is a block of rows by the columns of one tile. Tiles of it keep their accumulators in
+ * registers over up to TILE_DEPTH of k, so that what they read of B stays in the second level of cache, and in
+ * private memory in between. B is read in place where its rows lie side by side, or from panels
+ * (kernel.h): then what a tile reads is one run of memory. Vectors are read whole: what lies beyond the last
+ * column is computed with, and not stored. What follows the root runs once a tile, while it is in the nearest cache.
  *
  * GPU strategy: a group of 16 by L/16 items computes 4 by 4 outputs an item from tiles in local memory.
  */
@@ -47,137 +48,75 @@ static void load_factor(struct writer *w, const char *name, unsigned o, const st
 
 /* ---- CPU strategy ---- */
 
-static void write_panel(struct writer *w) {
-	const struct kernel *k = w->k;
-	struct scope s = { .pointer = "b", .lane = "v * W", .count = "n" };
-
-	text_open(w, "for (int k = 0; k < depth; k++)");
-	text_line(w, "const long at = k0 + k;");
-	place_factor(w, 1, "b", NULL, "n0", "at");
-	text_open(w, "for (int v = 0; v < %u; v++)", tile_vectors(k));
-	text_line(w, "const int n = min(width - v * W, W);");
-	text_line(w, "panel[k][v] = (%s)(0);", value_register(k->accumulator));
-	text_line(w, "if (n <= 0)");
-	text_line(w, "\tcontinue;");
-	load_factor(w, "panel[k][v]", 1, &s);
-	text_close(w);
-	text_close(w);
-}
-
-/* Is A held as it lies in memory? Else each row of a tile is converted first, W elements at a time. */
-static bool converts_a(const struct kernel *k) {
-	return k->operand[0].dtype != k->accumulator;
-}
-
-static void write_converted_row(struct writer *w) {
-	const struct kernel *k = w->k;
-	const char *to = dtype_info(k->accumulator)->name, *from = dtype_info(k->operand[0].dtype)->name;
-	unsigned bytes = dtype_info(k->operand[0].dtype)->bytes;
-
-	text_open(w, "for (int l = 0; l < depth; l += W)");
-	text_line(w, "const int n = min(depth - l, W);");
-	text_line(w, "if (s0_%u == 1)", dim_k(k));
-	text_line(w, "\tleft[i][l / W] = to_%s(load_%s(a_0 + %u * l));", to, from, bytes);
-	text_line(w, "else");
-	text_line(w, "\tleft[i][l / W] = to_%s(gather_%s(a_0 + %u * l * s0_%u, s0_%u, n));", to, from, bytes,
-		dim_k(k), dim_k(k));
-	text_close(w);
-}
-
 /* Where the rows of a tile of A lie. Rows beyond the last repeat it; nothing of them is stored. */
 static void write_tile_rows(struct writer *w) {
 	const struct kernel *k = w->k;
-	bool convert = converts_a(k);
 
-	if (convert)
-		text_line(w, "%s left[%u][%u / W];", value_register(k->accumulator), TILE_ROWS, TILE_DEPTH);
-	else
-		text_line(w, "global const uchar *row[%u];", TILE_ROWS);
-	if (!convert)
-		text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
+	text_line(w, "global const uchar *row[%u];", tile_rows(k));
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", tile_rows(k));
 	text_line(w, "const long at = m0 + min(t + i, height - 1);");
 	place_factor(w, 0, "a_", "at", NULL, "k0");
-	if (convert)
-		write_converted_row(w);
-	else
-		text_line(w, "row[i] = a_0;");
+	text_line(w, "row[i] = a_0;");
 	text_close(w);
-	if (convert)
-		return;
-	text_line(w, "const long step = %u * s0_%u;", dtype_info(k->operand[0].dtype)->bytes, dim_k(k));
+}
+
+/* One row of B: `columns` of it, whatever lies beyond the last column. */
+static void write_tile_b(struct writer *w) {
+	const struct kernel *k = w->k;
+	struct scope s = { .pointer = "b", .lane = "v * W", .count = "n" };
+
+	if (k->packed)
+		text_line(w, "global const uchar *const b1 = b_1 + k * %u;",
+			kernel_columns(k) * dtype_info(k->operand[1].dtype)->bytes);
+	else
+		text_line(w, "global const uchar *const b1 = b_1 + k * (%u * s1_%u);",
+			dtype_info(k->operand[1].dtype)->bytes, dim_k(k));
+	text_line(w, "%s b[%u];", value_register(k->accumulator), k->vectors);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
+	if (k->operand[1].access == KERNEL_STRIDED)
+		text_line(w, "const int n = clamp(width - v * W, 1, W);");
+	load_factor(w, "b[v]", 1, &s);
+	text_close(w);
 }
 
 static void write_tile_step(struct writer *w) {
 	const struct kernel *k = w->k;
-	const char *type = value_register(k->accumulator);
 
+	write_tile_b(w);
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", TILE_ROWS);
-	if (converts_a(k))
-		text_line(w, "const %s a = (%s)(((const %s *)left[i])[k]);", type, type,
-			value_lane(k->accumulator));
-	else
-		text_line(w, "const %s a = uniform_%s(row[i] + k * step);", type,
-			dtype_info(k->operand[0].dtype)->name);
+	text_open(w, "for (int i = 0; i < %u; i++)", tile_rows(k));
+	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + k * (%u * %s)));", value_register(k->accumulator),
+		dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name,
+		dtype_info(k->operand[0].dtype)->bytes, "step");
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", tile_vectors(k));
+	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
 	text_begin(w);
 	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "a", "panel[k][v]", "c[i][v]");
+	value_multiply_add(w, "a", "b[v]", "c[i][v]");
 	text_part(w, ";");
 	text_end(w);
 	text_close(w);
 	text_close(w);
 }
 
-static void copy_tile(struct writer *w, const char *to, const char *from) {
+/* For every accumulator: "for (...) for (...)". */
+static void each_accumulator(struct writer *w) {
 	text_line(w, "#pragma unroll");
-	text_line(w, "for (int i = 0; i < %u * %u; i++)", TILE_ROWS, tile_vectors(w->k));
-	text_line(w, "\t%s[i / %u][i %% %u] = %s[i / %u][i %% %u];", to, tile_vectors(w->k),
-		tile_vectors(w->k), from, tile_vectors(w->k), tile_vectors(w->k));
+	text_line(w, "for (int i = 0; i < %u; i++)", tile_rows(w->k));
+	text_line(w, "#pragma unroll");
+	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
 }
 
-static void write_tiles(struct writer *w) {
-	const struct kernel *k = w->k;
-	const char *type = value_register(k->accumulator);
-
-	text_open(w, "for (int t = 0; t < height; t += %u)", TILE_ROWS);
-	text_line(w, "%s c[%u][%u];", type, TILE_ROWS, tile_vectors(k));
-	text_line(w, "%s (*const kept)[%u] = block + t;", type, tile_vectors(k));
-	copy_tile(w, "c", "kept");
-	write_tile_rows(w);
-	text_open(w, "for (int k = 0; k < depth; k++)");
-	write_tile_step(w);
-	text_close(w);
-	copy_tile(w, "kept", "c");
-	text_close(w);
-}
-
-static void write_block(struct writer *w) {
-	const struct kernel *k = w->k;
-	const char *type = value_register(k->accumulator);
-	unsigned vectors = tile_vectors(k);
-
-	text_line(w, "%s block[%u][%u], panel[%u][%u];", type, TILE_ROWS * TILE_PANELS, vectors, TILE_DEPTH,
-		vectors);
-	text_line(w, "for (int i = 0; i < %u; i++)", TILE_ROWS * TILE_PANELS);
-	text_line(w, "\tfor (int v = 0; v < %u; v++)", vectors);
-	text_line(w, "\t\tblock[i][v] = (%s)(0);", type);
-	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += %u)", dim_k(k), TILE_DEPTH);
-	text_line(w, "const int depth = min(d%u - k0, (long)%u);", dim_k(k), TILE_DEPTH);
-	write_panel(w);
-	write_tiles(w);
-	text_close(w);
-}
-
+/* What follows the root, over the rows of a tile whose last k is done. */
 static void write_tile_outputs(struct writer *w) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
 	struct frame_names index = frame_names(w->k->rank - 3u);
 
 	index.name[dim_m(w->k)] = "row";
 	index.name[dim_n(w->k)] = "n0";
-	text_open(w, "for (int i = 0; i < height; i++)");
+	text_open(w, "for (int i = t; i < min(t + %u, height); i++)", tile_rows(w->k));
 	text_line(w, "const long row = m0 + i;");
 	operand_place(w, &w->outer, "q", index.name);
 	value_write(w, &s, LEVEL_UNIT);
@@ -190,22 +129,58 @@ static void write_tile_outputs(struct writer *w) {
 	text_close(w);
 }
 
+static void write_tile(struct writer *w) {
+	const struct kernel *k = w->k;
+	const char *type = value_register(k->accumulator);
+
+	text_line(w, "%s c[%u][%u];", type, tile_rows(k), k->vectors);
+	each_accumulator(w);
+	text_line(w, "\t\tc[i][v] = k0 ? block[t + i][v] : (%s)(0);", type);
+	write_tile_rows(w);
+	text_line(w, "#pragma unroll %u", TILE_UNROLL);
+	text_open(w, "for (long k = 0; k < depth; k++)");
+	write_tile_step(w);
+	text_close(w);
+	each_accumulator(w);
+	text_line(w, "\t\tblock[t + i][v] = c[i][v];");
+	text_line(w, "if (k0 + depth < d%u)", dim_k(k));
+	text_line(w, "\tcontinue;");
+	write_tile_outputs(w);
+}
+
+/* Depth by depth, so that what a depth takes of B stays in the cache for all tiles of the block. */
+static void write_block(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "%s block[%u][%u];", value_register(k->accumulator), TILE_BLOCK + tile_rows(k), k->vectors);
+	if (k->operand[0].access == KERNEL_CONTIGUOUS)
+		text_line(w, "const long step = 1;");
+	else
+		text_line(w, "const long step = s0_%u;", dim_k(k));
+	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", dim_k(k), TILE_DEPTH);
+	text_line(w, "const long depth = min(d%u - k0, (long)%u);", dim_k(k), TILE_DEPTH);
+	place_factor(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
+	text_open(w, "for (int t = 0; t < height; t += %u)", tile_rows(k));
+	write_tile(w);
+	text_close(w);
+	text_close(w);
+}
+
 void matmul_tiles(struct writer *w) {
 	const struct kernel *k = w->k;
-	unsigned columns = tile_vectors(k) * k->width;
+	unsigned columns = kernel_columns(k);
 
 	frame_units(w);
-	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, TILE_ROWS);
+	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, tile_rows(k));
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
-	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns,
-		columns);
+	text_line(w, "const long panel = take(&rest, (d%u + %u) / %u), n0 = panel * %u;", dim_n(k), columns - 1,
+		columns, columns);
 	frame_indices(w, 0, k->rank - 3u);
 	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", dim_m(k),
 		dim_n(k), columns);
 	write_block(w);
-	write_tile_outputs(w);
 	text_close(w);
 }
 

@@ -50,7 +50,7 @@ static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 	if (k->root == KERNEL_SCAN && d == (is_carry(k, o) ? k->rank - 1u : k->block_dim))
 		return false;
 	if (k->root == KERNEL_MATMUL && o < 2 && d == (o == 0 ? k->rank - 2u : k->rank - 3u))
-		return false;
+		return o == 1 && k->packed;
 	return d != w->lane_dim || k->operand[o].access == KERNEL_STRIDED;
 }
 

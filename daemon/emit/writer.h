@@ -178,10 +178,12 @@ enum {
 	SCATTER_LANES = 64,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
-	/* Rows of a tile of the CPU product; rows of tiles a unit may hold; depth of its panel of B. */
-	TILE_ROWS = 8,
-	TILE_PANELS = 16,
-	TILE_DEPTH = 128,
+	/* CPU product: most rows of a tile; rows a unit may hold: 64 columns of them take 24 KiB; k between saves. */
+	TILE_ROWS = 16,
+	TILE_BLOCK = 96,
+	TILE_DEPTH = 512,
+	/* Steps of k side by side in the text: the loop then costs nothing, and offsets are constants. */
+	TILE_UNROLL = 4,
 	/* GPU product: items side by side, outputs of an item each way, depth of the tiles. */
 	GROUP_LANES = 16,
 	GROUP_ROWS = 4,
@@ -191,9 +193,15 @@ enum {
 	GROUP_UNROLL = 8,
 };
 
-/* Vectors side by side in a tile: 8 x 2 accumulators of 64 bytes fill half the register file. */
-static inline unsigned tile_vectors(const struct kernel *k) {
-	return dtype_info(k->accumulator)->bytes > 4 ? 1 : 2;
+/*
+ * Rows of a tile: as many as leave room in the register file for a row of the second factor and an element of
+ * the first. Vectors of 64 bytes come with 32 registers, others with 16 as a rule; 8-byte elements take two each.
+ */
+static inline unsigned tile_rows(const struct kernel *k) {
+	unsigned accumulators = k->width >= 16 ? 24 : 12, each = dtype_info(k->accumulator)->bytes > 4 ? 2 : 1;
+	unsigned rows = accumulators / (k->vectors * each);
+
+	return rows < TILE_ROWS ? rows : TILE_ROWS;
 }
 
 /* May an operand lie across the rows? */

@@ -172,12 +172,12 @@ static struct walk walk_of(const struct cost *c, unsigned o) {
 	struct walk w = { .strided = operand->access == KERNEL_STRIDED };
 
 	for (unsigned d = 0; d < rank; d++) {
-		double s = fabs((double)stride[d]);
+		double s = fabs((double)stride[d]), n = (double)kernel_walked(c->k, o, d, c->dims, c->extent);
 
-		if (s == 0 || c->dims[d] < 2)
+		if (s == 0 || n < 2)
 			continue;
-		touched *= (double)c->dims[d];
-		reach += s * (double)(c->dims[d] - 1);
+		touched *= n;
+		reach += s * (n - 1);
 		step = fmin(step, s);
 	}
 	w.accesses = rank == c->k->rank ? c->elements : c->outputs;
@@ -274,7 +274,7 @@ static enum change change_of(const struct cost *c, unsigned v, const uint8_t *ch
 
 /* Elements that a vector's last lanes are filled up to, as a share of those there are. */
 static double filled(const struct cost *c, unsigned dim) {
-	double n = (double)c->dims[dim], width = c->k->width;
+	double n = (double)c->dims[dim], width = c->k->root == KERNEL_MATMUL && c->k->vectors ? kernel_columns(c->k) : c->k->width;
 
 	return n > 0 ? ceil(n / width) * width / n : 1;
 }

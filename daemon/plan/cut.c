@@ -139,6 +139,7 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.block_dim = k->block_dim;
 	to->kernel.op = k->op;
 	to->kernel.long_rows = k->long_rows;
+	to->kernel.packed = k->packed;
 	to->kernel.accumulator = k->accumulator;
 	to->kernel.root_value = KERNEL_NONE;
 	to->extent = from->extent;

@@ -115,6 +115,7 @@ void group_add(struct planner *p, struct group *g, uint32_t node) {
 	g->last = node;
 	g->ops++;
 	g->outputs += p->node[node].stored;
+	g->columns = p->node[node].columns ? p->node[node].columns : g->columns;
 	p->node[node].group = (uint32_t)(g - p->group);
 }
 
@@ -139,6 +140,7 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->space = n->kind == NODE_MAP ? n->space : n->type;
 	g->ops = g->outputs = g->sources = 0;
 	g->parts = false;
+	g->columns = 0;
 	g->first = g->last = GRAPH_NONE;
 	p->groups++;
 	group_add_sources(p, g, n);
@@ -146,10 +148,17 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	return 0;
 }
 
+/* What is stored in panels is computed panel by panel, with all else that its kernel computes. */
+static bool layouts_agree(const struct group *a, const struct group *b) {
+	if (!a->columns && !b->columns)
+		return true;
+	return a->kind == NODE_MAP && b->kind == NODE_MAP && (!a->columns || !b->columns || a->columns == b->columns);
+}
+
 bool group_merge(struct planner *p, struct group *into, struct group *from) {
 	uint32_t before = into->sources;
 
-	if (into->ops + from->ops > group_max_ops(p))
+	if (into->ops + from->ops > group_max_ops(p) || !layouts_agree(into, from))
 		return false;
 	for (uint32_t i = 0; i < from->sources; i++) {
 		uint32_t base = p->node[from->source[i]].base;
@@ -167,6 +176,7 @@ bool group_merge(struct planner *p, struct group *into, struct group *from) {
 	into->ops += from->ops;
 	into->outputs += from->outputs;
 	into->parts |= from->parts;
+	into->columns = into->columns ? into->columns : from->columns;
 	from->parent = (uint32_t)(into - p->group);
 	return true;
 }
@@ -340,25 +350,18 @@ static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *
 	return planner_note(p, planner_edge(p, n, at).base, node, reason);
 }
 
-/* On the CPU a product wants its second factor in rows; a transposed one is copied once. */
-static int pack_factor(struct planner *p, uint32_t node) {
-	uint32_t b = p->node[node].in[1], copy;
-	const struct node *in = &p->node[b];
-	unsigned last = in->type->rank - 1u;
-	bool rows = in->kind != NODE_FILL && in->kind != NODE_IOTA && in->view.stride[last] == 1;
-	int r;
+/* A factor that must lie otherwise is copied once; what computes it may join that copy. */
+static int place_factor(struct planner *p, uint32_t node, unsigned i) {
+	uint32_t copy;
+	int r = planner_add_factor(p, node, i, &copy);
 
-	if (in->kind != NODE_FILL && in->kind != NODE_IOTA &&
-		(rows || in->type->dims[last] == 1 || p->o->traits->strategy == STRATEGY_GPU))
-		return 0;
-	r = planner_add_copy(p, b, &copy);
-	if (r)
+	if (r || copy == GRAPH_NONE)
 		return r;
-	p->node[node].in[1] = copy;
+	p->node[node].in[i] = copy;
 	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
-/* A first factor, what is gathered and all of a scatter may lie anyhow, but must lie in memory. */
+/* What is gathered and all of a scatter may lie anyhow, but must lie in memory. */
 static int place_operand(struct planner *p, uint32_t node, unsigned i) {
 	const struct node *in = &p->node[p->node[node].in[i]];
 	uint32_t copy;
@@ -421,12 +424,12 @@ static int join(struct planner *p, uint32_t node) {
 	if (p->node[node].kind == NODE_PARTS)
 		return join_parts(p, node);
 
-	if (p->node[node].kind == NODE_MATMUL || op_gathers(p->node[node].op))
+	if (op_gathers(p->node[node].op))
 		r = place_operand(p, node, 0);
 	for (unsigned i = 0; !r && p->node[node].kind == NODE_SCATTER && i < p->node[node].arity; i++)
 		r = place_operand(p, node, i);
-	if (!r && p->node[node].kind == NODE_MATMUL)
-		r = pack_factor(p, node);
+	for (unsigned i = 0; !r && p->node[node].kind == NODE_MATMUL && i < 2; i++)
+		r = place_factor(p, node, i);
 	rank = highest_rank(p, &p->node[node]);
 	if (!r && (p->node[node].kind == NODE_MAP || p->node[node].kind == NODE_REDUCE) && rank)
 		r = candidate(p, node, rank, &group);

@@ -57,6 +57,8 @@
  * its results, and a SCAN with a block_dim whose operand `carry` is loaded at block b - 1, for b > 0.
  *
  * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
+ * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
+ * type; its stride along M is from one panel to the next. Columns beyond N are there, but of any value.
  */
 #pragma once
 
@@ -163,6 +165,8 @@ struct kernel {
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give */
+	uint8_t vectors;               /* MATMUL, CPU strategy: vectors side by side in a tile */
+	bool packed;                   /* MATMUL, CPU strategy: operand 1 lies in panels */
 	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
 	uint16_t reduced_value;        /* REDUCE, SCAN: the value that is reduced, of the accumulator's dtype */
@@ -203,12 +207,34 @@ static inline unsigned kernel_record_words(const struct kernel *k) {
 	return kernel_word_scalar(k, k->scalars);
 }
 
-/* Elements along dim d that an operand is walked over: a scatter's index and updates step along an axis of their own. */
+/*
+ * Most vectors side by side in a tile of a product: 6 rows of 4 fill 24 of the 32 registers that vectors of 64
+ * bytes come with, 6 of 2 12 of 16; a vector of 8-byte elements takes two.
+ */
+static inline unsigned kernel_most_vectors(unsigned width, unsigned accumulator) {
+	return (width >= 16 ? 4u : 2u) / (dtype_info(accumulator)->bytes > 4 ? 2u : 1u);
+}
+
+/* Columns of a tile of a product, which are those of a panel. */
+static inline unsigned kernel_columns(const struct kernel *k) {
+	return (unsigned)k->vectors * k->width;
+}
+
+/*
+ * Elements along dim d that an operand is walked over: a scatter's index and updates step along an axis of
+ * their own, a packed factor along its panels in the place of M, and in each along its columns.
+ */
 static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, unsigned d, const int64_t *dims,
 	uint64_t extent) {
-	bool own = k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2);
+	int64_t columns = kernel_columns(k);
 
-	return own ? (int64_t)extent : dims[d];
+	if (k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2))
+		return (int64_t)extent;
+	if (!k->packed || operand != 1 || d + 3u < k->rank || d + 1u == k->rank)
+		return dims[d];
+	if (d + 2u == k->rank)
+		return columns;
+	return (dims[d + 1] + columns - 1) / columns;
 }
 
 enum { KERNEL_POOL_SHIFT = 56 };

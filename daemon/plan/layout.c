@@ -151,11 +151,25 @@ static uint8_t access_of(int64_t stride) {
 	return stride == 1 ? KERNEL_CONTIGUOUS : stride ? KERNEL_STRIDED : KERNEL_UNIFORM;
 }
 
+/* What fills the last tile best; the widest of equals, since it reads the first factor least. */
+uint8_t tile_vectors(uint8_t width, uint8_t accumulator, int64_t n) {
+	int64_t most = kernel_most_vectors(width, accumulator), best = most, vectors = (n + width - 1) / width;
+
+	if (vectors <= most)
+		return vectors ? (uint8_t)vectors : 1;
+	for (int64_t v = most; v > most / 2; v--)
+		if ((vectors + v - 1) / v * v < (vectors + best - 1) / best * best)
+			best = v;
+	return (uint8_t)best;
+}
+
 static void choose_form(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
 	k->width = t->width;
 	k->form = KERNEL_FORM_PLAIN;
+	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
+		k->vectors = tile_vectors(k->width, k->accumulator, d->dims[k->rank - 2u]);
 	if (!has_rows(k))
 		return;
 	if (k->root == KERNEL_SCATTER) {
@@ -208,6 +222,12 @@ void draft_access(struct draft *d, const struct traits *t) {
 			(k->root != KERNEL_SCAN && k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
+		/* What matters of the first factor is how it steps along K. */
+		if (k->root == KERNEL_MATMUL && i == 0 && t->strategy == STRATEGY_CPU)
+			o->access = d->operand[i].stride[k->rank - 1u] == 1 ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM;
+		/* One column lies however it steps; what is read beyond it is not used. */
+		if (k->root == KERNEL_MATMUL && i == 1 && d->dims[k->rank - 2u] == 1)
+			o->access = KERNEL_CONTIGUOUS;
 		o->stream = o->output && may_stream(k, i) && t->stream_bytes && o->access == KERNEL_CONTIGUOUS &&
 			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
 	}

@@ -198,6 +198,21 @@ static int lower_part(struct lowering *l, struct node *n) {
 	return 0;
 }
 
+static int lower_panels(struct lowering *l, struct node *n) {
+	struct plan_operand o = { 0 };
+	unsigned rank = n->type->rank;
+	int r = 0;
+
+	if (n->slot == PLAN_NONE)
+		r = plan_add_slot(l->p->plan, panels_bytes(n), false, &n->slot);
+	if (r)
+		return r;
+	o.slot = n->slot;
+	panels_strides(n, o.stride, &o.stride[rank - 2u], &o.stride[rank - 1u], &o.stride[rank]);
+	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);
+	return 0;
+}
+
 /* Members are stored row-major over the frame's space. */
 static int lower_store(struct lowering *l, struct node *n) {
 	const struct tensor_type *t = n->kind == NODE_MAP ? n->space : n->type;
@@ -210,6 +225,8 @@ static int lower_store(struct lowering *l, struct node *n) {
 		return 0;
 	if (n->whole != GRAPH_NONE)
 		return lower_part(l, n);
+	if (n->columns)
+		return lower_panels(l, n);
 	if (n->slot == PLAN_NONE)
 		r = plan_add_slot(l->p->plan, (uint64_t)shape_bytes(n->type), false, &n->slot);
 	if (r)
@@ -237,6 +254,16 @@ static int lower_stores(struct lowering *l, const struct group *g) {
 	return r;
 }
 
+/* [batch][panel][row][column]; planner_add_panels() cuts what is all columns here. */
+static void panels_dims(struct draft *d, const struct tensor_type *space, uint8_t columns) {
+	unsigned rank = space->rank;
+
+	d->dims[rank] = columns;
+	d->dims[rank - 1u] = space->dims[rank - 2u];
+	d->dims[rank - 2u] = space->dims[rank - 1u];
+	d->kernel.rank = (uint8_t)(rank + 1u);
+}
+
 static int lower_map(struct lowering *l, const struct group *g) {
 	struct kernel *k = &l->d->kernel;
 	int r;
@@ -245,6 +272,10 @@ static int lower_map(struct lowering *l, const struct group *g) {
 	k->rank = g->space->rank;
 	memcpy(l->d->dims, g->space->dims, sizeof g->space->dims);
 	frame_plain(&l->frame, g->space);
+	if (g->columns) {
+		panels_frame(&l->frame, g->space);
+		panels_dims(l->d, g->space, g->columns);
+	}
 	r = lower_members(l, g);
 	return r ? r : lower_stores(l, g);
 }
@@ -463,6 +494,12 @@ static void lower_factor(struct lowering *l, const struct node *root, unsigned i
 	unsigned batch = root->type->rank - 2u, lead = batch - (n->type->rank - 2u);
 	struct plan_operand o = { .slot = l->p->node[n->base].slot, .offset = n->view.offset };
 
+	if (n->columns) {
+		panels_strides(n, &o.stride[lead], &o.stride[batch], &o.stride[row], &o.stride[lane]);
+		draft_operand(l->d, n->type->dtype, &o);
+		l->d->kernel.packed = true;
+		return;
+	}
 	for (unsigned d = 0; d + 2 < n->type->rank; d++)
 		if (n->type->dims[d] != 1)
 			o.stride[lead + d] = n->view.stride[d];
@@ -481,8 +518,7 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 
 	k->root = KERNEL_MATMUL;
 	k->op = OP_matmul;
-	k->accumulator = dtype_info(root->type->dtype)->kind == DTYPE_KIND_REAL ?
-		dtype_info(root->type->dtype)->reg : root->type->dtype;
+	k->accumulator = planner_accumulator(root->type);
 	k->rank = (uint8_t)(m + 3);
 	memcpy(l->d->dims, root->type->dims, sizeof root->type->dims);
 	l->d->extent = (uint64_t)a->dims[a->rank - 1];
@@ -544,13 +580,18 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 		return r;
 	if (d->full)
 		return g->ops <= 1 ? -EOVERFLOW : planner_shed(p, group);
-	draft_collapse(d);
-	draft_finish(d, p->o->traits);
 	if (!draft_elements(d))
 		return 0;
 	r = step_ops(p, g, &op);
-	if (!r)
+	if (r)
+		return r;
+	if (g->columns) {
+		r = planner_add_panels(p, d, op, g->ops);
+	} else {
+		draft_collapse(d);
+		draft_finish(d, p->o->traits);
 		r = plan_add_blocks(p->plan, d, p->o->traits, op, g->ops);
+	}
 	if (!r)
 		pattern_mark(p, g, first);
 	return r;

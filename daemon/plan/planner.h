@@ -9,6 +9,7 @@
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   merge.c    which more do, and what is computed again: the cost model decides
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
+ *   pack.c     how the factors of a product lie when it is computed
  *   fast.c     what may be computed otherwise, if asked
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   cost.c     how long each step will take
@@ -57,11 +58,13 @@ struct node {
 	uint32_t reduced_by;               /* the last group with a reduction of this value, or GROUP_NONE */
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
+	uint8_t columns;                   /* pack.c: it is stored in panels of so many; 0: row-major */
 };
 
 struct group {
 	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
+	uint8_t columns;                   /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
@@ -245,6 +248,8 @@ uint16_t draft_gather(struct draft *d, uint8_t dtype, const struct plan_operand 
 uint16_t draft_iota(struct draft *d, const struct plan_operand *o);
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
 
+/* MATMUL, CPU strategy: vectors side by side in a tile of a result with rows of n elements. */
+uint8_t tile_vectors(uint8_t width, uint8_t accumulator, int64_t n);
 /* Drops extents of 1 and merges dims that every operand walks evenly. */
 void draft_collapse(struct draft *d);
 /* Chooses form and width, then each operand's access by the lane dimension. */
@@ -269,6 +274,22 @@ void cut_output(struct cut *c, uint16_t operand);
 int planner_lower(struct planner *p) FAULT_MUST_USE;
 /* A plan constant; its scalar number. */
 int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT_MUST_USE;
+
+/* ---- pack.c ---- */
+
+/* The type that a product of this result is accumulated in. */
+uint8_t planner_accumulator(const struct tensor_type *result);
+/* Where factor i of a product must lie otherwise: a node that copies it, of no group yet; else GRAPH_NONE. */
+int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t *copyp) FAULT_MUST_USE;
+/* Of a node in panels: its memory, and the strides there, those of extents of 1 being 0. */
+uint64_t panels_bytes(const struct node *n);
+void panels_strides(const struct node *n, int64_t *batch, int64_t *panel, int64_t *row, int64_t *column);
+/*
+ * A group with a member in panels is lowered over [batch][panel][row][column]: the frame; and the steps of a
+ * draft over it, whose dim of panels still has the extent of all columns: whole panels, then the last.
+ */
+void panels_frame(struct frame *f, const struct tensor_type *space);
+int planner_add_panels(struct planner *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
 
 /* ---- fast.c ---- */
 

@@ -1,0 +1,179 @@
+/*
+ * How the factors of a product lie in memory when it is computed.
+ *
+ * CPU strategy: a tile reads a few rows of the first factor, an element at a time, and whole vectors of the
+ * second. Where the second is large and read often it is copied into panels first (kernel.h), so that what
+ * a tile reads is one run of memory; and where its rows do not lie side by side, or its type is not the accumulator's,
+ * that copy is also where it is transposed and converted. The first factor is copied only for those two reasons.
+ * Such a copy is an elementwise kernel like any other: what computes the factor is fused into it, once an element.
+ *
+ * GPU strategy: factors are copied into local memory tile by tile, however they lie.
+ *
+ * Nothing here changes a bit of a result.
+ */
+#include "planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+	/* Rows of the result that read a row of the second factor, from which on a copy of it pays. */
+	PACK_ROWS = 48,
+	/* ... of one of which so many bytes may stay in the second level of cache wherever it lies. */
+	PACK_BYTES = 128 << 10,
+	/* Columns of the result that read a column of the first factor, from which on a copy of it pays. */
+	PACK_COLUMNS = 65,
+};
+
+struct factor {
+	const struct node *node;
+	const struct tensor_type *result;
+	uint8_t accumulator;
+	int64_t rows, columns;             /* of the factor */
+	uint64_t readers;                  /* rows (first factor: columns) of results that read each of its elements */
+	int64_t step;                      /* between columns */
+	bool nowhere;                      /* not in memory */
+};
+
+uint8_t planner_accumulator(const struct tensor_type *result) {
+	const struct dtype_info *info = dtype_info(result->dtype);
+
+	return info->kind == DTYPE_KIND_REAL ? info->reg : result->dtype;
+}
+
+static struct factor factor_of(const struct planner *p, uint32_t product, unsigned i) {
+	const struct node *n = &p->node[product], *in = &p->node[n->in[i]];
+	unsigned last = in->type->rank - 1u, rank = n->type->rank;
+	struct factor f = { .node = in, .result = n->type, .accumulator = planner_accumulator(n->type) };
+	uint64_t own = 1, all = 1;
+
+	f.rows = in->type->dims[last - 1];
+	f.columns = in->type->dims[last];
+	f.nowhere = in->kind == NODE_FILL || in->kind == NODE_IOTA;
+	f.step = f.nowhere ? 0 : in->view.stride[last];
+	for (unsigned d = 0; d + 1 < last; d++)
+		own *= (uint64_t)in->type->dims[d];
+	for (unsigned d = 0; d + 2 < rank; d++)
+		all *= (uint64_t)n->type->dims[d];
+	f.readers = (uint64_t)n->type->dims[rank - 1u - i] * (own ? all / own : 1);
+	return f;
+}
+
+static bool second_needs_panels(const struct factor *f) {
+	uint64_t bytes = (uint64_t)f->rows * (uint64_t)f->columns * dtype_info(f->node->type->dtype)->bytes;
+
+	if (f->nowhere || (f->step != 1 && f->columns > 1))
+		return true;
+	return f->readers >= PACK_ROWS && (f->node->type->dtype != f->accumulator || bytes > PACK_BYTES);
+}
+
+static bool first_needs_copy(const struct factor *f) {
+	if (f->nowhere)
+		return true;
+	return f->readers >= PACK_COLUMNS && f->rows > 1 &&
+		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1));
+}
+
+/* A copy in the accumulator's type. */
+static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *copyp) {
+	struct tensor_type *t;
+	int r = planner_add_copy(p, of, copyp);
+
+	if (r || p->node[of].type->dtype == dtype)
+		return r;
+	t = arena_alloc(&p->arena, sizeof *t);
+	if (!t)
+		return -ENOMEM;
+	*t = *p->node[of].type;
+	t->dtype = dtype;
+	p->node[*copyp].op = OP_cast;
+	p->node[*copyp].type = p->node[*copyp].space = t;
+	return 0;
+}
+
+int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t *copyp) {
+	struct factor f = factor_of(p, product, i);
+	bool groups = p->o->traits->strategy == STRATEGY_GPU;
+	uint32_t of = p->node[product].in[i];
+	int r;
+
+	*copyp = GRAPH_NONE;
+	if (groups ? !f.nowhere : !(i ? second_needs_panels(&f) : first_needs_copy(&f)))
+		return 0;
+	r = add_copy(p, of, groups ? p->node[of].type->dtype : f.accumulator, copyp);
+	if (!r && i && !groups)
+		p->node[*copyp].columns = (uint8_t)(tile_vectors(p->o->traits->width, f.accumulator, f.columns) *
+			p->o->traits->width);
+	return r;
+}
+
+/* ---- lowering ---- */
+
+static int64_t panels_of(const struct node *n) {
+	return (n->type->dims[n->type->rank - 1u] + n->columns - 1) / n->columns;
+}
+
+uint64_t panels_bytes(const struct node *n) {
+	uint64_t elements = (uint64_t)panels_of(n) * n->columns;
+
+	for (unsigned d = 0; d + 1u < n->type->rank; d++)
+		elements *= (uint64_t)n->type->dims[d];
+	return elements * dtype_info(n->type->dtype)->bytes;
+}
+
+void panels_strides(const struct node *n, int64_t *batch, int64_t *panel, int64_t *row, int64_t *column) {
+	unsigned rank = n->type->rank;
+	int64_t step;
+
+	*column = 1;
+	*row = n->columns;
+	*panel = n->type->dims[rank - 2u] * n->columns;
+	step = *panel * panels_of(n);
+	for (unsigned d = rank - 2u; d-- > 0;) {
+		batch[d] = n->type->dims[d] == 1 ? 0 : step;
+		step *= n->type->dims[d];
+	}
+}
+
+void panels_frame(struct frame *f, const struct tensor_type *space) {
+	frame_plain(f, space);
+	f->dim[space->rank - 2u]++;
+	f->dim[space->rank - 1u]++;
+}
+
+/* The panels from `first` on, of so many columns each. Operands that were laid out over the lanes alone step evenly. */
+static int add_panels(struct planner *p, const struct draft *whole, int64_t first, int64_t panels, int64_t lanes,
+	const uint32_t *op, uint32_t ops) {
+	struct draft *d = malloc(sizeof *d);
+	unsigned lane = whole->kernel.rank - 1u, panel = lane - 2u;
+	int r;
+
+	if (!d)
+		return -ENOMEM;
+	*d = *whole;
+	for (unsigned o = 0; o < d->kernel.operands; o++) {
+		int64_t *stride = d->operand[o].stride;
+
+		stride[panel] = stride[panel] ? stride[panel] : stride[lane] * d->dims[lane];
+		d->operand[o].offset += stride[panel] * first;
+	}
+	d->dims[panel] = panels;
+	d->dims[lane] = lanes;
+	draft_collapse(d);
+	draft_finish(d, p->o->traits);
+	r = plan_add_step(p->plan, d, op, ops);
+	free(d);
+	return r;
+}
+
+int planner_add_panels(struct planner *p, const struct draft *d, const uint32_t *op, uint32_t ops) {
+	unsigned lane = d->kernel.rank - 1u;
+	int64_t columns = d->dims[lane], panels = d->dims[lane - 2u] / columns, rest = d->dims[lane - 2u] % columns;
+	int r = 0;
+
+	if (panels)
+		r = add_panels(p, d, 0, panels, columns, op, rest ? 0 : ops);
+	if (!r && rest)
+		r = add_panels(p, d, panels, 1, rest, op, ops);
+	return r;
+}
