@@ -9,6 +9,7 @@
  * queue.c       CPU time an operation costs, of client and daemon
  * plan.c        what planning costs, of new graphs and of known ones
  * steps.c       what each kernel was estimated to take, and takes
+ * share.c       many processes that share the daemon
  * memory.c      anonymous memory of client and daemon
  * threads.c     CPU time of another process's threads, from /proc
  * report.c      a table for people, or a line of JSON a workload
@@ -52,6 +53,8 @@ struct bench {
 	const char *device;                  /* its name */
 	double supervisor_idle, engine_idle; /* their anonymous memory right after the start */
 	double budget;                       /* seconds for the runs of one variant */
+	int clients;                         /* of share, and for how long */
+	double seconds;
 	int repeat;                          /* runs of one variant; 0: as many as the budget allows */
 	struct reference *reference;         /* made when first needed */
 };
@@ -118,6 +121,7 @@ int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST
 int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
 int measure_plan(struct bench *b, int64_t operations, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
+int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* Estimates and measurements of kernels (--steps). */
 struct steps {
@@ -130,6 +134,7 @@ void steps_end(struct steps *s);
 /* Programs of their own, started by running this one again. */
 int roundtrip_serve(const char *url);
 int memory_client(const char *socket);
+int share_client(const char *argument);
 
 /* Switches fusion for what follows. */
 int bench_fusion(struct bench *b, bool on) BENCH_MUST_USE;

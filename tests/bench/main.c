@@ -4,7 +4,7 @@
  * The process that is started is a guard: it owns the private daemon, and removes it at the end,
  * after an error, and on Ctrl-C. A worker, its child, measures.
  *
- * usage: fusion-bench [--json] [--repeat N] [--steps] [--all] WORKLOAD...
+ * usage: fusion-bench [--json] [--repeat N] [--steps] [--all] [--clients N] [--seconds S] WORKLOAD...
  */
 #include <argp.h>
 #include <errno.h>
@@ -28,6 +28,10 @@ enum {
 	KEY_FUSIOND = 0x100,
 	KEY_ROUNDTRIP,
 	KEY_MEMORY,
+	KEY_SHARE,
+	KEY_CLIENTS,
+	KEY_SECONDS,
+	CLIENTS_MOST = 1024,
 	WORKLOADS_MOST = 256,
 	/* Interrupted by whatever the worker or the user does. */
 	GUARD_TICK_MS = 50,
@@ -68,6 +72,8 @@ struct command {
 	bool json;
 	bool steps;
 	int repeat;
+	int clients;
+	double seconds;
 	double budget;
 	char fusiond[PATH_MAX];
 };
@@ -181,6 +187,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 	if (!strcmp(name, "memory"))
 		return measure_memory(b, report);
+	if (!strcmp(name, "share"))
+		return measure_share(b, b->clients, b->seconds, report);
 	if ((n = size_after(name, "latency_")))
 		return measure_latency(b, n, report);
 	if ((n = count_after(name, "plan_")))
@@ -194,7 +202,7 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
 }
 
@@ -255,7 +263,8 @@ static int measure_steps(struct bench *b, const struct command *c) {
 static int worker(const struct command *c, const struct private_daemon *d) {
 	struct fusion_options options = { .socket = d->socket, .name = "fusion-bench" };
 	struct bench b = {
-		.socket = d->socket, .folder = d->folder, .repeat = c->repeat, .budget = c->budget
+		.socket = d->socket, .folder = d->folder, .repeat = c->repeat, .budget = c->budget,
+		.clients = c->clients, .seconds = c->seconds
 	};
 	char cache[PRIVATE_DAEMON_PATH];
 	int failed;
@@ -372,6 +381,7 @@ static void list(void) {
 	puts("queue_N               CPU time of N independent operations on 1,024 floats; K is 1,000 here");
 	puts("queue_chain_N         the same for a chain");
 	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
+	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
@@ -384,7 +394,10 @@ static const struct argp_option option_table[] = {
 	{ "list", 'l', NULL, 0, "What workloads there are", 0 },
 	{ "fusiond", KEY_FUSIOND, "PATH", 0, "The daemon (beside this program)", 0 },
 	{ "serve-roundtrip", KEY_ROUNDTRIP, "URL", OPTION_HIDDEN, NULL, 0 },
+	{ "clients", KEY_CLIENTS, "N", 0, "Processes of the workload share (8)", 0 },
+	{ "seconds", KEY_SECONDS, "S", 0, "How long they work (3)", 0 },
 	{ "memory-client", KEY_MEMORY, "SOCKET", OPTION_HIDDEN, NULL, 0 },
+	{ "share-client", KEY_SHARE, "SECONDS SOCKET", OPTION_HIDDEN, NULL, 0 },
 	{ 0 },
 };
 
@@ -439,6 +452,14 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		exit(roundtrip_serve(value));
 	case KEY_MEMORY:
 		exit(memory_client(value));
+	case KEY_SHARE:
+		exit(share_client(value));
+	case KEY_CLIENTS:
+		c->clients = (int)ceil(parse_number(state, value, CLIENTS_MOST));
+		return 0;
+	case KEY_SECONDS:
+		c->seconds = parse_number(state, value, 3600);
+		return 0;
 	case ARGP_KEY_ARG:
 		add_workload(state, c, value);
 		return 0;
@@ -459,7 +480,7 @@ int main(int argc, char **argv) {
 		.doc = "Measures libfusion and fusiond on a daemon of its own.\v"
 		       "Workloads carry sizes: add_relu_16M, softmax_4096x1024. K and M are powers of 1024.",
 	};
-	static struct command command = { .budget = BUDGET_SECONDS };
+	static struct command command = { .budget = BUDGET_SECONDS, .clients = 8, .seconds = 3 };
 
 	private_daemon_sibling("fusiond", sizeof command.fusiond, command.fusiond);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))

@@ -1,0 +1,371 @@
+/*
+ * Many processes on one daemon: each sends two arrays of 64 KiB, asks for operations on them (those of
+ * a small activation, four times over) and reads the result, again and again.
+ *
+ * A client is this program started again. It says when it has its first result, then waits until
+ * all others are warm too, then counts for so many seconds. Every client compares its first result
+ * with the host's arithmetic. How long a new process takes to its first result is measured afterwards, with
+ * nothing else under way, by processes that end there; it counts from just before the fork.
+ */
+#include "bench.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	SHARE_ELEMENTS = 16384,
+	SHARE_ROUNDS = 4,
+	SHARE_WARM = 200,
+	SHARE_FIRSTS = 7,
+	SHARE_ARGUMENT = 160,
+	SHARE_LINE = 128,
+};
+
+/* What a client tells: `first` at once, the rest when its time is over. */
+struct share_first {
+	double when;             /* bench_now() of the machine */
+};
+
+struct share_end {
+	double cpu;              /* seconds, while it counted */
+	int count;               /* of latencies that follow, doubles */
+};
+
+/* ---- a client ---- */
+
+struct share_work {
+	fusion_context *context;
+	float x[SHARE_ELEMENTS], w[SHARE_ELEMENTS], got[SHARE_ELEMENTS];
+};
+
+static void fill(struct share_work *k) {
+	uint32_t state = 1;
+
+	for (int i = 0; i < SHARE_ELEMENTS; i++) {
+		float sum = 0;
+
+		for (int j = 0; j < 4; j++) {
+			state = state * 1664525 + 1013904223;
+			sum += (float)(state >> 8) / 16777216.0f - 0.5f;
+		}
+		k->x[i] = 1.7f * sum;
+		k->w[i] = 0.5f * k->x[i];
+	}
+}
+
+static double expected(double t, double u) {
+	double v = t;
+
+	for (int i = 0; i < SHARE_ROUNDS; i++)
+		v = tanh(v * u + 0.5) - u;
+	return fmax(v, 0) + u;
+}
+
+static int check(const struct share_work *k) {
+	for (int i = 0; i < SHARE_ELEMENTS; i++)
+		if (!(fabs(k->got[i] - expected(k->x[i], k->w[i])) < ERROR_MOST))
+			return bench_fail("share: element %d is %g, not %g", i, (double)k->got[i],
+				expected(k->x[i], k->w[i]));
+	return 0;
+}
+
+static fusion_array *record(fusion_array *t, fusion_array *u) {
+	for (int i = 0; i < SHARE_ROUNDS; i++) {
+		t = fusion_add_scalar(fusion_mul(t, u), 0.5);
+		t = fusion_sub(fusion_tanh(t), u);
+	}
+	return fusion_add(fusion_maximum_scalar(t, 0), u);
+}
+
+static int request(struct share_work *k) {
+	static const int64_t dims[] = { SHARE_ELEMENTS };
+	fusion_array *t, *u;
+	int r = fusion_scope_begin(k->context);
+
+	if (r)
+		return r;
+	t = fusion_from(k->context, FUSION_F32, 1, dims, k->x);
+	u = fusion_from(k->context, FUSION_F32, 1, dims, k->w);
+	r = fusion_read(record(t, u), k->got, sizeof k->got);
+	return fusion_scope_end(k->context) || r;
+}
+
+static int repeat(struct share_work *k, double seconds, struct samples *s) {
+	double end = bench_now() + seconds, start, now = 0;
+
+	while (now < end) {
+		start = bench_now();
+		if (request(k))
+			return -1;
+		now = bench_now();
+		if (samples_add(s, now - start))
+			return -1;
+	}
+	return 0;
+}
+
+static double cpu_seconds(void) {
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static int put(const void *bytes, size_t size) {
+	return fwrite(bytes, 1, size, stdout) == size && !fflush(stdout) ? 0 : -1;
+}
+
+static int warm_up(struct share_work *k) {
+	char go;
+
+	for (int i = 0; i < SHARE_WARM; i++)
+		if (request(k))
+			return -1;
+	return put("", 1) || read(STDIN_FILENO, &go, 1) != 1 ? -1 : 0;
+}
+
+static int count(struct share_work *k, double seconds) {
+	struct samples s = { .count = 0 };
+	struct share_end end = { .cpu = -cpu_seconds() };
+	int r = repeat(k, seconds, &s);
+
+	end.cpu += cpu_seconds();
+	end.count = s.count;
+	if (!r)
+		r = put(&end, sizeof end);
+	if (!r)
+		r = put(s.value, (size_t)s.count * sizeof *s.value);
+	samples_free(&s);
+	return r;
+}
+
+/* argument: "SECONDS SOCKET"; 0 seconds: the first result only. */
+int share_client(const char *argument) {
+	static struct share_work k;
+	char *socket;
+	double seconds = strtod(argument, &socket);
+	struct fusion_options options = { .socket = socket + 1, .name = "share" };
+	struct share_first first;
+	int r;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fill(&k);
+	r = fusion_open(&k.context, &options);
+	if (!r)
+		r = request(&k);
+	first.when = bench_now();
+	if (!r)
+		r = check(&k);
+	if (!r)
+		r = put(&first, sizeof first);
+	if (!r && seconds > 0)
+		r = warm_up(&k);
+	if (!r && seconds > 0)
+		r = count(&k, seconds);
+	if (r && fusion_error_code())
+		bench_fail("share: %s", fusion_error());
+	fusion_close(k.context);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* ---- its parent ---- */
+
+struct share_process {
+	pid_t pid;
+	int to;
+	FILE *from;
+	double started;
+};
+
+static int process_start(const struct bench *b, double seconds, struct share_process *p) {
+	char argument[SHARE_ARGUMENT];
+	int in[2], out[2];
+
+	snprintf(argument, sizeof argument, "%g %s", seconds, b->socket);
+	if (pipe2(in, O_CLOEXEC))
+		return bench_fail("no pipe");
+	if (pipe2(out, O_CLOEXEC)) {
+		close(in[0]);
+		close(in[1]);
+		return bench_fail("no pipe");
+	}
+	p->started = bench_now();
+	p->pid = fork();
+	if (!p->pid) {
+		dup2(in[0], STDIN_FILENO);
+		dup2(out[1], STDOUT_FILENO);
+		execl("/proc/self/exe", "fusion-bench", "--share-client", argument, (char *)NULL);
+		_exit(127);
+	}
+	close(in[0]);
+	close(out[1]);
+	p->to = in[1];
+	p->from = fdopen(out[0], "r");
+	return p->pid > 0 && p->from ? 0 : bench_fail("no process for a client");
+}
+
+static void process_end(struct share_process *p) {
+	if (!p->pid)
+		return;
+	close(p->to);
+	if (p->from)
+		fclose(p->from);
+	if (p->pid > 0)
+		waitpid(p->pid, NULL, 0);
+}
+
+static int get(struct share_process *p, void *bytes, size_t size) {
+	return fread(bytes, 1, size, p->from) == size ? 0 : bench_fail("a client of share failed");
+}
+
+/* Everybody is warm; all begin. */
+static int start_all(struct share_process *p, int clients) {
+	struct share_first first;
+	char warm;
+
+	for (int i = 0; i < clients; i++)
+		if (get(&p[i], &first, sizeof first) || get(&p[i], &warm, 1))
+			return -1;
+	for (int i = 0; i < clients; i++)
+		if (write(p[i].to, "", 1) != 1)
+			return bench_fail("a client of share has ended");
+	return 0;
+}
+
+struct share_result {
+	struct samples latency;  /* of all */
+	double sum, squares;     /* of the requests of each client */
+	double cpu;
+};
+
+static int collect(struct share_process *p, struct share_result *x) {
+	struct share_end end;
+	double value;
+
+	if (get(p, &end, sizeof end))
+		return -1;
+	for (int i = 0; i < end.count; i++)
+		if (get(p, &value, sizeof value) || samples_add(&x->latency, value))
+			return -1;
+	x->cpu += end.cpu;
+	x->sum += end.count;
+	x->squares += (double)end.count * end.count;
+	return 0;
+}
+
+static int measure_first(const struct bench *b, double *secondsp) {
+	struct samples s = { .count = 0 };
+	int r = 0;
+
+	for (int i = 0; !r && i < SHARE_FIRSTS; i++) {
+		struct share_process p = { .pid = 0 };
+		struct share_first first;
+
+		r = process_start(b, 0, &p);
+		if (!r)
+			r = get(&p, &first, sizeof first);
+		if (!r)
+			r = samples_add(&s, first.when - p.started);
+		process_end(&p);
+	}
+	*secondsp = samples_median(&s);
+	samples_free(&s);
+	return r;
+}
+
+static double quantile(const struct samples *sorted, double share) {
+	return sorted->value[(int)(share * sorted->count)];
+}
+
+static void tell(cJSON *report, const char *what, double value) {
+	cJSON *details = cJSON_GetObjectItemCaseSensitive(report, "details");
+	char text[SHARE_LINE];
+
+	snprintf(text, sizeof text, "%-46s %10.1f", what, value);
+	cJSON_AddItemToArray(details, cJSON_CreateString(text));
+}
+
+/* Of a request; driver and compiler are threads of the engine. */
+static void report_cpu(cJSON *report, const struct share_result *x, const struct thread_times *t) {
+	double client = 1e6 * x->cpu / x->sum, engine = 1e6 * t->work / x->sum;
+	double driver = 1e6 * (t->driver + t->compiler) / x->sum;
+
+	figure(report, "client_cpu_us", client);
+	figure(report, "engine_cpu_us", engine);
+	figure(report, "driver_cpu_us", driver);
+	tell(report, "processor time of a request, client, us", client);
+	tell(report, "  engine, its own thread and nng's", engine);
+	tell(report, "  engine, the driver's threads", driver);
+}
+
+static void report_result(cJSON *report, struct share_result *x, int clients, double seconds, double first) {
+	double p50 = 1e6 * samples_median(&x->latency), p99 = 1e6 * quantile(&x->latency, 0.99);
+	double jain = x->sum * x->sum / (clients * x->squares);
+
+	figure(report, "clients", clients);
+	figure(report, "requests_per_s", x->sum / seconds);
+	figure(report, "p50_us", p50);
+	figure(report, "p99_us", p99);
+	figure(report, "jain", jain);
+	figure(report, "first_result_ms", 1e3 * first);
+	tell(report, "clients", clients);
+	tell(report, "requests a second, all clients together", x->sum / seconds);
+	tell(report, "half of them within, us", p50);
+	tell(report, "99 of 100 within, us", p99);
+	tell(report, "Jain's index, percent", 100 * jain);
+	tell(report, "first result of a new process, us", 1e6 * first);
+}
+
+static int run_all(const struct bench *b, struct share_process *p, int clients, double seconds,
+	struct share_result *x, struct thread_times *t) {
+	struct thread_times before;
+	int r = 0;
+
+	for (int i = 0; !r && i < clients; i++)
+		r = process_start(b, seconds, &p[i]);
+	if (!r)
+		r = start_all(p, clients);
+	if (!r)
+		r = threads_read(b->engine, &before);
+	for (int i = 0; !r && i < clients; i++)
+		r = collect(&p[i], x);
+	if (!r)
+		r = threads_read(b->engine, t);
+	t->work -= before.work;
+	t->driver -= before.driver;
+	t->compiler -= before.compiler;
+	return r;
+}
+
+int measure_share(struct bench *b, int clients, double seconds, cJSON *report) {
+	struct share_process *p = calloc((size_t)clients, sizeof *p);
+	struct share_result x = { .sum = 0 };
+	struct thread_times t = { .work = 0 };
+	double first = 0;
+	int r;
+
+	if (!p)
+		return bench_fail("out of memory");
+	cJSON_AddArrayToObject(report, "details");
+	r = run_all(b, p, clients, seconds, &x, &t);
+	for (int i = 0; i < clients; i++)
+		process_end(&p[i]);
+	if (!r)
+		r = measure_first(b, &first);
+	if (!r && !x.latency.count)
+		r = bench_fail("share: not one request ended in time");
+	if (!r) {
+		report_result(report, &x, clients, seconds, first);
+		report_cpu(report, &x, &t);
+	}
+	samples_free(&x.latency);
+	free(p);
+	return r;
+}
