@@ -87,6 +87,9 @@ static int grow(void *user, uint64_t bytes) {
 	return st.grow_error ? st.grow_error : add_arena(bytes, true);
 }
 
+/* Room for the panels of two factors of the tests, not for three. */
+enum { FACTOR_ROWS = 6, FACTOR_COLUMNS = 20, PACKED_BYTES = 2048 };
+
 static void freed(void *user, uint32_t arena, uint64_t offset, uint64_t bytes) {
 	(void)user;
 	(void)bytes;
@@ -112,7 +115,7 @@ static void open_stage(const char *strategy, bool discrete, uint64_t scratch, ui
 	struct device_config c = {
 		.cache_dir = folder, .wake = wake, .strategy = strategy, .discrete = discrete, .builders = 1
 	};
-	struct exec_config e = { .scratch_bytes = scratch };
+	struct exec_config e = { .scratch_bytes = scratch, .packed_bytes = PACKED_BYTES };
 	struct fault f = { 0 };
 
 	ck_assert_msg(!device_open(&c, &st.device, &f), "%s", f.text);
@@ -620,6 +623,111 @@ START_TEST(what_a_client_writes_is_seen_by_the_next_run) {
 	buffer_unref(a);
 	buffer_unref(b);
 	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* ---- factors that stay packed ---- */
+
+/* w is columns by rows, so a product with its transpose needs it packed. */
+static struct buffer *product_with_transposed(struct buffer *x, struct buffer *w, struct ending *e) {
+	const struct tensor_type tx = { .dtype = DTYPE_f32, .rank = 2, .dims = { 2, FACTOR_ROWS } };
+	const struct tensor_type tw = { .dtype = DTYPE_f32, .rank = 2, .dims = { FACTOR_ROWS, FACTOR_COLUMNS } };
+	const struct view turned = { .stride = { 1, FACTOR_ROWS } };
+	struct buffer *out;
+	struct view plain;
+	uint32_t a, b;
+
+	view_contiguous(&tx, &plain);
+	ck_assert_int_eq(graph_leaf(st.graph, x, &tx, &plain, &a), 0);
+	ck_assert_int_eq(graph_leaf(st.graph, w, &tw, &turned, &b), 0);
+	output(op(OP_matmul, a, b));
+	submit(&out, e);
+	return out;
+}
+
+/* x is all ones: every element of the result is the sum of a row of w. */
+static void check_product(struct buffer *x, struct buffer *w) {
+	struct ending e = { 0 };
+	struct buffer *out = product_with_transposed(x, w, &e);
+	const float *got = published(out), *at;
+	uint64_t offset;
+	uint32_t arena;
+
+	buffer_location(w, &arena, &offset);
+	at = client_memory(offset);
+	for (unsigned j = 0; j < FACTOR_COLUMNS; j++) {
+		float sum = 0;
+
+		for (unsigned i = 0; i < FACTOR_ROWS; i++)
+			sum += at[j * FACTOR_ROWS + i];
+		ck_assert_msg(got[j] == sum && got[FACTOR_COLUMNS + j] == sum, "column %u is %g, not %g", j,
+			(double)got[j], (double)sum);
+	}
+	buffer_unref(out);
+	wait_idle();
+}
+
+static void check_packed(uint64_t made, uint64_t used, uint64_t kept) {
+	const struct exec_counters *c = exec_counters(st.exec);
+
+	ck_assert_uint_eq(c->packed_made, made);
+	ck_assert_uint_eq(c->packed_used, used);
+	ck_assert_uint_eq(c->packed_bytes, kept);
+}
+
+enum { FACTOR_BYTES = 32 * FACTOR_ROWS * sizeof(float) };
+
+START_TEST(a_factor_stays_packed_until_its_array_is_written_or_goes) {
+	struct buffer *x, *w;
+	uint64_t offset;
+	uint32_t arena;
+
+	open_stage(NULL, _i, 0, 0);
+	x = client_array(2 * FACTOR_ROWS, 1, 0);
+	w = client_array(FACTOR_COLUMNS * FACTOR_ROWS, 0, 1);
+	check_product(x, w);
+	check_packed(1, 0, 0);
+	check_product(x, w);
+	check_packed(2, 0, FACTOR_BYTES);
+	check_product(x, w);
+	check_packed(2, 1, FACTOR_BYTES);
+	buffer_location(w, &arena, &offset);
+	client_memory(offset)[FACTOR_ROWS + 1] = 1000;
+	buffer_written(w);
+	check_packed(2, 1, 0);
+	check_product(x, w);
+	check_product(x, w);
+	check_product(x, w);
+	check_packed(4, 2, FACTOR_BYTES);
+	buffer_unref(w);
+	check_packed(4, 2, 0);
+	buffer_unref(x);
+	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
+	close_stage();
+}
+END_TEST
+
+START_TEST(packed_factors_take_no_more_memory_than_they_may) {
+	struct buffer *x, *w[3];
+
+	open_usual();
+	x = client_array(2 * FACTOR_ROWS, 1, 0);
+	for (unsigned i = 0; i < 3; i++)
+		w[i] = client_array(FACTOR_COLUMNS * FACTOR_ROWS, (float)i, 1);
+	for (unsigned round = 0; round < 2; round++)
+		for (unsigned i = 0; i < 3; i++)
+			check_product(x, w[i]);
+	check_packed(6, 0, 2 * FACTOR_BYTES);
+	/* The first was used longest ago, and gave way. */
+	check_product(x, w[2]);
+	check_packed(6, 1, 2 * FACTOR_BYTES);
+	check_product(x, w[0]);
+	check_packed(7, 1, 2 * FACTOR_BYTES);
+	for (unsigned i = 0; i < 3; i++)
+		buffer_unref(w[i]);
+	check_packed(7, 1, 0);
+	buffer_unref(x);
 	close_stage();
 }
 END_TEST
@@ -1366,6 +1474,8 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, views_of_a_leaf_are_the_leafs_buffer);
 	tcase_add_test(c, empty_arrays_run_without_a_launch);
 	tcase_add_test(c, what_a_client_writes_is_seen_by_the_next_run);
+	tcase_add_loop_test(c, a_factor_stays_packed_until_its_array_is_written_or_goes, 0, 2);
+	tcase_add_test(c, packed_factors_take_no_more_memory_than_they_may);
 }
 
 static void add_failures(TCase *c) {

@@ -163,6 +163,7 @@ static void give_host_memory(struct buffer *b) {
 struct buffer *buffer_unref(struct buffer *b) {
 	if (!b || --b->references)
 		return NULL;
+	packed_forget(b);
 	give_device_memory(b);
 	give_host_memory(b);
 	if (b->next)
@@ -180,6 +181,7 @@ struct buffer *buffer_unref(struct buffer *b) {
 void buffer_poison(struct buffer *b, struct sorrow *s) {
 	if (b->state == BUFFER_POISONED)
 		return;
+	packed_forget(b);
 	b->state = BUFFER_POISONED;
 	b->sorrow = sorrow_ref(s);
 	give_device_memory(b);
@@ -282,6 +284,7 @@ void buffer_location(const struct buffer *b, uint32_t *arenap, uint64_t *offsetp
 }
 
 void buffer_written(struct buffer *b) {
+	packed_forget(b);
 	if (b->space->exec->flat || b->state != BUFFER_READY || !b->arena)
 		return;
 	b->resident = false;

@@ -21,6 +21,7 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->plans = c->plans;
 	x->flat = device_flat(c->device);
 	x->scratch_limit = c->scratch_bytes;
+	x->packed_limit = c->packed_bytes;
 	x->time_kernels = c->time_kernels;
 	*execp = x;
 	return 0;
@@ -69,6 +70,7 @@ static void complete(struct exec *x) {
 static void lose(struct exec *x, uint64_t end) {
 	struct sorrow *s = sorrow_set(FAULT_DEVICE, "the device failed while the operation ran");
 
+	packed_forget_all(x);
 	for (struct item *i = x->flight; i && i->sequence <= end; i = i->next)
 		if (!i->sorrow)
 			i->sorrow = sorrow_ref(s);
@@ -178,6 +180,7 @@ struct exec *exec_free(struct exec *x) {
 	while (x->spaces)
 		space_free(x->spaces);
 	drain(x);
+	packed_forget_all(x);
 	scratch_trim(x, true);
 	free(x);
 	return NULL;

@@ -28,6 +28,7 @@ struct exec_config {
 	struct device *device;
 	struct plan_cache *plans;     /* where plans that had to be split are replaced */
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
+	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
 	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };
 
@@ -112,5 +113,6 @@ int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, co
 
 struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
+	uint64_t packed_made, packed_used, packed_bytes; /* packed.c: copies made, found there; bytes kept now */
 };
 const struct exec_counters *exec_counters(const struct exec *x);

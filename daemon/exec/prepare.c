@@ -194,7 +194,8 @@ struct packing {
 };
 
 static bool is_temporary(const struct plan *plan, uint32_t slot) {
-	return slot >= plan->leaves && !plan->slot[slot].output && plan->slot[slot].first != PLAN_NONE;
+	return slot >= plan->leaves && !plan->slot[slot].output && plan->slot[slot].first != PLAN_NONE &&
+		plan->slot[slot].packed_of == PLAN_NONE;
 }
 
 /*
@@ -350,6 +351,67 @@ static int find_twins(struct prepared *p, const struct plan *plan) {
 	return 0;
 }
 
+/* ---- what stays packed ---- */
+
+static bool writes(const struct plan_step *s, uint32_t slot) {
+	for (unsigned i = 0; i < s->kernel->operands; i++)
+		if (s->kernel->operand[i].output && s->operand[i].slot == slot)
+			return true;
+	return false;
+}
+
+static uint32_t key_words(const struct prepared_step *s) {
+	return s->words + s->operands + 1;
+}
+
+/* Appends all that tells a step's work from that of another: all of the record but addresses, which are 0 in it. */
+static void key_append(struct prepared_packed *k, const struct prepared_step *s) {
+	uint64_t *to = k->key + k->words;
+
+	memcpy(to, s->record, s->words * sizeof *to);
+	for (uint32_t i = 0; i < s->operands; i++)
+		to[s->words + i] = s->operand[i].add;
+	to[s->words + s->operands] = (uint64_t)(uintptr_t)s->program;
+	k->words += key_words(s);
+}
+
+static int prepare_pack(struct prepared *p, const struct plan *plan, uint32_t slot) {
+	struct prepared_packed *k = &p->packed[p->packs];
+	uint32_t words = 0;
+
+	for (uint32_t i = 0; i < plan->steps; i++)
+		words += writes(&plan->step[i], slot) ? key_words(&p->step[i]) : 0;
+	*k = (struct prepared_packed){ .slot = slot, .leaf = plan->slot[slot].packed_of };
+	k->key = take(p, words, sizeof *k->key);
+	if (!k->key)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < plan->steps; i++) {
+		if (!writes(&plan->step[i], slot))
+			continue;
+		key_append(k, &p->step[i]);
+		p->step[i].pack = p->packs;
+	}
+	p->packs++;
+	return 0;
+}
+
+static int prepare_packed(struct prepared *p, const struct plan *plan) {
+	uint32_t count = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < plan->steps; i++)
+		p->step[i].pack = PLAN_NONE;
+	for (uint32_t i = 0; i < plan->slots; i++)
+		count += plan->slot[i].packed_of != PLAN_NONE;
+	p->packed = take(p, count, sizeof *p->packed);
+	if (!p->packed)
+		return -ENOMEM;
+	for (uint32_t i = 0; !r && i < plan->slots; i++)
+		if (plan->slot[i].packed_of != PLAN_NONE)
+			r = prepare_pack(p, plan, i);
+	return r;
+}
+
 static int prepare_all(struct exec *x, struct prepared *p, const struct plan *plan) {
 	int r;
 
@@ -360,6 +422,9 @@ static int prepare_all(struct exec *x, struct prepared *p, const struct plan *pl
 	r = find_twins(p, plan);
 	for (uint32_t i = 0; i < plan->steps && !r; i++)
 		r = prepare_step(x, p, plan, i);
+	if (r)
+		return r;
+	r = prepare_packed(p, plan);
 	if (r)
 		return r;
 	join_launches(p, plan);

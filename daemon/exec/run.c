@@ -51,6 +51,7 @@ static void run_free(struct run *r) {
 	timing_free(r->timing);
 	sorrow_unref(r->item.sorrow);
 	free(r->base);
+	free(r->packed);
 	free(r);
 }
 
@@ -280,6 +281,8 @@ static int take_scratch(struct exec *x, struct run *r, struct sorrow **sorrowp) 
 	const struct prepared *p = r->prepared;
 	int e = p->scratch ? scratch_take(x, p->scratch, &r->scratch) : 0;
 
+	if (e && packed_trim(x))
+		e = scratch_take(x, p->scratch, &r->scratch);
 	if (e == -EAGAIN)
 		return e;
 	if (e) {
@@ -287,7 +290,7 @@ static int take_scratch(struct exec *x, struct run *r, struct sorrow **sorrowp) 
 		return e;
 	}
 	for (uint32_t s = r->leaves; s < p->slots; s++)
-		if (!r->plan->slot[s].output)
+		if (!r->plan->slot[s].output && r->plan->slot[s].packed_of == PLAN_NONE)
 			r->base[s] = r->scratch.address + p->place[s];
 	return 0;
 }
@@ -307,9 +310,15 @@ static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 		*sorrowp = sorrow_of(-ENOMEM, 0);
 		return 0;
 	}
-	e = take_scratch(x, r, sorrowp);
-	if (e == -EAGAIN)
+	e = packed_bind(x, r);
+	if (!e)
+		e = take_scratch(x, r, sorrowp);
+	else if (e != -EAGAIN)
+		*sorrowp = sorrow_of(e, 0);
+	if (e == -EAGAIN) {
+		packed_release(x, r, false);
 		return e;
+	}
 	if (!e)
 		e = settle_leaves(r, sorrowp);
 	if (!e)
@@ -333,15 +342,17 @@ static void fill_record(const struct run *r, const struct prepared_step *s, uint
 		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
 }
 
-/* The steps of one launch, from `first` on; *endp is the first beyond. */
-static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp) {
+/* The steps of one launch, from `first` on; *endp is the first beyond. Not what is packed already. */
+static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp, bool *launchedp) {
 	const struct prepared_step *s = &r->prepared->step[first];
-	uint32_t end = first;
+	uint32_t end = first, tasks = 0;
 
 	for (; end < r->prepared->steps && r->prepared->step[end].first == first; end++)
-		fill_record(r, &r->prepared->step[end], x->record + (size_t)(end - first) * s->words);
+		if (!packed_there(r, end))
+			fill_record(r, &r->prepared->step[end], x->record + (size_t)tasks++ * s->words);
 	*endp = end;
-	return device_launch(x->device, s->program, x->record, end - first, s->items, s->local);
+	*launchedp = tasks > 0;
+	return tasks ? device_launch(x->device, s->program, x->record, tasks, s->items, s->local) : 0;
 }
 
 /* Keeps the fastest time of each step of a launch: its share, and its share of what a launch costs. */
@@ -362,15 +373,15 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 static int launch_steps(struct exec *x, struct run *r) {
 	while (r->step < r->prepared->steps) {
 		uint32_t end = r->step + 1;
-		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end) : 0;
+		bool launched = false;
+		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end, &launched) : 0;
 
 		if (e)
 			return e;
-		x->counters.steps += r->prepared->step[r->step].items ? end - r->step : 0;
-		if (r->timing && r->prepared->step[r->step].items &&
-			!timing_launched(r->timing, x->device, r->step, end))
+		x->counters.steps += launched ? end - r->step : 0;
+		if (r->timing && launched && !timing_launched(r->timing, x->device, r->step, end))
 			r->timing = timing_free(r->timing);
-		if (x->time_kernels && r->prepared->step[r->step].items)
+		if (x->time_kernels && launched)
 			e = time_steps(x, r, r->step, end);
 		if (e)
 			return e;
@@ -396,6 +407,7 @@ static int launch_timed(struct exec *x, struct run *r) {
 static void run_release(struct exec *x, struct run *r) {
 	if (r->bound) {
 		x->partial--;
+		packed_release(x, r, r->step == r->prepared->steps);
 		scratch_give(x, &r->scratch);
 	}
 	r->bound = false;

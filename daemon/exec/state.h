@@ -9,6 +9,7 @@
  *   space.c    arenas of a session
  *   buffer.c   arrays: where they lie, who uses them, why they have no value
  *   scratch.c  memory of temporaries
+ *   packed.c   factors of products that stay packed between runs
  *
  * Sequence numbers. Whatever is handed to the device, or has nothing to hand over but must be told
  * in its turn, gets the next number of exec->sequence. A mark on the device covers all numbers so
@@ -149,6 +150,8 @@ struct buffer {
 	uint64_t address;                     /* of the device */
 	uint64_t written;                     /* sequence number of the run that writes it */
 	struct sorrow *sorrow;
+	struct packed *packed;                /* copies of it that are kept */
+	bool packed_before;                   /* a run has packed this version of it */
 };
 
 /* A buffer that a run will write. */
@@ -184,11 +187,18 @@ struct prepared_step {
 	uint32_t local;
 	uint32_t words;
 	uint32_t first;                       /* the first step of its launch */
+	uint32_t pack;                        /* of prepared->packed: what it writes, or PLAN_NONE */
 	uint64_t *record;
 	struct prepared_operand *operand;
 	uint32_t operands;
 	struct prepared_scalar *scalar;
 	uint32_t scalars;
+};
+
+/* A slot that is a packed copy of a leaf, and by what one is told from another: programs, records, offsets. */
+struct prepared_packed {
+	uint32_t slot, leaf, words;
+	uint64_t *key;
 };
 
 struct prepared {
@@ -198,6 +208,8 @@ struct prepared {
 	uint32_t slots;
 	uint64_t scratch;                     /* bytes of all temporaries */
 	uint64_t *place;                      /* a slot's offset there */
+	struct prepared_packed *packed;
+	uint32_t packs;
 	uint32_t *same;                       /* an output's first twin: outputs of one slot share a buffer */
 	struct arena arena;                   /* of all this */
 };
@@ -206,6 +218,22 @@ struct prepared {
 int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct fault *f) FAULT_MUST_USE;
 /* 0, -EAGAIN while one is built, or FAULT_BUILD with the step whose program failed. */
 int prepared_check(struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
+
+/* ---- packed.c ---- */
+
+struct run;
+
+/* Binds a run's packed slots to memory: what is kept, or its own. 0, -ENOMEM or -EAGAIN, and then none is bound. */
+int packed_bind(struct exec *x, struct run *r) FAULT_MUST_USE;
+/* Is what the step would pack there already? */
+bool packed_there(const struct run *r, uint32_t step);
+/* Lets go of them; all steps of the run were launched, or not. */
+void packed_release(struct exec *x, struct run *r, bool launched);
+/* The array goes, or has a new version. */
+void packed_forget(struct buffer *b);
+void packed_forget_all(struct exec *x);
+/* Memory is short: forgets what no run is bound to; was there any? */
+bool packed_trim(struct exec *x);
 
 /* ---- timing.c, lane.c, run.c ---- */
 
@@ -252,6 +280,7 @@ struct run {
 	uint32_t step;                        /* the next to launch */
 	bool bound;                           /* memory is taken; steps may have been launched */
 	struct block scratch;
+	struct packed **packed;               /* prepared->packs of them, while bound */
 };
 
 struct lane {
@@ -296,6 +325,8 @@ struct exec {
 	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;
 	struct piece *scratch;
+	struct packed *packed;
+	uint64_t packed_limit;
 	struct space *spaces;
 	struct lane *waiting;
 	uint32_t partial;                     /* runs with some steps launched and some not */

@@ -358,7 +358,7 @@ static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 	if (r || copy == GRAPH_NONE)
 		return r;
 	p->node[node].in[i] = copy;
-	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
+	return p->node[copy].group != GROUP_NONE ? 0 : group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
 /* What is gathered and all of a scatter may lie anyhow, but must lie in memory. */

@@ -207,6 +207,7 @@ static int lower_panels(struct lowering *l, struct node *n) {
 		r = plan_add_slot(l->p->plan, panels_bytes(n), false, &n->slot);
 	if (r)
 		return r;
+	l->p->plan->slot[n->slot].packed = true;
 	o.slot = n->slot;
 	panels_strides(n, o.stride, &o.stride[rank - 2u], &o.stride[rank - 1u], &o.stride[rank]);
 	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);

@@ -94,17 +94,22 @@ static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *cop
 int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t *copyp) {
 	struct factor f = factor_of(p, product, i);
 	bool groups = p->o->traits->strategy == STRATEGY_GPU;
+	uint8_t width = p->o->traits->width, columns = (uint8_t)(tile_vectors(width, f.accumulator, f.columns) * width);
 	uint32_t of = p->node[product].in[i];
 	int r;
 
+	*copyp = f.node->panels;
+	if (i && *copyp != GRAPH_NONE && p->node[*copyp].columns == columns && p->node[*copyp].type->dtype == f.accumulator)
+		return 0;
 	*copyp = GRAPH_NONE;
 	if (groups ? !f.nowhere : !(i ? second_needs_panels(&f) : first_needs_copy(&f)))
 		return 0;
 	r = add_copy(p, of, groups ? p->node[of].type->dtype : f.accumulator, copyp);
-	if (!r && i && !groups)
-		p->node[*copyp].columns = (uint8_t)(tile_vectors(p->o->traits->width, f.accumulator, f.columns) *
-			p->o->traits->width);
-	return r;
+	if (r || !i || groups)
+		return r;
+	p->node[*copyp].columns = columns;
+	p->node[of].panels = *copyp;
+	return 0;
 }
 
 /* ---- lowering ---- */

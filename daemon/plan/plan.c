@@ -18,7 +18,8 @@ int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) 
 		p->slot_capacity = capacity;
 	}
 	*slotp = p->slots;
-	p->slot[p->slots++] = (struct plan_slot){ .bytes = bytes, .output = output, .reuse = PLAN_NONE };
+	p->slot[p->slots++] = (struct plan_slot){ .bytes = bytes, .output = output, .reuse = PLAN_NONE,
+		.packed_of = PLAN_NONE };
 	return 0;
 }
 

@@ -69,6 +69,8 @@ struct plan_slot {
 	uint32_t first, last;          /* steps that write it first and use it last */
 	uint32_t written;              /* ... that writes it last */
 	uint32_t reuse;                /* slot, or PLAN_NONE */
+	bool packed;                   /* a factor of a product, in panels */
+	uint32_t packed_of;            /* ... which is made of this leaf and of constants alone; else PLAN_NONE */
 };
 
 /* A result: a slot seen through a view. Leaves and views of them are results too. */

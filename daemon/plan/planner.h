@@ -59,6 +59,7 @@ struct node {
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
 	uint8_t columns;                   /* pack.c: it is stored in panels of so many; 0: row-major */
+	uint32_t panels;                   /* pack.c: the node that copies it into panels, or GRAPH_NONE */
 };
 
 struct group {
@@ -279,7 +280,7 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT
 
 /* The type that a product of this result is accumulated in. */
 uint8_t planner_accumulator(const struct tensor_type *result);
-/* Where factor i of a product must lie otherwise: a node that copies it, of no group yet; else GRAPH_NONE. */
+/* Where factor i of a product must lie otherwise: a node that copies it, new ones are of no group; else GRAPH_NONE. */
 int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t *copyp) FAULT_MUST_USE;
 /* Of a node in panels: its memory, and the strides there, those of extents of 1 being 0. */
 uint64_t panels_bytes(const struct node *n);

@@ -187,7 +187,7 @@ static void nodes_copy(struct planner *p) {
 		*n = (struct node){ .op = from->op, .arity = from->arity, .index = from->index,
 			.attr = from->attr, .type = &from->type, .space = &from->type,
 			.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
-			.whole = GRAPH_NONE };
+			.whole = GRAPH_NONE, .panels = GRAPH_NONE };
 		memcpy(n->in, from->in, sizeof n->in);
 	}
 }
@@ -221,7 +221,7 @@ int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) {
 	n = &p->node[p->nodes];
 	*n = (struct node){ .op = OP_copy, .arity = 1, .in = { of }, .type = p->node[of].type,
 		.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
-			.whole = GRAPH_NONE };
+			.whole = GRAPH_NONE, .panels = GRAPH_NONE };
 	compute(p, n, NODE_MAP);
 	*nodep = p->nodes++;
 	return 0;
@@ -238,7 +238,7 @@ int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) {
 	n->stored = n->output = n->row = false;
 	n->group = n->reduced_by = GROUP_NONE;
 	n->slot = PLAN_NONE;
-	n->copy = GRAPH_NONE;
+	n->copy = n->panels = GRAPH_NONE;
 	if (n->origin == GRAPH_NONE)
 		n->origin = of;
 	n->base = p->nodes++;
@@ -254,7 +254,7 @@ int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t va
 		return r;
 	n = &p->node[p->nodes];
 	*n = (struct node){ .op = OP_fill, .kind = NODE_FILL, .type = t, .space = t, .group = GROUP_NONE,
-		.origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE };
+		.origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE, .panels = GRAPH_NONE };
 	*nodep = p->nodes++;
 	return planner_constant(p, value, &n->index);
 }

@@ -97,6 +97,53 @@ static void find_peak(struct plan *p) {
 	}
 }
 
+static bool writes(const struct plan_step *s, uint32_t slot) {
+	for (unsigned i = 0; i < s->kernel->operands; i++)
+		if (s->kernel->operand[i].output && s->operand[i].slot == slot)
+			return true;
+	return false;
+}
+
+/* The one leaf that a step reads, where it writes the slot alone, and no number of the graph is in it; or PLAN_NONE. */
+static uint32_t packs(const struct plan *p, const struct plan_step *s, uint32_t slot) {
+	uint32_t leaf = PLAN_NONE;
+
+	for (unsigned i = 0; i < s->kernel->scalars; i++)
+		if (s->scalar[i] < p->scalars)
+			return PLAN_NONE;
+	for (unsigned i = 0; i < s->kernel->operands; i++) {
+		uint32_t of = s->operand[i].slot;
+
+		if (s->kernel->operand[i].iota || (s->kernel->operand[i].output && of == slot))
+			continue;
+		if (s->kernel->operand[i].output || of >= p->leaves || (leaf != PLAN_NONE && of != leaf))
+			return PLAN_NONE;
+		leaf = of;
+	}
+	return leaf;
+}
+
+/* Which packed factors are the same whenever their leaf is: exec may keep them. */
+static void find_packed(struct plan *p, uint32_t slot) {
+	struct plan_slot *s = &p->slot[slot];
+	uint32_t leaf = PLAN_NONE;
+
+	s->packed_of = PLAN_NONE;
+	if (!s->packed || s->first == PLAN_NONE)
+		return;
+	for (uint32_t i = s->first; i <= s->written; i++) {
+		uint32_t of;
+
+		if (!writes(&p->step[i], slot))
+			continue;
+		of = packs(p, &p->step[i], slot);
+		if (of == PLAN_NONE || (leaf != PLAN_NONE && of != leaf))
+			return;
+		leaf = of;
+	}
+	s->packed_of = leaf;
+}
+
 void plan_lifetimes(struct plan *p) {
 	for (uint32_t i = 0; i < p->slots; i++) {
 		p->slot[i].first = p->slot[i].last = p->slot[i].written = PLAN_NONE;
@@ -106,6 +153,8 @@ void plan_lifetimes(struct plan *p) {
 		for (unsigned o = 0; o < p->step[i].kernel->operands; o++)
 			if (p->step[i].operand[o].slot != PLAN_NONE)
 				touch(&p->slot[p->step[i].operand[o].slot], i, p->step[i].kernel->operand[o].output);
+	for (uint32_t i = 0; i < p->slots; i++)
+		find_packed(p, i);
 	for (uint32_t i = 0; i < p->steps; i++)
 		reuse_in_place(p, i);
 	p->peak_bytes = 0;

@@ -475,6 +475,8 @@ static int copy_lists(const struct plan *from, struct plan *to) {
 		r = plan_add_slot(to, from->slot[i].bytes, from->slot[i].output, &slot);
 		if (!r)
 			to->slot[slot].parts = from->slot[i].parts;
+		if (!r)
+			to->slot[slot].packed = from->slot[i].packed;
 	}
 	to->output = calloc(from->outputs + 1u, sizeof *to->output);
 	to->constant = calloc(from->constants + 1u, sizeof *to->constant);

@@ -124,6 +124,9 @@ static void add_exec(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(json, "kernels_split", (double)x->kernels_split);
 	cJSON_AddNumberToObject(json, "scratch_bytes", (double)x->scratch_bytes);
 	cJSON_AddNumberToObject(json, "scratch_peak_bytes", (double)x->scratch_peak);
+	cJSON_AddNumberToObject(json, "packed_bytes", (double)x->packed_bytes);
+	cJSON_AddNumberToObject(json, "factors_packed", (double)x->packed_made);
+	cJSON_AddNumberToObject(json, "factors_found_packed", (double)x->packed_used);
 }
 
 /* All sessions, those that ended included. */
