@@ -204,6 +204,19 @@ FUSION_API fusion_array *fusion_take_along(fusion_array *a, fusion_array *index,
  */
 FUSION_API fusion_array *fusion_put_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
 FUSION_API fusion_array *fusion_add_along(fusion_array *a, fusion_array *index, fusion_array *updates, int axis);
+/*
+ * Along an axis, ascending or descending, always stable: equal elements keep their order; -0 equals +0 and
+ * NaN stands above everything. argsort and topk give places along the axis, i64.
+ */
+FUSION_API fusion_array *fusion_sort(fusion_array *a, int axis, bool descending);
+FUSION_API fusion_array *fusion_argsort(fusion_array *a, int axis, bool descending);
+/* The k largest or smallest elements along an axis, sorted, and their places. Either pointer may be NULL. */
+FUSION_API int fusion_topk(fusion_array *a, int64_t k, int axis, bool largest, fusion_array **valuesp, fusion_array **placesp);
+/*
+ * Where each value goes in the vector `sorted`: how many of its elements are below it (right: not above
+ * it), i64, in the shape of values. Both are converted to the type they meet in.
+ */
+FUSION_API fusion_array *fusion_searchsorted(fusion_array *sorted, fusion_array *values, bool right);
 /* One after the other along an axis; converted to the type they meet in. */
 FUSION_API fusion_array *fusion_concat(int count, fusion_array *const *array, int axis);
 /* The same along a new axis. */

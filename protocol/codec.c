@@ -28,6 +28,7 @@ enum attribute {
 	ATTRIBUTE_KEEPDIMS,
 	ATTRIBUTE_AXIS,
 	ATTRIBUTE_WINDOW, /* size, step, dilation */
+	ATTRIBUTE_FLAG,
 	ATTRIBUTES,
 };
 
@@ -62,6 +63,9 @@ static const uint32_t attributes_of[OP_COUNT] = {
 	[OP_put_along] = 1 << ATTRIBUTE_AXIS,
 	[OP_add_along] = 1 << ATTRIBUTE_AXIS,
 	[OP_windows] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_WINDOW,
+	[OP_sort] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_FLAG,
+	[OP_argsort] = 1 << ATTRIBUTE_AXIS | 1 << ATTRIBUTE_FLAG,
+	[OP_searchsorted] = 1 << ATTRIBUTE_FLAG,
 };
 
 static void put_ints(struct wire_writer *w, unsigned count, const int64_t *values) {
@@ -259,6 +263,14 @@ static int attribute_get_window(struct wire_cursor *c, struct coded_op *o, struc
 	return r ? r : wire_get_end(&inside, "window", f);
 }
 
+static void attribute_put_flag(struct wire_writer *w, const struct coded_op *o) {
+	wire_put_bool(w, o->attr.flag);
+}
+
+static int attribute_get_flag(struct wire_cursor *c, struct coded_op *o, struct fault *f) {
+	return wire_get_bool(c, "flag", &o->attr.flag, f);
+}
+
 static const struct {
 	void (*put)(struct wire_writer *w, const struct coded_op *o);
 	int (*get)(struct wire_cursor *c, struct coded_op *o, struct fault *f);
@@ -277,6 +289,7 @@ static const struct {
 	[ATTRIBUTE_KEEPDIMS] = { attribute_put_keepdims, attribute_get_keepdims },
 	[ATTRIBUTE_AXIS] = { attribute_put_axis, attribute_get_axis },
 	[ATTRIBUTE_WINDOW] = { attribute_put_window, attribute_get_window },
+	[ATTRIBUTE_FLAG] = { attribute_put_flag, attribute_get_flag },
 };
 
 static void put_composite(struct wire_writer *w, const struct coded_op *o, uint32_t attributes) {

@@ -100,11 +100,15 @@ bool op_is_view(unsigned op) {
 }
 
 bool op_gathers(unsigned op) {
-	return op == OP_take || op == OP_take_along;
+	return op == OP_take || op == OP_take_along || op == OP_searchsorted;
 }
 
 bool op_scatters(unsigned op) {
 	return op == OP_put_along || op == OP_add_along;
+}
+
+bool op_sorts(unsigned op) {
+	return op == OP_sort || op == OP_argsort;
 }
 
 static enum dtype widest_of_kind(enum dtype in) {
@@ -534,6 +538,38 @@ static int infer_put_along(const struct call *c, struct tensor_type *outp, struc
 
 static int infer_add_along(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	return infer_scatter(c, outp, f);
+}
+
+static int infer_sort(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	*outp = *c->in[0];
+	return check_axis(c, f);
+}
+
+/* Places travel in 32 bits beside what is sorted. */
+static int infer_argsort(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char text[SHAPE_TEXT];
+	int r = infer_sort(c, outp, f);
+
+	if (r)
+		return r;
+	outp->dtype = DTYPE_i64;
+	if (c->in[0]->dims[c->attr->axis] <= UINT32_MAX)
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "argsort: axis %u of %s has more than %" PRIu32 " elements", c->attr->axis,
+		shape_text(c->in[0], text), UINT32_MAX);
+}
+
+static int infer_searchsorted(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char text[SHAPE_TEXT];
+	int r = check_same_dtype(c, 0, 1, f);
+
+	if (r)
+		return r;
+	*outp = *c->in[1];
+	outp->dtype = DTYPE_i64;
+	if (c->in[0]->rank == 1)
+		return 0;
+	return fault_set(f, FAULT_SHAPE, "searchsorted looks in a vector; argument a is %s", shape_text(c->in[0], text));
 }
 
 static int refuse_concat(const struct call *c, unsigned i, struct fault *f) {

@@ -99,10 +99,11 @@ static inline bool op_is_elementwise(const struct op_info *o) {
 /* Views cost nothing: they show the memory of their operand in another order (shape.h, view_apply). */
 bool op_is_view(unsigned op);
 
-/* take and take_along: operand 0 is read where operand 1 says. */
+/* take, take_along and searchsorted: operand 0 is read where operand 1 says. */
 bool op_gathers(unsigned op);
 /* put_along and add_along: operand 2 goes where operand 1 says, into a copy of operand 0. */
 bool op_scatters(unsigned op);
+bool op_sorts(unsigned op);
 
 /* What an operation needs besides its operands. Unused members are zero. */
 struct op_attr {
@@ -110,7 +111,7 @@ struct op_attr {
 	uint8_t rank;                 /* load, fill, arange, reshape, permute, broadcast, slice: rank of the result */
 	bool keepdims;                /* reductions */
 	uint16_t axes;                /* reductions, flip: bit d for axis d; scans: one bit */
-	uint8_t axis;                 /* windows, take, take_along, concat, put_along, add_along: one axis of operand a */
+	uint8_t axis;                 /* windows, take, take_along, concat, put_along, add_along, sort, argsort: one axis of operand a */
 	uint8_t perm[LIMIT_RANK];     /* permute: result axis d is operand axis perm[d] */
 	int64_t dims[LIMIT_RANK];     /* the result's shape; slice: its extents */
 	int64_t start[LIMIT_RANK];    /* slice: first index on each axis; pad: where the operand begins */
@@ -121,7 +122,7 @@ struct op_attr {
 	uint64_t value[2];            /* fill: value; arange: start, step; see dtype_scalar */
 	double number;                /* composites: see attributes.def */
 	int64_t whole;
-	bool flag;
+	bool flag;                    /* sort, argsort: descending; searchsorted: from the right */
 	uint32_t arena;               /* load: arena and byte offset */
 	uint64_t offset;
 };

@@ -61,13 +61,14 @@ static void random_attributes(uint64_t *state, struct coded_op *o) {
 	}
 	if (info->class == OP_CLASS_REDUCE || info->class == OP_CLASS_SCAN || o->op == OP_flip)
 		a->axes = (uint16_t)random_below(state, 1 << LIMIT_RANK);
-	if (o->op == OP_windows || o->op == OP_concat || op_gathers(o->op))
+	if (o->op == OP_windows || o->op == OP_concat || o->op == OP_take || o->op == OP_take_along || op_sorts(o->op))
 		a->axis = (uint8_t)random_below(state, LIMIT_RANK);
 	if (o->op == OP_windows) {
 		a->window.size = random_extreme(state);
 		a->window.step = random_extreme(state);
 		a->window.dilation = random_extreme(state);
 	}
+	a->flag = (op_sorts(o->op) || o->op == OP_searchsorted) && (random_word(state) & 1);
 	a->keepdims = info->class == OP_CLASS_REDUCE && (random_word(state) & 1);
 	if (o->op == OP_fill || o->op == OP_arange)
 		a->value[0] = random_word(state);

@@ -381,6 +381,17 @@ static int parse_axis(struct parser *p, struct text_statement *s) {
 	return take_settings(p, s, 1 << TEXT_AXIS, 1 << TEXT_AXIS);
 }
 
+/* axis=1 descending */
+static int parse_sort(struct parser *p, struct text_statement *s) {
+	int r = parse_axis(p, s);
+
+	return r ? r : lex_try(&p->lex, "descending", &s->flag, p->fault);
+}
+
+static int parse_searchsorted(struct parser *p, struct text_statement *s) {
+	return lex_try(&p->lex, "right", &s->flag, p->fault);
+}
+
 typedef int attribute_parser(struct parser *p, struct text_statement *s);
 
 /* What follows the operands. Operations without a row have no attributes. */
@@ -401,6 +412,9 @@ static attribute_parser *const attribute_parsers[OP_COUNT] = {
 	[OP_take_along] = parse_axis,
 	[OP_put_along] = parse_axis,
 	[OP_add_along] = parse_axis,
+	[OP_sort] = parse_sort,
+	[OP_argsort] = parse_sort,
+	[OP_searchsorted] = parse_searchsorted,
 };
 
 static int parse_attributes(struct parser *p, struct text_statement *s) {

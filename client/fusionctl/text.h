@@ -52,6 +52,7 @@ struct text_statement {
 	int axis[LIMIT_RANK];
 	bool axes_given; /* reductions, composites: false for all of them */
 	bool keepdims;
+	bool flag; /* sort, argsort: descending; searchsorted: right */
 	int64_t start[LIMIT_RANK], stop[LIMIT_RANK], step[LIMIT_RANK]; /* slice; INT64_MIN: left out */
 	int64_t setting[TEXT_SETTINGS];
 	struct lex_token number[2]; /* fill: the value; arange: start and step */

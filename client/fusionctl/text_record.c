@@ -235,6 +235,26 @@ static int record_add_along(
 	return 0;
 }
 
+static int record_sort(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	(void)r;
+	*arrayp = fusion_sort(a, axis_of(s), s->flag);
+	return 0;
+}
+
+static int record_argsort(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	(void)r;
+	*arrayp = fusion_argsort(a, axis_of(s), s->flag);
+	return 0;
+}
+
+static int record_searchsorted(
+	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
+	*arrayp = fusion_searchsorted(a, r->array[s->operand[1].statement], s->flag);
+	return 0;
+}
+
 static int record_concat(
 	struct recorder *r, const struct text_statement *s, fusion_array *a, fusion_array **arrayp) {
 	fusion_array *in[LIMIT_OPERANDS];
@@ -287,6 +307,9 @@ static record_function *const recorders[OP_COUNT] = {
 	[OP_take_along] = record_take_along,
 	[OP_put_along] = record_put_along,
 	[OP_add_along] = record_add_along,
+	[OP_sort] = record_sort,
+	[OP_argsort] = record_argsort,
+	[OP_searchsorted] = record_searchsorted,
 	[OP_matmul] = record_matmul,
 };
 

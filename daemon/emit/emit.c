@@ -25,6 +25,8 @@ static void write_defines(const struct writer *w, struct str *text) {
 	str_printf(text, "#define W %u\n", w->k->width);
 	if (doubles && w->t->f64)
 		str_append(text, "#define HAS_F64 1\n");
+	if (w->k->root == KERNEL_SORT)
+		sort_defines(w, text);
 }
 
 /* The macros and functions that kernels of this folder call. */
@@ -76,6 +78,8 @@ static void write_form(struct writer *w) {
 		column ? scan_column(w) : scan_row(w);
 	else if (w->k->root == KERNEL_SCATTER)
 		scatter(w);
+	else if (w->k->root == KERNEL_SORT)
+		sort(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_ROWS)

@@ -29,6 +29,10 @@ enum {
 	MATMUL_PER_UNIT = 4,
 	/* GPU strategy, SCATTER: groups a compute unit, to hide the time that an index takes to come. */
 	SCATTER_GROUPS = 4,
+	/* CPU strategy, SORT: elements that an item sorts at least; elements of a piece of a merge; pieces a unit. */
+	SORT_ELEMENTS_LEAST = 512,
+	SORT_PIECE = 8192,
+	SORT_PIECES = 16,
 };
 
 /* Everything about a task that its cut depends on. */
@@ -198,6 +202,34 @@ static void cut_scatter(const struct cut *c) {
 		c->record[KERNEL_WORD_ITEMS] = round_up(c->record[KERNEL_WORD_UNITS], c->t->local_size);
 }
 
+/* A row an item's own memory at a time: no more items than have such memory. */
+static void cut_sort_rows(const struct cut *c) {
+	uint64_t rows = product(c->dims, 0, c->k->kept);
+
+	c->record[KERNEL_WORD_UNITS] = rows;
+	set_units_per_item(c, most(ceil_divide(rows, kernel_sort_items(c->t)), SORT_ELEMENTS_LEAST / most(c->extent, 1)));
+}
+
+/* Blocks as the plan says; merges in pieces of a row. */
+static void cut_sort(const struct cut *c) {
+	uint64_t rows = product(c->dims, 0, c->k->kept), n = (uint64_t)c->dims[c->k->rank - 1];
+	bool merges = c->k->stage == KERNEL_STAGE_MERGE || c->k->stage == KERNEL_STAGE_LAST;
+	uint64_t length = merges ? most(SORT_PIECE, ceil_divide(rows * n, SORT_PIECES * most(c->t->units, 1))) : c->extent;
+	uint64_t pieces = most(ceil_divide(n, length), 1);
+
+	c->record[KERNEL_WORD_PIECES] = pieces;
+	c->record[KERNEL_WORD_UNITS] = rows * pieces;
+	set_units_per_item(c, 1);
+}
+
+static void cut_sort_groups(const struct cut *c) {
+	uint64_t rows = product(c->dims, 0, c->k->kept), n = (uint64_t)c->dims[c->k->rank - 1];
+	uint64_t pieces = c->k->stage == KERNEL_STAGE_ROWS ? 1 : ceil_divide(n, kernel_sort_tile(c->k, c->t));
+
+	c->record[KERNEL_WORD_PIECES] = pieces;
+	set_groups(c, rows * pieces);
+}
+
 /* Blocks of equal numbers of tiles; more of them where else there would not be enough for all compute units. */
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
@@ -236,6 +268,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_reduce_groups : k->form == KERNEL_FORM_COLUMN ? cut_column : cut_rows;
 	if (k->root == KERNEL_SCATTER)
 		return cut_scatter;
+	if (k->root == KERNEL_SORT)
+		return groups ? cut_sort_groups : k->stage == KERNEL_STAGE_ROWS ? cut_sort_rows : cut_sort;
 	if (k->root == KERNEL_SCAN && groups && k->form == KERNEL_FORM_COLUMN)
 		return cut_scan_column_groups;
 	if (k->form == KERNEL_FORM_COLUMN)

@@ -21,7 +21,7 @@ static bool is_carry(const struct kernel *k, unsigned o) {
 static bool is_inner(const struct writer *w, unsigned o) {
 	if (is_carry(w->k, o))
 		return true;
-	if (w->k->root == KERNEL_SCATTER)
+	if (w->k->root == KERNEL_SCATTER || w->k->root == KERNEL_SORT)
 		return true;
 	return w->k->root == KERNEL_MATMUL ? o < 2 : w->inner.operand[o];
 }

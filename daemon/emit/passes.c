@@ -194,7 +194,7 @@ static void find_costs(const struct kernel *k, const bool *held, unsigned *cost)
 			continue;
 		if (value->kind == KERNEL_LOAD)
 			cost[v] = k->operand[value->index].access == KERNEL_STRIDED ? COST_GATHER : COST_LOAD;
-		if (value->kind != KERNEL_OP && value->kind != KERNEL_GATHER)
+		if (value->kind != KERNEL_OP && !kernel_value_gathers(value))
 			continue;
 		cost[v] = value->kind == KERNEL_OP ? cost_of_op(value->op) : COST_GATHER;
 		for (unsigned i = 0; i < kernel_value_args(value); i++)

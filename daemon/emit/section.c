@@ -141,9 +141,14 @@ void section_append(const struct writer *w, struct str *text) {
 
 	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
 		take_provider(&c, always[i], strlen(always[i]), UINT_MAX);
-	for (unsigned o = 0; o < w->k->operands; o++)
-		if (w->k->operand[o].gathered)
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (w->k->value[v].kind == KERNEL_GATHER)
 			take_provider(&c, "take_D", strlen("take_D"), UINT_MAX);
+		if (w->k->value[v].kind == KERNEL_SEARCH)
+			take_provider(&c, "search_D", strlen("search_D"), UINT_MAX);
+	}
+	if (w->k->root == KERNEL_SORT)
+		take_provider(&c, "sort_key", strlen("sort_key"), UINT_MAX);
 	for (unsigned i = 0; i < n; i++)
 		take_expression(&c, &list[i]);
 	for (unsigned i = 0; section_table[i].name; i++)

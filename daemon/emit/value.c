@@ -302,12 +302,26 @@ static void write_gather(struct writer *w, const struct scope *s, unsigned v) {
 	text_end(w);
 }
 
+/* Every lane for itself, as take.cl and search.cl say: no lane reads outside the vector. */
+static void write_search(struct writer *w, const struct scope *s, unsigned v) {
+	const struct kernel_value *value = &w->k->value[v];
+	const char *first = w->k->width > 1 ? ".s0" : "";
+
+	text_line(w, "const i64v v%u = search_%s(%s%u, v%u, v%u%s, v%u%s, %d);", v,
+		dtype_info(w->k->operand[value->index].dtype)->name, s->pointer, value->index, value->arg[0], value->arg[1], first,
+		value->arg[2], first, value->right);
+}
+
 static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 	const struct kernel_value *value = &w->k->value[v];
 
 	w->written[v] = true;
 	if (value->kind == KERNEL_GATHER && !(s->held && s->held[v])) {
 		write_gather(w, s, v);
+		return;
+	}
+	if (value->kind == KERNEL_SEARCH && !(s->held && s->held[v])) {
+		write_search(w, s, v);
 		return;
 	}
 	text_begin(w);

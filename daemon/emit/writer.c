@@ -27,7 +27,7 @@ static void close_needs(const struct kernel *k, struct needs *n) {
 
 void writer_open(struct writer *w, const struct kernel *k, const struct traits *t, struct str *text) {
 	*w = (struct writer){ .text = text, .k = k, .t = t, .lane_dim = lane_dim(k) };
-	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN)
+	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT)
 		w->inner.value[k->reduced_value] = true;
 	close_needs(k, &w->inner);
 	for (unsigned o = 0; o < k->operands; o++)

@@ -224,6 +224,9 @@ void scan_column(struct writer *w); /* COLUMN, CPU strategy */
 void scan_row_groups(struct writer *w);
 void scan_column_groups(struct writer *w);
 void scatter(struct writer *w);        /* both strategies */
+void sort(struct writer *w);           /* both strategies */
+/* What kernels/sort.cl asks for. */
+void sort_defines(const struct writer *w, struct str *text);
 /* Functions that the scan calls. */
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);

@@ -47,7 +47,7 @@ struct graph_key {
 	uint8_t dtype, rank, arity, keepdims;
 	uint16_t axes;
 	uint32_t in[LIMIT_OPERANDS];
-	uint32_t axis, zero;               /* no padding: the key is hashed as bytes */
+	uint32_t axis, flag;               /* no padding: the key is hashed as bytes */
 	int64_t dims[LIMIT_RANK];
 	int64_t stride[LIMIT_RANK];        /* leaves: strides; slice: steps */
 	int64_t start[LIMIT_RANK];
@@ -266,6 +266,7 @@ static struct graph_key key_of(const struct graph_node *n, const struct op_attr 
 	k.keepdims = attr->keepdims;
 	k.axes = attr->axes;
 	k.axis = attr->axis;
+	k.flag = attr->flag;
 	k.window[0] = attr->window.size;
 	k.window[1] = attr->window.step;
 	k.window[2] = attr->window.dilation;

@@ -117,6 +117,17 @@ uint16_t draft_gather(struct draft *d, uint8_t dtype, const struct plan_operand 
 	return draft_value(d, v);
 }
 
+uint16_t draft_search(struct draft *d, uint8_t dtype, const struct plan_operand *o, const uint16_t arg[static 3],
+	bool right) {
+	struct kernel_value v = { .kind = KERNEL_SEARCH, .dtype = DTYPE_i64, .arg = { arg[0], arg[1], arg[2] },
+		.right = right };
+
+	v.index = draft_operand(d, dtype, o);
+	if (!d->full)
+		d->kernel.operand[v.index].gathered = 1;
+	return draft_value(d, v);
+}
+
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o) {
 	uint16_t operand = draft_operand(d, d->kernel.value[value].dtype, o);
 
@@ -140,6 +151,8 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.op = k->op;
 	to->kernel.long_rows = k->long_rows;
 	to->kernel.packed = k->packed;
+	to->kernel.stage = k->stage;
+	to->kernel.descending = k->descending;
 	to->kernel.accumulator = k->accumulator;
 	to->kernel.root_value = KERNEL_NONE;
 	to->extent = from->extent;
@@ -152,7 +165,7 @@ static uint16_t cut_root(struct cut *c) {
 
 	if (from->root == KERNEL_SCAN && from->block_dim != 0xff && c->to->kernel.root == KERNEL_SCAN)
 		k->carry = (uint8_t)draft_operand(c->to, from->accumulator, &c->from->operand[from->carry]);
-	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN)
+	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN || from->root == KERNEL_SORT)
 		k->reduced_value = cut_value(c, from->reduced_value);
 	for (uint16_t i = 0; from->root == KERNEL_MATMUL && i < 2; i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
@@ -180,6 +193,8 @@ static uint16_t cut_fresh(struct cut *c, const struct kernel_value *v) {
 			.arg = { arg[0] } });
 	case KERNEL_GATHER:
 		return draft_gather(c->to, v->dtype, &from->operand[v->index], arg);
+	case KERNEL_SEARCH:
+		return draft_search(c->to, from->kernel.operand[v->index].dtype, &from->operand[v->index], arg, v->right);
 	default:
 		return draft_op(c->to, v->op, v->dtype, op_info(v->op)->arity, arg);
 	}

@@ -40,6 +40,13 @@ static int leaf_of(struct graph *g, uint8_t dtype, uint32_t *nodep) {
 	return graph_leaf(g, &buffer, &t, &v, nodep);
 }
 
+/* All elements of a node one after the other. */
+static int vector_of(struct graph *g, uint32_t from, uint32_t *nodep, struct fault *f) {
+	struct op_attr attr = { .rank = 1, .dims = { PROBE_EXTENT * PROBE_EXTENT } };
+
+	return graph_op(g, OP_reshape, 1, &from, &attr, 0, nodep, f);
+}
+
 /* Applies op with `from` wherever its type fits, else with a fresh leaf of the type wanted. */
 static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, struct fault *f) {
 	struct op_attr attr = probe_attr(op);
@@ -52,7 +59,9 @@ static int apply(struct graph *g, unsigned op, uint32_t from, uint32_t *nodep, s
 		return leaf_of(g, DTYPE_f32, nodep);
 	if (op == OP_where)
 		r = leaf_of(g, DTYPE_bool, &in[0]);
-	if (op_gathers(op) || op_scatters(op))
+	if (op == OP_searchsorted)
+		r = vector_of(g, in[1], &in[0], f);
+	else if (op_gathers(op) || op_scatters(op))
 		r = leaf_of(g, DTYPE_i64, &in[1]);
 	return r ? r : graph_op(g, op, op_least(op), in, &attr, 0, nodep, f);
 }

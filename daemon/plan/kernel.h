@@ -31,10 +31,24 @@
  *           is added (OP_add_along) at, index j, for each j in order. What counts from the end or
  *           lies beyond the axis is as in GATHER. The root value is what is stored
  *
+ *   SORT    `kept` dims, then the sorted one. Each row of the reduced_value is sorted by (op) its values, or
+ *           by the places of its values; what is sorted is of the accumulator's type. Stable, so there is one
+ *           right answer; -0 equals +0, NaN is above all. A row is sorted whole (STAGE_ROWS), or in blocks of
+ *           KERNEL_WORD_EXTENT elements (STAGE_BLOCKS), which are merged two by two (STAGE_MERGE) until they
+ *           are one (STAGE_LAST); the extent is then that of the runs that are read. Between the steps, and in
+ *           memory to work in, elements stand row-major: values as they are; for places words of
+ *           key << 32 | place, or for types of 8 bytes two words, key and place. Operands from `carry` on
+ *           that hold such elements: ROWS and BLOCKS two of work memory, the first of them BLOCKS' result, and
+ *           for places one of KERNEL_SORT_CHUNK values, each an item's own but for BLOCKS' first two (GPU
+ *           strategy: BLOCKS' result alone); MERGE what is read, what is written; LAST what is read
+ *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
  * the operand are those of the other axes. A negative index counts from the end; one beyond the axis
  * gives 0, and reads nothing: the extent is the plan's, not the client's. Extents are above 0.
+ *
+ * A SEARCH value is the place, i64, where arg[0] goes in a sorted vector: operand `index`, whose extent and stride
+ * are arg[1] and arg[2]. Nothing outside it is read, whatever it holds.
  *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
  * the last, REDUCE, ROWS and SCAN of the form ROW the (single) reduced one, COLUMN the last kept one,
@@ -73,6 +87,10 @@ enum {
 	KERNEL_BLOCK = 8192,
 	KERNEL_COLUMNS = 64,
 	KERNEL_GROUP = 16,
+	/* SORT, CPU strategy: values loaded at once before they are put together with their places. */
+	KERNEL_SORT_CHUNK = 256,
+	/* ... and items a compute unit that sort whole rows, each with memory of its own to work in. */
+	KERNEL_SORT_ITEMS = 4,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
 	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
@@ -90,6 +108,14 @@ enum kernel_root {
 	KERNEL_ROWS,
 	KERNEL_SCAN,
 	KERNEL_SCATTER,
+	KERNEL_SORT,
+};
+
+enum kernel_stage {
+	KERNEL_STAGE_ROWS,
+	KERNEL_STAGE_BLOCKS,
+	KERNEL_STAGE_MERGE,
+	KERNEL_STAGE_LAST,
 };
 
 enum kernel_form {
@@ -112,6 +138,7 @@ enum kernel_value_kind {
 	KERNEL_OP,                     /* op(arg...); OP_cast converts arg[0] to dtype */
 	KERNEL_ROOT_VALUE,             /* the reduction's, scan's or product's result, in the accumulator type */
 	KERNEL_GATHER,                 /* operand `index`, at arg[0] along an axis */
+	KERNEL_SEARCH,                 /* where arg[0] goes in operand `index` */
 	KERNEL_REDUCED,                /* ROWS: op (OP_reduce_*) over the row of arg[0], both of dtype */
 };
 
@@ -126,7 +153,7 @@ struct kernel_value {
 	uint8_t kind;                  /* enum kernel_value_kind */
 	uint8_t dtype;                 /* of the result; f16 and bf16 are rounded after each op */
 	uint8_t space;                 /* enum kernel_space; 0 where the root is not ROWS */
-	uint8_t pad;
+	bool right;                    /* KERNEL_SEARCH: behind equal elements */
 	uint16_t op;                   /* KERNEL_OP, KERNEL_REDUCED */
 	uint16_t arg[KERNEL_ARGS];
 	uint16_t index;
@@ -136,12 +163,17 @@ struct kernel_value {
 static inline unsigned kernel_value_args(const struct kernel_value *v) {
 	if (v->kind == KERNEL_OP)
 		return op_info(v->op)->arity;
-	return v->kind == KERNEL_GATHER ? 3 : v->kind == KERNEL_REDUCED;
+	return v->kind == KERNEL_GATHER || v->kind == KERNEL_SEARCH ? 3 : v->kind == KERNEL_REDUCED;
+}
+
+/* Does a value read its operand at places that are known only then? */
+static inline bool kernel_value_gathers(const struct kernel_value *v) {
+	return v->kind == KERNEL_GATHER || v->kind == KERNEL_SEARCH;
 }
 
 /* Is a value read from operand `index`, or counted by it? */
 static inline bool kernel_value_loads(const struct kernel_value *v) {
-	return v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA || v->kind == KERNEL_GATHER;
+	return v->kind == KERNEL_LOAD || v->kind == KERNEL_IOTA || kernel_value_gathers(v);
 }
 
 struct kernel_operand {
@@ -151,7 +183,7 @@ struct kernel_operand {
 	bool stream;                   /* output: store past the caches */
 	uint16_t value;                /* output: the value stored; else KERNEL_NONE */
 	uint8_t iota;                  /* 1: no memory; address word is the offset */
-	uint8_t gathered;              /* 1: read by a GATHER value, at any place of its axis */
+	uint8_t gathered;              /* 1: read by a GATHER or SEARCH value, at any place of its axis */
 };
 
 struct kernel {
@@ -161,15 +193,17 @@ struct kernel {
 	uint8_t rank;
 	uint8_t kept;                  /* REDUCE, ROWS, SCAN: kept dims */
 	uint8_t block_dim;             /* REDUCE, SCAN: the kept dim that counts blocks, or 0xff */
-	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul; SCATTER: OP_put_along, OP_add_along */
-	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value */
+	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul; SCATTER, SORT: the operation itself */
+	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
-	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give */
+	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
 	uint8_t vectors;               /* MATMUL, CPU strategy: vectors side by side in a tile */
 	bool packed;                   /* MATMUL, CPU strategy: operand 1 lies in panels */
+	uint8_t stage;                 /* SORT: enum kernel_stage */
+	bool descending;               /* SORT */
 	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
-	uint16_t reduced_value;        /* REDUCE, SCAN: the value that is reduced, of the accumulator's dtype */
+	uint16_t reduced_value;        /* REDUCE, SCAN, SORT (ROWS, BLOCKS): what is reduced, of the accumulator's dtype */
 	uint16_t values;
 	uint16_t operands;
 	uint16_t scalars;
@@ -235,6 +269,30 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 	if (d + 2u == k->rank)
 		return columns;
 	return (dims[d + 1] + columns - 1) / columns;
+}
+
+/* SORT: bytes of an element between steps, and the type of its words. */
+static inline unsigned kernel_sort_bytes(const struct kernel *k) {
+	unsigned bytes = dtype_info(k->accumulator)->bytes;
+
+	return k->op == OP_sort ? bytes : bytes == 8 ? 16 : 8;
+}
+
+static inline uint8_t kernel_sort_dtype(const struct kernel *k) {
+	return k->op == OP_sort ? k->accumulator : DTYPE_u64;
+}
+
+/* SORT, CPU strategy: most items that sort rows. GPU strategy: elements of a lane, and of a group's tile. */
+static inline uint64_t kernel_sort_items(const struct traits *t) {
+	return (uint64_t)KERNEL_SORT_ITEMS * (t->units ? t->units : 1);
+}
+
+static inline unsigned kernel_sort_each(const struct kernel *k) {
+	return kernel_sort_bytes(k) == 16 ? 4 : 8;
+}
+
+static inline unsigned kernel_sort_tile(const struct kernel *k, const struct traits *t) {
+	return t->local_size * kernel_sort_each(k);
 }
 
 enum { KERNEL_POOL_SHIFT = 56 };

@@ -11,7 +11,7 @@
 
 static bool has_rows(const struct kernel *k) {
 	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS || k->root == KERNEL_SCAN ||
-		k->root == KERNEL_SCATTER;
+		k->root == KERNEL_SCATTER || k->root == KERNEL_SORT;
 }
 
 /* The first dim of each group that dim d may merge into: equal for dims of one group. */
@@ -177,6 +177,10 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		return;
 	}
 	k->form = KERNEL_FORM_ROW;
+	if (k->root == KERNEL_SORT) {
+		k->width = k->stage == KERNEL_STAGE_ROWS || k->stage == KERNEL_STAGE_BLOCKS ? t->width : 1;
+		return;
+	}
 	if (k->rank - k->kept > 1 && (k->root == KERNEL_SCAN || !columns_pay(d)))
 		k->form = KERNEL_FORM_GENERAL;
 	else if (columns_pay(d))
@@ -207,7 +211,7 @@ static bool vector_pays(const struct kernel *k) {
 		contiguous |= !k->operand[i].iota && k->operand[i].access == KERNEL_CONTIGUOUS;
 	}
 	for (unsigned v = 0; v < k->values; v++)
-		if (k->value[v].kind == KERNEL_GATHER)
+		if (kernel_value_gathers(&k->value[v]))
 			return false;
 	return k->root == KERNEL_MAP && contiguous;
 }
@@ -219,7 +223,8 @@ void draft_access(struct draft *d, const struct traits *t) {
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
 		bool one = k->form == KERNEL_FORM_GENERAL ||
-			(k->root != KERNEL_SCAN && k->form == KERNEL_FORM_ROW && !is_of_row(k, i));
+			(k->root != KERNEL_SCAN && k->root != KERNEL_SORT && k->form == KERNEL_FORM_ROW &&
+				!is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		/* What matters of the first factor is how it steps along K. */

@@ -91,7 +91,10 @@ static void axes_place(struct tensor_type *t, struct view *v, unsigned to, const
 	memcpy(v->stride + to, n->view.stride + from, count * sizeof *v->stride);
 }
 
-/* Operand i of a gather over the result's axes: those of the index stand where axis `axis` of operand 0 was. */
+/*
+ * Operand i of a gather over the result's axes: those of the index stand where axis `axis` of operand 0 was. What is
+ * searched lies along none of them.
+ */
 static void gather_view(const struct lowering *l, const struct node *n, unsigned i, struct tensor_type *t,
 	struct view *v) {
 	const struct node *in = &l->p->node[n->in[i]];
@@ -102,6 +105,8 @@ static void gather_view(const struct lowering *l, const struct node *n, unsigned
 	*v = (struct view){ .offset = in->view.offset };
 	for (unsigned d = 0; d < t->rank; d++)
 		t->dims[d] = 1;
+	if (n->op == OP_searchsorted)
+		return;
 	if (i == 1 && n->op == OP_take) {
 		axes_place(t, v, axis, in, 0, width);
 	} else if (i == 1) {
@@ -144,12 +149,17 @@ static int lower_constant(struct lowering *l, int64_t value, uint16_t *valuep) {
 
 static int lower_gather(struct lowering *l, struct node *n) {
 	const struct node *a = &l->p->node[n->in[0]];
+	bool search = n->op == OP_searchsorted;
 	struct plan_operand o;
 	struct tensor_type t;
 	struct view v;
 	uint16_t arg[3] = { 0 };
-	int r = lower_index(l, n, &arg[0]);
+	int r = 0;
 
+	if (search)
+		arg[0] = lower_argument(l, n, 1);
+	else
+		r = lower_index(l, n, &arg[0]);
 	if (!r)
 		r = lower_constant(l, a->type->dims[n->attr->axis], &arg[1]);
 	if (!r)
@@ -158,7 +168,8 @@ static int lower_gather(struct lowering *l, struct node *n) {
 		return r;
 	gather_view(l, n, 0, &t, &v);
 	o = frame_operand(&l->frame, &t, &v, l->p->node[a->base].slot);
-	n->value = draft_gather(l->d, n->type->dtype, &o, arg);
+	n->value = search ? draft_search(l->d, a->type->dtype, &o, arg, n->attr->flag) :
+		draft_gather(l->d, n->type->dtype, &o, arg);
 	return 0;
 }
 
@@ -487,6 +498,32 @@ static int lower_scatter(struct lowering *l, const struct group *g) {
 	return lower_stores(l, g);
 }
 
+/* ---- sorts ---- */
+
+/* One sort of whole rows; plan_add_sort() makes of it the steps that it takes. */
+static int lower_sort(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	struct rows rows = { .type = root->type, .axes = (uint16_t)(1U << root->attr->axis),
+		.kept = (uint8_t)(root->type->rank - 1) };
+	struct kernel *k = &l->d->kernel;
+	int r;
+
+	rows_begin(l, &rows, KERNEL_SORT);
+	r = lower_members(l, g);
+	if (r)
+		return r;
+	k->op = root->op;
+	k->accumulator = l->p->node[root->in[0]].type->dtype;
+	k->descending = root->attr->flag;
+	k->reduced_value = lower_argument(l, root, 0);
+	k->root_value = k->values;
+	root->value = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = root->type->dtype });
+	r = lower_store(l, root);
+	/* Steps need up to three operands more. */
+	l->d->full |= k->operands + 3 > KERNEL_OPERANDS;
+	return r;
+}
+
 /* ---- products ---- */
 
 /* A factor's strides over batch, M, N, K; `lane` is where its last dim goes, `row` its second last. */
@@ -569,6 +606,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	static int (*const lower[])(struct lowering *, const struct group *) = {
 		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reductions, [NODE_MATMUL] = lower_matmul,
 		[NODE_SCAN] = lower_scan, [NODE_SCATTER] = lower_scatter,
+		[NODE_SORT] = lower_sort,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

@@ -33,6 +33,7 @@ enum node_kind {
 	NODE_MATMUL,
 	NODE_SCAN,
 	NODE_SCATTER,
+	NODE_SORT,
 	NODE_PARTS,            /* in memory, written by other nodes, its parts */
 };
 
@@ -63,14 +64,14 @@ struct node {
 };
 
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER or NODE_MATMUL */
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
 	uint8_t columns;                   /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
 	uint32_t rank;                     /* above every group it reads from */
-	uint32_t root;                     /* the first REDUCE node, the SCAN or MATMUL node; else its first node */
+	uint32_t root;                     /* the first REDUCE node, the SCAN, SORT or MATMUL node; else its first node */
 	const struct tensor_type *space;   /* of its outputs */
 	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
 	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
@@ -245,6 +246,8 @@ uint16_t draft_op(struct draft *d, unsigned op, uint8_t dtype, unsigned arity, c
 uint16_t draft_load(struct draft *d, uint8_t dtype, const struct plan_operand *o);
 /* arg: index, extent and stride of the axis that o does not walk. */
 uint16_t draft_gather(struct draft *d, uint8_t dtype, const struct plan_operand *o, const uint16_t arg[static 3]);
+/* A place in a vector: arg are what goes there, its extent and stride. */
+uint16_t draft_search(struct draft *d, uint8_t dtype, const struct plan_operand *o, const uint16_t arg[static 3], bool right);
 /* The index along an arange: its operand has strides but no memory. */
 uint16_t draft_iota(struct draft *d, const struct plan_operand *o);
 void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
@@ -315,6 +318,12 @@ int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) 
 int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
 /* Cuts a reduction or scan of more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
 int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
+	FAULT_MUST_USE;
+
+/* ---- sort.c ---- */
+
+/* The steps that a sort takes. */
+int plan_add_sort(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
 	FAULT_MUST_USE;
 
 /* ---- describe.c ---- */

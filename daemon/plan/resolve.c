@@ -102,7 +102,7 @@ static int resolve_matmul(struct planner *p, struct node *n) {
 	return planner_constant(p, dtype_scalar_from_int(n->type->dtype, 0), &n->index);
 }
 
-/* What is taken from an axis without elements is out of range. */
+/* What is taken from an axis without elements is out of range; where there is nothing all goes to place 0. */
 static int resolve_gather(struct planner *p, struct node *n) {
 	compute(p, n, NODE_MAP);
 	if (p->node[n->in[0]].type->dims[n->attr->axis])
@@ -145,6 +145,7 @@ static int resolve_node(struct planner *p, struct node *n) {
 		return 0;
 	case OP_take:
 	case OP_take_along:
+	case OP_searchsorted:
 		return resolve_gather(p, n);
 	default:
 		break;
@@ -155,6 +156,10 @@ static int resolve_node(struct planner *p, struct node *n) {
 	}
 	if (op_info(n->op)->class == OP_CLASS_REDUCE)
 		return resolve_reduce(p, n);
+	if (op_sorts(n->op)) {
+		compute(p, n, NODE_SORT);
+		return 0;
+	}
 	if (op_info(n->op)->class == OP_CLASS_SCAN) {
 		compute(p, n, NODE_SCAN);
 		return 0;

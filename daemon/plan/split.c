@@ -202,6 +202,8 @@ int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *
 		return add_reduce_blocks(p, d, t, op, ops);
 	if (d->extent > KERNEL_BLOCK && d->kernel.root == KERNEL_SCAN)
 		return add_scan_blocks(p, d, t, op, ops);
+	if (d->kernel.root == KERNEL_SORT)
+		return plan_add_sort(p, d, t, op, ops);
 	return plan_add_step(p, d, op, ops);
 }
 
@@ -217,7 +219,7 @@ static void draft_of_step(const struct plan_step *s, struct draft *d) {
 }
 
 static bool is_computed(const struct kernel_value *v) {
-	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED || v->kind == KERNEL_GATHER;
+	return v->kind == KERNEL_OP || v->kind == KERNEL_REDUCED || kernel_value_gathers(v);
 }
 
 /* Is there a value that the root is made of, one an element? */

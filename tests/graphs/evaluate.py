@@ -290,6 +290,10 @@ def structural(name, operands, tokens):
     if name == "cast":
         dtype = tokens.next()
         return Array(dtype, ref.cast(a.dtype, dtype, a.data))
+    if name == "searchsorted":
+        return Array("i64", ref.searchsorted(a.data, operands[1].data, tokens.took("right")))
+    if name == "argsort":
+        return Array("i64", ref.argsort(a.data, **sorting(tokens)))
     if name == "matmul":
         return matmul(*operands)
     shape = {
@@ -305,9 +309,14 @@ def structural(name, operands, tokens):
         "take_along": lambda: ref.take_along(a.data, operands[1].data, **tokens.settings(axis=0)),
         "put_along": lambda: ref.put_along(*(o.data for o in operands), **tokens.settings(axis=0)),
         "add_along": lambda: ref.add_along(a.dtype, *(o.data for o in operands), **tokens.settings(axis=0)),
+        "sort": lambda: ref.sort(a.data, **sorting(tokens)),
         "windows": lambda: ref.windows(a.data, **tokens.settings(axis=0, size=1, step=1, dilation=1)),
     }
     return Array(a.dtype, shape[name]())
+
+
+def sorting(tokens):
+    return {**tokens.settings(axis=0), "descending": tokens.took("descending")}
 
 
 def attributes(tokens):

@@ -121,6 +121,10 @@ _PROTOTYPES = {
     "flatnonzero": (_pointer, [_pointer]),
     "put_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
     "add_along": (_pointer, [_pointer, _pointer, _pointer, ctypes.c_int]),
+    "sort": (_pointer, [_pointer, ctypes.c_int, ctypes.c_bool]),
+    "argsort": (_pointer, [_pointer, ctypes.c_int, ctypes.c_bool]),
+    "topk": (ctypes.c_int, [_pointer, ctypes.c_int64, ctypes.c_int, ctypes.c_bool, _arrays, _arrays]),
+    "searchsorted": (_pointer, [_pointer, _pointer, ctypes.c_bool]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "call": (_pointer, [_pointer, ctypes.c_char_p, ctypes.c_int, _arrays, ctypes.POINTER(_Attributes)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
@@ -408,6 +412,19 @@ class Context:
     def scatter(self, name, a, index, updates, axis):
         """put_along or add_along"""
         return Array(self, call[name](a.pointer, index.pointer, updates.pointer, axis))
+
+    def sort(self, name, a, axis, descending=False):
+        """sort or argsort"""
+        return Array(self, call[name](a.pointer, axis, descending))
+
+    def topk(self, a, k, axis, largest=True):
+        """values and places"""
+        made = (_pointer * 2)()
+        _checked(call["topk"](a.pointer, k, axis, largest, made, ctypes.cast(ctypes.byref(made, ctypes.sizeof(_pointer)), _arrays)))
+        return Array(self, made[0]), Array(self, made[1])
+
+    def searchsorted(self, a, values, right=False):
+        return Array(self, call["searchsorted"](a.pointer, values.pointer, right))
 
     def random(self, name, dtype, shape, *arguments):
         """random_uniform, random_normal (seed), random_integers (low, high, seed); random_bernoulli has no type."""

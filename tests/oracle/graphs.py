@@ -28,6 +28,7 @@ WRITES = ("copy_into", "fill_into", "map_write")
 VIEWS = ("reshape", "permute", "broadcast", "slice", "flip", "windows")
 GATHERS = ("take", "take_along")
 SCATTERS = ("put_along", "add_along")
+SORTS = ("sort", "argsort")
 SOURCES = ("load", "fill", "arange")
 FORCED = 5
 STRIDE = 29
@@ -322,6 +323,21 @@ class Program:
             updates = self.function(updates)
         return self.add(name, dtype, shape, [node, index, updates], axis=axis)
 
+    def sort(self, name, dtype):
+        node = self.operand(dtype)
+        if not self.nodes[node].shape:
+            node = self.source(dtype, (self.extent(7),), "load")
+        shape = self.nodes[node].shape
+        axis = int(self.rng.integers(len(shape))) - len(shape) * self.chance(0.3)
+        return self.add(name, dtype if name == "sort" else "i64", shape, [node], axis=axis, descending=self.chance(0.4))
+
+    def search(self, dtype):
+        """In a sorted vector."""
+        vector = self.source(dtype, (self.extent(int(self.choose([1, 7, 17]))),), "load")
+        vector = self.add("sort", dtype, self.nodes[vector].shape, [vector], axis=0, descending=False)
+        node = self.operand(dtype)
+        return self.add("searchsorted", "i64", self.nodes[node].shape, [vector, node], right=self.chance(0.5))
+
     def concat(self, dtype):
         """Of nodes that were found or made for it; the first one decides the shape."""
         node = self.operand(dtype)
@@ -450,6 +466,10 @@ class Program:
             return self.gather(name, dtype)
         if name in SCATTERS:
             return self.scatter(name, dtype)
+        if name in SORTS:
+            return self.sort(name, dtype)
+        if name == "searchsorted":
+            return self.search(dtype)
         if name in ("concat", "pad"):
             return getattr(self, name)(dtype)
         if name in SOURCES:
@@ -564,6 +584,10 @@ def record(context, node, arrays, data=None):
         return context.pad(ins[0], given["margins"], ins[1] if len(ins) > 1 else None)
     if node.op in GATHERS:
         return context.gather(node.op, *ins, given["axis"])
+    if node.op in SORTS:
+        return context.sort(node.op, ins[0], **given)
+    if node.op == "searchsorted":
+        return context.searchsorted(*ins, **given)
     if node.op in SCATTERS:
         return context.scatter(node.op, *ins, given["axis"])
     if node.op in WRITES:
@@ -686,6 +710,8 @@ def expected(node, ins, dtypes, data=None):
         return reference.pad(ins[0], given["margins"], ins[1] if len(ins) > 1 else 0)
     if node.op in GATHERS:
         return getattr(reference, node.op)(*ins, given["axis"])
+    if node.op in SORTS + ("searchsorted",):
+        return getattr(reference, node.op)(*ins, **given)
     if node.op == "put_along":
         return reference.put_along(*ins, given["axis"])
     if node.op == "add_along":

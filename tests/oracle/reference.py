@@ -460,6 +460,24 @@ def add_along(dtype, a, index, updates, axis):
         return put_along(a, index, updates, axis, lambda x, y: rounded(dtype, x + y))
 
 
+# ---- order ----
+
+
+def argsort(a, axis, descending=False):
+    """Stable; NaN is above all, and -0 equals +0. Descending: sorted from behind, and read from behind."""
+    if not descending:
+        return np.argsort(a, axis, kind="stable")
+    return a.shape[axis] - 1 - np.flip(np.argsort(np.flip(a, axis), axis, kind="stable"), axis)
+
+
+def sort(a, axis, descending=False):
+    return np.take_along_axis(a, argsort(a, axis, descending), axis)
+
+
+def searchsorted(a, values, right=False):
+    return np.searchsorted(a, values, "right" if right else "left")
+
+
 # ---- reductions and products ----
 
 

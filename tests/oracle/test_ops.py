@@ -351,6 +351,45 @@ def check_nonzero(report, context, rng, dtype):
     report.check(got.shape == (0,), f"flatnonzero of {dtype} zeros", lambda: f"{got.shape}")
 
 
+# ---- order ----
+
+# (operation, shape, axis, descending); the long ones for every fourth type: they take two kernels each.
+SORTED = [("sort", (5, 300), 1, False), ("argsort", (70, 3), 0, True), ("sort", (3, 0), 1, False), ("argsort", (0, 3), 1, True),
+          ("sort", (9, 1), 1, False)]
+SORTED_LONG = [("sort", (20011,), 0, True), ("argsort", (2, 17001), 1, False)]
+
+
+def sortable(rng, dtype, shape):
+    """With many equal elements."""
+    values = random_values(rng, dtype, shape, special=0.2)
+    return np.where(rng.random(shape) < 0.5, values, tame(rng, dtype, shape))
+
+
+def check_order(report, context, rng, dtype):
+    todo = []
+    for name, shape, axis, descending in SORTED + (SORTED_LONG if DTYPES[dtype].id % 4 == 3 else []):
+        values = sortable(rng, dtype, shape)
+        title = f"{name} {dtype} {list(shape)} along {axis}{' descending' * descending}"
+        want = getattr(reference, name)(values, axis, descending)
+        todo.append((title, dtype if name == "sort" else "i64", want, context.sort(name, put(context, dtype, values), axis, descending)))
+        report.hit(name, dtype)
+    vector, values = reference.sort(sortable(rng, dtype, (77,)), 0), sortable(rng, dtype, (7, 40))
+    backwards = put(context, dtype, vector[::-1])
+    for right, a in ((False, put(context, dtype, vector)), (True, context.flip(backwards, (0,))), (False, put(context, dtype, vector[:0]))):
+        want = reference.searchsorted(vector[:a.shape[0]], values, right)
+        todo.append((f"searchsorted {dtype} {a.shape[0]} {right}", "i64", want, context.searchsorted(a, put(context, dtype, values), right)))
+    report.hit("searchsorted", dtype)
+    values = sortable(rng, dtype, (5, 300))
+    a = put(context, dtype, values)
+    for k, largest in ((4, True), (0, False), (300, False)):
+        at = reference.argsort(values, 1, largest)[:, :k]
+        top, there = context.topk(a, k, -1, largest)
+        todo += [(f"topk {dtype} {k}", dtype, np.take_along_axis(values, at, 1), top), (f"topk {dtype} {k} places", "i64", at, there)]
+    for title, kind, want, got in todo:
+        compare_exact(report, title, kind, want, got.read())
+    refused(report, f"topk of more {dtype} than there are", "topk", lambda: context.topk(a, 301, 1))
+
+
 # ---- parts ----
 
 
@@ -659,6 +698,9 @@ def check_shape_refusals(report, context):
             lambda: context.gather("take", make(2, 3), context.full("i32", (2,), 1), 2))
     refused(report, "cumsum along no axis", "cumsum", lambda: context.scan("cumsum", make(2, 3), 2))
     refused(report, "cumsum of rank 0", "cumsum", lambda: context.scan("cumsum", make(), 0))
+    refused(report, "sort of rank 0", "sort", lambda: context.sort("sort", make(), 0))
+    refused(report, "argsort along no axis", "argsort", lambda: context.sort("argsort", make(2, 3), 2))
+    refused(report, "searchsorted in a matrix", "searchsorted", lambda: context.searchsorted(make(2, 3), make(2)), code="SHAPE")
     refused(report, "rank 9", "reshape", lambda: context.reshape(make(1), (1,) * 9), code="RANK")
     refused(report, "a size beyond all", "fill", lambda: context.full("f32", (1 << 40, 1 << 40), 0), code="OVERFLOW")
     refused(report, "a negative extent", "fill", lambda: context.full("f32", (-1,), 0))
@@ -667,7 +709,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_parts, check_gathers, check_scatters, check_nonzero, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_views, check_parts, check_gathers, check_scatters, check_nonzero, check_order, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
          check_matmul, check_refusals)
 
 
