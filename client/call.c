@@ -139,23 +139,21 @@ static fusion_array *call_composite(fusion_context *context, unsigned op, unsign
 
 static fusion_array *call_defined(fusion_context *context, const char *name, unsigned count,
 	fusion_array *const *operand, const struct fusion_attributes *attributes) {
-	const struct definition *d;
+	const struct defined *d;
 	struct op_attr attr = { 0 };
 	struct value *v = NULL;
 	struct recording r;
-	int failed = 0;
+	int failed;
 
 	if (count > LIMIT_OPERANDS)
 		return refuse_call(FAULT_ARITY, name, "these are more operands than any operation has");
 	if (!begin(&r, name, context, count, operand))
 		return NULL;
-	d = definition_find(r.context, name);
-	if (!d)
-		failed = fault_set(&r.fault, FAULT_OPERATION, "%s: there is no such operation", name);
+	failed = defined_find(&r, name, &d);
 	if (!failed)
-		failed = take_attributes(&r, attributes, definition_attributes(d), &attr);
+		failed = take_attributes(&r, attributes, defined_attributes(d), &attr);
 	if (!failed)
-		failed = definition_record(d, &r, &attr, &v);
+		failed = defined_record(d, &r, &attr, &v);
 	return record_end(&r, failed, v);
 }
 

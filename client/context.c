@@ -101,7 +101,7 @@ static void context_free(struct fusion_context *c) {
 	slab_free(&c->values);
 	slab_free(&c->arrays);
 	slab_free(&c->attrs);
-	definitions_free(c->definitions);
+	defined_free(c->definitions);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

@@ -50,7 +50,7 @@ struct fusion_context {
 	struct sent *sent;         /* places of operations on the way: see sent.h */
 	struct fault deferred;           /* found later, of no array anybody waited for; code 0: none */
 
-	struct definition *definitions;  /* of fusion_define_op(), newest first */
+	struct defined *definitions;     /* of fusion_define_op() and of the daemon, newest first */
 	struct fusion_capture *capture;  /* being recorded, or NULL */
 	uint64_t captures_made;
 	bool capture_used[LIMIT_CAPTURES];

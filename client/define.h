@@ -1,21 +1,26 @@
 /*
- * Operations that users define: expressions by name, kept by the context.
+ * Operations that are called by name: those that users define, kept by the context, and those of the daemon's
+ * administrator, which the context learns of when one is called for the first time.
  *
- * A call is recorded as the operations of the text (protocol/expand.c), so the daemon fuses, shares and
- * plans them like any others, and every client gains alike. All of it is under the lock of the context.
+ * A call of an expression is recorded as the operations of its text (protocol/expand.c), so the daemon fuses,
+ * shares and plans them like any others, and every client gains alike. An operation with a body is one operation
+ * (protocol/own.h). All of it is under the lock of the context.
  */
 #pragma once
 
+#include "protocol/wire.h"
 #include "record.h"
 
-struct definition;
+struct defined;
 
-/* The definition with this name, or NULL. */
-const struct definition *definition_find(const struct fusion_context *c, const char *name);
+/* The one with this name; the daemon is asked, which may wait. FAULT_OPERATION where nobody knows it. */
+int defined_find(struct recording *r, const char *name, const struct defined **dp) FAULT_MUST_USE;
 /* The attributes (1 << enum op_attribute) that its text names. */
-uint32_t definition_attributes(const struct definition *d);
-/* Records its operations over r->in. */
-int definition_record(const struct definition *d, struct recording *r, const struct op_attr *attr,
+uint32_t defined_attributes(const struct defined *d);
+/* Records it over r->in. */
+int defined_record(const struct defined *d, struct recording *r, const struct op_attr *attr,
 	struct value **vp) FAULT_MUST_USE;
+/* Takes in the daemon's answer. */
+int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) FAULT_MUST_USE;
 /* Frees all of a list; returns NULL. */
-struct definition *definitions_free(struct definition *first);
+struct defined *defined_free(struct defined *first);

@@ -248,7 +248,8 @@ FUSION_API fusion_array *fusion_cummin(fusion_array *a, int axis);
 
 /*
  * An operation by its name: a composite of fusion-ops(7), which also has a function of its own in
- * fusion_ops.h, or one that fusion_define_op() made. Operands that may be left out are NULL or not
+ * fusion_ops.h, one that fusion_define_op() made, or one of the daemon's administrator (fusiond.conf(5)), which the
+ * daemon is asked for at the first call: that may wait while it is tried. Operands that may be left out are NULL or not
  * counted; attributes NULL: all zero.
  */
 FUSION_API fusion_array *fusion_call(fusion_context *context, const char *name, int count, fusion_array *const *operand, const struct fusion_attributes *attributes);
@@ -297,6 +298,9 @@ FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion
 /* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
  * the one that ran last, this one aside. Sessions of other users: for root and the daemon's user. */
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
+/* JSON, to be freed by the caller: the operations that the daemon's administrator defined: name, operands, whether
+ * they are ready, or refused and why. */
+FUSION_API char *fusion_operations(fusion_context *context);
 /* 1 or 0: would `second` join the kernel of `first`; reasonp (may be NULL) is to be freed. -1 on error. */
 FUSION_API int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp);
 

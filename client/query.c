@@ -55,6 +55,10 @@ char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
 	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
 }
 
+char *fusion_operations(fusion_context *context) {
+	return ask(context, "operations", REQUEST_OPERATIONS, 0, NULL);
+}
+
 /* --- explain ----------------------------------------------------------------------------- */
 
 static int check_explain(struct recording *r, int count, fusion_array *const *array) {

@@ -15,6 +15,7 @@
 #include "arena.h"
 #include "sent.h"
 #include "context.h"
+#include "define.h"
 #include "read.h"
 
 enum {
@@ -123,6 +124,13 @@ static int read_can_fuse(struct fusion_context *c, struct request *q, struct wir
 	return r ? r : read_text(c, q, cursor, a, f);
 }
 
+static int read_operation(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	(void)q;
+	(void)a;
+	return defined_read(c, cursor, f);
+}
+
 static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
 	(void)c;
@@ -150,6 +158,8 @@ static const struct {
 	[REQUEST_SETTINGS] = { read_text, false },
 	[REQUEST_SET] = { read_nothing, false },
 	[REQUEST_RECENT] = { read_text, false },
+	[REQUEST_OPERATION] = { read_operation, false },
+	[REQUEST_OPERATIONS] = { read_text, false },
 };
 
 bool stream_ordered(const struct request *q) {

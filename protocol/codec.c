@@ -68,6 +68,11 @@ static const uint32_t attributes_of[OP_COUNT] = {
 	[OP_searchsorted] = 1 << ATTRIBUTE_FLAG,
 };
 
+/* Own operations have operands alone. */
+static uint32_t attributes_in(unsigned op) {
+	return op < OP_COUNT ? attributes_of[op] : 0;
+}
+
 static void put_ints(struct wire_writer *w, unsigned count, const int64_t *values) {
 	wire_put_array(w, count);
 	for (unsigned i = 0; i < count; i++)
@@ -301,7 +306,7 @@ static void put_composite(struct wire_writer *w, const struct coded_op *o, uint3
 }
 
 void codec_put_op(struct wire_writer *w, const struct coded_op *o) {
-	unsigned attributes = attributes_of[o->op];
+	unsigned attributes = attributes_in(o->op);
 
 	if (op_info(o->op)->class == OP_CLASS_COMPOSITE) {
 		put_composite(w, o, op_info(o->op)->attributes);
@@ -371,7 +376,7 @@ static int get_composite(struct wire_cursor *c, const struct op_info *info, uint
 
 static int get_values(struct wire_cursor *c, const struct op_info *info, uint32_t position,
 	struct coded_op *op, struct fault *f) {
-	unsigned attributes = attributes_of[op->op];
+	unsigned attributes = attributes_in(op->op);
 	int r;
 
 	if (info->class == OP_CLASS_COMPOSITE)
@@ -392,7 +397,7 @@ int codec_get_op(struct wire_cursor *c, uint32_t position, struct coded_op *op, 
 		r = wire_get_uint(&inside, "operation", UINT64_MAX, &id, f);
 	if (r)
 		return r;
-	info = id < OP_COUNT ? op_info((unsigned)id) : NULL;
+	info = id <= UINT16_MAX ? op_info((unsigned)id) : NULL;
 	if (!info)
 		return fault_set(f, FAULT_OPERATION, "operation %" PRIu64 " does not exist", id);
 	memset(op, 0, sizeof *op);

@@ -9,6 +9,7 @@
 #include "op.h"
 
 #include "composite.h"
+#include "own.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -69,14 +70,20 @@ static const struct {
 	[OP_TYPES_BOOL] = { TAKES_BOOL, "bool arrays" },
 };
 
+bool op_types_take(enum op_types types, enum dtype_kind kind) {
+	return type_sets[types].kinds >> kind & 1;
+}
+
 const struct op_info *op_info(unsigned id) {
-	return id < OP_COUNT && rows[id].name ? &rows[id] : NULL;
+	if (id >= OP_COUNT)
+		return own_info(id);
+	return rows[id].name ? &rows[id] : NULL;
 }
 
 unsigned op_least(unsigned id) {
 	if (id == OP_concat || id == OP_pad)
 		return 1;
-	return rows[id].class == OP_CLASS_COMPOSITE ? rows[id].least : rows[id].arity;
+	return op_info(id)->class == OP_CLASS_COMPOSITE ? rows[id].least : op_info(id)->arity;
 }
 
 int op_find(const char *name) {
@@ -152,7 +159,7 @@ static int check_kind(const struct call *c, unsigned argument, enum op_types typ
 	const struct tensor_type *t = c->in[argument];
 	char text[SHAPE_TEXT];
 
-	if (type_sets[types].kinds >> dtype_info(t->dtype)->kind & 1)
+	if (op_types_take(types, dtype_info(t->dtype)->kind))
 		return 0;
 	return fault_set(f, FAULT_DTYPE, "%s takes %s; argument %c is %s; cast it first", c->info->name,
 		type_sets[types].words, 'a' + (int)argument, shape_text(t, text));
@@ -195,9 +202,22 @@ static int broadcast_operands(const struct call *c, struct tensor_type *outp, st
 	return 0;
 }
 
+/* Own operations may ask for operands of one shape. */
+static int check_one_shape(const struct call *c, struct fault *f) {
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+
+	for (unsigned i = 1; c->info->one_shape && i < c->info->arity; i++)
+		if (!shape_equal(c->in[0], c->in[i]))
+			return fault_set(f, FAULT_SHAPE, "%s takes arrays of one shape; arguments a (%s) and %c (%s) differ",
+				c->info->name, shape_text(c->in[0], ta), 'a' + (int)i, shape_text(c->in[i], tb));
+	return 0;
+}
+
 static int infer_elementwise(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	int r = check_dtypes(c, f);
 
+	if (!r)
+		r = check_one_shape(c, f);
 	if (r)
 		return r;
 	*outp = *c->in[0];
@@ -748,7 +768,7 @@ int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const
 
 	if (r)
 		return r;
-	c.info = &rows[op];
+	c.info = op_info(op);
 	c.operands = n;
 	rule = class_rules[c.info->class] ? class_rules[c.info->class] : struct_rules[op];
 	r = rule(&c, &out, f);

@@ -40,6 +40,9 @@ enum op_id {
 #undef SCAN
 #undef STRUCT
 	OP_COUNT = 256,
+	/* Operations whose bodies an administrator wrote, see own.h: numbers from here on. */
+	OP_OWN_FIRST = 4096,
+	OP_OWN_COUNT = 4096,
 };
 
 /* Element types an operation takes; see ops.def. */
@@ -81,12 +84,21 @@ struct op_info {
 	uint8_t least;         /* composites: arity is the most operands, this the fewest; see op_least() */
 	const char *operands;  /* composites: their names, e.g. "x, target:int"; see ops.def */
 	uint32_t attributes;   /* composites: 1 << enum op_attribute, each */
+	/* Own operations alone: */
+	const char *body[DTYPE_KIND_REAL + 1]; /* the daemon's: OpenCL C by the kind of the operands, NULL: none */
+	uint64_t identity;     /* a hash of all that it is */
+	bool inexact;          /* it need not keep its bits */
+	bool one_shape;        /* operands do not broadcast */
 };
 
 /* The row of an operation, or NULL where there is none. */
 const struct op_info *op_info(unsigned id);
 
-/* The operation with a name, or -1. */
+static inline bool op_is_own(unsigned id) {
+	return id >= OP_OWN_FIRST && id < OP_OWN_FIRST + OP_OWN_COUNT;
+}
+
+/* The operation of ops.def with a name, or -1. */
 int op_find(const char *name);
 
 /* The fewest operands of an operation that exists; op_info()'s arity is the most. */
@@ -95,6 +107,9 @@ unsigned op_least(unsigned id);
 static inline bool op_is_elementwise(const struct op_info *o) {
 	return o->class >= OP_CLASS_UNARY && o->class <= OP_CLASS_TERNARY;
 }
+
+/* Do operands of these types have elements of this kind? */
+bool op_types_take(enum op_types types, enum dtype_kind kind);
 
 /* Views cost nothing: they show the memory of their operand in another order (shape.h, view_apply). */
 bool op_is_view(unsigned op);

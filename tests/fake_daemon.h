@@ -90,10 +90,12 @@ static struct {
 	bool refuse_arenas;
 
 	/* what it has seen */
-	unsigned requests[16], hellos, doors_open;
+	unsigned requests[REQUEST_OPERATIONS + 1], hellos, doors_open;
+	unsigned asked;              /* for operations of the administrator, with success */
 	unsigned unanswered, unanswered_most;
 	uint64_t ops, outputs, releases, bytes, submit_bytes;
 	unsigned op_count[OP_COUNT];
+	unsigned own_count;          /* operations with bodies */
 	unsigned live, captures;
 	uint64_t capture_ops, capture_inputs, capture_outputs;
 	struct tensor_type capture_type[16], capture_made[16];
@@ -263,6 +265,13 @@ static inline void fake_put_freed(struct wire_writer *w) {
 	fake.freed_count = 0;
 }
 
+static inline void fake_count(unsigned op) {
+	if (op < OP_COUNT)
+		fake.op_count[op]++;
+	else
+		fake.own_count++;
+}
+
 static inline int fake_submit(struct fake_request *q, struct fault *f) {
 	static struct coded_op op[LIMIT_BATCH_OPS];
 	static bool output[LIMIT_BATCH_OPS];
@@ -277,8 +286,9 @@ static inline int fake_submit(struct fake_request *q, struct fault *f) {
 	while (!r && ops.left) {
 		output[count] = false;
 		r = fake_op(&ops, count, NULL, 0, &op[count], f);
-		fake.op_count[op[count].op]++;
-		fake.last[op[count].op] = op[count];
+		fake_count(op[count].op);
+		if (op[count].op < OP_COUNT)
+			fake.last[op[count].op] = op[count];
 		fake.ops++;
 		if (op[count].op == fake.refuse_op) {
 			refused = FAULT_DEVICE;
@@ -409,7 +419,7 @@ static inline int fake_define(struct fake_request *q, struct fault *f) {
 		r = wire_get_array(&q->body, "ops", LIMIT_BATCH_OPS, &ops, f);
 	while (!r && ops.left) {
 		r = fake_op(&ops, count++, fake.capture_type, inputs, &o, f);
-		fake.op_count[o.op]++;
+		fake_count(o.op);
 	}
 	if (!r)
 		r = wire_get_array(&q->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
@@ -523,6 +533,33 @@ static inline int fake_configure(struct fake_request *q, struct fault *f) {
 	return r;
 }
 
+/* Two operations of the administrator: soft(x, t) with a body, and swish3(x), an expression. */
+static inline int fake_operation(struct fake_request *q, struct fault *f) {
+	enum { NUMBER = OP_OWN_FIRST + 7, IDENTITY = 1234 };
+	const char *name;
+	size_t size;
+	bool soft;
+	int r = wire_get_text(&q->body, "name", 100, &name, &size, f);
+
+	if (r)
+		return r;
+	soft = !strncmp(name, "soft", size);
+	if (!soft && strncmp(name, "swish3", size) != 0)
+		return fault_set(f, FAULT_OPERATION, "%.*s: there is no such operation", (int)size, name);
+	fake.asked++;
+	wire_put_array(q->w, 9);
+	wire_put_uint(q->w, q->id);
+	wire_put_text(q->w, soft ? "soft(x, t)" : "swish3(x)");
+	wire_put_text(q->w, soft ? "" : "x * sigmoid(3 * x)");
+	wire_put_array(q->w, 0);
+	wire_put_uint(q->w, soft ? NUMBER : 0);
+	wire_put_uint(q->w, soft ? IDENTITY : 0);
+	wire_put_uint(q->w, OP_TYPES_REAL);
+	wire_put_uint(q->w, OP_RESULT_SAME);
+	wire_put_uint(q->w, 0);
+	return 0;
+}
+
 static int (*const fake_functions[])(struct fake_request *q, struct fault *f) = {
 	[REQUEST_SUBMIT] = fake_submit,
 	[REQUEST_WAIT] = fake_wait,
@@ -536,6 +573,7 @@ static int (*const fake_functions[])(struct fake_request *q, struct fault *f) = 
 	[REQUEST_STATS] = fake_text,
 	[REQUEST_CAN_FUSE] = fake_can_fuse,
 	[REQUEST_CONFIGURE] = fake_configure,
+	[REQUEST_OPERATION] = fake_operation,
 };
 
 static inline bool fake_numbered(unsigned id) {
@@ -565,7 +603,7 @@ static inline void fake_serve(const void *bytes, size_t size, struct wire_writer
 		return;
 	}
 	q.body = wire_root(&reader);
-	r = wire_get_uint(&q.body, "id", 12, &id, &f);
+	r = wire_get_uint(&q.body, "id", REQUEST_OPERATIONS, &id, &f);
 	q.id = (unsigned)id;
 	if (!r)
 		r = wire_get_uint(&q.body, "session", 7, &session, &f);
@@ -587,7 +625,8 @@ static inline void fake_serve(const void *bytes, size_t size, struct wire_writer
 	else if (r)
 		fake_problem("head", &f);
 	else
-		r = fake_functions[q.id](&q, &f);
+		r = fake_functions[q.id] ? fake_functions[q.id](&q, &f)
+					 : fault_set(&f, FAULT_PROTOCOL, "the fake does not serve %u", q.id);
 	if (r > 0) {
 		wire_writer_clear(w);
 		wire_put_array(w, q.node < 0 ? 3 : 5);

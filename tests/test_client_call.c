@@ -259,7 +259,70 @@ START_TEST(definitions_are_limited_in_number) {
 }
 END_TEST
 
-RUN_TESTS("client_call", a_composite_is_one_operation_for_the_daemon,
+/* --- operations of the administrator ------------------------------------------------------- */
+
+START_TEST(operations_of_the_daemon_are_asked_for_once) {
+	fusion_array *in[2];
+
+	open_context();
+	in[0] = matrix(FUSION_F32, 3, 5);
+	settle(fusion_call(context, "swish3", 1, in, NULL));
+	settle(fusion_call(context, "swish3", 1, in, NULL));
+	ck_assert_uint_eq(fake.asked, 1);
+	ck_assert_uint_eq(fake.op_count[OP_sigmoid], 2);
+	ck_assert_ptr_null(fusion_call(context, "swish4", 1, in, NULL));
+	expect_error(FUSION_E_OPERATION, "swish4: there is no such operation");
+	fusion_release(in[0]);
+	close_context();
+}
+END_TEST
+
+START_TEST(an_operation_with_a_body_is_one_operation_with_checked_types) {
+	fusion_array *in[2], *y;
+
+	open_context();
+	in[0] = matrix(FUSION_F16, 3, 5);
+	in[1] = matrix(FUSION_F32, 1, 5);
+	y = fusion_call(context, "soft", 2, in, NULL);
+	ck_assert_msg(y != NULL, "%s", fusion_error());
+	ck_assert_int_eq(fusion_dtype_of(y), FUSION_F32);
+	ck_assert_int_eq(fusion_dims(y)[0], 3);
+	settle(y);
+	ck_assert_uint_eq(fake.own_count, 1);
+	ck_assert_uint_eq(fake.op_count[OP_cast], 1);
+	ck_assert_ptr_null(fusion_call(context, "soft", 1, in, NULL));
+	expect_error(FUSION_E_ARITY, "soft takes 2 operands, not 1");
+	fusion_release(in[0]);
+	in[0] = matrix(FUSION_I32, 3, 5);
+	fusion_release(in[1]);
+	in[1] = matrix(FUSION_I32, 3, 5);
+	ck_assert_ptr_null(fusion_call(context, "soft", 2, in, NULL));
+	expect_error(FUSION_E_DTYPE, "soft takes floating-point arrays");
+	fusion_release(in[0]);
+	fusion_release(in[1]);
+	close_context();
+}
+END_TEST
+
+START_TEST(a_definition_of_ones_own_goes_before_the_daemons) {
+	fusion_array *x;
+
+	open_context();
+	x = matrix(FUSION_F32, 2, 2);
+	settle(fusion_call(context, "swish3", 1, &x, NULL));
+	ck_assert_msg(!fusion_define_op(context, "swish3", "tanh(a)", NULL), "%s", fusion_error());
+	settle(fusion_call(context, "swish3", 1, &x, NULL));
+	ck_assert_uint_eq(fake.op_count[OP_tanh], 1);
+	ck_assert_uint_eq(fake.op_count[OP_sigmoid], 1);
+	ck_assert_int_eq(fusion_define_op(context, "swish3", "a", NULL), FUSION_E_ARGUMENT);
+	expect_error(FUSION_E_ARGUMENT, "it is defined already");
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+RUN_TESTS("client_call", operations_of_the_daemon_are_asked_for_once,
+	an_operation_with_a_body_is_one_operation_with_checked_types, a_definition_of_ones_own_goes_before_the_daemons, a_composite_is_one_operation_for_the_daemon,
 	absent_operands_are_null_and_the_others_meet_in_one_type, a_call_by_name_is_the_function,
 	attributes_that_do_not_fit_are_refused, a_definition_is_recorded_as_its_operations,
 	a_definition_takes_the_attributes_its_text_names, definitions_may_stand_in_a_capture,

@@ -48,6 +48,7 @@ control_command status_command;
 control_command stats_command;
 control_command bench_command;
 control_command config_command;
+control_command operations_command;
 control_command explain_command;
 control_command graph_command;
 control_command run_command;

@@ -310,11 +310,16 @@ static int parse_windows(struct parser *p, struct text_statement *s) {
 	return take_settings(p, s, needed | 1 << TEXT_STEP | 1 << TEXT_DILATION, needed);
 }
 
-/* The attribute of a composite that comes next, or -1. */
-static int attribute_at(const struct parser *p, const struct op_info *info) {
+/* The attribute that comes next, one of a set, or -1. */
+static int attribute_at(const struct parser *p, uint32_t attributes) {
 	int found = p->lex.token.kind == LEX_NAME ? attribute_find(p->lex.token.text, p->lex.token.length) : -1;
 
-	return found >= 0 && info->attributes >> found & 1 ? found : -1;
+	return found >= 0 && attributes >> found & 1 ? found : -1;
+}
+
+/* The attributes a statement may have: what `call` calls may have any. */
+static uint32_t attributes_of(const struct text_statement *s) {
+	return s->op == TEXT_CALL ? UINT32_MAX : op_info((unsigned)s->op)->attributes;
 }
 
 static int take_axes_or_none(struct parser *p, struct text_statement *s) {
@@ -357,11 +362,10 @@ static int take_named(struct parser *p, struct text_statement *s, enum op_attrib
 
 /* axes=0,1 eps=1e-5 causal: flags by their name alone, the others with a value, in any order. */
 static int parse_composite(struct parser *p, struct text_statement *s) {
-	const struct op_info *info = op_info((unsigned)s->op);
 	uint32_t seen = 0;
 	int which, r = 0;
 
-	while (!r && (which = attribute_at(p, info)) >= 0) {
+	while (!r && (which = attribute_at(p, attributes_of(s))) >= 0) {
 		if (seen >> which & 1)
 			return lex_expected(&p->lex, "each attribute only once", p->fault);
 		seen |= 1U << which;
@@ -468,16 +472,33 @@ static bool more_operands(const struct parser *p, const struct text_statement *s
 		return false;
 	if (s->operands < op_least((unsigned)s->op))
 		return true;
-	return p->lex.token.kind == LEX_NAME && attribute_at(p, info) < 0 && !lex_at(&p->lex, setting_words[TEXT_AXIS]);
+	return p->lex.token.kind == LEX_NAME && attribute_at(p, info->attributes) < 0 && !lex_at(&p->lex, setting_words[TEXT_AXIS]);
+}
+
+/* call NAME x y axes=1: an operation that the daemon's administrator defined; what it takes is found out there. */
+static int parse_call(struct parser *p, struct text_statement *s) {
+	int r = lex_take_kind(&p->lex, LEX_NAME, "the name of an operation", &s->called, p->fault);
+
+	s->op = TEXT_CALL;
+	while (!r && p->lex.token.kind == LEX_NAME && attribute_at(p, UINT32_MAX) < 0) {
+		if (s->operands == LIMIT_OPERANDS)
+			return lex_expected(&p->lex, "no more operands", p->fault);
+		r = take_defined(p, p->text->statements - 1, &s->operand[s->operands++].statement);
+	}
+	return r ? r : parse_composite(p, s);
 }
 
 static int parse_operation(struct parser *p, struct text_statement *s) {
-	bool input;
+	bool input, call = false;
 	int r;
 
 	s->at = p->lex.token;
 	s->op = OP_load;
 	r = lex_try(&p->lex, "input", &input, p->fault);
+	if (!r && !input)
+		r = lex_try(&p->lex, "call", &call, p->fault);
+	if (call)
+		return parse_call(p, s);
 	if (!r && !input)
 		r = take_operation(p, &s->op);
 	while (!r && more_operands(p, s))

@@ -32,6 +32,11 @@ enum text_setting {
 	TEXT_SETTINGS,
 };
 
+enum {
+	/* In place of an operation: `call`, of one that only the daemon knows. */
+	TEXT_CALL = OP_COUNT,
+};
+
 /* An array named before, or a literal of the element type of the other operands. */
 struct text_operand {
 	struct lex_token token;
@@ -40,7 +45,8 @@ struct text_operand {
 
 struct text_statement {
 	struct lex_token name, at; /* at: the operation's word */
-	int op;                    /* enum op_id; OP_load for `input` */
+	struct lex_token called;   /* TEXT_CALL: its name */
+	int op;                    /* enum op_id; OP_load for `input`; TEXT_CALL */
 	struct text_operand operand[LIMIT_OPERANDS];
 	bool output;
 

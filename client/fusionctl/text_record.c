@@ -406,27 +406,32 @@ static void take_attributes(const struct text_statement *s, struct fusion_attrib
 static int record_composite(struct recorder *r, const struct text_statement *s, fusion_array **arrayp) {
 	fusion_array *in[LIMIT_OPERANDS] = { NULL };
 	struct fusion_attributes attributes;
+	char name[LIMIT_SENTENCE];
 
+	if (s->op == TEXT_CALL)
+		snprintf(name, sizeof name, "%.*s", (int)s->called.length, s->called.text);
+	else
+		snprintf(name, sizeof name, "%s", op_info((unsigned)s->op)->name);
 	for (unsigned i = 0; i < s->operands; i++)
 		in[i] = r->array[s->operand[i].statement];
 	take_attributes(s, &attributes);
-	*arrayp = fusion_call(r->context, op_info((unsigned)s->op)->name, (int)s->operands, in, &attributes);
+	*arrayp = fusion_call(r->context, name, (int)s->operands, in, &attributes);
 	return 0;
 }
 
 static int record_by_class(struct recorder *r, const struct text_statement *s, fusion_array **arrayp) {
-	const struct op_info *info = op_info((unsigned)s->op);
+	const struct op_info *info = s->op == TEXT_CALL ? NULL : op_info((unsigned)s->op);
 	fusion_array *a =
-		info->arity && s->operand[0].statement >= 0 ? r->array[s->operand[0].statement] : NULL;
+		info && info->arity && s->operand[0].statement >= 0 ? r->array[s->operand[0].statement] : NULL;
 
+	if (!info || info->class == OP_CLASS_COMPOSITE)
+		return record_composite(r, s, arrayp);
 	if (op_is_elementwise(info))
 		return record_elementwise(r, s, arrayp);
 	if (info->class == OP_CLASS_REDUCE) {
 		*arrayp = calls[s->op].reduction(a, s->axes, s->axes_given ? s->axis : NULL, s->keepdims);
 		return 0;
 	}
-	if (info->class == OP_CLASS_COMPOSITE)
-		return record_composite(r, s, arrayp);
 	if (info->class == OP_CLASS_SCAN) {
 		*arrayp = calls[s->op].scan(a, (int)s->setting[TEXT_AXIS]);
 		return 0;

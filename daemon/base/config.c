@@ -21,7 +21,7 @@
 #include "traits.h"
 
 #define CONFIG_FILE "/etc/fusiond/fusiond.conf"
-#define CONFIG_FOLDER "/etc/fusiond/conf.d/*.conf"
+#define CONFIG_FOLDER "/etc/fusiond/conf.d"
 
 static const struct setting settings[] = {
 #define SETTING(section, name, type, standard, min, max, applies, doc)                                       \
@@ -260,7 +260,7 @@ static int load_file(struct config *c, const char *path, bool must_exist, struct
 /* glob() sorts the names. */
 static int load_folder(struct config *c, struct fault *f) {
 	glob_t found = { 0 };
-	int r = glob(CONFIG_FOLDER, 0, NULL, &found) == GLOB_NOSPACE ? -ENOMEM : 0;
+	int r = glob(CONFIG_FOLDER "/*.conf", 0, NULL, &found) == GLOB_NOSPACE ? -ENOMEM : 0;
 
 	for (size_t i = 0; !r && i < found.gl_pathc; i++)
 		r = load_file(c, found.gl_pathv[i], true, f);
@@ -320,6 +320,19 @@ int config_flag(struct config_source *s, const char *flag) {
 	return 0;
 }
 
+/* conf.d beside the file. One that would not fit is left empty: no such folder is read. */
+static void place_operations(struct config *c, const char *file) {
+	const char *slash = file ? strrchr(file, '/') : NULL;
+	int folder = slash ? (int)(slash - file) + 1 : 0;
+
+	if (*c->engine_operations)
+		return;
+	if (!file)
+		snprintf(c->engine_operations, sizeof c->engine_operations, CONFIG_FOLDER);
+	else if (folder + sizeof "conf.d" <= sizeof c->engine_operations)
+		snprintf(c->engine_operations, sizeof c->engine_operations, "%.*sconf.d", folder, file);
+}
+
 int config_load(struct config *c, const struct config_source *s, struct fault *f) {
 	int r;
 
@@ -329,6 +342,8 @@ int config_load(struct config *c, const struct config_source *s, struct fault *f
 		r = load_environment(c, f);
 	for (unsigned i = 0; !r && i < s->flags; i++)
 		r = load_flag(c, s->flag[i], f);
+	if (!r)
+		place_operations(c, s->file);
 	return r;
 }
 

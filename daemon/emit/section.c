@@ -108,6 +108,8 @@ static void take_expression(struct choice *c, const struct value_function *f) {
 	const char *expression = op_info(f->op)->expr;
 	unsigned types = 1u << dtype_info(f->type[f->arity - 1])->reg;
 
+	if (!expression)
+		return;              /* an own operation: its body calls none of ours */
 	if (strchr(expression, '(') != strrchr(expression, '('))
 		types |= 1u << dtype_info(f->result)->reg;
 	for (const char *p = expression; *p;) {

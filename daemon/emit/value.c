@@ -81,6 +81,12 @@ static const char *rounding(unsigned op, unsigned dtype) {
 
 /* ---- functions ---- */
 
+/* A word in a longer text. */
+struct own_name {
+	const char *text;
+	int length;
+};
+
 static bool same_function(const struct value_function *a, const struct value_function *b) {
 	return a->op == b->op && a->type[a->arity - 1] == b->type[b->arity - 1];
 }
@@ -145,12 +151,75 @@ unsigned value_functions(const struct writer *w, struct value_function list[stat
 }
 
 void value_function_name(struct writer *w, unsigned op, unsigned dtype) {
-	text_part(w, "op_%s_%s", op_info(op)->name, dtype_info(dtype)->name);
+	if (op_is_own(op))
+		text_part(w, "own%u_%s_%s", op, op_info(op)->name, dtype_info(dtype)->name);
+	else
+		text_part(w, "op_%s_%s", op_info(op)->name, dtype_info(dtype)->name);
+}
+
+/* "x" of operands "x, t". */
+static struct own_name own_operand(const struct op_info *info, unsigned operand) {
+	const char *at = info->operands;
+
+	for (; operand; operand--)
+		at = strchr(at, ' ') + 1;
+	return (struct own_name){ at, (int)strcspn(at, ",") };
+}
+
+/* The body as an administrator wrote it, on one lane: nothing but its operands, and T for their type. */
+static void define_lane(struct writer *w, const struct value_function *f) {
+	const struct op_info *info = op_info(f->op);
+
+	text_line(w, "#define T %s", value_lane(f->type[0]));
+	text_begin(w);
+	text_part(w, "static inline %s lane_", f->result == DTYPE_bool ? "int" : value_lane(f->result));
+	value_function_name(w, f->op, f->type[0]);
+	for (unsigned i = 0; i < f->arity; i++) {
+		struct own_name name = own_operand(info, i);
+
+		text_part(w, "%sconst T %.*s", i ? ", " : "(", name.length, name.text);
+	}
+	text_part(w, ") {");
+	text_end(w);
+	str_append(w->text, info->body[dtype_info(f->type[0])->kind]);
+	text_line(w, "\n}");
+	text_line(w, "#undef T");
+}
+
+/* One lane of the operands, handed to the body. A truth becomes 0 or 1. */
+static void call_lane(struct writer *w, const struct value_function *f, unsigned lane) {
+	text_part(w, lane ? ", lane_" : "lane_");
+	value_function_name(w, f->op, f->type[0]);
+	for (unsigned i = 0; i < f->arity; i++) {
+		text_part(w, "%s%c", i ? ", " : "(", "abc"[i]);
+		if (w->k->width > 1)
+			text_part(w, ".s%x", lane);
+	}
+	text_part(w, f->result == DTYPE_bool ? ") != 0" : ")");
+}
+
+/* The lanes one by one: a text that is right for a scalar need not be so for a vector. */
+static void define_own(struct writer *w, const struct value_function *f) {
+	define_lane(w, f);
+	text_begin(w);
+	text_part(w, "static inline %s ", value_register(f->result));
+	value_function_name(w, f->op, f->type[0]);
+	for (unsigned i = 0; i < f->arity; i++)
+		text_part(w, "%s%s %c", i ? ", " : "(", value_register(f->type[i]), "abc"[i]);
+	text_part(w, ") { return %s((%s)(", rounding(f->op, f->result), value_register(f->result));
+	for (unsigned lane = 0; lane < w->k->width; lane++)
+		call_lane(w, f, lane);
+	text_part(w, ")); }");
+	text_end(w);
 }
 
 static void define(struct writer *w, const struct value_function *f) {
 	const char *round = rounding(f->op, f->result);
 
+	if (op_is_own(f->op)) {
+		define_own(w, f);
+		return;
+	}
 	text_begin(w);
 	text_part(w, "static inline %s ", value_register(f->result));
 	value_function_name(w, f->op, f->type[f->arity - 1]);

@@ -37,6 +37,7 @@ struct graph {
 	uint64_t *scalar;
 	uint32_t scalars, scalar_capacity;
 	uint32_t received;
+	bool inexact;
 	uint64_t bytes;
 	uint64_t seed;
 };
@@ -115,6 +116,7 @@ void graph_reset(struct graph *g) {
 	buckets_clear(g);
 	g->nodes = g->leaves = g->outputs = g->scalars = g->received = 0;
 	g->bytes = 0;
+	g->inexact = false;
 }
 
 /* Makes room for one more element of size bytes in *arrayp; capacities double. */
@@ -349,6 +351,7 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 	if (r || !fresh)
 		return r;
 	g->bytes += (uint64_t)shape_bytes(&n.type);
+	g->inexact |= op_info(op)->inexact;
 	r = scalars_add(g, attr ? attr->value : NULL, scalars_of(op));
 	if (r || !attr)
 		return r;
@@ -422,6 +425,10 @@ const uint64_t *graph_scalar_values(const struct graph *g) {
 
 uint64_t graph_bytes(const struct graph *g) {
 	return g->bytes;
+}
+
+bool graph_inexact(const struct graph *g) {
+	return g->inexact;
 }
 
 uint32_t graph_received(const struct graph *g) {

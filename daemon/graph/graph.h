@@ -75,6 +75,8 @@ const uint64_t *graph_scalar_values(const struct graph *g);
 uint64_t graph_bytes(const struct graph *g);
 /* Operations received, before common ones were shared. */
 uint32_t graph_received(const struct graph *g);
+/* Does it hold an operation that need not keep its bits? */
+bool graph_inexact(const struct graph *g);
 
 /* 128 bits over the structure, including which nodes are outputs. */
 struct graph_hash {

@@ -237,10 +237,17 @@ static bool is_integer(uint8_t dtype) {
 	return dtype_info(dtype)->kind != DTYPE_KIND_REAL;
 }
 
+/* Nobody knows what an administrator's body costs: it counts as a cheap operation. */
+static struct weight weight_of(unsigned op, bool integer) {
+	if (op >= OP_COUNT)
+		return (struct weight){ RATE_CHEAP, 1 };
+	return integer ? integer_weights[op] : weights[op];
+}
+
 /* An element of an operation on operands of type `from`, the last of them, with a result of type `to`. */
 static double op_ns(const struct cost *c, unsigned op, uint8_t from, uint8_t to) {
 	uint8_t dtype = op == OP_cast ? to : from;
-	struct weight w = is_integer(dtype) ? integer_weights[op] : weights[op];
+	struct weight w = weight_of(op, is_integer(dtype));
 	double ns = class_ns(c, dtype, w.times > 0 ? w.class : RATE_CHEAP) * (w.times > 0 ? (double)w.times : 1);
 
 	if (dtype_info(to)->reg != to && dtype_info(to)->kind == DTYPE_KIND_REAL)

@@ -22,6 +22,7 @@
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/str.h"
+#include "daemon/serve/operations.h"
 
 enum {
 	CONTROL_PACKET = 16384,
@@ -223,6 +224,7 @@ static int on_reload(struct control_message *m, struct fault *f) {
 			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, sizeof(uint64_t));
 	}
 	log_set_level((enum log_level)v->config.log_level);
+	operations_reload(v->operations);
 	return 0;
 }
 

@@ -350,7 +350,8 @@ static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
 	struct plan_options options = session_plan_options(f->session);
 	struct tracked *e = NULL;
 
-	if (f->session->settings.tracker_share)
+	/* The forms of an operation that is not exact may differ in their bits: it keeps to one. */
+	if (f->session->settings.tracker_share && !graph_inexact(f->graph))
 		e = tracker_find(v->tracker, f->graph, &options);
 	if (e)
 		return plan_tracked(f, e, hitp, fault);

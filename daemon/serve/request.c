@@ -47,6 +47,8 @@ static const struct {
 	[REQUEST_SETTINGS] = { settings_request, ORDER_NONE, false },
 	[REQUEST_SET] = { set_request, ORDER_NONE, false },
 	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false },
+	[REQUEST_OPERATION] = { operation_request, ORDER_NONE, false },
+	[REQUEST_OPERATIONS] = { operations_request, ORDER_NONE, false },
 };
 
 enum { REQUESTS = sizeof requests / sizeof *requests };
@@ -222,6 +224,16 @@ static struct session *find_session(struct server *v, uint64_t id, const void *s
 		return s;
 	control_catch_up(v);
 	return session_find(v, id, secret);
+}
+
+int request_skip_head(struct wire_cursor *body, struct fault *f) {
+	const void *secret;
+	uint64_t number;
+	int code = wire_get_uint(body, "message", UINT64_MAX, &number, f);
+
+	if (!code)
+		code = wire_get_uint(body, "session", UINT64_MAX, &number, f);
+	return code ? code : wire_get_bin(body, "secret", LIMIT_SECRET_BYTES, &secret, f);
 }
 
 static int read_head(struct server *v, struct request *r, struct fault *f) {

@@ -25,6 +25,9 @@ void request_arrived(struct server *v, struct transport_request *frame);
 /* Runs held requests whose turn has come. */
 void request_progress(struct session *s);
 
+/* Passes by what every frame begins with. */
+int request_skip_head(struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+
 /* The writer of the answer, which begins with an array of 1 + fields values and the request's number. */
 struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t fields);
 /* Puts the client memory that is free again. */
@@ -55,3 +58,5 @@ request_function configure_request;  /* configure.c */
 request_function set_request;
 request_function settings_request;
 request_function recent_request;     /* explain.c */
+request_function operation_request;  /* operations.c */
+request_function operations_request;

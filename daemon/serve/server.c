@@ -15,6 +15,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/serve/batch.h"
+#include "daemon/serve/operations.h"
 #include "daemon/serve/wait.h"
 
 enum {
@@ -47,6 +48,8 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	r = graph_new(&v->graph);
 	if (!r)
 		r = batch_scratch_new(&v->scratch);
+	if (!r)
+		r = operations_new(v, &v->operations);
 	if (r)
 		server_free(v);
 	else
@@ -59,6 +62,7 @@ struct server *server_free(struct server *v) {
 		return NULL;
 	while (v->sessions)
 		session_free(v->sessions);
+	operations_free(v->operations);
 	batch_scratch_free(v->scratch);
 	flush_scratch_free(v->flush);
 	graph_free(v->graph);
@@ -120,6 +124,7 @@ static void turn(struct server *v) {
 	take_requests(v);
 	device_poll(v->device);
 	tell_rates(v);
+	operations_turn(v->operations);
 	exec_progress(v->exec);
 	waiters_turn(v);
 	progress_sessions(v);
@@ -171,7 +176,8 @@ int server_run(struct server *v, int stop_fd) {
 		turn(v);
 		if (!inbox_waiting(v->inbox))
 			accepted_turn(v, true);
-		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets;
+		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets &&
+		       !operations_ready(v->operations);
 		r = sleep_until(v, fds, rest ? wait_us(v) : 0);
 	}
 	return r;

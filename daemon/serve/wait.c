@@ -34,7 +34,7 @@ int waiter_new(const struct request *r, struct array *a, waiter_function *then, 
 	return 0;
 }
 
-static void enqueue(struct waiter *w, struct waiter **queue) {
+void waiter_queue(struct waiter *w, struct waiter **queue) {
 	w->queue = queue;
 	DL_APPEND2(*queue, w, queue_previous, queue_next);
 }
@@ -76,7 +76,7 @@ bool waiter_failed(struct waiter *w, int r, struct fault *f) {
 void waiter_fenced(void *user) {
 	struct waiter *w = user;
 
-	enqueue(w, &w->session->server->ready);
+	waiter_queue(w, &w->session->server->ready);
 }
 
 void waiter_published(void *user, const struct fault *f) {
@@ -84,7 +84,7 @@ void waiter_published(void *user, const struct fault *f) {
 
 	if (f)
 		w->fault = *f;
-	enqueue(w, &w->session->server->ready);
+	waiter_queue(w, &w->session->server->ready);
 }
 
 void waiters_turn(struct server *v) {
@@ -113,7 +113,7 @@ int accepted_new(const struct request *r) {
 	int code = waiter_new(r, NULL, answer_accepted, &w);
 
 	if (!code)
-		enqueue(w, &r->session->server->accepted);
+		waiter_queue(w, &r->session->server->accepted);
 	return code;
 }
 

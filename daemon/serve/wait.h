@@ -37,6 +37,9 @@ void waiter_refuse(struct waiter *w, const struct fault *f);
 /* As waiter_refuse() where r is not 0: a code of *f, or a negative errno. True where it did. */
 bool waiter_failed(struct waiter *w, int r, struct fault *f);
 
+/* Puts it into a list of the caller's, who runs `then` until it is answered. */
+void waiter_queue(struct waiter *w, struct waiter **queue);
+
 /* Callbacks for lane_fence() and buffer_publish(); user is the waiter. */
 void waiter_fenced(void *user);
 void waiter_published(void *user, const struct fault *f);

@@ -1,0 +1,157 @@
+#!/bin/sh
+# Operations that an administrator defines: conf.d/*.op, a daemon, and clients that call them.
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+root=$(mktemp -d)
+daemon=
+finish() {
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
+	rm -rf "$root"
+}
+trap finish EXIT
+FUSION_SOCKET=$root/door
+export FUSION_SOCKET
+passed=0
+failed=0
+ctl=$build/fusionctl
+
+# CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains.
+claim() {
+	name=$1 status=$2 pattern=$3
+	shift 3
+	got=0
+	"$@" >"$root/out" 2>&1 || got=$?
+	if [ "$got" = "$status" ] && grep -q -e "$pattern" "$root/out"; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: exit code $got (expected $status), output (expected: $pattern):"
+	sed 's/^/    /' "$root/out"
+	tail -5 "$root/log"
+}
+
+start() {
+	"$build/fusiond" --config "$root/fusiond.conf" --socket "$root/door" --cache-dir "$root/cache" >>"$root/log" 2>&1 &
+	daemon=$!
+	for _ in $(seq 600); do
+		[ -S "$root/door" ] && "$ctl" status >/dev/null 2>&1 && return
+		sleep 0.1
+	done
+	echo "the daemon did not start"
+	cat "$root/log"
+	exit 1
+}
+
+stop() {
+	kill "$daemon"
+	wait "$daemon" || true
+	daemon=
+}
+
+# A request that is answered once every trial has ended.
+settled() {
+	for _ in $(seq 600); do
+		"$ctl" operations >"$root/out" 2>&1
+		grep -q -e "waits\|is tried" "$root/out" || return 0
+		sleep 0.1
+	done
+}
+
+# GRAPH-LINES: a text graph over x = -2 .. 3 whose output is y.
+graph() {
+	printf 'x = input f32[6] = -2 -1 0 1 2 3\nt = fill f32[] 1.5\n%s\noutput y\n' "$1" >"$root/g.fz"
+}
+
+mkdir -m 755 "$root/conf.d"
+umask 022
+printf '[log]\nlevel = info\n' >"$root/fusiond.conf"
+install -m 644 client/examples/operations.op "$root/conf.d/good.op"
+cat >"$root/conf.d/bad.op" <<'FILE'
+[unreadable]
+text = a +
+
+[unbuilt]
+operands = x
+body = return no_such_function(x);
+
+[pointer]
+operands = x
+body = return *(float *)x;
+
+[mistyped]
+text = bitwise_and(a, 0.5)
+FILE
+start
+
+graph 'o = fill f32[] 0
+y = call swish2 x o'
+claim an_expression_is_called_by_its_name 0 "\[ *-1 *-0.5 *0 *0.5 *1 *1.5\]" "$ctl" run "$root/g.fz"
+graph 's = call soft x t
+y = mul s 2'
+claim a_body_is_called_by_its_name 0 "\[ *-1 *0 *0 *0 *1 *3\]" "$ctl" run "$root/g.fz"
+claim a_body_gives_the_same_without_fusion 0 "\[ *-1 *0 *0 *0 *1 *3\]" "$ctl" run --unfused "$root/g.fz"
+claim a_body_shares_a_kernel_with_its_neighbours 0 "^1 kernel" "$ctl" explain "$root/g.fz"
+claim explain_names_it_as_its_file_does 0 "soft *f32\[6\]" "$ctl" explain "$root/g.fz"
+claim its_text_is_in_the_source 0 "fabs(x) - t" "$ctl" explain --source "$root/g.fz"
+graph 'p = gt x 0
+q = gt x t
+y = call without p q'
+claim a_body_may_give_truths 0 "\[false false false  true false false\]" "$ctl" run "$root/g.fz"
+graph 'y = call without x x'
+claim element_types_that_it_does_not_take_are_refused 1 "without takes bool arrays" "$ctl" run "$root/g.fz"
+graph 'y = call soft x'
+claim operands_are_counted 1 "soft takes 2 operands, not 1" "$ctl" run "$root/g.fz"
+graph 'y = call nothing x'
+claim unknown_names_are_refused 1 "nothing: there is no such operation" "$ctl" run "$root/g.fz"
+graph 'y = call unbuilt x'
+claim a_refused_definition_tells_why 1 "unbuilt: the definition is refused: .*bad.op:4: .*no_such_function" "$ctl" run "$root/g.fz"
+
+settled
+claim unreadable_texts_are_refused_with_file_and_line 0 "unreadable *text *refused *.*bad.op:1: unreadable: column 4" "$ctl" operations
+claim bodies_that_do_not_build_are_refused 0 "unbuilt *body *refused *.*bad.op:4: .*no_such_function" "$ctl" operations
+claim pointers_are_refused 0 "pointer *body *refused *.*bad.op:8: .*pointer" "$ctl" operations
+claim texts_that_no_types_fit_are_refused 0 "mistyped *text *refused *.*bad.op:12: .*bitwise_and" "$ctl" operations
+claim the_others_are_ready 0 "soft *body *ready" "$ctl" operations
+claim json_lists_them_too 0 '"name":"without","operands":"x, y","kind":"body","state":"ready"' "$ctl" operations --json
+claim the_log_tells_it_too 0 "an operation is refused: .*bad.op:8" cat "$root/log"
+
+# A reload reads the files again.
+printf '[unbuilt]\noperands = x\nbody = return x + 1;\n' >"$root/conf.d/bad.op"
+printf '[late]\ntext = a * 3\n' >"$root/conf.d/late.op"
+kill -HUP "$daemon"
+for _ in $(seq 100); do
+	"$ctl" operations | grep -q late && break
+	sleep 0.1
+done
+graph 'y = call late x'
+claim a_reload_finds_new_files 0 "\[ *-6 *-3 *0 *3 *6 *9\]" "$ctl" run "$root/g.fz"
+graph 'y = call unbuilt x'
+claim a_definition_may_be_mended 0 "\[ *-1 *0 *1 *2 *3 *4\]" "$ctl" run "$root/g.fz"
+
+# The mark of a trial that the engine did not survive: it is taken while the trial runs, and put back.
+printf '[late]\ntext = tanh(a) * 4\n' >"$root/conf.d/late.op"
+rm "$root/conf.d/good.op" "$root/conf.d/bad.op"
+kill -HUP "$daemon"
+for _ in $(seq 2000); do
+	cp "$root/cache/trials" "$root/mark" 2>/dev/null && [ -s "$root/mark" ] && break
+	sleep 0.005
+done
+settled
+stop
+cp "$root/mark" "$root/cache/trials"
+start
+settled
+claim what_an_engine_did_not_survive_is_not_tried_again 0 "late *text *refused *.*late.op:1: late: the engine ended" "$ctl" operations
+kill -HUP "$daemon"
+for _ in $(seq 100); do
+	"$ctl" operations | grep -q "late *text *ready" && break
+	sleep 0.1
+done
+claim unless_the_configuration_is_read_again 0 "late *text *ready" "$ctl" operations
+stop
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,223 @@
+/* Files of operations, the words of bodies, and the rows that operations with bodies become. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/body.h"
+#include "daemon/base/operation_file.h"
+#include "tests/test_protocol.h"
+
+static char folder[64];
+static struct operation_source *read_back;
+
+static void open_folder(void) {
+	snprintf(folder, sizeof folder, "/tmp/test_operations_XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void close_folder(void) {
+	char command[128];
+
+	read_back = operation_sources_free(read_back);
+	snprintf(command, sizeof command, "rm -rf %s", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void write_file(const char *name, const char *text) {
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+	chmod(path, 0644);
+}
+
+/* The definition with a name, after the files were read. */
+static const struct operation_source *find(const char *name) {
+	const struct operation_source *s;
+
+	if (!read_back)
+		ck_assert_int_eq(operation_files_read(folder, &read_back), 0);
+	for (s = read_back; s && strcmp(s->name, name) != 0; s = s->next)
+		;
+	ck_assert_msg(s != NULL, "there is no %s", name);
+	return s;
+}
+
+static void expect_fine(const char *name) {
+	const struct operation_source *s = find(name);
+
+	ck_assert_msg(!s->fault.code, "%s", s->fault.text);
+}
+
+static void expect_refused(const char *name, const char *part) {
+	const struct operation_source *s = find(name);
+
+	ck_assert_msg(s->fault.code && strstr(s->fault.text, part) && strstr(s->fault.text, folder),
+		"%s: '%s' lacks '%s'", name, s->fault.text, part);
+}
+
+START_TEST(a_definition_holds_what_its_lines_say) {
+	const struct operation_source *s;
+
+	open_folder();
+	write_file("a.op", "# comment\n[swish2]\noperands = x,beta\ntext = s = sigmoid(beta * x);\n\t; comment\n\tx * s\n"
+			   "gradient.beta = g\ndoc = swish\n\n[soft]\noperands = x, t\ntypes = number\nresult = bool\n"
+			   "shape = same\nexact = no\nbody = return x > t;\nbody.real = return x < t;\n");
+	s = find("swish2");
+	expect_fine("swish2");
+	ck_assert_uint_eq(s->line, 2);
+	ck_assert_str_eq(s->operands, "x, beta");
+	ck_assert_str_eq(s->text, "s = sigmoid(beta * x);\nx * s");
+	ck_assert_str_eq(s->gradient[1], "g");
+	ck_assert_ptr_null(s->gradient[0]);
+	expect_fine("soft");
+	s = find("soft");
+	ck_assert_int_eq(s->types, OP_TYPES_NUM);
+	ck_assert_int_eq(s->result, OP_RESULT_BOOL);
+	ck_assert(s->inexact && s->one_shape);
+	ck_assert_str_eq(s->body[DTYPE_KIND_UINT], "return x > t;");
+	ck_assert_str_eq(s->body[DTYPE_KIND_REAL], "return x < t;");
+	ck_assert_ptr_null(s->body[DTYPE_KIND_BOOL]);
+	close_folder();
+}
+END_TEST
+
+START_TEST(what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine) {
+	open_folder();
+	write_file("a.op", "[both]\ntext = a\nbody = return a;\n[none]\ndoc = x\n[key]\ntext = a\ncolour = red\n"
+			   "[word]\ntext = a\nexact = perhaps\n[nobody]\noperands = x\ntypes = number\nbody.real = return x;\n"
+			   "[four]\noperands = a, b, c, d\nbody = return a;\n[unnamed]\nbody = return a;\n[fine]\ntext = a\n");
+	write_file("b.op", "[fine]\ntext = a * 2\n[softmax]\ntext = a\n[twice]\ntext = a\ntext = a\n[gradient]\n"
+			   "operands = x\ntext = x\ngradient.y = g\n[cut]\ntext = a ; b\n[2x]\ntext = a\n");
+	write_file("c.op", "key = before\n[fine_too]\ntext = a\nnonsense\n");
+	write_file("d.conf", "[never]\ntext = a\n");
+	expect_refused("both", "a.op:1: it has a text and a body");
+	expect_refused("none", "a.op:4: it has neither");
+	expect_refused("key", "a.op:8: colour: there is no such key");
+	expect_refused("word", "a.op:11: exact: its value is none");
+	expect_refused("nobody", "a.op:12: there is no body for integers");
+	expect_refused("four", "at most 3 operands");
+	expect_refused("unnamed", "names its operands");
+	expect_refused("softmax", "b.op:3: softmax: there is an operation of this name");
+	expect_refused("twice", "b.op:7: text: it is said twice");
+	expect_refused("gradient", "b.op:11: gradient.y: there is no such operand");
+	expect_refused("cut", "b.op:13: a ; after a blank");
+	expect_refused("2x", "a name is of letters");
+	expect_refused("", "c.op:1: a key before the first");
+	expect_fine("fine");
+	expect_fine("fine_too");
+	for (const struct operation_source *s = read_back; s; s = s->next)
+		ck_assert_str_ne(s->name, "never");
+	close_folder();
+}
+END_TEST
+
+START_TEST(a_second_definition_of_a_name_is_refused_and_long_lines_are) {
+	char text[400];
+	unsigned refused = 0;
+
+	open_folder();
+	write_file("a.op", "[one]\ntext = a\n");
+	write_file("b.op", "[one]\ntext = a * 2\n");
+	snprintf(text, sizeof text, "[long]\ntext = %0250d\n[after]\ntext = a\n", 0);
+	write_file("c.op", text);
+	expect_fine("one");
+	expect_fine("after");
+	expect_refused("long", "c.op:2: the line has more than 197 bytes");
+	for (const struct operation_source *s = read_back; s; s = s->next)
+		refused += strstr(s->fault.text, "one is defined already at") != NULL;
+	ck_assert_uint_eq(refused, 1);
+	close_folder();
+}
+END_TEST
+
+START_TEST(files_that_others_may_write_are_refused_whole) {
+	char path[128];
+
+	open_folder();
+	write_file("a.op", "[one]\ntext = a\n");
+	snprintf(path, sizeof path, "%s/a.op", folder);
+	ck_assert_int_eq(chmod(path, 0664), 0);
+	expect_refused("", "others than its owner may write it");
+	ck_assert_ptr_null(read_back->next);
+	close_folder();
+}
+END_TEST
+
+START_TEST(a_folder_that_is_not_there_has_no_operations) {
+	struct operation_source *list = (struct operation_source *)folder;
+
+	ck_assert_int_eq(operation_files_read("/nowhere/at/all", &list), 0);
+	ck_assert_ptr_null(list);
+}
+END_TEST
+
+START_TEST(bodies_compute_and_nothing_else) {
+	static const char *const fine[] = { "return x;", "T y = x * x * 2; return -y * (x + 1) * y;",
+		"if (x > 0 && t > 0) { return x; } return (T)popcount(as_uint(x)) & 7;",
+		"float16 v = x; return v.s0 * x;", "switch (0) { case 1: return x; default: return 1.5e-3f * x; }" };
+	static const char *const bad[] = { "return *x;", "global T *p; return x;", "T *p = 0; return x;",
+		"return x + *y;", "return (*y);", "return fract(x, &y);", "return x[0];", "for (;;) return x;",
+		"while (1) ; return x;", "return get_global_id(0);", "return x; } kernel void f(void) {", "#define x y\nreturn x;",
+		"asm(\"nop\"); return x;", "return x // comment", "/* */ return x;", "T y = x;",
+		"return p->x;", "atomic_inc(1); return x;", "float16*y; return x;", "f32e *p = 5; return x;", "return (x;",
+		"return __builtin_trap();", "return vload4(0, x).x;", "printf(\"\"); return x;", "return x\\;",
+		"typedef float *p; return x;", "return '1';", "return x && &x;" };
+	struct fault f;
+
+	for (unsigned i = 0; i < sizeof fine / sizeof *fine; i++)
+		ck_assert_msg(!body_check(fine[i], &f), "%s: %s", fine[i], f.text);
+	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+		ck_assert_msg(body_check(bad[i], &f) > 0, "passed: %s", bad[i]);
+}
+END_TEST
+
+START_TEST(what_is_the_same_has_the_same_number) {
+	const struct own_facts facts = { .name = "soft", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
+		.body = { [DTYPE_KIND_REAL] = "return x;" } };
+	struct own_facts other = facts;
+	unsigned a, b, c;
+	struct fault f;
+
+	other.body[DTYPE_KIND_REAL] = "return t;";
+	ck_assert_int_eq(own_add(&facts, &a, &f), 0);
+	ck_assert_int_eq(own_add(&facts, &b, &f), 0);
+	ck_assert_int_eq(own_add(&other, &c, &f), 0);
+	ck_assert_uint_eq(a, b);
+	ck_assert_uint_ne(a, c);
+	ck_assert_str_eq(op_info(a)->body[DTYPE_KIND_REAL], "return x;");
+	ck_assert_int_eq(own_take(a, op_info(a)->identity, &facts, &f), 0);
+	ck_assert_int_eq(own_take(a, op_info(c)->identity, &other, &f), FAULT_STATE);
+	own_drop(a);
+	ck_assert_ptr_null(op_info(a));
+	ck_assert_int_eq(own_add(&facts, &b, &f), 0);
+	ck_assert_uint_eq(a, b);
+	ck_assert_ptr_nonnull(op_info(a));
+}
+END_TEST
+
+START_TEST(operands_of_one_shape_are_asked_for_where_the_rule_says_so) {
+	const struct own_facts facts = { .name = "paired", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
+		.result = OP_RESULT_BOOL, .one_shape = true, .body = { [DTYPE_KIND_REAL] = "return x > t;" } };
+	const struct tensor_type row = { DTYPE_f32, 1, { 5 } }, matrix = { DTYPE_f32, 2, { 3, 5 } };
+	struct tensor_type out;
+	struct fault f;
+	unsigned op;
+
+	ck_assert_int_eq(own_add(&facts, &op, &f), 0);
+	ck_assert_int_eq(op_infer(op, 2, (const struct tensor_type *[]){ &matrix, &matrix }, NULL, &out, &f), 0);
+	ck_assert_int_eq(out.dtype, DTYPE_bool);
+	ck_assert_int_eq(op_infer(op, 2, (const struct tensor_type *[]){ &matrix, &row }, NULL, &out, &f), FAULT_SHAPE);
+}
+END_TEST
+
+RUN_TESTS("operation_file", a_definition_holds_what_its_lines_say,
+	what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine,
+	a_second_definition_of_a_name_is_refused_and_long_lines_are, files_that_others_may_write_are_refused_whole,
+	a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
+	what_is_the_same_has_the_same_number, operands_of_one_shape_are_asked_for_where_the_rule_says_so)
