@@ -140,6 +140,47 @@ START_TEST(equal_operations_are_shared) {
 }
 END_TEST
 
+static uint32_t attention(double scale, bool causal) {
+	uint32_t in[3] = { leaf(0, DTYPE_f32, DIMS(2, 70, 5)), leaf(1, DTYPE_f32, DIMS(2, 90, 5)),
+		leaf(2, DTYPE_f32, DIMS(90, 3)) }, node;
+	struct op_attr attr = { .number = scale, .flag = causal };
+
+	ck_assert_msg(!graph_op(g, OP_attention, 3, in, &attr, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
+START_TEST(attentions_are_shared_where_scale_and_causal_agree) {
+	uint32_t first = attention(0.5, false);
+
+	ck_assert_uint_eq(first, attention(0.5, false));
+	ck_assert_uint_ne(first, attention(0.25, false));
+	ck_assert_uint_ne(first, attention(0.5, true));
+}
+END_TEST
+
+START_TEST(attention_is_one_kernel_that_keeps_no_scores) {
+	uint32_t r = leaf(3, DTYPE_f32, DIMS(2, 70, 3));
+	struct plan *p, *halves;
+
+	output(op(OP_relu, op(OP_add, attention(0, true), r), 0));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert_uint_eq(p->step[0].kernel->root, KERNEL_ATTENTION);
+	ck_assert_uint_eq(p->step[0].pattern, PATTERN_attention);
+	ck_assert_uint_eq(p->peak_bytes, 2 * 70 * 3 * 4);
+	/* A kernel too large for a driver is cut after its root. */
+	ck_assert_int_eq(plan_split(p, 0, &halves, &fault), 0);
+	ck_assert_uint_eq(halves->steps, 2);
+	ck_assert_uint_eq(halves->step[0].kernel->root, KERNEL_ATTENTION);
+	ck_assert_uint_eq(halves->step[0].kernel->inputs, 3);
+	ck_assert(halves->step[0].kernel->causal);
+	ck_assert_uint_eq(halves->step[1].kernel->root, KERNEL_MAP);
+	ck_assert_uint_eq(halves->step[1].elements, 2 * 70 * 3);
+	plan_unref(p);
+	plan_unref(halves);
+}
+END_TEST
+
 START_TEST(scalars_of_other_value_are_other_nodes_of_the_same_structure) {
 	struct op_attr two = { .dtype = DTYPE_f32, .value = { 2 } }, three = { .dtype = DTYPE_f32, .value = { 3 } };
 	struct graph_hash first, second;
@@ -1703,6 +1744,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, several_outputs_leave_one_kernel);
 	tcase_add_test(t, dead_code_is_not_planned);
 	tcase_add_test(t, equal_operations_are_shared);
+	tcase_add_test(t, attentions_are_shared_where_scale_and_causal_agree);
+	tcase_add_test(t, attention_is_one_kernel_that_keeps_no_scores);
 	tcase_add_test(t, scalars_of_other_value_are_other_nodes_of_the_same_structure);
 	tcase_add_test(t, views_cost_no_kernel);
 	tcase_add_test(t, a_reshape_that_strides_cannot_say_is_one_copy);

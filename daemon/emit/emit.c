@@ -82,6 +82,8 @@ static void write_form(struct writer *w) {
 		sort(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : matmul_tiles(w);
+	else if (w->k->root == KERNEL_ATTENTION)
+		groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_groups(w) : w->k->form == KERNEL_FORM_ROW ? rows_lanes(w) : rows_column(w);
 	else if (groups)

@@ -33,6 +33,8 @@ enum {
 	SORT_ELEMENTS_LEAST = 512,
 	SORT_PIECE = 8192,
 	SORT_PIECES = 16,
+	/* Attention: units a compute unit before a unit is as large as may be; causal, they are unequal. */
+	ATTENTION_UNITS = 4,
 };
 
 /* Everything about a task that its cut depends on. */
@@ -255,6 +257,27 @@ static void cut_matmul_groups(const struct cut *c) {
 			      ceil_divide((uint64_t)c->dims[batch + 1], columns));
 }
 
+/* As many tiles of queries a unit as leave some for all compute units: what is copied serves them all. */
+static void cut_attention(const struct cut *c) {
+	unsigned batch = c->k->rank - 4u;
+	uint64_t m = (uint64_t)c->dims[batch], tiles = ATTENTION_TILES;
+	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], ATTENTION_COLUMNS);
+
+	while (tiles > 1 && count * ceil_divide(m, tiles * ATTENTION_ROWS) < ATTENTION_UNITS * (uint64_t)c->t->units)
+		tiles /= 2;
+	c->record[KERNEL_WORD_PIECES] = tiles;
+	set_units(c, count * ceil_divide(m, tiles * ATTENTION_ROWS),
+		tiles * ATTENTION_ROWS * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
+}
+
+static void cut_attention_groups(const struct cut *c) {
+	unsigned batch = c->k->rank - 4u;
+	uint64_t rows = (uint64_t)(c->t->local_size / GROUP_LANES) * GROUP_ROWS;
+
+	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], rows) *
+			      ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)GROUP_LANES * GROUP_COLUMNS));
+}
+
 typedef void cut_function(const struct cut *c);
 
 static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
@@ -264,6 +287,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_map_groups : cut_map;
 	if (k->root == KERNEL_MATMUL)
 		return groups ? cut_matmul_groups : cut_matmul;
+	if (k->root == KERNEL_ATTENTION)
+		return groups ? cut_attention_groups : cut_attention;
 	if (k->root == KERNEL_ROWS)
 		return groups ? cut_reduce_groups : k->form == KERNEL_FORM_COLUMN ? cut_column : cut_rows;
 	if (k->root == KERNEL_SCATTER)

@@ -7,8 +7,8 @@
 #include "writer.h"
 
 static bool is_reduced(const struct kernel *k, unsigned d) {
-	if (k->root == KERNEL_MATMUL)
-		return d == k->rank - 1u;
+	if (kernel_inner_dims(k))
+		return d >= k->rank - kernel_inner_dims(k);
 	return k->root == KERNEL_REDUCE && d >= k->kept;
 }
 
@@ -23,7 +23,7 @@ static bool is_inner(const struct writer *w, unsigned o) {
 		return true;
 	if (w->k->root == KERNEL_SCATTER || w->k->root == KERNEL_SORT)
 		return true;
-	return w->k->root == KERNEL_MATMUL ? o < 2 : w->inner.operand[o];
+	return kernel_root_operands(w->k) ? o < kernel_root_operands(w->k) : w->inner.operand[o];
 }
 
 bool operand_is_kept(const struct kernel *k, unsigned o) {
@@ -51,6 +51,8 @@ static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 		return false;
 	if (k->root == KERNEL_MATMUL && o < 2 && d == (o == 0 ? k->rank - 2u : k->rank - 3u))
 		return o == 1 && k->packed;
+	if (k->root == KERNEL_ATTENTION && !attention_walks(k, o, d))
+		return false;
 	return d != w->lane_dim || k->operand[o].access == KERNEL_STRIDED;
 }
 

@@ -151,6 +151,8 @@ void section_append(const struct writer *w, struct str *text) {
 	}
 	if (w->k->root == KERNEL_SORT)
 		take_provider(&c, "sort_key", strlen("sort_key"), UINT_MAX);
+	if (w->k->root == KERNEL_ATTENTION)
+		take_provider(&c, "weigh", strlen("weigh"), 1U << w->k->accumulator);
 	for (unsigned i = 0; i < n; i++)
 		take_expression(&c, &list[i]);
 	for (unsigned i = 0; section_table[i].name; i++)

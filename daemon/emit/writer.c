@@ -6,6 +6,8 @@
 static unsigned lane_dim(const struct kernel *k) {
 	if (k->root == KERNEL_MATMUL)
 		return k->rank - 2u;
+	if (k->root == KERNEL_ATTENTION)
+		return attention_columns(k);
 	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW)
 		return k->rank ? k->rank - 1u : KERNEL_RANK;
 	return k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : KERNEL_RANK;
@@ -27,7 +29,7 @@ static void close_needs(const struct kernel *k, struct needs *n) {
 
 void writer_open(struct writer *w, const struct kernel *k, const struct traits *t, struct str *text) {
 	*w = (struct writer){ .text = text, .k = k, .t = t, .lane_dim = lane_dim(k) };
-	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT)
+	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT || k->root == KERNEL_ATTENTION)
 		w->inner.value[k->reduced_value] = true;
 	close_needs(k, &w->inner);
 	for (unsigned o = 0; o < k->operands; o++)
@@ -41,7 +43,7 @@ void writer_open(struct writer *w, const struct kernel *k, const struct traits *
 bool writer_uses(const struct writer *w, enum dtype reg) {
 	const struct kernel *k = w->k;
 
-	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_MATMUL) && dtype_info(k->accumulator)->reg == reg)
+	if ((k->root == KERNEL_REDUCE || kernel_inner_dims(k)) && dtype_info(k->accumulator)->reg == reg)
 		return true;
 	for (unsigned v = 0; v < k->values; v++)
 		if ((w->inner.value[v] || w->outer.value[v]) && dtype_info(k->value[v].dtype)->reg == reg)

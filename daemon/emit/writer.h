@@ -189,6 +189,10 @@ enum {
 	GROUP_ROWS = 4,
 	GROUP_COLUMNS = 4,
 	GROUP_DEPTH = 16,
+	/* CPU attention: queries of a tile, most tiles and columns of the result of a unit. */
+	ATTENTION_ROWS = 6,
+	ATTENTION_TILES = 22,
+	ATTENTION_COLUMNS = 256,
 	/* GPU reductions: elements a lane reads before it needs the first. */
 	GROUP_UNROLL = 8,
 };
@@ -231,6 +235,8 @@ void sort_defines(const struct writer *w, struct str *text);
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_groups(struct writer *w);
+void attention_lanes(struct writer *w);  /* CPU strategy */
+void attention_groups(struct writer *w); /* GPU strategy */
 
 /* ---- along a row, in 64 columns (walk.c) ---- */
 
@@ -254,6 +260,19 @@ void walk_neutral(struct writer *w, const struct reduction *r);
 void walk_row(struct writer *w, const struct walk *walk);
 /* "sum3.s0" */
 void walk_result(const struct writer *w, const struct reduction *r, char result[static 16]);
+
+/* ---- attention ---- */
+
+/* The dims of M, N, S and D. */
+unsigned attention_queries(const struct kernel *k);
+unsigned attention_columns(const struct kernel *k);
+unsigned attention_keys(const struct kernel *k);
+unsigned attention_depth(const struct kernel *k);
+bool attention_masks(const struct kernel *k);
+/* Does an operand step along a dim? Those of the root walk only theirs. */
+bool attention_walks(const struct kernel *k, unsigned o, unsigned d);
+/* Declares the pointer of an operand of the root at a row (a query, or of keys and values a key) and a column of it. */
+void attention_place(struct writer *w, unsigned o, const char *prefix, const char *row, const char *column);
 
 /* ---- reductions ---- */
 

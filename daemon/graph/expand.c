@@ -60,6 +60,11 @@ static int expand_empty(struct site *s, const struct tensor_type *type, uint32_t
 	return graph_op(s->graph, OP_fill, 0, NULL, &attr, s->note, nodep, f);
 }
 
+/* A key without places has no score that a product of its kernel could begin with: its text does. */
+bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct tensor_type *type) {
+	return op == OP_attention && shape_elements(type) && in[0]->dims[in[0]->rank - 1];
+}
+
 int graph_expand(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	const struct tensor_type *type, uint32_t note, uint32_t *nodep, struct fault *f) {
 	struct expand_call call = { .name = op_info(op)->name, .operands = arity, .operand = in, .attr = attr,

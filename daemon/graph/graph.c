@@ -53,6 +53,7 @@ struct graph_key {
 	int64_t stride[LIMIT_RANK];        /* leaves: strides; slice: steps */
 	int64_t start[LIMIT_RANK];
 	int64_t window[3];
+	double number;
 	uint8_t perm[LIMIT_RANK];
 };
 
@@ -272,6 +273,8 @@ static struct graph_key key_of(const struct graph_node *n, const struct op_attr 
 	k.window[0] = attr->window.size;
 	k.window[1] = attr->window.step;
 	k.window[2] = attr->window.dilation;
+	k.number = attr->number;
+	k.flag = attr->flag;
 	memcpy(k.perm, attr->perm, sizeof k.perm);
 	if (n->op == OP_pad)
 		memcpy(k.start, attr->start, n->type.rank * sizeof *k.start);
@@ -323,6 +326,14 @@ static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in,
 	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);
 }
 
+static bool keeps_whole(const struct graph *g, unsigned op, const uint32_t *in, const struct tensor_type *result) {
+	const struct tensor_type *type[LIMIT_OPERANDS];
+
+	for (unsigned i = 0; i < op_least(op); i++)
+		type[i] = &g->node[in[i]].type;
+	return graph_keeps_whole(op, type, result);
+}
+
 static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	uint32_t note, uint32_t *nodep, struct fault *f) {
 	static const struct op_attr none;
@@ -336,7 +347,7 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 	r = op_check(g, op, arity, in, attr ? attr : &none, &n.type, f);
 	if (r)
 		return r;
-	if (op_info(op)->class == OP_CLASS_COMPOSITE)
+	if (op_info(op)->class == OP_CLASS_COMPOSITE && !keeps_whole(g, op, in, &n.type))
 		return graph_expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
 	if (view_of_leaf(g, op, in, attr, &n.type, &v))
 		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);

@@ -116,6 +116,9 @@ static double iteration(const struct cost *c) {
 
 	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN) && k->block_dim < k->kept)
 		return product_of(c->dims, 0, k->kept) / (double)c->dims[k->block_dim] * (double)c->extent;
+	if (k->root == KERNEL_ATTENTION)
+		return product_of(c->dims, 0, k->rank - 3u) * (double)c->dims[k->rank - 2] *
+			(double)(c->dims[k->rank - 3] + c->dims[k->rank - 1]) * (k->causal ? 0.5 : 1);
 	return product_of(c->dims, 0, k->rank);
 }
 
@@ -124,7 +127,12 @@ static double outputs_of(const struct cost *c) {
 
 	if (k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS)
 		return product_of(c->dims, 0, k->kept);
-	return product_of(c->dims, 0, k->root == KERNEL_MATMUL ? k->rank - 1u : k->rank);
+	return product_of(c->dims, 0, k->rank - kernel_inner_dims(k));
+}
+
+/* Attention: scores, each of which becomes a weight. */
+static double scores_of(const struct cost *c) {
+	return c->outputs / (double)c->dims[c->k->rank - 3] * (double)c->extent * (c->k->causal ? 0.5 : 1);
 }
 
 /* Parts that can be worked on side by side. */
@@ -133,7 +141,7 @@ static double parts_of(const struct cost *c) {
 
 	if (c->t->strategy == STRATEGY_GPU)
 		each = (double)c->t->local_size * COST_LANES;
-	if (c->k->root == KERNEL_MATMUL)
+	if (kernel_inner_dims(c->k))
 		each *= COST_LANES;
 	parts = work / each;
 	if (c->k->root == KERNEL_REDUCE || c->k->root == KERNEL_ROWS)
@@ -205,7 +213,7 @@ static double moving_ns(const struct cost *c, double read, double written, doubl
 static double again_ns(const struct cost *c, const struct walk *w, double size) {
 	double ns = 0;
 
-	if (c->k->root == KERNEL_MATMUL)
+	if (kernel_inner_dims(c->k))
 		return 0;
 	if (w->strided)
 		ns = w->accesses * shared_ns(c, c->t->rates.strided_ns[RATE_ONE], c->t->rates.strided_ns[RATE_ALL]);
@@ -297,8 +305,8 @@ static double times_of(const struct cost *c, unsigned v, enum change change) {
 		return 0;
 	if (kept)
 		return c->outputs * (k->form == KERNEL_FORM_COLUMN ? 1 : k->width);
-	if (k->root == KERNEL_MATMUL)
-		return c->outputs * filled(c, last - 1);
+	if (kernel_inner_dims(k))
+		return c->outputs * filled(c, last - kernel_inner_dims(k));
 	if (change == CHANGE_ROW)
 		return c->elements / fmax((double)c->dims[last], 1) * k->width;
 	return c->elements * (k->form == KERNEL_FORM_COLUMN ? 1 : filled(c, last));
@@ -322,7 +330,7 @@ static double product_ns(const struct cost *c) {
 	const struct rates *r = &c->t->rates;
 	enum rate_float f = dtype_info(c->k->accumulator)->bytes == 8 ? RATE_F64 : RATE_F32;
 
-	return c->elements * filled(c, c->k->rank - 2u) *
+	return c->elements * filled(c, c->k->rank - 1u - kernel_inner_dims(c->k)) *
 		shared_ns(c, r->product_ns[RATE_ONE][f], r->product_ns[RATE_ALL][f]);
 }
 
@@ -342,8 +350,10 @@ static double arithmetic_ns(const struct cost *c) {
 		ns += reduction_ns(c, k->accumulator);
 	if (k->root == KERNEL_SCAN)
 		ns += COST_SCAN * c->elements * class_ns(c, k->accumulator, RATE_CHEAP);
-	if (k->root == KERNEL_MATMUL)
+	if (kernel_inner_dims(k))
 		ns += product_ns(c);
+	if (k->root == KERNEL_ATTENTION)
+		ns += scores_of(c) * class_ns(c, k->accumulator, RATE_EXP);
 	return ns;
 }
 

@@ -154,6 +154,8 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.stage = k->stage;
 	to->kernel.descending = k->descending;
 	to->kernel.accumulator = k->accumulator;
+	to->kernel.inputs = k->inputs;
+	to->kernel.causal = k->causal;
 	to->kernel.root_value = KERNEL_NONE;
 	to->extent = from->extent;
 	memcpy(to->dims, from->dims, sizeof to->dims);
@@ -167,7 +169,9 @@ static uint16_t cut_root(struct cut *c) {
 		k->carry = (uint8_t)draft_operand(c->to, from->accumulator, &c->from->operand[from->carry]);
 	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN || from->root == KERNEL_SORT)
 		k->reduced_value = cut_value(c, from->reduced_value);
-	for (uint16_t i = 0; from->root == KERNEL_MATMUL && i < 2; i++)
+	if (from->root == KERNEL_ATTENTION)
+		k->reduced_value = cut_value(c, from->reduced_value);
+	for (uint16_t i = 0; i < kernel_root_operands(from); i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
 	k->root_value = k->values;
 	return draft_value(c->to, from->value[from->root_value]);

@@ -361,7 +361,7 @@ static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 	return p->node[copy].group != GROUP_NONE ? 0 : group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
-/* What is gathered and all of a scatter may lie anyhow, but must lie in memory. */
+/* What is gathered and all of a scatter or attention may lie anyhow, but must lie in memory. */
 static int place_operand(struct planner *p, uint32_t node, unsigned i) {
 	const struct node *in = &p->node[p->node[node].in[i]];
 	uint32_t copy;
@@ -374,6 +374,10 @@ static int place_operand(struct planner *p, uint32_t node, unsigned i) {
 		return r;
 	p->node[node].in[i] = copy;
 	return group_new(p, copy, 1);
+}
+
+static bool reads_all_there(const struct node *n) {
+	return n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION;
 }
 
 /* Another reduction of the same array over the same rows: together they read it once. */
@@ -426,7 +430,7 @@ static int join(struct planner *p, uint32_t node) {
 
 	if (op_gathers(p->node[node].op))
 		r = place_operand(p, node, 0);
-	for (unsigned i = 0; !r && p->node[node].kind == NODE_SCATTER && i < p->node[node].arity; i++)
+	for (unsigned i = 0; !r && reads_all_there(&p->node[node]) && i < p->node[node].arity; i++)
 		r = place_operand(p, node, i);
 	for (unsigned i = 0; !r && p->node[node].kind == NODE_MATMUL && i < 2; i++)
 		r = place_factor(p, node, i);
@@ -494,7 +498,7 @@ static void find_reads(struct planner *p, uint32_t group, uint32_t into) {
 		const struct node *n = &p->node[m];
 
 		for (unsigned k = 0; k < n->arity; k++) {
-			bool rows = n->kind == NODE_REDUCE || n->kind == NODE_MATMUL || n->row;
+			bool rows = n->kind == NODE_REDUCE || node_is_product(n) || n->row;
 
 			if (!reads_group(p, n, k, group))
 				continue;
@@ -634,9 +638,9 @@ bool group_needs_rows(struct planner *p, uint32_t group) {
 	return false;
 }
 
-/* A product and a scatter stay; reductions and scans are taken apart wholly. */
-static bool stays(const struct group *g, uint32_t node) {
-	return (g->kind == NODE_MATMUL || g->kind == NODE_SCATTER) && node == g->root;
+/* A product, attention and a scatter stay; reductions and scans are taken apart wholly. */
+static bool stays(const struct planner *p, const struct group *g, uint32_t node) {
+	return node == g->root && node_is_product(&p->node[node]);
 }
 
 /* May the member follow in the newest group? */
@@ -663,7 +667,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 	p->group[group].ops = p->group[group].outputs = 0;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
-		if (stays(&p->group[group], m))
+		if (stays(p, &p->group[group], m))
 			group_add(p, &p->group[group], m);
 		else
 			r = shed_member(p, group, p->groups == before, m);

@@ -41,6 +41,10 @@
  *           that hold such elements: ROWS and BLOCKS two of work memory, the first of them BLOCKS' result, and
  *           for places one of KERNEL_SORT_CHUNK values, each an item's own but for BLOCKS' first two (GPU
  *           strategy: BLOCKS' result alone); MERGE what is read, what is written; LAST what is read
+ *   ATTENTION batch dims, M (queries), N (columns of a value), S (keys), D (places of a key); operands are
+ *           queries over batch, M, D, keys over batch, S, D, values over batch, S, N and, where `inputs` is 4, a
+ *           mask over batch, M, S (bool: seen or not; else added to the scores). The root and later values are
+ *           computed over batch, M, N; reduced_value is the scale, a scalar
  *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
@@ -52,7 +56,7 @@
  *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
  * the last, REDUCE, ROWS and SCAN of the form ROW the (single) reduced one, COLUMN the last kept one,
- * MATMUL N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
+ * MATMUL and ATTENTION N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
  * in the form ROW operands of the kept space (REDUCE: used after the root) are UNIFORM.
  *
  * Reductions: element j (row-major over the reduced dims) of a block of KERNEL_BLOCK elements is
@@ -73,6 +77,8 @@
  * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
  * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
  * type; its stride along M is from one panel to the next. Columns beyond N are there, but of any value.
+ *
+ * Attention: fusion-ops(7) has the arithmetic, in blocks of KERNEL_ATTENTION_BLOCK keys.
  */
 #pragma once
 
@@ -91,6 +97,7 @@ enum {
 	KERNEL_SORT_CHUNK = 256,
 	/* ... and items a compute unit that sort whole rows, each with memory of its own to work in. */
 	KERNEL_SORT_ITEMS = 4,
+	KERNEL_ATTENTION_BLOCK = 64,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
 	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
@@ -109,6 +116,15 @@ enum kernel_root {
 	KERNEL_SCAN,
 	KERNEL_SCATTER,
 	KERNEL_SORT,
+	KERNEL_ATTENTION,
+};
+
+/* Operands of ATTENTION. */
+enum {
+	ATTENTION_Q,
+	ATTENTION_K,
+	ATTENTION_V,
+	ATTENTION_MASK,
 };
 
 enum kernel_stage {
@@ -193,23 +209,40 @@ struct kernel {
 	uint8_t rank;
 	uint8_t kept;                  /* REDUCE, ROWS, SCAN: kept dims */
 	uint8_t block_dim;             /* REDUCE, SCAN: the kept dim that counts blocks, or 0xff */
-	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; MATMUL: OP_matmul; SCATTER, SORT: the operation itself */
-	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL: dtype of the root value; SORT: of what is sorted */
+	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; else the operation itself */
+	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
 	uint8_t vectors;               /* MATMUL, CPU strategy: vectors side by side in a tile */
 	bool packed;                   /* MATMUL, CPU strategy: operand 1 lies in panels */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
+	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3 */
+	bool causal;                   /* ATTENTION: a query sees no key after its own place */
 	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
-	uint16_t reduced_value;        /* REDUCE, SCAN, SORT (ROWS, BLOCKS): what is reduced, of the accumulator's dtype */
+	uint16_t reduced_value;        /* REDUCE, SCAN, SORT (ROWS, BLOCKS): what is reduced, of the accumulator's dtype; ATTENTION: the scale */
 	uint16_t values;
 	uint16_t operands;
 	uint16_t scalars;
 	struct kernel_value value[KERNEL_VALUES];
 	struct kernel_operand operand[KERNEL_OPERANDS];
 };
+
+/* Operands, the first ones, that the root of a product or attention reads. */
+static inline unsigned kernel_root_operands(const struct kernel *k) {
+	return k->root == KERNEL_MATMUL ? 2 : k->root == KERNEL_ATTENTION ? k->inputs : 0;
+}
+
+/* Dims, at the end, that the root walks and its result does not have. */
+static inline unsigned kernel_inner_dims(const struct kernel *k) {
+	return k->root == KERNEL_MATMUL ? 1 : k->root == KERNEL_ATTENTION ? 2 : 0;
+}
+
+/* Dims, at the end, that never vanish or merge, because a kernel of this root names each. */
+static inline unsigned kernel_own_dims(const struct kernel *k) {
+	return k->root == KERNEL_MATMUL ? 3 : k->root == KERNEL_ATTENTION ? 4 : 0;
+}
 
 /* ---- the task record: 64-bit words ---- */
 
@@ -219,7 +252,7 @@ enum {
 	KERNEL_WORD_UNITS,
 	KERNEL_WORD_UNITS_PER_ITEM,
 	KERNEL_WORD_PIECES,
-	/* Elements reduced or scanned (all blocks together) or of a row, updates, or K; MAP: elements of a piece, set by emit_geometry(). */
+	/* Elements reduced or scanned (all blocks together) or of a row, updates, K or keys; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
 	KERNEL_WORD_DIMS,
 };

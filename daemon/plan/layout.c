@@ -2,7 +2,7 @@
  * Dims of a kernel: fewer is faster, and lets more calls share one program.
  *
  * Dims stand in groups that may not mix: a map's all in one; a reduction's, rows' and a scan's kept ones, then its
- * reduced ones; a product's batch dims, then M, N and K one by one. Inside a group extents of 1
+ * reduced ones; a product's and attention's batch dims, then each other one by one. Inside a group extents of 1
  * vanish, and neighbours merge where every operand steps evenly over both.
  */
 #include "planner.h"
@@ -18,16 +18,14 @@ static bool has_rows(const struct kernel *k) {
 static unsigned dim_group(const struct kernel *k, unsigned d) {
 	if (has_rows(k))
 		return d >= k->kept;
-	if (k->root == KERNEL_MATMUL)
-		return d + 3 >= k->rank ? 4 + d - k->rank : 0;
-	return 0;
+	return d + kernel_own_dims(k) >= k->rank ? d + kernel_own_dims(k) - k->rank + 1 : 0;
 }
 
 static bool dim_is_fixed(const struct kernel *k, unsigned d) {
 	/* The updates of a scatter step along it, whatever the extent of the result. */
 	if (k->root == KERNEL_SCATTER)
 		return d + 1 == k->rank;
-	return k->root == KERNEL_MATMUL && d + 3 >= k->rank;
+	return d + kernel_own_dims(k) >= k->rank;
 }
 
 static void dim_remove(struct draft *d, unsigned dim) {
@@ -140,8 +138,8 @@ static bool columns_pay(const struct draft *d) {
 }
 
 static unsigned lane_dim(const struct kernel *k) {
-	if (k->root == KERNEL_MATMUL)
-		return k->rank - 2u;
+	if (kernel_inner_dims(k))
+		return k->rank - kernel_inner_dims(k) - 1;
 	if (k->form == KERNEL_FORM_COLUMN)
 		return k->kept - 1u;
 	return k->rank - 1u;

@@ -9,6 +9,7 @@
 #include "planner.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -571,6 +572,66 @@ static int lower_matmul(struct lowering *l, const struct group *g) {
 	return r ? r : lower_stores(l, g);
 }
 
+/* ---- attention ---- */
+
+/* An operand's strides over batch, M, N, S, D: its last two dims go to `row` and `column`; it is broadcast. */
+static void lower_attended(struct lowering *l, const struct node *root, unsigned i, unsigned row, unsigned column) {
+	const struct node *n = &l->p->node[root->in[i]];
+	struct plan_operand o = { .slot = l->p->node[n->base].slot, .offset = n->view.offset };
+
+	for (unsigned d = n->type->rank, at = root->type->rank; d-- > 0;) {
+		at--;
+		if (n->type->dims[d] != 1)
+			o.stride[d + 1 == n->type->rank ? column : d + 2 == n->type->rank ? row : at] = n->view.stride[d];
+	}
+	draft_operand(l->d, n->type->dtype, &o);
+}
+
+/* Extents and operands of the root; the dims after the batch's are M, N, S and D. */
+static void lower_attention_root(struct lowering *l, const struct node *root) {
+	const struct tensor_type *q = l->p->node[root->in[ATTENTION_Q]].type, *k = l->p->node[root->in[ATTENTION_K]].type;
+	unsigned m = root->type->rank - 2u;
+
+	memcpy(l->d->dims, root->type->dims, sizeof root->type->dims);
+	l->d->extent = (uint64_t)k->dims[k->rank - 2];
+	l->d->dims[m + 2] = k->dims[k->rank - 2];
+	l->d->dims[m + 3] = q->dims[q->rank - 1];
+	lower_attended(l, root, ATTENTION_Q, m, m + 3);
+	lower_attended(l, root, ATTENTION_K, m + 2, m + 3);
+	lower_attended(l, root, ATTENTION_V, m + 2, m + 1);
+	if (root->arity > ATTENTION_MASK)
+		lower_attended(l, root, ATTENTION_MASK, m, m + 2);
+}
+
+static int lower_attention(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	struct kernel *k = &l->d->kernel;
+	double scale = root->attr->number;
+	uint32_t number;
+	uint16_t v;
+	int r;
+
+	k->root = KERNEL_ATTENTION;
+	k->op = OP_attention;
+	k->accumulator = dtype_info(root->type->dtype)->reg;
+	k->rank = (uint8_t)(root->type->rank + kernel_inner_dims(k));
+	k->inputs = root->arity;
+	k->causal = root->attr->flag;
+	lower_attention_root(l, root);
+	if (scale == 0)
+		scale = 1 / sqrt((double)l->d->dims[k->rank - 1]);
+	r = planner_constant(l->p, dtype_scalar_from_double(k->accumulator, scale), &number);
+	if (r)
+		return r;
+	k->reduced_value = draft_scalar(l->d, k->accumulator, number);
+	k->root_value = k->values;
+	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));
+	frame_plain(&l->frame, root->type);
+	r = lower_members(l, g);
+	return r ? r : lower_stores(l, g);
+}
+
 /* ---- steps ---- */
 
 /* What a member stands for in the graph: a copy made to be computed again, or a part, for another node. */
@@ -607,6 +668,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 		[NODE_MAP] = lower_map, [NODE_REDUCE] = lower_reductions, [NODE_MATMUL] = lower_matmul,
 		[NODE_SCAN] = lower_scan, [NODE_SCATTER] = lower_scatter,
 		[NODE_SORT] = lower_sort,
+		[NODE_ATTENTION] = lower_attention,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

@@ -297,7 +297,7 @@ static bool add_readers(struct planner *p, struct again *x, uint32_t node, uint3
 
 		if (other == group || !reads(p, p->reader[i], node))
 			continue;
-		if (n->kind == NODE_MATMUL || (x->readers == MERGE_AGAIN_READERS && !listed(x->into, x->readers, other)))
+		if (node_is_product(n) || (x->readers == MERGE_AGAIN_READERS && !listed(x->into, x->readers, other)))
 			return false;
 		for (unsigned k = 0; k < n->arity; k++)
 			if (planner_edge(p, n, k).base == node && !planner_edge(p, n, k).direct)

@@ -209,7 +209,7 @@ static bool is_norm_linear(const struct sight *s) {
 }
 
 static bool is_attention(const struct sight *s) {
-	return s->products == 2 && s->reductions && holds_op(s, OP_exp);
+	return holds_op(s, OP_attention);
 }
 
 static bool is_activation_linear(const struct sight *s) {
@@ -384,7 +384,8 @@ void pattern_mark(const struct planner *p, const struct group *g, uint32_t first
 enum pattern pattern_of_kernel(const struct kernel *k) {
 	static const uint8_t by_root[] = { [KERNEL_MAP] = PATTERN_elementwise_chain,
 		[KERNEL_REDUCE] = PATTERN_reduce_prologue, [KERNEL_MATMUL] = PATTERN_linear,
-		[KERNEL_ROWS] = PATTERN_reduce_broadcast, [KERNEL_SCAN] = PATTERN_scan };
+		[KERNEL_ROWS] = PATTERN_reduce_broadcast, [KERNEL_SCAN] = PATTERN_scan,
+		[KERNEL_ATTENTION] = PATTERN_attention };
 	unsigned ops = 0;
 
 	for (unsigned v = 0; v < k->values; v++)

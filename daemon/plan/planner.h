@@ -34,6 +34,7 @@ enum node_kind {
 	NODE_SCAN,
 	NODE_SCATTER,
 	NODE_SORT,
+	NODE_ATTENTION,
 	NODE_PARTS,            /* in memory, written by other nodes, its parts */
 };
 
@@ -64,7 +65,7 @@ struct node {
 };
 
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT or NODE_MATMUL */
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
 	uint8_t columns;                   /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
@@ -109,6 +110,8 @@ struct edge {
 };
 struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i);
 bool node_is_computed(const struct node *n);
+/* Does it read its operands from memory, wherever they lie there, and not element by element? */
+bool node_is_product(const struct node *n);
 /* The same extents; element types may differ, as between a cast and its operand. */
 bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 /* Adds a node that copies `of`, read through its view, into memory of its own. */

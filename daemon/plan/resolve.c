@@ -16,6 +16,10 @@ bool node_is_computed(const struct node *n) {
 	return n->kind >= NODE_MAP;
 }
 
+bool node_is_product(const struct node *n) {
+	return n->kind == NODE_MATMUL || n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION;
+}
+
 bool space_equal(const struct tensor_type *a, const struct tensor_type *b) {
 	return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
 }
@@ -134,6 +138,9 @@ static int resolve_node(struct planner *p, struct node *n) {
 		return 0;
 	case OP_matmul:
 		return resolve_matmul(p, n);
+	case OP_attention:
+		compute(p, n, NODE_ATTENTION);
+		return 0;
 	case OP_put_along:
 	case OP_add_along:
 		resolve_scatter(p, n);
@@ -270,7 +277,7 @@ struct edge planner_edge(const struct planner *p, const struct node *n, unsigned
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = n->kind != NODE_MATMUL && n->kind != NODE_SCATTER && !(op_gathers(n->op) && i == 0) &&
+	e.direct = !node_is_product(n) && !(op_gathers(n->op) && i == 0) &&
 		node_is_computed(base) && base->kind != NODE_PARTS && space_equal(base->type, n->space) &&
 		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
 	return e;

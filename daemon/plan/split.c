@@ -283,11 +283,12 @@ static void second_space(struct halves *h, bool after_root) {
 	if (!after_root)
 		return;
 	if (k->root != KERNEL_SCAN) {
-		k->rank = k->root == KERNEL_MATMUL ? (uint8_t)(k->rank - 1) : k->kept;
+		k->rank = kernel_inner_dims(k) ? (uint8_t)(k->rank - kernel_inner_dims(k)) : k->kept;
 		k->block_dim = 0xff;
 	}
 	k->root = KERNEL_MAP;
-	k->kept = 0;
+	k->kept = k->inputs = 0;
+	k->causal = false;
 	k->op = 0;
 	k->accumulator = 0;
 	h->second.extent = 0;

@@ -399,6 +399,16 @@ static void host_logsumexp(
 #define ATTENTION_SCALE 0.125
 
 static fusion_array *record_attention(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_attention(in[0], in[1], in[2], NULL, ATTENTION_SCALE, false);
+}
+
+static fusion_array *record_attention_causal(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_attention(in[0], in[1], in[2], NULL, ATTENTION_SCALE, true);
+}
+
+static fusion_array *record_attention_parts(const struct workload *w, fusion_array *const *in) {
 	fusion_array *score =
 		fusion_mul_scalar(fusion_matmul(in[0], fusion_transpose(in[1])), ATTENTION_SCALE);
 
@@ -424,6 +434,8 @@ static void host_attention(
 		out[i] = weight ? 0 : (double)NAN;
 	if (!weight)
 		return;
+	if (w->kind->record == record_attention_causal)
+		length = first / width % length + 1;
 	for (int64_t k = 0; k < length; k++)
 		weight[k] =
 			ATTENTION_SCALE * host_dot(in[0] + first - column, in[1] + head + k * width, width);
@@ -588,7 +600,23 @@ static const struct kind kinds[] = {
 		.record = record_attention,
 		.reference = host_attention,
 		.cost = 4,
-		.doc = "softmax(q @ k^T * 0.125) @ v, of HEADSxLENGTHxWIDTH" },
+		.doc = "attention(q, k, v, scale=0.125), of HEADSxLENGTHxWIDTH" },
+	{ .name = "attention_causal",
+		.sizes = 3,
+		.inputs = 3,
+		.shape = shape_attention,
+		.record = record_attention_causal,
+		.reference = host_attention,
+		.cost = 4,
+		.doc = "attention(q, k, v, scale=0.125, causal), of HEADSxLENGTHxWIDTH" },
+	{ .name = "attention_parts",
+		.sizes = 3,
+		.inputs = 3,
+		.shape = shape_attention,
+		.record = record_attention_parts,
+		.reference = host_attention,
+		.cost = 4,
+		.doc = "softmax(q @ k^T * 0.125) @ v, written out, of HEADSxLENGTHxWIDTH" },
 };
 /* clang-format on */
 
