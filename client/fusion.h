@@ -266,6 +266,14 @@ FUSION_API int fusion_define_op(fusion_context *context, const char *name, const
  * the daemon, since the size of the result depends on the values.
  */
 FUSION_API fusion_array *fusion_flatnonzero(fusion_array *a);
+/* The same as one index along each axis: placep receives as many arrays as a has axes, at least one. */
+FUSION_API int fusion_nonzero(fusion_array *a, fusion_array **placep);
+/*
+ * The values of a, ascending, each once; the place of the first of each in the flattened a; for each element of
+ * a, in its shape, the place of its value; how often each occurs. Places and counts are i64; pointers of what is
+ * not wanted are NULL. NaN equals nothing, so each is a value; -0 equals +0. Waits for the daemon.
+ */
+FUSION_API int fusion_unique(fusion_array *a, fusion_array **valuesp, fusion_array **firstp, fusion_array **inversep, fusion_array **countsp);
 
 /* ---- graphs recorded once ---- */
 

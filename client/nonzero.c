@@ -4,6 +4,12 @@
  * part in a capture.
  */
 #include "context.h"
+#include "error.h"
+
+enum {
+	/* Where fewer than one in so many elements is true, each place is searched; else all are sorted. */
+	SPARSE = 8,
+};
 
 /* Releases what was made on the way, NULL where it was not. */
 static fusion_array *drop_both(fusion_array *a, fusion_array *b, fusion_array *result) {
@@ -12,25 +18,23 @@ static fusion_array *drop_both(fusion_array *a, fusion_array *b, fusion_array *r
 	return result;
 }
 
-/* Where each true element goes: one less than the count so far; all others lie beyond the axis of `count`. */
-static fusion_array *destinations(fusion_array *truth, int64_t count) {
-	fusion_array *so_far = fusion_cumsum(truth, 0), *place = fusion_sub_scalar(so_far, 1), *beyond, *to;
+/* Place j is the first with j + 1 true elements up to it. */
+static fusion_array *search_places(fusion_array *truth, int64_t count) {
+	fusion_array *so_far = fusion_cumsum(truth, 0), *all, *result;
 
-	fusion_release(so_far);
-	beyond = place ? fusion_full_int(fusion_context_of(place), FUSION_I64, 0, NULL, count) : NULL;
-	to = fusion_where(truth, place, beyond);
-	return drop_both(place, beyond, to);
+	all = so_far ? fusion_arange(fusion_context_of(so_far), FUSION_I64, count, 1, 1) : NULL;
+	result = fusion_searchsorted(so_far, all, false);
+	return drop_both(so_far, all, result);
 }
 
-static fusion_array *gather_places(fusion_array *truth, int64_t count) {
-	fusion_context *c = fusion_context_of(truth);
-	fusion_array *to = destinations(truth, count), *all, *none, *result;
+/* A stable sort puts the true elements first, in their order. */
+static fusion_array *sort_places(fusion_array *truth, int64_t count) {
+	fusion_array *all = fusion_argsort(truth, 0, true), *first, *result;
 
-	all = fusion_arange(c, FUSION_I64, fusion_elements(truth), 0, 1);
-	none = fusion_full_int(c, FUSION_I64, 1, &count, 0);
-	result = fusion_put_along(none, to, all, 0);
-	fusion_release(to);
-	return drop_both(all, none, result);
+	first = fusion_slice(all, (const int64_t[]){ 0 }, (const int64_t[]){ count }, NULL);
+	/* A view would keep the memory of all. */
+	result = fusion_copy(first);
+	return drop_both(all, first, result);
 }
 
 static int read_count(fusion_array *truth, int64_t *countp) {
@@ -43,10 +47,56 @@ static int read_count(fusion_array *truth, int64_t *countp) {
 
 fusion_array *fusion_flatnonzero(fusion_array *a) {
 	fusion_array *truth = fusion_cast(a, FUSION_BOOL), *flat, *result = NULL;
-	int64_t count = 0;
+	int64_t count = 0, n;
 
 	flat = truth ? fusion_reshape(truth, 1, (const int64_t[]){ fusion_elements(truth) }) : NULL;
-	if (flat && !read_count(flat, &count))
-		result = gather_places(flat, count);
+	if (flat && !read_count(flat, &count)) {
+		n = fusion_elements(flat);
+		result = count < n / SPARSE || n > UINT32_MAX ? search_places(flat, count) : sort_places(flat, count);
+	}
 	return drop_both(truth, flat, result);
+}
+
+/* ---- several axes ---- */
+
+/* The index along an axis of places in a row-major array: `below` elements stand behind each of its own. */
+static fusion_array *index_along(fusion_array *flat, int64_t below, int64_t extent) {
+	fusion_array *quotient = fusion_floor_divide_scalar(flat, (double)below);
+	fusion_array *result = fusion_remainder_scalar(quotient, (double)extent);
+
+	fusion_release(quotient);
+	return result;
+}
+
+/* One array an axis, or none. */
+static int split_places(fusion_array *flat, fusion_array *a, fusion_array **placep) {
+	int rank = fusion_rank(a);
+	int64_t below = 1;
+
+	for (int d = rank; d-- > 0;) {
+		int64_t extent = fusion_dims(a)[d];
+
+		/* Of an axis of nothing there are no places; a division by 0 is 0. */
+		placep[d] = index_along(flat, below, extent);
+		if (!placep[d]) {
+			while (++d < rank)
+				fusion_release(placep[d]);
+			return fusion_error_code();
+		}
+		below *= extent;
+	}
+	return 0;
+}
+
+int fusion_nonzero(fusion_array *a, fusion_array **placep) {
+	fusion_array *flat;
+	struct fault f;
+	int code;
+
+	if (a && !fusion_rank(a))
+		return error_report(fault_set(&f, FAULT_SHAPE, "nonzero: an array of rank 0 has no places"), &f);
+	flat = fusion_flatnonzero(a);
+	code = flat ? split_places(flat, a, placep) : fusion_error_code();
+	fusion_release(flat);
+	return code;
 }

@@ -500,6 +500,8 @@ static uint32_t make_pattern(enum pattern pattern) {
 		return sum(op(OP_exp, x, 0), 2);
 	case PATTERN_reduce_epilogue:
 		return op(OP_sqrt, sum(x, 2), 0);
+	case PATTERN_sort:
+		return op_attr(OP_sort, op(OP_exp, x, 0), (struct op_attr){ .axis = 1 });
 	default:
 		return UINT32_MAX;
 	}
@@ -1703,6 +1705,72 @@ START_TEST(a_scan_takes_what_stands_before_and_after_it) {
 }
 END_TEST
 
+static void expect_stages(const struct plan *p, unsigned count, const uint8_t *stage) {
+	ck_assert_uint_eq(p->steps, count);
+	for (unsigned i = 0; i < count; i++) {
+		ck_assert_uint_eq(p->step[i].kernel->root, KERNEL_SORT);
+		ck_assert_uint_eq(p->step[i].kernel->stage, stage[i]);
+	}
+}
+
+START_TEST(short_rows_are_sorted_whole_and_long_ones_in_blocks) {
+	static const uint8_t rows[] = { KERNEL_STAGE_ROWS };
+	static const uint8_t blocks[] = { KERNEL_STAGE_BLOCKS, KERNEL_STAGE_MERGE, KERNEL_STAGE_LAST };
+	struct plan *p;
+
+	output(op_attr(OP_argsort, leaf(0, DTYPE_f32, DIMS(3, 500)), (struct op_attr){ .axis = 0 }));
+	p = plan_with(&cpu, true);
+	expect_stages(p, 1, rows);
+	plan_unref(p);
+	graph_reset(g);
+	output(op_attr(OP_sort, leaf(0, DTYPE_f32, DIMS(100001)), (struct op_attr){ .axis = 0, .flag = true }));
+	p = plan_with(&cpu, true);
+	expect_stages(p, 3, blocks);
+	plan_unref(p);
+}
+END_TEST
+
+/* The kernel of all sizes is one: what varies stands in the record. */
+START_TEST(sorts_of_other_sizes_are_the_same_kernels) {
+	struct plan *p[2];
+
+	for (int i = 0; i < 2; i++) {
+		graph_reset(g);
+		output(op_attr(OP_argsort, leaf(0, DTYPE_f32, DIMS(100001 + 1000 * i)), (struct op_attr){ .axis = 0 }));
+		p[i] = plan_with(&cpu, true);
+	}
+	ck_assert_uint_eq(p[0]->steps, p[1]->steps);
+	for (uint32_t i = 0; i < p[0]->steps; i++)
+		ck_assert(kernel_equal(p[0]->step[i].kernel, p[1]->step[i].kernel));
+	plan_unref(p[0]);
+	plan_unref(p[1]);
+}
+END_TEST
+
+START_TEST(a_sort_that_does_not_build_is_split_from_what_goes_before_it) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(3, 500));
+	struct plan *p, *q;
+	const struct kernel *k;
+
+	output(op_attr(OP_argsort, op(OP_exp, op(OP_neg, x, 0), 0), (struct op_attr){ .axis = 1 }));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert_int_eq(plan_split(p, 0, &q, &fault), 0);
+	ck_assert_uint_eq(q->steps, 2);
+	ck_assert_uint_eq(q->step[0].kernel->root, KERNEL_MAP);
+	k = q->step[1].kernel;
+	ck_assert_uint_eq(k->root, KERNEL_SORT);
+	ck_assert_uint_eq(k->operands, 5);
+	ck_assert_uint_eq(k->carry, 2);
+	ck_assert(k->operand[1].output && k->operand[1].dtype == DTYPE_i64);
+	ck_assert_uint_eq(k->operand[2].dtype, DTYPE_u64);
+	ck_assert_uint_eq(k->operand[4].dtype, DTYPE_f32);
+	plan_unref(p);
+	ck_assert_int_eq(plan_split(q, 1, &p, &fault), FAULT_BUILD);
+	plan_unref(q);
+}
+END_TEST
+
 START_TEST(scans_of_any_length_and_place_in_blocks_are_whole) {
 	static const int64_t shapes[][3] = { { 1, 20000, 1 }, { 20000, 1, 20 }, { 3, 8193, 9 }, { 8192, 2, 2 }, { 2, 3, 30000 } };
 
@@ -1787,6 +1855,9 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
 	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);
 	tcase_add_test(t, a_scan_takes_what_stands_before_and_after_it);
+	tcase_add_test(t, short_rows_are_sorted_whole_and_long_ones_in_blocks);
+	tcase_add_test(t, sorts_of_other_sizes_are_the_same_kernels);
+	tcase_add_test(t, a_sort_that_does_not_build_is_split_from_what_goes_before_it);
 	tcase_add_test(t, scans_of_any_length_and_place_in_blocks_are_whole);
 	suite_add_tcase(s, t);
 	return s;

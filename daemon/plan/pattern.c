@@ -231,6 +231,13 @@ static bool is_scan(const struct sight *s) {
 	return false;
 }
 
+static bool is_sort(const struct sight *s) {
+	for (unsigned i = 0; i < s->members; i++)
+		if (s->p->node[s->member[i]].kind == NODE_SORT)
+			return true;
+	return false;
+}
+
 static bool is_norm_activation(const struct sight *s) {
 	return ends_active(s) && ((s->reductions && s->normalises) || (!s->roots && s->centred && s->scaled));
 }
@@ -276,6 +283,7 @@ static const struct {
 	bool (*fits)(const struct sight *s);
 } forms[] = {
 	{ PATTERN_scan, is_scan },
+	{ PATTERN_sort, is_sort },
 	{ PATTERN_attention, is_attention },
 	{ PATTERN_norm_linear, is_norm_linear },
 	{ PATTERN_activation_linear, is_activation_linear },
@@ -385,7 +393,8 @@ enum pattern pattern_of_kernel(const struct kernel *k) {
 	static const uint8_t by_root[] = { [KERNEL_MAP] = PATTERN_elementwise_chain,
 		[KERNEL_REDUCE] = PATTERN_reduce_prologue, [KERNEL_MATMUL] = PATTERN_linear,
 		[KERNEL_ROWS] = PATTERN_reduce_broadcast, [KERNEL_SCAN] = PATTERN_scan,
-		[KERNEL_ATTENTION] = PATTERN_attention };
+		[KERNEL_ATTENTION] = PATTERN_attention,
+		[KERNEL_SORT] = PATTERN_sort };
 	unsigned ops = 0;
 
 	for (unsigned v = 0; v < k->values; v++)

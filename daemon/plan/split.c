@@ -224,7 +224,7 @@ static bool is_computed(const struct kernel_value *v) {
 
 /* Is there a value that the root is made of, one an element? */
 static bool reduces(const struct kernel *k) {
-	return k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN;
+	return k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT;
 }
 
 static unsigned count_ops(const struct kernel *k, unsigned first, unsigned end) {
@@ -308,6 +308,8 @@ static void first_space(struct halves *h, bool before_root) {
 	k->kept = 0;
 	k->op = 0;
 	k->accumulator = 0;
+	k->stage = 0;
+	k->descending = false;
 	h->first.extent = 0;
 }
 
@@ -360,6 +362,24 @@ static int cross(struct plan *p, struct halves *h, uint16_t value) {
 	return 0;
 }
 
+/* A sort's results, and the memory that it works in, which is of other types than what it stores. */
+static void split_sort_outputs(struct halves *h) {
+	const struct kernel *k = &h->whole.kernel;
+	struct kernel *to = &h->second.kernel;
+
+	to->carry = (uint8_t)to->operands;
+	for (unsigned i = 0; i < k->operands; i++) {
+		uint16_t operand;
+
+		if (!k->operand[i].output)
+			continue;
+		operand = draft_operand(&h->second, k->operand[i].dtype, &h->whole.operand[i]);
+		to->operand[operand].output = true;
+		to->operand[operand].value = to->root_value;
+		to->carry += i < k->carry;
+	}
+}
+
 static int split_values(struct plan *p, struct halves *h, unsigned point) {
 	const struct kernel *k = &h->whole.kernel;
 	int r = 0;
@@ -371,6 +391,10 @@ static int split_values(struct plan *p, struct halves *h, unsigned point) {
 			r = cross(p, h, v);
 	if (k->root_value != KERNEL_NONE && point <= k->root_value)
 		cut_value(&h->after, k->root_value);
+	if (!r && k->root == KERNEL_SORT) {
+		split_sort_outputs(h);
+		return 0;
+	}
 	for (uint16_t i = 0; !r && i < k->operands; i++)
 		if (k->operand[i].output)
 			cut_output(k->operand[i].value < point ? &h->before : &h->after, i);

@@ -125,6 +125,8 @@ _PROTOTYPES = {
     "argsort": (_pointer, [_pointer, ctypes.c_int, ctypes.c_bool]),
     "topk": (ctypes.c_int, [_pointer, ctypes.c_int64, ctypes.c_int, ctypes.c_bool, _arrays, _arrays]),
     "searchsorted": (_pointer, [_pointer, _pointer, ctypes.c_bool]),
+    "nonzero": (ctypes.c_int, [_pointer, _arrays]),
+    "unique": (ctypes.c_int, [_pointer, _arrays, _arrays, _arrays, _arrays]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "call": (_pointer, [_pointer, ctypes.c_char_p, ctypes.c_int, _arrays, ctypes.POINTER(_Attributes)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
@@ -422,6 +424,17 @@ class Context:
         made = (_pointer * 2)()
         _checked(call["topk"](a.pointer, k, axis, largest, made, ctypes.cast(ctypes.byref(made, ctypes.sizeof(_pointer)), _arrays)))
         return Array(self, made[0]), Array(self, made[1])
+
+    def nonzero(self, a):
+        made = (_pointer * len(a.shape))()
+        _checked(call["nonzero"](a.pointer, made))
+        return [Array(self, p) for p in made]
+
+    def unique(self, a, wanted=(True,) * 4):
+        """values, places of the first ones, places of the values, counts; None for what is not wanted."""
+        made = [(_pointer * 1)() if w else None for w in wanted]
+        _checked(call["unique"](a.pointer, *made))
+        return [Array(self, m[0]) if m else None for m in made]
 
     def searchsorted(self, a, values, right=False):
         return Array(self, call["searchsorted"](a.pointer, values.pointer, right))

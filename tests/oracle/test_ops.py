@@ -347,6 +347,8 @@ def check_nonzero(report, context, rng, dtype):
         values = np.where(rng.random(shape) < 0.5, values, np.zeros_like(values))
         got = context.flatnonzero(put(context, dtype, values)).read()
         compare_exact(report, f"flatnonzero {dtype} {list(shape)}", "i64", np.flatnonzero(values), got)
+        for d, got in enumerate(context.nonzero(put(context, dtype, values)) if shape else ()):
+            compare_exact(report, f"nonzero {dtype} {list(shape)} axis {d}", "i64", np.nonzero(values)[d], got.read())
     got = context.flatnonzero(context.full(dtype, (9,), 0)).read()
     report.check(got.shape == (0,), f"flatnonzero of {dtype} zeros", lambda: f"{got.shape}")
 
@@ -388,6 +390,20 @@ def check_order(report, context, rng, dtype):
     for title, kind, want, got in todo:
         compare_exact(report, title, kind, want, got.read())
     refused(report, f"topk of more {dtype} than there are", "topk", lambda: context.topk(a, 301, 1))
+
+
+def check_unique(report, context, rng, dtype):
+    for shape in ((6, 50), (0, 3), ()):
+        values = sortable(rng, dtype, shape)
+        a = put(context, dtype, values)
+        want = np.unique(values, True, True, True, equal_nan=False)
+        names = ("values", "first", "inverse", "counts")
+        for name, right, got in zip(names, want, context.unique(a)):
+            right = right.reshape(shape) if name == "inverse" else right
+            compare_exact(report, f"unique {dtype} {list(shape)} {name}", dtype if name == "values" else "i64", right, got.read())
+    for wanted in ((True, False, False, False), (False, False, False, True)):
+        got = context.unique(put(context, dtype, sortable(rng, dtype, (6, 50))), wanted)
+        report.check([g is not None for g in got] == list(wanted), f"unique {dtype} {wanted}")
 
 
 # ---- parts ----
@@ -698,6 +714,7 @@ def check_shape_refusals(report, context):
             lambda: context.gather("take", make(2, 3), context.full("i32", (2,), 1), 2))
     refused(report, "cumsum along no axis", "cumsum", lambda: context.scan("cumsum", make(2, 3), 2))
     refused(report, "cumsum of rank 0", "cumsum", lambda: context.scan("cumsum", make(), 0))
+    refused(report, "nonzero of rank 0", "nonzero", lambda: context.nonzero(make()), code="SHAPE")
     refused(report, "sort of rank 0", "sort", lambda: context.sort("sort", make(), 0))
     refused(report, "argsort along no axis", "argsort", lambda: context.sort("argsort", make(2, 3), 2))
     refused(report, "searchsorted in a matrix", "searchsorted", lambda: context.searchsorted(make(2, 3), make(2)), code="SHAPE")
@@ -709,7 +726,7 @@ def check_shape_refusals(report, context):
 # ---- all of it ----
 
 EVERY = (check_special, check_shapes, check_singly, check_scalars, check_promotion, check_casts, check_sources,
-         check_views, check_parts, check_gathers, check_scatters, check_nonzero, check_order, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
+         check_views, check_parts, check_gathers, check_scatters, check_nonzero, check_order, check_unique, check_random, check_writing, check_reductions, check_strided_reductions, check_scans,
          check_matmul, check_refusals)
 
 
