@@ -1,6 +1,6 @@
 /*
  * section:  convert
- * requires: types
+ * requires: types declare
  * provides: to_bool to_i8 to_u8 to_i16 to_u16 to_i32 to_u32 to_i64 to_u64 to_f16 to_bf16 to_f32 to_f64
  *           round_f16 round_bf16
  *

@@ -1,6 +1,6 @@
 /*
  * section:  integer
- * requires: types
+ * requires: types declare
  * provides: zero_ one_ abs_ neg_ sign_ relu_ floor_ ceil_ round_ trunc_ isnan_ isinf_ isfinite_
  *           not_ and_ or_ xor_ add_ sub_ mul_ max_ min_ shl_ shr_ pow_ floor_divide_ remainder_
  *           eq_ ne_ lt_ le_ where_

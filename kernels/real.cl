@@ -1,6 +1,6 @@
 /*
  * section:  real
- * requires: types
+ * requires: types declare
  * provides: zero_ one_ abs_ neg_ sign_ relu_ sqrt_ rsqrt_ floor_ ceil_ round_ trunc_ isnan_ isinf_
  *           isfinite_ hardsigmoid_ add_ sub_ mul_ div_ max_ min_ copysign_ floor_divide_ remainder_
  *           eq_ ne_ lt_ le_ leaky_relu_ where_ fma_

@@ -30,7 +30,13 @@
 
 /* The same bits as, and the value converted to, lanes of another element type. */
 #define AS(element, x) JOIN(as_, V(element))(x)
+#ifndef DECLARE
 #define CONVERT(element, x) JOIN(convert_, V(element))(x)
+#elif W == 1
+#define CONVERT(element, x) ((element)(x))
+#else
+#define CONVERT(element, x) __builtin_convertvector(x, V(element))
+#endif
 
 typedef V(char) i8v;
 typedef V(uchar) u8v;

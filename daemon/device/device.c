@@ -121,8 +121,7 @@ static int open_probes(struct device *d, struct fault *f) {
 	if (r)
 		return r;
 	d->flat = found.flat;
-	d->exact = found.exact && found.division;
-	d->traits.exact_division = found.division;
+	d->exact = found.exact && d->traits.exact_division;
 	d->traits.pools = d->flat ? 1 : MEMORY_POOLS;
 	return d->flat ? 0 : queue_part_ring(d);
 }

@@ -17,34 +17,49 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/emit/emit.h"
+
 enum {
-	EXACT_VALUES = 256,           /* triples tried; a multiple of 16 */
+	EXACT_VALUES = 256,           /* triples tried; a multiple of the lanes */
 	EXACT_TESTS = 4,
 	EXACT_RESULTS = EXACT_TESTS * EXACT_VALUES,
+	EXACT_FORMS = 2,              /* scalars, vectors */
 	/* Where the flat probe looks: behind the ring, in a page mapped for it. */
 	EXACT_BEYOND = 64 << 20,
 	EXACT_PAGE = 4096,
 };
 
+/* Scalars first, then vectors. It names no function that DECLARE would have to declare, but for two. */
 static const char exact_source[] =
 	"#pragma OPENCL FP_CONTRACT OFF\n"
-	"#define ARITHMETIC(name, T, W, LOAD, STORE) \\\n"
-	"kernel void name(global const W *in, global W *out, uint n) { \\\n"
-	"	for (uint i = 0; i < n; i++) { \\\n"
-	"		T a = LOAD(i, in), b = LOAD(i + n, in), c = LOAD(i + 2 * n, in); \\\n"
-	"		T r0 = a * b + c, r1 = a / b, r2 = sqrt(fabs(a)), r3 = a * (T)(0.25f); \\\n"
-	"		STORE(r0, i, out); STORE(r1, i + n, out); STORE(r2, i + 2 * n, out); STORE(r3, i + 3 "
-	"* n, out); \\\n"
-	"	} \\\n"
+	"#define ARITHMETIC(name, T, V, lanes) \\\n"
+	"kernel void name(global const T *scalars, global T *out, uint n) { \\\n"
+	"	global const V *vectors = (global const V *)scalars; \\\n"
+	"	FORM(T, scalars, out, n) \\\n"
+	"	FORM(V, vectors, (global V *)(out + 4 * n), n / lanes) \\\n"
 	"}\n"
-	"#define AT(i, p) ((p)[i])\n"
-	"#define PUT(v, i, p) ((p)[i] = (v))\n"
-	"ARITHMETIC(scalar_f32, float, float, AT, PUT)\n"
-	"ARITHMETIC(vector_f32, float16, float, vload16, vstore16)\n"
+	"#define FORM(T, in, out, n) \\\n"
+	"	for (uint i = 0; i < n; i++) { \\\n"
+	"		T a = in[i], b = in[i + n], c = in[i + 2 * n]; \\\n"
+	"		(out)[i] = a * b + c; \\\n"
+	"		(out)[i + n] = a / b; \\\n"
+	"		(out)[i + 2 * n] = sqrt(fabs(a)); \\\n"
+	"		(out)[i + 3 * n] = a * (T)(0.25f); \\\n"
+	"	}\n"
 	"#ifdef HAS_F64\n"
 	"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-	"ARITHMETIC(scalar_f64, double, double, AT, PUT)\n"
-	"ARITHMETIC(vector_f64, double8, double, vload8, vstore8)\n"
+	"#endif\n"
+	"#ifdef DECLARE\n"
+	"#define DECLARE_REAL(T) __attribute__((overloadable, const)) T sqrt(T); \\\n"
+	"	__attribute__((overloadable, const)) T fabs(T);\n"
+	"DECLARE_REAL(float) DECLARE_REAL(float16)\n"
+	"#ifdef HAS_F64\n"
+	"DECLARE_REAL(double) DECLARE_REAL(double8)\n"
+	"#endif\n"
+	"#endif\n"
+	"ARITHMETIC(f32, float, float16, 16)\n"
+	"#ifdef HAS_F64\n"
+	"ARITHMETIC(f64, double, double8, 8)\n"
 	"#endif\n"
 	"kernel void where_is(global uchar *pool, global ulong *answer, ulong beyond) {\n"
 	"	answer[0] = (ulong)pool;\n"
@@ -128,9 +143,10 @@ static void expect_f64(const double *in, double *want) {
 
 /* ---- running ---- */
 
-static cl_int run_arithmetic(const struct bench *b, const char *name, cl_uint n, void *got, size_t bytes) {
+static cl_int run_arithmetic(const struct bench *b, const char *name, void *got, size_t bytes) {
 	CLEANUP(release_kernel) cl_kernel k = NULL;
 	cl_command_queue queue = b->d->work.queue;
+	cl_uint n = EXACT_VALUES;
 	size_t one = 1;
 	cl_int error;
 
@@ -168,17 +184,8 @@ static void note_differences(struct device *d, const char *form, unsigned differ
 	}
 }
 
-static cl_int test_form(const struct bench *b, const char *kernel, const char *form, cl_uint n,
-	const void *want, void *got, size_t element, bool *exactp) {
-	cl_int error = run_arithmetic(b, kernel, n, got, EXACT_RESULTS * element);
-
-	if (!error)
-		note_differences(b->d, form, compare(want, got, element), exactp);
-	return error;
-}
-
 static cl_int test_f32(const struct bench *b, bool *exactp) {
-	float in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_RESULTS];
+	float in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_FORMS * EXACT_RESULTS];
 	uint64_t state = 88172645463325252u;
 	cl_int error;
 
@@ -187,15 +194,16 @@ static cl_int test_f32(const struct bench *b, bool *exactp) {
 	expect_f32(in, want);
 	error = clEnqueueWriteBuffer(b->d->work.queue, b->in, CL_TRUE, 0, sizeof in, in, 0, NULL, NULL);
 	if (!error)
-		error = test_form(b, "scalar_f32", "f32 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
-	if (!error)
-		error = test_form(
-			b, "vector_f32", "f32 vector", EXACT_VALUES / 16, want, got, sizeof *got, exactp);
-	return error;
+		error = run_arithmetic(b, "f32", got, sizeof got);
+	if (error)
+		return error;
+	note_differences(b->d, "f32 scalar", compare(want, got, sizeof *got), exactp);
+	note_differences(b->d, "f32 vector", compare(want, got + EXACT_RESULTS, sizeof *got), exactp);
+	return CL_SUCCESS;
 }
 
 static cl_int test_f64(const struct bench *b, bool *exactp) {
-	double in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_RESULTS];
+	double in[3 * EXACT_VALUES], want[EXACT_RESULTS], got[EXACT_FORMS * EXACT_RESULTS];
 	uint64_t state = 88172645463325252u;
 	cl_int error;
 
@@ -204,11 +212,12 @@ static cl_int test_f64(const struct bench *b, bool *exactp) {
 	expect_f64(in, want);
 	error = clEnqueueWriteBuffer(b->d->work.queue, b->in, CL_TRUE, 0, sizeof in, in, 0, NULL, NULL);
 	if (!error)
-		error = test_form(b, "scalar_f64", "f64 scalar", EXACT_VALUES, want, got, sizeof *got, exactp);
-	if (!error)
-		error = test_form(
-			b, "vector_f64", "f64 vector", EXACT_VALUES / 8, want, got, sizeof *got, exactp);
-	return error;
+		error = run_arithmetic(b, "f64", got, sizeof got);
+	if (error)
+		return error;
+	note_differences(b->d, "f64 scalar", compare(want, got, sizeof *got), exactp);
+	note_differences(b->d, "f64 vector", compare(want, got + EXACT_RESULTS, sizeof *got), exactp);
+	return CL_SUCCESS;
 }
 
 /* ---- addresses ---- */
@@ -269,32 +278,47 @@ static cl_int test_flat(const struct bench *b, bool *flatp) {
 
 /* ---- all of it ---- */
 
-static cl_int bench_build(struct bench *b, const char *options, struct str *log) {
+static cl_int bench_build(struct bench *b, struct str *log) {
 	CLEANUP(cleanup_free) char *text = NULL;
-	cl_int error = build_source(b->d, exact_source, options, &b->key, &b->program, &b->cached, &text);
+	CLEANUP(str_free) struct str options = { 0 };
+	cl_int error;
 
+	emit_options(&b->d->traits, &options);
+	str_append(&options, b->d->traits.f64 ? " -DHAS_F64" : "");
+	if (str_finish(&options))
+		return CL_OUT_OF_HOST_MEMORY;
+	error = build_source(b->d, exact_source, str_text(&options), &b->key, &b->program, &b->cached, &text);
+	str_clear(log);
 	if (error)
 		str_printf(log, "OpenCL error %d%s%s", error, text ? ": " : "", text ? text : "");
 	return error;
 }
 
-/* With the option for correctly rounded division where it builds, else without. */
-static cl_int bench_open(struct bench *b, bool *divisionp, struct str *log) {
-	const char *f64 = b->d->traits.f64 ? " -DHAS_F64" : "";
-	const size_t bytes = EXACT_RESULTS * sizeof(double);
-	CLEANUP(str_free) struct str options = { 0 };
-	cl_int error;
+/* With the driver's options and the one for correctly rounded division where they build, else without. */
+static cl_int bench_build_most(struct bench *b, struct str *log) {
+	static const struct {
+		bool division, driver;
+	} attempt[] = { { true, true }, { true, false }, { false, true }, { false, false } };
+	cl_int error = CL_SUCCESS;
 
-	str_printf(&options, "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt%s", f64);
-	*divisionp = !bench_build(b, str_text(&options), log);
-	if (!*divisionp) {
-		str_clear(&options);
-		str_clear(log);
-		str_printf(&options, "-cl-std=CL1.2%s", f64);
-		error = bench_build(b, str_text(&options), log);
-		if (error)
-			return error;
+	for (size_t i = 0; i < sizeof attempt / sizeof *attempt; i++) {
+		if (attempt[i].driver && !b->d->quirks->options)
+			continue;
+		b->d->traits.exact_division = attempt[i].division;
+		b->d->traits.options = attempt[i].driver ? b->d->quirks->options : NULL;
+		error = bench_build(b, log);
+		if (!error)
+			break;
 	}
+	return error;
+}
+
+static cl_int bench_open(struct bench *b, struct str *log) {
+	const size_t bytes = EXACT_FORMS * EXACT_RESULTS * sizeof(double);
+	cl_int error = bench_build_most(b, log);
+
+	if (error)
+		return error;
 	b->in = clCreateBuffer(b->d->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
 	if (!error)
 		b->out = clCreateBuffer(b->d->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
@@ -302,7 +326,7 @@ static cl_int bench_open(struct bench *b, bool *divisionp, struct str *log) {
 }
 
 static cl_int run_all(struct bench *b, struct findings *found, struct str *log) {
-	cl_int error = bench_open(b, &found->division, log);
+	cl_int error = bench_open(b, log);
 
 	found->exact = true;
 	if (error)

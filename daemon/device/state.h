@@ -50,6 +50,7 @@ struct quirks {
 	uint8_t lanes;
 	unsigned flags;
 	const char *cache_variable;
+	const char *options;
 	uint32_t ring_kib;
 	uint32_t grid_limit;
 	const char *missing;
@@ -101,12 +102,14 @@ void cache_remove(const struct cache *c, const struct cache_key *key);
 /* ---- exact.c ---- */
 
 struct findings {
-	bool division;                        /* the option for correctly rounded / and sqrt builds */
 	bool flat;
 	bool exact;
 };
 
-/* Builds and runs the probes, on the ring as pool 0; what they found also goes to the notes. */
+/*
+ * Builds and runs the probes, on the ring as pool 0; what they found also goes to the notes, and which
+ * options build to the traits.
+ */
 int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT_MUST_USE;
 
 /* ---- program.c, builder.c ---- */

@@ -127,4 +127,6 @@ void emit_options(const struct traits *t, struct str *options) {
 	str_append(options, "-cl-std=CL1.2");
 	if (t->exact_division)
 		str_append(options, " -cl-fp32-correctly-rounded-divide-sqrt");
+	if (t->options)
+		str_printf(options, " %s", t->options);
 }
