@@ -2,8 +2,8 @@
  * Many processes on one daemon: each sends two arrays of 64 KiB, asks for operations on them (those of
  * a small activation, four times over) and reads the result, again and again.
  *
- * A client is this program started again. It says when it has its first result, then waits until
- * all others are warm too, then counts for so many seconds. Every client compares its first result
+ * A client is this program started again. It says when it has its first result, goes on until all
+ * others are warm and the daemon builds no more kernels, then counts for so many seconds. Every client compares its first result
  * with the host's arithmetic. How long a new process takes to its first result is measured afterwards, with
  * nothing else under way, by processes that end there; it counts from just before the fork.
  */
@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,13 @@ enum {
 	SHARE_FIRSTS = 7,
 	SHARE_ARGUMENT = 160,
 	SHARE_LINE = 128,
+	/* Builders stand still when they have for so many ticks; looked at for at most so many. */
+	SHARE_TICK_US = 200 * 1000,
+	SHARE_STILL = 8,
+	SHARE_TICKS = 100,
 };
+
+#define SHARE_STILL_CPU 1e-3
 
 /* What a client tells: `first` at once, the rest when its time is over. */
 struct share_first {
@@ -122,13 +129,19 @@ static int put(const void *bytes, size_t size) {
 	return fwrite(bytes, 1, size, stdout) == size && !fflush(stdout) ? 0 : -1;
 }
 
+/* Goes on until it is told to count. */
 static int warm_up(struct share_work *k) {
-	char go;
+	struct pollfd told = { .fd = STDIN_FILENO, .events = POLLIN };
 
 	for (int i = 0; i < SHARE_WARM; i++)
 		if (request(k))
 			return -1;
-	return put("", 1) || read(STDIN_FILENO, &go, 1) != 1 ? -1 : 0;
+	if (put("", 1))
+		return -1;
+	while (!poll(&told, 1, 0))
+		if (request(k))
+			return -1;
+	return told.revents & POLLIN ? 0 : -1;
 }
 
 static int count(struct share_work *k, double seconds) {
@@ -225,14 +238,32 @@ static int get(struct share_process *p, void *bytes, size_t size) {
 	return fread(bytes, 1, size, p->from) == size ? 0 : bench_fail("a client of share failed");
 }
 
+/* Until the threads that build kernels have stood still for a while. */
+static int await_builders(const struct bench *b) {
+	struct thread_times t = { .compiler = 0 };
+	double before = -1;
+	int still = 0;
+
+	for (int i = 0; still < SHARE_STILL && i < SHARE_TICKS; i++) {
+		before = t.compiler;
+		if (threads_read(b->engine, &t))
+			return -1;
+		still = t.compiler - before < SHARE_STILL_CPU ? still + 1 : 0;
+		usleep(SHARE_TICK_US);
+	}
+	return 0;
+}
+
 /* Everybody is warm; all begin. */
-static int start_all(struct share_process *p, int clients) {
+static int start_all(const struct bench *b, struct share_process *p, int clients) {
 	struct share_first first;
 	char warm;
 
 	for (int i = 0; i < clients; i++)
 		if (get(&p[i], &first, sizeof first) || get(&p[i], &warm, 1))
 			return -1;
+	if (await_builders(b))
+		return -1;
 	for (int i = 0; i < clients; i++)
 		if (write(p[i].to, "", 1) != 1)
 			return bench_fail("a client of share has ended");
@@ -266,7 +297,7 @@ static int measure_first(const struct bench *b, double *secondsp) {
 
 	for (int i = 0; !r && i < SHARE_FIRSTS; i++) {
 		struct share_process p = { .pid = 0 };
-		struct share_first first;
+		struct share_first first = { .when = 0 };
 
 		r = process_start(b, 0, &p);
 		if (!r)
@@ -325,13 +356,13 @@ static void report_result(cJSON *report, struct share_result *x, int clients, do
 
 static int run_all(const struct bench *b, struct share_process *p, int clients, double seconds,
 	struct share_result *x, struct thread_times *t) {
-	struct thread_times before;
+	struct thread_times before = { .work = 0 };
 	int r = 0;
 
 	for (int i = 0; !r && i < clients; i++)
 		r = process_start(b, seconds, &p[i]);
 	if (!r)
-		r = start_all(p, clients);
+		r = start_all(b, p, clients);
 	if (!r)
 		r = threads_read(b->engine, &before);
 	for (int i = 0; !r && i < clients; i++)
