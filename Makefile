@@ -92,7 +92,8 @@ PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
 UNSANITIZED := test_emit_kernels test_service test_door
 # ThreadSanitizer has something to say where there are threads.
-THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport
+THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
+	test_serve_rings
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
 	$(B)/tests/interpose.so $(B)/tests/serial.so
 ifeq ($(SANITIZE),address)
@@ -166,6 +167,7 @@ $(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client
 
 # A test links everything but the mains, so it can reach inside any layer.
 OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+$(B)/tests/test_serve_rings: $(B)/obj/tests/rings/engine.o
 $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"

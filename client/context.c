@@ -20,6 +20,7 @@
 #include "flush.h"
 #include "handle.h"
 #include "protocol/dtype.h"
+#include "protocol/message.h"
 
 #define DEFAULT_SOCKET "/run/fusiond/door"
 
@@ -135,7 +136,7 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	if (!c)
 		return NULL;
 	c->references = 1;
-	c->door.fd = -1;
+	c->door.fd = c->door.ring = c->door.bell = -1;
 	c->door.timeout_ms = c->stream.timeout_ms = o->timeout_ms;
 	c->batch_ops = o->batch_ops ? o->batch_ops : BATCH_OPS_DEFAULT;
 	if (c->batch_ops > most)
@@ -154,6 +155,13 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	return NULL;
 }
 
+/* $FUSION_TRANSPORT is "nng" where the daemon's socket is to be used although it is on this machine. */
+static bool ring_wanted(void) {
+	const char *transport = getenv("FUSION_TRANSPORT");
+
+	return !transport || strcmp(transport, "nng") != 0;
+}
+
 /* fusion.debug runs operations singly, so that the one to blame is known. */
 static int door_hello(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
 	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
@@ -161,7 +169,7 @@ static int door_hello(struct fusion_context *c, const struct fusion_options *o, 
 	const char *path = first_text(o->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET);
 	const char *name = first_text(o->name, program_invocation_short_name, "unnamed");
 
-	return door_enter(&c->door, path, name, fuse == FUSION_DEFAULT ? 0 : 1, &setting, f);
+	return door_enter(&c->door, path, name, ring_wanted() ? FEATURE_RING : 0, fuse == FUSION_DEFAULT ? 0 : 1, &setting, f);
 }
 
 static void contexts_add(struct fusion_context *c) {
@@ -198,7 +206,7 @@ static int context_connect(struct fusion_context *c, const struct fusion_options
 		return -(r ? r : handler_error);
 	contexts_add(c);
 	r = door_hello(c, o, f);
-	return r ? r : stream_open(c, c->door.url, f);
+	return r ? r : stream_open(c, f);
 }
 
 static void context_disconnect(struct fusion_context *c) {

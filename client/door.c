@@ -61,7 +61,7 @@ static int lost(struct fault *f, const char *why) {
 
 /* Sends what the writer holds and receives the reply. */
 static int door_exchange(struct door *d, const struct wire_writer *w, char reply[static DOOR_PACKET_BYTES],
-	size_t *sizep, int *fdp, struct fault *f) {
+	size_t *sizep, int fd[PACKET_PAIR], struct fault *f) {
 	ssize_t n;
 	int r = wire_finish(w);
 
@@ -73,7 +73,7 @@ static int door_exchange(struct door *d, const struct wire_writer *w, char reply
 		r = door_wait(d, f);
 	if (r)
 		return r;
-	n = packet_receive(d->fd, reply, DOOR_PACKET_BYTES, fdp, 0);
+	n = packet_receive_pair(d->fd, reply, DOOR_PACKET_BYTES, fd, 0);
 	if (n == -ECONNRESET || n == 0)
 		return lost(f, "the door is closed");
 	if (n < 0)
@@ -139,19 +139,19 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (r)
 		return r;
 	memcpy(d->secret, secret, sizeof d->secret);
-	d->features &= FEATURES_ALL;
+	d->features &= FEATURES_ALL | FEATURE_RING;
 	return 0;
 }
 
 static void write_hello(
-	struct wire_writer *w, const char *name, unsigned count, const struct door_setting *settings) {
+	struct wire_writer *w, const char *name, uint64_t more, unsigned count, const struct door_setting *settings) {
 	char shown[DOOR_NAME_TEXT];
 
 	snprintf(shown, sizeof shown, "%s", name);
 	wire_put_array(w, 5);
 	wire_put_uint(w, DOOR_HELLO);
 	wire_put_uint(w, PROTOCOL_VERSION);
-	wire_put_uint(w, FEATURES_ALL);
+	wire_put_uint(w, FEATURES_ALL | more);
 	wire_put_text(w, shown);
 	wire_put_map(w, count);
 	for (unsigned i = 0; i < count; i++) {
@@ -164,15 +164,16 @@ typedef int reply_reader(struct wire_cursor *c, void *user, struct fault *f);
 
 /* Sends what the writer holds and frees it; the reader gets the cursor of the reply. */
 static int door_call(
-	struct door *d, struct wire_writer *w, reply_reader *read, void *user, int *fdp, struct fault *f) {
+	struct door *d, struct wire_writer *w, reply_reader *read, void *user, int fd[PACKET_PAIR],
+	struct fault *f) {
 	char reply[DOOR_PACKET_BYTES];
 	struct wire_reader reader;
 	struct wire_cursor c;
 	size_t size = 0;
 	int r;
 
-	*fdp = -1;
-	r = door_exchange(d, w, reply, &size, fdp, f);
+	fd[0] = fd[1] = -1;
+	r = door_exchange(d, w, reply, &size, fd, f);
 	wire_writer_free(w);
 	if (!r)
 		r = wire_open(&reader, reply, size, f);
@@ -190,18 +191,30 @@ static void close_descriptor(int *fdp) {
 	*fdp = -1;
 }
 
-int door_enter(struct door *d, const char *path, const char *name, unsigned count,
+/* A daemon that says ring and sends none has none. */
+static void take_ring(struct door *d, int fd[PACKET_PAIR]) {
+	bool whole = d->features & FEATURE_RING && fd[0] >= 0 && fd[1] >= 0;
+
+	if (!whole) {
+		close_descriptor(&fd[0]);
+		close_descriptor(&fd[1]);
+	}
+	d->ring = fd[0];
+	d->bell = fd[1];
+}
+
+int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
 	const struct door_setting *settings, struct fault *f) {
 	struct wire_writer w;
-	int fd = -1;
+	int fd[PACKET_PAIR] = { -1, -1 };
 	int r = door_connect(d, path, f);
 
 	if (!r) {
 		wire_writer_init(&w);
-		write_hello(&w, name, count, settings);
-		r = door_call(d, &w, read_hello, d, &fd, f);
+		write_hello(&w, name, more, count, settings);
+		r = door_call(d, &w, read_hello, d, fd, f);
 	}
-	close_descriptor(&fd);
+	take_ring(d, fd);
 	if (r)
 		door_leave(d);
 	return r;
@@ -209,6 +222,8 @@ int door_enter(struct door *d, const char *path, const char *name, unsigned coun
 
 void door_leave(struct door *d) {
 	close_descriptor(&d->fd);
+	close_descriptor(&d->ring);
+	close_descriptor(&d->bell);
 }
 
 struct arena_reply {
@@ -230,13 +245,16 @@ static int read_arena(struct wire_cursor *c, void *user, struct fault *f) {
 /* Asks for an arena, by its size or by its number, and checks the descriptor that comes. */
 static int door_arena(struct door *d, struct arena_reply *a, uint64_t asked, int *fdp, struct fault *f) {
 	struct wire_writer w;
+	int fd[PACKET_PAIR];
 	int r;
 
 	wire_writer_init(&w);
 	wire_put_array(&w, 2);
 	wire_put_uint(&w, a->message);
 	wire_put_uint(&w, asked);
-	r = door_call(d, &w, read_arena, a, fdp, f);
+	r = door_call(d, &w, read_arena, a, fd, f);
+	close_descriptor(&fd[1]);
+	*fdp = fd[0];
 	if (!r && *fdp < 0)
 		r = fault_set(f, FAULT_PROTOCOL, "the door answered without a descriptor");
 	if (!r && shm_check(*fdp, a->bytes))

@@ -24,6 +24,7 @@ enum {
 
 struct door {
 	int fd;                      /* -1: not connected */
+	int ring, bell;              /* -1: the session has no ring */
 	uint32_t timeout_ms;         /* 0: wait forever */
 	uint64_t session;
 	uint64_t features;           /* what both sides have */
@@ -36,8 +37,11 @@ struct door_setting {
 	const char *name, *value;
 };
 
-/* Connects and says HELLO. Settings are those of CONFIGURE. The door is closed again on failure. */
-int door_enter(struct door *d, const char *path, const char *name, unsigned count,
+/*
+ * Connects and says HELLO, asking for FEATURES_ALL and `more`. Settings are those of CONFIGURE. The door is
+ * closed again on failure.
+ */
+int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
 	const struct door_setting *settings, struct fault *f) FAULT_MUST_USE;
 void door_leave(struct door *d);
 

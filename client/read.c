@@ -246,6 +246,18 @@ void later_finish(
 	free(later);
 }
 
+/* What every such read begins with: a callback needs a thread that reads answers. */
+static int later_begin(fusion_array *array, const char *what, const void *memory, size_t bytes) {
+	struct fault f;
+	int r = read_begin(array, what, memory, bytes);
+
+	if (r)
+		return r;
+	r = stream_watch(array->context, &f);
+	context_leave(array->context);
+	return r ? error_report(r, &f) : read_begin(array, what, memory, bytes);
+}
+
 /* Starts a read; takes over `later`, also on failure. */
 static int later_start(fusion_array *array, struct later *later) {
 	struct fusion_context *c = array->context;
@@ -271,7 +283,7 @@ int fusion_read_callback(
 
 	if (!callback)
 		return error_report(fault_set(&f, FAULT_ARGUMENT, "read_callback: the callback is NULL"), &f);
-	r = read_begin(array, "read_callback", memory, bytes);
+	r = later_begin(array, "read_callback", memory, bytes);
 	if (r)
 		return r;
 	later = calloc(1, sizeof *later);
@@ -307,7 +319,7 @@ fusion_future *fusion_read_begin(fusion_array *array, void *memory, size_t bytes
 	struct fusion_future *future;
 	struct fusion_context *c;
 
-	if (read_begin(array, "read_begin", memory, bytes))
+	if (later_begin(array, "read_begin", memory, bytes))
 		return NULL;
 	c = array->context;
 	future = future_new(c, memory, bytes);

@@ -358,12 +358,18 @@ static int conditions_init(struct stream *s) {
 	return -r;
 }
 
-int stream_open(struct fusion_context *c, const char *url, struct fault *f) {
+int stream_open(struct fusion_context *c, struct fault *f) {
 	struct transport_events events = { .reply = stream_reply, .broken = stream_broken, .user = c };
+	struct transport_ends ends = { .memory = c->door.ring, .bell = c->door.bell, .door = c->door.fd };
 	int r = conditions_init(&c->stream);
 
 	wire_writer_init(&c->stream.writer);
-	return r ? r : transport_dial(url, STREAM_REQUESTS, &events, &c->stream.transport, f);
+	if (r)
+		return r;
+	if (c->door.ring < 0)
+		return transport_dial(c->door.url, STREAM_REQUESTS, &events, &c->stream.transport, f);
+	return transport_ring_open(
+		&ends, STREAM_REQUESTS, c->stream.timeout_ms, &events, &c->stream.transport, f);
 }
 
 static struct timespec deadline_after(uint32_t milliseconds) {
@@ -379,6 +385,11 @@ static struct timespec deadline_after(uint32_t milliseconds) {
 	return t;
 }
 
+/* Does somebody else read the answers? */
+static bool has_thread(const struct stream *s, const struct transport *t) {
+	return !t->wait || s->watched;
+}
+
 void stream_close(struct fusion_context *c) {
 	struct timespec deadline = deadline_after(CLOSE_WAIT_MS);
 	struct transport *t;
@@ -387,7 +398,11 @@ void stream_close(struct fusion_context *c) {
 	pthread_mutex_lock(&c->lock);
 	t = c->stream.transport;
 	c->stream.transport = NULL;
-	while (t && c->stream.busy && !c->stream.broken && !r)
+	if (t && t->interrupt && !c->stream.watched)
+		t->interrupt(t);
+	while (c->stream.reading)
+		pthread_cond_wait(&c->stream.room, &c->lock);
+	while (t && has_thread(&c->stream, t) && c->stream.busy && !c->stream.broken && !r)
 		r = pthread_cond_timedwait(&c->stream.room, &c->lock, &deadline);
 	pthread_mutex_unlock(&c->lock);
 	if (t)
@@ -401,12 +416,16 @@ void stream_free(struct fusion_context *c) {
 		pthread_cond_destroy(&c->stream.request[i].answered);
 }
 
+static void wake_all(struct stream *s) {
+	pthread_cond_broadcast(&s->room);
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		pthread_cond_broadcast(&s->request[i].answered);
+}
+
 void stream_lose(struct fusion_context *c, const struct fault *why) {
 	if (!c->stream.lost.code)
 		c->stream.lost = *why;
-	pthread_cond_broadcast(&c->stream.room);
-	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		pthread_cond_broadcast(&c->stream.request[i].answered);
+	wake_all(&c->stream);
 }
 
 static int refuse_lost(const struct fusion_context *c, struct fault *f) {
@@ -414,19 +433,59 @@ static int refuse_lost(const struct fusion_context *c, struct fault *f) {
 	return f->code;
 }
 
-/* Sleeps until the condition is signalled or the deadline passes. */
-static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
-	struct fault *f) {
+/* This thread reads for all who wait; when it has an answer for somebody, another takes its place. */
+static int read_answers(struct fusion_context *c, const struct timespec *deadline) {
+	struct stream *s = &c->stream;
+	struct transport *t = s->transport;
 	int r;
 
-	if (!c->stream.timeout_ms) {
+	s->reading = true;
+	pthread_mutex_unlock(&c->lock);
+	r = t->wait(t, deadline);
+	pthread_mutex_lock(&c->lock);
+	s->reading = false;
+	if (s->sleepers || !s->transport)
+		wake_all(s);
+	return r == -ETIMEDOUT ? ETIMEDOUT : 0;
+}
+
+static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline) {
+	int r = 0;
+
+	c->stream.sleepers++;
+	if (deadline)
+		r = pthread_cond_timedwait(condition, &c->lock, deadline);
+	else
 		pthread_cond_wait(condition, &c->lock);
-		return 0;
-	}
-	r = pthread_cond_timedwait(condition, &c->lock, deadline);
+	c->stream.sleepers--;
+	return r;
+}
+
+/* Sleeps until the condition is signalled, an answer was read, or the deadline passes. */
+static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
+	struct fault *f) {
+	struct stream *s = &c->stream;
+	const struct timespec *end = s->timeout_ms ? deadline : NULL;
+	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
+	int r = others ? sleep_for(c, condition, end) : read_answers(c, end);
+
 	if (r == ETIMEDOUT)
-		return fault_set(
-			f, FAULT_CONNECT, "fusiond did not answer within %u ms", c->stream.timeout_ms);
+		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
+	return 0;
+}
+
+int stream_watch(struct fusion_context *c, struct fault *f) {
+	struct stream *s = &c->stream;
+	int r;
+
+	if (!s->transport || has_thread(s, s->transport))
+		return 0;
+	r = s->transport->watch(s->transport);
+	if (r)
+		return fault_set(f, FAULT_MEMORY, "no thread can be started to read answers: %s", strerror(-r));
+	s->watched = true;
+	while (s->reading)
+		pthread_cond_wait(&s->room, &c->lock);
 	return 0;
 }
 

@@ -57,10 +57,16 @@ struct stream {
 	uint64_t completed;          /* everything up to here has run */
 	struct fault lost;           /* code 0 while the connection works */
 	bool broken;                 /* the transport said so: nothing will be answered */
+	/* Where the transport has no threads of its own: */
+	bool watched;                /* it has one now */
+	bool reading;                /* a thread that waits reads for all */
+	unsigned sleepers;           /* others that wait meanwhile */
 };
 
-/* Connects. The transport's threads may call back at once. */
-int stream_open(struct fusion_context *c, const char *url, struct fault *f) FAULT_MUST_USE;
+/*
+ * Connects: by the ring where the door gave one, else by nng. The transport's threads may call back at once.
+ */
+int stream_open(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /*
  * Ends the connection, after a short wait for what is still to be answered: nng 1.5 can hang when a
  * pipe is closed at the moment a message arrives. Requires that the lock is NOT held.
@@ -69,6 +75,11 @@ void stream_close(struct fusion_context *c);
 /* Frees what is left; after stream_close. */
 void stream_free(struct fusion_context *c);
 
+/*
+ * From now on answers are read by a thread of the library, as callbacks need it. Gives the lock up where another
+ * thread reads at the moment.
+ */
+int stream_watch(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* Waits until a request may be sent, and takes it. */
 int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) FAULT_MUST_USE;
 /* The same for a request whose answer the caller will wait for: refused inside a callback. */

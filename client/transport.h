@@ -1,9 +1,9 @@
 /*
- * How requests travel: an interface with one implementation over nng, and others for tests and
- * for faster ways between processes of one machine.
+ * How requests travel: an interface with an implementation over nng, which has threads of its own, and one over
+ * shared memory, which has none: there the threads that wait for answers read them.
  *
- * submit() never waits for the daemon, and never calls back from inside. Each request that was
- * submitted is answered by exactly one call of reply(), on a thread of the transport, in any
+ * submit() never waits for an answer, and never calls back from inside. Each request that was
+ * submitted is answered by exactly one call of reply(), on a thread of the transport or inside wait(), in any
  * order: with result 0 and the bytes (valid during the call), or a negative errno. broken() may be
  * called once, when the connection ends; requests not answered by then may stay so until the
  * transport is freed.
@@ -11,6 +11,8 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 #include "protocol/fault.h"
 
@@ -26,8 +28,29 @@ struct transport {
 	/* Ends the connection and frees t; when it returns nothing calls back any more. Must not be
 	 * called from a callback. */
 	void (*free)(struct transport *t);
+
+	/* What follows is NULL where the transport has threads of its own. */
+
+	/*
+	 * Reads answers and calls back, sleeping until there are some. 0; -ETIMEDOUT when the deadline (of the
+	 * monotonic clock; NULL: none) has passed; another -errno once the connection has ended. One thread at a time.
+	 */
+	int (*wait)(struct transport *t, const struct timespec *deadline);
+	/* Once: from now on a thread of the transport waits, and nobody else may. 0 or -errno. */
+	int (*watch)(struct transport *t);
+	/* wait() returns now and from now on. To be called before free() where another thread may be inside it. */
+	void (*interrupt)(struct transport *t);
 };
 
+/* What the door gave for a ring; the descriptors stay the caller's, and open until the transport is freed. */
+struct transport_ends {
+	int memory;                  /* may be closed at once */
+	int bell, door;
+};
+
+/* Uses the session's ring, with `slots` requests at a time. */
+int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint32_t timeout_ms,
+	const struct transport_events *events, struct transport **transportp, struct fault *f) FAULT_MUST_USE;
 /* Connects to a URL of the daemon, with `slots` requests at a time. */
 int transport_dial(const char *url, unsigned slots, const struct transport_events *events,
 	struct transport **transportp, struct fault *f) FAULT_MUST_USE;

@@ -79,7 +79,8 @@ struct engine {
 	struct plan_cache *plans;
 	struct tracker *tracker;
 	struct exec *exec;
-	struct transport *transport;
+	struct transport *transport, *ring_transport;
+	struct rings *rings;
 	struct server *server;
 };
 
@@ -160,10 +161,15 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 	int r = transport_nng_new(c->url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
 		&e->transport);
 
+	if (!r)
+		r = rings_new(&e->rings, &e->ring_transport);
 	if (!r) {
+		s.rings = e->rings;
 		s.transport = e->transport;
 		r = server_new(&s, &e->server);
 	}
+	if (!r)
+		r = transport_start(e->ring_transport, inbox_push, &e->inbox);
 	if (!r)
 		r = transport_start(e->transport, inbox_push, &e->inbox);
 	if (r && r != -ENOMEM)
@@ -196,6 +202,7 @@ static int open_all(struct engine *e, const struct command *c, struct fault *f) 
 static void close_all(struct engine *e) {
 	e->server = server_free(e->server);
 	e->transport = transport_close(e->transport);
+	e->ring_transport = transport_close(e->ring_transport);
 	if (e->exec)
 		e->exec = exec_free(e->exec);
 	e->tracker = tracker_free(e->tracker);

@@ -197,6 +197,7 @@ conf_rows() {
 		forms["LEVEL"] = "error, warning, notice, info or debug"
 		forms["TEXT"] = "text"
 		forms["DEVICES"] = "yes, no, cpu or gpu"
+		forms["TRANSPORT"] = "auto or nng"
 		when["START"] = "Applies at the next start."
 		when["RELOAD"] = "Applies at a reload, too."
 		when["SESSION"] = "Applies at a reload, too; a client may change it for its own session."

@@ -50,4 +50,6 @@ enum {
 	FEATURE_EXPLAIN = 1 << 1,
 	FEATURE_OPERATIONS = 1 << 2,
 	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS,
+	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
+	FEATURE_RING = 1 << 3,
 };

@@ -177,29 +177,32 @@ union control {
 	char bytes[CMSG_SPACE(PACKET_DESCRIPTORS * sizeof(int))];
 };
 
-static void attach(struct msghdr *m, union control *control, int fd) {
+static void attach(struct msghdr *m, union control *control, const int *fd, size_t count) {
 	struct cmsghdr *head;
 
 	memset(control, 0, sizeof *control);
 	m->msg_control = control->bytes;
-	m->msg_controllen = CMSG_SPACE(sizeof fd);
+	m->msg_controllen = CMSG_SPACE(count * sizeof *fd);
 	head = CMSG_FIRSTHDR(m);
 	head->cmsg_level = SOL_SOCKET;
 	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(head), &fd, sizeof fd);
+	head->cmsg_len = CMSG_LEN(count * sizeof *fd);
+	memcpy(CMSG_DATA(head), fd, count * sizeof *fd);
 }
 
-int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) {
+int packet_send_pair(int socket, const void *bytes, size_t size, const int fd[PACKET_PAIR], int flags) {
 	struct iovec part = { .iov_base = (void *)bytes, .iov_len = size };
 	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
 	union control control;
+	size_t count = 0;
 	ssize_t sent;
 
 	if (!size) /* would read as the end of the stream */
 		return -EINVAL;
-	if (fd >= 0)
-		attach(&m, &control, fd);
+	while (count < PACKET_PAIR && fd[count] >= 0)
+		count++;
+	if (count)
+		attach(&m, &control, fd, count);
 	do {
 		sent = sendmsg(socket, &m, flags | MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
@@ -208,27 +211,42 @@ int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) {
 	return (size_t)sent == size ? 0 : -EMSGSIZE;
 }
 
-/* Keeps the first descriptor of a control message in *fdp and closes the others. */
-static void take_descriptors(const struct cmsghdr *head, int *fdp) {
+int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) {
+	const int pair[PACKET_PAIR] = { fd, -1 };
+
+	return packet_send_pair(socket, bytes, size, pair, flags);
+}
+
+/* Keeps the first descriptors of a control message and closes the others. */
+static void take_descriptors(const struct cmsghdr *head, int kept[PACKET_PAIR]) {
 	size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	unsigned at = 0;
 	int fd;
 
 	for (size_t i = 0; i < count; i++) {
 		memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
-		if (*fdp < 0)
-			*fdp = fd;
+		while (at < PACKET_PAIR && kept[at] >= 0)
+			at++;
+		if (at < PACKET_PAIR)
+			kept[at] = fd;
 		else
 			close(fd);
 	}
 }
 
-static void detach(struct msghdr *m, int *fdp) {
+static void detach(struct msghdr *m, int kept[PACKET_PAIR]) {
 	for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head; head = CMSG_NXTHDR(m, head))
 		if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-			take_descriptors(head, fdp);
+			take_descriptors(head, kept);
 }
 
-ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) {
+static void drop(int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+	*fdp = -1;
+}
+
+ssize_t packet_receive_pair(int socket, void *bytes, size_t size, int fd[PACKET_PAIR], int flags) {
 	struct iovec part = { .iov_base = bytes, .iov_len = size };
 	union control control;
 	struct msghdr m = { .msg_iov = &part,
@@ -237,17 +255,25 @@ ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags
 		.msg_controllen = sizeof control.bytes };
 	ssize_t got;
 
-	*fdp = -1;
+	fd[0] = fd[1] = -1;
 	do {
 		got = recvmsg(socket, &m, flags | MSG_CMSG_CLOEXEC);
 	} while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return -errno;
-	detach(&m, fdp);
+	detach(&m, fd);
 	if (!(m.msg_flags & MSG_TRUNC) && got)
 		return got;
-	if (*fdp >= 0)
-		close(*fdp);
-	*fdp = -1;
+	drop(&fd[0]);
+	drop(&fd[1]);
 	return got ? -EMSGSIZE : 0;
+}
+
+ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) {
+	int pair[PACKET_PAIR];
+	ssize_t got = packet_receive_pair(socket, bytes, size, pair, flags);
+
+	drop(&pair[1]);
+	*fdp = pair[0];
+	return got;
 }

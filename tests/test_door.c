@@ -24,6 +24,7 @@
 #include <cjson/cJSON.h>
 
 #include "protocol/message.h"
+#include "protocol/ring.h"
 #include "protocol/shm.h"
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
@@ -106,6 +107,8 @@ static void engine_session(struct wire_cursor c) {
 		engine_say(CONTROL_ARENA_WANT, 2, (uint64_t[]){ session, UINT64_C(1) << 39 }, NULL, NULL);
 	if (named(c, "die"))
 		abort();
+	if (named(c, "nonsense"))
+		engine_say(CONTROL_SESSION_BAD, 1, (uint64_t[]){ session }, NULL, NULL);
 }
 
 static void engine_arena(struct wire_cursor c, int fd) {
@@ -409,6 +412,9 @@ static void send_numbers(int fd, unsigned count, const uint64_t *n) {
 	send_writer(fd, &w);
 }
 
+/* What send_hello() offers: all there may ever be, but a ring. */
+static uint64_t offered = UINT64_MAX & ~(uint64_t)FEATURE_RING;
+
 static void send_hello(int fd, uint64_t version, const char *name, const char *option, const char *value) {
 	struct wire_writer w;
 
@@ -416,7 +422,7 @@ static void send_hello(int fd, uint64_t version, const char *name, const char *o
 	wire_put_array(&w, 5);
 	wire_put_uint(&w, DOOR_HELLO);
 	wire_put_uint(&w, version);
-	wire_put_uint(&w, UINT64_MAX);
+	wire_put_uint(&w, offered);
 	wire_put_text(&w, name);
 	wire_put_map(&w, option != NULL);
 	if (option) {
@@ -471,6 +477,77 @@ START_TEST(hello_hands_out_session_secret_url_and_device) {
 	wait_heard("new 1\n");
 	close(fd);
 	wait_heard("end 1\n");
+}
+END_TEST
+
+/* Greets with an offer of a ring; fd[] is what came with the answer. */
+static uint64_t greet_for_ring(int door, int fd[PACKET_PAIR]) {
+	static char bytes[PACKET];
+	struct wire_reader reader;
+	struct wire_cursor c;
+	struct fault f;
+	ssize_t n;
+	uint64_t features;
+
+	offered = FEATURES_ALL | FEATURE_RING;
+	send_hello(door, PROTOCOL_VERSION, "ring", NULL, NULL);
+	n = packet_receive_pair(door, bytes, sizeof bytes, fd, 0);
+	ck_assert_int_gt((int)n, 0);
+	ck_assert_int_eq(wire_open(&reader, bytes, (size_t)n, &f), 0);
+	c = wire_root(&reader);
+	ck_assert_uint_eq(number(&c), DOOR_HELLO);
+	ck_assert_uint_eq(number(&c), PROTOCOL_VERSION);
+	features = number(&c);
+	wire_close(&reader);
+	return features;
+}
+
+START_TEST(a_client_that_offers_a_ring_gets_sealed_memory_and_a_socket) {
+	int fd[PACKET_PAIR], door;
+	char byte;
+
+	start("ready");
+	door = connect_door();
+	ck_assert_uint_eq(greet_for_ring(door, fd), FEATURES_ALL | FEATURE_RING);
+	ck_assert_int_eq(shm_check(fd[0], RING_BYTES), 0);
+	/* The fake engine has dropped its end, and the supervisor keeps none. */
+	wait_heard("new 1\n");
+	for (int i = 0; i < 200 && recv(fd[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN; i++)
+		usleep(10000);
+	ck_assert_int_eq(recv(fd[1], &byte, 1, MSG_DONTWAIT), 0);
+	close(fd[0]);
+	close(fd[1]);
+	close(door);
+}
+END_TEST
+
+START_TEST(nobody_gets_a_ring_where_the_administrator_wants_nng) {
+	int fd[PACKET_PAIR], door;
+
+	flag("fusion.transport", "nng");
+	start("ready");
+	door = connect_door();
+	ck_assert_uint_eq(greet_for_ring(door, fd), FEATURES_ALL);
+	ck_assert_int_eq(fd[0], -1);
+	ck_assert_int_eq(fd[1], -1);
+	close(door);
+}
+END_TEST
+
+START_TEST(a_session_the_engine_calls_bad_is_closed_alone) {
+	uint64_t session;
+	int good, bad;
+
+	start("ready");
+	good = greet("good", &session);
+	bad = greet("nonsense", &session);
+	expect_closed(bad);
+	wait_heard("end 2\n");
+	send_numbers(good, 2, (uint64_t[]){ DOOR_ARENA_NEW, 4096 });
+	ck_assert(receive(good));
+	ck_assert_uint_eq(reply.id, DOOR_ARENA_NEW);
+	close(reply.fd);
+	close(good);
 }
 END_TEST
 
@@ -1077,6 +1154,9 @@ static void add_tests(TCase *tests) {
 	tcase_add_test(tests, the_service_manager_hears_of_every_state);
 	tcase_add_test(tests, the_supervisor_links_neither_opencl_nor_nng);
 	tcase_add_test(tests, hello_hands_out_session_secret_url_and_device);
+	tcase_add_test(tests, a_client_that_offers_a_ring_gets_sealed_memory_and_a_socket);
+	tcase_add_test(tests, nobody_gets_a_ring_where_the_administrator_wants_nng);
+	tcase_add_test(tests, a_session_the_engine_calls_bad_is_closed_alone);
 	tcase_add_test(tests, secrets_of_two_sessions_differ);
 	tcase_add_test(tests, another_version_is_refused_with_both_named);
 	tcase_add_test(tests, a_version_whose_greeting_has_another_form_is_refused_by_its_version);

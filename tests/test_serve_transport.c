@@ -28,7 +28,7 @@ static atomic_bool stopping, withhold;
 static atomic_uint withheld;
 
 static void answer(struct transport_request *r) {
-	transport_reply(transport, r, r->bytes, r->size);
+	transport_reply(r, r->bytes, r->size);
 }
 
 /* Echoes every request; while `withhold` is set it keeps them, and answers them when it is cleared. */

@@ -7,9 +7,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,10 @@
 #include <nng/protocol/reqrep0/req.h>
 
 #include "client/fusion.h"
+#include "client/context.h"
 #include "protocol/codec.h"
 #include "protocol/message.h"
+#include "protocol/ring.h"
 #include "protocol/shm.h"
 #include "tests/interpose/interpose.h"
 
@@ -34,6 +38,7 @@ enum {
 	CLIENTS = 4,
 	KILLED = 6,
 	GARBAGE = 300,
+	SESSIONS = 64,
 	TEST_SECONDS = 240,
 };
 
@@ -275,6 +280,185 @@ START_TEST(memory_used_up_is_that_clients_error) {
 	fusion_close(greedy);
 	fusion_close(modest);
 	daemon_stop();
+}
+END_TEST
+
+/* ---- rings ---- */
+
+/* A client's ring, as it has it mapped; NULL where it has none. */
+static struct ring_header *ring_of(fusion_context *c) {
+	void *base = NULL;
+
+	if (c->door.ring >= 0)
+		ck_assert_int_eq(shm_map(c->door.ring, RING_BYTES, NULL, &base), 0);
+	return base;
+}
+
+START_TEST(many_sessions_at_a_time_each_get_their_own_answers) {
+	fusion_context *c[SESSIONS];
+	double before;
+
+	c[0] = connect_client();
+	ck_assert_int_eq(compute(c[0], 1, 1000), 0);
+	before = stat_of(c[0], "sessions");
+	for (int i = 1; i < SESSIONS; i++)
+		c[i] = connect_client();
+	for (int round = 0; round < 5; round++)
+		for (int i = 0; i < SESSIONS; i++)
+			ck_assert_msg(!compute(c[i], 1 + i % 7, 500 + i), "%s", fusion_error());
+	for (int i = 1; i < SESSIONS; i++)
+		fusion_close(c[i]);
+	expect_back(c[0], "sessions", before);
+	fusion_close(c[0]);
+}
+END_TEST
+
+START_TEST(a_client_that_writes_nonsense_into_its_ring_is_closed_alone) {
+	fusion_context *good = connect_client(), *bad = connect_client();
+	struct ring_header *h = ring_of(bad);
+
+	ck_assert_ptr_nonnull(h);
+	ck_assert_int_eq(compute(bad, 2, 1000), 0);
+	atomic_fetch_add(&h->request.written, 1U << 20);
+	ck_assert_int_eq(send(bad->door.bell, "x", 1, MSG_NOSIGNAL), 1);
+	for (int i = 0; i < 1000 && !compute(bad, 2, 1000); i++)
+		atomic_fetch_add(&h->request.written, 1U << 20);
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_CONNECT);
+	fusion_error_clear();
+	munmap(h, RING_BYTES);
+	fusion_close(bad);
+	ck_assert_msg(!compute(good, 3, 1000), "%s", fusion_error());
+	fusion_close(good);
+}
+END_TEST
+
+/* A frame begins and its writer dies; the engine forgets the piece. */
+START_TEST(clients_killed_in_the_middle_of_a_frame_leave_nothing) {
+	fusion_context *c = connect_client();
+	double sessions;
+	int supervisor, engine;
+
+	ck_assert_int_eq(compute(c, 1, 1000), 0);
+	sessions = stat_of(c, "sessions");
+	supervisor = descriptors_of(daemon_pid);
+	engine = descriptors_of(engine_pid());
+	for (int i = 0; i < KILLED; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			struct ring_head head = { .slot = 0, .size = 100000 };
+			fusion_context *own;
+			struct ring r;
+
+			if (fusion_open(&own, NULL))
+				_exit(1);
+			r = ring_requests(ring_of(own));
+			ring_put(&r, &head, (uint32_t)(i % 2 ? sizeof head : 5));
+			if (i % 2)
+				ring_put(&r, "piece of a frame", 16);
+			(void)!ring_publish(&r);
+			(void)!write(own->door.bell, "x", 1);
+			pause();
+		}
+		usleep(100000);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	expect_back(c, "sessions", sessions);
+	expect_descriptors(daemon_pid, supervisor);
+	expect_descriptors(engine_pid(), engine);
+	ck_assert_int_eq(compute(c, 2, 1000), 0);
+	fusion_close(c);
+}
+END_TEST
+
+START_TEST(a_client_that_reads_no_answers_holds_up_nobody) {
+	fusion_context *deaf = connect_client(), *c = connect_client();
+	int64_t n = 1000;
+
+	for (int i = 0; i < 5; i++) {
+		fusion_array *a = fusion_arange(deaf, FUSION_F32, n, 0, 1);
+
+		ck_assert_int_eq(fusion_flush(deaf), 0);
+		fusion_release(a);
+	}
+	for (int i = 0; i < 50; i++)
+		ck_assert_msg(!compute(c, 3, 1000), "%s", fusion_error());
+	ck_assert_msg(!compute(deaf, 3, 1000), "%s", fusion_error());
+	fusion_close(deaf);
+	fusion_close(c);
+}
+END_TEST
+
+START_TEST(the_end_of_the_engine_is_told_to_who_waits_for_it) {
+	fusion_context *c = connect_client();
+	fusion_array *a;
+	int64_t n = 1 << 20;
+
+	ck_assert_int_eq(compute(c, 1, 1000), 0);
+	kill(engine_pid(), SIGSTOP);
+	a = fusion_arange(c, FUSION_F32, n, 0, 1);
+	ck_assert_int_eq(fusion_flush(c), 0);
+	if (!fork()) {
+		usleep(200000);
+		kill(engine_pid(), SIGKILL);
+		_exit(0);
+	}
+	ck_assert_int_ne(fusion_wait(a), 0);
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_CONNECT);
+	fusion_error_clear();
+	fusion_release(a);
+	fusion_close(c);
+	for (int i = 0; i < START_TRIES && fusion_open(&c, NULL); i++) {
+		fusion_error_clear();
+		usleep(100000);
+	}
+	ck_assert_msg(!compute(c, 2, 1000), "%s", fusion_error());
+	fusion_close(c);
+}
+END_TEST
+
+static atomic_int callbacks;
+
+static void count_callback(void *user, int code) {
+	(void)user;
+	if (!code)
+		atomic_fetch_add(&callbacks, 1);
+}
+
+static void *thread_work(void *context) {
+	int bad = 0;
+
+	for (int i = 0; i < 40 && !bad; i++)
+		bad = compute(context, 2, 700);
+	return bad ? context : NULL;
+}
+
+/* Threads take turns at reading the ring, and leave it to the library's thread when a callback needs one. */
+START_TEST(threads_of_a_client_share_its_ring_and_callbacks_come) {
+	fusion_context *c = connect_client();
+	pthread_t thread[4];
+	fusion_array *a;
+	int64_t n = 100;
+	float got[100] = { 0 };
+	void *bad;
+
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, thread_work, c), 0);
+	for (int i = 0; i < 20; i++) {
+		a = fusion_arange(c, FUSION_F32, n, i, 1);
+		ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
+		for (int k = 0; k < 10000 && atomic_load(&callbacks) <= i; k++)
+			usleep(1000);
+		ck_assert_int_eq(atomic_load(&callbacks), i + 1);
+		ck_assert(got[99] == (float)(i + 99));
+		fusion_release(a);
+	}
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(pthread_join(thread[i], &bad), 0);
+		ck_assert_ptr_null(bad);
+	}
+	fusion_close(c);
 }
 END_TEST
 
@@ -599,6 +783,12 @@ static Suite *suite(void) {
 	tcase_set_timeout(running, TEST_SECONDS);
 	tcase_add_test(running, processes_share_one_daemon);
 	tcase_add_test(running, clients_killed_in_the_middle_leave_nothing);
+	tcase_add_test(running, many_sessions_at_a_time_each_get_their_own_answers);
+	tcase_add_test(running, a_client_that_writes_nonsense_into_its_ring_is_closed_alone);
+	tcase_add_test(running, clients_killed_in_the_middle_of_a_frame_leave_nothing);
+	tcase_add_test(running, a_client_that_reads_no_answers_holds_up_nobody);
+	tcase_add_test(running, the_end_of_the_engine_is_told_to_who_waits_for_it);
+	tcase_add_test(running, threads_of_a_client_share_its_ring_and_callbacks_come);
 	tcase_add_test(running, garbage_is_refused_and_hurts_nobody);
 	tcase_add_test(running, another_sessions_secret_opens_nothing);
 	tcase_add_test(running, bad_batches_are_refused_one_by_one);

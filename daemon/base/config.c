@@ -77,6 +77,8 @@ static const struct word level_words[] = {
 	{ "info", LOG_LEVEL_INFO }, { "debug", LOG_LEVEL_DEBUG }, { NULL, 0 },
 };
 
+static const struct word transport_words[] = { { "auto", TRANSPORT_AUTO }, { "nng", TRANSPORT_NNG }, { NULL, 0 } };
+
 static const struct word count_units[] = {
 	{ "", 1 }, { "K", UINT64_C(1) << 10 }, { "M", UINT64_C(1) << 20 }, { "G", UINT64_C(1) << 30 },
 	{ "T", UINT64_C(1) << 40 }, { NULL, 0 },
@@ -101,6 +103,7 @@ static const struct form {
 	[SETTING_MODE] = { NULL, no_units, 8, "octal permissions such as 0660" },
 	[SETTING_LEVEL] = { level_words, NULL, 0, "error, warning, notice, info or debug" },
 	[SETTING_DEVICES] = { devices_words, NULL, 0, "yes or no, or cpu or gpu for such devices alone" },
+	[SETTING_TRANSPORT] = { transport_words, NULL, 0, "auto or nng" },
 	[SETTING_TEXT] = { NULL, NULL, 0, "a text" },
 };
 

@@ -29,6 +29,7 @@ enum setting_type {
 	SETTING_MODE,
 	SETTING_LEVEL,
 	SETTING_DEVICES,
+	SETTING_TRANSPORT,
 	SETTING_TEXT,
 };
 
@@ -56,7 +57,14 @@ enum {
 #define SETTING_FIELD_MODE(field) uint64_t field
 #define SETTING_FIELD_LEVEL(field) uint64_t field
 #define SETTING_FIELD_DEVICES(field) uint64_t field
+#define SETTING_FIELD_TRANSPORT(field) uint64_t field
 #define SETTING_FIELD_TEXT(field) char field[CONFIG_TEXT]
+
+/* The values of a TRANSPORT. */
+enum config_transport {
+	TRANSPORT_AUTO,
+	TRANSPORT_NNG,
+};
 
 /* The kinds of devices a DEVICES names: those that run kernels by this strategy. */
 #define DEVICES_OF(strategy) (UINT64_C(1) << (strategy))

@@ -374,19 +374,25 @@ static void on_control(void *user, uint32_t events) {
 
 /* ---- sending ---- */
 
-int child_send(struct child *c, const struct wire_writer *w, int fd) {
+int child_send_pair(struct child *c, const struct wire_writer *w, const int fd[PACKET_PAIR]) {
 	int r = wire_finish(w);
 
 	if (r)
 		return r;
 	if (c->control < 0)
 		return -EPIPE;
-	r = c->queue ? -EAGAIN : packet_send(c->control, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
+	r = c->queue ? -EAGAIN : packet_send_pair(c->control, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
 	if (r == -EAGAIN && !c->refused) {
 		c->refused = true;
 		watch(c);
 	}
 	return r;
+}
+
+int child_send(struct child *c, const struct wire_writer *w, int fd) {
+	const int pair[PACKET_PAIR] = { fd, -1 };
+
+	return child_send_pair(c, w, pair);
 }
 
 static int queue_packet(struct child *c, const struct wire_writer *w, int fd) {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "protocol/shm.h"
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
@@ -78,5 +79,6 @@ void child_tick(struct child *c, uint64_t now);
 bool child_reap(struct child *c, struct str *why);
 /* 0; -EAGAIN; other errors mean that the engine is gone, which child_reap() will tell. */
 int child_send(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;
+int child_send_pair(struct child *c, const struct wire_writer *w, const int fd[PACKET_PAIR]) FAULT_MUST_USE;
 /* As child_send(), but keeps the packet (and a copy of fd) until the engine reads. */
 int child_queue(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;

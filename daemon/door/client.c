@@ -83,12 +83,18 @@ void clients_close(struct supervisor *s, bool all) {
 /* ---- answering ---- */
 
 /* A client that leaves its answers unread until the socket is full has broken the protocol. */
-static int answer(struct client *c, const struct wire_writer *w, int fd) {
+static int answer_pair(struct client *c, const struct wire_writer *w, const int fd[PACKET_PAIR]) {
 	int r = wire_finish(w);
 
 	if (!r)
-		r = packet_send(c->fd, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
+		r = packet_send_pair(c->fd, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
 	return r == -EAGAIN ? -EPIPE : r;
+}
+
+static int answer(struct client *c, const struct wire_writer *w, int fd) {
+	const int pair[PACKET_PAIR] = { fd, -1 };
+
+	return answer_pair(c, w, pair);
 }
 
 static int answer_fault(struct client *c, const struct fault *f) {
@@ -181,7 +187,9 @@ static void take_name(struct client *c, const struct greeting *g) {
 	c->name[g->name_size] = 0;
 }
 
-static int tell_session_new(struct client *c, const struct greeting *g, struct fault *f) {
+static int tell_session_new(
+	struct client *c, const struct greeting *g, const struct client_ring *ring, struct fault *f) {
+	const int fd[PACKET_PAIR] = { ring->memory, ring->engine };
 	struct wire_writer w;
 	int r;
 
@@ -195,13 +203,15 @@ static int tell_session_new(struct client *c, const struct greeting *g, struct f
 	wire_put_text(&w, c->name);
 	r = put_options(c->supervisor, g->options, &w, f);
 	if (!r)
-		r = child_send(&c->supervisor->child, &w, -1);
+		r = child_send_pair(&c->supervisor->child, &w, fd);
 	wire_writer_free(&w);
 	return r;
 }
 
-static int answer_hello(struct client *c, const struct greeting *g) {
+static int answer_hello(struct client *c, const struct greeting *g, const struct client_ring *ring) {
 	const struct child *child = &c->supervisor->child;
+	const int fd[PACKET_PAIR] = { ring->memory, ring->client };
+	uint64_t features = (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING);
 	struct wire_writer w;
 	int r;
 
@@ -209,17 +219,18 @@ static int answer_hello(struct client *c, const struct greeting *g) {
 	wire_put_array(&w, 7);
 	wire_put_uint(&w, DOOR_HELLO);
 	wire_put_uint(&w, PROTOCOL_VERSION);
-	wire_put_uint(&w, g->features & FEATURES_ALL);
+	wire_put_uint(&w, features);
 	wire_put_uint(&w, c->session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_text(&w, child->url);
 	wire_put_text(&w, child->device);
-	r = answer(c, &w, -1);
+	r = answer_pair(c, &w, fd);
 	wire_writer_free(&w);
 	return r;
 }
 
-static int begin_session(struct client *c, const struct greeting *g, struct fault *f) {
+static int begin_session(
+	struct client *c, const struct greeting *g, struct client_ring *ring, struct fault *f) {
 	struct supervisor *s = c->supervisor;
 	int r = user_charge_session(c->user, &s->config, f);
 
@@ -229,8 +240,10 @@ static int begin_session(struct client *c, const struct greeting *g, struct faul
 		r = -errno;
 	take_name(c, g);
 	c->session = s->last_session + 1;
-	if (!r)
-		r = tell_session_new(c, g, f);
+	if (!r) {
+		client_ring_new(c, g->features, ring);
+		r = tell_session_new(c, g, ring, f);
+	}
 	if (r) {
 		user_refund_session(c->user);
 		return r;
@@ -246,6 +259,7 @@ static int begin_session(struct client *c, const struct greeting *g, struct faul
 }
 
 static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_ring ring = { -1, -1, -1 };
 	struct greeting g;
 	int r;
 
@@ -256,8 +270,11 @@ static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f)
 		return c->supervisor->stopping ? fault_set(f, FAULT_CONNECT, "the daemon is stopping")
 					       : -EAGAIN;
 	if (!r)
-		r = begin_session(c, &g, f);
-	return r ? r : answer_hello(c, &g);
+		r = begin_session(c, &g, &ring, f);
+	if (!r)
+		r = answer_hello(c, &g, &ring);
+	client_ring_drop(&ring);
+	return r;
 }
 
 /* ---- arenas and status ---- */
@@ -502,6 +519,18 @@ static int on_arena_drop(struct client *c, struct wire_cursor *body, struct faul
 	return 0;
 }
 
+/* Its ring is of no use any more: the client sees the end of the door, as with any other end. */
+static int on_session_bad(struct client *c, struct wire_cursor *body, struct fault *f) {
+	int r = wire_get_end(body, "SESSION_BAD", f);
+
+	if (r || !c)
+		return r;
+	log_warning("session %" PRIu64 " of user %ju, process %jd wrote nonsense into its ring and is closed", c->session,
+		(uintmax_t)c->uid, (intmax_t)c->pid);
+	client_close(c);
+	return 0;
+}
+
 int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) {
 	struct client *c;
 	uint64_t session;
@@ -514,6 +543,8 @@ int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, 
 		return on_arena_want(c, body, f);
 	if (id == CONTROL_ARENA_DROP)
 		return on_arena_drop(c, body, f);
+	if (id == CONTROL_SESSION_BAD)
+		return on_session_bad(c, body, f);
 	return fault_set(f, FAULT_PROTOCOL, "the supervisor has no message %" PRIu64, id);
 }
 

@@ -45,6 +45,17 @@ struct client {
 	struct client_arena arena[LIMIT_ARENAS];
 };
 
+/* ---- the ring of a session: ring.c ---- */
+
+/* Descriptors; -1 where there is none. */
+struct client_ring {
+	int memory, client, engine;
+};
+
+/* False where it has none: not wanted, switched off, or no memory. */
+bool client_ring_new(const struct client *c, uint64_t features, struct client_ring *r);
+void client_ring_drop(struct client_ring *r);
+
 /* ---- arenas of a session: arena.c ---- */
 
 /*

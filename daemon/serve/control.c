@@ -33,7 +33,7 @@ enum {
 
 struct control_packet {
 	struct control_packet *next;
-	int fd;
+	int fd[PACKET_PAIR];
 	size_t size;
 	unsigned char bytes[];
 };
@@ -91,6 +91,20 @@ int control_rates(struct server *v) {
 	return r;
 }
 
+void control_bad(void *user, uint64_t session) {
+	struct server *v = user;
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_SESSION_BAD);
+	wire_put_uint(&w, session);
+	r = send_packet(v->control, &w);
+	if (r)
+		log_error("session %" PRIu64 " could not be closed: %s", session, strerror(-r));
+}
+
 static int send_about(struct session *s, unsigned id, uint64_t value) {
 	struct wire_writer w;
 
@@ -115,7 +129,7 @@ struct control_message {
 	struct server *server;
 	unsigned id;
 	struct wire_cursor body;
-	int *fdp;                    /* taken by who sets it to -1 */
+	int *fd;                     /* PACKET_PAIR; taken by who sets them to -1 */
 };
 
 static int change_option(struct session *s, struct wire_cursor *options, struct fault *f) {
@@ -132,6 +146,22 @@ static int change_option(struct session *s, struct wire_cursor *options, struct 
 		return r;
 	snprintf(value, sizeof value, "%.*s", (int)size, text);
 	return session_configure(s, name, value, f);
+}
+
+/* A session whose ring cannot be had has nng: the client would not know. So it ends at once. */
+static int add_ring(struct control_message *m, struct session *s) {
+	int memory = m->fd[0], bell = m->fd[1];
+	int r;
+
+	if (bell < 0 || !m->server->rings)
+		return 0;
+	m->fd[0] = m->fd[1] = -1;
+	r = rings_add(m->server->rings, s->id, memory, bell, &s->channel);
+	if (r) {
+		log_error("session %" PRIu64 " has no ring: %s", s->id, strerror(-r));
+		control_bad(m->server, s->id);
+	}
+	return 0;
 }
 
 static int on_session_new(struct control_message *m, struct fault *f) {
@@ -156,6 +186,8 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	facts.uid = (uid_t)uid;
 	facts.pid = (pid_t)pid;
 	r = session_new(m->server, &facts, &s);
+	if (!r)
+		r = add_ring(m, s);
 	while (!r && options.left)
 		r = change_option(s, &options, f);
 	return r;
@@ -183,7 +215,7 @@ static int on_session_end(struct control_message *m, struct fault *f) {
 static int on_arena(struct control_message *m, struct fault *f) {
 	struct session *s = NULL;
 	uint64_t arena, bytes, owner;
-	int fd = *m->fdp;
+	int fd = m->fd[0];
 	int r = find_session(m, &s, f);
 
 	if (!r)
@@ -196,7 +228,7 @@ static int on_arena(struct control_message *m, struct fault *f) {
 		return r;
 	if (fd < 0)
 		return fault_set(f, FAULT_PROTOCOL, "an arena came without its descriptor");
-	*m->fdp = -1;
+	m->fd[0] = -1;
 	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == 1);
 	if (!r)
 		s->arena_bytes += bytes;
@@ -243,9 +275,14 @@ enum { CONTROLS = sizeof controls / sizeof *controls };
 
 /* ---- packets ---- */
 
+static void close_pair(const int fd[PACKET_PAIR]) {
+	for (unsigned i = 0; i < PACKET_PAIR; i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+}
+
 static struct control_packet *packet_free(struct control_packet *p) {
-	if (p->fd >= 0)
-		close(p->fd);
+	close_pair(p->fd);
 	free(p);
 	return NULL;
 }
@@ -254,8 +291,8 @@ static struct control_packet *packet_free(struct control_packet *p) {
 static struct control_packet *receive(struct server *v) {
 	unsigned char bytes[CONTROL_PACKET];
 	struct control_packet *p;
-	int fd;
-	ssize_t n = packet_receive(v->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+	int fd[PACKET_PAIR];
+	ssize_t n = packet_receive_pair(v->control, bytes, sizeof bytes, fd, MSG_DONTWAIT);
 
 	if (n == -EAGAIN)
 		return NULL;
@@ -266,11 +303,10 @@ static struct control_packet *receive(struct server *v) {
 	p = malloc(sizeof *p + (size_t)n);
 	if (!p) {
 		log_error("out of memory: a packet of the supervisor is lost");
-		if (fd >= 0)
-			close(fd);
+		close_pair(fd);
 		return NULL;
 	}
-	*p = (struct control_packet){ .fd = fd, .size = (size_t)n };
+	*p = (struct control_packet){ .fd = { fd[0], fd[1] }, .size = (size_t)n };
 	memcpy(p->bytes, bytes, p->size);
 	return p;
 }
@@ -284,7 +320,7 @@ static unsigned packet_id(const struct wire_reader *reader, struct wire_cursor *
 
 /* Handles it, and returns true; or returns false where only what adds may be handled. */
 static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
-	struct control_message m = { .server = v, .fdp = &p->fd };
+	struct control_message m = { .server = v, .fd = p->fd };
 	struct wire_reader reader;
 	struct fault f = { 0 };
 	bool handled = true;

@@ -81,9 +81,9 @@ void request_send(struct server *v, struct transport_request *frame) {
 	static const char no_memory[] = "\x93\x00\x06\xb0" "out of memory...";
 
 	if (wire_finish(&v->writer))
-		transport_reply(v->transport, frame, no_memory, sizeof no_memory - 1);
+		transport_reply(frame, no_memory, sizeof no_memory - 1);
 	else
-		transport_reply(v->transport, frame, v->writer.buffer.data, v->writer.buffer.size);
+		transport_reply(frame, v->writer.buffer.data, v->writer.buffer.size);
 }
 
 int request_send_json(struct request *r, const cJSON *json, struct fault *f) {

@@ -41,9 +41,12 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->tracker = c->tracker;
 	v->exec = c->exec;
 	v->transport = c->transport;
+	v->rings = c->rings;
 	v->inbox = c->inbox;
 	v->control = c->control;
 	v->started_us = loop_now();
+	if (v->rings)
+		rings_on_failure(v->rings, control_bad, v);
 	wire_writer_init(&v->writer);
 	r = graph_new(&v->graph);
 	if (!r)
@@ -121,6 +124,8 @@ static void save_now_and_then(struct server *v) {
 }
 
 static void turn(struct server *v) {
+	if (v->rings)
+		rings_poll(v->rings);
 	take_requests(v);
 	device_poll(v->device);
 	tell_rates(v);
@@ -152,32 +157,39 @@ static uint64_t wait_us(const struct server *v) {
 	return wait;
 }
 
-/* ppoll() rather than epoll: three descriptors, and a window's end needs microseconds. */
-static int sleep_until(struct server *v, struct pollfd fds[static 3], uint64_t us) {
+/* What the loop sleeps on. */
+enum { FD_BELL, FD_CONTROL, FD_STOP, FD_RINGS, FDS };
+
+/* ppoll() rather than epoll: four descriptors, and a window's end needs microseconds. */
+static int sleep_until(struct server *v, struct pollfd fds[static FDS], uint64_t us) {
 	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
 
-	if (ppoll(fds, 3, us == UINT64_MAX ? NULL : &t, NULL) < 0 && errno != EINTR)
+	if (ppoll(fds, FDS, us == UINT64_MAX ? NULL : &t, NULL) < 0 && errno != EINTR)
 		return -errno;
-	inbox_wake(v->inbox, fds[0].revents & POLLIN);
+	inbox_wake(v->inbox, fds[FD_BELL].revents & POLLIN);
+	if (fds[FD_RINGS].revents)
+		rings_wake(v->rings);
 	return 0;
 }
 
 int server_run(struct server *v, int stop_fd) {
-	struct pollfd fds[3] = { { .fd = v->inbox->bell, .events = POLLIN },
-		{ .fd = v->control, .events = POLLIN }, { .fd = stop_fd, .events = POLLIN } };
+	struct pollfd fds[FDS] = { [FD_BELL] = { .fd = v->inbox->bell, .events = POLLIN },
+		[FD_CONTROL] = { .fd = v->control, .events = POLLIN },
+		[FD_STOP] = { .fd = stop_fd, .events = POLLIN },
+		[FD_RINGS] = { .fd = v->rings ? rings_descriptor(v->rings) : -1, .events = POLLIN } };
 	int r = 0;
 
-	while (!r && !v->orphaned && !(fds[2].revents & POLLIN)) {
+	while (!r && !v->orphaned && !(fds[FD_STOP].revents & POLLIN)) {
 		bool rest;
 
 		inbox_rung(v->inbox);
-		if (v->packets || fds[1].revents)
+		if (v->packets || fds[FD_CONTROL].revents)
 			control_turn(v);
 		turn(v);
 		if (!inbox_waiting(v->inbox))
 			accepted_turn(v, true);
-		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets &&
-		       !operations_ready(v->operations);
+		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets && !operations_ready(v->operations) &&
+		       (!v->rings || rings_sleep(v->rings));
 		r = sleep_until(v, fds, rest ? wait_us(v) : 0);
 	}
 	return r;

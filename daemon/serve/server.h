@@ -13,6 +13,7 @@
 #include "daemon/base/config.h"
 #include "daemon/plan/tracker.h"
 #include "daemon/serve/inbox.h"
+#include "daemon/serve/rings.h"
 #include "daemon/serve/session.h"
 
 struct server_config {
@@ -23,6 +24,7 @@ struct server_config {
 	struct tracker *tracker;
 	struct exec *exec;
 	struct transport *transport;
+	struct rings *rings;                 /* NULL: no session has one */
 	struct inbox *inbox;                 /* the device's `wake` rings it */
 	int control;                         /* the supervisor's socket */
 };
@@ -41,6 +43,7 @@ struct server {
 	uint64_t saved_us;                   /* when the tracker was last saved */
 	struct exec *exec;
 	struct transport *transport;
+	struct rings *rings;
 	struct inbox *inbox;
 	int control;
 	bool orphaned;                       /* the supervisor is gone */
@@ -87,6 +90,8 @@ int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
 /* An engine-laid-out arena is empty. */
 void control_drop(struct session *s, uint32_t arena);
 int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
+/* The session wrote nonsense. user is the server. */
+void control_bad(void *user, uint64_t session);
 int control_rates(struct server *v) FAULT_MUST_USE;
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 

@@ -10,6 +10,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/serve/capture.h"
+#include "daemon/serve/rings.h"
 #include "daemon/serve/vector.h"
 #include "daemon/serve/wait.h"
 
@@ -150,6 +151,7 @@ void session_free(struct session *s) {
 	captures_free(s);
 	drop_recent(s);
 	keep_counters(s);
+	rings_remove(s->channel);
 	HASH_DELETE(hh, s->server->sessions, s);
 	explicit_bzero(s->secret, sizeof s->secret);
 	free(s->failure);

@@ -93,6 +93,7 @@ struct session {
 	struct lane *lane;
 	struct space *space;
 	uint64_t arena_bytes;        /* of all arenas */
+	struct channel *channel;     /* its ring, or NULL */
 
 	uint64_t next;               /* number of the next request that changes the session */
 	struct held *held;           /* utlist */

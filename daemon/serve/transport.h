@@ -13,15 +13,16 @@
 
 #include "protocol/fault.h"
 
+struct transport;
+
 struct transport_request {
 	struct transport_request *next;      /* the holder's, e.g. of a queue */
+	struct transport *transport;         /* that it came by, and is answered by */
 	const void *bytes;
 	size_t size;
 };
 
 typedef void transport_receive(void *user, struct transport_request *r);
-
-struct transport;
 
 struct transport_functions {
 	int (*start)(struct transport *t);
@@ -42,9 +43,8 @@ static inline int transport_start(struct transport *t, transport_receive *receiv
 	return t->functions->start(t);
 }
 
-static inline void transport_reply(
-	struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
-	t->functions->reply(t, r, bytes, size);
+static inline void transport_reply(struct transport_request *r, const void *bytes, size_t size) {
+	r->transport->functions->reply(r->transport, r, bytes, size);
 }
 
 /* Returns NULL. Requests not yet answered are gone. NULL is allowed. */

@@ -78,6 +78,7 @@ uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t si
 	r->frame = copy(bytes, size);
 	r->number = m->count++;
 	r->previous = m->last;
+	r->request.transport = t;
 	r->request.bytes = r->frame;
 	r->request.size = size;
 	m->last = r;

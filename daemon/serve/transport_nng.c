@@ -251,7 +251,7 @@ static void on_received(void *user) {
 		return;
 	}
 	receive_more(t);
-	w->request = (struct transport_request){ .bytes = nng_msg_body(w->message),
+	w->request = (struct transport_request){ .transport = &t->base, .bytes = nng_msg_body(w->message),
 		.size = nng_msg_len(w->message) };
 	t->base.receive(t->base.user, &w->request);
 }

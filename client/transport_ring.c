@@ -1,0 +1,305 @@
+/*
+ * The transport over the session's ring: shared memory, without a thread where nobody asks for one.
+ *
+ * Who waits for an answer reads the ring itself, for all requests, and sleeps on a futex in it. Only reads with
+ * callbacks and descriptors need a thread (watch()), because callbacks run on threads of the library.
+ *
+ * A request longer than the ring goes in pieces, and submit() then waits until the engine has read
+ * enough. That does not wait for an answer, and the engine waits for no client, so it ends.
+ *
+ * The daemon's end shows as the end of the door, which a sleeper looks at now and then: an engine that dies
+ * wakes nobody.
+ */
+#include "transport.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "protocol/limits.h"
+#include "protocol/ring.h"
+#include "protocol/shm.h"
+
+enum {
+	/* Between two looks at the door. */
+	LOOK_US = 50 * 1000,
+	WATCHER_STACK = 256 << 10,
+};
+
+struct transport_ring {
+	struct transport base;
+	struct transport_events events;
+	void *memory;
+	int bell, door;
+	uint32_t slots, timeout_ms;
+	struct ring requests, replies;
+	struct ring_frame incoming;
+	pthread_mutex_t reading;             /* who reads `replies` */
+	atomic_uint busy;                    /* set of slots */
+	atomic_bool interrupted, broken;
+	atomic_bool watching;                /* there is a thread that reads: others must leave */
+	bool watched;
+	pthread_t watcher;
+};
+
+/* ---- the daemon's end ---- */
+
+static bool door_open(const struct transport_ring *t) {
+	struct pollfd p = { .fd = t->door, .events = POLLIN };
+
+	return poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static int break_off(struct transport_ring *t) {
+	if (!atomic_exchange(&t->broken, true) && !atomic_load(&t->interrupted))
+		t->events.broken(t->events.user);
+	return -EPIPE;
+}
+
+static uint64_t now_us(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* ---- requests ---- */
+
+/* A full socket means that a byte is there already. */
+static int ring_bell(struct transport_ring *t) {
+	if (send(t->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
+		return 0;
+	return -errno;
+}
+
+static int show(struct transport_ring *t) {
+	return ring_publish(&t->requests) ? ring_bell(t) : 0;
+}
+
+/* Until the engine has read some. deadline_us 0: none. */
+static int await_room(struct transport_ring *t, uint64_t deadline_us) {
+	struct ring *r = &t->requests;
+	uint32_t read = atomic_load(&r->shared->read), room;
+	int failed = ring_room(r, &room);
+
+	if (failed || room)
+		return failed;
+	if (!ring_writer_sleeps(r, 0))
+		ring_wait(&r->shared->read, read, LOOK_US);
+	if (deadline_us && now_us() > deadline_us)
+		return -ETIMEDOUT;
+	return door_open(t) ? 0 : -EPIPE;
+}
+
+static int put_pieces(struct transport_ring *t, const uint8_t *bytes, uint32_t size) {
+	uint64_t deadline = t->timeout_ms ? now_us() + UINT64_C(1000) * t->timeout_ms : 0;
+	uint32_t room;
+	int r = 0;
+
+	while (!r && size) {
+		r = ring_room(&t->requests, &room);
+		if (!r && !room) {
+			r = show(t);
+			if (!r)
+				r = await_room(t, deadline);
+			continue;
+		}
+		if (room > size)
+			room = size;
+		if (!r)
+			ring_put(&t->requests, bytes, room);
+		bytes += room;
+		size -= room;
+	}
+	return r;
+}
+
+static int submit(struct transport *base, unsigned slot, const void *bytes, size_t size) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	struct ring_head head = { .slot = slot, .size = (uint32_t)size };
+	int r;
+
+	if (size > LIMIT_FRAME_BYTES)
+		return -EMSGSIZE;
+	r = put_pieces(t, (const uint8_t *)&head, sizeof head);
+	if (!r)
+		r = put_pieces(t, bytes, head.size);
+	if (!r) {
+		atomic_fetch_or(&t->busy, 1U << slot);
+		r = show(t);
+	}
+	return r;
+}
+
+/* ---- answers ---- */
+
+/* An answer to no request is nonsense. */
+static int take_answer(struct transport_ring *t) {
+	struct ring_frame frame = t->incoming;
+	unsigned bit = 1U << frame.head.slot;
+
+	t->incoming = (struct ring_frame){ .bytes = NULL };
+	if (!(atomic_fetch_and(&t->busy, ~bit) & bit)) {
+		free(frame.bytes);
+		return -EPROTO;
+	}
+	t->events.reply(t->events.user, frame.head.slot, 0, frame.bytes, frame.head.size);
+	free(frame.bytes);
+	return 0;
+}
+
+/* Everything that has come; how many answers, or -errno. */
+static int take_answers(struct transport_ring *t) {
+	int count = 0, r;
+
+	for (;;) {
+		r = ring_take(&t->replies, &t->incoming, t->slots, LIMIT_FRAME_BYTES, 0);
+		if (ring_consume(&t->replies) && ring_bell(t))
+			return -EPIPE;
+		if (r != 1)
+			return r ? r : count;
+		r = take_answer(t);
+		if (r)
+			return r;
+		count++;
+	}
+}
+
+static bool over(const struct transport_ring *t) {
+	return atomic_load(&t->interrupted) || atomic_load(&t->broken);
+}
+
+/* Sleeps until something has come, or for a while. */
+static void sleep_once(struct transport_ring *t, uint64_t us) {
+	struct ring *r = &t->replies;
+
+	if (!ring_reader_sleeps(r) && !over(t))
+		ring_wait(&r->shared->written, r->position, us < LOOK_US ? us : LOOK_US);
+	ring_reader_awake(r);
+}
+
+/* Requires `reading`. `watcher`: this is the thread that reads for good. */
+static int read_until(struct transport_ring *t, uint64_t deadline_us, bool watcher) {
+	int n = 0;
+
+	while (!over(t)) {
+		uint64_t now = 0;
+
+		if (!watcher && atomic_load(&t->watching))
+			return 0;
+
+		n = take_answers(t);
+		if (n < 0)
+			return break_off(t);
+		if (n)
+			return 0;
+		if (deadline_us)
+			now = now_us();
+		if (deadline_us && now >= deadline_us)
+			return -ETIMEDOUT;
+		sleep_once(t, deadline_us ? deadline_us - now : LOOK_US);
+		if (atomic_load(&t->replies.shared->written) == t->replies.position && !door_open(t))
+			return break_off(t);
+	}
+	return -ECANCELED;
+}
+
+static int wait_for_answers(struct transport *base, const struct timespec *deadline) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	uint64_t us = deadline ? (uint64_t)deadline->tv_sec * 1000000 + (uint64_t)deadline->tv_nsec / 1000 : 0;
+	int r;
+
+	pthread_mutex_lock(&t->reading);
+	r = read_until(t, us, false);
+	pthread_mutex_unlock(&t->reading);
+	return r;
+}
+
+static void *watch_loop(void *user) {
+	struct transport_ring *t = user;
+
+	int r = 0;
+
+	pthread_mutex_lock(&t->reading);
+	while (!r)
+		r = read_until(t, 0, true);
+	pthread_mutex_unlock(&t->reading);
+	return NULL;
+}
+
+static int watch(struct transport *base) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	pthread_attr_t attributes;
+	int r = pthread_attr_init(&attributes);
+
+	if (!r)
+		r = pthread_attr_setstacksize(&attributes, WATCHER_STACK);
+	if (!r)
+		r = pthread_create(&t->watcher, &attributes, watch_loop, t);
+	pthread_attr_destroy(&attributes);
+	t->watched = !r;
+	if (!r) {
+		atomic_store(&t->watching, true);
+		ring_wake(&t->replies.shared->written);
+	}
+	return -r;
+}
+
+static void interrupt(struct transport *base) {
+	struct transport_ring *t = (struct transport_ring *)base;
+
+	atomic_store(&t->interrupted, true);
+	ring_wake(&t->replies.shared->written);
+}
+
+static void transport_free(struct transport *base) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	unsigned busy;
+
+	interrupt(base);
+	if (t->watched)
+		pthread_join(t->watcher, NULL);
+	busy = atomic_load(&t->busy);
+	for (unsigned i = 0; i < t->slots; i++)
+		if (busy & 1U << i)
+			t->events.reply(t->events.user, i, -ECANCELED, NULL, 0);
+	munmap(t->memory, RING_BYTES);
+	free(t->incoming.bytes);
+	pthread_mutex_destroy(&t->reading);
+	free(t);
+}
+
+int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint32_t timeout_ms,
+	const struct transport_events *events, struct transport **transportp, struct fault *f) {
+	struct transport_ring *t = calloc(1, sizeof *t);
+	int r = t ? 0 : -ENOMEM;
+
+	if (!r && shm_check(ends->memory, RING_BYTES))
+		r = fault_set(f, FAULT_PROTOCOL, "the door's ring is no sealed memory of %d bytes", RING_BYTES);
+	if (!r)
+		r = shm_map(ends->memory, RING_BYTES, NULL, &t->memory);
+	if (r) {
+		free(t);
+		return r;
+	}
+	/* A child that writes to it would be heard as its parent. */
+	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
+	t->base = (struct transport){ .submit = submit, .free = transport_free, .wait = wait_for_answers, .watch = watch,
+		.interrupt = interrupt };
+	t->events = *events;
+	t->slots = slots;
+	t->timeout_ms = timeout_ms;
+	t->bell = ends->bell;
+	t->door = ends->door;
+	t->requests = ring_requests(t->memory);
+	t->replies = ring_replies(t->memory);
+	pthread_mutex_init(&t->reading, NULL);
+	*transportp = &t->base;
+	return 0;
+}

@@ -1,0 +1,381 @@
+/* The op stream over rings; see rings.h. One thread. */
+#include "rings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "protocol/limits.h"
+#include "protocol/ring.h"
+#include "protocol/shm.h"
+
+enum {
+	RINGS_EVENTS = 64,
+	/* More bytes than a client has reason to leave in its socket. */
+	RINGS_BYTES = 64,
+};
+
+/* Lies before the bytes of its frame. */
+struct ring_request {
+	struct transport_request request;
+	struct channel *channel;
+	struct ring_request *previous, *following;
+	uint32_t slot;
+	_Alignas(16) uint8_t bytes[];
+};
+
+/* An answer that found no room, or the rest of one. */
+struct ring_answer {
+	struct ring_answer *next;
+	uint32_t size, written;
+	uint8_t bytes[];
+};
+
+struct channel {
+	struct rings *rings;
+	struct channel *previous, *next;                 /* of all */
+	struct channel *active_previous, *active_next;
+	uint64_t session;
+	void *memory;                                    /* NULL: ended or broken */
+	int bell;
+	bool active;
+	struct ring requests, replies;
+	struct ring_frame incoming;
+	struct ring_request *open;                       /* utlist: delivered and not answered */
+	uint32_t unanswered;
+	uint32_t busy;                                   /* set of their slots */
+	struct ring_answer *queue;                       /* utlist, oldest first */
+	uint32_t queued;                                 /* how many */
+	bool ended;
+};
+
+struct rings {
+	struct transport base;
+	struct channel *channels, *active;
+	int epoll;
+	rings_failed *failed;
+	void *user;
+};
+
+/* ---- beginning and ending ---- */
+
+static void activate(struct channel *c) {
+	if (c->active || !c->memory)
+		return;
+	c->active = true;
+	DL_APPEND2(c->rings->active, c, active_previous, active_next);
+	ring_reader_awake(&c->requests);
+}
+
+static void deactivate(struct channel *c) {
+	if (!c->active)
+		return;
+	c->active = false;
+	DL_DELETE2(c->rings->active, c, active_previous, active_next);
+}
+
+/* From here on nothing is read from the client or written to it. */
+static void disconnect(struct channel *c) {
+	struct ring_answer *a = c->queue, *next;
+
+	deactivate(c);
+	if (c->memory)
+		munmap(c->memory, RING_BYTES);
+	c->memory = NULL;
+	if (c->bell >= 0) {
+		epoll_ctl(c->rings->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+		close(c->bell);
+	}
+	c->bell = -1;
+	free(c->incoming.bytes);
+	c->incoming = (struct ring_frame){ .bytes = NULL };
+	for (c->queue = NULL; a; a = next) {
+		next = a->next;
+		free(a);
+	}
+}
+
+static void free_if_done(struct channel *c) {
+	if (!c->ended || c->open)
+		return;
+	DL_DELETE2(c->rings->channels, c, previous, next);
+	free(c);
+}
+
+static void fail(struct channel *c) {
+	disconnect(c);
+	if (c->rings->failed)
+		c->rings->failed(c->rings->user, c->session);
+}
+
+static int connect_channel(struct channel *c, int memory) {
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+	int r = shm_check(memory, RING_BYTES);
+
+	if (!r)
+		r = shm_map(memory, RING_BYTES, NULL, &c->memory);
+	if (r)
+		return r;
+	c->requests = ring_requests(c->memory);
+	c->replies = ring_replies(c->memory);
+	if (epoll_ctl(c->rings->epoll, EPOLL_CTL_ADD, c->bell, &e))
+		return -errno;
+	activate(c);
+	return 0;
+}
+
+int rings_add(struct rings *r, uint64_t session, int memory, int bell, struct channel **channelp) {
+	struct channel *c = calloc(1, sizeof *c);
+	int failed;
+
+	if (!c) {
+		close(memory);
+		close(bell);
+		return -ENOMEM;
+	}
+	c->rings = r;
+	c->session = session;
+	c->bell = bell;
+	DL_APPEND2(r->channels, c, previous, next);
+	failed = connect_channel(c, memory);
+	close(memory);
+	if (failed)
+		rings_remove(c);
+	else
+		*channelp = c;
+	return failed;
+}
+
+void rings_remove(struct channel *c) {
+	if (!c)
+		return;
+	disconnect(c);
+	c->ended = true;
+	free_if_done(c);
+}
+
+/* ---- requests ---- */
+
+static void deliver(struct channel *c) {
+	struct ring_request *q = (struct ring_request *)c->incoming.bytes;
+
+	*q = (struct ring_request){ .request = { .transport = &c->rings->base, .bytes = q->bytes,
+					    .size = c->incoming.head.size },
+		.channel = c,
+		.slot = c->incoming.head.slot };
+	c->incoming = (struct ring_frame){ .bytes = NULL };
+	c->busy |= UINT32_C(1) << q->slot;
+	c->unanswered++;
+	DL_APPEND2(c->open, q, previous, following);
+	c->rings->base.receive(c->rings->base.user, &q->request);
+}
+
+/* A client uses a slot again when it has read the answer, so an honest one is always read. */
+static bool may_read(const struct channel *c) {
+	return c->unanswered + c->queued < LIMIT_UNANSWERED;
+}
+
+/* Reads whole frames, as many as the client may have unanswered. -EPROTO; -ENOMEM: later. */
+static int read_requests(struct channel *c) {
+	int r = 1;
+
+	while (r == 1 && may_read(c)) {
+		r = ring_take(&c->requests, &c->incoming, LIMIT_UNANSWERED, LIMIT_FRAME_BYTES,
+			sizeof(struct ring_request));
+		if (r == 1 && c->busy & UINT32_C(1) << c->incoming.head.slot)
+			return -EPROTO;
+		if (r == 1)
+			deliver(c);
+	}
+	if (ring_consume(&c->requests))
+		ring_wake(&c->requests.shared->read);
+	return r < 0 ? r : 0;
+}
+
+/* ---- answers ---- */
+
+/* Writes what there is room for of the oldest. True once the queue is empty or the ring full. */
+static int write_queued(struct channel *c) {
+	struct ring_answer *a;
+	uint32_t room = 0;
+	int r = 0;
+
+	while (!r && (a = c->queue)) {
+		uint32_t piece = a->size - a->written;
+
+		r = ring_room(&c->replies, &room);
+		if (r)
+			return r;
+		if (piece > room)
+			piece = room;
+		ring_put(&c->replies, a->bytes + a->written, piece);
+		a->written += piece;
+		if (a->written < a->size) {
+			r = ring_writer_sleeps(&c->replies, room - piece) ? 0 : -EAGAIN;
+			continue;
+		}
+		LL_DELETE(c->queue, a);
+		c->queued--;
+		free(a);
+	}
+	if (ring_publish(&c->replies))
+		ring_wake(&c->replies.shared->written);
+	return r == -EAGAIN ? 0 : r;
+}
+
+static int queue_answer(struct channel *c, const struct ring_head *head, const void *bytes) {
+	struct ring_answer *a = malloc(sizeof *a + sizeof *head + head->size);
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct ring_answer){ .size = (uint32_t)sizeof *head + head->size };
+	memcpy(a->bytes, head, sizeof *head);
+	memcpy(a->bytes + sizeof *head, bytes, head->size);
+	LL_APPEND(c->queue, a);
+	c->queued++;
+	return write_queued(c);
+}
+
+static int write_answer(struct channel *c, uint32_t slot, const void *bytes, size_t size) {
+	struct ring_head head = { .slot = slot, .size = (uint32_t)size };
+	uint32_t room;
+	int r = ring_room(&c->replies, &room);
+
+	if (r)
+		return r;
+	if (c->queue || room < sizeof head + size)
+		return queue_answer(c, &head, bytes);
+	ring_put(&c->replies, &head, sizeof head);
+	ring_put(&c->replies, bytes, head.size);
+	if (ring_publish(&c->replies))
+		ring_wake(&c->replies.shared->written);
+	return 0;
+}
+
+static void rings_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
+	struct ring_request *q = (struct ring_request *)r;
+	struct channel *c = q->channel;
+
+	(void)t;
+	DL_DELETE2(c->open, q, previous, following);
+	c->unanswered--;
+	c->busy &= ~(UINT32_C(1) << q->slot);
+	if (c->memory && write_answer(c, q->slot, bytes, size))
+		fail(c);                 /* without its answer the client could not go on */
+	free(q);
+	activate(c);                     /* its next request is not far */
+	free_if_done(c);
+}
+
+/* ---- turns ---- */
+
+static void poll_channel(struct channel *c) {
+	int r = c->queue ? write_queued(c) : 0;
+
+	if (!r)
+		r = read_requests(c);
+	if (r == -EPROTO)
+		fail(c);
+	else if (!may_read(c))
+		deactivate(c);           /* until it is answered, or its byte says that there is room */
+}
+
+void rings_poll(struct rings *r) {
+	struct channel *next;
+
+	for (struct channel *c = r->active; c; c = next) {
+		next = c->active_next;
+		poll_channel(c);
+	}
+}
+
+bool rings_sleep(struct rings *r) {
+	struct channel *c;
+
+	DL_FOREACH2(r->active, c, active_next)
+		if (ring_reader_sleeps(&c->requests))
+			return false;
+	while (r->active)
+		deactivate(r->active);
+	return true;
+}
+
+int rings_descriptor(const struct rings *r) {
+	return r->epoll;
+}
+
+/* A client that has closed its end, or is dead, is not listened to; the supervisor tells of its end. */
+static void hear(struct channel *c) {
+	char bytes[RINGS_BYTES];
+	ssize_t n = recv(c->bell, bytes, sizeof bytes, MSG_DONTWAIT);
+
+	if (n > 0)
+		activate(c);
+	else if (!n || (errno != EAGAIN && errno != EINTR))
+		epoll_ctl(c->rings->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+}
+
+void rings_wake(struct rings *r) {
+	struct epoll_event event[RINGS_EVENTS];
+	int n = epoll_wait(r->epoll, event, RINGS_EVENTS, 0);
+
+	for (int i = 0; i < n; i++)
+		hear(event[i].data.ptr);
+}
+
+/* ---- the transport ---- */
+
+static int rings_start(struct transport *t) {
+	(void)t;
+	return 0;
+}
+
+static void drop_requests(struct channel *c) {
+	while (c->open) {
+		struct ring_request *q = c->open;
+
+		DL_DELETE2(c->open, q, previous, following);
+		free(q);
+	}
+}
+
+static void rings_close(struct transport *t) {
+	struct rings *r = (struct rings *)t;
+	struct channel *next;
+
+	for (struct channel *c = r->channels; c; c = next) {
+		next = c->next;
+		drop_requests(c);
+		rings_remove(c);
+	}
+	close(r->epoll);
+	free(r);
+}
+
+void rings_on_failure(struct rings *r, rings_failed *failed, void *user) {
+	r->failed = failed;
+	r->user = user;
+}
+
+int rings_new(struct rings **ringsp, struct transport **transportp) {
+	static const struct transport_functions functions = { rings_start, rings_reply, rings_close };
+	struct rings *r = calloc(1, sizeof *r);
+
+	if (!r)
+		return -ENOMEM;
+	r->base.functions = &functions;
+	r->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (r->epoll < 0) {
+		free(r);
+		return -errno;
+	}
+	*ringsp = r;
+	*transportp = &r->base;
+	return 0;
+}
