@@ -44,6 +44,16 @@ unsigned attention_depth(const struct kernel *k) {
 	return last_dims(k) + 3;
 }
 
+struct attention_text attention_hidden(const struct writer *w) {
+	struct attention_text t;
+
+	if (w->k->hidden == KERNEL_NONE)
+		snprintf(t.text, sizeof t.text, "(%s)(-INFINITY)", value_register(w->k->accumulator));
+	else
+		snprintf(t.text, sizeof t.text, "v%u", w->k->hidden);
+	return t;
+}
+
 bool attention_walks(const struct kernel *k, unsigned o, unsigned d) {
 	static const uint8_t walks[] = { [ATTENTION_Q] = 1 | 8, [ATTENTION_K] = 4 | 8, [ATTENTION_V] = 2 | 4,
 		[ATTENTION_MASK] = 1 | 4 };
@@ -263,7 +273,7 @@ static void write_mask(struct writer *w) {
 		text_line(w, "\tseen = load_bool(m3 + v * W);");
 		text_line(w, "else");
 		text_line(w, "\tseen = gather_bool(m3 + v * W * %s, %s, n);", stride.name, stride.name);
-		text_line(w, "s[v] = where_(seen, s[v], (%s)(-INFINITY));", lanes(w));
+		text_line(w, "s[v] = where_(seen, s[v], %s);", attention_hidden(w).text);
 	} else {
 		write_either(w, ATTENTION_MASK, "seen", "m3", "v * W", stride.name, "n");
 		text_line(w, "s[v] = s[v] + seen;");

@@ -123,7 +123,7 @@ static void write_seen(struct writer *w) {
 		text_part(w, truth ? ")" : ");");
 		text_end(w);
 		if (truth)
-			text_line(w, "\tc[i][j] = -INFINITY;");
+			text_line(w, "\tc[i][j] = %s;", attention_hidden(w).text);
 		text_close(w);
 	}
 	text_line(w, "if (key >= d%u%s)", attention_keys(k), k->causal ? " || key > query" : "");

@@ -31,6 +31,8 @@ void writer_open(struct writer *w, const struct kernel *k, const struct traits *
 	*w = (struct writer){ .text = text, .k = k, .t = t, .lane_dim = lane_dim(k) };
 	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT || k->root == KERNEL_ATTENTION)
 		w->inner.value[k->reduced_value] = true;
+	if (k->root == KERNEL_ATTENTION && k->hidden != KERNEL_NONE)
+		w->inner.value[k->hidden] = true;
 	close_needs(k, &w->inner);
 	for (unsigned o = 0; o < k->operands; o++)
 		if (k->operand[o].output) {

@@ -269,6 +269,11 @@ unsigned attention_columns(const struct kernel *k);
 unsigned attention_keys(const struct kernel *k);
 unsigned attention_depth(const struct kernel *k);
 bool attention_masks(const struct kernel *k);
+/* The expression of a hidden score. */
+struct attention_text {
+	char text[32];
+};
+struct attention_text attention_hidden(const struct writer *w);
 /* Does an operand step along a dim? Those of the root walk only theirs. */
 bool attention_walks(const struct kernel *k, unsigned o, unsigned d);
 /* Declares the pointer of an operand of the root at a row (a query, or of keys and values a key) and a column of it. */

@@ -169,8 +169,10 @@ static uint16_t cut_root(struct cut *c) {
 		k->carry = (uint8_t)draft_operand(c->to, from->accumulator, &c->from->operand[from->carry]);
 	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN || from->root == KERNEL_SORT)
 		k->reduced_value = cut_value(c, from->reduced_value);
-	if (from->root == KERNEL_ATTENTION)
+	if (from->root == KERNEL_ATTENTION) {
 		k->reduced_value = cut_value(c, from->reduced_value);
+		k->hidden = from->hidden == KERNEL_NONE ? KERNEL_NONE : cut_value(c, from->hidden);
+	}
 	for (uint16_t i = 0; i < kernel_root_operands(from); i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
 	k->root_value = k->values;

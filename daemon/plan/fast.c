@@ -6,6 +6,8 @@
  * - A division by what is the same for many elements (a scalar, a result of a row) is one division and
  *   a product for each element: on CPUs a division takes as long as ten products.
  *
+ * - Attention from its parts runs as the operation does (fast_attention.c).
+ *
  * NaN, infinities and integers are as ever.
  */
 #include "planner.h"

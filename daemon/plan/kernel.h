@@ -218,6 +218,7 @@ struct kernel {
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3 */
+	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
 	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */

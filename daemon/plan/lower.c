@@ -591,22 +591,50 @@ static void lower_attended(struct lowering *l, const struct node *root, unsigned
 static void lower_attention_root(struct lowering *l, const struct node *root) {
 	const struct tensor_type *q = l->p->node[root->in[ATTENTION_Q]].type, *k = l->p->node[root->in[ATTENTION_K]].type;
 	unsigned m = root->type->rank - 2u;
+	bool across = root->attended && root->attended->across;
 
 	memcpy(l->d->dims, root->type->dims, sizeof root->type->dims);
-	l->d->extent = (uint64_t)k->dims[k->rank - 2];
-	l->d->dims[m + 2] = k->dims[k->rank - 2];
+	l->d->dims[m + 2] = k->dims[k->rank - (across ? 1 : 2)];
+	l->d->extent = (uint64_t)l->d->dims[m + 2];
 	l->d->dims[m + 3] = q->dims[q->rank - 1];
 	lower_attended(l, root, ATTENTION_Q, m, m + 3);
-	lower_attended(l, root, ATTENTION_K, m + 2, m + 3);
+	lower_attended(l, root, ATTENTION_K, across ? m + 3 : m + 2, across ? m + 2 : m + 3);
 	lower_attended(l, root, ATTENTION_V, m + 2, m + 1);
 	if (root->arity > ATTENTION_MASK)
 		lower_attended(l, root, ATTENTION_MASK, m, m + 2);
 }
 
+static uint16_t lower_number(struct lowering *l, uint32_t fill) {
+	const struct node *n = &l->p->node[fill];
+
+	return lower_cast(l->d, draft_scalar(l->d, n->type->dtype, n->index), l->d->kernel.accumulator);
+}
+
+/* The numbers that the parts of an attention multiply and divide by, as one. */
+static void lower_scales(struct lowering *l, const struct attended *a) {
+	struct draft *d = l->d;
+	uint8_t type = d->kernel.accumulator;
+
+	for (unsigned i = 0; i < a->scales; i++) {
+		uint16_t pair[2] = { d->kernel.reduced_value, lower_number(l, a->scale[i]) };
+
+		d->kernel.reduced_value = draft_op(d, a->divides[i] ? OP_div : OP_mul, type, 2, pair);
+	}
+	if (a->hidden != GRAPH_NONE)
+		d->kernel.hidden = lower_number(l, a->hidden);
+}
+
+static double attention_scale(const struct lowering *l, const struct node *root) {
+	double depth = (double)l->d->dims[l->d->kernel.rank - 1];
+
+	if (root->attended)
+		return 1;
+	return root->attr->number != 0 ? root->attr->number : 1 / sqrt(depth);
+}
+
 static int lower_attention(struct lowering *l, const struct group *g) {
 	struct node *root = &l->p->node[g->root];
 	struct kernel *k = &l->d->kernel;
-	double scale = root->attr->number;
 	uint32_t number;
 	uint16_t v;
 	int r;
@@ -618,12 +646,13 @@ static int lower_attention(struct lowering *l, const struct group *g) {
 	k->inputs = root->arity;
 	k->causal = root->attr->flag;
 	lower_attention_root(l, root);
-	if (scale == 0)
-		scale = 1 / sqrt((double)l->d->dims[k->rank - 1]);
-	r = planner_constant(l->p, dtype_scalar_from_double(k->accumulator, scale), &number);
+	r = planner_constant(l->p, dtype_scalar_from_double(k->accumulator, attention_scale(l, root)), &number);
 	if (r)
 		return r;
 	k->reduced_value = draft_scalar(l->d, k->accumulator, number);
+	k->hidden = KERNEL_NONE;
+	if (root->attended)
+		lower_scales(l, root->attended);
 	k->root_value = k->values;
 	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
 	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));

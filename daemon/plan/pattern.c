@@ -305,7 +305,7 @@ static enum pattern recognise(struct sight *s) {
 	unsigned i = 0;
 
 	if (s->members < 2)
-		return PATTERN_NONE;
+		return s->members && s->p->node[s->member[0]].attended ? PATTERN_attention : PATTERN_NONE;
 	look(s);
 	while (!forms[i].fits(s))
 		i++;

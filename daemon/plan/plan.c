@@ -146,7 +146,7 @@ static void count_savings(struct planner *p) {
 
 		if (!is_counted(n) || n->kind == NODE_PARTS)
 			continue;
-		plan->ops++;
+		plan->ops += n->attended ? n->attended->parts : 1;
 		plan->buffers_eliminated += !n->stored;
 		unfused += (uint64_t)shape_bytes(n->type);
 		for (unsigned k = 0; k < n->arity; k++)

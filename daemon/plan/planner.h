@@ -10,7 +10,7 @@
  *   merge.c    which more do, and what is computed again: the cost model decides
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
  *   pack.c     how the factors of a product lie when it is computed
- *   fast.c     what may be computed otherwise, if asked
+ *   fast.c     what may be computed otherwise, if asked; fast_attention.c, before all others: attention from its parts
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   cost.c     how long each step will take
  *   describe.c the operations, kept for those who ask
@@ -38,6 +38,22 @@ enum node_kind {
 	NODE_PARTS,            /* in memory, written by other nodes, its parts */
 };
 
+enum {
+	/* Numbers that queries, keys and scores are multiplied by before an attention is not looked for. */
+	ATTENDED_SCALES = 4,
+};
+
+/* An attention that was found from its parts (fast_attention.c). */
+struct attended {
+	struct op_attr attr;               /* none of it is used */
+	uint32_t scale[ATTENDED_SCALES];   /* fills whose values scores are multiplied or divided by */
+	bool divides[ATTENDED_SCALES];
+	uint8_t scales;
+	bool across;                       /* keys are given as [places, keys] */
+	uint32_t hidden;                   /* a fill whose value stands for scores that a bool mask hides, or GRAPH_NONE */
+	uint32_t parts;                    /* operations it stands for */
+};
+
 struct node {
 	uint16_t op;
 	uint8_t kind;                      /* enum node_kind */
@@ -47,6 +63,7 @@ struct node {
 	uint32_t in[LIMIT_OPERANDS];
 	uint32_t index;                    /* leaf or scalar number */
 	const struct op_attr *attr;
+	const struct attended *attended;   /* or NULL */
 	const struct tensor_type *type;
 	const struct tensor_type *space;   /* shape iterated over: a reduction's and a reshaping copy's is the operand's */
 	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
@@ -300,6 +317,8 @@ int planner_add_panels(struct planner *p, const struct draft *d, const uint32_t 
 
 /* ---- fast.c ---- */
 
+/* Before anything is resolved: parts of attention become attentions (fast_attention.c). */
+int fast_attention(struct planner *p) FAULT_MUST_USE;
 uint8_t fast_dtype(const struct planner *p, uint8_t dtype);
 /* As draft_op(), where the client accepts other rounding. Changes arg. */
 uint16_t fast_op(const struct planner *p, struct draft *d, unsigned op, uint8_t dtype, unsigned arity, uint16_t *arg);

@@ -300,6 +300,9 @@ int planner_resolve(struct planner *p) {
 	if (r)
 		return r;
 	nodes_copy(p);
+	r = fast_attention(p);
+	if (r)
+		return r;
 	mark_live(p);
 	for (uint32_t i = 0; i < p->nodes; i++) {
 		if (p->node[i].kind == NODE_DEAD)
