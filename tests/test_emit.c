@@ -382,6 +382,7 @@ START_TEST(an_empty_task_has_no_items_and_can_be_launched) {
 	k.root = (uint8_t)(_i / 2);
 	k.accumulator = DTYPE_f32;
 	k.vectors = 2;
+	k.rows = 6;
 	k.form = k.root == KERNEL_REDUCE ? KERNEL_FORM_COLUMN : KERNEL_FORM_PLAIN;
 	k.kept = 2;
 	for (unsigned empty = 0; empty < 2; empty++) {

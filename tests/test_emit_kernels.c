@@ -955,8 +955,10 @@ static void compare_pools(struct job *j, const uint8_t *expected, const uint8_t 
 /* As the planner would. */
 static void set_width(struct kernel *k, const struct traits *t) {
 	k->width = k->form == KERNEL_FORM_GENERAL ? 1 : t->width;
-	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
-		k->vectors = (uint8_t)kernel_most_vectors(k->width, k->accumulator);
+	if (k->root != KERNEL_MATMUL || t->strategy == STRATEGY_GPU)
+		return;
+	k->vectors = (uint8_t)kernel_most_vectors(k->width, k->accumulator);
+	k->rows = (uint8_t)kernel_most_rows(k->width, k->accumulator, k->vectors);
 }
 
 static void prove(struct job *j) {

@@ -344,7 +344,7 @@ START_TEST(a_product_takes_its_epilogue) {
 END_TEST
 
 START_TEST(a_transposed_second_factor_is_copied_once) {
-	uint32_t x = leaf(0, DTYPE_f32, DIMS(16, 32)), w = leaf(1, DTYPE_f32, DIMS(8, 32));
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(16, 32)), w = leaf(1, DTYPE_f32, DIMS(20, 32));
 
 	output(op(OP_matmul, x, transpose(w)));
 	expect_steps(2, 2);

@@ -193,7 +193,10 @@ static void kernel_product(struct kernel *k, const struct traits *t, uint8_t dty
 	kernel_begin(k, KERNEL_MATMUL, t, 3);
 	k->op = OP_matmul;
 	k->accumulator = dtype;
-	k->vectors = t->strategy == STRATEGY_CPU ? (uint8_t)kernel_most_vectors(t->width, dtype) : 0;
+	if (t->strategy == STRATEGY_CPU) {
+		k->vectors = (uint8_t)kernel_most_vectors(t->width, dtype);
+		k->rows = (uint8_t)kernel_most_rows(t->width, dtype, k->vectors);
+	}
 	k->root_value = 0;
 	kernel_input(k, dtype, KERNEL_UNIFORM);
 	kernel_input(k, dtype, KERNEL_CONTIGUOUS);

@@ -59,7 +59,9 @@ static void write_helpers(const struct writer *w, struct str *text) {
 static void write_functions(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU;
 
-	if (w->k->root == KERNEL_SCAN)
+	if (w->k->root == KERNEL_MATMUL)
+		matmul_functions(w);
+	else if (w->k->root == KERNEL_SCAN)
 		scan_functions(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
@@ -81,7 +83,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_SORT)
 		sort(w);
 	else if (w->k->root == KERNEL_MATMUL)
-		groups ? matmul_groups(w) : matmul_tiles(w);
+		groups ? matmul_groups(w) : w->k->turned ? matmul_turned(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_ATTENTION)
 		groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)

@@ -236,7 +236,7 @@ static void cut_sort_groups(const struct cut *c) {
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
 	unsigned batch = k->rank - 3u;
-	uint64_t rows = tile_rows(k), m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
+	uint64_t rows = k->rows, m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
 	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], kernel_columns(k));
 	uint64_t blocks = ceil_divide(tiles, TILE_BLOCK / rows);
 	uint64_t wanted = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
@@ -246,6 +246,26 @@ static void cut_matmul(const struct cut *c) {
 	count *= ceil_divide(m, tiles * rows);
 	/* A multiplication and addition is less than an element of MAP, as nothing is loaded for it. */
 	set_units(c, count, least(tiles * rows, most(m, 1)) * (c->extent + 1) * k->vectors);
+}
+
+/* Panels side by side, but enough strips for all. */
+static void cut_matmul_strips(const struct cut *c) {
+	unsigned batch = c->k->rank - 3u;
+	uint64_t panels = ceil_divide((uint64_t)c->dims[batch + 1], kernel_columns(c->k));
+	uint64_t count = c->dims[batch] ? product(c->dims, 0, batch) : 0;
+	uint64_t strips = most(ceil_divide(panels, STRIP_PANELS),
+		least(panels, ceil_divide(2 * (uint64_t)c->t->units, most(count, 1))));
+	uint64_t wide = most(ceil_divide(panels, most(strips, 1)), 1);
+
+	c->record[KERNEL_WORD_PIECES] = wide;
+	set_units(c, count * ceil_divide(panels, wide), wide * c->k->vectors * (c->extent + 1) * c->k->rows);
+}
+
+static void cut_matmul_turned(const struct cut *c) {
+	unsigned batch = c->k->rank - 3u;
+
+	set_units(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], c->k->width) *
+			ceil_divide((uint64_t)c->dims[batch + 1], c->k->rows), c->k->width * (c->extent + 1));
 }
 
 static void cut_matmul_groups(const struct cut *c) {
@@ -286,7 +306,7 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_MAP)
 		return groups ? cut_map_groups : cut_map;
 	if (k->root == KERNEL_MATMUL)
-		return groups ? cut_matmul_groups : cut_matmul;
+		return groups ? cut_matmul_groups : k->turned ? cut_matmul_turned : k->strips ? cut_matmul_strips : cut_matmul;
 	if (k->root == KERNEL_ATTENTION)
 		return groups ? cut_attention_groups : cut_attention;
 	if (k->root == KERNEL_ROWS)

@@ -6,6 +6,8 @@
  * private memory in between. B is read in place where its rows lie side by side, or from panels
  * (kernel.h): then what a tile reads is one run of memory. Vectors are read whole: what lies beyond the last
  * column is computed with, and not stored. What follows the root runs once a tile, while it is in the nearest cache.
+ * Where rows are few and B comes from memory, a unit is a strip of B, read in runs of 4 KiB. Where columns are
+ * few, lanes lie along M: rows of A are turned into columns in registers.
  *
  * GPU strategy: a group of 16 by L/16 items computes 4 by 4 outputs an item from tiles in local memory.
  */
@@ -52,9 +54,9 @@ static void load_factor(struct writer *w, const char *name, unsigned o, const st
 static void write_tile_rows(struct writer *w) {
 	const struct kernel *k = w->k;
 
-	text_line(w, "global const uchar *row[%u];", tile_rows(k));
+	text_line(w, "global const uchar *row[%u];", k->rows);
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", tile_rows(k));
+	text_open(w, "for (int i = 0; i < %u; i++)", k->rows);
 	text_line(w, "const long at = m0 + min(t + i, height - 1);");
 	place_factor(w, 0, "a_", "at", NULL, "k0");
 	text_line(w, "row[i] = a_0;");
@@ -86,7 +88,7 @@ static void write_tile_step(struct writer *w) {
 
 	write_tile_b(w);
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", tile_rows(k));
+	text_open(w, "for (int i = 0; i < %u; i++)", k->rows);
 	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + k * (%u * %s)));", value_register(k->accumulator),
 		dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name,
 		dtype_info(k->operand[0].dtype)->bytes, "step");
@@ -104,7 +106,7 @@ static void write_tile_step(struct writer *w) {
 /* For every accumulator: "for (...) for (...)". */
 static void each_accumulator(struct writer *w) {
 	text_line(w, "#pragma unroll");
-	text_line(w, "for (int i = 0; i < %u; i++)", tile_rows(w->k));
+	text_line(w, "for (int i = 0; i < %u; i++)", w->k->rows);
 	text_line(w, "#pragma unroll");
 	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
 }
@@ -116,7 +118,7 @@ static void write_tile_outputs(struct writer *w) {
 
 	index.name[dim_m(w->k)] = "row";
 	index.name[dim_n(w->k)] = "n0";
-	text_open(w, "for (int i = t; i < min(t + %u, height); i++)", tile_rows(w->k));
+	text_open(w, "for (int i = t; i < min(t + %u, height); i++)", w->k->rows);
 	text_line(w, "const long row = m0 + i;");
 	operand_place(w, &w->outer, "q", index.name);
 	value_write(w, &s, LEVEL_UNIT);
@@ -133,7 +135,7 @@ static void write_tile(struct writer *w) {
 	const struct kernel *k = w->k;
 	const char *type = value_register(k->accumulator);
 
-	text_line(w, "%s c[%u][%u];", type, tile_rows(k), k->vectors);
+	text_line(w, "%s c[%u][%u];", type, k->rows, k->vectors);
 	each_accumulator(w);
 	text_line(w, "\t\tc[i][v] = k0 ? block[t + i][v] : (%s)(0);", type);
 	write_tile_rows(w);
@@ -148,39 +150,222 @@ static void write_tile(struct writer *w) {
 	write_tile_outputs(w);
 }
 
-/* Depth by depth, so that what a depth takes of B stays in the cache for all tiles of the block. */
-static void write_block(struct writer *w) {
+/* The tiles of one panel, over one depth. */
+static void write_tiles(struct writer *w) {
 	const struct kernel *k = w->k;
 
-	text_line(w, "%s block[%u][%u];", value_register(k->accumulator), TILE_BLOCK + tile_rows(k), k->vectors);
+	text_line(w, "const long n0 = panel * %u;", kernel_columns(k));
+	text_line(w, "const int width = min(d%u - n0, (long)%u);", dim_n(k), kernel_columns(k));
+	place_factor(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
+	text_open(w, "for (int t = 0; t < height; t += %u)", k->rows);
+	write_tile(w);
+	text_close(w);
+}
+
+static unsigned block_rows(const struct kernel *k) {
+	return (k->strips ? KERNEL_STRIP_ROWS : TILE_BLOCK) + k->rows;
+}
+
+/*
+ * Depth by depth, so that what a depth takes of B stays in the cache for all tiles of the block. In a strip
+ * depths are short, and each goes over all its panels, so that B is read as it lies.
+ */
+static void write_block(struct writer *w) {
+	const struct kernel *k = w->k;
+	unsigned depth = k->strips ? STRIP_DEPTH : TILE_DEPTH;
+
+	text_line(w, "%s held[%u][%u];", value_register(k->accumulator),
+		block_rows(k) * (k->strips ? STRIP_PANELS : 1), k->vectors);
 	if (k->operand[0].access == KERNEL_CONTIGUOUS)
 		text_line(w, "const long step = 1;");
 	else
 		text_line(w, "const long step = s0_%u;", dim_k(k));
-	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", dim_k(k), TILE_DEPTH);
-	text_line(w, "const long depth = min(d%u - k0, (long)%u);", dim_k(k), TILE_DEPTH);
-	place_factor(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
-	text_open(w, "for (int t = 0; t < height; t += %u)", tile_rows(k));
-	write_tile(w);
+	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", dim_k(k), depth);
+	text_line(w, "const long depth = min(d%u - k0, (long)%u);", dim_k(k), depth);
+	if (k->strips)
+		text_open(w, "for (long panel = left; panel < right; panel++)");
+	text_line(w, k->strips ? "%s (*const block)[%u] = held + (panel - left) * %u;" : "%s (*const block)[%u] = held;",
+		value_register(k->accumulator), k->vectors, block_rows(k)); 
+	write_tiles(w);
+	if (k->strips)
+		text_close(w);
 	text_close(w);
-	text_close(w);
+}
+
+/* A block of rows of one panel. */
+static void write_block_unit(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
+	text_line(w, "const long panel = take(&rest, (d%u + %u) / %u);", dim_n(k), kernel_columns(k) - 1,
+		kernel_columns(k));
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, rows);", dim_m(k));
+}
+
+/* All rows, which are few, of several panels. */
+static void write_strip_unit(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "const long panels = (d%u + %u) / %u;", dim_n(k), kernel_columns(k) - 1, kernel_columns(k));
+	text_line(w, "const long left = take(&rest, (panels + rows - 1) / rows) * rows;");
+	text_line(w, "const long right = min(left + rows, panels);");
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const long m0 = 0;");
+	text_line(w, "const int height = min(d%u, (long)%u);", dim_m(k), KERNEL_STRIP_ROWS);
 }
 
 void matmul_tiles(struct writer *w) {
 	const struct kernel *k = w->k;
-	unsigned columns = kernel_columns(k);
 
 	frame_units(w);
-	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, tile_rows(k));
+	if (k->strips)
+		text_line(w, "const long rows = min(r[%u], %uul);", KERNEL_WORD_PIECES, STRIP_PANELS);
+	else
+		text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, k->rows);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
-	text_line(w, "const long panel = take(&rest, (d%u + %u) / %u), n0 = panel * %u;", dim_n(k), columns - 1,
-		columns, columns);
-	frame_indices(w, 0, k->rank - 3u);
-	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", dim_m(k),
-		dim_n(k), columns);
+	if (k->strips)
+		write_strip_unit(w);
+	else
+		write_block_unit(w);
 	write_block(w);
+	text_close(w);
+}
+
+/* ---- CPU strategy, few columns ---- */
+
+/* One of the two vectors that x and y become where lanes that differ in bit h are exchanged between them. */
+static void write_exchanged(struct writer *w, unsigned h, bool upper) {
+	for (unsigned l = 0; l < w->k->width; l++) {
+		unsigned from = upper ? (l & h ? l : l + h) : (l & h ? l - h : l);
+
+		text_part(w, "%s%c.s%x", l ? ", " : "", l & h ? 'y' : 'x', from);
+	}
+}
+
+/* "turn": rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
+void matmul_functions(struct writer *w) {
+	const char *type = value_register(w->k->accumulator);
+
+	if (!w->k->turned || w->k->operand[0].access == KERNEL_CONTIGUOUS)
+		return;
+	text_open(w, "static inline void turn(%s *a)", type);
+	for (unsigned h = 1; h < w->k->width; h *= 2) {
+		text_line(w, "#pragma unroll");
+		text_open(w, "for (int e = 0; e < %u; e++)", w->k->width / 2);
+		text_line(w, "const int i = e / %u * %u + e %% %u;", h, 2 * h, h);
+		text_line(w, "const %s x = a[i], y = a[i + %u];", type, h);
+		for (unsigned upper = 0; upper < 2; upper++) {
+			text_begin(w);
+			text_part(w, "a[i + %u] = (%s)(", upper * h, type);
+			write_exchanged(w, h, upper);
+			text_part(w, ");");
+			text_end(w);
+		}
+		text_close(w);
+	}
+	text_close(w);
+}
+
+/* One k: `a` holds it for all lanes. */
+static void write_turned_step(struct writer *w, const char *a, const char *at) {
+	const struct kernel *k = w->k;
+	unsigned bytes = dtype_info(k->operand[1].dtype)->bytes;
+
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int j = 0; j < %u; j++)", k->rows);
+	text_line(w, "const %s b = to_%s(uniform_%s(column[j] + %u * (%s) * s1_%u));", value_register(k->accumulator),
+		dtype_info(k->accumulator)->name, dtype_info(k->operand[1].dtype)->name, bytes, at, dim_k(k));
+	text_begin(w);
+	text_part(w, "c[j] = ");
+	value_multiply_add(w, a, "b", "c[j]");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+}
+
+/* W rows of W elements along K become W vectors along M; those read beyond the last k are not used. */
+static void write_turned_block(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "%s a[W];", value_register(k->accumulator));
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < W; i++)");
+	text_line(w, "const long at = m0 + min(i, height - 1);");
+	place_factor(w, 0, "a_", "at", NULL, "k0");
+	text_line(w, "a[i] = to_%s(load_%s(a_0));", dtype_info(k->accumulator)->name,
+		dtype_info(k->operand[0].dtype)->name);
+	text_close(w);
+	text_line(w, "turn(a);");
+}
+
+static void write_turned_sum(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	if (k->operand[0].access == KERNEL_CONTIGUOUS) {
+		text_open(w, "for (long k = 0; k < d%u; k++)", dim_k(k));
+		place_factor(w, 0, "a_", "m0", NULL, "k");
+		text_line(w, "const %s a = to_%s(load_%s(a_0));", value_register(k->accumulator),
+			dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name);
+		write_turned_step(w, "a", "k");
+		text_close(w);
+		return;
+	}
+	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += W)", dim_k(k));
+	write_turned_block(w);
+	text_open(w, "if (d%u - k0 >= W)", dim_k(k));
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int l = 0; l < W; l++)");
+	write_turned_step(w, "a[l]", "k0 + l");
+	text_close(w);
+	text_line(w, "continue;");
+	text_close(w);
+	text_open(w, "for (int l = 0; l < d%u - k0; l++)", dim_k(k));
+	write_turned_step(w, "a[l]", "k0 + l");
+	text_close(w);
+	text_close(w);
+}
+
+static void write_turned_outputs(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "0", .count = "height", .hoist = true };
+	struct frame_names index = frame_names(w->k->rank - 3u);
+
+	index.name[dim_m(w->k)] = "m0";
+	index.name[dim_n(w->k)] = "at";
+	text_open(w, "for (int j = 0; j < width; j++)");
+	text_line(w, "const long at = n0 + j;");
+	operand_place(w, &w->outer, "q", index.name);
+	value_write(w, &s, LEVEL_UNIT);
+	value_root(w, "c[j]");
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+	text_close(w);
+}
+
+/* A unit is a vector of rows by all columns, up to so many. B is small, and read from the nearest cache. */
+void matmul_turned(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	frame_units(w);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	text_line(w, "const long m0 = take(&rest, (d%u + W - 1) / W) * W;", dim_m(k));
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), k->rows - 1u, k->rows, k->rows);
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, (long)W), width = min(d%u - n0, (long)%u);", dim_m(k), dim_n(k),
+		k->rows);
+	text_line(w, "%s c[%u];", value_register(k->accumulator), k->rows);
+	text_line(w, "global const uchar *column[%u];", k->rows);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int j = 0; j < %u; j++)", k->rows);
+	text_line(w, "const long at = n0 + min(j, width - 1);");
+	place_factor(w, 1, "b_", NULL, "at", NULL);
+	text_line(w, "column[j] = b_1;");
+	text_line(w, "c[j] = (%s)(0);", value_register(k->accumulator));
+	text_close(w);
+	write_turned_sum(w);
+	write_turned_outputs(w);
 	text_close(w);
 }
 

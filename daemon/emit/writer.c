@@ -5,7 +5,7 @@
 
 static unsigned lane_dim(const struct kernel *k) {
 	if (k->root == KERNEL_MATMUL)
-		return k->rank - 2u;
+		return k->rank - (k->turned ? 3u : 2u);
 	if (k->root == KERNEL_ATTENTION)
 		return attention_columns(k);
 	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW)

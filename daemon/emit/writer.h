@@ -178,10 +178,12 @@ enum {
 	SCATTER_LANES = 64,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
-	/* CPU product: most rows of a tile; rows a unit may hold: 64 columns of them take 24 KiB; k between saves. */
-	TILE_ROWS = 16,
+	/* CPU product: rows a unit may hold: 64 columns of them take 24 KiB; k between saves. */
 	TILE_BLOCK = 96,
 	TILE_DEPTH = 512,
+	/* Of few rows: panels side by side, so that 4 KiB of each row of B are read in one run; k between saves. */
+	STRIP_PANELS = 16,
+	STRIP_DEPTH = 8,
 	/* Steps of k side by side in the text: the loop then costs nothing, and offsets are constants. */
 	TILE_UNROLL = 4,
 	/* GPU product: items side by side, outputs of an item each way, depth of the tiles. */
@@ -196,17 +198,6 @@ enum {
 	/* GPU reductions: elements a lane reads before it needs the first. */
 	GROUP_UNROLL = 8,
 };
-
-/*
- * Rows of a tile: as many as leave room in the register file for a row of the second factor and an element of
- * the first. Vectors of 64 bytes come with 32 registers, others with 16 as a rule; 8-byte elements take two each.
- */
-static inline unsigned tile_rows(const struct kernel *k) {
-	unsigned accumulators = k->width >= 16 ? 24 : 12, each = dtype_info(k->accumulator)->bytes > 4 ? 2 : 1;
-	unsigned rows = accumulators / (k->vectors * each);
-
-	return rows < TILE_ROWS ? rows : TILE_ROWS;
-}
 
 /* May an operand lie across the rows? */
 bool map_may_cross(const struct kernel *k);
@@ -234,6 +225,9 @@ void sort_defines(const struct writer *w, struct str *text);
 /* Functions that the scan calls. */
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
+void matmul_turned(struct writer *w);
+/* Functions that matmul_turned() calls. */
+void matmul_functions(struct writer *w);
 void matmul_groups(struct writer *w);
 void attention_lanes(struct writer *w);  /* CPU strategy */
 void attention_groups(struct writer *w); /* GPU strategy */

@@ -74,7 +74,8 @@
  * theirs. An extent above KERNEL_BLOCK is planned as these steps: a REDUCE with a block_dim, a SCAN of
  * its results, and a SCAN with a block_dim whose operand `carry` is loaded at block b - 1, for b > 0.
  *
- * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add).
+ * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add). In a turned
+ * one operand 0 is CONTIGUOUS along M or, where it is not, steps by one along K.
  * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
  * type; its stride along M is from one panel to the next. Columns beyond N are there, but of any value.
  *
@@ -106,6 +107,9 @@ enum {
 	KERNEL_VALUES = 256,
 	KERNEL_SCALARS = 64,
 	KERNEL_NONE = 0xffff,
+	/* MATMUL: most rows of a product in strips, and columns of a turned one. */
+	KERNEL_STRIP_ROWS = 16,
+	KERNEL_TURNED = 8,
 };
 
 enum kernel_root {
@@ -213,14 +217,16 @@ struct kernel {
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
-	uint8_t vectors;               /* MATMUL, CPU strategy: vectors side by side in a tile */
-	bool packed;                   /* MATMUL, CPU strategy: operand 1 lies in panels */
+	/* MATMUL, CPU strategy: vectors side by side in a tile, and its rows; turned: columns. */
+	uint8_t vectors, rows;
+	bool packed;                   /* operand 1 lies in panels */
+	bool strips;                   /* few rows: operand 1 is read row by row */
+	bool turned;                   /* few columns: lanes lie along M */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3 */
 	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
-	uint8_t pad;
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
 	uint16_t reduced_value;        /* REDUCE, SCAN, SORT (ROWS, BLOCKS): what is reduced, of the accumulator's dtype; ATTENTION: the scale */
 	uint16_t values;
@@ -273,6 +279,13 @@ static inline unsigned kernel_word_scalar(const struct kernel *k, unsigned scala
 
 static inline unsigned kernel_record_words(const struct kernel *k) {
 	return kernel_word_scalar(k, k->scalars);
+}
+
+/* Most rows of a tile: their accumulators leave room in the register file, and their lines in the nearest cache. */
+static inline unsigned kernel_most_rows(unsigned width, unsigned accumulator, unsigned vectors) {
+	unsigned rows = (width >= 16 ? 24u : 12u) / (vectors * (dtype_info(accumulator)->bytes > 4 ? 2u : 1u));
+
+	return rows < 8 ? rows : 8;
 }
 
 /*

@@ -139,7 +139,7 @@ static bool columns_pay(const struct draft *d) {
 
 static unsigned lane_dim(const struct kernel *k) {
 	if (kernel_inner_dims(k))
-		return k->rank - kernel_inner_dims(k) - 1;
+		return k->rank - kernel_inner_dims(k) - (k->turned ? 2u : 1u);
 	if (k->form == KERNEL_FORM_COLUMN)
 		return k->kept - 1u;
 	return k->rank - 1u;
@@ -161,13 +161,47 @@ uint8_t tile_vectors(uint8_t width, uint8_t accumulator, int64_t n) {
 	return (uint8_t)best;
 }
 
+/* As many as a tile may have, or fewer where that wastes less of few rows. */
+static uint8_t tile_rows(const struct kernel *k, int64_t m) {
+	int64_t most = kernel_most_rows(k->width, k->accumulator, k->vectors);
+
+	if (m > KERNEL_STRIP_ROWS)
+		return (uint8_t)most;
+	if (m <= 2)
+		return (uint8_t)(m > 1 ? m : 1);
+	return (m + 3) / 4 * 4 < (m + most - 1) / most * most ? 4 : (uint8_t)most;
+}
+
+bool tile_turns(uint8_t width, int64_t m, int64_t n, int64_t step_m, int64_t step_k) {
+	return width > 1 && n <= KERNEL_TURNED && m >= width && (step_m == 1 || step_k == 1);
+}
+
+/* Rows of B are read in strips where they come from memory, for few rows of A, each once. */
+enum { STRIP_BYTES = 256 << 10 };
+
+static void choose_tile(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	const int64_t *dims = &d->dims[k->rank - 3u], *a = &d->operand[0].stride[k->rank - 3u];
+	uint64_t bytes = (uint64_t)dims[1] * (uint64_t)dims[2] * dtype_info(k->operand[1].dtype)->bytes;
+
+	k->turned = !k->packed && tile_turns(k->width, dims[0], dims[1], a[0], a[2]);
+	if (k->turned) {
+		k->vectors = 1;
+		k->rows = dims[1] > 4 ? KERNEL_TURNED : dims[1] > 2 ? 4 : dims[1] > 1 ? 2 : 1;
+		return;
+	}
+	k->vectors = tile_vectors(k->width, k->accumulator, dims[1]);
+	k->strips = !k->packed && dims[0] <= KERNEL_STRIP_ROWS && bytes > STRIP_BYTES;
+	k->rows = tile_rows(k, dims[0]);
+}
+
 static void choose_form(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
 	k->width = t->width;
 	k->form = KERNEL_FORM_PLAIN;
 	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
-		k->vectors = tile_vectors(k->width, k->accumulator, d->dims[k->rank - 2u]);
+		choose_tile(d);
 	if (!has_rows(k))
 		return;
 	if (k->root == KERNEL_SCATTER) {
@@ -226,10 +260,10 @@ void draft_access(struct draft *d, const struct traits *t) {
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		/* What matters of the first factor is how it steps along K. */
-		if (k->root == KERNEL_MATMUL && i == 0 && t->strategy == STRATEGY_CPU)
+		if (k->root == KERNEL_MATMUL && i == 0 && t->strategy == STRATEGY_CPU && !k->turned)
 			o->access = d->operand[i].stride[k->rank - 1u] == 1 ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM;
 		/* One column lies however it steps; what is read beyond it is not used. */
-		if (k->root == KERNEL_MATMUL && i == 1 && d->dims[k->rank - 2u] == 1)
+		if (k->root == KERNEL_MATMUL && i == 1 && d->dims[k->rank - 2u] == 1 && !k->turned)
 			o->access = KERNEL_CONTIGUOUS;
 		o->stream = o->output && may_stream(k, i) && t->stream_bytes && o->access == KERNEL_CONTIGUOUS &&
 			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;

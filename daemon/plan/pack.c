@@ -74,6 +74,17 @@ static bool first_needs_copy(const struct factor *f) {
 		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1));
 }
 
+/* Few columns: both factors are read as they lie. */
+static bool turns(const struct planner *p, uint32_t product) {
+	const struct node *a = &p->node[p->node[product].in[0]];
+	const struct tensor_type *t = p->node[product].type;
+	unsigned last = a->type->rank - 1u;
+	bool nowhere = a->kind == NODE_FILL || a->kind == NODE_IOTA;
+
+	return tile_turns(p->o->traits->width, t->dims[t->rank - 2u], t->dims[t->rank - 1u],
+		nowhere ? 0 : a->view.stride[last - 1], nowhere ? 1 : a->view.stride[last]);
+}
+
 /* A copy in the accumulator's type. */
 static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *copyp) {
 	struct tensor_type *t;
@@ -98,6 +109,10 @@ int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t
 	uint32_t of = p->node[product].in[i];
 	int r;
 
+	if (!groups && turns(p, product)) {
+		*copyp = GRAPH_NONE;
+		return f.nowhere ? planner_add_copy(p, of, copyp) : 0;
+	}
 	*copyp = f.node->panels;
 	if (i && *copyp != GRAPH_NONE && p->node[*copyp].columns == columns && p->node[*copyp].type->dtype == f.accumulator)
 		return 0;
@@ -113,6 +128,13 @@ int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t
 }
 
 /* ---- lowering ---- */
+
+static void swap(int64_t *a, int64_t *b) {
+	int64_t t = *a;
+
+	*a = *b;
+	*b = t;
+}
 
 static int64_t panels_of(const struct node *n) {
 	return (n->type->dims[n->type->rank - 1u] + n->columns - 1) / n->columns;
@@ -146,6 +168,19 @@ void panels_frame(struct frame *f, const struct tensor_type *space) {
 	f->dim[space->rank - 1u]++;
 }
 
+/* Rows first where what is read has rows side by side, else panels: then its lines are in the cache for the next row. */
+static void order_dims(struct draft *d, unsigned panel) {
+	bool rows = false;
+
+	for (unsigned o = 0; o < d->kernel.operands; o++)
+		rows |= !d->kernel.operand[o].output && !d->kernel.operand[o].iota && d->operand[o].stride[panel + 2u] == 1;
+	if (!rows)
+		return;
+	swap(&d->dims[panel], &d->dims[panel + 1u]);
+	for (unsigned o = 0; o < d->kernel.operands; o++)
+		swap(&d->operand[o].stride[panel], &d->operand[o].stride[panel + 1u]);
+}
+
 /* The panels from `first` on, of so many columns each. Operands that were laid out over the lanes alone step evenly. */
 static int add_panels(struct planner *p, const struct draft *whole, int64_t first, int64_t panels, int64_t lanes,
 	const uint32_t *op, uint32_t ops) {
@@ -164,6 +199,7 @@ static int add_panels(struct planner *p, const struct draft *whole, int64_t firs
 	}
 	d->dims[panel] = panels;
 	d->dims[lane] = lanes;
+	order_dims(d, panel);
 	draft_collapse(d);
 	draft_finish(d, p->o->traits);
 	r = plan_add_step(p->plan, d, op, ops);

