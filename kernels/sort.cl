@@ -24,56 +24,80 @@
 #define SORT_SIGN ((SORT_RAW)((SORT_RAW)1 << (SORT_BITS - 1)))
 #define SORT_ALL ((SORT_RAW)~(SORT_RAW)0)
 
-/* -0 and +0 have one key; all NaN have the highest. */
-OVL SORT_RAW sort_key(SORT_RAW v) {
+/* Bits in the order of the elements, which keep all but which NaN it was; NaN is the highest. */
+OVL SORT_RAW sort_order(SORT_RAW v) {
 #if SORT_KIND == 2
-	const SORT_RAW magnitude = v & (SORT_RAW)~SORT_SIGN;
-	SORT_RAW key = v & SORT_SIGN ? (SORT_RAW)~v : (SORT_RAW)(v | SORT_SIGN);
+	SORT_RAW bits = v & SORT_SIGN ? (SORT_RAW)~v : (SORT_RAW)(v | SORT_SIGN);
 
-	key = magnitude ? key : SORT_SIGN;
-	key = magnitude > (SORT_RAW)SORT_INFINITY ? SORT_ALL : key;
+	bits = (SORT_RAW)(v & (SORT_RAW)~SORT_SIGN) > (SORT_RAW)SORT_INFINITY ? SORT_ALL : bits;
 #elif SORT_KIND == 1
-	const SORT_RAW key = v ^ SORT_SIGN;
+	const SORT_RAW bits = v ^ SORT_SIGN;
 #else
-	const SORT_RAW key = v;
+	const SORT_RAW bits = v;
 #endif
-	return SORT_DESCENDING ? (SORT_RAW)~key : key;
+	return SORT_DESCENDING ? (SORT_RAW)~bits : bits;
 }
 
-/* What moves: what is sorted itself, or its key and place. */
+/* What it was made of. */
+OVL SORT_RAW sort_value(SORT_RAW bits) {
+	bits = SORT_DESCENDING ? (SORT_RAW)~bits : bits;
+#if SORT_KIND == 2
+	return bits & SORT_SIGN ? (SORT_RAW)(bits ^ SORT_SIGN) : (SORT_RAW)~bits;
+#elif SORT_KIND == 1
+	return bits ^ SORT_SIGN;
+#else
+	return bits;
+#endif
+}
+
+/* What is compared: -0, which stands beside +0 in this order, has the key of +0. */
+OVL SORT_RAW sort_key(SORT_RAW bits) {
+#if SORT_KIND != 2
+	return bits;
+#elif SORT_DESCENDING
+	return bits - (bits == SORT_SIGN);
+#else
+	return bits + (bits == (SORT_RAW)~SORT_SIGN);
+#endif
+}
+
+/* What moves: such bits, or a key and a place. */
 #if !SORT_PLACES
 typedef JOIN(SORT_RAW, _element) sort_element;
 #define SORT_KEY(e) sort_key(e)
-#define SORT_PACK(raw, place) (raw)
-#define SORT_RESULT(e) (e)
+#define SORT_PACK(raw, place) sort_order(raw)
+#define SORT_RESULT(e) sort_value(e)
 /* No key is above this one's; what stands after all else stays there. */
-#if SORT_KIND == 2
-#define SORT_LAST (SORT_DESCENDING ? (SORT_RAW)(SORT_INFINITY | SORT_SIGN) : (SORT_RAW)~SORT_SIGN)
-#elif SORT_KIND == 1
-#define SORT_LAST (SORT_DESCENDING ? SORT_SIGN : (SORT_RAW)~SORT_SIGN)
-#else
-#define SORT_LAST (SORT_DESCENDING ? (SORT_RAW)0 : SORT_ALL)
-#endif
+#define SORT_LAST SORT_ALL
 #elif SORT_BITS == 64
 typedef ulong2 sort_element MAY_ALIAS;
 #define SORT_KEY(e) ((e).x)
-#define SORT_PACK(raw, place) ((ulong2)(sort_key(raw), (ulong)(place)))
+#define SORT_PACK(raw, place) ((ulong2)(sort_key(sort_order(raw)), (ulong)(place)))
 #define SORT_RESULT(e) ((long)(e).y)
 #define SORT_LAST ((ulong2)(~0ul, ~0ul))
 #else
 typedef ulong_element sort_element;
 #define SORT_KEY(e) (e)
-#define SORT_PACK(raw, place) ((ulong)sort_key(raw) << 32 | (ulong)(place))
+#define SORT_PACK(raw, place) ((ulong)sort_key(sort_order(raw)) << 32 | (ulong)(place))
 #define SORT_RESULT(e) ((long)((e) & 0xffffffff))
 #define SORT_LAST (~0ul)
 #endif
 
 #if SORT_FINAL && SORT_PLACES
 typedef long_element sort_result;
-#define SORT_OUT(e) SORT_RESULT(e)
 #else
 typedef sort_element sort_result;
+#endif
+#if SORT_FINAL
+#define SORT_OUT(e) SORT_RESULT(e)
+#else
 #define SORT_OUT(e) (e)
+#endif
+/* What a merge writes: values are made of their bits once they are in place, many at a time. */
+#if SORT_PLACES
+#define SORT_MERGED(e) SORT_OUT(e)
+#else
+#define SORT_MERGED(e) (e)
 #endif
 
 /* The digit of a key, of 8 bits from `shift` on. */
@@ -87,6 +111,13 @@ typedef sort_element sort_result;
 OVL bool sort_before(sort_element later, sort_element earlier) {
 	return SORT_KEY(later) < SORT_KEY(earlier);
 }
+
+/* Without a jump, which nobody could foresee. */
+#if SORT_PLACES && SORT_BITS == 64
+#define SORT_EITHER(yes, a, b) ((yes) ? (a) : (b))
+#else
+#define SORT_EITHER(yes, a, b) ((sort_element)((b) ^ (((a) ^ (b)) & (sort_element)-(sort_element)(yes))))
+#endif
 
 /* ---- one item ---- */
 
@@ -142,6 +173,7 @@ SORT_CALL void sort_elements(global sort_element *a, global sort_element *b, ulo
 	for (ulong i = 0; i < n; i++) {
 		const sort_element e = a[i];
 
+#pragma unroll
 		for (int d = 0; d < SORT_DIGITS; d++)
 			count[d][SORT_DIGIT(e, 8 * d)]++;
 	}
@@ -177,6 +209,8 @@ enum {
 	SORT_CHAINS = 4,
 	/* Steps of all chains that are worth looking how many are sure. */
 	SORT_SURE = 16,
+	/* Elements that are merged before they are looked at again: the nearest cache holds them. */
+	SORT_CHUNK = 4096,
 };
 
 /* Writes the next n elements of two merged runs to out, `stride` apart. */
@@ -188,61 +222,62 @@ SORT_CALL void sort_merge_one(global const sort_element *a, long na, global cons
 		const sort_element x = a[i], y = b[j];
 		const bool second = sort_before(y, x);
 
-		out[at++ * stride] = second ? SORT_OUT(y) : SORT_OUT(x);
+		out[at++ * stride] = second ? SORT_MERGED(y) : SORT_MERGED(x);
 		i += !second;
 		j += second;
 	}
 	for (; at < n && i < na; i++)
-		out[at++ * stride] = SORT_OUT(a[i]);
+		out[at++ * stride] = SORT_MERGED(a[i]);
 	for (; at < n && j < nb; j++)
-		out[at++ * stride] = SORT_OUT(b[j]);
+		out[at++ * stride] = SORT_MERGED(b[j]);
 }
 
 /* Writes elements [from, from + n) of two merged runs. */
 SORT_CALL void sort_merge(global const sort_element *a, long na, global const sort_element *b, long nb, long from, long n,
 	global sort_result *out, long stride) {
-	long i[SORT_CHAINS], j[SORT_CHAINS], at[SORT_CHAINS], sure;
 	const long each = n / SORT_CHAINS;
-	long left = each;
+	long i[SORT_CHAINS], done = 0, sure;
 
 #pragma unroll
-	for (int c = 0; c < SORT_CHAINS; c++) {
+	for (int c = 0; c < SORT_CHAINS; c++)
 		i[c] = sort_split(a, na, b, nb, from + c * each);
-		j[c] = from + c * each - i[c];
-		at[c] = c * each;
-	}
 	do {
-		sure = left;
+		sure = each - done;
 #pragma unroll
 		for (int c = 0; c < SORT_CHAINS; c++)
-			sure = min(sure, min(na - i[c], nb - j[c]));
-		left -= sure;
-		for (long step = 0; step < sure; step++) {
+			sure = min(sure, min(na - i[c], nb - (from + c * each + done - i[c])));
+		for (const long end = done + sure; done < end; done++) {
 #pragma unroll
 			for (int c = 0; c < SORT_CHAINS; c++) {
-				const sort_element x = a[i[c]], y = b[j[c]];
+				const sort_element x = a[i[c]], y = b[from + c * each + done - i[c]];
 				const bool second = sort_before(y, x);
 
-				out[at[c]++ * stride] = second ? SORT_OUT(y) : SORT_OUT(x);
+				out[(c * each + done) * stride] = SORT_MERGED(SORT_EITHER(second, y, x));
 				i[c] += !second;
-				j[c] += second;
 			}
 		}
 	} while (sure >= SORT_SURE);
 #pragma unroll
-	for (int c = 0; c < SORT_CHAINS; c++)
-		sort_merge_one(a + i[c], na - i[c], b + j[c], nb - j[c], left + (c + 1 == SORT_CHAINS ? n - SORT_CHAINS * each : 0),
-			out + at[c] * stride, stride);
+	for (int c = 0; c < SORT_CHAINS; c++) {
+		const long at = c * each + done, j = from + at - i[c];
+
+		sort_merge_one(a + i[c], na - i[c], b + j, nb - j, (c + 1 == SORT_CHAINS ? n - c * each : each) - done,
+			out + at * stride, stride);
+	}
 }
 
 /* Elements [low, high) of a row of n, of which neighbouring runs of so many elements are merged. */
 SORT_CALL void sort_merge_runs(global const sort_element *row, long n, long run, long low, long high,
 	global sort_result *out, long stride) {
 	while (low < high) {
-		const long first = low / (2 * run) * (2 * run), end = min(high, first + 2 * run);
+		const long first = low / (2 * run) * (2 * run), end = min(min(high, low + SORT_CHUNK), first + 2 * run);
 		const long na = min(run, n - first), nb = min(run, n - first - na);
 
 		sort_merge(row + first, na, row + first + na, nb, low - first, end - low, out + low * stride, stride);
+#if SORT_FINAL && !SORT_PLACES
+		for (long i = low; i < end; i++)
+			out[i * stride] = SORT_OUT(out[i * stride]);
+#endif
 		low = end;
 	}
 }

@@ -166,6 +166,8 @@ static void write_values(struct writer *w) {
 	operand_place(w, &w->inner, "p", index.name);
 	value_write(w, &s, LEVEL_UNIT);
 	write_loads(w, "x", "count");
+	text_line(w, "for (long i = 0; i < count; i++)");
+	text_line(w, "\tx[i] = SORT_PACK(x[i], i);");
 	value_forget(w, &s, LEVEL_UNIT);
 }
 

@@ -36,9 +36,9 @@
  *           right answer; -0 equals +0, NaN is above all. A row is sorted whole (STAGE_ROWS), or in blocks of
  *           KERNEL_WORD_EXTENT elements (STAGE_BLOCKS), which are merged two by two (STAGE_MERGE) until they
  *           are one (STAGE_LAST); the extent is then that of the runs that are read. Between the steps, and in
- *           memory to work in, elements stand row-major: values as they are; for places words of
- *           key << 32 | place, or for types of 8 bytes two words, key and place. Operands from `carry` on
- *           that hold such elements: ROWS and BLOCKS two of work memory, the first of them BLOCKS' result, and
+ *           memory to work in, elements stand row-major: values as bits of their order (kernels/sort.cl); for
+ *           places words of key << 32 | place, or for types of 8 bytes two words, key and place. Operands from
+ *           `carry` on hold such elements: ROWS and BLOCKS two of work memory, the first of them BLOCKS' result, and
  *           for places one of KERNEL_SORT_CHUNK values, each an item's own but for BLOCKS' first two (GPU
  *           strategy: BLOCKS' result alone); MERGE what is read, what is written; LAST what is read
  *   ATTENTION batch dims, M (queries), N (columns of a value), S (keys), D (places of a key); operands are

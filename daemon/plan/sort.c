@@ -13,8 +13,8 @@
 enum {
 	/* CPU strategy: shorter rows are not worth a merge. */
 	SORT_ROW = 16384,
-	/* Elements of a block: by their digits they are sorted faster in larger ones, while caches hold these. */
-	SORT_BLOCK = 1 << 20,
+	/* Elements of a block: larger ones take more time to scatter than the merges that they spare. */
+	SORT_BLOCK = 1 << 22,
 	/* Blocks or rows a compute unit, so that one that is late does not leave the others idle. */
 	SORT_EACH_UNIT = 2,
 };
