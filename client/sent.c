@@ -22,6 +22,8 @@ static void sent_drop_first(struct sent *b) {
 	b->first = first->next;
 	if (!b->first)
 		b->last = NULL;
+	if (b->accepted == first)
+		b->accepted = NULL;
 	b->ops -= first->count;
 	free(first);
 }
@@ -51,7 +53,7 @@ struct sent_batch *sent_add(struct sent *b, uint64_t seq, uint32_t count, bool w
 }
 
 static struct sent_batch *sent_find(const struct sent *b, uint64_t seq) {
-	struct sent_batch *n = b->first;
+	struct sent_batch *n = b->accepted && b->accepted->seq <= seq ? b->accepted : b->first;
 
 	while (n && n->seq < seq)
 		n = n->next;
@@ -67,8 +69,10 @@ static void sent_drop_done(struct sent *b) {
 void sent_accepted(struct sent *b, uint64_t seq) {
 	struct sent_batch *n = sent_find(b, seq);
 
-	if (n)
+	if (n) {
 		n->accepted = true;
+		b->accepted = n;
+	}
 	sent_drop_done(b);
 }
 

@@ -38,6 +38,7 @@ struct sent_batch {
 
 struct sent {
 	struct sent_batch *first, *last;
+	struct sent_batch *accepted; /* the last that was, where the search for the next begins; or NULL */
 	uint32_t ops;                /* in all of them */
 	uint64_t done;               /* everything up to here has run */
 };

@@ -69,6 +69,10 @@ bool ring_writer_sleeps(struct ring *r, uint32_t room) {
 
 /* ---- the reader ---- */
 
+bool ring_waiting(const struct ring *r) {
+	return atomic_load_explicit(&r->shared->written, memory_order_relaxed) != r->position;
+}
+
 int ring_left(const struct ring *r, uint32_t *leftp) {
 	uint32_t left = atomic_load(&r->shared->written) - r->position;
 

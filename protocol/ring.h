@@ -78,6 +78,8 @@ bool ring_writer_sleeps(struct ring *r, uint32_t room) FAULT_MUST_USE;
 
 /* ---- the reader ---- */
 
+/* Is there anything, sense or nonsense? */
+bool ring_waiting(const struct ring *r);
 /* How many bytes may be read; -EPROTO. */
 int ring_left(const struct ring *r, uint32_t *leftp) FAULT_MUST_USE;
 void ring_get(struct ring *r, void *bytes, uint32_t size);

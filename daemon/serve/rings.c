@@ -295,6 +295,15 @@ void rings_poll(struct rings *r) {
 	}
 }
 
+bool rings_waiting(const struct rings *r) {
+	const struct channel *c;
+
+	DL_FOREACH2(r->active, c, active_next)
+		if (ring_waiting(&c->requests))
+			return true;
+	return false;
+}
+
 bool rings_sleep(struct rings *r) {
 	struct channel *c;
 

@@ -23,6 +23,8 @@ enum {
 	SERVER_BURST = 16,
 	/* With sessions about, memory that became idle is looked for this often. */
 	SERVER_IDLE_US = 1000 * 1000,
+	/* With something to do, sockets are asked this often: what is on them comes a few turns later. */
+	SERVER_TURNS = 8,
 	/* Between two writes of what the tracker learned. */
 	SERVER_SAVE_US = 30 * 1000 * 1000,
 };
@@ -134,7 +136,7 @@ static void turn(struct server *v) {
 	waiters_turn(v);
 	progress_sessions(v);
 	window_turn(v);
-	accepted_turn(v, false);
+	accepted_turn(v);
 	save_now_and_then(v);
 }
 
@@ -146,8 +148,10 @@ void server_turn(struct server *v) {
 /* ---- the loop ---- */
 
 static uint64_t wait_us(const struct server *v) {
-	uint64_t deadline = window_deadline(v), now, wait = UINT64_MAX;
+	uint64_t deadline = window_deadline(v), accepted = accepted_deadline(v), now, wait = UINT64_MAX;
 
+	if (accepted < deadline)
+		deadline = accepted;
 	if (deadline != UINT64_MAX) {
 		now = loop_now();
 		wait = deadline > now ? deadline - now : 0;
@@ -172,11 +176,18 @@ static int sleep_until(struct server *v, struct pollfd fds[static FDS], uint64_t
 	return 0;
 }
 
+/* Is there something to do already? Costs no more than looks. */
+static bool server_busy(const struct server *v) {
+	return inbox_waiting(v->inbox) || v->ready || v->packets || operations_ready(v->operations) ||
+	       (v->rings && rings_waiting(v->rings));
+}
+
 int server_run(struct server *v, int stop_fd) {
 	struct pollfd fds[FDS] = { [FD_BELL] = { .fd = v->inbox->bell, .events = POLLIN },
 		[FD_CONTROL] = { .fd = v->control, .events = POLLIN },
 		[FD_STOP] = { .fd = stop_fd, .events = POLLIN },
 		[FD_RINGS] = { .fd = v->rings ? rings_descriptor(v->rings) : -1, .events = POLLIN } };
+	unsigned turns = 0;
 	int r = 0;
 
 	while (!r && !v->orphaned && !(fds[FD_STOP].revents & POLLIN)) {
@@ -185,9 +196,11 @@ int server_run(struct server *v, int stop_fd) {
 		inbox_rung(v->inbox);
 		if (v->packets || fds[FD_CONTROL].revents)
 			control_turn(v);
+		fds[FD_CONTROL].revents = 0;
 		turn(v);
-		if (!inbox_waiting(v->inbox))
-			accepted_turn(v, true);
+		if (server_busy(v) && ++turns < SERVER_TURNS)
+			continue;
+		turns = 0;
 		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets && !operations_ready(v->operations) &&
 		       (!v->rings || rings_sleep(v->rings));
 		r = sleep_until(v, fds, rest ? wait_us(v) : 0);

@@ -7,9 +7,11 @@
 
 #include <utlist.h>
 
+#include "daemon/base/loop.h"
+
 enum {
-	/* An accepted batch is told after this many turns of the server whatever else there is. */
-	ACCEPTED_TURNS = 16,
+	/* An accepted batch is told after so long whatever its session waits for: another thread may wait for that. */
+	ACCEPTED_US = 2000,
 };
 
 static waiter_function answer_accepted;
@@ -112,17 +114,24 @@ int accepted_new(const struct request *r) {
 	struct waiter *w;
 	int code = waiter_new(r, NULL, answer_accepted, &w);
 
-	if (!code)
-		waiter_queue(w, &r->session->server->accepted);
-	return code;
+	if (code)
+		return code;
+	w->since_us = loop_now();
+	waiter_queue(w, &r->session->server->accepted);
+	return 0;
 }
 
-void accepted_turn(struct server *v, bool all) {
+uint64_t accepted_deadline(const struct server *v) {
+	return v->accepted ? v->accepted->since_us + ACCEPTED_US : UINT64_MAX;
+}
+
+void accepted_turn(struct server *v) {
+	uint64_t now = v->accepted ? loop_now() : 0;
 	struct waiter *next;
 
 	for (struct waiter *w = v->accepted; w; w = next) {
 		next = w->queue_next;
-		if (all || !w->session->waiting || ++w->turns > ACCEPTED_TURNS)
+		if (!w->session->waiting || now - w->since_us >= ACCEPTED_US)
 			answer_accepted(w);
 	}
 }

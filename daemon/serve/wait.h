@@ -18,7 +18,7 @@ struct waiter {
 	struct session *session;
 	struct transport_request *frame;
 	unsigned id;                 /* of the request */
-	unsigned turns;              /* accepted_turn() has left it for later */
+	uint64_t since_us;           /* accepted: when, by loop_now() */
 	uint64_t seq;
 	struct array *array;         /* a reference, or NULL */
 	struct buffer *buffer;       /* what is being published: a reference, or NULL */
@@ -49,9 +49,11 @@ void waiters_turn(struct server *v);
 
 /*
  * Answers that a batch was accepted, which nobody waits for: they leave after the answers that
- * somebody waits for. A session that waits for a value gets them once it has that, or when the
- * engine has nothing else to do.
+ * somebody waits for. A session that waits for a value gets them once it has that, or a little later:
+ * sent by itself, each would wake a client for nothing.
  */
 int accepted_new(const struct request *r) FAULT_MUST_USE;
-/* Sends those of sessions that wait for nothing, or all. */
-void accepted_turn(struct server *v, bool all);
+/* Sends those of sessions that wait for nothing, and those whose time has come. */
+void accepted_turn(struct server *v);
+/* When the next one is due whatever its session waits for, by loop_now(); UINT64_MAX: there is none. */
+uint64_t accepted_deadline(const struct server *v);
