@@ -33,8 +33,14 @@ DECLARED u64v mul_hi(u64v, u64v);
 #define DECLARE_REAL(T) \
 	DECLARED T fma(T, T, T); DECLARED T sqrt(T); DECLARED T fabs(T); DECLARED T floor(T); DECLARED T ceil(T); \
 	DECLARED T rint(T); DECLARED T trunc(T);
+DECLARE_REAL(float)
+#if W > 1
 DECLARE_REAL(f32v)
+#endif
 #ifdef HAS_F64
+DECLARE_REAL(double)
+#if W > 1
 DECLARE_REAL(f64v)
+#endif
 #endif
 #endif

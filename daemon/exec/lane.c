@@ -23,8 +23,11 @@ void item_free(struct item *i) {
 	sorrow_unref(i->sorrow);
 	buffer_unref(i->buffer);
 	if (i->kind == ITEM_RUN) {
-		free(((struct run *)i)->base);
-		timing_free(((struct run *)i)->timing);
+		struct run *r = (struct run *)i;
+
+		free(r->base);
+		free(r->packed);
+		timing_free(r->timing);
 	}
 	free(i);
 }
