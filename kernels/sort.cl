@@ -308,8 +308,8 @@ OVL void sort_put(local sort_element *tile, int from, const sort_element *mine) 
 	barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Sorts a tile, whose elements are there. */
-OVL void sort_tile(local sort_element *tile) {
+/* Sorts each `slot` elements of a tile; all are there. */
+OVL void sort_tile(local sort_element *tile, int slot) {
 	const int from = get_local_id(0) * SORT_EACH;
 	sort_element mine[SORT_EACH];
 
@@ -329,7 +329,7 @@ OVL void sort_tile(local sort_element *tile) {
 		}
 	}
 	sort_put(tile, from, mine);
-	for (int run = SORT_EACH; run < SORT_TILE; run *= 2) {
+	for (int run = SORT_EACH; run < slot; run *= 2) {
 		const int first = from / (2 * run) * (2 * run);
 
 		sort_take(tile + first, run, tile + first + run, run, from - first, mine);
@@ -354,7 +354,7 @@ OVL int sort_merge_tile(local sort_element *tile, local long *cut, global const 
 	count = end - from;
 	a += cut[0];
 	b += from - cut[0];
-	for (int e = lane; e < count; e += get_local_size(0))
+	for (int e = lane; e < count; e += SORT_TILE / SORT_EACH)
 		tile[e] = e < taken ? a[e] : b[e - taken];
 	barrier(CLK_LOCAL_MEM_FENCE);
 	sort_take(tile, taken, tile + taken, count - taken, lane * SORT_EACH, mine);

@@ -224,9 +224,20 @@ static void cut_sort(const struct cut *c) {
 	set_units_per_item(c, 1);
 }
 
+/* Several rows a tile: the words tell how many elements of it each has, a power of two, and how many rows there are. */
+static void cut_sort_tiles(const struct cut *c) {
+	uint64_t rows = product(c->dims, 0, c->k->kept), slot = kernel_sort_each(c->k);
+
+	while (slot < (uint64_t)c->dims[c->k->rank - 1])
+		slot *= 2;
+	c->record[KERNEL_WORD_PIECES] = slot;
+	c->record[KERNEL_WORD_EXTENT] = rows;
+	set_groups(c, ceil_divide(rows, kernel_sort_tile(c->k, c->t) / slot));
+}
+
 static void cut_sort_groups(const struct cut *c) {
 	uint64_t rows = product(c->dims, 0, c->k->kept), n = (uint64_t)c->dims[c->k->rank - 1];
-	uint64_t pieces = c->k->stage == KERNEL_STAGE_ROWS ? 1 : ceil_divide(n, kernel_sort_tile(c->k, c->t));
+	uint64_t pieces = ceil_divide(n, kernel_sort_tile(c->k, c->t));
 
 	c->record[KERNEL_WORD_PIECES] = pieces;
 	set_groups(c, rows * pieces);
@@ -300,6 +311,8 @@ static void cut_attention_groups(const struct cut *c) {
 
 typedef void cut_function(const struct cut *c);
 
+static cut_function *const sort_cuts[2][2] = { { cut_sort, cut_sort_rows }, { cut_sort_groups, cut_sort_tiles } };
+
 static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	bool groups = t->strategy == STRATEGY_GPU;
 
@@ -314,7 +327,7 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_SCATTER)
 		return cut_scatter;
 	if (k->root == KERNEL_SORT)
-		return groups ? cut_sort_groups : k->stage == KERNEL_STAGE_ROWS ? cut_sort_rows : cut_sort;
+		return sort_cuts[groups][k->stage == KERNEL_STAGE_ROWS];
 	if (k->root == KERNEL_SCAN && groups && k->form == KERNEL_FORM_COLUMN)
 		return cut_scan_column_groups;
 	if (k->form == KERNEL_FORM_COLUMN)

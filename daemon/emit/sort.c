@@ -4,7 +4,7 @@
  *
  * CPU strategy, rows and blocks: a unit is a row or a block, sorted by its digits (or one by one where there are
  * few) between two pieces of memory. Merges: a unit is a piece of the result, whose ends in the two runs are found by
- * bisection. GPU strategy: a work-group sorts a row or a block in a tile of local memory, each lane a few elements,
+ * bisection. GPU strategy: a work-group sorts rows or a block in a tile of local memory, each lane a few elements,
  * which are then merged; a unit of a merge is a tile of the result.
  */
 #include "writer.h"
@@ -200,17 +200,33 @@ static void merge_units(struct writer *w) {
 
 /* ---- GPU strategy ---- */
 
+/* Begins a loop over the elements of the tile that there are; `at` is the place of element e in its row. */
+static void open_elements(struct writer *w, const char *first) {
+	const struct kernel *k = w->k;
+	bool rows = k->stage == KERNEL_STAGE_ROWS;
+
+	text_open(w, "for (int e = get_local_id(0); e < SORT_TILE; e += %u)", w->t->local_size);
+	if (rows)
+		text_line(w, "ulong rest = unit * (SORT_TILE / slot) + e / slot;");
+	text_line(w, rows ? "const long at = e %% slot;" : "const long at = from + e;");
+	if (*first)
+		text_line(w, "%s", first);
+	if (rows)
+		text_line(w, "if (rest >= r[%u] || at >= d%u)", KERNEL_WORD_EXTENT, k->rank - 1u);
+	else
+		text_line(w, "if (e >= count)");
+	text_line(w, "\tcontinue;");
+	if (rows)
+		frame_indices(w, 0, k->kept);
+}
+
 static void write_tile_loads(struct writer *w) {
 	const struct kernel *k = w->k;
 	struct frame_names index = frame_names(k->kept);
 	struct scope s = { .needs = &w->inner, .pointer = "p" };
 
 	index.name[k->rank - 1] = "at";
-	text_open(w, "for (int e = get_local_id(0); e < SORT_TILE; e += %u)", w->t->local_size);
-	text_line(w, "const long at = from + e;");
-	text_line(w, "tile[e] = SORT_LAST;");
-	text_line(w, "if (e >= count)");
-	text_line(w, "\tcontinue;");
+	open_elements(w, "tile[e] = SORT_LAST;");
 	operand_place(w, &w->inner, "p", index.name);
 	value_write(w, &s, LEVEL_ELEMENT);
 	text_begin(w);
@@ -223,21 +239,28 @@ static void write_tile_loads(struct writer *w) {
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 }
 
-/* From place `to` of the row on; then the tile may be filled again. */
-static void write_tile_stores(struct writer *w, const char *to) {
-	text_line(w, "for (int e = get_local_id(0); e < count; e += %u)", w->t->local_size);
-	text_line(w, "\tout[(%s + e) * stride] = SORT_OUT(tile[e]);", to);
+/* Then the tile may be filled again. */
+static void write_tile_stores(struct writer *w) {
+	open_elements(w, "");
+	write_result(w);
+	text_line(w, "out[at * stride] = SORT_OUT(tile[e]);");
+	text_close(w);
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 }
 
 static void sort_groups(struct writer *w) {
 	text_line(w, "local sort_element tile[SORT_TILE];");
-	open_units(w);
-	write_range(w);
+	if (w->k->stage == KERNEL_STAGE_ROWS) {
+		frame_units(w);
+		text_line(w, "const int slot = r[%u];", KERNEL_WORD_PIECES);
+		text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	} else {
+		open_units(w);
+		write_range(w);
+	}
 	write_tile_loads(w);
-	text_line(w, "sort_tile(tile);");
-	write_result(w);
-	write_tile_stores(w, "from");
+	text_line(w, "sort_tile(tile, %s);", w->k->stage == KERNEL_STAGE_ROWS ? "slot" : "SORT_TILE");
+	write_tile_stores(w);
 	text_close(w);
 }
 
@@ -249,7 +272,9 @@ static void merge_groups(struct writer *w) {
 	write_result(w);
 	text_line(w, "const long low = piece * SORT_TILE;");
 	text_line(w, "const int count = sort_merge_tile(tile, cut, x, d%u, r[%u], low);", w->k->rank - 1u, KERNEL_WORD_EXTENT);
-	write_tile_stores(w, "low");
+	text_line(w, "for (int e = get_local_id(0); e < count; e += %u)", w->t->local_size);
+	text_line(w, "\tout[(low + e) * stride] = SORT_OUT(tile[e]);");
+	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_close(w);
 }
 

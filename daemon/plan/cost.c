@@ -30,6 +30,9 @@ enum {
 
 /* Of a cheap operation: four steps, each a shift and an operation, and two carries. */
 #define COST_SCAN 10.0
+/* SORT: times each element is read and put somewhere else besides once for each of its digits; in a tile of a group. */
+#define COST_SORT 2.0
+#define COST_SORT_TILE 4.0
 
 struct weight {
 	uint8_t class;
@@ -334,6 +337,17 @@ static double product_ns(const struct cost *c) {
 		shared_ns(c, r->product_ns[RATE_ONE][f], r->product_ns[RATE_ALL][f]);
 }
 
+/* What moves goes where nothing foresees: as dear as a walk across the rows. A merge moves each element once. */
+static double sort_ns(const struct cost *c) {
+	const struct kernel *k = c->k;
+	const struct rates *r = &c->t->rates;
+	double passes = 1;
+
+	if (k->stage == KERNEL_STAGE_ROWS || k->stage == KERNEL_STAGE_BLOCKS)
+		passes = c->t->strategy == STRATEGY_GPU ? COST_SORT_TILE : COST_SORT + dtype_info(k->accumulator)->bytes;
+	return passes * c->elements * shared_ns(c, r->strided_ns[RATE_ONE], r->strided_ns[RATE_ALL]);
+}
+
 static double arithmetic_ns(const struct cost *c) {
 	const struct kernel *k = c->k;
 	uint8_t change[KERNEL_VALUES];
@@ -348,6 +362,8 @@ static double arithmetic_ns(const struct cost *c) {
 	}
 	if (k->root == KERNEL_REDUCE)
 		ns += reduction_ns(c, k->accumulator);
+	if (k->root == KERNEL_SORT)
+		ns += sort_ns(c);
 	if (k->root == KERNEL_SCAN)
 		ns += COST_SCAN * c->elements * class_ns(c, k->accumulator, RATE_CHEAP);
 	if (kernel_inner_dims(k))
