@@ -31,7 +31,7 @@ enum {
 	LIMIT_SECRET_BYTES = 16,
 	/*
 	 * Kernels read whole vectors: a load of 16 lanes of 8 bytes may run 127 bytes past an
-	 * array. Every arena keeps this many bytes unused at its end so that it never leaves it.
+	 * array, and a row of a tile of a product, four vectors of 4 bytes or two of 8, 252. Every arena keeps this many bytes unused at its end so that it never leaves it.
 	 */
 	LIMIT_ARENA_SLACK = 256,
 	/* Arrays start on multiples of this; PoCL wants 128, a non-temporal store 64. */

@@ -77,8 +77,11 @@ static void write_tile_b(struct writer *w) {
 	text_line(w, "%s b[%u];", value_register(k->accumulator), k->vectors);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
-	if (k->operand[1].access == KERNEL_STRIDED)
-		text_line(w, "const int n = clamp(width - v * W, 1, W);");
+	if (k->operand[1].access == KERNEL_STRIDED) {
+		text_line(w, "const int n = min(width - v * W, W);");
+		text_line(w, "b[v] = (%s)(0);", value_register(k->accumulator));
+		text_line(w, "if (n > 0)");
+	}
 	load_factor(w, "b[v]", 1, &s);
 	text_close(w);
 }

@@ -196,6 +196,8 @@ static int take_device_memory(struct buffer *b) {
 	if (r)
 		return r;
 	r = device_take(b->space->exec->device, b->bytes, &b->address);
+	if (r && packed_trim(b->space->exec))
+		r = device_take(b->space->exec->device, b->bytes, &b->address);
 	if (r) {
 		space_discharge(b->space, b->bytes);
 		return r;
@@ -285,6 +287,7 @@ void buffer_location(const struct buffer *b, uint32_t *arenap, uint64_t *offsetp
 
 void buffer_written(struct buffer *b) {
 	packed_forget(b);
+	packed_forget_overlapping(b);
 	if (b->space->exec->flat || b->state != BUFFER_READY || !b->arena)
 		return;
 	b->resident = false;

@@ -74,6 +74,20 @@ void packed_forget(struct buffer *b) {
 	b->packed_before = false;
 }
 
+static bool overlap(const struct buffer *a, const struct buffer *b) {
+	return a->arena && a->arena == b->arena && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+void packed_forget_overlapping(const struct buffer *b) {
+	struct packed *next;
+
+	for (struct packed *c = b->space->exec->packed; c; c = next) {
+		next = c->next;
+		if (c->buffer && overlap(c->buffer, b))
+			forget(b->space->exec, c);
+	}
+}
+
 void packed_forget_all(struct exec *x) {
 	struct packed *next;
 

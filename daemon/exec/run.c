@@ -342,8 +342,8 @@ static void fill_record(const struct run *r, const struct prepared_step *s, uint
 		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
 }
 
-/* The steps of one launch, from `first` on; *endp is the first beyond. Not what is packed already. */
-static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp, bool *launchedp) {
+/* The steps of one launch, from `first` on; *endp is the first beyond. Those that would pack what is packed already are left out; *tasksp counts the others. */
+static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp, uint32_t *tasksp) {
 	const struct prepared_step *s = &r->prepared->step[first];
 	uint32_t end = first, tasks = 0;
 
@@ -351,17 +351,20 @@ static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t 
 		if (!packed_there(r, end))
 			fill_record(r, &r->prepared->step[end], x->record + (size_t)tasks++ * s->words);
 	*endp = end;
-	*launchedp = tasks > 0;
+	*tasksp = tasks;
 	return tasks ? device_launch(x->device, s->program, x->record, tasks, s->items, s->local) : 0;
 }
 
-/* Keeps the fastest time of each step of a launch: its share, and its share of what a launch costs. */
-static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint32_t end) {
+/*
+ * Keeps the fastest time of each step of a launch of so many tasks: its share, and its share of what a launch costs.
+ * Not of a part of the steps, which says nothing of each.
+ */
+static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint32_t end, uint32_t tasks) {
 	double ns;
 	int e = device_time(x->device, &ns);
 
-	ns = (ns + device_traits(x->device)->rates.launch_ns) / (end - first);
-	for (uint32_t i = first; !e && i < end; i++) {
+	ns = (ns + device_traits(x->device)->rates.launch_ns) / tasks;
+	for (uint32_t i = first; !e && tasks == end - first && i < end; i++) {
 		double *fastest = &r->plan->step[i].measured_ns;
 
 		if (!*fastest || ns < *fastest)
@@ -373,16 +376,16 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 static int launch_steps(struct exec *x, struct run *r) {
 	while (r->step < r->prepared->steps) {
 		uint32_t end = r->step + 1;
-		bool launched = false;
-		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end, &launched) : 0;
+		uint32_t tasks = 0;
+		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end, &tasks) : 0;
 
 		if (e)
 			return e;
-		x->counters.steps += launched ? end - r->step : 0;
-		if (r->timing && launched && !timing_launched(r->timing, x->device, r->step, end))
+		x->counters.steps += tasks;
+		if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
 			r->timing = timing_free(r->timing);
-		if (x->time_kernels && launched)
-			e = time_steps(x, r, r->step, end);
+		if (x->time_kernels && tasks)
+			e = time_steps(x, r, r->step, end, tasks);
 		if (e)
 			return e;
 		r->step = end;

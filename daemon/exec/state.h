@@ -231,6 +231,8 @@ bool packed_there(const struct run *r, uint32_t step);
 void packed_release(struct exec *x, struct run *r, bool launched);
 /* The array goes, or has a new version. */
 void packed_forget(struct buffer *b);
+/* Other arrays on the same bytes of a client's arena have one too. */
+void packed_forget_overlapping(const struct buffer *b);
 void packed_forget_all(struct exec *x);
 /* Memory is short: forgets what no run is bound to; was there any? */
 bool packed_trim(struct exec *x);
@@ -263,7 +265,7 @@ struct timing {
 	uint32_t launches;
 	struct timing_launch {
 		struct stamp *stamp;
-		uint32_t first, end;
+		uint32_t first, end, tasks;
 	} launch[];
 };
 
@@ -292,8 +294,8 @@ struct lane {
 /* NULL where memory is short: the run is not timed then. */
 struct timing *timing_new(struct plan *p);
 struct timing *timing_free(struct timing *t);    /* returns NULL */
-/* The newest launch is of these steps. Where there is no stamp, the timing ends: false. */
-bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end);
+/* The newest launch is of so many of these steps, the others being done already. Where there is no stamp, the timing ends: false. */
+bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end, uint32_t tasks);
 /* Everything has completed: tells the steps' times to the plan, and the run's to who asked. */
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r);
 

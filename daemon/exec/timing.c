@@ -27,17 +27,17 @@ struct timing *timing_free(struct timing *t) {
 	return NULL;
 }
 
-bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end) {
+bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end, uint32_t tasks) {
 	struct stamp *s = device_stamp(d);
 
 	if (s)
-		t->launch[t->launches++] = (struct timing_launch){ s, first, end };
+		t->launch[t->launches++] = (struct timing_launch){ s, first, end, tasks };
 	return s != NULL;
 }
 
-/* Keeps the fastest: what disturbs a kernel only makes it slower. */
+/* Keeps the fastest: what disturbs a kernel only makes it slower. Of a launch of a part of its steps nothing. */
 static void tell_steps(const struct timing *t, const struct timing_launch *l, double ns) {
-	for (uint32_t i = l->first; i < l->end; i++) {
+	for (uint32_t i = l->first; l->tasks == l->end - l->first && i < l->end; i++) {
 		struct plan_step *s = &t->plan->step[i];
 
 		if (!(s->measured_ns > 0) || ns < s->measured_ns)
@@ -56,7 +56,7 @@ void timing_tell(const struct timing *t, const struct exec *x, const struct run 
 		if (!(end >= start))
 			return;
 		total += end - start + launch_ns;
-		tell_steps(t, l, (end - start + launch_ns) / (l->end - l->first));
+		tell_steps(t, l, (end - start + launch_ns) / l->tasks);
 	}
 	if (t->launches)
 		r->timed(r->item.user, total);

@@ -296,6 +296,8 @@ static inline unsigned kernel_most_vectors(unsigned width, unsigned accumulator)
 	return (width >= 16 ? 4u : 2u) / (dtype_info(accumulator)->bytes > 4 ? 2u : 1u);
 }
 
+_Static_assert(LIMIT_ARENA_SLACK >= 4 * 16 * 4, "a tile of a product may be read whole at the end of an arena");
+
 /* Columns of a tile of a product, which are those of a panel. */
 static inline unsigned kernel_columns(const struct kernel *k) {
 	return (unsigned)k->vectors * k->width;

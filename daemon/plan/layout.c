@@ -64,6 +64,33 @@ static void dim_insert(struct draft *d, unsigned dim) {
 	k->rank++;
 }
 
+/* Do all operands but the second factor step evenly over the last batch dim and M, and that one not at all? */
+static bool batch_folds(const struct draft *d, unsigned m) {
+	for (unsigned i = 0; i < d->kernel.operands; i++) {
+		const int64_t *s = &d->operand[i].stride[m - 1];
+
+		if (i == 1 ? s[0] != 0 : d->dims[m] != 1 && s[0] != s[1] * d->dims[m])
+			return false;
+	}
+	return true;
+}
+
+/* A batch of products with one second factor is one product of more rows. */
+static void fold_batches(struct draft *d) {
+	struct kernel *k = &d->kernel;
+
+	while (k->root == KERNEL_MATMUL && k->rank > 3 && batch_folds(d, k->rank - 3U)) {
+		unsigned m = k->rank - 3U;
+
+		/* Along an extent of 1 an operand may step in any way; the second factor's step is from panel to panel. */
+		for (unsigned i = 0; i < k->operands; i++)
+			if (i != 1 && d->dims[m] == 1)
+				d->operand[i].stride[m] = d->operand[i].stride[m - 1];
+		d->dims[m] *= d->dims[m - 1];
+		dim_remove(d, m - 1);
+	}
+}
+
 void draft_collapse(struct draft *d) {
 	struct kernel *k = &d->kernel;
 
@@ -83,6 +110,7 @@ void draft_collapse(struct draft *d) {
 		k->kept -= has_rows(k) && i < k->kept;
 		k->rank--;
 	}
+	fold_batches(d);
 	if (k->root == KERNEL_MAP && !k->rank)
 		dim_insert(d, 0);
 	if (has_rows(k) && k->rank == k->kept)

@@ -41,6 +41,11 @@ uint8_t planner_accumulator(const struct tensor_type *result) {
 	return info->kind == DTYPE_KIND_REAL ? info->reg : result->dtype;
 }
 
+/* Is it the same matrix all along a dim? A copy of one then serves all. */
+static bool repeats(const struct node *factor, unsigned d) {
+	return factor->kind == NODE_FILL || (factor->kind != NODE_IOTA && factor->view.stride[d] == 0);
+}
+
 static struct factor factor_of(const struct planner *p, uint32_t product, unsigned i) {
 	const struct node *n = &p->node[product], *in = &p->node[n->in[i]];
 	unsigned last = in->type->rank - 1u, rank = n->type->rank;
@@ -52,7 +57,7 @@ static struct factor factor_of(const struct planner *p, uint32_t product, unsign
 	f.nowhere = in->kind == NODE_FILL || in->kind == NODE_IOTA;
 	f.step = f.nowhere ? 0 : in->view.stride[last];
 	for (unsigned d = 0; d + 1 < last; d++)
-		own *= (uint64_t)in->type->dims[d];
+		own *= repeats(in, d) ? 1 : (uint64_t)in->type->dims[d];
 	for (unsigned d = 0; d + 2 < rank; d++)
 		all *= (uint64_t)n->type->dims[d];
 	f.readers = (uint64_t)n->type->dims[rank - 1u - i] * (own ? all / own : 1);
@@ -85,20 +90,22 @@ static bool turns(const struct planner *p, uint32_t product) {
 		nowhere ? 0 : a->view.stride[last - 1], nowhere ? 1 : a->view.stride[last]);
 }
 
-/* A copy in the accumulator's type. */
+/* A copy in the accumulator's type, of each different matrix one. */
 static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *copyp) {
-	struct tensor_type *t;
-	int r = planner_add_copy(p, of, copyp);
+	struct tensor_type *t = arena_alloc(&p->arena, sizeof *t);
+	int r = t ? planner_add_copy(p, of, copyp) : -ENOMEM;
+	struct node *copy;
 
-	if (r || p->node[of].type->dtype == dtype)
+	if (r)
 		return r;
-	t = arena_alloc(&p->arena, sizeof *t);
-	if (!t)
-		return -ENOMEM;
 	*t = *p->node[of].type;
+	for (unsigned d = 0; d + 2U < t->rank; d++)
+		t->dims[d] = repeats(&p->node[of], d) ? 1 : t->dims[d];
+	copy = &p->node[*copyp];
+	copy->op = t->dtype == dtype ? OP_copy : OP_cast;
 	t->dtype = dtype;
-	p->node[*copyp].op = OP_cast;
-	p->node[*copyp].type = p->node[*copyp].space = t;
+	copy->type = copy->space = t;
+	view_contiguous(t, &copy->view);
 	return 0;
 }
 
@@ -111,7 +118,7 @@ int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t
 
 	if (!groups && turns(p, product)) {
 		*copyp = GRAPH_NONE;
-		return f.nowhere ? planner_add_copy(p, of, copyp) : 0;
+		return f.nowhere ? add_copy(p, of, p->node[of].type->dtype, copyp) : 0;
 	}
 	*copyp = f.node->panels;
 	if (i && *copyp != GRAPH_NONE && p->node[*copyp].columns == columns && p->node[*copyp].type->dtype == f.accumulator)
