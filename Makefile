@@ -201,7 +201,7 @@ man: $(MAN)
 $(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/attributes.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh ops >$@
-$(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def protocol/patterns.def
+$(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def daemon/base/builtins.def protocol/patterns.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh conf >$@
 $(B)/man/%: man/%

@@ -2,7 +2,7 @@
 # Writes the manual pages that come from tables.
 #
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
-#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def, protocol/patterns.def
+#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
 # Needs awk alone. A line of a table that does not read is an error, never left out.
@@ -232,6 +232,16 @@ conf_rows() {
 	}' "$root/protocol/patterns.def" "$root/daemon/base/settings.def"
 }
 
+# The functions that bodies may call, as one text.
+builtin_rows() {
+	awk -v out="$1" "$reader"'
+	read_row() && row == "BUILTIN" { text = text (text == "" ? "" : ", ") args[1] }
+	END {
+		print text "." > (out "/BUILTIN")
+		exit failed
+	}' "$root/daemon/base/builtins.def"
+}
+
 rows=$(mktemp -d)
 trap 'rm -rf "$rows"' EXIT
 case ${1-} in
@@ -241,6 +251,7 @@ ops)
 	;;
 conf)
 	conf_rows "$rows"
+	builtin_rows "$rows"
 	fill "$here/fusiond.conf.5.in" "$rows"
 	;;
 *)

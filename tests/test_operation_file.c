@@ -149,6 +149,19 @@ START_TEST(files_that_others_may_write_are_refused_whole) {
 }
 END_TEST
 
+START_TEST(a_pipe_is_refused_and_nobody_waits_for_its_writer) {
+	char path[128];
+
+	open_folder();
+	write_file("b.op", "[one]\ntext = a\n");
+	snprintf(path, sizeof path, "%s/a.op", folder);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	expect_refused("", "a.op: it is no regular file");
+	expect_fine("one");
+	close_folder();
+}
+END_TEST
+
 START_TEST(a_folder_that_is_not_there_has_no_operations) {
 	struct operation_source *list = (struct operation_source *)folder;
 
@@ -160,20 +173,52 @@ END_TEST
 START_TEST(bodies_compute_and_nothing_else) {
 	static const char *const fine[] = { "return x;", "T y = x * x * 2; return -y * (x + 1) * y;",
 		"if (x > 0 && t > 0) { return x; } return (T)popcount(as_uint(x)) & 7;",
-		"float16 v = x; return v.s0 * x;", "switch (0) { case 1: return x; default: return 1.5e-3f * x; }" };
-	static const char *const bad[] = { "return *x;", "global T *p; return x;", "T *p = 0; return x;",
-		"return x + *y;", "return (*y);", "return fract(x, &y);", "return x[0];", "for (;;) return x;",
-		"while (1) ; return x;", "return get_global_id(0);", "return x; } kernel void f(void) {", "#define x y\nreturn x;",
-		"asm(\"nop\"); return x;", "return x // comment", "/* */ return x;", "T y = x;",
-		"return p->x;", "atomic_inc(1); return x;", "float16*y; return x;", "f32e *p = 5; return x;", "return (x;",
-		"return __builtin_trap();", "return vload4(0, x).x;", "printf(\"\"); return x;", "return x\\;",
-		"typedef float *p; return x;", "return '1';", "return x && &x;" };
+		"float a = x, b = fma(a, t, .5f); return !(a < b) ? a & 1 : ~(int)b;", "const T m = fabs(x) - t;\n\treturn m > 0 ? m : 0;",
+		"int n = 0; n++; --n; n <<= 2; n %= 3; return (x) + -n;", "return isnan(x) ? INFINITY : clamp(x, (T)0, (T)0x1p-3);",
+		"switch (0) { case 1: return x; case 2: { T y = x; return y; } default: return 1.5e-3f * x; }",
+		"if (x < 1) return 1; else if (x < 2) { x; } else return 3u; ; return x;" };
+	static const char *const bad[] = {
+		/* pointers and addresses */
+		"return *x;", "T *p = 0; return x;", "float16*y; return x;", "f32e *p = 5; return x;", "return x + *y;",
+		"return (*y);", "return fract(x, &y);", "return x && &x;", "return (T)(long)&x;", "return (T)(long)&t;",
+		"if (1) *x = 1; return x;", "return (T)*x;", "float a = 1, *b; return x;", "return (float *)x;", "return x[0];",
+		"return p->x;", "return &&x;", "return x - -&x;", "float float_element = 1, p = 2; float_element * p = 0, *p = 1; return x;",
+		"(long *)x; return x;", "return x ? *x : x;", "return ^x;",
+		/* memory, and what the program around it has */
+		"STREAM(float, 0x1234, x); return x;", "float_element * p = 0; if (1) *(p + 100000) = 1; return x;",
+		"float_element * p = 0; return x;", "M_element; return x;", "M_loose * p = 0; return x;", "M_whole(x); return x;",
+		"cl_mem_fence_flags * p = 0; return x;", "store_f32(0, 1.0f); return x;", "return load_f32(0);",
+		"put_lanes_f32(0, x, 0, 1); return x;", "return take(0, 0);", "return ADDRESS(0);", "return (T)(long)load_f32;",
+		"global T *p; return x;", "local float y; return x;", "static T y; return x;", "extern T y; return x;",
+		"typedef float *p; return x;", "struct s { int a; } y; return x;", "return vload4(0, x).x;", "float2 v = x; return v.x;",
+		"return x.s0;", "printf(\"\"); return x;", "atomic_inc(1); return x;", "return W;", "return sizeof(x);",
+		"volatile float y = x; return y;", "void y; return x;",
+		/* places and other elements */
+		"return get_global_id(0);", "barrier(1); return x;", "return work_group_any(1);",
+		/* no end */
+		"for (;;) return x;", "while (1) ; return x;", "do x; while (1); return x;", "x: goto x; return x;",
+		"return lane_own5000_f_bool(x);", "return soft(x, t);", "return lane_soft(x);", "return x(x);", "return t (x);",
+		"float fabs = 1; return x;", "float f(float); return f(x);", "float sin(float), y = 1; return x;", "return (fabs)(x);",
+		"return fabs;", "return fabs + 1;",
+		/* another text than what is read */
+		"return x; } kernel void f(void) {", "#define x y\nreturn x;", "return x; %:define x", "x<:0:> = 1; return x;",
+		"if (x) <% return x; %> return x;", "return x ?\?/\n;", "?\?=define x y\nreturn x;", "return x\\;", "ret\\\nurn x;",
+		"return x // comment", "/* */ return x;", "return '1';", "_Pragma(1) return x;", "return __builtin_trap();",
+		"asm(\"nop\"); return x;", "return 0xE+load_f32;", "return 1e5q;", "return 1.x;", "return x \x0c;", "return \xc3\xa4;",
+		"return x @ 1;", "return $x;",
+		/* not whole */
+		"T y = x;", "return (x;", "return x", "return x; }", "if (x) { return x;", "return x x;", "return (float y);",
+		"return fabs(float);", "return;", "", "{ float y = 1; } return y;", "float T = 1; return x;", "float W = 1; return x;",
+		"float _y = 1; return x;", "return y;", "return fabs();", "const p = 5; return x;" };
 	struct fault f;
 
 	for (unsigned i = 0; i < sizeof fine / sizeof *fine; i++)
-		ck_assert_msg(!body_check(fine[i], &f), "%s: %s", fine[i], f.text);
+		ck_assert_msg(!body_check(fine[i], "x, t", &f), "%s: %s", fine[i], f.text);
 	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
-		ck_assert_msg(body_check(bad[i], &f) > 0, "passed: %s", bad[i]);
+		ck_assert_msg(body_check(bad[i], "x, t", &f) > 0, "passed: %s", bad[i]);
+	ck_assert_int_eq(body_check("return x;", "x, STREAM", &f), FAULT_SYNTAX);
+	ck_assert_int_eq(body_check("return x;", "x, sin", &f), FAULT_SYNTAX);
+	ck_assert_int_eq(body_check("return x;", "x, _y", &f), FAULT_SYNTAX);
 }
 END_TEST
 
@@ -219,5 +264,5 @@ END_TEST
 RUN_TESTS("operation_file", a_definition_holds_what_its_lines_say,
 	what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine,
 	a_second_definition_of_a_name_is_refused_and_long_lines_are, files_that_others_may_write_are_refused_whole,
-	a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
+	a_pipe_is_refused_and_nobody_waits_for_its_writer, a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
 	what_is_the_same_has_the_same_number, operands_of_one_shape_are_asked_for_where_the_rule_says_so)

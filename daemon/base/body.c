@@ -1,188 +1,415 @@
-/* What an administrator's OpenCL C may say; see body.h. */
+/*
+ * What an administrator's OpenCL C may say; see body.h.
+ *
+ * A reader of words and signs. What stood before decides what a sign means and what may follow: a name after a type is
+ * declared, parentheses after a value would call it, a * after anything but a value would be of a pointer.
+ */
 #include "body.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* Words, and beginnings of words (with a * at the end), that are refused; and why. */
-static const struct {
-	const char *word, *why;
-} refused[] = {
-	{ "for", "loops may never end" },
-	{ "while", "loops may never end" },
-	{ "do", "loops may never end" },
-	{ "goto", "loops may never end" },
-	{ "asm", "assembler is not allowed" },
-	{ "global", "a body sees no memory" },
-	{ "local", "a body sees no memory" },
-	{ "constant", "a body sees no memory" },
-	{ "private", "a body sees no memory" },
-	{ "generic", "a body sees no memory" },
-	{ "static", "a body keeps nothing" },
-	{ "extern", "a body sees no memory" },
-	{ "volatile", "a body sees no memory" },
-	{ "kernel", "a body is one function" },
-	{ "inline", "a body is one function" },
-	{ "typedef", "a body names no types" },
-	{ "struct", "a body names no types" },
-	{ "union", "a body names no types" },
-	{ "enum", "a body names no types" },
-	{ "typeof", "a body names no types" },
-	{ "void", "a body returns a value" },
-	{ "printf", "a body writes nothing" },
-	{ "barrier", "a body sees no other element" },
-	{ "mem_fence", "a body sees no other element" },
-	{ "read_mem_fence", "a body sees no other element" },
-	{ "write_mem_fence", "a body sees no other element" },
-	{ "prefetch", "a body sees no memory" },
-	{ "get_*", "a body sees no place" },
-	{ "atom*", "a body sees no memory" },
-	{ "async_*", "a body sees no memory" },
-	{ "wait_group_*", "a body sees no other element" },
-	{ "work_group_*", "a body sees no other element" },
-	{ "sub_group_*", "a body sees no other element" },
-	{ "vload*", "a body sees no memory" },
-	{ "vstore*", "a body sees no memory" },
-	{ "read_image*", "a body sees no memory" },
-	{ "write_image*", "a body sees no memory" },
-	{ "image*", "a body sees no memory" },
-	{ "sampler*", "a body sees no memory" },
-	{ "event_*", "a body sees no memory" },
-	{ "_*", "words that begin with _ are the compiler's" },
+enum {
+	/* Operands and variables that can be seen at one place. */
+	BODY_NAMES = 64,
+	/* Parentheses in one another. */
+	BODY_DEPTH = 64,
 };
 
-/* Types after which a * makes a pointer. */
-static const char *const types[] = { "T", "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
-	"float", "double", "half", "size_t", "ptrdiff_t", "intptr_t", "uintptr_t", "signed", "unsigned", "const" };
+/* What stood before. */
+enum before {
+	BEFORE_STATEMENT,            /* nothing, or what ends a statement */
+	BEFORE_VALUE,
+	BEFORE_OPERATOR,             /* a value must follow */
+	BEFORE_OPEN,                 /* ( */
+	BEFORE_CONST,                /* a type must follow */
+	BEFORE_TYPE,                 /* a new name, or ) */
+	BEFORE_FUNCTION,             /* ( must follow */
+	BEFORE_CONDITION,            /* if and switch: ( must follow */
+	BEFORE_LABEL,                /* default and break: : or ; must follow */
+};
+
+/* What parentheses are for. */
+enum round {
+	ROUND_GROUP,
+	ROUND_CALL,
+	ROUND_CAST,
+	ROUND_CONDITION,
+};
+
+struct body_name {
+	const char *text;
+	size_t length;
+	int curly;                   /* it goes with the braces it stands in */
+};
 
 struct body_reader {
 	const char *at;
 	struct fault *fault;
-	bool value;                  /* what stands before here may be multiplied */
-	int round, curly;            /* parentheses and braces that are open */
+	enum before before;
+	bool declares;               /* a declaration, until its ; */
+	bool returns;
+	int curly;
+	unsigned round;
+	enum round open[BODY_DEPTH];
+	unsigned names;
+	struct body_name name[BODY_NAMES];
 };
 
-static int refuse(const struct body_reader *b, int length, const char *why) {
-	return fault_set(b->fault, FAULT_SYNTAX, "the body says '%.*s': %s", length, b->at, why);
-}
+/* ---- what there is ---- */
+
+static const struct builtin builtins[] = {
+#define BUILTIN(name, operands, types, result) { #name, operands, BUILTIN_##types, result },
+#include "builtins.def"
+#undef BUILTIN
+};
+
+static const char *const types[] = { "T", "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
+	"float", "double", NULL };
+
+static const char *const constants[] = { "true", "false", "INFINITY", "NAN", NULL };
+
+static const struct {
+	const char *word;
+	enum before before;
+} keywords[] = {
+	{ "if", BEFORE_CONDITION }, { "switch", BEFORE_CONDITION }, { "else", BEFORE_STATEMENT },
+	{ "case", BEFORE_OPERATOR }, { "return", BEFORE_OPERATOR }, { "default", BEFORE_LABEL },
+	{ "break", BEFORE_LABEL }, { "const", BEFORE_CONST },
+};
+
+/* Nowhere in a body: signs that have no use in it, and other spellings of such. */
+static const struct {
+	const char *text, *why;
+} refused[] = {
+	{ "//", "comments stand on lines of their own, after # or ;" },
+	{ "/*", "comments stand on lines of their own, after # or ;" },
+	{ "->", "a body has no pointers" },
+	{ "[", "a body has no arrays" },
+	{ "]", "a body has no arrays" },
+	{ "<:", "a body has no arrays" },
+	{ ":>", "a body has no arrays" },
+	{ "<%", "braces are written { and }" },
+	{ "%>", "braces are written { and }" },
+	{ "%:", "a body has no lines for the preprocessor" },
+	{ "#", "a body has no lines for the preprocessor" },
+	{ "\?\?", "it might stand for another sign" },
+	{ "\\", "this sign is not allowed" },
+};
 
 static bool same_word(const char *text, size_t length, const char *word) {
 	return strlen(word) == length && !memcmp(text, word, length);
 }
 
-/* "float", "float16", "f32v": what a declaration of a pointer could begin with. */
-static bool is_type(const char *word, size_t length) {
-	while (length && isdigit((unsigned char)word[length - 1]))
-		length--;
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-		if (same_word(word, length, types[i]))
+static bool in_list(const char *const *list, const char *text, size_t length) {
+	while (*list && !same_word(text, length, *list))
+		list++;
+	return *list != NULL;
+}
+
+static const struct builtin *find_builtin(const char *text, size_t length) {
+	for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
+		if (same_word(text, length, builtins[i].name))
+			return &builtins[i];
+	return NULL;
+}
+
+static int find_keyword(const char *text, size_t length) {
+	for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+		if (same_word(text, length, keywords[i].word))
+			return (int)i;
+	return -1;
+}
+
+static size_t word_length(const char *text) {
+	size_t length = 0;
+
+	while (isalnum((unsigned char)text[length]) || text[length] == '_')
+		length++;
+	return length;
+}
+
+const struct builtin *body_next_builtin(const char **textp) {
+	const struct builtin *b = NULL;
+
+	while (!b && **textp) {
+		size_t length = word_length(*textp);
+
+		b = find_builtin(*textp, length);
+		*textp += length ? length : 1;
+	}
+	return b;
+}
+
+/* ---- names ---- */
+
+static int refuse(const struct body_reader *b, size_t length, const char *why) {
+	return fault_set(b->fault, FAULT_SYNTAX, "the body says '%.*s': %s", (int)length, b->at, why);
+}
+
+static bool knows(const struct body_reader *b, const char *text, size_t length) {
+	for (unsigned i = 0; i < b->names; i++)
+		if (b->name[i].length == length && !memcmp(b->name[i].text, text, length))
 			return true;
 	return false;
 }
 
-/* Types of kernels/: f32e, u8v, m64v. */
-static bool is_register(const char *word, size_t length) {
-	size_t digits = length > 2 ? strspn(word + 1, "0123456789") : 0;
-
-	return digits && digits + 2 == length && strchr("fium", *word) && strchr("ev", word[length - 1]);
+/* Capitals are those of the macros of programs; _ begins what is the compiler's. */
+static int add_name(struct body_reader *b, size_t length) {
+	for (size_t i = 0; i < length; i++)
+		if (isupper((unsigned char)b->at[i]) || b->at[0] == '_')
+			return refuse(b, length, "names of operands and variables are of small letters, digits and _");
+	if (in_list(types, b->at, length) || in_list(constants, b->at, length) || find_builtin(b->at, length) ||
+		find_keyword(b->at, length) >= 0)
+		return refuse(b, length, "this word has a meaning already");
+	if (b->names == BODY_NAMES)
+		return fault_set(b->fault, FAULT_LIMIT, "the body has more than %d operands and variables", BODY_NAMES);
+	b->name[b->names++] = (struct body_name){ b->at, length, b->curly };
+	b->at += length;
+	b->before = BEFORE_VALUE;
+	return 0;
 }
 
-static int take_word(struct body_reader *b) {
-	size_t length = 0;
+static int add_operands(struct body_reader *b, const char *operands) {
+	int r = 0;
 
-	while (isalnum((unsigned char)b->at[length]) || b->at[length] == '_')
-		length++;
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-		size_t stem = strlen(refused[i].word) - 1;
+	for (b->at = operands; !r && *b->at; b->at += strspn(b->at, ", "))
+		r = add_name(b, strcspn(b->at, ", "));
+	return r;
+}
 
-		if (refused[i].word[stem] == '*' ? length >= stem && !memcmp(b->at, refused[i].word, stem)
-						 : same_word(b->at, length, refused[i].word))
-			return refuse(b, (int)length, refused[i].why);
-	}
-	if (is_register(b->at, length))
-		return refuse(b, (int)length, "a body names no types but those of OpenCL C, and T");
-	b->value = !same_word(b->at, length, "return") && !same_word(b->at, length, "case") && !is_type(b->at, length);
+/* ---- words ---- */
+
+static int take_type(struct body_reader *b, size_t length) {
+	bool cast = b->before == BEFORE_OPEN && b->open[b->round - 1] == ROUND_GROUP;
+
+	if (!cast && (b->round || (b->before != BEFORE_STATEMENT && b->before != BEFORE_CONST)))
+		return refuse(b, length, "a type begins a declaration, or stands in parentheses");
+	if (cast)
+		b->open[b->round - 1] = ROUND_CAST;
+	else
+		b->declares = true;
+	b->before = BEFORE_TYPE;
 	b->at += length;
 	return 0;
 }
 
-/* Digits, and what belongs to a number: 0x1p-3f, 1e+5. */
-static void take_number(struct body_reader *b) {
-	const char *start = b->at;
-
-	while (isalnum((unsigned char)*b->at) || *b->at == '.' ||
-		(strchr("+-", *b->at) && *b->at && b->at > start && strchr("eEpP", b->at[-1])))
-		b->at++;
-	b->value = true;
-}
-
-/* A * multiplies what stands before it: else it would be of a pointer. */
-static int take_star(struct body_reader *b) {
-	const char *next = b->at + 1 + strspn(b->at + 1, " \t\n=");
-
-	if (!b->value || strchr("),;*]", *next))
-		return refuse(b, 1, "a * that multiplies nothing is of a pointer, and a body has none");
+static int take_keyword(struct body_reader *b, size_t length, int keyword) {
+	if (b->before != BEFORE_STATEMENT)
+		return refuse(b, length, "it does not begin a statement");
+	b->returns = b->returns || same_word(b->at, length, "return");
+	b->before = keywords[keyword].before;
+	b->at += length;
 	return 0;
 }
 
-/* A & joins what stands before it: else it would be an address. */
-static int take_and(struct body_reader *b) {
-	if (!b->value)
-		return refuse(b, 1, "a & that joins nothing is of an address, and a body has none");
-	b->at += b->at[1] == '&';
+/* Something that has, or gives, a value. */
+static int take_value(struct body_reader *b, size_t length, enum before before) {
+	if (b->before != BEFORE_STATEMENT && b->before != BEFORE_OPERATOR && b->before != BEFORE_OPEN)
+		return refuse(b, length, "something else must stand here");
+	b->before = before;
+	b->at += length;
 	return 0;
 }
 
-static int take_bracket(struct body_reader *b) {
-	b->round += (*b->at == '(') - (*b->at == ')');
-	b->curly += (*b->at == '{') - (*b->at == '}');
-	if (b->round < 0 || b->curly < 0 || (*b->at == '}' && b->round))
+static int take_word(struct body_reader *b) {
+	size_t length = word_length(b->at);
+	int keyword = find_keyword(b->at, length);
+
+	if (b->before == BEFORE_TYPE && !(b->round && b->open[b->round - 1] == ROUND_CAST))
+		return add_name(b, length);
+	if (keyword >= 0)
+		return take_keyword(b, length, keyword);
+	if (in_list(types, b->at, length))
+		return take_type(b, length);
+	if (find_builtin(b->at, length))
+		return take_value(b, length, BEFORE_FUNCTION);
+	if (in_list(constants, b->at, length) || knows(b, b->at, length))
+		return take_value(b, length, BEFORE_VALUE);
+	return refuse(b, length, "it is no operand, no variable, and no word or function that fusiond.conf(5) lists");
+}
+
+/* 12, 0x1fu, 1.5e-3f: nothing else may hang on to it. */
+static int take_number(struct body_reader *b) {
+	bool hex = b->at[0] == '0' && (b->at[1] == 'x' || b->at[1] == 'X');
+	const char *digits = hex ? "0123456789abcdefABCDEF" : "0123456789", *p = b->at + (hex ? 2 : 0);
+
+	p += strspn(p, digits);
+	p += *p == '.';
+	p += strspn(p, digits);
+	if (*p && strchr(hex ? "pP" : "eE", *p)) {
+		p += 1 + (p[1] == '+' || p[1] == '-');
+		p += strspn(p, "0123456789");
+	}
+	p += strspn(p, "fFuUlL");
+	if (word_length(p) || *p == '.')
+		return refuse(b, (size_t)(p - b->at) + 1, "it is no number");
+	return take_value(b, (size_t)(p - b->at), BEFORE_VALUE);
+}
+
+/* ---- signs ---- */
+
+/* What a sign asks of what stands before it. */
+enum sign {
+	SIGN_JOINS,                  /* a value */
+	SIGN_LEADS,                  /* no value: it is before one */
+	SIGN_EITHER,
+	SIGN_STEPS,                  /* ++ and --, on either side */
+};
+
+/* The longer before its beginning. */
+static const struct {
+	const char *text;
+	enum sign sign;
+} signs[] = {
+	{ "<<=", SIGN_JOINS }, { ">>=", SIGN_JOINS }, { "<<", SIGN_JOINS }, { ">>", SIGN_JOINS }, { "<=", SIGN_JOINS },
+	{ ">=", SIGN_JOINS }, { "==", SIGN_JOINS }, { "!=", SIGN_JOINS }, { "&&", SIGN_JOINS }, { "||", SIGN_JOINS },
+	{ "+=", SIGN_JOINS }, { "-=", SIGN_JOINS }, { "*=", SIGN_JOINS }, { "/=", SIGN_JOINS }, { "%=", SIGN_JOINS },
+	{ "&=", SIGN_JOINS }, { "|=", SIGN_JOINS }, { "^=", SIGN_JOINS }, { "++", SIGN_STEPS }, { "--", SIGN_STEPS },
+	{ "+", SIGN_EITHER }, { "-", SIGN_EITHER }, { "*", SIGN_JOINS }, { "/", SIGN_JOINS }, { "%", SIGN_JOINS },
+	{ "&", SIGN_JOINS }, { "|", SIGN_JOINS }, { "^", SIGN_JOINS }, { "!", SIGN_LEADS }, { "~", SIGN_LEADS },
+	{ "<", SIGN_JOINS }, { ">", SIGN_JOINS }, { "=", SIGN_JOINS }, { "?", SIGN_JOINS },
+};
+
+static bool wants_value(const struct body_reader *b) {
+	return b->before == BEFORE_STATEMENT || b->before == BEFORE_OPERATOR || b->before == BEFORE_OPEN;
+}
+
+static int take_operator(struct body_reader *b) {
+	size_t i = 0, length;
+	bool value = b->before == BEFORE_VALUE;
+
+	while (i < sizeof signs / sizeof *signs && strncmp(b->at, signs[i].text, strlen(signs[i].text)) != 0)
+		i++;
+	if (i == sizeof signs / sizeof *signs)
+		return refuse(b, 1, "this sign is not allowed");
+	length = strlen(signs[i].text);
+	if (signs[i].sign == SIGN_JOINS && !value)
+		return refuse(b, length, strchr("*&", b->at[0])
+			? "before it stands no value: it would be of a pointer, and a body has none" : "before it stands no value");
+	if (signs[i].sign == SIGN_LEADS ? !wants_value(b) : !value && !wants_value(b))
+		return refuse(b, length, "something else must stand here");
+	if (signs[i].sign != SIGN_STEPS || !value)
+		b->before = BEFORE_OPERATOR;
+	b->at += length;
+	return 0;
+}
+
+static int open_round(struct body_reader *b) {
+	enum round kind = b->before == BEFORE_FUNCTION ? ROUND_CALL : b->before == BEFORE_CONDITION ? ROUND_CONDITION
+		: ROUND_GROUP;
+
+	if (kind == ROUND_GROUP && !wants_value(b))
+		return refuse(b, 1, "a body calls the functions alone that fusiond.conf(5) lists");
+	if (b->round == BODY_DEPTH)
+		return fault_set(b->fault, FAULT_LIMIT, "the body opens more than %d parentheses in one another", BODY_DEPTH);
+	b->open[b->round++] = kind;
+	b->before = BEFORE_OPEN;
+	return 0;
+}
+
+static int close_round(struct body_reader *b) {
+	static const enum before after[] = { [ROUND_GROUP] = BEFORE_VALUE, [ROUND_CALL] = BEFORE_VALUE,
+		[ROUND_CAST] = BEFORE_OPERATOR, [ROUND_CONDITION] = BEFORE_STATEMENT };
+	enum round kind;
+
+	if (!b->round)
 		return refuse(b, 1, "nothing is open that this closes");
+	kind = b->open[--b->round];
+	if (b->before != (kind == ROUND_CAST ? BEFORE_TYPE : BEFORE_VALUE))
+		return refuse(b, 1, "before it stands no value");
+	b->before = after[kind];
+	return 0;
+}
+
+static int take_brace(struct body_reader *b) {
+	if (b->round || b->before != BEFORE_STATEMENT)
+		return refuse(b, 1, "no statement begins or ends here");
+	b->curly += *b->at == '{' ? 1 : -1;
+	if (b->curly < 0)
+		return refuse(b, 1, "nothing is open that this closes");
+	while (b->names && b->name[b->names - 1].curly > b->curly)
+		b->names--;
+	return 0;
+}
+
+static int take_comma(struct body_reader *b) {
+	if (b->before != BEFORE_VALUE)
+		return refuse(b, 1, "before it stands no value");
+	b->before = b->declares && !b->round ? BEFORE_TYPE : BEFORE_OPERATOR;
+	return 0;
+}
+
+/* Of ?:, of a label: what follows is a value, and may be a statement after a label. */
+static int take_colon(struct body_reader *b) {
+	if (b->before != BEFORE_VALUE && b->before != BEFORE_LABEL)
+		return refuse(b, 1, "before it stands no value");
+	b->before = b->declares || b->round ? BEFORE_OPERATOR : BEFORE_STATEMENT;
+	return 0;
+}
+
+static int take_end(struct body_reader *b) {
+	if (b->round || (b->before != BEFORE_VALUE && b->before != BEFORE_LABEL && b->before != BEFORE_STATEMENT))
+		return refuse(b, 1, "no statement ends here");
+	b->declares = false;
+	b->before = BEFORE_STATEMENT;
 	return 0;
 }
 
 static int take_sign(struct body_reader *b) {
-	int r = 0;
+	static const struct {
+		char sign;
+		int (*take)(struct body_reader *b);
+	} takers[] = { { '(', open_round }, { ')', close_round }, { '{', take_brace }, { '}', take_brace },
+		{ ',', take_comma }, { ':', take_colon }, { ';', take_end } };
 
-	if (strchr("#\\\"'[]@$`", *b->at))
-		return refuse(b, 1, "this sign is not allowed");
-	if (b->at[0] == '/' && (b->at[1] == '/' || b->at[1] == '*'))
-		return refuse(b, 2, "comments stand on lines of their own, after # or ;");
-	if (b->at[0] == '-' && b->at[1] == '>')
-		return refuse(b, 2, "a body has no pointers");
-	if (strchr("(){}", *b->at))
-		r = take_bracket(b);
-	else if (*b->at == '*')
-		r = take_star(b);
-	else if (*b->at == '&')
-		r = take_and(b);
-	b->value = *b->at == ')';
-	b->at++;
-	return r;
+	for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
+		if (*b->at == takers[i].sign) {
+			int r = takers[i].take(b);
+
+			b->at++;
+			return r;
+		}
+	return take_operator(b);
 }
 
-int body_check(const char *text, struct fault *f) {
-	struct body_reader b = { .at = text, .fault = f };
-	int r = 0;
+/* ---- all of it ---- */
+
+static int check_signs(const char *text, struct fault *f) {
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (strstr(text, refused[i].text))
+			return fault_set(f, FAULT_SYNTAX, "the body says '%s': %s", refused[i].text, refused[i].why);
+	for (; *text; text++)
+		if ((unsigned char)*text >= 0x7f || (*text < ' ' && *text != '\t' && *text != '\n'))
+			return fault_set(f, FAULT_SYNTAX, "the body is not of printable ASCII");
+	return 0;
+}
+
+static int take(struct body_reader *b) {
+	if (isalpha((unsigned char)*b->at) || *b->at == '_')
+		return take_word(b);
+	if (isdigit((unsigned char)*b->at) || (*b->at == '.' && isdigit((unsigned char)b->at[1])))
+		return take_number(b);
+	return take_sign(b);
+}
+
+int body_check(const char *text, const char *operands, struct fault *f) {
+	struct body_reader b = { .fault = f };
+	int r;
 
 	if (strlen(text) > BODY_BYTES)
 		return fault_set(f, FAULT_LIMIT, "the body has %zu bytes, more than %d", strlen(text), BODY_BYTES);
-	while (!r && *b.at) {
-		if (isspace((unsigned char)*b.at))
-			b.at++;
-		else if (isalpha((unsigned char)*b.at) || *b.at == '_')
-			r = take_word(&b);
-		else if (isdigit((unsigned char)*b.at))
-			take_number(&b);
-		else if (isascii((unsigned char)*b.at))
-			r = take_sign(&b);
-		else
-			r = refuse(&b, 1, "only ASCII is allowed");
-	}
-	if (!r && (b.round || b.curly))
-		return fault_set(f, FAULT_SYNTAX, "the body opens more ( or { than it closes");
-	if (!r && !strstr(text, "return"))
+	r = check_signs(text, f);
+	if (!r)
+		r = add_operands(&b, operands);
+	b.before = BEFORE_STATEMENT;
+	b.at = text;
+	for (b.at += strspn(b.at, " \t\n"); !r && *b.at; b.at += strspn(b.at, " \t\n"))
+		r = take(&b);
+	if (!r && (b.round || b.curly || b.before != BEFORE_STATEMENT))
+		return fault_set(f, FAULT_SYNTAX, "the body ends in the middle of a statement");
+	if (!r && !b.returns)
 		return fault_set(f, FAULT_SYNTAX, "the body returns nothing");
 	return r;
 }

@@ -1,17 +1,36 @@
 /*
  * What an administrator's OpenCL C may say.
  *
- * A body computes one element from one element of each operand. It may use its operands by name, T for their type,
- * variables of its own, constants, operators, if, switch, ?: and the built-in functions of OpenCL C on scalars; it ends
- * with a return. It sees no memory, no place and no other element: what could reach any of these, or never
- * end, is refused by the word, before a compiler sees it. body_check() reads words and signs alone; whether the text
- * compiles is found out by compiling it.
+ * A body computes one element from one element of each operand. Every word of it must be known: an operand, T for
+ * their type, a scalar type, a variable of its own that stands above, one of a few keywords and constants, or a function of
+ * builtins.def with its parenthesis. Operators are those that compute; & and * stand between values alone. So it has no
+ * pointers and no types, macros and functions of the program around it, sees no memory, no place and no other element, and
+ * ends: there are no loops and nothing calls itself. All this is so before a compiler sees the text; whether it compiles
+ * is found out by compiling it.
  */
 #pragma once
+
+#include <stddef.h>
 
 #include "protocol/fault.h"
 
 enum { BODY_BYTES = 4096 };
 
-/* 0, or FAULT_SYNTAX with what may not stand there. */
-int body_check(const char *text, struct fault *f) FAULT_MUST_USE;
+enum builtin_types {
+	BUILTIN_ANY,
+	BUILTIN_REAL,
+	BUILTIN_INTEGER,
+	BUILTIN_NUMBER,
+};
+
+/* A row of builtins.def. */
+struct builtin {
+	const char *name, *operands;
+	enum builtin_types types;
+	char result;
+};
+
+/* 0, or FAULT_SYNTAX with what may not stand there. Operands: "x, t". */
+int body_check(const char *text, const char *operands, struct fault *f) FAULT_MUST_USE;
+/* The next function that a body calls; moves *textp behind its name. NULL: there is none. */
+const struct builtin *body_next_builtin(const char **textp);

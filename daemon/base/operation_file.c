@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +324,7 @@ static int check_bodies(struct operation_source *s, struct fault *f) {
 		r = fault_set(f, FAULT_ARITY, "an operation with a body has at most %d operands", OWN_OPERANDS);
 	for (unsigned i = 0; !r && i <= DTYPE_KIND_REAL; i++)
 		if (s->body[i])
-			r = body_check(s->body[i], f);
+			r = body_check(s->body[i], s->operands, f);
 	return r;
 }
 
@@ -389,6 +390,16 @@ static void refuse_file(struct operation_reader *r, unsigned line, const char *w
 	fault_prefix(&s->fault, line ? "%s:%u" : "%s", r->path, line);
 }
 
+/* Whatever lies there, nobody waits for it: a pipe without a writer opens, too, and is refused then. */
+static FILE *open_file(const char *path) {
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	FILE *stream = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!stream && fd >= 0)
+		close(fd);
+	return stream;
+}
+
 static void read_file(struct operation_reader *r, const char *path) {
 	const char *why;
 	int line = 0;
@@ -396,7 +407,7 @@ static void read_file(struct operation_reader *r, const char *path) {
 	r->path = path;
 	r->line = 0;
 	r->now = NULL;
-	r->stream = fopen(path, "re");
+	r->stream = open_file(path);
 	why = r->stream ? file_fault(r->stream) : strerror(errno);
 	if (why)
 		refuse_file(r, 0, why);

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "daemon/base/body.h"
+
 static const char *const registers[DTYPE_COUNT] = {
 #define DTYPE(id, name, bytes, kind, reg, ctype, doc) [id] = #reg "v",
 #include "protocol/dtypes.def"
@@ -166,10 +168,46 @@ static struct own_name own_operand(const struct op_info *info, unsigned operand)
 	return (struct own_name){ at, (int)strcspn(at, ",") };
 }
 
+/* The scalar types that built-in functions are declared for. */
+static const struct {
+	const char *name, *size;             /* size: the unsigned integer of its size */
+	enum builtin_types types;
+} scalars[] = {
+	{ "float", NULL, BUILTIN_REAL }, { "double", NULL, BUILTIN_REAL }, { "char", "uchar", BUILTIN_INTEGER },
+	{ "uchar", "uchar", BUILTIN_INTEGER }, { "short", "ushort", BUILTIN_INTEGER },
+	{ "ushort", "ushort", BUILTIN_INTEGER }, { "int", "uint", BUILTIN_INTEGER }, { "uint", "uint", BUILTIN_INTEGER },
+	{ "long", "ulong", BUILTIN_INTEGER }, { "ulong", "ulong", BUILTIN_INTEGER },
+};
+
+static void declare_on(struct writer *w, const struct builtin *b, unsigned scalar) {
+	const char *type = scalars[scalar].name;
+
+	text_begin(w);
+	text_part(w, "DECLARED %s %s", b->result == 'I' ? "int" : b->result == 'U' ? scalars[scalar].size : type, b->name);
+	for (const char *p = b->operands; *p; p++)
+		text_part(w, "%s%s", p == b->operands ? "(" : ", ", *p == 'I' ? "int" : type);
+	text_part(w, ");");
+	text_end(w);
+}
+
+/* Where the driver's declarations are left out (kernels/declare.cl), those of what a body calls; twice is no error. */
+static void declare_builtins(struct writer *w, const char *body) {
+	const struct builtin *b;
+
+	text_line(w, "#ifdef DECLARE");
+	while ((b = body_next_builtin(&body)))
+		for (unsigned i = 0; i < sizeof scalars / sizeof *scalars; i++)
+			if ((scalars[i].types & b->types) && (w->t->f64 || strcmp(scalars[i].name, "double") != 0))
+				declare_on(w, b, i);
+	text_line(w, "#endif");
+}
+
 /* The body as an administrator wrote it, on one lane: nothing but its operands, and T for their type. */
 static void define_lane(struct writer *w, const struct value_function *f) {
 	const struct op_info *info = op_info(f->op);
+	const char *body = info->body[dtype_info(f->type[0])->kind];
 
+	declare_builtins(w, body);
 	text_line(w, "#define T %s", value_lane(f->type[0]));
 	text_begin(w);
 	text_part(w, "static inline %s lane_", f->result == DTYPE_bool ? "int" : value_lane(f->result));
@@ -181,7 +219,7 @@ static void define_lane(struct writer *w, const struct value_function *f) {
 	}
 	text_part(w, ") {");
 	text_end(w);
-	str_append(w->text, info->body[dtype_info(f->type[0])->kind]);
+	str_append(w->text, body);
 	text_line(w, "\n}");
 	text_line(w, "#undef T");
 }

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "protocol/own.h"
 #include "protocol/shm.h"
 
 enum {
@@ -63,10 +65,13 @@ static int add_arena(struct trial *t, uint32_t id, uint64_t bytes, bool engine_o
 	if (r)
 		return r;
 	r = shm_map(fd, bytes, NULL, &base);
-	if (!r)
-		t->arena[id] = (struct trial_arena){ base, bytes };
+	if (r) {
+		close(fd);
+		return r;
+	}
+	t->arena[id] = (struct trial_arena){ base, bytes };
 	/* Takes over fd. */
-	return r ? r : space_add_arena(t->space, id, fd, bytes, engine_owned);
+	return space_add_arena(t->space, id, fd, bytes, engine_owned);
 }
 
 static int grow(void *user, uint64_t bytes) {
@@ -113,17 +118,30 @@ static double real_at(struct trial *t, unsigned i) {
 	return word % 8 ? x : ldexp(x, (int)(word >> 3) % 60 - 30);
 }
 
-static void put_element(struct trial *t, enum dtype dtype, char *at, unsigned i) {
+/* The integers that others are at odds with: each meets each of the other operands, as in least / -1, which traps. */
+static uint64_t integer_at(struct trial *t, enum dtype dtype, unsigned operand, unsigned i) {
+	const uint64_t least = UINT64_C(1) << (8 * dtype_info(dtype)->bytes - 1);
+	const uint64_t special[] = { 0, 1, UINT64_MAX, least, least - 1 };
+	enum { SPECIALS = sizeof special / sizeof *special };
+	static const unsigned stride[EXPR_OPERANDS] = { 1, SPECIALS, SPECIALS * SPECIALS };
+	uint64_t word = next_random(t);
+
+	if (i < SPECIALS * SPECIALS * SPECIALS && operand < OWN_OPERANDS)
+		return special[i / stride[operand] % SPECIALS];
+	return word % 4 ? word : word >> 8 & 3;
+}
+
+static void put_element(struct trial *t, enum dtype dtype, char *at, unsigned operand, unsigned i) {
 	union {
 		uint64_t word;
 		uint16_t half;
 		float f32;
 		double f64;
-	} u = { .word = next_random(t) };
+	} u = { 0 };
 	double x = real_at(t, i);
 
 	if (dtype == DTYPE_bool)
-		u.word &= 1;
+		u.word = next_random(t) & 1;
 	else if (dtype == DTYPE_f16)
 		u.half = dtype_f16_from_float((float)x);
 	else if (dtype == DTYPE_bf16)
@@ -132,8 +150,8 @@ static void put_element(struct trial *t, enum dtype dtype, char *at, unsigned i)
 		u.f32 = (float)x;
 	else if (dtype == DTYPE_f64)
 		u.f64 = x;
-	else if (u.word % 4 == 0)
-		u.word = u.word >> 8 & 3;        /* small integers are the usual ones; 0 is */
+	else
+		u.word = integer_at(t, dtype, operand, i);
 	memcpy(at, &u, dtype_info(dtype)->bytes);
 }
 
@@ -146,7 +164,7 @@ static void fill_operand(struct trial *t, unsigned i) {
 	char *at = t->arena[TRIAL_OPERANDS_ARENA].base + i * (uint64_t)TRIAL_ROOM;
 
 	for (unsigned e = 0; e < TRIAL_ELEMENTS; e++)
-		put_element(t, dtype, at + e * (uint64_t)dtype_info(dtype)->bytes, e);
+		put_element(t, dtype, at + e * (uint64_t)dtype_info(dtype)->bytes, i, e);
 }
 
 /* ---- the graph ---- */

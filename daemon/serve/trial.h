@@ -1,7 +1,8 @@
 /*
  * A trial of an operation that an administrator defined: it is run on random data before anybody may call it.
  *
- * Operands are squares of an odd size that hold every kind of special value, once row-major and once transposed; what
+ * Operands are squares of an odd size that hold every kind of special value, once row-major and once transposed; integers
+ * that trap together, as the least and -1 in a division, meet here and not in a client's arrays. What
  * goes before and after shares its kernels. All of it is run as the planner fuses it and one operation at a time,
  * and both must give the same bits (every NaN counts as one), unless the operation is declared inexact; then it need
  * only build and run. One with a body is tried on every element type that it takes and the device computes.

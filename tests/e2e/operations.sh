@@ -75,7 +75,7 @@ text = a +
 
 [unbuilt]
 operands = x
-body = return no_such_function(x);
+body = return x % x;
 
 [pointer]
 operands = x
@@ -83,7 +83,12 @@ body = return *(float *)x;
 
 [mistyped]
 text = bitwise_and(a, 0.5)
+
+[reaching]
+operands = x
+body = return load_f32(0);
 FILE
+mkfifo "$root/conf.d/pipe.op"
 start
 
 graph 'o = fill f32[] 0
@@ -107,12 +112,14 @@ claim operands_are_counted 1 "soft takes 2 operands, not 1" "$ctl" run "$root/g.
 graph 'y = call nothing x'
 claim unknown_names_are_refused 1 "nothing: there is no such operation" "$ctl" run "$root/g.fz"
 graph 'y = call unbuilt x'
-claim a_refused_definition_tells_why 1 "unbuilt: the definition is refused: .*bad.op:4: .*no_such_function" "$ctl" run "$root/g.fz"
+claim a_refused_definition_tells_why 1 "unbuilt: the definition is refused: .*bad.op:4: .*invalid operands" "$ctl" run "$root/g.fz"
 
 settled
 claim unreadable_texts_are_refused_with_file_and_line 0 "unreadable *text *refused *.*bad.op:1: unreadable: column 4" "$ctl" operations
-claim bodies_that_do_not_build_are_refused 0 "unbuilt *body *refused *.*bad.op:4: .*no_such_function" "$ctl" operations
+claim bodies_that_do_not_build_are_refused 0 "unbuilt *body *refused *.*bad.op:4: .*invalid operands" "$ctl" operations
 claim pointers_are_refused 0 "pointer *body *refused *.*bad.op:8: .*pointer" "$ctl" operations
+claim functions_that_are_not_listed_are_refused 0 "reaching *body *refused *.*bad.op:15: .*load_f32" "$ctl" operations
+claim what_is_no_regular_file_is_refused_without_waiting_for_it 0 "refused: .*pipe.op: it is no regular file" cat "$root/log"
 claim texts_that_no_types_fit_are_refused 0 "mistyped *text *refused *.*bad.op:12: .*bitwise_and" "$ctl" operations
 claim the_others_are_ready 0 "soft *body *ready" "$ctl" operations
 claim json_lists_them_too 0 '"name":"without","operands":"x, y","kind":"body","state":"ready"' "$ctl" operations --json
@@ -133,7 +140,7 @@ claim a_definition_may_be_mended 0 "\[ *-1 *0 *1 *2 *3 *4\]" "$ctl" run "$root/g
 
 # The mark of a trial that the engine did not survive: it is taken while the trial runs, and put back.
 printf '[late]\ntext = tanh(a) * 4\n' >"$root/conf.d/late.op"
-rm "$root/conf.d/good.op" "$root/conf.d/bad.op"
+rm "$root/conf.d/good.op" "$root/conf.d/bad.op" "$root/conf.d/pipe.op"
 kill -HUP "$daemon"
 for _ in $(seq 2000); do
 	cp "$root/cache/trials" "$root/mark" 2>/dev/null && [ -s "$root/mark" ] && break
