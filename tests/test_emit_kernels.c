@@ -660,9 +660,9 @@ struct job {
 static unsigned lane_dim(const struct kernel *k) {
 	if (k->root == KERNEL_MATMUL)
 		return k->rank - 2u;
-	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW)
+	if (k->root == KERNEL_MAP || k->form != KERNEL_FORM_COLUMN)
 		return k->rank ? k->rank - 1u : KERNEL_RANK;
-	return k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : KERNEL_RANK;
+	return k->kept - 1u;
 }
 
 /* The i-th closest dimension in memory: the lanes first, as CONTIGUOUS says, then from the last to the first.
@@ -954,7 +954,7 @@ static void compare_pools(struct job *j, const uint8_t *expected, const uint8_t 
 /* Every variant leaves what the reference leaves. */
 /* As the planner would. */
 static void set_width(struct kernel *k, const struct traits *t) {
-	k->width = k->form == KERNEL_FORM_GENERAL ? 1 : t->width;
+	k->width = k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_GPU ? 1 : t->width;
 	if (k->root != KERNEL_MATMUL || t->strategy == STRATEGY_GPU)
 		return;
 	k->vectors = (uint8_t)kernel_most_vectors(k->width, k->accumulator);
@@ -1161,11 +1161,11 @@ START_TEST(gathers_stand_before_and_after_a_reduction) {
 	j->k.reduced_value = (uint16_t)x;
 	x = add_root(&j->k, DTYPE_f32);
 	x = add_op(&j->k, OP_add, DTYPE_f32, x,
-		add_gather(&j->k, DTYPE_f32, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS,
+		add_gather(&j->k, DTYPE_f32, form == KERNEL_FORM_COLUMN ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM,
 			KERNEL_UNIFORM), 0);
 	for (unsigned o = 4; o < j->k.operands; o++)
 		j->after[o] = true;
-	add_output(&j->k, x, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, false);
+	add_output(&j->k, x, form == KERNEL_FORM_COLUMN ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM, false);
 	add_task(j, form == KERNEL_FORM_ROW ? (const int64_t[]){ 5, 133 } : (const int64_t[]){ 19, 3, 50 });
 	prove(j);
 }
@@ -1328,8 +1328,8 @@ static struct job *reduction(unsigned form, unsigned op, unsigned accumulator, u
 	struct job *j = job_new(KERNEL_REDUCE, rank, kept);
 	struct kernel *k = &j->k;
 	unsigned a = add_load(k, accumulator, KERNEL_CONTIGUOUS);
-	unsigned b = add_load(k, accumulator, form == KERNEL_FORM_ROW ? KERNEL_STRIDED : KERNEL_UNIFORM);
-	unsigned access = form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, root, y;
+	unsigned b = add_load(k, accumulator, form == KERNEL_FORM_COLUMN ? KERNEL_UNIFORM : KERNEL_STRIDED);
+	unsigned access = form == KERNEL_FORM_COLUMN ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM, root, y;
 
 	k->form = (uint8_t)form;
 	k->op = (uint16_t)op;
@@ -1401,6 +1401,8 @@ START_TEST(reductions_over_several_dimensions_count_in_row_major_order) {
 
 	add_task(j, (const int64_t[]){ 2, 3, 4, 5, 6 });
 	add_task(j, (const int64_t[]){ 1, 1, 3, 1, 700 });
+	add_task(j, (const int64_t[]){ 2, 1, 2, 3, 127 });
+	add_task(j, (const int64_t[]){ 1, 2, 1, 5, 64 });
 	add_task(j, (const int64_t[]){ 5, 1, 1, 1, 1 });
 	prove(j);
 }
@@ -1455,9 +1457,9 @@ START_TEST(drawn_reductions_agree) {
 	j->k.reduced_value = (uint16_t)x;
 	x = draw_values(j, dtype, 4, add_root(&j->k, dtype));
 	for (unsigned o = 0; o < j->k.operands; o++)
-		if (j->after[o] && form == KERNEL_FORM_ROW)
+		if (j->after[o] && form != KERNEL_FORM_COLUMN)
 			j->k.operand[o].access = KERNEL_UNIFORM;
-	add_output(&j->k, x, form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS, pick(2));
+	add_output(&j->k, x, form == KERNEL_FORM_COLUMN ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM, pick(2));
 	for (unsigned t = 0; t < 3; t++) {
 		draw_dims(dims, rank, 5000);
 		add_task(j, dims);
@@ -1490,13 +1492,13 @@ static void find_spaces(struct job *j) {
 				value->space = KERNEL_SPACE_ROW;
 	}
 	for (unsigned o = 0; o < k->operands; o++)
-		if (k->form == KERNEL_FORM_ROW && j->after[o])
+		if (k->form != KERNEL_FORM_COLUMN && j->after[o])
 			k->operand[o].access = KERNEL_UNIFORM;
 }
 
 static void add_row_output(struct job *j, unsigned value, bool stream) {
 	bool kept = j->k.value[value].space == KERNEL_SPACE_KEPT;
-	unsigned access = kept && j->k.form == KERNEL_FORM_ROW ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS;
+	unsigned access = kept && j->k.form != KERNEL_FORM_COLUMN ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS;
 
 	j->after[add_output(&j->k, value, access, stream)] = kept;
 }

@@ -65,7 +65,7 @@ static void write_functions(struct writer *w) {
 		scan_functions(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
-	else if (w->k->root == KERNEL_REDUCE && w->k->form == KERNEL_FORM_ROW && !groups)
+	else if (w->k->root == KERNEL_REDUCE && w->k->form != KERNEL_FORM_COLUMN && !groups)
 		walk_functions(w, w->k->accumulator);
 }
 
@@ -87,11 +87,11 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_ATTENTION)
 		groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)
-		groups ? rows_groups(w) : w->k->form == KERNEL_FORM_ROW ? rows_lanes(w) : rows_column(w);
+		groups ? rows_groups(w) : column ? rows_column(w) : rows_lanes(w);
 	else if (groups)
 		column ? reduce_column_groups(w) : reduce_groups(w);
 	else
-		w->k->form == KERNEL_FORM_ROW ? reduce_row(w) : reduce_column(w);
+		column ? reduce_column(w) : reduce_row(w);
 }
 
 static void write_body(struct writer *w) {

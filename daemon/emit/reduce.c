@@ -1,10 +1,10 @@
 /*
  * Reductions in the CPU strategy: a work-item computes whole outputs.
  *
- * Element j goes to column j % 64. ROW holds the columns in 64 / W vectors and fills lanes
+ * Element j goes to column j % 64. ROW and GENERAL hold the columns in 64 / W vectors and fill lanes
  * beyond the row with the neutral element, which changes no bit. COLUMN gives each lane an output of its
- * own and keeps 64 vectors a strip in private memory, GENERAL is the same with one lane; columns that
- * no element reaches are left out of the tree, since combining with the neutral element changes nothing.
+ * own and keeps 64 vectors a strip in private memory; columns that no element reaches are left
+ * out of the tree, since combining with the neutral element changes nothing.
  */
 #include "writer.h"
 
@@ -34,7 +34,7 @@ void reduce_outputs(struct writer *w, const char *const *index, const char *root
 	value_store(w, &s);
 }
 
-/* ---- ROW ---- */
+/* ---- ROW and GENERAL ---- */
 
 static void write_row(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
@@ -46,12 +46,20 @@ static void write_row(struct writer *w) {
 		.reduced = { w->k->reduced_value },
 	};
 
-	index.name[w->k->rank - 1] = "start";
 	reduce_range(w);
-	text_line(w, "const long count = stop - start;");
-	operand_place(w, &w->inner, "p", index.name);
-	value_write(w, &walk.scope, LEVEL_UNIT);
-	text_line(w, "long j = 0;");
+	if (w->k->form == KERNEL_FORM_GENERAL) {
+		walk.scope.hoist = false;
+		walk.limit = "stop";
+		text_line(w, "long j = start;");
+		text_line(w, "ulong rest = start;");
+		frame_indices(w, w->k->kept, w->k->rank);
+	} else {
+		index.name[w->k->rank - 1] = "start";
+		text_line(w, "const long count = stop - start;");
+		operand_place(w, &w->inner, "p", index.name);
+		value_write(w, &walk.scope, LEVEL_UNIT);
+		text_line(w, "long j = 0;");
+	}
 	walk_row(w, &walk);
 }
 
@@ -71,43 +79,28 @@ void reduce_row(struct writer *w) {
 	text_close(w);
 }
 
-/* ---- COLUMN and GENERAL ---- */
+/* ---- COLUMN ---- */
 
-/* Vectors of a strip: those of one output each in COLUMN, the only one in GENERAL. */
-static unsigned strip(const struct kernel *k) {
-	return k->form == KERNEL_FORM_COLUMN ? COLUMN_VECTORS : 1;
-}
-
-/* The loop over the vectors of a strip; GENERAL has one lane and none. `slot` tells accumulators apart. */
-static const char *open_strip(struct writer *w) {
-	if (w->k->form != KERNEL_FORM_COLUMN)
-		return "";
+/* The loop over the vectors of a strip, of one output a lane. */
+static void open_strip(struct writer *w) {
 	text_open(w, "for (long l = 0; l < width; l += W)");
 	text_line(w, "const int n = min(width - l, (long)W);");
-	return " + l / W";
-}
-
-static void close_strip(struct writer *w) {
-	if (w->k->form == KERNEL_FORM_COLUMN)
-		text_close(w);
 }
 
 static void write_column_element(struct writer *w, const char *const *index) {
-	bool column = w->k->form == KERNEL_FORM_COLUMN;
-	struct scope s = { .needs = &w->inner, .pointer = "p", .lane = column ? "l" : NULL, .count = "n" };
+	struct scope s = { .needs = &w->inner, .pointer = "p", .lane = "l", .count = "n" };
 	const struct reduction root = reduce_root(w->k);
 	char value[16];
-	const char *slot;
 
 	snprintf(value, sizeof value, "v%u", w->k->reduced_value);
 	operand_place(w, &w->inner, "p", index);
-	slot = open_strip(w);
+	open_strip(w);
 	value_write(w, &s, LEVEL_ELEMENT);
-	text_line(w, "%s *const sum = &acc[j %% %u * %u%s];", value_register(w->k->accumulator),
-		KERNEL_COLUMNS, strip(w->k), slot);
+	text_line(w, "%s *const sum = &acc[j %% %u * %u + l / W];", value_register(w->k->accumulator),
+		KERNEL_COLUMNS, COLUMN_VECTORS);
 	value_combine(w, &root, "*sum", value);
 	value_forget(w, &s, LEVEL_ELEMENT);
-	close_strip(w);
+	text_close(w);
 }
 
 /* Walks the reduced dimensions in row-major order, the last one in runs. */
@@ -128,28 +121,28 @@ static void write_column_loop(struct writer *w, const char *const *index) {
 	text_close(w);
 }
 
-static void write_column_tree(struct writer *w, const char *slot) {
+static void write_column_tree(struct writer *w) {
 	const struct reduction root = reduce_root(w->k);
 
 	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
 	text_open(w, "for (int c = 0; c < h && c + h < columns; c++)");
-	text_line(w, "%s *const sum = &acc[c * %u%s];", value_register(w->k->accumulator), strip(w->k), slot);
-	text_line(w, "const %s other = sum[h * %u];", value_register(w->k->accumulator), strip(w->k));
+	text_line(w, "%s *const sum = &acc[c * %u + l / W];", value_register(w->k->accumulator), COLUMN_VECTORS);
+	text_line(w, "const %s other = sum[h * %u];", value_register(w->k->accumulator), COLUMN_VECTORS);
 	value_combine(w, &root, "*sum", "other");
 	text_close(w);
 	text_close(w);
 }
 
 static void write_column_outputs(struct writer *w, const char *const *index) {
-	bool column = w->k->form == KERNEL_FORM_COLUMN;
-	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = column ? "l" : NULL, .count = "n" };
+	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n" };
 
 	operand_place(w, &w->outer, "q", index);
-	write_column_tree(w, open_strip(w));
-	value_root(w, column ? "acc[l / W]" : "acc[0]");
+	open_strip(w);
+	write_column_tree(w);
+	value_root(w, "acc[l / W]");
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
-	close_strip(w);
+	text_close(w);
 }
 
 static void write_column(struct writer *w, const char *const *inner, const char *const *outer) {
@@ -158,39 +151,30 @@ static void write_column(struct writer *w, const char *const *inner, const char 
 	reduce_range(w);
 	text_line(w, "const long count = stop - start;");
 	text_line(w, "const int columns = clamp(count, 1l, %ul);", KERNEL_COLUMNS);
-	text_line(w, "%s acc[%u];", value_register(k->accumulator), KERNEL_COLUMNS * strip(k));
+	text_line(w, "%s acc[%u];", value_register(k->accumulator), KERNEL_COLUMNS * COLUMN_VECTORS);
 	text_line(w, "for (int c = 0; c < columns; c++)");
-	if (k->form == KERNEL_FORM_COLUMN) {
-		text_line(w, "\tfor (long l = 0; l < width; l += W)");
-		text_line(w, "\t\tacc[c * %u + l / W] = neutral;", strip(k));
-	} else {
-		text_line(w, "\tacc[c] = neutral;");
-	}
+	text_line(w, "\tfor (long l = 0; l < width; l += W)");
+	text_line(w, "\t\tacc[c * %u + l / W] = neutral;", COLUMN_VECTORS);
 	write_column_loop(w, inner);
 	write_column_outputs(w, outer);
 }
 
 void reduce_column(struct writer *w) {
 	const struct kernel *k = w->k;
-	bool column = k->form == KERNEL_FORM_COLUMN;
 	struct frame_names inner = frame_names(k->rank), outer = frame_names(k->kept);
 	const struct reduction root = reduce_root(k);
-	unsigned rows = column ? k->kept - 1u : k->kept;
+	unsigned lanes = k->kept - 1u;
 
-	if (column)
-		inner.name[rows] = outer.name[rows] = "left";
+	inner.name[lanes] = outer.name[lanes] = "left";
 	frame_units(w);
 	walk_neutral(w, &root);
-	if (column)
-		text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", rows,
-			KERNEL_WORD_PIECES, KERNEL_WORD_PIECES);
+	text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", lanes, KERNEL_WORD_PIECES,
+		KERNEL_WORD_PIECES);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	if (column) {
-		text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
-		text_line(w, "const long width = min(d%u - left, strip);", rows);
-	}
-	frame_indices(w, 0, rows);
+	text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
+	text_line(w, "const long width = min(d%u - left, strip);", lanes);
+	frame_indices(w, 0, lanes);
 	write_column(w, inner.name, outer.name);
 	text_close(w);
 }

@@ -1,5 +1,5 @@
 /*
- * Kernels over rows in the CPU strategy, form ROW: a work-item does whole rows, pass by pass.
+ * Kernels over rows in the CPU strategy, forms ROW and GENERAL: a work-item does whole rows, pass by pass.
  *
  * All columns of a row are accumulated at once (walk.c), so a row of up to KERNEL_BLOCK elements needs
  * no memory but for the values that are held. Longer rows are walked block by block; the results of
@@ -82,7 +82,18 @@ void rows_accumulate(struct writer *w, unsigned v, const char *stem, const char 
 	value_combine(w, &r, acc, value);
 }
 
-/* ---- ROW ---- */
+/* ---- ROW and GENERAL ---- */
+
+static bool in_runs(const struct writer *w) {
+	return w->k->form == KERNEL_FORM_GENERAL;
+}
+
+/* Element j of the row, where several dims are to be stepped. */
+static void declare_start(struct writer *w) {
+	text_line(w, "long j = 0;");
+	for (unsigned d = w->k->kept; in_runs(w) && d < w->k->rank; d++)
+		text_line(w, "long i%u = 0;", d);
+}
 
 static void declare_held(struct writer *w, const struct passes *p) {
 	for (unsigned v = 0; v < w->k->values; v++)
@@ -105,7 +116,7 @@ static void plan_walk(const struct writer *w, const struct passes *p, unsigned p
 static void write_short(struct writer *w, const struct walk *walk) {
 	char result[16];
 
-	text_line(w, "long j = 0;");
+	declare_start(w);
 	walk_row(w, walk);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		const struct reduction *r = &walk->reduction[i];
@@ -147,7 +158,7 @@ static void write_long(struct writer *w, struct walk *walk) {
 
 	walk->limit = "stop";
 	open_levels(w, walk);
-	text_line(w, "long j = 0;");
+	declare_start(w);
 	text_line(w, "ulong block = 0;");
 	text_open(w, "for (; block == 0 || j < length; block++)");
 	write_block(w, walk);
@@ -167,7 +178,7 @@ static void write_pass(struct writer *w, const struct passes *p, unsigned pass) 
 		.scope = { .needs = &n,
 			.pointer = "p",
 			.lane = "l",
-			.hoist = true,
+			.hoist = !in_runs(w),
 			.stream = true,
 			.home = p->home,
 			.held_at = "l / W" },
@@ -205,16 +216,22 @@ void rows_lanes(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
 	struct passes p;
 
-	passes_find(w, w->k->long_rows ? 0 : ROWS_HELD_BYTES, true, &p);
+	passes_find(w, w->k->long_rows || in_runs(w) ? 0 : ROWS_HELD_BYTES, true, &p);
 	frame_units(w);
-	text_line(w, "const long length = d%u;", w->lane_dim);
+	if (in_runs(w))
+		text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
+	else
+		text_line(w, "const long length = d%u;", w->lane_dim);
 	rows_declare_neutrals(w);
 	declare_held(w, &p);
 	text_line(w, "ulong rest = begin;");
 	frame_indices(w, 0, w->k->kept);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
-	operand_place(w, &w->outer, "p", index.name);
-	operand_aligned(w, &w->outer, "p");
+	rows_place(w, &w->outer, "p", index.name, KERNEL_SPACE_KEPT);
+	if (!in_runs(w)) {
+		rows_place(w, &w->outer, "p", index.name, KERNEL_SPACE_ROW);
+		operand_aligned(w, &w->outer, "p");
+	}
 	for (unsigned pass = 0; pass < p.count; pass++) {
 		write_kept(w, &p, pass);
 		write_pass(w, &p, pass);
@@ -275,7 +292,7 @@ void rows_functions(struct writer *w) {
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w->k, v);
 
-		if (w->k->form == KERNEL_FORM_ROW && rows_reduces_first(w, v, true))
+		if (w->k->form != KERNEL_FORM_COLUMN && rows_reduces_first(w, v, true))
 			walk_functions(w, r.dtype);
 		if (w->k->long_rows && rows_reduces_first(w, v, false))
 			write_level_functions(w, &r);

@@ -1,48 +1,26 @@
 /*
- * Kernels over rows in the CPU strategy, forms COLUMN and GENERAL.
+ * Kernels over rows in the CPU strategy, form COLUMN.
  *
- * COLUMN: the rows lie across the lanes, so a work-item takes a strip of rows side by side and walks all of
+ * The rows lie across the lanes, so a work-item takes a strip of rows side by side and walks all of
  * them together, pass by pass. A pass that reduces takes one of the 64 columns after the other, so that
  * accumulators stay in registers; what it reads of a row of the strip are whole lines of memory. Values
- * of the kept space stand in heldN, one vector each. GENERAL is the same with one row
- * and one lane; its kept values are plain variables.
+ * of the kept space stand in heldN, one vector each.
  */
 #include "writer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_column(const struct writer *w) {
-	return w->k->form == KERNEL_FORM_COLUMN;
-}
-
-static unsigned strip(const struct writer *w) {
-	return is_column(w) ? COLUMN_VECTORS : 1;
-}
-
-/* " + l / W" where there are several vectors. */
-static const char *slot(const struct writer *w) {
-	return is_column(w) ? " + l / W" : "";
-}
-
 static void open_strip(struct writer *w) {
-	if (!is_column(w))
-		return;
 	text_open(w, "for (long l = 0; l < width; l += W)");
 	text_line(w, "const int n = min(width - l, (long)W);");
 }
 
-static void close_strip(struct writer *w) {
-	if (is_column(w))
-		text_close(w);
-}
-
-static struct scope make_scope(
-	const struct writer *w, const struct needs *n, const char *pointer, const bool *held) {
+static struct scope make_scope(const struct needs *n, const char *pointer, const bool *held) {
 	return (struct scope){
 		.needs = n,
 		.pointer = pointer,
-		.lane = is_column(w) ? "l" : NULL,
+		.lane = "l",
 		.count = "n",
 		.held = held,
 		.held_at = "l / W",
@@ -55,7 +33,7 @@ static struct scope make_scope(
 static void write_kept(struct writer *w, const struct passes *p, unsigned pass) {
 	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
 	struct needs n;
-	struct scope s = make_scope(w, &n, "q", held);
+	struct scope s = make_scope(&n, "q", held);
 
 	passes_kept_held(w, p, pass, held);
 	passes_kept_needs(w, p, pass, &n);
@@ -65,8 +43,6 @@ static void write_kept(struct writer *w, const struct passes *p, unsigned pass) 
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_remember(w, &s);
 	value_store(w, &s);
-	if (!is_column(w))
-		return;
 	value_forget(w, &s, LEVEL_UNIT);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (w->k->value[v].kind == KERNEL_REDUCED)
@@ -76,7 +52,7 @@ static void write_kept(struct writer *w, const struct passes *p, unsigned pass) 
 static void declare_held(struct writer *w, const struct passes *p) {
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (p->held[v] && p->home[v] == KERNEL_NONE)
-			text_line(w, "%s held%u[%u];", value_register(w->k->value[v].dtype), v, strip(w));
+			text_line(w, "%s held%u[%u];", value_register(w->k->value[v].dtype), v, COLUMN_VECTORS);
 }
 
 /* ---- a pass ---- */
@@ -93,7 +69,7 @@ static void write_element(
 	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
 	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
 	struct needs n;
-	struct scope s = make_scope(w, &n, "p", held);
+	struct scope s = make_scope(&n, "p", held);
 
 	s.stream = true;
 	s.hold = hold;
@@ -116,24 +92,21 @@ static void place_row(struct writer *w, const struct passes *p, unsigned pass, c
 
 	passes_needs(w, p, pass, &n);
 	rows_place(w, &n, "p", index, KERNEL_SPACE_ROW);
-	if (is_column(w))
-		operand_aligned(w, &n, "p");
+	operand_aligned(w, &n, "p");
 }
 
-/* Walks the dims of a row from where the indices stand until element `stop`. */
+/* Walks the dims of a row, where nothing is reduced. */
 static void write_walk(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	const struct kernel *k = w->k;
 	unsigned last = k->rank - 1u;
-	char at[24];
 
-	snprintf(at, sizeof at, "[j %% %u]", KERNEL_COLUMNS);
 	text_open(w, "for (long j = start; j < stop;)");
 	text_line(w, "const long run = min(d%u, i%u + stop - j);", last, last);
 	text_open(w, "for (; i%u < run; i%u++, j++)", last, last);
 	place_row(w, p, pass, index);
 	open_strip(w);
-	write_element(w, p, pass, "acc", at);
-	close_strip(w);
+	write_element(w, p, pass, NULL, NULL);
+	text_close(w);
 	text_close(w);
 	text_line(w, "if (i%u < d%u)", last, last);
 	text_line(w, "\tbreak;");
@@ -146,14 +119,14 @@ static void write_walk(struct writer *w, const struct passes *p, unsigned pass, 
 /* A loop over the vectors of a strip whose accumulators stay in registers. */
 static void open_vectors(struct writer *w) {
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", strip(w));
+	text_open(w, "for (int v = 0; v < %u; v++)", COLUMN_VECTORS);
 }
 
 /* Column c of all reductions of a pass, before and after its elements. */
 static void open_column(struct writer *w, const struct passes *p, unsigned pass) {
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
-			text_line(w, "%s sum%u[%u];", value_register(w->k->value[v].dtype), v, strip(w));
+			text_line(w, "%s sum%u[%u];", value_register(w->k->value[v].dtype), v, COLUMN_VECTORS);
 	open_vectors(w);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
@@ -165,7 +138,7 @@ static void close_column(struct writer *w, const struct passes *p, unsigned pass
 	open_vectors(w);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
-			text_line(w, "acc%u[c * %u + v] = sum%u[v];", v, strip(w), v);
+			text_line(w, "acc%u[c * %u + v] = sum%u[v];", v, COLUMN_VECTORS, v);
 	text_close(w);
 }
 
@@ -203,24 +176,13 @@ static void write_columns(struct writer *w, const struct passes *p, unsigned pas
 	text_close(w);
 }
 
-static void clear_columns(struct writer *w, const struct passes *p, unsigned pass) {
-	for (unsigned v = 0; v < w->k->values; v++) {
-		if (!passes_reduces(w, p, pass, v))
-			continue;
-		text_line(w, "for (int c = 0; c < columns * %u; c++)", strip(w));
-		text_line(w, "\tacc%u[c] = neutral%u;", v, v);
-	}
-}
-
 /* Elements from `start` to `stop` of the row. */
 static void write_elements(
 	struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
-	if (is_column(w) && reduces_any(w, p, pass)) {
+	if (reduces_any(w, p, pass))
 		write_columns(w, p, pass, index);
-		return;
-	}
-	clear_columns(w, p, pass);
-	write_walk(w, p, pass, index);
+	else
+		write_walk(w, p, pass, index);
 }
 
 /* Halves the columns of one vector; those that no element reached would change nothing. */
@@ -230,21 +192,15 @@ static void write_tree(struct writer *w, unsigned v) {
 
 	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
 	text_open(w, "for (int c = 0; c < h && c + h < columns; c++)");
-	text_line(w, "%s *const sum = &acc%u[c * %u%s];", type, v, strip(w), slot(w));
-	text_line(w, "const %s other = sum[h * %u];", type, strip(w));
+	text_line(w, "%s *const sum = &acc%u[c * %u + l / W];", type, v, COLUMN_VECTORS);
+	text_line(w, "const %s other = sum[h * %u];", type, COLUMN_VECTORS);
 	value_combine(w, &r, "*sum", "other");
 	text_close(w);
 	text_close(w);
 }
 
-/* "v3 = EXPRESSION;", declared where it is known for one vector only. */
 static void write_result(struct writer *w, unsigned v, const char *expression) {
-	const char *type = value_register(w->k->value[v].dtype);
-
-	if (is_column(w))
-		text_line(w, "const %s v%u = %s;", type, v, expression);
-	else
-		text_line(w, "v%u = %s;", v, expression);
+	text_line(w, "const %s v%u = %s;", value_register(w->k->value[v].dtype), v, expression);
 	w->written[v] = true;
 }
 
@@ -258,19 +214,16 @@ static void write_short(struct writer *w, const struct passes *p, unsigned pass,
 		if (!passes_reduces(w, p, pass, v))
 			continue;
 		write_tree(w, v);
-		snprintf(acc, sizeof acc, "acc%u[0%s]", v, slot(w));
+		snprintf(acc, sizeof acc, "acc%u[l / W]", v);
 		write_result(w, v, acc);
 	}
 	write_kept(w, p, pass + 1);
-	close_strip(w);
+	text_close(w);
 }
 
 /* "level3 + l / W * 192": the levels of one vector. */
-static void name_levels(const struct writer *w, unsigned v, char name[static 40]) {
-	if (is_column(w))
-		snprintf(name, 40, "level%u + l / W * %u", v, ROWS_LEVELS * KERNEL_COLUMNS);
-	else
-		snprintf(name, 40, "level%u", v);
+static void name_levels(unsigned v, char name[static 40]) {
+	snprintf(name, 40, "level%u + l / W * %u", v, ROWS_LEVELS * KERNEL_COLUMNS);
 }
 
 static void write_block(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
@@ -286,17 +239,17 @@ static void write_block(struct writer *w, const struct passes *p, unsigned pass,
 			continue;
 		write_tree(w, v);
 		rows_name("carry", &r, carry);
-		name_levels(w, v, levels);
-		text_line(w, "%s(%s, block, acc%u[0%s], neutral%u);", carry, levels, v, slot(w), v);
+		name_levels(v, levels);
+		text_line(w, "%s(%s, block, acc%u[l / W], neutral%u);", carry, levels, v, v);
 	}
-	close_strip(w);
+	text_close(w);
 }
 
 static void write_long(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	char total[40], levels[40], expression[96];
 
 	for (unsigned v = 0; v < w->k->values; v++) {
-		unsigned n = ROWS_LEVELS * KERNEL_COLUMNS * strip(w);
+		unsigned n = ROWS_LEVELS * KERNEL_COLUMNS * COLUMN_VECTORS;
 
 		if (!passes_reduces(w, p, pass, v))
 			continue;
@@ -316,30 +269,23 @@ static void write_long(struct writer *w, const struct passes *p, unsigned pass, 
 		if (!passes_reduces(w, p, pass, v))
 			continue;
 		rows_name("total", &r, total);
-		name_levels(w, v, levels);
+		name_levels(v, levels);
 		snprintf(expression, sizeof expression, "%s(%s, block)", total, levels);
 		write_result(w, v, expression);
 	}
 	write_kept(w, p, pass + 1);
-	close_strip(w);
+	text_close(w);
 }
 
 static void write_pass(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	const struct kernel *k = w->k;
-	struct needs n;
-	struct scope s = make_scope(w, &n, "q", NULL);
 
-	passes_needs(w, p, pass, &n);
-	if (!is_column(w)) {
-		value_write(w, &s, LEVEL_UNIT);
-		rows_declare_results(w, p, pass);
-	}
 	text_open(w, "/* pass %u */", pass);
 	for (unsigned v = 0; v < k->values; v++)
 		if (passes_reduces(w, p, pass, v))
 			text_line(w, "%s acc%u[%u];", value_register(k->value[v].dtype), v,
-				KERNEL_COLUMNS * strip(w));
-	for (unsigned d = k->kept; d < k->rank && !(is_column(w) && reduces_any(w, p, pass)); d++)
+				KERNEL_COLUMNS * COLUMN_VECTORS);
+	for (unsigned d = k->kept; d < k->rank && !reduces_any(w, p, pass); d++)
 		text_line(w, "long i%u = 0;", d);
 	if (k->long_rows && reduces_any(w, p, pass))
 		write_long(w, p, pass, index);
@@ -354,7 +300,7 @@ static void write_unit(
 	declare_held(w, p);
 	open_strip(w);
 	write_kept(w, p, 0);
-	close_strip(w);
+	text_close(w);
 	for (unsigned pass = 0; pass < p->count; pass++)
 		write_pass(w, p, pass, row);
 }
@@ -362,27 +308,22 @@ static void write_unit(
 void rows_column(struct writer *w) {
 	const struct kernel *k = w->k;
 	struct frame_names row = frame_names(k->rank), kept = frame_names(k->kept);
-	unsigned outer = is_column(w) ? k->kept - 1u : k->kept;
+	unsigned outer = k->kept - 1u;
 	struct passes p;
 
 	passes_find(w, 0, true, &p);
-	if (is_column(w)) {
-		passes_hold_kept(w, &p);
-		row.name[outer] = kept.name[outer] = "left";
-	}
+	passes_hold_kept(w, &p);
+	row.name[outer] = kept.name[outer] = "left";
 	frame_units(w);
 	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
 	text_line(w, "const int columns = clamp(length, 1l, %ul);", KERNEL_COLUMNS);
 	rows_declare_neutrals(w);
-	if (is_column(w))
-		text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer,
-			KERNEL_WORD_PIECES, KERNEL_WORD_PIECES);
+	text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer, KERNEL_WORD_PIECES,
+		KERNEL_WORD_PIECES);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	if (is_column(w)) {
-		text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
-		text_line(w, "const long width = min(d%u - left, strip);", outer);
-	}
+	text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
+	text_line(w, "const long width = min(d%u - left, strip);", outer);
 	frame_indices(w, 0, outer);
 	write_unit(w, &p, row.name, kept.name);
 	text_close(w);

@@ -5,6 +5,10 @@
  * in registers; lanes beyond the row are filled with the neutral element, which changes no bit. Any number of
  * reductions and outputs share one pass over the row, so that what they have in common is read and computed
  * once.
+ *
+ * A row of several dims (GENERAL) is walked in runs along the last one. A run may begin at any column, so the
+ * columns lie in memory; whole blocks of 64 that begin at the first are done in registers, the rest in pieces of
+ * a vector at most that end where the run or the columns do.
  */
 #include "writer.h"
 
@@ -14,9 +18,31 @@ static unsigned vectors(const struct kernel *k) {
 	return (unsigned)KERNEL_COLUMNS / k->width;
 }
 
+static bool in_runs(const struct writer *w) {
+	return w->k->form == KERNEL_FORM_GENERAL;
+}
+
+/* W columns from any one on. */
+static void write_column_functions(struct writer *w, unsigned reg) {
+	const char *type = value_register(reg), *lane = value_lane(reg);
+
+	if (w->k->width == 1) {
+		text_line(w, "OVL %s get_columns(const %s *c, int at) { return c[at]; }", type, lane);
+		text_line(w, "OVL void put_columns(%s v, %s *c, int at) { c[at] = v; }", type, lane);
+	} else {
+		text_line(w, "OVL %s get_columns(const %s *c, int at) { return vload%u(0, c + at); }", type, lane,
+			w->k->width);
+		text_line(w, "OVL void put_columns(%s v, %s *c, int at) { vstore%u(v, 0, c + at); }", type, lane,
+			w->k->width);
+	}
+	text_blank(w);
+}
+
 void walk_functions(struct writer *w, unsigned reg) {
 	const char *type = value_register(reg);
 
+	if (in_runs(w))
+		write_column_functions(w, reg);
 	if (w->k->width == 1)
 		return;
 	text_line(w, "/* The first n lanes of v, then those of rest. */");
@@ -94,16 +120,16 @@ static void write_tree(struct writer *w, const struct reduction *r) {
 		write_halving(w, r, h);
 }
 
-/* Whole blocks of 64 elements, one to each column. */
-static void write_blocks(struct writer *w, const struct walk *walk) {
+/* Whole blocks of 64 elements from `at` on, one to each column. */
+static void write_blocks(struct writer *w, const struct walk *walk, const char *at, const char *limit) {
 	struct scope s = walk->scope;
 	char value[16];
 
 	s.count = "W";
-	text_open(w, "for (; %s - j >= %u; j += %u)", walk->limit, KERNEL_COLUMNS, KERNEL_COLUMNS);
+	text_open(w, "for (; %s - %s >= %u; %s += %u)", limit, at, KERNEL_COLUMNS, at, KERNEL_COLUMNS);
 	unroll_vectors(w);
 	text_open(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
-	text_line(w, "const long l = j + c * W;");
+	text_line(w, "const long l = %s + c * W;", at);
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
@@ -165,11 +191,113 @@ static void write_rest(struct writer *w, const struct walk *walk) {
 	text_close(w);
 }
 
-void walk_row(struct writer *w, const struct walk *walk) {
+/* ---- in runs ---- */
+
+/* The columns in memory, and a vector more, which pieces at the end reach into and leave as it is. */
+static void open_columns(struct writer *w, const struct reduction *r) {
+	const char *lane = value_lane(dtype_info(r->dtype)->reg);
+
+	text_line(w, "%s column%s[%u + W];", lane, r->tag, KERNEL_COLUMNS);
+	text_line(w, "for (int c = 0; c <= %u; c += W)", KERNEL_COLUMNS);
+	text_line(w, "\tput_columns(neutral%s, column%s, c);", r->tag, r->tag);
+}
+
+static void load_columns(struct writer *w, const struct reduction *r) {
+	text_line(w, "%s acc%s[%u];", value_register(r->dtype), r->tag, vectors(w->k));
+	unroll_vectors(w);
+	text_line(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
+	text_line(w, "\tacc%s[c] = get_columns(column%s, c * W);", r->tag, r->tag);
+}
+
+static void store_columns(struct writer *w, const struct reduction *r) {
+	unroll_vectors(w);
+	text_line(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
+	text_line(w, "\tput_columns(acc%s[c], column%s, c * W);", r->tag, r->tag);
+}
+
+/* At least 64 elements that begin at the first column. */
+static void write_run_blocks(struct writer *w, const struct walk *walk) {
+	if (walk->scope.stream)
+		operand_aligned(w, walk->scope.needs, "p");
+	text_line(w, "taken = 0;");
 	for (unsigned i = 0; i < walk->reductions; i++)
-		open_accumulators(w, &walk->reduction[i]);
-	write_blocks(w, walk);
-	write_rest(w, walk);
+		load_columns(w, &walk->reduction[i]);
+	write_blocks(w, walk, "taken", "run");
+	for (unsigned i = 0; i < walk->reductions; i++)
+		store_columns(w, &walk->reduction[i]);
+}
+
+/* At most a vector, up to the last column. */
+static void write_run_piece(struct writer *w, const struct walk *walk) {
+	struct scope s = walk->scope;
+	char acc[16], value[16];
+
+	s.count = "n";
+	s.stream = false;
+	text_line(w, "const long l = 0;");
+	if (walk->reductions)
+		text_line(w, "const int n = min(run, (long)min((int)W, %u - first));", KERNEL_COLUMNS);
+	else
+		text_line(w, "const int n = min(run, (long)W);");
+	value_write(w, &s, LEVEL_ELEMENT);
+	for (unsigned i = 0; i < walk->reductions; i++) {
+		const struct reduction *r = &walk->reduction[i];
+
+		snprintf(acc, sizeof acc, "acc%s", r->tag);
+		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
+		text_line(w, "const %s old%s = get_columns(column%s, first);", value_register(r->dtype), r->tag, r->tag);
+		text_line(w, "%s %s = old%s;", value_register(r->dtype), acc, r->tag);
+		value_combine(w, r, acc, value);
+		if (w->k->width > 1)
+			text_line(w, "%s = first_lanes(n, %s, old%s);", acc, acc, r->tag);
+		text_line(w, "put_columns(%s, column%s, first);", acc, r->tag);
+	}
+	value_remember(w, &s);
+	value_store(w, &s);
+	value_forget(w, &s, LEVEL_ELEMENT);
+	text_line(w, "taken = n;");
+}
+
+/* Requires j and the indices of element j, which it steps. */
+static void write_runs(struct writer *w, const struct walk *walk) {
+	struct frame_names index = frame_names(w->k->rank);
+	unsigned last = w->k->rank - 1u;
+
+	for (unsigned i = 0; i < walk->reductions; i++)
+		open_columns(w, &walk->reduction[i]);
+	text_open(w, "while (j < %s)", walk->limit);
+	text_line(w, "const long run = min(d%u - i%u, %s - j);", last, last, walk->limit);
+	if (walk->reductions)
+		text_line(w, "const int first = j %% %u;", KERNEL_COLUMNS);
+	text_line(w, "long taken;");
+	rows_place(w, walk->scope.needs, "p", index.name, KERNEL_SPACE_ROW);
+	text_open(w, walk->reductions ? "if (first == 0 && run >= %u)" : "if (run >= %u)", KERNEL_COLUMNS);
+	write_run_blocks(w, walk);
+	text_close(w);
+	text_open(w, "else");
+	write_run_piece(w, walk);
+	text_close(w);
+	text_line(w, "j += taken;");
+	text_line(w, "i%u += taken;", last);
+	text_line(w, "if (i%u < d%u)", last, last);
+	text_line(w, "\tcontinue;");
+	text_line(w, "i%u = 0;", last);
+	if (last > w->k->kept)
+		frame_step(w, w->k->kept, last);
+	text_close(w);
+	for (unsigned i = 0; i < walk->reductions; i++)
+		load_columns(w, &walk->reduction[i]);
+}
+
+void walk_row(struct writer *w, const struct walk *walk) {
+	if (in_runs(w)) {
+		write_runs(w, walk);
+	} else {
+		for (unsigned i = 0; i < walk->reductions; i++)
+			open_accumulators(w, &walk->reduction[i]);
+		write_blocks(w, walk, "j", walk->limit);
+		write_rest(w, walk);
+	}
 	for (unsigned i = 0; i < walk->reductions; i++)
 		write_tree(w, &walk->reduction[i]);
 }

@@ -3,12 +3,14 @@
 
 #include <string.h>
 
-static unsigned lane_dim(const struct kernel *k) {
+static unsigned lane_dim(const struct kernel *k, const struct traits *t) {
+	bool runs = k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_CPU && k->root != KERNEL_SCAN;
+
 	if (k->root == KERNEL_MATMUL)
 		return k->rank - (k->turned ? 3u : 2u);
 	if (k->root == KERNEL_ATTENTION)
 		return attention_columns(k);
-	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW)
+	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW || runs)
 		return k->rank ? k->rank - 1u : KERNEL_RANK;
 	return k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : KERNEL_RANK;
 }
@@ -28,7 +30,7 @@ static void close_needs(const struct kernel *k, struct needs *n) {
 }
 
 void writer_open(struct writer *w, const struct kernel *k, const struct traits *t, struct str *text) {
-	*w = (struct writer){ .text = text, .k = k, .t = t, .lane_dim = lane_dim(k) };
+	*w = (struct writer){ .text = text, .k = k, .t = t, .lane_dim = lane_dim(k, t) };
 	if (k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN || k->root == KERNEL_SORT || k->root == KERNEL_ATTENTION)
 		w->inner.value[k->reduced_value] = true;
 	if (k->root == KERNEL_ATTENTION && k->hidden != KERNEL_NONE)

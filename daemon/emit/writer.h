@@ -204,12 +204,12 @@ bool map_may_cross(const struct kernel *k);
 
 void map_lanes(struct writer *w);  /* CPU strategy */
 void map_groups(struct writer *w); /* GPU strategy */
-void reduce_row(struct writer *w);
-void reduce_column(struct writer *w); /* COLUMN and GENERAL */
+void reduce_row(struct writer *w);    /* ROW and GENERAL, CPU strategy */
+void reduce_column(struct writer *w); /* COLUMN */
 void reduce_groups(struct writer *w); /* ROW and GENERAL, GPU strategy */
 void reduce_column_groups(struct writer *w);
-void rows_lanes(struct writer *w); /* ROW, CPU strategy */
-void rows_column(struct writer *w); /* COLUMN and GENERAL */
+void rows_lanes(struct writer *w); /* ROW and GENERAL, CPU strategy */
+void rows_column(struct writer *w); /* COLUMN */
 /* Functions that kernels over rows call in the CPU strategy. */
 void rows_functions(struct writer *w);
 void rows_groups(struct writer *w); /* all forms, GPU strategy */
@@ -236,7 +236,9 @@ void attention_groups(struct writer *w); /* GPU strategy */
 
 /*
  * What the CPU strategy does with every vector of a row: it writes the values of the scope, adds
- * some to reductions, and holds and stores what the scope says.
+ * some to reductions, and holds and stores what the scope says. A row lies along the last dim (ROW), or over
+ * all dims that are not kept (GENERAL): then walk_row() places the operands of the row itself, and steps
+ * j and the indices of element j, which must be declared.
  */
 struct walk {
 	struct scope scope;          /* lane "l", which walk_row declares */

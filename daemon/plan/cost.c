@@ -321,10 +321,8 @@ static double reduction_ns(const struct cost *c, uint8_t dtype) {
 	double row = fmax((double)c->extent, 1), cheap = class_ns(c, dtype, RATE_CHEAP);
 	double tree = fmin(row, KERNEL_COLUMNS) * c->outputs * cheap;
 
-	if (c->k->form == KERNEL_FORM_ROW)
+	if (c->k->form == KERNEL_FORM_ROW || (c->k->form == KERNEL_FORM_GENERAL && c->t->strategy == STRATEGY_CPU))
 		tree = c->outputs * shared_ns(c, r->row_ns[RATE_ONE], r->row_ns[RATE_ALL]);
-	if (c->k->form == KERNEL_FORM_GENERAL && c->t->strategy == STRATEGY_CPU)
-		cheap *= c->t->width;
 	return c->elements * cheap + tree;
 }
 

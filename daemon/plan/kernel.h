@@ -55,9 +55,9 @@
  * are arg[1] and arg[2]. Nothing outside it is read, whatever it holds.
  *
  * The lane dimension is the one along which a CPU kernel holds `width` elements in a vector: MAP
- * the last, REDUCE, ROWS and SCAN of the form ROW the (single) reduced one, COLUMN the last kept one,
- * MATMUL and ATTENTION N; GENERAL has none (width 1). An operand's access is its stride along the lane dimension;
- * in the form ROW operands of the kept space (REDUCE: used after the root) are UNIFORM.
+ * the last, REDUCE, ROWS and SCAN of the form ROW the (single) reduced one, GENERAL the last of several,
+ * COLUMN the last kept one, MATMUL and ATTENTION N. An operand's access is its stride along the lane dimension;
+ * in the forms ROW and GENERAL operands of the kept space (REDUCE: used after the root) are UNIFORM.
  *
  * Reductions: element j (row-major over the reduced dims) of a block of KERNEL_BLOCK elements is
  * accumulated, in order, into column j % KERNEL_COLUMNS, starting from the neutral element (-0 for

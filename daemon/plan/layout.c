@@ -134,6 +134,13 @@ static bool is_of_row(const struct kernel *k, unsigned operand) {
 	return false;
 }
 
+static void swap_dims(int64_t *dims, unsigned a, unsigned b) {
+	int64_t kept = dims[a];
+
+	dims[a] = dims[b];
+	dims[b] = kept;
+}
+
 /* A column reduction pays where neighbours in memory are neighbours among the kept. */
 enum { COLUMN_MINIMUM = 8 };
 
@@ -147,22 +154,48 @@ static uint64_t operand_elements(const struct draft *d, unsigned operand) {
 	return n;
 }
 
-/* What lies along the rows, such as the weights of a norm, counts by its size. */
+/* How much of what a row touches lies along a dim: such as the weights of a norm, it counts by its size. */
+static uint64_t elements_along(const struct draft *d, unsigned dim) {
+	const struct kernel *k = &d->kernel;
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < k->operands; i++)
+		if (is_of_row(k, i) && d->operand[i].stride[dim] == 1)
+			n += operand_elements(d, i);
+	return n;
+}
+
 static bool columns_pay(const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	uint64_t columns = 0, rows = 0;
 
 	if (!k->kept || d->dims[k->kept - 1] < COLUMN_MINIMUM)
 		return false;
-	for (unsigned i = 0; i < k->operands; i++) {
-		if (!is_of_row(k, i))
-			continue;
-		if (d->operand[i].stride[k->rank - 1] == 1)
-			rows += operand_elements(d, i);
-		else if (d->operand[i].stride[k->kept - 1] == 1)
-			columns += operand_elements(d, i);
-	}
-	return columns > rows;
+	return elements_along(d, k->kept - 1u) > elements_along(d, k->rank - 1u);
+}
+
+/* Runs of a few elements fill no vector; then even rows that jump are better across the lanes. */
+static bool runs_are_short(const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+
+	return k->kept && d->dims[k->rank - 1] < COLUMN_MINIMUM && d->dims[k->kept - 1] >= COLUMN_MINIMUM;
+}
+
+/* The order of the kept dims is nobody's business: the one that most lies along comes last. */
+static void order_kept(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	unsigned best, last = k->kept - 1u;
+
+	if ((k->root != KERNEL_REDUCE && k->root != KERNEL_ROWS) || k->kept < 2 || k->block_dim < k->kept)
+		return;
+	best = last;
+	for (unsigned dim = 0; dim < last; dim++)
+		if (d->dims[dim] >= COLUMN_MINIMUM && elements_along(d, dim) > elements_along(d, best))
+			best = dim;
+	if (best == last)
+		return;
+	swap_dims(d->dims, best, last);
+	for (unsigned i = 0; i < k->operands; i++)
+		swap_dims(d->operand[i].stride, best, last);
 }
 
 static unsigned lane_dim(const struct kernel *k) {
@@ -241,12 +274,12 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		k->width = k->stage == KERNEL_STAGE_ROWS || k->stage == KERNEL_STAGE_BLOCKS ? t->width : 1;
 		return;
 	}
-	if (k->rank - k->kept > 1 && (k->root == KERNEL_SCAN || !columns_pay(d)))
-		k->form = KERNEL_FORM_GENERAL;
-	else if (columns_pay(d))
+	if (columns_pay(d) && (k->root != KERNEL_SCAN || k->rank - k->kept == 1))
 		k->form = KERNEL_FORM_COLUMN;
+	else if (k->rank - k->kept > 1)
+		k->form = t->strategy == STRATEGY_CPU && runs_are_short(d) ? KERNEL_FORM_COLUMN : KERNEL_FORM_GENERAL;
 	/* A vector along the scanned dim must be a group of the rule, or its lanes go one by one. */
-	if (k->form == KERNEL_FORM_GENERAL ||
+	if ((k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_GPU) ||
 		(k->root == KERNEL_SCAN && k->form == KERNEL_FORM_ROW && k->width != KERNEL_GROUP))
 		k->width = 1;
 }
@@ -282,9 +315,9 @@ void draft_access(struct draft *d, const struct traits *t) {
 
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
-		bool one = k->form == KERNEL_FORM_GENERAL ||
-			(k->root != KERNEL_SCAN && k->root != KERNEL_SORT && k->form == KERNEL_FORM_ROW &&
-				!is_of_row(k, i));
+		bool rows = k->form == KERNEL_FORM_ROW || k->form == KERNEL_FORM_GENERAL;
+		bool one = (k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_GPU) ||
+			(k->root != KERNEL_SCAN && k->root != KERNEL_SORT && rows && !is_of_row(k, i));
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		/* What matters of the first factor is how it steps along K. */
@@ -301,6 +334,7 @@ void draft_access(struct draft *d, const struct traits *t) {
 void draft_finish(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
+	order_kept(d);
 	choose_form(d, t);
 	draft_access(d, t);
 	if (t->strategy == STRATEGY_GPU && vector_pays(k))
