@@ -682,6 +682,39 @@ START_TEST(fast_rounds_16_bit_floats_only_where_they_are_stored) {
 }
 END_TEST
 
+/* A part stands in the memory of the whole, whose type is that of every store and load. */
+START_TEST(fast_rounds_parts_of_a_whole_where_they_are_stored) {
+	static const struct op_attr first = { .axis = 0 };
+	uint32_t x = leaf(0, DTYPE_bf16, DIMS(64)), in[2], node;
+	struct plan *p;
+
+	in[0] = op(OP_tanh, op(OP_exp, op(OP_mul, x, x), 0), 0);
+	in[1] = op(OP_div, leaf(1, DTYPE_bf16, DIMS(32)), op_attr(OP_broadcast, leaf(2, DTYPE_bf16, DIMS(1)),
+		((struct op_attr){ .rank = 1, .dims = { 32 } })));
+	ck_assert_msg(!graph_op(g, OP_concat, 2, in, &first, 0, &node, &fault), "%s", fault.text);
+	output(op(OP_neg, node, 0));
+	output(node);
+	p = plan_fast(true);
+	ck_assert_uint_ge(p->steps, 2);
+	for (uint32_t i = 0; i < p->steps; i++) {
+		const struct kernel *k = p->step[i].kernel;
+
+		for (unsigned v = 0; v < k->values; v++)
+			ck_assert(k->value[v].kind != KERNEL_OP || k->value[v].op == OP_cast || k->value[v].op == OP_copy ||
+				  k->value[v].dtype == DTYPE_f32);
+		for (unsigned o = 0; o < k->operands; o++)
+			ck_assert_uint_eq(k->operand[o].dtype, DTYPE_bf16);
+	}
+	ck_assert_uint_eq(count_ops_of(p, OP_tanh), 1);
+	plan_unref(p);
+	p = plan_fast(false);
+	for (uint32_t i = 0; i < p->steps; i++)
+		for (unsigned v = 0; v < p->step[i].kernel->values; v++)
+			ck_assert_uint_eq(p->step[i].kernel->value[v].dtype, DTYPE_bf16);
+	plan_unref(p);
+}
+END_TEST
+
 /* ---- the simulator ---- */
 
 enum { SIMULATED_LEAVES = 6, RANDOM_GRAPHS = 1500 };
@@ -1825,6 +1858,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, reductions_of_the_same_rows_read_them_once);
 	tcase_add_test(t, fast_divides_once_a_row_and_only_when_asked);
 	tcase_add_test(t, fast_rounds_16_bit_floats_only_where_they_are_stored);
+	tcase_add_test(t, fast_rounds_parts_of_a_whole_where_they_are_stored);
 	tcase_add_test(t, a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory);
 	tcase_add_test(t, a_result_broadcast_along_other_axes_is_another_kernel);
 	tcase_add_test(t, a_few_long_rows_are_reduced_side_by_side);

@@ -581,6 +581,38 @@ START_TEST(a_recorded_graph_runs_with_new_inputs) {
 }
 END_TEST
 
+/* out = op(in0), with attributes of its own. */
+static uint32_t ask_define_one(struct client *c, uint64_t capture, unsigned op, const struct op_attr *attr) {
+	struct wire_writer *w = request_begin(c, REQUEST_DEFINE, 5);
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 } };
+	struct batch_text b = { 0 };
+
+	batch_op(&b, op, on_handle(0), 0);
+	b.op[0].attr = *attr;
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, capture);
+	wire_put_array(w, 1);
+	codec_put_type(w, &t);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ 0 });
+	return request_finish();
+}
+
+START_TEST(recorded_operations_keep_their_attributes) {
+	const struct op_attr axis = { .axes = 1 }, last = { .rank = 1, .start = { 3 }, .step = { -1 }, .dims = { 4 } };
+	uint64_t a = make(&client, 0, 1);
+
+	expect(ask_define_one(&client, 0, OP_cumsum, &axis), REQUEST_DEFINE);
+	expect(ask_define_one(&client, 1, OP_slice, &last), REQUEST_DEFINE);
+	expect(ask_replay(&client, 0, 1, &a, handle_of(2, 1)), REQUEST_REPLAY);
+	expect(ask_replay(&client, 1, 1, (uint64_t[]){ handle_of(2, 1) }, handle_of(3, 1)), REQUEST_REPLAY);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_float_eq(read_floats(&client, handle_of(2, 1), 4)[i], (float)(i + 1));
+		ck_assert_float_eq(read_floats(&client, handle_of(3, 1), 4)[i], (float)(4 - i));
+	}
+}
+END_TEST
+
 START_TEST(a_replay_with_other_types_is_refused_and_poisons_its_outputs) {
 	uint64_t a = make(&client, 0, 1);
 	struct batch_text b = { 0 };
@@ -1058,6 +1090,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, a_mapped_array_takes_part_in_nothing);
 	tcase_add_test(tests, a_recorded_graph_runs_with_new_inputs);
 	tcase_add_test(tests, a_replay_with_other_types_is_refused_and_poisons_its_outputs);
+	tcase_add_test(tests, recorded_operations_keep_their_attributes);
 	tcase_add_test(tests, a_recorded_graph_that_loads_or_exists_is_refused);
 	tcase_add_test(tests, settings_of_a_session_change_and_others_are_refused);
 	tcase_add_test(tests, explain_plans_and_runs_nothing);
