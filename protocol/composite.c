@@ -62,13 +62,9 @@ static int shape_reduced(const struct call *c, struct tensor_type *outp, struct 
 
 /* The same where nothing to choose from is an error. */
 static int shape_reduced_some(const struct call *c, struct tensor_type *outp, struct fault *f) {
-	char text[SHAPE_TEXT];
+	int r = shape_check_some(c->in[0], c->attr->axes, c->name, f);
 
-	for (unsigned d = 0; d < c->in[0]->rank; d++)
-		if ((c->attr->axes >> d & 1) && c->in[0]->dims[d] == 0)
-			return fault_set(f, FAULT_SHAPE, "%s of nothing: axis %u of %s is empty", c->name, d,
-				shape_text(c->in[0], text));
-	return shape_reduced(c, outp, f);
+	return r ? r : shape_reduced(c, outp, f);
 }
 
 static int check_rank(const struct call *c, unsigned operand, unsigned least, unsigned most, struct fault *f) {

@@ -236,15 +236,9 @@ static int check_axes(const struct call *c, struct fault *f) {
 
 /* The largest and the smallest of nothing do not exist. */
 static int check_reduced_extents(const struct call *c, struct fault *f) {
-	char text[SHAPE_TEXT];
-
 	if (c->op != OP_reduce_max && c->op != OP_reduce_min)
 		return 0;
-	for (unsigned d = 0; d < c->in[0]->rank; d++)
-		if ((c->attr->axes >> d & 1) && c->in[0]->dims[d] == 0)
-			return fault_set(f, FAULT_SHAPE, "%s of nothing: axis %u of %s is empty",
-				c->info->name, d, shape_text(c->in[0], text));
-	return 0;
+	return shape_check_some(c->in[0], c->attr->axes, c->info->name, f);
 }
 
 static enum dtype reduced_dtype(const struct call *c) {

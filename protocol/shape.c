@@ -125,6 +125,15 @@ int shape_broadcast(struct tensor_type *ap, const struct tensor_type *b, struct 
 	return 0;
 }
 
+int shape_check_some(const struct tensor_type *in, uint16_t axes, const char *what, struct fault *f) {
+	char text[SHAPE_TEXT];
+
+	for (unsigned d = 0; d < in->rank; d++)
+		if ((axes >> d & 1) && in->dims[d] == 0)
+			return fault_set(f, FAULT_SHAPE, "%s of nothing: axis %u of %s is empty", what, d, shape_text(in, text));
+	return 0;
+}
+
 void view_contiguous(const struct tensor_type *t, struct view *v) {
 	int64_t stride = 1;
 

@@ -42,6 +42,9 @@ void shape_reduce(const struct tensor_type *in, uint16_t axes, bool keepdims, st
 /* Broadcasts b's shape into *ap in place (rank and dims only); the fault names both shapes. */
 int shape_broadcast(struct tensor_type *ap, const struct tensor_type *b, struct fault *f) FAULT_MUST_USE;
 
+/* Refuses to choose from nothing: an axis without extent. `what` begins the sentence. */
+int shape_check_some(const struct tensor_type *in, uint16_t axes, const char *what, struct fault *f) FAULT_MUST_USE;
+
 /* Row-major strides. */
 void view_contiguous(const struct tensor_type *t, struct view *v);
 bool view_is_contiguous(const struct tensor_type *t, const struct view *v);

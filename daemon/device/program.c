@@ -11,11 +11,11 @@
 #include "state.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "daemon/base/thread.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -114,21 +114,12 @@ static void *builder_main(void *argument) {
 	return NULL;
 }
 
-/* Builders take no signals: those are the main thread's. */
 static int start_builder(struct device *d, struct builder *b) {
 	struct programs *s = &d->programs;
-	sigset_t all, old;
-	int r;
+	int r = thread_start(&s->builder[s->builders], "builder", builder_main, b);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&s->builder[s->builders], NULL, builder_main, b);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
-		return -r;
-	pthread_setname_np(s->builder[s->builders], "builder");
-	s->builders++;
-	return 0;
+	s->builders += !r;
+	return r;
 }
 
 static int add_builder(struct device *d) {

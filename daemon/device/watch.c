@@ -9,8 +9,9 @@
 #include "state.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
+
+#include "daemon/base/thread.h"
 
 struct watched {
 	struct watched *next;
@@ -60,7 +61,6 @@ static void *watcher_main(void *argument) {
 /* The thread takes no signals: those are the main thread's. */
 int watcher_new(struct watcher **watcherp) {
 	struct watcher *w = calloc(1, sizeof *w);
-	sigset_t all, old;
 	int r;
 
 	if (!w)
@@ -68,17 +68,12 @@ int watcher_new(struct watcher **watcherp) {
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
 	w->last = &w->first;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&w->thread, NULL, watcher_main, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
+	r = thread_start(&w->thread, "watcher", watcher_main, w);
+	if (r)
 		free(w);
-		return -r;
-	}
-	pthread_setname_np(w->thread, "watcher");
-	*watcherp = w;
-	return 0;
+	else
+		*watcherp = w;
+	return r;
 }
 
 struct watcher *watcher_free(struct watcher *w) {

@@ -355,21 +355,14 @@ static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t 
 	return tasks ? device_launch(x->device, s->program, x->record, tasks, s->items, s->local) : 0;
 }
 
-/*
- * Keeps the fastest time of each step of a launch of so many tasks: its share, and its share of what a launch costs.
- * Not of a part of the steps, which says nothing of each.
- */
+/* Waits for the launch, for its time. */
 static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint32_t end, uint32_t tasks) {
+	const struct timing_launch l = { NULL, first, end, tasks };
 	double ns;
 	int e = device_time(x->device, &ns);
 
-	ns = (ns + device_traits(x->device)->rates.launch_ns) / tasks;
-	for (uint32_t i = first; !e && tasks == end - first && i < end; i++) {
-		double *fastest = &r->plan->step[i].measured_ns;
-
-		if (!*fastest || ns < *fastest)
-			*fastest = ns;
-	}
+	if (!e)
+		timing_tell_steps(r->plan, &l, ns, device_traits(x->device)->rates.launch_ns);
 	return e;
 }
 

@@ -259,14 +259,17 @@ struct item {
 	void *user;
 };
 
+/* So many tasks of steps [first, end). */
+struct timing_launch {
+	struct stamp *stamp;
+	uint32_t first, end, tasks;
+};
+
 /* A run that is timed: a stamp of each launch, and the first of its steps. */
 struct timing {
 	struct plan *plan;                    /* a reference */
 	uint32_t launches;
-	struct timing_launch {
-		struct stamp *stamp;
-		uint32_t first, end, tasks;
-	} launch[];
+	struct timing_launch launch[];
 };
 
 struct run {
@@ -296,6 +299,11 @@ struct timing *timing_new(struct plan *p);
 struct timing *timing_free(struct timing *t);    /* returns NULL */
 /* The newest launch is of so many of these steps, the others being done already. Where there is no stamp, the timing ends: false. */
 bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_t end, uint32_t tasks);
+/*
+ * Tells each step of a launch its share of what it took on the device and of launch_ns, which any launch costs.
+ * Of a launch of a part of its steps nothing, which says nothing of each.
+ */
+void timing_tell_steps(struct plan *p, const struct timing_launch *l, double ns, double launch_ns);
 /* Everything has completed: tells the steps' times to the plan, and the run's to who asked. */
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r);
 

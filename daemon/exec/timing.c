@@ -35,14 +35,9 @@ bool timing_launched(struct timing *t, struct device *d, uint32_t first, uint32_
 	return s != NULL;
 }
 
-/* Keeps the fastest: what disturbs a kernel only makes it slower. Of a launch of a part of its steps nothing. */
-static void tell_steps(const struct timing *t, const struct timing_launch *l, double ns) {
-	for (uint32_t i = l->first; l->tasks == l->end - l->first && i < l->end; i++) {
-		struct plan_step *s = &t->plan->step[i];
-
-		if (!(s->measured_ns > 0) || ns < s->measured_ns)
-			s->measured_ns = ns;
-	}
+void timing_tell_steps(struct plan *p, const struct timing_launch *l, double ns, double launch_ns) {
+	for (uint32_t i = l->first; l->tasks == l->end - l->first && i < l->end; i++)
+		plan_step_measured(&p->step[i], (ns + launch_ns) / l->tasks);
 }
 
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r) {
@@ -56,7 +51,7 @@ void timing_tell(const struct timing *t, const struct exec *x, const struct run 
 		if (!(end >= start))
 			return;
 		total += end - start + launch_ns;
-		tell_steps(t, l, (end - start + launch_ns) / l->tasks);
+		timing_tell_steps(t->plan, l, end - start, launch_ns);
 	}
 	if (t->launches)
 		r->timed(r->item.user, total);

@@ -40,6 +40,13 @@ struct graph {
 	bool inexact;
 	uint64_t bytes;
 	uint64_t seed;
+	struct graph_memo *memo;
+};
+
+/* The hash of the whole, which is asked for by everybody who keeps something by it, until the graph changes. */
+struct graph_memo {
+	bool known;
+	struct graph_hash hash;
 };
 
 /* What the structure of an operation is besides its operands' numbers; hashed as bytes. */
@@ -73,8 +80,12 @@ void graph_set_seed(uint64_t seed) {
 int graph_new(struct graph **graphp) {
 	struct graph *g = calloc(1, sizeof *g);
 
-	if (!g)
+	if (g)
+		g->memo = calloc(1, sizeof *g->memo);
+	if (!g || !g->memo) {
+		free(g);
 		return -ENOMEM;
+	}
 	g->seed = graph_seed();
 	*graphp = g;
 	return 0;
@@ -91,6 +102,7 @@ struct graph *graph_free(struct graph *g) {
 	free(g->leaf);
 	free(g->output);
 	free(g->scalar);
+	free(g->memo);
 	free(g);
 	return NULL;
 }
@@ -118,6 +130,7 @@ void graph_reset(struct graph *g) {
 	g->nodes = g->leaves = g->outputs = g->scalars = g->received = 0;
 	g->bytes = 0;
 	g->inexact = false;
+	g->memo->known = false;
 }
 
 /* Makes room for one more element of size bytes in *arrayp; capacities double. */
@@ -202,6 +215,7 @@ static int node_add(struct graph *g, const struct graph_node *n, uint64_t struct
 	r = nodes_reserve(g);
 	if (r)
 		return r;
+	g->memo->known = false;
 	g->node[g->nodes] = *n;
 	g->structure[g->nodes] = structure;
 	g->identity[g->nodes] = identity;
@@ -384,6 +398,7 @@ int graph_output(struct graph *g, uint32_t node, uint64_t tag) {
 
 	if (r)
 		return r;
+	g->memo->known = false;
 	g->output[g->outputs++] = (struct graph_output){ .node = node, .tag = tag };
 	g->node[node].output = true;
 	return 0;
@@ -392,6 +407,7 @@ int graph_output(struct graph *g, uint32_t node, uint64_t tag) {
 void graph_output_drop(struct graph *g, uint64_t tag) {
 	uint32_t kept = 0;
 
+	g->memo->known = false;
 	for (uint32_t i = 0; i < g->outputs; i++) {
 		g->node[g->output[i].node].output = false;
 		if (g->output[i].tag != tag)
@@ -446,7 +462,7 @@ uint32_t graph_received(const struct graph *g) {
 	return g->received;
 }
 
-struct graph_hash graph_hash(const struct graph *g) {
+static struct graph_hash hash_of(const struct graph *g) {
 	XXH128_hash_t nodes = XXH3_128bits_withSeed(g->structure, g->nodes * sizeof *g->structure, g->seed);
 	struct graph_hash h = { nodes.low64 + g->nodes, nodes.high64 };
 
@@ -457,4 +473,10 @@ struct graph_hash graph_hash(const struct graph *g) {
 		h = (struct graph_hash){ next.low64, next.high64 };
 	}
 	return h;
+}
+
+struct graph_hash graph_hash(const struct graph *g) {
+	if (!g->memo->known)
+		*g->memo = (struct graph_memo){ true, hash_of(g) };
+	return g->memo->hash;
 }

@@ -74,3 +74,17 @@ int plan_compare(struct plan *p, const struct plan *single) {
 	free(measured);
 	return estimate && measured ? 0 : -ENOMEM;
 }
+
+int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o, struct fault *f) {
+	struct plan_options options = *o;
+	struct plan *single;
+	int r;
+
+	options.fuse = options.notes = false;
+	r = plan_make(g, &options, &single, f);
+	if (r)
+		return r;
+	r = plan_compare(p, single);
+	plan_unref(single);
+	return r;
+}

@@ -576,14 +576,14 @@ static void store_crossing(struct planner *p) {
 	}
 }
 
-struct ranked {
-	uint32_t rank, group;
-};
-
 static int ranked_compare(const void *a, const void *b) {
 	const struct ranked *x = a, *y = b;
 
-	return x->rank != y->rank ? (x->rank < y->rank ? 1 : -1) : (x->group < y->group ? 1 : -1);
+	return x->rank != y->rank ? (x->rank > y->rank ? 1 : -1) : (x->group > y->group ? 1 : -1);
+}
+
+void ranked_sort(struct ranked *order, uint32_t count) {
+	qsort(order, count, sizeof *order, ranked_compare);
 }
 
 /* Consumers first, so that a chain of groups sinks as a whole. */
@@ -594,8 +594,8 @@ static int sink_all(struct planner *p) {
 	for (uint32_t i = 0; !r && i < p->groups; i++)
 		order[i] = (struct ranked){ p->group[i].rank, i };
 	if (!r)
-		qsort(order, p->groups, sizeof *order, ranked_compare);
-	for (uint32_t i = 0; !r && i < p->groups; i++)
+		ranked_sort(order, p->groups);
+	for (uint32_t i = p->groups; !r && i-- > 0;)
 		r = sink(p, order[i].group);
 	return r;
 }

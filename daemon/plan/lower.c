@@ -727,16 +727,6 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	return r;
 }
 
-struct ranked {
-	uint32_t rank, group;
-};
-
-static int ranked_compare(const void *a, const void *b) {
-	const struct ranked *x = a, *y = b;
-
-	return x->rank != y->rank ? (x->rank > y->rank ? 1 : -1) : (x->group > y->group ? 1 : -1);
-}
-
 /* In order of rank; groups shed by one are lowered right after it, before anything that reads them. */
 static int lower_in_order(struct planner *p, struct ranked *order, uint32_t count, struct draft *d) {
 	int r = 0;
@@ -763,7 +753,7 @@ int planner_lower(struct planner *p) {
 		if (p->group[i].parent == i && p->group[i].ops && p->group[i].kind != NODE_PARTS)
 			order[count++] = (struct ranked){ p->group[i].rank, i };
 	if (!r) {
-		qsort(order, count, sizeof *order, ranked_compare);
+		ranked_sort(order, count);
 		r = lower_in_order(p, order, count, d);
 	}
 	free(d);

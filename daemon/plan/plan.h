@@ -58,6 +58,12 @@ struct plan_step {
 	uint32_t launch;
 };
 
+/* Keeps the fastest: what disturbs a kernel only makes it slower. */
+static inline void plan_step_measured(struct plan_step *s, double ns) {
+	if (!(s->measured_ns > 0) || ns < s->measured_ns)
+		s->measured_ns = ns;
+}
+
 static inline uint64_t plan_step_saved(const struct plan_step *s) {
 	return s->bytes_unfused > s->bytes_fused ? s->bytes_unfused - s->bytes_fused : 0;
 }
@@ -157,6 +163,9 @@ int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct 
  * these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
  */
 int plan_compare(struct plan *p, const struct plan *single) FAULT_MUST_USE;
+/* The same with a plan that is made for it. 0, -ENOMEM, or a fault of plan_make(). */
+int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o,
+	struct fault *f) FAULT_MUST_USE;
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */
 double plan_estimate_of(const struct plan *p, uint32_t step);
 double plan_measured_of(const struct plan *p, uint32_t step);

@@ -116,6 +116,11 @@ struct planner {
 	uint32_t constant_capacity, note_capacity;
 };
 
+/* A group by its rank: what it reads ranks lower. */
+struct ranked {
+	uint32_t rank, group;
+};
+
 /* ---- resolve.c ---- */
 
 int planner_resolve(struct planner *p) FAULT_MUST_USE;
@@ -187,6 +192,9 @@ bool rows_pay(const struct planner *p, const struct rows *r);
 bool rows_adjacent(const struct rows *r);
 
 /* ---- group.c and rules/ ---- */
+
+/* The lowest rank first, and of one rank the group that was made first. */
+void ranked_sort(struct ranked *order, uint32_t count);
 
 int planner_group(struct planner *p) FAULT_MUST_USE;
 uint32_t group_find(struct planner *p, uint32_t group);

@@ -120,16 +120,8 @@ static int make_plan(struct explain *x, struct fault *f) {
 /* The same operations one by one, for what fusing them gains. */
 static int compare(struct explain *x, struct fault *f) {
 	struct plan_options options = options_of(x);
-	struct plan *single;
-	int r;
 
-	options.fuse = options.notes = false;
-	r = plan_make(x->graph, &options, &single, f);
-	if (r)
-		return r;
-	r = plan_compare(x->plan, single);
-	plan_unref(single);
-	return r;
+	return plan_compare_single(x->plan, x->graph, &options, f);
 }
 
 /* Times of the plan that runs this graph, where there is one and exec measures (engine.time_kernels). */

@@ -365,17 +365,10 @@ static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
 static void estimate_gain(struct flush *f) {
 	struct plan_options options = session_plan_options(f->session);
 	struct fault fault;
-	struct plan *single;
 
-	if (f->plan->steps >= f->plan->ops)
-		return;
-	options.fuse = options.notes = false;
-	if (plan_make(f->graph, &options, &single, &fault))
-		return;
 	/* Where memory is short the gain stays unknown. */
-	if (plan_compare(f->plan, single))
+	if (f->plan->steps < f->plan->ops && plan_compare_single(f->plan, f->graph, &options, &fault) < 0)
 		log_debug("a plan's gain is not known: out of memory");
-	plan_unref(single);
 }
 
 /* The place of a plan among the recent ones; the last where it is not. */
