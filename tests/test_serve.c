@@ -133,6 +133,7 @@ START_TEST(a_session_and_an_arena_on_their_way_are_waited_for) {
 	batch_name(&b, batch_load(&fresh, &b, 1, (int64_t[]){ 4 }), handle_of(0, 1));
 	number = submit(&fresh, &b);
 	request_arrived(engine.server, inbox_take(&engine.inbox));
+	usleep(1000); /* a value may be asked for right behind it */
 	accepted_turn(engine.server);
 	ck_assert(answered(number));
 	expect(number, REQUEST_SUBMIT);

@@ -117,6 +117,7 @@ struct session {
 	uint64_t queued;             /* operations in runs */
 	struct waiter *waiters;      /* utlist */
 	uint32_t waiting;            /* of them, those that a client waits for */
+	uint64_t answered_us;        /* when there were none of these any more, loop_now() */
 
 	struct failure *failure;
 	uint32_t failures, failure_capacity;

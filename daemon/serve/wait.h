@@ -49,11 +49,11 @@ void waiters_turn(struct server *v);
 
 /*
  * Answers that a batch was accepted, which nobody waits for: they leave after the answers that
- * somebody waits for. A session that waits for a value gets them once it has that, or a little later:
- * sent by itself, each would wake a client for nothing.
+ * somebody waits for. A session gets them together with the value that it waits for or is about to ask for, else
+ * a little later: sent by itself, each would wake a client for nothing.
  */
 int accepted_new(const struct request *r) FAULT_MUST_USE;
-/* Sends those of sessions that wait for nothing, and those whose time has come. */
+/* Sends those whose time has come. */
 void accepted_turn(struct server *v);
-/* When the next one is due whatever its session waits for, by loop_now(); UINT64_MAX: there is none. */
+/* When the next one is due, by loop_now(); UINT64_MAX: there is none. */
 uint64_t accepted_deadline(const struct server *v);
