@@ -40,7 +40,7 @@ struct fusion_future {
 /* --- requests ---------------------------------------------------------------------------- */
 
 /* Sends READ or MAP for a value, which the request holds until it is answered. */
-static int ask(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
+static int ask_corked(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
 	struct later *later, struct request **requestp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
@@ -65,6 +65,17 @@ static int ask(struct fusion_context *c, struct value *v, enum message_request k
 	q->later = later;
 	*requestp = q;
 	return 0;
+}
+
+/* What computes the value and the question for it wake the daemon together. */
+static int ask(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
+	struct later *later, struct request **requestp, struct fault *f) {
+	int r;
+
+	stream_cork(c);
+	r = ask_corked(c, v, kind, a, later, requestp, f);
+	stream_uncork(c);
+	return r;
 }
 
 static int locate(struct fusion_context *c, const struct answer *a, uint64_t bytes, struct location *l,

@@ -433,6 +433,17 @@ static int refuse_lost(const struct fusion_context *c, struct fault *f) {
 	return f->code;
 }
 
+/* A daemon that cannot be woken is gone; what was sent ends as everything else under way. */
+static int push(struct fusion_context *c, struct fault *f) {
+	struct transport *t = c->stream.transport;
+	int r = t && t->push ? t->push(t) : 0;
+
+	if (!r)
+		return 0;
+	lose_for(c, r, f);
+	return refuse_lost(c, f);
+}
+
 /* This thread reads for all who wait; when it has an answer for somebody, another takes its place. */
 static int read_answers(struct fusion_context *c, const struct timespec *deadline) {
 	struct stream *s = &c->stream;
@@ -467,8 +478,11 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	struct stream *s = &c->stream;
 	const struct timespec *end = s->timeout_ms ? deadline : NULL;
 	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
-	int r = others ? sleep_for(c, condition, end) : read_answers(c, end);
+	int r = push(c, f);
 
+	if (r)
+		return r;
+	r = others ? sleep_for(c, condition, end) : read_answers(c, end);
 	if (r == ETIMEDOUT)
 		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
 	return 0;
@@ -560,6 +574,15 @@ struct wire_writer *stream_begin_next(
 	return w;
 }
 
+/* The request is under way all the same; but nobody waits for it. */
+static int push_request(struct fusion_context *c, struct request *q, struct fault *f) {
+	int r = push(c, f);
+
+	if (r)
+		q->answer = NULL;
+	return r;
+}
+
 int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
 	struct stream *s = &c->stream;
 	int r = wire_finish(&s->writer);
@@ -574,11 +597,26 @@ int stream_send(struct fusion_context *c, struct request *q, struct answer *answ
 	if (!r)
 		r = s->transport->submit(s->transport, (unsigned)(q - s->request), s->writer.buffer.data,
 			s->writer.buffer.size);
+	if (!r && !s->corked)
+		return push_request(c, q, f);
 	if (!r)
 		return 0;
 	request_end(c, q);
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
+}
+
+void stream_cork(struct fusion_context *c) {
+	c->stream.corked = true;
+}
+
+void stream_uncork(struct fusion_context *c) {
+	struct fault lost;
+
+	c->stream.corked = false;
+	/* Who waits for an answer is told. */
+	if (push(c, &lost))
+		return;
 }
 
 int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {

@@ -58,6 +58,7 @@ struct stream {
 	struct fault lost;           /* code 0 while the connection works */
 	bool broken;                 /* the transport said so: nothing will be answered */
 	/* Where the transport has no threads of its own: */
+	bool corked;                 /* see stream_cork() */
 	bool watched;                /* it has one now */
 	bool reading;                /* a thread that waits reads for all */
 	unsigned sleepers;           /* others that wait meanwhile */
@@ -96,6 +97,12 @@ struct wire_writer *stream_begin_next(struct fusion_context *c, struct request *
 /* Sends it. On failure the connection is lost, and the request is given back. */
 int stream_send(
 	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+/*
+ * Between these, requests go without waking the daemon: it is woken once for all of them, by stream_uncork(), or by
+ * whoever waits before. Where that fails the connection is lost, as who waits for an answer learns.
+ */
+void stream_cork(struct fusion_context *c);
+void stream_uncork(struct fusion_context *c);
 /* Waits for the answer; returns its fault, if any. */
 int stream_wait(
 	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;

@@ -31,6 +31,8 @@ struct transport {
 
 	/* What follows is NULL where the transport has threads of its own. */
 
+	/* Wakes the daemon where it sleeps: it may have slept through what was submitted since the last call. 0 or -errno. */
+	int (*push)(struct transport *t);
 	/*
 	 * Reads answers and calls back, sleeping until there are some. 0; -ETIMEDOUT when the deadline (of the
 	 * monotonic clock; NULL: none) has passed; another -errno once the connection has ended. One thread at a time.

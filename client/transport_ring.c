@@ -42,6 +42,7 @@ struct transport_ring {
 	struct ring_frame incoming;
 	pthread_mutex_t reading;             /* who reads `replies` */
 	atomic_uint busy;                    /* set of slots */
+	bool unheard;                        /* the engine slept when a request was shown */
 	atomic_bool interrupted, broken;
 	atomic_bool watching;                /* there is a thread that reads: others must leave */
 	bool watched;
@@ -78,8 +79,18 @@ static int ring_bell(struct transport_ring *t) {
 	return -errno;
 }
 
-static int show(struct transport_ring *t) {
-	return ring_publish(&t->requests) ? ring_bell(t) : 0;
+static void show(struct transport_ring *t) {
+	if (ring_publish(&t->requests))
+		t->unheard = true;
+}
+
+static int push(struct transport *base) {
+	struct transport_ring *t = (struct transport_ring *)base;
+
+	if (!t->unheard)
+		return 0;
+	t->unheard = false;
+	return ring_bell(t);
 }
 
 /* Until the engine has read some. deadline_us 0: none. */
@@ -105,7 +116,8 @@ static int put_pieces(struct transport_ring *t, const uint8_t *bytes, uint32_t s
 	while (!r && size) {
 		r = ring_room(&t->requests, &room);
 		if (!r && !room) {
-			r = show(t);
+			show(t);
+			r = push(&t->base);
 			if (!r)
 				r = await_room(t, deadline);
 			continue;
@@ -132,7 +144,7 @@ static int submit(struct transport *base, unsigned slot, const void *bytes, size
 		r = put_pieces(t, bytes, head.size);
 	if (!r) {
 		atomic_fetch_or(&t->busy, 1U << slot);
-		r = show(t);
+		show(t);
 	}
 	return r;
 }
@@ -290,7 +302,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	}
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
-	t->base = (struct transport){ .submit = submit, .free = transport_free, .wait = wait_for_answers, .watch = watch,
+	t->base = (struct transport){ .submit = submit, .free = transport_free, .push = push, .wait = wait_for_answers, .watch = watch,
 		.interrupt = interrupt };
 	t->events = *events;
 	t->slots = slots;

@@ -67,6 +67,7 @@ static void send_bytes(struct transport_end *e, unsigned slot, size_t size) {
 	for (size_t i = 0; i < size; i++)
 		e->expected[slot][i] = (uint8_t)((i * 131 + size) >> 2);
 	ck_assert_int_eq(e->transport->submit(e->transport, slot, e->expected[slot], size), 0);
+	ck_assert_int_eq(e->transport->push(e->transport), 0);
 }
 
 static void await_answers(struct transport_end *e, unsigned count) {
