@@ -232,7 +232,7 @@ static void cut_sort_tiles(const struct cut *c) {
 		slot *= 2;
 	c->record[KERNEL_WORD_PIECES] = slot;
 	c->record[KERNEL_WORD_EXTENT] = rows;
-	set_groups(c, ceil_divide(rows, kernel_sort_tile(c->k, c->t) / slot));
+	set_groups(c, ceil_divide(rows, most(kernel_sort_tile(c->k, c->t) / slot, 1)));
 }
 
 static void cut_sort_groups(const struct cut *c) {
