@@ -778,23 +778,28 @@ END_TEST
 static Suite *suite(void) {
 	Suite *s = suite_create("service");
 	TCase *running = tcase_create("running"), *own = tcase_create("own daemon");
+	TCase *rings = tcase_create("rings");
 
 	tcase_add_checked_fixture(running, start, daemon_stop);
 	tcase_set_timeout(running, TEST_SECONDS);
 	tcase_add_test(running, processes_share_one_daemon);
 	tcase_add_test(running, clients_killed_in_the_middle_leave_nothing);
-	tcase_add_test(running, many_sessions_at_a_time_each_get_their_own_answers);
-	tcase_add_test(running, a_client_that_writes_nonsense_into_its_ring_is_closed_alone);
-	tcase_add_test(running, clients_killed_in_the_middle_of_a_frame_leave_nothing);
-	tcase_add_test(running, a_client_that_reads_no_answers_holds_up_nobody);
-	tcase_add_test(running, the_end_of_the_engine_is_told_to_who_waits_for_it);
-	tcase_add_test(running, threads_of_a_client_share_its_ring_and_callbacks_come);
 	tcase_add_test(running, garbage_is_refused_and_hurts_nobody);
 	tcase_add_test(running, another_sessions_secret_opens_nothing);
 	tcase_add_test(running, bad_batches_are_refused_one_by_one);
 	tcase_add_test(running, fused_and_unfused_bits_agree_across_processes);
 	tcase_add_test(running, after_a_fork_the_child_is_told);
 	suite_add_tcase(s, running);
+	/* One daemon for all of them; the last kills its engine. */
+	tcase_add_unchecked_fixture(rings, start, daemon_stop);
+	tcase_set_timeout(rings, TEST_SECONDS);
+	tcase_add_test(rings, many_sessions_at_a_time_each_get_their_own_answers);
+	tcase_add_test(rings, a_client_that_writes_nonsense_into_its_ring_is_closed_alone);
+	tcase_add_test(rings, clients_killed_in_the_middle_of_a_frame_leave_nothing);
+	tcase_add_test(rings, a_client_that_reads_no_answers_holds_up_nobody);
+	tcase_add_test(rings, threads_of_a_client_share_its_ring_and_callbacks_come);
+	tcase_add_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it);
+	suite_add_tcase(s, rings);
 	tcase_set_timeout(own, TEST_SECONDS);
 	tcase_add_test(own, memory_used_up_is_that_clients_error);
 	tcase_add_test(own, a_fused_kernel_that_does_not_build_is_split_unseen);
