@@ -210,14 +210,14 @@ static uint8_t access_of(int64_t stride) {
 	return stride == 1 ? KERNEL_CONTIGUOUS : stride ? KERNEL_STRIDED : KERNEL_UNIFORM;
 }
 
-/* What fills the last tile best; the widest of equals, since it reads the first factor least. */
+/* What fills the last tile best; the widest where that makes no great difference, since it reads the first factor least. */
 uint8_t tile_vectors(uint8_t width, uint8_t accumulator, int64_t n) {
 	int64_t most = kernel_most_vectors(width, accumulator), best = most, vectors = (n + width - 1) / width;
 
 	if (vectors <= most)
 		return vectors ? (uint8_t)vectors : 1;
 	for (int64_t v = most; v > most / 2; v--)
-		if ((vectors + v - 1) / v * v < (vectors + best - 1) / best * best)
+		if ((vectors + v - 1) / v * v * 20 < (vectors + best - 1) / best * best * 19)
 			best = v;
 	return (uint8_t)best;
 }

@@ -19,8 +19,8 @@
 enum {
 	/* Rows of the result that read a row of the second factor, from which on a copy of it pays. */
 	PACK_ROWS = 48,
-	/* ... of one of which so many bytes may stay in the second level of cache wherever it lies. */
-	PACK_BYTES = 128 << 10,
+	/* ... which stays in the second level of cache, and reaches the first as fast, up to about this size. */
+	PACK_BYTES = 512 << 10,
 	/* Columns of the result that read a column of the first factor, from which on a copy of it pays. */
 	PACK_COLUMNS = 65,
 };

@@ -49,6 +49,14 @@ static int shape_linear(const int64_t *size, int i, int64_t *dims) {
 	return i == 2 ? 1 : 2;
 }
 
+/* Two stacks of B matrices of N x N. */
+static int shape_batched(const int64_t *size, int i, int64_t *dims) {
+	(void)i;
+	dims[0] = size[0];
+	dims[1] = dims[2] = size[1];
+	return 3;
+}
+
 /* x of R x C, then vectors of C. */
 static int shape_rows(const int64_t *size, int i, int64_t *dims) {
 	dims[0] = i > 0 ? size[1] : size[0];
@@ -177,6 +185,26 @@ static void host_linear_res_relu(
 	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
 	for (int64_t i = 0; i < count; i++)
 		out[i] = fmax(out[i] + (double)in[2][(first + i) % w->size[2]] + (double)in[3][first + i], 0);
+}
+
+static fusion_array *record_matmul_bias_relu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return fusion_relu(fusion_add(fusion_matmul(in[0], in[1]), in[2]));
+}
+
+static void host_matmul_bias_relu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = fmax(out[i] + (double)in[2][(first + i) % w->size[2]], 0);
+}
+
+/* A row of the result, or a part of one, of one product of the batch. */
+static void host_batched(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	const int64_t n = w->size[1], size[] = { n, n, n };
+
+	host_product(in[0] + first / n * n, in[1] + first / (n * n) * n * n, size, first % n, count, out);
 }
 
 #define GELU_SLOPE 0.7978845608
@@ -516,6 +544,23 @@ static const struct kind kinds[] = {
 		.reference = host_linear_res_relu,
 		.cost = 1,
 		.doc = "relu(x @ w + b + r)" },
+	{ .name = "matmul_bias_relu",
+		.sizes = 3,
+		.square = true,
+		.inputs = 3,
+		.shape = shape_linear,
+		.record = record_matmul_bias_relu,
+		.reference = host_matmul_bias_relu,
+		.cost = 1,
+		.doc = "relu(x @ w + b)" },
+	{ .name = "batched",
+		.sizes = 2,
+		.inputs = 2,
+		.shape = shape_batched,
+		.record = record_matmul,
+		.reference = host_batched,
+		.cost = 64,
+		.doc = "B products of N x N, as in batched_10000x16" },
 	{ .name = "gelu_linear",
 		.sizes = 3,
 		.square = true,
