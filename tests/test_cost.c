@@ -86,8 +86,46 @@ START_TEST(more_elements_take_longer) {
 }
 END_TEST
 
-START_TEST(a_small_kernel_takes_a_launch) {
-	ck_assert_double_lt(unary(OP_neg, DTYPE_f32, 1, 1), 1.1 * cpu.rates.launch_ns);
+START_TEST(a_small_kernel_takes_a_launch_and_a_start) {
+	double least = cpu.rates.launch_ns + cpu.rates.start_ns;
+
+	ck_assert_double_ge(unary(OP_neg, DTYPE_f32, 1, 1), least);
+	ck_assert_double_lt(unary(OP_neg, DTYPE_f32, 1, 1), 1.1 * least);
+	cpu.rates.start_ns *= 10;
+	ck_assert_double_ge(unary(OP_neg, DTYPE_f32, 1, 1), least + 0.9 * cpu.rates.start_ns);
+}
+END_TEST
+
+/* A group on each unit is an eighth of what all units were measured with. */
+START_TEST(few_groups_leave_a_gpu_idle) {
+	double launch, few, many;
+
+	cpu.strategy = STRATEGY_GPU;
+	cpu.width = 1;
+	cpu.local_size = 256;
+	cpu.units = 128;
+	cpu.rates = *rates_typical(STRATEGY_GPU);
+	launch = cpu.rates.launch_ns + cpu.rates.start_ns;
+	few = sum(128, 8192, 2) - launch;
+	many = sum(1024, 8192, 2) - launch;
+	ck_assert_msg(many < 3 * few, "%g ns for 128 rows, %g ns for 1024", few, many);
+	cpu.strategy = STRATEGY_CPU;
+	cpu.width = 16;
+	cpu.local_size = 0;
+	cpu.units = 2;
+}
+END_TEST
+
+START_TEST(rows_that_are_walked_again_come_from_the_nearest_cache) {
+	const struct op_attr row = { .axes = 2, .keepdims = true };
+	double once = unary(OP_neg, DTYPE_f32, 4096, 4096), twice, near;
+	uint32_t x = leaf(0, DTYPE_f32, 4096, 4096), d;
+
+	d = op(OP_sub, x, op(OP_reduce_mean, x, 0, row), none);
+	twice = estimate_of(d, true);
+	near = 4.0 * 4096 * 4096 / cpu.rates.memory[RATE_ALL][RATE_READ][0];
+	ck_assert_double_ge(twice, once + 0.9 * near);
+	ck_assert_double_le(twice, once + 1.1 * near);
 }
 END_TEST
 
@@ -200,7 +238,9 @@ static Suite *suite(void) {
 
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, more_elements_take_longer);
-	tcase_add_test(c, a_small_kernel_takes_a_launch);
+	tcase_add_test(c, a_small_kernel_takes_a_launch_and_a_start);
+	tcase_add_test(c, few_groups_leave_a_gpu_idle);
+	tcase_add_test(c, rows_that_are_walked_again_come_from_the_nearest_cache);
 	tcase_add_test(c, large_arrays_move_at_the_rate_of_memory);
 	tcase_add_test(c, dear_operations_take_longer_in_cache);
 	tcase_add_test(c, a_fused_chain_takes_less_than_its_parts);

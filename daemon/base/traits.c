@@ -6,7 +6,7 @@
 /* A processor of two units with vectors of 512 bits, and a large graphics processor: only a start. */
 static const struct rates typical[] = {
 	[STRATEGY_CPU] = {
-		.launch_ns = 4e3, .wait_ns = 30e3,
+		.launch_ns = 4e3, .wait_ns = 30e3, .start_ns = 300,
 		.bytes = { 64 << 10, 512 << 10, 4 << 20, 20 << 20, 128 << 20 },
 		.memory = {
 			{ { 60, 40, 30, 20, 12 }, { 40, 30, 20, 12, 8 }, { 80, 50, 30, 20, 12 } },
@@ -21,7 +21,7 @@ static const struct rates typical[] = {
 		.row_ns = { 20, 10 },
 	},
 	[STRATEGY_GPU] = {
-		.launch_ns = 5e3, .wait_ns = 12e3,
+		.launch_ns = 5e3, .wait_ns = 12e3, .start_ns = 2e3,
 		.bytes = { 4 << 20, 12 << 20, 32 << 20, 90 << 20, 256 << 20 },
 		.memory = {
 			{ { 30, 25, 25, 20, 20 }, { 30, 25, 25, 20, 20 }, { 30, 25, 25, 20, 20 } },
@@ -54,6 +54,7 @@ bool rates_sound(const struct rates *r) {
 		if (!(r->bytes[i - 1] < r->bytes[i]))
 			return false;
 	return all_positive(&r->launch_ns, 1) && all_positive(&r->wait_ns, 1) &&
+		all_positive(&r->start_ns, 1) &&
 		all_positive(r->bytes, RATE_SIZES) &&
 		all_positive(&r->memory[0][0][0], RATE_UNITS * RATE_TRAFFICS * RATE_SIZES) &&
 		all_positive(&r->op_ns[0][0][0], RATE_UNITS * RATE_FLOATS * RATE_CLASSES) &&

@@ -30,6 +30,8 @@ enum rate_traffic { RATE_READ, RATE_WRITE, RATE_COPY, RATE_TRAFFICS };
 /* One compute unit alone, and all of them. */
 enum rate_units { RATE_ONE, RATE_ALL, RATE_UNITS };
 enum rate_float { RATE_F32, RATE_F64, RATE_FLOATS };
+/* Work-groups of a unit of a GPU where all are measured: fewer leave a part of what it could do unused. */
+enum { RATE_GROUPS = 8 };
 /* Footprints at which memory is measured: from what the nearest cache holds to what none does. */
 enum { RATE_SIZES = 5 };
 
@@ -37,6 +39,7 @@ struct rates {
 	bool measured;
 	double launch_ns;                                          /* of many launches in a row, each */
 	double wait_ns;                                            /* of one that is waited for */
+	double start_ns;                                           /* on the device, of one without work: by the driver's times */
 	double bytes[RATE_SIZES];                                  /* footprints, growing */
 	double memory[RATE_UNITS][RATE_TRAFFICS][RATE_SIZES];      /* bytes a nanosecond; a copy's both ways together */
 	double op_ns[RATE_UNITS][RATE_FLOATS][RATE_CLASSES];       /* an element */
@@ -59,6 +62,11 @@ struct traits {
 	uint64_t stream_bytes;        /* outputs of at least this size are stored past the caches; 0: never */
 	struct rates rates;
 };
+
+/* What each kernel costs, whatever it does. */
+static inline double rates_kernel_ns(const struct rates *r) {
+	return r->launch_ns + r->start_ns;
+}
 
 /* Of a device that has not been measured. */
 const struct rates *rates_typical(enum strategy s);

@@ -24,7 +24,7 @@
 
 enum {
 	/* Part of the key: of the meaning of struct rates and of how it is measured. */
-	RATES_VERSION = 2,
+	RATES_VERSION = 3,
 	/* Nothing was launched or built for this long. */
 	RATES_QUIET_MS = 2000,
 	/* Runs of which the fastest counts. */
@@ -39,7 +39,7 @@ enum {
 	RATES_BYTES_LEAST = 64 << 20,
 	RATES_BYTES_MOST = 512 << 20,
 	/* Work-items or groups a unit where all are at work, as kernels have: one that is late leaves none idle. */
-	RATES_GROUPS = 8,
+	RATES_GROUPS = RATE_GROUPS,
 	/* But each has this many bytes. */
 	RATES_PART = 64 << 10,
 	RATES_ROW = KERNEL_BLOCK,
@@ -285,6 +285,47 @@ static int task_sample(struct rates_bench *b, double *nsp) {
 
 /* ---- launches ---- */
 
+static int event_ns(cl_event event, double *nsp) {
+	cl_ulong start, end;
+
+	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
+		return -EIO;
+	*nsp = end > start ? (double)(end - start) : 1;
+	return 0;
+}
+
+/* One launch on a queue that keeps times: what the driver says it took on the device. */
+static int run_timed(struct rates_bench *b, cl_command_queue queue, double *nsp) {
+	size_t items[2] = { b->items, 1 }, local[2] = { b->local, 1 };
+	cl_event event = NULL;
+	int r;
+
+	if (clEnqueueNDRangeKernel(queue, b->object, 2, NULL, items, local, 0, NULL, &event))
+		return -EIO;
+	r = clFinish(queue) ? -EIO : event_ns(event, nsp);
+	clReleaseEvent(event);
+	return r ? r : atomic_load(&b->measure->stop) ? -EAGAIN : 0;
+}
+
+/* Of the launch that is set up, which has no work. */
+static int measure_start(struct rates_bench *b) {
+	cl_int error;
+	cl_command_queue queue = clCreateCommandQueue(
+		b->device->context, b->device->choice.device, CL_QUEUE_PROFILING_ENABLE, &error);
+	double best = INFINITY, ns = 0;
+	int r = error ? -EIO : 0;
+
+	for (unsigned i = 0; !r && i < RATES_SAMPLES; i++) {
+		r = run_timed(b, queue, &ns);
+		best = fmin(best, ns);
+	}
+	if (!error)
+		clReleaseCommandQueue(queue);
+	b->measure->rates.start_ns = best;
+	return r;
+}
+
 static int measure_launch(struct rates_bench *b) {
 	struct rates *to = &b->measure->rates;
 	double best = INFINITY, alone = INFINITY, ns;
@@ -307,7 +348,7 @@ static int measure_launch(struct rates_bench *b) {
 	}
 	to->launch_ns = best;
 	to->wait_ns = alone;
-	return r;
+	return r ? r : measure_start(b);
 }
 
 /* ---- memory ---- */
@@ -602,7 +643,7 @@ static void keep_better(double *best, const double *fresh, unsigned count, bool 
 }
 
 enum {
-	RATES_TIMES = 2 + RATE_UNITS * (RATE_FLOATS * RATE_CLASSES + RATE_FLOATS + 2),
+	RATES_TIMES = 3 + RATE_UNITS * (RATE_FLOATS * RATE_CLASSES + RATE_FLOATS + 2),
 	RATES_FIGURES = RATES_TIMES + RATE_UNITS * RATE_TRAFFICS * RATE_SIZES,
 };
 
@@ -612,6 +653,7 @@ static bool merge_pass(struct rates *best, const struct rates *fresh) {
 
 	keep_better(&best->launch_ns, &fresh->launch_ns, 1, true, &new);
 	keep_better(&best->wait_ns, &fresh->wait_ns, 1, true, &new);
+	keep_better(&best->start_ns, &fresh->start_ns, 1, true, &new);
 	for (unsigned u = 0; u < RATE_UNITS; u++) {
 		for (unsigned k = 0; k < RATE_TRAFFICS; k++)
 			keep_better(best->memory[u][k], fresh->memory[u][k], RATE_SIZES, false, &new);
@@ -802,9 +844,9 @@ void rates_open(struct device *d) {
 void rates_text(const struct rates *r, struct str *text) {
 	const double *read = r->memory[RATE_ALL][RATE_READ], *copy = r->memory[RATE_ALL][RATE_COPY];
 
-	str_printf(text, "%s: launch %.1f us, waited for %.1f us; reads %.0f GB/s and copies %.0f GB/s, in the "
+	str_printf(text, "%s: launch %.1f us, waited for %.1f us, on the device %.1f us; reads %.0f GB/s and copies %.0f GB/s, in the "
 			 "nearest cache %.0f and %.0f; ",
-		r->measured ? "measured" : "not measured yet, taken as", r->launch_ns / 1e3, r->wait_ns / 1e3,
+		r->measured ? "measured" : "not measured yet, taken as", r->launch_ns / 1e3, r->wait_ns / 1e3, r->start_ns / 1e3,
 		read[RATE_SIZES - 1], copy[RATE_SIZES - 1], read[0], copy[0]);
 	str_printf(text, "of f32 a nanosecond %.3g additions, %.3g divisions, %.3g exp; products %.3g GFLOP/s",
 		1 / r->op_ns[RATE_ALL][RATE_F32][RATE_CHEAP], 1 / r->op_ns[RATE_ALL][RATE_F32][RATE_DIVIDE],

@@ -1,12 +1,13 @@
 /*
  * How long a kernel takes, estimated from what the device was measured to do.
  *
- * A kernel takes a launch, and then the longer of moving its memory and computing its values, each at the
+ * A kernel takes a launch and a start on the device, and then the longer of moving its memory and computing its values, each at the
  * rate of as many compute units as it has work for.
  *
  * Memory: what an operand touches moves once, at the rate measured for the footprint of the whole kernel,
  * which says which cache holds it. What is touched again (broadcasts) comes from the cache that holds that
- * operand; what is read across the rows costs what that was measured to cost.
+ * operand; what is read across the rows costs what that was measured to cost. Rows that are walked several times
+ * come from the cache that holds those under way.
  * Arithmetic: each value as often as its kernel computes it, by the weight of its operation and type.
  *
  * It promises an order of magnitude for anything, and on what fusion-bench runs a median error below 30 %
@@ -152,9 +153,12 @@ static double parts_of(const struct cost *c) {
 	return fmax(parts, 1);
 }
 
+/* A GPU is only as fast as all its units were measured to be with as many groups as they had then. */
 static double spread_of(const struct cost *c) {
 	double units = c->t->units > 1 ? c->t->units : 1;
 
+	if (c->t->strategy == STRATEGY_GPU)
+		units *= RATE_GROUPS;
 	return units > 1 ? (fmin(parts_of(c), units) - 1) / (units - 1) : 1;
 }
 
@@ -225,6 +229,35 @@ static double again_ns(const struct cost *c, const struct walk *w, double size) 
 	return ns;
 }
 
+/* How often a kernel over rows walks them: once for each level of reductions, and for what follows the last. */
+static unsigned walks_of(const struct kernel *k) {
+	unsigned depth[KERNEL_VALUES], most = 0, last = 0;
+
+	for (unsigned v = 0; v < k->values; v++) {
+		const struct kernel_value *value = &k->value[v];
+
+		depth[v] = 0;
+		for (unsigned i = 0; i < kernel_value_args(value); i++)
+			if (depth[value->arg[i]] > depth[v])
+				depth[v] = depth[value->arg[i]];
+		depth[v] += value->kind == KERNEL_REDUCED;
+		most = depth[v] > most ? depth[v] : most;
+	}
+	for (unsigned o = 0; o < k->operands; o++)
+		if (k->operand[o].output && k->value[k->operand[o].value].space == KERNEL_SPACE_ROW)
+			last = depth[k->operand[o].value] + 1 > last ? depth[k->operand[o].value] + 1 : last;
+	return most > last ? most : last;
+}
+
+/* The walks of rows but for the first: of each unit, its row and what lies beside it in the lanes is still near. */
+static double walks_ns(const struct cost *c, double read) {
+	double lanes = c->k->form == KERNEL_FORM_COLUMN ? c->t->width : 1;
+	double near = fmin(c->outputs, fmax(c->t->units, 1) * lanes) / fmax(c->outputs, 1);
+	unsigned walks = c->k->root == KERNEL_ROWS ? walks_of(c->k) : 1;
+
+	return walks < 2 ? 0 : (walks - 1) * read / traffic_rate(c, RATE_READ, read * near);
+}
+
 static double memory_ns(const struct cost *c) {
 	double moved[2] = { 0, 0 }, again = 0;
 
@@ -239,7 +272,7 @@ static double memory_ns(const struct cost *c) {
 		if (operand->access != KERNEL_UNIFORM || operand->gathered)
 			again += again_ns(c, &w, dtype_info(operand->dtype)->bytes);
 	}
-	return moving_ns(c, moved[0], moved[1], moved[0] + moved[1]) + again;
+	return moving_ns(c, moved[0], moved[1], moved[0] + moved[1]) + again + walks_ns(c, moved[0]);
 }
 
 /* ---- arithmetic ---- */
@@ -384,7 +417,7 @@ double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, c
 	c.elements = iteration(&c);
 	c.outputs = outputs_of(&c);
 	c.spread = spread_of(&c);
-	return c.t->rates.launch_ns + fmax(memory_ns(&c), arithmetic_ns(&c));
+	return rates_kernel_ns(&c.t->rates) + fmax(memory_ns(&c), arithmetic_ns(&c));
 }
 
 /* ---- before there is a kernel ---- */
@@ -415,7 +448,7 @@ double cost_map(const struct traits *t, double elements, double read, double wri
 	double arithmetic) {
 	struct cost c = cost_of_elements(t, elements);
 
-	return t->rates.launch_ns + fmax(moving_ns(&c, read, written, footprint), arithmetic);
+	return rates_kernel_ns(&t->rates) + fmax(moving_ns(&c, read, written, footprint), arithmetic);
 }
 
 void plan_estimate(struct plan *p, const struct traits *t) {

@@ -192,7 +192,7 @@ static double saved_side_by_side(const struct merging *m, uint32_t a, uint32_t b
 	double apart = worth_ns(m, x, footprint) + worth_ns(m, y, footprint);
 
 	if (x->signature == y->signature)
-		apart -= m->traits.rates.launch_ns;
+		apart -= rates_kernel_ns(&m->traits.rates);
 	return apart - worth_ns(m, &both, footprint) - MERGE_LEAST * apart;
 }
 
@@ -346,7 +346,7 @@ static double saved_again(const struct merging *m, uint32_t node, const struct a
 	if (x->alone) {
 		for (uint32_t s = 0; s < x->sources; s++)
 			saved += cost_bytes(t, node_bytes(&p->node[x->source[s]]), bytes);
-		saved += t->rates.launch_ns;
+		saved += rates_kernel_ns(&t->rates);
 	}
 	return saved - MERGE_LEAST * cost_bytes(t, bytes, bytes) * (1 + x->readers);
 }
