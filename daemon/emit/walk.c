@@ -22,19 +22,18 @@ static bool in_runs(const struct writer *w) {
 	return w->k->form == KERNEL_FORM_GENERAL;
 }
 
-/* W columns from any one on. */
+/* W columns from any one on: vectors of less alignment, as in kernels/memory.cl. */
 static void write_column_functions(struct writer *w, unsigned reg) {
-	const char *type = value_register(reg), *lane = value_lane(reg);
+	const char *type = value_register(reg), *lane = value_lane(dtype_info(reg)->reg);
+	const char *name = dtype_info(dtype_info(reg)->reg)->name;
 
-	if (w->k->width == 1) {
-		text_line(w, "OVL %s get_columns(const %s *c, int at) { return c[at]; }", type, lane);
-		text_line(w, "OVL void put_columns(%s v, %s *c, int at) { c[at] = v; }", type, lane);
-	} else {
-		text_line(w, "OVL %s get_columns(const %s *c, int at) { return vload%u(0, c + at); }", type, lane,
-			w->k->width);
-		text_line(w, "OVL void put_columns(%s v, %s *c, int at) { vstore%u(v, 0, c + at); }", type, lane,
-			w->k->width);
-	}
+	if (w->k->width == 1)
+		text_line(w, "typedef %s %s_columns;", lane, name);
+	else
+		text_line(w, "typedef %s %s_columns __attribute__((ext_vector_type(W), aligned(%u), may_alias));", lane, name,
+			dtype_info(dtype_info(reg)->reg)->bytes);
+	text_line(w, "OVL %s get_columns(const %s *c, int at) { return *(const %s_columns *)(c + at); }", type, lane, name);
+	text_line(w, "OVL void put_columns(%s v, %s *c, int at) { *(%s_columns *)(c + at) = v; }", type, lane, name);
 	text_blank(w);
 }
 
