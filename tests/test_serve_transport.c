@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <nng/nng.h>
@@ -18,6 +19,8 @@
 enum {
 	CONNECTIONS = 8,
 	PATIENCE_MS = 5000,
+	/* For closing a client; nng takes microseconds, or hangs. */
+	CLOSE_SECONDS = 10,
 };
 
 static char folder[64], path[96], url[128];
@@ -59,6 +62,32 @@ static void release_all(void) {
 	inbox_ring(&inbox);
 }
 
+static void *close_thread(void *socket) {
+	nng_close(*(nng_socket *)socket);
+	return NULL;
+}
+
+/*
+ * On a loaded machine nng 1.5.2 now and then waits for ever in nng_close() for an operation that its own
+ * threads have lost (once in some hundred runs, in clients whose connection broke just before). What is
+ * tested here is the other side: such a client stays behind with its thread, and with the socket it reads.
+ */
+static void close_client(nng_socket s) {
+	nng_socket *socket = malloc(sizeof *socket);
+	struct timespec end;
+	pthread_t thread;
+
+	ck_assert_ptr_nonnull(socket);
+	*socket = s;
+	ck_assert_int_eq(pthread_create(&thread, NULL, close_thread, socket), 0);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += CLOSE_SECONDS;
+	if (pthread_timedjoin_np(thread, NULL, &end))
+		pthread_detach(thread);
+	else
+		free(socket);
+}
+
 static void setup(void) {
 	strcpy(folder, "/tmp/test_transport_XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -70,6 +99,21 @@ static void setup(void) {
 	ck_assert_int_eq(pthread_create(&engine, NULL, engine_thread, NULL), 0);
 }
 
+/* There only where the program is built with AddressSanitizer. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
+/*
+ * nng frees connections some time after they ended, in threads of its own, and while they do so these objects
+ * look lost. Real leaks stay. (nng_fini() is no way to wait: nng 1.5.2 then loses what was still to be freed.)
+ */
+static void wait_for_nng(void) {
+	for (int ms = 0; __lsan_do_recoverable_leak_check && ms < PATIENCE_MS; ms += 100) {
+		if (!__lsan_do_recoverable_leak_check())
+			return;
+		usleep(100000);
+	}
+}
+
 static void teardown(void) {
 	atomic_store(&stopping, true);
 	inbox_ring(&inbox);
@@ -78,6 +122,7 @@ static void teardown(void) {
 	inbox_close(&inbox);
 	unlink(path);
 	ck_assert_int_eq(rmdir(folder), 0);
+	wait_for_nng();
 }
 
 /* A client whose requests are never sent twice. */
@@ -127,7 +172,7 @@ START_TEST(a_request_is_answered) {
 		ck_assert_int_eq(call(s, "hello", reply, sizeof reply), 0);
 		ck_assert_str_eq(reply, "hello");
 	}
-	nng_close(s);
+	close_client(s);
 }
 END_TEST
 
@@ -152,7 +197,7 @@ START_TEST(several_clients_get_their_own_answers) {
 			ck_assert_str_eq(reply, text);
 		}
 	for (int i = 0; i < 4; i++)
-		nng_close(s[i]);
+		close_client(s[i]);
 }
 END_TEST
 
@@ -206,8 +251,8 @@ START_TEST(as_many_unanswered_requests_as_allowed_are_kept) {
 	ck_assert_int_eq(call(other, "x", reply, sizeof reply), 0);
 	receive_open(LIMIT_UNANSWERED, context, aio);
 	close_open(LIMIT_UNANSWERED, context, aio);
-	nng_close(s);
-	nng_close(other);
+	close_client(s);
+	close_client(other);
 }
 END_TEST
 
@@ -233,8 +278,8 @@ START_TEST(one_more_closes_that_connection_alone) {
 	release_all();
 	ck_assert_int_eq(call(other, "x", reply, sizeof reply), 0);
 	close_open(LIMIT_UNANSWERED + 1, context, aio);
-	nng_close(s);
-	nng_close(other);
+	close_client(s);
+	close_client(other);
 }
 END_TEST
 
@@ -249,8 +294,8 @@ START_TEST(a_frame_beyond_the_limit_costs_its_sender_the_connection_alone) {
 	ck_assert_int_eq(call(other, "x", reply, sizeof reply), 0);
 	ck_assert_uint_eq(atomic_load(&withheld), 0);
 	free(much);
-	nng_close(s);
-	nng_close(other);
+	close_client(s);
+	close_client(other);
 }
 END_TEST
 
@@ -264,7 +309,7 @@ START_TEST(a_frame_of_the_limit_arrives) {
 	ck_assert_uint_eq(nng_msg_len(m), LIMIT_FRAME_BYTES - 64);
 	nng_msg_free(m);
 	free(much);
-	nng_close(s);
+	close_client(s);
 }
 END_TEST
 
@@ -283,7 +328,7 @@ START_TEST(connections_beyond_the_limit_are_closed_and_others_go_on) {
 	for (int i = 0; i < CONNECTIONS; i++)
 		ck_assert_int_eq(call(s[i], "y", reply, sizeof reply), 0);
 	for (int i = 0; i <= CONNECTIONS; i++)
-		nng_close(s[i]);
+		close_client(s[i]);
 }
 END_TEST
 
@@ -297,12 +342,12 @@ START_TEST(a_client_that_goes_before_its_answer_harms_nobody) {
 
 		ck_assert_int_eq(send_bytes(s, "gone", 4), 0);
 		wait_withheld(i + 1);
-		nng_close(s);
+		close_client(s);
 	}
 	release_all();
 	for (int i = 0; i < 50; i++)
 		ck_assert_int_eq(call(other, "here", reply, sizeof reply), 0);
-	nng_close(other);
+	close_client(other);
 }
 END_TEST
 
