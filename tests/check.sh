@@ -22,6 +22,8 @@ export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:ignore_noninstrumented_modules=1"
 
 logs=$(mktemp -d)
+# Kernels that one script of the oracle built need not be built by the next (tests/oracle/fusion.py).
+export FUSION_CACHES="$logs/caches"
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 

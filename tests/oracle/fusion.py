@@ -9,6 +9,8 @@ folder of its own with its socket and its cache of kernels, and dies with the pr
 library are raised as FusionError with the code's name and the sentence.
 """
 import ctypes
+import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -27,6 +29,9 @@ END = -(1 << 63)
 START_SECONDS = 120
 STOP_SECONDS = 20
 PR_SET_PDEATHSIG = 1
+# A folder of caches of kernels, of which each daemon takes one that no other has at the time: drivers write theirs
+# in place, so two that build the same kernel at once may meet half a file.
+CACHES = "FUSION_CACHES"
 # Whoever debugs a failure may keep the folder of the daemon.
 KEEP = os.environ.get("FUSION_KEEP")
 
@@ -495,14 +500,15 @@ def _die_with_parent():
 
 
 class Daemon:
-    """A private fusiond. cache: a folder of kernels to share with other daemons; None: its own, removed at the end."""
+    """A private fusiond. cache: a folder of kernels to share with other daemons; None: one of those in the folder that
+    FUSION_CACHES names, without it one of its own, removed at the end."""
 
     def __init__(self, strategy=None, settings=(), cache=None):
         self.settings = list(settings)
         if strategy:
             self.settings.append(f"device.strategy={strategy}")
         self.cache = cache
-        self.process = self.folder = None
+        self.process = self.folder = self.lock = None
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="fusion-oracle-")
@@ -514,8 +520,24 @@ class Daemon:
             raise
         return self
 
+    def _borrow(self, caches):
+        for number in itertools.count():
+            folder = os.path.join(caches, str(number))
+            os.makedirs(folder, exist_ok=True)
+            self.lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return folder
+            except BlockingIOError:
+                os.close(self.lock)
+
+    def _choose_cache(self):
+        if not self.cache and CACHES in os.environ:
+            return self._borrow(os.environ[CACHES])
+        return self.cache or os.path.join(self.folder, "cache")
+
     def _start(self):
-        cache = self.cache or os.path.join(self.folder, "cache")
+        cache = self._choose_cache()
         os.makedirs(cache, exist_ok=True)
         command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache]
         for setting in self.settings:
@@ -556,6 +578,9 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
         if error:
             error.add_note(f"the daemon's log:\n{self.log()[-3000:]}")
         if KEEP:

@@ -8,10 +8,12 @@ import math
 import multiprocessing
 import os
 import sys
+import tempfile
 import traceback
 
 import numpy as np
 
+import fusion
 import reference
 from reference import FORMAT, REGISTER, STORAGE
 from tables import COMPOSITES, DTYPES, OPS
@@ -99,9 +101,11 @@ def _guarded(arguments):
 
 
 def run(worker, parts, jobs):
-    """Calls worker(report, part) for each part in `jobs` processes; the merged report."""
+    """Calls worker(report, part) for each part in `jobs` processes, whose daemons find the kernels of those before
+    them; the merged report."""
     total = Report()
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="fusion-oracle-caches-") as caches, \
+            multiprocessing.get_context("fork").Pool(jobs, os.environ.setdefault, (fusion.CACHES, caches)) as pool:
         for report in pool.imap_unordered(_guarded, [(worker, part) for part in parts], chunksize=1):
             total.merge(report)
     return total
