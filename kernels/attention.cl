@@ -90,7 +90,8 @@
 			shrink = ((private const E *)&ratio)[0]; \
 		} \
 		*m = after; \
-		*l = fma(*l, shrink, lanes_together(all[0])); \
+		const T total = fma((T)*l, (T)shrink, (T)lanes_together(all[0])); \
+		*l = ((private const E *)&total)[0]; \
 		return shrink; \
 	} \
 	OVL void transpose_lanes(private T *x) { \
