@@ -63,6 +63,8 @@ static void write_functions(struct writer *w) {
 		matmul_functions(w);
 	else if (w->k->root == KERNEL_SCAN)
 		scan_functions(w);
+	else if (w->k->root == KERNEL_CONV)
+		conv_functions(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
 	else if (w->k->root == KERNEL_REDUCE && w->k->form != KERNEL_FORM_COLUMN && !groups)
@@ -84,6 +86,8 @@ static void write_form(struct writer *w) {
 		sort(w);
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : w->k->turned ? matmul_turned(w) : matmul_tiles(w);
+	else if (w->k->root == KERNEL_CONV)
+		groups ? conv_groups(w) : conv_lanes(w);
 	else if (w->k->root == KERNEL_ATTENTION)
 		groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)

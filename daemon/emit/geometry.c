@@ -301,6 +301,26 @@ static void cut_attention(const struct cut *c) {
 		tiles * ATTENTION_ROWS * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
 }
 
+/* As many channels a unit as leave some units for everybody: what is copied of the input serves them all. */
+static void cut_conv(const struct cut *c) {
+	uint64_t lines = most(c->extent >> 16, 1), columns = most(c->extent & 0xffff, 1), tiles = CONV_TILES, rows = c->k->inputs;
+	uint64_t each = (uint64_t)(c->dims[CONV_CO] / c->dims[CONV_GROUP]);
+	uint64_t count = (uint64_t)(c->dims[CONV_N] * c->dims[CONV_GROUP]) * ceil_divide((uint64_t)c->dims[CONV_OH], lines) *
+		ceil_divide((uint64_t)c->dims[CONV_OW], columns);
+
+	while (tiles > 1 && count * ceil_divide(each, tiles * rows) < ATTENTION_UNITS * (uint64_t)c->t->units)
+		tiles--;
+	c->record[KERNEL_WORD_PIECES] = tiles;
+	set_units(c, count * ceil_divide(each, tiles * rows),
+		lines * columns * least(each, tiles * rows) * product(c->dims, CONV_CI, CONV_IH));
+}
+
+static void cut_conv_groups(const struct cut *c) {
+	c->record[KERNEL_WORD_UNITS] = product(c->dims, 0, CONV_GROUP);
+	c->record[KERNEL_WORD_UNITS_PER_ITEM] = 1;
+	c->record[KERNEL_WORD_ITEMS] = round_up(c->record[KERNEL_WORD_UNITS], c->t->local_size);
+}
+
 static void cut_attention_groups(const struct cut *c) {
 	unsigned batch = c->k->rank - 4u;
 	uint64_t rows = (uint64_t)(c->t->local_size / GROUP_LANES) * GROUP_ROWS;
@@ -320,6 +340,8 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 		return groups ? cut_map_groups : cut_map;
 	if (k->root == KERNEL_MATMUL)
 		return groups ? cut_matmul_groups : k->turned ? cut_matmul_turned : k->strips ? cut_matmul_strips : cut_matmul;
+	if (k->root == KERNEL_CONV)
+		return groups ? cut_conv_groups : cut_conv;
 	if (k->root == KERNEL_ATTENTION)
 		return groups ? cut_attention_groups : cut_attention;
 	if (k->root == KERNEL_ROWS)

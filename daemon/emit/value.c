@@ -120,7 +120,7 @@ static unsigned add_root(const struct kernel *k, struct value_function *list, un
 		return add_on_type(k->accumulator, combining_op(k->op), list, n);
 	if (k->root == KERNEL_SCATTER && k->op == OP_add_along)
 		return add_on_type(k->accumulator, OP_add, list, n);
-	if (k->root != KERNEL_MATMUL && k->root != KERNEL_ATTENTION)
+	if (!kernel_inner_dims(k))
 		return n;
 	if (is_real(k->accumulator))
 		return add_on_type(k->accumulator, OP_fma, list, n);

@@ -10,6 +10,8 @@ static unsigned lane_dim(const struct kernel *k, const struct traits *t) {
 		return k->rank - (k->turned ? 3u : 2u);
 	if (k->root == KERNEL_ATTENTION)
 		return attention_columns(k);
+	if (k->root == KERNEL_CONV)
+		return CONV_OW;
 	if (k->root == KERNEL_MAP || k->form == KERNEL_FORM_ROW || runs)
 		return k->rank ? k->rank - 1u : KERNEL_RANK;
 	return k->form == KERNEL_FORM_COLUMN ? k->kept - 1u : KERNEL_RANK;

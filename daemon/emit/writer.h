@@ -191,6 +191,9 @@ enum {
 	GROUP_ROWS = 4,
 	GROUP_COLUMNS = 4,
 	GROUP_DEPTH = 16,
+	/* CPU convolution: most tiles of channels of a unit; elements of its panel, which the planner keeps planes within. */
+	CONV_TILES = 16,
+	CONV_PANEL = KERNEL_CONV_PLANES * 176,
 	/* CPU attention: queries of a tile, most tiles and columns of the result of a unit. */
 	ATTENTION_ROWS = 6,
 	ATTENTION_TILES = 22,
@@ -229,6 +232,11 @@ void matmul_turned(struct writer *w);
 /* Functions that matmul_turned() calls. */
 void matmul_functions(struct writer *w);
 void matmul_groups(struct writer *w);
+void conv_lanes(struct writer *w);       /* CPU strategy */
+void conv_groups(struct writer *w);      /* GPU strategy */
+void conv_functions(struct writer *w);
+/* Does an operand step along a dim? */
+bool conv_walks(unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */
 void attention_groups(struct writer *w); /* GPU strategy */
 

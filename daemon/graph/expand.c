@@ -11,6 +11,14 @@
 
 #include "protocol/expand.h"
 
+/* Bounds of the kernel of convolutions, which daemon/plan/kernel.h has too. */
+enum {
+	CONV_STEP_MOST = 16,
+	CONV_OVER_MOST = 32,
+	CONV_PLANES_MOST = 96,
+	CONV_TAPS_MOST = 1024,
+};
+
 struct site {
 	struct graph *graph;
 	uint32_t note;
@@ -60,9 +68,37 @@ static int expand_empty(struct site *s, const struct tensor_type *type, uint32_t
 	return graph_op(s->graph, OP_fill, 0, NULL, &attr, s->note, nodep, f);
 }
 
-/* A key without places has no score that a product of its kernel could begin with: its text does. */
-bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct tensor_type *type) {
-	return op == OP_attention && shape_elements(type) && in[0]->dims[in[0]->rank - 1];
+/* Along axis d of a filter: how far it reaches beyond the first of elements that are a stride apart. */
+static int64_t reaches_over(const struct tensor_type *weight, const struct op_attr *attr, unsigned d) {
+	return (weight->dims[d + 2] - 1) * attr->dims[d] / attr->step[d];
+}
+
+/* What the kernel of convolutions has memory for: any but very large filters, dilations and strides. */
+static bool conv_fits(const struct tensor_type *weight, const struct op_attr *attr, const struct tensor_type *type) {
+	unsigned x = attr->rank - 1u;
+	int64_t planes = attr->step[x], taps = weight->dims[weight->rank - 1];
+
+	if (dtype_info(type->dtype)->kind != DTYPE_KIND_REAL || attr->rank > 2 || !shape_elements(weight))
+		return false;
+	if (planes > CONV_STEP_MOST || reaches_over(weight, attr, x) > CONV_OVER_MOST)
+		return false;
+	if (attr->rank == 2) {
+		if (attr->step[0] > CONV_STEP_MOST || reaches_over(weight, attr, 0) >= CONV_PLANES_MOST)
+			return false;
+		planes *= attr->step[0] * (1 + reaches_over(weight, attr, 0));
+		taps *= weight->dims[2];
+	}
+	return planes <= CONV_PLANES_MOST && taps <= CONV_TAPS_MOST;
+}
+
+bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct op_attr *attr,
+	const struct tensor_type *type) {
+	if (!shape_elements(type))
+		return false;
+	if (op == OP_conv)
+		return conv_fits(in[1], attr, type);
+	/* A key without places has no score that a product could begin with: its text does. */
+	return op == OP_attention && in[0]->dims[in[0]->rank - 1];
 }
 
 int graph_expand(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,

@@ -7,7 +7,8 @@
  * Is a composite that op_infer() accepted for these operands a node like a basic operation? Its kernel then computes
  * what its text says in an order of its own, which fusion-ops(7) defines.
  */
-bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct tensor_type *type);
+bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct op_attr *attr,
+	const struct tensor_type *type);
 
 /* The nodes of a composite that op_infer() accepted with this type. As graph_op(), which calls it. */
 int graph_expand(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,

@@ -290,6 +290,12 @@ static struct graph_key key_of(const struct graph_node *n, const struct op_attr 
 	k.number = attr->number;
 	k.flag = attr->flag;
 	memcpy(k.perm, attr->perm, sizeof k.perm);
+	if (n->op == OP_conv) {
+		k.axis = (uint32_t)attr->whole;
+		memcpy(k.start, attr->start, attr->rank * sizeof *k.start);
+		memcpy(k.stride, attr->step, attr->rank * sizeof *k.stride);
+		memcpy(k.window, attr->dims, attr->rank * sizeof *k.window);
+	}
 	if (n->op == OP_pad)
 		memcpy(k.start, attr->start, n->type.rank * sizeof *k.start);
 	if (n->op == OP_slice) {
@@ -340,12 +346,13 @@ static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in,
 	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);
 }
 
-static bool keeps_whole(const struct graph *g, unsigned op, const uint32_t *in, const struct tensor_type *result) {
+static bool keeps_whole(const struct graph *g, unsigned op, const uint32_t *in, const struct op_attr *attr,
+	const struct tensor_type *result) {
 	const struct tensor_type *type[LIMIT_OPERANDS];
 
 	for (unsigned i = 0; i < op_least(op); i++)
 		type[i] = &g->node[in[i]].type;
-	return graph_keeps_whole(op, type, result);
+	return graph_keeps_whole(op, type, attr, result);
 }
 
 static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
@@ -361,7 +368,7 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 	r = op_check(g, op, arity, in, attr ? attr : &none, &n.type, f);
 	if (r)
 		return r;
-	if (op_info(op)->class == OP_CLASS_COMPOSITE && !keeps_whole(g, op, in, &n.type))
+	if (op_info(op)->class == OP_CLASS_COMPOSITE && !keeps_whole(g, op, in, attr ? attr : &none, &n.type))
 		return graph_expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
 	if (view_of_leaf(g, op, in, attr, &n.type, &v))
 		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);

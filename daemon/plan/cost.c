@@ -120,6 +120,8 @@ static double iteration(const struct cost *c) {
 
 	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN) && k->block_dim < k->kept)
 		return product_of(c->dims, 0, k->kept) / (double)c->dims[k->block_dim] * (double)c->extent;
+	if (k->root == KERNEL_CONV)
+		return product_of(c->dims, 0, CONV_GROUP) * product_of(c->dims, CONV_CI, CONV_IH);
 	if (k->root == KERNEL_ATTENTION)
 		return product_of(c->dims, 0, k->rank - 3u) * (double)c->dims[k->rank - 2] *
 			(double)(c->dims[k->rank - 3] + c->dims[k->rank - 1]) * (k->causal ? 0.5 : 1);

@@ -169,6 +169,8 @@ static uint16_t cut_root(struct cut *c) {
 		k->carry = (uint8_t)draft_operand(c->to, from->accumulator, &c->from->operand[from->carry]);
 	if (from->root == KERNEL_REDUCE || from->root == KERNEL_SCAN || from->root == KERNEL_SORT)
 		k->reduced_value = cut_value(c, from->reduced_value);
+	for (uint16_t i = 0; from->root == KERNEL_CONV && i < CONV_SCALARS; i++)
+		draft_scalar(c->to, DTYPE_i64, c->from->scalar[i]);
 	if (from->root == KERNEL_ATTENTION) {
 		k->reduced_value = cut_value(c, from->reduced_value);
 		k->hidden = from->hidden == KERNEL_NONE ? KERNEL_NONE : cut_value(c, from->hidden);

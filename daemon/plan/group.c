@@ -361,23 +361,28 @@ static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 	return p->node[copy].group != GROUP_NONE ? 0 : group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
+/* The weights of a convolution are row-major. */
+static bool lies_badly(const struct node *n, unsigned i, const struct node *in) {
+	return n->kind == NODE_CONV && i == CONV_WEIGHT && !view_is_contiguous(in->type, &in->view);
+}
+
 /* What is gathered and all of a scatter or attention may lie anyhow, but must lie in memory. */
 static int place_operand(struct planner *p, uint32_t node, unsigned i) {
 	const struct node *in = &p->node[p->node[node].in[i]];
 	uint32_t copy;
 	int r;
 
-	if (in->kind != NODE_FILL && in->kind != NODE_IOTA)
+	if (in->kind != NODE_FILL && in->kind != NODE_IOTA && !lies_badly(&p->node[node], i, in))
 		return 0;
 	r = planner_add_copy(p, p->node[node].in[i], &copy);
 	if (r)
 		return r;
 	p->node[node].in[i] = copy;
-	return group_new(p, copy, 1);
+	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
 static bool reads_all_there(const struct node *n) {
-	return n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION;
+	return n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION || n->kind == NODE_CONV;
 }
 
 /* Another reduction of the same array over the same rows: together they read it once. */
@@ -421,6 +426,16 @@ static int join_parts(struct planner *p, uint32_t node) {
 	return r ? r : group_new(p, node, rank);
 }
 
+/*
+ * Convolutions and attentions stand so much higher that what follows them may also read what is computed besides, such
+ * as the root of a variance: a chain of up to so many groups.
+ */
+enum { GROUP_LEAD = 8 };
+
+static uint32_t lead_of(const struct node *n) {
+	return n->kind == NODE_CONV || n->kind == NODE_ATTENTION ? GROUP_LEAD : 0;
+}
+
 static int join(struct planner *p, uint32_t node) {
 	uint32_t rank, group = GROUP_NONE;
 	int r = 0;
@@ -443,7 +458,7 @@ static int join(struct planner *p, uint32_t node) {
 		group = sibling(p, node, rank);
 	if (group == GROUP_NONE || !group_add_sources(p, &p->group[group], &p->node[node])) {
 		p->node[node].row = false;
-		r = group_new(p, node, rank + 1);
+		r = group_new(p, node, rank + 1 + lead_of(&p->node[node]));
 	} else {
 		group_add(p, &p->group[group], node);
 	}

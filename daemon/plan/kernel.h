@@ -46,6 +46,12 @@
  *           mask over batch, M, S (bool: seen or not; else added to the scores). The root and later values are
  *           computed over batch, M, N; reduced_value is the scale, a scalar
  *
+ *   CONV    the dims CONV_N to CONV_IW below; operands are the input over CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW
+ *           and the weights, whose channels of the result are row-major. The root and later values are computed over
+ *           the first four dims. Scalars 0 to 5 are i64: steps, distances in the filter and borders, each of rows and
+ *           columns. KERNEL_WORD_EXTENT is what the CPU strategy computes at once: lines << 16 | columns, which with what a
+ *           filter reaches over are at most CONV_PLACES. `inputs` is the channels of a tile
+ *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
  * the operand are those of the other axes. A negative index counts from the end; one beyond the axis
@@ -121,6 +127,38 @@ enum kernel_root {
 	KERNEL_SCATTER,
 	KERNEL_SORT,
 	KERNEL_ATTENTION,
+	KERNEL_CONV,
+};
+
+/* Operands and dims of CONV. */
+enum {
+	CONV_INPUT,
+	CONV_WEIGHT,
+};
+
+enum {
+	CONV_N,
+	CONV_CO,
+	CONV_OH,
+	CONV_OW,
+	CONV_GROUP,
+	CONV_CI,                       /* of a group */
+	CONV_KH,
+	CONV_KW,
+	CONV_IH,
+	CONV_IW,
+	CONV_DIMS,
+};
+
+enum {
+	/* Places that a unit's accumulators stand for, those between its lines counted. */
+	CONV_PLACES = 128,
+	/* Rows beyond the first that a filter reaches over, and one, times the planes of the strides: bounds a unit's memory. */
+	KERNEL_CONV_PLANES = 96,
+	/* Columns a filter may reach over. */
+	KERNEL_CONV_OVER = 32,
+	CONV_ROWS = 6,
+	CONV_SCALARS = 6,
 };
 
 /* Operands of ATTENTION. */
@@ -224,7 +262,7 @@ struct kernel {
 	bool turned;                   /* few columns: lanes lie along M */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
-	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3 */
+	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
 	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
@@ -238,17 +276,17 @@ struct kernel {
 
 /* Operands, the first ones, that the root of a product or attention reads. */
 static inline unsigned kernel_root_operands(const struct kernel *k) {
-	return k->root == KERNEL_MATMUL ? 2 : k->root == KERNEL_ATTENTION ? k->inputs : 0;
+	return k->root == KERNEL_MATMUL || k->root == KERNEL_CONV ? 2 : k->root == KERNEL_ATTENTION ? k->inputs : 0;
 }
 
 /* Dims, at the end, that the root walks and its result does not have. */
 static inline unsigned kernel_inner_dims(const struct kernel *k) {
-	return k->root == KERNEL_MATMUL ? 1 : k->root == KERNEL_ATTENTION ? 2 : 0;
+	return k->root == KERNEL_MATMUL ? 1 : k->root == KERNEL_ATTENTION ? 2 : k->root == KERNEL_CONV ? CONV_DIMS - CONV_GROUP : 0;
 }
 
 /* Dims, at the end, that never vanish or merge, because a kernel of this root names each. */
 static inline unsigned kernel_own_dims(const struct kernel *k) {
-	return k->root == KERNEL_MATMUL ? 3 : k->root == KERNEL_ATTENTION ? 4 : 0;
+	return k->root == KERNEL_MATMUL ? 3 : k->root == KERNEL_ATTENTION ? 4 : k->root == KERNEL_CONV ? CONV_DIMS : 0;
 }
 
 /* ---- the task record: 64-bit words ---- */

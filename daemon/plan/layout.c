@@ -342,9 +342,10 @@ void draft_finish(struct draft *d, const struct traits *t) {
 }
 
 uint64_t draft_elements(const struct draft *d) {
+	unsigned rank = d->kernel.root == KERNEL_CONV ? CONV_IH : d->kernel.rank;
 	uint64_t n = 1;
 
-	for (unsigned i = 0; i < d->kernel.rank; i++)
+	for (unsigned i = 0; i < rank; i++)
 		n *= (uint64_t)d->dims[i];
 	return n;
 }

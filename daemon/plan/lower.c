@@ -661,6 +661,116 @@ static int lower_attention(struct lowering *l, const struct group *g) {
 	return r ? r : lower_stores(l, g);
 }
 
+/* ---- convolutions ---- */
+
+/* Extents in the order of kernel.h; an input with one spatial axis has rows of its own. */
+static void lower_conv_dims(struct lowering *l, const struct node *root, const struct tensor_type *x,
+	const struct tensor_type *w) {
+	int64_t *dims = l->d->dims;
+	bool rows = x->rank == 4;
+
+	dims[CONV_N] = x->dims[0];
+	dims[CONV_CO] = w->dims[0];
+	dims[CONV_OH] = rows ? root->type->dims[2] : 1;
+	dims[CONV_OW] = root->type->dims[x->rank - 1];
+	dims[CONV_GROUP] = root->attr->whole ? root->attr->whole : 1;
+	dims[CONV_CI] = w->dims[1];
+	dims[CONV_KH] = rows ? w->dims[2] : 1;
+	dims[CONV_KW] = w->dims[w->rank - 1];
+	dims[CONV_IH] = rows ? x->dims[2] : 1;
+	dims[CONV_IW] = x->dims[x->rank - 1];
+}
+
+/* Steps, distances and borders as scalars 0 to 5. */
+static int lower_conv_scalars(struct lowering *l, const struct node *root) {
+	const struct op_attr *a = root->attr;
+	bool rows = a->rank == 2;
+	unsigned x = a->rank - 1u;
+	const int64_t value[CONV_SCALARS] = { rows ? a->step[0] : 1, a->step[x], rows ? a->dims[0] : 1, a->dims[x],
+		rows ? a->start[0] : 0, a->start[x] };
+	uint32_t number;
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < CONV_SCALARS; i++) {
+		r = planner_constant(l->p, (uint64_t)value[i], &number);
+		if (!r)
+			draft_scalar(l->d, DTYPE_i64, number);
+	}
+	return r;
+}
+
+/* Lines and columns that are computed at once: as many as fit, all alike. */
+static void lower_conv_block(struct lowering *l, const struct node *root) {
+	const struct op_attr *a = root->attr;
+	const int64_t *dims = l->d->dims;
+	int64_t over = (dims[CONV_KW] - 1) * a->dims[a->rank - 1] / a->step[a->rank - 1];
+	int64_t most = CONV_PLACES - over, pieces = (dims[CONV_OW] + most - 1) / most;
+	int64_t columns = (dims[CONV_OW] + pieces - 1) / pieces, lines = (CONV_PLACES + over) / (columns + over);
+
+	pieces = (dims[CONV_OH] + lines - 1) / lines;
+	lines = (dims[CONV_OH] + pieces - 1) / pieces;
+	l->d->extent = (uint64_t)lines << 16 | (uint64_t)columns;
+}
+
+static void lower_conv_operands(struct lowering *l, const struct node *x, const struct node *w) {
+	struct plan_operand in = { .slot = l->p->node[x->base].slot, .offset = x->view.offset };
+	struct plan_operand by = { .slot = l->p->node[w->base].slot, .offset = w->view.offset };
+	const int64_t *dims = l->d->dims;
+
+	in.stride[CONV_N] = x->view.stride[0];
+	in.stride[CONV_GROUP] = x->view.stride[1] * dims[CONV_CI];
+	in.stride[CONV_CI] = x->view.stride[1];
+	in.stride[CONV_IH] = x->type->rank == 4 ? x->view.stride[2] : 0;
+	in.stride[CONV_IW] = x->view.stride[x->type->rank - 1];
+	by.stride[CONV_KW] = 1;
+	by.stride[CONV_KH] = dims[CONV_KW];
+	by.stride[CONV_CI] = dims[CONV_KH] * dims[CONV_KW];
+	by.stride[CONV_CO] = dims[CONV_CI] * by.stride[CONV_CI];
+	draft_operand(l->d, x->type->dtype, &in);
+	draft_operand(l->d, w->type->dtype, &by);
+}
+
+/* The bias, one a channel, in the accumulator's type. */
+static uint16_t lower_conv_bias(struct lowering *l, const struct node *root, uint16_t v) {
+	const struct node *b = &l->p->node[root->in[2]];
+	struct plan_operand o = { .slot = l->p->node[b->base].slot, .offset = b->view.offset };
+	uint8_t type = l->d->kernel.accumulator;
+
+	o.stride[CONV_CO] = b->view.stride[0];
+	return draft_op(l->d, OP_add, type, 2, (uint16_t[]){ v, lower_cast(l->d, draft_load(l->d, b->type->dtype, &o), type) });
+}
+
+static int lower_conv(struct lowering *l, const struct group *g) {
+	struct node *root = &l->p->node[g->root];
+	const struct node *x = &l->p->node[root->in[CONV_INPUT]], *w = &l->p->node[root->in[CONV_WEIGHT]];
+	struct kernel *k = &l->d->kernel;
+	int64_t each;
+	uint16_t v;
+	int r;
+
+	k->root = KERNEL_CONV;
+	k->op = OP_conv;
+	k->accumulator = dtype_info(root->type->dtype)->reg;
+	k->rank = CONV_DIMS;
+	lower_conv_dims(l, root, x->type, w->type);
+	lower_conv_block(l, root);
+	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
+	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);
+	lower_conv_operands(l, x, w);
+	r = lower_conv_scalars(l, root);
+	if (r)
+		return r;
+	k->root_value = k->values;
+	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	if (root->arity > 2)
+		v = lower_conv_bias(l, root, v);
+	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));
+	frame_plain(&l->frame, root->type);
+	l->frame.dim[root->type->rank - 1] = CONV_OW;
+	r = lower_members(l, g);
+	return r ? r : lower_stores(l, g);
+}
+
 /* ---- steps ---- */
 
 /* What a member stands for in the graph: a copy made to be computed again, or a part, for another node. */
@@ -698,6 +808,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 		[NODE_SCAN] = lower_scan, [NODE_SCATTER] = lower_scatter,
 		[NODE_SORT] = lower_sort,
 		[NODE_ATTENTION] = lower_attention,
+		[NODE_CONV] = lower_conv,
 	};
 	const struct group *g = &p->group[group];
 	struct lowering l = { .p = p, .d = d, .group = group };

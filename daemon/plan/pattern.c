@@ -212,6 +212,10 @@ static bool is_attention(const struct sight *s) {
 	return holds_op(s, OP_attention);
 }
 
+static bool is_conv(const struct sight *s) {
+	return holds_op(s, OP_conv);
+}
+
 static bool is_activation_linear(const struct sight *s) {
 	return s->products && s->active_before;
 }
@@ -277,7 +281,7 @@ static bool is_any(const struct sight *s) {
 	return true;
 }
 
-/* The first that fits. conv_bn_act has no row: no kernel holds a convolution. horizontal is of launches. */
+/* The first that fits. horizontal is of launches. */
 static const struct {
 	enum pattern pattern;
 	bool (*fits)(const struct sight *s);
@@ -285,6 +289,7 @@ static const struct {
 	{ PATTERN_scan, is_scan },
 	{ PATTERN_sort, is_sort },
 	{ PATTERN_attention, is_attention },
+	{ PATTERN_conv_bn_act, is_conv },
 	{ PATTERN_norm_linear, is_norm_linear },
 	{ PATTERN_activation_linear, is_activation_linear },
 	{ PATTERN_linear_residual, is_linear_residual },
@@ -393,7 +398,7 @@ enum pattern pattern_of_kernel(const struct kernel *k) {
 	static const uint8_t by_root[] = { [KERNEL_MAP] = PATTERN_elementwise_chain,
 		[KERNEL_REDUCE] = PATTERN_reduce_prologue, [KERNEL_MATMUL] = PATTERN_linear,
 		[KERNEL_ROWS] = PATTERN_reduce_broadcast, [KERNEL_SCAN] = PATTERN_scan,
-		[KERNEL_ATTENTION] = PATTERN_attention,
+		[KERNEL_ATTENTION] = PATTERN_attention, [KERNEL_CONV] = PATTERN_conv_bn_act,
 		[KERNEL_SORT] = PATTERN_sort };
 	unsigned ops = 0;
 

@@ -35,6 +35,7 @@ enum node_kind {
 	NODE_SCATTER,
 	NODE_SORT,
 	NODE_ATTENTION,
+	NODE_CONV,
 	NODE_PARTS,            /* in memory, written by other nodes, its parts */
 };
 
@@ -82,7 +83,7 @@ struct node {
 };
 
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION or NODE_MATMUL */
+	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION, NODE_CONV or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
 	uint8_t columns;                   /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */

@@ -17,7 +17,8 @@ bool node_is_computed(const struct node *n) {
 }
 
 bool node_is_product(const struct node *n) {
-	return n->kind == NODE_MATMUL || n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION;
+	return n->kind == NODE_MATMUL || n->kind == NODE_SCATTER || n->kind == NODE_ATTENTION ||
+		n->kind == NODE_CONV;
 }
 
 bool space_equal(const struct tensor_type *a, const struct tensor_type *b) {
@@ -138,6 +139,9 @@ static int resolve_node(struct planner *p, struct node *n) {
 		return 0;
 	case OP_matmul:
 		return resolve_matmul(p, n);
+	case OP_conv:
+		compute(p, n, NODE_CONV);
+		return 0;
 	case OP_attention:
 		compute(p, n, NODE_ATTENTION);
 		return 0;

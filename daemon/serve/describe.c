@@ -12,7 +12,7 @@
 static const char *root_word(const struct kernel *k) {
 	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce",
 		[KERNEL_MATMUL] = "matmul", [KERNEL_ROWS] = "rows", [KERNEL_SCAN] = "scan",
-		[KERNEL_SCATTER] = "scatter", [KERNEL_ATTENTION] = "attention",
+		[KERNEL_SCATTER] = "scatter", [KERNEL_ATTENTION] = "attention", [KERNEL_CONV] = "conv",
 		[KERNEL_SORT] = "sort" };
 
 	return words[k->root];

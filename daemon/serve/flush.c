@@ -120,6 +120,9 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 	case KERNEL_SORT:
 		c->sorts += s->kernel->stage == KERNEL_STAGE_ROWS || s->kernel->stage == KERNEL_STAGE_LAST;
 		break;
+	case KERNEL_CONV:
+		c->convolutions++;
+		break;
 	case KERNEL_ATTENTION:
 		c->attentions++;
 		break;

@@ -33,7 +33,7 @@
 
 enum {
 	WORKLOAD_SIZES = 3,
-	WORKLOAD_INPUTS = 4,
+	WORKLOAD_INPUTS = 6,
 	WORKLOAD_NAME = 64,
 	/* Runs of one variant before the next has its turn. */
 	BLOCK_RUNS = 5,

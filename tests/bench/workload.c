@@ -70,6 +70,56 @@ static int shape_attention(const int64_t *size, int i, int64_t *dims) {
 	return 3;
 }
 
+/* A convolution of CxHW: filters of `taps` by `taps`, as many as there are channels, or STEM_FILTERS. */
+struct conv {
+	int64_t taps, step, groups, filters;
+};
+
+enum { STEM_FILTERS = 64 };
+
+/* x of 1 x C x HW x HW, the filters, then weight, bias, mean and variance of the filters. */
+static int shape_of_conv(const struct conv *c, const int64_t *size, int i, int64_t *dims) {
+	if (i > 1) {
+		dims[0] = c->filters;
+		return 1;
+	}
+	dims[0] = i == 1 ? c->filters : 1;
+	dims[1] = i < 0 ? c->filters : i == 1 ? size[0] / c->groups : size[0];
+	dims[2] = dims[3] = i == 1 ? c->taps : i == 0 ? size[1] : (size[1] - 1) / c->step + 1;
+	return 4;
+}
+
+static struct conv conv_3x3(const int64_t *size) {
+	return (struct conv){ .taps = 3, .step = 1, .groups = 1, .filters = size[0] };
+}
+
+static struct conv conv_stem(const int64_t *size) {
+	(void)size;
+	return (struct conv){ .taps = 7, .step = 2, .groups = 1, .filters = STEM_FILTERS };
+}
+
+static struct conv conv_depthwise(const int64_t *size) {
+	return (struct conv){ .taps = 3, .step = 1, .groups = size[0], .filters = size[0] };
+}
+
+static int shape_conv_3x3(const int64_t *size, int i, int64_t *dims) {
+	struct conv c = conv_3x3(size);
+
+	return shape_of_conv(&c, size, i, dims);
+}
+
+static int shape_conv_stem(const int64_t *size, int i, int64_t *dims) {
+	struct conv c = conv_stem(size);
+
+	return shape_of_conv(&c, size, i, dims);
+}
+
+static int shape_conv_depthwise(const int64_t *size, int i, int64_t *dims) {
+	struct conv c = conv_depthwise(size);
+
+	return shape_of_conv(&c, size, i, dims);
+}
+
 /* ---- maps ---- */
 
 static fusion_array *record_add_relu(const struct workload *w, fusion_array *const *in) {
@@ -474,6 +524,53 @@ static void host_attention(
 	free(weight);
 }
 
+/* ---- convolutions, batch norm, relu ---- */
+
+#define CONV_EPS 1e-5
+
+static struct conv conv_of(const struct workload *w) {
+	return w->kind->shape == shape_conv_stem ? conv_stem(w->size) :
+		w->kind->shape == shape_conv_depthwise ? conv_depthwise(w->size) : conv_3x3(w->size);
+}
+
+static fusion_array *record_conv(const struct workload *w, fusion_array *const *in) {
+	struct conv c = conv_of(w);
+	int64_t step[2] = { c.step, c.step }, border[2] = { c.taps / 2, c.taps / 2 }, apart[2] = { 1, 1 };
+	fusion_array *y = fusion_conv(in[0], in[1], NULL, 2, step, border, apart, c.groups);
+
+	y = fusion_batch_norm(y, in[4], fusion_add_scalar(fusion_abs(in[5]), 1), in[2], in[3], 1, (int[]){ 1 }, CONV_EPS);
+	return fusion_relu(y);
+}
+
+static double host_place(const struct conv *c, const float *x, const float *k, int64_t n, int64_t line, int64_t column,
+	int64_t channels) {
+	double sum = 0;
+
+	for (int64_t i = 0; i < channels; i++)
+		for (int64_t a = 0; a < c->taps; a++)
+			for (int64_t b = 0; b < c->taps; b++) {
+				int64_t y = line * c->step + a - c->taps / 2, at = column * c->step + b - c->taps / 2;
+
+				if (y >= 0 && y < n && at >= 0 && at < n)
+					sum += (double)x[(i * n + y) * n + at] * (double)k[(i * c->taps + a) * c->taps + b];
+			}
+	return sum;
+}
+
+static void host_conv(const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	struct conv c = conv_of(w);
+	int64_t n = w->size[1], wide = (n - 1) / c.step + 1, channels = w->size[0] / c.groups;
+
+	for (int64_t i = 0; i < count; i++) {
+		int64_t at = first + i, filter = at / (wide * wide), group = filter / (c.filters / c.groups);
+		double y = host_place(&c, in[0] + group * channels * n * n, in[1] + filter * channels * c.taps * c.taps, n,
+			at / wide % wide, at % wide, channels);
+
+		y = (y - (double)in[4][filter]) / sqrt(fabs((double)in[5][filter]) + 1 + CONV_EPS);
+		out[i] = fmax(y * (double)in[2][filter] + (double)in[3][filter], 0);
+	}
+}
+
 /* ---- the table ---- */
 
 /* clang-format off: one row a workload */
@@ -638,6 +735,30 @@ static const struct kind kinds[] = {
 		.leading = true,
 		.cost = 20,
 		.doc = "log of the sum of exp of the columns of R rows of C, written out" },
+	{ .name = "conv_bn_relu",
+		.sizes = 2,
+		.inputs = 6,
+		.shape = shape_conv_3x3,
+		.record = record_conv,
+		.reference = host_conv,
+		.cost = 4,
+		.doc = "relu(batch_norm(conv(x, w))), 3x3, as many filters as channels, of CHANNELSxSIZE" },
+	{ .name = "conv_stem",
+		.sizes = 2,
+		.inputs = 6,
+		.shape = shape_conv_stem,
+		.record = record_conv,
+		.reference = host_conv,
+		.cost = 4,
+		.doc = "relu(batch_norm(conv(x, w))), 64 filters of 7x7 two apart, of CHANNELSxSIZE" },
+	{ .name = "conv_depthwise",
+		.sizes = 2,
+		.inputs = 6,
+		.shape = shape_conv_depthwise,
+		.record = record_conv,
+		.reference = host_conv,
+		.cost = 4,
+		.doc = "relu(batch_norm(conv(x, w))), 3x3, each channel by itself, of CHANNELSxSIZE" },
 	{ .name = "attention",
 		.sizes = 3,
 		.inputs = 3,
@@ -790,6 +911,8 @@ static double check_cost(const struct workload *w, int64_t row) {
 		return cost * (double)w->size[1];
 	if (k->shape == shape_attention)
 		return cost * (double)w->size[1];
+	if (k->record == record_conv)
+		return cost * (double)(w->size[0] / conv_of(w).groups * conv_of(w).taps * conv_of(w).taps);
 	if (k->leading || k->shape == shape_row_result)
 		return cost * (double)line_length(w);
 	return k->shape == shape_sum ? (double)w->size[0] : cost;

@@ -1,0 +1,292 @@
+/*
+ * Convolutions: each result begins at 0 and takes in fma(weight, element, c) for each channel, and in it each place of
+ * the filter in row-major order; elements of the border are zeros.
+ *
+ * CPU strategy: a unit is a block of places, `lines` by `columns`, of up to 96 results' channels of one group. It copies
+ * what a few channels of the input give to the block, border included, to a panel in which elements that are `stride` apart
+ * are neighbours: for each remainder of a row and a column by the strides one plane. Then the elements that neighbouring
+ * places need for one place of the filter are neighbours too, at an offset that is the same for all: a place of the block
+ * counts through its lines, a line being as long as the panel's. So tiles of 6 channels by a strip of places have their
+ * accumulators in registers, weights are read where they lie, and nothing is laid out in memory before.
+ *
+ * GPU strategy: a lane computes one result.
+ *
+ * The planner keeps planes within CONV_PLANES (see kernel.h); that also bounds the panel.
+ */
+#include "writer.h"
+
+#include <stdio.h>
+
+enum {
+	/* Elements of the panel that a few channels should fill: half of a first level of cache. */
+	CONV_PANEL_USED = 6144,
+	/* Places of a filter, of so many channels, at once: bounds the table of offsets. */
+	CONV_OFFSETS = 1024,
+};
+
+static const char *lanes(const struct writer *w) {
+	return value_register(w->k->accumulator);
+}
+
+static const char *lane(const struct writer *w) {
+	return value_lane(w->k->accumulator);
+}
+
+/* Vectors of a tile: with 32 registers 24 accumulators, with 16 of them 12. */
+static unsigned strip(const struct kernel *k) {
+	return k->width == 16 && dtype_info(k->accumulator)->bytes == 4 ? 4 : 2;
+}
+
+bool conv_walks(unsigned o, unsigned d) {
+	static const uint16_t input = 1U << CONV_N | 1U << CONV_GROUP | 1U << CONV_CI | 1U << CONV_IH | 1U << CONV_IW;
+	static const uint16_t weight = 1U << CONV_CO | 1U << CONV_CI;
+
+	if (o > CONV_WEIGHT)
+		return d < CONV_GROUP;
+	return (o == CONV_INPUT ? input : weight) >> d & 1;
+}
+
+/* What plan chose (kernel.h), and what follows from it. */
+static void write_sizes(struct writer *w) {
+	static const char *const names[] = { "step_y", "step_x", "apart_y", "apart_x", "border_y", "border_x" };
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		text_line(w, "const long %s = r[%u];", names[i], kernel_word_scalar(w->k, i));
+	text_line(w, "const long columns = r[%u] & 0xffff, lines = r[%u] >> 16, taps = d%u * d%u;", KERNEL_WORD_EXTENT,
+		KERNEL_WORD_EXTENT, CONV_KH, CONV_KW);
+	text_line(w, "const long each = d%u / d%u;", CONV_CO, CONV_GROUP);
+}
+
+/* ---- the panel ---- */
+
+/* A row of a plane from column 0 to `pitch`: zeros, elements, zeros. Vectors may write beyond: what is there comes later. */
+static void write_row(struct writer *w) {
+	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
+	const char *acc = dtype_info(w->k->accumulator)->name;
+
+	text_line(w, "private %s *const to = panel + ((c * step_y + py) * step_x + px) * plane + y * pitch;", lane(w));
+	text_line(w, "const long iy = (y0 + y) * step_y + py - border_y, left = x0 * step_x + px - border_x;");
+	text_line(w, "const int inside = iy >= 0 && iy < d%u;", CONV_IH);
+	text_line(w, "const int low = inside ? min(pitch, max(0l, (step_x - 1 - left) / step_x)) : pitch;");
+	text_line(w, "const int high = inside ? max((long)low, min(pitch, (d%u - left + step_x - 1) / step_x)) : pitch;",
+		CONV_IW);
+	text_line(w, "global const uchar *const row = in + %u * (c * s0_%u + iy * s0_%u + left * s0_%u);", from->bytes,
+		CONV_CI, CONV_IH, CONV_IW);
+	text_line(w, "const long apart = step_x * s0_%u;", CONV_IW);
+	text_line(w, "for (int x = 0; x < low; x++)");
+	text_line(w, "\tto[x] = 0;");
+	text_open(w, "for (int x = low; x < high; x += W)");
+	text_line(w, "%s v;", lanes(w));
+	text_line(w, "if (apart == 1)");
+	text_line(w, "\tv = to_%s(load_%s(row + %u * x));", acc, from->name, from->bytes);
+	text_line(w, "else");
+	text_line(w, "\tv = to_%s(gather_%s(row + %u * x * apart, apart, min(high - x, W)));", acc, from->name, from->bytes);
+	text_line(w, "put_vector(to + x, v);");
+	text_close(w);
+	text_line(w, "for (int x = high; x < pitch; x++)");
+	text_line(w, "\tto[x] = 0;");
+}
+
+static void write_panel(struct writer *w) {
+	text_open(w, "for (int c = 0; c < count; c++)");
+	text_open(w, "for (int py = 0; py < step_y; py++)");
+	text_open(w, "for (int px = 0; px < step_x; px++)");
+	text_open(w, "for (int y = 0; y < lines + over_y; y++)");
+	write_row(w);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
+/* Where in the panel the elements of the first place lie, for each channel and place of the filter. */
+static void write_offsets(struct writer *w) {
+	text_open(w, "for (int c = 0; c < chunk; c++)");
+	text_open(w, "for (int y = 0; y < d%u; y++)", CONV_KH);
+	text_open(w, "for (int x = 0; x < d%u; x++)", CONV_KW);
+	text_line(w, "const long at_y = y * apart_y, at_x = x * apart_x;");
+	text_line(w, "offset[(c * d%u + y) * d%u + x] = ((c * step_y + at_y %% step_y) * step_x + at_x %% step_x) * plane +",
+		CONV_KH, CONV_KW);
+	text_line(w, "\tat_y / step_y * pitch + at_x / step_x;");
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
+/* ---- tiles ---- */
+
+static void write_step(struct writer *w, unsigned rows, unsigned vectors) {
+	const struct kernel *k = w->k;
+	const struct dtype_info *type = dtype_info(k->operand[CONV_WEIGHT].dtype);
+
+	text_line(w, "private const %s *const from = panel + offset[k] + s * W;", lane(w));
+	text_line(w, "%s b[%u];", lanes(w), vectors);
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int v = 0; v < %u; v++)", vectors);
+	text_line(w, "\tb[v] = get_vector(from + v * W);");
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", rows);
+	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + %u * k));", lanes(w), dtype_info(k->accumulator)->name,
+		type->name, type->bytes);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
+	text_begin(w);
+	text_part(w, "c[i][v] = ");
+	value_multiply_add(w, "a", "b[v]", "c[i][v]");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+	text_close(w);
+}
+
+static void write_tiles(struct writer *w) {
+	const struct kernel *k = w->k;
+	unsigned rows = k->inputs, vectors = strip(k), bytes = dtype_info(k->operand[CONV_WEIGHT].dtype)->bytes;
+
+	text_open(w, "for (int t = 0; t < height; t += %u)", rows);
+	text_line(w, "global const uchar *row[%u];", rows);
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int i = 0; i < %u; i++)", rows);
+	text_line(w, "\trow[i] = a1 + %u * ((first + min(t + i, height - 1)) * s1_%u + c0 * s1_%u);", bytes, CONV_CO, CONV_CI);
+	text_open(w, "for (int s = 0; s < across; s += %u)", vectors);
+	text_line(w, "%s c[%u][%u];", lanes(w), rows, vectors);
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int e = 0; e < %u; e++)", rows * vectors);
+	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, lanes(w));
+	text_line(w, "if (c0 > 0)");
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int e = 0; e < %u; e++)", rows * vectors);
+	text_line(w, "\tc[e / %u][e %% %u] = sum[t + e / %u][s + e %% %u];", vectors, vectors, vectors, vectors);
+	text_open(w, "for (int k = 0; k < count * taps; k++)");
+	write_step(w, rows, vectors);
+	text_close(w);
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int e = 0; e < %u; e++)", rows * vectors);
+	text_line(w, "\tsum[t + e / %u][s + e %% %u] = c[e / %u][e %% %u];", vectors, vectors, vectors, vectors);
+	text_close(w);
+	text_close(w);
+}
+
+/* ---- a unit ---- */
+
+static void write_outputs(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "o", .lane = "l", .count = "n", .hoist = true };
+	struct frame_names index = { { NULL } };
+
+	index.name[CONV_N] = "image";
+	index.name[CONV_CO] = "channel";
+	index.name[CONV_OH] = "line";
+	index.name[CONV_OW] = "x0";
+	text_open(w, "for (int i = 0; i < height; i++)");
+	text_open(w, "for (int y = 0; y < lines && y0 + y < d%u; y++)", CONV_OH);
+	text_line(w, "const long channel = first + i, line = y0 + y;");
+	operand_place(w, &w->outer, "o", index.name);
+	value_write(w, &s, LEVEL_UNIT);
+	text_open(w, "for (int l = 0; l < width; l += W)");
+	text_line(w, "const int n = min(width - l, W);");
+	value_root(w, "get_vector((private const E *)sum[i] + y * pitch + l)");
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
+static void write_unit(struct writer *w) {
+	text_line(w, "ulong rest = unit;");
+	text_line(w, "const long x0 = take(&rest, (d%u + columns - 1) / columns) * columns;", CONV_OW);
+	text_line(w, "const long y0 = take(&rest, (d%u + lines - 1) / lines) * lines;", CONV_OH);
+	text_line(w, "const long begins = take(&rest, (each + rows - 1) / rows) * rows;");
+	text_line(w, "const long group = take(&rest, d%u), image = rest, first = group * each + begins;", CONV_GROUP);
+	text_line(w, "const int height = min(each - begins, rows), width = min(d%u - x0, columns);", CONV_OW);
+	text_line(w, "global const uchar *in = a0 + %u * (image * s0_%u + group * s0_%u);",
+		dtype_info(w->k->operand[CONV_INPUT].dtype)->bytes, CONV_N, CONV_GROUP);
+	text_open(w, "for (long c0 = 0; c0 < d%u; c0 += chunk)", CONV_CI);
+	text_line(w, "const int count = min(d%u - c0, chunk);", CONV_CI);
+	write_panel(w);
+	text_line(w, "in += %u * count * s0_%u;", dtype_info(w->k->operand[CONV_INPUT].dtype)->bytes, CONV_CI);
+	write_tiles(w);
+	text_close(w);
+	write_outputs(w);
+}
+
+void conv_functions(struct writer *w) {
+	if (w->t->strategy == STRATEGY_GPU)
+		return;
+	text_line(w, "/* Vectors in private memory, wherever they begin. */");
+	text_line(w, "typedef %s E;", lane(w));
+	text_line(w, "OVL %s get_vector(private const E *p) { return *(private const %s_loose *)p; }", lanes(w),
+		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
+	text_line(w, "OVL void put_vector(private E *p, %s v) { *(private %s_loose *)p = v; }", lanes(w),
+		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
+	text_blank(w);
+}
+
+void conv_lanes(struct writer *w) {
+	unsigned rows = CONV_TILES * w->k->inputs, vectors = strip(w->k);
+
+	frame_units(w);
+	write_sizes(w);
+	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, w->k->inputs);
+	text_line(w, "const long over_x = (d%u - 1) * apart_x / step_x, over_y = (d%u - 1) * apart_y / step_y;", CONV_KW,
+		CONV_KH);
+	text_line(w, "const long pitch = columns + over_x, plane = over_y * pitch + over_x + %u;", CONV_PLACES);
+	text_line(w, "const int across = (lines * pitch - over_x + %u * W - 1) / (%u * W) * %u;", vectors, vectors, vectors);
+	text_line(w, "const long chunk = max(1l, min(d%u, min((long)%u / (step_y * step_x * plane), (long)%u / taps)));",
+		CONV_CI, CONV_PANEL_USED, CONV_OFFSETS);
+	text_line(w, "%s sum[%u][%u / W];", lanes(w), rows + w->k->inputs, CONV_PLACES);
+	text_line(w, "%s panel[%u];", lane(w), CONV_PANEL);
+	text_line(w, "int offset[%u];", CONV_OFFSETS);
+	write_offsets(w);
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	write_unit(w);
+	text_close(w);
+}
+
+/* ---- GPU strategy ---- */
+
+static void write_sum(struct writer *w) {
+	const struct kernel *k = w->k;
+	const struct dtype_info *in = dtype_info(k->operand[CONV_INPUT].dtype), *by = dtype_info(k->operand[CONV_WEIGHT].dtype);
+	const char *acc = dtype_info(k->accumulator)->name;
+
+	text_line(w, "%s sum = 0;", lanes(w));
+	text_open(w, "for (long c = 0; c < d%u; c++)", CONV_CI);
+	text_open(w, "for (long t = 0; t < taps; t++)");
+	text_line(w, "const long iy = line * step_y + t / d%u * apart_y - border_y;", CONV_KW);
+	text_line(w, "const long ix = column * step_x + t %% d%u * apart_x - border_x;", CONV_KW);
+	text_line(w, "const %s a = to_%s(uniform_%s(a1 + %u * (channel * s1_%u + c * s1_%u + t)));", lanes(w), acc, by->name,
+		by->bytes, CONV_CO, CONV_CI);
+	text_line(w, "%s b = 0;", lanes(w));
+	text_line(w, "if (iy >= 0 && iy < d%u && ix >= 0 && ix < d%u)", CONV_IH, CONV_IW);
+	text_line(w, "\tb = to_%s(uniform_%s(a0 + %u * (image * s0_%u + group * s0_%u + c * s0_%u + iy * s0_%u + ix * s0_%u)));",
+		acc, in->name, in->bytes, CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW);
+	text_begin(w);
+	text_part(w, "sum = ");
+	value_multiply_add(w, "a", "b", "sum");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+	text_close(w);
+}
+
+void conv_groups(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "o" };
+	struct frame_names index = { { NULL } };
+
+	index.name[CONV_N] = "image";
+	index.name[CONV_CO] = "channel";
+	index.name[CONV_OH] = "line";
+	index.name[CONV_OW] = "column";
+	write_sizes(w);
+	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_UNITS);
+	text_line(w, "\treturn;");
+	text_line(w, "ulong rest = get_global_id(0);");
+	text_line(w, "const long column = take(&rest, d%u), line = take(&rest, d%u);", CONV_OW, CONV_OH);
+	text_line(w, "const long channel = take(&rest, d%u), image = rest, group = channel / each;", CONV_CO);
+	write_sum(w);
+	operand_place(w, &w->outer, "o", index.name);
+	value_root(w, "sum");
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+}
