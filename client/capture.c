@@ -288,7 +288,7 @@ static void put_define(
 	wire_put_array(w, operations);
 	for (const struct value *v = p->recorded.first; v; v = v->next)
 		if (v->needed)
-			flush_put_value(w, v);
+			flush_put_value(p->context, w, v);
 	wire_put_array(w, p->outputs);
 	for (unsigned i = 0; i < p->outputs; i++)
 		wire_put_uint(w, output[i]->index);

@@ -19,7 +19,8 @@ enum {
 struct defined {
 	struct defined *next;
 	struct definition *definition;
-	unsigned op;                 /* of an operation with a body: its number; its definition holds no text */
+	unsigned op;                 /* of an operation with a body: its number here; its definition holds no text */
+	unsigned number;             /* and what the daemon calls it */
 	bool theirs;                 /* of the daemon; one of the user's own goes before it */
 };
 
@@ -57,14 +58,14 @@ static int check_room(const struct fusion_context *c, const char *name, struct f
 }
 
 /* Takes over the definition. */
-static int keep(struct fusion_context *c, struct definition *definition, unsigned op, bool theirs) {
+static int keep(struct fusion_context *c, struct definition *definition, unsigned op, unsigned number, bool theirs) {
 	struct defined *d = calloc(1, sizeof *d);
 
 	if (!d) {
 		definition_free(definition);
 		return -ENOMEM;
 	}
-	*d = (struct defined){ c->definitions, definition, op, theirs };
+	*d = (struct defined){ c->definitions, definition, op, number, theirs };
 	c->definitions = d;
 	return 0;
 }
@@ -85,7 +86,7 @@ int fusion_define_op(
 	if (r)
 		definition_free(d);
 	else
-		r = keep(context, d, 0, false);
+		r = keep(context, d, 0, 0, false);
 	context_leave(context);
 	return error_report(r, &f);
 }
@@ -156,7 +157,7 @@ static int read_theirs(struct wire_cursor *c, struct theirs *t, struct fault *f)
 }
 
 /* An operation with a body is a row of op_info(); its definition has a name and operands alone. */
-static int take_body(const struct theirs *t, struct definition **dp, struct fault *f) {
+static int take_body(const struct theirs *t, struct definition **dp, unsigned *opp, struct fault *f) {
 	struct own_facts facts = { .types = (enum op_types)t->types, .result = (enum op_result)t->result,
 		.one_shape = t->shapes };
 	struct definition *d = calloc(1, sizeof *d);
@@ -170,7 +171,7 @@ static int take_body(const struct theirs *t, struct definition **dp, struct faul
 		facts.arity = d->arity;
 		for (unsigned i = 0; i < d->arity; i++)
 			facts.gradient[i] = t->gradient[i];
-		r = own_take((unsigned)t->op, t->identity, &facts, f);
+		r = own_take(t->identity, &facts, opp, f);
 	}
 	if (r)
 		definition_free(d);
@@ -182,15 +183,16 @@ static int take_body(const struct theirs *t, struct definition **dp, struct faul
 int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) {
 	struct definition *d = NULL;
 	struct theirs t = { 0 };
+	unsigned op = 0;
 	int r = read_theirs(cursor, &t, f);
 
 	if (!r)
-		r = t.op ? take_body(&t, &d, f)
+		r = t.op ? take_body(&t, &d, &op, f)
 			 : definition_new(t.signature, t.text, (const char *const *)t.gradient, &d, f);
 	if (!r && find(c, d->name))
 		d = definition_free(d);          /* another thread asked, too */
 	if (!r && d)
-		r = keep(c, d, (unsigned)t.op, true);
+		r = keep(c, d, op, (unsigned)t.op, true);
 	theirs_free(&t);
 	return r;
 }
@@ -218,6 +220,14 @@ int defined_find(struct recording *r, const char *name, const struct defined **d
 	if (!failed && !*dp)
 		*dp = find(r->context, name);
 	return failed || *dp ? failed : fault_set(&r->fault, FAULT_PROTOCOL, "%s: fusiond told of another operation", name);
+}
+
+unsigned defined_number(const struct fusion_context *c, unsigned op) {
+	const struct defined *d = op_is_own(op) ? c->definitions : NULL;
+
+	while (d && d->op != op)
+		d = d->next;
+	return d ? d->number : 0;
 }
 
 uint32_t defined_attributes(const struct defined *d) {

@@ -4,7 +4,8 @@
  *
  * A call of an expression is recorded as the operations of its text (protocol/expand.c), so the daemon fuses,
  * shares and plans them like any others, and every client gains alike. An operation with a body is one operation
- * (protocol/own.h). All of it is under the lock of the context.
+ * (protocol/own.h): a row of this process, by its identity, which each context sends as the number that its daemon has
+ * for it. All of it is under the lock of the context.
  */
 #pragma once
 
@@ -20,6 +21,8 @@ uint32_t defined_attributes(const struct defined *d);
 /* Records it over r->in. */
 int defined_record(const struct defined *d, struct recording *r, const struct op_attr *attr,
 	struct value **vp) FAULT_MUST_USE;
+/* What this context's daemon calls an operation with a body; 0: op is no such. */
+unsigned defined_number(const struct fusion_context *c, unsigned op);
 /* Takes in the daemon's answer. */
 int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) FAULT_MUST_USE;
 /* Frees all of a list; returns NULL. */

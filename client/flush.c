@@ -7,6 +7,7 @@
 #include "protocol/codec.h"
 #include "sent.h"
 #include "context.h"
+#include "define.h"
 #include "handle.h"
 
 enum {
@@ -38,10 +39,11 @@ static int64_t operand_number(const struct value *v) {
 	return -1 - (int64_t)v->handle;
 }
 
-void flush_put_value(struct wire_writer *w, const struct value *v) {
+void flush_put_value(const struct fusion_context *c, struct wire_writer *w, const struct value *v) {
 	struct coded_op o;
 
 	o.op = v->op;
+	o.theirs = (uint16_t)defined_number(c, v->op);
 	o.arity = v->arity;
 	for (unsigned i = 0; i < v->arity; i++)
 		o.in[i] = operand_number(v->in[i]);
@@ -66,7 +68,7 @@ static void put_operations(struct fusion_context *c, struct wire_writer *w, stru
 	for (struct value *v = c->pending.first; v; v = v->next) {
 		struct sent_op *o = &b->ops[v->index];
 
-		flush_put_value(w, v);
+		flush_put_value(c, w, v);
 		v->handle = v->holders ? slots_take(c->slots, v) : 0;
 		*o = (struct sent_op){ .line = v->place.line, .file = v->place.file, .op = v->op };
 		o->slot = v->handle ? (uint32_t)v->handle : SENT_NO_SLOT;

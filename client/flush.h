@@ -28,7 +28,7 @@ int wait_for(struct fusion_context *c, uint64_t seq, struct fault *f) FAULT_MUST
 int wait_accepted(struct fusion_context *c, uint64_t seq, struct fault *f) FAULT_MUST_USE;
 
 /* Writes one recorded operation; its operands are sent, or have their index. */
-void flush_put_value(struct wire_writer *w, const struct value *v);
+void flush_put_value(const struct fusion_context *c, struct wire_writer *w, const struct value *v);
 /* Bytes it takes at most. */
 uint64_t flush_value_bytes(const struct value *v);
 

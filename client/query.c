@@ -101,7 +101,7 @@ static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_
 	wire_put_array(w, operations);
 	for (const struct value *v = c->pending.first; v; v = v->next)
 		if (v->needed)
-			flush_put_value(w, v);
+			flush_put_value(c, w, v);
 	wire_put_array(w, outputs);
 	for (int i = 0; i < count; i++)
 		if (array[i]->value->state == VALUE_PENDING)

@@ -8,6 +8,7 @@
 #include "codec.h"
 
 #include "attribute.h"
+#include "own.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -313,7 +314,7 @@ void codec_put_op(struct wire_writer *w, const struct coded_op *o) {
 		return;
 	}
 	wire_put_array(w, 1U + o->arity + (unsigned)__builtin_popcount(attributes));
-	wire_put_uint(w, o->op);
+	wire_put_uint(w, o->theirs ? o->theirs : o->op);
 	for (unsigned i = 0; i < o->arity; i++)
 		wire_put_int(w, o->in[i]);
 	for (; attributes; attributes &= attributes - 1)
@@ -400,6 +401,8 @@ int codec_get_op(struct wire_cursor *c, uint32_t position, struct coded_op *op, 
 	info = id <= UINT16_MAX ? op_info((unsigned)id) : NULL;
 	if (!info)
 		return fault_set(f, FAULT_OPERATION, "operation %" PRIu64 " does not exist", id);
+	if (op_is_own((unsigned)id) && own_state((unsigned)id) != OWN_CALLABLE)
+		return fault_set(f, FAULT_OPERATION, "%s may not be called: it has not been found right", info->name);
 	memset(op, 0, sizeof *op);
 	op->op = (uint16_t)id;
 	op->arity = info->arity;

@@ -18,6 +18,7 @@
 
 struct coded_op {
 	uint16_t op;
+	uint16_t theirs;             /* to be written: what the reader's number is, where it is another; else 0 */
 	uint8_t arity;
 	int64_t in[LIMIT_OPERANDS];
 	struct op_attr attr;
@@ -26,7 +27,7 @@ struct coded_op {
 void codec_put_op(struct wire_writer *w, const struct coded_op *o);
 
 /*
- * Reads one operation: checks that it exists, its arity, that operands refer to operations before
+ * Reads one operation: checks that it exists, that an own one may be called, its arity, that operands refer to operations before
  * `position` or to handles, and the form of its attributes (ranks, dtypes); not shapes.
  */
 int codec_get_op(struct wire_cursor *c, uint32_t position, struct coded_op *op, struct fault *f) FAULT_MUST_USE;

@@ -760,6 +760,8 @@ int op_infer(unsigned op, unsigned n, const struct tensor_type *const *in, const
 	rule_function *rule;
 	int r = check_call(op, n, f);
 
+	if (!r && op_is_own(op) && own_state(op) == OWN_WAITS)
+		r = fault_set(f, FAULT_OPERATION, "%s may not be called: it has not been found right", op_info(op)->name);
 	if (r)
 		return r;
 	c.info = op_info(op);

@@ -12,13 +12,19 @@
 #include <string.h>
 
 static const struct op_info *rows[OP_OWN_COUNT];
-/* A row that was dropped keeps its number, for programs were built that call it by that. */
-static bool dropped[OP_OWN_COUNT];
+static uint8_t states[OP_OWN_COUNT];
 
 const struct op_info *own_info(unsigned op) {
-	if (!op_is_own(op) || __atomic_load_n(&dropped[op - OP_OWN_FIRST], __ATOMIC_ACQUIRE))
-		return NULL;
-	return __atomic_load_n(&rows[op - OP_OWN_FIRST], __ATOMIC_ACQUIRE);
+	return op_is_own(op) ? __atomic_load_n(&rows[op - OP_OWN_FIRST], __ATOMIC_ACQUIRE) : NULL;
+}
+
+enum own_state own_state(unsigned op) {
+	return op_is_own(op) ? (enum own_state)__atomic_load_n(&states[op - OP_OWN_FIRST], __ATOMIC_ACQUIRE) : OWN_WAITS;
+}
+
+void own_set_state(unsigned op, enum own_state state) {
+	if (op_is_own(op))
+		__atomic_store_n(&states[op - OP_OWN_FIRST], (uint8_t)state, __ATOMIC_RELEASE);
 }
 
 /* ---- one row ---- */
@@ -99,13 +105,12 @@ static bool place(unsigned at, struct op_info *row, uint64_t identity) {
 		return true;
 	if (there->identity != identity)
 		return false;
-	__atomic_store_n(&dropped[at], false, __ATOMIC_RELEASE);
 	row_free(row);
 	return true;
 }
 
-int own_add(const struct own_facts *facts, unsigned *opp, struct fault *f) {
-	uint64_t identity = identity_of(facts);
+/* From the place that the identity says on; a process that meets the same operations finds most at the same numbers. */
+static int find_place(const struct own_facts *facts, uint64_t identity, unsigned *opp, struct fault *f) {
 	struct op_info *row = row_new(facts, identity);
 
 	if (!row)
@@ -119,25 +124,18 @@ int own_add(const struct own_facts *facts, unsigned *opp, struct fault *f) {
 		}
 	}
 	row_free(row);
-	return fault_set(f, FAULT_LIMIT, "%s: there are %d operations with bodies already", facts->name, OP_OWN_COUNT);
+	return fault_set(f, FAULT_LIMIT, "%s: this process has met %d operations with bodies already, and keeps them while it "
+		"runs; it must be started again", facts->name, OP_OWN_COUNT);
 }
 
-int own_take(unsigned op, uint64_t identity, const struct own_facts *facts, struct fault *f) {
-	struct op_info *row;
-
-	if (!op_is_own(op))
-		return fault_set(f, FAULT_PROTOCOL, "%s: %u is no number of an own operation", facts->name, op);
-	row = row_new(facts, identity);
-	if (!row)
-		return -ENOMEM;
-	if (place(op - OP_OWN_FIRST, row, identity))
-		return 0;
-	row_free(row);
-	return fault_set(f, FAULT_STATE, "%s: in this process its number, %u, is that of %s of another daemon",
-		facts->name, op, rows[op - OP_OWN_FIRST]->name);
+int own_add(const struct own_facts *facts, unsigned *opp, struct fault *f) {
+	return find_place(facts, identity_of(facts), opp, f);
 }
 
-void own_drop(unsigned op) {
-	if (op_is_own(op))
-		__atomic_store_n(&dropped[op - OP_OWN_FIRST], true, __ATOMIC_RELEASE);
+int own_take(uint64_t identity, const struct own_facts *facts, unsigned *opp, struct fault *f) {
+	int r = find_place(facts, identity, opp, f);
+
+	if (!r)
+		own_set_state(*opp, OWN_CALLABLE);
+	return r;
 }

@@ -26,6 +26,7 @@
 
 #include "protocol/codec.h"
 #include "protocol/message.h"
+#include "protocol/own.h"
 #include "protocol/range.h"
 #include "protocol/shm.h"
 
@@ -95,7 +96,7 @@ static struct {
 	unsigned unanswered, unanswered_most;
 	uint64_t ops, outputs, releases, bytes, submit_bytes;
 	unsigned op_count[OP_COUNT];
-	unsigned own_count;          /* operations with bodies */
+	unsigned own, own_count;     /* what it calls the one with a body; how often that was submitted */
 	unsigned live, captures;
 	uint64_t capture_ops, capture_inputs, capture_outputs;
 	struct tensor_type capture_type[16], capture_made[16];
@@ -268,8 +269,10 @@ static inline void fake_put_freed(struct wire_writer *w) {
 static inline void fake_count(unsigned op) {
 	if (op < OP_COUNT)
 		fake.op_count[op]++;
-	else
+	else if (op == fake.own)
 		fake.own_count++;
+	else
+		fake_problem("an own operation by another number than it was told", NULL);
 }
 
 static inline int fake_submit(struct fake_request *q, struct fault *f) {
@@ -533,27 +536,48 @@ static inline int fake_configure(struct fake_request *q, struct fault *f) {
 	return r;
 }
 
-/* Two operations of the administrator: soft(x, t) with a body, and swish3(x), an expression. */
+/* The row of the one with a body, whatever it is called. */
+static inline int fake_own(struct fault *f) {
+	static const struct own_facts facts = { .name = "soft", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
+		.body = { [DTYPE_KIND_REAL] = "return x;" } };
+	int r = own_add(&facts, &fake.own, f);
+
+	if (!r)
+		own_set_state(fake.own, OWN_CALLABLE);
+	return r;
+}
+
+/*
+ * Operations of the administrator: soft(x, t) and firm(x, t) with bodies, which have one number as if each were
+ * of a daemon of its own, and swish3(x), an expression.
+ */
 static inline int fake_operation(struct fake_request *q, struct fault *f) {
-	enum { NUMBER = OP_OWN_FIRST + 7, IDENTITY = 1234 };
+	static const struct {
+		const char *name, *signature, *text;
+		uint64_t identity;
+	} known[] = { { "soft", "soft(x, t)", "", 1234 }, { "firm", "firm(x, t)", "", 1235 },
+		{ "swish3", "swish3(x)", "x * sigmoid(3 * x)", 0 } };
+	unsigned i = 0;
 	const char *name;
 	size_t size;
-	bool soft;
 	int r = wire_get_text(&q->body, "name", 100, &name, &size, f);
 
+	if (!r)
+		r = fake_own(f);
 	if (r)
 		return r;
-	soft = !strncmp(name, "soft", size);
-	if (!soft && strncmp(name, "swish3", size) != 0)
+	while (i < sizeof known / sizeof *known && strncmp(name, known[i].name, size) != 0)
+		i++;
+	if (i == sizeof known / sizeof *known)
 		return fault_set(f, FAULT_OPERATION, "%.*s: there is no such operation", (int)size, name);
 	fake.asked++;
 	wire_put_array(q->w, 9);
 	wire_put_uint(q->w, q->id);
-	wire_put_text(q->w, soft ? "soft(x, t)" : "swish3(x)");
-	wire_put_text(q->w, soft ? "" : "x * sigmoid(3 * x)");
+	wire_put_text(q->w, known[i].signature);
+	wire_put_text(q->w, known[i].text);
 	wire_put_array(q->w, 0);
-	wire_put_uint(q->w, soft ? NUMBER : 0);
-	wire_put_uint(q->w, soft ? IDENTITY : 0);
+	wire_put_uint(q->w, known[i].identity ? fake.own : 0);
+	wire_put_uint(q->w, known[i].identity);
 	wire_put_uint(q->w, OP_TYPES_REAL);
 	wire_put_uint(q->w, OP_RESULT_SAME);
 	wire_put_uint(q->w, 0);

@@ -304,6 +304,24 @@ START_TEST(an_operation_with_a_body_is_one_operation_with_checked_types) {
 }
 END_TEST
 
+START_TEST(daemons_may_have_one_number_for_different_operations) {
+	fusion_array *in[2], *y;
+
+	for (unsigned round = 0; round < 2; round++) {
+		open_context();
+		in[0] = matrix(FUSION_F32, 3, 5);
+		in[1] = matrix(FUSION_F32, 1, 5);
+		y = fusion_call(context, round ? "firm" : "soft", 2, in, NULL);
+		ck_assert_msg(y != NULL, "%s", fusion_error());
+		settle(y);
+		ck_assert_uint_eq(fake.own_count, 1);
+		fusion_release(in[0]);
+		fusion_release(in[1]);
+		close_context();
+	}
+}
+END_TEST
+
 START_TEST(a_definition_of_ones_own_goes_before_the_daemons) {
 	fusion_array *x;
 
@@ -322,7 +340,8 @@ START_TEST(a_definition_of_ones_own_goes_before_the_daemons) {
 END_TEST
 
 RUN_TESTS("client_call", operations_of_the_daemon_are_asked_for_once,
-	an_operation_with_a_body_is_one_operation_with_checked_types, a_definition_of_ones_own_goes_before_the_daemons, a_composite_is_one_operation_for_the_daemon,
+	an_operation_with_a_body_is_one_operation_with_checked_types, daemons_may_have_one_number_for_different_operations,
+	a_definition_of_ones_own_goes_before_the_daemons, a_composite_is_one_operation_for_the_daemon,
 	absent_operands_are_null_and_the_others_meet_in_one_type, a_call_by_name_is_the_function,
 	attributes_that_do_not_fit_are_refused, a_definition_is_recorded_as_its_operations,
 	a_definition_takes_the_attributes_its_text_names, definitions_may_stand_in_a_capture,

@@ -6,6 +6,7 @@
 
 #include "daemon/base/body.h"
 #include "daemon/base/operation_file.h"
+#include "protocol/codec.h"
 #include "tests/test_protocol.h"
 
 static char folder[64];
@@ -226,7 +227,7 @@ START_TEST(what_is_the_same_has_the_same_number) {
 	const struct own_facts facts = { .name = "soft", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
 		.body = { [DTYPE_KIND_REAL] = "return x;" } };
 	struct own_facts other = facts;
-	unsigned a, b, c;
+	unsigned a, b, c, d;
 	struct fault f;
 
 	other.body[DTYPE_KIND_REAL] = "return t;";
@@ -236,13 +237,56 @@ START_TEST(what_is_the_same_has_the_same_number) {
 	ck_assert_uint_eq(a, b);
 	ck_assert_uint_ne(a, c);
 	ck_assert_str_eq(op_info(a)->body[DTYPE_KIND_REAL], "return x;");
-	ck_assert_int_eq(own_take(a, op_info(a)->identity, &facts, &f), 0);
-	ck_assert_int_eq(own_take(a, op_info(c)->identity, &other, &f), FAULT_STATE);
-	own_drop(a);
-	ck_assert_ptr_null(op_info(a));
-	ck_assert_int_eq(own_add(&facts, &b, &f), 0);
+	/* A client goes by what the daemon says it is, whatever the number there. */
+	ck_assert_int_eq(own_take(op_info(a)->identity, &facts, &b, &f), 0);
 	ck_assert_uint_eq(a, b);
-	ck_assert_ptr_nonnull(op_info(a));
+	ck_assert_int_eq(own_take(op_info(a)->identity + 1, &facts, &d, &f), 0);
+	ck_assert_uint_ne(d, a);
+	ck_assert_uint_ne(d, c);
+	ck_assert_int_eq(own_state(d), OWN_CALLABLE);
+}
+END_TEST
+
+/* [[op, 0, 0]] as a client would write it; what reading it says. */
+static int read_call(unsigned op, struct fault *f) {
+	struct coded_op got;
+	struct wire_writer w;
+	struct wire_reader r;
+	struct wire_cursor c;
+	int code;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	codec_put_op(&w, &(struct coded_op){ .op = (uint16_t)op, .arity = 2 });
+	ck_assert_int_eq(wire_open(&r, w.buffer.data, w.buffer.size, f), 0);
+	c = wire_root(&r);
+	code = codec_get_op(&c, 1, &got, f);
+	wire_close(&r);
+	wire_writer_free(&w);
+	return code;
+}
+
+START_TEST(clients_call_what_was_found_right_and_rows_never_vanish) {
+	const struct own_facts facts = { .name = "untried", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
+		.body = { [DTYPE_KIND_REAL] = "return x;" } };
+	const struct tensor_type type = { DTYPE_f32, 1, { 5 } };
+	const struct tensor_type *const in[] = { &type, &type };
+	struct tensor_type out;
+	struct fault f;
+	unsigned op;
+
+	ck_assert_int_eq(own_add(&facts, &op, &f), 0);
+	ck_assert_int_eq(read_call(op, &f), FAULT_OPERATION);
+	ck_assert_ptr_nonnull(strstr(f.text, "untried may not be called"));
+	ck_assert_int_eq(op_infer(op, 2, in, NULL, &out, &f), FAULT_OPERATION);
+	own_set_state(op, OWN_TRIED);
+	ck_assert_int_eq(read_call(op, &f), FAULT_OPERATION);
+	ck_assert_int_eq(op_infer(op, 2, in, NULL, &out, &f), 0);
+	own_set_state(op, OWN_CALLABLE);
+	ck_assert_int_eq(read_call(op, &f), 0);
+	own_set_state(op, OWN_WAITS);
+	ck_assert_int_eq(read_call(op, &f), FAULT_OPERATION);
+	ck_assert_str_eq(op_info(op)->name, "untried");
 }
 END_TEST
 
@@ -255,6 +299,7 @@ START_TEST(operands_of_one_shape_are_asked_for_where_the_rule_says_so) {
 	unsigned op;
 
 	ck_assert_int_eq(own_add(&facts, &op, &f), 0);
+	own_set_state(op, OWN_CALLABLE);
 	ck_assert_int_eq(op_infer(op, 2, (const struct tensor_type *[]){ &matrix, &matrix }, NULL, &out, &f), 0);
 	ck_assert_int_eq(out.dtype, DTYPE_bool);
 	ck_assert_int_eq(op_infer(op, 2, (const struct tensor_type *[]){ &matrix, &row }, NULL, &out, &f), FAULT_SHAPE);
@@ -265,4 +310,5 @@ RUN_TESTS("operation_file", a_definition_holds_what_its_lines_say,
 	what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine,
 	a_second_definition_of_a_name_is_refused_and_long_lines_are, files_that_others_may_write_are_refused_whole,
 	a_pipe_is_refused_and_nobody_waits_for_its_writer, a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
-	what_is_the_same_has_the_same_number, operands_of_one_shape_are_asked_for_where_the_rule_says_so)
+	what_is_the_same_has_the_same_number, clients_call_what_was_found_right_and_rows_never_vanish,
+	operands_of_one_shape_are_asked_for_where_the_rule_says_so)

@@ -100,7 +100,6 @@ static void refuse(struct operation *p, const struct fault *f) {
 	p->fault = *f;
 	if (p->fault.text[0] != '/' || strncmp(p->fault.text, s->path, strlen(s->path)) != 0)
 		fault_prefix(&p->fault, "%s:%u", s->path, s->line);
-	own_drop(p->op);
 	p->definition = definition_free(p->definition);
 	log_error("an operation is refused: %s", p->fault.text);
 }
@@ -146,6 +145,9 @@ static int prepare(const struct operations *o, struct operation *p) {
 			"configuration to try it again", p->source->name);
 	if (r > 0)
 		refuse(p, &f);
+	/* The same stood in the files before. */
+	else if (!r && own_state(p->op) == OWN_CALLABLE)
+		p->state = OPERATION_READY;
 	return r < 0 ? r : 0;
 }
 
@@ -234,6 +236,8 @@ int operations_new(struct server *v, struct operations **operationsp) {
 static void stop_trial(struct operations *o) {
 	if (o->trial)
 		write_marks(o, NULL);
+	if (o->tried)
+		own_set_state(o->tried->op, OWN_WAITS);
 	o->trial = trial_free(o->trial);
 	o->tried = NULL;
 }
@@ -400,6 +404,8 @@ static int begin_trial(struct operations *o, struct operation *p, struct fault *
 		.definition = p->definition, .op = p->op, .inexact = p->source->inexact };
 	int r = trial_new(&c, &o->trial, f);
 
+	if (!r)
+		own_set_state(p->op, OWN_TRIED);
 	if (r < 0)
 		return fault_set(f, FAULT_MEMORY, "%s could not be tried: %s", p->source->name, strerror(-r));
 	if (r)
@@ -416,6 +422,7 @@ static void conclude(struct operations *o, const struct fault *f) {
 	if (f->code) {
 		refuse(p, f);
 	} else {
+		own_set_state(p->op, OWN_CALLABLE);
 		p->state = OPERATION_READY;
 		log_info("operation %s of %s:%u may be called", p->source->name, p->source->path, p->source->line);
 	}

@@ -7,6 +7,8 @@
  * and both must give the same bits (every NaN counts as one), unless the operation is declared inexact; then it need
  * only build and run. One with a body is tried on every element type that it takes and the device computes.
  *
+ * An own operation is OWN_TRIED meanwhile (protocol/own.h): op_infer() lets its graph pass, and the codec no client's.
+ *
  * Nothing waits here: trial_turn() goes on when exec has called back.
  */
 #pragma once
