@@ -247,12 +247,12 @@ static void cut_sort_groups(const struct cut *c) {
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
 	unsigned batch = k->rank - 3u;
-	uint64_t rows = k->rows, m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
-	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], kernel_columns(k));
+	uint64_t rows = most(k->rows, 1), m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
+	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], most(kernel_columns(k), 1));
 	uint64_t blocks = ceil_divide(tiles, TILE_BLOCK / rows);
 	uint64_t wanted = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
 
-	tiles = ceil_divide(tiles, least(most(blocks, wanted), tiles));
+	tiles = ceil_divide(tiles, least(most(most(blocks, wanted), 1), tiles));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	count *= ceil_divide(m, tiles * rows);
 	/* A multiplication and addition is less than an element of MAP, as nothing is loaded for it. */

@@ -124,7 +124,7 @@ static struct packed *find(const struct buffer *b, uint64_t offset, const struct
 	struct packed *c = b->packed;
 
 	while (c && (c->offset != offset || c->words != p->words ||
-		memcmp(c->key, p->key, p->words * sizeof *p->key)))
+		memcmp(c->key, p->key, p->words * sizeof *p->key) != 0))
 		c = c->sibling;
 	return c;
 }
