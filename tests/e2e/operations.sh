@@ -90,6 +90,8 @@ body = return load_f32(0);
 FILE
 mkfifo "$root/conf.d/pipe.op"
 start
+# On a busy machine a client would give up waiting for a trial; the reload below has one wait.
+settled
 
 graph 'o = fill f32[] 0
 y = call swish2 x o'
