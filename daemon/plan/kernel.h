@@ -263,8 +263,8 @@ struct kernel {
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
-	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
+	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */
 	uint16_t root_value;           /* index of KERNEL_ROOT_VALUE, or KERNEL_NONE (MAP, ROWS) */
 	uint16_t reduced_value;        /* REDUCE, SCAN, SORT (ROWS, BLOCKS): what is reduced, of the accumulator's dtype; ATTENTION: the scale */
 	uint16_t values;
