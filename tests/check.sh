@@ -30,7 +30,10 @@ trap 'exit 130' INT TERM
 # Of a job: what its processes took of the processors, which a busy machine does not change much.
 TIMEFORMAT='%1U + %1S'
 
-# One line a job: name, then the command. Longest first, so that none runs alone at the end.
+# Minutes each; these start first, so that none runs alone at the end.
+longest="oracle_ops graphs test_emit_kernels oracle_composites test_service"
+
+# One line a job: name, then the command.
 jobs() {
 	[ -x "$build/tests/run_graphs" ] && echo "graphs $build/tests/run_graphs $build/fusiond tests/graphs"
 	for script in tests/oracle/test_*.py; do
@@ -84,7 +87,13 @@ run() {
 }
 
 running=0
-jobs >"$logs/jobs"
+jobs | awk -v longest="$longest" '
+	BEGIN { n = split(longest, name) }
+	{ line[$1] = $0; order[NR] = $1 }
+	END {
+		for (i = 1; i <= n; i++) if (name[i] in line) { print line[name[i]]; delete line[name[i]] }
+		for (i = 1; i <= NR; i++) if (order[i] in line) print line[order[i]]
+	}' >"$logs/jobs"
 while read -r name command; do
 	case $wanted in "  " | *" $name "*) ;; *) continue ;; esac
 	# shellcheck disable=SC2086
