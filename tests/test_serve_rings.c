@@ -284,12 +284,20 @@ START_TEST(random_memory_harms_nobody_else) {
 END_TEST
 
 START_TEST(a_full_socket_keeps_nobody_from_being_heard) {
-	while (send(ends[0].bell, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 && atomic_load(&end[0].answered) < 1)
-		if (!end[0].expected[0])
-			send_bytes(&end[0], 0, 10);
-	await_answers(&end[0], 1);
+	struct ring_header *h = header_of(0);
+
+	engine_gate_shut();
+	while (send(ends[0].bell, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+		continue;
+	ck_assert_int_eq(errno, EAGAIN);
+	ck_assert_uint_eq(atomic_load(&h->request.reader_sleeps), 1); /* so a byte is due, and finds no room */
+	send_bytes(&end[0], 0, 10);
+	ck_assert_uint_eq(atomic_load(&h->request.reader_sleeps), 0);
 	send_bytes(&end[1], 0, 10);
+	engine_gate_open();
+	await_answers(&end[0], 1);
 	await_answers(&end[1], 1);
+	munmap(h, RING_BYTES);
 }
 END_TEST
 

@@ -25,6 +25,12 @@ static struct channel *channel[ENDS];
 static pthread_t thread;
 static atomic_bool stopping, withhold;
 
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	bool shut, reached;
+} gate = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
+
 static void on_failure(void *user, uint64_t session) {
 	(void)user;
 	atomic_store(&failed_session, session);
@@ -33,6 +39,16 @@ static void on_failure(void *user, uint64_t session) {
 
 static void answer(struct transport_request *r) {
 	transport_reply(r, r->bytes, r->size);
+}
+
+static void pass_gate(void) {
+	pthread_mutex_lock(&gate.lock);
+	gate.reached = gate.shut;
+	pthread_cond_broadcast(&gate.moved);
+	while (gate.shut)
+		pthread_cond_wait(&gate.moved, &gate.lock);
+	gate.reached = false;
+	pthread_mutex_unlock(&gate.lock);
 }
 
 static void *engine_thread(void *unused) {
@@ -49,10 +65,12 @@ static void *engine_thread(void *unused) {
 			answer(kept[--count]);
 		inbox_rung(&inbox);
 		p[1].revents = 0;
-		if (inbox_sleep(&inbox) && rings_sleep(rings))
+		if (inbox_sleep(&inbox) && rings_sleep(rings)) {
 			poll(p, 2, 1000);
-		else
+			pass_gate();
+		} else {
 			poll(&p[1], 1, 0);
+		}
 		inbox_wake(&inbox, true);
 		if (p[1].revents)
 			rings_wake(rings);
@@ -86,6 +104,23 @@ void engine_start(void) {
 void engine_withholds(bool on) {
 	atomic_store(&withhold, on);
 	inbox_ring(&inbox);
+}
+
+void engine_gate_shut(void) {
+	pthread_mutex_lock(&gate.lock);
+	gate.shut = true;
+	while (!gate.reached) {
+		inbox_ring(&inbox);
+		pthread_cond_wait(&gate.moved, &gate.lock);
+	}
+	pthread_mutex_unlock(&gate.lock);
+}
+
+void engine_gate_open(void) {
+	pthread_mutex_lock(&gate.lock);
+	gate.shut = false;
+	pthread_cond_broadcast(&gate.moved);
+	pthread_mutex_unlock(&gate.lock);
 }
 
 /* One session ends before its transport, the other with it. */

@@ -21,3 +21,6 @@ void engine_start(void);
 void engine_stop(void);
 /* Keeps requests, or answers those that were kept. */
 void engine_withholds(bool on);
+/* Stops the thread where it has gone to sleep and all clients are told so, until the gate opens again. */
+void engine_gate_shut(void);
+void engine_gate_open(void);
