@@ -1514,8 +1514,29 @@ static struct plan *split_fully(struct plan *p) {
 		plan_unref(p);
 		p = q;
 	}
+	plan_estimate(p, &cpu);
 	return p;
 }
+
+START_TEST(what_is_split_off_a_packed_product_knows_nothing_of_panels) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(8, 64, 512)), w = leaf(1, DTYPE_f32, DIMS(8, 512, 2048));
+	uint32_t product = op(OP_matmul, x, w);
+	unsigned packed = 0;
+	struct plan *p;
+
+	output(op(OP_relu, op(OP_add, product, leaf(2, DTYPE_f32, DIMS(8, 64, 2048))), 0));
+	p = plan_with(&cpu, true);
+	for (uint32_t i = 0; i < p->steps; i++)
+		packed += p->step[i].kernel->packed;
+	ck_assert_uint_eq(packed, 1);
+	p = split_fully(p);
+	for (uint32_t i = 0; i < p->steps; i++) {
+		ck_assert(!p->step[i].kernel->packed || p->step[i].kernel->root == KERNEL_MATMUL);
+		ck_assert(plan_estimate_of(p, i) > 0);
+	}
+	plan_unref(p);
+}
+END_TEST
 
 static void compare_without(pattern_set off, int64_t *const *leaves, int64_t *const *value) {
 	struct plan *p = plan_without(off);
@@ -1879,6 +1900,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
+	tcase_add_test(t, what_is_split_off_a_packed_product_knows_nothing_of_panels);
 	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
 	tcase_add_test(t, results_are_alive_to_the_end);
 	tcase_add_test(t, kernels_that_read_one_large_array_are_one);

@@ -1,7 +1,7 @@
 /*
  * Attention: blocks of 64 keys with a running maximum and sum, never a matrix of scores.
  *
- * CPU strategy: a unit is up to 96 queries by up to 256 columns of the result. For each block of keys it
+ * CPU strategy: a unit is up to 132 queries by up to 256 columns of the result. For each block of keys it
  * copies the keys to a panel in which those of one place lie side by side, computes the scores of all its queries
  * in tiles of 6 queries by a strip of keys with the accumulators in registers, turns scores into weights row by row,
  * and adds the weighted values in tiles of 6 by a strip of columns. What is copied may be of any type and stride, and

@@ -11,7 +11,7 @@
  *
  * GPU strategy: a lane computes one result.
  *
- * The planner keeps planes within CONV_PLANES (see kernel.h); that also bounds the panel.
+ * What is too large for that goes by its text (graph/expand.h).
  */
 #include "writer.h"
 
@@ -20,8 +20,6 @@
 enum {
 	/* Elements of the panel that a few channels should fill: half of a first level of cache. */
 	CONV_PANEL_USED = 6144,
-	/* Places of a filter, of so many channels, at once: bounds the table of offsets. */
-	CONV_OFFSETS = 1024,
 };
 
 static const char *lanes(const struct writer *w) {
@@ -233,10 +231,10 @@ void conv_lanes(struct writer *w) {
 	text_line(w, "const long pitch = columns + over_x, plane = over_y * pitch + over_x + %u;", CONV_PLACES);
 	text_line(w, "const int across = (lines * pitch - over_x + %u * W - 1) / (%u * W) * %u;", vectors, vectors, vectors);
 	text_line(w, "const long chunk = max(1l, min(d%u, min((long)%u / (step_y * step_x * plane), (long)%u / taps)));",
-		CONV_CI, CONV_PANEL_USED, CONV_OFFSETS);
+		CONV_CI, CONV_PANEL_USED, CONV_TAPS_MOST);
 	text_line(w, "%s sum[%u][%u / W];", lanes(w), rows + w->k->inputs, CONV_PLACES);
 	text_line(w, "%s panel[%u];", lane(w), CONV_PANEL);
-	text_line(w, "int offset[%u];", CONV_OFFSETS);
+	text_line(w, "int offset[%u];", CONV_TAPS_MOST);
 	write_offsets(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	write_unit(w);

@@ -193,7 +193,7 @@ enum {
 	GROUP_DEPTH = 16,
 	/* CPU convolution: most tiles of channels of a unit; elements of its panel, which the planner keeps planes within. */
 	CONV_TILES = 16,
-	CONV_PANEL = KERNEL_CONV_PLANES * 176,
+	CONV_PANEL = CONV_PLANES_MOST * 176,
 	/* CPU attention: queries of a tile, most tiles and columns of the result of a unit. */
 	ATTENTION_ROWS = 6,
 	ATTENTION_TILES = 22,

@@ -11,14 +11,6 @@
 
 #include "protocol/expand.h"
 
-/* Bounds of the kernel of convolutions, which daemon/plan/kernel.h has too. */
-enum {
-	CONV_STEP_MOST = 16,
-	CONV_OVER_MOST = 32,
-	CONV_PLANES_MOST = 96,
-	CONV_TAPS_MOST = 1024,
-};
-
 struct site {
 	struct graph *graph;
 	uint32_t note;

@@ -3,6 +3,18 @@
 
 #include "graph.h"
 
+/* What the kernel of convolutions takes on: it holds so much in private memory. Larger ones go by their text. */
+enum {
+	/* The product of the strides: planes that a row and a column fall into. */
+	CONV_STEP_MOST = 16,
+	/* Columns a filter reaches over beyond the first. */
+	CONV_OVER_MOST = 32,
+	/* Rows it reaches over and one, times those planes. */
+	CONV_PLANES_MOST = 96,
+	/* Places of a filter: bounds the kernel's table of offsets. */
+	CONV_TAPS_MOST = 1024,
+};
+
 /*
  * Is a composite that op_infer() accepted for these operands a node like a basic operation? Its kernel then computes
  * what its text says in an order of its own, which fusion-ops(7) defines.

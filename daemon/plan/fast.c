@@ -6,9 +6,10 @@
  * - A division by what is the same for many elements (a scalar, a result of a row) is one division and
  *   a product for each element: on CPUs a division takes as long as ten products.
  *
- * - Attention from its parts runs as the operation does (fast_attention.c).
+ * - Attention from its parts runs as the operation does (fast_attention.c): what would overflow where nobody subtracted the
+ *   largest score does not.
  *
- * NaN, infinities and integers are as ever.
+ * Apart from that, NaN, infinities and integers are as ever.
  */
 #include "planner.h"
 

@@ -29,9 +29,16 @@ static bool is_real(const struct node *n) {
 	return dtype_info(n->type->dtype)->kind == DTYPE_KIND_REAL;
 }
 
+/* Does it change how numbers are rounded, and nothing else? */
+static bool is_real_cast(const struct search *s, uint32_t node) {
+	const struct node *n = node_at(s, node);
+
+	return n->op == OP_cast && is_real(n) && is_real(node_at(s, n->in[0]));
+}
+
 /* Through casts between floating-point types. */
 static uint32_t through_casts(struct search *s, uint32_t node) {
-	while (node_at(s, node)->op == OP_cast && is_real(node_at(s, node)) && is_real(node_at(s, node_at(s, node)->in[0]))) {
+	while (is_real_cast(s, node)) {
 		node = node_at(s, node)->in[0];
 		s->parts++;
 	}
@@ -40,26 +47,39 @@ static uint32_t through_casts(struct search *s, uint32_t node) {
 
 /* The number that a node is everywhere, whatever its shape; GRAPH_NONE where it is none. */
 static uint32_t number_of(const struct search *s, uint32_t node) {
-	while (op_is_view(node_at(s, node)->op) || node_at(s, node)->op == OP_cast)
+	while (op_is_view(node_at(s, node)->op) || is_real_cast(s, node))
 		node = node_at(s, node)->in[0];
 	return node_at(s, node)->op == OP_fill ? node : GRAPH_NONE;
 }
 
+/* The extent of the axis that is `d` before the last one; there are as many of extent 1 in front as wanted. */
+static int64_t extent_from_last(const struct tensor_type *t, unsigned d) {
+	return d < t->rank ? t->dims[t->rank - 1u - d] : 1;
+}
+
+/* Does an array of this type, broadcast to that of the rows, give each row one element? */
+static bool is_column_of(const struct tensor_type *t, const struct tensor_type *rows) {
+	bool same = extent_from_last(t, 0) == 1;
+
+	for (unsigned d = 1; same && (d < t->rank || d < rows->rank); d++)
+		same = extent_from_last(t, d) == extent_from_last(rows, d);
+	return same;
+}
+
 /* Is it this reduction over the last axis of `of`, one element for each row? */
 static bool reduces_rows(struct search *s, uint32_t node, unsigned op, uint32_t of) {
-	const struct tensor_type *given = node_at(s, node)->type, *rows = node_at(s, of)->type;
+	const struct tensor_type *rows = node_at(s, of)->type;
 	const struct node *n;
 
-	if (!given->rank || given->dims[given->rank - 1] != 1)
+	if (!is_column_of(node_at(s, node)->type, rows))
 		return false;
-	while (node_at(s, node)->op == OP_reshape || node_at(s, node)->op == OP_cast) {
+	while (node_at(s, node)->op == OP_reshape || is_real_cast(s, node)) {
 		node = node_at(s, node)->in[0];
 		s->parts++;
 	}
 	n = node_at(s, node);
 	s->parts++;
-	return n->op == op && n->attr->axes == 1U << (rows->rank - 1) && through_casts(s, n->in[0]) == of &&
-		shape_elements(given) == shape_elements(n->type);
+	return n->op == op && n->attr->axes == 1U << (rows->rank - 1) && through_casts(s, n->in[0]) == of;
 }
 
 static bool add_scale(struct search *s, uint32_t number, bool divides) {
@@ -194,7 +214,8 @@ static bool match_softmax_first(struct search *s, const struct node *last) {
 	s->parts += 2;
 	s->values = last->in[1];
 	exponentials = through_casts(s, weights->in[0]);
-	return divides_by_sums(s, weights, exponentials) && match_exponentials(s, exponentials);
+	return space_equal(weights->type, node_at(s, exponentials)->type) &&
+		divides_by_sums(s, weights, exponentials) && match_exponentials(s, exponentials);
 }
 
 /* exp(scores) @ values / sums */

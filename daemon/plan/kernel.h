@@ -95,6 +95,7 @@
 
 #include "protocol/op.h"
 #include "daemon/base/traits.h"
+#include "daemon/graph/expand.h"
 
 enum {
 	KERNEL_BLOCK = 8192,
@@ -153,10 +154,6 @@ enum {
 enum {
 	/* Places that a unit's accumulators stand for, those between its lines counted. */
 	CONV_PLACES = 128,
-	/* Rows beyond the first that a filter reaches over, and one, times the planes of the strides: bounds a unit's memory. */
-	KERNEL_CONV_PLANES = 96,
-	/* Columns a filter may reach over. */
-	KERNEL_CONV_OVER = 32,
 	CONV_ROWS = 6,
 	CONV_SCALARS = 6,
 };
@@ -351,7 +348,7 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 
 	if (k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2))
 		return (int64_t)extent;
-	if (!k->packed || operand != 1 || d + 3u < k->rank || d + 1u == k->rank)
+	if (k->root != KERNEL_MATMUL || !k->packed || operand != 1 || d + 3u < k->rank || d + 1u == k->rank)
 		return dims[d];
 	if (d + 2u == k->rank)
 		return columns;

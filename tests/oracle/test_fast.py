@@ -58,6 +58,45 @@ def scaled_mask(c, q, k, v, m, **_):
     return c.op("matmul", softmax(c, s), v)
 
 
+def crossed_rows(c, q, k, v):
+    """The sums of other rows: [6, 7] over [6, 1, 1] is [6, 6, 7]."""
+    e = c.op("exp", c.op("matmul", q, c.transpose(k)))
+    return c.op("matmul", c.op("div", e, c.reshape(c.reduce("sum", e, (1,)), (6, 1, 1))), v)
+
+
+def crossed_rows_last(c, q, k, v):
+    e = c.op("exp", c.op("matmul", q, c.transpose(k)))
+    rows = c.reshape(c.reduce("sum", e, (1,)), (6, 1, 1))
+    return c.op("div", c.op("matmul", e, c.broadcast(v, (6, 7, 3))), rows)
+
+
+def whole_sums(c, q, k, v):
+    e = c.op("exp", c.op("matmul", q, c.transpose(k)))
+    rows = c.cast(c.cast(c.reduce("sum", e, (1,), True), "i32"), "f32")
+    return c.op("matmul", c.op("div", e, rows), v)
+
+
+def whole_scale(c, q, k, v):
+    s = c.op("mul", c.op("matmul", q, c.transpose(k)), c.cast(c.cast(c.full("f32", (), 0.5), "bool"), "f32"))
+    return c.op("matmul", softmax(c, s, 1), v)
+
+
+def check_look_alikes(report, context, rng):
+    """What has an attention's operations, but other sums or another scale."""
+    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((6, 4), (7, 4), (7, 3)))
+    e = np.exp(q.astype(np.float64) @ k.T)
+    rows = e.sum(1)
+    for write, want in (
+            (crossed_rows, e / rows[:, None, None] @ v),
+            (crossed_rows_last, np.broadcast_to(e @ v, (6, 6, 3)) / rows[:, None, None]),
+            (whole_sums, e / np.trunc(rows)[:, None] @ v),
+            (whole_scale, e / rows[:, None] @ v)):
+        before = found(context)
+        got = write(context, *(context.array("f32", a) for a in (q, k, v))).read()
+        report.check(found(context) == before, write.__name__, "found")
+        report.check(got.shape == want.shape and np.allclose(got, want, 1e-5, 1e-6), write.__name__, "other values")
+
+
 def reference(write, q, k, v, m, b):
     s = q @ np.swapaxes(k, -1, -2) * (1 if write is other_axis else 0.5)
     if write is divided_scores:
@@ -104,6 +143,7 @@ def main():
         check(report, context, plain, "f16", values, True)
         check(report, context, other_axis, "f32", values, False)
         check(report, context, scaled_mask, "f32", values, False)
+        check_look_alikes(report, context, rng)
         context.configure("fusion.pattern.attention", "no")
         check(report, context, plain, "f32", values, False)
     return report.finish()
