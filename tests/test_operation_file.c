@@ -210,7 +210,13 @@ START_TEST(bodies_compute_and_nothing_else) {
 		/* not whole */
 		"T y = x;", "return (x;", "return x", "return x; }", "if (x) { return x;", "return x x;", "return (float y);",
 		"return fabs(float);", "return;", "", "{ float y = 1; } return y;", "float T = 1; return x;", "float W = 1; return x;",
-		"float _y = 1; return x;", "return y;", "return fabs();", "const p = 5; return x;" };
+		"float _y = 1; return x;", "return y;",
+		/* names that C has another use for */
+		"int unsigned; { unsigned * x = 0; x += 16777216; return (unsigned) * x; }",
+		"int signed; { signed * x = 0; x += 16777216; return (signed) * x; }", "int short; return x;",
+		"int restrict; return x;", "float float4; return x;", "int pipe; return x;", "int half; return x;",
+		"int half8; return x;", "int float4x4; return x;", "int size_t; return x;", "int a, sizeof; return x;",
+		"int image2d_t; return x;", "int __local; return x;", "return fabs();", "const p = 5; return x;" };
 	struct fault f;
 
 	for (unsigned i = 0; i < sizeof fine / sizeof *fine; i++)
@@ -220,6 +226,20 @@ START_TEST(bodies_compute_and_nothing_else) {
 	ck_assert_int_eq(body_check("return x;", "x, STREAM", &f), FAULT_SYNTAX);
 	ck_assert_int_eq(body_check("return x;", "x, sin", &f), FAULT_SYNTAX);
 	ck_assert_int_eq(body_check("return x;", "x, _y", &f), FAULT_SYNTAX);
+}
+END_TEST
+
+START_TEST(a_compiler_reads_operands_and_variables_under_names_of_ours) {
+	struct str out = { 0 };
+	struct fault f;
+
+	ck_assert_int_eq(body_write("T y = fabs(x)*2, x2=as_uint(t) ; if(x>t&&true)\n{ float x=y; return (int)-x; } return\ty;",
+		"x, t", &out, &f), 0);
+	ck_assert_str_eq(str_text(&out), "T v_y = fabs(v_x)*2, v_x2=as_uint(v_t) ; if(v_x>v_t&&true)\n"
+		"{ float v_x=v_y; return (int)-v_x; } return\tv_y;");
+	str_free(&out);
+	ck_assert_int_eq(body_write("return x; return z;", "x, t", &out, &f), FAULT_SYNTAX);
+	str_free(&out);
 }
 END_TEST
 
@@ -310,5 +330,5 @@ RUN_TESTS("operation_file", a_definition_holds_what_its_lines_say,
 	what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine,
 	a_second_definition_of_a_name_is_refused_and_long_lines_are, files_that_others_may_write_are_refused_whole,
 	a_pipe_is_refused_and_nobody_waits_for_its_writer, a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
-	what_is_the_same_has_the_same_number, clients_call_what_was_found_right_and_rows_never_vanish,
+	a_compiler_reads_operands_and_variables_under_names_of_ours, what_is_the_same_has_the_same_number, clients_call_what_was_found_right_and_rows_never_vanish,
 	operands_of_one_shape_are_asked_for_where_the_rule_says_so)

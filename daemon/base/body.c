@@ -50,6 +50,7 @@ struct body_reader {
 	enum before before;
 	bool declares;               /* a declaration, until its ; */
 	bool returns;
+	bool named;                  /* the word just taken is an operand or a variable */
 	int curly;
 	unsigned round;
 	enum round open[BODY_DEPTH];
@@ -69,6 +70,15 @@ static const char *const types[] = { "T", "bool", "char", "uchar", "short", "ush
 	"float", "double", NULL };
 
 static const char *const constants[] = { "true", "false", "INFINITY", "NAN", NULL };
+
+/* Of C and OpenCL C, beside those that stand here otherwise and those that begin with _: they name nothing. */
+static const char *const reserved[] = { "asm", "auto", "complex", "constant", "continue", "do", "enum", "extern", "for",
+	"generic", "global", "goto", "half", "imaginary", "inline", "kernel", "local", "pipe", "private", "quad", "read_only",
+	"read_write", "register", "restrict", "signed", "sizeof", "static", "struct", "typedef", "typeof", "uniform", "union",
+	"unsigned", "void", "volatile", "while", "write_only", "vec_step", "size_t", "ptrdiff_t", "intptr_t", "uintptr_t",
+	"event_t", "clk_event_t", "sampler_t", "queue_t", "ndrange_t", "reserve_id_t", "cl_mem_fence_flags", "image1d_t",
+	"image1d_array_t", "image1d_buffer_t", "image2d_t", "image2d_array_t", "image2d_depth_t", "image2d_array_depth_t",
+	"image2d_msaa_t", "image2d_array_msaa_t", "image2d_msaa_depth_t", "image2d_array_msaa_depth_t", "image3d_t", NULL };
 
 static const struct {
 	const char *word;
@@ -106,6 +116,16 @@ static bool in_list(const char *const *list, const char *text, size_t length) {
 	while (*list && !same_word(text, length, *list))
 		list++;
 	return *list != NULL;
+}
+
+/* float4, half16, float4x4: those of the language, and those that it keeps for itself. */
+static bool is_vector(const char *text, size_t length) {
+	size_t tail = length;
+
+	while (tail && (isdigit((unsigned char)text[tail - 1]) || text[tail - 1] == 'x'))
+		tail--;
+	return tail < length && isdigit((unsigned char)text[tail]) &&
+		(in_list(types, text, tail) || in_list(reserved, text, tail));
 }
 
 static const struct builtin *find_builtin(const char *text, size_t length) {
@@ -161,13 +181,14 @@ static int add_name(struct body_reader *b, size_t length) {
 		if (isupper((unsigned char)b->at[i]) || b->at[0] == '_')
 			return refuse(b, length, "names of operands and variables are of small letters, digits and _");
 	if (in_list(types, b->at, length) || in_list(constants, b->at, length) || find_builtin(b->at, length) ||
-		find_keyword(b->at, length) >= 0)
+		find_keyword(b->at, length) >= 0 || in_list(reserved, b->at, length) || is_vector(b->at, length))
 		return refuse(b, length, "this word has a meaning already");
 	if (b->names == BODY_NAMES)
 		return fault_set(b->fault, FAULT_LIMIT, "the body has more than %d operands and variables", BODY_NAMES);
 	b->name[b->names++] = (struct body_name){ b->at, length, b->curly };
 	b->at += length;
 	b->before = BEFORE_VALUE;
+	b->named = true;
 	return 0;
 }
 
@@ -225,7 +246,8 @@ static int take_word(struct body_reader *b) {
 		return take_type(b, length);
 	if (find_builtin(b->at, length))
 		return take_value(b, length, BEFORE_FUNCTION);
-	if (in_list(constants, b->at, length) || knows(b, b->at, length))
+	b->named = knows(b, b->at, length);
+	if (b->named || in_list(constants, b->at, length))
 		return take_value(b, length, BEFORE_VALUE);
 	return refuse(b, length, "it is no operand, no variable, and no word or function that fusiond.conf(5) lists");
 }
@@ -394,7 +416,26 @@ static int take(struct body_reader *b) {
 	return take_sign(b);
 }
 
-int body_check(const char *text, const char *operands, struct fault *f) {
+/* Whatever the reader passes over is written as it stands, and names behind their prefix. */
+static int take_all(struct body_reader *b, struct str *out) {
+	int r = 0;
+
+	while (!r && *b->at) {
+		const char *from = b->at;
+
+		b->named = false;
+		b->at += strspn(b->at, " \t\n");
+		if (b->at == from)
+			r = take(b);
+		if (out && !r && b->named)
+			str_append(out, BODY_PREFIX);
+		if (out && !r)
+			str_append_bytes(out, from, (size_t)(b->at - from));
+	}
+	return r;
+}
+
+static int read_body(const char *text, const char *operands, struct str *out, struct fault *f) {
 	struct body_reader b = { .fault = f };
 	int r;
 
@@ -405,11 +446,19 @@ int body_check(const char *text, const char *operands, struct fault *f) {
 		r = add_operands(&b, operands);
 	b.before = BEFORE_STATEMENT;
 	b.at = text;
-	for (b.at += strspn(b.at, " \t\n"); !r && *b.at; b.at += strspn(b.at, " \t\n"))
-		r = take(&b);
+	if (!r)
+		r = take_all(&b, out);
 	if (!r && (b.round || b.curly || b.before != BEFORE_STATEMENT))
 		return fault_set(f, FAULT_SYNTAX, "the body ends in the middle of a statement");
 	if (!r && !b.returns)
 		return fault_set(f, FAULT_SYNTAX, "the body returns nothing");
 	return r;
+}
+
+int body_check(const char *text, const char *operands, struct fault *f) {
+	return read_body(text, operands, NULL, f);
+}
+
+int body_write(const char *text, const char *operands, struct str *out, struct fault *f) {
+	return read_body(text, operands, out, f);
 }

@@ -202,10 +202,14 @@ static void declare_builtins(struct writer *w, const char *body) {
 	text_line(w, "#endif");
 }
 
-/* The body as an administrator wrote it, on one lane: nothing but its operands, and T for their type. */
+/*
+ * The body as an administrator wrote it, on one lane: nothing but its operands, and T for their type. It was checked when
+ * its file was read; one that was not must not get to a compiler.
+ */
 static void define_lane(struct writer *w, const struct value_function *f) {
 	const struct op_info *info = op_info(f->op);
 	const char *body = info->body[dtype_info(f->type[0])->kind];
+	struct fault fault;
 
 	declare_builtins(w, body);
 	text_line(w, "#define T %s", value_lane(f->type[0]));
@@ -215,11 +219,12 @@ static void define_lane(struct writer *w, const struct value_function *f) {
 	for (unsigned i = 0; i < f->arity; i++) {
 		struct own_name name = own_operand(info, i);
 
-		text_part(w, "%sconst T %.*s", i ? ", " : "(", name.length, name.text);
+		text_part(w, "%sconst T " BODY_PREFIX "%.*s", i ? ", " : "(", name.length, name.text);
 	}
 	text_part(w, ") {");
 	text_end(w);
-	str_append(w->text, body);
+	if (body_write(body, info->operands, w->text, &fault))
+		text_line(w, "\n#error a body that was not checked");
 	text_line(w, "\n}");
 	text_line(w, "#undef T");
 }

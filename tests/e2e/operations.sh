@@ -102,7 +102,7 @@ claim a_body_is_called_by_its_name 0 "\[ *-1 *0 *0 *0 *1 *3\]" "$ctl" run "$root
 claim a_body_gives_the_same_without_fusion 0 "\[ *-1 *0 *0 *0 *1 *3\]" "$ctl" run --unfused "$root/g.fz"
 claim a_body_shares_a_kernel_with_its_neighbours 0 "^1 kernel" "$ctl" explain "$root/g.fz"
 claim explain_names_it_as_its_file_does 0 "soft *f32\[6\]" "$ctl" explain "$root/g.fz"
-claim its_text_is_in_the_source 0 "fabs(x) - t" "$ctl" explain --source "$root/g.fz"
+claim its_text_is_in_the_source 0 "fabs(v_x) - v_t" "$ctl" explain --source "$root/g.fz"
 graph 'p = gt x 0
 q = gt x t
 y = call without p q'
