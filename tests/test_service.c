@@ -195,19 +195,74 @@ START_TEST(processes_share_one_daemon) {
 }
 END_TEST
 
+/* ---- clients that are killed ---- */
+
+/* A process that is there before its parent has a context, which no child could go on from, and waits to be let go. */
+struct victim {
+	pid_t pid;
+	int go, said;            /* pipes */
+};
+
+typedef void victim_work(int i, int said);
+
+static void victim_new(struct victim *v, int i, victim_work *work) {
+	int go[2], said[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(go), 0);
+	ck_assert_int_eq(pipe(said), 0);
+	v->pid = fork();
+	if (!v->pid) {
+		close(go[1]);
+		close(said[0]);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		work(i, said[1]);
+		_exit(2);
+	}
+	ck_assert_int_gt(v->pid, 0);
+	close(go[0]);
+	close(said[1]);
+	v->go = go[1];
+	v->said = said[0];
+}
+
+/* Returns once it says that it is in the middle; one that ends before fails the test. */
+static void victim_go(struct victim *v) {
+	char byte;
+
+	ck_assert_int_eq(write(v->go, "g", 1), 1);
+	ck_assert_msg(read(v->said, &byte, 1) == 1, "the client did not get as far as to be killed");
+}
+
+static void victim_kill(struct victim *v) {
+	int status;
+
+	ck_assert_int_eq(kill(v->pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(v->pid, &status, 0), v->pid);
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the client ended by itself: %#x", status);
+	close(v->go);
+	close(v->said);
+}
+
 /* Sends work for ever. */
-static void work_for_ever(void) {
+static void work_for_ever(int i, int said) {
 	fusion_context *c;
 	int64_t n = 4096;
 
+	(void)i;
 	if (fusion_open(&c, NULL))
 		_exit(1);
-	for (;;) {
-		fusion_array *a = fusion_arange(c, FUSION_F32, n, 0, 1);
+	for (int sent = 0;; sent++) {
+		fusion_array *a;
 
-		for (int i = 0; i < 100; i++)
+		fusion_scope_begin(c);
+		a = fusion_arange(c, FUSION_F32, n, 0, 1);
+		for (int k = 0; k < 100; k++)
 			a = fusion_add_scalar(a, 1);
-		fusion_flush(c);
+		if (fusion_flush(c) || (sent == 3 && write(said, "m", 1) != 1))
+			_exit(1);
+		fusion_scope_end(c);
 	}
 }
 
@@ -225,10 +280,14 @@ static void expect_descriptors(pid_t pid, int before) {
 }
 
 START_TEST(clients_killed_in_the_middle_leave_nothing) {
-	fusion_context *c = connect_client();
+	struct victim victim[KILLED];
+	fusion_context *c;
 	double arrays, arenas, sessions;
 	int supervisor, engine;
 
+	for (int i = 0; i < KILLED; i++)
+		victim_new(&victim[i], i, work_for_ever);
+	c = connect_client();
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
 	ck_assert_int_eq(fusion_sync(c), 0);
 	arrays = stat_of(c, "arrays");
@@ -237,13 +296,10 @@ START_TEST(clients_killed_in_the_middle_leave_nothing) {
 	supervisor = descriptors_of(daemon_pid);
 	engine = descriptors_of(engine_pid());
 	for (int i = 0; i < KILLED; i++) {
-		pid_t pid = fork();
-
-		if (!pid)
-			work_for_ever();
-		usleep(100000 + 30000 * (useconds_t)i);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		victim_go(&victim[i]);
+		ck_assert_double_gt(stat_of(c, "sessions"), sessions);
+		usleep(7000 * (useconds_t)i);
+		victim_kill(&victim[i]);
 	}
 	expect_back(c, "sessions", sessions);
 	expect_back(c, "arrays", arrays);
@@ -332,37 +388,50 @@ START_TEST(a_client_that_writes_nonsense_into_its_ring_is_closed_alone) {
 }
 END_TEST
 
+/* Half a head, or a head and a piece of what it announces; and until the engine has taken that in. */
+static void begin_a_frame(int i, int said) {
+	struct ring_head head = { .slot = 0, .size = 100000 };
+	struct ring_header *h;
+	fusion_context *own;
+	struct ring r;
+
+	if (fusion_open(&own, NULL))
+		_exit(1);
+	h = ring_of(own);
+	if (!h)
+		_exit(1);
+	r = ring_requests(h);
+	r.position = r.shown = atomic_load(&h->request.written);
+	ring_put(&r, &head, (uint32_t)(i % 2 ? sizeof head : 5));
+	if (i % 2)
+		ring_put(&r, "piece of a frame", 16);
+	(void)!ring_publish(&r);
+	(void)!write(own->door.bell, "x", 1);
+	while (atomic_load(&h->request.read) != r.position)
+		usleep(1000);
+	if (write(said, "m", 1) != 1)
+		_exit(1);
+	pause();
+}
+
 /* A frame begins and its writer dies; the engine forgets the piece. */
 START_TEST(clients_killed_in_the_middle_of_a_frame_leave_nothing) {
-	fusion_context *c = connect_client();
+	struct victim victim[KILLED];
+	fusion_context *c;
 	double sessions;
 	int supervisor, engine;
 
+	for (int i = 0; i < KILLED; i++)
+		victim_new(&victim[i], i, begin_a_frame);
+	c = connect_client();
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
 	sessions = stat_of(c, "sessions");
 	supervisor = descriptors_of(daemon_pid);
 	engine = descriptors_of(engine_pid());
 	for (int i = 0; i < KILLED; i++) {
-		pid_t pid = fork();
-
-		if (!pid) {
-			struct ring_head head = { .slot = 0, .size = 100000 };
-			fusion_context *own;
-			struct ring r;
-
-			if (fusion_open(&own, NULL))
-				_exit(1);
-			r = ring_requests(ring_of(own));
-			ring_put(&r, &head, (uint32_t)(i % 2 ? sizeof head : 5));
-			if (i % 2)
-				ring_put(&r, "piece of a frame", 16);
-			(void)!ring_publish(&r);
-			(void)!write(own->door.bell, "x", 1);
-			pause();
-		}
-		usleep(100000);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		victim_go(&victim[i]);
+		ck_assert_double_gt(stat_of(c, "sessions"), sessions);
+		victim_kill(&victim[i]);
 	}
 	expect_back(c, "sessions", sessions);
 	expect_descriptors(daemon_pid, supervisor);
