@@ -127,12 +127,26 @@ END_TEST
 
 START_TEST(a_client_that_reads_nothing_finds_all_its_answers_later) {
 	for (unsigned i = 0; i < SLOTS; i++)
-		send_bytes(&end[0], i, 300000);
+		send_bytes(&end[0], i, 100000);
 	for (unsigned i = 0; i < 100; i++) {
 		send_bytes(&end[1], 0, 100);
 		await_answers(&end[1], i + 1);
 	}
 	await_answers(&end[0], SLOTS);
+}
+END_TEST
+
+START_TEST(a_client_that_leaves_too_much_unread_is_given_up) {
+	for (unsigned i = 0; i < SLOTS; i++) {
+		send_bytes(&end[0], i, 300000);
+		send_bytes(&end[1], i, 100000);
+	}
+	for (int i = 0; i < 20000 && !atomic_load(&failures); i++)
+		usleep(1000);
+	ck_assert_uint_eq(atomic_load(&failures), 1);
+	ck_assert_uint_eq(atomic_load(&failed_session), ends[0].session);
+	await_answers(&end[1], SLOTS);
+	ck_assert_uint_eq(atomic_load(&failures), 1);
 }
 END_TEST
 
@@ -314,6 +328,7 @@ int main(void) {
 	tcase_add_test(tests, a_frame_of_the_limit_goes_and_comes_in_pieces);
 	tcase_add_test(tests, a_frame_beyond_the_limit_is_not_sent);
 	tcase_add_test(tests, a_client_that_reads_nothing_finds_all_its_answers_later);
+	tcase_add_test(tests, a_client_that_leaves_too_much_unread_is_given_up);
 	tcase_add_test(tests, a_deadline_ends_a_wait_for_nothing);
 	tcase_add_test(tests, a_thread_that_watches_reads_too);
 	tcase_add_test(tests, what_is_under_way_when_a_client_closes_is_cancelled);

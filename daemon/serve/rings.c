@@ -14,11 +14,16 @@
 #include "protocol/limits.h"
 #include "protocol/ring.h"
 #include "protocol/shm.h"
+#include "daemon/base/loop.h"
 
 enum {
 	RINGS_EVENTS = 64,
 	/* More bytes than a client has reason to leave in its socket. */
 	RINGS_BYTES = 64,
+	/* Of answers that a client may leave unread for as long as it likes: those to SUBMIT, which nobody waits for, are shorter together. */
+	RINGS_QUEUED_BYTES = 1 << 20,
+	/* How long it may leave more than that without taking a whole answer; one of LIMIT_FRAME_BYTES needs milliseconds. */
+	RINGS_CROWDED_US = 3 * 1000 * 1000,
 };
 
 /* Lies before the bytes of its frame. */
@@ -41,6 +46,7 @@ struct channel {
 	struct rings *rings;
 	struct channel *previous, *next;                 /* of all */
 	struct channel *active_previous, *active_next;
+	struct channel *crowded_previous, *crowded_next;
 	uint64_t session;
 	void *memory;                                    /* NULL: ended or broken */
 	int bell;
@@ -52,12 +58,15 @@ struct channel {
 	uint32_t busy;                                   /* set of their slots */
 	struct ring_answer *queue;                       /* utlist, oldest first */
 	uint32_t queued;                                 /* how many */
+	uint64_t queued_bytes;                           /* not written yet */
+	bool crowded;                                    /* they are more than RINGS_QUEUED_BYTES */
+	uint64_t taken_us;                               /* since then: when room was last found for the end of an answer */
 	bool ended;
 };
 
 struct rings {
 	struct transport base;
-	struct channel *channels, *active;
+	struct channel *channels, *active, *crowded;
 	int epoll;
 	rings_failed *failed;
 	void *user;
@@ -80,6 +89,21 @@ static void deactivate(struct channel *c) {
 	DL_DELETE2(c->rings->active, c, active_previous, active_next);
 }
 
+/* After queued_bytes has changed. */
+static void count_crowded(struct channel *c) {
+	bool crowded = c->queued_bytes > RINGS_QUEUED_BYTES;
+
+	if (crowded == c->crowded)
+		return;
+	c->crowded = crowded;
+	if (crowded) {
+		c->taken_us = loop_now();
+		DL_APPEND2(c->rings->crowded, c, crowded_previous, crowded_next);
+	} else {
+		DL_DELETE2(c->rings->crowded, c, crowded_previous, crowded_next);
+	}
+}
+
 /* From here on nothing is read from the client or written to it. */
 static void disconnect(struct channel *c) {
 	struct ring_answer *a = c->queue, *next;
@@ -99,6 +123,9 @@ static void disconnect(struct channel *c) {
 		next = a->next;
 		free(a);
 	}
+	c->queued = 0;
+	c->queued_bytes = 0;
+	count_crowded(c);
 }
 
 static void free_if_done(struct channel *c) {
@@ -216,6 +243,7 @@ static int write_queued(struct channel *c) {
 			piece = room;
 		ring_put(&c->replies, a->bytes + a->written, piece);
 		a->written += piece;
+		c->queued_bytes -= piece;
 		if (a->written < a->size) {
 			r = ring_writer_sleeps(&c->replies, room - piece) ? 0 : -EAGAIN;
 			continue;
@@ -223,7 +251,10 @@ static int write_queued(struct channel *c) {
 		LL_DELETE(c->queue, a);
 		c->queued--;
 		free(a);
+		if (c->crowded)
+			c->taken_us = loop_now();
 	}
+	count_crowded(c);
 	if (ring_publish(&c->replies))
 		ring_wake(&c->replies.shared->written);
 	return r == -EAGAIN ? 0 : r;
@@ -239,6 +270,7 @@ static int queue_answer(struct channel *c, const struct ring_head *head, const v
 	memcpy(a->bytes + sizeof *head, bytes, head->size);
 	LL_APPEND(c->queue, a);
 	c->queued++;
+	c->queued_bytes += a->size;
 	return write_queued(c);
 }
 
@@ -286,9 +318,23 @@ static void poll_channel(struct channel *c) {
 		deactivate(c);           /* until it is answered, or its byte says that there is room */
 }
 
+/* Who keeps much of our memory and does not read is not waited for without end. */
+static void fail_crowded(struct rings *r) {
+	uint64_t now = loop_now();
+	struct channel *next;
+
+	for (struct channel *c = r->crowded; c; c = next) {
+		next = c->crowded_next;
+		if (now - c->taken_us > RINGS_CROWDED_US)
+			fail(c);
+	}
+}
+
 void rings_poll(struct rings *r) {
 	struct channel *next;
 
+	if (r->crowded)
+		fail_crowded(r);
 	for (struct channel *c = r->active; c; c = next) {
 		next = c->active_next;
 		poll_channel(c);

@@ -3,8 +3,9 @@
  * engine's own thread, which asks them for requests at every turn and sleeps on their sockets.
  *
  * A session loses its ring, and with it its life, by writing what no honest client could; others do not
- * notice. A client that does not read its answers is not read from any more; what was answered already waits in
- * memory, at most LIMIT_UNANSWERED answers.
+ * notice. A client that does not read its answers is not read from any more once LIMIT_UNANSWERED of them wait in memory. It may
+ * leave a megabyte of them for as long as it likes, for nobody waits for most; one that leaves more and takes none
+ * for some seconds loses its session too. That is looked at in rings_poll(), so it is to be called now and then.
  *
  * Only rings that were busy since the engine last slept are looked at; the others' clients send a byte with
  * their next request. So an idle session costs nothing.
