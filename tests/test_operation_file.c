@@ -163,6 +163,39 @@ START_TEST(a_pipe_is_refused_and_nobody_waits_for_its_writer) {
 }
 END_TEST
 
+START_TEST(huge_files_and_values_are_refused_and_not_joined) {
+	enum { LINES = 6000, LINE = 180 };
+	char *text = malloc((size_t)LINES * (LINE + 2) + 32), *end = text + sprintf(text, "[endless]\ntext = a\n");
+
+	ck_assert_ptr_nonnull(text);
+	for (unsigned i = 0; i < LINES; i++)
+		end += sprintf(end, " +%0*d\n", LINE - 2, 1);
+	open_folder();
+	write_file("huge.op", text);
+	end[-1 - (LINE + 1) * 300] = '\0';
+	write_file("large.op", text);
+	write_file("fine.op", "[whole]\ntext = a\n");
+	expect_refused("", "huge.op: it has more than 1 MiB");
+	expect_refused("endless", "large.op:25: text: it has more than 4096 bytes");
+	expect_fine("whole");
+	close_folder();
+	free(text);
+}
+END_TEST
+
+START_TEST(a_folder_that_does_not_open_is_told_of) {
+	char path[128];
+
+	open_folder();
+	write_file("conf.d", "");
+	snprintf(path, sizeof path, "%s/conf.d", folder);
+	ck_assert_int_eq(operation_files_read(path, &read_back), 0);
+	expect_refused("", "conf.d: Not a directory");
+	ck_assert_ptr_null(read_back->next);
+	close_folder();
+}
+END_TEST
+
 START_TEST(a_folder_that_is_not_there_has_no_operations) {
 	struct operation_source *list = (struct operation_source *)folder;
 
@@ -329,6 +362,7 @@ END_TEST
 RUN_TESTS("operation_file", a_definition_holds_what_its_lines_say,
 	what_is_wrong_is_named_with_file_and_line_and_the_rest_is_fine,
 	a_second_definition_of_a_name_is_refused_and_long_lines_are, files_that_others_may_write_are_refused_whole,
-	a_pipe_is_refused_and_nobody_waits_for_its_writer, a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
+	a_pipe_is_refused_and_nobody_waits_for_its_writer, huge_files_and_values_are_refused_and_not_joined,
+	a_folder_that_does_not_open_is_told_of, a_folder_that_is_not_there_has_no_operations, bodies_compute_and_nothing_else,
 	a_compiler_reads_operands_and_variables_under_names_of_ours, what_is_the_same_has_the_same_number, clients_call_what_was_found_right_and_rows_never_vanish,
 	operands_of_one_shape_are_asked_for_where_the_rule_says_so)

@@ -24,7 +24,13 @@ enum {
 	/* inih keeps no more of a line, a section's name and a key than this, and does not say so. */
 	LINE_BYTES = 198,
 	SECTION_BYTES = 48,
+	/* The engine reads a file between two launches: as many definitions as there may be, of 4 KiB each. */
+	FILE_BYTES = 1 << 20,
+	/* Of one value: no expression and no body is longer. */
+	TEXT_BYTES = (int)BODY_BYTES > (int)EXPR_BYTES ? (int)BODY_BYTES : (int)EXPR_BYTES,
 };
+
+static const char too_large[] = "it has more than 1 MiB";
 
 struct operation_reader {
 	FILE *stream;
@@ -34,6 +40,7 @@ struct operation_reader {
 	struct operation_source **end;       /* where the next one goes */
 	struct operation_source *now;        /* the one being read */
 	unsigned count;
+	bool grew;                           /* past FILE_BYTES, while it was read */
 	int error;
 };
 
@@ -149,6 +156,10 @@ static void take_text(struct operation_reader *r, const char *key, char **textp,
 
 	if (*textp && !r->continued) {
 		refuse(r, "it is said twice", key);
+		return;
+	}
+	if ((*textp ? strlen(*textp) + 1 : 0) + strlen(value) > TEXT_BYTES) {
+		refuse(r, "it has more than 4096 bytes", key);
 		return;
 	}
 	if (asprintf(&joined, "%s%s%s", *textp ? *textp : "", *textp ? "\n" : "", value) < 0) {
@@ -270,6 +281,9 @@ static char *read_line(char *text, int size, void *user) {
 	r->line++;
 	if (!fgets(text, size, r->stream))
 		return NULL;
+	r->grew = ftello(r->stream) > FILE_BYTES;
+	if (r->grew)
+		return NULL;
 	look_at_line(r, text);
 	return text;
 }
@@ -366,7 +380,7 @@ static int check_all(struct operation_source *first) {
 
 /* ---- files ---- */
 
-/* Who may write it may run code with the rights of the daemon. */
+/* Who may write it may run code with the rights of the daemon. Nobody waits for one that has no end. */
 static const char *file_fault(FILE *stream) {
 	struct stat s;
 
@@ -374,6 +388,8 @@ static const char *file_fault(FILE *stream) {
 		return strerror(errno);
 	if (!S_ISREG(s.st_mode))
 		return "it is no regular file";
+	if (s.st_size > FILE_BYTES)
+		return too_large;
 	if (s.st_uid != 0 && s.st_uid != geteuid())
 		return "it belongs neither to root nor to the user of the daemon";
 	return s.st_mode & (S_IWGRP | S_IWOTH) ? "others than its owner may write it" : NULL;
@@ -406,6 +422,7 @@ static void read_file(struct operation_reader *r, const char *path) {
 
 	r->path = path;
 	r->line = 0;
+	r->grew = false;
 	r->now = NULL;
 	r->stream = open_file(path);
 	why = r->stream ? file_fault(r->stream) : strerror(errno);
@@ -417,8 +434,21 @@ static void read_file(struct operation_reader *r, const char *path) {
 		refuse_file(r, (unsigned)line, "the line is neither [name] nor key = value");
 	else if (line < 0)
 		r->error = -ENOMEM;
+	if (r->grew)
+		refuse_file(r, 0, too_large);
 	if (r->stream)
 		fclose(r->stream);
+}
+
+/* One that is there and does not open would seem to be empty; what is wrong is told like what is wrong with a file. */
+static void check_folder(struct operation_reader *r, const char *folder) {
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	r->path = folder;
+	if (fd >= 0)
+		close(fd);
+	else if (errno != ENOENT)
+		refuse_file(r, 0, strerror(errno));
 }
 
 int operation_files_read(const char *folder, struct operation_source **listp) {
@@ -427,6 +457,7 @@ int operation_files_read(const char *folder, struct operation_source **listp) {
 	char pattern[OPERATION_PATH];
 	glob_t found = { 0 };
 
+	check_folder(&r, folder);
 	snprintf(pattern, sizeof pattern, "%s/*.op", folder);
 	if (glob(pattern, 0, NULL, &found) == GLOB_NOSPACE)
 		r.error = -ENOMEM;

@@ -13,7 +13,7 @@
  *
  * What does not read is refused by itself: each definition carries its own fault, which names file and line, and
  * the others are as they would be without it. A file that others than root and the daemon's user may write is
- * refused whole, since a body is run with the daemon's rights.
+ * refused whole, since a body is run with the daemon's rights; so is one above 1 MiB, since the engine waits for it.
  */
 #pragma once
 
@@ -46,7 +46,10 @@ struct operation_source {
 	struct fault fault;          /* code 0: it reads */
 };
 
-/* Reads the files of a folder in the order of their names; a folder that is not there has none. 0 or -ENOMEM. */
+/*
+ * Reads the files of a folder in the order of their names; a folder that is not there has none. One that cannot be
+ * opened is a definition without a name, whose fault says why. 0 or -ENOMEM.
+ */
 int operation_files_read(const char *folder, struct operation_source **listp) FAULT_MUST_USE;
 struct operation_source *operation_sources_free(struct operation_source *first);   /* returns NULL */
 /* A hash of what it says. */
