@@ -143,6 +143,23 @@ END_TEST
 
 /* ---- order ---- */
 
+static bool is_bad(uint64_t session) {
+	return atomic_load(&engine.bad) == session;
+}
+
+START_TEST(a_session_whose_ring_did_not_come_is_ended) {
+	struct transport *transport;
+	struct client deaf;
+
+	ck_assert_int_eq(rings_new(&engine.server->rings, &transport), 0);
+	client_announce(&deaf, 2, true);
+	engine_turn_until(is_bad, 2);
+	client_end(&deaf);
+	transport_close(transport);
+	engine.server->rings = NULL;
+}
+END_TEST
+
 START_TEST(batches_run_in_the_order_of_their_numbers) {
 	struct batch_text first = { 0 }, second = { 0 };
 	uint32_t early, late;
@@ -1055,6 +1072,7 @@ static void add_order_tests(TCase *tests) {
 	tcase_add_test(tests, a_wrong_secret_and_an_unknown_session_are_refused_alike);
 	tcase_add_test(tests, a_message_that_does_not_exist_is_refused);
 	tcase_add_test(tests, a_session_and_an_arena_on_their_way_are_waited_for);
+	tcase_add_test(tests, a_session_whose_ring_did_not_come_is_ended);
 	tcase_add_test(tests, batches_run_in_the_order_of_their_numbers);
 	tcase_add_test(tests, a_read_waits_for_the_batch_it_comes_after);
 	tcase_add_test(tests, a_number_that_was_used_is_refused);

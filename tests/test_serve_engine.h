@@ -7,6 +7,7 @@
 #include <check.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ static struct {
 	struct test_arena arena[ENGINE_ARENAS];
 	unsigned arenas, wanted, dropped;
 	bool refuse_arenas;
+	atomic_ullong bad;           /* the session that was last told to be */
 } engine;
 
 /* ---- the supervisor ---- */
@@ -113,6 +115,11 @@ static void supervisor_hear(const void *bytes, size_t size) {
 	c = wire_root(&reader);
 	ck_assert_int_eq(wire_get_uint(&c, "id", UINT64_MAX, &id, &f), 0);
 	ck_assert_int_eq(wire_get_uint(&c, "session", UINT64_MAX, &session, &f), 0);
+	if (id == CONTROL_SESSION_BAD) {
+		atomic_store(&engine.bad, session);
+		wire_close(&reader);
+		return;
+	}
 	ck_assert_int_eq(wire_get_uint(&c, "value", UINT64_MAX, &value, &f), 0);
 	wire_close(&reader);
 	if (id == CONTROL_ARENA_DROP) {
@@ -230,22 +237,28 @@ struct client {
 	uint64_t used;               /* of the arena */
 };
 
-static void client_begin(struct client *c, uint64_t session) {
+/* ring: says that it has one; there is none in the packet. */
+static void client_announce(struct client *c, uint64_t session, bool ring) {
 	struct wire_writer w;
 
 	memset(c, 0, sizeof *c);
 	c->session = session;
 	memset(c->secret, (int)session, sizeof c->secret);
 	wire_writer_init(&w);
-	wire_put_array(&w, 7);
+	wire_put_array(&w, 8);
 	wire_put_uint(&w, CONTROL_SESSION_NEW);
 	wire_put_uint(&w, session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, 1000);
 	wire_put_uint(&w, 4711);
 	wire_put_text(&w, "test");
+	wire_put_bool(&w, ring);
 	wire_put_map(&w, 0);
 	supervisor_say(&w, -1);
+}
+
+static void client_begin(struct client *c, uint64_t session) {
+	client_announce(c, session, false);
 	c->arena = supervisor_arena(session, ENGINE_ARENA_BYTES, false);
 }
 

@@ -194,13 +194,14 @@ static int tell_session_new(
 	int r;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 7);
+	wire_put_array(&w, 8);
 	wire_put_uint(&w, CONTROL_SESSION_NEW);
 	wire_put_uint(&w, c->session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, c->uid);
 	wire_put_uint(&w, (uint64_t)c->pid);
 	wire_put_text(&w, c->name);
+	wire_put_bool(&w, ring->memory >= 0);
 	r = put_options(c->supervisor, g->options, &w, f);
 	if (!r)
 		r = child_send_pair(&c->supervisor->child, &w, fd);

@@ -148,20 +148,26 @@ static int change_option(struct session *s, struct wire_cursor *options, struct 
 	return session_configure(s, name, value, f);
 }
 
-/* A session whose ring cannot be had has nng: the client would not know. So it ends at once. */
-static int add_ring(struct control_message *m, struct session *s) {
+/* A process without room for more descriptors gets the packet without them, or with one. */
+static int take_ring(struct control_message *m, struct session *s) {
 	int memory = m->fd[0], bell = m->fd[1];
-	int r;
 
-	if (bell < 0 || !m->server->rings)
-		return 0;
+	if (!m->server->rings)
+		return -EOPNOTSUPP;
+	if (memory < 0 || bell < 0)
+		return -EMFILE;
 	m->fd[0] = m->fd[1] = -1;
-	r = rings_add(m->server->rings, s->id, memory, bell, &s->channel);
-	if (r) {
-		log_error("session %" PRIu64 " has no ring: %s", s->id, strerror(-r));
-		control_bad(m->server, s->id);
-	}
-	return 0;
+	return rings_add(m->server->rings, s->id, memory, bell, &s->channel);
+}
+
+/* A client whose ring cannot be had waits at it for ever, so its session ends at once. */
+static void add_ring(struct control_message *m, struct session *s) {
+	int r = take_ring(m, s);
+
+	if (!r)
+		return;
+	log_error("session %" PRIu64 " has no ring: %s", s->id, strerror(-r));
+	control_bad(m->server, s->id);
 }
 
 static int on_session_new(struct control_message *m, struct fault *f) {
@@ -169,6 +175,7 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	struct wire_cursor options;
 	struct session *s = NULL;
 	uint64_t uid, pid;
+	bool ring;
 	int r = wire_get_uint(&m->body, "session", UINT64_MAX, &facts.id, f);
 
 	if (!r)
@@ -180,14 +187,16 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	if (!r)
 		r = wire_get_text(&m->body, "name", SESSION_NAME - 1, &facts.name, &facts.name_size, f);
 	if (!r)
+		r = wire_get_bool(&m->body, "ring", &ring, f);
+	if (!r)
 		r = wire_get_map(&m->body, "options", CONTROL_OPTIONS, &options, f);
 	if (r)
 		return r;
 	facts.uid = (uid_t)uid;
 	facts.pid = (pid_t)pid;
 	r = session_new(m->server, &facts, &s);
-	if (!r)
-		r = add_ring(m, s);
+	if (!r && ring)
+		add_ring(m, s);
 	while (!r && options.left)
 		r = change_option(s, &options, f);
 	return r;
