@@ -168,6 +168,7 @@ $(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client
 # A test links everything but the mains, so it can reach inside any layer.
 OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
 $(B)/tests/test_serve_rings: $(B)/obj/tests/rings/engine.o
+$(B)/tests/test_protocol_ring: ALL_LDFLAGS += -Wl,--wrap=malloc
 $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"

@@ -117,8 +117,10 @@ static int begin(struct ring_frame *frame, uint32_t slots, uint32_t most, uint32
 	if (!h->size || h->size > most || h->slot >= slots)
 		return -EPROTO;
 	frame->bytes = malloc((size_t)reserve + h->size);
+	if (!frame->bytes)
+		return -ENOMEM;          /* the head is kept for the next try */
 	frame->got = 0;
-	return frame->bytes ? 0 : -ENOMEM;
+	return 0;
 }
 
 static uint32_t least(uint32_t a, uint32_t b) {

@@ -101,7 +101,8 @@ struct ring_frame {
 
 /*
  * Takes in what has come of a frame. 1: it is complete and frame->bytes are the caller's (who zeroes the frame);
- * 0: not yet; -EPROTO for a frame that is empty, longer than `most` or of no slot below `slots`; -ENOMEM.
+ * 0: not yet; -EPROTO for a frame that is empty, longer than `most` or of no slot below `slots`; -ENOMEM, after
+ * which it may be called again.
  * reserve: bytes to leave room for before the frame's own.
  */
 int ring_take(struct ring *r, struct ring_frame *frame, uint32_t slots, uint32_t most, uint32_t reserve) FAULT_MUST_USE;

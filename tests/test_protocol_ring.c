@@ -15,6 +15,16 @@ enum {
 	PROCESS_BYTES = 8 << 20,
 };
 
+/* The linker leads malloc() here, so that a test can make it fail. */
+static size_t refused_from = SIZE_MAX;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size) {
+	return size < refused_from ? __real_malloc(size) : NULL;
+}
+
 static void *memory;
 static struct ring out, in;
 static struct ring_frame frame;
@@ -200,6 +210,22 @@ START_TEST(a_head_that_claims_nonsense_is_refused) {
 }
 END_TEST
 
+START_TEST(a_frame_that_found_no_memory_comes_later) {
+	put_head(3, 5000);
+	refused_from = 5000;
+	ck_assert_int_eq(take(), -ENOMEM);
+	ck_assert_int_eq(take(), -ENOMEM);
+	refused_from = SIZE_MAX;
+	ck_assert_int_eq(take(), 0);
+	for (int i = 0; i < 1000; i++)
+		ring_put(&out, "hello", 5);
+	publish();
+	ck_assert_int_eq(take(), 1);
+	ck_assert_uint_eq(frame.head.slot, 3);
+	ck_assert_mem_eq(frame.bytes + 4990, "hellohello", 10);
+}
+END_TEST
+
 START_TEST(a_reader_that_sleeps_is_told_once) {
 	ck_assert(!ring_reader_sleeps(&in));
 	ring_put(&out, "a", 1);
@@ -298,6 +324,7 @@ int main(void) {
 	tcase_add_test(tests, a_frame_longer_than_the_ring_comes_in_pieces);
 	tcase_add_test(tests, even_its_head_may_come_byte_by_byte);
 	tcase_add_loop_test(tests, a_head_that_claims_nonsense_is_refused, 0, 5);
+	tcase_add_test(tests, a_frame_that_found_no_memory_comes_later);
 	tcase_add_test(tests, a_reader_that_sleeps_is_told_once);
 	tcase_add_test(tests, a_writer_that_waits_for_room_is_told_once);
 	tcase_add_test(tests, two_processes_wake_each_other);
