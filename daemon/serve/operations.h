@@ -15,7 +15,7 @@
 
 struct operations;
 
-/* Reads the files; an unreadable folder has none. 0 or -ENOMEM. */
+/* Reads the files; a folder that is not there has none. 0 or -ENOMEM. */
 int operations_new(struct server *v, struct operations **operationsp) FAULT_MUST_USE;
 struct operations *operations_free(struct operations *o);    /* returns NULL */
 /* Reads the files again. */

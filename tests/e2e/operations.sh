@@ -33,16 +33,36 @@ claim() {
 	tail -5 "$root/log"
 }
 
-start() {
+# eventually CLAIM STATUS PATTERN COMMAND...: a claim that comes true within a minute.
+eventually() {
+	for _ in $(seq 600); do
+		got=0
+		(shift 3 && "$@") >"$root/out" 2>&1 || got=$?
+		[ "$got" = "$2" ] && grep -q -e "$3" "$root/out" && break
+		sleep 0.1
+	done
+	claim "$@"
+}
+
+# CLAIM: without it nothing below can be so.
+give_up() {
+	echo "FAIL $1:"
+	tail -20 "$root/log"
+	exit 1
+}
+
+launch() {
 	"$build/fusiond" --config "$root/fusiond.conf" --socket "$root/door" --cache-dir "$root/cache" >>"$root/log" 2>&1 &
 	daemon=$!
+}
+
+# CLAIM: that the daemon answers.
+answers() {
 	for _ in $(seq 600); do
 		[ -S "$root/door" ] && "$ctl" status >/dev/null 2>&1 && return
 		sleep 0.1
 	done
-	echo "the daemon did not start"
-	cat "$root/log"
-	exit 1
+	give_up "$1"
 }
 
 stop() {
@@ -51,13 +71,14 @@ stop() {
 	daemon=
 }
 
-# A request that is answered once every trial has ended.
+# CLAIM: that every trial has ended.
 settled() {
 	for _ in $(seq 600); do
-		"$ctl" operations >"$root/out" 2>&1
-		grep -q -e "waits\|is tried" "$root/out" || return 0
+		"$ctl" operations >"$root/out" 2>&1 && ! grep -q -e "waits\|is tried" "$root/out" && return
 		sleep 0.1
 	done
+	cat "$root/out"
+	give_up "$1"
 }
 
 # GRAPH-LINES: a text graph over x = -2 .. 3 whose output is y.
@@ -89,9 +110,10 @@ operands = x
 body = return load_f32(0);
 FILE
 mkfifo "$root/conf.d/pipe.op"
-start
-# On a busy machine a client would give up waiting for a trial; the reload below has one wait.
-settled
+launch
+answers a_daemon_starts_whatever_its_operations_are
+# On a busy machine a client would give up waiting for a trial.
+settled every_definition_gets_a_verdict
 
 graph 'o = fill f32[] 0
 y = call swish2 x o'
@@ -116,7 +138,6 @@ claim unknown_names_are_refused 1 "nothing: there is no such operation" "$ctl" r
 graph 'y = call unbuilt x'
 claim a_refused_definition_tells_why 1 "unbuilt: the definition is refused: .*bad.op:4: .*invalid operands" "$ctl" run "$root/g.fz"
 
-settled
 claim unreadable_texts_are_refused_with_file_and_line 0 "unreadable *text *refused *.*bad.op:1: unreadable: column 4" "$ctl" operations
 claim bodies_that_do_not_build_are_refused 0 "unbuilt *body *refused *.*bad.op:4: .*invalid operands" "$ctl" operations
 claim pointers_are_refused 0 "pointer *body *refused *.*bad.op:8: .*pointer" "$ctl" operations
@@ -131,35 +152,35 @@ claim the_log_tells_it_too 0 "an operation is refused: .*bad.op:8" cat "$root/lo
 printf '[unbuilt]\noperands = x\nbody = return x + 1;\n' >"$root/conf.d/bad.op"
 printf '[late]\ntext = a * 3\n' >"$root/conf.d/late.op"
 kill -HUP "$daemon"
-for _ in $(seq 100); do
-	"$ctl" operations | grep -q late && break
-	sleep 0.1
-done
+eventually a_reload_lists_new_files 0 "late *text" "$ctl" operations
+settled what_a_reload_finds_gets_a_verdict
 graph 'y = call late x'
 claim a_reload_finds_new_files 0 "\[ *-6 *-3 *0 *3 *6 *9\]" "$ctl" run "$root/g.fz"
 graph 'y = call unbuilt x'
 claim a_definition_may_be_mended 0 "\[ *-1 *0 *1 *2 *3 *4\]" "$ctl" run "$root/g.fz"
 
-# The mark of a trial that the engine did not survive: it is taken while the trial runs, and put back.
+# The mark of a trial that the engine did not survive. A pipe in its place stops the trial until the mark is read: the
+# daemon reads nothing from it when it starts, then writes what it is about to try, and removes it after the verdict.
+stop
 printf '[late]\ntext = tanh(a) * 4\n' >"$root/conf.d/late.op"
 rm "$root/conf.d/good.op" "$root/conf.d/bad.op" "$root/conf.d/pipe.op"
-kill -HUP "$daemon"
-for _ in $(seq 2000); do
-	cp "$root/cache/trials" "$root/mark" 2>/dev/null && [ -s "$root/mark" ] && break
-	sleep 0.005
-done
-settled
+rm -f "$root/cache/trials"
+mkfifo "$root/cache/trials"
+launch
+# shellcheck disable=SC2016
+timeout 60 sh -c ': >"$1" && cat "$1"' sh "$root/cache/trials" >"$root/mark" || give_up a_trial_is_marked_before_it_begins
+claim a_mark_is_one_hash 0 "^1$" grep -c "^[0-9a-f]\{16\}$" "$root/mark"
+answers a_daemon_with_one_definition_starts
+settled the_marked_definition_gets_a_verdict
+claim what_was_marked_is_fine 0 "late *text *ready" "$ctl" operations
+[ ! -e "$root/cache/trials" ] || give_up no_mark_stays_of_a_trial_that_ended
 stop
 cp "$root/mark" "$root/cache/trials"
-start
-settled
+launch
+answers a_daemon_starts_after_an_engine_that_died_of_a_trial
 claim what_an_engine_did_not_survive_is_not_tried_again 0 "late *text *refused *.*late.op:1: late: the engine ended" "$ctl" operations
 kill -HUP "$daemon"
-for _ in $(seq 100); do
-	"$ctl" operations | grep -q "late *text *ready" && break
-	sleep 0.1
-done
-claim unless_the_configuration_is_read_again 0 "late *text *ready" "$ctl" operations
+eventually unless_the_configuration_is_read_again 0 "late *text *ready" "$ctl" operations
 stop
 
 echo "$passed passed, $failed failed"
