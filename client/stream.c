@@ -490,16 +490,18 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 
 int stream_watch(struct fusion_context *c, struct fault *f) {
 	struct stream *s = &c->stream;
-	int r;
+	int r = 0;
 
-	if (!s->transport || has_thread(s, s->transport))
+	if (!s->transport || !s->transport->wait)
 		return 0;
-	r = s->transport->watch(s->transport);
+	if (!s->watched)
+		r = s->transport->watch(s->transport);
 	if (r)
 		return fault_set(f, FAULT_MEMORY, "no thread can be started to read answers: %s", strerror(-r));
 	s->watched = true;
+	/* A thread that still reads could get the answer that this caller wants on the library's. */
 	while (s->reading)
-		pthread_cond_wait(&s->room, &c->lock);
+		sleep_for(c, &s->room, NULL);
 	return 0;
 }
 

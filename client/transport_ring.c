@@ -227,21 +227,33 @@ static int wait_for_answers(struct transport *base, const struct timespec *deadl
 	uint64_t us = deadline ? (uint64_t)deadline->tv_sec * 1000000 + (uint64_t)deadline->tv_nsec / 1000 : 0;
 	int r;
 
-	pthread_mutex_lock(&t->reading);
+	/* Nobody else reads but the watcher, which keeps it for good. */
+	if (pthread_mutex_trylock(&t->reading))
+		return 0;
 	r = read_until(t, us, false);
 	pthread_mutex_unlock(&t->reading);
 	return r;
 }
 
+/* Nothing is submitted any more: the caller has been told that the connection is broken, or is closing it. */
+static void cancel_the_rest(struct transport_ring *t) {
+	unsigned busy = atomic_exchange(&t->busy, 0);
+
+	for (unsigned i = 0; i < t->slots; i++)
+		if (busy & 1U << i)
+			t->events.reply(t->events.user, i, -ECANCELED, NULL, 0);
+}
+
+/* Callbacks run on this thread, also those of what will not be answered. */
 static void *watch_loop(void *user) {
 	struct transport_ring *t = user;
-
 	int r = 0;
 
 	pthread_mutex_lock(&t->reading);
 	while (!r)
 		r = read_until(t, 0, true);
 	pthread_mutex_unlock(&t->reading);
+	cancel_the_rest(t);
 	return NULL;
 }
 
@@ -272,15 +284,11 @@ static void interrupt(struct transport *base) {
 
 static void transport_free(struct transport *base) {
 	struct transport_ring *t = (struct transport_ring *)base;
-	unsigned busy;
 
 	interrupt(base);
 	if (t->watched)
 		pthread_join(t->watcher, NULL);
-	busy = atomic_load(&t->busy);
-	for (unsigned i = 0; i < t->slots; i++)
-		if (busy & 1U << i)
-			t->events.reply(t->events.user, i, -ECANCELED, NULL, 0);
+	cancel_the_rest(t);
 	munmap(t->memory, RING_BYTES);
 	free(t->incoming.bytes);
 	pthread_mutex_destroy(&t->reading);

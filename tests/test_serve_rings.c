@@ -33,6 +33,8 @@ static struct transport_end {
 	uint8_t *expected[SLOTS];
 	size_t size[SLOTS];
 	atomic_uint answered;
+	pthread_t owner;                 /* who opened it */
+	atomic_uint on_owner;            /* answers that it was told */
 	atomic_bool broken, wrong;
 } end[ENDS];
 
@@ -43,6 +45,8 @@ static void on_reply(void *user, unsigned slot, int result, const void *bytes, s
 		atomic_store(&e->wrong, !result);
 	free(e->expected[slot]);
 	e->expected[slot] = NULL;
+	if (pthread_equal(pthread_self(), e->owner))
+		atomic_fetch_add(&e->on_owner, 1);
 	atomic_fetch_add(&e->answered, 1);
 }
 
@@ -57,7 +61,7 @@ static void open_end(struct transport_end *e, struct ends *x) {
 	struct transport_ends given = { .memory = x->memory, .bell = x->bell, .door = x->door };
 	struct fault f;
 
-	*e = (struct transport_end){ .memory = x->memory, .bell = x->bell, .door = x->door };
+	*e = (struct transport_end){ .memory = x->memory, .bell = x->bell, .door = x->door, .owner = pthread_self() };
 	ck_assert_int_eq(transport_ring_open(&given, SLOTS, 10000, &events, &e->transport, &f), 0);
 }
 
@@ -183,6 +187,28 @@ START_TEST(what_is_under_way_when_a_client_closes_is_cancelled) {
 	send_bytes(&end[1], 0, 10);
 	await_answers(&end[1], 1);
 	open_end(&end[0], &ends[0]); /* for the teardown */
+}
+END_TEST
+
+START_TEST(where_a_thread_watches_it_tells_of_the_cancelled_too) {
+	engine_withholds(true);
+	ck_assert_int_eq(end[0].transport->watch(end[0].transport), 0);
+	send_bytes(&end[0], 0, 10);
+	send_bytes(&end[0], 3, 10);
+	if (_i) { /* the connection breaks first */
+		close(ends[0].far);
+		ends[0].far = -1;
+		for (int i = 0; i < 10000 && atomic_load(&end[0].answered) < 2; i++)
+			usleep(1000);
+		ck_assert(atomic_load(&end[0].broken));
+	} else {
+		end[0].transport->free(end[0].transport);
+	}
+	ck_assert_uint_eq(atomic_load(&end[0].answered), 2);
+	ck_assert_uint_eq(atomic_load(&end[0].on_owner), 0);
+	engine_withholds(false);
+	if (!_i)
+		open_end(&end[0], &ends[0]); /* for the teardown */
 }
 END_TEST
 
@@ -332,6 +358,7 @@ int main(void) {
 	tcase_add_test(tests, a_deadline_ends_a_wait_for_nothing);
 	tcase_add_test(tests, a_thread_that_watches_reads_too);
 	tcase_add_test(tests, what_is_under_way_when_a_client_closes_is_cancelled);
+	tcase_add_loop_test(tests, where_a_thread_watches_it_tells_of_the_cancelled_too, 0, 2);
 	tcase_add_test(tests, a_client_learns_that_the_door_is_closed);
 	tcase_add_test(tests, a_position_beyond_the_ring_costs_its_session_alone);
 	tcase_add_test(tests, a_position_of_answers_that_were_never_written_does_too);
