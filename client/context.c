@@ -254,6 +254,7 @@ void fusion_close(fusion_context *context) {
 			&why);
 		return;
 	}
+	stream_leave(context);
 	pthread_mutex_lock(&context->lock);
 	context->closed = true;
 	fault_set(&why, FAULT_STATE, "the context was closed");

@@ -390,6 +390,13 @@ static bool has_thread(const struct stream *s, const struct transport *t) {
 	return !t->wait || s->watched;
 }
 
+void stream_leave(struct fusion_context *c) {
+	struct transport *t = c->stream.transport;
+
+	if (t && t->leave)
+		t->leave(t);
+}
+
 void stream_close(struct fusion_context *c) {
 	struct timespec deadline = deadline_after(CLOSE_WAIT_MS);
 	struct transport *t;
@@ -604,6 +611,8 @@ int stream_send(struct fusion_context *c, struct request *q, struct answer *answ
 	if (!r)
 		return 0;
 	request_end(c, q);
+	if (r == -ECANCELED)
+		r = fault_set(f, FAULT_STATE, "the context was closed");
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
 }

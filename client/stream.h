@@ -73,6 +73,8 @@ int stream_open(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
  * pipe is closed at the moment a message arrives. Requires that the lock is NOT held.
  */
 void stream_close(struct fusion_context *c);
+/* Without the lock, before it is taken to close: who holds it and waits for room in the ring gives it up. */
+void stream_leave(struct fusion_context *c);
 /* Frees what is left; after stream_close. */
 void stream_free(struct fusion_context *c);
 

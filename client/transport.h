@@ -42,6 +42,11 @@ struct transport {
 	int (*watch)(struct transport *t);
 	/* wait() returns now and from now on. To be called before free() where another thread may be inside it. */
 	void (*interrupt)(struct transport *t);
+	/*
+	 * A submit() that waits for room returns -ECANCELED, now and from now on. From any thread, without the lock
+	 * that submit() is called under.
+	 */
+	void (*leave)(struct transport *t);
 };
 
 /* What the door gave for a ring; the descriptors stay the caller's, and open until the transport is freed. */

@@ -5,7 +5,8 @@
  * callbacks and descriptors need a thread (watch()), because callbacks run on threads of the library.
  *
  * A request longer than the ring goes in pieces, and submit() then waits until the engine has read
- * enough. That does not wait for an answer, and the engine waits for no client, so it ends.
+ * enough. That does not wait for an answer, and the engine waits for no client, so it ends. With an engine that
+ * is stopped it ends after timeout_ms, or where the context is being closed.
  *
  * The daemon's end shows as the end of the door, which a sleeper looks at now and then: an engine that dies
  * wakes nobody.
@@ -44,6 +45,7 @@ struct transport_ring {
 	atomic_uint busy;                    /* set of slots */
 	bool unheard;                        /* the engine slept when a request was shown */
 	atomic_bool interrupted, broken;
+	atomic_bool leaving;                 /* nobody is to wait for room any more */
 	atomic_bool watching;                /* there is a thread that reads: others must leave */
 	bool watched;
 	pthread_t watcher;
@@ -101,6 +103,8 @@ static int await_room(struct transport_ring *t, uint64_t deadline_us) {
 
 	if (failed || room)
 		return failed;
+	if (atomic_load(&t->leaving))
+		return -ECANCELED;
 	if (!ring_writer_sleeps(r, 0))
 		ring_wait(&r->shared->read, read, LOOK_US);
 	if (deadline_us && now_us() > deadline_us)
@@ -282,6 +286,13 @@ static void interrupt(struct transport *base) {
 	ring_wake(&t->replies.shared->written);
 }
 
+static void leave(struct transport *base) {
+	struct transport_ring *t = (struct transport_ring *)base;
+
+	atomic_store(&t->leaving, true);
+	ring_wake(&t->requests.shared->read);
+}
+
 static void transport_free(struct transport *base) {
 	struct transport_ring *t = (struct transport_ring *)base;
 
@@ -311,7 +322,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
 	t->base = (struct transport){ .submit = submit, .free = transport_free, .push = push, .wait = wait_for_answers, .watch = watch,
-		.interrupt = interrupt };
+		.interrupt = interrupt, .leave = leave };
 	t->events = *events;
 	t->slots = slots;
 	t->timeout_ms = timeout_ms;

@@ -462,6 +462,50 @@ START_TEST(a_client_that_reads_no_answers_holds_up_nobody) {
 }
 END_TEST
 
+/* Until an error comes, whose code it returns. */
+static void *send_for_ever(void *context) {
+	int64_t n = 100;
+	fusion_array *a = fusion_arange(context, FUSION_F32, n, 0, 1), *next;
+	int code = 0;
+
+	for (int i = 1; !code; i++) {
+		next = fusion_add_scalar(a, 1);
+		if (!next || (i % 500 == 0 && fusion_flush(context)))
+			code = fusion_error_code();
+		if (next) {
+			fusion_release(a);
+			a = next;
+		}
+	}
+	fusion_release(a);
+	return (void *)(intptr_t)code;
+}
+
+START_TEST(a_context_can_be_closed_while_it_waits_for_room) {
+	fusion_context *c = connect_client();
+	struct ring_header *h = ring_of(c);
+	pid_t engine = engine_pid();
+	pthread_t thread;
+	void *code;
+
+	ck_assert_ptr_nonnull(h);
+	ck_assert_int_eq(compute(c, 1, 1000), 0);
+	kill(engine, SIGSTOP);
+	ck_assert_int_eq(pthread_create(&thread, NULL, send_for_ever, c), 0);
+	for (int i = 0; i < 10000 && !atomic_load(&h->request.writer_sleeps); i++)
+		usleep(1000);
+	ck_assert_uint_eq(atomic_load(&h->request.writer_sleeps), 1);
+	fusion_close(c);
+	ck_assert_int_eq(pthread_join(thread, &code), 0);
+	ck_assert_int_eq((int)(intptr_t)code, FUSION_E_STATE);
+	kill(engine, SIGCONT);
+	munmap(h, RING_BYTES);
+	c = connect_client();
+	ck_assert_msg(!compute(c, 3, 1000), "%s", fusion_error());
+	fusion_close(c);
+}
+END_TEST
+
 START_TEST(the_end_of_the_engine_is_told_to_who_waits_for_it) {
 	fusion_context *c = connect_client();
 	fusion_array *a;
@@ -870,6 +914,7 @@ static Suite *suite(void) {
 	tcase_add_test(rings, clients_killed_in_the_middle_of_a_frame_leave_nothing);
 	tcase_add_test(rings, a_client_that_reads_no_answers_holds_up_nobody);
 	tcase_add_test(rings, threads_of_a_client_share_its_ring_and_callbacks_come);
+	tcase_add_test(rings, a_context_can_be_closed_while_it_waits_for_room);
 	tcase_add_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it);
 	suite_add_tcase(s, rings);
 	tcase_set_timeout(own, TEST_SECONDS);

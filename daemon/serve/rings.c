@@ -20,9 +20,15 @@ enum {
 	RINGS_EVENTS = 64,
 	/* More bytes than a client has reason to leave in its socket. */
 	RINGS_BYTES = 64,
-	/* Of answers that a client may leave unread for as long as it likes: those to SUBMIT, which nobody waits for, are shorter together. */
+	/*
+	 * Of answers that a client may leave unread for as long as it likes: those to SUBMIT, which nobody waits
+	 * for, are shorter together.
+	 */
 	RINGS_QUEUED_BYTES = 1 << 20,
-	/* How long it may leave more than that without taking a whole answer; one of LIMIT_FRAME_BYTES needs milliseconds. */
+	/*
+	 * How long it may leave more than that without taking a whole answer; one of LIMIT_FRAME_BYTES needs
+	 * milliseconds.
+	 */
 	RINGS_CROWDED_US = 3 * 1000 * 1000,
 };
 
@@ -60,7 +66,7 @@ struct channel {
 	uint32_t queued;                                 /* how many */
 	uint64_t queued_bytes;                           /* not written yet */
 	bool crowded;                                    /* they are more than RINGS_QUEUED_BYTES */
-	uint64_t taken_us;                               /* since then: when room was last found for the end of an answer */
+	uint64_t taken_us;                               /* while crowded: when an answer was last written whole */
 	bool ended;
 };
 
