@@ -63,6 +63,7 @@ static const char *const everything[] = {
 	"latency_1K",
 	"queue_10K",
 	"queue_100K",
+	"plan_1000",
 	"memory",
 };
 
