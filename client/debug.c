@@ -76,8 +76,8 @@ static int operands_finite(struct fusion_context *c, const struct check *k, bool
 
 	*finitep = true;
 	for (unsigned i = 0; !r && i < k->arity; i++) {
-		/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): check_hold() set as many as arity says
-		 */
+		/* check_hold() set as many as arity says. */
+		/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
 		r = look(c, k->in[i], &element, &word, f);
 		*finitep &= k->in[i]->finite == FINITE_YES;
 	}

@@ -478,6 +478,7 @@ static int infer_windows(const struct call *c, struct tensor_type *outp, struct 
 		return fault_set(f, FAULT_RANK, "windows: one more than %u dimensions is more than the limit of %d",
 			in->rank, LIMIT_RANK);
 	*outp = *in;
+	/* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): count_windows() set it */
 	outp->dims[c->attr->axis] = count;
 	outp->dims[outp->rank++] = c->attr->window.size;
 	return 0;

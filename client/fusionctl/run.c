@@ -33,7 +33,7 @@ static const void *element_at(const struct output *o, int64_t i) {
 
 /* Is index i of an axis left out? Ellipses stand at the first such index. */
 static bool left_out(const struct output *o, int64_t i, int64_t extent) {
-	return !o->whole && extent > 2 * SHOWN_EDGE && i >= SHOWN_EDGE && i < extent - SHOWN_EDGE;
+	return !o->whole && extent > INT64_C(2) * SHOWN_EDGE && i >= SHOWN_EDGE && i < extent - SHOWN_EDGE;
 }
 
 static int64_t elements_below(const struct output *o, int axis) {

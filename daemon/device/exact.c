@@ -314,7 +314,7 @@ static cl_int bench_build_most(struct bench *b, struct str *log) {
 }
 
 static cl_int bench_open(struct bench *b, struct str *log) {
-	const size_t bytes = EXACT_FORMS * EXACT_RESULTS * sizeof(double);
+	const size_t bytes = sizeof(double) * EXACT_FORMS * EXACT_RESULTS;
 	cl_int error = bench_build_most(b, log);
 
 	if (error)

@@ -223,7 +223,7 @@ static void write_short(struct writer *w, const struct passes *p, unsigned pass,
 
 /* "level3 + l / W * 192": the levels of one vector. */
 static void name_levels(unsigned v, char name[static 40]) {
-	snprintf(name, 40, "level%u + l / W * %u", v, ROWS_LEVELS * KERNEL_COLUMNS);
+	snprintf(name, 40, "level%u + l / W * %u", v, (unsigned)(ROWS_LEVELS * KERNEL_COLUMNS));
 }
 
 static void write_block(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {

@@ -175,7 +175,7 @@ static uint16_t cut_root(struct cut *c) {
 		k->reduced_value = cut_value(c, from->reduced_value);
 		k->hidden = from->hidden == KERNEL_NONE ? KERNEL_NONE : cut_value(c, from->hidden);
 	}
-	for (uint16_t i = 0; i < kernel_root_operands(from); i++)
+	for (unsigned i = 0; i < kernel_root_operands(from); i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
 	k->root_value = k->values;
 	return draft_value(c->to, from->value[from->root_value]);

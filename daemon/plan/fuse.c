@@ -42,7 +42,7 @@ static int leaf_of(struct graph *g, uint8_t dtype, uint32_t *nodep) {
 
 /* All elements of a node one after the other. */
 static int vector_of(struct graph *g, uint32_t from, uint32_t *nodep, struct fault *f) {
-	struct op_attr attr = { .rank = 1, .dims = { PROBE_EXTENT * PROBE_EXTENT } };
+	struct op_attr attr = { .rank = 1, .dims = { (int64_t)PROBE_EXTENT * PROBE_EXTENT } };
 
 	return graph_op(g, OP_reshape, 1, &from, &attr, 0, nodep, f);
 }
