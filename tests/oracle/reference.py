@@ -448,6 +448,8 @@ def put_along(a, index, updates, axis, add=None):
     where, inside = (np.moveaxis(v, axis, 0) for v in places(index, a.shape[axis]))
     updates = np.moveaxis(updates, axis, 0)
     others = np.indices(result.shape[1:])
+    if not result.shape[0]:
+        return np.moveaxis(result, 0, axis)
     for j in range(where.shape[0]):
         at = (where[j],) + tuple(others)
         new = updates[j] if add is None else add(result[at], updates[j])
