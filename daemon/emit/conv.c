@@ -114,27 +114,15 @@ static void write_offsets(struct writer *w) {
 /* ---- tiles ---- */
 
 static void write_step(struct writer *w, unsigned rows, unsigned vectors) {
-	const struct kernel *k = w->k;
-	const struct dtype_info *type = dtype_info(k->operand[CONV_WEIGHT].dtype);
+	char at[32];
 
 	text_line(w, "private const %s *const from = panel + offset[k] + s * W;", lane(w));
 	text_line(w, "%s b[%u];", lanes(w), vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int v = 0; v < %u; v++)", vectors);
 	text_line(w, "\tb[v] = get_vector(from + v * W);");
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", rows);
-	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + %u * k));", lanes(w), dtype_info(k->accumulator)->name,
-		type->name, type->bytes);
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
-	text_begin(w);
-	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "a", "b[v]", "c[i][v]");
-	text_part(w, ";");
-	text_end(w);
-	text_close(w);
-	text_close(w);
+	snprintf(at, sizeof at, "%u * k", dtype_info(w->k->operand[CONV_WEIGHT].dtype)->bytes);
+	value_tile_step(w, CONV_WEIGHT, at, rows, vectors);
 }
 
 static void write_tiles(struct writer *w) {

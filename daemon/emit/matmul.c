@@ -13,6 +13,8 @@
  */
 #include "writer.h"
 
+#include <stdio.h>
+
 /* Batch indices and positions of the factors: index i for A's row, j for B's column, k. */
 static void place_factor(struct writer *w, unsigned o, const char *prefix, const char *row,
 	const char *column, const char *depth) {
@@ -88,22 +90,11 @@ static void write_tile_b(struct writer *w) {
 
 static void write_tile_step(struct writer *w) {
 	const struct kernel *k = w->k;
+	char at[32];
 
 	write_tile_b(w);
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", k->rows);
-	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + k * (%u * %s)));", value_register(k->accumulator),
-		dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name,
-		dtype_info(k->operand[0].dtype)->bytes, "step");
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
-	text_begin(w);
-	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "a", "b[v]", "c[i][v]");
-	text_part(w, ";");
-	text_end(w);
-	text_close(w);
-	text_close(w);
+	snprintf(at, sizeof at, "k * (%u * step)", dtype_info(k->operand[0].dtype)->bytes);
+	value_tile_step(w, 0, at, k->rows, k->vectors);
 }
 
 /* For every accumulator: "for (...) for (...)". */

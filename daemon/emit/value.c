@@ -318,6 +318,24 @@ void value_multiply_add(struct writer *w, const char *a, const char *b, const ch
 	text_part(w, "(%s, %s), %s)", a, b, c);
 }
 
+void value_tile_step(struct writer *w, unsigned o, const char *at, unsigned rows, unsigned vectors) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", rows);
+	text_line(w, "const %s a = to_%s(uniform_%s(row[i] + %s));", value_register(k->accumulator),
+		dtype_info(k->accumulator)->name, dtype_info(k->operand[o].dtype)->name, at);
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
+	text_begin(w);
+	text_part(w, "c[i][v] = ");
+	value_multiply_add(w, "a", "b[v]", "c[i][v]");
+	text_part(w, ";");
+	text_end(w);
+	text_close(w);
+	text_close(w);
+}
+
 /* ---- values ---- */
 
 /* Of a row's values those of the kept space are known before its elements. */

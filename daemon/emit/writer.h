@@ -112,6 +112,11 @@ void value_combine(struct writer *w, const struct reduction *r, const char *x, c
 const char *value_neutral(const struct reduction *r);
 /* Writes the expression a * b + c in the product's arithmetic. */
 void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c);
+/*
+ * A step of a tile, CPU strategy: c[i][v] takes in the element of operand o at row[i] + `at` bytes, times b[v], for so
+ * many rows and vectors.
+ */
+void value_tile_step(struct writer *w, unsigned o, const char *at, unsigned rows, unsigned vectors);
 
 /* Writes the values of levels up to this one that the scope needs and that are not written yet. */
 void value_write(struct writer *w, const struct scope *s, enum level level);

@@ -545,6 +545,20 @@ static bool sink_allowed(struct planner *p, const struct group *g, const struct 
 	return false;
 }
 
+bool rule_joins(const struct group *g, const struct node *n, unsigned root, const char *why, const char **reasonp) {
+	if (g->kind != root || n->kind != NODE_MAP)
+		return false;
+	*reasonp = why;
+	return space_equal(g->space, n->space);
+}
+
+bool rule_sinks(const struct group *g, const struct group *into, unsigned root, const char *why, const char **reasonp) {
+	if (into->kind != root || g->kind != NODE_MAP)
+		return false;
+	*reasonp = why;
+	return space_equal(g->space, into->space);
+}
+
 const char *group_sink(struct planner *p, uint32_t group, uint32_t into) {
 	struct group *g = &p->group[group];
 	const char *reason = NULL;

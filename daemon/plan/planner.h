@@ -235,6 +235,13 @@ struct plan_rule {
 	bool (*sink)(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp);
 };
 
+/*
+ * What rules have in common that take elementwise operations of a root's own shape: does g, of this root, take n; does
+ * `into` take g? `why` is the reason where only the shape differs.
+ */
+bool rule_joins(const struct group *g, const struct node *n, unsigned root, const char *why, const char **reasonp);
+bool rule_sinks(const struct group *g, const struct group *into, unsigned root, const char *why, const char **reasonp);
+
 #define PLAN_RULE(rule, ...)                                                                       \
 	static const struct plan_rule rule_##rule = { .name = #rule, __VA_ARGS__ };                \
 	static const struct plan_rule *const rule_entry_##rule                                     \

@@ -114,8 +114,14 @@ static bool is_tracked(const struct plan_options *o) {
 	return o->fuse && !o->fast;
 }
 
-static struct track_key key_of(const struct graph *g, const struct plan_options *o) {
-	return (struct track_key){ graph_hash(g), o->min_elements, o->patterns_off };
+/* The graph's entry, or NULL, and its key. */
+static struct tracked *look_up(const struct tracker *t, const struct graph *g, const struct plan_options *o,
+	struct track_key *keyp) {
+	struct tracked *e;
+
+	*keyp = (struct track_key){ graph_hash(g), o->min_elements, o->patterns_off };
+	HASH_FIND(hh, t->graph, keyp, sizeof *keyp, e);
+	return e;
 }
 
 struct tracked *tracker_find(struct tracker *t, const struct graph *g, const struct plan_options *o) {
@@ -124,8 +130,7 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 
 	if (!is_tracked(o))
 		return NULL;
-	key = key_of(g, o);
-	HASH_FIND(hh, t->graph, &key, sizeof key, e);
+	e = look_up(t, g, o, &key);
 	if (e) {
 		/* To the young end of the list. */
 		HASH_DELETE(hh, t->graph, e);
@@ -140,13 +145,8 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 
 struct tracked *tracker_peek(const struct tracker *t, const struct graph *g, const struct plan_options *o) {
 	struct track_key key;
-	struct tracked *e;
 
-	if (!is_tracked(o))
-		return NULL;
-	key = key_of(g, o);
-	HASH_FIND(hh, t->graph, &key, sizeof key, e);
-	return e;
+	return is_tracked(o) ? look_up(t, g, o, &key) : NULL;
 }
 
 uint64_t tracked_id(const struct tracked *e) {

@@ -4,20 +4,16 @@
  */
 #include "daemon/plan/planner.h"
 
+static const char other_shape[] = "the shapes differ";
+
 static bool join(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp) {
 	(void)p;
-	if (g->kind != NODE_MAP || n->kind != NODE_MAP)
-		return false;
-	*reasonp = "the shapes differ";
-	return space_equal(g->space, n->space);
+	return rule_joins(g, n, NODE_MAP, other_shape, reasonp);
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
 	(void)p;
-	if (into->kind != NODE_MAP || g->kind != NODE_MAP)
-		return false;
-	*reasonp = "the shapes differ";
-	return space_equal(g->space, into->space);
+	return rule_sinks(g, into, NODE_MAP, other_shape, reasonp);
 }
 
 PLAN_RULE(elementwise_chain, .doc = "any DAG of elementwise operations over one shape", .join = join, .sink = sink);

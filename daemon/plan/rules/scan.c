@@ -5,20 +5,16 @@
  */
 #include "daemon/plan/planner.h"
 
+static const char other_shape[] = "the shape is not the scan's";
+
 static bool join(const struct planner *p, const struct group *g, const struct node *n, const char **reasonp) {
 	(void)p;
-	if (g->kind != NODE_SCAN || n->kind != NODE_MAP)
-		return false;
-	*reasonp = "the shape is not the scan's";
-	return space_equal(g->space, n->space);
+	return rule_joins(g, n, NODE_SCAN, other_shape, reasonp);
 }
 
 static bool sink(const struct planner *p, const struct group *g, const struct group *into, const char **reasonp) {
 	(void)p;
-	if (into->kind != NODE_SCAN || g->kind != NODE_MAP)
-		return false;
-	*reasonp = "the shape is not the scan's";
-	return space_equal(g->space, into->space);
+	return rule_sinks(g, into, NODE_SCAN, other_shape, reasonp);
 }
 
 PLAN_RULE(scan, .doc = "elementwise operations before and after a scan", .join = join, .sink = sink);
