@@ -11,6 +11,13 @@
 #
 # with the same GRAPHS and SEED as here ($GRAPHS, $SEED). $LIMIT is how many seconds a job may take. JOBS="graphs random" runs
 # these alone. OpenCL is the machine's own: set OCL_ICD_VENDORS, if the loader does not find it.
+#
+# All 2^32 floats of every function, some minutes on 16 cores, are run where they are asked for by name:
+#
+#     JOBS=ulp_all LIMIT=560 tests/device.sh build OUT_FOLDER
+#
+# OUT_FOLDER/ulp-record then has a line a function: its name, the worst error, where, and a digest of the results' bits. $ULP_RECORD,
+# such a file of another driver (build/ulp-record of `make check-ulp`), is compared with it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -44,6 +51,17 @@ job emit_kernels "$build/tests/test_emit_kernels"
 job exec "$build/tests/test_exec"
 job graphs "$build/tests/run_graphs" --values "$build/fusiond" tests/graphs
 job ulp "$build/tests/ulp" --digest
+job ulp_all "$build/tests/ulp" --all --type f32 --unary --record "$out/ulp-record"
+if [ -n "${ULP_RECORD:-}" ] && [ -e "$out/ulp-record" ]; then
+	# Name, type, how many results and their digest.
+	mine=$(awk '{ print $1, $2, $3, $NF }' "$out/ulp-record" | sort)
+	theirs=$(awk '{ print $1, $2, $3, $NF }' "$ULP_RECORD" | sort)
+	same=$(comm -12 <(echo "$mine") <(echo "$theirs") | wc -l)
+	both=$(comm -12 <(echo "$mine" | cut -d' ' -f1-3) <(echo "$theirs" | cut -d' ' -f1-3) | wc -l)
+	if [ "$both" -gt 0 ] && [ "$same" = "$both" ]; then verdict="ok   "; else verdict="FAIL "; fi
+	[ "$verdict" = "ok   " ] || failed=$((failed + 1))
+	say "$verdict same_ulp: of $both functions that both have, $same have the same bits"
+fi
 job random env FUSION_BUILD="$build" "$python" tests/oracle/test_random.py --graphs "$graphs" --seed "$seed" \
 	--hashes "$out/random-hashes"
 if [ -n "$hashes" ] && [ -e "$out/random-hashes" ]; then

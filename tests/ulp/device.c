@@ -177,3 +177,112 @@ void program_run(struct program *p, const char *name, size_t n, const void *cons
 		clReleaseMemObject(buffers[i]);
 	clReleaseKernel(k);
 }
+
+struct runner {
+	struct device *device;
+	cl_command_queue queue;
+	cl_kernel operands, kernels[2];
+	cl_mem in, out[2], unused;
+	void *mapped[2];
+	size_t n;
+};
+
+static cl_mem runner_buffer(struct device *d, cl_mem_flags flags, size_t bytes) {
+	cl_int r;
+	cl_mem m = clCreateBuffer(d->context, CL_MEM_READ_WRITE | flags, bytes, NULL, &r);
+
+	require(!r, "clCreateBuffer", r);
+	return m;
+}
+
+static cl_kernel runner_kernel(struct program *p, const char *name) {
+	cl_int r;
+	cl_kernel k = clCreateKernel(p->program, name, &r);
+
+	require(!r, name, r);
+	return k;
+}
+
+/* As program_run() calls them, with one operand. */
+static cl_kernel runner_function(struct runner *r, struct program *p, const char *name, cl_mem out) {
+	cl_kernel k = runner_kernel(p, name);
+	cl_uint count = PROGRAM_CHUNK;
+
+	clSetKernelArg(k, 0, sizeof(cl_mem), &r->in);
+	for (cl_uint i = 1; i < DEVICE_MAX_INPUTS; i++)
+		clSetKernelArg(k, i, sizeof(cl_mem), &r->unused);
+	clSetKernelArg(k, DEVICE_MAX_INPUTS, sizeof(cl_mem), &out);
+	clSetKernelArg(k, DEVICE_MAX_INPUTS + 1, sizeof count, &count);
+	return k;
+}
+
+struct runner *runner_open(struct program *few, struct program *many, const char *name, size_t n) {
+	struct runner *r = calloc(1, sizeof *r);
+	struct program *programs[2] = { few, many };
+	size_t bytes = n * sizeof(cl_uint);
+	cl_int error;
+
+	require(r != NULL, "allocating a runner", 0);
+	r->device = many->device;
+	r->n = n;
+	r->queue = clCreateCommandQueue(r->device->context, r->device->id, 0, &error);
+	require(!error, "clCreateCommandQueue", error);
+	r->in = runner_buffer(r->device, 0, bytes + PADDING_BYTES);
+	r->unused = runner_buffer(r->device, 0, PADDING_BYTES);
+	r->operands = runner_kernel(many, "consecutive");
+	clSetKernelArg(r->operands, 0, sizeof(cl_mem), &r->in);
+	for (int i = 0; i < 2; i++) {
+		r->out[i] = runner_buffer(r->device, CL_MEM_ALLOC_HOST_PTR, bytes + PADDING_BYTES);
+		r->kernels[i] = runner_function(r, programs[i], name, r->out[i]);
+	}
+	return r;
+}
+
+static void runner_launch(struct runner *r, cl_kernel k, size_t items) {
+	size_t local = r->device->local == 1 ? PROGRAM_CHUNK : r->device->local;
+	cl_int error;
+
+	/* On CPUs a group is a call: of a function's loop it is one item's, of what is one line many. */
+	error = clEnqueueNDRangeKernel(r->queue, k, 1, NULL, &items, k == r->operands ? &local : &r->device->local, 0, NULL,
+		NULL);
+	require(!error, "clEnqueueNDRangeKernel", error);
+}
+
+static void runner_unmap(struct runner *r, int i) {
+	if (r->mapped[i])
+		clEnqueueUnmapMemObject(r->queue, r->out[i], r->mapped[i], 0, NULL, NULL);
+	r->mapped[i] = NULL;
+}
+
+void runner_run(struct runner *r, uint32_t first, const uint32_t **fewp, const uint32_t **manyp) {
+	cl_int error;
+
+	clSetKernelArg(r->operands, 1, sizeof first, &first);
+	runner_launch(r, r->operands, r->n);
+	for (int i = 0; i < 2; i++) {
+		runner_unmap(r, i);
+		runner_launch(r, r->kernels[i], r->n / PROGRAM_CHUNK);
+	}
+	for (int i = 0; i < 2; i++) {
+		r->mapped[i] = clEnqueueMapBuffer(r->queue, r->out[i], CL_FALSE, CL_MAP_READ, 0, r->n * sizeof(cl_uint), 0, NULL,
+			NULL, &error);
+		require(!error, "clEnqueueMapBuffer", error);
+	}
+	error = clFinish(r->queue);
+	require(!error, "clFinish", error);
+	*fewp = r->mapped[0];
+	*manyp = r->mapped[1];
+}
+
+void runner_close(struct runner *r) {
+	for (int i = 0; i < 2; i++) {
+		runner_unmap(r, i);
+		clReleaseKernel(r->kernels[i]);
+		clReleaseMemObject(r->out[i]);
+	}
+	clReleaseKernel(r->operands);
+	clReleaseMemObject(r->in);
+	clReleaseMemObject(r->unused);
+	clReleaseCommandQueue(r->queue);
+	free(r);
+}

@@ -33,3 +33,14 @@ double program_build_ms(const struct program *p);
 enum { PROGRAM_CHUNK = 64 };
 void program_run(struct program *p, const char *name, size_t n, const void *const in[DEVICE_MAX_INPUTS],
 	const size_t bytes[DEVICE_MAX_INPUTS], void *out, size_t out_bytes);
+
+/*
+ * Runs kernel `name` of two programs over consecutive bits of n floats: a thread's own, with a queue of its own. Both programs
+ * contain RUNNER_TEXT, which makes the operands on the device. What a run gives stays until the next one.
+ */
+#define RUNNER_TEXT \
+	"kernel void consecutive(global uint *o, uint first) { o[get_global_id(0)] = first + (uint)get_global_id(0); }\n"
+struct runner;
+struct runner *runner_open(struct program *few, struct program *many, const char *name, size_t n);
+void runner_run(struct runner *r, uint32_t first, const uint32_t **fewp, const uint32_t **manyp);
+void runner_close(struct runner *r);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef __float128 quad;
 
@@ -13,6 +14,8 @@ struct reference {
 	const char *name;
 	const char *expr;                 /* over a and b, as in protocol/ops.def */
 	double (*f32_unary)(double a);
+	/* The same of n floats at once, within 2^-24 units of the last place of a float. */
+	void (*f32_block)(const float *a, double *exact, size_t n);
 	quad (*f64_unary)(quad a);
 	double (*f32_binary)(double a, double b);
 	quad (*f64_binary)(quad a, quad b);

@@ -1,17 +1,21 @@
 /*
  * Checks the device function library against references that are not ours.
  *
- *     ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] [--only NAME,...] [--type T]
+ *     ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] [--only NAME,...] [--type T] [--unary]
+ *         [--threads N] [--record FILE]
  *
  * Every function of kernels/ulp.def is run in programs of one lane and of sixteen (--lanes), whose
  * bits must agree, and its worst error must stay within its row. By default on a slice: special values, every
  * binade, and dense samples where the functions are interesting; --all tries all 2^32 floats of the
- * functions of one f32 operand, whose rows must then also be no more than rounded up, and more of the others. --digest adds a hash of the results' bits,
- * which must be the same on every device.
+ * functions of one f32 operand, whose rows must then also be no more than rounded up, and more of the others. --digest adds a
+ * hash of the results' bits, which must be the same on every device; --record writes a line a function for programs:
+ * name, type, how many results, worst error, its operands, the hash. --unary leaves out functions of two operands.
  */
 #include "device.h"
 #include "exact.h"
+#include "judge.h"
 #include "reference.h"
+#include "sweep.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -28,9 +32,8 @@ enum {
 	F32_PAIRS = 3 << 18,
 	F64_COUNT = 3 << 14,
 	MORE_PAIRS = 4, MORE_F64 = 7,  /* with --all: times 2^ */
-	ALL_BLOCK = 1 << 22,
-	PROGRESS_BLOCKS = 16,          /* of 1024 between two words of progress */
 	TEXT_BYTES = 1 << 16,
+	NAME_BYTES = 64,
 };
 
 static const struct {
@@ -46,7 +49,9 @@ struct options {
 	const char *kernels, *only, *type;
 	unsigned platform;
 	int lanes;                   /* of the second program */
-	bool all, digest;
+	unsigned threads;
+	bool all, digest, unary;
+	FILE *record;                /* a line a function, for programs; or NULL */
 };
 
 /* One function on one type, with the results of both programs. */
@@ -63,6 +68,8 @@ struct outcome {
 	size_t worst_at;
 	size_t wrong, wrong_at;      /* NaN, infinity or sign of zero not as the reference */
 	size_t unequal, unequal_at;  /* other bits with other lanes */
+	uint64_t digest;             /* of the results of many lanes */
+	uint64_t tried;
 };
 
 struct share {
@@ -173,25 +180,19 @@ static double error_f32_at(const struct trial *t, size_t i) {
 	const struct reference *r = t->reference;
 	double a = ((const float *)t->a)[i], b = t->b ? ((const float *)t->b)[i] : 0;
 	double exact = r->f32_unary ? r->f32_unary(a) : r->f32_binary(a, b), unit = fabs(exact);
-	double y = ((const float *)t->many)[i];
-	union {
-		double value;
-		uint64_t bits;
-	} u;
 
-	if (isnan(exact) || isnan(y))
-		return isnan(exact) && isnan(y) ? 0 : -1;
-	if (y == 0 && !signbit(y) != !signbit(exact) && !r->relative_to_operands)
-		return -1;
-	if (isinf(exact))
-		return exact == y ? 0 : -1;
 	if (r->relative_to_operands)
 		unit = fmax(unit, fmax(fabs(a), fabs(b)));
-	exact = fmax(fmin(exact, 0x1p128), -0x1p128);
-	y = fmax(fmin(y, 0x1p128), -0x1p128);
-	u.value = fmax(fmin(unit, 0x1p127), 0x1p-126);
-	u.bits &= 0x7ff0000000000000u;
-	return fabs(y - exact) / (u.value * 0x1p-23);
+	return f32_error(exact, ((const float *)t->many)[i], unit, !r->relative_to_operands);
+}
+
+/* For f32 functions of one operand: in quad, where the reference in double may itself be the question. */
+static double precise_error(const struct trial *t, size_t i) {
+	quad exact = t->reference->f64_unary(element(t->a, t->f64, i)), y = element(t->many, t->f64, i);
+
+	if (!finiteq(exact) || !finiteq(y))
+		return error_f32_at(t, i);
+	return (double)(fabsq(y - bounded(exact, false)) / spacing(bounded(exact, false), false));
 }
 
 static void judge(const struct trial *t, size_t i, struct outcome *o) {
@@ -208,6 +209,7 @@ static void judge(const struct trial *t, size_t i, struct outcome *o) {
 	if (bits_of(t->few, t->f64, i) != bits_of(t->many, t->f64, i) && !(isnan(few) && isnan(many)))
 		if (!o->unequal++)
 			o->unequal_at = i;
+	o->digest += digest_of(i, isnan(many) ? UINT64_MAX : bits_of(t->many, t->f64, i));
 }
 
 static void *judge_share(void *argument) {
@@ -229,13 +231,13 @@ static void outcome_add(struct outcome *sum, const struct outcome *o) {
 		sum->unequal_at = o->unequal_at;
 	sum->wrong += o->wrong;
 	sum->unequal += o->unequal;
+	sum->digest += o->digest;
 }
 
-static struct outcome judge_all(const struct trial *t) {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t threads = processors < 1 ? 1 : (processors > MAX_THREADS ? MAX_THREADS : (size_t)processors);
+static struct outcome judge_all(const struct options *options, const struct trial *t) {
+	size_t threads = options->threads;
 	struct share shares[MAX_THREADS] = { 0 };
-	struct outcome sum = { 0 };
+	struct outcome sum = { .tried = t->n };
 
 	for (size_t i = 0; i < threads; i++) {
 		shares[i].trial = t;
@@ -328,15 +330,14 @@ static void fill_two(void *a, void *b, bool f64, size_t n) {
 	}
 }
 
-static uint64_t digest(const void *p, bool f64, size_t n) {
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < n; i++) {
-		uint64_t bits = isnan(element(p, f64, i)) ? ~UINT64_C(0) : bits_of(p, f64, i);
-
-		h = (h ^ bits) * 0x100000001b3u;
-	}
-	return h;
+/* NAME TYPE HOW-MANY WORST AT [AT] DIGEST: the same digest from every driver whose results have the same bits. */
+static void record(FILE *f, const struct trial *t, const struct outcome *o) {
+	fprintf(f, "%s %s %llu %.4f %a", t->reference->name, t->f64 ? "f64" : "f32", (unsigned long long)o->tried, o->worst,
+		element(t->a, t->f64, o->worst_at));
+	if (t->b)
+		fprintf(f, ",%a", element(t->b, t->f64, o->worst_at));
+	fprintf(f, " %016llx\n", (unsigned long long)o->digest);
+	fflush(f);
 }
 
 /* Prints the verdict of one function and returns whether it passed. */
@@ -355,7 +356,7 @@ static bool report(const struct options *options, const struct trial *t, const s
 	if (lax)
 		printf("; the row says more than that");
 	if (options->digest)
-		printf(" digest %016llx", (unsigned long long)digest(t->many, t->f64, t->n));
+		printf(" digest %016llx", (unsigned long long)o->digest);
 	if (o->wrong)
 		printf("; %zu of the wrong kind", o->wrong);
 	if (o->unequal)
@@ -365,17 +366,19 @@ static bool report(const struct options *options, const struct trial *t, const s
 			element(t->few, t->f64, at), element(t->many, t->f64, at));
 	printf("\n");
 	fflush(stdout);
+	if (options->record)
+		record(options->record, t, o);
 	return ok;
 }
 
 static char *kernels_text(bool f64, const struct options *options) {
 	const char *type = f64 ? "f64" : "f32", *scalar = f64 ? "8" : "4";
 	char *text = malloc(TEXT_BYTES);
-	size_t used = 0;
+	size_t used;
 
 	if (!text)
 		exit(2);
-	text[0] = 0;
+	used = (size_t)snprintf(text, TEXT_BYTES, "%s", RUNNER_TEXT);
 	for (const struct reference *r = references; r->name; r++)
 		if (wanted(options, r->name))
 			used += (size_t)snprintf(text + used, TEXT_BYTES - used,
@@ -395,7 +398,7 @@ static void run_trial(struct program *few, struct program *many, struct trial *t
 	size_t bytes = t->f64 ? sizeof(double) : sizeof(float);
 	const void *in[DEVICE_MAX_INPUTS] = { t->a, t->b };
 	const size_t sizes[DEVICE_MAX_INPUTS] = { bytes, bytes };
-	char name[64];
+	char name[NAME_BYTES];
 
 	snprintf(name, sizeof name, "test_%s", t->reference->name);
 	program_run(few, name, t->n, in, sizes, out_few, bytes);
@@ -408,43 +411,55 @@ struct buffers {
 	void *a, *b, *few, *many;
 };
 
-/* A line that is written over, for those who watch. */
-static void show_progress(const char *name, uint64_t block) {
-	if (!isatty(STDERR_FILENO) || block / ALL_BLOCK % PROGRESS_BLOCKS)
-		return;
-	fprintf(stderr, "\r%-10s %3u %%\r", name, (unsigned)(block * 100 >> 32));
+static void put_point(const struct buffers *buffers, size_t i, struct sweep_point p) {
+	set_bits(buffers->a, false, i, p.a);
+	set_bits(buffers->few, false, i, p.few);
+	set_bits(buffers->many, false, i, p.many);
 }
 
-static struct outcome try_all_floats(struct program *few, struct program *many, struct trial *t,
-	const struct buffers *buffers) {
-	struct outcome sum = { 0 };
-	float worst_a = 0;
+/* Leaves in the buffers what a report shows; the worst is judged once more, by the reference for doubles. */
+static struct outcome try_all_floats(const struct options *options, struct program *few, struct program *many,
+	struct trial *t, const struct buffers *buffers) {
+	char name[NAME_BYTES];
+	struct sweep_result r;
+	struct outcome o = { .tried = UINT64_C(1) << 32, .worst_at = 0, .wrong_at = 1, .unequal_at = 2 };
 
-	t->n = ALL_BLOCK;
-	for (uint64_t block = 0; block < UINT64_C(1) << 32; block += ALL_BLOCK) {
-		struct outcome o;
+	snprintf(name, sizeof name, "test_%s", t->reference->name);
+	r = sweep_run(few, many, name, t->reference, options->threads);
+	put_point(buffers, o.worst_at, r.worst_at);
+	put_point(buffers, o.wrong_at, r.first_wrong);
+	put_point(buffers, o.unequal_at, r.first_unequal);
+	t->few = buffers->few;
+	t->many = buffers->many;
+	o.worst = precise_error(t, o.worst_at);
+	o.wrong = r.wrong;
+	o.unequal = r.unequal;
+	o.digest = r.digest;
+	return o;
+}
 
-		show_progress(t->reference->name, block);
-		for (size_t i = 0; i < ALL_BLOCK; i++)
-			((uint32_t *)buffers->a)[i] = (uint32_t)(block + i);
-		run_trial(few, many, t, buffers->few, buffers->many);
-		o = judge_all(t);
-		if ((o.wrong && !sum.wrong) || (!sum.wrong && o.worst > sum.worst))
-			worst_a = ((float *)buffers->a)[o.wrong ? o.wrong_at : o.worst_at];
-		outcome_add(&sum, &o);
+/* Are the references in vectors those of single numbers, but for some last places of a double? */
+static bool check_blocks(const struct trial *t) {
+	static double exact[F32_COUNT];
+	const float *a = t->a;
+	size_t bad = 0;
+
+	t->reference->f32_block(a, exact, t->n);
+	for (size_t i = 0; i < t->n; i++) {
+		double one = t->reference->f32_unary(a[i]);
+		bool same = exact[i] == one && signbit(exact[i]) == signbit(one);
+
+		if (!same && !(isnan(one) && isnan(exact[i])) && !(fabs(exact[i] - one) <= fabs(one) * 0x1p-50) && !bad++)
+			printf("FAIL %-10s reference in vectors: %a at %a, not %a\n", t->reference->name, exact[i], (double)a[i], one);
 	}
-	/* The report prints from the buffers: leave the worst argument and its results there. */
-	for (size_t i = 0; i < ALL_BLOCK; i++)
-		((float *)buffers->a)[i] = worst_a;
-	run_trial(few, many, t, buffers->few, buffers->many);
-	return sum;
+	return !bad;
 }
 
 static void check_type(const struct options *options, struct device *d, bool f64, int *passedp,
 	int *failedp) {
 	size_t pairs = options->all ? F32_PAIRS << MORE_PAIRS : F32_PAIRS;
 	size_t doubles = options->all ? F64_COUNT << MORE_F64 : F64_COUNT;
-	size_t most = pairs > ALL_BLOCK ? pairs : ALL_BLOCK;
+	size_t most = f64 ? doubles : (pairs > F32_COUNT ? pairs : F32_COUNT);
 	struct buffers buffers = { malloc(most * 8), malloc(most * 8), malloc(most * 8), malloc(most * 8) };
 	char *text = kernels_text(f64, options);
 	struct program *few = program_build(d, LANES_FEW, f64, text);
@@ -454,7 +469,7 @@ static void check_type(const struct options *options, struct device *d, bool f64
 		struct trial t = { .reference = r, .f64 = f64, .a = buffers.a };
 		struct outcome o;
 
-		if (!wanted(options, r->name))
+		if (!wanted(options, r->name) || (options->unary && r->f32_binary))
 			continue;
 		if (r->f32_binary) {
 			t.b = buffers.b;
@@ -464,11 +479,13 @@ static void check_type(const struct options *options, struct device *d, bool f64
 			t.n = f64 ? doubles : F32_COUNT;
 			fill_one(buffers.a, f64, t.n);
 		}
+		if (!f64 && !t.b && !check_blocks(&t))
+			++*failedp;
 		if (options->all && !f64 && !t.b) {
-			o = try_all_floats(few, many, &t, &buffers);
+			o = try_all_floats(options, few, many, &t, &buffers);
 		} else {
 			run_trial(few, many, &t, buffers.few, buffers.many);
-			o = judge_all(&t);
+			o = judge_all(options, &t);
 		}
 		++*(report(options, &t, &o) ? passedp : failedp);
 	}
@@ -481,12 +498,30 @@ static void check_type(const struct options *options, struct device *d, bool f64
 	free(buffers.many);
 }
 
+static unsigned processors(void) {
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 1 ? 1 : (n > MAX_THREADS ? MAX_THREADS : (unsigned)n);
+}
+
+static FILE *open_record(const char *path) {
+	FILE *f = fopen(path, "w");
+
+	if (!f) {
+		perror(path);
+		exit(2);
+	}
+	return f;
+}
+
 static void read_options(int argc, char **argv, struct options *o) {
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--all"))
 			o->all = true;
 		else if (!strcmp(argv[i], "--digest"))
 			o->digest = true;
+		else if (!strcmp(argv[i], "--unary"))
+			o->unary = true;
 		else if (!strcmp(argv[i], "--kernels") && i + 1 < argc)
 			o->kernels = argv[++i];
 		else if (!strcmp(argv[i], "--only") && i + 1 < argc)
@@ -497,20 +532,26 @@ static void read_options(int argc, char **argv, struct options *o) {
 			o->type = argv[++i];
 		else if (!strcmp(argv[i], "--lanes") && i + 1 < argc)
 			o->lanes = atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
+			o->threads = (unsigned)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--record") && i + 1 < argc)
+			o->record = open_record(argv[++i]);
 		else {
 			fprintf(stderr, "usage: ulp [--kernels DIR] [--platform N] [--lanes N] [--all] [--digest] "
-				"[--only NAME,...] [--type f32|f64]\n");
+				"[--only NAME,...] [--type f32|f64] [--unary] [--threads N] [--record FILE]\n");
 			exit(2);
 		}
 	}
 }
 
 int main(int argc, char **argv) {
-	struct options options = { .kernels = "kernels", .lanes = 16 };
+	struct options options = { .kernels = "kernels", .lanes = 16, .threads = processors() };
 	struct device *d;
 	int passed = 0, failed = 0;
 
 	read_options(argc, argv, &options);
+	if (options.threads < 1 || options.threads > MAX_THREADS)
+		options.threads = processors();
 	d = device_open(options.platform, options.kernels);
 	printf("device %s\n", device_name(d));
 	if (!options.type || !strcmp(options.type, "f32"))
@@ -520,6 +561,8 @@ int main(int argc, char **argv) {
 	if (!options.only && !options.type)
 		exact_run(d, options.lanes, &passed, &failed);
 	device_close(d);
+	if (options.record)
+		fclose(options.record);
 	printf("%d passed, %d failed\n", passed, failed);
 	return failed != 0;
 }
