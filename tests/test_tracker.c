@@ -84,7 +84,7 @@ START_TEST(a_graph_that_is_seldom_run_is_not_tried) {
 END_TEST
 
 START_TEST(trying_stays_within_its_share) {
-	run_many(20000, (double[]){ 100, 300, 0 }, 1);
+	run_many(TRACK_AGAIN, (double[]){ 100, 300, 0 }, 1);
 	ck_assert_uint_eq(tracker_counters(t).trials, TRACK_SAMPLES);
 	ck_assert_double_le(tracker_counters(t).trial_ns, 0.01 * tracker_counters(t).total_ns);
 	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_FUSED);
@@ -136,13 +136,164 @@ END_TEST
 
 START_TEST(one_slow_run_of_several_does_not_decide) {
 	struct tracked *e = tracked();
+	unsigned fused_runs = 0;
 
-	for (unsigned i = 0; i < TRACK_SAMPLES; i++)
-		tracker_sample(t, tracked_id(e), TRACK_FUSED, i ? 100 : 100000);
-	for (unsigned i = 0; i < TRACK_SAMPLES; i++)
-		tracker_sample(t, tracked_id(e), TRACK_SINGLE, 200);
+	for (unsigned i = 0; i < 20000; i++) {
+		bool timed;
+		enum track_form form = tracker_next(t, e, 50, &timed);
+		double ns = form == TRACK_SINGLE ? 200 : fused_runs++ % TRACK_SAMPLES ? 100 : 100000;
+
+		if (timed) {
+			tracker_tried(t, e, form);
+			tracker_sample(t, tracked_id(e), form, ns);
+		} else {
+			tracker_ran(t, e);
+		}
+	}
 	ck_assert_int_eq(tracked_chosen(e), TRACK_FUSED);
 	ck_assert_double_eq(tracked_ns(e, TRACK_FUSED), 100);
+}
+END_TEST
+
+/* ---- noise: what runs beside us makes runs slower for a while, and each run its own way ---- */
+
+struct weather {
+	uint64_t random;
+	double slow;                           /* what everything takes more of, just now */
+};
+
+static double next_real(struct weather *w) {
+	w->random = w->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (double)(w->random >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+/* Up to `noise` more than it takes, now and then three times that; half the time under a load that doubles all. */
+static double noisy(struct weather *w, double ns, double noise) {
+	if (next_real(w) < 0.01)
+		w->slow = next_real(w) < 0.5 ? 1 : 2;
+	ns *= w->slow * (1 + noise * next_real(w));
+	return next_real(w) < 0.05 ? 3 * ns : ns;
+}
+
+static enum track_form noisy_run(struct tracked *e, struct weather *w, const double ns[static TRACK_FORMS], double noise) {
+	bool timed;
+	enum track_form form = tracker_next(t, e, 100, &timed);
+
+	if (timed) {
+		tracker_tried(t, e, form);
+		tracker_sample(t, tracked_id(e), form, noisy(w, ns[form], noise));
+	} else {
+		tracker_ran(t, e);
+	}
+	return form;
+}
+
+static void noisy_runs(unsigned runs, struct weather *w, const double ns[static TRACK_FORMS], double noise) {
+	struct tracked *e = tracked();
+
+	while (runs--)
+		noisy_run(e, w, ns, noise);
+}
+
+static struct tracked *graph_of_options(uint64_t i) {
+	struct plan_options o = fused;
+	struct tracked *e;
+
+	o.min_elements = i;
+	e = tracker_find(t, g, &o);
+	ck_assert_ptr_nonnull(e);
+	return e;
+}
+
+/* Of as many graphs as a daemon sees, whose forms differ by nothing or lose, those that were chosen. */
+static unsigned chosen_of_noise(double single, double noise) {
+	unsigned chosen = 0;
+
+	for (uint64_t i = 0; i < 1000; i++) {
+		struct tracked *e = graph_of_options(i);
+		struct weather w = { i + 1, 1 };
+
+		for (unsigned k = 0; k < 300; k++)
+			noisy_run(e, &w, (double[]){ 100, single, 0 }, noise);
+		chosen += tracked_chosen(e) != TRACK_FUSED;
+	}
+	return chosen;
+}
+
+START_TEST(noise_alone_chooses_nothing) {
+	ck_assert_uint_le(chosen_of_noise(100, 0.1), 1);
+	t = tracker_free(t);
+	ck_assert_int_eq(tracker_new(path, "another device", &t), 0);
+	ck_assert_uint_le(chosen_of_noise(100, 0.5), 2);
+}
+END_TEST
+
+START_TEST(what_loses_is_not_chosen_for_noise) {
+	ck_assert_uint_eq(chosen_of_noise(120, 0.5), 0);
+}
+END_TEST
+
+START_TEST(what_is_faster_than_the_noise_is_chosen) {
+	ck_assert_uint_ge(chosen_of_noise(70, 0.1), 900);
+}
+END_TEST
+
+START_TEST(a_load_that_comes_between_two_forms_does_not_decide) {
+	struct tracked *e = tracked();
+	bool timed;
+
+	/* All that was timed of FUSED before it is tried was under load. */
+	for (unsigned i = 0; i < TRACK_RUNS; i++)
+		run((double[]){ 500, 0, 0 }, 100);
+	for (unsigned i = 0; i < TRACK_AGAIN / 2; i++)
+		ck_assert_int_ne(run((double[]){ 100, 120, 0 }, 100), TRACK_MIXED);
+	ck_assert_int_eq(tracked_chosen(e), TRACK_FUSED);
+	ck_assert_int_eq(tracker_next(t, e, 100, &timed), TRACK_FUSED);
+}
+END_TEST
+
+START_TEST(forms_run_in_turns_while_they_are_compared) {
+	struct weather w = { 1, 1 };
+	enum track_form before = TRACK_SINGLE;
+	struct tracked *e = tracked();
+
+	/* All the time may go into trying: nothing keeps them from taking turns. */
+	for (unsigned i = 0; i < TRACK_RUNS; i++)
+		noisy_run(e, &w, (double[]){ 100, 300, 0 }, 0);
+	for (unsigned i = 0; i < TRACK_SAMPLES; i++) {
+		enum track_form now = noisy_run(e, &w, (double[]){ 100, 100, 0 }, 0);
+
+		ck_assert_int_ne(now, i ? before : TRACK_FUSED);
+		before = now;
+	}
+}
+END_TEST
+
+START_TEST(a_wrong_choice_is_taken_back) {
+	struct weather w = { 7, 1 };
+
+	noisy_runs(1000, &w, (double[]){ 100, 70, 0 }, 0.1);
+	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_SINGLE);
+	noisy_runs(2 * TRACK_AGAIN, &w, (double[]){ 100, 130, 0 }, 0.1);
+	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_FUSED);
+}
+END_TEST
+
+START_TEST(a_right_choice_stays) {
+	struct weather w = { 7, 1 };
+
+	noisy_runs(50000, &w, (double[]){ 100, 70, 0 }, 0.1);
+	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_SINGLE);
+}
+END_TEST
+
+START_TEST(what_became_faster_later_is_found) {
+	struct weather w = { 7, 1 };
+
+	noisy_runs(1000, &w, (double[]){ 100, 130, 0 }, 0.1);
+	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_FUSED);
+	noisy_runs(2 * TRACK_AGAIN, &w, (double[]){ 100, 60, 0 }, 0.1);
+	ck_assert_int_eq(tracked_chosen(tracked()), TRACK_SINGLE);
 }
 END_TEST
 
@@ -263,6 +414,9 @@ int main(void) {
 	const TTest *const tests[] = { a_graph_that_is_seldom_run_is_not_tried, trying_stays_within_its_share,
 		nothing_is_tried_without_a_share, what_is_clearly_faster_runs_from_then_on,
 		a_small_difference_changes_nothing, one_slow_run_of_several_does_not_decide,
+		noise_alone_chooses_nothing, what_loses_is_not_chosen_for_noise, what_is_faster_than_the_noise_is_chosen,
+		a_load_that_comes_between_two_forms_does_not_decide, forms_run_in_turns_while_they_are_compared,
+		a_wrong_choice_is_taken_back, a_right_choice_stays, what_became_faster_later_is_found,
 		a_form_whose_times_get_lost_is_given_up,
 		a_pattern_that_loses_is_left_out_of_the_mixed_form, steps_learn_what_their_operations_take_alone,
 		what_was_learned_is_kept, another_device_learns_anew, a_damaged_file_is_passed_over,

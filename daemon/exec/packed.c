@@ -196,7 +196,11 @@ int packed_bind(struct exec *x, struct run *r) {
 	int e = 0;
 
 	free(r->packed);
-	r->packed = calloc(r->prepared->packs + 1u, sizeof(*r->packed));
+	r->packed = NULL;
+	/* Most runs pack nothing. */
+	if (!r->prepared->packs)
+		return 0;
+	r->packed = calloc(r->prepared->packs, sizeof(*r->packed));
 	if (!r->packed)
 		return -ENOMEM;
 	for (uint32_t i = 0; !e && i < r->prepared->packs; i++)

@@ -11,15 +11,19 @@
 
 #include <uthash.h>
 
-/* Another form must be faster by this much to be chosen: below it, noise would decide. */
+/* Another form's median must be lower by this much for it to win a round, whatever the spread. */
 #define TRACK_CLEARLY 0.95
+
+/* A form in the place of FUSED stays while its median is lower by this much: less than it took, or it would alternate. */
+#define TRACK_STAYS 0.98
 
 /* A pattern is left out where its kernels took longer than their operations alone, by this much. */
 #define TRACK_LOSES 0.9
 
 enum {
-	/* Runs kept of each form: the median of the newest. */
-	TRACK_KEPT = 9,
+	/* The newest of a form, and its quartiles in order. */
+	TRACK_KEPT = TRACK_SAMPLES,
+	TRACK_QUARTER = TRACK_KEPT / 4,
 	TRACK_LINE = 512,
 };
 
@@ -32,7 +36,17 @@ struct track_key {
 struct form {
 	double ns[TRACK_KEPT];
 	uint32_t samples;              /* ever */
-	uint32_t tries;                /* runs that were to be timed while it was not known */
+	uint32_t tries;                /* of the chosen form, before it is known: runs that were to be timed */
+	uint32_t rounds;               /* that it was the other form of */
+	bool lost;                     /* a round with it was given up */
+};
+
+/* The chosen form and another one run in turns. */
+struct round {
+	enum track_form other;         /* the chosen one: no round is under way */
+	unsigned tries[2], samples[2]; /* runs handed over and timed: of the chosen one, of the other one */
+	unsigned won;                  /* rounds that `other` won, one after the other */
+	uint64_t next, interval;       /* the next begins at this run */
 };
 
 struct tracked {
@@ -41,6 +55,7 @@ struct tracked {
 	struct form form[TRACK_FORMS];
 	uint64_t runs;
 	enum track_form chosen;
+	struct round round;
 	bool plain, judged;
 	pattern_set without;           /* the mixed form lacks these; none: there is no mixed form */
 	UT_hash_handle hh;             /* by key, in the order of their making */
@@ -63,15 +78,29 @@ static int compare_ns(const void *a, const void *b) {
 	return x < y ? -1 : x > y;
 }
 
-static double median(const struct form *f) {
+/* The newest times in order; how many there are. */
+static uint32_t in_order(const struct form *f, double ns[static TRACK_KEPT]) {
 	uint32_t n = f->samples < TRACK_KEPT ? f->samples : TRACK_KEPT;
-	double ns[TRACK_KEPT];
 
-	if (!n)
-		return 0;
 	memcpy(ns, f->ns, n * sizeof *ns);
 	qsort(ns, n, sizeof *ns, compare_ns);
-	return ns[n / 2];
+	return n;
+}
+
+static double median(const struct form *f) {
+	double ns[TRACK_KEPT];
+	uint32_t n = in_order(f, ns);
+
+	return n ? ns[n / 2] : 0;
+}
+
+/* Requires both known. */
+static bool is_clearly_faster(const struct form *a, const struct form *b) {
+	double x[TRACK_KEPT], y[TRACK_KEPT];
+
+	in_order(a, x);
+	in_order(b, y);
+	return median(a) < median(b) * TRACK_CLEARLY && x[TRACK_KEPT - 1 - TRACK_QUARTER] < y[TRACK_QUARTER];
 }
 
 double tracked_ns(const struct tracked *e, enum track_form form) {
@@ -169,20 +198,90 @@ void tracked_plain(struct tracked *e) {
 	e->plain = true;
 }
 
-/* ---- choosing ---- */
+/* ---- rounds ---- */
 
-/* Not known, and not given up: times of runs may get lost. */
-static bool is_open(const struct tracked *e, enum track_form form) {
-	return !is_known(e, form) && e->form[form].tries < TRACK_TRIES;
+static bool round_runs(const struct tracked *e) {
+	return e->round.other != e->chosen;
 }
 
-/* The form whose time is wanted most; the chosen one where none is. */
+static void round_begin(struct tracked *e, enum track_form other) {
+	e->round.other = other;
+	memset(e->round.tries, 0, sizeof e->round.tries);
+	memset(e->round.samples, 0, sizeof e->round.samples);
+}
+
+/* No other round before the interval is over. */
+static void round_end(struct tracked *e) {
+	e->round.other = e->chosen;
+	e->round.won = 0;
+	e->round.interval = e->round.interval ? e->round.interval * 2 : TRACK_AGAIN;
+	if (e->round.interval > TRACK_AGAIN_MOST)
+		e->round.interval = TRACK_AGAIN_MOST;
+	e->round.next = e->runs + e->round.interval;
+}
+
+/*
+ * What is to be compared with the chosen form: one that is not known, or once it is time the one that was
+ * compared least often. The chosen one: nothing is.
+ */
+static enum track_form rival(const struct tracked *e) {
+	const bool may[TRACK_FORMS] = { [TRACK_FUSED] = true, [TRACK_SINGLE] = !e->form[TRACK_SINGLE].lost,
+		[TRACK_MIXED] = e->without && !e->form[TRACK_MIXED].lost };
+	enum track_form found = e->chosen;
+
+	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
+		if (i == e->chosen || !may[i])
+			continue;
+		if (!is_known(e, i))
+			return i;
+		if (e->runs >= e->round.next && (found == e->chosen || e->form[i].rounds < e->form[found].rounds))
+			found = i;
+	}
+	return found;
+}
+
+static void round_look(struct tracked *e) {
+	enum track_form other;
+
+	if (round_runs(e) || e->plain || e->runs < TRACK_RUNS || !is_known(e, e->chosen))
+		return;
+	other = rival(e);
+	if (other == e->chosen)
+		return;
+	e->form[other].rounds++;
+	round_begin(e, other);
+}
+
+static void take(struct tracker *t, struct tracked *e, enum track_form form) {
+	e->chosen = form;
+	/* It has just been found out: soon enough it is asked again. */
+	e->round.interval = 0;
+	t->changed = true;
+}
+
+/* Both forms were timed in turns. FUSED is left on proof alone, and taken back without. */
+static void round_judge(struct tracker *t, struct tracked *e) {
+	enum track_form other = e->round.other;
+	const struct form *a = &e->form[other], *b = &e->form[e->chosen];
+
+	if (other == TRACK_FUSED) {
+		if (!(median(b) < median(a) * TRACK_STAYS))
+			take(t, e, TRACK_FUSED);
+	} else if (is_clearly_faster(a, b)) {
+		if (++e->round.won < TRACK_ROUNDS) {
+			round_begin(e, other);
+			return;
+		}
+		take(t, e, other);
+	}
+	round_end(e);
+}
+
+/* ---- choosing ---- */
+
+/* The form whose time is wanted. In a round they take turns, by what was handed over; `other` begins. */
 static enum track_form wanted(const struct tracked *e) {
-	if (e->plain || e->runs < TRACK_RUNS || !is_known(e, TRACK_FUSED))
-		return e->chosen;
-	if (is_open(e, TRACK_SINGLE))
-		return TRACK_SINGLE;
-	return e->without && is_open(e, TRACK_MIXED) ? TRACK_MIXED : e->chosen;
+	return round_runs(e) && e->round.tries[1] <= e->round.tries[0] ? e->round.other : e->chosen;
 }
 
 /* What a form will take: what it took, or twice what the chosen one takes where it never ran. */
@@ -192,28 +291,25 @@ static double expected_ns(const struct tracked *e, enum track_form form) {
 	return ns > 0 ? ns : 2 * median(&e->form[e->chosen]);
 }
 
-enum track_form tracker_next(struct tracker *t, struct tracked *e, unsigned share, bool *timedp) {
-	enum track_form form = wanted(e);
+/* Is the time of a run of the chosen form wanted? */
+static bool is_timed(const struct tracked *e, enum track_form wanted) {
+	const struct form *f = &e->form[e->chosen];
 
-	if (form != e->chosen && t->trial_ns + expected_ns(e, form) > t->total_ns * share / 100)
-		form = e->chosen;
-	*timedp = form != e->chosen || is_open(e, form) || e->runs % TRACK_EVERY == 0;
-	return form;
+	if (round_runs(e))
+		return wanted == e->chosen;
+	return (f->samples < TRACK_SAMPLES && f->tries < TRACK_TRIES) || e->runs % TRACK_EVERY == 0;
 }
 
-/* The fastest known form, where it is clearly faster than FUSED. */
-static void choose(struct tracker *t, struct tracked *e) {
-	double best = median(&e->form[TRACK_FUSED]) * TRACK_CLEARLY;
-	enum track_form chosen = TRACK_FUSED;
+enum track_form tracker_next(struct tracker *t, struct tracked *e, unsigned share, bool *timedp) {
+	enum track_form form;
 
-	for (enum track_form i = TRACK_SINGLE; i < TRACK_FORMS; i++) {
-		if (!is_known(e, i) || median(&e->form[i]) >= best)
-			continue;
-		best = median(&e->form[i]);
-		chosen = i;
-	}
-	t->changed |= chosen != e->chosen;
-	e->chosen = chosen;
+	round_look(e);
+	form = wanted(e);
+	*timedp = form != e->chosen || is_timed(e, form);
+	if (form == e->chosen || t->trial_ns + expected_ns(e, form) <= t->total_ns * share / 100)
+		return form;
+	*timedp = false;
+	return e->chosen;
 }
 
 void tracker_ran(struct tracker *t, struct tracked *e) {
@@ -221,12 +317,24 @@ void tracker_ran(struct tracker *t, struct tracked *e) {
 	t->total_ns += median(&e->form[e->chosen]);
 }
 
+static void round_tried(struct tracked *e, enum track_form form) {
+	struct round *r = &e->round;
+
+	r->tries[form == r->other]++;
+	if (r->tries[0] < TRACK_TRIES || r->tries[1] < TRACK_TRIES)
+		return;
+	e->form[r->other].lost = true;
+	round_end(e);
+}
+
 /* Charged before it runs: its time may never come. */
 void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form) {
 	e->runs++;
-	e->form[form].tries += !is_known(e, form);
+	e->form[form].tries += form == e->chosen;
 	if (form != e->chosen)
 		t->trial_ns += expected_ns(e, form);
+	if (round_runs(e) && (form == e->chosen || form == e->round.other))
+		round_tried(e, form);
 }
 
 void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns) {
@@ -242,8 +350,11 @@ void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double
 	}
 	add_sample(&e->form[form], ns);
 	t->changed |= e->form[form].samples <= TRACK_SAMPLES;
-	if (is_known(e, TRACK_FUSED) && is_known(e, form))
-		choose(t, e);
+	if (!round_runs(e) || (form != e->chosen && form != e->round.other))
+		return;
+	e->round.samples[form == e->round.other]++;
+	if (e->round.samples[0] >= TRACK_SAMPLES && e->round.samples[1] >= TRACK_SAMPLES)
+		round_judge(t, e);
 }
 
 /* ---- judging ---- */
@@ -308,6 +419,7 @@ static void read_line(struct tracker *t, const char *line) {
 		for (unsigned k = 0; ns[i] > 0 && isfinite(ns[i]) && k < samples[i] && k < TRACK_SAMPLES; k++)
 			add_sample(&e->form[i], ns[i]);
 	e->chosen = is_known(e, (enum track_form)chosen) ? (enum track_form)chosen : TRACK_FUSED;
+	e->round.other = e->chosen;
 	e->judged = judged;
 	e->without = without;
 	e->runs = TRACK_RUNS;

@@ -3,8 +3,13 @@
  *
  * A plan of several operations a kernel has three forms: as the rules say (FUSED); one kernel an
  * operation (SINGLE); and without those patterns whose kernels took longer than their operations alone
- * (MIXED). FUSED runs until another form was clearly faster over several runs of both; then that one runs
- * from then on. All forms give the same bits.
+ * (MIXED). All forms give the same bits, so a wrong choice costs time alone; but a device's times are noisy, and what
+ * else runs there comes and goes. So forms are compared in rounds. In a round another form and the chosen one
+ * run in turns, TRACK_SAMPLES times each, and only these runs are compared: both met the same weather. The other
+ * form wins a round where its median is clearly lower and three quarters of its runs were faster than three quarters
+ * of the chosen one's, so that the margin grows with the spread of what was measured. It is chosen once it has won
+ * TRACK_ROUNDS rounds one after the other. Later rounds ask again, in ever longer intervals; a form other than FUSED is
+ * given up for FUSED as soon as it wins no more by its median.
  *
  * What trying costs is bounded: forms that are not the chosen one run only while the time they took stays
  * below a share of the time of all runs. What was learned is kept on disk, for one device and version.
@@ -23,10 +28,15 @@ enum track_form {
 };
 
 enum {
-	/* Runs of a form before it is judged. */
-	TRACK_SAMPLES = 5,
-	/* Runs of a form that was to be timed before it is given up. */
+	/* Runs of a form before it is judged, and of each form in a round: quartiles are the third and the seventh. */
+	TRACK_SAMPLES = 9,
+	/* Two equal forms pass for different in one round of 35 by quartiles alone; twice running is one in 1,200. */
+	TRACK_ROUNDS = 2,
+	/* Runs of a form that were to be timed before a round is given up: times of runs may get lost. */
 	TRACK_TRIES = 4 * TRACK_SAMPLES,
+	/* Runs of a graph between rounds; twice as many after each, up to the second. */
+	TRACK_AGAIN = 4096,
+	TRACK_AGAIN_MOST = 1 << 20,
 	/* Runs of a graph before another form is tried: one that is seldom run is not worth the builds. */
 	TRACK_RUNS = 32,
 	/* The chosen form is timed once in so many runs, so that what is known stays true. */
@@ -61,7 +71,7 @@ enum track_form tracked_chosen(const struct tracked *e);
 struct plan_options tracked_options(const struct tracked *e, enum track_form form, struct plan_options o);
 /* Which graph a run is of, for tracker_sample(). */
 uint64_t tracked_id(const struct tracked *e);
-/* The time of a run on the device; one whose graph was forgotten is ignored. */
+/* The time of a run on the device, where it was asked for; one whose graph was forgotten is ignored. */
 void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns);
 /* A run of this form was handed over whose time is wanted. */
 void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form);
