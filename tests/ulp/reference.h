@@ -14,7 +14,7 @@ struct reference {
 	const char *name;
 	const char *expr;                 /* over a and b, as in protocol/ops.def */
 	double (*f32_unary)(double a);
-	/* The same of n floats at once, within 2^-24 units of the last place of a float. */
+	/* The same of n floats at once, within 2^-16 units of the last place of a float. */
 	void (*f32_block)(const float *a, double *exact, size_t n);
 	quad (*f64_unary)(quad a);
 	double (*f32_binary)(double a, double b);
