@@ -2,7 +2,8 @@
  * Convolutions: each result begins at 0 and takes in fma(weight, element, c) for each channel, and in it each place of
  * the filter in row-major order; elements of the border are zeros.
  *
- * CPU strategy: a unit is a block of places, `lines` by `columns`, of up to 96 results' channels of one group. It copies
+ * CPU strategy: where a group has channels enough, its weights are packed and lanes lie along them (conv_channels.c).
+ * Else a unit is a block of places, `lines` by `columns`, of up to 96 results' channels of one group. It copies
  * what a few channels of the input give to the block, border included, to a panel in which elements that are `stride` apart
  * are neighbours: for each remainder of a row and a column by the strides one plane. Then the elements that neighbouring
  * places need for one place of the filter are neighbours too, at an offset that is the same for all: a place of the block
@@ -35,17 +36,17 @@ static unsigned strip(const struct kernel *k) {
 	return k->width == 16 && dtype_info(k->accumulator)->bytes == 4 ? 4 : 2;
 }
 
-bool conv_walks(unsigned o, unsigned d) {
+bool conv_walks(const struct kernel *k, unsigned o, unsigned d) {
 	static const uint16_t input = 1U << CONV_N | 1U << CONV_GROUP | 1U << CONV_CI | 1U << CONV_IH | 1U << CONV_IW;
-	static const uint16_t weight = 1U << CONV_CO | 1U << CONV_CI;
+	static const uint16_t weight = 1U << CONV_CO | 1U << CONV_CI, packed = weight | 1U << CONV_GROUP;
 
 	if (o > CONV_WEIGHT)
 		return d < CONV_GROUP;
-	return (o == CONV_INPUT ? input : weight) >> d & 1;
+	return (o == CONV_INPUT ? input : k->packed ? packed : weight) >> d & 1;
 }
 
 /* What plan chose (kernel.h), and what follows from it. */
-static void write_sizes(struct writer *w) {
+void conv_sizes(struct writer *w) {
 	static const char *const names[] = { "step_y", "step_x", "apart_y", "apart_x", "border_y", "border_x" };
 
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -155,7 +156,7 @@ static void write_tiles(struct writer *w) {
 
 /* ---- a unit ---- */
 
-static void write_outputs(struct writer *w) {
+void conv_outputs(struct writer *w, const char *lines, const char *length, const char *vector) {
 	struct scope s = { .needs = &w->outer, .pointer = "o", .lane = "l", .count = "n", .hoist = true };
 	struct frame_names index = { { NULL } };
 
@@ -163,18 +164,23 @@ static void write_outputs(struct writer *w) {
 	index.name[CONV_CO] = "channel";
 	index.name[CONV_OH] = "line";
 	index.name[CONV_OW] = "x0";
-	text_open(w, "for (int i = 0; i < height; i++)");
-	text_open(w, "for (int y = 0; y < lines && y0 + y < d%u; y++)", CONV_OH);
-	text_line(w, "const long channel = first + i, line = y0 + y;");
+	text_open(w, "for (int y = 0; y < %s; y++)", lines);
+	text_line(w, "const long line = y0 + y;");
 	operand_place(w, &w->outer, "o", index.name);
 	value_write(w, &s, LEVEL_UNIT);
-	text_open(w, "for (int l = 0; l < width; l += W)");
-	text_line(w, "const int n = min(width - l, W);");
-	value_root(w, "get_vector((private const E *)sum[i] + y * pitch + l)");
+	text_open(w, "for (int l = 0; l < %s; l += W)", length);
+	text_line(w, "const int n = min(%s - l, W);", length);
+	value_root(w, vector);
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
 	text_close(w);
 	text_close(w);
+}
+
+static void write_outputs(struct writer *w) {
+	text_open(w, "for (int i = 0; i < height; i++)");
+	text_line(w, "const long channel = first + i;");
+	conv_outputs(w, "bottom", "width", "get_vector((private const E *)sum[i] + y * pitch + l)");
 	text_close(w);
 }
 
@@ -185,6 +191,7 @@ static void write_unit(struct writer *w) {
 	text_line(w, "const long begins = take(&rest, (each + rows - 1) / rows) * rows;");
 	text_line(w, "const long group = take(&rest, d%u), image = rest, first = group * each + begins;", CONV_GROUP);
 	text_line(w, "const int height = min(each - begins, rows), width = min(d%u - x0, columns);", CONV_OW);
+	text_line(w, "const int bottom = min(d%u - y0, lines);", CONV_OH);
 	text_line(w, "global const uchar *in = a0 + %u * (image * s0_%u + group * s0_%u);",
 		dtype_info(w->k->operand[CONV_INPUT].dtype)->bytes, CONV_N, CONV_GROUP);
 	text_open(w, "for (long c0 = 0; c0 < d%u; c0 += chunk)", CONV_CI);
@@ -206,13 +213,15 @@ void conv_functions(struct writer *w) {
 	text_line(w, "OVL void put_vector(private E *p, %s v) { *(private %s_loose *)p = v; }", lanes(w),
 		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
 	text_blank(w);
+	if (w->k->packed)
+		conv_channels_functions(w);
 }
 
 void conv_lanes(struct writer *w) {
 	unsigned rows = CONV_TILES * w->k->inputs, vectors = strip(w->k);
 
 	frame_units(w);
-	write_sizes(w);
+	conv_sizes(w);
 	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, w->k->inputs);
 	text_line(w, "const long over_x = (d%u - 1) * apart_x / step_x, over_y = (d%u - 1) * apart_y / step_y;", CONV_KW,
 		CONV_KH);
@@ -264,7 +273,7 @@ void conv_groups(struct writer *w) {
 	index.name[CONV_CO] = "channel";
 	index.name[CONV_OH] = "line";
 	index.name[CONV_OW] = "column";
-	write_sizes(w);
+	conv_sizes(w);
 	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_UNITS);
 	text_line(w, "\treturn;");
 	text_line(w, "ulong rest = get_global_id(0);");

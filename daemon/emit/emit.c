@@ -87,7 +87,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_groups(w) : w->k->turned ? matmul_turned(w) : matmul_tiles(w);
 	else if (w->k->root == KERNEL_CONV)
-		groups ? conv_groups(w) : conv_lanes(w);
+		groups ? conv_groups(w) : w->k->packed ? conv_channels(w) : conv_lanes(w);
 	else if (w->k->root == KERNEL_ATTENTION)
 		groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)

@@ -308,6 +308,10 @@ static void cut_conv(const struct cut *c) {
 	uint64_t count = (uint64_t)(c->dims[CONV_N] * c->dims[CONV_GROUP]) * ceil_divide((uint64_t)c->dims[CONV_OH], lines) *
 		ceil_divide((uint64_t)c->dims[CONV_OW], columns);
 
+	if (c->k->packed) {
+		tiles = CONV_PANELS;
+		rows = kernel_columns(c->k);
+	}
 	while (tiles > 1 && count * ceil_divide(each, tiles * rows) < ATTENTION_UNITS * (uint64_t)c->t->units)
 		tiles--;
 	c->record[KERNEL_WORD_PIECES] = tiles;

@@ -238,12 +238,9 @@ static void write_exchanged(struct writer *w, unsigned h, bool upper) {
 	}
 }
 
-/* "turn": rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
-void matmul_functions(struct writer *w) {
+void matmul_turn(struct writer *w) {
 	const char *type = value_register(w->k->accumulator);
 
-	if (!w->k->turned || w->k->operand[0].access == KERNEL_CONTIGUOUS)
-		return;
 	text_open(w, "static inline void turn(%s *a)", type);
 	for (unsigned h = 1; h < w->k->width; h *= 2) {
 		text_line(w, "#pragma unroll");
@@ -260,6 +257,11 @@ void matmul_functions(struct writer *w) {
 		text_close(w);
 	}
 	text_close(w);
+}
+
+void matmul_functions(struct writer *w) {
+	if (w->k->turned && w->k->operand[0].access != KERNEL_CONTIGUOUS)
+		matmul_turn(w);
 }
 
 /* One k: `a` holds it for all lanes. */

@@ -51,7 +51,7 @@ static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 		return false;
 	if (k->root == KERNEL_MATMUL && o < 2 && d == (o == 0 ? k->rank - 2u : k->rank - 3u))
 		return o == 1 && k->packed;
-	if (k->root == KERNEL_CONV && !conv_walks(o, d))
+	if (k->root == KERNEL_CONV && !conv_walks(k, o, d))
 		return false;
 	if (k->root == KERNEL_ATTENTION && !attention_walks(k, o, d))
 		return false;

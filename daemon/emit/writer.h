@@ -199,6 +199,8 @@ enum {
 	/* CPU convolution: most tiles of channels of a unit; elements of its panel, which the planner keeps planes within. */
 	CONV_TILES = 16,
 	CONV_PANEL = CONV_PLANES_MOST * 176,
+	/* ... with packed weights: most panels of them that a unit goes through. */
+	CONV_PANELS = 4,
 	/* CPU attention: queries of a tile, most tiles and columns of the result of a unit. */
 	ATTENTION_ROWS = 6,
 	ATTENTION_TILES = 22,
@@ -234,14 +236,25 @@ void sort_defines(const struct writer *w, struct str *text);
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_turned(struct writer *w);
+/* "turn": rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
+void matmul_turn(struct writer *w);
 /* Functions that matmul_turned() calls. */
 void matmul_functions(struct writer *w);
 void matmul_groups(struct writer *w);
 void conv_lanes(struct writer *w);       /* CPU strategy */
 void conv_groups(struct writer *w);      /* GPU strategy */
 void conv_functions(struct writer *w);
+void conv_channels(struct writer *w);    /* CPU strategy, packed weights */
+void conv_channels_functions(struct writer *w);
+/* Declares steps, distances, borders and the rest of what plan chose. */
+void conv_sizes(struct writer *w);
+/*
+ * What follows the root, of channel `channel`, over the lines of the block: its element at line y, lane l is `vector`. `lines`
+ * and `length` are expressions of how many there are, and of how many places.
+ */
+void conv_outputs(struct writer *w, const char *lines, const char *length, const char *vector);
 /* Does an operand step along a dim? */
-bool conv_walks(unsigned o, unsigned d);
+bool conv_walks(const struct kernel *k, unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */
 void attention_groups(struct writer *w); /* GPU strategy */
 

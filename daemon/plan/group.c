@@ -115,7 +115,10 @@ void group_add(struct planner *p, struct group *g, uint32_t node) {
 	g->last = node;
 	g->ops++;
 	g->outputs += p->node[node].stored;
-	g->columns = p->node[node].columns ? p->node[node].columns : g->columns;
+	if (p->node[node].columns) {
+		g->columns = p->node[node].columns;
+		g->row_dims = p->node[node].row_dims;
+	}
 	p->node[node].group = (uint32_t)(g - p->group);
 }
 
@@ -140,7 +143,7 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->space = n->kind == NODE_MAP ? n->space : n->type;
 	g->ops = g->outputs = g->sources = 0;
 	g->parts = false;
-	g->columns = 0;
+	g->columns = g->row_dims = 0;
 	g->first = g->last = GRAPH_NONE;
 	p->groups++;
 	group_add_sources(p, g, n);
@@ -152,7 +155,8 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 static bool layouts_agree(const struct group *a, const struct group *b) {
 	if (!a->columns && !b->columns)
 		return true;
-	return a->kind == NODE_MAP && b->kind == NODE_MAP && (!a->columns || !b->columns || a->columns == b->columns);
+	return a->kind == NODE_MAP && b->kind == NODE_MAP && (!a->columns || !b->columns ||
+		(a->columns == b->columns && a->row_dims == b->row_dims));
 }
 
 bool group_merge(struct planner *p, struct group *into, struct group *from) {
@@ -176,7 +180,10 @@ bool group_merge(struct planner *p, struct group *into, struct group *from) {
 	into->ops += from->ops;
 	into->outputs += from->outputs;
 	into->parts |= from->parts;
-	into->columns = into->columns ? into->columns : from->columns;
+	if (from->columns) {
+		into->columns = from->columns;
+		into->row_dims = from->row_dims;
+	}
 	from->parent = (uint32_t)(into - p->group);
 	return true;
 }
@@ -363,7 +370,18 @@ static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 
 /* The weights of a convolution are row-major. */
 static bool lies_badly(const struct node *n, unsigned i, const struct node *in) {
-	return n->kind == NODE_CONV && i == CONV_WEIGHT && !view_is_contiguous(in->type, &in->view);
+	return n->kind == NODE_CONV && i == CONV_WEIGHT && !in->columns && !view_is_contiguous(in->type, &in->view);
+}
+
+/* Weights that a convolution reads in panels. */
+static int place_filters(struct planner *p, uint32_t node) {
+	uint32_t copy;
+	int r = planner_add_filters(p, node, &copy);
+
+	if (r || copy == GRAPH_NONE)
+		return r;
+	p->node[node].in[CONV_WEIGHT] = copy;
+	return group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
 }
 
 /* What is gathered and all of a scatter or attention may lie anyhow, but must lie in memory. */
@@ -445,6 +463,8 @@ static int join(struct planner *p, uint32_t node) {
 
 	if (op_gathers(p->node[node].op))
 		r = place_operand(p, node, 0);
+	if (!r && p->node[node].kind == NODE_CONV)
+		r = place_filters(p, node);
 	for (unsigned i = 0; !r && reads_all_there(&p->node[node]) && i < p->node[node].arity; i++)
 		r = place_operand(p, node, i);
 	for (unsigned i = 0; !r && p->node[node].kind == NODE_MATMUL && i < 2; i++)

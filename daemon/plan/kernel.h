@@ -49,8 +49,11 @@
  *   CONV    the dims CONV_N to CONV_IW below; operands are the input over CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW
  *           and the weights, whose channels of the result are row-major. The root and later values are computed over
  *           the first four dims. Scalars 0 to 5 are i64: steps, distances in the filter and borders, each of rows and
- *           columns. KERNEL_WORD_EXTENT is what the CPU strategy computes at once: lines << 16 | columns, which with what a
- *           filter reaches over are at most CONV_PLACES. `inputs` is the channels of a tile
+ *           columns. KERNEL_WORD_EXTENT is what the CPU strategy computes at once: lines << 16 | columns, at most
+ *           CONV_PLACES. Its lanes lie along the last dim, places between the lines counting too, and `inputs` is the channels
+ *           of a tile; or, where `packed`, along CONV_CO: then the weights lie in panels of kernel_columns() channels of the
+ *           result, [group][panel][CONV_CI][CONV_KH][CONV_KW][channel], of the accumulator's type, a stride along CONV_CO
+ *           being from one panel to the next, and what a channel of the input gives to a block is at most CONV_REGION elements
  *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
@@ -155,6 +158,7 @@ enum {
 	/* Places that a unit's accumulators stand for, those between its lines counted. */
 	CONV_PLACES = 128,
 	CONV_ROWS = 6,
+	CONV_REGION = 12288,
 	CONV_SCALARS = 6,
 };
 
@@ -252,7 +256,7 @@ struct kernel {
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
-	/* MATMUL, CPU strategy: vectors side by side in a tile, and its rows; turned: columns. */
+	/* MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns. */
 	uint8_t vectors, rows;
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */
@@ -340,7 +344,8 @@ static inline unsigned kernel_columns(const struct kernel *k) {
 
 /*
  * Elements along dim d that an operand is walked over: a scatter's index and updates step along an axis of
- * their own, a packed factor along its panels in the place of M, and in each along its columns.
+ * their own, a packed factor along its panels in the place of M, packed weights in that of channels, and in each along
+ * its columns.
  */
 static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, unsigned d, const int64_t *dims,
 	uint64_t extent) {
@@ -348,7 +353,13 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 
 	if (k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2))
 		return (int64_t)extent;
-	if (k->root != KERNEL_MATMUL || !k->packed || operand != 1 || d + 3u < k->rank || d + 1u == k->rank)
+	if (!k->packed || operand != 1)
+		return dims[d];
+	if (k->root == KERNEL_CONV && d == CONV_CO)
+		return (dims[d] / dims[CONV_GROUP] + columns - 1) / columns;
+	if (k->root == KERNEL_CONV)
+		return d == CONV_OW ? columns : dims[d];
+	if (d + 3u < k->rank || d + 1u == k->rank)
 		return dims[d];
 	if (d + 2u == k->rank)
 		return columns;

@@ -256,6 +256,19 @@ static void choose_tile(struct draft *d) {
 	k->rows = tile_rows(k, dims[0]);
 }
 
+/* Places of a tile, of as many channels as a panel: fewer than may be where that fills the last one better. */
+static void choose_places(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	int64_t places = (int64_t)(d->extent >> 16) * (int64_t)(d->extent & 0xffff), most, best;
+
+	k->vectors = tile_vectors(k->width, k->accumulator, d->dims[CONV_CO] / d->dims[CONV_GROUP]);
+	most = best = kernel_most_rows(k->width, k->accumulator, k->vectors);
+	for (int64_t n = most - 1; n > most / 2; n--)
+		if ((places + n - 1) / n * n * 20 < (places + best - 1) / best * best * 19)
+			best = n;
+	k->rows = (uint8_t)(places < best ? places : best);
+}
+
 static void choose_form(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
@@ -263,6 +276,8 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	k->form = KERNEL_FORM_PLAIN;
 	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
 		choose_tile(d);
+	if (k->root == KERNEL_CONV && k->packed)
+		choose_places(d);
 	if (!has_rows(k))
 		return;
 	if (k->root == KERNEL_SCATTER) {

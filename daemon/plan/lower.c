@@ -212,7 +212,6 @@ static int lower_part(struct lowering *l, struct node *n) {
 
 static int lower_panels(struct lowering *l, struct node *n) {
 	struct plan_operand o = { 0 };
-	unsigned rank = n->type->rank;
 	int r = 0;
 
 	if (n->slot == PLAN_NONE)
@@ -221,7 +220,7 @@ static int lower_panels(struct lowering *l, struct node *n) {
 		return r;
 	l->p->plan->slot[n->slot].packed = true;
 	o.slot = n->slot;
-	panels_strides(n, o.stride, &o.stride[rank - 2u], &o.stride[rank - 1u], &o.stride[rank]);
+	panels_strides(n, o.stride);
 	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);
 	return 0;
 }
@@ -267,16 +266,6 @@ static int lower_stores(struct lowering *l, const struct group *g) {
 	return r;
 }
 
-/* [batch][panel][row][column]; planner_add_panels() cuts what is all columns here. */
-static void panels_dims(struct draft *d, const struct tensor_type *space, uint8_t columns) {
-	unsigned rank = space->rank;
-
-	d->dims[rank] = columns;
-	d->dims[rank - 1u] = space->dims[rank - 2u];
-	d->dims[rank - 2u] = space->dims[rank - 1u];
-	d->kernel.rank = (uint8_t)(rank + 1u);
-}
-
 static int lower_map(struct lowering *l, const struct group *g) {
 	struct kernel *k = &l->d->kernel;
 	int r;
@@ -286,8 +275,8 @@ static int lower_map(struct lowering *l, const struct group *g) {
 	memcpy(l->d->dims, g->space->dims, sizeof g->space->dims);
 	frame_plain(&l->frame, g->space);
 	if (g->columns) {
-		panels_frame(&l->frame, g->space);
-		panels_dims(l->d, g->space, g->columns);
+		panels_frame(&l->frame, g->space, g->row_dims);
+		panels_dims(l->d, g);
 	}
 	r = lower_members(l, g);
 	return r ? r : lower_stores(l, g);
@@ -534,7 +523,13 @@ static void lower_factor(struct lowering *l, const struct node *root, unsigned i
 	struct plan_operand o = { .slot = l->p->node[n->base].slot, .offset = n->view.offset };
 
 	if (n->columns) {
-		panels_strides(n, &o.stride[lead], &o.stride[batch], &o.stride[row], &o.stride[lane]);
+		int64_t stride[KERNEL_RANK];
+
+		panels_strides(n, stride);
+		memcpy(&o.stride[lead], stride, (batch - lead) * sizeof *stride);
+		o.stride[batch] = stride[batch - lead];
+		o.stride[row] = stride[batch - lead + 1];
+		o.stride[lane] = stride[batch - lead + 2];
 		draft_operand(l->d, n->type->dtype, &o);
 		l->d->kernel.packed = true;
 		return;
@@ -665,18 +660,19 @@ static int lower_attention(struct lowering *l, const struct group *g) {
 
 /* Extents in the order of kernel.h; an input with one spatial axis has rows of its own. */
 static void lower_conv_dims(struct lowering *l, const struct node *root, const struct tensor_type *x,
-	const struct tensor_type *w) {
+	const struct node *w) {
 	int64_t *dims = l->d->dims;
 	bool rows = x->rank == 4;
+	unsigned last = w->type->rank - (w->columns ? 2u : 1u);
 
 	dims[CONV_N] = x->dims[0];
-	dims[CONV_CO] = w->dims[0];
+	dims[CONV_CO] = root->type->dims[1];
 	dims[CONV_OH] = rows ? root->type->dims[2] : 1;
 	dims[CONV_OW] = root->type->dims[x->rank - 1];
 	dims[CONV_GROUP] = root->attr->whole ? root->attr->whole : 1;
-	dims[CONV_CI] = w->dims[1];
-	dims[CONV_KH] = rows ? w->dims[2] : 1;
-	dims[CONV_KW] = w->dims[w->rank - 1];
+	dims[CONV_CI] = w->type->dims[1];
+	dims[CONV_KH] = rows ? w->type->dims[2] : 1;
+	dims[CONV_KW] = w->type->dims[last];
 	dims[CONV_IH] = rows ? x->dims[2] : 1;
 	dims[CONV_IW] = x->dims[x->rank - 1];
 }
@@ -699,17 +695,50 @@ static int lower_conv_scalars(struct lowering *l, const struct node *root) {
 	return r;
 }
 
-/* Lines and columns that are computed at once: as many as fit, all alike. */
-static void lower_conv_block(struct lowering *l, const struct node *root) {
-	const struct op_attr *a = root->attr;
-	const int64_t *dims = l->d->dims;
-	int64_t over = (dims[CONV_KW] - 1) * a->dims[a->rank - 1] / a->step[a->rank - 1];
-	int64_t most = CONV_PLACES - over, pieces = (dims[CONV_OW] + most - 1) / most;
-	int64_t columns = (dims[CONV_OW] + pieces - 1) / pieces, lines = (CONV_PLACES + over) / (columns + over);
+/* An extent in pieces of at most so many: a piece, all being alike. */
+static int64_t even_piece(int64_t extent, int64_t most) {
+	int64_t pieces = (extent + most - 1) / most;
 
-	pieces = (dims[CONV_OH] + lines - 1) / lines;
-	lines = (dims[CONV_OH] + pieces - 1) / pieces;
-	l->d->extent = (uint64_t)lines << 16 | (uint64_t)columns;
+	return (extent + pieces - 1) / pieces;
+}
+
+/* Lines and columns that are computed at once: as many as fit, all alike. */
+static uint64_t conv_block(const int64_t *dims, const struct op_attr *a) {
+	int64_t over = (dims[CONV_KW] - 1) * a->dims[a->rank - 1] / a->step[a->rank - 1];
+	int64_t columns = even_piece(dims[CONV_OW], CONV_PLACES - over);
+	int64_t lines = even_piece(dims[CONV_OH], (CONV_PLACES + over) / (columns + over));
+
+	return (uint64_t)lines << 16 | (uint64_t)columns;
+}
+
+/* Elements of the input along an axis that so many places need. */
+static int64_t conv_reach(const struct op_attr *a, unsigned axis, int64_t places, int64_t taps) {
+	return (places - 1) * a->step[axis] + (taps - 1) * a->dims[axis] + 1;
+}
+
+/* The same of packed weights: no place stands between the lines, and the input of a channel fits. */
+static uint64_t conv_packed_block(const int64_t *dims, const struct op_attr *a) {
+	int64_t columns = even_piece(dims[CONV_OW], CONV_PLACES), lines = even_piece(dims[CONV_OH], CONV_PLACES / columns);
+	bool rows = a->rank == 2;
+
+	while (conv_reach(a, a->rank - 1u, columns, dims[CONV_KW]) *
+		(rows ? conv_reach(a, 0, lines, dims[CONV_KH]) : 1) > CONV_REGION) {
+		if (lines == 1 && columns == 1)
+			break;
+		lines = lines > 1 ? (lines + 1) / 2 : 1;
+		columns = lines > 1 ? columns : (columns + 1) / 2;
+	}
+	return (uint64_t)lines << 16 | (uint64_t)columns;
+}
+
+/* [group][panel][channel][row][column][channel of the result] */
+static void lower_conv_panels(const struct node *w, struct plan_operand *o) {
+	static const uint8_t dim[] = { CONV_GROUP, CONV_CO, CONV_CI, CONV_KH, CONV_KW, CONV_OW };
+	int64_t stride[KERNEL_RANK];
+
+	panels_strides(w, stride);
+	for (unsigned i = 0; i < sizeof dim; i++)
+		o->stride[dim[i]] = stride[i];
 }
 
 static void lower_conv_operands(struct lowering *l, const struct node *x, const struct node *w) {
@@ -722,11 +751,16 @@ static void lower_conv_operands(struct lowering *l, const struct node *x, const 
 	in.stride[CONV_CI] = x->view.stride[1];
 	in.stride[CONV_IH] = x->type->rank == 4 ? x->view.stride[2] : 0;
 	in.stride[CONV_IW] = x->view.stride[x->type->rank - 1];
+	draft_operand(l->d, x->type->dtype, &in);
+	if (w->columns) {
+		lower_conv_panels(w, &by);
+		draft_operand(l->d, w->type->dtype, &by);
+		return;
+	}
 	by.stride[CONV_KW] = 1;
 	by.stride[CONV_KH] = dims[CONV_KW];
 	by.stride[CONV_CI] = dims[CONV_KH] * dims[CONV_KW];
 	by.stride[CONV_CO] = dims[CONV_CI] * by.stride[CONV_CI];
-	draft_operand(l->d, x->type->dtype, &in);
 	draft_operand(l->d, w->type->dtype, &by);
 }
 
@@ -752,8 +786,9 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 	k->op = OP_conv;
 	k->accumulator = dtype_info(root->type->dtype)->reg;
 	k->rank = CONV_DIMS;
-	lower_conv_dims(l, root, x->type, w->type);
-	lower_conv_block(l, root);
+	lower_conv_dims(l, root, x->type, w);
+	k->packed = w->columns;
+	l->d->extent = k->packed ? conv_packed_block(l->d->dims, root->attr) : conv_block(l->d->dims, root->attr);
 	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
 	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);
 	lower_conv_operands(l, x, w);
@@ -827,7 +862,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	if (r)
 		return r;
 	if (g->columns) {
-		r = planner_add_panels(p, d, op, g->ops);
+		r = planner_add_panels(p, d, g->row_dims, op, g->ops);
 	} else {
 		draft_collapse(d);
 		draft_finish(d, p->o->traits);

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
 	/* Rows of the result that read a row of the second factor, from which on a copy of it pays. */
@@ -90,8 +91,8 @@ static bool turns(const struct planner *p, uint32_t product) {
 		nowhere ? 0 : a->view.stride[last - 1], nowhere ? 1 : a->view.stride[last]);
 }
 
-/* A copy in the accumulator's type, of each different matrix one. */
-static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *copyp) {
+/* A copy in the accumulator's type, of each different matrix one: they lie along the dims before `batch`. */
+static int add_copy(struct planner *p, uint32_t of, unsigned batch, uint8_t dtype, uint32_t *copyp) {
 	struct tensor_type *t = arena_alloc(&p->arena, sizeof *t);
 	int r = t ? planner_add_copy(p, of, copyp) : -ENOMEM;
 	struct node *copy;
@@ -99,7 +100,7 @@ static int add_copy(struct planner *p, uint32_t of, uint8_t dtype, uint32_t *cop
 	if (r)
 		return r;
 	*t = *p->node[of].type;
-	for (unsigned d = 0; d + 2U < t->rank; d++)
+	for (unsigned d = 0; d < batch; d++)
 		t->dims[d] = repeats(&p->node[of], d) ? 1 : t->dims[d];
 	copy = &p->node[*copyp];
 	copy->op = t->dtype == dtype ? OP_copy : OP_cast;
@@ -114,11 +115,12 @@ int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t
 	bool groups = p->o->traits->strategy == STRATEGY_GPU;
 	uint8_t width = p->o->traits->width, columns = (uint8_t)(tile_vectors(width, f.accumulator, f.columns) * width);
 	uint32_t of = p->node[product].in[i];
+	unsigned batch = f.node->type->rank - 2u;
 	int r;
 
 	if (!groups && turns(p, product)) {
 		*copyp = GRAPH_NONE;
-		return f.nowhere ? add_copy(p, of, p->node[of].type->dtype, copyp) : 0;
+		return f.nowhere ? add_copy(p, of, batch, p->node[of].type->dtype, copyp) : 0;
 	}
 	*copyp = f.node->panels;
 	if (i && *copyp != GRAPH_NONE && p->node[*copyp].columns == columns && p->node[*copyp].type->dtype == f.accumulator)
@@ -126,22 +128,63 @@ int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t
 	*copyp = GRAPH_NONE;
 	if (groups ? !f.nowhere : !(i ? second_needs_panels(&f) : first_needs_copy(&f)))
 		return 0;
-	r = add_copy(p, of, groups ? p->node[of].type->dtype : f.accumulator, copyp);
+	r = add_copy(p, of, batch, groups ? p->node[of].type->dtype : f.accumulator, copyp);
 	if (r || !i || groups)
 		return r;
 	p->node[*copyp].columns = columns;
+	p->node[*copyp].row_dims = 1;
 	p->node[of].panels = *copyp;
 	return 0;
 }
 
-/* ---- lowering ---- */
+/* ---- convolutions ---- */
 
-static void swap(int64_t *a, int64_t *b) {
-	int64_t t = *a;
+/* Are vectors of a result's channels full enough? Else they lie along its lines (emit/conv.c). */
+static bool channels_fill(const struct traits *t, int64_t each) {
+	int64_t lanes = (each + t->width - 1) / t->width * t->width;
 
-	*a = *b;
-	*b = t;
+	return t->strategy == STRATEGY_CPU && t->width > 1 && each >= t->width && each * 4 >= lanes * 3;
 }
+
+/* Weights as [group][channel][row][column][channel of the result]. */
+static void filters_view(const struct node *w, int64_t groups, struct tensor_type *t, struct view *v) {
+	unsigned last = w->type->rank - 1u;
+	bool rows = last > 2;
+	int64_t each = w->type->dims[0] / groups;
+
+	*t = (struct tensor_type){ .dtype = w->type->dtype, .rank = 5,
+		.dims = { groups, w->type->dims[1], rows ? w->type->dims[2] : 1, w->type->dims[last], each } };
+	*v = (struct view){ .offset = w->view.offset, .stride = { each * w->view.stride[0], w->view.stride[1],
+		rows ? w->view.stride[2] : 0, w->view.stride[last], w->view.stride[0] } };
+}
+
+int planner_add_filters(struct planner *p, uint32_t conv, uint32_t *copyp) {
+	const struct node *n = &p->node[conv], *w = &p->node[n->in[CONV_WEIGHT]];
+	int64_t groups = n->attr->whole ? n->attr->whole : 1, each = w->type->dims[0] / groups;
+	uint8_t accumulator = dtype_info(n->type->dtype)->reg, width = p->o->traits->width;
+	struct tensor_type *t;
+	struct view v;
+	uint32_t seen;
+	int r;
+
+	*copyp = GRAPH_NONE;
+	if (w->kind == NODE_FILL || w->kind == NODE_IOTA || !channels_fill(p->o->traits, each))
+		return 0;
+	t = arena_alloc(&p->arena, sizeof *t);
+	if (!t)
+		return -ENOMEM;
+	filters_view(w, groups, t, &v);
+	r = planner_add_view(p, n->in[CONV_WEIGHT], t, &v, &seen);
+	if (!r)
+		r = add_copy(p, seen, 1, accumulator, copyp);
+	if (r)
+		return r;
+	p->node[*copyp].columns = (uint8_t)(tile_vectors(width, accumulator, each) * width);
+	p->node[*copyp].row_dims = 3;
+	return 0;
+}
+
+/* ---- lowering ---- */
 
 static int64_t panels_of(const struct node *n) {
 	return (n->type->dims[n->type->rank - 1u] + n->columns - 1) / n->columns;
@@ -155,31 +198,48 @@ uint64_t panels_bytes(const struct node *n) {
 	return elements * dtype_info(n->type->dtype)->bytes;
 }
 
-void panels_strides(const struct node *n, int64_t *batch, int64_t *panel, int64_t *row, int64_t *column) {
-	unsigned rank = n->type->rank;
-	int64_t step;
+void panels_strides(const struct node *n, int64_t *stride) {
+	const int64_t *dims = n->type->dims;
+	unsigned rank = n->type->rank, batch = rank - 1u - n->row_dims;
+	int64_t step = n->columns;
 
-	*column = 1;
-	*row = n->columns;
-	*panel = n->type->dims[rank - 2u] * n->columns;
-	step = *panel * panels_of(n);
-	for (unsigned d = rank - 2u; d-- > 0;) {
-		batch[d] = n->type->dims[d] == 1 ? 0 : step;
-		step *= n->type->dims[d];
-	}
+	stride[rank] = 1;
+	for (unsigned d = rank - 1u; d-- > batch; step *= dims[d])
+		stride[d + 1] = step;
+	stride[batch] = step;
+	step *= panels_of(n);
+	for (unsigned d = batch; d-- > 0; step *= dims[d])
+		stride[d] = dims[d] == 1 ? 0 : step;
 }
 
-void panels_frame(struct frame *f, const struct tensor_type *space) {
+void panels_frame(struct frame *f, const struct tensor_type *space, unsigned row_dims) {
 	frame_plain(f, space);
-	f->dim[space->rank - 2u]++;
-	f->dim[space->rank - 1u]++;
+	for (unsigned d = space->rank - 1u - row_dims; d < space->rank; d++)
+		f->dim[d]++;
+}
+
+void panels_dims(struct draft *d, const struct group *g) {
+	const int64_t *dims = g->space->dims;
+	unsigned rank = g->space->rank, panel = rank - 1u - g->row_dims;
+
+	memmove(&d->dims[panel + 1u], &dims[panel], g->row_dims * sizeof *dims);
+	d->dims[panel] = dims[rank - 1u];
+	d->dims[rank] = g->columns;
+	d->kernel.rank = (uint8_t)(rank + 1u);
+}
+
+static void swap(int64_t *a, int64_t *b) {
+	int64_t t = *a;
+
+	*a = *b;
+	*b = t;
 }
 
 /* Rows first where what is read has rows side by side, else panels: then its lines are in the cache for the next row. */
 static void order_dims(struct draft *d, unsigned panel) {
 	bool rows = false;
 
-	for (unsigned o = 0; o < d->kernel.operands; o++)
+	for (unsigned o = 0; panel + 3u == d->kernel.rank && o < d->kernel.operands; o++)
 		rows |= !d->kernel.operand[o].output && !d->kernel.operand[o].iota && d->operand[o].stride[panel + 2u] == 1;
 	if (!rows)
 		return;
@@ -188,11 +248,17 @@ static void order_dims(struct draft *d, unsigned panel) {
 		swap(&d->operand[o].stride[panel], &d->operand[o].stride[panel + 1u]);
 }
 
-/* The panels from `first` on, of so many columns each. Operands that were laid out over the lanes alone step evenly. */
-static int add_panels(struct planner *p, const struct draft *whole, int64_t first, int64_t panels, int64_t lanes,
-	const uint32_t *op, uint32_t ops) {
+/* The dim of panels, and those of them that a step takes on, of so many columns each. */
+struct piece {
+	unsigned panel;
+	int64_t first, panels, lanes;
+};
+
+/* Operands that were laid out over the lanes alone step evenly. */
+static int add_panels(struct planner *p, const struct draft *whole, const struct piece *piece, const uint32_t *op,
+	uint32_t ops) {
 	struct draft *d = malloc(sizeof *d);
-	unsigned lane = whole->kernel.rank - 1u, panel = lane - 2u;
+	unsigned lane = whole->kernel.rank - 1u, panel = piece->panel;
 	int r;
 
 	if (!d)
@@ -202,10 +268,10 @@ static int add_panels(struct planner *p, const struct draft *whole, int64_t firs
 		int64_t *stride = d->operand[o].stride;
 
 		stride[panel] = stride[panel] ? stride[panel] : stride[lane] * d->dims[lane];
-		d->operand[o].offset += stride[panel] * first;
+		d->operand[o].offset += stride[panel] * piece->first;
 	}
-	d->dims[panel] = panels;
-	d->dims[lane] = lanes;
+	d->dims[panel] = piece->panels;
+	d->dims[lane] = piece->lanes;
 	order_dims(d, panel);
 	draft_collapse(d);
 	draft_finish(d, p->o->traits);
@@ -214,14 +280,15 @@ static int add_panels(struct planner *p, const struct draft *whole, int64_t firs
 	return r;
 }
 
-int planner_add_panels(struct planner *p, const struct draft *d, const uint32_t *op, uint32_t ops) {
-	unsigned lane = d->kernel.rank - 1u;
-	int64_t columns = d->dims[lane], panels = d->dims[lane - 2u] / columns, rest = d->dims[lane - 2u] % columns;
+int planner_add_panels(struct planner *p, const struct draft *d, unsigned row_dims, const uint32_t *op, uint32_t ops) {
+	unsigned lane = d->kernel.rank - 1u, panel = lane - 1u - row_dims;
+	int64_t columns = d->dims[lane], panels = d->dims[panel] / columns, rest = d->dims[panel] % columns;
+	struct piece whole = { panel, 0, panels, columns }, last = { panel, panels, 1, rest };
 	int r = 0;
 
 	if (panels)
-		r = add_panels(p, d, 0, panels, columns, op, rest ? 0 : ops);
+		r = add_panels(p, d, &whole, op, rest ? 0 : ops);
 	if (!r && rest)
-		r = add_panels(p, d, panels, 1, rest, op, ops);
+		r = add_panels(p, d, &last, op, ops);
 	return r;
 }

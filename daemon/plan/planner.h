@@ -79,13 +79,14 @@ struct node {
 	uint32_t slot;
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
 	uint8_t columns;                   /* pack.c: it is stored in panels of so many; 0: row-major */
+	uint8_t row_dims;                  /* ... in each of which its rows lie along so many dims before the last */
 	uint32_t panels;                   /* pack.c: the node that copies it into panels, or GRAPH_NONE */
 };
 
 struct group {
 	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION, NODE_CONV or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
-	uint8_t columns;                   /* a member's, or 0 */
+	uint8_t columns, row_dims;         /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
 	uint32_t parent;                   /* union-find: itself while it stands */
@@ -141,6 +142,9 @@ bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 /* Adds a node that computes what `of` does, once more; it is of no group and read by nobody. */
 int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
+/* Adds a node that is `of` seen as another shape: the view is of its base. */
+int planner_add_view(struct planner *p, uint32_t of, const struct tensor_type *t, const struct view *v, uint32_t *nodep)
+	FAULT_MUST_USE;
 /* A number without memory. */
 int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t value, uint32_t *nodep) FAULT_MUST_USE;
 
@@ -323,15 +327,23 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT
 uint8_t planner_accumulator(const struct tensor_type *result);
 /* Where factor i of a product must lie otherwise: a node that copies it, new ones are of no group; else GRAPH_NONE. */
 int planner_add_factor(struct planner *p, uint32_t product, unsigned i, uint32_t *copyp) FAULT_MUST_USE;
-/* Of a node in panels: its memory, and the strides there, those of extents of 1 being 0. */
-uint64_t panels_bytes(const struct node *n);
-void panels_strides(const struct node *n, int64_t *batch, int64_t *panel, int64_t *row, int64_t *column);
 /*
- * A group with a member in panels is lowered over [batch][panel][row][column]: the frame; and the steps of a
- * draft over it, whose dim of panels still has the extent of all columns: whole panels, then the last.
+ * CONV, CPU strategy: the node that copies the weights into panels [group][panel][channel][row][column][channel of the
+ * result], of no group yet; GRAPH_NONE where they are read as they lie.
  */
-void panels_frame(struct frame *f, const struct tensor_type *space);
-int planner_add_panels(struct planner *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
+int planner_add_filters(struct planner *p, uint32_t conv, uint32_t *copyp) FAULT_MUST_USE;
+/* Of a node in panels: its memory, and the strides there over [batch][panel][row][column], of batch extents of 1 being 0. */
+uint64_t panels_bytes(const struct node *n);
+void panels_strides(const struct node *n, int64_t *stride);
+/*
+ * A group with a member in panels is lowered over [batch][panel][row][column], rows being one dim or several: the frame;
+ * the extents; and the steps of a draft over it, whose dim of panels still has the extent of all columns: whole panels,
+ * then the last.
+ */
+void panels_frame(struct frame *f, const struct tensor_type *space, unsigned row_dims);
+void panels_dims(struct draft *d, const struct group *g);
+int planner_add_panels(struct planner *p, const struct draft *d, unsigned row_dims, const uint32_t *op, uint32_t ops)
+	FAULT_MUST_USE;
 
 /* ---- fast.c ---- */
 

@@ -243,6 +243,18 @@ int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) {
 	return 0;
 }
 
+int planner_add_view(struct planner *p, uint32_t of, const struct tensor_type *t, const struct view *v, uint32_t *nodep) {
+	int r = nodes_reserve(p, 1);
+
+	if (r)
+		return r;
+	p->node[p->nodes] = (struct node){ .op = OP_reshape, .kind = NODE_VIEW, .arity = 1, .in = { of }, .type = t, .space = t,
+		.base = p->node[of].base, .view = *v, .group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE,
+		.slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE, .panels = GRAPH_NONE };
+	*nodep = p->nodes++;
+	return 0;
+}
+
 int planner_add_twin(struct planner *p, uint32_t of, uint32_t *nodep) {
 	struct node *n;
 	int r = nodes_reserve(p, 1);
