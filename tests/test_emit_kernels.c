@@ -955,8 +955,14 @@ static void compare_pools(struct job *j, const uint8_t *expected, const uint8_t 
 /* As the planner would. */
 static void set_width(struct kernel *k, const struct traits *t) {
 	k->width = k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_GPU ? 1 : t->width;
-	if (k->root != KERNEL_MATMUL || t->strategy == STRATEGY_GPU)
+	if (k->root != KERNEL_MATMUL)
 		return;
+	/* How the first factor is read is a hint: it may lie in any way. */
+	if (t->strategy == STRATEGY_GPU) {
+		k->width = KERNEL_TILE_LANES;
+		k->operand[0].access = k->tile % 2 ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM;
+		return;
+	}
 	k->vectors = (uint8_t)kernel_most_vectors(k->width, k->accumulator);
 	k->rows = (uint8_t)kernel_most_rows(k->width, k->accumulator, k->vectors);
 }
@@ -1774,12 +1780,13 @@ END_TEST
 /* ---- matrix products ---- */
 
 /* max(a @ b + bias, scalar), converted to the type of a. */
-static struct job *product(unsigned type, unsigned accumulator, unsigned batch, unsigned access) {
+static struct job *product(unsigned type, unsigned accumulator, unsigned batch, unsigned access, unsigned tile) {
 	struct job *j = job_new(KERNEL_MATMUL, batch + 3, 0);
 	struct kernel *k = &j->k;
 	unsigned root, y;
 
 	k->op = OP_matmul;
+	k->tile = (uint8_t)(tile % KERNEL_TILES);
 	add_operand(k, type, KERNEL_UNIFORM);
 	add_operand(k, type, access);
 	root = add_root(k, accumulator);
@@ -1792,7 +1799,7 @@ static struct job *product(unsigned type, unsigned accumulator, unsigned batch, 
 }
 
 START_TEST(products_of_any_size_sum_in_order) {
-	struct job *j = product(DTYPE_f32, DTYPE_f32, 0, (unsigned)_i);
+	struct job *j = product(DTYPE_f32, DTYPE_f32, 0, (unsigned)_i, (unsigned)_i);
 	static const int64_t dims[TASKS][3] = {
 		{ 1, 1, 1 },
 		{ 8, 32, 128 },
@@ -1801,7 +1808,7 @@ START_TEST(products_of_any_size_sum_in_order) {
 		{ 3, 17, 300 },
 		{ 5, 6, 0 },
 		{ 0, 6, 5 },
-		{ 65, 65, 2 },
+		{ 135, 131, 18 },
 	};
 
 	for (unsigned t = 0; t < TASKS; t++)
@@ -1819,7 +1826,7 @@ START_TEST(products_of_every_type_agree) {
 		{ DTYPE_i64, DTYPE_i64 },
 		{ DTYPE_u16, DTYPE_u16 },
 	};
-	struct job *j = product(types[_i][0], types[_i][1], 1, _i % 2 ? KERNEL_STRIDED : KERNEL_CONTIGUOUS);
+	struct job *j = product(types[_i][0], types[_i][1], 1, _i % 2 ? KERNEL_STRIDED : KERNEL_CONTIGUOUS, (unsigned)_i / 2);
 
 	add_task(j, (const int64_t[]){ 3, 13, 21, 40 });
 	add_task(j, (const int64_t[]){ 1, 64, 64, 150 });
@@ -1828,7 +1835,7 @@ START_TEST(products_of_every_type_agree) {
 END_TEST
 
 START_TEST(batches_of_products_broadcast) {
-	struct job *j = product(DTYPE_f32, DTYPE_f32, 7, KERNEL_CONTIGUOUS);
+	struct job *j = product(DTYPE_f32, DTYPE_f32, 7, KERNEL_CONTIGUOUS, KERNEL_TILE_SMALL);
 
 	add_task(j, (const int64_t[]){ 2, 1, 2, 1, 3, 1, 2, 9, 10, 11 });
 	prove(j);
@@ -1840,7 +1847,7 @@ END_TEST
 START_TEST(a_record_of_zeros_is_no_work) {
 	struct job *j = _i == 0   ? broadcasts()
 			: _i == 1 ? reduction(KERNEL_FORM_ROW, OP_reduce_sum, DTYPE_f32, 2, 1)
-				  : product(DTYPE_f32, DTYPE_f32, 0, KERNEL_CONTIGUOUS);
+				  : product(DTYPE_f32, DTYPE_f32, 0, KERNEL_CONTIGUOUS, KERNEL_TILE_MEDIUM);
 	uint8_t *got = malloc(POOL_BYTES);
 
 	ck_assert_ptr_nonnull(got);

@@ -196,9 +196,13 @@ static void kernel_product(struct kernel *k, const struct traits *t, uint8_t dty
 	if (t->strategy == STRATEGY_CPU) {
 		k->vectors = (uint8_t)kernel_most_vectors(t->width, dtype);
 		k->rows = (uint8_t)kernel_most_rows(t->width, dtype, k->vectors);
+	} else {
+		k->width = KERNEL_TILE_LANES;
+		for (unsigned tile = 0; tile < KERNEL_TILES; tile++)
+			k->tile = kernel_tiles[tile].items <= t->local_size ? (uint8_t)tile : k->tile;
 	}
 	k->root_value = 0;
-	kernel_input(k, dtype, KERNEL_UNIFORM);
+	kernel_input(k, dtype, t->strategy == STRATEGY_CPU ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS);
 	kernel_input(k, dtype, KERNEL_CONTIGUOUS);
 	kernel_value(k, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = dtype });
 	kernel_output(k, dtype, KERNEL_CONTIGUOUS, false);

@@ -60,7 +60,7 @@ static void write_functions(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU;
 
 	if (w->k->root == KERNEL_MATMUL)
-		matmul_functions(w);
+		groups ? matmul_group_functions(w) : matmul_functions(w);
 	else if (w->k->root == KERNEL_SCAN)
 		scan_functions(w);
 	else if (w->k->root == KERNEL_CONV)

@@ -281,11 +281,10 @@ static void cut_matmul_turned(const struct cut *c) {
 
 static void cut_matmul_groups(const struct cut *c) {
 	unsigned batch = c->k->rank - 3u;
-	uint64_t rows = (uint64_t)(c->t->local_size / GROUP_LANES) * GROUP_ROWS;
-	uint64_t columns = (uint64_t)GROUP_LANES * GROUP_COLUMNS;
+	const struct kernel_tile_info *tile = &kernel_tiles[c->k->tile];
 
-	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], rows) *
-			      ceil_divide((uint64_t)c->dims[batch + 1], columns));
+	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], tile->rows) *
+			      ceil_divide((uint64_t)c->dims[batch + 1], tile->columns));
 }
 
 /* As many tiles of queries a unit as leave some for all compute units: what is copied serves them all. */

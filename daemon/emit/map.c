@@ -101,17 +101,6 @@ void map_lanes(struct writer *w) {
 		text_close(w);
 }
 
-/* "const int aligned = n == W && ((ulong)p0 & 15 | (ulong)p1 & 15) == 0;" */
-static void declare_aligned(struct writer *w) {
-	text_begin(w);
-	text_part(w, "const int aligned = n == W && (0");
-	for (unsigned o = 0; o < w->k->operands; o++)
-		if (w->outer.operand[o] && !w->k->operand[o].iota && w->k->operand[o].access == KERNEL_CONTIGUOUS)
-			text_part(w, " | ((ulong)p%u & %u)", o, w->k->width * dtype_info(w->k->operand[o].dtype)->bytes - 1);
-	text_part(w, ") == 0;");
-	text_end(w);
-}
-
 static void write_vector(struct writer *w, struct scope *s, bool aligned) {
 	s->aligned = aligned;
 	value_write(w, s, LEVEL_ELEMENT);
@@ -134,8 +123,8 @@ static void map_vectors(struct writer *w) {
 	frame_indices(w, 0, rows);
 	text_line(w, "const int n = min(d%u - left, (long)W);", rows);
 	operand_place(w, &w->outer, "p", index.name);
-	declare_aligned(w);
-	text_open(w, "if (aligned)");
+	operand_whole(w, &w->outer, "p");
+	text_open(w, "if (aligned && n == W)");
 	write_vector(w, &s, true);
 	text_close(w);
 	text_open(w, "else");

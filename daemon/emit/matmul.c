@@ -9,15 +9,14 @@
  * Where rows are few and B comes from memory, a unit is a strip of B, read in runs of 4 KiB. Where columns are
  * few, lanes lie along M: rows of A are turned into columns in registers.
  *
- * GPU strategy: a group of 16 by L/16 items computes 4 by 4 outputs an item from tiles in local memory.
+ * The GPU strategy is in matmul_group.c.
  */
 #include "writer.h"
 
 #include <stdio.h>
 
-/* Batch indices and positions of the factors: index i for A's row, j for B's column, k. */
-static void place_factor(struct writer *w, unsigned o, const char *prefix, const char *row,
-	const char *column, const char *depth) {
+void matmul_place(struct writer *w, unsigned o, const char *prefix, const char *row, const char *column,
+	const char *depth) {
 	const struct kernel *k = w->k;
 	struct frame_names index = frame_names(k->rank - 3u);
 	struct needs one = { .operand = { false } };
@@ -27,18 +26,6 @@ static void place_factor(struct writer *w, unsigned o, const char *prefix, const
 	index.name[k->rank - 2] = column;
 	index.name[k->rank - 1] = depth;
 	operand_place(w, &one, prefix, index.name);
-}
-
-static unsigned dim_m(const struct kernel *k) {
-	return k->rank - 3u;
-}
-
-static unsigned dim_n(const struct kernel *k) {
-	return k->rank - 2u;
-}
-
-static unsigned dim_k(const struct kernel *k) {
-	return k->rank - 1u;
 }
 
 /* Writes "name = to_f32(load...);": an element or a vector of a factor in the accumulator's type. */
@@ -60,7 +47,7 @@ static void write_tile_rows(struct writer *w) {
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", k->rows);
 	text_line(w, "const long at = m0 + min(t + i, height - 1);");
-	place_factor(w, 0, "a_", "at", NULL, "k0");
+	matmul_place(w, 0, "a_", "at", NULL, "k0");
 	text_line(w, "row[i] = a_0;");
 	text_close(w);
 }
@@ -75,7 +62,7 @@ static void write_tile_b(struct writer *w) {
 			kernel_columns(k) * dtype_info(k->operand[1].dtype)->bytes);
 	else
 		text_line(w, "global const uchar *const b1 = b_1 + k * (%u * s1_%u);",
-			dtype_info(k->operand[1].dtype)->bytes, dim_k(k));
+			dtype_info(k->operand[1].dtype)->bytes, matmul_dim_k(k));
 	text_line(w, "%s b[%u];", value_register(k->accumulator), k->vectors);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
@@ -110,8 +97,8 @@ static void write_tile_outputs(struct writer *w) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
 	struct frame_names index = frame_names(w->k->rank - 3u);
 
-	index.name[dim_m(w->k)] = "row";
-	index.name[dim_n(w->k)] = "n0";
+	index.name[matmul_dim_m(w->k)] = "row";
+	index.name[matmul_dim_n(w->k)] = "n0";
 	text_open(w, "for (int i = t; i < min(t + %u, height); i++)", w->k->rows);
 	text_line(w, "const long row = m0 + i;");
 	operand_place(w, &w->outer, "q", index.name);
@@ -139,7 +126,7 @@ static void write_tile(struct writer *w) {
 	text_close(w);
 	each_accumulator(w);
 	text_line(w, "\t\tblock[t + i][v] = c[i][v];");
-	text_line(w, "if (k0 + depth < d%u)", dim_k(k));
+	text_line(w, "if (k0 + depth < d%u)", matmul_dim_k(k));
 	text_line(w, "\tcontinue;");
 	write_tile_outputs(w);
 }
@@ -149,8 +136,8 @@ static void write_tiles(struct writer *w) {
 	const struct kernel *k = w->k;
 
 	text_line(w, "const long n0 = panel * %u;", kernel_columns(k));
-	text_line(w, "const int width = min(d%u - n0, (long)%u);", dim_n(k), kernel_columns(k));
-	place_factor(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
+	text_line(w, "const int width = min(d%u - n0, (long)%u);", matmul_dim_n(k), kernel_columns(k));
+	matmul_place(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
 	text_open(w, "for (int t = 0; t < height; t += %u)", k->rows);
 	write_tile(w);
 	text_close(w);
@@ -173,9 +160,9 @@ static void write_block(struct writer *w) {
 	if (k->operand[0].access == KERNEL_CONTIGUOUS)
 		text_line(w, "const long step = 1;");
 	else
-		text_line(w, "const long step = s0_%u;", dim_k(k));
-	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", dim_k(k), depth);
-	text_line(w, "const long depth = min(d%u - k0, (long)%u);", dim_k(k), depth);
+		text_line(w, "const long step = s0_%u;", matmul_dim_k(k));
+	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", matmul_dim_k(k), depth);
+	text_line(w, "const long depth = min(d%u - k0, (long)%u);", matmul_dim_k(k), depth);
 	if (k->strips)
 		text_open(w, "for (long panel = left; panel < right; panel++)");
 	text_line(w, k->strips ? "%s (*const block)[%u] = held + (panel - left) * %u;" : "%s (*const block)[%u] = held;",
@@ -190,23 +177,23 @@ static void write_block(struct writer *w) {
 static void write_block_unit(struct writer *w) {
 	const struct kernel *k = w->k;
 
-	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", dim_m(k));
-	text_line(w, "const long panel = take(&rest, (d%u + %u) / %u);", dim_n(k), kernel_columns(k) - 1,
+	text_line(w, "const long m0 = take(&rest, (d%u + rows - 1) / rows) * rows;", matmul_dim_m(k));
+	text_line(w, "const long panel = take(&rest, (d%u + %u) / %u);", matmul_dim_n(k), kernel_columns(k) - 1,
 		kernel_columns(k));
 	frame_indices(w, 0, k->rank - 3u);
-	text_line(w, "const int height = min(d%u - m0, rows);", dim_m(k));
+	text_line(w, "const int height = min(d%u - m0, rows);", matmul_dim_m(k));
 }
 
 /* All rows, which are few, of several panels. */
 static void write_strip_unit(struct writer *w) {
 	const struct kernel *k = w->k;
 
-	text_line(w, "const long panels = (d%u + %u) / %u;", dim_n(k), kernel_columns(k) - 1, kernel_columns(k));
+	text_line(w, "const long panels = (d%u + %u) / %u;", matmul_dim_n(k), kernel_columns(k) - 1, kernel_columns(k));
 	text_line(w, "const long left = take(&rest, (panels + rows - 1) / rows) * rows;");
 	text_line(w, "const long right = min(left + rows, panels);");
 	frame_indices(w, 0, k->rank - 3u);
 	text_line(w, "const long m0 = 0;");
-	text_line(w, "const int height = min(d%u, (long)%u);", dim_m(k), KERNEL_STRIP_ROWS);
+	text_line(w, "const int height = min(d%u, (long)%u);", matmul_dim_m(k), KERNEL_STRIP_ROWS);
 }
 
 void matmul_tiles(struct writer *w) {
@@ -272,7 +259,7 @@ static void write_turned_step(struct writer *w, const char *a, const char *at) {
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int j = 0; j < %u; j++)", k->rows);
 	text_line(w, "const %s b = to_%s(uniform_%s(column[j] + %u * (%s) * s1_%u));", value_register(k->accumulator),
-		dtype_info(k->accumulator)->name, dtype_info(k->operand[1].dtype)->name, bytes, at, dim_k(k));
+		dtype_info(k->accumulator)->name, dtype_info(k->operand[1].dtype)->name, bytes, at, matmul_dim_k(k));
 	text_begin(w);
 	text_part(w, "c[j] = ");
 	value_multiply_add(w, a, "b", "c[j]");
@@ -289,7 +276,7 @@ static void write_turned_block(struct writer *w) {
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < W; i++)");
 	text_line(w, "const long at = m0 + min(i, height - 1);");
-	place_factor(w, 0, "a_", "at", NULL, "k0");
+	matmul_place(w, 0, "a_", "at", NULL, "k0");
 	text_line(w, "a[i] = to_%s(load_%s(a_0));", dtype_info(k->accumulator)->name,
 		dtype_info(k->operand[0].dtype)->name);
 	text_close(w);
@@ -300,24 +287,24 @@ static void write_turned_sum(struct writer *w) {
 	const struct kernel *k = w->k;
 
 	if (k->operand[0].access == KERNEL_CONTIGUOUS) {
-		text_open(w, "for (long k = 0; k < d%u; k++)", dim_k(k));
-		place_factor(w, 0, "a_", "m0", NULL, "k");
+		text_open(w, "for (long k = 0; k < d%u; k++)", matmul_dim_k(k));
+		matmul_place(w, 0, "a_", "m0", NULL, "k");
 		text_line(w, "const %s a = to_%s(load_%s(a_0));", value_register(k->accumulator),
 			dtype_info(k->accumulator)->name, dtype_info(k->operand[0].dtype)->name);
 		write_turned_step(w, "a", "k");
 		text_close(w);
 		return;
 	}
-	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += W)", dim_k(k));
+	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += W)", matmul_dim_k(k));
 	write_turned_block(w);
-	text_open(w, "if (d%u - k0 >= W)", dim_k(k));
+	text_open(w, "if (d%u - k0 >= W)", matmul_dim_k(k));
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int l = 0; l < W; l++)");
 	write_turned_step(w, "a[l]", "k0 + l");
 	text_close(w);
 	text_line(w, "continue;");
 	text_close(w);
-	text_open(w, "for (int l = 0; l < d%u - k0; l++)", dim_k(k));
+	text_open(w, "for (int l = 0; l < d%u - k0; l++)", matmul_dim_k(k));
 	write_turned_step(w, "a[l]", "k0 + l");
 	text_close(w);
 	text_close(w);
@@ -327,8 +314,8 @@ static void write_turned_outputs(struct writer *w) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "0", .count = "height", .hoist = true };
 	struct frame_names index = frame_names(w->k->rank - 3u);
 
-	index.name[dim_m(w->k)] = "m0";
-	index.name[dim_n(w->k)] = "at";
+	index.name[matmul_dim_m(w->k)] = "m0";
+	index.name[matmul_dim_n(w->k)] = "at";
 	text_open(w, "for (int j = 0; j < width; j++)");
 	text_line(w, "const long at = n0 + j;");
 	operand_place(w, &w->outer, "q", index.name);
@@ -346,127 +333,21 @@ void matmul_turned(struct writer *w) {
 	frame_units(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	text_line(w, "const long m0 = take(&rest, (d%u + W - 1) / W) * W;", dim_m(k));
-	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), k->rows - 1u, k->rows, k->rows);
+	text_line(w, "const long m0 = take(&rest, (d%u + W - 1) / W) * W;", matmul_dim_m(k));
+	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", matmul_dim_n(k), k->rows - 1u, k->rows, k->rows);
 	frame_indices(w, 0, k->rank - 3u);
-	text_line(w, "const int height = min(d%u - m0, (long)W), width = min(d%u - n0, (long)%u);", dim_m(k), dim_n(k),
+	text_line(w, "const int height = min(d%u - m0, (long)W), width = min(d%u - n0, (long)%u);", matmul_dim_m(k), matmul_dim_n(k),
 		k->rows);
 	text_line(w, "%s c[%u];", value_register(k->accumulator), k->rows);
 	text_line(w, "global const uchar *column[%u];", k->rows);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int j = 0; j < %u; j++)", k->rows);
 	text_line(w, "const long at = n0 + min(j, width - 1);");
-	place_factor(w, 1, "b_", NULL, "at", NULL);
+	matmul_place(w, 1, "b_", NULL, "at", NULL);
 	text_line(w, "column[j] = b_1;");
 	text_line(w, "c[j] = (%s)(0);", value_register(k->accumulator));
 	text_close(w);
 	write_turned_sum(w);
 	write_turned_outputs(w);
-	text_close(w);
-}
-
-/* ---- GPU strategy ---- */
-
-/* Copies a tile of a factor to local memory; what lies outside the matrix is not read. */
-static void write_local_a(struct writer *w, unsigned rows) {
-	struct scope s = { .pointer = "a_" };
-
-	text_open(w, "for (int e = lane; e < %u; e += %u)", rows * GROUP_DEPTH, w->t->local_size);
-	text_line(w, "const long row = m0 + e / %u, at = k0 + e %% %u;", GROUP_DEPTH, GROUP_DEPTH);
-	text_line(w, "if (row >= d%u || at >= d%u)", dim_m(w->k), dim_k(w->k));
-	text_line(w, "\tcontinue;");
-	place_factor(w, 0, "a_", "row", NULL, "at");
-	load_factor(w, "tile_a[e]", 0, &s);
-	text_close(w);
-}
-
-static void write_local_b(struct writer *w, unsigned columns) {
-	struct scope s = { .pointer = "b_" };
-
-	text_open(w, "for (int e = lane; e < %u; e += %u)", columns * GROUP_DEPTH, w->t->local_size);
-	text_line(w, "const long column = n0 + e %% %u, at = k0 + e / %u;", columns, columns);
-	text_line(w, "if (column >= d%u || at >= d%u)", dim_n(w->k), dim_k(w->k));
-	text_line(w, "\tcontinue;");
-	place_factor(w, 1, "b_", NULL, "column", "at");
-	load_factor(w, "tile_b[e]", 1, &s);
-	text_close(w);
-}
-
-static void write_group_step(struct writer *w, unsigned rows, unsigned columns) {
-	text_open(w, "for (int k = 0; k < depth; k++)");
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", GROUP_ROWS);
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int j = 0; j < %u; j++)", GROUP_COLUMNS);
-	text_line(w, "const %s a = tile_a[(y + i * %u) * %u + k];", value_register(w->k->accumulator),
-		rows / GROUP_ROWS, GROUP_DEPTH);
-	text_line(w, "const %s b = tile_b[k * %u + x + j * %u];", value_register(w->k->accumulator), columns,
-		GROUP_LANES);
-	text_begin(w);
-	text_part(w, "c[i][j] = ");
-	value_multiply_add(w, "a", "b", "c[i][j]");
-	text_part(w, ";");
-	text_end(w);
-	text_close(w);
-	text_close(w);
-	text_close(w);
-}
-
-static void write_group_outputs(struct writer *w, unsigned rows) {
-	struct scope s = { .needs = &w->outer, .pointer = "q" };
-	struct frame_names index = frame_names(w->k->rank - 3u);
-
-	index.name[dim_m(w->k)] = "row";
-	index.name[dim_n(w->k)] = "column";
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int e = 0; e < %u; e++)", GROUP_ROWS * GROUP_COLUMNS);
-	text_line(w, "const long row = m0 + y + e / %u * %u, column = n0 + x + e %% %u * %u;", GROUP_COLUMNS,
-		rows / GROUP_ROWS, GROUP_COLUMNS, GROUP_LANES);
-	text_line(w, "if (row >= d%u || column >= d%u)", dim_m(w->k), dim_n(w->k));
-	text_line(w, "\tcontinue;");
-	operand_place(w, &w->outer, "q", index.name);
-	text_begin(w);
-	text_part(w, "const %s v%u = c[e / %u][e %% %u];", value_register(w->k->accumulator),
-		w->k->root_value, GROUP_COLUMNS, GROUP_COLUMNS);
-	text_end(w);
-	value_write(w, &s, LEVEL_ELEMENT);
-	value_store(w, &s);
-	text_close(w);
-}
-
-static void write_group_block(struct writer *w, unsigned rows, unsigned columns) {
-	const char *type = value_register(w->k->accumulator);
-
-	text_line(w, "%s c[%u][%u];", type, GROUP_ROWS, GROUP_COLUMNS);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", GROUP_ROWS * GROUP_COLUMNS);
-	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", GROUP_COLUMNS, GROUP_COLUMNS, type);
-	text_open(w, "for (long k0 = 0; k0 < d%u; k0 += %u)", dim_k(w->k), GROUP_DEPTH);
-	text_line(w, "const int depth = min(d%u - k0, (long)%u);", dim_k(w->k), GROUP_DEPTH);
-	write_local_a(w, rows);
-	write_local_b(w, columns);
-	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
-	write_group_step(w, rows, columns);
-	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
-	text_close(w);
-	write_group_outputs(w, rows);
-}
-
-void matmul_groups(struct writer *w) {
-	const struct kernel *k = w->k;
-	unsigned rows = w->t->local_size / GROUP_LANES * GROUP_ROWS, columns = GROUP_LANES * GROUP_COLUMNS;
-	const char *lane = value_lane(k->accumulator);
-
-	text_line(w, "local %s tile_a[%u], tile_b[%u];", lane, rows * GROUP_DEPTH, columns * GROUP_DEPTH);
-	text_line(w, "const int lane = get_local_id(0), x = lane %% %u, y = lane / %u;", GROUP_LANES,
-		GROUP_LANES);
-	frame_units(w);
-	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
-	text_line(w, "ulong rest = unit;");
-	text_line(w, "const long n0 = take(&rest, (d%u + %u) / %u) * %u;", dim_n(k), columns - 1, columns,
-		columns);
-	text_line(w, "const long m0 = take(&rest, (d%u + %u) / %u) * %u;", dim_m(k), rows - 1, rows, rows);
-	frame_indices(w, 0, k->rank - 3u);
-	write_group_block(w, rows, columns);
 	text_close(w);
 }

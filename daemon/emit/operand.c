@@ -139,6 +139,18 @@ void operand_aligned(struct writer *w, const struct needs *needs, const char *pr
 				dtype_info(w->k->operand[o].dtype)->bytes);
 }
 
+/* "const int aligned = (0 | ((ulong)p0 & 15) | ((ulong)p1 & 15)) == 0;" */
+void operand_whole(struct writer *w, const struct needs *needs, const char *prefix) {
+	text_begin(w);
+	text_part(w, "const int aligned = (0");
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (needs->operand[o] && !w->k->operand[o].iota && w->k->operand[o].access == KERNEL_CONTIGUOUS)
+			text_part(w, " | ((ulong)%s%u & %u)", prefix, o,
+				w->k->width * dtype_info(w->k->operand[o].dtype)->bytes - 1);
+	text_part(w, ") == 0;");
+	text_end(w);
+}
+
 /* The address of the first lane: "p0 + 4 * (j * s0_1)". */
 static void lane_address(struct writer *w, const struct scope *s, unsigned o) {
 	const struct kernel_operand *p = &w->k->operand[o];

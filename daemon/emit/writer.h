@@ -142,6 +142,8 @@ bool operand_is_kept(const struct kernel *k, unsigned o);
 void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
 /* Declares alignedN, of the outputs in needs that may be streamed. */
 void operand_aligned(struct writer *w, const struct needs *needs, const char *prefix);
+/* Declares `aligned`: whether every contiguous operand in needs lies on a whole vector at its pointer. */
+void operand_whole(struct writer *w, const struct needs *needs, const char *prefix);
 /* Declares gN: pointer N moved along the axis that is gathered to atN, where that is not below 0. */
 void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride);
 /* Writes the expression that loads for each lane from a place of its own. */
@@ -191,7 +193,7 @@ enum {
 	STRIP_DEPTH = 8,
 	/* Steps of k side by side in the text: the loop then costs nothing, and offsets are constants. */
 	TILE_UNROLL = 4,
-	/* GPU product: items side by side, outputs of an item each way, depth of the tiles. */
+	/* GPU attention: items side by side, outputs of an item each way, depth of the tiles. */
 	GROUP_LANES = 16,
 	GROUP_ROWS = 4,
 	GROUP_COLUMNS = 4,
@@ -240,7 +242,9 @@ void matmul_turned(struct writer *w);
 void matmul_turn(struct writer *w);
 /* Functions that matmul_turned() calls. */
 void matmul_functions(struct writer *w);
-void matmul_groups(struct writer *w);
+void matmul_groups(struct writer *w); /* GPU strategy */
+/* Functions that matmul_groups() calls. */
+void matmul_group_functions(struct writer *w);
 void conv_lanes(struct writer *w);       /* CPU strategy */
 void conv_groups(struct writer *w);      /* GPU strategy */
 void conv_functions(struct writer *w);
@@ -282,6 +286,25 @@ void walk_neutral(struct writer *w, const struct reduction *r);
 void walk_row(struct writer *w, const struct walk *walk);
 /* "sum3.s0" */
 void walk_result(const struct writer *w, const struct reduction *r, char result[static 16]);
+
+/* ---- products ---- */
+
+/* The dims of M, N and K. */
+static inline unsigned matmul_dim_m(const struct kernel *k) {
+	return k->rank - 3u;
+}
+
+static inline unsigned matmul_dim_n(const struct kernel *k) {
+	return k->rank - 2u;
+}
+
+static inline unsigned matmul_dim_k(const struct kernel *k) {
+	return k->rank - 1u;
+}
+
+/* Declares the pointer of factor o at the batch indices, a row of the first, a column of the second, and a place along K. */
+void matmul_place(struct writer *w, unsigned o, const char *prefix, const char *row, const char *column,
+	const char *depth);
 
 /* ---- attention ---- */
 

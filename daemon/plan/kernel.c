@@ -10,6 +10,16 @@
 
 enum { HEAD = offsetof(struct kernel, value) };
 
+/*
+ * An item of a large tile multiplies 16 pairs of vectors for 4 that it reads from local memory, and two groups fit
+ * into a unit's registers; smaller ones are for results that would not keep all units busy.
+ */
+const struct kernel_tile_info kernel_tiles[KERNEL_TILES] = {
+	[KERNEL_TILE_SMALL] = { 32, 32, 4, 1, 16, 64 },
+	[KERNEL_TILE_MEDIUM] = { 64, 64, 8, 1, 16, 128 },
+	[KERNEL_TILE_LARGE] = { 128, 128, 8, 2, 8, 256 },
+};
+
 uint64_t kernel_hash(const struct kernel *k) {
 	XXH64_hash_t h = XXH3_64bits(k, HEAD);
 

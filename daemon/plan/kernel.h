@@ -85,6 +85,7 @@
  *
  * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add). In a turned
  * one operand 0 is CONTIGUOUS along M or, where it is not, steps by one along K.
+ * In the GPU strategy operand 0's access is its stride along K.
  * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
  * type; its stride along M is from one panel to the next. Columns beyond N are there, but of any value.
  *
@@ -117,6 +118,8 @@ enum {
 	KERNEL_VALUES = 256,
 	KERNEL_SCALARS = 64,
 	KERNEL_NONE = 0xffff,
+	/* MATMUL, GPU strategy: lanes of a vector of the result. */
+	KERNEL_TILE_LANES = 4,
 	/* MATMUL: most rows of a product in strips, and columns of a turned one. */
 	KERNEL_STRIP_ROWS = 16,
 	KERNEL_TURNED = 8,
@@ -169,6 +172,22 @@ enum {
 	ATTENTION_V,
 	ATTENTION_MASK,
 };
+
+/* MATMUL, GPU strategy: what a group computes at once, from the least to the largest. */
+enum kernel_tile {
+	KERNEL_TILE_SMALL,
+	KERNEL_TILE_MEDIUM,
+	KERNEL_TILE_LARGE,
+	KERNEL_TILES,
+};
+
+struct kernel_tile_info {
+	uint16_t rows, columns;        /* of the result */
+	uint8_t item_rows, item_vectors; /* of an item: rows, and vectors side by side */
+	uint8_t depth;                 /* of K, in local memory */
+	uint16_t items;
+};
+extern const struct kernel_tile_info kernel_tiles[KERNEL_TILES];
 
 enum kernel_stage {
 	KERNEL_STAGE_ROWS,
@@ -260,6 +279,7 @@ struct kernel {
 	uint8_t vectors, rows;
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */
+	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
 	bool turned;                   /* few columns: lanes lie along M */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */

@@ -7,6 +7,7 @@
  */
 #include "planner.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool has_rows(const struct kernel *k) {
@@ -269,6 +270,41 @@ static void choose_places(struct draft *d) {
 	k->rows = (uint8_t)(places < best ? places : best);
 }
 
+/* ---- tiles of the GPU strategy ---- */
+
+/* A double: all tiles together may have room for more outputs than there can be. */
+static double tiles_of(const struct draft *d, unsigned tile) {
+	const int64_t *m = &d->dims[d->kernel.rank - 3u];
+	double n = ceil((double)m[0] / kernel_tiles[tile].rows) * ceil((double)m[1] / kernel_tiles[tile].columns);
+
+	for (const int64_t *batch = d->dims; batch < m; batch++)
+		n *= (double)*batch;
+	return n;
+}
+
+/* Outputs that all tiles have room for. */
+static double tiles_room(const struct draft *d, unsigned tile) {
+	return tiles_of(d, tile) * kernel_tiles[tile].rows * kernel_tiles[tile].columns;
+}
+
+/* How much more work a larger tile may do in vain than what it saves in reading: about a seventh. */
+#define TILE_EMPTY (8.0 / 7)
+
+/* Does a tile leave no unit idle, and not much more of itself empty than the next smaller one? */
+static bool tile_pays(const struct draft *d, const struct traits *t, unsigned tile) {
+	return kernel_tiles[tile].items <= t->local_size && tiles_of(d, tile) >= t->units &&
+		tiles_room(d, tile) <= TILE_EMPTY * tiles_room(d, tile - 1);
+}
+
+static void choose_group_tile(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+
+	k->width = KERNEL_TILE_LANES;
+	k->tile = KERNEL_TILES - 1;
+	while (k->tile > 0 && !tile_pays(d, t, k->tile))
+		k->tile--;
+}
+
 static void choose_form(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
@@ -276,6 +312,8 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	k->form = KERNEL_FORM_PLAIN;
 	if (k->root == KERNEL_MATMUL && t->strategy == STRATEGY_CPU)
 		choose_tile(d);
+	else if (k->root == KERNEL_MATMUL)
+		choose_group_tile(d, t);
 	if (k->root == KERNEL_CONV && k->packed)
 		choose_places(d);
 	if (!has_rows(k))
@@ -336,7 +374,7 @@ void draft_access(struct draft *d, const struct traits *t) {
 
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		/* What matters of the first factor is how it steps along K. */
-		if (k->root == KERNEL_MATMUL && i == 0 && t->strategy == STRATEGY_CPU && !k->turned)
+		if (k->root == KERNEL_MATMUL && i == 0 && !k->turned)
 			o->access = d->operand[i].stride[k->rank - 1u] == 1 ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM;
 		/* One column lies however it steps; what is read beyond it is not used. */
 		if (k->root == KERNEL_MATMUL && i == 1 && d->dims[k->rank - 2u] == 1 && !k->turned)
