@@ -71,6 +71,17 @@ static void write_functions(struct writer *w) {
 		walk_functions(w, w->k->accumulator);
 }
 
+static void write_product(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	if (w->t->strategy == STRATEGY_GPU)
+		matmul_groups(w);
+	else if (k->small)
+		matmul_small(w);
+	else
+		k->turned ? matmul_turned(w) : matmul_tiles(w);
+}
+
 static void write_form(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU, column = w->k->form == KERNEL_FORM_COLUMN;
 
@@ -85,7 +96,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_SORT)
 		sort(w);
 	else if (w->k->root == KERNEL_MATMUL)
-		groups ? matmul_groups(w) : w->k->turned ? matmul_turned(w) : matmul_tiles(w);
+		write_product(w);
 	else if (w->k->root == KERNEL_CONV)
 		groups ? conv_groups(w) : w->k->packed ? conv_channels(w) : conv_lanes(w);
 	else if (w->k->root == KERNEL_ATTENTION)

@@ -259,6 +259,20 @@ static void cut_matmul(const struct cut *c) {
 	set_units(c, count, least(tiles * rows, most(m, 1)) * (c->extent + 1) * k->vectors);
 }
 
+/* All rows of a matrix, but enough units for all. */
+static void cut_matmul_small(const struct cut *c) {
+	const struct kernel *k = c->k;
+	unsigned batch = k->rank - 3u;
+	uint64_t m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, k->rows), 1), count = product(c->dims, 0, batch);
+	uint64_t blocks = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
+
+	tiles = ceil_divide(tiles, least(most(blocks, 1), tiles));
+	c->record[KERNEL_WORD_PIECES] = tiles;
+	count *= c->dims[batch + 1] ? ceil_divide(m, tiles * k->rows) : 0;
+	set_units(c, count, least(tiles * k->rows, most(m, 1)) * (c->extent + 1) *
+		ceil_divide((uint64_t)c->dims[batch + 1], k->width));
+}
+
 /* Panels side by side, but enough strips for all. */
 static void cut_matmul_strips(const struct cut *c) {
 	unsigned batch = c->k->rank - 3u;
@@ -336,13 +350,19 @@ typedef void cut_function(const struct cut *c);
 
 static cut_function *const sort_cuts[2][2] = { { cut_sort, cut_sort_rows }, { cut_sort_groups, cut_sort_tiles } };
 
+static cut_function *product_cut(const struct kernel *k) {
+	if (k->small)
+		return cut_matmul_small;
+	return k->turned ? cut_matmul_turned : k->strips ? cut_matmul_strips : cut_matmul;
+}
+
 static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	bool groups = t->strategy == STRATEGY_GPU;
 
 	if (k->root == KERNEL_MAP)
 		return groups ? cut_map_groups : cut_map;
 	if (k->root == KERNEL_MATMUL)
-		return groups ? cut_matmul_groups : k->turned ? cut_matmul_turned : k->strips ? cut_matmul_strips : cut_matmul;
+		return groups ? cut_matmul_groups : product_cut(k);
 	if (k->root == KERNEL_CONV)
 		return groups ? cut_conv_groups : cut_conv;
 	if (k->root == KERNEL_ATTENTION)

@@ -7,7 +7,8 @@
  * (kernel.h): then what a tile reads is one run of memory. Vectors are read whole: what lies beyond the last
  * column is computed with, and not stored. What follows the root runs once a tile, while it is in the nearest cache.
  * Where rows are few and B comes from memory, a unit is a strip of B, read in runs of 4 KiB. Where columns are
- * few, lanes lie along M: rows of A are turned into columns in registers.
+ * few, lanes lie along M: rows of A are turned into columns in registers. A unit of a small product is all of it, or some
+ * of its rows with all their columns: accumulators never leave the registers.
  *
  * The GPU strategy is in matmul_group.c.
  */
@@ -29,7 +30,7 @@ void matmul_place(struct writer *w, unsigned o, const char *prefix, const char *
 }
 
 /* Writes "name = to_f32(load...);": an element or a vector of a factor in the accumulator's type. */
-static void load_factor(struct writer *w, const char *name, unsigned o, const struct scope *s) {
+static void matmul_load(struct writer *w, const char *name, unsigned o, const struct scope *s) {
 	text_begin(w);
 	text_part(w, "%s = to_%s(", name, dtype_info(w->k->accumulator)->name);
 	operand_load(w, s, o);
@@ -71,7 +72,7 @@ static void write_tile_b(struct writer *w) {
 		text_line(w, "b[v] = (%s)(0);", value_register(k->accumulator));
 		text_line(w, "if (n > 0)");
 	}
-	load_factor(w, "b[v]", 1, &s);
+	matmul_load(w, "b[v]", 1, &s);
 	text_close(w);
 }
 
@@ -131,13 +132,28 @@ static void write_tile(struct writer *w) {
 	write_tile_outputs(w);
 }
 
-/* The tiles of one panel, over one depth. */
-static void write_tiles(struct writer *w) {
+/* What tiles of one panel need of B, over one depth. */
+static void write_panel(struct writer *w) {
 	const struct kernel *k = w->k;
 
 	text_line(w, "const long n0 = panel * %u;", kernel_columns(k));
 	text_line(w, "const int width = min(d%u - n0, (long)%u);", matmul_dim_n(k), kernel_columns(k));
 	matmul_place(w, 1, "b_", k->packed ? "panel" : NULL, k->packed ? NULL : "n0", "k0");
+}
+
+/* How A steps along K. */
+static void write_step(struct writer *w) {
+	if (w->k->operand[0].access == KERNEL_CONTIGUOUS)
+		text_line(w, "const long step = 1;");
+	else
+		text_line(w, "const long step = s0_%u;", matmul_dim_k(w->k));
+}
+
+/* The tiles of one panel, over one depth. */
+static void write_tiles(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	write_panel(w);
 	text_open(w, "for (int t = 0; t < height; t += %u)", k->rows);
 	write_tile(w);
 	text_close(w);
@@ -157,10 +173,7 @@ static void write_block(struct writer *w) {
 
 	text_line(w, "%s held[%u][%u];", value_register(k->accumulator),
 		block_rows(k) * (k->strips ? STRIP_PANELS : 1), k->vectors);
-	if (k->operand[0].access == KERNEL_CONTIGUOUS)
-		text_line(w, "const long step = 1;");
-	else
-		text_line(w, "const long step = s0_%u;", matmul_dim_k(k));
+	write_step(w);
 	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", matmul_dim_k(k), depth);
 	text_line(w, "const long depth = min(d%u - k0, (long)%u);", matmul_dim_k(k), depth);
 	if (k->strips)
@@ -195,6 +208,90 @@ static void write_strip_unit(struct writer *w) {
 	text_line(w, "const long m0 = 0;");
 	text_line(w, "const int height = min(d%u, (long)%u);", matmul_dim_m(k), KERNEL_STRIP_ROWS);
 }
+
+/* ---- CPU strategy, small products ---- */
+
+/* Operations after the root, up to which they are written once for each vector of a tile. */
+enum { SMALL_UNROLLED = 6 };
+
+static bool unrolls(const struct kernel *k) {
+	unsigned ops = 0;
+
+	for (unsigned v = k->root_value + 1u; v < k->values; v++)
+		ops += k->value[v].kind == KERNEL_OP;
+	return ops <= SMALL_UNROLLED;
+}
+
+static void write_small_outputs(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
+	struct frame_names index = frame_names(w->k->rank - 3u);
+	bool unroll = unrolls(w->k);
+
+	index.name[matmul_dim_m(w->k)] = "at";
+	index.name[matmul_dim_n(w->k)] = "n0";
+	if (unroll)
+		text_line(w, "#pragma unroll");
+	text_open(w, "for (int i = 0; i < %u; i++)", w->k->rows);
+	text_line(w, "if (t + i >= height)");
+	text_line(w, "\tbreak;");
+	text_line(w, "const long at = m0 + t + i;");
+	operand_place(w, &w->outer, "q", index.name);
+	value_write(w, &s, LEVEL_UNIT);
+	if (unroll)
+		text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
+	text_line(w, "const int l = v * W, n = min(width - l, W);");
+	text_line(w, "if (n <= 0)");
+	text_line(w, "\tbreak;");
+	value_root(w, unroll ? "c[i][v]" : "held[i][v]");
+	value_write(w, &s, LEVEL_ELEMENT);
+	value_store(w, &s);
+	text_close(w);
+	text_close(w);
+}
+
+static void write_small_tile(struct writer *w) {
+	const struct kernel *k = w->k;
+	const char *type = value_register(k->accumulator);
+
+	text_line(w, "%s c[%u][%u];", type, k->rows, k->vectors);
+	each_accumulator(w);
+	text_line(w, "\t\tc[i][v] = (%s)(0);", type);
+	write_tile_rows(w);
+	text_line(w, "#pragma unroll %u", TILE_UNROLL);
+	text_open(w, "for (long k = 0; k < d%u; k++)", matmul_dim_k(k));
+	write_tile_step(w);
+	text_close(w);
+	if (!unrolls(k)) {
+		text_line(w, "%s held[%u][%u];", type, k->rows, k->vectors);
+		each_accumulator(w);
+		text_line(w, "\t\theld[i][v] = c[i][v];");
+	}
+	write_small_outputs(w);
+}
+
+void matmul_small(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	frame_units(w);
+	write_step(w);
+	text_line(w, "const long k0 = 0, rows = r[%u] * %u;", KERNEL_WORD_PIECES, k->rows);
+	text_line(w, "const ulong blocks = (d%u + rows - 1) / rows;", matmul_dim_m(k));
+	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
+	text_line(w, "ulong rest = unit;");
+	text_line(w, "const long m0 = take(&rest, blocks) * rows;");
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, rows);", matmul_dim_m(k));
+	text_open(w, "for (long panel = 0; panel * %u < d%u; panel++)", kernel_columns(k), matmul_dim_n(k));
+	write_panel(w);
+	text_open(w, "for (int t = 0; t < height; t += %u)", k->rows);
+	write_small_tile(w);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
+/* ---- CPU strategy, larger products ---- */
 
 void matmul_tiles(struct writer *w) {
 	const struct kernel *k = w->k;

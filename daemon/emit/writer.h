@@ -238,6 +238,7 @@ void sort_defines(const struct writer *w, struct str *text);
 void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_turned(struct writer *w);
+void matmul_small(struct writer *w);
 /* "turn": rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
 void matmul_turn(struct writer *w);
 /* Functions that matmul_turned() calls. */

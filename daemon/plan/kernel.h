@@ -123,6 +123,8 @@ enum {
 	/* MATMUL: most rows of a product in strips, and columns of a turned one. */
 	KERNEL_STRIP_ROWS = 16,
 	KERNEL_TURNED = 8,
+	/* MATMUL: largest extent of a small product: one matrix of it stays in the nearest cache. */
+	KERNEL_SMALL = 64,
 };
 
 enum kernel_root {
@@ -281,6 +283,8 @@ struct kernel {
 	bool strips;                   /* few rows: operand 1 is read row by row */
 	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
 	bool turned;                   /* few columns: lanes lie along M */
+	bool small;                    /* all of K, and all columns of some rows, at once */
+	bool stacked;                  /* ... and tiny: lanes lie along the last batch dim, a matrix each */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */

@@ -255,6 +255,7 @@ static void choose_tile(struct draft *d) {
 	k->vectors = tile_vectors(k->width, k->accumulator, dims[1]);
 	k->strips = !k->packed && dims[0] <= KERNEL_STRIP_ROWS && bytes > STRIP_BYTES;
 	k->rows = tile_rows(k, dims[0]);
+	k->small = !k->strips && dims[0] <= KERNEL_SMALL && dims[1] <= KERNEL_SMALL && dims[2] <= KERNEL_SMALL;
 }
 
 /* Places of a tile, of as many channels as a panel: fewer than may be where that fills the last one better. */

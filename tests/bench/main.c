@@ -4,7 +4,7 @@
  * The process that is started is a guard: it owns the private daemon, and removes it at the end,
  * after an error, and on Ctrl-C. A worker, its child, measures.
  *
- * usage: fusion-bench [--json] [--repeat N] [--steps] [--all] [--clients N] [--seconds S] WORKLOAD...
+ * usage: fusion-bench [--json] [--repeat N] [--pipelined N] [--steps] [--all] [--clients N] [--seconds S] WORKLOAD...
  */
 #include <argp.h>
 #include <errno.h>
@@ -32,6 +32,7 @@ enum {
 	KEY_CLIENTS,
 	KEY_SECONDS,
 	CLIENTS_MOST = 1024,
+	PIPELINED_MOST = 10000,
 	WORKLOADS_MOST = 256,
 	/* Interrupted by whatever the worker or the user does. */
 	GUARD_TICK_MS = 50,
@@ -55,6 +56,7 @@ static const char *const everything[] = {
 	"gelu_linear_256",
 	"gelu_linear_512",
 	"gelu_linear_1024",
+	"layernorm_linear_512",
 	"matmul_512",
 	"matmul_1024",
 	"softmax_4096x1024",
@@ -73,6 +75,7 @@ struct command {
 	bool json;
 	bool steps;
 	int repeat;
+	int pipelined;
 	int clients;
 	double seconds;
 	double budget;
@@ -265,7 +268,7 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	struct fusion_options options = { .socket = d->socket, .name = "fusion-bench" };
 	struct bench b = {
 		.socket = d->socket, .folder = d->folder, .repeat = c->repeat, .budget = c->budget,
-		.clients = c->clients, .seconds = c->seconds
+		.clients = c->clients, .seconds = c->seconds, .pipelined = c->pipelined
 	};
 	char cache[PRIVATE_DAEMON_PATH];
 	int failed;
@@ -390,6 +393,7 @@ static const struct argp_option option_table[] = {
 	{ "json", 'j', NULL, 0, "One line of JSON a workload", 0 },
 	{ "repeat", 'r', "N", 0, "Runs of each variant, instead of as many as fit the budget", 0 },
 	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2)", 0 },
+	{ "pipelined", 'p', "N", 0, "So many of a workload, each with a first input of its own, before one wait (1)", 0 },
 	{ "steps", 's', NULL, 0, "What each kernel is estimated to take, and takes, instead of how long all take", 0 },
 	{ "all", 'a', NULL, 0, "The workloads the project is judged by; also where none is named", 0 },
 	{ "list", 'l', NULL, 0, "What workloads there are", 0 },
@@ -437,6 +441,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case 'b':
 		c->budget = parse_number(state, value, 3600);
 		return 0;
+	case 'p':
+		c->pipelined = (int)ceil(parse_number(state, value, PIPELINED_MOST));
+		return 0;
 	case 's':
 		c->steps = true;
 		return 0;
@@ -481,7 +488,7 @@ int main(int argc, char **argv) {
 		.doc = "Measures libfusion and fusiond on a daemon of its own.\v"
 		       "Workloads carry sizes: add_relu_16M, softmax_4096x1024. K and M are powers of 1024.",
 	};
-	static struct command command = { .budget = BUDGET_SECONDS, .clients = 8, .seconds = 3 };
+	static struct command command = { .budget = BUDGET_SECONDS, .pipelined = 1, .clients = 8, .seconds = 3 };
 
 	private_daemon_sibling("fusiond", sizeof command.fusiond, command.fusiond);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))

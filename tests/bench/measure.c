@@ -1,5 +1,8 @@
 /*
  * Times one workload: fused, unfused and, where memory bounds it, plain kernels, block by block.
+ *
+ * Pipelined, a run is as many of the workload as --pipelined says, each with a first input of its own, and one wait
+ * for all of them; times are of one. So nothing is computed once for several, and weights are the same.
  */
 #include "bench.h"
 
@@ -20,6 +23,8 @@ struct measurement {
 	struct bench *bench;
 	const struct workload *workload;
 	fusion_array *in[WORKLOAD_INPUTS];
+	fusion_array **first_input;            /* of each of the pipelined ones; the first of them is in[0] */
+	fusion_array **result;
 	struct samples fused, unfused, plain[PLAINS];
 	double first; /* seconds of the very first run */
 	double kernels, unfused_kernels;
@@ -30,33 +35,68 @@ struct measurement {
 
 /* ---- data ---- */
 
+static int input_make(struct measurement *m, int i, uint64_t seed, fusion_array **inputp) {
+	int64_t dims[FUSION_MAX_RANK];
+	int rank = m->workload->kind->shape(m->workload->size, i, dims);
+
+	*inputp = workload_input(m->bench->context, rank, dims, seed);
+	return *inputp ? 0 : bench_fail("%s: %s", m->workload->name, fusion_error());
+}
+
 static int inputs_make(struct measurement *m) {
 	const struct kind *k = m->workload->kind;
+	int count = m->bench->pipelined, r = 0;
 
-	for (int i = 0; i < k->inputs; i++) {
-		int64_t dims[FUSION_MAX_RANK];
-		int rank = k->shape(m->workload->size, i, dims);
-
-		m->in[i] = workload_input(m->bench->context, rank, dims, 7 + (uint64_t)i);
-		if (!m->in[i])
-			return bench_fail("%s: %s", m->workload->name, fusion_error());
-	}
+	m->first_input = calloc((size_t)count, sizeof *m->first_input);
+	m->result = calloc((size_t)count, sizeof *m->result);
+	if (!m->first_input || !m->result)
+		return bench_fail("out of memory");
+	for (int i = 0; !r && i < k->inputs; i++)
+		r = input_make(m, i, 7 + (uint64_t)i, &m->in[i]);
+	for (int i = 1; !r && i < count; i++)
+		r = input_make(m, 0, 1000 + (uint64_t)i, &m->first_input[i]);
+	if (r)
+		return r;
+	m->first_input[0] = fusion_retain(m->in[0]);
 	return fusion_sync(m->bench->context) ? bench_fail("%s", fusion_error()) : 0;
+}
+
+static void inputs_free(struct measurement *m) {
+	for (int i = 0; i < WORKLOAD_INPUTS; i++)
+		fusion_release(m->in[i]);
+	for (int i = 0; m->first_input && i < m->bench->pipelined; i++)
+		fusion_release(m->first_input[i]);
+	free(m->first_input);
+	free(m->result);
 }
 
 /* ---- runs ---- */
 
+static int record_all(struct measurement *m) {
+	fusion_array *in[WORKLOAD_INPUTS];
+	int missing = 0;
+
+	memcpy(in, m->in, sizeof in);
+	fusion_scope_begin(m->bench->context);
+	for (int i = 0; i < m->bench->pipelined; i++) {
+		in[0] = m->first_input[i];
+		m->result[i] = fusion_keep(m->workload->kind->record(m->workload, in));
+		missing += !m->result[i];
+	}
+	fusion_scope_end(m->bench->context);
+	return missing ? -1 : 0;
+}
+
 /* One run, waited for. The caller releases *resultp, outside the time. */
 static int run(struct measurement *m, fusion_array **resultp, double *secondsp) {
-	fusion_context *c = m->bench->context;
 	double start = bench_now();
-	int r;
+	int r = record_all(m);
 
-	fusion_scope_begin(c);
-	*resultp = fusion_keep(m->workload->kind->record(m->workload, m->in));
-	fusion_scope_end(c);
-	r = *resultp ? fusion_sync(c) : -1;
-	*secondsp = bench_now() - start;
+	r = r ? r : fusion_sync(m->bench->context);
+	*secondsp = (bench_now() - start) / m->bench->pipelined;
+	for (int i = 1; i < m->bench->pipelined; i++)
+		fusion_release(m->result[i]);
+	*resultp = m->result[0];
 	return r ? bench_fail("%s: %s", m->workload->name, fusion_error()) : 0;
 }
 
@@ -319,8 +359,7 @@ int measure_workload(struct bench *b, const struct workload *w, cJSON *report) {
 
 	if (!r)
 		report_all(&m, report);
-	for (int i = 0; i < WORKLOAD_INPUTS; i++)
-		fusion_release(m.in[i]);
+	inputs_free(&m);
 	samples_free(&m.fused);
 	samples_free(&m.unfused);
 	for (int k = 0; k < PLAINS; k++)

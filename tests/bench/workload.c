@@ -49,6 +49,13 @@ static int shape_linear(const int64_t *size, int i, int64_t *dims) {
 	return i == 2 ? 1 : 2;
 }
 
+/* x of M x K, the norm's weight and bias of K, w of K x N, b of N. */
+static int shape_norm_linear(const int64_t *size, int i, int64_t *dims) {
+	dims[0] = i == 1 || i == 2 || i == 3 ? size[1] : i == 4 ? size[2] : size[0];
+	dims[1] = i == 0 ? size[1] : size[2];
+	return i == 1 || i == 2 || i == 4 ? 1 : 2;
+}
+
 /* Two stacks of B matrices of N x N. */
 static int shape_batched(const int64_t *size, int i, int64_t *dims) {
 	(void)i;
@@ -424,6 +431,31 @@ static void host_layernorm(
 	}
 }
 
+static fusion_array *record_layernorm_linear(const struct workload *w, fusion_array *const *in) {
+	return fusion_add(fusion_matmul(record_layernorm(w, in), in[3]), in[4]);
+}
+
+static void host_layernorm_linear(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	int64_t n = w->size[1];
+	float *x = malloc((size_t)n * sizeof *x);
+	double mean, variance;
+	const float *row = row_of(w, in[0], first);
+	double *line = malloc((size_t)n * sizeof *line);
+
+	for (int64_t k = 0; line && k < n; k++)
+		line[k] = (double)row[k];
+	variance = line ? host_variance(line, n, &mean) : (double)NAN;
+	for (int64_t k = 0; line && x && k < n; k++)
+		x[k] = (float)((line[k] - mean) / sqrt(variance + NORM_EPSILON) * (double)in[1][k] + (double)in[2][k]);
+	if (line && x)
+		host_product(x, in[3], w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = line && x ? out[i] + (double)in[4][(first + i) % w->size[2]] : (double)NAN;
+	free(line);
+	free(x);
+}
+
 static fusion_array *record_var(const struct workload *w, fusion_array *const *in) {
 	const int *axis = axis_of(w);
 	fusion_array *d = fusion_sub(in[0], fusion_mean(in[0], 1, axis, true));
@@ -667,6 +699,15 @@ static const struct kind kinds[] = {
 		.reference = host_gelu_linear,
 		.cost = 2,
 		.doc = "gelu(x) @ w + b, gelu by tanh and written out" },
+	{ .name = "layernorm_linear",
+		.sizes = 3,
+		.square = true,
+		.inputs = 5,
+		.shape = shape_norm_linear,
+		.record = record_layernorm_linear,
+		.reference = host_layernorm_linear,
+		.cost = 2,
+		.doc = "layer norm of the rows of x, written out, @ w + b" },
 	{ .name = "softmax",
 		.sizes = 2,
 		.inputs = 1,
@@ -907,7 +948,7 @@ static double check_cost(const struct workload *w, int64_t row) {
 	const struct kind *k = w->kind;
 	double cost = k->cost * (double)row;
 
-	if (k->shape == shape_linear)
+	if (k->shape == shape_linear || k->shape == shape_norm_linear)
 		return cost * (double)w->size[1];
 	if (k->shape == shape_attention)
 		return cost * (double)w->size[1];
