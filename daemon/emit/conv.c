@@ -8,7 +8,8 @@
  * are neighbours: for each remainder of a row and a column by the strides one plane. Then the elements that neighbouring
  * places need for one place of the filter are neighbours too, at an offset that is the same for all: a place of the block
  * counts through its lines, a line being as long as the panel's. So tiles of 6 channels by a strip of places have their
- * accumulators in registers, weights are read where they lie, and nothing is laid out in memory before.
+ * accumulators in registers, weights are read where they lie, and nothing is laid out in memory before. Where a group has one
+ * channel of the input, the places of a unit are many more, and each result is stored as soon as it is there (conv_alone.c).
  *
  * GPU strategy: a lane computes one result.
  *
@@ -58,35 +59,34 @@ void conv_sizes(struct writer *w) {
 
 /* ---- the panel ---- */
 
-/* A row of a plane from column 0 to `pitch`: zeros, elements, zeros. Vectors may write beyond: what is there comes later. */
+/* What is inside the input of a row of a plane: columns 0 to `pitch`. */
 static void write_row(struct writer *w) {
 	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
 	const char *acc = dtype_info(w->k->accumulator)->name;
 
-	text_line(w, "private %s *const to = panel + ((c * step_y + py) * step_x + px) * plane + y * pitch;", lane(w));
+	text_line(w, "private E *const to = panel + ((c * step_y + py) * step_x + px) * plane + y * pitch;");
 	text_line(w, "const long iy = (y0 + y) * step_y + py - border_y, left = x0 * step_x + px - border_x;");
-	text_line(w, "const int inside = iy >= 0 && iy < d%u;", CONV_IH);
-	text_line(w, "const int low = inside ? min(pitch, max(0l, (step_x - 1 - left) / step_x)) : pitch;");
-	text_line(w, "const int high = inside ? max((long)low, min(pitch, (d%u - left + step_x - 1) / step_x)) : pitch;",
-		CONV_IW);
+	text_line(w, "if (iy < 0 || iy >= d%u)", CONV_IH);
+	text_line(w, "\tcontinue;");
+	text_line(w, "const int low = max(0l, (step_x - 1 - left) / step_x);");
+	text_line(w, "const int high = min((long)pitch, (d%u - left + step_x - 1) / step_x);", CONV_IW);
 	text_line(w, "global const uchar *const row = in + %u * (c * s0_%u + iy * s0_%u + left * s0_%u);", from->bytes,
 		CONV_CI, CONV_IH, CONV_IW);
 	text_line(w, "const long apart = step_x * s0_%u;", CONV_IW);
-	text_line(w, "for (int x = 0; x < low; x++)");
-	text_line(w, "\tto[x] = 0;");
 	text_open(w, "for (int x = low; x < high; x += W)");
+	text_line(w, "const int n = min(high - x, W);");
 	text_line(w, "%s v;", lanes(w));
 	text_line(w, "if (apart == 1)");
 	text_line(w, "\tv = to_%s(load_%s(row + %u * x));", acc, from->name, from->bytes);
 	text_line(w, "else");
-	text_line(w, "\tv = to_%s(gather_%s(row + %u * x * apart, apart, min(high - x, W)));", acc, from->name, from->bytes);
-	text_line(w, "put_vector(to + x, v);");
+	text_line(w, "\tv = to_%s(gather_%s(row + %u * x * apart, apart, n));", acc, from->name, from->bytes);
+	text_line(w, "put_vector(to + x, n < W ? first_lanes(v, n) : v);");
 	text_close(w);
-	text_line(w, "for (int x = high; x < pitch; x++)");
-	text_line(w, "\tto[x] = 0;");
 }
 
-static void write_panel(struct writer *w) {
+void conv_panel(struct writer *w) {
+	text_line(w, "for (int e = 0; e < count * step_y * step_x * plane; e += W)");
+	text_line(w, "\tput_vector(panel + e, (%s)(0));", lanes(w));
 	text_open(w, "for (int c = 0; c < count; c++)");
 	text_open(w, "for (int py = 0; py < step_y; py++)");
 	text_open(w, "for (int px = 0; px < step_x; px++)");
@@ -99,7 +99,7 @@ static void write_panel(struct writer *w) {
 }
 
 /* Where in the panel the elements of the first place lie, for each channel and place of the filter. */
-static void write_offsets(struct writer *w) {
+void conv_offsets(struct writer *w) {
 	text_open(w, "for (int c = 0; c < chunk; c++)");
 	text_open(w, "for (int y = 0; y < d%u; y++)", CONV_KH);
 	text_open(w, "for (int x = 0; x < d%u; x++)", CONV_KW);
@@ -156,7 +156,25 @@ static void write_tiles(struct writer *w) {
 
 /* ---- a unit ---- */
 
-void conv_outputs(struct writer *w, const char *lines, const char *length, const char *vector) {
+void conv_runs(struct writer *w) {
+	text_begin(w);
+	text_part(w, "const int runs = columns == d%u", CONV_OW);
+	for (unsigned o = CONV_WEIGHT + 1; o < w->k->operands; o++) {
+		if (!w->outer.operand[o])
+			continue;
+		text_part(w, " && s%u_%u == ", o, CONV_OH);
+		if (w->k->operand[o].access == KERNEL_UNIFORM)
+			text_part(w, "0");
+		else if (w->k->operand[o].access == KERNEL_CONTIGUOUS)
+			text_part(w, "d%u", CONV_OW);
+		else
+			text_part(w, "d%u * s%u_%u", CONV_OW, o, CONV_OW);
+	}
+	text_part(w, ";");
+	text_end(w);
+}
+
+void conv_outputs(struct writer *w, const char *from, const char *to, const char *length, const char *vector) {
 	struct scope s = { .needs = &w->outer, .pointer = "o", .lane = "l", .count = "n", .hoist = true };
 	struct frame_names index = { { NULL } };
 
@@ -164,7 +182,7 @@ void conv_outputs(struct writer *w, const char *lines, const char *length, const
 	index.name[CONV_CO] = "channel";
 	index.name[CONV_OH] = "line";
 	index.name[CONV_OW] = "x0";
-	text_open(w, "for (int y = 0; y < %s; y++)", lines);
+	text_open(w, "for (int y = %s; y < (%s); y++)", from, to);
 	text_line(w, "const long line = y0 + y;");
 	operand_place(w, &w->outer, "o", index.name);
 	value_write(w, &s, LEVEL_UNIT);
@@ -180,7 +198,7 @@ void conv_outputs(struct writer *w, const char *lines, const char *length, const
 static void write_outputs(struct writer *w) {
 	text_open(w, "for (int i = 0; i < height; i++)");
 	text_line(w, "const long channel = first + i;");
-	conv_outputs(w, "bottom", "width", "get_vector((private const E *)sum[i] + y * pitch + l)");
+	conv_outputs(w, "0", "bottom", "width", "get_vector((private const E *)sum[i] + y * pitch + l)");
 	text_close(w);
 }
 
@@ -196,7 +214,7 @@ static void write_unit(struct writer *w) {
 		dtype_info(w->k->operand[CONV_INPUT].dtype)->bytes, CONV_N, CONV_GROUP);
 	text_open(w, "for (long c0 = 0; c0 < d%u; c0 += chunk)", CONV_CI);
 	text_line(w, "const int count = min(d%u - c0, chunk);", CONV_CI);
-	write_panel(w);
+	conv_panel(w);
 	text_line(w, "in += %u * count * s0_%u;", dtype_info(w->k->operand[CONV_INPUT].dtype)->bytes, CONV_CI);
 	write_tiles(w);
 	text_close(w);
@@ -206,15 +224,23 @@ static void write_unit(struct writer *w) {
 void conv_functions(struct writer *w) {
 	if (w->t->strategy == STRATEGY_GPU)
 		return;
-	text_line(w, "/* Vectors in private memory, wherever they begin. */");
+	text_line(w, "/* Vectors in private memory, wherever they begin; one whose lanes from n on are zeros. */");
 	text_line(w, "typedef %s E;", lane(w));
 	text_line(w, "OVL %s get_vector(private const E *p) { return *(private const %s_loose *)p; }", lanes(w),
 		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
 	text_line(w, "OVL void put_vector(private E *p, %s v) { *(private %s_loose *)p = v; }", lanes(w),
 		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
 	text_blank(w);
+	text_begin(w);
+	text_part(w, "OVL %s first_lanes(%s v, int n) { return (", lanes(w), lanes(w));
+	text_part(w, "(%s)(0", dtype_info(w->k->accumulator)->bytes == 8 ? "i64v" : "i32v");
+	for (unsigned l = 1; l < w->k->width; l++)
+		text_part(w, ", %u", l);
+	text_part(w, ") < n) ? v : (%s)(0); }", lanes(w));
+	text_end(w);
+	text_blank(w);
 	if (w->k->packed)
-		conv_channels_functions(w);
+		matmul_turn(w);
 }
 
 void conv_lanes(struct writer *w) {
@@ -230,9 +256,9 @@ void conv_lanes(struct writer *w) {
 	text_line(w, "const long chunk = max(1l, min(d%u, min((long)%u / (step_y * step_x * plane), (long)%u / taps)));",
 		CONV_CI, CONV_PANEL_USED, CONV_TAPS_MOST);
 	text_line(w, "%s sum[%u][%u / W];", lanes(w), rows + w->k->inputs, CONV_PLACES);
-	text_line(w, "%s panel[%u];", lane(w), CONV_PANEL);
+	text_line(w, "E panel[%u];", CONV_PANEL);
 	text_line(w, "int offset[%u];", CONV_TAPS_MOST);
-	write_offsets(w);
+	conv_offsets(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	write_unit(w);
 	text_close(w);

@@ -28,19 +28,6 @@ static const char *lanes(const struct writer *w) {
 
 /* ---- the input ---- */
 
-/* Lanes from n on become zeros. */
-void conv_channels_functions(struct writer *w) {
-	text_begin(w);
-	text_part(w, "OVL %s first_lanes(%s v, int n) { return (", lanes(w), lanes(w));
-	text_part(w, "(%s)(0", dtype_info(w->k->accumulator)->bytes == 8 ? "i64v" : "i32v");
-	for (unsigned l = 1; l < w->k->width; l++)
-		text_part(w, ", %u", l);
-	text_part(w, ") < n) ? v : (%s)(0); }", lanes(w));
-	text_end(w);
-	text_blank(w);
-	matmul_turn(w);
-}
-
 /* A row of one channel, from what is inside the input. */
 static void write_row(struct writer *w) {
 	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
@@ -154,25 +141,6 @@ static void write_tiles(struct writer *w) {
 
 /* ---- results ---- */
 
-/* "runs": does all that is stored and read besides step evenly from line to line, so that whole lines are one? */
-static void write_runs(struct writer *w) {
-	text_begin(w);
-	text_part(w, "const int runs = columns == d%u", CONV_OW);
-	for (unsigned o = CONV_WEIGHT + 1; o < w->k->operands; o++) {
-		if (!w->outer.operand[o])
-			continue;
-		text_part(w, " && s%u_%u == ", o, CONV_OH);
-		if (w->k->operand[o].access == KERNEL_UNIFORM)
-			text_part(w, "0");
-		else if (w->k->operand[o].access == KERNEL_CONTIGUOUS)
-			text_part(w, "d%u", CONV_OW);
-		else
-			text_part(w, "d%u * s%u_%u", CONV_OW, o, CONV_OW);
-	}
-	text_part(w, ";");
-	text_end(w);
-}
-
 /* Vectors of W channels at W places become such of W places, of one channel each. */
 static void write_turned(struct writer *w) {
 	text_open(w, "for (int p = 0; p < places; p += W)");
@@ -195,7 +163,7 @@ static void write_results(struct writer *w) {
 	write_turned(w);
 	text_open(w, "for (int i = 0; i < W && first + i < each; i++)");
 	text_line(w, "const long channel = group * each + first + i;");
-	conv_outputs(w, "(runs ? 1 : bottom)", "width", "get_vector(turned[i] + y * columns + l)");
+	conv_outputs(w, "0", "runs ? 1 : bottom", "width", "get_vector(turned[i] + y * columns + l)");
 	text_close(w);
 	text_close(w);
 	text_close(w);
@@ -238,9 +206,9 @@ void conv_channels(struct writer *w) {
 	text_line(w, "const int high = (lines - 1) * step_y + (d%u - 1) * apart_y + 1, plane = high * pitch;", CONV_KH);
 	text_line(w, "const int chunk = max(1l, min(d%u, min((long)%u / plane, (long)%u / taps)));", CONV_CI, CHANNELS_USED,
 		CONV_TAPS_MOST);
-	write_runs(w);
+	conv_runs(w);
 	text_line(w, "%s sum[%u][%u + W][%u];", lanes(w), CONV_PANELS, CONV_PLACES, k->vectors);
-	text_line(w, "%s region[%u];", value_lane(k->accumulator), CONV_PANEL);
+	text_line(w, "E region[%u];", CONV_PANEL);
 	text_line(w, "int offset[%u], at[%u];", CONV_TAPS_MOST, CONV_PLACES + k->rows);
 	write_offsets(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");

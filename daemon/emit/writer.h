@@ -250,14 +250,19 @@ void conv_lanes(struct writer *w);       /* CPU strategy */
 void conv_groups(struct writer *w);      /* GPU strategy */
 void conv_functions(struct writer *w);
 void conv_channels(struct writer *w);    /* CPU strategy, packed weights */
-void conv_channels_functions(struct writer *w);
+void conv_alone(struct writer *w);       /* CPU strategy, one channel of the input a group */
 /* Declares steps, distances, borders and the rest of what plan chose. */
 void conv_sizes(struct writer *w);
+/* Fills `offset` with where in `panel` each channel and place of the filter lies from a place on; the panel with `count` channels. */
+void conv_offsets(struct writer *w);
+void conv_panel(struct writer *w);
+/* Declares `runs`: does all that is stored and read besides step evenly from line to line, so that whole lines are one? */
+void conv_runs(struct writer *w);
 /*
- * What follows the root, of channel `channel`, over the lines of the block: its element at line y, lane l is `vector`. `lines`
- * and `length` are expressions of how many there are, and of how many places.
+ * What follows the root, of channel `channel`, over lines [from, to) of the block and `length` places of each, all of them
+ * expressions: its elements at line y, from lane l on, are `vector`.
  */
-void conv_outputs(struct writer *w, const char *lines, const char *length, const char *vector);
+void conv_outputs(struct writer *w, const char *from, const char *to, const char *length, const char *vector);
 /* Does an operand step along a dim? */
 bool conv_walks(const struct kernel *k, unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */

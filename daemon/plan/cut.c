@@ -156,6 +156,7 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.accumulator = k->accumulator;
 	to->kernel.inputs = k->inputs;
 	to->kernel.causal = k->causal;
+	to->kernel.alone = k->alone;
 	to->kernel.root_value = KERNEL_NONE;
 	to->extent = from->extent;
 	memcpy(to->dims, from->dims, sizeof to->dims);

@@ -50,10 +50,11 @@
  *           and the weights, whose channels of the result are row-major. The root and later values are computed over
  *           the first four dims. Scalars 0 to 5 are i64: steps, distances in the filter and borders, each of rows and
  *           columns. KERNEL_WORD_EXTENT is what the CPU strategy computes at once: lines << 16 | columns, at most
- *           CONV_PLACES. Its lanes lie along the last dim, places between the lines counting too, and `inputs` is the channels
+ *           CONV_PLACES, where `alone` any number by CONV_COLUMNS. Its lanes lie along the last dim, places between the lines counting too, and `inputs` is the channels
  *           of a tile; or, where `packed`, along CONV_CO: then the weights lie in panels of kernel_columns() channels of the
  *           result, [group][panel][CONV_CI][CONV_KH][CONV_KW][channel], of the accumulator's type, a stride along CONV_CO
- *           being from one panel to the next, and what a channel of the input gives to a block is at most CONV_REGION elements
+ *           being from one panel to the next, and what a channel of the input gives to a block is at most CONV_REGION elements,
+ *           as it is where `alone`
  *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
@@ -164,6 +165,7 @@ enum {
 	CONV_PLACES = 128,
 	CONV_ROWS = 6,
 	CONV_REGION = 12288,
+	CONV_COLUMNS = 512,
 	CONV_SCALARS = 6,
 };
 
@@ -287,6 +289,7 @@ struct kernel {
 	bool stacked;                  /* ... and tiny: lanes lie along the last batch dim, a matrix each */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
+	bool alone;                    /* CONV, CPU strategy: a group has one channel of the input, and its weights are not packed */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
 	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */

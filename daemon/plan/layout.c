@@ -271,6 +271,15 @@ static void choose_places(struct draft *d) {
 	k->rows = (uint8_t)(places < best ? places : best);
 }
 
+/* Lines of a tile with one channel of the input: as many sums keep the multipliers busy. */
+enum { ALONE_LINES = 8 };
+
+int64_t even_piece(int64_t extent, int64_t most) {
+	int64_t pieces = (extent + most - 1) / most;
+
+	return (extent + pieces - 1) / pieces;
+}
+
 /* ---- tiles of the GPU strategy ---- */
 
 /* A double: all tiles together may have room for more outputs than there can be. */
@@ -317,6 +326,8 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		choose_group_tile(d, t);
 	if (k->root == KERNEL_CONV && k->packed)
 		choose_places(d);
+	if (k->root == KERNEL_CONV && k->alone)
+		k->rows = (uint8_t)even_piece((int64_t)(d->extent >> 16), ALONE_LINES);
 	if (!has_rows(k))
 		return;
 	if (k->root == KERNEL_SCATTER) {

@@ -695,13 +695,6 @@ static int lower_conv_scalars(struct lowering *l, const struct node *root) {
 	return r;
 }
 
-/* An extent in pieces of at most so many: a piece, all being alike. */
-static int64_t even_piece(int64_t extent, int64_t most) {
-	int64_t pieces = (extent + most - 1) / most;
-
-	return (extent + pieces - 1) / pieces;
-}
-
 /* Lines and columns that are computed at once: as many as fit, all alike. */
 static uint64_t conv_block(const int64_t *dims, const struct op_attr *a) {
 	int64_t over = (dims[CONV_KW] - 1) * a->dims[a->rank - 1] / a->step[a->rank - 1];
@@ -709,6 +702,17 @@ static uint64_t conv_block(const int64_t *dims, const struct op_attr *a) {
 	int64_t lines = even_piece(dims[CONV_OH], (CONV_PLACES + over) / (columns + over));
 
 	return (uint64_t)lines << 16 | (uint64_t)columns;
+}
+
+/* Blocks a compute unit that a convolution with one channel of the input a group should have. */
+enum { ALONE_BLOCKS = 4 };
+
+/* Lines first, then columns. */
+static void halve_block(int64_t *lines, int64_t *columns) {
+	if (*lines > 1)
+		*lines = (*lines + 1) / 2;
+	else
+		*columns = (*columns + 1) / 2;
 }
 
 /* Elements of the input along an axis that so many places need. */
@@ -725,9 +729,22 @@ static uint64_t conv_packed_block(const int64_t *dims, const struct op_attr *a) 
 		(rows ? conv_reach(a, 0, lines, dims[CONV_KH]) : 1) > CONV_REGION) {
 		if (lines == 1 && columns == 1)
 			break;
-		lines = lines > 1 ? (lines + 1) / 2 : 1;
-		columns = lines > 1 ? columns : (columns + 1) / 2;
+		halve_block(&lines, &columns);
 	}
+	return (uint64_t)lines << 16 | (uint64_t)columns;
+}
+
+/* The same with one channel of the input a group: all that fits, but enough blocks for everybody where groups are few. */
+static uint64_t conv_alone_block(const int64_t *dims, const struct op_attr *a, const struct traits *t) {
+	unsigned x = a->rank - 1u;
+	int64_t step_y = x ? a->step[0] : 1, planes = step_y * a->step[x];
+	int64_t over_y = x ? (dims[CONV_KH] - 1) * a->dims[0] / step_y : 0, over_x = (dims[CONV_KW] - 1) * a->dims[x] / a->step[x];
+	int64_t few = ALONE_BLOCKS * (int64_t)t->units / (dims[CONV_N] * dims[CONV_GROUP]);
+	int64_t columns = even_piece(dims[CONV_OW], CONV_COLUMNS);
+	int64_t lines = few > 1 ? even_piece(dims[CONV_OH], (dims[CONV_OH] + few - 1) / few) : dims[CONV_OH];
+
+	while (planes * (lines + over_y) * (columns + over_x) > CONV_REGION && (lines > 1 || columns > 1))
+		halve_block(&lines, &columns);
 	return (uint64_t)lines << 16 | (uint64_t)columns;
 }
 
@@ -788,7 +805,9 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 	k->rank = CONV_DIMS;
 	lower_conv_dims(l, root, x->type, w);
 	k->packed = w->columns;
-	l->d->extent = k->packed ? conv_packed_block(l->d->dims, root->attr) : conv_block(l->d->dims, root->attr);
+	k->alone = !k->packed && l->d->dims[CONV_CI] == 1 && l->p->o->traits->strategy == STRATEGY_CPU;
+	l->d->extent = k->packed ? conv_packed_block(l->d->dims, root->attr) :
+		k->alone ? conv_alone_block(l->d->dims, root->attr, l->p->o->traits) : conv_block(l->d->dims, root->attr);
 	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
 	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);
 	lower_conv_operands(l, x, w);

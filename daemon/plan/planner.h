@@ -294,6 +294,8 @@ void draft_store(struct draft *d, uint16_t value, const struct plan_operand *o);
 
 /* MATMUL, CPU strategy: vectors side by side in a tile of a result with rows of n elements. */
 uint8_t tile_vectors(uint8_t width, uint8_t accumulator, int64_t n);
+/* An extent in pieces of at most so many: a piece, all being alike. */
+int64_t even_piece(int64_t extent, int64_t most);
 /* Is a product of these extents computed with lanes along M? The steps are the first factor's. */
 bool tile_turns(uint8_t width, int64_t m, int64_t n, int64_t step_m, int64_t step_k);
 /* Drops extents of 1 and merges dims that every operand walks evenly. */

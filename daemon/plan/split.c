@@ -288,7 +288,7 @@ static void second_space(struct halves *h, bool after_root) {
 	}
 	k->root = KERNEL_MAP;
 	k->kept = k->inputs = 0;
-	k->causal = k->packed = false;
+	k->causal = k->packed = k->alone = false;
 	k->hidden = 0;
 	k->op = 0;
 	k->accumulator = 0;
