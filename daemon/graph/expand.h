@@ -22,6 +22,13 @@ enum {
 bool graph_keeps_whole(unsigned op, const struct tensor_type *const *in, const struct op_attr *attr,
 	const struct tensor_type *type);
 
+/* Is a matrix product that op_infer() accepted with this type made of other operations? See product.c. */
+bool graph_divides(unsigned op, const struct tensor_type *const *in, const struct tensor_type *type);
+
+/* These operations. As graph_op(), which calls it. */
+int graph_divide(struct graph *g, const uint32_t *in, const struct tensor_type *type, uint32_t note, uint32_t *nodep,
+	struct fault *f) FAULT_MUST_USE;
+
 /* The nodes of a composite that op_infer() accepted with this type. As graph_op(), which calls it. */
 int graph_expand(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	const struct tensor_type *type, uint32_t note, uint32_t *nodep, struct fault *f) FAULT_MUST_USE;

@@ -346,6 +346,15 @@ static bool view_of_leaf(const struct graph *g, unsigned op, const uint32_t *in,
 	return n->op == OP_load && view_apply(op, attr, &n->type, &g->leaf[n->index].view, type, v);
 }
 
+static bool divides(const struct graph *g, unsigned op, unsigned arity, const uint32_t *in,
+	const struct tensor_type *result) {
+	const struct tensor_type *type[LIMIT_OPERANDS];
+
+	for (unsigned i = 0; i < arity; i++)
+		type[i] = &g->node[in[i]].type;
+	return graph_divides(op, type, result);
+}
+
 static bool keeps_whole(const struct graph *g, unsigned op, const uint32_t *in, const struct op_attr *attr,
 	const struct tensor_type *result) {
 	const struct tensor_type *type[LIMIT_OPERANDS];
@@ -370,6 +379,8 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 		return r;
 	if (op_info(op)->class == OP_CLASS_COMPOSITE && !keeps_whole(g, op, in, attr ? attr : &none, &n.type))
 		return graph_expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
+	if (op == OP_matmul && divides(g, op, arity, in, &n.type))
+		return graph_divide(g, in, &n.type, note, nodep, f);
 	if (view_of_leaf(g, op, in, attr, &n.type, &v))
 		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);
 	for (unsigned i = 0; i < arity; i++)

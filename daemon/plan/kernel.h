@@ -286,7 +286,6 @@ struct kernel {
 	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
 	bool turned;                   /* few columns: lanes lie along M */
 	bool small;                    /* all of K, and all columns of some rows, at once */
-	bool stacked;                  /* ... and tiny: lanes lie along the last batch dim, a matrix each */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	bool alone;                    /* CONV, CPU strategy: a group has one channel of the input, and its weights are not packed */

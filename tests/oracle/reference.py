@@ -573,11 +573,18 @@ def scan_axis(a, axis, function, reduce, widen=False):
 
 
 def matmul(dtype, a, b):
-    """c = fma(a, b, c) over k in order from 0, in the register type; rounded once at the end."""
+    """c = fma(a, b, c) over k in order from 0, in the register type; rounded once. Few elements and a long k: the tree."""
     if is_integer(dtype):
         return np.matmul(a, b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     c = np.zeros(batch + (a.shape[-2], b.shape[-1]), REGISTER[dtype])
+    k = a.shape[-1]
+    if c.shape[-2:] == (1, 1) and k >= 1024 and c.size:
+        products = a.astype(c.dtype) * np.swapaxes(b, -1, -2).astype(c.dtype)
+        return rounded(dtype, reduce_sum(products, [products.ndim - 1])[..., None])
+    if dtype in ("f32", "f64") and k >= 32768 and 0 < c.size <= 4096 and max(a.ndim, b.ndim) < 8:
+        blocks = [matmul(dtype, a[..., i:i + BLOCK], b[..., i:i + BLOCK, :]) for i in range(0, k, BLOCK)]
+        return tree_sum(np.stack(blocks, axis=-1))
     for k in range(a.shape[-1]):
         c = fma(a[..., :, k, None], b[..., k, None, :], c)
     return rounded(dtype, c)
