@@ -18,6 +18,7 @@ enum fault_code {
 #define ERROR(id, name, doc) FAULT_##name = id,
 #include "errors.def"
 #undef ERROR
+	FAULT_COUNT,             /* one above the highest: the table grows at its end */
 };
 
 struct fault {

@@ -56,6 +56,8 @@ static struct stage {
 	unsigned grows, drops, freed;
 	uint64_t freed_offset;
 	bool timed;                  /* runs are */
+	bool alone;                  /* runs share no launch */
+	uint64_t timeout_us;         /* of runs */
 	unsigned times;              /* told */
 	double fastest_ns;
 } st;
@@ -343,7 +345,7 @@ static void submit_to(struct lane *l, struct buffer **out, struct ending *e) {
 	struct plan *p = plan_of_graph();
 	struct exec_request q = { .plan = p, .leaf = leaves, .leaf_offset = offsets,
 		.scalar = graph_scalar_values(st.graph), .space = st.space, .done = ended, .user = e,
-		.timed = st.timed ? on_timed : NULL };
+		.timed = st.timed ? on_timed : NULL, .together = !st.alone, .timeout_us = st.timeout_us };
 
 	ck_assert_uint_le(p->leaves, 16);
 	for (uint32_t i = 0; i < p->leaves; i++) {
@@ -1437,6 +1439,256 @@ static double cost_of_run(struct plan *p, struct buffer **leaves, const uint64_t
 	return used / runs;
 }
 
+/* ---- lanes that share the device ---- */
+
+enum { CREW = 5, BACKLOG = 60 };
+
+struct crew {
+	struct lane *lane[CREW];
+	struct buffer *a[CREW], *out[CREW];
+	struct ending e[CREW];
+};
+
+/* The same chain for each lane, of its own array, all of them waiting; the programs are built. */
+static void crew_submit(struct crew *c, unsigned ops) {
+	struct buffer *b = client_array(N, 2, -0.001f);
+
+	exec_gather(st.exec);
+	for (unsigned i = 0; i < CREW; i++) {
+		ck_assert_int_eq(lane_new(st.exec, &c->lane[i]), 0);
+		c->a[i] = client_array(N, (float)i, 0.001f);
+		output(chain(leaf(c->a[i]), leaf(b), ops));
+		submit_to(c->lane[i], &c->out[i], &c->e[i]);
+	}
+	buffer_unref(b);
+}
+
+static void crew_end(struct crew *c) {
+	wait_idle();
+	for (unsigned i = 0; i < CREW; i++) {
+		buffer_unref(c->a[i]);
+		buffer_unref(c->out[i]);
+		lane_free(c->lane[i]);
+	}
+}
+
+static void build_chain(unsigned ops) {
+	struct buffer *a = client_array(N, 0, 0.001f), *b = client_array(N, 2, -0.001f), *out;
+	struct ending e = { 0 };
+
+	output(chain(leaf(a), leaf(b), ops));
+	submit(&out, &e);
+	check_chain(published(out), N, ops);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out);
+	wait_idle();
+}
+
+static void check_crew(struct crew *c, unsigned ops) {
+	for (unsigned i = 0; i < CREW; i++) {
+		const float *v = published(c->out[i]);
+
+		ck_assert_int_eq(c->e[i].code, 0);
+		for (unsigned k = 0; k < N; k++)
+			if (v[k] != chain_value((float)i + (float)k * 0.001f, 2 - (float)k * 0.001f, ops))
+				ck_abort_msg("lane %u has a value of another", i);
+	}
+}
+
+static void wait_together(bool discrete) {
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches, tasks;
+
+	open_stage(NULL, discrete, 0, 0);
+	build_chain(5);
+	launches = device_counters(st.device)->launches;
+	tasks = device_counters(st.device)->tasks;
+	crew_submit(&c, 5);
+	ck_assert_uint_eq(device_counters(st.device)->launches, launches);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(device_counters(st.device)->launches, launches + 1);
+	ck_assert_uint_eq(device_counters(st.device)->tasks, tasks + CREW);
+	ck_assert_uint_eq(exec_counters(st.exec)->shared_launches, 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->shared_runs, CREW);
+	ck_assert_uint_eq(lane_usage(c.lane[1])->shared, 1);
+	check_crew(&c, 5);
+	crew_end(&c);
+	close_stage();
+}
+
+START_TEST(runs_of_one_plan_that_wait_in_several_lanes_are_one_launch) {
+	wait_together(_i);
+}
+END_TEST
+
+START_TEST(runs_that_are_to_stay_alone_share_no_launch) {
+	struct crew c = { .e = { { 0 } } };
+
+	open_usual();
+	build_chain(5);
+	st.alone = true;
+	crew_submit(&c, 5);
+	exec_progress(st.exec);
+	check_crew(&c, 5);
+	ck_assert_uint_eq(exec_counters(st.exec)->shared_runs, 0);
+	crew_end(&c);
+	close_stage();
+}
+END_TEST
+
+/* Steps that are launches of their own go together, too, each with its own temporaries. */
+START_TEST(every_step_of_runs_that_go_together_is_one_launch) {
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches;
+
+	open_usual();
+	st.fuse = false;
+	build_chain(5);
+	launches = device_counters(st.device)->launches;
+	crew_submit(&c, 5);
+	exec_progress(st.exec);
+	check_crew(&c, 5);
+	ck_assert_uint_eq(device_counters(st.device)->launches, launches + 5);
+	crew_end(&c);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_failed_array_of_one_lane_is_no_trouble_of_the_others) {
+	struct crew c = { .e = { { 0 } } };
+
+	open_usual();
+	build_chain(5);
+	crew_submit(&c, 5);
+	ck_assert_uint_eq(lane_cancel(c.lane[2]), 1);
+	exec_progress(st.exec);
+	wait_idle();
+	for (unsigned i = 0; i < CREW; i++)
+		ck_assert_int_eq(c.e[i].code, i == 2 ? FAULT_CANCELLED : 0);
+	ck_assert_ptr_nonnull(buffer_fault(c.out[2]));
+	ck_assert_uint_eq(exec_counters(st.exec)->cancelled, 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->shared_runs, CREW - 1);
+	crew_end(&c);
+	close_stage();
+}
+END_TEST
+
+START_TEST(what_was_not_begun_in_time_fails_and_what_came_after_runs) {
+	struct buffer *a, *b, *late, *then;
+	struct ending e = { 0 }, after = { 0 };
+
+	open_usual();
+	build_chain(1);
+	a = client_array(N, 0, 1);
+	b = client_array(N, 1, 0);
+	exec_gather(st.exec);
+	st.timeout_us = 1000;
+	late = add_arrays(a, b, &e);
+	st.timeout_us = 0;
+	then = add_arrays(a, b, &after);
+	ck_assert_uint_lt(exec_wait_us(st.exec), 10000);
+	usleep(20000);
+	exec_progress(st.exec);
+	wait_idle();
+	ck_assert_int_eq(e.code, FAULT_TIMEOUT);
+	ck_assert_int_eq(after.code, 0);
+	ck_assert_uint_eq(exec_wait_us(st.exec), UINT64_MAX);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(late);
+	buffer_unref(then);
+	close_stage();
+}
+END_TEST
+
+/* Two lanes with runs of equal length, each run an array of its own; the order of their ends is kept. */
+struct contest {
+	struct lane *lane[2];
+	struct ending e[2][BACKLOG];
+	struct buffer *a;
+};
+
+static void contest_begin(struct contest *c) {
+	memset(c, 0, sizeof *c);
+	open_usual();
+	build_chain(40);
+	st.alone = true;
+	turns = 0;
+	c->a = client_array(N, 0, 0.001f);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(lane_new(st.exec, &c->lane[i]), 0);
+	exec_gather(st.exec);
+}
+
+static void contest_add(struct contest *c, int lane, unsigned count) {
+	for (unsigned i = 0; i < count; i++) {
+		struct buffer *out;
+
+		output(chain(leaf(c->a), leaf(c->a), 40));
+		submit_to(c->lane[lane], &out, &c->e[lane][i]);
+		buffer_unref(out);
+	}
+}
+
+static void contest_end(struct contest *c) {
+	wait_idle();
+	buffer_unref(c->a);
+	for (int i = 0; i < 2; i++)
+		lane_free(c->lane[i]);
+	close_stage();
+}
+
+START_TEST(a_short_queue_is_not_behind_a_long_one) {
+	struct contest c;
+
+	contest_begin(&c);
+	contest_add(&c, 0, BACKLOG);
+	contest_add(&c, 1, 5);
+	exec_progress(st.exec);
+	wait_idle();
+	/* Turn by turn, but for what was with the device when it came. */
+	ck_assert_uint_lt(c.e[1][4].turn, 2 * 5 + 10);
+	ck_assert_uint_gt(lane_usage(c.lane[0])->device_ns, lane_usage(c.lane[1])->device_ns);
+	contest_end(&c);
+}
+END_TEST
+
+START_TEST(a_lane_of_three_times_the_weight_has_three_times_the_runs) {
+	const struct lane_share heavy = { .weight = 3 * LANE_WEIGHT, .priority = LANE_NORMAL };
+	struct contest c;
+	unsigned ahead;
+
+	contest_begin(&c);
+	lane_set_share(c.lane[0], &heavy);
+	contest_add(&c, 0, BACKLOG);
+	contest_add(&c, 1, BACKLOG);
+	exec_progress(st.exec);
+	wait_idle();
+	/* When the heavy one is done, the other has done a third. */
+	ahead = c.e[0][BACKLOG - 1].turn - BACKLOG;
+	ck_assert_uint_gt(ahead, BACKLOG / 6);
+	ck_assert_uint_lt(ahead, BACKLOG / 2);
+	contest_end(&c);
+}
+END_TEST
+
+START_TEST(a_higher_priority_goes_first) {
+	const struct lane_share high = { .weight = LANE_WEIGHT, .priority = LANE_HIGH };
+	struct contest c;
+
+	contest_begin(&c);
+	lane_set_share(c.lane[1], &high);
+	contest_add(&c, 0, BACKLOG / 2);
+	contest_add(&c, 1, BACKLOG / 2);
+	exec_progress(st.exec);
+	wait_idle();
+	ck_assert_uint_lt(c.e[1][BACKLOG / 2 - 1].turn, c.e[0][2].turn + BACKLOG / 2);
+	ck_assert_uint_lt(c.e[1][BACKLOG / 2 - 1].turn, c.e[0][BACKLOG / 4].turn);
+	contest_end(&c);
+}
+END_TEST
+
 static void tell_cost(const char *what, unsigned ops, unsigned steps, bool fuse) {
 	struct buffer *a = client_array(N, 0, 0.001f), *leaves[1];
 	double best = 1e9, all = 0;
@@ -1522,6 +1774,17 @@ static void add_memory(TCase *c) {
 	tcase_add_loop_test(c, sessions_leave_no_descriptors_mappings_or_buffers, 0, 2);
 }
 
+static void add_sharing(TCase *c) {
+	tcase_add_loop_test(c, runs_of_one_plan_that_wait_in_several_lanes_are_one_launch, 0, 2);
+	tcase_add_test(c, runs_that_are_to_stay_alone_share_no_launch);
+	tcase_add_test(c, every_step_of_runs_that_go_together_is_one_launch);
+	tcase_add_test(c, a_failed_array_of_one_lane_is_no_trouble_of_the_others);
+	tcase_add_test(c, what_was_not_begun_in_time_fails_and_what_came_after_runs);
+	tcase_add_test(c, a_short_queue_is_not_behind_a_long_one);
+	tcase_add_test(c, a_lane_of_three_times_the_weight_has_three_times_the_runs);
+	tcase_add_test(c, a_higher_priority_goes_first);
+}
+
 static void add_order(TCase *c) {
 	tcase_add_test(c, a_lane_overtakes_another_that_waits_for_a_build);
 	tcase_add_test(c, a_lane_keeps_its_order_while_it_waits_for_a_build);
@@ -1552,6 +1815,7 @@ int main(void) {
 	add_failures(add_case(s, "failures"));
 	add_memory(add_case(s, "memory"));
 	add_order(add_case(s, "order"));
+	add_sharing(add_case(s, "sharing"));
 	runner = srunner_create(s);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

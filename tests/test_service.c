@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -842,6 +843,177 @@ START_TEST(fused_and_unfused_bits_agree_across_processes) {
 }
 END_TEST
 
+/* ---- many on one device ---- */
+
+enum {
+	TOGETHER = 6,
+	TOGETHER_REQUESTS = 150,
+	TOGETHER_ELEMENTS = 3000,
+	BACKLOG_SHORT = 6,
+	BACKLOG_LONG = 600,
+	BACKLOG_ELEMENTS = 1 << 18,
+	BACKLOG_US = 1500 * 1000,
+};
+
+static int request(fusion_context *c, const float *x, float *got) {
+	int64_t n = TOGETHER_ELEMENTS;
+	fusion_array *a;
+	int r;
+
+	fusion_scope_begin(c);
+	a = fusion_from(c, FUSION_F32, 1, &n, x);
+	a = fusion_sub(fusion_tanh(fusion_mul(a, fusion_add_scalar(a, 0.25))), a);
+	r = fusion_read(fusion_add(fusion_exp(a), a), got, (size_t)n * sizeof *got);
+	fusion_scope_end(c);
+	return r;
+}
+
+/* What this process gets for its numbers alone, it gets with all others at once. */
+static int same_bits_in_company(int seed, int go, int ready) {
+	float x[TOGETHER_ELEMENTS], alone[TOGETHER_ELEMENTS], got[TOGETHER_ELEMENTS];
+	fusion_context *c;
+	char byte;
+
+	for (int i = 0; i < TOGETHER_ELEMENTS; i++)
+		x[i] = (float)((i * 31 + seed * 1009) % 4001) / 1000 - 2;
+	if (fusion_open(&c, NULL) || fusion_configure(c, "fusion.together", "no") || request(c, x, alone) ||
+		fusion_configure(c, "fusion.together", "yes"))
+		return 1;
+	if (write(ready, "r", 1) != 1 || read(go, &byte, 1) != 1)
+		return 2;
+	for (int i = 0; i < TOGETHER_REQUESTS; i++)
+		if (request(c, x, got) || memcmp(got, alone, sizeof got))
+			return 3;
+	fusion_close(c);
+	return 0;
+}
+
+static void expect_bytes(int fd, int count) {
+	char byte;
+
+	for (int i = 0; i < count; i++)
+		ck_assert_int_eq(read(fd, &byte, 1), 1);
+}
+
+START_TEST(requests_of_several_processes_share_launches_and_keep_their_bits) {
+	int go[2], ready[2];
+	pid_t pid[TOGETHER];
+	fusion_context *c;
+
+	ck_assert_int_eq(pipe(go), 0);
+	ck_assert_int_eq(pipe(ready), 0);
+	for (int i = 0; i < TOGETHER; i++) {
+		pid[i] = fork();
+		if (!pid[i])
+			_exit(same_bits_in_company(i, go[0], ready[1]));
+	}
+	close(ready[1]);
+	expect_bytes(ready[0], TOGETHER);
+	c = connect_client();
+	ck_assert_double_eq(stat_of(c, "runs_in_shared_launches"), 0);
+	ck_assert_int_eq(write(go[1], "gggggg", TOGETHER), TOGETHER);
+	for (int i = 0; i < TOGETHER; i++)
+		ck_assert_int_eq(child_exit(pid[i]), 0);
+	ck_assert_double_gt(stat_of(c, "runs_in_shared_launches"), TOGETHER);
+	ck_assert_double_lt(stat_of(c, "launches"), stat_of(c, "tasks"));
+	fusion_close(c);
+}
+END_TEST
+
+static double own_stat(fusion_context *c, const char *name) {
+	char *text = fusion_stats(c, false);
+	cJSON *json = cJSON_Parse(text);
+	const cJSON *item = cJSON_GetObjectItem(json, name);
+	double value = item ? item->valuedouble : -1;
+
+	cJSON_Delete(json);
+	free(text);
+	return value;
+}
+
+static fusion_array *piece_of_work(fusion_context *c, fusion_array *x, int i) {
+	fusion_array *a;
+
+	fusion_scope_begin(c);
+	a = fusion_add_scalar(x, i);
+	for (int k = 0; k < 8; k++)
+		a = fusion_tanh(fusion_mul_scalar(a, 0.5));
+	a = fusion_keep(fusion_sum(a, 0, NULL, false));
+	fusion_scope_end(c);
+	return fusion_flush(c) ? NULL : a;
+}
+
+static double seconds_now(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Always so many pieces of work asked for and not done; tells its part of the device's time between two bytes. */
+static int keep_backlog(unsigned length, int go, int said) {
+	fusion_array *piece[BACKLOG_LONG] = { 0 }, *x;
+	int64_t n = BACKLOG_ELEMENTS;
+	double before = -1, began = 0, got;
+	fusion_context *c;
+	char byte;
+
+	fcntl(go, F_SETFL, O_NONBLOCK);
+	/* Each piece is a graph of its own, and nothing is built while it counts. */
+	if (fusion_open(&c, NULL) || fusion_configure(c, "fusion.window_us", "0") ||
+		fusion_configure(c, "fusion.tracker_share", "0") || fusion_configure(c, "fusion.together", "no"))
+		return 1;
+	x = fusion_copy(fusion_full(c, FUSION_F32, 1, &n, 0.5));
+	for (unsigned i = 0;; i++) {
+		if (piece[i % length] && fusion_wait(piece[i % length]))
+			return 2;
+		fusion_release(piece[i % length]);
+		piece[i % length] = piece_of_work(c, x, (int)i);
+		if (i == 2 * length && write(said, "w", 1) != 1)
+			return 3;
+		if (i < 2 * length || read(go, &byte, 1) != 1)
+			continue;
+		if (before >= 0)
+			break;
+		before = own_stat(c, "device_ns");
+		began = seconds_now();
+	}
+	got = (own_stat(c, "device_ns") - before) / (seconds_now() - began);
+	return write(said, &got, sizeof got) == sizeof got ? 0 : 4;
+}
+
+START_TEST(a_backlog_a_hundred_times_as_long_gets_no_more_of_the_device) {
+	const unsigned length[] = { BACKLOG_SHORT, BACKLOG_LONG };
+	int go[2][2], said[2][2];
+	double got[2];
+	pid_t pid[2];
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(pipe(go[i]), 0);
+		ck_assert_int_eq(pipe(said[i]), 0);
+		pid[i] = fork();
+		if (!pid[i])
+			_exit(keep_backlog(length[i], go[i][0], said[i][1]));
+		close(said[i][1]);
+	}
+	for (int i = 0; i < 2; i++)
+		expect_bytes(said[i][0], 1);
+	for (int times = 0; times < 2; times++) {
+		for (int i = 0; i < 2; i++)
+			ck_assert_int_eq(write(go[i][1], "g", 1), 1);
+		usleep(times ? 0 : BACKLOG_US);
+	}
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(read(said[i][0], &got[i], sizeof got[i]), sizeof got[i]);
+		ck_assert_int_eq(child_exit(pid[i]), 0);
+	}
+	printf("note: of the device's time the short backlog got %.1f %%, and both %.1f %%\n",
+		100 * got[0] / (got[0] + got[1]), 1e-7 * (got[0] + got[1]));
+	ck_assert_double_gt(got[0] / (got[0] + got[1]), 0.40);
+	ck_assert_double_lt(got[0] / (got[0] + got[1]), 0.60);
+}
+END_TEST
+
 START_TEST(after_a_fork_the_child_is_told) {
 	fusion_context *c = connect_client();
 	int64_t n = 4;
@@ -905,6 +1077,8 @@ static Suite *suite(void) {
 	tcase_add_test(running, another_sessions_secret_opens_nothing);
 	tcase_add_test(running, bad_batches_are_refused_one_by_one);
 	tcase_add_test(running, fused_and_unfused_bits_agree_across_processes);
+	tcase_add_test(running, requests_of_several_processes_share_launches_and_keep_their_bits);
+	tcase_add_test(running, a_backlog_a_hundred_times_as_long_gets_no_more_of_the_device);
 	tcase_add_test(running, after_a_fork_the_child_is_told);
 	suite_add_tcase(s, running);
 	/* One daemon for all of them; the last kills its engine. */

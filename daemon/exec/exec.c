@@ -10,6 +10,8 @@
 enum {
 	/* How often empty memory is looked for. */
 	EXEC_TRIM_MS = 250,
+	/* ... and runs that were not begun in time. */
+	EXEC_EXPIRE_US = 2000,
 };
 
 int exec_new(const struct exec_config *c, struct exec **execp) {
@@ -38,6 +40,7 @@ static struct item *flight_pop(struct exec *x) {
 	if (!x->flight)
 		x->flight_last = NULL;
 	x->busy--;
+	schedule_passed(x, i);
 	return i;
 }
 
@@ -50,13 +53,14 @@ static void item_tell(const struct exec *x, const struct item *i) {
 		timing_tell(r->timing, x, r);
 	if (i->kind == ITEM_FENCE && i->passed)
 		i->passed(i->user);
-	else if (i->kind != ITEM_FENCE && i->done)
+	else if (i->kind != ITEM_FENCE && i->kind != ITEM_SLICE && i->done)
 		i->done(i->user, i->sorrow ? &i->sorrow->fault : NULL);
 }
 
 static void complete(struct exec *x) {
 	struct item *i;
 
+	schedule_settle(x);
 	while ((i = flight_pop(x))) {
 		item_tell(x, i);
 		item_free(i);
@@ -81,16 +85,19 @@ static void lose(struct exec *x, uint64_t end) {
 	sorrow_unref(s);
 }
 
+/* Several are often answered together, so how long each took is not known: exec_progress() does the rest for all. */
 static void on_mark(void *user, int error) {
 	struct exec *x = user;
 	uint64_t end = x->mark[x->mark_first];
+
+	if (!x->began_ns)
+		x->began_ns = x->mark_launched_ns[x->mark_first];
 
 	x->mark_first = (x->mark_first + 1) % EXEC_MARKS;
 	x->marks--;
 	if (error)
 		lose(x, end);
 	x->completed = end;
-	complete(x);
 }
 
 void exec_mark(struct exec *x) {
@@ -103,6 +110,8 @@ void exec_mark(struct exec *x) {
 	if (device_mark(x->device, on_mark, x))
 		return;
 	x->mark[at] = x->marked = x->sequence;
+	x->mark_launched_ns[at] = x->launched_ns;
+	x->launched_ns = 0;
 	x->marks++;
 	/* An error of the flush is one of the launches too, and comes with the mark. */
 	if (device_flush(x->device))
@@ -119,18 +128,6 @@ void exec_launched(struct exec *x, struct item *i) {
 
 /* ---- progress ---- */
 
-/* One item of each lane: those with much to do leave room for others. */
-static bool advance_all(struct exec *x) {
-	struct lane *next;
-	bool went = false;
-
-	for (struct lane *l = x->waiting; l; l = next) {
-		next = l->next;
-		went |= lane_advance(l, 1) > 0;
-	}
-	return went;
-}
-
 static void trim(struct exec *x) {
 	int64_t now = exec_now_ms();
 
@@ -143,11 +140,21 @@ static void trim(struct exec *x) {
 }
 
 void exec_progress(struct exec *x) {
-	while (x->waiting && advance_all(x))
-		exec_mark(x);
-	exec_mark(x);
+	x->gathering = false;
 	complete(x);
+	schedule_expire(x);
+	schedule_retry(x);
+	schedule(x);
+	exec_mark(x);
 	trim(x);
+}
+
+void exec_gather(struct exec *x) {
+	x->gathering = true;
+}
+
+uint64_t exec_wait_us(const struct exec *x) {
+	return x->deadlines ? EXEC_EXPIRE_US : UINT64_MAX;
 }
 
 uint32_t exec_busy(const struct exec *x) {
@@ -182,6 +189,7 @@ struct exec *exec_free(struct exec *x) {
 	drain(x);
 	packed_forget_all(x);
 	scratch_trim(x, true);
+	schedule_free(x);
 	free(x);
 	return NULL;
 }

@@ -1,10 +1,10 @@
 /*
  * Runs plans: binds slots to buffers, waits (without blocking) for programs, launches, hands back.
  *
- * A lane is one session's order of execution: runs of a lane are launched in the order submitted;
- * runs of different lanes overtake each other while one waits for a build. All lanes share the
- * device's in-order queue, so memory given back when its last user is launched may be taken by the
- * next launch at once.
+ * A lane is one session's order of execution: runs of a lane are launched in the order submitted. All lanes
+ * share the device's in-order queue, so memory given back when its last user is launched may be taken by the
+ * next launch at once. The queue is kept short; whose run is next is decided by what each lane was given
+ * of the device's time (schedule.c), and runs of one plan that wait in several lanes become one launch.
  *
  * A buffer's memory is taken when the run that writes it is launched. Where that fails, or the run
  * fails, the buffer is poisoned: it keeps the fault, and every later run that reads it fails with
@@ -40,6 +40,10 @@ struct exec *exec_free(struct exec *x);
  * goes on with runs whose programs are ready, gives back memory that has been empty for a while.
  */
 void exec_progress(struct exec *x);
+/* From here to exec_progress() runs are only queued, so that those that arrive together can be launched together. */
+void exec_gather(struct exec *x);
+/* Call exec_progress() after so long at the latest; UINT64_MAX: as above. */
+uint64_t exec_wait_us(const struct exec *x);
 /* Runs submitted and not yet completed, of all lanes. */
 uint32_t exec_busy(const struct exec *x);
 
@@ -77,7 +81,27 @@ void buffer_written(struct buffer *b);
 
 /* ---- runs ---- */
 
+enum lane_priority { LANE_LOW, LANE_NORMAL, LANE_HIGH, LANE_PRIORITIES };
+/* The usual weight. */
+enum { LANE_WEIGHT = 100 };
+
+/* How a lane shares the device with others that have something to launch. */
+struct lane_share {
+	uint32_t weight;                   /* its part of the device's time, against theirs; above 0 */
+	enum lane_priority priority;       /* a higher one goes first, but for a launch now and then */
+};
+
+struct lane_usage {
+	uint64_t device_ns;                /* measured */
+	uint64_t shared;                   /* runs launched together with another lane's */
+};
+
 int lane_new(struct exec *x, struct lane **lanep) FAULT_MUST_USE;
+/* From now on; until then LANE_WEIGHT and LANE_NORMAL. */
+void lane_set_share(struct lane *l, const struct lane_share *share);
+const struct lane_usage *lane_usage(const struct lane *l);
+/* Runs that are not begun fail with FAULT_CANCELLED; how many there were. */
+uint32_t lane_cancel(struct lane *l);
 struct lane *lane_free(struct lane *l);            /* pending runs are dropped, their callbacks not called */
 
 struct exec_request {
@@ -86,6 +110,8 @@ struct exec_request {
 	const uint64_t *leaf_offset;       /* elements, of each leaf */
 	const uint64_t *scalar;            /* plan->scalars values */
 	struct space *space;               /* of the outputs */
+	bool together;                     /* may be a task of one launch with runs of other lanes */
+	uint64_t timeout_us;               /* not begun so long after now: FAULT_TIMEOUT; 0: never */
 	/* Not NULL: the run is timed, where the device tells times and nothing came between. Called before done. */
 	void (*timed)(void *user, double ns);
 	/* Completed or failed; called from exec_progress() or device_poll(). f is NULL for success. */
@@ -113,6 +139,8 @@ int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, co
 
 struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
+	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */
+	uint64_t expired, cancelled;
 	uint64_t packed_made, packed_used, packed_bytes; /* packed.c: copies made, found there; bytes kept now */
 };
 const struct exec_counters *exec_counters(const struct exec *x);

@@ -14,9 +14,35 @@ int lane_new(struct exec *x, struct lane **lanep) {
 
 	if (!l)
 		return -ENOMEM;
+	if (schedule_reserve(x)) {
+		free(l);
+		return -ENOMEM;
+	}
 	l->exec = x;
+	l->share = (struct lane_share){ .weight = LANE_WEIGHT, .priority = LANE_NORMAL };
+	l->all_next = x->lane;
+	if (l->all_next)
+		l->all_next->all_previous = l;
+	x->lane = l;
+	x->lanes++;
 	*lanep = l;
 	return 0;
+}
+
+void lane_set_share(struct lane *l, const struct lane_share *share) {
+	schedule_set(l, share);
+}
+
+const struct lane_usage *lane_usage(const struct lane *l) {
+	return &l->usage;
+}
+
+uint32_t lane_cancel(struct lane *l) {
+	uint32_t count = schedule_cancel(l);
+
+	l->exec->counters.cancelled += count;
+	exec_mark(l->exec);
+	return count;
 }
 
 void item_free(struct item *i) {
@@ -27,6 +53,7 @@ void item_free(struct item *i) {
 
 		free(r->base);
 		free(r->packed);
+		plan_unref(r->plan);
 		timing_free(r->timing);
 	}
 	free(i);
@@ -34,42 +61,24 @@ void item_free(struct item *i) {
 
 /* ---- waiting and going ---- */
 
-static void lane_unlink(struct lane *l) {
-	if (l->next)
-		l->next->previous = l->previous;
-	if (l->previous)
-		l->previous->next = l->next;
-	else
-		l->exec->waiting = l->next;
-	l->next = l->previous = NULL;
-}
-
-static struct item *lane_pop(struct lane *l) {
+struct item *lane_pop(struct lane *l) {
 	struct item *i = l->first;
 
 	l->first = i->next;
-	if (!l->first) {
+	if (!l->first)
 		l->last = NULL;
-		lane_unlink(l);
-	}
 	i->next = NULL;
 	return i;
 }
 
 void lane_append(struct lane *l, struct item *i) {
-	struct exec *x = l->exec;
-
-	x->busy++;
-	if (l->last) {
+	l->exec->busy++;
+	if (l->last)
 		l->last->next = i;
-		l->last = i;
-		return;
-	}
-	l->first = l->last = i;
-	l->next = x->waiting;
-	if (l->next)
-		l->next->previous = l;
-	x->waiting = l;
+	else
+		l->first = i;
+	l->last = i;
+	schedule_added(l);
 }
 
 /* 0, or -EAGAIN while the run that writes the buffer is not launched. */
@@ -91,27 +100,19 @@ static int publish_advance(struct exec *x, struct item *i) {
 	return 0;
 }
 
-static int item_advance(struct exec *x, struct item *i) {
-	switch (i->kind) {
-	case ITEM_RUN:
-		return run_advance(x, (struct run *)i);
-	case ITEM_PUBLISH:
+int lane_advance(struct lane *l) {
+	struct exec *x = l->exec;
+	struct item *i = l->first;
+
+	if (i->kind == ITEM_PUBLISH)
 		return publish_advance(x, i);
-	case ITEM_FENCE:
-		break;
-	}
-	i->sequence = ++x->sequence;
+	if (i->kind == ITEM_RUN && !i->sorrow)
+		return -EAGAIN;
+	if (i->kind == ITEM_RUN)
+		run_end(x, (struct run *)i, i->sorrow);
+	else
+		i->sequence = ++x->sequence;
 	return 0;
-}
-
-uint32_t lane_advance(struct lane *l, uint32_t most) {
-	uint32_t went = 0;
-
-	while (l->first && went < most && !item_advance(l->exec, l->first)) {
-		exec_launched(l->exec, lane_pop(l));
-		went++;
-	}
-	return went;
 }
 
 /* ---- fences and publications ---- */
@@ -123,7 +124,7 @@ int lane_fence(struct lane *l, void (*done)(void *user), void *user) {
 		return -ENOMEM;
 	*i = (struct item){ .kind = ITEM_FENCE, .lane = l, .passed = done, .user = user };
 	lane_append(l, i);
-	if (lane_advance(l, UINT32_MAX))
+	if (!l->exec->gathering)
 		exec_mark(l->exec);
 	return 0;
 }
@@ -138,7 +139,7 @@ int buffer_publish(
 		.kind = ITEM_PUBLISH, .lane = l, .done = done, .user = user, .buffer = buffer_ref(b)
 	};
 	lane_append(l, i);
-	if (lane_advance(l, UINT32_MAX))
+	if (!l->exec->gathering)
 		exec_mark(l->exec);
 	return 0;
 }
@@ -152,6 +153,18 @@ static void drop_item(struct exec *x, struct item *i, struct sorrow *lost) {
 	item_free(i);
 }
 
+static void lane_unlink(struct lane *l) {
+	struct exec *x = l->exec;
+
+	if (l->all_next)
+		l->all_next->all_previous = l->all_previous;
+	if (l->all_previous)
+		l->all_previous->all_next = l->all_next;
+	else
+		x->lane = l->all_next;
+	x->lanes--;
+}
+
 struct lane *lane_free(struct lane *l) {
 	struct sorrow *lost;
 	struct exec *x;
@@ -162,10 +175,14 @@ struct lane *lane_free(struct lane *l) {
 	for (struct item *i = x->flight; i; i = i->next)
 		if (i->lane == l)
 			i->lane = NULL;
+	if (x->alone == l)
+		x->alone = NULL;
+	schedule_remove(l);
 	lost = sorrow_set(FAULT_LOST, "the session of the operations has ended");
 	while (l->first)
 		drop_item(x, lane_pop(l), lost);
 	sorrow_unref(lost);
+	lane_unlink(l);
 	free(l);
 	exec_mark(x);
 	return NULL;

@@ -15,6 +15,9 @@
 #include "daemon/emit/emit.h"
 #include "protocol/limits.h"
 
+/* Steps that take longer together are not joined: whoever else wants the device waits for a whole launch. */
+#define PREPARE_LAUNCH_NS 1e6
+
 /* The span temporaries are packed in; far more than any device has. */
 #define PREPARE_SPAN (UINT64_C(1) << 46)
 
@@ -156,6 +159,10 @@ static bool depends_on(const struct plan *plan, uint32_t first, uint32_t step) {
 	return false;
 }
 
+static double estimate(const struct plan_step *s) {
+	return s->measured_ns > 0 ? s->measured_ns : s->estimate_ns;
+}
+
 static bool joins(const struct prepared *p, const struct plan *plan, uint32_t first, uint32_t step) {
 	const struct prepared_step *a = &p->step[first], *b = &p->step[step];
 
@@ -167,10 +174,14 @@ static bool joins(const struct prepared *p, const struct plan *plan, uint32_t fi
 
 static void join_launches(struct prepared *p, const struct plan *plan) {
 	uint32_t first = 0;
+	double ns = 0;
 
 	for (uint32_t i = 0; i < p->steps; i++) {
-		if (i && !joins(p, plan, first, i))
+		ns += estimate(&plan->step[i]);
+		if (i && (ns > PREPARE_LAUNCH_NS || !joins(p, plan, first, i)))
 			first = i;
+		if (first == i)
+			ns = estimate(&plan->step[i]);
 		p->step[i].first = plan->step[i].launch = first;
 	}
 }

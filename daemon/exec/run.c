@@ -3,9 +3,12 @@
  *
  * It waits, without blocking anybody but its own lane, until its leaves have values and all its
  * programs are built; a program that failed has its step cut in two, and waiting goes on with the new
- * plan. Then memory is taken, all of it or none, and steps are launched; where the device's ring is
- * full it stops between two steps and goes on later. With the last step launched it lets go of its
+ * plan. Then memory is taken, all of it or none, and steps are launched; where the device has enough to do it
+ * stops between two steps and goes on later. With the last step launched it lets go of its
  * leaves and temporaries: what is launched later may have their memory.
+ *
+ * Runs of one plan, of several lanes, go step by step together: each step of all of them is one launch, a task
+ * a run. A task's record is made of its own run's memory alone, so they know nothing of each other.
  *
  * A run that cannot go on fails alone: its outputs are poisoned with the reason.
  */
@@ -14,6 +17,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/base/loop.h"
 
 _Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <=
 		       EXEC_LAUNCH_WORDS,
@@ -96,6 +101,9 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 		return -ENOMEM;
 	r->item = (struct item){ .kind = ITEM_RUN, .lane = l, .done = q->done, .user = q->user };
 	r->timed = q->timed;
+	r->together = q->together;
+	if (q->timeout_us)
+		r->deadline_ns = loop_now_ns() + UINT64_C(1000) * q->timeout_us;
 	r->plan = plan_ref(q->plan);
 	r->space = space_ref(q->space);
 	e = prepare(x, r->plan, &r->prepared, &f);
@@ -134,21 +142,19 @@ int exec_submit(struct exec *x, struct lane *l, const struct exec_request *q, st
 		return e;
 	for (uint32_t i = 0; i < r->outputs; i++)
 		bufferp[i] = buffer_ref(r->output[i]);
+	x->counters.runs++;
+	x->deadlines += r->deadline_ns != 0;
+	l->timeouts += r->deadline_ns != 0;
 	lane_append(l, &r->item);
 	r = NULL;
-	x->counters.runs++;
-	if (lane_advance(l, UINT32_MAX))
+	if (!x->gathering)
+		schedule(x);
+	if (!x->gathering)
 		exec_mark(x);
 	return 0;
 }
 
 /* ---- failing ---- */
-
-static int run_fail(struct exec *x, struct run *r, struct sorrow *s) {
-	run_end(x, r, s);
-	sorrow_unref(s);
-	return 0;
-}
 
 /* A fault for what a call answered with an errno. */
 static struct sorrow *sorrow_of(int error, uint64_t bytes) {
@@ -342,17 +348,46 @@ static void fill_record(const struct run *r, const struct prepared_step *s, uint
 		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
 }
 
-/* The steps of one launch, from `first` on; *endp is the first beyond. Those that would pack what is packed already are left out; *tasksp counts the others. */
-static int launch(struct exec *x, const struct run *r, uint32_t first, uint32_t *endp, uint32_t *tasksp) {
-	const struct prepared_step *s = &r->prepared->step[first];
-	uint32_t end = first, tasks = 0;
+/* Records of steps [first, end). Those that would pack what is packed already are left out. */
+static void fill_records(struct exec *x, const struct run *r, uint32_t first, uint32_t end, uint32_t *tasksp) {
+	const struct prepared_step *s = r->prepared->step;
 
-	for (; end < r->prepared->steps && r->prepared->step[end].first == first; end++)
-		if (!packed_there(r, end))
-			fill_record(r, &r->prepared->step[end], x->record + (size_t)tasks++ * s->words);
-	*endp = end;
-	*tasksp = tasks;
-	return tasks ? device_launch(x->device, s->program, x->record, tasks, s->items, s->local) : 0;
+	for (uint32_t i = first; i < end; i++)
+		if (!packed_there(r, i))
+			fill_record(r, &s[i], x->record + (size_t)(*tasksp)++ * s[i].words);
+}
+
+static uint32_t launch_end(const struct prepared *p, uint32_t first) {
+	uint32_t end = first + 1;
+
+	while (end < p->steps && p->step[end].first == first)
+		end++;
+	return end;
+}
+
+/* Those of the runs whose records fit one launch go with it; *wentp counts them, *tasksp their tasks. */
+static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t end, uint32_t *wentp, uint32_t *tasksp) {
+	uint32_t first = crew[0]->step, most;
+	const struct prepared_step *s = &crew[0]->prepared->step[first];
+
+	*wentp = n;
+	*tasksp = 0;
+	if (!s->items)
+		return 0;
+	most = EXEC_LAUNCH_WORDS / (s->words * (end - first));
+	if (n > most)
+		*wentp = n = most ? most : 1;
+	for (uint32_t i = 0; i < n; i++)
+		fill_records(x, crew[i], first, end, tasksp);
+	return *tasksp ? device_launch(x->device, s->program, x->record, *tasksp, s->items, s->local) : 0;
+}
+
+static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end) {
+	uint64_t ns = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		ns += schedule_step_ns(r, i);
+	schedule_charge(x, &r->item, ns);
 }
 
 /* Waits for the launch, for its time. */
@@ -366,22 +401,50 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 	return e;
 }
 
+static int launch_step(struct exec *x, struct run *r) {
+	uint32_t end = launch_end(r->prepared, r->step), tasks, went;
+	int e = launch(x, &r, 1, end, &went, &tasks);
+
+	if (e)
+		return e;
+	x->counters.steps += tasks;
+	if (tasks)
+		charge(x, r, r->step, end);
+	if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
+		r->timing = timing_free(r->timing);
+	if (x->time_kernels && tasks)
+		e = time_steps(x, r, r->step, end, tasks);
+	if (!e)
+		r->step = end;
+	return e;
+}
+
 static int launch_steps(struct exec *x, struct run *r) {
-	while (r->step < r->prepared->steps) {
-		uint32_t end = r->step + 1;
-		uint32_t tasks = 0;
-		int e = r->prepared->step[r->step].items ? launch(x, r, r->step, &end, &tasks) : 0;
+	int e = 0;
+
+	while (!e && r->step < r->prepared->steps) {
+		e = launch_step(x, r);
+		if (!e && !r->timing && r->step < r->prepared->steps && schedule_pauses(x))
+			e = -EBUSY;
+	}
+	return e;
+}
+
+/* A step of all runs; a launch that has no room for all leaves the others to another. */
+static int launch_together(struct exec *x, struct run *const *crew, uint32_t n) {
+	uint32_t first = crew[0]->step, end = launch_end(crew[0]->prepared, first), went, tasks;
+
+	for (uint32_t i = 0; i < n; i += went) {
+		int e = launch(x, crew + i, n - i, end, &went, &tasks);
 
 		if (e)
 			return e;
 		x->counters.steps += tasks;
-		if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
-			r->timing = timing_free(r->timing);
-		if (x->time_kernels && tasks)
-			e = time_steps(x, r, r->step, end, tasks);
-		if (e)
-			return e;
-		r->step = end;
+		for (uint32_t k = i; k < i + went; k++) {
+			if (tasks)
+				charge(x, crew[k], first, end);
+			crew[k]->step = end;
+		}
 	}
 	return 0;
 }
@@ -414,7 +477,11 @@ static void run_release(struct exec *x, struct run *r) {
 	}
 	for (uint32_t i = 0; i < r->outputs; i++)
 		r->output[i] = buffer_unref(r->output[i]);
-	r->plan = plan_unref(r->plan);
+	if (r->deadline_ns) {
+		x->deadlines--;
+		if (r->item.lane)
+			r->item.lane->timeouts--;
+	}
 	r->prepared = NULL;
 	r->space = space_unref(r->space);
 }
@@ -442,27 +509,74 @@ static void run_complete(struct exec *x, struct run *r) {
 	run_release(x, r);
 }
 
-int run_advance(struct exec *x, struct run *r) {
+int run_ready(struct exec *x, struct run *r) {
 	struct sorrow *s = NULL;
 	int e;
 
 	if (r->item.sorrow)
-		return run_fail(x, r, sorrow_ref(r->item.sorrow));
+		return r->item.sorrow->fault.code;
 	/* Looked at again where the run was stopped halfway: a session may have ended meanwhile. */
 	e = check_leaves(r, &s);
 	if (!e && !s && !r->bound)
 		e = check_programs(x, r, &s);
 	if (!e && !s && !r->bound)
 		e = run_bind(x, r, &s);
-	if (!e && !s) {
-		e = r->timed && !r->step ? launch_timed(x, r) : launch_steps(x, r);
-		if (e && e != -EAGAIN)
-			s = sorrow_of(e, 0);
-	}
-	if (s)
-		return run_fail(x, r, s);
-	if (e)
+	if (!s)
 		return e;
-	run_complete(x, r);
+	r->item.sorrow = s;
+	return s->fault.code;
+}
+
+/* What was launched of a run that waits is with the device, and is heard of. */
+static void run_pause(struct exec *x, struct run *r) {
+	struct item *slice;
+
+	if (!r->item.cost_ns)
+		return;
+	slice = calloc(1, sizeof *slice);
+	if (slice) {
+		*slice = (struct item){ .kind = ITEM_SLICE, .lane = r->item.lane, .sequence = ++x->sequence,
+			.cost_ns = r->item.cost_ns };
+		x->busy++;
+		exec_launched(x, slice);
+	} else {
+		schedule_passed(x, &r->item);
+	}
+	r->item.cost_ns = 0;
+}
+
+/* 0, or -EAGAIN and -EBUSY where it is to go on later. */
+static int run_conclude(struct exec *x, struct run *r, int e) {
+	struct sorrow *s;
+
+	if (e == -EAGAIN || e == -EBUSY) {
+		run_pause(x, r);
+		return e;
+	}
+	if (!e) {
+		run_complete(x, r);
+		return 0;
+	}
+	s = sorrow_of(e, 0);
+	run_end(x, r, s);
+	sorrow_unref(s);
 	return 0;
+}
+
+static int crew_launch(struct exec *x, struct run *const *crew, uint32_t n) {
+	int e = 0;
+
+	while (!e && crew[0]->step < crew[0]->prepared->steps)
+		e = launch_together(x, crew, n);
+	for (uint32_t i = 0; i < n; i++)
+		run_conclude(x, crew[i], e);
+	return e == -EAGAIN ? e : 0;
+}
+
+int runs_launch(struct exec *x, struct run *const *crew, uint32_t n) {
+	struct run *r = crew[0];
+
+	if (n > 1)
+		return crew_launch(x, crew, n);
+	return run_conclude(x, r, r->timed && !r->step ? launch_timed(x, r) : launch_steps(x, r));
 }

@@ -1,6 +1,7 @@
 /*
  * Inside exec: its parts, and what its files share. Nobody outside includes this.
  *
+ *   schedule.c whose run is next, which run together, what each lane was given
  *   exec.c     sequence numbers, marks, completion; opening and closing
  *   lane.c     lanes and their items: runs, fences, publications
  *   timing.c   how long a run and its steps took
@@ -211,6 +212,7 @@ struct prepared {
 	struct prepared_packed *packed;
 	uint32_t packs;
 	uint32_t *same;                       /* an output's first twin: outputs of one slot share a buffer */
+	double scale;                         /* what runs take against their estimates; 0: not known */
 	struct arena arena;                   /* of all this */
 };
 
@@ -243,6 +245,7 @@ enum item_kind {
 	ITEM_RUN,
 	ITEM_FENCE,
 	ITEM_PUBLISH,
+	ITEM_SLICE,                           /* the launched part of a run that paused; nobody is told */
 };
 
 struct item {
@@ -250,6 +253,7 @@ struct item {
 	enum item_kind kind;
 	struct lane *lane;                    /* NULL once it is gone: nobody to tell */
 	uint64_t sequence;
+	uint64_t cost_ns;                     /* what its lane was charged, until it has passed */
 	struct sorrow *sorrow;                /* why it failed */
 	struct buffer *buffer;                /* PUBLISH */
 	union {
@@ -284,14 +288,38 @@ struct run {
 	uint32_t leaves, outputs;
 	uint32_t step;                        /* the next to launch */
 	bool bound;                           /* memory is taken; steps may have been launched */
+	bool together;                        /* may be launched with runs of other lanes */
+	uint64_t deadline_ns;                 /* to be begun before; 0: none */
 	struct block scratch;
 	struct packed **packed;               /* prepared->packs of them, while bound */
 };
 
+enum lane_state {
+	LANE_IDLE,                            /* no items, or being served */
+	LANE_READY,                           /* in the heap of its priority */
+	LANE_BLOCKED,                         /* in exec->blocked: its first item waits for something */
+};
+
 struct lane {
 	struct exec *exec;
-	struct lane *next, *previous;         /* of exec->waiting, while it has items */
+	enum lane_state state;
+	struct lane *next, *previous;         /* while blocked */
+	struct lane *all_next, *all_previous;
 	struct item *first, *last;
+	struct lane_share share;
+	struct lane_usage usage;
+	uint64_t charged;                     /* nanoseconds of the device over weight */
+	uint64_t asked;                       /* order of entry among equals */
+	uint32_t place;                       /* in its heap */
+	uint32_t timeouts;                    /* runs that have a deadline */
+};
+
+/* A heap of lanes, the one to be served next first. */
+struct ready {
+	struct lane **lane;
+	uint32_t count, capacity;             /* room for all lanes there are */
+	uint64_t clock;                       /* charge of the lane that was served last */
+	uint64_t served_ns;                   /* when that was, or when the first came */
 };
 
 /* NULL where memory is short: the run is not timed then. */
@@ -307,15 +335,51 @@ void timing_tell_steps(struct plan *p, const struct timing_launch *l, double ns,
 /* Everything has completed: tells the steps' times to the plan, and the run's to who asked. */
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r);
 
-/* Launches what can be: 0 when the item is done with, -EAGAIN while it has to wait. */
-int run_advance(struct exec *x, struct run *r) FAULT_MUST_USE;
+/*
+ * Is it to be launched now? 0: it holds all it needs. -EAGAIN while it has to wait. Else a fault: it has a
+ * sorrow, and run_end() is all that remains.
+ */
+int run_ready(struct exec *x, struct run *r) FAULT_MUST_USE;
+/*
+ * Launches ready runs that stand at the same step of the same plan, each step of all of them at once: 0 when
+ * they are done with. A single run may pause: -EBUSY where the device has enough for now, -EAGAIN where its
+ * ring is full; so may several, for the ring.
+ */
+int runs_launch(struct exec *x, struct run *const *crew, uint32_t n) FAULT_MUST_USE;
 /* Takes back what a run holds; its outputs without a value get the sorrow. */
 void run_end(struct exec *x, struct run *r, struct sorrow *s);
-/* Queues an item; it goes with lane_advance(). */
+/* Queues an item, which goes at once where nothing has to be launched for it. */
 void lane_append(struct lane *l, struct item *i);
-/* Hands over what can be, in order; returns how many items went. */
-uint32_t lane_advance(struct lane *l, uint32_t most);
+struct item *lane_pop(struct lane *l);
+/* Does the first item where that launches nothing: 0, or -EAGAIN. */
+int lane_advance(struct lane *l) FAULT_MUST_USE;
 void item_free(struct item *i);
+
+/* ---- schedule.c ---- */
+
+/* Room for one lane more. 0 or -ENOMEM. */
+int schedule_reserve(struct exec *x) FAULT_MUST_USE;
+void schedule_free(struct exec *x);
+/* The lane has a first item. */
+void schedule_added(struct lane *l);
+void schedule_remove(struct lane *l);
+void schedule_set(struct lane *l, const struct lane_share *share);
+/* Launches for the lanes that are next, until the device has enough. */
+void schedule(struct exec *x);
+void schedule_retry(struct exec *x);
+/* Ends runs whose time is over before they were begun. */
+void schedule_expire(struct exec *x);
+/* The same at the client's wish; how many there were. */
+uint32_t schedule_cancel(struct lane *l);
+/* Estimated nanoseconds of a step. */
+uint64_t schedule_step_ns(const struct run *r, uint32_t step);
+/* So much was launched for an item; then, when it has passed, and before it is freed. */
+void schedule_charge(struct exec *x, struct item *i, uint64_t ns);
+void schedule_passed(struct exec *x, const struct item *i);
+/* Has the device so much that even a run that was begun has to wait? */
+bool schedule_pauses(const struct exec *x);
+/* Charges what has passed since with the time it took. Items that have passed are still in the flight. */
+void schedule_settle(struct exec *x);
 
 /* ---- exec.c ---- */
 
@@ -338,10 +402,21 @@ struct exec {
 	struct packed *packed;
 	uint64_t packed_limit;
 	struct space *spaces;
-	struct lane *waiting;
+	struct lane *lane, *blocked;          /* all; those whose first item waits for something */
+	uint32_t lanes;
+	struct ready ready[LANE_PRIORITIES];
+	uint64_t asked;
+	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */
+	const struct lane *alone;             /* all of that is this lane's; NULL: of several */
+	uint64_t launched_ns;                 /* first launch since the last mark */
+	uint64_t began_ns, heard_ns;          /* first launch of what has passed and is not settled; when that was last */
+	bool gathering;                       /* exec_gather() */
+	uint32_t deadlines;                   /* runs that have one */
+	int64_t expired_ms;
 	uint32_t partial;                     /* runs with some steps launched and some not */
 	uint64_t sequence, marked, completed;
 	uint64_t mark[EXEC_MARKS];            /* what each mark in flight covers */
+	uint64_t mark_launched_ns[EXEC_MARKS];
 	uint32_t marks, mark_first;
 	struct item *flight, *flight_last;    /* in order of their numbers */
 	struct extent *retired, *retired_last;

@@ -14,7 +14,9 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 	struct fusion_settings s = { .enabled = c->fusion_enabled, .fast = c->fusion_fast,
 		.min_elements = c->fusion_min_elements,
 		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
-		.window_bytes = c->fusion_window_bytes, .tracker_share = (unsigned)c->fusion_tracker_share };
+		.window_bytes = c->fusion_window_bytes, .tracker_share = (unsigned)c->fusion_tracker_share,
+		.together = c->fusion_together, .timeout_us = c->fusion_timeout_us,
+		.weight = (unsigned)c->fusion_weight, .priority = (unsigned)c->fusion_priority };
 
 	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
 	return s;
@@ -37,6 +39,10 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_window_ops = s->window_ops;
 	c->fusion_window_bytes = s->window_bytes;
 	c->fusion_tracker_share = s->tracker_share;
+	c->fusion_together = s->together;
+	c->fusion_timeout_us = s->timeout_us;
+	c->fusion_weight = s->weight;
+	c->fusion_priority = s->priority;
 	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 
@@ -102,6 +108,7 @@ static void change_sessions(struct server *v, const char *name, const char *valu
 			flush_session(s, FLUSH_DEMAND);
 		if (fusion_settings_change(&s->settings, name, value, NULL))
 			log_error("%s could not be changed for session %llu", name, (unsigned long long)s->id);
+		session_share(s);
 	}
 }
 

@@ -257,6 +257,7 @@ static int submit(const struct flush *f) {
 	struct session *s = f->session;
 	struct server *v = s->server;
 	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done,
+		.together = s->settings.together, .timeout_us = s->settings.timeout_us,
 		.timed = f->timed ? on_timed : NULL };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;

@@ -104,7 +104,7 @@ int request_send_json(struct request *r, const cJSON *json, struct fault *f) {
 }
 
 static void count_fault(struct server *v, struct session *s, int code) {
-	if (code < 0 || code > FAULT_INTERNAL)
+	if (code < 0 || code >= FAULT_COUNT)
 		code = FAULT_INTERNAL;
 	if (!s) {
 		v->faults[code]++;

@@ -126,10 +126,12 @@ static void save_now_and_then(struct server *v) {
 }
 
 static void turn(struct server *v) {
+	device_poll(v->device);
+	exec_progress(v->exec);
+	exec_gather(v->exec);
 	if (v->rings)
 		rings_poll(v->rings);
 	take_requests(v);
-	device_poll(v->device);
 	tell_rates(v);
 	operations_turn(v->operations);
 	exec_progress(v->exec);
@@ -148,13 +150,14 @@ void server_turn(struct server *v) {
 /* ---- the loop ---- */
 
 static uint64_t wait_us(const struct server *v) {
-	uint64_t deadline = window_deadline(v), accepted = accepted_deadline(v), now, wait = UINT64_MAX;
+	uint64_t deadline = window_deadline(v), accepted = accepted_deadline(v), now, wait = exec_wait_us(v->exec);
 
 	if (accepted < deadline)
 		deadline = accepted;
 	if (deadline != UINT64_MAX) {
 		now = loop_now();
-		wait = deadline > now ? deadline - now : 0;
+		if (deadline <= now || deadline - now < wait)
+			wait = deadline > now ? deadline - now : 0;
 	}
 	if ((v->sessions || device_measuring(v->device)) && wait > SERVER_IDLE_US)
 		wait = SERVER_IDLE_US;

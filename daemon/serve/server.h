@@ -65,7 +65,7 @@ struct server {
 	uint64_t started_us, sessions_total;
 	struct counters ended;               /* of sessions that have ended */
 	struct pattern_counters pattern[PATTERN_COUNT];
-	uint64_t faults[FAULT_INTERNAL + 1];
+	uint64_t faults[FAULT_COUNT];
 };
 
 int server_new(const struct server_config *c, struct server **serverp) FAULT_MUST_USE;

@@ -55,6 +55,8 @@ static int open_parts(struct session *s) {
 	if (!r)
 		r = lane_new(v->exec, &s->lane);
 	if (!r)
+		session_share(s);
+	if (!r)
 		r = space_new(v->exec, &callbacks, v->config.limits_session_bytes, &s->space);
 	return r;
 }
@@ -131,7 +133,7 @@ static void keep_counters(struct session *s) {
 #undef COUNTER
 	for (unsigned i = 0; i < PATTERN_COUNT; i++)
 		pattern_counters_add(&v->pattern[i], &s->pattern[i]);
-	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+	for (unsigned i = 0; i < FAULT_COUNT; i++)
 		v->faults[i] += s->faults[i];
 }
 
@@ -159,12 +161,40 @@ void session_free(struct session *s) {
 	free(s);
 }
 
+void session_share(struct session *s) {
+	const struct lane_share share = { .weight = s->settings.weight,
+		.priority = (enum lane_priority)s->settings.priority };
+
+	lane_set_share(s->lane, &share);
+}
+
+/* Nobody takes more of the device than others may, unless it is his to give. */
+static int check_share(const struct session *s, const struct fusion_settings *wanted, struct fault *f) {
+	const struct config *c = &s->server->config;
+
+	if (session_governs(s))
+		return 0;
+	if (wanted->weight > c->fusion_weight)
+		return fault_set(f, FAULT_LIMIT, "fusion.weight may be at most %llu, that of new sessions",
+			(unsigned long long)c->fusion_weight);
+	if (wanted->priority > c->fusion_priority)
+		return fault_set(f, FAULT_LIMIT, "fusion.priority may be at most %llu, that of new sessions",
+			(unsigned long long)c->fusion_priority);
+	return 0;
+}
+
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) {
-	int r = fusion_settings_change(&s->settings, name, value, f);
+	struct fusion_settings wanted = s->settings;
+	int r = fusion_settings_change(&wanted, name, value, f);
 
 	if (!r)
-		s->own[config_number(config_find(name, strlen(name)))] = true;
-	return r;
+		r = check_share(s, &wanted, f);
+	if (r)
+		return r;
+	s->settings = wanted;
+	s->own[config_number(config_find(name, strlen(name)))] = true;
+	session_share(s);
+	return 0;
 }
 
 bool session_governs(const struct session *s) {

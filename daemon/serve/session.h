@@ -133,7 +133,7 @@ struct session {
 
 	struct counters counters;
 	struct pattern_counters pattern[PATTERN_COUNT];
-	uint64_t faults[FAULT_INTERNAL + 1];
+	uint64_t faults[FAULT_COUNT];
 };
 
 /* What the supervisor says of a new session. */
@@ -154,6 +154,8 @@ void session_free(struct session *s);
 struct session *session_find(struct server *v, uint64_t id, const void *secret);
 /* A client's own choice of a setting: 0, or FAULT_ARGUMENT. */
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
+/* Tells exec its weight and priority. */
+void session_share(struct session *s);
 /* May it see and change what is not its own? Root and the user of the daemon may. */
 bool session_governs(const struct session *s);
 /* How the session's graphs are planned. */

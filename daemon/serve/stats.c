@@ -21,10 +21,10 @@ static void add_counters(cJSON *json, const struct counters *c) {
 }
 
 /* Those that happened, by the names of errors.def. */
-static void add_faults(cJSON *json, const uint64_t faults[static FAULT_INTERNAL + 1]) {
+static void add_faults(cJSON *json, const uint64_t faults[static FAULT_COUNT]) {
 	cJSON *list = cJSON_AddObjectToObject(json, "faults");
 
-	for (int code = 1; code <= FAULT_INTERNAL; code++)
+	for (int code = 1; code < FAULT_COUNT; code++)
 		if (faults[code])
 			cJSON_AddNumberToObject(list, fault_name(code), (double)faults[code]);
 }
@@ -79,6 +79,8 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "arena_bytes", (double)s->arena_bytes);
 	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
 	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
+	cJSON_AddNumberToObject(json, "device_ns", (double)lane_usage(s->lane)->device_ns);
+	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)lane_usage(s->lane)->shared);
 	add_counters(json, &s->counters);
 	add_patterns(json, s->pattern);
 	add_faults(json, s->faults);
@@ -121,6 +123,10 @@ static void add_exec(cJSON *json, const struct server *v) {
 
 	cJSON_AddNumberToObject(json, "runs_busy", exec_busy(v->exec));
 	cJSON_AddNumberToObject(json, "steps_launched", (double)x->steps);
+	cJSON_AddNumberToObject(json, "shared_launches", (double)x->shared_launches);
+	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)x->shared_runs);
+	cJSON_AddNumberToObject(json, "runs_timed_out", (double)x->expired);
+	cJSON_AddNumberToObject(json, "runs_cancelled", (double)x->cancelled);
 	cJSON_AddNumberToObject(json, "kernels_split", (double)x->kernels_split);
 	cJSON_AddNumberToObject(json, "scratch_bytes", (double)x->scratch_bytes);
 	cJSON_AddNumberToObject(json, "scratch_peak_bytes", (double)x->scratch_peak);
@@ -133,10 +139,10 @@ static void add_exec(cJSON *json, const struct server *v) {
 static void add_daemon(cJSON *json, const struct server *v) {
 	struct pattern_counters pattern[PATTERN_COUNT];
 	struct counters all = v->ended;
-	uint64_t faults[FAULT_INTERNAL + 1], memory = 0, arenas = 0, arrays = 0;
+	uint64_t faults[FAULT_COUNT], memory = 0, arenas = 0, arrays = 0;
 
 	memcpy(pattern, v->pattern, sizeof pattern);
-	for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+	for (unsigned i = 0; i < FAULT_COUNT; i++)
 		faults[i] = v->faults[i];
 	for (const struct session *s = v->sessions; s; s = s->hh.next) {
 #define COUNTER(name, doc) all.name += s->counters.name;
@@ -144,7 +150,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 #undef COUNTER
 		for (unsigned i = 0; i < PATTERN_COUNT; i++)
 			pattern_counters_add(&pattern[i], &s->pattern[i]);
-		for (unsigned i = 0; i <= FAULT_INTERNAL; i++)
+		for (unsigned i = 0; i < FAULT_COUNT; i++)
 			faults[i] += s->faults[i];
 		memory += space_used(s->space);
 		arenas += s->arena_bytes;

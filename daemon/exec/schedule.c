@@ -1,0 +1,466 @@
+/*
+ * Whose run is launched next.
+ *
+ * Lanes with a run to launch stand in a heap for each priority, by the device's time they were given so far,
+ * divided by their weight: the one that had least is next, and one that comes back after a rest begins where the
+ * others are, so that nobody saves up. A higher priority goes first, but where a lower one was not served for
+ * SCHEDULE_AGEING_NS it gets a turn.
+ *
+ * The device is given little more than it needs to stay busy. What waits meanwhile can be overtaken, and
+ * runs of the same plan that are met waiting become tasks of one launch (run.c): a crew. So a run that was begun
+ * pauses between two launches where those that wait would wait long.
+ *
+ * What a run costs is estimated from its plan, and charged when it is launched. When the device tells that it
+ * has passed, the time since it was last heard of is shared among what ran, by these estimates, and the lanes
+ * are charged that instead; the plan's next estimate is better for it.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "daemon/base/loop.h"
+
+enum {
+	/* A lower priority is not served for so long at most. */
+	SCHEDULE_AGEING_NS = 50 * 1000 * 1000,
+	/* With the device while others wait: so many times what it takes to hear of an end and to launch more. */
+	SCHEDULE_AHEAD = 3,
+	/* With the device for one lane, where nobody else has anything there: bounds how long others wait. */
+	SCHEDULE_SLICE_NS = 1000 * 1000,
+	/* A launch of which nothing is known. */
+	SCHEDULE_UNKNOWN_NS = 10 * 1000,
+	/* Runs of one launch. More save nothing: a launch costs as much as some microseconds of work. */
+	SCHEDULE_CREW = 32,
+	/* Lanes that are looked at for another one of the same plan. */
+	SCHEDULE_LOOKS = 128,
+	/* How often lanes are looked through for runs whose time is over. */
+	SCHEDULE_EXPIRE_MS = 2,
+	/* An estimate is worth so much against one measurement. */
+	SCHEDULE_MEMORY = 8,
+};
+
+/* An estimate is believed to be wrong by no more; and what one run tells by no more: it may have been the first. */
+#define SCHEDULE_SCALE_MOST 64.0
+#define SCHEDULE_FACTOR_MOST 4.0
+
+/* ---- the heaps ---- */
+
+static bool before(const struct lane *a, const struct lane *b) {
+	return a->charged < b->charged || (a->charged == b->charged && a->asked < b->asked);
+}
+
+static void put(struct ready *q, uint32_t at, struct lane *l) {
+	q->lane[at] = l;
+	l->place = at;
+}
+
+static void rise(struct ready *q, uint32_t at, struct lane *l) {
+	for (; at && before(l, q->lane[(at - 1) / 2]); at = (at - 1) / 2)
+		put(q, at, q->lane[(at - 1) / 2]);
+	put(q, at, l);
+}
+
+static void sink(struct ready *q, uint32_t at, struct lane *l) {
+	for (uint32_t child; (child = 2 * at + 1) < q->count; at = child) {
+		if (child + 1 < q->count && before(q->lane[child + 1], q->lane[child]))
+			child++;
+		if (!before(q->lane[child], l))
+			break;
+		put(q, at, q->lane[child]);
+	}
+	put(q, at, l);
+}
+
+static struct ready *ready_of(struct lane *l) {
+	return &l->exec->ready[l->share.priority];
+}
+
+static void enter(struct lane *l) {
+	struct ready *q = ready_of(l);
+
+	if (!q->count)
+		q->served_ns = loop_now_ns();
+	l->state = LANE_READY;
+	l->asked = ++l->exec->asked;
+	rise(q, q->count++, l);
+}
+
+static void leave(struct lane *l) {
+	struct ready *q = ready_of(l);
+	uint32_t at = l->place;
+	struct lane *last = q->lane[--q->count];
+
+	l->state = LANE_IDLE;
+	if (last == l)
+		return;
+	rise(q, at, last);
+	sink(q, last->place, last);
+}
+
+static void block(struct lane *l) {
+	struct exec *x = l->exec;
+
+	l->state = LANE_BLOCKED;
+	l->previous = NULL;
+	l->next = x->blocked;
+	if (l->next)
+		l->next->previous = l;
+	x->blocked = l;
+}
+
+static void unblock(struct lane *l) {
+	if (l->next)
+		l->next->previous = l->previous;
+	if (l->previous)
+		l->previous->next = l->next;
+	else
+		l->exec->blocked = l->next;
+	l->state = LANE_IDLE;
+}
+
+void schedule_remove(struct lane *l) {
+	if (l->state == LANE_READY)
+		leave(l);
+	else if (l->state == LANE_BLOCKED)
+		unblock(l);
+}
+
+int schedule_reserve(struct exec *x) {
+	for (unsigned p = 0; p < LANE_PRIORITIES; p++) {
+		struct ready *q = &x->ready[p];
+		struct lane **lane;
+
+		if (x->lanes < q->capacity)
+			continue;
+		lane = realloc(q->lane, 2 * (size_t)(x->lanes + 1) * sizeof(struct lane *));
+		if (!lane)
+			return -ENOMEM;
+		q->lane = lane;
+		q->capacity = 2 * (x->lanes + 1);
+	}
+	return 0;
+}
+
+void schedule_free(struct exec *x) {
+	for (unsigned p = 0; p < LANE_PRIORITIES; p++)
+		free(x->ready[p].lane);
+}
+
+/* ---- what a run costs ---- */
+
+static double step_estimate(const struct plan_step *s) {
+	if (s->measured_ns > 0)
+		return s->measured_ns;
+	return s->estimate_ns > 0 ? s->estimate_ns : SCHEDULE_UNKNOWN_NS;
+}
+
+uint64_t schedule_step_ns(const struct run *r, uint32_t step) {
+	double scale = r->prepared->scale;
+
+	return 1 + (uint64_t)(step_estimate(&r->plan->step[step]) * (scale > 0 ? scale : 1));
+}
+
+/* Of its steps that are not launched. */
+static uint64_t rest_ns(const struct run *r) {
+	uint64_t ns = 0;
+
+	for (uint32_t i = r->step; i < r->prepared->steps; i++)
+		ns += schedule_step_ns(r, i);
+	return ns;
+}
+
+static uint64_t weighed(const struct lane *l, uint64_t ns) {
+	return ns * LANE_WEIGHT / l->share.weight;
+}
+
+void schedule_charge(struct exec *x, struct item *i, uint64_t ns) {
+	if (!x->launched_ns)
+		x->launched_ns = loop_now_ns();
+	if (!x->ahead_ns)
+		x->alone = i->lane;
+	else if (x->alone != i->lane)
+		x->alone = NULL;
+	i->cost_ns += ns;
+	x->ahead_ns += ns;
+	if (i->lane)
+		i->lane->charged += weighed(i->lane, ns);
+}
+
+void schedule_passed(struct exec *x, const struct item *i) {
+	x->ahead_ns -= i->cost_ns;
+}
+
+/* Between 1 / most and most. */
+static double limited(double factor, double most) {
+	return fmin(fmax(factor, 1 / most), most);
+}
+
+/* The plan's estimates were wrong by this factor. */
+static void learn(struct run *r, double factor) {
+	struct prepared *p = r->plan ? r->plan->prepared : NULL;
+	double scale;
+
+	if (!p)
+		return;
+	scale = p->scale > 0 ? p->scale : 1;
+	factor = limited(factor, SCHEDULE_FACTOR_MOST);
+	p->scale = limited(scale + scale * (factor - 1) / SCHEDULE_MEMORY, SCHEDULE_SCALE_MOST);
+}
+
+static void settle_item(struct item *i, double factor) {
+	struct lane *l = i->lane;
+	uint64_t ns = (uint64_t)((double)i->cost_ns * factor), given;
+	bool ready;
+
+	if (i->kind == ITEM_RUN)
+		learn((struct run *)i, factor);
+	if (!l)
+		return;
+	l->usage.device_ns += ns;
+	given = weighed(l, i->cost_ns);
+	ready = l->state == LANE_READY;
+	if (ready)
+		leave(l);
+	/* Its weight may have changed since it was charged. */
+	l->charged = (l->charged > given ? l->charged - given : 0) + weighed(l, ns);
+	if (ready)
+		enter(l);
+}
+
+void schedule_settle(struct exec *x) {
+	uint64_t now, cost = 0, from = x->heard_ns > x->began_ns ? x->heard_ns : x->began_ns;
+	struct item *i;
+
+	if (!x->began_ns)
+		return;
+	now = loop_now_ns();
+	for (i = x->flight; i && i->sequence <= x->completed; i = i->next)
+		cost += i->cost_ns;
+	for (i = x->flight; i && i->sequence <= x->completed; i = i->next)
+		if (i->cost_ns)
+			settle_item(i, (double)(now - from) / (double)cost);
+	x->heard_ns = now;
+	x->began_ns = 0;
+}
+
+/* ---- choosing ---- */
+
+/* The lane that is next, or NULL. */
+static struct lane *choose(struct exec *x) {
+	struct ready *q = NULL;
+	uint64_t now = 0;
+
+	for (unsigned p = LANE_PRIORITIES; p-- > 0;) {
+		struct ready *other = &x->ready[p];
+
+		if (!other->count)
+			continue;
+		if (!q) {
+			q = other;
+			continue;
+		}
+		now = now ? now : loop_now_ns();
+		if (now - other->served_ns > SCHEDULE_AGEING_NS)
+			q = other;
+	}
+	return q ? q->lane[0] : NULL;
+}
+
+static uint64_t ahead_most(const struct exec *x, const struct lane *l) {
+	if (x->alone == l)
+		return SCHEDULE_SLICE_NS;
+	return SCHEDULE_AHEAD * (uint64_t)device_traits(x->device)->rates.wait_ns;
+}
+
+static bool has_room(const struct exec *x, const struct lane *l) {
+	return !x->ahead_ns || x->ahead_ns < ahead_most(x, l);
+}
+
+bool schedule_pauses(const struct exec *x) {
+	return x->ahead_ns >= SCHEDULE_SLICE_NS;
+}
+
+static struct run *head_run(const struct lane *l) {
+	return (struct run *)l->first;
+}
+
+static bool fits(const struct run *leader, const struct run *r) {
+	return r->together && !r->timed && !r->item.sorrow && r->plan == leader->plan && r->step == leader->step;
+}
+
+/* Binds others that wait at the same step of the same plan; how many there are with the first. */
+static uint32_t gather(struct exec *x, struct run **crew) {
+	const struct run *leader = crew[0];
+	struct ready *q = &x->ready[leader->item.lane->share.priority];
+	uint64_t ns, sum;
+	uint32_t n = 1;
+
+	if (!leader->together || leader->timed || x->time_kernels || !q->count)
+		return 1;
+	sum = ns = rest_ns(leader);
+	for (uint32_t i = 0; i < q->count && i < SCHEDULE_LOOKS && n < SCHEDULE_CREW; i++) {
+		struct run *r = head_run(q->lane[i]);
+
+		if (sum + ns > SCHEDULE_SLICE_NS)
+			break;
+		if (!fits(leader, r) || run_ready(x, r) || !fits(leader, r))
+			continue;
+		crew[n++] = r;
+		sum += ns;
+	}
+	return n;
+}
+
+/* What needs no launch goes at once; then back to where it waits. */
+static void go_on(struct lane *l) {
+	while (l->first && !lane_advance(l))
+		exec_launched(l->exec, lane_pop(l));
+	if (!l->first)
+		l->state = LANE_IDLE;
+	else if (l->first->kind == ITEM_RUN)
+		enter(l);
+	else
+		block(l);
+}
+
+/* What a crew was launched of: their items are told when their numbers have passed. */
+static void crew_went(struct exec *x, struct run **crew, uint32_t n) {
+	for (uint32_t i = 0; i < n; i++) {
+		struct lane *l = crew[i]->item.lane;
+
+		if (l->state == LANE_READY)
+			leave(l);
+		exec_launched(x, lane_pop(l));
+	}
+	/* What follows a run has a higher number than all of the crew. */
+	for (uint32_t i = 0; i < n; i++)
+		go_on(crew[i]->item.lane);
+}
+
+static void count_crew(struct exec *x, struct run **crew, uint32_t n) {
+	if (n < 2)
+		return;
+	x->counters.shared_launches++;
+	x->counters.shared_runs += n;
+	for (uint32_t i = 0; i < n; i++)
+		crew[i]->item.lane->usage.shared++;
+}
+
+static void serve_lane(struct exec *x, struct lane *l) {
+	struct run *crew[SCHEDULE_CREW] = { head_run(l) };
+	struct ready *q = ready_of(l);
+	uint32_t n = 1, step = crew[0]->step;
+	int e;
+
+	leave(l);
+	q->clock = l->charged;
+	q->served_ns = loop_now_ns();
+	e = run_ready(x, crew[0]);
+	if (!e) {
+		n = gather(x, crew);
+		e = runs_launch(x, crew, n);
+		if (!step)
+			count_crew(x, crew, n);
+	} else if (e > 0) {
+		run_end(x, crew[0], crew[0]->item.sorrow);
+		e = 0;
+	}
+	if (e == -EBUSY)
+		enter(l);
+	else if (e == -EAGAIN)
+		block(l);
+	else
+		crew_went(x, crew, n);
+}
+
+void schedule(struct exec *x) {
+	struct lane *l;
+
+	while ((l = choose(x)) && has_room(x, l))
+		serve_lane(x, l);
+}
+
+/* ---- what has changed meanwhile ---- */
+
+/* Programs may be built, the ring may have room: those that waited for it are looked at again. */
+void schedule_retry(struct exec *x) {
+	struct lane *l = x->blocked, *next;
+
+	for (; l; l = next) {
+		next = l->next;
+		unblock(l);
+		go_on(l);
+	}
+}
+
+/* What it did not use while it had nothing to do is gone. */
+void schedule_added(struct lane *l) {
+	if (l->state != LANE_IDLE)
+		return;
+	if (l->charged < ready_of(l)->clock)
+		l->charged = ready_of(l)->clock;
+	go_on(l);
+}
+
+/* Heads that failed meanwhile go at once. */
+static void stir(struct lane *l) {
+	schedule_remove(l);
+	go_on(l);
+}
+
+static uint32_t expire(struct lane *l, uint64_t now) {
+	uint32_t count = 0;
+
+	for (struct item *i = l->first; i; i = i->next) {
+		const struct run *r = (const struct run *)i;
+
+		if (i->kind != ITEM_RUN || i->sorrow || r->bound || !r->deadline_ns || r->deadline_ns > now)
+			continue;
+		i->sorrow = sorrow_set(FAULT_TIMEOUT,
+			"the operations were not begun within fusion.timeout_us after they were asked for");
+		count++;
+	}
+	l->exec->counters.expired += count;
+	return count;
+}
+
+void schedule_expire(struct exec *x) {
+	int64_t ms = exec_now_ms();
+	uint64_t now;
+
+	if (!x->deadlines || ms - x->expired_ms < SCHEDULE_EXPIRE_MS)
+		return;
+	x->expired_ms = ms;
+	now = loop_now_ns();
+	for (struct lane *l = x->lane; l; l = l->all_next)
+		if (l->first && l->timeouts && expire(l, now))
+			stir(l);
+}
+
+uint32_t schedule_cancel(struct lane *l) {
+	struct sorrow *s = sorrow_set(FAULT_CANCELLED, "the operations were cancelled before they were begun");
+	uint32_t count = 0;
+
+	for (struct item *i = l->first; i; i = i->next) {
+		if (i->kind != ITEM_RUN || i->sorrow || ((struct run *)i)->bound)
+			continue;
+		i->sorrow = sorrow_ref(s);
+		count++;
+	}
+	sorrow_unref(s);
+	if (count)
+		stir(l);
+	return count;
+}
+
+void schedule_set(struct lane *l, const struct lane_share *share) {
+	bool ready = l->state == LANE_READY;
+
+	if (ready)
+		leave(l);
+	l->share = *share;
+	if (ready)
+		enter(l);
+}
