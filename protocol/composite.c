@@ -400,6 +400,31 @@ static int shape_conv(const struct call *c, struct tensor_type *outp, struct fau
 	return r;
 }
 
+/* x, weight and, of the shape of their convolution, g. */
+static int check_backward(const struct call *c, struct fault *f) {
+	struct call forward = *c;
+	struct tensor_type y;
+	char want[SHAPE_TEXT], is[SHAPE_TEXT];
+	int r;
+
+	forward.operands = 2;
+	r = shape_conv(&forward, &y, f);
+	if (r || shape_equal(&y, c->in[2]))
+		return r;
+	return fault_set(f, FAULT_SHAPE, "%s: argument c (%s) must have the shape of the convolution, %s", c->name,
+		shape_text(c->in[2], is), shape_text(&y, want));
+}
+
+static int shape_conv_input_grad(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	*outp = *c->in[0];
+	return check_backward(c, f);
+}
+
+static int shape_conv_weight_grad(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	*outp = *c->in[1];
+	return check_backward(c, f);
+}
+
 /* Rows of a table by their numbers. */
 static int shape_embedding(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	const struct tensor_type *weight = c->in[0], *index = c->in[1];

@@ -593,6 +593,108 @@ static int call_border(struct run *r, unsigned node, struct value *v) {
 	return failed;
 }
 
+/* How many zeros a filter that runs backwards meets before the first element; below 0, elements that it leaves out. */
+static int64_t reach_of(int64_t window, int64_t padding, int64_t dilation) {
+	return (window - 1) * dilation - padding;
+}
+
+static int take_reach(struct run *r, unsigned node, unsigned first, const struct value **list) {
+	int failed = 0;
+
+	for (unsigned i = 0; !failed && i < 3; i++) {
+		failed = take(r, node, first + i, VALUE_LIST, &list[i]);
+		if (!failed && list[i]->count != list[0]->count)
+			failed = located(r, node, fault_set(r->fault, FAULT_ARGUMENT, "lists of %u and %u entries", list[0]->count,
+							list[i]->count));
+		for (unsigned d = 0; !failed && d < list[i]->count; d++)
+			if (list[i]->list[d] < 0 || list[i]->list[d] > INT32_MAX)
+				failed = located(r, node, fault_set(r->fault, FAULT_ARGUMENT, "the entry %lld of a list of extents",
+								(long long)list[i]->list[d]));
+	}
+	return failed;
+}
+
+/* reach(window, padding, dilation): the padding of the convolution that takes one of this padding back. */
+static int call_reach(struct run *r, unsigned node, struct value *v) {
+	const struct value *list[3] = { NULL };
+	int failed = take_reach(r, node, 0, list);
+
+	if (failed)
+		return failed;
+	v->kind = VALUE_LIST;
+	v->count = list[0]->count;
+	for (unsigned d = 0; d < v->count; d++) {
+		int64_t reach = reach_of(list[0]->list[d], list[1]->list[d], list[2]->list[d]);
+
+		v->list[d] = reach > 0 ? reach : 0;
+	}
+	return 0;
+}
+
+/* Behind each element along an axis step - 1 zeros: taken from beyond a new axis of one element. */
+static int make_steps(struct run *r, unsigned node, unsigned axis, int64_t step, uint32_t *arrayp) {
+	struct tensor_type t = *type_of(r, *arrayp);
+	struct op_attr attr = { .axis = (uint8_t)(axis + 1) };
+	uint32_t in[2] = { 0 };
+	int failed;
+
+	memmove(&t.dims[axis + 1], &t.dims[axis], (t.rank - axis) * sizeof *t.dims);
+	t.dims[axis + 1] = 1;
+	failed = make_shape(r, node, OP_reshape, *arrayp, t.rank + 1U, t.dims, &in[0]);
+	if (!failed)
+		failed = make_iota(r, node, step, &in[1]);
+	if (!failed)
+		failed = make(r, node, OP_take, 2, in, &attr, arrayp);
+	t.dims[axis + 1] = step * t.dims[axis];
+	memmove(&t.dims[axis], &t.dims[axis + 1], (t.rank - axis) * sizeof *t.dims);
+	return failed ? failed : make_shape(r, node, OP_reshape, *arrayp, t.rank, t.dims, arrayp);
+}
+
+/* So many elements along an axis, without the first `skip`; zeros behind the last. */
+static int make_range(struct run *r, unsigned node, unsigned axis, int64_t skip, int64_t extent, uint32_t *arrayp) {
+	struct op_attr attr = { .axis = (uint8_t)axis };
+	uint32_t in[2] = { *arrayp };
+	int failed;
+
+	if (!skip && extent == type_of(r, *arrayp)->dims[axis])
+		return 0;
+	failed = make_iota(r, node, extent, &in[1]);
+	if (!failed && skip)
+		failed = make_with(r, node, OP_add, in[1], (double)skip, &in[1]);
+	return failed ? failed : make(r, node, OP_take, 2, in, &attr, arrayp);
+}
+
+/*
+ * spread(g, extents, stride, window, padding, dilation): what a convolution reads that takes one back which slid so over
+ * these extents, with the result g: its elements a stride apart, zeros between and behind them.
+ */
+static int call_spread(struct run *r, unsigned node, struct value *v) {
+	const struct value *extents = NULL, *stride = NULL, *list[3] = { NULL };
+	struct tensor_type t = { 0 };
+	uint32_t array = 0;
+	int failed = take_array(r, node, 0, &array, &t);
+
+	if (!failed)
+		failed = take_spatial(r, node, 1, &t, &extents);
+	if (!failed)
+		failed = take_spatial(r, node, 2, &t, &stride);
+	if (!failed)
+		failed = take_spatial(r, node, 3, &t, &list[0]);
+	if (!failed)
+		failed = take_reach(r, node, 3, list);
+	for (unsigned d = 2; !failed && d < t.rank; d++) {
+		int64_t over = reach_of(list[0]->list[d - 2], 0, list[2]->list[d - 2]), reach = over - list[1]->list[d - 2];
+
+		if (stride->list[d - 2] > 1)
+			failed = make_steps(r, node, d, stride->list[d - 2], &array);
+		if (!failed)
+			failed = make_range(r, node, d, reach < 0 ? -reach : 0,
+				extents->list[d - 2] + over - 2 * (reach > 0 ? reach : 0), &array);
+	}
+	give_array(v, array);
+	return failed;
+}
+
 /* is_bool(a): 1 or 0. */
 static int call_is_bool(struct run *r, unsigned node, struct value *v) {
 	struct tensor_type t = { 0 };

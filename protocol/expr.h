@@ -63,6 +63,8 @@ enum {
 	X(part, 2, 3)                                                                                        \
 	X(unfold, 3, 4)                                                                                      \
 	X(border, 3, 3)                                                                                      \
+	X(spread, 6, 6)                                                                                      \
+	X(reach, 3, 3)                                                                                       \
 	X(is_bool, 1, 1)
 
 enum expr_function {

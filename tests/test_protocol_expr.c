@@ -353,6 +353,13 @@ START_TEST(lists_are_made_of_lists_and_windows_slide) {
 	BECOMES("border(a, padding, 0)", 1, type, &attr, NULL,
 		"arange:i32[7] fill:1 sub:i32[7] fill:0 lt:bool[7] fill:5 where:i32[7] take:f32[1,2,7,6]");
 	BECOMES("take(a, b, 3)", 2, type, NULL, NULL, "take:f32[1,2,5,3]");
+	BECOMES("spread(a, [5, 6], [1, 1], [3, 1], [1, 0], [1, 1]) + 0", 1, type, NULL, NULL, "fill:0 add:f32[1,2,5,6]");
+	BECOMES("spread(a, [9, 5], [2, 1], [3, 1], [1, 1], [1, 1])", 1, type, NULL, NULL,
+		"reshape:f32[1,2,5,1,6] arange:i32[2] take:f32[1,2,5,2,6] reshape:f32[1,2,10,6] arange:i32[9] take:f32[1,2,9,6] "
+		"arange:i32[5] fill:1 add:i32[5] take:f32[1,2,9,5]");
+	BECOMES("reshape(a, [reach([3, 6, 2], [0, 2, 0], [2, 1, 1]), 5])", 1, type, NULL, NULL, "reshape:f32[4,3,1,5]");
+	ck_assert_int_eq(expanded("spread(a, [5], [1], [3], [1], [1])", 1, type, NULL, NULL), FAULT_ARGUMENT);
+	ck_assert_int_eq(expanded("reshape(a, reach([3], [1, 1], [1]))", 1, type, NULL, NULL), FAULT_ARGUMENT);
 	ck_assert_int_eq(expanded("reshape(a, range(0, 9))", 1, type, NULL, NULL), FAULT_RANK);
 	ck_assert_int_eq(expanded("reshape(a, part(shape(a), 3, 2))", 1, type, NULL, NULL), FAULT_ARGUMENT);
 	ck_assert_int_eq(expanded("unfold(a, [1], [1])", 1, type, NULL, NULL), FAULT_ARGUMENT);

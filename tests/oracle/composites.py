@@ -172,6 +172,17 @@ class Maker:
         ins = [p.source(self.dtype, (2, 4, *shape), "load"), p.source(self.dtype, (6, 4 // groups, *windows), "load")]
         return self.absent_or_like(ins, [(6,)]), (2, 6, *self.slid(shape, windows, dilation))
 
+    def backward(self, of):
+        p = self.program
+        ins, shape = self.conv()
+        return ins[:2] + [p.source(self.dtype, shape, "load")], self.shape_of(ins[of])
+
+    def conv_input_grad(self):
+        return self.backward(0)
+
+    def conv_weight_grad(self):
+        return self.backward(1)
+
     def make(self):
         self.constants()
         ins, shape = getattr(self, self.composite.shape)()

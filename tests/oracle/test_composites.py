@@ -100,9 +100,12 @@ class m:
         return np.where(inside[..., None], weight[np.where(inside, index, 0)] if n else weight.dtype.type(0), 0)
 
     @staticmethod
-    def windows(x, window, stride, padding, dilation, value):
+    def border(x, padding, value):
+        return np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding], constant_values=value)
+
+    @staticmethod
+    def windows(x, window, stride, dilation):
         """(place, window) for each place of the result's spatial axes."""
-        x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding], constant_values=value)
         counts = [(n - (w - 1) * d - 1) // s + 1 for n, w, s, d in zip(x.shape[2:], window, stride, dilation)]
         for place in np.ndindex(*counts):
             cut = [slice(o * s, o * s + (w - 1) * d + 1, d) for o, s, w, d in zip(place, stride, window, dilation)]
@@ -111,7 +114,7 @@ class m:
     @staticmethod
     def pool(function, value, x, window, stride, padding):
         y = None
-        for counts, place, cut in m.windows(x, window, stride, padding, [1] * len(window), value):
+        for counts, place, cut in m.windows(m.border(x, padding, value), window, stride, [1] * len(window)):
             y = np.zeros(x.shape[:2] + tuple(counts)) if y is None else y
             y[(slice(None), slice(None), *place)] = function(cut, axis=tuple(range(2, x.ndim)))
         return y
@@ -119,12 +122,35 @@ class m:
     @staticmethod
     def conv(x, weight, bias, stride, padding, dilation, groups):
         y, group = None, weight.shape[0] // groups
-        for counts, place, cut in m.windows(x, weight.shape[2:], stride, padding, dilation, 0):
+        for counts, place, cut in m.windows(m.border(x, padding, 0), weight.shape[2:], stride, dilation):
             y = np.zeros((x.shape[0], weight.shape[0], *counts), x.dtype) if y is None else y
             for o in range(weight.shape[0]):
                 first = o // group * weight.shape[1]
                 y[(slice(None), o, *place)] = (cut[:, first:first + weight.shape[1]] * weight[o]).sum(axis=tuple(range(1, x.ndim)))
         return m.affine(y, None, m.along(bias, y, 1))
+
+    @staticmethod
+    def steps(x, weight, g, stride, dilation, groups):
+        """Each step of a convolution backwards: the part of x that it reads, its filter, and elements of g."""
+        group = weight.shape[0] // groups
+        for _, place, cut in m.windows(x, weight.shape[2:], stride, dilation):
+            for o in range(weight.shape[0]):
+                first = o // group * weight.shape[1]
+                yield cut[:, first:first + weight.shape[1]], o, g[(slice(None), o, *place)].reshape([-1] + [1] * (x.ndim - 1))
+
+    @staticmethod
+    def conv_input_grad(x, weight, g, stride, padding, dilation, groups):
+        y = m.border(np.zeros_like(x), padding, 0)
+        for cut, o, of in m.steps(y, weight, g, stride, dilation, groups):
+            cut += of * weight[o]
+        return y[(slice(None), slice(None), *(slice(p, p + n) for p, n in zip(padding, x.shape[2:])))]
+
+    @staticmethod
+    def conv_weight_grad(x, weight, g, stride, padding, dilation, groups):
+        y = np.zeros_like(weight)
+        for cut, o, of in m.steps(m.border(x, padding, 0), weight, g, stride, dilation, groups):
+            y[o] += (cut * of).sum(axis=0)
+        return y
 
 
 def axes_of(a, axes):
@@ -190,6 +216,14 @@ POOLED = [([x], {"window": w, "stride": s, "padding": p}) for x, w, s, p in
           (((2, 3, 9), (3,), (2,), (1,)), ((1, 2, 7), (2,), (1,), (0,)), ((2, 1, 6, 5), (2, 3), (2, 1), (1, 1)),
            ((1, 3, 5, 4), (5, 4), (1, 1), (0, 0)), ((1, 2, 4, 3, 4), (2, 2, 2), (2, 1, 2), (1, 0, 1)), ((0, 2, 5), (2,), (1,), (0,)))]
 
+BACKWARD = [([x, w, g], {"stride": s, "padding": p, "dilation": d, "groups": n}) for x, w, g, s, p, d, n in
+            (((2, 3, 9), (4, 3, 3), (2, 4, 7), (1,), (0,), (1,), 0), ((1, 4, 11), (6, 2, 3), (1, 6, 6), (2,), (2,), (2,), 2),
+             ((2, 3, 6, 5), (4, 3, 3, 2), (2, 4, 6, 4), (1, 1), (1, 0), (1, 1), 1),
+             ((1, 4, 8, 9), (4, 1, 3, 3), (1, 4, 4, 9), (2, 1), (1, 2), (1, 2), 4),
+             ((3, 2, 5, 4), (2, 2, 1, 1), (3, 2, 3, 4), (3, 2), (2, 2), (1, 1), 1),
+             ((2, 40, 6, 5), (32, 20, 2, 3), (2, 32, 7, 5), (1, 1), (1, 1), (1, 1), 2),
+             ((1, 2, 3, 4, 3), (2, 2, 2, 1, 2), (1, 2, 2, 2, 4), (1, 2, 1), (0, 0, 1), (1, 1, 1), 1),
+             ((0, 2, 5), (3, 2, 2), (0, 3, 4), (1,), (0,), (1,), 1), ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1,), (0,), (1,), 1))]
 CASES = {
     "softmax": over_axes() + [([(3, 0)], {"axes": (1,)})],
     "log_softmax": over_axes() + [([(3, 0)], {"axes": (1,)})],
@@ -229,6 +263,8 @@ CASES = {
               ((2, 3, 6, 5), (4, 3, 3, 2), (1, 1), (1, 0), (1, 1), 1, 3), ((1, 4, 7, 8), (4, 1, 3, 3), (2, 1), (1, 2), (1, 2), 4, 2),
               ((1, 2, 3, 4, 3), (2, 2, 2, 1, 2), (1, 2, 1), (0, 0, 1), (1, 1, 1), 1, 2), ((0, 2, 5), (3, 2, 2), (1,), (0,), (1,), 1, 2),
               ((1, 1, 1), (1, 1, 1), (1,), (0,), (1,), 1, 3))],
+    "conv_input_grad": BACKWARD,
+    "conv_weight_grad": BACKWARD,
     "attention": [([(2, 5, 4), (2, 7, 4), (2, 7, 3)], {}), ([(3, 4), (5, 4), (5, 2)], {"scale": 0.25}),
                   ([(2, 3, 6, 4), (2, 3, 6, 4), (2, 3, 6, 8)], {"causal": True}),
                   ([(2, 5, 4), (2, 7, 4), (2, 7, 3), (5, 7)], {}), ([(1, 4), (1, 4), (1, 4)], {"causal": True, "scale": 2}),
@@ -370,6 +406,8 @@ REFUSED = [
     ("conv", [("f32", (1, 4, 5)), ("f32", (3, 2, 3))], {"stride": (1,), "groups": 2}, "SHAPE", "in 2 groups"),
     ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 3)), ("f32", (3,))], {"stride": (1,)}, "SHAPE", "the bias"),
     ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 6))], {"stride": (1,)}, "SHAPE", "does not fit axis 2"),
+    ("conv_input_grad", [("f32", (1, 3, 5)), ("f32", (2, 3, 3)), ("f32", (1, 2, 4))], {"stride": (1,)}, "SHAPE", "the shape of the convolution"),
+    ("conv_weight_grad", [("f32", (1, 3, 5)), ("f32", (2, 2, 3)), ("f32", (1, 2, 3))], {"stride": (1,)}, "SHAPE", "does not take the channels"),
     ("conv", [("f32", (1, 3, 5)), ("f32", (2, 3, 3))], {"stride": (1 << 40,)}, "ARGUMENT", "the stride 1099511627776"),
     ("sum", [("f32", (3,))], {}, "OPERATION", "it has a function of its own"),
     ("softmin", [("f32", (3,))], {}, "OPERATION", "there is no such operation"),
