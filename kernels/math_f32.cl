@@ -33,12 +33,26 @@ OVL f32v within(f32v x, float low, float high) {
 	return x > high ? (f32v)high : x;
 }
 
-/* y 2^n, rounded once also where that is subnormal; |n| up to 252. */
+/* y 2^n, rounded once also where that is subnormal; |n| up to 252. One instruction where there is such. */
+#if W == 16 && defined(__AVX512F__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_scalefps512_mask)
+#define SCALE_VECTOR
+#endif
+#endif
+#ifdef SCALE_VECTOR
+typedef float scale_vector __attribute__((vector_size(64)));
+OVL f32v scale(f32v y, i32v n) {
+	scale_vector s = (scale_vector)y, exponent = (scale_vector)CONVERT(float, n);
+
+	return AS(float, __builtin_ia32_scalefps512_mask(s, exponent, s, (ushort)0xffff, 4 /* to nearest */));
+}
+#else
 OVL f32v scale(f32v y, i32v n) {
 	i32v halved = n >> 1;
 
 	return y * power_of_two(halved) * power_of_two(n - halved);
 }
+#endif
 
 /* x = n ln 2 + r with |r| at most ln 2 / 2; |x| below 2^20. */
 OVL f32v exp_reduce(f32v x, private i32v *np) {

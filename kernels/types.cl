@@ -83,8 +83,14 @@ typedef i8v m8v;
 typedef i16v m16v;
 typedef i32v m32v;
 typedef i64v m64v;
-/* True where a lane of the mask is set. */
+/* True where a lane of the mask is set; drivers may ask the lanes of any() one by one. */
 #define ANY(mask) any(mask)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_reduce_or)
+#undef ANY
+#define ANY(mask) (__builtin_reduce_or(mask) != 0)
+#endif
+#endif
 /* A bool register (u8v of 0 and 1) of a mask, and back. */
 #define TRUTH(mask) (CONVERT(uchar, mask) & (u8v)1)
 #define MASK8(truth) ((truth) != (u8v)0)
