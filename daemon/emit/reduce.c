@@ -10,8 +10,12 @@
 
 #include <stdio.h>
 
-struct reduction reduce_root(const struct kernel *k) {
-	return (struct reduction){ .op = k->op, .dtype = k->accumulator };
+struct reduction reduce_root(const struct writer *w) {
+	struct reduction r = value_reduction(w, w->k->op, w->k->accumulator);
+
+	/* What a scan has so far is stored at each step. */
+	r.keyed = r.keyed && w->k->root == KERNEL_REDUCE;
+	return r;
 }
 
 void reduce_range(struct writer *w) {
@@ -42,7 +46,7 @@ static void write_row(struct writer *w) {
 		.scope = { .needs = &w->inner, .pointer = "p", .lane = "l", .hoist = true },
 		.limit = "count",
 		.reductions = 1,
-		.reduction = { reduce_root(w->k) },
+		.reduction = { reduce_root(w) },
 		.reduced = { w->k->reduced_value },
 	};
 
@@ -65,7 +69,7 @@ static void write_row(struct writer *w) {
 
 void reduce_row(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 
 	frame_units(w);
 	walk_neutral(w, &root);
@@ -73,7 +77,7 @@ void reduce_row(struct writer *w) {
 	frame_indices(w, 0, w->k->kept);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	write_row(w);
-	reduce_outputs(w, index.name, w->k->width > 1 ? "sum.s0" : "sum");
+	reduce_outputs(w, index.name, walk_result(w, &root).text);
 	if (w->k->kept)
 		frame_step(w, 0, w->k->kept);
 	text_close(w);
@@ -89,7 +93,7 @@ static void open_strip(struct writer *w) {
 
 static void write_column_element(struct writer *w, const char *const *index) {
 	struct scope s = { .needs = &w->inner, .pointer = "p", .lane = "l", .count = "n" };
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 	char value[16];
 
 	snprintf(value, sizeof value, "v%u", w->k->reduced_value);
@@ -98,7 +102,7 @@ static void write_column_element(struct writer *w, const char *const *index) {
 	value_write(w, &s, LEVEL_ELEMENT);
 	text_line(w, "%s *const sum = &acc[j %% %u * %u + l / W];", value_register(w->k->accumulator),
 		KERNEL_COLUMNS, COLUMN_VECTORS);
-	value_combine(w, &root, "*sum", value);
+	value_accumulate(w, &root, "*sum", value);
 	value_forget(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 }
@@ -122,7 +126,7 @@ static void write_column_loop(struct writer *w, const char *const *index) {
 }
 
 static void write_column_tree(struct writer *w) {
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 
 	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
 	text_open(w, "for (int c = 0; c < h && c + h < columns; c++)");
@@ -135,11 +139,12 @@ static void write_column_tree(struct writer *w) {
 
 static void write_column_outputs(struct writer *w, const char *const *index) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n" };
+	const struct reduction root = reduce_root(w);
 
 	operand_place(w, &w->outer, "q", index);
 	open_strip(w);
 	write_column_tree(w);
-	value_root(w, "acc[l / W]");
+	value_root(w, value_of_key(&root, "acc[l / W]").text);
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
 	text_close(w);
@@ -162,7 +167,7 @@ static void write_column(struct writer *w, const char *const *inner, const char 
 void reduce_column(struct writer *w) {
 	const struct kernel *k = w->k;
 	struct frame_names inner = frame_names(k->rank), outer = frame_names(k->kept);
-	const struct reduction root = reduce_root(k);
+	const struct reduction root = reduce_root(w);
 	unsigned lanes = k->kept - 1u;
 
 	inner.name[lanes] = outer.name[lanes] = "left";

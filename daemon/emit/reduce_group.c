@@ -13,7 +13,7 @@
 static void write_column_sum(struct writer *w, const char *from, const char *const *index) {
 	const struct kernel *k = w->k;
 	struct scope s = { .needs = &w->inner, .pointer = "p" };
-	const struct reduction root = reduce_root(k);
+	const struct reduction root = reduce_root(w);
 	char value[16];
 
 	snprintf(value, sizeof value, "v%u", k->reduced_value);
@@ -32,7 +32,7 @@ static void write_column_sum(struct writer *w, const char *from, const char *con
 
 /* Halves `lanes` rows of `stride` partial results in local memory down to the first. */
 static void write_local_tree(struct writer *w, const char *row, unsigned rows, unsigned stride) {
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 
 	text_line(w, "partial[lane] = sum;");
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
@@ -46,7 +46,7 @@ static void write_local_tree(struct writer *w, const char *row, unsigned rows, u
 }
 
 static void open_units(struct writer *w) {
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 
 	text_line(w, "local %s partial[%u];", value_lane(w->k->accumulator), frame_local(w->k, w->t));
 	text_line(w, "const int lane = get_local_id(0);");
@@ -74,7 +74,7 @@ void reduce_groups(struct writer *w) {
 /* The columns row, row + rows, ... of an output, combined as the tree does before its last levels. */
 static void write_row_of_columns(struct writer *w, unsigned rows, const char *const *inner) {
 	const char *type = value_register(w->k->accumulator);
-	const struct reduction root = reduce_root(w->k);
+	const struct reduction root = reduce_root(w);
 	unsigned own = KERNEL_COLUMNS / rows;
 
 	text_line(w, "%s column[%u];", type, own);

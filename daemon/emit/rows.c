@@ -14,8 +14,8 @@ enum {
 	ROWS_HELD_BYTES = 64 << 10,
 };
 
-struct reduction rows_reduction(const struct kernel *k, unsigned v) {
-	struct reduction r = { .op = k->value[v].op, .dtype = k->value[v].dtype };
+struct reduction rows_reduction(const struct writer *w, unsigned v) {
+	struct reduction r = value_reduction(w, w->k->value[v].op, w->k->value[v].dtype);
 
 	snprintf(r.tag, sizeof r.tag, "%u", v);
 	return r;
@@ -29,7 +29,7 @@ void rows_name(const char *verb, const struct reduction *r, char name[static 40]
 
 void rows_declare_neutrals(struct writer *w) {
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (w->outer.value[v] && w->k->value[v].kind == KERNEL_REDUCED)
 			walk_neutral(w, &r);
@@ -74,12 +74,12 @@ bool rows_reduces_first(const struct writer *w, unsigned v, bool by_register) {
 }
 
 void rows_accumulate(struct writer *w, unsigned v, const char *stem, const char *slot) {
-	struct reduction r = rows_reduction(w->k, v);
+	struct reduction r = rows_reduction(w, v);
 	char acc[64], value[16];
 
 	snprintf(acc, sizeof acc, "%s%u%s", stem, v, slot);
 	snprintf(value, sizeof value, "v%u", w->k->value[v].arg[0]);
-	value_combine(w, &r, acc, value);
+	value_accumulate(w, &r, acc, value);
 }
 
 /* ---- ROW and GENERAL ---- */
@@ -108,21 +108,18 @@ static void plan_walk(const struct writer *w, const struct passes *p, unsigned p
 	for (unsigned v = 0; v < w->k->values; v++) {
 		if (!passes_reduces(w, p, pass, v))
 			continue;
-		walk->reduction[walk->reductions] = rows_reduction(w->k, v);
+		walk->reduction[walk->reductions] = rows_reduction(w, v);
 		walk->reduced[walk->reductions++] = w->k->value[v].arg[0];
 	}
 }
 
 static void write_short(struct writer *w, const struct walk *walk) {
-	char result[16];
-
 	declare_start(w);
 	walk_row(w, walk);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		const struct reduction *r = &walk->reduction[i];
 
-		walk_result(w, r, result);
-		text_line(w, "v%s = (%s)(%s);", r->tag, value_register(r->dtype), result);
+		text_line(w, "v%s = %s;", r->tag, walk_result(w, r).text);
 	}
 }
 
@@ -138,7 +135,7 @@ static void open_levels(struct writer *w, const struct walk *walk) {
 }
 
 static void write_block(struct writer *w, const struct walk *walk) {
-	char result[16], carry[40];
+	char carry[40];
 
 	text_line(w, "const long stop = min(length, j + %u);", KERNEL_BLOCK);
 	walk_row(w, walk);
@@ -146,15 +143,14 @@ static void write_block(struct writer *w, const struct walk *walk) {
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		const struct reduction *r = &walk->reduction[i];
 
-		walk_result(w, r, result);
 		rows_name("carry", r, carry);
 		text_line(w, "%s(level%s, block, (%s)(%s), neutral%s);", carry, r->tag,
-			value_register(r->dtype), result, r->tag);
+			value_register(r->dtype), walk_accumulator(w, r).text, r->tag);
 	}
 }
 
 static void write_long(struct writer *w, struct walk *walk) {
-	char total[40];
+	char total[40], expression[64];
 
 	walk->limit = "stop";
 	open_levels(w, walk);
@@ -165,8 +161,8 @@ static void write_long(struct writer *w, struct walk *walk) {
 	text_close(w);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		rows_name("total", &walk->reduction[i], total);
-		text_line(w, "v%s = %s(level%s, block);", walk->reduction[i].tag, total,
-			walk->reduction[i].tag);
+		snprintf(expression, sizeof expression, "%s(level%s, block)", total, walk->reduction[i].tag);
+		text_line(w, "v%s = %s;", walk->reduction[i].tag, value_of_key(&walk->reduction[i], expression).text);
 	}
 }
 
@@ -290,7 +286,7 @@ static void write_level_functions(struct writer *w, const struct reduction *r) {
 
 void rows_functions(struct writer *w) {
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (w->k->form != KERNEL_FORM_COLUMN && rows_reduces_first(w, v, true))
 			walk_functions(w, r.dtype);

@@ -187,7 +187,7 @@ static void write_elements(
 
 /* Halves the columns of one vector; those that no element reached would change nothing. */
 static void write_tree(struct writer *w, unsigned v) {
-	struct reduction r = rows_reduction(w->k, v);
+	struct reduction r = rows_reduction(w, v);
 	const char *type = value_register(r.dtype);
 
 	text_open(w, "for (int h = %u; h > 0; h /= 2)", KERNEL_COLUMNS / 2);
@@ -199,8 +199,8 @@ static void write_tree(struct writer *w, unsigned v) {
 	text_close(w);
 }
 
-static void write_result(struct writer *w, unsigned v, const char *expression) {
-	text_line(w, "const %s v%u = %s;", value_register(w->k->value[v].dtype), v, expression);
+static void write_result(struct writer *w, const struct reduction *r, unsigned v, const char *expression) {
+	text_line(w, "const %s v%u = %s;", value_register(r->dtype), v, value_of_key(r, expression).text);
 	w->written[v] = true;
 }
 
@@ -211,11 +211,13 @@ static void write_short(struct writer *w, const struct passes *p, unsigned pass,
 	write_elements(w, p, pass, index);
 	open_strip(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
+		struct reduction r = rows_reduction(w, v);
+
 		if (!passes_reduces(w, p, pass, v))
 			continue;
 		write_tree(w, v);
 		snprintf(acc, sizeof acc, "acc%u[l / W]", v);
-		write_result(w, v, acc);
+		write_result(w, &r, v, acc);
 	}
 	write_kept(w, p, pass + 1);
 	text_close(w);
@@ -233,7 +235,7 @@ static void write_block(struct writer *w, const struct passes *p, unsigned pass,
 	write_elements(w, p, pass, index);
 	open_strip(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (!passes_reduces(w, p, pass, v))
 			continue;
@@ -264,14 +266,14 @@ static void write_long(struct writer *w, const struct passes *p, unsigned pass, 
 	text_close(w);
 	open_strip(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (!passes_reduces(w, p, pass, v))
 			continue;
 		rows_name("total", &r, total);
 		name_levels(v, levels);
 		snprintf(expression, sizeof expression, "%s(%s, block)", total, levels);
-		write_result(w, v, expression);
+		write_result(w, &r, v, expression);
 	}
 	write_kept(w, p, pass + 1);
 	text_close(w);

@@ -35,7 +35,7 @@ static void write_tree_function(struct writer *w, const struct reduction *r) {
 
 void rows_group_functions(struct writer *w) {
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (rows_reduces_first(w, v, false))
 			write_tree_function(w, &r);
@@ -240,7 +240,7 @@ static void write_short(struct writer *w, const struct passes *p, unsigned pass)
 	text_line(w, "long j = lane;");
 	write_column(w, p, pass, "length");
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 		char result[16], acc[16];
 
 		snprintf(result, sizeof result, "v%u", v);
@@ -306,14 +306,14 @@ static void write_long(struct writer *w, const struct passes *p, unsigned pass) 
 	text_line(w, "long j = start + lane;");
 	write_column(w, p, pass, "stop");
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (passes_reduces(w, p, pass, v))
 			write_carry(w, &r);
 	}
 	text_close(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
-		struct reduction r = rows_reduction(w->k, v);
+		struct reduction r = rows_reduction(w, v);
 
 		if (passes_reduces(w, p, pass, v))
 			write_total(w, &r);

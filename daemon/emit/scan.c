@@ -24,7 +24,7 @@ static const char *accumulator(const struct writer *w) {
 
 /* Writes "x = op(x, y);" as a line. */
 static void combine(struct writer *w, const char *x, const char *y) {
-	struct reduction root = reduce_root(w->k);
+	struct reduction root = reduce_root(w);
 
 	value_combine(w, &root, x, y);
 }
@@ -118,7 +118,7 @@ static struct needs all_needs(const struct writer *w) {
 }
 
 static void declare_neutral(struct writer *w) {
-	struct reduction root = reduce_root(w->k);
+	struct reduction root = reduce_root(w);
 
 	text_line(w, "const %s neutral = (%s)(%s);", accumulator(w), accumulator(w), value_neutral(&root));
 }

@@ -6,6 +6,7 @@
  */
 #include "writer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/base/body.h"
@@ -284,12 +285,45 @@ void value_define(struct writer *w) {
 
 /* ---- the arithmetic of reductions and products ---- */
 
+struct reduction value_reduction(const struct writer *w, unsigned op, unsigned dtype) {
+	bool extreme = op == OP_reduce_max || op == OP_reduce_min;
+
+	return (struct reduction){ .op = (uint16_t)op,
+		.dtype = (uint8_t)dtype,
+		.keyed = extreme && w->t->strategy == STRATEGY_CPU && dtype_info(dtype)->reg == DTYPE_f32 };
+}
+
+static const char *extreme(const struct reduction *r) {
+	return r->op == OP_reduce_max ? "max" : "min";
+}
+
+struct value_text value_key(const struct reduction *r, const char *value) {
+	struct value_text t;
+
+	snprintf(t.text, sizeof t.text, r->keyed ? "%s_key(%s)" : "%.0s%s", extreme(r), value);
+	return t;
+}
+
+struct value_text value_of_key(const struct reduction *r, const char *accumulator) {
+	struct value_text t;
+
+	snprintf(t.text, sizeof t.text, r->keyed ? "of_%s_key(%s)" : "%.0s%s", extreme(r), accumulator);
+	return t;
+}
+
 void value_combine(struct writer *w, const struct reduction *r, const char *x, const char *y) {
 	text_begin(w);
 	text_part(w, "%s = ", x);
-	value_function_name(w, combining_op(r->op), r->dtype);
+	if (r->keyed)
+		text_part(w, "key_%s", extreme(r));
+	else
+		value_function_name(w, combining_op(r->op), r->dtype);
 	text_part(w, "(%s, %s);", x, y);
 	text_end(w);
+}
+
+void value_accumulate(struct writer *w, const struct reduction *r, const char *x, const char *y) {
+	value_combine(w, r, x, value_key(r, y).text);
 }
 
 const char *value_neutral(const struct reduction *r) {

@@ -57,16 +57,28 @@ void walk_functions(struct writer *w, unsigned reg) {
 
 void walk_neutral(struct writer *w, const struct reduction *r) {
 	const char *type = value_register(r->dtype), *neutral = value_neutral(r);
+	char value[64];
 
+	snprintf(value, sizeof value, "(%s)(%s)", type, neutral);
 	if (r->op == OP_reduce_sum && dtype_info(r->dtype)->kind == DTYPE_KIND_REAL)
 		text_line(w, "const %s neutral%s = (%s)(r[%u] ? %s : 0.0f);", type, r->tag, type,
 			KERNEL_WORD_EXTENT, neutral);
 	else
-		text_line(w, "const %s neutral%s = (%s)(%s);", type, r->tag, type, neutral);
+		text_line(w, "const %s neutral%s = %s;", type, r->tag, value_key(r, value).text);
 }
 
-void walk_result(const struct writer *w, const struct reduction *r, char result[static 16]) {
-	snprintf(result, 16, "sum%s%s", r->tag, w->k->width > 1 ? ".s0" : "");
+struct value_text walk_accumulator(const struct writer *w, const struct reduction *r) {
+	struct value_text t;
+
+	snprintf(t.text, sizeof t.text, "sum%s%s", r->tag, w->k->width > 1 ? ".s0" : "");
+	return t;
+}
+
+struct value_text walk_result(const struct writer *w, const struct reduction *r) {
+	char sum[32];
+
+	snprintf(sum, sizeof sum, "(%s)(sum%s%s)", value_register(r->dtype), r->tag, w->k->width > 1 ? ".s0" : "");
+	return value_of_key(r, sum);
 }
 
 /* Puts the accumulators into registers; as single lanes they would be too many. */
@@ -82,12 +94,12 @@ static void open_accumulators(struct writer *w, const struct reduction *r) {
 	text_line(w, "\tacc%s[c] = neutral%s;", r->tag, r->tag);
 }
 
-/* "acc3[c]" = combine("acc3[c]", y) */
-static void accumulate(struct writer *w, const struct reduction *r, const char *y) {
-	char acc[16];
+/* "acc3[2]" */
+static struct value_text accumulator(const struct reduction *r, const char *at) {
+	struct value_text t;
 
-	snprintf(acc, sizeof acc, "acc%s[c]", r->tag);
-	value_combine(w, r, acc, y);
+	snprintf(t.text, sizeof t.text, "acc%s[%s]", r->tag, at);
+	return t;
 }
 
 /* The lanes of a vector, each taking the one h further on: ".s89ab...". */
@@ -102,18 +114,33 @@ static void write_halving(struct writer *w, const struct reduction *r, unsigned 
 	value_combine(w, r, sum, half);
 }
 
+/* Step by step: a compiler leaves a loop within a loop as it is, and the accumulators in memory. */
+static void write_upper_tree(struct writer *w, const struct reduction *r) {
+	char at[16], other[16];
+
+	for (unsigned h = vectors(w->k) / 2; h > 0; h /= 2)
+		for (unsigned c = 0; c < h; c++) {
+			snprintf(at, sizeof at, "%u", c);
+			snprintf(other, sizeof other, "%u", c + h);
+			value_combine(w, r, accumulator(r, at).text, accumulator(r, other).text);
+		}
+}
+
+static void write_lane_tree(struct writer *w, const struct reduction *r) {
+	text_open(w, "for (int h = %u; h > 0; h /= 2)", vectors(w->k) / 2);
+	text_open(w, "for (int c = 0; c < h; c++)");
+	value_combine(w, r, accumulator(r, "c").text, accumulator(r, "c + h").text);
+	text_close(w);
+	text_close(w);
+}
+
 static void write_tree(struct writer *w, const struct reduction *r) {
 	unsigned width = w->k->width;
-	char other[24];
 
-	snprintf(other, sizeof other, "acc%s[c + h]", r->tag);
-	unroll_vectors(w);
-	text_open(w, "for (int h = %u; h > 0; h /= 2)", vectors(w->k) / 2);
-	unroll_vectors(w);
-	text_open(w, "for (int c = 0; c < h; c++)");
-	accumulate(w, r, other);
-	text_close(w);
-	text_close(w);
+	if (width > 1)
+		write_upper_tree(w, r);
+	else
+		write_lane_tree(w, r);
 	text_line(w, "%s sum%s = acc%s[0];", value_register(r->dtype), r->tag, r->tag);
 	for (unsigned h = width / 2; h > 0; h /= 2)
 		write_halving(w, r, h);
@@ -132,7 +159,7 @@ static void write_blocks(struct writer *w, const struct walk *walk, const char *
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
-		accumulate(w, &walk->reduction[i], value);
+		value_accumulate(w, &walk->reduction[i], accumulator(&walk->reduction[i], "c").text, value);
 	}
 	value_remember(w, &s);
 	value_store(w, &s);
@@ -144,6 +171,7 @@ static void write_blocks(struct writer *w, const struct walk *walk, const char *
 /* The values of the last block, filled up with the neutral element. */
 static void write_last(struct writer *w, const struct walk *walk) {
 	struct scope s = walk->scope;
+	char value[16];
 
 	s.count = "n";
 	text_open(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
@@ -156,12 +184,14 @@ static void write_last(struct writer *w, const struct walk *walk) {
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		const char *tag = walk->reduction[i].tag;
+		struct value_text key;
 
+		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
+		key = value_key(&walk->reduction[i], value);
 		if (w->k->width > 1)
-			text_line(
-				w, "last%s[c] = first_lanes(n, v%u, neutral%s);", tag, walk->reduced[i], tag);
+			text_line(w, "last%s[c] = first_lanes(n, %s, neutral%s);", tag, key.text, tag);
 		else
-			text_line(w, "last%s[c] = v%u;", tag, walk->reduced[i]);
+			text_line(w, "last%s[c] = %s;", tag, key.text);
 	}
 	value_remember(w, &s);
 	value_store(w, &s);
@@ -183,7 +213,7 @@ static void write_rest(struct writer *w, const struct walk *walk) {
 		text_open(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
 		for (unsigned i = 0; i < walk->reductions; i++) {
 			snprintf(last, sizeof last, "last%s[c]", walk->reduction[i].tag);
-			accumulate(w, &walk->reduction[i], last);
+			value_combine(w, &walk->reduction[i], accumulator(&walk->reduction[i], "c").text, last);
 		}
 		text_close(w);
 	}
@@ -246,7 +276,7 @@ static void write_run_piece(struct writer *w, const struct walk *walk) {
 		snprintf(value, sizeof value, "v%u", walk->reduced[i]);
 		text_line(w, "const %s old%s = get_columns(column%s, first);", value_register(r->dtype), r->tag, r->tag);
 		text_line(w, "%s %s = old%s;", value_register(r->dtype), acc, r->tag);
-		value_combine(w, r, acc, value);
+		value_accumulate(w, r, acc, value);
 		if (w->k->width > 1)
 			text_line(w, "%s = first_lanes(n, %s, old%s);", acc, acc, r->tag);
 		text_line(w, "put_columns(%s, column%s, first);", acc, r->tag);

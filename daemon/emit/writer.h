@@ -58,6 +58,7 @@ struct scope {
 struct reduction {
 	uint16_t op;         /* OP_reduce_* */
 	uint8_t dtype;
+	bool keyed;          /* accumulators are keys of kernels/real.cl, not values */
 	char tag[8];
 };
 
@@ -106,8 +107,18 @@ void value_function_name(struct writer *w, unsigned op, unsigned dtype);
 /* Writes the definition of each function in use. */
 void value_define(struct writer *w);
 
-/* Writes "x = combine(x, y);" of the reduction, as a line. */
+/* A reduction; the CPU strategy takes the largest and the smallest in keys. */
+struct reduction value_reduction(const struct writer *w, unsigned op, unsigned dtype);
+/* Writes "x = combine(x, y);" of two accumulators of the reduction, as a line. */
 void value_combine(struct writer *w, const struct reduction *r, const char *x, const char *y);
+/* The same of an accumulator and a value. */
+void value_accumulate(struct writer *w, const struct reduction *r, const char *x, const char *y);
+/* The expressions of a value's accumulator, and of the value of one. */
+struct value_text {
+	char text[96];
+};
+struct value_text value_key(const struct reduction *r, const char *value);
+struct value_text value_of_key(const struct reduction *r, const char *accumulator);
 /* The expression of the reduction's neutral element. */
 const char *value_neutral(const struct reduction *r);
 /* Writes the expression a * b + c in the product's arithmetic. */
@@ -288,10 +299,12 @@ struct walk {
 void walk_functions(struct writer *w, unsigned reg);
 /* Declares neutralTAG, an accumulator's first value: nothing at all sums to +0. */
 void walk_neutral(struct writer *w, const struct reduction *r);
-/* From j to the limit, which leaves j anywhere; the result of each reduction is then in sumTAG (or its lane 0). */
+/* From j to the limit, which leaves j anywhere; each reduction's accumulator is then in sumTAG (or its lane 0). */
 void walk_row(struct writer *w, const struct walk *walk);
 /* "sum3.s0" */
-void walk_result(const struct writer *w, const struct reduction *r, char result[static 16]);
+struct value_text walk_accumulator(const struct writer *w, const struct reduction *r);
+/* Its value, in all lanes. */
+struct value_text walk_result(const struct writer *w, const struct reduction *r);
 
 /* ---- products ---- */
 
@@ -332,7 +345,7 @@ void attention_place(struct writer *w, unsigned o, const char *prefix, const cha
 
 /* ---- reductions ---- */
 
-struct reduction reduce_root(const struct kernel *k);
+struct reduction reduce_root(const struct writer *w);
 /* Declares `start` and `stop`: all reduced elements, or a block of them. */
 void reduce_range(struct writer *w);
 /* Writes the root's value and what follows it, for one output. */
@@ -373,7 +386,7 @@ enum {
 };
 
 /* The reduction that value v is; its variables end with v. */
-struct reduction rows_reduction(const struct kernel *k, unsigned v);
+struct reduction rows_reduction(const struct writer *w, unsigned v);
 /* Is v a reduction that is needed, the first of its operation and type (or only of its registers)? */
 bool rows_reduces_first(const struct writer *w, unsigned v, bool by_register);
 void rows_declare_neutrals(struct writer *w);
