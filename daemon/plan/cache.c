@@ -1,5 +1,8 @@
 /*
  * Plans by the structure of their graph and the options; the least recently used is dropped.
+ *
+ * A plan that depends on numbers (plan_test) is one of several of its structure, of which at most one serves a graph, since the
+ * planner decides the same for the same outcomes. They are told apart by a number in their keys, from 0 on.
  */
 #include "plan.h"
 
@@ -13,11 +16,16 @@ struct cache_key {
 	struct graph_hash graph;
 	uint64_t min_elements;
 	uint32_t patterns_off, fuse;
-	uint64_t fast;
+	uint32_t fast, variant;
+	uint64_t book, named_off;
 };
 
+/* Plans of one structure that different numbers call for. */
+enum { CACHE_VARIANTS = 16 };
+
 static struct cache_key key_of(const struct graph *g, const struct plan_options *o) {
-	return (struct cache_key){ graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast };
+	return (struct cache_key){ graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast, 0,
+		o->book ? o->book->serial : 0, o->book ? o->named_off : 0 };
 }
 
 struct cache_entry {
@@ -78,13 +86,30 @@ static int entry_add(struct plan_cache *c, const struct cache_key *key, struct p
 	return 0;
 }
 
+/*
+ * The entry whose plan serves the graph, or NULL; then the key's variant is free, or if all are taken it is the first,
+ * whose plan is to be replaced.
+ */
+static struct cache_entry *look_up(const struct plan_cache *c, struct cache_key *key, const struct graph *g) {
+	struct cache_entry *e;
+
+	for (; key->variant < CACHE_VARIANTS; key->variant++) {
+		HASH_FIND(hh, c->entry, key, sizeof *key, e);
+		if (!e)
+			return NULL;
+		if (plan_tests_hold(e->plan, g))
+			return e;
+	}
+	key->variant = 0;
+	return NULL;
+}
+
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) {
 	struct cache_key key = key_of(g, o);
-	struct cache_entry *e;
+	struct cache_entry *e = look_up(c, &key, g), *old;
 	int r;
 
-	HASH_FIND(hh, c->entry, &key, sizeof key, e);
 	*hitp = e != NULL;
 	if (e) {
 		/* To the young end of the list. */
@@ -96,6 +121,9 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 	r = plan_make(g, o, planp, f);
 	if (r)
 		return r;
+	HASH_FIND(hh, c->entry, &key, sizeof key, old);
+	if (old)
+		entry_drop(c, old);
 	r = entry_add(c, &key, *planp);
 	if (r)
 		*planp = plan_unref(*planp);
@@ -104,9 +132,8 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 
 struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, const struct plan_options *o) {
 	struct cache_key key = key_of(g, o);
-	struct cache_entry *e;
+	const struct cache_entry *e = look_up(c, &key, g);
 
-	HASH_FIND(hh, c->entry, &key, sizeof key, e);
 	return e ? plan_ref(e->plan) : NULL;
 }
 

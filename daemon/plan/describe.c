@@ -51,7 +51,7 @@ int planner_describe(struct planner *p) {
 
 		bool parts = n->kind == NODE_PARTS;
 
-		r = keep_node(p->plan, i, &(struct plan_node){ .op = i < own ? graph_node(p->g, i)->op : n->op,
+		r = keep_node(p->plan, i, &(struct plan_node){ .op = i < own && !n->parts ? graph_node(p->g, i)->op : n->op,
 			.arity = parts ? graph_node(p->g, i)->arity : n->arity,
 			.dead = n->kind == NODE_DEAD || n->whole != GRAPH_NONE, .output = i < own && graph_node(p->g, i)->output,
 			.note = i < own ? graph_node(p->g, i)->note : PLAN_NONE, .in = n->in, .type = n->type });

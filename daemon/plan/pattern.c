@@ -8,6 +8,8 @@
  * from arising: a merge whose result would be of it is refused (pattern_refuses). So switching one
  * off leaves what is not of it fused, and changes no operation and no bit.
  *
+ * What users define are further names of the same kernels: named.c.
+ *
  * Cost: linear in the members of a group, once a group; once a merge only where a pattern is off.
  */
 #include "planner.h"
@@ -347,10 +349,11 @@ static const char *refused(const struct sight *s, enum pattern pattern, pattern_
 
 const char *pattern_refuses(const struct planner *p, const struct group *from, const struct group *into,
 	uint32_t node) {
+	const char *reason = named_refuses(p, from, into, node);
 	struct sight s;
 
-	if (!p->o->patterns_off)
-		return NULL;
+	if (reason || !p->o->patterns_off)
+		return reason;
 	memset(&s, 0, sizeof s);
 	s.p = p;
 	if ((from && !sight_add(&s, from)) || (into && !sight_add(&s, into)) || s.members == SIGHT_MEMBERS)
@@ -377,11 +380,13 @@ void pattern_mark(const struct planner *p, const struct group *g, uint32_t first
 	struct plan_step *last = &p->plan->step[p->plan->steps - 1];
 	struct sight s = { .p = p };
 	enum pattern pattern = sight_add(&s, g) ? recognise(&s) : PATTERN_elementwise_chain;
+	named_set named = named_of_group(p, g);
 
 	for (uint32_t i = first; i < p->plan->steps; i++) {
 		struct plan_step *step = &p->plan->step[i];
 
 		step->pattern = (uint8_t)pattern;
+		step->named = named;
 		last->bytes_fused += step->bytes_read + step->bytes_written;
 	}
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m]) {

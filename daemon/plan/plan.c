@@ -146,7 +146,7 @@ static void count_savings(struct planner *p) {
 
 		if (!is_counted(n) || n->kind == NODE_PARTS)
 			continue;
-		plan->ops += n->attended ? n->attended->parts : 1;
+		plan->ops += n->attended ? n->attended->parts : n->parts ? n->parts : 1;
 		plan->buffers_eliminated += !n->stored;
 		unfused += (uint64_t)shape_bytes(n->type);
 		for (unsigned k = 0; k < n->arity; k++)
@@ -201,7 +201,10 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 	p.plan->references = 1;
 	p.plan->scalars = graph_scalars(g);
 	p.plan->patterns_off = o->patterns_off;
+	p.plan->book = book_ref(o->book);
 	r = passes(&p, f);
+	if (!r)
+		r = named_count(&p);
 	if (!r) {
 		plan_lifetimes(p.plan);
 		plan_estimate(p.plan, o->traits);
@@ -229,6 +232,7 @@ struct plan *plan_unref(struct plan *p) {
 	free(p->output);
 	free(p->constant);
 	free(p->note);
+	book_unref(p->book);
 	arena_free(&p->arena);
 	free(p);
 	return NULL;

@@ -4,7 +4,8 @@
  * plan_make() turns a graph into steps in execution order; each step is one kernel over one set of
  * extents, and names its memory by slots. A plan holds no buffer, no address and no scalar value,
  * so it serves every graph of the same structure: exec binds slots to buffers and scalar numbers
- * to values when it runs. plan calls no OpenCL.
+ * to values when it runs. plan calls no OpenCL. Only where users' patterns name numbers does a plan depend on
+ * values: its tests say on which.
  *
  * Slots 0 .. leaves-1 are the graph's leaves. Then come slots that the plan creates: outputs
  * (which outlive it) and temporaries. `reuse` names a temporary whose memory a new one takes over:
@@ -15,6 +16,7 @@
 #include "protocol/pattern.h"
 #include "daemon/base/arena.h"
 #include "daemon/graph/graph.h"
+#include "daemon/plan/book.h"
 #include "daemon/plan/kernel.h"
 
 enum { PLAN_NONE = UINT32_MAX };
@@ -24,6 +26,8 @@ struct plan_options {
 	bool fast;                     /* the client accepts other rounding: fast.c */
 	bool notes;                    /* keep why operations were not fused (explain) */
 	pattern_set patterns_off;      /* no kernel is of one of these: fusion.pattern.* */
+	struct book *book;             /* what users call patterns, or NULL */
+	named_set named_off;           /* of the book: no kernel is of one of these */
 	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */
 	const struct traits *traits;
 };
@@ -45,6 +49,7 @@ struct plan_step {
 	uint64_t elements;             /* of the iteration */
 	uint64_t bytes_read, bytes_written;
 	uint8_t pattern;               /* enum pattern */
+	named_set named;               /* patterns of the plan's book that it is of, too */
 	/* Of all steps of its operations together, which only the last of them tells: */
 	uint64_t bytes_fused;          /* read and written */
 	uint64_t bytes_unfused;        /* as one kernel an operation */
@@ -97,6 +102,13 @@ struct plan_node {
 	const struct tensor_type *type;
 };
 
+/* A number that the plan depends on, because a user's pattern names one: it serves graphs of this outcome. */
+struct plan_test {
+	uint32_t scalar;               /* of the graph */
+	bool equal;
+	uint64_t value;
+};
+
 struct plan_note {
 	uint32_t producer, consumer;   /* nodes */
 	const char *reason;            /* a constant text */
@@ -121,6 +133,11 @@ struct plan {
 	uint64_t bytes_not_moved;
 	uint64_t peak_bytes;           /* most that temporaries and results take at once, between any two steps */
 	pattern_set patterns_off;      /* it was made without these */
+	struct book *book;             /* a reference, or NULL */
+	uint32_t *found;               /* how often each pattern of the book was found, fused or not; NULL: never */
+	struct plan_test *test;
+	uint32_t tests;
+	bool patterns_cut;             /* the graph is so large or regular that patterns of users were not looked for everywhere */
 	uint32_t references;
 	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */
 	void *prepared;
@@ -178,6 +195,9 @@ double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, c
 	const struct traits *t);
 /* Writes the estimate of each step. */
 void plan_estimate(struct plan *p, const struct traits *t);
+
+/* Does it serve a graph of its structure with these numbers? */
+bool plan_tests_hold(const struct plan *p, const struct graph *g);
 
 /* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
 bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);

@@ -13,6 +13,7 @@
  *   fast.c     what may be computed otherwise, if asked; fast_attention.c, before all others: attention from its parts
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   cost.c     how long each step will take
+ *   named.c    where patterns of users arise; before all others, since it looks at the graph as it came
  *   describe.c the operations, kept for those who ask
  *   pattern.c  what each kernel is called
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
@@ -65,6 +66,7 @@ struct node {
 	uint32_t index;                    /* leaf or scalar number */
 	const struct op_attr *attr;
 	const struct attended *attended;   /* or NULL */
+	uint32_t parts;                    /* named.c: operations of the graph that it stands for; 0: itself */
 	const struct tensor_type *type;
 	const struct tensor_type *space;   /* shape iterated over: a reduction's and a reshaping copy's is the operand's */
 	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
@@ -114,6 +116,7 @@ struct planner {
 	struct group *group;
 	uint32_t groups, group_capacity;
 	uint32_t *reader, *reader_start;   /* sink pass: nodes that read node i: reader[start[i] .. start[i+1]) */
+	struct named_sites *named;         /* named.c; NULL: no patterns of users */
 	struct plan *plan;
 	uint32_t constant_capacity, note_capacity;
 };
@@ -262,6 +265,17 @@ const char *pattern_refuses(const struct planner *p, const struct group *from, c
 void pattern_mark(const struct planner *p, const struct group *g, uint32_t first);
 /* The general pattern of a kernel that was cut from another. */
 enum pattern pattern_of_kernel(const struct kernel *k);
+
+/* ---- named.c ---- */
+
+/* Finds the patterns of the book, where there is one. An own operation may take the place of an expression (fast). */
+int planner_find_named(struct planner *p) FAULT_MUST_USE;
+/* As pattern_refuses(), for patterns of users. */
+const char *named_refuses(const struct planner *p, const struct group *from, const struct group *into, uint32_t node);
+/* The patterns of users that a kernel of this group is of. */
+named_set named_of_group(const struct planner *p, const struct group *g);
+/* Tells the plan what was found. */
+int named_count(const struct planner *p) FAULT_MUST_USE;
 
 /* ---- layout.c, cut.c, lower.c ---- */
 

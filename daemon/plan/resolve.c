@@ -316,7 +316,9 @@ int planner_resolve(struct planner *p) {
 	if (r)
 		return r;
 	nodes_copy(p);
-	r = fast_attention(p);
+	r = planner_find_named(p);
+	if (!r)
+		r = fast_attention(p);
 	if (r)
 		return r;
 	mark_live(p);

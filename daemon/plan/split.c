@@ -476,6 +476,7 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 
 static void copy_facts(struct plan_step *to, const struct plan_step *from) {
 	to->pattern = from->pattern;
+	to->named = from->named;
 	to->bytes_fused = from->bytes_fused;
 	to->bytes_unfused = from->bytes_unfused;
 	to->buffers_eliminated = from->buffers_eliminated;
@@ -493,6 +494,25 @@ static int copy_step(struct plan *p, const struct plan_step *s) {
 		copy_facts(&p->step[p->steps - 1], s);
 	free(d);
 	return r;
+}
+
+/* Numbers that the plan depends on, and what was found. */
+static int copy_tests(const struct plan *from, struct plan *to) {
+	to->patterns_cut = from->patterns_cut;
+	if (from->found) {
+		to->found = arena_alloc(&to->arena, from->book->patterns * sizeof *to->found);
+		if (!to->found)
+			return -ENOMEM;
+		memcpy(to->found, from->found, from->book->patterns * sizeof *to->found);
+	}
+	if (!from->tests)
+		return 0;
+	to->test = arena_alloc(&to->arena, from->tests * sizeof *to->test);
+	if (!to->test)
+		return -ENOMEM;
+	memcpy(to->test, from->test, from->tests * sizeof *to->test);
+	to->tests = from->tests;
+	return 0;
 }
 
 static int copy_lists(const struct plan *from, struct plan *to) {
@@ -521,6 +541,10 @@ static int copy_lists(const struct plan *from, struct plan *to) {
 	to->buffers_eliminated = from->buffers_eliminated;
 	to->bytes_not_moved = from->bytes_not_moved;
 	to->patterns_off = from->patterns_off;
+	to->book = book_ref(from->book);
+	r = copy_tests(from, to);
+	if (r)
+		return r;
 	return plan_copy_description(from, to);
 }
 

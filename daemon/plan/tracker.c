@@ -148,7 +148,8 @@ static struct tracked *look_up(const struct tracker *t, const struct graph *g, c
 	struct track_key *keyp) {
 	struct tracked *e;
 
-	*keyp = (struct track_key){ graph_hash(g), o->min_elements, o->patterns_off };
+	*keyp = (struct track_key){ graph_hash(g), o->min_elements,
+		o->patterns_off | (uint64_t)book_hash(o->book, o->named_off) << 32 };
 	HASH_FIND(hh, t->graph, keyp, sizeof *keyp, e);
 	return e;
 }

@@ -174,12 +174,12 @@ static int read_outputs(struct capture *c, struct wire_cursor *outputs, struct f
 	return r;
 }
 
-struct definition {
+struct defined_graph {
 	uint64_t capture;
 	struct wire_cursor types, ops, outputs;
 };
 
-static int read_definition(struct wire_cursor *body, struct definition *d, struct fault *f) {
+static int read_definition(struct wire_cursor *body, struct defined_graph *d, struct fault *f) {
 	int r = wire_get_uint(body, "capture", LIMIT_CAPTURES - 1, &d->capture, f);
 
 	if (!r)
@@ -191,7 +191,7 @@ static int read_definition(struct wire_cursor *body, struct definition *d, struc
 	return r ? r : wire_get_end(body, "DEFINE", f);
 }
 
-static int build(struct request *q, struct capture *c, struct definition *d, struct fault *f) {
+static int build(struct request *q, struct capture *c, struct defined_graph *d, struct fault *f) {
 	uint32_t *nodes = malloc((d->ops.left + 1) * sizeof *nodes);
 	int r = nodes ? read_inputs(c, &d->types, f) : -ENOMEM;
 
@@ -216,7 +216,7 @@ static void answer_seq(struct request *r) {
 
 int define_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
-	struct definition d;
+	struct defined_graph d;
 	struct capture *c;
 	int code = read_definition(&r->body, &d, f);
 
