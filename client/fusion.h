@@ -262,6 +262,17 @@ FUSION_API fusion_array *fusion_call(fusion_context *context, const char *name, 
 FUSION_API int fusion_define_op(fusion_context *context, const char *name, const char *text, const char *const *gradient);
 
 /*
+ * Defines a fusion pattern: fusion_define_pattern(c, "swish(x, beta)", "x * sigmoid(beta * x)", false). Wherever the
+ * expression arises from ordinary operations it is recognised: counted by fusion_stats(), named by fusion_explain(),
+ * fusion_opportunities() and fusion_recent(), and switched by fusion_configure() and "fusion.pattern.swish". Results keep
+ * their bits. It holds for this context from now on, or with whole_daemon for all of the daemon (for root and the
+ * daemon's user). libfusion(3) tells what is taken for the same expression.
+ */
+FUSION_API int fusion_define_pattern(fusion_context *context, const char *name, const char *text, bool whole_daemon);
+/* What is queued or runs ends as it began. */
+FUSION_API int fusion_forget_pattern(fusion_context *context, const char *name, bool whole_daemon);
+
+/*
  * The places, i64 and in order, of the elements of a (row-major) that are not zero; NaN is not. Waits for
  * the daemon, since the size of the result depends on the values.
  */
@@ -309,6 +320,9 @@ FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsign
 /* JSON, to be freed by the caller: the operations that the daemon's administrator defined: name, operands, whether
  * they are ready, or refused and why. */
 FUSION_API char *fusion_operations(fusion_context *context);
+/* JSON, to be freed by the caller: the fusion patterns of this session, built in and defined, and on which devices
+ * each is on. */
+FUSION_API char *fusion_patterns(fusion_context *context);
 /* 1 or 0: would `second` join the kernel of `first`; reasonp (may be NULL) is to be freed. -1 on error. */
 FUSION_API int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp);
 

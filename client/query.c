@@ -59,6 +59,10 @@ char *fusion_operations(fusion_context *context) {
 	return ask(context, "operations", REQUEST_OPERATIONS, 0, NULL);
 }
 
+char *fusion_patterns(fusion_context *context) {
+	return ask(context, "patterns", REQUEST_PATTERNS, 0, NULL);
+}
+
 /* --- explain ----------------------------------------------------------------------------- */
 
 static int check_explain(struct recording *r, int count, fusion_array *const *array) {

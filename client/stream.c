@@ -160,6 +160,9 @@ static const struct {
 	[REQUEST_RECENT] = { read_text, false },
 	[REQUEST_OPERATION] = { read_operation, false },
 	[REQUEST_OPERATIONS] = { read_text, false },
+	[REQUEST_PATTERN] = { read_nothing, false },
+	[REQUEST_FORGET_PATTERN] = { read_nothing, false },
+	[REQUEST_PATTERNS] = { read_text, false },
 };
 
 bool stream_ordered(const struct request *q) {

@@ -49,7 +49,8 @@ enum {
 	FEATURE_REPLAY = 1 << 0,
 	FEATURE_EXPLAIN = 1 << 1,
 	FEATURE_OPERATIONS = 1 << 2,
-	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS,
+	FEATURE_PATTERNS = 1 << 4,
+	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS | FEATURE_PATTERNS,
 	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
 	FEATURE_RING = 1 << 3,
 };

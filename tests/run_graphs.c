@@ -207,7 +207,7 @@ struct variant {
 	const char *name;
 	const struct daemon *daemon;
 	enum fusion_switch fusion;
-	enum pattern off;
+	const char *off;       /* the name of a pattern */
 	struct fault fault;    /* code 0: it ran */
 	struct result *result; /* of each output */
 	cJSON *plan;           /* EXPLAIN's answer */
@@ -268,10 +268,10 @@ static int run_outputs(struct variant *v, fusion_context *c, const struct text *
 }
 
 /* Where it fails, the plan shows it. */
-static void switch_off(fusion_context *c, enum pattern pattern) {
+static void switch_off(fusion_context *c, const char *pattern) {
 	char name[LINE_TEXT];
 
-	snprintf(name, sizeof name, "fusion.pattern.%s", pattern_name(pattern));
+	snprintf(name, sizeof name, "fusion.pattern.%s", pattern);
 	if (fusion_configure(c, name, "off"))
 		fprintf(stderr, "run_graphs: %s\n", fusion_error());
 }
@@ -283,12 +283,13 @@ static void variant_run(struct variant *v, const struct text *t) {
 	int r;
 
 	v->result = calloc(t->outputs + 1, sizeof *v->result);
-	if (c && v->off)
-		switch_off(c, v->off);
 	if (!c || !output || !v->result)
 		r = c ? fault_set(&v->fault, FAULT_MEMORY, "no memory") : text_library_fault(&v->fault);
 	else
 		r = text_record(t, c, output, &v->fault);
+	/* Patterns of the graph's own are there from then on, and nothing of it has run. */
+	if (!r && v->off)
+		switch_off(c, v->off);
 	if (!r)
 		r = run_outputs(v, c, t, output);
 	if (r < 0)
@@ -457,21 +458,38 @@ static void expect_kernel(struct report *report, const struct text_expectation *
 			want);
 }
 
-/* PATTERN_NONE for a single operation, and beyond the last kernel. */
-static enum pattern kernel_pattern(const struct variant *v, int number) {
+static const cJSON *kernel_item(const struct variant *v, int number, const char *name) {
 	const cJSON *kernels = cJSON_GetObjectItemCaseSensitive(v->plan, "kernels");
-	const char *name = cJSON_GetStringValue(
-		cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(kernels, number), "pattern"));
 
-	return name ? pattern_find(name) : PATTERN_NONE;
+	return cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(kernels, number), name);
+}
+
+/* The built-in pattern; "" for a single operation, and beyond the last kernel. */
+static const char *kernel_pattern(const struct variant *v, int number) {
+	const char *name = cJSON_GetStringValue(kernel_item(v, number, "pattern"));
+
+	return name ? name : "";
+}
+
+/* Is a kernel of a pattern, built in or of the graph's own? */
+static bool kernel_is_of(const struct variant *v, int number, const char *pattern, size_t length) {
+	const cJSON *one;
+
+	if (strlen(kernel_pattern(v, number)) == length && !memcmp(kernel_pattern(v, number), pattern, length))
+		return true;
+	cJSON_ArrayForEach(one, kernel_item(v, number, "named")) {
+		const char *name = cJSON_GetStringValue(one);
+
+		if (name && strlen(name) == length && !memcmp(name, pattern, length))
+			return true;
+	}
+	return false;
 }
 
 static void expect_pattern(struct report *report, const struct text_expectation *e, const struct variant *v) {
-	enum pattern got = kernel_pattern(v, (int)e->number - 1);
-
-	if (got != e->pattern)
-		fail(report, "%s: kernel %lld is of the pattern '%s', not %s", v->name, (long long)e->number,
-			pattern_name(got), pattern_name(e->pattern));
+	if (!kernel_is_of(v, (int)e->number - 1, e->named.text, e->named.length))
+		fail(report, "%s: kernel %lld is of the pattern '%s', not %.*s", v->name, (long long)e->number,
+			kernel_pattern(v, (int)e->number - 1), (int)e->named.length, e->named.text);
 }
 
 static const struct text_expectation *expected_error(const struct text *t) {
@@ -548,16 +566,16 @@ static void print_report(const char *path, const struct report *r, const struct 
 }
 
 /* The same bits without the pattern, and no kernel of it. */
-static void run_without(struct report *report, const struct variant *fused, enum pattern pattern) {
+static void run_without(struct report *report, const struct variant *fused, const char *pattern) {
 	char name[LINE_TEXT];
 	struct variant v = { .name = name, .daemon = &daemons[0], .fusion = FUSION_ON, .off = pattern };
 
-	snprintf(name, sizeof name, "without %s", pattern_name(pattern));
+	snprintf(name, sizeof name, "without %s", pattern);
 	variant_run(&v, report->text);
 	check_error(report, &v);
 	check_launches(report, &v);
 	for (int i = 0; !v.fault.code && i < kernel_count(&v); i++)
-		if (kernel_pattern(&v, i) == pattern)
+		if (kernel_is_of(&v, i, pattern, strlen(pattern)))
 			fail(report, "%s: kernel %d is of it", name, i + 1);
 	compare_variants(report, fused, &v);
 	variant_free(&v, report->text);
@@ -567,12 +585,20 @@ static void run_without_each(struct report *report, const struct variant *fused)
 	pattern_set tried = pattern_bit(PATTERN_NONE);
 
 	for (int i = 0; !fused->fault.code && i < kernel_count(fused); i++) {
-		enum pattern pattern = kernel_pattern(fused, i);
+		enum pattern pattern = pattern_find(kernel_pattern(fused, i));
 
 		if (tried & pattern_bit(pattern))
 			continue;
 		tried |= pattern_bit(pattern);
-		run_without(report, fused, pattern);
+		run_without(report, fused, pattern_name(pattern));
+	}
+	for (unsigned i = 0; !fused->fault.code && i < report->text->patterns; i++) {
+		const struct lex_token *s = &report->text->pattern[i].signature;
+		char name[LINE_TEXT];
+
+		snprintf(name, sizeof name, "%.*s", (int)s->length, s->text);
+		name[strcspn(name, "(")] = '\0';
+		run_without(report, fused, name);
 	}
 }
 

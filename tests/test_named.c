@@ -571,12 +571,14 @@ static unsigned own(const char *name, unsigned arity, const char *operands) {
 	return op;
 }
 
-static struct plan *plan_replaced(bool fast, named_set off, unsigned op) {
+static struct plan *plan_replaced(bool fast, bool exact, named_set off, unsigned op) {
 	struct plan_options o = { .fuse = true, .fast = fast, .traits = &cpu, .named_off = off };
 	struct named *n;
 	struct plan *p;
 
 	ck_assert_msg(!named_new("soft(x, t)", "x * sigmoid(t * x)", op, &n, &fault), "%s", fault.text);
+	n->exact = exact ? 1U << DTYPE_f32 : 0;
+	n->inexact = !exact;
 	o.book = book_of(n, NULL);
 	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
 	book_unref(o.book);
@@ -591,14 +593,30 @@ static bool computes(const struct plan *p, unsigned op) {
 	return false;
 }
 
-START_TEST(an_own_operation_stands_for_its_expression_where_fast_is_asked_for) {
+START_TEST(an_exact_operation_stands_for_its_expression_in_its_types) {
+	unsigned op = own("soft_own", 2, "x, t");
+	struct plan *p;
+
+	output(value("sqrt(a * sigmoid(b * a))", leaf(0), leaf(1), 0));
+	p = plan_replaced(false, true, 0, op);
+	ck_assert(computes(p, op));
+	plan_unref(p);
+	graph_reset(g);
+	output(value("sqrt(a * sigmoid(b * a))", leaf_of(0, DTYPE_f64, 2, 64), leaf_of(1, DTYPE_f64, 2, 64), 0));
+	p = plan_replaced(false, true, 0, op);
+	ck_assert(!computes(p, op));
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(an_inexact_operation_stands_for_its_expression_where_fast_is_asked_for) {
 	unsigned op = own("soft_own", 2, "x, t");
 	struct plan *fast, *exact, *off;
 
 	output(value("sqrt(a * sigmoid(b * a))", leaf(0), leaf(1), 0));
-	fast = plan_replaced(true, 0, op);
-	exact = plan_replaced(false, 0, op);
-	off = plan_replaced(true, 1, op);
+	fast = plan_replaced(true, false, 0, op);
+	exact = plan_replaced(false, false, 0, op);
+	off = plan_replaced(true, false, 1, op);
 	ck_assert(computes(fast, op));
 	ck_assert_uint_eq(fast->steps, 1);
 	ck_assert_uint_eq(fast->step[0].named, 1);
@@ -621,7 +639,7 @@ START_TEST(it_does_not_stand_for_what_it_would_compute_otherwise) {
 	ck_assert_int_eq(graph_op(g, OP_cast, 1, &m, &narrow, 0, &m, &fault), 0);
 	ck_assert_int_eq(graph_op(g, OP_cast, 1, &m, &wide, 0, &m, &fault), 0);
 	output(value("a * sigmoid(b)", a, m, 0));
-	p = plan_replaced(true, 0, op);
+	p = plan_replaced(true, false, 0, op);
 	ck_assert(!computes(p, op));
 	plan_unref(p);
 }
@@ -678,7 +696,8 @@ int main(void) {
 		what_is_computed_again_does_not_go_round_a_switch, a_regular_graph_costs_no_more_than_a_bound,
 		a_plan_serves_graphs_whose_numbers_decide_alike, more_outcomes_than_are_kept_are_planned_again,
 		books_and_switches_are_part_of_the_key, a_step_that_is_split_is_of_no_pattern_any_more,
-		an_own_operation_stands_for_its_expression_where_fast_is_asked_for,
+		an_exact_operation_stands_for_its_expression_in_its_types,
+		an_inexact_operation_stands_for_its_expression_where_fast_is_asked_for,
 		it_does_not_stand_for_what_it_would_compute_otherwise, a_body_stands_for_elementwise_patterns_alone,
 		the_tracker_knows_a_graph_with_a_switch_off_as_another_one };
 	Suite *s = suite_create("named");

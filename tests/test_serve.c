@@ -1065,6 +1065,185 @@ START_TEST(many_sessions_come_and_go_without_a_trace) {
 }
 END_TEST
 
+/* ---- patterns of users ---- */
+
+static uint32_t ask_pattern(const struct client *c, uint64_t scope, const char *signature, const char *text) {
+	struct wire_writer *w = request_begin(c, REQUEST_PATTERN, 3);
+
+	wire_put_uint(w, scope);
+	wire_put_text(w, signature);
+	wire_put_text(w, text);
+	return request_finish();
+}
+
+static uint32_t ask_forget(const struct client *c, uint64_t scope, const char *name) {
+	struct wire_writer *w = request_begin(c, REQUEST_FORGET_PATTERN, 2);
+
+	wire_put_uint(w, scope);
+	wire_put_text(w, name);
+	return request_finish();
+}
+
+/* What a session, or the daemon, has counted of a pattern. */
+static double counted(const struct client *c, uint64_t scope, const char *pattern, const char *name) {
+	const cJSON *one;
+	double value = 0;
+	cJSON *json;
+
+	expect(request_numbers(c, REQUEST_STATS, 1, &scope), REQUEST_STATS);
+	json = answer_json();
+	cJSON_ArrayForEach(one, cJSON_GetObjectItem(json, "patterns")) {
+		if (!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(one, "pattern")), pattern))
+			value += cJSON_GetObjectItem(one, name)->valuedouble;
+	}
+	cJSON_Delete(json);
+	return value;
+}
+
+/* (1 + exp(4 * x)) - 2 of so many x that are 0; as a handle of this slot. */
+static uint32_t submit_expression(struct client *c, uint32_t slot, int64_t n, double factor) {
+	struct batch_text b = { 0 };
+	int64_t x = batch_fill(&b, n, 0), node;
+
+	b.op[x].op = OP_arange;
+	b.op[x].attr.value[1] = 0;
+	node = batch_op(&b, OP_mul, batch_fill(&b, n, factor), x);
+	node = batch_op(&b, OP_exp, node, 0);
+	node = batch_op(&b, OP_add, batch_fill(&b, n, 1), node);
+	node = batch_op(&b, OP_sub, node, batch_fill(&b, n, 2));
+	batch_name(&b, node, handle_of(slot, 1));
+	return submit(c, &b);
+}
+
+static void run_expression(struct client *c, uint32_t slot, double factor) {
+	expect(submit_expression(c, slot, 1000, factor), REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(c, handle_of(slot, 1), 1000)[999], 0);
+}
+
+static const char text[] = "exp(4 * x) + 1";
+
+START_TEST(a_pattern_of_a_client_is_counted_and_switched_in_its_session_alone) {
+	struct client other;
+	double launched;
+
+	client_begin(&other, 2);
+	expect(ask_pattern(&client, 0, "mine(x)", text), REQUEST_PATTERN);
+	run_expression(&client, 0, 4);
+	run_expression(&other, 0, 4);
+	run_expression(&client, 1, 3);
+	run_expression(&client, 2, 4);
+	ck_assert_double_eq(counted(&client, 0, "mine", "count"), 2);
+	ck_assert_double_eq(counted(&client, 0, "mine", "found"), 2);
+	ck_assert_double_eq(counted(&client, 0, "mine", "kernels_before"), 8);
+	ck_assert_double_eq(counted(&client, 0, "mine", "kernels_after"), 2);
+	ck_assert_double_gt(counted(&client, 0, "mine", "saved_bytes"), 0);
+	ck_assert_double_eq(counted(&client, 0, "elementwise_chain", "count"), 3);
+	ck_assert_double_eq(counted(&other, 0, "mine", "found"), 0);
+	ck_assert_double_eq(counted(&client, 1, "mine", "count"), 2);
+	expect_setting(&client, 0, "fusion.pattern.mine", "yes");
+	configure(&client, "fusion.pattern.mine", "no");
+	launched = statistic(&client, 0, "kernels_launched");
+	run_expression(&client, 3, 4);
+	ck_assert_double_gt(statistic(&client, 0, "kernels_launched"), launched + 1);
+	ck_assert_double_eq(counted(&client, 0, "mine", "found"), 3);
+	ck_assert_double_eq(counted(&client, 0, "mine", "count"), 2);
+	expect_fault(ask_configure(&other, "fusion.pattern.mine", "no"), FAULT_ARGUMENT);
+	expect_fault(ask_configure(&client, "fusion.pattern.mine", "sometimes"), FAULT_ARGUMENT);
+	/* The other one's plans are those of before. */
+	launched = statistic(&other, 0, "kernels_launched");
+	run_expression(&other, 1, 4);
+	ck_assert_double_eq(statistic(&other, 0, "kernels_launched"), launched + 1);
+	client_end(&client);
+	ck_assert_double_eq(counted(&other, 1, "mine", "count"), 0);
+}
+END_TEST
+
+START_TEST(what_is_no_pattern_is_refused) {
+	char name[32];
+
+	expect(ask_pattern(&client, 0, "mine(x)", text), REQUEST_PATTERN);
+	expect_fault(ask_pattern(&client, 0, "mine(x)", text), FAULT_ARGUMENT);
+	expect_fault(ask_pattern(&client, 0, "horizontal(x)", text), FAULT_ARGUMENT);
+	expect_fault(ask_pattern(&client, 0, "softmax(x)", text), FAULT_ARGUMENT);
+	expect_fault(ask_pattern(&client, 0, "again(x)", "again(x) + again(x)"), FAULT_SYNTAX);
+	expect_fault(ask_forget(&client, 0, "yours"), FAULT_ARGUMENT);
+	for (unsigned i = 1; i < BOOK_OWN; i++) {
+		snprintf(name, sizeof name, "p%u(x)", i);
+		expect(ask_pattern(&client, 0, name, text), REQUEST_PATTERN);
+	}
+	expect_fault(ask_pattern(&client, 0, "one_more(x)", text), FAULT_LIMIT);
+	expect(ask_forget(&client, 0, "mine"), REQUEST_FORGET_PATTERN);
+	expect(ask_pattern(&client, 0, "one_more(x)", text), REQUEST_PATTERN);
+	run_expression(&client, 0, 4);
+	ck_assert_double_eq(counted(&client, 0, "one_more", "count"), 1);
+	ck_assert_double_eq(counted(&client, 0, "p31", "count"), 1);
+	ck_assert_double_eq(counted(&client, 0, "mine", "count"), 0);
+}
+END_TEST
+
+START_TEST(a_pattern_may_go_while_its_graph_runs) {
+	struct client other;
+
+	client_begin(&other, 2);
+	expect(ask_pattern(&client, 0, "mine(x)", text), REQUEST_PATTERN);
+	expect(ask_pattern(&client, 0, "too(x)", "exp(x) + 1"), REQUEST_PATTERN);
+	keep_busy(&other);
+	expect(submit_expression(&client, 0, 1 << 20, 4), REQUEST_SUBMIT);
+	expect(ask_forget(&client, 0, "mine"), REQUEST_FORGET_PATTERN);
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), 1 << 20)[7], 0);
+	ck_assert_double_eq(counted(&client, 0, "mine", "count"), 0);
+	ck_assert_double_eq(counted(&client, 0, "too", "count"), 1);
+	/* Nor does a session that ends wait for it. */
+	expect(submit_expression(&client, 1, 1 << 20, 4), REQUEST_SUBMIT);
+	client_end(&client);
+	run_expression(&other, 0, 4);
+}
+END_TEST
+
+START_TEST(a_pattern_for_all_is_for_who_governs) {
+	struct client other, later;
+
+	client_begin(&other, 2);
+	run_expression(&client, 0, 4);
+	set_uid(client.session, geteuid() + 1);
+	expect_fault(ask_pattern(&client, 1, "common(x)", text), FAULT_LIMIT);
+	set_uid(client.session, geteuid());
+	expect(ask_pattern(&other, 0, "shadow(x)", "exp(x) + 1"), REQUEST_PATTERN);
+	expect(ask_pattern(&client, 1, "common(x)", text), REQUEST_PATTERN);
+	expect(ask_pattern(&client, 1, "shadow(x)", text), REQUEST_PATTERN);
+	expect_fault(ask_pattern(&other, 0, "common(x)", text), FAULT_ARGUMENT);
+	run_expression(&client, 1, 4);
+	run_expression(&other, 0, 3);
+	/* A client's own one of a name goes before. */
+	ck_assert_double_eq(counted(&client, 0, "shadow", "count"), 1);
+	ck_assert_double_eq(counted(&other, 0, "shadow", "count"), 1);
+	configure(&other, "fusion.pattern.common", "yes");
+	expect(ask_texts(&client, REQUEST_SET, "fusion.pattern.common", "off"), REQUEST_SET);
+	expect_setting(&client, 0, "fusion.pattern.common", "no");
+	expect_setting(&client, 1, "fusion.pattern.common", "no");
+	expect_setting(&other, 0, "fusion.pattern.common", "yes");
+	client_begin(&later, 3);
+	expect_setting(&later, 0, "fusion.pattern.common", "no");
+	expect_fault(ask_texts(&client, REQUEST_SET, "fusion.pattern.nobodys", "off"), FAULT_ARGUMENT);
+	ck_assert_double_eq(counted(&client, 1, "common", "count"), 1);
+	client_end(&later);
+	expect(ask_forget(&other, 0, "shadow"), REQUEST_FORGET_PATTERN);
+	run_expression(&other, 1, 4);
+	ck_assert_double_eq(counted(&other, 0, "shadow", "count"), 1);
+	expect(ask_forget(&client, 1, "common"), REQUEST_FORGET_PATTERN);
+	expect_fault(ask_configure(&other, "fusion.pattern.common", "no"), FAULT_ARGUMENT);
+	expect(request_numbers(&client, REQUEST_PATTERNS, 0, NULL), REQUEST_PATTERNS);
+	ck_assert_ptr_nonnull(strstr(answer_text(), "\"shadow\",\"from\":\"the administrator\""));
+}
+END_TEST
+
+static void add_pattern_tests(TCase *tests) {
+	tcase_add_test(tests, a_pattern_of_a_client_is_counted_and_switched_in_its_session_alone);
+	tcase_add_test(tests, what_is_no_pattern_is_refused);
+	tcase_add_test(tests, a_pattern_may_go_while_its_graph_runs);
+	tcase_add_test(tests, a_pattern_for_all_is_for_who_governs);
+}
+
 static void add_order_tests(TCase *tests) {
 	tcase_add_test(tests, garbage_is_refused_and_changes_nothing);
 	tcase_add_test(tests, every_truncation_of_a_batch_is_refused_and_changes_nothing);
@@ -1138,7 +1317,7 @@ static void add_window_tests(TCase *tests) {
 
 int main(void) {
 	Suite *suite = suite_create("serve");
-	TCase *tests = tcase_create("serve");
+	TCase *tests = tcase_create("serve"), *patterns = tcase_create("patterns");
 	char command[128];
 	SRunner *runner;
 	int failed;
@@ -1148,12 +1327,16 @@ int main(void) {
 		return 2;
 	log_set_level(LOG_LEVEL_ERROR);
 	tcase_set_timeout(tests, 120);
+	tcase_set_timeout(patterns, 120);
 	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_checked_fixture(patterns, setup, teardown);
 	add_order_tests(tests);
 	add_handle_tests(tests);
 	add_value_tests(tests);
 	add_window_tests(tests);
+	add_pattern_tests(patterns);
 	suite_add_tcase(suite, tests);
+	suite_add_tcase(suite, patterns);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);

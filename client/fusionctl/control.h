@@ -49,6 +49,7 @@ control_command stats_command;
 control_command bench_command;
 control_command config_command;
 control_command operations_command;
+control_command patterns_command;
 control_command explain_command;
 control_command graph_command;
 control_command run_command;

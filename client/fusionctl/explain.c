@@ -62,14 +62,27 @@ static void print_speedup(const cJSON *kernel, const char *name, const char *wor
 		printf(", %s %.3g times as fast", word, json_number(kernel, name));
 }
 
+/* The built-in pattern, then those of users. */
+static void print_names(const cJSON *kernel) {
+	const char *between = *json_text(kernel, "pattern") ? ", " : "";
+	const cJSON *one;
+
+	printf("  %s", json_text(kernel, "pattern"));
+	cJSON_ArrayForEach(one, json_item(kernel, "named")) {
+		printf("%s%s", between, cJSON_IsString(one) ? one->valuestring : "?");
+		between = ", ";
+	}
+}
+
 /* What fusing its operations gains. */
 static void print_gain(const cJSON *kernel) {
 	double arrays = json_number(kernel, "buffers_eliminated");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	if (!*json_text(kernel, "pattern"))
+	if (!*json_text(kernel, "pattern") && !json_item(kernel, "named"))
 		return;
-	printf("  %s: %s less to move, %s array%s not stored", json_text(kernel, "pattern"),
+	print_names(kernel);
+	printf(": %s less to move, %s array%s not stored",
 		print_bytes(json_number(kernel, "bytes_saved"), a), print_count(arrays, b), arrays == 1 ? "" : "s");
 	print_speedup(kernel, "estimated_speedup", "estimated");
 	print_speedup(kernel, "measured_speedup", "measured");
@@ -109,11 +122,28 @@ static void print_reasons(const cJSON *notes) {
 	print_table_end(t, INDENT);
 }
 
+/* Patterns of users, whether or not they are kernels. */
+static void print_found(const cJSON *plan) {
+	const cJSON *one;
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	cJSON_ArrayForEach(one, json_item(plan, "found")) {
+		double kernels = json_number(one, "kernels");
+
+		printf("the pattern %s is found %s time%s, whole in %s kernel%s\n", json_text(one, "pattern"),
+			print_count(json_number(one, "found"), a), json_number(one, "found") == 1 ? "" : "s",
+			print_count(kernels, b), kernels == 1 ? "" : "s");
+	}
+	if (cJSON_IsTrue(json_item(plan, "patterns_not_looked_for_everywhere")))
+		puts("patterns that users defined were not looked for everywhere: it would take too long");
+}
+
 static void print_plan(const cJSON *plan) {
 	const cJSON *kernel;
 	unsigned number = 0;
 
 	print_summary(plan);
+	print_found(plan);
 	cJSON_ArrayForEach(kernel, json_item(plan, "kernels")) {
 		print_kernel(kernel, ++number);
 	}

@@ -76,11 +76,15 @@ static void draw_time(FILE *out, const cJSON *kernel) {
 
 static void draw_kernel(FILE *out, const cJSON *nodes, const cJSON *kernel, unsigned number) {
 	const struct colour *colour = colour_of(number);
-	const cJSON *node;
+	const cJSON *node, *named;
 	char read[PRINT_TEXT], written[PRINT_TEXT];
 
-	fprintf(out, "subgraph cluster_%u {\nlabel=\"kernel %u: %s\\nreads %s, writes %s", number, number,
-		*json_text(kernel, "pattern") ? json_text(kernel, "pattern") : json_text(kernel, "root"),
+	fprintf(out, "subgraph cluster_%u {\nlabel=\"kernel %u: %s", number, number,
+		*json_text(kernel, "pattern") ? json_text(kernel, "pattern") : json_text(kernel, "root"));
+	cJSON_ArrayForEach(named, json_item(kernel, "named")) {
+		fprintf(out, ", %s", cJSON_IsString(named) ? named->valuestring : "?");
+	}
+	fprintf(out, "\\nreads %s, writes %s",
 		print_bytes(json_number(kernel, "bytes_read"), read),
 		print_bytes(json_number(kernel, "bytes_written"), written));
 	draw_time(out, kernel);

@@ -81,6 +81,8 @@ static const struct {
 		"the settings that change while the daemon runs" },
 	{ "operations", "", 0, 0, 0, operations_command,
 		"the operations that the daemon's administrator defined, and why what is refused is" },
+	{ "patterns", "[define SIGNATURE TEXT | forget NAME]", 0, 3, 0, patterns_command,
+		"the fusion patterns, built in and defined, and where each is on" },
 	{ "explain", "FILE", 1, 1, TAKES_SOURCE | TAKES_UNFUSED | TAKES_RECENT, explain_command,
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
 	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
@@ -118,7 +120,7 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, config, operations, explain, graph, bench or run");
+		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, bench or run");
 	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);

@@ -514,7 +514,7 @@ static int parse_definition(struct parser *p) {
 
 	if (!s)
 		return -ENOMEM;
-	r = lex_take_kind(&p->lex, LEX_NAME, "a name, output or expect", &s->name, p->fault);
+	r = lex_take_kind(&p->lex, LEX_NAME, "a name, output, pattern or expect", &s->name, p->fault);
 	if (r)
 		return r;
 	if (find_statement(p->text, &s->name, p->text->statements - 1) >= 0)
@@ -542,6 +542,29 @@ static int parse_output(struct parser *p) {
 		p->text->statement[statement].output = true;
 	} while (p->lex.token.kind == LEX_NAME);
 	return 0;
+}
+
+static int parse_pattern_line(struct parser *p) {
+	struct text_pattern *one = append(&p->text->pattern, &p->text->patterns, sizeof *one);
+	int r = one ? 0 : -ENOMEM;
+
+	if (r)
+		return r;
+	one->at = p->lex.token;
+	r = lex_take_kind(&p->lex, LEX_TEXT, "a pattern's name and operands in quotes", &one->signature, p->fault);
+	return r ? r : lex_take_kind(&p->lex, LEX_TEXT, "a pattern's expression in quotes", &one->text, p->fault);
+}
+
+/* Is it the name of a pattern that a line before defines? */
+static bool is_defined_pattern(const struct text *t, const struct lex_token *name) {
+	for (unsigned i = 0; i < t->patterns; i++) {
+		const struct lex_token *s = &t->pattern[i].signature;
+
+		if (s->length >= name->length && !memcmp(s->text, name->text, name->length) &&
+			(s->length == name->length || s->text[name->length] == '('))
+			return true;
+	}
+	return false;
 }
 
 /* ---- expectations ---- */
@@ -580,7 +603,8 @@ static int parse_pattern(struct parser *p, struct text_expectation *e) {
 		return r;
 	snprintf(text, sizeof text, "%.*s", (int)name.length, name.text);
 	e->pattern = pattern_find(text);
-	if (!e->pattern)
+	e->named = name;
+	if (!e->pattern && !is_defined_pattern(p->text, &name))
 		return lex_refuse(p->lex.path, &name, FAULT_SYNTAX, p->fault, "there is no fusion pattern '%s'", text);
 	return 0;
 }
@@ -685,6 +709,7 @@ static const struct {
 } lines[] = {
 	{ "output", parse_output },
 	{ "expect", parse_expectation },
+	{ "pattern", parse_pattern_line },
 };
 
 static int parse_line(struct parser *p) {
@@ -782,6 +807,7 @@ struct text *text_free(struct text *t) {
 		free(t->expectation[i].op);
 	}
 	free(t->statement);
+	free(t->pattern);
 	free(t->expectation);
 	free(t->output);
 	free(t->path);

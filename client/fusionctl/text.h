@@ -78,6 +78,11 @@ enum text_expectation_kind {
 	TEXT_ERROR,   /* an error with this code, whose sentence contains `token` */
 };
 
+/* pattern "swish(x)" "x * sigmoid(x)": what the session is to call so. Both without their quotes. */
+struct text_pattern {
+	struct lex_token at, signature, text;
+};
+
 struct text_expectation {
 	enum text_expectation_kind kind;
 	struct lex_token at;
@@ -86,6 +91,7 @@ struct text_expectation {
 	int *op;
 	unsigned ops;
 	enum pattern pattern;
+	struct lex_token named;    /* PATTERN: a pattern that the text defines; pattern is PATTERN_NONE */
 	int statement; /* TYPE, VALUES */
 	struct tensor_type type;
 	struct values values;
@@ -101,6 +107,8 @@ struct text {
 	unsigned statements;
 	int *output; /* statements, in the order of the output lines */
 	unsigned outputs;
+	struct text_pattern *pattern;
+	unsigned patterns;
 	struct text_expectation *expectation;
 	unsigned expectations;
 };

@@ -453,6 +453,18 @@ static int record_statement(struct recorder *r, unsigned i) {
 	return failed;
 }
 
+static int define_pattern(struct recorder *r, const struct text_pattern *p) {
+	char signature[LIMIT_SENTENCE], *text = strndup(p->text.text, p->text.length);
+	int failed = text ? 0 : -ENOMEM;
+
+	snprintf(signature, sizeof signature, "%.*s", (int)p->signature.length, p->signature.text);
+	fusion_here(r->text->path, (int)p->at.line);
+	if (!failed && fusion_define_pattern(r->context, signature, text, false))
+		failed = text_library_fault(r->fault);
+	free(text);
+	return failed;
+}
+
 /* Hands the outputs over and releases the rest. */
 static void keep_outputs(struct recorder *r, fusion_array **output) {
 	for (unsigned i = 0; i < r->text->outputs; i++)
@@ -464,6 +476,8 @@ int text_record(const struct text *t, fusion_context *c, fusion_array **output, 
 	int failed = r.array ? 0 : -ENOMEM;
 
 	fusion_error_clear();
+	for (unsigned i = 0; !failed && i < t->patterns; i++)
+		failed = define_pattern(&r, &t->pattern[i]);
 	for (unsigned i = 0; !failed && i < t->statements; i++)
 		failed = record_statement(&r, i);
 	if (!failed)

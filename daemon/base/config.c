@@ -372,6 +372,14 @@ void config_print(const struct config *c, const struct setting *s, struct str *t
 		str_printf(text, s->type == SETTING_MODE ? "%#" PRIo64 : "%" PRIu64, number);
 }
 
+bool config_devices(const char *word, uint64_t *devicesp) {
+	return word_value(devices_words, word, devicesp);
+}
+
+const char *config_devices_word(uint64_t devices) {
+	return word_text(devices_words, devices);
+}
+
 void config_help(struct str *text) {
 	str_append(text, "Settings, for --set and fusiond.conf(5):\n");
 	for (unsigned i = 0; i < SETTINGS; i++) {

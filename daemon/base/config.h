@@ -109,6 +109,9 @@ int config_set(struct config *c, const char *name, const char *value, struct fau
 int config_load(struct config *c, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
 /* Adds a flag; -E2BIG beyond CONFIG_FLAGS. */
 int config_flag(struct config_source *s, const char *flag) FAULT_MUST_USE;
+/* A DEVICES from its word and back; false where it is none. */
+bool config_devices(const char *word, uint64_t *devicesp);
+const char *config_devices_word(uint64_t devices);
 /* The value of a setting as text that config_set() reads back. */
 void config_print(const struct config *c, const struct setting *s, struct str *text);
 /* The help text of every setting. */

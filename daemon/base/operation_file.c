@@ -19,6 +19,7 @@
 #include <ini.h>
 
 #include "body.h"
+#include "config.h"
 
 enum {
 	/* inih keeps no more of a line, a section's name and a key than this, and does not say so. */
@@ -53,6 +54,7 @@ static struct operation_source *source_free(struct operation_source *s) {
 		free(s->body[i]);
 	free(s->common);
 	free(s->text);
+	free(s->pattern);
 	free(s->doc);
 	free(s);
 	return NULL;
@@ -74,7 +76,7 @@ static bool same_text(const char *a, const char *b) {
 
 bool operation_source_equal(const struct operation_source *a, const struct operation_source *b) {
 	bool same = !strcmp(a->name, b->name) && !strcmp(a->operands, b->operands) && same_text(a->text, b->text) &&
-		same_text(a->doc, b->doc) && a->types == b->types && a->result == b->result && a->inexact == b->inexact &&
+		same_text(a->doc, b->doc) && same_text(a->pattern, b->pattern) && a->devices == b->devices && a->types == b->types && a->result == b->result && a->inexact == b->inexact &&
 		a->one_shape == b->one_shape && a->fault.code == b->fault.code && !strcmp(a->fault.text, b->fault.text);
 
 	for (unsigned i = 0; i < EXPR_OPERANDS; i++)
@@ -94,7 +96,7 @@ uint64_t operation_source_hash(const struct operation_source *s) {
 	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)s->types << 8 ^ (uint64_t)s->result << 16 ^
 		(uint64_t)s->inexact << 24 ^ (uint64_t)s->one_shape << 25;
 
-	h = hash_text(hash_text(hash_text(h, s->name), s->operands), s->text);
+	h = hash_text(hash_text(hash_text(hash_text(h, s->name), s->operands), s->text), s->pattern);
 	for (unsigned i = 0; i <= DTYPE_KIND_REAL; i++)
 		h = hash_text(h, s->body[i]);
 	return h;
@@ -119,6 +121,7 @@ static struct operation_source *source_begin(struct operation_reader *r, const c
 	snprintf(s->name, sizeof s->name, "%s", name);
 	s->line = r->line;
 	s->types = OP_TYPES_REAL;
+	s->devices = UINT64_MAX;
 	*r->end = s;
 	r->end = &s->next;
 	r->count++;
@@ -216,6 +219,11 @@ static void take_body(struct operation_reader *r, const char *key, const char *k
 	take_text(r, key, &r->now->body[find_word(r, key, kinds, kind)], value);
 }
 
+static void take_devices(struct operation_reader *r, const char *value) {
+	if (!config_devices(value, &r->now->devices))
+		refuse(r, "it is yes, no, cpu or gpu", "devices");
+}
+
 static void take_key(struct operation_reader *r, const char *key, const char *value) {
 	struct operation_source *s = r->now;
 
@@ -223,6 +231,10 @@ static void take_key(struct operation_reader *r, const char *key, const char *va
 		take_operands(r, value);
 	else if (!strcmp(key, "text"))
 		take_text(r, key, &s->text, value);
+	else if (!strcmp(key, "pattern"))
+		take_text(r, key, &s->pattern, value);
+	else if (!strcmp(key, "devices"))
+		take_devices(r, value);
 	else if (!strncmp(key, "gradient.", 9))
 		take_gradient(r, key, key + 9, value);
 	else if (!strcmp(key, "body"))
@@ -350,13 +362,14 @@ static int check_source(struct operation_source *s, struct fault *f) {
 	snprintf(signature, sizeof signature, *s->operands ? "%s(%s)" : "%s", s->name, s->operands);
 	if (!r)
 		r = definition_signature(d, signature, f);
-	if (!r && !s->text == !has_body(s))
-		r = fault_set(f, FAULT_SYNTAX, "it has %s; one of them is wanted",
-			s->text ? "a text and a body" : "neither a text nor a body");
+	if (!r && s->text && has_body(s))
+		r = fault_set(f, FAULT_SYNTAX, "it has a text and a body; one of them is wanted");
+	if (!r && !s->text && !has_body(s) && !s->pattern)
+		r = fault_set(f, FAULT_SYNTAX, "it has neither a text, nor a body, nor a pattern");
 	s->arity = r ? 0 : d->arity;
-	if (!r && !s->text)
+	if (!r && has_body(s))
 		r = check_bodies(s, f);
-	if (!r && !s->text)
+	if (!r && has_body(s))
 		r = definition_gradients(d, (const char *const *)s->gradient, f);
 	definition_free(d);
 	return r;

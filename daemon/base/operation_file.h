@@ -11,6 +11,13 @@
  *     types = real
  *     body = T m = fabs(x) - t; return m > 0 ? copysign(m, x) : 0;
  *
+ *     [scaled_gate]
+ *     operands = x, g
+ *     pattern = x * sigmoid(g) * 0.5
+ *     devices = cpu
+ *
+ * A pattern is an expression that is to be recognised; with a body, one that the body stands for.
+ *
  * What does not read is refused by itself: each definition carries its own fault, which names file and line, and
  * the others are as they would be without it. A file that others than root and the daemon's user may write is
  * refused whole, since a body is run with the daemon's rights; so is one above 1 MiB, since the engine waits for it.
@@ -35,6 +42,8 @@ struct operation_source {
 	char name[DEFINITION_NAME];  /* "" where a file does not read as a whole */
 	char operands[DEFINITION_OPERANDS];
 	char *text;                  /* an expression, or NULL */
+	char *pattern;               /* what is to be recognised, or NULL */
+	uint64_t devices;            /* ... and on which devices it may be one kernel: DEVICES_OF() of each */
 	char *gradient[EXPR_OPERANDS];
 	char *common;                /* the body of kinds that have none of their own, or NULL */
 	char *body[DTYPE_KIND_REAL + 1];

@@ -49,9 +49,15 @@ static int refuse(const struct compiler *c, const char *what, const char *why) {
 	return fault_set(c->fault, FAULT_ARGUMENT, "%s, column %u: %s %s", c->name, c->at + 1U, what, why);
 }
 
+/* -0 is another number than 0, and NaN the same as itself. */
+static bool same_number(double a, double b) {
+	return dtype_scalar_from_double(DTYPE_f64, a) == dtype_scalar_from_double(DTYPE_f64, b);
+}
+
 static bool same_node(const struct template_node *a, const struct template_node *b) {
-	/* Both were filled from zeros. */
-	return !memcmp(a, b, sizeof *a);
+	return a->kind == b->kind && a->arity == b->arity && a->op == b->op && a->operand == b->operand && a->axes == b->axes &&
+		a->listed == b->listed && !memcmp(a->in, b->in, sizeof a->in) && !memcmp(a->axis, b->axis, sizeof a->axis) &&
+		same_number(a->number, b->number);
 }
 
 /* Equal ones are one, as in a graph. */
@@ -74,11 +80,7 @@ static int add(struct compiler *c, const struct template_node *n, uint8_t *nodep
 }
 
 static struct template_node blank(enum template_kind kind) {
-	struct template_node n;
-
-	memset(&n, 0, sizeof n);
-	n.kind = (uint8_t)kind;
-	return n;
+	return (struct template_node){ .kind = (uint8_t)kind };
 }
 
 static int add_number(struct compiler *c, double number, uint8_t *nodep) {
@@ -340,10 +342,10 @@ static int compile_all(struct named *n, const struct definition *d, struct fault
 	struct compiler c = { .t = &n->template, .name = n->name, .fault = f };
 	struct scope *s = calloc(1, sizeof *s);
 	uint8_t result = 0;
-	int r = s ? 0 : -ENOMEM;
+	int r;
 
-	if (r)
-		return r;
+	if (!s)
+		return -ENOMEM;
 	s->e = &d->expr;
 	s->operands = d->arity;
 	for (unsigned i = 0; i < OP_ATTRIBUTES; i++)
@@ -419,7 +421,7 @@ struct named *named_unref(struct named *n) {
 }
 
 bool named_equal(const struct named *a, const struct named *b) {
-	return a->op == b->op && !strcmp(a->name, b->name) && !strcmp(a->operands, b->operands) && !strcmp(a->text, b->text);
+	return a->op == b->op && a->exact == b->exact && a->inexact == b->inexact && !strcmp(a->name, b->name) && !strcmp(a->operands, b->operands) && !strcmp(a->text, b->text);
 }
 
 /* ---- books ---- */

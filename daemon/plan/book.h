@@ -4,8 +4,8 @@
  * Such a pattern is a second name for what the planner does anyway. Wherever its expression arises in a graph
  * (named.c finds it), a kernel that holds all of its operations is also of this name. Switched off, it keeps such a
  * kernel from arising, as a built-in pattern does (pattern.c). Neither changes a bit of a result. A pattern of the
- * administrator may have an own operation (protocol/own.h) that stands for its expression: where a graph
- * asked for `fast`, the operation is computed in the place of the expression.
+ * administrator may have an own operation (protocol/own.h) that is computed in the place of its expression: in the element
+ * types in which a trial found the same bits, and, if it is declared inexact, in others where a graph asked for `fast`.
  *
  * The expression is compiled into a template once: a graph of operations, numbers and operands. It may hold elementwise operations,
  * reductions, products, transpose(), and the composites that are made of these alone; names of attributes stand for
@@ -72,7 +72,10 @@ struct named {
 	char *operands, *text;
 	char *off;                           /* why it was not fused where the pattern is off */
 	unsigned arity;
-	unsigned op;                         /* the own operation that may stand for it; 0: none */
+	/* The own operation that may stand for it; 0: none. What it may is said before a book has it. */
+	unsigned op;
+	uint32_t exact;                      /* types (1 << enum dtype) in which it gave the bits of the expression */
+	bool inexact;                        /* in other types it may stand for it where a graph asked for `fast` */
 	uint64_t hash;                       /* of name, operands and text */
 	struct template template;
 };

@@ -122,17 +122,21 @@ static bool gives_axes_back(const struct search *s, uint32_t node, const struct 
 	return same_extents(&kept, shape);
 }
 
+static bool stands_between(const struct search *s, const struct node *n) {
+	const struct tensor_type *from = node_at(s, n->in[0])->type;
+
+	if (n->op == OP_cast)
+		return is_harmless_cast(from->dtype, n->type->dtype);
+	if (n->op == OP_reshape)
+		return same_extents(from, n->type) || gives_axes_back(s, n->in[0], n->type);
+	return n->op == OP_broadcast;
+}
+
 /* Through what changes no value, or rounds it, and keeps its place by NumPy's rules of broadcasting. */
 static uint32_t through(const struct search *s, uint32_t node) {
-	for (;;) {
-		const struct node *n = node_at(s, node), *in = n->arity == 1 ? node_at(s, n->in[0]) : NULL;
-
-		if (n->op == OP_cast ? !is_harmless_cast(in->type->dtype, n->type->dtype)
-			: n->op == OP_reshape ? !same_extents(in->type, n->type) && !gives_axes_back(s, n->in[0], n->type)
-					      : n->op != OP_broadcast)
-			return node;
-		node = n->in[0];
-	}
+	while (stands_between(s, node_at(s, node)))
+		node = node_at(s, node)->in[0];
+	return node;
 }
 
 /* What stays where a reduction is read without its axes: the last ones must not be among them. */
@@ -453,7 +457,7 @@ static int add_site(struct search *s, unsigned pattern, uint32_t node, bool repl
 	return 0;
 }
 
-/* ---- an own operation in the place of an expression, where the client asked for `fast` ---- */
+/* ---- an own operation in the place of an expression ---- */
 
 static bool reads(const struct node *n, uint32_t node) {
 	for (unsigned i = 0; i < n->arity; i++)
@@ -503,10 +507,14 @@ static bool replacement_fits(const struct search *s, const struct node *n, uint3
 		space_equal(&made, n->type) && made.dtype == n->type->dtype;
 }
 
+static bool may_replace(const struct search *s, uint8_t dtype) {
+	return s->named->exact >> dtype & 1 || (s->named->inexact && s->p->o->fast);
+}
+
 static bool replace(const struct search *s, struct node *n) {
 	uint32_t in[LIMIT_OPERANDS] = { 0 };
 
-	if (!s->named->op || !s->p->o->fast || !is_strict(s, n->type->dtype) || !replacement_fits(s, n, in))
+	if (!s->named->op || !may_replace(s, n->type->dtype) || !is_strict(s, n->type->dtype) || !replacement_fits(s, n, in))
 		return false;
 	n->op = (uint16_t)s->named->op;
 	n->arity = (uint8_t)s->named->arity;

@@ -268,7 +268,7 @@ enum pattern pattern_of_kernel(const struct kernel *k);
 
 /* ---- named.c ---- */
 
-/* Finds the patterns of the book, where there is one. An own operation may take the place of an expression (fast). */
+/* Finds the patterns of the book, where there is one. An own operation may take the place of an expression. */
 int planner_find_named(struct planner *p) FAULT_MUST_USE;
 /* As pattern_refuses(), for patterns of users. */
 const char *named_refuses(const struct planner *p, const struct group *from, const struct group *into, uint32_t node);

@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "daemon/serve/request.h"
+#include "daemon/serve/patterns.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
 	struct fusion_settings s = { .enabled = c->fusion_enabled, .fast = c->fusion_fast,
@@ -129,10 +129,11 @@ int set_request(struct request *r, struct fault *f) {
 	setting = config_find(name, strlen(name));
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
-	code = config_set(&v->config, name, value, f);
+	code = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
 	if (code)
 		return code;
-	change_sessions(v, name, value);
+	if (!patterns_is_switch(name))
+		change_sessions(v, name, value);
 	log_notice("%s is %s now, by session %llu", name, value, (unsigned long long)r->session->id);
 	request_answer(v, r->id, 0);
 	request_send(v, r->frame);
@@ -177,6 +178,8 @@ int settings_request(struct request *r, struct fault *f) {
 		settings_into(&r->session->settings, &c);
 	json = cJSON_CreateObject();
 	code = json ? add_settings(json, &c) : -ENOMEM;
+	if (!code)
+		patterns_add_settings(json, v, scope ? NULL : r->session);
 	if (!code)
 		code = request_send_json(r, json, f);
 	cJSON_Delete(json);

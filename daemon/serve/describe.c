@@ -80,6 +80,14 @@ static void add_gain(cJSON *kernel, const struct plan *p, uint32_t step) {
 	add_times(kernel, p, step);
 }
 
+/* Patterns of users that it is of, too. */
+static void add_named(cJSON *json, const struct plan *p, const struct plan_step *s) {
+	cJSON *list = s->named ? cJSON_AddArrayToObject(json, "named") : NULL;
+
+	for (named_set left = s->named; left; left &= left - 1)
+		cJSON_AddItemToArray(list, cJSON_CreateString(p->book->pattern[__builtin_ctzll(left)]->name));
+}
+
 static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
@@ -89,6 +97,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
 	cJSON_AddStringToObject(kernel, "form", form_word(s->kernel));
 	if (s->pattern)
 		cJSON_AddStringToObject(kernel, "pattern", pattern_name((enum pattern)s->pattern));
+	add_named(kernel, p, s);
 	dims = cJSON_AddArrayToObject(kernel, "dims");
 	for (unsigned d = 0; d < s->kernel->rank; d++)
 		cJSON_AddItemToArray(dims, cJSON_CreateNumber((double)s->dims[d]));
@@ -114,7 +123,30 @@ static void add_note(cJSON *list, const struct plan *p, const struct plan_note *
 	cJSON_AddStringToObject(one, "reason", n->reason);
 }
 
+/* How often each pattern of users was found, and in how many kernels it is whole. */
+static void add_found(cJSON *json, const struct plan *p) {
+	cJSON *list = p->found ? cJSON_AddArrayToObject(json, "found") : NULL;
+
+	for (unsigned i = 0; p->found && i < p->book->patterns; i++) {
+		unsigned kernels = 0;
+		cJSON *one;
+
+		if (!p->found[i])
+			continue;
+		for (uint32_t k = 0; k < p->steps; k++)
+			kernels += p->step[k].ops && p->step[k].named & named_bit(i);
+		one = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddStringToObject(one, "pattern", p->book->pattern[i]->name);
+		cJSON_AddNumberToObject(one, "found", p->found[i]);
+		cJSON_AddNumberToObject(one, "kernels", kernels);
+	}
+	if (p->patterns_cut)
+		cJSON_AddBoolToObject(json, "patterns_not_looked_for_everywhere", true);
+}
+
 static void add_totals(cJSON *json, const struct plan *p) {
+	add_found(json, p);
 	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
 	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
 	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
@@ -197,6 +229,7 @@ static void add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
 
 	cJSON_AddItemToArray(list, one);
 	cJSON_AddStringToObject(one, "pattern", pattern_name((enum pattern)s->pattern));
+	add_named(one, p, s);
 	operations = cJSON_AddArrayToObject(one, "operations");
 	for (uint32_t i = 0; i < s->ops; i++)
 		cJSON_AddItemToArray(operations, cJSON_CreateString(operation_name(p, s->op[i])));

@@ -14,7 +14,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
-#include "daemon/serve/request.h"
+#include "daemon/serve/patterns.h"
 #include "daemon/serve/vector.h"
 
 /* Memory to bind leaves and outputs, kept between runs. */
@@ -155,12 +155,9 @@ static void count_times(struct pattern_counters *c, const struct plan *p, uint32
 	}
 }
 
-static void count_pattern(struct session *s, const struct plan *p, uint32_t i) {
+void pattern_counters_count(struct pattern_counters *c, const struct plan *p, uint32_t i) {
 	const struct plan_step *step = &p->step[i];
-	struct pattern_counters *c = &s->pattern[step->pattern];
 
-	if (!step->pattern)
-		return;
 	c->kernels_after++;
 	if (!step->ops)
 		return;
@@ -197,8 +194,11 @@ static void count_plan(struct session *s, const struct plan *p) {
 	c->buffers_eliminated += p->buffers_eliminated;
 	for (uint32_t i = 0; i < p->steps; i++) {
 		count_step(c, &p->step[i]);
-		count_pattern(s, p, i);
+		if (p->step[i].pattern)
+			pattern_counters_count(&s->pattern[p->step[i].pattern], p, i);
+		patterns_count_step(s, p, i);
 	}
+	patterns_count_found(s, p);
 	count_launches(s, p);
 }
 

@@ -12,6 +12,7 @@
 
 #include "protocol/message.h"
 #include "daemon/base/operation_file.h"
+#include "daemon/serve/patterns.h"
 #include "daemon/serve/trial.h"
 #include "daemon/serve/wait.h"
 
@@ -33,6 +34,7 @@ struct operation {
 	enum operation_state state;
 	struct definition *definition;       /* of an expression */
 	unsigned op;                         /* of one with a body */
+	struct named *named;                 /* of what is to be recognised */
 	uint64_t hash;
 	struct fault fault;                  /* why it is refused */
 };
@@ -89,6 +91,7 @@ static bool is_marked(const struct operations *o, uint64_t hash) {
 /* A row of op_info() stays while the process runs, for clients and recorded graphs that know its number. */
 static struct operation *operation_free(struct operation *p) {
 	definition_free(p->definition);
+	named_unref(p->named);
 	free(p);
 	return NULL;
 }
@@ -101,6 +104,7 @@ static void refuse(struct operation *p, const struct fault *f) {
 	if (p->fault.text[0] != '/' || strncmp(p->fault.text, s->path, strlen(s->path)) != 0)
 		fault_prefix(&p->fault, "%s:%u", s->path, s->line);
 	p->definition = definition_free(p->definition);
+	p->named = named_unref(p->named);
 	log_error("an operation is refused: %s", p->fault.text);
 }
 
@@ -133,20 +137,51 @@ static int make_text(struct operation *p, struct fault *f) {
 	return r;
 }
 
+static bool has_body(const struct operation_source *s) {
+	bool has = false;
+
+	for (unsigned i = 0; i <= DTYPE_KIND_REAL; i++)
+		has |= s->body[i] != NULL;
+	return has;
+}
+
+/* May it be called, or is it to be recognised alone? */
+static bool is_called(const struct operation *p) {
+	return p->source->text || p->source->fault.code || has_body(p->source);
+}
+
+static int make_pattern(struct operation *p, struct fault *f) {
+	struct str signature = { 0 };
+	int r;
+
+	signature_of(p->source, &signature);
+	r = str_finish(&signature);
+	if (!r)
+		r = named_new(str_text(&signature), p->source->pattern, p->op, &p->named, f);
+	if (!r)
+		p->named->inexact = p->op && p->source->inexact;
+	str_free(&signature);
+	return r;
+}
+
 /* Up to the trial. */
 static int prepare(const struct operations *o, struct operation *p) {
 	struct fault f = p->source->fault;
 	int r = f.code;
 
-	if (!r)
-		r = p->source->text ? make_text(p, &f) : make_body(p, &f);
+	if (!r && p->source->text)
+		r = make_text(p, &f);
+	else if (!r && has_body(p->source))
+		r = make_body(p, &f);
+	if (!r && p->source->pattern)
+		r = make_pattern(p, &f);
 	if (!r && is_marked(o, p->hash))
 		r = fault_set(&f, FAULT_STATE, "%s: the engine ended while it was being tried; change it, or reload the "
 			"configuration to try it again", p->source->name);
 	if (r > 0)
 		refuse(p, &f);
-	/* The same stood in the files before. */
-	else if (!r && own_state(p->op) == OWN_CALLABLE)
+	/* The same stood in the files before, or there is nothing to be tried. */
+	else if (!r && ((own_state(p->op) == OWN_CALLABLE && !p->named) || !is_called(p)))
 		p->state = OPERATION_READY;
 	return r < 0 ? r : 0;
 }
@@ -178,7 +213,9 @@ static bool take_over(struct operation *p, struct operation *old) {
 	p->state = OPERATION_READY;
 	p->op = old->op;
 	p->definition = old->definition;
+	p->named = old->named;
 	old->definition = NULL;
+	old->named = NULL;
 	return true;
 }
 
@@ -193,6 +230,18 @@ static int add(struct operations *fresh, struct operation ***endp, struct operat
 	**endp = p;
 	*endp = &p->next;
 	return take_over(p, find(old, s->name, strlen(s->name))) ? 0 : prepare(fresh, p);
+}
+
+/* All sessions are told what there is to be recognised now. */
+static void tell_patterns(const struct operations *o) {
+	struct pattern_of_file file[OPERATION_FILES];
+	unsigned count = 0;
+
+	for (const struct operation *p = o->first; p; p = p->next)
+		if (p->named && p->state == OPERATION_READY)
+			file[count++] = (struct pattern_of_file){ p->named, p->source->devices };
+	if (patterns_set_files(o->server->patterns, count, file))
+		log_error("patterns that files define could not be told to all sessions: out of memory");
 }
 
 /* The folder's files in the place of what there was. */
@@ -213,6 +262,7 @@ static int load(struct operations *o) {
 	free_all(o->first, o->sources);
 	o->first = fresh.first;
 	o->sources = fresh.sources;
+	tell_patterns(o);
 	return 0;
 }
 
@@ -236,7 +286,7 @@ int operations_new(struct server *v, struct operations **operationsp) {
 static void stop_trial(struct operations *o) {
 	if (o->trial)
 		write_marks(o, NULL);
-	if (o->tried)
+	if (o->tried && own_state(o->tried->op) == OWN_TRIED)
 		own_set_state(o->tried->op, OWN_WAITS);
 	o->trial = trial_free(o->trial);
 	o->tried = NULL;
@@ -279,7 +329,7 @@ static int find_named(struct wire_cursor *body, const struct operations *o, stru
 	if (r)
 		return r;
 	*pp = find(o, name, size);
-	if (!*pp)
+	if (!*pp || !is_called(*pp))
 		return fault_set(f, FAULT_OPERATION, "%.*s: there is no such operation", (int)size, name);
 	if ((*pp)->state != OPERATION_REFUSED)
 		return 0;
@@ -362,11 +412,13 @@ static cJSON *operation_json(const struct operations *o, const struct operation 
 
 	cJSON_AddStringToObject(json, "name", s->name);
 	cJSON_AddStringToObject(json, "operands", s->operands);
-	cJSON_AddStringToObject(json, "kind", s->text ? "text" : "body");
+	cJSON_AddStringToObject(json, "kind", s->text ? "text" : has_body(s) || !s->pattern ? "body" : "pattern");
 	cJSON_AddStringToObject(json, "state", p == o->tried ? "is tried" : states[p->state]);
 	cJSON_AddStringToObject(json, "file", s->path);
 	cJSON_AddNumberToObject(json, "line", s->line);
 	cJSON_AddBoolToObject(json, "exact", !s->inexact);
+	if (p->named && p->op)
+		cJSON_AddStringToObject(json, "stands_for", s->pattern);
 	if (s->doc)
 		cJSON_AddStringToObject(json, "doc", s->doc);
 	if (p->state == OPERATION_REFUSED)
@@ -401,10 +453,12 @@ static struct operation *find_waiting(const struct operations *o) {
 
 static int begin_trial(struct operations *o, struct operation *p, struct fault *f) {
 	const struct trial_config c = { .exec = o->server->exec, .traits = o->server->traits, .name = p->source->name,
-		.definition = p->definition, .op = p->op, .inexact = p->source->inexact };
+		.definition = p->definition, .op = p->op, .inexact = p->source->inexact,
+		.pattern = p->op && p->named ? &p->named->template : NULL };
 	int r = trial_new(&c, &o->trial, f);
 
-	if (!r)
+	/* One that clients call already is tried again for another pattern: they go on. */
+	if (!r && own_state(p->op) != OWN_CALLABLE)
 		own_set_state(p->op, OWN_TRIED);
 	if (r < 0)
 		return fault_set(f, FAULT_MEMORY, "%s could not be tried: %s", p->source->name, strerror(-r));
@@ -417,6 +471,7 @@ static int begin_trial(struct operations *o, struct operation *p, struct fault *
 
 static void conclude(struct operations *o, const struct fault *f) {
 	struct operation *p = o->tried;
+	uint32_t exact = trial_exact(o->trial);
 
 	stop_trial(o);
 	if (f->code) {
@@ -425,6 +480,10 @@ static void conclude(struct operations *o, const struct fault *f) {
 		own_set_state(p->op, OWN_CALLABLE);
 		p->state = OPERATION_READY;
 		log_info("operation %s of %s:%u may be called", p->source->name, p->source->path, p->source->line);
+	}
+	if (p->named) {
+		p->named->exact = exact;
+		tell_patterns(o);
 	}
 	answer_waiters(o);
 }

@@ -49,6 +49,9 @@ static const struct {
 	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false },
 	[REQUEST_OPERATION] = { operation_request, ORDER_NONE, false },
 	[REQUEST_OPERATIONS] = { operations_request, ORDER_NONE, false },
+	[REQUEST_PATTERN] = { pattern_request, ORDER_NONE, false },
+	[REQUEST_FORGET_PATTERN] = { forget_pattern_request, ORDER_NONE, false },
+	[REQUEST_PATTERNS] = { patterns_request, ORDER_NONE, false },
 };
 
 enum { REQUESTS = sizeof requests / sizeof *requests };

@@ -60,3 +60,6 @@ request_function settings_request;
 request_function recent_request;     /* explain.c */
 request_function operation_request;  /* operations.c */
 request_function operations_request;
+request_function pattern_request;    /* patterns.c */
+request_function forget_pattern_request;
+request_function patterns_request;

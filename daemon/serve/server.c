@@ -16,6 +16,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/batch.h"
 #include "daemon/serve/operations.h"
+#include "daemon/serve/patterns.h"
 #include "daemon/serve/wait.h"
 
 enum {
@@ -54,6 +55,8 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	if (!r)
 		r = batch_scratch_new(&v->scratch);
 	if (!r)
+		r = patterns_new(v, &v->patterns);
+	if (!r)
 		r = operations_new(v, &v->operations);
 	if (r)
 		server_free(v);
@@ -68,6 +71,7 @@ struct server *server_free(struct server *v) {
 	while (v->sessions)
 		session_free(v->sessions);
 	operations_free(v->operations);
+	patterns_free(v->patterns);
 	batch_scratch_free(v->scratch);
 	flush_scratch_free(v->flush);
 	graph_free(v->graph);

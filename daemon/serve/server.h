@@ -32,6 +32,7 @@ struct server_config {
 /* A packet of the supervisor that came while another was awaited. */
 struct control_packet;
 struct operations;
+struct patterns;
 
 struct server {
 	struct config config;
@@ -54,6 +55,7 @@ struct server {
 	struct session *gathering;           /* utlist of those with operations in the window */
 	struct waiter *ready;                /* utlist: exec has called back */
 	struct operations *operations;       /* that the administrator defined */
+	struct patterns *patterns;           /* ... and patterns */
 	struct waiter *accepted;             /* utlist: batches whose acceptance is still to be told */
 	bool progress;                       /* runs ended: held requests may go on */
 

@@ -10,6 +10,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/serve/capture.h"
+#include "daemon/serve/patterns.h"
 #include "daemon/serve/rings.h"
 #include "daemon/serve/vector.h"
 #include "daemon/serve/wait.h"
@@ -77,6 +78,8 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 	HASH_ADD(hh, v->sessions, id, sizeof s->id, s);
 	v->sessions_total++;
 	r = open_parts(s);
+	if (!r)
+		r = patterns_begin(s);
 	if (r)
 		session_free(s);
 	else
@@ -153,6 +156,7 @@ void session_free(struct session *s) {
 	captures_free(s);
 	drop_recent(s);
 	keep_counters(s);
+	patterns_end(s);
 	rings_remove(s->channel);
 	HASH_DELETE(hh, s->server->sessions, s);
 	explicit_bzero(s->secret, sizeof s->secret);
@@ -185,8 +189,11 @@ static int check_share(const struct session *s, const struct fusion_settings *wa
 
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) {
 	struct fusion_settings wanted = s->settings;
-	int r = fusion_settings_change(&wanted, name, value, f);
+	int r;
 
+	if (patterns_is_switch(name))
+		return patterns_configure(s, name, value, f);
+	r = fusion_settings_change(&wanted, name, value, f);
 	if (!r)
 		r = check_share(s, &wanted, f);
 	if (r)
@@ -206,7 +213,8 @@ struct plan_options session_plan_options(const struct session *s) {
 
 	return (struct plan_options){ .fuse = s->settings.enabled, .fast = s->settings.fast, .notes = true, .traits = t,
 		.min_elements = s->settings.min_elements,
-		.patterns_off = fusion_settings_off(&s->settings, t->strategy) };
+		.patterns_off = fusion_settings_off(&s->settings, t->strategy), .book = s->book,
+		.named_off = s->named_off };
 }
 
 /* ---- finding ---- */

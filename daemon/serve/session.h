@@ -20,6 +20,7 @@
 #include "daemon/serve/transport.h"
 
 struct capture;
+struct pattern_use;
 struct server;
 struct session;
 
@@ -89,6 +90,9 @@ struct session {
 
 	struct fusion_settings settings;
 	bool own[CONFIG_SETTINGS];   /* the client has chosen this setting */
+	struct book *book;           /* a reference to the patterns of users that hold here, or NULL; patterns.c */
+	struct pattern_use *use;     /* of each */
+	named_set named_off;
 	struct handles handles;
 	struct lane *lane;
 	struct space *space;

@@ -1,5 +1,5 @@
 /* STATS: what was counted, as JSON, for one session or the daemon. */
-#include "request.h"
+#include "patterns.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,28 +44,32 @@ static void add_tracker(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(one, "trial_percent", c.total_ns > 0 ? 100 * c.trial_ns / c.total_ns : 0);
 }
 
-/* Those of which a kernel ran. Averages over all that ran. */
-static void add_patterns(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT]) {
+/* Averages over all that ran. */
+static cJSON *add_pattern(cJSON *list, const char *name, const struct pattern_counters *c) {
+	cJSON *one = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddStringToObject(one, "pattern", name);
+	cJSON_AddNumberToObject(one, "count", (double)c->count);
+	cJSON_AddNumberToObject(one, "kernels_before", (double)c->kernels_before);
+	cJSON_AddNumberToObject(one, "kernels_after", (double)c->kernels_after);
+	cJSON_AddNumberToObject(one, "reduction_percent", percent_fewer(c->kernels_before, c->kernels_after));
+	cJSON_AddNumberToObject(one, "saved_bytes", (double)c->bytes_saved);
+	cJSON_AddNumberToObject(one, "buffers_eliminated", (double)c->buffers_eliminated);
+	cJSON_AddNumberToObject(one, "estimated_speedup", ratio(c->estimated_unfused_ns, c->estimated_ns));
+	cJSON_AddNumberToObject(one, "measured_speedup", ratio(c->measured_unfused_ns, c->measured_ns));
+	return one;
+}
+
+/* Those of which a kernel ran, then patterns of users that were found. session NULL: of the daemon. */
+static void add_patterns(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT],
+	const struct server *v, const struct session *s) {
 	cJSON *list = cJSON_AddArrayToObject(json, "patterns");
 
-	for (unsigned i = 1; i < PATTERN_COUNT; i++) {
-		const struct pattern_counters *c = &counters[i];
-		cJSON *one;
-
-		if (!c->count)
-			continue;
-		one = cJSON_CreateObject();
-		cJSON_AddItemToArray(list, one);
-		cJSON_AddStringToObject(one, "pattern", pattern_name((enum pattern)i));
-		cJSON_AddNumberToObject(one, "count", (double)c->count);
-		cJSON_AddNumberToObject(one, "kernels_before", (double)c->kernels_before);
-		cJSON_AddNumberToObject(one, "kernels_after", (double)c->kernels_after);
-		cJSON_AddNumberToObject(one, "reduction_percent", percent_fewer(c->kernels_before, c->kernels_after));
-		cJSON_AddNumberToObject(one, "saved_bytes", (double)c->bytes_saved);
-		cJSON_AddNumberToObject(one, "buffers_eliminated", (double)c->buffers_eliminated);
-		cJSON_AddNumberToObject(one, "estimated_speedup", ratio(c->estimated_unfused_ns, c->estimated_ns));
-		cJSON_AddNumberToObject(one, "measured_speedup", ratio(c->measured_unfused_ns, c->measured_ns));
-	}
+	for (unsigned i = 1; i < PATTERN_COUNT; i++)
+		if (counters[i].count)
+			add_pattern(list, pattern_name((enum pattern)i), &counters[i]);
+	patterns_add_statistics(list, v, s, add_pattern);
 }
 
 static void add_session(cJSON *json, const struct session *s) {
@@ -82,7 +86,7 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "device_ns", (double)lane_usage(s->lane)->device_ns);
 	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)lane_usage(s->lane)->shared);
 	add_counters(json, &s->counters);
-	add_patterns(json, s->pattern);
+	add_patterns(json, s->pattern, s->server, s);
 	add_faults(json, s->faults);
 }
 
@@ -164,7 +168,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(json, "memory_bytes", (double)memory);
 	cJSON_AddNumberToObject(json, "arena_bytes", (double)arenas);
 	add_counters(json, &all);
-	add_patterns(json, pattern);
+	add_patterns(json, pattern, v, NULL);
 	add_faults(json, faults);
 	add_exec(json, v);
 	add_tracker(json, v);

@@ -18,7 +18,10 @@ enum {
 	/* The result, what is made of it, and the result of transposed operands. */
 	TRIAL_OUTPUTS = 3,
 	/* Fused, and one operation a kernel. */
-	TRIAL_FORMS = 2,
+	TRIAL_FORMS = 3,
+	FORM_FUSED = 0,
+	FORM_SINGLE = 1,
+	FORM_PATTERN = 2,
 	/* An operand's place in the arena of operands. */
 	TRIAL_ROOM = 8192,
 	TRIAL_BYTES = EXPR_OPERANDS * TRIAL_ROOM + LIMIT_ARENA_SLACK,
@@ -54,6 +57,8 @@ struct trial {
 	struct buffer *operand[EXPR_OPERANDS];
 	struct trial_arena arena[TRIAL_ARENAS];  /* by number */
 	uint64_t random;
+	uint32_t exact;                      /* types in which a body gave the bits of its pattern */
+	struct fault differs;                /* the first type in which it did not */
 };
 
 /* ---- memory ---- */
@@ -178,10 +183,42 @@ static const struct tensor_type *graph_type(void *into, uint32_t node) {
 	return &graph_node(into, node)->type;
 }
 
+static int pattern_number(struct trial *t, double number, uint32_t *nodep, struct fault *f) {
+	struct op_attr attr = { .dtype = (uint8_t)t->dtype };
+
+	if (!dtype_scalar_exact(t->dtype, number, &attr.value[0]))
+		return fault_set(f, FAULT_DTYPE, "%.17g is no value of %s", number, dtype_info(t->dtype)->name);
+	return graph_op(t->graph, OP_fill, 0, NULL, &attr, 0, nodep, f);
+}
+
+/* The pattern's operations in the element type that is tried; a number that may be any is 1. */
+static int call_pattern(struct trial *t, const uint32_t *operand, uint32_t *nodep, struct fault *f) {
+	const struct template *p = t->config.pattern;
+	uint32_t node[TEMPLATE_NODES] = { 0 }, in[TEMPLATE_ARGUMENTS];
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < p->nodes; i++) {
+		const struct template_node *n = &p->node[i];
+
+		for (unsigned k = 0; k < n->arity; k++)
+			in[k] = node[n->in[k]];
+		if (n->kind == TEMPLATE_OPERAND)
+			node[i] = operand[n->operand];
+		else if (n->kind == TEMPLATE_OPERATION)
+			r = graph_op(t->graph, n->op, n->arity, in, NULL, 0, &node[i], f);
+		else
+			r = pattern_number(t, n->kind == TEMPLATE_NUMBER ? n->number : 1, &node[i], f);
+	}
+	*nodep = node[p->nodes - 1];
+	return r;
+}
+
 /* The operation on these nodes. */
-static int call(struct trial *t, const uint32_t *operand, uint32_t *nodep, struct fault *f) {
+static int call(struct trial *t, unsigned form, const uint32_t *operand, uint32_t *nodep, struct fault *f) {
 	const struct expand_target target = { t->graph, graph_make, graph_type };
 
+	if (form == FORM_PATTERN)
+		return call_pattern(t, operand, nodep, f);
 	if (t->config.definition)
 		return definition_try(t->config.definition, &target, TRIAL_EXTENT, operand, nodep, f);
 	return graph_op(t->graph, t->config.op, t->arity, operand, NULL, 0, nodep, f);
@@ -199,9 +236,11 @@ static int operand_nodes(struct trial *t, unsigned i, uint32_t *before, uint32_t
 		.dims = { TRIAL_EXTENT, TRIAL_EXTENT } };
 	const struct view rows = { .stride = { TRIAL_EXTENT, 1 } }, columns = { .stride = { 1, TRIAL_EXTENT } };
 	uint32_t leaf = 0;
-	int r = buffer_from_arena(t->space, TRIAL_OPERANDS_ARENA, i * (uint64_t)TRIAL_ROOM,
-		(uint64_t)shape_bytes(&type), &t->operand[i], f);
+	int r = 0;
 
+	if (!t->operand[i])
+		r = buffer_from_arena(t->space, TRIAL_OPERANDS_ARENA, i * (uint64_t)TRIAL_ROOM,
+			(uint64_t)shape_bytes(&type), &t->operand[i], f);
 	if (!r)
 		r = graph_leaf(t->graph, t->operand[i], &type, &rows, &leaf);
 	if (!r)
@@ -213,19 +252,21 @@ static int output(struct trial *t, uint32_t node) {
 	return graph_output(t->graph, node, t->outputs++);
 }
 
-static int build_graph(struct trial *t, struct fault *f) {
+static int build_graph(struct trial *t, unsigned form, struct fault *f) {
 	uint32_t before[EXPR_OPERANDS], transposed[EXPR_OPERANDS], result = 0, after = 0, other = 0;
 	int r = 0;
 
+	graph_reset(t->graph);
 	t->outputs = 0;
 	for (unsigned i = 0; !r && i < t->arity; i++) {
-		fill_operand(t, i);
+		if (form == FORM_FUSED)
+			fill_operand(t, i);
 		r = operand_nodes(t, i, &before[i], &transposed[i], f);
 	}
 	if (!r)
-		r = call(t, before, &result, f);
+		r = call(t, form, before, &result, f);
 	if (!r)
-		r = call(t, transposed, &other, f);
+		r = call(t, form, transposed, &other, f);
 	if (!r)
 		r = neighbour(t, result, &after, f);
 	if (!r)
@@ -246,12 +287,14 @@ static void on_called(void *user, const struct fault *f) {
 }
 
 static int submit(struct trial *t, unsigned form, struct fault *f) {
-	struct plan_options o = { .fuse = form == 0, .traits = t->config.traits };
+	struct plan_options o = { .fuse = form != FORM_SINGLE, .traits = t->config.traits };
 	struct buffer *leaf[2 * EXPR_OPERANDS];
 	uint64_t offset[2 * EXPR_OPERANDS];
 	struct exec_request q = { .leaf = leaf, .leaf_offset = offset, .space = t->space, .done = on_called, .user = t };
-	int r = plan_make(t->graph, &o, &t->plan[form], f);
+	int r = build_graph(t, form, f);
 
+	if (!r)
+		r = plan_make(t->graph, &o, &t->plan[form], f);
 	if (r)
 		return r;
 	for (uint32_t i = 0; i < graph_leaves(t->graph); i++) {
@@ -275,11 +318,13 @@ static int begin(struct trial *t, struct fault *f) {
 		r = graph_new(&t->graph);
 	if (!r)
 		r = add_arena(t, TRIAL_OPERANDS_ARENA, TRIAL_BYTES, false);
-	if (!r)
-		r = build_graph(t, f);
-	for (unsigned form = 0; !r && form < TRIAL_FORMS; form++)
+	for (unsigned form = 0; !r && form < FORM_PATTERN; form++)
 		r = submit(t, form, f);
-	return r;
+	if (r || !t->config.pattern)
+		return r;
+	/* An element type that one of its operations or numbers does not take is none of the pattern's. */
+	r = submit(t, FORM_PATTERN, f);
+	return r == FAULT_DTYPE ? 0 : r;
 }
 
 /* What was made for one element type. The lane first: from then on exec calls nobody back. */
@@ -308,7 +353,7 @@ static int publish(struct trial *t) {
 	int r = 0;
 
 	for (unsigned form = 0; !r && form < TRIAL_FORMS; form++)
-		for (unsigned i = 0; !r && i < t->outputs; i++) {
+		for (unsigned i = 0; !r && t->plan[form] && i < t->outputs; i++) {
 			r = buffer_publish(t->lane, t->buffer[form][i], on_called, t);
 			t->pending += !r;
 		}
@@ -355,28 +400,50 @@ static unsigned output_of_tag(const struct plan *p, uint64_t tag) {
 	return i;
 }
 
-static int compare_output(const struct trial *t, unsigned tag, struct fault *f) {
-	unsigned fused = output_of_tag(t->plan[0], tag), single = output_of_tag(t->plan[1], tag);
-	const struct tensor_type *type = &t->plan[0]->output[fused].type;
+static int compare_output(const struct trial *t, unsigned form, unsigned tag, struct fault *f) {
+	static const char *const words[] = { [FORM_SINGLE] = "the fused and the unfused form",
+		[FORM_PATTERN] = "the body and the pattern" };
+	unsigned fused = output_of_tag(t->plan[FORM_FUSED], tag), other = output_of_tag(t->plan[form], tag);
+	const struct tensor_type *type = &t->plan[FORM_FUSED]->output[fused].type;
 	size_t bytes = dtype_info(type->dtype)->bytes;
 
+	if (!shape_equal(type, &t->plan[form]->output[other].type) || type->dtype != t->plan[form]->output[other].type.dtype)
+		return fault_set(f, FAULT_ARGUMENT, "%s: the pattern gives another type than the body, of %s", t->config.name,
+			dtype_info(t->dtype)->name);
 	for (int64_t i = 0; i < shape_elements(type); i++) {
-		const char *a = element(t, 0, fused, i), *b = element(t, 1, single, i);
+		const char *a = element(t, FORM_FUSED, fused, i), *b = element(t, form, other, i);
 
 		if (memcmp(a, b, bytes) != 0 && !(is_nan(type->dtype, a) && is_nan(type->dtype, b)))
-			return fault_set(f, FAULT_ARGUMENT, "%s: element %lld of %s differs between the fused and the unfused "
-				"form, on random data; declare it exact = no if that may be", t->config.name, (long long)i,
-				dtype_info(type->dtype)->name);
+			return fault_set(f, FAULT_ARGUMENT, "%s: element %lld of %s differs between %s, on random data; "
+				"declare it exact = no if that may be", t->config.name, (long long)i,
+				dtype_info(type->dtype)->name, words[form]);
 	}
 	return 0;
 }
 
-static int compare(const struct trial *t, struct fault *f) {
+static int compare_form(const struct trial *t, unsigned form, struct fault *f) {
 	int r = 0;
 
-	for (unsigned tag = 0; !r && !t->config.inexact && tag < t->outputs; tag++)
-		r = compare_output(t, tag, f);
+	for (unsigned tag = 0; !r && tag < t->outputs; tag++)
+		r = compare_output(t, form, tag, f);
 	return r;
+}
+
+/* Only the bits: where they differ the body does not stand for the pattern in this type. */
+static void compare_pattern(struct trial *t) {
+	struct fault f;
+
+	if (!t->plan[FORM_PATTERN])
+		return;
+	if (!compare_form(t, FORM_PATTERN, &f))
+		t->exact |= 1U << t->dtype;
+	else if (!t->differs.code)
+		t->differs = f;
+}
+
+static int compare(struct trial *t, struct fault *f) {
+	compare_pattern(t);
+	return t->config.inexact ? 0 : compare_form(t, FORM_SINGLE, f);
 }
 
 /* ---- the way through ---- */
@@ -425,12 +492,23 @@ bool trial_ready(const struct trial *t) {
 	return !t->pending;
 }
 
-/* One element type is done; are all? */
-static bool next_type(struct trial *t) {
+/* One element type is done; are all? A body that stands for its pattern in none of them is wrong. */
+static bool next_type(struct trial *t, struct fault *f) {
 	end(t);
 	t->phase = PHASE_BEGIN;
 	t->dtype++;
-	return t->config.definition || !find_type(t);
+	if (!t->config.definition && find_type(t))
+		return false;
+	if (t->config.pattern && !t->exact && !t->config.inexact) {
+		*f = t->differs;
+		if (!f->code)
+			fault_set(f, FAULT_DTYPE, "%s: no element type of the body is one of the pattern", t->config.name);
+	}
+	return true;
+}
+
+uint32_t trial_exact(const struct trial *t) {
+	return t->exact;
 }
 
 bool trial_turn(struct trial *t, struct fault *f) {
@@ -452,7 +530,7 @@ bool trial_turn(struct trial *t, struct fault *f) {
 	if (r)
 		return conclude(r, t, f);
 	if (t->phase == PHASE_PUBLISH)
-		return next_type(t);
+		return next_type(t, f);
 	t->phase++;
 	return false;
 }

@@ -7,6 +7,9 @@
  * and both must give the same bits (every NaN counts as one), unless the operation is declared inexact; then it need
  * only build and run. One with a body is tried on every element type that it takes and the device computes.
  *
+ * A body that is to stand for a pattern is compared with the pattern's own operations, too, in each element type.
+ * Types in which the bits differ are not its; where no type is left, and it is not declared inexact, it is refused.
+ *
  * An own operation is OWN_TRIED meanwhile (protocol/own.h): op_infer() lets its graph pass, and the codec no client's.
  *
  * Nothing waits here: trial_turn() goes on when exec has called back.
@@ -26,6 +29,7 @@ struct trial_config {
 	const char *name;
 	const struct definition *definition; /* of an expression, or NULL; must stay */
 	unsigned op;                         /* else the number of the operation with a body */
+	const struct template *pattern;      /* ... and the expression that the body is to stand for, or NULL; must stay */
 	bool inexact;
 };
 
@@ -34,5 +38,7 @@ int trial_new(const struct trial_config *c, struct trial **trialp, struct fault 
 struct trial *trial_free(struct trial *t);       /* at any time; returns NULL */
 /* Has exec called back all that is awaited, so that a turn goes on? */
 bool trial_ready(const struct trial *t);
+/* The element types (1 << enum dtype) in which a body has given the bits of its pattern so far. */
+uint32_t trial_exact(const struct trial *t);
 /* Goes on. False while it waits; else the verdict: f->code 0, or why it is refused. */
 bool trial_turn(struct trial *t, struct fault *f);

@@ -81,6 +81,11 @@ settled() {
 	give_up "$1"
 }
 
+# COMMAND...: one that says nothing when it succeeds.
+done_by() {
+	"$@" && echo "done"
+}
+
 # GRAPH-LINES: a text graph over x = -2 .. 3 whose output is y.
 graph() {
 	printf 'x = input f32[6] = -2 -1 0 1 2 3\nt = fill f32[] 1.5\n%s\noutput y\n' "$1" >"$root/g.fz"
@@ -108,6 +113,19 @@ text = bitwise_and(a, 0.5)
 [reaching]
 operands = x
 body = return load_f32(0);
+
+[shaped]
+pattern = sum(a) / count(a)
+
+[untrue]
+operands = x, y
+types = bool
+body = return x && y;
+pattern = logical_and(x, logical_not(y))
+
+[astray]
+pattern = a + b * c
+devices = some
 FILE
 mkfifo "$root/conf.d/pipe.op"
 launch
@@ -147,6 +165,35 @@ claim texts_that_no_types_fit_are_refused 0 "mistyped *text *refused *.*bad.op:1
 claim the_others_are_ready 0 "soft *body *ready" "$ctl" operations
 claim json_lists_them_too 0 '"name":"without","operands":"x, y","kind":"body","state":"ready"' "$ctl" operations --json
 claim the_log_tells_it_too 0 "an operation is refused: .*bad.op:8" cat "$root/log"
+
+claim patterns_are_listed_with_the_built_in_ones 0 "^gated *yes *a file *x \* sigmoid(y)" "$ctl" patterns
+claim patterns_that_depend_on_shapes_are_refused_with_file_and_line 0 "shaped *pattern *refused *.*bad.op:19: shaped, column 10: count" "$ctl" operations
+claim a_body_that_is_not_its_pattern_is_refused 0 "untrue *body *refused *.*bad.op:22: .*differs between the body and the pattern" "$ctl" operations
+claim devices_are_words 0 "astray *pattern *refused *.*bad.op:30: devices: it is yes" "$ctl" operations
+graph 's = sigmoid x
+y = mul s x'
+claim a_pattern_is_named 0 "gated: .* less to move" "$ctl" explain "$root/g.fz"
+claim a_pattern_is_no_operation 1 "gated: there is no such operation" sh -c 'printf "x = input f32[] = 1\ny = call gated x x\noutput y\n" | "$1" run -' sh "$ctl"
+claim a_pattern_is_switched_for_the_daemon 0 "^done" done_by "$ctl" config set fusion.pattern.gated off
+claim its_kernel_falls_apart 0 "^2 kernels" "$ctl" explain "$root/g.fz"
+claim it_says_why 0 "the pattern gated is switched off" "$ctl" explain "$root/g.fz"
+claim a_switch_of_nobody_is_refused 1 "no pattern has this name" "$ctl" config set fusion.pattern.nobodys off
+"$ctl" config set fusion.pattern.gated on
+claim a_pattern_is_defined_while_the_daemon_runs 0 "^done" done_by "$ctl" patterns define 'late_gate(y, x)' 'sigmoid(x) * y'
+claim both_names_hold 0 "gated, late_gate: " "$ctl" explain "$root/g.fz"
+claim it_is_drawn_with_its_names 0 "gated, late_gate" "$ctl" graph "$root/g.fz"
+claim a_name_is_defined_once 1 "late_gate: \(it is defined already\|the administrator\)" "$ctl" patterns define late_gate 'a + b * c'
+claim what_does_not_read_is_refused 1 "broken: column 5" "$ctl" patterns define broken 'a + '
+claim it_goes_again 0 "^done" done_by "$ctl" patterns forget late_gate
+claim one_of_a_file_does_not 1 "gated: it is defined in a file" "$ctl" patterns forget gated
+graph 'p = gt x 0
+q = gt x t
+n = logical_not q
+y = logical_and n p'
+claim a_body_stands_for_its_pattern 0 "without *bool\[6\]" "$ctl" explain "$root/g.fz"
+claim it_gives_the_bits_of_the_pattern 0 "\[false false false  true false false\]" "$ctl" run "$root/g.fz"
+claim without_fusion_the_pattern_is_computed 0 "\[false false false  true false false\]" "$ctl" run --unfused "$root/g.fz"
+claim what_was_found_is_counted 0 "without  *[0-9]" "$ctl" stats
 
 # A reload reads the files again.
 printf '[unbuilt]\noperands = x\nbody = return x + 1;\n' >"$root/conf.d/bad.op"

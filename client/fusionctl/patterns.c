@@ -1,0 +1,74 @@
+/*
+ * fusionctl patterns: the fusion patterns, and where each is on; define and forget are for all clients, until the engine
+ * starts again. What shall stay belongs into a file of conf.d, see fusiond.conf(5).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "control.h"
+#include "json.h"
+#include "print.h"
+
+static void print_patterns(const cJSON *json) {
+	struct print_table *t = print_table_new(4);
+	const cJSON *one;
+
+	cJSON_ArrayForEach(one, json) {
+		print_table_cell(t, json_text(one, "pattern"), false);
+		print_table_cell(t, json_text(one, "on"), false);
+		print_table_cell(t, json_text(one, "from"), false);
+		print_table_cell(t, json_text(one, "doc"), false);
+	}
+	print_table_end(t, 0);
+}
+
+static int list(const struct control *c, fusion_context *context, struct fault *f) {
+	char *text = fusion_patterns(context);
+	cJSON *json = text ? cJSON_Parse(text) : NULL;
+	int r = 0;
+
+	if (!text)
+		r = text_library_fault(f);
+	else if (!json)
+		r = fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
+	else if (c->json)
+		puts(text);
+	else
+		print_patterns(json);
+	cJSON_Delete(json);
+	free(text);
+	return r;
+}
+
+static bool is_word(const struct control *c, const char *word) {
+	return c->word[0] && !strcmp(c->word[0], word);
+}
+
+static bool is_right(const struct control *c) {
+	if (is_word(c, "define"))
+		return c->word[2] != NULL;
+	return !c->word[0] || (is_word(c, "forget") && c->word[1] && !c->word[2]);
+}
+
+int patterns_command(const struct control *c) {
+	fusion_context *context = NULL;
+	struct fault f;
+	int r;
+
+	if (!is_right(c)) {
+		fprintf(stderr, "fusionctl: patterns takes nothing, define 'NAME(OPERANDS)' TEXT, or forget NAME\n");
+		return FUSIONCTL_USAGE;
+	}
+	r = control_open(c, &context, &f);
+	if (!r && is_word(c, "define"))
+		r = fusion_define_pattern(context, c->word[1], c->word[2], true) ? text_library_fault(&f) : 0;
+	else if (!r && is_word(c, "forget"))
+		r = fusion_forget_pattern(context, c->word[1], true) ? text_library_fault(&f) : 0;
+	else if (!r)
+		r = list(c, context, &f);
+	fusion_close(context);
+	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+}
