@@ -55,6 +55,7 @@ struct bench {
 	double budget;                       /* seconds for the runs of one variant */
 	int clients;                         /* of share, and for how long */
 	double seconds;
+	bool captured;                       /* workloads are replayed, not recorded each time */
 	int pipelined;                       /* of a workload in one run: 1, or several before a wait */
 	int repeat;                          /* runs of one variant; 0: as many as the budget allows */
 	struct reference *reference;         /* made when first needed */

@@ -4,7 +4,7 @@
  * The process that is started is a guard: it owns the private daemon, and removes it at the end,
  * after an error, and on Ctrl-C. A worker, its child, measures.
  *
- * usage: fusion-bench [--json] [--repeat N] [--pipelined N] [--steps] [--all] [--clients N] [--seconds S] WORKLOAD...
+ * usage: fusion-bench [--json] [--repeat N] [--pipelined N] [--captured] [--steps] [--all] [--clients N] [--seconds S] WORKLOAD...
  */
 #include <argp.h>
 #include <errno.h>
@@ -76,6 +76,7 @@ struct command {
 	bool steps;
 	int repeat;
 	int pipelined;
+	bool captured;
 	int clients;
 	double seconds;
 	double budget;
@@ -268,7 +269,8 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	struct fusion_options options = { .socket = d->socket, .name = "fusion-bench" };
 	struct bench b = {
 		.socket = d->socket, .folder = d->folder, .repeat = c->repeat, .budget = c->budget,
-		.clients = c->clients, .seconds = c->seconds, .pipelined = c->pipelined
+		.clients = c->clients, .seconds = c->seconds, .pipelined = c->pipelined,
+		.captured = c->captured
 	};
 	char cache[PRIVATE_DAEMON_PATH];
 	int failed;
@@ -394,6 +396,7 @@ static const struct argp_option option_table[] = {
 	{ "repeat", 'r', "N", 0, "Runs of each variant, instead of as many as fit the budget", 0 },
 	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2)", 0 },
 	{ "pipelined", 'p', "N", 0, "So many of a workload, each with a first input of its own, before one wait (1)", 0 },
+	{ "captured", 'c', NULL, 0, "Operations of a workload are recorded once, and replayed", 0 },
 	{ "steps", 's', NULL, 0, "What each kernel is estimated to take, and takes, instead of how long all take", 0 },
 	{ "all", 'a', NULL, 0, "The workloads the project is judged by; also where none is named", 0 },
 	{ "list", 'l', NULL, 0, "What workloads there are", 0 },
@@ -443,6 +446,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case 'p':
 		c->pipelined = (int)ceil(parse_number(state, value, PIPELINED_MOST));
+		return 0;
+	case 'c':
+		c->captured = true;
 		return 0;
 	case 's':
 		c->steps = true;

@@ -3,6 +3,8 @@
  *
  * Pipelined, a run is as many of the workload as --pipelined says, each with a first input of its own, and one wait
  * for all of them; times are of one. So nothing is computed once for several, and weights are the same.
+ *
+ * Captured, its operations are recorded once, and each run is a replay: what others compile before they time it.
  */
 #include "bench.h"
 
@@ -25,6 +27,7 @@ struct measurement {
 	fusion_array *in[WORKLOAD_INPUTS];
 	fusion_array **first_input;            /* of each of the pipelined ones; the first of them is in[0] */
 	fusion_array **result;
+	fusion_capture *capture;               /* NULL: operations are recorded each time */
 	struct samples fused, unfused, plain[PLAINS];
 	double first; /* seconds of the very first run */
 	double kernels, unfused_kernels;
@@ -43,6 +46,20 @@ static int input_make(struct measurement *m, int i, uint64_t seed, fusion_array 
 	return *inputp ? 0 : bench_fail("%s: %s", m->workload->name, fusion_error());
 }
 
+static int capture_make(struct measurement *m) {
+	fusion_context *c = m->bench->context;
+	fusion_array *result = NULL;
+
+	if (fusion_capture_begin(c, m->workload->kind->inputs, m->in))
+		return -1;
+	fusion_scope_begin(c);
+	result = fusion_keep(m->workload->kind->record(m->workload, m->in));
+	fusion_scope_end(c);
+	m->capture = fusion_capture_end(c, 1, &result);
+	fusion_release(result);
+	return m->capture ? 0 : -1;
+}
+
 static int inputs_make(struct measurement *m) {
 	const struct kind *k = m->workload->kind;
 	int count = m->bench->pipelined, r = 0;
@@ -58,6 +75,8 @@ static int inputs_make(struct measurement *m) {
 	if (r)
 		return r;
 	m->first_input[0] = fusion_retain(m->in[0]);
+	if (m->bench->captured && capture_make(m))
+		return bench_fail("%s: %s", m->workload->name, fusion_error());
 	return fusion_sync(m->bench->context) ? bench_fail("%s", fusion_error()) : 0;
 }
 
@@ -66,11 +85,20 @@ static void inputs_free(struct measurement *m) {
 		fusion_release(m->in[i]);
 	for (int i = 0; m->first_input && i < m->bench->pipelined; i++)
 		fusion_release(m->first_input[i]);
+	fusion_capture_free(m->capture);
 	free(m->first_input);
 	free(m->result);
 }
 
 /* ---- runs ---- */
+
+static fusion_array *record_one(struct measurement *m, fusion_array *const *in) {
+	fusion_array *result = NULL;
+
+	if (!m->capture)
+		return m->workload->kind->record(m->workload, in);
+	return fusion_replay(m->capture, in, &result) ? NULL : result;
+}
 
 static int record_all(struct measurement *m) {
 	fusion_array *in[WORKLOAD_INPUTS];
@@ -80,7 +108,7 @@ static int record_all(struct measurement *m) {
 	fusion_scope_begin(m->bench->context);
 	for (int i = 0; i < m->bench->pipelined; i++) {
 		in[0] = m->first_input[i];
-		m->result[i] = fusion_keep(m->workload->kind->record(m->workload, in));
+		m->result[i] = fusion_keep(record_one(m, in));
 		missing += !m->result[i];
 	}
 	fusion_scope_end(m->bench->context);
