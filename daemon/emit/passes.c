@@ -18,6 +18,8 @@ enum {
 	 */
 	COST_HELD = 8,
 	COST_CHEAP = 1,
+	/* Held in memory of the work-item, but not in an output: writing and reading that costs as much. */
+	COST_MODERATE = 8,
 	/* Everything that is not in the table below. */
 	COST_DEAR = 16,
 	/* One load a lane. */
@@ -68,10 +70,23 @@ static const uint16_t cheap[] = {
 	OP_copy,
 };
 
+/* One or two dozens of instructions. */
+static const uint16_t moderate[] = {
+	OP_exp,
+	OP_exp2,
+	OP_div,
+	OP_reciprocal,
+	OP_sqrt,
+	OP_rsqrt,
+};
+
 static unsigned cost_of_op(unsigned op) {
 	for (size_t i = 0; i < sizeof cheap / sizeof *cheap; i++)
 		if (cheap[i] == op)
 			return COST_CHEAP;
+	for (size_t i = 0; i < sizeof moderate / sizeof *moderate; i++)
+		if (moderate[i] == op)
+			return COST_MODERATE;
 	return COST_DEAR;
 }
 

@@ -86,6 +86,32 @@ static void write_element(
 	value_forget(w, &s, LEVEL_ELEMENT);
 }
 
+/* A loop over the vectors of a strip whose accumulators stay in registers. */
+static void open_vectors(struct writer *w) {
+	text_line(w, "#pragma unroll");
+	text_open(w, "for (int v = 0; v < %u; v++)", COLUMN_VECTORS);
+}
+
+/* A row of the strip. In whole ones nothing is asked between the vectors, so that they are computed side by side. */
+static void write_strip(struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
+	text_open(w, "if (width == %u * W)", COLUMN_VECTORS);
+	open_vectors(w);
+	text_line(w, "const long l = v * W;");
+	text_line(w, "int n = W;");
+	write_element(w, p, pass, stem, at);
+	text_close(w);
+	text_close(w);
+	text_open(w, "else");
+	open_vectors(w);
+	text_line(w, "const long l = v * W;");
+	text_open(w, "if (l < width)");
+	text_line(w, "const int n = min(width - l, (long)W);");
+	write_element(w, p, pass, stem, at);
+	text_close(w);
+	text_close(w);
+	text_close(w);
+}
+
 /* The operands of the row space at the indices of the row. */
 static void place_row(struct writer *w, const struct passes *p, unsigned pass, const char *const *index) {
 	struct needs n;
@@ -104,9 +130,7 @@ static void write_walk(struct writer *w, const struct passes *p, unsigned pass, 
 	text_line(w, "const long run = min(d%u, i%u + stop - j);", last, last);
 	text_open(w, "for (; i%u < run; i%u++, j++)", last, last);
 	place_row(w, p, pass, index);
-	open_strip(w);
-	write_element(w, p, pass, NULL, NULL);
-	text_close(w);
+	write_strip(w, p, pass, NULL, NULL);
 	text_close(w);
 	text_line(w, "if (i%u < d%u)", last, last);
 	text_line(w, "\tbreak;");
@@ -114,12 +138,6 @@ static void write_walk(struct writer *w, const struct passes *p, unsigned pass, 
 	if (last > k->kept)
 		frame_step(w, k->kept, last);
 	text_close(w);
-}
-
-/* A loop over the vectors of a strip whose accumulators stay in registers. */
-static void open_vectors(struct writer *w) {
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", COLUMN_VECTORS);
 }
 
 /* Column c of all reductions of a pass, before and after its elements. */
@@ -164,13 +182,7 @@ static void write_columns(struct writer *w, const struct passes *p, unsigned pas
 	text_open(w, "for (long j = start + c; j < stop; j += %u)", KERNEL_COLUMNS);
 	find_row(w, &index);
 	place_row(w, p, pass, index.name);
-	open_vectors(w);
-	text_line(w, "const long l = v * W;");
-	text_open(w, "if (l < width)");
-	text_line(w, "const int n = min(width - l, (long)W);");
-	write_element(w, p, pass, "sum", "[v]");
-	text_close(w);
-	text_close(w);
+	write_strip(w, p, pass, "sum", "[v]");
 	text_close(w);
 	close_column(w, p, pass);
 	text_close(w);
@@ -320,8 +332,11 @@ void rows_column(struct writer *w) {
 	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
 	text_line(w, "const int columns = clamp(length, 1l, %ul);", KERNEL_COLUMNS);
 	rows_declare_neutrals(w);
-	text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer, KERNEL_WORD_PIECES,
+	text_line(w, "const long even = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer, KERNEL_WORD_PIECES,
 		KERNEL_WORD_PIECES);
+	/* Where strips are as wide as may be, all but the last are whole. */
+	text_line(w, "const long strip = (ulong)(d%u + %u * W - 1) / (%u * W) == r[%u] ? %u * W : even;", outer,
+		COLUMN_VECTORS, COLUMN_VECTORS, KERNEL_WORD_PIECES, COLUMN_VECTORS);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);
