@@ -20,6 +20,8 @@ enum {
 	ITEMS_MOST = 65534,
 	/* Items a compute unit, so that one that is late does not leave the others idle. */
 	ITEMS_PER_UNIT = 8,
+	/* ... and of an array so large that they still get more than ITEM_ELEMENTS: long runs of memory are read faster. */
+	ITEMS_PER_UNIT_MOST = 64,
 	/* Pieces begin at multiples of this, where vectors of every type are aligned. */
 	PIECE_ALIGNMENT = 64,
 	/* GPU strategy, MAP: elements a lane, once there are many more lanes than the device runs at once. */
@@ -77,8 +79,9 @@ static uint64_t items_wanted(const struct traits *t) {
 /* Elements an item should get of a task of so many. */
 static uint64_t grain(const struct traits *t, uint64_t elements) {
 	uint64_t share = elements / items_wanted(t);
+	uint64_t large = most(ITEM_ELEMENTS, elements / (ITEMS_PER_UNIT_MOST * most(t->units, 1)));
 
-	return most(ITEM_ELEMENTS_LEAST, least(ITEM_ELEMENTS, share));
+	return most(ITEM_ELEMENTS_LEAST, least(large, share));
 }
 
 /* In the CPU strategy no task has more than ITEMS_MOST items, however many units. */
