@@ -689,7 +689,11 @@ static void check_packed(uint64_t made, uint64_t used, uint64_t kept) {
 	ck_assert_uint_eq(c->packed_bytes, kept);
 }
 
-enum { FACTOR_BYTES = 32 * FACTOR_ROWS * sizeof(float) };
+enum {
+	FACTOR_BYTES = 32 * FACTOR_ROWS * sizeof(float),
+	/* A panel of one vector. */
+	FILTERS = 16,
+};
 
 START_TEST(a_factor_stays_packed_until_its_array_is_written_or_goes) {
 	struct buffer *x, *w;
@@ -717,6 +721,48 @@ START_TEST(a_factor_stays_packed_until_its_array_is_written_or_goes) {
 	check_packed(4, 2, 0);
 	buffer_unref(x);
 	ck_assert_uint_eq(exec_counters(st.exec)->scratch_bytes, 0);
+	close_stage();
+}
+END_TEST
+
+/* FILTERS of 2 channels by 3 places over ones: each element of a result is the sum of a filter. */
+static void check_convolution(struct buffer *x, struct buffer *w) {
+	const struct tensor_type tx = { .dtype = DTYPE_f32, .rank = 3, .dims = { 1, 2, 5 } };
+	const struct tensor_type tw = { .dtype = DTYPE_f32, .rank = 3, .dims = { FILTERS, 2, 3 } };
+	const struct op_attr attr = { .rank = 1, .step = { 1 }, .dims = { 1 } };
+	struct ending e = { 0 };
+	struct fault f = { 0 };
+	struct buffer *out;
+	const float *got;
+	struct view v;
+	uint32_t in[2], node;
+
+	view_contiguous(&tx, &v);
+	ck_assert_int_eq(graph_leaf(st.graph, x, &tx, &v, &in[0]), 0);
+	view_contiguous(&tw, &v);
+	ck_assert_int_eq(graph_leaf(st.graph, w, &tw, &v, &in[1]), 0);
+	ck_assert_int_eq(graph_op(st.graph, OP_conv, 2, in, &attr, 0, &node, &f), 0);
+	output(node);
+	submit(&out, &e);
+	got = published(out);
+	for (unsigned i = 0; i < FILTERS * 3; i++)
+		ck_assert_float_eq(got[i], (float)(i / 3 * 36 + 15));
+	buffer_unref(out);
+	wait_idle();
+}
+
+START_TEST(weights_of_a_convolution_stay_packed) {
+	struct buffer *x, *w;
+
+	open_usual();
+	x = client_array(10, 1, 0);
+	w = client_array(FILTERS * 6, 0, 1);
+	for (unsigned round = 0; round < 3; round++)
+		check_convolution(x, w);
+	check_packed(2, 1, FILTERS * 6 * sizeof(float));
+	buffer_unref(w);
+	check_packed(2, 1, 0);
+	buffer_unref(x);
 	close_stage();
 }
 END_TEST
@@ -1750,6 +1796,7 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, empty_arrays_run_without_a_launch);
 	tcase_add_test(c, what_a_client_writes_is_seen_by_the_next_run);
 	tcase_add_loop_test(c, a_factor_stays_packed_until_its_array_is_written_or_goes, 0, 2);
+	tcase_add_test(c, weights_of_a_convolution_stay_packed);
 	tcase_add_test(c, packed_factors_take_no_more_memory_than_they_may);
 }
 

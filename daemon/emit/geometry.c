@@ -324,8 +324,10 @@ static void cut_conv(const struct cut *c) {
 	uint64_t count = (uint64_t)(c->dims[CONV_N] * c->dims[CONV_GROUP]) * ceil_divide((uint64_t)c->dims[CONV_OH], lines) *
 		ceil_divide((uint64_t)c->dims[CONV_OW], columns);
 
-	if (c->k->alone)
-		tiles = each;
+	if (c->k->alone) {
+		tiles = 1;
+		rows = each;
+	}
 	if (c->k->packed) {
 		tiles = CONV_PANELS;
 		rows = kernel_columns(c->k);

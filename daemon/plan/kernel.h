@@ -54,7 +54,8 @@
  *           of a tile; or, where `packed`, along CONV_CO: then the weights lie in panels of kernel_columns() channels of the
  *           result, [group][panel][CONV_CI][CONV_KH][CONV_KW][channel], of the accumulator's type, a stride along CONV_CO
  *           being from one panel to the next, and what a channel of the input gives to a block is at most CONV_REGION elements,
- *           as it is where `alone`
+ *           as it is where `alone`: then `inputs` is the rows of the filter where it has at most CONV_KNOWN_ROWS, and steps and
+ *           distances of rows are 1; else 0
  *
  * A GATHER value is a load whose place along one axis is itself a value: arg[0] is the index, arg[1]
  * the extent of the axis, arg[2] its stride in elements (all i64, the last two scalars); strides of
@@ -166,6 +167,9 @@ enum {
 	CONV_ROWS = 6,
 	CONV_REGION = 12288,
 	CONV_COLUMNS = 512,
+	/* `alone`: vectors of a tile, on one line or several; they keep the multipliers busy. Rows of a filter that the text knows. */
+	KERNEL_ALONE = 8,
+	CONV_KNOWN_ROWS = 7,
 	CONV_SCALARS = 6,
 };
 
@@ -279,7 +283,7 @@ struct kernel {
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
-	/* MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns. */
+	/* MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns; `alone`: lines. */
 	uint8_t vectors, rows;
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */

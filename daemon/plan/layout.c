@@ -271,13 +271,20 @@ static void choose_places(struct draft *d) {
 	k->rows = (uint8_t)(places < best ? places : best);
 }
 
-/* Lines of a tile with one channel of the input: as many sums keep the multipliers busy. */
-enum { ALONE_LINES = 8 };
-
 int64_t even_piece(int64_t extent, int64_t most) {
 	int64_t pieces = (extent + most - 1) / most;
 
 	return (extent + pieces - 1) / pieces;
+}
+
+/* One channel of the input a group: lines first, vectors of them where these are few. */
+static void choose_lines(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	int64_t most = ((int64_t)(d->extent & 0xffff) + k->width - 1) / k->width, vectors;
+
+	k->rows = (uint8_t)even_piece((int64_t)(d->extent >> 16), KERNEL_ALONE);
+	vectors = KERNEL_ALONE / k->rows;
+	k->vectors = (uint8_t)(vectors < most ? vectors : most);
 }
 
 /* ---- tiles of the GPU strategy ---- */
@@ -327,7 +334,7 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	if (k->root == KERNEL_CONV && k->packed)
 		choose_places(d);
 	if (k->root == KERNEL_CONV && k->alone)
-		k->rows = (uint8_t)even_piece((int64_t)(d->extent >> 16), ALONE_LINES);
+		choose_lines(d);
 	if (!has_rows(k))
 		return;
 	if (k->root == KERNEL_SCATTER) {

@@ -748,6 +748,13 @@ static uint64_t conv_alone_block(const int64_t *dims, const struct op_attr *a, c
 	return (uint64_t)lines << 16 | (uint64_t)columns;
 }
 
+/* Of a filter all of whose rows lie one behind the other; 0 where they do not, or are too many. */
+static uint8_t conv_known_rows(const int64_t *dims, const struct op_attr *a) {
+	bool near = a->rank < 2 || (a->step[0] == 1 && a->dims[0] == 1);
+
+	return near && dims[CONV_KH] <= CONV_KNOWN_ROWS ? (uint8_t)dims[CONV_KH] : 0;
+}
+
 /* [group][panel][channel][row][column][channel of the result] */
 static void lower_conv_panels(const struct node *w, struct plan_operand *o) {
 	static const uint8_t dim[] = { CONV_GROUP, CONV_CO, CONV_CI, CONV_KH, CONV_KW, CONV_OW };
@@ -810,6 +817,8 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 		k->alone ? conv_alone_block(l->d->dims, root->attr, l->p->o->traits) : conv_block(l->d->dims, root->attr);
 	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
 	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);
+	if (k->alone)
+		k->inputs = conv_known_rows(l->d->dims, root->attr);
 	lower_conv_operands(l, x, w);
 	r = lower_conv_scalars(l, root);
 	if (r)

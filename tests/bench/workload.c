@@ -127,6 +127,19 @@ static int shape_conv_depthwise(const int64_t *size, int i, int64_t *dims) {
 	return shape_of_conv(&c, size, i, dims);
 }
 
+/* The gradients of a convolution of 3x3 filters: x, the filters, and the gradient by the result. */
+static int shape_input_grad(const int64_t *size, int i, int64_t *dims) {
+	struct conv c = conv_3x3(size);
+
+	return shape_of_conv(&c, size, i == 1 ? 1 : 0, dims);
+}
+
+static int shape_weight_grad(const int64_t *size, int i, int64_t *dims) {
+	struct conv c = conv_3x3(size);
+
+	return shape_of_conv(&c, size, i == 1 || i < 0 ? 1 : 0, dims);
+}
+
 /* ---- maps ---- */
 
 static fusion_array *record_add_relu(const struct workload *w, fusion_array *const *in) {
@@ -603,6 +616,52 @@ static void host_conv(const struct workload *w, const float *const *in, int64_t 
 	}
 }
 
+static fusion_array *record_input_grad(const struct workload *w, fusion_array *const *in) {
+	static const int64_t one[2] = { 1, 1 };
+
+	(void)w;
+	return fusion_conv_input_grad(in[0], in[1], in[2], 2, one, one, one, 1);
+}
+
+static fusion_array *record_weight_grad(const struct workload *w, fusion_array *const *in) {
+	static const int64_t one[2] = { 1, 1 };
+
+	(void)w;
+	return fusion_conv_weight_grad(in[0], in[1], in[2], 2, one, one, one, 1);
+}
+
+/* A place of a channel of n by n, or 0 beyond it. */
+static double inside(const float *channel, int64_t n, int64_t y, int64_t x) {
+	return y >= 0 && y < n && x >= 0 && x < n ? (double)channel[y * n + x] : 0;
+}
+
+static void host_input_grad(const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	int64_t channels = w->size[0], n = w->size[1];
+
+	for (int64_t i = 0; i < count; i++) {
+		int64_t channel = (first + i) / (n * n), y = (first + i) / n % n, x = (first + i) % n;
+
+		out[i] = 0;
+		for (int64_t f = 0; f < channels; f++)
+			for (int64_t t = 0; t < 9; t++)
+				out[i] += inside(in[2] + f * n * n, n, y + 1 - t / 3, x + 1 - t % 3) *
+					(double)in[1][(f * channels + channel) * 9 + t];
+	}
+}
+
+static void host_weight_grad(const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	int64_t channels = w->size[0], n = w->size[1];
+
+	for (int64_t i = 0; i < count; i++) {
+		int64_t t = (first + i) % 9, channel = (first + i) / 9 % channels, filter = (first + i) / 9 / channels;
+
+		out[i] = 0;
+		for (int64_t at = 0; at < n * n; at++)
+			out[i] += inside(in[0] + channel * n * n, n, at / n + t / 3 - 1, at % n + t % 3 - 1) *
+				(double)in[2][filter * n * n + at];
+	}
+}
+
 /* ---- the table ---- */
 
 /* clang-format off: one row a workload */
@@ -800,6 +859,22 @@ static const struct kind kinds[] = {
 		.reference = host_conv,
 		.cost = 4,
 		.doc = "relu(batch_norm(conv(x, w))), 3x3, each channel by itself, of CHANNELSxSIZE" },
+	{ .name = "conv_input_grad",
+		.sizes = 2,
+		.inputs = 3,
+		.shape = shape_input_grad,
+		.record = record_input_grad,
+		.reference = host_input_grad,
+		.cost = 4,
+		.doc = "the gradient of conv(x, w), 3x3, by x, of CHANNELSxSIZE" },
+	{ .name = "conv_weight_grad",
+		.sizes = 2,
+		.inputs = 3,
+		.shape = shape_weight_grad,
+		.record = record_weight_grad,
+		.reference = host_weight_grad,
+		.cost = 4,
+		.doc = "the gradient of conv(x, w), 3x3, by w, of CHANNELSxSIZE" },
 	{ .name = "attention",
 		.sizes = 3,
 		.inputs = 3,
@@ -954,6 +1029,10 @@ static double check_cost(const struct workload *w, int64_t row) {
 		return cost * (double)w->size[1];
 	if (k->record == record_conv)
 		return cost * (double)(w->size[0] / conv_of(w).groups * conv_of(w).taps * conv_of(w).taps);
+	if (k->record == record_input_grad)
+		return cost * (double)(w->size[0] * 9);
+	if (k->record == record_weight_grad)
+		return cost * (double)(w->size[1] * w->size[1]);
 	if (k->leading || k->shape == shape_row_result)
 		return cost * (double)line_length(w);
 	return k->shape == shape_sum ? (double)w->size[0] : cost;
