@@ -304,6 +304,25 @@ static int configure(fusion_context *context, enum message_request kind, const c
 	return error_report(r, &f);
 }
 
+int fusion_cancel(fusion_context *context) {
+	struct request *q;
+	struct answer a;
+	struct fault f;
+	int r = context_enter(context);
+
+	if (r)
+		return r;
+	r = stream_room_to_wait(context, &q, &f);
+	if (!r) {
+		stream_begin(context, q, REQUEST_CANCEL, 0);
+		r = stream_send(context, q, &a, &f);
+	}
+	if (!r)
+		r = stream_wait(context, q, &a, &f);
+	context_leave(context);
+	return error_report(r, &f);
+}
+
 int fusion_configure(fusion_context *context, const char *name, const char *value) {
 	return configure(context, REQUEST_CONFIGURE, name, value);
 }

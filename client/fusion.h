@@ -92,6 +92,11 @@ FUSION_API char *fusion_settings(fusion_context *context, bool whole_daemon);
 FUSION_API int fusion_flush(fusion_context *context);
 /* Sends, then waits until everything has run. */
 FUSION_API int fusion_sync(fusion_context *context);
+/*
+ * What was sent and the device has not begun is not run: its arrays fail with FUSION_E_CANCELLED. Also from another
+ * thread than those that wait for them.
+ */
+FUSION_API int fusion_cancel(fusion_context *context);
 
 /* Arrays made between begin and end are released at end, except those given to fusion_keep(),
  * which become the caller's to release. Scopes nest and belong to the calling thread. */

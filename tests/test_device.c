@@ -828,6 +828,32 @@ START_TEST(a_discrete_device_computes_in_its_own_memory) {
 }
 END_TEST
 
+/* Two arrays that lie side by side here and there are sent as one, before whatever comes next. */
+START_TEST(uploads_side_by_side_are_one_copy) {
+	struct device *d = open_discrete(0);
+	static float from[3 * COUNT], to[3 * COUNT];
+	const uint64_t part = COUNT * sizeof(float);
+	uint64_t address;
+
+	for (unsigned i = 0; i < 3 * COUNT; i++)
+		from[i] = (float)i;
+	ck_assert_int_eq(device_take(d, sizeof from, &address), 0);
+	ck_assert_int_eq(device_upload(d, address, from, part), 0);
+	ck_assert_int_eq(device_upload(d, address + part, from + COUNT, part), 0);
+	ck_assert_uint_eq(device_counters(d)->uploads, 0);
+	/* Side by side there, but not here. */
+	ck_assert_int_eq(device_upload(d, address + 2 * part, from, part), 0);
+	ck_assert_uint_eq(device_counters(d)->uploads, 1);
+	ck_assert_int_eq(device_download(d, to, address, sizeof to), 0);
+	ck_assert_uint_eq(device_counters(d)->uploads, 2);
+	ck_assert_uint_eq(device_counters(d)->upload_bytes, sizeof from);
+	ck_assert_int_eq(device_finish(d), 0);
+	ck_assert_int_eq(memcmp(to, from, 2 * part), 0);
+	ck_assert_int_eq(memcmp(to + 2 * COUNT, from, part), 0);
+	device_close(d);
+}
+END_TEST
+
 START_TEST(pools_are_made_until_the_limit_and_used_again) {
 	const uint64_t mib = 1 << 20;
 	struct device *d = open_discrete(600 * mib);
@@ -946,6 +972,7 @@ static void add_work(TCase *c) {
 	tcase_add_test(c, the_ring_of_records_wraps_without_marks_of_the_caller);
 	tcase_add_test(c, a_discrete_device_computes_in_its_own_memory);
 	tcase_add_test(c, pools_are_made_until_the_limit_and_used_again);
+	tcase_add_test(c, uploads_side_by_side_are_one_copy);
 	tcase_add_test(c, memory_the_driver_refuses_is_refused_here);
 	tcase_add_test(c, the_gpu_strategy_can_be_forced);
 	tcase_add_test(c, closing_gives_back_descriptors_and_address_space);

@@ -719,6 +719,24 @@ START_TEST(a_read_ends_the_window) {
 }
 END_TEST
 
+START_TEST(what_is_cancelled_fails_and_later_operations_run) {
+	struct client worker;
+	struct batch_text b = { 0 };
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	make(&client, 5, 3);
+	keep_busy(&worker);
+	expect(submit_small(&client, 0, 0), REQUEST_SUBMIT);
+	expect(request_numbers(&client, REQUEST_CANCEL, 0, NULL), REQUEST_CANCEL);
+	expect_fault(ask_read(&client, handle_of(0, 1)), FAULT_CANCELLED);
+	batch_name(&b, batch_fill(&b, 4, 7), handle_of(7, 1));
+	expect(submit(&client, &b), REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(7, 1), 4)[1], 7);
+	ck_assert_double_ge(statistic(&worker, 1, "runs_cancelled"), 1);
+}
+END_TEST
+
 START_TEST(the_urgent_flag_ends_the_window) {
 	struct client worker;
 
@@ -1307,6 +1325,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, batches_gather_while_the_device_is_busy_and_run_as_one);
 	tcase_add_test(tests, a_read_ends_the_window);
 	tcase_add_test(tests, the_urgent_flag_ends_the_window);
+	tcase_add_test(tests, what_is_cancelled_fails_and_later_operations_run);
 	tcase_add_test(tests, operations_and_bytes_end_the_window);
 	tcase_add_test(tests, time_ends_the_window);
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);

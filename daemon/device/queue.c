@@ -82,12 +82,55 @@ static int watch(struct queue *q, struct fence *f) {
 	return -EIO;
 }
 
+/* Takes over the event of the newest command. */
+static void queued(struct queue *q, cl_event event) {
+	if (q->last)
+		clReleaseEvent(q->last);
+	q->last = event;
+	q->changed = false;
+	q->sequence++;
+}
+
+/* The event that the next command waits for, where the queue was changed before it. */
+static cl_uint waits(const struct queue *q, const cl_event **listp) {
+	*listp = q->changed ? &q->last : NULL;
+	return q->changed;
+}
+
+static uint64_t offset_of(uint64_t address) {
+	return address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1);
+}
+
+/* Before any other command: those that follow read what it brings, and its host memory may go once they have run. */
+static int queue_upload(struct device *d) {
+	struct queue *q = &d->work;
+	uint64_t bytes = q->upload_bytes;
+	const cl_event *list;
+	cl_uint before;
+	cl_event event;
+
+	if (!bytes)
+		return 0;
+	q->upload_bytes = 0;
+	before = waits(q, &list);
+	if (clEnqueueWriteBuffer(q->queue, d->memory.pool[q->upload_address >> KERNEL_POOL_SHIFT], CL_FALSE,
+		    offset_of(q->upload_address), bytes, q->upload, before, list, &event))
+		return -EIO;
+	queued(q, event);
+	d->counters.uploads++;
+	d->counters.upload_bytes += bytes;
+	return 0;
+}
+
 /* A fence behind the newest command, there already or made. */
 static int fence_get(struct device *d, struct fence **fencep) {
 	struct queue *q = &d->work;
-	struct fence *f = q->newest;
-	int r = 0;
+	struct fence *f;
+	int r = queue_upload(d);
 
+	if (r)
+		return r;
+	f = q->newest;
 	*fencep = f;
 	if (f && f->sequence == q->sequence)
 		return 0;
@@ -184,21 +227,6 @@ uint32_t device_pending(const struct device *d) {
 
 /* ---- commands ---- */
 
-/* Takes over the event of the newest command. */
-static void queued(struct queue *q, cl_event event) {
-	if (q->last)
-		clReleaseEvent(q->last);
-	q->last = event;
-	q->changed = false;
-	q->sequence++;
-}
-
-/* The event that the next command waits for, where the queue was changed before it. */
-static cl_uint waits(const struct queue *q, const cl_event **listp) {
-	*listp = q->changed ? &q->last : NULL;
-	return q->changed;
-}
-
 int device_timed(struct device *d, bool timed) {
 	struct queue *q = &d->work;
 	cl_int error = CL_SUCCESS;
@@ -208,7 +236,7 @@ int device_timed(struct device *d, bool timed) {
 	if (!q->timed)
 		q->timed = clCreateCommandQueue(d->context, d->choice.device, CL_QUEUE_PROFILING_ENABLE, &error);
 	/* What a queue waits for in another one must be on its way. */
-	if (error || clFlush(q->queue))
+	if (error || queue_upload(d) || clFlush(q->queue))
 		return -EIO;
 	q->queue = timed ? q->timed : q->plain;
 	q->changed = q->last != NULL;
@@ -290,7 +318,9 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 		return -EIO;
 	if (p->keeping)
 		return -EAGAIN;
-	r = put_records(d, records, (uint64_t)p->words * tasks, &first);
+	r = queue_upload(d);
+	if (!r)
+		r = put_records(d, records, (uint64_t)p->words * tasks, &first);
 	if (r)
 		return r;
 	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
@@ -352,28 +382,25 @@ struct stamp *stamp_free(struct stamp *s) {
 	return NULL;
 }
 
-static uint64_t offset_of(uint64_t address) {
-	return address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1);
-}
-
 int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) {
-	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
-	const cl_event *list;
-	cl_uint before;
-	cl_event event;
+	struct queue *q = &d->work;
+	int r;
 
-	if (d->flat || pool >= d->memory.pools)
+	if (d->flat || address >> KERNEL_POOL_SHIFT >= d->memory.pools)
 		return -EIO;
 	if (!bytes)
 		return 0;
-	before = waits(&d->work, &list);
-	if (clEnqueueWriteBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
-		    host, before, list, &event))
-		return -EIO;
-	queued(&d->work, event);
-	d->counters.uploads++;
-	d->counters.upload_bytes += bytes;
-	return 0;
+	/* What lies side by side here and there is one copy; no array goes over the end of a pool. */
+	if (q->upload_bytes && q->upload + q->upload_bytes == host && q->upload_address + q->upload_bytes == address &&
+		q->upload_address >> KERNEL_POOL_SHIFT == address >> KERNEL_POOL_SHIFT) {
+		q->upload_bytes += bytes;
+		return 0;
+	}
+	r = queue_upload(d);
+	q->upload = host;
+	q->upload_address = address;
+	q->upload_bytes = bytes;
+	return r;
 }
 
 int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) {
@@ -386,6 +413,8 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 		return -EIO;
 	if (!bytes)
 		return 0;
+	if (queue_upload(d))
+		return -EIO;
 	before = waits(&d->work, &list);
 	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
 		    host, before, list, &event))
@@ -414,9 +443,12 @@ int queue_drain(struct device *d) {
 
 int device_finish(struct device *d) {
 	struct queue *q = &d->work;
-	uint64_t sequence = q->sequence;
-	int r = queue_drain(d);
+	uint64_t sequence;
+	int r = queue_upload(d), drained;
 
+	sequence = q->sequence;
+	drained = queue_drain(d);
+	r = r ? r : drained;
 	device_poll(d);
 	/* Those that were told may have queued more. */
 	if (q->first || q->sequence != sequence)

@@ -248,6 +248,9 @@ struct queue {
 	uint32_t running;                     /* launches not known to have completed */
 	uint32_t unfenced;                    /* launches since the newest fence */
 	cl_event last;                        /* of the newest command */
+	/* An upload that is not queued yet, since one that goes on where it ends may follow; 0 bytes: none. */
+	const uint8_t *upload;
+	uint64_t upload_address, upload_bytes;
 	struct watcher *watcher;              /* where callbacks come late */
 	struct fence *first, *newest;
 	uint32_t pending;

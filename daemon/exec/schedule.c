@@ -25,9 +25,12 @@
 enum {
 	/* A lower priority is not served for so long at most. */
 	SCHEDULE_AGEING_NS = 50 * 1000 * 1000,
-	/* With the device while others wait: so many times what it takes to hear of an end and to launch more. */
-	SCHEDULE_AHEAD = 3,
-	/* With the device for one lane, where nobody else has anything there: bounds how long others wait. */
+	/*
+	 * Runs that take less than so many times what it costs to wait for the device are worth holding back while it
+	 * has something to do: those that arrive meanwhile share their launch.
+	 */
+	SCHEDULE_SMALL = 8,
+	/* With the device at most, else: bounds how long others wait. */
 	SCHEDULE_SLICE_NS = 1000 * 1000,
 	/* A launch of which nothing is known. */
 	SCHEDULE_UNKNOWN_NS = 10 * 1000,
@@ -162,11 +165,11 @@ uint64_t schedule_step_ns(const struct run *r, uint32_t step) {
 	return 1 + (uint64_t)(step_estimate(&r->plan->step[step]) * (scale > 0 ? scale : 1));
 }
 
-/* Of its steps that are not launched. */
-static uint64_t rest_ns(const struct run *r) {
+/* Of its steps that are not launched; beyond `most` it is not counted. */
+static uint64_t rest_ns(const struct run *r, uint64_t most) {
 	uint64_t ns = 0;
 
-	for (uint32_t i = r->step; i < r->prepared->steps; i++)
+	for (uint32_t i = r->step; i < r->prepared->steps && ns < most; i++)
 		ns += schedule_step_ns(r, i);
 	return ns;
 }
@@ -268,10 +271,17 @@ static struct lane *choose(struct exec *x) {
 	return q ? q->lane[0] : NULL;
 }
 
+static struct run *head_run(const struct lane *l) {
+	return (struct run *)l->first;
+}
+
 static uint64_t ahead_most(const struct exec *x, const struct lane *l) {
-	if (x->alone == l)
+	uint64_t wait_ns = (uint64_t)device_traits(x->device)->rates.wait_ns;
+	const struct run *r = head_run(l);
+
+	if (x->alone == l || !r->together || rest_ns(r, SCHEDULE_SMALL * wait_ns) >= SCHEDULE_SMALL * wait_ns)
 		return SCHEDULE_SLICE_NS;
-	return SCHEDULE_AHEAD * (uint64_t)device_traits(x->device)->rates.wait_ns;
+	return wait_ns;
 }
 
 static bool has_room(const struct exec *x, const struct lane *l) {
@@ -280,10 +290,6 @@ static bool has_room(const struct exec *x, const struct lane *l) {
 
 bool schedule_pauses(const struct exec *x) {
 	return x->ahead_ns >= SCHEDULE_SLICE_NS;
-}
-
-static struct run *head_run(const struct lane *l) {
-	return (struct run *)l->first;
 }
 
 static bool fits(const struct run *leader, const struct run *r) {
@@ -299,7 +305,7 @@ static uint32_t gather(struct exec *x, struct run **crew) {
 
 	if (!leader->together || leader->timed || x->time_kernels || !q->count)
 		return 1;
-	sum = ns = rest_ns(leader);
+	sum = ns = rest_ns(leader, SCHEDULE_SLICE_NS);
 	for (uint32_t i = 0; i < q->count && i < SCHEDULE_LOOKS && n < SCHEDULE_CREW; i++) {
 		struct run *r = head_run(q->lane[i]);
 

@@ -157,7 +157,8 @@ static int add_operation(struct batch *b, const struct coded_op *o, uint32_t *no
 	}
 	if (*poisonp)
 		return 0;
-	r = graph_op(b->session->graph, o->op, o->arity, in, &o->attr, b->count, nodep, f);
+	r = graph_op(b->session->graph, o->op, o->arity, in,
+		op_is_elementwise(op_info(o->op)) ? NULL : &o->attr, b->count, nodep, f);
 	return r ? r : check_device(b->session, *nodep, f);
 }
 

@@ -52,6 +52,7 @@ static const struct {
 	[REQUEST_PATTERN] = { pattern_request, ORDER_NONE, false },
 	[REQUEST_FORGET_PATTERN] = { forget_pattern_request, ORDER_NONE, false },
 	[REQUEST_PATTERNS] = { patterns_request, ORDER_NONE, false },
+	[REQUEST_CANCEL] = { cancel_request, ORDER_NONE, false },
 };
 
 enum { REQUESTS = sizeof requests / sizeof *requests };

@@ -63,3 +63,4 @@ request_function operations_request;
 request_function pattern_request;    /* patterns.c */
 request_function forget_pattern_request;
 request_function patterns_request;
+request_function cancel_request;     /* cancel.c */
