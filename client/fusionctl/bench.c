@@ -26,7 +26,7 @@ enum {
 	BENCH_MANY = 16,
 };
 
-/* Graphs by pattern; $ stands for the size. NULL: there is no operation for it yet. */
+/* Graphs by pattern; $ stands for the size. Those of launches are written by write_many(). */
 static const char *const graphs[PATTERN_COUNT] = {
 	[PATTERN_elementwise_chain] = "x = input f32[$,$] random 1\na = exp x\nb = add a x\nc = sqrt b\nd = sub c x\noutput d\n",
 	[PATTERN_binary_activation] =
@@ -41,7 +41,7 @@ static const char *const graphs[PATTERN_COUNT] = {
 		"r = input f32[$,$] random 4\nm = matmul x w\na = add m b\nc = add a r\ny = relu c\noutput y\n",
 	[PATTERN_activation_linear] =
 		"x = input f32[$,$] random 1\nw = input f32[$,$] random 2\nb = input f32[$] random 3\n"
-		"g = gelu x\nm = matmul g w\ny = add m b\noutput y\n",
+		"c = input f32[$] random 4\na = add x c\ng = gelu a\nm = matmul g w\ny = add m b\noutput y\n",
 	[PATTERN_norm_activation] =
 		"x = input f32[$,$] random 1\nw = input f32[$] random 2\nb = input f32[$] random 3\n"
 		"n = layer_norm x w b axes=1 eps=1e-5\ny = gelu n\noutput y\n",
@@ -50,8 +50,14 @@ static const char *const graphs[PATTERN_COUNT] = {
 	[PATTERN_reduce_broadcast] = "x = input f32[$,$] random 1\ny = softmax x axes=1\noutput y\n",
 	[PATTERN_reduce_prologue] = "x = input f32[$,$] random 1\na = square x\ny = sum a axes=1\noutput y\n",
 	[PATTERN_reduce_epilogue] = "x = input f32[$,$] random 1\ns = sum x axes=1\ny = sqrt s\noutput y\n",
+	[PATTERN_conv_bn_act] = "x = input f32[1,64,$,$] random 1\nw = input f32[64,64,3,3] random 2\nm = input f32[64] random 3\n"
+				"v = input f32[64] random 4 0.5 1.5\nc = conv x w stride=[1,1] padding=[1,1]\n"
+				"n = batch_norm c m v axes=1 eps=1e-5\ny = relu n\noutput y\n",
+	[PATTERN_scan] = "x = input f32[$,$] random 1\na = square x\ns = cumsum a axis=1\ny = mul s 0.5\noutput y\n",
+	[PATTERN_sort] = "x = input f32[$,$] random 1\na = abs x\ny = sort a axis=1\noutput y\n",
 	[PATTERN_attention] = "q = input f32[8,$,64] random 1\nk = input f32[8,$,64] random 2\n"
-			      "v = input f32[8,$,64] random 3\ny = attention q k v scale=0.125\noutput y\n",
+			      "v = input f32[8,$,64] random 3\nt = permute k 0,2,1\ns = matmul q t\nd = mul s 0.125\n"
+			      "p = softmax d axes=2\ny = matmul p v\noutput y\n",
 };
 
 struct bench {
@@ -234,6 +240,9 @@ static int run(struct bench *b, struct fault *f) {
 
 	if (!r)
 		r = configure(b, "fusion.tracker_share", "0", f);
+	/* Its parts round in another order than its kernel. */
+	if (!r && b->pattern == PATTERN_attention)
+		r = configure(b, "fusion.fast", "yes", f);
 	if (!r)
 		r = record(b, output, f);
 	if (!r)

@@ -37,6 +37,8 @@ struct sight {
 	unsigned arithmetic, activations;
 	bool before, after;            /* elementwise members before and after a root */
 	bool active_before;            /* of them, an activation */
+	bool active_factor;            /* an activation whose result a product of another kernel reads */
+	bool factor;                   /* something that one reads */
 	bool wide_after;               /* a result of a reduction is used over a larger shape */
 	bool scalar;                   /* arithmetic with a scalar */
 	bool residual;                 /* an array of the product's shape is added to it */
@@ -156,8 +158,10 @@ static void look_at_work(struct sight *s, unsigned i, uint64_t kept) {
 	s->roots += is_root(n);
 	s->arithmetic += is_arithmetic(n->op);
 	s->activations += is_activation(n->op);
+	s->factor |= n->factor;
 	if (is_root(n))
 		return;
+	s->active_factor |= n->factor && is_activation(n->op);
 	s->active_before |= place & PLACE_BEFORE && is_activation(n->op);
 	s->wide_after |= place & PLACE_AFTER && (uint64_t)shape_elements(n->type) > kept;
 	s->scalar |= is_arithmetic(n->op) && has_scalar(s->p, n);
@@ -206,8 +210,9 @@ static bool ends_active(const struct sight *s) {
 	return s->last && is_activation(s->last->op);
 }
 
+/* In the product's kernel, or one of its own that is there for the product. */
 static bool is_norm_linear(const struct sight *s) {
-	return s->products && s->normalises && s->before;
+	return s->normalises && (s->products ? s->before : s->reductions && s->factor);
 }
 
 static bool is_attention(const struct sight *s) {
@@ -219,7 +224,7 @@ static bool is_conv(const struct sight *s) {
 }
 
 static bool is_activation_linear(const struct sight *s) {
-	return s->products && s->active_before;
+	return s->products ? s->active_before : s->active_factor;
 }
 
 static bool is_linear_residual(const struct sight *s) {

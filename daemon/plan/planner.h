@@ -62,6 +62,7 @@ struct node {
 	uint8_t arity;
 	bool stored;                       /* its value must be in memory */
 	bool output;
+	bool factor;                       /* a product reads it */
 	uint32_t in[LIMIT_OPERANDS];
 	uint32_t index;                    /* leaf or scalar number */
 	const struct op_attr *attr;

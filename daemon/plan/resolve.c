@@ -310,6 +310,18 @@ static int store_outputs(struct planner *p) {
 	return 0;
 }
 
+/* What pattern.c looks for: what is computed for a product, which finds it in memory. */
+static void mark_factors(struct planner *p) {
+	for (uint32_t i = 0; i < p->nodes; i++)
+		for (unsigned k = 0; p->node[i].kind == NODE_MATMUL && k < 2; k++) {
+			uint32_t base = planner_edge(p, &p->node[i], k).base;
+
+			while (p->node[base].op == OP_cast && node_is_computed(&p->node[base]))
+				base = planner_edge(p, &p->node[base], 0).base;
+			p->node[base].factor = true;
+		}
+}
+
 int planner_resolve(struct planner *p) {
 	int r = nodes_reserve(p, graph_nodes(p->g) + 2 * graph_outputs(p->g));
 
@@ -329,5 +341,6 @@ int planner_resolve(struct planner *p) {
 		if (r)
 			return r;
 	}
+	mark_factors(p);
 	return store_outputs(p);
 }
