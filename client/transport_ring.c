@@ -49,6 +49,9 @@ struct transport_ring {
 	atomic_bool watching;                /* there is a thread that reads: others must leave */
 	bool watched;
 	pthread_t watcher;
+	pthread_mutex_t resting;             /* the watcher rests while nothing is to be answered */
+	pthread_cond_t rouse;
+	atomic_bool rests;
 };
 
 /* ---- the daemon's end ---- */
@@ -70,6 +73,33 @@ static uint64_t now_us(void) {
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* ---- the watcher's rest ---- */
+
+static bool over(const struct transport_ring *t) {
+	return atomic_load(&t->interrupted) || atomic_load(&t->broken);
+}
+
+/*
+ * Nothing comes that was not asked for, so nothing is looked at until something is. Either side says first what it
+ * does (rests; busy, interrupted) and looks then at what the other one said.
+ */
+static void rest(struct transport_ring *t) {
+	pthread_mutex_lock(&t->resting);
+	atomic_store(&t->rests, true);
+	while (!atomic_load(&t->busy) && !over(t))
+		pthread_cond_wait(&t->rouse, &t->resting);
+	atomic_store(&t->rests, false);
+	pthread_mutex_unlock(&t->resting);
+}
+
+static void rouse(struct transport_ring *t) {
+	if (!atomic_load(&t->rests))
+		return;
+	pthread_mutex_lock(&t->resting);
+	pthread_cond_signal(&t->rouse);
+	pthread_mutex_unlock(&t->resting);
 }
 
 /* ---- requests ---- */
@@ -149,6 +179,7 @@ static int submit(struct transport *base, unsigned slot, const void *bytes, size
 	if (!r) {
 		atomic_fetch_or(&t->busy, 1U << slot);
 		show(t);
+		rouse(t);
 	}
 	return r;
 }
@@ -187,10 +218,6 @@ static int take_answers(struct transport_ring *t) {
 	}
 }
 
-static bool over(const struct transport_ring *t) {
-	return atomic_load(&t->interrupted) || atomic_load(&t->broken);
-}
-
 /* Sleeps until something has come, or for a while. */
 static void sleep_once(struct transport_ring *t, uint64_t us) {
 	struct ring *r = &t->replies;
@@ -219,6 +246,8 @@ static int read_until(struct transport_ring *t, uint64_t deadline_us, bool watch
 			now = now_us();
 		if (deadline_us && now >= deadline_us)
 			return -ETIMEDOUT;
+		if (watcher)
+			rest(t);
 		sleep_once(t, deadline_us ? deadline_us - now : LOOK_US);
 		if (atomic_load(&t->replies.shared->written) == t->replies.position && !door_open(t))
 			return break_off(t);
@@ -284,6 +313,7 @@ static void interrupt(struct transport *base) {
 
 	atomic_store(&t->interrupted, true);
 	ring_wake(&t->replies.shared->written);
+	rouse(t);
 }
 
 static void leave(struct transport *base) {
@@ -303,6 +333,8 @@ static void transport_free(struct transport *base) {
 	munmap(t->memory, RING_BYTES);
 	free(t->incoming.bytes);
 	pthread_mutex_destroy(&t->reading);
+	pthread_mutex_destroy(&t->resting);
+	pthread_cond_destroy(&t->rouse);
 	free(t);
 }
 
@@ -331,6 +363,8 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	t->requests = ring_requests(t->memory);
 	t->replies = ring_replies(t->memory);
 	pthread_mutex_init(&t->reading, NULL);
+	pthread_mutex_init(&t->resting, NULL);
+	pthread_cond_init(&t->rouse, NULL);
 	*transportp = &t->base;
 	return 0;
 }

@@ -579,6 +579,56 @@ START_TEST(threads_of_a_client_share_its_ring_and_callbacks_come) {
 }
 END_TEST
 
+/* How often threads of this process have gone to sleep. */
+static long sleeps(void) {
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *one;
+	long all = 0;
+
+	ck_assert_ptr_nonnull(tasks);
+	while ((one = readdir(tasks))) {
+		char path[320], line[128];
+		FILE *status;
+		long n;
+
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", one->d_name);
+		status = fopen(path, "re");
+		while (status && fgets(line, sizeof line, status))
+			if (sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1)
+				all += n;
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return all;
+}
+
+START_TEST(a_client_that_waits_for_nothing_sleeps) {
+	fusion_context *c = connect_client();
+	int64_t n = 100;
+	fusion_array *a = fusion_arange(c, FUSION_F32, n, 0, 1);
+	float got[100];
+	long before;
+
+	atomic_store(&callbacks, 0);
+	ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
+	for (int k = 0; k < 10000 && !atomic_load(&callbacks); k++)
+		usleep(1000);
+	usleep(200000);
+	before = sleeps();
+	usleep(1500000);
+	/* Ours, and what may be under way; it would be 30 of a thread that looks 20 times a second. */
+	ck_assert_int_le(sleeps() - before, 5);
+	/* And is there again when something is asked. */
+	ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
+	for (int k = 0; k < 10000 && atomic_load(&callbacks) < 2; k++)
+		usleep(1000);
+	ck_assert_int_eq(atomic_load(&callbacks), 2);
+	fusion_release(a);
+	fusion_close(c);
+}
+END_TEST
+
 /* ---- raw frames ---- */
 
 /* A session by hand: its number, secret and the engine's address. */
@@ -1089,6 +1139,7 @@ static Suite *suite(void) {
 	tcase_add_test(rings, clients_killed_in_the_middle_of_a_frame_leave_nothing);
 	tcase_add_test(rings, a_client_that_reads_no_answers_holds_up_nobody);
 	tcase_add_test(rings, threads_of_a_client_share_its_ring_and_callbacks_come);
+	tcase_add_test(rings, a_client_that_waits_for_nothing_sleeps);
 	tcase_add_test(rings, a_context_can_be_closed_while_it_waits_for_room);
 	tcase_add_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it);
 	suite_add_tcase(s, rings);
