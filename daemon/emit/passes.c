@@ -18,7 +18,7 @@ enum {
 	 */
 	COST_HELD = 8,
 	COST_CHEAP = 1,
-	/* Held in memory of the work-item, but not in an output: writing and reading that costs as much. */
+	/* Not held in an output that is stored past the caches: writing and reading that costs as much. */
 	COST_MODERATE = 8,
 	/* Everything that is not in the table below. */
 	COST_DEAR = 16,
@@ -221,12 +221,14 @@ static void find_costs(const struct kernel *k, const bool *held, unsigned *cost)
 }
 
 /* An output that a row value can be held in: one that holds it anyway, or that is stored in the last pass. */
-static unsigned find_home(const struct kernel *k, const struct passes *p, unsigned v) {
+static unsigned find_home(const struct kernel *k, const struct passes *p, unsigned v, unsigned cost) {
 	for (unsigned o = 0; o < k->operands; o++) {
 		const struct kernel_operand *operand = &k->operand[o];
 		bool taken = false;
 
 		if (!is_stored(k, p, p->count - 1, KERNEL_SPACE_ROW, o) && operand->value != v)
+			continue;
+		if (operand->stream && operand->value != v && cost < COST_DEAR)
 			continue;
 		for (unsigned u = 0; u < k->values; u++)
 			taken = taken || (p->held[u] && p->home[u] == o);
@@ -251,8 +253,8 @@ static bool find_place(
 		o->room -= bytes;
 		return true;
 	}
-	if (o->homes && cost >= COST_DEAR)
-		p->home[v] = (uint16_t)find_home(k, p, v);
+	if (o->homes)
+		p->home[v] = (uint16_t)find_home(k, p, v, cost);
 	return p->home[v] != KERNEL_NONE;
 }
 
