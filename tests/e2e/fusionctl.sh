@@ -119,8 +119,9 @@ claim graph_without_graphviz_says_so 1 "dot is not installed" env PATH="$root" "
 claim_json bench_measures_a_pattern 'j["kernels"] == 1 and j["unfused_kernels"] == 3 and j["kernels_of_pattern"] == 1 and
 	j["fused_us"] > 0 and j["unfused_us"] > 0 and abs(j["speedup"] - j["unfused_us"] / j["fused_us"]) < 0.01' \
 	"$ctl" bench pattern affine_activation 64 --json
-claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" bench pattern activation_linear 32
-claim bench_refuses_what_has_no_operations 1 "no operation yet" "$ctl" bench pattern conv_bn_act 32
+"$ctl" config set fusion.pattern.binary_activation off
+claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" bench pattern binary_activation 32
+"$ctl" config set fusion.pattern.binary_activation on
 claim bench_wants_a_pattern 2 "there is no pattern lin;" "$ctl" bench pattern lin 32
 claim bench_wants_a_size 2 "the size is 0" "$ctl" bench pattern linear 0
 claim explain_of_no_session_says_so 1 "there is no session 999999" "$ctl" explain --session 999999
