@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 static void write_tree_function(struct writer *w, const struct reduction *r) {
 	const char *type = value_register(r->dtype);
@@ -65,21 +66,31 @@ static void write_tree(struct writer *w, const struct reduction *r, const char *
 
 /*
  * What several passes load is kept in local memory where the row fits: the caches of a compute unit would
- * have to hold the rows of all its groups. A lane reads only what it wrote itself.
+ * have to hold the rows of all its groups. What is dear to compute again is kept too, in the place of a load
+ * that is not needed any more where there is one. A lane reads only what it wrote itself. Longer rows take the same
+ * kernel's other branch, in which only what is loaded may be taken from there.
  */
 enum {
 	GROUP_ROW_ELEMENTS = 4096,
 	/* Leaves room for as many groups as hide the memory's latency, on devices of 48 KiB a group and more. */
 	GROUP_ROW_BYTES = 32 << 10,
+	/* passes_find() counts in blocks: one value of 32 bits. */
+	GROUP_DEAR_ROOM = KERNEL_BLOCK * 4,
 };
 
-struct kept_rows {
-	unsigned first[KERNEL_VALUES];     /* the pass that loads the value; UINT_MAX: it is not kept */
-	bool any;
+/* Are the kept rows used: in no row, where the row fits, or in all rows that come here? */
+enum kept { KEPT_NEVER, KEPT_MAYBE, KEPT_ALWAYS };
+
+/* How a row goes. */
+struct branch {
+	struct passes passes;
+	enum kept kept;
+	unsigned first[KERNEL_VALUES];     /* the pass that writes the value; UINT_MAX: it is not kept */
+	unsigned slot[KERNEL_VALUES];      /* the value whose array holds it */
 };
 
-/* The first pass that needs a value, and whether a later one does. */
-static bool needed_again(const struct writer *w, const struct passes *p, unsigned v, unsigned *firstp) {
+/* The passes that need a value: how many, the first and the last. */
+static unsigned needed_in(const struct writer *w, const struct passes *p, unsigned v, unsigned *firstp, unsigned *lastp) {
 	unsigned count = 0;
 	struct needs n;
 
@@ -87,50 +98,116 @@ static bool needed_again(const struct writer *w, const struct passes *p, unsigne
 		passes_needs(w, p, pass, &n);
 		if (!n.value[v])
 			continue;
+		if (!count++)
+			*lastp = pass;
 		*firstp = pass;
-		count++;
 	}
-	return count > 1;
+	return count;
 }
 
-static void find_kept_rows(const struct writer *w, const struct passes *p, struct kept_rows *rows) {
-	unsigned room = w->k->long_rows ? 0 : GROUP_ROW_BYTES, first;
+static bool is_row_value(const struct writer *w, unsigned v, unsigned kind) {
+	return w->k->value[v].kind == kind && w->k->value[v].space == KERNEL_SPACE_ROW;
+}
 
-	rows->any = false;
+static unsigned row_bytes(const struct writer *w, unsigned v) {
+	return GROUP_ROW_ELEMENTS * dtype_info(dtype_info(w->k->value[v].dtype)->reg)->bytes;
+}
+
+static void keep(struct branch *b, unsigned v, unsigned slot, unsigned first) {
+	b->first[v] = first;
+	b->slot[v] = slot;
+	if (b->kept == KEPT_NEVER)
+		b->kept = KEPT_MAYBE;
+}
+
+static void keep_loads(const struct writer *w, unsigned *roomp, struct branch *b) {
+	unsigned first, last;
+
+	memset(b->first, 0xff, sizeof b->first);
 	for (unsigned v = 0; v < w->k->values; v++) {
-		const struct kernel_value *value = &w->k->value[v];
-		unsigned bytes = GROUP_ROW_ELEMENTS * dtype_info(dtype_info(value->dtype)->reg)->bytes;
-
-		rows->first[v] = UINT_MAX;
-		if (value->kind != KERNEL_LOAD || value->space != KERNEL_SPACE_ROW || bytes > room ||
-			!needed_again(w, p, v, &first))
+		if (!is_row_value(w, v, KERNEL_LOAD) || row_bytes(w, v) > *roomp ||
+			needed_in(w, &b->passes, v, &first, &last) < 2)
 			continue;
-		rows->first[v] = first;
-		rows->any = true;
-		room -= bytes;
+		keep(b, v, v, first);
+		*roomp -= row_bytes(w, v);
 	}
 }
 
-static void declare_kept_rows(struct writer *w, const struct kept_rows *rows) {
+/* A kept load of the same type that no pass needs after the one which first computes v; else v itself. */
+static unsigned find_slot(const struct writer *w, const struct branch *b, unsigned v) {
+	enum dtype reg = dtype_info(w->k->value[v].dtype)->reg;
+	unsigned first, last;
+
+	for (unsigned u = 0; u < v; u++)
+		if (is_row_value(w, u, KERNEL_LOAD) && b->first[u] != UINT_MAX &&
+			dtype_info(w->k->value[u].dtype)->reg == reg &&
+			needed_in(w, &b->passes, u, &first, &last) && last <= b->passes.first[v])
+			return u;
+	return v;
+}
+
+/* Keeps what the passes hold; false where there is nothing to hold, or no room. */
+static bool keep_dear(const struct writer *w, unsigned room, struct branch *b) {
+	bool any = false;
+
+	for (unsigned v = 0; v < w->k->values; v++) {
+		unsigned slot;
+
+		if (!b->passes.held[v])
+			continue;
+		slot = find_slot(w, b, v);
+		if (slot == v && row_bytes(w, v) > room)
+			return false;
+		room -= slot == v ? row_bytes(w, v) : 0;
+		keep(b, v, slot, b->passes.first[v]);
+		any = true;
+	}
+	return any;
+}
+
+/* One branch for all rows where only loads are kept; else [0] for rows that fit and [1] for the others. */
+static unsigned find_branches(const struct writer *w, struct branch *b) {
+	unsigned room = w->k->long_rows ? 0 : GROUP_ROW_BYTES;
+
+	b[0].kept = b[1].kept = KEPT_NEVER;
+	passes_find(w, w->k->long_rows ? 0 : GROUP_DEAR_ROOM, false, &b[0].passes);
+	passes_find(w, 0, false, &b[1].passes);
+	keep_loads(w, &room, &b[0]);
+	if (keep_dear(w, room, &b[0])) {
+		b[0].kept = KEPT_ALWAYS;
+		memset(b[1].first, 0xff, sizeof b[1].first);
+		return 2;
+	}
+	room = w->k->long_rows ? 0 : GROUP_ROW_BYTES;
+	b[0] = b[1];
+	keep_loads(w, &room, &b[0]);
+	return 1;
+}
+
+static void declare_kept_rows(struct writer *w, const struct branch *b) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (rows->first[v] != UINT_MAX)
+		if (b->first[v] != UINT_MAX && b->slot[v] == v)
 			text_line(w, "local %s row%u[%u];", value_register(w->k->value[v].dtype), v, GROUP_ROW_ELEMENTS);
-	if (rows->any)
+	if (b->kept != KEPT_NEVER)
 		text_line(w, "const int held = length <= %u;", GROUP_ROW_ELEMENTS);
 }
 
-static bool is_row_load(const struct writer *w, const struct needs *n, unsigned v) {
-	const struct kernel_value *value = &w->k->value[v];
-
-	return n->value[v] && value->kind == KERNEL_LOAD && value->space == KERNEL_SPACE_ROW;
+/* Loads of the row, and what an earlier pass kept: what is there before a pass computes. */
+static bool is_early(const struct writer *w, const struct branch *b, const struct needs *n, unsigned pass, unsigned v) {
+	return n->value[v] && (is_row_value(w, v, KERNEL_LOAD) || (b->first[v] != UINT_MAX && b->first[v] < pass));
 }
 
-static void load_early(struct writer *w, const struct kept_rows *rows, const struct scope *s, unsigned pass, unsigned v) {
+static void load_early(struct writer *w, const struct branch *b, const struct scope *s, unsigned pass, unsigned v) {
+	bool kept = b->first[v] != UINT_MAX && b->first[v] < pass;
+
 	text_begin(w);
 	text_part(w, "early%u[u] = ", v);
-	if (rows->first[v] < pass)
-		text_part(w, "held ? row%u[at] : ", v);
-	operand_load(w, s, w->k->value[v].index);
+	if (kept)
+		text_part(w, "%srow%u[at]", b->kept == KEPT_MAYBE ? "held ? " : "", b->slot[v]);
+	if (kept && b->kept == KEPT_MAYBE)
+		text_part(w, " : ");
+	if (!kept || b->kept == KEPT_MAYBE)
+		operand_load(w, s, w->k->value[v].index);
 	text_part(w, ";");
 	text_end(w);
 }
@@ -141,7 +218,7 @@ static void place_some(struct writer *w, const struct needs *needs, const char *
 	struct needs n = *needs;
 
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (is_row_load(w, needs, v))
+		if (needs->value[v] && is_row_value(w, v, KERNEL_LOAD))
 			loaded[w->k->value[v].index] = true;
 	for (unsigned o = 0; o < w->k->operands; o++)
 		n.operand[o] &= loaded[o] == early;
@@ -164,13 +241,13 @@ static void place_at(struct writer *w, const struct needs *n, bool early) {
  * Loads all that several elements of a lane need before the first of them is used: a compiler must
  * assume that a store changes what is loaded after it.
  */
-static void write_early(struct writer *w, const struct kept_rows *rows, const struct needs *n, unsigned pass,
+static void write_early(struct writer *w, const struct branch *b, const struct needs *n, unsigned pass,
 	unsigned count) {
 	struct scope s = { .needs = n, .pointer = "p" };
 	bool any = false;
 
 	for (unsigned v = 0; v < w->k->values; v++) {
-		if (!is_row_load(w, n, v))
+		if (!is_early(w, b, n, pass, v))
 			continue;
 		text_line(w, "%s early%u[%u];", value_register(w->k->value[v].dtype), v, count);
 		any = true;
@@ -182,47 +259,45 @@ static void write_early(struct writer *w, const struct kept_rows *rows, const st
 	text_line(w, "const long at = j + u * %u;", KERNEL_COLUMNS);
 	place_at(w, n, true);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (is_row_load(w, n, v))
-			load_early(w, rows, &s, pass, v);
+		if (is_early(w, b, n, pass, v))
+			load_early(w, b, &s, pass, v);
 	text_close(w);
 }
 
-static void take_early(struct writer *w, const struct needs *n) {
+static void take_early(struct writer *w, const struct branch *b, const struct needs *n, unsigned pass) {
 	for (unsigned v = 0; v < w->k->values; v++) {
-		if (!is_row_load(w, n, v))
+		if (!is_early(w, b, n, pass, v))
 			continue;
 		text_line(w, "const %s v%u = early%u[u];", value_register(w->k->value[v].dtype), v, v);
 		w->written[v] = true;
 	}
 }
 
-static void keep_rows(struct writer *w, const struct kept_rows *rows, unsigned pass) {
+static void keep_rows(struct writer *w, const struct branch *b, unsigned pass) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (rows->first[v] == pass)
-			text_line(w, "if (held) row%u[at] = v%u;", v, v);
+		if (b->first[v] == pass)
+			text_line(w, "%srow%u[at] = v%u;", b->kept == KEPT_MAYBE ? "if (held) " : "", b->slot[v], v);
 }
 
 /* ---- a pass ---- */
 
 /* Elements of a lane from j on, while so many are left before the limit. */
-static void write_some(struct writer *w, const struct passes *p, unsigned pass, const char *limit, unsigned count) {
-	struct kept_rows rows = { .any = false };
+static void write_some(struct writer *w, const struct branch *b, unsigned pass, const char *limit, unsigned count) {
 	struct needs n;
 	struct scope s = { .needs = &n, .pointer = "p" };
 
-	find_kept_rows(w, p, &rows);
-	passes_needs(w, p, pass, &n);
+	passes_needs(w, &b->passes, pass, &n);
 	text_open(w, "for (; %s - j > %u; j += %u)", limit, KERNEL_COLUMNS * (count - 1), KERNEL_COLUMNS * count);
-	write_early(w, &rows, &n, pass, count);
+	write_early(w, b, &n, pass, count);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int u = 0; u < %u; u++)", count);
 	text_line(w, "const long at = j + u * %u;", KERNEL_COLUMNS);
 	place_at(w, &n, false);
-	take_early(w, &n);
+	take_early(w, b, &n, pass);
 	value_write(w, &s, LEVEL_ELEMENT);
-	keep_rows(w, &rows, pass);
+	keep_rows(w, b, pass);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			rows_accumulate(w, v, "acc", "");
 	value_store(w, &s);
 	value_forget(w, &s, LEVEL_ELEMENT);
@@ -231,21 +306,21 @@ static void write_some(struct writer *w, const struct passes *p, unsigned pass, 
 }
 
 /* What a lane does with its elements from j up to the limit: several at a time, then one by one. */
-static void write_column(struct writer *w, const struct passes *p, unsigned pass, const char *limit) {
-	write_some(w, p, pass, limit, GROUP_UNROLL);
-	write_some(w, p, pass, limit, 1);
+static void write_column(struct writer *w, const struct branch *b, unsigned pass, const char *limit) {
+	write_some(w, b, pass, limit, GROUP_UNROLL);
+	write_some(w, b, pass, limit, 1);
 }
 
-static void write_short(struct writer *w, const struct passes *p, unsigned pass) {
+static void write_short(struct writer *w, const struct branch *b, unsigned pass) {
 	text_line(w, "long j = lane;");
-	write_column(w, p, pass, "length");
+	write_column(w, b, pass, "length");
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w, v);
 		char result[16], acc[16];
 
 		snprintf(result, sizeof result, "v%u", v);
 		snprintf(acc, sizeof acc, "acc%u", v);
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			write_tree(w, &r, result, acc);
 	}
 }
@@ -293,9 +368,9 @@ static void write_total(struct writer *w, const struct reduction *r) {
 	text_close(w);
 }
 
-static void write_long(struct writer *w, const struct passes *p, unsigned pass) {
+static void write_long(struct writer *w, const struct branch *b, unsigned pass) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			text_line(w, "%s level%u[%u] = { neutral%u, neutral%u, neutral%u };",
 				value_register(w->k->value[v].dtype), v, ROWS_LEVELS, v, v, v);
 	text_line(w, "ulong block = 0, n;");
@@ -304,18 +379,18 @@ static void write_long(struct writer *w, const struct passes *p, unsigned pass) 
 		w, "for (long start = 0; start == 0 || start < length; start += %u, block++)", KERNEL_BLOCK);
 	text_line(w, "const long stop = min(length, start + %u);", KERNEL_BLOCK);
 	text_line(w, "long j = start + lane;");
-	write_column(w, p, pass, "stop");
+	write_column(w, b, pass, "stop");
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w, v);
 
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			write_carry(w, &r);
 	}
 	text_close(w);
 	for (unsigned v = 0; v < w->k->values; v++) {
 		struct reduction r = rows_reduction(w, v);
 
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			write_total(w, &r);
 	}
 }
@@ -327,21 +402,31 @@ static void write_kept(struct writer *w, const struct needs *n) {
 	value_write(w, &s, LEVEL_UNIT);
 }
 
-static void write_pass(struct writer *w, const struct passes *p, unsigned pass) {
-	bool reduces = false;
-	struct needs n;
-
-	passes_needs(w, p, pass, &n);
-	write_kept(w, &n);
-	reduces = rows_declare_results(w, p, pass);
-	text_open(w, "/* pass %u */", pass);
+static void write_body(struct writer *w, const struct branch *b, unsigned pass, bool reduces) {
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (passes_reduces(w, p, pass, v))
+		if (passes_reduces(w, &b->passes, pass, v))
 			text_line(w, "%s acc%u = neutral%u;", value_register(w->k->value[v].dtype), v, v);
 	if (w->k->long_rows && reduces)
-		write_long(w, p, pass);
+		write_long(w, b, pass);
 	else
-		write_short(w, p, pass);
+		write_short(w, b, pass);
+}
+
+/* What needs nothing kept needs most: its uniform values are those of both branches. */
+static void write_pass(struct writer *w, const struct branch *b, unsigned branches, unsigned pass) {
+	bool reduces;
+	struct needs n;
+
+	passes_needs(w, &b[branches - 1].passes, pass, &n);
+	write_kept(w, &n);
+	reduces = rows_declare_results(w, &b->passes, pass);
+	text_open(w, branches > 1 ? "/* pass %u */ if (held)" : "/* pass %u */", pass);
+	write_body(w, b, pass, reduces);
+	text_close(w);
+	if (branches == 1)
+		return;
+	text_open(w, "else");
+	write_body(w, b + 1, pass, reduces);
 	text_close(w);
 }
 
@@ -358,25 +443,23 @@ static void write_kept_outputs(struct writer *w, const struct passes *p, unsigne
 
 void rows_groups(struct writer *w) {
 	struct frame_names index = frame_names(w->k->kept);
-	struct kept_rows rows;
-	struct passes p;
+	struct branch branch[2];
+	unsigned branches = find_branches(w, branch), count = branch[0].passes.count;
 
-	passes_find(w, 0, false, &p);
 	declare_locals(w);
 	text_line(w, "const int lane = get_local_id(0);");
 	frame_units(w);
 	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
-	find_kept_rows(w, &p, &rows);
-	declare_kept_rows(w, &rows);
+	declare_kept_rows(w, branch);
 	rows_declare_neutrals(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	frame_indices(w, 0, w->k->kept);
 	rows_place(w, &w->outer, "q", index.name, KERNEL_SPACE_KEPT);
-	for (unsigned pass = 0; pass < p.count; pass++) {
-		write_kept_outputs(w, &p, pass);
-		write_pass(w, &p, pass);
+	for (unsigned pass = 0; pass < count; pass++) {
+		write_kept_outputs(w, &branch[0].passes, pass);
+		write_pass(w, branch, branches, pass);
 	}
-	write_kept_outputs(w, &p, p.count);
+	write_kept_outputs(w, &branch[0].passes, count);
 	text_close(w);
 }
