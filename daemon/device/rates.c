@@ -24,7 +24,7 @@
 
 enum {
 	/* Part of the key: of the meaning of struct rates and of how it is measured. */
-	RATES_VERSION = 3,
+	RATES_VERSION = 4,
 	/* Nothing was launched or built for this long. */
 	RATES_QUIET_MS = 2000,
 	/* Runs of which the fastest counts. */
@@ -38,6 +38,8 @@ enum {
 	RATES_CACHES = 4,
 	RATES_BYTES_LEAST = 64 << 20,
 	RATES_BYTES_MOST = 512 << 20,
+	/* Drivers of devices with memory of their own tell the size of another cache than the last one. */
+	RATES_BYTES_DISCRETE = RATES_BYTES_MOST,
 	/* Work-items or groups a unit where all are at work, as kernels have: one that is late leaves none idle. */
 	RATES_GROUPS = RATE_GROUPS,
 	/* But each has this many bytes. */
@@ -160,17 +162,25 @@ static void kernel_value(struct kernel *k, struct kernel_value v) {
 	k->value[k->values++] = v;
 }
 
+/* As the planner would. */
+static uint8_t map_width(const struct traits *t) {
+	return t->strategy == STRATEGY_GPU ? KERNEL_GPU_VECTOR : t->width;
+}
+
 /* out = -in */
 static void kernel_copy(struct kernel *k, const struct traits *t, unsigned rank, enum kernel_access in, bool stream) {
 	kernel_begin(k, KERNEL_MAP, t, rank);
+	if (in == KERNEL_CONTIGUOUS)
+		k->width = map_width(t);
 	kernel_input(k, DTYPE_f32, in);
 	kernel_value(k, (struct kernel_value){ .kind = KERNEL_LOAD, .dtype = DTYPE_f32 });
 	kernel_value(k, (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_neg });
 	kernel_output(k, DTYPE_f32, KERNEL_CONTIGUOUS, stream);
 }
 
-static void kernel_fill(struct kernel *k, const struct traits *t, bool stream) {
-	kernel_begin(k, KERNEL_MAP, t, 3);
+static void kernel_fill(struct kernel *k, const struct traits *t, unsigned rank, bool stream) {
+	kernel_begin(k, KERNEL_MAP, t, rank);
+	k->width = map_width(t);
 	k->scalars = 1;
 	kernel_value(k, (struct kernel_value){ .kind = KERNEL_SCALAR, .dtype = DTYPE_f32 });
 	kernel_output(k, DTYPE_f32, KERNEL_CONTIGUOUS, stream);
@@ -357,6 +367,11 @@ static int measure_launch(struct rates_bench *b) {
 
 /* ---- memory ---- */
 
+/* Where all of a GPU is at work, work is cut as it is cut for clients: no number of groups is the usual one. */
+static bool cut_as_usual(const struct rates_bench *b, enum rate_units u) {
+	return u == RATE_ALL && b->device->traits.strategy == STRATEGY_GPU;
+}
+
 /* Elements of one part's share of a footprint, of one of `arrays` arrays: whole groups and vectors. */
 static int64_t share(uint64_t bytes, unsigned parts, unsigned arrays) {
 	uint64_t n = bytes / parts / arrays / sizeof(cl_float) & ~(uint64_t)255;
@@ -368,24 +383,36 @@ static int64_t repeats(const struct rates_bench *b, enum rate_units u, uint64_t 
 	return (int64_t)most((uint64_t)RATES_MOVED * units_of(b, u) / bytes, 1);
 }
 
+/* Repetitions, parts, elements; a GPU's work-items find their place by as few divisions as may be. */
+static unsigned map_rank(const struct rates_bench *b) {
+	return b->device->traits.strategy == STRATEGY_GPU ? 2 : 3;
+}
+
 /*
  * A copy, or without inputs a fill, over a footprint: repetitions by parts by elements. Where a unit has one
  * part, it repeats that, which stays in its own cache.
  */
 static int measure_map(struct rates_bench *b, enum rate_units u, unsigned size, double *ratep) {
 	uint64_t bytes = (uint64_t)b->measure->rates.bytes[size];
-	unsigned parts = parts_of_bytes(b, u, bytes), arrays = b->kernel.operands;
+	unsigned parts = parts_of_bytes(b, u, bytes), arrays = b->kernel.operands, skip = 3 - map_rank(b);
 	bool own = parts == units_of(b, u);
 	int64_t n = share(bytes, parts, arrays), times = repeats(b, u, bytes);
-	int64_t dims[KERNEL_RANK] = { own ? parts : times, own ? times : parts, n };
+	unsigned cut = own ? parts : parts * (unsigned)times;
 	double ns = 1;
 	int r;
 
-	task_cut(b, dims, 0, own ? parts : parts * (unsigned)times);
+	if (cut_as_usual(b, u)) {
+		n *= parts;
+		parts = 1;
+		own = true;
+		cut = 0;
+	}
+	task_cut(b, (int64_t[3 + KERNEL_RANK]){ own ? parts : times, own ? times : parts, n } + skip, 0, cut);
 	for (unsigned o = 0; o < arrays; o++)
-		task_operand(b, o, o * bytes / 2, (int64_t[KERNEL_RANK]){ own ? n : 0, own ? 0 : n, 1 });
+		task_operand(b, o, o * bytes / 2,
+			(int64_t[3 + KERNEL_RANK]){ own ? n : 0, own ? 0 : n, 1 } + skip);
 	r = task_sample(b, &ns);
-	*ratep = (double)(dims[0] * dims[1] * dims[2]) * arrays * sizeof(cl_float) / ns;
+	*ratep = (double)parts * (double)times * (double)n * arrays * sizeof(cl_float) / ns;
 	return r;
 }
 
@@ -401,7 +428,7 @@ static int measure_sum(struct rates_bench *b, enum rate_units u, unsigned size, 
 	int64_t in[KERNEL_RANK] = { own ? n : 0, own ? 0 : n, length, 1 };
 	int64_t out[KERNEL_RANK] = { own ? rows : 0, own ? 0 : rows, 1, 0 };
 
-	task_cut(b, dims, (uint64_t)length, own ? parts : parts * (unsigned)times);
+	task_cut(b, dims, (uint64_t)length, cut_as_usual(b, u) ? 0 : own ? parts : parts * (unsigned)times);
 	task_operand(b, 0, 0, in);
 	task_operand(b, 1, bytes, out);
 	*elementsp = (double)(dims[0] * dims[1] * rows * length);
@@ -429,11 +456,11 @@ static int measure_copy(struct rates_bench *b) {
 	unsigned end = RATE_SIZES - streams(b);
 	int r;
 
-	kernel_copy(&b->kernel, &b->device->traits, 3, KERNEL_CONTIGUOUS, false);
+	kernel_copy(&b->kernel, &b->device->traits, map_rank(b), KERNEL_CONTIGUOUS, false);
 	r = measure_sizes(b, RATE_COPY, 0, end);
 	if (r || end == RATE_SIZES)
 		return r;
-	kernel_copy(&b->kernel, &b->device->traits, 3, KERNEL_CONTIGUOUS, true);
+	kernel_copy(&b->kernel, &b->device->traits, map_rank(b), KERNEL_CONTIGUOUS, true);
 	return measure_sizes(b, RATE_COPY, end, RATE_SIZES);
 }
 
@@ -441,11 +468,11 @@ static int measure_write(struct rates_bench *b) {
 	unsigned end = RATE_SIZES - streams(b);
 	int r;
 
-	kernel_fill(&b->kernel, &b->device->traits, false);
+	kernel_fill(&b->kernel, &b->device->traits, map_rank(b), false);
 	r = measure_sizes(b, RATE_WRITE, 0, end);
 	if (r || end == RATE_SIZES)
 		return r;
-	kernel_fill(&b->kernel, &b->device->traits, true);
+	kernel_fill(&b->kernel, &b->device->traits, map_rank(b), true);
 	return measure_sizes(b, RATE_WRITE, end, RATE_SIZES);
 }
 
@@ -698,7 +725,8 @@ static void choose_sizes(const struct device *d, struct rates *r) {
 		cache = 0;
 	if (clGetDeviceInfo(d->choice.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest, &largest, NULL))
 		largest = RATES_BYTES_LEAST;
-	high = (double)least(most(RATES_CACHES * cache, RATES_BYTES_LEAST), RATES_BYTES_MOST);
+	high = (double)least(most(RATES_CACHES * cache, d->flat ? RATES_BYTES_LEAST : RATES_BYTES_DISCRETE),
+		RATES_BYTES_MOST);
 	high = fmax(fmin(high, (double)largest / 2), 8 * low);
 	for (unsigned i = 0; i < RATE_SIZES; i++)
 		r->bytes[i] = low * pow(high / low, (double)i / (RATE_SIZES - 1));
@@ -810,7 +838,8 @@ int rates_measure(struct builder *builder) {
 	} while (!r && end_pass(&d->measure));
 	if (r)
 		return r;
-	rates_agree(&d->measure.best, units_of(&b, RATE_ALL));
+	/* Of a GPU "one" is one group. */
+	rates_agree(&d->measure.best, d->traits.strategy == STRATEGY_GPU ? parts_of(&b, RATE_ALL) : units_of(&b, RATE_ALL));
 	if (!rates_sound(&d->measure.best))
 		return -EIO;
 	/* Where it is not kept, the next start measures again. */

@@ -24,6 +24,8 @@ enum {
 	COST_LANES = 8,
 	/* A line of memory: what is read at least. */
 	COST_LINE = 64,
+	/* Elements of a row that a GPU's group keeps in local memory (emit/rows_group.c). */
+	COST_GROUP_ROW = 4096,
 };
 
 /* Of a cheap operation: rounding to 16 bits after each, loading and storing it, a scalar's place in a vector. */
@@ -251,12 +253,17 @@ static unsigned walks_of(const struct kernel *k) {
 	return most > last ? most : last;
 }
 
-/* The walks of rows but for the first: of each unit, its row and what lies beside it in the lanes is still near. */
+/*
+ * The walks of rows but for the first: of each unit, its row and what lies beside it in the lanes is still near.
+ * In a GPU's local memory they cost no more than their arithmetic.
+ */
 static double walks_ns(const struct cost *c, double read) {
 	double lanes = c->k->form == KERNEL_FORM_COLUMN ? c->t->width : 1;
 	double near = fmin(c->outputs, fmax(c->t->units, 1) * lanes) / fmax(c->outputs, 1);
 	unsigned walks = c->k->root == KERNEL_ROWS ? walks_of(c->k) : 1;
 
+	if (c->t->strategy == STRATEGY_GPU && !c->k->long_rows && c->extent <= COST_GROUP_ROW)
+		return 0;
 	return walks < 2 ? 0 : (walks - 1) * read / traffic_rate(c, RATE_READ, read * near);
 }
 

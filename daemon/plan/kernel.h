@@ -107,6 +107,8 @@ enum {
 	KERNEL_BLOCK = 8192,
 	KERNEL_COLUMNS = 64,
 	KERNEL_GROUP = 16,
+	/* Elements of a vector in a GPU's maps: 16 bytes of f32 are the widest access there is. */
+	KERNEL_GPU_VECTOR = 4,
 	/* SORT, CPU strategy: values loaded at once before they are put together with their places. */
 	KERNEL_SORT_CHUNK = 256,
 	/* ... and items a compute unit that sort whole rows, each with memory of its own to work in. */

@@ -363,9 +363,8 @@ static bool may_stream(const struct kernel *k, unsigned output) {
 
 /*
  * On a GPU the lanes of a group lie side by side; where every operand is contiguous or the same for
- * all, each lane takes a vector: 16 bytes of f32 are the widest access there is.
+ * all, each lane takes a vector.
  */
-enum { GPU_VECTOR = 4 };
 
 static bool vector_pays(const struct kernel *k) {
 	bool contiguous = false;
@@ -410,7 +409,7 @@ void draft_finish(struct draft *d, const struct traits *t) {
 	choose_form(d, t);
 	draft_access(d, t);
 	if (t->strategy == STRATEGY_GPU && vector_pays(k))
-		k->width = GPU_VECTOR;
+		k->width = KERNEL_GPU_VECTOR;
 }
 
 uint64_t draft_elements(const struct draft *d) {
