@@ -179,6 +179,25 @@ static uint64_t pool_size(const struct device *d, uint64_t least, uint64_t left)
 	return bytes & ~(uint64_t)(LIMIT_ALIGNMENT - 1);
 }
 
+/*
+ * Drivers give a buffer its memory when it is first used, and then it is too late: where others have taken it,
+ * every copy would be refused. So its first and last bytes are written now.
+ */
+static bool is_backed(struct device *d, cl_mem pool, uint64_t bytes) {
+	const uint64_t zero = 0;
+	cl_int error;
+	cl_command_queue queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
+	bool backed;
+
+	if (error)
+		return false;
+	backed = !clEnqueueWriteBuffer(queue, pool, CL_TRUE, 0, sizeof zero, &zero, 0, NULL, NULL) &&
+		!clEnqueueWriteBuffer(
+			queue, pool, CL_TRUE, bytes - sizeof zero, sizeof zero, &zero, 0, NULL, NULL);
+	clReleaseCommandQueue(queue);
+	return backed;
+}
+
 static int make_pool(struct device *d, uint64_t bytes) {
 	struct memory *m = &d->memory;
 	struct range *range = NULL;
@@ -189,6 +208,10 @@ static int make_pool(struct device *d, uint64_t bytes) {
 	if (bytes <= LIMIT_ARENA_SLACK || range_new(bytes - LIMIT_ARENA_SLACK, &range))
 		return -ENOSPC;
 	pool = clCreateBuffer(d->context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+	if (!error && !is_backed(d, pool, bytes)) {
+		clReleaseMemObject(pool);
+		error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+	}
 	if (error) {
 		range_free_all(range);
 		return -ENOSPC;

@@ -5,6 +5,9 @@
  * and nothing in a process undoes that. So the whole choice is first made in a child process; only
  * where the child comes back with a device is it made again here. The child is forked from a process
  * that has no other threads yet: device_open() comes first.
+ *
+ * That is done once in a process: where drivers are already up, there is nothing left to protect, and some find no
+ * device in the child of a process that they work in.
  */
 #include "state.h"
 
@@ -251,12 +254,14 @@ static int probe_in_child(const struct device_config *config, struct fault *f) {
 }
 
 int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) {
+	static bool drivers_are_up;
 	int r;
 
 	*c = (struct choice){ 0 };
-	r = probe_in_child(config, f);
+	r = drivers_are_up ? 0 : probe_in_child(config, f);
 	if (r)
 		return r;
+	drivers_are_up = true;
 	r = choose(config, c, f);
 	if (r)
 		choice_clear(c);
