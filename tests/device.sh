@@ -10,7 +10,8 @@
 #     FUSION_BUILD=build tests/oracle/test_random.py --graphs N --seed S --hashes FILE
 #
 # with the same GRAPHS and SEED as here ($GRAPHS, $SEED). $LIMIT is how many seconds a job may take. JOBS="graphs random" runs
-# these alone. OpenCL is the machine's own: set OCL_ICD_VENDORS, if the loader does not find it.
+# these alone; GPU_ONLY=1 leaves out what the graphs do in the CPU strategy. OpenCL is the machine's own: set
+# OCL_ICD_VENDORS, if the loader does not find it.
 #
 # All 2^32 floats of every function, some minutes on 16 cores, are run where they are asked for by name:
 #
@@ -49,7 +50,7 @@ job() {
 job device "$build/tests/test_device"
 job emit_kernels "$build/tests/test_emit_kernels"
 job exec "$build/tests/test_exec"
-job graphs "$build/tests/run_graphs" --values "$build/fusiond" tests/graphs
+job graphs "$build/tests/run_graphs" --values ${GPU_ONLY:+--gpu} "$build/fusiond" tests/graphs
 job ulp "$build/tests/ulp" --digest
 job ulp_all "$build/tests/ulp" --all --type f32 --unary --record "$out/ulp-record"
 if [ -n "${ULP_RECORD:-}" ] && [ -e "$out/ulp-record" ]; then

@@ -60,6 +60,9 @@ enum {
 	DAEMONS = sizeof daemons / sizeof *daemons
 };
 
+/* --gpu: the GPU strategy alone, on devices whose compiler takes minutes over vectors of 16 lanes. */
+static unsigned main_daemon;
+
 static char folder[PATH_TEXT / 8];
 
 static void run_daemon(const struct daemon *d, const char *program) {
@@ -77,14 +80,16 @@ static void run_daemon(const struct daemon *d, const char *program) {
 	/* A setting of the developer's environment must not decide a test. */
 	unsetenv("FUSIOND_DEVICE_STRATEGY");
 	execl(program, program, "--config", "/dev/null", "--socket", d->socket, "--cache-dir", cache, "--set",
-		setting, "--set", "device.builders=2", (char *)NULL);
+		setting, "--set", "device.builders=2", "--set", "device.memory=2G", (char *)NULL);
 	perror(program);
 	_exit(127);
 }
 
 static bool daemon_start(struct daemon *d, const char *program) {
-	snprintf(d->folder, sizeof d->folder, "%s/%s", folder, d->strategy);
-	snprintf(d->socket, sizeof d->socket, "%s/door", d->folder);
+	const int length = sizeof d->folder / 2;
+
+	snprintf(d->folder, sizeof d->folder, "%.*s/%s", length, folder, d->strategy);
+	snprintf(d->socket, sizeof d->socket, "%.*s/%s/door", length, folder, d->strategy);
 	if (mkdir(d->folder, 0700))
 		return false;
 	d->pid = fork();
@@ -568,7 +573,7 @@ static void print_report(const char *path, const struct report *r, const struct 
 /* The same bits without the pattern, and no kernel of it. */
 static void run_without(struct report *report, const struct variant *fused, const char *pattern) {
 	char name[LINE_TEXT];
-	struct variant v = { .name = name, .daemon = &daemons[0], .fusion = FUSION_ON, .off = pattern };
+	struct variant v = { .name = name, .daemon = &daemons[main_daemon], .fusion = FUSION_ON, .off = pattern };
 
 	snprintf(name, sizeof name, "without %s", pattern);
 	variant_run(&v, report->text);
@@ -604,8 +609,8 @@ static void run_without_each(struct report *report, const struct variant *fused)
 
 static void run_text(const char *path, const struct text *t) {
 	struct variant variants[] = {
-		{ .name = "fused", .daemon = &daemons[0], .fusion = FUSION_ON },
-		{ .name = "unfused", .daemon = &daemons[0], .fusion = FUSION_OFF },
+		{ .name = "fused", .daemon = &daemons[main_daemon], .fusion = FUSION_ON },
+		{ .name = "unfused", .daemon = &daemons[main_daemon], .fusion = FUSION_OFF },
 		{ .name = "fused for a GPU", .daemon = &daemons[1], .fusion = FUSION_ON },
 	};
 	struct report report = { .text = t };
@@ -681,8 +686,13 @@ int main(int argc, char **argv) {
 	values_only = argc > 1 && !strcmp(argv[1], "--values");
 	argc -= values_only;
 	argv += values_only;
+	if (argc > 1 && !strcmp(argv[1], "--gpu")) {
+		main_daemon = DAEMONS - 1;
+		argc--;
+		argv++;
+	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: run_graphs [--values] FUSIOND FILE.fz|FOLDER...\n");
+		fprintf(stderr, "usage: run_graphs [--values] [--gpu] FUSIOND FILE.fz|FOLDER...\n");
 		return 2;
 	}
 	if (strlen(argv[1]) >= PATH_TEXT / 2) {
@@ -693,14 +703,14 @@ int main(int argc, char **argv) {
 		perror("run_graphs: no temporary folder");
 		return 1;
 	}
-	for (unsigned i = 0; ready && i < DAEMONS; i++)
+	for (unsigned i = main_daemon; ready && i < DAEMONS; i++)
 		ready = daemon_start(&daemons[i], argv[1]);
-	for (unsigned i = 0; ready && i < DAEMONS; i++)
+	for (unsigned i = main_daemon; ready && i < DAEMONS; i++)
 		ready = daemon_wait(&daemons[i]);
 	if (ready)
 		run_arguments(argv + 2);
 	failed += !ready;
-	for (unsigned i = 0; i < DAEMONS; i++)
+	for (unsigned i = main_daemon; i < DAEMONS; i++)
 		if (!daemon_stop(&daemons[i])) {
 			printf("FAIL  the daemon with device.strategy=%s did not end well\n",
 				daemons[i].strategy);

@@ -31,6 +31,7 @@ enum {
 	WAIT_MS = 30000,
 	COUNT = 1000,               /* elements of the arrays */
 	ARENA = 4 << 20,
+	MEMORY = 1 << 30,           /* of devices with memory of their own: others test on them too */
 };
 
 /* Everything is below one folder, which goes at the end, whatever failed. */
@@ -73,7 +74,7 @@ static void teardown(void) {
 /* FUSION_TEST_DISCRETE: as on a device with memory of its own. */
 static struct device_config config(void) {
 	return (struct device_config){ .cache_dir = folder, .wake = wake,
-		.discrete = getenv("FUSION_TEST_DISCRETE") != NULL };
+		.discrete = getenv("FUSION_TEST_DISCRETE") != NULL, .memory = MEMORY };
 }
 
 static struct device *open_with(struct device_config c) {

@@ -539,7 +539,9 @@ class Daemon:
     def _start(self):
         cache = self._choose_cache()
         os.makedirs(cache, exist_ok=True)
-        command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache]
+        # Of a device with memory of its own the daemons of other tests want some, too.
+        command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache,
+                   "--set", "device.memory=2G"]
         for setting in self.settings:
             command += ["--set", setting]
         environment = {**os.environ, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "TMPDIR": self.folder}
