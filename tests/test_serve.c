@@ -790,12 +790,50 @@ START_TEST(what_is_released_before_it_runs_is_not_computed) {
 }
 END_TEST
 
+START_TEST(batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions) {
+	struct client worker;
+	uint32_t first;
+
+	client_begin(&worker, 2);
+	engine.server->config.limits_user_queued_ops = 2;
+	keep_busy(&worker);
+	first = submit_small(&client, 0, SUBMIT_URGENT);
+	server_turn(engine.server);
+	ck_assert(!answered(first));
+	expect(first, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), 4)[0], 0);
+}
+END_TEST
+
+START_TEST(arrays_beyond_those_of_their_user_are_refused_until_a_session_ends) {
+	struct batch_text b = { 0 };
+	struct client one, other;
+
+	engine.server->config.limits_user_handles = 3;
+	client_begin(&one, 2);
+	client_begin(&other, 3);
+	make(&one, 0, 1);
+	make(&one, 1, 1);
+	make(&other, 0, 1);
+	batch_name(&b, batch_op(&b, OP_copy, batch_fill(&b, 4, 2), 0), handle_of(1, 1));
+	expect_fault(submit(&other, &b), FAULT_LIMIT);
+	ck_assert_double_eq(statistic(&other, 0, "arrays_of_user"), 3);
+	client_end(&one);
+	ck_assert_double_eq(statistic(&other, 0, "arrays_of_user"), 1);
+	ck_assert_float_eq(read_floats(&other, make(&other, 2, 5), 4)[0], 5);
+}
+END_TEST
+
+/* 0: operations, 1: bytes. */
 START_TEST(batches_beyond_the_queue_are_accepted_as_others_complete) {
 	struct client worker;
 	uint32_t second;
 
 	client_begin(&worker, 2);
-	engine.server->config.limits_queued_ops = 2;
+	if (_i)
+		engine.server->config.limits_queued_bytes = 1;
+	else
+		engine.server->config.limits_queued_ops = 2;
 	keep_busy(&worker);
 	expect(submit_small(&client, 0, SUBMIT_URGENT), REQUEST_SUBMIT);
 	second = submit_small(&client, 1, 0);
@@ -1329,7 +1367,9 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, operations_and_bytes_end_the_window);
 	tcase_add_test(tests, time_ends_the_window);
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
-	tcase_add_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete);
+	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
+	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);
+	tcase_add_test(tests, arrays_beyond_those_of_their_user_are_refused_until_a_session_ends);
 	tcase_add_test(tests, a_session_that_ends_in_the_middle_answers_everything_it_held);
 	tcase_add_test(tests, many_sessions_come_and_go_without_a_trace);
 }

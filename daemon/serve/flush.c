@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/vector.h"
 
@@ -209,12 +210,21 @@ void run_free(struct run *run) {
 	free(run);
 }
 
+static void count_queued(const struct run *run, bool more) {
+	struct session *s = run->session;
+	uint64_t operations = more ? run->operations : -run->operations;
+
+	s->queued += operations;
+	s->account->queued += operations;
+	s->queued_bytes += more ? run->bytes : -run->bytes;
+}
+
 /* Called by exec. A run that failed is told for each of its batches, for any of their arrays may be lost. */
 static void on_done(void *user, const struct fault *f) {
 	struct run *run = user;
 	struct session *s = run->session;
 
-	s->queued -= run->operations;
+	count_queued(run, false);
 	s->server->progress = true;
 	if (f) {
 		session_count(s, runs_failed, 1);
@@ -242,13 +252,14 @@ static struct run *run_new(const struct flush *f) {
 		return NULL;
 	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
 		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form };
+	run->bytes = f->plan->peak_bytes;
 	DL_APPEND2(s->runs, run, previous, next);
-	s->queued += run->operations;
+	count_queued(run, true);
 	return run;
 }
 
 static void run_undo(struct run *run) {
-	run->session->queued -= run->operations;
+	count_queued(run, false);
 	DL_DELETE2(run->session->runs, run, previous, next);
 	run_free(run);
 }

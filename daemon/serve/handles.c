@@ -67,7 +67,14 @@ void handles_init(struct handles *h, uint32_t limit) {
 	*h = (struct handles){ .limit = limit };
 }
 
+void handles_account(struct handles *h, uint64_t *users, uint64_t limit) {
+	h->users = users;
+	h->users_limit = limit;
+}
+
 void handles_free(struct handles *h) {
+	if (h->users)
+		*h->users -= h->live;
 	for (uint32_t i = 0; i < h->capacity; i++)
 		array_unref(h->slot[i].array);
 	free(h->slot);
@@ -126,6 +133,10 @@ int handles_put(struct handles *h, uint64_t handle, struct array *a, struct faul
 		return fault_set(f, FAULT_LIMIT,
 			"handle %u is beyond the %u arrays that limits.handles allows", slot_of(handle),
 			h->limit);
+	if (h->users && *h->users >= h->users_limit)
+		return fault_set(f, FAULT_LIMIT,
+			"the sessions of the user hold %llu arrays, as many as limits.user_handles allows",
+			(unsigned long long)*h->users);
 	if (slot_of(handle) >= h->capacity)
 		r = grow(h, slot_of(handle));
 	if (r)
@@ -138,6 +149,8 @@ int handles_put(struct handles *h, uint64_t handle, struct array *a, struct faul
 	s->generation = generation_of(handle);
 	s->array = a;
 	h->live++;
+	if (h->users)
+		++*h->users;
 	return 0;
 }
 
@@ -149,6 +162,8 @@ int handles_release(struct handles *h, uint64_t handle, struct fault *f) {
 		return r;
 	h->slot[slot_of(handle)].array = NULL;
 	h->live--;
+	if (h->users)
+		--*h->users;
 	array_unref(a);
 	return 0;
 }

@@ -56,9 +56,13 @@ struct handles {
 	struct handle_slot *slot;
 	uint32_t capacity, live;
 	uint32_t limit;
+	uint64_t *users;             /* arrays of all sessions of the user; NULL: nobody counts */
+	uint64_t users_limit;
 };
 
 void handles_init(struct handles *h, uint32_t limit);
+/* From now on its arrays are counted in *users, too. The table is empty. */
+void handles_account(struct handles *h, uint64_t *users, uint64_t limit);
 void handles_free(struct handles *h);
 /* 0 or FAULT_HANDLE. No reference is taken. */
 int handles_get(

@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "protocol/message.h"
+#include "daemon/serve/account.h"
 
 enum {
 	/* Of a frame, for what surrounds a text. */
@@ -156,12 +157,19 @@ static void run(struct request *r) {
 			r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
 }
 
+static bool has_room(const struct session *s) {
+	const struct config *c = &s->server->config;
+
+	return s->queued < c->limits_queued_ops && s->queued_bytes < c->limits_queued_bytes &&
+		s->account->queued < c->limits_user_queued_ops;
+}
+
 static bool may_run(const struct session *s, unsigned id, uint64_t seq) {
 	switch (requests[id].order) {
 	case ORDER_NUMBERED:
 		if (seq != s->next)
 			return false;
-		return !requests[id].queues || s->queued < s->server->config.limits_queued_ops;
+		return !requests[id].queues || has_room(s);
 	case ORDER_AFTER:
 		return seq < s->next;
 	default:

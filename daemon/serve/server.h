@@ -52,6 +52,7 @@ struct server {
 	struct control_packet *packets;      /* utlist */
 
 	struct session *sessions;            /* uthash by number */
+	struct account *accounts;            /* uthash by user */
 	struct session *gathering;           /* utlist of those with operations in the window */
 	struct waiter *ready;                /* utlist: exec has called back */
 	struct operations *operations;       /* that the administrator defined */

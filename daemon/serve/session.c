@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/capture.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/rings.h"
@@ -53,6 +54,11 @@ static int open_parts(struct session *s) {
 	struct space_callbacks callbacks = { .grow = on_grow, .freed = on_freed, .drop = on_drop, .user = s };
 	int r = graph_new(&s->graph);
 
+	s->account = account_get(&v->accounts, s->uid);
+	if (s->account)
+		handles_account(&s->handles, &s->account->arrays, v->config.limits_user_handles);
+	else
+		r = -ENOMEM;
 	if (!r)
 		r = lane_new(v->exec, &s->lane);
 	if (!r)
@@ -151,6 +157,10 @@ void session_free(struct session *s) {
 	refuse_waiting(s);
 	drop_gathered(s);
 	handles_free(&s->handles);
+	if (s->account)
+		s->account->queued -= s->queued;
+	account_put(&s->server->accounts, s->account);
+	s->server->progress = true;      /* other sessions of the user have room again */
 	if (s->space)
 		space_free(s->space);
 	captures_free(s);

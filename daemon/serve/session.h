@@ -19,6 +19,7 @@
 #include "daemon/serve/handles.h"
 #include "daemon/serve/transport.h"
 
+struct account;
 struct capture;
 struct pattern_use;
 struct server;
@@ -63,7 +64,7 @@ struct run {
 	struct run *previous, *next;
 	struct session *session;
 	uint64_t first, last;        /* numbers of the batches in it */
-	uint64_t operations;
+	uint64_t operations, bytes;
 	struct plan *plan;           /* a reference: what is counted when it is done */
 	uint64_t tracked;            /* tracked_id(); 0: of none */
 	enum track_form form;
@@ -84,6 +85,7 @@ struct session {
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	uid_t uid;
 	pid_t pid;
+	struct account *account;     /* of its user */
 	char name[SESSION_NAME];
 	uint64_t since_us;
 	UT_hash_handle hh;
@@ -119,6 +121,7 @@ struct session {
 
 	struct run *runs;            /* utlist */
 	uint64_t queued;             /* operations in runs */
+	uint64_t queued_bytes;       /* that these runs take at their most */
 	struct waiter *waiters;      /* utlist */
 	uint32_t waiting;            /* of them, those that a client waits for */
 	uint64_t answered_us;        /* when there were none of these any more, loop_now() */

@@ -8,6 +8,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/base/version.h"
+#include "daemon/serve/account.h"
 
 static double percent_fewer(uint64_t before, uint64_t after) {
 	return before ? 100.0 * (1.0 - (double)after / (double)before) : 0.0;
@@ -82,6 +83,9 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "memory_bytes", (double)space_used(s->space));
 	cJSON_AddNumberToObject(json, "arena_bytes", (double)s->arena_bytes);
 	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
+	cJSON_AddNumberToObject(json, "queued_bytes", (double)s->queued_bytes);
+	cJSON_AddNumberToObject(json, "arrays_of_user", (double)s->account->arrays);
+	cJSON_AddNumberToObject(json, "operations_queued_of_user", (double)s->account->queued);
 	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
 	cJSON_AddNumberToObject(json, "device_ns", (double)lane_usage(s->lane)->device_ns);
 	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)lane_usage(s->lane)->shared);
