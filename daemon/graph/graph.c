@@ -229,9 +229,17 @@ static uint64_t key_hash(const struct graph *g, const struct graph_key *k) {
 	return XXH3_64bits_withSeed(k, sizeof *k, g->seed);
 }
 
-/* Of an operation without attributes, whose key ends with its shape: hashing costs most of what adding one does. */
-static uint64_t key_hash_plain(const struct graph *g, const struct graph_key *k) {
-	return XXH3_64bits_withSeed(k, offsetof(struct graph_key, stride), g->seed);
+/*
+ * The key of an operation that says nothing beyond its shape is hashed up to there: hashing costs most of what adding one
+ * does. By what the key holds: a part of a composite brings attributes, all of them zero, where a client's has none.
+ */
+static uint64_t op_hash(const struct graph *g, const struct graph_key *k) {
+	static const struct graph_key nothing;
+	const size_t shape = offsetof(struct graph_key, stride);
+
+	if (memcmp((const char *)k + shape, (const char *)&nothing + shape, sizeof *k - shape) == 0)
+		return XXH3_64bits_withSeed(k, shape, g->seed);
+	return key_hash(g, k);
 }
 
 static uint64_t with_identity(const struct graph *g, uint64_t structure, const void *bytes, size_t size) {
@@ -392,7 +400,7 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 	for (unsigned i = 0; i < arity; i++)
 		n.in[i] = in[i];
 	k = key_of(&n, attr);
-	identity = structure = attr ? key_hash(g, &k) : key_hash_plain(g, &k);
+	identity = structure = op_hash(g, &k);
 	if (scalars_of(op))
 		identity = with_identity(g, structure, attr->value, scalars_of(op) * sizeof *attr->value);
 	n.index = g->scalars;
