@@ -2,13 +2,13 @@
  * section:  real
  * requires: types declare
  * provides: zero_ one_ abs_ neg_ sign_ relu_ sqrt_ rsqrt_ floor_ ceil_ round_ trunc_ isnan_ isinf_
- *           isfinite_ hardsigmoid_ add_ sub_ mul_ div_ max_ min_ copysign_ floor_divide_ remainder_
+ *           isfinite_ hardsigmoid_ add_ sub_ mul_ div_ max_ min_ copysign_ signed_as_ floor_divide_ remainder_
  *           eq_ ne_ lt_ le_ leaky_relu_ where_ fma_ max_key min_key key_max key_min of_max_key of_min_key
  *
  * The operations on f32 and f64 that are exact or rounded once; bit patterns decide signs.
  *
  * NaN wins in max and min and passes through the rest; -0 is below +0 in max and min. x < 0 ? 0 : x
- * keeps NaN and -0 where fmax would not.
+ * keeps NaN and -0 where fmax would not. signed_as_ takes any NaN for positive: devices make NaNs of either sign.
  */
 
 /* T a register of floats E, U the unsigned one of UE; SIGN its top bit; LIMIT ends exact integers. */
@@ -18,6 +18,7 @@
 	OVL T abs_(T a) { return AS(E, AS(UE, a) & (U)~SIGN); } \
 	OVL T neg_(T a) { return AS(E, AS(UE, a) ^ (U)SIGN); } \
 	OVL T copysign_(T a, T b) { return AS(E, (AS(UE, a) & (U)~SIGN) | (AS(UE, b) & (U)SIGN)); } \
+	OVL T signed_as_(T a, T b) { return copysign_(a, b != b ? (T)C(0.0) : b); } \
 	OVL T sign_(T a) { return a < (T)C(0.0) ? (T)C(-1.0) : (a > (T)C(0.0) ? (T)C(1.0) : a); } \
 	OVL T relu_(T a) { return a < (T)C(0.0) ? (T)C(0.0) : a; } \
 	OVL T sqrt_(T a) { return sqrt(a); } \

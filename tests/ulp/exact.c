@@ -286,6 +286,9 @@ INTEGER_REFERENCES(u64, uint64_t)
 		(void)b; \
 		return D##_of(a) < 0 ? 0 : a; \
 	} \
+	static uint64_t D##_signed_as(uint64_t a, uint64_t b) { \
+		return D##_make(F(copysign)(D##_of(a), D##_of(b) != D##_of(b) ? 0 : D##_of(b))); \
+	} \
 	static uint64_t D##_copysign(uint64_t a, uint64_t b) { \
 		return D##_make(F(copysign)(D##_of(a), D##_of(b))); \
 	} \
@@ -353,7 +356,7 @@ INTEGER_REFERENCES(u64, uint64_t)
 		{ #D, "fma_(a, b, a)", D##_fma }, { #D, "floor_(a)", D##_floor }, { #D, "ceil_(a)", D##_ceil }, \
 		{ #D, "round_(a)", D##_round }, { #D, "trunc_(a)", D##_trunc }, { #D, "abs_(a)", D##_abs }, \
 		{ #D, "neg_(a)", D##_neg }, { #D, "sign_(a)", D##_sign }, { #D, "relu_(a)", D##_relu }, \
-		{ #D, "copysign_(a, b)", D##_copysign }, { #D, "leaky_relu_(a, b)", D##_leaky }, \
+		{ #D, "copysign_(a, b)", D##_copysign }, { #D, "signed_as_(a, b)", D##_signed_as }, { #D, "leaky_relu_(a, b)", D##_leaky }, \
 		{ #D, "hardsigmoid_(a)", D##_hardsigmoid }, { #D, "max_(a, b)", D##_max }, \
 		{ #D, "min_(a, b)", D##_min }, { "bool", "eq_(a, b)", D##_eq }, { "bool", "ne_(a, b)", D##_ne }, \
 		{ "bool", "lt_(a, b)", D##_lt }, { "bool", "le_(a, b)", D##_le }, \
