@@ -81,6 +81,47 @@ static char *body_of(const struct kernel *k, const struct traits *t) {
 	return s.text;
 }
 
+/* bf16 products of f32 sums, as the planner would have tile `tile` compute them. */
+static void make_product(struct kernel *k, unsigned tile) {
+	*k = (struct kernel){
+		.root = KERNEL_MATMUL, .op = OP_matmul, .rank = 3, .block_dim = 0xff, .accumulator = DTYPE_f32, .tile = (uint8_t)tile,
+		.width = kernel_tiles[tile].lanes, .values = 1, .operands = 3,
+		.value = { { .kind = KERNEL_ROOT_VALUE, .dtype = DTYPE_f32 } },
+		.operand = {
+			{ .dtype = DTYPE_bf16, .access = KERNEL_CONTIGUOUS, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_bf16, .access = KERNEL_CONTIGUOUS, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f32, .access = KERNEL_CONTIGUOUS, .output = true },
+		},
+	};
+}
+
+START_TEST(only_matrix_tiles_name_instructions) {
+	struct kernel k;
+	char *source;
+	bool matrix = kernel_tile_is_matrix((unsigned)_i);
+
+	make_product(&k, (unsigned)_i);
+	source = source_of(&k, &groups);
+	ck_assert(matrix == (strstr(source, "mma.sync") != NULL));
+	ck_assert(matrix == (strstr(source, "#define MATRIX_TYPE \"bf16\"") != NULL));
+	free(source);
+}
+END_TEST
+
+/* Every item copies as many whole vectors of each factor as any other, and the pieces fit into 48 KiB. */
+START_TEST(tiles_are_cut_evenly) {
+	const struct kernel_tile_info *i = &kernel_tiles[_i];
+	bool matrix = kernel_tile_is_matrix((unsigned)_i);
+	unsigned items = kernel_tile_items((unsigned)_i), lanes = matrix ? 8 : 4, pad = matrix ? 0 : 2 * lanes;
+	unsigned bytes = matrix ? 2 : _i == KERNEL_TILE_HUGE ? 4 : 8;
+
+	ck_assert_uint_le(items, 256);
+	ck_assert_uint_eq(i->rows * i->depth / lanes % items, 0);
+	ck_assert_uint_eq(i->columns * i->depth / lanes % items, 0);
+	ck_assert_uint_le((i->rows + i->columns + pad) * i->depth * i->stages * bytes, 48 << 10);
+}
+END_TEST
+
 START_TEST(the_text_of_a_kernel_is_known) {
 	static const char expected[] =
 		"static inline f32v op_add_f32(f32v a, f32v b) { return add_(a, b); }\n"
@@ -411,6 +452,8 @@ static Suite *suite(void) {
 	tcase_add_loop_test(geometry, pieces_and_items_cover_every_element, 0, SHAPES);
 	tcase_add_loop_test(geometry, groups_are_whole_and_cover_every_element, 0, SHAPES);
 	tcase_add_test(geometry, a_small_task_is_one_item);
+	tcase_add_loop_test(geometry, tiles_are_cut_evenly, 0, KERNEL_TILES);
+	tcase_add_loop_test(geometry, only_matrix_tiles_name_instructions, 0, KERNEL_TILES);
 	tcase_add_test(geometry, a_large_task_keeps_every_compute_unit_busy);
 	tcase_add_loop_test(geometry, an_empty_task_has_no_items_and_can_be_launched, 0, 6);
 	suite_add_tcase(s, text);

@@ -971,7 +971,7 @@ static void set_width(struct kernel *k, const struct traits *t) {
 		return;
 	/* How the first factor is read is a hint: it may lie in any way. */
 	if (t->strategy == STRATEGY_GPU) {
-		k->width = KERNEL_TILE_LANES;
+		k->width = kernel_tiles[k->tile].lanes;
 		k->operand[0].access = k->tile % 2 ? KERNEL_CONTIGUOUS : KERNEL_UNIFORM;
 		return;
 	}
@@ -1801,7 +1801,7 @@ static struct job *product(unsigned type, unsigned accumulator, unsigned batch, 
 	unsigned root, y;
 
 	k->op = OP_matmul;
-	k->tile = (uint8_t)(tile % KERNEL_TILES);
+	k->tile = (uint8_t)tile;
 	add_operand(k, type, KERNEL_UNIFORM);
 	add_operand(k, type, access);
 	root = add_root(k, accumulator);

@@ -351,6 +351,41 @@ START_TEST(a_transposed_second_factor_is_copied_once) {
 }
 END_TEST
 
+/* The tile of a product of N by N by N on a device of 132 units, whose instructions multiply matrices or do not. */
+static const struct {
+	uint8_t dtype;
+	bool matrix;
+	int64_t n;
+	unsigned local_size, tile;
+} tiles[] = {
+	{ DTYPE_f32, true, 256, 256, KERNEL_TILE_SMALL },
+	{ DTYPE_f32, true, 1024, 256, KERNEL_TILE_MEDIUM },
+	{ DTYPE_f32, true, 2048, 256, KERNEL_TILE_HUGE },
+	{ DTYPE_f32, true, 3072, 256, KERNEL_TILE_MEDIUM },
+	{ DTYPE_f32, true, 8192, 64, KERNEL_TILE_SMALL },
+	{ DTYPE_f64, true, 4096, 256, KERNEL_TILE_LARGE },
+	{ DTYPE_bf16, true, 512, 256, KERNEL_TILE_MATRIX_MEDIUM },
+	{ DTYPE_f16, true, 4096, 256, KERNEL_TILE_MATRIX_LARGE },
+	{ DTYPE_f16, false, 4096, 256, KERNEL_TILE_HUGE },
+};
+
+START_TEST(a_tile_is_chosen_by_types_and_shape) {
+	struct traits t = no_f64;
+	struct plan_options o = { .fuse = true, .traits = &t };
+	uint32_t x = leaf(0, tiles[_i].dtype, DIMS(tiles[_i].n, tiles[_i].n));
+	struct plan *p;
+
+	t.f64 = true;
+	t.units = 132;
+	t.local_size = tiles[_i].local_size;
+	t.matrix = tiles[_i].matrix;
+	output(op(OP_relu, op(OP_matmul, x, x), 0));
+	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
+	ck_assert_uint_eq(p->step[0].kernel->tile, tiles[_i].tile);
+	plan_unref(p);
+}
+END_TEST
+
 START_TEST(kernels_never_depend_on_each_other_in_a_circle) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(32, 32)), a = op(OP_exp, x, 0);
 	uint32_t m = op(OP_matmul, a, a);
@@ -1886,6 +1921,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_long_reduction_runs_in_blocks);
 	tcase_add_test(t, a_product_takes_its_epilogue);
 	tcase_add_test(t, a_transposed_second_factor_is_copied_once);
+	tcase_add_loop_test(t, a_tile_is_chosen_by_types_and_shape, 0, sizeof tiles / sizeof *tiles);
 	tcase_add_test(t, kernels_never_depend_on_each_other_in_a_circle);
 	tcase_add_test(t, small_kernels_are_left_alone_below_min_elements);
 	tcase_add_test(t, f64_is_refused_where_the_device_lacks_it);

@@ -133,6 +133,8 @@ static void note_findings(struct device *d) {
 		t->strategy == STRATEGY_CPU ? "cpu" : "gpu", t->width, t->units);
 	str_printf(&d->notes, "%s\n", d->flat ? "kernels share the host's addresses" : "memory of its own");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");
+	if (t->matrix)
+		str_append(&d->notes, "instructions that multiply matrices of 16-bit floats\n");
 	str_printf(&d->notes, "driver: %s\n", d->quirks->doc);
 	if (d->exact)
 		str_append(&d->notes,
@@ -154,6 +156,7 @@ static int open_all(struct device *d, struct fault *f) {
 		r = memory_open(d);
 	if (r)
 		return r;
+	matrix_probe(d);
 	rates_open(d);
 	atomic_init(&d->measure.state,
 		d->config.measure && !d->traits.rates.measured ? MEASURE_WAITING : MEASURE_NOT);

@@ -206,16 +206,16 @@ static void kernel_product(struct kernel *k, const struct traits *t, uint8_t dty
 	if (t->strategy == STRATEGY_CPU) {
 		k->vectors = (uint8_t)kernel_most_vectors(t->width, dtype);
 		k->rows = (uint8_t)kernel_most_rows(t->width, dtype, k->vectors);
-	} else {
-		k->width = KERNEL_TILE_LANES;
-		for (unsigned tile = 0; tile < KERNEL_TILES; tile++)
-			k->tile = kernel_tiles[tile].items <= t->local_size ? (uint8_t)tile : k->tile;
 	}
 	k->root_value = 0;
 	kernel_input(k, dtype, t->strategy == STRATEGY_CPU ? KERNEL_UNIFORM : KERNEL_CONTIGUOUS);
 	kernel_input(k, dtype, KERNEL_CONTIGUOUS);
 	kernel_value(k, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = dtype });
 	kernel_output(k, dtype, KERNEL_CONTIGUOUS, false);
+	if (t->strategy == STRATEGY_GPU) {
+		k->tile = kernel_tile_largest(k, t);
+		k->width = kernel_tiles[k->tile].lanes;
+	}
 }
 
 /* ---- tasks ---- */
@@ -536,6 +536,10 @@ static int measure_products(struct rates_bench *b, enum rate_float type) {
 	for (unsigned u = 0; !r && u < RATE_UNITS; u++) {
 		int64_t n = side_of(b, (enum rate_units)u, RATES_PRODUCT, bytes), k = RATES_PRODUCT;
 		double ns = 1;
+
+		/* A group of the GPU strategy computes one tile. */
+		if (u == RATE_ONE && b->device->traits.strategy == STRATEGY_GPU)
+			n = kernel_tiles[b->kernel.tile].rows;
 
 		task_cut(b, (int64_t[KERNEL_RANK]){ n, n, k }, (uint64_t)k, u == RATE_ONE ? 1 : 0);
 		task_operand(b, 0, 0, (int64_t[KERNEL_RANK]){ k, 0, 1 });

@@ -37,6 +37,7 @@ enum {
 	QUIRK_EXECUTES_CACHE = 1 << 1,        /* loads code from its cache folder */
 	QUIRK_PINNED_UPLOAD = 1 << 2,         /* copies faster where the driver knows the host memory */
 	QUIRK_LATE_CALLBACKS = 1 << 3,        /* tells of events sooner to who waits than by callbacks */
+	QUIRK_MATRIX = 1 << 4,                /* compiles the instructions of kernels/matrix.cl where the device has them */
 };
 
 enum quirk_property {
@@ -111,6 +112,8 @@ struct findings {
  * options build to the traits.
  */
 int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT_MUST_USE;
+/* Sets traits.matrix where a trial succeeds. */
+void matrix_probe(struct device *d);
 
 /* ---- program.c, builder.c ---- */
 

@@ -4,7 +4,7 @@
  */
 #include "emit.h"
 
-#include "writer.h"
+#include "matmul_group.h"
 
 /* Integer division of vectors of 32 bits goes through doubles, where there are any. */
 static bool divides_words(const struct writer *w) {
@@ -27,6 +27,8 @@ static void write_defines(const struct writer *w, struct str *text) {
 		str_append(text, "#define HAS_F64 1\n");
 	if (w->k->root == KERNEL_SORT)
 		sort_defines(w, text);
+	if (w->k->root == KERNEL_MATMUL && kernel_tile_is_matrix(w->k->tile))
+		matrix_defines(w, text);
 }
 
 /* The macros and functions that kernels of this folder call. */

@@ -10,7 +10,7 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 	if (t->strategy == STRATEGY_CPU)
 		return 1;
 	if (k->root == KERNEL_MATMUL)
-		return kernel_tiles[k->tile].items;
+		return kernel_tile_items(k->tile);
 	if (k->root == KERNEL_ROWS)
 		return KERNEL_COLUMNS;
 	if (k->root == KERNEL_REDUCE && k->form != KERNEL_FORM_COLUMN)

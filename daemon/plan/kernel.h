@@ -85,7 +85,8 @@
  * theirs. An extent above KERNEL_BLOCK is planned as these steps: a REDUCE with a block_dim, a SCAN of
  * its results, and a SCAN with a block_dim whose operand `carry` is loaded at block b - 1, for b > 0.
  *
- * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add). In a turned
+ * Matrix products: c = fma(a, b, c) over k in order, from 0 (integers: wrapping multiply and add; 16-bit floats
+ * where traits.matrix: the device's own sum of 16 products, and c, in this order). In a turned
  * one operand 0 is CONTIGUOUS along M or, where it is not, steps by one along K.
  * In the GPU strategy operand 0's access is its stride along K.
  * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
@@ -122,8 +123,8 @@ enum {
 	KERNEL_VALUES = 256,
 	KERNEL_SCALARS = 64,
 	KERNEL_NONE = 0xffff,
-	/* MATMUL, GPU strategy: lanes of a vector of the result. */
-	KERNEL_TILE_LANES = 4,
+	/* MATMUL, GPU strategy: items that share what they read, or an instruction. */
+	KERNEL_TILE_BLOCK = 32,
 	/* MATMUL: most rows of a product in strips, and columns of a turned one. */
 	KERNEL_STRIP_ROWS = 16,
 	KERNEL_TURNED = 8,
@@ -183,21 +184,34 @@ enum {
 	ATTENTION_MASK,
 };
 
-/* MATMUL, GPU strategy: what a group computes at once, from the least to the largest. */
+/*
+ * MATMUL, GPU strategy: what a group computes at once, from the least to the largest, by fma and by instructions
+ * that multiply matrices of 16-bit floats (kernels/matrix.cl).
+ */
 enum kernel_tile {
 	KERNEL_TILE_SMALL,
 	KERNEL_TILE_MEDIUM,
-	KERNEL_TILE_LARGE,
+	KERNEL_TILE_LARGE,             /* of 8-byte elements */
+	KERNEL_TILE_HUGE,              /* of smaller ones */
+	KERNEL_TILE_MATRIX_MEDIUM,
+	KERNEL_TILE_MATRIX_LARGE,
 	KERNEL_TILES,
 };
 
 struct kernel_tile_info {
+	uint8_t smaller;               /* the next smaller tile, or itself */
+	uint8_t speed;                 /* of a unit at work on such tiles, against others of the same elements */
 	uint16_t rows, columns;        /* of the result */
-	uint8_t item_rows, item_vectors; /* of an item: rows, and vectors side by side */
+	uint8_t block_rows, block_columns; /* of KERNEL_TILE_BLOCK items */
 	uint8_t depth;                 /* of K, in local memory */
-	uint16_t items;
+	uint8_t lanes;                 /* vectors of the result: kernel.width */
+	uint8_t stages;                /* depths in local memory at the same time */
 };
 extern const struct kernel_tile_info kernel_tiles[KERNEL_TILES];
+
+static inline bool kernel_tile_is_matrix(unsigned tile) {
+	return tile >= KERNEL_TILE_MATRIX_MEDIUM;
+}
 
 enum kernel_stage {
 	KERNEL_STAGE_ROWS,
@@ -396,6 +410,31 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 	if (d + 2u == k->rank)
 		return columns;
 	return (dims[d + 1] + columns - 1) / columns;
+}
+
+/* MATMUL, GPU strategy: items of a group. */
+static inline unsigned kernel_tile_items(unsigned tile) {
+	const struct kernel_tile_info *i = &kernel_tiles[tile];
+
+	return i->rows / i->block_rows * (i->columns / i->block_columns) * KERNEL_TILE_BLOCK;
+}
+
+/* Is a product of these types one for the device's instructions on matrices? By the types alone, whatever else a kernel does. */
+static inline bool kernel_multiplies_matrices(const struct kernel *k, const struct traits *t) {
+	uint8_t a = k->operand[0].dtype, b = k->operand[1].dtype;
+
+	return t->matrix && k->accumulator == DTYPE_f32 && a == b && (a == DTYPE_f16 || a == DTYPE_bf16);
+}
+
+/* The largest tile of a product, for groups of so many items. */
+static inline uint8_t kernel_tile_largest(const struct kernel *k, const struct traits *t) {
+	unsigned tile = kernel_multiplies_matrices(k, t) ? KERNEL_TILE_MATRIX_LARGE
+		: dtype_info(k->accumulator)->bytes > 4	 ? KERNEL_TILE_LARGE
+							 : KERNEL_TILE_HUGE;
+
+	while (kernel_tile_items(tile) > t->local_size && tile != kernel_tiles[tile].smaller)
+		tile = kernel_tiles[tile].smaller;
+	return (uint8_t)tile;
 }
 
 /* SORT: bytes of an element between steps, and the type of its words. */

@@ -299,27 +299,24 @@ static double tiles_of(const struct draft *d, unsigned tile) {
 	return n;
 }
 
-/* Outputs that all tiles have room for. */
-static double tiles_room(const struct draft *d, unsigned tile) {
-	return tiles_of(d, tile) * kernel_tiles[tile].rows * kernel_tiles[tile].columns;
-}
+/* What the unit with the most tiles does, of outputs, whether they are there or not. */
+static double tiles_time(const struct draft *d, const struct traits *t, unsigned tile) {
+	double rounds = ceil(tiles_of(d, tile) / (t->units ? t->units : 1));
 
-/* How much more work a larger tile may do in vain than what it saves in reading: about a seventh. */
-#define TILE_EMPTY (8.0 / 7)
-
-/* Does a tile leave no unit idle, and not much more of itself empty than the next smaller one? */
-static bool tile_pays(const struct draft *d, const struct traits *t, unsigned tile) {
-	return kernel_tiles[tile].items <= t->local_size && tiles_of(d, tile) >= t->units &&
-		tiles_room(d, tile) <= TILE_EMPTY * tiles_room(d, tile - 1);
+	return rounds * kernel_tiles[tile].rows * kernel_tiles[tile].columns / kernel_tiles[tile].speed;
 }
 
 static void choose_group_tile(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
+	unsigned tile = kernel_tile_largest(k, t), next;
 
-	k->width = KERNEL_TILE_LANES;
-	k->tile = KERNEL_TILES - 1;
-	while (k->tile > 0 && !tile_pays(d, t, k->tile))
-		k->tile--;
+	k->tile = (uint8_t)tile;
+	while ((next = kernel_tiles[tile].smaller) != tile) {
+		tile = next;
+		if (tiles_time(d, t, tile) < tiles_time(d, t, k->tile))
+			k->tile = (uint8_t)tile;
+	}
+	k->width = kernel_tiles[k->tile].lanes;
 }
 
 static void choose_form(struct draft *d, const struct traits *t) {
