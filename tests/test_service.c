@@ -825,7 +825,8 @@ static const char *preload(char text[static 512]) {
 
 START_TEST(a_fused_kernel_that_does_not_build_is_split_unseen) {
 	char library[512];
-	const char *environment[2] = { preload(library), "FUSION_INTERPOSE_OPS=8" };
+	/* More than the steps of a sum's tree, less than those and what is fused with it. */
+	const char *environment[2] = { preload(library), "FUSION_INTERPOSE_OPS=12" };
 	fusion_context *c;
 
 	daemon_start("log.level=error", environment);

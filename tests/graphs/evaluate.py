@@ -420,6 +420,9 @@ def evaluate(path, printing):
     for number, line in lines:
         tokens = Tokens(line)
         try:
+            # What a pattern is named changes no value.
+            if tokens.at("pattern"):
+                continue
             if tokens.took("output"):
                 while tokens:
                     outputs.append(tokens.next())
