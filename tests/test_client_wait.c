@@ -467,6 +467,7 @@ START_TEST(an_array_from_outside_is_bound_at_replay) {
 	fusion_release(y);
 	ck_assert(!fusion_replay(capture, &x, &out));
 	fusion_release(out);
+	ck_assert(!fusion_sync(context));
 	before = fake.replay_inputs[1];
 	ck_assert(!fusion_fill_into(w, 3));
 	ck_assert(!fusion_replay(capture, &x, &out));
