@@ -114,7 +114,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
 		.profile = c->engine_time_kernels,
-		.measure = true,
+		.measure = c->device_measure,
 		.wake = inbox_ring,
 		.user = &e->inbox,
 	};

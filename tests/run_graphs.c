@@ -80,7 +80,8 @@ static void run_daemon(const struct daemon *d, const char *program) {
 	/* A setting of the developer's environment must not decide a test. */
 	unsetenv("FUSIOND_DEVICE_STRATEGY");
 	execl(program, program, "--config", "/dev/null", "--socket", d->socket, "--cache-dir", cache, "--set",
-		setting, "--set", "device.builders=2", "--set", "device.memory=2G", (char *)NULL);
+		setting, "--set", "device.builders=2", "--set", "device.memory=2G", "--set", "device.measure=no",
+		(char *)NULL);
 	perror(program);
 	_exit(127);
 }

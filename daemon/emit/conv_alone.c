@@ -47,7 +47,7 @@ static void write_rows(struct writer *w) {
 	const struct kernel *k = w->k;
 	char at[32];
 
-	snprintf(at, sizeof at, "y * d%u + j", CONV_KW);
+	snprintf(at, sizeof at, "y * d%u + j", (unsigned)CONV_KW);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", k->rows + k->inputs - 1);
 	text_open(w, "for (int j = 0; j < d%u; j++)", CONV_KW);

@@ -539,9 +539,10 @@ class Daemon:
     def _start(self):
         cache = self._choose_cache()
         os.makedirs(cache, exist_ok=True)
-        # Of a device with memory of its own the daemons of other tests want some, too.
+        # Of a device with memory of its own the daemons of other tests want some, too. Plans by figures that come when
+        # they come would be other plans from run to run.
         command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache,
-                   "--set", "device.memory=2G"]
+                   "--set", "device.memory=2G", "--set", "device.measure=no"]
         for setting in self.settings:
             command += ["--set", setting]
         environment = {**os.environ, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "TMPDIR": self.folder}
