@@ -171,14 +171,14 @@ static int buckets_grow(struct graph *g, uint32_t buckets) {
 }
 
 static int nodes_reserve(struct graph *g) {
-	uint32_t capacity = g->node_capacity;
+	uint32_t capacity = g->node_capacity, structures = capacity, identities = capacity;
 	int r;
 
 	if (g->nodes < capacity)
 		return 0;
-	r = reserve((void **)&g->structure, g->nodes, &(uint32_t){ capacity }, sizeof *g->structure);
+	r = reserve((void **)&g->structure, g->nodes, &structures, sizeof *g->structure);
 	if (!r)
-		r = reserve((void **)&g->identity, g->nodes, &(uint32_t){ capacity }, sizeof *g->identity);
+		r = reserve((void **)&g->identity, g->nodes, &identities, sizeof *g->identity);
 	if (!r)
 		r = buckets_grow(g, capacity ? capacity * 4 : GRAPH_FIRST * 2);
 	if (!r)
