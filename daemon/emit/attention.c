@@ -228,11 +228,7 @@ static void write_tile(struct writer *w, unsigned vectors, const char *more, con
 		value_lane(w->k->accumulator), left);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
-	text_begin(w);
-	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "a", right, "c[i][v]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "c[i][v]", "a", right);
 	text_close(w);
 	text_close(w);
 	text_close(w);

@@ -93,11 +93,7 @@ static void write_scores(struct writer *w) {
 	open_rows(w);
 	declare_row(w);
 	open_columns(w);
-	text_begin(w);
-	text_part(w, "c[i][j] = ");
-	value_multiply_add(w, "left[row * 16 + k]", "right[k * 64 + x + j * 16]", "c[i][j]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "c[i][j]", "left[row * 16 + k]", "right[k * 64 + x + j * 16]");
 	text_close(w);
 	text_close(w);
 	text_close(w);
@@ -222,11 +218,7 @@ static void write_sums(struct writer *w) {
 		text_line(w, "\tcontinue;");
 	}
 	open_columns(w);
-	text_begin(w);
-	text_part(w, "sum[i][j] = ");
-	value_multiply_add(w, "score[row * 64 + from + k]", "right[k * 64 + x + j * 16]", "sum[i][j]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "sum[i][j]", "score[row * 64 + from + k]", "right[k * 64 + x + j * 16]");
 	text_close(w);
 	text_close(w);
 	text_close(w);

@@ -282,11 +282,7 @@ static void write_sum(struct writer *w) {
 	text_line(w, "if (iy >= 0 && iy < d%u && ix >= 0 && ix < d%u)", CONV_IH, CONV_IW);
 	text_line(w, "\tb = to_%s(uniform_%s(a0 + %u * (image * s0_%u + group * s0_%u + c * s0_%u + iy * s0_%u + ix * s0_%u)));",
 		acc, in->name, in->bytes, CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW);
-	text_begin(w);
-	text_part(w, "sum = ");
-	value_multiply_add(w, "a", "b", "sum");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "sum", "a", "b");
 	text_close(w);
 	text_close(w);
 }

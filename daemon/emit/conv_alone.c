@@ -27,11 +27,7 @@ static void write_multiply(struct writer *w, const char *line, const char *at) {
 	snprintf(a, sizeof a, "(%s)(f[%s])", lanes(w), at);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
-	text_begin(w);
-	text_part(w, "%s = ", to);
-	value_multiply_add(w, a, "b[v]", to);
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, to, a, "b[v]");
 	text_close(w);
 }
 
@@ -73,14 +69,6 @@ static void write_taps(struct writer *w) {
 	text_close(w);
 }
 
-/* For every sum: "for (...) for (...)". */
-static void each_sum(struct writer *w) {
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int i = 0; i < %u; i++)", w->k->rows);
-	text_line(w, "#pragma unroll");
-	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
-}
-
 /*
  * Lines beyond the last of the block are computed with what lies behind it, and not stored. Vectors write beyond the end of a
  * line: so the last come first, and lines one after the other.
@@ -91,13 +79,13 @@ static void write_tile(struct writer *w) {
 	text_open(w, "for (int x = (width - 1) / (%u * W) * (%u * W); x >= 0; x -= %u * W)", k->vectors, k->vectors, k->vectors);
 	text_line(w, "private const E *const from = panel + t * pitch + x;");
 	text_line(w, "%s c[%u][%u];", lanes(w), k->rows, k->vectors);
-	each_sum(w);
+	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = (%s)(0);", lanes(w));
 	if (k->inputs)
 		write_rows(w);
 	else
 		write_taps(w);
-	each_sum(w);
+	value_each_sum(w);
 	text_line(w, "\t\tput_vector(result + (t + i) * columns + x + v * W, c[i][v]);");
 	text_close(w);
 }

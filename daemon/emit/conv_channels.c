@@ -77,14 +77,6 @@ static void write_offsets(struct writer *w) {
 
 /* ---- tiles ---- */
 
-/* For every accumulator: "for (...) for (...)". */
-static void each_accumulator(struct writer *w) {
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int i = 0; i < %u; i++)", w->k->rows);
-	text_line(w, "#pragma unroll");
-	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
-}
-
 static void write_step(struct writer *w) {
 	const struct kernel *k = w->k;
 	const struct dtype_info *by = dtype_info(k->operand[CONV_WEIGHT].dtype);
@@ -99,11 +91,7 @@ static void write_step(struct writer *w) {
 	text_line(w, "const %s a = (%s)(place[i][o]);", lanes(w), lanes(w));
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
-	text_begin(w);
-	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "b[v]", "a", "c[i][v]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "c[i][v]", "b[v]", "a");
 	text_close(w);
 	text_close(w);
 }
@@ -116,13 +104,13 @@ static void write_tile(struct writer *w) {
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < %u; i++)", k->rows);
 	text_line(w, "\tplace[i] = region + at[t + i];");
-	each_accumulator(w);
+	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = c0 > 0 ? sum[q][t + i][v] : (%s)(0);", lanes(w));
 	text_line(w, "#pragma unroll %u", TILE_UNROLL);
 	text_open(w, "for (int k = 0; k < count * taps; k++)");
 	write_step(w);
 	text_close(w);
-	each_accumulator(w);
+	value_each_sum(w);
 	text_line(w, "\t\tsum[q][t + i][v] = c[i][v];");
 }
 

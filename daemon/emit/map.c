@@ -101,13 +101,6 @@ void map_lanes(struct writer *w) {
 		text_close(w);
 }
 
-static void write_vector(struct writer *w, struct scope *s, bool aligned) {
-	s->aligned = aligned;
-	value_write(w, s, LEVEL_ELEMENT);
-	value_store(w, s);
-	value_forget(w, s, LEVEL_UNIT);
-}
-
 /* A vector a lane: through whole vectors where they lie on them, else element by element. */
 static void map_vectors(struct writer *w) {
 	struct frame_names index = frame_names(w->k->rank);
@@ -124,12 +117,7 @@ static void map_vectors(struct writer *w) {
 	text_line(w, "const int n = min(d%u - left, (long)W);", rows);
 	operand_place(w, &w->outer, "p", index.name);
 	operand_whole(w, &w->outer, "p");
-	text_open(w, "if (aligned && n == W)");
-	write_vector(w, &s, true);
-	text_close(w);
-	text_open(w, "else");
-	write_vector(w, &s, false);
-	text_close(w);
+	value_vector(w, &s, LEVEL_UNIT);
 }
 
 void map_groups(struct writer *w) {

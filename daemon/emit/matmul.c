@@ -85,14 +85,6 @@ static void write_tile_step(struct writer *w) {
 	value_tile_step(w, 0, at, k->rows, k->vectors);
 }
 
-/* For every accumulator: "for (...) for (...)". */
-static void each_accumulator(struct writer *w) {
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int i = 0; i < %u; i++)", w->k->rows);
-	text_line(w, "#pragma unroll");
-	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
-}
-
 /* What follows the root, over the rows of a tile whose last k is done. */
 static void write_tile_outputs(struct writer *w) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
@@ -118,14 +110,14 @@ static void write_tile(struct writer *w) {
 	const char *type = value_register(k->accumulator);
 
 	text_line(w, "%s c[%u][%u];", type, k->rows, k->vectors);
-	each_accumulator(w);
+	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = k0 ? block[t + i][v] : (%s)(0);", type);
 	write_tile_rows(w);
 	text_line(w, "#pragma unroll %u", TILE_UNROLL);
 	text_open(w, "for (long k = 0; k < depth; k++)");
 	write_tile_step(w);
 	text_close(w);
-	each_accumulator(w);
+	value_each_sum(w);
 	text_line(w, "\t\tblock[t + i][v] = c[i][v];");
 	text_line(w, "if (k0 + depth < d%u)", matmul_dim_k(k));
 	text_line(w, "\tcontinue;");
@@ -255,7 +247,7 @@ static void write_small_tile(struct writer *w) {
 	const char *type = value_register(k->accumulator);
 
 	text_line(w, "%s c[%u][%u];", type, k->rows, k->vectors);
-	each_accumulator(w);
+	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = (%s)(0);", type);
 	write_tile_rows(w);
 	text_line(w, "#pragma unroll %u", TILE_UNROLL);
@@ -264,7 +256,7 @@ static void write_small_tile(struct writer *w) {
 	text_close(w);
 	if (!unrolls(k)) {
 		text_line(w, "%s held[%u][%u];", type, k->rows, k->vectors);
-		each_accumulator(w);
+		value_each_sum(w);
 		text_line(w, "\t\theld[i][v] = c[i][v];");
 	}
 	write_small_outputs(w);
@@ -357,11 +349,7 @@ static void write_turned_step(struct writer *w, const char *a, const char *at) {
 	text_open(w, "for (int j = 0; j < %u; j++)", k->rows);
 	text_line(w, "const %s b = to_%s(uniform_%s(column[j] + %u * (%s) * s1_%u));", value_register(k->accumulator),
 		dtype_info(k->accumulator)->name, dtype_info(k->operand[1].dtype)->name, bytes, at, matmul_dim_k(k));
-	text_begin(w);
-	text_part(w, "c[j] = ");
-	value_multiply_add(w, a, "b", "c[j]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "c[j]", a, "b");
 	text_close(w);
 }
 

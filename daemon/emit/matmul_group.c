@@ -126,14 +126,6 @@ void factor_zero(struct writer *w, unsigned rows, unsigned vectors) {
 	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, type);
 }
 
-/* What follows the root, of one vector of the result; operands lie whole, or are reached lane by lane. */
-static void write_vector(struct writer *w, struct scope *s, bool aligned) {
-	s->aligned = aligned;
-	value_write(w, s, LEVEL_ELEMENT);
-	value_store(w, s);
-	value_forget(w, s, LEVEL_ELEMENT);
-}
-
 void factor_outputs(struct writer *w, unsigned rows, const char *row, unsigned vectors, unsigned step) {
 	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
 	struct frame_names index = frame_names(w->k->rank - 3u);
@@ -154,12 +146,7 @@ void factor_outputs(struct writer *w, unsigned rows, const char *row, unsigned v
 	text_line(w, "if (n <= 0)");
 	text_line(w, "\tcontinue;");
 	value_root(w, "c[i][v]");
-	text_open(w, "if (aligned && n == W)");
-	write_vector(w, &s, true);
-	text_close(w);
-	text_open(w, "else");
-	write_vector(w, &s, false);
-	text_close(w);
+	value_vector(w, &s, LEVEL_ELEMENT);
 	text_close(w);
 	text_close(w);
 }
@@ -238,11 +225,7 @@ static void define_multiply(struct writer *w) {
 	for (unsigned i = 0; i < item_rows(w); i++) {
 		snprintf(left, sizeof left, "(%s)a%u.s%u", type, i / LANES, i % LANES);
 		snprintf(c, sizeof c, "c[%u][v]", i);
-		text_begin(w);
-		text_part(w, "%s = ", c);
-		value_multiply_add(w, left, "right", c);
-		text_part(w, ";");
-		text_end(w);
+		value_add_product(w, c, left, "right");
 	}
 	text_close(w);
 	text_close(w);

@@ -71,7 +71,6 @@ static void write_tree(struct writer *w, const struct reduction *r, const char *
  * kernel's other branch, in which only what is loaded may be taken from there.
  */
 enum {
-	GROUP_ROW_ELEMENTS = 4096,
 	/* Leaves room for as many groups as hide the memory's latency, on devices of 48 KiB a group and more. */
 	GROUP_ROW_BYTES = 32 << 10,
 	/* passes_find() counts in blocks: one value of 32 bits. */
@@ -110,7 +109,7 @@ static bool is_row_value(const struct writer *w, unsigned v, unsigned kind) {
 }
 
 static unsigned row_bytes(const struct writer *w, unsigned v) {
-	return GROUP_ROW_ELEMENTS * dtype_info(dtype_info(w->k->value[v].dtype)->reg)->bytes;
+	return KERNEL_GROUP_ROW * dtype_info(dtype_info(w->k->value[v].dtype)->reg)->bytes;
 }
 
 static void keep(struct branch *b, unsigned v, unsigned slot, unsigned first) {
@@ -187,9 +186,9 @@ static unsigned find_branches(const struct writer *w, struct branch *b) {
 static void declare_kept_rows(struct writer *w, const struct branch *b) {
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (b->first[v] != UINT_MAX && b->slot[v] == v)
-			text_line(w, "local %s row%u[%u];", value_register(w->k->value[v].dtype), v, GROUP_ROW_ELEMENTS);
+			text_line(w, "local %s row%u[%u];", value_register(w->k->value[v].dtype), v, KERNEL_GROUP_ROW);
 	if (b->kept != KEPT_NEVER)
-		text_line(w, "const int held = length <= %u;", GROUP_ROW_ELEMENTS);
+		text_line(w, "const int held = length <= %u;", KERNEL_GROUP_ROW);
 }
 
 /* Loads of the row, and what an earlier pass kept: what is there before a pass computes. */

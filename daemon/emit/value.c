@@ -338,18 +338,28 @@ const char *value_neutral(const struct reduction *r) {
 	return is_real(reg) ? "-0.0f" : "0";
 }
 
-void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c) {
+void value_add_product(struct writer *w, const char *to, const char *a, const char *b) {
 	unsigned type = w->k->accumulator;
 
+	text_begin(w);
+	text_part(w, "%s = ", to);
 	if (is_real(type)) {
 		value_function_name(w, OP_fma, type);
-		text_part(w, "(%s, %s, %s)", a, b, c);
-		return;
+		text_part(w, "(%s, %s, %s);", a, b, to);
+	} else {
+		value_function_name(w, OP_add, type);
+		text_part(w, "(");
+		value_function_name(w, OP_mul, type);
+		text_part(w, "(%s, %s), %s);", a, b, to);
 	}
-	value_function_name(w, OP_add, type);
-	text_part(w, "(");
-	value_function_name(w, OP_mul, type);
-	text_part(w, "(%s, %s), %s)", a, b, c);
+	text_end(w);
+}
+
+void value_each_sum(struct writer *w) {
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int i = 0; i < %u; i++)", w->k->rows);
+	text_line(w, "#pragma unroll");
+	text_line(w, "\tfor (int v = 0; v < %u; v++)", w->k->vectors);
 }
 
 void value_tile_step(struct writer *w, unsigned o, const char *at, unsigned rows, unsigned vectors) {
@@ -361,11 +371,7 @@ void value_tile_step(struct writer *w, unsigned o, const char *at, unsigned rows
 		dtype_info(k->accumulator)->name, dtype_info(k->operand[o].dtype)->name, at);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
-	text_begin(w);
-	text_part(w, "c[i][v] = ");
-	value_multiply_add(w, "a", "b[v]", "c[i][v]");
-	text_part(w, ";");
-	text_end(w);
+	value_add_product(w, "c[i][v]", "a", "b[v]");
 	text_close(w);
 	text_close(w);
 }
@@ -552,5 +558,18 @@ void value_store(struct writer *w, const struct scope *s) {
 
 		if (p->output && s->needs->operand[o] && s->needs->value[p->value])
 			operand_store(w, s, o, p->value);
+	}
+}
+
+void value_vector(struct writer *w, const struct scope *s, enum level from) {
+	struct scope branch = *s;
+
+	for (unsigned whole = 2; whole-- > 0;) {
+		branch.aligned = whole;
+		text_open(w, whole ? "if (aligned && n == W)" : "else");
+		value_write(w, &branch, LEVEL_ELEMENT);
+		value_store(w, &branch);
+		value_forget(w, &branch, from);
+		text_close(w);
 	}
 }

@@ -121,8 +121,10 @@ struct value_text value_key(const struct reduction *r, const char *value);
 struct value_text value_of_key(const struct reduction *r, const char *accumulator);
 /* The expression of the reduction's neutral element. */
 const char *value_neutral(const struct reduction *r);
-/* Writes the expression a * b + c in the product's arithmetic. */
-void value_multiply_add(struct writer *w, const char *a, const char *b, const char *c);
+/* Writes "to = a * b + to;" in the product's arithmetic, as a line. */
+void value_add_product(struct writer *w, const char *to, const char *a, const char *b);
+/* "for each row i of a tile, for each of its vectors v", CPU strategy: a statement follows. */
+void value_each_sum(struct writer *w);
 /*
  * A step of a tile, CPU strategy: c[i][v] takes in the element of operand o at row[i] + `at` bytes, times b[v], for so
  * many rows and vectors.
@@ -139,6 +141,11 @@ void value_root(struct writer *w, const char *expression);
 void value_remember(struct writer *w, const struct scope *s);
 /* Writes the stores of the outputs that the scope needs. */
 void value_store(struct writer *w, const struct scope *s);
+/*
+ * Computes and stores a vector, of n elements: whole where `aligned` says that it lies so, else element by element. What
+ * is written of levels from `from` on ends with it.
+ */
+void value_vector(struct writer *w, const struct scope *s, enum level from);
 
 /* ---- operands (operand.c) ---- */
 

@@ -24,8 +24,6 @@ enum {
 	COST_LANES = 8,
 	/* A line of memory: what is read at least. */
 	COST_LINE = 64,
-	/* Elements of a row that a GPU's group keeps in local memory (emit/rows_group.c). */
-	COST_GROUP_ROW = 4096,
 };
 
 /* Of a cheap operation: rounding to 16 bits after each, loading and storing it, a scalar's place in a vector. */
@@ -262,7 +260,7 @@ static double walks_ns(const struct cost *c, double read) {
 	double near = fmin(c->outputs, fmax(c->t->units, 1) * lanes) / fmax(c->outputs, 1);
 	unsigned walks = c->k->root == KERNEL_ROWS ? walks_of(c->k) : 1;
 
-	if (c->t->strategy == STRATEGY_GPU && !c->k->long_rows && c->extent <= COST_GROUP_ROW)
+	if (c->t->strategy == STRATEGY_GPU && !c->k->long_rows && c->extent <= KERNEL_GROUP_ROW)
 		return 0;
 	return walks < 2 ? 0 : (walks - 1) * read / traffic_rate(c, RATE_READ, read * near);
 }

@@ -108,6 +108,8 @@ enum {
 	KERNEL_BLOCK = 8192,
 	KERNEL_COLUMNS = 64,
 	KERNEL_GROUP = 16,
+	/* ROWS, GPU strategy: elements of a row that a group keeps in local memory. */
+	KERNEL_GROUP_ROW = 4096,
 	/* Elements of a vector in a GPU's maps: 16 bytes of f32 are the widest access there is. */
 	KERNEL_GPU_VECTOR = 4,
 	/* SORT, CPU strategy: values loaded at once before they are put together with their places. */

@@ -17,11 +17,11 @@ enum {
 	TRIAL_ELEMENTS = TRIAL_EXTENT * TRIAL_EXTENT,
 	/* The result, what is made of it, and the result of transposed operands. */
 	TRIAL_OUTPUTS = 3,
-	/* Fused, and one operation a kernel. */
-	TRIAL_FORMS = 3,
+	/* Fused, one operation a kernel, and the pattern that a body stands for in the place of it. */
 	FORM_FUSED = 0,
 	FORM_SINGLE = 1,
 	FORM_PATTERN = 2,
+	TRIAL_FORMS = 3,
 	/* An operand's place in the arena of operands. */
 	TRIAL_ROOM = 8192,
 	TRIAL_BYTES = EXPR_OPERANDS * TRIAL_ROOM + LIMIT_ARENA_SLACK,
