@@ -3,12 +3,13 @@
 #   make            build into build/
 #   make deps       install what is missing (says what)
 #   make demo       the main job on a private daemon
-#   make check      all tests; the last line counts passed and failed
-#   make check-long 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
+#   make check      all tests, of slow cases a slice by the commit (SLICE=1/4, SLICE=all); the last line counts
+#   make check-long all slow cases, and 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
 #   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
+#   make bench-rows softmax, norms, variance and logsumexp over rows and columns, beside JAX and Inductor the same way
 #   make lint       clang-tidy, cppcheck, the layers
 #   make install    DESTDIR= prefix=/usr/local
 #   SANITIZE=address|thread  builds into build-address or build-thread
@@ -32,7 +33,8 @@ sysusersdir ?= $(prefix)/lib/sysusers.d
 tmpfilesdir ?= $(prefix)/lib/tmpfiles.d
 
 CC ?= gcc
-CFLAGS ?= -O2 -g
+# Sanitizers see as much at -O1, and half of what they compile is for them.
+CFLAGS ?= $(if $(SANITIZE),-O1 -g1,-O2 -g)
 PKGCONFIG ?= pkg-config
 PYTHON ?= /usr/bin/python3
 # V=1 shows the commands.
@@ -105,7 +107,7 @@ endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
-.PHONY: all deps demo check check-long check-ulp check-oclgrind check-intel bench lint install uninstall clean tests man
+.PHONY: all deps demo check check-long check-kill check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -228,8 +230,10 @@ check: deps
 GRAPHS ?= 10000
 SEED ?= 1
 STRATEGY ?=
+SLICED := graphs oracle_ops oracle_composites oracle_graphs test_emit_kernels
 check-long: deps
-	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@SLICE=all PYTHON=$(PYTHON) bash tests/check.sh $(B) $(SLICED)
 	@FUSION_BUILD=$(B) $(PYTHON) tests/oracle/test_random.py --every-type --members 10 --graphs $(GRAPHS) --seed $(SEED) \
 		$(if $(STRATEGY),--strategy $(STRATEGY)) --hashes $(B)/random-hashes
 
@@ -237,6 +241,12 @@ ONLY ?=
 check-ulp: deps
 	@$(MAKE) --no-print-directory $(B)/tests/ulp
 	@$(B)/tests/ulp --all --type f32 --record $(B)/ulp-record $(if $(ONLY),--only $(ONLY))
+
+# Clients killed at random points; a slice is part of check.
+KILLS ?= 1000
+check-kill: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/test_kill
+	@FUSION_BUILD=$(B) KILLS=$(KILLS) SEED=$(SEED) $(B)/tests/test_kill
 
 check-oclgrind: deps
 	@sh tests/deps.sh oclgrind
@@ -249,6 +259,13 @@ check-intel: deps
 
 bench: all
 	@sh tests/bench/compare.sh $(B)
+
+# Kernels over rows and over columns, of even and odd sizes.
+BENCH_ROWS := $(foreach size,4096x1024 4095x1023 1000x777,$(foreach axis,_ 0_,\
+	$(foreach form,softmax layernorm var logsumexp,$(form)$(axis)$(size))))
+
+bench-rows: all
+	@PEERS="jax inductor" PEERS_SCRIPT=tests/bench/peers_rows.py sh tests/bench/compare.sh $(B) $(BENCH_ROWS)
 
 lint:
 	@sh tests/lint.sh $(B)

@@ -1,7 +1,7 @@
 /*
  * section:  memory
  * requires: types convert
- * provides: load_D aligned_D loadn_D uniform_D gather_D store_D storen_D scatter_D stream_D scalar_D iota_i64
+ * provides: load_D aligned_D loadn_D uniform_D gather_D store_D storen_D scatter_D stream_D scalar_D iota_i64 AHEAD
  *           for D in bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64
  *
  * Between memory and registers. Addresses are byte addresses, aligned to one element.
@@ -31,6 +31,15 @@
 #if __has_builtin(__builtin_nontemporal_store)
 #undef STREAM
 #define STREAM(R, p, v) __builtin_nontemporal_store(v, (global R *)(p))
+#endif
+#endif
+
+/* Asks for the line at an address that is read later; it may lie anywhere. Not where a program is not yet machine code. */
+#define AHEAD(p)
+#if defined(__has_builtin) && !defined(__SPIR__)
+#if __has_builtin(__builtin_prefetch)
+#undef AHEAD
+#define AHEAD(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)
 #endif
 #endif
 

@@ -198,6 +198,7 @@ conf_rows() {
 		forms["TEXT"] = "text"
 		forms["DEVICES"] = "yes, no, cpu or gpu"
 		forms["TRANSPORT"] = "auto or nng"
+		forms["INTERPRETER"] = "auto, off or always"
 		when["START"] = "Applies at the next start."
 		when["RELOAD"] = "Applies at a reload, too."
 		when["SESSION"] = "Applies at a reload, too; a client may change it for its own session."

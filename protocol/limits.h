@@ -21,8 +21,14 @@ enum {
 	LIMIT_HANDLES = 1 << 20,
 	/* Recorded graphs a session may keep. */
 	LIMIT_CAPTURES = 1024,
-	/* Arenas a session may map; each costs a descriptor on both sides. */
-	LIMIT_ARENAS = 64,
+	/* Arenas a session may map, those of shared arrays among them; each costs a descriptor in the daemon. */
+	LIMIT_ARENAS = 128,
+	/* Of them, those of arrays it has exported and imported: the rest stays for its own. */
+	LIMIT_SHARED = 64,
+	/* Arenas of a session are below (clients pack the number with an offset into 64 bits), those of shared arrays, which sessions have in common, from here on. */
+	LIMIT_ARENA_NUMBERS = 1 << 24,
+	/* What an exported array is opened by, from getrandom(2). */
+	LIMIT_TOKEN_BYTES = 16,
 	/* Requests a client keeps unanswered; the daemon closes a connection with more than 8. */
 	LIMIT_UNANSWERED = 8,
 	/* Length of the sentence of an error. */

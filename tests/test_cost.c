@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/plan/plan.h"
+#include "tests/suite.h"
 
 static struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
 	.kernel_operands = 32, .kernel_values = 64 };
@@ -256,11 +257,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite());
 }

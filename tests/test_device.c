@@ -23,8 +23,10 @@
 #include "daemon/device/device.h"
 #include "daemon/device/state.h"
 #include "daemon/emit/emit.h"
+#include "tests/driver_cache.h"
 #include "tests/interpose/interpose.c"
 #include "tests/test_device_kernels.h"
+#include "tests/suite.h"
 
 enum {
 	TIMEOUT = 60,               /* seconds; a first build on a busy machine takes several */
@@ -75,6 +77,14 @@ static void teardown(void) {
 static struct device_config config(void) {
 	return (struct device_config){ .cache_dir = folder, .wake = wake,
 		.discrete = getenv("FUSION_TEST_DISCRETE") != NULL, .memory = MEMORY };
+}
+
+/* With machine code in the cache folder, whatever the driver keeps itself. */
+static struct device_config keeping(void) {
+	struct device_config c = config();
+
+	c.keep = true;
+	return c;
 }
 
 static struct device *open_with(struct device_config c) {
@@ -494,7 +504,7 @@ START_TEST(several_hundred_kernels_find_their_programs) {
 END_TEST
 
 START_TEST(a_program_is_found_on_disk_after_reopening) {
-	struct device *d = open_with(config());
+	struct device *d = open_with(keeping());
 	struct work w;
 	char path[256];
 	int marks = 0;
@@ -504,7 +514,7 @@ START_TEST(a_program_is_found_on_disk_after_reopening) {
 	device_close(d);
 	ck_assert_uint_ge(entries(path, sizeof path), 2); /* the probes' and ours */
 
-	d = open_with(config());
+	d = open_with(keeping());
 	work_open(&w, d, ready(d, OP_add));
 	ck_assert_uint_eq(device_counters(d)->builds_cached, 1);
 	ck_assert_uint_eq(device_counters(d)->builds, 0);
@@ -518,7 +528,7 @@ START_TEST(a_program_is_found_on_disk_after_reopening) {
 END_TEST
 
 START_TEST(programs_go_to_disk_while_the_device_is_idle) {
-	struct device *d = open_with(config());
+	struct device *d = open_with(keeping());
 	char path[256];
 	uint32_t programs;
 	struct work w;
@@ -543,6 +553,19 @@ START_TEST(programs_go_to_disk_while_the_device_is_idle) {
 	ck_assert_int_eq(r, 0);
 	ck_assert_int_eq(device_finish(d), 0);
 	device_close(d);
+}
+END_TEST
+
+START_TEST(a_driver_that_compiles_anew_for_a_binary_is_not_asked_for_one) {
+	struct device *d;
+	char path[256];
+
+	if (lacks(quirks_here() & QUIRK_COSTLY_BINARY, "gives machine code as it has it"))
+		return;
+	d = open_with(config());
+	ready(d, OP_add);
+	device_close(d);
+	ck_assert_uint_eq(entries(path, sizeof path), 0);
 }
 END_TEST
 
@@ -574,18 +597,18 @@ static void damage_all(off_t at, bool cut) {
 }
 
 static void damaged_is_rebuilt(off_t at, bool cut) {
-	struct device *d = open_with(config());
+	struct device *d = open_with(keeping());
 
 	ready(d, OP_add);
 	device_close(d);
 	damage_all(at, cut);
-	d = open_with(config());
+	d = open_with(keeping());
 	ready(d, OP_add);
 	ck_assert_uint_eq(device_counters(d)->builds_cached, 0);
 	ck_assert_uint_eq(device_counters(d)->builds, 1);
 	device_close(d);
 	/* Written anew, and whole. */
-	d = open_with(config());
+	d = open_with(keeping());
 	ready(d, OP_add);
 	ck_assert_uint_eq(device_counters(d)->builds_cached, 1);
 	device_close(d);
@@ -989,6 +1012,7 @@ static void add_programs(TCase *c) {
 	tcase_add_test(c, several_hundred_kernels_find_their_programs);
 	tcase_add_test(c, a_program_is_found_on_disk_after_reopening);
 	tcase_add_test(c, programs_go_to_disk_while_the_device_is_idle);
+	tcase_add_test(c, a_driver_that_compiles_anew_for_a_binary_is_not_asked_for_one);
 	tcase_add_test(c, a_damaged_entry_of_the_cache_is_built_again);
 	tcase_add_test(c, a_cut_entry_of_the_cache_is_built_again);
 	tcase_add_test(c, an_entry_with_a_foreign_key_is_built_again);
@@ -1010,24 +1034,19 @@ static void add_refusals(TCase *c) {
 
 int main(void) {
 	Suite *s = suite_create("device");
-	SRunner *runner;
 	int failed;
 
 	strcpy(root, "/tmp/fusiond-test-device-XXXXXX");
 	/* Readable for nobody too, which a test becomes. */
 	if (!mkdtemp(root) || chmod(root, 0755))
 		return EXIT_FAILURE;
-	snprintf(driver_cache, sizeof driver_cache, "%s/driver", root);
-	if (mkdir(driver_cache, 0700))
+	if (!driver_cache_choose(driver_cache, sizeof driver_cache, root))
 		return EXIT_FAILURE;
 
 	add_work(add_case(s, "work"));
 	add_programs(add_case(s, "programs"));
 	add_refusals(add_case(s, "refusals"));
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	failed = suite_run(s);
 	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/emit/bytecode.h"
 #include "daemon/emit/emit.h"
+#include "daemon/emit/instructions.h"
+#include "tests/suite.h"
 
 static const struct traits vectors = {
 	.strategy = STRATEGY_CPU,
@@ -231,6 +234,56 @@ START_TEST(values_that_no_output_needs_are_left_out) {
 }
 END_TEST
 
+/* exp(exp(... x)), so many of them, then relu. */
+static void make_chain(struct kernel *k, unsigned dear, uint8_t dtype) {
+	*k = (struct kernel){ .root = KERNEL_MAP, .width = 16, .rank = 1, .block_dim = 0xff, .root_value = KERNEL_NONE,
+		.values = 1, .operands = 2, .value = { { .kind = KERNEL_LOAD, .dtype = dtype, .index = 0 } },
+		.operand = { { .dtype = dtype, .value = KERNEL_NONE }, { .dtype = dtype, .output = true } } };
+	for (unsigned i = 0; i <= dear; i++, k->values++)
+		k->value[k->values] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = dtype,
+			.op = i < dear ? OP_exp : OP_relu, .arg = { (uint16_t)(k->values - 1) } };
+	k->operand[1].value = (uint16_t)(k->values - 1);
+}
+
+START_TEST(a_chain_of_dear_operations_is_written_for_several_vectors) {
+	struct kernel k;
+	char *one, *chain, *wide;
+
+	make_chain(&k, 1, DTYPE_f32);
+	one = body_of(&k, &vectors);
+	make_chain(&k, 2, DTYPE_f32);
+	chain = body_of(&k, &vectors);
+	make_chain(&k, 2, DTYPE_f64);
+	wide = body_of(&k, &vectors);
+	ck_assert_ptr_null(strstr(one, "v0_1"));
+	ck_assert_ptr_nonnull(strstr(chain, "v0_3 = load_f32(p0 + 4 * (j + 3 * W))"));
+	ck_assert_ptr_nonnull(strstr(chain, "v3_3, W)"));
+	/* What is left of a piece. */
+	ck_assert_ptr_nonnull(strstr(chain, "v3, n)"));
+	/* Two registers a vector. */
+	ck_assert(strstr(wide, "v0_1") && !strstr(wide, "v0_2"));
+	free(one);
+	free(chain);
+	free(wide);
+}
+END_TEST
+
+/* Each vector would need all of them in registers. */
+START_TEST(a_chain_that_keeps_many_values_is_written_for_one_vector) {
+	struct kernel k;
+	char *text;
+
+	make_chain(&k, 12, DTYPE_f32);
+	for (unsigned v = k.values - 1; v > 1; v--, k.values++)
+		k.value[k.values] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_add,
+			.arg = { (uint16_t)(k.values - 1), (uint16_t)(v - 1) } };
+	k.operand[1].value = (uint16_t)(k.values - 1);
+	text = body_of(&k, &vectors);
+	ck_assert_ptr_null(strstr(text, "v0_1"));
+	free(text);
+}
+END_TEST
+
 static bool has_section(const char *source, const char *name) {
 	char line[64];
 
@@ -411,6 +464,22 @@ START_TEST(a_large_task_keeps_every_compute_unit_busy) {
 }
 END_TEST
 
+START_TEST(strips_of_rows_keep_all_units_busy_until_the_end) {
+	static const struct { int64_t columns; uint64_t strips; } wanted[] = { { 777, 10 }, { 1024, 8 }, { 16, 1 }, { 100000, 782 } };
+	uint64_t record[64];
+	struct kernel k;
+
+	make_add_relu(&k);
+	k.root = KERNEL_ROWS;
+	k.form = KERNEL_FORM_COLUMN;
+	k.kept = 1;
+	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+		emit_geometry(&k, &vectors, (const int64_t[]){ wanted[i].columns, 1000 }, 1000, record);
+		ck_assert_uint_eq(record[KERNEL_WORD_PIECES], wanted[i].strips);
+	}
+}
+END_TEST
+
 START_TEST(an_empty_task_has_no_items_and_can_be_launched) {
 	const struct traits *t = _i % 2 ? &groups : &vectors;
 	uint64_t record[64];
@@ -438,6 +507,108 @@ START_TEST(an_empty_task_has_no_items_and_can_be_launched) {
 }
 END_TEST
 
+/* ---- byte code ---- */
+
+static unsigned count_instructions(const struct bytecode *b, enum instruction_kind kind) {
+	struct instruction_set set;
+	unsigned n = 0;
+
+	instructions_of(b->dialect, &vectors, &set);
+	for (uint32_t i = 1; i < b->words; i++)
+		n += set.row[b->word[i] & 0xffff].kind == kind;
+	return n;
+}
+
+START_TEST(every_operation_is_an_instruction_of_some_dialect) {
+	struct bytecode b;
+	struct kernel k;
+
+	for (unsigned op = 0; op < OP_COUNT; op++)
+		for (unsigned type = 0; type < DTYPE_COUNT; type++) {
+			const char *reason;
+
+			if (!op_info(op) || !op_is_elementwise(op_info(op)) ||
+				!op_types_take(op_info(op)->types, dtype_info(type)->kind))
+				continue;
+			make_op(&k, op, type);
+			reason = bytecode_make(&k, &vectors, &b);
+			ck_assert_msg(!reason, "%s of %s: %s", op_info(op)->name, dtype_info(type)->name, reason);
+		}
+}
+END_TEST
+
+/* sum of products of all pairs: every load is in use until the last one was read. */
+static void make_pairs(struct kernel *k, unsigned loads) {
+	unsigned sum = 0;
+
+	make_op(k, OP_relu, DTYPE_f32);
+	k->values = k->operands = 0;
+	for (unsigned i = 0; i < loads; i++) {
+		k->value[k->values++] = (struct kernel_value){ .kind = KERNEL_LOAD, .dtype = DTYPE_f32, .index = (uint16_t)i };
+		k->operand[k->operands++] = (struct kernel_operand){ .dtype = DTYPE_f32, .value = KERNEL_NONE };
+	}
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (unsigned i = 0; i < loads; i++, sum = k->values - 1u)
+			k->value[k->values++] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32,
+				.op = OP_add, .arg = { (uint16_t)sum, (uint16_t)i } };
+	k->operand[k->operands++] = (struct kernel_operand){ .dtype = DTYPE_f32, .output = true, .value = (uint16_t)sum };
+}
+
+START_TEST(registers_are_used_again_and_too_many_are_refused) {
+	struct bytecode b;
+	struct kernel k;
+
+	make_pairs(&k, 20);
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LOAD), 20);
+	for (uint32_t i = 1; i < b.words; i++)
+		ck_assert_uint_lt(b.word[i] >> 16 & 0xff, interpreter_shape(&vectors).registers);
+	make_pairs(&k, 30);
+	ck_assert_str_eq(bytecode_make(&k, &vectors, &b), "it needs more registers than an interpreter has");
+}
+END_TEST
+
+START_TEST(what_is_the_same_along_a_row_is_loaded_once_a_row) {
+	struct bytecode b;
+	struct instruction_set set;
+	struct kernel k;
+	uint32_t i = 1;
+
+	make_add_relu(&k);
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_int_eq(b.dialect, DIALECT_floats);
+	ck_assert_uint_eq(b.word[0], 2);
+	instructions_of(b.dialect, &vectors, &set);
+	while (set.row[b.word[i] & 0xffff].kind != INSTRUCTION_BLOCKS)
+		ck_assert_int_ne(set.row[b.word[i++] & 0xffff].kind, INSTRUCTION_LOAD);
+	ck_assert_int_eq(set.row[b.word[i - 1] & 0xffff].kind, INSTRUCTION_LOAD_UNIFORM);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LOAD_UNIFORM), 1);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_STREAM_STORE), 1);
+}
+END_TEST
+
+START_TEST(kernels_that_no_interpreter_runs_are_refused) {
+	struct traits floats_alone = vectors;
+	struct bytecode b;
+	struct kernel k;
+
+	make_add_relu(&k);
+	k.root = KERNEL_SCATTER;
+	ck_assert_ptr_nonnull(bytecode_make(&k, &vectors, &b));
+	make_op(&k, OP_add, DTYPE_f64);
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	floats_alone.f64 = false;
+	ck_assert_ptr_nonnull(bytecode_make(&k, &floats_alone, &b));
+	/* Two element types that no dialect holds together. */
+	make_op(&k, OP_add, DTYPE_f64);
+	k.value[1].dtype = k.operand[1].dtype = DTYPE_i8;
+	ck_assert_str_eq(bytecode_make(&k, &vectors, &b), "no interpreter has all its element types");
+	make_op(&k, OP_add, DTYPE_f32);
+	k.value[2].op = OP_OWN_FIRST;
+	ck_assert_ptr_nonnull(bytecode_make(&k, &vectors, &b));
+}
+END_TEST
+
 static Suite *suite(void) {
 	Suite *s = suite_create("emit");
 	TCase *text = tcase_create("text"), *geometry = tcase_create("geometry");
@@ -446,8 +617,14 @@ static Suite *suite(void) {
 	tcase_add_loop_test(text, the_source_ends_with_the_body, 0, 2);
 	tcase_add_test(text, parts_that_are_not_in_use_do_not_show);
 	tcase_add_test(text, values_that_no_output_needs_are_left_out);
+	tcase_add_test(text, a_chain_of_dear_operations_is_written_for_several_vectors);
+	tcase_add_test(text, a_chain_that_keeps_many_values_is_written_for_one_vector);
 	tcase_add_test(text, a_program_holds_the_sections_it_needs_and_no_others);
 	tcase_add_test(text, every_operation_finds_its_functions);
+	tcase_add_test(text, every_operation_is_an_instruction_of_some_dialect);
+	tcase_add_test(text, registers_are_used_again_and_too_many_are_refused);
+	tcase_add_test(text, what_is_the_same_along_a_row_is_loaded_once_a_row);
+	tcase_add_test(text, kernels_that_no_interpreter_runs_are_refused);
 	tcase_add_test(text, sixteen_bit_floats_are_rounded_where_a_result_may_not_be_one);
 	tcase_add_loop_test(geometry, pieces_and_items_cover_every_element, 0, SHAPES);
 	tcase_add_loop_test(geometry, groups_are_whole_and_cover_every_element, 0, SHAPES);
@@ -455,6 +632,7 @@ static Suite *suite(void) {
 	tcase_add_loop_test(geometry, tiles_are_cut_evenly, 0, KERNEL_TILES);
 	tcase_add_loop_test(geometry, only_matrix_tiles_name_instructions, 0, KERNEL_TILES);
 	tcase_add_test(geometry, a_large_task_keeps_every_compute_unit_busy);
+	tcase_add_test(geometry, strips_of_rows_keep_all_units_busy_until_the_end);
 	tcase_add_loop_test(geometry, an_empty_task_has_no_items_and_can_be_launched, 0, 6);
 	suite_add_tcase(s, text);
 	suite_add_tcase(s, geometry);
@@ -462,11 +640,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(suite());
 }

@@ -4,6 +4,7 @@
  * A kernel and its tasks are built by hand or drawn from a seed, then run by `reference` below, one
  * element at a time, and by the emitted programs: CPU strategy with 16 lanes and with one, GPU strategy. All
  * must leave the same bytes in the pool, also where nothing was to be written. NaNs count as equal.
+ * Loops take the rounds of a slice (tests/slice.h): three compilations a kernel are dear.
  */
 #include <check.h>
 #include <math.h>
@@ -12,7 +13,11 @@
 #include <string.h>
 
 #include "daemon/device/state.h"
+#include "daemon/emit/bytecode.h"
 #include "daemon/emit/emit.h"
+#include "daemon/emit/instructions.h"
+#include "tests/slice.h"
+#include "tests/suite.h"
 
 enum {
 	TASKS = 8,
@@ -1342,6 +1347,245 @@ START_TEST(drawn_elementwise_kernels_agree) {
 }
 END_TEST
 
+/* ---- interpreters ---- */
+
+static const struct {
+	enum dialect dialect;
+	unsigned variant;
+} interpreters[] = {
+	{ DIALECT_floats, 0 }, { DIALECT_mixed, VARIANTS - 1 },
+	{ DIALECT_mixed, 0 }, { DIALECT_words, 0 }, { DIALECT_bytes, 0 }, { DIALECT_doubles, 0 },
+};
+enum {
+	INTERPRETERS = sizeof interpreters / sizeof *interpreters,
+	INTERPRETED = 40, /* kernels in each */
+};
+
+/* The launch's table, records, and the code of all tasks. */
+static cl_mem make_program(struct job *j, const struct traits *t, const struct bytecode *code, size_t *items, size_t *local) {
+	size_t words = kernel_record_words(&j->k), all = j->tasks * (1 + words) + code->words;
+	uint64_t *ring = calloc(RING_OFFSET + all, sizeof *ring), *table = ring + RING_OFFSET;
+	cl_mem records;
+	cl_int error;
+
+	ck_assert_ptr_nonnull(ring);
+	*items = 0;
+	for (unsigned i = 0; i < j->tasks; i++) {
+		uint64_t at = j->tasks + i * words;
+		struct emit_launch size;
+
+		memcpy(table + at, j->record[i], words * sizeof *table);
+		size = bytecode_geometry(&j->k, t, j->dims[i], table + at);
+		*items = size.items > *items ? size.items : *items;
+		*local = size.local;
+		table[i] = bytecode_task(at, all - code->words);
+	}
+	memcpy(table + all - code->words, code->word, code->words * sizeof *table);
+	records = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, (RING_OFFSET + all) * sizeof *ring, ring, &error);
+	must(error);
+	free(ring);
+	return records;
+}
+
+static void interpret(struct job *j, cl_kernel kernel, const struct traits *t, const struct bytecode *code, uint8_t *pool) {
+	size_t global[2] = { 0, j->tasks }, local[2] = { 0, 1 };
+	cl_mem memory, records = make_program(j, t, code, global, local);
+	cl_ulong first = RING_OFFSET;
+	cl_int error;
+
+	memory = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, pool_bytes(j), j->pool, &error);
+	must(error);
+	must(clSetKernelArg(kernel, 0, sizeof records, &records));
+	must(clSetKernelArg(kernel, 1, sizeof first, &first));
+	must(clSetKernelArg(kernel, 2, sizeof memory, &memory));
+	must(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, global, local, 0, NULL, NULL));
+	memcpy(pool, j->pool, POOL_BYTES);
+	must(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, pool_bytes(j), pool, 0, NULL, NULL));
+	clReleaseMemObject(memory);
+	clReleaseMemObject(records);
+}
+
+static unsigned draw_type(enum dialect dialect) {
+	unsigned type = pick(DTYPE_COUNT);
+
+	while (!instruction_dialect_has(dialect, type))
+		type = pick(DTYPE_COUNT);
+	return type;
+}
+
+/* A value of the type: a load, a number, or an operation on others. */
+static unsigned draw_value(struct job *j, enum dialect dialect, unsigned type, unsigned depth) {
+	static const unsigned binary[] = { OP_add, OP_sub, OP_mul, OP_maximum, OP_minimum };
+	struct kernel *k = &j->k;
+	unsigned a, b;
+
+	if (depth == 0 || k->operands > KERNEL_OPERANDS - 8)
+		return pick(4) ? add_load(k, type, pick(3)) : add_scalar(k, type);
+	if (pick(4) == 0)
+		return add_op(k, OP_cast, type, draw_value(j, dialect, draw_type(dialect), depth - 1), 0, 0);
+	if (pick(8) == 0 && type == DTYPE_i64)
+		return add_iota(k, pick(3));
+	if (pick(8) == 0 && k->values)
+		return add_op(k, OP_cast, type, pick(k->values), 0, 0);
+	a = draw_value(j, dialect, type, depth - 1);
+	b = draw_value(j, dialect, type, depth - 1);
+	if (type == DTYPE_bool || pick(4) == 0)
+		return add_op(k, OP_where, type, add_op(k, OP_lt, DTYPE_bool, a, b, 0), b, a);
+	return add_op(k, binary[pick(5)], type, a, b, 0);
+}
+
+static struct job *draw_job(enum dialect dialect) {
+	int64_t dims[KERNEL_RANK];
+	unsigned rank = pick(5), outputs = 1 + pick(3);
+	struct job *j = job_new(KERNEL_MAP, rank, 0);
+
+	for (unsigned o = 0; o < outputs; o++)
+		add_output(&j->k, draw_value(j, dialect, draw_type(dialect), pick(5)),
+			pick(4) ? KERNEL_CONTIGUOUS : KERNEL_STRIDED, pick(2));
+	for (unsigned o = 0; rank == 0 && o < j->k.operands; o++)
+		j->k.operand[o].access = KERNEL_UNIFORM;
+	for (unsigned t = 0; t < 3; t++) {
+		draw_dims(dims, rank, 3000);
+		if (rank && t == 1 && pick(8) == 0)
+			dims[pick(rank)] = 0;
+		add_task(j, dims);
+	}
+	return j;
+}
+
+static void prove_interpreted(struct job *j, unsigned i, cl_kernel interpreter) {
+	const struct traits *t = &variants[interpreters[i].variant].traits;
+	uint8_t *expected = malloc(POOL_BYTES), *got = malloc(POOL_BYTES);
+	const char *reason;
+	struct bytecode code;
+
+	ck_assert_ptr_nonnull(expected);
+	ck_assert_ptr_nonnull(got);
+	set_width(&j->k, t);
+	reason = bytecode_assemble(&j->k, t, interpreters[i].dialect, &code);
+	/* The deepest ones need more registers than there are. */
+	ck_assert_msg(!reason || strstr(reason, "registers"), "%s", reason);
+	memcpy(expected, j->pool, POOL_BYTES);
+	for (unsigned n = 0; n < j->tasks; n++)
+		reference(&j->k, j->record[n], expected);
+	unify_nans(j, expected);
+	if (!reason) {
+		interpret(j, interpreter, t, &code, got);
+		unify_nans(j, got);
+		compare_pools(j, expected, got, "interpreter", &j->k, t);
+	}
+	free(expected);
+	free(got);
+	job_free(j);
+}
+
+static cl_kernel open_interpreter(unsigned i, cl_program *programp) {
+	const struct traits *t = &variants[interpreters[i].variant].traits;
+	cl_kernel interpreter;
+	struct kernel k;
+	cl_int error;
+
+	bytecode_interpreter(interpreters[i].dialect, t, &k);
+	*programp = build(&k, t);
+	interpreter = clCreateKernel(*programp, "fused", &error);
+	must(error);
+	return interpreter;
+}
+
+START_TEST(interpreted_kernels_agree) {
+	cl_program program;
+	cl_kernel interpreter;
+
+	if (!suits(&variants[interpreters[_i].variant].traits))
+		return;
+	interpreter = open_interpreter((unsigned)_i, &program);
+	for (unsigned n = 0; n < INTERPRETED; n++) {
+		seed = n + 1;
+		prove_interpreted(draw_job(interpreters[_i].dialect), (unsigned)_i, interpreter);
+	}
+	clReleaseKernel(interpreter);
+	clReleaseProgram(program);
+}
+END_TEST
+
+/* Every operation of a type, some a kernel, as byte code and as a program of one lane, which other tests prove right. */
+struct all_ops {
+	unsigned interpreter, type;
+	cl_kernel kernel;
+	struct job *j;
+	uint16_t in[3], truth;
+	unsigned outputs;
+};
+
+enum { OPS_TOGETHER = 12 };
+
+static void begin_ops(struct all_ops *a) {
+	a->j = job_new(KERNEL_MAP, 1, 0);
+	for (unsigned i = 0; i < 3; i++)
+		a->in[i] = add_load(&a->j->k, a->type, i == 2 ? KERNEL_STRIDED : KERNEL_CONTIGUOUS);
+	a->truth = add_load(&a->j->k, DTYPE_bool, KERNEL_CONTIGUOUS);
+	a->outputs = 0;
+}
+
+static void end_ops(struct all_ops *a) {
+	const struct traits *t = &variants[interpreters[a->interpreter].variant].traits;
+	uint8_t *expected = malloc(POOL_BYTES), *got = malloc(POOL_BYTES);
+	struct bytecode code;
+	const char *reason;
+
+	ck_assert_ptr_nonnull(expected);
+	ck_assert_ptr_nonnull(got);
+	add_task(a->j, (const int64_t[]){ 3001 });
+	set_width(&a->j->k, t);
+	reason = bytecode_assemble(&a->j->k, t, interpreters[a->interpreter].dialect, &code);
+	ck_assert_msg(!reason, "%s", reason);
+	interpret(a->j, a->kernel, t, &code, got);
+	set_width(&a->j->k, &variants[1].traits);
+	launch(a->j, &a->j->k, &variants[1].traits, expected);
+	unify_nans(a->j, expected);
+	unify_nans(a->j, got);
+	compare_pools(a->j, expected, got, dtype_info(a->type)->name, &a->j->k, &variants[1].traits);
+	free(expected);
+	free(got);
+	job_free(a->j);
+}
+
+static void add_one_op(struct all_ops *a, unsigned op) {
+	const struct op_info *info = op_info(op);
+	unsigned result = info->result == OP_RESULT_BOOL ? DTYPE_bool : a->type;
+	unsigned first = op == OP_where ? a->truth : a->in[0];
+
+	add_output(&a->j->k, add_op(&a->j->k, op, result, first, a->in[1], a->in[2]), KERNEL_CONTIGUOUS, false);
+	if (++a->outputs < OPS_TOGETHER)
+		return;
+	end_ops(a);
+	begin_ops(a);
+}
+
+static void prove_ops(struct all_ops *a) {
+	begin_ops(a);
+	for (unsigned op = 0; op < OP_COUNT; op++)
+		if (op_info(op) && op_is_elementwise(op_info(op)) && op_types_take(op_info(op)->types, dtype_info(a->type)->kind))
+			add_one_op(a, op);
+	end_ops(a);
+}
+
+/* In the first dialect that has all operations of the type. */
+START_TEST(interpreted_operations_have_the_bits_of_programs) {
+	struct all_ops a = { .type = (unsigned)_i };
+	cl_program program;
+
+	if (device_is_gpu)
+		return;
+	while (!instruction_dialect_is_whole(interpreters[a.interpreter].dialect, a.type))
+		a.interpreter++;
+	a.kernel = open_interpreter(a.interpreter, &program);
+	prove_ops(&a);
+	clReleaseKernel(a.kernel);
+	clReleaseProgram(program);
+}
+END_TEST
+
 /* ---- reductions ---- */
 
 /* reduce(a * b) over what the form says, then minus a scalar, and its square. */
@@ -1575,6 +1819,7 @@ END_TEST
 START_TEST(rows_across_the_lanes_are_reduced_and_mapped_in_one_kernel) {
 	struct job *j = softened(KERNEL_FORM_COLUMN, row_types[_i], 3, 2, false);
 
+	j->k.far = _i % 2;
 	add_task(j, (const int64_t[]){ 2, 1, 3 });
 	add_task(j, (const int64_t[]){ 1, 10, 1797 });
 	add_task(j, (const int64_t[]){ 3, 77, 65 });
@@ -1674,6 +1919,7 @@ START_TEST(drawn_rows_agree) {
 	kept = form == KERNEL_FORM_COLUMN ? 1 + pick(3) : pick(4);
 	rank = kept + (form == KERNEL_FORM_ROW ? 1 : 1 + pick(2));
 	j = rows(form, rank, kept, pick(4) == 0);
+	j->k.far = _i / 3 % 2;
 	draw_rows(j, draw_dtype(), 4 + pick(8));
 	for (unsigned t = 0; t < 3; t++) {
 		draw_dims(dims, rank, 3000);
@@ -1912,45 +2158,48 @@ static Suite *suite(void) {
 	Suite *s = suite_create("emit_kernels");
 	TCase *map = tcase_create("map"), *reduce = tcase_create("reduce"), *matmul = tcase_create("matmul");
 	TCase *rows = tcase_create("rows"), *scans = tcase_create("scan");
-	TCase *cases[] = { map, reduce, matmul, rows, scans };
+	TCase *interpreted = tcase_create("interpreters");
+	TCase *cases[] = { map, interpreted, reduce, matmul, rows, scans };
 
-	tcase_add_loop_test(map, every_type_loads_and_stores_with_every_access, 0, 3);
-	tcase_add_loop_test(map, types_convert_to_every_other, 0, CONVERTIBLE);
+	tcase_add_slice_test(map, every_type_loads_and_stores_with_every_access, 3);
+	tcase_add_slice_test(map, types_convert_to_every_other, CONVERTIBLE);
 	tcase_add_test(map, broadcast_operands_meet_whole_ones);
 	tcase_add_test(map, one_launch_runs_tasks_of_different_sizes);
 	tcase_add_test(map, a_task_without_elements_writes_nothing);
 	tcase_add_test(map, rank_0_is_one_element);
-	tcase_add_loop_test(map, an_iota_counts_along_every_dimension, 0, 3);
-	tcase_add_loop_test(map, every_rank_finds_its_elements, 0, 6);
-	tcase_add_loop_test(map, random_bits_are_those_of_the_published_vectors, 0, 5);
-	tcase_add_loop_test(map, gathers_read_where_their_index_says_and_nowhere_else, 0, 9);
-	tcase_add_loop_test(reduce, gathers_stand_before_and_after_a_reduction, 0, 3);
-	tcase_add_loop_test(map, drawn_elementwise_kernels_agree, 0, 8);
-	tcase_add_loop_test(map, operands_may_lie_in_any_pool, 0, VARIANTS);
-	tcase_add_loop_test(map, a_record_of_zeros_is_no_work, 0, 3);
-	tcase_add_loop_test(reduce, rows_reduce_in_the_documented_tree, 0, REDUCTIONS);
-	tcase_add_loop_test(reduce, nothing_reduced_gives_zero_or_the_neutral_element, 0, 5);
-	tcase_add_loop_test(reduce, columns_reduce_in_the_documented_tree, 0, REDUCTIONS);
-	tcase_add_loop_test(reduce, reductions_over_several_dimensions_count_in_row_major_order, 0, SUMS);
-	tcase_add_loop_test(reduce, columns_reduce_over_several_dimensions, 0, SUMS);
-	tcase_add_loop_test(reduce, blocks_of_a_long_extent_are_partial_results, 0, 3);
+	tcase_add_slice_test(map, an_iota_counts_along_every_dimension, 3);
+	tcase_add_slice_test(map, every_rank_finds_its_elements, 6);
+	tcase_add_slice_test(map, random_bits_are_those_of_the_published_vectors, 5);
+	tcase_add_slice_test(map, gathers_read_where_their_index_says_and_nowhere_else, 9);
+	tcase_add_slice_test(reduce, gathers_stand_before_and_after_a_reduction, 3);
+	tcase_add_slice_test(map, drawn_elementwise_kernels_agree, 8);
+	tcase_add_slice_test(interpreted, interpreted_kernels_agree, INTERPRETERS);
+	tcase_add_slice_test(interpreted, interpreted_operations_have_the_bits_of_programs, DTYPE_COUNT);
+	tcase_add_slice_test(map, operands_may_lie_in_any_pool, VARIANTS);
+	tcase_add_slice_test(map, a_record_of_zeros_is_no_work, 3);
+	tcase_add_slice_test(reduce, rows_reduce_in_the_documented_tree, REDUCTIONS);
+	tcase_add_slice_test(reduce, nothing_reduced_gives_zero_or_the_neutral_element, 5);
+	tcase_add_slice_test(reduce, columns_reduce_in_the_documented_tree, REDUCTIONS);
+	tcase_add_slice_test(reduce, reductions_over_several_dimensions_count_in_row_major_order, SUMS);
+	tcase_add_slice_test(reduce, columns_reduce_over_several_dimensions, SUMS);
+	tcase_add_slice_test(reduce, blocks_of_a_long_extent_are_partial_results, 3);
 	tcase_add_test(reduce, everything_reduces_to_one_element);
-	tcase_add_loop_test(reduce, drawn_reductions_agree, 0, 8);
-	tcase_add_loop_test(scans, rows_scan_in_the_documented_order, 0, SCANNED);
-	tcase_add_loop_test(scans, columns_scan_in_the_documented_order, 0, SCANNED);
+	tcase_add_slice_test(reduce, drawn_reductions_agree, 8);
+	tcase_add_slice_test(scans, rows_scan_in_the_documented_order, SCANNED);
+	tcase_add_slice_test(scans, columns_scan_in_the_documented_order, SCANNED);
 	tcase_add_test(scans, a_scan_of_everything_has_no_kept_dims);
-	tcase_add_loop_test(scans, blocks_of_a_long_scan_begin_with_their_carry, 0, 2);
-	tcase_add_loop_test(scans, drawn_scans_agree, 0, 8);
-	tcase_add_loop_test(matmul, products_of_any_size_sum_in_order, 0, 4);
-	tcase_add_loop_test(matmul, products_of_every_type_agree, 0, 6);
+	tcase_add_slice_test(scans, blocks_of_a_long_scan_begin_with_their_carry, 2);
+	tcase_add_slice_test(scans, drawn_scans_agree, 8);
+	tcase_add_slice_test(matmul, products_of_any_size_sum_in_order, 4);
+	tcase_add_slice_test(matmul, products_of_every_type_agree, 6);
 	tcase_add_test(matmul, batches_of_products_broadcast);
-	tcase_add_loop_test(rows, rows_are_reduced_and_mapped_in_one_kernel, 0, 4);
+	tcase_add_slice_test(rows, rows_are_reduced_and_mapped_in_one_kernel, 4);
 	tcase_add_test(rows, long_rows_are_reduced_block_by_block);
-	tcase_add_loop_test(rows, rows_across_the_lanes_are_reduced_and_mapped_in_one_kernel, 0, 4);
-	tcase_add_loop_test(rows, rows_of_several_dimensions_count_in_row_major_order, 0, 4);
-	tcase_add_loop_test(rows, more_blocks_than_columns_are_reduced_in_the_same_tree, 0, 3);
-	tcase_add_loop_test(rows, empty_rows_have_results_of_their_own, 0, 2);
-	tcase_add_loop_test(rows, drawn_rows_agree, 0, 18);
+	tcase_add_slice_test(rows, rows_across_the_lanes_are_reduced_and_mapped_in_one_kernel, 4);
+	tcase_add_slice_test(rows, rows_of_several_dimensions_count_in_row_major_order, 4);
+	tcase_add_slice_test(rows, more_blocks_than_columns_are_reduced_in_the_same_tree, 3);
+	tcase_add_slice_test(rows, empty_rows_have_results_of_their_own, 2);
+	tcase_add_slice_test(rows, drawn_rows_agree, 18);
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		tcase_add_unchecked_fixture(cases[i], open_device, close_device);
 		tcase_set_timeout(cases[i], 600);
@@ -1960,13 +2209,6 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	SRunner *r = srunner_create(suite());
-	int failed;
-
 	/* The driver's threads do not survive a fork. */
-	srunner_set_fork_status(r, CK_NOFORK);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run_as(suite(), CK_NOFORK);
 }

@@ -18,9 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/exec/exec.h"
 #include "protocol/shm.h"
+#include "tests/driver_cache.h"
 #include "tests/interpose/interpose.c"
+#include "tests/suite.h"
 
 enum {
 	TIMEOUT = 120,               /* seconds; a first build on a busy machine takes several */
@@ -57,7 +60,9 @@ static struct stage {
 	uint64_t freed_offset;
 	bool timed;                  /* runs are */
 	bool alone;                  /* runs share no launch */
+	enum config_interpreter interpreter;
 	uint64_t timeout_us;         /* of runs */
+	bool reaches;                /* kernels reach host memory; set before open_stage() */
 	unsigned times;              /* told */
 	double fastest_ns;
 } st;
@@ -92,8 +97,8 @@ static int grow(void *user, uint64_t bytes) {
 /* Room for the panels of two factors of the tests, not for three. */
 enum { FACTOR_ROWS = 6, FACTOR_COLUMNS = 20, PACKED_BYTES = 2048, VECTOR = 16 };
 
-/* Of a device with memory of its own. */
-enum { MEMORY = 1 << 30 };
+/* Of a device with memory of its own; the small one has room for seven large arrays beside what is nobody's. */
+enum { MEMORY = 1 << 30, BIG = 1 << 18, ROOM = 7, SMALL_MEMORY = (ROOM + 1) * BIG * (int)sizeof(float) };
 
 static void freed(void *user, uint32_t arena, uint64_t offset, uint64_t bytes) {
 	(void)user;
@@ -116,18 +121,11 @@ static void open_space(uint64_t quota) {
 	ck_assert_int_eq(space_new(st.exec, &c, quota, &st.space), 0);
 }
 
-static void open_stage(const char *strategy, bool discrete, uint64_t scratch, uint64_t quota) {
-	struct device_config c = {
-		.cache_dir = folder, .wake = wake, .strategy = strategy, .builders = 1,
-		/* FUSION_TEST_DISCRETE: as on a device with memory of its own. */
-		.discrete = discrete || getenv("FUSION_TEST_DISCRETE"),
-		/* Others test on such a device too. */
-		.memory = MEMORY
-	};
-	struct exec_config e = { .scratch_bytes = scratch, .packed_bytes = PACKED_BYTES };
+static void open_parts(const struct device_config *c, uint64_t scratch, uint64_t quota) {
+	struct exec_config e = { .scratch_bytes = scratch, .packed_bytes = PACKED_BYTES, .interpreter = st.interpreter };
 	struct fault f = { 0 };
 
-	ck_assert_msg(!device_open(&c, &st.device, &f), "%s", f.text);
+	ck_assert_msg(!device_open(c, &st.device, &f), "%s", f.text);
 	ck_assert_int_eq(plan_cache_new(64, &st.plans), 0);
 	e.device = st.device;
 	e.plans = st.plans;
@@ -139,8 +137,29 @@ static void open_stage(const char *strategy, bool discrete, uint64_t scratch, ui
 	st.fuse = true;
 }
 
+static void open_stage(const char *strategy, bool discrete, uint64_t scratch, uint64_t quota) {
+	const struct device_config c = {
+		.cache_dir = folder, .wake = wake, .strategy = strategy, .builders = 1,
+		/* FUSION_TEST_DISCRETE: as on a device with memory of its own. */
+		.discrete = discrete || getenv("FUSION_TEST_DISCRETE"),
+		.reach = st.reaches,
+		/* Others test on such a device too. */
+		.memory = MEMORY
+	};
+
+	open_parts(&c, scratch, quota);
+}
+
 static void open_usual(void) {
 	open_stage(NULL, false, 0, 0);
+}
+
+static void open_small(void) {
+	const struct device_config c = {
+		.cache_dir = folder, .wake = wake, .builders = 1, .discrete = true, .memory = SMALL_MEMORY
+	};
+
+	open_parts(&c, 0, 0);
 }
 
 /* Tests of arenas that hold results, where the device keeps them in memory of its own. */
@@ -652,13 +671,14 @@ END_TEST
 
 /* ---- factors that stay packed ---- */
 
-/* Factors are packed for vectors. */
-static bool lacks_usual_vectors(void) {
-	bool lacks = device_traits(st.device)->width != VECTOR;
-
-	if (lacks)
-		printf("note: skipped, for the device has other vectors\n");
-	return lacks;
+/* Factors are packed for vectors: where the device has others, the stage is closed again and false. */
+static bool open_packing(bool discrete) {
+	open_stage(NULL, discrete, 0, 0);
+	if (device_traits(st.device)->width == VECTOR)
+		return true;
+	printf("note: skipped, for the device has other vectors\n");
+	close_stage();
+	return false;
 }
 
 /* w is columns by rows, so a product with its transpose needs it packed. */
@@ -719,11 +739,8 @@ START_TEST(a_factor_stays_packed_until_its_array_is_written_or_goes) {
 	uint64_t offset;
 	uint32_t arena;
 
-	open_stage(NULL, _i, 0, 0);
-	if (lacks_usual_vectors()) {
-		close_stage();
+	if (!open_packing(_i))
 		return;
-	}
 	x = client_array(2 * FACTOR_ROWS, 1, 0);
 	w = client_array(FACTOR_COLUMNS * FACTOR_ROWS, 0, 1);
 	check_product(x, w);
@@ -777,11 +794,8 @@ static void check_convolution(struct buffer *x, struct buffer *w) {
 START_TEST(weights_of_a_convolution_stay_packed) {
 	struct buffer *x, *w;
 
-	open_usual();
-	if (lacks_usual_vectors()) {
-		close_stage();
+	if (!open_packing(false))
 		return;
-	}
 	x = client_array(10, 1, 0);
 	w = client_array(FILTERS * 6, 0, 1);
 	for (unsigned round = 0; round < 3; round++)
@@ -797,11 +811,8 @@ END_TEST
 START_TEST(packed_factors_take_no_more_memory_than_they_may) {
 	struct buffer *x, *w[3];
 
-	open_usual();
-	if (lacks_usual_vectors()) {
-		close_stage();
+	if (!open_packing(false))
 		return;
-	}
 	x = client_array(2 * FACTOR_ROWS, 1, 0);
 	for (unsigned i = 0; i < 3; i++)
 		w[i] = client_array(FACTOR_COLUMNS * FACTOR_ROWS, (float)i, 1);
@@ -878,7 +889,7 @@ START_TEST(publishing_a_poisoned_array_tells_why) {
 END_TEST
 
 START_TEST(memory_that_runs_out_fails_that_run_alone) {
-	enum { MOST = 1100 };        /* the first arena for results has 4 MiB, room for 1,024 */
+	enum { MOST = 100 };         /* the first arena for results has room for a few */
 	struct buffer *a, *out[MOST];
 	struct ending e;
 	unsigned n = 0;
@@ -897,7 +908,7 @@ START_TEST(memory_that_runs_out_fails_that_run_alone) {
 		ck_assert_uint_eq(e.times, 1);
 	} while (!e.code && n < MOST);
 	ck_assert_int_eq(e.code, FAULT_MEMORY);
-	ck_assert_uint_gt(n, 1000);
+	ck_assert_uint_gt(n, 2);
 	ck_assert_ptr_nonnull(buffer_fault(out[n - 1]));
 	ck_assert(published(out[n - 2])[0] == 2);
 	/* With one array less there is room again. */
@@ -1220,6 +1231,117 @@ START_TEST(runs_go_on_where_the_ring_was_full) {
 }
 END_TEST
 
+/* ---- interpreters ---- */
+
+/* The interpreter of floats is asked for when the device is quiet; then it is there. */
+static void open_interpreter(enum config_interpreter mode, const char *strategy, bool discrete) {
+	uint64_t builds;
+
+	st.interpreter = mode;
+	open_stage(strategy, discrete, 0, 0);
+	for (builds = 0; mode == INTERPRETER_AUTO && !builds; builds = device_counters(st.device)->builds)
+		turn(100);
+}
+
+/* A builder that hangs keeps nobody from a first result; nor does the next run wait for what has ended. */
+START_TEST(a_first_run_does_not_wait_for_its_build) {
+	struct buffer *a, *b, *out[2];
+	struct ending e[2] = { { 0 } };
+	uint64_t builds;
+
+	open_interpreter(INTERPRETER_AUTO, _i == 2 ? "gpu" : NULL, _i == 1);
+	builds = device_counters(st.device)->builds;
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	rules.hold = 1;
+	output(chain(leaf(a), leaf(b), 9));
+	submit(&out[0], &e[0]);
+	check_chain(published(out[0]), N, 9);
+	ck_assert_int_eq(e[0].code, 0);
+	ck_assert_uint_eq(exec_counters(st.exec)->interpreted, 1);
+	ck_assert_uint_eq(device_counters(st.device)->builds, builds);
+	rules.hold = 0;
+	while (device_counters(st.device)->builds == builds)
+		ck_assert_msg(turn(WAIT_MS), "nothing woke the engine");
+	output(chain(leaf(a), leaf(b), 9));
+	submit(&out[1], &e[1]);
+	check_chain(published(out[1]), N, 9);
+	ck_assert_uint_eq(exec_counters(st.exec)->interpreted, 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 2);
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
+START_TEST(what_is_always_interpreted_builds_nothing_else) {
+	struct buffer *a, *b, *out;
+	struct ending e = { 0 };
+
+	open_interpreter(INTERPRETER_ALWAYS, NULL, false);
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	st.fuse = false;
+	for (unsigned ops = 5; ops < 9; ops++) {
+		output(chain(leaf(a), leaf(b), ops));
+		submit(&out, &e);
+		check_chain(published(out), N, ops);
+		buffer_unref(out);
+	}
+	ck_assert_uint_eq(device_counters(st.device)->builds, 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->interpreted, 5 + 6 + 7 + 8);
+	buffer_unref(a);
+	buffer_unref(b);
+	close_stage();
+}
+END_TEST
+
+/* Steps that no interpreter runs wait as ever, in the order of their lane. */
+START_TEST(interpreted_steps_and_others_are_one_run) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	open_interpreter(INTERPRETER_ALWAYS, NULL, false);
+	a = client_array(N, 1, 0);
+	st.fuse = false;
+	output(op(OP_add, sum_of(op(OP_add, leaf(a), leaf(a))), scalar(1)));
+	submit(&out, &e);
+	ck_assert(published(out)[0] == 2 * N + 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->interpreted, 2);
+	ck_assert_uint_ge(exec_counters(st.exec)->steps, 3);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_kernel_that_does_not_build_is_interpreted) {
+	struct buffer *a, *b, *out;
+	struct ending e = { 0 };
+
+	open_interpreter(INTERPRETER_AUTO, NULL, false);
+	limit_ops(3);
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	for (unsigned i = 0; i < 2; i++) {
+		output(chain(leaf(a), leaf(b), 17));
+		submit(&out, &e);
+		check_chain(published(out), N, 17);
+		buffer_unref(out);
+		while (!device_counters(st.device)->build_failures)
+			ck_assert_msg(turn(WAIT_MS), "nothing woke the engine");
+	}
+	ck_assert_int_eq(e.code, 0);
+	ck_assert_uint_eq(exec_counters(st.exec)->interpreted, 2);
+	ck_assert_uint_eq(exec_counters(st.exec)->kernels_split, 0);
+	buffer_unref(a);
+	buffer_unref(b);
+	close_stage();
+}
+END_TEST
+
 /* ---- kernels that do not build ---- */
 
 START_TEST(a_kernel_that_does_not_build_is_split_unseen) {
@@ -1425,6 +1547,221 @@ static unsigned count_mappings(void) {
 	return n;
 }
 
+/* ---- more arrays than the device has room for ---- */
+
+/* from + by, BIG elements of each. */
+static struct buffer *raised(struct buffer *from, float by) {
+	struct ending e = { 0 };
+	struct buffer *out;
+
+	output(op(OP_add, leaf_at(from, BIG, 0), scalar(by)));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_msg(!e.code, "%s", e.fault.text);
+	return out;
+}
+
+static void check_large(struct buffer *b, float first) {
+	const float *v = published(b);
+
+	for (unsigned i = 0; i < BIG; i++)
+		if (v[i] != first + (float)i)
+			ck_abort_msg("element %u is %g, not %g", i, (double)v[i], (double)(first + (float)i));
+}
+
+static void release_all(struct buffer **b, unsigned n) {
+	for (unsigned i = 0; i < n; i++)
+		buffer_unref(b[i]);
+	wait_idle();
+}
+
+static uint64_t uploads(void) {
+	return device_counters(st.device)->uploads;
+}
+
+START_TEST(arrays_beyond_the_device_s_memory_move_to_the_host_and_come_back) {
+	enum { ARRAYS = 3 * ROOM };
+	struct buffer *b[ARRAYS], *again;
+
+	open_small();
+	b[0] = client_array(BIG, 0, 1);
+	for (unsigned i = 1; i < ARRAYS; i++)
+		b[i] = raised(b[i - 1], 1);
+	ck_assert_uint_ge(exec_counters(st.exec)->moved, ARRAYS - ROOM);
+	ck_assert_uint_eq(
+		exec_counters(st.exec)->moved_bytes, exec_counters(st.exec)->moved * BIG * sizeof(float));
+	again = raised(b[1], 100);
+	check_large(again, 101);
+	for (unsigned i = 0; i < ARRAYS; i++)
+		check_large(b[i], (float)i);
+	buffer_unref(again);
+	release_all(b, ARRAYS);
+	close_stage();
+}
+END_TEST
+
+START_TEST(the_array_used_longest_ago_goes_first) {
+	struct buffer *b[ROOM + 2], *again;
+	uint64_t before;
+
+	open_small();
+	b[0] = client_array(BIG, 0, 1);
+	for (unsigned i = 1; i < ROOM; i++)
+		b[i] = raised(b[i - 1], 1);
+	b[ROOM] = raised(b[1], 10);     /* in place of b[0] */
+	b[ROOM + 1] = raised(b[1], 11); /* in place of b[2], for b[1] was used since */
+	before = uploads();
+	again = raised(b[1], 12);
+	ck_assert_uint_eq(uploads(), before);
+	buffer_unref(again);
+	again = raised(b[2], 12);
+	ck_assert_uint_eq(uploads(), before + 1);
+	check_large(again, 14);
+	buffer_unref(again);
+	release_all(b, ROOM + 2);
+	close_stage();
+}
+END_TEST
+
+START_TEST(what_has_a_copy_on_the_host_goes_without_being_copied) {
+	struct buffer *b[2 * ROOM], *out;
+	uint64_t before;
+
+	open_small();
+	for (unsigned i = 0; i < 2 * ROOM; i++)
+		b[i] = client_array(BIG, (float)i, 1);
+	before = device_counters(st.device)->downloads;
+	for (unsigned i = 0; i < 2 * ROOM; i++) {
+		out = raised(b[i], 1);
+		buffer_unref(out);
+	}
+	ck_assert_uint_gt(exec_counters(st.exec)->moved, 0);
+	ck_assert_uint_eq(device_counters(st.device)->downloads, before);
+	release_all(b, 2 * ROOM);
+	close_stage();
+}
+END_TEST
+
+/* A run that needs all the room there is: what it reads stays, all else goes. */
+START_TEST(arrays_of_one_run_are_there_together) {
+	struct buffer *b[2 * ROOM], *out;
+	struct ending e = { 0 };
+	uint32_t sum;
+
+	open_small();
+	b[0] = client_array(BIG, 0, 1);
+	for (unsigned i = 1; i < 2 * ROOM; i++)
+		b[i] = raised(b[0], (float)i);
+	sum = leaf_at(b[1], BIG, 0);
+	for (unsigned i = 2; i < ROOM; i++)
+		sum = op(OP_add, sum, op(OP_sub, leaf_at(b[i], BIG, 0), leaf_at(b[1], BIG, 0)));
+	output(sum);
+	submit(&out, &e);
+	check_large(out, 1 + (ROOM - 2) * (ROOM - 1) / 2);
+	buffer_unref(out);
+	release_all(b, 2 * ROOM);
+	close_stage();
+}
+END_TEST
+
+/* Unfused, so that each is a kernel: 2 * ROOM arrays that are read, as many that are written. */
+START_TEST(a_run_whose_arrays_do_not_fit_together_goes_step_by_step) {
+	struct buffer *b[2 * ROOM], *out[2 * ROOM];
+	struct ending e = { 0 };
+
+	open_small();
+	st.fuse = false;
+	for (unsigned i = 0; i < 2 * ROOM; i++) {
+		b[i] = client_array(BIG, (float)i, 1);
+		output(op(OP_add, leaf_at(b[i], BIG, 0), scalar(1)));
+	}
+	submit(out, &e);
+	for (unsigned i = 0; i < 2 * ROOM; i++)
+		check_large(out[i], (float)i + 1);
+	ck_assert_int_eq(e.code, 0);
+	ck_assert_uint_eq(exec_counters(st.exec)->kernels_split, 0);
+	release_all(b, 2 * ROOM);
+	release_all(out, 2 * ROOM);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_kernel_whose_arrays_do_not_fit_together_is_cut) {
+	struct buffer *b[ROOM + 2], *out;
+	struct ending e = { 0 };
+	uint32_t sum;
+
+	open_small();
+	for (unsigned i = 0; i < ROOM + 2; i++)
+		b[i] = client_array(BIG, 0, 1);
+	sum = leaf_at(b[0], BIG, 0);
+	for (unsigned i = 1; i < ROOM + 2; i++)
+		sum = op(OP_maximum, sum, op(OP_add, leaf_at(b[i], BIG, 0), scalar((float)i)));
+	output(sum);
+	submit(&out, &e);
+	check_large(out, ROOM + 1);
+	ck_assert_int_eq(e.code, 0);
+	ck_assert_uint_gt(exec_counters(st.exec)->kernels_split, 0);
+	buffer_unref(out);
+	release_all(b, ROOM + 2);
+	close_stage();
+}
+END_TEST
+
+START_TEST(an_operation_that_can_never_fit_fails_alone) {
+	struct buffer *huge, *small, *out;
+	struct ending e = { 0 };
+
+	open_small();
+	huge = client_array(ROOM * BIG / 2, 0, 1);
+	small = client_array(BIG, 0, 1);
+	output(op(OP_add, leaf_at(huge, ROOM * BIG / 2, 0), leaf_at(huge, ROOM * BIG / 2, 0)));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_int_eq(e.code, 0);
+	buffer_unref(out);
+	buffer_unref(huge);
+	huge = client_array((ROOM + 2) * BIG / 2, 0, 1);
+	output(op(OP_sqrt, leaf_at(huge, (ROOM + 2) * BIG / 2, 0), 0));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_int_eq(e.code, FAULT_MEMORY);
+	ck_assert_ptr_nonnull(strstr(e.fault.text, "one operation"));
+	buffer_unref(out);
+	out = raised(small, 2);
+	check_large(out, 2);
+	buffer_unref(out);
+	buffer_unref(huge);
+	buffer_unref(small);
+	wait_idle();
+	close_stage();
+}
+END_TEST
+
+START_TEST(where_the_host_has_no_room_either_the_run_fails_and_nothing_is_lost) {
+	struct buffer *b[ROOM], *more, *out;
+	struct ending e = { 0 };
+
+	open_small();
+	b[0] = client_array(BIG, 0, 1);
+	for (unsigned i = 1; i < ROOM; i++)
+		b[i] = raised(b[i - 1], 1);
+	st.grow_error = -ENOMEM;
+	more = raised(b[1], 1); /* b[0] lies on the host already */
+	output(op(OP_add, leaf_at(b[1], BIG, 0), leaf_at(more, BIG, 0)));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_int_eq(e.code, FAULT_MEMORY);
+	buffer_unref(out);
+	buffer_unref(more);
+	st.grow_error = 0;
+	for (unsigned i = 0; i < ROOM; i++)
+		check_large(b[i], (float)i);
+	release_all(b, ROOM);
+	close_stage();
+}
+END_TEST
+
 static void a_session(bool discrete) {
 	struct ending e = { 0 };
 	struct buffer *a, *out;
@@ -1601,6 +1938,120 @@ START_TEST(runs_of_one_plan_that_wait_in_several_lanes_are_one_launch) {
 }
 END_TEST
 
+/* A chain of a and b in one kernel, which is asked for before it is launched. */
+static const float *asked_for(struct buffer *a, struct buffer *b, struct buffer **outp, struct ending *e) {
+	uint64_t offset;
+	uint32_t arena;
+
+	exec_gather(st.exec);
+	output(chain(leaf(a), leaf(b), 4));
+	submit(outp, &e[0]);
+	ck_assert_int_eq(buffer_publish(st.lane, *outp, ended, &e[1]), 0);
+	exec_progress(st.exec);
+	wait_idle();
+	ck_assert_msg(!e[0].code && !e[1].code, "%s", e[0].fault.text);
+	buffer_location(*outp, &arena, &offset);
+	return (const float *)(const void *)(st.arena[arena] + offset);
+}
+
+START_TEST(a_small_array_is_touched_where_the_host_has_it) {
+	const struct exec_counters *x;
+	const struct device_counters *d;
+	struct buffer *a, *b, *out, *again;
+	struct ending e[4] = { { 0 } };
+
+	st.reaches = true;
+	open_stage(NULL, true, 0, 0);
+	x = exec_counters(st.exec);
+	d = device_counters(st.device);
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	check_chain(asked_for(a, b, &out, e), N, 4);
+	ck_assert_uint_eq(x->reached, 3);
+	ck_assert_uint_eq(d->uploads + d->downloads, 0);
+	/* The client has its arrays back as usual, once the kernel has run. */
+	a = buffer_unref(a);
+	wait_idle();
+	exec_progress(st.exec);
+	ck_assert_uint_eq(st.freed, 1);
+	/* What is read again is copied; what is computed is a leaf like any other. */
+	asked_for(out, b, &again, e + 2);
+	ck_assert_uint_eq(x->reached, 5);
+	ck_assert_uint_eq(d->uploads, 1);
+	ck_assert_uint_eq(d->downloads, 0);
+	check_chain(published(out), N, 4);
+	buffer_unref(b);
+	buffer_unref(out);
+	buffer_unref(again);
+	close_stage();
+}
+END_TEST
+
+START_TEST(a_result_that_nobody_asked_for_yet_stays_with_the_device) {
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+
+	st.reaches = true;
+	open_stage(NULL, true, 0, 0);
+	a = client_array(N, 0, 0.001f);
+	output(chain(leaf(a), leaf(a), 4));
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_uint_eq(exec_counters(st.exec)->reached, 1);
+	published(out);
+	ck_assert_uint_eq(device_counters(st.device)->downloads, 1);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+/* By its size, or since each element is touched again and again. */
+START_TEST(what_would_cross_the_bus_for_long_is_copied) {
+	enum { LARGE = 100000 };
+	const struct tensor_type t = { .dtype = DTYPE_f32, .rank = 2, .dims = { LARGE / 4, 4 } };
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+	struct view v;
+	uint32_t node;
+
+	st.reaches = true;
+	open_stage(NULL, true, 0, 0);
+	a = client_array(LARGE, 0, 0.001f);
+	view_contiguous(&t, &v);
+	if (_i) {
+		ck_assert_int_eq(graph_leaf(st.graph, a, &t, &v, &node), 0);
+		output(op(OP_mul, node, leaf_at(a, 4, 0)));
+	} else {
+		output(op(OP_abs, leaf_at(a, LARGE, 0), 0));
+	}
+	submit(&out, &e);
+	wait_idle();
+	ck_assert_msg(!e.code, "%s", e.fault.text);
+	ck_assert_uint_eq(exec_counters(st.exec)->reached, 0);
+	ck_assert_uint_eq(device_counters(st.device)->uploads, 1);
+	buffer_unref(a);
+	buffer_unref(out);
+	close_stage();
+}
+END_TEST
+
+START_TEST(interpreted_runs_of_several_lanes_are_one_launch) {
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches;
+
+	open_interpreter(INTERPRETER_ALWAYS, NULL, _i);
+	build_chain(5);
+	launches = device_counters(st.device)->launches;
+	crew_submit(&c, 5);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(device_counters(st.device)->launches, launches + 1);
+	check_crew(&c, 5);
+	crew_end(&c);
+	close_stage();
+}
+END_TEST
+
 START_TEST(runs_that_are_to_stay_alone_share_no_launch) {
 	struct crew c = { .e = { { 0 } } };
 
@@ -1681,10 +2132,12 @@ START_TEST(what_was_not_begun_in_time_fails_and_what_came_after_runs) {
 }
 END_TEST
 
-/* Two lanes with runs of equal length, each run an array of its own; the order of their ends is kept. */
+/* Some lanes with runs of equal length, each run an array of its own; the order of their ends is kept. */
+enum { CONTEST_LANES = 4 };
+
 struct contest {
-	struct lane *lane[2];
-	struct ending e[2][BACKLOG];
+	struct lane *lane[CONTEST_LANES];
+	struct ending e[CONTEST_LANES][BACKLOG];
 	struct buffer *a;
 };
 
@@ -1695,7 +2148,7 @@ static void contest_begin(struct contest *c) {
 	st.alone = true;
 	turns = 0;
 	c->a = client_array(N, 0, 0.001f);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < CONTEST_LANES; i++)
 		ck_assert_int_eq(lane_new(st.exec, &c->lane[i]), 0);
 	exec_gather(st.exec);
 }
@@ -1713,7 +2166,7 @@ static void contest_add(struct contest *c, int lane, unsigned count) {
 static void contest_end(struct contest *c) {
 	wait_idle();
 	buffer_unref(c->a);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < CONTEST_LANES; i++)
 		lane_free(c->lane[i]);
 	close_stage();
 }
@@ -1749,6 +2202,47 @@ START_TEST(a_lane_of_three_times_the_weight_has_three_times_the_runs) {
 	ck_assert_uint_gt(ahead, BACKLOG / 6);
 	ck_assert_uint_lt(ahead, BACKLOG / 2);
 	contest_end(&c);
+}
+END_TEST
+
+START_TEST(lanes_of_one_group_have_together_what_one_lane_has) {
+	struct lane_group *many = lane_group_new(), *one = lane_group_new();
+	struct contest c;
+
+	contest_begin(&c);
+	for (int i = 0; i < CONTEST_LANES; i++)
+		lane_join(c.lane[i], i < CONTEST_LANES - 1 ? many : one);
+	for (int i = 0; i < CONTEST_LANES; i++)
+		contest_add(&c, i, BACKLOG / 2);
+	exec_progress(st.exec);
+	wait_idle();
+	/* When the one is done, the others have done as much together, not each. */
+	ck_assert_uint_lt(c.e[CONTEST_LANES - 1][BACKLOG / 2 - 1].turn, BACKLOG + BACKLOG / 2);
+	ck_assert_uint_gt(lane_group_ns(many), lane_group_ns(one));
+	contest_end(&c);
+	lane_group_free(many);
+	lane_group_free(one);
+}
+END_TEST
+
+START_TEST(a_group_waits_for_its_share_also_where_nobody_else_wants_it) {
+	struct lane_group *g = lane_group_new();
+	uint64_t begin, passed;
+	struct contest c;
+
+	lane_group_limit(g, 5);
+	contest_begin(&c);
+	lane_join(c.lane[0], g);
+	contest_add(&c, 0, BACKLOG / 2);
+	begin = loop_now_ns();
+	exec_progress(st.exec);
+	wait_idle();
+	passed = loop_now_ns() - begin;
+	ck_assert_uint_gt(passed, 10 * lane_group_ns(g));
+	for (unsigned i = 0; i < BACKLOG / 2; i++)
+		ck_assert_int_eq(c.e[0][i].code, 0);
+	contest_end(&c);
+	lane_group_free(g);
 }
 END_TEST
 
@@ -1833,6 +2327,14 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, packed_factors_take_no_more_memory_than_they_may);
 }
 
+static void add_interpreters(TCase *c) {
+	tcase_add_loop_test(c, a_first_run_does_not_wait_for_its_build, 0, 3);
+	tcase_add_test(c, what_is_always_interpreted_builds_nothing_else);
+	tcase_add_test(c, interpreted_steps_and_others_are_one_run);
+	tcase_add_test(c, a_kernel_that_does_not_build_is_interpreted);
+	tcase_add_loop_test(c, interpreted_runs_of_several_lanes_are_one_launch, 0, 2);
+}
+
 static void add_failures(TCase *c) {
 	tcase_add_test(c, a_poisoned_array_fails_what_reads_it_and_nothing_else);
 	tcase_add_test(c, publishing_a_poisoned_array_tells_why);
@@ -1854,14 +2356,30 @@ static void add_memory(TCase *c) {
 	tcase_add_loop_test(c, sessions_leave_no_descriptors_mappings_or_buffers, 0, 2);
 }
 
+static void add_room(TCase *c) {
+	tcase_add_test(c, arrays_beyond_the_device_s_memory_move_to_the_host_and_come_back);
+	tcase_add_test(c, the_array_used_longest_ago_goes_first);
+	tcase_add_test(c, what_has_a_copy_on_the_host_goes_without_being_copied);
+	tcase_add_test(c, arrays_of_one_run_are_there_together);
+	tcase_add_test(c, a_run_whose_arrays_do_not_fit_together_goes_step_by_step);
+	tcase_add_test(c, a_kernel_whose_arrays_do_not_fit_together_is_cut);
+	tcase_add_test(c, an_operation_that_can_never_fit_fails_alone);
+	tcase_add_test(c, where_the_host_has_no_room_either_the_run_fails_and_nothing_is_lost);
+}
+
 static void add_sharing(TCase *c) {
 	tcase_add_loop_test(c, runs_of_one_plan_that_wait_in_several_lanes_are_one_launch, 0, 2);
 	tcase_add_test(c, runs_that_are_to_stay_alone_share_no_launch);
+	tcase_add_test(c, a_small_array_is_touched_where_the_host_has_it);
+	tcase_add_test(c, a_result_that_nobody_asked_for_yet_stays_with_the_device);
+	tcase_add_loop_test(c, what_would_cross_the_bus_for_long_is_copied, 0, 2);
 	tcase_add_test(c, every_step_of_runs_that_go_together_is_one_launch);
 	tcase_add_test(c, a_failed_array_of_one_lane_is_no_trouble_of_the_others);
 	tcase_add_test(c, what_was_not_begun_in_time_fails_and_what_came_after_runs);
 	tcase_add_test(c, a_short_queue_is_not_behind_a_long_one);
 	tcase_add_test(c, a_lane_of_three_times_the_weight_has_three_times_the_runs);
+	tcase_add_test(c, lanes_of_one_group_have_together_what_one_lane_has);
+	tcase_add_test(c, a_group_waits_for_its_share_also_where_nobody_else_wants_it);
 	tcase_add_test(c, a_higher_priority_goes_first);
 }
 
@@ -1880,26 +2398,23 @@ static void add_order(TCase *c) {
 
 int main(void) {
 	Suite *s = suite_create("exec");
-	SRunner *runner;
 	int failed;
 
 	strcpy(root, "/tmp/fusiond-test-exec-XXXXXX");
 	/* Readable for nobody too, which a test becomes. */
 	if (!mkdtemp(root) || chmod(root, 0755))
 		return EXIT_FAILURE;
-	snprintf(driver_cache, sizeof driver_cache, "%s/driver", root);
-	if (mkdir(driver_cache, 0700))
+	if (!driver_cache_choose(driver_cache, sizeof driver_cache, root))
 		return EXIT_FAILURE;
 
 	add_values(add_case(s, "values"));
 	add_failures(add_case(s, "failures"));
+	add_interpreters(add_case(s, "interpreters"));
 	add_memory(add_case(s, "memory"));
+	add_room(add_case(s, "room"));
 	add_order(add_case(s, "order"));
 	add_sharing(add_case(s, "sharing"));
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	failed = suite_run(s);
 	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

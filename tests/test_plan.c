@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/plan/plan.h"
+#include "tests/suite.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
 	.kernel_operands = 32, .kernel_values = 64 };
@@ -308,6 +309,49 @@ START_TEST(a_result_broadcast_along_other_axes_is_another_kernel) {
 
 	output(op(OP_sub, x, op_attr(OP_reduce_mean, x, (struct op_attr){ .axes = 2 })));
 	expect_steps(2, 2);
+}
+END_TEST
+
+/* Over the columns of a matrix in memory, whose result takes an eighth of what maps store past the caches, or half of it. */
+START_TEST(strips_of_large_columns_are_read_ahead_and_stored_past_the_caches) {
+	static const struct { int64_t rows, columns; bool far, stream; } cases[] = {
+		{ 256, 1024, false, false }, { 1024, 1024, true, true }, { 1025, 1023, true, false },
+	};
+	struct traits t = cpu;
+
+	t.stream_bytes = 8 << 20;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct plan *p;
+
+		graph_reset(g);
+		output(softmax(leaf(0, DTYPE_f32, DIMS(cases[i].rows, cases[i].columns)), 1));
+		p = plan_with(&t, true);
+		ck_assert_uint_eq(p->steps, 1);
+		ck_assert_uint_eq(p->step[0].kernel->form, KERNEL_FORM_COLUMN);
+		ck_assert_uint_eq(p->step[0].kernel->far, cases[i].far);
+		ck_assert_uint_eq(p->step[0].kernel->operand[1].stream, cases[i].stream);
+		plan_unref(p);
+	}
+}
+END_TEST
+
+START_TEST(large_rows_are_read_ahead_where_they_are_only_reduced) {
+	struct traits t = cpu;
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1024, 1024));
+	struct plan *p;
+
+	t.stream_bytes = 8 << 20;
+	output(reduce_rows(OP_reduce_sum, op(OP_exp, op(OP_sub, x, op_attr(OP_reduce_max, x,
+		(struct op_attr){ .axes = 2, .keepdims = true })), 0), 2));
+	p = plan_with(&t, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert(p->step[0].kernel->far);
+	plan_unref(p);
+	graph_reset(g);
+	output(softmax(leaf(0, DTYPE_f32, DIMS(1024, 1024)), 2));
+	p = plan_with(&t, true);
+	ck_assert(!p->step[0].kernel->far);
+	plan_unref(p);
 }
 END_TEST
 
@@ -869,7 +913,7 @@ static void values(struct machine *m, unsigned from, unsigned to) {
 static void stores(struct machine *m) {
 	const struct kernel *k = m->step->kernel;
 
-	for (unsigned i = 0; i < k->operands; i++)
+	for (unsigned i = kernel_computes_factor(k); i < k->operands; i++)
 		if (k->operand[i].output)
 			m->slot[m->step->operand[i].slot][address(m, i)] = m->value[k->operand[i].value];
 }
@@ -1030,6 +1074,69 @@ static void product(struct machine *m) {
 	finish(m);
 }
 
+/* A row of the product that rows of a factor are made of. */
+static void score_row(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	unsigned last = k->rank - 1u, columns = k->inputs * (unsigned)k->width;
+	int64_t depth = kernel_scores_depth(k, m->step->operand[SCORES_RIGHT].stride[last]);
+	const int64_t *left = &m->slot[m->step->operand[SCORES_LEFT].slot][address(m, SCORES_LEFT)];
+
+	for (int64_t s = 0; s < m->step->dims[last]; s++) {
+		const int64_t *right;
+		int64_t sum = 0;
+
+		m->index[last] = s / columns;
+		right = &m->slot[m->step->operand[SCORES_RIGHT].slot][address(m, SCORES_RIGHT) + s % columns];
+		for (int64_t d = 0; d < depth; d++)
+			sum = multiply_add(left[d], right[d * columns], sum);
+		m->slot[m->step->operand[SCORES_WORK].slot][s] = sum;
+	}
+	m->index[last] = 0;
+}
+
+/* A row of the first factor, then what the product makes of it: the next one takes its place. */
+static void product_row(struct machine *m) {
+	const struct plan_step *whole = m->step;
+	struct plan_step before = *whole;
+	struct kernel k;
+
+	if (whole->kernel->scored)
+		score_row(m);
+	kernel_before(whole->kernel, &k);
+	before.kernel = &k;
+	m->step = &before;
+	find_values_levels(&k);
+	check_spaces(&before);
+	rows(m);
+	m->step = whole;
+	each(m, k.rank - 2u, k.rank - 1u, product);
+}
+
+static void product_kept(struct machine *m) {
+	const struct kernel *k = m->step->kernel;
+	int64_t *sum = &m->value[k->root_value];
+
+	*sum = 0;
+	each(m, k->rank - 1u, k->rank, multiply);
+	m->slot[m->step->operand[k->carry].slot][address(m, k->carry)] = *sum;
+}
+
+/* A row of the product, then what is made of it. */
+static void kept_row(struct machine *m) {
+	const struct plan_step *whole = m->step;
+	struct plan_step after = *whole;
+	struct kernel k;
+
+	each(m, whole->kernel->rank - 2u, whole->kernel->rank - 1u, product_kept);
+	kernel_after(whole->kernel, &k);
+	after.kernel = &k;
+	m->step = &after;
+	find_values_levels(&k);
+	check_spaces(&after);
+	rows(m);
+	m->step = whole;
+}
+
 /* In order; the rule of kernel.h groups in another way, which integers do not see. */
 static void scan_element(struct machine *m) {
 	const struct kernel *k = m->step->kernel;
@@ -1095,6 +1202,10 @@ static void run_step(struct machine *m) {
 		each(m, 0, k->kept, reduce);
 	else if (k->root == KERNEL_ROWS)
 		each_row(m);
+	else if (kernel_computes_factor(k))
+		each(m, 0, k->rank - 2u, product_row);
+	else if (kernel_keeps_rows(k))
+		each(m, 0, k->rank - 2u, kept_row);
 	else
 		each(m, 0, k->rank - 1u, product);
 }
@@ -1426,7 +1537,7 @@ static uint32_t random_product(uint32_t a) {
 		return a;
 	if (t.dims[0] != t.dims[1] || pick(2))
 		b = transpose(a);
-	in[0] = a;
+	in[0] = pick(2) ? random_rows(a) : a;
 	in[1] = b;
 	return graph_op(g, OP_matmul, 2, in, NULL, 0, &node, &fault) ? a : node;
 }
@@ -1552,6 +1663,62 @@ static struct plan *split_fully(struct plan *p) {
 	plan_estimate(p, &cpu);
 	return p;
 }
+
+static unsigned count_factors(const struct plan *p) {
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		n += kernel_computes_factor(p->step[i].kernel);
+	return n;
+}
+
+/* norm(x) @ w, whose norm is read `readers` times. */
+static void normed_product(unsigned readers) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(40, 30)), w = leaf(1, DTYPE_f32, DIMS(30, 20));
+	struct op_attr attr = { .axes = 2, .keepdims = true };
+	uint32_t norm = op(OP_div, x, op_attr(OP_reduce_max, x, attr));
+
+	output(op(OP_relu, op(OP_matmul, norm, w), 0));
+	if (readers > 1)
+		output(norm);
+}
+
+START_TEST(what_only_a_product_reads_row_by_row_is_computed_in_its_kernel) {
+	struct plan *p;
+
+	normed_product(1);
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert(kernel_computes_factor(p->step[0].kernel));
+	ck_assert_uint_eq(p->step[0].pattern, PATTERN_linear);
+	/* What it works in is for some rows at a time, and is no traffic. */
+	ck_assert_uint_eq(p->step[0].bytes_written, 40 * 20 * 4);
+	ck_assert_uint_eq(p->step[0].bytes_read, (40 * 30 + 30 * 20) * 4);
+	p = split_fully(p);
+	ck_assert_uint_ge(p->steps, 3);
+	ck_assert_uint_eq(count_factors(p), 0);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_kernel) {
+	struct traits gpu = cpu;
+	struct plan *p;
+
+	normed_product(2);
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 2);
+	ck_assert_uint_eq(count_factors(p), 0);
+	plan_unref(p);
+	graph_reset(g);
+	normed_product(1);
+	gpu.strategy = STRATEGY_GPU;
+	gpu.local_size = 256;
+	p = plan_with(&gpu, true);
+	ck_assert_uint_eq(p->steps, 2);
+	plan_unref(p);
+}
+END_TEST
 
 START_TEST(what_is_split_off_a_packed_product_knows_nothing_of_panels) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(8, 64, 512)), w = leaf(1, DTYPE_f32, DIMS(8, 512, 2048));
@@ -1716,8 +1883,63 @@ static void compare_rates(unsigned kind, int64_t *const *leaves, int64_t *const 
 	plan_unref(p);
 }
 
+START_TEST(what_reduces_a_products_rows_is_in_its_kernel_and_can_be_split_off) {
+	uint32_t x = leaf(0, DTYPE_i64, DIMS(100, 6)), w = leaf(1, DTYPE_i64, DIMS(6, 12)), r = leaf(2, DTYPE_i64, DIMS(100, 12));
+	struct op_attr attr = { .axes = 2, .keepdims = true };
+	uint32_t sum = op(OP_add, op(OP_matmul, x, w), r), most = op_attr(OP_reduce_max, sum, attr);
+	int64_t data[3][1200], *leaves[SIMULATED_LEAVES] = { data[0], data[1], data[2] }, *value[16];
+	struct plan *p;
+
+	output(op(OP_sub, sum, most));
+	output(most);
+	state = 7;
+	for (unsigned i = 0; i < 3 * 1200; i++)
+		data[i / 1200][i % 1200] = (int64_t)pick(9) - 4;
+	for (uint32_t i = 0; i < graph_nodes(g); i++)
+		value[i] = reference_node(i, value, leaves);
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 1);
+	ck_assert(kernel_keeps_rows(p->step[0].kernel));
+	ck_assert_uint_eq(p->step[0].bytes_written, 100 * 13 * 8);
+	compare(p, leaves, value, "after a product");
+	p = split_fully(p);
+	ck_assert_uint_ge(p->steps, 4);
+	ck_assert(!kernel_keeps_rows(p->step[0].kernel));
+	compare(p, leaves, value, "after a product, split");
+	plan_unref(p);
+	for (uint32_t i = 0; i < graph_nodes(g); i++)
+		free(value[i]);
+}
+END_TEST
+
+START_TEST(rows_between_two_products_are_in_one_kernel_and_can_be_split_apart) {
+	uint32_t q = leaf(0, DTYPE_i64, DIMS(2, 60, 6)), k = leaf(1, DTYPE_i64, DIMS(2, 70, 6)), v = leaf(2, DTYPE_i64, DIMS(2, 70, 5));
+	struct op_attr attr = { .axes = 4, .keepdims = true }, turned = { .rank = 3, .perm = { 0, 2, 1 } };
+	uint32_t scores = op(OP_matmul, q, op_attr(OP_permute, k, turned)), twice = op(OP_add, scores, scores);
+	int64_t data[3][840], *leaves[SIMULATED_LEAVES] = { data[0], data[1], data[2] }, *value[16];
+	struct plan *p;
+
+	output(op(OP_matmul, op(OP_sub, twice, op_attr(OP_reduce_max, twice, attr)), v));
+	state = 7;
+	for (unsigned i = 0; i < 3 * 840; i++)
+		data[i / 840][i % 840] = (int64_t)pick(9) - 4;
+	for (uint32_t i = 0; i < graph_nodes(g); i++)
+		value[i] = reference_node(i, value, leaves);
+	p = plan_with(&cpu, true);
+	ck_assert(p->step[p->steps - 1].kernel->scored);
+	ck_assert_uint_eq(p->step[p->steps - 1].pattern, PATTERN_attention);
+	compare(p, leaves, value, "rows between products");
+	p = split_fully(p);
+	ck_assert_uint_eq(count_factors(p), 0);
+	compare(p, leaves, value, "rows between products, split");
+	plan_unref(p);
+	for (uint32_t i = 0; i < graph_nodes(g); i++)
+		free(value[i]);
+}
+END_TEST
+
 START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
-	unsigned rows_seen = 0;
+	unsigned rows_seen = 0, factors_seen = 0;
 
 	for (uint32_t seed = 1; seed <= RANDOM_GRAPHS; seed++) {
 		int64_t *leaves[SIMULATED_LEAVES], **value;
@@ -1739,6 +1961,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 		p = plan_with(&cpu, true);
 		compare(p, leaves, value, "fused");
 		rows_seen += count_rows(p);
+		factors_seen += count_factors(p);
 		p = split_fully(p);
 		compare(p, leaves, value, "split");
 		plan_unref(p);
@@ -1755,6 +1978,7 @@ START_TEST(plans_of_random_graphs_compute_what_the_graphs_say) {
 		free(value);
 	}
 	ck_assert_uint_gt(rows_seen, RANDOM_GRAPHS / 4);
+	ck_assert_uint_gt(factors_seen, 0);
 }
 END_TEST
 
@@ -1918,6 +2142,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_mean_reshaped_to_go_back_over_its_rows_needs_no_memory);
 	tcase_add_test(t, a_result_broadcast_along_other_axes_is_another_kernel);
 	tcase_add_test(t, a_few_long_rows_are_reduced_side_by_side);
+	tcase_add_test(t, strips_of_large_columns_are_read_ahead_and_stored_past_the_caches);
+	tcase_add_test(t, large_rows_are_read_ahead_where_they_are_only_reduced);
 	tcase_add_test(t, a_long_reduction_runs_in_blocks);
 	tcase_add_test(t, a_product_takes_its_epilogue);
 	tcase_add_test(t, a_transposed_second_factor_is_copied_once);
@@ -1936,6 +2162,10 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
+	tcase_add_test(t, what_only_a_product_reads_row_by_row_is_computed_in_its_kernel);
+	tcase_add_test(t, what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_kernel);
+	tcase_add_test(t, what_reduces_a_products_rows_is_in_its_kernel_and_can_be_split_off);
+	tcase_add_test(t, rows_between_two_products_are_in_one_kernel_and_can_be_split_apart);
 	tcase_add_test(t, what_is_split_off_a_packed_product_knows_nothing_of_panels);
 	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
 	tcase_add_test(t, results_are_alive_to_the_end);
@@ -1956,11 +2186,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	SRunner *runner = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite());
 }

@@ -79,6 +79,10 @@ static const struct word level_words[] = {
 
 static const struct word transport_words[] = { { "auto", TRANSPORT_AUTO }, { "nng", TRANSPORT_NNG }, { NULL, 0 } };
 
+static const struct word interpreter_words[] = {
+	{ "auto", INTERPRETER_AUTO }, { "off", INTERPRETER_OFF }, { "always", INTERPRETER_ALWAYS }, { NULL, 0 },
+};
+
 static const struct word count_units[] = {
 	{ "", 1 }, { "K", UINT64_C(1) << 10 }, { "M", UINT64_C(1) << 20 }, { "G", UINT64_C(1) << 30 },
 	{ "T", UINT64_C(1) << 40 }, { NULL, 0 },
@@ -104,6 +108,7 @@ static const struct form {
 	[SETTING_LEVEL] = { level_words, NULL, 0, "error, warning, notice, info or debug" },
 	[SETTING_DEVICES] = { devices_words, NULL, 0, "yes or no, or cpu or gpu for such devices alone" },
 	[SETTING_TRANSPORT] = { transport_words, NULL, 0, "auto or nng" },
+	[SETTING_INTERPRETER] = { interpreter_words, NULL, 0, "auto, off or always" },
 	[SETTING_TEXT] = { NULL, NULL, 0, "a text" },
 };
 

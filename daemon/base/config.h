@@ -30,6 +30,7 @@ enum setting_type {
 	SETTING_LEVEL,
 	SETTING_DEVICES,
 	SETTING_TRANSPORT,
+	SETTING_INTERPRETER,
 	SETTING_TEXT,
 };
 
@@ -58,12 +59,20 @@ enum {
 #define SETTING_FIELD_LEVEL(field) uint64_t field
 #define SETTING_FIELD_DEVICES(field) uint64_t field
 #define SETTING_FIELD_TRANSPORT(field) uint64_t field
+#define SETTING_FIELD_INTERPRETER(field) uint64_t field
 #define SETTING_FIELD_TEXT(field) char field[CONFIG_TEXT]
 
 /* The values of a TRANSPORT. */
 enum config_transport {
 	TRANSPORT_AUTO,
 	TRANSPORT_NNG,
+};
+
+/* The values of an INTERPRETER. */
+enum config_interpreter {
+	INTERPRETER_OFF,
+	INTERPRETER_AUTO,
+	INTERPRETER_ALWAYS,
 };
 
 /* The kinds of devices a DEVICES names: those that run kernels by this strategy. */

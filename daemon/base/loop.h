@@ -29,3 +29,7 @@ int loop_turn(struct loop *l, int64_t timeout_us) FAULT_MUST_USE;
 /* Microseconds of the monotonic clock. */
 uint64_t loop_now(void);
 uint64_t loop_now_ns(void);
+/* Of two times, of which b is 0 where there is none. */
+static inline uint64_t loop_sooner(uint64_t a, uint64_t b) {
+	return b && b < a ? b : a;
+}

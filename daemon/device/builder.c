@@ -242,6 +242,33 @@ static void fail(struct program *p, const char *source, cl_int error) {
 	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
 }
 
+/* Not the key of the machine code, which the driver's own cache may have. */
+static struct cache_key mark_of(struct cache_key key) {
+	return (struct cache_key){ ~key.low, ~key.high };
+}
+
+bool device_program_known(struct device *d, const struct kernel *k) {
+	CLEANUP(str_free) struct str source = { 0 };
+	CLEANUP(str_free) struct str options = { 0 };
+	CLEANUP(cleanup_free) void *bytes = NULL;
+	struct cache_key key;
+	size_t size;
+
+	if (texts_of(d, k, &source, &options))
+		return false;
+	key = mark_of(build_key(d, str_text(&source), str_text(&options)));
+	return !cache_load(&d->cache, &key, &bytes, &size);
+}
+
+/* What takes seconds to build leaves a mark in the cache, so that the next start knows what it will not take. */
+static void mark_built(const struct device *d, const struct program *p) {
+	struct cache_key key = mark_of(p->key);
+
+	/* Without it the next start waits until the device is quiet, nothing else. */
+	if (p->kernel->root == KERNEL_INTERPRETER && cache_store(&d->cache, &key, "built", sizeof "built"))
+		return;
+}
+
 void builder_build(struct builder *b, struct program *p) {
 	CLEANUP(str_free) struct str source = { 0 };
 	CLEANUP(str_free) struct str options = { 0 };
@@ -251,6 +278,8 @@ void builder_build(struct builder *b, struct program *p) {
 	if (!texts_of(b->device, p->kernel, &source, &options))
 		error = build(b, p, str_text(&source), str_text(&options));
 	p->build_us = p->cached ? 0 : now_us() - begin;
+	if (!error)
+		mark_built(b->device, p);
 	if (error)
 		fail(p, str_text(&source), error);
 	else

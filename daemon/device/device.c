@@ -122,6 +122,7 @@ static int open_probes(struct device *d, struct fault *f) {
 		return r;
 	d->flat = found.flat;
 	d->exact = found.exact && d->traits.exact_division;
+	d->reaches = d->choice.reaches && !d->flat;
 	d->traits.pools = d->flat ? 1 : MEMORY_POOLS;
 	return d->flat ? 0 : queue_part_ring(d);
 }
@@ -132,6 +133,8 @@ static void note_findings(struct device *d) {
 	str_printf(&d->notes, "strategy %s, %u lanes, %u compute units\n",
 		t->strategy == STRATEGY_CPU ? "cpu" : "gpu", t->width, t->units);
 	str_printf(&d->notes, "%s\n", d->flat ? "kernels share the host's addresses" : "memory of its own");
+	if (d->reaches)
+		str_append(&d->notes, "small arrays are read and written where they lie in the host's memory\n");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");
 	if (t->matrix)
 		str_append(&d->notes, "instructions that multiply matrices of 16-bit floats\n");
@@ -183,6 +186,10 @@ int device_open(const struct device_config *c, struct device **devicep, struct f
 	d->config.platform = d->config.device = d->config.strategy = d->config.cache_dir = NULL;
 	*devicep = d;
 	return 0;
+}
+
+int device_count(const struct device_config *c, unsigned *countp, struct fault *f) {
+	return probe_count(c, countp, f);
 }
 
 struct device *device_close(struct device *d) {

@@ -23,12 +23,15 @@ struct program;
 struct device_config {
 	const char *platform;        /* substring of the platform's name, or NULL: first with a device */
 	const char *device;          /* substring of the device's name, or NULL */
+	unsigned number;             /* of the devices that have it, counted from 0 */
 	const char *strategy;        /* NULL: the device's; "cpu" or "gpu" force one (tests) */
 	bool discrete;               /* treat the device as if it had memory of its own (tests) */
+	bool reach;                  /* let kernels reach host memory, where a trial finds that they do */
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
 	uint64_t memory;             /* most bytes of pools; 0: the device's own limit */
 	uint32_t builders;           /* builder threads; 0: 1 */
 	bool profile;                /* device_time() will be asked: the driver keeps times of all commands */
+	bool keep;                   /* machine code, also of a driver that keeps its own (tests) */
 	bool measure;                /* how fast it is, where the cache folder does not know: when it is idle */
 	void (*wake)(void *user);    /* called from any thread when device_poll() has something */
 	void *user;
@@ -41,6 +44,8 @@ struct device_config {
  * sets environment variables: call it before the process has other threads.
  */
 int device_open(const struct device_config *c, struct device **devicep, struct fault *f) FAULT_MUST_USE;
+/* How many devices fit platform and device: 0 with *countp above 0, or a fault as device_open() gives it. */
+int device_count(const struct device_config *c, unsigned *countp, struct fault *f) FAULT_MUST_USE;
 struct device *device_close(struct device *d);           /* waits for the queue; returns NULL */
 
 const struct traits *device_traits(const struct device *d);
@@ -63,11 +68,24 @@ const char *device_notes(const struct device *d);
 
 enum program_state { PROGRAM_BUILDING, PROGRAM_READY, PROGRAM_FAILED };
 
+/* What somebody has had built; for whoever limits that. */
+struct builds {
+	uint32_t references;         /* the owner's, and one for each that is not finished */
+	uint32_t unfinished;         /* being built, or in the queue */
+	uint64_t asked;              /* ever */
+};
+struct builds *builds_new(void);                          /* NULL: out of memory */
+struct builds *builds_unref(struct builds *b);            /* returns NULL; NULL is allowed */
+/* Programs that are new are counted here from now on; NULL: nowhere. */
+void device_builds_for(struct device *d, struct builds *b);
+
 /*
  * The program of a kernel: found in memory, on disk, or queued for a builder thread; single-flight.
  * The result is owned by the device and stays valid until device_close(). 0 or -ENOMEM.
  */
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+/* Was the kernel built before, with this cache and driver? Then it is ready in some milliseconds; of interpreters alone. */
+bool device_program_known(struct device *d, const struct kernel *k);
 enum program_state program_state(const struct program *p);
 const char *program_log(const struct program *p);         /* of a failed build */
 /* The text; NULL while it is being built, and where memory is short. */
@@ -86,11 +104,14 @@ void device_unmap(struct device *d, uint64_t address, uint64_t bytes);
 /* Other devices: memory of a pool. -ENOSPC where all are full. */
 int device_take(struct device *d, uint64_t bytes, uint64_t *addressp) FAULT_MUST_USE;
 void device_give(struct device *d, uint64_t address, uint64_t bytes);
+/* Bytes of all pools, were they empty; more than that never fits at once. */
+uint64_t device_room(const struct device *d);
 /*
  * Other devices: host memory that copies will go to and from. Where the driver likes to know it, they
  * become several times faster; it must stay mapped until device_unpin(), after the last copy has run.
+ * *addressp is where kernels reach it, over the bus, or 0 where they do not.
  */
-void device_pin(struct device *d, void *host, uint64_t bytes);
+void device_pin(struct device *d, void *host, uint64_t bytes, uint64_t *addressp);
 void device_unpin(struct device *d, const void *host);
 /* Queues a copy between host memory and a pool. Host memory must stay until it has run. */
 int device_upload(struct device *d, uint64_t address, const void *host, uint64_t bytes) FAULT_MUST_USE;
@@ -105,6 +126,13 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
  * where the driver refused.
  */
 int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks,
+	uint64_t items, uint32_t local) FAULT_MUST_USE;
+
+/*
+ * The same with records of other sizes, of which the kernel is told where they are: so many words in all
+ * (interpreters, see emit/bytecode.h).
+ */
+int device_launch_words(struct device *d, struct program *p, const uint64_t *words, uint64_t count, uint32_t tasks,
 	uint64_t items, uint32_t local) FAULT_MUST_USE;
 
 /* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */
@@ -138,6 +166,8 @@ int device_finish(struct device *d) FAULT_MUST_USE;
  * Called about every second where nothing happens, too: idle time is used to write programs to disk.
  */
 uint32_t device_poll(struct device *d);
+/* Has nothing been launched or built for so long? To be asked at every poll. */
+bool device_quiet(struct device *d, int64_t ms);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);
 

@@ -108,14 +108,24 @@ void memory_close(struct device *d) {
 	*m = (struct memory){ 0 };
 }
 
+unsigned memory_pools(const struct device *d) {
+	return d->traits.pools - d->reaches;
+}
+
+uint64_t memory_host_address(const struct device *d, const void *host) {
+	return (uint64_t)memory_pools(d) << KERNEL_POOL_SHIFT | (uintptr_t)host;
+}
+
 cl_int memory_set_pools(struct device *d, cl_kernel object) {
 	struct memory *m = &d->memory;
 	cl_int error = CL_SUCCESS;
 
 	/* A pool that is not made yet has no address that a record could name: any buffer will do. */
-	for (unsigned i = 0; i < d->traits.pools && !error; i++)
+	for (unsigned i = 0; i < memory_pools(d) && !error; i++)
 		error = clSetKernelArg(
 			object, 2 + i, sizeof(cl_mem), i < m->pools ? &m->pool[i] : &d->work.records);
+	if (d->reaches && !error)
+		error = clSetKernelArg(object, 2 + memory_pools(d), sizeof(cl_mem), NULL);
 	return error;
 }
 
@@ -167,7 +177,7 @@ void device_unmap(struct device *d, uint64_t address, uint64_t bytes) {
 /* ---- pools ---- */
 
 static uint64_t pool_size(const struct device *d, uint64_t least, uint64_t left) {
-	uint64_t share = d->memory.limit / d->traits.pools;
+	uint64_t share = d->memory.limit / memory_pools(d);
 	uint64_t bytes = share > MEMORY_POOL_LEAST ? share : MEMORY_POOL_LEAST;
 
 	if (bytes < least)
@@ -229,7 +239,7 @@ static int add_pool(struct device *d, uint64_t least) {
 
 	for (unsigned i = 0; i < m->pools; i++)
 		used += m->pool_bytes[i];
-	if (m->pools == d->traits.pools || used >= m->limit)
+	if (m->pools == memory_pools(d) || used >= m->limit)
 		return -ENOSPC;
 	least = (least + LIMIT_ARENA_SLACK + LIMIT_ALIGNMENT - 1) & ~(uint64_t)(LIMIT_ALIGNMENT - 1);
 	for (bytes = pool_size(d, least, m->limit - used); bytes >= least; bytes /= 2) {
@@ -271,12 +281,20 @@ void device_give(struct device *d, uint64_t address, uint64_t bytes) {
 		return;
 }
 
+uint64_t device_room(const struct device *d) {
+	const struct memory *m = &d->memory;
+	uint64_t most = m->largest > UINT64_MAX / memory_pools(d) ? UINT64_MAX : m->largest * memory_pools(d);
+
+	return m->limit < most ? m->limit : most;
+}
+
 /* ---- host memory ---- */
 
-void device_pin(struct device *d, void *host, uint64_t bytes) {
+void device_pin(struct device *d, void *host, uint64_t bytes, uint64_t *addressp) {
 	struct pin *p;
 	cl_int error;
 
+	*addressp = 0;
 	if (d->flat || !(d->quirks->flags & QUIRK_PINNED_UPLOAD))
 		return;
 	p = calloc(1, sizeof *p);
@@ -290,6 +308,8 @@ void device_pin(struct device *d, void *host, uint64_t bytes) {
 	}
 	p->next = d->memory.pins;
 	d->memory.pins = p;
+	if (d->reaches)
+		*addressp = memory_host_address(d, host);
 }
 
 void device_unpin(struct device *d, const void *host) {

@@ -12,6 +12,7 @@
 #include "state.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -78,15 +79,18 @@ static void note_name(struct str *seen, const char *name) {
 	str_printf(seen, "%s\"%s\"", seen->length ? ", " : "", name);
 }
 
-/* Takes the device if its name fits; `seen` collects the names of those that do not. */
+/* Takes the device if its name fits and c->skip others that fit were passed by; `seen` collects the names. */
 static int try_device(cl_device_id id, const char *wanted, struct choice *c, struct str *seen) {
 	c->name = device_text(id, CL_DEVICE_NAME);
 	c->driver = device_text(id, CL_DRIVER_VERSION);
 	if (!c->name || !c->driver)
 		return -ENOMEM;
 	if (usable(id) && (!wanted || strstr(c->name, wanted))) {
-		c->device = id;
-		return 0;
+		if (!c->skip) {
+			c->device = id;
+			return 0;
+		}
+		c->skip--;
 	}
 	note_name(seen, c->name);
 	free(c->name);
@@ -134,6 +138,10 @@ static int refuse(const struct device_config *config, bool named, const struct s
 	if (config->platform && *config->platform && !named)
 		return fault_set(f, FAULT_DEVICE, "no OpenCL platform is named \"%s\" (there are: %s); correct "
 			"device.platform, or install its driver", config->platform, there);
+	if (config->number)
+		return fault_set(f, FAULT_DEVICE,
+			"there is no device number %u, counted from 0, of those named \"%s\" (there are: %s); correct device.device",
+			config->number, config->device ? config->device : "", there);
 	if (config->device && *config->device)
 		return fault_set(f, FAULT_DEVICE,
 			"no usable OpenCL device is named \"%s\" (there are: %s); correct "
@@ -152,6 +160,7 @@ static int choose(const struct device_config *config, struct choice *c, struct f
 	bool named = false;
 	int r;
 
+	c->skip = config->number;
 	if (clGetPlatformIDs(PROBE_PLATFORMS, platform, &platforms) || !platforms)
 		return fault_set(f, FAULT_DEVICE,
 			"no OpenCL platform was found; install %s or the driver of the device",
@@ -164,7 +173,15 @@ static int choose(const struct device_config *config, struct choice *c, struct f
 	return c->device ? 0 : refuse(config, named, &seen, f);
 }
 
-/* The child: chooses, and leaves the fault (code 0 where it found a device) in the pipe. */
+static bool may_reach(const struct device_config *config, const struct choice *c) {
+	return config->reach &&
+		(config->discrete || quirks_of(c->platform_name, c->name)->flags & QUIRK_REACHES_HOST);
+}
+
+/*
+ * The child: chooses, and leaves the fault (code 0 where it found a device) in the pipe; behind it a byte, where kernels reach
+ * host memory.
+ */
 static void child(const struct device_config *config, int fd) {
 	struct choice c = { 0 };
 	struct fault f = { 0 };
@@ -174,6 +191,8 @@ static void child(const struct device_config *config, int fd) {
 	if (r < 0)
 		fault_set(&f, FAULT_DEVICE, "memory is short while OpenCL platforms are listed");
 	if (write(fd, &f, sizeof f) != (ssize_t)sizeof f)
+		_exit(1);
+	if (!r && may_reach(config, &c) && reach_trial(c.device) && write(fd, "", 1) != 1)
 		_exit(1);
 	_exit(PROBE_EXIT);
 }
@@ -185,12 +204,12 @@ static int64_t now_ms(void) {
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Reads the child's fault. 0, -ETIMEDOUT, or -EPIPE where the child ended without one. */
-static int receive(int fd, struct fault *f) {
+/* Reads from the child. 0, -ETIMEDOUT, or -EPIPE where the child ended without all of it. */
+static int receive(int fd, void *bytes, size_t size) {
 	int64_t end = now_ms() + INT64_C(1000) * PROBE_SECONDS;
 	size_t got = 0;
 
-	while (got < sizeof *f) {
+	while (got < size) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		int64_t left = end - now_ms();
 		ssize_t n;
@@ -199,7 +218,7 @@ static int receive(int fd, struct fault *f) {
 			return -ETIMEDOUT;
 		if (poll(&p, 1, (int)left) <= 0)
 			continue;
-		n = read(fd, (char *)f + got, sizeof *f - got);
+		n = read(fd, (char *)bytes + got, size - got);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -231,9 +250,10 @@ static int judge(pid_t pid, int received, const struct fault *found, struct faul
 	return fault_set(f, found->code, "%s", found->text);
 }
 
-static int probe_in_child(const struct device_config *config, struct fault *f) {
+static int probe_in_child(const struct device_config *config, bool *reachesp, struct fault *f) {
 	struct fault found = { 0 };
 	int fd[2], r;
+	char reaches;
 	pid_t pid;
 
 	if (pipe(fd))
@@ -248,22 +268,43 @@ static int probe_in_child(const struct device_config *config, struct fault *f) {
 	if (!pid)
 		child(config, fd[1]);
 	close(fd[1]);
-	r = receive(fd[0], &found);
+	r = receive(fd[0], &found, sizeof found);
+	*reachesp = !r && !found.code && !receive(fd[0], &reaches, sizeof reaches);
 	close(fd[0]);
+	if (!r && !found.code && !*reachesp)
+		kill(pid, SIGKILL);      /* the trial may hang; elsewhere it has ended */
 	return judge(pid, r, &found, f);
 }
 
+/* No device has that number: how far it was counted is how many there are. */
+int probe_count(const struct device_config *config, unsigned *countp, struct fault *f) {
+	struct device_config beyond = *config;
+	struct choice c = { 0 };
+	bool reaches;
+	int r;
+
+	r = probe_in_child(config, &reaches, f);
+	if (r)
+		return r;
+	beyond.number = UINT_MAX;
+	r = choose(&beyond, &c, f);
+	*countp = UINT_MAX - c.skip;
+	choice_clear(&c);
+	return r == FAULT_DEVICE ? 0 : r;
+}
+
 int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) {
-	static bool drivers_are_up;
+	static bool drivers_are_up, reaches;
 	int r;
 
 	*c = (struct choice){ 0 };
-	r = drivers_are_up ? 0 : probe_in_child(config, f);
+	r = drivers_are_up ? 0 : probe_in_child(config, &reaches, f);
 	if (r)
 		return r;
 	drivers_are_up = true;
 	r = choose(config, c, f);
 	if (r)
 		choice_clear(c);
+	c->reaches = !r && reaches && may_reach(config, c);
 	return r;
 }

@@ -6,7 +6,8 @@
  * touches it. A kernel is asked for once: later callers find the program in whatever state it is.
  *
  * Machine code goes to disk when the device has been idle for a while (see struct keep), one program
- * at a time, and when the device is closed.
+ * at a time, and when the device is closed; not where the driver keeps it and would compile anew to
+ * give it (QUIRK_COSTLY_BINARY).
  */
 #include "state.h"
 
@@ -163,8 +164,11 @@ int programs_open(struct device *d) {
 
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key) {
 	struct programs *s = &d->programs;
-	struct keep *k = malloc(sizeof *k);
+	struct keep *k;
 
+	if (d->quirks->flags & QUIRK_COSTLY_BINARY && !d->config.keep)
+		return;
+	k = malloc(sizeof *k);
 	if (!k || clRetainProgram(program)) {
 		free(k);
 		return;
@@ -206,6 +210,10 @@ bool programs_quiet(struct device *d, int64_t ms) {
 	return now_ms() - s->quiet_ms >= ms;
 }
 
+bool device_quiet(struct device *d, int64_t ms) {
+	return programs_quiet(d, ms);
+}
+
 static void start_keep(struct device *d) {
 	struct programs *s = &d->programs;
 	struct keep *k = s->keeps;
@@ -241,7 +249,41 @@ static void close_keeps(struct device *d) {
 	}
 }
 
+struct builds *builds_new(void) {
+	struct builds *b = calloc(1, sizeof *b);
+
+	if (b)
+		b->references = 1;
+	return b;
+}
+
+struct builds *builds_unref(struct builds *b) {
+	if (b && !--b->references)
+		free(b);
+	return NULL;
+}
+
+void device_builds_for(struct device *d, struct builds *b) {
+	d->programs.builds = b;
+}
+
+static void builds_add(struct program *p, struct builds *b) {
+	p->builds = b;
+	if (!b)
+		return;
+	b->references++;
+	b->unfinished++;
+	b->asked++;
+}
+
+static void builds_done(struct program *p) {
+	if (p->builds)
+		p->builds->unfinished--;
+	p->builds = builds_unref(p->builds);
+}
+
 static void program_free(struct program *p) {
+	builds_done(p);
 	if (p->object)
 		clReleaseKernel(p->object);
 	if (p->program)
@@ -255,6 +297,7 @@ static void program_free(struct program *p) {
 static void collect_build(struct device *d, struct program *p) {
 	struct device_counters *c = &d->counters;
 
+	builds_done(p);
 	c->warmups += p->warmups;
 	c->build_us += p->build_us;
 	if (p->cached)
@@ -398,6 +441,7 @@ int device_program(struct device *d, const struct kernel *k, struct program **pr
 		table_grow(s);
 	p->bucket = *chain_of(s, hash);
 	*chain_of(s, hash) = p;
+	builds_add(p, s->builds);
 	programs_put(s, p);
 	s->building++;
 	*programp = p;

@@ -32,6 +32,8 @@ enum {
 	QUEUE_ALIGN = 8,
 	/* Of a fence: the callback has not come. Statuses are 0 and negative. */
 	FENCE_WAITING = 1,
+	/* Groups of a launch, each of which reads its record: more of them read it faster from the device's memory. */
+	QUEUE_REACH_GROUPS = 128,
 	/* While device_finish() waits for callbacks that the driver has yet to run, nanoseconds. */
 	QUEUE_PAUSE_NS = 20000,
 };
@@ -72,9 +74,18 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *user) {
 	atomic_fetch_sub(&d->work.callbacks, 1);
 }
 
+static int flush(struct queue *q) {
+	if (q->flushed == q->sequence)
+		return 0;
+	if (clFlush(q->queue))
+		return -EIO;
+	q->flushed = q->sequence;
+	return 0;
+}
+
 static int watch(struct queue *q, struct fence *f) {
 	atomic_fetch_add(&q->callbacks, 1);
-	if (q->watcher && !clFlush(q->queue) && !watcher_add(q->watcher, q->last, on_complete, f))
+	if (q->watcher && !flush(q) && !watcher_add(q->watcher, q->last, on_complete, f))
 		return 0;
 	if (!q->watcher && !clSetEventCallback(q->last, CL_COMPLETE, on_complete, f))
 		return 0;
@@ -134,7 +145,7 @@ static int fence_get(struct device *d, struct fence **fencep) {
 	*fencep = f;
 	if (f && f->sequence == q->sequence)
 		return 0;
-	f = calloc(1, sizeof *f);
+	f = malloc(sizeof *f);
 	if (!f)
 		return -ENOMEM;
 	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced };
@@ -270,7 +281,7 @@ static int ring_take(struct queue *q, uint64_t words, uint64_t *firstp) {
 	return 0;
 }
 
-static int put_records(struct device *d, const uint64_t *records, uint64_t words, uint64_t *firstp) {
+static int put_records(struct device *d, const uint64_t *records, uint64_t words, bool reached, uint64_t *firstp) {
 	struct queue *q = &d->work;
 	const cl_event *list;
 	cl_uint before;
@@ -279,7 +290,7 @@ static int put_records(struct device *d, const uint64_t *records, uint64_t words
 	if (r)
 		return r;
 	memcpy(q->ring + *firstp, records, words * sizeof *records);
-	if (d->flat)
+	if (d->flat || reached)
 		return 0;
 	before = waits(q, &list);
 	if (clEnqueueWriteBuffer(q->queue, q->records, CL_FALSE, *firstp * sizeof *records,
@@ -289,12 +300,14 @@ static int put_records(struct device *d, const uint64_t *records, uint64_t words
 	return 0;
 }
 
-static cl_int set_arguments(struct device *d, struct program *p, uint64_t first) {
-	cl_ulong word = first;
+/* Without a buffer the records begin at address 0, and `first` is the host's address in words. */
+static cl_int set_arguments(struct device *d, struct program *p, bool reached, uint64_t first) {
+	cl_ulong word = reached ? (uintptr_t)(d->work.ring + first) / sizeof *d->work.ring : first;
 	cl_int error = CL_SUCCESS;
 
-	if (p->pools_set != d->memory.generation) {
-		error = clSetKernelArg(p->object, 0, sizeof(cl_mem), &d->work.records);
+	if (p->pools_set != d->memory.generation || p->reaches != reached) {
+		error = clSetKernelArg(p->object, 0, sizeof(cl_mem), reached ? NULL : &d->work.records);
+		p->reaches = reached;
 		if (!error)
 			error = memory_set_pools(d, p->object);
 		if (error)
@@ -306,8 +319,14 @@ static cl_int set_arguments(struct device *d, struct program *p, uint64_t first)
 
 int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items,
 	uint32_t local) {
+	return device_launch_words(d, p, records, (uint64_t)p->words * tasks, tasks, items, local);
+}
+
+int device_launch_words(struct device *d, struct program *p, const uint64_t *words, uint64_t count, uint32_t tasks,
+	uint64_t items, uint32_t local) {
 	size_t global_size[2] = { items, tasks }, local_size[2] = { local, 1 };
 	struct queue *q = &d->work;
+	bool reached = q->reached && items / local * tasks <= QUEUE_REACH_GROUPS;
 	const cl_event *list;
 	cl_uint before;
 	cl_event event;
@@ -320,11 +339,11 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 		return -EAGAIN;
 	r = queue_upload(d);
 	if (!r)
-		r = put_records(d, records, (uint64_t)p->words * tasks, &first);
+		r = put_records(d, words, count, reached, &first);
 	if (r)
 		return r;
 	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
-	if (set_arguments(d, p, first))
+	if (set_arguments(d, p, reached, first))
 		return -EIO;
 	before = waits(q, &list);
 	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, before, list, &event))
@@ -426,7 +445,7 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 }
 
 int device_flush(struct device *d) {
-	return clFlush(d->work.queue) ? -EIO : 0;
+	return flush(&d->work);
 }
 
 int queue_drain(struct device *d) {
@@ -494,11 +513,14 @@ int queue_part_ring(struct device *d) {
 	struct queue *q = &d->work;
 	cl_int error;
 	cl_mem records = clCreateBuffer(d->context, CL_MEM_READ_ONLY, q->words * sizeof *q->ring, NULL, &error);
+	uint64_t address;
 
 	if (error)
 		return -EIO;
 	clReleaseMemObject(q->records);
 	q->records = records;
+	device_pin(d, q->ring, q->words * sizeof *q->ring, &address);
+	q->reached = address != 0;
 	return 0;
 }
 

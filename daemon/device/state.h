@@ -9,6 +9,7 @@
  *   program.c  programs by kernel, and the queue of builds
  *   builder.c  one build, on a builder thread
  *   memory.c   the reserved range of a flat device, the pools of others
+ *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
  *   rates.c    how fast the device is, measured once
  *
@@ -38,6 +39,8 @@ enum {
 	QUIRK_PINNED_UPLOAD = 1 << 2,         /* copies faster where the driver knows the host memory */
 	QUIRK_LATE_CALLBACKS = 1 << 3,        /* tells of events sooner to who waits than by callbacks */
 	QUIRK_MATRIX = 1 << 4,                /* compiles the instructions of kernels/matrix.cl where the device has them */
+	QUIRK_COSTLY_BINARY = 1 << 5,         /* compiles anew for who asks for machine code, and keeps what it built itself */
+	QUIRK_REACHES_HOST = 1 << 6,          /* kernels may see pinned host memory at its own addresses: worth a trial */
 };
 
 enum quirk_property {
@@ -70,11 +73,19 @@ struct choice {
 	cl_platform_id platform;
 	cl_device_id device;
 	char *platform_name, *name, *driver;  /* of malloc */
+	bool reaches;                         /* kernels see pinned host memory at its own addresses */
+	unsigned skip;                        /* that fit are still to be passed by */
 };
 
 void choice_clear(struct choice *c);
 /* Tried in a child first, so that a driver that dies or hangs gives a sentence. */
 int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
+int probe_count(const struct device_config *config, unsigned *countp, struct fault *f) FAULT_MUST_USE;
+
+/* ---- reach.c ---- */
+
+/* In a process that ends afterwards: where it fails, the driver is of no more use. */
+bool reach_trial(cl_device_id device);
 
 /* ---- cache.c ---- */
 
@@ -128,6 +139,7 @@ struct program {
 	char *log;
 	uint64_t build_us;
 	bool cached;
+	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
 	uint32_t warmups;
 	cl_program program;
 	struct cache_key key;
@@ -135,6 +147,7 @@ struct program {
 	cl_kernel object;                     /* the engine's own: setting arguments is not thread-safe */
 	uint32_t words;                       /* of a record */
 	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
+	bool reaches;                         /* its records are read where the host has them */
 };
 
 /*
@@ -162,6 +175,7 @@ struct programs {
 	pthread_t *builder;
 	uint32_t builders;
 	/* the engine's */
+	struct builds *builds;                /* where new programs are counted, or NULL */
 	struct keep *keeps;                   /* to write some time */
 	uint32_t building;                    /* asked for and not collected */
 	uint64_t seen;                        /* commands when last looked */
@@ -231,6 +245,9 @@ int memory_reserve(struct device *d, uint64_t ring_bytes) FAULT_MUST_USE;
 /* Once the probes have said whether the device is flat. */
 int memory_open(struct device *d) FAULT_MUST_USE;
 void memory_close(struct device *d);
+/* The last pool is the host's memory, where kernels reach it: its address is 0. */
+unsigned memory_pools(const struct device *d);
+uint64_t memory_host_address(const struct device *d, const void *host);
 /* Sets the pool arguments of a kernel. */
 cl_int memory_set_pools(struct device *d, cl_kernel object);
 
@@ -244,10 +261,12 @@ struct queue {
 	bool changed;                         /* the next command waits for `last`, which is of the other queue */
 	uint64_t *ring;                       /* host memory; on flat devices the kernels' too */
 	cl_mem records;
+	bool reached;                         /* kernels may read the ring itself, where that costs less than a copy */
 	uint64_t words;                       /* of the ring; a power of two */
 	uint64_t head, tail;                  /* words ever taken and given back */
 	uint64_t fenced;                      /* head when the newest fence was made */
 	uint64_t sequence, completed;         /* commands ever queued, and known to have run */
+	uint64_t flushed;                     /* those handed to the driver for sure */
 	uint32_t running;                     /* launches not known to have completed */
 	uint32_t unfenced;                    /* launches since the newest fence */
 	cl_event last;                        /* of the newest command */
@@ -321,7 +340,7 @@ struct device {
 	cl_context context;
 	struct cache cache;
 	struct str notes;
-	bool flat, exact;
+	bool flat, exact, reaches;
 	struct memory memory;
 	struct queue work;
 	struct programs programs;

@@ -91,10 +91,6 @@ static struct stride stride_of(unsigned o, unsigned d) {
 	return s;
 }
 
-static const char *lanes(const struct writer *w) {
-	return value_register(w->k->accumulator);
-}
-
 /* Writes "to_f32(load_bf16(p + 2 * ...))": W elements of an operand from a pointer, or fewer that lie apart. */
 static void write_vector(struct writer *w, unsigned o, const char *from, const char *at, const char *stride,
 	const char *count) {
@@ -143,7 +139,7 @@ static void write_queries(struct writer *w) {
 static void write_turned(struct writer *w) {
 	text_open(w, "for (int v = 0; v < SCORES && v * W < keys; v++)");
 	text_open(w, "for (int d = 0; d < depth; d += W)");
-	text_line(w, "%s x[W];", lanes(w));
+	text_line(w, "%s x[W];", value_lanes(w));
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < W; i++)");
 	text_line(w, "const long key = j0 + min(v * W + i, keys - 1), at = place + d;");
@@ -196,7 +192,7 @@ static void write_values(struct writer *w) {
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", tile_width(w->k));
 	text_line(w, "const int n = min(width - (s + v) * W, W);");
-	text_line(w, "value[j][v] = (%s)(0);", lanes(w));
+	text_line(w, "value[j][v] = (%s)(0);", value_lanes(w));
 	text_line(w, "if (n <= 0)");
 	text_line(w, "\tcontinue;");
 	text_begin(w);
@@ -213,10 +209,10 @@ static void write_values(struct writer *w) {
 /* sum = fma(left[t + i][k], right, sum) for k below `end`, a tile in registers; it begins at 0 unless `more`. */
 static void write_tile(struct writer *w, unsigned vectors, const char *more, const char *sum, const char *left,
 	const char *right, const char *end) {
-	text_line(w, "%s c[%u][%u];", lanes(w), ATTENTION_ROWS, vectors);
+	text_line(w, "%s c[%u][%u];", value_lanes(w), ATTENTION_ROWS, vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int e = 0; e < %u; e++)", ATTENTION_ROWS * vectors);
-	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, lanes(w));
+	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, value_lanes(w));
 	text_line(w, "if (%s)", more);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int e = 0; e < %u; e++)", ATTENTION_ROWS * vectors);
@@ -224,7 +220,7 @@ static void write_tile(struct writer *w, unsigned vectors, const char *more, con
 	text_open(w, "for (int k = 0; k < %s; k++)", end);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", ATTENTION_ROWS);
-	text_line(w, "const %s a = (%s)(((private const %s *)%s[t + i])[k]);", lanes(w), lanes(w),
+	text_line(w, "const %s a = (%s)(((private const %s *)%s[t + i])[k]);", value_lanes(w), value_lanes(w),
 		value_lane(w->k->accumulator), left);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
@@ -263,7 +259,7 @@ static void write_mask(struct writer *w) {
 	struct stride stride = stride_of(ATTENTION_MASK, attention_keys(w->k));
 	text_open(w, "for (int v = 0; v < SCORES && v * W < keys; v++)");
 	text_line(w, "const int n = min(keys - v * W, W);");
-	text_line(w, "%s seen;", truth ? "u8v" : lanes(w));
+	text_line(w, "%s seen;", truth ? "u8v" : value_lanes(w));
 	if (truth) {
 		text_line(w, "if (%s == 1)", stride.name);
 		text_line(w, "\tseen = load_bool(m3 + v * W);");
@@ -279,7 +275,7 @@ static void write_mask(struct writer *w) {
 
 static void write_weights(struct writer *w) {
 	text_open(w, "for (int i = live; i < height; i++)");
-	text_line(w, "%s *const s = score[i];", lanes(w));
+	text_line(w, "%s *const s = score[i];", value_lanes(w));
 	if (w->k->causal)
 		text_line(w, "const int seen = min((long)keys, m0 + i - j0 + 1);");
 	else
@@ -296,7 +292,7 @@ static void write_weights(struct writer *w) {
 	text_line(w, "\ts[v] = hide(max(seen - v * W, 0), s[v]);");
 	text_line(w, "const %s shrink = weigh(s, &largest[i], &total[i]);", value_lane(w->k->accumulator));
 	text_line(w, "for (int v = 0; j0 > 0 && shrink != 1 && v < across; v++)");
-	text_line(w, "\tsum[i * across + v] *= (%s)(shrink);", lanes(w));
+	text_line(w, "\tsum[i * across + v] *= (%s)(shrink);", value_lanes(w));
 	text_close(w);
 }
 
@@ -342,7 +338,7 @@ static void write_outputs(struct writer *w) {
 	value_write(w, &s, LEVEL_UNIT);
 	text_open(w, "for (int l = 0; l < width; l += W)");
 	text_line(w, "const int n = min(width - l, W);");
-	snprintf(root, sizeof root, "div_(sum[i * across + l / W], (%s)(total[i]))", lanes(w));
+	snprintf(root, sizeof root, "div_(sum[i * across + l / W], (%s)(total[i]))", value_lanes(w));
 	value_root(w, root);
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
@@ -353,7 +349,7 @@ static void write_outputs(struct writer *w) {
 /* Rows beyond the last query are of the last tile, and of no result. */
 static void write_memory(struct writer *w) {
 	unsigned rows = (ATTENTION_TILES + 1) * ATTENTION_ROWS, vectors = tile_width(w->k);
-	const char *type = lanes(w), *lane = value_lane(w->k->accumulator);
+	const char *type = value_lanes(w), *lane = value_lane(w->k->accumulator);
 
 	text_line(w, "%s query[%u][%u / W], score[%u][SCORES], sum[%u * (%u / W)];", type, rows, ATTENTION_DEPTH, rows,
 		rows, ATTENTION_COLUMNS);
@@ -365,7 +361,7 @@ static void write_memory(struct writer *w) {
 static void write_begin(struct writer *w) {
 	text_line(w, "for (int i = height; i < height + %u; i++)", ATTENTION_ROWS);
 	text_line(w, "\tfor (int v = 0; v < %u / W; v++)", ATTENTION_DEPTH);
-	text_line(w, "\t\tquery[i][v] = (%s)(0);", lanes(w));
+	text_line(w, "\t\tquery[i][v] = (%s)(0);", value_lanes(w));
 	text_open(w, "for (int i = 0; i < height; i++)");
 	text_line(w, "largest[i] = -INFINITY;");
 	text_line(w, "total[i] = 0;");

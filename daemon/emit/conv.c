@@ -24,10 +24,6 @@ enum {
 	CONV_PANEL_USED = 6144,
 };
 
-static const char *lanes(const struct writer *w) {
-	return value_register(w->k->accumulator);
-}
-
 static const char *lane(const struct writer *w) {
 	return value_lane(w->k->accumulator);
 }
@@ -75,7 +71,7 @@ static void write_row(struct writer *w) {
 	text_line(w, "const long apart = step_x * s0_%u;", CONV_IW);
 	text_open(w, "for (int x = low; x < high; x += W)");
 	text_line(w, "const int n = min(high - x, W);");
-	text_line(w, "%s v;", lanes(w));
+	text_line(w, "%s v;", value_lanes(w));
 	text_line(w, "if (apart == 1)");
 	text_line(w, "\tv = to_%s(load_%s(row + %u * x));", acc, from->name, from->bytes);
 	text_line(w, "else");
@@ -86,7 +82,7 @@ static void write_row(struct writer *w) {
 
 void conv_panel(struct writer *w) {
 	text_line(w, "for (int e = 0; e < count * step_y * step_x * plane; e += W)");
-	text_line(w, "\tput_vector(panel + e, (%s)(0));", lanes(w));
+	text_line(w, "\tput_vector(panel + e, (%s)(0));", value_lanes(w));
 	text_open(w, "for (int c = 0; c < count; c++)");
 	text_open(w, "for (int py = 0; py < step_y; py++)");
 	text_open(w, "for (int px = 0; px < step_x; px++)");
@@ -118,7 +114,7 @@ static void write_step(struct writer *w, unsigned rows, unsigned vectors) {
 	char at[32];
 
 	text_line(w, "private const %s *const from = panel + offset[k] + s * W;", lane(w));
-	text_line(w, "%s b[%u];", lanes(w), vectors);
+	text_line(w, "%s b[%u];", value_lanes(w), vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int v = 0; v < %u; v++)", vectors);
 	text_line(w, "\tb[v] = get_vector(from + v * W);");
@@ -136,10 +132,10 @@ static void write_tiles(struct writer *w) {
 	text_line(w, "for (int i = 0; i < %u; i++)", rows);
 	text_line(w, "\trow[i] = a1 + %u * ((first + min(t + i, height - 1)) * s1_%u + c0 * s1_%u);", bytes, CONV_CO, CONV_CI);
 	text_open(w, "for (int s = 0; s < across; s += %u)", vectors);
-	text_line(w, "%s c[%u][%u];", lanes(w), rows, vectors);
+	text_line(w, "%s c[%u][%u];", value_lanes(w), rows, vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int e = 0; e < %u; e++)", rows * vectors);
-	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, lanes(w));
+	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, value_lanes(w));
 	text_line(w, "if (c0 > 0)");
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int e = 0; e < %u; e++)", rows * vectors);
@@ -226,17 +222,17 @@ void conv_functions(struct writer *w) {
 		return;
 	text_line(w, "/* Vectors in private memory, wherever they begin; one whose lanes from n on are zeros. */");
 	text_line(w, "typedef %s E;", lane(w));
-	text_line(w, "OVL %s get_vector(private const E *p) { return *(private const %s_loose *)p; }", lanes(w),
+	text_line(w, "OVL %s get_vector(private const E *p) { return *(private const %s_loose *)p; }", value_lanes(w),
 		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
-	text_line(w, "OVL void put_vector(private E *p, %s v) { *(private %s_loose *)p = v; }", lanes(w),
+	text_line(w, "OVL void put_vector(private E *p, %s v) { *(private %s_loose *)p = v; }", value_lanes(w),
 		dtype_info(w->k->accumulator)->bytes == 8 ? "double" : "float");
 	text_blank(w);
 	text_begin(w);
-	text_part(w, "OVL %s first_lanes(%s v, int n) { return (", lanes(w), lanes(w));
+	text_part(w, "OVL %s first_lanes(%s v, int n) { return (", value_lanes(w), value_lanes(w));
 	text_part(w, "(%s)(0", dtype_info(w->k->accumulator)->bytes == 8 ? "i64v" : "i32v");
 	for (unsigned l = 1; l < w->k->width; l++)
 		text_part(w, ", %u", l);
-	text_part(w, ") < n) ? v : (%s)(0); }", lanes(w));
+	text_part(w, ") < n) ? v : (%s)(0); }", value_lanes(w));
 	text_end(w);
 	text_blank(w);
 	if (w->k->packed)
@@ -255,7 +251,7 @@ void conv_lanes(struct writer *w) {
 	text_line(w, "const int across = (lines * pitch - over_x + %u * W - 1) / (%u * W) * %u;", vectors, vectors, vectors);
 	text_line(w, "const long chunk = max(1l, min(d%u, min((long)%u / (step_y * step_x * plane), (long)%u / taps)));",
 		CONV_CI, CONV_PANEL_USED, CONV_TAPS_MOST);
-	text_line(w, "%s sum[%u][%u / W];", lanes(w), rows + w->k->inputs, CONV_PLACES);
+	text_line(w, "%s sum[%u][%u / W];", value_lanes(w), rows + w->k->inputs, CONV_PLACES);
 	text_line(w, "E panel[%u];", CONV_PANEL);
 	text_line(w, "int offset[%u];", CONV_TAPS_MOST);
 	conv_offsets(w);
@@ -271,14 +267,14 @@ static void write_sum(struct writer *w) {
 	const struct dtype_info *in = dtype_info(k->operand[CONV_INPUT].dtype), *by = dtype_info(k->operand[CONV_WEIGHT].dtype);
 	const char *acc = dtype_info(k->accumulator)->name;
 
-	text_line(w, "%s sum = 0;", lanes(w));
+	text_line(w, "%s sum = 0;", value_lanes(w));
 	text_open(w, "for (long c = 0; c < d%u; c++)", CONV_CI);
 	text_open(w, "for (long t = 0; t < taps; t++)");
 	text_line(w, "const long iy = line * step_y + t / d%u * apart_y - border_y;", CONV_KW);
 	text_line(w, "const long ix = column * step_x + t %% d%u * apart_x - border_x;", CONV_KW);
-	text_line(w, "const %s a = to_%s(uniform_%s(a1 + %u * (channel * s1_%u + c * s1_%u + t)));", lanes(w), acc, by->name,
+	text_line(w, "const %s a = to_%s(uniform_%s(a1 + %u * (channel * s1_%u + c * s1_%u + t)));", value_lanes(w), acc, by->name,
 		by->bytes, CONV_CO, CONV_CI);
-	text_line(w, "%s b = 0;", lanes(w));
+	text_line(w, "%s b = 0;", value_lanes(w));
 	text_line(w, "if (iy >= 0 && iy < d%u && ix >= 0 && ix < d%u)", CONV_IH, CONV_IW);
 	text_line(w, "\tb = to_%s(uniform_%s(a0 + %u * (image * s0_%u + group * s0_%u + c * s0_%u + iy * s0_%u + ix * s0_%u)));",
 		acc, in->name, in->bytes, CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW);

@@ -15,16 +15,12 @@
 /* What is read behind the last plane: lines that do not exist, and vectors beyond the end of one. */
 _Static_assert(CONV_REGION + KERNEL_ALONE * (CONV_COLUMNS + CONV_OVER_MOST + 16) <= CONV_PANEL, "a tile may read beyond the block");
 
-static const char *lanes(const struct writer *w) {
-	return value_register(w->k->accumulator);
-}
-
 /* c[line][v] takes in the filter's element `at`, times b[v]. */
 static void write_multiply(struct writer *w, const char *line, const char *at) {
 	char to[64], a[64];
 
 	snprintf(to, sizeof to, "c[%s][v]", line);
-	snprintf(a, sizeof a, "(%s)(f[%s])", lanes(w), at);
+	snprintf(a, sizeof a, "(%s)(f[%s])", value_lanes(w), at);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
 	value_add_product(w, to, a, "b[v]");
@@ -32,7 +28,7 @@ static void write_multiply(struct writer *w, const char *line, const char *at) {
 }
 
 static void write_load(struct writer *w, const char *at) {
-	text_line(w, "%s b[%u];", lanes(w), w->k->vectors);
+	text_line(w, "%s b[%u];", value_lanes(w), w->k->vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
 	text_line(w, "\tb[v] = get_vector(from + %s + v * W);", at);
@@ -78,9 +74,9 @@ static void write_tile(struct writer *w) {
 
 	text_open(w, "for (int x = (width - 1) / (%u * W) * (%u * W); x >= 0; x -= %u * W)", k->vectors, k->vectors, k->vectors);
 	text_line(w, "private const E *const from = panel + t * pitch + x;");
-	text_line(w, "%s c[%u][%u];", lanes(w), k->rows, k->vectors);
+	text_line(w, "%s c[%u][%u];", value_lanes(w), k->rows, k->vectors);
 	value_each_sum(w);
-	text_line(w, "\t\tc[i][v] = (%s)(0);", lanes(w));
+	text_line(w, "\t\tc[i][v] = (%s)(0);", value_lanes(w));
 	if (k->inputs)
 		write_rows(w);
 	else

@@ -22,10 +22,6 @@ enum {
 
 _Static_assert(CHANNELS_USED <= CONV_PANEL - 64 && CONV_REGION <= CONV_PANEL - 64, "vectors may write beyond the last element");
 
-static const char *lanes(const struct writer *w) {
-	return value_register(w->k->accumulator);
-}
-
 /* ---- the input ---- */
 
 /* A row of one channel, from what is inside the input. */
@@ -40,7 +36,7 @@ static void write_row(struct writer *w) {
 	text_line(w, "private E *const to = region + c * plane + y * pitch + low;");
 	text_open(w, "for (int x = 0; x < inside; x += W)");
 	text_line(w, "const int n = min(inside - x, W);");
-	text_line(w, "%s v;", lanes(w));
+	text_line(w, "%s v;", value_lanes(w));
 	text_line(w, "if (s0_%u == 1)", CONV_IW);
 	text_line(w, "\tv = to_%s(load_%s(row + %u * x));", acc, from->name, from->bytes);
 	text_line(w, "else");
@@ -52,7 +48,7 @@ static void write_row(struct writer *w) {
 /* `count` channels from c0 on: zeros everywhere, then what is inside. */
 static void write_region(struct writer *w) {
 	text_line(w, "for (int e = 0; e < count * plane; e += W)");
-	text_line(w, "\tput_vector(region + e, (%s)(0));", lanes(w));
+	text_line(w, "\tput_vector(region + e, (%s)(0));", value_lanes(w));
 	text_open(w, "for (int c = 0; c < count; c++)");
 	text_open(w, "for (int y = 0; y < high; y++)");
 	write_row(w);
@@ -82,13 +78,13 @@ static void write_step(struct writer *w) {
 	const struct dtype_info *by = dtype_info(k->operand[CONV_WEIGHT].dtype);
 
 	text_line(w, "const int o = offset[k];");
-	text_line(w, "%s b[%u];", lanes(w), k->vectors);
+	text_line(w, "%s b[%u];", value_lanes(w), k->vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int v = 0; v < %u; v++)", k->vectors);
 	text_line(w, "\tb[v] = load_%s(filter + k * %u + v * (%u * W));", by->name, kernel_columns(k) * by->bytes, by->bytes);
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int i = 0; i < %u; i++)", k->rows);
-	text_line(w, "const %s a = (%s)(place[i][o]);", lanes(w), lanes(w));
+	text_line(w, "const %s a = (%s)(place[i][o]);", value_lanes(w), value_lanes(w));
 	text_line(w, "#pragma unroll");
 	text_open(w, "for (int v = 0; v < %u; v++)", k->vectors);
 	value_add_product(w, "c[i][v]", "b[v]", "a");
@@ -100,12 +96,12 @@ static void write_tile(struct writer *w) {
 	const struct kernel *k = w->k;
 
 	text_line(w, "private const E *place[%u];", k->rows);
-	text_line(w, "%s c[%u][%u];", lanes(w), k->rows, k->vectors);
+	text_line(w, "%s c[%u][%u];", value_lanes(w), k->rows, k->vectors);
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < %u; i++)", k->rows);
 	text_line(w, "\tplace[i] = region + at[t + i];");
 	value_each_sum(w);
-	text_line(w, "\t\tc[i][v] = c0 > 0 ? sum[q][t + i][v] : (%s)(0);", lanes(w));
+	text_line(w, "\t\tc[i][v] = c0 > 0 ? sum[q][t + i][v] : (%s)(0);", value_lanes(w));
 	text_line(w, "#pragma unroll %u", TILE_UNROLL);
 	text_open(w, "for (int k = 0; k < count * taps; k++)");
 	write_step(w);
@@ -132,7 +128,7 @@ static void write_tiles(struct writer *w) {
 /* Vectors of W channels at W places become such of W places, of one channel each. */
 static void write_turned(struct writer *w) {
 	text_open(w, "for (int p = 0; p < places; p += W)");
-	text_line(w, "%s a[W];", lanes(w));
+	text_line(w, "%s a[W];", value_lanes(w));
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < W; i++)");
 	text_line(w, "\ta[i] = sum[q][p + i][v];");
@@ -195,7 +191,7 @@ void conv_channels(struct writer *w) {
 	text_line(w, "const int chunk = max(1l, min(d%u, min((long)%u / plane, (long)%u / taps)));", CONV_CI, CHANNELS_USED,
 		CONV_TAPS_MOST);
 	conv_runs(w);
-	text_line(w, "%s sum[%u][%u + W][%u];", lanes(w), CONV_PANELS, CONV_PLACES, k->vectors);
+	text_line(w, "%s sum[%u][%u + W][%u];", value_lanes(w), CONV_PANELS, CONV_PLACES, k->vectors);
 	text_line(w, "E region[%u];", CONV_PANEL);
 	text_line(w, "int offset[%u], at[%u];", CONV_TAPS_MOST, CONV_PLACES + k->rows);
 	write_offsets(w);

@@ -4,6 +4,7 @@
  */
 #include "emit.h"
 
+#include "instructions.h"
 #include "matmul_group.h"
 
 /* Integer division of vectors of 32 bits goes through doubles, where there are any. */
@@ -32,7 +33,7 @@ static void write_defines(const struct writer *w, struct str *text) {
 }
 
 /* The macros and functions that kernels of this folder call. */
-static void write_helpers(const struct writer *w, struct str *text) {
+void helpers_write(const struct writer *w, struct str *text) {
 	str_append(text, "#if defined(__has_attribute) && W > 1\n"
 			 "#if __has_attribute(min_vector_width)\n"
 			 "#define WIDE __attribute__((min_vector_width(512)))\n"
@@ -130,12 +131,14 @@ int emit_body(const struct kernel *k, const struct traits *t, struct str *body) 
 void prelude_write(const struct writer *w, struct str *text) {
 	write_defines(w, text);
 	section_append(w, text);
-	write_helpers(w, text);
+	helpers_write(w, text);
 }
 
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) {
 	struct writer w;
 
+	if (k->root == KERNEL_INTERPRETER)
+		return interpreter_source((enum dialect)k->op, t, source);
 	writer_open(&w, k, t, source);
 	prelude_write(&w, source);
 	write_body(&w);

@@ -4,11 +4,14 @@
  * A unit is what a form does at once: a piece of a row (MAP), an output or a strip of outputs
  * (REDUCE), a block of tiles (MATMUL). A work-item (CPU) or work-group (GPU) does several in a row.
  */
+#include "instructions.h"
 #include "writer.h"
 
 uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 	if (t->strategy == STRATEGY_CPU)
 		return 1;
+	if (k->root == KERNEL_INTERPRETER)
+		return interpreter_shape(t).group;
 	if (k->root == KERNEL_MATMUL)
 		return kernel_tile_items(k->tile);
 	if (k->root == KERNEL_ROWS)
@@ -36,10 +39,8 @@ static void declare_scalars(struct writer *w) {
 	value_write(w, &s, LEVEL_TASK);
 }
 
-void frame_open(struct writer *w) {
-	text_begin(w);
-	text_part(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", frame_local(w->k, w->t));
-	text_end(w);
+void frame_signature(struct writer *w, uint32_t local) {
+	text_line(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", (unsigned)local);
 	text_begin(w);
 	text_part(w, "void fused(global const ulong *records, ulong first");
 	for (unsigned p = 0; p < w->t->pools; p++)
@@ -47,6 +48,10 @@ void frame_open(struct writer *w) {
 	text_part(w, ") {");
 	text_end(w);
 	w->depth++;
+}
+
+void frame_open(struct writer *w) {
+	frame_signature(w, frame_local(w->k, w->t));
 	text_line(w, "global const ulong *const r = records + first + get_global_id(1) * %u;",
 		kernel_record_words(w->k));
 	text_blank(w);

@@ -29,6 +29,10 @@ enum {
 	GROUP_LANES_MANY = 1 << 20,
 	/* Blocks of a product a compute unit, where there are so many tiles. */
 	MATMUL_PER_UNIT = 4,
+	/* With rows before a product or after it: tiles of a block, which reads all of the second factor, unless a compute unit had none then. */
+	WHOLE_TILES = 4,
+	/* ... columns that cost so much more than an element of such a row that it may be computed once for each so many. */
+	WHOLE_COLUMNS = 1024,
 	/* GPU strategy, SCATTER: groups a compute unit, to hide the time that an index takes to come. */
 	SCATTER_GROUPS = 4,
 	/* CPU strategy, SORT: elements that an item sorts at least; elements of a piece of a merge; pieces a unit. */
@@ -150,6 +154,25 @@ static void cut_reduce_groups(const struct cut *c) {
 }
 
 /*
+ * Strips of rows: those that all units together are done with first. A strip takes as long as its vectors, and a little more for
+ * the jumps from row to row.
+ */
+static uint64_t strips_of_rows(const struct cut *c, uint64_t rows, uint64_t n) {
+	uint64_t best = 0, strips = 1;
+
+	for (uint64_t vectors = COLUMN_VECTORS; vectors >= COLUMN_VECTORS / 2; vectors--) {
+		uint64_t count = ceil_divide(n, vectors * c->k->width);
+		uint64_t time = ceil_divide(count * rows, most(c->t->units, 1)) * (vectors + 1);
+
+		if (!best || time < best) {
+			best = time;
+			strips = count;
+		}
+	}
+	return strips;
+}
+
+/*
  * Strips are as wide as may be, since every row of a strip is a jump in memory; narrower where
  * there would not be one for each compute unit. The kernel finds their width from their number.
  */
@@ -159,7 +182,7 @@ static void cut_column(const struct cut *c) {
 	bool several = c->k->root == KERNEL_ROWS;
 	uint64_t elements = several ? most(c->extent, KERNEL_COLUMNS) : reduced(c);
 	uint64_t vectors = c->k->root == KERNEL_SCAN ? SCAN_VECTORS : COLUMN_VECTORS;
-	uint64_t strips = ceil_divide(n, vectors * width), wide;
+	uint64_t strips = several ? strips_of_rows(c, rows, n) : ceil_divide(n, vectors * width), wide;
 
 	while (strips * rows < c->t->units && strips < ceil_divide(n, width) &&
 		elements * n > strips * 2 * ITEM_ELEMENTS_LEAST)
@@ -246,6 +269,45 @@ static void cut_sort_groups(const struct cut *c) {
 	set_groups(c, rows * pieces);
 }
 
+/* With rows before the product or after it items have memory of their own: no more of them than that. */
+static void limit_items(const struct cut *c) {
+	if (kernel_computes_factor(c->k) || kernel_keeps_rows(c->k))
+		set_units_per_item(c, most(c->record[KERNEL_WORD_UNITS_PER_ITEM],
+			ceil_divide(c->record[KERNEL_WORD_UNITS], kernel_work_items(c->t))));
+}
+
+/*
+ * Rows before the product: pieces that the panels of a block are cut into. Rows are computed once for each, so there is one,
+ * but where each has so many columns that this is little beside them, and other blocks than are needed for the memory of an
+ * item would each read all of the second factor; or where there are fewer blocks than compute units.
+ */
+static uint64_t matmul_pieces(const struct cut *c, uint64_t blocks, uint64_t tiles) {
+	uint64_t n = (uint64_t)c->dims[c->k->rank - 2u], panels = most(ceil_divide(n, kernel_columns(c->k)), 1);
+	uint64_t pieces = least(ceil_divide(kernel_work_items(c->t), blocks), most(n / WHOLE_COLUMNS, 1));
+
+	if (kernel_keeps_rows(c->k) || c->k->scored)
+		return 1;
+	pieces = most(pieces, ceil_divide(c->t->units, most(tiles, 1)));
+	return ceil_divide(panels, ceil_divide(panels, least(pieces, panels)));
+}
+
+/* A unit is a block of rows with all columns, or a piece of them. As many blocks as leave all items the same. */
+static void cut_matmul_whole(const struct cut *c) {
+	const struct kernel *k = c->k;
+	unsigned batch = k->rank - 3u;
+	uint64_t rows = most(k->rows, 1), m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, rows), 1);
+	uint64_t count = most(product(c->dims, 0, batch), 1), hold = kernel_keeps_rows(k) || k->scored ? kernel_kept_rows(c->dims, k) : TILE_BLOCK;
+	uint64_t blocks = count * ceil_divide(tiles, most(hold / rows, 1)), pieces = matmul_pieces(c, blocks, count * tiles);
+	uint64_t wanted = least(kernel_work_items(c->t) / pieces, most(c->t->units, count * tiles / WHOLE_TILES));
+
+	blocks = round_up(blocks, most(wanted, 1)) / count;
+	tiles = ceil_divide(tiles, least(most(blocks, 1), tiles));
+	c->record[KERNEL_WORD_PIECES] = tiles;
+	set_units(c, count * ceil_divide(m, tiles * rows) * pieces,
+		least(tiles * rows, most(m, 1)) * (c->extent + 1) * most((uint64_t)c->dims[batch + 1] / pieces, 1) / c->k->width);
+	limit_items(c);
+}
+
 /* Blocks of equal numbers of tiles; more of them where else there would not be enough for all compute units. */
 static void cut_matmul(const struct cut *c) {
 	const struct kernel *k = c->k;
@@ -274,6 +336,7 @@ static void cut_matmul_small(const struct cut *c) {
 	count *= c->dims[batch + 1] ? ceil_divide(m, tiles * k->rows) : 0;
 	set_units(c, count, least(tiles * k->rows, most(m, 1)) * (c->extent + 1) *
 		ceil_divide((uint64_t)c->dims[batch + 1], k->width));
+	limit_items(c);
 }
 
 /* Panels side by side, but enough strips for all. */
@@ -287,6 +350,7 @@ static void cut_matmul_strips(const struct cut *c) {
 
 	c->record[KERNEL_WORD_PIECES] = wide;
 	set_units(c, count * ceil_divide(panels, wide), wide * c->k->vectors * (c->extent + 1) * c->k->rows);
+	limit_items(c);
 }
 
 static void cut_matmul_turned(const struct cut *c) {
@@ -294,6 +358,7 @@ static void cut_matmul_turned(const struct cut *c) {
 
 	set_units(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], c->k->width) *
 			ceil_divide((uint64_t)c->dims[batch + 1], c->k->rows), c->k->width * (c->extent + 1));
+	limit_items(c);
 }
 
 static void cut_matmul_groups(const struct cut *c) {
@@ -360,7 +425,9 @@ static cut_function *const sort_cuts[2][2] = { { cut_sort, cut_sort_rows }, { cu
 static cut_function *product_cut(const struct kernel *k) {
 	if (k->small)
 		return cut_matmul_small;
-	return k->turned ? cut_matmul_turned : k->strips ? cut_matmul_strips : cut_matmul;
+	if (k->turned || k->strips)
+		return k->turned ? cut_matmul_turned : cut_matmul_strips;
+	return kernel_computes_factor(k) || kernel_keeps_rows(k) ? cut_matmul_whole : cut_matmul;
 }
 
 static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
@@ -394,6 +461,12 @@ struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t,
 
 	record[KERNEL_WORD_PIECES] = 1;
 	record[KERNEL_WORD_EXTENT] = extent;
+	if (k->root == KERNEL_INTERPRETER) {
+		/* What it runs is cut by bytecode_geometry(). */
+		record[KERNEL_WORD_ITEMS] = 0;
+		launch.items = launch.local;
+		return launch;
+	}
 	find_cut(k, t)(&c);
 	launch.items = most(record[KERNEL_WORD_ITEMS], launch.local);
 	return launch;

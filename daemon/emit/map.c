@@ -4,11 +4,15 @@
  * CPU strategy: a unit is a piece of a row (the last dimension), walked in vectors; a work-item
  * does several. The last vector of a piece holds fewer lanes: loads may read past them, gathers repeat
  * the last one, stores count. One loop serves both, which costs nothing next to the memory and
- * halves what there is to compile.
+ * halves what there is to compile. Where the values of a vector are a long chain of dear operations, each waiting for the one
+ * before, a loop before that one computes several vectors side by side: a processor looks ahead by about a hundred
+ * operations, which a chain of that length fills with waiting.
  *
  * GPU strategy: one element or vector a lane, those of a group side by side, so that accesses coalesce.
  */
 #include "writer.h"
+
+#include <stdio.h>
 
 static bool is_strided(const struct kernel *k, unsigned o) {
 	return !k->operand[o].output && !k->operand[o].iota && k->operand[o].access == KERNEL_STRIDED;
@@ -21,6 +25,59 @@ bool map_may_cross(const struct kernel *k) {
 	return false;
 }
 
+/* Operations that take many steps, each of which waits for the one before. */
+static bool is_dear(unsigned op) {
+	static const bool dear[OP_COUNT] = {
+#define WEIGHT(op, class, times) [OP_##op] = RATE_##class != RATE_CHEAP,
+#define WEIGHT_INTEGER(op, class, times)
+#include "daemon/plan/weights.def"
+#undef WEIGHT
+#undef WEIGHT_INTEGER
+	};
+
+	return op < OP_COUNT && dear[op];
+}
+
+/* How many vectors are computed side by side. 64 bits a lane take two registers a vector. */
+static unsigned vectors_beside(const struct writer *w, const struct scope *s) {
+	unsigned dear = 0, bytes = 0, n;
+
+	for (unsigned v = 0; v < w->k->values; v++) {
+		const struct kernel_value *value = &w->k->value[v];
+		unsigned size = dtype_info(dtype_info(value->dtype)->reg)->bytes;
+
+		if (!s->needs->value[v])
+			continue;
+		dear += value->kind == KERNEL_OP && is_dear(value->op);
+		bytes = size > bytes ? size : bytes;
+	}
+	if (dear < MAP_DEAR || !value_may_be_beside(w))
+		return 1;
+	n = MAP_REGISTERS / (value_registers(w, s) + MAP_TEMPORARIES) / (bytes > 4 ? 2 : 1);
+	return n > MAP_BESIDE ? MAP_BESIDE : n;
+}
+
+/* Leaves j where what remains of the piece begins. */
+static void write_beside(struct writer *w, const struct scope *s, unsigned count) {
+	struct scope vector[MAP_BESIDE];
+	char lane[MAP_BESIDE][sizeof "(j + 9 * W)"];
+
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(lane[i], sizeof lane[i], i ? "(j + %u * W)" : "j", i);
+		vector[i] = *s;
+		vector[i].lane = lane[i];
+		vector[i].count = "W";
+	}
+	text_line(w, "long j = 0;");
+	text_open(w, "for (; count - j >= %u * W; j += %u * W)", count, count);
+	value_write_beside(w, vector, count);
+	for (w->twin = 0; w->twin < count; w->twin++)
+		value_store(w, &vector[w->twin]);
+	w->twin = 0;
+	value_forget(w, s, LEVEL_ELEMENT);
+	text_close(w);
+}
+
 static void write_lanes(struct writer *w) {
 	struct scope s = {
 		.needs = &w->outer,
@@ -30,9 +87,13 @@ static void write_lanes(struct writer *w) {
 		.hoist = true,
 		.stream = true,
 	};
+	unsigned beside;
 
 	value_write(w, &s, LEVEL_UNIT);
-	text_open(w, "for (long j = 0; j < count; j += W)");
+	beside = vectors_beside(w, &s);
+	if (beside > 1)
+		write_beside(w, &s, beside);
+	text_open(w, beside > 1 ? "for (; j < count; j += W)" : "for (long j = 0; j < count; j += W)");
 	text_line(w, "const int n = min(count - j, (long)W);");
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);

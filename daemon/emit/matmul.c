@@ -22,6 +22,10 @@ void matmul_place(struct writer *w, unsigned o, const char *prefix, const char *
 	struct frame_names index = frame_names(k->rank - 3u);
 	struct needs one = { .operand = { false } };
 
+	if (o == 0 && kernel_computes_factor(k)) {
+		before_place(w, prefix, row, depth);
+		return;
+	}
 	one.operand[o] = true;
 	index.name[k->rank - 3] = row;
 	index.name[k->rank - 2] = column;
@@ -105,6 +109,20 @@ static void write_tile_outputs(struct writer *w) {
 	text_close(w);
 }
 
+/* The same where rows are kept until all of them are there. */
+static void write_tile_kept(struct writer *w) {
+	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n" };
+
+	text_open(w, "for (int i = t; i < min(t + %u, height); i++)", w->k->rows);
+	after_place(w, "q", "i", "n0");
+	text_open(w, "for (int l = 0; l < width; l += W)");
+	text_line(w, "const int n = min(width - l, W);");
+	value_root(w, "block[i][l / W]");
+	operand_store(w, &s, w->k->carry, w->k->root_value);
+	text_close(w);
+	text_close(w);
+}
+
 static void write_tile(struct writer *w) {
 	const struct kernel *k = w->k;
 	const char *type = value_register(k->accumulator);
@@ -121,7 +139,7 @@ static void write_tile(struct writer *w) {
 	text_line(w, "\t\tblock[t + i][v] = c[i][v];");
 	text_line(w, "if (k0 + depth < d%u)", matmul_dim_k(k));
 	text_line(w, "\tcontinue;");
-	write_tile_outputs(w);
+	kernel_keeps_rows(k) ? write_tile_kept(w) : write_tile_outputs(w);
 }
 
 /* What tiles of one panel need of B, over one depth. */
@@ -176,6 +194,49 @@ static void write_block(struct writer *w) {
 	if (k->strips)
 		text_close(w);
 	text_close(w);
+}
+
+/* ---- CPU strategy, rows before the product or after it ---- */
+
+/* An item's units of the same rows follow each other, and the first of them computes these. */
+static void write_before(struct writer *w, struct before *b, const char *first) {
+	text_open(w, "if (%s == 0 || unit == begin)", first);
+	before_rows(b, w);
+	text_close(w);
+}
+
+/* Pieces that the panels are cut into, and the panels of one. */
+static void write_pieces(struct writer *w) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "const long panels = (d%u + %u) / %u;", matmul_dim_n(k), kernel_columns(k) - 1, kernel_columns(k));
+	text_line(w, "const ulong blocks = (d%u + rows - 1) / rows;", matmul_dim_m(k));
+	text_begin(w);
+	text_part(w, "const ulong pieces = r[%u] / (blocks", KERNEL_WORD_UNITS);
+	for (unsigned d = 0; d + 3u < k->rank; d++)
+		text_part(w, " * d%u", d);
+	text_part(w, ");");
+	text_end(w);
+	text_line(w, "const long wide = (panels + pieces - 1) / pieces;");
+}
+
+static void write_block(struct writer *w);
+
+/* A block of rows with all their panels, or a piece of these. */
+static void write_whole_unit(struct writer *w, struct before *b) {
+	const struct kernel *k = w->k;
+
+	text_line(w, "const long left = take(&rest, pieces) * wide;");
+	text_line(w, "const long m0 = take(&rest, blocks) * rows;");
+	frame_indices(w, 0, k->rank - 3u);
+	text_line(w, "const int height = min(d%u - m0, rows);", matmul_dim_m(k));
+	if (kernel_computes_factor(k))
+		write_before(w, b, "left");
+	text_open(w, "for (long panel = left; panel < min(left + wide, panels); panel++)");
+	write_block(w);
+	text_close(w);
+	if (kernel_keeps_rows(k))
+		after_rows(b, w);
 }
 
 /* A block of rows of one panel. */
@@ -264,16 +325,21 @@ static void write_small_tile(struct writer *w) {
 
 void matmul_small(struct writer *w) {
 	const struct kernel *k = w->k;
+	struct before b;
 
 	frame_units(w);
 	write_step(w);
 	text_line(w, "const long k0 = 0, rows = r[%u] * %u;", KERNEL_WORD_PIECES, k->rows);
 	text_line(w, "const ulong blocks = (d%u + rows - 1) / rows;", matmul_dim_m(k));
+	if (kernel_computes_factor(k))
+		before_open(&b, w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long m0 = take(&rest, blocks) * rows;");
 	frame_indices(w, 0, k->rank - 3u);
 	text_line(w, "const int height = min(d%u - m0, rows);", matmul_dim_m(k));
+	if (kernel_computes_factor(k))
+		before_rows(&b, w);
 	text_open(w, "for (long panel = 0; panel * %u < d%u; panel++)", kernel_columns(k), matmul_dim_n(k));
 	write_panel(w);
 	text_open(w, "for (int t = 0; t < height; t += %u)", k->rows);
@@ -287,19 +353,30 @@ void matmul_small(struct writer *w) {
 
 void matmul_tiles(struct writer *w) {
 	const struct kernel *k = w->k;
+	bool before = kernel_computes_factor(k), after = kernel_keeps_rows(k), whole = (before || after) && !k->strips;
+	struct before b;
 
 	frame_units(w);
 	if (k->strips)
 		text_line(w, "const long rows = min(r[%u], %uul);", KERNEL_WORD_PIECES, STRIP_PANELS);
 	else
 		text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, k->rows);
+	if (before)
+		before_open(&b, w);
+	if (after)
+		after_open(&b, w);
+	if (whole)
+		write_pieces(w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
-	if (k->strips)
-		write_strip_unit(w);
-	else
-		write_block_unit(w);
-	write_block(w);
+	if (whole) {
+		write_whole_unit(w, &b);
+	} else {
+		k->strips ? write_strip_unit(w) : write_block_unit(w);
+		if (before)
+			write_before(w, &b, "left");
+		write_block(w);
+	}
 	text_close(w);
 }
 
@@ -336,6 +413,10 @@ void matmul_turn(struct writer *w) {
 }
 
 void matmul_functions(struct writer *w) {
+	if (kernel_computes_factor(w->k))
+		before_functions(w);
+	if (kernel_keeps_rows(w->k))
+		after_functions(w);
 	if (w->k->turned && w->k->operand[0].access != KERNEL_CONTIGUOUS)
 		matmul_turn(w);
 }
@@ -414,8 +495,11 @@ static void write_turned_outputs(struct writer *w) {
 /* A unit is a vector of rows by all columns, up to so many. B is small, and read from the nearest cache. */
 void matmul_turned(struct writer *w) {
 	const struct kernel *k = w->k;
+	struct before b;
 
 	frame_units(w);
+	if (kernel_computes_factor(k))
+		before_open(&b, w);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long m0 = take(&rest, (d%u + W - 1) / W) * W;", matmul_dim_m(k));
@@ -423,6 +507,8 @@ void matmul_turned(struct writer *w) {
 	frame_indices(w, 0, k->rank - 3u);
 	text_line(w, "const int height = min(d%u - m0, (long)W), width = min(d%u - n0, (long)%u);", matmul_dim_m(k), matmul_dim_n(k),
 		k->rows);
+	if (kernel_computes_factor(k))
+		before_rows(&b, w);
 	text_line(w, "%s c[%u];", value_register(k->accumulator), k->rows);
 	text_line(w, "global const uchar *column[%u];", k->rows);
 	text_line(w, "#pragma unroll");

@@ -23,7 +23,9 @@ static bool is_inner(const struct writer *w, unsigned o) {
 		return true;
 	if (w->k->root == KERNEL_SCATTER || w->k->root == KERNEL_SORT)
 		return true;
-	return kernel_root_operands(w->k) ? o < kernel_root_operands(w->k) : w->inner.operand[o];
+	if (kernel_root_operands(w->k))
+		return o < kernel_root_operands(w->k) || kernel_loads_before(w->k, o);
+	return w->inner.operand[o];
 }
 
 bool operand_is_kept(const struct kernel *k, unsigned o) {
@@ -41,6 +43,8 @@ bool operand_is_kept(const struct kernel *k, unsigned o) {
 static bool has_stride(const struct writer *w, unsigned o, unsigned d) {
 	const struct kernel *k = w->k;
 
+	if (kernel_loads_before(k, o))
+		return d + 2u != k->rank;
 	if (is_reduced(k, d) && !is_inner(w, o))
 		return false;
 	if (d >= k->kept && operand_is_kept(k, o))
@@ -132,9 +136,13 @@ static bool may_stream(const struct kernel_operand *p) {
 	return p->output && p->stream && p->access == KERNEL_CONTIGUOUS;
 }
 
+bool operand_streams(const struct writer *w, const struct needs *needs, unsigned o) {
+	return w->k->width > 1 && needs->operand[o] && may_stream(&w->k->operand[o]);
+}
+
 void operand_aligned(struct writer *w, const struct needs *needs, const char *prefix) {
 	for (unsigned o = 0; o < w->k->operands; o++)
-		if (needs->operand[o] && may_stream(&w->k->operand[o]))
+		if (operand_streams(w, needs, o))
 			text_line(w, "const int aligned%u = ((ulong)%s%u & (W * %u - 1)) == 0;", o, prefix, o,
 				dtype_info(w->k->operand[o].dtype)->bytes);
 }
@@ -165,6 +173,35 @@ static void lane_address(struct writer *w, const struct scope *s, unsigned o) {
 	text_part(w, "%s", s->lane);
 	if (p->access == KERNEL_STRIDED)
 		text_part(w, " * s%u_%u", o, w->lane_dim);
+}
+
+/* Is it one that a pass over rows reads, side by side along the lanes? */
+static bool is_read(const struct writer *w, const struct needs *needs, unsigned o) {
+	const struct kernel_operand *p = &w->k->operand[o];
+
+	return needs->operand[o] && !p->output && !p->iota && !p->gathered && p->access == KERNEL_CONTIGUOUS &&
+		!operand_is_kept(w->k, o);
+}
+
+void operand_place_ahead(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index) {
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (is_read(w, needs, o))
+			place(w, prefix, o, index);
+}
+
+void operand_ahead(struct writer *w, const struct scope *s, const char *prefix) {
+	struct scope there = *s;
+
+	there.pointer = prefix;
+	for (unsigned o = 0; o < w->k->operands; o++) {
+		if (!is_read(w, s->needs, o))
+			continue;
+		text_begin(w);
+		text_part(w, "AHEAD(");
+		lane_address(w, &there, o);
+		text_part(w, ");");
+		text_end(w);
+	}
 }
 
 static void load_iota(struct writer *w, const struct scope *s, unsigned o) {
@@ -226,7 +263,7 @@ static void store_plain(
 
 	text_part(w, "store%s_%s(", count ? "n" : "", dtype_info(p->dtype)->name);
 	lane_address(w, s, o);
-	text_part(w, ", v%u", value);
+	text_part(w, ", %s", value_name(w, value).text);
 	if (count)
 		text_part(w, ", %s", count);
 	text_part(w, ");");
@@ -236,12 +273,15 @@ static void store_plain(
 static void store_stream(struct writer *w, const struct scope *s, unsigned o, unsigned value) {
 	const struct kernel_operand *p = &w->k->operand[o];
 
-	text_line(w, "if (aligned%u && %s == W)", o, s->count);
+	if (!s->streams)
+		text_line(w, "if (aligned%u && %s == W)", o, s->count);
 	text_begin(w);
-	text_part(w, "\tstream_%s(", dtype_info(p->dtype)->name);
+	text_part(w, s->streams ? "stream_%s(" : "\tstream_%s(", dtype_info(p->dtype)->name);
 	lane_address(w, s, o);
-	text_part(w, ", v%u);", value);
+	text_part(w, ", %s);", value_name(w, value).text);
 	text_end(w);
+	if (s->streams)
+		return;
 	text_line(w, "else");
 	text_begin(w);
 	text_part(w, "\t");
@@ -269,7 +309,7 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand, un
 	} else if (p->access == KERNEL_STRIDED) {
 		text_part(w, "scatter_%s(", dtype_info(p->dtype)->name);
 		lane_address(w, s, operand);
-		text_part(w, ", v%u, s%u_%u, %s);", value, operand, w->lane_dim, s->count);
+		text_part(w, ", %s, s%u_%u, %s);", value_name(w, value).text, operand, w->lane_dim, s->count);
 	} else {
 		store_plain(w, s, operand, value, s->count);
 	}

@@ -166,6 +166,21 @@ static void write_long(struct writer *w, struct walk *walk) {
 	}
 }
 
+/* Is the next row to be asked for in this pass? The last one has its own near, and waits for nothing. */
+static bool reads_ahead(const struct writer *w, const struct passes *p, unsigned pass) {
+	return w->k->far && !w->k->long_rows && !in_runs(w) && pass > 0 && pass + 1 == p->count;
+}
+
+/* Declares nN, where the operands of the next row begin. */
+static void place_ahead(struct writer *w, const struct needs *needs) {
+	struct frame_names index = frame_names(w->k->kept);
+	char next[16];
+
+	snprintf(next, sizeof next, "(i%u + 1)", w->k->kept - 1u);
+	index.name[w->k->kept - 1u] = next;
+	operand_place_ahead(w, needs, "n", index.name);
+}
+
 /* Requires the uniform values of the pass to be written. */
 static void write_pass(struct writer *w, const struct passes *p, unsigned pass) {
 	bool hold[KERNEL_VALUES];
@@ -191,6 +206,9 @@ static void write_pass(struct writer *w, const struct passes *p, unsigned pass) 
 	value_write(w, &walk.scope, LEVEL_UNIT);
 	rows_declare_results(w, p, pass);
 	text_open(w, "/* pass %u */", pass);
+	walk.ahead = w->k->kept && reads_ahead(w, p, pass);
+	if (walk.ahead)
+		place_ahead(w, &n);
 	if (w->k->long_rows && walk.reductions)
 		write_long(w, &walk);
 	else
@@ -208,18 +226,30 @@ static void write_kept(struct writer *w, const struct passes *p, unsigned pass) 
 	value_store(w, &s);
 }
 
-void rows_lanes(struct writer *w) {
-	struct frame_names index = frame_names(w->k->kept);
-	struct passes p;
-
-	passes_find(w, w->k->long_rows || in_runs(w) ? 0 : ROWS_HELD_BYTES, true, &p);
-	frame_units(w);
+void rows_open(struct writer *w, struct passes *p) {
+	passes_find(w, w->k->long_rows || in_runs(w) ? 0 : ROWS_HELD_BYTES, true, p);
 	if (in_runs(w))
 		text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
 	else
 		text_line(w, "const long length = d%u;", w->lane_dim);
 	rows_declare_neutrals(w);
-	declare_held(w, &p);
+	declare_held(w, p);
+}
+
+void rows_walk(struct writer *w, const struct passes *p) {
+	for (unsigned pass = 0; pass < p->count; pass++) {
+		write_kept(w, p, pass);
+		write_pass(w, p, pass);
+	}
+	write_kept(w, p, p->count);
+}
+
+void rows_lanes(struct writer *w) {
+	struct frame_names index = frame_names(w->k->kept);
+	struct passes p;
+
+	frame_units(w);
+	rows_open(w, &p);
 	text_line(w, "ulong rest = begin;");
 	frame_indices(w, 0, w->k->kept);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
@@ -228,11 +258,7 @@ void rows_lanes(struct writer *w) {
 		rows_place(w, &w->outer, "p", index.name, KERNEL_SPACE_ROW);
 		operand_aligned(w, &w->outer, "p");
 	}
-	for (unsigned pass = 0; pass < p.count; pass++) {
-		write_kept(w, &p, pass);
-		write_pass(w, &p, pass);
-	}
-	write_kept(w, &p, p.count);
+	rows_walk(w, &p);
 	if (w->k->kept)
 		frame_step(w, 0, w->k->kept);
 	text_close(w);

@@ -3,13 +3,18 @@
  *
  * The rows lie across the lanes, so a work-item takes a strip of rows side by side and walks all of
  * them together, pass by pass. A pass that reduces takes one of the 64 columns after the other, so that
- * accumulators stay in registers; what it reads of a row of the strip are whole lines of memory. Values
- * of the kept space stand in heldN, one vector each.
+ * accumulators stay in registers; what it reads of a row of the strip are whole lines of memory, which it asks
+ * for in time where they are far. Values of the kept space stand in heldN, one vector each.
  */
 #include "writer.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum {
+	/* How many rows of memory are asked for before they are needed: nothing else foresees rows that lie 64 apart. */
+	AHEAD_ROWS = 4,
+};
 
 static void open_strip(struct writer *w) {
 	text_open(w, "for (long l = 0; l < width; l += W)");
@@ -64,19 +69,41 @@ static bool reduces_any(const struct writer *w, const struct passes *p, unsigned
 	return false;
 }
 
+/* Is a pass to ask for rows before it reads them? */
+static bool reads_ahead(const struct writer *w, const struct passes *p, unsigned pass) {
+	return w->k->far && reduces_any(w, p, pass) && w->k->rank == w->k->kept + 1u;
+}
+
+/* Declares nN, where the operands are that far on: in this column of the 64, or in those after it. */
+static void place_ahead(struct writer *w, const struct passes *p, unsigned pass, const char *const *names) {
+	struct frame_names index;
+	struct needs n;
+
+	memcpy(&index, names, sizeof index);
+	index.name[w->k->kept] = "next";
+	text_line(w, "long next = j + %u;", AHEAD_ROWS * KERNEL_COLUMNS);
+	text_line(w, "while (next >= stop)");
+	text_line(w, "\tnext -= turn;");
+	passes_needs(w, p, pass, &n);
+	operand_place_ahead(w, &n, "n", index.name);
+}
+
 /* What a pass does with element j of the row: `at` is where the accumulators of its column are. */
 static void write_element(
-	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
+	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at, bool streams) {
 	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
 	struct needs n;
 	struct scope s = make_scope(&n, "p", held);
 
 	s.stream = true;
+	s.streams = streams;
 	s.hold = hold;
 	s.home = p->home;
 	passes_hold(w, p, pass, hold);
 	passes_needs(w, p, pass, &n);
 	passes_held(w, p, pass, held);
+	if (reads_ahead(w, p, pass))
+		operand_ahead(w, &s, "n");
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (passes_reduces(w, p, pass, v))
@@ -92,13 +119,28 @@ static void open_vectors(struct writer *w) {
 	text_open(w, "for (int v = 0; v < %u; v++)", COLUMN_VECTORS);
 }
 
+/* "if (width == 8 * W && aligned3) {" */
+static void open_whole(struct writer *w, const struct needs *needs) {
+	text_begin(w);
+	text_part(w, "if (width == %u * W", COLUMN_VECTORS);
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (operand_streams(w, needs, o))
+			text_part(w, " && aligned%u", o);
+	text_part(w, ") {");
+	text_end(w);
+	w->depth++;
+}
+
 /* A row of the strip. In whole ones nothing is asked between the vectors, so that they are computed side by side. */
 static void write_strip(struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at) {
-	text_open(w, "if (width == %u * W)", COLUMN_VECTORS);
+	struct needs n;
+
+	passes_needs(w, p, pass, &n);
+	open_whole(w, &n);
 	open_vectors(w);
 	text_line(w, "const long l = v * W;");
 	text_line(w, "int n = W;");
-	write_element(w, p, pass, stem, at);
+	write_element(w, p, pass, stem, at, true);
 	text_close(w);
 	text_close(w);
 	text_open(w, "else");
@@ -106,7 +148,7 @@ static void write_strip(struct writer *w, const struct passes *p, unsigned pass,
 	text_line(w, "const long l = v * W;");
 	text_open(w, "if (l < width)");
 	text_line(w, "const int n = min(width - l, (long)W);");
-	write_element(w, p, pass, stem, at);
+	write_element(w, p, pass, stem, at, false);
 	text_close(w);
 	text_close(w);
 	text_close(w);
@@ -179,9 +221,14 @@ static void write_columns(struct writer *w, const struct passes *p, unsigned pas
 	memcpy(&index, names, sizeof index);
 	text_open(w, "for (long c = 0; c < columns; c++)");
 	open_column(w, p, pass);
+	if (reads_ahead(w, p, pass))
+		text_line(w, "const long turn = (stop - start - c + %u) / %u * %u - 1;", KERNEL_COLUMNS - 1, KERNEL_COLUMNS,
+			KERNEL_COLUMNS);
 	text_open(w, "for (long j = start + c; j < stop; j += %u)", KERNEL_COLUMNS);
 	find_row(w, &index);
 	place_row(w, p, pass, index.name);
+	if (reads_ahead(w, p, pass))
+		place_ahead(w, p, pass, index.name);
 	write_strip(w, p, pass, "sum", "[v]");
 	text_close(w);
 	close_column(w, p, pass);
@@ -332,11 +379,8 @@ void rows_column(struct writer *w) {
 	text_line(w, "const long length = r[%u];", KERNEL_WORD_EXTENT);
 	text_line(w, "const int columns = clamp(length, 1l, %ul);", KERNEL_COLUMNS);
 	rows_declare_neutrals(w);
-	text_line(w, "const long even = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer, KERNEL_WORD_PIECES,
+	text_line(w, "const long strip = ((d%u + r[%u] - 1) / r[%u] + W - 1) / W * W;", outer, KERNEL_WORD_PIECES,
 		KERNEL_WORD_PIECES);
-	/* Where strips are as wide as may be, all but the last are whole. */
-	text_line(w, "const long strip = (ulong)(d%u + %u * W - 1) / (%u * W) == r[%u] ? %u * W : even;", outer,
-		COLUMN_VECTORS, COLUMN_VECTORS, KERNEL_WORD_PIECES, COLUMN_VECTORS);
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long left = take(&rest, r[%u]) * strip;", KERNEL_WORD_PIECES);

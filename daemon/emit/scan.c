@@ -18,10 +18,6 @@ static bool in_blocks(const struct kernel *k) {
 	return k->block_dim < k->kept;
 }
 
-static const char *accumulator(const struct writer *w) {
-	return value_register(w->k->accumulator);
-}
-
 /* Writes "x = op(x, y);" as a line. */
 static void combine(struct writer *w, const char *x, const char *y) {
 	struct reduction root = reduce_root(w);
@@ -37,7 +33,7 @@ static unsigned scanned_dim(const struct kernel *k) {
 
 /* Lanes 0 to 15 - h of v, after h lanes of the neutral element. */
 static void write_shifted(struct writer *w, unsigned h) {
-	text_part(w, "(%s)(neutral.s", accumulator(w));
+	text_part(w, "(%s)(neutral.s", value_lanes(w));
 	for (unsigned lane = 0; lane < h; lane++)
 		text_part(w, "%x", lane);
 	for (unsigned lane = 0, part = 8; lane + h < KERNEL_GROUP; lane += part) {
@@ -51,7 +47,7 @@ static void write_shifted(struct writer *w, unsigned h) {
 }
 
 static void write_lanes_function(struct writer *w) {
-	const char *type = accumulator(w);
+	const char *type = value_lanes(w);
 
 	text_line(w, "/* Each lane takes in those before it: the rule of a group. */");
 	text_open(w, "static inline %s scan_lanes(%s v, %s neutral)", type, type, type);
@@ -78,12 +74,12 @@ static void write_values_function(struct writer *w) {
 	char name[16], before[16];
 
 	text_line(w, "/* Each value takes in those before it: the rule of a group. */");
-	text_open(w, "%s void scan_values(%s *v)", kind, accumulator(w));
+	text_open(w, "%s void scan_values(%s *v)", kind, value_lanes(w));
 	for (unsigned i = 0; i < KERNEL_GROUP; i++)
-		text_line(w, "const %s v0_%u = v[%u];", accumulator(w), i, i);
+		text_line(w, "const %s v0_%u = v[%u];", value_lanes(w), i, i);
 	for (unsigned h = 1; h < KERNEL_GROUP; h *= 2)
 		for (unsigned i = 0; i < KERNEL_GROUP; i++) {
-			text_line(w, "%s v%u_%u = v%u_%u;", accumulator(w), h, i, h / 2, i);
+			text_line(w, "%s v%u_%u = v%u_%u;", value_lanes(w), h, i, h / 2, i);
 			snprintf(name, sizeof name, "v%u_%u", h, i);
 			snprintf(before, sizeof before, "v%u_%u", h / 2, i - h);
 			if (i >= h)
@@ -120,7 +116,7 @@ static struct needs all_needs(const struct writer *w) {
 static void declare_neutral(struct writer *w) {
 	struct reduction root = reduce_root(w);
 
-	text_line(w, "const %s neutral = (%s)(%s);", accumulator(w), accumulator(w), value_neutral(&root));
+	text_line(w, "const %s neutral = (%s)(%s);", value_lanes(w), value_lanes(w), value_neutral(&root));
 }
 
 /* Writes "name = ...;": what all blocks before this one make, or the neutral element. */
@@ -150,7 +146,7 @@ static void write_before(struct writer *w, const char *name, const struct scope 
 
 /* Declares `root`, of a scanned element of a group. */
 static void write_root(struct writer *w, const char *element, const char *carry, const char *before) {
-	text_line(w, "%s root = %s;", accumulator(w), element);
+	text_line(w, "%s root = %s;", value_lanes(w), element);
 	combine(w, "root", carry);
 	if (in_blocks(w->k))
 		combine(w, "root", before);
@@ -159,7 +155,7 @@ static void write_root(struct writer *w, const char *element, const char *carry,
 
 /* The values of a group's elements into `group`, from the place `from` on; then the group is scanned. */
 static void write_group(struct writer *w, struct scope *s, const char *const *index) {
-	text_line(w, "%s group[%u];", accumulator(w), KERNEL_GROUP);
+	text_line(w, "%s group[%u];", value_lanes(w), KERNEL_GROUP);
 	text_open(w, "for (int e = 0; e < %u; e++)", KERNEL_GROUP);
 	text_line(w, "const long at = from + e;");
 	text_line(w, "group[e] = neutral;");
@@ -201,8 +197,8 @@ static void write_groups(struct writer *w, struct scope *s, const char *const *i
 }
 
 static void declare_carries(struct writer *w) {
-	text_line(w, "%s carry = neutral;", accumulator(w));
-	text_line(w, "%s before;", accumulator(w));
+	text_line(w, "%s carry = neutral;", value_lanes(w));
+	text_line(w, "%s before;", value_lanes(w));
 }
 
 /* ---- ROW ---- */
@@ -220,11 +216,11 @@ static void write_vectors(struct writer *w, const char *const *index) {
 	text_line(w, "const int n = min(count - l, (long)W);");
 	s.needs = &w->inner;
 	value_write(w, &s, LEVEL_ELEMENT);
-	text_line(w, "%s sum = scan_lanes(v%u, neutral);", accumulator(w), w->k->reduced_value);
+	text_line(w, "%s sum = scan_lanes(v%u, neutral);", value_lanes(w), w->k->reduced_value);
 	s.needs = &w->outer;
 	write_root(w, "sum", "carry", "before");
 	combine(w, "sum", "carry");
-	text_line(w, "carry = (%s)(sum.s%x);", accumulator(w), KERNEL_GROUP - 1);
+	text_line(w, "carry = (%s)(sum.s%x);", value_lanes(w), KERNEL_GROUP - 1);
 	value_write(w, &s, LEVEL_ELEMENT);
 	value_store(w, &s);
 	text_close(w);
@@ -259,7 +255,7 @@ void scan_row(struct writer *w) {
 static void write_strip(struct writer *w, const char *const *index) {
 	struct scope s = { .pointer = "c", .lane = "l", .count = "n" };
 
-	text_line(w, "%s carry[%u], before[%u];", accumulator(w), SCAN_VECTORS, SCAN_VECTORS);
+	text_line(w, "%s carry[%u], before[%u];", value_lanes(w), SCAN_VECTORS, SCAN_VECTORS);
 	text_open(w, "for (long l = 0; l < width; l += W)");
 	text_line(w, "carry[l / W] = neutral;");
 	write_before(w, "before[l / W]", &s, index);
@@ -347,7 +343,7 @@ static void write_tile_loads(struct writer *w, const char *const *index) {
 
 /* Each lane scans its group; then the first one hands the carries on. */
 static void write_tile_scan(struct writer *w) {
-	const char *type = accumulator(w);
+	const char *type = value_lanes(w);
 
 	text_line(w, "%s group[%u];", type, KERNEL_GROUP);
 	text_line(w, "#pragma unroll");

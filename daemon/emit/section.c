@@ -134,15 +134,37 @@ static void append(struct choice *c, unsigned section, struct str *text) {
 	str_append(text, "\n");
 }
 
-void section_append(const struct writer *w, struct str *text) {
-	/* What every kernel calls besides its operations. */
+/* What every kernel calls besides its operations. */
+static void take_always(struct choice *c) {
 	static const char *const always[] = { "load_D", "to_f32" };
+
+	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+		take_provider(c, always[i], strlen(always[i]), UINT_MAX);
+}
+
+/* The sections of functions, and those chosen before. */
+static void append_taken(struct choice *c, const struct value_function *list, unsigned n, struct str *text) {
+	for (unsigned i = 0; i < n; i++)
+		take_expression(c, &list[i]);
+	for (unsigned i = 0; section_table[i].name; i++)
+		if (c->taken[i])
+			append(c, i, text);
+}
+
+void section_append_functions(const struct value_function *list, unsigned n, const char *also, struct str *text) {
+	struct choice c = { .taken = { false } };
+
+	take_always(&c);
+	take_provider(&c, also, strlen(also), UINT_MAX);
+	append_taken(&c, list, n, text);
+}
+
+void section_append(const struct writer *w, struct str *text) {
 	struct value_function list[VALUE_FUNCTIONS];
 	struct choice c = { .taken = { false } };
 	unsigned n = value_functions(w, list);
 
-	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-		take_provider(&c, always[i], strlen(always[i]), UINT_MAX);
+	take_always(&c);
 	for (unsigned v = 0; v < w->k->values; v++) {
 		if (w->k->value[v].kind == KERNEL_GATHER)
 			take_provider(&c, "take_D", strlen("take_D"), UINT_MAX);
@@ -155,9 +177,5 @@ void section_append(const struct writer *w, struct str *text) {
 		take_provider(&c, "matrix_multiply", strlen("matrix_multiply"), UINT_MAX);
 	if (w->k->root == KERNEL_ATTENTION)
 		take_provider(&c, "weigh", strlen("weigh"), 1U << w->k->accumulator);
-	for (unsigned i = 0; i < n; i++)
-		take_expression(&c, &list[i]);
-	for (unsigned i = 0; section_table[i].name; i++)
-		if (c.taken[i])
-			append(&c, i, text);
+	append_taken(&c, list, n, text);
 }

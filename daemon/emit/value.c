@@ -64,6 +64,10 @@ const char *value_lane(unsigned dtype) {
 	return lanes[dtype];
 }
 
+const char *value_lanes(const struct writer *w) {
+	return value_register(w->k->accumulator);
+}
+
 static bool is_real(unsigned dtype) {
 	return dtype_info(dtype)->kind == DTYPE_KIND_REAL;
 }
@@ -75,8 +79,7 @@ static bool is_exact(unsigned op) {
 	return false;
 }
 
-/* "round_f16" where a result of this type must be rounded, or "". */
-static const char *rounding(unsigned op, unsigned dtype) {
+const char *value_rounding(unsigned op, unsigned dtype) {
 	if (is_exact(op))
 		return "";
 	return dtype == DTYPE_f16 ? "round_f16" : dtype == DTYPE_bf16 ? "round_bf16" : "";
@@ -250,7 +253,7 @@ static void define_own(struct writer *w, const struct value_function *f) {
 	value_function_name(w, f->op, f->type[0]);
 	for (unsigned i = 0; i < f->arity; i++)
 		text_part(w, "%s%s %c", i ? ", " : "(", value_register(f->type[i]), "abc"[i]);
-	text_part(w, ") { return %s((%s)(", rounding(f->op, f->result), value_register(f->result));
+	text_part(w, ") { return %s((%s)(", value_rounding(f->op, f->result), value_register(f->result));
 	for (unsigned lane = 0; lane < w->k->width; lane++)
 		call_lane(w, f, lane);
 	text_part(w, ")); }");
@@ -258,7 +261,7 @@ static void define_own(struct writer *w, const struct value_function *f) {
 }
 
 static void define(struct writer *w, const struct value_function *f) {
-	const char *round = rounding(f->op, f->result);
+	const char *round = value_rounding(f->op, f->result);
 
 	if (op_is_own(f->op)) {
 		define_own(w, f);
@@ -273,14 +276,17 @@ static void define(struct writer *w, const struct value_function *f) {
 	text_end(w);
 }
 
-void value_define(struct writer *w) {
-	struct value_function list[VALUE_FUNCTIONS];
-	unsigned n = value_functions(w, list);
-
+void value_define_functions(struct writer *w, const struct value_function *list, unsigned n) {
 	for (unsigned i = 0; i < n; i++)
 		define(w, &list[i]);
 	if (n)
 		text_blank(w);
+}
+
+void value_define(struct writer *w) {
+	struct value_function list[VALUE_FUNCTIONS];
+
+	value_define_functions(w, list, value_functions(w, list));
 }
 
 /* ---- the arithmetic of reductions and products ---- */
@@ -390,10 +396,10 @@ static enum level level_of_load(
 static void find_levels(const struct writer *w, const struct scope *s, uint8_t *level) {
 	const struct kernel *k = w->k;
 
+	memset(level, LEVEL_ELEMENT, KERNEL_VALUES);
 	for (unsigned v = 0; v < k->values; v++) {
 		const struct kernel_value *value = &k->value[v];
 
-		level[v] = LEVEL_ELEMENT;
 		if (s->held && s->held[v])
 			continue;
 		if (value->kind == KERNEL_SCALAR)
@@ -410,11 +416,21 @@ static void find_levels(const struct writer *w, const struct scope *s, uint8_t *
 	}
 }
 
+struct value_text value_name(const struct writer *w, unsigned v) {
+	struct value_text t;
+
+	if (w->twin && w->twins[v])
+		snprintf(t.text, sizeof t.text, "v%u_%u", v, w->twin);
+	else
+		snprintf(t.text, sizeof t.text, "v%u", v);
+	return t;
+}
+
 static void write_op(struct writer *w, const struct kernel_value *value) {
 	unsigned arity = op_info(value->op)->arity;
 
 	if (value->op == OP_copy) {
-		text_part(w, "v%u", value->arg[0]);
+		text_part(w, "%s", value_name(w, value->arg[0]).text);
 		return;
 	}
 	if (value->op == OP_cast)
@@ -422,7 +438,7 @@ static void write_op(struct writer *w, const struct kernel_value *value) {
 	else
 		value_function_name(w, value->op, w->k->value[value->arg[arity - 1]].dtype);
 	for (unsigned i = 0; i < arity; i++)
-		text_part(w, "%sv%u", i ? ", " : "(", value->arg[i]);
+		text_part(w, "%s%s", i ? ", " : "(", value_name(w, value->arg[i]).text);
 	text_part(w, ")");
 }
 
@@ -495,7 +511,7 @@ static void write_value(struct writer *w, const struct scope *s, unsigned v) {
 		return;
 	}
 	text_begin(w);
-	text_part(w, "const %s v%u = ", value_register(value->dtype), v);
+	text_part(w, "const %s %s = ", value_register(value->dtype), value_name(w, v).text);
 	if (s->held && s->held[v] && s->home && s->home[v] != KERNEL_NONE)
 		operand_load(w, s, s->home[v]);
 	else if (s->held && s->held[v])
@@ -519,7 +535,7 @@ static bool is_declared(const struct kernel *k, const struct scope *s, unsigned 
 }
 
 void value_write(struct writer *w, const struct scope *s, enum level level) {
-	uint8_t levels[KERNEL_VALUES];
+	uint8_t levels[KERNEL_VALUES] = { 0 };
 
 	find_levels(w, s, levels);
 	for (unsigned v = 0; v < w->k->values; v++)
@@ -527,13 +543,50 @@ void value_write(struct writer *w, const struct scope *s, enum level level) {
 			write_value(w, s, v);
 }
 
+void value_write_beside(struct writer *w, const struct scope *s, unsigned count) {
+	for (unsigned v = 0; v < w->k->values; v++) {
+		if (!s->needs->value[v] || w->written[v] || is_declared(w->k, s, v))
+			continue;
+		w->twins[v] = true;
+		for (w->twin = 0; w->twin < count; w->twin++)
+			write_value(w, &s[w->twin], v);
+	}
+	w->twin = 0;
+}
+
+bool value_may_be_beside(const struct writer *w) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (w->k->value[v].kind == KERNEL_GATHER || w->k->value[v].kind == KERNEL_SEARCH)
+			return false;
+	return true;
+}
+
+unsigned value_registers(const struct writer *w, const struct scope *s) {
+	unsigned last[KERNEL_VALUES] = { 0 }, most = 0;
+	uint8_t levels[KERNEL_VALUES] = { 0 };
+
+	find_levels(w, s, levels);
+	for (unsigned v = 0; v < w->k->values; v++)
+		for (unsigned i = 0; s->needs->value[v] && i < kernel_value_args(&w->k->value[v]); i++)
+			last[w->k->value[v].arg[i]] = v;
+	for (unsigned at = 0; at < w->k->values; at++) {
+		unsigned live = 0;
+
+		for (unsigned v = 0; v <= at; v++)
+			if (s->needs->value[v] && levels[v] == LEVEL_ELEMENT && (v == at || last[v] > at))
+				live++;
+		most = live > most ? live : most;
+	}
+	return most;
+}
+
 void value_forget(struct writer *w, const struct scope *s, enum level level) {
-	uint8_t levels[KERNEL_VALUES];
+	uint8_t levels[KERNEL_VALUES] = { 0 };
 
 	find_levels(w, s, levels);
 	for (unsigned v = 0; v < w->k->values; v++)
 		if (s->needs->value[v] && levels[v] >= level)
-			w->written[v] = false;
+			w->written[v] = w->twins[v] = false;
 }
 
 void value_root(struct writer *w, const char *expression) {

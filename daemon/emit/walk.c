@@ -156,6 +156,8 @@ static void write_blocks(struct writer *w, const struct walk *walk, const char *
 	unroll_vectors(w);
 	text_open(w, "for (int c = 0; c < %u; c++)", vectors(w->k));
 	text_line(w, "const long l = %s + c * W;", at);
+	if (walk->ahead)
+		operand_ahead(w, &s, "n");
 	value_write(w, &s, LEVEL_ELEMENT);
 	for (unsigned i = 0; i < walk->reductions; i++) {
 		snprintf(value, sizeof value, "v%u", walk->reduced[i]);

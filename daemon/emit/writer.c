@@ -37,9 +37,11 @@ void writer_open(struct writer *w, const struct kernel *k, const struct traits *
 		w->inner.value[k->reduced_value] = true;
 	if (k->root == KERNEL_ATTENTION && k->hidden != KERNEL_NONE)
 		w->inner.value[k->hidden] = true;
+	if (kernel_computes_factor(k))
+		w->inner.value[k->operand[0].value] = true;
 	close_needs(k, &w->inner);
 	for (unsigned o = 0; o < k->operands; o++)
-		if (k->operand[o].output) {
+		if (k->operand[o].output && !kernel_works_in(k, o)) {
 			w->outer.operand[o] = true;
 			w->outer.value[k->operand[o].value] = true;
 		}

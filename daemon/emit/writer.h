@@ -4,7 +4,7 @@
  * Names in the text: r the task's record, dN extents, iN indices, aN the address of operand N
  * (a long for an iota), sN_D its stride along dimension D, pN the operand where a unit of work
  * begins, qN where the part after the root does, gN one moved to the place atN that is gathered,
- * vN values.
+ * vN values, vN_M those of the Mth of several vectors side by side.
  *
  * A form writes loops and, inside them, asks for the values of a scope. Values are written once,
  * as far out as they can stand: those of scalars at the top of the kernel (LEVEL_TASK), those
@@ -37,6 +37,8 @@ struct writer {
 	struct needs inner;          /* before the root */
 	struct needs outer;          /* what the outputs need, up to the root; all of a MAP */
 	bool written[KERNEL_VALUES]; /* values whose names are in scope */
+	unsigned twin;               /* which of the vectors side by side is being written (value_write_beside) */
+	bool twins[KERNEL_VALUES];   /* values that each of them has */
 };
 
 /* How operands are reached at a place in the kernel. */
@@ -47,6 +49,7 @@ struct scope {
 	const char *count;   /* lanes in use */
 	bool hoist;          /* uniform operands are of LEVEL_UNIT */
 	bool stream;         /* alignedN says whether output N may be streamed */
+	bool streams;        /* ... and every alignedN is known to hold, and all lanes to be in use */
 	bool aligned;        /* contiguous operands lie on whole vectors, and all lanes are in use */
 	const bool *held;    /* values that value_write() finds in memory; NULL: none */
 	const bool *hold;    /* values that value_remember() puts there */
@@ -69,6 +72,8 @@ bool writer_uses(const struct writer *w, enum dtype reg);
 
 /* What stands before a kernel's own text: macros, sections of kernels/, helpers (emit.c). */
 void prelude_write(const struct writer *w, struct str *text);
+/* ... the helpers alone. */
+void helpers_write(const struct writer *w, struct str *text);
 
 /* ---- text (text.c) ---- */
 
@@ -88,6 +93,8 @@ void text_blank(struct writer *w);
 /* "f32v", "f32e": the register a type is held in, and one lane of it. */
 const char *value_register(unsigned dtype);
 const char *value_lane(unsigned dtype);
+/* The register of a root's accumulator. */
+const char *value_lanes(const struct writer *w);
 
 /* One function of the text: an operation on operands of these types. */
 struct value_function {
@@ -104,8 +111,11 @@ enum { VALUE_FUNCTIONS = KERNEL_VALUES + 2 };
 unsigned value_functions(const struct writer *w, struct value_function list[static VALUE_FUNCTIONS]);
 /* "op_add_f32": of an operation on operands the last of which has this type. */
 void value_function_name(struct writer *w, unsigned op, unsigned dtype);
-/* Writes the definition of each function in use. */
+/* Writes the definition of each function in use; of these. */
 void value_define(struct writer *w);
+void value_define_functions(struct writer *w, const struct value_function *list, unsigned n);
+/* "round_f16" where a result of this type must be rounded, or "". */
+const char *value_rounding(unsigned op, unsigned dtype);
 
 /* A reduction; the CPU strategy takes the largest and the smallest in keys. */
 struct reduction value_reduction(const struct writer *w, unsigned op, unsigned dtype);
@@ -131,8 +141,19 @@ void value_each_sum(struct writer *w);
  */
 void value_tile_step(struct writer *w, unsigned o, const char *at, unsigned rows, unsigned vectors);
 
+/* The name of a value: "v5", or "v5_2" of the third of several vectors. */
+struct value_text value_name(const struct writer *w, unsigned v);
 /* Writes the values of levels up to this one that the scope needs and that are not written yet. */
 void value_write(struct writer *w, const struct scope *s, enum level level);
+/*
+ * The same of `count` vectors at once, value by value, so that neighbours in the text need nothing of each other: scope i is
+ * that of vector i. Until value_forget(), w->twin says of which of them value_store() writes.
+ */
+void value_write_beside(struct writer *w, const struct scope *s, unsigned count);
+/* May several vectors be written so? Not where values are read from places that are values. */
+bool value_may_be_beside(const struct writer *w);
+/* Most values of levels within the lanes that are in use at once, in registers. */
+unsigned value_registers(const struct writer *w, const struct scope *s);
 /* The names of what the scope wrote at this level end with its block. */
 void value_forget(struct writer *w, const struct scope *s, enum level level);
 /* Declares the root's value. */
@@ -158,7 +179,9 @@ bool operand_is_kept(const struct kernel *k, unsigned o);
  * over the dimensions whose index is not NULL.
  */
 void operand_place(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
-/* Declares alignedN, of the outputs in needs that may be streamed. */
+/* Is operand o an output in needs that may be stored past the caches? */
+bool operand_streams(const struct writer *w, const struct needs *needs, unsigned o);
+/* Declares alignedN of those: whether it lies on a whole vector at its pointer. */
 void operand_aligned(struct writer *w, const struct needs *needs, const char *prefix);
 /* Declares `aligned`: whether every contiguous operand in needs lies on a whole vector at its pointer. */
 void operand_whole(struct writer *w, const struct needs *needs, const char *prefix);
@@ -166,6 +189,10 @@ void operand_whole(struct writer *w, const struct needs *needs, const char *pref
 void operand_there(struct writer *w, const struct scope *s, unsigned operand, unsigned stride);
 /* Writes the expression that loads for each lane from a place of its own. */
 void operand_take(struct writer *w, const struct scope *s, const struct kernel_value *gather);
+/* Declares PREFIXn of the operands that a pass over rows reads side by side: where they lie at other indices, read later. */
+void operand_place_ahead(struct writer *w, const struct needs *needs, const char *prefix, const char *const *index);
+/* Asks for their lanes there. */
+void operand_ahead(struct writer *w, const struct scope *s, const char *prefix);
 /* Writes the expression that loads an operand, and the statement that stores a value to one. */
 void operand_load(struct writer *w, const struct scope *s, unsigned operand);
 void operand_store(struct writer *w, const struct scope *s, unsigned operand, unsigned value);
@@ -173,6 +200,8 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand, un
 /* ---- what all kernels begin with (frame.c) ---- */
 
 /* Signature, the task's record, its extents, operands and scalars. text_close() ends it. */
+/* The head of every kernel, up to the brace that its text goes behind. */
+void frame_signature(struct writer *w, uint32_t local);
 void frame_open(struct writer *w);
 /* Declares `begin` and `end`, the units of this item. */
 void frame_units(struct writer *w);
@@ -191,6 +220,14 @@ struct frame_names frame_names(unsigned count);
 enum {
 	/* A piece of a row: small enough that the inputs of a unit stay in the first cache levels. */
 	MAP_PIECE = 8192,
+	/*
+	 * Vectors side by side in a map, where it has so many dear operations. Their values stay in registers, of which one
+	 * function needs a few more for itself.
+	 */
+	MAP_BESIDE = 4,
+	MAP_DEAR = 2,
+	MAP_REGISTERS = 28,
+	MAP_TEMPORARIES = 4,
 	/* Elements of a strip of transposed reading: as many lines stay in the second level of cache. */
 	MAP_STRIP = 32,
 	/* Rows an item then needs to use a line of f32 wholly. */
@@ -204,7 +241,7 @@ enum {
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* CPU product: rows a unit may hold: 64 columns of them take 24 KiB; k between saves. */
-	TILE_BLOCK = 96,
+	TILE_BLOCK = KERNEL_BLOCK_ROWS,
 	TILE_DEPTH = 512,
 	/* Of few rows: panels side by side, so that 4 KiB of each row of B are read in one run; k between saves. */
 	STRIP_PANELS = 16,
@@ -297,6 +334,7 @@ void attention_groups(struct writer *w); /* GPU strategy */
 struct walk {
 	struct scope scope;          /* lane "l", which walk_row declares */
 	const char *limit;           /* where the row ends; it begins at j */
+	bool ahead;                  /* asks, while it reads a row, for the same places of the next one, from the pointers nN on */
 	unsigned reductions;
 	struct reduction reduction[KERNEL_VALUES];
 	uint16_t reduced[KERNEL_VALUES]; /* the value each reduces */
@@ -407,6 +445,37 @@ void rows_place(struct writer *w, const struct needs *needs, const char *prefix,
 /* Writes "STEMvSLOT = combine(STEMvSLOT, argument);" of reduction v. */
 void rows_accumulate(struct writer *w, unsigned v, const char *stem, const char *slot);
 
+/* CPU strategy: what stands before all rows, forms ROW and GENERAL. */
+void rows_open(struct writer *w, struct passes *p);
+/* All passes over a row. Operands of the kept space must be placed, of the form ROW all. */
+void rows_walk(struct writer *w, const struct passes *p);
+
+/* ---- rows before a product, CPU strategy (matmul_before.c) ---- */
+
+/* What computes the first factor: a kernel of ROWS in the text of the product. */
+struct before {
+	struct kernel k;
+	struct writer w;
+	struct passes p;
+};
+
+/* Functions that it calls. */
+void before_functions(const struct writer *w);
+/* Declares what stands before all units. */
+void before_open(struct before *b, const struct writer *w);
+/* Computes rows m0 to m0 + height at the indices of the batch. */
+void before_rows(struct before *b, const struct writer *in);
+/*
+ * The same of what follows a product that keeps its rows: `b` is then of after_open(), rows are computed when all of them are
+ * there, and after_place() declares where row `row` (from m0 on) from a column on is kept.
+ */
+void after_functions(const struct writer *w);
+void after_open(struct before *b, const struct writer *w);
+void after_rows(struct before *b, const struct writer *in);
+void after_place(struct writer *w, const char *prefix, const char *row, const char *column);
+/* Declares the pointer of the first factor at a row of those, and a place along K or NULL. */
+void before_place(struct writer *w, const char *prefix, const char *row, const char *depth);
+
 /* Work-group size of a kernel. */
 uint32_t frame_local(const struct kernel *k, const struct traits *t);
 
@@ -414,3 +483,5 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t);
 
 /* Appends the sections that the functions in use come from, in the order they require. */
 void section_append(const struct writer *w, struct str *text);
+/* The same for these functions, and what `also` provides. */
+void section_append_functions(const struct value_function *list, unsigned n, const char *also, struct str *text);

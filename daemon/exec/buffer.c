@@ -15,6 +15,8 @@
 
 #include "protocol/limits.h"
 
+#include "daemon/base/memory.h"
+
 enum {
 	/* No element is wider: a buffer that starts on a multiple is aligned to its element. */
 	BUFFER_ALIGNMENT = 8,
@@ -48,6 +50,17 @@ struct sorrow *sorrow_set(int code, const char *format, ...) {
 	return sorrow_new(&f);
 }
 
+struct sorrow *sorrow_of_error(int error, uint64_t bytes) {
+	if (error == -EIO)
+		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
+	if (error == -EDQUOT)
+		return sorrow_set(FAULT_MEMORY,
+			"%llu bytes more would be beyond the memory this session may use",
+			(unsigned long long)bytes);
+	return sorrow_set(
+		FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
+}
+
 struct sorrow *sorrow_ref(struct sorrow *s) {
 	s->references++;
 	return s;
@@ -62,7 +75,7 @@ struct sorrow *sorrow_unref(struct sorrow *s) {
 /* ---- life ---- */
 
 int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) {
-	struct buffer *b = calloc(1, sizeof *b);
+	struct buffer *b = memory_zeroed(sizeof *b);
 
 	if (!b)
 		return -ENOMEM;
@@ -136,9 +149,10 @@ struct buffer *buffer_ref(struct buffer *b) {
 	return b;
 }
 
-static void give_device_memory(struct buffer *b) {
+void buffer_leave_device(struct buffer *b) {
 	if (!b->taken)
 		return;
+	residence_end(b);
 	device_give(b->space->exec->device, b->address, b->bytes);
 	space_discharge(b->space, b->bytes);
 	b->taken = b->resident = false;
@@ -164,7 +178,7 @@ struct buffer *buffer_unref(struct buffer *b) {
 	if (!b || --b->references)
 		return NULL;
 	packed_forget(b);
-	give_device_memory(b);
+	buffer_leave_device(b);
 	give_host_memory(b);
 	if (b->next)
 		b->next->previous = b->previous;
@@ -184,7 +198,7 @@ void buffer_poison(struct buffer *b, struct sorrow *s) {
 	packed_forget(b);
 	b->state = BUFFER_POISONED;
 	b->sorrow = sorrow_ref(s);
-	give_device_memory(b);
+	buffer_leave_device(b);
 	give_host_memory(b);
 }
 
@@ -195,14 +209,13 @@ static int take_device_memory(struct buffer *b) {
 
 	if (r)
 		return r;
-	r = device_take(b->space->exec->device, b->bytes, &b->address);
-	if (r && packed_trim(b->space->exec))
-		r = device_take(b->space->exec->device, b->bytes, &b->address);
+	r = residence_take(b->space->exec, b->bytes, &b->address);
 	if (r) {
 		space_discharge(b->space, b->bytes);
 		return r;
 	}
 	b->taken = true;
+	residence_begin(b);
 	return 0;
 }
 
@@ -229,9 +242,44 @@ int buffer_take(struct buffer *b) {
 	return r;
 }
 
+bool buffer_reach(struct buffer *b, uint64_t *addressp) {
+	if (b->resident || b->taken || b->reached || !b->arena || !b->arena->address)
+		return false;
+	b->reached = true;
+	b->space->exec->counters.reached++;
+	*addressp = b->arena->address + b->offset;
+	return true;
+}
+
+bool buffer_take_reached(struct buffer *b, uint64_t *addressp) {
+	struct space_arena *a;
+	uint64_t offset;
+
+	if (space_take(b->space, b->bytes, &a, &offset))
+		return false;
+	if (!a->address) {
+		space_give(a, offset, b->bytes);
+		return false;
+	}
+	b->arena = a;
+	b->offset = offset;
+	b->hosted = true;
+	b->space->exec->counters.reached++;
+	*addressp = a->address + offset;
+	return true;
+}
+
+void buffer_untake(struct buffer *b) {
+	if (b->space->exec->flat)
+		return;
+	buffer_leave_device(b);
+	give_host_memory(b);
+}
+
 int buffer_settle(struct buffer *b) {
 	int r;
 
+	residence_touch(b);
 	if (b->resident)
 		return 0;
 	if (!b->taken) {
@@ -272,6 +320,10 @@ void buffer_used(struct buffer *b, uint64_t sequence) {
 
 /* ---- what serve asks ---- */
 
+struct space *buffer_space(const struct buffer *b) {
+	return b->space;
+}
+
 bool buffer_shared(const struct buffer *b) {
 	return b->references > 1;
 }
@@ -290,6 +342,6 @@ void buffer_written(struct buffer *b) {
 	packed_forget_overlapping(b);
 	if (b->space->exec->flat || b->state != BUFFER_READY || !b->arena)
 		return;
-	b->resident = false;
+	b->resident = b->reached = false;
 	b->hosted = true;
 }

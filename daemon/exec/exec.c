@@ -25,6 +25,10 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->scratch_limit = c->scratch_bytes;
 	x->packed_limit = c->packed_bytes;
 	x->time_kernels = c->time_kernels;
+	if (interpret_open(x, c->interpreter)) {
+		free(x);
+		return -ENOMEM;
+	}
 	*execp = x;
 	return 0;
 }
@@ -143,6 +147,8 @@ void exec_progress(struct exec *x) {
 	x->gathering = false;
 	complete(x);
 	schedule_expire(x);
+	if (x->interpreters_wanted)
+		interpret_poll(x);
 	schedule_retry(x);
 	schedule(x);
 	exec_mark(x);
@@ -154,7 +160,7 @@ void exec_gather(struct exec *x) {
 }
 
 uint64_t exec_wait_us(const struct exec *x) {
-	return x->deadlines ? EXEC_EXPIRE_US : UINT64_MAX;
+	return x->deadlines || x->held_back ? EXEC_EXPIRE_US : UINT64_MAX;
 }
 
 uint32_t exec_busy(const struct exec *x) {

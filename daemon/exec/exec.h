@@ -12,10 +12,12 @@
  *
  * Memory spaces. Each session has one: arenas the client lays out (uploads), and arenas the engine
  * lays out (results), which grow by asking serve. Results lie where the client can map them; on
- * devices with memory of their own a buffer has device memory, and host memory only once published.
+ * devices with memory of their own a buffer has device memory, and host memory only once published, or moved
+ * there because the device has no room for all: it comes back when a run reads it.
  */
 #pragma once
 
+#include "daemon/base/config.h"
 #include "daemon/device/device.h"
 #include "daemon/plan/plan.h"
 
@@ -29,6 +31,7 @@ struct exec_config {
 	struct plan_cache *plans;     /* where plans that had to be split are replaced */
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
 	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
+	enum config_interpreter interpreter; /* which elementwise kernels run as byte code */
 	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };
 
@@ -57,7 +60,7 @@ uint32_t exec_busy(const struct exec *x);
 struct space_callbacks {
 	int (*grow)(void *user, uint64_t bytes);
 	void (*freed)(void *user, uint32_t arena, uint64_t offset, uint64_t bytes);
-	/* An engine-laid-out arena has been empty for a while and was unmapped. */
+	/* An engine-laid-out arena has been empty for a while and was unmapped. NULL: they stay. */
 	void (*drop)(void *user, uint32_t arena);
 	void *user;
 };
@@ -66,12 +69,15 @@ struct space *space_free(struct space *s);         /* buffers that remain are po
 /* Takes over fd. */
 int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, bool engine_owned) FAULT_MUST_USE;
 uint64_t space_used(const struct space *s);
+/* Bytes of its arenas. */
+uint64_t space_mapped(const struct space *s);
 
 /* Client memory as a buffer: bounds and alignment to the element are checked against the arena (and its slack). */
 int buffer_from_arena(struct space *s, uint32_t arena, uint64_t offset, uint64_t bytes, struct buffer **bufferp,
 	struct fault *f) FAULT_MUST_USE;
 struct buffer *buffer_ref(struct buffer *b);
 struct buffer *buffer_unref(struct buffer *b);     /* returns NULL */
+struct space *buffer_space(const struct buffer *b);
 bool buffer_shared(const struct buffer *b);        /* more references than one */
 const struct fault *buffer_fault(const struct buffer *b);   /* NULL, or why it has no value */
 /* Where the client finds it; only after buffer_publish() has called back. */
@@ -91,12 +97,26 @@ struct lane_share {
 	enum lane_priority priority;       /* a higher one goes first, but for a launch now and then */
 };
 
+/*
+ * Lanes that have one part of the device's time together, as one lane has: those of one user, who gets no more of it by
+ * having many.
+ */
+struct lane_group;
+struct lane_group *lane_group_new(void);                   /* NULL: out of memory */
+/* Percent of all time that they may use at most, also where nobody else wants it: their runs wait. 100: no limit. */
+void lane_group_limit(struct lane_group *g, uint32_t percent);
+uint64_t lane_group_ns(const struct lane_group *g);       /* measured, of all its lanes ever */
+/* Its lanes are gone. Returns NULL; NULL is allowed. */
+struct lane_group *lane_group_free(struct lane_group *g);
+
 struct lane_usage {
 	uint64_t device_ns;                /* measured */
 	uint64_t shared;                   /* runs launched together with another lane's */
 };
 
 int lane_new(struct exec *x, struct lane **lanep) FAULT_MUST_USE;
+/* Nothing was queued in it yet. Without a group it is by itself. */
+void lane_join(struct lane *l, struct lane_group *g);
 /* From now on; until then LANE_WEIGHT and LANE_NORMAL. */
 void lane_set_share(struct lane *l, const struct lane_share *share);
 const struct lane_usage *lane_usage(const struct lane *l);
@@ -141,6 +161,9 @@ struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
 	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */
 	uint64_t expired, cancelled;
+	uint64_t interpreted;                            /* of the steps: those that an interpreter ran */
+	uint64_t moved, moved_bytes;                     /* residence.c: arrays that went to the host to make room */
+	uint64_t reached;                                /* arrays that kernels touched in the host's memory */
 	uint64_t packed_made, packed_used, packed_bytes; /* packed.c: copies made, found there; bytes kept now */
 };
 const struct exec_counters *exec_counters(const struct exec *x);

@@ -29,6 +29,32 @@ int lane_new(struct exec *x, struct lane **lanep) {
 	return 0;
 }
 
+struct lane_group *lane_group_new(void) {
+	struct lane_group *g = calloc(1, sizeof *g);
+
+	if (g)
+		*g = (struct lane_group){ .percent = 100 };
+	return g;
+}
+
+void lane_group_limit(struct lane_group *g, uint32_t percent) {
+	g->percent = percent;
+	g->owed_ns = 0;
+}
+
+uint64_t lane_group_ns(const struct lane_group *g) {
+	return g->device_ns;
+}
+
+struct lane_group *lane_group_free(struct lane_group *g) {
+	free(g);
+	return NULL;
+}
+
+void lane_join(struct lane *l, struct lane_group *g) {
+	l->group = g;
+}
+
 void lane_set_share(struct lane *l, const struct lane_share *share) {
 	schedule_set(l, share);
 }
@@ -65,14 +91,19 @@ struct item *lane_pop(struct lane *l) {
 	struct item *i = l->first;
 
 	l->first = i->next;
-	if (!l->first)
+	if (!l->first) {
 		l->last = NULL;
+		if (l->group)
+			l->group->busy--;
+	}
 	i->next = NULL;
 	return i;
 }
 
 void lane_append(struct lane *l, struct item *i) {
 	l->exec->busy++;
+	if (!l->first && l->group)
+		l->group->busy++;
 	if (l->last)
 		l->last->next = i;
 	else
@@ -118,7 +149,7 @@ int lane_advance(struct lane *l) {
 /* ---- fences and publications ---- */
 
 int lane_fence(struct lane *l, void (*done)(void *user), void *user) {
-	struct item *i = calloc(1, sizeof *i);
+	struct item *i = malloc(sizeof *i);
 
 	if (!i)
 		return -ENOMEM;
@@ -131,7 +162,7 @@ int lane_fence(struct lane *l, void (*done)(void *user), void *user) {
 
 int buffer_publish(
 	struct lane *l, struct buffer *b, void (*done)(void *user, const struct fault *f), void *user) {
-	struct item *i = calloc(1, sizeof *i);
+	struct item *i = malloc(sizeof *i);
 
 	if (!i)
 		return -ENOMEM;

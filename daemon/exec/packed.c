@@ -151,8 +151,6 @@ static int packed_new(struct exec *x, uint64_t bytes, const struct prepared_pack
 	uint64_t *key;
 	int r = c ? scratch_take(x, bytes, &c->block) : -ENOMEM;
 
-	if (c && r && packed_trim(x))
-		r = scratch_take(x, bytes, &c->block);
 	if (r) {
 		free(c);
 		return r;

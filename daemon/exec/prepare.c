@@ -135,6 +135,10 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 		return r;
 	to->items = launch.items;
 	to->local = launch.local;
+	to->kernel = s->kernel;
+	r = interpret_prepare(x, &p->arena, s, to);
+	if (r || (to->code && x->interpreter_mode == INTERPRETER_ALWAYS))
+		return r;
 	return device_program(x->device, s->kernel, &to->program);
 }
 
@@ -168,7 +172,8 @@ static bool joins(const struct prepared *p, const struct plan *plan, uint32_t fi
 
 	if (plan->patterns_off & pattern_bit(pattern_of_launch(&plan->step[first])))
 		return false;
-	return a->program && a->program == b->program && a->items == b->items && a->local == b->local &&
+	return a->items && b->items && (a->kernel == b->kernel || kernel_equal(a->kernel, b->kernel)) &&
+		a->items == b->items && a->local == b->local &&
 		(step - first + 1) * a->words <= EXEC_LAUNCH_WORDS && !depends_on(plan, first, step);
 }
 
@@ -344,6 +349,42 @@ static int pack_temporaries(struct prepared *p, const struct plan *plan) {
 
 /* ---- the plan ---- */
 
+static uint64_t touched_bytes(const struct plan_step *s, unsigned operand) {
+	uint64_t bytes = dtype_info(s->kernel->operand[operand].dtype)->bytes;
+
+	for (unsigned d = 0; d < s->kernel->rank; d++)
+		if (__builtin_mul_overflow(bytes, (uint64_t)kernel_walked(s->kernel, operand, d, s->dims, s->extent), &bytes))
+			return UINT64_MAX;
+	return bytes;
+}
+
+/* Is each element touched once, side by side with its neighbours? The results of a plan are only written. */
+static bool may_stay(const struct plan *plan, const struct plan_step *s, unsigned operand) {
+	const struct kernel_operand *o = &s->kernel->operand[operand];
+
+	if (s->kernel->root != KERNEL_MAP && s->kernel->root != KERNEL_REDUCE)
+		return false;
+	return o->access != KERNEL_STRIDED && !o->gathered && (o->output || s->operand[operand].slot < plan->leaves);
+}
+
+static int find_moved(struct prepared *p, const struct plan *plan) {
+	p->moved = take(p, plan->slots, sizeof *p->moved);
+	if (!p->moved)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < plan->steps; i++)
+		for (unsigned o = 0; o < plan->step[i].kernel->operands; o++) {
+			uint32_t slot = plan->step[i].operand[o].slot;
+			uint64_t bytes;
+
+			if (slot == PLAN_NONE)
+				continue;
+			bytes = may_stay(plan, &plan->step[i], o) ? touched_bytes(&plan->step[i], o) : UINT64_MAX;
+			if (__builtin_add_overflow(p->moved[slot], bytes, &p->moved[slot]))
+				p->moved[slot] = UINT64_MAX;
+		}
+	return 0;
+}
+
 static int find_twins(struct prepared *p, const struct plan *plan) {
 	uint32_t *first = take(p, plan->slots, sizeof *first);   /* output + 1 by slot */
 
@@ -382,7 +423,7 @@ static void key_append(struct prepared_packed *k, const struct prepared_step *s)
 	memcpy(to, s->record, s->words * sizeof *to);
 	for (uint32_t i = 0; i < s->operands; i++)
 		to[s->words + i] = s->operand[i].add;
-	to[s->words + s->operands] = (uint64_t)(uintptr_t)s->program;
+	to[s->words + s->operands] = s->items ? kernel_hash(s->kernel) : 0;
 	k->words += key_words(s);
 }
 
@@ -431,6 +472,8 @@ static int prepare_all(struct exec *x, struct prepared *p, const struct plan *pl
 	if (!p->step)
 		return -ENOMEM;
 	r = find_twins(p, plan);
+	if (!r)
+		r = find_moved(p, plan);
 	for (uint32_t i = 0; i < plan->steps && !r; i++)
 		r = prepare_step(x, p, plan, i);
 	if (r)
@@ -465,22 +508,41 @@ int prepare(struct exec *x, struct plan *plan, struct prepared **preparedp, stru
 	return 0;
 }
 
+/* Is there nothing left for an interpreter to do, but what it always does? */
+static bool is_built(const struct prepared *p) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].program && program_state(p->step[i].program) == PROGRAM_BUILDING)
+			return false;
+	return true;
+}
+
 bool exec_ready(struct exec *x, struct plan *plan) {
 	struct prepared *p;
 	struct fault f;
 	uint32_t step;
 
-	return !prepare(x, plan, &p, &f) && !prepared_check(p, &step);
+	return !prepare(x, plan, &p, &f) && !prepared_check(x, p, &step) && is_built(p);
 }
 
-int prepared_check(struct prepared *p, uint32_t *stepp) {
-	for (; p->ready < p->steps; p->ready++) {
-		const struct program *program = p->step[p->ready].program;
+/* 0, -EAGAIN, or a fault, as prepared_check(). */
+static int check_step(struct exec *x, struct prepared_step *s) {
+	if (!s->items || interpret_ready(x, s))
+		return 0;
+	/* Where memory is short, the next look tries again. */
+	if (!s->program && interpret_failed(x, s) && device_program(x->device, s->kernel, &s->program))
+		return -EAGAIN;
+	if (!s->program || program_state(s->program) == PROGRAM_BUILDING)
+		return -EAGAIN;
+	return program_state(s->program) == PROGRAM_FAILED ? FAULT_BUILD : 0;
+}
 
-		if (!program || program_state(program) == PROGRAM_READY)
-			continue;
+int prepared_check(struct exec *x, struct prepared *p, uint32_t *stepp) {
+	int r = 0;
+
+	while (!r && p->ready < p->steps) {
 		*stepp = p->ready;
-		return program_state(program) == PROGRAM_FAILED ? FAULT_BUILD : -EAGAIN;
+		r = check_step(x, &p->step[p->ready]);
+		p->ready += !r;
 	}
-	return 0;
+	return r;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/base/memory.h"
 
 _Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <=
 		       EXEC_LAUNCH_WORDS,
@@ -33,7 +34,7 @@ enum {
 
 static struct run *run_alloc(const struct plan *p) {
 	size_t words = p->leaves + p->scalars, pointers = p->leaves + p->outputs;
-	struct run *r = calloc(1, sizeof *r + words * sizeof(uint64_t) + pointers * sizeof(void *));
+	struct run *r = memory_zeroed(sizeof *r + words * sizeof(uint64_t) + pointers * sizeof(void *));
 
 	if (!r)
 		return NULL;
@@ -154,20 +155,6 @@ int exec_submit(struct exec *x, struct lane *l, const struct exec_request *q, st
 	return 0;
 }
 
-/* ---- failing ---- */
-
-/* A fault for what a call answered with an errno. */
-static struct sorrow *sorrow_of(int error, uint64_t bytes) {
-	if (error == -EIO)
-		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
-	if (error == -EDQUOT)
-		return sorrow_set(FAULT_MEMORY,
-			"%llu bytes more would be beyond the memory this session may use",
-			(unsigned long long)bytes);
-	return sorrow_set(
-		FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
-}
-
 /* ---- waiting ---- */
 
 /* 0, -EAGAIN while a leaf's own run is not launched; *sorrowp where one has no value. */
@@ -216,7 +203,7 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 	uint32_t step;
 	int e;
 
-	while ((e = prepared_check(r->prepared, &step)) == FAULT_BUILD) {
+	while ((e = prepared_check(x, r->prepared, &step)) == FAULT_BUILD) {
 		e = run_split(x, r, step, &f);
 		if (!e)
 			continue;
@@ -224,114 +211,6 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 		return 0;
 	}
 	return e;
-}
-
-/* ---- binding ---- */
-
-static bool leaf_reaches(const struct run *r, const struct prepared_operand *o) {
-	const struct buffer *b = r->leaf[o->slot];
-	int64_t offset = (int64_t)r->leaf_offset[o->slot], low, end;
-
-	if (o->low > o->high)
-		return true;
-	if (__builtin_add_overflow(offset, o->low, &low) || __builtin_add_overflow(offset, o->high, &end))
-		return false;
-	return low >= 0 && (uint64_t)end < b->bytes / o->bytes;
-}
-
-/* The last line of defence: no kernel may be pointed outside the arrays it was given. */
-static bool check_reach(const struct run *r) {
-	for (uint32_t i = 0; i < r->prepared->steps; i++) {
-		const struct prepared_step *s = &r->prepared->step[i];
-
-		for (uint32_t k = 0; k < s->operands; k++)
-			if (s->operand[k].slot < r->leaves && !leaf_reaches(r, &s->operand[k]))
-				return false;
-	}
-	return true;
-}
-
-/* Not a view of a leaf, and not the twin of an output before it. */
-static bool is_own_output(const struct run *r, uint32_t i) {
-	return r->prepared->same[i] == i && r->plan->output[i].slot >= r->leaves;
-}
-
-/* Where one fails, run_end() gives the memory of those before back. */
-static void take_outputs(struct run *r, struct sorrow **sorrowp) {
-	for (uint32_t i = 0; i < r->outputs; i++) {
-		struct buffer *b = r->output[i];
-		int e = is_own_output(r, i) ? buffer_take(b) : 0;
-
-		if (e) {
-			*sorrowp = sorrow_of(e, b->bytes);
-			return;
-		}
-		r->base[r->plan->output[i].slot] = b->address;
-	}
-}
-
-static int settle_leaves(struct run *r, struct sorrow **sorrowp) {
-	for (uint32_t i = 0; i < r->leaves; i++) {
-		int e = buffer_settle(r->leaf[i]);
-
-		if (e) {
-			*sorrowp = sorrow_of(e, r->leaf[i]->bytes);
-			return e;
-		}
-		r->base[i] = r->leaf[i]->address;
-	}
-	return 0;
-}
-
-static int take_scratch(struct exec *x, struct run *r, struct sorrow **sorrowp) {
-	const struct prepared *p = r->prepared;
-	int e = p->scratch ? scratch_take(x, p->scratch, &r->scratch) : 0;
-
-	if (e && packed_trim(x))
-		e = scratch_take(x, p->scratch, &r->scratch);
-	if (e == -EAGAIN)
-		return e;
-	if (e) {
-		*sorrowp = sorrow_of(e, p->scratch);
-		return e;
-	}
-	for (uint32_t s = r->leaves; s < p->slots; s++)
-		if (!r->plan->slot[s].output && r->plan->slot[s].packed_of == PLAN_NONE)
-			r->base[s] = r->scratch.address + p->place[s];
-	return 0;
-}
-
-/* All memory of the run, or none: 0, -EAGAIN, or *sorrowp. */
-static int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
-	int e;
-
-	if (!check_reach(r)) {
-		*sorrowp = sorrow_set(
-			FAULT_INTERNAL, "an operation reaches outside its array; please report it");
-		return 0;
-	}
-	free(r->base);
-	r->base = calloc(r->prepared->slots + 1u, sizeof *r->base);
-	if (!r->base) {
-		*sorrowp = sorrow_of(-ENOMEM, 0);
-		return 0;
-	}
-	e = packed_bind(x, r);
-	if (!e)
-		e = take_scratch(x, r, sorrowp);
-	else if (e != -EAGAIN)
-		*sorrowp = sorrow_of(e, 0);
-	if (e == -EAGAIN) {
-		packed_release(x, r, false);
-		return e;
-	}
-	if (!e)
-		e = settle_leaves(r, sorrowp);
-	if (!e)
-		take_outputs(r, sorrowp);
-	r->bound = true;
-	x->partial++;
-	return 0;
 }
 
 /* ---- launching ---- */
@@ -365,6 +244,23 @@ static uint32_t launch_end(const struct prepared *p, uint32_t first) {
 	return end;
 }
 
+/* By the best program that is ready. */
+static int launch_records(struct exec *x, struct run *r, uint32_t end, uint32_t tasks) {
+	const struct prepared_step *s = &r->prepared->step[r->step];
+	bool interpreted = interpret_chosen(x, s);
+	int e;
+
+	if (!tasks)
+		return 0;
+	e = interpreted ? interpret_launch(x, s, tasks) : device_launch(x->device, s->program, x->record, tasks, s->items, s->local);
+	if (e)
+		return e;
+	x->counters.interpreted += interpreted ? tasks : 0;
+	for (uint32_t i = r->step; i < end; i++)
+		plan_step_ran(&r->plan->step[i], interpreted);
+	return 0;
+}
+
 /* Those of the runs whose records fit one launch go with it; *wentp counts them, *tasksp their tasks. */
 static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t end, uint32_t *wentp, uint32_t *tasksp) {
 	uint32_t first = crew[0]->step, most;
@@ -379,7 +275,7 @@ static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t 
 		*wentp = n = most ? most : 1;
 	for (uint32_t i = 0; i < n; i++)
 		fill_records(x, crew[i], first, end, tasksp);
-	return *tasksp ? device_launch(x->device, s->program, x->record, *tasksp, s->items, s->local) : 0;
+	return launch_records(x, crew[0], end, *tasksp);
 }
 
 static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end) {
@@ -401,8 +297,9 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 	return e;
 }
 
-static int launch_step(struct exec *x, struct run *r) {
-	uint32_t end = launch_end(r->prepared, r->step), tasks, went;
+/* Steps [r->step, end), as one launch. */
+static int launch_to(struct exec *x, struct run *r, uint32_t end) {
+	uint32_t tasks, went;
 	int e = launch(x, &r, 1, end, &went, &tasks);
 
 	if (e)
@@ -410,12 +307,29 @@ static int launch_step(struct exec *x, struct run *r) {
 	x->counters.steps += tasks;
 	if (tasks)
 		charge(x, r, r->step, end);
+	/* What an interpreter takes says nothing of the plan. */
+	if (r->timing && tasks && r->plan->step[r->step].interpreted_last)
+		r->timing = timing_free(r->timing);
 	if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
 		r->timing = timing_free(r->timing);
-	if (x->time_kernels && tasks)
+	if (x->time_kernels && tasks && !r->plan->step[r->step].interpreted_last)
 		e = time_steps(x, r, r->step, end, tasks);
 	if (!e)
 		r->step = end;
+	return e;
+}
+
+static int launch_step(struct exec *x, struct run *r) {
+	uint32_t step = r->step;
+	int e;
+
+	if (!r->stepwise)
+		return launch_to(x, r, launch_end(r->prepared, step));
+	e = step_bind(x, r);
+	if (e)
+		return e;
+	e = launch_to(x, r, step + 1);
+	step_release(r, step);
 	return e;
 }
 
@@ -464,12 +378,7 @@ static int launch_timed(struct exec *x, struct run *r) {
 
 /* Lets go of everything but the outputs' places in the caller's hands. */
 static void run_release(struct exec *x, struct run *r) {
-	if (r->bound) {
-		x->partial--;
-		packed_release(x, r, r->step == r->prepared->steps);
-		scratch_give(x, &r->scratch);
-	}
-	r->bound = false;
+	run_unbind(x, r);
 	for (uint32_t i = 0; i < r->leaves; i++) {
 		if (r->leaf[i])
 			buffer_used(r->leaf[i], r->item.sequence);
@@ -509,6 +418,24 @@ static void run_complete(struct exec *x, struct run *r) {
 	run_release(x, r);
 }
 
+/* A kernel of several operations whose arrays cannot be on the device together is cut until they can. */
+static int check_sizes(struct exec *x, struct run *r, struct sorrow **sorrowp) {
+	struct fault f = { 0 };
+	uint32_t step;
+	int e = 0;
+
+	while (!e && !*sorrowp && (step = run_oversized(x, r)) != PLAN_NONE) {
+		e = run_split(x, r, step, &f);
+		if (!e)
+			e = check_programs(x, r, sorrowp);
+		else if (e == FAULT_BUILD)
+			*sorrowp = sorrow_set(FAULT_MEMORY, "the arrays of one operation are more than the device has room for");
+		else
+			*sorrowp = sorrow_of_error(-ENOMEM, 0);
+	}
+	return e > 0 ? 0 : e;
+}
+
 int run_ready(struct exec *x, struct run *r) {
 	struct sorrow *s = NULL;
 	int e;
@@ -519,6 +446,8 @@ int run_ready(struct exec *x, struct run *r) {
 	e = check_leaves(r, &s);
 	if (!e && !s && !r->bound)
 		e = check_programs(x, r, &s);
+	if (!e && !s && !r->bound)
+		e = check_sizes(x, r, &s);
 	if (!e && !s && !r->bound)
 		e = run_bind(x, r, &s);
 	if (!s)
@@ -557,7 +486,7 @@ static int run_conclude(struct exec *x, struct run *r, int e) {
 		run_complete(x, r);
 		return 0;
 	}
-	s = sorrow_of(e, 0);
+	s = sorrow_of_error(e, 0);
 	run_end(x, r, s);
 	sorrow_unref(s);
 	return 0;

@@ -122,14 +122,20 @@ static int take_mapped(struct exec *x, uint64_t bytes, struct block *b) {
 	return take_from_pieces(x, bytes, b);
 }
 
+static int take_block(struct exec *x, uint64_t bytes, struct block *b) {
+	if (x->flat)
+		return take_mapped(x, bytes, b);
+	return residence_take(x, bytes, &b->address) ? -ENOMEM : 0;
+}
+
 int scratch_take(struct exec *x, uint64_t bytes, struct block *b) {
 	int r;
 
 	*b = (struct block){ .bytes = bytes };
-	if (x->flat)
-		r = take_mapped(x, bytes, b);
-	else
-		r = device_take(x->device, bytes, &b->address) ? -ENOMEM : 0;
+	r = take_block(x, bytes, b);
+	/* Packed factors can be made again. */
+	if (r && packed_trim(x))
+		r = take_block(x, bytes, b);
 	if (r) {
 		b->bytes = 0;
 		/* A run that is launched in part gives its block back soon. */

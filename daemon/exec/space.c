@@ -16,10 +16,16 @@
 #include "protocol/limits.h"
 #include "protocol/shm.h"
 
+#include "daemon/base/memory.h"
+
 enum {
 	SPACE_PAGE = 4096,
-	/* The first arena for results; each further one as large as all before it, up to the most. */
-	SPACE_ARENA_LEAST = 4 << 20,
+	/*
+	 * The first arena for results: a session of few small arrays costs no more. Each further one is so many times as
+	 * large as all before it, up to the most, so that who needs much asks seldom.
+	 */
+	SPACE_ARENA_LEAST = 16 << 10,
+	SPACE_ARENA_GROWTH = 3,
 	SPACE_ARENA_MOST = 256 << 20,
 	/* An empty arena is kept this long: programs come back with the same sizes. */
 	SPACE_KEEP_MS = 2000,
@@ -112,6 +118,14 @@ uint64_t space_used(const struct space *s) {
 	return s->used;
 }
 
+uint64_t space_mapped(const struct space *s) {
+	uint64_t bytes = 0;
+
+	for (const struct space_arena *a = s->arena; a; a = a->next)
+		bytes += a->bytes;
+	return bytes;
+}
+
 /* ---- arenas ---- */
 
 struct space_arena *space_arena(const struct space *s, uint32_t id) {
@@ -135,7 +149,7 @@ static int arena_map(struct space_arena *a, int fd) {
 		return r;
 	a->host = host;
 	if (!x->flat)
-		device_pin(x->device, host, a->bytes);
+		device_pin(x->device, host, a->bytes, &a->address);
 	return 0;
 }
 
@@ -228,14 +242,15 @@ static int take_somewhere(struct space *s, uint64_t bytes, struct space_arena **
 	return -ENOSPC;
 }
 
-/* As much as there is already, so that the number of arenas stays small; where that is refused, what is
- * needed. */
+/* More than there is already, so that the number of arenas stays small; where that is refused, what is needed. */
 static int space_grow(struct space *s, uint64_t bytes) {
 	uint64_t least =
 		(bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK + SPACE_PAGE - 1) & ~(uint64_t)(SPACE_PAGE - 1);
-	uint64_t ask = s->engine_bytes < SPACE_ARENA_MOST ? s->engine_bytes : SPACE_ARENA_MOST;
+	uint64_t ask = SPACE_ARENA_GROWTH * s->engine_bytes;
 	int r;
 
+	if (ask > SPACE_ARENA_MOST)
+		ask = SPACE_ARENA_MOST;
 	if (ask < SPACE_ARENA_LEAST)
 		ask = SPACE_ARENA_LEAST;
 	if (ask > least && !s->callbacks.grow(s->callbacks.user, ask))
@@ -270,7 +285,7 @@ void space_trim(struct space *s, int64_t now_ms) {
 	struct space_arena **link = &s->arena, *a;
 	uint32_t id;
 
-	while ((a = *link)) {
+	while (s->callbacks.drop && (a = *link)) {
 		if (!a->engine_owned || !range_empty(a->range) || a->sequence > s->exec->completed ||
 			now_ms - a->empty_ms < SPACE_KEEP_MS) {
 			link = &a->next;
@@ -280,8 +295,7 @@ void space_trim(struct space *s, int64_t now_ms) {
 		id = a->id;
 		s->engine_bytes -= a->bytes;
 		arena_drop(a);
-		if (s->callbacks.drop)
-			s->callbacks.drop(s->callbacks.user, id);
+		s->callbacks.drop(s->callbacks.user, id);
 	}
 }
 
@@ -309,7 +323,7 @@ int extent_get(struct space_arena *a, uint64_t offset, uint64_t bytes, struct ex
 
 	HASH_FIND(hh, a->extents, &key, sizeof key, e);
 	if (!e) {
-		e = calloc(1, sizeof *e);
+		e = memory_zeroed(sizeof *e);
 		if (!e)
 			return -ENOMEM;
 		e->key = key;

@@ -5,10 +5,13 @@
  *   exec.c     sequence numbers, marks, completion; opening and closing
  *   lane.c     lanes and their items: runs, fences, publications
  *   timing.c   how long a run and its steps took
- *   run.c      a run: binding, launching, splitting what does not build
+ *   interpret.c steps that an interpreter runs while their programs are built
+ *   run.c      a run: waiting, launching, splitting what does not build
+ *   bind.c     its memory
  *   prepare.c  what is computed once a plan: record templates, patches, the layout of temporaries
  *   space.c    arenas of a session
  *   buffer.c   arrays: where they lie, who uses them, why they have no value
+ *   residence.c  which of them have memory of the device, and who makes room
  *   scratch.c  memory of temporaries
  *   packed.c   factors of products that stay packed between runs
  *
@@ -28,10 +31,13 @@
 #include <uthash.h>
 
 #include "daemon/base/arena.h"
+#include "daemon/emit/bytecode.h"
 #include "protocol/range.h"
 #include "exec.h"
 
 #define CLEANUP(function) __attribute__((cleanup(function)))
+
+struct run;
 
 /* ---- why something has no value: shared by all it befell ---- */
 
@@ -43,6 +49,8 @@ struct sorrow {
 /* Never NULL: where memory is short, a constant one that says so. */
 struct sorrow *sorrow_new(const struct fault *f);
 struct sorrow *sorrow_set(int code, const char *format, ...) FAULT_PRINTF(2, 3);
+/* For what a call answered with an errno that wanted so many bytes. */
+struct sorrow *sorrow_of_error(int error, uint64_t bytes);
 struct sorrow *sorrow_ref(struct sorrow *s);
 struct sorrow *sorrow_unref(struct sorrow *s);   /* returns NULL */
 
@@ -90,7 +98,7 @@ struct space_arena {
 	uint32_t id;
 	bool engine_owned;
 	uint64_t bytes;
-	uint64_t address;                     /* flat devices */
+	uint64_t address;                     /* where kernels find it; 0: they do not */
 	uint8_t *host;
 	struct range *range;                  /* engine_owned */
 	struct extent *extents;               /* else */
@@ -142,8 +150,11 @@ struct buffer {
 	bool taken;                           /* device: has memory of a pool */
 	bool resident;                        /* device: that memory has the value */
 	bool hosted;                          /* the host's memory has the value */
+	bool reached;                         /* a run has read it where the host has it: another uploads it */
 	struct space *space;
 	struct buffer *next, *previous;       /* of the space */
+	struct buffer *older, *newer;         /* taken: of exec->oldest, by last use */
+	uint32_t held;                        /* runs that are bound to it, as often as they name it */
 	uint64_t bytes;
 	struct space_arena *arena;            /* NULL while it has no host memory */
 	uint64_t offset;
@@ -159,6 +170,14 @@ struct buffer {
 int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) FAULT_MUST_USE;
 /* Memory for the value a launch writes. 0, -ENOMEM, -EDQUOT or -ENOSPC. */
 int buffer_take(struct buffer *b) FAULT_MUST_USE;
+/*
+ * Devices that reach host memory: reads a value where the host has it, once, for what is read again is faster near the device; or
+ * takes memory there for a value that goes to the client next. False: by buffer_settle() or buffer_take(), then.
+ */
+bool buffer_reach(struct buffer *b, uint64_t *addressp);
+bool buffer_take_reached(struct buffer *b, uint64_t *addressp);
+/* What was taken for a value that nothing writes yet is given back, on devices with memory of their own. */
+void buffer_untake(struct buffer *b);
 /* The value is where kernels read it: uploaded where it has to be. 0, -ENOSPC, -EDQUOT or -EIO. */
 int buffer_settle(struct buffer *b) FAULT_MUST_USE;
 /* The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT or -EIO. */
@@ -166,6 +185,20 @@ int buffer_host(struct buffer *b) FAULT_MUST_USE;
 /* Something with this sequence number reads it. */
 void buffer_used(struct buffer *b, uint64_t sequence);
 void buffer_poison(struct buffer *b, struct sorrow *s);
+/* Gives the device's memory back; the value, if it has one, is on the host. */
+void buffer_leave_device(struct buffer *b);
+
+/* ---- residence.c ---- */
+
+/* The buffer got device memory, is used, gives it back. */
+void residence_begin(struct buffer *b);
+void residence_touch(struct buffer *b);
+void residence_end(struct buffer *b);
+/* The run's arrays keep their device memory from here to there. */
+void residence_hold(const struct run *r);
+void residence_release(const struct run *r);
+/* Device memory, where need be that of the arrays used longest ago. 0 or -ENOSPC. */
+int residence_take(struct exec *x, uint64_t bytes, uint64_t *addressp) FAULT_MUST_USE;
 
 /* ---- prepare.c ---- */
 
@@ -178,12 +211,23 @@ struct prepared_operand {
 	int64_t low, high;
 };
 
+/* A step as byte code, how an interpreter cuts it, and its launch. */
+struct interpreted {
+	enum dialect dialect;
+	uint64_t cut[KERNEL_WORD_DIMS];
+	struct emit_launch launch;
+	uint32_t words;
+	uint64_t word[];
+};
+
 struct prepared_scalar {
 	uint32_t word, number;
 };
 
 struct prepared_step {
-	struct program *program;
+	const struct kernel *kernel;          /* the plan's */
+	struct program *program;              /* NULL: nobody wants it, since the interpreter always runs the step */
+	struct interpreted *code;             /* NULL: there is none */
 	uint64_t items;                       /* 0: nothing to do */
 	uint32_t local;
 	uint32_t words;
@@ -211,6 +255,7 @@ struct prepared {
 	uint64_t *place;                      /* a slot's offset there */
 	struct prepared_packed *packed;
 	uint32_t packs;
+	uint64_t *moved;                      /* of leaves and outputs: bytes over the bus where they stay in host memory */
 	uint32_t *same;                       /* an output's first twin: outputs of one slot share a buffer */
 	double scale;                         /* what runs take against their estimates; 0: not known */
 	struct arena arena;                   /* of all this */
@@ -218,12 +263,26 @@ struct prepared {
 
 /* The plan's own; made and kept with the first call. Asks for all programs. 0, -ENOMEM, or FAULT_INTERNAL. */
 int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct fault *f) FAULT_MUST_USE;
-/* 0, -EAGAIN while one is built, or FAULT_BUILD with the step whose program failed. */
-int prepared_check(struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
+/* Can all steps be launched? 0, -EAGAIN while a program is built, or FAULT_BUILD with the step whose program failed. */
+int prepared_check(struct exec *x, struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
+
+/* ---- interpret.c ---- */
+
+/* Asks for the interpreters that the cache has. 0 or -ENOMEM. */
+int interpret_open(struct exec *x, enum config_interpreter mode) FAULT_MUST_USE;
+/* Asks for interpreters that are wanted, where nobody is disturbed. */
+void interpret_poll(struct exec *x);
+/* Makes the step's code, where there is such. 0 or -ENOMEM. */
+int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_step *s, struct prepared_step *to) FAULT_MUST_USE;
+/* Could an interpreter run the step now; never; would the next launch be one's? */
+bool interpret_ready(const struct exec *x, const struct prepared_step *s);
+bool interpret_failed(const struct exec *x, const struct prepared_step *s);
+bool interpret_chosen(const struct exec *x, const struct prepared_step *s);
+/* Launches so many tasks of the step, whose records stand in exec->record. As device_launch(). */
+int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks) FAULT_MUST_USE;
 
 /* ---- packed.c ---- */
 
-struct run;
 
 /* Binds a run's packed slots to memory: what is kept, or its own. 0, -ENOMEM or -EAGAIN, and then none is bound. */
 int packed_bind(struct exec *x, struct run *r) FAULT_MUST_USE;
@@ -253,7 +312,8 @@ struct item {
 	enum item_kind kind;
 	struct lane *lane;                    /* NULL once it is gone: nobody to tell */
 	uint64_t sequence;
-	uint64_t cost_ns;                     /* what its lane was charged, until it has passed */
+	uint64_t cost_ns;                     /* of the device, estimated, until it has passed */
+	uint64_t charged;                     /* what its lane was charged for that */
 	struct sorrow *sorrow;                /* why it failed */
 	struct buffer *buffer;                /* PUBLISH */
 	union {
@@ -288,10 +348,19 @@ struct run {
 	uint32_t leaves, outputs;
 	uint32_t step;                        /* the next to launch */
 	bool bound;                           /* memory is taken; steps may have been launched */
+	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
 	bool together;                        /* may be launched with runs of other lanes */
 	uint64_t deadline_ns;                 /* to be begun before; 0: none */
 	struct block scratch;
 	struct packed **packed;               /* prepared->packs of them, while bound */
+};
+
+struct lane_group {
+	uint32_t busy;                        /* lanes that have items */
+	uint32_t percent;
+	uint64_t since_ns;                    /* when what it owes was looked at */
+	double owed_ns;                       /* of its time: nothing is launched for it before that has passed */
+	uint64_t device_ns;
 };
 
 enum lane_state {
@@ -306,6 +375,7 @@ struct lane {
 	struct lane *next, *previous;         /* while blocked */
 	struct lane *all_next, *all_previous;
 	struct item *first, *last;
+	struct lane_group *group;             /* or NULL */
 	struct lane_share share;
 	struct lane_usage usage;
 	uint64_t charged;                     /* nanoseconds of the device over weight */
@@ -355,6 +425,17 @@ struct item *lane_pop(struct lane *l);
 int lane_advance(struct lane *l) FAULT_MUST_USE;
 void item_free(struct item *i);
 
+/* ---- bind.c ---- */
+
+/* The first step whose arrays are more than the device has room for, even alone; PLAN_NONE where there is none. */
+uint32_t run_oversized(const struct exec *x, const struct run *r);
+/* Memory for the run: 0, -EAGAIN until others have gone on, or *sorrowp. */
+int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) FAULT_MUST_USE;
+void run_unbind(struct exec *x, struct run *r);
+/* Of a stepwise run, the arrays of the next step: 0, -EAGAIN, or the run has a sorrow. Then that step is done with. */
+int step_bind(struct exec *x, struct run *r) FAULT_MUST_USE;
+void step_release(const struct run *r, uint32_t step);
+
 /* ---- schedule.c ---- */
 
 /* Room for one lane more. 0 or -ENOMEM. */
@@ -391,6 +472,13 @@ enum {
 enum {
 	/* Records of one launch: bounds how long a launch may take, and what waits for room in the ring. */
 	EXEC_LAUNCH_WORDS = 8192,
+	/*
+	 * Bytes of an array, each time they are touched, that a kernel moves over the bus itself. More are as fast copied, and then
+	 * lie where they may be touched again.
+	 */
+	EXEC_REACH_BYTES = 256 << 10,
+	/* The same with a word a task, and the code. */
+	EXEC_IMAGE_WORDS = EXEC_LAUNCH_WORDS + EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS + BYTECODE_WORDS,
 };
 
 struct exec {
@@ -399,6 +487,7 @@ struct exec {
 	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;
 	struct piece *scratch;
+	struct buffer *oldest;                /* utlist: those with device memory, by last use */
 	struct packed *packed;
 	uint64_t packed_limit;
 	struct space *spaces;
@@ -411,9 +500,12 @@ struct exec {
 	uint64_t launched_ns;                 /* first launch since the last mark */
 	uint64_t began_ns, heard_ns;          /* first launch of what has passed and is not settled; when that was last */
 	bool gathering;                       /* exec_gather() */
+	bool held_back;                       /* a lane waits because of its group's limit */
 	uint32_t deadlines;                   /* runs that have one */
 	int64_t expired_ms;
 	uint32_t partial;                     /* runs with some steps launched and some not */
+	uint32_t holding;                     /* of them, whose arrays stay on the device */
+	bool stepwise;                        /* of them, the one whose arrays do not */
 	uint64_t sequence, marked, completed;
 	uint64_t mark[EXEC_MARKS];            /* what each mark in flight covers */
 	uint64_t mark_launched_ns[EXEC_MARKS];
@@ -424,6 +516,10 @@ struct exec {
 	uint32_t busy;
 	int64_t trimmed_ms;
 	struct exec_counters counters;
+	enum config_interpreter interpreter_mode;
+	uint32_t interpreters_wanted;         /* bits of dialects */
+	struct program *interpreter[DIALECTS]; /* NULL: not asked for */
+	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
 };
 

@@ -17,6 +17,7 @@
 #include "planner.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
 	/* Elements below which a kernel of the CPU strategy is not cut (emit/geometry.c); of a lane of a GPU. */
@@ -272,7 +273,7 @@ static double memory_ns(const struct cost *c) {
 		const struct kernel_operand *operand = &c->k->operand[o];
 		struct walk w;
 
-		if (operand->iota)
+		if (operand->iota || kernel_works_in(c->k, o))
 			continue;
 		w = walk_of(c, o);
 		moved[operand->output] += w.bytes;
@@ -386,12 +387,66 @@ static double sort_ns(const struct cost *c) {
 	return passes * c->elements * shared_ns(c, r->strided_ns[RATE_ONE], r->strided_ns[RATE_ALL]);
 }
 
+static double arithmetic_ns(const struct cost *c);
+
+/* Rows before a product or after it, as the kernel that they are, over dims without one of the product's. */
+static double rows_ns(const struct cost *c, const struct kernel *rows, unsigned without) {
+	struct cost b = *c;
+	int64_t dims[KERNEL_RANK];
+
+	memcpy(dims, c->dims, sizeof dims);
+	dims[without] = 1;
+	b.k = rows;
+	b.dims = dims;
+	b.extent = (uint64_t)dims[rows->rank - 1u];
+	b.elements = iteration(&b);
+	b.outputs = outputs_of(&b);
+	return arithmetic_ns(&b);
+}
+
+static double product_ns(const struct cost *c);
+
+/* The product that rows before another are made of. */
+static double scores_ns(const struct cost *c) {
+	const struct kernel *k = c->k;
+	struct cost s = *c;
+	int64_t dims[KERNEL_RANK];
+
+	if (!k->scored)
+		return 0;
+	memcpy(dims, c->dims, sizeof dims);
+	dims[k->rank - 2u] = c->dims[k->rank - 1u];
+	dims[k->rank - 1u] = kernel_scores_depth(k, c->operand[SCORES_RIGHT].stride[k->rank - 1u]);
+	s.dims = dims;
+	s.elements = iteration(&s);
+	return product_ns(&s);
+}
+
+static double before_ns(const struct cost *c) {
+	struct kernel rows;
+
+	if (!kernel_computes_factor(c->k))
+		return 0;
+	kernel_before(c->k, &rows);
+	return rows_ns(c, &rows, rows.rank - 2u) + scores_ns(c);
+}
+
+static double after_ns(const struct cost *c) {
+	struct kernel rows;
+
+	if (!kernel_keeps_rows(c->k))
+		return 0;
+	kernel_after(c->k, &rows);
+	return rows_ns(c, &rows, rows.rank);
+}
+
 static double arithmetic_ns(const struct cost *c) {
 	const struct kernel *k = c->k;
 	uint8_t change[KERNEL_VALUES];
-	double ns = 0;
+	double ns = before_ns(c) + after_ns(c);
+	unsigned end = kernel_keeps_rows(k) ? k->root_value : k->values;
 
-	for (unsigned v = 0; v < k->values; v++) {
+	for (unsigned v = kernel_computes_factor(k) ? k->root_value : 0; v < end; v++) {
 		change[v] = (uint8_t)change_of(c, v, change);
 		if (k->value[v].kind == KERNEL_OP)
 			ns += times_of(c, v, change[v]) * value_ns(c, &k->value[v]);

@@ -162,6 +162,20 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	memcpy(to->dims, from->dims, sizeof to->dims);
 }
 
+/* What computes the first factor of a product. */
+static void cut_before(struct cut *c) {
+	struct kernel *k = &c->to->kernel;
+	uint16_t value;
+
+	k->root = KERNEL_ROWS;
+	k->kept = (uint8_t)(k->rank - 1u);
+	value = cut_value(c, c->from->kernel.operand[0].value);
+	k->root = KERNEL_MATMUL;
+	k->kept = 0;
+	k->operand[0].output = true;
+	k->operand[0].value = value;
+}
+
 static uint16_t cut_root(struct cut *c) {
 	struct kernel *k = &c->to->kernel;
 	const struct kernel *from = &c->from->kernel;
@@ -178,6 +192,8 @@ static uint16_t cut_root(struct cut *c) {
 	}
 	for (unsigned i = 0; i < kernel_root_operands(from); i++)
 		draft_operand(c->to, from->operand[i].dtype, &c->from->operand[i]);
+	if (kernel_computes_factor(from))
+		cut_before(c);
 	k->root_value = k->values;
 	return draft_value(c->to, from->value[from->root_value]);
 }

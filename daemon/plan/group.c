@@ -74,11 +74,14 @@ static bool add_source(struct group *g, uint32_t node) {
 
 static bool reach(const struct planner *p, const struct group *g, const struct node *n, unsigned i) {
 	unsigned class = n->kind == NODE_REDUCE || n->row ? ROWS_CLASS_ROW : ROWS_CLASS_KEPT;
+	uint32_t reduction = n->before ? g->before : n->after ? g->after : g->kind == NODE_REDUCE ? g->root : GRAPH_NONE;
 	struct rows r;
 
-	if (g->kind != NODE_REDUCE)
+	if (!n->before && p->node[planner_edge(p, n, i).base].before)
+		return true;
+	if (reduction == GRAPH_NONE)
 		return planner_edge(p, n, i).direct;
-	r = rows_of(p, &p->node[g->root]);
+	r = rows_of(p, &p->node[reduction]);
 	return rows_reach(p, &r, n, class, i);
 }
 
@@ -143,6 +146,7 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->space = n->kind == NODE_MAP ? n->space : n->type;
 	g->ops = g->outputs = g->sources = 0;
 	g->parts = false;
+	g->before = g->after = g->scores = GRAPH_NONE;
 	g->columns = g->row_dims = 0;
 	g->first = g->last = GRAPH_NONE;
 	p->groups++;
@@ -357,7 +361,9 @@ static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *
 	return planner_note(p, planner_edge(p, n, at).base, node, reason);
 }
 
-/* A factor that must lie otherwise is copied once; what computes it may join that copy. */
+static int join(struct planner *p, uint32_t node);
+
+/* A factor that must lie otherwise is copied once: where it is computed, if its rows stay rows; else that may join the copy. */
 static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 	uint32_t copy;
 	int r = planner_add_factor(p, node, i, &copy);
@@ -365,7 +371,9 @@ static int place_factor(struct planner *p, uint32_t node, unsigned i) {
 	if (r || copy == GRAPH_NONE)
 		return r;
 	p->node[node].in[i] = copy;
-	return p->node[copy].group != GROUP_NONE ? 0 : group_new(p, copy, highest_rank(p, &p->node[copy]) + 1);
+	if (p->node[copy].group != GROUP_NONE)
+		return 0;
+	return p->node[copy].columns ? group_new(p, copy, highest_rank(p, &p->node[copy]) + 1) : join(p, copy);
 }
 
 /* The weights of a convolution are row-major. */
@@ -420,8 +428,6 @@ static void note_reduction(struct planner *p, uint32_t node) {
 	if (n->kind == NODE_REDUCE)
 		p->node[p->node[n->in[0]].base].reduced_by = n->group;
 }
-
-static int join(struct planner *p, uint32_t node);
 
 /* The parts first; the whole then ranks as the highest of them, and reads nothing itself. */
 static int join_parts(struct planner *p, uint32_t node) {
@@ -587,6 +593,8 @@ const char *group_sink(struct planner *p, uint32_t group, uint32_t into) {
 	if (g->kind == NODE_MAP && p->group[into].kind == NODE_REDUCE &&
 		!take_classes(p, g, &p->group[into], g->read_by_rows))
 		reason = "the shape is neither the rows' nor that of their results";
+	else if (p->group[into].kind == NODE_MATMUL && g->read_by_rows)
+		reason = "";               /* a factor: before.c looks at that */
 	else if (!all_reach(p, group, into))
 		reason = "it is read through a view";
 	else if (sink_allowed(p, g, &p->group[into], &reason)) {
@@ -662,6 +670,8 @@ int planner_group(struct planner *p) {
 	if (!r)
 		r = planner_merge(p);
 	if (!r)
+		r = planner_before(p);
+	if (!r)
 		store_crossing(p);
 	return r;
 }
@@ -701,7 +711,7 @@ static bool shed_follows(const struct group *g, const struct node *n) {
 static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t node) {
 	struct group *g = &p->group[p->groups - 1];
 
-	p->node[node].row = false;
+	p->node[node].row = p->node[node].after = false;
 	if (fresh || !shed_follows(g, &p->node[node]) || pattern_refuses(p, g, NULL, node))
 		return group_new(p, node, p->group[old].rank);
 	group_add(p, g, node);
@@ -714,6 +724,7 @@ int planner_shed(struct planner *p, uint32_t group) {
 
 	p->group[group].first = p->group[group].last = GRAPH_NONE;
 	p->group[group].ops = p->group[group].outputs = 0;
+	p->group[group].after = GRAPH_NONE;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
 		if (stays(p, &p->group[group], m))

@@ -36,13 +36,48 @@ bool kernel_equal(const struct kernel *a, const struct kernel *b) {
 		!memcmp(a->operand, b->operand, a->operands * sizeof *a->operand);
 }
 
+/* With the first of its values alone. */
+static void copy_parts(const struct kernel *k, unsigned values, struct kernel *to) {
+	memcpy(to, k, HEAD);
+	memcpy(to->value, k->value, values * sizeof *k->value);
+	memcpy(to->operand, k->operand, k->operands * sizeof *k->operand);
+}
+
 struct kernel *kernel_dup(const struct kernel *k) {
 	struct kernel *copy = malloc(sizeof *copy);
 
 	if (!copy)
 		return NULL;
-	memcpy(copy, k, HEAD);
-	memcpy(copy->value, k->value, k->values * sizeof *k->value);
-	memcpy(copy->operand, k->operand, k->operands * sizeof *k->operand);
+	copy_parts(k, k->values, copy);
 	return copy;
+}
+
+/* A kernel over rows made of a product's operands and the first of its values. */
+static void rows_of(const struct kernel *k, unsigned values, struct kernel *rows) {
+	copy_parts(k, values, rows);
+	rows->root = KERNEL_ROWS;
+	rows->form = KERNEL_FORM_ROW;
+	rows->root_value = KERNEL_NONE;
+}
+
+void kernel_before(const struct kernel *k, struct kernel *rows) {
+	rows_of(k, k->root_value, rows);
+	rows->kept = (uint8_t)(k->rank - 1u);
+	rows->values = k->root_value;
+	rows->operand[0].access = KERNEL_CONTIGUOUS;
+	for (unsigned o = 1; o < rows->operands; o++)
+		rows->operand[o].output = false;
+}
+
+void kernel_after(const struct kernel *k, struct kernel *rows) {
+	rows_of(k, k->values, rows);
+	rows->rank = (uint8_t)(k->rank - 1u);
+	rows->kept = (uint8_t)(k->rank - 2u);
+	rows->long_rows = false;
+	rows->carry = 0;
+	rows->value[k->root_value] = (struct kernel_value){ .kind = KERNEL_LOAD, .dtype = k->accumulator, .space = KERNEL_SPACE_ROW,
+		.index = k->carry };
+	rows->operand[k->carry].output = false;
+	rows->operand[k->carry].access = KERNEL_CONTIGUOUS;
+	rows->operand[0].output = false;
 }

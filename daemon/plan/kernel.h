@@ -92,6 +92,19 @@
  * A packed operand 1 lies in panels of kernel_columns() columns, [batch][panel][K][column], of the accumulator's
  * type; its stride along M is from one panel to the next. Columns beyond N are there, but of any value.
  *
+ * Rows before a product, CPU strategy: where operand 0 of a MATMUL is an output, it is memory to work in and holds a value
+ * that the kernel computes itself, of those before the root: they are over batch, M and K as in ROWS with all dims but K kept, of
+ * a space each. An item computes KERNEL_BLOCK_ROWS rows at a time, or all if they are fewer, each of K elements, into a place of its own before its
+ * tiles read them; there are kernel_work_items() of them at most.
+ *
+ * Where it is `scored`, what those values load from operand SCORES_WORK is a product too, of each row of SCORES_LEFT by SCORES_RIGHT, which lies
+ * in panels of `inputs` vectors, one a step along K of the kernel: kernel_scores_depth() elements of each are multiplied, and those of a row of
+ * SCORES_LEFT lie side by side. It is memory to work in as operand 0 is.
+ *
+ * Rows after a product, likewise: where kernel_keeps_rows(), operand `carry` is an output and memory to work in; an item
+ * keeps the product's rows there, kernel_kept_rows() at a time, of N elements each. The values after the root are then those of a kernel of ROWS over
+ * batch, M and N with all dims but N kept, in which the root is loaded from there.
+ *
  * Attention: fusion-ops(7) has the arithmetic, in blocks of KERNEL_ATTENTION_BLOCK keys.
  */
 #pragma once
@@ -132,6 +145,12 @@ enum {
 	KERNEL_TURNED = 8,
 	/* MATMUL: largest extent of a small product: one matrix of it stays in the nearest cache. */
 	KERNEL_SMALL = 64,
+	/* MATMUL, CPU strategy: rows of a block of tiles; with rows before the product, items a compute unit. */
+	KERNEL_BLOCK_ROWS = 96,
+	KERNEL_WORK_ITEMS = 4,
+	/* ... and elements of a block of rows that are kept, within the second level of cache; rows of it at least: a tile's. */
+	KERNEL_KEPT_ELEMENTS = 1 << 17,
+	KERNEL_KEPT_ROWS = 8,
 };
 
 enum kernel_root {
@@ -144,6 +163,7 @@ enum kernel_root {
 	KERNEL_SORT,
 	KERNEL_ATTENTION,
 	KERNEL_CONV,
+	KERNEL_INTERPRETER,            /* no kernel of a plan: runs those of root MAP, see daemon/emit/bytecode.h */
 };
 
 /* Operands and dims of CONV. */
@@ -176,6 +196,13 @@ enum {
 	KERNEL_ALONE = 8,
 	CONV_KNOWN_ROWS = 7,
 	CONV_SCALARS = 6,
+};
+
+/* Operands of a MATMUL that is `scored`. */
+enum {
+	SCORES_LEFT = 2,
+	SCORES_RIGHT,
+	SCORES_WORK,
 };
 
 /* Operands of ATTENTION. */
@@ -300,12 +327,14 @@ struct kernel {
 	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; else the operation itself */
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
-	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT: see above */
+	bool far;                      /* ROWS, CPU strategy: memory is asked for before it is read */
+	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT, MATMUL: see above */
 	/* MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns; `alone`: lines. */
 	uint8_t vectors, rows;
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */
 	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
+	bool scored;                   /* MATMUL: its rows before it are made of another product: see above */
 	bool turned;                   /* few columns: lanes lie along M */
 	bool small;                    /* all of K, and all columns of some rows, at once */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
@@ -326,6 +355,33 @@ struct kernel {
 /* Operands, the first ones, that the root of a product or attention reads. */
 static inline unsigned kernel_root_operands(const struct kernel *k) {
 	return k->root == KERNEL_MATMUL || k->root == KERNEL_CONV ? 2 : k->root == KERNEL_ATTENTION ? k->inputs : 0;
+}
+
+/* MATMUL: does it compute its first factor itself, row by row? */
+static inline bool kernel_computes_factor(const struct kernel *k) {
+	return k->root == KERNEL_MATMUL && k->operand[0].output;
+}
+
+/* MATMUL: does it reduce its own rows? */
+static inline bool kernel_keeps_rows(const struct kernel *k) {
+	return k->root == KERNEL_MATMUL && k->carry;
+}
+
+/* Is operand o memory to work in, that nobody else sees? */
+static inline bool kernel_works_in(const struct kernel *k, unsigned o) {
+	return (o == 0 && kernel_computes_factor(k)) || (kernel_keeps_rows(k) && o == k->carry) || (k->scored && o == SCORES_WORK);
+}
+
+/* Is operand o loaded by what computes the first factor? */
+static inline bool kernel_loads_before(const struct kernel *k, unsigned o) {
+	if (!kernel_computes_factor(k) || o < kernel_root_operands(k))
+		return false;
+	if (k->scored && (o == SCORES_LEFT || o == SCORES_RIGHT))
+		return true;
+	for (unsigned v = 0; v < k->root_value; v++)
+		if (kernel_value_loads(&k->value[v]) && k->value[v].index == o)
+			return true;
+	return false;
 }
 
 /* Dims, at the end, that the root walks and its result does not have. */
@@ -401,6 +457,8 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 
 	if (k->root == KERNEL_SCATTER && d + 1u == k->rank && (operand == 1 || operand == 2))
 		return (int64_t)extent;
+	if (k->scored && operand == SCORES_RIGHT && d + 1u == k->rank)
+		return (dims[d] + (int64_t)k->inputs * k->width - 1) / ((int64_t)k->inputs * k->width);
 	if (!k->packed || operand != 1)
 		return dims[d];
 	if (k->root == KERNEL_CONV && d == CONV_CO)
@@ -439,6 +497,11 @@ static inline uint8_t kernel_tile_largest(const struct kernel *k, const struct t
 	return (uint8_t)tile;
 }
 
+/* MATMUL that is scored: extent that its first product is over; the stride is that of SCORES_RIGHT along K. */
+static inline int64_t kernel_scores_depth(const struct kernel *k, int64_t stride) {
+	return stride / ((int64_t)k->inputs * k->width);
+}
+
 /* SORT: bytes of an element between steps, and the type of its words. */
 static inline unsigned kernel_sort_bytes(const struct kernel *k) {
 	unsigned bytes = dtype_info(k->accumulator)->bytes;
@@ -463,10 +526,35 @@ static inline unsigned kernel_sort_tile(const struct kernel *k, const struct tra
 	return t->local_size * kernel_sort_each(k);
 }
 
+/* MATMUL with rows before or after it: most items, rows of one after it, and bytes of such an operand for all of them. */
+static inline uint64_t kernel_work_items(const struct traits *t) {
+	return (uint64_t)KERNEL_WORK_ITEMS * (t->units ? t->units : 1);
+}
+
+static inline uint64_t kernel_kept_rows(const int64_t *dims, const struct kernel *k) {
+	uint64_t n = (uint64_t)dims[k->rank - (k->scored ? 1u : 2u)], rows = KERNEL_KEPT_ELEMENTS / (n ? n : 1);
+
+	rows = rows < KERNEL_BLOCK_ROWS ? rows : KERNEL_BLOCK_ROWS;
+	return rows > KERNEL_KEPT_ROWS ? rows : KERNEL_KEPT_ROWS;
+}
+
+static inline uint64_t kernel_work_bytes(const struct kernel *k, unsigned o, const struct traits *t, const int64_t *dims) {
+	uint64_t rows = (uint64_t)dims[k->rank - 3u], most;
+	bool kept = kernel_keeps_rows(k) && o == k->carry;
+
+	most = kept ? kernel_kept_rows(dims, k) : KERNEL_BLOCK_ROWS;
+	rows = rows < most ? rows : most;
+	return kernel_work_items(t) * rows * (uint64_t)dims[k->rank - (kept ? 2u : 1u)] * dtype_info(k->operand[o].dtype)->bytes;
+}
+
 enum { KERNEL_POOL_SHIFT = 56 };
 
 /* Hash over the parts in use, and equality. Unused parts need not be cleared. */
 uint64_t kernel_hash(const struct kernel *k);
 bool kernel_equal(const struct kernel *a, const struct kernel *b);
+/* What computes the first factor of a product, as a kernel of ROWS over the same dims, operands and scalars. */
+void kernel_before(const struct kernel *k, struct kernel *rows);
+/* What follows a product that keeps its rows, as a kernel of ROWS whose rank is one less: operands keep their numbers. */
+void kernel_after(const struct kernel *k, struct kernel *rows);
 /* A copy of only the parts in use would be smaller; size of the whole for now. NULL: out of memory. */
 struct kernel *kernel_dup(const struct kernel *k);

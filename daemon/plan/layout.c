@@ -10,6 +10,11 @@
 #include <math.h>
 #include <string.h>
 
+enum {
+	/* Arrays are far, or go past the caches by strips, from this part of the size on at which maps store past them. */
+	FAR_PARTS = 4,
+};
+
 static bool has_rows(const struct kernel *k) {
 	return k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS || k->root == KERNEL_SCAN ||
 		k->root == KERNEL_SCATTER || k->root == KERNEL_SORT;
@@ -246,16 +251,16 @@ static void choose_tile(struct draft *d) {
 	const int64_t *dims = &d->dims[k->rank - 3u], *a = &d->operand[0].stride[k->rank - 3u];
 	uint64_t bytes = (uint64_t)dims[1] * (uint64_t)dims[2] * dtype_info(k->operand[1].dtype)->bytes;
 
-	k->turned = !k->packed && tile_turns(k->width, dims[0], dims[1], a[0], a[2]);
+	k->turned = !k->packed && !k->carry && !k->scored && tile_turns(k->width, dims[0], dims[1], a[0], a[2]);
 	if (k->turned) {
 		k->vectors = 1;
 		k->rows = dims[1] > 4 ? KERNEL_TURNED : dims[1] > 2 ? 4 : dims[1] > 1 ? 2 : 1;
 		return;
 	}
 	k->vectors = tile_vectors(k->width, k->accumulator, dims[1]);
-	k->strips = !k->packed && dims[0] <= KERNEL_STRIP_ROWS && bytes > STRIP_BYTES;
+	k->strips = !k->packed && !k->carry && !k->scored && dims[0] <= KERNEL_STRIP_ROWS && bytes > STRIP_BYTES;
 	k->rows = tile_rows(k, dims[0]);
-	k->small = !k->strips && dims[0] <= KERNEL_SMALL && dims[1] <= KERNEL_SMALL && dims[2] <= KERNEL_SMALL;
+	k->small = !k->strips && !k->carry && dims[0] <= KERNEL_SMALL && dims[1] <= KERNEL_SMALL && dims[2] <= KERNEL_SMALL;
 }
 
 /* Places of a tile, of as many channels as a panel: fewer than may be where that fills the last one better. */
@@ -377,9 +382,54 @@ static bool vector_pays(const struct kernel *k) {
 	return k->root == KERNEL_MAP && contiguous;
 }
 
+/* Do whole vectors of an operand lie alike at all places? */
+static bool steps_whole(const struct draft *d, unsigned operand) {
+	const struct kernel *k = &d->kernel;
+
+	for (unsigned i = 0; i < k->rank; i++)
+		if (i != lane_dim(k) && d->operand[operand].stride[i] % k->width)
+			return false;
+	return true;
+}
+
+/*
+ * Is an output better stored past the caches? A strip of columns is walked pass by pass before the next one begins, so that
+ * what is stored of it pushes out what is still to be read; but one where few vectors are aligned better waits there.
+ */
+static bool is_streamed(const struct draft *d, unsigned operand, const struct traits *t) {
+	const struct kernel *k = &d->kernel;
+	const struct kernel_operand *o = &k->operand[operand];
+	uint64_t bytes = draft_elements(d) * dtype_info(o->dtype)->bytes;
+
+	if (!o->output || !may_stream(k, operand) || !t->stream_bytes || o->access != KERNEL_CONTIGUOUS)
+		return false;
+	if (k->root == KERNEL_ROWS && k->form == KERNEL_FORM_COLUMN && steps_whole(d, operand))
+		return bytes >= t->stream_bytes / FAR_PARTS;
+	return bytes >= t->stream_bytes;
+}
+
+/*
+ * Is an array that is read along the lanes so large that little of it is in the caches of a compute unit? Where rows lie along the
+ * lanes a device foresees what is read, and stores keep it busy meanwhile: asking pays only where rows are reduced, and no more.
+ */
+static bool reads_far(const struct draft *d, const struct traits *t) {
+	const struct kernel *k = &d->kernel;
+	uint64_t elements = draft_elements(d), least = t->stream_bytes / FAR_PARTS;
+
+	if (k->root != KERNEL_ROWS || k->form == KERNEL_FORM_GENERAL || t->strategy != STRATEGY_CPU || !least)
+		return false;
+	for (unsigned i = 0; i < k->operands; i++)
+		if (k->form == KERNEL_FORM_ROW && k->operand[i].output && is_of_row(k, i))
+			return false;
+	for (unsigned i = 0; i < k->operands; i++)
+		if (!k->operand[i].output && k->operand[i].access == KERNEL_CONTIGUOUS && !k->operand[i].iota &&
+			elements * dtype_info(k->operand[i].dtype)->bytes >= least)
+			return true;
+	return false;
+}
+
 void draft_access(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
-	uint64_t elements = draft_elements(d);
 
 	for (unsigned i = 0; i < k->operands; i++) {
 		struct kernel_operand *o = &k->operand[i];
@@ -387,6 +437,11 @@ void draft_access(struct draft *d, const struct traits *t) {
 		bool one = (k->form == KERNEL_FORM_GENERAL && t->strategy == STRATEGY_GPU) ||
 			(k->root != KERNEL_SCAN && k->root != KERNEL_SORT && rows && !is_of_row(k, i));
 
+		if (kernel_loads_before(k, i)) {
+			o->access = access_of(d->operand[i].stride[k->rank - 1u]);
+			o->stream = false;
+			continue;
+		}
 		o->access = one ? KERNEL_UNIFORM : access_of(d->operand[i].stride[lane_dim(k)]);
 		/* What matters of the first factor is how it steps along K. */
 		if (k->root == KERNEL_MATMUL && i == 0 && !k->turned)
@@ -394,9 +449,9 @@ void draft_access(struct draft *d, const struct traits *t) {
 		/* One column lies however it steps; what is read beyond it is not used. */
 		if (k->root == KERNEL_MATMUL && i == 1 && d->dims[k->rank - 2u] == 1 && !k->turned)
 			o->access = KERNEL_CONTIGUOUS;
-		o->stream = o->output && may_stream(k, i) && t->stream_bytes && o->access == KERNEL_CONTIGUOUS &&
-			elements * dtype_info(o->dtype)->bytes >= t->stream_bytes;
+		o->stream = is_streamed(d, i, t);
 	}
+	k->far = reads_far(d, t);
 }
 
 void draft_finish(struct draft *d, const struct traits *t) {

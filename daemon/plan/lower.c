@@ -253,7 +253,7 @@ static int lower_members(struct lowering *l, const struct group *g) {
 	int r = 0;
 
 	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m])
-		if (g->kind == NODE_MAP || m != g->root)
+		if ((g->kind == NODE_MAP || m != g->root) && !l->p->node[m].before)
 			r = lower_member(l, &l->p->node[m]);
 	return r;
 }
@@ -542,26 +542,154 @@ static void lower_factor(struct lowering *l, const struct node *root, unsigned i
 	draft_operand(l->d, n->type->dtype, &o);
 }
 
+/* The frame of a member before the product: a row lies along K, behind N. */
+static void frame_before(struct lowering *l, const struct group *g, const struct node *n) {
+	unsigned last = l->p->node[g->root].type->rank - 1u;
+	struct rows rows;
+
+	if (g->before == GRAPH_NONE) {
+		frame_plain(&l->frame, n->space);
+		l->frame.dim[last] = (uint8_t)(last + 1u);
+		return;
+	}
+	rows = rows_of(l->p, &l->p->node[g->before]);
+	frame_reads(l, &rows, n);
+	if (n->row || n->kind == NODE_REDUCE)
+		l->frame.dim[last] = (uint8_t)(last + 1u);
+}
+
+/* Memory to work in, row by row; how much is known when all else is. */
+static int lower_work(struct lowering *l, uint8_t dtype) {
+	struct plan_operand o = { 0 };
+	int r = plan_add_slot(l->p->plan, 0, false, &o.slot);
+
+	o.stride[l->d->kernel.rank - 1u] = 1;
+	draft_operand(l->d, dtype, &o);
+	return r;
+}
+
+/* The factors of the product that the rows are made of, its rows, and the value that these are. */
+static int lower_scores(struct lowering *l, struct node *product) {
+	const struct node *a = &l->p->node[product->in[0]], *b = &l->p->node[product->in[1]];
+	struct kernel *k = &l->d->kernel;
+	unsigned batch = product->type->rank - 2u, lead[2] = { product->type->rank - a->type->rank, product->type->rank - b->type->rank };
+	struct plan_operand left = { .slot = l->p->node[a->base].slot, .offset = a->view.offset };
+	struct plan_operand right = { .slot = l->p->node[b->base].slot };
+	int64_t stride[KERNEL_RANK];
+	int r;
+
+	for (unsigned d = 0; d + 2 < a->type->rank; d++)
+		left.stride[lead[0] + d] = a->type->dims[d] == 1 ? 0 : a->view.stride[d];
+	left.stride[batch] = a->view.stride[a->type->rank - 2u];
+	draft_operand(l->d, a->type->dtype, &left);
+	panels_strides(b, stride);
+	memcpy(&right.stride[lead[1]], stride, (batch - lead[1]) * sizeof *stride);
+	right.stride[batch + 2] = stride[batch - lead[1]];
+	draft_operand(l->d, b->type->dtype, &right);
+	k->accumulator = planner_accumulator(product->type);
+	r = lower_work(l, k->accumulator);
+	k->operand[SCORES_WORK].output = true;
+	k->scored = true;
+	k->inputs = b->columns / l->p->o->traits->width;
+	k->operand[SCORES_WORK].value = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_LOAD, .dtype = k->accumulator,
+		.index = SCORES_WORK });
+	product->value = lower_cast(l->d, k->operand[SCORES_WORK].value, fast_dtype(l->p, product->type->dtype));
+	return r;
+}
+
+/* What computes the first factor: the draft is one of ROWS so far, all dims but K being kept. */
+static int lower_before(struct lowering *l, const struct group *g, const struct node *factor) {
+	struct kernel *k = &l->d->kernel;
+	int r = 0;
+
+	k->root = KERNEL_ROWS;
+	k->kept = (uint8_t)(k->rank - 1u);
+	k->long_rows = l->d->extent > KERNEL_BLOCK;
+	if (g->scores != GRAPH_NONE)
+		r = lower_scores(l, &l->p->node[g->scores]);
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = l->p->next[m]) {
+		struct node *n = &l->p->node[m];
+
+		if (!n->before || m == g->scores)
+			continue;
+		frame_before(l, g, n);
+		r = n->kind == NODE_REDUCE ? lower_reduced(l, n) : lower_member(l, n);
+	}
+	k->operand[0].value = row_value(l->d, lower_cast(l->d, factor->value, factor->type->dtype));
+	k->operand[0].output = true;
+	k->root = KERNEL_MATMUL;
+	k->kept = 0;
+	return r;
+}
+
+/* What reduces the product's rows: the draft is one of ROWS without K meanwhile. */
+static int lower_after(struct lowering *l, const struct group *g) {
+	struct planner *p = l->p;
+	struct rows rows = rows_of(p, &p->node[g->after]);
+	struct kernel *k = &l->d->kernel;
+	uint8_t accumulator = k->accumulator;
+	uint64_t depth = l->d->extent;
+	int r = 0;
+
+	k->root = KERNEL_ROWS;
+	k->rank--;
+	k->kept = (uint8_t)(k->rank - 1u);
+	l->d->extent = rows_extent(&rows);
+	for (uint32_t m = g->first; !r && m != GRAPH_NONE; m = p->next[m]) {
+		struct node *n = &p->node[m];
+
+		if (!n->after)
+			continue;
+		frame_reads(l, &rows, n);
+		r = n->kind == NODE_REDUCE ? lower_reduced(l, n) : lower_member(l, n);
+	}
+	if (!r)
+		r = lower_row_stores(l, g, &rows);
+	if (!r)
+		r = lower_work(l, accumulator);
+	if (l->d->full)
+		return r;
+	k->carry = (uint8_t)(k->operands - 1u);
+	k->operand[k->carry].output = true;
+	k->operand[k->carry].value = k->root_value;
+	k->root = KERNEL_MATMUL;
+	k->rank++;
+	k->kept = 0;
+	k->accumulator = accumulator;
+	l->d->extent = depth;
+	return r;
+}
+
 static int lower_matmul(struct lowering *l, const struct group *g) {
 	struct node *root = &l->p->node[g->root];
 	const struct tensor_type *a = l->p->node[root->in[0]].type;
 	struct kernel *k = &l->d->kernel;
 	unsigned m = root->type->rank - 2u;
+	const struct node *factor = &l->p->node[planner_edge(l->p, root, 0).base];
 	uint16_t v;
-	int r;
+	int r = 0;
 
 	k->root = KERNEL_MATMUL;
 	k->op = OP_matmul;
-	k->accumulator = planner_accumulator(root->type);
 	k->rank = (uint8_t)(m + 3);
 	memcpy(l->d->dims, root->type->dims, sizeof root->type->dims);
 	l->d->extent = (uint64_t)a->dims[a->rank - 1];
 	l->d->dims[m + 2] = (int64_t)l->d->extent;
-	lower_factor(l, root, 0, m, m + 2);
+	if (factor->before)
+		r = lower_work(l, factor->type->dtype);
+	else
+		lower_factor(l, root, 0, m, m + 2);
 	lower_factor(l, root, 1, m + 2, m + 1);
-	k->root_value = 0;
+	if (!r && factor->before)
+		r = lower_before(l, g, factor);
+	if (r)
+		return r;
+	k->accumulator = planner_accumulator(root->type);
+	k->root_value = k->values;
 	v = draft_value(l->d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
 	root->value = lower_cast(l->d, v, fast_dtype(l->p, root->type->dtype));
+	if (g->after != GRAPH_NONE)
+		return lower_after(l, g);
 	frame_plain(&l->frame, root->type);
 	r = lower_members(l, g);
 	return r ? r : lower_stores(l, g);
@@ -894,6 +1022,9 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	} else {
 		draft_collapse(d);
 		draft_finish(d, p->o->traits);
+		for (unsigned o = 0; o < d->kernel.operands; o++)
+			if (kernel_works_in(&d->kernel, o))
+				p->plan->slot[d->operand[o].slot].bytes = kernel_work_bytes(&d->kernel, o, p->o->traits, d->dims);
 		r = plan_add_blocks(p->plan, d, p->o->traits, op, g->ops);
 	}
 	if (!r)

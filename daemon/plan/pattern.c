@@ -23,6 +23,7 @@ enum {
 
 enum place {
 	PLACE_BEFORE = 1,      /* something reduced or multiplied here depends on it */
+	PLACE_FACTOR = 4,      /* a product here depends on it */
 	PLACE_AFTER = 2,       /* it depends on something reduced or multiplied here */
 };
 
@@ -36,7 +37,8 @@ struct sight {
 	unsigned products, reductions, roots;
 	unsigned arithmetic, activations;
 	bool before, after;            /* elementwise members before and after a root */
-	bool active_before;            /* of them, an activation */
+	bool active_before;            /* an activation that a product here depends on */
+	bool before_product;           /* elementwise members that do */
 	bool active_factor;            /* an activation whose result a product of another kernel reads */
 	bool factor;                   /* something that one reads */
 	bool wide_after;               /* a result of a reduction is used over a larger shape */
@@ -106,8 +108,11 @@ static void mark_before(struct sight *s, unsigned i) {
 	for (unsigned k = 0; k < n->arity && (is_root(n) || s->place[i] & PLACE_BEFORE); k++) {
 		unsigned from = find_member(s, planner_edge(s->p, n, k).base, i);
 
-		if (from < s->members)
-			s->place[from] |= PLACE_BEFORE;
+		if (from >= s->members)
+			continue;
+		s->place[from] |= PLACE_BEFORE;
+		if (n->kind == NODE_MATMUL || s->place[i] & PLACE_FACTOR)
+			s->place[from] |= PLACE_FACTOR;
 	}
 }
 
@@ -162,7 +167,8 @@ static void look_at_work(struct sight *s, unsigned i, uint64_t kept) {
 	if (is_root(n))
 		return;
 	s->active_factor |= n->factor && is_activation(n->op);
-	s->active_before |= place & PLACE_BEFORE && is_activation(n->op);
+	s->before_product |= (place & PLACE_FACTOR) != 0;
+	s->active_before |= place & PLACE_FACTOR && is_activation(n->op);
 	s->wide_after |= place & PLACE_AFTER && (uint64_t)shape_elements(n->type) > kept;
 	s->scalar |= is_arithmetic(n->op) && has_scalar(s->p, n);
 	s->centred |= n->op == OP_sub && reads_repeated(s->p, n);
@@ -212,11 +218,11 @@ static bool ends_active(const struct sight *s) {
 
 /* In the product's kernel, or one of its own that is there for the product. */
 static bool is_norm_linear(const struct sight *s) {
-	return s->normalises && (s->products ? s->before : s->reductions && s->factor);
+	return s->normalises && (s->products ? s->before_product : s->reductions && s->factor);
 }
 
 static bool is_attention(const struct sight *s) {
-	return holds_op(s, OP_attention);
+	return holds_op(s, OP_attention) || (s->products > 1 && s->reductions);
 }
 
 static bool is_conv(const struct sight *s) {

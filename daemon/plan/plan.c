@@ -50,9 +50,11 @@ static void *keep(struct plan *p, const void *from, size_t bytes) {
 static uint64_t operand_bytes(const struct plan *p, const struct draft *d, unsigned operand) {
 	uint64_t bytes = dtype_info(d->kernel.operand[operand].dtype)->bytes, all;
 
-	if (d->kernel.operand[operand].iota)
+	if (d->kernel.operand[operand].iota || kernel_works_in(&d->kernel, operand))
 		return 0;
 	all = p->slot[d->operand[operand].slot].bytes;
+	if (d->kernel.scored && (operand == SCORES_LEFT || operand == SCORES_RIGHT))
+		return all;
 	for (unsigned i = 0; i < d->kernel.rank; i++)
 		if (d->operand[operand].stride[i] || d->kernel.operand[operand].gathered)
 			bytes *= (uint64_t)d->dims[i];

@@ -58,10 +58,17 @@ struct plan_step {
 	double estimate_unfused_ns;    /* of its operations as kernels of their own */
 	double measured_ns;            /* exec's: the fastest run that was timed */
 	double measured_unfused_ns;
-	/* exec's: the program of this kernel and traits, looked up once; the first step of its launch. */
-	void *program;
+	/* exec's: the first step of its launch; launches by its own program, by an interpreter, and which the newest was. */
 	uint32_t launch;
+	uint64_t compiled, interpreted;
+	bool interpreted_last;
 };
+
+static inline void plan_step_ran(struct plan_step *s, bool interpreted) {
+	s->interpreted += interpreted;
+	s->compiled += !interpreted;
+	s->interpreted_last = interpreted;
+}
 
 /* Keeps the fastest: what disturbs a kernel only makes it slower. */
 static inline void plan_step_measured(struct plan_step *s, double ns) {

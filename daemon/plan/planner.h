@@ -8,6 +8,7 @@
  *   parts.c    arrays that are made of parts, written side by side
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   merge.c    which more do, and what is computed again: the cost model decides
+ *   before.c   what computes the first factor of a product in the product's kernel
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
  *   pack.c     how the factors of a product lie when it is computed
  *   fast.c     what may be computed otherwise, if asked; fast_attention.c, before all others: attention from its parts
@@ -73,6 +74,8 @@ struct node {
 	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
 	struct view view;                  /* of the base; contiguous where computed */
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
+	bool after;                        /* member of a MATMUL group that reduces its rows: computed when they are there */
+	bool before;                       /* member of a MATMUL group: computed row by row before the product, as part of its first factor */
 	bool row;                          /* member of a REDUCE group: computed once an element of a row, not once a row */
 	uint32_t whole;                    /* of a part: the node in whose memory it is stored, at `place` */
 	struct view place;
@@ -96,6 +99,8 @@ struct group {
 	uint32_t rank;                     /* above every group it reads from */
 	uint32_t root;                     /* the first REDUCE node, the SCAN, SORT or MATMUL node; else its first node */
 	const struct tensor_type *space;   /* of its outputs */
+	uint32_t scores;                   /* MATMUL: the product that members before it are made of, a member too, or GRAPH_NONE */
+	uint32_t before, after;            /* MATMUL: a reduction of members before the product, or after it; or GRAPH_NONE */
 	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
 	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
 	uint32_t first, last;              /* members, linked by planner->next */
@@ -228,6 +233,11 @@ bool group_merge(struct planner *p, struct group *into, struct group *from);
 /* Has a group, of which only `into` reads, computed there. NULL, or why not (may be empty). */
 const char *group_sink(struct planner *p, uint32_t group, uint32_t into);
 int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
+
+/* ---- before.c ---- */
+
+/* What computes a first factor row by row, and nobody else reads, is computed in the product's kernel; then what reduces a product's rows. */
+int planner_before(struct planner *p) FAULT_MUST_USE;
 
 /*
  * A fusion pattern: one file in rules/, found by its entry in the section plan_rules.

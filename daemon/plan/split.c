@@ -246,7 +246,7 @@ static unsigned split_point(const struct kernel *k) {
 	if (k->root_value != KERNEL_NONE) {
 		if (count_ops(k, k->root_value, k->values))
 			return k->root_value + 1u;
-		return count_ops(k, 0, k->root_value) && reduces(k) ? k->root_value : 0;
+		return count_ops(k, 0, k->root_value) && (reduces(k) || kernel_computes_factor(k)) ? k->root_value : 0;
 	}
 	if (ops < 2)
 		return 0;
@@ -286,8 +286,9 @@ static void second_space(struct halves *h, bool after_root) {
 		k->rank = kernel_inner_dims(k) ? (uint8_t)(k->rank - kernel_inner_dims(k)) : k->kept;
 		k->block_dim = 0xff;
 	}
-	k->root = KERNEL_MAP;
-	k->kept = k->inputs = 0;
+	k->root = kernel_keeps_rows(&h->whole.kernel) ? KERNEL_ROWS : KERNEL_MAP;
+	k->kept = k->root == KERNEL_ROWS ? (uint8_t)(k->rank - 1u) : 0;
+	k->inputs = 0;
 	k->causal = k->packed = k->alone = false;
 	k->hidden = 0;
 	k->op = 0;
@@ -397,9 +398,71 @@ static int split_values(struct plan *p, struct halves *h, unsigned point) {
 		return 0;
 	}
 	for (uint16_t i = 0; !r && i < k->operands; i++)
-		if (k->operand[i].output)
+		if (k->operand[i].output && !kernel_works_in(k, i))
 			cut_output(k->operand[i].value < point ? &h->before : &h->after, i);
 	return r;
+}
+
+/* The product that the rows before another are made of, as a kernel of its own: its rows lie in memory then. */
+static int split_scores(struct plan *p, struct halves *h) {
+	struct kernel *k = &h->whole.kernel, *scores = &h->first.kernel;
+	unsigned m = k->rank - 3u, columns = k->inputs * (unsigned)k->width;
+	struct plan_operand left = h->whole.operand[SCORES_LEFT], right = h->whole.operand[SCORES_RIGHT], o;
+	int64_t depth = kernel_scores_depth(k, right.stride[m + 2]);
+	int r;
+
+	h->first.dims[m + 1] = h->whole.dims[m + 2];
+	h->first.dims[m + 2] = depth;
+	h->first.extent = (uint64_t)depth;
+	r = temporary(p, k->accumulator, h->first.dims, m + 2, &o);
+	if (r)
+		return r;
+	scores->packed = true;
+	scores->inputs = 0;
+	left.stride[m + 2] = 1;
+	right.stride[m] = right.stride[m + 2];
+	right.stride[m + 1] = 1;
+	right.stride[m + 2] = columns;
+	draft_operand(&h->first, k->operand[SCORES_LEFT].dtype, &left);
+	draft_operand(&h->first, k->operand[SCORES_RIGHT].dtype, &right);
+	scores->root_value = draft_value(&h->first, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
+	draft_store(&h->first, scores->root_value, &o);
+	o.stride[m + 2] = o.stride[m + 1];
+	o.stride[m + 1] = 0;
+	k->scored = k->operand[SCORES_WORK].output = false;
+	h->whole.operand[SCORES_WORK] = o;
+	h->second.kernel.inputs = 0;
+	cut_value(&h->after, k->root_value);
+	for (uint16_t i = 1; i < k->operands; i++)
+		if (k->operand[i].output)
+			cut_output(&h->after, i);
+	return 0;
+}
+
+/* What computes the first factor becomes a kernel of its own, which leaves it in memory. */
+static int split_before(struct plan *p, struct halves *h) {
+	struct kernel *k = &h->whole.kernel, *rows = &h->first.kernel;
+	unsigned n = k->rank - 2u;
+	struct plan_operand o;
+	int r;
+
+	rows->root = KERNEL_ROWS;
+	rows->op = 0;
+	rows->packed = false;
+	rows->kept = (uint8_t)(k->rank - 1u);
+	h->first.dims[n] = 1;
+	r = temporary(p, k->operand[0].dtype, h->first.dims, k->rank, &o);
+	if (r)
+		return r;
+	o.stride[n] = 0;
+	draft_store(&h->first, cut_value(&h->before, k->operand[0].value), &o);
+	k->operand[0].output = false;
+	h->whole.operand[0] = o;
+	cut_value(&h->after, k->root_value);
+	for (uint16_t i = 0; i < k->operands; i++)
+		if (k->operand[i].output)
+			cut_output(&h->after, i);
+	return 0;
 }
 
 /* Half of the work on rows may hold no reduction: then it is a map over all dims or the kept ones. */
@@ -450,14 +513,20 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 
 	draft_of_step(s, &h->whole);
 	point = split_point(k);
-	if (!point)
+	if (!point && !k->scored)
 		return FAULT_BUILD;
 	after = k->root_value != KERNEL_NONE && point > k->root_value;
 	cut_begin(&h->before, &h->whole, &h->first);
 	cut_begin(&h->after, &h->whole, &h->second);
-	first_space(h, k->root_value != KERNEL_NONE && !after);
-	second_space(h, after);
-	r = split_values(p, h, point);
+	if (k->scored) {
+		r = split_scores(p, h);
+	} else if (!after && kernel_computes_factor(k)) {
+		r = split_before(p, h);
+	} else {
+		first_space(h, k->root_value != KERNEL_NONE && !after);
+		second_space(h, after);
+		r = split_values(p, h, point);
+	}
 	if (r)
 		return r;
 	drop_block_dim(&h->first);

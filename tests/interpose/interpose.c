@@ -29,7 +29,7 @@ enum {
 
 static struct interpose_counts own_counts;
 static struct interpose_counts *counts = &own_counts;
-static struct interpose_rules rules = { UINT64_MAX, 0, UINT64_MAX, UINT64_MAX };
+static struct interpose_rules rules = { .ops = UINT64_MAX, .memory = UINT64_MAX, .launches = UINT64_MAX };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -159,6 +159,8 @@ cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device,
 	if (recall_program(p, &ops)) {
 		counts->builds++;
 		sleep_ms(rules.build_ms);
+		while (rules.hold)
+			sleep_ms(1);
 	} else {
 		counts->builds_binary++;
 	}

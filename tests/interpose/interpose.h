@@ -35,6 +35,7 @@ struct interpose_counts {
 struct interpose_rules {
 	_Atomic uint64_t ops;               /* UINT64_MAX: no limit */
 	_Atomic uint64_t build_ms;
+	_Atomic uint64_t hold;              /* builds of sources do not end before this is 0 again */
 	_Atomic uint64_t memory;
 	_Atomic uint64_t launches;
 };

@@ -1,0 +1,146 @@
+/* The instructions of each dialect; see instructions.h. */
+#include "instructions.h"
+
+#include <string.h>
+
+#include "protocol/op.h"
+
+#define HAS(type) (1u << DTYPE_##type)
+
+static const struct {
+	const char *name;
+	uint32_t types, light;
+} dialects[DIALECTS] = {
+#define DIALECT(name, types, light) [DIALECT_##name] = { #name, types, light },
+#include "dialects.def"
+#undef DIALECT
+};
+
+/* Operations that cost much more than an addition: of floats, of integers. */
+static const uint16_t dear[] = {
+#define WEIGHT(op, ...) OP_##op,
+#define WEIGHT_INTEGER(op, ...)
+#include "daemon/plan/weights.def"
+#undef WEIGHT
+#undef WEIGHT_INTEGER
+};
+
+static const uint16_t dear_integer[] = {
+#define WEIGHT(op, ...)
+#define WEIGHT_INTEGER(op, ...) OP_##op,
+#include "daemon/plan/weights.def"
+#undef WEIGHT
+#undef WEIGHT_INTEGER
+};
+
+const char *bytecode_dialect_name(enum dialect dialect) {
+	return dialects[dialect].name;
+}
+
+bool instruction_dialect_has(enum dialect dialect, unsigned type) {
+	return (dialects[dialect].types | dialects[dialect].light) >> type & 1;
+}
+
+bool instruction_dialect_is_whole(enum dialect dialect, unsigned type) {
+	return dialects[dialect].types >> type & 1;
+}
+
+bool bytecode_dialect_serves(enum dialect dialect, const struct traits *t) {
+	return t->f64 || !(dialects[dialect].types & HAS(f64));
+}
+
+static bool is_among(unsigned op, const uint16_t *list, size_t count) {
+	for (size_t i = 0; i < count; i++)
+		if (list[i] == op)
+			return true;
+	return false;
+}
+
+static bool is_dear(unsigned op, enum dtype_kind kind) {
+	return kind == DTYPE_KIND_REAL ? is_among(op, dear, sizeof dear / sizeof *dear)
+				       : is_among(op, dear_integer, sizeof dear_integer / sizeof *dear_integer);
+}
+
+bool instruction_is_short(const struct instruction *i) {
+	return i->kind == INSTRUCTION_OPERATION && i->type == DTYPE_f32 && !is_dear(i->op, DTYPE_KIND_REAL);
+}
+
+static bool same(const struct instruction *a, const struct instruction *b) {
+	return a->kind == b->kind && a->type == b->type && a->from == b->from && a->op == b->op;
+}
+
+int instruction_find(const struct instruction_set *s, const struct instruction *i) {
+	for (unsigned n = 0; n < s->count; n++)
+		if (same(&s->row[n], i))
+			return (int)n;
+	return -1;
+}
+
+static void add(struct instruction_set *s, struct instruction i) {
+	if (s->count < INSTRUCTIONS)
+		s->row[s->count++] = i;
+}
+
+static void add_memory(struct instruction_set *s, unsigned type) {
+	for (unsigned kind = INSTRUCTION_LOAD; kind <= INSTRUCTION_STREAM_STORE; kind++)
+		if (kind != INSTRUCTION_COUNT || type == DTYPE_i64)
+			add(s, (struct instruction){ .kind = (uint8_t)kind, .type = (uint8_t)type });
+	if (type == DTYPE_f16 || type == DTYPE_bf16)
+		add(s, (struct instruction){ .kind = INSTRUCTION_ROUND, .type = (uint8_t)type });
+}
+
+/* The element types of a dialect that are held in a register type. */
+static uint32_t held_in(uint32_t types, unsigned reg) {
+	uint32_t held = 0;
+
+	for (unsigned type = 0; type < DTYPE_COUNT; type++)
+		if (types >> type & 1 && dtype_info(type)->reg == reg)
+			held |= 1u << type;
+	return held;
+}
+
+static bool takes(const struct op_info *info, unsigned op, uint32_t types, uint32_t light) {
+	for (unsigned type = 0; type < DTYPE_COUNT; type++) {
+		enum dtype_kind kind = dtype_info(type)->kind;
+
+		if (!((types | light) >> type & 1) || !op_types_take(info->types, kind))
+			continue;
+		if (types >> type & 1 || !is_dear(op, kind))
+			return true;
+	}
+	return false;
+}
+
+static void add_operations(struct instruction_set *s, uint32_t types, uint32_t light, unsigned reg) {
+	for (unsigned op = 0; op < OP_COUNT; op++) {
+		const struct op_info *info = op_info(op);
+
+		if (!info || !op_is_elementwise(info) || !takes(info, op, types, light))
+			continue;
+		add(s, (struct instruction){ .kind = INSTRUCTION_OPERATION,
+			.type = (uint8_t)reg,
+			.op = (uint16_t)op,
+			.result = (uint8_t)(info->result == OP_RESULT_BOOL ? DTYPE_u8 : reg) });
+	}
+}
+
+void instructions_of(enum dialect dialect, const struct traits *t, struct instruction_set *s) {
+	uint32_t usable = t->f64 ? UINT32_MAX : ~HAS(f64);
+	uint32_t types = dialects[dialect].types & usable, light = dialects[dialect].light & usable;
+
+	s->count = 0;
+	for (unsigned kind = 0; kind < INSTRUCTION_LOAD; kind++)
+		add(s, (struct instruction){ .kind = (uint8_t)kind });
+	for (unsigned type = 0; type < DTYPE_COUNT; type++)
+		if ((types | light) >> type & 1)
+			add_memory(s, type);
+	for (unsigned reg = 0; reg < DTYPE_COUNT; reg++) {
+		if (!held_in(types | light, reg))
+			continue;
+		for (unsigned type = 0; type < DTYPE_COUNT; type++)
+			if ((types | light) >> type & 1)
+				add(s, (struct instruction){
+					.kind = INSTRUCTION_CAST, .type = (uint8_t)type, .from = (uint8_t)reg });
+		add_operations(s, held_in(types, reg), held_in(light, reg), reg);
+	}
+}

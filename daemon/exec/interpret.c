@@ -1,0 +1,114 @@
+/*
+ * Elementwise steps as byte code (daemon/emit/bytecode.h), for as long as the programs of their own are not built.
+ *
+ * A step that byte code can express has two variants of the same bits: its own program, and an interpreter's. A launch
+ * takes the first where it is ready, else the second, so who has a graph that was never seen waits for neither. An
+ * interpreter takes a compiler some seconds, during which nobody else's program is built. So it is asked for when
+ * the device is quiet: that of floats in any case, others once a step would have run there. Those that were built before
+ * are asked for at the start: the cache has them.
+ *
+ * Where a step's own program failed to build, it stays with the interpreter.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	/* Nothing was launched or built for so long: nobody is about to want the compiler, as it seems. */
+	INTERPRET_QUIET_MS = 1000,
+};
+
+static int ask(struct exec *x, enum dialect dialect) {
+	struct kernel k;
+
+	if (x->interpreter[dialect])
+		return 0;
+	bytecode_interpreter(dialect, device_traits(x->device), &k);
+	return device_program(x->device, &k, &x->interpreter[dialect]);
+}
+
+void interpret_poll(struct exec *x) {
+	for (enum dialect d = 0; d < DIALECTS; d++) {
+		if (x->interpreter[d] || !(x->interpreters_wanted >> d & 1))
+			continue;
+		/* Measuring is disturbed by builds. */
+		if (device_measuring(x->device) || !device_quiet(x->device, INTERPRET_QUIET_MS))
+			return;
+		/* Where memory is short, the next poll tries again. */
+		if (ask(x, d))
+			return;
+	}
+}
+
+static bool is_known(const struct exec *x, enum dialect dialect) {
+	struct kernel k;
+
+	bytecode_interpreter(dialect, device_traits(x->device), &k);
+	return device_program_known(x->device, &k);
+}
+
+int interpret_open(struct exec *x, enum config_interpreter mode) {
+	int r = 0;
+
+	x->interpreter_mode = mode;
+	if (mode != INTERPRETER_AUTO)
+		return 0;
+	x->interpreters_wanted = 1u << DIALECT_floats;
+	for (enum dialect d = 0; d < DIALECTS && !r; d++)
+		if (bytecode_dialect_serves(d, device_traits(x->device)) && is_known(x, d))
+			r = ask(x, d);
+	return r;
+}
+
+int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_step *s, struct prepared_step *to) {
+	const struct traits *t = device_traits(x->device);
+	struct bytecode b;
+	struct interpreted *code;
+
+	if (x->interpreter_mode == INTERPRETER_OFF || bytecode_make(s->kernel, t, &b))
+		return 0;
+	code = arena_alloc(arena, sizeof *code + b.words * sizeof *b.word);
+	if (!code)
+		return -ENOMEM;
+	code->dialect = b.dialect;
+	code->words = b.words;
+	memcpy(code->word, b.word, b.words * sizeof *b.word);
+	code->launch = bytecode_geometry(s->kernel, t, s->dims, code->cut);
+	to->code = code;
+	x->interpreters_wanted |= 1u << b.dialect;
+	return x->interpreter_mode == INTERPRETER_ALWAYS ? ask(x, b.dialect) : 0;
+}
+
+static enum program_state interpreter_state(const struct exec *x, const struct prepared_step *s) {
+	const struct program *p = x->interpreter[s->code->dialect];
+
+	return p ? program_state(p) : PROGRAM_BUILDING;
+}
+
+bool interpret_ready(const struct exec *x, const struct prepared_step *s) {
+	return s->code && interpreter_state(x, s) == PROGRAM_READY;
+}
+
+bool interpret_failed(const struct exec *x, const struct prepared_step *s) {
+	return !s->code || interpreter_state(x, s) == PROGRAM_FAILED;
+}
+
+bool interpret_chosen(const struct exec *x, const struct prepared_step *s) {
+	return interpret_ready(x, s) && (!s->program || program_state(s->program) != PROGRAM_READY);
+}
+
+/* The table, then the records, then the code that all of them are run by. */
+int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks) {
+	const struct interpreted *code = s->code;
+	uint64_t *record = x->image + tasks, *end = record + (uint64_t)tasks * s->words;
+
+	memcpy(record, x->record, (uint64_t)tasks * s->words * sizeof *record);
+	memcpy(end, code->word, code->words * sizeof *end);
+	for (uint32_t i = 0; i < tasks; i++, record += s->words) {
+		memcpy(record, code->cut, sizeof code->cut);
+		x->image[i] = bytecode_task((uint64_t)(record - x->image), (uint64_t)(end - x->image));
+	}
+	return device_launch_words(x->device, x->interpreter[code->dialect], x->image,
+		(uint64_t)(end - x->image) + code->words, tasks, code->launch.items, code->launch.local);
+}

@@ -1,0 +1,207 @@
+/*
+ * section:  interp
+ * requires: types declare convert memory
+ * provides: interpreter
+ *
+ * What an interpreter of byte code is made of (daemon/emit/bytecode.h has the code, interpreter.c the rest of
+ * the text). The emitter defines
+ *
+ *   INTERP_GROUP      work-items of a group
+ *   INTERP_VECTORS    vectors of a block: what an instruction does at once
+ *   INTERP_REGISTERS  registers of a work-item, each of a block of any type
+ *   INTERP_OPERANDS   most operands of a program
+ *   INTERP_STRIP      elements of a strip of transposed reading
+ *
+ * and writes a kernel that declares what stands in INTERP_STATE and has a case for each instruction. Nothing
+ * here is checked: programs are data that the daemon alone writes, and it checks them when it does.
+ */
+#define INTERP_RANK 8
+
+/* A register holds blocks of any type, one after the other. */
+#define INTERP_REGISTER(T) typedef T JOIN(T, _register) __attribute__((may_alias));
+INTERP_REGISTER(i8v)
+INTERP_REGISTER(u8v)
+INTERP_REGISTER(i16v)
+INTERP_REGISTER(u16v)
+INTERP_REGISTER(i32v)
+INTERP_REGISTER(u32v)
+INTERP_REGISTER(i64v)
+INTERP_REGISTER(u64v)
+INTERP_REGISTER(f32v)
+#ifdef HAS_F64
+INTERP_REGISTER(f64v)
+#endif
+
+#define INTERP_BLOCK (W * INTERP_VECTORS)
+#define INTERP_SLOT (8 * INTERP_BLOCK)
+#define INTERP_FILE (INTERP_REGISTERS * INTERP_GROUP * INTERP_SLOT)
+
+/* Vector j of a register. Groups keep registers in local memory, a column an item. */
+#if INTERP_GROUP == 1
+#define REGISTER(T, number, j) (*(JOIN(T, _register) *)(file + (number) * INTERP_SLOT + (j) * (int)sizeof(T)))
+#else
+#define REGISTER(T, number, j) \
+	(*(local JOIN(T, _register) *)(file + ((number) * INTERP_GROUP + (uint)get_local_id(0)) * INTERP_SLOT + \
+		(j) * (int)sizeof(T)))
+#endif
+
+/* The fields of an instruction. */
+#define CODE (instruction & 0xffff)
+#define TO ((uint)(instruction >> 16) & 0xff)
+#define FIRST ((uint)(instruction >> 24) & 0xff)
+#define SECOND ((uint)(instruction >> 32) & 0xff)
+#define THIRD ((uint)(instruction >> 40) & 0xff)
+#define INDEX ((uint)(instruction >> 48))
+
+/*
+ * Where a program is: at element `at` of `count` of a piece of a row, which begins at `left`; `vectors` of the block
+ * hold elements. Of units, pieces and strips, map.c says what they are.
+ */
+#define INTERP_STATE \
+	const uint rank = (uint)*code++; \
+	const uint operands = INTERP_DIMS + rank; \
+	const ulong end = INTERP_END; \
+	const long length = INTERP_LENGTH; \
+	global const ulong *unit_code = 0, *block_code = 0; \
+	ulong place[INTERP_OPERANDS]; \
+	ulong index[INTERP_RANK]; \
+	ulong unit = INTERP_BEGIN; \
+	long width = length, strip = 0, left = 0, at = 0, count = 0; \
+	int vectors = INTERP_VECTORS; \
+	\
+	if (unit >= end) \
+		return;
+
+#if INTERP_GROUP == 1
+#define INTERP_BEGIN (get_group_id(0) * r[INTERP_UNITS_PER_ITEM])
+#define INTERP_END min(INTERP_BEGIN + r[INTERP_UNITS_PER_ITEM], r[INTERP_UNITS])
+#define INTERP_LENGTH ((long)r[INTERP_EXTENT])
+#else
+#define INTERP_BEGIN (get_group_id(0) * r[INTERP_UNITS_PER_ITEM] * INTERP_GROUP + get_local_id(0))
+#define INTERP_END min(INTERP_BEGIN + r[INTERP_UNITS_PER_ITEM] * INTERP_GROUP, r[INTERP_UNITS])
+#define INTERP_LENGTH W
+#endif
+
+#define STRIDE(operand, d) ((long)r[operands + (operand) * (1 + rank) + 1 + (d)])
+/* Along the lanes, where access says 1: contiguous, 0: uniform, 2: strided. */
+#define LANE_STRIDE(operand, access) ((access) == 2 ? STRIDE(operand, rank - 1) : (long)(access))
+
+/* An operand that lies closer together down the rows than along them has the rows walked in strips. */
+#define INTERP_ACROSS \
+	if (abs(STRIDE(INDEX, rank - 2)) < abs(STRIDE(INDEX, rank - 1))) \
+		width = INTERP_STRIP; \
+	break;
+
+/* The next unit, of this strip or the next; the first time, the first one. */
+#define INTERP_UNIT \
+	if (unit_code) \
+		unit += INTERP_GROUP; \
+	unit_code = code - 1; \
+	if (unit >= end) { \
+		strip += width; \
+		unit = INTERP_BEGIN; \
+	} \
+	if (strip >= length) \
+		return; \
+	{ \
+		ulong rest = unit; \
+		const long piece = rank ? take(&rest, r[INTERP_PIECES]) : 0; \
+		\
+		for (uint d = rank - 1; rank && d-- > 0;) \
+			index[d] = take(&rest, r[INTERP_DIMS + d]); \
+		left = piece * length + strip; \
+		count = rank ? min((long)r[INTERP_DIMS + rank - 1] - left, min(length - strip, width)) : 1; \
+	} \
+	vectors = INTERP_VECTORS; \
+	break;
+
+/* Where an operand's piece begins: FIRST bytes an element, or 0 for what is counted; SECOND its access. */
+#define INTERP_PLACE \
+	{ \
+		const uint word = operands + INDEX * (1 + rank); \
+		long position = rank ? left * LANE_STRIDE(INDEX, SECOND) : 0; \
+		\
+		for (uint d = 0; d + 1 < rank; d++) \
+			position += (long)index[d] * (long)r[word + 1 + d]; \
+		place[INDEX] = FIRST ? (ulong)ADDRESS(r[word]) + (ulong)position * FIRST : r[word] + (ulong)position; \
+	} \
+	break;
+
+#define INTERP_BEGIN_BLOCK vectors = (int)min((count - at + W - 1) / W, (long)INTERP_VECTORS);
+#define INTERP_BLOCKS \
+	at = 0; \
+	block_code = code; \
+	if (count <= 0) \
+		code = unit_code; \
+	INTERP_BEGIN_BLOCK \
+	break;
+#define INTERP_NEXT \
+	at += INTERP_BLOCK; \
+	code = at < count ? block_code : unit_code; \
+	INTERP_BEGIN_BLOCK \
+	break;
+
+/* ---- instructions on each vector of a block ---- */
+
+/*
+ * A loop costs as much as an addition, so short operations are unrolled; others would only take a compiler twice
+ * as long.
+ */
+#if INTERP_VECTORS == 1
+#define EACH_VECTOR const int j = 0;
+#define EACH_VECTOR_SHORT const int j = 0;
+#else
+#define EACH_VECTOR _Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0; j < vectors; j++)
+#define EACH_VECTOR_SHORT _Pragma("clang loop unroll_count(4)") for (int j = 0; j < vectors; j++)
+#endif
+
+#define APPLY1(function, T, TA) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j));
+#define APPLY2(function, T, TA, TB) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j), REGISTER(TB, SECOND, j));
+#define APPLY3(function, T, TA, TB, TC) \
+	REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j), REGISTER(TB, SECOND, j), REGISTER(TC, THIRD, j));
+
+#define UNARY(function, T, TA) { EACH_VECTOR APPLY1(function, T, TA) } break;
+#define BINARY(function, T, TA, TB) { EACH_VECTOR APPLY2(function, T, TA, TB) } break;
+#define TERNARY(function, T, TA, TB, TC) { EACH_VECTOR APPLY3(function, T, TA, TB, TC) } break;
+#define SHORT_UNARY(function, T, TA) { EACH_VECTOR_SHORT APPLY1(function, T, TA) } break;
+#define SHORT_BINARY(function, T, TA, TB) { EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) } break;
+#define SHORT_TERNARY(function, T, TA, TB, TC) { EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) } break;
+
+#define LANES ((int)min(count - at - j * W, (long)W))
+#define HERE ((global uchar *)place[INDEX])
+#define ELEMENT_AT(bytes) (HERE + (ulong)(at + j * W) * (bytes))
+#define LANE_STEP STRIDE(INDEX, rank - 1)
+#define STRIDED_AT(bytes) (HERE + (ulong)((at + j * W) * LANE_STEP) * (bytes))
+
+/* Beyond the arrays of a GPU there may be nothing. */
+#if INTERP_GROUP == 1
+#define LOAD(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); } break;
+#else
+#define LOAD(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(ELEMENT_AT(bytes), LANES); } break;
+#endif
+#define LOAD_UNIFORM(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(uniform_, D)(HERE); } break;
+#define LOAD_STRIDED(D, T, bytes) \
+	{ EACH_VECTOR REGISTER(T, TO, j) = JOIN(gather_, D)(STRIDED_AT(bytes), LANE_STEP, LANES); } break;
+#define SCALAR(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(scalar_, D)(r[INDEX]); } break;
+#define COUNT(D, T, bytes) \
+	{ \
+		const long step = LANE_STRIDE(INDEX, SECOND); \
+		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)((long)place[INDEX] + (at + j * W) * step, step); \
+	} \
+	break;
+#define STORE(D, T, bytes) { EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); } break;
+/* The first lane of the first vector alone. */
+#define STORE_UNIFORM(D, T, bytes) JOIN(storen_, D)(HERE, REGISTER(T, FIRST, 0), 1); break;
+#define STORE_STRIDED(D, T, bytes) \
+	{ EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), REGISTER(T, FIRST, j), LANE_STEP, LANES); } break;
+/* Past the caches, whole vectors that lie on such. */
+#define STREAM_STORE(D, T, bytes) \
+	{ \
+		const int aligned = ((ulong)HERE & (W * bytes - 1)) == 0; \
+		EACH_VECTOR \
+			if (aligned && LANES == W) \
+				JOIN(stream_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j)); \
+			else \
+				JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); \
+	} \
+	break;
