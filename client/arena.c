@@ -23,7 +23,9 @@
 #include "flush.h"
 
 enum {
-	ARENA_FIRST_BYTES = 1 << 20,
+	/* Most sessions upload little; who uploads more has three times as much at each further step. */
+	ARENA_FIRST_BYTES = 16 << 10,
+	ARENA_GROWTH = 3,
 	/* Below this, growing is cheaper than a round trip for memory on its way back. */
 	ARENA_WAIT_BYTES = 16 << 20,
 	/* The engine's arenas stay mapped while there are fewer; address space is cheap, entries are not. */
@@ -141,11 +143,12 @@ static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f)
 	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
 }
 
-/* Makes room for an upload: as much again as there is, or just enough where that is refused. */
+/* Makes room for an upload: more than there is, or just enough where that is refused. */
 static int arenas_grow(struct fusion_context *c, uint64_t bytes, struct fault *f) {
 	uint64_t need =
 		round_up(round_up(bytes ? bytes : 1, LIMIT_ALIGNMENT) + LIMIT_ARENA_SLACK, ARENA_FIRST_BYTES);
-	uint64_t want = c->arenas.owned > need ? round_up(c->arenas.owned, ARENA_FIRST_BYTES) : need;
+	uint64_t more = ARENA_GROWTH * c->arenas.owned;
+	uint64_t want = more > need ? round_up(more, ARENA_FIRST_BYTES) : need;
 	int r = arena_make(c, want, f);
 
 	if (r > 0 && want > need && (f->code == FAULT_MEMORY || f->code == FAULT_LIMIT))
@@ -260,7 +263,7 @@ int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) {
 	int r = wire_get_array(c, "freed", LIMIT_FRAME_BYTES, &list, f);
 
 	while (!r && list.left) {
-		r = wire_get_uint(&list, "freed arena", DOOR_ARENAS - 1, &arena, f);
+		r = wire_get_uint(&list, "freed arena", LIMIT_ARENA_NUMBERS - 1, &arena, f);
 		if (!r)
 			r = wire_get_uint(&list, "freed offset", (uint64_t)LIMIT_ARRAY_BYTES * 2, &offset, f);
 		if (!r)
@@ -292,6 +295,16 @@ int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_
 	(*arenap)->used = ++c->arenas.clock;
 	*memoryp = (*arenap)->base + offset;
 	return 0;
+}
+
+void arena_forget(struct arenas *a, uint32_t id) {
+	for (unsigned i = 0; i < a->count; i++) {
+		if (a->list[i]->id != id || a->list[i]->pins)
+			continue;
+		arena_free(a->list[i]);
+		a->list[i] = a->list[--a->count];
+		return;
+	}
 }
 
 void arena_unpin(struct arena *a) {

@@ -69,3 +69,5 @@ int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT
 int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes,
 	struct arena **arenap, void **memoryp, struct fault *f) FAULT_MUST_USE;
 void arena_unpin(struct arena *a);
+/* Nothing of ours lies in it any more: unmaps it, where it is mapped and nobody is at it. */
+void arena_forget(struct arenas *a, uint32_t id);

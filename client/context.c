@@ -165,11 +165,17 @@ static bool ring_wanted(void) {
 /* fusion.debug runs operations singly, so that the one to blame is known. */
 static int door_hello(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
 	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
-	struct door_setting setting = { "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
+	const char *device = first_text(o->device, getenv("FUSION_DEVICE"), "");
+	struct door_setting setting[2];
 	const char *path = first_text(o->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET);
 	const char *name = first_text(o->name, program_invocation_short_name, "unnamed");
+	unsigned settings = 0;
 
-	return door_enter(&c->door, path, name, ring_wanted() ? FEATURE_RING : 0, fuse == FUSION_DEFAULT ? 0 : 1, &setting, f);
+	if (fuse != FUSION_DEFAULT)
+		setting[settings++] = (struct door_setting){ "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
+	if (*device)
+		setting[settings++] = (struct door_setting){ DOOR_OPTION_DEVICE, device };
+	return door_enter(&c->door, path, name, ring_wanted() ? FEATURE_RING : 0, settings, setting, f);
 }
 
 static void contexts_add(struct fusion_context *c) {

@@ -236,7 +236,7 @@ static int read_arena(struct wire_cursor *c, void *user, struct fault *f) {
 	int r = reply_head(c, a->message, f);
 
 	if (!r)
-		r = wire_get_uint(c, "arena", DOOR_ARENAS - 1, &a->arena, f);
+		r = wire_get_uint(c, "arena", UINT32_MAX, &a->arena, f);
 	if (!r)
 		r = wire_get_uint(c, "bytes", INT64_MAX, &a->bytes, f);
 	return r;
@@ -272,9 +272,9 @@ int door_arena_new(
 
 	if (r)
 		return r;
-	if (a.bytes < bytes) {
+	if (a.bytes < bytes || a.arena >= LIMIT_ARENA_NUMBERS) {
 		close_descriptor(fdp);
-		return fault_set(f, FAULT_PROTOCOL, "the door made an arena smaller than asked for");
+		return fault_set(f, FAULT_PROTOCOL, "the door made an arena that is not what was asked for");
 	}
 	*arenap = (uint32_t)a.arena;
 	*bytesp = a.bytes;

@@ -18,8 +18,6 @@ enum {
 	DOOR_URL_TEXT = 256,
 	DOOR_DEVICE_TEXT = 256,
 	DOOR_NAME_TEXT = 128,
-	/* Numbers of arenas are below: arena.c packs them with an offset into 64 bits. */
-	DOOR_ARENAS = 1 << 24,
 };
 
 struct door {

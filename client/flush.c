@@ -174,11 +174,23 @@ int flush_if_full(struct fusion_context *c, struct fault *f) {
 	return flush_send(c, 0, f);
 }
 
+uint64_t flush_release_bytes(const struct value *v) {
+	return v->shared ? RELEASED_BYTES : (uint64_t)shape_bytes(&v->type);
+}
+
+static bool releases_due(const struct fusion_context *c) {
+	return c->slots->released_count >= RELEASED_COUNT || c->slots->released_bytes >= RELEASED_BYTES;
+}
+
+int flush_overdue(struct fusion_context *c, struct fault *f) {
+	return releases_due(c) ? flush_send(c, 0, f) : 0;
+}
+
 void flush_releases(struct fusion_context *c) {
 	struct request *q;
 	struct fault f;
 
-	if (c->slots->released_count < RELEASED_COUNT && c->slots->released_bytes < RELEASED_BYTES)
+	if (!releases_due(c))
 		return;
 	/* A failure loses the connection, and the next call says so. */
 	if (stream_has_room(c) && !stream_room(c, &q, &f) && batch_send(c, q, false, 0, &f))

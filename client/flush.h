@@ -20,6 +20,8 @@ int flush_send(struct fusion_context *c, unsigned flags, struct fault *f) FAULT_
 int flush_if_full(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* After a release: sends the releases where they are many and there is room; never waits. */
 void flush_releases(struct fusion_context *c);
+/* Sends releases that were due and found no room; waits for it. */
+int flush_overdue(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* Sends and waits until everything has run. Faults that are of no array go to c->deferred. */
 int flush_and_wait(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* Waits until the daemon has run everything up to a request, and we know which were refused. */
@@ -30,6 +32,8 @@ int wait_accepted(struct fusion_context *c, uint64_t seq, struct fault *f) FAULT
 /* Writes one recorded operation; its operands are sent, or have their index. */
 void flush_put_value(const struct fusion_context *c, struct wire_writer *w, const struct value *v);
 /* Bytes it takes at most. */
+/* What its release gives back: a shared value's goes at once, since others may wait for the memory. */
+uint64_t flush_release_bytes(const struct value *v);
 uint64_t flush_value_bytes(const struct value *v);
 
 /* Makes sure the daemon has or gets the value: sends where it is pending. */

@@ -70,6 +70,8 @@ struct fusion_options {
 	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */
 	uint32_t batch_ops;          /* send after this many recorded operations; 0: 1024 */
 	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
+	const char *device;          /* where the daemon has several: a part of the name or the number of the one to use;
+	                              * NULL: $FUSION_DEVICE, then the one with the fewest sessions */
 };
 
 /* Connects. options may be NULL. */
@@ -174,6 +176,28 @@ FUSION_API int fusion_future_finish(fusion_future *future);   /* waits, frees, r
 /* Replaces the values of `array` (same shape after broadcasting, converted to its type). */
 FUSION_API int fusion_copy_into(fusion_array *array, fusion_array *source);
 FUSION_API int fusion_fill_into(fusion_array *array, double value);
+
+/* ---- arrays that several processes hold ---- */
+
+/* What opens an exported array: 128 random bits, for those who are meant to have it. */
+struct fusion_token {
+	uint8_t bytes[16];
+};
+enum fusion_rights {
+	FUSION_SHARE_READ = 1,
+	FUSION_SHARE_READ_WRITE = 3,     /* it may also be mapped for writing */
+};
+/*
+ * A token by which other processes open this array. It moves to memory that can be shared, once; each call gives one token more. A token
+ * opens nothing any more after lifetime_ms (0: there is no such time), when it is revoked, when this context has let
+ * go of the array, or is closed; who has opened the array keeps it. Waits for the daemon. libfusion(3) tells what
+ * others see of a write.
+ */
+FUSION_API int fusion_export(fusion_array *array, enum fusion_rights rights, uint64_t lifetime_ms, struct fusion_token *tokenp);
+/* The array of a token, in place: nothing is copied. An error does not tell what is wrong with a token. */
+FUSION_API fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token);
+/* A token of this context opens nothing any more. */
+FUSION_API int fusion_revoke(fusion_context *context, const struct fusion_token *token);
 
 /* ---- operations with arguments of their own; the elementwise ones are in fusion_ops.h ---- */
 

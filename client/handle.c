@@ -66,6 +66,17 @@ uint64_t slots_take(struct slots *s, struct value *v) {
 	return (uint64_t)s->slot[i].generation << 32 | i;
 }
 
+static void slot_free(struct slots *s, uint32_t slot) {
+	s->slot[slot].next = s->free;
+	s->free = slot;
+	s->free_count++;
+}
+
+void slots_forgo(struct slots *s, uint64_t handle) {
+	s->slot[(uint32_t)handle].value = NULL;
+	slot_free(s, (uint32_t)handle);
+}
+
 void slots_release(struct slots *s, uint64_t handle, uint64_t bytes) {
 	s->slot[(uint32_t)handle].value = NULL;
 	s->released[s->released_count++] = handle;
@@ -73,13 +84,8 @@ void slots_release(struct slots *s, uint64_t handle, uint64_t bytes) {
 }
 
 void slots_recycle(struct slots *s, uint32_t count) {
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t slot = (uint32_t)s->released[i];
-
-		s->slot[slot].next = s->free;
-		s->free = slot;
-	}
-	s->free_count += count;
+	for (uint32_t i = 0; i < count; i++)
+		slot_free(s, (uint32_t)s->released[i]);
 	s->released_count -= count;
 	memmove(s->released, s->released + count, s->released_count * sizeof *s->released);
 	if (!s->released_count)

@@ -37,6 +37,8 @@ struct slots *slots_free(struct slots *s);           /* returns NULL */
 int slots_reserve(struct slots *s, uint32_t count, struct fault *f) FAULT_MUST_USE;
 /* A reserved handle for a value. */
 uint64_t slots_take(struct slots *s, struct value *v);
+/* Takes back a handle that the daemon never heard of, or refused. */
+void slots_forgo(struct slots *s, uint64_t handle);
 /* The value is gone: its handle will be released. bytes is its size. */
 void slots_release(struct slots *s, uint64_t handle, uint64_t bytes);
 /* The first `count` releases have been written: their slots may be used again. */

@@ -77,6 +77,9 @@ static int make_private(struct recording *r, fusion_array *a) {
 
 	if (a->value->holders == 1)
 		return 0;
+	if (a->value->shared)
+		return fault_set(&r->fault, FAULT_STATE, "map: the array is shared with other processes, and other arrays "
+			"of this one are the same: give those a copy first");
 	failed = record_value(r, OP_copy, 1, &a->value, NULL, &copy);
 	if (failed)
 		return failed;

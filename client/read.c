@@ -44,8 +44,10 @@ static int ask_corked(struct fusion_context *c, struct value *v, enum message_re
 	struct later *later, struct request **requestp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
-	int r = flush_value(c, v, f);
+	int r = flush_overdue(c, f);
 
+	if (!r)
+		r = flush_value(c, v, f);
 	if (!r)
 		r = a ? stream_room_to_wait(c, &q, f) : stream_room(c, &q, f);
 	if (!r && v->state == VALUE_FAILED) {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "protocol/codec.h"
 #include "arena.h"
 #include "sent.h"
 #include "context.h"
@@ -74,7 +75,7 @@ static int read_wait(struct fusion_context *c, struct request *q, struct wire_cu
 
 static int read_location(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
-	int r = wire_get_uint(cursor, "arena", DOOR_ARENAS - 1, &a->arena, f);
+	int r = wire_get_uint(cursor, "arena", UINT32_MAX, &a->arena, f);
 
 	(void)q;
 	if (!r)
@@ -131,6 +132,31 @@ static int read_operation(struct fusion_context *c, struct request *q, struct wi
 	return defined_read(c, cursor, f);
 }
 
+static int read_export(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	const void *token;
+	int r = wire_get_bin(cursor, "token", sizeof a->token, &token, f);
+
+	(void)c;
+	(void)q;
+	if (!r)
+		memcpy(a->token, token, sizeof a->token);
+	return r ? r : wire_get_uint(cursor, "arena", UINT32_MAX, &a->arena, f);
+}
+
+static int read_import(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	int r = codec_get_type(cursor, &a->type, f);
+
+	(void)c;
+	(void)q;
+	if (!r)
+		r = wire_get_uint(cursor, "rights", SHARE_READ | SHARE_WRITE, &a->rights, f);
+	if (!r)
+		r = wire_get_uint(cursor, "version", UINT64_MAX, &a->version, f);
+	return r ? r : wire_get_uint(cursor, "arena", UINT32_MAX, &a->arena, f);
+}
+
 static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
 	(void)c;
@@ -155,6 +181,9 @@ static const struct {
 	[REQUEST_STATS] = { read_text, false },
 	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
 	[REQUEST_CONFIGURE] = { read_nothing, false },
+	[REQUEST_EXPORT] = { read_export, false },
+	[REQUEST_IMPORT] = { read_import, false },
+	[REQUEST_REVOKE] = { read_nothing, false },
 	[REQUEST_SETTINGS] = { read_text, false },
 	[REQUEST_SET] = { read_nothing, false },
 	[REQUEST_RECENT] = { read_text, false },
@@ -169,9 +198,9 @@ bool stream_ordered(const struct request *q) {
 	return kinds[q->kind].ordered;
 }
 
-/* A shortage may pass, and the array can be asked for again. */
-static bool fault_passes(const struct fault *f) {
-	return f->code == FAULT_MEMORY || f->code == FAULT_LIMIT;
+/* A shortage may pass, or others stop writing a shared array: it can be asked for again. */
+static bool fault_passes(const struct value *v, const struct fault *f) {
+	return f->code == FAULT_MEMORY || f->code == FAULT_LIMIT || (v->shared && f->code == FAULT_STATE);
 }
 
 static void value_refused(struct fusion_context *c, struct request *q, struct fault *f) {
@@ -180,7 +209,7 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 	if (q->value->state == VALUE_FAILED)
 		*f = q->value->failure->fault; /* the first cause says more */
 	place_append(f, q->value->place);
-	if (fault_passes(f))
+	if (fault_passes(q->value, f))
 		return;
 	failure = failure_new(f);
 	if (failure)

@@ -16,6 +16,7 @@
 
 #include "protocol/limits.h"
 #include "protocol/message.h"
+#include "protocol/shape.h"
 #include "protocol/wire.h"
 #include "transport.h"
 
@@ -31,8 +32,11 @@ enum {
 struct answer {
 	bool done;
 	struct fault fault;          /* code 0: none */
-	uint64_t arena, offset, bytes;     /* READ, MAP */
+	uint64_t arena, offset, bytes;     /* READ, MAP; EXPORT, IMPORT: arena */
 	bool truth;                  /* CAN_FUSE */
+	uint8_t token[LIMIT_TOKEN_BYTES];  /* EXPORT */
+	struct tensor_type type;     /* IMPORT */
+	uint64_t version, rights;
 	char *text;                  /* EXPLAIN, STATS, CAN_FUSE; to be freed */
 };
 

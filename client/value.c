@@ -91,6 +91,8 @@ static void value_leave(struct fusion_context *c, struct value *v) {
 	bool load = v->op == OP_load && v->attr;
 	uint64_t key = load ? upload_key(v->attr->arena, v->attr->offset) : 0;
 
+	if (v->shared)
+		arena_forget(&c->arenas, v->shared);
 	if (v->state == VALUE_PENDING) {
 		unlink_pending(c, v);
 		if (load)
@@ -98,7 +100,7 @@ static void value_leave(struct fusion_context *c, struct value *v) {
 	} else if (v->state == VALUE_CAPTURED) {
 		capture_delist(c, v);
 	} else if (v->handle) {
-		slots_release(c->slots, v->handle, (uint64_t)shape_bytes(&v->type));
+		slots_release(c->slots, v->handle, flush_release_bytes(v));
 		if (load)
 			upload_abandon(&c->arenas, key);
 	} else if (load && v->state == VALUE_SENT) {

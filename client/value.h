@@ -51,9 +51,12 @@ struct value {
 	uint8_t finite;              /* enum value_finite */
 	bool needed;                 /* by the outputs asked for, see value_list_number() */
 	uint16_t op;
+	uint8_t rights;              /* SHARE_, of a value that other processes may hold, too; else 0 */
+	bool exported;               /* ... and this process exported it */
 	struct place place;
 	uint32_t references;         /* holders, and pending values that take it as an operand */
 	uint32_t holders;
+	uint32_t shared;             /* ... and the number of its arena */
 	uint32_t index;              /* its operation in the batch that sent it, or in the capture */
 	struct value *in[LIMIT_OPERANDS];   /* while pending or being captured */
 	struct op_attr *attr;        /* NULL where the operation needs none */

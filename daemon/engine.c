@@ -25,6 +25,7 @@ __attribute__((visibility("default"))) const char *argp_program_version = "fusio
 enum {
 	KEY_CONTROL = 0x100,
 	KEY_URL,
+	KEY_COUNT,
 	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
 	ENGINE_SEND_S = 10,
 };
@@ -32,6 +33,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
 	{ "url", KEY_URL, "URL", 0, "Where to listen for the op stream", 0 },
+	{ "count", KEY_COUNT, NULL, 0, "Print how many devices fit device.platform and device.device", 0 },
 	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
 	{ 0 },
@@ -41,6 +43,7 @@ struct command {
 	struct config_source source;
 	int control;
 	const char *url;
+	bool count;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -53,6 +56,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_URL:
 		c->url = value;
 		return 0;
+	case KEY_COUNT:
+		c->count = true;
+		return 0;
 	case 'c':
 		c->source.file = value;
 		return 0;
@@ -61,7 +67,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
 		return 0;
 	case ARGP_KEY_END:
-		if (c->control < 0 || !c->url)
+		if (!c->count && (c->control < 0 || !c->url))
 			argp_failure(
 				state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
 		return 0;
@@ -108,8 +114,10 @@ static int open_device(struct engine *e, struct fault *f) {
 	struct device_config d = {
 		.platform = text_or_null(c->device_platform),
 		.device = text_or_null(c->device_device),
+		.number = (unsigned)c->device_number,
 		.strategy = text_or_null(c->device_strategy),
 		.discrete = c->device_discrete,
+		.reach = c->device_reach,
 		.cache_dir = c->cache_dir,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
@@ -125,6 +133,7 @@ static int open_device(struct engine *e, struct fault *f) {
 static int open_exec(struct engine *e) {
 	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes,
 		.packed_bytes = e->config.engine_packed_bytes,
+		.interpreter = (enum config_interpreter)e->config.fusion_interpreter,
 		.time_kernels = e->config.engine_time_kernels };
 	int r = plan_cache_new((uint32_t)e->config.engine_plans, &e->plans);
 
@@ -237,6 +246,25 @@ static int run(const struct command *c) {
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int count(const struct command *c) {
+	struct config config;
+	struct fault f = { 0 };
+	unsigned devices = 0;
+	int r = config_load(&config, &c->source, &f);
+
+	if (!r) {
+		const struct device_config d = { .platform = text_or_null(config.device_platform),
+			.device = text_or_null(config.device_device) };
+
+		r = device_count(&d, &devices, &f);
+	}
+	if (r)
+		log_error("%s", r > 0 ? f.text : strerror(-r));
+	else
+		printf("%u\n", devices);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv) {
 	static const struct argp argp = {
 		.options = options,
@@ -248,5 +276,5 @@ int main(int argc, char **argv) {
 	log_open("fusiond-engine");
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;
-	return run(&command);
+	return command.count ? count(&command) : run(&command);
 }

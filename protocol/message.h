@@ -37,11 +37,24 @@ enum {
 	MESSAGE_FAULT = 0,        /* reply: [0, code, sentence] */
 	PROTOCOL_VERSION = 1,     /* both sides must have the same; features tell the rest apart */
 	SUBMIT_URGENT = 1 << 0,   /* flag: do not hold in the window */
+	SHARE_READ = 1 << 0,      /* rights of a token */
+	SHARE_WRITE = 1 << 1,
 	EXPLAIN_SOURCE = 1 << 0,
 	EXPLAIN_UNFUSED = 1 << 1,
 	EXPLAIN_NODES = 1 << 2,
 	EXPLAIN_OPPORTUNITIES = 1 << 3,
 	EXPLAIN_ALL = (1 << 4) - 1,
+};
+
+/* An option of the greeting that is no setting: a part of the name or the number of the device that is wanted. */
+#define DOOR_OPTION_DEVICE "device"
+
+/* Who lays out an arena: `owner` of CONTROL_ARENA. */
+enum arena_owner {
+	ARENA_OF_CLIENT,
+	ARENA_OF_ENGINE,
+	ARENA_SHARED,
+	ARENA_OWNERS,
 };
 
 /* Bits of `features`; each side offers what it has, both use what both have. */

@@ -122,13 +122,11 @@ static uint32_t next_priority(struct range *r) {
 }
 
 static struct block *block_new(struct range *r, uint64_t offset, uint64_t bytes) {
-	struct block *b = calloc(1, sizeof *b);
+	struct block *b = malloc(sizeof *b);
 
 	if (!b)
 		return NULL;
-	b->offset = offset;
-	b->bytes = bytes;
-	b->priority = next_priority(r);
+	*b = (struct block){ .offset = offset, .bytes = bytes, .priority = next_priority(r) };
 	return b;
 }
 

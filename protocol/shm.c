@@ -154,13 +154,32 @@ int shm_check(int fd, uint64_t bytes) {
 	return 0;
 }
 
+int shm_share(int fd) {
+	return fchmod(fd, 0400) ? -errno : 0;
+}
+
+int shm_reader(int fd) {
+	char path[32];
+	int reader;
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY | O_CLOEXEC);
+	return reader < 0 ? -errno : reader;
+}
+
+static bool is_writable(int fd) {
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
+}
+
 int shm_map(int fd, uint64_t bytes, void *address, void **basep) {
 	void *at = !address && bytes >= SHM_LARGE_PAGE ? reserve(bytes) : address, *base;
 	int flags = MAP_SHARED | (at ? MAP_FIXED : 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
-	base = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	base = mmap(at, bytes, is_writable(fd) ? PROT_READ | PROT_WRITE : PROT_READ, flags, fd, 0);
 	if (base != MAP_FAILED) {
 		*basep = base;
 		return 0;

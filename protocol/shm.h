@@ -18,7 +18,14 @@ int shm_create(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
 /* Checks that fd is a sealed memfd of exactly these bytes: 0, or -EINVAL. */
 int shm_check(int fd, uint64_t bytes) FAULT_MUST_USE;
 /*
- * Maps it shared, readable and writable; at address where it is not NULL (MAP_FIXED), else where
+ * What lies in it may be opened anew by its owner alone, and for reading alone (mode 0400): who gets a
+ * descriptor of shm_reader() cannot make one that writes. 0 or -errno.
+ */
+int shm_share(int fd) FAULT_MUST_USE;
+/* Another descriptor of the same memory that can only be read: it, or -errno. */
+int shm_reader(int fd) FAULT_MUST_USE;
+/*
+ * Maps it shared, readable and, where the descriptor is, writable; at address where it is not NULL (MAP_FIXED), else where
  * large pages can serve it.
  */
 int shm_map(int fd, uint64_t bytes, void *address, void **basep) FAULT_MUST_USE;

@@ -227,13 +227,30 @@ static int scan_frame(struct scan *s, struct fault *f) {
 
 /* --- reading ----------------------------------------------------------------------------- */
 
-static int unpack(struct wire_reader *r, const char *bytes, size_t size, size_t values, struct fault *f) {
-	/* The zone aligns each array to 8 bytes; its objects are multiples of that. */
+/* What stays: a batch of a hundred operations; more is given back with its reader. */
+enum { WIRE_MEMORY_BYTES = 16 << 10 };
+
+/* The zone aligns each array to 8 bytes; its objects are multiples of that. */
+static msgpack_zone *zone_for(struct wire_reader *r, struct wire_memory *m, size_t values) {
 	size_t chunk = values * sizeof(msgpack_object);
+
+	if (!m || m->taken || chunk > WIRE_MEMORY_BYTES)
+		return msgpack_zone_new(chunk ? chunk : sizeof(msgpack_object));
+	if (!m->zone)
+		m->zone = msgpack_zone_new(WIRE_MEMORY_BYTES);
+	if (!m->zone)
+		return NULL;
+	m->taken = true;
+	r->memory = m;
+	return m->zone;
+}
+
+static int unpack(struct wire_reader *r, struct wire_memory *m, const char *bytes, size_t size, size_t values,
+	struct fault *f) {
 	msgpack_unpack_return result;
 	size_t end = 0;
 
-	r->zone = msgpack_zone_new(chunk ? chunk : sizeof(msgpack_object));
+	r->zone = zone_for(r, m, values);
 	if (!r->zone)
 		return -ENOMEM;
 	result = msgpack_unpack(bytes, size, &end, r->zone, &r->root);
@@ -244,22 +261,38 @@ static int unpack(struct wire_reader *r, const char *bytes, size_t size, size_t 
 }
 
 int wire_open(struct wire_reader *r, const void *bytes, size_t size, struct fault *f) {
+	return wire_open_in(r, NULL, bytes, size, f);
+}
+
+int wire_open_in(struct wire_reader *r, struct wire_memory *m, const void *bytes, size_t size, struct fault *f) {
 	struct scan s = { .next = bytes, .end = (const uint8_t *)bytes + size };
 	int code;
 
 	r->zone = NULL;
+	r->memory = NULL;
 	if (size > LIMIT_FRAME_BYTES)
 		return refuse(f, "is too long");
 	code = scan_frame(&s, f);
 	if (code)
 		return code;
-	return unpack(r, bytes, size, s.values, f);
+	return unpack(r, m, bytes, size, s.values, f);
 }
 
 void wire_close(struct wire_reader *r) {
-	if (r->zone)
+	if (r->memory) {
+		msgpack_zone_clear(r->zone);
+		r->memory->taken = false;
+	} else if (r->zone) {
 		msgpack_zone_free(r->zone);
+	}
+	r->memory = NULL;
 	r->zone = NULL;
+}
+
+void wire_memory_free(struct wire_memory *m) {
+	if (m->zone)
+		msgpack_zone_free(m->zone);
+	*m = (struct wire_memory){ .zone = NULL };
 }
 
 struct wire_cursor wire_root(const struct wire_reader *r) {

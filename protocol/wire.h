@@ -44,8 +44,17 @@ void wire_put_fault(struct wire_writer *w, const struct fault *f);
 /* 0, or -ENOMEM where any put failed. The bytes are w->buffer.data, .size. */
 int wire_finish(const struct wire_writer *w) FAULT_MUST_USE;
 
+/* Memory that frames are read into one after another; zero it before the first use. */
+struct wire_memory {
+	msgpack_zone *zone;
+	bool taken;              /* by a reader */
+};
+
+void wire_memory_free(struct wire_memory *m);
+
 struct wire_reader {
 	msgpack_zone *zone;
+	struct wire_memory *memory;  /* the zone is this one's; NULL: the reader's own */
 	msgpack_object root;
 };
 
@@ -57,6 +66,9 @@ struct wire_cursor {
 
 /* 0, FAULT_PROTOCOL, or -ENOMEM. On success the reader must be closed. The root must be an array. */
 int wire_open(struct wire_reader *r, const void *bytes, size_t size, struct fault *f) FAULT_MUST_USE;
+/* The same in memory that stays, where no other reader has it; else in memory of its own. */
+int wire_open_in(struct wire_reader *r, struct wire_memory *m, const void *bytes, size_t size, struct fault *f)
+	FAULT_MUST_USE;
 void wire_close(struct wire_reader *r);
 struct wire_cursor wire_root(const struct wire_reader *r);
 

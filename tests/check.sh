@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs every test as a job of its own, some at a time; the last line counts all claims.
 #
-# usage: check.sh BUILD_FOLDER [JOB-NAME...]
+# usage: [SLICE=K/N|all] check.sh BUILD_FOLDER [JOB-NAME...]
 #
 # A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed"; a job that
 # fails without either counts as one failure. Output of failed jobs is shown whole, of others the lines "note: ...".
@@ -21,11 +21,27 @@ export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0:use_
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:ignore_noninstrumented_modules=1"
 
+# Interpreters take a compiler some seconds: those tests have them that say so.
+export FUSIOND_FUSION_INTERPRETER=off
+
 logs=$(mktemp -d)
-# Kernels that one script of the oracle built need not be built by the next (tests/oracle/fusion.py).
-export FUSION_CACHES="$logs/caches"
+# Kernels that one job built need not be built by the next, nor by the next run: where the driver keeps what it compiled
+# (tests/driver_cache.h), less what nobody asked for in two days. The jobs' own folders begin empty.
+mkdir -p "$build/kernels"
+kernels=$(cd "$build/kernels" && pwd)
+find "$kernels" -maxdepth 1 -name 'tempfile*' -delete
+find "$kernels" -name last_accessed -mtime +1 | while read -r file; do rm -rf "${file%/*}"; done
+export FUSION_CACHES="$logs/caches" FUSION_DRIVER_CACHE="$kernels" POCL_CACHE_DIR="$kernels"
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
+
+# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/4 is one, all the whole.
+commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
+slice=${SLICE:-$((0x$commit % 4))/4}
+case $slice in
+all) unset FUSION_SLICE ;;
+*) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;
+esac
 
 # Of a job: what its processes took of the processors, which a busy machine does not change much.
 TIMEFORMAT='%1U + %1S'
@@ -39,7 +55,7 @@ jobs() {
 	for script in tests/oracle/test_*.py; do
 		[ -e "$script" ] || continue
 		name=$(basename "$script" .py)
-		echo "oracle_${name#test_} env FUSION_BUILD=$build $python $script ${CHECK_SLICE:-}"
+		echo "oracle_${name#test_} env FUSION_BUILD=$build $python $script"
 	done
 	for script in tests/e2e/*.sh; do
 		[ -e "$script" ] && echo "e2e_$(basename "$script" .sh) sh $script $build"

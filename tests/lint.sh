@@ -16,8 +16,12 @@ sources=$(find protocol client daemon -name '*.c')
 flags="-std=gnu11 -I. -I$build/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -DFUSIOND_VERSION=\\\"0\\\" \
 	-DFUSIOND_LIBEXECDIR=\\\"/\\\" -DFUSIOND_SYSCONFDIR=\\\"/\\\""
 # shellcheck disable=SC2086
-echo "$sources" | xargs -P "$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$@" -- '"$flags"' 2>/dev/null' tidy |
-	grep -E 'warning:|error:' | sort -u && failed=1
+found=$(echo "$sources" | xargs -P "$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$@" -- '"$flags"' 2>/dev/null' tidy |
+	grep -E 'warning:|error:' | sort -u)
+[ -z "$found" ] || {
+	echo "$found"
+	failed=1
+}
 # What it does not understand: uthash's loops, compound literals, and the rules that the linker puts side by side.
 # shellcheck disable=SC2086
 cppcheck --quiet --std=c11 --inline-suppr --error-exitcode=1 --enable=warning,performance,portability \

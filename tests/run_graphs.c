@@ -3,15 +3,17 @@
  *
  *   run_graphs [--values] FUSIOND FILE.fz|FOLDER...
  *
- * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu), and fused with
- * each pattern off that its plan has, of which no kernel may then be. All results must be the same bits,
+ * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu; those of the
+ * slice, see tests/slice.h), and fused with each pattern off that its plan has, of which no kernel may
+ * then be. All results must be the same bits,
  * and what the file expects must hold: values, kernels, errors. The
  * daemon must also have launched as many kernels as EXPLAIN told. One line a graph; the last line
  * counts passed and failed ones. With --values how many kernels there are is not compared: on an unknown
  * device the cost model may rightly decide otherwise.
  *
  * The daemons' sockets lie in a temporary folder that is removed at the end. Their compiled kernels are
- * kept beside FUSIOND, in tests/graphs-cache, so that a second run takes seconds.
+ * kept beside FUSIOND, in tests/graphs-cache, so that a second run takes seconds; in a run of
+ * tests/check.sh where all tests keep theirs (tests/driver_cache.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -34,6 +36,8 @@
 
 #include "client/fusionctl/element.h"
 #include "client/fusionctl/text_record.h"
+#include "tests/driver_cache.h"
+#include "tests/slice.h"
 
 enum {
 	PATH_TEXT = 512,
@@ -63,15 +67,22 @@ enum {
 /* --gpu: the GPU strategy alone, on devices whose compiler takes minutes over vectors of 16 lanes. */
 static unsigned main_daemon;
 
+/* --interpreted: elementwise kernels run as byte code, and are never built. */
+static const char *interpreter = "off";
+
 static char folder[PATH_TEXT / 8];
 
 static void run_daemon(const struct daemon *d, const char *program) {
-	char setting[PATH_TEXT], cache[2 * PATH_TEXT], log[PATH_TEXT], copy[PATH_TEXT];
+	char setting[PATH_TEXT], interpreted[PATH_TEXT], cache[2 * PATH_TEXT], log[PATH_TEXT], copy[PATH_TEXT];
 	int fd;
 
 	snprintf(setting, sizeof setting, "device.strategy=%s", d->strategy);
-	snprintf(
-		cache, sizeof cache, "%s/tests/graphs-cache/%s", dirname(strcpy(copy, program)), d->strategy);
+	snprintf(interpreted, sizeof interpreted, "fusion.interpreter=%s", interpreter);
+	snprintf(cache, sizeof cache, "%s/tests/graphs-cache/%s", dirname(strcpy(copy, program)), d->strategy);
+	if (getenv("FUSION_DRIVER_CACHE"))
+		snprintf(cache, sizeof cache, "%s/cache", d->folder);
+	if (!driver_cache_link(cache))
+		_exit(127);
 	snprintf(log, sizeof log, "%s/log", d->folder);
 	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -81,7 +92,7 @@ static void run_daemon(const struct daemon *d, const char *program) {
 	unsetenv("FUSIOND_DEVICE_STRATEGY");
 	execl(program, program, "--config", "/dev/null", "--socket", d->socket, "--cache-dir", cache, "--set",
 		setting, "--set", "device.builders=2", "--set", "device.memory=2G", "--set", "device.measure=no",
-		(char *)NULL);
+		"--set", interpreted, (char *)NULL);
 	perror(program);
 	_exit(127);
 }
@@ -553,7 +564,7 @@ static void check_expectations(struct report *report, const struct variant *v) {
 
 /* ---- files ---- */
 
-static unsigned passed, failed;
+static unsigned passed, failed, on_gpu;
 
 static void print_report(const char *path, const struct report *r, const struct variant *v) {
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -608,6 +619,14 @@ static void run_without_each(struct report *report, const struct variant *fused)
 	}
 }
 
+/* How many of the variants the next graph runs in: the last, of the kernels of GPUs, where it is in the slice. */
+static size_t ways(size_t variants) {
+	bool all = main_daemon || slice_has(passed + failed);
+
+	on_gpu += all;
+	return all ? variants : variants - 1;
+}
+
 static void run_text(const char *path, const struct text *t) {
 	struct variant variants[] = {
 		{ .name = "fused", .daemon = &daemons[main_daemon], .fusion = FUSION_ON },
@@ -615,17 +634,18 @@ static void run_text(const char *path, const struct text *t) {
 		{ .name = "fused for a GPU", .daemon = &daemons[1], .fusion = FUSION_ON },
 	};
 	struct report report = { .text = t };
+	size_t count = ways(sizeof variants / sizeof *variants);
 
-	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+	for (size_t i = 0; i < count; i++)
 		variant_run(&variants[i], t);
-	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+	for (size_t i = 0; i < count; i++)
 		check_expectations(&report, &variants[i]);
-	for (size_t i = 1; !report.failures && i < sizeof variants / sizeof *variants; i++)
+	for (size_t i = 1; !report.failures && i < count; i++)
 		compare_variants(&report, &variants[0], &variants[i]);
 	if (!report.failures)
 		run_without_each(&report, &variants[0]);
 	print_report(path, &report, variants);
-	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+	for (size_t i = 0; i < count; i++)
 		variant_free(&variants[i], t);
 }
 
@@ -692,8 +712,13 @@ int main(int argc, char **argv) {
 		argc--;
 		argv++;
 	}
+	if (argc > 1 && !strcmp(argv[1], "--interpreted")) {
+		interpreter = "always";
+		argc--;
+		argv++;
+	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: run_graphs [--values] [--gpu] FUSIOND FILE.fz|FOLDER...\n");
+		fprintf(stderr, "usage: run_graphs [--values] [--gpu] [--interpreted] FUSIOND FILE.fz|FOLDER...\n");
 		return 2;
 	}
 	if (strlen(argv[1]) >= PATH_TEXT / 2) {
@@ -719,6 +744,7 @@ int main(int argc, char **argv) {
 			failed++;
 		}
 	nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	printf("note: %u of them with the kernels of GPUs\n", on_gpu);
 	printf("%u passed, %u failed\n", passed, failed);
 	return failed ? 1 : 0;
 }

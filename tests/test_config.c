@@ -7,6 +7,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/traits.h"
+#include "tests/suite.h"
 
 static char path[64];
 
@@ -228,8 +229,6 @@ END_TEST
 int main(void) {
 	Suite *suite = suite_create("config");
 	TCase *tests = tcase_create("config");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tests, every_standard_value_reads_as_its_own_row_says);
 	tcase_add_test(tests, every_value_prints_as_text_that_reads_back);
@@ -246,9 +245,5 @@ int main(void) {
 	tcase_add_test(tests, the_service_managers_folders_come_first);
 	tcase_add_test(tests, help_names_every_setting);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -30,6 +30,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
 #include "daemon/door/supervisor.h"
+#include "tests/suite.h"
 
 enum {
 	PACKET = 1 << 16,
@@ -643,7 +644,7 @@ START_TEST(status_needs_no_engine_and_no_hello) {
 	json = cJSON_Parse(reply_text());
 	ck_assert_ptr_nonnull(json);
 	ck_assert_str_eq(
-		cJSON_GetObjectItem(cJSON_GetObjectItem(json, "engine"), "state")->valuestring, "starting");
+		cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), "state")->valuestring, "starting");
 	cJSON_Delete(json);
 	close(fd);
 	kill(supervisor, SIGKILL);
@@ -779,7 +780,7 @@ START_TEST(more_arenas_than_the_protocol_allows_are_refused) {
 
 	start("ready");
 	fd = greet("many", &session);
-	for (unsigned i = 0; i < LIMIT_ARENAS; i++)
+	for (unsigned i = 0; i < LIMIT_ARENAS - LIMIT_SHARED; i++)
 		arena_new(fd, 4096);
 	send_numbers(fd, 2, (uint64_t[]){ DOOR_ARENA_NEW, 4096 });
 	expect_fault(fd, FAULT_LIMIT);
@@ -1037,7 +1038,7 @@ START_TEST(the_engine_dies_with_the_supervisor) {
 	send_numbers(fd, 1, (uint64_t[]){ DOOR_STATUS });
 	ck_assert(receive(fd));
 	json = cJSON_Parse(reply_text());
-	engine = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "engine"), "pid")->valueint;
+	engine = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), "pid")->valueint;
 	cJSON_Delete(json);
 	ck_assert_int_eq(kill(engine, 0), 0);
 	kill(supervisor, SIGKILL);
@@ -1195,8 +1196,6 @@ static void add_tests(TCase *tests) {
 int main(int argc, char **argv) {
 	Suite *suite;
 	TCase *tests;
-	SRunner *runner;
-	int failed;
 
 	if (argc > 1 && !strncmp(argv[1], "--control=", 10))
 		return engine_main(atoi(argv[1] + 10));
@@ -1210,9 +1209,5 @@ int main(int argc, char **argv) {
 	tcase_add_checked_fixture(tests, setup, teardown);
 	add_tests(tests);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

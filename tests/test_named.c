@@ -9,6 +9,7 @@
 #include "daemon/plan/tracker.h"
 #include "protocol/expand.h"
 #include "protocol/own.h"
+#include "tests/suite.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
 	.kernel_operands = 32, .kernel_values = 64 };
@@ -702,16 +703,10 @@ int main(void) {
 		the_tracker_knows_a_graph_with_a_switch_off_as_another_one };
 	Suite *s = suite_create("named");
 	TCase *c = tcase_create("named");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(c, setup, teardown);
 	for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++)
 		tcase_add_test(c, tests[i]);
 	suite_add_tcase(s, c);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(s);
 }

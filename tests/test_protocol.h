@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "tests/suite.h"
+
 enum {
 	TEST_TIMEOUT_SECONDS = 120
 }; /* sanitizers are slow */
@@ -43,18 +45,12 @@ static inline int64_t random_extreme(uint64_t *state) {
 static inline int run_tests(const char *name, const TTest *const *tests, size_t count) {
 	Suite *suite = suite_create(name);
 	TCase *tcase = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, TEST_TIMEOUT_SECONDS);
 	for (size_t i = 0; i < count; i++)
 		tcase_add_test(tcase, tests[i]);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }
 
 #define RUN_TESTS(name, ...)                                                                                 \

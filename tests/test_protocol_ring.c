@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "protocol/ring.h"
+#include "tests/suite.h"
 
 enum {
 	SLOTS = 8,
@@ -310,8 +311,6 @@ END_TEST
 int main(void) {
 	Suite *suite = suite_create("ring");
 	TCase *tests = tcase_create("ring");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, a_new_ring_is_empty_and_has_all_its_room);
@@ -329,9 +328,5 @@ int main(void) {
 	tcase_add_test(tests, a_writer_that_waits_for_room_is_told_once);
 	tcase_add_test(tests, two_processes_wake_each_other);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -57,6 +57,42 @@ static void write_sample(struct wire_writer *w) {
 	ck_assert_int_eq(wire_finish(w), 0);
 }
 
+/* Of `count` numbers each, beside another reader; the last is longer than what stays. */
+START_TEST(frames_are_read_in_memory_that_stays) {
+	static const uint32_t counts[] = { 3, 100, 1000 };
+	struct wire_memory memory = { .zone = NULL };
+	struct wire_reader outer, inner;
+	struct wire_writer w;
+	struct wire_cursor c;
+	struct fault f;
+	uint64_t u;
+
+	wire_writer_init(&w);
+	for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+		wire_writer_clear(&w);
+		wire_put_array(&w, counts[k]);
+		for (uint32_t i = 0; i < counts[k]; i++)
+			wire_put_uint(&w, i);
+		ck_assert_int_eq(wire_open_in(&outer, &memory, w.buffer.data, w.buffer.size, &f), 0);
+		ck_assert_int_eq(memory.taken, counts[k] < 1000);
+		ck_assert_int_eq(wire_open_in(&inner, &memory, w.buffer.data, w.buffer.size, &f), 0);
+		ck_assert_ptr_ne(inner.zone, outer.zone);
+		wire_close(&inner);
+		c = wire_root(&outer);
+		for (uint32_t i = 0; i < counts[k]; i++)
+			if (wire_get_uint(&c, "u", UINT64_MAX, &u, &f) || u != i)
+				ck_abort_msg("number %u is another", i);
+		wire_close(&outer);
+		ck_assert(!memory.taken);
+	}
+	/* What does not read leaves it free. */
+	ck_assert_int_eq(wire_open_in(&outer, &memory, "\x01", 1, &f), FAULT_PROTOCOL);
+	ck_assert(!memory.taken);
+	wire_memory_free(&memory);
+	wire_writer_free(&w);
+}
+END_TEST
+
 START_TEST(what_is_written_is_read_back) {
 	struct wire_cursor c, in;
 	struct wire_writer w;
@@ -440,7 +476,7 @@ START_TEST(mutated_and_random_frames_never_harm_the_reader) {
 }
 END_TEST
 
-RUN_TESTS("protocol_wire", what_is_written_is_read_back, numbers_of_every_width_keep_their_value,
+RUN_TESTS("protocol_wire", what_is_written_is_read_back, frames_are_read_in_memory_that_stays, numbers_of_every_width_keep_their_value,
 	every_prefix_of_a_frame_is_refused, bytes_after_the_end_are_refused, nothing_but_an_array_is_a_frame,
 	counts_beyond_the_bytes_are_refused_before_anything_is_allocated, nesting_beyond_the_limit_is_refused,
 	types_the_protocol_does_not_use_are_refused, frames_too_long_or_with_too_many_values_are_refused,

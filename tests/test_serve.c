@@ -3,7 +3,10 @@
  */
 #include "test_serve_engine.h"
 
+#include "daemon/serve/account.h"
 #include "daemon/serve/wait.h"
+#include "tests/driver_cache.h"
+#include "tests/suite.h"
 
 static struct client client;
 
@@ -313,10 +316,16 @@ static bool nothing_used(uint64_t unused) {
 	return space_used(engine.server->sessions->space) == 0;
 }
 
+/* Memory is taken when a run is launched, once its program is built. */
+static bool something_used(uint64_t unused) {
+	return !nothing_used(unused);
+}
+
 START_TEST(releases_give_memory_back) {
 	for (uint32_t i = 0; i < 20; i++)
 		make(&client, i, i);
 	ck_assert_double_eq(statistic(&client, 0, "arrays"), 20);
+	engine_turn_until(something_used, 0);
 	ck_assert_double_gt(statistic(&client, 0, "memory_bytes"), 0);
 	for (uint32_t i = 0; i < 20; i++)
 		release(&client, handle_of(i, 1));
@@ -802,6 +811,68 @@ START_TEST(batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions) {
 	ck_assert(!answered(first));
 	expect(first, REQUEST_SUBMIT);
 	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), 4)[0], 0);
+}
+END_TEST
+
+/* A kernel that nobody has had built before: the text depends on the number. */
+static uint32_t submit_new_kernel(struct client *c, uint32_t slot) {
+	struct batch_text b = { 0 };
+	int64_t node = batch_fill(&b, 4, 0);
+
+	for (unsigned i = 0; i <= slot; i++)
+		node = batch_op(&b, i % 2 ? OP_cos : OP_floor, node, 0);
+	batch_name(&b, node, handle_of(slot, 1));
+	return submit_as(c, ++c->seq, SUBMIT_URGENT, &b);
+}
+
+START_TEST(batches_wait_while_their_user_has_as_many_kernels_built_as_he_may) {
+	struct client other;
+	uint32_t second;
+
+	client_begin(&other, 2);
+	engine.server->config.limits_user_builds = 1;
+	expect(submit_new_kernel(&client, 4), REQUEST_SUBMIT);
+	second = submit_new_kernel(&other, 5);
+	server_turn(engine.server);
+	ck_assert_uint_eq(account_builds(engine.server->accounts), 1);
+	ck_assert(!answered(second));
+	expect(second, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&other, handle_of(5, 1), 4)[0], 1);
+}
+END_TEST
+
+START_TEST(kernels_of_who_has_gone_still_count_until_they_are_built) {
+	struct account *before, *after;
+	struct client gone;
+
+	client_begin(&gone, 2);
+	client_end(&client);
+	expect(submit_new_kernel(&gone, 6), REQUEST_SUBMIT);
+	before = engine.server->accounts;
+	client_end(&gone);
+	if (!engine.server->accounts)            /* built already */
+		return;
+	ck_assert_uint_eq(before->sessions, 0);
+	client_begin(&client, 3);
+	server_turn(engine.server);
+	after = engine.server->accounts;
+	ck_assert_ptr_eq(before, after);
+}
+END_TEST
+
+START_TEST(kernels_of_a_minute_are_limited) {
+	struct account *table = NULL, *a = account_get(&table, 1000);
+	struct config c = engine.config;
+	const uint64_t minute = 60 * 1000 * 1000, now = 1000 * minute;
+
+	c.limits_user_builds_per_minute = 6;
+	ck_assert(account_may_build(a, &c, now));
+	a->builds->asked = 10;                   /* one batch of ten: it was not cut */
+	ck_assert(!account_may_build(a, &c, now + 1));
+	ck_assert(!account_may_build(a, &c, now + minute / 2));
+	ck_assert(account_may_build(a, &c, now + minute));
+	account_put(&table, a);
+	ck_assert_ptr_null(table);
 }
 END_TEST
 
@@ -1370,6 +1441,9 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);
 	tcase_add_test(tests, arrays_beyond_those_of_their_user_are_refused_until_a_session_ends);
+	tcase_add_test(tests, batches_wait_while_their_user_has_as_many_kernels_built_as_he_may);
+	tcase_add_test(tests, kernels_of_who_has_gone_still_count_until_they_are_built);
+	tcase_add_test(tests, kernels_of_a_minute_are_limited);
 	tcase_add_test(tests, a_session_that_ends_in_the_middle_answers_everything_it_held);
 	tcase_add_test(tests, many_sessions_come_and_go_without_a_trace);
 }
@@ -1378,11 +1452,10 @@ int main(void) {
 	Suite *suite = suite_create("serve");
 	TCase *tests = tcase_create("serve"), *patterns = tcase_create("patterns");
 	char command[128];
-	SRunner *runner;
 	int failed;
 
 	strcpy(engine_cache, "/tmp/test_serve_XXXXXX");
-	if (!mkdtemp(engine_cache))
+	if (!mkdtemp(engine_cache) || !driver_cache_link(engine_cache))
 		return 2;
 	log_set_level(LOG_LEVEL_ERROR);
 	tcase_set_timeout(tests, 120);
@@ -1396,10 +1469,7 @@ int main(void) {
 	add_pattern_tests(patterns);
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, patterns);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	failed = suite_run(suite);
 	snprintf(command, sizeof command, "rm -rf %s", engine_cache);
 	return system(command) || failed;
 }

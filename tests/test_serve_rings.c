@@ -18,6 +18,7 @@
 #include "protocol/ring.h"
 #include "protocol/shm.h"
 #include "tests/rings/engine.h"
+#include "tests/suite.h"
 
 enum {
 	SLOTS = LIMIT_UNANSWERED - 1,
@@ -344,8 +345,6 @@ END_TEST
 int main(void) {
 	Suite *suite = suite_create("rings");
 	TCase *tests = tcase_create("rings");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -367,9 +366,5 @@ int main(void) {
 	tcase_add_loop_test(tests, random_memory_harms_nobody_else, 0, 6);
 	tcase_add_test(tests, a_full_socket_keeps_nobody_from_being_heard);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -15,6 +15,7 @@
 
 #include "protocol/limits.h"
 #include "daemon/serve/inbox.h"
+#include "tests/suite.h"
 
 enum {
 	CONNECTIONS = 8,
@@ -361,8 +362,6 @@ END_TEST
 int main(void) {
 	Suite *suite = suite_create("transport");
 	TCase *tests = tcase_create("transport");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -377,9 +376,5 @@ int main(void) {
 	tcase_add_test(tests, a_client_that_goes_before_its_answer_harms_nobody);
 	tcase_add_test(tests, a_url_that_cannot_be_listened_at_is_an_error);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

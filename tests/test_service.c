@@ -33,121 +33,17 @@
 #include "protocol/message.h"
 #include "protocol/ring.h"
 #include "protocol/shm.h"
+#include "tests/daemon.h"
 #include "tests/interpose/interpose.h"
+#include "tests/suite.h"
 
 enum {
-	START_TRIES = 600,       /* of 100 ms: a first start builds kernels on a busy machine */
 	CLIENTS = 4,
 	KILLED = 6,
 	GARBAGE = 300,
 	SESSIONS = 64,
 	TEST_SECONDS = 240,
 };
-
-static char folder[64], door[96];
-static pid_t daemon_pid;
-
-static const char *build_folder(void) {
-	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
-}
-
-/* Starts fusiond with further arguments and environment ("NAME=value" or NULL). */
-static void daemon_start(const char *set, const char *environment[2]) {
-	char program[256], cache[128], log[128];
-
-	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(door, sizeof door, "%s/door", folder);
-	snprintf(cache, sizeof cache, "%s/cache", folder);
-	snprintf(log, sizeof log, "%s/log", folder);
-	snprintf(program, sizeof program, "%s/fusiond", build_folder());
-	daemon_pid = fork();
-	if (!daemon_pid) {
-		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-
-		dup2(fd, 1);
-		dup2(fd, 2);
-		for (int i = 0; environment && i < 2 && environment[i]; i++)
-			putenv((char *)environment[i]);
-		execl(program, program, "--socket", door, "--cache-dir", cache, "--set", set, (char *)NULL);
-		_exit(127);
-	}
-	setenv("FUSION_SOCKET", door, 1);
-	for (int i = 0; i < START_TRIES && access(door, F_OK); i++)
-		usleep(100000);
-	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
-}
-
-static void remove_folder(void) {
-	char command[128];
-
-	snprintf(command, sizeof command, "rm -rf %s", folder);
-	ck_assert_int_eq(system(command), 0);
-}
-
-static void daemon_stop(void) {
-	int status;
-
-	kill(daemon_pid, SIGTERM);
-	ck_assert_int_eq(waitpid(daemon_pid, &status, 0), daemon_pid);
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the daemon ended with %#x", status);
-	remove_folder();
-}
-
-static void start(void) {
-	daemon_start("log.level=notice", NULL);
-}
-
-static fusion_context *connect_client(void) {
-	fusion_context *c;
-
-	ck_assert_msg(!fusion_open(&c, NULL), "%s", fusion_error());
-	return c;
-}
-
-static double stat_of(fusion_context *c, const char *name) {
-	char *text = fusion_stats(c, true);
-	cJSON *json = cJSON_Parse(text), *item;
-	double value;
-
-	ck_assert_msg(json != NULL, "%s", fusion_error());
-	item = cJSON_GetObjectItem(json, name);
-	if (!item)
-		item = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "device"), name);
-	ck_assert_msg(item != NULL, "no statistic %s", name);
-	value = item->valuedouble;
-	cJSON_Delete(json);
-	free(text);
-	return value;
-}
-
-static int descriptors_of(pid_t pid) {
-	char path[64];
-	DIR *d;
-	int n = 0;
-
-	snprintf(path, sizeof path, "/proc/%d/fd", pid);
-	d = opendir(path);
-	ck_assert_ptr_nonnull(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
-/* The engine is the supervisor's only child. */
-static pid_t engine_pid(void) {
-	char path[64];
-	int pid = 0;
-	FILE *f;
-
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
-	f = fopen(path, "r");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(fscanf(f, "%d", &pid), 1);
-	fclose(f);
-	return pid;
-}
 
 /* sum over tanh(x * k) + x, checked against the host; 0 where all is well. */
 static int compute(fusion_context *c, int seed, int64_t n) {
@@ -168,13 +64,6 @@ static int compute(fusion_context *c, int seed, int64_t n) {
 	fusion_release(y);
 	free(x);
 	return bad;
-}
-
-static int child_exit(pid_t pid) {
-	int status;
-
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 START_TEST(processes_share_one_daemon) {
@@ -199,54 +88,6 @@ END_TEST
 
 /* ---- clients that are killed ---- */
 
-/* A process that is there before its parent has a context, which no child could go on from, and waits to be let go. */
-struct victim {
-	pid_t pid;
-	int go, said;            /* pipes */
-};
-
-typedef void victim_work(int i, int said);
-
-static void victim_new(struct victim *v, int i, victim_work *work) {
-	int go[2], said[2];
-	char byte;
-
-	ck_assert_int_eq(pipe(go), 0);
-	ck_assert_int_eq(pipe(said), 0);
-	v->pid = fork();
-	if (!v->pid) {
-		close(go[1]);
-		close(said[0]);
-		if (read(go[0], &byte, 1) != 1)
-			_exit(1);
-		work(i, said[1]);
-		_exit(2);
-	}
-	ck_assert_int_gt(v->pid, 0);
-	close(go[0]);
-	close(said[1]);
-	v->go = go[1];
-	v->said = said[0];
-}
-
-/* Returns once it says that it is in the middle; one that ends before fails the test. */
-static void victim_go(struct victim *v) {
-	char byte;
-
-	ck_assert_int_eq(write(v->go, "g", 1), 1);
-	ck_assert_msg(read(v->said, &byte, 1) == 1, "the client did not get as far as to be killed");
-}
-
-static void victim_kill(struct victim *v) {
-	int status;
-
-	ck_assert_int_eq(kill(v->pid, SIGKILL), 0);
-	ck_assert_int_eq(waitpid(v->pid, &status, 0), v->pid);
-	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the client ended by itself: %#x", status);
-	close(v->go);
-	close(v->said);
-}
-
 /* Sends work for ever. */
 static void work_for_ever(int i, int said) {
 	fusion_context *c;
@@ -266,19 +107,6 @@ static void work_for_ever(int i, int said) {
 			_exit(1);
 		fusion_scope_end(c);
 	}
-}
-
-/* Waits until a statistic is what it was, or time is up. */
-static void expect_back(fusion_context *c, const char *name, double value) {
-	for (int i = 0; i < 100 && stat_of(c, name) > value; i++)
-		usleep(50000);
-	ck_assert_msg(stat_of(c, name) <= value, "%s is %g, was %g", name, stat_of(c, name), value);
-}
-
-static void expect_descriptors(pid_t pid, int before) {
-	for (int i = 0; i < 100 && descriptors_of(pid) > before; i++)
-		usleep(50000);
-	ck_assert_int_le(descriptors_of(pid), before);
 }
 
 START_TEST(clients_killed_in_the_middle_leave_nothing) {
@@ -485,13 +313,13 @@ static void *send_for_ever(void *context) {
 START_TEST(a_context_can_be_closed_while_it_waits_for_room) {
 	fusion_context *c = connect_client();
 	struct ring_header *h = ring_of(c);
-	pid_t engine = engine_pid();
+	pid_t engine;
 	pthread_t thread;
 	void *code;
 
 	ck_assert_ptr_nonnull(h);
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
-	kill(engine, SIGSTOP);
+	engine = stop_engine();
 	ck_assert_int_eq(pthread_create(&thread, NULL, send_for_ever, c), 0);
 	for (int i = 0; i < 10000 && !atomic_load(&h->request.writer_sleeps); i++)
 		usleep(1000);
@@ -513,7 +341,7 @@ START_TEST(the_end_of_the_engine_is_told_to_who_waits_for_it) {
 	int64_t n = 1 << 20;
 
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
-	kill(engine_pid(), SIGSTOP);
+	stop_engine();
 	a = fusion_arange(c, FUSION_F32, n, 0, 1);
 	ck_assert_int_eq(fusion_flush(c), 0);
 	if (!fork()) {
@@ -1134,6 +962,7 @@ static Suite *suite(void) {
 	suite_add_tcase(s, running);
 	/* One daemon for all of them; the last kills its engine. */
 	tcase_add_unchecked_fixture(rings, start, daemon_stop);
+	tcase_add_checked_fixture(rings, engine_goes_on, NULL);
 	tcase_set_timeout(rings, TEST_SECONDS);
 	tcase_add_test(rings, many_sessions_at_a_time_each_get_their_own_answers);
 	tcase_add_test(rings, a_client_that_writes_nonsense_into_its_ring_is_closed_alone);
@@ -1155,11 +984,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	SRunner *runner = srunner_create(suite());
-	int failed;
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite());
 }

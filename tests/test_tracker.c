@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/plan/tracker.h"
+#include "tests/suite.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
 	.kernel_operands = 32, .kernel_values = 64 };
@@ -424,16 +425,10 @@ int main(void) {
 		times_of_a_graph_that_was_forgotten_are_passed_over };
 	Suite *s = suite_create("tracker");
 	TCase *c = tcase_create("tracker");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(c, setup, teardown);
 	for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++)
 		tcase_add_test(c, tests[i]);
 	suite_add_tcase(s, c);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(s);
 }

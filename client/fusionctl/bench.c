@@ -120,10 +120,9 @@ static int configure(struct bench *b, const char *name, const char *value, struc
 
 static int count_kernels(struct bench *b, fusion_array *const *output, struct fault *f) {
 	char *text = fusion_explain(b->context, (int)b->text->outputs, output, 0);
-	cJSON *json = text ? cJSON_Parse(text) : NULL;
+	cJSON *json;
 	const cJSON *kernel;
-	int r = text ? json ? 0 : fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON")
-		     : text_library_fault(f);
+	int r = control_parse(text, &json, f);
 
 	b->kernels = json_number(json, "kernel_count");
 	b->unfused_kernels = json_number(json, "unfused_kernel_count");

@@ -31,22 +31,20 @@ static int print_one(const cJSON *json, const char *name, struct fault *f) {
 	return 0;
 }
 
+static int get_one(const char *text, const char *name, struct fault *f) {
+	cJSON *json;
+	int r = control_parse(text, &json, f);
+
+	if (!r)
+		r = print_one(json, name, f);
+	cJSON_Delete(json);
+	return r;
+}
+
 static int get(const struct control *c, fusion_context *context, const char *name, struct fault *f) {
 	char *text = fusion_settings(context, true);
-	cJSON *json = text ? cJSON_Parse(text) : NULL;
-	int r = 0;
+	int r = name ? get_one(text, name, f) : control_show(c, text, print_settings, f);
 
-	if (!text)
-		r = text_library_fault(f);
-	else if (!json)
-		r = fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	else if (name)
-		r = print_one(json, name, f);
-	else if (c->json)
-		puts(text);
-	else
-		print_settings(json);
-	cJSON_Delete(json);
 	free(text);
 	return r;
 }

@@ -42,6 +42,26 @@ int control_open(const struct control *c, fusion_context **contextp, struct faul
 	return fusion_open(contextp, &options) ? text_library_fault(f) : 0;
 }
 
+int control_parse(const char *text, cJSON **jsonp, struct fault *f) {
+	*jsonp = text ? cJSON_Parse(text) : NULL;
+	if (!text)
+		return text_library_fault(f);
+	return *jsonp ? 0 : fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
+}
+
+int control_show(const struct control *c, const char *text, void (*print)(const cJSON *json),
+		 struct fault *f) {
+	cJSON *json;
+	int r = control_parse(text, &json, f);
+
+	if (!r && c->json)
+		puts(text);
+	else if (!r)
+		print(json);
+	cJSON_Delete(json);
+	return r;
+}
+
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) {
 	int r;
 

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+
 #include "client/fusionctl/text_record.h"
 #include "protocol/fault.h"
 
@@ -59,6 +61,12 @@ int control_fail(const struct control *c, int r, const struct fault *f);
 
 /* A session with the daemon. */
 int control_open(const struct control *c, fusion_context **contextp, struct fault *f) FAULT_MUST_USE;
+
+/* JSON that the daemon answered, to be deleted; text: NULL where the library failed. *jsonp is NULL on failure. */
+int control_parse(const char *text, cJSON **jsonp, struct fault *f) FAULT_MUST_USE;
+/* The same printed: as it is with --json, else by `print`. */
+int control_show(const struct control *c, const char *text, void (*print)(const cJSON *json),
+		 struct fault *f) FAULT_MUST_USE;
 
 /*
  * The text graph c->word[0] recorded over a new session: output[0 .. (*textp)->outputs) are to be

@@ -89,6 +89,15 @@ static void print_gain(const cJSON *kernel) {
 	putchar('\n');
 }
 
+static void print_tiers(const cJSON *kernel) {
+	double interpreted = json_number(kernel, "launches_interpreted");
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	if (interpreted > 0)
+		printf("  ran %s times by the interpreter, %s times by its own program\n", print_count(interpreted, a),
+			print_count(json_number(kernel, "launches_compiled"), b));
+}
+
 static void print_kernel(const cJSON *kernel, unsigned number) {
 	const char *form = json_text(kernel, "form");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
@@ -100,6 +109,7 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 		print_bytes(json_number(kernel, "bytes_written"), b));
 	print_times(kernel);
 	print_gain(kernel);
+	print_tiers(kernel);
 	print_operations(json_item(kernel, "operations"));
 	if (*json_text(kernel, "source"))
 		printf("\n%s", json_text(kernel, "source"));
@@ -167,28 +177,13 @@ static void print_recent(const cJSON *json) {
 	}
 }
 
-static int print_answer(const struct control *c, const char *text, struct fault *f) {
-	cJSON *json = cJSON_Parse(text);
-
-	if (!json)
-		return fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	if (c->json)
-		puts(text);
-	else if (control_recent(c))
-		print_recent(json);
-	else
-		print_plan(json);
-	cJSON_Delete(json);
-	return 0;
-}
-
 int explain_command(const struct control *c) {
 	char *text = NULL;
 	struct fault f;
 	int r = control_explain(c, c->source ? FUSION_EXPLAIN_SOURCE : 0, &text, &f);
 
 	if (!r)
-		r = print_answer(c, text, &f);
+		r = control_show(c, text, control_recent(c) ? print_recent : print_plan, &f);
 	free(text);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

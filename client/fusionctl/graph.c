@@ -251,11 +251,10 @@ int graph_command(const struct control *c) {
 	struct fault f;
 	int r = control_explain(c, FUSION_EXPLAIN_NODES, &text, &f);
 
-	if (!r) {
-		json = cJSON_Parse(text);
-		r = json ? draw(c, plan_of(c, json), &drawing, &f)
-			 : fault_set(&f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	}
+	if (!r)
+		r = control_parse(text, &json, &f);
+	if (!r)
+		r = draw(c, plan_of(c, json), &drawing, &f);
 	if (!r && drawing)
 		r = write_drawing(c, drawing, &f);
 	cJSON_Delete(json);

@@ -27,18 +27,8 @@ static void print_patterns(const cJSON *json) {
 
 static int list(const struct control *c, fusion_context *context, struct fault *f) {
 	char *text = fusion_patterns(context);
-	cJSON *json = text ? cJSON_Parse(text) : NULL;
-	int r = 0;
+	int r = control_show(c, text, print_patterns, f);
 
-	if (!text)
-		r = text_library_fault(f);
-	else if (!json)
-		r = fault_set(f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	else if (c->json)
-		puts(text);
-	else
-		print_patterns(json);
-	cJSON_Delete(json);
 	free(text);
 	return r;
 }

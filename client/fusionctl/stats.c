@@ -144,28 +144,22 @@ static void print_tree(const cJSON *object, unsigned indent) {
 	}
 }
 
+static void print_stats(const cJSON *json) {
+	print_tree(json, 0);
+}
+
 int stats_command(const struct control *c) {
 	fusion_context *context;
-	cJSON *json = NULL;
-	char *text = NULL;
+	char *text;
 	struct fault f;
 	int r = control_open(c, &context, &f);
 
 	if (r)
 		return control_fail(c, r, &f);
 	text = fusion_stats(context, true);
-	r = text ? 0 : text_library_fault(&f);
-	if (!r) {
-		json = cJSON_Parse(text);
-		r = json ? 0 : fault_set(&f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	}
+	r = control_show(c, text, print_stats, &f);
 	if (r)
 		r = control_fail(c, r, &f);
-	else if (c->json)
-		puts(text);
-	else
-		print_tree(json, 0);
-	cJSON_Delete(json);
 	free(text);
 	fusion_close(context);
 	return r;

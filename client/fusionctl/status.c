@@ -8,8 +8,14 @@
 #include "json.h"
 #include "print.h"
 
-static bool engine_ready(const cJSON *engine) {
-	return !strcmp(json_text(engine, "state"), "ready");
+static bool engines_ready(const cJSON *json) {
+	const cJSON *engine;
+
+	cJSON_ArrayForEach(engine, json_item(json, "engines")) {
+		if (strcmp(json_text(engine, "state"), "ready") != 0)
+			return false;
+	}
+	return true;
 }
 
 static void print_engine(const cJSON *engine) {
@@ -22,7 +28,8 @@ static void print_engine(const cJSON *engine) {
 	else
 		print_line("engine", "%s", json_text(engine, "state"));
 	if (*json_text(engine, "device"))
-		print_line("device", "%s", json_text(engine, "device"));
+		print_line("device", "%s, number %.0f, %.0f sessions", json_text(engine, "device"), json_number(engine, "number"),
+			json_number(engine, "sessions"));
 	if (*json_text(engine, "rates"))
 		print_line("its speed", "%s", json_text(engine, "rates"));
 	if (json_number(engine, "ended") > 0)
@@ -32,13 +39,15 @@ static void print_engine(const cJSON *engine) {
 
 static void print_daemon(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
+	const cJSON *engine;
 
 	print_line("fusiond", "%s, protocol %.0f, process %.0f, up %s", json_text(json, "version"),
 		json_number(json, "protocol"), json_number(json, "pid"),
 		print_seconds(json_number(json, "uptime_s"), a));
 	print_line("socket", "%s", json_text(json, "socket"));
 	print_line("kernel cache", "%s", json_text(json, "cache_dir"));
-	print_engine(json_item(json, "engine"));
+	cJSON_ArrayForEach(engine, json_item(json, "engines"))
+		print_engine(engine);
 	print_line("sessions", "%s now, %s since the start; %s connections",
 		print_count(json_number(json, "session_count"), a),
 		print_count(json_number(json, "sessions_total"), b),
@@ -94,10 +103,8 @@ int status_command(const struct control *c) {
 	struct fault f;
 	int r = control_ask_status(c->socket, &text, &f);
 
-	if (!r) {
-		json = cJSON_Parse(text);
-		r = json ? 0 : fault_set(&f, FAULT_PROTOCOL, "the answer of the daemon is no JSON");
-	}
+	if (!r)
+		r = control_parse(text, &json, &f);
 	if (r) {
 		r = control_fail(c, r, &f);
 	} else {
@@ -107,8 +114,7 @@ int status_command(const struct control *c) {
 			print_daemon(json);
 			print_sessions(json);
 		}
-		r = engine_ready(json_item(json, "engine")) ? FUSIONCTL_OK
-										   : FUSIONCTL_NO_ENGINE;
+		r = engines_ready(json) ? FUSIONCTL_OK : FUSIONCTL_NO_ENGINE;
 	}
 	cJSON_Delete(json);
 	free(text);

@@ -36,12 +36,14 @@ static int check_size(const struct client *c, uint64_t bytes, struct fault *f) {
 	return 0;
 }
 
-static int create(const struct client *c, uint64_t bytes, int *fdp, struct fault *f) {
+static int create(const struct client *c, uint64_t bytes, enum arena_owner owner, int *fdp, struct fault *f) {
 	char name[32];
 	int r;
 
 	snprintf(name, sizeof name, "fusiond-%" PRIu64, c->session);
 	r = shm_create(name, bytes, fdp);
+	if (!r && owner == ARENA_SHARED)
+		r = shm_share(*fdp);
 	if (r == -ENOMEM || r == -ENOSPC)
 		return fault_set(
 			f, FAULT_MEMORY, "the machine has no %" PRIu64 " bytes of memory left", bytes);
@@ -51,60 +53,110 @@ static int create(const struct client *c, uint64_t bytes, int *fdp, struct fault
 }
 
 /* An arena the engine asked for must reach it; one of a client can be asked for again. */
-static int tell_engine(struct client *c, const struct client_arena *a, bool engine_owned) {
+static int tell_engine(struct client *c, const struct client_arena *a, enum arena_owner owner) {
 	struct wire_writer w;
 	int r;
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 5);
-	wire_put_uint(&w, CONTROL_ARENA);
-	wire_put_uint(&w, c->session);
+	client_tell_begin(c, &w, CONTROL_ARENA, 3);
 	wire_put_uint(&w, a->id);
 	wire_put_uint(&w, a->bytes);
-	wire_put_uint(&w, engine_owned);
-	r = (engine_owned ? child_queue : child_send)(&c->supervisor->child, &w, a->fd);
+	wire_put_uint(&w, owner);
+	r = (owner != ARENA_OF_CLIENT ? child_queue : child_send)(&c->engine->child, &w, a->fd);
 	wire_writer_free(&w);
 	return r;
 }
 
+/* Where it is of a shared array, the others that hold it keep it. */
 static void forget(struct client *c, struct client_arena *a) {
-	close(a->fd);
 	user_refund_bytes(c->user, a->bytes);
 	c->bytes -= a->bytes;
 	c->arenas--;
+	if (a->shared) {
+		c->shared--;
+		shared_arena_drop(c->supervisor, a->shared);
+	} else {
+		close(a->fd);
+	}
 	*a = (struct client_arena){ .fd = -1 };
 }
 
-int client_arena_new(struct client *c, uint64_t bytes, bool engine_owned, struct client_arena **arenap,
-	struct fault *f) {
-	struct client_arena *a = free_place(c);
+/* A place, and the right to so many bytes. */
+static int charge(struct client *c, uint64_t bytes, bool shared, struct client_arena **arenap, struct fault *f) {
+	uint32_t own = c->arenas - c->shared;
 	int r;
 
-	if (!a)
-		return fault_set(
-			f, FAULT_LIMIT, "the session has %u arenas, as many as there may be", c->arenas);
+	*arenap = free_place(c);
+	if (!*arenap || (!shared && own >= LIMIT_ARENAS - LIMIT_SHARED) || (shared && c->shared >= LIMIT_SHARED))
+		return fault_set(f, FAULT_LIMIT, "the session has %u arenas%s, as many as there may be",
+			shared ? c->shared : own, shared ? " of shared arrays" : "");
 	r = check_size(c, bytes, f);
+	return r ? r : user_charge_bytes(c->user, &c->supervisor->config, bytes, f);
+}
+
+static void keep(struct client *c, struct client_arena *a) {
+	c->bytes += a->bytes;
+	c->arenas++;
+	c->shared += a->shared != NULL;
+}
+
+static int give_number(struct client *c, struct client_arena *a, enum arena_owner owner) {
+	if (owner != ARENA_SHARED) {
+		a->id = ++c->last_arena;
+		return 0;
+	}
+	a->shared = shared_arena_new(c->supervisor, a->fd, a->bytes);
+	if (!a->shared)
+		return -ENOMEM;
+	a->id = a->shared->id;
+	return 0;
+}
+
+int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct client_arena **arenap,
+	struct fault *f) {
+	uint64_t whole = bytes <= (uint64_t)LIMIT_ARRAY_BYTES ? (bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE : bytes;
+	struct client_arena made = { .bytes = whole, .fd = -1, .writable = true }, *a;
+	int r = charge(c, whole, owner == ARENA_SHARED, &a, f);
+
 	if (r)
 		return r;
-	bytes = (bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE;
-	r = user_charge_bytes(c->user, &c->supervisor->config, bytes, f);
-	if (r)
-		return r;
-	r = create(c, bytes, &a->fd, f);
+	r = create(c, whole, owner, &made.fd, f);
+	if (!r)
+		r = give_number(c, &made, owner);
 	if (r) {
-		user_refund_bytes(c->user, bytes);
+		if (made.fd >= 0)
+			close(made.fd);
+		user_refund_bytes(c->user, whole);
 		return r;
 	}
-	a->id = ++c->last_arena;
-	a->bytes = bytes;
-	c->bytes += bytes;
-	c->arenas++;
-	r = tell_engine(c, a, engine_owned);
+	*a = made;
+	keep(c, a);
+	r = tell_engine(c, a, owner);
 	if (r)
 		forget(c, a);
 	else
 		*arenap = a;
 	return r;
+}
+
+int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault *f) {
+	struct shared_arena *shared = shared_arena_find(c->supervisor, id);
+	struct client_arena *a = client_arena_find(c, id);
+	int r;
+
+	if (!shared)
+		return fault_set(f, FAULT_HANDLE, "there is no shared array in arena %" PRIu64, id);
+	if (a) {
+		a->writable |= writable;
+		return 0;
+	}
+	r = charge(c, shared->bytes, true, &a, f);
+	if (r)
+		return r;
+	shared->holders++;
+	*a = (struct client_arena){ .id = shared->id, .fd = shared->fd, .bytes = shared->bytes, .shared = shared,
+		.writable = writable };
+	keep(c, a);
+	return 0;
 }
 
 struct client_arena *client_arena_find(struct client *c, uint64_t id) {
@@ -116,7 +168,7 @@ struct client_arena *client_arena_find(struct client *c, uint64_t id) {
 
 void client_arena_drop(struct client *c, struct client_arena *a) {
 	/* The client may still map it; without its pages that costs nothing. */
-	if (fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
+	if (!a->shared && fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
 		log_warning("memory of session %" PRIu64 " stays: %s", c->session, strerror(errno));
 	forget(c, a);
 }

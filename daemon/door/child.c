@@ -33,9 +33,9 @@ enum {
 	CHILD_BURST = 64,
 };
 
-void child_init(
-	struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks) {
-	*c = (struct child){ .control = -1, .loop = loop, .callbacks = *callbacks };
+void child_init(struct child *c, struct loop *loop, const char *folder, unsigned number,
+	const struct child_callbacks *callbacks) {
+	*c = (struct child){ .control = -1, .loop = loop, .number = number, .callbacks = *callbacks };
 	snprintf(c->folder, sizeof c->folder, "%s", folder);
 }
 
@@ -52,7 +52,7 @@ static void program_folder(char path[static PATH_MAX]) {
 		*slash = 0;
 }
 
-static int find_program(const struct config *config, char path[static PATH_MAX], struct fault *f) {
+int child_program(const struct config *config, char path[static PATH_MAX], struct fault *f) {
 	char folder[PATH_MAX];
 
 	if (*config->engine_path) {
@@ -74,7 +74,7 @@ static int find_program(const struct config *config, char path[static PATH_MAX],
 }
 
 /* In the child, between fork and exec: only calls that are safe there. */
-static void become_engine(const char *program, char *const *argument, int control, pid_t parent) {
+static void become_engine(const char *program, const char *const *argument, int control, pid_t parent) {
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -82,18 +82,30 @@ static void become_engine(const char *program, char *const *argument, int contro
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || fcntl(control, F_SETFD, 0) < 0)
 		_exit(126);
-	execv(program, argument);
+	execv(program, (char *const *)(uintptr_t)argument);
 	_exit(127);
 }
 
+unsigned child_settings(const char **argument, unsigned count, const struct config_source *source) {
+	if (source->file) {
+		argument[count++] = "--config";
+		argument[count++] = source->file;
+	}
+	for (unsigned i = 0; i < source->flags; i++) {
+		argument[count++] = "--set";
+		argument[count++] = source->flag[i];
+	}
+	return count;
+}
+
 struct arguments {
-	char *value[CHILD_ARGUMENTS];
+	const char *value[CHILD_ARGUMENTS];
 	unsigned count;
 	char control[32];
 };
 
 static void argument_add(struct arguments *a, const char *value) {
-	a->value[a->count++] = (char *)(uintptr_t)value;
+	a->value[a->count++] = value;
 }
 
 static void make_arguments(struct arguments *a, const struct child *c, const struct config_source *source,
@@ -103,14 +115,7 @@ static void make_arguments(struct arguments *a, const struct child *c, const str
 	argument_add(a, a->control);
 	argument_add(a, "--url");
 	argument_add(a, c->url);
-	if (source->file) {
-		argument_add(a, "--config");
-		argument_add(a, source->file);
-	}
-	for (unsigned i = 0; i < source->flags; i++) {
-		argument_add(a, "--set");
-		argument_add(a, source->flag[i]);
-	}
+	a->count = child_settings(a->value, a->count, source);
 }
 
 static int spawn(struct child *c, const char *program, const struct config_source *source, int control) {
@@ -144,7 +149,7 @@ int child_start(
 	struct child *c, const struct config *config, const struct config_source *source, struct fault *f) {
 	char program[PATH_MAX];
 	int pair[2];
-	int r = find_program(config, program, f);
+	int r = child_program(config, program, f);
 
 	if (r)
 		return r;
@@ -152,7 +157,7 @@ int child_start(
 		return -errno;
 	c->generation++;
 	snprintf(
-		c->url, sizeof c->url, "ipc://%.*s/engine-%u.sock", CHILD_URL - 32, c->folder, c->generation);
+		c->url, sizeof c->url, "ipc://%.*s/engine-%u.%u.sock", CHILD_URL - 48, c->folder, c->number, c->generation);
 	r = spawn(c, program, source, pair[1]);
 	close(pair[1]);
 	if (!r)

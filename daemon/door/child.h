@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -55,6 +56,7 @@ struct child {
 	uint32_t generation;
 	uint32_t starts;
 	uint64_t started_us, deadline_us;        /* deadline 0: none */
+	unsigned number;                         /* among the engines of this daemon */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */
 	char url[CHILD_URL], device[CHILD_DEVICE];
 	char rates[CHILD_RATES];                 /* how fast the device is; empty until it is measured */
@@ -66,10 +68,17 @@ struct child {
 	struct child_callbacks callbacks;
 };
 
-void child_init(
-	struct child *c, struct loop *loop, const char *folder, const struct child_callbacks *callbacks);
+void child_init(struct child *c, struct loop *loop, const char *folder, unsigned number,
+	const struct child_callbacks *callbacks);
 /* Starts a process; 0, -errno, or FAULT_ARGUMENT where there is no program. */
 int child_start(struct child *c, const struct config *config, const struct config_source *source,
+	struct fault *f) FAULT_MUST_USE;
+/* Where the engine's program is: 0, or FAULT_ARGUMENT where there is none. */
+int child_program(const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
+/* Adds the arguments that give a program these settings; how many there are then. */
+unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);
+/* How many devices have `name` in theirs, as that program finds: 0, -errno, or a fault. Waits for it. See count.c. */
+int child_count(const struct config *config, const struct config_source *source, const char *name, unsigned *countp,
 	struct fault *f) FAULT_MUST_USE;
 /* SIGTERM; SIGKILL follows at the deadline. */
 void child_stop(struct child *c, uint64_t limit_us);

@@ -24,21 +24,33 @@
 #include "protocol/shm.h"
 #include "daemon/base/version.h"
 
-/* ---- ending ---- */
+/* ---- telling the engine about a session ---- */
+
+void client_tell_begin(const struct client *c, struct wire_writer *w, enum message_control message, uint32_t fields) {
+	wire_writer_init(w);
+	wire_put_array(w, fields + 2);
+	wire_put_uint(w, message);
+	wire_put_uint(w, c->session);
+}
+
+static int tell_end(struct client *c, struct wire_writer *w) {
+	int r = child_queue(&c->engine->child, w, -1);
+
+	wire_writer_free(w);
+	return r;
+}
 
 static void tell_session_end(struct client *c) {
 	struct wire_writer w;
 	int r;
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 2);
-	wire_put_uint(&w, CONTROL_SESSION_END);
-	wire_put_uint(&w, c->session);
-	r = child_queue(&c->supervisor->child, &w, -1);
-	wire_writer_free(&w);
+	client_tell_begin(c, &w, CONTROL_SESSION_END, 0);
+	r = tell_end(c, &w);
 	if (r && r != -EPIPE)
 		log_error("the end of session %" PRIu64 " could not be told: %s", c->session, strerror(-r));
 }
+
+/* ---- ending ---- */
 
 static void end_session(struct client *c) {
 	struct supervisor *s = c->supervisor;
@@ -49,6 +61,7 @@ static void end_session(struct client *c) {
 	client_arenas_drop(c);
 	HASH_DELETE(hh, s->sessions, c);
 	s->session_count--;
+	c->engine->sessions--;
 	user_refund_session(c->user);
 	c->hello = false;
 	explicit_bzero(c->secret, sizeof c->secret);
@@ -70,12 +83,12 @@ static void client_close(struct client *c) {
 	free(c);
 }
 
-void clients_close(struct supervisor *s, bool all) {
+void clients_close(struct supervisor *s, const struct engine *of) {
 	struct client *next;
 
 	for (struct client *c = s->clients; c; c = next) {
 		next = c->next;
-		if (all || c->hello)
+		if (!of || (c->hello && c->engine == of))
 			client_close(c);
 	}
 }
@@ -115,6 +128,8 @@ struct greeting {
 	const char *name;
 	size_t name_size;
 	struct wire_cursor options;
+	char device[CONFIG_TEXT];            /* that it asks for; empty: any */
+	unsigned asks;                       /* how often */
 };
 
 static int check_version(const struct greeting *g, struct fault *f) {
@@ -125,6 +140,25 @@ static int check_version(const struct greeting *g, struct fault *f) {
 		" speaks version %d; "
 		"install the same release of both",
 		g->version, PROTOCOL_VERSION);
+}
+
+/* The option that is for the door alone. */
+static int read_wish(struct greeting *g, struct fault *f) {
+	struct wire_cursor options = g->options;
+	const char *name, *value;
+	size_t name_size, size;
+	int r = 0;
+
+	while (!r && options.left) {
+		r = wire_get_text(&options, "option", CONFIG_TEXT - 1, &name, &name_size, f);
+		if (!r)
+			r = wire_get_text(&options, "value", CONFIG_TEXT - 1, &value, &size, f);
+		if (r || name_size != strlen(DOOR_OPTION_DEVICE) || memcmp(name, DOOR_OPTION_DEVICE, name_size) != 0)
+			continue;
+		snprintf(g->device, sizeof g->device, "%.*s", (int)size, value);
+		g->asks++;
+	}
+	return r;
 }
 
 /* The version first: what follows it may be of another form. */
@@ -139,6 +173,8 @@ static int read_greeting(struct wire_cursor *body, struct greeting *g, struct fa
 		r = wire_get_text(body, "name", CLIENT_NAME - 1, &g->name, &g->name_size, f);
 	if (!r)
 		r = wire_get_map(body, "options", CLIENT_OPTIONS, &g->options, f);
+	if (!r)
+		r = read_wish(g, f);
 	return r ? r : wire_get_end(body, "HELLO", f);
 }
 
@@ -158,6 +194,8 @@ static int check_option(
 	if (r)
 		return r;
 	snprintf(value, sizeof value, "%.*s", (int)size, text);
+	if (!strcmp(name, DOOR_OPTION_DEVICE))
+		return 0;
 	setting = config_find(name, strlen(name));
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
@@ -166,12 +204,12 @@ static int check_option(
 	return config_set(scratch, name, value, f);
 }
 
-static int put_options(const struct supervisor *s, struct wire_cursor options, struct wire_writer *out,
-	struct fault *f) {
+static int put_options(const struct supervisor *s, const struct greeting *g, struct wire_writer *out, struct fault *f) {
+	struct wire_cursor options = g->options;
 	struct config scratch = s->config;
 	int r = 0;
 
-	wire_put_map(out, options.left / 2);
+	wire_put_map(out, options.left / 2 - g->asks);
 	while (!r && options.left)
 		r = check_option(&options, &scratch, out, f);
 	return r;
@@ -193,24 +231,21 @@ static int tell_session_new(
 	struct wire_writer w;
 	int r;
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 8);
-	wire_put_uint(&w, CONTROL_SESSION_NEW);
-	wire_put_uint(&w, c->session);
+	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 6);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, c->uid);
 	wire_put_uint(&w, (uint64_t)c->pid);
 	wire_put_text(&w, c->name);
 	wire_put_bool(&w, ring->memory >= 0);
-	r = put_options(c->supervisor, g->options, &w, f);
+	r = put_options(c->supervisor, g, &w, f);
 	if (!r)
-		r = child_send_pair(&c->supervisor->child, &w, fd);
+		r = child_send_pair(&c->engine->child, &w, fd);
 	wire_writer_free(&w);
 	return r;
 }
 
 static int answer_hello(struct client *c, const struct greeting *g, const struct client_ring *ring) {
-	const struct child *child = &c->supervisor->child;
+	const struct child *child = &c->engine->child;
 	const int fd[PACKET_PAIR] = { ring->memory, ring->client };
 	uint64_t features = (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING);
 	struct wire_writer w;
@@ -252,6 +287,7 @@ static int begin_session(
 	s->last_session++;
 	s->sessions_total++;
 	s->session_count++;
+	c->engine->sessions++;
 	c->hello = true;
 	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
 	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid,
@@ -261,15 +297,16 @@ static int begin_session(
 
 static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f) {
 	struct client_ring ring = { -1, -1, -1 };
-	struct greeting g;
+	struct greeting g = { .asks = 0 };
 	int r;
 
 	if (c->hello)
 		return fault_set(f, FAULT_STATE, "the connection has a session already");
 	r = read_greeting(body, &g, f);
-	if (!r && c->supervisor->child.state != CHILD_READY)
-		return c->supervisor->stopping ? fault_set(f, FAULT_CONNECT, "the daemon is stopping")
-					       : -EAGAIN;
+	if (!r && c->supervisor->stopping)
+		r = fault_set(f, FAULT_CONNECT, "the daemon is stopping");
+	if (!r)
+		r = engines_choose(c->supervisor, g.device, &c->engine, f);
 	if (!r)
 		r = begin_session(c, &g, &ring, f);
 	if (!r)
@@ -284,16 +321,21 @@ static int need_session(const struct client *c, struct fault *f) {
 	return c->hello ? 0 : fault_set(f, FAULT_STATE, "HELLO comes first");
 }
 
+/* With the rights that the session has. */
 static int answer_arena(struct client *c, uint32_t id, const struct client_arena *a) {
 	struct wire_writer w;
-	int r;
+	int reader = -1, r;
 
 	wire_writer_init(&w);
 	wire_put_array(&w, 3);
 	wire_put_uint(&w, id);
 	wire_put_uint(&w, a->id);
 	wire_put_uint(&w, a->bytes);
-	r = answer(c, &w, a->fd);
+	if (!a->writable)
+		reader = shm_reader(a->fd);
+	r = !a->writable && reader < 0 ? reader : answer(c, &w, a->writable ? a->fd : reader);
+	if (reader >= 0)
+		close(reader);
 	wire_writer_free(&w);
 	return r;
 }
@@ -308,7 +350,7 @@ static int on_arena_new(struct client *c, struct wire_cursor *body, struct fault
 	if (!r)
 		r = wire_get_end(body, "ARENA_NEW", f);
 	if (!r)
-		r = client_arena_new(c, bytes, false, &a, f);
+		r = client_arena_new(c, bytes, ARENA_OF_CLIENT, &a, f);
 	return r ? r : answer_arena(c, DOOR_ARENA_NEW, a);
 }
 
@@ -470,26 +512,21 @@ void clients_resume(struct supervisor *s) {
 
 /* ---- the engine's packets ---- */
 
-static void refuse_want(struct client *c, uint64_t session, const struct fault *f) {
-	struct supervisor *s = c->supervisor;
+static void refuse_want(struct client *c, const struct fault *f) {
 	struct wire_writer w;
 	int r;
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 4);
-	wire_put_uint(&w, CONTROL_ARENA_REFUSED);
-	wire_put_uint(&w, session);
+	client_tell_begin(c, &w, CONTROL_ARENA_REFUSED, 2);
 	wire_put_int(&w, f->code);
 	wire_put_text(&w, f->text);
-	r = child_queue(&s->child, &w, -1);
-	wire_writer_free(&w);
+	r = tell_end(c, &w);
 	if (r)
-		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", session,
+		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", c->session,
 			strerror(-r));
 }
 
 /* An engine's wish for a session that has just ended needs no answer: SESSION_END is on its way. */
-static int on_arena_want(struct client *c, struct wire_cursor *body, struct fault *f) {
+static int want_arena(struct client *c, struct wire_cursor *body, enum arena_owner owner, struct fault *f) {
 	struct client_arena *a;
 	struct fault refusal;
 	uint64_t bytes;
@@ -497,12 +534,44 @@ static int on_arena_want(struct client *c, struct wire_cursor *body, struct faul
 
 	if (r || !c)
 		return r;
-	r = client_arena_new(c, bytes, true, &a, &refusal);
+	r = client_arena_new(c, bytes, owner, &a, &refusal);
 	if (r < 0)
 		r = fault_set(&refusal, FAULT_MEMORY, "no shared memory: %s", strerror(-r));
 	if (r)
-		refuse_want(c, c->session, &refusal);
+		refuse_want(c, &refusal);
 	return 0;
+}
+
+static int on_arena_want(struct client *c, struct wire_cursor *body, struct fault *f) {
+	return want_arena(c, body, ARENA_OF_ENGINE, f);
+}
+
+static int on_share_want(struct client *c, struct wire_cursor *body, struct fault *f) {
+	return want_arena(c, body, ARENA_SHARED, f);
+}
+
+static int tell_held(struct client *c, uint64_t arena) {
+	struct wire_writer w;
+
+	client_tell_begin(c, &w, CONTROL_SHARE_HELD, 1);
+	wire_put_uint(&w, arena);
+	return tell_end(c, &w);
+}
+
+static int on_share_hold(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct fault refusal;
+	uint64_t arena, writable;
+	int r = wire_get_uint(body, "arena", UINT32_MAX, &arena, f);
+
+	if (!r)
+		r = wire_get_uint(body, "writable", 1, &writable, f);
+	if (r || !c)
+		return r;
+	if (client_arena_hold(c, arena, writable, &refusal)) {
+		refuse_want(c, &refusal);
+		return 0;
+	}
+	return tell_held(c, arena);
 }
 
 static int on_arena_drop(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -532,21 +601,28 @@ static int on_session_bad(struct client *c, struct wire_cursor *body, struct fau
 	return 0;
 }
 
-int clients_packet(struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) {
+static packet_function *const about_session[] = {
+	[CONTROL_ARENA_WANT] = on_arena_want,
+	[CONTROL_ARENA_DROP] = on_arena_drop,
+	[CONTROL_SESSION_BAD] = on_session_bad,
+	[CONTROL_SHARE_WANT] = on_share_want,
+	[CONTROL_SHARE_HOLD] = on_share_hold,
+};
+
+int clients_packet(const struct engine *e, uint64_t id, struct wire_cursor *body, struct fault *f) {
 	struct client *c;
 	uint64_t session;
 	int r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
 
 	if (r)
 		return r;
-	HASH_FIND(hh, s->sessions, &session, sizeof session, c);
-	if (id == CONTROL_ARENA_WANT)
-		return on_arena_want(c, body, f);
-	if (id == CONTROL_ARENA_DROP)
-		return on_arena_drop(c, body, f);
-	if (id == CONTROL_SESSION_BAD)
-		return on_session_bad(c, body, f);
-	return fault_set(f, FAULT_PROTOCOL, "the supervisor has no message %" PRIu64, id);
+	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
+	/* A session of another engine is none that this one may speak for. */
+	if (c && c->engine != e)
+		c = NULL;
+	if (id >= sizeof about_session / sizeof *about_session || !about_session[id])
+		return fault_set(f, FAULT_PROTOCOL, "the supervisor has no message %" PRIu64, id);
+	return about_session[id](c, body, f);
 }
 
 /* ---- beginning ---- */

@@ -5,6 +5,7 @@
 
 #include <uthash.h>
 
+#include "protocol/message.h"
 #include "daemon/door/supervisor.h"
 
 enum {
@@ -15,15 +16,20 @@ enum {
 	CLIENT_OPTIONS = 64,
 };
 
+struct shared_arena;
+
 struct client_arena {
 	uint32_t id;                     /* 0: unused */
+	bool writable;                   /* what its descriptor may be for */
 	int fd;
 	uint64_t bytes;
+	struct shared_arena *shared;     /* whose memory it is, or NULL */
 };
 
 struct client {
 	struct client *previous, *next;
 	struct supervisor *supervisor;
+	struct engine *engine;           /* that serves its session */
 	int fd;
 	struct loop_source *source;
 	struct user *user;
@@ -41,9 +47,12 @@ struct client {
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	char name[CLIENT_NAME];
 	uint64_t bytes;                  /* of arenas */
-	uint32_t arenas, last_arena;
+	uint32_t arenas, last_arena, shared;
 	struct client_arena arena[LIMIT_ARENAS];
 };
+
+/* The beginning of a control packet about the session, with so many fields to follow. */
+void client_tell_begin(const struct client *c, struct wire_writer *w, enum message_control message, uint32_t fields);
 
 /* ---- the ring of a session: ring.c ---- */
 
@@ -62,9 +71,30 @@ void client_ring_drop(struct client_ring *r);
  * Creates an arena, charges session and user, and tells the engine; *arenap is it. 0, a fault, or
  * -EAGAIN where the engine does not read: nothing has changed then.
  */
-int client_arena_new(struct client *c, uint64_t bytes, bool engine_owned, struct client_arena **arenap,
+int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct client_arena **arenap,
 	struct fault *f) FAULT_MUST_USE;
+/*
+ * The session holds the memory of an array that another one has exported, and is charged for it like that one. Where it
+ * holds it already, that may become writable. 0, or a fault.
+ */
+int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault *f) FAULT_MUST_USE;
 struct client_arena *client_arena_find(struct client *c, uint64_t id);
-/* Gives the memory back at once, also what a client has mapped. */
+/* Gives the memory back at once, also what a client has mapped; of a shared array, when nobody holds it any more. */
 void client_arena_drop(struct client *c, struct client_arena *a);
 void client_arenas_drop(struct client *c);
+
+/* ---- arenas of shared arrays: shared.c ---- */
+
+/* Memory that several sessions hold, and the supervisor owns. */
+struct shared_arena {
+	uint32_t id, holders;
+	int fd;
+	uint64_t bytes;
+	UT_hash_handle hh;
+};
+
+/* Takes over fd; one holder. NULL: out of memory. */
+struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t bytes);
+struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id);
+/* With the last holder its memory goes, whoever may still map it. */
+void shared_arena_drop(struct supervisor *s, struct shared_arena *a);

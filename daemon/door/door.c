@@ -94,20 +94,26 @@ static int set_address(struct sockaddr_un *a, const char *path, struct fault *f)
 		path, sizeof a->sun_path - 24);
 }
 
-/* The lock is ours, so a socket that lies there is a dead daemon's. */
+/*
+ * The lock is ours, so a socket that lies there is a dead daemon's. It gets its name once it listens: who finds it is
+ * never refused.
+ */
 static int listen_at(struct supervisor *s, const struct sockaddr_un *a, struct fault *f) {
+	struct sockaddr_un fresh = *a;
 	struct stat st;
 
+	memcpy(fresh.sun_path + strlen(fresh.sun_path), ".new", sizeof ".new");
 	if (!lstat(a->sun_path, &st) && !S_ISSOCK(st.st_mode))
 		return fault_set(f, FAULT_ARGUMENT, "%s exists and is no socket", a->sun_path);
-	unlink(a->sun_path);
+	unlink(fresh.sun_path);
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listener < 0)
 		return -errno;
-	if (bind(s->listener, (const struct sockaddr *)a, sizeof *a) < 0)
+	if (bind(s->listener, (const struct sockaddr *)&fresh, sizeof fresh) < 0)
 		return fault_set(
 			f, FAULT_ARGUMENT, "no socket can be made at %s: %s", a->sun_path, strerror(errno));
-	if (chmod(a->sun_path, (mode_t)s->config.door_mode) < 0 || listen(s->listener, DOOR_BACKLOG) < 0)
+	if (chmod(fresh.sun_path, (mode_t)s->config.door_mode) < 0 || listen(s->listener, DOOR_BACKLOG) < 0 ||
+		rename(fresh.sun_path, a->sun_path) < 0)
 		return -errno;
 	return 0;
 }

@@ -27,18 +27,21 @@ static double seconds(uint64_t from, uint64_t now) {
 	return (double)(now - from) / 1e6;
 }
 
-static void add_engine(cJSON *json, const struct supervisor *s, uint64_t now) {
-	const struct child *c = &s->child;
-	cJSON *engine = cJSON_AddObjectToObject(json, "engine");
+static void add_engine(cJSON *list, const struct engine *e, uint64_t now) {
+	const struct child *c = &e->child;
+	cJSON *engine = cJSON_CreateObject();
 
+	cJSON_AddItemToArray(list, engine);
+	cJSON_AddNumberToObject(engine, "number", e->number);
 	cJSON_AddStringToObject(engine, "state", state_words[c->state]);
 	cJSON_AddNumberToObject(engine, "pid", c->pid);
 	cJSON_AddNumberToObject(engine, "generation", c->generation);
-	cJSON_AddNumberToObject(engine, "ended", s->engine_ends);
-	cJSON_AddStringToObject(engine, "last_end", s->last_end);
+	cJSON_AddNumberToObject(engine, "ended", e->ends);
+	cJSON_AddStringToObject(engine, "last_end", e->last_end);
 	cJSON_AddNumberToObject(engine, "uptime_s", c->state == CHILD_NONE ? 0 : seconds(c->started_us, now));
 	cJSON_AddStringToObject(engine, "device", c->state == CHILD_READY ? c->device : "");
 	cJSON_AddStringToObject(engine, "rates", c->state == CHILD_READY ? c->rates : "");
+	cJSON_AddNumberToObject(engine, "sessions", e->sessions);
 	cJSON_AddStringToObject(engine, "url", c->url);
 }
 
@@ -47,10 +50,12 @@ static void add_session(cJSON *list, const struct client *c) {
 
 	cJSON_AddItemToArray(list, one);
 	cJSON_AddNumberToObject(one, "session", (double)c->session);
+	cJSON_AddNumberToObject(one, "engine", c->engine->number);
 	cJSON_AddNumberToObject(one, "uid", c->uid);
 	cJSON_AddNumberToObject(one, "pid", c->pid);
 	cJSON_AddStringToObject(one, "name", c->name);
 	cJSON_AddNumberToObject(one, "arenas", c->arenas);
+	cJSON_AddNumberToObject(one, "shared_arrays", c->shared);
 	cJSON_AddNumberToObject(one, "bytes", (double)c->bytes);
 }
 
@@ -68,17 +73,22 @@ static double add_sessions(cJSON *json, const struct supervisor *s) {
 }
 
 static void fill(cJSON *json, const struct supervisor *s, uint64_t now) {
+	cJSON *engines;
+
 	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
 	cJSON_AddNumberToObject(json, "protocol", PROTOCOL_VERSION);
 	cJSON_AddNumberToObject(json, "pid", getpid());
 	cJSON_AddNumberToObject(json, "uptime_s", seconds(s->started_us, now));
 	cJSON_AddStringToObject(json, "socket", s->config.door_socket);
 	cJSON_AddStringToObject(json, "cache_dir", s->config.cache_dir);
-	add_engine(json, s, now);
+	engines = cJSON_AddArrayToObject(json, "engines");
+	for (unsigned i = 0; i < s->engines; i++)
+		add_engine(engines, s->engine[i], now);
 	cJSON_AddNumberToObject(json, "connections", s->connections);
 	cJSON_AddNumberToObject(json, "session_count", s->session_count);
 	cJSON_AddNumberToObject(json, "sessions_total", (double)s->sessions_total);
 	cJSON_AddNumberToObject(json, "shared_bytes", add_sessions(json, s));
+	cJSON_AddNumberToObject(json, "shared_arrays", HASH_COUNT(s->shared));
 	cJSON_AddNumberToObject(json, "user_bytes_limit", (double)user_bytes_limit(&s->config));
 }
 

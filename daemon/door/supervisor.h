@@ -5,6 +5,7 @@
  *
  * A session lives as long as its connection to the door; the kernel tells of a client's death. It
  * also ends with the engine that served it: the connection is closed, so the client sees the end.
+ * Where there are several devices, each has an engine of its own (engines.h).
  */
 #pragma once
 
@@ -13,17 +14,19 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
-#include "daemon/door/child.h"
+#include "daemon/door/engines.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/user.h"
 
 struct client;
+struct shared_arena;
 
 struct supervisor {
 	struct config config;
 	const struct config_source *source;
 	struct loop *loop;
-	struct child child;
+	struct engine *engine[ENGINES];
+	unsigned engines;
 	struct notify notify;
 	struct users users;
 
@@ -37,21 +40,22 @@ struct supervisor {
 	struct client *sessions;             /* uthash by session number */
 	uint32_t connections, session_count;
 	uint64_t last_session, sessions_total;
+	struct shared_arena *shared;         /* uthash by number: shared.c */
+	uint32_t last_shared;
 	uint64_t silent_us;                  /* when the next silent connection is due; see clients_tick() */
 
 	int signals;
 	struct loop_source *signals_source;
 	uint64_t started_us;
-	uint64_t restart_us;                 /* when to start the engine again; 0: not planned */
-	uint64_t restart_delay_us;
-	uint32_t engine_ends;
-	char last_end[LIMIT_SENTENCE];
-	bool was_ready, stopping, done;
+	bool stopping, done;
 	int code;                            /* of the process */
 };
 
 /* Runs until it is told to stop; the exit status. A sentence that names the cause is on the log. */
 int supervisor_run(const struct config_source *source) FAULT_MUST_USE;
+
+/* Ends everything; the loop goes on until the engines have ended. */
+void supervisor_stop(struct supervisor *s, int code);
 
 /* ---- the door: door.c ---- */
 
@@ -68,11 +72,11 @@ void client_accept(struct supervisor *s, int fd);
 void clients_resume(struct supervisor *s);
 /* Closes the silent ones; returns when the next one is due, UINT64_MAX where none is. */
 uint64_t clients_tick(struct supervisor *s, uint64_t now);
-/* Closes those with a session (the engine that knew them is gone), or all. */
-void clients_close(struct supervisor *s, bool all);
+/* Closes those with a session that the engine served (it is gone), or all where it is NULL. */
+void clients_close(struct supervisor *s, const struct engine *of);
 /* A packet of the engine about a session. */
 int clients_packet(
-	struct supervisor *s, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+	const struct engine *e, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
 
 /* ---- the answer to STATUS: status.c ---- */
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
 #include "daemon/serve/wait.h"
 
@@ -115,6 +116,8 @@ static int operand_array(
 	if (!r && a->mapped)
 		r = fault_set(f, FAULT_STATE, "the array is mapped for writing; unmap it first");
 	if (!r)
+		r = share_check(a, f);
+	if (!r)
 		r = array_check(a, poisonp);
 	if (r)
 		return r;
@@ -187,7 +190,7 @@ static int keep_pending(struct session *s, struct array *a) {
 }
 
 /* A leaf is there already; everything else will be, when the graph has run. */
-static int output_array(struct session *s, uint32_t node, struct array **arrayp) {
+static int output_array(struct session *s, uint32_t node, struct array **arrayp, struct fault *f) {
 	const struct graph_node *n = graph_node(s->graph, node);
 	struct array *a = array_new(&n->type);
 	int r = 0;
@@ -204,6 +207,7 @@ static int output_array(struct session *s, uint32_t node, struct array **arrayp)
 
 		a->buffer = buffer_ref(leaf->buffer);
 		a->view = leaf->view;
+		r = share_part(s, a, f);
 	}
 	if (r)
 		array_unref(a);
@@ -240,7 +244,7 @@ static int name_output(struct batch *b, uint64_t node, uint64_t handle, struct f
 	else if (b->scratch->node[node] == BATCH_POISONED)
 		r = output_poisoned(b->scratch->poison[node], &a);
 	else
-		r = output_array(b->session, b->scratch->node[node], &a);
+		r = output_array(b->session, b->scratch->node[node], &a, f);
 	if (r)
 		return r;
 	r = handles_put(&b->session->handles, handle, a, f);

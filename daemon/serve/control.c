@@ -22,6 +22,7 @@
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/str.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/operations.h"
 
 enum {
@@ -221,6 +222,17 @@ static int on_session_end(struct control_message *m, struct fault *f) {
 	return r;
 }
 
+/* Memory for an exported array; where nobody waits for it any more it goes back. */
+static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
+	if (s->granting) {
+		s->granted = (struct grant){ .arena = arena, .fd = fd, .bytes = bytes };
+		return 0;
+	}
+	close(fd);
+	control_drop(s, arena);
+	return 0;
+}
+
 static int on_arena(struct control_message *m, struct fault *f) {
 	struct session *s = NULL;
 	uint64_t arena, bytes, owner;
@@ -232,20 +244,19 @@ static int on_arena(struct control_message *m, struct fault *f) {
 	if (!r)
 		r = wire_get_uint(&m->body, "bytes", UINT64_MAX, &bytes, f);
 	if (!r)
-		r = wire_get_uint(&m->body, "owner", 1, &owner, f);
+		r = wire_get_uint(&m->body, "owner", ARENA_OWNERS - 1, &owner, f);
 	if (r || !s)
 		return r;
 	if (fd < 0)
 		return fault_set(f, FAULT_PROTOCOL, "an arena came without its descriptor");
 	m->fd[0] = -1;
-	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == 1);
-	if (!r)
-		s->arena_bytes += bytes;
-	return r;
+	if (owner == ARENA_SHARED)
+		return take_grant(s, (uint32_t)arena, fd, bytes);
+	return space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == ARENA_OF_ENGINE);
 }
 
-/* An answer to control_want() that came too late. */
-static int on_arena_refused(struct control_message *m, struct fault *f) {
+/* An answer that was awaited, or came too late: there is nothing to do. */
+static int on_answer(struct control_message *m, struct fault *f) {
 	(void)m;
 	(void)f;
 	return 0;
@@ -264,6 +275,9 @@ static int on_reload(struct control_message *m, struct fault *f) {
 		if (s->applies != SETTING_START && s->type != SETTING_TEXT)
 			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, sizeof(uint64_t));
 	}
+	for (struct account *a = v->accounts; a; a = a->hh.next)
+		lane_group_limit(a->lanes, (uint32_t)v->config.limits_user_device_share);
+	v->progress = true;
 	log_set_level((enum log_level)v->config.log_level);
 	operations_reload(v->operations);
 	return 0;
@@ -276,8 +290,9 @@ static const struct {
 	[CONTROL_SESSION_NEW] = { on_session_new, true },
 	[CONTROL_SESSION_END] = { on_session_end, false },
 	[CONTROL_ARENA] = { on_arena, true },
-	[CONTROL_ARENA_REFUSED] = { on_arena_refused, false },
+	[CONTROL_ARENA_REFUSED] = { on_answer, false },
 	[CONTROL_RELOAD] = { on_reload, false },
+	[CONTROL_SHARE_HELD] = { on_answer, true },
 };
 
 enum { CONTROLS = sizeof controls / sizeof *controls };
@@ -350,6 +365,22 @@ static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
 	return handled;
 }
 
+/* Kept for control_turn(). Of a session whose end is among it the supervisor answers nothing any more. */
+static void defer(struct server *v, struct control_packet *p) {
+	struct control_message m = { .server = v, .fd = p->fd };
+	struct session *s = NULL;
+	struct wire_reader reader;
+	struct fault f;
+
+	LL_APPEND(v->packets, p);
+	if (wire_open(&reader, p->bytes, p->size, &f))
+		return;
+	m.id = packet_id(&reader, &m.body);
+	if (m.id == CONTROL_SESSION_END && !find_session(&m, &s, &f) && s)
+		s->ending = true;
+	wire_close(&reader);
+}
+
 void control_catch_up(struct server *v) {
 	struct control_packet *p;
 
@@ -357,7 +388,7 @@ void control_catch_up(struct server *v) {
 		if (handle(v, p, true))
 			packet_free(p);
 		else
-			LL_APPEND(v->packets, p);
+			defer(v, p);
 	}
 }
 
@@ -377,11 +408,28 @@ void control_turn(struct server *v) {
 
 /* ---- asking for an arena ---- */
 
-/* Is this the answer for the session: 1 it was made, 0 no, or a negative errno. */
-static int answer_of(const struct session *s, const struct control_packet *p) {
+/* What a session waits for from the supervisor. */
+struct awaited {
+	const struct session *session;
+	unsigned id;
+	enum arena_owner owner;      /* of an ARENA */
+};
+
+static int read_owner(struct wire_cursor *body, uint64_t *ownerp) {
+	uint64_t ignored;
+	struct fault f;
+	int r = wire_get_uint(body, "arena", UINT32_MAX, &ignored, &f);
+
+	if (!r)
+		r = wire_get_uint(body, "bytes", UINT64_MAX, &ignored, &f);
+	return r ? r : wire_get_uint(body, "owner", UINT32_MAX, ownerp, &f);
+}
+
+/* Is this it: 1, 0 no, or a negative errno: it was refused. */
+static int answer_of(const struct awaited *w, const struct control_packet *p) {
 	struct wire_reader reader;
 	struct wire_cursor body;
-	uint64_t session, value = 0, owner = 1;
+	uint64_t session, owner = w->owner;
 	struct fault f;
 	unsigned id;
 	int r = wire_open(&reader, p->bytes, p->size, &f);
@@ -391,13 +439,13 @@ static int answer_of(const struct session *s, const struct control_packet *p) {
 	id = packet_id(&reader, &body);
 	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
 	if (!r && id == CONTROL_ARENA)
-		r = wire_get_uint(&body, "arena", UINT32_MAX, &value, &f) ||
-		    wire_get_uint(&body, "bytes", UINT64_MAX, &value, &f) ||
-		    wire_get_uint(&body, "owner", 1, &owner, &f);
+		r = read_owner(&body, &owner);
 	wire_close(&reader);
-	if (r || session != s->id || !owner)
+	if (r || session != w->session->id || owner != w->owner)
 		return 0;
-	return id == CONTROL_ARENA ? 1 : id == CONTROL_ARENA_REFUSED ? -EDQUOT : 0;
+	if (id == w->id)
+		return 1;
+	return id == CONTROL_ARENA_REFUSED ? -EDQUOT : 0;
 }
 
 static int wait_readable(const struct server *v, uint64_t deadline) {
@@ -408,33 +456,66 @@ static int wait_readable(const struct server *v, uint64_t deadline) {
 	return r < 0 && errno != EINTR ? -errno : r == 0 ? -ETIMEDOUT : 0;
 }
 
-/* Handles what adds and keeps the rest, until the answer comes. */
-static int await_answer(struct session *s, uint64_t deadline) {
-	struct server *v = s->server;
+/* Handles what adds and keeps the rest, until the answer comes, or the session has ended, of which there is none. */
+static int await_answer(struct server *v, const struct awaited *w) {
+	uint64_t deadline = loop_now() + CONTROL_WAIT_US;
 	int r = 0;
 
-	while (!r && !v->orphaned) {
+	while (!r && !v->orphaned && !w->session->ending) {
 		struct control_packet *p = receive(v);
-		uint64_t had = s->arena_bytes;
 		int answer;
 
 		if (!p) {
 			r = wait_readable(v, deadline);
 			continue;
 		}
-		answer = answer_of(s, p);
-		if (answer < 0 || handle(v, p, true))
+		answer = answer_of(w, p);
+		if (answer == -EDQUOT || handle(v, p, true))
 			packet_free(p);
 		else
-			LL_APPEND(v->packets, p);
+			defer(v, p);
 		if (answer)
-			return answer < 0 ? answer : s->arena_bytes == had ? -ENOMEM : 0;
+			return answer < 0 ? answer : 0;
 	}
 	return r ? r : -EPIPE;
 }
 
 int control_want(struct session *s, uint64_t bytes) {
+	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_OF_ENGINE };
+	uint64_t had = space_mapped(s->space);
 	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
 
-	return r ? r : await_answer(s, loop_now() + CONTROL_WAIT_US);
+	if (!r)
+		r = await_answer(s->server, &w);
+	return r ? r : space_mapped(s->space) == had ? -ENOMEM : 0;
+}
+
+int control_share(struct session *s, uint64_t bytes, struct grant *g) {
+	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_SHARED };
+	int r = send_about(s, CONTROL_SHARE_WANT, bytes);
+
+	s->granting = true;
+	s->granted.fd = -1;
+	if (!r)
+		r = await_answer(s->server, &w);
+	s->granting = false;
+	*g = s->granted;
+	if (r && g->fd >= 0)
+		close(g->fd);
+	return r ? r : g->fd < 0 ? -ENOMEM : 0;
+}
+
+int control_hold(struct session *s, uint32_t arena, bool writable) {
+	struct awaited w = { .session = s, .id = CONTROL_SHARE_HELD };
+	struct wire_writer out;
+	int r;
+
+	wire_writer_init(&out);
+	wire_put_array(&out, 4);
+	wire_put_uint(&out, CONTROL_SHARE_HOLD);
+	wire_put_uint(&out, s->id);
+	wire_put_uint(&out, arena);
+	wire_put_uint(&out, writable);
+	r = send_packet(s->server->control, &out);
+	return r ? r : await_answer(s->server, &w);
 }

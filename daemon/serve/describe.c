@@ -88,6 +88,14 @@ static void add_named(cJSON *json, const struct plan *p, const struct plan_step 
 		cJSON_AddItemToArray(list, cJSON_CreateString(p->book->pattern[__builtin_ctzll(left)]->name));
 }
 
+/* Launches of the plan that runs, by the kernel's own program and by an interpreter. */
+static void add_tiers(cJSON *kernel, const struct plan_step *s) {
+	if (!s->compiled && !s->interpreted)
+		return;
+	cJSON_AddNumberToObject(kernel, "launches_compiled", (double)s->compiled);
+	cJSON_AddNumberToObject(kernel, "launches_interpreted", (double)s->interpreted);
+}
+
 static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
@@ -108,6 +116,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
 	cJSON_AddNumberToObject(kernel, "bytes_read", (double)s->bytes_read);
 	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
 	add_gain(kernel, p, step);
+	add_tiers(kernel, s);
 }
 
 static void add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {

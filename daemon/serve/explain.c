@@ -124,13 +124,16 @@ static int compare(struct explain *x, struct fault *f) {
 	return plan_compare_single(x->plan, x->graph, &options, f);
 }
 
-/* Times of the plan that runs this graph, where there is one and exec measures (engine.time_kernels). */
+/* What the plan that runs this graph knows, where there is one: launches, and times where exec measures (engine.time_kernels). */
 static void take_times(struct explain *x) {
 	struct plan_options options = options_of(x);
 	struct plan *ran = plan_cache_find(x->session->server->plans, x->graph, &options);
 
-	for (uint32_t i = 0; ran && ran->steps == x->plan->steps && i < ran->steps; i++)
+	for (uint32_t i = 0; ran && ran->steps == x->plan->steps && i < ran->steps; i++) {
 		x->plan->step[i].measured_ns = ran->step[i].measured_ns;
+		x->plan->step[i].compiled = ran->step[i].compiled;
+		x->plan->step[i].interpreted = ran->step[i].interpreted;
+	}
 	plan_unref(ran);
 }
 

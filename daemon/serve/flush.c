@@ -16,6 +16,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/patterns.h"
+#include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
 
 /* Memory to bind leaves and outputs, kept between runs. */
@@ -39,6 +40,7 @@ void flush_scratch_free(struct flush_scratch *x) {
 struct flush {
 	struct session *session;
 	struct graph *graph;
+	struct space *space;         /* of the outputs; NULL: the session's */
 	struct array **array;
 	uint64_t first, last;        /* numbers of the batches */
 	uint64_t operations;
@@ -267,7 +269,7 @@ static void run_undo(struct run *run) {
 static int submit(const struct flush *f) {
 	struct session *s = f->session;
 	struct server *v = s->server;
-	struct exec_request q = { .plan = f->plan, .space = s->space, .done = on_done,
+	struct exec_request q = { .plan = f->plan, .space = f->space ? f->space : s->space, .done = on_done,
 		.together = s->settings.together, .timeout_us = s->settings.timeout_us,
 		.timed = f->timed ? on_timed : NULL };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
@@ -284,7 +286,9 @@ static int submit(const struct flush *f) {
 	q.leaf_offset = v->flush->offset;
 	q.scalar = graph_scalar_values(f->graph);
 	q.user = run;
+	device_builds_for(v->device, s->account->builds);
 	r = exec_submit(v->exec, s->lane, &q, v->flush->output);
+	device_builds_for(v->device, NULL);
 	if (r) {
 		run_undo(run);
 		return r;
@@ -484,6 +488,21 @@ static void forget_gathered(struct session *s) {
 	s->epoch++;
 }
 
+/* Views of a shared array keep its values of now, whatever others write later: those that stay get a copy. */
+static void part_from_shared(struct session *s) {
+	struct poison *p;
+	struct fault f;
+	int r;
+
+	for (uint32_t i = 0; i < s->pendings; i++) {
+		r = s->pending[i]->buffer ? share_part(s, s->pending[i], &f) : 0;
+		if (!fault_of_memory(&f, r))
+			continue;
+		p = poison_new(&f, 0, -1);
+		array_poison(s->pending[i], p);
+	}
+}
+
 void flush_session(struct session *s, enum flush_reason reason) {
 	struct flush f = { .session = s,
 		.graph = s->graph,
@@ -503,6 +522,8 @@ void flush_session(struct session *s, enum flush_reason reason) {
 		r = run_graph(&f, &fault);
 	if (fault_of_memory(&fault, r))
 		poison_pending(s, &fault);
+	else
+		part_from_shared(s);
 	forget_gathered(s);
 }
 
@@ -519,8 +540,8 @@ static int copy_graph(struct graph *g, const struct array *a, struct fault *f) {
 	return r ? r : graph_output(g, copy, 0);
 }
 
-int flush_copy(struct session *s, struct array *a, struct fault *f) {
-	struct flush x = { .session = s, .graph = s->server->graph, .array = &a, .first = s->next - 1,
+static int copy_to(struct session *s, const struct array *a, struct array *to, struct space *space, struct fault *f) {
+	struct flush x = { .session = s, .graph = s->server->graph, .array = &to, .space = space, .first = s->next - 1,
 		.last = s->next - 1, .operations = 1 };
 	int r = copy_graph(x.graph, a, f);
 
@@ -529,4 +550,12 @@ int flush_copy(struct session *s, struct array *a, struct fault *f) {
 	if (!r)
 		session_count(s, copies, 1);
 	return r;
+}
+
+int flush_copy(struct session *s, struct array *a, struct fault *f) {
+	return copy_to(s, a, a, NULL, f);
+}
+
+int flush_copy_to(struct session *s, const struct array *a, struct array *to, struct space *space, struct fault *f) {
+	return copy_to(s, a, to, space, f);
 }

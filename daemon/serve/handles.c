@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/serve/share.h"
+#include "daemon/base/memory.h"
+
 /* ---- arrays ---- */
 
 struct array *array_new(const struct tensor_type *t) {
-	struct array *a = calloc(1, sizeof *a);
+	struct array *a = memory_zeroed(sizeof *a);
 
 	if (!a)
 		return NULL;
@@ -26,6 +29,8 @@ struct array *array_ref(struct array *a) {
 struct array *array_unref(struct array *a) {
 	if (!a || --a->references)
 		return NULL;
+	if (a->hold)
+		share_left(a);
 	if (a->buffer)
 		buffer_unref(a->buffer);
 	poison_unref(a->poison);

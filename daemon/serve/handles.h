@@ -23,6 +23,8 @@ enum array_mapped {
 	ARRAY_MAPPED,                /* the client may write it */
 };
 
+struct hold;
+
 struct array {
 	uint32_t references;         /* the handle, the window, requests that wait for it */
 	uint32_t epoch, node;        /* its node in the session's graph, while that has this epoch */
@@ -31,6 +33,8 @@ struct array {
 	uint64_t version;
 	struct buffer *buffer;
 	struct poison *poison;
+	struct hold *hold;           /* it is shared with other sessions: share.h; else NULL */
+	bool writable;               /* ... and this session may map it for writing */
 	struct view view;
 	struct tensor_type type;
 };

@@ -11,18 +11,17 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* An array that has a value, or will have one; runs what it needs. */
-static int need_array(struct request *r, uint64_t *handlep, struct array **arrayp, struct fault *f) {
+#include "daemon/serve/share.h"
+
+int request_array(struct request *r, uint64_t handle, struct array **arrayp, struct fault *f) {
 	struct session *s = r->session;
 	struct poison *poison = NULL;
-	int code = wire_get_uint(&r->body, "handle", INT64_MAX, handlep, f);
+	int code = handles_get(&s->handles, handle, arrayp, f);
 
-	if (!code)
-		code = wire_get_end(&r->body, "the request", f);
-	if (!code)
-		code = handles_get(&s->handles, *handlep, arrayp, f);
 	if (!code && (*arrayp)->mapped)
-		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is mapped for writing", *handlep);
+		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is mapped for writing", handle);
+	if (!code)
+		code = share_check(*arrayp, f);
 	if (!code && (*arrayp)->pending)
 		flush_session(s, FLUSH_DEMAND);
 	if (!code)
@@ -35,6 +34,16 @@ static int need_array(struct request *r, uint64_t *handlep, struct array **array
 		r->node = poison->node;
 	}
 	return f->code;
+}
+
+/* A request of nothing but a handle. */
+static int need_array(struct request *r, struct array **arrayp, struct fault *f) {
+	uint64_t handle;
+	int code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "the request", f);
+	return code ? code : request_array(r, handle, arrayp, f);
 }
 
 static bool is_plain(const struct array *a) {
@@ -63,7 +72,7 @@ static void answer_location(struct waiter *w) {
 	waiter_free(w);
 }
 
-static int publish(struct waiter *w, waiter_function *then) {
+int waiter_publish(struct waiter *w, waiter_function *then) {
 	w->then = then;
 	w->buffer = buffer_ref(w->array->buffer);
 	w->offset = w->array->view.offset;
@@ -75,8 +84,7 @@ static int publish(struct waiter *w, waiter_function *then) {
 int read_request(struct request *r, struct fault *f) {
 	struct array *a = NULL;
 	struct waiter *w;
-	uint64_t handle;
-	int code = need_array(r, &handle, &a, f);
+	int code = need_array(r, &a, f);
 
 	if (!code && !is_plain(a))
 		code = flush_copy(r->session, a, f);
@@ -85,7 +93,7 @@ int read_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	session_count(r->session, reads, 1);
-	code = publish(w, answer_location);
+	code = waiter_publish(w, answer_location);
 	if (code)
 		waiter_free(w);
 	return code;
@@ -93,8 +101,18 @@ int read_request(struct request *r, struct fault *f) {
 
 /* ---- MAP and UNMAP ---- */
 
+/* It is not to be mapped after all. */
+static void map_undo(struct array *a) {
+	a->mapped = ARRAY_FREE;
+	if (a->hold)
+		share_unfenced(a);
+}
+
 static void map_published(struct waiter *w) {
-	w->array->mapped = w->fault.code ? ARRAY_FREE : ARRAY_MAPPED;
+	if (w->fault.code)
+		map_undo(w->array);
+	else
+		w->array->mapped = ARRAY_MAPPED;
 	answer_location(w);
 }
 
@@ -109,29 +127,39 @@ static void map_fenced(struct waiter *w) {
 		f = poison->fault;
 		r = f.code;
 	}
-	if (!r && (buffer_shared(a->buffer) || !is_plain(a)))
+	if (!r && !a->hold && (buffer_shared(a->buffer) || !is_plain(a)))
 		r = flush_copy(w->session, a, &f);
 	if (!r)
-		r = publish(w, map_published);
+		r = waiter_publish(w, map_published);
 	if (r)
-		a->mapped = ARRAY_FREE;
+		map_undo(a);
 	waiter_failed(w, r, &f);
+}
+
+/* Everything queued that may read it: of this session, or of all that hold it. */
+static int fence(struct waiter *w) {
+	struct session *s = w->session;
+
+	if (w->array->hold)
+		return share_fence(w);
+	if (s->gathered)
+		flush_session(s, FLUSH_DEMAND);
+	return lane_fence(s->lane, waiter_fenced, w);
 }
 
 int map_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
 	struct array *a = NULL;
 	struct waiter *w;
-	uint64_t handle;
-	int code = need_array(r, &handle, &a, f);
+	int code = need_array(r, &a, f);
 
+	if (!code && a->hold)
+		code = share_may_write(a, f);
 	if (!code)
 		code = waiter_new(r, a, map_fenced, &w);
 	if (code)
 		return code;
-	if (s->gathered)                 /* may read it */
-		flush_session(s, FLUSH_DEMAND);
-	code = lane_fence(s->lane, waiter_fenced, w);
+	code = fence(w);
 	if (code) {
 		waiter_free(w);
 		return code;
@@ -158,7 +186,7 @@ int unmap_request(struct request *r, struct fault *f) {
 		return code;
 	buffer_written(a->buffer);
 	a->mapped = ARRAY_FREE;
-	a->version++;
+	a->version = a->hold ? share_written(a) : a->version + 1;
 	w = request_answer(s->server, r->id, 2);
 	wire_put_uint(w, r->seq);
 	wire_put_uint(w, a->version);

@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "protocol/message.h"
+#include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 
 enum {
@@ -45,6 +46,9 @@ static const struct {
 	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
 	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
 	[REQUEST_CONFIGURE] = { configure_request, ORDER_NONE, false },
+	[REQUEST_EXPORT] = { export_request, ORDER_AFTER, false },
+	[REQUEST_IMPORT] = { import_request, ORDER_AFTER, false },
+	[REQUEST_REVOKE] = { revoke_request, ORDER_NONE, false },
 	[REQUEST_SETTINGS] = { settings_request, ORDER_NONE, false },
 	[REQUEST_SET] = { set_request, ORDER_NONE, false },
 	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false },
@@ -157,10 +161,20 @@ static void run(struct request *r) {
 			r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
 }
 
+/* What waits for builders is looked at again as they end, see server.c. */
+static bool may_build(const struct session *s) {
+	struct server *v = s->server;
+
+	if (account_may_build(s->account, &v->config, loop_now()))
+		return true;
+	v->waits_for_builds = true;
+	return false;
+}
+
 static bool has_room(const struct session *s) {
 	const struct config *c = &s->server->config;
 
-	return s->queued < c->limits_queued_ops && s->queued_bytes < c->limits_queued_bytes &&
+	return may_build(s) && s->queued < c->limits_queued_ops && s->queued_bytes < c->limits_queued_bytes &&
 		s->account->queued < c->limits_user_queued_ops;
 }
 
@@ -307,7 +321,7 @@ void request_arrived(struct server *v, struct transport_request *frame) {
 	struct request r = { .frame = frame };
 	struct wire_reader reader;
 	struct fault f = { 0 };
-	int code = wire_open(&reader, frame->bytes, frame->size, &f);
+	int code = wire_open_in(&reader, &v->memory, frame->bytes, frame->size, &f);
 
 	if (!code) {
 		r.body = wire_root(&reader);

@@ -41,6 +41,12 @@ void request_send(struct server *v, struct transport_request *frame);
 void request_refuse(struct server *v, struct session *s, struct transport_request *frame,
 	const struct fault *f, uint64_t seq, int64_t node);
 
+/*
+ * An array that has a value or will have one, and may be read: runs what it needs. Where it has a fault instead, the
+ * operation to blame is told. read.c
+ */
+int request_array(struct request *r, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
+
 /* ---- the functions ---- */
 
 request_function submit_request;     /* submit.c */
@@ -51,6 +57,9 @@ request_function wait_request;       /* wait.c */
 request_function read_request;       /* read.c */
 request_function map_request;
 request_function unmap_request;
+request_function export_request;     /* share.c */
+request_function import_request;
+request_function revoke_request;
 request_function explain_request;    /* explain.c */
 request_function can_fuse_request;
 request_function stats_request;      /* stats.c */

@@ -14,9 +14,11 @@
 #include <time.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/batch.h"
 #include "daemon/serve/operations.h"
 #include "daemon/serve/patterns.h"
+#include "daemon/serve/share.h"
 #include "daemon/serve/wait.h"
 
 enum {
@@ -24,8 +26,17 @@ enum {
 	SERVER_BURST = 16,
 	/* With sessions about, memory that became idle is looked for this often. */
 	SERVER_IDLE_US = 1000 * 1000,
+	/* Between two looks at the clock while it looks about. */
+	SERVER_LOOKS = 16,
 	/* With something to do, sockets are asked this often: what is on them comes a few turns later. */
 	SERVER_TURNS = 8,
+	/*
+	 * With a device of its own the engine's thread looks about for so long before it sleeps: what a client waits for is on its way
+	 * often enough, and a wake costs as much. Where kernels run on the same processors, they need them more.
+	 */
+	SERVER_SPIN_NS = 20 * 1000,
+	/* Who may have no more kernels built in this minute is looked at again this often. */
+	SERVER_BUILDS_US = 500 * 1000,
 	/* Between two writes of what the tracker learned. */
 	SERVER_SAVE_US = 30 * 1000 * 1000,
 };
@@ -51,7 +62,9 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	if (v->rings)
 		rings_on_failure(v->rings, control_bad, v);
 	wire_writer_init(&v->writer);
-	r = graph_new(&v->graph);
+	r = shares_begin(v);
+	if (!r)
+		r = graph_new(&v->graph);
 	if (!r)
 		r = batch_scratch_new(&v->scratch);
 	if (!r)
@@ -70,12 +83,14 @@ struct server *server_free(struct server *v) {
 		return NULL;
 	while (v->sessions)
 		session_free(v->sessions);
+	accounts_free(&v->accounts, true);
 	operations_free(v->operations);
 	patterns_free(v->patterns);
 	batch_scratch_free(v->scratch);
 	flush_scratch_free(v->flush);
 	graph_free(v->graph);
 	wire_writer_free(&v->writer);
+	wire_memory_free(&v->memory);
 	free(v);
 	return NULL;
 }
@@ -90,6 +105,19 @@ static void take_requests(struct server *v) {
 			return;
 		request_arrived(v, r);
 	}
+}
+
+/* Kernels were built, or a while has passed: who is held for that may go on. */
+static void heed_builds(struct server *v) {
+	const struct device_counters *c = device_counters(v->device);
+	uint64_t builds = c->builds + c->builds_cached, now = v->waits_for_builds ? loop_now() : 0;
+
+	if (!v->waits_for_builds || (builds == v->builds_seen && now - v->builds_us < SERVER_BUILDS_US))
+		return;
+	v->builds_seen = builds;
+	v->builds_us = now;
+	v->waits_for_builds = false;
+	v->progress = true;
 }
 
 /* Runs ended, so the queues of sessions have room again. */
@@ -140,6 +168,8 @@ static void turn(struct server *v) {
 	operations_turn(v->operations);
 	exec_progress(v->exec);
 	waiters_turn(v);
+	shares_turn(v);
+	heed_builds(v);
 	progress_sessions(v);
 	window_turn(v);
 	accepted_turn(v);
@@ -165,28 +195,60 @@ static uint64_t wait_us(const struct server *v) {
 	}
 	if ((v->sessions || device_measuring(v->device)) && wait > SERVER_IDLE_US)
 		wait = SERVER_IDLE_US;
+	if (v->waits_for_builds && wait > SERVER_BUILDS_US)
+		wait = SERVER_BUILDS_US;
 	return wait;
 }
 
 /* What the loop sleeps on. */
 enum { FD_BELL, FD_CONTROL, FD_STOP, FD_RINGS, FDS };
 
-/* ppoll() rather than epoll: four descriptors, and a window's end needs microseconds. */
+/* ppoll() rather than epoll: four descriptors, and a window's end needs microseconds. How many descriptors are ready, or -errno. */
 static int sleep_until(struct server *v, struct pollfd fds[static FDS], uint64_t us) {
 	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
 
-	if (ppoll(fds, FDS, us == UINT64_MAX ? NULL : &t, NULL) < 0 && errno != EINTR)
+	int n = ppoll(fds, FDS, us == UINT64_MAX ? NULL : &t, NULL);
+
+	if (n < 0 && errno != EINTR)
 		return -errno;
 	inbox_wake(v->inbox, fds[FD_BELL].revents & POLLIN);
 	if (fds[FD_RINGS].revents)
 		rings_wake(v->rings);
-	return 0;
+	return n > 0 ? n : 0;
 }
 
 /* Is there something to do already? Costs no more than looks. */
 static bool server_busy(const struct server *v) {
-	return inbox_waiting(v->inbox) || v->ready || v->packets || operations_ready(v->operations) ||
+	return inbox_waiting(v->inbox) || v->ready || v->leaving || v->packets || operations_ready(v->operations) ||
 	       (v->rings && rings_waiting(v->rings));
+}
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* Looks about for a moment; true where something has come. */
+static bool spin(struct server *v) {
+	uint64_t start = loop_now_ns();
+
+	do {
+		for (int i = 0; i < SERVER_LOOKS; i++) {
+			if (server_busy(v))
+				return true;
+			relax();
+		}
+	} while (loop_now_ns() - start < SERVER_SPIN_NS);
+	return false;
+}
+
+/* Once after each time that something came: an idle daemon uses no processor. */
+static bool spins(struct server *v, bool *stirredp) {
+	bool stirred = *stirredp;
+
+	*stirredp = false;
+	return stirred && !device_flat(v->device) && spin(v);
 }
 
 int server_run(struct server *v, int stop_fd) {
@@ -195,9 +257,10 @@ int server_run(struct server *v, int stop_fd) {
 		[FD_STOP] = { .fd = stop_fd, .events = POLLIN },
 		[FD_RINGS] = { .fd = v->rings ? rings_descriptor(v->rings) : -1, .events = POLLIN } };
 	unsigned turns = 0;
+	bool stirred = false;
 	int r = 0;
 
-	while (!r && !v->orphaned && !(fds[FD_STOP].revents & POLLIN)) {
+	while (r >= 0 && !v->orphaned && !(fds[FD_STOP].revents & POLLIN)) {
 		bool rest;
 
 		inbox_rung(v->inbox);
@@ -205,12 +268,15 @@ int server_run(struct server *v, int stop_fd) {
 			control_turn(v);
 		fds[FD_CONTROL].revents = 0;
 		turn(v);
-		if (server_busy(v) && ++turns < SERVER_TURNS)
+		if ((server_busy(v) || spins(v, &stirred)) && ++turns < SERVER_TURNS) {
+			stirred = true;
 			continue;
+		}
 		turns = 0;
-		rest = inbox_sleep(v->inbox) && !v->ready && !v->packets && !operations_ready(v->operations) &&
+		rest = inbox_sleep(v->inbox) && !v->ready && !v->leaving && !v->packets && !operations_ready(v->operations) &&
 		       (!v->rings || rings_sleep(v->rings));
 		r = sleep_until(v, fds, rest ? wait_us(v) : 0);
+		stirred = r > 0 || !rest;
 	}
-	return r;
+	return r < 0 ? r : 0;
 }

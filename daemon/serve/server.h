@@ -58,10 +58,17 @@ struct server {
 	struct operations *operations;       /* that the administrator defined */
 	struct patterns *patterns;           /* ... and patterns */
 	struct waiter *accepted;             /* utlist: batches whose acceptance is still to be told */
+	struct share *shares;                /* utlist: exported arrays */
+	struct hold *leaving;                /* utlist: share.c looks at them in the next turn */
+	struct token *tokens;                /* uthash */
+	uint64_t token_seed;                 /* where they lie in that table */
+	bool waits_for_builds;               /* requests are held until kernels are built, or time has passed */
+	uint64_t builds_seen, builds_us;     /* how many there were, and when, when that was last looked at */
 	bool progress;                       /* runs ended: held requests may go on */
 
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
 	struct wire_writer writer;           /* of answers */
+	struct wire_memory memory;    /* of the frame that is being read */
 	struct batch_scratch *scratch;       /* submit.c */
 	struct flush_scratch *flush;         /* flush.c */
 
@@ -88,9 +95,13 @@ void control_turn(struct server *v);
  * before it tells the client. Ends no session, so a caller may hold one.
  */
 void control_catch_up(struct server *v);
-/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -EDQUOT or -ETIMEDOUT. */
+/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -EDQUOT, -EPIPE or -ETIMEDOUT. */
 int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
-/* An engine-laid-out arena is empty. */
+/* Memory for one array that the session exports, and that it then holds. The caller owns g->fd. As control_want(). */
+int control_share(struct session *s, uint64_t bytes, struct grant *g) FAULT_MUST_USE;
+/* The session holds such memory of another one, until control_drop(). As control_want(). */
+int control_hold(struct session *s, uint32_t arena, bool writable) FAULT_MUST_USE;
+/* An engine-laid-out arena is empty, or what it held of a shared array is released. */
 void control_drop(struct session *s, uint32_t arena);
 int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
 /* The session wrote nonsense. user is the server. */
@@ -122,5 +133,11 @@ uint64_t window_deadline(const struct server *v);
 void flush_session(struct session *s, enum flush_reason reason);
 /* Gives an array that has a buffer memory of its own, row-major. 0, a fault or -ENOMEM. */
 int flush_copy(struct session *s, struct array *a, struct fault *f) FAULT_MUST_USE;
+/*
+ * Gives the values of a, which has a buffer, to `to`, an array of the same type without one, in memory of `space`. 0, a fault
+ * or -ENOMEM.
+ */
+int flush_copy_to(struct session *s, const struct array *a, struct array *to, struct space *space,
+	struct fault *f) FAULT_MUST_USE;
 void flush_scratch_free(struct flush_scratch *x);
 void run_free(struct run *run);

@@ -13,6 +13,7 @@
 #include "daemon/serve/capture.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/rings.h"
+#include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
 #include "daemon/serve/wait.h"
 
@@ -56,11 +57,15 @@ static int open_parts(struct session *s) {
 
 	s->account = account_get(&v->accounts, s->uid);
 	if (s->account)
+		lane_group_limit(s->account->lanes, (uint32_t)v->config.limits_user_device_share);
+	if (s->account)
 		handles_account(&s->handles, &s->account->arrays, v->config.limits_user_handles);
 	else
 		r = -ENOMEM;
 	if (!r)
 		r = lane_new(v->exec, &s->lane);
+	if (!r)
+		lane_join(s->lane, s->account->lanes);
 	if (!r)
 		session_share(s);
 	if (!r)
@@ -157,6 +162,7 @@ void session_free(struct session *s) {
 	refuse_waiting(s);
 	drop_gathered(s);
 	handles_free(&s->handles);
+	shares_end(s);
 	if (s->account)
 		s->account->queued -= s->queued;
 	account_put(&s->server->accounts, s->account);

@@ -76,6 +76,13 @@ struct recent {
 	uint64_t runs;               /* one after the other */
 };
 
+/* Memory that the supervisor gave for an exported array. */
+struct grant {
+	uint32_t arena;
+	int fd;
+	uint64_t bytes;
+};
+
 /* A request that exec will answer; see wait.c. */
 struct waiter;
 
@@ -98,7 +105,6 @@ struct session {
 	struct handles handles;
 	struct lane *lane;
 	struct space *space;
-	uint64_t arena_bytes;        /* of all arenas */
 	struct channel *channel;     /* its ring, or NULL */
 
 	uint64_t next;               /* number of the next request that changes the session */
@@ -130,6 +136,12 @@ struct session {
 	uint32_t failures, failure_capacity;
 	struct freed *freed;
 	uint32_t freeds, freed_capacity;
+
+	struct hold *holds;          /* utlist: shared arrays; share.c */
+	uint32_t held_shares, tokens;   /* how many there are of each */
+	bool granting;               /* control_share() waits */
+	struct grant granted;
+	bool ending;                 /* its end has been told, and is handled next */
 
 	struct recent recent[SESSION_RECENT];   /* the newest first */
 	unsigned recents;

@@ -9,6 +9,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/version.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/share.h"
 
 static double percent_fewer(uint64_t before, uint64_t after) {
 	return before ? 100.0 * (1.0 - (double)after / (double)before) : 0.0;
@@ -81,10 +82,14 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "uptime_s", (double)(loop_now() - s->since_us) / 1e6);
 	cJSON_AddNumberToObject(json, "arrays", s->handles.live);
 	cJSON_AddNumberToObject(json, "memory_bytes", (double)space_used(s->space));
-	cJSON_AddNumberToObject(json, "arena_bytes", (double)s->arena_bytes);
+	cJSON_AddNumberToObject(json, "arena_bytes", (double)space_mapped(s->space));
+	cJSON_AddNumberToObject(json, "shared_arrays", s->held_shares);
+	cJSON_AddNumberToObject(json, "tokens", share_tokens(s));
 	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
 	cJSON_AddNumberToObject(json, "queued_bytes", (double)s->queued_bytes);
 	cJSON_AddNumberToObject(json, "arrays_of_user", (double)s->account->arrays);
+	cJSON_AddNumberToObject(json, "builds_of_user", account_builds(s->account));
+	cJSON_AddNumberToObject(json, "device_ns_of_user", (double)lane_group_ns(s->account->lanes));
 	cJSON_AddNumberToObject(json, "operations_queued_of_user", (double)s->account->queued);
 	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
 	cJSON_AddNumberToObject(json, "device_ns", (double)lane_usage(s->lane)->device_ns);
@@ -131,13 +136,17 @@ static void add_exec(cJSON *json, const struct server *v) {
 
 	cJSON_AddNumberToObject(json, "runs_busy", exec_busy(v->exec));
 	cJSON_AddNumberToObject(json, "steps_launched", (double)x->steps);
+	cJSON_AddNumberToObject(json, "steps_interpreted", (double)x->interpreted);
 	cJSON_AddNumberToObject(json, "shared_launches", (double)x->shared_launches);
 	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)x->shared_runs);
+	cJSON_AddNumberToObject(json, "arrays_in_host_memory", (double)x->reached);
 	cJSON_AddNumberToObject(json, "runs_timed_out", (double)x->expired);
 	cJSON_AddNumberToObject(json, "runs_cancelled", (double)x->cancelled);
 	cJSON_AddNumberToObject(json, "kernels_split", (double)x->kernels_split);
 	cJSON_AddNumberToObject(json, "scratch_bytes", (double)x->scratch_bytes);
 	cJSON_AddNumberToObject(json, "scratch_peak_bytes", (double)x->scratch_peak);
+	cJSON_AddNumberToObject(json, "arrays_moved_to_host", (double)x->moved);
+	cJSON_AddNumberToObject(json, "bytes_moved_to_host", (double)x->moved_bytes);
 	cJSON_AddNumberToObject(json, "packed_bytes", (double)x->packed_bytes);
 	cJSON_AddNumberToObject(json, "factors_packed", (double)x->packed_made);
 	cJSON_AddNumberToObject(json, "factors_found_packed", (double)x->packed_used);
@@ -161,7 +170,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 		for (unsigned i = 0; i < FAULT_COUNT; i++)
 			faults[i] += s->faults[i];
 		memory += space_used(s->space);
-		arenas += s->arena_bytes;
+		arenas += space_mapped(s->space);
 		arrays += s->handles.live;
 	}
 	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
@@ -171,6 +180,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(json, "arrays", (double)arrays);
 	cJSON_AddNumberToObject(json, "memory_bytes", (double)memory);
 	cJSON_AddNumberToObject(json, "arena_bytes", (double)arenas);
+	shares_statistics(json, v);
 	add_counters(json, &all);
 	add_patterns(json, pattern, v, NULL);
 	add_faults(json, faults);

@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/base/memory.h"
 
 enum {
 	/* An accepted batch is told after so long whatever its session waits for: another thread may wait for that. */
@@ -21,7 +22,7 @@ static waiter_function answer_accepted;
 /* ---- waiters ---- */
 
 int waiter_new(const struct request *r, struct array *a, waiter_function *then, struct waiter **waiterp) {
-	struct waiter *w = calloc(1, sizeof *w);
+	struct waiter *w = memory_zeroed(sizeof *w);
 
 	if (!w)
 		return -ENOMEM;

@@ -8,6 +8,13 @@
 
 #include "daemon/serve/request.h"
 
+/* What EXPORT asks for. */
+struct export {
+	uint64_t handle;             /* that the array is to have */
+	uint64_t lifetime_us;        /* 0: as long as that */
+	unsigned rights;
+};
+
 struct waiter;
 typedef void waiter_function(struct waiter *w);
 
@@ -23,6 +30,7 @@ struct waiter {
 	struct array *array;         /* a reference, or NULL */
 	struct buffer *buffer;       /* what is being published: a reference, or NULL */
 	int64_t offset;              /* of its elements */
+	struct export export;        /* EXPORT */
 	struct fault fault;          /* what exec said; code 0: fine */
 	waiter_function *then;
 };
@@ -43,6 +51,9 @@ void waiter_queue(struct waiter *w, struct waiter **queue);
 /* Callbacks for lane_fence() and buffer_publish(); user is the waiter. */
 void waiter_fenced(void *user);
 void waiter_published(void *user, const struct fault *f);
+
+/* Has the array's values where clients can read them, then runs `then`. 0 or -ENOMEM. read.c */
+int waiter_publish(struct waiter *w, waiter_function *then) FAULT_MUST_USE;
 
 /* Runs `then` of those that exec has called back. */
 void waiters_turn(struct server *v);

@@ -10,6 +10,7 @@
  * plan.c        what planning costs, of new graphs and of known ones
  * steps.c       what each kernel was estimated to take, and takes
  * share.c       many processes that share the daemon
+ * clients.c     what many connected sessions cost
  * memory.c      anonymous memory of client and daemon
  * threads.c     CPU time of another process's threads, from /proc
  * report.c      a table for people, or a line of JSON a workload
@@ -123,6 +124,7 @@ int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST
 int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
 int measure_plan(struct bench *b, int64_t operations, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
+int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* Estimates and measurements of kernels (--steps). */
@@ -173,6 +175,8 @@ int threads_read(pid_t pid, struct thread_times *t) BENCH_MUST_USE;
 pid_t threads_child(pid_t parent, const char *name);
 /* A line "Name:  n kB" of /proc/PID/status in bytes; -1 where there is none. */
 double threads_memory(pid_t pid, const char *name);
+/* What a process has in memory, of shared pages its part; -1 where /proc does not tell. */
+double threads_proportional(pid_t pid);
 
 /* ---- reports ---- */
 

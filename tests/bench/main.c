@@ -192,6 +192,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 	if (!strcmp(name, "memory"))
 		return measure_memory(b, report);
+	if (!strcmp(name, "clients"))
+		return measure_clients(b, b->clients, report);
 	if (!strcmp(name, "share"))
 		return measure_share(b, b->clients, b->seconds, report);
 	if ((n = size_after(name, "latency_")))
@@ -207,7 +209,7 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "clients") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
 }
 
@@ -388,6 +390,7 @@ static void list(void) {
 	puts("queue_chain_N         the same for a chain");
 	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
+	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
@@ -402,7 +405,7 @@ static const struct argp_option option_table[] = {
 	{ "list", 'l', NULL, 0, "What workloads there are", 0 },
 	{ "fusiond", KEY_FUSIOND, "PATH", 0, "The daemon (beside this program)", 0 },
 	{ "serve-roundtrip", KEY_ROUNDTRIP, "URL", OPTION_HIDDEN, NULL, 0 },
-	{ "clients", KEY_CLIENTS, "N", 0, "Processes of the workload share (8)", 0 },
+	{ "clients", KEY_CLIENTS, "N", 0, "Processes of the workload share, sessions of clients (8)", 0 },
 	{ "seconds", KEY_SECONDS, "S", 0, "How long they work (3)", 0 },
 	{ "memory-client", KEY_MEMORY, "SOCKET", OPTION_HIDDEN, NULL, 0 },
 	{ "share-client", KEY_SHARE, "SECONDS SOCKET", OPTION_HIDDEN, NULL, 0 },

@@ -7,25 +7,14 @@ Written out as tests/bench/workload.c writes them, to be run in the same hour as
 """
 import os
 import sys
-import time
 
 import numpy as np
 
-SECONDS = 1.5
+from timing import best
+
 STEM_FILTERS = 64
 DEFAULT = "conv_bn_relu_64x56,conv_bn_relu_512x7,conv_stem_3x224,conv_depthwise_128x56"
 EPS = 1e-5
-
-
-def best(call):
-    call()
-    call()
-    least, end = 1e9, time.time() + SECONDS
-    while time.time() < end:
-        start = time.perf_counter()
-        call()
-        least = min(least, time.perf_counter() - start)
-    return 1e3 * least
 
 
 def form(name):

@@ -6,9 +6,10 @@ Written out as `fusion-bench --pipelined 100` writes linear_res_relu_32, gelu_li
 hundred with an x of its own, and `batched_10000x16`; to be run in the same hour. Microseconds each, of the best of a second of runs.
 """
 import sys
-import time
 
 import numpy as np
+
+from timing import best
 
 SECONDS = 1.0
 PIPELINED = 100
@@ -16,15 +17,8 @@ SIZES = 32, 64, 128
 BATCHES = (10000, 16), (100000, 4), (20000, 8), (2000, 32)
 
 
-def best(run):
-    run()
-    run()
-    least, end = 1e9, time.time() + SECONDS
-    while time.time() < end:
-        start = time.perf_counter()
-        run()
-        least = min(least, time.perf_counter() - start)
-    return 1e6 * least
+def microseconds(run):
+    return 1e3 * best(run, SECONDS)
 
 
 def forms(xp, mean):
@@ -88,14 +82,14 @@ PEERS = {"numpy": Numpy, "jax": Jax, "torch": Torch, "inductor": lambda: Torch(T
 def pipelined(peer, form, n):
     xs, rest = inputs(n)
     xs, rest, f = [peer.move(x) for x in xs], [peer.move(a) for a in rest], peer.compile(form)
-    return best(lambda: peer.wait([f(x, *rest) for x in xs])) / PIPELINED
+    return microseconds(lambda: peer.wait([f(x, *rest) for x in xs])) / PIPELINED
 
 
 def batched(peer, count, n):
     rng = np.random.default_rng(7)
     a, b = (peer.move(rng.standard_normal((count, n, n), dtype=np.float32)) for _ in range(2))
     f = peer.compile(lambda a, b: a @ b)
-    return best(lambda: peer.wait(f(a, b)))
+    return microseconds(lambda: peer.wait(f(a, b)))
 
 
 for name in sys.argv[1:] or PEERS:

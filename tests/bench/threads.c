@@ -91,12 +91,12 @@ pid_t threads_child(pid_t parent, const char *name) {
 	return found;
 }
 
-double threads_memory(pid_t pid, const char *name) {
+static double memory_line(pid_t pid, const char *table, const char *name) {
 	char path[PROC_PATH], line[PROC_LINE];
 	double bytes = -1;
 	FILE *file;
 
-	snprintf(path, sizeof path, "/proc/%d/status", pid);
+	snprintf(path, sizeof path, "/proc/%d/%s", pid, table);
 	file = fopen(path, "r");
 	while (file && fgets(line, sizeof line, file))
 		if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ':')
@@ -104,4 +104,12 @@ double threads_memory(pid_t pid, const char *name) {
 	if (file)
 		fclose(file);
 	return bytes;
+}
+
+double threads_memory(pid_t pid, const char *name) {
+	return memory_line(pid, "status", name);
+}
+
+double threads_proportional(pid_t pid) {
+	return memory_line(pid, "smaps_rollup", "Pss");
 }

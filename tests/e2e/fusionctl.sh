@@ -1,34 +1,6 @@
 #!/bin/sh
 # fusionctl as a person meets it: each command, its JSON, its errors and its exit codes.
-set -eu
-build=$1
-root=$(mktemp -d)
-daemon=
-finish() {
-	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
-	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
-	rm -rf "$root"
-}
-trap finish EXIT
-FUSION_SOCKET=$root/door
-export FUSION_SOCKET
-passed=0
-failed=0
-
-# CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains ("": any).
-claim() {
-	name=$1 status=$2 pattern=$3
-	shift 3
-	got=0
-	"$@" >"$root/out" 2>&1 || got=$?
-	if [ "$got" = "$status" ] && { [ -z "$pattern" ] || grep -q -e "$pattern" "$root/out"; }; then
-		passed=$((passed + 1))
-		return
-	fi
-	failed=$((failed + 1))
-	echo "FAIL $name: exit code $got (expected $status), output (expected: $pattern):"
-	sed 's/^/    /' "$root/out"
-}
+. "$(dirname "$0")/../claims.sh"
 
 # Is standard output one JSON text, in which this Python expression over `j` is true?
 claim_json() {
@@ -82,7 +54,7 @@ done
 
 claim status_shows_the_engine 0 "^engine  *ready, process" "$ctl" status
 claim status_of_a_socket_given 0 "^device" env -u FUSION_SOCKET "$ctl" --socket "$root/door" status
-claim_json status_is_json 'j["engine"]["state"] == "ready" and j["sessions"] == []' "$ctl" status --json
+claim_json status_is_json 'j["engines"][0]["state"] == "ready" and j["sessions"] == []' "$ctl" status --json
 claim run_prints_rows 0 "^y f32\[2,3\]" "$ctl" run "$root/good.fz"
 claim_json run_gives_every_bit 'j["outputs"][0]["values"] == [1, 0, "nan", "inf", 0.1, 0] and
 	j["outputs"][1] == {"name": "z", "dtype": "f32", "dims": [2, 3], "values": [2, 1, "nan", "inf", 1.1, 1]}' \

@@ -1,17 +1,9 @@
 #!/bin/sh
 # make install into an empty root, the README's program against it, make uninstall leaves nothing.
-set -eu
-build=$1
-root=$(mktemp -d)
-daemon=
-finish() {
-	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
-	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
-	rm -rf "$root"
-}
-trap finish EXIT
-passed=0
-claim() {
+. "$(dirname "$0")/../claims.sh"
+
+# What was just tried held; set -e ends the script where something does not.
+held() {
 	passed=$((passed + 1))
 	echo "ok: $1"
 }
@@ -25,27 +17,27 @@ for file in usr/sbin/fusiond usr/bin/fusionctl usr/libexec/fusiond/fusiond-engin
 		exit 1
 	}
 done
-claim "install_puts_everything_in_its_place"
+held "install_puts_everything_in_its_place"
 
 soname=$(objdump -p "$root/usr/lib/libfusion.so" | awk '$1 == "SONAME" { print $2 }')
 [ "$soname" = libfusion.so.0 ]
-claim "the_library_has_a_soname"
+held "the_library_has_a_soname"
 others=$(nm -D --defined-only "$root/usr/lib/libfusion.so" | awk '$2 != "A" && $3 !~ /^fusion_/ { print $3 }')
 [ -z "$others" ] || {
 	echo "exported besides fusion_*: $others"
 	exit 1
 }
-claim "only_fusion_symbols_are_exported"
+held "only_fusion_symbols_are_exported"
 
 ! ldd "$root/usr/sbin/fusiond" | grep -E 'libOpenCL|libnng'
-claim "the_supervisor_contains_neither_opencl_nor_nng"
+held "the_supervisor_contains_neither_opencl_nor_nng"
 
 # The program between ```c and ``` in README.md that has a main.
 awk '/^```c$/ { text = ""; inside = 1; next } /^```$/ { if (inside && text ~ /int main/) { printf "%s", text; exit } inside = 0 }
 	inside { text = text $0 "\n" }' README.md >"$root/x.c"
 # shellcheck disable=SC2046
 cc "$root/x.c" -o "$root/x" $(PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --cflags --libs fusion)
-claim "the_program_of_the_readme_compiles"
+held "the_program_of_the_readme_compiles"
 
 mkdir "$root/run" "$root/cache"
 "$root/usr/sbin/fusiond" --engine "$root/usr/libexec/fusiond/fusiond-engine" --socket "$root/run/door" \
@@ -57,7 +49,7 @@ until [ -S "$root/run/door" ] || [ $tries = 100 ]; do
 	sleep 0.1
 done
 FUSION_SOCKET=$root/run/door LD_LIBRARY_PATH=$root/usr/lib "$root/x"
-claim "the_program_of_the_readme_runs"
+held "the_program_of_the_readme_runs"
 kill "$daemon"
 wait "$daemon" || true
 daemon=
@@ -68,5 +60,5 @@ left=$(find "$root/usr" -type f -o -type l)
 	echo "left after uninstall: $left"
 	exit 1
 }
-claim "uninstall_leaves_nothing"
+held "uninstall_leaves_nothing"
 echo "$passed passed, 0 failed"

@@ -1,37 +1,7 @@
 #!/bin/sh
 # Operations that an administrator defines: conf.d/*.op, a daemon, and clients that call them.
-set -eu
-cd "$(dirname "$0")/../.."
-build=$1
-root=$(mktemp -d)
-daemon=
-finish() {
-	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
-	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
-	rm -rf "$root"
-}
-trap finish EXIT
-FUSION_SOCKET=$root/door
-export FUSION_SOCKET
-passed=0
-failed=0
+. "$(dirname "$0")/../claims.sh"
 ctl=$build/fusionctl
-
-# CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains.
-claim() {
-	name=$1 status=$2 pattern=$3
-	shift 3
-	got=0
-	"$@" >"$root/out" 2>&1 || got=$?
-	if [ "$got" = "$status" ] && grep -q -e "$pattern" "$root/out"; then
-		passed=$((passed + 1))
-		return
-	fi
-	failed=$((failed + 1))
-	echo "FAIL $name: exit code $got (expected $status), output (expected: $pattern):"
-	sed 's/^/    /' "$root/out"
-	tail -5 "$root/log"
-}
 
 # eventually CLAIM STATUS PATTERN COMMAND...: a claim that comes true within a minute.
 eventually() {

@@ -29,9 +29,11 @@ END = -(1 << 63)
 START_SECONDS = 120
 STOP_SECONDS = 20
 PR_SET_PDEATHSIG = 1
-# A folder of caches of kernels, of which each daemon takes one that no other has at the time: drivers write theirs
-# in place, so two that build the same kernel at once may meet half a file.
+# A folder of caches of kernels, of which each daemon takes one that no other has at the time: drivers unpack machine
+# code that we kept into theirs in place, so two at once may meet half a file.
 CACHES = "FUSION_CACHES"
+# What the driver kept itself of what it compiled, for all tests of a run: see tests/driver_cache.h.
+DRIVER_CACHE = "FUSION_DRIVER_CACHE"
 # Whoever debugs a failure may keep the folder of the daemon.
 KEEP = os.environ.get("FUSION_KEEP")
 
@@ -44,7 +46,8 @@ callback_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 
 class _Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
-                ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32)]
+                ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32),
+                ("device", ctypes.c_char_p)]
 
 
 def _attribute_fields():
@@ -290,9 +293,10 @@ class Capture:
 
 
 class Context:
-    def __init__(self, path, name="oracle", fusion=None, debug=None, batch_ops=0, timeout_ms=60000):
+    def __init__(self, path, name="oracle", fusion=None, debug=None, batch_ops=0, timeout_ms=60000, device=None):
         switch = {None: 0, True: 1, False: 2}
-        options = _Options(path.encode(), name.encode(), switch[fusion], switch[debug], batch_ops, timeout_ms)
+        options = _Options(path.encode(), name.encode(), switch[fusion], switch[debug], batch_ops, timeout_ms,
+                           device and device.encode())
         pointer = _pointer()
         _checked(call["open"](ctypes.byref(pointer), ctypes.byref(options)))
         self.pointer = pointer.value
@@ -539,10 +543,13 @@ class Daemon:
     def _start(self):
         cache = self._choose_cache()
         os.makedirs(cache, exist_ok=True)
+        driver = os.path.join(cache, "driver")
+        if DRIVER_CACHE in os.environ and not os.path.lexists(driver):
+            os.symlink(os.path.abspath(os.environ[DRIVER_CACHE]), driver)
         # Of a device with memory of its own the daemons of other tests want some, too. Plans by figures that come when
-        # they come would be other plans from run to run.
+        # they come would be other plans from run to run; interpreters take a compiler some seconds.
         command = [os.path.join(BUILD, "fusiond"), "--config", "/dev/null", "--socket", self.socket, "--cache-dir", cache,
-                   "--set", "device.memory=2G", "--set", "device.measure=no"]
+                   "--set", "device.memory=2G", "--set", "device.measure=no", "--set", "fusion.interpreter=off"]
         for setting in self.settings:
             command += ["--set", setting]
         environment = {**os.environ, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "TMPDIR": self.folder}

@@ -115,6 +115,25 @@ def jobs_of_machine():
     return max(1, min(2, len(os.sched_getaffinity(0))))
 
 
+# ---- the slice of the slow cases that a run takes: as tests/slice.h has it ----
+
+
+def _slice():
+    which, _, of = os.environ.get("FUSION_SLICE", "0/1").partition("/")
+    return int(which) % int(of), int(of)
+
+
+def in_slice(number):
+    which, of = _slice()
+    return number % of == which
+
+
+def rotated(cases):
+    """Those of the slice, by their places; one at least where there are any."""
+    which, of = _slice()
+    return list(cases[which::of]) or list(cases[which % max(1, len(cases)):][:1])
+
+
 # ---- values ----
 
 

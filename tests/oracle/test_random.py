@@ -51,7 +51,8 @@ class Worker:
         self.open()
 
     def open(self):
-        self.daemon = fusion.Daemon(strategy=self.options.strategy, cache=self.cache)
+        self.daemon = fusion.Daemon(strategy=self.options.strategy, cache=self.cache,
+                                    settings=[f"fusion.interpreter={self.options.interpreter}"])
         self.daemon.__enter__()
         self.fused = self.daemon.open(fusion=True, timeout_ms=TIMEOUT_MS)
         self.unfused = self.daemon.open(fusion=False, timeout_ms=TIMEOUT_MS)
@@ -200,6 +201,8 @@ def read_options():
     parser.add_argument("--hashes", help="file for a line a graph: its number and the hash of its outputs' bits")
     parser.add_argument("--only", type=int, help="run this graph alone and print it")
     parser.add_argument("--strategy", choices=("cpu", "gpu"), help="form of the kernels; default: as the device needs")
+    parser.add_argument("--interpreter", choices=("off", "auto", "always"), default="off",
+                        help="which elementwise kernels run as byte code")
     parser.add_argument("--jobs", type=int, default=harness.jobs_of_machine())
     return parser.parse_args()
 

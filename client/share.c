@@ -1,0 +1,251 @@
+/*
+ * Arrays that several processes hold: giving out tokens, and opening what others exported.
+ *
+ * An exported array gets another value, which lies in memory that can be shared, under a handle of its own: what was
+ * read or mapped of the old one stays where it is. A shared value is like any other that was sent, but for its
+ * release, which goes at once, and a map for writing, which changes it for all who hold it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "arena.h"
+#include "capture.h"
+#include "context.h"
+#include "flush.h"
+#include "handle.h"
+#include "record.h"
+
+enum {
+	MICROSECONDS = 1000,
+	/* 24 days: who wants longer ones wants none. */
+	LIFETIME_MS = INT32_MAX,
+};
+
+_Static_assert(sizeof((struct fusion_token *)0)->bytes == LIMIT_TOKEN_BYTES, "a token of the library is one of the protocol");
+_Static_assert(FUSION_SHARE_READ_WRITE == (SHARE_READ | SHARE_WRITE), "rights are those of the protocol");
+
+/* A value that the daemon will have under a handle of its own: one reference. */
+static int value_named(struct fusion_context *c, const struct tensor_type *t, struct value **vp, struct fault *f) {
+	struct value *v;
+	int r = slots_reserve(c->slots, 1, f);
+
+	if (r)
+		return r;
+	v = value_new(c, OP_copy, t, NULL);
+	if (!v)
+		return -ENOMEM;
+	v->references = 1;
+	v->place = place_here();
+	v->state = VALUE_SENT;
+	v->seq = c->stream.seq;
+	v->handle = slots_take(c->slots, v);
+	*vp = v;
+	return 0;
+}
+
+/* The daemon refused it. Where it did not answer, nobody knows whether the handle is in use: it stays taken. */
+static void value_refused(struct fusion_context *c, struct value *v, bool answered) {
+	if (answered)
+		slots_forgo(c->slots, v->handle);
+	v->handle = 0;
+	value_drop(c, v);
+}
+
+static void value_is_shared(struct value *v, const struct answer *a, unsigned rights, bool exported) {
+	v->shared = (uint32_t)a->arena;
+	v->rights = (uint8_t)rights;
+	v->exported = exported;
+}
+
+/* ---- export ---- */
+
+static int check_export(const fusion_array *a, struct fault *f) {
+	int r = array_usable(a, "export", f);
+
+	if (!r)
+		r = capture_readable(a, "export", f);
+	if (!r)
+		r = capture_writable(a, "export", f);
+	if (!r && a->mapping)
+		r = fault_set(f, FAULT_STATE, "export: the array is mapped; call fusion_unmap first");
+	if (!r && a->value->shared && !a->value->exported)
+		r = fault_set(f, FAULT_STATE, "export: the array was imported; export a copy, or ask its owner for a token");
+	return r;
+}
+
+/* Sends what was begun, and waits for the answer. */
+static int ask(struct fusion_context *c, struct request *q, struct answer *a, struct fault *f) {
+	int r;
+
+	q->seq = c->stream.seq;
+	r = stream_send(c, q, a, f);
+	return r ? r : stream_wait(c, q, a, f);
+}
+
+static int ask_export(struct fusion_context *c, const struct value *v, uint64_t own, unsigned rights, uint64_t lifetime_ms,
+	struct answer *a, struct fault *f) {
+	struct wire_writer *w;
+	struct request *q;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, REQUEST_EXPORT, 5);
+	wire_put_uint(w, c->stream.seq);
+	wire_put_uint(w, v->handle);
+	wire_put_uint(w, own);
+	wire_put_uint(w, rights);
+	wire_put_uint(w, lifetime_ms * MICROSECONDS);
+	return ask(c, q, a, f);
+}
+
+/* The array has the shared value from now on, unless another thread gave it another one meanwhile. */
+static int move(fusion_array *a, const struct value *old, struct value *shared, struct fault *f) {
+	uint64_t version = a->version;
+
+	if (a->value != old || a->mapping)
+		return fault_set(f, FAULT_STATE, "export: another thread has written or mapped the array meanwhile");
+	array_rebind(a, shared);
+	a->version = version;
+	return 0;
+}
+
+static int export_first(struct recording *r, fusion_array *array, unsigned rights, uint64_t lifetime_ms, struct answer *a) {
+	struct fusion_context *c = r->context;
+	struct value *old = array->value, *shared = NULL;
+	int failed = value_named(c, &array->type, &shared, &r->fault);
+
+	if (failed)
+		return failed;
+	failed = ask_export(c, old, shared->handle, rights, lifetime_ms, a, &r->fault);
+	if (failed) {
+		value_refused(c, shared, a->done);
+		return failed;
+	}
+	value_is_shared(shared, a, SHARE_READ | SHARE_WRITE, true);
+	failed = move(array, old, shared, &r->fault);
+	value_drop(c, shared);
+	return failed;
+}
+
+static int export_locked(struct recording *r, fusion_array *array, unsigned rights, uint64_t lifetime_ms,
+	struct answer *a) {
+	struct fusion_context *c = r->context;
+	struct value *v = array->value;
+	int failed = check_export(array, &r->fault);
+
+	if (failed)
+		return failed;
+	value_hold(v);
+	failed = flush_value(c, v, &r->fault);
+	if (!failed && v->shared)
+		failed = ask_export(c, v, 0, rights, lifetime_ms, a, &r->fault);
+	else if (!failed)
+		failed = export_first(r, array, rights, lifetime_ms, a);
+	value_unhold(c, v);
+	return failed;
+}
+
+static int check_arguments(const fusion_array *array, unsigned rights, uint64_t lifetime_ms,
+	const struct fusion_token *tokenp, struct fault *f) {
+	if (!array)
+		return fault_set(f, FAULT_ARGUMENT, "export: the array is NULL");
+	if (!tokenp)
+		return fault_set(f, FAULT_ARGUMENT, "export: tokenp is NULL");
+	if (rights != FUSION_SHARE_READ && rights != FUSION_SHARE_READ_WRITE)
+		return fault_set(f, FAULT_ARGUMENT, "export: %u is none of enum fusion_rights", rights);
+	if (lifetime_ms > LIFETIME_MS)
+		return fault_set(f, FAULT_ARGUMENT, "export: a lifetime is at most %d milliseconds; 0 is without end", LIFETIME_MS);
+	return 0;
+}
+
+int fusion_export(fusion_array *array, enum fusion_rights rights, uint64_t lifetime_ms, struct fusion_token *tokenp) {
+	struct answer a = { 0 };
+	struct recording r;
+	int failed;
+
+	if (!array && fusion_error_code())
+		return fusion_error_code();
+	failed = check_arguments(array, rights, lifetime_ms, tokenp, &r.fault);
+	if (failed)
+		return error_report(failed, &r.fault);
+	if (!record_begin_source(&r, "export", array->context))
+		return fusion_error_code();
+	failed = export_locked(&r, array, rights, lifetime_ms, &a);
+	if (!failed)
+		memcpy(tokenp->bytes, a.token, sizeof a.token);
+	return record_end_code(&r, failed);
+}
+
+/* ---- import ---- */
+
+static int ask_import(struct fusion_context *c, const struct fusion_token *token, uint64_t handle, struct answer *a,
+	struct fault *f) {
+	struct wire_writer *w;
+	struct request *q;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, REQUEST_IMPORT, 3);
+	wire_put_uint(w, c->stream.seq);
+	wire_put_bin(w, token->bytes, sizeof token->bytes);
+	wire_put_uint(w, handle);
+	return ask(c, q, a, f);
+}
+
+static int import_locked(struct recording *r, const struct fusion_token *token, fusion_array **arrayp) {
+	static const struct tensor_type not_known;
+	struct fusion_context *c = r->context;
+	struct answer a = { 0 };
+	struct value *v = NULL;
+	int failed = value_named(c, &not_known, &v, &r->fault);
+
+	if (failed)
+		return failed;
+	failed = ask_import(c, token, v->handle, &a, &r->fault);
+	if (failed) {
+		value_refused(c, v, a.done);
+		return failed;
+	}
+	v->type = a.type;
+	value_is_shared(v, &a, (unsigned)a.rights, false);
+	*arrayp = array_make(c, v, &v->type);
+	if (*arrayp)
+		(*arrayp)->version = a.version;
+	value_drop(c, v);
+	return *arrayp ? 0 : -ENOMEM;
+}
+
+fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token) {
+	fusion_array *array = NULL;
+	struct recording r;
+	int failed;
+
+	if (!record_begin_source(&r, "import", context))
+		return NULL;
+	failed = token ? import_locked(&r, token, &array) : fault_set(&r.fault, FAULT_ARGUMENT, "import: the token is NULL");
+	record_end_code(&r, failed);
+	return array;
+}
+
+/* ---- revoke ---- */
+
+int fusion_revoke(fusion_context *context, const struct fusion_token *token) {
+	struct answer a = { 0 };
+	struct recording r;
+	struct request *q;
+	int failed;
+
+	if (!record_begin_source(&r, "revoke", context))
+		return fusion_error_code();
+	failed = token ? stream_room_to_wait(context, &q, &r.fault)
+		       : fault_set(&r.fault, FAULT_ARGUMENT, "revoke: the token is NULL");
+	if (!failed) {
+		wire_put_bin(stream_begin(context, q, REQUEST_REVOKE, 1), token->bytes, sizeof token->bytes);
+		failed = stream_send(context, q, &a, &r.fault);
+	}
+	if (!failed)
+		failed = stream_wait(context, q, &a, &r.fault);
+	return record_end_code(&r, failed);
+}

@@ -1,0 +1,333 @@
+/*
+ * Which engines there are, and their lives; see engines.h.
+ */
+#include "supervisor.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/message.h"
+
+enum {
+	/* An engine that ended is started again at once, then after growing pauses, until one has lived long. */
+	RESTART_FIRST_US = 100 * 1000,
+	RESTART_MOST_US = 10 * 1000 * 1000,
+	RESTART_LIVED_US = 60 * 1000 * 1000,
+};
+
+/* ---- device.device ---- */
+
+/* One entry of the list; `every` has no number. */
+struct entry {
+	char name[CONFIG_TEXT];
+	uint64_t number;
+	bool every;
+};
+
+/* Cuts ":2" and ":*" off. A colon with anything else behind it belongs to the name. */
+static void cut_number(struct entry *e) {
+	char *colon = strrchr(e->name, ':'), *end;
+	unsigned long number;
+
+	if (!colon)
+		return;
+	if (!strcmp(colon, ":*")) {
+		e->every = true;
+		*colon = 0;
+		return;
+	}
+	number = strtoul(colon + 1, &end, 10);
+	if (!isdigit((unsigned char)colon[1]) || *end)
+		return;
+	e->number = number;
+	*colon = 0;
+}
+
+static void read_entry(struct entry *e, const char *text, size_t length) {
+	while (length && isspace((unsigned char)*text)) {
+		text++;
+		length--;
+	}
+	while (length && isspace((unsigned char)text[length - 1]))
+		length--;
+	*e = (struct entry){ .number = 0 };
+	snprintf(e->name, sizeof e->name, "%.*s", (int)length, text);
+	if (!strcmp(e->name, "*")) {
+		e->every = true;
+		e->name[0] = 0;
+	}
+	cut_number(e);
+}
+
+static int set_flags(struct engine *e, const char *name, uint64_t number) {
+	const char *folder = e->supervisor->config.cache_dir;
+	unsigned flags = 2;
+	int r = 0;
+
+	snprintf(e->flag[0], sizeof e->flag[0], "device.device=%s", name);
+	snprintf(e->flag[1], sizeof e->flag[1], "device.number=%llu", (unsigned long long)number);
+	/* Drivers write their caches in place: each process has one of its own. */
+	if (e->number && (size_t)snprintf(e->flag[2], sizeof e->flag[2], "cache.dir=%s/device-%u", folder, e->number) <
+				 sizeof e->flag[2])
+		flags = 3;
+	for (unsigned i = 0; !r && i < flags; i++)
+		r = config_flag(&e->source, e->flag[i]);
+	return r;
+}
+
+static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct fault *f) {
+	struct engine *e = user;
+
+	return clients_packet(e, id, body, f);
+}
+
+static void on_writable(void *user) {
+	struct engine *e = user;
+
+	clients_resume(e->supervisor);
+}
+
+static void on_ready(void *user);
+
+static int add_engine(struct supervisor *s, const char *name, uint64_t number, struct fault *f) {
+	struct child_callbacks callbacks = { on_ready, on_packet, on_writable, NULL };
+	struct engine *e;
+
+	if (s->engines == ENGINES)
+		return fault_set(f, FAULT_ARGUMENT, "device.device names more than %d devices", ENGINES);
+	e = calloc(1, sizeof *e);
+	if (!e)
+		return -ENOMEM;
+	e->supervisor = s;
+	e->number = s->engines;
+	e->source = *s->source;
+	callbacks.user = e;
+	child_init(&e->child, s->loop, s->folder, e->number, &callbacks);
+	s->engine[s->engines++] = e;
+	return set_flags(e, name, number);
+}
+
+static int add_entry(struct supervisor *s, const struct entry *e, struct fault *f) {
+	unsigned count = 1;
+	int r = e->every ? child_count(&s->config, s->source, e->name, &count, f) : 0;
+
+	for (unsigned i = 0; !r && i < count; i++)
+		r = add_engine(s, e->name, e->every ? i : e->number, f);
+	return r;
+}
+
+static int check_twins(const struct supervisor *s, struct fault *f) {
+	for (unsigned i = 0; i < s->engines; i++)
+		for (unsigned k = 0; k < i; k++)
+			if (!strcmp(s->engine[i]->flag[0], s->engine[k]->flag[0]) &&
+				!strcmp(s->engine[i]->flag[1], s->engine[k]->flag[1]))
+				return fault_set(f, FAULT_ARGUMENT, "device.device \"%s\" names a device twice",
+					s->config.device_device);
+	return 0;
+}
+
+int engines_open(struct supervisor *s, struct fault *f) {
+	const char *text = s->config.device_device;
+	bool single = !strchr(text, ',');
+	size_t length;
+	int r = 0;
+
+	do {
+		struct entry e;
+
+		length = strcspn(text, ",");
+		read_entry(&e, text, length);
+		if (single && !e.every && !e.number)
+			e.number = s->config.device_number;
+		r = add_entry(s, &e, f);
+		text += length;
+	} while (!r && *text++);
+	return r ? r : check_twins(s, f);
+}
+
+void engines_free(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++)
+		free(s->engine[i]);
+	s->engines = 0;
+}
+
+/* ---- starting ---- */
+
+void engines_text(const struct supervisor *s, struct str *text) {
+	for (unsigned i = 0; i < s->engines; i++)
+		str_printf(text, "%s%s", i ? ", " : "", s->engine[i]->child.device);
+}
+
+static bool all_were_ready(const struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++)
+		if (!s->engine[i]->was_ready)
+			return false;
+	return true;
+}
+
+static void on_ready(void *user) {
+	struct engine *e = user;
+	struct supervisor *s = e->supervisor;
+	struct str text = { 0 };
+	bool first = !e->was_ready;
+
+	e->was_ready = true;
+	clients_resume(s);
+	if (!all_were_ready(s))
+		return;
+	engines_text(s, &text);
+	if (first)
+		log_info("ready at %s: %s", s->config.door_socket, str_text(&text));
+	else
+		log_info("engine %u is ready again: %s", e->number, e->child.device);
+	notify_ready("%s", str_text(&text));
+	str_free(&text);
+}
+
+static void start(struct engine *e) {
+	struct supervisor *s = e->supervisor;
+	struct fault f;
+	int r = child_start(&e->child, &s->config, &e->source, &f);
+
+	e->restart_us = 0;
+	if (!r)
+		return;
+	log_error("the engine cannot be started: %s", r > 0 ? f.text : strerror(-r));
+	if (!e->was_ready)
+		supervisor_stop(s, EXIT_FAILURE);
+	else
+		e->restart_us = loop_now() + RESTART_MOST_US;
+}
+
+void engines_start(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines && !s->stopping; i++)
+		start(s->engine[i]);
+}
+
+/* ---- ending ---- */
+
+static void end_if_all_are_gone(struct supervisor *s) {
+	s->done = s->stopping;
+	for (unsigned i = 0; i < s->engines; i++)
+		if (s->engine[i]->child.state != CHILD_NONE)
+			s->done = false;
+}
+
+void engines_stop(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++) {
+		s->engine[i]->restart_us = 0;
+		child_stop(&s->engine[i]->child, s->config.engine_stop_us);
+	}
+	end_if_all_are_gone(s);
+}
+
+static void plan_restart(struct engine *e, uint64_t lived) {
+	if (lived >= RESTART_LIVED_US)
+		e->restart_delay_us = 0;
+	e->restart_us = loop_now() + e->restart_delay_us;
+	e->restart_delay_us = e->restart_delay_us ? 2 * e->restart_delay_us : RESTART_FIRST_US;
+	if (e->restart_delay_us > RESTART_MOST_US)
+		e->restart_delay_us = RESTART_MOST_US;
+}
+
+static void ended(struct engine *e, const char *why) {
+	uint64_t lived = loop_now() - e->child.started_us;
+	struct supervisor *s = e->supervisor;
+
+	clients_close(s, e);
+	if (s->stopping)
+		return;
+	e->ends++;
+	snprintf(e->last_end, sizeof e->last_end, "%s", why);
+	log_error("%s", why);
+	if (!e->was_ready) {
+		supervisor_stop(s, EXIT_FAILURE);
+		return;
+	}
+	notify_status("starting the engine again: %s", why);
+	plan_restart(e, lived);
+}
+
+void engines_reap(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++) {
+		struct str why = { 0 };
+
+		if (child_reap(&s->engine[i]->child, &why))
+			ended(s->engine[i], str_text(&why));
+		str_free(&why);
+	}
+	end_if_all_are_gone(s);
+}
+
+uint64_t engines_tick(struct supervisor *s, uint64_t now) {
+	uint64_t due = UINT64_MAX;
+
+	for (unsigned i = 0; i < s->engines; i++) {
+		struct engine *e = s->engine[i];
+
+		child_tick(&e->child, now);
+		if (e->restart_us && now >= e->restart_us)
+			start(e);
+		due = loop_sooner(due, e->restart_us);
+		due = loop_sooner(due, e->child.deadline_us);
+	}
+	return due;
+}
+
+/* ---- telling and choosing ---- */
+
+void engines_reload(struct supervisor *s) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, CONTROL_RELOAD);
+	for (unsigned i = 0; i < s->engines; i++) {
+		r = child_queue(&s->engine[i]->child, &w, -1);
+		if (r && r != -EPIPE)
+			log_error("engine %u was not told to reload: %s", i, strerror(-r));
+	}
+	wire_writer_free(&w);
+}
+
+/* What is all digits is a number, though there are digits in names. */
+static bool fits(const struct engine *e, const char *wish) {
+	if (*wish && !wish[strspn(wish, "0123456789")])
+		return strtoul(wish, NULL, 10) == e->number;
+	return strstr(e->child.device, wish);
+}
+
+static int refuse_wish(const struct supervisor *s, const char *wish, struct fault *f) {
+	struct str there = { 0 };
+
+	engines_text(s, &there);
+	fault_set(f, FAULT_ARGUMENT, "the daemon has no device \"%s\" (there are: %s)", wish, str_text(&there));
+	str_free(&there);
+	return f->code;
+}
+
+int engines_choose(const struct supervisor *s, const char *wish, struct engine **enginep, struct fault *f) {
+	struct engine *best = NULL;
+	bool known = false;
+
+	*enginep = NULL;
+	/* Else the first sessions would all be of the device that starts fastest. */
+	if (!*wish && !all_were_ready(s))
+		return -EAGAIN;
+	for (unsigned i = 0; i < s->engines; i++) {
+		struct engine *e = s->engine[i];
+
+		/* The name of a device is told with READY. */
+		known |= fits(e, wish) || !e->was_ready;
+		if (e->child.state == CHILD_READY && fits(e, wish) && (!best || e->sessions < best->sessions))
+			best = e;
+	}
+	*enginep = best;
+	if (best)
+		return 0;
+	return known ? -EAGAIN : refuse_wish(s, wish, f);
+}

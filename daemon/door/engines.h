@@ -1,0 +1,57 @@
+/*
+ * The engines: one process for each device that device.device names, started, watched and started again alone.
+ *
+ *	NAME            the first device with NAME in its name; empty: the first of all
+ *	NAME:2          the third of them
+ *	NAME:* or *     every one, which a run of the engine's program counts when the daemon starts
+ *	A, B:1, ...     several of these
+ *
+ * A session is of one engine as long as it lives. An engine that fails before it was ever ready ends the daemon: who
+ * names a device wants it. Later ends are that engine's alone, and of the sessions it served.
+ */
+#pragma once
+
+#include "daemon/door/child.h"
+
+struct supervisor;
+
+enum {
+	/* Devices of one daemon: what one machine has, with room to spare. */
+	ENGINES = 32,
+	/* What one is told beside the daemon's own settings: device, number, folder. */
+	ENGINE_FLAGS = 3,
+};
+
+struct engine {
+	struct supervisor *supervisor;
+	struct child child;
+	unsigned number;
+	struct config_source source;         /* the daemon's, and this device */
+	char flag[ENGINE_FLAGS][2 * CONFIG_TEXT];
+	uint32_t sessions;
+	bool was_ready;
+	uint64_t restart_us;                 /* when to start it again; 0: not planned */
+	uint64_t restart_delay_us;
+	uint32_t ends;
+	char last_end[LIMIT_SENTENCE];
+};
+
+/* Reads device.device: 0, or a fault that names what is wrong with it. Counts devices where it must. */
+int engines_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
+void engines_free(struct supervisor *s);
+void engines_start(struct supervisor *s);
+void engines_stop(struct supervisor *s);
+/* After SIGCHLD. */
+void engines_reap(struct supervisor *s);
+/* Does what is due; when the next is, UINT64_MAX where nothing is. */
+uint64_t engines_tick(struct supervisor *s, uint64_t now);
+void engines_reload(struct supervisor *s);
+/* All devices in a sentence. */
+void engines_text(const struct supervisor *s, struct str *text);
+
+/*
+ * The engine for a new session: the one with the fewest sessions of those whose device's name has `wish` in it, or whose
+ * number it is; all where it is empty, and then once each was ready. 0, -EAGAIN while none of them is ready, or a fault that names those there are.
+ */
+int engines_choose(const struct supervisor *s, const char *wish, struct engine **enginep, struct fault *f)
+	FAULT_MUST_USE;

@@ -1,0 +1,53 @@
+/*
+ * The memory of exported arrays: memfds that belong to no session, but to all that hold them.
+ *
+ * One goes with its last holder, and its pages with it, so that a client that still maps it keeps no memory that
+ * nobody is charged for. Nobody but the supervisor can open one anew (shm_share()), so a session gets no more
+ * of it than the descriptor it was given.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Numbers come again after two thousand million exports; those of arenas that live are passed by. */
+static uint32_t next_number(struct supervisor *s) {
+	do {
+		s->last_shared++;
+		if (s->last_shared < LIMIT_ARENA_NUMBERS || s->last_shared == UINT32_MAX)
+			s->last_shared = LIMIT_ARENA_NUMBERS;
+	} while (shared_arena_find(s, s->last_shared));
+	return s->last_shared;
+}
+
+struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t bytes) {
+	struct shared_arena *a = calloc(1, sizeof *a);
+
+	if (!a)
+		return NULL;
+	*a = (struct shared_arena){ .id = next_number(s), .holders = 1, .fd = fd, .bytes = bytes };
+	HASH_ADD(hh, s->shared, id, sizeof a->id, a);
+	return a;
+}
+
+struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id) {
+	struct shared_arena *a = NULL;
+	uint32_t number = (uint32_t)id;
+
+	if (id <= UINT32_MAX)
+		HASH_FIND(hh, s->shared, &number, sizeof number, a);
+	return a;
+}
+
+void shared_arena_drop(struct supervisor *s, struct shared_arena *a) {
+	if (--a->holders)
+		return;
+	if (fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
+		log_warning("the memory of a shared array stays: %s", strerror(errno));
+	close(a->fd);
+	HASH_DELETE(hh, s->shared, a);
+	free(a);
+}

@@ -1,0 +1,698 @@
+/* Shared arrays; see share.h. */
+#include "share.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cjson/cJSON.h>
+#include <utlist.h>
+
+#include "protocol/codec.h"
+#include "protocol/message.h"
+#include "daemon/base/loop.h"
+#include "daemon/serve/wait.h"
+
+struct token {
+	uint64_t place;              /* in the table: a hash that nobody outside can compute */
+	unsigned char bytes[LIMIT_TOKEN_BYTES];
+	struct token *previous, *next;       /* of its hold */
+	struct hold *hold;           /* of the session that exported */
+	unsigned rights;
+	uint64_t until_us;           /* by loop_now() */
+	UT_hash_handle hh;
+};
+
+struct hold {
+	struct hold *previous, *next;                  /* of the share */
+	struct hold *session_previous, *session_next;
+	struct hold *leaving_previous, *leaving_next;
+	struct share *share;
+	struct session *session;
+	uint32_t arrays;
+	bool own;                    /* its session exported the array */
+	bool writable;
+	bool leaving;                /* in the server's list */
+	bool sealed;                 /* no arrays, and a fence was put behind what was queued then */
+	uint32_t ends;               /* such fences that have not passed */
+	bool fenced;                 /* another one, for who wants to write */
+	struct token *tokens;
+};
+
+struct share {
+	struct share *previous, *next;       /* of the server */
+	struct server *server;
+	struct space *space;
+	struct buffer *buffer;       /* a reference; NULL until there is one */
+	struct tensor_type type;
+	struct view view;
+	uint32_t arena;
+	uint64_t bytes;
+	uid_t uid;
+	uint64_t version;
+	struct hold *holds;
+	const struct array *writer;  /* NULL: nobody writes */
+	struct waiter *waiter;       /* whose MAP waits for fences */
+	uint32_t fences;
+};
+
+enum {
+	/* Longest lifetime told apart from none: 300 years. */
+	SHARE_LIFETIME_US_BITS = 53,
+};
+
+int shares_begin(struct server *v) {
+	ssize_t n = getrandom(&v->token_seed, sizeof v->token_seed, 0);
+
+	return n == (ssize_t)sizeof v->token_seed ? 0 : -errno;
+}
+
+/* ---- shares ---- */
+
+static void share_free(struct share *s) {
+	DL_DELETE2(s->server->shares, s, previous, next);
+	if (s->buffer)
+		buffer_unref(s->buffer);
+	space_free(s->space);
+	free(s);
+}
+
+static int share_new(struct session *s, const struct array *a, struct share **sharep) {
+	static const struct space_callbacks nothing;
+	uint64_t bytes = (uint64_t)shape_bytes(&a->type);
+	struct share *share = calloc(1, sizeof *share);
+	struct grant g;
+	int r;
+
+	if (!share)
+		return -ENOMEM;
+	*share = (struct share){ .server = s->server, .type = a->type, .uid = s->uid, .bytes = bytes, .version = 1 };
+	r = space_new(s->server->exec, &nothing, 0, &share->space);
+	if (!r)
+		r = control_share(s, bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK, &g);
+	if (!r) {
+		share->arena = g.arena;
+		r = space_add_arena(share->space, g.arena, g.fd, g.bytes, true);
+		if (r)
+			control_drop(s, g.arena);
+	}
+	DL_APPEND2(s->server->shares, share, previous, next);
+	if (r)
+		share_free(share);
+	else
+		*sharep = share;
+	return r;
+}
+
+/* ---- holds ---- */
+
+static struct hold *hold_new(struct session *s, struct share *share, bool own, bool writable) {
+	struct hold *h = calloc(1, sizeof *h);
+
+	if (!h)
+		return NULL;
+	*h = (struct hold){ .share = share, .session = s, .own = own, .writable = writable };
+	DL_APPEND2(share->holds, h, previous, next);
+	DL_APPEND2(s->holds, h, session_previous, session_next);
+	s->held_shares++;
+	return h;
+}
+
+static struct hold *hold_find(const struct session *s, const struct share *share) {
+	struct hold *h = s->holds;
+
+	while (h && h->share != share)
+		h = h->session_next;
+	return h;
+}
+
+static void token_free(struct token *t) {
+	HASH_DELETE(hh, t->hold->session->server->tokens, t);
+	DL_DELETE2(t->hold->tokens, t, previous, next);
+	t->hold->session->tokens--;
+	explicit_bzero(t->bytes, sizeof t->bytes);
+	free(t);
+}
+
+static void tokens_free(struct hold *h) {
+	while (h->tokens)
+		token_free(h->tokens);
+}
+
+static void look_at(struct hold *h) {
+	struct server *v = h->session->server;
+
+	if (!h->leaving)
+		DL_APPEND2(v->leaving, h, leaving_previous, leaving_next);
+	h->leaving = true;
+}
+
+static void look_away(struct hold *h) {
+	if (h->leaving)
+		DL_DELETE2(h->session->server->leaving, h, leaving_previous, leaving_next);
+	h->leaving = false;
+}
+
+static void fence_passed(struct share *s) {
+	struct waiter *w = s->waiter;
+
+	if (--s->fences || !w)
+		return;
+	s->waiter = NULL;
+	waiter_fenced(w);
+}
+
+/* Nothing of its session reads the array any more, or its lane is gone. */
+static void hold_free(struct hold *h) {
+	struct share *share = h->share;
+
+	look_away(h);
+	tokens_free(h);
+	DL_DELETE2(share->holds, h, previous, next);
+	DL_DELETE2(h->session->holds, h, session_previous, session_next);
+	h->session->held_shares--;
+	if (h->fenced)
+		fence_passed(share);
+	free(h);
+	if (!share->holds)
+		share_free(share);
+}
+
+static void attach(struct array *a, struct hold *h, bool writable) {
+	a->hold = h;
+	a->writable = writable;
+	h->arrays++;
+	h->sealed = false;
+}
+
+void share_left(struct array *a) {
+	struct hold *h = a->hold;
+
+	if (h->share->writer == a) {
+		/* It was being written by a client that has died, say: what it left is what the array holds. */
+		if (a->mapped == ARRAY_MAPPED)
+			buffer_written(a->buffer);
+		share_unfenced(a);
+	}
+	a->hold = NULL;
+	if (--h->arrays)
+		return;
+	tokens_free(h);
+	look_at(h);
+}
+
+/* Called by exec, which must not be called from there. */
+static void on_ended(void *user) {
+	struct hold *h = user;
+
+	h->ends--;
+	look_at(h);
+}
+
+/* What is queued may still read it. */
+static void hold_seal(struct hold *h) {
+	struct session *s = h->session;
+
+	if (s->gathered)
+		flush_session(s, FLUSH_DEMAND);
+	if (lane_fence(s->lane, on_ended, h)) {
+		log_error("session %" PRIu64 " keeps a shared array: out of memory", s->id);
+		return;
+	}
+	h->sealed = true;
+	h->ends++;
+}
+
+/* One that is in use again stays; one whose fences have not passed comes again with them. */
+static void hold_turn(struct hold *h) {
+	if (h->arrays)
+		return;
+	if (!h->sealed) {
+		hold_seal(h);
+		return;
+	}
+	if (h->ends || h->fenced)
+		return;
+	control_drop(h->session, h->share->arena);
+	hold_free(h);
+}
+
+void shares_turn(struct server *v) {
+	while (v->leaving) {
+		struct hold *h = v->leaving;
+
+		look_away(h);
+		hold_turn(h);
+	}
+}
+
+void shares_end(struct session *s) {
+	struct hold *next;
+
+	for (struct hold *h = s->holds; h; h = next) {
+		next = h->session_next;
+		hold_free(h);
+	}
+}
+
+int share_check(const struct array *a, struct fault *f) {
+	const struct array *writer = a->hold ? a->hold->share->writer : NULL;
+
+	if (!writer || writer == a)
+		return 0;
+	return fault_set(f, FAULT_STATE, "the shared array is mapped for writing elsewhere");
+}
+
+int share_part(struct session *s, struct array *a, struct fault *f) {
+	const struct hold *h = s->holds;
+
+	while (h && buffer_space(a->buffer) != h->share->space)
+		h = h->session_next;
+	return h && !a->hold ? flush_copy(s, a, f) : 0;
+}
+
+/* ---- writing ---- */
+
+int share_may_write(const struct array *a, struct fault *f) {
+	const struct share *s = a->hold->share;
+
+	if (!a->writable)
+		return fault_set(f, FAULT_STATE, "the array was imported by a token that only lets it be read");
+	if (s->writer || s->fences)
+		return fault_set(f, FAULT_STATE, "the shared array is mapped for writing elsewhere");
+	return 0;
+}
+
+/* Called by exec. */
+static void on_fenced(void *user) {
+	struct hold *h = user;
+
+	h->fenced = false;
+	look_at(h);
+	fence_passed(h->share);
+}
+
+static int fence_hold(struct hold *h) {
+	struct session *s = h->session;
+	int r;
+
+	if (s->gathered)
+		flush_session(s, FLUSH_DEMAND);
+	r = lane_fence(s->lane, on_fenced, h);
+	if (r)
+		return r;
+	h->fenced = true;
+	h->share->fences++;
+	return 0;
+}
+
+int share_fence(struct waiter *w) {
+	struct share *s = w->array->hold->share;
+	struct hold *h;
+	int r = 0;
+
+	s->writer = w->array;
+	s->fences = 1;
+	DL_FOREACH2(s->holds, h, next)
+		r = r ? r : fence_hold(h);
+	if (r)
+		share_unfenced(w->array);
+	else
+		s->waiter = w;
+	fence_passed(s);
+	return r;
+}
+
+void share_unfenced(struct array *a) {
+	struct share *s = a->hold->share;
+
+	s->writer = NULL;
+	s->waiter = NULL;
+}
+
+uint64_t share_written(struct array *a) {
+	share_unfenced(a);
+	return ++a->hold->share->version;
+}
+
+/* ---- tokens ---- */
+
+static uint64_t place_of(const struct server *v, const void *bytes) {
+	return XXH3_64bits_withSeed(bytes, LIMIT_TOKEN_BYTES, v->token_seed);
+}
+
+/* Takes the same time wherever the first difference lies. */
+static bool tokens_equal(const unsigned char *a, const unsigned char *b) {
+	unsigned difference = 0;
+
+	for (unsigned i = 0; i < LIMIT_TOKEN_BYTES; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+static struct token *token_find(struct server *v, const void *bytes) {
+	uint64_t place = place_of(v, bytes);
+	struct token *t;
+
+	HASH_FIND(hh, v->tokens, &place, sizeof place, t);
+	if (!t || !tokens_equal(t->bytes, bytes))
+		return NULL;
+	if (loop_now() < t->until_us)
+		return t;
+	token_free(t);
+	return NULL;
+}
+
+uint32_t share_tokens(const struct session *s) {
+	uint64_t now = loop_now();
+	struct token *t, *next;
+
+	for (const struct hold *h = s->holds; h; h = h->session_next)
+		for (t = h->tokens; t; t = next) {
+			next = t->next;
+			if (now >= t->until_us)
+				token_free(t);
+		}
+	return s->tokens;
+}
+
+static int check_tokens(struct session *s, struct fault *f) {
+	uint64_t limit = s->server->config.limits_tokens;
+
+	if (share_tokens(s) < limit)
+		return 0;
+	return fault_set(f, FAULT_LIMIT, "the session has %u tokens, as many as limits.tokens allows; revoke some",
+		s->tokens);
+}
+
+static int token_new(struct hold *h, const struct export *e, struct token **tokenp) {
+	struct server *v = h->session->server;
+	struct token *t = calloc(1, sizeof *t), *other;
+
+	if (!t)
+		return -ENOMEM;
+	if (getrandom(t->bytes, sizeof t->bytes, 0) != (ssize_t)sizeof t->bytes) {
+		free(t);
+		return -EIO;
+	}
+	t->place = place_of(v, t->bytes);
+	HASH_FIND(hh, v->tokens, &t->place, sizeof t->place, other);
+	if (other) {                     /* once in the life of the universe */
+		free(t);
+		return -EIO;
+	}
+	t->hold = h;
+	t->rights = e->rights;
+	t->until_us = e->lifetime_us ? loop_now() + e->lifetime_us : UINT64_MAX;
+	HASH_ADD(hh, v->tokens, place, sizeof t->place, t);
+	DL_APPEND2(h->tokens, t, previous, next);
+	h->session->tokens++;
+	*tokenp = t;
+	return 0;
+}
+
+static int refuse_token(struct session *s, struct fault *f) {
+	session_count(s, imports_refused, 1);
+	return fault_set(f, FAULT_TOKEN, "the token opens nothing: it is unknown, has expired or was revoked, or its array is "
+		"of a user whose arrays are closed to this one");
+}
+
+/* ---- EXPORT ---- */
+
+static int check_shares(const struct session *s, struct fault *f) {
+	uint64_t limit = s->server->config.limits_shared_arrays;
+
+	if (s->held_shares < limit)
+		return 0;
+	return fault_set(f, FAULT_LIMIT, "the session shares %u arrays, as many as limits.shared_arrays allows", s->held_shares);
+}
+
+static int fault_of_supervisor(int r, struct fault *f) {
+	if (r == -EDQUOT)
+		return fault_set(f, FAULT_MEMORY, "limits.user_bytes or limits.session_bytes leaves no memory for the shared array");
+	return r;
+}
+
+static int answer_token(struct session *s, struct transport_request *frame, struct hold *h, const struct export *e) {
+	struct token *t = NULL;
+	struct wire_writer *out;
+	int r = token_new(h, e, &t);
+
+	if (r)
+		return r;
+	session_count(s, exports, 1);
+	out = request_answer(s->server, REQUEST_EXPORT, 2);
+	wire_put_bin(out, t->bytes, sizeof t->bytes);
+	wire_put_uint(out, h->share->arena);
+	request_send(s->server, frame);
+	return 0;
+}
+
+/* The session names its array and gets a token for it, or neither. */
+static int export_end(struct session *s, struct waiter *w, struct fault *f) {
+	struct array *a = w->array;
+	int r = check_tokens(s, f);
+
+	if (r)
+		return r;
+	r = handles_put(&s->handles, w->export.handle, array_ref(a), f);
+	if (r) {
+		array_unref(a);
+		return r;
+	}
+	r = answer_token(s, w->frame, a->hold, &w->export);
+	if (r && handles_release(&s->handles, w->export.handle, f))
+		log_error("an exported array stays with session %" PRIu64, s->id);
+	return r;
+}
+
+/* The values lie in the shared memory, or could not be computed. */
+static void export_published(struct waiter *w) {
+	struct fault f = w->fault;
+	int r = f.code ? f.code : export_end(w->session, w, &f);
+
+	if (!waiter_failed(w, r, &f))
+		waiter_free(w);
+}
+
+/* A share with the values of an array, and the session's own array of it. */
+static int share_of(struct session *s, const struct array *a, struct array **arrayp, struct fault *f) {
+	struct share *share = NULL;
+	struct hold *h;
+	struct array *n;
+	int r = check_shares(s, f);
+
+	if (!r)
+		r = share_new(s, a, &share);
+	if (r)
+		return fault_of_supervisor(r, f);
+	h = hold_new(s, share, true, true);
+	if (!h) {
+		control_drop(s, share->arena);
+		share_free(share);
+		return -ENOMEM;
+	}
+	n = array_new(&a->type);
+	if (!n) {
+		look_at(h);
+		return -ENOMEM;
+	}
+	attach(n, h, true);
+	r = flush_copy_to(s, a, n, share->space, f);
+	if (r) {
+		array_unref(n);
+		return r;
+	}
+	share->buffer = buffer_ref(n->buffer);
+	share->view = n->view;
+	*arrayp = n;
+	return 0;
+}
+
+static int export_new(struct request *r, const struct array *a, const struct export *e, struct fault *f) {
+	struct array *n = NULL;
+	struct waiter *w;
+	int code = share_of(r->session, a, &n, f);
+
+	if (!code)
+		code = waiter_new(r, n, export_published, &w);
+	array_unref(n);
+	if (code)
+		return code;
+	w->export = *e;
+	code = waiter_publish(w, export_published);
+	if (code)
+		waiter_free(w);
+	return code;
+}
+
+/* One more token for what is shared. */
+static int export_again(const struct request *r, const struct array *a, const struct export *e, struct fault *f) {
+	if (!a->hold->own)
+		return fault_set(f, FAULT_STATE, "an imported array is exported by its owner alone; export a copy of it");
+	return answer_token(r->session, r->frame, a->hold, e);
+}
+
+static int read_rights(struct wire_cursor *body, struct export *e, struct fault *f) {
+	uint64_t rights;
+	int r = wire_get_uint(body, "rights", SHARE_READ | SHARE_WRITE, &rights, f);
+
+	if (!r && !(rights & SHARE_READ))
+		r = fault_set(f, FAULT_ARGUMENT, "a token without the right to read opens nothing");
+	if (!r)
+		r = wire_get_uint(body, "lifetime", (UINT64_C(1) << SHARE_LIFETIME_US_BITS) - 1, &e->lifetime_us, f);
+	e->rights = r ? 0 : (unsigned)rights;
+	return r;
+}
+
+int export_request(struct request *r, struct fault *f) {
+	struct export e = { 0 };
+	struct array *a = NULL;
+	uint64_t handle;
+	int code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
+
+	if (!code)
+		code = wire_get_uint(&r->body, "own", INT64_MAX, &e.handle, f);
+	if (!code)
+		code = read_rights(&r->body, &e, f);
+	if (!code)
+		code = wire_get_end(&r->body, "EXPORT", f);
+	if (!code)
+		code = request_array(r, handle, &a, f);
+	if (!code)
+		code = check_tokens(r->session, f);
+	if (!code && !a->hold != (e.handle != 0))
+		code = fault_set(f, FAULT_ARGUMENT, a->hold ? "the array is shared already" : "the array is not shared");
+	if (code)
+		return code;
+	return a->hold ? export_again(r, a, &e, f) : export_new(r, a, &e, f);
+}
+
+/* ---- IMPORT ---- */
+
+static bool may_open(const struct session *s, const struct share *share) {
+	return s->uid == share->uid || s->server->config.limits_share_between_users;
+}
+
+/* The session's hold: the one it has, or a new one. */
+static int hold_for(struct session *s, const struct token *t, struct hold **holdp, struct fault *f) {
+	struct share *share = t->hold->share;
+	bool writable = t->rights & SHARE_WRITE;
+	int r;
+
+	*holdp = hold_find(s, share);
+	if (*holdp && writable && !(*holdp)->writable)
+		return fault_set(f, FAULT_STATE, "the session has imported the array for reading; release that first");
+	if (*holdp)
+		return 0;
+	r = check_shares(s, f);
+	if (!r)
+		r = control_hold(s, share->arena, writable);
+	if (r)
+		return fault_of_supervisor(r, f);
+	*holdp = hold_new(s, share, false, writable);
+	if (*holdp)
+		return 0;
+	control_drop(s, share->arena);
+	return -ENOMEM;
+}
+
+/* An array of the share; a hold that was made for it goes again where that fails. */
+static int name_share(struct session *s, struct hold *h, uint64_t handle, bool writable, struct fault *f) {
+	const struct share *share = h->share;
+	struct array *a = array_new(&share->type);
+	int r;
+
+	if (!a) {
+		look_at(h);
+		return -ENOMEM;
+	}
+	attach(a, h, writable);
+	a->buffer = buffer_ref(share->buffer);
+	a->view = share->view;
+	a->version = share->version;
+	r = handles_put(&s->handles, handle, a, f);
+	if (r)
+		array_unref(a);
+	return r;
+}
+
+static void answer_import(const struct request *r, const struct share *share, unsigned rights) {
+	struct wire_writer *out = request_answer(r->session->server, r->id, 4);
+
+	codec_put_type(out, &share->type);
+	wire_put_uint(out, rights);
+	wire_put_uint(out, share->version);
+	wire_put_uint(out, share->arena);
+	request_send(r->session->server, r->frame);
+}
+
+int import_request(struct request *r, struct fault *f) {
+	struct session *s = r->session;
+	struct token *t = NULL;
+	struct hold *h = NULL;
+	const void *bytes;
+	uint64_t handle;
+	unsigned rights;
+	int code = wire_get_bin(&r->body, "token", LIMIT_TOKEN_BYTES, &bytes, f);
+
+	if (!code)
+		code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
+	if (!code)
+		code = wire_get_end(&r->body, "IMPORT", f);
+	if (code)
+		return code;
+	t = token_find(s->server, bytes);
+	if (!t || !may_open(s, t->hold->share))
+		return refuse_token(s, f);
+	rights = t->rights;
+	code = hold_for(s, t, &h, f);
+	if (!code)
+		code = name_share(s, h, handle, rights & SHARE_WRITE, f);
+	if (code)
+		return code;
+	session_count(s, imports, 1);
+	answer_import(r, h->share, rights);
+	return 0;
+}
+
+/* ---- REVOKE ---- */
+
+int revoke_request(struct request *r, struct fault *f) {
+	const void *bytes;
+	struct token *t;
+	int code = wire_get_bin(&r->body, "token", LIMIT_TOKEN_BYTES, &bytes, f);
+
+	if (!code)
+		code = wire_get_end(&r->body, "REVOKE", f);
+	if (code)
+		return code;
+	t = token_find(r->session->server, bytes);
+	if (!t || t->hold->session != r->session)
+		return refuse_token(r->session, f);
+	token_free(t);
+	request_answer(r->session->server, r->id, 0);
+	request_send(r->session->server, r->frame);
+	return 0;
+}
+
+/* ---- statistics ---- */
+
+void shares_statistics(cJSON *json, const struct server *v) {
+	uint64_t bytes = 0, count = 0, tokens = 0;
+
+	for (const struct share *share = v->shares; share; share = share->next) {
+		bytes += share->bytes;
+		count++;
+	}
+	for (const struct session *s = v->sessions; s; s = s->hh.next)
+		tokens += share_tokens(s);
+	cJSON_AddNumberToObject(json, "shared_arrays", (double)count);
+	cJSON_AddNumberToObject(json, "shared_bytes", (double)bytes);
+	cJSON_AddNumberToObject(json, "tokens", (double)tokens);
+}

@@ -1,0 +1,33 @@
+# What the scripts of tests/e2e/ begin with; sourced, with the build folder as the script's first argument. A private
+# folder and socket, a daemon that goes with the script, and claims that are counted.
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+root=$(mktemp -d)
+daemon=
+finish() {
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+	[ -z "$daemon" ] || wait "$daemon" 2>/dev/null || true
+	rm -rf "$root"
+}
+trap finish EXIT
+FUSION_SOCKET=$root/door
+export FUSION_SOCKET
+passed=0
+failed=0
+
+# claim CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains ("": any).
+claim() {
+	name=$1 status=$2 pattern=$3
+	shift 3
+	got=0
+	"$@" >"$root/out" 2>&1 || got=$?
+	if [ "$got" = "$status" ] && { [ -z "$pattern" ] || grep -q -e "$pattern" "$root/out"; }; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: exit code $got (expected $status), output (expected: $pattern):"
+	sed 's/^/    /' "$root/out"
+	[ ! -e "$root/log" ] || tail -5 "$root/log"
+}

@@ -1,0 +1,256 @@
+/*
+ * A daemon of its own for tests with real processes: started, asked, stopped. Clients that are to be killed, or
+ * to live beside a parent with a context, are made before that: a context does not survive fork().
+ *
+ * Programs are looked for in $FUSION_BUILD, else in build/.
+ */
+#pragma once
+
+#include <check.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "client/fusion.h"
+
+enum {
+	START_TRIES = 600,       /* of 100 ms: a first start builds kernels on a busy machine */
+};
+
+static char folder[64], door[96];
+static pid_t daemon_pid;
+
+static inline const char *build_folder(void) {
+	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
+}
+
+/* Starts fusiond with further arguments and environment ("NAME=value" or NULL). */
+static inline void daemon_start(const char *set, const char *environment[2]) {
+	char program[256], cache[128], log[128];
+
+	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(door, sizeof door, "%s/door", folder);
+	snprintf(cache, sizeof cache, "%s/cache", folder);
+	snprintf(log, sizeof log, "%s/log", folder);
+	snprintf(program, sizeof program, "%s/fusiond", build_folder());
+	daemon_pid = fork();
+	if (!daemon_pid) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		dup2(fd, 1);
+		dup2(fd, 2);
+		for (int i = 0; environment && i < 2 && environment[i]; i++)
+			putenv((char *)environment[i]);
+		execl(program, program, "--socket", door, "--cache-dir", cache, "--set", set, (char *)NULL);
+		_exit(127);
+	}
+	setenv("FUSION_SOCKET", door, 1);
+	for (int i = 0; i < START_TRIES && access(door, F_OK); i++)
+		usleep(100000);
+	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
+}
+
+static inline void remove_folder(void) {
+	char command[128];
+
+	snprintf(command, sizeof command, "rm -rf %s", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* The engine is the supervisor's only child; 0: none. */
+static inline pid_t child_of_supervisor(void) {
+	char path[64];
+	int pid = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	if (fscanf(f, "%d", &pid) != 1)
+		pid = 0;
+	fclose(f);
+	return pid;
+}
+
+/* A test that failed may have left it standing. */
+static inline void engine_goes_on(void) {
+	pid_t pid = child_of_supervisor();
+
+	if (pid)
+		kill(pid, SIGCONT);
+}
+
+static inline void daemon_stop(void) {
+	int status;
+
+	engine_goes_on();
+	kill(daemon_pid, SIGTERM);
+	ck_assert_int_eq(waitpid(daemon_pid, &status, 0), daemon_pid);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the daemon ended with %#x", status);
+	remove_folder();
+}
+
+static inline void start(void) {
+	daemon_start("log.level=notice", NULL);
+}
+
+static inline fusion_context *connect_client(void) {
+	fusion_context *c;
+
+	ck_assert_msg(!fusion_open(&c, NULL), "%s", fusion_error());
+	return c;
+}
+
+static inline double stat_of(fusion_context *c, const char *name) {
+	char *text = fusion_stats(c, true);
+	cJSON *json = cJSON_Parse(text), *item;
+	double value;
+
+	ck_assert_msg(json != NULL, "%s", fusion_error());
+	item = cJSON_GetObjectItem(json, name);
+	if (!item)
+		item = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "device"), name);
+	ck_assert_msg(item != NULL, "no statistic %s", name);
+	value = item->valuedouble;
+	cJSON_Delete(json);
+	free(text);
+	return value;
+}
+
+static inline int descriptors_of(pid_t pid) {
+	char path[64];
+	DIR *d;
+	int n = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	d = opendir(path);
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static inline pid_t engine_pid(void) {
+	pid_t pid = child_of_supervisor();
+
+	ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
+static inline bool task_runs(pid_t pid, const char *task) {
+	char path[320], state = 'R';     /* a name of a folder's entry fits */
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%s/stat", pid, task);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	ck_assert_int_eq(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+	fclose(f);
+	return state != 'T';
+}
+
+/* Do all its threads stand? One that waits for a processor learns of the signal last. */
+static inline bool is_stopped(pid_t pid) {
+	char path[64];
+	const struct dirent *e;
+	bool runs = false;
+	DIR *d;
+
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	d = opendir(path);
+	ck_assert_ptr_nonnull(d);
+	while (!runs && (e = readdir(d)))
+		runs = e->d_name[0] != '.' && task_runs(pid, e->d_name);
+	closedir(d);
+	return !runs;
+}
+
+/* The engine, with all its threads standing when this returns. */
+static inline pid_t stop_engine(void) {
+	pid_t pid = engine_pid();
+
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	for (int i = 0; i < 10000 && !is_stopped(pid); i++)
+		usleep(1000);
+	ck_assert(is_stopped(pid));
+	return pid;
+}
+
+static inline int child_exit(pid_t pid) {
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A process that is there before its parent has a context, which no child could go on from, and waits to be let go. */
+struct victim {
+	pid_t pid;
+	int go, said;            /* pipes */
+};
+
+typedef void victim_work(int i, int said);
+
+static inline void victim_new(struct victim *v, int i, victim_work *work) {
+	int go[2], said[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(go), 0);
+	ck_assert_int_eq(pipe(said), 0);
+	v->pid = fork();
+	if (!v->pid) {
+		close(go[1]);
+		close(said[0]);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		work(i, said[1]);
+		_exit(2);
+	}
+	ck_assert_int_gt(v->pid, 0);
+	close(go[0]);
+	close(said[1]);
+	v->go = go[1];
+	v->said = said[0];
+}
+
+/* Returns once it says that it is in the middle; one that ends before fails the test. */
+static inline void victim_go(struct victim *v) {
+	char byte;
+
+	ck_assert_int_eq(write(v->go, "g", 1), 1);
+	ck_assert_msg(read(v->said, &byte, 1) == 1, "the client did not get as far as to be killed");
+}
+
+static inline void victim_kill(struct victim *v) {
+	int status;
+
+	ck_assert_int_eq(kill(v->pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(v->pid, &status, 0), v->pid);
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "the client ended by itself: %#x", status);
+	close(v->go);
+	close(v->said);
+}
+
+/* Waits until a statistic is what it was, or time is up. */
+static inline void expect_back(fusion_context *c, const char *name, double value) {
+	for (int i = 0; i < 100 && stat_of(c, name) > value; i++)
+		usleep(50000);
+	ck_assert_msg(stat_of(c, name) <= value, "%s is %g, was %g", name, stat_of(c, name), value);
+}
+
+static inline void expect_descriptors(pid_t pid, int before) {
+	for (int i = 0; i < 100 && descriptors_of(pid) > before; i++)
+		usleep(50000);
+	ck_assert_int_le(descriptors_of(pid), before);
+}
