@@ -168,6 +168,8 @@ int device_finish(struct device *d) FAULT_MUST_USE;
 uint32_t device_poll(struct device *d);
 /* Has nothing been launched or built for so long? To be asked at every poll. */
 bool device_quiet(struct device *d, int64_t ms);
+/* Programs that were asked for and are not built. */
+uint32_t device_building(const struct device *d);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);
 

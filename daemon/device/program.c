@@ -214,6 +214,10 @@ bool device_quiet(struct device *d, int64_t ms) {
 	return programs_quiet(d, ms);
 }
 
+uint32_t device_building(const struct device *d) {
+	return d->programs.building;
+}
+
 static void start_keep(struct device *d) {
 	struct programs *s = &d->programs;
 	struct keep *k = s->keeps;

@@ -12,6 +12,10 @@
  * share.c       many processes that share the daemon
  * clients.c     what many connected sessions cost
  * memory.c      anonymous memory of client and daemon
+ * coldstart.c   what who comes first waits for: first results, 200 new graphs, starts of the daemon
+ * coldstart_graphs.c  its graphs, no two alike
+ * coldstart_client.c  one of its clients
+ * process.c     clients that are processes of their own
  * threads.c     CPU time of another process's threads, from /proc
  * report.c      a table for people, or a line of JSON a workload
  *
@@ -21,9 +25,11 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include <cjson/cJSON.h>
@@ -127,6 +133,9 @@ int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
+/* On daemons of its own: `fusiond` is their program. Prints itself, as JSON where asked; *stop ends it. */
+int coldstart(const char *fusiond, bool json, const volatile sig_atomic_t *stop) BENCH_MUST_USE;
+
 /* Estimates and measurements of kernels (--steps). */
 struct steps {
 	struct samples error; /* of each, as a share of the measurement */
@@ -139,6 +148,23 @@ void steps_end(struct steps *s);
 int roundtrip_serve(const char *url);
 int memory_client(const char *socket);
 int share_client(const char *argument);
+int coldstart_client(const char *argument);
+
+/* Such a program, seen from the parent. */
+struct process {
+	pid_t pid;                           /* 0: not started */
+	int to;                              /* its standard input */
+	FILE *from;                          /* its standard output */
+	double started;                      /* bench_now() before the fork */
+};
+
+int process_start(struct process *p, const char *option, const char *argument) BENCH_MUST_USE;
+/* Closes its input and waits for its end. */
+void process_end(struct process *p);
+int process_get(struct process *p, void *bytes, size_t size) BENCH_MUST_USE;
+int process_tell(struct process *p, char what) BENCH_MUST_USE;
+/* What such a program gives its parent. */
+int process_put(const void *bytes, size_t size) BENCH_MUST_USE;
 
 /* Switches fusion for what follows. */
 int bench_fusion(struct bench *b, bool on) BENCH_MUST_USE;

@@ -29,6 +29,7 @@ enum {
 	KEY_ROUNDTRIP,
 	KEY_MEMORY,
 	KEY_SHARE,
+	KEY_COLDSTART,
 	KEY_CLIENTS,
 	KEY_SECONDS,
 	CLIENTS_MOST = 1024,
@@ -72,6 +73,7 @@ static const char *const everything[] = {
 struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
+	bool coldstart;
 	bool json;
 	bool steps;
 	int repeat;
@@ -391,6 +393,7 @@ static void list(void) {
 	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
+	puts("coldstart             alone: first results and 200 new graphs on an empty cache, and again on a full one");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
@@ -408,11 +411,19 @@ static const struct argp_option option_table[] = {
 	{ "clients", KEY_CLIENTS, "N", 0, "Processes of the workload share, sessions of clients (8)", 0 },
 	{ "seconds", KEY_SECONDS, "S", 0, "How long they work (3)", 0 },
 	{ "memory-client", KEY_MEMORY, "SOCKET", OPTION_HIDDEN, NULL, 0 },
+	{ "coldstart-client", KEY_COLDSTART, "FIRST SOCKET", OPTION_HIDDEN, NULL, 0 },
 	{ "share-client", KEY_SHARE, "SECONDS SOCKET", OPTION_HIDDEN, NULL, 0 },
 	{ 0 },
 };
 
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
+	/* It starts daemons of its own. */
+	if (c->coldstart || (c->workloads && !strcmp(name, "coldstart")))
+		argp_error(state, "coldstart stands alone");
+	if (!strcmp(name, "coldstart")) {
+		c->coldstart = true;
+		return;
+	}
 	if (c->workloads == WORKLOADS_MOST)
 		argp_error(state, "more than %d workloads", WORKLOADS_MOST);
 	if (check_name(name))
@@ -469,6 +480,8 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		exit(roundtrip_serve(value));
 	case KEY_MEMORY:
 		exit(memory_client(value));
+	case KEY_COLDSTART:
+		exit(coldstart_client(value));
 	case KEY_SHARE:
 		exit(share_client(value));
 	case KEY_CLIENTS:
@@ -502,5 +515,9 @@ int main(int argc, char **argv) {
 	private_daemon_sibling("fusiond", sizeof command.fusiond, command.fusiond);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;
+	if (command.coldstart) {
+		catch_signals();
+		return coldstart(command.fusiond, command.json, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
 	return guard(&command) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

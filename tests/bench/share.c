@@ -9,7 +9,6 @@
  */
 #include "bench.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,7 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -125,10 +123,6 @@ static double cpu_seconds(void) {
 	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static int put(const void *bytes, size_t size) {
-	return fwrite(bytes, 1, size, stdout) == size && !fflush(stdout) ? 0 : -1;
-}
-
 /* Goes on until it is told to count. */
 static int warm_up(struct share_work *k) {
 	struct pollfd told = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -136,7 +130,7 @@ static int warm_up(struct share_work *k) {
 	for (int i = 0; i < SHARE_WARM; i++)
 		if (request(k))
 			return -1;
-	if (put("", 1))
+	if (process_put("", 1))
 		return -1;
 	while (!poll(&told, 1, 0))
 		if (request(k))
@@ -152,9 +146,9 @@ static int count(struct share_work *k, double seconds) {
 	end.cpu += cpu_seconds();
 	end.count = s.count;
 	if (!r)
-		r = put(&end, sizeof end);
+		r = process_put(&end, sizeof end);
 	if (!r)
-		r = put(s.value, (size_t)s.count * sizeof *s.value);
+		r = process_put(s.value, (size_t)s.count * sizeof *s.value);
 	samples_free(&s);
 	return r;
 }
@@ -177,7 +171,7 @@ int share_client(const char *argument) {
 	if (!r)
 		r = check(&k);
 	if (!r)
-		r = put(&first, sizeof first);
+		r = process_put(&first, sizeof first);
 	if (!r && seconds > 0)
 		r = warm_up(&k);
 	if (!r && seconds > 0)
@@ -190,52 +184,11 @@ int share_client(const char *argument) {
 
 /* ---- its parent ---- */
 
-struct share_process {
-	pid_t pid;
-	int to;
-	FILE *from;
-	double started;
-};
-
-static int process_start(const struct bench *b, double seconds, struct share_process *p) {
+static int client_start(const struct bench *b, double seconds, struct process *p) {
 	char argument[SHARE_ARGUMENT];
-	int in[2], out[2];
 
 	snprintf(argument, sizeof argument, "%g %s", seconds, b->socket);
-	if (pipe2(in, O_CLOEXEC))
-		return bench_fail("no pipe");
-	if (pipe2(out, O_CLOEXEC)) {
-		close(in[0]);
-		close(in[1]);
-		return bench_fail("no pipe");
-	}
-	p->started = bench_now();
-	p->pid = fork();
-	if (!p->pid) {
-		dup2(in[0], STDIN_FILENO);
-		dup2(out[1], STDOUT_FILENO);
-		execl("/proc/self/exe", "fusion-bench", "--share-client", argument, (char *)NULL);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	p->to = in[1];
-	p->from = fdopen(out[0], "r");
-	return p->pid > 0 && p->from ? 0 : bench_fail("no process for a client");
-}
-
-static void process_end(struct share_process *p) {
-	if (!p->pid)
-		return;
-	close(p->to);
-	if (p->from)
-		fclose(p->from);
-	if (p->pid > 0)
-		waitpid(p->pid, NULL, 0);
-}
-
-static int get(struct share_process *p, void *bytes, size_t size) {
-	return fread(bytes, 1, size, p->from) == size ? 0 : bench_fail("a client of share failed");
+	return process_start(p, "--share-client", argument);
 }
 
 /* Until the threads that build kernels have stood still for a while. */
@@ -255,18 +208,18 @@ static int await_builders(const struct bench *b) {
 }
 
 /* Everybody is warm; all begin. */
-static int start_all(const struct bench *b, struct share_process *p, int clients) {
+static int start_all(const struct bench *b, struct process *p, int clients) {
 	struct share_first first;
 	char warm;
 
 	for (int i = 0; i < clients; i++)
-		if (get(&p[i], &first, sizeof first) || get(&p[i], &warm, 1))
+		if (process_get(&p[i], &first, sizeof first) || process_get(&p[i], &warm, 1))
 			return -1;
 	if (await_builders(b))
 		return -1;
 	for (int i = 0; i < clients; i++)
-		if (write(p[i].to, "", 1) != 1)
-			return bench_fail("a client of share has ended");
+		if (process_tell(&p[i], 0))
+			return -1;
 	return 0;
 }
 
@@ -276,14 +229,14 @@ struct share_result {
 	double cpu;
 };
 
-static int collect(struct share_process *p, struct share_result *x) {
+static int collect(struct process *p, struct share_result *x) {
 	struct share_end end;
 	double value;
 
-	if (get(p, &end, sizeof end))
+	if (process_get(p, &end, sizeof end))
 		return -1;
 	for (int i = 0; i < end.count; i++)
-		if (get(p, &value, sizeof value) || samples_add(&x->latency, value))
+		if (process_get(p, &value, sizeof value) || samples_add(&x->latency, value))
 			return -1;
 	x->cpu += end.cpu;
 	x->sum += end.count;
@@ -296,12 +249,12 @@ static int measure_first(const struct bench *b, double *secondsp) {
 	int r = 0;
 
 	for (int i = 0; !r && i < SHARE_FIRSTS; i++) {
-		struct share_process p = { .pid = 0 };
+		struct process p = { .pid = 0 };
 		struct share_first first = { .when = 0 };
 
-		r = process_start(b, 0, &p);
+		r = client_start(b, 0, &p);
 		if (!r)
-			r = get(&p, &first, sizeof first);
+			r = process_get(&p, &first, sizeof first);
 		if (!r)
 			r = samples_add(&s, first.when - p.started);
 		process_end(&p);
@@ -354,13 +307,13 @@ static void report_result(cJSON *report, struct share_result *x, int clients, do
 	tell(report, "first result of a new process, us", 1e6 * first);
 }
 
-static int run_all(const struct bench *b, struct share_process *p, int clients, double seconds,
+static int run_all(const struct bench *b, struct process *p, int clients, double seconds,
 	struct share_result *x, struct thread_times *t) {
 	struct thread_times before = { .work = 0 };
 	int r = 0;
 
 	for (int i = 0; !r && i < clients; i++)
-		r = process_start(b, seconds, &p[i]);
+		r = client_start(b, seconds, &p[i]);
 	if (!r)
 		r = start_all(b, p, clients);
 	if (!r)
@@ -376,7 +329,7 @@ static int run_all(const struct bench *b, struct share_process *p, int clients, 
 }
 
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) {
-	struct share_process *p = calloc((size_t)clients, sizeof *p);
+	struct process *p = calloc((size_t)clients, sizeof *p);
 	struct share_result x = { .sum = 0 };
 	struct thread_times t = { .work = 0 };
 	double first = 0;

@@ -16,7 +16,8 @@
 #include "client/fusion.h"
 
 enum {
-	POLL_MS = 20,
+	/* The start is measured, too. */
+	POLL_MS = 2,
 	/* fusiond itself kills an engine that does not stop within 5 s. */
 	STOP_MS = 15000,
 	TREE_DESCRIPTORS = 16,
@@ -171,29 +172,44 @@ static int await(
 	return -1;
 }
 
-int private_daemon_start(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
+/* Starts it in its folder, which is there. */
+static int start(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
 	char why[static PRIVATE_DAEMON_TEXT]) {
 	pid_t parent = getpid();
 
-	*d = (struct private_daemon){ .pid = 0 };
 	snprintf(why, PRIVATE_DAEMON_TEXT, "fusiond did not serve within %d s",
 		PRIVATE_DAEMON_START_MS / 1000);
-	if (make_folder(d, why))
-		return -1;
 	d->pid = fork();
 	if (!d->pid)
 		become_daemon(d, program, parent);
-	if (d->pid > 0 && !await(d, stop, why))
+	if (d->pid > 0)
+		return await(d, stop, why);
+	snprintf(why, PRIVATE_DAEMON_TEXT, "no process for fusiond: %s", strerror(errno));
+	d->pid = 0;
+	return -1;
+}
+
+int private_daemon_start(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
+	char why[static PRIVATE_DAEMON_TEXT]) {
+	*d = (struct private_daemon){ .pid = 0 };
+	if (make_folder(d, why))
+		return -1;
+	if (!start(d, program, stop, why))
 		return 0;
-	if (d->pid < 0) {
-		snprintf(why, PRIVATE_DAEMON_TEXT, "no process for fusiond: %s", strerror(errno));
-		d->pid = 0;
-	}
 	private_daemon_stop(d);
 	return -1;
 }
 
-void private_daemon_stop(struct private_daemon *d) {
+int private_daemon_restart(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
+	char why[static PRIVATE_DAEMON_TEXT]) {
+	private_daemon_halt(d);
+	if (!start(d, program, stop, why))
+		return 0;
+	private_daemon_stop(d);
+	return -1;
+}
+
+void private_daemon_halt(struct private_daemon *d) {
 	if (d->pid > 0)
 		kill(d->pid, SIGTERM);
 	for (int waited = 0; d->pid > 0 && waited < STOP_MS; waited += POLL_MS) {
@@ -207,5 +223,9 @@ void private_daemon_stop(struct private_daemon *d) {
 		waitpid(d->pid, NULL, 0);
 	}
 	d->pid = 0;
+}
+
+void private_daemon_stop(struct private_daemon *d) {
+	private_daemon_halt(d);
 	remove_folder(d);
 }

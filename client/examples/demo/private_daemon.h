@@ -36,6 +36,12 @@ struct private_daemon {
 int private_daemon_start(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
 	char why[static PRIVATE_DAEMON_TEXT]);
 
+/* Ends it and starts it again on the same folder, with what its cache holds. -1 as for a start. */
+int private_daemon_restart(struct private_daemon *d, const char *program, const volatile sig_atomic_t *stop,
+	char why[static PRIVATE_DAEMON_TEXT]);
+/* Ends the daemon; its folder stays. */
+void private_daemon_halt(struct private_daemon *d);
+
 /* Stops the daemon and removes its folder. Safe to call again, and on a zeroed struct. */
 void private_daemon_stop(struct private_daemon *d);
 
