@@ -13,6 +13,8 @@ wanted=" $* "
 parallel=${CHECK_JOBS:-$(nproc)}
 # A job that hangs is a failure, not a wait: the slowest takes two minutes on a machine of its own.
 limit=${CHECK_LIMIT:-1500}
+# The same for a case that sets no limit of its own: libcheck's four seconds are little where all processors are busy.
+export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-240}
 python=${PYTHON:-/usr/bin/python3}
 
 # The driver's compiler keeps memory until the process ends; only our own leaks count.

@@ -22,7 +22,7 @@
 #include "client/fusion.h"
 
 enum {
-	START_TRIES = 600,       /* of 100 ms: a first start builds kernels on a busy machine */
+	START_TRIES = 600,       /* of 100 ms, for whatever ends by itself: a first start builds kernels on a busy machine */
 };
 
 static char folder[64], door[96];
@@ -244,13 +244,20 @@ static inline void victim_kill(struct victim *v) {
 
 /* Waits until a statistic is what it was, or time is up. */
 static inline void expect_back(fusion_context *c, const char *name, double value) {
-	for (int i = 0; i < 100 && stat_of(c, name) > value; i++)
-		usleep(50000);
+	for (int i = 0; i < START_TRIES && stat_of(c, name) > value; i++)
+		usleep(100000);
 	ck_assert_msg(stat_of(c, name) <= value, "%s is %g, was %g", name, stat_of(c, name), value);
 }
 
+/* Waits until a statistic is more than it was: the engine may answer others before it takes in what was said to it. */
+static inline void expect_more(fusion_context *c, const char *name, double value) {
+	for (int i = 0; i < START_TRIES && stat_of(c, name) <= value; i++)
+		usleep(100000);
+	ck_assert_msg(stat_of(c, name) > value, "%s is %g, was %g", name, stat_of(c, name), value);
+}
+
 static inline void expect_descriptors(pid_t pid, int before) {
-	for (int i = 0; i < 100 && descriptors_of(pid) > before; i++)
-		usleep(50000);
+	for (int i = 0; i < START_TRIES && descriptors_of(pid) > before; i++)
+		usleep(100000);
 	ck_assert_int_le(descriptors_of(pid), before);
 }
