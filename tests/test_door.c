@@ -613,10 +613,10 @@ START_TEST(a_session_that_says_nothing_after_its_greeting_stays) {
 	uint64_t session;
 	int fd;
 
-	flag("door.hello_us", "50ms");
+	flag("door.hello_us", "1s");
 	start("ready");
 	fd = greet("quiet", &session);
-	usleep(200 * 1000);
+	usleep(1500 * 1000);
 	arena_new(fd, 1);
 	close(fd);
 }
@@ -1205,7 +1205,7 @@ int main(int argc, char **argv) {
 	log_set_level(LOG_LEVEL_ERROR);
 	suite = suite_create("door");
 	tests = tcase_create("door");
-	tcase_set_timeout(tests, 30);
+	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, setup, teardown);
 	add_tests(tests);
 	suite_add_tcase(suite, tests);
