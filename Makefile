@@ -6,6 +6,7 @@
 #   make check      all tests, of slow cases a slice by the commit (SLICE=1/4, SLICE=all); the last line counts
 #   make check-long all slow cases, and 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
+#   make check-cache two daemons on one cache folder, killed while they build (KILLS=200)
 #   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
@@ -107,7 +108,7 @@ endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
-.PHONY: all deps demo check check-long check-kill check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
+.PHONY: all deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -247,6 +248,11 @@ KILLS ?= 1000
 check-kill: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/test_kill
 	@FUSION_BUILD=$(B) KILLS=$(KILLS) SEED=$(SEED) $(B)/tests/test_kill
+
+# Two daemons on one cache folder, killed at random points; a slice is part of check.
+check-cache: deps
+	@$(MAKE) --no-print-directory all
+	@FUSION_BUILD=$(B) KILLS=$(if $(filter command line,$(origin KILLS)),$(KILLS),200) SEED=$(SEED) $(PYTHON) tests/oracle/test_cache_kill.py
 
 check-oclgrind: deps
 	@sh tests/deps.sh oclgrind

@@ -336,6 +336,7 @@ enum fusion_explain_what {
 	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too */
 	FUSION_EXPLAIN_UNFUSED = 2,    /* with fusion off */
 	FUSION_EXPLAIN_NODES = 4,      /* also the operations one by one, with what they read: to draw them */
+	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
 };
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
  * arrays: kernels, their patterns, the operations in each, why others were left out. Runs nothing.

@@ -119,6 +119,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.discrete = c->device_discrete,
 		.reach = c->device_reach,
 		.cache_dir = c->cache_dir,
+		.cache_bytes = (uint64_t)c->cache_bytes,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
 		.profile = c->engine_time_kernels,

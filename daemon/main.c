@@ -9,6 +9,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/version.h"
+#include "daemon/door/cache.h"
 #include "daemon/door/supervisor.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond " FUSIOND_VERSION;
@@ -17,6 +18,7 @@ enum {
 	KEY_CHECK = 0x100,
 	KEY_ENGINE,
 	KEY_CACHE,
+	KEY_ACTION,
 };
 
 /* Flags that stand for a setting, so that both are one path. */
@@ -37,6 +39,7 @@ static const struct argp_option options[] = {
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set any of the settings below", 0 },
 	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so",
 		0 },
+	{ "cache", KEY_ACTION, "stat|prune|verify", 0, "Print what the cache folder holds, and exit; prune: after removing what was used longest ago beyond cache.bytes; verify: after removing what is damaged", 0 },
 	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit", 0 },
 	{ 0 },
 };
@@ -44,6 +47,7 @@ static const struct argp_option options[] = {
 struct command {
 	struct config_source source;
 	bool check;
+	const char *action;          /* on the cache folder; NULL: none */
 };
 
 /* argv outlives the process's use of it; only text put together here needs memory of its own. */
@@ -73,6 +77,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case 'f':
 		return 0;
+	case KEY_ACTION:
+		c->action = value;
+		return 0;
 	case KEY_CHECK:
 		c->check = true;
 		return 0;
@@ -92,17 +99,28 @@ static char *add_settings(int key, const char *text, void *input) {
 	return help.text;
 }
 
-static int check(const struct config_source *source) {
-	struct config config;
+static int load(const struct config_source *source, struct config *config) {
 	struct fault f;
-	int r = config_load(&config, source, &f);
+	int r = config_load(config, source, &f);
 
 	if (!r)
-		r = config_resolve(&config, &f);
-	if (r) {
+		r = config_resolve(config, &f);
+	if (r)
 		fprintf(stderr, "fusiond: %s\n", r > 0 ? f.text : strerror(-r));
+	return r;
+}
+
+static int act(const struct command *c) {
+	struct config config;
+
+	return load(&c->source, &config) ? EXIT_FAILURE : cache_action(&config, c->action);
+}
+
+static int check(const struct config_source *source) {
+	struct config config;
+
+	if (load(source, &config))
 		return EXIT_FAILURE;
-	}
 	for (unsigned i = 0; i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
 		struct str value = { 0 };
@@ -130,5 +148,7 @@ int main(int argc, char **argv) {
 	error = argp_parse(&argp, argc, argv, 0, NULL, &command);
 	if (error)
 		return EXIT_FAILURE;
+	if (command.action)
+		return act(&command);
 	return command.check ? check(&command.source) : supervisor_run(&command.source);
 }

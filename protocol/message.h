@@ -43,7 +43,8 @@ enum {
 	EXPLAIN_UNFUSED = 1 << 1,
 	EXPLAIN_NODES = 1 << 2,
 	EXPLAIN_OPPORTUNITIES = 1 << 3,
-	EXPLAIN_ALL = (1 << 4) - 1,
+	EXPLAIN_BUILD = 1 << 4,
+	EXPLAIN_ALL = (1 << 5) - 1,
 };
 
 /* An option of the greeting that is no setting: a part of the name or the number of the device that is wanted. */

@@ -24,7 +24,8 @@ enum control_exit {
 };
 
 enum {
-	CONTROL_WORDS = 3,
+	/* As many graphs as one call of cache warm takes, and its own word. */
+	CONTROL_WORDS = 257,
 	/* An administrator's program gives up rather than hang; a first build takes a second. */
 	FUSIONCTL_TIMEOUT_MS = 60000,
 };
@@ -37,6 +38,7 @@ struct control {
 	bool all;             /* run */
 	bool last;            /* explain, graph: of the session that ran last */
 	uint64_t session;     /* explain, graph: of this one; 0: of none */
+	const char *size;     /* cache prune: to how much */
 	const char *dot, *svg; /* graph: files to write */
 };
 
@@ -49,12 +51,16 @@ typedef int control_command(const struct control *c);
 control_command status_command;
 control_command stats_command;
 control_command bench_command;
+control_command cache_command;
 control_command config_command;
 control_command operations_command;
 control_command patterns_command;
 control_command explain_command;
 control_command graph_command;
 control_command run_command;
+
+/* cache warm: the graphs of word[1] and on. */
+int warm_graphs(const struct control *c);
 
 /* r is a code that f holds, or a negative errno: says so, and returns the exit code. */
 int control_fail(const struct control *c, int r, const struct fault *f);

@@ -21,6 +21,8 @@ static void print_summary(const cJSON *json) {
 		printf("%s arrays are never stored, %s of memory are not moved\n",
 			print_count(json_number(json, "buffers_eliminated"), a),
 			print_bytes(json_number(json, "bytes_not_moved"), b));
+	if (json_number(json, "plan_us") > 0)
+		printf("planned in %s\n", print_seconds(json_number(json, "plan_us") / 1e6, a));
 	if (json_number(json, "peak_bytes") > 0)
 		printf("temporaries and results take at most %s at once\n",
 			print_bytes(json_number(json, "peak_bytes"), a));
@@ -93,9 +95,29 @@ static void print_tiers(const cJSON *kernel) {
 	double interpreted = json_number(kernel, "launches_interpreted");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	if (interpreted > 0)
-		printf("  ran %s times by the interpreter, %s times by its own program\n", print_count(interpreted, a),
+	if (interpreted > 0 || json_number(kernel, "launches_compiled") > 0)
+		printf("  ran %s times as byte code, %s times by its own program\n", print_count(interpreted, a),
 			print_count(json_number(kernel, "launches_compiled"), b));
+}
+
+/* A step, where it took any time. */
+static void print_part(const char *what, double us) {
+	char text[PRINT_TEXT];
+
+	if (us > 0)
+		printf(", %s %s", what, print_seconds(us / 1e6, text));
+}
+
+static void print_program(const cJSON *program) {
+	if (!program)
+		return;
+	printf("  program %s", json_text(program, "state"));
+	if (*json_text(program, "why"))
+		printf(" because %s", json_text(program, "why"));
+	print_part("text", json_number(program, "emit_us"));
+	print_part("compiler", json_number(program, "compile_us"));
+	print_part("first launches", json_number(program, "first_launch_us"));
+	putchar('\n');
 }
 
 static void print_kernel(const cJSON *kernel, unsigned number) {
@@ -110,6 +132,7 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	print_times(kernel);
 	print_gain(kernel);
 	print_tiers(kernel);
+	print_program(json_item(kernel, "program"));
 	print_operations(json_item(kernel, "operations"));
 	if (*json_text(kernel, "source"))
 		printf("\n%s", json_text(kernel, "source"));

@@ -22,6 +22,7 @@ enum {
 	KEY_SESSION,
 	KEY_DOT,
 	KEY_SVG,
+	KEY_SIZE,
 };
 
 static const struct argp_option options[] = {
@@ -33,6 +34,7 @@ static const struct argp_option options[] = {
 	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session", 1 },
 	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
 	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
+	{ "size", KEY_SIZE, "BYTES", 0, "cache prune: to so many, else to cache.bytes; K, M and G are powers of 1024", 1 },
 	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
 };
@@ -46,6 +48,7 @@ enum {
 	TAKES_SESSION = 1 << 4,
 	TAKES_DOT = 1 << 5,
 	TAKES_SVG = 1 << 6,
+	TAKES_SIZE = 1 << 7,
 	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
 
@@ -61,6 +64,7 @@ static const struct {
 	{ KEY_SESSION, TAKES_SESSION, "--session" },
 	{ KEY_DOT, TAKES_DOT, "--dot" },
 	{ KEY_SVG, TAKES_SVG, "--svg" },
+	{ KEY_SIZE, TAKES_SIZE, "--size" },
 };
 
 enum {
@@ -87,6 +91,8 @@ static const struct {
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
 	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
 		"draw what explain tells" },
+	{ "cache", "stat | prune | verify | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE, cache_command,
+		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
 	{ "bench", "pattern NAME SIZE", 0, 3, 0, bench_command,
 		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
 	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
@@ -120,11 +126,13 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, bench or run");
+		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, cache, bench or run");
 	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
 	} else if (l->words < commands[l->command].least) {
+		if (commands[l->command].run == cache_command)
+			argp_error(state, "cache wants %s", commands[l->command].words);
 		argp_error(state, "%s wants the name of a text graph, or - for standard input",
 			commands[l->command].name);
 	}
@@ -159,6 +167,8 @@ static uint64_t session_number(const char *text, struct argp_state *state) {
 static void take_value(struct line *l, int key, char *value, struct argp_state *state) {
 	if (key == KEY_SESSION)
 		l->control.session = session_number(value, state);
+	else if (key == KEY_SIZE)
+		l->control.size = value;
 	else if (key == KEY_DOT)
 		l->control.dot = value;
 	else
@@ -185,6 +195,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_SESSION:
 	case KEY_DOT:
 	case KEY_SVG:
+	case KEY_SIZE:
 		take_value(l, key, value, state);
 		return 0;
 	case ARGP_KEY_ARG:

@@ -203,12 +203,15 @@ static int texts_of(const struct device *d, const struct kernel *k, struct str *
 
 static cl_int make_objects(const struct builder *b, struct program *p, cl_program program, cl_kernel *objectp) {
 	CLEANUP(release_kernel) cl_kernel own = NULL;
+	uint64_t begin;
 	cl_int error;
 
 	own = clCreateKernel(program, entry_point, &error);
 	if (error)
 		return error;
+	begin = now_us();
 	error = warm_up_all(b, p, own);
+	p->first_us = now_us() - begin;
 	if (error)
 		return error;
 	*objectp = clCreateKernel(program, entry_point, &error);
@@ -275,11 +278,17 @@ void builder_build(struct builder *b, struct program *p) {
 	uint64_t begin = now_us();
 	cl_int error = CL_OUT_OF_HOST_MEMORY;
 
-	if (!texts_of(b->device, p->kernel, &source, &options))
+	if (!texts_of(b->device, p->kernel, &source, &options)) {
+		p->emit_us = now_us() - begin;
+		note_ask(b->device, p, str_text(&source), str_text(&options));
+		cache_make_room(&b->device->cache);
 		error = build(b, p, str_text(&source), str_text(&options));
+	}
 	p->build_us = p->cached ? 0 : now_us() - begin;
-	if (!error)
+	if (!error) {
 		mark_built(b->device, p);
+		note_keep(b->device, p, str_text(&source), str_text(&options));
+	}
 	if (error)
 		fail(p, str_text(&source), error);
 	else

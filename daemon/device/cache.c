@@ -1,17 +1,16 @@
 /*
- * Built programs on disk, one file each, named by the key.
+ * Built programs on disk, one file each, named by the key (base/cache_entry.h).
  *
- * A file is a header (magic, key, size, checksum) and the driver's bytes. It is written beside its
- * place and renamed, so a reader meets a whole file or none. What does not read as written is
- * removed and counts as missing: a damaged cache costs a build and nothing else. The key covers
- * device, driver and our version, so a stale entry is never found; cache_open() removes the
- * oldest files beyond a number.
+ * What does not read as written is removed and counts as missing: a damaged cache costs a build and nothing else. The
+ * key covers device, driver and our version, so a stale entry is never found. cache_open() removes leftovers and what was
+ * used longest ago, and reads everything again after the machine has restarted: what a crash of it can damage is
+ * not ours alone, and drivers abort on what they wrote half. A disk that is full is dealt with by base/cache_room.c.
  */
 #include "state.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,24 +18,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "daemon/base/cache_folder.h"
+#include "daemon/base/log.h"
+#include "daemon/base/thread.h"
 
 enum {
-	/* A program of 256 values is 200 KiB on PoCL; anything near this is not a program. */
-	CACHE_ENTRY_BYTES = 64 << 20,
-	/* Programs kept; the oldest go when the cache is opened. */
-	CACHE_ENTRIES = 4096,
 	CACHE_PATH = 4096,
-};
-
-static const char cache_magic[16] = "fusiond prog 1\n";
-
-struct cache_header {
-	char magic[16];
-	struct cache_key key;
-	uint64_t size;
-	XXH128_hash_t checksum;
+	CACHE_LINE = 64,
 };
 
 static void close_fd(int *fdp) {
@@ -48,14 +36,6 @@ static char *join(const char *folder, const char *name) {
 	char *path = NULL;
 
 	return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
-}
-
-static char *entry_path(const struct cache *c, const struct cache_key *key, const char *suffix) {
-	char name[64];
-
-	snprintf(name, sizeof name, "%016llx%016llx%s", (unsigned long long)key->high,
-		(unsigned long long)key->low, suffix);
-	return join(c->programs, name);
 }
 
 /* mkdir -p; 0 or -errno. */
@@ -112,79 +92,103 @@ static int open_folder(const char *path, struct fault *f) {
 	return 0;
 }
 
-/* ---- keeping the folder small ---- */
+/* ---- the folder as a whole ---- */
 
-struct aged {
-	char *path;
-	struct timespec age;
-};
+static void read_line(const char *path, char line[static CACHE_LINE]) {
+	FILE *f = fopen(path, "re");
 
-static int newer_first(const void *a, const void *b) {
-	const struct timespec *x = &((const struct aged *)a)->age, *y = &((const struct aged *)b)->age;
-
-	if (x->tv_sec != y->tv_sec)
-		return x->tv_sec < y->tv_sec ? 1 : -1;
-	return x->tv_nsec < y->tv_nsec ? 1 : x->tv_nsec > y->tv_nsec ? -1 : 0;
+	line[0] = 0;
+	if (f && !fgets(line, CACHE_LINE, f))
+		line[0] = 0;
+	if (f)
+		fclose(f);
 }
 
-static void remove_oldest(const char *folder, struct dirent **entry, int entries) {
-	CLEANUP(cleanup_free) struct aged *file = calloc((size_t)entries, sizeof *file);
-	int files = 0;
+static void write_line(const char *path, const char *line) {
+	FILE *f = fopen(path, "we");
 
-	for (int i = 0; file && i < entries; i++) {
-		struct stat status;
-		char *path = join(folder, entry[i]->d_name);
-
-		if (path && !stat(path, &status) && S_ISREG(status.st_mode))
-			file[files++] = (struct aged){ path, status.st_mtim };
-		else
-			free(path);
-	}
-	if (files)
-		qsort(file, (size_t)files, sizeof *file, newer_first);
-	for (int i = 0; i < files; i++) {
-		if (i >= CACHE_ENTRIES)
-			unlink(file[i].path);
-		free(file[i].path);
-	}
-}
-
-static void trim(const char *folder) {
-	struct dirent **entry;
-	int n = scandir(folder, &entry, NULL, NULL);
-
-	if (n < 0)
+	if (!f)
 		return;
-	if (n > CACHE_ENTRIES)
-		remove_oldest(folder, entry, n);
-	for (int i = 0; i < n; i++)
-		free(entry[i]);
-	free(entry);
+	fputs(line, f);
+	fclose(f);
 }
 
-int cache_open(struct cache *c, const char *folder, struct fault *f) {
+/* A file that was renamed is whole, but for a crash of the machine. */
+static void verify_after_crash(const struct cache *c) {
+	CLEANUP(cleanup_free) char *path = join(c->folder, "boot");
+	char boot[CACHE_LINE], last[CACHE_LINE];
+	struct cache_usage u;
+
+	read_line("/proc/sys/kernel/random/boot_id", boot);
+	if (!path || !*boot)
+		return;
+	read_line(path, last);
+	if (!strcmp(boot, last))
+		return;
+	if (*last && !cache_folder_verify(c->folder, &u) && u.damaged.count)
+		log_notice("%" PRIu64 " damaged entries of the cache were removed after a restart of the machine", u.damaged.count);
+	write_line(path, boot);
+}
+
+static void *keep_small(void *argument) {
+	const struct cache *c = argument;
+	struct cache_usage u;
+
+	if (!cache_folder_prune(c->folder, c->most, &u) && u.removed.count)
+		log_info("%" PRIu64 " entries of the cache, %" PRIu64 " bytes, were removed: leftovers, or used longest ago",
+			u.removed.count, u.removed.bytes);
+	return NULL;
+}
+
+/* A large folder takes longer to walk than a start may. */
+static int start_keeper(struct cache *c) {
+	int r = thread_start(&c->keeper, "cache", keep_small, c);
+
+	c->keeps = !r;
+	return r;
+}
+
+int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) {
 	int r;
 
 	if (!folder || !*folder)
 		return fault_set(f, FAULT_DEVICE,
 			"no cache folder is set; set cache.dir to a place this user may "
 			"write to");
+	c->folder = strdup(folder);
 	c->programs = join(folder, "programs");
+	c->notes = join(folder, "notes");
 	c->driver = join(folder, "driver");
-	if (!c->programs || !c->driver)
+	c->most = most;
+	if (!c->folder || !c->programs || !c->notes || !c->driver)
 		return -ENOMEM;
+	cache_folder_return(folder);
 	r = open_folder(folder, f);
 	if (!r)
 		r = open_folder(c->programs, f);
 	if (!r)
-		r = open_folder(c->driver, f);
+		r = open_folder(c->notes, f);
 	if (!r)
-		trim(c->programs);
-	return r;
+		r = open_folder(c->driver, f);
+	if (r)
+		return r;
+	verify_after_crash(c);
+	cache_make_room(c);
+	return start_keeper(c);
+}
+
+void cache_make_room(const struct cache *c) {
+	/* Said there; the driver may find room yet. */
+	if (cache_folder_make_room(c->folder))
+		return;
 }
 
 void cache_close(struct cache *c) {
+	if (c->keeps)
+		pthread_join(c->keeper, NULL);
+	free(c->folder);
 	free(c->programs);
+	free(c->notes);
 	free(c->driver);
 	*c = (struct cache){ 0 };
 }
@@ -251,116 +255,18 @@ int cache_check_linker(struct fault *f) {
 
 /* ---- entries ---- */
 
-/* 0, or -errno; -EBADMSG where the file ends early. */
-static int read_all(int fd, void *bytes, size_t size) {
-	size_t got = 0;
-
-	while (got < size) {
-		ssize_t n = read(fd, (char *)bytes + got, size - got);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EBADMSG;
-		got += (size_t)n;
-	}
-	return 0;
-}
-
-static int write_all(int fd, const void *bytes, size_t size) {
-	size_t put = 0;
-
-	while (put < size) {
-		ssize_t n = write(fd, (const char *)bytes + put, size - put);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		put += (size_t)n;
-	}
-	return 0;
-}
-
-static int read_entry(int fd, const struct cache_key *key, void **bytesp, size_t *sizep) {
-	CLEANUP(cleanup_free) void *bytes = NULL;
-	struct cache_header h;
-	int r = read_all(fd, &h, sizeof h);
-
-	if (r)
-		return r;
-	if (memcmp(h.magic, cache_magic, sizeof h.magic) != 0 || memcmp(&h.key, key, sizeof *key) != 0)
-		return -EBADMSG;
-	if (!h.size || h.size > CACHE_ENTRY_BYTES)
-		return -EBADMSG;
-	bytes = malloc(h.size);
-	if (!bytes)
-		return -ENOMEM;
-	r = read_all(fd, bytes, h.size);
-	if (r)
-		return r;
-	if (!XXH128_isEqual(XXH3_128bits(bytes, h.size), h.checksum))
-		return -EBADMSG;
-	*bytesp = bytes;
-	*sizep = h.size;
-	bytes = NULL;
-	return 0;
-}
-
 int cache_load(const struct cache *c, const struct cache_key *key, void **bytesp, size_t *sizep) {
-	CLEANUP(cleanup_free) char *path = entry_path(c, key, "");
-	CLEANUP(close_fd) int fd = -1;
-	int r;
+	int r = cache_entry_read(c->programs, key, bytesp, sizep);
 
-	if (!path)
-		return -ENOMEM;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
-	r = read_entry(fd, key, bytesp, sizep);
 	if (r == -EBADMSG)
-		unlink(path);
-	else if (!r)
-		futimens(fd, NULL);
+		cache_entry_remove(c->programs, key);
 	return r;
-}
-
-static int write_entry(int fd, const struct cache_key *key, const void *bytes, size_t size) {
-	struct cache_header h = { .key = *key, .size = size, .checksum = XXH3_128bits(bytes, size) };
-	int r;
-
-	memcpy(h.magic, cache_magic, sizeof h.magic);
-	r = write_all(fd, &h, sizeof h);
-	return r ? r : write_all(fd, bytes, size);
 }
 
 int cache_store(const struct cache *c, const struct cache_key *key, const void *bytes, size_t size) {
-	CLEANUP(cleanup_free) char *path = entry_path(c, key, "");
-	CLEANUP(cleanup_free) char *beside = entry_path(c, key, ".XXXXXX");
-	int fd, r;
-
-	if (!path || !beside)
-		return -ENOMEM;
-	if (!size || size > CACHE_ENTRY_BYTES)
-		return -EFBIG;
-	fd = mkostemp(beside, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = write_entry(fd, key, bytes, size);
-	if (close(fd) && !r)
-		r = -errno;
-	if (!r && rename(beside, path))
-		r = -errno;
-	if (r)
-		unlink(beside);
-	return r;
+	return cache_entry_write(c->programs, key, bytes, size);
 }
 
 void cache_remove(const struct cache *c, const struct cache_key *key) {
-	CLEANUP(cleanup_free) char *path = entry_path(c, key, "");
-
-	if (path)
-		unlink(path);
+	cache_entry_remove(c->programs, key);
 }

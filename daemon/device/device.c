@@ -82,7 +82,7 @@ static int fill_traits(struct device *d, struct fault *f) {
 /* ---- opening, in the order in which the parts need each other ---- */
 
 static int open_choice(struct device *d, struct fault *f) {
-	int r = cache_open(&d->cache, d->config.cache_dir, f);
+	int r = cache_open(&d->cache, d->config.cache_dir, d->config.cache_bytes ? d->config.cache_bytes : UINT64_MAX, f);
 
 	if (!r)
 		r = quirks_set_caches(d->cache.driver);

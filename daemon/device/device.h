@@ -27,6 +27,7 @@ struct device_config {
 	const char *strategy;        /* NULL: the device's; "cpu" or "gpu" force one (tests) */
 	bool discrete;               /* treat the device as if it had memory of its own (tests) */
 	bool reach;                  /* let kernels reach host memory, where a trial finds that they do */
+	uint64_t cache_bytes;        /* that stay of what the folder holds; 0: all */
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
 	uint64_t memory;             /* most bytes of pools; 0: the device's own limit */
 	uint32_t builders;           /* builder threads; 0: 1 */
@@ -91,6 +92,16 @@ const char *program_log(const struct program *p);         /* of a failed build *
 /* The text; NULL while it is being built, and where memory is short. */
 const char *program_source(struct program *p);
 const struct kernel *program_kernel(const struct program *p);
+/* How a program came to be, for who asks; `why` lives as long as the program does. */
+struct program_story {
+	enum program_state state;    /* while it is being built nothing else is known */
+	bool known;                  /* from the cache: it was built before from the same */
+	const char *why;             /* else it was built, in words that follow "because" */
+	uint64_t emit_us, compile_us, first_us;  /* writing its text, compiling it, its first launches */
+};
+struct program_story program_story(const struct program *p);
+/* The kernel's program, or NULL where nobody has asked for it. */
+struct program *device_find_program(struct device *d, const struct kernel *k);
 uint64_t program_build_us(const struct program *p);       /* 0 where it came from the disk cache */
 
 /* ---- memory ---- */

@@ -295,6 +295,7 @@ static void program_free(struct program *p) {
 	free(p->kernel);
 	free(p->source);
 	free(p->log);
+	free(p->why);
 	free(p);
 }
 
@@ -304,7 +305,7 @@ static void collect_build(struct device *d, struct program *p) {
 	builds_done(p);
 	c->warmups += p->warmups;
 	c->build_us += p->build_us;
-	if (p->cached)
+	if (p->cached || p->known)
 		c->builds_cached++;
 	else
 		c->builds++;
@@ -427,14 +428,23 @@ static void programs_put(struct programs *s, struct program *p) {
 	pthread_mutex_unlock(&s->lock);
 }
 
+static struct program *find(struct programs *s, const struct kernel *k, uint64_t hash) {
+	struct program *p = *chain_of(s, hash);
+
+	while (p && (p->hash != hash || !kernel_equal(p->kernel, k)))
+		p = p->bucket;
+	return p;
+}
+
+struct program *device_find_program(struct device *d, const struct kernel *k) {
+	return find(&d->programs, k, kernel_hash(k));
+}
+
 int device_program(struct device *d, const struct kernel *k, struct program **programp) {
 	struct programs *s = &d->programs;
 	uint64_t hash = kernel_hash(k);
-	struct program *p;
+	struct program *p = find(s, k, hash);
 
-	for (p = *chain_of(s, hash); p; p = p->bucket)
-		if (p->hash == hash && kernel_equal(p->kernel, k))
-			break;
 	*programp = p;
 	if (p)
 		return 0;
@@ -474,6 +484,19 @@ const char *program_source(struct program *p) {
 
 const struct kernel *program_kernel(const struct program *p) {
 	return p->kernel;
+}
+
+struct program_story program_story(const struct program *p) {
+	struct program_story s = { .state = program_state(p), .why = "" };
+
+	if (s.state == PROGRAM_BUILDING)
+		return s;
+	s.why = p->why ? p->why : "";
+	s.known = p->known || p->cached;
+	s.emit_us = p->emit_us;
+	s.first_us = p->first_us;
+	s.compile_us = p->build_us > s.emit_us + s.first_us ? p->build_us - s.emit_us - s.first_us : 0;
+	return s;
 }
 
 uint64_t program_build_us(const struct program *p) {

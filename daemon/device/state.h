@@ -6,6 +6,7 @@
  *   quirks.c   what is particular about a driver (quirks.def)
  *   exact.c    which arithmetic the device computes, and whether it shares the host's addresses
  *   cache.c    built programs on disk
+ *   note.c     what kernels were built from, and so why one is built again
  *   program.c  programs by kernel, and the queue of builds
  *   builder.c  one build, on a builder thread
  *   memory.c   the reserved range of a flat device, the pools of others
@@ -24,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "daemon/base/str.h"
+#include "daemon/base/cache_entry.h"
 #include "protocol/range.h"
 #include "device.h"
 
@@ -89,17 +91,20 @@ bool reach_trial(cl_device_id device);
 
 /* ---- cache.c ---- */
 
-struct cache_key {
-	uint64_t low, high;
-};
-
 struct cache {
+	char *folder;
 	char *programs;                       /* folder of built programs */
+	char *notes;                          /* of what kernels were built from (note.c) */
 	char *driver;                         /* folder of the driver's own cache */
+	uint64_t most;                        /* bytes that stay */
+	pthread_t keeper;
+	bool keeps;                           /* the keeper was started */
 };
 
-/* Makes the folders and checks that files can be written there. */
-int cache_open(struct cache *c, const char *folder, struct fault *f) FAULT_MUST_USE;
+/* Makes the folders and checks that files can be written there; of what they hold no more than `most` bytes stay. */
+int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) FAULT_MUST_USE;
+/* Before a build: there must be room for what the driver writes. Any thread. */
+void cache_make_room(const struct cache *c);
 void cache_close(struct cache *c);
 /* Checks that the driver can execute what it keeps there, and that it finds its linker. */
 int cache_check_executes(const struct cache *c, struct fault *f) FAULT_MUST_USE;
@@ -137,7 +142,10 @@ struct program {
 	atomic_int state;                     /* enum program_state; what stands below is set before it */
 	char *source;                         /* kept where the build failed, or made when asked for */
 	char *log;
-	uint64_t build_us;
+	uint64_t build_us;                    /* of which: */
+	uint64_t emit_us, first_us;           /* writing its text; its first launches */
+	char *why;                            /* it is built where our cache lacks it, in words; "": it is known */
+	bool known;                           /* built before from the same: the driver's own cache has what takes long */
 	bool cached;
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
 	uint32_t warmups;
@@ -213,6 +221,12 @@ cl_int build_source(struct device *d, const char *source, const char *options, s
 struct cache_key build_key(const struct device *d, const char *source, const char *options);
 /* Keeps the program's machine code on disk. Failure costs the next start a build, nothing else. */
 void build_keep(struct device *d, cl_program program, const struct cache_key *key);
+
+/* ---- note.c ---- */
+
+/* On a builder's thread, before the program is READY: sets why and known; then keeps what it was built from. */
+void note_ask(const struct device *d, struct program *p, const char *source, const char *options);
+void note_keep(const struct device *d, const struct program *p, const char *source, const char *options);
 
 /* ---- memory.c ---- */
 

@@ -145,6 +145,7 @@ struct plan {
 	struct plan_test *test;
 	uint32_t tests;
 	bool patterns_cut;             /* the graph is so large or regular that patterns of users were not looked for everywhere */
+	double made_ns;                /* what planning took, where its caller told */
 	uint32_t references;
 	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */
 	void *prepared;

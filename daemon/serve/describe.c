@@ -96,7 +96,28 @@ static void add_tiers(cJSON *kernel, const struct plan_step *s) {
 	cJSON_AddNumberToObject(kernel, "launches_interpreted", (double)s->interpreted);
 }
 
-static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
+/* Where its program came from. Nothing where nobody has asked for it. */
+static void add_program(cJSON *kernel, struct device *d, const struct kernel *k) {
+	static const char *const states[] = { [PROGRAM_BUILDING] = "being built", [PROGRAM_READY] = "built", [PROGRAM_FAILED] = "failed" };
+	const struct program *p = device_find_program(d, k);
+	struct program_story s;
+	cJSON *one;
+
+	if (!p)
+		return;
+	s = program_story(p);
+	one = cJSON_AddObjectToObject(kernel, "program");
+	cJSON_AddStringToObject(one, "state", s.state == PROGRAM_READY && s.known ? "from the cache" : states[s.state]);
+	if (s.state == PROGRAM_BUILDING)
+		return;
+	if (!s.known)
+		cJSON_AddStringToObject(one, "why", s.why);
+	cJSON_AddNumberToObject(one, "emit_us", (double)s.emit_us);
+	cJSON_AddNumberToObject(one, "compile_us", (double)s.compile_us);
+	cJSON_AddNumberToObject(one, "first_launch_us", (double)s.first_us);
+}
+
+static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
@@ -117,6 +138,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step) {
 	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
 	add_gain(kernel, p, step);
 	add_tiers(kernel, s);
+	add_program(kernel, device, s->kernel);
 }
 
 static void add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
@@ -157,6 +179,8 @@ static void add_found(cJSON *json, const struct plan *p) {
 static void add_totals(cJSON *json, const struct plan *p) {
 	add_found(json, p);
 	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
+	if (p->made_ns > 0)
+		cJSON_AddNumberToObject(json, "plan_us", p->made_ns / 1e3);
 	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
 	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
 	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
@@ -215,18 +239,18 @@ static int add_sources(cJSON *kernels, const struct plan *p, const struct traits
 	return r;
 }
 
-int describe_plan(cJSON *json, const struct plan *p, const struct traits *t, uint64_t flags) {
+int describe_plan(cJSON *json, const struct plan *p, struct device *d, uint64_t flags) {
 	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels"), *notes;
 	int r = 0;
 
 	for (uint32_t i = 0; i < p->steps; i++)
-		add_kernel(kernels, p, i);
+		add_kernel(kernels, p, i, d);
 	notes = cJSON_AddArrayToObject(json, "not_fused");
 	for (uint32_t i = 0; i < p->notes; i++)
 		add_note(notes, p, &p->note[i]);
 	add_totals(json, p);
 	if (flags & EXPLAIN_SOURCE)
-		r = add_sources(kernels, p, t);
+		r = add_sources(kernels, p, device_traits(d));
 	if (!r && flags & EXPLAIN_NODES)
 		r = add_nodes(json, p);
 	return r;

@@ -113,7 +113,10 @@ static int make_plan(struct explain *x, struct fault *f) {
 	uint64_t start = loop_now_ns();
 	int r = plan_make(x->graph, &options, &x->plan, f);
 
-	session_count(x->session, plan_miss_ns, loop_now_ns() - start);
+	start = loop_now_ns() - start;
+	session_count(x->session, plan_miss_ns, start);
+	if (!r)
+		x->plan->made_ns = (double)start;
 	return r;
 }
 
@@ -139,6 +142,20 @@ static void take_times(struct explain *x) {
 
 /* ---- EXPLAIN ---- */
 
+/* As the exec would ask for them. Limits of users do not hold here, so it is not for everybody. */
+static int build_kernels(const struct explain *x, struct fault *f) {
+	int r = 0;
+
+	if (!session_governs(x->session))
+		return fault_set(f, FAULT_ARGUMENT, "only root and the daemon's user may have kernels built ahead");
+	for (uint32_t i = 0; !r && i < x->plan->steps; i++) {
+		struct program *program;
+
+		r = device_program(x->session->server->device, x->plan->step[i].kernel, &program);
+	}
+	return r;
+}
+
 static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	cJSON *json = cJSON_CreateObject();
 	int code = json ? 0 : -ENOMEM;
@@ -146,7 +163,7 @@ static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	if (!code && x->flags & EXPLAIN_OPPORTUNITIES)
 		describe_opportunities(json, x->plan);
 	else if (!code)
-		code = describe_plan(json, x->plan, x->session->server->traits, x->flags);
+		code = describe_plan(json, x->plan, x->session->server->device, x->flags);
 	if (!code)
 		code = request_send_json(r, json, f);
 	cJSON_Delete(json);
@@ -163,6 +180,8 @@ static int explain(struct request *r, struct explain *x, struct wire_cursor *ops
 		code = make_plan(x, f);
 	if (!code)
 		code = compare(x, f);
+	if (!code && x->flags & EXPLAIN_BUILD)
+		code = build_kernels(x, f);
 	if (!code) {
 		take_times(x);
 		code = answer(r, x, f);
@@ -221,7 +240,7 @@ static int describe_recent(cJSON *json, const struct session *s, uint64_t flags)
 
 		cJSON_AddItemToArray(list, one);
 		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
-		r = describe_plan(one, s->recent[i].plan, s->server->traits, flags);
+		r = describe_plan(one, s->recent[i].plan, s->server->device, flags);
 	}
 	return r;
 }

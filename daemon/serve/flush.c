@@ -421,8 +421,11 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	bool hit = false;
 	int r = plan_graph(f, &hit, fault);
 
-	session_count(s, plan_hit_ns, hit ? loop_now_ns() - start : 0);
-	session_count(s, plan_miss_ns, hit ? 0 : loop_now_ns() - start);
+	start = loop_now_ns() - start;
+	session_count(s, plan_hit_ns, hit ? start : 0);
+	session_count(s, plan_miss_ns, hit ? 0 : start);
+	if (!r && !hit)
+		f->plan->made_ns = (double)start;
 	if (!r)
 		r = submit(f);
 	if (!r && !hit)

@@ -96,6 +96,19 @@ claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" 
 "$ctl" config set fusion.pattern.binary_activation on
 claim bench_wants_a_pattern 2 "there is no pattern lin;" "$ctl" bench pattern lin 32
 claim bench_wants_a_size 2 "the size is 0" "$ctl" bench pattern linear 0
+claim_json explain_tells_where_a_program_came_from 'j["kernels"][0]["program"]["state"] == "built" and
+	"not built here before" in j["kernels"][0]["program"]["why"] and j["kernels"][0]["program"]["compile_us"] > 0 and j["plan_us"] > 0' \
+	"$ctl" explain --json "$root/good.fz"
+printf 'x = input f32[4] ramp\ny = mul x 3\nz = sin y\noutput z\n' >"$root/warm.fz"
+claim_json cache_warm_builds_what_a_graph_needs 'j == {"graphs": 1, "kernels": 1, "built": 1, "cached": 0, "failed": 0}' \
+	"$ctl" cache warm --json "$root/warm.fz"
+claim_json cache_warm_builds_nothing_twice 'j["built"] == 0' "$ctl" cache warm --json "$root/warm.fz"
+claim_json cache_stat_counts 'j["folder"] == "'"$root/cache"'" and j["notes"]["count"] >= 2' "$ctl" cache stat --json
+claim_json cache_verify_finds_no_damage 'j["damaged"]["count"] == 0' "$ctl" cache verify --json
+claim cache_prune_takes_a_size 0 "^removed" "$ctl" cache prune --size 0K
+claim cache_is_told_apart_from_its_graphs 2 "cache takes stat" "$ctl" cache tidy
+claim size_is_for_prune 2 "cache takes stat" "$ctl" cache stat --size 3
+claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"
 claim explain_of_no_session_says_so 1 "there is no session 999999" "$ctl" explain --session 999999
 claim a_file_and_a_session_are_wrong_usage 2 "not both" "$ctl" explain --last "$root/good.fz"
 

@@ -1,0 +1,51 @@
+/*
+ * The folder of the cache as a whole: how much it holds, what may go, what is damaged, and what is done when its disk is full.
+ *
+ *   programs/   built programs and other findings, an entry a file (cache_entry.h)
+ *   notes/      what each kernel was last built from, a file a kernel (device/note.c)
+ *   driver/     the driver's own cache
+ *   device-N/   the same once more, of further devices
+ *
+ * It calls no OpenCL, needs no daemon that runs, and harms none that does: files are removed whole, and what is missing is built
+ * again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/fault.h"
+
+enum cache_kind {
+	CACHE_PROGRAM,
+	CACHE_NOTE,
+	CACHE_DRIVER,                /* one entry of the driver's cache */
+	CACHE_LEFTOVER,              /* what nobody will finish writing */
+	CACHE_KINDS,
+};
+
+struct cache_sum {
+	uint64_t count, bytes;
+};
+
+struct cache_usage {
+	struct cache_sum held[CACHE_KINDS];  /* before anything was removed */
+	struct cache_sum removed, damaged;
+	bool in_memory;              /* the driver's part, because the disk is full */
+};
+
+/* 0 or -errno; a folder that is not there holds nothing. */
+int cache_folder_measure(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
+/* Removes leftovers, and what was used longest ago until no more than so many bytes are held. */
+int cache_folder_prune(const char *folder, uint64_t most, struct cache_usage *u) FAULT_MUST_USE;
+/* Reads everything and removes what is damaged. */
+int cache_folder_verify(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
+
+/*
+ * Where the folder's disk has hardly any room left, the driver's part moves to memory: its place becomes a link to a folder
+ * there, in which what it held is linked too. Some drivers abort where they cannot write. Several processes may do so at a
+ * time. 0, or -errno where the driver must make do.
+ */
+int cache_folder_make_room(const char *folder) FAULT_MUST_USE;
+/* The reverse, at a start: once there is room again. Also where the machine has restarted, and what was in memory is gone. */
+void cache_folder_return(const char *folder);

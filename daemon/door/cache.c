@@ -1,0 +1,63 @@
+/* See cache.h. */
+#include "cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "daemon/base/cache_folder.h"
+
+static const struct {
+	const char *name, *doc;
+} kinds[CACHE_KINDS] = {
+	[CACHE_PROGRAM] = { "programs", "built programs" },
+	[CACHE_NOTE] = { "notes", "what kernels were built from" },
+	[CACHE_DRIVER] = { "driver", "entries of the driver's own cache" },
+	[CACHE_LEFTOVER] = { "leftovers", "files that nobody will finish" },
+};
+
+static void add_sum(cJSON *json, const char *name, const char *doc, const struct cache_sum *s) {
+	cJSON *one = cJSON_AddObjectToObject(json, name);
+
+	cJSON_AddNumberToObject(one, "count", (double)s->count);
+	cJSON_AddNumberToObject(one, "bytes", (double)s->bytes);
+	cJSON_AddStringToObject(one, "doc", doc);
+}
+
+static int print_usage(const struct config *c, const struct cache_usage *u) {
+	cJSON *json = cJSON_CreateObject();
+	char *text;
+
+	cJSON_AddStringToObject(json, "folder", c->cache_dir);
+	cJSON_AddNumberToObject(json, "most_bytes", (double)c->cache_bytes);
+	cJSON_AddBoolToObject(json, "driver_in_memory", u->in_memory);
+	for (unsigned i = 0; i < CACHE_KINDS; i++)
+		add_sum(json, kinds[i].name, kinds[i].doc, &u->held[i]);
+	add_sum(json, "removed", "leftovers, and what was used longest ago", &u->removed);
+	add_sum(json, "damaged", "removed because it did not read as written", &u->damaged);
+	text = cJSON_Print(json);
+	puts(text ? text : "{}");
+	free(text);
+	cJSON_Delete(json);
+	return EXIT_SUCCESS;
+}
+
+int cache_action(const struct config *c, const char *action) {
+	struct cache_usage u;
+	int r;
+
+	if (!strcmp(action, "stat"))
+		r = cache_folder_measure(c->cache_dir, &u);
+	else if (!strcmp(action, "prune"))
+		r = cache_folder_prune(c->cache_dir, c->cache_bytes ? (uint64_t)c->cache_bytes : UINT64_MAX, &u);
+	else if (!strcmp(action, "verify"))
+		r = cache_folder_verify(c->cache_dir, &u);
+	else
+		return fprintf(stderr, "fusiond: --cache does stat, prune or verify, not %s\n", action), EXIT_FAILURE;
+	if (!r)
+		return print_usage(c, &u);
+	fprintf(stderr, "fusiond: the cache folder %s: %s\n", c->cache_dir, strerror(-r));
+	return EXIT_FAILURE;
+}
