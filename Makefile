@@ -61,7 +61,9 @@ MSGPACK := $(shell $(PKGCONFIG) --exists msgpack-c 2>/dev/null && $(PKGCONFIG) -
 LIBS_PROTOCOL := $(MSGPACK)
 LIBS_SUPERVISOR := $(LIBS_PROTOCOL) -linih -lcjson -lsystemd
 LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lm -ldl
-LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng
+LIBS_TLS := -lmbedtls -lmbedx509 -lmbedcrypto
+LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng $(LIBS_TLS)
+LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson
 LIBS_CTL := -lcjson -lm
 LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lsystemd -lcheck -lsubunit -lrt -lm
 
@@ -70,6 +72,8 @@ LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lsystemd -lcheck -lsubunit -
 SRC_PROTOCOL := $(wildcard protocol/*.c)
 SRC_BASE := $(wildcard daemon/base/*.c)
 SRC_SUPERVISOR := $(wildcard daemon/door/*.c)
+# The gateway is a client of the door.
+SRC_GATEWAY := $(wildcard daemon/gateway/*.c)
 SRC_ENGINE := $(wildcard daemon/device/*.c daemon/graph/*.c daemon/plan/*.c daemon/plan/rules/*.c \
 	daemon/emit/*.c daemon/exec/*.c daemon/serve/*.c)
 SRC_CLIENT := $(wildcard client/*.c)
@@ -81,6 +85,8 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 OBJ_PROTOCOL := $(call obj,$(SRC_PROTOCOL))
 OBJ_BASE := $(call obj,$(SRC_BASE))
 OBJ_SUPERVISOR := $(call obj,$(SRC_SUPERVISOR))
+OBJ_GATEWAY := $(call obj,$(SRC_GATEWAY))
+OBJ_TRANSPORT := $(call obj,client/link.c client/transport_ring.c client/transport_nng.c)
 OBJ_ENGINE := $(call obj,$(SRC_ENGINE)) $(B)/obj/kernels.o
 OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
 OBJ_CTL := $(call obj,$(SRC_CTL))
@@ -91,9 +97,9 @@ HEADERS := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
 GENERATED := $(HEADERS) $(B)/include/fusion_calls.h
 LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
-PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
+PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
-UNSANITIZED := test_emit_kernels test_service test_door
+UNSANITIZED := test_emit_kernels test_service test_door test_remote
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
@@ -148,6 +154,9 @@ $(B)/fusiond: $(B)/obj/daemon/main.o $(OBJ_SUPERVISOR) $(OBJ_BASE) $(OBJ_PROTOCO
 $(B)/fusiond-engine: $(B)/obj/daemon/engine.o $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_ENGINE)
+$(B)/fusiond-gateway: $(B)/obj/daemon/gateway.o $(OBJ_GATEWAY) $(OBJ_TRANSPORT) $(OBJ_BASE) $(OBJ_PROTOCOL)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_GATEWAY)
 $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libfusion.so.$(SOVERSION) -Wl,--version-script,client/libfusion.map \
@@ -156,9 +165,9 @@ $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 	$(Q)ln -sf $(@F) $(B)/libfusion.so
 # Programs of the build tree find the library beside them or one folder up.
 LINK_FUSION = -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
-$(B)/fusionctl: $(OBJ_CTL) $(OBJ_PROTOCOL) $(LIB)
+$(B)/fusionctl: $(OBJ_CTL) $(call obj,client/link.c) $(OBJ_PROTOCOL) $(LIB)
 	@$(SAY) "  LINK $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)
 $(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lnng -lOpenCL -lm
@@ -169,17 +178,17 @@ $(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lm
 
 # A test links everything but the mains, so it can reach inside any layer.
-OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_GATEWAY) $(OBJ_SUPERVISOR) $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
 $(B)/tests/test_serve_rings: $(B)/obj/tests/rings/engine.o
 $(B)/tests/test_protocol_ring: ALL_LDFLAGS += -Wl,--wrap=malloc
 $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_TEST)
-$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_PROTOCOL) $(LIB)
+$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(call obj,client/link.c) $(OBJ_PROTOCOL) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)
 
 $(B)/tests/%.so: tests/interpose/%.c tests/interpose/interpose.h
 	@mkdir -p $(@D)
@@ -286,6 +295,7 @@ install: all
 		$(DESTDIR)$(mandir)/man7 $(DESTDIR)$(mandir)/man8 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysusersdir) $(DESTDIR)$(tmpfilesdir)
 	$(INSTALL) -m 755 $(B)/fusiond $(DESTDIR)$(sbindir)/fusiond
 	$(INSTALL) -m 755 $(B)/fusiond-engine $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine
+	$(INSTALL) -m 755 $(B)/fusiond-gateway $(DESTDIR)$(libexecdir)/fusiond/fusiond-gateway
 	$(INSTALL) -m 755 $(B)/fusionctl $(DESTDIR)$(bindir)/fusionctl
 	$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(libdir)/libfusion.so.$(VERSION)
 	ln -sf libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION)
@@ -300,7 +310,7 @@ install: all
 	$(if $(DESTDIR),,-ldconfig)
 
 uninstall:
-	rm -f $(DESTDIR)$(sbindir)/fusiond $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine $(DESTDIR)$(bindir)/fusionctl
+	rm -f $(DESTDIR)$(sbindir)/fusiond $(addprefix $(DESTDIR)$(libexecdir)/fusiond/,fusiond-engine fusiond-gateway) $(DESTDIR)$(bindir)/fusionctl
 	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
 	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(HEADERS)))
 	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done

@@ -74,6 +74,10 @@ uint64_t upload_key(uint32_t arena, uint64_t offset) {
 	return ((uint64_t)(arena + 1) << KEY_OFFSET_BITS) | offset / LIMIT_ALIGNMENT;
 }
 
+void *upload_memory(const struct arenas *a, uint32_t arena, uint64_t offset) {
+	return arena_find(a, arena)->base + offset;
+}
+
 static struct arena *arena_of_key(const struct arenas *a, uint64_t key, uint64_t *offsetp) {
 	*offsetp = (key & ((UINT64_C(1) << KEY_OFFSET_BITS) - 1)) * LIMIT_ALIGNMENT;
 	return arena_find(a, (key >> KEY_OFFSET_BITS) - 1);
@@ -95,6 +99,22 @@ static void arenas_trim(struct arenas *a) {
 	a->list[oldest] = a->list[--a->count];
 }
 
+/* fd -1: nobody shares it. */
+static int map_memory(int fd, uint64_t bytes, void **basep) {
+	int r;
+
+	if (fd < 0) {
+		*basep = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		r = *basep == MAP_FAILED ? -errno : 0;
+		if (r)
+			*basep = NULL;
+		return r;
+	}
+	r = shm_map(fd, bytes, NULL, basep);
+	close(fd);
+	return r;
+}
+
 /* Maps an arena and puts it into the list. Closes fd. */
 static int arena_add(struct arenas *a, uint32_t id, bool own, uint64_t bytes, int fd, struct arena **arenap,
 	struct fault *f) {
@@ -104,14 +124,17 @@ static int arena_add(struct arenas *a, uint32_t id, bool own, uint64_t bytes, in
 
 	arenas_trim(a);
 	n = a->count < LIMIT_ARENAS ? calloc(1, sizeof *n) : NULL;
-	r = n ? shm_map(fd, bytes, NULL, &base) : -ENOMEM;
-	close(fd);
+	r = map_memory(fd, bytes, &base);
+	if (!n && !r) {
+		munmap(base, bytes);
+		r = -ENOMEM;
+	}
 	if (a->count == LIMIT_ARENAS)
 		return fault_set(f, FAULT_LIMIT, "the session has %d arenas mapped, its limit", LIMIT_ARENAS);
 	if (!r && own)
 		r = range_new((bytes - LIMIT_ARENA_SLACK) / LIMIT_ALIGNMENT * LIMIT_ALIGNMENT, &n->range);
 	if (r) {
-		if (base)
+		if (base && n)
 			munmap(base, bytes);
 		free(n);
 		return r;
@@ -132,13 +155,32 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) {
 	return (bytes + unit - 1) / unit * unit;
 }
 
-/* Asks the door for an arena of at least this size. */
+/* Of a daemon on another machine; gives the lock up while it waits. */
+static int arena_ask(struct fusion_context *c, uint64_t bytes, uint32_t *idp, uint64_t *gotp, struct fault *f) {
+	struct request *q;
+	struct answer a;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (!r)
+		r = stream_send_arena(c, q, bytes, &a, f);
+	if (!r)
+		r = stream_wait(c, q, &a, f);
+	if (!r && a.bytes < bytes)
+		r = fault_set(f, FAULT_PROTOCOL, "the daemon made an arena that is not what was asked for");
+	if (r)
+		return r;
+	*idp = (uint32_t)a.arena;
+	*gotp = a.bytes;
+	return 0;
+}
+
+/* Asks for an arena of at least this size. */
 static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f) {
 	struct arena *made;
 	uint64_t got;
 	uint32_t id;
-	int fd;
-	int r = door_arena_new(&c->door, bytes, &id, &got, &fd, f);
+	int fd = -1;
+	int r = c->door.link ? arena_ask(c, bytes, &id, &got, f) : door_arena_new(&c->door, bytes, &id, &got, &fd, f);
 
 	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
 }
@@ -192,9 +234,10 @@ static int arenas_make_room(
 		if (!waited && arenas_take(&c->arenas, bytes, p))
 			return 0;
 	}
-	if (r)
-		return r;
-	return arenas_take(&c->arenas, bytes, p) ? 0 : -ENOMEM;
+	/* While this thread waited for the arena another one may have filled it. */
+	while (!r && !arenas_take(&c->arenas, bytes, p))
+		r = c->door.link ? arenas_grow(c, bytes, f) : -ENOMEM;
+	return r;
 }
 
 int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *placep, struct fault *f) {

@@ -7,6 +7,9 @@
  *
  * Uploaded memory belongs to the daemon from the moment its `load` is sent until it is listed as
  * freed in a reply; only then it is used again.
+ *
+ * With a daemon on another machine own arenas are memory of this process alone, of the same layout as the daemon's, and what
+ * is uploaded is sent (flush.c); there are no others, because results come with their answers (read.c).
  */
 #pragma once
 
@@ -59,6 +62,8 @@ int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *p
 	struct fault *f) FAULT_MUST_USE;
 /* Gives memory back that was never sent. */
 void upload_give(struct arenas *a, uint64_t key);
+/* Where an upload that was taken lies. */
+void *upload_memory(const struct arenas *a, uint32_t arena, uint64_t offset);
 uint64_t upload_key(uint32_t arena, uint64_t offset);
 /* No value needs the memory any more; the daemon will list it as freed. */
 void upload_abandon(struct arenas *a, uint64_t key);

@@ -74,6 +74,7 @@ static void mapping_free(struct fusion_context *c, struct mapping *m) {
 		upload_give(&c->arenas, m->upload);
 	if (m->value)
 		value_unhold(c, m->value);
+	free(m->copy);
 	free(m);
 }
 

@@ -46,7 +46,7 @@ static void after_fork_child(void) {
 	if (contexts)
 		forked = 1;
 	for (struct fusion_context *c = contexts; c; c = c->next)
-		door_leave(&c->door);
+		door_forget(&c->door);
 	error_after_fork();
 	pthread_mutex_unlock(&contexts_lock);
 }
@@ -171,6 +171,9 @@ static int door_hello(struct fusion_context *c, const struct fusion_options *o, 
 	const char *name = first_text(o->name, program_invocation_short_name, "unnamed");
 	unsigned settings = 0;
 
+	c->door.files = (struct link_files){ .authority = first_text(o->authority, getenv("FUSION_CA"), NULL),
+		.certificate = first_text(o->certificate, getenv("FUSION_CERT"), NULL),
+		.key = first_text(o->key, getenv("FUSION_KEY"), NULL) };
 	if (fuse != FUSION_DEFAULT)
 		setting[settings++] = (struct door_setting){ "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
 	if (*device)

@@ -65,7 +65,7 @@ static int look(
 	*elementp = first_nonfinite(v->type.dtype, l.memory, shape_elements(&v->type), wordp);
 	if (*elementp >= 0)
 		v->finite = FINITE_NO;
-	arena_unpin(l.arena);
+	location_release(&l);
 	return 0;
 }
 

@@ -22,7 +22,7 @@ static int refuse_connect(const char *path, int error, struct fault *f) {
 		path, strerror_r(error, why, sizeof why));
 }
 
-static int door_connect(struct door *d, const char *path, struct fault *f) {
+static int socket_connect(struct door *d, const char *path, struct fault *f) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	size_t size = strlen(path) + 1;
@@ -37,6 +37,12 @@ static int door_connect(struct door *d, const char *path, struct fault *f) {
 	if (connect(d->fd, (const struct sockaddr *)&address, sizeof address))
 		return refuse_connect(path, errno, f);
 	return 0;
+}
+
+static int door_connect(struct door *d, const char *path, struct fault *f) {
+	if (link_is_url(path))
+		return link_dial(path, &d->files, d->timeout_ms, &d->link, f);
+	return socket_connect(d, path, f);
 }
 
 /* Waits until the door can be read. */
@@ -59,12 +65,42 @@ static int lost(struct fault *f, const char *why) {
 	return fault_set(f, FAULT_CONNECT, "fusiond closed the session (%s)", why);
 }
 
+static int link_failed(const struct door *d, int r, struct fault *f) {
+	if (r == -ETIMEDOUT)
+		return fault_set(f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
+	return r == -ECONNRESET ? lost(f, "the connection is closed") : r;
+}
+
+/* The same over a connection to another machine. */
+static int link_exchange(struct door *d, const struct wire_writer *w, char reply[static DOOR_PACKET_BYTES], size_t *sizep,
+	struct fault *f) {
+	uint64_t deadline = d->timeout_ms ? link_now_us() + UINT64_C(1000) * d->timeout_ms : 0;
+	struct remote_head h = { .kind = REMOTE_DOOR, .size = (uint32_t)w->buffer.size };
+	int r = wire_finish(w);
+
+	if (!r)
+		r = link_write_frame(d->link, &h, w->buffer.data, deadline, NULL);
+	if (!r)
+		r = link_flush(d->link, deadline, NULL);
+	if (!r)
+		r = link_read_head(d->link, &h, deadline, f);
+	if (!r && (h.kind != REMOTE_DOOR || h.size > DOOR_PACKET_BYTES))
+		return fault_set(f, FAULT_PROTOCOL, "what answers is no fusiond");
+	if (!r)
+		r = link_read(d->link, reply, h.size, deadline);
+	*sizep = h.size;
+	return link_failed(d, r, f);
+}
+
 /* Sends what the writer holds and receives the reply. */
 static int door_exchange(struct door *d, const struct wire_writer *w, char reply[static DOOR_PACKET_BYTES],
 	size_t *sizep, int fd[PACKET_PAIR], struct fault *f) {
 	ssize_t n;
-	int r = wire_finish(w);
+	int r;
 
+	if (d->link)
+		return link_exchange(d, w, reply, sizep, f);
+	r = wire_finish(w);
 	if (!r)
 		r = packet_send(d->fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
 	if (r == -EPIPE || r == -ECONNRESET)
@@ -220,10 +256,17 @@ int door_enter(struct door *d, const char *path, const char *name, uint64_t more
 	return r;
 }
 
-void door_leave(struct door *d) {
+void door_forget(struct door *d) {
+	if (d->link)
+		close(link_descriptor(d->link));
 	close_descriptor(&d->fd);
 	close_descriptor(&d->ring);
 	close_descriptor(&d->bell);
+}
+
+void door_leave(struct door *d) {
+	d->link = link_free(d->link);
+	door_forget(d);
 }
 
 struct arena_reply {

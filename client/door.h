@@ -3,6 +3,9 @@
  *
  * The connection stays open while the session lives: the daemon takes its end as the end of the
  * session. Calls on one door must not overlap (the context's lock sees to it).
+ *
+ * The door of a daemon on another machine is the first frame each way of a connection that carries the op stream from
+ * then on (protocol/remote.h).
  */
 #pragma once
 
@@ -11,6 +14,7 @@
 
 #include "protocol/fault.h"
 #include "protocol/limits.h"
+#include "link.h"
 
 enum {
 	/* HELLO's reply is the longest packet: texts of the limits below. */
@@ -23,6 +27,8 @@ enum {
 struct door {
 	int fd;                      /* -1: not connected */
 	int ring, bell;              /* -1: the session has no ring */
+	struct link *link;           /* to a daemon on another machine; then there are no descriptors */
+	struct link_files files;     /* for one by tls */
 	uint32_t timeout_ms;         /* 0: wait forever */
 	uint64_t session;
 	uint64_t features;           /* what both sides have */
@@ -36,12 +42,14 @@ struct door_setting {
 };
 
 /*
- * Connects and says HELLO, asking for FEATURES_ALL and `more`. Settings are those of CONFIGURE. The door is
+ * Connects to a socket, or to another machine where the path is a URL, and says HELLO, asking for FEATURES_ALL and `more`. Settings are those of CONFIGURE. The door is
  * closed again on failure.
  */
 int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
 	const struct door_setting *settings, struct fault *f) FAULT_MUST_USE;
 void door_leave(struct door *d);
+/* In the child of a fork(): the descriptors alone. */
+void door_forget(struct door *d);
 
 /* A new arena of at least these bytes whose layout we decide; the caller owns *fdp. */
 int door_arena_new(struct door *d, uint64_t bytes, uint32_t *arenap, uint64_t *bytesp, int *fdp,

@@ -118,6 +118,17 @@ static uint32_t put_releases(struct fusion_context *c, struct wire_writer *w) {
 	return count;
 }
 
+/* What the operations load goes before them, to a daemon on another machine. */
+static int upload_loads(struct fusion_context *c, struct fault *f) {
+	int r = 0;
+
+	for (const struct value *v = c->pending.first; !r && c->door.link && v; v = v->next)
+		if (v->op == OP_load)
+			r = stream_upload(c, v->attr->arena, v->attr->offset,
+				upload_memory(&c->arenas, v->attr->arena, v->attr->offset), (uint64_t)shape_bytes(&v->type), f);
+	return r;
+}
+
 /* Writes and sends a batch of everything pending, or of the releases alone. */
 static int batch_send(
 	struct fusion_context *c, struct request *q, bool operations, unsigned flags, struct fault *f) {
@@ -128,9 +139,13 @@ static int batch_send(
 	struct wire_writer *w;
 	uint32_t releases;
 
-	if (!b) {
+	if (!r && !b)
+		r = -ENOMEM;
+	if (!r && operations)
+		r = upload_loads(c, f);
+	if (r) {
 		stream_forgo(c, q);
-		return r ? r : -ENOMEM;
+		return r;
 	}
 	w = stream_begin_next(c, q, REQUEST_SUBMIT, 5);
 	wire_put_uint(w, flags);

@@ -64,7 +64,8 @@ enum fusion_switch {
 };
 
 struct fusion_options {
-	const char *socket;          /* the daemon's door; NULL: $FUSION_SOCKET, then /run/fusiond/door */
+	const char *socket;          /* the daemon's door, or tcp://HOST:PORT or tls+tcp://HOST:PORT of one on another machine;
+	                              * NULL: $FUSION_SOCKET, then /run/fusiond/door */
 	const char *name;            /* shown to the administrator; NULL: the program's name */
 	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (0 or 1) where FUSION_DEFAULT */
 	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */
@@ -72,6 +73,8 @@ struct fusion_options {
 	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
 	const char *device;          /* where the daemon has several: a part of the name or the number of the one to use;
 	                              * NULL: $FUSION_DEVICE, then the one with the fewest sessions */
+	/* For tls, files of PEM: what signed the daemon's certificate, our own, its key. NULL: $FUSION_CA, $FUSION_CERT, $FUSION_KEY */
+	const char *authority, *certificate, *key;
 };
 
 /* Connects. options may be NULL. */

@@ -27,6 +27,7 @@ static void mapping_end(struct fusion_context *c, fusion_array *a) {
 		arena_unpin(m->arena);
 	if (m->value)
 		value_unhold(c, m->value);
+	free(m->copy);
 	free(m);
 }
 
@@ -66,6 +67,9 @@ static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_m
 	}
 	m->arena = l.arena;
 	m->memory = l.memory;
+	m->copy = l.copy;
+	m->id = l.id;
+	m->offset = l.offset;
 	return 0;
 }
 
@@ -175,9 +179,13 @@ static int unmap_written(struct recording *r, fusion_array *a) {
 	if (failed)
 		return failed;
 	b = sent_add(c->sent, c->stream.seq + 1, 1, true);
-	if (!b) {
+	failed = b ? 0 : -ENOMEM;
+	if (!failed && a->mapping->copy)
+		failed = stream_upload(c, a->mapping->id, a->mapping->offset, a->mapping->copy,
+			(uint64_t)shape_bytes(&v->type), &r->fault);
+	if (failed) {
 		stream_forgo(c, q);
-		return -ENOMEM;
+		return failed;
 	}
 	v->place = place_here();
 	b->ops[0] = (struct sent_op){ v->place.line, v->place.file, OP_load, (uint32_t)v->handle };

@@ -59,6 +59,7 @@ static int ask_corked(struct fusion_context *c, struct value *v, enum message_re
 	w = stream_begin(c, q, kind, 2);
 	wire_put_uint(w, v->seq);
 	wire_put_uint(w, v->handle);
+	stream_expect(c, q, (uint64_t)shape_bytes(&v->type));
 	r = stream_send(c, q, a, f);
 	if (r)
 		return r;
@@ -80,36 +81,57 @@ static int ask(struct fusion_context *c, struct value *v, enum message_request k
 	return r;
 }
 
-static int locate(struct fusion_context *c, const struct answer *a, uint64_t bytes, struct location *l,
-	struct fault *f) {
-	*l = (struct location){ 0 };
+/* The copy that came is the location's from then on. */
+static int locate_copy(struct answer *a, struct location *l, struct fault *f) {
+	l->copy = l->memory = a->result;
+	a->result = NULL;
+	return l->copy ? 0 : fault_set(f, FAULT_PROTOCOL, "fusiond answered without the contents of an array");
+}
+
+static int locate(struct fusion_context *c, struct answer *a, uint64_t bytes, struct location *l, struct fault *f) {
+	*l = (struct location){ .id = (uint32_t)a->arena, .offset = a->offset };
 	if (a->bytes != bytes)
 		return fault_set(f, FAULT_PROTOCOL, "fusiond has %llu bytes for an array of %llu",
 			(unsigned long long)a->bytes, (unsigned long long)bytes);
-	return bytes ? arena_locate(c, a->arena, a->offset, bytes, &l->arena, &l->memory, f) : 0;
+	if (!bytes)
+		return 0;
+	if (c->door.link)
+		return locate_copy(a, l, f);
+	return arena_locate(c, a->arena, a->offset, bytes, &l->arena, &l->memory, f);
+}
+
+void location_release(struct location *l) {
+	free(l->copy);
+	l->copy = NULL;
+	if (l->arena)
+		arena_unpin(l->arena);
+	l->arena = NULL;
 }
 
 int read_locate(struct fusion_context *c, struct value *v, enum message_request kind,
 	struct location *location, struct fault *f) {
 	struct request *q;
-	struct answer a;
+	struct answer a = { 0 };
 	int r = ask(c, v, kind, &a, NULL, &q, f);
 
 	if (!r)
 		r = stream_wait(c, q, &a, f);
-	return r ? r : locate(c, &a, (uint64_t)shape_bytes(&v->type), location, f);
+	if (!r)
+		r = locate(c, &a, (uint64_t)shape_bytes(&v->type), location, f);
+	free(a.result);
+	return r;
 }
 
-/* Copies out of a location and unpins it; gives the lock up during a long copy. */
+/* Copies out of a location and releases it; gives the lock up during a long copy. */
 static void copy_out(struct fusion_context *c, struct location *l, void *memory, size_t bytes) {
-	if (!l->arena)
+	if (!l->memory)
 		return;
 	if (bytes > COPY_UNLOCKED_BYTES)
 		pthread_mutex_unlock(&c->lock);
 	memcpy(memory, l->memory, bytes);
 	if (bytes > COPY_UNLOCKED_BYTES)
 		pthread_mutex_lock(&c->lock);
-	arena_unpin(l->arena);
+	location_release(l);
 }
 
 /* --- now --------------------------------------------------------------------------------- */
@@ -174,7 +196,7 @@ static int take_failure(struct fusion_context *c, const struct value *v, struct 
 int fusion_wait(fusion_array *array) {
 	int r = read_begin(array, "wait", array, fusion_bytes(array));
 	struct fusion_context *c;
-	struct location l;
+	struct location l = { 0 };
 	struct value *v;
 	struct fault f;
 
@@ -189,6 +211,7 @@ int fusion_wait(fusion_array *array) {
 	/* Something failed, perhaps without naming an operation: only the daemon knows whether this did. */
 	if (!r && c->deferred.code && v->state != VALUE_FAILED)
 		r = read_locate(c, v, REQUEST_READ, &l, &f);
+	location_release(&l);
 	if (!r)
 		r = take_failure(c, v, &f);
 	value_unhold(c, v);
@@ -225,7 +248,7 @@ static void future_complete(struct fusion_future *future, const struct fault *f)
 
 /* Copies the contents, where they came and are still wanted. */
 static void later_copy(
-	struct fusion_context *c, struct later *later, const struct answer *answer, struct fault *f) {
+	struct fusion_context *c, struct later *later, struct answer *answer, struct fault *f) {
 	struct location l;
 
 	*f = answer->fault;
@@ -242,7 +265,7 @@ static void later_copy(
 }
 
 void later_finish(
-	struct fusion_context *c, struct later *later, struct value *v, const struct answer *answer) {
+	struct fusion_context *c, struct later *later, struct value *v, struct answer *answer) {
 	struct fault f;
 
 	pthread_mutex_lock(&c->lock);

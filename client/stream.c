@@ -77,14 +77,24 @@ static int read_location(struct fusion_context *c, struct request *q, struct wir
 	struct answer *a, struct fault *f) {
 	int r = wire_get_uint(cursor, "arena", UINT32_MAX, &a->arena, f);
 
-	(void)q;
 	if (!r)
 		r = wire_get_uint(cursor, "offset", INT64_MAX, &a->offset, f);
 	if (!r)
 		r = wire_get_uint(cursor, "bytes", INT64_MAX, &a->bytes, f);
 	if (!r)
 		r = arenas_freed(&c->arenas, cursor, f);
+	if (!r && c->stream.transport && c->stream.transport->result)
+		a->result = c->stream.transport->result(c->stream.transport, (unsigned)(q - c->stream.request));
 	return r;
+}
+
+static int read_arena(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	int r = wire_get_uint(cursor, "arena", LIMIT_ARENA_NUMBERS - 1, &a->arena, f);
+
+	(void)c;
+	(void)q;
+	return r ? r : wire_get_uint(cursor, "bytes", LIMIT_ARRAY_BYTES, &a->bytes, f);
 }
 
 static int read_unmap(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
@@ -192,6 +202,7 @@ static const struct {
 	[REQUEST_PATTERN] = { read_nothing, false },
 	[REQUEST_FORGET_PATTERN] = { read_nothing, false },
 	[REQUEST_PATTERNS] = { read_text, false },
+	[REQUEST_ARENA] = { read_arena, false },
 };
 
 bool stream_ordered(const struct request *q) {
@@ -336,6 +347,7 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 		later_finish(c, later, v, &own);
 	in_callback = false;
 	free(own.text);
+	free(own.result);
 }
 
 /* Takes the reads that nobody waits for out of their requests: no reply will come. */
@@ -398,6 +410,9 @@ int stream_open(struct fusion_context *c, struct fault *f) {
 	wire_writer_init(&c->stream.writer);
 	if (r)
 		return r;
+	if (c->door.link)
+		return transport_remote_open(
+			c->door.link, STREAM_REQUESTS, c->stream.timeout_ms, &events, &c->stream.transport, f);
 	if (c->door.ring < 0)
 		return transport_dial(c->door.url, STREAM_REQUESTS, &events, &c->stream.transport, f);
 	return transport_ring_open(
@@ -624,21 +639,21 @@ static int push_request(struct fusion_context *c, struct request *q, struct faul
 	return r;
 }
 
-int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+/* May something be sent? */
+static int send_begin(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
 	struct stream *s = &c->stream;
-	int r = wire_finish(&s->writer);
 
 	if (answer)
 		*answer = (struct answer){ 0 };
 	q->answer = answer;
-	if (!r && s->lost.code)
-		r = refuse_lost(c, f);
-	if (!r && !s->transport)
-		r = fault_set(f, FAULT_STATE, "the context was closed");
-	if (!r)
-		r = s->transport->submit(s->transport, (unsigned)(q - s->request), s->writer.buffer.data,
-			s->writer.buffer.size);
-	if (!r && !s->corked)
+	if (s->lost.code)
+		return refuse_lost(c, f);
+	return s->transport ? 0 : fault_set(f, FAULT_STATE, "the context was closed");
+}
+
+/* What was submitted, or not, for r. */
+static int send_end(struct fusion_context *c, struct request *q, int r, struct fault *f) {
+	if (!r && !c->stream.corked)
 		return push_request(c, q, f);
 	if (!r)
 		return 0;
@@ -647,6 +662,52 @@ int stream_send(struct fusion_context *c, struct request *q, struct answer *answ
 		r = fault_set(f, FAULT_STATE, "the context was closed");
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
+}
+
+static unsigned slot_of(const struct fusion_context *c, const struct request *q) {
+	return (unsigned)(q - c->stream.request);
+}
+
+int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+	struct stream *s = &c->stream;
+	int r = send_begin(c, q, answer, f);
+
+	if (!r)
+		r = wire_finish(&s->writer);
+	if (!r)
+		r = s->transport->submit(s->transport, slot_of(c, q), s->writer.buffer.data, s->writer.buffer.size);
+	return send_end(c, q, r, f);
+}
+
+int stream_send_arena(
+	struct fusion_context *c, struct request *q, uint64_t bytes, struct answer *answer, struct fault *f) {
+	int r = send_begin(c, q, answer, f);
+
+	q->kind = REQUEST_ARENA;
+	q->seq = 0;
+	if (!r)
+		r = c->stream.transport->ask_arena(c->stream.transport, slot_of(c, q), bytes);
+	return send_end(c, q, r, f);
+}
+
+int stream_upload(struct fusion_context *c, uint32_t arena, uint64_t offset, const void *bytes, uint64_t size,
+	struct fault *f) {
+	struct transport *t = c->stream.transport;
+	int r = t && t->upload ? t->upload(t, arena, offset, bytes, size) : 0;
+
+	if (!r)
+		return 0;
+	if (r == -ECANCELED)
+		r = fault_set(f, FAULT_STATE, "the context was closed");
+	lose_for(c, r, f);
+	return refuse_lost(c, f);
+}
+
+void stream_expect(struct fusion_context *c, const struct request *q, uint64_t bytes) {
+	struct transport *t = c->stream.transport;
+
+	if (t && t->expect)
+		t->expect(t, slot_of(c, q), bytes);
 }
 
 void stream_cork(struct fusion_context *c) {

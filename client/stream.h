@@ -32,7 +32,8 @@ enum {
 struct answer {
 	bool done;
 	struct fault fault;          /* code 0: none */
-	uint64_t arena, offset, bytes;     /* READ, MAP; EXPORT, IMPORT: arena */
+	uint64_t arena, offset, bytes;     /* READ, MAP; EXPORT, IMPORT: arena; ARENA: arena, bytes */
+	void *result;                /* READ, MAP: the bytes, where memory is not shared; to be freed */
 	bool truth;                  /* CAN_FUSE */
 	uint8_t token[LIMIT_TOKEN_BYTES];  /* EXPORT */
 	struct tensor_type type;     /* IMPORT */
@@ -112,6 +113,16 @@ void stream_uncork(struct fusion_context *c);
 /* Waits for the answer; returns its fault, if any. */
 int stream_wait(
 	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+/*
+ * For a daemon on another machine, which shares no memory; elsewhere these do nothing. Bytes of an arena that it has before
+ * what is sent next; the answer to what is sent next brings so many bytes.
+ */
+int stream_upload(struct fusion_context *c, uint32_t arena, uint64_t offset, const void *bytes, uint64_t size,
+	struct fault *f) FAULT_MUST_USE;
+void stream_expect(struct fusion_context *c, const struct request *q, uint64_t bytes);
+/* Asks such a daemon for an arena: a taken request is sent, with no message of its own. */
+int stream_send_arena(struct fusion_context *c, struct request *q, uint64_t bytes, struct answer *answer,
+	struct fault *f) FAULT_MUST_USE;
 /* Does the request carry a sequence number of its own? */
 bool stream_ordered(const struct request *q);
 /* Waits until a reply comes, whichever; for loops that look at the state again. */

@@ -1,6 +1,6 @@
 /*
- * How requests travel: an interface with an implementation over nng, which has threads of its own, and one over
- * shared memory, which has none: there the threads that wait for answers read them.
+ * How requests travel: an interface with an implementation over nng, which has threads of its own, one over
+ * shared memory, and one to another machine, which have none: there the threads that wait for answers read them.
  *
  * submit() never waits for an answer, and never calls back from inside. Each request that was
  * submitted is answered by exactly one call of reply(), on a thread of the transport or inside wait(), in any
@@ -47,6 +47,17 @@ struct transport {
 	 * that submit() is called under.
 	 */
 	void (*leave)(struct transport *t);
+
+	/* What follows is NULL where memory is shared. */
+
+	/* Bytes of an arena, which the daemon has before what is submitted next. 0 or -errno. */
+	int (*upload)(struct transport *t, uint32_t arena, uint64_t offset, const void *bytes, uint64_t size);
+	/* The answer to what is submitted next in this slot brings so many bytes of an array, or is a fault. */
+	void (*expect)(struct transport *t, unsigned slot, uint64_t bytes);
+	/* Submits the question for an arena, answered by [ARENA, arena, bytes]. 0 or -errno. */
+	int (*ask_arena)(struct transport *t, unsigned slot, uint64_t bytes);
+	/* Inside reply(): the bytes that came, all that were expected, malloc'd and now the caller's; NULL: none. */
+	void *(*result)(struct transport *t, unsigned slot);
 };
 
 /* What the door gave for a ring; the descriptors stay the caller's, and open until the transport is freed. */
@@ -58,6 +69,11 @@ struct transport_ends {
 /* Uses the session's ring, with `slots` requests at a time. */
 int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint32_t timeout_ms,
 	const struct transport_events *events, struct transport **transportp, struct fault *f) FAULT_MUST_USE;
+struct link;
+
+/* Uses a connection on which the door was entered; it stays the caller's, and open until the transport is freed. */
+int transport_remote_open(struct link *link, unsigned slots, uint32_t timeout_ms, const struct transport_events *events,
+	struct transport **transportp, struct fault *f) FAULT_MUST_USE;
 /* Connects to a URL of the daemon, with `slots` requests at a time. */
 int transport_dial(const char *url, unsigned slots, const struct transport_events *events,
 	struct transport **transportp, struct fault *f) FAULT_MUST_USE;

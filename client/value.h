@@ -73,6 +73,9 @@ struct mapping {
 	uint32_t count;              /* reading maps nest */
 	struct value *value;         /* held, so that its memory stays */
 	struct arena *arena;         /* pinned */
+	void *copy;                  /* of what lies on another machine, at `offset` of arena `id`; or NULL */
+	uint32_t id;
+	uint64_t offset;
 	uint64_t upload;             /* fusion_create: key of the memory, see arena.h */
 	struct op_attr load;         /* fusion_create: what unmap records */
 	void *memory;

@@ -4,9 +4,9 @@
 set -eu
 
 packages="gcc make pkg-config libc6-dev
-libnng-dev libmsgpack-dev libinih-dev libcjson-dev libxxhash-dev uthash-dev libsystemd-dev
+libnng-dev libmbedtls-dev libmsgpack-dev libinih-dev libcjson-dev libxxhash-dev uthash-dev libsystemd-dev
 ocl-icd-opencl-dev opencl-headers pocl-opencl-icd binutils
-check python3-numpy python3-mpmath mandoc $*"
+check openssl python3-numpy python3-mpmath mandoc $*"
 
 missing=
 for package in $packages; do

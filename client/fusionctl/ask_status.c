@@ -15,6 +15,7 @@
 #include "protocol/message.h"
 #include "protocol/shm.h"
 #include "protocol/wire.h"
+#include "client/link.h"
 
 #define DEFAULT_SOCKET "/run/fusiond/door"
 
@@ -28,6 +29,8 @@ static int refuse(const char *path, const char *why, struct fault *f) {
 	return fault_set(f, FAULT_CONNECT,
 		"no daemon answers at %s (%s); is fusiond running, and is this its socket?", path, why);
 }
+
+/* ---- on this machine ---- */
 
 static int door_socket(const char *path, int *fdp, struct fault *f) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -44,17 +47,9 @@ static int door_socket(const char *path, int *fdp, struct fault *f) {
 	return 0;
 }
 
-static int send_question(int fd, const char *path, struct fault *f) {
-	struct wire_writer w;
-	int r;
+static int send_question(int fd, const char *path, const struct wire_writer *w, struct fault *f) {
+	int r = packet_send(fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 1);
-	wire_put_uint(&w, DOOR_STATUS);
-	r = wire_finish(&w);
-	if (!r)
-		r = packet_send(fd, w.buffer.data, w.buffer.size, -1, MSG_NOSIGNAL);
-	wire_writer_free(&w);
 	return r == -EPIPE || r == -ECONNRESET ? refuse(path, strerror(-r), f) : r;
 }
 
@@ -78,6 +73,47 @@ static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, 
 	*sizep = (size_t)n;
 	return 0;
 }
+
+static int ask_door(const char *path, const struct wire_writer *question, char *bytes, size_t *sizep, struct fault *f) {
+	int fd = -1;
+	int r = door_socket(path, &fd, f);
+
+	if (!r)
+		r = send_question(fd, path, question, f);
+	if (!r)
+		r = receive_answer(fd, path, bytes, sizep, f);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* ---- on another one ---- */
+
+static int ask_link(const char *url, const struct wire_writer *question, char *bytes, size_t *sizep, struct fault *f) {
+	const struct link_files files = { .authority = getenv("FUSION_CA"), .certificate = getenv("FUSION_CERT"),
+		.key = getenv("FUSION_KEY") };
+	uint64_t deadline = link_now_us() + UINT64_C(1000) * ANSWER_TIMEOUT_MS;
+	struct remote_head h = { .kind = REMOTE_DOOR, .size = (uint32_t)question->buffer.size };
+	struct link *l = NULL;
+	int r = link_dial(url, &files, ANSWER_TIMEOUT_MS, &l, f);
+
+	if (r)
+		return r;
+	r = link_write_frame(l, &h, question->buffer.data, deadline, NULL);
+	if (!r)
+		r = link_flush(l, deadline, NULL);
+	if (!r)
+		r = link_read_head(l, &h, deadline, f);
+	if (!r && (h.kind != REMOTE_DOOR || h.size > ANSWER_BYTES))
+		r = -EPROTO;
+	if (!r)
+		r = link_read(l, bytes, h.size, deadline);
+	link_free(l);
+	*sizep = h.size;
+	return r < 0 ? refuse(url, strerror(-r), f) : r;
+}
+
+/* ---- the answer ---- */
 
 static int read_fault(struct wire_cursor *c, struct fault *f) {
 	const char *sentence;
@@ -127,18 +163,20 @@ static const char *socket_path(const char *given) {
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
 	const char *path = socket_path(socket);
 	char *bytes = malloc(ANSWER_BYTES);
+	struct wire_writer w;
 	size_t size = 0;
-	int fd = -1;
-	int r = bytes ? door_socket(path, &fd, f) : -ENOMEM;
+	int r = bytes ? 0 : -ENOMEM;
 
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, DOOR_STATUS);
 	if (!r)
-		r = send_question(fd, path, f);
+		r = wire_finish(&w);
 	if (!r)
-		r = receive_answer(fd, path, bytes, &size, f);
+		r = (link_is_url(path) ? ask_link : ask_door)(path, &w, bytes, &size, f);
 	if (!r)
 		r = read_answer(bytes, size, jsonp, f);
-	if (fd >= 0)
-		close(fd);
+	wire_writer_free(&w);
 	free(bytes);
 	return r;
 }

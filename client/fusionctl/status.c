@@ -45,6 +45,8 @@ static void print_daemon(const cJSON *json) {
 		json_number(json, "protocol"), json_number(json, "pid"),
 		print_seconds(json_number(json, "uptime_s"), a));
 	print_line("socket", "%s", json_text(json, "socket"));
+	if (*json_text(json, "remote"))
+		print_line("other machines", "%s", json_text(json, "remote"));
 	print_line("kernel cache", "%s", json_text(json, "cache_dir"));
 	cJSON_ArrayForEach(engine, json_item(json, "engines"))
 		print_engine(engine);

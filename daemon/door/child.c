@@ -1,5 +1,5 @@
 /*
- * The engine's process and the control socket to it; see child.h.
+ * A process of the daemon and the control socket to it; see child.h.
  */
 #include "child.h"
 
@@ -24,7 +24,9 @@
 #ifndef FUSIOND_LIBEXECDIR
 #define FUSIOND_LIBEXECDIR "/usr/libexec/fusiond"
 #endif
-#define ENGINE_PROGRAM "fusiond-engine"
+
+const struct child_kind child_engine = { "fusiond-engine", "the engine" };
+const struct child_kind child_gateway = { "fusiond-gateway", "the gateway" };
 
 enum {
 	/* program, five pairs of flags, --set pairs, NULL */
@@ -33,9 +35,9 @@ enum {
 	CHILD_BURST = 64,
 };
 
-void child_init(struct child *c, struct loop *loop, const char *folder, unsigned number,
+void child_init(struct child *c, const struct child_kind *kind, struct loop *loop, const char *folder, unsigned number,
 	const struct child_callbacks *callbacks) {
-	*c = (struct child){ .control = -1, .loop = loop, .number = number, .callbacks = *callbacks };
+	*c = (struct child){ .kind = kind, .control = -1, .passed = -1, .loop = loop, .number = number, .callbacks = *callbacks };
 	snprintf(c->folder, sizeof c->folder, "%s", folder);
 }
 
@@ -52,10 +54,10 @@ static void program_folder(char path[static PATH_MAX]) {
 		*slash = 0;
 }
 
-int child_program(const struct config *config, char path[static PATH_MAX], struct fault *f) {
+int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) {
 	char folder[PATH_MAX];
 
-	if (*config->engine_path) {
+	if (kind == &child_engine && *config->engine_path) {
 		snprintf(path, PATH_MAX, "%s", config->engine_path);
 		if (!access(path, X_OK))
 			return 0;
@@ -63,18 +65,18 @@ int child_program(const struct config *config, char path[static PATH_MAX], struc
 			f, FAULT_ARGUMENT, "engine.path %s cannot be run: %s", path, strerror(errno));
 	}
 	program_folder(folder);
-	snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder, ENGINE_PROGRAM);
+	snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder, kind->program);
 	if (!access(path, X_OK))
 		return 0;
-	snprintf(path, PATH_MAX, "%s/%s", FUSIOND_LIBEXECDIR, ENGINE_PROGRAM);
+	snprintf(path, PATH_MAX, "%s/%s", FUSIOND_LIBEXECDIR, kind->program);
 	if (!access(path, X_OK))
 		return 0;
-	return fault_set(f, FAULT_ARGUMENT, "%s is neither in %s nor in %s; say --engine PATH",
-		ENGINE_PROGRAM, folder, FUSIOND_LIBEXECDIR);
+	return fault_set(f, FAULT_ARGUMENT, "%s is neither in %s nor in %s%s", kind->program, folder,
+		FUSIOND_LIBEXECDIR, kind == &child_engine ? "; say --engine PATH" : "");
 }
 
 /* In the child, between fork and exec: only calls that are safe there. */
-static void become_engine(const char *program, const char *const *argument, int control, pid_t parent) {
+static void become_program(const char *program, const char *const *argument, int control, pid_t parent) {
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -111,7 +113,7 @@ static void argument_add(struct arguments *a, const char *value) {
 static void make_arguments(struct arguments *a, const struct child *c, const struct config_source *source,
 	int control) {
 	snprintf(a->control, sizeof a->control, "--control=%d", control);
-	argument_add(a, ENGINE_PROGRAM);
+	argument_add(a, c->kind->program);
 	argument_add(a, a->control);
 	argument_add(a, "--url");
 	argument_add(a, c->url);
@@ -127,7 +129,7 @@ static int spawn(struct child *c, const char *program, const struct config_sourc
 	if (c->pid < 0)
 		return -errno;
 	if (!c->pid)
-		become_engine(program, a.value, control, parent);
+		become_program(program, a.value, control, parent);
 	return 0;
 }
 
@@ -149,7 +151,7 @@ int child_start(
 	struct child *c, const struct config *config, const struct config_source *source, struct fault *f) {
 	char program[PATH_MAX];
 	int pair[2];
-	int r = child_program(config, program, f);
+	int r = child_program(c->kind, config, program, f);
 
 	if (r)
 		return r;
@@ -189,7 +191,7 @@ void child_tick(struct child *c, uint64_t now) {
 	if (c->state == CHILD_NONE || !c->deadline_us || now < c->deadline_us)
 		return;
 	if (c->state == CHILD_STARTING)
-		fault_set(&c->failure, FAULT_DEVICE, "the engine was not ready within engine.start_us");
+		fault_set(&c->failure, FAULT_DEVICE, "%s was not ready within engine.start_us", c->kind->name);
 	kill(c->pid, SIGKILL);
 	c->deadline_us = 0;
 }
@@ -213,14 +215,14 @@ static void drop_control(struct child *c) {
 	drop_queue(c);
 }
 
-static void describe_end(int status, const struct fault *failure, struct str *why) {
-	if (failure->code)
-		str_append(why, failure->text);
+static void describe_end(int status, const struct child *c, struct str *why) {
+	if (c->failure.code)
+		str_append(why, c->failure.text);
 	else if (WIFSIGNALED(status))
-		str_printf(why, "the engine was killed by signal %d (%s)", WTERMSIG(status),
+		str_printf(why, "%s was killed by signal %d (%s)", c->kind->name, WTERMSIG(status),
 			strsignal(WTERMSIG(status)));
 	else
-		str_printf(why, "the engine ended with status %d", WEXITSTATUS(status));
+		str_printf(why, "%s ended with status %d", c->kind->name, WEXITSTATUS(status));
 }
 
 /* What the engine said last may still lie in the socket when its end is known. */
@@ -232,7 +234,7 @@ bool child_reap(struct child *c, struct str *why) {
 	if (c->source)
 		on_control(c, EPOLLIN);
 	drop_control(c);
-	describe_end(status, &c->failure, why);
+	describe_end(status, c, why);
 	unlink(c->url + strlen("ipc://"));
 	c->state = CHILD_NONE;
 	c->deadline_us = 0;
@@ -311,17 +313,14 @@ static void handle(struct child *c, const void *bytes, size_t size) {
 		wire_close(&reader);
 	}
 	if (r)
-		log_error("a packet of the engine was refused: %s", r > 0 ? f.text : strerror(-r));
+		log_error("a packet of %s was refused: %s", c->kind->name, r > 0 ? f.text : strerror(-r));
 }
 
 /* Returns false once nothing more can be read for now. */
 static bool receive_one(struct child *c) {
 	unsigned char bytes[CHILD_PACKET];
-	int fd = -1;
-	ssize_t n = packet_receive(c->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+	ssize_t n = packet_receive(c->control, bytes, sizeof bytes, &c->passed, MSG_DONTWAIT);
 
-	if (fd >= 0)
-		close(fd);
 	if (n == -EAGAIN)
 		return false;
 	if (n <= 0) {
@@ -332,6 +331,9 @@ static bool receive_one(struct child *c) {
 		return false;
 	}
 	handle(c, bytes, (size_t)n);
+	if (c->passed >= 0)
+		close(c->passed);
+	c->passed = -1;
 	return c->source != NULL;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The engine as the supervisor sees it: a child process, started by fork and exec, and a socket
+ * The engine as the supervisor sees it, and the gateway likewise: a child process, started by fork and exec, and a socket
  * pair of packets (CONTROL in messages.def).
  *
  * Each start is a generation with an op stream path of its own. The engine dies with the
@@ -27,7 +27,7 @@ enum child_state {
 
 enum {
 	CHILD_URL = 128,
-	CHILD_DEVICE = 128,
+	CHILD_DEVICE = 256,
 	CHILD_RATES = 512,
 	/* Longest control packet either way. */
 	CHILD_PACKET = 16384,
@@ -49,7 +49,16 @@ struct child_callbacks {
 	void *user;
 };
 
+/* What a child is. */
+struct child_kind {
+	const char *program;
+	const char *name;                        /* for people */
+};
+
+extern const struct child_kind child_engine, child_gateway;
+
 struct child {
+	const struct child_kind *kind;
 	enum child_state state;
 	pid_t pid;
 	int control;
@@ -65,16 +74,17 @@ struct child {
 	struct loop_source *source;
 	struct child_packet *queue;              /* utlist */
 	bool refused;                            /* a child_send() met -EAGAIN */
+	int passed;                              /* that came with the packet, or -1; taken by who sets it to -1 */
 	struct child_callbacks callbacks;
 };
 
-void child_init(struct child *c, struct loop *loop, const char *folder, unsigned number,
+void child_init(struct child *c, const struct child_kind *kind, struct loop *loop, const char *folder, unsigned number,
 	const struct child_callbacks *callbacks);
 /* Starts a process; 0, -errno, or FAULT_ARGUMENT where there is no program. */
 int child_start(struct child *c, const struct config *config, const struct config_source *source,
 	struct fault *f) FAULT_MUST_USE;
-/* Where the engine's program is: 0, or FAULT_ARGUMENT where there is none. */
-int child_program(const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
+/* Where the program of a kind is: 0, or FAULT_ARGUMENT where there is none. */
+int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
 /* Adds the arguments that give a program these settings; how many there are then. */
 unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);
 /* How many devices have `name` in theirs, as that program finds: 0, -errno, or a fault. Waits for it. See count.c. */

@@ -231,12 +231,13 @@ static int tell_session_new(
 	struct wire_writer w;
 	int r;
 
-	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 6);
+	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 7);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, c->uid);
 	wire_put_uint(&w, (uint64_t)c->pid);
 	wire_put_text(&w, c->name);
 	wire_put_bool(&w, ring->memory >= 0);
+	wire_put_bool(&w, *c->peer != 0);
 	r = put_options(c->supervisor, g, &w, f);
 	if (!r)
 		r = child_send_pair(&c->engine->child, &w, fd);
@@ -640,15 +641,12 @@ static int check_connections(const struct supervisor *s, struct fault *f) {
 		s->connections);
 }
 
-static int client_new(struct supervisor *s, int fd, struct client **clientp, struct fault *f) {
+static int client_new(struct supervisor *s, int fd, const struct ucred *who, struct client **clientp, struct fault *f) {
 	struct client *c = calloc(1, sizeof *c);
-	struct ucred who = { 0 };
-	int r = c ? identify(fd, &who) : -ENOMEM;
+	int r = c ? check_connections(s, f) : -ENOMEM;
 
-	if (!r)
-		r = check_connections(s, f);
 	if (!r) {
-		c->user = users_get(&s->users, who.uid);
+		c->user = users_get(&s->users, who->uid);
 		r = c->user ? user_charge_connection(c->user, &s->config, f) : -ENOMEM;
 	}
 	if (r) {
@@ -659,8 +657,8 @@ static int client_new(struct supervisor *s, int fd, struct client **clientp, str
 	}
 	c->supervisor = s;
 	c->fd = fd;
-	c->uid = who.uid;
-	c->pid = who.pid;
+	c->uid = who->uid;
+	c->pid = who->pid;
 	c->deadline_us = loop_now() + s->config.door_hello_us;
 	*clientp = c;
 	return 0;
@@ -684,20 +682,37 @@ static void refuse_connection(int fd, const struct fault *f) {
 	close(fd);
 }
 
-void client_accept(struct supervisor *s, int fd) {
+/* who: NULL where the kernel does not tell. */
+static void take(struct supervisor *s, int fd, const struct ucred *who, const char *peer) {
 	struct fault f = { .code = FAULT_MEMORY, .text = "the daemon is out of memory" };
 	struct client *c = NULL;
 
-	if (client_new(s, fd, &c, &f)) {
+	if (!who || client_new(s, fd, who, &c, &f)) {
 		refuse_connection(fd, &f);
 		return;
 	}
+	snprintf(c->peer, sizeof c->peer, "%s", peer);
 	DL_APPEND2(s->clients, c, previous, next);
 	s->connections++;
 	if (c->deadline_us < s->silent_us)
 		s->silent_us = c->deadline_us;
 	if (loop_add(s->loop, fd, EPOLLIN, on_client, c, &c->source))
 		client_close(c);
+}
+
+void client_accept(struct supervisor *s, int fd) {
+	struct ucred who = { 0 };
+
+	take(s, fd, identify(fd, &who) ? NULL : &who, "");
+}
+
+/* The process is the gateway's; the user is not. */
+void client_accept_remote(struct supervisor *s, int fd, uid_t uid, const char *peer) {
+	struct ucred who = { 0 };
+	int r = identify(fd, &who);
+
+	who.uid = uid;
+	take(s, fd, r ? NULL : &who, peer);
 }
 
 uint64_t clients_tick(struct supervisor *s, uint64_t now) {

@@ -46,6 +46,7 @@ struct client {
 	UT_hash_handle hh;
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	char name[CLIENT_NAME];
+	char peer[CLIENT_NAME];          /* on another machine, as the gateway says; empty: on this one */
 	uint64_t bytes;                  /* of arenas */
 	uint32_t arenas, last_arena, shared;
 	struct client_arena arena[LIMIT_ARENAS];

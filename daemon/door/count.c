@@ -90,7 +90,7 @@ static int judge(pid_t pid, int r, const char *text, const char *name, unsigned 
 int child_count(const struct config *config, const struct config_source *source, const char *name, unsigned *countp,
 	struct fault *f) {
 	char program[PATH_MAX], text[COUNT_TEXT] = "", flag[2 * CONFIG_TEXT];
-	int out[2], r = child_program(config, program, f);
+	int out[2], r = child_program(&child_engine, config, program, f);
 	pid_t pid;
 
 	if (r)

@@ -105,7 +105,7 @@ static int add_engine(struct supervisor *s, const char *name, uint64_t number, s
 	e->number = s->engines;
 	e->source = *s->source;
 	callbacks.user = e;
-	child_init(&e->child, s->loop, s->folder, e->number, &callbacks);
+	child_init(&e->child, &child_engine, s->loop, s->folder, e->number, &callbacks);
 	s->engine[s->engines++] = e;
 	return set_flags(e, name, number);
 }
@@ -209,8 +209,8 @@ void engines_start(struct supervisor *s) {
 
 /* ---- ending ---- */
 
-static void end_if_all_are_gone(struct supervisor *s) {
-	s->done = s->stopping;
+void engines_end(struct supervisor *s) {
+	s->done = s->stopping && gateway_gone(&s->gateway);
 	for (unsigned i = 0; i < s->engines; i++)
 		if (s->engine[i]->child.state != CHILD_NONE)
 			s->done = false;
@@ -221,7 +221,7 @@ void engines_stop(struct supervisor *s) {
 		s->engine[i]->restart_us = 0;
 		child_stop(&s->engine[i]->child, s->config.engine_stop_us);
 	}
-	end_if_all_are_gone(s);
+	engines_end(s);
 }
 
 static void plan_restart(struct engine *e, uint64_t lived) {
@@ -259,7 +259,7 @@ void engines_reap(struct supervisor *s) {
 			ended(s->engine[i], str_text(&why));
 		str_free(&why);
 	}
-	end_if_all_are_gone(s);
+	engines_end(s);
 }
 
 uint64_t engines_tick(struct supervisor *s, uint64_t now) {

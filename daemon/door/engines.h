@@ -41,6 +41,8 @@ int engines_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
 void engines_free(struct supervisor *s);
 void engines_start(struct supervisor *s);
 void engines_stop(struct supervisor *s);
+/* The daemon is done once it is stopping and nothing that it started is left. */
+void engines_end(struct supervisor *s);
 /* After SIGCHLD. */
 void engines_reap(struct supervisor *s);
 /* Does what is due; when the next is, UINT64_MAX where nothing is. */

@@ -54,6 +54,8 @@ static void add_session(cJSON *list, const struct client *c) {
 	cJSON_AddNumberToObject(one, "uid", c->uid);
 	cJSON_AddNumberToObject(one, "pid", c->pid);
 	cJSON_AddStringToObject(one, "name", c->name);
+	if (*c->peer)
+		cJSON_AddStringToObject(one, "peer", c->peer);
 	cJSON_AddNumberToObject(one, "arenas", c->arenas);
 	cJSON_AddNumberToObject(one, "shared_arrays", c->shared);
 	cJSON_AddNumberToObject(one, "bytes", (double)c->bytes);
@@ -84,6 +86,7 @@ static void fill(cJSON *json, const struct supervisor *s, uint64_t now) {
 	engines = cJSON_AddArrayToObject(json, "engines");
 	for (unsigned i = 0; i < s->engines; i++)
 		add_engine(engines, s->engine[i], now);
+	cJSON_AddStringToObject(json, "remote", gateway_text(&s->gateway));
 	cJSON_AddNumberToObject(json, "connections", s->connections);
 	cJSON_AddNumberToObject(json, "session_count", s->session_count);
 	cJSON_AddNumberToObject(json, "sessions_total", (double)s->sessions_total);

@@ -34,6 +34,7 @@ void supervisor_stop(struct supervisor *s, int code) {
 	s->code = code;
 	notify_stopping();
 	clients_close(s, NULL);
+	gateway_stop(s);
 	engines_stop(s);
 }
 
@@ -72,6 +73,7 @@ static void reload(struct supervisor *s) {
 		take_reloaded(&s->config, &fresh);
 		log_set_level((enum log_level)s->config.log_level);
 		engines_reload(s);
+		gateway_reload(s);
 		log_info("the configuration was read again");
 	}
 	engines_text(s, &text);
@@ -86,12 +88,14 @@ static void on_signal(void *user, uint32_t events) {
 	(void)events;
 	if (read(s->signals, &info, sizeof info) != (ssize_t)sizeof info)
 		return;
-	if (info.ssi_signo == SIGCHLD)
+	if (info.ssi_signo == SIGCHLD) {
+		gateway_reap(s);
 		engines_reap(s);
-	else if (info.ssi_signo == SIGHUP)
+	} else if (info.ssi_signo == SIGHUP) {
 		reload(s);
-	else
+	} else {
 		supervisor_stop(s, EXIT_SUCCESS);
+	}
 }
 
 static int watch_signals(struct supervisor *s) {
@@ -118,6 +122,7 @@ static int64_t tick(struct supervisor *s) {
 
 	notify_tick(&s->notify, now);
 	due = engines_tick(s, now);
+	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
 	due = loop_sooner(due, s->notify.every_us ? s->notify.next_us : 0);
 	if (due == UINT64_MAX)
@@ -151,6 +156,7 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		r = watch_signals(s);
 	if (!r)
 		r = door_open(s, f);
+	gateway_open(s);
 	return r ? r : engines_open(s, f);
 }
 
@@ -174,6 +180,7 @@ int supervisor_run(const struct config_source *source) {
 	if (!r) {
 		notify_open(&s.notify, s.started_us);
 		engines_start(&s);
+		gateway_start(&s);
 		r = serve(&s);
 	}
 	if (r) {

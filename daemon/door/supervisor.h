@@ -15,6 +15,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
 #include "daemon/door/engines.h"
+#include "daemon/door/gateway.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/user.h"
 
@@ -27,6 +28,7 @@ struct supervisor {
 	struct loop *loop;
 	struct engine *engine[ENGINES];
 	unsigned engines;
+	struct gateway gateway;
 	struct notify notify;
 	struct users users;
 
@@ -68,6 +70,8 @@ void door_close(struct supervisor *s);
 
 /* Takes over fd. Charges the user, and says why where the limits refuse. */
 void client_accept(struct supervisor *s, int fd);
+/* The same for a client on another machine, which the gateway has found to be this user. peer is for people. */
+void client_accept_remote(struct supervisor *s, int fd, uid_t uid, const char *peer);
 /* Handles again the requests that waited for the engine. */
 void clients_resume(struct supervisor *s);
 /* Closes the silent ones; returns when the next one is due, UINT64_MAX where none is. */

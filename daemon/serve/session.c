@@ -45,6 +45,7 @@ static void take_facts(struct session *s, const struct session_facts *facts) {
 	s->id = facts->id;
 	memcpy(s->secret, facts->secret, sizeof s->secret);
 	s->uid = facts->uid;
+	s->remote = facts->remote;
 	s->pid = facts->pid;
 	memcpy(s->name, facts->name, size);
 	s->name[size] = 0;
@@ -221,7 +222,7 @@ int session_configure(struct session *s, const char *name, const char *value, st
 }
 
 bool session_governs(const struct session *s) {
-	return s->uid == 0 || s->uid == geteuid();
+	return !s->remote && (s->uid == 0 || s->uid == geteuid());
 }
 
 struct plan_options session_plan_options(const struct session *s) {

@@ -91,6 +91,7 @@ struct session {
 	uint64_t id;
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	uid_t uid;
+	bool remote;                 /* on another machine */
 	pid_t pid;
 	struct account *account;     /* of its user */
 	char name[SESSION_NAME];
@@ -161,6 +162,7 @@ struct session_facts {
 	const void *secret;
 	uid_t uid;
 	pid_t pid;
+	bool remote;                 /* on another machine */
 	const char *name;
 	size_t name_size;
 };
@@ -175,7 +177,7 @@ struct session *session_find(struct server *v, uint64_t id, const void *secret);
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* Tells exec its weight and priority. */
 void session_share(struct session *s);
-/* May it see and change what is not its own? Root and the user of the daemon may. */
+/* May it see and change what is not its own? Root and the user of the daemon may, on this machine. */
 bool session_governs(const struct session *s);
 /* How the session's graphs are planned. */
 struct plan_options session_plan_options(const struct session *s);

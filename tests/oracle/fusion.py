@@ -47,7 +47,8 @@ callback_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 class _Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
                 ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32),
-                ("device", ctypes.c_char_p)]
+                ("device", ctypes.c_char_p), ("authority", ctypes.c_char_p), ("certificate", ctypes.c_char_p),
+                ("key", ctypes.c_char_p)]
 
 
 def _attribute_fields():

@@ -1,0 +1,349 @@
+/*
+ * fusiond-gateway: accepts clients of other machines, each into a process of its own; see daemon/gateway/gateway.h. The
+ * supervisor starts it, and it ends with the supervisor, as its processes end with it.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "protocol/message.h"
+#include "protocol/shm.h"
+#include "protocol/wire.h"
+#include "client/link.h"
+#include "daemon/base/version.h"
+#include "daemon/gateway/gateway.h"
+
+__attribute__((visibility("default"))) const char *argp_program_version = "fusiond-gateway " FUSIOND_VERSION;
+
+enum {
+	KEY_CONTROL = 0x100,
+	KEY_URL,
+	/* As many as remote.connections may allow. */
+	GATEWAY_CONNECTIONS = 4096,
+};
+
+static const struct argp_option options[] = {
+	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
+	{ "url", KEY_URL, "URL", 0, "What the supervisor calls this process", 0 },
+	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
+	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
+	{ 0 },
+};
+
+/* A process of a connection. */
+struct place {
+	pid_t pid;                           /* 0: none */
+	uint64_t order;
+};
+
+struct gateway {
+	struct config_source source;
+	struct config config;
+	int control, signals;
+	const char *url;
+	struct gateway_listeners listeners;
+	struct place place[GATEWAY_CONNECTIONS];
+	atomic_bool *entered;                /* of each place; shared with the processes */
+	uint64_t accepted;
+};
+
+static error_t parse(int key, char *value, struct argp_state *state) {
+	struct gateway *g = state->input;
+
+	switch (key) {
+	case KEY_CONTROL:
+		g->control = atoi(value);
+		return 0;
+	case KEY_URL:
+		g->url = value;
+		return 0;
+	case 'c':
+		g->source.file = value;
+		return 0;
+	case 'S':
+		if (config_flag(&g->source, value))
+			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
+		return 0;
+	case ARGP_KEY_END:
+		if (g->control < 0 || !g->url)
+			argp_failure(state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* ---- the supervisor ---- */
+
+static int tell(const struct gateway *g, struct wire_writer *w) {
+	int r = wire_finish(w);
+
+	if (!r)
+		r = packet_send(g->control, w->buffer.data, w->buffer.size, -1, 0);
+	wire_writer_free(w);
+	return r;
+}
+
+static int tell_ready(const struct gateway *g) {
+	struct str text = { 0 };
+	struct wire_writer w;
+	int r;
+
+	listeners_text(&g->listeners, &text);
+	r = str_finish(&text);
+	if (!r) {
+		wire_writer_init(&w);
+		wire_put_array(&w, 3);
+		wire_put_uint(&w, CONTROL_READY);
+		wire_put_text(&w, g->url);
+		wire_put_text(&w, str_text(&text));
+		r = tell(g, &w);
+	}
+	str_free(&text);
+	return r;
+}
+
+static void tell_failed(const struct gateway *g, int r, struct fault *f) {
+	struct wire_writer w;
+
+	if (r < 0)
+		fault_set(f, FAULT_INTERNAL, "the gateway cannot start: %s", strerror(-r));
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, CONTROL_FAILED);
+	wire_put_int(&w, f->code);
+	wire_put_text(&w, f->text);
+	if (tell(g, &w))
+		log_error("%s", f->text);
+}
+
+/* ---- opening ---- */
+
+/* Files that cannot be used are told at the start, though each connection reads them again. */
+static int check_keys(const struct gateway *g, struct fault *f) {
+	const struct config *c = &g->config;
+	const struct link_files files = { .authority = c->remote_authority, .certificate = c->remote_certificate,
+		.key = c->remote_key };
+	struct link_keys *keys = NULL;
+	bool tls = false;
+	int r;
+
+	for (unsigned i = 0; i < g->listeners.count; i++)
+		tls |= g->listeners.one[i].tls;
+	r = tls ? link_keys_new(&files, true, &keys, f) : 0;
+	link_keys_free(keys);
+	if (r > 0)
+		fault_prefix(f, "remote.listen");
+	return r;
+}
+
+static int open_signals(struct gateway *g) {
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGCHLD);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	g->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return g->signals < 0 ? -errno : 0;
+}
+
+static int open_all(struct gateway *g, struct fault *f) {
+	int r = config_load(&g->config, &g->source, f);
+
+	if (!r)
+		r = config_resolve(&g->config, f);
+	if (r)
+		return r;
+	log_set_level((enum log_level)g->config.log_level);
+	g->entered = mmap(NULL, GATEWAY_CONNECTIONS * sizeof *g->entered, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
+	if (g->entered == MAP_FAILED)
+		return -errno;
+	r = open_signals(g);
+	if (!r)
+		r = listeners_open(&g->listeners, &g->config, f);
+	return r ? r : check_keys(g, f);
+}
+
+/* ---- connections ---- */
+
+static struct place *free_place(struct gateway *g) {
+	for (unsigned i = 0; i < g->config.remote_connections && i < GATEWAY_CONNECTIONS; i++)
+		if (!g->place[i].pid)
+			return &g->place[i];
+	return NULL;
+}
+
+/* The oldest that has not said who it is makes room, so that silent ones keep nobody out. */
+static void make_room(struct gateway *g) {
+	struct place *oldest = NULL;
+
+	for (unsigned i = 0; i < g->config.remote_connections && i < GATEWAY_CONNECTIONS; i++) {
+		struct place *p = &g->place[i];
+
+		if (p->pid && !atomic_load(&g->entered[i]) && (!oldest || p->order < oldest->order))
+			oldest = p;
+	}
+	if (!oldest)
+		return;
+	kill(oldest->pid, SIGKILL);
+	waitpid(oldest->pid, NULL, 0);
+	oldest->pid = 0;
+}
+
+/* In the new process. */
+static _Noreturn void become_session(struct gateway *g, unsigned place, const struct gateway_listener *l, int fd,
+	const struct sockaddr_storage *address, pid_t parent) {
+	struct gateway_session s = { .config = &g->config, .control = g->control, .fd = fd, .tls = l->tls,
+		.entered = &g->entered[place] };
+	sigset_t none;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EXIT_FAILURE);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	listeners_close(&g->listeners);
+	close(g->signals);
+	address_text(address, s.peer);
+	session_serve(&s);
+}
+
+static void start_session(struct gateway *g, const struct gateway_listener *l, int fd,
+	const struct sockaddr_storage *address) {
+	struct place *p = free_place(g);
+	pid_t parent = getpid();
+	unsigned i;
+
+	if (!p) {
+		make_room(g);
+		p = free_place(g);
+	}
+	if (!p) {
+		log_warning("a connection was refused: there are as many as remote.connections allows");
+		return;
+	}
+	i = (unsigned)(p - g->place);
+	atomic_store(&g->entered[i], false);
+	p->order = ++g->accepted;
+	p->pid = fork();
+	if (!p->pid)
+		become_session(g, i, l, fd, address, parent);
+	if (p->pid < 0) {
+		log_error("no process for a connection: %s", strerror(errno));
+		p->pid = 0;
+	}
+}
+
+static void accept_one(struct gateway *g, const struct gateway_listener *l) {
+	struct sockaddr_storage address = { .ss_family = AF_UNSPEC };
+	socklen_t size = sizeof address;
+	int fd = accept4(l->fd, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	start_session(g, l, fd, &address);
+	close(fd);
+}
+
+static void reap(struct gateway *g) {
+	for (unsigned i = 0; i < GATEWAY_CONNECTIONS; i++)
+		if (g->place[i].pid && waitpid(g->place[i].pid, NULL, WNOHANG) == g->place[i].pid)
+			g->place[i].pid = 0;
+}
+
+/* False once it is to end. */
+static bool hear_signal(struct gateway *g) {
+	struct signalfd_siginfo info;
+
+	while (read(g->signals, &info, sizeof info) == (ssize_t)sizeof info)
+		if (info.ssi_signo == SIGTERM)
+			return false;
+	reap(g);
+	return true;
+}
+
+static void read_again(struct gateway *g) {
+	struct config fresh;
+	struct fault f;
+	int r = config_load(&fresh, &g->source, &f);
+
+	if (!r)
+		r = config_resolve(&fresh, &f);
+	if (!r)
+		g->config = fresh;
+	else
+		log_error("the gateway keeps its configuration: %s", r > 0 ? f.text : strerror(-r));
+}
+
+/* All that the supervisor says is that the configuration is to be read again. False once it is gone. */
+static bool hear_supervisor(struct gateway *g) {
+	unsigned char bytes[256];
+	int fd;
+	ssize_t n = packet_receive(g->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+
+	if (fd >= 0)
+		close(fd);
+	if (n > 0)
+		read_again(g);
+	return n > 0 || n == -EAGAIN;
+}
+
+enum { FD_CONTROL, FD_SIGNALS, FD_LISTENERS, FDS = FD_LISTENERS + GATEWAY_LISTENERS };
+
+static void serve(struct gateway *g) {
+	struct pollfd p[FDS] = { [FD_CONTROL] = { .fd = g->control, .events = POLLIN },
+		[FD_SIGNALS] = { .fd = g->signals, .events = POLLIN } };
+	bool on = true;
+
+	for (unsigned i = 0; i < g->listeners.count; i++)
+		p[FD_LISTENERS + i] = (struct pollfd){ .fd = g->listeners.one[i].fd, .events = POLLIN };
+	while (on) {
+		if (poll(p, FD_LISTENERS + g->listeners.count, -1) < 0)
+			continue;
+		if (p[FD_SIGNALS].revents)
+			on = hear_signal(g);
+		if (on && p[FD_CONTROL].revents)
+			on = hear_supervisor(g);
+		for (unsigned i = 0; on && i < g->listeners.count; i++)
+			if (p[FD_LISTENERS + i].revents)
+				accept_one(g, &g->listeners.one[i]);
+	}
+}
+
+int main(int argc, char **argv) {
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "The part of fusiond that serves clients of other machines. fusiond starts it; it is of no use alone.",
+	};
+	static struct gateway g = { .control = -1 };
+	struct fault f = { 0 };
+	int r;
+
+	log_open("fusiond-gateway");
+	if (argp_parse(&argp, argc, argv, 0, NULL, &g))
+		return EXIT_FAILURE;
+	r = open_all(&g, &f);
+	if (r)
+		tell_failed(&g, r, &f);
+	else
+		r = tell_ready(&g);
+	if (!r)
+		serve(&g);
+	listeners_close(&g.listeners);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
