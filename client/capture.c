@@ -11,6 +11,7 @@
 #include "flush.h"
 #include "handle.h"
 #include "record.h"
+#include "tape.h"
 
 struct capture_input {
 	struct fusion_array *array; /* hidden inputs: one reference; NULL for those replay is given */
@@ -76,6 +77,7 @@ static int input_add(struct fusion_capture *p, fusion_array *a, bool hidden) {
 	symbol->state = VALUE_CAPTURED;
 	symbol->capture = p->serial;
 	symbol->index = p->inputs;
+	symbol->leaf = a->watched;
 	value_hold(symbol);
 	a->capture = p->serial;
 	a->input = p->inputs;
@@ -226,6 +228,7 @@ static void release_recorded(struct fusion_context *c, struct fusion_capture *p)
 		next = v->next;
 		v->arity = 0;
 		v->previous = v->next = NULL;
+		tape_spend(c, v);
 		for (unsigned i = 0; i < arity; i++)
 			value_drop(c, v->in[i]);
 	}

@@ -19,6 +19,8 @@
 #include "define.h"
 #include "flush.h"
 #include "handle.h"
+#include "rule.h"
+#include "tape.h"
 #include "protocol/dtype.h"
 #include "protocol/message.h"
 
@@ -102,6 +104,8 @@ static void context_free(struct fusion_context *c) {
 	slab_free(&c->values);
 	slab_free(&c->arrays);
 	slab_free(&c->attrs);
+	slab_free(&c->tapes);
+	c->rules = rules_free(c->rules);
 	defined_free(c->definitions);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -147,6 +151,7 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	slab_init(&c->values, sizeof(struct value));
 	slab_init(&c->arrays, sizeof(struct fusion_array));
 	slab_init(&c->attrs, sizeof(struct op_attr));
+	slab_init(&c->tapes, sizeof(struct tape));
 	if (c->slots && c->sent && !pthread_mutex_init(&c->lock, NULL))
 		return c;
 	slots_free(c->slots);

@@ -40,7 +40,7 @@ struct fusion_context {
 	struct stream stream;
 	struct arenas arenas;
 
-	struct slab values, arrays, attrs;
+	struct slab values, arrays, attrs, tapes;
 	struct value_list pending;
 	uint64_t pending_bytes;          /* bounds the frame, see flush.c */
 	uint64_t pending_loads;          /* bytes of uploads that wait to be sent */
@@ -49,6 +49,9 @@ struct fusion_context {
 	struct slots *slots;             /* handles: see handle.h */
 	struct sent *sent;         /* places of operations on the way: see sent.h */
 	struct fault deferred;           /* found later, of no array anybody waited for; code 0: none */
+
+	struct rule *rules;              /* of gradients: see rule.h */
+	uint64_t kept_bytes, kept_peak;  /* contents that tapes keep */
 
 	struct defined *definitions;     /* of fusion_define_op() and of the daemon, newest first */
 	struct fusion_capture *capture;  /* being recorded, or NULL */

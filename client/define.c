@@ -10,6 +10,8 @@
 #include "protocol/definition.h"
 #include "protocol/own.h"
 #include "context.h"
+#include "site.h"
+#include "tape.h"
 
 enum {
 	/* Definitions of a context: a text of many nodes takes 12 KiB. */
@@ -236,77 +238,21 @@ uint32_t defined_attributes(const struct defined *d) {
 
 /* ---- a call ---- */
 
-/* Values by their numbers; each is held once until the end. */
-struct site {
-	struct recording *recording;
-	struct value **value;
-	uint32_t count, capacity;
-};
-
-static int site_keep(struct site *s, struct value *v, uint32_t *numberp) {
-	if (s->count == s->capacity) {
-		uint32_t capacity = s->capacity ? 2 * s->capacity : 32;
-		struct value **value = realloc(s->value, capacity * sizeof(struct value *));
-
-		if (!value)
-			return -ENOMEM;
-		s->value = value;
-		s->capacity = capacity;
-	}
-	*numberp = s->count;
-	s->value[s->count++] = v;
-	return 0;
-}
-
-static int site_op(void *into, unsigned op, unsigned n, const uint32_t *in, const struct op_attr *attr,
-	uint32_t *numberp, struct fault *f) {
-	struct site *s = into;
-	struct value *operand[LIMIT_OPERANDS], *v;
-	int r;
-
-	for (unsigned i = 0; i < n; i++)
-		operand[i] = s->value[in[i]];
-	r = record_value(s->recording, op, n, operand, attr, &v);
-	if (r) {
-		if (r > 0)
-			*f = s->recording->fault;
-		return r;
-	}
-	r = site_keep(s, v, numberp);
-	if (r)
-		value_drop(s->recording->context, v);
-	return r;
-}
-
-static const struct tensor_type *site_type(void *into, uint32_t number) {
-	return &((struct site *)into)->value[number]->type;
-}
-
-static int record_text(
-	const struct definition *d, struct recording *r, const struct op_attr *attr, struct value **vp) {
+int defined_again(const struct definition *d, struct recording *r, unsigned count, struct value *const *in,
+	const struct op_attr *attr, struct value **vp) {
 	struct site s = { .recording = r };
-	const struct expand_target target = { &s, site_op, site_type };
-	uint32_t operand[EXPR_OPERANDS], result;
-	const struct expand_call call = { d->name, &d->expr, r->count, operand, attr, NULL };
-	struct fault f = { 0 };
-	int failed = 0;
+	bool tracks = r->tracks;
+	int failed;
 
-	for (unsigned i = 0; !failed && i < r->count; i++) {
-		failed = site_keep(&s, r->in[i], &operand[i]);
-		if (!failed)
-			value_ref(r->in[i]);
-	}
+	/* Gradients that its author wrote stand for those of its parts. */
+	r->tracks = tracks && !definition_differentiates(d);
+	failed = site_expand(&s, d->name, &d->expr, count, in, attr, NULL, vp);
+	r->tracks = tracks;
+	if (!failed && definition_differentiates(d))
+		failed = tape_define(r, d, count, in, attr, *vp);
 	if (!failed)
-		failed = expand(&call, &target, &result, &f);
-	if (failed > 0)
-		r->fault = f;
-	if (!failed) {
-		*vp = s.value[result];
 		value_ref(*vp);
-	}
-	for (uint32_t i = 0; i < s.count; i++)
-		value_drop(r->context, s.value[i]);
-	free(s.value);
+	site_end(&s);
 	return failed;
 }
 
@@ -317,5 +263,5 @@ int defined_record(
 	if (r->count > arity || (d->op && r->count < arity))
 		return fault_set(&r->fault, FAULT_ARITY, "%s takes %u operand%s, not %u", d->definition->name, arity,
 			arity == 1 ? "" : "s", r->count);
-	return d->op ? record_promoted(r, d->op, NULL, vp) : record_text(d->definition, r, attr, vp);
+	return d->op ? record_promoted(r, d->op, NULL, vp) : defined_again(d->definition, r, r->count, r->in, attr, vp);
 }

@@ -13,6 +13,7 @@
 #include "record.h"
 
 struct defined;
+struct definition;
 
 /* The one with this name; the daemon is asked, which may wait. FAULT_OPERATION where nobody knows it. */
 int defined_find(struct recording *r, const char *name, const struct defined **dp) FAULT_MUST_USE;
@@ -21,6 +22,9 @@ uint32_t defined_attributes(const struct defined *d);
 /* Records it over r->in. */
 int defined_record(const struct defined *d, struct recording *r, const struct op_attr *attr,
 	struct value **vp) FAULT_MUST_USE;
+/* Records what a definition says once more, over these values; *vp comes with a reference. */
+int defined_again(const struct definition *d, struct recording *r, unsigned count, struct value *const *in,
+	const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
 /* What this context's daemon calls an operation with a body; 0: op is no such. */
 unsigned defined_number(const struct fusion_context *c, unsigned op);
 /* Takes in the daemon's answer. */

@@ -9,6 +9,7 @@
 #include "context.h"
 #include "define.h"
 #include "handle.h"
+#include "tape.h"
 
 enum {
 	/* Bounds on the bytes of one operation; with its output and a share of the frame's rest. */
@@ -96,6 +97,7 @@ static void settle_values(struct fusion_context *c, uint64_t seq) {
 	for (struct value *each = v; each; each = each->next) {
 		each->state = VALUE_SENT;
 		each->seq = seq;
+		tape_count(c, each);
 	}
 	for (; v; v = next) {
 		unsigned arity = v->arity;

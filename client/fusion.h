@@ -318,6 +318,63 @@ FUSION_API int fusion_nonzero(fusion_array *a, fusion_array **placep);
  */
 FUSION_API int fusion_unique(fusion_array *a, fusion_array **valuesp, fusion_array **firstp, fusion_array **inversep, fusion_array **countsp);
 
+/* ---- gradients ---- */
+
+/*
+ * What is computed from watched arrays from here on can be differentiated by them; what was computed before cannot.
+ * It stays so for values that fusion_copy_into() and the like give the array later, each of which gradients end at anew:
+ * differentiate before you write. Of what depends on watched arrays the contents that gradients need are kept until it is
+ * released or differentiated; nothing else is, and programs that watch nothing pay nothing. libfusion(3) tells more.
+ */
+FUSION_API int fusion_watch(fusion_array *array);
+FUSION_API int fusion_unwatch(fusion_array *array);
+/*
+ * gradp[i] becomes the gradient by input[i] of the sum of y's elements times those of seed (NULL: ones, so of
+ * y itself where it is a scalar): a new array of the input's type and shape, to be released; zeros where y does not depend
+ * on it. Inputs are watched arrays, or computed from such. What was kept for y is let go, so that it can be differentiated
+ * once; fusion_vjp() can keep it.
+ */
+FUSION_API int fusion_grad(fusion_array *y, fusion_array *seed, fusion_array *const *input, int count, fusion_array **gradp);
+
+enum fusion_grad_flags {
+	FUSION_GRAD_KEEP = 1,      /* what leads to the outputs can be differentiated again */
+	FUSION_GRAD_WATCH = 2,     /* and so can the gradients, which is what second derivatives are made of */
+};
+/* The same of several outputs, whose seeds (NULL, or entries of NULL: ones) multiply each: the product of a row and the
+ * Jacobian. flags: a sum of FUSION_GRAD_. */
+FUSION_API int fusion_vjp(int outputs, fusion_array *const *y, fusion_array *const *seed, int inputs, fusion_array *const *input, fusion_array **gradp, unsigned flags);
+
+/* The same elements, by which nothing is differentiated: a constant. */
+FUSION_API fusion_array *fusion_stop_gradient(fusion_array *a);
+/* Between the two, for the calling thread: nothing is recorded for gradients. They nest. */
+FUSION_API void fusion_no_grad_begin(void);
+FUSION_API int fusion_no_grad_end(void);
+/* Between the two, for the calling thread: of what is computed nothing is kept for gradients, which compute it again from
+ * what was there before. They nest. */
+FUSION_API void fusion_checkpoint_begin(void);
+FUSION_API int fusion_checkpoint_end(void);
+/* Bytes that are kept for gradients alone or also for them, of arrays that were sent to the daemon: now, and the most so far. */
+FUSION_API int fusion_kept_bytes(fusion_context *context, uint64_t *nowp, uint64_t *peakp);
+
+struct fusion_sgd_options {
+	double rate;
+	double momentum;           /* 0: there are no velocities */
+	double decay;              /* of the weights: added to gradients */
+};
+struct fusion_adam_options {
+	double rate, beta1, beta2, eps;
+	double decay;              /* adam: added to gradients; adamw: taken from the parameters themselves */
+};
+/*
+ * One step of descent for count parameters, computed like PyTorch's, in one launch where they are of one element type. The
+ * parameters, and the velocities or averages (of their shapes, zeros at first), are given new values; or, where nextp is
+ * not NULL, as in a recorded graph, it receives new arrays: parameters, then velocities or first and second averages,
+ * then the step. step is of rank 0, 0 at first, and counts.
+ */
+FUSION_API int fusion_sgd(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *velocity, const struct fusion_sgd_options *options, fusion_array **nextp);
+FUSION_API int fusion_adam(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *first, fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options, fusion_array **nextp);
+FUSION_API int fusion_adamw(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *first, fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options, fusion_array **nextp);
+
 /* ---- graphs recorded once ---- */
 
 /*

@@ -16,6 +16,7 @@
 #include "handle.h"
 #include "read.h"
 #include "record.h"
+#include "tape.h"
 
 /* --- map --------------------------------------------------------------------------------- */
 
@@ -79,7 +80,7 @@ static int make_private(struct recording *r, fusion_array *a) {
 	uint64_t version = a->version;
 	int failed;
 
-	if (a->value->holders == 1)
+	if (a->value->holders == 1 && !a->value->taped)
 		return 0;
 	if (a->value->shared)
 		return fault_set(&r->fault, FAULT_STATE, "map: the array is shared with other processes, and other arrays "
@@ -87,6 +88,7 @@ static int make_private(struct recording *r, fusion_array *a) {
 	failed = record_value(r, OP_copy, 1, &a->value, NULL, &copy);
 	if (failed)
 		return failed;
+	copy->leaf = a->watched;
 	array_rebind(a, copy);
 	a->version = version;
 	value_drop(r->context, copy);
@@ -163,6 +165,7 @@ static int unmap_created(struct recording *r, fusion_array *a) {
 		return failed;
 	a->mapping = NULL;
 	free(m);
+	v->leaf = a->watched;
 	array_rebind(a, v);
 	value_drop(r->context, v);
 	return record_settle(r, a->value);
@@ -234,9 +237,12 @@ int fusion_unmap(fusion_array *array) {
 
 /* Gives an array the value, whose reference is taken. */
 static int rebind(struct recording *r, fusion_array *a, struct value *v) {
-	array_rebind(a, v);
+	int failed = a->watched ? tape_leaf(r, &v) : 0;
+
+	if (!failed)
+		array_rebind(a, v);
 	value_drop(r->context, v);
-	return record_settle(r, a->value);
+	return failed ? failed : record_settle(r, a->value);
 }
 
 /* r->in[1], converted and broadcast to the type of the array. */

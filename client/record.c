@@ -8,6 +8,7 @@
 #include "context.h"
 #include "debug.h"
 #include "flush.h"
+#include "tape.h"
 
 static const struct op_attr no_attr;
 
@@ -61,6 +62,7 @@ bool record_begin_source(struct recording *r, const char *what, struct fusion_co
 	r->context = c;
 	r->what = what;
 	r->count = 0;
+	r->tracks = !tape_paused();
 	return !context_enter(c);
 }
 
@@ -144,6 +146,11 @@ int record_value(struct recording *r, unsigned op, unsigned count, struct value 
 		value_ref(in[i]);
 	}
 	enlist(r->context, v);
+	failed = tape_note(r, v);
+	if (failed) {
+		value_drop(r->context, v);
+		return failed;
+	}
 	*vp = v;
 	return 0;
 }

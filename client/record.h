@@ -18,6 +18,7 @@ struct fusion_context;
 struct recording {
 	struct fusion_context *context;
 	const char *what;            /* the function's name without fusion_ */
+	bool tracks;                 /* values that depend on watched arrays get tapes */
 	unsigned count;
 	struct value *in[LIMIT_OPERANDS];    /* one reference each */
 	struct fault fault;

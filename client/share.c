@@ -105,6 +105,7 @@ static int move(fusion_array *a, const struct value *old, struct value *shared, 
 
 	if (a->value != old || a->mapping)
 		return fault_set(f, FAULT_STATE, "export: another thread has written or mapped the array meanwhile");
+	shared->leaf = a->watched;
 	array_rebind(a, shared);
 	a->version = version;
 	return 0;

@@ -7,6 +7,7 @@
 #include "context.h"
 #include "flush.h"
 #include "handle.h"
+#include "tape.h"
 
 void value_list_append(struct value_list *l, struct value *v) {
 	v->previous = l->last;
@@ -115,24 +116,47 @@ static void value_free(struct fusion_context *c, struct value *v) {
 	slab_give(&c->values, v);
 }
 
-/* A chain of operands may be as long as a batch, so the dead wait in a list, not on the stack. */
-static void value_bury(struct fusion_context *c, struct value *v) {
-	struct value *dead;
-
+/* Only tapes refer to it, and none of them needs the contents. */
+static void value_spend(struct fusion_context *c, struct value *v) {
+	if (v->state != VALUE_SENT || v->shared)
+		return;
 	value_leave(c, v);
-	v->next = NULL;
-	for (dead = v; dead;) {
-		v = dead;
-		dead = v->next;
-		for (unsigned i = 0; i < v->arity; i++) {
-			struct value *in = v->in[i];
+	v->handle = 0;
+	v->state = VALUE_SPENT;
+}
 
-			if (--in->references)
-				continue;
-			value_leave(c, in);
-			in->next = dead;
-			dead = in;
-		}
+/* One reference less; the dead are put before a list of them. */
+static struct value *let_go(struct fusion_context *c, struct value *v, struct value *dead) {
+	if (--v->references > v->taped)
+		return dead;
+	if (v->references) {
+		value_spend(c, v);
+		return dead;
+	}
+	value_leave(c, v);
+	v->next = dead;
+	return v;
+}
+
+static struct value *tape_let_go(struct fusion_context *c, struct tape *t, struct value *dead) {
+	for (unsigned i = 0; i < t->arity; i++) {
+		tape_forget(c, t, i);
+		dead = let_go(c, t->in[i], dead);
+	}
+	tape_free(c, t);
+	return dead;
+}
+
+/* A chain of operands may be as long as a batch, so the dead wait in a list, not on the stack. */
+static void value_bury(struct fusion_context *c, struct value *dead) {
+	while (dead) {
+		struct value *v = dead;
+
+		dead = v->next;
+		for (unsigned i = 0; i < v->arity; i++)
+			dead = let_go(c, v->in[i], dead);
+		if (v->tape)
+			dead = tape_let_go(c, v->tape, dead);
 		value_free(c, v);
 	}
 }
@@ -142,8 +166,7 @@ void value_ref(struct value *v) {
 }
 
 void value_drop(struct fusion_context *c, struct value *v) {
-	if (!--v->references)
-		value_bury(c, v);
+	value_bury(c, let_go(c, v, NULL));
 }
 
 void value_hold(struct value *v) {
@@ -154,6 +177,16 @@ void value_hold(struct value *v) {
 void value_unhold(struct fusion_context *c, struct value *v) {
 	v->holders--;
 	value_drop(c, v);
+}
+
+void value_tape(struct value *v) {
+	v->references++;
+	v->taped++;
+}
+
+void value_keep(struct value *v) {
+	v->kept++;
+	value_hold(v);
 }
 
 void value_fail(struct fusion_context *c, struct value *v, struct failure *failure) {

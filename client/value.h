@@ -8,7 +8,8 @@
  * A value is referenced by arrays and others that need its contents ("holders"), and by values
  * that are pending themselves and take it as an operand. A pending value that nothing references
  * any more disappears and is never sent: that is all that dead code takes. A sent value that
- * nothing references puts its handle on the list of releases.
+ * nothing references puts its handle on the list of releases. Tapes (tape.h) may also refer to what a value
+ * is without its contents: one that only they refer to is spent, and its handle is released, too.
  *
  * All of it is under the lock of the context.
  */
@@ -23,6 +24,7 @@
 enum value_state {
 	VALUE_PENDING,     /* recorded; in the context's list */
 	VALUE_SENT,        /* the daemon has it under `handle` */
+	VALUE_SPENT,       /* was sent; its contents are given up */
 	VALUE_CAPTURED,    /* stands in a capture; has no contents of its own */
 	VALUE_FAILED,      /* `failure` says why */
 };
@@ -45,6 +47,8 @@ struct failure {
 	struct fault fault;
 };
 
+struct tape;
+
 struct value {
 	uint8_t state;               /* enum value_state */
 	uint8_t arity;
@@ -53,9 +57,14 @@ struct value {
 	uint16_t op;
 	uint8_t rights;              /* SHARE_, of a value that other processes may hold, too; else 0 */
 	bool exported;               /* ... and this process exported it */
+	bool leaf;                   /* of a watched array: gradients end here */
+	bool counted;                /* its contents are among the bytes that tapes keep */
+	uint16_t lost;               /* the operation without a derivative behind which watched arrays were lost, or 0 */
 	struct place place;
-	uint32_t references;         /* holders, and pending values that take it as an operand */
+	uint32_t references;         /* holders, pending values that take it as an operand, and tapes */
 	uint32_t holders;
+	uint32_t taped;              /* tapes that need no contents */
+	uint32_t kept;               /* tapes among the holders */
 	uint32_t shared;             /* ... and the number of its arena */
 	uint32_t index;              /* its operation in the batch that sent it, or in the capture */
 	struct value *in[LIMIT_OPERANDS];   /* while pending or being captured */
@@ -65,6 +74,7 @@ struct value {
 	uint64_t seq;                /* the request that makes it */
 	uint64_t capture;            /* serial number of the capture it stands in, or 0 */
 	struct failure *failure;
+	struct tape *tape;           /* how its gradient goes back to its operands, or NULL: see tape.h */
 	struct tensor_type type;
 };
 
@@ -86,6 +96,7 @@ struct fusion_array {
 	struct value *value;         /* NULL only between fusion_create and fusion_unmap */
 	struct mapping *mapping;     /* NULL where it is not mapped */
 	uint32_t references;
+	bool watched;                /* each of its values is a leaf */
 	uint32_t input;              /* its number among the inputs of `capture` */
 	uint64_t capture;            /* serial number of the capture that last used it, or 0 */
 	uint64_t version;
@@ -113,6 +124,9 @@ void value_drop(struct fusion_context *c, struct value *v);
 /* As ref and drop, for a reference that needs the contents. */
 void value_hold(struct value *v);
 void value_unhold(struct fusion_context *c, struct value *v);
+/* For tapes: a reference that needs no contents; contents that a gradient needs. tape_forget() is for both. */
+void value_tape(struct value *v);
+void value_keep(struct value *v);
 /* Marks it as failed; operands are dropped, its handle is released when it goes. */
 void value_fail(struct fusion_context *c, struct value *v, struct failure *failure);
 

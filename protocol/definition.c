@@ -29,6 +29,13 @@ struct definition *definition_free(struct definition *d) {
 	return NULL;
 }
 
+bool definition_differentiates(const struct definition *d) {
+	for (unsigned i = 0; i < d->arity; i++)
+		if (d->gradient[i])
+			return true;
+	return false;
+}
+
 uint32_t definition_attributes(const struct definition *d) {
 	uint32_t attributes = 0;
 

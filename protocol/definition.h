@@ -37,6 +37,9 @@ int definition_signature(struct definition *d, const char *signature, struct fau
 /* Gradients of operands that are named already. */
 int definition_gradients(struct definition *d, const char *const *gradient, struct fault *f) FAULT_MUST_USE;
 
+/* Has it gradients of its own? */
+bool definition_differentiates(const struct definition *d);
+
 /* The attributes (1 << enum op_attribute) that its text names. */
 uint32_t definition_attributes(const struct definition *d);
 

@@ -27,8 +27,8 @@ static const struct op_info rows[OP_COUNT] = {
 #define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc)                          \
 	[id] = { #name, OP_CLASS_TERNARY, 3, OP_TYPES_##types, OP_RESULT_##result, #expr,                    \
 		{ grad_a, grad_b, grad_c }, oracle, doc },
-#define REDUCE(id, name, types, result, combine, oracle, doc)                                                \
-	[id] = { #name, OP_CLASS_REDUCE, 1, OP_TYPES_##types, OP_RESULT_##result, #combine, { NULL },        \
+#define REDUCE(id, name, types, result, combine, gradient, oracle, doc)                                      \
+	[id] = { #name, OP_CLASS_REDUCE, 1, OP_TYPES_##types, OP_RESULT_##result, #combine, { gradient },    \
 		oracle, doc },
 #define SCAN(id, name, types, result, reduction, oracle, doc)                                                \
 	[id] = { #name, OP_CLASS_SCAN, 1, OP_TYPES_##types, OP_RESULT_##result, #reduction, { NULL },        \
@@ -36,11 +36,15 @@ static const struct op_info rows[OP_COUNT] = {
 #define STRUCT(id, name, operands, doc)                                                                      \
 	[id] = { #name, OP_CLASS_STRUCT, operands, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc },
 #define HAS(name) (1U << OP_ATTRIBUTE_##name)
-#define COMPOSITE(id, name, types, result, rule, least, most, operands, attributes, text, oracle, doc)       \
-	[id] = { #name, OP_CLASS_COMPOSITE, most, OP_TYPES_##types, OP_RESULT_##result, text, { NULL },      \
+#define PARTS { NULL }
+#define GRADIENTS(...) { __VA_ARGS__ }
+#define COMPOSITE(id, name, types, result, rule, least, most, operands, attributes, text, gradients, oracle, doc) \
+	[id] = { #name, OP_CLASS_COMPOSITE, most, OP_TYPES_##types, OP_RESULT_##result, text, gradients,     \
 		oracle, doc, least, operands, attributes },
 #include "ops.def"
 #undef HAS
+#undef PARTS
+#undef GRADIENTS
 #undef UNARY
 #undef BINARY
 #undef TERNARY

@@ -1,8 +1,8 @@
 /*
  * Learns to read handwritten digits on the daemon, through libfusion alone.
  *
- * A network of two layers, 64 pixels to 128 hidden values to 10 digits, is trained with softmax,
- * cross entropy and momentum; the gradients are written out by hand below. It shows how a client
+ * A network of two layers, 64 pixels to 128 hidden values to 10 digits, or a small convolutional one, is trained with
+ * cross entropy and momentum; the gradients are fusion_grad()'s (digits/network.c). It shows how a client
  * keeps the daemon busy and its memory bounded:
  *
  *   - a step only records operations and flushes them; the one value read back is the loss, once
@@ -14,7 +14,8 @@
  * The same seed gives the same weights, bit for bit, whether operations are fused or not and
  * whoever else uses the daemon; the program prints a hash of the weights so that one can check.
  *
- * usage: digits [--seed N] [--epochs N] [--fusion on|off] [--socket PATH] [--data FILE] [--json]
+ * usage: digits [--network layers|conv] [--seed N] [--epochs N] [--fusion on|off] [--socket PATH] [--data FILE]
+ *               [--curve FILE.svg] [--json]
  */
 #include <argp.h>
 #include <errno.h>
@@ -27,11 +28,12 @@
 #include <unistd.h>
 
 #include "client/fusion.h"
+#include "digits/curve.h"
+#include "digits/network.h"
 
 enum {
-	PIXELS = 64,
-	DIGITS = 10,
-	HIDDEN = 128,
+	PIXELS = NETWORK_PIXELS,
+	DIGITS = NETWORK_DIGITS,
 	BATCH = 64,
 	ROWS = 1797,
 	HELD_OUT_EVERY = 5,
@@ -44,10 +46,6 @@ enum {
 	NAME_TEXT = 32,
 };
 
-/* Chosen so that every one of seeds 1 to 30 reaches 0.96 on the held-out digits. */
-#define RATE 0.1
-#define MOMENTUM 0.9
-#define DECAY 1e-4
 #define INK 16.0f
 
 struct row {
@@ -60,34 +58,11 @@ struct digits {
 	struct row held[HELD];
 };
 
-enum parameter {
-	WEIGHT1,
-	BIAS1,
-	WEIGHT2,
-	BIAS2,
-	PARAMETERS
-};
-
-static const struct {
-	int rank;
-	int64_t dims[2];
-} parameter_shape[PARAMETERS] = {
-	[WEIGHT1] = { 2, { PIXELS, HIDDEN } },
-	[BIAS1] = { 1, { HIDDEN } },
-	[WEIGHT2] = { 2, { HIDDEN, DIGITS } },
-	[BIAS2] = { 1, { DIGITS } },
-};
-
-struct network {
-	fusion_context *context;
-	fusion_array *parameter[PARAMETERS];
-	fusion_array *velocity[PARAMETERS];
-	fusion_array *loss; /* sum over the steps of this epoch */
-};
-
 struct options {
 	const char *socket;
 	const char *data;
+	const char *curve;
+	const struct network_kind *network;
 	enum fusion_switch fusion;
 	uint64_t seed;
 	int epochs;
@@ -99,6 +74,7 @@ struct result {
 	uint64_t hash;
 	double seconds;  /* from connecting to the end */
 	double epoch_ms; /* median of all epochs */
+	double *losses;  /* of each epoch */
 };
 
 static double now(void) {
@@ -106,21 +82,6 @@ static double now(void) {
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- random numbers: splitmix64 ---- */
-
-static uint64_t random_bits(uint64_t *state) {
-	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-/* Uniform in [-limit, limit). */
-static float random_float(uint64_t *state, float limit) {
-	return ((float)(random_bits(state) >> 40) * 0x1p-23f - 1.0f) * limit;
 }
 
 static void shuffle(int *order, int n, uint64_t *state) {
@@ -183,121 +144,30 @@ static int digits_load(struct digits *d, const char *named) {
 	return 0;
 }
 
-/* Rows as arrays: images n x 64 in [0, 1], targets n x 10 with a 1 at the label. */
+/* Rows as arrays: images n x 64 in [0, 1], and their labels. */
 static int digits_arrays(fusion_context *c, const struct row *row, const int *order, int n,
-	fusion_array **imagesp, fusion_array **targetsp) {
-	float *image = NULL, *target = NULL;
+	fusion_array **imagesp, fusion_array **labelsp) {
+	float *image = NULL;
+	int32_t *label = NULL;
 
 	*imagesp = fusion_create(c, FUSION_F32, 2, (const int64_t[]){ n, PIXELS }, (void **)&image);
-	*targetsp = fusion_create(c, FUSION_F32, 2, (const int64_t[]){ n, DIGITS }, (void **)&target);
-	if (!*imagesp || !*targetsp)
+	*labelsp = fusion_create(c, FUSION_I32, 1, (const int64_t[]){ n }, (void **)&label);
+	if (!*imagesp || !*labelsp)
 		return -1;
 	for (int i = 0; i < n; i++) {
 		const struct row *r = &row[order ? order[i] : i];
 
 		for (int j = 0; j < PIXELS; j++)
 			image[i * PIXELS + j] = (float)r->pixel[j] / INK;
-		for (int j = 0; j < DIGITS; j++)
-			target[i * DIGITS + j] = j == r->label ? 1.0f : 0.0f;
+		label[i] = r->label;
 	}
-	return fusion_unmap(*imagesp) || fusion_unmap(*targetsp) ? -1 : 0;
+	return fusion_unmap(*imagesp) || fusion_unmap(*labelsp) ? -1 : 0;
 }
 
-/* ---- the network ---- */
-
-/* Weights are uniform with the spread He et al. derive for relu; biases start at 0. */
-static fusion_array *parameter_new(fusion_context *c, enum parameter p, uint64_t *random) {
-	int rank = parameter_shape[p].rank;
-	const int64_t *dims = parameter_shape[p].dims;
-	float *value = NULL;
-	fusion_array *a;
-
-	if (rank == 1)
-		return fusion_full(c, FUSION_F32, rank, dims, 0);
-	a = fusion_create(c, FUSION_F32, rank, dims, (void **)&value);
-	for (int64_t i = 0; a && i < dims[0] * dims[1]; i++)
-		value[i] = random_float(random, sqrtf(6.0f / (float)dims[0]));
-	fusion_unmap(a);
-	return a;
-}
-
-static int network_new(struct network *n, fusion_context *c, uint64_t *random) {
-	n->context = c;
-	for (int p = 0; p < PARAMETERS; p++) {
-		n->parameter[p] = parameter_new(c, (enum parameter)p, random);
-		n->velocity[p] =
-			fusion_full(c, FUSION_F32, parameter_shape[p].rank, parameter_shape[p].dims, 0);
-	}
-	n->loss = fusion_scalar(c, FUSION_F32, 0);
-	return fusion_error_code() ? -1 : 0;
-}
-
-static void network_free(struct network *n) {
-	for (int p = 0; p < PARAMETERS; p++) {
-		fusion_release(n->parameter[p]);
-		fusion_release(n->velocity[p]);
-	}
-	fusion_release(n->loss);
-}
-
-/* x @ weight + bias */
-static fusion_array *layer(fusion_array *x, fusion_array *weight, fusion_array *bias) {
-	return fusion_add(fusion_matmul(x, weight), bias);
-}
-
-static fusion_array *sum_rows(fusion_array *a) {
-	return fusion_sum(a, 1, (const int[]){ 0 }, false);
-}
-
-/* The new value takes the place of the old one and outlives the scope. */
-static void replace(fusion_array **place, fusion_array *value) {
-	fusion_release(*place);
-	*place = fusion_keep(value);
-}
-
-/* Momentum: v = m v - rate (g + decay w), w = w + v. */
-static void descend(struct network *n, enum parameter p, fusion_array *gradient, double rate) {
-	fusion_array *w = n->parameter[p];
-	fusion_array *slope = fusion_add(gradient, fusion_mul_scalar(w, DECAY));
-	fusion_array *v =
-		fusion_sub(fusion_mul_scalar(n->velocity[p], MOMENTUM), fusion_mul_scalar(slope, rate));
-
-	replace(&n->parameter[p], fusion_add(w, v));
-	replace(&n->velocity[p], v);
-}
-
-/* Records one step over a minibatch; nothing is computed or awaited here. */
-static void learn(struct network *n, fusion_array *image, fusion_array *target, double rate) {
-	const int last[] = { -1 };
-	fusion_array *const *w = n->parameter;
-
-	/* forwards */
-	fusion_array *sum = layer(image, w[WEIGHT1], w[BIAS1]);
-	fusion_array *hidden = fusion_relu(sum);
-	fusion_array *score = layer(hidden, w[WEIGHT2], w[BIAS2]);
-
-	/* softmax and cross entropy; scores are shifted so that exp does not overflow */
-	fusion_array *shifted = fusion_sub(score, fusion_max(score, 1, last, true));
-	fusion_array *power = fusion_exp(shifted);
-	fusion_array *total = fusion_sum(power, 1, last, true);
-	fusion_array *likelihood = fusion_mul(target, fusion_sub(shifted, fusion_log(total)));
-	fusion_array *loss = fusion_mul_scalar(fusion_sum(likelihood, 0, NULL, false), -1.0 / BATCH);
-
-	/* backwards: what each value adds to the loss, written out by hand */
-	fusion_array *d_score = fusion_mul_scalar(fusion_sub(fusion_div(power, total), target), 1.0 / BATCH);
-	fusion_array *d_hidden = fusion_matmul(d_score, fusion_transpose(w[WEIGHT2]));
-	fusion_array *zero = fusion_scalar(n->context, FUSION_F32, 0);
-	fusion_array *d_sum = fusion_where(fusion_gt_scalar(sum, 0), d_hidden, zero);
-
-	descend(n, WEIGHT2, fusion_matmul(fusion_transpose(hidden), d_score), rate);
-	descend(n, BIAS2, sum_rows(d_score), rate);
-	descend(n, WEIGHT1, fusion_matmul(fusion_transpose(image), d_sum), rate);
-	descend(n, BIAS1, sum_rows(d_sum), rate);
-	replace(&n->loss, fusion_add(n->loss, loss));
-}
+/* ---- learning ---- */
 
 static fusion_array *minibatch(fusion_array *rows, int step) {
-	const int64_t start[] = { (int64_t)step * BATCH, 0 };
+	const int64_t start[] = { (int64_t)step * BATCH, 0 };   /* rows of pixels, or labels */
 	const int64_t stop[] = { (int64_t)(step + 1) * BATCH, FUSION_END };
 
 	return fusion_slice(rows, start, stop, NULL);
@@ -307,20 +177,20 @@ static fusion_array *minibatch(fusion_array *rows, int step) {
 static int epoch(
 	struct network *n, const struct digits *d, int *order, double rate, uint64_t *random, double *lossp) {
 	fusion_context *c = n->context;
-	fusion_array *images, *targets;
+	fusion_array *images, *labels;
 	float loss = 0;
 	int r;
 
 	shuffle(order, TRAIN, random);
-	r = digits_arrays(c, d->train, order, TRAIN, &images, &targets);
+	r = digits_arrays(c, d->train, order, TRAIN, &images, &labels);
 	for (int step = 0; !r && step < STEPS; step++) {
 		fusion_scope_begin(c);
-		learn(n, minibatch(images, step), minibatch(targets, step), rate);
+		network_learn(n, minibatch(images, step), minibatch(labels, step), rate);
 		fusion_scope_end(c);
 		r = fusion_error_code() ? -1 : fusion_flush(c);
 	}
 	fusion_release(images);
-	fusion_release(targets);
+	fusion_release(labels);
 	if (!r)
 		r = fusion_read(n->loss, &loss, sizeof loss);
 	*lossp = (double)loss / STEPS;
@@ -341,18 +211,14 @@ static int best(const float *score) {
 /* The share of held-out digits that the network reads right. */
 static int judge(struct network *n, const struct digits *d, double *accuracyp) {
 	static float score[HELD][DIGITS];
-	fusion_array *images, *targets;
+	fusion_array *images, *labels;
 	int right = 0;
 	int r;
 
 	fusion_scope_begin(n->context);
-	r = digits_arrays(n->context, d->held, NULL, HELD, &images, &targets);
-	if (!r) {
-		fusion_array *const *w = n->parameter;
-		fusion_array *hidden = fusion_relu(layer(images, w[WEIGHT1], w[BIAS1]));
-
-		r = fusion_read(layer(hidden, w[WEIGHT2], w[BIAS2]), score, sizeof score);
-	}
+	r = digits_arrays(n->context, d->held, NULL, HELD, &images, &labels);
+	if (!r)
+		r = fusion_read(network_read(n, images), score, sizeof score);
 	fusion_scope_end(n->context);
 	for (int i = 0; i < HELD; i++)
 		right += best(score[i]) == d->held[i].label;
@@ -363,9 +229,9 @@ static int judge(struct network *n, const struct digits *d, double *accuracyp) {
 /* FNV-1a over the bits of the parameters. */
 static int fingerprint(struct network *n, uint64_t *hashp) {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	static float value[PIXELS * HIDDEN];
+	static float value[NETWORK_LARGEST];
 
-	for (int p = 0; p < PARAMETERS; p++) {
+	for (unsigned p = 0; p < n->kind->parameters; p++) {
 		size_t bytes = fusion_bytes(n->parameter[p]);
 
 		if (bytes > sizeof value || fusion_read(n->parameter[p], value, bytes))
@@ -422,7 +288,7 @@ static double median(double *value, int n) {
 	return value[n / 2];
 }
 
-/* The rate falls along a half cosine, from RATE to 0. */
+/* The rate falls along a half cosine, to 0. */
 static int train(struct network *n, const struct digits *d, const struct options *o, uint64_t *random,
 	struct result *result) {
 	double *time = calloc((size_t)o->epochs, sizeof *time);
@@ -432,11 +298,12 @@ static int train(struct network *n, const struct digits *d, const struct options
 	for (int i = 0; i < TRAIN; i++)
 		order[i] = i;
 	for (int e = 0; !r && e < o->epochs; e++) {
-		double rate = RATE * 0.5 * (1 + cos(M_PI * e / o->epochs));
+		double rate = n->kind->rate * 0.5 * (1 + cos(M_PI * e / o->epochs));
 		double start = now();
 
 		r = epoch(n, d, order, rate, random, &result->loss);
 		time[e] = 1e3 * (now() - start);
+		result->losses[e] = result->loss;
 		if (!r)
 			show_epoch(o, e + 1, result->loss);
 	}
@@ -450,8 +317,11 @@ static int run(fusion_context *c, const struct digits *d, const struct options *
 	struct network n = { .context = c };
 	struct result result = { .seconds = 0 };
 	uint64_t random = o->seed;
-	int r = network_new(&n, c, &random);
+	int r = network_new(&n, o->network, c, &random);
 
+	result.losses = calloc((size_t)o->epochs, sizeof *result.losses);
+	if (!result.losses)
+		r = -1;
 	if (!r)
 		r = train(&n, d, o, &random, &result);
 	if (!r)
@@ -461,6 +331,9 @@ static int run(fusion_context *c, const struct digits *d, const struct options *
 	result.seconds = now() - start;
 	if (!r)
 		r = show_result(c, o, &result);
+	if (!r && o->curve)
+		r = curve_write(o->curve, o->network->name, result.losses, o->epochs, result.accuracy);
+	free(result.losses);
 	network_free(&n);
 	return r;
 }
@@ -473,6 +346,8 @@ static const struct argp_option option_table[] = {
 	{ "fusion", 'f', "on|off", 0, "Let the daemon fuse operations, or not (as it is configured)", 0 },
 	{ "socket", 'S', "PATH", 0, "The daemon's socket", 0 },
 	{ "data", 'd', "FILE", 0, "The digits (digits.bin of the source tree)", 0 },
+	{ "network", 'n', "layers|conv", 0, "Two layers, or two convolutions and one (layers)", 0 },
+	{ "curve", 'c', "FILE", 0, "Draw the loss of each epoch into this file, an SVG picture", 0 },
 	{ "json", 'j', NULL, 0, "One line of JSON an epoch, and one at the end", 0 },
 	{ 0 },
 };
@@ -503,6 +378,14 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 			argp_error(state, "--fusion is on or off");
 		o->fusion = strcmp(value, "on") == 0 ? FUSION_ON : FUSION_OFF;
 		return 0;
+	case 'n':
+		o->network = network_find(value);
+		if (!o->network)
+			argp_error(state, "--network is layers or conv");
+		return 0;
+	case 'c':
+		o->curve = value;
+		return 0;
 	case 'S':
 		o->socket = value;
 		return 0;
@@ -524,7 +407,7 @@ int main(int argc, char **argv) {
 		.doc = "Learns to read handwritten digits on fusiond.",
 	};
 	static struct digits digits;
-	struct options o = { .seed = 1, .epochs = EPOCHS };
+	struct options o = { .seed = 1, .epochs = EPOCHS, .network = network_find("layers") };
 	struct fusion_options session = { .name = "digits" };
 	fusion_context *context = NULL;
 	double start;

@@ -8,6 +8,7 @@ Data are NumPy arrays of the storage types of reference.STORAGE (f16 and bf16 as
 folder of its own with its socket and its cache of kernels, and dies with the process that made it. Errors of the
 library are raised as FusionError with the code's name and the sentence.
 """
+import contextlib
 import ctypes
 import fcntl
 import itertools
@@ -138,6 +139,17 @@ _PROTOTYPES = {
     "unique": (ctypes.c_int, [_pointer, _arrays, _arrays, _arrays, _arrays]),
     "matmul": (_pointer, [_pointer, _pointer]),
     "call": (_pointer, [_pointer, ctypes.c_char_p, ctypes.c_int, _arrays, ctypes.POINTER(_Attributes)]),
+    "watch": (ctypes.c_int, [_pointer]),
+    "unwatch": (ctypes.c_int, [_pointer]),
+    "grad": (ctypes.c_int, [_pointer, _pointer, _arrays, ctypes.c_int, _arrays]),
+    "vjp": (ctypes.c_int, [ctypes.c_int, _arrays, _arrays, ctypes.c_int, _arrays, _arrays, ctypes.c_uint]),
+    "stop_gradient": (_pointer, [_pointer]),
+    "no_grad_begin": (None, []),
+    "no_grad_end": (ctypes.c_int, []),
+    "checkpoint_begin": (None, []),
+    "checkpoint_end": (ctypes.c_int, []),
+    "kept_bytes": (ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)]),
+    "define_op": (ctypes.c_int, [_pointer, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
     "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
     "replay": (ctypes.c_int, [_pointer, _arrays, _arrays]),
@@ -478,6 +490,55 @@ class Context:
 
     def roll(self, a, by, axis):
         return Array(self, call["roll"](a.pointer, by, axis))
+
+    def watch(self, *arrays):
+        for a in arrays:
+            _checked(call["watch"](a.pointer))
+
+    def unwatch(self, a):
+        _checked(call["unwatch"](a.pointer))
+
+    def grad(self, y, inputs, seed=None):
+        """The gradients by the inputs; what led to y is used up."""
+        made = (_pointer * len(inputs))()
+        _checked(call["grad"](y.pointer, seed and seed.pointer, _list(_pointer, [a.pointer for a in inputs]), len(inputs), made))
+        return [Array(self, p) for p in made]
+
+    def vjp(self, outputs, seeds, inputs, keep=False, watch=False):
+        made = (_pointer * len(inputs))()
+        pointers = _list(_pointer, [s and s.pointer for s in seeds]) if seeds else None
+        _checked(call["vjp"](len(outputs), _list(_pointer, [y.pointer for y in outputs]), pointers, len(inputs),
+                             _list(_pointer, [a.pointer for a in inputs]), made, keep + 2 * watch))
+        return [Array(self, p) for p in made]
+
+    def stop_gradient(self, a):
+        return Array(self, call["stop_gradient"](a.pointer))
+
+    @contextlib.contextmanager
+    def checkpoint(self):
+        call["checkpoint_begin"]()
+        try:
+            yield
+        finally:
+            _checked(call["checkpoint_end"]())
+
+    @contextlib.contextmanager
+    def no_grad(self):
+        call["no_grad_begin"]()
+        try:
+            yield
+        finally:
+            _checked(call["no_grad_end"]())
+
+    def kept_bytes(self):
+        """Now, and the most so far."""
+        now, peak = ctypes.c_uint64(), ctypes.c_uint64()
+        _checked(call["kept_bytes"](self.pointer, ctypes.byref(now), ctypes.byref(peak)))
+        return now.value, peak.value
+
+    def define_op(self, name, text, gradients=None):
+        texts = (ctypes.c_char_p * 8)(*[t and t.encode() for t in gradients]) if gradients else None
+        _checked(call["define_op"](self.pointer, name.encode(), text.encode(), texts))
 
     def capture_begin(self, inputs):
         _checked(call["capture_begin"](self.pointer, len(inputs), _list(_pointer, [a.pointer for a in inputs])))

@@ -77,7 +77,7 @@ class Op:
         self.types, self.result = arguments[2], arguments[3]
         self.oracle = text_of(arguments[-2])
         self.gradients = [text_of(g) for g in arguments[5:-2]]
-        wanted = 0 if kind in ("REDUCE", "SCAN") else self.arity
+        wanted = 0 if kind == "SCAN" else self.arity
         if len(self.gradients) != wanted:
             raise ValueError(f"ops.def: {self.name} has {len(self.gradients)} gradients, not {wanted}")
 
@@ -108,7 +108,7 @@ class Attribute:
 
 
 class Composite(Op):
-    """COMPOSITE(id, name, types, result, shape, least, most, operands, attributes, text, oracle, doc)."""
+    """COMPOSITE(id, name, types, result, shape, least, most, operands, attributes, text, gradients, oracle, doc)."""
 
     def __init__(self, arguments):
         self.kind = "COMPOSITE"
@@ -117,9 +117,9 @@ class Composite(Op):
         self.operands = [o.split(":")[0].strip() for o in text_of(arguments[7]).split(",") if o.strip()]
         self.operand_types = [(o.split(":") + [""])[1] for o in text_of(arguments[7]).split(",") if o.strip()]
         self.attributes = re.findall(r"HAS\((\w+)\)", arguments[8])
-        self.text, self.oracle, self.doc = text_of(arguments[9]), text_of(arguments[10]), text_of(arguments[11])
+        self.text, self.oracle, self.doc = text_of(arguments[9]), text_of(arguments[11]), text_of(arguments[12])
         self.gradients = []
-        if len(arguments) != 12 or len(self.operands) != self.arity:
+        if len(arguments) != 13 or len(self.operands) != self.arity:
             raise ValueError(f"ops.def: {self.name} does not read")
 
 

@@ -1,0 +1,298 @@
+/*
+ * Optimisers: one step of descent for many parameters.
+ *
+ * An update is a few elementwise operations on each parameter, computed in f32 (f64 for f64) and rounded once to the
+ * type of what is updated. Those of all parameters are recorded together and read nothing of each other, so the daemon
+ * runs them in one launch. The arithmetic and its order are PyTorch's. Nothing of it is recorded for gradients.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "capture.h"
+#include "context.h"
+#include "site.h"
+#include "tape.h"
+
+enum {
+	/* What a step updates of each parameter: itself, and averages. */
+	PARTS = 3,
+	PARAMETER = 0,
+	FIRST,
+	SECOND,
+};
+
+struct update {
+	struct recording recording;
+	struct site site;
+	unsigned count, parts;
+	fusion_array *const *gradient;
+	fusion_array *const *array[PARTS];
+	fusion_array *counter;               /* adam's number of steps, or NULL */
+	fusion_array **nextp;
+	struct value **made;                 /* new values, part after part, then the counter; borrowed from the site */
+};
+
+/* What one parameter is updated from, in the type it is computed in. */
+struct one {
+	struct site *s;
+	struct value *gradient, *part[PARTS];
+};
+
+/* ---- operations ---- */
+
+static struct value *times(struct site *s, struct value *a, double number) {
+	return site_binary(s, OP_mul, a, site_number(s, a, number));
+}
+
+static struct value *plus_number(struct site *s, struct value *a, double number) {
+	return site_binary(s, OP_add, a, site_number(s, a, number));
+}
+
+static struct value *plus(struct site *s, struct value *a, struct value *b) {
+	return site_binary(s, OP_add, a, b);
+}
+
+/* ---- taking ---- */
+
+static int take(struct update *u, const char *what, unsigned i, fusion_array *a, struct value **vp) {
+	struct recording *r = &u->recording;
+	uint32_t number;
+	int failed;
+
+	if (!a || a->context != r->context)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s %u is %s", r->what, what, i, a ? "of another context" : "NULL");
+	if (dtype_info(a->type.dtype)->kind != DTYPE_KIND_REAL)
+		return fault_set(&r->fault, FAULT_DTYPE, "%s: %s %u is of %s, not of a floating-point type", r->what, what, i,
+			dtype_info(a->type.dtype)->name);
+	failed = array_usable(a, r->what, &r->fault);
+	if (!failed)
+		failed = capture_operand(r->context, a, r->what, vp, &r->fault);
+	if (failed)
+		return failed;
+	value_ref(*vp);
+	failed = site_keep(&u->site, *vp, &number);
+	if (failed)
+		value_drop(r->context, *vp);
+	return failed;
+}
+
+static int take_one(struct update *u, unsigned i, struct one *o) {
+	static const char *const words[PARTS] = { "parameter", "first average", "second average" };
+	struct recording *r = &u->recording;
+	enum dtype wide;
+	int failed = take(u, "gradient", i, u->gradient[i], &o->gradient);
+
+	for (unsigned p = 0; !failed && p < u->parts; p++) {
+		failed = take(u, words[p], i, u->array[p][i], &o->part[p]);
+		if (!failed && !shape_equal(&o->part[p]->type, &o->gradient->type))
+			failed = fault_set(&r->fault, FAULT_SHAPE, "%s: %s %u has not the shape of its gradient", r->what, words[p], i);
+	}
+	if (failed)
+		return failed;
+	wide = dtype_info(o->part[PARAMETER]->type.dtype)->reg;
+	o->gradient = site_cast(&u->site, o->gradient, wide);
+	for (unsigned p = 0; p < u->parts; p++)
+		o->part[p] = site_cast(&u->site, o->part[p], wide);
+	return u->site.failed;
+}
+
+/* ---- rules ---- */
+
+static void descend(struct one *o, const struct fusion_sgd_options *options) {
+	struct value *g = o->gradient, *p = o->part[PARAMETER];
+
+	if (options->decay != 0)
+		g = plus(o->s, g, times(o->s, p, options->decay));
+	if (options->momentum != 0) {
+		g = plus(o->s, times(o->s, o->part[FIRST], options->momentum), g);
+		o->part[FIRST] = g;
+	}
+	o->part[PARAMETER] = site_binary(o->s, OP_sub, p, times(o->s, g, options->rate));
+}
+
+/* 1 - beta^t */
+static struct value *correction(struct one *o, struct value *counter, double beta) {
+	struct value *power = site_binary(o->s, OP_pow, site_number(o->s, counter, beta), counter);
+
+	return site_binary(o->s, OP_sub, site_number(o->s, counter, 1), power);
+}
+
+static void adapt(struct one *o, struct value *counter, const struct fusion_adam_options *options, bool decoupled) {
+	struct site *s = o->s;
+	struct value *g = o->gradient, *p = o->part[PARAMETER], *root, *rate;
+
+	counter = site_cast(s, counter, p ? (enum dtype)p->type.dtype : DTYPE_f32);
+	if (options->decay != 0 && decoupled)
+		p = times(s, p, 1 - options->rate * options->decay);
+	else if (options->decay != 0)
+		g = plus(s, g, times(s, p, options->decay));
+	o->part[FIRST] = plus(s, times(s, o->part[FIRST], options->beta1), times(s, g, 1 - options->beta1));
+	o->part[SECOND] = plus(s, times(s, o->part[SECOND], options->beta2),
+		times(s, site_binary(s, OP_mul, g, g), 1 - options->beta2));
+	root = site_binary(s, OP_div, site_unary(s, OP_sqrt, o->part[SECOND]),
+		site_unary(s, OP_sqrt, correction(o, counter, options->beta2)));
+	rate = site_number(s, counter, options->rate);
+	rate = site_binary(s, OP_div, rate, correction(o, counter, options->beta1));
+	root = plus_number(s, root, options->eps);
+	o->part[PARAMETER] = site_binary(s, OP_sub, p, site_binary(s, OP_mul, rate, site_binary(s, OP_div, o->part[FIRST], root)));
+}
+
+/* ---- giving ---- */
+
+static fusion_array *target(const struct update *u, unsigned i) {
+	return i < u->parts * u->count ? u->array[i / u->count][i % u->count] : u->counter;
+}
+
+static unsigned targets(const struct update *u) {
+	return u->parts * u->count + (u->counter != NULL);
+}
+
+/* Gradients end at what is updated. */
+static void write_one(fusion_array *a, struct value *v) {
+	if (a->watched)
+		v->leaf = true;
+	array_rebind(a, v);
+}
+
+static int hand_over(struct update *u, unsigned i) {
+	struct recording *r = &u->recording;
+	fusion_array *a = target(u, i);
+
+	if (!u->nextp) {
+		write_one(a, u->made[i]);
+		return 0;
+	}
+	u->nextp[i] = array_make(r->context, u->made[i], &u->made[i]->type);
+	return u->nextp[i] ? 0 : -ENOMEM;
+}
+
+static int check_writable(struct update *u) {
+	int failed = 0;
+
+	for (unsigned i = 0; !failed && !u->nextp && i < targets(u); i++)
+		failed = capture_writable(target(u, i), u->recording.what, &u->recording.fault);
+	return failed;
+}
+
+static int hand_over_all(struct update *u) {
+	unsigned i, n = targets(u);
+	int failed = 0;
+
+	for (i = 0; !failed && i < n; i++)
+		failed = hand_over(u, i);
+	for (unsigned k = 0; failed && u->nextp && k < i; k++) {
+		if (u->nextp[k])
+			array_drop(u->nextp[k]);
+		u->nextp[k] = NULL;
+	}
+	if (!failed)
+		failed = record_settle(&u->recording, u->made[0]);
+	return failed;
+}
+
+/* ---- the calls ---- */
+
+/* What the rule made of parameter i, in the types of what it updates. */
+static void keep_made(struct update *u, unsigned i, const struct one *o) {
+	for (unsigned p = 0; p < u->parts; p++)
+		u->made[p * u->count + i] =
+			site_cast(&u->site, o->part[p], (enum dtype)u->array[p][i]->type.dtype);
+}
+
+static int check_call(struct update *u, int count, bool given) {
+	struct fault f;
+
+	if (count >= 1 && given)
+		return 0;
+	return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: there are no parameters, or arrays are missing", u->recording.what),
+		&f);
+}
+
+static bool update_begin(struct update *u, const char *what, int count, bool given) {
+	u->recording.what = what;
+	if (check_call(u, count, given))
+		return false;
+	u->count = (unsigned)count;
+	if (!u->array[PARAMETER][0]) {
+		check_call(u, 0, false);
+		return false;
+	}
+	if (!record_begin_source(&u->recording, what, u->array[PARAMETER][0]->context))
+		return false;
+	u->recording.tracks = false;
+	u->site.recording = &u->recording;
+	u->made = calloc(targets(u), sizeof *u->made);
+	if (!u->made)
+		u->site.failed = -ENOMEM;
+	return true;
+}
+
+static int update_end(struct update *u, int failed) {
+	if (!failed)
+		failed = u->site.failed;
+	if (!failed)
+		failed = check_writable(u);
+	if (!failed)
+		failed = hand_over_all(u);
+	site_end(&u->site);
+	free(u->made);
+	return record_end_code(&u->recording, failed);
+}
+
+int fusion_sgd(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *velocity,
+	const struct fusion_sgd_options *options, fusion_array **nextp) {
+	struct update u = { .gradient = gradient, .array = { parameter, velocity }, .nextp = nextp };
+	int failed = 0;
+
+	u.parts = options && options->momentum != 0 ? 2 : 1;
+	if (!update_begin(&u, "sgd", count, parameter && gradient && options && (velocity || u.parts == 1)))
+		return fusion_error_code();
+	for (unsigned i = 0; !failed && !u.site.failed && i < u.count; i++) {
+		struct one o = { .s = &u.site };
+
+		failed = take_one(&u, i, &o);
+		if (failed)
+			break;
+		descend(&o, options);
+		keep_made(&u, i, &o);
+	}
+	return update_end(&u, failed);
+}
+
+static int adam(const char *what, bool decoupled, int count, fusion_array *const *parameter, fusion_array *const *gradient,
+	fusion_array *const *first, fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options,
+	fusion_array **nextp) {
+	struct update u = { .parts = PARTS, .gradient = gradient, .array = { parameter, first, second }, .counter = step, .nextp = nextp };
+	struct value *counter = NULL;
+	int failed;
+
+	if (!update_begin(&u, what, count, parameter && gradient && first && second && step && options))
+		return fusion_error_code();
+	failed = take(&u, "step", 0, step, &counter);
+	if (!failed && counter->type.rank)
+		failed = fault_set(&u.recording.fault, FAULT_SHAPE, "%s: the number of steps is not of rank 0", what);
+	if (!failed)
+		counter = plus_number(&u.site, counter, 1);
+	for (unsigned i = 0; !failed && !u.site.failed && i < u.count; i++) {
+		struct one o = { .s = &u.site };
+
+		failed = take_one(&u, i, &o);
+		if (failed)
+			break;
+		adapt(&o, counter, options, decoupled);
+		keep_made(&u, i, &o);
+	}
+	if (u.made)
+		u.made[u.parts * u.count] = counter;
+	return update_end(&u, failed);
+}
+
+int fusion_adam(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *first,
+	fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options, fusion_array **nextp) {
+	return adam("adam", false, count, parameter, gradient, first, second, step, options, nextp);
+}
+
+int fusion_adamw(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *first,
+	fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options, fusion_array **nextp) {
+	return adam("adamw", true, count, parameter, gradient, first, second, step, options, nextp);
+}
