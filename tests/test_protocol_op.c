@@ -110,12 +110,15 @@ START_TEST(every_gradient_text_parses) {
 
 		for (unsigned i = 0; o && i < LIMIT_OPERANDS; i++) {
 			static struct expr e;
+			char composite[128];
 
 			if (!o->gradient[i])
 				continue;
 			ck_assert_uint_lt(i, o->arity);
-			ck_assert_msg(!expr_parse(o->gradient[i], names[o->arity], &e, &f), "%s: %s", o->name, f.text);
-			for (unsigned n = 0; n < e.count; n++)
+			snprintf(composite, sizeof composite, "g, y, %s", o->operands ? o->operands : "");
+			ck_assert_msg(!expr_parse(o->gradient[i], o->operands ? composite : names[o->arity], &e, &f), "%s: %s",
+				o->name, f.text);
+			for (unsigned n = 0; op_is_elementwise(o) && n < e.count; n++)
 				ck_assert_msg(e.node[n].kind == EXPR_NUMBER || e.node[n].kind == EXPR_OPERAND ||
 						      (e.node[n].kind == EXPR_OPERATION &&
 							      op_is_elementwise(op_info(e.node[n].which))),
