@@ -7,6 +7,7 @@
  */
 #include <argp.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/base/config.h"
@@ -26,13 +28,17 @@ enum {
 	KEY_CONTROL = 0x100,
 	KEY_URL,
 	KEY_COUNT,
+	KEY_WARM,
 	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
 	ENGINE_SEND_S = 10,
+	/* Between looks at how far the cache is filled: nobody waits. */
+	WARM_TICK_MS = 50,
 };
 
 static const struct argp_option options[] = {
 	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
 	{ "url", KEY_URL, "URL", 0, "Where to listen for the op stream", 0 },
+	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit", 0 },
 	{ "count", KEY_COUNT, NULL, 0, "Print how many devices fit device.platform and device.device", 0 },
 	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
@@ -43,7 +49,7 @@ struct command {
 	struct config_source source;
 	int control;
 	const char *url;
-	bool count;
+	bool count, warm;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -56,6 +62,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_URL:
 		c->url = value;
 		return 0;
+	case KEY_WARM:
+		c->warm = true;
+		return 0;
 	case KEY_COUNT:
 		c->count = true;
 		return 0;
@@ -67,7 +76,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
 		return 0;
 	case ARGP_KEY_END:
-		if (!c->count && (c->control < 0 || !c->url))
+		if (!c->count && !c->warm && (c->control < 0 || !c->url))
 			argp_failure(
 				state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
 		return 0;
@@ -188,15 +197,21 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 	return r;
 }
 
-static int open_all(struct engine *e, const struct command *c, struct fault *f) {
+static int open_config(struct engine *e, const struct command *c, struct fault *f) {
 	int r = config_load(&e->config, &c->source, f);
 
 	if (!r)
 		r = config_resolve(&e->config, f);
-	if (r)
-		return r;
-	log_set_level((enum log_level)e->config.log_level);
-	r = open_signals(e);
+	if (!r)
+		log_set_level((enum log_level)e->config.log_level);
+	return r;
+}
+
+static int open_all(struct engine *e, const struct command *c, struct fault *f) {
+	int r = open_config(e, c, f);
+
+	if (!r)
+		r = open_signals(e);
 	if (!r)
 		r = inbox_open(&e->inbox);
 	if (!r)
@@ -247,6 +262,40 @@ static int run(const struct command *c) {
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* Interpreters are built one by one, and the device is measured when nothing else is to be done. */
+static void warm_all(const struct engine *e) {
+	const struct timespec tick = { .tv_nsec = WARM_TICK_MS * 1000000L };
+
+	while (!exec_warm(e->exec) || device_building(e->device) || device_measuring(e->device)) {
+		nanosleep(&tick, NULL);
+		device_poll(e->device);
+	}
+}
+
+static int warm(const struct command *c) {
+	struct engine e = { .signals = -1, .inbox = { .bell = -1 } };
+	const struct device_counters *n;
+	struct fault f = { 0 };
+	int r = open_config(&e, c, &f);
+
+	if (!r)
+		r = inbox_open(&e.inbox);
+	if (!r)
+		r = open_device(&e, &f);
+	if (!r)
+		r = open_exec(&e);
+	if (r) {
+		log_error("%s", r > 0 ? f.text : strerror(-r));
+	} else {
+		warm_all(&e);
+		n = device_counters(e.device);
+		printf("%s: %" PRIu64 " programs built, %" PRIu64 " were in the cache, %" PRIu64 " failed\n", device_name(e.device),
+			n->builds, n->builds_cached, n->build_failures);
+	}
+	close_all(&e);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 static int count(const struct command *c) {
 	struct config config;
 	struct fault f = { 0 };
@@ -277,5 +326,7 @@ int main(int argc, char **argv) {
 	log_open("fusiond-engine");
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;
+	if (command.warm)
+		return warm(&command);
 	return command.count ? count(&command) : run(&command);
 }

@@ -10,6 +10,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/version.h"
 #include "daemon/door/cache.h"
+#include "daemon/door/child.h"
 #include "daemon/door/supervisor.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond " FUSIOND_VERSION;
@@ -19,6 +20,7 @@ enum {
 	KEY_ENGINE,
 	KEY_CACHE,
 	KEY_ACTION,
+	KEY_WARM,
 };
 
 /* Flags that stand for a setting, so that both are one path. */
@@ -40,13 +42,14 @@ static const struct argp_option options[] = {
 	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so",
 		0 },
 	{ "cache", KEY_ACTION, "stat|prune|verify", 0, "Print what the cache folder holds, and exit; prune: after removing what was used longest ago beyond cache.bytes; verify: after removing what is damaged", 0 },
+	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, such as the interpreters of byte code, and exit: at installation", 0 },
 	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit", 0 },
 	{ 0 },
 };
 
 struct command {
 	struct config_source source;
-	bool check;
+	bool check, warm;
 	const char *action;          /* on the cache folder; NULL: none */
 };
 
@@ -79,6 +82,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case KEY_ACTION:
 		c->action = value;
+		return 0;
+	case KEY_WARM:
+		c->warm = true;
 		return 0;
 	case KEY_CHECK:
 		c->check = true;
@@ -148,6 +154,8 @@ int main(int argc, char **argv) {
 	error = argp_parse(&argp, argc, argv, 0, NULL, &command);
 	if (error)
 		return EXIT_FAILURE;
+	if (command.warm)
+		return child_warm(&command.source);
 	if (command.action)
 		return act(&command);
 	return command.check ? check(&command.source) : supervisor_run(&command.source);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/plan/tracker.h"
+#include "daemon/base/log.h"
 #include "tests/suite.h"
 
 static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
@@ -426,6 +427,8 @@ int main(void) {
 	Suite *s = suite_create("tracker");
 	TCase *c = tcase_create("tracker");
 
+	/* Noise is simulated thousands of times, and each choice is logged. */
+	log_set_level(LOG_LEVEL_ERROR);
 	tcase_add_checked_fixture(c, setup, teardown);
 	for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++)
 		tcase_add_test(c, tests[i]);

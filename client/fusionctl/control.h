@@ -38,6 +38,7 @@ struct control {
 	bool all;             /* run */
 	bool last;            /* explain, graph: of the session that ran last */
 	uint64_t session;     /* explain, graph: of this one; 0: of none */
+	bool once;            /* top: one screen */
 	const char *size;     /* cache prune: to how much */
 	const char *dot, *svg; /* graph: files to write */
 };
@@ -58,6 +59,8 @@ control_command patterns_command;
 control_command explain_command;
 control_command graph_command;
 control_command run_command;
+control_command top_command;
+control_command tune_command;
 
 /* cache warm: the graphs of word[1] and on. */
 int warm_graphs(const struct control *c);

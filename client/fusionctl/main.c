@@ -23,6 +23,7 @@ enum {
 	KEY_DOT,
 	KEY_SVG,
 	KEY_SIZE,
+	KEY_ONCE,
 };
 
 static const struct argp_option options[] = {
@@ -34,6 +35,7 @@ static const struct argp_option options[] = {
 	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session", 1 },
 	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
 	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
+	{ "once", KEY_ONCE, NULL, 0, "top: one screen, and no more", 1 },
 	{ "size", KEY_SIZE, "BYTES", 0, "cache prune: to so many, else to cache.bytes; K, M and G are powers of 1024", 1 },
 	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
@@ -49,6 +51,7 @@ enum {
 	TAKES_DOT = 1 << 5,
 	TAKES_SVG = 1 << 6,
 	TAKES_SIZE = 1 << 7,
+	TAKES_ONCE = 1 << 8,
 	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
 
@@ -65,6 +68,7 @@ static const struct {
 	{ KEY_DOT, TAKES_DOT, "--dot" },
 	{ KEY_SVG, TAKES_SVG, "--svg" },
 	{ KEY_SIZE, TAKES_SIZE, "--size" },
+	{ KEY_ONCE, TAKES_ONCE, "--once" },
 };
 
 enum {
@@ -95,6 +99,9 @@ static const struct {
 		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
 	{ "bench", "pattern NAME SIZE", 0, 3, 0, bench_command,
 		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
+	{ "tune", "[FILE...]", 0, CONTROL_WORDS, 0, tune_command,
+		"which form of a graph runs faster, as measured: what the daemon chose, or try text graphs now" },
+	{ "top", "", 0, 0, TAKES_ONCE, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
 	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
 };
 
@@ -126,7 +133,7 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, cache, bench or run");
+		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, cache, bench, tune, top or run");
 	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
@@ -150,6 +157,7 @@ static void take_particular(struct line *l, int key) {
 	l->control.unfused = l->given & TAKES_UNFUSED;
 	l->control.all = l->given & TAKES_ALL;
 	l->control.last = l->given & TAKES_LAST;
+	l->control.once = l->given & TAKES_ONCE;
 }
 
 static uint64_t session_number(const char *text, struct argp_state *state) {
@@ -190,6 +198,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_UNFUSED:
 	case KEY_ALL:
 	case KEY_LAST:
+	case KEY_ONCE:
 		take_particular(l, key);
 		return 0;
 	case KEY_SESSION:

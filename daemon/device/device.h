@@ -181,6 +181,13 @@ uint32_t device_poll(struct device *d);
 bool device_quiet(struct device *d, int64_t ms);
 /* Programs that were asked for and are not built. */
 uint32_t device_building(const struct device *d);
+/* One of them. */
+struct device_build {
+	const struct kernel *kernel;
+	bool begun;                  /* a builder has it */
+	int64_t asked_ms;            /* ago */
+};
+void device_each_build(struct device *d, void (*tell)(void *user, const struct device_build *b), void *user);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);
 

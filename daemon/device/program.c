@@ -91,6 +91,7 @@ static bool work(struct builder *b) {
 	struct task task = programs_take(d);
 
 	if (task.build) {
+		atomic_store(&task.build->begun, true);
 		builder_build(b, task.build);
 		finish_build(&d->programs, task.build);
 	} else if (task.keep) {
@@ -216,6 +217,15 @@ bool device_quiet(struct device *d, int64_t ms) {
 
 uint32_t device_building(const struct device *d) {
 	return d->programs.building;
+}
+
+void device_each_build(struct device *d, void (*tell)(void *user, const struct device_build *b), void *user) {
+	struct programs *s = &d->programs;
+
+	for (uint32_t i = 0; s->building && i < s->buckets; i++)
+		for (const struct program *p = s->bucket[i]; p; p = p->bucket)
+			if (program_state(p) == PROGRAM_BUILDING)
+				tell(user, &(struct device_build){ p->kernel, atomic_load(&p->begun), now_ms() - p->asked_ms });
 }
 
 static void start_keep(struct device *d) {
@@ -412,6 +422,7 @@ static struct program *program_new(struct device *d, const struct kernel *k, uin
 	p->hash = hash;
 	p->words = kernel_record_words(k);
 	atomic_init(&p->state, PROGRAM_BUILDING);
+	p->asked_ms = now_ms();
 	return p;
 }
 

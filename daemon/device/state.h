@@ -144,6 +144,8 @@ struct program {
 	char *log;
 	uint64_t build_us;                    /* of which: */
 	uint64_t emit_us, first_us;           /* writing its text; its first launches */
+	int64_t asked_ms;                     /* when it was asked for, as now_ms() in program.c */
+	atomic_bool begun;                    /* a builder has it */
 	char *why;                            /* it is built where our cache lacks it, in words; "": it is known */
 	bool known;                           /* built before from the same: the driver's own cache has what takes long */
 	bool cached;

@@ -85,6 +85,8 @@ int child_start(struct child *c, const struct config *config, const struct confi
 	struct fault *f) FAULT_MUST_USE;
 /* Where the program of a kind is: 0, or FAULT_ARGUMENT where there is none. */
 int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
+/* fusiond --warm: becomes the engine's program that fills the cache. Returns the exit code where it cannot. */
+int child_warm(const struct config_source *source);
 /* Adds the arguments that give a program these settings; how many there are then. */
 unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);
 /* How many devices have `name` in theirs, as that program finds: 0, -errno, or a fault. Waits for it. See count.c. */

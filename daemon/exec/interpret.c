@@ -48,6 +48,17 @@ static bool is_known(const struct exec *x, enum dialect dialect) {
 	return device_program_known(x->device, &k);
 }
 
+bool exec_warm(struct exec *x) {
+	for (enum dialect d = 0; x->interpreter_mode == INTERPRETER_AUTO && d < DIALECTS; d++) {
+		if (!bytecode_dialect_serves(d, device_traits(x->device)))
+			continue;
+		/* Where memory is short, the next look tries again. */
+		if (ask(x, d) || program_state(x->interpreter[d]) == PROGRAM_BUILDING)
+			return false;
+	}
+	return true;
+}
+
 int interpret_open(struct exec *x, enum config_interpreter mode) {
 	int r = 0;
 

@@ -11,6 +11,8 @@
 
 #include <uthash.h>
 
+#include "daemon/base/log.h"
+
 /* Another form's median must be lower by this much for it to win a round, whatever the spread. */
 #define TRACK_CLEARLY 0.95
 
@@ -65,7 +67,8 @@ struct tracked {
 struct tracker {
 	char *path, *device;
 	struct tracked *graph, *by_id;
-	uint64_t ids, trials;
+	uint64_t ids, trials, changes;
+	struct track_change change[TRACK_CHANGES];
 	double total_ns, trial_ns;
 	bool changed;
 };
@@ -221,17 +224,22 @@ static void round_end(struct tracked *e) {
 	e->round.next = e->runs + e->round.interval;
 }
 
+static bool may_run(const struct tracked *e, enum track_form form) {
+	const bool may[TRACK_FORMS] = { [TRACK_FUSED] = true, [TRACK_SINGLE] = !e->form[TRACK_SINGLE].lost,
+		[TRACK_MIXED] = e->without && !e->form[TRACK_MIXED].lost };
+
+	return may[form];
+}
+
 /*
  * What is to be compared with the chosen form: one that is not known, or once it is time the one that was
  * compared least often. The chosen one: nothing is.
  */
 static enum track_form rival(const struct tracked *e) {
-	const bool may[TRACK_FORMS] = { [TRACK_FUSED] = true, [TRACK_SINGLE] = !e->form[TRACK_SINGLE].lost,
-		[TRACK_MIXED] = e->without && !e->form[TRACK_MIXED].lost };
 	enum track_form found = e->chosen;
 
 	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
-		if (i == e->chosen || !may[i])
+		if (i == e->chosen || !may_run(e, i))
 			continue;
 		if (!is_known(e, i))
 			return i;
@@ -253,7 +261,32 @@ static void round_look(struct tracked *e) {
 	round_begin(e, other);
 }
 
+const char *track_form_name(enum track_form form) {
+	static const char *const names[TRACK_FORMS] = { [TRACK_FUSED] = "fused", [TRACK_SINGLE] = "single", [TRACK_MIXED] = "mixed" };
+
+	return names[form];
+}
+
+/* Old ones make room at the front. */
+static void tell_change(struct tracker *t, const struct tracked *e, enum track_form to) {
+	const struct track_change c = { .graph = e->key.graph.high, .from = e->chosen, .to = to,
+		.from_ns = median(&e->form[e->chosen]), .to_ns = median(&e->form[to]) };
+
+	if (t->changes >= TRACK_CHANGES)
+		memmove(t->change, t->change + 1, sizeof t->change - sizeof *t->change);
+	t->change[t->changes < TRACK_CHANGES ? t->changes : TRACK_CHANGES - 1] = c;
+	t->changes++;
+	log_notice("the graph %016" PRIx64 " runs %s from now on, in %.3g us, not %s, in %.3g us", c.graph,
+		track_form_name(to), c.to_ns / 1e3, track_form_name(c.from), c.from_ns / 1e3);
+}
+
+const struct track_change *tracker_changes(const struct tracker *t, unsigned *countp) {
+	*countp = t->changes < TRACK_CHANGES ? (unsigned)t->changes : TRACK_CHANGES;
+	return t->change;
+}
+
 static void take(struct tracker *t, struct tracked *e, enum track_form form) {
+	tell_change(t, e, form);
 	e->chosen = form;
 	/* It has just been found out: soon enough it is asked again. */
 	e->round.interval = 0;
@@ -358,6 +391,30 @@ void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double
 		round_judge(t, e);
 }
 
+/* Are all known, and is nothing being compared now? */
+static bool is_settled(const struct tracked *e) {
+	bool settled = !round_runs(e) && !tracked_wants_judgement(e);
+
+	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++)
+		settled = settled && (is_known(e, i) || !may_run(e, i));
+	return settled;
+}
+
+bool tracked_tuned(const struct tracked *e) {
+	return !e->plain && is_settled(e);
+}
+
+struct track_report tracked_report(const struct tracked *e) {
+	struct track_report r = { .chosen = e->chosen, .plain = e->plain, .settled = e->plain || is_settled(e) };
+
+	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
+		r.ns[i] = median(&e->form[i]);
+		r.samples[i] = e->form[i].samples;
+		r.rounds[i] = e->form[i].rounds;
+	}
+	return r;
+}
+
 /* ---- judging ---- */
 
 bool tracked_wants_judgement(const struct tracked *e) {
@@ -389,6 +446,7 @@ struct tracker_counters tracker_counters(const struct tracker *t) {
 
 	for (const struct tracked *e = t->graph; e; e = e->hh.next)
 		c.switched += e->chosen != TRACK_FUSED;
+	c.changes = t->changes;
 	return c;
 }
 

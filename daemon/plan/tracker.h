@@ -11,6 +11,8 @@
  * TRACK_ROUNDS rounds one after the other. Later rounds ask again, in ever longer intervals; a form other than FUSED is
  * given up for FUSED as soon as it wins no more by its median.
  *
+ * No choice changes silently: each is logged, and the last ones are told to who asks.
+ *
  * What trying costs is bounded: forms that are not the chosen one run only while the time they took stays
  * below a share of the time of all runs. What was learned is kept on disk, for one device and version.
  *
@@ -41,6 +43,8 @@ enum {
 	TRACK_RUNS = 32,
 	/* The chosen form is timed once in so many runs, so that what is known stays true. */
 	TRACK_EVERY = 64,
+	/* Changes of a choice that are told. */
+	TRACK_CHANGES = 16,
 	/* Graphs remembered; the oldest is forgotten. A line of 150 bytes each on disk. */
 	TRACK_GRAPHS = 4096,
 };
@@ -67,6 +71,8 @@ struct tracked *tracker_peek(const struct tracker *t, const struct graph *g, con
  */
 enum track_form tracker_next(struct tracker *t, struct tracked *e, unsigned share, bool *timedp);
 enum track_form tracked_chosen(const struct tracked *e);
+/* Has it been compared with all others, and is there anything to choose? */
+bool tracked_tuned(const struct tracked *e);
 /* The options that plan a form. */
 struct plan_options tracked_options(const struct tracked *e, enum track_form form, struct plan_options o);
 /* Which graph a run is of, for tracker_sample(). */
@@ -89,9 +95,30 @@ void tracker_judge(struct tracker *t, struct tracked *e, const struct plan *fuse
 /* Median of what was measured; 0: not known. */
 double tracked_ns(const struct tracked *e, enum track_form form);
 
+/* What is known of a graph, for who asks. */
+struct track_report {
+	enum track_form chosen;
+	double ns[TRACK_FORMS];        /* medians; 0: not known */
+	uint32_t samples[TRACK_FORMS], rounds[TRACK_FORMS];
+	bool plain;                    /* there is nothing to choose */
+	bool settled;                  /* nothing is being compared, and all forms have been */
+};
+struct track_report tracked_report(const struct tracked *e);
+/* "fused", "single" or "mixed". */
+const char *track_form_name(enum track_form form);
+
+struct track_change {
+	uint64_t graph;                /* of its hash */
+	enum track_form from, to;
+	double from_ns, to_ns;         /* medians of the round that decided */
+};
+/* The newest last; *countp of them, TRACK_CHANGES at most. */
+const struct track_change *tracker_changes(const struct tracker *t, unsigned *countp);
+
 struct tracker_counters {
 	uint64_t graphs, trials;       /* known; runs of a form that was not chosen */
 	uint64_t switched;             /* graphs that run in another form than FUSED */
+	uint64_t changes;              /* of a choice, ever */
 	double total_ns, trial_ns;
 };
 struct tracker_counters tracker_counters(const struct tracker *t);

@@ -9,11 +9,11 @@
 
 /* ---- words ---- */
 
-static const char *root_word(const struct kernel *k) {
+const char *describe_root(const struct kernel *k) {
 	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce",
 		[KERNEL_MATMUL] = "matmul", [KERNEL_ROWS] = "rows", [KERNEL_SCAN] = "scan",
 		[KERNEL_SCATTER] = "scatter", [KERNEL_ATTENTION] = "attention", [KERNEL_CONV] = "conv",
-		[KERNEL_SORT] = "sort" };
+		[KERNEL_SORT] = "sort", [KERNEL_INTERPRETER] = "interpreter" };
 
 	return words[k->root];
 }
@@ -122,7 +122,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct 
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
 	cJSON_AddItemToArray(list, kernel);
-	cJSON_AddStringToObject(kernel, "root", root_word(s->kernel));
+	cJSON_AddStringToObject(kernel, "root", describe_root(s->kernel));
 	cJSON_AddStringToObject(kernel, "form", form_word(s->kernel));
 	if (s->pattern)
 		cJSON_AddStringToObject(kernel, "pattern", pattern_name((enum pattern)s->pattern));

@@ -140,6 +140,31 @@ static void take_times(struct explain *x) {
 	plan_unref(ran);
 }
 
+/* Which form of the graph's plan runs, and what the others were measured to take. */
+static void add_tuning(cJSON *json, const struct explain *x) {
+	struct plan_options options = session_plan_options(x->session);
+	const struct tracked *e = tracker_peek(x->session->server->tracker, x->graph, &options);
+	struct track_report r;
+	cJSON *one;
+
+	if (!e || x->flags & EXPLAIN_UNFUSED)
+		return;
+	r = tracked_report(e);
+	one = cJSON_AddObjectToObject(json, "tuning");
+	cJSON_AddStringToObject(one, "runs", track_form_name(r.chosen));
+	cJSON_AddBoolToObject(one, "settled", r.settled);
+	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
+		cJSON *form;
+
+		if (!r.samples[i])
+			continue;
+		form = cJSON_AddObjectToObject(one, track_form_name(i));
+		cJSON_AddNumberToObject(form, "us", r.ns[i] / 1e3);
+		cJSON_AddNumberToObject(form, "samples", r.samples[i]);
+		cJSON_AddNumberToObject(form, "rounds", r.rounds[i]);
+	}
+}
+
 /* ---- EXPLAIN ---- */
 
 /* As the exec would ask for them. Limits of users do not hold here, so it is not for everybody. */
@@ -164,6 +189,8 @@ static int answer(struct request *r, const struct explain *x, struct fault *f) {
 		describe_opportunities(json, x->plan);
 	else if (!code)
 		code = describe_plan(json, x->plan, x->session->server->device, x->flags);
+	if (!code)
+		add_tuning(json, x);
 	if (!code)
 		code = request_send_json(r, json, f);
 	cJSON_Delete(json);

@@ -47,6 +47,7 @@ struct flush {
 	struct plan *plan;
 	uint64_t tracked;            /* tracked_id(); 0: not tracked */
 	enum track_form form;
+	bool tuned;                  /* it won the comparison of all forms */
 	bool timed;
 };
 
@@ -234,6 +235,7 @@ static void on_done(void *user, const struct fault *f) {
 			session_failed(s, seq, -1, f);
 	} else {
 		count_plan(s, run->plan);
+		session_count(s, kernels_tuned, run->tuned ? run->plan->steps : 0);
 	}
 	DL_DELETE2(s->runs, run, previous, next);
 	run_free(run);
@@ -253,7 +255,8 @@ static struct run *run_new(const struct flush *f) {
 	if (!run)
 		return NULL;
 	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
-		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form };
+		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form,
+		.tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
 	DL_APPEND2(s->runs, run, previous, next);
 	count_queued(run, true);
@@ -360,6 +363,7 @@ static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct f
 		take_trial(f, e, form);
 	if (!r && f->form == TRACK_FUSED && f->plan->steps >= f->plan->ops)
 		tracked_plain(e);
+	f->tuned = !r && f->form == tracked_chosen(e) && tracked_tuned(e);
 	if (!r && f->timed)
 		tracker_tried(v->tracker, e, f->form);
 	else if (!r)

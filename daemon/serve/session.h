@@ -68,6 +68,7 @@ struct run {
 	struct plan *plan;           /* a reference: what is counted when it is done */
 	uint64_t tracked;            /* tracked_id(); 0: of none */
 	enum track_form form;
+	bool tuned;                  /* it won the comparison of all forms of the graph */
 };
 
 /* A graph that was run, kept so that RECENT can tell of it. */

@@ -2,6 +2,8 @@
 #include "patterns.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -9,6 +11,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/version.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/describe.h"
 #include "daemon/serve/share.h"
 
 static double percent_fewer(uint64_t before, uint64_t after) {
@@ -36,6 +39,26 @@ static double ratio(double unfused, double fused) {
 	return fused > 0 ? unfused / fused : 0;
 }
 
+/* The last changes of what was chosen for a graph. */
+static void add_changes(cJSON *json, const struct tracker *t) {
+	cJSON *list = cJSON_AddArrayToObject(json, "changes");
+	unsigned count;
+	const struct track_change *change = tracker_changes(t, &count);
+
+	for (unsigned i = 0; i < count; i++) {
+		cJSON *one = cJSON_CreateObject();
+		char graph[sizeof "0123456789abcdef"];
+
+		snprintf(graph, sizeof graph, "%016" PRIx64, change[i].graph);
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddStringToObject(one, "graph", graph);
+		cJSON_AddStringToObject(one, "from", track_form_name(change[i].from));
+		cJSON_AddStringToObject(one, "to", track_form_name(change[i].to));
+		cJSON_AddNumberToObject(one, "from_us", change[i].from_ns / 1e3);
+		cJSON_AddNumberToObject(one, "to_us", change[i].to_ns / 1e3);
+	}
+}
+
 static void add_tracker(cJSON *json, const struct server *v) {
 	struct tracker_counters c = tracker_counters(v->tracker);
 	cJSON *one = cJSON_AddObjectToObject(json, "tracker");
@@ -43,6 +66,8 @@ static void add_tracker(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(one, "graphs", (double)c.graphs);
 	cJSON_AddNumberToObject(one, "graphs_that_run_with_less_fusion", (double)c.switched);
 	cJSON_AddNumberToObject(one, "trials", (double)c.trials);
+	cJSON_AddNumberToObject(one, "choices_changed", (double)c.changes);
+	add_changes(one, v->tracker);
 	cJSON_AddNumberToObject(one, "trial_percent", c.total_ns > 0 ? 100 * c.trial_ns / c.total_ns : 0);
 }
 
@@ -108,6 +133,35 @@ static void add_rates(cJSON *device, const struct server *v) {
 	str_free(&text);
 }
 
+enum {
+	/* As a screen has room for. */
+	BUILDS_TOLD = 16,
+};
+
+static void add_build(void *user, const struct device_build *b) {
+	static const char *const states[] = { [false] = "waits", [true] = "is built" };
+	cJSON *list = user, *one;
+
+	if (cJSON_GetArraySize(list) == BUILDS_TOLD)
+		return;
+	one = cJSON_CreateObject();
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddStringToObject(one, "state", states[b->begun]);
+	cJSON_AddStringToObject(one, "kernel", describe_root(b->kernel));
+	cJSON_AddNumberToObject(one, "values", b->kernel->values);
+	cJSON_AddNumberToObject(one, "asked_ms", (double)b->asked_ms);
+}
+
+/* How many kernels ran in each tier. */
+static void add_tiers(cJSON *json, const struct server *v, const struct counters *all) {
+	const struct exec_counters *x = exec_counters(v->exec);
+	cJSON *one = cJSON_AddObjectToObject(json, "tiers");
+
+	cJSON_AddNumberToObject(one, "byte_code", (double)x->interpreted);
+	cJSON_AddNumberToObject(one, "compiled", (double)(x->steps - x->interpreted));
+	cJSON_AddNumberToObject(one, "tuned", (double)all->kernels_tuned);
+}
+
 static void add_device(cJSON *json, const struct server *v) {
 	const struct device_counters *d = device_counters(v->device);
 	cJSON *device = cJSON_AddObjectToObject(json, "device");
@@ -126,6 +180,7 @@ static void add_device(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(device, "programs_cached", (double)d->builds_cached);
 	cJSON_AddNumberToObject(device, "programs_failed", (double)d->build_failures);
 	cJSON_AddNumberToObject(device, "build_us", (double)d->build_us);
+	device_each_build(v->device, add_build, cJSON_AddArrayToObject(device, "builds"));
 	cJSON_AddNumberToObject(device, "uploads", (double)d->uploads);
 	cJSON_AddNumberToObject(device, "upload_bytes", (double)d->upload_bytes);
 	cJSON_AddNumberToObject(device, "downloads", (double)d->downloads);
@@ -186,6 +241,7 @@ static void add_daemon(cJSON *json, const struct server *v) {
 	add_patterns(json, pattern, v, NULL);
 	add_faults(json, faults);
 	add_exec(json, v);
+	add_tiers(json, v, &all);
 	add_tracker(json, v);
 	add_device(json, v);
 }

@@ -106,6 +106,13 @@ claim_json cache_warm_builds_nothing_twice 'j["built"] == 0' "$ctl" cache warm -
 claim_json cache_stat_counts 'j["folder"] == "'"$root/cache"'" and j["notes"]["count"] >= 2' "$ctl" cache stat --json
 claim_json cache_verify_finds_no_damage 'j["damaged"]["count"] == 0' "$ctl" cache verify --json
 claim cache_prune_takes_a_size 0 "^removed" "$ctl" cache prune --size 0K
+claim fusiond_warms_a_cache_and_ends 0 "programs built" "$build/fusiond" --warm --config /dev/null --cache-dir "$root/other" --set device.measure=no
+claim_json top_shows_one_screen 'j["tiers"]["compiled"] >= 4 and j["tiers"]["byte_code"] == 0 and j["device"]["builds"] == []' "$ctl" top --once --json
+claim top_tells_the_tiers 0 "by programs of their own" "$ctl" top --once
+claim tune_compares_the_forms_of_a_graph 0 "warm.fz: runs [a-z]*.*; fused [0-9.]* " "$ctl" tune "$root/warm.fz"
+claim_json tuning_is_explained 'j["tuning"]["runs"] in ("fused", "single") and j["tuning"]["fused"]["samples"] >= 1' \
+	"$ctl" explain --json "$root/warm.fz"
+claim tune_tells_what_was_learned 0 "graphs are known" "$ctl" tune
 claim cache_is_told_apart_from_its_graphs 2 "cache takes stat" "$ctl" cache tidy
 claim size_is_for_prune 2 "cache takes stat" "$ctl" cache stat --size 3
 claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"

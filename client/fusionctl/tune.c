@@ -1,0 +1,169 @@
+/*
+ * fusionctl tune: which forms of graphs' plans run faster. Without a file, what the daemon has found out by itself; with text graphs,
+ * each is run until all its forms have been compared, which the daemon else does now and then while it works.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "control.h"
+#include "json.h"
+#include "print.h"
+
+enum {
+	/* Runs between questions whether all is known. */
+	TUNE_RUNS = 32,
+	/* A graph that is not settled by then is told as it is: its programs are still being built, or its times come and go. */
+	TUNE_SECONDS = 60,
+};
+
+static const char *const forms[] = { "fused", "single", "mixed" };
+
+enum {
+	FORMS = sizeof forms / sizeof *forms,
+};
+
+/* ---- what the daemon knows ---- */
+
+static void print_changes(const cJSON *stats) {
+	const cJSON *tracker = json_item(stats, "tracker"), *one;
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	printf("%.0f graphs are known, %.0f run with less fusion than planned, %.0f runs were trials (%.2g %% of the time)\n",
+		json_number(tracker, "graphs"), json_number(tracker, "graphs_that_run_with_less_fusion"),
+		json_number(tracker, "trials"), json_number(tracker, "trial_percent"));
+	cJSON_ArrayForEach(one, json_item(tracker, "changes")) {
+		printf("%s: %s in %s, was %s in %s\n", json_text(one, "graph"), json_text(one, "to"),
+			print_seconds(json_number(one, "to_us") / 1e6, a), json_text(one, "from"),
+			print_seconds(json_number(one, "from_us") / 1e6, b));
+	}
+}
+
+static int show_changes(const struct control *c, struct fault *f) {
+	fusion_context *context = NULL;
+	char *text = NULL;
+	int r = control_open(c, &context, f);
+
+	if (!r) {
+		text = fusion_stats(context, true);
+		r = control_show(c, text, print_changes, f);
+	}
+	free(text);
+	fusion_close(context);
+	return r;
+}
+
+/* ---- trying ---- */
+
+static double now(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void release(const struct control_graph *g, fusion_array **output) {
+	for (unsigned i = 0; i < g->text->outputs; i++) {
+		fusion_release(output[i]);
+		output[i] = NULL;
+	}
+}
+
+static int run_once(const struct control_graph *g, fusion_array **output, struct fault *f) {
+	int r = text_record(g->text, g->context, output, f);
+
+	for (unsigned i = 0; !r && i < g->text->outputs; i++)
+		if (fusion_wait(output[i]))
+			r = text_library_fault(f);
+	release(g, output);
+	return r;
+}
+
+/* *tuningp of what the daemon explains, to be deleted; NULL where it compares nothing of this graph. */
+static int ask_tuning(const struct control_graph *g, fusion_array **output, cJSON **tuningp, struct fault *f) {
+	cJSON *plan = NULL;
+	char *text = NULL;
+	int r = text_record(g->text, g->context, output, f);
+
+	if (!r) {
+		text = fusion_explain(g->context, (int)g->text->outputs, output, 0);
+		r = control_parse(text, &plan, f);
+	}
+	release(g, output);
+
+	*tuningp = cJSON_DetachItemFromObjectCaseSensitive(plan, "tuning");
+	cJSON_Delete(plan);
+	free(text);
+	return r;
+}
+
+static int try_graph(const struct control_graph *g, cJSON **tuningp, struct fault *f) {
+	fusion_array **output = calloc(g->text->outputs + 1, sizeof *output);
+	double end = now() + TUNE_SECONDS;
+	int r = output ? 0 : text_library_fault(f);
+
+	if (!r && fusion_configure(g->context, "fusion.tracker_share", "100"))
+		r = text_library_fault(f);
+	while (!r && now() < end) {
+		for (int i = 0; !r && i < TUNE_RUNS; i++)
+			r = run_once(g, output, f);
+		cJSON_Delete(*tuningp);
+		*tuningp = NULL;
+		if (!r)
+			r = ask_tuning(g, output, tuningp, f);
+		if (!*tuningp || cJSON_IsTrue(json_item(*tuningp, "settled")))
+			break;
+	}
+	free(output);
+	return r;
+}
+
+static void print_tuning(const char *file, const cJSON *tuning) {
+	char text[PRINT_TEXT];
+
+	printf("%s: runs %s%s", file, tuning ? json_text(tuning, "runs") : "as it is",
+		!tuning || cJSON_IsTrue(json_item(tuning, "settled")) ? "" : " so far");
+	for (unsigned i = 0; i < FORMS; i++) {
+		const cJSON *form = json_item(tuning, forms[i]);
+
+		if (form)
+			printf("; %s %s", forms[i], print_seconds(json_number(form, "us") / 1e6, text));
+	}
+	putchar('\n');
+}
+
+static int tune(const struct control *c, const char *file, cJSON *list, struct fault *f) {
+	struct control one = *c;
+	struct control_graph g;
+	cJSON *tuning = NULL;
+	int r;
+
+	one.word[0] = file;
+	r = control_graph_open(&one, &g, f);
+	if (!r)
+		r = try_graph(&g, &tuning, f);
+	if (!r && !c->json)
+		print_tuning(file, tuning);
+	if (tuning)
+		cJSON_AddItemToObject(list, file, tuning);
+	else
+		cJSON_AddNullToObject(list, file);
+	control_graph_close(&g);
+	return r;
+}
+
+int tune_command(const struct control *c) {
+	cJSON *list = cJSON_CreateObject();
+	struct fault f;
+	char *text;
+	int r = c->word[0] ? 0 : show_changes(c, &f);
+
+	for (unsigned i = 0; !r && i < CONTROL_WORDS && c->word[i]; i++)
+		r = tune(c, c->word[i], list, &f);
+	text = !r && c->json && c->word[0] ? cJSON_PrintUnformatted(list) : NULL;
+	if (text)
+		puts(text);
+	free(text);
+	cJSON_Delete(list);
+	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+}
