@@ -631,6 +631,50 @@ START_TEST(an_entry_with_a_foreign_key_is_built_again) {
 }
 END_TEST
 
+/* The only note there is says now that another driver built its kernel. */
+static void change_note(void) {
+	char notes[128], *note = NULL, *driver;
+	struct cache_key key = { 0 };
+	struct dirent *e;
+	size_t size;
+	DIR *dir;
+
+	snprintf(notes, sizeof notes, "%s/notes", folder);
+	dir = opendir(notes);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir)) && cache_entry_key(e->d_name, &key))
+		;
+	ck_assert_ptr_nonnull(e);
+	closedir(dir);
+	ck_assert_int_eq(cache_entry_read(notes, &key, (void **)&note, &size), 0);
+	driver = note;
+	for (unsigned line = 0; line < 3; line++)
+		driver = strchr(driver, '\n') + 1;
+	*driver = '#';
+	ck_assert_int_eq(cache_entry_write(notes, &key, note, size), 0);
+	free(note);
+}
+
+START_TEST(why_a_program_is_built_again_is_told) {
+	struct device *d = open_with(config());
+	struct program_story s = program_story(ready(d, OP_add));
+
+	ck_assert(!s.known && s.compile_us && s.first_us);
+	ck_assert_str_eq(s.why, "this kernel was not built here before");
+	device_close(d);
+	change_note();
+	d = open_with(config());
+	s = program_story(ready(d, OP_add));
+	ck_assert(!s.known);
+	ck_assert_ptr_eq(strstr(s.why, "its driver is another: it was #"), s.why);
+	device_close(d);
+	d = open_with(config());
+	ck_assert(program_story(ready(d, OP_add)).known);
+	ck_assert_uint_eq(device_counters(d)->builds, 0);
+	device_close(d);
+}
+END_TEST
+
 /* Opens a device that measures itself, and lets it, as an idle engine does. */
 static struct device *open_measured(void) {
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -1016,6 +1060,7 @@ static void add_programs(TCase *c) {
 	tcase_add_test(c, programs_go_to_disk_while_the_device_is_idle);
 	tcase_add_test(c, a_driver_that_compiles_anew_for_a_binary_is_not_asked_for_one);
 	tcase_add_test(c, a_damaged_entry_of_the_cache_is_built_again);
+	tcase_add_test(c, why_a_program_is_built_again_is_told);
 	tcase_add_test(c, a_cut_entry_of_the_cache_is_built_again);
 	tcase_add_test(c, an_entry_with_a_foreign_key_is_built_again);
 	tcase_add_test(c, a_kernel_that_does_not_build_fails_with_its_log);
