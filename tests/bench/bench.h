@@ -8,6 +8,7 @@
  * latency.c     one small operation and a wait, beside a bare nng round trip
  * queue.c       CPU time an operation costs, of client and daemon
  * plan.c        what planning costs, of new graphs and of known ones
+ * train.c       steps of training a network, captured
  * steps.c       what each kernel was estimated to take, and takes
  * share.c       many processes that share the daemon
  * clients.c     what many connected sessions cost
@@ -129,6 +130,7 @@ int measure_workload(struct bench *b, const struct workload *w, cJSON *report) B
 int measure_latency(struct bench *b, int64_t elements, cJSON *report) BENCH_MUST_USE;
 int measure_queue(struct bench *b, int64_t operations, bool chain, cJSON *report) BENCH_MUST_USE;
 int measure_plan(struct bench *b, int64_t operations, cJSON *report) BENCH_MUST_USE;
+int measure_train(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;

@@ -194,6 +194,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 	if (!strcmp(name, "memory"))
 		return measure_memory(b, report);
+	if (!strcmp(name, "train_mlp"))
+		return measure_train(b, report);
 	if (!strcmp(name, "clients"))
 		return measure_clients(b, b->clients, report);
 	if (!strcmp(name, "share"))
@@ -211,7 +213,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "clients") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "clients") != 0 &&
+	       strcmp(name, "train_mlp") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
 }
 
@@ -391,6 +394,7 @@ static void list(void) {
 	puts("queue_N               CPU time of N independent operations on 1,024 floats; K is 1,000 here");
 	puts("queue_chain_N         the same for a chain");
 	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
+	puts("train_mlp             a step of training 64-256-256-10 on batches of 256, with fusion_grad and fusion_sgd");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("coldstart             alone: first results and 200 new graphs on an empty cache, and again on a full one");
