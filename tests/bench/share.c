@@ -89,17 +89,22 @@ static fusion_array *record(fusion_array *t, fusion_array *u) {
 	return fusion_add(fusion_maximum_scalar(t, 0), u);
 }
 
+/* What is computed on the way goes with the scope, before the result is asked for, so it need not be stored. */
 static int request(struct share_work *k) {
 	static const int64_t dims[] = { SHARE_ELEMENTS };
-	fusion_array *t, *u;
+	fusion_array *t, *u, *y;
 	int r = fusion_scope_begin(k->context);
 
 	if (r)
 		return r;
 	t = fusion_from(k->context, FUSION_F32, 1, dims, k->x);
 	u = fusion_from(k->context, FUSION_F32, 1, dims, k->w);
-	r = fusion_read(record(t, u), k->got, sizeof k->got);
-	return fusion_scope_end(k->context) || r;
+	y = fusion_keep(record(t, u));
+	r = fusion_scope_end(k->context);
+	if (!r)
+		r = fusion_read(y, k->got, sizeof k->got);
+	fusion_release(y);
+	return r;
 }
 
 static int repeat(struct share_work *k, double seconds, struct samples *s) {
