@@ -143,6 +143,7 @@ static int open_device(struct engine *e, struct fault *f) {
 static int open_exec(struct engine *e) {
 	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes,
 		.packed_bytes = e->config.engine_packed_bytes,
+		.slice_ns = UINT64_C(1000) * e->config.engine_slice_us,
 		.interpreter = (enum config_interpreter)e->config.fusion_interpreter,
 		.time_kernels = e->config.engine_time_kernels };
 	int r = plan_cache_new((uint32_t)e->config.engine_plans, &e->plans);

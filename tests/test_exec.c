@@ -62,6 +62,7 @@ static struct stage {
 	bool alone;                  /* runs share no launch */
 	enum config_interpreter interpreter;
 	uint64_t timeout_us;         /* of runs */
+	uint64_t slice_ns;           /* set before open_stage() */
 	bool reaches;                /* kernels reach host memory; set before open_stage() */
 	unsigned times;              /* told */
 	double fastest_ns;
@@ -122,7 +123,8 @@ static void open_space(uint64_t quota) {
 }
 
 static void open_parts(const struct device_config *c, uint64_t scratch, uint64_t quota) {
-	struct exec_config e = { .scratch_bytes = scratch, .packed_bytes = PACKED_BYTES, .interpreter = st.interpreter };
+	struct exec_config e = { .scratch_bytes = scratch, .packed_bytes = PACKED_BYTES, .interpreter = st.interpreter,
+		.slice_ns = st.slice_ns };
 	struct fault f = { 0 };
 
 	ck_assert_msg(!device_open(c, &st.device, &f), "%s", f.text);
@@ -2186,6 +2188,89 @@ START_TEST(a_short_queue_is_not_behind_a_long_one) {
 }
 END_TEST
 
+/* Of a task of LONG elements; what it is said to take. */
+enum { LONG = 1 << 18, LONG_OPS = 5, LONG_NS = 100 * 1000 * 1000, SLICE_NS = 1000 * 1000 };
+
+static void long_submit(struct buffer *a, struct buffer **outp, struct ending *e) {
+	uint32_t x = leaf_at(a, LONG, 0);
+	struct plan *p;
+
+	output(chain(x, x, LONG_OPS));
+	p = plan_of_graph();
+	ck_assert_uint_eq(p->steps, 1);
+	plan_step_measured(&p->step[0], LONG_NS);
+	plan_unref(p);
+	submit(outp, e);
+}
+
+static void check_long(const float *v) {
+	for (unsigned i = 0; i < LONG; i++)
+		if (v[i] != chain_value((float)i * 0.001f, (float)i * 0.001f, LONG_OPS))
+			ck_abort_msg("element %u is %a", i, (double)v[i]);
+}
+
+/* A long run of one lane, then a short one of another; the short one was asked for while a slice of the long one ran. */
+static void overtake(struct buffer *a, struct buffer *b) {
+	struct ending e[2] = { 0 };
+	struct buffer *late, *soon;
+	struct lane *other;
+
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	turns = 0;
+	long_submit(a, &late, &e[0]);
+	output(op(OP_add, leaf(b), leaf(b)));
+	submit_to(other, &soon, &e[1]);
+	check_long(published(late));
+	wait_idle();
+	ck_assert(!e[0].code && !e[1].code);
+	ck_assert_uint_lt(e[1].turn, e[0].turn);
+	ck_assert_uint_ge(exec_counters(st.exec)->slices, 4);
+	buffer_unref(late);
+	buffer_unref(soon);
+	lane_free(other);
+}
+
+static void go_in_slices(enum config_interpreter mode) {
+	struct buffer *a, *b, *out;
+	struct ending e = { 0 };
+
+	st.slice_ns = SLICE_NS;
+	st.interpreter = mode;
+	open_usual();
+	if (device_traits(st.device)->strategy != STRATEGY_CPU) {
+		printf("note: skipped, for kernels of the GPU strategy go whole\n");
+		close_stage();
+		return;
+	}
+	a = client_array(LONG, 0, 0.001f);
+	b = client_array(N, 0, 0.001f);
+	/* Nobody else is there. */
+	long_submit(a, &out, &e);
+	check_long(published(out));
+	ck_assert_uint_eq(exec_counters(st.exec)->slices, 0);
+	buffer_unref(out);
+	output(op(OP_add, leaf(b), leaf(b)));
+	submit(&out, &e);
+	published(out);
+	buffer_unref(out);
+	wait_idle();
+	overtake(a, b);
+	ck_assert_uint_eq(exec_counters(st.exec)->steps, 4);
+	buffer_unref(a);
+	buffer_unref(b);
+	close_stage();
+}
+
+START_TEST(a_long_kernel_goes_in_slices_and_a_short_one_overtakes_it) {
+	go_in_slices(INTERPRETER_OFF);
+}
+END_TEST
+
+START_TEST(byte_code_goes_in_slices_too) {
+	go_in_slices(INTERPRETER_ALWAYS);
+}
+END_TEST
+
 START_TEST(a_lane_of_three_times_the_weight_has_three_times_the_runs) {
 	const struct lane_share heavy = { .weight = 3 * LANE_WEIGHT, .priority = LANE_NORMAL };
 	struct contest c;
@@ -2377,6 +2462,8 @@ static void add_sharing(TCase *c) {
 	tcase_add_test(c, a_failed_array_of_one_lane_is_no_trouble_of_the_others);
 	tcase_add_test(c, what_was_not_begun_in_time_fails_and_what_came_after_runs);
 	tcase_add_test(c, a_short_queue_is_not_behind_a_long_one);
+	tcase_add_test(c, a_long_kernel_goes_in_slices_and_a_short_one_overtakes_it);
+	tcase_add_test(c, byte_code_goes_in_slices_too);
 	tcase_add_test(c, a_lane_of_three_times_the_weight_has_three_times_the_runs);
 	tcase_add_test(c, lanes_of_one_group_have_together_what_one_lane_has);
 	tcase_add_test(c, a_group_waits_for_its_share_also_where_nobody_else_wants_it);

@@ -37,10 +37,18 @@ struct emit_launch {
 };
 
 /*
- * How a task of these extents is cut: writes the words KERNEL_WORD_ITEMS to KERNEL_WORD_EXTENT of
+ * How a task of these extents is cut: writes the words KERNEL_WORD_ITEMS to KERNEL_WORD_BEGIN of
  * the record (extent is the caller's: elements reduced, or K; 0 for MAP, where the word then holds
  * the elements of a piece) and returns the launch. When several tasks share a launch, its size is
  * the largest of theirs. A task without elements gets no items and is safe to launch.
  */
 struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
 	uint64_t extent, uint64_t *record);
+
+/*
+ * May a task be launched in slices? A slice is a launch of its own with the record of the task, but for two words:
+ * KERNEL_WORD_ITEMS, how many items it has, and KERNEL_WORD_BEGIN, the unit that the first of them begins with,
+ * a multiple of KERNEL_WORD_UNITS_PER_ITEM. In order, one after the other: items of two slices may share memory of
+ * their own. Not where an item finds more than its units by its number, as sorts and scatters do.
+ */
+bool emit_divisible(const struct kernel *k, const struct traits *t);

@@ -62,7 +62,7 @@ void frame_open(struct writer *w) {
 }
 
 void frame_units(struct writer *w) {
-	text_line(w, "const ulong begin = get_group_id(0) * r[%u];", KERNEL_WORD_UNITS_PER_ITEM);
+	text_line(w, "const ulong begin = r[%u] + get_group_id(0) * r[%u];", KERNEL_WORD_BEGIN, KERNEL_WORD_UNITS_PER_ITEM);
 	text_line(w, "const ulong end = min(begin + r[%u], r[%u]);", KERNEL_WORD_UNITS_PER_ITEM,
 		KERNEL_WORD_UNITS);
 }

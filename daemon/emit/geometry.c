@@ -461,6 +461,7 @@ struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t,
 
 	record[KERNEL_WORD_PIECES] = 1;
 	record[KERNEL_WORD_EXTENT] = extent;
+	record[KERNEL_WORD_BEGIN] = 0;
 	if (k->root == KERNEL_INTERPRETER) {
 		/* What it runs is cut by bytecode_geometry(). */
 		record[KERNEL_WORD_ITEMS] = 0;
@@ -470,4 +471,8 @@ struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t,
 	find_cut(k, t)(&c);
 	launch.items = most(record[KERNEL_WORD_ITEMS], launch.local);
 	return launch;
+}
+
+bool emit_divisible(const struct kernel *k, const struct traits *t) {
+	return t->strategy == STRATEGY_CPU && k->root != KERNEL_SORT && k->root != KERNEL_SCATTER;
 }

@@ -57,6 +57,7 @@ static void write_defines(const struct writer *w, enum dialect dialect, struct s
 	str_printf(text, "#define INTERP_UNITS_PER_ITEM %u\n", KERNEL_WORD_UNITS_PER_ITEM);
 	str_printf(text, "#define INTERP_PIECES %u\n", KERNEL_WORD_PIECES);
 	str_printf(text, "#define INTERP_EXTENT %u\n", KERNEL_WORD_EXTENT);
+	str_printf(text, "#define INTERP_FIRST %u\n", KERNEL_WORD_BEGIN);
 	str_printf(text, "#define INTERP_DIMS %u\n", KERNEL_WORD_DIMS);
 }
 

@@ -24,6 +24,7 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->flat = device_flat(c->device);
 	x->scratch_limit = c->scratch_bytes;
 	x->packed_limit = c->packed_bytes;
+	x->slice_ns = c->slice_ns;
 	x->time_kernels = c->time_kernels;
 	if (interpret_open(x, c->interpreter)) {
 		free(x);

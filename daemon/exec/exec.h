@@ -32,6 +32,7 @@ struct exec_config {
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
 	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
 	enum config_interpreter interpreter; /* which elementwise kernels run as byte code */
+	uint64_t slice_ns;            /* while there are other lanes, longer launches are made in slices of about that; 0: never */
 	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };
 
@@ -165,6 +166,7 @@ int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, co
 struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
 	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */
+	uint64_t slices;                                 /* launches of a part of a step */
 	uint64_t expired, cancelled;
 	uint64_t interpreted;                            /* of the steps: those that an interpreter ran */
 	uint64_t moved, moved_bytes;                     /* residence.c: arrays that went to the host to make room */

@@ -110,7 +110,7 @@ bool interpret_chosen(const struct exec *x, const struct prepared_step *s) {
 }
 
 /* The table, then the records, then the code that all of them are run by. */
-int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks) {
+int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) {
 	const struct interpreted *code = s->code;
 	uint64_t *record = x->image + tasks, *end = record + (uint64_t)tasks * s->words;
 
@@ -118,8 +118,9 @@ int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tas
 	memcpy(end, code->word, code->words * sizeof *end);
 	for (uint32_t i = 0; i < tasks; i++, record += s->words) {
 		memcpy(record, code->cut, sizeof code->cut);
+		slice_mark(p, record);
 		x->image[i] = bytecode_task((uint64_t)(record - x->image), (uint64_t)(end - x->image));
 	}
 	return device_launch_words(x->device, x->interpreter[code->dialect], x->image,
-		(uint64_t)(end - x->image) + code->words, tasks, code->launch.items, code->launch.local);
+		(uint64_t)(end - x->image) + code->words, tasks, p->items, code->launch.local);
 }

@@ -136,6 +136,7 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	to->items = launch.items;
 	to->local = launch.local;
 	to->kernel = s->kernel;
+	to->divisible = emit_divisible(s->kernel, device_traits(x->device));
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && x->interpreter_mode == INTERPRETER_ALWAYS))
 		return r;

@@ -4,7 +4,8 @@
  * It waits, without blocking anybody but its own lane, until its leaves have values and all its
  * programs are built; a program that failed has its step cut in two, and waiting goes on with the new
  * plan. Then memory is taken, all of it or none, and steps are launched; where the device has enough to do it
- * stops between two steps and goes on later. With the last step launched it lets go of its
+ * stops between two steps and goes on later. A step that takes long is launched in slices, each some of its items, and so
+ * can be stopped, too. With the last step launched it lets go of its
  * leaves and temporaries: what is launched later may have their memory.
  *
  * Runs of one plan, of several lanes, go step by step together: each step of all of them is one launch, a task
@@ -244,25 +245,60 @@ static uint32_t launch_end(const struct prepared *p, uint32_t first) {
 	return end;
 }
 
-/* By the best program that is ready. */
-static int launch_records(struct exec *x, struct run *r, uint32_t end, uint32_t tasks) {
+/* What the best program that is ready would launch; a step that was begun goes on with the program it began with. */
+static struct slice whole_step(const struct exec *x, struct run *r) {
 	const struct prepared_step *s = &r->prepared->step[r->step];
-	bool interpreted = interpret_chosen(x, s);
+
+	if (!r->went)
+		r->interpreted = s->items && interpret_chosen(x, s);
+	return (struct slice){ .items = r->interpreted ? s->code->launch.items : s->items, .whole = true };
+}
+
+/* What is timed goes as it is. */
+static bool goes_in_slices(const struct exec *x, const struct run *r, uint32_t end) {
+	return x->slice_ns && x->lanes > 1 && end == r->step + 1 && r->prepared->step[r->step].divisible &&
+	       !r->stepwise && !r->timing && !x->time_kernels && schedule_step_ns(r, r->step) > x->slice_ns;
+}
+
+/* As many items as take about slice_ns, the same number for every compute unit; or all that are left. */
+static struct slice next_slice(const struct exec *x, const struct run *r, uint32_t end, uint64_t all) {
+	uint64_t units = device_traits(x->device)->units, most = all;
+
+	if (goes_in_slices(x, r, end)) {
+		most = (uint64_t)((double)all * (double)x->slice_ns / (double)schedule_step_ns(r, r->step));
+		most = most > units ? most - most % units : units;
+	}
+	if (most > all - r->went)
+		most = all - r->went;
+	return (struct slice){ .first = r->went, .items = most, .whole = most == all };
+}
+
+static int launch_records(
+	struct exec *x, struct run *r, uint32_t end, uint32_t tasks, const struct slice *p) {
+	const struct prepared_step *s = &r->prepared->step[r->step];
 	int e;
 
 	if (!tasks)
 		return 0;
-	e = interpreted ? interpret_launch(x, s, tasks) : device_launch(x->device, s->program, x->record, tasks, s->items, s->local);
+	slice_mark(p, x->record);
+	if (r->interpreted)
+		e = interpret_launch(x, s, tasks, p);
+	else
+		e = device_launch(x->device, s->program, x->record, tasks, p->items, s->local);
 	if (e)
 		return e;
-	x->counters.interpreted += interpreted ? tasks : 0;
+	x->counters.slices += !p->whole;
+	if (p->first)
+		return 0;
+	x->counters.interpreted += r->interpreted ? tasks : 0;
 	for (uint32_t i = r->step; i < end; i++)
-		plan_step_ran(&r->plan->step[i], interpreted);
+		plan_step_ran(&r->plan->step[i], r->interpreted);
 	return 0;
 }
 
 /* Those of the runs whose records fit one launch go with it; *wentp counts them, *tasksp their tasks. */
-static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t end, uint32_t *wentp, uint32_t *tasksp) {
+static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t end, const struct slice *p,
+	uint32_t *wentp, uint32_t *tasksp) {
 	uint32_t first = crew[0]->step, most;
 	const struct prepared_step *s = &crew[0]->prepared->step[first];
 
@@ -275,15 +311,16 @@ static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t 
 		*wentp = n = most ? most : 1;
 	for (uint32_t i = 0; i < n; i++)
 		fill_records(x, crew[i], first, end, tasksp);
-	return launch_records(x, crew[0], end, *tasksp);
+	return launch_records(x, crew[0], end, *tasksp, p);
 }
 
-static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end) {
+/* A part of what the steps cost. */
+static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end, double part) {
 	uint64_t ns = 0;
 
 	for (uint32_t i = first; i < end; i++)
 		ns += schedule_step_ns(r, i);
-	schedule_charge(x, &r->item, ns);
+	schedule_charge(x, &r->item, 1 + (uint64_t)((double)ns * part));
 }
 
 /* Waits for the launch, for its time. */
@@ -297,16 +334,21 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 	return e;
 }
 
-/* Steps [r->step, end), as one launch. */
+/* Steps [r->step, end), as one launch, or the next slice of one step. */
 static int launch_to(struct exec *x, struct run *r, uint32_t end) {
+	struct slice all = whole_step(x, r), p = next_slice(x, r, end, all.items);
 	uint32_t tasks, went;
-	int e = launch(x, &r, 1, end, &went, &tasks);
+	int e = launch(x, &r, 1, end, &p, &went, &tasks);
 
 	if (e)
 		return e;
-	x->counters.steps += tasks;
 	if (tasks)
-		charge(x, r, r->step, end);
+		charge(x, r, r->step, end, (double)p.items / (double)all.items);
+	r->went += p.items;
+	if (tasks && r->went < all.items)
+		return 0;
+	r->went = 0;
+	x->counters.steps += tasks;
 	/* What an interpreter takes says nothing of the plan. */
 	if (r->timing && tasks && r->plan->step[r->step].interpreted_last)
 		r->timing = timing_free(r->timing);
@@ -349,14 +391,15 @@ static int launch_together(struct exec *x, struct run *const *crew, uint32_t n) 
 	uint32_t first = crew[0]->step, end = launch_end(crew[0]->prepared, first), went, tasks;
 
 	for (uint32_t i = 0; i < n; i += went) {
-		int e = launch(x, crew + i, n - i, end, &went, &tasks);
+		struct slice all = whole_step(x, crew[i]);
+		int e = launch(x, crew + i, n - i, end, &all, &went, &tasks);
 
 		if (e)
 			return e;
 		x->counters.steps += tasks;
 		for (uint32_t k = i; k < i + went; k++) {
 			if (tasks)
-				charge(x, crew[k], first, end);
+				charge(x, crew[k], first, end, 1);
 			crew[k]->step = end;
 		}
 	}
@@ -507,5 +550,5 @@ int runs_launch(struct exec *x, struct run *const *crew, uint32_t n) {
 
 	if (n > 1)
 		return crew_launch(x, crew, n);
-	return run_conclude(x, r, r->timed && !r->step ? launch_timed(x, r) : launch_steps(x, r));
+	return run_conclude(x, r, r->timed && !r->step && !r->went ? launch_timed(x, r) : launch_steps(x, r));
 }

@@ -8,7 +8,7 @@
  *
  * The device is given little more than it needs to stay busy. What waits meanwhile can be overtaken, and
  * runs of the same plan that are met waiting become tasks of one launch (run.c): a crew. So a run that was begun
- * pauses between two launches where those that wait would wait long.
+ * pauses between two launches where those that wait would wait long; what takes long is launched in slices.
  *
  * Lanes of one group, a user's, are charged as many times as there are busy ones among them, so that together they get
  * what one lane gets. A group with a limit owes time for what it used, and none of its runs is launched before that has passed.
@@ -324,7 +324,7 @@ bool schedule_pauses(const struct exec *x) {
 }
 
 static bool fits(const struct run *leader, const struct run *r) {
-	return r->together && !r->timed && !r->item.sorrow && r->plan == leader->plan && r->step == leader->step;
+	return r->together && !r->timed && !r->item.sorrow && !r->went && r->plan == leader->plan && r->step == leader->step;
 }
 
 /* Binds others that wait at the same step of the same plan; how many there are with the first. */
@@ -334,7 +334,7 @@ static uint32_t gather(struct exec *x, struct run **crew) {
 	uint64_t ns, sum;
 	uint32_t n = 1;
 
-	if (!leader->together || leader->timed || x->time_kernels || !q->count)
+	if (!leader->together || leader->timed || leader->went || x->time_kernels || !q->count)
 		return 1;
 	sum = ns = rest_ns(leader, SCHEDULE_SLICE_NS);
 	for (uint32_t i = 0; i < q->count && i < SCHEDULE_LOOKS && n < SCHEDULE_CREW; i++) {

@@ -231,6 +231,7 @@ struct prepared_step {
 	uint64_t items;                       /* 0: nothing to do */
 	uint32_t local;
 	uint32_t words;
+	bool divisible;                       /* may be launched in slices, see emit_divisible() */
 	uint32_t first;                       /* the first step of its launch */
 	uint32_t pack;                        /* of prepared->packed: what it writes, or PLAN_NONE */
 	uint64_t *record;
@@ -266,6 +267,20 @@ int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct 
 /* Can all steps be launched? 0, -EAGAIN while a program is built, or FAULT_BUILD with the step whose program failed. */
 int prepared_check(struct exec *x, struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
 
+/* Items of a task that go with one launch. */
+struct slice {
+	uint64_t first, items;
+	bool whole;                           /* all there are */
+};
+
+/* Writes into the task's record which they are. */
+static inline void slice_mark(const struct slice *p, uint64_t *record) {
+	if (p->whole)
+		return;
+	record[KERNEL_WORD_ITEMS] = p->items;
+	record[KERNEL_WORD_BEGIN] = p->first * record[KERNEL_WORD_UNITS_PER_ITEM];
+}
+
 /* ---- interpret.c ---- */
 
 /* Asks for the interpreters that the cache has. 0 or -ENOMEM. */
@@ -278,8 +293,8 @@ int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_ste
 bool interpret_ready(const struct exec *x, const struct prepared_step *s);
 bool interpret_failed(const struct exec *x, const struct prepared_step *s);
 bool interpret_chosen(const struct exec *x, const struct prepared_step *s);
-/* Launches so many tasks of the step, whose records stand in exec->record. As device_launch(). */
-int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks) FAULT_MUST_USE;
+/* Launches so many tasks of the step, whose records stand in exec->record, or a slice of one. As device_launch(). */
+int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) FAULT_MUST_USE;
 
 /* ---- packed.c ---- */
 
@@ -347,6 +362,8 @@ struct run {
 	uint64_t *leaf_offset, *scalar, *base; /* base: address of each slot, once bound */
 	uint32_t leaves, outputs;
 	uint32_t step;                        /* the next to launch */
+	uint64_t went;                        /* items of it that are launched: it goes in slices */
+	bool interpreted;                     /* ... as byte code */
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
 	bool together;                        /* may be launched with runs of other lanes */
@@ -493,6 +510,7 @@ struct exec {
 	struct space *spaces;
 	struct lane *lane, *blocked;          /* all; those whose first item waits for something */
 	uint32_t lanes;
+	uint64_t slice_ns;                    /* exec_config */
 	struct ready ready[LANE_PRIORITIES];
 	uint64_t asked;
 	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */

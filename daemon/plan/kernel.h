@@ -404,6 +404,8 @@ enum {
 	KERNEL_WORD_PIECES,
 	/* Elements reduced or scanned (all blocks together) or of a row, updates, K or keys; MAP: elements of a piece, set by emit_geometry(). */
 	KERNEL_WORD_EXTENT,
+	/* The first unit: 0, but where a task is launched in slices (see emit_divisible()). */
+	KERNEL_WORD_BEGIN,
 	KERNEL_WORD_DIMS,
 };
 
