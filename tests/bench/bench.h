@@ -61,7 +61,7 @@ struct bench {
 	const char *device;                  /* its name */
 	double supervisor_idle, engine_idle; /* their anonymous memory right after the start */
 	double budget;                       /* seconds for the runs of one variant */
-	int clients;                         /* of share, and for how long */
+	int clients, heavy;                  /* of share, heavy ones among them, and for how long */
 	double seconds;
 	bool captured;                       /* workloads are replayed, not recorded each time */
 	int pipelined;                       /* of a workload in one run: 1, or several before a wait */

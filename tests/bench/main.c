@@ -32,6 +32,7 @@ enum {
 	KEY_COLDSTART,
 	KEY_CLIENTS,
 	KEY_SECONDS,
+	KEY_HEAVY,
 	CLIENTS_MOST = 1024,
 	PIPELINED_MOST = 10000,
 	WORKLOADS_MOST = 256,
@@ -79,7 +80,7 @@ struct command {
 	int repeat;
 	int pipelined;
 	bool captured;
-	int clients;
+	int clients, heavy;
 	double seconds;
 	double budget;
 	char fusiond[PATH_MAX];
@@ -276,7 +277,7 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	struct fusion_options options = { .socket = d->socket, .name = "fusion-bench" };
 	struct bench b = {
 		.socket = d->socket, .folder = d->folder, .repeat = c->repeat, .budget = c->budget,
-		.clients = c->clients, .seconds = c->seconds, .pipelined = c->pipelined,
+		.clients = c->clients, .heavy = c->heavy, .seconds = c->seconds, .pipelined = c->pipelined,
 		.captured = c->captured
 	};
 	char cache[PRIVATE_DAEMON_PATH];
@@ -413,6 +414,7 @@ static const struct argp_option option_table[] = {
 	{ "fusiond", KEY_FUSIOND, "PATH", 0, "The daemon (beside this program)", 0 },
 	{ "serve-roundtrip", KEY_ROUNDTRIP, "URL", OPTION_HIDDEN, NULL, 0 },
 	{ "clients", KEY_CLIENTS, "N", 0, "Processes of the workload share, sessions of clients (8)", 0 },
+	{ "heavy", KEY_HEAVY, "N", 0, "So many of the processes of share want 16M floats a request; those of the others are told (0)", 0 },
 	{ "seconds", KEY_SECONDS, "S", 0, "How long they work (3)", 0 },
 	{ "memory-client", KEY_MEMORY, "SOCKET", OPTION_HIDDEN, NULL, 0 },
 	{ "coldstart-client", KEY_COLDSTART, "FIRST SOCKET", OPTION_HIDDEN, NULL, 0 },
@@ -491,11 +493,18 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_CLIENTS:
 		c->clients = (int)ceil(parse_number(state, value, CLIENTS_MOST));
 		return 0;
+	case KEY_HEAVY:
+		c->heavy = (int)parse_number(state, value, CLIENTS_MOST);
+		return 0;
 	case KEY_SECONDS:
 		c->seconds = parse_number(state, value, 3600);
 		return 0;
 	case ARGP_KEY_ARG:
 		add_workload(state, c, value);
+		return 0;
+	case ARGP_KEY_END:
+		if (c->heavy && c->heavy >= c->clients)
+			argp_error(state, "--heavy: one of --clients must be a light one");
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		if (!c->workloads)

@@ -2,6 +2,9 @@
  * Many processes on one daemon: each sends two arrays of 64 KiB, asks for operations on them (those of
  * a small activation, four times over) and reads the result, again and again.
  *
+ * Some of them may be heavy: those ask for the same operations on 16M floats that the daemon has, and wait. What is
+ * told of requests is then of those of the light ones.
+ *
  * A client is this program started again. It says when it has its first result, goes on until all
  * others are warm and the daemon builds no more kernels, then counts for so many seconds. Every client compares its first result
  * with the host's arithmetic. How long a new process takes to its first result is measured afterwards, with
@@ -22,6 +25,8 @@ enum {
 	SHARE_ELEMENTS = 16384,
 	SHARE_ROUNDS = 4,
 	SHARE_WARM = 200,
+	SHARE_HEAVY_ELEMENTS = 16 << 20,
+	SHARE_HEAVY_WARM = 3,
 	SHARE_FIRSTS = 7,
 	SHARE_ARGUMENT = 160,
 	SHARE_LINE = 128,
@@ -48,6 +53,7 @@ struct share_end {
 struct share_work {
 	fusion_context *context;
 	float x[SHARE_ELEMENTS], w[SHARE_ELEMENTS], got[SHARE_ELEMENTS];
+	fusion_array *t, *u;     /* of a heavy one */
 };
 
 static void fill(struct share_work *k) {
@@ -90,7 +96,7 @@ static fusion_array *record(fusion_array *t, fusion_array *u) {
 }
 
 /* What is computed on the way goes with the scope, before the result is asked for, so it need not be stored. */
-static int request(struct share_work *k) {
+static int light_request(struct share_work *k) {
 	static const int64_t dims[] = { SHARE_ELEMENTS };
 	fusion_array *t, *u, *y;
 	int r = fusion_scope_begin(k->context);
@@ -105,6 +111,32 @@ static int request(struct share_work *k) {
 		r = fusion_read(y, k->got, sizeof k->got);
 	fusion_release(y);
 	return r;
+}
+
+static int heavy_request(struct share_work *k) {
+	fusion_array *y;
+	int r = fusion_scope_begin(k->context);
+
+	if (r)
+		return r;
+	y = fusion_keep(record(k->t, k->u));
+	r = fusion_scope_end(k->context);
+	if (!r)
+		r = fusion_wait(y);
+	fusion_release(y);
+	return r;
+}
+
+static int request(struct share_work *k) {
+	return k->t ? heavy_request(k) : light_request(k);
+}
+
+static int become_heavy(struct share_work *k) {
+	static const int64_t dims[] = { SHARE_HEAVY_ELEMENTS };
+
+	k->t = fusion_full(k->context, FUSION_F32, 1, dims, 0.5);
+	k->u = fusion_full(k->context, FUSION_F32, 1, dims, 0.25);
+	return k->t && k->u ? 0 : -1;
 }
 
 static int repeat(struct share_work *k, double seconds, struct samples *s) {
@@ -132,7 +164,7 @@ static double cpu_seconds(void) {
 static int warm_up(struct share_work *k) {
 	struct pollfd told = { .fd = STDIN_FILENO, .events = POLLIN };
 
-	for (int i = 0; i < SHARE_WARM; i++)
+	for (int i = 0; i < (k->t ? SHARE_HEAVY_WARM : SHARE_WARM); i++)
 		if (request(k))
 			return -1;
 	if (process_put("", 1))
@@ -158,7 +190,7 @@ static int count(struct share_work *k, double seconds) {
 	return r;
 }
 
-/* argument: "SECONDS SOCKET"; 0 seconds: the first result only. */
+/* argument: "SECONDS SOCKET"; 0 seconds: the first result only; negative: a heavy one. */
 int share_client(const char *argument) {
 	static struct share_work k;
 	char *socket;
@@ -171,16 +203,18 @@ int share_client(const char *argument) {
 	fill(&k);
 	r = fusion_open(&k.context, &options);
 	if (!r)
-		r = request(&k);
+		r = light_request(&k);
 	first.when = bench_now();
 	if (!r)
 		r = check(&k);
 	if (!r)
 		r = process_put(&first, sizeof first);
-	if (!r && seconds > 0)
+	if (!r && seconds < 0)
+		r = become_heavy(&k);
+	if (!r && seconds != 0)
 		r = warm_up(&k);
-	if (!r && seconds > 0)
-		r = count(&k, seconds);
+	if (!r && seconds != 0)
+		r = count(&k, fabs(seconds));
 	if (r && fusion_error_code())
 		bench_fail("share: %s", fusion_error());
 	fusion_close(k.context);
@@ -229,20 +263,23 @@ static int start_all(const struct bench *b, struct process *p, int clients) {
 }
 
 struct share_result {
-	struct samples latency;  /* of all */
-	double sum, squares;     /* of the requests of each client */
+	struct samples latency;  /* of all light ones */
+	struct samples heavy;    /* of the others */
+	double sum, squares;     /* of the requests of each light client */
 	double cpu;
 };
 
-static int collect(struct process *p, struct share_result *x) {
+static int collect(struct process *p, bool heavy, struct share_result *x) {
 	struct share_end end;
 	double value;
 
 	if (process_get(p, &end, sizeof end))
 		return -1;
 	for (int i = 0; i < end.count; i++)
-		if (process_get(p, &value, sizeof value) || samples_add(&x->latency, value))
+		if (process_get(p, &value, sizeof value) || samples_add(heavy ? &x->heavy : &x->latency, value))
 			return -1;
+	if (heavy)
+		return 0;
 	x->cpu += end.cpu;
 	x->sum += end.count;
 	x->squares += (double)end.count * end.count;
@@ -310,6 +347,10 @@ static void report_result(cJSON *report, struct share_result *x, int clients, do
 	tell(report, "99 of 100 within, us", p99);
 	tell(report, "Jain's index, percent", 100 * jain);
 	tell(report, "first result of a new process, us", 1e6 * first);
+	if (!x->heavy.count)
+		return;
+	figure(report, "heavy_ms", 1e3 * samples_median(&x->heavy));
+	tell(report, "half of the heavy ones' requests within, us", 1e6 * samples_median(&x->heavy));
 }
 
 static int run_all(const struct bench *b, struct process *p, int clients, double seconds,
@@ -318,13 +359,13 @@ static int run_all(const struct bench *b, struct process *p, int clients, double
 	int r = 0;
 
 	for (int i = 0; !r && i < clients; i++)
-		r = client_start(b, seconds, &p[i]);
+		r = client_start(b, i < b->heavy ? -seconds : seconds, &p[i]);
 	if (!r)
 		r = start_all(b, p, clients);
 	if (!r)
 		r = threads_read(b->engine, &before);
 	for (int i = 0; !r && i < clients; i++)
-		r = collect(&p[i], x);
+		r = collect(&p[i], i < b->heavy, x);
 	if (!r)
 		r = threads_read(b->engine, t);
 	t->work -= before.work;
@@ -351,10 +392,12 @@ int measure_share(struct bench *b, int clients, double seconds, cJSON *report) {
 	if (!r && !x.latency.count)
 		r = bench_fail("share: not one request ended in time");
 	if (!r) {
-		report_result(report, &x, clients, seconds, first);
-		report_cpu(report, &x, &t);
+		report_result(report, &x, clients - b->heavy, seconds, first);
+		if (!b->heavy)
+			report_cpu(report, &x, &t);
 	}
 	samples_free(&x.latency);
+	samples_free(&x.heavy);
 	free(p);
 	return r;
 }
