@@ -96,6 +96,18 @@ bool context_enter_release(struct fusion_context *c) {
 	return true;
 }
 
+static void free_text(const char *text) {
+	free((char *)(uintptr_t)text);
+}
+
+static void options_free(struct fusion_options *o) {
+	free_text(o->socket);
+	free_text(o->name);
+	free_text(o->authority);
+	free_text(o->certificate);
+	free_text(o->key);
+}
+
 static void context_free(struct fusion_context *c) {
 	stream_free(c);
 	arenas_free(&c->arenas);
@@ -107,6 +119,7 @@ static void context_free(struct fusion_context *c) {
 	slab_free(&c->tapes);
 	c->rules = rules_free(c->rules);
 	defined_free(c->definitions);
+	options_free(&c->options);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -133,6 +146,20 @@ static const char *first_text(const char *a, const char *b, const char *c) {
 	return a && *a ? a : b && *b ? b : c;
 }
 
+/* NULL stays NULL, or where there is no memory. */
+static const char *copy_text(const char *text) {
+	return text ? strdup(text) : NULL;
+}
+
+static void options_keep(struct fusion_options *to, const struct fusion_options *from) {
+	*to = (struct fusion_options){ .timeout_ms = from->timeout_ms,
+		.socket = copy_text(first_text(from->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET)),
+		.name = copy_text(first_text(from->name, program_invocation_short_name, "unnamed")),
+		.authority = copy_text(first_text(from->authority, getenv("FUSION_CA"), NULL)),
+		.certificate = copy_text(first_text(from->certificate, getenv("FUSION_CERT"), NULL)),
+		.key = copy_text(first_text(from->key, getenv("FUSION_KEY"), NULL)) };
+}
+
 static struct fusion_context *context_new(const struct fusion_options *o) {
 	struct fusion_context *c = calloc(1, sizeof *c);
 	uint32_t most = LIMIT_BATCH_OPS;
@@ -152,8 +179,10 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	slab_init(&c->arrays, sizeof(struct fusion_array));
 	slab_init(&c->attrs, sizeof(struct op_attr));
 	slab_init(&c->tapes, sizeof(struct tape));
-	if (c->slots && c->sent && !pthread_mutex_init(&c->lock, NULL))
+	options_keep(&c->options, o);
+	if (c->slots && c->sent && c->options.socket && c->options.name && !pthread_mutex_init(&c->lock, NULL))
 		return c;
+	options_free(&c->options);
 	slots_free(c->slots);
 	sent_free(c->sent);
 	free(c);
@@ -172,18 +201,15 @@ static int door_hello(struct fusion_context *c, const struct fusion_options *o, 
 	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
 	const char *device = first_text(o->device, getenv("FUSION_DEVICE"), "");
 	struct door_setting setting[2];
-	const char *path = first_text(o->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET);
-	const char *name = first_text(o->name, program_invocation_short_name, "unnamed");
 	unsigned settings = 0;
 
-	c->door.files = (struct link_files){ .authority = first_text(o->authority, getenv("FUSION_CA"), NULL),
-		.certificate = first_text(o->certificate, getenv("FUSION_CERT"), NULL),
-		.key = first_text(o->key, getenv("FUSION_KEY"), NULL) };
+	c->door.files = (struct link_files){ .authority = c->options.authority, .certificate = c->options.certificate,
+		.key = c->options.key };
 	if (fuse != FUSION_DEFAULT)
 		setting[settings++] = (struct door_setting){ "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
 	if (*device)
 		setting[settings++] = (struct door_setting){ DOOR_OPTION_DEVICE, device };
-	return door_enter(&c->door, path, name, ring_wanted() ? FEATURE_RING : 0, settings, setting, f);
+	return door_enter(&c->door, c->options.socket, c->options.name, ring_wanted() ? FEATURE_RING : 0, settings, setting, f);
 }
 
 static void contexts_add(struct fusion_context *c) {

@@ -36,6 +36,7 @@ struct fusion_context {
 	uint32_t batch_ops;
 	struct fusion_context *next;     /* list for fork(), see context.c */
 
+	struct fusion_options options;   /* what another context needs to find the same daemon; its texts are ours */
 	struct door door;
 	struct stream stream;
 	struct arenas arenas;

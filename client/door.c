@@ -150,6 +150,18 @@ static int copy_text(struct wire_cursor *c, const char *field, char *text, size_
 	return 0;
 }
 
+/* Not of a daemon that has one alone and does not say so. */
+static int read_devices(struct door *d, struct wire_cursor *c, struct fault *f) {
+	int r;
+
+	d->number = 0;
+	d->devices = 1;
+	if (!c->left)
+		return 0;
+	r = wire_get_uint(c, "number", UINT32_MAX, &d->number, f);
+	return r ? r : wire_get_uint(c, "devices", UINT32_MAX, &d->devices, f);
+}
+
 static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	struct door *d = user;
 	const void *secret;
@@ -172,6 +184,8 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 		r = copy_text(c, "url", d->url, sizeof d->url, f);
 	if (!r)
 		r = copy_text(c, "device", d->device, sizeof d->device, f);
+	if (!r)
+		r = read_devices(d, c, f);
 	if (r)
 		return r;
 	memcpy(d->secret, secret, sizeof d->secret);

@@ -35,6 +35,7 @@ struct door {
 	uint8_t secret[LIMIT_SECRET_BYTES];
 	char url[DOOR_URL_TEXT];     /* of the op stream */
 	char device[DOOR_DEVICE_TEXT];
+	uint64_t number, devices;    /* of the device, and how many the daemon has */
 };
 
 struct door_setting {

@@ -197,7 +197,11 @@ enum fusion_rights {
  * others see of a write.
  */
 FUSION_API int fusion_export(fusion_array *array, enum fusion_rights rights, uint64_t lifetime_ms, struct fusion_token *tokenp);
-/* The array of a token, in place: nothing is copied. An error does not tell what is wrong with a token. */
+/*
+ * The array of a token, in place: nothing is copied. An array on another device of the daemon than this context's is copied, through the
+ * memory of this process: what comes is an array like any other, that neither sees later writes nor is seen written. An error
+ * does not tell what is wrong with a token.
+ */
 FUSION_API fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token);
 /* A token of this context opens nothing any more. */
 FUSION_API int fusion_revoke(fusion_context *context, const struct fusion_token *token);

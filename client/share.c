@@ -6,6 +6,7 @@
  * release, which goes at once, and a map for writing, which changes it for all who hold it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "arena.h"
@@ -218,15 +219,70 @@ static int import_locked(struct recording *r, const struct fusion_token *token, 
 	return *arrayp ? 0 : -ENOMEM;
 }
 
-fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token) {
+/* Opens nothing, here: the caller tries elsewhere, and has the sentence. */
+static fusion_array *import_here(fusion_context *c, const struct fusion_token *token, struct fault *unknown) {
 	fusion_array *array = NULL;
 	struct recording r;
 	int failed;
 
-	if (!record_begin_source(&r, "import", context))
+	unknown->code = 0;
+	if (!record_begin_source(&r, "import", c))
 		return NULL;
 	failed = token ? import_locked(&r, token, &array) : fault_set(&r.fault, FAULT_ARGUMENT, "import: the token is NULL");
+	if (failed == FAULT_TOKEN) {
+		*unknown = r.fault;
+		failed = 0;
+	}
 	record_end_code(&r, failed);
+	return array;
+}
+
+/* ---- import from another device ---- */
+
+/* An array of another context, as one of this. */
+static fusion_array *copy_of(fusion_context *c, fusion_array *array) {
+	size_t bytes = fusion_bytes(array);
+	void *memory;
+	fusion_array *copy = fusion_create(c, (enum fusion_dtype)array->type.dtype, array->type.rank, array->type.dims, &memory);
+
+	if (!copy)
+		return NULL;
+	if (!fusion_read(array, memory, bytes) && !fusion_unmap(copy))
+		return copy;
+	fusion_release(copy);
+	return NULL;
+}
+
+/* Engines know only their own tokens, so each is asked by a session of its own, which ends here. */
+static fusion_array *import_from(fusion_context *c, unsigned device, const struct fusion_token *token, struct fault *unknown) {
+	struct fusion_options o = c->options;
+	fusion_context *other;
+	fusion_array *array, *copy = NULL;
+	char number[16];
+
+	snprintf(number, sizeof number, "%u", device);
+	o.device = number;
+	unknown->code = 0;
+	if (fusion_open(&other, &o))
+		return NULL;
+	array = import_here(other, token, unknown);
+	if (array)
+		copy = copy_of(c, array);
+	fusion_release(array);
+	fusion_close(other);
+	return copy;
+}
+
+fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token) {
+	struct fault unknown;
+	fusion_array *array = import_here(context, token, &unknown);
+	struct fault here = unknown;
+
+	for (unsigned i = 0; unknown.code && i < context->door.devices; i++)
+		if (i != context->door.number)
+			array = import_from(context, i, token, &unknown);
+	if (unknown.code)
+		error_report(here.code, &here);
 	return array;
 }
 

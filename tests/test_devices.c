@@ -174,6 +174,66 @@ static void refused(const char *list, const char *because) {
 	remove_folder();
 }
 
+static fusion_array *arange(fusion_context *c) {
+	fusion_array *a = fusion_arange(c, FUSION_F32, N, 0, 1);
+
+	ck_assert_msg(a != NULL, "%s", fusion_error());
+	return a;
+}
+
+static void expect_values(fusion_array *a, float first, float last) {
+	float got[N];
+
+	ck_assert_msg(!fusion_read(a, got, sizeof got), "%s", fusion_error());
+	ck_assert(got[0] == first && got[N - 1] == last);
+}
+
+START_TEST(an_array_exported_on_another_device_is_imported_as_a_copy) {
+	struct fusion_token token, wrong;
+	fusion_context *first, *second;
+	fusion_array *a, *b, *sum;
+	float *memory;
+
+	if (!start_devices("device.device=*"))
+		return;
+	first = connect_to("0");
+	second = connect_to("1");
+	a = arange(first);
+	ck_assert_int_eq(fusion_export(a, FUSION_SHARE_READ_WRITE, 0, &token), 0);
+	b = fusion_import(second, &token);
+	ck_assert_msg(b != NULL, "%s", fusion_error());
+	ck_assert_int_eq(fusion_error_code(), 0);
+	ck_assert_int_eq(fusion_rank(b), 1);
+	ck_assert_int_eq(fusion_dims(b)[0], N);
+	expect_values(b, 0, N - 1);
+	sum = fusion_add(b, b);
+	expect_values(sum, 0, 2 * (N - 1));
+	ck_assert_int_eq(fusion_map(a, FUSION_MAP_WRITE, (void **)&memory), 0);
+	memory[0] = 42;
+	ck_assert_int_eq(fusion_unmap(a), 0);
+	expect_values(a, 42, N - 1);
+	expect_values(b, 0, N - 1);
+	memcpy(&wrong, &token, sizeof wrong);
+	wrong.bytes[3] ^= 1;
+	ck_assert_ptr_null(fusion_import(second, &wrong));
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_TOKEN);
+	fusion_error_clear();
+	ck_assert_int_eq(fusion_revoke(first, &token), 0);
+	ck_assert_ptr_null(fusion_import(second, &token));
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_TOKEN);
+	fusion_error_clear();
+	for (int i = 0; i < START_TRIES && number_of(0, "sessions") != 1; i++)
+		usleep(50000);
+	ck_assert(number_of(0, "sessions") == 1 && number_of(1, "sessions") == 1);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_release(sum);
+	fusion_close(first);
+	fusion_close(second);
+	daemon_stop();
+}
+END_TEST
+
 START_TEST(a_list_of_devices_that_are_not_there_ends_the_daemon) {
 	refused("no such", "no usable OpenCL device is named \"no such\"");
 	refused("no such:*", "no usable OpenCL device is named \"no such\"");
@@ -193,6 +253,7 @@ int main(void) {
 	tcase_add_test(c, sessions_go_to_the_device_that_has_the_fewest);
 	tcase_add_test(c, a_session_gets_the_device_it_asks_for);
 	tcase_add_test(c, the_end_of_one_engine_is_no_trouble_of_the_others_sessions);
+	tcase_add_test(c, an_array_exported_on_another_device_is_imported_as_a_copy);
 	tcase_add_test(c, a_list_of_devices_that_are_not_there_ends_the_daemon);
 	suite_add_tcase(s, c);
 	runner = srunner_create(s);

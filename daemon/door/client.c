@@ -253,7 +253,7 @@ static int answer_hello(struct client *c, const struct greeting *g, const struct
 	int r;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 7);
+	wire_put_array(&w, 9);
 	wire_put_uint(&w, DOOR_HELLO);
 	wire_put_uint(&w, PROTOCOL_VERSION);
 	wire_put_uint(&w, features);
