@@ -810,18 +810,39 @@ START_TEST(sessions_beyond_the_users_limit_are_refused) {
 END_TEST
 
 START_TEST(connections_beyond_the_limit_are_told_and_closed) {
+	uint64_t session;
 	int fd[32];
 	unsigned n = 0;
 
 	flag("door.connections", "4");
 	start("ready");
 	while (n < 4)
-		fd[n++] = connect_door();
+		fd[n++] = greet("one", &session);
 	fd[n] = connect_door();
 	ck_assert_ptr_nonnull(strstr(expect_fault(fd[n], FAULT_LIMIT), "door.connections"));
 	expect_closed(fd[n]);
 	while (n--)
 		close(fd[n]);
+}
+END_TEST
+
+START_TEST(at_the_limit_silent_connections_make_room) {
+	uint64_t session;
+	int fd[5];
+
+	flag("door.connections", "4");
+	start("ready");
+	fd[0] = greet("one", &session);
+	for (int i = 1; i < 4; i++)
+		fd[i] = connect_door();
+	fd[4] = greet("two", &session);
+	expect_closed(fd[1]);
+	send_hello(fd[2], PROTOCOL_VERSION, "three", NULL, NULL);
+	ck_assert(receive(fd[2]));
+	ck_assert_uint_eq(reply.id, DOOR_HELLO);
+	close(fd[0]);
+	for (int i = 2; i < 5; i++)
+		close(fd[i]);
 }
 END_TEST
 
@@ -1175,6 +1196,7 @@ static void add_tests(TCase *tests) {
 	tcase_add_test(tests, more_arenas_than_the_protocol_allows_are_refused);
 	tcase_add_test(tests, sessions_beyond_the_users_limit_are_refused);
 	tcase_add_test(tests, connections_beyond_the_limit_are_told_and_closed);
+	tcase_add_test(tests, at_the_limit_silent_connections_make_room);
 	tcase_add_test(tests, what_is_no_packet_of_the_protocol_is_refused_and_closed);
 	tcase_add_test(tests, a_packet_that_is_too_long_is_refused);
 	tcase_add_test(tests, arenas_need_a_session);

@@ -261,6 +261,8 @@ static int answer_hello(struct client *c, const struct greeting *g, const struct
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_text(&w, child->url);
 	wire_put_text(&w, child->device);
+	wire_put_uint(&w, c->engine->number);
+	wire_put_uint(&w, c->supervisor->engines);
 	r = answer_pair(c, &w, fd);
 	wire_writer_free(&w);
 	return r;
@@ -641,13 +643,35 @@ static int check_connections(const struct supervisor *s, struct fault *f) {
 		s->connections);
 }
 
+/* Of a user, or of all where it is NULL: the oldest connection that has not said anything. False where there is none. */
+static bool close_silent(struct supervisor *s, const struct user *of) {
+	for (struct client *c = s->clients; c; c = c->next) {
+		if (!c->deadline_us || (of && c->user != of))
+			continue;
+		client_close(c);
+		return true;
+	}
+	return false;
+}
+
+/* Who floods the door with silence keeps nobody out, himself included. */
+static int charge_connection(struct supervisor *s, struct user *user, struct fault *f) {
+	int r = user_charge_connection(user, &s->config, f);
+
+	if (r == FAULT_LIMIT && close_silent(s, user))
+		r = user_charge_connection(user, &s->config, f);
+	return r;
+}
+
 static int client_new(struct supervisor *s, int fd, const struct ucred *who, struct client **clientp, struct fault *f) {
 	struct client *c = calloc(1, sizeof *c);
 	int r = c ? check_connections(s, f) : -ENOMEM;
 
+	if (r == FAULT_LIMIT && close_silent(s, NULL))
+		r = check_connections(s, f);
 	if (!r) {
 		c->user = users_get(&s->users, who->uid);
-		r = c->user ? user_charge_connection(c->user, &s->config, f) : -ENOMEM;
+		r = c->user ? charge_connection(s, c->user, f) : -ENOMEM;
 	}
 	if (r) {
 		if (c && c->user)
