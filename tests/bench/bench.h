@@ -133,6 +133,7 @@ int measure_plan(struct bench *b, int64_t operations, cJSON *report) BENCH_MUST_
 int measure_train(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUST_USE;
+int measure_remote(const struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* On daemons of its own: `fusiond` is their program. Prints itself, as JSON where asked; *stop ends it. */

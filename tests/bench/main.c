@@ -199,6 +199,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 		return measure_train(b, report);
 	if (!strcmp(name, "clients"))
 		return measure_clients(b, b->clients, report);
+	if (!strcmp(name, "remote"))
+		return measure_remote(b, report);
 	if (!strcmp(name, "share"))
 		return measure_share(b, b->clients, b->seconds, report);
 	if ((n = size_after(name, "latency_")))
@@ -214,7 +216,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "clients") != 0 &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "remote") != 0 &&
+	       strcmp(name, "clients") != 0 &&
 	       strcmp(name, "train_mlp") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
 }
