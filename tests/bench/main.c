@@ -398,6 +398,7 @@ static void list(void) {
 	puts("queue_N               CPU time of N independent operations on 1,024 floats; K is 1,000 here");
 	puts("queue_chain_N         the same for a chain");
 	puts("plan_N                planning N operations, new and known; nothing of the new ones is run");
+	puts("remote                round trips and bytes a second by the URLs of $FUSIOND_REMOTE_LISTEN beside shared memory");
 	puts("train_mlp             a step of training 64-256-256-10 on batches of 256, with fusion_grad and fusion_sgd");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
