@@ -581,6 +581,60 @@ START_TEST(clients_killed_in_the_middle_leave_nothing) {
 }
 END_TEST
 
+/* ---- the gateway ---- */
+
+static pid_t gateway_pid(void) {
+	char command[128], text[32] = "";
+	FILE *f;
+
+	/* Names in /proc have 15 letters. */
+	snprintf(command, sizeof command, "for p in $(cat /proc/%d/task/%d/children); do grep -q fusiond-gateway /proc/$p/cmdline "
+		"&& echo $p; done", daemon_pid, daemon_pid);
+	f = popen(command, "r");
+	ck_assert_ptr_nonnull(f);
+	if (!fgets(text, sizeof text, f))
+		text[0] = 0;
+	pclose(f);
+	return atoi(text);
+}
+
+/* Where it listens, once it is another one than `before`. */
+static void await_gateway(pid_t before) {
+	char text[URL] = "";
+
+	for (int i = 0; i < PATIENCE && (!*text || gateway_pid() == before || !gateway_pid()); i++) {
+		usleep(50000);
+		text[0] = 0;
+		status_of("remote", text);
+	}
+	ck_assert_msg(strchr(text, ',') != NULL, "the gateway listens at \"%s\"", text);
+	*strchr(text, ',') = 0;
+	snprintf(tcp, sizeof tcp, "%s", text);
+}
+
+START_TEST(the_end_of_the_gateway_is_that_of_its_sessions_alone) {
+	fusion_context *here = connect_client(), *there = connect_to(tcp);
+	pid_t before = gateway_pid();
+	char socket[URL];
+
+	free(softmax_by(there, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	ck_assert_int_gt(before, 0);
+	ck_assert_int_eq(kill(before, SIGKILL), 0);
+	expect_sessions(1);
+	ck_assert_int_ne(fusion_sync(there) || fusion_wait(fusion_scalar(there, FUSION_F32, 1)), 0);
+	fusion_error_clear();
+	fusion_close(there);
+	free(softmax_by(here, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	await_gateway(before);
+	snprintf(socket, sizeof socket, "%s.d/engine-0.1.sock", door);
+	ck_assert_int_eq(access(socket, F_OK), 0);
+	there = connect_to(tcp);
+	free(softmax_by(there, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	fusion_close(there);
+	fusion_close(here);
+}
+END_TEST
+
 /* ---- with other settings ---- */
 
 static void start_few(void) {
@@ -663,7 +717,7 @@ END_TEST
 static Suite *suite(void) {
 	Suite *s = suite_create("remote");
 	TCase *both = tcase_create("both"), *few = tcase_create("few"), *none = tcase_create("none");
-	TCase *hasty = tcase_create("hasty");
+	TCase *hasty = tcase_create("hasty"), *killed = tcase_create("killed");
 
 	tcase_set_timeout(both, TEST_SECONDS);
 	tcase_add_unchecked_fixture(both, start_remote, daemon_stop);
@@ -693,6 +747,11 @@ static Suite *suite(void) {
 	tcase_add_unchecked_fixture(hasty, start_hasty, daemon_stop);
 	tcase_add_test(hasty, who_stops_within_a_frame_is_closed);
 	suite_add_tcase(s, hasty);
+
+	tcase_set_timeout(killed, TEST_SECONDS);
+	tcase_add_unchecked_fixture(killed, start_remote, daemon_stop);
+	tcase_add_test(killed, the_end_of_the_gateway_is_that_of_its_sessions_alone);
+	suite_add_tcase(s, killed);
 
 	tcase_set_timeout(none, TEST_SECONDS);
 	tcase_add_test(none, what_would_not_be_safe_is_not_begun);

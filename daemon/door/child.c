@@ -25,8 +25,8 @@
 #define FUSIOND_LIBEXECDIR "/usr/libexec/fusiond"
 #endif
 
-const struct child_kind child_engine = { "fusiond-engine", "the engine" };
-const struct child_kind child_gateway = { "fusiond-gateway", "the gateway" };
+const struct child_kind child_engine = { "fusiond-engine", "the engine", "engine" };
+const struct child_kind child_gateway = { "fusiond-gateway", "the gateway", "gateway" };
 
 enum {
 	/* program, five pairs of flags, --set pairs, NULL */
@@ -158,8 +158,8 @@ int child_start(
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	c->generation++;
-	snprintf(
-		c->url, sizeof c->url, "ipc://%.*s/engine-%u.%u.sock", CHILD_URL - 48, c->folder, c->number, c->generation);
+	snprintf(c->url, sizeof c->url, "ipc://%.*s/%s-%u.%u.sock", CHILD_URL - 48, c->folder, c->kind->word, c->number,
+		c->generation);
 	r = spawn(c, program, source, pair[1]);
 	close(pair[1]);
 	if (!r)

@@ -53,6 +53,7 @@ struct child_callbacks {
 struct child_kind {
 	const char *program;
 	const char *name;                        /* for people */
+	const char *word;                        /* of the names of its sockets */
 };
 
 extern const struct child_kind child_engine, child_gateway;
