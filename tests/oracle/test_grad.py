@@ -80,25 +80,25 @@ INDEX = index([[2, 0, -1], [1, 1, 7]])
 
 
 def cases():
-    yield Case("add broadcast", op("add"), [(3, 1, 5), (4, 1)], "a + b", second=True)
+    yield Case("add broadcast", op("add"), [(3, 1, 5), (4, 1)], "a + b")
     yield Case("sub broadcast", op("sub"), [(5,), (2, 3, 5)], "a - b")
     yield Case("mul broadcast", op("mul"), [(3, 5), (3, 1)], "a * b", second=True)
     yield Case("mul by itself", lambda c, a: c.op("mul", a, a), [(7,)], "a * a", second=True)
     yield Case("div broadcast", op("div"), [(3, 5), positive(1, 5)], "a / b", second=True)
     yield Case("pow", op("pow"), [positive(3, 5), (5,)], "a ** b", second=True)
-    yield Case("maximum", op("maximum"), [away(3, 5), (1, 5)], "torch.maximum(a, b)", edge=[TIES, TIES.T[:1]])
-    yield Case("minimum", op("minimum"), [away(3, 5), (1, 5)], "torch.minimum(a, b)", edge=[TIES, TIES.T[:1]])
+    yield Case("maximum", op("maximum"), [away(3, 5), (1, 5)], "torch.maximum(a, b)", edge=[TIES, TIES[:1]])
+    yield Case("minimum", op("minimum"), [away(3, 5), (1, 5)], "torch.minimum(a, b)", edge=[TIES, TIES[:1]])
     yield Case("where", lambda c, a, b: c.op("where", c.op("gt", a, b), a, b), [(3, 5), (5,)], "torch.where(a > b, a, b)")
     yield Case("clamp", lambda c, a: c.op("clamp", a, c.scalar("f64", -1), c.scalar("f64", 1)), [away(17)], "a.clamp(-1, 1)",
-               edge=[np.array([-1.0, 1, 0, -2, 2])])
+               edge=[np.array([0.0, -2, 2, np.inf, -np.inf])])
     yield Case("relu", op("relu"), [away(17)], "F.relu(a)", edge=[np.array([0.0, -0.0, 1, -1, np.inf, -np.inf])])
     yield Case("abs", op("abs"), [away(17)], "a.abs()", edge=[np.array([0.0, -0.0, 1, -1])])
     for name, text in (("tanh", "a.tanh()"), ("sigmoid", "a.sigmoid()"), ("gelu", "F.gelu(a)"), ("silu", "F.silu(a)"),
                        ("gelu_tanh", "F.gelu(a, approximate='tanh')"), ("exp", "a.exp()"), ("sin", "a.sin()"), ("erf", "a.erf()"),
                        ("softplus", "F.softplus(a)"), ("mish", "F.mish(a)"), ("selu", "F.selu(a)"), ("square", "a.square()")):
-        yield Case(name, op(name), [away(3, 7)], text, second=True)
+        yield Case(name, op(name), [away(3, 7)], text, second=name in ("gelu", "tanh"))
     for name in ("log", "sqrt", "rsqrt", "reciprocal", "log1p", "log2"):
-        yield Case(name, op(name), [positive(3, 7)], "1 / a" if name == "reciprocal" else f"a.{name}()", second=True)
+        yield Case(name, op(name), [positive(3, 7)], "1 / a" if name == "reciprocal" else f"a.{name}()", second=name == "log")
     yield Case("a chain", lambda c, a: c.op("tanh", c.op("mul", c.op("exp", c.op("sin", a)), a)), [(3, 5)],
                "((a.sin()).exp() * a).tanh()", second=True)
     yield Case("a value used thrice", lambda c, a: c.op("add", c.op("mul", c.op("exp", a), a), c.op("exp", a)), [(3, 5)],
