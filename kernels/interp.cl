@@ -147,6 +147,21 @@ INTERP_REGISTER(f64v)
  * A loop costs as much as an addition, so short operations are unrolled; others would only take a compiler twice
  * as long.
  */
+/*
+ * Those on registers alone are functions of their own, which stay such on CPUs: a compiler takes much longer for one that
+ * holds them all, and a call is nothing beside a block.
+ */
+#if INTERP_GROUP == 1
+#define INTERP_APART static __attribute__((noinline))
+#define INTERP_SPACE
+#else
+#define INTERP_APART static inline __attribute__((always_inline))
+#define INTERP_SPACE local
+#endif
+#define INSTRUCTION(number) \
+	INTERP_APART void JOIN(instruction_, number)(INTERP_SPACE uchar *file, ulong instruction, int vectors)
+#define CALL(number) JOIN(instruction_, number)(file, instruction, vectors); break;
+
 #if INTERP_VECTORS == 1
 #define EACH_VECTOR const int j = 0;
 #define EACH_VECTOR_SHORT const int j = 0;
@@ -160,12 +175,12 @@ INTERP_REGISTER(f64v)
 #define APPLY3(function, T, TA, TB, TC) \
 	REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j), REGISTER(TB, SECOND, j), REGISTER(TC, THIRD, j));
 
-#define UNARY(function, T, TA) { EACH_VECTOR APPLY1(function, T, TA) } break;
-#define BINARY(function, T, TA, TB) { EACH_VECTOR APPLY2(function, T, TA, TB) } break;
-#define TERNARY(function, T, TA, TB, TC) { EACH_VECTOR APPLY3(function, T, TA, TB, TC) } break;
-#define SHORT_UNARY(function, T, TA) { EACH_VECTOR_SHORT APPLY1(function, T, TA) } break;
-#define SHORT_BINARY(function, T, TA, TB) { EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) } break;
-#define SHORT_TERNARY(function, T, TA, TB, TC) { EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) } break;
+#define UNARY(number, function, T, TA) INSTRUCTION(number) { EACH_VECTOR APPLY1(function, T, TA) }
+#define BINARY(number, function, T, TA, TB) INSTRUCTION(number) { EACH_VECTOR APPLY2(function, T, TA, TB) }
+#define TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { EACH_VECTOR APPLY3(function, T, TA, TB, TC) }
+#define SHORT_UNARY(number, function, T, TA) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY1(function, T, TA) }
+#define SHORT_BINARY(number, function, T, TA, TB) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) }
+#define SHORT_TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) }
 
 #define LANES ((int)min(count - at - j * W, (long)W))
 #define HERE ((global uchar *)place[INDEX])

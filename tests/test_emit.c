@@ -576,7 +576,7 @@ START_TEST(what_is_the_same_along_a_row_is_loaded_once_a_row) {
 
 	make_add_relu(&k);
 	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
-	ck_assert_int_eq(b.dialect, DIALECT_floats);
+	ck_assert_int_eq(b.dialect, DIALECT_common);
 	ck_assert_uint_eq(b.word[0], 2);
 	instructions_of(b.dialect, &vectors, &set);
 	while (set.row[b.word[i] & 0xffff].kind != INSTRUCTION_BLOCKS)

@@ -1353,7 +1353,7 @@ static const struct {
 	enum dialect dialect;
 	unsigned variant;
 } interpreters[] = {
-	{ DIALECT_floats, 0 }, { DIALECT_mixed, VARIANTS - 1 },
+	{ DIALECT_common, 0 }, { DIALECT_floats, 0 }, { DIALECT_mixed, VARIANTS - 1 },
 	{ DIALECT_mixed, 0 }, { DIALECT_words, 0 }, { DIALECT_bytes, 0 }, { DIALECT_doubles, 0 },
 };
 enum {

@@ -10,10 +10,17 @@
 static const struct {
 	const char *name;
 	uint32_t types, light;
+	bool rare;
 } dialects[DIALECTS] = {
-#define DIALECT(name, types, light) [DIALECT_##name] = { #name, types, light },
+#define DIALECT(name, types, light, rare) [DIALECT_##name] = { #name, types, light, rare },
 #include "dialects.def"
 #undef DIALECT
+};
+
+static const uint16_t rare_operations[] = {
+#define RARE(op) OP_##op,
+#include "dialects.def"
+#undef RARE
 };
 
 /* Operations that cost much more than an addition: of floats, of integers. */
@@ -42,7 +49,7 @@ bool instruction_dialect_has(enum dialect dialect, unsigned type) {
 }
 
 bool instruction_dialect_is_whole(enum dialect dialect, unsigned type) {
-	return dialects[dialect].types >> type & 1;
+	return dialects[dialect].types >> type & dialects[dialect].rare;
 }
 
 bool bytecode_dialect_serves(enum dialect dialect, const struct traits *t) {
@@ -111,11 +118,23 @@ static bool takes(const struct op_info *info, unsigned op, uint32_t types, uint3
 	return false;
 }
 
-static void add_operations(struct instruction_set *s, uint32_t types, uint32_t light, unsigned reg) {
+/* The element types of a dialect that are held in one register type. */
+struct held {
+	uint32_t types, light;
+	bool rare;
+};
+
+static bool has(const struct held *h, const struct op_info *info, unsigned op) {
+	if (!info || !op_is_elementwise(info) || !takes(info, op, h->types, h->light))
+		return false;
+	return h->rare || !is_among(op, rare_operations, sizeof rare_operations / sizeof *rare_operations);
+}
+
+static void add_operations(struct instruction_set *s, const struct held *h, unsigned reg) {
 	for (unsigned op = 0; op < OP_COUNT; op++) {
 		const struct op_info *info = op_info(op);
 
-		if (!info || !op_is_elementwise(info) || !takes(info, op, types, light))
+		if (!has(h, info, op))
 			continue;
 		add(s, (struct instruction){ .kind = INSTRUCTION_OPERATION,
 			.type = (uint8_t)reg,
@@ -141,6 +160,6 @@ void instructions_of(enum dialect dialect, const struct traits *t, struct instru
 			if ((types | light) >> type & 1)
 				add(s, (struct instruction){
 					.kind = INSTRUCTION_CAST, .type = (uint8_t)type, .from = (uint8_t)reg });
-		add_operations(s, held_in(types, reg), held_in(light, reg), reg);
+		add_operations(s, &(struct held){ held_in(types, reg), held_in(light, reg), dialects[dialect].rare }, reg);
 	}
 }

@@ -90,11 +90,11 @@ static const char *const words[] = {
 	[INSTRUCTION_STREAM_STORE] = "STREAM_STORE",
 };
 
-static void write_operation(struct writer *w, const struct instruction *i) {
+static void write_operation(struct writer *w, const struct instruction *i, unsigned number) {
 	static const char *const arity[] = { "", "UNARY", "BINARY", "TERNARY" };
 	struct value_function f = function_of(i);
 
-	text_part(w, "%s%s(", instruction_is_short(i) ? "SHORT_" : "", arity[f.arity]);
+	text_part(w, "%s%s(%u, ", instruction_is_short(i) ? "SHORT_" : "", arity[f.arity], number);
 	value_function_name(w, f.op, i->type);
 	text_part(w, ", %s", value_register(f.result));
 	for (unsigned n = 0; n < f.arity; n++)
@@ -102,17 +102,40 @@ static void write_operation(struct writer *w, const struct instruction *i) {
 	text_part(w, ")");
 }
 
-static void write_instruction(struct writer *w, const struct instruction *i) {
+/* Does an instruction touch registers alone? Then it is a function of its own. */
+static bool is_apart(const struct instruction *i) {
+	return i->kind >= INSTRUCTION_ROUND;
+}
+
+static void write_apart(struct writer *w, const struct instruction *i, unsigned number) {
 	const struct dtype_info *type = dtype_info(i->type);
 
-	if (i->kind < INSTRUCTION_LOAD)
-		text_part(w, "%s", words[i->kind]);
-	else if (i->kind == INSTRUCTION_OPERATION)
-		write_operation(w, i);
+	if (i->kind == INSTRUCTION_OPERATION)
+		write_operation(w, i, number);
 	else if (i->kind == INSTRUCTION_CAST)
-		text_part(w, "UNARY(to_%s, %s, %s)", type->name, value_register(i->type), value_register(i->from));
-	else if (i->kind == INSTRUCTION_ROUND)
-		text_part(w, "UNARY(round_%s, f32v, f32v)", type->name);
+		text_part(w, "UNARY(%u, to_%s, %s, %s)", number, type->name, value_register(i->type), value_register(i->from));
+	else
+		text_part(w, "UNARY(%u, round_%s, f32v, f32v)", number, type->name);
+}
+
+static void write_functions(struct writer *w, const struct instruction_set *s) {
+	for (unsigned i = 0; i < s->count; i++) {
+		if (!is_apart(&s->row[i]))
+			continue;
+		text_begin(w);
+		write_apart(w, &s->row[i], i);
+		text_end(w);
+	}
+	text_blank(w);
+}
+
+static void write_case(struct writer *w, const struct instruction *i, unsigned number) {
+	const struct dtype_info *type = dtype_info(i->type);
+
+	if (is_apart(i))
+		text_part(w, "CALL(%u)", number);
+	else if (i->kind < INSTRUCTION_LOAD)
+		text_part(w, "%s", words[i->kind]);
 	else
 		text_part(w, "%s(%s, %s, %u)", words[i->kind], type->name, value_register(i->type), type->bytes);
 }
@@ -121,7 +144,7 @@ static void write_cases(struct writer *w, const struct instruction_set *s) {
 	for (unsigned i = 0; i < s->count; i++) {
 		text_begin(w);
 		text_part(w, "case %u: ", i);
-		write_instruction(w, &s->row[i]);
+		write_case(w, &s->row[i], i);
 		text_end(w);
 	}
 }
@@ -168,6 +191,7 @@ int interpreter_source(enum dialect dialect, const struct traits *t, struct str 
 	section_append_functions(list, n, "interpreter", source);
 	helpers_write(&w, source);
 	value_define_functions(&w, list, n);
+	write_functions(&w, &set);
 	write_kernel(&w, &set, interpreter_shape(t).group);
 	return str_finish(source);
 }
