@@ -1,11 +1,15 @@
 /*
- * Elementwise steps as byte code (daemon/emit/bytecode.h), for as long as the programs of their own are not built.
+ * What runs for as long as the programs of a plan's steps are not built: elementwise steps as byte code (daemon/emit/bytecode.h),
+ * others by generic kernels.
  *
  * A step that byte code can express has two variants of the same bits: its own program, and an interpreter's. A launch
- * takes the first where it is ready, else the second, so who has a graph that was never seen waits for neither. An
- * interpreter takes a compiler some seconds, during which nobody else's program is built. So it is asked for when
- * the device is quiet: that of floats in any case, others once a step would have run there. Those that were built before
- * are asked for at the start: the cache has them.
+ * takes the first where it is ready, else the second, so who has a graph that was never seen waits for neither. Other steps have
+ * generic kernels: while a plan's own are built, a plan of maps and generic kernels (daemon/plan/generic.h) stands in for it,
+ * as soon as all of it can be launched.
+ *
+ * The first interpreter and the generic kernels are built one after the other from the start on. Other interpreters take a
+ * compiler some seconds, during which nobody else's program is built: they are asked for when the device is quiet and a
+ * step would have run there. Those that were built before are asked for at the start: the cache has them.
  *
  * Where a step's own program failed to build, it stays with the interpreter.
  */
@@ -14,7 +18,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/plan/generic.h"
+
 enum {
+	/* A plan of generic kernels may take so much memory more than the one it stands for; else runs wait for that one. */
+	STAND_IN_BYTES = 256 << 20,
 	/* Nothing was launched or built for so long: nobody is about to want the compiler, as it seems. */
 	INTERPRET_QUIET_MS = 1000,
 };
@@ -28,17 +36,59 @@ static int ask(struct exec *x, enum dialect dialect) {
 	return device_program(x->device, &k, &x->interpreter[dialect]);
 }
 
-void interpret_poll(struct exec *x) {
+/* Of what is built in any case, one thing at a time, so that a client's program waits for no more. False: nothing is left. */
+static bool build_next(struct exec *x) {
+	struct kernel k;
+	int r = 0;
+
+	if (x->background && program_state(x->background) == PROGRAM_BUILDING)
+		return true;
+	if (!x->interpreter[DIALECT_common]) {
+		r = ask(x, DIALECT_common);
+		x->background = x->interpreter[DIALECT_common];
+	} else if (x->generics < plan_generic_kernels()) {
+		r = plan_generic_kernel(x->generics, device_traits(x->device), &k);
+		if (!r)
+			r = device_program(x->device, &k, &x->background);
+		/* Where memory is short, the next poll tries again. */
+		x->generics += r >= 0;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* Dialects that a kernel would have run in, once nobody seems to want the compiler. */
+static void build_wanted(struct exec *x) {
 	for (enum dialect d = 0; d < DIALECTS; d++) {
 		if (x->interpreter[d] || !(x->interpreters_wanted >> d & 1))
 			continue;
 		/* Measuring is disturbed by builds. */
 		if (device_measuring(x->device) || !device_quiet(x->device, INTERPRET_QUIET_MS))
 			return;
-		/* Where memory is short, the next poll tries again. */
 		if (ask(x, d))
 			return;
 	}
+}
+
+void interpret_poll(struct exec *x) {
+	if (!build_next(x))
+		build_wanted(x);
+}
+
+struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
+	struct plan *made;
+
+	if (p->stand_in_made || p->generic)
+		return p->stand_in;
+	/* Where memory is short, the next look tries again. */
+	if (plan_generic(p, device_traits(x->device), &made))
+		return NULL;
+	p->stand_in_made = true;
+	if (made && made->peak_bytes <= p->peak_bytes + STAND_IN_BYTES)
+		p->stand_in = plan_ref(made);
+	plan_unref(made);
+	return p->stand_in;
 }
 
 static bool is_known(const struct exec *x, enum dialect dialect) {
@@ -65,10 +115,12 @@ int interpret_open(struct exec *x, enum config_interpreter mode) {
 	x->interpreter_mode = mode;
 	if (mode != INTERPRETER_AUTO)
 		return 0;
-	x->interpreters_wanted = 1u << DIALECT_floats;
+	x->interpreters_wanted = 1u << DIALECT_common | 1u << DIALECT_counts;
 	for (enum dialect d = 0; d < DIALECTS && !r; d++)
 		if (bytecode_dialect_serves(d, device_traits(x->device)) && is_known(x, d))
 			r = ask(x, d);
+	if (!r)
+		interpret_poll(x);
 	return r;
 }
 
@@ -109,6 +161,19 @@ bool interpret_chosen(const struct exec *x, const struct prepared_step *s) {
 	return interpret_ready(x, s) && (!s->program || program_state(s->program) != PROGRAM_READY);
 }
 
+void interpret_cut(const struct prepared_step *s, uint64_t *record) {
+	memcpy(record, s->code->cut, sizeof s->code->cut);
+}
+
+/* Steps of one launch are of one program, but interpreters may cut them otherwise. */
+uint64_t interpret_items(const struct prepared_step *s, uint32_t steps) {
+	uint64_t items = 0;
+
+	for (uint32_t i = 0; i < steps; i++)
+		items = s[i].code->launch.items > items ? s[i].code->launch.items : items;
+	return items;
+}
+
 /* The table, then the records, then the code that all of them are run by. */
 int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) {
 	const struct interpreted *code = s->code;
@@ -116,11 +181,8 @@ int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tas
 
 	memcpy(record, x->record, (uint64_t)tasks * s->words * sizeof *record);
 	memcpy(end, code->word, code->words * sizeof *end);
-	for (uint32_t i = 0; i < tasks; i++, record += s->words) {
-		memcpy(record, code->cut, sizeof code->cut);
-		slice_mark(p, record);
+	for (uint32_t i = 0; i < tasks; i++, record += s->words)
 		x->image[i] = bytecode_task((uint64_t)(record - x->image), (uint64_t)(end - x->image));
-	}
 	return device_launch_words(x->device, x->interpreter[code->dialect], x->image,
 		(uint64_t)(end - x->image) + code->words, tasks, p->items, code->launch.local);
 }

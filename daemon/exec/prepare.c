@@ -138,7 +138,7 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	to->kernel = s->kernel;
 	to->divisible = emit_divisible(s->kernel, device_traits(x->device));
 	r = interpret_prepare(x, &p->arena, s, to);
-	if (r || (to->code && x->interpreter_mode == INTERPRETER_ALWAYS))
+	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
 	return device_program(x->device, s->kernel, &to->program);
 }

@@ -94,6 +94,17 @@ static int fill_run(struct run *r, const struct exec_request *q) {
 	return e;
 }
 
+/* Runs another plan of the same results; NULL: its own. What that takes says nothing of the plan. */
+static void take_stand_in(struct run *r, struct plan *p) {
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < r->plan->steps; i++)
+		plan_step_ran(&r->plan->step[i], true);
+	plan_unref(r->plan);
+	r->plan = plan_ref(p);
+	r->timed = NULL;
+}
+
 static int new_run(struct exec *x, struct lane *l, const struct exec_request *q, struct run **runp) {
 	CLEANUP(run_freep) struct run *r = run_alloc(q->plan);
 	struct fault f;
@@ -108,6 +119,8 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 		r->deadline_ns = loop_now_ns() + UINT64_C(1000) * q->timeout_us;
 	r->plan = plan_ref(q->plan);
 	r->space = space_ref(q->space);
+	if (x->interpreter_mode == INTERPRETER_ALWAYS)
+		take_stand_in(r, interpret_stand_in(x, r->plan));
 	e = prepare(x, r->plan, &r->prepared, &f);
 	if (e > 0)
 		r->item.sorrow = sorrow_new(&f);
@@ -198,6 +211,21 @@ static int run_split(struct exec *x, struct run *r, uint32_t step, struct fault 
 	return prepare(x, cut, &r->prepared, f);
 }
 
+/* 0 where generic kernels, which are all built, take the place of the plan's own; else -EAGAIN. */
+static int run_stand_in(struct exec *x, struct run *r) {
+	struct plan *p = x->interpreter_mode == INTERPRETER_AUTO ? interpret_stand_in(x, r->plan) : NULL;
+	struct prepared *prepared;
+	struct fault f;
+	uint32_t step;
+
+	/* Where memory is short, the next look tries again. */
+	if (!p || prepare(x, p, &prepared, &f) || prepared_check(x, prepared, &step))
+		return -EAGAIN;
+	take_stand_in(r, p);
+	r->prepared = prepared;
+	return 0;
+}
+
 /* 0, -EAGAIN while programs are built; *sorrowp where one cannot be. */
 static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	struct fault f = { 0 };
@@ -211,13 +239,15 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 		*sorrowp = e > 0 ? sorrow_new(&f) : sorrow_set(FAULT_MEMORY, "the daemon's memory is used up");
 		return 0;
 	}
-	return e;
+	return e == -EAGAIN ? run_stand_in(x, r) : e;
 }
 
 /* ---- launching ---- */
 
-static void fill_record(const struct run *r, const struct prepared_step *s, uint64_t *record) {
+static void fill_record(const struct run *r, const struct prepared_step *s, bool interpreted, uint64_t *record) {
 	memcpy(record, s->record, s->words * sizeof *record);
+	if (interpreted)
+		interpret_cut(s, record);
 	for (uint32_t i = 0; i < s->operands; i++) {
 		const struct prepared_operand *o = &s->operand[i];
 		uint64_t offset = o->slot < r->leaves ? r->leaf_offset[o->slot] * o->bytes : 0;
@@ -229,12 +259,13 @@ static void fill_record(const struct run *r, const struct prepared_step *s, uint
 }
 
 /* Records of steps [first, end). Those that would pack what is packed already are left out. */
-static void fill_records(struct exec *x, const struct run *r, uint32_t first, uint32_t end, uint32_t *tasksp) {
+static void fill_records(struct exec *x, const struct run *r, uint32_t first, uint32_t end, bool interpreted,
+	uint32_t *tasksp) {
 	const struct prepared_step *s = r->prepared->step;
 
 	for (uint32_t i = first; i < end; i++)
 		if (!packed_there(r, i))
-			fill_record(r, &s[i], x->record + (size_t)(*tasksp)++ * s[i].words);
+			fill_record(r, &s[i], interpreted, x->record + (size_t)(*tasksp)++ * s[i].words);
 }
 
 static uint32_t launch_end(const struct prepared *p, uint32_t first) {
@@ -246,12 +277,12 @@ static uint32_t launch_end(const struct prepared *p, uint32_t first) {
 }
 
 /* What the best program that is ready would launch; a step that was begun goes on with the program it began with. */
-static struct slice whole_step(const struct exec *x, struct run *r) {
+static struct slice whole_step(const struct exec *x, struct run *r, uint32_t end) {
 	const struct prepared_step *s = &r->prepared->step[r->step];
 
 	if (!r->went)
 		r->interpreted = s->items && interpret_chosen(x, s);
-	return (struct slice){ .items = r->interpreted ? s->code->launch.items : s->items, .whole = true };
+	return (struct slice){ .items = r->interpreted ? interpret_items(s, end - r->step) : s->items, .whole = true };
 }
 
 /* What is timed goes as it is. */
@@ -310,7 +341,7 @@ static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t 
 	if (n > most)
 		*wentp = n = most ? most : 1;
 	for (uint32_t i = 0; i < n; i++)
-		fill_records(x, crew[i], first, end, tasksp);
+		fill_records(x, crew[i], first, end, crew[0]->interpreted, tasksp);
 	return launch_records(x, crew[0], end, *tasksp, p);
 }
 
@@ -336,7 +367,7 @@ static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint3
 
 /* Steps [r->step, end), as one launch, or the next slice of one step. */
 static int launch_to(struct exec *x, struct run *r, uint32_t end) {
-	struct slice all = whole_step(x, r), p = next_slice(x, r, end, all.items);
+	struct slice all = whole_step(x, r, end), p = next_slice(x, r, end, all.items);
 	uint32_t tasks, went;
 	int e = launch(x, &r, 1, end, &p, &went, &tasks);
 
@@ -391,7 +422,7 @@ static int launch_together(struct exec *x, struct run *const *crew, uint32_t n) 
 	uint32_t first = crew[0]->step, end = launch_end(crew[0]->prepared, first), went, tasks;
 
 	for (uint32_t i = 0; i < n; i += went) {
-		struct slice all = whole_step(x, crew[i]);
+		struct slice all = whole_step(x, crew[i], end);
 		int e = launch(x, crew + i, n - i, end, &all, &went, &tasks);
 
 		if (e)

@@ -287,13 +287,18 @@ static inline void slice_mark(const struct slice *p, uint64_t *record) {
 int interpret_open(struct exec *x, enum config_interpreter mode) FAULT_MUST_USE;
 /* Asks for interpreters that are wanted, where nobody is disturbed. */
 void interpret_poll(struct exec *x);
+/* The plan of maps and generic kernels that does what p does, made with the first call; NULL: there is none. Owned by p. */
+struct plan *interpret_stand_in(struct exec *x, struct plan *p);
 /* Makes the step's code, where there is such. 0 or -ENOMEM. */
 int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_step *s, struct prepared_step *to) FAULT_MUST_USE;
 /* Could an interpreter run the step now; never; would the next launch be one's? */
 bool interpret_ready(const struct exec *x, const struct prepared_step *s);
 bool interpret_failed(const struct exec *x, const struct prepared_step *s);
 bool interpret_chosen(const struct exec *x, const struct prepared_step *s);
-/* Launches so many tasks of the step, whose records stand in exec->record, or a slice of one. As device_launch(). */
+/* Items of the launch of so many steps; has a record of a step, which has such code, cut as its interpreter wants it. */
+uint64_t interpret_items(const struct prepared_step *s, uint32_t steps);
+void interpret_cut(const struct prepared_step *s, uint64_t *record);
+/* Launches so many tasks of steps that share a launch, whose records stand in exec->record, or a slice of one. As device_launch(). */
 int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) FAULT_MUST_USE;
 
 /* ---- packed.c ---- */
@@ -537,6 +542,8 @@ struct exec {
 	enum config_interpreter interpreter_mode;
 	uint32_t interpreters_wanted;         /* bits of dialects */
 	struct program *interpreter[DIALECTS]; /* NULL: not asked for */
+	uint32_t generics;                    /* generic kernels that were asked for: the first ones */
+	struct program *background;           /* the last one, or an interpreter, that was built unasked */
 	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
 };

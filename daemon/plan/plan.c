@@ -229,6 +229,7 @@ struct plan *plan_unref(struct plan *p) {
 		return NULL;
 	if (p->release)
 		p->release(p->prepared);
+	plan_unref(p->stand_in);
 	free(p->step);
 	free(p->slot);
 	free(p->output);

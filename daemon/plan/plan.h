@@ -144,9 +144,13 @@ struct plan {
 	uint32_t *found;               /* how often each pattern of the book was found, fused or not; NULL: never */
 	struct plan_test *test;
 	uint32_t tests;
+	bool generic;                  /* made by plan_generic(): its maps have no programs of their own */
 	bool patterns_cut;             /* the graph is so large or regular that patterns of users were not looked for everywhere */
 	double made_ns;                /* what planning took, where its caller told */
 	uint32_t references;
+	/* exec's: what runs while programs of this plan are built (plan_generic()), or NULL; was it made? */
+	struct plan *stand_in;
+	bool stand_in_made;
 	/* exec's: what it computed once for this plan. plan_unref() calls release(prepared) when the plan goes. */
 	void *prepared;
 	void (*release)(void *prepared);

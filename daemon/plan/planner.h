@@ -399,6 +399,22 @@ int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uin
 int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
 	FAULT_MUST_USE;
 
+/* Memory for the values of a draft over these dims, row-major, at *o. */
+int plan_add_temporary(struct plan *p, uint8_t dtype, const int64_t *dims, unsigned rank, struct plan_operand *o)
+	FAULT_MUST_USE;
+void draft_of_step(const struct plan_step *s, struct draft *d);
+/*
+ * Cuts a draft in two that are not finished, and leaves what passes between them in temporaries: a root from what goes before
+ * or after it; rows before or behind their first reduction. 0, -ENOMEM, or FAULT_BUILD where there is nothing to cut.
+ */
+int draft_split(struct plan *p, const struct draft *d, struct draft *first, struct draft *second) FAULT_MUST_USE;
+/* A part without reductions: rows with results of one space become a map; a map has no dim that counts blocks. */
+void draft_settle_rows(struct draft *d);
+void draft_drop_blocks(struct draft *d);
+/* What a plan made from another begins with; a step as it is there. */
+int plan_copy_lists(const struct plan *from, struct plan *to) FAULT_MUST_USE;
+int plan_copy_step(struct plan *p, const struct plan_step *s) FAULT_MUST_USE;
+
 /* ---- sort.c ---- */
 
 /* The steps that a sort takes. */

@@ -20,7 +20,7 @@ static uint64_t row_major(const int64_t *dims, unsigned rank, int64_t *stride) {
 	return n;
 }
 
-static int temporary(struct plan *p, uint8_t dtype, const int64_t *dims, unsigned rank, struct plan_operand *o) {
+int plan_add_temporary(struct plan *p, uint8_t dtype, const int64_t *dims, unsigned rank, struct plan_operand *o) {
 	uint64_t n;
 
 	memset(o, 0, sizeof *o);
@@ -58,7 +58,7 @@ static int blocks_before(struct plan *p, const struct draft *d, struct draft *ha
 	cut_value(&c, k->root_value);
 	insert_dim(half, at, blocks);
 	half->kernel.block_dim = (uint8_t)at;
-	r = temporary(p, k->accumulator, half->dims, half->kernel.kept, partialp);
+	r = plan_add_temporary(p, k->accumulator, half->dims, half->kernel.kept, partialp);
 	draft_store(half, half->kernel.root_value, partialp);
 	return r;
 }
@@ -136,7 +136,7 @@ static int scan_totals(struct plan *p, const struct draft *half, const struct pl
 	const struct kernel *k = &half->kernel;
 	struct kernel_value root = { .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator };
 	struct plan_operand from = *partial, to;
-	int r = temporary(p, k->accumulator, half->dims, k->kept, scannedp);
+	int r = plan_add_temporary(p, k->accumulator, half->dims, k->kept, scannedp);
 
 	if (r)
 		return r;
@@ -209,7 +209,7 @@ int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *
 
 /* ---- a kernel that does not build ---- */
 
-static void draft_of_step(const struct plan_step *s, struct draft *d) {
+void draft_of_step(const struct plan_step *s, struct draft *d) {
 	memset(d, 0, sizeof *d);
 	d->kernel = *s->kernel;
 	memcpy(d->dims, s->dims, sizeof d->dims);
@@ -316,7 +316,7 @@ static void first_space(struct halves *h, bool before_root) {
 }
 
 /* What is computed once an element, before or after a scan: the map has no dim that counts blocks. */
-static void drop_block_dim(struct draft *d) {
+void draft_drop_blocks(struct draft *d) {
 	struct kernel *k = &d->kernel;
 	unsigned at = k->block_dim;
 
@@ -338,7 +338,7 @@ static int temporary_over(struct plan *p, uint8_t dtype, const struct draft *d, 
 
 	if (at != 0xff)
 		memmove(&plain.dims[at], &plain.dims[at + 1], (d->kernel.rank - at - 1u) * sizeof *plain.dims);
-	r = temporary(p, dtype, plain.dims, d->kernel.rank - (at != 0xff), o);
+	r = plan_add_temporary(p, dtype, plain.dims, d->kernel.rank - (at != 0xff), o);
 	if (at != 0xff) {
 		memmove(&o->stride[at + 1], &o->stride[at], (d->kernel.rank - at - 1u) * sizeof *o->stride);
 		o->stride[at] = 0;
@@ -354,7 +354,7 @@ static int cross(struct plan *p, struct halves *h, uint16_t value) {
 	int r;
 
 	if (kept)
-		r = temporary(p, k->value[value].dtype, h->whole.dims, k->kept, &o);
+		r = plan_add_temporary(p, k->value[value].dtype, h->whole.dims, k->kept, &o);
 	else
 		r = temporary_over(p, k->value[value].dtype, &h->second, &o);
 	if (r)
@@ -414,7 +414,7 @@ static int split_scores(struct plan *p, struct halves *h) {
 	h->first.dims[m + 1] = h->whole.dims[m + 2];
 	h->first.dims[m + 2] = depth;
 	h->first.extent = (uint64_t)depth;
-	r = temporary(p, k->accumulator, h->first.dims, m + 2, &o);
+	r = plan_add_temporary(p, k->accumulator, h->first.dims, m + 2, &o);
 	if (r)
 		return r;
 	scores->packed = true;
@@ -451,7 +451,7 @@ static int split_before(struct plan *p, struct halves *h) {
 	rows->packed = false;
 	rows->kept = (uint8_t)(k->rank - 1u);
 	h->first.dims[n] = 1;
-	r = temporary(p, k->operand[0].dtype, h->first.dims, k->rank, &o);
+	r = plan_add_temporary(p, k->operand[0].dtype, h->first.dims, k->rank, &o);
 	if (r)
 		return r;
 	o.stride[n] = 0;
@@ -466,7 +466,7 @@ static int split_before(struct plan *p, struct halves *h) {
 }
 
 /* Half of the work on rows may hold no reduction: then it is a map over all dims or the kept ones. */
-static void settle_rows(struct draft *d) {
+void draft_settle_rows(struct draft *d) {
 	struct kernel *k = &d->kernel;
 	unsigned outputs[2] = { 0, 0 };
 
@@ -503,19 +503,12 @@ static void mark_halves(struct plan *p, const struct plan_step *whole) {
 	second->buffers_eliminated = whole->buffers_eliminated ? whole->buffers_eliminated - 1 : 0;
 }
 
-static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
+/* The halves of h->whole, not finished: see planner.h. */
+static int split_whole(struct plan *p, struct halves *h, unsigned point) {
 	struct kernel *k = &h->whole.kernel;
-	struct traits width = { .width = s->kernel->width };
-	uint32_t ops = s->ops > 1 ? s->ops / 2 : 0;
-	unsigned point;
-	bool after;
+	bool after = k->root_value != KERNEL_NONE && point > k->root_value;
 	int r;
 
-	draft_of_step(s, &h->whole);
-	point = split_point(k);
-	if (!point && !k->scored)
-		return FAULT_BUILD;
-	after = k->root_value != KERNEL_NONE && point > k->root_value;
 	cut_begin(&h->before, &h->whole, &h->first);
 	cut_begin(&h->after, &h->whole, &h->second);
 	if (k->scored) {
@@ -529,10 +522,26 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	}
 	if (r)
 		return r;
-	drop_block_dim(&h->first);
-	drop_block_dim(&h->second);
-	settle_rows(&h->first);
-	settle_rows(&h->second);
+	draft_drop_blocks(&h->first);
+	draft_drop_blocks(&h->second);
+	draft_settle_rows(&h->first);
+	draft_settle_rows(&h->second);
+	return 0;
+}
+
+static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
+	struct traits width = { .width = s->kernel->width };
+	uint32_t ops = s->ops > 1 ? s->ops / 2 : 0;
+	unsigned point;
+	int r;
+
+	draft_of_step(s, &h->whole);
+	point = split_point(&h->whole.kernel);
+	if (!point && !h->whole.kernel.scored)
+		return FAULT_BUILD;
+	r = split_whole(p, h, point);
+	if (r)
+		return r;
 	draft_finish(&h->first, &width);
 	draft_finish(&h->second, &width);
 	r = plan_add_step(p, &h->first, s->op, ops);
@@ -540,6 +549,46 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 		r = plan_add_step(p, &h->second, s->op + ops, s->ops - ops);
 	if (!r)
 		mark_halves(p, s);
+	return r;
+}
+
+/* Where rows are cut so that a reduction stands alone: before the first one, or behind it. */
+static unsigned reduction_point(const struct kernel *k) {
+	unsigned v = 0;
+
+	while (v < k->values && k->value[v].kind != KERNEL_REDUCED)
+		v++;
+	if (v == k->values)
+		return 0;
+	if (count_ops(k, 0, v))
+		return v;
+	return count_ops(k, v + 1u, k->values) ? v + 1u : 0;
+}
+
+int draft_split(struct plan *p, const struct draft *d, struct draft *first, struct draft *second) {
+	struct traits width = { .width = d->kernel.width };
+	struct halves *h = malloc(sizeof *h);
+	unsigned point;
+	int r = h ? 0 : -ENOMEM;
+
+	if (r)
+		return r;
+	h->whole = *d;
+	point = d->kernel.root == KERNEL_ROWS ? reduction_point(&d->kernel) : split_point(&d->kernel);
+	/* A factor that is only copied counts as no operation. */
+	if (!point && kernel_computes_factor(&d->kernel))
+		point = d->kernel.root_value;
+	r = point || d->kernel.scored ? split_whole(p, h, point) : FAULT_BUILD;
+	if (!r) {
+		*first = h->first;
+		*second = h->second;
+		/* Panels are as wide as the product's tiles. */
+		if (first->kernel.root == KERNEL_MATMUL)
+			draft_finish(first, &width);
+		if (second->kernel.root == KERNEL_MATMUL)
+			draft_finish(second, &width);
+	}
+	free(h);
 	return r;
 }
 
@@ -551,7 +600,7 @@ static void copy_facts(struct plan_step *to, const struct plan_step *from) {
 	to->buffers_eliminated = from->buffers_eliminated;
 }
 
-static int copy_step(struct plan *p, const struct plan_step *s) {
+int plan_copy_step(struct plan *p, const struct plan_step *s) {
 	struct draft *d = malloc(sizeof *d);
 	int r;
 
@@ -584,7 +633,7 @@ static int copy_tests(const struct plan *from, struct plan *to) {
 	return 0;
 }
 
-static int copy_lists(const struct plan *from, struct plan *to) {
+int plan_copy_lists(const struct plan *from, struct plan *to) {
 	uint32_t slot;
 	int r = 0;
 
@@ -624,10 +673,10 @@ int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct 
 
 	if (!r) {
 		to->references = 1;
-		r = copy_lists(p, to);
+		r = plan_copy_lists(p, to);
 	}
 	for (uint32_t i = 0; !r && i < p->steps; i++)
-		r = i == step ? split_step(to, &p->step[i], h) : copy_step(to, &p->step[i]);
+		r = i == step ? split_step(to, &p->step[i], h) : plan_copy_step(to, &p->step[i]);
 	free(h);
 	if (r == FAULT_BUILD)
 		fault_set(f, FAULT_BUILD, "a kernel of a single operation cannot be built by the device's compiler");

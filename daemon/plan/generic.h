@@ -1,0 +1,19 @@
+/*
+ * Plans of generic kernels, which run while a plan's own kernels are not built: see generic.c.
+ */
+#pragma once
+
+#include "daemon/plan/plan.h"
+
+/*
+ * The same plan with maps and generic kernels in the place of its steps, as far as there are such; `generic` is set in it.
+ * Its slots begin with those of `from`, outputs are the same. *planp is NULL where it would be no other. 0 or -ENOMEM.
+ */
+int plan_generic(const struct plan *from, const struct traits *t, struct plan **planp) FAULT_MUST_USE;
+
+/* Why a kernel's step stays as it is in such a plan, a constant text; NULL where it does not, or is a map. */
+const char *plan_generic_reason(const struct kernel *k, const struct traits *t);
+
+/* How many generic kernels there are, and one of them: 0, -ENOMEM, or FAULT_DEVICE where this device has it not. */
+unsigned plan_generic_kernels(void);
+int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) FAULT_MUST_USE;

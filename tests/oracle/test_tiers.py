@@ -1,0 +1,202 @@
+"""Byte code and generic kernels against the kernels of the operations themselves: the same bits.
+
+One daemon runs every step as byte code or by a generic kernel (fusion.interpreter=always), one never does. What is
+reduced and multiplied here lies in every way there is a rule for: whole, rows, leading axes, axes between, blocks of long
+rows, strides, broadcasts, nothing at all.
+"""
+import json
+import sys
+
+import numpy as np
+
+import fusion
+import harness
+from reference import STORAGE
+
+SPECIAL = [0.0, -0.0, 1.0, -1.5, 3e38, -3e38, 1e-40, np.inf, -np.inf, np.nan]
+
+
+def values(dtype, shape, special=True):
+    """Special values at every seventh place of floats; extremes of integers."""
+    rng = np.random.default_rng(np.prod(shape, dtype=int) + len(dtype))
+    n = int(np.prod(shape, dtype=int))
+    kind = np.dtype(STORAGE[dtype])
+    if dtype in ("f32", "f64", "f16", "bf16"):
+        x = rng.standard_normal(n)
+        if special:
+            x[::7] = np.resize(SPECIAL, len(x[::7]))
+        with np.errstate(over="ignore"):
+            if dtype == "bf16":
+                return (x.astype("f4").view("u4") >> 16).astype("u2").reshape(shape)
+            return x.astype("f2" if dtype == "f16" else kind).view(kind).reshape(shape)
+    if dtype == "bool":
+        return (rng.random(n) < 0.5).astype(kind).reshape(shape)
+    info = np.iinfo(kind)
+    x = rng.integers(info.min, info.max, n, dtype=kind, endpoint=True)
+    return (x if special else x % 100).reshape(shape)
+
+
+def leaf(c, dtype, shape, special=True):
+    return c.array(dtype, values(dtype, shape, special))
+
+
+def strided(c, x):
+    """Every second row, backwards."""
+    return c.flip(c.slice(x, [slice(None, None, 2)] + [slice(None)] * (len(x.shape) - 1)), (0,))
+
+
+def reductions(dtype):
+    names = ["sum", "prod", "any", "all"] + ([] if dtype == "bool" else ["max", "min"])
+    if dtype in ("f32", "f64", "f16", "bf16"):
+        names.append("mean")
+    shapes = [((5, 70), (1,)), ((70, 5), (0,)), ((3, 9, 20), (0, 2)), ((4, 9, 20), (1,)), ((600,), None), ((1, 1), (1,))]
+
+    def case(name, shape, axes):
+        return lambda c: c.reduce(name, leaf(c, dtype, shape), axes)
+
+    return [case(name, *shapes[(i + k) % len(shapes)]) for i, name in enumerate(names) for k in range(2)]
+
+
+def rows(c, shape=(12, 50), axis=(1,)):
+    x = leaf(c, "f32", shape, special=False)
+    centred = c.op("sub", x, c.reduce("mean", x, axis, True))
+    scale = c.op("sqrt", c.op_scalar("add", c.reduce("mean", c.op("square", centred), axis, True), 1e-5))
+    return c.op("div", centred, scale)
+
+
+def both_spaces(c):
+    """Results once a row and once an element, before and after the reduction."""
+    x, y = leaf(c, "f32", (12, 50)), leaf(c, "f32", (12, 1))
+    low = c.op("neg", y)
+    e = c.op("exp", c.op("sub", x, c.op("mul", low, c.reduce("max", x, (1,), True))))
+    return [low, e, c.reduce("sum", e, (1,), True), c.reduce("sum", x, (1,))]
+
+
+def softmax(c, shape, axis, dtype="f32"):
+    return c.call("softmax", leaf(c, dtype, shape), axes=(axis,))
+
+
+def product(c, dtype, a, b, special=True):
+    return c.op("matmul", leaf(c, dtype, a, special), leaf(c, dtype, b, special))
+
+
+def linear(c, m=50, k=33, n=130):
+    x, w = leaf(c, "f32", (m, k)), leaf(c, "f32", (k, n))
+    return c.op("relu", c.op("add", c.op("add", c.op("matmul", x, w), leaf(c, "f32", (n,))), leaf(c, "f32", (m, n))))
+
+
+def rows_around_product(c):
+    x = rows(c, (60, 40))
+    return c.call("softmax", c.op("matmul", x, leaf(c, "f32", (40, 30), False)), axes=(1,))
+
+
+def scored(c):
+    q, k, v = (leaf(c, "f32", (2, 60, 8), False) for _ in range(3))
+    s = c.op_scalar("mul", c.op("matmul", q, c.transpose(k)), 0.3)
+    return c.op("matmul", c.call("softmax", s, axes=(2,)), v)
+
+
+def fills(c):
+    """Of one kernel in one launch, over extents of their own."""
+    return [c.full("f32", (11, 5), -1.5), c.copy(c.broadcast(c.full("f32", (11, 5), 2.5), (2, 11, 5)))]
+
+
+def maps():
+    return [
+        fills,
+        lambda c: c.op("add", c.transpose(leaf(c, "f32", (40, 30))), leaf(c, "f32", (1, 40))),
+        lambda c: c.cast(c.op_scalar("mul", leaf(c, "i32", (300,)), 3), "f32"),
+        lambda c: c.op("where", c.op("lt", leaf(c, "f32", (7, 5)), leaf(c, "f32", (5,))), leaf(c, "i32", (5,)), leaf(c, "i32", (7, 1))),
+        lambda c: c.op("exp", leaf(c, "f32", ())),
+        lambda c: c.op("add", leaf(c, "f32", (0, 4)), leaf(c, "f32", (4,))),
+        lambda c: c.op("pow", leaf(c, "f32", (300,)), c.scalar("f32", 1.5)),
+        lambda c: c.op("gelu", c.op("sin", leaf(c, "f32", (300,)))),
+        lambda c: c.op("tanh", leaf(c, "f16", (300,))),
+        lambda c: c.op("tanh", leaf(c, "bf16", (300,))),
+        lambda c: c.op("sqrt", c.op("abs", leaf(c, "f64", (300,)))),
+    ]
+
+
+def groups():
+    return {
+        "maps": maps(),
+        "reductions": [case for dtype in ("f32", "f16", "i32", "bool", "f64") for case in reductions(dtype)],
+        "long": [
+            lambda c: c.reduce("sum", leaf(c, "f32", (3, 20000)), (1,)),
+            lambda c: c.reduce("sum", leaf(c, "f32", (20000, 12)), (0,)),
+            lambda c: c.reduce("max", leaf(c, "f32", (3, 20000, 2)), (1,)),
+            lambda c: c.reduce("sum", strided(c, leaf(c, "f32", (6, 8193))), (1,)),
+            lambda c: softmax(c, (3, 9000), 1),
+        ],
+        "rows": [
+            lambda c: rows(c),
+            lambda c: rows(c, (50, 12), (0,)),
+            lambda c: rows(c, (6, 7, 20), (0, 2)),
+            lambda c: rows(c, (1, 20000)),
+            both_spaces,
+            lambda c: softmax(c, (30, 40), 0),
+            lambda c: softmax(c, (30, 40), 1, "bf16"),
+            lambda c: softmax(c, (3, 1), 1),
+            lambda c: c.reduce("sum", c.full("f32", (30, 40), 0.1), (1,)),
+            lambda c: c.reduce("sum", c.broadcast(leaf(c, "f32", (30, 1)), (30, 40)), (1,)),
+            lambda c: c.reduce("sum", leaf(c, "f32", (0, 4)), (1,)),
+            lambda c: c.reduce("sum", leaf(c, "f32", (4, 0)), (1,)),
+            lambda c: c.call("var", leaf(c, "f32", (30, 40)), axes=(1,)),
+            lambda c: c.call("logsumexp", leaf(c, "f32", (30, 40)), axes=(0,)),
+        ],
+        "products": [
+            lambda c: product(c, "f32", (5, 7), (7, 3)),
+            lambda c: product(c, "f32", (100, 300), (300, 90)),
+            lambda c: product(c, "f32", (1, 70), (70, 200)),
+            lambda c: product(c, "f32", (200, 70), (70, 1)),
+            lambda c: product(c, "f32", (60, 500), (500, 700)),
+            lambda c: product(c, "f32", (4, 20, 30), (4, 30, 10)),
+            lambda c: product(c, "f32", (4, 20, 30), (30, 10)),
+            lambda c: product(c, "f32", (1, 4, 20, 30), (3, 1, 30, 10)),
+            lambda c: product(c, "f16", (20, 30), (30, 70)),
+            lambda c: product(c, "i32", (20, 30), (30, 70)),
+            lambda c: product(c, "f64", (20, 30), (30, 70)),
+            lambda c: c.op("matmul", c.transpose(leaf(c, "f32", (30, 80))), c.transpose(leaf(c, "f32", (70, 30)))),
+            lambda c: c.op("matmul", strided(c, leaf(c, "f32", (40, 30))), strided(c, leaf(c, "f32", (60, 80)))),
+            lambda c: linear(c),
+            lambda c: linear(c, 3, 600, 400),
+            rows_around_product,
+            scored,
+        ],
+    }
+
+
+def results(c, cases):
+    """The bits of every result of every case."""
+    found = []
+    for case in cases:
+        made = case(c)
+        found += [a.read() for a in (made if isinstance(made, list) else [made])]
+    return found
+
+
+def same(a, b):
+    """All NaNs are one."""
+    if a.dtype.kind == "f":
+        return a.shape == b.shape and np.array_equal(a[~np.isnan(a)].view(f"u{a.itemsize}"), b[~np.isnan(b)].view(f"u{b.itemsize}")) \
+            and np.array_equal(np.isnan(a), np.isnan(b))
+    return np.array_equal(a, b)
+
+
+def run_group(report, name):
+    cases = groups()[name]
+    with fusion.Daemon() as plain, fusion.Daemon(settings=["fusion.interpreter=always"]) as always, \
+            plain.open() as a, always.open() as b:
+        for i, (one, other) in enumerate(zip(results(a, cases), results(b, cases))):
+            report.check(same(one, other), f"{name}: result {i}", lambda: f"{one.ravel()[:6]} is not {other.ravel()[:6]}")
+        interpreted = json.loads(b.stats(True))["steps_interpreted"]
+        report.check(interpreted > 0, f"{name}: byte code ran", f"{interpreted} steps")
+
+
+def main():
+    total = harness.run(run_group, sys.argv[1:] or list(groups()), harness.jobs_of_machine())
+    return total.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
