@@ -154,6 +154,12 @@ struct exec_request {
  */
 int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
 
+/*
+ * Why a step waits for its own program, a constant text; NULL where byte code or generic kernels run it until that is built (or
+ * would, once they are there).
+ */
+const char *exec_waits_because(struct exec *x, const struct plan_step *s);
+
 /* Asks for the programs of a plan that may be run later; are they all ready? */
 bool exec_ready(struct exec *x, struct plan *p);
 

@@ -91,6 +91,15 @@ struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
 	return p->stand_in;
 }
 
+const char *exec_waits_because(struct exec *x, const struct plan_step *s) {
+	const struct traits *t = device_traits(x->device);
+	struct bytecode b;
+
+	if (x->interpreter_mode == INTERPRETER_OFF)
+		return "fusion.interpreter is off";
+	return s->kernel->root == KERNEL_MAP ? bytecode_make(s->kernel, t, &b) : plan_generic_reason(s->kernel, t);
+}
+
 static bool is_known(const struct exec *x, enum dialect dialect) {
 	struct kernel k;
 

@@ -49,12 +49,14 @@ def reductions(dtype):
     names = ["sum", "prod", "any", "all"] + ([] if dtype == "bool" else ["max", "min"])
     if dtype in ("f32", "f64", "f16", "bf16"):
         names.append("mean")
+    if dtype != "f32":
+        names = names[-2:]
     shapes = [((5, 70), (1,)), ((70, 5), (0,)), ((3, 9, 20), (0, 2)), ((4, 9, 20), (1,)), ((600,), None), ((1, 1), (1,))]
 
     def case(name, shape, axes):
         return lambda c: c.reduce(name, leaf(c, dtype, shape), axes)
 
-    return [case(name, *shapes[(i + k) % len(shapes)]) for i, name in enumerate(names) for k in range(2)]
+    return [case(name, *shapes[(i + k) % len(shapes)]) for i, name in enumerate(names) for k in range(2 if i < 2 else 1)]
 
 
 def rows(c, shape=(12, 50), axis=(1,)):
@@ -113,14 +115,13 @@ def maps():
         lambda c: c.op("gelu", c.op("sin", leaf(c, "f32", (300,)))),
         lambda c: c.op("tanh", leaf(c, "f16", (300,))),
         lambda c: c.op("tanh", leaf(c, "bf16", (300,))),
-        lambda c: c.op("sqrt", c.op("abs", leaf(c, "f64", (300,)))),
     ]
 
 
 def groups():
     return {
         "maps": maps(),
-        "reductions": [case for dtype in ("f32", "f16", "i32", "bool", "f64") for case in reductions(dtype)],
+        "reductions": [case for dtype in ("f32", "f16", "i32") for case in reductions(dtype)],
         "long": [
             lambda c: c.reduce("sum", leaf(c, "f32", (3, 20000)), (1,)),
             lambda c: c.reduce("sum", leaf(c, "f32", (20000, 12)), (0,)),
@@ -155,7 +156,6 @@ def groups():
             lambda c: product(c, "f32", (1, 4, 20, 30), (3, 1, 30, 10)),
             lambda c: product(c, "f16", (20, 30), (30, 70)),
             lambda c: product(c, "i32", (20, 30), (30, 70)),
-            lambda c: product(c, "f64", (20, 30), (30, 70)),
             lambda c: c.op("matmul", c.transpose(leaf(c, "f32", (30, 80))), c.transpose(leaf(c, "f32", (70, 30)))),
             lambda c: c.op("matmul", strided(c, leaf(c, "f32", (40, 30))), strided(c, leaf(c, "f32", (60, 80)))),
             lambda c: linear(c),
