@@ -41,8 +41,9 @@ static const struct argp_option options[] = {
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set any of the settings below", 0 },
 	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so",
 		0 },
-	{ "cache", KEY_ACTION, "stat|prune|verify", 0, "Print what the cache folder holds, and exit; prune: after removing what was used longest ago beyond cache.bytes; verify: after removing what is damaged", 0 },
-	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, such as the interpreters of byte code, and exit: at installation", 0 },
+	{ "cache", KEY_ACTION, "stat|prune|verify", 0,
+		"Print what the cache folder holds, and exit; prune, verify: after removing what is too much, what is damaged", 0 },
+	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit: at installation", 0 },
 	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit", 0 },
 	{ 0 },
 };
