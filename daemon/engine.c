@@ -3,7 +3,7 @@
  *
  * It opens the device, listens for the op stream, tells the supervisor that it is ready, and serves
  * until it is told to stop or the supervisor is gone. What keeps it from starting is told to the
- * supervisor in one sentence.
+ * supervisor in one sentence. With --worker it is a process that compiles for such an engine.
  */
 #include <argp.h>
 #include <errno.h>
@@ -29,6 +29,7 @@ enum {
 	KEY_URL,
 	KEY_COUNT,
 	KEY_WARM,
+	KEY_WORKER,
 	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
 	ENGINE_SEND_S = 10,
 	/* Between looks at how far the cache is filled: nobody waits. */
@@ -40,6 +41,7 @@ static const struct argp_option options[] = {
 	{ "url", KEY_URL, "URL", 0, "Where to listen for the op stream", 0 },
 	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit", 0 },
 	{ "count", KEY_COUNT, NULL, 0, "Print how many devices fit device.platform and device.device", 0 },
+	{ "worker", KEY_WORKER, "PRIORITY", 0, "Compile for an engine on the socket of --control: ordinary or idle", 0 },
 	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
 	{ 0 },
@@ -48,7 +50,7 @@ static const struct argp_option options[] = {
 struct command {
 	struct config_source source;
 	int control;
-	const char *url;
+	const char *url, *worker;
 	bool count, warm;
 };
 
@@ -68,6 +70,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_COUNT:
 		c->count = true;
 		return 0;
+	case KEY_WORKER:
+		c->worker = value;
+		return 0;
 	case 'c':
 		c->source.file = value;
 		return 0;
@@ -76,7 +81,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
 		return 0;
 	case ARGP_KEY_END:
-		if (!c->count && !c->warm && (c->control < 0 || !c->url))
+		if (!c->count && !c->warm && (c->control < 0 || (!c->url && !c->worker)))
 			argp_failure(
 				state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
 		return 0;
@@ -88,7 +93,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 /* Everything the engine owns, in the order in which it is opened. */
 struct engine {
 	struct config config;
-	int signals;
+	int signals, control;
 	struct inbox inbox;
 	struct device *device;
 	struct plan_cache *plans;
@@ -118,6 +123,13 @@ static const char *text_or_null(const char *text) {
 	return *text ? text : NULL;
 }
 
+/* By a builder's thread. */
+static int want_worker(void *user, bool idle) {
+	const struct engine *e = user;
+
+	return control_want_worker(e->control, idle);
+}
+
 static int open_device(struct engine *e, struct fault *f) {
 	const struct config *c = &e->config;
 	struct device_config d = {
@@ -131,6 +143,9 @@ static int open_device(struct engine *e, struct fault *f) {
 		.cache_bytes = (uint64_t)c->cache_bytes,
 		.memory = c->device_memory,
 		.builders = (uint32_t)c->device_builders,
+		.want_worker = c->device_workers && e->control >= 0 ? want_worker : NULL,
+		.worker_user = e,
+		.worker_us = c->device_worker_us,
 		.profile = c->engine_time_kernels,
 		.measure = c->device_measure,
 		.wake = inbox_ring,
@@ -247,7 +262,7 @@ static int serve(struct engine *e, const struct command *c) {
 
 static int run(const struct command *c) {
 	struct timeval patience = { .tv_sec = ENGINE_SEND_S };
-	struct engine e = { .signals = -1, .inbox = { .bell = -1 } };
+	struct engine e = { .signals = -1, .control = c->control, .inbox = { .bell = -1 } };
 	struct fault f = { 0 };
 	int r;
 
@@ -274,7 +289,7 @@ static void warm_all(const struct engine *e) {
 }
 
 static int warm(const struct command *c) {
-	struct engine e = { .signals = -1, .inbox = { .bell = -1 } };
+	struct engine e = { .signals = -1, .control = -1, .inbox = { .bell = -1 } };
 	const struct device_counters *n;
 	struct fault f = { 0 };
 	int r = open_config(&e, c, &f);
@@ -294,6 +309,28 @@ static int warm(const struct command *c) {
 			n->builds, n->builds_cached, n->build_failures);
 	}
 	close_all(&e);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* A process that compiles for an engine; see daemon/device/compile.c. */
+static int work(const struct command *c) {
+	struct config config;
+	struct fault f = { 0 };
+	struct device_config d = { .platform = NULL };
+	int r = config_load(&config, &c->source, &f);
+
+	if (!r)
+		r = config_resolve(&config, &f);
+	if (!r) {
+		log_set_level((enum log_level)config.log_level);
+		d.platform = text_or_null(config.device_platform);
+		d.device = text_or_null(config.device_device);
+		d.number = (unsigned)config.device_number;
+		d.cache_dir = config.cache_dir;
+		r = device_work(&d, c->control, !strcmp(c->worker, "idle"), config.device_worker_bytes, &f);
+	}
+	if (r)
+		log_error("a worker ends: %s", r > 0 ? f.text : strerror(-r));
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -329,5 +366,5 @@ int main(int argc, char **argv) {
 		return EXIT_FAILURE;
 	if (command.warm)
 		return warm(&command);
-	return command.count ? count(&command) : run(&command);
+	return command.count ? count(&command) : command.worker ? work(&command) : run(&command);
 }

@@ -32,12 +32,10 @@ static inline const char *build_folder(void) {
 	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
 }
 
-/* Starts fusiond with further arguments and environment ("NAME=value" or NULL). */
-static inline void daemon_start(const char *set, const char *environment[2]) {
+/* In the folder that is there, with the cache that another one left in it. */
+static inline void daemon_start_again(const char *set, const char *environment[2]) {
 	char program[256], cache[128], log[128];
 
-	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(door, sizeof door, "%s/door", folder);
 	snprintf(cache, sizeof cache, "%s/cache", folder);
 	snprintf(log, sizeof log, "%s/log", folder);
@@ -59,6 +57,13 @@ static inline void daemon_start(const char *set, const char *environment[2]) {
 	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
 }
 
+/* Starts fusiond with further arguments and environment ("NAME=value" or NULL). */
+static inline void daemon_start(const char *set, const char *environment[2]) {
+	snprintf(folder, sizeof folder, "/tmp/fusion-service-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	daemon_start_again(set, environment);
+}
+
 static inline void remove_folder(void) {
 	char command[128];
 
@@ -66,8 +71,26 @@ static inline void remove_folder(void) {
 	ck_assert_int_eq(system(command), 0);
 }
 
-/* The engine is the supervisor's only child; 0: none. */
-static inline pid_t child_of_supervisor(void) {
+static inline bool is_worker(pid_t pid) {
+	char path[64], arguments[512] = "";
+	bool found = false;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+	f = fopen(path, "r");
+	if (f) {
+		size = fread(arguments, 1, sizeof arguments - 1, f);
+		fclose(f);
+	}
+	for (size_t i = 0; i < size && !found; i += strlen(arguments + i) + 1)
+		found = !strncmp(arguments + i, "--worker", 8);
+	/* One that has ended and is not collected has no arguments. */
+	return found || !size;
+}
+
+/* The supervisor's children are its engine and that one's workers. The first one of either kind; 0: none. */
+static inline pid_t first_child(bool worker) {
 	char path[64];
 	int pid = 0;
 	FILE *f;
@@ -75,10 +98,14 @@ static inline pid_t child_of_supervisor(void) {
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
 	f = fopen(path, "r");
 	ck_assert_ptr_nonnull(f);
-	if (fscanf(f, "%d", &pid) != 1)
+	while (fscanf(f, "%d", &pid) == 1 && is_worker(pid) != worker)
 		pid = 0;
 	fclose(f);
 	return pid;
+}
+
+static inline pid_t child_of_supervisor(void) {
+	return first_child(false);
 }
 
 /* A test that failed may have left it standing. */
@@ -89,13 +116,18 @@ static inline void engine_goes_on(void) {
 		kill(pid, SIGCONT);
 }
 
-static inline void daemon_stop(void) {
+/* Its folder stays. */
+static inline void daemon_end(void) {
 	int status;
 
 	engine_goes_on();
 	kill(daemon_pid, SIGTERM);
 	ck_assert_int_eq(waitpid(daemon_pid, &status, 0), daemon_pid);
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the daemon ended with %#x", status);
+}
+
+static inline void daemon_stop(void) {
+	daemon_end();
 	remove_folder();
 }
 
@@ -126,7 +158,16 @@ static inline double stat_of(fusion_context *c, const char *name) {
 	return value;
 }
 
+/* Of a worker an engine has its process and its socket, for as long as there may be more to compile. */
+static inline bool is_of_process(DIR *d, const char *name) {
+	char target[64] = "";
+
+	return readlinkat(dirfd(d), name, target, sizeof target - 1) > 0 && strstr(target, "pidfd");
+}
+
+/* Those of workers are not counted. */
 static inline int descriptors_of(pid_t pid) {
+	const struct dirent *e;
 	char path[64];
 	DIR *d;
 	int n = 0;
@@ -134,8 +175,8 @@ static inline int descriptors_of(pid_t pid) {
 	snprintf(path, sizeof path, "/proc/%d/fd", pid);
 	d = opendir(path);
 	ck_assert_ptr_nonnull(d);
-	while (readdir(d))
-		n++;
+	while ((e = readdir(d)))
+		n += is_of_process(d, e->d_name) ? -1 : 1;
 	closedir(d);
 	return n;
 }

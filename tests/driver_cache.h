@@ -23,14 +23,14 @@ static inline bool driver_cache_choose(char *path, size_t size, const char *root
 }
 
 /* Lets the cache folder, which is made where it is missing, have its driver's part in the common one, if there is one. */
-static inline bool driver_cache_link(const char *folder) {
+static inline bool driver_cache_link(const char *cache) {
 	const char *common = getenv("FUSION_DRIVER_CACHE");
 	char path[256];
-	int n = snprintf(path, sizeof path, "%s/driver", folder);
+	int n = snprintf(path, sizeof path, "%s/driver", cache);
 
 	if (!common)
 		return true;
-	if (n < 0 || (size_t)n >= sizeof path || (mkdir(folder, 0700) && errno != EEXIST))
+	if (n < 0 || (size_t)n >= sizeof path || (mkdir(cache, 0700) && errno != EEXIST))
 		return false;
 	return !symlink(common, path) || errno == EEXIST;
 }

@@ -1,9 +1,12 @@
 /*
  * One build, on a builder thread: text, cache, compiler, warm-up.
  *
+ * What no cache has is compiled by the builder's worker, a process of its own (worker.c); then the caches have it. A worker that
+ * dies of a program costs that build. Where there are no workers, it is compiled here.
+ *
  * Some drivers make machine code only at a kernel's first launch and stall every queue meanwhile,
- * so a program is READY only once it has been launched here, on the builder's own queue with a
- * record of zeros, for the local size that the engine will use.
+ * so a program is READY only once it has been launched by the worker, which leaves that code in the driver's cache, and here,
+ * on the builder's own queue with a record of zeros, for the local size that the engine will use.
  */
 #include "state.h"
 
@@ -19,8 +22,12 @@
 #include "daemon/emit/emit.h"
 
 enum {
-	/* A compiler's log may be megabytes of repetition. */
-	BUILD_LOG_BYTES = 16384,
+	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
+	BUILD_IDLE_MS = 2000,
+	/* Workers that die may have been killed by somebody else, so one more is tried; */
+	BUILD_TRIES = 2,
+	/* but no program takes more of them than these, also not in later engines. */
+	BUILD_DEATHS = 3,
 };
 
 static const char entry_point[] = "fused";
@@ -97,17 +104,10 @@ static cl_program build_cached(struct device *d, const char *options, const stru
 	return built;
 }
 
-cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
-	cl_program *programp, bool *cachedp, char **logp) {
+static cl_int build_anew(struct device *d, const char *source, const char *options, cl_program *programp, char **logp) {
 	CLEANUP(release_program) cl_program program = NULL;
 	cl_int error;
 
-	*logp = NULL;
-	*keyp = build_key(d, source, options);
-	*programp = build_cached(d, options, keyp);
-	*cachedp = *programp != NULL;
-	if (*programp)
-		return CL_SUCCESS;
 	program = clCreateProgramWithSource(d->context, 1, &source, NULL, &error);
 	if (error)
 		return error;
@@ -119,6 +119,15 @@ cl_int build_source(struct device *d, const char *source, const char *options, s
 	*programp = program;
 	program = NULL;
 	return CL_SUCCESS;
+}
+
+cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+	cl_program *programp, bool *cachedp, char **logp) {
+	*logp = NULL;
+	*keyp = build_key(d, source, options);
+	*programp = build_cached(d, options, keyp);
+	*cachedp = *programp != NULL;
+	return *programp ? CL_SUCCESS : build_anew(d, source, options, programp, logp);
 }
 
 void build_keep(struct device *d, cl_program program, const struct cache_key *key) {
@@ -146,12 +155,12 @@ static uint32_t local_size(const struct device *d, const struct kernel *k) {
 	return emit_geometry(k, &d->traits, dims, 1, record).local;
 }
 
-/* Launches once over `size` work-items and waits for it. */
-static cl_int warm_up(const struct builder *b, cl_kernel object, size_t size, size_t local) {
-	size_t global_size[2] = { size, 1 }, local_sizes[2] = { local, 1 };
+/* Launches once and waits for it. */
+static cl_int launch(const struct builder *b, cl_kernel object, const struct warmup *w) {
+	size_t items[2] = { w->items, 1 }, local[2] = { w->local, 1 };
 	cl_int error;
 
-	error = clEnqueueNDRangeKernel(b->queue, object, 2, NULL, global_size, local_sizes, 0, NULL, NULL);
+	error = clEnqueueNDRangeKernel(b->queue, object, 2, NULL, items, local, 0, NULL, NULL);
 	return error ? error : clFinish(b->queue);
 }
 
@@ -172,20 +181,26 @@ static size_t widest(const struct device *d, size_t local) {
 /* Twice: after the second launch such a driver does not forget the code in favour of other kernels'. */
 enum { WARMUPS = 2 };
 
-static cl_int warm_up_all(const struct builder *b, struct program *p, cl_kernel object) {
-	const struct device *d = b->device;
-	size_t local = local_size(d, p->kernel);
-	uint32_t launches = d->quirks->grid_limit ? WARMUPS : 1;
+static struct warmup warmup_of(const struct device *d, const struct kernel *k) {
+	uint32_t local = local_size(d, k);
+
+	return (struct warmup){ .items = widest(d, local),
+		.local = local,
+		.launches = d->quirks->grid_limit ? WARMUPS : 1,
+		.pools = d->traits.pools };
+}
+
+cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
 	cl_ulong first = 0;
 	cl_int error;
 
 	error = clSetKernelArg(object, 0, sizeof b->records, &b->records);
 	if (!error)
 		error = clSetKernelArg(object, 1, sizeof first, &first);
-	for (unsigned i = 0; i < d->traits.pools && !error; i++)
+	for (unsigned i = 0; i < w->pools && !error; i++)
 		error = clSetKernelArg(object, 2 + i, sizeof b->records, &b->records);
-	for (p->warmups = 0; p->warmups < launches && !error; p->warmups++)
-		error = warm_up(b, object, widest(d, local), local);
+	for (*launchesp = 0; *launchesp < w->launches && !error; ++*launchesp)
+		error = launch(b, object, w);
 	return error;
 }
 
@@ -201,36 +216,147 @@ static int texts_of(const struct device *d, const struct kernel *k, struct str *
 	return r ? r : str_finish(options);
 }
 
+/* ---- by a worker ---- */
+
+/* Where the cache keeps how many workers a program has killed. */
+static struct cache_key deaths_key(struct cache_key key) {
+	return (struct cache_key){ key.low, ~key.high };
+}
+
+static uint32_t deaths_load(struct device *d, const struct cache_key *key) {
+	CLEANUP(cleanup_free) void *bytes = NULL;
+	struct cache_key deaths = deaths_key(*key);
+	uint32_t count = 0;
+	size_t size;
+
+	if (!cache_load(&d->cache, &deaths, &bytes, &size) && size == sizeof count)
+		memcpy(&count, bytes, sizeof count);
+	return count;
+}
+
+static void deaths_store(struct device *d, const struct cache_key *key, uint32_t count) {
+	struct cache_key deaths = deaths_key(*key);
+
+	if (!count)
+		cache_remove(&d->cache, &deaths);
+	else if (cache_store(&d->cache, &deaths, &count, sizeof count))
+		return;                  /* a full disk: the next engine tries again */
+}
+
+/* How a builder goes on after it asked its worker. */
+enum apart {
+	APART_BUILT,                     /* the cache has it */
+	APART_FAILED,                    /* the program's error and log say why */
+	APART_HERE,                      /* no worker is to be had */
+	APART_LATER,                     /* this builder's priority is too low */
+};
+
+static enum apart refuse(struct program *p, const char *why) {
+	p->log = strdup(why);
+	return APART_FAILED;
+}
+
+static enum apart take_answer(struct program *p, const struct compile_answer *a, cl_int *errorp) {
+	*errorp = a->error;
+	p->log = a->log;
+	p->warmups = a->warmups;
+	p->apart = !a->error;
+	if (!a->error)
+		return APART_BUILT;
+	if (a->error == CL_BUILD_PROGRAM_FAILURE)
+		return APART_FAILED;
+	/* Short of memory, or the device refuses a second process: that says nothing of the program. */
+	free(p->log);
+	p->log = NULL;
+	return APART_HERE;
+}
+
+/* What killed a worker may not have been the program, the first time. */
+static enum apart try_worker(struct builder *b, struct program *p, const struct compile_job *j, cl_int *errorp) {
+	struct device *d = b->device;
+	int64_t limit_ms = b->worker.idle ? BUILD_IDLE_MS : (int64_t)(d->config.worker_us / 1000);
+	uint32_t died = deaths_load(d, &p->key);
+	struct compile_answer a = { 0 };
+	int r = -EPIPE;
+
+	if (died >= BUILD_DEATHS) {
+		p->refused = true;
+		return refuse(p, "it has killed the compiler too often to be tried again");
+	}
+	for (unsigned i = 0; i < BUILD_TRIES && died < BUILD_DEATHS && r == -EPIPE; i++) {
+		r = worker_build(b, j, limit_ms, &a);
+		if (r == -ETIMEDOUT && b->worker.idle)
+			return APART_LATER;
+		if (r != -EPIPE && r != -ETIMEDOUT)
+			break;
+		p->deaths++;
+		deaths_store(d, &p->key, ++died);
+	}
+	if (r == -ENOTCONN)
+		return b->worker.idle ? APART_LATER : APART_HERE;
+	if (r)
+		return refuse(p, r == -EPIPE ? "the compiler died of it" :
+				 r == -ETIMEDOUT ? "the compiler took longer than device.worker_us" : "the engine stops");
+	if (died)
+		deaths_store(d, &p->key, 0);
+	return take_answer(p, &a, errorp);
+}
+
+static enum apart build_apart(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
+	const struct compile_job j = { .source = source, .options = options, .key = p->key, .warmup = warmup_of(b->device, p->kernel) };
+
+	*errorp = CL_BUILD_PROGRAM_FAILURE;
+	/* What is known is in the driver's own cache. */
+	if (!programs_apart(&b->device->programs) || p->known)
+		return APART_HERE;
+	return try_worker(b, p, &j, errorp);
+}
+
+/* ---- the whole ---- */
+
 static cl_int make_objects(const struct builder *b, struct program *p, cl_program program, cl_kernel *objectp) {
+	const struct warmup w = warmup_of(b->device, p->kernel);
 	CLEANUP(release_kernel) cl_kernel own = NULL;
 	uint64_t begin;
+	uint32_t launches;
 	cl_int error;
 
 	own = clCreateKernel(program, entry_point, &error);
 	if (error)
 		return error;
 	begin = now_us();
-	error = warm_up_all(b, p, own);
+	error = builder_warm_up(b, own, &w, &launches);
 	p->first_us = now_us() - begin;
+	p->warmups += launches;
 	if (error)
 		return error;
 	*objectp = clCreateKernel(program, entry_point, &error);
 	return error;
 }
 
-static cl_int build(struct builder *b, struct program *p, const char *source, const char *options) {
+/* From the cache, or from the source: then a worker's driver has left what takes long in the driver's own cache, if it keeps one. */
+static enum apart build(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
 	CLEANUP(release_program) cl_program program = NULL;
-	cl_int error;
+	struct device *d = b->device;
+	enum apart how = APART_HERE;
 
-	error = build_source(b->device, source, options, &p->key, &program, &p->cached, &p->log);
-	if (error)
-		return error;
-	error = make_objects(b, p, program, &p->object);
-	if (error)
-		return error;
+	p->key = build_key(d, source, options);
+	program = build_cached(d, options, &p->key);
+	p->cached = program != NULL;
+	if (!program)
+		how = build_apart(b, p, source, options, errorp);
+	if (how == APART_FAILED || how == APART_LATER)
+		return how;
+	if (how == APART_BUILT)
+		program = build_cached(d, options, &p->key);
+	*errorp = program ? CL_SUCCESS : build_anew(d, source, options, &program, &p->log);
+	if (!*errorp)
+		*errorp = make_objects(b, p, program, &p->object);
+	if (*errorp)
+		return APART_FAILED;
 	p->program = program;
 	program = NULL;
-	return CL_SUCCESS;
+	return APART_BUILT;
 }
 
 static void fail(struct program *p, const char *source, cl_int error) {
@@ -272,27 +398,30 @@ static void mark_built(const struct device *d, const struct program *p) {
 		return;
 }
 
-void builder_build(struct builder *b, struct program *p) {
+bool builder_build(struct builder *b, struct program *p) {
 	CLEANUP(str_free) struct str source = { 0 };
 	CLEANUP(str_free) struct str options = { 0 };
 	uint64_t begin = now_us();
 	cl_int error = CL_OUT_OF_HOST_MEMORY;
+	enum apart how = APART_FAILED;
 
 	if (!texts_of(b->device, p->kernel, &source, &options)) {
 		p->emit_us = now_us() - begin;
 		note_ask(b->device, p, str_text(&source), str_text(&options));
 		cache_make_room(&b->device->cache);
-		error = build(b, p, str_text(&source), str_text(&options));
+		how = build(b, p, str_text(&source), str_text(&options), &error);
 	}
+	if (how == APART_LATER)
+		return false;
 	p->build_us = p->cached ? 0 : now_us() - begin;
-	if (!error) {
-		mark_built(b->device, p);
-		note_keep(b->device, p, str_text(&source), str_text(&options));
-	}
-	if (error)
+	if (how == APART_FAILED) {
 		fail(p, str_text(&source), error);
-	else
-		atomic_store_explicit(&p->state, PROGRAM_READY, memory_order_release);
+		return true;
+	}
+	mark_built(b->device, p);
+	note_keep(b->device, p, str_text(&source), str_text(&options));
+	atomic_store_explicit(&p->state, PROGRAM_READY, memory_order_release);
+	return true;
 }
 
 int builder_open(struct builder *b, struct device *d) {
@@ -301,6 +430,7 @@ int builder_open(struct builder *b, struct device *d) {
 	cl_int error;
 
 	b->device = d;
+	b->worker.socket = b->worker.process = -1;
 	b->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
 	if (error)
 		return -EIO;
@@ -314,5 +444,6 @@ void builder_close(struct builder *b) {
 		clReleaseMemObject(b->records);
 	if (b->queue)
 		clReleaseCommandQueue(b->queue);
-	*b = (struct builder){ 0 };
+	worker_end(&b->worker);
+	*b = (struct builder){ .worker = { .socket = -1, .process = -1 } };
 }

@@ -148,9 +148,7 @@ static int start_keeper(struct cache *c) {
 	return r;
 }
 
-int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) {
-	int r;
-
+static int name_folders(struct cache *c, const char *folder, struct fault *f) {
 	if (!folder || !*folder)
 		return fault_set(f, FAULT_DEVICE,
 			"no cache folder is set; set cache.dir to a place this user may "
@@ -159,9 +157,15 @@ int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault 
 	c->programs = join(folder, "programs");
 	c->notes = join(folder, "notes");
 	c->driver = join(folder, "driver");
+	return c->folder && c->programs && c->notes && c->driver ? 0 : -ENOMEM;
+}
+
+int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) {
+	int r = name_folders(c, folder, f);
+
+	if (r)
+		return r;
 	c->most = most;
-	if (!c->folder || !c->programs || !c->notes || !c->driver)
-		return -ENOMEM;
 	cache_folder_return(folder);
 	r = open_folder(folder, f);
 	if (!r)
@@ -175,6 +179,10 @@ int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault 
 	verify_after_crash(c);
 	cache_make_room(c);
 	return start_keeper(c);
+}
+
+int cache_open_beside(struct cache *c, const char *folder, struct fault *f) {
+	return name_folders(c, folder, f);
 }
 
 void cache_make_room(const struct cache *c) {

@@ -188,6 +188,21 @@ int device_open(const struct device_config *c, struct device **devicep, struct f
 	return 0;
 }
 
+int device_open_compiler(struct device *d, struct fault *f) {
+	cl_int error;
+	int r = cache_open_beside(&d->cache, d->config.cache_dir, f);
+
+	if (!r)
+		r = quirks_set_caches(d->cache.driver);
+	if (!r)
+		r = probe_choose_here(&d->config, &d->choice, f);
+	if (r)
+		return r;
+	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
+	d->context = clCreateContext(NULL, 1, &d->choice.device, NULL, NULL, &error);
+	return error ? fault_set(f, FAULT_DEVICE, "no context (OpenCL error %d)", error) : 0;
+}
+
 int device_count(const struct device_config *c, unsigned *countp, struct fault *f) {
 	return probe_count(c, countp, f);
 }

@@ -2,7 +2,8 @@
  * The device: the only folder that calls OpenCL.
  *
  * One device, one context, one in-order queue that exec feeds, one more that builder threads warm
- * kernels up on. Everything slow is done by builder threads and ends by a call of `wake`; the
+ * kernels up on. A compiler runs in worker processes, one for each builder thread, where somebody starts them
+ * (want_worker): they fill the cache on disk, from which builder threads load. Everything slow is done by builder threads and ends by a call of `wake`; the
  * engine thread then collects what finished with device_poll(). No function here waits for a
  * compiler or a kernel, except where its comment says so.
  *
@@ -30,7 +31,14 @@ struct device_config {
 	uint64_t cache_bytes;        /* that stay of what the folder holds; 0: all */
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
 	uint64_t memory;             /* most bytes of pools; 0: the device's own limit */
-	uint32_t builders;           /* builder threads; 0: 1 */
+	uint32_t builders;           /* programs built at a time; 0: as many as suit the processors, 1 without workers */
+	/*
+	 * Has a process started that compiles, which comes by device_worker() at any time; called from builder threads. 0 or
+	 * -errno. NULL: builder threads compile.
+	 */
+	int (*want_worker)(void *user, bool idle);
+	void *worker_user;
+	uint64_t worker_us;          /* a program that takes its compiler longer cannot be built */
 	bool profile;                /* device_time() will be asked: the driver keeps times of all commands */
 	bool keep;                   /* machine code, also of a driver that keeps its own (tests) */
 	bool measure;                /* how fast it is, where the cache folder does not know: when it is idle */
@@ -65,6 +73,19 @@ void device_rates_text(const struct device *d, struct str *text);
 /* Text of what the probes and quirks found, for fusionctl status. */
 const char *device_notes(const struct device *d);
 
+/* ---- workers ---- */
+
+/*
+ * A worker that was asked for: the socket's end and the process (a pidfd), both of which the device takes, or error, a negative
+ * errno. Builders that compile at idle priority have workers of their own.
+ */
+void device_worker(struct device *d, bool idle, int error, int socket, int process);
+/*
+ * The process itself: compiles what comes on the socket into the cache until it ends; allocates `bytes` at most. 0 at the
+ * end, a fault as device_open() gives it, or -errno. The socket stays the caller's.
+ */
+int device_work(const struct device_config *c, int socket, bool idle, uint64_t bytes, struct fault *f) FAULT_MUST_USE;
+
 /* ---- programs ---- */
 
 enum program_state { PROGRAM_BUILDING, PROGRAM_READY, PROGRAM_FAILED };
@@ -85,6 +106,10 @@ void device_builds_for(struct device *d, struct builds *b);
  * The result is owned by the device and stays valid until device_close(). 0 or -ENOMEM.
  */
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+/* The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. */
+int device_program_later(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+/* One more launch wants it, and waits or has something else to run: what is wanted most is built first. Nothing where it is built. */
+void device_want(struct device *d, struct program *p, bool waits);
 /* Was the kernel built before, with this cache and driver? Then it is ready in some milliseconds; of interpreters alone. */
 bool device_program_known(struct device *d, const struct kernel *k);
 enum program_state program_state(const struct program *p);
@@ -193,6 +218,9 @@ uint32_t device_pending(const struct device *d);
 
 struct device_counters {
 	uint64_t launches, tasks, builds, builds_cached, build_failures, build_us;
+	uint64_t builds_apart;       /* of builds: by workers */
+	uint64_t workers_started, workers_lost;    /* lost: died of a program, or were killed over one */
+	uint64_t refused;            /* programs that were not tried because they killed workers before */
 	uint64_t uploads, upload_bytes, downloads, download_bytes, warmups;
 };
 /* Builds count when device_poll() has collected them. */

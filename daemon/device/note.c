@@ -80,6 +80,7 @@ void note_ask(const struct device *d, struct program *p, const char *source, con
 	p->known = !*str_text(&why) && d->quirks->flags & QUIRK_COSTLY_BINARY && !d->config.keep;
 	if (!*str_text(&why) && !p->known)
 		str_append(&why, "the cache has it no more");
+	free(p->why);             /* of a builder that left it to another */
 	p->why = str_finish(&why) ? NULL : strdup(str_text(&why));
 }
 

@@ -308,3 +308,13 @@ int probe_choose(const struct device_config *config, struct choice *c, struct fa
 	c->reaches = !r && reaches && may_reach(config, c);
 	return r;
 }
+
+int probe_choose_here(const struct device_config *config, struct choice *c, struct fault *f) {
+	int r;
+
+	*c = (struct choice){ 0 };
+	r = choose(config, c, f);
+	if (r)
+		choice_clear(c);
+	return r;
+}

@@ -3,7 +3,8 @@
  *
  * The table belongs to the engine's thread. A program travels table -> queue -> builder -> finished
  * list -> device_poll(); a builder writes it and then its state, and from then on only the engine
- * touches it. A kernel is asked for once: later callers find the program in whatever state it is.
+ * touches it. A kernel is asked for once: later callers find the program in whatever state it is. What most launches
+ * want is built first. What nobody waits for, since byte code does it meanwhile, has a builder of its own.
  *
  * Machine code goes to disk when the device has been idle for a while (see struct keep), one program
  * at a time, and when the device is closed; not where the driver keeps it and would compile anew to
@@ -14,8 +15,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/thread.h"
 #include "daemon/emit/emit.h"
 
@@ -26,6 +30,16 @@ enum {
 	PROGRAM_QUIET_MS = 500,
 	/* And for this long when it is closed; what is left then is built again by the next engine. */
 	PROGRAM_STOP_MS = 1000,
+	/* A worker is ended after this long without work: a compiler holds 200 MB. */
+	PROGRAM_WORKER_MS = 30000,
+	/* One more worker is started for what has waited for so long: it takes as long until it has compiled anything. */
+	PROGRAM_START_MS = 500,
+	/* A program that waits for so long goes before one that one launch more wants. */
+	PROGRAM_PATIENCE_MS = 100,
+	/* Builds at a time where nothing is set, of those that somebody waits for: one that hangs must not stop all others, */
+	BUILDERS_LEAST = 2,
+	/* and from half of the processors others still run; more than so many kernels are seldom waited for. */
+	BUILDERS_MOST = 8,
 };
 
 /* ---- the builders' queue ---- */
@@ -48,28 +62,121 @@ static bool measure_wanted(const struct device *d) {
 	return atomic_load(&d->measure.state) == MEASURE_WANTED;
 }
 
-static struct task programs_take(struct device *d) {
+/* Larger for those that more launches wait for, and for older ones. */
+static int64_t urgency(const struct program *p, int64_t now) {
+	return (int64_t)p->wanted + (now - p->asked_ms) / PROGRAM_PATIENCE_MS;
+}
+
+/* What somebody waits for and what nobody waits for have builders of their own where workers compile, since priorities differ. */
+static bool is_for(const struct builder *b, const struct program *p, int64_t now) {
+	const struct programs *s = &b->device->programs;
+
+	if (!s->apart)
+		return true;
+	if (b->worker.idle)
+		return !p->waited;
+	return p->waited && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_START_MS);
+}
+
+/* a comes before b; equal ones in the order in which they came. */
+static bool goes_before(const struct program *a, const struct program *b, int64_t now) {
+	return !b || a->waited > b->waited || (a->waited == b->waited && urgency(a, now) >= urgency(b, now));
+}
+
+/* The place of the link to the next one, or NULL. */
+static struct program **choose(const struct builder *b) {
+	struct program **best = NULL;
+	int64_t now = now_ms();
+
+	for (struct program **p = &b->device->programs.queue; *p; p = &(*p)->next)
+		if (is_for(b, *p, now) && goes_before(*p, best ? *best : NULL, now))
+			best = p;
+	return best;
+}
+
+static struct program *queue_take(struct program **place) {
+	struct program *p = *place;
+
+	*place = p->next;
+	return p;
+}
+
+/* Those that have a worker are counted, or are about to start one. */
+static void man(struct builder *b, bool manned) {
+	struct programs *s = &b->device->programs;
+
+	if (!b->worker.idle)
+		s->manned += (uint32_t)manned - (uint32_t)b->manned;
+	b->manned = manned;
+}
+
+/* Who has a worker waits for as long as that may live; who has none looks now and then whether others are too slow. */
+static void wait_for_work(struct builder *b) {
+	struct programs *s = &b->device->programs;
+	int64_t ms = b->manned ? PROGRAM_WORKER_MS : PROGRAM_START_MS;
+	struct timespec end;
+
+	if (!b->manned && (b->worker.idle || !s->queue)) {
+		pthread_cond_wait(&s->work, &s->lock);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += (time_t)(ms / 1000);
+	end.tv_nsec += (long)(ms % 1000) * 1000000;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	if (!pthread_cond_timedwait(&s->work, &s->lock, &end) || !b->manned)
+		return;
+	worker_end(&b->worker);
+	man(b, false);
+}
+
+static struct task programs_take(struct builder *b) {
 	struct task task = { NULL, NULL, false };
+	struct device *d = b->device;
 	struct programs *s = &d->programs;
+	struct program **next = NULL;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->first && !s->stop && (!s->keeping || s->taken) && !measure_wanted(d))
-		pthread_cond_wait(&s->work, &s->lock);
+	man(b, b->worker.socket >= 0);
+	while (!(next = choose(b)) && !s->stop && (!s->keeping || s->taken) && !measure_wanted(d))
+		wait_for_work(b);
 	/* What is being kept cannot be launched meanwhile, so it goes first. */
 	if (!s->stop && s->keeping && !s->taken) {
 		task.keep = s->keeping;
 		s->taken = true;
-	} else if (!s->stop && s->first) {
-		task.build = s->first;
-		s->first = s->first->next;
-		if (!s->first)
-			s->last = NULL;
+	} else if (!s->stop && next) {
+		task.build = queue_take(next);
+		man(b, true);
 	} else if (!s->stop) {
 		task.measure = true;
 		atomic_store(&d->measure.state, MEASURE_RUNS);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return task;
+}
+
+static void queue_put(struct programs *s, struct program *p) {
+	p->next = s->queue;
+	s->queue = p;
+	pthread_cond_broadcast(&s->work);
+}
+
+/* By a builder whose worker has ordinary priority. */
+static void build_soon(struct programs *s, struct program *p) {
+	pthread_mutex_lock(&s->lock);
+	p->waited = true;
+	queue_put(s, p);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool programs_apart(struct programs *s) {
+	bool apart;
+
+	pthread_mutex_lock(&s->lock);
+	apart = s->apart;
+	pthread_mutex_unlock(&s->lock);
+	return apart;
 }
 
 static void finish_build(struct programs *s, struct program *p) {
@@ -88,11 +195,14 @@ static void finish_keep(struct programs *s) {
 /* False where there is nothing to do any more. */
 static bool work(struct builder *b) {
 	struct device *d = b->device;
-	struct task task = programs_take(d);
+	struct task task = programs_take(b);
 
 	if (task.build) {
 		atomic_store(&task.build->begun, true);
-		builder_build(b, task.build);
+		if (!builder_build(b, task.build)) {
+			build_soon(&d->programs, task.build);
+			return true;
+		}
 		finish_build(&d->programs, task.build);
 	} else if (task.keep) {
 		build_keep(d, task.keep->program, &task.keep->key);
@@ -124,13 +234,14 @@ static int start_builder(struct device *d, struct builder *b) {
 	return r;
 }
 
-static int add_builder(struct device *d) {
+static int add_builder(struct device *d, bool idle) {
 	struct builder *b = calloc(1, sizeof *b);
 	int r;
 
 	if (!b)
 		return -ENOMEM;
 	r = builder_open(b, d);
+	b->worker.idle = idle;
 	if (!r)
 		r = start_builder(d, b);
 	if (!r)
@@ -141,24 +252,43 @@ static int add_builder(struct device *d) {
 }
 
 void programs_init(struct device *d) {
-	pthread_cond_init(&d->programs.work, NULL);
+	pthread_condattr_t monotonic;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->programs.work, &monotonic);
+	pthread_cond_init(&d->programs.arrived, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	d->programs.bell = -1;
 	pthread_mutex_init(&d->programs.lock, NULL);
+}
+
+static uint32_t builders_of(const struct device *d) {
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (d->config.builders)
+		return d->config.builders;
+	if (!d->config.want_worker)
+		return 1;
+	return processors / 2 < BUILDERS_LEAST ? BUILDERS_LEAST : processors / 2 > BUILDERS_MOST ? BUILDERS_MOST : (uint32_t)processors / 2;
 }
 
 int programs_open(struct device *d) {
 	struct programs *s = &d->programs;
-	uint32_t builders = d->config.builders ? d->config.builders : 1;
+	uint32_t builders = builders_of(d);
 	int r = 0;
 
+	s->apart = d->config.want_worker != NULL;
 	s->bucket = calloc(PROGRAM_BUCKETS, sizeof *s->bucket);
-	s->builder = calloc(builders, sizeof *s->builder);
-	if (!s->bucket || !s->builder)
+	s->builder = calloc(builders + 1, sizeof *s->builder);
+	s->bell = eventfd(0, EFD_CLOEXEC);
+	if (!s->bucket || !s->builder || s->bell < 0)
 		return -ENOMEM;
 	s->buckets = PROGRAM_BUCKETS;
 	s->quiet_ms = now_ms();
 	for (uint32_t i = 0; i < builders && !r; i++)
-		r = add_builder(d);
-	return r;
+		r = add_builder(d, false);
+	return r || !s->apart ? r : add_builder(d, true);
 }
 
 /* ---- keeping machine code ---- */
@@ -315,13 +445,16 @@ static void collect_build(struct device *d, struct program *p) {
 	builds_done(p);
 	c->warmups += p->warmups;
 	c->build_us += p->build_us;
+	c->builds_apart += p->apart;
+	c->workers_lost += p->deaths;
+	c->refused += p->refused;
 	if (p->cached || p->known)
 		c->builds_cached++;
 	else
 		c->builds++;
 	if (program_state(p) == PROGRAM_FAILED)
 		c->build_failures++;
-	else if (!p->cached)
+	else if (!p->cached && !p->apart)
 		programs_keep(d, p, p->program, &p->key);
 }
 
@@ -362,7 +495,10 @@ void programs_close(struct device *d) {
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
 	pthread_cond_broadcast(&s->work);
+	pthread_cond_broadcast(&s->arrived);
 	pthread_mutex_unlock(&s->lock);
+	if (s->bell >= 0 && eventfd_write(s->bell, 1))
+		log_error("builders are not told to stop: %s", strerror(errno));
 	for (uint32_t i = 0; i < s->builders; i++)
 		pthread_join(s->builder[i], NULL);
 	collect_builds(d);
@@ -372,13 +508,17 @@ void programs_close(struct device *d) {
 			s->bucket[i] = p->bucket;
 			program_free(p);
 		}
+	workers_drop(s);
+	if (s->bell >= 0)
+		close(s->bell);
 	pthread_cond_destroy(&s->work);
+	pthread_cond_destroy(&s->arrived);
 	pthread_mutex_destroy(&s->lock);
 	free(s->bucket);
 	free(s->builder);
 	s->bucket = NULL;
 	s->builder = NULL;
-	s->finished = s->first = s->last = NULL;
+	s->finished = s->queue = NULL;
 	s->buckets = s->builders = 0;
 }
 
@@ -426,16 +566,26 @@ static struct program *program_new(struct device *d, const struct kernel *k, uin
 	return p;
 }
 
-static void programs_put(struct programs *s, struct program *p) {
+static void programs_put(struct programs *s, struct program *p, bool waited) {
 	atomic_store(&p->device->measure.stop, true);
+	p->waited = waited;
+	p->wanted = 1;
+	p->asked_ms = now_ms();
 	pthread_mutex_lock(&s->lock);
-	p->next = NULL;
-	if (s->last)
-		s->last->next = p;
-	else
-		s->first = p;
-	s->last = p;
-	pthread_cond_signal(&s->work);
+	queue_put(s, p);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void device_want(struct device *d, struct program *p, bool waits) {
+	struct programs *s = &d->programs;
+
+	if (program_state(p) != PROGRAM_BUILDING)
+		return;
+	pthread_mutex_lock(&s->lock);
+	p->wanted++;
+	if (waits && !p->waited)
+		pthread_cond_broadcast(&s->work);
+	p->waited |= waits;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -451,12 +601,14 @@ struct program *device_find_program(struct device *d, const struct kernel *k) {
 	return find(&d->programs, k, kernel_hash(k));
 }
 
-int device_program(struct device *d, const struct kernel *k, struct program **programp) {
+static int ask(struct device *d, const struct kernel *k, bool waited, struct program **programp) {
 	struct programs *s = &d->programs;
 	uint64_t hash = kernel_hash(k);
 	struct program *p = find(s, k, hash);
 
 	*programp = p;
+	if (p)
+		device_want(d, p, waited);
 	if (p)
 		return 0;
 	p = program_new(d, k, hash);
@@ -467,10 +619,18 @@ int device_program(struct device *d, const struct kernel *k, struct program **pr
 	p->bucket = *chain_of(s, hash);
 	*chain_of(s, hash) = p;
 	builds_add(p, s->builds);
-	programs_put(s, p);
+	programs_put(s, p, waited);
 	s->building++;
 	*programp = p;
 	return 0;
+}
+
+int device_program(struct device *d, const struct kernel *k, struct program **programp) {
+	return ask(d, k, true, programp);
+}
+
+int device_program_later(struct device *d, const struct kernel *k, struct program **programp) {
+	return ask(d, k, false, programp);
 }
 
 /* ---- what others may know ---- */

@@ -9,6 +9,8 @@
  *   note.c     what kernels were built from, and so why one is built again
  *   program.c  programs by kernel, and the queue of builds
  *   builder.c  one build, on a builder thread
+ *   worker.c   a builder's worker process: asked for, fed, killed
+ *   compile.c  the worker process itself
  *   memory.c   the reserved range of a flat device, the pools of others
  *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
@@ -82,6 +84,8 @@ struct choice {
 void choice_clear(struct choice *c);
 /* Tried in a child first, so that a driver that dies or hangs gives a sentence. */
 int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
+/* The same without a child: where another process has done it before, and this one may die. */
+int probe_choose_here(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
 int probe_count(const struct device_config *config, unsigned *countp, struct fault *f) FAULT_MUST_USE;
 
 /* ---- reach.c ---- */
@@ -103,6 +107,8 @@ struct cache {
 
 /* Makes the folders and checks that files can be written there; of what they hold no more than `most` bytes stay. */
 int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) FAULT_MUST_USE;
+/* Where another process has opened it, and keeps it small. */
+int cache_open_beside(struct cache *c, const char *folder, struct fault *f) FAULT_MUST_USE;
 /* Before a build: there must be room for what the driver writes. Any thread. */
 void cache_make_room(const struct cache *c);
 void cache_close(struct cache *c);
@@ -150,6 +156,12 @@ struct program {
 	bool known;                           /* built before from the same: the driver's own cache has what takes long */
 	bool cached;
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
+	bool waited;                          /* somebody has nothing else to run; under the lock, as the next two */
+	uint64_t wanted;                      /* launches that want it */
+	int64_t asked_ms;
+	bool apart;                           /* a worker compiled it */
+	bool refused;                         /* it killed too many of them to be tried again */
+	uint32_t deaths;                      /* of workers, over it, now */
 	uint32_t warmups;
 	cl_program program;
 	struct cache_key key;
@@ -177,11 +189,16 @@ struct programs {
 	uint32_t buckets, count;
 	pthread_mutex_t lock;                 /* over the members below */
 	pthread_cond_t work;
-	struct program *first, *last;         /* to build */
+	struct program *queue;                /* to build; the oldest last */
 	struct program *finished;             /* built, not collected */
 	struct keep *keeping;                 /* to write now, or being written */
 	bool taken, kept;                     /* by a builder; written */
 	bool stop;
+	bool apart;                           /* workers compile; false from when none can be had */
+	uint32_t manned;                      /* builders for what is waited for that have a worker */
+	pthread_cond_t arrived;
+	struct arrival *arrivals;             /* of workers: worker.c */
+	int bell;                             /* an eventfd that is readable from when builders are to stop */
 	pthread_t *builder;
 	uint32_t builders;
 	/* the engine's */
@@ -197,6 +214,8 @@ void programs_init(struct device *d);
 int programs_open(struct device *d) FAULT_MUST_USE;
 /* Has the program's machine code written to disk some time. */
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key);
+/* False where workers cannot be had any more. */
+bool programs_apart(struct programs *s);
 /* Waits for builds that run; those that wait are dropped. Nothing may run on the device. */
 void programs_close(struct device *d);
 /* Has nothing been launched for so long, and does nothing run or wait for a build? */
@@ -204,15 +223,35 @@ bool programs_quiet(struct device *d, int64_t ms);
 /* Collects what builders finished. */
 uint32_t programs_poll(struct device *d);
 
+/* The process that compiles for one builder; owned by the builder's thread. */
+struct worker {
+	int socket, process;                  /* -1: there is none */
+	bool idle;                            /* of idle priority */
+	unsigned failures;                    /* starts in a row that came to nothing */
+};
+
 struct builder {
 	struct device *device;
 	cl_command_queue queue;
 	cl_mem records;                       /* of zeros: a task without work */
+	struct worker worker;
+	bool manned;                          /* counted among those; under the lock */
 };
 int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;
 void builder_close(struct builder *b);
-/* Builds a program, from the cache where it is there, and warms it up; leaves READY or FAILED. */
-void builder_build(struct builder *b, struct program *p);
+/*
+ * Builds a program, from the cache where it is there, else by the builder's worker, else here, and warms it up; leaves READY
+ * or FAILED, and true. False: the worker's priority is too low for it now, and it is to be built by another builder.
+ */
+bool builder_build(struct builder *b, struct program *p);
+
+/* How a kernel is launched before it is READY, for the driver to make its machine code. */
+struct warmup {
+	uint64_t items, local;
+	uint32_t launches, pools;
+};
+/* Launches on records without work and waits; *launchesp counts. */
+cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
 /*
  * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL).
  * *cachedp tells where it came from.
@@ -229,6 +268,60 @@ void build_keep(struct device *d, cl_program program, const struct cache_key *ke
 /* On a builder's thread, before the program is READY: sets why and known; then keeps what it was built from. */
 void note_ask(const struct device *d, struct program *p, const char *source, const char *options);
 void note_keep(const struct device *d, const struct program *p, const char *source, const char *options);
+
+/* ---- worker.c ---- */
+
+/* What a worker is asked for. */
+struct compile_job {
+	const char *source, *options;
+	struct cache_key key;                 /* as the engine found it: a worker that finds another refuses */
+	struct warmup warmup;
+};
+
+struct compile_answer {
+	cl_int error;
+	uint32_t warmups;
+	char *log;                            /* of malloc, of a build that failed; may be NULL */
+};
+
+/*
+ * Has the builder's worker do it, and starts one first where there is none. 0 with *a, whose log the caller frees; -ENOTCONN:
+ * there is no worker to be had; -EPIPE: it died of it; -ETIMEDOUT: it took longer than limit_ms and is killed;
+ * -ECANCELED: builders are to stop.
+ */
+int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_ms, struct compile_answer *a) FAULT_MUST_USE;
+/* Ends the builder's worker, at once where it is at work. */
+void worker_end(struct worker *w);
+/* Workers that nobody took. */
+void workers_drop(struct programs *s);
+
+/* ---- compile.c ---- */
+
+/* On the socket, from the engine; source and options follow, without the zero at their ends. Both ends are one program's. */
+struct compile_job_header {
+	char magic[16];
+	struct cache_key key;
+	struct warmup warmup;
+	uint64_t source, options;
+};
+
+/* Back; log bytes follow. The first one, without any job, says that the worker is there. */
+struct compile_answer_header {
+	char magic[16];
+	int32_t error;
+	uint32_t warmups;
+	uint64_t log;
+};
+
+enum {
+	/* A compiler's log may be megabytes of repetition. */
+	BUILD_LOG_BYTES = 16384,
+	/* Interpreters are the longest sources, 100 KiB. */
+	JOB_TEXT_BYTES = 16 << 20,
+};
+
+/* Of both headers; a worker of another version is none. */
+#define WORKER_MAGIC "work " FUSIOND_VERSION
 
 /* ---- memory.c ---- */
 
@@ -363,3 +456,8 @@ struct device {
 	struct measure measure;
 	struct device_counters counters;
 };
+
+/* ---- device.c ---- */
+
+/* What compiling takes, and no more: platform, device, cache, context. Nothing is probed. */
+int device_open_compiler(struct device *d, struct fault *f) FAULT_MUST_USE;

@@ -25,12 +25,10 @@
 #define FUSIOND_LIBEXECDIR "/usr/libexec/fusiond"
 #endif
 
-const struct child_kind child_engine = { "fusiond-engine", "the engine", "engine" };
+const struct child_kind child_engine = { ENGINE_PROGRAM, "the engine", "engine" };
 const struct child_kind child_gateway = { "fusiond-gateway", "the gateway", "gateway" };
 
 enum {
-	/* program, five pairs of flags, --set pairs, NULL */
-	CHILD_ARGUMENTS = 16 + 2 * CONFIG_FLAGS,
 	/* Packets handled in one turn of the loop, so that clients get their turn too. */
 	CHILD_BURST = 64,
 };
@@ -120,17 +118,22 @@ static void make_arguments(struct arguments *a, const struct child *c, const str
 	a->count = child_settings(a->value, a->count, source);
 }
 
+int child_spawn(const char *program, const char *const *argument, int control, pid_t *pidp) {
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (!pid)
+		become_program(program, argument, control, parent);
+	*pidp = pid;
+	return 0;
+}
+
 static int spawn(struct child *c, const char *program, const struct config_source *source, int control) {
 	struct arguments a = { .count = 0 };
-	pid_t parent = getpid();
 
 	make_arguments(&a, c, source, control);
-	c->pid = fork();
-	if (c->pid < 0)
-		return -errno;
-	if (!c->pid)
-		become_program(program, a.value, control, parent);
-	return 0;
+	return child_spawn(program, a.value, control, &c->pid);
 }
 
 static void on_control(void *user, uint32_t events);

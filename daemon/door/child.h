@@ -25,7 +25,12 @@ enum child_state {
 	CHILD_STOPPING,              /* told to end */
 };
 
+/* Of the engine, and of its workers (workers.c). */
+#define ENGINE_PROGRAM "fusiond-engine"
+
 enum {
+	/* program, five pairs of flags, --set pairs, NULL */
+	CHILD_ARGUMENTS = 16 + 2 * CONFIG_FLAGS,
 	CHILD_URL = 128,
 	CHILD_DEVICE = 256,
 	CHILD_RATES = 512,
@@ -88,6 +93,8 @@ int child_start(struct child *c, const struct config *config, const struct confi
 int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
 /* fusiond --warm: becomes the engine's program that fills the cache. Returns the exit code where it cannot. */
 int child_warm(const struct config_source *source);
+/* Runs the program with these arguments, one of which names `control`; it is killed when this process ends. 0 or -errno. */
+int child_spawn(const char *program, const char *const *argument, int control, pid_t *pidp) FAULT_MUST_USE;
 /* Adds the arguments that give a program these settings; how many there are then. */
 unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);
 /* How many devices have `name` in theirs, as that program finds: 0, -errno, or a fault. Waits for it. See count.c. */

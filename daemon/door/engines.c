@@ -81,7 +81,7 @@ static int set_flags(struct engine *e, const char *name, uint64_t number) {
 static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct fault *f) {
 	struct engine *e = user;
 
-	return clients_packet(e, id, body, f);
+	return id == CONTROL_WORKER_WANT ? workers_want(e, body, f) : clients_packet(e, id, body, f);
 }
 
 static void on_writable(void *user) {
@@ -238,6 +238,7 @@ static void ended(struct engine *e, const char *why) {
 	struct supervisor *s = e->supervisor;
 
 	clients_close(s, e);
+	workers_end(e);
 	if (s->stopping)
 		return;
 	e->ends++;
@@ -255,6 +256,7 @@ void engines_reap(struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++) {
 		struct str why = { 0 };
 
+		workers_reap(s->engine[i]);
 		if (child_reap(&s->engine[i]->child, &why))
 			ended(s->engine[i], str_text(&why));
 		str_free(&why);

@@ -20,6 +20,8 @@ enum {
 	ENGINES = 32,
 	/* What one is told beside the daemon's own settings: device, number, folder. */
 	ENGINE_FLAGS = 3,
+	/* Workers of one engine: those of the most that device.builders may be, one more, and as many that are about to end. */
+	ENGINE_WORKERS = 2 * 65,
 };
 
 struct engine {
@@ -34,6 +36,7 @@ struct engine {
 	uint64_t restart_delay_us;
 	uint32_t ends;
 	char last_end[LIMIT_SENTENCE];
+	pid_t worker[ENGINE_WORKERS];        /* processes that compile for it (workers.c); 0: none */
 };
 
 /* Reads device.device: 0, or a fault that names what is wrong with it. Counts devices where it must. */
@@ -57,3 +60,12 @@ void engines_text(const struct supervisor *s, struct str *text);
  */
 int engines_choose(const struct supervisor *s, const char *wish, struct engine **enginep, struct fault *f)
 	FAULT_MUST_USE;
+
+/* ---- workers.c ---- */
+
+/* The engine's WORKER_WANT: starts a process that compiles for it, and answers. 0, a fault of the packet, or -errno. */
+int workers_want(struct engine *e, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+/* After SIGCHLD. */
+void workers_reap(struct engine *e);
+/* The engine is gone: nobody wants what they do. */
+void workers_end(struct engine *e);

@@ -140,7 +140,8 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
-	return device_program(x->device, s->kernel, &to->program);
+	return x->later || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
+					device_program(x->device, s->kernel, &to->program);
 }
 
 /* ---- launches ---- */
@@ -521,8 +522,13 @@ bool exec_ready(struct exec *x, struct plan *plan) {
 	struct prepared *p;
 	struct fault f;
 	uint32_t step;
+	int r;
 
-	return !prepare(x, plan, &p, &f) && !prepared_check(x, p, &step) && is_built(p);
+	/* Who asks has another plan to run. */
+	x->later = true;
+	r = prepare(x, plan, &p, &f);
+	x->later = false;
+	return !r && !prepared_check(x, p, &step) && is_built(p);
 }
 
 /* 0, -EAGAIN, or a fault, as prepared_check(). */

@@ -105,6 +105,13 @@ static void take_stand_in(struct run *r, struct plan *p) {
 	r->timed = NULL;
 }
 
+/* One more launch of each step that has to wait, or do with byte code. */
+static void want_programs(struct exec *x, const struct prepared *p) {
+	for (uint32_t i = 0; i < p->steps && device_building(x->device); i++)
+		if (p->step[i].program)
+			device_want(x->device, p->step[i].program, !interpret_ready(x, &p->step[i]));
+}
+
 static int new_run(struct exec *x, struct lane *l, const struct exec_request *q, struct run **runp) {
 	CLEANUP(run_freep) struct run *r = run_alloc(q->plan);
 	struct fault f;
@@ -130,6 +137,8 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 		e = fill_run(r, q);
 	if (e < 0)
 		return e;
+	if (!e)
+		want_programs(x, r->prepared);
 	*runp = r;
 	r = NULL;
 	return 0;

@@ -540,6 +540,7 @@ struct exec {
 	int64_t trimmed_ms;
 	struct exec_counters counters;
 	enum config_interpreter interpreter_mode;
+	bool later;                           /* what is prepared is not waited for */
 	uint32_t interpreters_wanted;         /* bits of dialects */
 	struct program *interpreter[DIALECTS]; /* NULL: not asked for */
 	uint32_t generics;                    /* generic kernels that were asked for: the first ones */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,16 @@ int control_failed(int control, const struct fault *f) {
 	wire_put_uint(&w, CONTROL_FAILED);
 	wire_put_int(&w, f->code);
 	wire_put_text(&w, f->text);
+	return send_packet(control, &w);
+}
+
+int control_want_worker(int control, bool idle) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_WORKER_WANT);
+	wire_put_uint(&w, idle);
 	return send_packet(control, &w);
 }
 
@@ -285,6 +296,23 @@ static int on_reload(struct control_message *m, struct fault *f) {
 	return 0;
 }
 
+/* A process that compiles: the device takes it. */
+static int on_worker(struct control_message *m, struct fault *f) {
+	uint64_t idle, error;
+	int r = wire_get_uint(&m->body, "idle", 1, &idle, f);
+
+	if (!r)
+		r = wire_get_uint(&m->body, "error", INT_MAX, &error, f);
+	if (r)
+		return r;
+	/* Without room for more descriptors the packet comes without them. */
+	if (!error && (m->fd[0] < 0 || m->fd[1] < 0))
+		error = EMFILE;
+	device_worker(m->server->device, idle, -(int)error, m->fd[0], m->fd[1]);
+	m->fd[0] = m->fd[1] = -1;
+	return 0;
+}
+
 static const struct {
 	int (*function)(struct control_message *m, struct fault *f);
 	bool adds;                   /* may be handled while a caller holds a session */
@@ -295,6 +323,7 @@ static const struct {
 	[CONTROL_ARENA_REFUSED] = { on_answer, false },
 	[CONTROL_RELOAD] = { on_reload, false },
 	[CONTROL_SHARE_HELD] = { on_answer, true },
+	[CONTROL_WORKER] = { on_worker, true },
 };
 
 enum { CONTROLS = sizeof controls / sizeof *controls };

@@ -106,6 +106,8 @@ void control_drop(struct session *s, uint32_t arena);
 int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
 /* The session wrote nonsense. user is the server. */
 void control_bad(void *user, uint64_t session);
+/* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
+int control_want_worker(int control, bool idle) FAULT_MUST_USE;
 int control_rates(struct server *v) FAULT_MUST_USE;
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 

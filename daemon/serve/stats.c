@@ -179,6 +179,10 @@ static void add_device(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(device, "programs_built", (double)d->builds);
 	cJSON_AddNumberToObject(device, "programs_cached", (double)d->builds_cached);
 	cJSON_AddNumberToObject(device, "programs_failed", (double)d->build_failures);
+	cJSON_AddNumberToObject(device, "programs_built_by_workers", (double)d->builds_apart);
+	cJSON_AddNumberToObject(device, "programs_refused", (double)d->refused);
+	cJSON_AddNumberToObject(device, "workers_started", (double)d->workers_started);
+	cJSON_AddNumberToObject(device, "workers_lost", (double)d->workers_lost);
 	cJSON_AddNumberToObject(device, "build_us", (double)d->build_us);
 	device_each_build(v->device, add_build, cJSON_AddArrayToObject(device, "builds"));
 	cJSON_AddNumberToObject(device, "uploads", (double)d->uploads);

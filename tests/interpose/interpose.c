@@ -34,7 +34,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Operations in the sources of programs, and sizes of buffers, while they live. */
-static struct { cl_program program; uint64_t ops; } program[INTERPOSE_PROGRAMS];
+static struct { cl_program program; uint64_t ops; bool bad; } program[INTERPOSE_PROGRAMS];
 static struct { cl_mem buffer; uint64_t bytes; } buffer[INTERPOSE_BUFFERS];
 
 static void read_rule(const char *name, _Atomic uint64_t *rule) {
@@ -107,25 +107,50 @@ static uint64_t count_ops(cl_uint strings, const char **text) {
 	return n;
 }
 
-static void remember_program(cl_program p, uint64_t ops) {
+/* Is it one that the compiler shall not survive? */
+static bool is_bad(const char *source) {
+	const char *rule = getenv("FUSION_INTERPOSE_COMPILER"), *text = rule ? strchr(rule, ':') : NULL;
+
+	return text && strstr(source, text + 1);
+}
+
+enum { EATEN_BYTES = 16 << 20 };
+
+static void misbehave(void) {
+	const char *rule = getenv("FUSION_INTERPOSE_COMPILER");
+	volatile char *nowhere = NULL;
+	void *eaten;
+
+	while (!strncmp(rule, "hang:", 5))
+		pause();
+	while (!strncmp(rule, "eat:", 4) && (eaten = malloc(EATEN_BYTES)))
+		memset(eaten, 1, EATEN_BYTES);
+	if (!strncmp(rule, "crash:", 6))
+		*nowhere = 1;
+	abort();
+}
+
+static void remember_program(cl_program p, uint64_t ops, bool bad) {
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < INTERPOSE_PROGRAMS; i++)
 		if (!program[i].program) {
 			program[i].program = p;
 			program[i].ops = ops;
+			program[i].bad = bad;
 			break;
 		}
 	pthread_mutex_unlock(&lock);
 }
 
-/* Is it of source? Then *opsp is set, and it is forgotten. */
-static bool recall_program(cl_program p, uint64_t *opsp) {
+/* Is it of source? Then *opsp and *badp are set, and it is forgotten. */
+static bool recall_program(cl_program p, uint64_t *opsp, bool *badp) {
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < INTERPOSE_PROGRAMS && !found; i++)
 		if (program[i].program == p) {
 			*opsp = program[i].ops;
+			*badp = program[i].bad;
 			program[i].program = NULL;
 			found = true;
 		}
@@ -140,7 +165,7 @@ cl_program clCreateProgramWithSource(
 
 	p = next(context, strings, text, lengths, error);
 	if (p)
-		remember_program(p, lengths ? 0 : count_ops(strings, text));
+		remember_program(p, lengths ? 0 : count_ops(strings, text), !lengths && is_bad(text[0]));
 	return p;
 }
 
@@ -153,11 +178,14 @@ static void sleep_ms(uint64_t ms) {
 cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device, const char *options,
 	void(CL_CALLBACK *notify)(cl_program program, void *user), void *user) {
 	uint64_t ops = 0;
+	bool bad = false;
 	cl_int error;
 	REAL(clBuildProgram);
 
-	if (recall_program(p, &ops)) {
+	if (recall_program(p, &ops, &bad)) {
 		counts->builds++;
+		if (bad)
+			misbehave();
 		sleep_ms(rules.build_ms);
 		while (rules.hold)
 			sleep_ms(1);

@@ -10,6 +10,8 @@
  *   FUSION_INTERPOSE_BUILD_MS   each build of a source takes this much longer
  *   FUSION_INTERPOSE_MEMORY     buffer objects beyond this many bytes in all cannot be made
  *   FUSION_INTERPOSE_LAUNCHES   launches after this many are refused
+ *   FUSION_INTERPOSE_COMPILER   WHAT:TEXT: builds of sources with TEXT in them hang, abort, crash (a bad address), or eat memory
+ *                               without end, as WHAT says
  *   FUSION_INTERPOSE_DIE        set: listing the platforms aborts
  */
 #pragma once

@@ -1,0 +1,275 @@
+/*
+ * A builder's worker: a process that compiles for it; the process itself is compile.c.
+ *
+ * Compilers hang, eat memory, abort. So they run in processes that the supervisor starts (device_config.want_worker) and that
+ * this one kills where they take too long. A builder has one worker, starts it when it first needs it, and ends it after a
+ * while without work. What a worker says is little: an error, and a log. What it made is read from the cache on disk,
+ * whose entries have checksums; so it needs no memory in common with the engine or its clients, and has none.
+ *
+ * A program goes to the worker whole, in one message, and one answer comes back; whatever else happens on the socket means
+ * that the worker is gone, and then the process is killed, too.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/base/log.h"
+
+enum {
+	/* From asking for a worker until it has opened its driver; on a busy machine that takes seconds. */
+	WORKER_START_MS = 30000,
+	/* Starts in a row that came to nothing, before kernels are compiled by builders themselves. */
+	WORKER_FAILURES = 3,
+};
+
+struct arrival {
+	struct arrival *next;
+	bool idle;
+	int error, socket, process;
+};
+
+static int64_t now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- arriving ---- */
+
+static struct arrival *arrival_free(struct arrival *a) {
+	if (a->socket >= 0)
+		close(a->socket);
+	if (a->process >= 0)
+		close(a->process);
+	free(a);
+	return NULL;
+}
+
+void workers_drop(struct programs *s) {
+	while (s->arrivals) {
+		struct arrival *a = s->arrivals;
+
+		s->arrivals = a->next;
+		arrival_free(a);
+	}
+}
+
+void device_worker(struct device *d, bool idle, int error, int socket, int process) {
+	struct programs *s = &d->programs;
+	struct arrival *a = malloc(sizeof *a);
+
+	/* Its socket closes, by which it ends; who waits for it gives up some time. */
+	if (!a) {
+		close(socket);
+		close(process);
+		return;
+	}
+	*a = (struct arrival){ .idle = idle, .error = error, .socket = socket, .process = process };
+	d->counters.workers_started += !error;
+	pthread_mutex_lock(&s->lock);
+	a->next = s->arrivals;
+	s->arrivals = a;
+	pthread_cond_broadcast(&s->arrived);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static struct arrival *take_arrival(struct programs *s, bool idle) {
+	for (struct arrival **ap = &s->arrivals, *a; (a = *ap); ap = &a->next)
+		if (a->idle == idle) {
+			*ap = a->next;
+			return a;
+		}
+	return NULL;
+}
+
+/* The next worker of that priority. 0, -ETIMEDOUT, or -ECANCELED. */
+static int await_arrival(struct programs *s, bool idle, int64_t end_ms, struct arrival **ap) {
+	const struct timespec end = { end_ms / 1000, end_ms % 1000 * 1000000 };
+	int r = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (!(*ap = take_arrival(s, idle)) && !s->stop && !r)
+		r = pthread_cond_timedwait(&s->arrived, &s->lock, &end);
+	r = *ap ? 0 : s->stop ? -ECANCELED : -ETIMEDOUT;
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+/* ---- the socket ---- */
+
+/* Waits until the worker's socket is ready for `events`. 0, -ETIMEDOUT or -ECANCELED. */
+static int await_socket(const struct builder *b, short events, int64_t end_ms) {
+	struct pollfd p[2] = { { .fd = b->worker.socket, .events = events },
+		{ .fd = b->device->programs.bell, .events = POLLIN } };
+	int64_t left = end_ms - now_ms();
+
+	if (left <= 0)
+		return -ETIMEDOUT;
+	if (poll(p, 2, (int)(left < INT_MAX ? left : INT_MAX)) < 0)
+		return errno == EINTR ? 0 : -errno;
+	return p[1].revents ? -ECANCELED : 0;
+}
+
+/* Moves one piece: bytes moved, 0 where it must wait, or -EPIPE. */
+static ssize_t move(int socket, bool out, char *bytes, size_t size) {
+	ssize_t n = out ? send(socket, bytes, size, MSG_NOSIGNAL) : recv(socket, bytes, size, 0);
+
+	if (n > 0)
+		return n;
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
+}
+
+/* All of it, or -EPIPE, -ETIMEDOUT, -ECANCELED. */
+static int transfer(const struct builder *b, bool out, void *bytes, size_t size, int64_t end_ms) {
+	size_t done = 0;
+	int r = 0;
+
+	while (!r && done < size) {
+		ssize_t n = move(b->worker.socket, out, (char *)bytes + done, size - done);
+
+		if (n < 0)
+			return (int)n;
+		done += (size_t)n;
+		if (!n)
+			r = await_socket(b, out ? POLLOUT : POLLIN, end_ms);
+	}
+	return r;
+}
+
+static int send_text(const struct builder *b, const char *text, int64_t end_ms) {
+	return transfer(b, true, (void *)(uintptr_t)text, strlen(text), end_ms);
+}
+
+static int send_job(const struct builder *b, const struct compile_job *j, int64_t end_ms) {
+	struct compile_job_header h = { .magic = WORKER_MAGIC,
+		.key = j->key,
+		.warmup = j->warmup,
+		.source = strlen(j->source),
+		.options = strlen(j->options) };
+	int r = transfer(b, true, &h, sizeof h, end_ms);
+
+	if (!r)
+		r = send_text(b, j->source, end_ms);
+	return r ? r : send_text(b, j->options, end_ms);
+}
+
+/* -EPIPE also for what is no answer. */
+static int receive_answer(const struct builder *b, struct compile_answer *a, int64_t end_ms) {
+	CLEANUP(cleanup_free) char *log = NULL;
+	struct compile_answer_header h;
+	int r = transfer(b, false, &h, sizeof h, end_ms);
+
+	if (r)
+		return r;
+	if (strncmp(h.magic, WORKER_MAGIC, sizeof h.magic) != 0 || h.log > BUILD_LOG_BYTES)
+		return -EPIPE;
+	log = calloc(1, h.log + 1);
+	if (!log)
+		return -ENOTCONN;
+	r = transfer(b, false, log, h.log, end_ms);
+	if (r)
+		return r;
+	*a = (struct compile_answer){ .error = h.error, .warmups = h.warmups, .log = log };
+	log = NULL;
+	return 0;
+}
+
+/* ---- its life ---- */
+
+/* One that waits for work would end with its socket; one that is at work notices nothing. */
+void worker_end(struct worker *w) {
+	if (w->process >= 0) {
+		pidfd_send_signal(w->process, SIGKILL, NULL, 0);
+		close(w->process);
+	}
+	if (w->socket >= 0)
+		close(w->socket);
+	w->process = w->socket = -1;
+}
+
+static int adopt(struct builder *b, int64_t end_ms) {
+	CLEANUP(cleanup_free) struct arrival *a = NULL;
+	struct compile_answer hello = { 0 };
+	int r = await_arrival(&b->device->programs, b->worker.idle, end_ms, &a);
+
+	if (r)
+		return r;
+	b->worker.socket = a->socket;
+	b->worker.process = a->process;
+	if (a->error)
+		return a->error;
+	if (fcntl(a->socket, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	r = receive_answer(b, &hello, end_ms);
+	free(hello.log);
+	return r;
+}
+
+/* Builders compile themselves from now on; said once. */
+static void give_up(struct device *d, int error) {
+	struct programs *s = &d->programs;
+	bool said;
+
+	pthread_mutex_lock(&s->lock);
+	said = !s->apart;
+	s->apart = false;
+	pthread_cond_broadcast(&s->work);
+	pthread_mutex_unlock(&s->lock);
+	if (!said)
+		log_warning("no worker process can be had (%s): the engine compiles kernels itself", strerror(-error));
+}
+
+static int start(struct builder *b) {
+	struct device *d = b->device;
+	int r = d->config.want_worker(d->config.worker_user, b->worker.idle);
+
+	if (!r)
+		r = adopt(b, now_ms() + WORKER_START_MS);
+	if (!r) {
+		b->worker.failures = 0;
+		return 0;
+	}
+	worker_end(&b->worker);
+	if (r == -ECANCELED)
+		return r;
+	if (++b->worker.failures == WORKER_FAILURES)
+		give_up(d, r);
+	return -ENOTCONN;
+}
+
+/* One that was killed while it had nothing to do did not die of a program. */
+static bool is_there(const struct worker *w) {
+	struct pollfd p = { .fd = w->socket, .events = POLLIN };
+
+	return w->socket >= 0 && !poll(&p, 1, 0);
+}
+
+int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_ms, struct compile_answer *a) {
+	int64_t end_ms;
+	int r = 0;
+
+	if (!is_there(&b->worker)) {
+		worker_end(&b->worker);
+		r = start(b);
+	}
+	if (r)
+		return r;
+	end_ms = now_ms() + limit_ms;
+	r = send_job(b, j, end_ms);
+	if (!r)
+		r = receive_answer(b, a, end_ms);
+	if (r)
+		worker_end(&b->worker);
+	return r;
+}

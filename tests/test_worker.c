@@ -1,0 +1,260 @@
+/*
+ * Compilers in processes of their own: what one of them does to itself costs the one kernel it was at, and what it was at is
+ * not tried for ever. The driver is interposed, so that compiling one operation ends as a test wants it to.
+ *
+ * Byte code is off: with it nobody would notice that a kernel is not built.
+ */
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/daemon.h"
+#include "tests/driver_cache.h"
+#include "tests/suite.h"
+
+enum {
+	ELEMENTS = 100,
+	TEST_SECONDS = 300,
+	/* Looks for something that is to happen: half a minute on a busy machine. */
+	LOOKS = 3000,
+	LOOK_US = 10000,
+};
+
+/* In the source of a kernel that computes it, and of no other. */
+#define BAD_OPERATION "op_atanh_f32"
+
+static char rule[64], library[320];
+
+static const char **environment(const char *what) {
+	static const char *variables[2];
+
+	snprintf(library, sizeof library, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	snprintf(rule, sizeof rule, "FUSION_INTERPOSE_COMPILER=%s:" BAD_OPERATION, what);
+	variables[0] = library;
+	variables[1] = rule;
+	return variables;
+}
+
+/* On a cache folder of its own, with the common cache of the driver. */
+static void start_with(const char *set, const char *what) {
+	char cache[96];
+
+	snprintf(folder, sizeof folder, "/tmp/fusion-worker-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(cache, sizeof cache, "%s/cache", folder);
+	ck_assert(driver_cache_link(cache));
+	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
+	daemon_start_again(set, environment(what));
+}
+
+/* The first is computed by a kernel of its own. 0, or the client's error. */
+static int atanh_of_half(fusion_context *c) {
+	float x[ELEMENTS], y[ELEMENTS];
+	int64_t n = ELEMENTS;
+	fusion_array *a;
+	int r;
+
+	for (int i = 0; i < ELEMENTS; i++)
+		x[i] = 0.5f;
+	fusion_scope_begin(c);
+	a = fusion_from(c, FUSION_F32, 1, &n, x);
+	r = fusion_read(fusion_atanh(a), y, sizeof y);
+	fusion_scope_end(c);
+	if (!r)
+		ck_assert_float_eq_tol(y[ELEMENTS - 1], atanhf(0.5f), 1e-6f);
+	return r;
+}
+
+static void expect_square(fusion_context *c) {
+	float x[ELEMENTS], y[ELEMENTS];
+	int64_t n = ELEMENTS;
+
+	for (int i = 0; i < ELEMENTS; i++)
+		x[i] = (float)i;
+	fusion_scope_begin(c);
+	ck_assert_msg(!fusion_read(fusion_square(fusion_from(c, FUSION_F32, 1, &n, x)), y, sizeof y), "%s", fusion_error());
+	fusion_scope_end(c);
+	for (int i = 0; i < ELEMENTS; i++)
+		ck_assert_float_eq(y[i], x[i] * x[i]);
+}
+
+static void expect_refusal(fusion_context *c, const char *why) {
+	ck_assert_int_ne(atanh_of_half(c), 0);
+	ck_assert_msg(strstr(fusion_error(), why) != NULL, "\"%s\" does not say \"%s\"", fusion_error(), why);
+}
+
+static void expect_survival(const char *set, const char *what) {
+	fusion_context *c;
+	pid_t engine;
+
+	start_with(set, what);
+	c = connect_client();
+	engine = engine_pid();
+	expect_refusal(c, "the compiler died of it");
+	ck_assert_double_ge(stat_of(c, "workers_lost"), 1);
+	expect_square(c);
+	ck_assert_double_ge(stat_of(c, "programs_built_by_workers"), 1);
+	ck_assert_int_eq(engine_pid(), engine);
+	fusion_close(c);
+	daemon_stop();
+}
+
+START_TEST(a_compiler_that_aborts_costs_its_kernel_alone) {
+	expect_survival("log.level=error", "abort");
+}
+END_TEST
+
+START_TEST(a_compiler_that_crashes_costs_its_kernel_alone) {
+	expect_survival("log.level=error", "crash");
+}
+END_TEST
+
+START_TEST(a_compiler_that_eats_memory_costs_its_kernel_alone) {
+	expect_survival("device.worker_bytes=512M", "eat");
+}
+END_TEST
+
+/* All that is to succeed is built before, with time enough: so the limit can be short on however busy a machine. */
+START_TEST(a_compiler_that_hangs_delays_nobody_and_is_killed) {
+	float x[ELEMENTS] = { 0.5f }, y[ELEMENTS];
+	fusion_context *c, *other;
+	int64_t n = ELEMENTS;
+	fusion_array *bad;
+	pid_t engine;
+
+	start_with("log.level=error", "hang");
+	c = connect_client();
+	expect_square(c);
+	fusion_close(c);
+	daemon_end();
+	daemon_start_again("device.worker_us=2s", environment("hang"));
+	c = connect_client();
+	other = connect_client();
+	engine = engine_pid();
+	bad = fusion_keep(fusion_atanh(fusion_from(c, FUSION_F32, 1, &n, x)));
+	ck_assert_int_eq(fusion_flush(c), 0);
+	expect_square(other);
+	ck_assert_int_ne(fusion_read(bad, y, sizeof y), 0);
+	ck_assert_msg(strstr(fusion_error(), "the compiler took longer") != NULL, "%s", fusion_error());
+	ck_assert_double_eq(stat_of(other, "workers_lost"), 1);
+	expect_square(c);
+	ck_assert_int_eq(engine_pid(), engine);
+	fusion_release(bad);
+	fusion_close(c);
+	fusion_close(other);
+	daemon_stop();
+}
+END_TEST
+
+/* Waits for the supervisor to have started another engine. */
+static fusion_context *kill_engine(fusion_context *c) {
+	pid_t dead = engine_pid(), now = dead;
+
+	fusion_close(c);
+	ck_assert_int_eq(kill(dead, SIGKILL), 0);
+	for (int i = 0; i < LOOKS && (!now || now == dead); i++) {
+		usleep(LOOK_US);
+		now = child_of_supervisor();
+	}
+	ck_assert(now && now != dead);
+	return connect_client();
+}
+
+START_TEST(what_killed_three_compilers_is_not_tried_again) {
+	fusion_context *c;
+
+	start_with("log.level=error", "abort");
+	c = connect_client();
+	expect_refusal(c, "the compiler died of it");
+	ck_assert_double_eq(stat_of(c, "workers_lost"), 2);
+	expect_refusal(c, "the compiler died of it");
+	ck_assert_double_eq(stat_of(c, "workers_lost"), 2);
+	c = kill_engine(c);
+	expect_refusal(c, "the compiler died of it");
+	ck_assert_double_eq(stat_of(c, "workers_lost"), 1);
+	c = kill_engine(c);
+	expect_refusal(c, "too often");
+	ck_assert_double_eq(stat_of(c, "workers_started"), 0);
+	ck_assert_double_eq(stat_of(c, "programs_refused"), 1);
+	expect_square(c);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+START_TEST(a_worker_killed_while_it_waits_is_no_programs_fault) {
+	fusion_context *c;
+	pid_t worker;
+
+	start_with("log.level=error", "abort:nothing");
+	c = connect_client();
+	expect_square(c);
+	worker = first_child(true);
+	ck_assert_int_gt(worker, 0);
+	ck_assert_int_eq(kill(worker, SIGKILL), 0);
+	for (int i = 0; i < LOOKS && !kill(worker, 0); i++)
+		usleep(LOOK_US);
+	ck_assert_int_eq(atanh_of_half(c), 0);
+	ck_assert_double_eq(stat_of(c, "workers_lost"), 0);
+	ck_assert_double_eq(stat_of(c, "programs_built_by_workers"), 2);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+START_TEST(workers_end_with_their_engine) {
+	fusion_context *c;
+	pid_t worker;
+
+	start_with("log.level=error", "abort:nothing");
+	c = connect_client();
+	expect_square(c);
+	worker = first_child(true);
+	ck_assert_int_gt(worker, 0);
+	c = kill_engine(c);
+	for (int i = 0; i < LOOKS && !kill(worker, 0); i++)
+		usleep(LOOK_US);
+	ck_assert_int_eq(kill(worker, 0), -1);
+	ck_assert_int_eq(errno, ESRCH);
+	/* What they compiled is in the cache, and needs none of them. */
+	expect_square(c);
+	ck_assert_double_eq(stat_of(c, "workers_started"), 0);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+START_TEST(without_workers_the_engine_compiles) {
+	fusion_context *c;
+
+	start_with("device.workers=no", "abort:nothing");
+	c = connect_client();
+	expect_square(c);
+	ck_assert_double_eq(stat_of(c, "workers_started"), 0);
+	ck_assert_double_ge(stat_of(c, "programs_built"), 1);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+static Suite *worker_suite(void) {
+	Suite *suite = suite_create("worker");
+	TCase *t = tcase_create("compilers");
+
+	tcase_set_timeout(t, TEST_SECONDS);
+	tcase_add_test(t, a_compiler_that_aborts_costs_its_kernel_alone);
+	tcase_add_test(t, a_compiler_that_crashes_costs_its_kernel_alone);
+	tcase_add_test(t, a_compiler_that_eats_memory_costs_its_kernel_alone);
+	tcase_add_test(t, a_compiler_that_hangs_delays_nobody_and_is_killed);
+	tcase_add_test(t, what_killed_three_compilers_is_not_tried_again);
+	tcase_add_test(t, a_worker_killed_while_it_waits_is_no_programs_fault);
+	tcase_add_test(t, workers_end_with_their_engine);
+	tcase_add_test(t, without_workers_the_engine_compiles);
+	suite_add_tcase(suite, t);
+	return suite;
+}
+
+int main(void) {
+	return suite_run(worker_suite());
+}
