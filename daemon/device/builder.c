@@ -24,6 +24,11 @@
 enum {
 	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
 	BUILD_IDLE_MS = 2000,
+	/*
+	 * A worker ends by itself after device.worker_us, not counting what it waits for processors (watchdog.c). One that could not
+	 * is killed after so many times that, which is as long as a machine may be busy.
+	 */
+	BUILD_PATIENCE = 10,
 	/* Workers that die may have been killed by somebody else, so one more is tried; */
 	BUILD_TRIES = 2,
 	/* but no program takes more of them than these, also not in later engines. */
@@ -274,7 +279,7 @@ static enum apart take_answer(struct program *p, const struct compile_answer *a,
 /* What killed a worker may not have been the program, the first time. */
 static enum apart try_worker(struct builder *b, struct program *p, const struct compile_job *j, cl_int *errorp) {
 	struct device *d = b->device;
-	int64_t limit_ms = b->worker.idle ? BUILD_IDLE_MS : (int64_t)(d->config.worker_us / 1000);
+	int64_t limit_ms = b->worker.idle ? BUILD_IDLE_MS : (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
 	uint32_t died = deaths_load(d, &p->key);
 	struct compile_answer a = { 0 };
 	int r = -EPIPE;

@@ -3,8 +3,8 @@
  *
  * It opens the device for itself and shares nothing with the engine but the socket and the cache folder. It has no array of
  * a client's, launches programs on records without work alone, and ends with its socket. It may die at any time: that
- * costs the engine the one build. So it is the first to go where memory is short, leaves no core, and may not
- * allocate without end; how long it takes is the engine's business.
+ * costs the engine the one build. So it is the first to go where memory is short, leaves no core, may not
+ * allocate without end, and ends where a job takes too long (watchdog.c).
  *
  * Priority. What somebody waits for is compiled at ordinary priority: at idle priority it would wait for every program of the
  * machine. What nobody waits for is compiled by a worker that is idle in each way in which Linux parts processors: the
@@ -167,7 +167,16 @@ static int send_answer(int socket, const struct compile_answer *a) {
 	return r ? r : send_all(socket, a->log, h.log);
 }
 
-static int serve_one(struct builder *b, int socket) {
+/* On the watchdog's thread, while the other one is in the compiler. */
+static void tell_late(void *user) {
+	const int *socket = user;
+
+	/* Where it cannot be told, the end of the socket tells as much. */
+	if (send_answer(*socket, &(const struct compile_answer){ .error = COMPILE_LATE }))
+		return;
+}
+
+static int serve_one(struct builder *b, struct watchdog *w, int socket) {
 	CLEANUP(cleanup_free) char *source = NULL;
 	CLEANUP(cleanup_free) char *options = NULL;
 	struct compile_job_header h;
@@ -183,7 +192,9 @@ static int serve_one(struct builder *b, int socket) {
 		r = receive_text(socket, h.options, &options);
 	if (r)
 		return r;
+	watchdog_begin(w, h.limit_us);
 	compile(b, &(const struct compile_job){ source, options, h.key, h.warmup }, &a);
+	watchdog_end(w);
 	r = send_answer(socket, &a);
 	free(a.log);
 	return r;
@@ -191,14 +202,18 @@ static int serve_one(struct builder *b, int socket) {
 
 static int serve(struct device *d, int socket, uint64_t bytes) {
 	const struct compile_answer hello = { 0 };
+	static struct watchdog w = { .late = tell_late };   /* its thread never ends */
 	struct builder b = { 0 };
 	int r = builder_open(&b, d);
 
+	w.user = &socket;
+	if (!r)
+		r = watchdog_start(&w);
 	limit_memory(bytes);
 	if (!r)
 		r = send_answer(socket, &hello);
 	while (!r)
-		r = serve_one(&b, socket);
+		r = serve_one(&b, &w, socket);
 	builder_close(&b);
 	return r == -EPIPE ? 0 : r;
 }

@@ -164,6 +164,7 @@ static void queue_put(struct programs *s, struct program *p) {
 
 /* By a builder whose worker has ordinary priority. */
 static void build_soon(struct programs *s, struct program *p) {
+	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
 	p->waited = true;
 	queue_put(s, p);
@@ -570,7 +571,6 @@ static void programs_put(struct programs *s, struct program *p, bool waited) {
 	atomic_store(&p->device->measure.stop, true);
 	p->waited = waited;
 	p->wanted = 1;
-	p->asked_ms = now_ms();
 	pthread_mutex_lock(&s->lock);
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);

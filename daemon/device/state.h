@@ -11,6 +11,7 @@
  *   builder.c  one build, on a builder thread
  *   worker.c   a builder's worker process: asked for, fed, killed
  *   compile.c  the worker process itself
+ *   watchdog.c ends it where it hangs
  *   memory.c   the reserved range of a flat device, the pools of others
  *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
@@ -156,9 +157,8 @@ struct program {
 	bool known;                           /* built before from the same: the driver's own cache has what takes long */
 	bool cached;
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
-	bool waited;                          /* somebody has nothing else to run; under the lock, as the next two */
+	bool waited;                          /* somebody has nothing else to run; under the lock, as the next */
 	uint64_t wanted;                      /* launches that want it */
-	int64_t asked_ms;
 	bool apart;                           /* a worker compiled it */
 	bool refused;                         /* it killed too many of them to be tried again */
 	uint32_t deaths;                      /* of workers, over it, now */
@@ -286,7 +286,8 @@ struct compile_answer {
 
 /*
  * Has the builder's worker do it, and starts one first where there is none. 0 with *a, whose log the caller frees; -ENOTCONN:
- * there is no worker to be had; -EPIPE: it died of it; -ETIMEDOUT: it took longer than limit_ms and is killed;
+ * there is no worker to be had; -EPIPE: it died of it; -ETIMEDOUT: it took longer than limit_ms, or
+ * than its watchdog allows, and is killed;
  * -ECANCELED: builders are to stop.
  */
 int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_ms, struct compile_answer *a) FAULT_MUST_USE;
@@ -302,6 +303,7 @@ struct compile_job_header {
 	char magic[16];
 	struct cache_key key;
 	struct warmup warmup;
+	uint64_t limit_us;                    /* for the watchdog */
 	uint64_t source, options;
 };
 
@@ -318,7 +320,28 @@ enum {
 	BUILD_LOG_BYTES = 16384,
 	/* Interpreters are the longest sources, 100 KiB. */
 	JOB_TEXT_BYTES = 16 << 20,
+	/* An answer's error: the watchdog ended the worker. OpenCL has none of that number. */
+	COMPILE_LATE = -100000,
 };
+
+/* ---- watchdog.c ---- */
+
+struct watchdog {
+	void (*late)(void *user);             /* on its thread; the process ends when it returns */
+	void *user;
+	/* its own */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool busy;
+	uint64_t begin_ns, waited_ns, limit_ns;
+};
+
+/* For as long as the process lives. 0 or -errno. */
+int watchdog_start(struct watchdog *w) FAULT_MUST_USE;
+/* From here to watchdog_end() no more time may pass, but for what threads of this process wait for processors. */
+void watchdog_begin(struct watchdog *w, uint64_t limit_us);
+/* Late is not called after this. */
+void watchdog_end(struct watchdog *w);
 
 /* Of both headers; a worker of another version is none. */
 #define WORKER_MAGIC "work " FUSIOND_VERSION

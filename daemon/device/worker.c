@@ -155,6 +155,7 @@ static int send_job(const struct builder *b, const struct compile_job *j, int64_
 	struct compile_job_header h = { .magic = WORKER_MAGIC,
 		.key = j->key,
 		.warmup = j->warmup,
+		.limit_us = b->device->config.worker_us,
 		.source = strlen(j->source),
 		.options = strlen(j->options) };
 	int r = transfer(b, true, &h, sizeof h, end_ms);
@@ -269,6 +270,10 @@ int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_m
 	r = send_job(b, j, end_ms);
 	if (!r)
 		r = receive_answer(b, a, end_ms);
+	if (!r && a->error == COMPILE_LATE) {
+		free(a->log);
+		r = -ETIMEDOUT;
+	}
 	if (r)
 		worker_end(&b->worker);
 	return r;
