@@ -1,9 +1,9 @@
 /*
  * The device: the only folder that calls OpenCL.
  *
- * One device, one context, one in-order queue that exec feeds, one more that builder threads warm
- * kernels up on. A compiler runs in worker processes, one for each builder thread, where somebody starts them
- * (want_worker): they fill the cache on disk, from which builder threads load. Everything slow is done by builder threads and ends by a call of `wake`; the
+ * One device, one context, one in-order queue that exec feeds, one more that builder threads warm kernels up on. A compiler
+ * runs in worker processes, one for each builder thread, where somebody starts them (want_worker): they fill the cache on disk,
+ * from which builder threads load. Everything slow is done by builder threads and ends by a call of `wake`; the
  * engine thread then collects what finished with device_poll(). No function here waits for a
  * compiler or a kernel, except where its comment says so.
  *

@@ -272,6 +272,7 @@ int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_m
 		r = receive_answer(b, a, end_ms);
 	if (!r && a->error == COMPILE_LATE) {
 		free(a->log);
+		a->log = NULL;
 		r = -ETIMEDOUT;
 	}
 	if (r)

@@ -20,7 +20,7 @@ enum {
 	ENGINES = 32,
 	/* What one is told beside the daemon's own settings: device, number, folder. */
 	ENGINE_FLAGS = 3,
-	/* Workers of one engine: those of the most that device.builders may be, one more, and as many that are about to end. */
+	/* Workers of one engine: of the most builders that there may be, one more, and as many that are about to end. */
 	ENGINE_WORKERS = 2 * 65,
 };
 
