@@ -104,7 +104,8 @@ FUSION_API int fusion_sync(fusion_context *context);
 FUSION_API int fusion_cancel(fusion_context *context);
 
 /* Arrays made between begin and end are released at end, except those given to fusion_keep(),
- * which become the caller's to release. Scopes nest and belong to the calling thread. */
+ * which become the caller's to release. Scopes nest and belong to the calling thread. What a scope still holds when
+ * something is read is a result as well, and is stored: keep what is wanted, end the scope, then read. */
 FUSION_API int fusion_scope_begin(fusion_context *context);
 FUSION_API int fusion_scope_end(fusion_context *context);
 FUSION_API fusion_array *fusion_keep(fusion_array *array);

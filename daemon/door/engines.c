@@ -212,7 +212,7 @@ void engines_start(struct supervisor *s) {
 void engines_end(struct supervisor *s) {
 	s->done = s->stopping && gateway_gone(&s->gateway);
 	for (unsigned i = 0; i < s->engines; i++)
-		if (s->engine[i]->child.state != CHILD_NONE)
+		if (s->engine[i]->child.state != CHILD_NONE || workers_left(s->engine[i]))
 			s->done = false;
 }
 

@@ -69,3 +69,5 @@ int workers_want(struct engine *e, struct wire_cursor *body, struct fault *f) FA
 void workers_reap(struct engine *e);
 /* The engine is gone: nobody wants what they do. */
 void workers_end(struct engine *e);
+/* Is any there that was not reaped? The daemon ends after them, so that nothing has its folders open any more. */
+bool workers_left(const struct engine *e);

@@ -102,6 +102,13 @@ void workers_reap(struct engine *e) {
 			e->worker[i] = 0;
 }
 
+bool workers_left(const struct engine *e) {
+	for (unsigned i = 0; i < ENGINE_WORKERS; i++)
+		if (e->worker[i])
+			return true;
+	return false;
+}
+
 void workers_end(struct engine *e) {
 	for (unsigned i = 0; i < ENGINE_WORKERS; i++)
 		if (e->worker[i])
