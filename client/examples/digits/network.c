@@ -49,7 +49,10 @@ static fusion_array *convolutional(fusion_array *const *w, fusion_array *image) 
 	return fusion_linear(fusion_reshape(x, 2, (const int64_t[]){ -1, POOLED }), w[4], w[5]);
 }
 
-/* Rates at which every one of seeds 1 to 30 (layers: 0.96) and 1 to 8 (conv: 0.98) reaches its share of held-out digits. */
+/*
+ * Rates, found by trying: of held-out digits layers gets 97.5 % or more right with seeds 1 to 4 after 30 epochs (make
+ * demo), conv 98.6 % with seed 1 after 15.
+ */
 static const struct network_kind kinds[] = {
 	{ "layers", 0.1, 4,
 		{ { 2, { NETWORK_PIXELS, HIDDEN }, 1 }, { 1, { HIDDEN }, 0 }, { 2, { HIDDEN, NETWORK_DIGITS }, 1 },
