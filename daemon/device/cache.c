@@ -2,8 +2,8 @@
  * Built programs on disk, one file each, named by the key (base/cache_entry.h).
  *
  * What does not read as written is removed and counts as missing: a damaged cache costs a build and nothing else. The
- * key covers device, driver and our version, so a stale entry is never found. cache_open() removes leftovers and what was
- * used longest ago, and reads everything again after the machine has restarted: what a crash of it can damage is
+ * key covers device, driver and our version, so a stale entry is never found. cache_keep_small() removes leftovers and what was
+ * used longest ago, cache_open() reads everything again after the machine has restarted: what a crash of it can damage is
  * not ours alone, and drivers abort on what they wrote half. A disk that is full is dealt with by base/cache_room.c.
  */
 #include "state.h"
@@ -140,8 +140,7 @@ static void *keep_small(void *argument) {
 	return NULL;
 }
 
-/* A large folder takes longer to walk than a start may. */
-static int start_keeper(struct cache *c) {
+int cache_keep_small(struct cache *c) {
 	int r = thread_start(&c->keeper, "cache", keep_small, c);
 
 	c->keeps = !r;
@@ -178,7 +177,7 @@ int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault 
 		return r;
 	verify_after_crash(c);
 	cache_make_room(c);
-	return start_keeper(c);
+	return 0;
 }
 
 int cache_open_beside(struct cache *c, const char *folder, struct fault *f) {

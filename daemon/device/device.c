@@ -88,6 +88,8 @@ static int open_choice(struct device *d, struct fault *f) {
 		r = quirks_set_caches(d->cache.driver);
 	if (!r)
 		r = probe_choose(&d->config, &d->choice, f);
+	if (!r)
+		r = cache_keep_small(&d->cache);
 	if (r)
 		return r;
 	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);

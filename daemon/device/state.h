@@ -106,8 +106,13 @@ struct cache {
 	bool keeps;                           /* the keeper was started */
 };
 
-/* Makes the folders and checks that files can be written there; of what they hold no more than `most` bytes stay. */
+/* Makes the folders and checks that files can be written there. */
 int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) FAULT_MUST_USE;
+/*
+ * Of what the folder holds no more than `most` bytes stay, and no leftovers. By a thread, for a large folder takes longer to
+ * walk than a start may; so not before the last fork(), whose child could find a lock of the allocator taken for ever.
+ */
+int cache_keep_small(struct cache *c) FAULT_MUST_USE;
 /* Where another process has opened it, and keeps it small. */
 int cache_open_beside(struct cache *c, const char *folder, struct fault *f) FAULT_MUST_USE;
 /* Before a build: there must be room for what the driver writes. Any thread. */
