@@ -31,3 +31,20 @@ claim() {
 	sed 's/^/    /' "$root/out"
 	[ ! -e "$root/log" ] || tail -5 "$root/log"
 }
+
+# start_on FOLDER: the daemon with its cache in that folder, once it answers. Its log is $root/log.
+start_on() {
+	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$1" --set device.measure=no >>"$root/log" 2>&1 &
+	daemon=$!
+	tries=0
+	until "$build/fusionctl" status >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
+}
+
+stop() {
+	kill "$daemon"
+	wait "$daemon" || true
+	daemon=
+}

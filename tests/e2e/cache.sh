@@ -9,22 +9,6 @@ ctl=$build/fusionctl
 cache=$root/cache
 printf 'x = input f32[2] = 1 -2\ny = neg x\nz = add y 1\noutput z\n' >"$root/graph.fz"
 
-start() {
-	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$cache" --set device.measure=no >>"$root/log" 2>&1 &
-	daemon=$!
-	tries=0
-	until "$ctl" status >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-}
-
-stop() {
-	kill "$daemon"
-	wait "$daemon" || true
-	daemon=
-}
-
 # Of every entry, one file after the other is cut to half, or to nothing.
 cut_files() {
 	find "$cache/programs" "$cache/notes" "$cache/driver" -type f ! -name last_accessed | while read -r file; do
@@ -33,19 +17,19 @@ cut_files() {
 	done
 }
 
-start
+start_on "$cache"
 claim a_kernel_is_built 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
 stop
 for halves in 0 1; do
 	cut_files $halves
 	# The machine has started again since.
 	echo another >"$cache/boot"
-	start
+	start_on "$cache"
 	claim "files_cut_to_${halves}_halves_are_built_again" 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
 	claim "no_engine_died_of_${halves}_halves" 0 "^engine  *ready.*generation 1," "$ctl" status
 	stop
 done
-start
+start_on "$cache"
 claim what_was_built_before_comes_from_the_cache 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
 claim explain_says_so 0 "program from the cache" "$ctl" explain "$root/graph.fz"
 stop

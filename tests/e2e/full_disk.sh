@@ -18,22 +18,6 @@ disk=$root/disk
 mkdir "$disk"
 mount -t tmpfs -o size=6m tmpfs "$disk"
 
-start() {
-	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$disk/cache" --set device.measure=no >>"$root/log" 2>&1 &
-	daemon=$!
-	tries=0
-	until "$ctl" status >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-}
-
-stop() {
-	kill "$daemon"
-	wait "$daemon" || true
-	daemon=
-}
-
 fill() {
 	dd if=/dev/zero of="$disk/fill" bs=4k 2>/dev/null || true
 }
@@ -47,13 +31,13 @@ graph abs 1
 graph relu 1
 graph square 1
 fill
-start
+start_on "$disk/cache"
 claim a_daemon_starts_on_a_full_disk 0 "^engine  *ready" "$ctl" status
 claim a_kernel_is_built_on_a_full_disk 0 "^\[0 3\]" "$ctl" run "$root/neg.fz"
 claim the_log_says_so 0 "is full; until the next start the driver's cache is in memory" cat "$root/log"
 rm "$disk/fill"
 stop
-start
+start_on "$disk/cache"
 claim a_kernel_is_built_where_there_is_room 0 "^\[2 3\]" "$ctl" run "$root/abs.fz"
 claim the_driver_is_back_on_disk 0 '"driver_in_memory":	false' "$ctl" cache stat --json
 fill
@@ -62,7 +46,7 @@ claim the_driver_is_in_memory 0 '"driver_in_memory":	true' "$ctl" cache stat --j
 claim one_built_before_still_runs 0 "^\[2 3\]" "$ctl" run "$root/abs.fz"
 stop
 rm "$disk/fill"
-start
+start_on "$disk/cache"
 claim the_next_start_returns 0 '"driver_in_memory":	false' "$ctl" cache stat --json
 claim kernels_are_kept_again 0 "^\[2 5\]" "$ctl" run "$root/square.fz"
 stop

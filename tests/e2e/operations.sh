@@ -35,12 +35,6 @@ answers() {
 	give_up "$1"
 }
 
-stop() {
-	kill "$daemon"
-	wait "$daemon" || true
-	daemon=
-}
-
 # CLAIM: that every trial has ended.
 settled() {
 	for _ in $(seq 600); do
