@@ -26,7 +26,8 @@ sbindir ?= $(prefix)/sbin
 libdir ?= $(prefix)/lib
 libexecdir ?= $(prefix)/libexec
 includedir ?= $(prefix)/include
-mandir ?= $(prefix)/share/man
+datadir ?= $(prefix)/share
+mandir ?= $(datadir)/man
 sysconfdir ?= /etc
 unitdir ?= $(prefix)/lib/systemd/system
 userunitdir ?= $(prefix)/lib/systemd/user
@@ -92,7 +93,8 @@ OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
 OBJ_CTL := $(call obj,$(SRC_CTL))
 OBJ_BENCH := $(call obj,$(SRC_BENCH))
 
-UNITS := $(wildcard systemd/*.service)
+UNITS := $(notdir $(wildcard systemd/*.service))
+DROPINS := $(notdir $(wildcard systemd/fusiond.service.d/*.conf))
 HEADERS := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
 GENERATED := $(HEADERS) $(B)/include/fusion_calls.h
 LIB := $(B)/libfusion.so.$(VERSION)
@@ -288,11 +290,14 @@ lint:
 # ---- install ----
 
 INSTALL ?= install
+FILL_UNIT = sh systemd/fill.sh
+UNIT_FOLDERS = sbindir=$(sbindir) datadir=$(datadir) sysconfdir=$(sysconfdir)
 
 install: all
 	$(INSTALL) -d $(DESTDIR)$(sbindir) $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(includedir) \
 		$(DESTDIR)$(libexecdir)/fusiond $(DESTDIR)$(mandir)/man1 $(DESTDIR)$(mandir)/man3 $(DESTDIR)$(mandir)/man5 \
-		$(DESTDIR)$(mandir)/man7 $(DESTDIR)$(mandir)/man8 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysusersdir) $(DESTDIR)$(tmpfilesdir)
+		$(DESTDIR)$(mandir)/man7 $(DESTDIR)$(mandir)/man8 $(DESTDIR)$(unitdir) $(DESTDIR)$(userunitdir) $(DESTDIR)$(datadir)/fusiond/systemd \
+		$(DESTDIR)$(sysusersdir) $(DESTDIR)$(tmpfilesdir)
 	$(INSTALL) -m 755 $(B)/fusiond $(DESTDIR)$(sbindir)/fusiond
 	$(INSTALL) -m 755 $(B)/fusiond-engine $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine
 	$(INSTALL) -m 755 $(B)/fusiond-gateway $(DESTDIR)$(libexecdir)/fusiond/fusiond-gateway
@@ -304,7 +309,9 @@ install: all
 	sed -e 's|@PREFIX@|$(prefix)|;s|@LIBDIR@|$(libdir)|;s|@INCLUDEDIR@|$(includedir)|;s|@VERSION@|$(VERSION)|' \
 		client/fusion.pc.in >$(DESTDIR)$(libdir)/pkgconfig/fusion.pc
 	for page in $(MAN); do $(INSTALL) -m 644 $$page $(DESTDIR)$(mandir)/man$${page##*.}/; done
-	for unit in $(notdir $(UNITS)); do sed 's|@sbindir@|$(sbindir)|' systemd/$$unit >$(DESTDIR)$(unitdir)/$$unit; done
+	for unit in $(UNITS); do $(FILL_UNIT) $$unit $(UNIT_FOLDERS) >$(DESTDIR)$(unitdir)/$$unit || exit; done
+	$(FILL_UNIT) user/fusiond.service $(UNIT_FOLDERS) >$(DESTDIR)$(userunitdir)/fusiond.service
+	for part in $(DROPINS); do $(FILL_UNIT) fusiond.service.d/$$part $(UNIT_FOLDERS) >$(DESTDIR)$(datadir)/fusiond/systemd/$$part || exit; done
 	$(INSTALL) -m 644 systemd/fusiond.sysusers $(DESTDIR)$(sysusersdir)/fusiond.conf
 	$(INSTALL) -m 644 systemd/fusiond.tmpfiles $(DESTDIR)$(tmpfilesdir)/fusiond.conf
 	$(if $(DESTDIR),,-ldconfig)
@@ -314,6 +321,7 @@ uninstall:
 	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
 	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(HEADERS)))
 	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done
-	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS)))
+	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(UNITS)) $(DESTDIR)$(userunitdir)/fusiond.service
+	rm -f $(addprefix $(DESTDIR)$(datadir)/fusiond/systemd/,$(DROPINS))
 	rm -f $(DESTDIR)$(sysusersdir)/fusiond.conf $(DESTDIR)$(tmpfilesdir)/fusiond.conf
-	-rmdir $(DESTDIR)$(libexecdir)/fusiond 2>/dev/null
+	-rmdir $(DESTDIR)$(libexecdir)/fusiond $(DESTDIR)$(datadir)/fusiond/systemd $(DESTDIR)$(datadir)/fusiond 2>/dev/null

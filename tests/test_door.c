@@ -1151,6 +1151,79 @@ START_TEST(the_service_manager_hears_of_every_state) {
 }
 END_TEST
 
+START_TEST(the_service_manager_is_told_who_is_served) {
+	int manager = listen_manager(), fd;
+
+	start("late");
+	manager_hears(manager, "STATUS=engine 0 starts; sessions: 0 of users: 0");
+	manager_hears(manager, "STATUS=fake device");
+	fd = connect_door();
+	send_hello(fd, PROTOCOL_VERSION, "one", NULL, NULL);
+	manager_hears(manager, "; sessions: 1 of users: 1");
+	close(fd);
+	manager_hears(manager, "; sessions: 0 of users: 0");
+	kill(supervisor, SIGHUP);
+	/* On the clock of the service manager, by which it knows which reload is meant. */
+	manager_hears(manager, "RELOADING=1\nMONOTONIC_USEC=");
+	manager_hears(manager, "READY=1");
+	unsetenv("NOTIFY_SOCKET");
+	close(manager);
+}
+END_TEST
+
+START_TEST(the_watchdog_is_told_while_engines_are_well_or_being_replaced) {
+	struct engine one = { .number = 0 }, other = { .number = 1 };
+	struct supervisor s = { .engine = { &one, &other }, .engines = 2 };
+	const uint64_t now = UINT64_C(1000000000000);
+	uint64_t limit;
+
+	config_standard(&s.config);
+	limit = s.config.engine_start_us + 10000000;
+	ck_assert(engines_well(&s, now));
+	other.down_us = now - limit;
+	ck_assert(engines_well(&s, now));
+	ck_assert(!engines_well(&s, now + 1));
+	other.down_us = 0;
+	/* It was ready, did not end when it was told to, and cannot be killed either. */
+	other.child.killed_us = now - limit - 1;
+	ck_assert(!engines_well(&s, now));
+}
+END_TEST
+
+static int oom_score(pid_t pid) {
+	char path[64];
+	FILE *file;
+	int score;
+
+	snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+	file = fopen(path, "re");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(fscanf(file, "%d", &score), 1);
+	fclose(file);
+	return score;
+}
+
+START_TEST(where_memory_runs_out_the_engine_goes_before_the_supervisor) {
+	pid_t engine;
+	cJSON *json;
+	int fd;
+
+	start("normal");
+	fd = connect_door();
+	send_hello(fd, PROTOCOL_VERSION, "one", NULL, NULL);
+	ck_assert(receive(fd));
+	send_numbers(fd, 1, (uint64_t[]){ DOOR_STATUS });
+	ck_assert(receive(fd));
+	json = cJSON_Parse(reply_text());
+	engine = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), "pid")->valueint;
+	cJSON_Delete(json);
+	/* Of a supervisor that goes first anyway there is no more. */
+	if (oom_score(supervisor) < 1000)
+		ck_assert_int_gt(oom_score(engine), oom_score(supervisor));
+	close(fd);
+}
+END_TEST
+
 /* Of the program in the build tree, where there is one beside the tests. */
 START_TEST(the_supervisor_links_neither_opencl_nor_nng) {
 	char command[512], line[512];
@@ -1174,6 +1247,9 @@ END_TEST
 
 static void add_tests(TCase *tests) {
 	tcase_add_test(tests, the_service_manager_hears_of_every_state);
+	tcase_add_test(tests, the_service_manager_is_told_who_is_served);
+	tcase_add_test(tests, the_watchdog_is_told_while_engines_are_well_or_being_replaced);
+	tcase_add_test(tests, where_memory_runs_out_the_engine_goes_before_the_supervisor);
 	tcase_add_test(tests, the_supervisor_links_neither_opencl_nor_nng);
 	tcase_add_test(tests, hello_hands_out_session_secret_url_and_device);
 	tcase_add_test(tests, a_client_that_offers_a_ring_gets_sealed_memory_and_a_socket);

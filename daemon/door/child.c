@@ -28,9 +28,18 @@
 const struct child_kind child_engine = { ENGINE_PROGRAM, "the engine", "engine" };
 const struct child_kind child_gateway = { "fusiond-gateway", "the gateway", "gateway" };
 
+/* What every process of the daemon's has more of in /proc/PID/oom_score_adj, in text for who writes it after fork(). */
+static char oom_score[16];
+
 enum {
 	/* Packets handled in one turn of the loop, so that clients get their turn too. */
 	CHILD_BURST = 64,
+	/*
+	 * Where memory runs out, a process of ours goes before the supervisor, which replaces it. Below what workers give
+	 * themselves (device/compile.c) where the supervisor's own is that of the unit.
+	 */
+	CHILD_OOM_MORE = 400,
+	OOM_MOST = 1000,
 };
 
 void child_init(struct child *c, const struct child_kind *kind, struct loop *loop, const char *folder, unsigned number,
@@ -73,6 +82,31 @@ int child_program(const struct child_kind *kind, const struct config *config, ch
 		FUSIOND_LIBEXECDIR, kind == &child_engine ? "; say --engine PATH" : "");
 }
 
+/* Before fork(): which score our processes get. Empty where /proc does not tell the own one. */
+static void choose_oom_score(void) {
+	FILE *f = fopen("/proc/self/oom_score_adj", "re");
+	int own;
+
+	if (!f)
+		return;
+	if (fscanf(f, "%d", &own) == 1)
+		snprintf(oom_score, sizeof oom_score, "%d",
+			own + CHILD_OOM_MORE < OOM_MOST ? own + CHILD_OOM_MORE : OOM_MOST);
+	fclose(f);
+}
+
+/* A higher one needs no privilege. What does not work is no reason not to start. */
+static void take_oom_score(void) {
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	ssize_t ignored;
+
+	if (fd < 0)
+		return;
+	ignored = write(fd, oom_score, strlen(oom_score));
+	(void)ignored;
+	close(fd);
+}
+
 /* In the child, between fork and exec: only calls that are safe there. */
 static void become_program(const char *program, const char *const *argument, int control, pid_t parent) {
 	sigset_t none;
@@ -82,6 +116,7 @@ static void become_program(const char *program, const char *const *argument, int
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || fcntl(control, F_SETFD, 0) < 0)
 		_exit(126);
+	take_oom_score();
 	execv(program, (char *const *)(uintptr_t)argument);
 	_exit(127);
 }
@@ -119,8 +154,11 @@ static void make_arguments(struct arguments *a, const struct child *c, const str
 }
 
 int child_spawn(const char *program, const char *const *argument, int control, pid_t *pidp) {
-	pid_t parent = getpid(), pid = fork();
+	pid_t parent = getpid(), pid;
 
+	if (!*oom_score)
+		choose_oom_score();
+	pid = fork();
 	if (pid < 0)
 		return -errno;
 	if (!pid)
@@ -175,6 +213,7 @@ int child_start(
 	c->starts++;
 	c->started_us = loop_now();
 	c->deadline_us = c->started_us + config->engine_start_us;
+	c->killed_us = 0;
 	c->failure.code = 0;
 	c->rates[0] = 0;
 	return 0;
@@ -197,6 +236,7 @@ void child_tick(struct child *c, uint64_t now) {
 		fault_set(&c->failure, FAULT_DEVICE, "%s was not ready within engine.start_us", c->kind->name);
 	kill(c->pid, SIGKILL);
 	c->deadline_us = 0;
+	c->killed_us = now;
 }
 
 static void drop_queue(struct child *c) {

@@ -71,6 +71,7 @@ struct child {
 	uint32_t generation;
 	uint32_t starts;
 	uint64_t started_us, deadline_us;        /* deadline 0: none */
+	uint64_t killed_us;                      /* when its deadline had passed; 0: it was not killed */
 	unsigned number;                         /* among the engines of this daemon */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */
 	char url[CHILD_URL], device[CHILD_DEVICE];
@@ -93,7 +94,10 @@ int child_start(struct child *c, const struct config *config, const struct confi
 int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
 /* fusiond --warm: becomes the engine's program that fills the cache. Returns the exit code where it cannot. */
 int child_warm(const struct config_source *source);
-/* Runs the program with these arguments, one of which names `control`; it is killed when this process ends. 0 or -errno. */
+/*
+ * Runs the program with these arguments, one of which names `control`; it is killed when this process ends, and the kernel
+ * takes it before this process where memory runs out. 0 or -errno.
+ */
 int child_spawn(const char *program, const char *const *argument, int control, pid_t *pidp) FAULT_MUST_USE;
 /* Adds the arguments that give a program these settings; how many there are then. */
 unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);

@@ -175,6 +175,7 @@ static void on_ready(void *user) {
 	bool first = !e->was_ready;
 
 	e->was_ready = true;
+	e->down_us = 0;
 	clients_resume(s);
 	if (!all_were_ready(s))
 		return;
@@ -183,7 +184,7 @@ static void on_ready(void *user) {
 		log_info("ready at %s: %s", s->config.door_socket, str_text(&text));
 	else
 		log_info("engine %u is ready again: %s", e->number, e->child.device);
-	notify_ready("%s", str_text(&text));
+	notify_ready(&s->notify);
 	str_free(&text);
 }
 
@@ -193,6 +194,8 @@ static void start(struct engine *e) {
 	int r = child_start(&e->child, &s->config, &e->source, &f);
 
 	e->restart_us = 0;
+	if (!e->down_us)
+		e->down_us = loop_now();
 	if (!r)
 		return;
 	log_error("the engine cannot be started: %s", r > 0 ? f.text : strerror(-r));
@@ -241,6 +244,8 @@ static void ended(struct engine *e, const char *why) {
 	workers_end(e);
 	if (s->stopping)
 		return;
+	if (!e->down_us)
+		e->down_us = loop_now();
 	e->ends++;
 	snprintf(e->last_end, sizeof e->last_end, "%s", why);
 	log_error("%s", why);
@@ -248,7 +253,6 @@ static void ended(struct engine *e, const char *why) {
 		supervisor_stop(s, EXIT_FAILURE);
 		return;
 	}
-	notify_status("starting the engine again: %s", why);
 	plan_restart(e, lived);
 }
 
@@ -280,6 +284,38 @@ uint64_t engines_tick(struct supervisor *s, uint64_t now) {
 }
 
 /* ---- telling and choosing ---- */
+
+/* One that was told to end, or killed, and is still there has served nobody since its deadline passed. */
+static uint64_t down_since(const struct engine *e) {
+	return e->down_us ? e->down_us : e->child.killed_us;
+}
+
+bool engines_well(const struct supervisor *s, uint64_t now) {
+	uint64_t limit = s->config.engine_start_us + RESTART_MOST_US;
+
+	for (unsigned i = 0; i < s->engines; i++) {
+		uint64_t down = down_since(s->engine[i]);
+
+		if (down && now - down > limit)
+			return false;
+	}
+	return true;
+}
+
+void engines_status(const struct supervisor *s, struct str *text) {
+	for (unsigned i = 0; i < s->engines; i++) {
+		const struct engine *e = s->engine[i];
+
+		if (i)
+			str_append(text, ", ");
+		if (e->child.state == CHILD_READY)
+			str_append(text, e->child.device);
+		else if (!e->was_ready)
+			str_printf(text, "engine %u starts", e->number);
+		else
+			str_printf(text, "engine %u starts again (%s)", e->number, e->last_end);
+	}
+}
 
 void engines_reload(struct supervisor *s) {
 	struct wire_writer w;

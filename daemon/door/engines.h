@@ -34,6 +34,7 @@ struct engine {
 	bool was_ready;
 	uint64_t restart_us;                 /* when to start it again; 0: not planned */
 	uint64_t restart_delay_us;
+	uint64_t down_us;                    /* since when it serves nobody; 0: it serves */
 	uint32_t ends;
 	char last_end[LIMIT_SENTENCE];
 	pid_t worker[ENGINE_WORKERS];        /* processes that compile for it (workers.c); 0: none */
@@ -51,8 +52,15 @@ void engines_reap(struct supervisor *s);
 /* Does what is due; when the next is, UINT64_MAX where nothing is. */
 uint64_t engines_tick(struct supervisor *s, uint64_t now);
 void engines_reload(struct supervisor *s);
+/*
+ * Is each engine well, or being replaced within its limit: engine.start_us since it served last, and the longest pause before
+ * a start? One that is to end counts as well until then, too: a driver may keep a killed process for ever.
+ */
+bool engines_well(const struct supervisor *s, uint64_t now);
 /* All devices in a sentence. */
 void engines_text(const struct supervisor *s, struct str *text);
+/* The same with the state of those that are not ready. */
+void engines_status(const struct supervisor *s, struct str *text);
 
 /*
  * The engine for a new session: the one with the fewest sessions of those whose device's name has `wish` in it, or whose

@@ -2,44 +2,32 @@
 #include "notify.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <systemd/sd-daemon.h>
 
-enum { NOTIFY_LINE = 256 };
+enum {
+	/* Pings in the time within which the service manager wants one. */
+	PINGS = 3,
+	/* Between two lines of status. */
+	STATUS_US = 1000 * 1000,
+};
 
 void notify_open(struct notify *n, uint64_t now) {
 	uint64_t limit = 0;
 
-	*n = (struct notify){ 0 };
+	*n = (struct notify){ .listens = getenv("NOTIFY_SOCKET") != NULL };
 	if (sd_watchdog_enabled(0, &limit) <= 0)
 		return;
-	n->every_us = limit / 3;
+	n->every_us = limit / PINGS;
 	n->next_us = now;
 }
 
-static void send_status(const char *state, const char *format, va_list ap) {
-	char line[NOTIFY_LINE];
-
-	vsnprintf(line, sizeof line, format, ap);
-	sd_notifyf(0, "%sSTATUS=%s", state, line);
-}
-
-void notify_ready(const char *format, ...) {
-	va_list ap;
-
-	va_start(ap, format);
-	send_status("READY=1\n", format, ap);
-	va_end(ap);
-}
-
-void notify_status(const char *format, ...) {
-	va_list ap;
-
-	va_start(ap, format);
-	send_status("", format, ap);
-	va_end(ap);
+void notify_ready(struct notify *n) {
+	n->ready = true;
+	sd_notify(0, "READY=1");
 }
 
 void notify_reloading(uint64_t now) {
@@ -47,12 +35,36 @@ void notify_reloading(uint64_t now) {
 }
 
 void notify_stopping(void) {
-	sd_notify(0, "STOPPING=1\nSTATUS=stopping");
+	sd_notify(0, "STOPPING=1");
 }
 
-void notify_tick(struct notify *n, uint64_t now) {
+static void ping(struct notify *n, uint64_t now, bool well) {
 	if (!n->every_us || now < n->next_us)
 		return;
-	sd_notify(0, "WATCHDOG=1");
+	if (well)
+		sd_notify(0, "WATCHDOG=1");
 	n->next_us = now + n->every_us;
+}
+
+bool notify_wants_status(const struct notify *n, uint64_t now) {
+	return n->listens && now >= n->status_us;
+}
+
+static void send_status(struct notify *n, uint64_t now, const char *status) {
+	n->status_us = now + STATUS_US;
+	if (!strncmp(n->status, status, sizeof n->status - 1))
+		return;
+	snprintf(n->status, sizeof n->status, "%s", status);
+	sd_notifyf(0, "STATUS=%s", n->status);
+}
+
+uint64_t notify_tick(struct notify *n, uint64_t now, bool well, const char *status) {
+	uint64_t due = UINT64_MAX;
+
+	ping(n, now, well);
+	if (status)
+		send_status(n, now, status);
+	else if (n->listens)
+		due = n->status_us;
+	return n->every_us && n->next_us < due ? n->next_us : due;
 }

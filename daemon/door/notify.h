@@ -1,22 +1,39 @@
 /*
  * What the service manager hears (sd_notify(3)): ready, reloading, stopping, a line of status and
  * the pings of its watchdog. Without a service manager nothing happens.
+ *
+ * The line of status is sent when it has changed, and not more often than a person reads: clients
+ * cannot make the service manager busy.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/fault.h"
 
+enum {
+	NOTIFY_LINE = 512,
+};
+
 struct notify {
+	bool listens;                /* there is a service manager */
+	bool ready;                  /* it was told so */
 	uint64_t every_us;           /* between pings; 0: no watchdog */
 	uint64_t next_us;            /* when the next one is due, by loop_now() */
+	uint64_t status_us;          /* when the next line of status may be sent */
+	char status[NOTIFY_LINE];    /* the last one */
 };
 
 void notify_open(struct notify *n, uint64_t now);
-void notify_ready(const char *format, ...) FAULT_PRINTF(1, 2);
-void notify_status(const char *format, ...) FAULT_PRINTF(1, 2);
+/* At the first start, and after a reload. */
+void notify_ready(struct notify *n);
 void notify_reloading(uint64_t now);
 void notify_stopping(void);
-/* Pings if it is time to. */
-void notify_tick(struct notify *n, uint64_t now);
+/* May the line of status be sent now? Who asks without need makes it for nothing. */
+bool notify_wants_status(const struct notify *n, uint64_t now);
+/*
+ * Pings if it is time to and all is well; sends the line of status, where it is another one than before. NULL: not wanted
+ * now, so that what may have changed is asked for again. When to call again, UINT64_MAX for no time.
+ */
+uint64_t notify_tick(struct notify *n, uint64_t now, bool well, const char *status);

@@ -58,7 +58,6 @@ static void take_reloaded(struct config *to, const struct config *from) {
 }
 
 static void reload(struct supervisor *s) {
-	struct str text = { 0 };
 	struct config fresh;
 	struct fault f;
 	int r;
@@ -76,9 +75,8 @@ static void reload(struct supervisor *s) {
 		gateway_reload(s);
 		log_info("the configuration was read again");
 	}
-	engines_text(s, &text);
-	notify_ready("%s", str_text(&text));
-	str_free(&text);
+	if (s->notify.ready)
+		notify_ready(&s->notify);
 }
 
 static void on_signal(void *user, uint32_t events) {
@@ -116,15 +114,36 @@ static int watch_signals(struct supervisor *s) {
 
 /* ---- the loop ---- */
 
+/* The line that a person sees in systemctl status. */
+static void describe(const struct supervisor *s, struct str *text) {
+	if (s->stopping) {
+		str_append(text, "stopping");
+		return;
+	}
+	engines_status(s, text);
+	str_printf(text, "; sessions: %" PRIu32 " of users: %u", s->session_count, users_count(&s->users));
+}
+
+static uint64_t tell_manager(struct supervisor *s, uint64_t now) {
+	bool wanted = notify_wants_status(&s->notify, now);
+	struct str text = { 0 };
+	uint64_t due;
+
+	if (wanted)
+		describe(s, &text);
+	due = notify_tick(&s->notify, now, engines_well(s, now), wanted ? str_text(&text) : NULL);
+	str_free(&text);
+	return due;
+}
+
 /* Does what is due, and returns how long to wait; negative: until something happens. */
 static int64_t tick(struct supervisor *s) {
 	uint64_t now = loop_now(), due;
 
-	notify_tick(&s->notify, now);
 	due = engines_tick(s, now);
 	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
-	due = loop_sooner(due, s->notify.every_us ? s->notify.next_us : 0);
+	due = loop_sooner(due, tell_manager(s, now));
 	if (due == UINT64_MAX)
 		return -1;
 	return due > now ? (int64_t)(due - now) : 0;

@@ -49,6 +49,14 @@ void users_free(struct users *u) {
 	}
 }
 
+unsigned users_count(const struct users *u) {
+	unsigned count = 0;
+
+	for (const struct user *user = u->by_uid; user; user = user->hh.next)
+		count += user->sessions > 0;
+	return count;
+}
+
 int user_charge_connection(struct user *user, const struct config *c, struct fault *f) {
 	if (user->connections >= c->limits_sessions_per_user + USER_SPARE_CONNECTIONS)
 		return fault_set(f, FAULT_LIMIT,

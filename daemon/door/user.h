@@ -20,6 +20,8 @@ struct user *users_get(struct users *u, uid_t uid);
 /* Frees the account if it holds nothing. */
 void users_put(struct users *u, struct user *user);
 void users_free(struct users *u);
+/* Those with sessions. */
+unsigned users_count(const struct users *u);
 
 /* Each charge is 0, or FAULT_LIMIT or FAULT_MEMORY with a sentence that names the setting. */
 int user_charge_connection(struct user *user, const struct config *c, struct fault *f) FAULT_MUST_USE;

@@ -1,0 +1,162 @@
+#!/bin/sh
+# The units as they are installed: systemd finds no fault with them, they give up what they can, and the user's unit works
+# under a real service manager: it starts, is reloaded, tells its state, and is started again when it is killed.
+. "$(dirname "$0")/../claims.sh"
+
+finish_quietly() {
+	echo "$passed passed, $failed failed"
+	[ "$failed" = 0 ]
+}
+
+command -v systemd-analyze >/dev/null || {
+	echo "note: no systemd-analyze here; units are not checked"
+	finish_quietly
+	exit
+}
+
+tree=$root/tree
+make --no-print-directory install DESTDIR="$tree" prefix=/usr >/dev/null
+units=$tree/usr/lib/systemd/system
+parts=$tree/usr/share/fusiond/systemd
+
+# ---- as files ----
+
+# What the units run lies elsewhere here.
+mkdir "$root/units" "$root/user"
+for unit in fusiond.service fusiond@.service; do
+	sed "s|/usr/sbin/fusiond|$tree/usr/sbin/fusiond|" "$units/$unit" >"$root/units/$unit"
+done
+sed "s|/usr/sbin/fusiond|$tree/usr/sbin/fusiond|" "$tree/usr/lib/systemd/user/fusiond.service" >"$root/user/fusiond.service"
+unfilled=$(grep -l '@[a-z]*@' "$units"/* "$parts"/* "$tree/usr/lib/systemd/user"/* || true)
+claim "every_part_of_a_unit_is_filled_in" 0 "" test -z "$unfilled"
+
+# verify UNIT: says nothing, and agrees.
+verify() {
+	said=$(XDG_RUNTIME_DIR=$root systemd-analyze verify --man=no "$@" 2>&1) || return 1
+	printf '%s' "$said"
+	[ -z "$said" ]
+}
+# exposure MOST FILE...: a unit of these files, at most so exposed in tenths.
+exposure() {
+	most=$1
+	shift
+	mkdir -p "$root/exposed"
+	cat "$@" >"$root/exposed/fusiond.service"
+	systemd-analyze security --offline=yes --threshold="$most" --no-pager "$root/exposed/fusiond.service"
+}
+if systemd-analyze verify --man=no "$root/user/fusiond.service" >/dev/null 2>&1; then
+	claim "systemd_finds_no_fault_with_the_unit" 0 "" verify "$root/units/fusiond.service"
+	claim "systemd_finds_no_fault_with_the_unit_of_a_device" 0 "" verify "$root/units/fusiond@.service"
+	claim "systemd_finds_no_fault_with_the_unit_of_a_user" 0 "" verify --user "$root/user/fusiond.service"
+	cat "$root/units/fusiond.service" "$parts/gpu.conf" "$parts/remote.conf" >"$root/user/fusiond-all.service"
+	claim "systemd_finds_no_fault_with_the_drop_ins" 0 "" verify "$root/user/fusiond-all.service"
+else
+	echo "note: systemd-analyze verify does not work here: $(systemd-analyze verify "$root/user/fusiond.service" 2>&1 | tail -1)"
+fi
+claim "the_unit_is_exposed_by_at_most_1" 0 "" exposure 10 "$units/fusiond.service"
+claim "the_unit_of_a_device_is_exposed_by_at_most_1" 0 "" exposure 10 "$units/fusiond@.service"
+claim "on_a_gpu_the_unit_is_exposed_by_at_most_1" 0 "" exposure 10 "$units/fusiond.service" "$parts/gpu.conf"
+claim "with_other_machines_it_is_exposed_by_at_most_1.7" 0 "" exposure 17 "$units/fusiond.service" "$parts/remote.conf"
+claim "the_check_of_exposure_can_fail" 1 "" exposure 1 "$units/fusiond.service"
+claim "users_are_seen" 0 "" grep -qx "PrivateUsers=no" "$units/fusiond.service"
+if command -v systemd-sysusers >/dev/null; then
+	claim "the_user_is_made" 0 "" systemd-sysusers --dry-run "$tree/usr/lib/sysusers.d/fusiond.conf"
+fi
+
+# ---- under a service manager ----
+
+# A manager of one's own: with no units but ours, and folders /run and /tmp that are its own. Needs a namespace.
+cat >"$root/manager.sh" <<'MANAGER'
+set -eu
+root=$1 tree=$2
+mount -t tmpfs tmpfs /run || exit 77
+mkdir -p /run/systemd/system /run/user/test
+chmod 700 /run/user/test
+export XDG_RUNTIME_DIR=/run/user/test XDG_CONFIG_HOME="$root/config" XDG_CACHE_HOME="$root/cache-home"
+export SYSTEMD_UNIT_PATH="$root/manager" SYSTEMD_LOG_TARGET=console SYSTEMD_LOG_LEVEL=notice
+unset NOTIFY_SOCKET DBUS_SESSION_BUS_ADDRESS
+/lib/systemd/systemd --user --unit=basic.target >"$root/manager.log" 2>&1 &
+manager=$!
+# A manager that is asked to end waits for more units than it has here; with the namespace all goes that is left.
+trap 'systemctl --user stop fusiond.service >/dev/null 2>&1 || true; kill -KILL "$manager" 2>/dev/null || true' EXIT
+tries=0
+until systemctl --user is-active basic.target >/dev/null 2>&1; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 300 ] && kill -0 "$manager" 2>/dev/null || { echo "no manager: $(tail -1 "$root/manager.log")"; exit 77; }
+	sleep 0.1
+done
+systemctl --user start probe.service || { echo "a manager that cannot start anything"; exit 77; }
+sh "$root/story.sh" "$tree"
+MANAGER
+
+# What is tried under it. show: a property; until_is: waits for one.
+cat >"$root/story.sh" <<'STORY'
+set -u
+tree=$1
+say() { echo "$1"; }
+show() { systemctl --user show -p "$1" --value fusiond.service; }
+until_is() {
+	tries=0
+	until show "$1" | grep -q -e "$2"; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 1200 ] || { echo "$1 is $(show "$1"), not $2"; systemctl --user status fusiond.service; return 1; }
+		sleep 0.1
+	done
+}
+ctl() { LD_LIBRARY_PATH="$tree/usr/lib" FUSION_SOCKET="$XDG_RUNTIME_DIR/fusiond/door" "$tree/usr/bin/fusionctl" "$@"; }
+
+systemctl --user start fusiond.service && [ "$(show ActiveState)" = active ] && ctl status >/dev/null &&
+	say it_is_started_once_it_serves
+until_is StatusText 'sessions: 0 of users: 0' && say the_line_of_status_says_who_is_served
+pid=$(show MainPID)
+[ "$(show WatchdogUSec)" != 0 ] && until_is WatchdogTimestampMonotonic '^[1-9]' && say it_answers_the_watchdog
+
+systemctl --user reload fusiond.service && until_is ActiveState active && until_is SubState running &&
+	[ "$(show MainPID)" = "$pid" ] && ctl status >/dev/null && say a_reload_keeps_the_process
+engine=$(cat "/proc/$pid/task/$pid/children" | cut -d' ' -f1)
+kill -KILL "$engine" && tries=0 && until ctl status --json 2>/dev/null | grep -q '"ended": *1'; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 600 ] || break
+	sleep 0.1
+done
+until_is StatusText '^[^(]*; sessions' && [ "$(show MainPID)" = "$pid" ] && [ "$(show NRestarts)" = 0 ] &&
+	say the_end_of_an_engine_is_not_the_end_of_the_service
+kill -KILL "$pid" && until_is NRestarts 1 && until_is ActiveState active && ctl status >/dev/null &&
+	[ "$(show MainPID)" != "$pid" ] && say one_that_was_killed_is_started_again
+pid=$(show MainPID)
+systemctl --user stop fusiond.service && [ "$(show ActiveState)" = inactive ] && [ "$(show Result)" = success ] &&
+	[ ! -e "$XDG_RUNTIME_DIR/fusiond" ] && say it_stops_and_leaves_nothing
+STORY
+
+mkdir -p "$root/manager" "$root/config" "$root/cache-home"
+printf '[Unit]\nDescription=nothing\n' >"$root/manager/basic.target"
+cp "$root/manager/basic.target" "$root/manager/shutdown.target"
+printf '[Service]\nType=oneshot\nRuntimeDirectory=probe\nNoNewPrivileges=yes\nExecStart=/bin/true\n' >"$root/manager/probe.service"
+# The programs of the build tree, without what costs minutes on an empty cache.
+sed -e "s|^ExecStart=.*|ExecStart=$tree/usr/sbin/fusiond --engine $tree/usr/libexec/fusiond/fusiond-engine --set device.measure=no --set door.mode=0600|" \
+	-e "/^\[Service\]/a Environment=LD_LIBRARY_PATH=$tree/usr/lib POCL_CACHE_DIR=${POCL_CACHE_DIR:-$root/pocl} FUSIOND_FUSION_INTERPRETER=off" \
+	"$tree/usr/lib/systemd/user/fusiond.service" >"$root/manager/fusiond.service"
+
+own="--mount --pid --fork --kill-child --mount-proc"
+[ "$(id -u)" = 0 ] || own="$own --user --map-root-user"
+got=0
+# shellcheck disable=SC2086
+if ! unshare $own --propagation private true 2>/dev/null; then
+	echo "note: no namespaces here; no service manager was tried"
+	finish_quietly
+	exit
+fi
+# shellcheck disable=SC2086
+timeout 600 unshare $own --propagation private sh "$root/manager.sh" "$root" "$tree" >"$root/story" 2>&1 || got=$?
+if [ "$got" = 77 ]; then
+	echo "note: no service manager can be run here ($(tail -1 "$root/story"))"
+	finish_quietly
+	exit
+fi
+for held in it_is_started_once_it_serves the_line_of_status_says_who_is_served it_answers_the_watchdog \
+	a_reload_keeps_the_process the_end_of_an_engine_is_not_the_end_of_the_service \
+	one_that_was_killed_is_started_again it_stops_and_leaves_nothing; do
+	claim "$held" 0 "" grep -qx "$held" "$root/story"
+done
+[ "$failed" = 0 ] || { sed 's/^/    /' "$root/story"; tail -20 "$root/manager.log"; }
+finish_quietly
