@@ -132,13 +132,21 @@ static void keep_loads(const struct writer *w, unsigned *roomp, struct branch *b
 	}
 }
 
+/* Does a value already take the place of load u? It may be needed as long as any other: a place is given away once. */
+static bool has_guest(const struct writer *w, const struct branch *b, unsigned u) {
+	for (unsigned v = 0; v < w->k->values; v++)
+		if (v != u && b->first[v] != UINT_MAX && b->slot[v] == u)
+			return true;
+	return false;
+}
+
 /* A kept load of the same type that no pass needs after the one which first computes v; else v itself. */
 static unsigned find_slot(const struct writer *w, const struct branch *b, unsigned v) {
 	enum dtype reg = dtype_info(w->k->value[v].dtype)->reg;
 	unsigned first, last;
 
 	for (unsigned u = 0; u < v; u++)
-		if (is_row_value(w, u, KERNEL_LOAD) && b->first[u] != UINT_MAX &&
+		if (is_row_value(w, u, KERNEL_LOAD) && b->first[u] != UINT_MAX && !has_guest(w, b, u) &&
 			dtype_info(w->k->value[u].dtype)->reg == reg &&
 			needed_in(w, &b->passes, u, &first, &last) && last <= b->passes.first[v])
 			return u;
