@@ -65,7 +65,7 @@ LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lm -ldl
 LIBS_TLS := -lmbedtls -lmbedx509 -lmbedcrypto
 LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng $(LIBS_TLS)
 LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson
-LIBS_CTL := -lcjson -lm
+LIBS_CTL := -linih -lcjson -lm -ldl
 LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lsystemd -lcheck -lsubunit -lrt -lm
 
 # ---- sources, by folder ----
@@ -106,7 +106,7 @@ UNSANITIZED := test_emit_kernels test_service test_door test_remote
 THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
-	$(B)/tests/interpose.so $(B)/tests/serial.so
+	$(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so
 ifeq ($(SANITIZE),address)
 TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
 endif

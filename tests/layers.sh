@@ -55,7 +55,7 @@ may daemon/exec protocol daemon/base daemon/graph daemon/plan daemon/emit daemon
 may daemon/serve protocol daemon/base daemon/graph daemon/plan daemon/emit daemon/exec daemon/device
 may daemon/door protocol daemon/base
 may daemon/gateway protocol daemon/base client/link.h client/transport.h
-only 'CL/' daemon/device
+only 'CL/' daemon/device client/fusionctl/doctor_driver
 only 'nng/' daemon/serve/transport_nng client/transport_nng
 only 'systemd/' daemon/door
 only 'mbedtls/' client/link

@@ -152,7 +152,7 @@ static int read_answer(const char *bytes, size_t size, char **jsonp, struct faul
 	return r;
 }
 
-static const char *socket_path(const char *given) {
+const char *control_socket_path(const char *given) {
 	const char *variable = getenv("FUSION_SOCKET");
 
 	if (given)
@@ -161,7 +161,7 @@ static const char *socket_path(const char *given) {
 }
 
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
-	const char *path = socket_path(socket);
+	const char *path = control_socket_path(socket);
 	char *bytes = malloc(ANSWER_BYTES);
 	struct wire_writer w;
 	size_t size = 0;

@@ -2,41 +2,21 @@
  * fusionctl cache: what the cache folder holds, prune, verify and warm. The folder is the business of fusiond itself, which is
  * run for that: it needs no daemon that runs, and the right to write there is the file system's to give. Only warm asks the daemon.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "control.h"
+#include "fusiond.h"
 #include "json.h"
 #include "print.h"
 
 enum {
 	ARGUMENTS = 8,
-	READ_BYTES = 4096,
 	ARGUMENT_TEXT = 64,
 };
 
 /* ---- running fusiond ---- */
-
-/* Beside this program, where one tree holds both; else where it is installed. */
-static void fusiond_path(char path[static PATH_MAX]) {
-	static const char *const places[] = { "/fusiond", "/../sbin/fusiond" };
-	char self[PATH_MAX] = "";
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	char *slash;
-
-	self[n > 0 ? n : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = '\0';
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-		if (snprintf(path, PATH_MAX, "%s%s", self, places[i]) < PATH_MAX && !access(path, X_OK))
-			return;
-	strcpy(path, "fusiond");
-}
 
 /* The folder of the daemon that answers, else the one that fusiond would take. */
 static char *cache_folder(const struct control *c) {
@@ -52,42 +32,6 @@ static char *cache_folder(const struct control *c) {
 	cJSON_Delete(status);
 	free(text);
 	return folder;
-}
-
-static int read_output(int fd, char **textp) {
-	FILE *in = fdopen(fd, "r"), *out;
-	char bytes[READ_BYTES];
-	size_t n, size;
-
-	out = in ? open_memstream(textp, &size) : NULL;
-	while (out && (n = fread(bytes, 1, sizeof bytes, in)))
-		fwrite(bytes, 1, n, out);
-	if (in)
-		fclose(in);
-	return out ? fclose(out) : -1;
-}
-
-static int run_fusiond(const char *const argument[], char **textp) {
-	int end[2], status = -1;
-	pid_t pid;
-
-	if (pipe(end))
-		return -1;
-	pid = fork();
-	if (!pid) {
-		dup2(end[1], STDOUT_FILENO);
-		close(end[0]);
-		close(end[1]);
-		execvp(argument[0], (char *const *)(uintptr_t)argument);
-		fprintf(stderr, "fusionctl: %s cannot be run\n", argument[0]);
-		_exit(127);
-	}
-	close(end[1]);
-	if (read_output(end[0], textp))
-		*textp = NULL;
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		return -1;
-	return status;
 }
 
 /* ---- stat, prune, verify ---- */
@@ -114,14 +58,13 @@ static void print_usage(const cJSON *json) {
 }
 
 static int ask_fusiond(const struct control *c, const char *action, const char *size) {
-	char program[PATH_MAX], limit[ARGUMENT_TEXT];
+	char limit[ARGUMENT_TEXT];
 	char *folder = cache_folder(c), *text = NULL;
-	const char *argument[ARGUMENTS] = { program, "--cache", action };
-	unsigned n = 3;
+	const char *argument[ARGUMENTS] = { "--cache", action };
+	unsigned n = 2;
 	struct fault f;
 	int r;
 
-	fusiond_path(program);
 	if (folder) {
 		argument[n++] = "--cache-dir";
 		argument[n++] = folder;
@@ -131,7 +74,7 @@ static int ask_fusiond(const struct control *c, const char *action, const char *
 		snprintf(limit, sizeof limit, "--set=cache.bytes=%.32s", !strtod(size, NULL) ? "1" : size);
 		argument[n++] = limit;
 	}
-	r = run_fusiond(argument, &text);
+	r = fusiond_run(argument, FUSIOND_ANSWERS, &text);
 	free(folder);
 	if (!r)
 		r = control_show(c, text, print_usage, &f) ? FUSIONCTL_FAILED : FUSIONCTL_OK;

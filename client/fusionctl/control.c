@@ -8,18 +8,61 @@
 
 #include <cjson/cJSON.h>
 
-static void print_json_error(const char *code, const char *sentence) {
+cJSON *control_json(const char *schema) {
 	cJSON *json = cJSON_CreateObject();
-	cJSON *error = cJSON_AddObjectToObject(json, "error");
-	char *text;
 
-	cJSON_AddStringToObject(error, "code", code);
-	cJSON_AddStringToObject(error, "sentence", sentence);
-	text = cJSON_PrintUnformatted(json);
+	cJSON_AddStringToObject(json, "schema", schema);
+	return json;
+}
+
+void control_print_json(cJSON *json) {
+	char *text = cJSON_PrintUnformatted(json);
+
 	if (text)
 		puts(text);
 	free(text);
 	cJSON_Delete(json);
+}
+
+static void print_json_error(const char *code, const char *sentence) {
+	cJSON *json = cJSON_CreateObject();
+	cJSON *error = cJSON_AddObjectToObject(json, "error");
+
+	cJSON_AddStringToObject(error, "code", code);
+	cJSON_AddStringToObject(error, "sentence", sentence);
+	control_print_json(json);
+}
+
+/* What is wrong: the words of the caller, the rights, the daemon, or the machine. */
+static const int exits[FAULT_COUNT] = {
+	[FAULT_ARGUMENT] = EX_DATAERR,
+	[FAULT_SHAPE] = EX_DATAERR,
+	[FAULT_DTYPE] = EX_DATAERR,
+	[FAULT_RANK] = EX_DATAERR,
+	[FAULT_OVERFLOW] = EX_DATAERR,
+	[FAULT_HANDLE] = EX_DATAERR,
+	[FAULT_OPERATION] = EX_DATAERR,
+	[FAULT_ARITY] = EX_DATAERR,
+	[FAULT_NONFINITE] = EX_DATAERR,
+	[FAULT_STATE] = EX_DATAERR,
+	[FAULT_SYNTAX] = EX_DATAERR,
+	[FAULT_MEMORY] = EX_OSERR,
+	[FAULT_PROTOCOL] = EX_PROTOCOL,
+	[FAULT_VERSION] = EX_PROTOCOL,
+	[FAULT_LIMIT] = EX_TEMPFAIL,
+	[FAULT_LOST] = EX_TEMPFAIL,
+	[FAULT_TIMEOUT] = EX_TEMPFAIL,
+	[FAULT_CANCELLED] = EX_TEMPFAIL,
+	[FAULT_CONNECT] = EX_UNAVAILABLE,
+	[FAULT_TOKEN] = EX_NOPERM,
+	[FAULT_PERMISSION] = EX_NOPERM,
+	[FAULT_FILE] = EX_NOINPUT,
+};
+
+int control_exit(int r) {
+	if (r < 0)
+		return EX_OSERR;
+	return r < FAULT_COUNT && exits[r] ? exits[r] : EX_SOFTWARE;
 }
 
 int control_fail(const struct control *c, int r, const struct fault *f) {
@@ -29,7 +72,7 @@ int control_fail(const struct control *c, int r, const struct fault *f) {
 	fprintf(stderr, "fusionctl: %s\n", sentence);
 	if (c->json)
 		print_json_error(r > 0 ? fault_name(r) : "INTERNAL", sentence);
-	return r == FAULT_CONNECT ? FUSIONCTL_NO_DAEMON : FUSIONCTL_FAILED;
+	return control_exit(r);
 }
 
 int control_open(const struct control *c, fusion_context **contextp, struct fault *f) {

@@ -8,19 +8,20 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sysexits.h>
 
 #include <cjson/cJSON.h>
 
 #include "client/fusionctl/text_record.h"
 #include "protocol/fault.h"
 
-/* Documented in fusionctl(1). */
+/* Documented in fusionctl(1). An error of a request has the code of control_exit(). */
 enum control_exit {
-	FUSIONCTL_OK = 0,
-	FUSIONCTL_FAILED = 1,
-	FUSIONCTL_USAGE = 2,
-	FUSIONCTL_NO_DAEMON = 3,
-	FUSIONCTL_NO_ENGINE = 4, /* status: the daemon answers, its engine is not ready */
+	FUSIONCTL_OK = EX_OK,
+	FUSIONCTL_USAGE = EX_USAGE,
+	FUSIONCTL_FAILED = EX_SOFTWARE,
+	FUSIONCTL_NO_DAEMON = EX_UNAVAILABLE,
+	FUSIONCTL_NO_ENGINE = EX_TEMPFAIL, /* status: the daemon answers, its engine is not ready */
 };
 
 enum {
@@ -41,6 +42,7 @@ struct control {
 	bool once;            /* top: one screen */
 	const char *size;     /* cache prune: to how much */
 	const char *dot, *svg; /* graph: files to write */
+	const char *root;     /* doctor: the tree that is looked at */
 };
 
 /* The graphs of a session are wanted, not one of a file. */
@@ -54,6 +56,7 @@ control_command stats_command;
 control_command bench_command;
 control_command cache_command;
 control_command config_command;
+control_command doctor_command;
 control_command operations_command;
 control_command patterns_command;
 control_command explain_command;
@@ -65,6 +68,8 @@ control_command tune_command;
 /* cache warm: the graphs of word[1] and on. */
 int warm_graphs(const struct control *c);
 
+/* The exit code of an error: a fault's code, or a negative errno. */
+int control_exit(int r);
 /* r is a code that f holds, or a negative errno: says so, and returns the exit code. */
 int control_fail(const struct control *c, int r, const struct fault *f);
 
@@ -95,5 +100,12 @@ void control_graph_close(struct control_graph *g);
  */
 int control_explain(const struct control *c, unsigned what, char **textp, struct fault *f) FAULT_MUST_USE;
 
+/* An answer of fusionctl's own: an object that begins with its schema, "fusionctl.NAME/VERSION". */
+cJSON *control_json(const char *schema);
+/* One line of standard output; frees it. */
+void control_print_json(cJSON *json);
+
+/* Where the daemon is asked: what was given, else $FUSION_SOCKET, else the system's socket. May be a URL. */
+const char *control_socket_path(const char *given);
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;

@@ -24,6 +24,7 @@ enum {
 	KEY_SVG,
 	KEY_SIZE,
 	KEY_ONCE,
+	KEY_ROOT,
 };
 
 static const struct argp_option options[] = {
@@ -37,6 +38,7 @@ static const struct argp_option options[] = {
 	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
 	{ "once", KEY_ONCE, NULL, 0, "top: one screen, and no more", 1 },
 	{ "size", KEY_SIZE, "BYTES", 0, "cache prune: to so many, else to cache.bytes; K, M and G are powers of 1024", 1 },
+	{ "root", KEY_ROOT, "FOLDER", 0, "doctor: look at the tree that is there, of an image or another machine", 1 },
 	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
 };
@@ -52,6 +54,7 @@ enum {
 	TAKES_SVG = 1 << 6,
 	TAKES_SIZE = 1 << 7,
 	TAKES_ONCE = 1 << 8,
+	TAKES_ROOT = 1 << 9,
 	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
 
@@ -69,6 +72,7 @@ static const struct {
 	{ KEY_SVG, TAKES_SVG, "--svg" },
 	{ KEY_SIZE, TAKES_SIZE, "--size" },
 	{ KEY_ONCE, TAKES_ONCE, "--once" },
+	{ KEY_ROOT, TAKES_ROOT, "--root" },
 };
 
 enum {
@@ -84,6 +88,8 @@ static const struct {
 	const char *doc;
 } commands[] = {
 	{ "status", "", 0, 0, 0, status_command, "how the daemon is; works also while its engine is down" },
+	{ "doctor", "", 0, 0, TAKES_ROOT, doctor_command,
+		"what keeps fusiond from running here, or from running well, and the commands that mend it; needs no daemon" },
 	{ "stats", "", 0, 0, 0, stats_command, "what the daemon has counted since its engine started" },
 	{ "config", "[get NAME | set NAME VALUE]", 0, 3, 0, config_command,
 		"the settings that change while the daemon runs" },
@@ -133,7 +139,7 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
-		argp_error(state, "which command? status, stats, config, operations, patterns, explain, graph, cache, bench, tune, top or run");
+		argp_error(state, "which command? --help lists them");
 	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
@@ -179,6 +185,8 @@ static void take_value(struct line *l, int key, char *value, struct argp_state *
 		l->control.size = value;
 	else if (key == KEY_DOT)
 		l->control.dot = value;
+	else if (key == KEY_ROOT)
+		l->control.root = value;
 	else
 		l->control.svg = value;
 	take_particular(l, key);
@@ -205,6 +213,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_DOT:
 	case KEY_SVG:
 	case KEY_SIZE:
+	case KEY_ROOT:
 		take_value(l, key, value, state);
 		return 0;
 	case ARGP_KEY_ARG:
@@ -242,8 +251,8 @@ int main(int argc, char **argv) {
 		.parser = parse,
 		.args_doc = "COMMAND [WORD...]",
 		.doc = "Asks fusiond how it is, what it did and what it would do.\v"
-		       "Exit codes: 0 success; 1 an error, told in one sentence; 2 wrong usage; 3 no "
-		       "daemon answers; 4 (status) the daemon answers and its engine is not ready. See fusionctl(1).",
+		       "Exit codes are those of sysexits.h: 0 success; 64 wrong usage; 65 the daemon or a graph refused; 69 no "
+		       "daemon answers; 75 (status) the daemon answers and its engine is not ready; 77 not allowed. See fusionctl(1).",
 		.help_filter = add_commands,
 	};
 	struct line line = { .command = -1 };
@@ -256,7 +265,7 @@ int main(int argc, char **argv) {
 	/* A reader that has seen enough, such as head(1), is no error. */
 	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {
 		perror("fusionctl: the output could not be written");
-		return FUSIONCTL_FAILED;
+		return EX_IOERR;
 	}
 	return code;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
 	NAME_WIDTH = 16,
@@ -73,6 +74,12 @@ char *print_seconds(double seconds, char text[static PRINT_TEXT]) {
 	else
 		snprintf(text, PRINT_TEXT, "%.3g us", seconds * 1e6);
 	return text;
+}
+
+bool print_colours(void) {
+	const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no && *no) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
 void print_line(const char *name, const char *format, ...) {

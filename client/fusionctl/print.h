@@ -21,5 +21,8 @@ void print_table_cell(struct print_table *t, const char *text, bool right);
 /* Prints it, each row after `indent` blanks, and frees it. */
 void print_table_end(struct print_table *t, unsigned indent);
 
+/* May standard output have colours? Not where it is no terminal, or $NO_COLOR is set. */
+bool print_colours(void);
+
 /* "name          value", the name filled to a common width. */
 void print_line(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -790,7 +790,7 @@ int text_load(const char *path, struct text **textp, struct fault *f) {
 	if (source)
 		r = text_parse(standard ? "standard input" : path, source, textp, f);
 	else
-		r = fault_set(f, FAULT_ARGUMENT, "%s cannot be read: %s", path, strerror(errno));
+		r = fault_set(f, FAULT_FILE, "%s cannot be read: %s", path, strerror(errno));
 	free(source);
 	if (file && !standard)
 		fclose(file);

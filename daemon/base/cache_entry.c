@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,19 +106,27 @@ static int read_entry(int fd, const struct cache_key *key, void **bytesp, size_t
 	return read_bytes(fd, &h, bytesp);
 }
 
-int cache_entry_read(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep) {
+static int open_and_read(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep, bool keep) {
 	char *path = entry_path(folder, key, "");
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	int r = path ? -errno : -ENOMEM;
 
 	if (fd >= 0) {
 		r = read_entry(fd, key, bytesp, sizep);
-		if (!r)
+		if (!r && keep)
 			futimens(fd, NULL);
 		close(fd);
 	}
 	free(path);
 	return r;
+}
+
+int cache_entry_read(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep) {
+	return open_and_read(folder, key, bytesp, sizep, true);
+}
+
+int cache_entry_peek(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep) {
+	return open_and_read(folder, key, bytesp, sizep, false);
 }
 
 static int write_entry(int fd, const struct cache_key *key, const void *bytes, size_t size) {

@@ -22,6 +22,8 @@ enum {
 
 /* *bytesp of malloc. 0, -ENOENT, -EBADMSG where it is not what was stored, or another errno. A reader's time is kept. */
 int cache_entry_read(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep) FAULT_MUST_USE;
+/* The same for who only looks: it counts as no use. */
+int cache_entry_peek(const char *folder, const struct cache_key *key, void **bytesp, size_t *sizep) FAULT_MUST_USE;
 int cache_entry_write(const char *folder, const struct cache_key *key, const void *bytes, size_t size) FAULT_MUST_USE;
 void cache_entry_remove(const char *folder, const struct cache_key *key);
 /* The key that a file's name says; -EINVAL where it is none. */

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/fault.h"
@@ -49,3 +50,16 @@ int cache_folder_verify(const char *folder, struct cache_usage *u) FAULT_MUST_US
 int cache_folder_make_room(const char *folder) FAULT_MUST_USE;
 /* The reverse, at a start: once there is room again. Also where the machine has restarted, and what was in memory is gone. */
 void cache_folder_return(const char *folder);
+
+/* By what kernels were last built, as the notes say: each combination once. cache_made.c */
+struct cache_made {
+	char *device, *driver, *version;     /* "platform, device"; of the driver; of fusiond */
+	uint64_t kernels;
+};
+struct cache_makers {
+	struct cache_made *made;
+	size_t count;
+};
+/* Notes that do not read are left out. 0 or -errno; to be freed either way. */
+int cache_folder_makers(const char *folder, struct cache_makers *m) FAULT_MUST_USE;
+void cache_makers_free(struct cache_makers *m);

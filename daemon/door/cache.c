@@ -8,6 +8,8 @@
 #include <cjson/cJSON.h>
 
 #include "daemon/base/cache_folder.h"
+#include "daemon/base/log.h"
+#include "daemon/base/version.h"
 
 static const struct {
 	const char *name, *doc;
@@ -26,17 +28,38 @@ static void add_sum(cJSON *json, const char *name, const char *doc, const struct
 	cJSON_AddStringToObject(one, "doc", doc);
 }
 
+/* What built what is held; where that cannot be read, the rest is told. */
+static void add_makers(cJSON *json, const char *folder) {
+	cJSON *list = cJSON_AddArrayToObject(json, "made_by");
+	struct cache_makers m;
+
+	if (cache_folder_makers(folder, &m))
+		log_warning("not all notes of the cache folder %s could be read", folder);
+	for (size_t i = 0; i < m.count; i++) {
+		cJSON *one = cJSON_CreateObject();
+
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddStringToObject(one, "device", m.made[i].device);
+		cJSON_AddStringToObject(one, "driver", m.made[i].driver);
+		cJSON_AddStringToObject(one, "version", m.made[i].version);
+		cJSON_AddNumberToObject(one, "kernels", (double)m.made[i].kernels);
+	}
+	cache_makers_free(&m);
+}
+
 static int print_usage(const struct config *c, const struct cache_usage *u) {
 	cJSON *json = cJSON_CreateObject();
 	char *text;
 
 	cJSON_AddStringToObject(json, "folder", c->cache_dir);
+	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
 	cJSON_AddNumberToObject(json, "most_bytes", (double)c->cache_bytes);
 	cJSON_AddBoolToObject(json, "driver_in_memory", u->in_memory);
 	for (unsigned i = 0; i < CACHE_KINDS; i++)
 		add_sum(json, kinds[i].name, kinds[i].doc, &u->held[i]);
 	add_sum(json, "removed", "leftovers, and what was used longest ago", &u->removed);
 	add_sum(json, "damaged", "removed because it did not read as written", &u->damaged);
+	add_makers(json, c->cache_dir);
 	text = cJSON_Print(json);
 	puts(text ? text : "{}");
 	free(text);

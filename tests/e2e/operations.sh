@@ -112,13 +112,13 @@ q = gt x t
 y = call without p q'
 claim a_body_may_give_truths 0 "\[false false false  true false false\]" "$ctl" run "$root/g.fz"
 graph 'y = call without x x'
-claim element_types_that_it_does_not_take_are_refused 1 "without takes bool arrays" "$ctl" run "$root/g.fz"
+claim element_types_that_it_does_not_take_are_refused 65 "without takes bool arrays" "$ctl" run "$root/g.fz"
 graph 'y = call soft x'
-claim operands_are_counted 1 "soft takes 2 operands, not 1" "$ctl" run "$root/g.fz"
+claim operands_are_counted 65 "soft takes 2 operands, not 1" "$ctl" run "$root/g.fz"
 graph 'y = call nothing x'
-claim unknown_names_are_refused 1 "nothing: there is no such operation" "$ctl" run "$root/g.fz"
+claim unknown_names_are_refused 65 "nothing: there is no such operation" "$ctl" run "$root/g.fz"
 graph 'y = call unbuilt x'
-claim a_refused_definition_tells_why 1 "unbuilt: the definition is refused: .*bad.op:4: .*invalid operands" "$ctl" run "$root/g.fz"
+claim a_refused_definition_tells_why 65 "unbuilt: the definition is refused: .*bad.op:4: .*invalid operands" "$ctl" run "$root/g.fz"
 
 claim unreadable_texts_are_refused_with_file_and_line 0 "unreadable *text *refused *.*bad.op:1: unreadable: column 4" "$ctl" operations
 claim bodies_that_do_not_build_are_refused 0 "unbuilt *body *refused *.*bad.op:4: .*invalid operands" "$ctl" operations
@@ -137,19 +137,19 @@ claim devices_are_words 0 "astray *pattern *refused *.*bad.op:30: devices: it is
 graph 's = sigmoid x
 y = mul s x'
 claim a_pattern_is_named 0 "gated: .* less to move" "$ctl" explain "$root/g.fz"
-claim a_pattern_is_no_operation 1 "gated: there is no such operation" sh -c 'printf "x = input f32[] = 1\ny = call gated x x\noutput y\n" | "$1" run -' sh "$ctl"
+claim a_pattern_is_no_operation 65 "gated: there is no such operation" sh -c 'printf "x = input f32[] = 1\ny = call gated x x\noutput y\n" | "$1" run -' sh "$ctl"
 claim a_pattern_is_switched_for_the_daemon 0 "^done" done_by "$ctl" config set fusion.pattern.gated off
 claim its_kernel_falls_apart 0 "^2 kernels" "$ctl" explain "$root/g.fz"
 claim it_says_why 0 "the pattern gated is switched off" "$ctl" explain "$root/g.fz"
-claim a_switch_of_nobody_is_refused 1 "no pattern has this name" "$ctl" config set fusion.pattern.nobodys off
+claim a_switch_of_nobody_is_refused 65 "no pattern has this name" "$ctl" config set fusion.pattern.nobodys off
 "$ctl" config set fusion.pattern.gated on
 claim a_pattern_is_defined_while_the_daemon_runs 0 "^done" done_by "$ctl" patterns define 'late_gate(y, x)' 'sigmoid(x) * y'
 claim both_names_hold 0 "gated, late_gate: " "$ctl" explain "$root/g.fz"
 claim it_is_drawn_with_its_names 0 "gated, late_gate" "$ctl" graph "$root/g.fz"
-claim a_name_is_defined_once 1 "late_gate: \(it is defined already\|the administrator\)" "$ctl" patterns define late_gate 'a + b * c'
-claim what_does_not_read_is_refused 1 "broken: column 5" "$ctl" patterns define broken 'a + '
+claim a_name_is_defined_once 65 "late_gate: \(it is defined already\|the administrator\)" "$ctl" patterns define late_gate 'a + b * c'
+claim what_does_not_read_is_refused 65 "broken: column 5" "$ctl" patterns define broken 'a + '
 claim it_goes_again 0 "^done" done_by "$ctl" patterns forget late_gate
-claim one_of_a_file_does_not 1 "gated: it is defined in a file" "$ctl" patterns forget gated
+claim one_of_a_file_does_not 65 "gated: it is defined in a file" "$ctl" patterns forget gated
 graph 'p = gt x 0
 q = gt x t
 n = logical_not q
