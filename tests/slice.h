@@ -1,7 +1,7 @@
 /*
  * The slice of the slow cases that this run takes.
  *
- * FUSION_SLICE=1/4 in the environment: of cases that are numbered from 0 those whose number leaves 1 when it is divided
+ * FUSION_SLICE=1/8 in the environment: of cases that are numbered from 0 those whose number leaves 1 when it is divided
  * by 4. Without it: all of them. tests/check.sh chooses a slice by the commit, says which, and `SLICE=all` takes all.
  */
 #pragma once
