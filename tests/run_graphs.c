@@ -56,6 +56,7 @@ struct daemon {
 	const char *strategy;
 	pid_t pid;
 	char folder[PATH_TEXT / 4], socket[PATH_TEXT / 2];
+	double refused;        /* kernels that it could not build so far */
 };
 
 static struct daemon daemons[] = { { .strategy = "cpu" }, { .strategy = "gpu" } };
@@ -222,7 +223,7 @@ struct result {
 /* A way to run a graph, and what came of it. */
 struct variant {
 	const char *name;
-	const struct daemon *daemon;
+	struct daemon *daemon;
 	enum fusion_switch fusion;
 	const char *off;       /* the name of a pattern */
 	struct fault fault;    /* code 0: it ran */
@@ -271,6 +272,30 @@ static int ask_launched(struct variant *v, fusion_context *c) {
 	return r;
 }
 
+/*
+ * A kernel that no compiler takes is cut in two, and nobody else would see it. Of the main daemon alone: it is the one that
+ * runs all graphs.
+ */
+static int check_built(struct variant *v, fusion_context *c) {
+	char *json = fusion_stats(c, true);
+	cJSON *stats = json ? cJSON_Parse(json) : NULL;
+	const cJSON *device = cJSON_GetObjectItemCaseSensitive(stats, "device");
+	double count = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_failed"));
+	int r = 0;
+
+	if (!json)
+		r = text_library_fault(&v->fault);
+	else if (!(count >= 0))
+		r = fault_set(&v->fault, FAULT_PROTOCOL, "STATS tells no programs_failed");
+	else if (count > v->daemon->refused && v->daemon == &daemons[main_daemon])
+		r = fault_set(&v->fault, FAULT_BUILD, "%.0f of its kernels could not be built", count - v->daemon->refused);
+	if (count >= 0)
+		v->daemon->refused = count;
+	cJSON_Delete(stats);
+	free(json);
+	return r;
+}
+
 static int run_outputs(struct variant *v, fusion_context *c, const struct text *t, fusion_array **output) {
 	int r = t->outputs ? ask_plan(v, c, t, output) : 0;
 
@@ -281,7 +306,7 @@ static int run_outputs(struct variant *v, fusion_context *c, const struct text *
 		r = ask_launched(v, c);
 	for (unsigned i = 0; !r && i < t->outputs; i++)
 		r = read_result(&v->result[i], output[i], &v->fault);
-	return r;
+	return r ? r : check_built(v, c);
 }
 
 /* Where it fails, the plan shows it. */

@@ -90,7 +90,7 @@ void operand_declare(struct writer *w) {
 	for (unsigned d = 0; d < k->rank; d++)
 		text_line(w, "const long d%u = r[%u];", d, kernel_word_dim(d));
 	for (unsigned o = 0; o < k->operands; o++)
-		if (is_inner(w, o) || w->outer.operand[o])
+		if (is_inner(w, o) || w->outer.operand[o] || kernel_works_in(k, o))
 			declare(w, o);
 }
 

@@ -453,7 +453,8 @@ static bool varies(const struct writer *w, unsigned of) {
 			     (value->kind == KERNEL_REDUCED && w->k->form == KERNEL_FORM_COLUMN);
 		if (kernel_value_loads(value))
 			differs[v] = w->k->operand[value->index].access != KERNEL_UNIFORM;
-		for (unsigned i = 0; i < kernel_value_args(value); i++)
+		/* What a row is reduced to is one for all its lanes, however its elements differ. */
+		for (unsigned i = 0; value->kind != KERNEL_REDUCED && i < kernel_value_args(value); i++)
 			differs[v] |= differs[value->arg[i]];
 	}
 	return differs[of];
