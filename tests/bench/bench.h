@@ -8,7 +8,7 @@
  * latency.c     one small operation and a wait, beside a bare nng round trip
  * queue.c       CPU time an operation costs, of client and daemon
  * plan.c        what planning costs, of new graphs and of known ones
- * train.c       steps of training a network, captured
+ * train.c       steps of training a network, captured; what each of their kernels takes
  * steps.c       what each kernel was estimated to take, and takes
  * share.c       many processes that share the daemon
  * clients.c     what many connected sessions cost
@@ -145,6 +145,9 @@ struct steps {
 };
 int steps_begin(struct bench *b) BENCH_MUST_USE;
 int steps_workload(struct bench *b, const struct workload *w, struct steps *s) BENCH_MUST_USE;
+int steps_train(struct bench *b, struct steps *s) BENCH_MUST_USE;
+/* What the daemon tells of a plan that has run: one line a kernel. */
+int steps_take(struct steps *s, const char *workload, const char *form, const char *text) BENCH_MUST_USE;
 void steps_end(struct steps *s);
 
 /* Programs of their own, started by running this one again. */

@@ -78,7 +78,7 @@ static int take_kernel(struct steps *s, const char *workload, const char *form, 
 	return samples_add(&s->error, error);
 }
 
-static int take_kernels(struct steps *s, const char *workload, const char *form, const char *text) {
+int steps_take(struct steps *s, const char *workload, const char *form, const char *text) {
 	cJSON *json = cJSON_Parse(text);
 	const cJSON *kernel;
 	int r = json ? 0 : -1;
@@ -109,7 +109,7 @@ static int run_form(struct bench *b, const struct workload *w, fusion_array *con
 	result = fusion_keep(w->kind->record(w, in));
 	fusion_scope_end(b->context);
 	text = result ? fusion_explain(b->context, 1, &result, false) : NULL;
-	r = text ? take_kernels(s, w->name, fused ? "fused" : "unfused", text) :
+	r = text ? steps_take(s, w->name, fused ? "fused" : "unfused", text) :
 		   bench_fail("%s: %s", w->name, fusion_error());
 	free(text);
 	fusion_release(result);
