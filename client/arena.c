@@ -37,6 +37,7 @@ enum {
 struct upload {
 	uint64_t key;
 	uint64_t bytes;
+	bool sent, used;             /* the daemon was told; arenas_resumed() */
 	bool returning;
 	UT_hash_handle hh;
 };
@@ -285,6 +286,51 @@ void upload_abandon(struct arenas *a, uint64_t key) {
 		return;
 	u->returning = true;
 	a->returning += u->bytes;
+}
+
+void upload_sent(struct arenas *a, uint64_t key) {
+	struct upload *u;
+
+	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+	if (u)
+		u->sent = true;
+}
+
+static int read_uses(struct arenas *a, struct wire_cursor *list, struct fault *f) {
+	uint64_t arena, offset, key;
+	struct upload *u;
+	int r = 0;
+
+	while (!r && list->left) {
+		r = wire_get_uint(list, "arena in use", LIMIT_ARENA_NUMBERS - 1, &arena, f);
+		if (!r)
+			r = wire_get_uint(list, "offset in use", (uint64_t)LIMIT_ARRAY_BYTES * 2, &offset, f);
+		if (r)
+			return r;
+		key = upload_key((uint32_t)arena, offset);
+		HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+		if (u)
+			u->used = true;
+	}
+	return r;
+}
+
+int arenas_resumed(struct arenas *a, struct wire_cursor *c, struct fault *f) {
+	struct upload *u, *next;
+	struct wire_cursor list;
+	bool whole;
+	int r = wire_get_bool(c, "whole", &whole, f);
+
+	for (u = a->uploads; u; u = u->hh.next)
+		u->used = false;
+	if (!r)
+		r = wire_get_array(c, "uses", LIMIT_FRAME_BYTES, &list, f);
+	if (!r)
+		r = read_uses(a, &list, f);
+	HASH_ITER(hh, a->uploads, u, next)
+		if (!r && whole && u->sent && !u->used)
+			upload_give(a, u->key);
+	return r;
 }
 
 static int freed_one(struct arenas *a, uint64_t arena, uint64_t offset, struct fault *f) {

@@ -67,6 +67,10 @@ void *upload_memory(const struct arenas *a, uint32_t arena, uint64_t offset);
 uint64_t upload_key(uint32_t arena, uint64_t offset);
 /* No value needs the memory any more; the daemon will list it as freed. */
 void upload_abandon(struct arenas *a, uint64_t key);
+/* The memory goes to the daemon now. */
+void upload_sent(struct arenas *a, uint64_t key);
+/* Another engine has the session; reads [arena, offset, ...], what it has of uploads: other memory that was sent is free again. */
+int arenas_resumed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT_MUST_USE;
 /* Reads a reply's [arena, offset, ...]. */
 int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT_MUST_USE;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "protocol/codec.h"
 #include "sent.h"
@@ -30,6 +31,10 @@ struct fusion_capture {
 	struct value_list recorded;
 	unsigned outputs;
 	struct tensor_type *output;
+	/* What DEFINE said of it, for another engine; NULL: it cannot be said again. */
+	void *definition;
+	size_t definition_bytes;
+	uint64_t resumes; /* of the stream, when the daemon's engine was told */
 };
 
 /* --- while recording --------------------------------------------------------------------- */
@@ -146,6 +151,7 @@ static void capture_destroy(struct fusion_capture *p) {
 	}
 	free(p->input);
 	free(p->output);
+	free(p->definition);
 	free(p);
 	c->references--;
 }
@@ -313,11 +319,31 @@ static int number_recorded(
 	return 0;
 }
 
+/* Numbers of operations that the administrator defined are one engine's. */
+static bool names_own(const struct fusion_capture *p) {
+	const struct value *v = p->recorded.first;
+
+	while (v && !(v->needed && op_is_own(v->op)))
+		v = v->next;
+	return v != NULL;
+}
+
+/* Where memory is short it goes with the engine. */
+static void keep_definition(struct fusion_capture *p, const struct wire_writer *w, size_t begin) {
+	p->resumes = p->context->stream.resumes;
+	p->definition_bytes = w->buffer.size - begin;
+	p->definition = names_own(p) ? NULL : malloc(p->definition_bytes);
+	if (p->definition)
+		memcpy(p->definition, w->buffer.data + begin, p->definition_bytes);
+}
+
 static int define(struct recording *r, struct fusion_capture *p, struct value *const *output) {
 	struct fusion_context *c = p->context;
 	uint32_t operations;
+	struct wire_writer *w;
 	struct request *q;
 	struct answer a;
+	size_t begin;
 	int failed = stream_room_to_wait(c, &q, &r->fault);
 
 	if (failed)
@@ -327,7 +353,10 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 		stream_forgo(c, q);
 		return failed;
 	}
-	put_define(p, stream_begin_next(c, q, REQUEST_DEFINE, 5), operations, output);
+	w = stream_begin_next(c, q, REQUEST_DEFINE, 5);
+	begin = w->buffer.size;
+	put_define(p, w, operations, output);
+	keep_definition(p, w, begin);
 	failed = stream_send(c, q, &a, &r->fault);
 	return failed ? failed : stream_wait(c, q, &a, &r->fault);
 }
@@ -478,19 +507,55 @@ static int send_replay(struct fusion_capture *p, struct request *q, struct value
 	return stream_send(p->context, q, NULL, f);
 }
 
+/* Another engine knows the graph too. */
+static int define_again(struct fusion_capture *p, struct fault *f) {
+	struct fusion_context *c = p->context;
+	uint64_t resumes = c->stream.resumes;
+	struct wire_writer *w;
+	struct request *q;
+	struct answer a;
+	int r;
+
+	if (p->resumes == resumes)
+		return 0;
+	if (!p->definition)
+		return fault_set(f, FAULT_LOST, "replay: the recorded graph went with the engine, which was replaced; record it again");
+	r = stream_room_to_wait(c, &q, f);
+	if (r)
+		return r;
+	w = stream_begin_next(c, q, REQUEST_DEFINE, 5);
+	wire_put_raw(w, p->definition, p->definition_bytes);
+	r = stream_send(c, q, &a, f);
+	if (!r)
+		r = stream_wait(c, q, &a, f);
+	if (!r)
+		p->resumes = resumes;
+	return r;
+}
+
 static int replay(
 	struct fusion_capture *p, struct value *const *in, fusion_array **outputp, struct fault *f) {
 	struct fusion_context *c = p->context;
 	struct sent_batch *b;
 	struct request *q;
-	int r = flush_send(c, 0, f);
+	int r = define_again(p, f);
 
+	if (!r)
+		r = flush_send(c, 0, f);
 	for (unsigned i = 0; !r && i < p->inputs; i++)
 		r = flush_value(c, in[i], f);
 	if (!r)
 		r = stream_room(c, &q, f);
 	if (r)
 		return r;
+	/* While there was no room the engine may have been replaced. */
+	r = p->resumes == c->stream.resumes ? 0 : fault_set(f, FAULT_REPEATABLE, "replay: the engine was replaced; replay it again");
+	for (unsigned i = 0; !r && i < p->inputs; i++)
+		r = flush_value(c, in[i], f);
+	if (r) {
+		stream_forgo(c, q);
+		return r;
+	}
 	r = slots_reserve(c->slots, p->outputs, f);
 	if (!r) {
 		b = sent_add(c->sent, c->stream.seq + 1, p->outputs, true);
@@ -564,7 +629,16 @@ void fusion_capture_free(fusion_capture *capture) {
 
 	if (!capture || !context_enter_release(c))
 		return;
-	if (!c->stream.lost.code && !stream_room(c, &q, &f)) {
+	if (c->stream.lost.code || stream_room(c, &q, &f)) {
+		capture_destroy(capture);
+		context_leave(c);
+		return;
+	}
+	if (capture->resumes != c->stream.resumes) {
+		/* This engine never heard of it. */
+		stream_forgo(c, q);
+		c->capture_used[capture->id] = false;
+	} else {
 		wire_put_uint(stream_begin_next(c, q, REQUEST_FORGET, 2), capture->id);
 		c->capture_used[capture->id] = stream_send(c, q, NULL, &f) != 0;
 	}

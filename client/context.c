@@ -19,6 +19,7 @@
 #include "define.h"
 #include "flush.h"
 #include "handle.h"
+#include "resume.h"
 #include "rule.h"
 #include "tape.h"
 #include "protocol/dtype.h"
@@ -82,6 +83,14 @@ int context_enter(struct fusion_context *c) {
 		return error_report(refuse_forked(&f), &f);
 	pthread_mutex_lock(&c->lock);
 	lost = c->stream.lost.code;
+	if (!lost && (resume_due(c) || c->stream.resuming) && !stream_in_callback()) {
+		lost = resume(c, &f);
+		if (lost) {
+			error_report(lost, &f);
+			context_leave(c);
+			return lost;
+		}
+	}
 	if (!lost)
 		return 0;
 	error_report(lost, &c->stream.lost);
@@ -120,6 +129,8 @@ static void context_free(struct fusion_context *c) {
 	c->rules = rules_free(c->rules);
 	defined_free(c->definitions);
 	options_free(&c->options);
+	for (unsigned i = 0; i < c->settings; i++)
+		free(c->setting[i]);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -196,6 +207,35 @@ static bool ring_wanted(void) {
 	return !transport || strcmp(transport, "nng") != 0;
 }
 
+/* Nobody looks after the session of a client on another machine but its connection. */
+static uint64_t features_wanted(const struct fusion_context *c) {
+	return (ring_wanted() ? FEATURE_RING : 0) | (link_is_url(c->options.socket) ? 0 : FEATURE_RESUME);
+}
+
+/* A name that is known already gets the new value. Where memory is short the next engine has the old one. */
+static void keep_setting(struct fusion_context *c, const char *name, const char *value) {
+	size_t length = strlen(name);
+	unsigned i = 0;
+	char *text;
+
+	while (i < c->settings && strcmp(c->setting[i], name) != 0)
+		i++;
+	if (i == SETTINGS_KEPT || asprintf(&text, "%s=%s", name, value) < 0)
+		return;
+	if (i < c->settings)
+		free(c->setting[i]);
+	else
+		c->settings++;
+	text[length] = 0;
+	c->setting[i] = text;
+}
+
+unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]) {
+	for (unsigned i = 0; i < c->settings; i++)
+		setting[i] = (struct door_setting){ c->setting[i], c->setting[i] + strlen(c->setting[i]) + 1 };
+	return c->settings;
+}
+
 /* fusion.debug runs operations singly, so that the one to blame is known. */
 static int door_hello(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
 	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
@@ -205,11 +245,13 @@ static int door_hello(struct fusion_context *c, const struct fusion_options *o, 
 
 	c->door.files = (struct link_files){ .authority = c->options.authority, .certificate = c->options.certificate,
 		.key = c->options.key };
-	if (fuse != FUSION_DEFAULT)
+	if (fuse != FUSION_DEFAULT) {
 		setting[settings++] = (struct door_setting){ "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
+		keep_setting(c, "fusion.enabled", fuse == FUSION_ON ? "1" : "0");
+	}
 	if (*device)
 		setting[settings++] = (struct door_setting){ DOOR_OPTION_DEVICE, device };
-	return door_enter(&c->door, c->options.socket, c->options.name, ring_wanted() ? FEATURE_RING : 0, settings, setting, f);
+	return door_enter(&c->door, c->options.socket, c->options.name, features_wanted(c), settings, setting, f);
 }
 
 static void contexts_add(struct fusion_context *c) {
@@ -340,6 +382,8 @@ static int configure(fusion_context *context, enum message_request kind, const c
 	}
 	if (!r)
 		r = stream_wait(context, q, &a, &f);
+	if (!r && kind == REQUEST_CONFIGURE)
+		keep_setting(context, name, value);
 	context_leave(context);
 	return error_report(r, &f);
 }

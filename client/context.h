@@ -26,6 +26,8 @@ enum {
 	DEVICE_TEXT = 256,
 	SCALARS_KEPT = 16,
 	BATCH_OPS_DEFAULT = 1024,
+	/* As many as the door takes with a greeting. */
+	SETTINGS_KEPT = 64,
 };
 
 struct fusion_context {
@@ -56,6 +58,10 @@ struct fusion_context {
 
 	struct defined *definitions;     /* of fusion_define_op() and of the daemon, newest first */
 	struct fusion_capture *capture;  /* being recorded, or NULL */
+	/* Of this session, as they hold now: another engine begins with them. */
+	char *setting[SETTINGS_KEPT];    /* the name, and behind its end the value */
+	unsigned settings;
+
 	uint64_t captures_made;
 	bool capture_used[LIMIT_CAPTURES];
 };
@@ -70,5 +76,7 @@ void context_leave(struct fusion_context *c);
 /* For release: locks also a closed or lost context. False in a forked child: touch nothing. */
 bool context_enter_release(struct fusion_context *c) FAULT_MUST_USE;
 
+/* The settings to go on with; how many. Texts are the context's. */
+unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
 /* True in a process forked from one that had opened a context. */
 bool context_forked(void);

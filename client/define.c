@@ -182,6 +182,13 @@ static int take_body(const struct theirs *t, struct definition **dp, unsigned *o
 	return r;
 }
 
+/* The same operation under the engine's number for it. */
+static void renumber(const struct fusion_context *c, const char *name, unsigned op, unsigned number) {
+	for (struct defined *d = c->definitions; d; d = d->next)
+		if (d->theirs && d->op == op && !strcmp(d->definition->name, name))
+			d->number = number;
+}
+
 int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) {
 	struct definition *d = NULL;
 	struct theirs t = { 0 };
@@ -191,8 +198,11 @@ int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fa
 	if (!r)
 		r = t.op ? take_body(&t, &d, &op, f)
 			 : definition_new(t.signature, t.text, (const char *const *)t.gradient, &d, f);
-	if (!r && find(c, d->name))
-		d = definition_free(d);          /* another thread asked, too */
+	/* Another thread asked, too, or this is another engine. */
+	if (!r && find(c, d->name)) {
+		renumber(c, d->name, op, (unsigned)t.op);
+		d = definition_free(d);
+	}
 	if (!r && d)
 		r = keep(c, d, op, (unsigned)t.op, true);
 	theirs_free(&t);
@@ -209,6 +219,33 @@ static int ask(struct recording *r, const char *name) {
 	wire_put_text(stream_begin(r->context, q, REQUEST_OPERATION, 1), name);
 	failed = stream_send(r->context, q, &a, &r->fault);
 	return failed ? failed : stream_wait(r->context, q, &a, &r->fault);
+}
+
+static int ask_again(struct fusion_context *c, const char *name, struct fault *f) {
+	struct request *q;
+	struct answer a;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	wire_put_text(stream_begin(c, q, REQUEST_OPERATION, 1), name);
+	r = stream_send(c, q, &a, f);
+	if (!r)
+		r = stream_wait(c, q, &a, f);
+	/* One that is there no more has no number, and is refused when it is used. */
+	return r && a.done && !c->stream.lost.code ? 0 : r;
+}
+
+int defined_resume(struct fusion_context *c, struct fault *f) {
+	int r = 0;
+
+	for (struct defined *d = c->definitions; d; d = d->next)
+		if (d->theirs && d->op)
+			d->number = 0;
+	for (struct defined *d = c->definitions; !r && d; d = d->next)
+		if (d->theirs && d->op)
+			r = ask_again(c, d->definition->name, f);
+	return r;
 }
 
 int defined_find(struct recording *r, const char *name, const struct defined **dp) {

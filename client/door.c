@@ -189,8 +189,16 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (r)
 		return r;
 	memcpy(d->secret, secret, sizeof d->secret);
-	d->features &= FEATURES_ALL | FEATURE_RING;
+	d->features &= FEATURES_ALL | FEATURE_RING | FEATURE_RESUME;
 	return 0;
+}
+
+static void write_settings(struct wire_writer *w, unsigned count, const struct door_setting *settings) {
+	wire_put_map(w, count);
+	for (unsigned i = 0; i < count; i++) {
+		wire_put_text(w, settings[i].name);
+		wire_put_text(w, settings[i].value);
+	}
 }
 
 static void write_hello(
@@ -203,11 +211,7 @@ static void write_hello(
 	wire_put_uint(w, PROTOCOL_VERSION);
 	wire_put_uint(w, FEATURES_ALL | more);
 	wire_put_text(w, shown);
-	wire_put_map(w, count);
-	for (unsigned i = 0; i < count; i++) {
-		wire_put_text(w, settings[i].name);
-		wire_put_text(w, settings[i].value);
-	}
+	write_settings(w, count, settings);
 }
 
 typedef int reply_reader(struct wire_cursor *c, void *user, struct fault *f);
@@ -267,6 +271,50 @@ int door_enter(struct door *d, const char *path, const char *name, uint64_t more
 	take_ring(d, fd);
 	if (r)
 		door_leave(d);
+	return r;
+}
+
+struct resume_reply {
+	struct door *door;
+	struct door_resumed *resumed;
+};
+
+static int read_resume(struct wire_cursor *c, void *user, struct fault *f) {
+	struct resume_reply *reply = user;
+	struct door *d = reply->door;
+	int r = reply_head(c, DOOR_RESUME, f);
+
+	if (!r)
+		r = wire_get_uint(c, "features", INT64_MAX, &d->features, f);
+	if (!r)
+		r = copy_text(c, "url", d->url, sizeof d->url, f);
+	if (!r)
+		r = copy_text(c, "device", d->device, sizeof d->device, f);
+	if (!r)
+		r = wire_get_uint(c, "accepted", INT64_MAX, &reply->resumed->accepted, f);
+	if (!r)
+		r = wire_get_uint(c, "completed", INT64_MAX, &reply->resumed->completed, f);
+	d->features &= FEATURES_ALL | FEATURE_RING | FEATURE_RESUME;
+	return r;
+}
+
+int door_resume(struct door *d, unsigned count, const struct door_setting *settings, struct door_resumed *resumed,
+	struct fault *f) {
+	struct resume_reply reply = { d, resumed };
+	bool ring = d->ring >= 0;
+	struct wire_writer w;
+	int fd[PACKET_PAIR] = { -1, -1 };
+	int r;
+
+	close_descriptor(&d->ring);
+	close_descriptor(&d->bell);
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, DOOR_RESUME);
+	wire_put_uint(&w, FEATURES_ALL | FEATURE_RESUME | (ring ? FEATURE_RING : 0));
+	write_settings(&w, count, settings);
+	r = door_call(d, &w, read_resume, &reply, fd, f);
+	take_ring(d, fd);
 	return r;
 }
 

@@ -49,6 +49,16 @@ struct door_setting {
 int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
 	const struct door_setting *settings, struct fault *f) FAULT_MUST_USE;
 void door_leave(struct door *d);
+/* What the door says of a session whose engine was replaced; see DOOR_RESUME. */
+struct door_resumed {
+	uint64_t accepted, completed;
+};
+/*
+ * Waits until another engine has the session, and gets the descriptors of its ring in place of the old ones, of which nobody may make use any more. Settings are all
+ * that hold.
+ */
+int door_resume(struct door *d, unsigned count, const struct door_setting *settings, struct door_resumed *resumed,
+	struct fault *f) FAULT_MUST_USE;
 /* In the child of a fork(): the descriptors alone. */
 void door_forget(struct door *d);
 

@@ -97,6 +97,8 @@ static void settle_values(struct fusion_context *c, uint64_t seq) {
 	for (struct value *each = v; each; each = each->next) {
 		each->state = VALUE_SENT;
 		each->seq = seq;
+		if (each->op == OP_load)
+			upload_sent(&c->arenas, upload_key(each->attr->arena, each->attr->offset));
 		tape_count(c, each);
 	}
 	for (; v; v = next) {
@@ -233,17 +235,26 @@ int wait_accepted(struct fusion_context *c, uint64_t seq, struct fault *f) {
 	return r;
 }
 
+/* Where the engine was replaced meanwhile the next one is asked, for what is left. */
 static int ask_wait(struct fusion_context *c, uint64_t seq, struct fault *f) {
 	struct request *q;
 	struct answer a;
-	int r = stream_room_to_wait(c, &q, f);
+	int r;
 
-	if (r)
-		return r;
-	wire_put_uint(stream_begin(c, q, REQUEST_WAIT, 1), seq);
-	q->seq = seq;
-	r = stream_send(c, q, &a, f);
-	return r ? r : stream_wait(c, q, &a, f);
+	do {
+		a.again = false;
+		r = stream_room_to_wait(c, &q, f);
+		if (r)
+			return r;
+		if (seq > c->stream.seq)
+			seq = c->stream.seq;
+		wire_put_uint(stream_begin(c, q, REQUEST_WAIT, 1), seq);
+		q->seq = seq;
+		r = stream_send(c, q, &a, f);
+		if (!r)
+			r = stream_wait(c, q, &a, f);
+	} while (a.again);
+	return r;
 }
 
 int wait_for(struct fusion_context *c, uint64_t seq, struct fault *f) {

@@ -17,6 +17,15 @@
  * nest and are checked once. Errors the daemon finds later are reported by the next call that
  * waits for the array or the context.
  *
+ * The daemon's engine may die, by a defect of the driver, say, and is replaced. The context goes on by itself: arrays whose values lie in
+ * shared memory (all that were computed, on a CPU; those that were read, on a GPU) have them still. Operations that had not
+ * finished are not run again: their arrays fail, when they are next used, as
+ *   FUSION_E_REPEATABLE  it was not begun: record the operations again; their operands are as they were
+ *   FUSION_E_UNKNOWN     it was with the device then, and may be what ended the engine: recording it again may end the next one, too.
+ *                        Also of a call other than an operation, which may have had its effect
+ *   FUSION_E_LOST        it was computed, but lay on the device alone; so does a recorded graph (fusion_capture), and an exported array
+ * with a sentence that names the operation and its line; fusion_sync() gives the first of these. Ask an array by fusion_wait().
+ *
  * Threads: every function may be called from any thread; a context serialises its calls. The last
  * error is kept for each thread. After fork() the child's calls fail with FUSION_E_FORKED.
  */

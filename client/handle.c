@@ -92,6 +92,10 @@ void slots_recycle(struct slots *s, uint32_t count) {
 		s->released_bytes = 0;
 }
 
+void slots_forget_released(struct slots *s) {
+	slots_recycle(s, s->released_count);
+}
+
 struct value *slots_value(const struct slots *s, uint32_t slot) {
 	return slot < s->count ? s->slot[slot].value : NULL;
 }

@@ -43,5 +43,7 @@ void slots_forgo(struct slots *s, uint64_t handle);
 void slots_release(struct slots *s, uint64_t handle, uint64_t bytes);
 /* The first `count` releases have been written: their slots may be used again. */
 void slots_recycle(struct slots *s, uint32_t count);
+/* The daemon knows of no release that was not written, and releases them by itself: their slots may be used again. */
+void slots_forget_released(struct slots *s);
 /* The value in a slot, or NULL. */
 struct value *slots_value(const struct slots *s, uint32_t slot);

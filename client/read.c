@@ -112,10 +112,15 @@ int read_locate(struct fusion_context *c, struct value *v, enum message_request 
 	struct location *location, struct fault *f) {
 	struct request *q;
 	struct answer a = { 0 };
-	int r = ask(c, v, kind, &a, NULL, &q, f);
+	int r;
 
-	if (!r)
-		r = stream_wait(c, q, &a, f);
+	/* Where the engine was replaced meanwhile the next one is asked: it has the value, or says why not. */
+	do {
+		a.again = false;
+		r = ask(c, v, kind, &a, NULL, &q, f);
+		if (!r)
+			r = stream_wait(c, q, &a, f);
+	} while (a.again);
 	if (!r)
 		r = locate(c, &a, (uint64_t)shape_bytes(&v->type), location, f);
 	free(a.result);

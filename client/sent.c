@@ -127,6 +127,46 @@ void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct f
 	sent_accepted(c->sent, seq);
 }
 
+/* The daemon never heard of the handle. */
+static void op_forget(struct fusion_context *c, const struct sent_batch *b, const struct sent_op *o, const struct fault *why) {
+	struct value *v = slots_value(c->slots, o->slot);
+	struct failure *failure;
+	struct fault f = *why;
+
+	if (!v || v->seq != b->seq)
+		return;
+	fault_prefix(&f, "%s", v->op < OP_COUNT ? op_info(v->op)->name : "replay");
+	place_append(&f, v->place);
+	if (!c->deferred.code)
+		c->deferred = f;
+	failure = failure_new(&f);
+	if (failure)
+		value_fail(c, v, failure);
+	failure_drop(failure);
+	slots_forgo(c->slots, v->handle);
+	v->handle = 0;
+}
+
+void sent_resumed(struct fusion_context *c, uint64_t seq, const struct fault *why) {
+	struct sent *s = c->sent;
+	struct sent_batch **link = &s->first, *b;
+
+	s->last = s->accepted = NULL;
+	while ((b = *link)) {
+		if (b->seq <= seq) {
+			b->accepted = true;
+			s->last = b;
+			link = &b->next;
+			continue;
+		}
+		for (uint32_t i = 0; i < b->count; i++)
+			op_forget(c, b, &b->ops[i], why);
+		*link = b->next;
+		s->ops -= b->count;
+		free(b);
+	}
+}
+
 static void fault_found(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f) {
 	struct sent_batch *b = sent_find(c->sent, seq);
 	const struct sent_op *o = sent_op(b, node);

@@ -51,6 +51,8 @@ struct sent_batch *sent_add(struct sent *b, uint64_t seq, uint32_t count, bool w
 void sent_accepted(struct sent *b, uint64_t seq);
 /* A request was refused: its arrays fail with this fault, which gets a place where node is known. */
 void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f);
+/* Another engine has the session: requests behind seq were never accepted, and their arrays fail so; the others were. */
+void sent_resumed(struct fusion_context *c, uint64_t seq, const struct fault *why);
 /* Everything up to seq has run. */
 void sent_done(struct sent *b, uint64_t seq);
 /* Reads the faults of a WAIT reply: arrays fail, and the first fault is kept in c->deferred. */

@@ -18,6 +18,7 @@
 #include "context.h"
 #include "define.h"
 #include "read.h"
+#include "resume.h"
 
 enum {
 	/* Acceptances take microseconds; reads of long computations are not waited for. */
@@ -175,6 +176,13 @@ static int read_nothing(struct fusion_context *c, struct request *q, struct wire
 	return wire_get_end(cursor, "the reply", f);
 }
 
+static int read_resume(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	(void)q;
+	(void)a;
+	return resume_read(c, cursor, f);
+}
+
 static const struct {
 	reply_reader *read;
 	bool ordered; /* carries a sequence number of its own */
@@ -203,6 +211,7 @@ static const struct {
 	[REQUEST_FORGET_PATTERN] = { read_nothing, false },
 	[REQUEST_PATTERNS] = { read_text, false },
 	[REQUEST_ARENA] = { read_arena, false },
+	[REQUEST_RESUME] = { read_resume, false },
 };
 
 bool stream_ordered(const struct request *q) {
@@ -323,6 +332,16 @@ static struct later *settle(struct fusion_context *c, struct request *q, struct 
 	return later;
 }
 
+static void wake_all(struct stream *s) {
+	pthread_cond_broadcast(&s->room);
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		pthread_cond_broadcast(&s->request[i].answered);
+}
+
+static void replaced(struct fault *f) {
+	fault_set(f, FAULT_REPEATABLE, "the engine is being replaced; ask for the array again");
+}
+
 static void stream_reply(void *user, unsigned slot, int result, const void *bytes, size_t size) {
 	struct fusion_context *c = user;
 	struct request *q = &c->stream.request[slot];
@@ -334,7 +353,16 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 	pthread_mutex_lock(&c->lock);
 	a = q->answer ? q->answer : &own;
 	v = q->value;
-	if (result) {
+	/* Another engine may go on: resume.c knows what becomes of the request. A callback is for this thread. */
+	if (result && (c->stream.adrift || resume_possible(c))) {
+		c->stream.adrift = true;
+		wake_all(&c->stream);
+		if (!q->later) {
+			pthread_mutex_unlock(&c->lock);
+			return;
+		}
+		replaced(&a->fault);
+	} else if (result) {
 		lose_for(c, result, &f);
 		a->fault = c->stream.lost;
 	} else {
@@ -375,9 +403,15 @@ static void stream_broken(void *user) {
 	unsigned count;
 
 	pthread_mutex_lock(&c->lock);
-	c->stream.broken = true;
-	fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
-	stream_lose(c, &a.fault);
+	if (resume_possible(c)) {
+		c->stream.adrift = true;
+		replaced(&a.fault);
+		wake_all(&c->stream);
+	} else {
+		c->stream.broken = true;
+		fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
+		stream_lose(c, &a.fault);
+	}
 	count = take_later(c, later, value);
 	pthread_mutex_unlock(&c->lock);
 	in_callback = true;
@@ -403,13 +437,16 @@ static int conditions_init(struct stream *s) {
 }
 
 int stream_open(struct fusion_context *c, struct fault *f) {
-	struct transport_events events = { .reply = stream_reply, .broken = stream_broken, .user = c };
-	struct transport_ends ends = { .memory = c->door.ring, .bell = c->door.bell, .door = c->door.fd };
 	int r = conditions_init(&c->stream);
 
 	wire_writer_init(&c->stream.writer);
-	if (r)
-		return r;
+	return r ? r : stream_connect(c, f);
+}
+
+int stream_connect(struct fusion_context *c, struct fault *f) {
+	struct transport_events events = { .reply = stream_reply, .broken = stream_broken, .user = c };
+	struct transport_ends ends = { .memory = c->door.ring, .bell = c->door.bell, .door = c->door.fd };
+
 	if (c->door.link)
 		return transport_remote_open(
 			c->door.link, STREAM_REQUESTS, c->stream.timeout_ms, &events, &c->stream.transport, f);
@@ -444,12 +481,61 @@ void stream_leave(struct fusion_context *c) {
 		t->leave(t);
 }
 
+/* Who reads there leaves first. Callbacks come while it is freed. */
+void stream_disconnect(struct fusion_context *c) {
+	struct stream *s = &c->stream;
+	struct transport *t = s->transport;
+
+	s->transport = NULL;
+	if (t && t->interrupt && !s->watched)
+		t->interrupt(t);
+	while (s->reading)
+		pthread_cond_wait(&s->room, &c->lock);
+	s->watched = false;
+	pthread_mutex_unlock(&c->lock);
+	if (t)
+		t->free(t);
+	pthread_mutex_lock(&c->lock);
+}
+
+void stream_settle(struct fusion_context *c, struct request *q, const struct fault *f) {
+	struct answer own = { 0 }, *a = q->answer ? q->answer : &own;
+	struct value *v = q->value;
+
+	if (f)
+		a->fault = *f;
+	else
+		fault_set(&a->fault, FAULT_REPEATABLE, "the engine was replaced; ask again");
+	a->again = !f;
+	a->done = true;
+	request_end(c, q);
+	pthread_cond_broadcast(&q->answered);
+	if (v)
+		value_unhold(c, v);
+}
+
+static bool resumed_elsewhere(const struct stream *s) {
+	return s->resuming && !pthread_equal(s->resumer, pthread_self());
+}
+
+bool stream_await_resumer(struct fusion_context *c) {
+	bool waited = false;
+
+	while (resumed_elsewhere(&c->stream)) {
+		waited = true;
+		pthread_cond_wait(&c->stream.room, &c->lock);
+	}
+	return waited;
+}
+
 void stream_close(struct fusion_context *c) {
 	struct timespec deadline = deadline_after(CLOSE_WAIT_MS);
 	struct transport *t;
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
+	while (c->stream.resuming)
+		pthread_cond_wait(&c->stream.room, &c->lock);
 	t = c->stream.transport;
 	c->stream.transport = NULL;
 	if (t && t->interrupt && !c->stream.watched)
@@ -470,12 +556,6 @@ void stream_free(struct fusion_context *c) {
 		pthread_cond_destroy(&c->stream.request[i].answered);
 }
 
-static void wake_all(struct stream *s) {
-	pthread_cond_broadcast(&s->room);
-	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		pthread_cond_broadcast(&s->request[i].answered);
-}
-
 void stream_lose(struct fusion_context *c, const struct fault *why) {
 	if (!c->stream.lost.code)
 		c->stream.lost = *why;
@@ -487,12 +567,20 @@ static int refuse_lost(const struct fusion_context *c, struct fault *f) {
 	return f->code;
 }
 
+/* Does this error mean that another engine will have to go on? Then what was sent is settled by resume.c. */
+static bool went_adrift(struct fusion_context *c, int r) {
+	if ((r != -EPIPE && r != -ECONNRESET) || !resume_possible(c))
+		return false;
+	c->stream.adrift = true;
+	return true;
+}
+
 /* A daemon that cannot be woken is gone; what was sent ends as everything else under way. */
 static int push(struct fusion_context *c, struct fault *f) {
 	struct transport *t = c->stream.transport;
 	int r = t && t->push ? t->push(t) : 0;
 
-	if (!r)
+	if (!r || went_adrift(c, r))
 		return 0;
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
@@ -526,16 +614,32 @@ static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const 
 	return r;
 }
 
+static int refuse_again(struct fault *f) {
+	return fault_set(f, FAULT_REPEATABLE, "the engine was replaced once more");
+}
+
 /* Sleeps until the condition is signalled, an answer was read, or the deadline passes. */
 static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
 	struct fault *f) {
 	struct stream *s = &c->stream;
 	const struct timespec *end = s->timeout_ms ? deadline : NULL;
-	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
-	int r = push(c, f);
+	uint64_t resumes = s->resumes;
+	bool others;
+	int r;
 
+	if (resumed_elsewhere(s)) {
+		sleep_for(c, condition, NULL);
+		return 0;
+	}
+	r = s->resuming ? (s->adrift ? refuse_again(f) : 0) : resume_due(c) ? resume(c, f) : 0;
+	if (!r)
+		r = push(c, f);
 	if (r)
 		return r;
+	/* What was waited for may have been settled. */
+	if (!s->resuming && s->resumes != resumes)
+		return 0;
+	others = !s->transport || has_thread(s, s->transport) || s->reading;
 	r = others ? sleep_for(c, condition, end) : read_answers(c, end);
 	if (r == ETIMEDOUT)
 		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
@@ -581,6 +685,7 @@ int stream_room(struct fusion_context *c, struct request **requestp, struct faul
 	struct request *q = c->stream.request;
 	int r;
 
+	stream_await_resumer(c);
 	while (c->stream.busy == STREAM_REQUESTS) {
 		r = stream_wait_any(c, f);
 		if (r)
@@ -655,7 +760,7 @@ static int send_begin(struct fusion_context *c, struct request *q, struct answer
 static int send_end(struct fusion_context *c, struct request *q, int r, struct fault *f) {
 	if (!r && !c->stream.corked)
 		return push_request(c, q, f);
-	if (!r)
+	if (!r || went_adrift(c, r))
 		return 0;
 	request_end(c, q);
 	if (r == -ECANCELED)

@@ -31,6 +31,7 @@ enum {
 /* What came back. Only the members of the request's kind are set. */
 struct answer {
 	bool done;
+	bool again;                  /* the engine was replaced: nothing has happened, ask once more */
 	struct fault fault;          /* code 0: none */
 	uint64_t arena, offset, bytes;     /* READ, MAP; EXPORT, IMPORT: arena; ARENA: arena, bytes */
 	void *result;                /* READ, MAP: the bytes, where memory is not shared; to be freed */
@@ -62,6 +63,11 @@ struct stream {
 	uint64_t completed;          /* everything up to here has run */
 	struct fault lost;           /* code 0 while the connection works */
 	bool broken;                 /* the transport said so: nothing will be answered */
+	/* The engine is gone; see resume.h. */
+	bool adrift;
+	bool resuming;               /* a thread is about it */
+	pthread_t resumer;
+	uint64_t resumes;            /* how often that was */
 	/* Where the transport has no threads of its own: */
 	bool corked;                 /* see stream_cork() */
 	bool watched;                /* it has one now */
@@ -129,6 +135,16 @@ bool stream_ordered(const struct request *q);
 int stream_wait_any(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* The connection is of no use any more; every waiter wakes up. */
 void stream_lose(struct fusion_context *c, const struct fault *why);
+
+/* ---- for resume.c ---- */
+
+/* The part of stream_open() and stream_close() that concerns the transport; the lock is given up in between. */
+int stream_connect(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+void stream_disconnect(struct fusion_context *c);
+/* Ends a request that will not be answered; who waits for it gets the fault, or asks again where there is none. */
+void stream_settle(struct fusion_context *c, struct request *q, const struct fault *f);
+/* Waits for another thread that resumes; false where there is none. */
+bool stream_await_resumer(struct fusion_context *c);
 
 /* True on a thread of the library that runs a callback: it must not wait. */
 bool stream_in_callback(void);

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -28,6 +29,9 @@ struct transport {
 	/* Ends the connection and frees t; when it returns nothing calls back any more. Must not be
 	 * called from a callback. */
 	void (*free)(struct transport *t);
+
+	/* NULL where only broken() tells: has the connection ended? Costs no more than a look. */
+	bool (*stale)(const struct transport *t);
 
 	/* What follows is NULL where the transport has threads of its own. */
 

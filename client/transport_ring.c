@@ -8,8 +8,8 @@
  * enough. That does not wait for an answer, and the engine waits for no client, so it ends. With an engine that
  * is stopped it ends after timeout_ms, or where the context is being closed.
  *
- * The daemon's end shows as the end of the door, which a sleeper looks at now and then: an engine that dies
- * wakes nobody.
+ * The daemon's end shows as the end of the door, which a sleeper looks at now and then; the engine's, as that of the bell, and in the
+ * ring itself, where the supervisor says so and wakes who sleeps.
  */
 #include "transport.h"
 
@@ -56,10 +56,23 @@ struct transport_ring {
 
 /* ---- the daemon's end ---- */
 
-static bool door_open(const struct transport_ring *t) {
-	struct pollfd p = { .fd = t->door, .events = POLLIN };
+static bool hung_up(const struct pollfd *p) {
+	return p->revents & (POLLHUP | POLLERR | POLLNVAL);
+}
 
-	return poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLERR | POLLNVAL));
+/* Neither the supervisor nor the engine is gone. */
+static bool door_open(const struct transport_ring *t) {
+	struct pollfd p[] = { { .fd = t->door, .events = POLLIN }, { .fd = t->bell } };
+
+	if (ring_ended(t->memory))
+		return false;
+	return poll(p, 2, 0) <= 0 || !(hung_up(&p[0]) || hung_up(&p[1]));
+}
+
+static bool stale(const struct transport *base) {
+	const struct transport_ring *t = (const struct transport_ring *)base;
+
+	return ring_ended(t->memory);
 }
 
 static int break_off(struct transport_ring *t) {
@@ -222,7 +235,7 @@ static int take_answers(struct transport_ring *t) {
 static void sleep_once(struct transport_ring *t, uint64_t us) {
 	struct ring *r = &t->replies;
 
-	if (!ring_reader_sleeps(r) && !over(t))
+	if (!ring_reader_sleeps(r) && !over(t) && !ring_ended(t->memory))
 		ring_wait(&r->shared->written, r->position, us < LOOK_US ? us : LOOK_US);
 	ring_reader_awake(r);
 }
@@ -353,7 +366,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	}
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
-	t->base = (struct transport){ .submit = submit, .free = transport_free, .push = push, .wait = wait_for_answers, .watch = watch,
+	t->base = (struct transport){ .submit = submit, .free = transport_free, .stale = stale, .push = push, .wait = wait_for_answers, .watch = watch,
 		.interrupt = interrupt, .leave = leave };
 	t->events = *events;
 	t->slots = slots;

@@ -18,10 +18,10 @@ static const struct error_row rows[] = {
 };
 
 static const struct error_row *row_of(int code) {
-	static const struct error_row unknown = { "UNKNOWN", "a code this version does not know" };
+	static const struct error_row unlisted = { "UNLISTED", "a code this version does not know" };
 
 	if (code < 0 || (size_t)code >= sizeof rows / sizeof *rows || !rows[code].name)
-		return &unknown;
+		return &unlisted;
 	return &rows[code];
 }
 

@@ -32,7 +32,7 @@ int fault_set(struct fault *f, int code, const char *format, ...) FAULT_PRINTF(3
 /* Puts "prefix: " before the sentence of f. */
 void fault_prefix(struct fault *f, const char *format, ...) FAULT_PRINTF(2, 3);
 
-/* "SHAPE" for FAULT_SHAPE; "UNKNOWN" for what is no code. */
+/* "SHAPE" for FAULT_SHAPE; "UNLISTED" for what is no code. */
 const char *fault_name(int code);
 
 /* The general meaning of a code. */

@@ -65,6 +65,8 @@ enum {
 	FEATURE_OPERATIONS = 1 << 2,
 	FEATURE_PATTERNS = 1 << 4,
 	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS | FEATURE_PATTERNS,
+	/* The session outlives the engine: DOOR_RESUME. Not of clients on other machines, so it is not among all. */
+	FEATURE_RESUME = 1 << 5,
 	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
 	FEATURE_RING = 1 << 3,
 };

@@ -190,13 +190,10 @@ struct range *range_free_all(struct range *r) {
 	return NULL;
 }
 
-int range_take(struct range *r, uint64_t bytes, uint64_t *offsetp) {
-	uint64_t size = round_up(bytes);
-	struct block *b = size ? tree_find(r->holes, (struct key){ .major = size }) : NULL;
+/* The first bytes of a hole. */
+static int take_block(struct range *r, struct block *b, uint64_t size) {
 	struct block *rest = NULL;
 
-	if (!b)
-		return -ENOSPC;
 	if (b->bytes > size) {
 		rest = block_new(r, b->offset + size, b->bytes - size);
 		if (!rest)
@@ -210,8 +207,65 @@ int range_take(struct range *r, uint64_t bytes, uint64_t *offsetp) {
 	b->taken = true;
 	tree_insert(&r->taken, b);
 	r->used += size;
-	*offsetp = b->offset;
 	return 0;
+}
+
+int range_take(struct range *r, uint64_t bytes, uint64_t *offsetp) {
+	uint64_t size = round_up(bytes);
+	struct block *b = size ? tree_find(r->holes, (struct key){ .major = size }) : NULL;
+	int e = b ? take_block(r, b, size) : -ENOSPC;
+
+	if (!e)
+		*offsetp = b->offset;
+	return e;
+}
+
+/* The last block taken at or before an offset, or NULL. */
+static struct block *taken_before(struct block *tree, uint64_t offset) {
+	struct block *found = NULL;
+
+	while (tree) {
+		if (tree->offset > offset) {
+			tree = tree->left;
+		} else {
+			found = tree;
+			tree = tree->right;
+		}
+	}
+	return found;
+}
+
+/* The hole that has the offset, or NULL: no two holes are neighbours. */
+static struct block *hole_at(const struct range *r, uint64_t offset) {
+	struct block *b = taken_before(r->taken, offset);
+
+	if (b)
+		b = offset < b->offset + b->bytes ? NULL : b->after;
+	else
+		b = r->taken ? tree_find(r->taken, (struct key){ .major = 0 })->before : r->holes;
+	return b && !b->taken ? b : NULL;
+}
+
+int range_take_at(struct range *r, uint64_t offset, uint64_t bytes) {
+	uint64_t size = round_up(bytes);
+	struct block *b = hole_at(r, offset), *low = NULL;
+
+	if (offset % LIMIT_ALIGNMENT)
+		return -EINVAL;
+	if (!size || !b || offset - b->offset > b->bytes || size > b->bytes - (offset - b->offset))
+		return -ENOSPC;
+	if (offset > b->offset) {
+		low = block_new(r, offset, b->bytes - (offset - b->offset));
+		if (!low)
+			return -ENOMEM;
+		tree_remove(&r->holes, b);
+		b->bytes = offset - b->offset;
+		link_after(b, low);
+		tree_insert(&r->holes, b);
+		tree_insert(&r->holes, low);
+		b = low;
+	}
+	return take_block(r, b, size);
 }
 
 /* Appends the hole `high` to its lower neighbour `low`; neither is in a tree. */

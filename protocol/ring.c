@@ -150,6 +150,22 @@ int ring_take(struct ring *r, struct ring_frame *frame, uint32_t slots, uint32_t
 	return frame->got == frame->head.size;
 }
 
+/* ---- the end ---- */
+
+void ring_end(void *memory) {
+	struct ring_header *h = memory;
+
+	atomic_store(&h->ended, 1);
+	ring_wake(&h->reply.written);
+	ring_wake(&h->request.read);
+}
+
+bool ring_ended(const void *memory) {
+	const struct ring_header *h = memory;
+
+	return atomic_load(&h->ended) != 0;
+}
+
 /* ---- futexes ---- */
 
 void ring_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_us) {

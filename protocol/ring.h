@@ -44,6 +44,7 @@ struct ring_shared {
 
 struct ring_header {
 	struct ring_shared request, reply;
+	_Alignas(RING_LINE) atomic_uint ended;           /* by the supervisor: the engine is gone, nothing will be answered */
 };
 
 /* Before the bytes of each frame. */
@@ -61,6 +62,9 @@ struct ring {
 	uint32_t shown;          /* as the other sees it */
 };
 
+/* The engine is gone: says so to the client, and wakes it. */
+void ring_end(void *memory);
+bool ring_ended(const void *memory);
 /* The ends in memory of RING_BYTES that was all zero when it was made. */
 struct ring ring_requests(void *memory);
 struct ring ring_replies(void *memory);

@@ -140,6 +140,8 @@ static void engine_packet(const void *bytes, size_t size, int fd) {
 		engine_arena(c, fd);
 	else if (id == CONTROL_ARENA_REFUSED)
 		note("refused", 1, (uint64_t[]){ number(&c) });
+	else if (id == CONTROL_CATALOGUE && fd >= 0)
+		;
 	else if (id == CONTROL_RELOAD)
 		note("reload", 0, NULL);
 	else
@@ -414,7 +416,7 @@ static void send_numbers(int fd, unsigned count, const uint64_t *n) {
 }
 
 /* What send_hello() offers: all there may ever be, but a ring. */
-static uint64_t offered = UINT64_MAX & ~(uint64_t)FEATURE_RING;
+static uint64_t offered = UINT64_MAX & ~(uint64_t)(FEATURE_RING | FEATURE_RESUME);
 
 static void send_hello(int fd, uint64_t version, const char *name, const char *option, const char *value) {
 	struct wire_writer w;

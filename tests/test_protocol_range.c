@@ -110,6 +110,44 @@ START_TEST(ranges_are_handed_out_as_an_exhaustive_search_would) {
 }
 END_TEST
 
+/* As an engine does that finds another one's arrays in an arena. */
+START_TEST(very_bytes_are_taken_where_they_are_free) {
+	static struct model m;
+	static struct live live[LIVE];
+	uint64_t state = 7;
+	unsigned count = 0, taken = 0;
+	struct range *r;
+
+	memset(&m, 0, sizeof m);
+	ck_assert_int_eq(range_new(SPAN, &r), 0);
+	for (int i = 0; i < 20000; i++) {
+		struct live l = { random_below(&state, SPAN / LIMIT_ALIGNMENT) * (uint64_t)LIMIT_ALIGNMENT, random_word(&state) % 1000 };
+		unsigned first = (unsigned)(l.offset / LIMIT_ALIGNMENT), size = units(l.bytes);
+		bool free = first + size <= SPAN / LIMIT_ALIGNMENT;
+
+		for (unsigned u = first; free && u < first + size; u++)
+			free = !m.taken[u];
+		if (count == LIVE || (count && random_below(&state, 3) == 0)) {
+			give(r, &m, live, random_below(&state, count), &count);
+			continue;
+		}
+		ck_assert_int_eq(range_take_at(r, l.offset, l.bytes), free ? 0 : -ENOSPC);
+		if (!free)
+			continue;
+		model_mark(&m, first, size, true);
+		live[count++] = l;
+		taken++;
+		ck_assert_uint_eq(range_used(r), (uint64_t)m.used * LIMIT_ALIGNMENT);
+	}
+	ck_assert_uint_gt(taken, 1000);
+	ck_assert_int_eq(range_take_at(r, 1, 1), -EINVAL);
+	while (count)
+		give(r, &m, live, random_below(&state, count), &count);
+	ck_assert_uint_eq(range_largest(r), SPAN);
+	ck_assert_ptr_null(range_free_all(r));
+}
+END_TEST
+
 START_TEST(what_was_not_taken_cannot_be_given_back) {
 	struct range *r;
 	uint64_t a, b;
@@ -172,6 +210,6 @@ START_TEST(a_span_below_one_unit_is_empty) {
 }
 END_TEST
 
-RUN_TESTS("protocol_range", ranges_are_handed_out_as_an_exhaustive_search_would,
+RUN_TESTS("protocol_range", ranges_are_handed_out_as_an_exhaustive_search_would, very_bytes_are_taken_where_they_are_free,
 	what_was_not_taken_cannot_be_given_back, sizes_that_cannot_fit_are_refused,
 	nothing_takes_one_unit_and_gives_it_back, a_span_below_one_unit_is_empty)

@@ -19,7 +19,7 @@ static bool engines_ready(const cJSON *json) {
 }
 
 static void print_engine(const cJSON *engine) {
-	char uptime[PRINT_TEXT], ended[PRINT_TEXT];
+	char uptime[PRINT_TEXT], ended[PRINT_TEXT], kept[PRINT_TEXT], lost[PRINT_TEXT];
 
 	print_seconds(json_number(engine, "uptime_s"), uptime);
 	if (json_number(engine, "pid") > 0)
@@ -35,6 +35,9 @@ static void print_engine(const cJSON *engine) {
 	if (json_number(engine, "ended") > 0)
 		print_line("engine ended", "%s times; the last time: %s",
 			print_count(json_number(engine, "ended"), ended), json_text(engine, "last_end"));
+	if (json_number(engine, "arrays_kept") + json_number(engine, "arrays_lost") > 0)
+		print_line("arrays then", "%s kept, %s lost", print_count(json_number(engine, "arrays_kept"), kept),
+			print_count(json_number(engine, "arrays_lost"), lost));
 }
 
 static void print_daemon(const cJSON *json) {

@@ -617,7 +617,7 @@ static int parse_error(struct parser *p, struct text_expectation *e) {
 	if (r)
 		return r;
 	for (e->code = 1; !lex_token_is(&code, fault_name(e->code)); e->code++)
-		if (!strcmp(fault_name(e->code), "UNKNOWN"))
+		if (e->code + 1 == FAULT_COUNT)
 			return lex_refuse(p->lex.path, &code, FAULT_SYNTAX, p->fault,
 				"there is no error '%.*s'", (int)code.length, code.text);
 	if (p->lex.token.kind != LEX_TEXT)

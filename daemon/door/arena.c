@@ -57,12 +57,35 @@ static int tell_engine(struct client *c, const struct client_arena *a, enum aren
 	struct wire_writer w;
 	int r;
 
+	/* The next one is told of all. */
+	if (c->attachment == CLIENT_ADRIFT)
+		return 0;
+
 	client_tell_begin(c, &w, CONTROL_ARENA, 3);
 	wire_put_uint(&w, a->id);
 	wire_put_uint(&w, a->bytes);
 	wire_put_uint(&w, owner);
 	r = (owner != ARENA_OF_CLIENT ? child_queue : child_send)(&c->engine->child, &w, a->fd);
 	wire_writer_free(&w);
+	return r == -EPIPE && c->resumes ? 0 : r;
+}
+
+int client_arenas_tell(struct client *c) {
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < LIMIT_ARENAS; i++) {
+		struct client_arena *a = &c->arena[i];
+		struct wire_writer w;
+
+		if (!a->id || a->shared)
+			continue;
+		client_tell_begin(c, &w, CONTROL_ARENA, 3);
+		wire_put_uint(&w, a->id);
+		wire_put_uint(&w, a->bytes);
+		wire_put_uint(&w, a->engine ? ARENA_OF_ENGINE : ARENA_OF_CLIENT);
+		r = child_queue(&c->engine->child, &w, a->fd);
+		wire_writer_free(&w);
+	}
 	return r;
 }
 
@@ -114,7 +137,7 @@ static int give_number(struct client *c, struct client_arena *a, enum arena_owne
 int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct client_arena **arenap,
 	struct fault *f) {
 	uint64_t whole = bytes <= (uint64_t)LIMIT_ARRAY_BYTES ? (bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE : bytes;
-	struct client_arena made = { .bytes = whole, .fd = -1, .writable = true }, *a;
+	struct client_arena made = { .bytes = whole, .fd = -1, .writable = true, .engine = owner == ARENA_OF_ENGINE }, *a;
 	int r = charge(c, whole, owner == ARENA_SHARED, &a, f);
 
 	if (r)

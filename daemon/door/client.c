@@ -64,6 +64,7 @@ static void end_session(struct client *c) {
 	c->engine->sessions--;
 	user_refund_session(c->user);
 	c->hello = false;
+	client_ring_drop(&c->ring);
 	explicit_bzero(c->secret, sizeof c->secret);
 	log_debug("session %" PRIu64 " of user %ju, process %jd ends", c->session, (uintmax_t)c->uid,
 		(intmax_t)c->pid);
@@ -81,6 +82,30 @@ static void client_close(struct client *c) {
 	users_put(&s->users, c->user);
 	free(c->stalled);
 	free(c);
+}
+
+void clients_drift(struct supervisor *s, struct engine *e) {
+	struct client *next;
+
+	for (struct client *c = s->clients; c; c = next) {
+		next = c->next;
+		if (!c->hello || c->engine != e)
+			continue;
+		if (!c->resumes || !e->catalogue || s->stopping) {
+			client_close(c);
+			continue;
+		}
+		c->attachment = CLIENT_ADRIFT;
+		client_ring_end(&c->ring);
+		client_ring_drop(&c->ring);
+	}
+}
+
+bool clients_adrift(const struct engine *e, uint64_t session) {
+	struct client *c;
+
+	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
+	return c && c->engine == e && c->attachment == CLIENT_ADRIFT;
 }
 
 void clients_close(struct supervisor *s, const struct engine *of) {
@@ -245,10 +270,14 @@ static int tell_session_new(
 	return r;
 }
 
+static uint64_t features_of(const struct client *c, const struct greeting *g, const struct client_ring *ring) {
+	return (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING) | (c->resumes ? FEATURE_RESUME : 0);
+}
+
 static int answer_hello(struct client *c, const struct greeting *g, const struct client_ring *ring) {
 	const struct child *child = &c->engine->child;
 	const int fd[PACKET_PAIR] = { ring->memory, ring->client };
-	uint64_t features = (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING);
+	uint64_t features = features_of(c, g, ring);
 	struct wire_writer w;
 	int r;
 
@@ -279,13 +308,15 @@ static int begin_session(
 		r = -errno;
 	take_name(c, g);
 	c->session = s->last_session + 1;
+	c->resumes = g->features & FEATURE_RESUME && c->engine->catalogue && !*c->peer;
 	if (!r) {
 		client_ring_new(c, g->features, ring);
 		r = tell_session_new(c, g, ring, f);
 	}
 	if (r) {
 		user_refund_session(c->user);
-		return r;
+		/* The engine is gone, which is not known otherwise yet. */
+		return r == -EPIPE ? -EAGAIN : r;
 	}
 	s->last_session++;
 	s->sessions_total++;
@@ -296,6 +327,25 @@ static int begin_session(
 	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid,
 		(intmax_t)c->pid, c->name);
 	return 0;
+}
+
+static void close_one(int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+	*fdp = -1;
+}
+
+/* The memory, of a session that may outlive its engine. */
+static void keep_ring(struct client *c, struct client_ring *ring, int failed) {
+	if (!failed && c->resumes) {
+		c->ring.memory = ring->memory;
+		ring->memory = -1;
+	}
+	client_ring_drop(ring);
+}
+
+static int need_session(const struct client *c, struct fault *f) {
+	return c->hello ? 0 : fault_set(f, FAULT_STATE, "HELLO comes first");
 }
 
 static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -314,15 +364,85 @@ static int on_hello(struct client *c, struct wire_cursor *body, struct fault *f)
 		r = begin_session(c, &g, &ring, f);
 	if (!r)
 		r = answer_hello(c, &g, &ring);
-	client_ring_drop(&ring);
+	keep_ring(c, &ring, r);
 	return r;
 }
 
-/* ---- arenas and status ---- */
+/* ---- RESUME ---- */
 
-static int need_session(const struct client *c, struct fault *f) {
-	return c->hello ? 0 : fault_set(f, FAULT_STATE, "HELLO comes first");
+static int read_resume(struct wire_cursor *body, struct greeting *g, struct fault *f) {
+	int r = wire_get_uint(body, "features", UINT64_MAX, &g->features, f);
+
+	if (!r)
+		r = wire_get_map(body, "options", CLIENT_OPTIONS, &g->options, f);
+	if (!r)
+		r = read_wish(g, f);
+	return r ? r : wire_get_end(body, "RESUME", f);
 }
+
+/* Another engine is told of the session: all of it, or it ends with that one, too. */
+static int attach(struct client *c, const struct greeting *g, struct fault *f) {
+	struct client_ring ring = { -1, -1, -1 };
+	struct wire_writer w;
+	int r;
+
+	client_ring_new(c, g->features, &ring);
+	r = tell_session_new(c, g, &ring, f);
+	if (!r)
+		r = client_arenas_tell(c);
+	if (!r) {
+		client_tell_begin(c, &w, CONTROL_SESSION_RESUME, 0);
+		r = tell_end(c, &w);
+	}
+	if (r) {
+		client_ring_drop(&ring);
+		return r == -EPIPE ? -EAGAIN : r;
+	}
+	close_one(&ring.engine);
+	c->ring = ring;
+	c->attachment = CLIENT_ATTACHING;
+	return -EAGAIN;
+}
+
+static int answer_resume(struct client *c, const struct greeting *g) {
+	const int fd[PACKET_PAIR] = { c->ring.memory, c->ring.client };
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 6);
+	wire_put_uint(&w, DOOR_RESUME);
+	wire_put_uint(&w, features_of(c, g, &c->ring));
+	wire_put_text(&w, c->engine->child.url);
+	wire_put_text(&w, c->engine->child.device);
+	wire_put_uint(&w, c->accepted);
+	wire_put_uint(&w, c->completed);
+	r = answer_pair(c, &w, fd);
+	wire_writer_free(&w);
+	close_one(&c->ring.client);
+	c->attachment = CLIENT_ATTACHED;
+	return r;
+}
+
+/* A client may know of its engine's end before we do: so one that is attached waits, too. */
+static int on_resume(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct greeting g = { .asks = 0 };
+	int r = need_session(c, f);
+
+	if (!r && !c->resumes)
+		r = fault_set(f, FAULT_STATE, "the session was begun without FEATURE_RESUME");
+	if (!r)
+		r = read_resume(body, &g, f);
+	if (r)
+		return r;
+	if (c->attachment == CLIENT_RESUMED)
+		return answer_resume(c, &g);
+	if (c->attachment == CLIENT_ADRIFT && c->engine->child.state == CHILD_READY)
+		return attach(c, &g, f);
+	return -EAGAIN;
+}
+
+/* ---- arenas and status ---- */
 
 /* With the rights that the session has. */
 static int answer_arena(struct client *c, uint32_t id, const struct client_arena *a) {
@@ -403,6 +523,7 @@ static packet_function *const packets[] = {
 	[DOOR_ARENA_NEW] = on_arena_new,
 	[DOOR_ARENA_GET] = on_arena_get,
 	[DOOR_STATUS] = on_status,
+	[DOOR_RESUME] = on_resume,
 };
 
 static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -604,10 +725,27 @@ static int on_session_bad(struct client *c, struct wire_cursor *body, struct fau
 	return 0;
 }
 
+static int on_resumed(struct client *c, struct wire_cursor *body, struct fault *f) {
+	uint64_t accepted, completed;
+	int r = wire_get_uint(body, "accepted", INT64_MAX, &accepted, f);
+
+	if (!r)
+		r = wire_get_uint(body, "completed", INT64_MAX, &completed, f);
+	if (r || !c || c->attachment != CLIENT_ATTACHING)
+		return r;
+	c->accepted = accepted;
+	c->completed = completed;
+	c->attachment = CLIENT_RESUMED;
+	if (c->stalled)
+		resume(c);
+	return 0;
+}
+
 static packet_function *const about_session[] = {
 	[CONTROL_ARENA_WANT] = on_arena_want,
 	[CONTROL_ARENA_DROP] = on_arena_drop,
 	[CONTROL_SESSION_BAD] = on_session_bad,
+	[CONTROL_RESUMED] = on_resumed,
 	[CONTROL_SHARE_WANT] = on_share_want,
 	[CONTROL_SHARE_HOLD] = on_share_hold,
 };
@@ -681,6 +819,7 @@ static int client_new(struct supervisor *s, int fd, const struct ucred *who, str
 	}
 	c->supervisor = s;
 	c->fd = fd;
+	c->ring = (struct client_ring){ -1, -1, -1 };
 	c->uid = who->uid;
 	c->pid = who->pid;
 	c->deadline_us = loop_now() + s->config.door_hello_us;

@@ -20,10 +20,24 @@ struct shared_arena;
 
 struct client_arena {
 	uint32_t id;                     /* 0: unused */
+	bool engine;                     /* the engine lays it out */
 	bool writable;                   /* what its descriptor may be for */
 	int fd;
 	uint64_t bytes;
 	struct shared_arena *shared;     /* whose memory it is, or NULL */
+};
+
+/* Where a session is with regard to its engine. */
+enum client_attachment {
+	CLIENT_ATTACHED,
+	CLIENT_ADRIFT,                   /* its engine is gone */
+	CLIENT_ATTACHING,                /* another one was told of it, and restores it */
+	CLIENT_RESUMED,                  /* it has; the client is still to hear */
+};
+
+/* Descriptors; -1 where there is none. */
+struct client_ring {
+	int memory, client, engine;
 };
 
 struct client {
@@ -42,6 +56,11 @@ struct client {
 	unsigned char *stalled;
 	size_t stalled_size;
 
+	bool resumes;                    /* it can go on with another engine */
+	enum client_attachment attachment;
+	struct client_ring ring;         /* memory: of the session's, to tell of the engine's end; client: until the client was given it */
+	uint64_t accepted, completed;    /* what RESUMED said */
+
 	uint64_t session;
 	UT_hash_handle hh;
 	unsigned char secret[LIMIT_SECRET_BYTES];
@@ -57,14 +76,11 @@ void client_tell_begin(const struct client *c, struct wire_writer *w, enum messa
 
 /* ---- the ring of a session: ring.c ---- */
 
-/* Descriptors; -1 where there is none. */
-struct client_ring {
-	int memory, client, engine;
-};
-
 /* False where it has none: not wanted, switched off, or no memory. */
 bool client_ring_new(const struct client *c, uint64_t features, struct client_ring *r);
 void client_ring_drop(struct client_ring *r);
+/* The engine is gone: tells whoever sleeps there. */
+void client_ring_end(const struct client_ring *r);
 
 /* ---- arenas of a session: arena.c ---- */
 
@@ -79,6 +95,8 @@ int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, s
  * holds it already, that may become writable. 0, or a fault.
  */
 int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault *f) FAULT_MUST_USE;
+/* Tells another engine of the session's own arenas. 0 or -errno. */
+int client_arenas_tell(struct client *c) FAULT_MUST_USE;
 struct client_arena *client_arena_find(struct client *c, uint64_t id);
 /* Gives the memory back at once, also what a client has mapped; of a shared array, when nobody holds it any more. */
 void client_arena_drop(struct client *c, struct client_arena *a);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "protocol/message.h"
 
@@ -92,6 +93,24 @@ static void on_writable(void *user) {
 
 static void on_ready(void *user);
 
+/* Without one, sessions end with their engine. */
+static void open_catalogue(struct engine *e) {
+	int fd = catalogue_create(), r = fd < 0 ? fd : catalogue_open(fd, &e->catalogue);
+
+	if (r)
+		log_warning("sessions will not outlive an engine: %s", strerror(-r));
+	if (r && fd >= 0)
+		close(fd);
+}
+
+static void close_catalogue(struct engine *e) {
+	int fd = e->catalogue ? e->catalogue->fd : -1;
+
+	e->catalogue = catalogue_close(e->catalogue);
+	if (fd >= 0)
+		close(fd);
+}
+
 static int add_engine(struct supervisor *s, const char *name, uint64_t number, struct fault *f) {
 	struct child_callbacks callbacks = { on_ready, on_packet, on_writable, NULL };
 	struct engine *e;
@@ -107,6 +126,7 @@ static int add_engine(struct supervisor *s, const char *name, uint64_t number, s
 	callbacks.user = e;
 	child_init(&e->child, &child_engine, s->loop, s->folder, e->number, &callbacks);
 	s->engine[s->engines++] = e;
+	open_catalogue(e);
 	return set_flags(e, name, number);
 }
 
@@ -149,8 +169,10 @@ int engines_open(struct supervisor *s, struct fault *f) {
 }
 
 void engines_free(struct supervisor *s) {
-	for (unsigned i = 0; i < s->engines; i++)
+	for (unsigned i = 0; i < s->engines; i++) {
+		close_catalogue(s->engine[i]);
 		free(s->engine[i]);
+	}
 	s->engines = 0;
 }
 
@@ -168,6 +190,22 @@ static bool all_were_ready(const struct supervisor *s) {
 	return true;
 }
 
+/* Before any session of it. */
+static void give_catalogue(struct engine *e) {
+	struct wire_writer w;
+	int r;
+
+	if (!e->catalogue)
+		return;
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, CONTROL_CATALOGUE);
+	r = child_queue(&e->child, &w, e->catalogue->fd);
+	wire_writer_free(&w);
+	if (r && r != -EPIPE)
+		log_error("engine %u has no catalogue: %s", e->number, strerror(-r));
+}
+
 static void on_ready(void *user) {
 	struct engine *e = user;
 	struct supervisor *s = e->supervisor;
@@ -176,6 +214,7 @@ static void on_ready(void *user) {
 
 	e->was_ready = true;
 	e->down_us = 0;
+	give_catalogue(e);
 	clients_resume(s);
 	if (!all_were_ready(s))
 		return;
@@ -236,16 +275,32 @@ static void plan_restart(struct engine *e, uint64_t lived) {
 		e->restart_delay_us = RESTART_MOST_US;
 }
 
+static bool keeps_session(void *user, uint64_t session) {
+	return clients_adrift(user, session);
+}
+
+/* What the dead engine held of sessions that go on. */
+static void settle(struct engine *e) {
+	struct catalogue_count count;
+
+	if (!e->catalogue)
+		return;
+	catalogue_settle(e->catalogue, keeps_session, e, &count);
+	e->arrays_kept += count.kept;
+	e->arrays_lost += count.lost;
+}
+
 static void ended(struct engine *e, const char *why) {
 	uint64_t lived = loop_now() - e->child.started_us;
 	struct supervisor *s = e->supervisor;
 
-	clients_close(s, e);
+	clients_drift(s, e);
 	workers_end(e);
 	if (s->stopping)
 		return;
 	if (!e->down_us)
 		e->down_us = loop_now();
+	settle(e);
 	e->ends++;
 	snprintf(e->last_end, sizeof e->last_end, "%s", why);
 	log_error("%s", why);

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "daemon/base/catalogue.h"
 #include "daemon/door/child.h"
 
 struct supervisor;
@@ -37,6 +38,8 @@ struct engine {
 	uint64_t down_us;                    /* since when it serves nobody; 0: it serves */
 	uint32_t ends;
 	char last_end[LIMIT_SENTENCE];
+	struct catalogue *catalogue;         /* of its sessions; NULL: none outlives it */
+	uint64_t arrays_kept, arrays_lost;   /* of sessions that outlived an engine, in all */
 	pid_t worker[ENGINE_WORKERS];        /* processes that compile for it (workers.c); 0: none */
 };
 

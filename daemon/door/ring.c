@@ -1,6 +1,6 @@
 /*
  * What a session's ring is made of: the memory, and a pair of sockets, of which the client gets one and the
- * engine the other. The supervisor keeps nothing of it.
+ * engine the other. The supervisor keeps the memory, to tell of the engine's end there: who sleeps at it hears of nothing else.
  *
  * The memory is not charged to the user: it is of one size, and sessions are counted.
  */
@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,15 @@ void client_ring_drop(struct client_ring *r) {
 	drop(&r->memory);
 	drop(&r->client);
 	drop(&r->engine);
+}
+
+void client_ring_end(const struct client_ring *r) {
+	void *memory;
+
+	if (r->memory < 0 || shm_map(r->memory, RING_BYTES, NULL, &memory))
+		return;
+	ring_end(memory);
+	munmap(memory, RING_BYTES);
 }
 
 /* A client without one uses nng: no failure is the client's to hear of. */

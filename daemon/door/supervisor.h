@@ -3,8 +3,9 @@
  * contains no OpenCL and no nng, so that a device, a kernel or a flood of the op stream cannot
  * take it down. One thread, one epoll loop; it waits for nobody.
  *
- * A session lives as long as its connection to the door; the kernel tells of a client's death. It
- * also ends with the engine that served it: the connection is closed, so the client sees the end.
+ * A session lives as long as its connection to the door; the kernel tells of a client's death. It outlives the engine
+ * that serves it: its memory is the supervisor's, and the catalogue says what lies there. A client that cannot go on with another engine
+ * sees the end of its connection.
  * Where there are several devices, each has an engine of its own (engines.h).
  */
 #pragma once
@@ -78,6 +79,10 @@ void clients_resume(struct supervisor *s);
 uint64_t clients_tick(struct supervisor *s, uint64_t now);
 /* Closes those with a session that the engine served (it is gone), or all where it is NULL. */
 void clients_close(struct supervisor *s, const struct engine *of);
+/* The engine is gone: its sessions wait for the next one where their clients can do so, and are closed where not. */
+void clients_drift(struct supervisor *s, struct engine *e);
+/* Does such a session of the engine wait? */
+bool clients_adrift(const struct engine *e, uint64_t session);
 /* A packet of the engine about a session. */
 int clients_packet(
 	const struct engine *e, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;

@@ -262,6 +262,9 @@ int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 		*sorrowp = sorrow_of_error(e, missing);
 		return 0;
 	}
+	for (uint32_t i = 0; i < r->outputs; i++)
+		if (r->output[i]->state == BUFFER_PENDING)
+			buffer_writing(r->output[i]);
 	r->bound = true;
 	x->partial++;
 	return 0;

@@ -80,6 +80,7 @@ int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) {
 	if (!b)
 		return -ENOMEM;
 	b->references = 1;
+	b->entry = CATALOGUE_NONE;
 	b->bytes = bytes;
 	b->space = space_ref(s);
 	b->next = s->buffers;
@@ -177,6 +178,7 @@ static void give_host_memory(struct buffer *b) {
 struct buffer *buffer_unref(struct buffer *b) {
 	if (!b || --b->references)
 		return NULL;
+	catalogue_give(b->space->exec->catalogue, b->entry);
 	packed_forget(b);
 	buffer_leave_device(b);
 	give_host_memory(b);
@@ -198,6 +200,7 @@ void buffer_poison(struct buffer *b, struct sorrow *s) {
 	packed_forget(b);
 	b->state = BUFFER_POISONED;
 	b->sorrow = sorrow_ref(s);
+	buffer_noted(b, 0);
 	buffer_leave_device(b);
 	give_host_memory(b);
 }
@@ -308,9 +311,13 @@ int buffer_host(struct buffer *b) {
 	b->arena = a;
 	b->offset = offset;
 	r = device_download(b->space->exec->device, a->host + offset, b->address, b->bytes);
-	if (!r)
-		b->hosted = true;
-	return r;
+	if (r)
+		return r;
+	b->hosted = true;
+	/* Whatever is next on the device comes after the copy. */
+	if (b->state == BUFFER_READY)
+		buffer_noted(b, b->space->exec->sequence + 1);
+	return 0;
 }
 
 void buffer_used(struct buffer *b, uint64_t sequence) {
@@ -344,4 +351,5 @@ void buffer_written(struct buffer *b) {
 		return;
 	b->resident = b->reached = false;
 	b->hosted = true;
+	buffer_noted(b, 0);
 }

@@ -103,6 +103,8 @@ static void on_mark(void *user, int error) {
 	if (error)
 		lose(x, end);
 	x->completed = end;
+	if (x->catalogue)
+		atomic_store_explicit(&x->catalogue->header->completed, end, memory_order_release);
 }
 
 void exec_mark(struct exec *x) {

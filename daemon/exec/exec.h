@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "daemon/base/catalogue.h"
 #include "daemon/base/config.h"
 #include "daemon/device/device.h"
 #include "daemon/plan/plan.h"
@@ -43,6 +44,8 @@ int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;
  * True once nothing is left; to be asked again while device_poll() is called.
  */
 bool exec_warm(struct exec *x);
+/* Buffers are noted there from now on. It stays the caller's. */
+void exec_note(struct exec *x, struct catalogue *c);
 struct exec *exec_free(struct exec *x);
 /*
  * Called by the engine's loop after device_poll(), and about every second where nothing happens:
@@ -72,15 +75,26 @@ struct space_callbacks {
 };
 int space_new(struct exec *x, const struct space_callbacks *c, uint64_t quota, struct space **spacep) FAULT_MUST_USE;
 struct space *space_free(struct space *s);         /* buffers that remain are poisoned as LOST */
+/* From now on its buffers may be noted in the catalogue, as this session's. */
+void space_note(struct space *s, uint64_t session);
 /* Takes over fd. */
 int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, bool engine_owned) FAULT_MUST_USE;
 uint64_t space_used(const struct space *s);
+/* Tells each place in arenas the client lays out that is in use; how many there are. */
+uint32_t space_uses(const struct space *s, void (*tell)(void *user, uint32_t arena, uint64_t offset), void *user);
 /* Bytes of its arenas. */
 uint64_t space_mapped(const struct space *s);
 
 /* Client memory as a buffer: bounds and alignment to the element are checked against the arena (and its slack). */
 int buffer_from_arena(struct space *s, uint32_t arena, uint64_t offset, uint64_t bytes, struct buffer **bufferp,
 	struct fault *f) FAULT_MUST_USE;
+/*
+ * Where the catalogue says what becomes of the buffer, from the first call on; CATALOGUE_NONE where it does not: no catalogue, a space without
+ * a session, no memory.
+ */
+uint32_t buffer_entry(struct buffer *b);
+/* A buffer whose value an engine before this one left, as the entry says: 0, -ENOMEM, or FAULT_LOST and why it is not there. */
+int buffer_adopt(struct space *s, uint32_t entry, struct buffer **bufferp, struct fault *f) FAULT_MUST_USE;
 struct buffer *buffer_ref(struct buffer *b);
 struct buffer *buffer_unref(struct buffer *b);     /* returns NULL */
 struct space *buffer_space(const struct buffer *b);

@@ -497,6 +497,7 @@ static void run_complete(struct exec *x, struct run *r) {
 			continue;
 		b->state = BUFFER_READY;
 		b->written = r->item.sequence;
+		buffer_noted(b, b->written);
 	}
 	run_release(x, r);
 }

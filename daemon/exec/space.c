@@ -126,6 +126,17 @@ uint64_t space_mapped(const struct space *s) {
 	return bytes;
 }
 
+uint32_t space_uses(const struct space *s, void (*tell)(void *user, uint32_t arena, uint64_t offset), void *user) {
+	uint32_t count = 0;
+
+	for (const struct space_arena *a = s->arena; a; a = a->next)
+		for (const struct extent *e = a->extents; e; e = e->hh.next) {
+			tell(user, a->id, e->key.offset);
+			count++;
+		}
+	return count;
+}
+
 /* ---- arenas ---- */
 
 struct space_arena *space_arena(const struct space *s, uint32_t id) {

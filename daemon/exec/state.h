@@ -10,6 +10,7 @@
  *   bind.c     its memory
  *   prepare.c  what is computed once a plan: record templates, patches, the layout of temporaries
  *   space.c    arenas of a session
+ *   note.c     what the catalogue says of buffers, and buffers that an engine before this one left
  *   buffer.c   arrays: where they lie, who uses them, why they have no value
  *   residence.c  which of them have memory of the device, and who makes room
  *   scratch.c  memory of temporaries
@@ -112,6 +113,7 @@ struct space {
 	uint32_t references;                  /* the owner's, buffers', runs', extents' */
 	bool gone;                            /* space_free() was called: no callbacks */
 	struct space_callbacks callbacks;
+	uint64_t session;                     /* under which its buffers are noted; 0: they are not */
 	uint64_t quota, used;
 	uint64_t engine_bytes;                /* of engine-laid-out arenas */
 	struct space_arena *arena;
@@ -164,6 +166,7 @@ struct buffer {
 	struct sorrow *sorrow;
 	struct packed *packed;                /* copies of it that are kept */
 	bool packed_before;                   /* a run has packed this version of it */
+	uint32_t entry;                       /* of the catalogue, or CATALOGUE_NONE */
 };
 
 /* A buffer that a run will write. */
@@ -185,6 +188,10 @@ int buffer_host(struct buffer *b) FAULT_MUST_USE;
 /* Something with this sequence number reads it. */
 void buffer_used(struct buffer *b, uint64_t sequence);
 void buffer_poison(struct buffer *b, struct sorrow *s);
+/* Something writes it from now on, until buffer_noted(): says so in the catalogue. */
+void buffer_writing(const struct buffer *b);
+/* What it is now, and where, once sequence has completed; the same. */
+void buffer_noted(const struct buffer *b, uint64_t sequence);
 /* Gives the device's memory back; the value, if it has one, is on the host. */
 void buffer_leave_device(struct buffer *b);
 
@@ -505,6 +512,7 @@ enum {
 
 struct exec {
 	struct device *device;
+	struct catalogue *catalogue;          /* NULL: nothing is noted */
 	struct plan_cache *plans;
 	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;

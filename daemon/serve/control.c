@@ -117,6 +117,19 @@ void control_bad(void *user, uint64_t session) {
 		log_error("session %" PRIu64 " could not be closed: %s", session, strerror(-r));
 }
 
+int control_resumed(const struct session *s) {
+	const struct catalogue_session *n = &s->server->catalogue->entry[s->entry].of_session;
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_RESUMED);
+	wire_put_uint(&w, s->id);
+	wire_put_uint(&w, n->accepted);
+	wire_put_uint(&w, n->completed);
+	return send_packet(s->server->control, &w);
+}
+
 static int send_about(struct session *s, unsigned id, uint64_t value) {
 	struct wire_writer w;
 
@@ -216,6 +229,26 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	return r;
 }
 
+/* Before any session. Without it the engine works, and what it holds goes with it. */
+static int on_catalogue(struct control_message *m, struct fault *f) {
+	struct server *v = m->server;
+	int r;
+
+	if (m->fd[0] < 0 || v->catalogue)
+		return fault_set(f, FAULT_PROTOCOL, "a catalogue came %s", v->catalogue ? "twice" : "without its descriptor");
+	r = catalogue_open(m->fd[0], &v->catalogue);
+	if (!r)
+		r = catalogue_adopt(v->catalogue);
+	if (r) {
+		v->catalogue = catalogue_close(v->catalogue);
+		return r;
+	}
+	v->catalogue_fd = m->fd[0];
+	m->fd[0] = -1;
+	exec_note(v->exec, v->catalogue);
+	return 0;
+}
+
 static int find_session(struct control_message *m, struct session **sessionp, struct fault *f) {
 	uint64_t id;
 	int r = wire_get_uint(&m->body, "session", UINT64_MAX, &id, f);
@@ -232,6 +265,21 @@ static int on_session_end(struct control_message *m, struct fault *f) {
 
 	if (!r && s)
 		session_free(s);
+	return r;
+}
+
+static int on_session_resume(struct control_message *m, struct fault *f) {
+	struct session *s = NULL;
+	int r = find_session(m, &s, f);
+
+	if (r || !s)
+		return r;
+	r = session_restore(s);
+	if (!r)
+		r = control_resumed(s);
+	/* With a part of its arrays it would be another one. */
+	if (r)
+		control_bad(m->server, s->id);
 	return r;
 }
 
@@ -324,6 +372,8 @@ static const struct {
 	[CONTROL_RELOAD] = { on_reload, false },
 	[CONTROL_SHARE_HELD] = { on_answer, true },
 	[CONTROL_WORKER] = { on_worker, true },
+	[CONTROL_CATALOGUE] = { on_catalogue, true },
+	[CONTROL_SESSION_RESUME] = { on_session_resume, true },
 };
 
 enum { CONTROLS = sizeof controls / sizeof *controls };

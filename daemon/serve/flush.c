@@ -101,6 +101,7 @@ static void take_output(const struct flush *f, const struct plan_output *o, stru
 	if (o->slot < f->plan->leaves)
 		a->view.offset += graph_leaf_at(f->graph, o->slot)->view.offset;
 	a->pending = false;
+	array_noted(a);
 }
 
 /* ---- counting ---- */
@@ -239,6 +240,7 @@ static void on_done(void *user, const struct fault *f) {
 	}
 	DL_DELETE2(s->runs, run, previous, next);
 	run_free(run);
+	session_noted(s);
 }
 
 /* Called by exec, before on_done. */

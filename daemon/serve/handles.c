@@ -44,6 +44,42 @@ void array_poison(struct array *a, struct poison *p) {
 	poison_unref(a->poison);
 	a->poison = p;
 	a->pending = false;
+	array_noted(a);
+}
+
+/* The buffer last: what goes before it is then right. Arrays of several sessions are not kept. */
+void array_noted(struct array *a) {
+	struct catalogue_array *n = a->catalogue ? &a->catalogue->entry[a->entry].of_array : NULL;
+
+	if (!n)
+		return;
+	n->buffer = CATALOGUE_NONE;
+	atomic_signal_fence(memory_order_seq_cst);
+	n->version = a->version;
+	n->fault = a->poison ? (uint32_t)a->poison->fault.code : a->hold ? FAULT_LOST : 0;
+	n->view = a->view;
+	n->type = a->type;
+	atomic_thread_fence(memory_order_release);
+	if (a->buffer && !n->fault)
+		n->buffer = buffer_entry(a->buffer);
+}
+
+static void array_enter(struct array *a, struct catalogue *c, uint64_t session, uint64_t handle) {
+	uint32_t entry = catalogue_take(c, session);
+
+	if (entry == CATALOGUE_NONE)
+		return;
+	a->catalogue = c;
+	a->entry = entry;
+	c->entry[entry].of_array.handle = handle;
+	array_noted(a);
+	catalogue_put(c, entry, CATALOGUE_ARRAY);
+}
+
+static void array_leave(struct array *a) {
+	if (a->catalogue)
+		catalogue_give(a->catalogue, a->entry);
+	a->catalogue = NULL;
 }
 
 int array_check(struct array *a, struct poison **poisonp) {
@@ -80,8 +116,11 @@ void handles_account(struct handles *h, uint64_t *users, uint64_t limit) {
 void handles_free(struct handles *h) {
 	if (h->users)
 		*h->users -= h->live;
-	for (uint32_t i = 0; i < h->capacity; i++)
+	for (uint32_t i = 0; i < h->capacity; i++) {
+		if (h->slot[i].array)
+			array_leave(h->slot[i].array);
 		array_unref(h->slot[i].array);
+	}
 	free(h->slot);
 	*h = (struct handles){ 0 };
 }
@@ -130,7 +169,7 @@ int handles_get(const struct handles *h, uint64_t handle, struct array **arrayp,
 	return 0;
 }
 
-int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) {
+static int put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) {
 	struct handle_slot *s;
 	int r = 0;
 
@@ -159,12 +198,32 @@ int handles_put(struct handles *h, uint64_t handle, struct array *a, struct faul
 	return 0;
 }
 
+int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) {
+	int r = put(h, handle, a, f);
+
+	if (!r)
+		array_enter(a, h->catalogue, h->session, handle);
+	return r;
+}
+
+int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t entry, struct fault *f) {
+	int r = put(h, handle, a, f);
+
+	if (r)
+		return r;
+	a->catalogue = h->catalogue;
+	a->entry = entry;
+	array_noted(a);
+	return 0;
+}
+
 int handles_release(struct handles *h, uint64_t handle, struct fault *f) {
 	struct array *a = NULL;
 	int r = handles_get(h, handle, &a, f);
 
 	if (r)
 		return r;
+	array_leave(a);
 	h->slot[slot_of(handle)].array = NULL;
 	h->live--;
 	if (h->users)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/base/catalogue.h"
 #include "daemon/exec/exec.h"
 #include "daemon/serve/poison.h"
 
@@ -35,6 +36,8 @@ struct array {
 	struct poison *poison;
 	struct hold *hold;           /* it is shared with other sessions: share.h; else NULL */
 	bool writable;               /* ... and this session may map it for writing */
+	uint32_t entry;              /* of the catalogue, which is NULL where it is in none */
+	struct catalogue *catalogue;
 	struct view view;
 	struct tensor_type type;
 };
@@ -45,6 +48,8 @@ struct array *array_ref(struct array *a);
 struct array *array_unref(struct array *a);           /* returns NULL; NULL is allowed */
 /* Takes over poison and drops the buffer; NULL where there was no memory for one: a text in its place. */
 void array_poison(struct array *a, struct poison *p);
+/* What has become of it is noted in the catalogue, where it is in one: to be called after each change. */
+void array_noted(struct array *a);
 /*
  * Why it has no value, or NULL: its own poison, or that of its buffer. -ENOMEM cannot be told
  * apart from it, so *poisonp is set only on 0.
@@ -62,6 +67,8 @@ struct handles {
 	uint32_t limit;
 	uint64_t *users;             /* arrays of all sessions of the user; NULL: nobody counts */
 	uint64_t users_limit;
+	struct catalogue *catalogue; /* where named arrays are noted, as the session's; NULL: nowhere */
+	uint64_t session;
 };
 
 void handles_init(struct handles *h, uint32_t limit);
@@ -73,5 +80,7 @@ int handles_get(
 	const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
 /* Names an array; takes over the reference on success. 0, FAULT_HANDLE, FAULT_LIMIT or -ENOMEM. */
 int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) FAULT_MUST_USE;
+/* The same for an array that stands in the catalogue already. */
+int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t entry, struct fault *f) FAULT_MUST_USE;
 /* 0 or FAULT_HANDLE. */
 int handles_release(struct handles *h, uint64_t handle, struct fault *f) FAULT_MUST_USE;

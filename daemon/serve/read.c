@@ -180,7 +180,8 @@ int unmap_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "UNMAP", f);
 	if (!code)
 		code = handles_get(&s->handles, handle, &a, f);
-	if (!code && a->mapped != ARRAY_MAPPED)
+	/* The engine that it was mapped by may have gone. */
+	if (!code && a->mapped != ARRAY_MAPPED && (!s->restored || a->mapped || !a->buffer))
 		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is not mapped", handle);
 	if (code)
 		return code;

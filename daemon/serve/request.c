@@ -57,6 +57,7 @@ static const struct {
 	[REQUEST_PATTERN] = { pattern_request, ORDER_NONE, false },
 	[REQUEST_FORGET_PATTERN] = { forget_pattern_request, ORDER_NONE, false },
 	[REQUEST_PATTERNS] = { patterns_request, ORDER_NONE, false },
+	[REQUEST_RESUME] = { resume_request, ORDER_NONE, false },
 	[REQUEST_CANCEL] = { cancel_request, ORDER_NONE, false },
 };
 
@@ -295,6 +296,8 @@ static bool try_run(struct request *r) {
 	if (requests[r->id].order == ORDER_NUMBERED)
 		s->next++;
 	run(r);
+	if (requests[r->id].order == ORDER_NUMBERED)
+		session_noted(s);
 	return true;
 }
 

@@ -73,3 +73,4 @@ request_function pattern_request;    /* patterns.c */
 request_function forget_pattern_request;
 request_function patterns_request;
 request_function cancel_request;     /* cancel.c */
+request_function resume_request;     /* restore.c */

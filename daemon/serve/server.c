@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "daemon/base/loop.h"
@@ -58,6 +59,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->rings = c->rings;
 	v->inbox = c->inbox;
 	v->control = c->control;
+	v->catalogue_fd = -1;
 	v->started_us = loop_now();
 	if (v->rings)
 		rings_on_failure(v->rings, control_bad, v);
@@ -91,6 +93,10 @@ struct server *server_free(struct server *v) {
 	graph_free(v->graph);
 	wire_writer_free(&v->writer);
 	wire_memory_free(&v->memory);
+	exec_note(v->exec, NULL);
+	catalogue_close(v->catalogue);
+	if (v->catalogue_fd >= 0)
+		close(v->catalogue_fd);
 	free(v);
 	return NULL;
 }

@@ -71,6 +71,8 @@ static int open_parts(struct session *s) {
 		session_share(s);
 	if (!r)
 		r = space_new(v->exec, &callbacks, v->config.limits_session_bytes, &s->space);
+	if (!r)
+		space_note(s->space, s->id);
 	return r;
 }
 
@@ -87,9 +89,14 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 	s->settings = fusion_settings_of(&v->config);
 	handles_init(&s->handles, (uint32_t)v->config.limits_handles);
 	take_facts(s, facts);
+	s->handles.catalogue = v->catalogue;
+	s->handles.session = s->id;
+	s->entry = CATALOGUE_NONE;
 	HASH_ADD(hh, v->sessions, id, sizeof s->id, s);
 	v->sessions_total++;
 	r = open_parts(s);
+	if (!r)
+		r = session_enter(s);
 	if (!r)
 		r = patterns_begin(s);
 	if (r)
@@ -173,6 +180,7 @@ void session_free(struct session *s) {
 	captures_free(s);
 	drop_recent(s);
 	keep_counters(s);
+	catalogue_give(s->server->catalogue, s->entry);
 	patterns_end(s);
 	rings_remove(s->channel);
 	HASH_DELETE(hh, s->server->sessions, s);

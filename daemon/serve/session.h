@@ -93,6 +93,8 @@ struct session {
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	uid_t uid;
 	bool remote;                 /* on another machine */
+	bool restored;               /* an engine before this one began it */
+	uint32_t entry;              /* of the catalogue, or CATALOGUE_NONE */
 	pid_t pid;
 	struct account *account;     /* of its user */
 	char name[SESSION_NAME];
@@ -170,6 +172,12 @@ struct session_facts {
 
 int session_new(
 	struct server *v, const struct session_facts *facts, struct session **sessionp) FAULT_MUST_USE;
+/* It was begun by an engine before this one, and its arenas are here: takes what the catalogue says of it. restore.c */
+int session_restore(struct session *s) FAULT_MUST_USE;
+/* It stands in the catalogue from now on. 0 or -ENOMEM. restore.c */
+int session_enter(struct session *s) FAULT_MUST_USE;
+/* How far its requests are is noted there. */
+void session_noted(const struct session *s);
 /* Answers what it holds with a fault, drops what it runs. */
 void session_free(struct session *s);
 /* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */

@@ -1,0 +1,257 @@
+/* Going on with another engine. See resume.h for the contract. */
+#include "resume.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "protocol/op.h"
+#include "context.h"
+#include "define.h"
+#include "handle.h"
+#include "sent.h"
+
+enum {
+	/* Slots whose handles go in one request: a third of a frame. */
+	RESUME_SLOTS = 1 << 16,
+	/* An engine that is replaced again while it is being resumed. */
+	RESUME_TRIES = 16,
+};
+
+bool resume_possible(const struct fusion_context *c) {
+	return c->door.features & FEATURE_RESUME && !c->closed && !c->stream.lost.code;
+}
+
+bool resume_due(const struct fusion_context *c) {
+	const struct transport *t = c->stream.transport;
+
+	return c->stream.adrift || (t && t->stale && t->stale(t) && resume_possible(c));
+}
+
+/* ---- requests that were under way ---- */
+
+/* Whether it had its effect cannot be known: it is none of a batch, and changes something. */
+static bool unknowable(const struct request *q) {
+	switch (q->kind) {
+	case REQUEST_EXPORT:
+	case REQUEST_IMPORT:
+	case REQUEST_REVOKE:
+	case REQUEST_CONFIGURE:
+	case REQUEST_SET:
+	case REQUEST_PATTERN:
+	case REQUEST_FORGET_PATTERN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool asked_again(const struct request *q) {
+	return q->kind == REQUEST_READ || q->kind == REQUEST_MAP || q->kind == REQUEST_WAIT;
+}
+
+static const struct fault not_begun = { FAULT_REPEATABLE,
+	"the engine was replaced before this was begun; what it reads is as it was: it may be asked for again" };
+
+/* A write of memory has happened already, whoever heard of it; what defines a graph is gone with the engine. */
+static void settle(struct fusion_context *c, struct request *q, uint64_t accepted) {
+	struct fault f = not_begun;
+
+	if (q->kind == REQUEST_UNMAP && q->value && q->seq > accepted)
+		q->value->seq = accepted;
+	if (unknowable(q))
+		fault_set(&f, FAULT_UNKNOWN, "the engine was replaced before it answered; whether this had its effect is not known");
+	stream_settle(c, q, asked_again(q) ? NULL : &f);
+}
+
+static void settle_all(struct fusion_context *c, uint64_t accepted) {
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		if (c->stream.request[i].busy)
+			settle(c, &c->stream.request[i], accepted);
+}
+
+/* ---- values ---- */
+
+/* What is recorded and reads an array that has failed fails with it. */
+static void fail_dependents(struct fusion_context *c) {
+	struct value *v = c->pending.first, *next;
+
+	for (; v; v = next) {
+		struct value *failed = NULL;
+
+		for (unsigned i = 0; i < v->arity; i++)
+			if (v->in[i]->state == VALUE_FAILED)
+				failed = v->in[i];
+		value_ref(v);
+		if (failed)
+			value_fail(c, v, failed->failure);
+		next = failed ? c->pending.first : v->next;
+		value_drop(c, v);
+	}
+}
+
+static void fail_lost(struct fusion_context *c, struct value *v, int code) {
+	struct failure *failure;
+	struct fault f;
+
+	if (code == FAULT_REPEATABLE)
+		f = not_begun;
+	else if (code == FAULT_UNKNOWN)
+		fault_set(&f, code,
+			"the operation was with the device when its engine ended, and may be what ended it; its result is lost, what it reads is as it was");
+	else
+		fault_set(&f, FAULT_LOST, "the array was on the device alone when its engine ended, or nothing is known of it");
+	fault_prefix(&f, "%s", v->op < OP_COUNT ? op_info(v->op)->name : "replay");
+	place_append(&f, v->place);
+	if (!c->deferred.code)
+		c->deferred = f;
+	failure = failure_new(&f);
+	if (failure)
+		value_fail(c, v, failure);
+	failure_drop(failure);
+}
+
+/* [handle, code, ...] */
+static int read_lost(struct fusion_context *c, struct wire_cursor *reply, struct fault *f) {
+	struct wire_cursor list;
+	uint64_t handle, code;
+	int r = wire_get_array(reply, "lost", LIMIT_FRAME_BYTES, &list, f);
+
+	while (!r && list.left) {
+		struct value *v;
+
+		r = wire_get_uint(&list, "lost handle", INT64_MAX, &handle, f);
+		if (!r)
+			r = wire_get_uint(&list, "code", INT32_MAX, &code, f);
+		v = r ? NULL : slots_value(c->slots, (uint32_t)handle);
+		if (v && v->handle == handle && v->state != VALUE_FAILED)
+			fail_lost(c, v, (int)code);
+	}
+	return r;
+}
+
+int resume_read(struct fusion_context *c, struct wire_cursor *reply, struct fault *f) {
+	int r = read_lost(c, reply, f);
+
+	return r ? r : arenas_resumed(&c->arenas, reply, f);
+}
+
+/* ---- agreeing ---- */
+
+static uint32_t count_handles(const struct fusion_context *c, uint32_t first, uint32_t end) {
+	uint32_t count = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		count += slots_value(c->slots, i) != NULL;
+	return count;
+}
+
+/* Handles in slots from first to below end; the last part tells of all slots behind it, too. */
+static int send_handles(struct fusion_context *c, uint32_t first, uint32_t end, struct fault *f) {
+	bool last = end >= c->slots->count;
+	struct wire_writer *w;
+	struct request *q;
+	struct answer a;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, REQUEST_RESUME, 3);
+	wire_put_uint(w, first);
+	wire_put_uint(w, last ? LIMIT_HANDLES : end);
+	wire_put_array(w, count_handles(c, first, end));
+	for (uint32_t i = first; i < end; i++)
+		if (slots_value(c->slots, i))
+			wire_put_uint(w, slots_value(c->slots, i)->handle);
+	r = stream_send(c, q, &a, f);
+	return r ? r : stream_wait(c, q, &a, f);
+}
+
+static int agree(struct fusion_context *c, struct fault *f) {
+	uint32_t first = 0;
+	int r = 0;
+
+	do {
+		uint32_t end = first + RESUME_SLOTS;
+
+		r = send_handles(c, first, end, f);
+		first = end;
+	} while (!r && first < c->slots->count && !c->stream.adrift);
+	return r;
+}
+
+/* ---- one time ---- */
+
+/* By the door and by numbers; nothing is asked of the engine yet. */
+static int reconnect(struct fusion_context *c, struct fault *f) {
+	struct door_setting setting[SETTINGS_KEPT];
+	struct door_resumed resumed;
+	unsigned count = context_settings(c, setting);
+	int r = door_resume(&c->door, count, setting, &resumed, f);
+
+	if (r)
+		return r;
+	settle_all(c, resumed.accepted);
+	slots_forget_released(c->slots);
+	sent_resumed(c, resumed.accepted, &not_begun);
+	fail_dependents(c);
+	c->stream.seq = resumed.accepted;
+	if (c->stream.completed > resumed.accepted)
+		c->stream.completed = resumed.accepted;
+	return stream_connect(c, f);
+}
+
+static int resume_once(struct fusion_context *c, struct fault *f) {
+	int r;
+
+	stream_disconnect(c);
+	if (c->closed)
+		return fault_set(f, FAULT_STATE, "the context was closed");
+	c->stream.adrift = false;
+	r = reconnect(c, f);
+	if (!r)
+		r = agree(c, f);
+	if (!r)
+		r = defined_resume(c, f);
+	/* It has gone, too: once more. */
+	return r && c->stream.adrift && resume_possible(c) ? 0 : r;
+}
+
+static int resume_all(struct fusion_context *c, struct fault *f) {
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < RESUME_TRIES && (!i || c->stream.adrift); i++)
+		r = resume_once(c, f);
+	if (!r && c->stream.adrift)
+		r = fault_set(f, FAULT_CONNECT, "fusiond's engine ends each time that the session goes on with it");
+	return r;
+}
+
+int resume(struct fusion_context *c, struct fault *f) {
+	struct stream *s = &c->stream;
+	int r;
+
+	if (stream_in_callback())
+		return fault_set(f, FAULT_STATE, "the engine is being replaced, for which a callback of libfusion must not wait");
+	if (stream_await_resumer(c) || !resume_due(c)) {
+		*f = s->lost;
+		return f->code;
+	}
+	s->resuming = true;
+	s->resumer = pthread_self();
+	s->adrift = true;
+	r = resume_all(c, f);
+	if (r < 0)
+		r = error_from_errno(f, r, "the session could not go on with another engine");
+	s->adrift = false;
+	s->resumes++;
+	s->resuming = false;
+	if (r) {
+		stream_lose(c, f);
+		for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+			if (s->request[i].busy)
+				stream_settle(c, &s->request[i], f);
+	}
+	pthread_cond_broadcast(&s->room);
+	fail_dependents(c);
+	return r;
+}

@@ -1,0 +1,123 @@
+/*
+ * The catalogue: what must be known of an engine's sessions after the engine has died. Memory that the supervisor makes
+ * and keeps, one for each device; the engine writes it as it works, the next engine reads it.
+ *
+ * It holds entries of one size: a session (which of its requests were accepted, and have run), a buffer (where its value
+ * lies, and since when), an array (its handle, type, view and buffer). An entry's `kind` is written last where
+ * it is made and first where it goes, so that a process that dies at any point leaves whole entries.
+ *
+ * Whether a value is there: a buffer says WRITING before the first launch that writes it, then THERE with the number after
+ * which the launch has ended; `completed` of the header is the last number that has. So completing costs one store for
+ * all of them.
+ *
+ * The supervisor reads it when the engine is dead (catalogue_settle()) and believes nothing of it but numbers that it
+ * compares. The engine that adopts it checks every entry against the memory it names.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/fault.h"
+#include "protocol/shape.h"
+
+enum catalogue_kind {
+	CATALOGUE_FREE,
+	CATALOGUE_SESSION,
+	CATALOGUE_BUFFER,
+	CATALOGUE_ARRAY,
+};
+
+enum catalogue_state {
+	CATALOGUE_WAITING,           /* nothing was launched that writes it */
+	CATALOGUE_WRITING,           /* something was */
+	CATALOGUE_THERE,             /* in the arena, once `written` has completed */
+	CATALOGUE_DEVICE,            /* in memory of the device alone, likewise */
+	CATALOGUE_FAILED,            /* it has a fault in place of a value */
+};
+
+enum {
+	/* In place of an entry's number. */
+	CATALOGUE_NONE = UINT32_MAX,
+};
+
+struct catalogue_session {
+	uint64_t accepted, completed;        /* numbers of requests, as DOOR_RESUME answers them */
+};
+
+struct catalogue_buffer {
+	uint32_t state;                      /* enum catalogue_state */
+	uint32_t arena;
+	uint64_t offset, bytes;
+	uint64_t written;
+};
+
+struct catalogue_array {
+	uint64_t handle, version;
+	uint32_t buffer;                     /* its entry; NONE: it waits for one, or has a fault */
+	uint32_t fault;                      /* code; 0: none */
+	struct view view;
+	struct tensor_type type;
+};
+
+struct catalogue_entry {
+	_Atomic uint32_t kind;               /* enum catalogue_kind */
+	uint64_t session;
+	union {
+		struct catalogue_session of_session;
+		struct catalogue_buffer of_buffer;
+		struct catalogue_array of_array;
+	};
+};
+
+struct catalogue_header {
+	_Atomic uint64_t completed;
+	_Atomic uint32_t used;               /* entries from the first on that were ever taken */
+	/* What the supervisor's watch looks at, loop_now(): the engine works since then, the device has answered nothing since then; 0: it rests. */
+	_Atomic uint64_t working_us, device_us;
+};
+
+/* A mapping of it. */
+struct catalogue {
+	struct catalogue_header *header;
+	struct catalogue_entry *entry;
+	int fd;
+	uint32_t *hole;                      /* entries that were given back */
+	uint32_t holes, room;
+	uint32_t backed;                     /* entries that have memory */
+};
+
+/* What catalogue_settle() found of sessions that go on. */
+struct catalogue_count {
+	uint32_t kept, lost;                 /* arrays that are there; that are not */
+};
+
+/* A new one: a descriptor, or -errno. */
+int catalogue_create(void);
+/* Maps it; fd stays the caller's, and open. 0 or -errno. */
+int catalogue_open(int fd, struct catalogue **catalogp) FAULT_MUST_USE;
+struct catalogue *catalogue_close(struct catalogue *c);      /* returns NULL; NULL is allowed */
+
+/* ---- the engine ---- */
+
+/* Finds the entries that are free, before the first is taken. 0 or -ENOMEM. */
+int catalogue_adopt(struct catalogue *c) FAULT_MUST_USE;
+/* An entry whose contents the caller writes before catalogue_put(). NONE where memory is short, or c is NULL. */
+uint32_t catalogue_take(struct catalogue *c, uint64_t session);
+void catalogue_put(struct catalogue *c, uint32_t entry, enum catalogue_kind kind);
+/* NONE is allowed. */
+void catalogue_give(struct catalogue *c, uint32_t entry);
+/* The entry, if it is of this kind and session; else NULL. */
+struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry, enum catalogue_kind kind, uint64_t session);
+
+/* ---- the supervisor, while no engine has it ---- */
+
+/*
+ * The engine is dead: what it had completed is THERE for good, the rest never will be. Entries of sessions for which `keeps` says no go. Harmless
+ * when done again.
+ */
+void catalogue_settle(struct catalogue *c, bool (*keeps)(void *user, uint64_t session), void *user,
+	struct catalogue_count *count);
+/* How far the session was; false where that was not noted. */
+bool catalogue_progress(const struct catalogue *c, uint64_t session, uint64_t *acceptedp, uint64_t *completedp);
