@@ -54,7 +54,8 @@ SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undef
 	$(if $(filter thread,$(SANITIZE)),-fsanitize=thread)
 ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS) $(SANITIZERS)
 CPPFLAGS += -I. -I$(B)/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 \
-	-DFUSIOND_VERSION='"$(VERSION)"' -DFUSIOND_LIBEXECDIR='"$(libexecdir)/fusiond"' -DFUSIOND_SYSCONFDIR='"$(sysconfdir)"'
+	-DFUSIOND_VERSION='"$(VERSION)"' -DFUSIOND_LIBEXECDIR='"$(libexecdir)/fusiond"' -DFUSIOND_SYSCONFDIR='"$(sysconfdir)"' \
+	-DFUSIOND_SBINDIR='"$(sbindir)"'
 ALL_LDFLAGS := -pthread $(LDFLAGS) $(SANITIZERS)
 
 # msgpack-c's pkg-config file and library are named differently before and after version 6.
@@ -87,6 +88,7 @@ OBJ_PROTOCOL := $(call obj,$(SRC_PROTOCOL))
 OBJ_BASE := $(call obj,$(SRC_BASE))
 OBJ_SUPERVISOR := $(call obj,$(SRC_SUPERVISOR))
 OBJ_GATEWAY := $(call obj,$(SRC_GATEWAY))
+OBJ_PLACE := $(call obj,client/place.c)
 OBJ_TRANSPORT := $(call obj,client/link.c client/transport_ring.c client/transport_nng.c)
 OBJ_ENGINE := $(call obj,$(SRC_ENGINE)) $(B)/obj/kernels.o
 OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
@@ -167,7 +169,7 @@ $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 	$(Q)ln -sf $(@F) $(B)/libfusion.so
 # Programs of the build tree find the library beside them or one folder up.
 LINK_FUSION = -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
-$(B)/fusionctl: $(OBJ_CTL) $(call obj,client/link.c) $(OBJ_PROTOCOL) $(LIB)
+$(B)/fusionctl: $(OBJ_CTL) $(call obj,client/link.c) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)
 $(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
@@ -187,7 +189,7 @@ $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_TEST)
-$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(call obj,client/link.c) $(OBJ_PROTOCOL) $(LIB)
+$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(call obj,client/link.c) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)

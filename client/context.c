@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "autostart.h"
 #include "sent.h"
 #include "capture.h"
 #include "define.h"
@@ -24,8 +25,6 @@
 #include "tape.h"
 #include "protocol/dtype.h"
 #include "protocol/message.h"
-
-#define DEFAULT_SOCKET "/run/fusiond/door"
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fusion_context *contexts; /* open ones, for the handler of fork() */
@@ -164,7 +163,7 @@ static const char *copy_text(const char *text) {
 
 static void options_keep(struct fusion_options *to, const struct fusion_options *from) {
 	*to = (struct fusion_options){ .timeout_ms = from->timeout_ms,
-		.socket = copy_text(first_text(from->socket, getenv("FUSION_SOCKET"), DEFAULT_SOCKET)),
+		.socket = copy_text(first_text(from->socket, getenv("FUSION_SOCKET"), PLACE_SYSTEM)),
 		.name = copy_text(first_text(from->name, program_invocation_short_name, "unnamed")),
 		.authority = copy_text(first_text(from->authority, getenv("FUSION_CA"), NULL)),
 		.certificate = copy_text(first_text(from->certificate, getenv("FUSION_CERT"), NULL)),
@@ -281,13 +280,44 @@ static int check_options(const struct fusion_options *o, struct fault *f) {
 	return 0;
 }
 
+static bool names_socket(const struct fusion_options *o) {
+	const char *variable = getenv("FUSION_SOCKET");
+
+	return (o->socket && *o->socket) || (variable && *variable);
+}
+
+/* Goes in at the socket that was found. */
+static int door_found(struct fusion_context *c, const struct fusion_options *o, int *keptp, struct fault *f) {
+	char found[PLACE_PATH];
+	int r = autostart_find(found, o->timeout_ms, keptp, f);
+
+	if (r)
+		return r;
+	free_text(c->options.socket);
+	c->options.socket = strdup(found);
+	return c->options.socket ? door_hello(c, o, f) : -ENOMEM;
+}
+
+/* Where no socket is named: the system's daemon, or one's own; should that end just before one is in, one that cannot. */
+static int door_find(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
+	int r = door_found(c, o, NULL, f), kept;
+
+	if (r != FAULT_CONNECT || !c->options.socket || place_answers(c->options.socket) ||
+		!strcmp(c->options.socket, PLACE_SYSTEM))
+		return r;
+	r = door_found(c, o, &kept, f);
+	if (kept >= 0)
+		close(kept);
+	return r;
+}
+
 static int context_connect(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
 	int r = pthread_once(&handler_once, install_handler);
 
 	if (r || handler_error)
 		return -(r ? r : handler_error);
 	contexts_add(c);
-	r = door_hello(c, o, f);
+	r = names_socket(o) ? door_hello(c, o, f) : door_find(c, o, f);
 	return r ? r : stream_open(c, f);
 }
 

@@ -74,7 +74,8 @@ enum fusion_switch {
 
 struct fusion_options {
 	const char *socket;          /* the daemon's door, or tcp://HOST:PORT or tls+tcp://HOST:PORT of one on another machine;
-	                              * NULL: $FUSION_SOCKET, then /run/fusiond/door */
+	                              * NULL: $FUSION_SOCKET, then the system's, then a daemon of one's own, which is
+	                              * started where the machine has none and $FUSION_AUTOSTART is not 0 */
 	const char *name;            /* shown to the administrator; NULL: the program's name */
 	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (0 or 1) where FUSION_DEFAULT */
 	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */

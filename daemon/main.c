@@ -11,6 +11,7 @@
 #include "daemon/base/version.h"
 #include "daemon/door/cache.h"
 #include "daemon/door/child.h"
+#include "daemon/door/detach.h"
 #include "daemon/door/supervisor.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond " FUSIOND_VERSION;
@@ -21,6 +22,8 @@ enum {
 	KEY_CACHE,
 	KEY_ACTION,
 	KEY_WARM,
+	KEY_USER,
+	KEY_DETACH,
 };
 
 /* Flags that stand for a setting, so that both are one path. */
@@ -39,7 +42,9 @@ static const struct argp_option options[] = {
 	{ "cache-dir", KEY_CACHE, "PATH", 0, "Keep compiled kernels in PATH (cache.dir)", 0 },
 	{ "engine", KEY_ENGINE, "PATH", 0, "Run PATH as the engine (engine.path)", 0 },
 	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set any of the settings below", 0 },
-	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it always does; for scripts that say so",
+	{ "user", KEY_USER, NULL, 0, "Serve one user: read fusiond/fusiond.conf of the user's configuration, let nobody else in, end when idle", 0 },
+	{ "detach", KEY_DETACH, "LOG", 0, "Go to the background once it serves, with messages in LOG", 0 },
+	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it does without --detach; for scripts that say so",
 		0 },
 	{ "cache", KEY_ACTION, "stat|prune|verify", 0,
 		"Print what the cache folder holds, and exit; prune, verify: after removing what is too much, what is damaged", 0 },
@@ -50,7 +55,8 @@ static const struct argp_option options[] = {
 
 struct command {
 	struct config_source source;
-	bool check, warm;
+	bool check, warm, user;
+	const char *log;             /* of a daemon in the background; NULL: it stays */
 	const char *action;          /* on the cache folder; NULL: none */
 };
 
@@ -86,6 +92,12 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case KEY_WARM:
 		c->warm = true;
+		return 0;
+	case KEY_USER:
+		c->user = true;
+		return 0;
+	case KEY_DETACH:
+		c->log = value;
 		return 0;
 	case KEY_CHECK:
 		c->check = true;
@@ -139,6 +151,18 @@ static int check(const struct config_source *source) {
 	return EXIT_SUCCESS;
 }
 
+/* Before anything is opened that the background must not have. */
+static int run(const struct command *c) {
+	int ready = -1;
+
+	if (c->log) {
+		ready = detach(c->log);
+		if (ready < 0)
+			return EXIT_FAILURE;
+	}
+	return supervisor_run(&c->source, ready);
+}
+
 int main(int argc, char **argv) {
 	static const struct argp argp = {
 		.options = options,
@@ -148,6 +172,7 @@ int main(int argc, char **argv) {
 		.help_filter = add_settings,
 	};
 	static struct command command;
+	struct fault f;
 	error_t error;
 
 	log_open("fusiond");
@@ -155,9 +180,13 @@ int main(int argc, char **argv) {
 	error = argp_parse(&argp, argc, argv, 0, NULL, &command);
 	if (error)
 		return EXIT_FAILURE;
+	if (command.user && config_user(&command.source, &f)) {
+		fprintf(stderr, "fusiond: %s\n", f.text);
+		return EXIT_FAILURE;
+	}
 	if (command.warm)
 		return child_warm(&command.source);
 	if (command.action)
 		return act(&command);
-	return command.check ? check(&command.source) : supervisor_run(&command.source);
+	return command.check ? check(&command.source) : run(&command);
 }

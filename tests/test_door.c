@@ -209,7 +209,7 @@ static char *flag(const char *name, const char *value) {
 static void become_supervisor(void) {
 	signal(SIGTERM, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	exit(supervisor_run(&source));
+	exit(supervisor_run(&source, -1));
 }
 
 static void start(const char *how) {

@@ -16,8 +16,7 @@
 #include "protocol/shm.h"
 #include "protocol/wire.h"
 #include "client/link.h"
-
-#define DEFAULT_SOCKET "/run/fusiond/door"
+#include "client/place.h"
 
 enum {
 	/* The answer is one packet, and no sender's buffer holds a longer one by default. */
@@ -153,11 +152,15 @@ static int read_answer(const char *bytes, size_t size, char **jsonp, struct faul
 }
 
 const char *control_socket_path(const char *given) {
+	static char found[PLACE_PATH];
 	const char *variable = getenv("FUSION_SOCKET");
 
 	if (given)
 		return given;
-	return variable && *variable ? variable : DEFAULT_SOCKET;
+	if (variable && *variable)
+		return variable;
+	place_now(found);
+	return found;
 }
 
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) {

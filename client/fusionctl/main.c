@@ -28,7 +28,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then /run/fusiond/door", 0 },
+	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then the system's, then one's own", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
 	{ "source", KEY_SOURCE, NULL, 0, "explain: print the source of each kernel too", 1 },
 	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, run: with fusion off", 1 },

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,6 +329,18 @@ int config_flag(struct config_source *s, const char *flag) {
 	return 0;
 }
 
+/* ---- a daemon of one user ---- */
+
+enum {
+	USER_MODE = 0600,
+	USER_IDLE_US = 60 * 1000 * 1000,
+};
+
+static void user_standard(struct config *c) {
+	c->door_mode = USER_MODE;
+	c->door_idle_exit_us = USER_IDLE_US;
+}
+
 /* conf.d beside the file. One that would not fit is left empty: no such folder is read. */
 static void place_operations(struct config *c, const char *file) {
 	const char *slash = file ? strrchr(file, '/') : NULL;
@@ -345,6 +358,8 @@ int config_load(struct config *c, const struct config_source *s, struct fault *f
 	int r;
 
 	config_standard(c);
+	if (s->user)
+		user_standard(c);
 	r = load_files(c, s->file, f);
 	if (!r)
 		r = load_environment(c, f);
@@ -420,6 +435,12 @@ static const struct place cache_places[] = {
 	{ NULL, NULL, false, NULL },
 };
 
+static const struct place user_cache_places[] = {
+	{ "XDG_CACHE_HOME", NULL, false, "/fusiond" },
+	{ "HOME", NULL, false, "/.cache/fusiond" },
+	{ NULL, NULL, false, NULL },
+};
+
 /* The first place there is; false where there is none or it is too long. */
 static bool resolve_place(const struct place *p, char *path, size_t size) {
 	for (; p->below; p++) {
@@ -430,6 +451,33 @@ static bool resolve_place(const struct place *p, char *path, size_t size) {
 		return (size_t)snprintf(path, size, "%s%s", folder, p->below) < size;
 	}
 	return false;
+}
+
+/* A daemon of root as of any user keeps its kernels apart from the service's, whose files it would take away from it. */
+static void keep_apart(void) {
+	char path[CONFIG_TEXT];
+
+	if (geteuid() == 0 && resolve_place(user_cache_places, path, sizeof path))
+		setenv("CACHE_DIRECTORY", path, 0);
+}
+
+int config_user(struct config_source *s, struct fault *f) {
+	static char path[PATH_MAX];
+	const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n = -1;
+
+	s->user = true;
+	keep_apart();
+	if (s->file)
+		return 0;
+	if (folder && *folder == '/')
+		n = snprintf(path, sizeof path, "%s/fusiond/fusiond.conf", folder);
+	else if (home && *home == '/')
+		n = snprintf(path, sizeof path, "%s/.config/fusiond/fusiond.conf", home);
+	if (n >= (int)sizeof path)
+		return fault_set(f, FAULT_ARGUMENT, "the path of the user's fusiond.conf is too long");
+	s->file = n < 0 || access(path, F_OK) ? "/dev/null" : path;
+	return 0;
 }
 
 int config_resolve(struct config *c, struct fault *f) {

@@ -99,6 +99,7 @@ struct setting {
 /* Where values come from besides the standard places. */
 struct config_source {
 	const char *file;                /* NULL: the standard files, which need not exist */
+	bool user;                       /* the standards of a daemon of one user: config_user() */
 	const char *flag[CONFIG_FLAGS];  /* "section.name=value", in order */
 	unsigned flags;
 };
@@ -112,6 +113,11 @@ const struct setting *config_find(const char *name, size_t length);
 
 /* Every setting at its standard. */
 void config_standard(struct config *c);
+/*
+ * Makes it the source of a daemon of one user: its file is $XDG_CONFIG_HOME/fusiond/fusiond.conf or that of ~/.config, and
+ * need not exist; nobody else may connect, and it ends a minute after its last connection, unless settings say otherwise.
+ */
+int config_user(struct config_source *s, struct fault *f) FAULT_MUST_USE;
 /* Sets "section.name" from text: 0, or FAULT_ARGUMENT with a sentence that names the setting. */
 int config_set(struct config *c, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* All sources in order: 0, FAULT_SYNTAX or FAULT_ARGUMENT naming file and line, variable or flag; -errno. */

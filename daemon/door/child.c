@@ -75,6 +75,10 @@ int child_program(const struct child_kind *kind, const struct config *config, ch
 	snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder, kind->program);
 	if (!access(path, X_OK))
 		return 0;
+	/* As it was installed, under whatever prefix. */
+	snprintf(path, PATH_MAX, "%.*s/../libexec/fusiond/%s", PATH_MAX - 64, folder, kind->program);
+	if (!access(path, X_OK))
+		return 0;
 	snprintf(path, PATH_MAX, "%s/%s", FUSIOND_LIBEXECDIR, kind->program);
 	if (!access(path, X_OK))
 		return 0;

@@ -42,15 +42,22 @@ static int make_folder(const char *path, mode_t mode, struct fault *f) {
 	return 0;
 }
 
-static int make_parent(const char *socket_path, struct fault *f) {
-	char path[CONFIG_TEXT];
+/* "" where the socket lies in the root. */
+static void parent_of(const char *socket_path, char path[static CONFIG_TEXT]) {
 	char *slash;
 
-	snprintf(path, sizeof path, "%s", socket_path);
+	snprintf(path, CONFIG_TEXT, "%s", socket_path);
 	slash = strrchr(path, '/');
-	if (!slash || slash == path)
+	path[slash ? slash - path : 0] = 0;
+}
+
+static int make_parent(struct supervisor *s, struct fault *f) {
+	char path[CONFIG_TEXT];
+
+	parent_of(s->config.door_socket, path);
+	if (!*path)
 		return 0;
-	*slash = 0;
+	s->made_parent = access(path, F_OK) && errno == ENOENT;
 	return make_folder(path, 0755, f);
 }
 
@@ -151,12 +158,17 @@ static void on_listener(void *user, uint32_t events) {
 		;
 }
 
+void door_accept(struct supervisor *s) {
+	while (accept_one(s))
+		;
+}
+
 int door_open(struct supervisor *s, struct fault *f) {
 	struct sockaddr_un address;
 	int r = set_address(&address, s->config.door_socket, f);
 
 	if (!r)
-		r = make_parent(s->config.door_socket, f);
+		r = make_parent(s, f);
 	if (!r)
 		r = make_own_folder(s, f);
 	if (!r)
@@ -167,6 +179,21 @@ int door_open(struct supervisor *s, struct fault *f) {
 		r = loop_add(s->loop, s->listener, EPOLLIN, on_listener, s, &s->listener_source);
 	s->spare = open_spare();
 	return r;
+}
+
+/*
+ * Libraries take the system's folder for a service that will be back. So it goes, empty as it is, where this process or one before
+ * that was killed made it; a service manager looks after its own.
+ */
+static void remove_parent(const struct supervisor *s) {
+	char path[CONFIG_TEXT];
+	size_t length;
+
+	parent_of(s->config.door_socket, path);
+	length = strlen(path);
+	if (s->made_parent || (length > strlen("/fusiond") && !strcmp(path + length - strlen("/fusiond"), "/fusiond") &&
+				      !getenv("RUNTIME_DIRECTORY")))
+		rmdir(path);
 }
 
 void door_close(struct supervisor *s) {
@@ -182,6 +209,7 @@ void door_close(struct supervisor *s) {
 		snprintf(path, sizeof path, "%s/lock", s->folder);
 		unlink(path);
 		rmdir(s->folder);
+		remove_parent(s);
 		close(s->lock);
 	}
 	s->lock = -1;

@@ -5,8 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <errno.h>
+#include <unistd.h>
 
 #include <systemd/sd-daemon.h>
+
+#include "daemon/base/log.h"
 
 enum {
 	/* Pings in the time within which the service manager wants one. */
@@ -15,10 +19,10 @@ enum {
 	STATUS_US = 1000 * 1000,
 };
 
-void notify_open(struct notify *n, uint64_t now) {
+void notify_open(struct notify *n, uint64_t now, int told) {
 	uint64_t limit = 0;
 
-	*n = (struct notify){ .listens = getenv("NOTIFY_SOCKET") != NULL };
+	*n = (struct notify){ .listens = getenv("NOTIFY_SOCKET") != NULL, .told = told };
 	if (sd_watchdog_enabled(0, &limit) <= 0)
 		return;
 	n->every_us = limit / PINGS;
@@ -26,6 +30,11 @@ void notify_open(struct notify *n, uint64_t now) {
 }
 
 void notify_ready(struct notify *n) {
+	if (n->told >= 0 && write(n->told, "r", 1) < 0)
+		log_debug("nobody waited for the start any more: %s", strerror(errno));
+	if (n->told >= 0)
+		close(n->told);
+	n->told = -1;
 	n->ready = true;
 	sd_notify(0, "READY=1");
 }

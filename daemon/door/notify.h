@@ -19,13 +19,15 @@ enum {
 struct notify {
 	bool listens;                /* there is a service manager */
 	bool ready;                  /* it was told so */
+	int told;                    /* who waits for that, too; -1: nobody */
 	uint64_t every_us;           /* between pings; 0: no watchdog */
 	uint64_t next_us;            /* when the next one is due, by loop_now() */
 	uint64_t status_us;          /* when the next line of status may be sent */
 	char status[NOTIFY_LINE];    /* the last one */
 };
 
-void notify_open(struct notify *n, uint64_t now);
+/* `told` gets a byte, and is closed, at the first start; -1: nobody waits for that. */
+void notify_open(struct notify *n, uint64_t now, int told);
 /* At the first start, and after a reload. */
 void notify_ready(struct notify *n);
 void notify_reloading(uint64_t now);

@@ -143,6 +143,7 @@ static int64_t tick(struct supervisor *s) {
 	due = engines_tick(s, now);
 	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
+	due = loop_sooner(due, idle_tick(s, now));
 	due = loop_sooner(due, tell_manager(s, now));
 	if (due == UINT64_MAX)
 		return -1;
@@ -190,14 +191,15 @@ static void close_all(struct supervisor *s) {
 	s->loop = loop_free(s->loop);
 }
 
-int supervisor_run(const struct config_source *source) {
+int supervisor_run(const struct config_source *source, int ready) {
 	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1,
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
 	struct fault f = { 0 };
 	int r = open_all(&s, &f);
 
 	if (!r) {
-		notify_open(&s.notify, s.started_us);
+		notify_open(&s.notify, s.started_us, ready);
+		idle_init(&s.idle);
 		engines_start(&s);
 		gateway_start(&s);
 		r = serve(&s);

@@ -17,6 +17,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/door/engines.h"
 #include "daemon/door/gateway.h"
+#include "daemon/door/idle.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/user.h"
 
@@ -31,10 +32,12 @@ struct supervisor {
 	unsigned engines;
 	struct gateway gateway;
 	struct notify notify;
+	struct idle idle;
 	struct users users;
 
 	/* The door; see door.c. */
 	int listener, lock, spare;
+	bool made_parent;                    /* the socket's folder was missing */
 	struct loop_source *listener_source;
 	char folder[CONFIG_TEXT];
 
@@ -54,8 +57,8 @@ struct supervisor {
 	int code;                            /* of the process */
 };
 
-/* Runs until it is told to stop; the exit status. A sentence that names the cause is on the log. */
-int supervisor_run(const struct config_source *source) FAULT_MUST_USE;
+/* Runs until it is told to stop; the exit status. `ready` is written to and closed once it serves (-1: none). A sentence that names the cause is on the log. */
+int supervisor_run(const struct config_source *source, int ready) FAULT_MUST_USE;
 
 /* Ends everything; the loop goes on until the engines have ended. */
 void supervisor_stop(struct supervisor *s, int code);
@@ -64,6 +67,8 @@ void supervisor_stop(struct supervisor *s, int code);
 
 /* Makes the folder and the socket; refuses where another daemon serves the same path. */
 int door_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
+/* Accepts all that wait. */
+void door_accept(struct supervisor *s);
 /* Accepts no more, and removes what door_open() made. */
 void door_close(struct supervisor *s);
 

@@ -123,7 +123,9 @@ until_is StatusText '^[^(]*; sessions' && [ "$(show MainPID)" = "$pid" ] && [ "$
 	say the_end_of_an_engine_is_not_the_end_of_the_service
 kill -KILL "$pid" && until_is NRestarts 1 && until_is ActiveState active && ctl status >/dev/null &&
 	[ "$(show MainPID)" != "$pid" ] && say one_that_was_killed_is_started_again
-pid=$(show MainPID)
+systemctl --user stop fusiond.service && [ ! -e /run/fusiond ] && env -u FUSION_SOCKET LD_LIBRARY_PATH="$tree/usr/lib" \
+	"$tree/usr/bin/fusionctl" config get fusion.enabled && [ "$(show ActiveState)" = active ] &&
+	say libraries_start_the_unit_of_the_user
 systemctl --user stop fusiond.service && [ "$(show ActiveState)" = inactive ] && [ "$(show Result)" = success ] &&
 	[ ! -e "$XDG_RUNTIME_DIR/fusiond" ] && say it_stops_and_leaves_nothing
 STORY
@@ -155,7 +157,7 @@ if [ "$got" = 77 ]; then
 fi
 for held in it_is_started_once_it_serves the_line_of_status_says_who_is_served it_answers_the_watchdog \
 	a_reload_keeps_the_process the_end_of_an_engine_is_not_the_end_of_the_service \
-	one_that_was_killed_is_started_again it_stops_and_leaves_nothing; do
+	one_that_was_killed_is_started_again libraries_start_the_unit_of_the_user it_stops_and_leaves_nothing; do
 	claim "$held" 0 "" grep -qx "$held" "$root/story"
 done
 [ "$failed" = 0 ] || { sed 's/^/    /' "$root/story"; tail -20 "$root/manager.log"; }
