@@ -449,7 +449,7 @@ static bool varies(const struct writer *w, unsigned of) {
 	for (unsigned v = 0; v <= of; v++) {
 		const struct kernel_value *value = &w->k->value[v];
 
-		differs[v] = (value->kind == KERNEL_ROOT_VALUE && w->k->form != KERNEL_FORM_ROW) ||
+		differs[v] = (value->kind == KERNEL_ROOT_VALUE && (w->k->form != KERNEL_FORM_ROW || w->k->root == KERNEL_SCAN)) ||
 			     (value->kind == KERNEL_REDUCED && w->k->form == KERNEL_FORM_COLUMN);
 		if (kernel_value_loads(value))
 			differs[v] = w->k->operand[value->index].access != KERNEL_UNIFORM;
