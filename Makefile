@@ -9,6 +9,7 @@
 #   make check-cache two daemons on one cache folder, killed while they build (KILLS=200)
 #   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
+#   make python     the Python package into build/python (part of make where Python's headers are)
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
 #   make bench-rows softmax, norms, variance and logsumexp over rows and columns, beside JAX and Inductor the same way
 #   make lint       clang-tidy, cppcheck, the layers
@@ -95,6 +96,16 @@ OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
 OBJ_CTL := $(call obj,$(SRC_CTL))
 OBJ_BENCH := $(call obj,$(SRC_BENCH))
 
+# The Python package: files of Python as they are, what generate.py makes of the tables, and the extension module, which is
+# built where Python's headers are. One module serves Python 3.11 and later; pip builds for older ones.
+PYTHON_INCLUDE := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
+PYTHON_HEADER := $(wildcard $(PYTHON_INCLUDE)/Python.h)
+SRC_PYTHON := $(wildcard client/python/src/*.c)
+OBJ_PYTHON := $(call obj,$(SRC_PYTHON))
+PYTHON_MADE := nn.py _core.pyi
+PYTHON_PACKAGE := $(patsubst client/python/%,$(B)/python/%,$(wildcard client/python/fusion/*.py client/python/fusion/py.typed)) \
+	$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)) $(B)/python/fusion/_core.abi3.so
+
 UNITS := $(notdir $(wildcard systemd/*.service))
 DROPINS := $(notdir $(wildcard systemd/fusiond.service.d/*.conf))
 HEADERS := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
@@ -118,11 +129,11 @@ endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
 
-.PHONY: all deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
+.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(PROGRAMS) $(LIB) man
+all: $(PROGRAMS) $(LIB) man $(if $(SANITIZE),,$(if $(PYTHON_HEADER),python))
 
 deps:
 	@sh tests/deps.sh
@@ -208,6 +219,24 @@ $(B)/tests/ulp: $(call obj,$(wildcard tests/ulp/*.c))
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ -lOpenCL -lquadmath $(LIBMVEC) -lm
 
 tests: $(TESTS)
+
+# ---- Python ----
+
+python: $(PYTHON_PACKAGE)
+
+$(OBJ_PYTHON): CPPFLAGS += -isystem $(PYTHON_INCLUDE) -DPy_LIMITED_API=0x030B0000
+# Tables of types hold functions as void pointers: that is Python's interface.
+$(OBJ_PYTHON): ALL_CFLAGS += -Wno-pedantic
+$(B)/python/fusion/_core.abi3.so: $(OBJ_PYTHON) $(LIB)
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared $(OBJ_PYTHON) -o $@ -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../..'
+$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)): $(B)/python/fusion/%: client/python/generate.py protocol/ops.def protocol/attributes.def client/python/src/names.def
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) client/python/generate.py $* >$@
+$(B)/python/fusion/%: client/python/fusion/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 clean:
 	rm -rf build build-address build-thread

@@ -59,6 +59,8 @@ jobs() {
 		name=$(basename "$script" .py)
 		echo "oracle_${name#test_} env FUSION_BUILD=$build $python $script"
 	done
+	[ -e "$build/python/fusion/_core.abi3.so" ] &&
+		echo "python env FUSION_BUILD=$build PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/$build/python $python -m pytest -q -p no:cacheprovider client/python/tests"
 	for script in tests/e2e/*.sh; do
 		[ -e "$script" ] && echo "e2e_$(basename "$script" .sh) sh $script $build"
 	done

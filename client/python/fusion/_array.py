@@ -1,0 +1,198 @@
+"""The class of arrays: what _core.Array has no time-critical reason to have in C."""
+from . import _core, _functions
+from ._base import DTypeError, as_device, bfloat16, float32
+from ._index import getitem, setitem
+
+
+class Array(_core.Array):
+    """An array of one element type on a device of the daemon.
+
+    Lazy: operations are recorded and run when values are wanted - by bool(), int(), float(), print(), numpy.asarray() - or
+    after a thousand of them. x[...] = y and x += y write to x and to all arrays that share memory with it, as in NumPy.
+    numpy.asarray(x) is the array's own shared memory, for reading, as it is then: later writes do not change it.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    __hash__ = None
+
+    __getitem__ = getitem
+    __setitem__ = setitem
+
+    def __array_namespace__(self, /, *, api_version=None):
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+            raise ValueError(f"version {api_version!r} of the array API standard is not known")
+        import fusion
+        return fusion
+
+    def __imatmul__(self, other):
+        made = self @ other
+        if made is NotImplemented or made.shape != self.shape:
+            raise ValueError("in-place @: the result's shape is not the array's")
+        self[...] = made
+        return self
+
+    def __iter__(self):
+        if not self.ndim:
+            raise TypeError("an array without dimensions cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value):
+        return bool(_functions.any(self == value))
+
+    def __repr__(self):
+        from ._print import text
+        return text(self)
+
+    def __str__(self):
+        from ._print import values
+        return values(self, "")
+
+    def __format__(self, how):
+        return format(self.item(), how) if how else str(self)
+
+    def __copy__(self):
+        return _core.same(self)
+
+    def __deepcopy__(self, memo):
+        return _core.same(self)
+
+    def __reduce__(self):
+        return _restore, (bytes(memoryview(self.view_bytes())), self.dtype, self.shape)
+
+    def view_bytes(self):
+        """The elements as they lie in memory, as a contiguous buffer of bytes."""
+        if self.dtype is bfloat16:
+            return memoryview(_core.cast(self, float32)).cast("B")
+        flat = memoryview(_core.reshape(self, (self.size,)))
+        return flat.cast("B") if self.size else b""
+
+    # ---- between libraries ----
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+        source = _core.cast(self, float32) if self.dtype is bfloat16 else self
+        made = numpy.asarray(memoryview(source)) if source.size else numpy.empty(source.shape, source.dtype.name)
+        made = made.reshape(source.shape)
+        if dtype is not None and made.dtype != dtype:
+            return made.astype(dtype)
+        return made.copy() if copy else made
+
+    def __dlpack__(self, /, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if stream not in (None, -1):
+            raise BufferError("__dlpack__: host memory has no streams")
+        if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
+            raise BufferError(f"__dlpack__: the array can be had in host memory, (1, 0), not on {dl_device}")
+        versioned = max_version is not None and max_version[0] >= 1
+        if copy is False and not versioned:
+            raise BufferError("__dlpack__: without a copy the memory is for reading alone, which only DLPack 1.0 can say")
+        return _core.to_dlpack(self, versioned, bool(copy))
+
+    def __dlpack_device__(self, /):
+        return 1, 0
+
+    def to_device(self, device, /, *, stream=None):
+        """The array on another device; itself where it is there."""
+        if stream is not None:
+            raise ValueError("to_device: there are no streams to name")
+        if isinstance(device, str) and device == "cpu":
+            return self
+        device = as_device(device)
+        if device == self.device:
+            return self
+        from ._creation import asarray
+        return asarray(memoryview(self), device=device) if self.dtype is not bfloat16 \
+            else _core.cast(asarray(memoryview(_core.cast(self, float32)), device=device), bfloat16)
+
+    # ---- properties and methods ----
+
+    @property
+    def T(self):
+        """The matrix transposed. A view."""
+        if self.ndim != 2:
+            raise ValueError(f"T: an array of shape {self.shape} is no matrix; mT transposes the last two axes")
+        return _functions.matrix_transpose(self)
+
+    @property
+    def mT(self):
+        """The last two axes swapped. A view."""
+        return _functions.matrix_transpose(self)
+
+    def astype(self, dtype, /, *, copy=True):
+        """The array in another element type."""
+        return _functions.astype(self, dtype, copy=copy)
+
+    def copy(self):
+        """Another array of the same elements, which shares no memory with this one."""
+        return _core.same(self)
+
+    def reshape(self, *shape):
+        """The same elements under another shape. A view."""
+        return _functions.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def flatten(self):
+        """The elements in a vector; not a view."""
+        return _core.reshape(self, (self.size,))
+
+    def transpose(self, *axes):
+        """The axes in another order, or reversed. A view."""
+        axes = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return _functions.permute_dims(self, axes or tuple(reversed(range(self.ndim))))
+
+    def sum(self, axis=None, keepdims=False):
+        """See fusion.sum."""
+        return _functions.sum(self, axis=axis, keepdims=keepdims)
+
+    def prod(self, axis=None, keepdims=False):
+        """See fusion.prod."""
+        return _functions.prod(self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis=None, keepdims=False):
+        """See fusion.mean."""
+        return _functions.mean(self, axis=axis, keepdims=keepdims)
+
+    def var(self, axis=None, correction=0.0, keepdims=False):
+        """See fusion.var."""
+        return _functions.var(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def std(self, axis=None, correction=0.0, keepdims=False):
+        """See fusion.std."""
+        return _functions.std(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        """See fusion.max."""
+        return _functions.max(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis=None, keepdims=False):
+        """See fusion.min."""
+        return _functions.min(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis=None, keepdims=False):
+        """See fusion.all."""
+        return _functions.all(self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis=None, keepdims=False):
+        """See fusion.any."""
+        return _functions.any(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis=None, keepdims=False):
+        """See fusion.argmax."""
+        return _functions.argmax(self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis=None, keepdims=False):
+        """See fusion.argmin."""
+        return _functions.argmin(self, axis=axis, keepdims=keepdims)
+
+
+def _restore(data, dtype, shape):
+    from ._creation import asarray
+    from ._base import uint8
+    if dtype is bfloat16:
+        return _core.cast(_core.reshape(asarray(memoryview(data).cast("f")), shape), dtype)
+    form = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l",
+            "uint64": "L", "float32": "f", "float64": "d"}.get(dtype.name)
+    if form is None:
+        import struct
+        flat = asarray(list(struct.unpack(f"{len(data) // 2}e", data)), dtype=float32)
+        return _core.reshape(_core.cast(flat, dtype), shape)
+    return _core.reshape(asarray(memoryview(data).cast(form)) if data else asarray([], dtype=dtype), shape)

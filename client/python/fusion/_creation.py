@@ -1,0 +1,233 @@
+"""Arrays from values of Python, from other libraries, and from nothing."""
+import builtins
+import math
+
+from . import _core
+from ._base import DTypeError, as_device, as_dtype, bool as truth, default_real, float64, int64, uint64
+from ._index import _broadcast_shapes
+
+__all__ = ["arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
+           "ones", "ones_like", "tril", "triu", "zeros", "zeros_like"]
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    """An array of numbers, nested lists, an array, or anything with the buffer protocol or DLPack.
+
+    What is not a fusion array is copied once, into memory that the daemon shares (`copy=False` refuses that). An
+    array stays itself unless another type or device is asked for, or a copy.
+    """
+    dtype = as_dtype(dtype)
+    if isinstance(obj, _core.Array):
+        if copy is False and (dtype not in (None, obj.dtype) or device is not None and as_device(device) != obj.device):
+            raise ValueError("asarray: another type or device needs a copy, and copy=False forbids one")
+        made = obj if device is None else obj.to_device(device)
+        if dtype is not None and made.dtype is not dtype:
+            made = _core.cast(made, dtype)
+        return _core.same(made) if made is obj and copy else made
+    if copy is False:
+        raise ValueError("asarray: what is not a fusion array is copied into shared memory, and copy=False forbids it")
+    context = as_device(device).context
+    if isinstance(obj, (builtins.bool, int, float, list, tuple)):
+        if isinstance(obj, (list, tuple)) and _holds_arrays(obj):
+            return _of_arrays(obj, dtype, device)
+        return _core.from_sequence(context, obj, dtype)
+    if isinstance(obj, complex):
+        raise DTypeError("asarray: complex numbers are not supported: no device of fusion computes with them")
+    made = _from_object(obj, context)
+    return made if dtype is None or made.dtype is dtype else _core.cast(made, dtype)
+
+
+def _from_object(obj, context):
+    try:
+        return _core.from_buffer(context, obj)
+    except (TypeError, BufferError):
+        if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ == "numpy" or not hasattr(obj, "__dlpack__"):
+            if hasattr(obj, "__array__") and type(obj).__module__ != "numpy":
+                return _core.from_buffer(context, obj.__array__())
+            raise
+    return _from_capsule(obj, context)
+
+
+def _holds_arrays(obj):
+    while isinstance(obj, (list, tuple)):
+        if not obj:
+            return False
+        for entry in obj:
+            if isinstance(entry, _core.Array) or hasattr(entry, "__array__"):
+                return True
+        obj = obj[0]
+    return False
+
+
+def _of_arrays(obj, dtype, device):
+    parts = [asarray(entry, dtype=dtype, device=device) for entry in obj]
+    return _core.stack(parts, 0)
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """An array of another library's, copied once into shared memory: the daemon cannot read other memory."""
+    if isinstance(x, _core.Array):
+        return asarray(x, device=device, copy=copy)
+    if copy is False:
+        raise BufferError("from_dlpack: the tensor has to be copied into memory that the daemon shares, and copy=False forbids it")
+    return _from_capsule(x, as_device(device).context)
+
+
+def _from_capsule(x, context):
+    try:
+        capsule = x.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        capsule = x.__dlpack__()
+    return _core.from_dlpack(context, capsule)
+
+
+def _shape(shape):
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def full(shape, fill_value, *, dtype=None, device=None):
+    """An array of one value. Nothing is stored until something needs it stored."""
+    dtype = as_dtype(dtype)
+    if isinstance(fill_value, _core.Array):
+        value = fill_value if dtype is None else _core.cast(fill_value, dtype)
+        return _core.broadcast(value, _shape(shape))
+    if isinstance(fill_value, complex):
+        raise DTypeError("full: complex numbers are not supported: no device of fusion computes with them")
+    if dtype is None:
+        dtype = truth if isinstance(fill_value, builtins.bool) else int64 if isinstance(fill_value, int) else default_real()
+    return as_device(device).context.full(dtype, _shape(shape), fill_value)
+
+
+def zeros(shape, *, dtype=None, device=None):
+    """An array of zeros."""
+    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 0)
+
+
+def ones(shape, *, dtype=None, device=None):
+    """An array of ones."""
+    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 1)
+
+
+def empty(shape, *, dtype=None, device=None):
+    """An array whose values are not said: zeros."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def _like(x, value, dtype, device):
+    return (x.device if device is None else as_device(device)).context.full(as_dtype(dtype) or x.dtype, x.shape, value)
+
+
+def zeros_like(x, /, *, dtype=None, device=None):
+    """Zeros in the shape of x."""
+    return _like(x, 0, dtype, device)
+
+
+def ones_like(x, /, *, dtype=None, device=None):
+    """Ones in the shape of x."""
+    return _like(x, 1, dtype, device)
+
+
+def empty_like(x, /, *, dtype=None, device=None):
+    """An array in the shape of x whose values are not said: zeros."""
+    return _like(x, 0, dtype, device)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None):
+    """One value in the shape of x."""
+    return _like(x, fill_value, dtype, device)
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+    """start, start + step, ... below stop (above it where the step is negative)."""
+    if stop is None:
+        start, stop = 0, start
+    if not step:
+        raise ValueError("arange: the step is 0")
+    dtype = as_dtype(dtype)
+    if dtype is None:
+        dtype = int64 if all(isinstance(v, int) for v in (start, stop, step)) else default_real()
+    exact = all(isinstance(v, int) for v in (start, stop, step))
+    count = max(0, len(range(start, stop, step)) if exact else math.ceil((stop - start) / step))
+    context = as_device(device).context
+    if dtype.kind in "iu" and exact and (abs(start) > 1 << 53 or abs(step) > 1 << 53 or count and (start < 0) and dtype.kind == "u"):
+        places = context.arange(int64, count, 0, 1)
+        return _core.cast(_core.add(_core.mul(places, step), start), dtype) if dtype is not uint64 or start < 0 \
+            else _core.add(_core.mul(_core.cast(places, dtype), step), start)
+    if dtype.kind in "iu" and (not exact or not _holds(dtype, start) or not _holds(dtype, step)):
+        if exact:
+            return _core.cast(_core.add(_core.mul(context.arange(int64, count, 0, 1), step), start), dtype)
+        return _core.cast(context.arange(default_real(), count, start, step), dtype)
+    return context.arange(dtype, count, start, step)
+
+
+def _holds(dtype, v):
+    low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
+    return low <= v < 1 << (dtype.bits - (dtype.kind == "i"))
+
+
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+    """num numbers evenly apart from start to stop, with or without the end."""
+    dtype = as_dtype(dtype)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        raise DTypeError("linspace: complex numbers are not supported: no device of fusion computes with them")
+    wanted = dtype or default_real()
+    real = wanted if wanted in (float64,) or wanted.kind != "f" else wanted
+    real = real if real.kind == "f" else default_real()
+    start, stop = float(start), float(stop)
+    parts = num - 1 if endpoint else num
+    context = as_device(device).context
+    if num < 1:
+        return context.full(wanted, (max(0, num),), 0)
+    if parts < 1:
+        made = context.full(real, (num,), start)
+    else:
+        places = context.arange(real, num, 0, 1)
+        step = (stop - start) / parts
+        if math.isinf(stop - start) or step == 0:
+            share = _core.div(places, parts)
+            made = _core.add(_core.mul(_core.sub(1.0, share), start), _core.mul(share, stop))
+        else:
+            made = _core.add(_core.mul(places, step), start)
+        if endpoint:
+            made = _core.where(_core.eq(places, num - 1), stop, made)
+    return made if made.dtype is wanted else _core.cast(made, wanted)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+    """A matrix of ones on the k-th diagonal and zeros elsewhere."""
+    dims = (n_rows, n_rows if n_cols is None else n_cols)
+    k = max(-dims[0] - 1, min(dims[1] + 1, k))
+    return _core.call(as_device(device).context, "eye", (), {"dims": dims, "diagonal": k, "dtype": as_dtype(dtype) or default_real()})
+
+
+def tril(x, /, *, k=0):
+    """The matrices of x with zeros above the k-th diagonal."""
+    return _triangle("tril", x, k)
+
+
+def triu(x, /, *, k=0):
+    """The matrices of x with zeros below the k-th diagonal."""
+    return _triangle("triu", x, k)
+
+
+def _triangle(name, x, k):
+    if x.ndim < 2:
+        raise ValueError(f"{name}: an array of at least two dimensions is needed, not one of shape {x.shape}")
+    return _core.call(None, name, (x,), {"diagonal": k})
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """Of n vectors the n arrays of their coordinates."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    n = len(arrays)
+    if any(a.ndim > 1 for a in arrays):
+        raise ValueError("meshgrid: the arrays are vectors")
+    if len({a.dtype for a in arrays}) > 1:
+        raise ValueError("meshgrid: the arrays are of one element type")
+    place = list(range(n))
+    if indexing == "xy" and n > 1:
+        place[0], place[1] = 1, 0
+    shaped = [_core.reshape(a, tuple(a.size if d == place[i] else 1 for d in range(n))) for i, a in enumerate(arrays)]
+    shape = _broadcast_shapes(*[a.shape for a in shaped])
+    return tuple(_core.broadcast(a, shape) for a in shaped)

@@ -1,0 +1,150 @@
+/*
+ * The extension module fusion._core: libfusion as Python objects, and nothing that Python can do as well.
+ *
+ * What is called often is here: the type Array with its operators, every elementwise operation of ops.def, reading
+ * values, buffers, lists and DLPack. Names, shapes of results and all that the standard says of
+ * arguments stands in the package's Python files.
+ *
+ * Every function that records or waits first calls place_note(), so that errors can name the user's own line, and
+ * turns a failure into an exception by raise_error(). The interpreter's lock is given up while something waits for the
+ * daemon, never while an operation is recorded: that takes less time than giving it up.
+ *
+ * From Python 3.11 on only the limited API is used, so one module serves all later versions; before, the buffer
+ * protocol was not part of it.
+ */
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if PY_VERSION_HEX < 0x030a0000
+static inline PyObject *Py_NewRef(PyObject *o) {
+	Py_INCREF(o);
+	return o;
+}
+static inline PyObject *Py_XNewRef(PyObject *o) {
+	Py_XINCREF(o);
+	return o;
+}
+static inline int PyModule_AddObjectRef(PyObject *module, const char *name, PyObject *o) {
+	Py_INCREF(o);
+	return PyModule_AddObject(module, name, o);
+}
+#endif
+
+/* Places are noted by place_note(): the macros would name these files. */
+#define FUSION_NO_PLACES
+#include "client/fusion.h"
+
+enum {
+	DTYPES = FUSION_F64 + 1,
+	ERRORS = 64,              /* more codes than errors.def has */
+	AXES = FUSION_MAX_RANK,
+};
+
+struct array {
+	PyObject_HEAD
+	fusion_array *value;      /* NULL: closed, or not made yet */
+	PyObject *family;         /* what shares memory with it, as Python has it (views.py), or NULL */
+	PyObject *weak;
+};
+
+/* What Python tells the module by register(). */
+struct registry {
+	PyTypeObject *array;      /* the class of results: a subclass of _core.Array */
+	allocfunc allocate;
+	PyObject *dtype[DTYPES];
+	PyObject *error[ERRORS];  /* by code; 0 stands for all others */
+	PyObject *write;          /* write(array, value): new contents for an array and what shares its memory */
+	PyObject *device;         /* device(context): the object of a context's number */
+	char *package;            /* the folder of the package, with a slash */
+	int real;                 /* the default floating-point type */
+};
+extern struct registry registry;
+
+/* ---- places and errors ---- */
+
+/* Tells libfusion the line of the innermost frame outside the package. */
+void place_note(void);
+void place_forget(void);
+/* Raises the thread's last error; returns NULL. */
+PyObject *raise_error(void);
+PyObject *raise_dtype(const char *what, const char *format, ...);
+
+/* ---- element types ---- */
+
+struct dtype_row {
+	const char *name, *format;
+	uint8_t bytes, kind;      /* one of "buif" */
+	uint8_t code, bits;       /* of DLPack */
+};
+extern const struct dtype_row dtypes[DTYPES];
+
+/* The type two meet in. */
+int dtype_meet(int a, int b);
+/* The number of a dtype object; -1 and an exception where it is none. */
+int dtype_of(PyObject *object);
+int dtype_from_format(const char *format);
+/* One element as a Python number. */
+PyObject *element_get(int dtype, const void *memory);
+/* false: an exception was raised. */
+bool element_set(int dtype, void *memory, PyObject *number);
+
+/* ---- arrays ---- */
+
+bool array_check(PyObject *object);
+/* The value of an array object; NULL and an exception where it is none. */
+fusion_array *array_value(PyObject *object, const char *what);
+/* Takes the reference; raises the last error where it is NULL. */
+PyObject *array_wrap(fusion_array *value);
+PyObject *array_shape(const fusion_array *value);
+/* Up to AXES extents of a sequence or a single integer; false: an exception was raised. */
+bool take_dims(PyObject *object, const char *what, int *rankp, int64_t *dims);
+bool take_axes(PyObject *object, const char *what, int *countp, int *axes);
+/* Reads without the interpreter's lock. */
+bool array_read(fusion_array *value, void *memory, size_t bytes);
+
+/* The specification is complete only when it was asked for. */
+PyType_Spec *array_type_spec(void);
+extern PyType_Spec context_spec;
+
+/* operators.c */
+extern PyType_Slot array_slots[];
+PyMethodDef *operators_methods(void);
+
+/* buffer.c */
+int array_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void array_release_buffer(PyObject *self, Py_buffer *view);
+
+/* context.c */
+struct context {
+	PyObject_HEAD
+	fusion_context *context;
+};
+extern PyTypeObject *context_type;
+fusion_context *context_of(PyObject *object);
+
+/* Functions of the module, by the file they stand in. */
+PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_from_sequence(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_to_list(PyObject *self, PyObject *array);
+PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_from_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_writable(PyObject *self, PyObject *array);
+extern PyMethodDef moves_methods[], grad_methods[];
+
+/* Casts for tables of methods. */
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+/* Without the interpreter's lock. */
+#define WAITING(statement) \
+	do { \
+		PyThreadState *saved_ = PyEval_SaveThread(); \
+		statement; \
+		PyEval_RestoreThread(saved_); \
+	} while (0)

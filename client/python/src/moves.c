@@ -1,0 +1,478 @@
+/* Operations with arguments of their own: thin, one function of fusion.h each. The package's Python files check and name. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a function is given: `n` arguments, the first of which is an array. False: an exception was raised. */
+static bool begin(const char *what, PyObject *const *args, Py_ssize_t n, Py_ssize_t wanted, fusion_array **ap) {
+	if (n != wanted) {
+		PyErr_Format(PyExc_TypeError, "_core.%s() takes %zd arguments (%zd given)", what, wanted, n);
+		return false;
+	}
+	*ap = array_value(args[0], what);
+	place_note();
+	return *ap != NULL;
+}
+
+static bool take_int(PyObject *object, int *out) {
+	Py_ssize_t v = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+
+	*out = v > INT32_MAX || v < -INT32_MAX ? INT32_MAX : (int)v;
+	return !(v == -1 && PyErr_Occurred());
+}
+
+static bool take_wide(PyObject *object, int64_t *out) {
+	*out = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+	return !(*out == -1 && PyErr_Occurred());
+}
+
+#define FUNCTION(name) static PyObject *core_##name(PyObject *self, PyObject *const *args, Py_ssize_t n)
+
+FUNCTION(cast) {
+	fusion_array *a;
+	int type;
+
+	(void)self;
+	if (!begin("cast", args, n, 2, &a))
+		return NULL;
+	type = dtype_of(args[1]);
+	return type < 0 ? NULL : array_wrap(fusion_cast(a, (enum fusion_dtype)type));
+}
+
+FUNCTION(copy) {
+	fusion_array *a;
+
+	(void)self;
+	return begin("copy", args, n, 1, &a) ? array_wrap(fusion_copy(a)) : NULL;
+}
+
+/* Another object of the same value. */
+FUNCTION(same) {
+	fusion_array *a;
+
+	(void)self;
+	return begin("same", args, n, 1, &a) ? array_wrap(fusion_retain(a)) : NULL;
+}
+
+FUNCTION(reshape) {
+	int64_t dims[FUSION_MAX_RANK];
+	fusion_array *a;
+	int rank;
+
+	(void)self;
+	if (!begin("reshape", args, n, 2, &a) || !take_dims(args[1], "reshape", &rank, dims))
+		return NULL;
+	return array_wrap(fusion_reshape(a, rank, dims));
+}
+
+FUNCTION(broadcast) {
+	int64_t dims[FUSION_MAX_RANK];
+	fusion_array *a;
+	int rank;
+
+	(void)self;
+	if (!begin("broadcast_to", args, n, 2, &a) || !take_dims(args[1], "broadcast_to", &rank, dims))
+		return NULL;
+	return array_wrap(fusion_broadcast(a, rank, dims));
+}
+
+FUNCTION(permute) {
+	fusion_array *a;
+	int axes[AXES], count;
+
+	(void)self;
+	if (!begin("permute_dims", args, n, 2, &a) || !take_axes(args[1], "permute_dims", &count, axes))
+		return NULL;
+	if (count != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "permute_dims: %d axes for an array of %d", count, fusion_rank(a));
+	return array_wrap(fusion_permute(a, axes));
+}
+
+/* One bound of each axis; None is a bound that is left out. */
+static bool take_bounds(PyObject *list, int rank, int64_t *out) {
+	if (PyTuple_Size(list) != rank) {
+		PyErr_SetString(PyExc_ValueError, "slice: one bound an axis is needed");
+		return false;
+	}
+	for (int d = 0; d < rank; d++) {
+		PyObject *bound = PyTuple_GetItem(list, d);
+
+		if (bound == Py_None)
+			out[d] = FUSION_END;
+		else if (!take_wide(bound, &out[d]))
+			return false;
+	}
+	return true;
+}
+
+FUNCTION(slice) {
+	int64_t start[FUSION_MAX_RANK], stop[FUSION_MAX_RANK], step[FUSION_MAX_RANK];
+	fusion_array *a;
+
+	(void)self;
+	if (!begin("slice", args, n, 4, &a) || !take_bounds(args[1], fusion_rank(a), start)
+		|| !take_bounds(args[2], fusion_rank(a), stop) || !take_bounds(args[3], fusion_rank(a), step))
+		return NULL;
+	return array_wrap(fusion_slice(a, start, stop, step));
+}
+
+FUNCTION(windows) {
+	int64_t size, step, dilation;
+	fusion_array *a;
+	int axis;
+
+	(void)self;
+	if (!begin("windows", args, n, 5, &a) || !take_int(args[1], &axis) || !take_wide(args[2], &size)
+		|| !take_wide(args[3], &step) || !take_wide(args[4], &dilation))
+		return NULL;
+	return array_wrap(fusion_windows(a, axis, size, step, dilation));
+}
+
+FUNCTION(flip) {
+	fusion_array *a;
+	int axes[AXES], count;
+
+	(void)self;
+	if (!begin("flip", args, n, 2, &a) || !take_axes(args[1], "flip", &count, axes))
+		return NULL;
+	return array_wrap(count ? fusion_flip(a, count, axes) : fusion_retain(a));
+}
+
+FUNCTION(take) {
+	fusion_array *a, *index;
+	int axis;
+
+	(void)self;
+	if (!begin("take", args, n, 3, &a) || !(index = array_value(args[1], "take")) || !take_int(args[2], &axis))
+		return NULL;
+	return array_wrap(fusion_take(a, index, axis));
+}
+
+FUNCTION(take_along) {
+	fusion_array *a, *index;
+	int axis;
+
+	(void)self;
+	if (!begin("take_along_axis", args, n, 3, &a) || !(index = array_value(args[1], "take_along_axis")) || !take_int(args[2], &axis))
+		return NULL;
+	return array_wrap(fusion_take_along(a, index, axis));
+}
+
+typedef fusion_array *scatter(fusion_array *, fusion_array *, fusion_array *, int);
+
+static PyObject *scatter_by(scatter *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *a, *index, *updates;
+	int axis;
+
+	if (!begin(what, args, n, 4, &a) || !(index = array_value(args[1], what)) || !(updates = array_value(args[2], what))
+		|| !take_int(args[3], &axis))
+		return NULL;
+	return array_wrap(function(a, index, updates, axis));
+}
+
+FUNCTION(put_along) {
+	(void)self;
+	return scatter_by(fusion_put_along, "put_along_axis", args, n);
+}
+
+FUNCTION(add_along) {
+	(void)self;
+	return scatter_by(fusion_add_along, "add_along_axis", args, n);
+}
+
+typedef fusion_array *sorter(fusion_array *, int, bool);
+
+static PyObject *sort_by(sorter *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *a;
+	int axis;
+
+	if (!begin(what, args, n, 3, &a) || !take_int(args[1], &axis))
+		return NULL;
+	return array_wrap(function(a, axis, args[2] == Py_True));
+}
+
+FUNCTION(sort) {
+	(void)self;
+	return sort_by(fusion_sort, "sort", args, n);
+}
+
+FUNCTION(argsort) {
+	(void)self;
+	return sort_by(fusion_argsort, "argsort", args, n);
+}
+
+FUNCTION(topk) {
+	fusion_array *a, *values, *places;
+	int64_t k;
+	int axis;
+
+	(void)self;
+	if (!begin("topk", args, n, 4, &a) || !take_wide(args[1], &k) || !take_int(args[2], &axis))
+		return NULL;
+	if (fusion_topk(a, k, axis, args[3] == Py_True, &values, &places))
+		return raise_error();
+	return Py_BuildValue("(NN)", array_wrap(values), array_wrap(places));
+}
+
+FUNCTION(searchsorted) {
+	fusion_array *a, *values;
+
+	(void)self;
+	if (!begin("searchsorted", args, n, 3, &a) || !(values = array_value(args[1], "searchsorted")))
+		return NULL;
+	return array_wrap(fusion_searchsorted(a, values, args[2] == Py_True));
+}
+
+typedef fusion_array *joiner(int, fusion_array *const *, int);
+
+static PyObject *join_by(joiner *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	PyObject *list = n == 2 ? PySequence_Tuple(args[0]) : NULL, *result = NULL;
+	Py_ssize_t count = list ? PyTuple_Size(list) : 0;
+	fusion_array **value = list ? calloc((size_t)count + 1, sizeof(fusion_array *)) : NULL;
+	bool right = value && take_int(args[1], &(int){ 0 });
+	int axis;
+
+	place_note();
+	for (Py_ssize_t i = 0; right && i < count; i++)
+		right = (value[i] = array_value(PyTuple_GetItem(list, i), what)) != NULL;
+	if (right && take_int(args[1], &axis))
+		result = array_wrap(function((int)count, value, axis));
+	free(value);
+	Py_XDECREF(list);
+	return result;
+}
+
+FUNCTION(concat) {
+	(void)self;
+	return join_by(fusion_concat, "concat", args, n);
+}
+
+FUNCTION(stack) {
+	(void)self;
+	return join_by(fusion_stack, "stack", args, n);
+}
+
+FUNCTION(pad) {
+	int64_t low[FUSION_MAX_RANK], high[FUSION_MAX_RANK];
+	fusion_array *a, *value = NULL;
+	int lows, highs;
+
+	(void)self;
+	if (!begin("pad", args, n, 4, &a) || !take_dims(args[1], "pad", &lows, low) || !take_dims(args[2], "pad", &highs, high))
+		return NULL;
+	if (lows != fusion_rank(a) || highs != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "pad: %d and %d widths for an array of %d axes", lows, highs, fusion_rank(a));
+	if (args[3] != Py_None && !(value = array_value(args[3], "pad")))
+		return NULL;
+	return array_wrap(fusion_pad(a, low, high, value));
+}
+
+FUNCTION(tile) {
+	int64_t times[FUSION_MAX_RANK];
+	fusion_array *a;
+	int rank;
+
+	(void)self;
+	if (!begin("tile", args, n, 2, &a) || !take_dims(args[1], "tile", &rank, times))
+		return NULL;
+	if (rank != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "tile: %d repetitions for an array of %d axes", rank, fusion_rank(a));
+	return array_wrap(fusion_tile(a, times));
+}
+
+typedef fusion_array *turner(fusion_array *, int64_t, int);
+
+static PyObject *turn_by(turner *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *a;
+	int64_t by;
+	int axis;
+
+	if (!begin(what, args, n, 3, &a) || !take_wide(args[1], &by) || !take_int(args[2], &axis))
+		return NULL;
+	return array_wrap(function(a, by, axis));
+}
+
+FUNCTION(repeat) {
+	(void)self;
+	return turn_by(fusion_repeat, "repeat", args, n);
+}
+
+FUNCTION(roll) {
+	(void)self;
+	return turn_by(fusion_roll, "roll", args, n);
+}
+
+FUNCTION(matmul) {
+	fusion_array *a, *b;
+
+	(void)self;
+	if (!begin("matmul", args, n, 2, &a) || !(b = array_value(args[1], "matmul")))
+		return NULL;
+	return array_wrap(fusion_matmul(a, b));
+}
+
+/* ---- reductions and scans: every row of ops.def ---- */
+
+typedef fusion_array *reducer(fusion_array *, int, const int *, bool);
+typedef fusion_array *scanner(fusion_array *, int);
+
+/* Axes are a tuple, or None for all of them. */
+static PyObject *reduce_by(reducer *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *a;
+	int axes[AXES], count = 0;
+
+	if (!begin(what, args, n, 3, &a) || (args[1] != Py_None && !take_axes(args[1], what, &count, axes)))
+		return NULL;
+	return array_wrap(function(a, count, count ? axes : NULL, args[2] == Py_True));
+}
+
+static PyObject *scan_by(scanner *function, const char *what, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *a;
+	int axis;
+
+	if (!begin(what, args, n, 2, &a) || !take_int(args[1], &axis))
+		return NULL;
+	return array_wrap(function(a, axis));
+}
+
+#define UNARY(...)
+#define BINARY(...)
+#define TERNARY(...)
+#define STRUCT(...)
+#define REDUCE(id, name, ...) \
+	FUNCTION(reduce_##name) { \
+		(void)self; \
+		return reduce_by(fusion_##name, #name, args, n); \
+	}
+#define SCAN(id, name, ...) \
+	FUNCTION(scan_##name) { \
+		(void)self; \
+		return scan_by(fusion_##name, #name, args, n); \
+	}
+#include "protocol/ops.def"
+#undef REDUCE
+#undef SCAN
+
+/* ---- composites and others by their names ---- */
+
+/* Lists of an operation are of one length, which is `rank`. */
+static bool put_list(PyObject *o, const char *what, struct fusion_attributes *at, int64_t *room, const int64_t **list) {
+	*list = room;
+	return take_dims(o, what, &at->rank, room);
+}
+
+struct lists {
+	int axes[AXES];
+	int64_t list[16][FUSION_MAX_RANK];    /* by the number of the attribute */
+};
+
+static bool put_attribute(const char *name, PyObject *o, struct fusion_attributes *at, struct lists *room) {
+	unsigned next = 0;
+
+#define PUT_AXES(member) return take_axes(o, name, &at->axis_count, room->axes) && (at->member = room->axes) != NULL
+#define PUT_FLAG(member) at->member = PyObject_IsTrue(o) > 0; return !PyErr_Occurred()
+#define PUT_REAL(member) at->member = PyFloat_AsDouble(o); return !PyErr_Occurred()
+#define PUT_WHOLE(member) at->member = PyLong_AsLongLong(o); return !PyErr_Occurred()
+#define PUT_DTYPE(member) at->member = (enum fusion_dtype)dtype_of(o); return !PyErr_Occurred()
+#define PUT_LIST(member) return put_list(o, name, at, room->list[next], &at->member)
+#define ATTRIBUTE(id, attribute, kind, member, standard, doc) \
+	if (!strcmp(name, #attribute)) { \
+		PUT_##kind(attribute); \
+	} \
+	next++;
+#include "protocol/attributes.def"
+#undef ATTRIBUTE
+	PyErr_Format(PyExc_TypeError, "there is no attribute %s", name);
+	return false;
+}
+
+static bool put_attributes(PyObject *named, struct fusion_attributes *at, struct lists *room) {
+	PyObject *key, *value;
+	Py_ssize_t at_pair = 0;
+
+	while (PyDict_Next(named, &at_pair, &key, &value)) {
+		const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+
+		if (!name || (value != Py_None && !put_attribute(name, value, at, room)))
+			return false;
+	}
+	return true;
+}
+
+/* call(context, name, operands, attributes): operands are arrays or None. Waits where the daemon has to be asked. */
+FUNCTION(call) {
+	struct fusion_attributes at = { 0 };
+	struct lists room;
+	fusion_array *operand[16] = { NULL }, *value;
+	fusion_context *context = n == 4 && args[0] != Py_None ? context_of(args[0]) : NULL;
+	const char *name = n == 4 ? PyUnicode_AsUTF8AndSize(args[1], NULL) : NULL;
+	Py_ssize_t count = name ? PyTuple_Size(args[2]) : -1;
+
+	(void)self;
+	if (count < 0 || count > 16 || (args[0] != Py_None && !context))
+		return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_core.call(context, name, operands, attributes)");
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *o = PyTuple_GetItem(args[2], i);
+
+		if (o != Py_None && !(operand[i] = array_value(o, name)))
+			return NULL;
+		if (o != Py_None && !context)
+			context = fusion_context_of(operand[i]);
+	}
+	if (!put_attributes(args[3], &at, &room))
+		return NULL;
+	while (count && !operand[count - 1])
+		count--;
+	place_note();
+	WAITING(value = fusion_call(context, name, (int)count, operand, &at));
+	return array_wrap(value);
+}
+
+/* ---- sizes that depend on values: these wait ---- */
+
+FUNCTION(flatnonzero) {
+	fusion_array *a, *value;
+
+	(void)self;
+	if (!begin("nonzero", args, n, 1, &a))
+		return NULL;
+	WAITING(value = fusion_flatnonzero(a));
+	return array_wrap(value);
+}
+
+FUNCTION(unique) {
+	fusion_array *a, *part[4] = { NULL };
+	PyObject *result;
+	int code;
+
+	(void)self;
+	if (!begin("unique", args, n, 1, &a))
+		return NULL;
+	WAITING(code = fusion_unique(a, &part[0], &part[1], &part[2], &part[3]));
+	if (code)
+		return raise_error();
+	result = PyTuple_New(4);
+	for (int i = 0; i < 4; i++)
+		PyTuple_SetItem(result, i, array_wrap(part[i]));
+	return result;
+}
+
+FUNCTION(stop_gradient) {
+	fusion_array *a;
+
+	(void)self;
+	return begin("stop_gradient", args, n, 1, &a) ? array_wrap(fusion_stop_gradient(a)) : NULL;
+}
+
+#define ENTRY(name) { #name, FAST(core_##name), METH_FASTCALL, NULL }
+PyMethodDef moves_methods[] = {
+	ENTRY(cast), ENTRY(copy), ENTRY(same), ENTRY(reshape), ENTRY(broadcast), ENTRY(permute), ENTRY(slice), ENTRY(windows),
+	ENTRY(flip), ENTRY(take), ENTRY(take_along), ENTRY(put_along), ENTRY(add_along), ENTRY(sort), ENTRY(argsort), ENTRY(topk),
+	ENTRY(searchsorted), ENTRY(concat), ENTRY(stack), ENTRY(pad), ENTRY(tile), ENTRY(repeat), ENTRY(roll), ENTRY(matmul),
+	ENTRY(call), ENTRY(flatnonzero), ENTRY(unique), ENTRY(stop_gradient),
+#define REDUCE(id, name, ...) ENTRY(reduce_##name),
+#define SCAN(id, name, ...) ENTRY(scan_##name),
+#include "protocol/ops.def"
+	{ NULL, NULL, 0, NULL },
+};

@@ -1,0 +1,543 @@
+/*
+ * Elementwise operations: every row of ops.def as a function of the module, and the operators of Array.
+ *
+ * An operand is an array or a Python number. A number takes the element type of the array beside it, as the standard
+ * says; where its kind is above the array's (1.5 beside integers) both become the default type of the number's kind. Arrays
+ * of different types meet in the type that libfusion has them meet in, so the types of the standard are as the standard
+ * says. What an operation computes in floating-point numbers alone takes integers as the default floating-point type.
+ */
+#include "core.h"
+
+#include <string.h>
+
+typedef fusion_array *function1(fusion_array *);
+typedef fusion_array *function2(fusion_array *, fusion_array *);
+typedef fusion_array *function2s(fusion_array *, double);
+typedef fusion_array *functions2(double, fusion_array *);
+typedef fusion_array *function3(fusion_array *, fusion_array *, fusion_array *);
+
+/* The column `types` of ops.def. */
+enum types { ANY, NUM, REAL, INT, BITS, BOOL };
+
+struct row {
+	const char *name;
+	enum types types;
+	function1 *f1;
+	function2 *f2;
+	function2s *f2s;
+	functions2 *fs2;
+	function3 *f3;
+	const char *doc;
+};
+
+enum number {
+#define UNARY(id, name, ...) ROW_##name,
+#define BINARY(id, name, ...) ROW_##name,
+#define TERNARY(id, name, ...) ROW_##name,
+#define REDUCE(...)
+#define SCAN(...)
+#define STRUCT(...)
+#include "protocol/ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+	ROWS,
+};
+
+static const struct row rows[ROWS] = {
+#define UNARY(id, name, types, result, expr, grad, oracle, doc) \
+	[ROW_##name] = { #name, types, fusion_##name, NULL, NULL, NULL, NULL, doc },
+#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc) \
+	[ROW_##name] = { #name, types, NULL, fusion_##name, fusion_##name##_scalar, fusion_scalar_##name, NULL, doc },
+#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
+	[ROW_##name] = { #name, types, NULL, NULL, NULL, NULL, fusion_##name, doc },
+#include "protocol/ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+#undef REDUCE
+#undef SCAN
+#undef STRUCT
+};
+
+/* ---- operands ---- */
+
+struct operand {
+	fusion_array *array;      /* NULL: a number */
+	bool owned;               /* the reference is ours */
+	char kind;                /* of a number: 'b', 'i' or 'f' */
+	PyObject *number;
+};
+
+enum { NOT_OURS = -2, FAILED = -1 };
+
+/* What is neither an array nor a number is not ours. */
+static int take(PyObject *object, struct operand *o) {
+	*o = (struct operand){ .number = object };
+	if (array_check(object)) {
+		o->array = ((struct array *)object)->value;
+		return 0;
+	}
+	o->kind = PyBool_Check(object) ? 'b' : PyLong_Check(object) ? 'i' : PyFloat_Check(object) ? 'f' : 0;
+	if (o->kind)
+		return 0;
+	if (PyComplex_Check(object)) {
+		PyErr_SetString(registry.error[FUSION_E_DTYPE], "complex numbers are not supported: no device of fusion computes with them");
+		return FAILED;
+	}
+	return NOT_OURS;
+}
+
+static void drop(struct operand *o) {
+	if (o->owned)
+		fusion_release(o->array);
+	o->owned = false;
+}
+
+static int rank_of(char kind) {
+	return kind == 'b' ? 0 : kind == 'f' ? 2 : 1;
+}
+
+/* The type that operands meet in; -1: there is no array among them. */
+static int meet(unsigned n, const struct operand *o) {
+	int type = -1, highest = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (o[i].array)
+			type = type < 0 ? (int)fusion_dtype_of(o[i].array) : dtype_meet(type, (int)fusion_dtype_of(o[i].array));
+	if (type < 0)
+		return -1;
+	for (unsigned i = 0; i < n; i++)
+		if (!o[i].array && rank_of(o[i].kind) > highest)
+			highest = rank_of(o[i].kind);
+	if (highest <= rank_of((char)dtypes[type].kind))
+		return type;
+	return highest == 2 ? registry.real : FUSION_I64;
+}
+
+static int settle(const struct row *row, int type) {
+	if (row->types == REAL && dtypes[type].kind != 'f')
+		return registry.real;
+	return type;
+}
+
+/* A cast of an array operand, where it has another type. */
+static bool convert(struct operand *o, int type) {
+	fusion_array *cast;
+
+	if (!o->array || (int)fusion_dtype_of(o->array) == type)
+		return true;
+	cast = fusion_cast(o->array, (enum fusion_dtype)type);
+	drop(o);
+	o->array = cast;
+	o->owned = true;
+	return cast != NULL;
+}
+
+/* A number as a double that stands for it exactly in the type, so that a kernel's argument is enough. */
+static bool plain(const struct operand *o, int type, double *d) {
+	int overflow;
+	long long v;
+
+	if (dtypes[type].kind == 'f' || o->kind == 'f') {
+		*d = PyFloat_AsDouble(o->number);
+		return !(*d == -1 && PyErr_Occurred());
+	}
+	v = PyLong_AsLongLongAndOverflow(o->number, &overflow);
+	*d = (double)v;
+	return !overflow && v <= INT64_C(1) << 53 && v >= -(INT64_C(1) << 53);
+}
+
+/* An array without dimensions of a number. */
+static bool make_scalar(fusion_context *c, struct operand *o, int type) {
+	uint64_t word;
+	double d;
+
+	if (dtypes[type].kind == 'f') {
+		if (!plain(o, type, &d))
+			return false;
+		o->array = fusion_scalar(c, (enum fusion_dtype)type, d);
+	} else {
+		if (!element_set(type, &word, o->number))
+			return false;
+		o->array = type == FUSION_U64 && word >> 63 ? fusion_from(c, FUSION_U64, 0, NULL, &word)
+			: fusion_full_int(c, (enum fusion_dtype)type, 0, NULL,
+				PyLong_AsLongLong(o->number));
+	}
+	o->owned = o->array != NULL;
+	return o->array || raise_error();
+}
+
+/* ---- one, two and three operands ---- */
+
+static bool suits(const struct row *row, int type) {
+	char kind = (char)dtypes[type].kind;
+
+	if (row->types == BOOL ? kind == 'b' : row->types == NUM ? kind != 'b'
+		: row->types == INT ? kind == 'i' || kind == 'u' : row->types == BITS ? kind != 'f' : true)
+		return true;
+	raise_dtype(row->name, "takes %s, not %s", row->types == NUM ? "numbers" : "integers", dtypes[type].name);
+	return false;
+}
+
+static PyObject *unary(const struct row *row, PyObject *a) {
+	struct operand o;
+	fusion_array *value = array_value(a, row->name);
+	int type;
+
+	if (!value)
+		return NULL;
+	place_note();
+	o = (struct operand){ .array = value };
+	type = settle(row, (int)fusion_dtype_of(value));
+	if (row == &rows[ROW_bitwise_not] && type == FUSION_BOOL)
+		row = &rows[ROW_logical_not];
+	if (!suits(row, type))
+		return NULL;
+	value = convert(&o, type) ? row->f1(o.array) : NULL;
+	drop(&o);
+	return array_wrap(value);
+}
+
+/* An array and a number, in this order or (reversed) the other one. */
+static fusion_array *with_number(const struct row *row, struct operand *array, struct operand *number, int type, bool reversed) {
+	fusion_array *value;
+	uint64_t word;
+	double d;
+
+	if (dtypes[type].kind != 'f' && !element_set(type, &word, number->number))
+		return NULL;
+	if (!convert(array, type))
+		return NULL;
+	if (plain(number, type, &d))
+		return reversed ? row->fs2(d, array->array) : row->f2s(array->array, d);
+	if (PyErr_Occurred() || !make_scalar(fusion_context_of(array->array), number, type))
+		return NULL;
+	value = reversed ? row->f2(number->array, array->array) : row->f2(array->array, number->array);
+	drop(number);
+	return value;
+}
+
+/* NULL and no exception: the error is libfusion's. */
+static fusion_array *binary_value(const struct row *row, struct operand *o) {
+	int type = meet(2, o);
+
+	if (type < 0) {
+		PyErr_Format(PyExc_TypeError, "%s: one operand must be an array", row->name);
+		return NULL;
+	}
+	type = settle(row, type);
+	if (!suits(row, type))
+		return NULL;
+	if (!o[1].array)
+		return with_number(row, &o[0], &o[1], type, false);
+	if (!o[0].array)
+		return with_number(row, &o[1], &o[0], type, true);
+	return convert(&o[0], type) && convert(&o[1], type) ? row->f2(o[0].array, o[1].array) : NULL;
+}
+
+static PyObject *finish(fusion_array *value) {
+	return !value && PyErr_Occurred() ? NULL : array_wrap(value);
+}
+
+static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
+	struct operand o[2];
+	fusion_array *value;
+	int x = take(a, &o[0]), y = take(b, &o[1]);
+
+	if (x == FAILED || y == FAILED)
+		return NULL;
+	if (x || y)
+		return Py_NewRef(Py_NotImplemented);
+	place_note();
+	value = binary_value(row, o);
+	drop(&o[0]);
+	drop(&o[1]);
+	return finish(value);
+}
+
+static fusion_array *ternary_value(const struct row *row, struct operand *o) {
+	unsigned first = row == &rows[ROW_where];
+	int type = meet(3 - first, o + first);
+
+	if (type < 0 && first && o[0].array)
+		type = o[1].kind == 'f' || o[2].kind == 'f' ? registry.real : o[1].kind == 'b' && o[2].kind == 'b' ? FUSION_BOOL : FUSION_I64;
+	if (type < 0 || (first && !o[0].array)) {
+		PyErr_Format(PyExc_TypeError, "%s: %s must be an array", row->name, first ? "the condition" : "one operand");
+		return NULL;
+	}
+	type = settle(row, type);
+	if (!suits(row, type) || (first && !convert(&o[0], FUSION_BOOL)))
+		return NULL;
+	for (unsigned i = first; i < 3; i++) {
+		fusion_array *beside = o[0].array ? o[0].array : o[1].array ? o[1].array : o[2].array;
+
+		if (!convert(&o[i], type) || (!o[i].array && !make_scalar(fusion_context_of(beside), &o[i], type)))
+			return NULL;
+	}
+	return row->f3(o[0].array, o[1].array, o[2].array);
+}
+
+static PyObject *ternary(const struct row *row, PyObject *const *args) {
+	struct operand o[3];
+	fusion_array *value;
+
+	for (unsigned i = 0; i < 3; i++) {
+		int r = take(args[i], &o[i]);
+
+		if (r == FAILED)
+			return NULL;
+		if (r)
+			return PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
+	}
+	place_note();
+	value = ternary_value(row, o);
+	for (unsigned i = 0; i < 3; i++)
+		drop(&o[i]);
+	return finish(value);
+}
+
+/* ---- functions of the module ---- */
+
+static PyObject *call2(const struct row *row, PyObject *const *args, Py_ssize_t n) {
+	PyObject *result;
+
+	if (n != 2)
+		return PyErr_Format(PyExc_TypeError, "%s() takes 2 operands (%zd given)", row->name, n);
+	result = binary(row, args[0], args[1]);
+	if (result != Py_NotImplemented)
+		return result;
+	Py_DECREF(result);
+	return PyErr_Format(PyExc_TypeError, "%s: operands must be fusion arrays or numbers, not %R and %R; "
+		"fusion.asarray() makes arrays", row->name, (PyObject *)Py_TYPE(args[0]), (PyObject *)Py_TYPE(args[1]));
+}
+
+static PyObject *call3(const struct row *row, PyObject *const *args, Py_ssize_t n) {
+	if (n != 3)
+		return PyErr_Format(PyExc_TypeError, "%s() takes 3 operands (%zd given)", row->name, n);
+	return ternary(row, args);
+}
+
+#define UNARY(id, name, ...) \
+	static PyObject *call_##name(PyObject *self, PyObject *a) { \
+		(void)self; \
+		return unary(&rows[ROW_##name], a); \
+	}
+#define BINARY(id, name, ...) \
+	static PyObject *call_##name(PyObject *self, PyObject *const *args, Py_ssize_t n) { \
+		(void)self; \
+		return call2(&rows[ROW_##name], args, n); \
+	}
+#define TERNARY(id, name, ...) \
+	static PyObject *call_##name(PyObject *self, PyObject *const *args, Py_ssize_t n) { \
+		(void)self; \
+		return call3(&rows[ROW_##name], args, n); \
+	}
+#define REDUCE(...)
+#define SCAN(...)
+#define STRUCT(...)
+#include "protocol/ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+
+static const PyMethodDef calls[ROWS] = {
+#define UNARY(id, name, types, result, expr, grad, oracle, doc) \
+	{ #name, call_##name, METH_O, #name "(x, /)\n--\n\n" doc },
+#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc) \
+	{ #name, FAST(call_##name), METH_FASTCALL, #name "(x1, x2, /)\n--\n\n" doc },
+#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
+	{ #name, FAST(call_##name), METH_FASTCALL, #name "(a, b, c, /)\n--\n\n" doc },
+#include "protocol/ops.def"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+};
+
+/* The names of the standard, where ops.def has others. */
+static const struct {
+	const char *name;
+	unsigned row;
+	const char *doc;
+} standard[] = {
+#define NAME(name, row) { #name, ROW_##row, #name },
+#include "names.def"
+};
+
+enum { STANDARD = sizeof standard / sizeof *standard, DOC = 512 };
+
+/* A function under another name: its text stays, the name in front of it is the other one. */
+static void rename_method(PyMethodDef *m, const char *name, char text[static DOC]) {
+	const char *rest = strchr(m->ml_doc, '(');
+
+	snprintf(text, DOC, "%s%s", name, rest);
+	m->ml_name = name;
+	m->ml_doc = text;
+}
+
+PyMethodDef *operators_methods(void) {
+	static PyMethodDef all[ROWS + STANDARD + 1];
+	static char text[STANDARD][DOC];
+
+	memcpy(all, calls, sizeof calls);
+	for (unsigned i = 0; i < STANDARD; i++) {
+		all[ROWS + i] = calls[standard[i].row];
+		rename_method(&all[ROWS + i], standard[i].name, text[i]);
+	}
+	return all;
+}
+
+/* ---- operators ---- */
+
+/* May x take this value in place? Within a kind, and never from a number with a fraction to one without. */
+static bool fits(const struct row *row, fusion_array *x, fusion_array *value) {
+	int to = (int)fusion_dtype_of(x), from = (int)fusion_dtype_of(value);
+
+	if (fusion_rank(x) != fusion_rank(value)
+		|| memcmp(fusion_dims(x), fusion_dims(value), (size_t)fusion_rank(x) * sizeof(int64_t)) != 0) {
+		PyErr_Format(registry.error[FUSION_E_SHAPE], "in-place %s: the result's shape %S is not the array's, %S", row->name,
+			array_shape(value), array_shape(x));
+		return false;
+	}
+	if (rank_of((char)dtypes[from].kind) <= rank_of((char)dtypes[to].kind))
+		return true;
+	raise_dtype(row->name, "in place: %s cannot take values of %s", dtypes[to].name, dtypes[from].name);
+	return false;
+}
+
+static PyObject *in_place(const struct row *row, PyObject *self, PyObject *other) {
+	struct array *x = (struct array *)self, *made;
+	PyObject *result = binary(row, self, other), *done;
+	fusion_array *value;
+
+	if (!result || result == Py_NotImplemented)
+		return result;
+	made = (struct array *)result;
+	if (!fits(row, x->value, made->value)) {
+		Py_DECREF(result);
+		return NULL;
+	}
+	if (fusion_dtype_of(made->value) != fusion_dtype_of(x->value)) {
+		value = fusion_cast(made->value, fusion_dtype_of(x->value));
+		fusion_release(made->value);
+		made->value = value;
+		if (!value) {
+			Py_DECREF(result);
+			return raise_error();
+		}
+	}
+	if (!x->family) {
+		value = x->value;
+		x->value = made->value;
+		made->value = value;
+		Py_DECREF(result);
+		return Py_NewRef(self);
+	}
+	done = PyObject_CallFunctionObjArgs(registry.write, self, result, NULL);
+	Py_DECREF(result);
+	if (!done)
+		return NULL;
+	Py_DECREF(done);
+	return Py_NewRef(self);
+}
+
+#define OPERATOR(slot, row) \
+	static PyObject *op_##slot(PyObject *a, PyObject *b) { \
+		return binary(&rows[ROW_##row], a, b); \
+	} \
+	static PyObject *in_##slot(PyObject *a, PyObject *b) { \
+		return in_place(&rows[ROW_##row], a, b); \
+	}
+
+OPERATOR(add, add)
+OPERATOR(subtract, sub)
+OPERATOR(multiply, mul)
+OPERATOR(true_divide, div)
+OPERATOR(floor_divide, floor_divide)
+OPERATOR(remainder, remainder)
+OPERATOR(lshift, shift_left)
+OPERATOR(rshift, shift_right)
+OPERATOR(and, bitwise_and)
+OPERATOR(or, bitwise_or)
+OPERATOR(xor, bitwise_xor)
+
+static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulus) {
+	return modulus == Py_None ? binary(&rows[ROW_pow], a, b) : Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *in_power(PyObject *a, PyObject *b, PyObject *modulus) {
+	return modulus == Py_None ? in_place(&rows[ROW_pow], a, b) : Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *op_matmul(PyObject *a, PyObject *b) {
+	fusion_array *value;
+
+	if (!array_check(a) || !array_check(b))
+		return Py_NewRef(Py_NotImplemented);
+	place_note();
+	value = fusion_matmul(((struct array *)a)->value, ((struct array *)b)->value);
+	return array_wrap(value);
+}
+
+static PyObject *op_negative(PyObject *a) {
+	return unary(&rows[ROW_neg], a);
+}
+
+static PyObject *op_absolute(PyObject *a) {
+	return unary(&rows[ROW_abs], a);
+}
+
+static PyObject *op_invert(PyObject *a) {
+	return unary(&rows[ROW_bitwise_not], a);
+}
+
+/* A copy in name only: values never change. */
+static PyObject *op_positive(PyObject *a) {
+	fusion_array *value = ((struct array *)a)->value;
+
+	if (fusion_dtype_of(value) == FUSION_BOOL)
+		return raise_dtype("positive", "takes numbers, not bool");
+	return array_wrap(fusion_retain(value));
+}
+
+static PyObject *compare(PyObject *a, PyObject *b, int how) {
+	static const uint8_t row[] = { [Py_LT] = ROW_lt, [Py_LE] = ROW_le, [Py_EQ] = ROW_eq, [Py_NE] = ROW_ne, [Py_GT] = ROW_gt,
+		[Py_GE] = ROW_ge };
+
+	return binary(&rows[row[how]], a, b);
+}
+
+PyType_Slot array_slots[] = {
+	{ Py_nb_add, op_add },
+	{ Py_nb_inplace_add, in_add },
+	{ Py_nb_subtract, op_subtract },
+	{ Py_nb_inplace_subtract, in_subtract },
+	{ Py_nb_multiply, op_multiply },
+	{ Py_nb_inplace_multiply, in_multiply },
+	{ Py_nb_true_divide, op_true_divide },
+	{ Py_nb_inplace_true_divide, in_true_divide },
+	{ Py_nb_floor_divide, op_floor_divide },
+	{ Py_nb_inplace_floor_divide, in_floor_divide },
+	{ Py_nb_remainder, op_remainder },
+	{ Py_nb_inplace_remainder, in_remainder },
+	{ Py_nb_lshift, op_lshift },
+	{ Py_nb_inplace_lshift, in_lshift },
+	{ Py_nb_rshift, op_rshift },
+	{ Py_nb_inplace_rshift, in_rshift },
+	{ Py_nb_and, op_and },
+	{ Py_nb_inplace_and, in_and },
+	{ Py_nb_or, op_or },
+	{ Py_nb_inplace_or, in_or },
+	{ Py_nb_xor, op_xor },
+	{ Py_nb_inplace_xor, in_xor },
+	{ Py_nb_power, op_power },
+	{ Py_nb_inplace_power, in_power },
+	{ Py_nb_matrix_multiply, op_matmul },
+	{ Py_nb_negative, op_negative },
+	{ Py_nb_absolute, op_absolute },
+	{ Py_nb_invert, op_invert },
+	{ Py_nb_positive, op_positive },
+	{ Py_tp_richcompare, compare },
+	{ Py_tp_hash, PyObject_HashNotImplemented },
+	{ 0, NULL },
+};

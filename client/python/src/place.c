@@ -1,0 +1,95 @@
+/*
+ * Whose line is it? And exceptions of libfusion's errors.
+ *
+ * The innermost frame outside the package is the user's. What is known of a code object - the name of its file, and
+ * whether it is the package's - is kept in a small table by its address, with a reference, so that
+ * noting a place costs no more than asking the interpreter for the line.
+ */
+#include "core.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum {
+	CODES = 256,              /* more than the functions a program is in at a time */
+	DEPTH = 16,               /* frames of the package above the user's: fewer by far */
+};
+
+struct known {
+	PyObject *code;
+	const char *file;
+	bool ours;
+};
+
+static struct known known[CODES];
+
+void place_forget(void) {
+	for (unsigned i = 0; i < CODES; i++) {
+		Py_CLEAR(known[i].code);
+		known[i].file = NULL;
+	}
+}
+
+/* Takes the reference to the code. NULL: its file cannot be told. */
+static struct known *look_up(PyObject *code) {
+	struct known *k = &known[((uintptr_t)code >> 5) % CODES];
+	PyObject *name;
+
+	if (k->code == code) {
+		Py_DECREF(code);
+		return k;
+	}
+	name = PyObject_GetAttrString(code, "co_filename");
+	Py_XDECREF(k->code);
+	k->code = code;
+	k->file = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	k->ours = k->file && registry.package && !strncmp(k->file, registry.package, strlen(registry.package));
+	/* The code, which we hold, holds its name. */
+	Py_XDECREF(name);
+	PyErr_Clear();
+	return k->file ? k : NULL;
+}
+
+void place_note(void) {
+	PyObject *frame = (PyObject *)PyEval_GetFrame();
+	unsigned depth = 0;
+
+	Py_XINCREF(frame);
+	while (frame && frame != Py_None && depth++ < DEPTH) {
+		struct known *k = look_up((PyObject *)PyFrame_GetCode((PyFrameObject *)frame));
+		PyObject *back;
+
+		if (k && !k->ours) {
+			fusion_here(k->file, PyFrame_GetLineNumber((PyFrameObject *)frame));
+			Py_DECREF(frame);
+			return;
+		}
+		back = PyObject_GetAttrString(frame, "f_back");
+		Py_DECREF(frame);
+		frame = back;
+	}
+	Py_XDECREF(frame);
+	PyErr_Clear();
+	fusion_here(NULL, 0);
+}
+
+PyObject *raise_error(void) {
+	int code = fusion_error_code();
+	PyObject *error = code > 0 && code < ERRORS && registry.error[code] ? registry.error[code] : registry.error[0];
+
+	/* What a signal's handler raised while somebody waited says more. */
+	if (!PyErr_Occurred())
+		PyErr_SetString(error ? error : PyExc_RuntimeError, fusion_error());
+	fusion_error_clear();
+	return NULL;
+}
+
+PyObject *raise_dtype(const char *what, const char *format, ...) {
+	va_list list;
+	char text[256];
+
+	va_start(list, format);
+	vsnprintf(text, sizeof text, format, list);
+	va_end(list);
+	return PyErr_Format(registry.error[FUSION_E_DTYPE], "%s: %s", what, text);
+}
