@@ -714,6 +714,47 @@ START_TEST(batches_gather_while_the_device_is_busy_and_run_as_one) {
 }
 END_TEST
 
+/* out = -(-(... in0)), so many times. */
+static uint32_t ask_define_chain(struct client *c, uint64_t capture, unsigned count) {
+	struct wire_writer *w = request_begin(c, REQUEST_DEFINE, 5);
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 } };
+	struct batch_text b = { 0 };
+	int64_t node = on_handle(0);
+
+	for (unsigned i = 0; i < count; i++)
+		node = batch_op(&b, OP_neg, node, 0);
+	for (unsigned i = 1; i < count; i++)
+		b.op[i].in[0] = i - 1;
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, capture);
+	wire_put_array(w, 1);
+	codec_put_type(w, &t);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ count - 1 });
+	return request_finish();
+}
+
+START_TEST(a_large_recorded_graph_joins_no_others) {
+	uint64_t a = make(&client, 7, 5);
+	struct client worker;
+
+	client_begin(&worker, 2);
+	configure(&client, "fusion.window_us", "1s");
+	expect(ask_define_chain(&client, 0, 3), REQUEST_DEFINE);
+	expect(ask_define_chain(&client, 1, 33), REQUEST_DEFINE);
+	ck_assert_float_eq(read_floats(&client, a, 4)[0], 5);
+	keep_busy(&worker);
+	expect(ask_replay(&client, 0, 1, &a, handle_of(2, 1)), REQUEST_REPLAY);
+	ck_assert_ptr_nonnull(engine.server->gathering);
+	expect(ask_replay(&client, 1, 1, &a, handle_of(3, 1)), REQUEST_REPLAY);
+	expect(ask_replay(&client, 1, 1, (uint64_t[]){ handle_of(3, 1) }, handle_of(4, 1)), REQUEST_REPLAY);
+	ck_assert_ptr_null(engine.server->gathering);
+	ck_assert_double_eq(statistic(&client, 0, "flush_operations"), 3);
+	ck_assert_float_eq(read_floats(&client, handle_of(2, 1), 4)[0], -5);
+	ck_assert_float_eq(read_floats(&client, handle_of(4, 1), 4)[0], 5);
+}
+END_TEST
+
 START_TEST(a_read_ends_the_window) {
 	struct client worker;
 
@@ -1434,6 +1475,7 @@ static void add_value_tests(TCase *tests) {
 static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, a_batch_that_meets_an_idle_device_runs_at_once);
 	tcase_add_test(tests, batches_gather_while_the_device_is_busy_and_run_as_one);
+	tcase_add_test(tests, a_large_recorded_graph_joins_no_others);
 	tcase_add_test(tests, a_read_ends_the_window);
 	tcase_add_test(tests, the_urgent_flag_ends_the_window);
 	tcase_add_test(tests, what_is_cancelled_fails_and_later_operations_run);

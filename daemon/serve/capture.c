@@ -345,14 +345,24 @@ static void add_outputs(struct batch *b, const struct capture *c, struct wire_cu
 		batch_output(b, i < c->outputs ? c->output[i] : UINT32_MAX, outputs);
 }
 
+/*
+ * Operations of a recorded graph from which on it runs by itself. Joined with others it would save a launch or two, and be
+ * another graph whenever another number of them has come: with a plan, and some kernels, that are new.
+ */
+enum { CAPTURE_WHOLE = 32 };
+
 int replay_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
 	struct replay p = { 0 };
 	struct batch b;
 	int code = read_replay(r, &p, f);
+	bool whole;
 
 	if (code)
 		return code;
+	whole = p.capture->ops >= CAPTURE_WHOLE;
+	if (whole && s->gathered)
+		flush_session(s, FLUSH_OPERATIONS);
 	b = batch_begin(s, r->seq);
 	p.input = calloc(p.capture->inputs + 1, sizeof(struct array *));
 	b.input = p.input;
@@ -366,5 +376,8 @@ int replay_request(struct request *r, struct fault *f) {
 	batch_release(&b, &p.releases);
 	session_count(s, replays, 1);
 	free(p.input);
-	return batch_end(&b, r, p.flags & SUBMIT_URGENT, f);
+	code = batch_end(&b, r, p.flags & SUBMIT_URGENT, f);
+	if (whole && s->gathered)
+		flush_session(s, FLUSH_OPERATIONS);
+	return code;
 }
