@@ -356,6 +356,8 @@ struct emit_launch bytecode_geometry(const struct kernel *k, const struct traits
 	struct kernel like = *k;
 
 	like.width = shape.width;
+	/* It reads strided operands as they lie. */
+	like.turned = false;
 	own.local_size = shape.group;
 	return emit_geometry(&like, &own, dims, 0, record);
 }

@@ -236,7 +236,7 @@ void conv_functions(struct writer *w) {
 	text_end(w);
 	text_blank(w);
 	if (w->k->packed)
-		matmul_turn(w);
+		matmul_turn(w, w->k->accumulator);
 }
 
 void conv_lanes(struct writer *w) {

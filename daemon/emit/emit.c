@@ -64,6 +64,8 @@ static void write_functions(struct writer *w) {
 
 	if (w->k->root == KERNEL_MATMUL)
 		groups ? matmul_group_functions(w) : matmul_functions(w);
+	else if (w->k->root == KERNEL_MAP && w->k->turned)
+		map_turned_functions(w);
 	else if (w->k->root == KERNEL_SCAN)
 		scan_functions(w);
 	else if (w->k->root == KERNEL_CONV)
@@ -89,7 +91,7 @@ static void write_form(struct writer *w) {
 	bool groups = w->t->strategy == STRATEGY_GPU, column = w->k->form == KERNEL_FORM_COLUMN;
 
 	if (w->k->root == KERNEL_MAP)
-		groups ? map_groups(w) : map_lanes(w);
+		groups ? map_groups(w) : w->k->turned ? map_turned(w) : map_lanes(w);
 	else if (w->k->root == KERNEL_SCAN && groups)
 		column ? scan_column_groups(w) : scan_row_groups(w);
 	else if (w->k->root == KERNEL_SCAN)

@@ -123,6 +123,20 @@ static void cut_map(const struct cut *c) {
 		set_units_per_item(c, most(c->record[KERNEL_WORD_UNITS_PER_ITEM], MAP_STRIP_ROWS));
 }
 
+/* Blocks of as many rows as a vector has lanes, in pieces along the lanes; those of one piece follow each other. */
+static void cut_map_turned(const struct cut *c) {
+	unsigned lanes = c->k->rank - 1u;
+	uint64_t n = (uint64_t)c->dims[lanes], width = c->k->width, batch = product(c->dims, 0, lanes - 1);
+	uint64_t blocks = ceil_divide((uint64_t)c->dims[lanes - 1], width);
+	uint64_t longest = most(least(MAP_PIECE, grain(c->t, batch * blocks * width * n)) / width, PIECE_ALIGNMENT);
+	uint64_t length = round_up(ceil_divide(n, ceil_divide(n, longest)), PIECE_ALIGNMENT);
+	uint64_t pieces = ceil_divide(n, length);
+
+	c->record[KERNEL_WORD_PIECES] = pieces;
+	c->record[KERNEL_WORD_EXTENT] = length;
+	set_units(c, batch * blocks * pieces, width * least(n, length));
+}
+
 static void cut_map_groups(const struct cut *c) {
 	unsigned rows = c->k->rank ? c->k->rank - 1u : 0;
 	uint64_t vectors = c->k->rank ? ceil_divide((uint64_t)c->dims[rows], c->k->width) : 1;
@@ -434,7 +448,7 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 	bool groups = t->strategy == STRATEGY_GPU;
 
 	if (k->root == KERNEL_MAP)
-		return groups ? cut_map_groups : cut_map;
+		return groups ? cut_map_groups : k->turned ? cut_map_turned : cut_map;
 	if (k->root == KERNEL_MATMUL)
 		return groups ? cut_matmul_groups : product_cut(k);
 	if (k->root == KERNEL_CONV)

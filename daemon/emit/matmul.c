@@ -123,6 +123,33 @@ static void write_tile_kept(struct writer *w) {
 	text_close(w);
 }
 
+/* What follows the root reads and stores lines of memory that nobody foresees: they come while the last sums are made. */
+static void write_tile_ahead(struct writer *w) {
+	struct frame_names index = frame_names(w->k->rank - 3u);
+	struct needs lines = { .operand = { false } };
+	unsigned count = 0;
+
+	for (unsigned o = 0; o < w->k->operands; o++) {
+		const struct kernel_operand *p = &w->k->operand[o];
+
+		lines.operand[o] = w->outer.operand[o] && !p->iota && !p->gathered && p->access == KERNEL_CONTIGUOUS;
+		count += lines.operand[o] && !p->output;
+	}
+	if (!count)
+		return;
+	index.name[matmul_dim_m(w->k)] = "row";
+	index.name[matmul_dim_n(w->k)] = "n0";
+	text_open(w, "for (int i = t; i < min(t + %u, height) && k0 + depth >= d%u; i++)", w->k->rows, matmul_dim_k(w->k));
+	text_line(w, "const long row = m0 + i;");
+	operand_place(w, &lines, "n", index.name);
+	text_open(w, "for (int l = 0; l < width; l += W)");
+	for (unsigned o = 0; o < w->k->operands; o++)
+		if (lines.operand[o])
+			text_line(w, "AHEAD(n%u + %u * l);", o, dtype_info(w->k->operand[o].dtype)->bytes);
+	text_close(w);
+	text_close(w);
+}
+
 static void write_tile(struct writer *w) {
 	const struct kernel *k = w->k;
 	const char *type = value_register(k->accumulator);
@@ -131,6 +158,8 @@ static void write_tile(struct writer *w) {
 	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = k0 ? block[t + i][v] : (%s)(0);", type);
 	write_tile_rows(w);
+	if (!kernel_keeps_rows(k))
+		write_tile_ahead(w);
 	text_line(w, "#pragma unroll %u", TILE_UNROLL);
 	text_open(w, "for (long k = 0; k < depth; k++)");
 	write_tile_step(w);
@@ -391,10 +420,10 @@ static void write_exchanged(struct writer *w, unsigned h, bool upper) {
 	}
 }
 
-void matmul_turn(struct writer *w) {
-	const char *type = value_register(w->k->accumulator);
+void matmul_turn(struct writer *w, unsigned dtype) {
+	const char *type = value_register(dtype);
 
-	text_open(w, "static inline void turn(%s *a)", type);
+	text_open(w, "OVL void turn(%s *a)", type);
 	for (unsigned h = 1; h < w->k->width; h *= 2) {
 		text_line(w, "#pragma unroll");
 		text_open(w, "for (int e = 0; e < %u; e++)", w->k->width / 2);
@@ -418,7 +447,7 @@ void matmul_functions(struct writer *w) {
 	if (kernel_keeps_rows(w->k))
 		after_functions(w);
 	if (w->k->turned && w->k->operand[0].access != KERNEL_CONTIGUOUS)
-		matmul_turn(w);
+		matmul_turn(w, w->k->accumulator);
 }
 
 /* One k: `a` holds it for all lanes. */

@@ -271,6 +271,8 @@ bool map_may_cross(const struct kernel *k);
 
 void map_lanes(struct writer *w);  /* CPU strategy */
 void map_groups(struct writer *w); /* GPU strategy */
+void map_turned(struct writer *w); /* transposed inputs, CPU strategy */
+void map_turned_functions(struct writer *w);
 void reduce_row(struct writer *w);    /* ROW and GENERAL, CPU strategy */
 void reduce_column(struct writer *w); /* COLUMN */
 void reduce_groups(struct writer *w); /* ROW and GENERAL, GPU strategy */
@@ -294,8 +296,8 @@ void scan_functions(struct writer *w);
 void matmul_tiles(struct writer *w);
 void matmul_turned(struct writer *w);
 void matmul_small(struct writer *w);
-/* "turn": rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
-void matmul_turn(struct writer *w);
+/* "turn", of registers of a type: rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
+void matmul_turn(struct writer *w, unsigned dtype);
 /* Functions that matmul_turned() calls. */
 void matmul_functions(struct writer *w);
 void matmul_groups(struct writer *w); /* GPU strategy */

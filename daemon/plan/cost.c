@@ -225,8 +225,9 @@ static double again_ns(const struct cost *c, const struct walk *w, double size) 
 
 	if (kernel_inner_dims(c->k))
 		return 0;
+	/* What is turned in registers is reached once a vector. */
 	if (w->strided)
-		ns = w->accesses * shared_ns(c, c->t->rates.strided_ns[RATE_ONE], c->t->rates.strided_ns[RATE_ALL]);
+		ns = w->accesses / (c->k->root == KERNEL_MAP && c->k->turned ? c->k->width : 1) * shared_ns(c, c->t->rates.strided_ns[RATE_ONE], c->t->rates.strided_ns[RATE_ALL]);
 	else if (w->accesses * size > w->bytes)
 		ns = (w->accesses * size - w->bytes) / traffic_rate(c, RATE_READ, w->bytes);
 	return ns;

@@ -335,7 +335,8 @@ struct kernel {
 	bool strips;                   /* few rows: operand 1 is read row by row */
 	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
 	bool scored;                   /* MATMUL: its rows before it are made of another product: see above */
-	bool turned;                   /* few columns: lanes lie along M */
+	/* MATMUL, few columns: lanes lie along M. MAP, CPU strategy: strided inputs are contiguous down the rows. */
+	bool turned;
 	bool small;                    /* all of K, and all columns of some rows, at once */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */

@@ -324,6 +324,55 @@ static void choose_group_tile(struct draft *d, const struct traits *t) {
 	k->width = kernel_tiles[k->tile].lanes;
 }
 
+/* ---- transposed inputs of maps ---- */
+
+/* Inputs that are turned: each keeps as many vectors as a block has rows. */
+enum { TURNED_INPUTS = 4 };
+
+/* May it be read down the rows along this dim and turned in registers, whose elements are words there? */
+static bool turns_along(const struct draft *d, unsigned operand, unsigned dim) {
+	uint8_t reg = dtype_info(d->kernel.operand[operand].dtype)->reg;
+
+	return d->operand[operand].stride[dim] == 1 && dtype_info(reg)->bytes == 4;
+}
+
+/* The dim along which all strided inputs of a map are contiguous, blocks of both dims being whole, or the rank. */
+static unsigned turned_dim(const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	unsigned lanes = k->rank - 1u, best = k->rank, count = 0;
+
+	if (k->rank < 2 || d->dims[lanes] < k->width)
+		return k->rank;
+	for (unsigned o = 0; o < k->operands; o++) {
+		const struct kernel_operand *p = &k->operand[o];
+		int64_t step = d->operand[o].stride[lanes];
+
+		if (p->gathered)
+			return k->rank;
+		if (p->iota || step == 0 || step == 1)
+			continue;
+		for (unsigned dim = 0; !count && dim < lanes; dim++)
+			if (d->dims[dim] >= k->width && turns_along(d, o, dim))
+				best = dim;
+		if (p->output || best == k->rank || !turns_along(d, o, best) || ++count > TURNED_INPUTS)
+			return k->rank;
+	}
+	return best;
+}
+
+/* The order of a map's dims is nobody's business, but for the lanes. */
+static void choose_turned(struct draft *d) {
+	struct kernel *k = &d->kernel;
+	unsigned dim = turned_dim(d), rows = k->rank - 2u;
+
+	k->turned = dim < k->rank;
+	if (!k->turned)
+		return;
+	swap_dims(d->dims, dim, rows);
+	for (unsigned o = 0; o < k->operands; o++)
+		swap_dims(d->operand[o].stride, dim, rows);
+}
+
 static void choose_form(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 
@@ -333,6 +382,8 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		choose_tile(d);
 	else if (k->root == KERNEL_MATMUL)
 		choose_group_tile(d, t);
+	if (k->root == KERNEL_MAP && t->strategy == STRATEGY_CPU && k->width > 1)
+		choose_turned(d);
 	if (k->root == KERNEL_CONV && k->packed)
 		choose_places(d);
 	if (k->root == KERNEL_CONV && k->alone)

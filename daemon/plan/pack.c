@@ -22,7 +22,10 @@ enum {
 	PACK_ROWS = 48,
 	/* ... which stays in the second level of cache, and reaches the first as fast, up to about this size. */
 	PACK_BYTES = 512 << 10,
-	/* Columns of the result that read a column of the first factor, from which on a copy of it pays. */
+	/*
+	 * Columns of the result that read a column of the first factor, from which on a copy of it pays. One that lies side by
+	 * side down its rows and stays in the second level of cache is read as fast as it lies: a tile reads a line of it.
+	 */
 	PACK_COLUMNS = 65,
 };
 
@@ -32,7 +35,7 @@ struct factor {
 	uint8_t accumulator;
 	int64_t rows, columns;             /* of the factor */
 	uint64_t readers;                  /* rows (first factor: columns) of results that read each of its elements */
-	int64_t step;                      /* between columns */
+	int64_t step, down;                /* between columns, between rows */
 	bool nowhere;                      /* not in memory */
 };
 
@@ -57,6 +60,7 @@ static struct factor factor_of(const struct planner *p, uint32_t product, unsign
 	f.columns = in->type->dims[last];
 	f.nowhere = in->kind == NODE_FILL || in->kind == NODE_IOTA;
 	f.step = f.nowhere ? 0 : in->view.stride[last];
+	f.down = f.nowhere ? 0 : in->view.stride[last - 1];
 	for (unsigned d = 0; d + 1 < last; d++)
 		own *= repeats(in, d) ? 1 : (uint64_t)in->type->dims[d];
 	for (unsigned d = 0; d + 2 < rank; d++)
@@ -65,19 +69,23 @@ static struct factor factor_of(const struct planner *p, uint32_t product, unsign
 	return f;
 }
 
-static bool second_needs_panels(const struct factor *f) {
-	uint64_t bytes = (uint64_t)f->rows * (uint64_t)f->columns * dtype_info(f->node->type->dtype)->bytes;
+static uint64_t factor_bytes(const struct factor *f) {
+	return (uint64_t)f->rows * (uint64_t)f->columns * dtype_info(f->node->type->dtype)->bytes;
+}
 
+static bool second_needs_panels(const struct factor *f) {
 	if (f->nowhere || (f->step != 1 && f->columns > 1))
 		return true;
-	return f->readers >= PACK_ROWS && (f->node->type->dtype != f->accumulator || bytes > PACK_BYTES);
+	return f->readers >= PACK_ROWS && (f->node->type->dtype != f->accumulator || factor_bytes(f) > PACK_BYTES);
 }
 
 static bool first_needs_copy(const struct factor *f) {
+	bool near = f->down == 1 && factor_bytes(f) <= PACK_BYTES;
+
 	if (f->nowhere)
 		return true;
 	return f->readers >= PACK_COLUMNS && f->rows > 1 &&
-		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1));
+		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1 && !near));
 }
 
 /* Few columns: both factors are read as they lie. */
