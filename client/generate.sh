@@ -179,7 +179,7 @@ prototypes() {
 plain='fusion_here fusion_error fusion_error_code fusion_error_clear fusion_code_name fusion_close
 	fusion_retain fusion_release fusion_keep fusion_dtype_of fusion_rank fusion_dims fusion_elements
 	fusion_bytes fusion_version fusion_context_of fusion_future_fd fusion_capture_free
-	fusion_no_grad_begin fusion_checkpoint_begin'
+	fusion_no_grad_begin fusion_checkpoint_begin fusion_on_wait'
 
 names() {
 	awk -v plain="$plain" '

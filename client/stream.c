@@ -23,6 +23,8 @@
 enum {
 	/* Acceptances take microseconds; reads of long computations are not waited for. */
 	CLOSE_WAIT_MS = 500,
+	/* A person who pressed Ctrl-C does not notice it; a processor that waits does not notice twenty turns a second. */
+	ASK_MS = 50,
 };
 
 static _Thread_local bool in_callback;
@@ -210,9 +212,6 @@ static const struct {
 	[REQUEST_PATTERN] = { read_nothing, false },
 	[REQUEST_FORGET_PATTERN] = { read_nothing, false },
 	[REQUEST_PATTERNS] = { read_text, false },
-	[REQUEST_CLIENTS] = { read_text, false },
-	[REQUEST_KERNELS] = { read_text, false },
-	[REQUEST_EVENTS] = { read_text, false },
 	[REQUEST_ARENA] = { read_arena, false },
 	[REQUEST_RESUME] = { read_resume, false },
 };
@@ -621,13 +620,52 @@ static int refuse_again(struct fault *f) {
 	return fault_set(f, FAULT_REPEATABLE, "the engine was replaced once more");
 }
 
+/* ---- who waits may be asked to stop ---- */
+
+static _Atomic(fusion_asked *) asked;
+
+void fusion_on_wait(fusion_asked *function) {
+	atomic_store(&asked, function);
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b) {
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* Without the lock: the function may wait for threads that wait for it. */
+static int ask_to_stop(struct fusion_context *c, fusion_asked *function, struct fault *f) {
+	bool stop;
+
+	pthread_mutex_unlock(&c->lock);
+	stop = function();
+	pthread_mutex_lock(&c->lock);
+	return stop ? fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was") : 0;
+}
+
+/* Sleeps as sleep_on() does, until there is something to look at, the deadline passes, or it is time to ask. */
+static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *end, struct fault *f) {
+	struct stream *s = &c->stream;
+	fusion_asked *function = atomic_load(&asked);
+	struct timespec question = function ? deadline_after(ASK_MS) : (struct timespec){ 0 };
+	bool asks = function && (!end || is_before(&question, end));
+	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
+	int r;
+
+	if (asks)
+		end = &question;
+	r = others ? sleep_for(c, condition, end) : read_answers(c, end);
+	if (r == ETIMEDOUT && asks)
+		return ask_to_stop(c, function, f);
+	if (r == ETIMEDOUT)
+		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
+	return 0;
+}
+
 /* Sleeps until the condition is signalled, an answer was read, or the deadline passes. */
 static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
 	struct fault *f) {
 	struct stream *s = &c->stream;
-	const struct timespec *end = s->timeout_ms ? deadline : NULL;
 	uint64_t resumes = s->resumes;
-	bool others;
 	int r;
 
 	if (resumed_elsewhere(s)) {
@@ -642,11 +680,7 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	/* What was waited for may have been settled. */
 	if (!s->resuming && s->resumes != resumes)
 		return 0;
-	others = !s->transport || has_thread(s, s->transport) || s->reading;
-	r = others ? sleep_for(c, condition, end) : read_answers(c, end);
-	if (r == ETIMEDOUT)
-		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
-	return 0;
+	return sleep_or_ask(c, condition, s->timeout_ms ? deadline : NULL, f);
 }
 
 int stream_watch(struct fusion_context *c, struct fault *f) {
