@@ -57,29 +57,19 @@ static void take_reloaded(struct config *to, const struct config *from) {
 	}
 }
 
-/* Those of settings that a start alone changes stay with their values. */
-static void take_origins(struct config_origins *to, const struct config_origins *from) {
-	for (unsigned i = 0; i < config_settings(); i++)
-		if (config_setting(i)->applies != SETTING_START)
-			memcpy(to->text[i], from->text[i], sizeof to->text[i]);
-}
-
 static void reload(struct supervisor *s) {
-	struct config_origins origins;
 	struct config fresh;
 	struct fault f;
 	int r;
 
 	notify_reloading(loop_now());
-	r = config_load_told(&fresh, &origins, s->source, &f);
+	r = config_load(&fresh, s->source, &f);
 	if (!r)
 		r = config_resolve(&fresh, &f);
 	if (r) {
 		log_error("the configuration stays as it was: %s", r > 0 ? f.text : strerror(-r));
 	} else {
 		take_reloaded(&s->config, &fresh);
-		take_origins(&s->origins, &origins);
-		admin_resolve(s);
 		log_set_level((enum log_level)s->config.log_level);
 		engines_reload(s);
 		gateway_reload(s);
@@ -154,7 +144,6 @@ static int64_t tick(struct supervisor *s) {
 	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
 	due = loop_sooner(due, idle_tick(s, now));
-	due = loop_sooner(due, metrics_tick(s, now));
 	due = loop_sooner(due, tell_manager(s, now));
 	if (due == UINT64_MAX)
 		return -1;
@@ -174,7 +163,7 @@ static int serve(struct supervisor *s) {
 }
 
 static int open_all(struct supervisor *s, struct fault *f) {
-	int r = config_load_told(&s->config, &s->origins, s->source, f);
+	int r = config_load(&s->config, s->source, f);
 
 	if (!r)
 		r = config_resolve(&s->config, f);
@@ -182,14 +171,11 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		return r;
 	log_set_level((enum log_level)s->config.log_level);
 	raise_descriptors();
-	admin_resolve(s);
 	r = loop_new(&s->loop);
 	if (!r)
 		r = watch_signals(s);
 	if (!r)
 		r = door_open(s, f);
-	if (!r)
-		r = metrics_open(s, f);
 	gateway_open(s);
 	return r ? r : engines_open(s, f);
 }
@@ -197,7 +183,6 @@ static int open_all(struct supervisor *s, struct fault *f) {
 static void close_all(struct supervisor *s) {
 	clients_close(s, NULL);
 	engines_free(s);
-	metrics_close(s);
 	door_close(s);
 	users_free(&s->users);
 	s->signals_source = loop_remove(s->signals_source);
@@ -207,7 +192,7 @@ static void close_all(struct supervisor *s) {
 }
 
 int supervisor_run(const struct config_source *source, int ready) {
-	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .metrics = { .listener = -1 },
+	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1,
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
 	struct fault f = { 0 };
 	int r = open_all(&s, &f);

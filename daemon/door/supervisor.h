@@ -18,7 +18,6 @@
 #include "daemon/door/engines.h"
 #include "daemon/door/gateway.h"
 #include "daemon/door/idle.h"
-#include "daemon/door/metrics.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/user.h"
 
@@ -27,13 +26,11 @@ struct shared_arena;
 
 struct supervisor {
 	struct config config;
-	struct config_origins origins;
 	const struct config_source *source;
 	struct loop *loop;
 	struct engine *engine[ENGINES];
 	unsigned engines;
 	struct gateway gateway;
-	struct metrics metrics;
 	struct notify notify;
 	struct idle idle;
 	struct users users;
@@ -51,7 +48,6 @@ struct supervisor {
 	uint64_t last_session, sessions_total;
 	struct shared_arena *shared;         /* uthash by number: shared.c */
 	uint32_t last_shared;
-	gid_t admins;                        /* door.admins; NO_ADMINS: there is no such group. admin.c */
 	uint64_t silent_us;                  /* when the next silent connection is due; see clients_tick() */
 
 	int signals;
@@ -96,22 +92,7 @@ bool clients_adrift(const struct engine *e, uint64_t session);
 int clients_packet(
 	const struct engine *e, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
 
-/* ---- who may do everything: admin.c ---- */
-
-#define NO_ADMINS ((gid_t)-1)
-
-/* Looks up the group of door.admins: at the start and at a reload, for it may ask other machines. */
-void admin_resolve(struct supervisor *s);
-/* Is the process at the other end of this socket in that group? */
-bool admin_is_member(const struct supervisor *s, int fd);
-/* Every setting with its value and where that comes from: JSON to be freed with cJSON_free(), or NULL. */
-char *admin_origins_json(const struct supervisor *s);
-
-/* For who only sums: the next one, and the bytes of its arenas. */
-const struct client *client_next(const struct client *c);
-uint64_t client_bytes(const struct client *c);
-
 /* ---- the answer to STATUS: status.c ---- */
 
-/* For this client: without sessions that it may not see. JSON to be freed with cJSON_free(), or NULL. */
-char *status_json(const struct supervisor *s, const struct client *asks);
+/* JSON to be freed with cJSON_free(), or NULL. */
+char *status_json(const struct supervisor *s);

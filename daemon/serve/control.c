@@ -216,8 +216,6 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	if (!r)
 		r = wire_get_bool(&m->body, "remote", &facts.remote, f);
 	if (!r)
-		r = wire_get_bool(&m->body, "admin", &facts.admin, f);
-	if (!r)
 		r = wire_get_map(&m->body, "options", CONTROL_OPTIONS, &options, f);
 	if (r)
 		return r;
@@ -363,15 +361,6 @@ static int on_worker(struct control_message *m, struct fault *f) {
 	return 0;
 }
 
-static int on_metrics_want(struct control_message *m, struct fault *f) {
-	struct wire_writer w;
-
-	(void)f;
-	wire_writer_init(&w);
-	metrics_put(m->server, &w);
-	return send_packet(m->server->control, &w);
-}
-
 static const struct {
 	int (*function)(struct control_message *m, struct fault *f);
 	bool adds;                   /* may be handled while a caller holds a session */
@@ -385,7 +374,6 @@ static const struct {
 	[CONTROL_WORKER] = { on_worker, true },
 	[CONTROL_CATALOGUE] = { on_catalogue, true },
 	[CONTROL_SESSION_RESUME] = { on_session_resume, true },
-	[CONTROL_METRICS_WANT] = { on_metrics_want, true },
 };
 
 enum { CONTROLS = sizeof controls / sizeof *controls };

@@ -11,7 +11,6 @@
 
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
-#include "daemon/base/metrics.h"
 #include "daemon/plan/tracker.h"
 #include "daemon/serve/inbox.h"
 #include "daemon/serve/rings.h"
@@ -69,8 +68,6 @@ struct server {
 	uint64_t builds_seen, builds_us;     /* how many there were, and when, when that was last looked at */
 	bool progress;                       /* runs ended: held requests may go on */
 
-	uint64_t trace_until_us;             /* events.c: when its recording ends */
-
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
 	struct wire_writer writer;           /* of answers */
 	struct wire_memory memory;    /* of the frame that is being read */
@@ -117,16 +114,6 @@ int control_want_worker(int control, bool idle) FAULT_MUST_USE;
 int control_resumed(const struct session *s) FAULT_MUST_USE;
 int control_rates(struct server *v) FAULT_MUST_USE;
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
-
-/* ---- who watches: events.c ---- */
-
-/* Ends a recording that nobody asks for any more. */
-void events_turn(struct server *v);
-
-/* ---- what is collected: metrics.c ---- */
-
-/* The packet METRICS. */
-void metrics_put(const struct server *v, struct wire_writer *w);
 
 /* ---- the window: window.c ---- */
 

@@ -18,6 +18,8 @@ from ._views import write as _write
 _core.register(Array, _DTYPES, {**{_core.ERRORS[name][0]: error for name, error in _ERRORS.items()}, 0: FusionError},
                _write, _device_of, _os.path.dirname(__file__) + _os.sep)
 
+_core.listen(True)
+
 # The rows of the operation table by the standard's names.
 from ._core import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_invert, bitwise_left_shift,
                     bitwise_or, bitwise_right_shift, bitwise_xor, ceil, copysign, cos, cosh, divide, equal, exp, expm1, floor,
@@ -29,6 +31,8 @@ from ._core import clamp, elu, erf, exp2, fma, leaky_relu, lerp, relu, rsqrt, si
 from ._creation import *
 from ._functions import *
 from ._info import __array_namespace_info__
+from ._tools import *
+from ._grad import *
 from . import nn
 
 __array_api_version__ = "2025.12"
@@ -42,7 +46,13 @@ import atexit as _atexit
 _atexit.register(_shutdown)
 
 
+_LATER = ("optim", "random", "safetensors")     # imported when they are first named
+
+
 def __getattr__(name):
+    if name in _LATER:
+        import importlib
+        return importlib.import_module("." + name, __name__)
     if name in ("complex64", "complex128", "cfloat", "cdouble"):
         raise AttributeError(f"fusion.{name}: complex numbers are not supported: no device of fusion computes with them")
     if name in ("fft", "linalg"):

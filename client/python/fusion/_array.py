@@ -1,6 +1,6 @@
 """The class of arrays: what _core.Array has no time-critical reason to have in C."""
 from . import _core, _functions
-from ._base import DTypeError, as_device, bfloat16, float32
+from ._base import as_device, bfloat16, float32
 from ._index import getitem, setitem
 
 
@@ -58,14 +58,7 @@ class Array(_core.Array):
         return _core.same(self)
 
     def __reduce__(self):
-        return _restore, (bytes(memoryview(self.view_bytes())), self.dtype, self.shape)
-
-    def view_bytes(self):
-        """The elements as they lie in memory, as a contiguous buffer of bytes."""
-        if self.dtype is bfloat16:
-            return memoryview(_core.cast(self, float32)).cast("B")
-        flat = memoryview(_core.reshape(self, (self.size,)))
-        return flat.cast("B") if self.size else b""
+        return _restore, (_core.to_bytes(self), self.dtype, self.shape)
 
     # ---- between libraries ----
 
@@ -100,9 +93,7 @@ class Array(_core.Array):
         device = as_device(device)
         if device == self.device:
             return self
-        from ._creation import asarray
-        return asarray(memoryview(self), device=device) if self.dtype is not bfloat16 \
-            else _core.cast(asarray(memoryview(_core.cast(self, float32)), device=device), bfloat16)
+        return _core.from_bytes(device.context, self.dtype, self.shape, _core.to_bytes(self))
 
     # ---- properties and methods ----
 
@@ -185,14 +176,4 @@ class Array(_core.Array):
 
 
 def _restore(data, dtype, shape):
-    from ._creation import asarray
-    from ._base import uint8
-    if dtype is bfloat16:
-        return _core.cast(_core.reshape(asarray(memoryview(data).cast("f")), shape), dtype)
-    form = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l",
-            "uint64": "L", "float32": "f", "float64": "d"}.get(dtype.name)
-    if form is None:
-        import struct
-        flat = asarray(list(struct.unpack(f"{len(data) // 2}e", data)), dtype=float32)
-        return _core.reshape(_core.cast(flat, dtype), shape)
-    return _core.reshape(asarray(memoryview(data).cast(form)) if data else asarray([], dtype=dtype), shape)
+    return _core.from_bytes(as_device(None).context, dtype, shape, data)

@@ -83,32 +83,24 @@ ArgumentError, ShapeError, DTypeError = ERRORS["ARGUMENT"], ERRORS["SHAPE"], ERR
 _lock = threading.RLock()
 _devices = {}          # name and number asked for -> Device
 _by_context = {}       # number of a context -> Device
-_options = {}          # of sessions that are opened from now on
-_state = threading.local()
 _all = None
+_pid = os.getpid()     # a child of fork() leaves the sessions of its parent alone
 
 
 class Device:
     """A device of the daemon. The session with it is opened when it is first needed."""
 
     def __init__(self, which=None):
-        self._which, self._context, self._pid = which, None, None
+        self._which, self._context = which, None
 
     @property
     def context(self):
-        if self._context is None or self._pid != os.getpid():
-            self._open()
+        if self._context is None:
+            with _lock:
+                if self._context is None:
+                    self._context = _core.Context(device=self._which)
+                    _by_context[self._context.number] = self
         return self._context
-
-    def _open(self):
-        with _lock:
-            if self._context is not None and self._pid == os.getpid():
-                return
-            # What a parent opened is the parent's: its arrays are refused here, a session of our own begins.
-            if self._context is not None:
-                _orphans.append(self._context)
-            self._context, self._pid = _core.Context(device=self._which, **_options), os.getpid()
-            _by_context[self._context.number] = self
 
     @property
     def name(self):
@@ -118,14 +110,12 @@ class Device:
         return f"<fusion device {self.name}>"
 
     def __eq__(self, other):
-        return self is other or (isinstance(other, Device) and self.name == other.name and self._which in (None, other._which)
-                                 or isinstance(other, Device) and other._which is None and self.name == other.name)
+        return self is other or isinstance(other, Device) and self.name == other.name and None in (self._which, other._which)
 
     def __hash__(self):
         return hash(self.name)
 
 
-_orphans = []
 _default = Device()
 
 
@@ -180,6 +170,7 @@ def set_default_real(dtype):
 
 def shutdown():
     """Ends the sessions: the interpreter does so at its end."""
+    _core.listen(False)
     for device in list(_by_context.values()):
-        if device._context is not None and device._pid == os.getpid():
+        if _pid == os.getpid():
             device._context.close()

@@ -202,6 +202,11 @@ static PyObject *get_device(PyObject *self, void *unused) {
 	return device;
 }
 
+static PyObject *get_value(PyObject *self, void *unused) {
+	(void)unused;
+	return PyLong_FromVoidPtr(((struct array *)self)->value);
+}
+
 static PyObject *get_family(PyObject *self, void *unused) {
 	PyObject *family = ((struct array *)self)->family;
 
@@ -279,6 +284,7 @@ static PyGetSetDef properties[] = {
 	{ "nbytes", get_nbytes, NULL, "The size of the elements in bytes.", NULL },
 	{ "itemsize", get_itemsize, NULL, "The size of one element in bytes.", NULL },
 	{ "device", get_device, NULL, "The device whose memory it lies in.", NULL },
+	{ "_value", get_value, NULL, NULL, NULL },
 	{ "_family", get_family, set_family, NULL, NULL },
 	{ NULL, NULL, NULL, NULL, NULL },
 };

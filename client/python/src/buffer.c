@@ -163,6 +163,47 @@ PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) 
 	return result;
 }
 
+/* from_bytes(context, dtype, dims, buffer): elements as they lie in memory, of any type. */
+PyObject *core_from_bytes(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+	fusion_context *c = n == 4 ? context_of(args[0]) : NULL;
+	int type = c ? dtype_of(args[1]) : -1, rank, code;
+	int64_t dims[FUSION_MAX_RANK];
+	fusion_array *value;
+	Py_buffer view;
+	void *memory;
+
+	(void)self;
+	if (type < 0 || !take_dims(args[2], "from_bytes", &rank, dims) || PyObject_GetBuffer(args[3], &view, PyBUF_SIMPLE))
+		return NULL;
+	place_note();
+	value = fusion_create(c, (enum fusion_dtype)type, rank, dims, &memory);
+	if (!value || (Py_ssize_t)fusion_bytes(value) != view.len) {
+		if (value)
+			PyErr_Format(PyExc_ValueError, "from_bytes: %zd bytes for an array of %zu", view.len, fusion_bytes(value));
+		fusion_release(value);
+		PyBuffer_Release(&view);
+		return PyErr_Occurred() ? NULL : raise_error();
+	}
+	WAITING(memcpy(memory, view.buf, (size_t)view.len); code = fusion_unmap(value));
+	PyBuffer_Release(&view);
+	if (!code)
+		return array_wrap(value);
+	fusion_release(value);
+	return raise_error();
+}
+
+/* to_bytes(array) */
+PyObject *core_to_bytes(PyObject *self, PyObject *array) {
+	fusion_array *value = array_value(array, "to_bytes");
+	PyObject *bytes = value ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)fusion_bytes(value)) : NULL;
+
+	(void)self;
+	place_note();
+	if (bytes && fusion_bytes(value) && !array_read(value, PyBytes_AsString(bytes), fusion_bytes(value)))
+		Py_CLEAR(bytes);
+	return bytes;
+}
+
 /* ---- in: lists ---- */
 
 struct found {

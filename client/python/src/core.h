@@ -132,6 +132,8 @@ fusion_context *context_of(PyObject *object);
 /* Functions of the module, by the file they stand in. */
 PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_sequence(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_from_bytes(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *core_to_bytes(PyObject *self, PyObject *array);
 PyObject *core_to_list(PyObject *self, PyObject *array);
 PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);

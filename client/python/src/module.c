@@ -37,6 +37,24 @@ static PyObject *core_register(PyObject *self, PyObject *args) {
 	Py_RETURN_NONE;
 }
 
+/*
+ * Signals come to whoever waits: a handler that raises ends the wait, and what it raised is what raise_error() leaves. Without the
+ * interpreter's lock, in a thread that the interpreter knows or does not know.
+ */
+static bool interrupted(void) {
+	PyGILState_STATE state = PyGILState_Ensure();
+	bool raised = PyErr_Occurred() || PyErr_CheckSignals();
+
+	PyGILState_Release(state);
+	return raised;
+}
+
+static PyObject *core_listen(PyObject *self, PyObject *on) {
+	(void)self;
+	fusion_on_wait(on == Py_True ? interrupted : NULL);
+	Py_RETURN_NONE;
+}
+
 static PyObject *core_default_real(PyObject *self, PyObject *dtype) {
 	int type = dtype_of(dtype);
 
@@ -138,9 +156,12 @@ PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 static PyMethodDef own_methods[] = {
 	{ "register", core_register, METH_VARARGS, NULL },
+	{ "listen", core_listen, METH_O, NULL },
 	{ "default_real", core_default_real, METH_O, NULL },
 	{ "meet", FAST(core_meet), METH_FASTCALL, NULL },
 	{ "from_buffer", FAST(core_from_buffer), METH_FASTCALL, NULL },
+	{ "from_bytes", FAST(core_from_bytes), METH_FASTCALL, NULL },
+	{ "to_bytes", core_to_bytes, METH_O, NULL },
 	{ "from_sequence", FAST(core_from_sequence), METH_FASTCALL, NULL },
 	{ "to_dlpack", FAST(core_to_dlpack), METH_FASTCALL, NULL },
 	{ "from_dlpack", FAST(core_from_dlpack), METH_FASTCALL, NULL },

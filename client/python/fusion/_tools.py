@@ -1,0 +1,140 @@
+"""What a person asks of the daemon: settings for a while, how an expression would run, a picture of it, what happened so far."""
+import contextlib
+import json
+
+from . import _core
+from ._base import ArgumentError, _default, as_device, as_dtype, default_real, set_default_real
+
+__all__ = ["cancel", "config", "define_op", "define_pattern", "explain", "flush", "graph", "opportunities", "patterns", "settings", "stats",
+           "sync", "writable"]
+
+
+def _text(value):
+    return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else str(value)
+
+
+@contextlib.contextmanager
+def config(settings=None, /, *, device=None, default_real=None, **named):
+    """Settings of this session while the block runs: config(enabled=False), config({"fusion.pattern.linear": "no"}).
+
+    A name without a dot is one of "fusion."; see fusiond.conf(5). default_real: the type of numbers with a fraction.
+    """
+    context = as_device(device).context
+    wanted = {**(settings or {}), **{f"fusion.{name}": value for name, value in named.items()}}
+    before = json.loads(context.settings(False))
+    unknown = [name for name in wanted if name not in before]
+    if unknown:
+        raise ArgumentError(f"config: there is no setting {', '.join(unknown)} of a session: they are {', '.join(before)}")
+    real = _real()
+    done = []
+    try:
+        if default_real is not None:
+            set_default_real(default_real)
+        for name, value in wanted.items():
+            context.configure(name, _text(value))
+            done.append(name)
+        yield
+    finally:
+        for name in reversed(done):
+            context.configure(name, before[name])
+        if default_real is not None:
+            set_default_real(real)
+
+
+def _real():
+    return default_real()
+
+
+def settings(*, device=None):
+    """The settings of this session, by name."""
+    return json.loads(as_device(device).context.settings(False))
+
+
+def sync(*, device=None):
+    """Waits until all that was recorded has run."""
+    as_device(device).context.sync()
+
+
+def flush(*, device=None):
+    """Sends what was recorded, without waiting."""
+    as_device(device).context.flush()
+
+
+def cancel(*, device=None):
+    """What was sent and not begun is not run: its arrays fail."""
+    as_device(device).context.cancel()
+
+
+def stats(*, device=None, whole_daemon=False):
+    """Counters of this session, or of the daemon: kernels before and after fusion, bytes not moved, patterns..."""
+    return json.loads(as_device(device).context.stats(whole_daemon))
+
+
+def patterns(*, device=None):
+    """The fusion patterns of this session, and on which devices each is on."""
+    return json.loads(as_device(device).context.patterns())
+
+
+def define_op(name, text, *, device=None):
+    """Defines an operation by an expression, e.g. define_op("swish2", "a * sigmoid(b * a)"); call() runs it. See fusion-ops(7)."""
+    as_device(device).context.define(name, text)
+
+
+def define_pattern(name, text, *, device=None):
+    """Defines a fusion pattern: wherever the expression arises it is counted and named. See libfusion(3)."""
+    as_device(device).context.define(name, text, True)
+
+
+class Explanation(dict):
+    """How the daemon would run something; as a dict what fusionctl explain --json gives."""
+
+    def __repr__(self):
+        lines = [f"{self['kernel_count']} kernels, {self['unfused_kernel_count']} without fusion; "
+                 f"{self['bytes_not_moved']} bytes not moved, {self['buffers_eliminated']} buffers less"]
+        for i, kernel in enumerate(self["kernels"]):
+            ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
+            name = f" {kernel['pattern']}" if kernel.get("pattern") else ""
+            lines.append(f"  {i}: {kernel['root']}{name}: {ops}")
+        for left in self.get("not_fused", ()):
+            lines.append("  not fused: " + ", ".join(f"{k} {v}" for k, v in left.items()))
+        return "\n".join(lines)
+
+
+def _arrays(arrays, what):
+    if not arrays:
+        raise TypeError(f"{what}: no array")
+    return tuple(arrays)
+
+
+def explain(*arrays, source=False, unfused=False):
+    """How the daemon would run what leads to these arrays: kernels, their operations, why others were left out. Runs nothing."""
+    arrays = _arrays(arrays, "explain")
+    what = 4 + (1 if source else 0) + (2 if unfused else 0)
+    return Explanation(json.loads(arrays[0].device.context.explain(arrays, what)))
+
+
+def opportunities(*arrays):
+    """What of these operations would be fused alone: pattern, bytes saved, estimated speedup."""
+    arrays = _arrays(arrays, "opportunities")
+    return json.loads(arrays[0].device.context.opportunities(arrays, 0))
+
+
+def graph(*arrays):
+    """A picture of what leads to these arrays: in a notebook as it is, else graph(x).svg and graph(x).save(name)."""
+    from ._graph import Picture
+    return Picture(explain(*arrays))
+
+
+@contextlib.contextmanager
+def writable(x):
+    """with writable(x) as view: the elements as a buffer to write in; x has them when the block ends.
+
+    numpy.asarray(view).reshape(x.shape) is NumPy's way to write. The memory is x's own from then on.
+    """
+    keep, memory, size = _core.writable(x)
+    form = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l",
+            "uint64": "L", "float32": "f", "float64": "d"}.get(x.dtype.name)
+    view = memory if form is None or not size else memory.cast(form, x.shape) if x.ndim else memory.cast(form)
+    yield view
+    from ._views import write
+    write(x, _core.written(keep))

@@ -1,0 +1,47 @@
+"""Random numbers by Philox 4x32-10: those of a seed are the same on every device, whatever else is computed.
+
+Without a seed= the functions take the next of a sequence that seed() begins; the program's first one is of the clock.
+"""
+import itertools
+import os
+
+from . import _core
+from ._base import as_device, as_dtype, bool as truth, default_real, int64
+
+__all__ = ["bernoulli", "integers", "normal", "seed", "uniform"]
+
+_seeds = itertools.count(int.from_bytes(os.urandom(6), "little"))
+
+
+def seed(number):
+    """Begins the sequence of seeds anew, for all threads."""
+    global _seeds
+    _seeds = itertools.count(int(number) << 20)
+
+
+def _draw(what, dtype, shape, which, low, high, device):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    number = next(_seeds) if which is None else which
+    return as_device(device).context.random(what, dtype, shape, number % (1 << 64), low, high)
+
+
+def uniform(shape=(), *, low=0.0, high=1.0, dtype=None, seed=None, device=None):
+    """Numbers from low to below high."""
+    made = _draw("u", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
+    return made if (low, high) == (0.0, 1.0) else _core.add(_core.mul(made, float(high - low)), float(low))
+
+
+def normal(shape=(), *, mean=0.0, std=1.0, dtype=None, seed=None, device=None):
+    """Numbers of the normal distribution."""
+    made = _draw("n", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
+    return made if (mean, std) == (0.0, 1.0) else _core.add(_core.mul(made, float(std)), float(mean))
+
+
+def integers(low, high, shape=(), *, dtype=None, seed=None, device=None):
+    """Integers from low to below high."""
+    return _draw("i", as_dtype(dtype) or int64, shape, seed, float(low), float(high), device)
+
+
+def bernoulli(probability, shape=(), *, seed=None, device=None):
+    """True with this probability."""
+    return _draw("b", truth, shape, seed, float(probability), 0.0, device)

@@ -1,0 +1,62 @@
+"""Files of the safetensors format: arrays by name, read straight from the mapped file into memory that the daemon shares."""
+import json
+import math
+import mmap
+import struct
+
+from . import _core
+from ._base import (ArgumentError, as_device, bfloat16, bool as truth, float16, float32, float64, int8, int16, int32, int64, uint8,
+                    uint16, uint32, uint64)
+
+__all__ = ["load", "save"]
+
+_TYPES = {"BOOL": truth, "I8": int8, "U8": uint8, "I16": int16, "U16": uint16, "I32": int32, "U32": uint32, "I64": int64,
+          "U64": uint64, "F16": float16, "BF16": bfloat16, "F32": float32, "F64": float64}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+# More than any model's header has; what is longer is not one.
+HEADER_BYTES = 100 << 20
+
+
+def load(name, *, device=None):
+    """A dict of the arrays in a file. Each is copied once, from the file into shared memory."""
+    context = as_device(device).context
+    with open(name, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        header, begin = _header(name, memory)
+        with memoryview(memory) as view:
+            return {key: _array(name, key, entry, view, begin, context) for key, entry in header.items() if key != "__metadata__"}
+
+
+def _header(name, memory):
+    size = struct.unpack("<Q", memory[:8])[0] if len(memory) >= 8 else -1
+    if not 2 <= size <= min(HEADER_BYTES, len(memory) - 8):
+        raise ArgumentError(f"safetensors: {name} has no header of that format")
+    try:
+        header = json.loads(memory[8:8 + size])
+    except ValueError as e:
+        raise ArgumentError(f"safetensors: the header of {name} does not read: {e}") from None
+    return header, 8 + size
+
+
+def _array(name, key, entry, view, begin, context):
+    dtype, shape, (start, stop) = _TYPES.get(entry["dtype"]), tuple(entry["shape"]), entry["data_offsets"]
+    if dtype is None:
+        raise ArgumentError(f"safetensors: {key} in {name} is of {entry['dtype']}, which fusion has no element type for")
+    if not 0 <= start <= stop <= len(view) - begin or stop - start != math.prod(shape) * dtype.itemsize:
+        raise ArgumentError(f"safetensors: {key} in {name} lies outside of the file, or is not of its size")
+    with view[begin + start:begin + stop] as part:
+        return _core.from_bytes(context, dtype, shape, part)
+
+
+def save(name, arrays):
+    """Writes arrays, a dict by name, to a file."""
+    header, parts, at = {}, [], 0
+    for key, x in arrays.items():
+        header[key] = {"dtype": _NAMES[x.dtype], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        parts.append(x)
+        at += x.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(name, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for x in parts:
+            file.write(_core.to_bytes(x))
