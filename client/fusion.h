@@ -389,8 +389,8 @@ struct fusion_adam_options {
 	double decay;              /* adam: added to gradients; adamw: taken from the parameters themselves */
 };
 /*
- * One step of descent for count parameters, computed like PyTorch's, in one launch where they are of one element type. The
- * parameters, and the velocities or averages (of their shapes, zeros at first), are given new values; or, where nextp is
+ * One step of descent for count parameters, computed like PyTorch's, in one launch where they are of one element type and
+ * none is of one element; adam counts in one more. The parameters, and the velocities or averages (of their shapes, zeros at first), are given new values; or, where nextp is
  * not NULL, as in a recorded graph, it receives new arrays: parameters, then velocities or first and second averages,
  * then the step. step is of rank 0, 0 at first, and counts.
  */

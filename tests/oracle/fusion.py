@@ -149,6 +149,9 @@ _PROTOTYPES = {
     "checkpoint_begin": (None, []),
     "checkpoint_end": (ctypes.c_int, []),
     "kept_bytes": (ctypes.c_int, [_pointer, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)]),
+    "sgd": (ctypes.c_int, [ctypes.c_int, _arrays, _arrays, _arrays, _pointer, _arrays]),
+    "adam": (ctypes.c_int, [ctypes.c_int, _arrays, _arrays, _arrays, _arrays, _pointer, _pointer, _arrays]),
+    "adamw": (ctypes.c_int, [ctypes.c_int, _arrays, _arrays, _arrays, _arrays, _pointer, _pointer, _arrays]),
     "define_op": (ctypes.c_int, [_pointer, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)]),
     "capture_begin": (ctypes.c_int, [_pointer, ctypes.c_int, _arrays]),
     "capture_end": (_pointer, [_pointer, ctypes.c_int, _arrays]),
@@ -513,6 +516,16 @@ class Context:
 
     def stop_gradient(self, a):
         return Array(self, call["stop_gradient"](a.pointer))
+
+    def update(self, rule, parts, gradients, options, step=None, new=False):
+        """One step of sgd, adam or adamw. parts: lists of parameters, then of velocities or of averages; step: adam's counter.
+        They are given new values, or with `new` the new arrays are returned: part after part, then the counter."""
+        lists = [_list(_pointer, [a.pointer for a in part]) for part in [parts[0], gradients, *parts[1:]]]
+        lists += [None] * (rule == "sgd" and len(parts) == 1)
+        made = (_pointer * (len(parts) * len(gradients) + 1))() if new else None
+        numbers = (ctypes.c_double * len(options))(*options)
+        _checked(call[rule](len(gradients), *lists, *([step.pointer] if step else []), numbers, made))
+        return [Array(self, p) for p in made[:len(made) - (step is None)]] if new else None
 
     @contextlib.contextmanager
     def checkpoint(self):
