@@ -31,6 +31,7 @@ datadir ?= $(prefix)/share
 mandir ?= $(datadir)/man
 sysconfdir ?= /etc
 unitdir ?= $(prefix)/lib/systemd/system
+completiondir ?= $(prefix)/share/bash-completion/completions
 userunitdir ?= $(prefix)/lib/systemd/user
 sysusersdir ?= $(prefix)/lib/sysusers.d
 tmpfilesdir ?= $(prefix)/lib/tmpfiles.d
@@ -67,8 +68,8 @@ LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lm -ldl
 LIBS_TLS := -lmbedtls -lmbedx509 -lmbedcrypto
 LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng $(LIBS_TLS)
 LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson
-LIBS_CTL := -linih -lcjson -lm -ldl
-LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lsystemd -lcheck -lsubunit -lrt -lm
+LIBS_CTL := -linih -lcjson -lncurses -ltinfo -lm -ldl
+LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lncurses -ltinfo -lsystemd -lcheck -lsubunit -lrt -lm
 
 # ---- sources, by folder ----
 
@@ -333,6 +334,8 @@ install: all
 	$(INSTALL) -m 755 $(B)/fusiond-engine $(DESTDIR)$(libexecdir)/fusiond/fusiond-engine
 	$(INSTALL) -m 755 $(B)/fusiond-gateway $(DESTDIR)$(libexecdir)/fusiond/fusiond-gateway
 	$(INSTALL) -m 755 $(B)/fusionctl $(DESTDIR)$(bindir)/fusionctl
+	$(INSTALL) -d $(DESTDIR)$(completiondir)
+	$(INSTALL) -m 644 client/fusionctl/completion.bash $(DESTDIR)$(completiondir)/fusionctl
 	$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(libdir)/libfusion.so.$(VERSION)
 	ln -sf libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION)
 	ln -sf libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
@@ -349,6 +352,7 @@ install: all
 
 uninstall:
 	rm -f $(DESTDIR)$(sbindir)/fusiond $(addprefix $(DESTDIR)$(libexecdir)/fusiond/,fusiond-engine fusiond-gateway) $(DESTDIR)$(bindir)/fusionctl
+	rm -f $(DESTDIR)$(completiondir)/fusionctl
 	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
 	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(HEADERS)))
 	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done

@@ -98,7 +98,8 @@ FUSION_API void fusion_close(fusion_context *context);
 FUSION_API const char *fusion_device(fusion_context *context);
 /* Changes a setting of this session, e.g. "fusion.enabled" to "0", "fusion.pattern.linear" to "off". */
 FUSION_API int fusion_configure(fusion_context *context, const char *name, const char *value);
-/* Changes it for new sessions, and those that have not changed it: for root and the daemon's user. */
+/* Changes it for new sessions, and those that have not changed it: for root, the daemon's user and its
+ * administrators (door.admins). */
 FUSION_API int fusion_configure_daemon(fusion_context *context, const char *name, const char *value);
 /* JSON, to be freed by the caller: the settings of this session, or those new sessions begin with. */
 FUSION_API char *fusion_settings(fusion_context *context, bool whole_daemon);
@@ -430,6 +431,15 @@ FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion
 /* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
  * the one that ran last, this one aside. Sessions of other users: for root and the daemon's user. */
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
+/*
+ * For tools that watch a daemon; JSON, to be freed by the caller, or NULL. Other users' sessions are for root, the daemon's user and
+ * its administrators.
+ *   CLIENTS  the sessions of the engine that serves this one: {"clients": [...]}
+ *   KERNELS  the programs of that engine, with their text where first is 1: for administrators alone
+ *   EVENTS   what happened from event `first` on (UINT64_MAX: from now on), of session `second`, 0: of all; see fusion-protocol(7)
+ */
+enum fusion_inspection { FUSION_INSPECT_CLIENTS, FUSION_INSPECT_KERNELS, FUSION_INSPECT_EVENTS };
+FUSION_API char *fusion_inspect(fusion_context *context, enum fusion_inspection what, uint64_t first, uint64_t second);
 /* JSON, to be freed by the caller: the operations that the daemon's administrator defined: name, operands, whether
  * they are ready, or refused and why. */
 FUSION_API char *fusion_operations(fusion_context *context);

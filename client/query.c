@@ -55,6 +55,25 @@ char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
 	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
 }
 
+char *fusion_inspect(fusion_context *context, enum fusion_inspection what, uint64_t first, uint64_t second) {
+	static const struct {
+		enum message_request kind;
+		uint32_t numbers;
+	} questions[] = {
+		[FUSION_INSPECT_CLIENTS] = { REQUEST_CLIENTS, 0 },
+		[FUSION_INSPECT_KERNELS] = { REQUEST_KERNELS, 1 },
+		[FUSION_INSPECT_EVENTS] = { REQUEST_EVENTS, 2 },
+	};
+
+	struct fault f;
+
+	if (what > FUSION_INSPECT_EVENTS) {
+		error_report(fault_set(&f, FAULT_ARGUMENT, "inspect: there is no question %u", (unsigned)what), &f);
+		return NULL;
+	}
+	return ask(context, "inspect", questions[what].kind, questions[what].numbers, (uint64_t[]){ first, second });
+}
+
 char *fusion_operations(fusion_context *context) {
 	return ask(context, "operations", REQUEST_OPERATIONS, 0, NULL);
 }

@@ -212,6 +212,9 @@ static const struct {
 	[REQUEST_PATTERN] = { read_nothing, false },
 	[REQUEST_FORGET_PATTERN] = { read_nothing, false },
 	[REQUEST_PATTERNS] = { read_text, false },
+	[REQUEST_CLIENTS] = { read_text, false },
+	[REQUEST_KERNELS] = { read_text, false },
+	[REQUEST_EVENTS] = { read_text, false },
 	[REQUEST_ARENA] = { read_arena, false },
 	[REQUEST_RESUME] = { read_resume, false },
 };

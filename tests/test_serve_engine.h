@@ -245,7 +245,7 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 	c->session = session;
 	memset(c->secret, (int)session, sizeof c->secret);
 	wire_writer_init(&w);
-	wire_put_array(&w, 9);
+	wire_put_array(&w, 10);
 	wire_put_uint(&w, CONTROL_SESSION_NEW);
 	wire_put_uint(&w, session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
@@ -253,6 +253,7 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 	wire_put_uint(&w, 4711);
 	wire_put_text(&w, "test");
 	wire_put_bool(&w, ring);
+	wire_put_bool(&w, false);
 	wire_put_bool(&w, false);
 	wire_put_map(&w, 0);
 	supervisor_say(&w, -1);

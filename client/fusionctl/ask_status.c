@@ -1,5 +1,5 @@
 /*
- * STATUS asked at the door itself: one packet out, one back. It uses no session and no part of
+ * The door asked itself: STATUS, KILL, ORIGINS: one packet out, one back. It uses no session and no part of
  * libfusion, so that it works while the engine is starting, hung or gone.
  */
 #include "control.h"
@@ -125,7 +125,8 @@ static int read_fault(struct wire_cursor *c, struct fault *f) {
 	return r ? r : fault_set(f, code ? (int)code : FAULT_PROTOCOL, "%.*s", (int)size, sentence);
 }
 
-static int read_answer(const char *bytes, size_t size, char **jsonp, struct fault *f) {
+static int read_answer(
+	const char *bytes, size_t size, const struct control_question *q, char **jsonp, struct fault *f) {
 	struct wire_reader reader;
 	struct wire_cursor c;
 	const char *json;
@@ -139,11 +140,11 @@ static int read_answer(const char *bytes, size_t size, char **jsonp, struct faul
 	r = wire_get_uint(&c, "reply", UINT32_MAX, &id, f);
 	if (!r && id == MESSAGE_FAULT)
 		r = read_fault(&c, f);
-	else if (!r && id != DOOR_STATUS)
-		r = fault_set(f, FAULT_PROTOCOL, "the door answered STATUS with message %u", (unsigned)id);
-	if (!r)
+	else if (!r && id != q->message)
+		r = fault_set(f, FAULT_PROTOCOL, "the door answered message %u with message %u", q->message, (unsigned)id);
+	if (!r && jsonp)
 		r = wire_get_text(&c, "json", ANSWER_BYTES, &json, &length, f);
-	if (!r) {
+	if (!r && jsonp) {
 		*jsonp = strndup(json, length);
 		r = *jsonp ? 0 : -ENOMEM;
 	}
@@ -163,7 +164,7 @@ const char *control_socket_path(const char *given) {
 	return found;
 }
 
-int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
+int control_ask_door(const char *socket, const struct control_question *q, char **jsonp, struct fault *f) {
 	const char *path = control_socket_path(socket);
 	char *bytes = malloc(ANSWER_BYTES);
 	struct wire_writer w;
@@ -171,15 +172,21 @@ int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
 	int r = bytes ? 0 : -ENOMEM;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 1);
-	wire_put_uint(&w, DOOR_STATUS);
+	wire_put_array(&w, q->about ? 2 : 1);
+	wire_put_uint(&w, q->message);
+	if (q->about)
+		wire_put_uint(&w, q->about);
 	if (!r)
 		r = wire_finish(&w);
 	if (!r)
 		r = (link_is_url(path) ? ask_link : ask_door)(path, &w, bytes, &size, f);
 	if (!r)
-		r = read_answer(bytes, size, jsonp, f);
+		r = read_answer(bytes, size, q, jsonp, f);
 	wire_writer_free(&w);
 	free(bytes);
 	return r;
+}
+
+int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
+	return control_ask_door(socket, &(struct control_question){ .message = DOOR_STATUS }, jsonp, f);
 }

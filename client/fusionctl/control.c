@@ -8,6 +8,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "json.h"
+
 cJSON *control_json(const char *schema) {
 	cJSON *json = cJSON_CreateObject();
 
@@ -83,6 +85,58 @@ int control_open(const struct control *c, fusion_context **contextp, struct faul
 	};
 
 	return fusion_open(contextp, &options) ? text_library_fault(f) : 0;
+}
+
+int control_open_engine(const struct control *c, unsigned engine, fusion_context **contextp, struct fault *f) {
+	char number[16];
+	struct fusion_options options = { .socket = c->socket, .timeout_ms = FUSIONCTL_TIMEOUT_MS, .device = number };
+
+	snprintf(number, sizeof number, "%u", engine);
+	return fusion_open(contextp, &options) ? text_library_fault(f) : 0;
+}
+
+static int ask_engine(const struct control *c, const cJSON *engine,
+	int (*each)(void *user, unsigned engine, fusion_context *context, struct fault *f), void *user, struct fault *f) {
+	unsigned number = (unsigned)json_number(engine, "number");
+	fusion_context *context = NULL;
+	int r;
+
+	if (strcmp(json_text(engine, "state"), "ready") != 0)
+		return 0;
+	r = control_open_engine(c, number, &context, f);
+	if (!r)
+		r = each(user, number, context, f);
+	fusion_close(context);
+	return r;
+}
+
+int control_each_engine(const struct control *c, int (*each)(void *user, unsigned engine, fusion_context *context, struct fault *f),
+	void *user, struct fault *f) {
+	cJSON *status = NULL;
+	const cJSON *engine;
+	char *text = NULL;
+	int r = control_ask_status(c->socket, &text, f);
+
+	if (!r)
+		r = control_parse(text, &status, f);
+	if (!r)
+		cJSON_ArrayForEach(engine, json_item(status, "engines")) {
+			r = ask_engine(c, engine, each, user, f);
+			if (r)
+				break;
+		}
+	cJSON_Delete(status);
+	free(text);
+	return r;
+}
+
+int control_inspect(fusion_context *context, enum fusion_inspection what, uint64_t first, uint64_t second, cJSON **jsonp,
+	struct fault *f) {
+	char *text = fusion_inspect(context, what, first, second);
+	int r = control_parse(text, jsonp, f);
+
+	free(text);
+	return r;
 }
 
 int control_parse(const char *text, cJSON **jsonp, struct fault *f) {

@@ -43,6 +43,10 @@ struct control {
 	const char *size;     /* cache prune: to how much */
 	const char *dot, *svg; /* graph: files to write */
 	const char *root;     /* doctor: the tree that is looked at */
+	const char *kind;     /* monitor: of these events alone, separated by commas */
+	const char *sort;     /* clients, top: by which column */
+	double seconds;       /* monitor, trace: for so long; 0: until it is interrupted */
+	bool origin;          /* config: with where each value comes from */
 };
 
 /* The graphs of a session are wanted, not one of a file. */
@@ -55,14 +59,21 @@ control_command status_command;
 control_command stats_command;
 control_command bench_command;
 control_command cache_command;
+control_command clients_command;
 control_command config_command;
 control_command doctor_command;
 control_command operations_command;
 control_command patterns_command;
 control_command explain_command;
 control_command graph_command;
+control_command info_command;
+control_command kernels_command;
+control_command kill_command;
+control_command latency_command;
+control_command monitor_command;
 control_command run_command;
 control_command top_command;
+control_command trace_command;
 control_command tune_command;
 
 /* cache warm: the graphs of word[1] and on. */
@@ -107,5 +118,20 @@ void control_print_json(cJSON *json);
 
 /* Where the daemon is asked: what was given, else $FUSION_SOCKET, else the system's socket. May be a URL. */
 const char *control_socket_path(const char *given);
+/* A question to the door, which needs no session and no engine. about: a session, 0: none. */
+struct control_question {
+	unsigned message;            /* enum message_door */
+	uint64_t about;
+};
+/* jsonp: NULL where the answer is nothing. Else JSON, to be freed. */
+int control_ask_door(const char *socket, const struct control_question *q, char **jsonp, struct fault *f) FAULT_MUST_USE;
+/* A session with one engine, by its number. */
+int control_open_engine(const struct control *c, unsigned engine, fusion_context **contextp, struct fault *f) FAULT_MUST_USE;
+/* One engine after the other, of those that are ready: `each` gets a session with it. Ends at what is not 0. */
+int control_each_engine(const struct control *c, int (*each)(void *user, unsigned engine, fusion_context *context, struct fault *f),
+	void *user, struct fault *f) FAULT_MUST_USE;
+/* What a question of fusion_inspect() is answered, to be deleted. */
+int control_inspect(fusion_context *context, enum fusion_inspection what, uint64_t first, uint64_t second, cJSON **jsonp,
+	struct fault *f) FAULT_MUST_USE;
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;

@@ -25,20 +25,28 @@ enum {
 	KEY_SIZE,
 	KEY_ONCE,
 	KEY_ROOT,
+	KEY_KIND,
+	KEY_SORT,
+	KEY_SECONDS,
+	KEY_ORIGIN,
 };
 
 static const struct argp_option options[] = {
 	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then the system's, then one's own", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
-	{ "source", KEY_SOURCE, NULL, 0, "explain: print the source of each kernel too", 1 },
+	{ "source", KEY_SOURCE, NULL, 0, "explain, kernels: print the source of each kernel too", 1 },
 	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, run: with fusion off", 1 },
 	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
-	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session", 1 },
+	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session; monitor, trace: only what it does", 1 },
 	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
 	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
 	{ "once", KEY_ONCE, NULL, 0, "top: one screen, and no more", 1 },
 	{ "size", KEY_SIZE, "BYTES", 0, "cache prune: to so many, else to cache.bytes; K, M and G are powers of 1024", 1 },
 	{ "root", KEY_ROOT, "FOLDER", 0, "doctor: look at the tree that is there, of an image or another machine", 1 },
+	{ "show-origin", KEY_ORIGIN, NULL, 0, "config: with where each value comes from", 1 },
+	{ "kind", KEY_KIND, "KIND,...", 0, "monitor, trace: only request, window, plan, build, launch, run or copy", 1 },
+	{ "seconds", KEY_SECONDS, "NUMBER", 0, "monitor, trace: end after so long; else with Ctrl-C", 1 },
+	{ "sort", KEY_SORT, "COLUMN", 0, "clients, top: by session, engine, user, pid, memory, queued, device, kernels or command", 1 },
 	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
 };
@@ -55,6 +63,11 @@ enum {
 	TAKES_SIZE = 1 << 7,
 	TAKES_ONCE = 1 << 8,
 	TAKES_ROOT = 1 << 9,
+	TAKES_KIND = 1 << 10,
+	TAKES_SORT = 1 << 11,
+	TAKES_SECONDS = 1 << 12,
+	TAKES_ORIGIN = 1 << 13,
+	TAKES_EVENTS = TAKES_SESSION | TAKES_KIND | TAKES_SECONDS,
 	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
 
@@ -73,6 +86,10 @@ static const struct {
 	{ KEY_SIZE, TAKES_SIZE, "--size" },
 	{ KEY_ONCE, TAKES_ONCE, "--once" },
 	{ KEY_ROOT, TAKES_ROOT, "--root" },
+	{ KEY_KIND, TAKES_KIND, "--kind" },
+	{ KEY_SORT, TAKES_SORT, "--sort" },
+	{ KEY_SECONDS, TAKES_SECONDS, "--seconds" },
+	{ KEY_ORIGIN, TAKES_ORIGIN, "--show-origin" },
 };
 
 enum {
@@ -90,9 +107,16 @@ static const struct {
 	{ "status", "", 0, 0, 0, status_command, "how the daemon is; works also while its engine is down" },
 	{ "doctor", "", 0, 0, TAKES_ROOT, doctor_command,
 		"what keeps fusiond from running here, or from running well, and the commands that mend it; needs no daemon" },
+	{ "info", "", 0, 0, 0, info_command, "releases, devices, drivers and their speed" },
+	{ "clients", "", 0, 0, TAKES_SORT, clients_command, "who uses the daemon: memory, queue, time of the device" },
+	{ "kill", "SESSION|pid=PROCESS", 1, 1, 0, kill_command, "end a client" },
+	{ "monitor", "", 0, 0, TAKES_EVENTS, monitor_command, "what the daemon does, as it happens: requests, windows, plans, builds, launches" },
+	{ "trace", "record FILE", 1, 2, TAKES_EVENTS, trace_command, "the same as a timeline that Perfetto and browsers open" },
+	{ "kernels", "", 0, 0, TAKES_SOURCE, kernels_command, "the kernels that there are" },
+	{ "latency", "", 0, 0, 0, latency_command, "how long a client waits for the daemon, measured now" },
 	{ "stats", "", 0, 0, 0, stats_command, "what the daemon has counted since its engine started" },
-	{ "config", "[get NAME | set NAME VALUE]", 0, 3, 0, config_command,
-		"the settings that change while the daemon runs" },
+	{ "config", "[get NAME | set NAME VALUE]", 0, 3, TAKES_ORIGIN, config_command,
+		"the settings that change while the daemon runs; with --show-origin all, and where each comes from" },
 	{ "operations", "", 0, 0, 0, operations_command,
 		"the operations that the daemon's administrator defined, and why what is refused is" },
 	{ "patterns", "[define SIGNATURE TEXT | forget NAME]", 0, 3, 0, patterns_command,
@@ -107,7 +131,7 @@ static const struct {
 		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
 	{ "tune", "[FILE...]", 0, CONTROL_WORDS, 0, tune_command,
 		"which form of a graph runs faster, as measured: what the daemon chose, or try text graphs now" },
-	{ "top", "", 0, 0, TAKES_ONCE, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
+	{ "top", "", 0, 0, TAKES_ONCE | TAKES_SORT, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
 	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
 };
 
@@ -140,12 +164,12 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
 		argp_error(state, "which command? --help lists them");
-	if (commands[l->command].takes & TAKES_RECENT && control_recent(&l->control)) {
+	if (commands[l->command].takes & TAKES_LAST && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
 	} else if (l->words < commands[l->command].least) {
-		if (commands[l->command].run == cache_command)
-			argp_error(state, "cache wants %s", commands[l->command].words);
+		if (strncmp(commands[l->command].words, "FILE", 4) != 0)
+			argp_error(state, "%s wants %s", commands[l->command].name, commands[l->command].words);
 		argp_error(state, "%s wants the name of a text graph, or - for standard input",
 			commands[l->command].name);
 	}
@@ -164,6 +188,7 @@ static void take_particular(struct line *l, int key) {
 	l->control.all = l->given & TAKES_ALL;
 	l->control.last = l->given & TAKES_LAST;
 	l->control.once = l->given & TAKES_ONCE;
+	l->control.origin = l->given & TAKES_ORIGIN;
 }
 
 static uint64_t session_number(const char *text, struct argp_state *state) {
@@ -177,6 +202,15 @@ static uint64_t session_number(const char *text, struct argp_state *state) {
 	return number;
 }
 
+static double seconds_number(const char *text, struct argp_state *state) {
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds > 0))
+		argp_error(state, "'%s' is no number of seconds", text);
+	return seconds;
+}
+
 /* Options with a value; those of some commands only are checked at the end. */
 static void take_value(struct line *l, int key, char *value, struct argp_state *state) {
 	if (key == KEY_SESSION)
@@ -187,6 +221,12 @@ static void take_value(struct line *l, int key, char *value, struct argp_state *
 		l->control.dot = value;
 	else if (key == KEY_ROOT)
 		l->control.root = value;
+	else if (key == KEY_KIND)
+		l->control.kind = value;
+	else if (key == KEY_SORT)
+		l->control.sort = value;
+	else if (key == KEY_SECONDS)
+		l->control.seconds = seconds_number(value, state);
 	else
 		l->control.svg = value;
 	take_particular(l, key);
@@ -207,6 +247,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_ALL:
 	case KEY_LAST:
 	case KEY_ONCE:
+	case KEY_ORIGIN:
 		take_particular(l, key);
 		return 0;
 	case KEY_SESSION:
@@ -214,6 +255,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_SVG:
 	case KEY_SIZE:
 	case KEY_ROOT:
+	case KEY_KIND:
+	case KEY_SORT:
+	case KEY_SECONDS:
 		take_value(l, key, value, state);
 		return 0;
 	case ARGP_KEY_ARG:

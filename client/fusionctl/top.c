@@ -1,25 +1,37 @@
 /*
- * fusionctl top: what the daemon does, again and again: its load, how its kernels run, and the queue of builds. --once prints one
- * screen of what there is, for scripts.
+ * fusionctl top: what the daemon does, again and again: its load, how its kernels run, its clients, and the queue of builds. On a
+ * terminal it is a screen of ncurses, whose keys choose the order of the clients; elsewhere screens follow each other as text.
+ * --once prints one, for scripts.
+ *
+ * A screen is made as text either way, since glibc lets standard output be any stream.
  */
+#include <errno.h>
+#include <ncurses.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "clients.h"
 #include "control.h"
 #include "json.h"
 #include "print.h"
 
 enum {
 	TOP_SECONDS = 1,
+	TOP_KEY_TEXT = 128,
 };
 
 /* Counters of the last screen; rates are against them. */
 struct last {
 	bool known;
-	double when, runs, kernels, operations;
+	double when, runs, kernels, operations, unfused;
 };
+
+static double percent_fewer(double before, double after) {
+	return before > 0 ? 100 * (1 - after / before) : 0;
+}
 
 static double now(void) {
 	struct timespec t;
@@ -30,7 +42,7 @@ static double now(void) {
 
 static void print_rates(const cJSON *stats, struct last *last) {
 	struct last is = { true, now(), json_number(stats, "runs"), json_number(stats, "kernels_launched"),
-		json_number(stats, "operations_executed") };
+		json_number(stats, "operations_executed"), json_number(stats, "kernels_unfused") };
 	double seconds = is.when - last->when;
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
@@ -41,6 +53,11 @@ static void print_rates(const cJSON *stats, struct last *last) {
 	else
 		print_line("ever", "%s graphs, %s kernels, %s operations", print_count(is.runs, a), print_count(is.kernels, b),
 			print_count(is.operations, c));
+	print_line("fused", "%.1f %% fewer kernels than operations%s", last->known && is.unfused > last->unfused
+			? percent_fewer(is.unfused - last->unfused, is.kernels - last->kernels) : percent_fewer(is.unfused, is.kernels),
+		last->known && is.unfused > last->unfused ? " in the last second" : ", ever");
+	print_line("memory", "%s in %s arrays", print_bytes(json_number(stats, "memory_bytes"), a),
+		print_count(json_number(stats, "arrays"), b));
 	*last = is;
 }
 
@@ -82,7 +99,21 @@ static void print_screen(const cJSON *stats, struct last *last) {
 	print_rates(stats, last);
 	print_tiers(stats);
 	print_builds(device);
-	fflush(stdout);
+}
+
+/* Those the caller may see; where they cannot be asked, the rest of the screen stands alone. */
+static void print_clients(const struct control *c) {
+	cJSON *clients = NULL;
+	struct print_table *t;
+	struct fault f;
+
+	if (clients_ask(c, &clients, &f))
+		return;
+	putchar('\n');
+	t = print_table_new(CLIENTS_COLUMNS);
+	clients_table(t, clients);
+	print_table_end(t, 0);
+	cJSON_Delete(clients);
 }
 
 /* One screen; with --json the statistics themselves. */
@@ -91,29 +122,127 @@ static int show(const struct control *c, fusion_context *context, struct last *l
 	cJSON *stats;
 	int r = control_parse(text, &stats, f);
 
-	if (!r && c->json)
+	if (!r && c->json) {
 		puts(text);
-	else if (!r)
+	} else if (!r) {
 		print_screen(stats, last);
+		print_clients(c);
+	}
 	cJSON_Delete(stats);
 	free(text);
+	fflush(stdout);
 	return r;
 }
 
-int top_command(const struct control *c) {
-	fusion_context *context = NULL;
+/* ---- a screen of ncurses ---- */
+
+/* *textp, to be freed, is what show() prints. */
+static int show_into(const struct control *c, fusion_context *context, struct last *last, char **textp, struct fault *f) {
+	FILE *out = stdout, *memory;
+	size_t size;
+	int r;
+
+	memory = open_memstream(textp, &size);
+	if (!memory)
+		return -ENOMEM;
+	stdout = memory;
+	r = show(c, context, last, f);
+	stdout = out;
+	fclose(memory);
+	return r;
+}
+
+static void draw(const struct control *c, const char *text) {
+	char keys[TOP_KEY_TEXT];
+	int line = 0;
+
+	erase();
+	snprintf(keys, sizeof keys, "fusionctl top   order: %s   keys 1 to %d: the column, q: end", c->sort ? c->sort : "session",
+		CLIENTS_COLUMNS);
+	attron(A_BOLD);
+	mvaddnstr(line++, 0, keys, COLS);
+	attroff(A_BOLD);
+	while (*text && line < LINES) {
+		size_t length = strcspn(text, "\n");
+		bool heading = !strncmp(text, "SESSION", 7);
+
+		if (heading)
+			attron(A_REVERSE);
+		mvaddnstr(line++, 0, text, (int)length < COLS ? (int)length : COLS);
+		if (heading)
+			attroff(A_REVERSE);
+		text += length + (text[length] == '\n');
+	}
+	refresh();
+}
+
+/* False: the person wants to leave. Waits for a key, until the next screen is due. */
+static bool obey(struct control *c) {
+	int key = getch();
+
+	if (key == 'q' || key == 'Q')
+		return false;
+	if (key >= '1' && key < '1' + CLIENTS_COLUMNS)
+		c->sort = clients_columns[key - '1'];
+	return true;
+}
+
+static int watch(const struct control *given, fusion_context *context, struct fault *f) {
+	struct control c = *given;
 	struct last last = { .known = false };
-	struct fault f;
-	int r = control_open(c, &context, &f);
+	int r = 0;
+
+	initscr();
+	cbreak();
+	noecho();
+	curs_set(0);
+	timeout(TOP_SECONDS * 1000);
+	do {
+		char *text = NULL;
+
+		r = show_into(&c, context, &last, &text, f);
+		if (!r)
+			draw(&c, text);
+		free(text);
+	} while (!r && obey(&c));
+	endwin();
+	return r;
+}
+
+/* ---- lines ---- */
+
+static int follow(const struct control *c, fusion_context *context, struct fault *f) {
+	struct last last = { .known = false };
+	int r = 0;
 
 	while (!r) {
-		if (!c->once && !c->json && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[2J", stdout);
-		r = show(c, context, &last, &f);
+		r = show(c, context, &last, f);
 		if (r || c->once || ferror(stdout))
 			break;
 		sleep(TOP_SECONDS);
 	}
+	return r;
+}
+
+static bool has_screen(const struct control *c) {
+	const char *terminal = getenv("TERM");
+
+	return !c->once && !c->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) && terminal && *terminal &&
+	       strcmp(terminal, "dumb") != 0;
+}
+
+int top_command(const struct control *c) {
+	fusion_context *context = NULL;
+	struct fault f;
+	int r;
+
+	if (c->sort && !clients_column(c->sort)) {
+		fprintf(stderr, "fusionctl: there is no column %s\n", c->sort);
+		return FUSIONCTL_USAGE;
+	}
+	r = control_open(c, &context, &f);
+	if (!r)
+		r = has_screen(c) ? watch(c, context, &f) : follow(c, context, &f);
 	fusion_close(context);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

@@ -11,6 +11,7 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,7 @@ void config_standard(struct config *c) {
 
 struct config_reader {
 	struct config *config;
+	struct config_origins *origins;
 	const char *path;
 	FILE *stream;
 	unsigned line;
@@ -231,6 +233,17 @@ static char *read_line(char *text, int size, void *user) {
 	return fgets(text, size, r->stream);
 }
 
+FAULT_PRINTF(3, 4)
+static void tell_origin(struct config_origins *o, const struct setting *s, const char *format, ...) {
+	va_list ap;
+
+	if (!o)
+		return;
+	va_start(ap, format);
+	vsnprintf(o->text[config_number(s)], CONFIG_ORIGIN, format, ap);
+	va_end(ap);
+}
+
 /* inih goes on after a refused line; the first refusal is the one reported. */
 static int read_setting(void *user, const char *section, const char *name, const char *value) {
 	struct config_reader *r = user;
@@ -242,11 +255,14 @@ static int read_setting(void *user, const char *section, const char *name, const
 	r->code = config_set(r->config, full, value, r->fault);
 	if (r->code && r->fault)
 		fault_prefix(r->fault, "%s:%u", r->path, r->line);
+	if (!r->code)
+		tell_origin(r->origins, config_find(full, strlen(full)), "%s:%u", r->path, r->line);
 	return r->code == 0;
 }
 
-static int load_file(struct config *c, const char *path, bool must_exist, struct fault *f) {
-	struct config_reader r = { .config = c, .path = path, .fault = f };
+static int load_file(
+	struct config *c, struct config_origins *o, const char *path, bool must_exist, struct fault *f) {
+	struct config_reader r = { .config = c, .origins = o, .path = path, .fault = f };
 	int line;
 
 	r.stream = fopen(path, "re");
@@ -267,28 +283,28 @@ static int load_file(struct config *c, const char *path, bool must_exist, struct
 }
 
 /* glob() sorts the names. */
-static int load_folder(struct config *c, struct fault *f) {
+static int load_folder(struct config *c, struct config_origins *o, struct fault *f) {
 	glob_t found = { 0 };
 	int r = glob(CONFIG_FOLDER "/*.conf", 0, NULL, &found) == GLOB_NOSPACE ? -ENOMEM : 0;
 
 	for (size_t i = 0; !r && i < found.gl_pathc; i++)
-		r = load_file(c, found.gl_pathv[i], true, f);
+		r = load_file(c, o, found.gl_pathv[i], true, f);
 	globfree(&found);
 	return r;
 }
 
-static int load_files(struct config *c, const char *file, struct fault *f) {
+static int load_files(struct config *c, struct config_origins *o, const char *file, struct fault *f) {
 	int r;
 
 	if (file)
-		return load_file(c, file, true, f);
-	r = load_file(c, CONFIG_FILE, false, f);
-	return r ? r : load_folder(c, f);
+		return load_file(c, o, file, true, f);
+	r = load_file(c, o, CONFIG_FILE, false, f);
+	return r ? r : load_folder(c, o, f);
 }
 
 /* ---- environment and flags ---- */
 
-static int load_environment(struct config *c, struct fault *f) {
+static int load_environment(struct config *c, struct config_origins *o, struct fault *f) {
 	for (unsigned i = 0; i < SETTINGS; i++) {
 		char name[CONFIG_TEXT];
 		const char *value;
@@ -303,11 +319,13 @@ static int load_environment(struct config *c, struct fault *f) {
 			fault_prefix(f, "environment variable %s", name);
 		if (r)
 			return r;
+		if (value)
+			tell_origin(o, &settings[i], "$%s", name);
 	}
 	return 0;
 }
 
-static int load_flag(struct config *c, const char *flag, struct fault *f) {
+static int load_flag(struct config *c, struct config_origins *o, const char *flag, struct fault *f) {
 	const char *equal = strchr(flag, '=');
 	const struct setting *s = equal ? config_find(flag, (size_t)(equal - flag)) : NULL;
 	int r;
@@ -319,6 +337,8 @@ static int load_flag(struct config *c, const char *flag, struct fault *f) {
 	r = set_value(c, s, equal + 1, f);
 	if (r && f)
 		fault_prefix(f, "command line");
+	if (!r)
+		tell_origin(o, s, "command line");
 	return r;
 }
 
@@ -354,20 +374,26 @@ static void place_operations(struct config *c, const char *file) {
 		snprintf(c->engine_operations, sizeof c->engine_operations, "%.*sconf.d", folder, file);
 }
 
-int config_load(struct config *c, const struct config_source *s, struct fault *f) {
+int config_load_told(struct config *c, struct config_origins *o, const struct config_source *s, struct fault *f) {
 	int r;
 
 	config_standard(c);
 	if (s->user)
 		user_standard(c);
-	r = load_files(c, s->file, f);
+	if (o)
+		memset(o, 0, sizeof *o);
+	r = load_files(c, o, s->file, f);
 	if (!r)
-		r = load_environment(c, f);
+		r = load_environment(c, o, f);
 	for (unsigned i = 0; !r && i < s->flags; i++)
-		r = load_flag(c, s->flag[i], f);
+		r = load_flag(c, o, s->flag[i], f);
 	if (!r)
 		place_operations(c, s->file);
 	return r;
+}
+
+int config_load(struct config *c, const struct config_source *s, struct fault *f) {
+	return config_load_told(c, NULL, s, f);
 }
 
 /* ---- printing ---- */

@@ -104,6 +104,15 @@ struct config_source {
 	unsigned flags;
 };
 
+enum {
+	CONFIG_ORIGIN = 192,
+};
+
+/* Where each setting's value comes from: "FILE:LINE", "$VARIABLE", "command line"; empty: the standard. */
+struct config_origins {
+	char text[CONFIG_SETTINGS][CONFIG_ORIGIN];
+};
+
 unsigned config_settings(void);
 const struct setting *config_setting(unsigned i);
 /* Its place: config_setting(config_number(s)) is s. */
@@ -122,6 +131,8 @@ int config_user(struct config_source *s, struct fault *f) FAULT_MUST_USE;
 int config_set(struct config *c, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* All sources in order: 0, FAULT_SYNTAX or FAULT_ARGUMENT naming file and line, variable or flag; -errno. */
 int config_load(struct config *c, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
+/* The same, and where each value comes from. */
+int config_load_told(struct config *c, struct config_origins *o, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
 /* Adds a flag; -E2BIG beyond CONFIG_FLAGS. */
 int config_flag(struct config_source *s, const char *flag) FAULT_MUST_USE;
 /* A DEVICES from its word and back; false where it is none. */

@@ -213,6 +213,8 @@ struct device_build {
 	int64_t asked_ms;            /* ago */
 };
 void device_each_build(struct device *d, void (*tell)(void *user, const struct device_build *b), void *user);
+/* All that were asked for. */
+void device_each_program(struct device *d, void (*tell)(void *user, struct program *p), void *user);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);
 

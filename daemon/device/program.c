@@ -20,7 +20,9 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/base/thread.h"
+#include "daemon/base/trace.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -359,6 +361,14 @@ void device_each_build(struct device *d, void (*tell)(void *user, const struct d
 				tell(user, &(struct device_build){ p->kernel, atomic_load(&p->begun), now_ms() - p->asked_ms });
 }
 
+void device_each_program(struct device *d, void (*tell)(void *user, struct program *p), void *user) {
+	struct programs *s = &d->programs;
+
+	for (uint32_t i = 0; i < s->buckets; i++)
+		for (struct program *p = s->bucket[i]; p; p = p->bucket)
+			tell(user, p);
+}
+
 static void start_keep(struct device *d) {
 	struct programs *s = &d->programs;
 	struct keep *k = s->keeps;
@@ -459,6 +469,16 @@ static void collect_build(struct device *d, struct program *p) {
 		programs_keep(d, p, p->program, &p->key);
 }
 
+/* From when it was asked for: its turn in the queue is part of what somebody waited for. */
+static void trace_build(const struct program *p) {
+	uint64_t now = loop_now_ns(), asked = (uint64_t)(now_ms() - p->asked_ms) * 1000000;
+	struct trace_event *e = trace_add(TRACE_BUILD, NULL, asked < now ? now - asked : 0, now);
+
+	e->number[0] = p->build_us;
+	e->number[1] = p->kernel->values;
+	trace_word(e, program_state(p) == PROGRAM_FAILED ? "failed" : p->cached || p->known ? "cached" : "built");
+}
+
 static uint32_t collect_builds(struct device *d) {
 	struct programs *s = &d->programs;
 	struct program *p;
@@ -468,8 +488,11 @@ static uint32_t collect_builds(struct device *d) {
 	p = s->finished;
 	s->finished = NULL;
 	pthread_mutex_unlock(&s->lock);
-	for (; p; p = p->next, n++)
+	for (; p; p = p->next, n++) {
+		if (trace_on)
+			trace_build(p);
 		collect_build(d, p);
+	}
 	s->building -= n;
 	if (n)
 		s->quiet_ms = now_ms();

@@ -22,6 +22,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/base/loop.h"
+#include "daemon/base/trace.h"
+
 enum {
 	/* Drivers keep 1-2 KiB for each command in flight. */
 	QUEUE_LAUNCHES = 4096,
@@ -112,10 +115,18 @@ static uint64_t offset_of(uint64_t address) {
 	return address & ((UINT64_C(1) << KERNEL_POOL_SHIFT) - 1);
 }
 
+/* The time is that of handing it to the driver; when it passes, runs tell. */
+static void trace_copy(const char *direction, uint64_t bytes, uint64_t begin_ns) {
+	struct trace_event *e = trace_add(TRACE_COPY, NULL, begin_ns, loop_now_ns());
+
+	e->number[0] = bytes;
+	trace_word(e, direction);
+}
+
 /* Before any other command: those that follow read what it brings, and its host memory may go once they have run. */
 static int queue_upload(struct device *d) {
 	struct queue *q = &d->work;
-	uint64_t bytes = q->upload_bytes;
+	uint64_t bytes = q->upload_bytes, begin_ns;
 	const cl_event *list;
 	cl_uint before;
 	cl_event event;
@@ -123,6 +134,7 @@ static int queue_upload(struct device *d) {
 	if (!bytes)
 		return 0;
 	q->upload_bytes = 0;
+	begin_ns = trace_on ? loop_now_ns() : 0;
 	before = waits(q, &list);
 	if (clEnqueueWriteBuffer(q->queue, d->memory.pool[q->upload_address >> KERNEL_POOL_SHIFT], CL_FALSE,
 		    offset_of(q->upload_address), bytes, q->upload, before, list, &event))
@@ -130,6 +142,8 @@ static int queue_upload(struct device *d) {
 	queued(q, event);
 	d->counters.uploads++;
 	d->counters.upload_bytes += bytes;
+	if (begin_ns)
+		trace_copy("upload", bytes, begin_ns);
 	return 0;
 }
 
@@ -425,6 +439,7 @@ int device_upload(struct device *d, uint64_t address, const void *host, uint64_t
 int device_download(struct device *d, void *host, uint64_t address, uint64_t bytes) {
 	unsigned pool = (unsigned)(address >> KERNEL_POOL_SHIFT);
 	const cl_event *list;
+	uint64_t begin_ns;
 	cl_uint before;
 	cl_event event;
 
@@ -434,6 +449,7 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 		return 0;
 	if (queue_upload(d))
 		return -EIO;
+	begin_ns = trace_on ? loop_now_ns() : 0;
 	before = waits(&d->work, &list);
 	if (clEnqueueReadBuffer(d->work.queue, d->memory.pool[pool], CL_FALSE, offset_of(address), bytes,
 		    host, before, list, &event))
@@ -441,6 +457,8 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 	queued(&d->work, event);
 	d->counters.downloads++;
 	d->counters.download_bytes += bytes;
+	if (begin_ns)
+		trace_copy("download", bytes, begin_ns);
 	return 0;
 }
 

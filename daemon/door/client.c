@@ -256,13 +256,14 @@ static int tell_session_new(
 	struct wire_writer w;
 	int r;
 
-	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 7);
+	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 8);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, c->uid);
 	wire_put_uint(&w, (uint64_t)c->pid);
 	wire_put_text(&w, c->name);
 	wire_put_bool(&w, ring->memory >= 0);
 	wire_put_bool(&w, *c->peer != 0);
+	wire_put_bool(&w, c->admin);
 	r = put_options(c->supervisor, g, &w, f);
 	if (!r)
 		r = child_send_pair(&c->engine->child, &w, fd);
@@ -501,12 +502,82 @@ static int on_status(struct client *c, struct wire_cursor *body, struct fault *f
 
 	if (r)
 		return r;
-	json = status_json(c->supervisor);
+	json = status_json(c->supervisor, c);
 	if (!json)
 		return -ENOMEM;
 	wire_writer_init(&w);
 	wire_put_array(&w, 2);
 	wire_put_uint(&w, DOOR_STATUS);
+	wire_put_text(&w, json);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
+
+/* ---- administration ---- */
+
+bool client_governs(const struct client *c) {
+	return !*c->peer && (c->uid == 0 || c->uid == geteuid() || c->admin);
+}
+
+static int need_rights(const struct client *c, const char *what, struct fault *f) {
+	if (client_governs(c))
+		return 0;
+	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s",
+		*c->supervisor->config.door_admins ? c->supervisor->config.door_admins : "(none)", what);
+}
+
+static int answer_nothing(struct client *c, uint32_t id) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, id);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	return r;
+}
+
+static int on_kill(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client *other = NULL;
+	uint64_t session;
+	int r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
+
+	if (!r)
+		r = wire_get_end(body, "KILL", f);
+	if (!r)
+		r = need_rights(c, "end a client", f);
+	if (r)
+		return r;
+	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
+	if (!other)
+		return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64, session);
+	log_notice("session %" PRIu64 " of user %ju, process %jd, is ended by user %ju, process %jd", session,
+		(uintmax_t)other->uid, (intmax_t)other->pid, (uintmax_t)c->uid, (intmax_t)c->pid);
+	if (other == c)
+		c->closing = true;
+	else
+		client_close(other);
+	return answer_nothing(c, DOOR_KILL);
+}
+
+static int on_origins(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	char *json;
+	int r = wire_get_end(body, "ORIGINS", f);
+
+	if (!r)
+		r = need_rights(c, "see all settings", f);
+	if (r)
+		return r;
+	json = admin_origins_json(c->supervisor);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_ORIGINS);
 	wire_put_text(&w, json);
 	r = answer(c, &w, -1);
 	wire_writer_free(&w);
@@ -524,6 +595,8 @@ static packet_function *const packets[] = {
 	[DOOR_ARENA_GET] = on_arena_get,
 	[DOOR_STATUS] = on_status,
 	[DOOR_RESUME] = on_resume,
+	[DOOR_KILL] = on_kill,
+	[DOOR_ORIGINS] = on_origins,
 };
 
 static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -822,6 +895,7 @@ static int client_new(struct supervisor *s, int fd, const struct ucred *who, str
 	c->ring = (struct client_ring){ -1, -1, -1 };
 	c->uid = who->uid;
 	c->pid = who->pid;
+	c->admin = admin_is_member(s, fd);
 	c->deadline_us = loop_now() + s->config.door_hello_us;
 	*clientp = c;
 	return 0;
@@ -855,6 +929,8 @@ static void take(struct supervisor *s, int fd, const struct ucred *who, const ch
 		return;
 	}
 	snprintf(c->peer, sizeof c->peer, "%s", peer);
+	/* The groups are the gateway's. */
+	c->admin &= !*peer;
 	DL_APPEND2(s->clients, c, previous, next);
 	s->connections++;
 	if (c->deadline_us < s->silent_us)

@@ -50,6 +50,7 @@ struct client {
 	uid_t uid;
 	pid_t pid;
 	uint64_t deadline_us;            /* to say something; 0: it has */
+	bool admin;                      /* of the group door.admins */
 	bool hello;                      /* holds a session */
 	bool closing;                    /* answered for the last time */
 	/* A request that waits for the engine; no others are read meanwhile. */
@@ -71,6 +72,8 @@ struct client {
 	struct client_arena arena[LIMIT_ARENAS];
 };
 
+/* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
+bool client_governs(const struct client *c);
 /* The beginning of a control packet about the session, with so many fields to follow. */
 void client_tell_begin(const struct client *c, struct wire_writer *w, enum message_control message, uint32_t fields);
 

@@ -63,20 +63,25 @@ static void add_session(cJSON *list, const struct client *c) {
 	cJSON_AddNumberToObject(one, "bytes", (double)c->bytes);
 }
 
-static double add_sessions(cJSON *json, const struct supervisor *s) {
+/* One that asks from another machine sees all where remote.status lets it ask at all. */
+static bool is_visible(const struct client *c, const struct client *asks) {
+	return c->uid == asks->uid || *asks->peer || client_governs(asks);
+}
+
+static double add_sessions(cJSON *json, const struct supervisor *s, const struct client *asks) {
 	cJSON *list = cJSON_AddArrayToObject(json, "sessions");
 	double bytes = 0;
 	unsigned listed = 0;
 
 	for (const struct client *c = s->clients; c; c = c->next) {
 		bytes += (double)c->bytes;
-		if (c->hello && listed++ < STATUS_SESSIONS)
+		if (c->hello && is_visible(c, asks) && listed++ < STATUS_SESSIONS)
 			add_session(list, c);
 	}
 	return bytes;
 }
 
-static void fill(cJSON *json, const struct supervisor *s, uint64_t now) {
+static void fill(cJSON *json, const struct supervisor *s, const struct client *asks, uint64_t now) {
 	cJSON *engines;
 
 	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
@@ -92,18 +97,18 @@ static void fill(cJSON *json, const struct supervisor *s, uint64_t now) {
 	cJSON_AddNumberToObject(json, "connections", s->connections);
 	cJSON_AddNumberToObject(json, "session_count", s->session_count);
 	cJSON_AddNumberToObject(json, "sessions_total", (double)s->sessions_total);
-	cJSON_AddNumberToObject(json, "shared_bytes", add_sessions(json, s));
+	cJSON_AddNumberToObject(json, "shared_bytes", add_sessions(json, s, asks));
 	cJSON_AddNumberToObject(json, "shared_arrays", HASH_COUNT(s->shared));
 	cJSON_AddNumberToObject(json, "user_bytes_limit", (double)user_bytes_limit(&s->config));
 }
 
-char *status_json(const struct supervisor *s) {
+char *status_json(const struct supervisor *s, const struct client *asks) {
 	cJSON *json = cJSON_CreateObject();
 	char *text = NULL;
 
 	if (!json)
 		return NULL;
-	fill(json, s, loop_now());
+	fill(json, s, asks, loop_now());
 	text = cJSON_PrintUnformatted(json);
 	cJSON_Delete(json);
 	return text;

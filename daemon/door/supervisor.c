@@ -57,19 +57,29 @@ static void take_reloaded(struct config *to, const struct config *from) {
 	}
 }
 
+/* Those of settings that a start alone changes stay with their values. */
+static void take_origins(struct config_origins *to, const struct config_origins *from) {
+	for (unsigned i = 0; i < config_settings(); i++)
+		if (config_setting(i)->applies != SETTING_START)
+			memcpy(to->text[i], from->text[i], sizeof to->text[i]);
+}
+
 static void reload(struct supervisor *s) {
+	struct config_origins origins;
 	struct config fresh;
 	struct fault f;
 	int r;
 
 	notify_reloading(loop_now());
-	r = config_load(&fresh, s->source, &f);
+	r = config_load_told(&fresh, &origins, s->source, &f);
 	if (!r)
 		r = config_resolve(&fresh, &f);
 	if (r) {
 		log_error("the configuration stays as it was: %s", r > 0 ? f.text : strerror(-r));
 	} else {
 		take_reloaded(&s->config, &fresh);
+		take_origins(&s->origins, &origins);
+		admin_resolve(s);
 		log_set_level((enum log_level)s->config.log_level);
 		engines_reload(s);
 		gateway_reload(s);
@@ -163,7 +173,7 @@ static int serve(struct supervisor *s) {
 }
 
 static int open_all(struct supervisor *s, struct fault *f) {
-	int r = config_load(&s->config, s->source, f);
+	int r = config_load_told(&s->config, &s->origins, s->source, f);
 
 	if (!r)
 		r = config_resolve(&s->config, f);
@@ -171,6 +181,7 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		return r;
 	log_set_level((enum log_level)s->config.log_level);
 	raise_descriptors();
+	admin_resolve(s);
 	r = loop_new(&s->loop);
 	if (!r)
 		r = watch_signals(s);

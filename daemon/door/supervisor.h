@@ -26,6 +26,7 @@ struct shared_arena;
 
 struct supervisor {
 	struct config config;
+	struct config_origins origins;
 	const struct config_source *source;
 	struct loop *loop;
 	struct engine *engine[ENGINES];
@@ -48,6 +49,7 @@ struct supervisor {
 	uint64_t last_session, sessions_total;
 	struct shared_arena *shared;         /* uthash by number: shared.c */
 	uint32_t last_shared;
+	gid_t admins;                        /* door.admins; NO_ADMINS: there is no such group. admin.c */
 	uint64_t silent_us;                  /* when the next silent connection is due; see clients_tick() */
 
 	int signals;
@@ -92,7 +94,18 @@ bool clients_adrift(const struct engine *e, uint64_t session);
 int clients_packet(
 	const struct engine *e, uint64_t id, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
 
+/* ---- who may do everything: admin.c ---- */
+
+#define NO_ADMINS ((gid_t)-1)
+
+/* Looks up the group of door.admins: at the start and at a reload, for it may ask other machines. */
+void admin_resolve(struct supervisor *s);
+/* Is the process at the other end of this socket in that group? */
+bool admin_is_member(const struct supervisor *s, int fd);
+/* Every setting with its value and where that comes from: JSON to be freed with cJSON_free(), or NULL. */
+char *admin_origins_json(const struct supervisor *s);
+
 /* ---- the answer to STATUS: status.c ---- */
 
-/* JSON to be freed with cJSON_free(), or NULL. */
-char *status_json(const struct supervisor *s);
+/* For this client: without sessions that it may not see. JSON to be freed with cJSON_free(), or NULL. */
+char *status_json(const struct supervisor *s, const struct client *asks);

@@ -19,6 +19,7 @@
 
 #include "daemon/base/catalogue.h"
 #include "daemon/base/config.h"
+#include "daemon/base/trace.h"
 #include "daemon/device/device.h"
 #include "daemon/plan/plan.h"
 
@@ -150,6 +151,7 @@ struct exec_request {
 	const uint64_t *leaf_offset;       /* elements, of each leaf */
 	const uint64_t *scalar;            /* plan->scalars values */
 	struct space *space;               /* of the outputs */
+	struct trace_source source;        /* whose it is, for who watches */
 	bool together;                     /* may be a task of one launch with runs of other lanes */
 	uint64_t timeout_us;               /* not begun so long after now: FAULT_TIMEOUT; 0: never */
 	/* Not NULL: the run is timed, where the device tells times and nothing came between. Called before done. */

@@ -122,6 +122,7 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 	r->item = (struct item){ .kind = ITEM_RUN, .lane = l, .done = q->done, .user = q->user };
 	r->timed = q->timed;
 	r->together = q->together;
+	r->source = q->source;
 	if (q->timeout_us)
 		r->deadline_ns = loop_now_ns() + UINT64_C(1000) * q->timeout_us;
 	r->plan = plan_ref(q->plan);
@@ -313,9 +314,25 @@ static struct slice next_slice(const struct exec *x, const struct run *r, uint32
 	return (struct slice){ .first = r->went, .items = most, .whole = most == all };
 }
 
+/* Of runs that go together, the launch is the first one's. */
+static void trace_launch(const struct run *r, uint32_t end, uint32_t tasks, uint64_t begin_ns) {
+	struct trace_event *e = trace_add(TRACE_LAUNCH, &r->source, begin_ns, loop_now_ns());
+	bool room = true;
+
+	e->number[0] = tasks;
+	for (uint32_t i = r->step; i < end; i++) {
+		const struct plan_step *s = &r->plan->step[i];
+
+		e->number[1] += s->ops;
+		for (uint32_t k = 0; room && k < s->ops; k++)
+			room = trace_word(e, op_info(r->plan->node[s->op[k]].op)->name);
+	}
+}
+
 static int launch_records(
 	struct exec *x, struct run *r, uint32_t end, uint32_t tasks, const struct slice *p) {
 	const struct prepared_step *s = &r->prepared->step[r->step];
+	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
 	int e;
 
 	if (!tasks)
@@ -327,6 +344,8 @@ static int launch_records(
 		e = device_launch(x->device, s->program, x->record, tasks, p->items, s->local);
 	if (e)
 		return e;
+	if (begin_ns)
+		trace_launch(r, end, tasks, begin_ns);
 	x->counters.slices += !p->whole;
 	if (p->first)
 		return 0;

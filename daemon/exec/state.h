@@ -378,6 +378,7 @@ struct run {
 	bool interpreted;                     /* ... as byte code */
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
+	struct trace_source source;
 	bool together;                        /* may be launched with runs of other lanes */
 	uint64_t deadline_ns;                 /* to be begun before; 0: none */
 	struct block scratch;

@@ -125,7 +125,7 @@ int set_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	if (!session_governs(r->session))
-		return fault_set(f, FAULT_LIMIT, "only root and the user of the daemon may change %s for everybody", name);
+		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may change %s for everybody", name);
 	setting = config_find(name, strlen(name));
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);

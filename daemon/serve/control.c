@@ -216,6 +216,8 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	if (!r)
 		r = wire_get_bool(&m->body, "remote", &facts.remote, f);
 	if (!r)
+		r = wire_get_bool(&m->body, "admin", &facts.admin, f);
+	if (!r)
 		r = wire_get_map(&m->body, "options", CONTROL_OPTIONS, &options, f);
 	if (r)
 		return r;

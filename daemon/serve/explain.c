@@ -172,7 +172,7 @@ static int build_kernels(const struct explain *x, struct fault *f) {
 	int r = 0;
 
 	if (!session_governs(x->session))
-		return fault_set(f, FAULT_ARGUMENT, "only root and the daemon's user may have kernels built ahead");
+		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may have kernels built ahead");
 	for (uint32_t i = 0; !r && i < x->plan->steps; i++) {
 		struct program *program;
 

@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "daemon/base/loop.h"
+#include "daemon/base/trace.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/share.h"
@@ -223,11 +224,22 @@ static void count_queued(const struct run *run, bool more) {
 	s->queued_bytes += more ? run->bytes : -run->bytes;
 }
 
+static void trace_run(const struct run *run, const struct fault *f) {
+	const struct trace_source who = { run->session->id, run->session->uid };
+	struct trace_event *e = trace_add(TRACE_RUN, &who, run->submitted_ns, loop_now_ns());
+
+	e->number[0] = run->operations;
+	e->number[1] = run->plan->steps;
+	trace_word(e, f ? fault_name(f->code) : "done");
+}
+
 /* Called by exec. A run that failed is told for each of its batches, for any of their arrays may be lost. */
 static void on_done(void *user, const struct fault *f) {
 	struct run *run = user;
 	struct session *s = run->session;
 
+	if (trace_on && run->submitted_ns)
+		trace_run(run, f);
 	count_queued(run, false);
 	s->server->progress = true;
 	if (f) {
@@ -260,6 +272,7 @@ static struct run *run_new(const struct flush *f) {
 		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form,
 		.tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
+	run->submitted_ns = trace_on ? loop_now_ns() : 0;
 	DL_APPEND2(s->runs, run, previous, next);
 	count_queued(run, true);
 	return run;
@@ -275,7 +288,7 @@ static int submit(const struct flush *f) {
 	struct session *s = f->session;
 	struct server *v = s->server;
 	struct exec_request q = { .plan = f->plan, .space = f->space ? f->space : s->space, .done = on_done,
-		.together = s->settings.together, .timeout_us = s->settings.timeout_us,
+		.source = { s->id, s->uid }, .together = s->settings.together, .timeout_us = s->settings.timeout_us,
 		.timed = f->timed ? on_timed : NULL };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;
@@ -421,12 +434,23 @@ static void keep_recent(struct session *s, struct plan *p) {
 	s->ran = loop_now();
 }
 
+static void trace_plan(const struct flush *f, bool hit, uint64_t begin_ns) {
+	const struct trace_source who = { f->session->id, f->session->uid };
+	struct trace_event *e = trace_add(TRACE_PLAN, &who, begin_ns, loop_now_ns());
+
+	e->number[0] = f->plan->ops;
+	e->number[1] = f->plan->steps;
+	trace_word(e, hit ? "found" : "made");
+}
+
 static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
 	uint64_t start = loop_now_ns();
 	bool hit = false;
 	int r = plan_graph(f, &hit, fault);
 
+	if (trace_on && !r)
+		trace_plan(f, hit, start);
 	start = loop_now_ns() - start;
 	session_count(s, plan_hit_ns, hit ? start : 0);
 	session_count(s, plan_miss_ns, hit ? 0 : start);
@@ -512,6 +536,21 @@ static void part_from_shared(struct session *s) {
 	}
 }
 
+/* What no window was opened for was handed on at once. */
+static void trace_window(const struct session *s, enum flush_reason reason) {
+	static const char *const reasons[] = { [FLUSH_IDLE] = "idle", [FLUSH_TIME] = "time", [FLUSH_OPERATIONS] = "operations",
+		[FLUSH_BYTES] = "bytes", [FLUSH_DEMAND] = "demand", [FLUSH_URGENT] = "urgent" };
+	const struct trace_source who = { s->id, s->uid };
+	uint64_t now = loop_now_ns(), begin = now;
+	struct trace_event *e;
+
+	if (s->windowed)
+		begin = 1000 * (s->deadline_us - s->settings.window_us);
+	e = trace_add(TRACE_WINDOW, &who, begin < now ? begin : now, now);
+	e->number[0] = s->gathered;
+	trace_word(e, reasons[reason]);
+}
+
 void flush_session(struct session *s, enum flush_reason reason) {
 	struct flush f = { .session = s,
 		.graph = s->graph,
@@ -522,6 +561,8 @@ void flush_session(struct session *s, enum flush_reason reason) {
 	struct fault fault;
 	int r;
 
+	if (trace_on)
+		trace_window(s, reason);
 	if (s->windowed)
 		DL_DELETE2(s->server->gathering, s, window_previous, window_next);
 	s->windowed = false;

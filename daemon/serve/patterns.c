@@ -506,7 +506,7 @@ static int get_scope(struct request *r, bool *wholep, struct fault *f) {
 
 	*wholep = scope;
 	if (!code && *wholep && !session_governs(r->session))
-		return fault_set(f, FAULT_LIMIT, "only root and the user of the daemon may define patterns for everybody");
+		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may define patterns for everybody");
 	return code;
 }
 

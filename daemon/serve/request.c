@@ -16,6 +16,7 @@
 
 #include "protocol/message.h"
 #include "daemon/base/loop.h"
+#include "daemon/base/trace.h"
 #include "daemon/serve/account.h"
 
 enum {
@@ -59,6 +60,9 @@ static const struct {
 	[REQUEST_PATTERNS] = { patterns_request, ORDER_NONE, false },
 	[REQUEST_RESUME] = { resume_request, ORDER_NONE, false },
 	[REQUEST_CANCEL] = { cancel_request, ORDER_NONE, false },
+	[REQUEST_CLIENTS] = { clients_request, ORDER_NONE, false },
+	[REQUEST_KERNELS] = { kernels_request, ORDER_NONE, false },
+	[REQUEST_EVENTS] = { events_request, ORDER_NONE, false },
 };
 
 enum { REQUESTS = sizeof requests / sizeof *requests };
@@ -96,21 +100,24 @@ void request_send(struct server *v, struct transport_request *frame) {
 		transport_reply(frame, v->writer.buffer.data, v->writer.buffer.size);
 }
 
-int request_send_json(struct request *r, const cJSON *json, struct fault *f) {
+int request_send_text(struct request *r, const char *text, struct fault *f) {
 	struct server *v = r->session->server;
-	char *text = cJSON_PrintUnformatted(json);
-	size_t size = text ? strlen(text) : 0;
+	size_t size = strlen(text);
 
-	if (!text)
-		return -ENOMEM;
-	if (size <= LIMIT_FRAME_BYTES - REQUEST_FRAME_SPARE)
-		wire_put_text(request_answer(v, r->id, 1), text);
-	cJSON_free(text);
 	if (size > LIMIT_FRAME_BYTES - REQUEST_FRAME_SPARE)
 		return fault_set(f, FAULT_LIMIT,
 			"the answer has %zu bytes, more than a message holds; ask without sources", size);
+	wire_put_text(request_answer(v, r->id, 1), text);
 	request_send(v, r->frame);
 	return 0;
+}
+
+int request_send_json(struct request *r, const cJSON *json, struct fault *f) {
+	char *text = cJSON_PrintUnformatted(json);
+	int code = text ? request_send_text(r, text, f) : -ENOMEM;
+
+	cJSON_free(text);
+	return code;
 }
 
 static void count_fault(struct server *v, struct session *s, int code) {
@@ -149,12 +156,29 @@ static void fault_of_errno(struct fault *f, int error) {
 
 /* ---- running ---- */
 
+/* The frame is gone with its answer. */
+static void trace_request(const struct session *s, unsigned id, size_t bytes, uint64_t begin_ns) {
+	const struct trace_source who = { s->id, s->uid };
+	struct trace_event *e;
+
+	/* Who watches does not want to see that he watches. */
+	if (id == REQUEST_EVENTS)
+		return;
+	e = trace_add(TRACE_REQUEST, &who, begin_ns, loop_now_ns());
+	e->number[0] = id;
+	e->number[1] = bytes;
+}
+
 static void run(struct request *r) {
+	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
+	size_t bytes = r->frame->size;
 	struct fault f = { 0 };
 	int code;
 
 	r->node = -1;
 	code = requests[r->id].function(r, &f);
+	if (begin_ns)
+		trace_request(r->session, r->id, bytes, begin_ns);
 	if (code < 0)
 		fault_of_errno(&f, code);
 	if (code)

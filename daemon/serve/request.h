@@ -35,6 +35,8 @@ void request_put_freed(struct session *s, struct wire_writer *w);
 /* Answers with one text: the JSON, which stays the caller's. 0, -ENOMEM, or FAULT_LIMIT where it is too long. */
 struct cJSON;
 int request_send_json(struct request *r, const struct cJSON *json, struct fault *f) FAULT_MUST_USE;
+/* The same for a text that is JSON. */
+int request_send_text(struct request *r, const char *text, struct fault *f) FAULT_MUST_USE;
 /* Sends what the writer holds. */
 void request_send(struct server *v, struct transport_request *frame);
 /* Answers with a fault; session may be NULL. seq 0: nobody to blame. */
@@ -74,3 +76,6 @@ request_function forget_pattern_request;
 request_function patterns_request;
 request_function cancel_request;     /* cancel.c */
 request_function resume_request;     /* restore.c */
+request_function clients_request;    /* clients.c */
+request_function kernels_request;
+request_function events_request;     /* events.c */

@@ -179,6 +179,7 @@ static void turn(struct server *v) {
 	progress_sessions(v);
 	window_turn(v);
 	accepted_turn(v);
+	events_turn(v);
 	save_now_and_then(v);
 }
 

@@ -68,6 +68,8 @@ struct server {
 	uint64_t builds_seen, builds_us;     /* how many there were, and when, when that was last looked at */
 	bool progress;                       /* runs ended: held requests may go on */
 
+	uint64_t trace_until_us;             /* events.c: when its recording ends */
+
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
 	struct wire_writer writer;           /* of answers */
 	struct wire_memory memory;    /* of the frame that is being read */
@@ -114,6 +116,11 @@ int control_want_worker(int control, bool idle) FAULT_MUST_USE;
 int control_resumed(const struct session *s) FAULT_MUST_USE;
 int control_rates(struct server *v) FAULT_MUST_USE;
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
+
+/* ---- who watches: events.c ---- */
+
+/* Ends a recording that nobody asks for any more. */
+void events_turn(struct server *v);
 
 /* ---- the window: window.c ---- */
 

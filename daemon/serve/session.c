@@ -46,6 +46,7 @@ static void take_facts(struct session *s, const struct session_facts *facts) {
 	memcpy(s->secret, facts->secret, sizeof s->secret);
 	s->uid = facts->uid;
 	s->remote = facts->remote;
+	s->admin = facts->admin;
 	s->pid = facts->pid;
 	memcpy(s->name, facts->name, size);
 	s->name[size] = 0;
@@ -204,10 +205,13 @@ static int check_share(const struct session *s, const struct fusion_settings *wa
 	if (session_governs(s))
 		return 0;
 	if (wanted->weight > c->fusion_weight)
-		return fault_set(f, FAULT_LIMIT, "fusion.weight may be at most %llu, that of new sessions",
+		return fault_set(f, FAULT_PERMISSION, "fusion.weight may be at most %llu, that of new sessions",
 			(unsigned long long)c->fusion_weight);
+	if (wanted->tracker_share > c->fusion_tracker_share)
+		return fault_set(f, FAULT_PERMISSION, "fusion.tracker_share may be at most %u, that of new sessions",
+			(unsigned)c->fusion_tracker_share);
 	if (wanted->priority > c->fusion_priority)
-		return fault_set(f, FAULT_LIMIT, "fusion.priority may be at most %llu, that of new sessions",
+		return fault_set(f, FAULT_PERMISSION, "fusion.priority may be at most %llu, that of new sessions",
 			(unsigned long long)c->fusion_priority);
 	return 0;
 }
@@ -230,7 +234,7 @@ int session_configure(struct session *s, const char *name, const char *value, st
 }
 
 bool session_governs(const struct session *s) {
-	return !s->remote && (s->uid == 0 || s->uid == geteuid());
+	return !s->remote && (s->uid == 0 || s->uid == geteuid() || s->admin);
 }
 
 struct plan_options session_plan_options(const struct session *s) {

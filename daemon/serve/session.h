@@ -68,6 +68,7 @@ struct run {
 	struct plan *plan;           /* a reference: what is counted when it is done */
 	uint64_t tracked;            /* tracked_id(); 0: of none */
 	enum track_form form;
+	uint64_t submitted_ns;       /* for who watches; 0: nobody did then */
 	bool tuned;                  /* it won the comparison of all forms of the graph */
 };
 
@@ -95,6 +96,7 @@ struct session {
 	bool remote;                 /* on another machine */
 	bool restored;               /* an engine before this one began it */
 	uint32_t entry;              /* of the catalogue, or CATALOGUE_NONE */
+	bool admin;                  /* of the group door.admins */
 	pid_t pid;
 	struct account *account;     /* of its user */
 	char name[SESSION_NAME];
@@ -166,6 +168,7 @@ struct session_facts {
 	uid_t uid;
 	pid_t pid;
 	bool remote;                 /* on another machine */
+	bool admin;                  /* of the group door.admins */
 	const char *name;
 	size_t name_size;
 };
@@ -186,7 +189,7 @@ struct session *session_find(struct server *v, uint64_t id, const void *secret);
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* Tells exec its weight and priority. */
 void session_share(struct session *s);
-/* May it see and change what is not its own? Root and the user of the daemon may, on this machine. */
+/* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool session_governs(const struct session *s);
 /* How the session's graphs are planned. */
 struct plan_options session_plan_options(const struct session *s);

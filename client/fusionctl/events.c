@@ -1,0 +1,220 @@
+/*
+ * Events of all engines, asked for ten times a second; see events.h. A session with each engine is held meanwhile.
+ */
+#include "events.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "json.h"
+#include "protocol/message.h"
+
+enum {
+	/* Between two questions. An engine keeps what happens in some tenths of a second of its busiest. */
+	FOLLOW_MS = 100,
+	FOLLOW_ENGINES = 32,
+};
+
+static const struct {
+	const char *kind, *number[2];
+} kinds[] = {
+	{ "request", { "message", "bytes" } },
+	{ "window", { "operations", NULL } },
+	{ "plan", { "operations", "kernels" } },
+	{ "build", { "compiler_us", "values" } },
+	{ "launch", { "tasks", "operations" } },
+	{ "run", { "operations", "kernels" } },
+	{ "copy", { "bytes", NULL } },
+};
+
+enum {
+	KINDS = sizeof kinds / sizeof *kinds,
+};
+
+static int kind_of(const char *kind, size_t length) {
+	for (int i = 0; i < KINDS; i++)
+		if (strlen(kinds[i].kind) == length && !strncmp(kinds[i].kind, kind, length))
+			return i;
+	return -1;
+}
+
+bool event_kind(const char *kind) {
+	return kind_of(kind, strlen(kind)) >= 0;
+}
+
+const char *event_number(const char *kind, unsigned i) {
+	int k = kind_of(kind, strlen(kind));
+
+	return k < 0 ? NULL : kinds[k].number[i];
+}
+
+const char *event_message(double number) {
+	switch ((enum message_request)number) {
+#define REQUEST(id, name, doc)                                                                                  \
+	case id:                                                                                                \
+		return #name;
+#define DOOR(id, name, doc)
+#define CONTROL(id, name, doc)
+#include "protocol/messages.def"
+#undef REQUEST
+#undef DOOR
+#undef CONTROL
+	default:
+		return "?";
+	}
+}
+
+/* ---- engines ---- */
+
+struct engine {
+	unsigned number;
+	fusion_context *context;
+	double next;                 /* the number of the next event; below 0: from now on */
+};
+
+struct follow {
+	const struct control *control;
+	const struct events_callbacks *to;
+	struct engine engine[FOLLOW_ENGINES];
+	unsigned engines, wanted;    /* wanted: bits of kinds */
+};
+
+static int note_engine(void *user, unsigned engine, fusion_context *context, struct fault *f) {
+	struct follow *w = user;
+
+	(void)context;
+	(void)f;
+	if (w->engines < FOLLOW_ENGINES)
+		w->engine[w->engines++] = (struct engine){ .number = engine, .next = -1 };
+	return 0;
+}
+
+static int open_engines(struct follow *w, struct fault *f) {
+	int r = control_each_engine(w->control, note_engine, w, f);
+
+	for (unsigned i = 0; !r && i < w->engines; i++)
+		r = control_open_engine(w->control, w->engine[i].number, &w->engine[i].context, f);
+	if (!r && !w->engines)
+		r = fault_set(f, FAULT_CONNECT, "no engine of the daemon is ready");
+	return r;
+}
+
+/* ---- rounds ---- */
+
+static double item(const cJSON *event, int i) {
+	const cJSON *one = cJSON_GetArrayItem(event, i);
+
+	return cJSON_IsNumber(one) ? one->valuedouble : 0;
+}
+
+static const char *word(const cJSON *event, int i) {
+	const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(event, i));
+
+	return text ? text : "";
+}
+
+static void tell(const struct follow *w, unsigned engine, const cJSON *event) {
+	const struct event e = { .engine = engine, .kind = word(event, 0), .text = word(event, 6), .session = item(event, 1),
+		.begin_ns = item(event, 2), .end_ns = item(event, 3), .number = { item(event, 4), item(event, 5) } };
+	int kind = kind_of(e.kind, strlen(e.kind));
+
+	if (kind >= 0 && w->wanted & 1U << kind)
+		w->to->event(w->to->user, &e);
+}
+
+/* All that there is: an answer holds a few thousand. */
+static int ask(struct follow *w, struct engine *e, struct fault *f) {
+	bool more = true;
+	int r = 0;
+
+	while (!r && more) {
+		uint64_t from = e->next < 0 ? UINT64_MAX : (uint64_t)e->next;
+		cJSON *json = NULL;
+		const cJSON *event;
+
+		r = control_inspect(e->context, FUSION_INSPECT_EVENTS, from, w->control->session, &json, f);
+		if (r)
+			break;
+		if (json_number(json, "lost") > 0 && w->to->lost)
+			w->to->lost(w->to->user, e->number, json_number(json, "lost"));
+		cJSON_ArrayForEach(event, json_item(json, "events")) {
+			tell(w, e->number, event);
+		}
+		more = cJSON_GetArraySize(json_item(json, "events")) > 1000;
+		e->next = json_number(json, "next");
+		cJSON_Delete(json);
+	}
+	return r;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number) {
+	(void)number;
+	interrupted = 1;
+}
+
+static double now_s(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int follow(struct follow *w, struct fault *f) {
+	double end = w->control->seconds > 0 ? now_s() + w->control->seconds : 0;
+	const struct timespec pause = { .tv_nsec = FOLLOW_MS * 1000000L };
+	bool last = false;
+	int r = 0;
+
+	while (!r && !last) {
+		/* What happened before the end was reached is asked for once more. */
+		last = interrupted || (end > 0 && now_s() >= end) || ferror(stdout);
+		for (unsigned i = 0; !r && i < w->engines; i++)
+			r = ask(w, &w->engine[i], f);
+		if (w->to->round)
+			w->to->round(w->to->user);
+		if (!r && !last)
+			nanosleep(&pause, NULL);
+	}
+	return r;
+}
+
+/* "plan,launch"; all where there is nothing. */
+static int read_kinds(struct follow *w, struct fault *f) {
+	const char *text = w->control->kind;
+
+	if (!text)
+		w->wanted = (1U << KINDS) - 1;
+	while (text && *text) {
+		size_t length = strcspn(text, ",");
+		int kind = kind_of(text, length);
+
+		if (kind < 0)
+			return fault_set(f, FAULT_ARGUMENT, "there is no kind of events '%.*s': request, window, plan, build, launch, run, copy",
+				(int)length, text);
+		w->wanted |= 1U << kind;
+		text += length + (text[length] == ',');
+	}
+	return 0;
+}
+
+int events_follow(const struct control *c, const struct events_callbacks *to, struct fault *f) {
+	struct sigaction action = { .sa_handler = on_interrupt };
+	struct follow w = { .control = c, .to = to };
+	int r = read_kinds(&w, f);
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	if (!r)
+		r = open_engines(&w, f);
+	if (!r)
+		r = follow(&w, f);
+	for (unsigned i = 0; i < w.engines; i++)
+		fusion_close(w.engine[i].context);
+	return r;
+}

@@ -1,0 +1,230 @@
+/*
+ * fusionctl trace record: a timeline in the format of Chrome's trace events, an object with `traceEvents`, which Perfetto and the
+ * tracing page of browsers open.
+ *
+ * A client is a process of it, whose tracks are its requests, plans and launches, which the engine does one after the other; what
+ * overlaps - windows, and graphs on the device - are asynchronous events. Builds and copies are the engine's.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients.h"
+#include "control.h"
+#include "events.h"
+#include "json.h"
+
+#define TRACE_SCHEMA "fusionctl.trace/1"
+
+enum {
+	/* An engine's process in the trace; clients have the numbers of their sessions. */
+	ENGINE_PROCESS = 1000000000,
+};
+
+struct recording {
+	const struct control *control;
+	FILE *out;
+	uint64_t events, lost, asynchronous;
+	cJSON *names;                /* of processes that have one, by their number */
+};
+
+static void put(struct recording *t, cJSON *event) {
+	char *text = cJSON_PrintUnformatted(event);
+
+	if (text)
+		fprintf(t->out, "%s%s", t->events++ ? ",\n" : "", text);
+	free(text);
+	cJSON_Delete(event);
+}
+
+static double process_of(const struct event *e) {
+	return e->session > 0 ? e->session : ENGINE_PROCESS + (double)e->engine;
+}
+
+static cJSON *begin(const char *name, const char *kind, const char *phase, double process, double ns) {
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "name", name);
+	cJSON_AddStringToObject(json, "cat", kind);
+	cJSON_AddStringToObject(json, "ph", phase);
+	cJSON_AddNumberToObject(json, "pid", process);
+	cJSON_AddNumberToObject(json, "ts", ns / 1e3);
+	return json;
+}
+
+/* Tracks of a process, by their order on the screen. */
+static const struct track {
+	const char *kind;
+	int number;
+	bool asynchronous;
+} tracks[] = {
+	{ "request", 1, false },
+	{ "window", 2, true },
+	{ "plan", 3, false },
+	{ "launch", 4, false },
+	{ "run", 5, true },
+	{ "build", 6, true },
+	{ "copy", 7, false },
+};
+
+static const struct track *track_of(const char *kind) {
+	for (size_t i = 0; i < sizeof tracks / sizeof *tracks; i++)
+		if (!strcmp(tracks[i].kind, kind))
+			return &tracks[i];
+	return &tracks[0];
+}
+
+static void put_name(struct recording *t, double process, const char *what, int track, const char *name) {
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "name", what);
+	cJSON_AddStringToObject(json, "ph", "M");
+	cJSON_AddNumberToObject(json, "pid", process);
+	cJSON_AddNumberToObject(json, "tid", track);
+	cJSON_AddStringToObject(cJSON_AddObjectToObject(json, "args"), "name", name);
+	put(t, json);
+}
+
+/* The first event of a process names its tracks; what the client is called is known at the end. */
+static void note_process(struct recording *t, double process) {
+	char key[32];
+
+	snprintf(key, sizeof key, "%.0f", process);
+	if (json_item(t->names, key))
+		return;
+	cJSON_AddTrueToObject(t->names, key);
+	for (size_t i = 0; i < sizeof tracks / sizeof *tracks; i++)
+		if (!tracks[i].asynchronous)
+			put_name(t, process, "thread_name", tracks[i].number, tracks[i].kind);
+}
+
+static void add_arguments(cJSON *json, const struct event *e) {
+	cJSON *arguments = cJSON_AddObjectToObject(json, "args");
+
+	for (unsigned i = 0; i < 2; i++)
+		if (event_number(e->kind, i))
+			cJSON_AddNumberToObject(arguments, event_number(e->kind, i), e->number[i]);
+	if (*e->text)
+		cJSON_AddStringToObject(arguments, !strcmp(e->kind, "launch") ? "kernel" : "how", e->text);
+}
+
+static const char *event_name(const struct event *e) {
+	if (!strcmp(e->kind, "request"))
+		return event_message(e->number[0]);
+	return !strcmp(e->kind, "launch") && *e->text ? e->text : e->kind;
+}
+
+static void on_event(void *user, const struct event *e) {
+	const struct track *track = track_of(e->kind);
+	struct recording *t = user;
+	double process = process_of(e);
+	cJSON *json = begin(event_name(e), e->kind, track->asynchronous ? "b" : "X", process, e->begin_ns);
+
+	note_process(t, process);
+	cJSON_AddNumberToObject(json, "tid", track->number);
+	if (track->asynchronous)
+		cJSON_AddNumberToObject(json, "id", (double)++t->asynchronous);
+	else
+		cJSON_AddNumberToObject(json, "dur", (e->end_ns - e->begin_ns) / 1e3);
+	add_arguments(json, e);
+	put(t, json);
+	if (!track->asynchronous)
+		return;
+	json = begin(event_name(e), e->kind, "e", process, e->end_ns);
+	cJSON_AddNumberToObject(json, "tid", track->number);
+	cJSON_AddNumberToObject(json, "id", (double)t->asynchronous);
+	put(t, json);
+}
+
+static void on_lost(void *user, unsigned engine, double count) {
+	struct recording *t = user;
+
+	(void)engine;
+	t->lost += (uint64_t)count;
+}
+
+/* Of clients that are still there; others go by the number of their session. */
+static void put_names(struct recording *t) {
+	cJSON *clients = NULL;
+	const cJSON *one, *name;
+	struct fault f;
+
+	if (clients_ask(t->control, &clients, &f))
+		clients = NULL;
+	cJSON_ArrayForEach(name, t->names) {
+		double process = strtod(name->string, NULL);
+		char text[256];
+
+		if (process >= ENGINE_PROCESS)
+			snprintf(text, sizeof text, "engine %.0f", process - ENGINE_PROCESS);
+		else
+			snprintf(text, sizeof text, "session %.0f", process);
+		cJSON_ArrayForEach(one, clients) {
+			if (json_number(one, "session") == process)
+				snprintf(text, sizeof text, "session %.0f: %.180s", process, json_text(one, "command"));
+		}
+		put_name(t, process, "process_name", 0, text);
+	}
+	cJSON_Delete(clients);
+}
+
+static int write_trace(struct recording *t, struct fault *f) {
+	const struct events_callbacks to = { on_event, on_lost, NULL, t };
+	int r;
+
+	fprintf(t->out, "{\"schema\":\"" TRACE_SCHEMA "\",\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+	r = events_follow(t->control, &to, f);
+	put_names(t);
+	fprintf(t->out, "\n],\"otherData\":{\"lost\":%" PRIu64 "}}\n", t->lost);
+	return r;
+}
+
+static void report(const struct recording *t, const char *path) {
+	cJSON *json;
+
+	if (!t->control->json) {
+		printf("%" PRIu64 " events are in %s%s\n", t->events, path, t->lost ? "; more came than could be kept" : "");
+		return;
+	}
+	json = control_json(TRACE_SCHEMA);
+	cJSON_AddStringToObject(json, "file", path);
+	cJSON_AddNumberToObject(json, "events", (double)t->events);
+	cJSON_AddNumberToObject(json, "lost", (double)t->lost);
+	control_print_json(json);
+}
+
+static int record(const struct control *c, const char *path, struct fault *f) {
+	struct recording t = { .control = c, .out = fopen(path, "we"), .names = cJSON_CreateObject() };
+	bool failed;
+	int r;
+
+	if (!t.out) {
+		cJSON_Delete(t.names);
+		return fault_set(f, FAULT_FILE, "%s cannot be written: %s", path, strerror(errno));
+	}
+	if (!c->json && isatty(STDERR_FILENO))
+		fprintf(stderr, "recording%s\n", c->seconds > 0 ? "" : "; Ctrl-C ends it");
+	r = write_trace(&t, f);
+	failed = ferror(t.out);
+	if ((fclose(t.out) || failed) && !r)
+		r = fault_set(f, FAULT_FILE, "%s cannot be written: %s", path, strerror(errno));
+	if (!r)
+		report(&t, path);
+	cJSON_Delete(t.names);
+	return r;
+}
+
+int trace_command(const struct control *c) {
+	struct fault f;
+	int r;
+
+	if (strcmp(c->word[0], "record") != 0 || !c->word[1]) {
+		fprintf(stderr, "fusionctl: trace takes record FILE\n");
+		return FUSIONCTL_USAGE;
+	}
+	r = record(c, c->word[1], &f);
+	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+}

@@ -1,0 +1,84 @@
+/*
+ * EVENTS: what happened since somebody asked last. The first question begins the recording (base/trace.h), and a few seconds
+ * without one end it: who asks may vanish. Of other users' sessions only who governs hears.
+ */
+#include "request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "protocol/message.h"
+#include "daemon/base/loop.h"
+#include "daemon/base/str.h"
+#include "daemon/base/trace.h"
+#include "daemon/base/version.h"
+
+enum {
+	/* As long as a reader may take for what it does between two questions. */
+	EVENTS_STOP_US = 5 * 1000 * 1000,
+	/* In one answer: a frame has room for them, and the loop is not held up for longer than a millisecond or two. */
+	EVENTS_ANSWER = 4096,
+};
+
+static bool is_visible(const struct session *s, const struct trace_event *e) {
+	return !e->session || e->uid == s->uid || session_governs(s);
+}
+
+/* Texts are names of operations and words of ours: nothing that JSON would need escaped. */
+static void put_event(struct str *text, const struct trace_event *e, bool first) {
+	str_printf(text, "%s[\"%s\",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",\"%s\"]", first ? "" : ",",
+		trace_kind_name(e->kind), e->session, e->begin_ns, e->end_ns, e->number[0], e->number[1], e->text);
+}
+
+/* From event `from` on; where that is gone, or the recording has only begun, from the oldest there is. */
+static uint64_t put_events(struct str *text, const struct session *s, uint64_t of, uint64_t from, uint64_t *lostp) {
+	uint64_t end = trace_count(), next = from;
+	bool first = true;
+	unsigned put = 0;
+
+	*lostp = 0;
+	for (; next < end && put < EVENTS_ANSWER; next++) {
+		const struct trace_event *e = trace_at(next);
+
+		*lostp += !e;
+		if (!e || !is_visible(s, e) || (of && e->session != of))
+			continue;
+		put_event(text, e, first);
+		first = false;
+		put++;
+	}
+	return next;
+}
+
+int events_request(struct request *r, struct fault *f) {
+	struct server *v = r->session->server;
+	struct str text = { 0 };
+	uint64_t from, of, lost, next;
+	int code = wire_get_uint(&r->body, "from", UINT64_MAX, &from, f);
+
+	if (!code)
+		code = wire_get_uint(&r->body, "session", UINT64_MAX, &of, f);
+	if (!code)
+		code = wire_get_end(&r->body, "EVENTS", f);
+	if (!code)
+		code = trace_start();
+	if (code)
+		return code;
+	v->trace_until_us = loop_now() + EVENTS_STOP_US;
+	/* UINT64_MAX: from now on. */
+	if (from > trace_count())
+		from = trace_count();
+	str_append(&text, "{\"events\":[");
+	next = put_events(&text, r->session, of, from, &lost);
+	str_printf(&text, "],\"next\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"now_ns\":%" PRIu64 "}", next, lost, loop_now_ns());
+	code = str_finish(&text);
+	if (!code)
+		code = request_send_text(r, str_text(&text), f);
+	str_free(&text);
+	return code;
+}
+
+void events_turn(struct server *v) {
+	if (trace_on && loop_now() > v->trace_until_us)
+		trace_stop();
+}
