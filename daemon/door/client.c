@@ -118,6 +118,14 @@ void clients_close(struct supervisor *s, const struct engine *of) {
 	}
 }
 
+const struct client *client_next(const struct client *c) {
+	return c->next;
+}
+
+uint64_t client_bytes(const struct client *c) {
+	return c->bytes;
+}
+
 /* ---- answering ---- */
 
 /* A client that leaves its answers unread until the socket is full has broken the protocol. */

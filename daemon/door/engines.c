@@ -82,6 +82,8 @@ static int set_flags(struct engine *e, const char *name, uint64_t number) {
 static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct fault *f) {
 	struct engine *e = user;
 
+	if (id == CONTROL_METRICS)
+		return metrics_take(e, body, f);
 	return id == CONTROL_WORKER_WANT ? workers_want(e, body, f) : clients_packet(e, id, body, f);
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "daemon/base/catalogue.h"
+#include "daemon/base/metrics.h"
 #include "daemon/door/child.h"
 
 struct supervisor;
@@ -40,6 +41,8 @@ struct engine {
 	char last_end[LIMIT_SENTENCE];
 	struct catalogue *catalogue;         /* of its sessions; NULL: none outlives it */
 	uint64_t arrays_kept, arrays_lost;   /* of sessions that outlived an engine, in all */
+	uint64_t metric[METRICS];            /* the last that it told; metrics.c */
+	bool metrics_known, metrics_asked;
 	pid_t worker[ENGINE_WORKERS];        /* processes that compile for it (workers.c); 0: none */
 };
 

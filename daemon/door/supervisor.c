@@ -154,6 +154,7 @@ static int64_t tick(struct supervisor *s) {
 	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
 	due = loop_sooner(due, idle_tick(s, now));
+	due = loop_sooner(due, metrics_tick(s, now));
 	due = loop_sooner(due, tell_manager(s, now));
 	if (due == UINT64_MAX)
 		return -1;
@@ -187,6 +188,8 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		r = watch_signals(s);
 	if (!r)
 		r = door_open(s, f);
+	if (!r)
+		r = metrics_open(s, f);
 	gateway_open(s);
 	return r ? r : engines_open(s, f);
 }
@@ -194,6 +197,7 @@ static int open_all(struct supervisor *s, struct fault *f) {
 static void close_all(struct supervisor *s) {
 	clients_close(s, NULL);
 	engines_free(s);
+	metrics_close(s);
 	door_close(s);
 	users_free(&s->users);
 	s->signals_source = loop_remove(s->signals_source);
@@ -203,7 +207,7 @@ static void close_all(struct supervisor *s) {
 }
 
 int supervisor_run(const struct config_source *source, int ready) {
-	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1,
+	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .metrics = { .listener = -1 },
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
 	struct fault f = { 0 };
 	int r = open_all(&s, &f);

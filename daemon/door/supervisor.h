@@ -18,6 +18,7 @@
 #include "daemon/door/engines.h"
 #include "daemon/door/gateway.h"
 #include "daemon/door/idle.h"
+#include "daemon/door/metrics.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/user.h"
 
@@ -32,6 +33,7 @@ struct supervisor {
 	struct engine *engine[ENGINES];
 	unsigned engines;
 	struct gateway gateway;
+	struct metrics metrics;
 	struct notify notify;
 	struct idle idle;
 	struct users users;
@@ -104,6 +106,10 @@ void admin_resolve(struct supervisor *s);
 bool admin_is_member(const struct supervisor *s, int fd);
 /* Every setting with its value and where that comes from: JSON to be freed with cJSON_free(), or NULL. */
 char *admin_origins_json(const struct supervisor *s);
+
+/* For who only sums: the next one, and the bytes of its arenas. */
+const struct client *client_next(const struct client *c);
+uint64_t client_bytes(const struct client *c);
 
 /* ---- the answer to STATUS: status.c ---- */
 

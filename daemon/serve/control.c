@@ -363,6 +363,15 @@ static int on_worker(struct control_message *m, struct fault *f) {
 	return 0;
 }
 
+static int on_metrics_want(struct control_message *m, struct fault *f) {
+	struct wire_writer w;
+
+	(void)f;
+	wire_writer_init(&w);
+	metrics_put(m->server, &w);
+	return send_packet(m->server->control, &w);
+}
+
 static const struct {
 	int (*function)(struct control_message *m, struct fault *f);
 	bool adds;                   /* may be handled while a caller holds a session */
@@ -376,6 +385,7 @@ static const struct {
 	[CONTROL_WORKER] = { on_worker, true },
 	[CONTROL_CATALOGUE] = { on_catalogue, true },
 	[CONTROL_SESSION_RESUME] = { on_session_resume, true },
+	[CONTROL_METRICS_WANT] = { on_metrics_want, true },
 };
 
 enum { CONTROLS = sizeof controls / sizeof *controls };

@@ -11,6 +11,7 @@
 
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
+#include "daemon/base/metrics.h"
 #include "daemon/plan/tracker.h"
 #include "daemon/serve/inbox.h"
 #include "daemon/serve/rings.h"
@@ -121,6 +122,11 @@ int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 
 /* Ends a recording that nobody asks for any more. */
 void events_turn(struct server *v);
+
+/* ---- what is collected: metrics.c ---- */
+
+/* The packet METRICS. */
+void metrics_put(const struct server *v, struct wire_writer *w);
 
 /* ---- the window: window.c ---- */
 
