@@ -128,7 +128,7 @@ ifeq ($(SANITIZE),thread)
 TESTS := $(addprefix $(B)/tests/,$(THREADED))
 endif
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
-	$(B)/man/fusion-ops.7 $(B)/man/fusiond.conf.5
+	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5
 
 .PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
 .DELETE_ON_ERROR:
@@ -251,6 +251,9 @@ man: $(MAN)
 $(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/attributes.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh ops >$@
+$(B)/man/fusion-protocol.7: man/generate.sh man/fusion-protocol.7.in protocol/messages.def protocol/ops.def protocol/dtypes.def protocol/errors.def
+	@mkdir -p $(@D)
+	$(Q)sh man/generate.sh protocol >$@
 $(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def daemon/base/builtins.def protocol/patterns.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh conf >$@

@@ -2,6 +2,7 @@
 # Writes the manual pages that come from tables.
 #
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
+#   man/generate.sh protocol > build/man/fusion-protocol.7     protocol/*.def
 #   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
@@ -233,6 +234,38 @@ conf_rows() {
 	}' "$root/protocol/patterns.def" "$root/daemon/base/settings.def"
 }
 
+# Messages, operations by their numbers, types and errors.
+protocol_rows() {
+	awk -v out="$1" "$reader"'
+	BEGIN {
+		operands["UNARY"] = operands["REDUCE"] = operands["SCAN"] = 1
+		operands["BINARY"] = 2
+		operands["TERNARY"] = 3
+	}
+	!read_row() { next }
+	FILENAME ~ /messages\.def$/ {
+		if (row != "CONTROL")
+			print ".It " args[2] " Pq " args[1] "\n" sentences(capital(args[count])) "." > (out "/" row)
+		next
+	}
+	FILENAME ~ /dtypes\.def$/ {
+		print ".It " args[1] " Ta " args[3] " Ta " args[2] > (out "/TYPE")
+		next
+	}
+	FILENAME ~ /errors\.def$/ {
+		print ".It " args[1] " Ta " args[2] " Ta " args[count] > (out "/ERROR")
+		next
+	}
+	{
+		name = row == "REDUCE" ? "reduce_" args[2] : args[2]
+		many = row == "STRUCT" ? args[3] : row == "COMPOSITE" ? (args[6] == args[7] ? args[6] : args[6] " to " args[7]) : operands[row]
+		if (many == "")
+			fail("an unknown kind of row")
+		print ".It " name " Ta " args[1] " Ta " many > (out "/OPERATION")
+	}
+	END { exit failed }' "$root/protocol/messages.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" "$root/protocol/ops.def"
+}
+
 # The functions that bodies may call, as one text.
 builtin_rows() {
 	awk -v out="$1" "$reader"'
@@ -250,13 +283,17 @@ ops)
 	ops_rows "$rows"
 	fill "$here/fusion-ops.7.in" "$rows"
 	;;
+protocol)
+	protocol_rows "$rows"
+	fill "$here/fusion-protocol.7.in" "$rows"
+	;;
 conf)
 	conf_rows "$rows"
 	builtin_rows "$rows"
 	fill "$here/fusiond.conf.5.in" "$rows"
 	;;
 *)
-	echo "usage: man/generate.sh ops|conf" >&2
+	echo "usage: man/generate.sh ops|protocol|conf" >&2
 	exit 2
 	;;
 esac
