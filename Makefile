@@ -64,10 +64,10 @@ ALL_LDFLAGS := -pthread $(LDFLAGS) $(SANITIZERS)
 MSGPACK := $(shell $(PKGCONFIG) --exists msgpack-c 2>/dev/null && $(PKGCONFIG) --libs msgpack-c || echo -lmsgpackc)
 LIBS_PROTOCOL := $(MSGPACK)
 LIBS_SUPERVISOR := $(LIBS_PROTOCOL) -linih -lcjson -lsystemd
-LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lm -ldl
+LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lsystemd -lm -ldl
 LIBS_TLS := -lmbedtls -lmbedx509 -lmbedcrypto
 LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng $(LIBS_TLS)
-LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson
+LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson -lsystemd
 LIBS_CTL := -linih -lcjson -lncurses -ltinfo -lm -ldl
 LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lncurses -ltinfo -lsystemd -lcheck -lsubunit -lrt -lm
 

@@ -57,7 +57,7 @@ may daemon/door protocol daemon/base
 may daemon/gateway protocol daemon/base client/link.h client/transport.h
 only 'CL/' daemon/device client/fusionctl/doctor_driver
 only 'nng/' daemon/serve/transport_nng client/transport_nng
-only 'systemd/' daemon/door
+only 'systemd/' daemon/door daemon/base/log
 only 'mbedtls/' client/link
 
 echo "layers: $checked files checked"

@@ -10,13 +10,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "json.h"
 #include "protocol/message.h"
 
 enum {
 	/* Between two questions. An engine keeps what happens in some tenths of a second of its busiest. */
 	FOLLOW_MS = 100,
 	FOLLOW_ENGINES = 32,
+	/* An answer of more events is followed by another question at once. */
+	ASK_AGAIN = 1000,
 };
 
 static const struct {
@@ -105,25 +106,59 @@ static int open_engines(struct follow *w, struct fault *f) {
 
 /* ---- rounds ---- */
 
-static double item(const cJSON *event, int i) {
-	const cJSON *one = cJSON_GetArrayItem(event, i);
+/*
+ * The answer of fusion-protocol(7) is flat and may be a megabyte a second, so it is read in place: making a tree of it would cost
+ * the machine that is watched more than what happens there.
+ */
 
-	return cJSON_IsNumber(one) ? one->valuedouble : 0;
+/* "..." at *textp, which is ended there; NULL where there is none. */
+static char *take_word(char **textp) {
+	char *word = strchr(*textp, '"'), *end = word ? strchr(word + 1, '"') : NULL;
+
+	if (!end)
+		return NULL;
+	*end = 0;
+	*textp = end + 1;
+	return word + 1;
 }
 
-static const char *word(const cJSON *event, int i) {
-	const char *text = cJSON_GetStringValue(cJSON_GetArrayItem(event, i));
-
-	return text ? text : "";
+/* ",NUMBER" at *textp. */
+static double take_number(char **textp) {
+	return (double)strtoull(*textp + (**textp == ','), textp, 10);
 }
 
-static void tell(const struct follow *w, unsigned engine, const cJSON *event) {
-	const struct event e = { .engine = engine, .kind = word(event, 0), .text = word(event, 6), .session = item(event, 1),
-		.begin_ns = item(event, 2), .end_ns = item(event, 3), .number = { item(event, 4), item(event, 5) } };
-	int kind = kind_of(e.kind, strlen(e.kind));
+/* One "[...]" at *textp; false where there is no further one. */
+static bool take_event(char **textp, struct event *e) {
+	char *text = *textp;
+
+	text += *text == ',';
+	if (*text != '[')
+		return false;
+	e->kind = take_word(&text);
+	if (!e->kind)
+		return false;
+	e->session = take_number(&text);
+	e->begin_ns = take_number(&text);
+	e->end_ns = take_number(&text);
+	e->number[0] = take_number(&text);
+	e->number[1] = take_number(&text);
+	e->text = take_word(&text);
+	*textp = text + (*text == ']');
+	return e->text != NULL;
+}
+
+static void tell(const struct follow *w, const struct event *e) {
+	int kind = kind_of(e->kind, strlen(e->kind));
 
 	if (kind >= 0 && w->wanted & 1U << kind)
-		w->to->event(w->to->user, &e);
+		w->to->event(w->to->user, e);
+}
+
+/* "NAME":NUMBER behind the events. */
+static double field(const char *text, const char *name) {
+	const char *at = strstr(text, name);
+
+	return at ? (double)strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
 /* All that there is: an answer holds a few thousand. */
@@ -133,20 +168,20 @@ static int ask(struct follow *w, struct engine *e, struct fault *f) {
 
 	while (!r && more) {
 		uint64_t from = e->next < 0 ? UINT64_MAX : (uint64_t)e->next;
-		cJSON *json = NULL;
-		const cJSON *event;
+		char *text = fusion_inspect(e->context, FUSION_INSPECT_EVENTS, from, w->control->session), *at = text;
+		struct event event = { .engine = e->number };
+		unsigned count = 0;
 
-		r = control_inspect(e->context, FUSION_INSPECT_EVENTS, from, w->control->session, &json, f);
-		if (r)
-			break;
-		if (json_number(json, "lost") > 0 && w->to->lost)
-			w->to->lost(w->to->user, e->number, json_number(json, "lost"));
-		cJSON_ArrayForEach(event, json_item(json, "events")) {
-			tell(w, e->number, event);
-		}
-		more = cJSON_GetArraySize(json_item(json, "events")) > 1000;
-		e->next = json_number(json, "next");
-		cJSON_Delete(json);
+		if (!text)
+			return text_library_fault(f);
+		at = strstr(text, "\"events\":[");
+		for (at = at ? at + strlen("\"events\":[") : text; take_event(&at, &event); count++)
+			tell(w, &event);
+		if (field(at, "\"lost\":") > 0 && w->to->lost)
+			w->to->lost(w->to->user, e->number, field(at, "\"lost\":"));
+		more = count > ASK_AGAIN;
+		e->next = field(at, "\"next\":");
+		free(text);
 	}
 	return r;
 }

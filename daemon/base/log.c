@@ -1,17 +1,25 @@
 /* Lines on standard error; see log.h. A line is one write, so that lines of threads do not mix. */
 #include "log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#include <systemd/sd-journal.h>
 
 enum {
 	/* A sentence of a fault and what surrounds it. */
 	LOG_LINE = 1024,
+	/* Of a line: its own two, and those of its subject. */
+	LOG_FIELDS = 8,
+	LOG_FIELD = 160,
 };
 
 /* The priorities of syslog(3), as sd-daemon(3) wants them. */
@@ -26,11 +34,23 @@ static const char *const priorities[] = {
 static struct {
 	const char *program;
 	bool journal;
+	bool fields;                 /* standard error is the journal's stream, so that it takes more than lines */
 	_Atomic int level;
 } state = { .program = "fusiond", .level = LOG_LEVEL_INFO };
 
+/* Somebody may have put standard error elsewhere, and left the variable. */
+static bool is_journal(void) {
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && !fstat(STDERR_FILENO, &st) &&
+	       st.st_dev == (dev_t)device && st.st_ino == (ino_t)inode;
+}
+
 void log_open(const char *program) {
 	state.program = program;
+	state.fields = is_journal();
 	state.journal = getenv("JOURNAL_STREAM") != NULL && getenv("INVOCATION_ID") != NULL;
 }
 
@@ -38,24 +58,102 @@ void log_set_level(enum log_level level) {
 	atomic_store_explicit(&state.level, (int)level, memory_order_relaxed);
 }
 
-void log_message(enum log_level level, const char *format, ...) {
+static bool is_wanted(enum log_level level) {
+	return (int)level <= atomic_load_explicit(&state.level, memory_order_relaxed);
+}
+
+FAULT_PRINTF(2, 0)
+static void put_line(enum log_level level, const char *format, va_list ap) {
 	char line[LOG_LINE];
-	va_list ap;
 	size_t used;
 	ssize_t ignored;
 
-	if ((int)level > atomic_load_explicit(&state.level, memory_order_relaxed))
-		return;
 	if (state.journal)
 		snprintf(line, sizeof line, "%s", priorities[level]);
 	else
 		snprintf(line, sizeof line, "%s: ", state.program);
 	used = strlen(line);
-	va_start(ap, format);
 	vsnprintf(line + used, sizeof line - used - 1, format, ap);
-	va_end(ap);
 	used = strlen(line);
 	line[used] = '\n';
 	ignored = write(STDERR_FILENO, line, used + 1);
 	(void)ignored;
+}
+
+void log_message(enum log_level level, const char *format, ...) {
+	va_list ap;
+
+	if (!is_wanted(level))
+		return;
+	va_start(ap, format);
+	put_line(level, format, ap);
+	va_end(ap);
+}
+
+/* ---- fields ---- */
+
+struct fields {
+	char text[LOG_FIELDS][LOG_FIELD];
+	struct iovec part[LOG_FIELDS + 1];
+	int count;
+};
+
+FAULT_PRINTF(2, 3)
+static void add_field(struct fields *f, const char *format, ...) {
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(f->text[f->count], LOG_FIELD, format, ap);
+	va_end(ap);
+	f->part[f->count] = (struct iovec){ f->text[f->count], n < LOG_FIELD ? (size_t)n : LOG_FIELD - 1 };
+	f->count++;
+}
+
+static void add_subject(struct fields *f, const struct log_subject *about) {
+	if (about->session) {
+		add_field(f, "FUSION_SESSION=%" PRIu64, about->session);
+		add_field(f, "FUSION_USER=%" PRIu32, about->uid);
+		add_field(f, "FUSION_PROCESS=%" PRId32, about->pid);
+	}
+	if (about->graph)
+		add_field(f, "FUSION_GRAPH=%016" PRIx64, about->graph);
+	if (about->kernel)
+		add_field(f, "FUSION_KERNEL=%s", about->kernel);
+	if (about->cl_error)
+		add_field(f, "FUSION_CL_ERROR=%d", about->cl_error);
+}
+
+/* False where the journal does not take it. */
+FAULT_PRINTF(3, 0)
+static bool put_fields(enum log_level level, const struct log_subject *about, const char *format, va_list ap) {
+	static const char message[] = "MESSAGE=";
+	char line[LOG_LINE];
+	struct fields f = { .count = 0 };
+
+	memcpy(line, message, sizeof message);
+	vsnprintf(line + sizeof message - 1, sizeof line - sizeof message + 1, format, ap);
+	add_field(&f, "PRIORITY=%c", priorities[level][1]);
+	add_field(&f, "SYSLOG_IDENTIFIER=%s", state.program);
+	add_subject(&f, about);
+	f.part[f.count] = (struct iovec){ line, strlen(line) };
+	return sd_journal_sendv(f.part, f.count + 1) >= 0;
+}
+
+void log_about(enum log_level level, const struct log_subject *about, const char *format, ...) {
+	bool done = false;
+	va_list ap;
+
+	if (!is_wanted(level))
+		return;
+	if (state.fields) {
+		va_start(ap, format);
+		done = put_fields(level, about, format, ap);
+		va_end(ap);
+	}
+	if (done)
+		return;
+	va_start(ap, format);
+	put_line(level, format, ap);
+	va_end(ap);
 }

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "protocol/fault.h"
 
 enum log_level {
@@ -19,6 +21,19 @@ void log_open(const char *program);
 void log_set_level(enum log_level level);
 
 void log_message(enum log_level level, const char *format, ...) FAULT_PRINTF(2, 3);
+
+/* What a line is about, for the fields of the journal; what is 0 or NULL is none. */
+struct log_subject {
+	uint64_t session;            /* FUSION_SESSION, with FUSION_USER and FUSION_PROCESS */
+	uint32_t uid;
+	int32_t pid;
+	uint64_t graph;              /* FUSION_GRAPH: 16 digits, as fusionctl tune names it */
+	const char *kernel;          /* FUSION_KERNEL */
+	int cl_error;                /* FUSION_CL_ERROR */
+};
+
+/* A line that has such fields where standard error is the journal, and is a line like others elsewhere. */
+void log_about(enum log_level level, const struct log_subject *about, const char *format, ...) FAULT_PRINTF(3, 4);
 
 #define log_error(...) log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -13,6 +13,8 @@
 #include "state.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,6 +28,8 @@
 #include "daemon/emit/emit.h"
 
 enum {
+	/* A hash, or a code, in words. */
+	PROGRAM_NAME = 48,
 	/* Buckets at first; doubled when there are more programs than buckets. */
 	PROGRAM_BUCKETS = 256,
 	/* Machine code goes to disk once the device has had nothing to do for this long. */
@@ -450,6 +454,21 @@ static void program_free(struct program *p) {
 	free(p);
 }
 
+/* Once for a program: a driver that fails would fill a disk. */
+void program_log_fault(struct program *p, int error, const char *what) {
+	char kernel[PROGRAM_NAME];
+	char code[PROGRAM_NAME] = "";
+
+	if (p->told)
+		return;
+	p->told = true;
+	snprintf(kernel, sizeof kernel, "%016" PRIx64, p->hash);
+	if (error)
+		snprintf(code, sizeof code, " (OpenCL error %d)", error);
+	log_about(LOG_LEVEL_WARNING, &(struct log_subject){ .kernel = kernel, .cl_error = error }, "%s kernel %s of %u values%s%s%.*s", what,
+		kernel, p->kernel->values, code, p->log ? ": " : "", p->log ? (int)strcspn(p->log, "\n") : 0, p->log ? p->log : "");
+}
+
 static void collect_build(struct device *d, struct program *p) {
 	struct device_counters *c = &d->counters;
 
@@ -463,8 +482,10 @@ static void collect_build(struct device *d, struct program *p) {
 		c->builds_cached++;
 	else
 		c->builds++;
-	if (program_state(p) == PROGRAM_FAILED)
+	if (program_state(p) == PROGRAM_FAILED) {
 		c->build_failures++;
+		program_log_fault(p, 0, "it is not possible to build");
+	}
 	else if (!p->cached && !p->apart)
 		programs_keep(d, p, p->program, &p->key);
 }

@@ -345,6 +345,7 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 	cl_uint before;
 	cl_event event;
 	uint64_t first;
+	cl_int error;
 	int r;
 
 	if (program_state(p) != PROGRAM_READY || !tasks || !items)
@@ -360,8 +361,11 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 	if (set_arguments(d, p, reached, first))
 		return -EIO;
 	before = waits(q, &list);
-	if (clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, before, list, &event))
+	error = clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, before, list, &event);
+	if (error) {
+		program_log_fault(p, error, "the driver refuses to launch");
 		return -EIO;
+	}
 	queued(q, event);
 	q->running++;
 	q->unfenced++;

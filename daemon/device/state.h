@@ -162,6 +162,7 @@ struct program {
 	bool known;                           /* built before from the same: the driver's own cache has what takes long */
 	bool cached;
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
+	bool told;                            /* the engine's: its fault is on the log */
 	bool waited;                          /* somebody has nothing else to run; under the lock, as the next */
 	uint64_t wanted;                      /* launches that want it */
 	bool apart;                           /* a worker compiled it */
@@ -226,6 +227,8 @@ void programs_close(struct device *d);
 /* Has nothing been launched for so long, and does nothing run or wait for a build? */
 bool programs_quiet(struct device *d, int64_t ms);
 /* Collects what builders finished. */
+/* On the log, once for a program; error: OpenCL's, 0 where there is none. The engine's thread. */
+void program_log_fault(struct program *p, int error, const char *what);
 uint32_t programs_poll(struct device *d);
 
 /* The process that compiles for one builder; owned by the builder's thread. */

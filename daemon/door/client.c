@@ -562,7 +562,8 @@ static int on_kill(struct client *c, struct wire_cursor *body, struct fault *f) 
 	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
 	if (!other)
 		return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64, session);
-	log_notice("session %" PRIu64 " of user %ju, process %jd, is ended by user %ju, process %jd", session,
+	log_about(LOG_LEVEL_NOTICE, &(struct log_subject){ .session = session, .uid = other->uid, .pid = other->pid },
+		"session %" PRIu64 " of user %ju, process %jd, is ended by user %ju, process %jd", session,
 		(uintmax_t)other->uid, (intmax_t)other->pid, (uintmax_t)c->uid, (intmax_t)c->pid);
 	if (other == c)
 		c->closing = true;
@@ -800,7 +801,8 @@ static int on_session_bad(struct client *c, struct wire_cursor *body, struct fau
 
 	if (r || !c)
 		return r;
-	log_warning("session %" PRIu64 " of user %ju, process %jd wrote nonsense into its ring and is closed", c->session,
+	log_about(LOG_LEVEL_WARNING, &(struct log_subject){ .session = c->session, .uid = c->uid, .pid = c->pid },
+		"session %" PRIu64 " of user %ju, process %jd wrote nonsense into its ring and is closed", c->session,
 		(uintmax_t)c->uid, (intmax_t)c->pid);
 	client_close(c);
 	return 0;

@@ -8,6 +8,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,15 @@ static void trace_run(const struct run *run, const struct fault *f) {
 	trace_word(e, f ? fault_name(f->code) : "done");
 }
 
+/* A client may cause others at will, with numbers that fit no memory and the like. */
+static void log_failed_run(const struct run *run, const struct fault *f) {
+	const struct session *s = run->session;
+	const struct log_subject about = { .session = s->id, .uid = s->uid, .pid = s->pid, .graph = run->tracked };
+	bool ours = f->code == FAULT_DEVICE || f->code == FAULT_BUILD || f->code == FAULT_INTERNAL;
+
+	log_about(ours ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, &about, "a graph of session %" PRIu64 " failed: %s", s->id, f->text);
+}
+
 /* Called by exec. A run that failed is told for each of its batches, for any of their arrays may be lost. */
 static void on_done(void *user, const struct fault *f) {
 	struct run *run = user;
@@ -244,6 +254,7 @@ static void on_done(void *user, const struct fault *f) {
 	s->server->progress = true;
 	if (f) {
 		session_count(s, runs_failed, 1);
+		log_failed_run(run, f);
 		for (uint64_t seq = run->first; seq <= run->last; seq++)
 			session_failed(s, seq, -1, f);
 	} else {

@@ -16,6 +16,7 @@
  * coldstart.c   what who comes first waits for: first results, 200 new graphs, starts of the daemon
  * coldstart_graphs.c  its graphs, no two alike
  * coldstart_client.c  one of its clients
+ * watched.c     what watching the daemon costs its clients
  * process.c     clients that are processes of their own
  * threads.c     CPU time of another process's threads, from /proc
  * report.c      a table for people, or a line of JSON a workload

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "watched.h"
 #include "client/examples/demo/private_daemon.h"
 
 enum {
@@ -74,7 +75,7 @@ static const char *const everything[] = {
 struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
-	bool coldstart;
+	bool coldstart, watched;
 	bool json;
 	bool steps;
 	int repeat;
@@ -407,6 +408,7 @@ static void list(void) {
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("coldstart             alone: first results and 200 new graphs on an empty cache, and again on a full one");
+	puts("watched               alone: small requests with and without somebody who follows events");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
@@ -432,8 +434,12 @@ static const struct argp_option option_table[] = {
 
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
 	/* It starts daemons of its own. */
-	if (c->coldstart || (c->workloads && !strcmp(name, "coldstart")))
-		argp_error(state, "coldstart stands alone");
+	if (c->coldstart || c->watched || (c->workloads && (!strcmp(name, "coldstart") || !strcmp(name, "watched"))))
+		argp_error(state, "coldstart and watched stand alone");
+	if (!strcmp(name, "watched")) {
+		c->watched = true;
+		return;
+	}
 	if (!strcmp(name, "coldstart")) {
 		c->coldstart = true;
 		return;
@@ -539,6 +545,10 @@ int main(int argc, char **argv) {
 	if (command.coldstart) {
 		catch_signals();
 		return coldstart(command.fusiond, command.json, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
+	if (command.watched) {
+		catch_signals();
+		return watched(command.fusiond, command.json, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	return guard(&command) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
