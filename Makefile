@@ -127,8 +127,10 @@ endif
 ifeq ($(SANITIZE),thread)
 TESTS := $(addprefix $(B)/tests/,$(THREADED))
 endif
+# A page for each section of fusion.h; man/generate.sh knows their titles.
+FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing operations gradients capturing watching)
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
-	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5
+	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
 .PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
 .DELETE_ON_ERROR:
@@ -254,6 +256,9 @@ $(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def prot
 $(B)/man/fusion-protocol.7: man/generate.sh man/fusion-protocol.7.in protocol/messages.def protocol/ops.def protocol/dtypes.def protocol/errors.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh protocol >$@
+$(FUNCTION_PAGES:%=$(B)/man/%.3): $(B)/man/%.3: man/generate.sh client/fusion.h
+	@mkdir -p $(@D)
+	$(Q)sh man/generate.sh $* >$@
 $(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def daemon/base/builtins.def protocol/patterns.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh conf >$@

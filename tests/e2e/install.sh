@@ -11,7 +11,8 @@ held() {
 make --no-print-directory install DESTDIR="$root" prefix=/usr >/dev/null
 for file in usr/sbin/fusiond usr/bin/fusionctl usr/libexec/fusiond/fusiond-engine usr/include/fusion.h \
 	usr/lib/pkgconfig/fusion.pc usr/share/man/man8/fusiond.8 usr/share/man/man1/fusionctl.1 \
-	usr/share/man/man3/libfusion.3 usr/share/man/man7/fusion-ops.7; do
+	usr/share/man/man3/libfusion.3 usr/share/man/man3/fusion_reading.3 usr/share/man/man7/fusion-ops.7 \
+	usr/share/man/man7/fusion-protocol.7 usr/share/bash-completion/completions/fusionctl; do
 	[ -e "$root/$file" ] || {
 		echo "missing after install: $file"
 		exit 1
