@@ -29,13 +29,6 @@ static bool is_visible(const struct session *s, const struct trace_event *e) {
 }
 
 /* Thousands of them a second must cost the engine little: printf would be most of it. */
-static char *put_text(char *to, const char *text) {
-	size_t length = strlen(text);
-
-	memcpy(to, text, length);
-	return to + length;
-}
-
 static char *put_number(char *to, uint64_t number) {
 	char digit[EVENT_DIGITS];
 	char *first = digit + sizeof digit;
@@ -50,18 +43,18 @@ static char *put_number(char *to, uint64_t number) {
 
 /* Texts are names of operations and words of ours: nothing that JSON would need escaped. */
 static void put_event(struct str *text, const struct trace_event *e, bool first) {
-	char line[EVENT_LINE], *end = put_text(line, first ? "[\"" : ",[\"");
+	char line[EVENT_LINE], *end = stpcpy(line, first ? "[\"" : ",[\"");
 
-	end = put_text(end, trace_kind_name(e->kind));
+	end = stpcpy(end, trace_kind_name(e->kind));
 	*end++ = '"';
 	end = put_number(end, e->session);
 	end = put_number(end, e->begin_ns);
 	end = put_number(end, e->end_ns);
 	end = put_number(end, e->number[0]);
 	end = put_number(end, e->number[1]);
-	end = put_text(end, ",\"");
-	end = put_text(end, e->text);
-	end = put_text(end, "\"]");
+	end = stpcpy(end, ",\"");
+	end = stpcpy(end, e->text);
+	end = stpcpy(end, "\"]");
 	str_append_bytes(text, line, (size_t)(end - line));
 }
 
