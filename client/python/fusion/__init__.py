@@ -27,7 +27,8 @@ from ._core import (abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitw
                     logical_and, logical_not, logical_or, logical_xor, maximum, minimum, multiply, negative, not_equal, pow,
                     reciprocal, remainder, round, sign, sin, sinh, sqrt, square, subtract, tan, tanh, trunc)
 # ... and those that the standard does not have: the others are in nn.
-from ._core import clamp, elu, erf, exp2, fma, leaky_relu, lerp, relu, rsqrt, sigmoid
+from ._core import (clamp, elu, erf, exp2, fma, gelu, gelu_tanh, hardsigmoid, hardswish, leaky_relu, lerp, mish, relu, rsqrt, selu,
+                    sigmoid, silu, softplus)
 from ._creation import *
 from ._functions import *
 from ._info import __array_namespace_info__

@@ -10,7 +10,7 @@ from ._index import _broadcast_shapes as _shapes_together
 from ._views import Permute, Reshape, Slice, view
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "argsort", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
+    "add_at", "all", "any", "argmax", "argmin", "argsort", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
     "clip", "concat", "conj", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "expand_dims", "finfo", "flip",
     "iinfo", "imag", "isdtype", "isin", "matmul", "matrix_transpose", "max", "mean", "min", "moveaxis", "nextafter",
     "nonzero", "permute_dims", "positive", "prod", "real", "repeat", "reshape", "result_type", "roll", "searchsorted",
@@ -664,6 +664,16 @@ def take(x, indices, /, *, axis=None):
 def take_along_axis(x, indices, /, *, axis=-1):
     """One element of x along the axis for each index."""
     return _core.take_along(_array(x, "take_along_axis"), _integers(indices, "take_along_axis"), _axis(axis, x.ndim, "take_along_axis"))
+
+
+def add_at(x, indices, values, /):
+    """x, to whose elements along the first axis the values were added at the places that a vector of integers names, one after
+    the other; not in place."""
+    count = _array(indices, "add_at").size
+    rest = x.shape[1:]
+    values = _core.broadcast(values, (count,) + rest)
+    index = _core.broadcast(_core.reshape(_core.cast(_integers(indices, "add_at"), int64), (count,) + (1,) * len(rest)), (count,) + rest)
+    return _core.add_along(x, index, values if values.dtype is x.dtype else _core.cast(values, x.dtype), 0)
 
 
 def _integers(indices, what):

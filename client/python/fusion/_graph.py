@@ -25,10 +25,16 @@ class Picture:
 
 
 def _rows(nodes):
-    """Each node's row: below all that it reads."""
-    row = {}
-    for node in nodes:
-        row[node["id"]] = 1 + max((row[i] for i in node["inputs"]), default=-1)
+    """Each node's row: below all that it reads. The list may name what is read after who reads it."""
+    row = {node["id"]: 0 for node in nodes}
+    for _ in nodes:
+        settled = True
+        for node in nodes:
+            below = 1 + max((row[i] for i in node["inputs"] if i in row), default=-1)
+            if row[node["id"]] != below:
+                row[node["id"]], settled = below, False
+        if settled:
+            break
     return row
 
 
@@ -49,6 +55,8 @@ def _draw(explanation):
     for node in nodes:
         x, y = places[node["id"]]
         for i in node["inputs"]:
+            if i not in places:
+                continue
             u, v = places[i]
             parts.append(f'<line x1="{u + WIDTH / 2}" y1="{v + HEIGHT}" x2="{x + WIDTH / 2}" y2="{y}" stroke="#666" marker-end="url(#a)"/>')
     for node in nodes:

@@ -140,7 +140,7 @@ def _masks_to_places(x, entries):
     out, axis = [], 0
     for k in entries:
         if isinstance(k, _core.Array) and k.dtype is truth and k.ndim:
-            if k.shape != x.shape[axis:axis + k.ndim]:
+            if k.shape != x.shape[axis:axis + k.ndim] and not (not k.size and _fits_empty(k.shape, x.shape[axis:axis + k.ndim])):
                 raise IndexError(f"index: a mask of shape {k.shape} for axes of {x.shape[axis:axis + k.ndim]}")
             out.extend(_places(k))
         else:
@@ -149,12 +149,17 @@ def _masks_to_places(x, entries):
     return out
 
 
+def _fits_empty(shape, to):
+    """As NumPy has it: a mask without elements may be shorter than its axes."""
+    return all(m in (0, n) for m, n in zip(shape, to))
+
+
 def _places(mask):
     flat, out = _core.flatnonzero(mask), []
     for d in reversed(range(mask.ndim)):
-        out.append(_core.remainder(flat, mask.shape[d]) if d else flat)
+        out.append(_core.remainder(flat, max(1, mask.shape[d])) if d else flat)
         if d:
-            flat = _core.floor_divide(flat, mask.shape[d])
+            flat = _core.floor_divide(flat, max(1, mask.shape[d]))
     return out[::-1]
 
 

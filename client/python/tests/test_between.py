@@ -90,6 +90,18 @@ def test_what_the_daemon_makes_of_an_expression():
     assert xp.stats()["operations_received"] >= 0 and "linear" in json.dumps(xp.patterns())
 
 
+def test_a_picture_of_several_results_is_well_formed():
+    import xml.dom.minidom
+    x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
+    picture = xp.graph(xp.nn.softmax(xp.tanh(x @ x + 1), axes=1), xp.sum(x))
+    assert len(xml.dom.minidom.parseString(picture.svg).getElementsByTagName("rect")) == len(picture.explanation["nodes"])
+
+
+def test_sums_at_places():
+    x = xp.add_at(xp.zeros(3), xp.asarray([0, 2, 0]), xp.asarray([1.0, 2.0, 3.0]))
+    assert x.tolist() == [4.0, 0.0, 2.0]
+
+
 def test_help_is_that_of_the_table():
     import inspect
     assert "Hyperbolic tangent" in xp.tanh.__doc__ and str(inspect.signature(xp.multiply)) == "(x1, x2, /)"

@@ -55,6 +55,7 @@ def test_masks_as_numpy():
     same(lambda lib, x: x[:, x[0, :, 0] > 5])
     same(lambda lib, x: x[lib.asarray([True, False, False, True]), 1])
     same(lambda lib, x: x[x > 1000])
+    same(lambda lib, x: x[lib.asarray(np.zeros((0, 5), dtype=bool))])
 
     def number(lib, x):
         x[x > 30] = 0.0
