@@ -104,8 +104,11 @@ static PyObject *item_of(PyObject *self, const char *what) {
 	uint64_t memory;
 
 	if (fusion_rank(value)) {
+		PyObject *shape = array_shape(value);
+
 		PyErr_Format(PyExc_TypeError, "%s: only an array without dimensions is a number; this one has the shape %R%s", what,
-			array_shape(value), strcmp(what, "bool") ? "" : "; use any() or all()");
+			shape, strcmp(what, "bool") ? "" : "; use any() or all()");
+		Py_XDECREF(shape);
 		return NULL;
 	}
 	place_note();

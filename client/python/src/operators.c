@@ -395,8 +395,11 @@ static bool fits(const struct row *row, fusion_array *x, fusion_array *value) {
 
 	if (fusion_rank(x) != fusion_rank(value)
 		|| memcmp(fusion_dims(x), fusion_dims(value), (size_t)fusion_rank(x) * sizeof(int64_t)) != 0) {
-		PyErr_Format(registry.error[FUSION_E_SHAPE], "in-place %s: the result's shape %S is not the array's, %S", row->name,
-			array_shape(value), array_shape(x));
+		PyObject *made = array_shape(value), *wanted = array_shape(x);
+
+		PyErr_Format(registry.error[FUSION_E_SHAPE], "in-place %s: the result's shape %S is not the array's, %S", row->name, made, wanted);
+		Py_XDECREF(made);
+		Py_XDECREF(wanted);
 		return false;
 	}
 	if (rank_of((char)dtypes[from].kind) <= rank_of((char)dtypes[to].kind))
