@@ -140,7 +140,7 @@ static void engine_packet(const void *bytes, size_t size, int fd) {
 		engine_arena(c, fd);
 	else if (id == CONTROL_ARENA_REFUSED)
 		note("refused", 1, (uint64_t[]){ number(&c) });
-	else if (id == CONTROL_CATALOGUE && fd >= 0)
+	else if ((id == CONTROL_CATALOGUE && fd >= 0) || id == CONTROL_PING)
 		;
 	else if (id == CONTROL_RELOAD)
 		note("reload", 0, NULL);

@@ -4,7 +4,9 @@
  *
  * Nothing is fused where that is not the point: a handful of kernels serves all of it.
  */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "client/context.h"
 #include "client/fusion.h"
@@ -39,7 +41,7 @@ static double engine_number(const char *name) {
 	f = popen(command, "r");
 	ck_assert_ptr_nonnull(f);
 	size = fread(text, 1, sizeof text - 1, f);
-	ck_assert_int_eq(pclose(f), 0);
+	pclose(f);
 	text[size] = 0;
 	json = cJSON_Parse(text);
 	ck_assert_msg(json != NULL, "%s", text);
@@ -48,11 +50,35 @@ static double engine_number(const char *name) {
 	return value;
 }
 
-static void kill_engine(int signal) {
-	pid_t pid = (pid_t)engine_number("pid");
+static int ctl(const char *words, char *text, size_t size) {
+	char command[320];
+	size_t n;
+	FILE *f;
 
+	snprintf(command, sizeof command, "%s/fusionctl --socket %s %s 2>&1", build_folder(), door, words);
+	f = popen(command, "r");
+	ck_assert_ptr_nonnull(f);
+	n = fread(text, 1, size - 1, f);
+	text[n] = 0;
+	return pclose(f);
+}
+
+/* Returns once the supervisor knows that it is gone. Drivers have handlers for the signals of faults, which are left to faults. */
+static void kill_engine(int signal) {
+	char text[16384];
+	double before;
+	pid_t pid;
+
+	/* One that starts is not looked after by the same limits. */
+	for (int i = 0; i < START_TRIES && ctl("status --json", text, sizeof text); i++)
+		usleep(20000);
+	pid = (pid_t)engine_number("pid");
+	before = engine_number("ended");
 	ck_assert_int_gt(pid, 0);
 	ck_assert_int_eq(kill(pid, signal), 0);
+	for (int i = 0; i < START_TRIES && engine_number("ended") == before; i++)
+		usleep(20000);
+	ck_assert(engine_number("ended") > before);
 }
 
 /* ---- arrays ---- */
@@ -92,6 +118,13 @@ static void end(void) {
 
 static void begin_by_ring(void) {
 	begin_with("fusion.enabled=no");
+}
+
+/* Engines are ended at random here, whatever graph was under way. */
+static void begin_busy(void) {
+	setenv("FUSIOND_ENGINE_QUARANTINE_US", "0", 1);
+	begin_with("fusion.enabled=no");
+	unsetenv("FUSIOND_ENGINE_QUARANTINE_US");
 }
 
 static void begin_by_nng(void) {
@@ -212,7 +245,7 @@ START_TEST(recorded_graphs_and_settings_are_the_next_engines_too) {
 	ck_assert_int_eq(fusion_configure(context, "fusion.weight", "77"), 0);
 	ck_assert_msg(!fusion_replay(capture, in, &out), "%s", fusion_error());
 	read_all(out, expected);
-	kill_engine(SIGSEGV);
+	kill_engine(SIGKILL);
 	ck_assert_msg(!fusion_replay(capture, in, &again), "%s", fusion_error());
 	must_be(again, expected);
 	must_be(out, expected);
@@ -227,11 +260,218 @@ START_TEST(recorded_graphs_and_settings_are_the_next_engines_too) {
 }
 END_TEST
 
+/* ---- faults in the driver ---- */
+
+static char faults[96];
+
+/* What the engine's next launches, or what stands in `where`, do. Written whole before it has its name. */
+static void fault(const char *where, const char *what) {
+	char path[128], fresh[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s.%s", faults, where);
+	snprintf(fresh, sizeof fresh, "%s.new", faults);
+	f = fopen(fresh, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(what, f);
+	fclose(f);
+	ck_assert_int_eq(rename(fresh, path), 0);
+}
+
+static void begin_with_faults(void) {
+	static char library[300], variable[128];
+	const char *environment[2] = { library, variable };
+
+	snprintf(faults, sizeof faults, "%s/fault", folder);
+	snprintf(library, sizeof library, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	snprintf(variable, sizeof variable, "FUSION_INTERPOSE_FAULTS=%s", faults);
+	daemon_start_again("fusion.enabled=no", environment);
+	context = open_context();
+}
+
+static const char *const ways[] = { "abort", "crash", "kill", "hang", "endless" };
+
+/* hang and endless: by the limits of main(). */
+START_TEST(a_launch_that_ends_the_engine_costs_its_own_results) {
+	float expected[ELEMENTS], value[ELEMENTS], other[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a), *c;
+	fusion_context *neighbour = open_context();
+	fusion_array *mine = numbers(neighbour, 9), *kept = fusion_neg(mine);
+	int code;
+
+	ck_assert_msg(!fusion_read(kept, other, sizeof other), "%s", fusion_error());
+	read_all(b, expected);
+	c = fusion_square(b);
+	fault("launch", ways[_i]);
+	code = fusion_read(c, value, sizeof value);
+	ck_assert_msg(code == FUSION_E_UNKNOWN, "%s: %s", fusion_code_name(code), fusion_error());
+	fusion_release(c);
+	must_be(b, expected);
+	must_be(kept, other);
+	/* By itself it does no harm, and is suspected no more. */
+	c = fusion_square(b);
+	read_all(c, value);
+	for (int i = 0; i < ELEMENTS; i++)
+		ck_assert_float_eq(value[i], expected[i] * expected[i]);
+	fusion_release(mine);
+	fusion_release(kept);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_release(c);
+	fusion_close(neighbour);
+}
+END_TEST
+
+START_TEST(an_engine_that_dies_while_it_takes_over_is_replaced_too) {
+	float expected[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a);
+
+	read_all(b, expected);
+	fault("start", ways[_i]);
+	kill_engine(SIGKILL);
+	must_be(b, expected);
+	ck_assert_int_ge((int)engine_number("ended"), 2);
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
+START_TEST(a_graph_that_ends_two_engines_is_refused_until_it_is_cleared) {
+	float expected[ELEMENTS], value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a), *c;
+	char text[4096], report[160];
+
+	read_all(b, expected);
+	for (int i = 0; i < 2; i++) {
+		fault("launch", "abort");
+		c = fusion_square(b);
+		ck_assert_int_eq(fusion_read(c, value, sizeof value), FUSION_E_UNKNOWN);
+		fusion_release(c);
+	}
+	c = fusion_square(b);
+	ck_assert_int_eq(fusion_read(c, value, sizeof value), FUSION_E_QUARANTINE);
+	ck_assert_msg(strstr(fusion_error(), "quarantine clear") != NULL, "%s", fusion_error());
+	fusion_release(c);
+	/* Others are not. */
+	c = fusion_exp(b);
+	read_all(c, value);
+	fusion_release(c);
+	ck_assert_int_eq(ctl("quarantine", text, sizeof text), 0);
+	ck_assert_msg(strstr(text, "refused") != NULL, "%s", text);
+	ck_assert_int_eq(ctl("quarantine clear", text, sizeof text), 0);
+	/* The engine hears of it before the next request, or soon after. */
+	for (int i = 0; i < START_TRIES; i++) {
+		c = fusion_square(b);
+		if (!fusion_read(c, value, sizeof value))
+			break;
+		fusion_release(c);
+		usleep(10000);
+	}
+	for (int i = 0; i < ELEMENTS; i++)
+		ck_assert_float_eq(value[i], expected[i] * expected[i]);
+	snprintf(report, sizeof report, "grep -l 'square' %s/cache/crash/engine-* >/dev/null", folder);
+	ck_assert_msg(!system(report), "no report names the graph");
+	snprintf(report, sizeof report, "test -z \"$(find %s/cache/crash -type f ! -perm 600)\"", folder);
+	ck_assert_int_eq(system(report), 0);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_release(c);
+}
+END_TEST
+
+/* ---- many at once ---- */
+
+enum { BUSY = 8, BUSY_KILLS = 8 };
+
+static atomic_bool enough;
+
+static bool lost_with_an_engine(int code) {
+	return code == FUSION_E_REPEATABLE || code == FUSION_E_UNKNOWN || code == FUSION_E_LOST;
+}
+
+/* Works until it is enough; what it kept from before must be there whatever happens. NULL, or what went wrong. */
+static void *work(void *user) {
+	float first = (float)(intptr_t)user, kept[ELEMENTS], value[ELEMENTS], expected[ELEMENTS];
+	fusion_context *c = NULL;
+	fusion_array *a, *b;
+	char *wrong = NULL;
+	bool known = false;
+	unsigned rounds = 0;
+
+	if (fusion_open(&c, NULL))
+		return strdup(fusion_error());
+	a = numbers(c, first);
+	b = fusion_mul(a, a);
+	/* An engine may end before it is there. */
+	for (int code = -1; !wrong && code;) {
+		code = fusion_read(b, kept, sizeof kept);
+		if (code && !lost_with_an_engine(code))
+			wrong = strdup(fusion_error());
+		if (!code)
+			break;
+		fusion_release(b);
+		b = fusion_mul(a, a);
+	}
+	while (!wrong && !(atomic_load(&enough) && rounds)) {
+		fusion_array *d = fusion_add(b, a), *e = fusion_sub(fusion_mul(d, b), a);
+		int code = fusion_read(e, value, sizeof value);
+
+		if (code && !lost_with_an_engine(code))
+			wrong = strdup(fusion_error());
+		if (!code && known && memcmp(value, expected, sizeof value) != 0)
+			wrong = strdup("a result has other bits than before");
+		if (!code && !known)
+			memcpy(expected, value, sizeof value);
+		known |= !code;
+		rounds += !code;
+		fusion_release(d);
+		fusion_release(e);
+		if (!wrong && fusion_read(b, value, sizeof value))
+			wrong = strdup(fusion_error());
+		if (!wrong && memcmp(value, kept, sizeof value) != 0)
+			wrong = strdup("an array that was kept has other bits than before");
+		/* A fault of what was under way is told once more by the next call that waits for all. */
+		code = wrong ? 0 : fusion_sync(c);
+		if (code && !lost_with_an_engine(code))
+			wrong = strdup(fusion_error());
+	}
+	fusion_release(a);
+	fusion_release(b);
+	fusion_close(c);
+	return wrong;
+}
+
+START_TEST(busy_clients_keep_what_they_have) {
+	static const int signals[] = { SIGKILL, SIGKILL, SIGSTOP, SIGKILL };
+	pthread_t thread[BUSY];
+	unsigned state = 1;
+
+	atomic_store(&enough, false);
+	for (intptr_t i = 0; i < BUSY; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, work, (void *)(i + 1)), 0);
+	for (int i = 0; i < BUSY_KILLS; i++) {
+		state = state * 1103515245U + 12345U;
+		usleep(state / 65536U % 40000U);
+		kill_engine(signals[i % 4]);
+	}
+	atomic_store(&enough, true);
+	for (int i = 0; i < BUSY; i++) {
+		void *wrong = NULL;
+
+		ck_assert_int_eq(pthread_join(thread[i], &wrong), 0);
+		ck_assert_msg(!wrong, "%s", (char *)wrong);
+	}
+	expect_back(context, "sessions", 1);
+	ck_assert_int_eq((int)engine_number("sessions"), 1);
+}
+END_TEST
+
 int main(void) {
 	char remove[128];
 	int failed;
 	Suite *s = suite_create("recover");
-	TCase *ring = tcase_create("by the ring"), *nng = tcase_create("by nng");
+	TCase *ring = tcase_create("by the ring"), *nng = tcase_create("by nng"),
+		*faulty = tcase_create("faults"), *busy = tcase_create("busy");
 
 	tcase_set_timeout(ring, TEST_SECONDS);
 	tcase_add_checked_fixture(ring, begin_by_ring, end);
@@ -245,9 +485,22 @@ int main(void) {
 	tcase_add_test(nng, arrays_in_shared_memory_outlive_the_engine);
 	tcase_add_test(nng, what_was_not_begun_may_be_asked_for_again);
 	suite_add_tcase(s, nng);
+	tcase_set_timeout(faulty, TEST_SECONDS);
+	tcase_add_checked_fixture(faulty, begin_with_faults, end);
+	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, sizeof ways / sizeof *ways);
+	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, 3);
+	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
+	suite_add_tcase(s, faulty);
+	tcase_set_timeout(busy, TEST_SECONDS);
+	tcase_add_checked_fixture(busy, begin_busy, end);
+	tcase_add_test(busy, busy_clients_keep_what_they_have);
+	suite_add_tcase(s, busy);
 	/* What a new engine builds unasked would be most of the time. */
 	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
 	setenv("FUSIOND_DEVICE_MEASURE", "no", 1);
+	/* Long enough for an engine that waits for a processor, short enough to be waited for. */
+	setenv("FUSIOND_ENGINE_HANG_US", "4s", 1);
+	setenv("FUSIOND_ENGINE_LAUNCH_US", "4s", 1);
 	snprintf(folder, sizeof folder, "/tmp/fusion-recover-XXXXXX");
 	if (!mkdtemp(folder))
 		return EXIT_FAILURE;

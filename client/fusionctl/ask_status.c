@@ -190,3 +190,7 @@ int control_ask_door(const char *socket, const struct control_question *q, char 
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
 	return control_ask_door(socket, &(struct control_question){ .message = DOOR_STATUS }, jsonp, f);
 }
+
+int control_ask_quarantine(const char *socket, bool clears, char **jsonp, struct fault *f) {
+	return control_ask_door(socket, &(struct control_question){ .message = DOOR_QUARANTINE, .about = clears }, jsonp, f);
+}

@@ -71,6 +71,7 @@ control_command kernels_command;
 control_command kill_command;
 control_command latency_command;
 control_command monitor_command;
+control_command quarantine_command;
 control_command run_command;
 control_command top_command;
 control_command trace_command;
@@ -135,3 +136,5 @@ int control_inspect(fusion_context *context, enum fusion_inspection what, uint64
 	struct fault *f) FAULT_MUST_USE;
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;
+/* The graphs that are suspected of having ended engines, or none of them any more, JSON, to be freed. */
+int control_ask_quarantine(const char *socket, bool clears, char **jsonp, struct fault *f) FAULT_MUST_USE;

@@ -127,6 +127,8 @@ static const struct {
 		"draw what explain tells" },
 	{ "cache", "stat | prune | verify | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE, cache_command,
 		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
+	{ "quarantine", "[list | clear]", 0, 1, 0, quarantine_command,
+		"the graphs that were under way when an engine ended: which run alone, which are refused; clear: none is any more" },
 	{ "bench", "pattern NAME SIZE", 0, 3, 0, bench_command,
 		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
 	{ "tune", "[FILE...]", 0, CONTROL_WORDS, 0, tune_command,

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 enum {
-	/* The header's page. */
-	CATALOGUE_HEADER = 4096,
+	/* The header, in whole pages. */
+	CATALOGUE_HEADER = (sizeof(struct catalogue_header) + 4095) / 4096 * 4096,
 	/* Sessions of a daemon together: 8 million arrays with their buffers. Address space alone; memory is taken in steps. */
 	CATALOGUE_ENTRIES = 16 << 20,
 	/* 96 KiB at a time. */
@@ -151,6 +151,20 @@ struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry
 	return e && atomic_load(&e->kind) == kind && e->session == session ? e : NULL;
 }
 
+struct catalogue_text *catalogue_text(struct catalogue *c, const uint64_t key[2]) {
+	struct catalogue_text *oldest = c->header->text;
+
+	for (unsigned i = 0; i < CATALOGUE_TEXTS; i++) {
+		struct catalogue_text *t = &c->header->text[i];
+
+		if (t->used && t->key[0] == key[0] && t->key[1] == key[1])
+			return t;
+		if (t->used < oldest->used)
+			oldest = t;
+	}
+	return oldest;
+}
+
 /* ---- the supervisor ---- */
 
 static void settle_buffer(struct catalogue_buffer *b, uint64_t completed) {
@@ -179,7 +193,9 @@ void catalogue_settle(struct catalogue *c, bool (*keeps)(void *user, uint64_t se
 	for (uint32_t i = 0; i < entries; i++) {
 		struct catalogue_entry *e = &c->entry[i];
 
-		if (atomic_load(&e->kind) != CATALOGUE_FREE && !keeps(user, e->session))
+		uint32_t kind = atomic_load(&e->kind);
+
+		if (kind == CATALOGUE_RUN || (kind != CATALOGUE_FREE && !keeps(user, e->session)))
 			atomic_store(&e->kind, CATALOGUE_FREE);
 		if (atomic_load(&e->kind) == CATALOGUE_BUFFER)
 			settle_buffer(&e->of_buffer, completed);
@@ -188,21 +204,14 @@ void catalogue_settle(struct catalogue *c, bool (*keeps)(void *user, uint64_t se
 		if (atomic_load(&c->entry[i].kind) == CATALOGUE_ARRAY)
 			count_array(c, &c->entry[i], count);
 	atomic_store(&c->header->completed, 0);
-	atomic_store(&c->header->working_us, 0);
+	atomic_store(&c->header->reading, 0);
 	atomic_store(&c->header->device_us, 0);
 }
 
-bool catalogue_progress(const struct catalogue *c, uint64_t session, uint64_t *acceptedp, uint64_t *completedp) {
+void catalogue_runs(const struct catalogue *c, void (*tell)(void *user, uint64_t session, const struct catalogue_run *r), void *user) {
 	uint32_t entries = used(c);
 
-	for (uint32_t i = 0; i < entries; i++) {
-		const struct catalogue_entry *e = catalogue_find(c, i, CATALOGUE_SESSION, session);
-
-		if (!e)
-			continue;
-		*acceptedp = e->of_session.accepted;
-		*completedp = e->of_session.completed;
-		return true;
-	}
-	return false;
+	for (uint32_t i = 0; i < entries; i++)
+		if (atomic_load(&c->entry[i].kind) == CATALOGUE_RUN)
+			tell(user, c->entry[i].session, &c->entry[i].of_run);
 }

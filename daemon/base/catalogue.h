@@ -27,6 +27,14 @@ enum catalogue_kind {
 	CATALOGUE_SESSION,
 	CATALOGUE_BUFFER,
 	CATALOGUE_ARRAY,
+	CATALOGUE_RUN,
+};
+
+/* Of a run, as far as it is. */
+enum catalogue_step {
+	CATALOGUE_PLANNING,          /* the engine is at it */
+	CATALOGUE_QUEUED,
+	CATALOGUE_LAUNCHED,          /* the device has some of it */
 };
 
 enum catalogue_state {
@@ -40,6 +48,9 @@ enum catalogue_state {
 enum {
 	/* In place of an entry's number. */
 	CATALOGUE_NONE = UINT32_MAX,
+	/* Graphs that ran lately, for a report: as many as a step of training has, and of each what a person will read. */
+	CATALOGUE_TEXTS = 32,
+	CATALOGUE_TEXT = 8000,
 };
 
 struct catalogue_session {
@@ -61,6 +72,22 @@ struct catalogue_array {
 	struct tensor_type type;
 };
 
+/* A graph under way: what may be to blame where the engine dies. */
+struct catalogue_run {
+	uint64_t key[2];                     /* graph_hash(), under the header's seed */
+	_Atomic uint32_t step;               /* enum catalogue_step */
+	uint32_t alone;                      /* nothing else is with the device */
+	uint32_t operations, kernels, at;    /* of its plan; the kernel that was launched last, from 0 */
+};
+
+/* A graph that ran lately, as text. */
+struct catalogue_text {
+	uint64_t key[2];
+	uint64_t used;                       /* header's clock when it last ran; 0: none */
+	uint32_t length;
+	char text[CATALOGUE_TEXT];
+};
+
 struct catalogue_entry {
 	_Atomic uint32_t kind;               /* enum catalogue_kind */
 	uint64_t session;
@@ -68,20 +95,26 @@ struct catalogue_entry {
 		struct catalogue_session of_session;
 		struct catalogue_buffer of_buffer;
 		struct catalogue_array of_array;
+		struct catalogue_run of_run;
 	};
 };
 
 struct catalogue_header {
 	_Atomic uint64_t completed;
 	_Atomic uint32_t used;               /* entries from the first on that were ever taken */
-	/* What the supervisor's watch looks at, loop_now(): the engine works since then, the device has answered nothing since then; 0: it rests. */
-	_Atomic uint64_t working_us, device_us;
+	/* What the supervisor's watch looks at: the number of its last PING; since when the device has answered nothing, loop_now(), 0: it rests. */
+	_Atomic uint64_t pong, device_us;
+	_Atomic uint64_t seed;               /* of graph_hash(); 0: none yet */
+	_Atomic uint64_t reading;            /* session whose request is being read; 0: none */
+	uint64_t clock;
+	struct catalogue_text text[CATALOGUE_TEXTS];
 };
 
 /* A mapping of it. */
 struct catalogue {
 	struct catalogue_header *header;
 	struct catalogue_entry *entry;
+	uint64_t text_us;                    /* when a text was last written */
 	int fd;
 	uint32_t *hole;                      /* entries that were given back */
 	uint32_t holes, room;
@@ -108,6 +141,8 @@ uint32_t catalogue_take(struct catalogue *c, uint64_t session);
 void catalogue_put(struct catalogue *c, uint32_t entry, enum catalogue_kind kind);
 /* NONE is allowed. */
 void catalogue_give(struct catalogue *c, uint32_t entry);
+/* Where the text of a graph lies, or the one to be overwritten by it (another key). */
+struct catalogue_text *catalogue_text(struct catalogue *c, const uint64_t key[2]);
 /* The entry, if it is of this kind and session; else NULL. */
 struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry, enum catalogue_kind kind, uint64_t session);
 
@@ -119,5 +154,5 @@ struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry
  */
 void catalogue_settle(struct catalogue *c, bool (*keeps)(void *user, uint64_t session), void *user,
 	struct catalogue_count *count);
-/* How far the session was; false where that was not noted. */
-bool catalogue_progress(const struct catalogue *c, uint64_t session, uint64_t *acceptedp, uint64_t *completedp);
+/* Calls for each run that was under way; before catalogue_settle(), which forgets them. */
+void catalogue_runs(const struct catalogue *c, void (*tell)(void *user, uint64_t session, const struct catalogue_run *r), void *user);

@@ -233,14 +233,18 @@ void child_stop(struct child *c, uint64_t limit_us) {
 	c->deadline_us = loop_now() + limit_us;
 }
 
+void child_kill(struct child *c, uint64_t now) {
+	kill(c->pid, SIGKILL);
+	c->deadline_us = 0;
+	c->killed_us = now;
+}
+
 void child_tick(struct child *c, uint64_t now) {
 	if (c->state == CHILD_NONE || !c->deadline_us || now < c->deadline_us)
 		return;
 	if (c->state == CHILD_STARTING)
 		fault_set(&c->failure, FAULT_DEVICE, "%s was not ready within engine.start_us", c->kind->name);
-	kill(c->pid, SIGKILL);
-	c->deadline_us = 0;
-	c->killed_us = now;
+	child_kill(c, now);
 }
 
 static void drop_queue(struct child *c) {
@@ -285,6 +289,7 @@ bool child_reap(struct child *c, struct str *why) {
 	unlink(c->url + strlen("ipc://"));
 	c->state = CHILD_NONE;
 	c->deadline_us = 0;
+	c->last_pid = c->pid;
 	c->pid = 0;
 	c->refused = false;
 	return true;

@@ -66,7 +66,7 @@ extern const struct child_kind child_engine, child_gateway;
 struct child {
 	const struct child_kind *kind;
 	enum child_state state;
-	pid_t pid;
+	pid_t pid, last_pid;                     /* the one before, once it was reaped */
 	int control;
 	uint32_t generation;
 	uint32_t starts;
@@ -108,6 +108,8 @@ int child_count(const struct config *config, const struct config_source *source,
 void child_stop(struct child *c, uint64_t limit_us);
 /* Kills a child whose deadline has passed. */
 void child_tick(struct child *c, uint64_t now);
+/* At once. */
+void child_kill(struct child *c, uint64_t now);
 /* After SIGCHLD: true if it has ended; the reason is appended to `why`. The state is CHILD_NONE then. */
 bool child_reap(struct child *c, struct str *why);
 /* 0; -EAGAIN; other errors mean that the engine is gone, which child_reap() will tell. */

@@ -7,6 +7,7 @@
  * once it was answered.
  */
 #include "client.h"
+#include "blame.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,6 +100,17 @@ void clients_drift(struct supervisor *s, struct engine *e) {
 		client_ring_end(&c->ring);
 		client_ring_drop(&c->ring);
 	}
+}
+
+void clients_blame(const struct engine *e, uint64_t session, unsigned most) {
+	struct client *c;
+
+	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
+	if (!c || c->engine != e || ++c->ends < most)
+		return;
+	log_warning("session %" PRIu64 " of user %ju, process %jd is closed: %u engines ended while they read its requests", c->session,
+		(uintmax_t)c->uid, (intmax_t)c->pid, c->ends);
+	client_close(c);
 }
 
 bool clients_adrift(const struct engine *e, uint64_t session) {
@@ -572,6 +584,33 @@ static int on_kill(struct client *c, struct wire_cursor *body, struct fault *f) 
 	return answer_nothing(c, DOOR_KILL);
 }
 
+static int on_quarantine(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	uint64_t clears = 0;
+	char *json;
+	int r = body->left ? wire_get_uint(body, "clear", 1, &clears, f) : 0;
+
+	if (!r)
+		r = wire_get_end(body, "QUARANTINE", f);
+	if (!r)
+		r = need_rights(c, "look at the quarantine", f);
+	if (r)
+		return r;
+	if (clears)
+		blame_clear(c->supervisor);
+	json = blame_json(c->supervisor);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_QUARANTINE);
+	wire_put_text(&w, json);
+	r = answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
+
 static int on_origins(struct client *c, struct wire_cursor *body, struct fault *f) {
 	struct wire_writer w;
 	char *json;
@@ -606,6 +645,7 @@ static packet_function *const packets[] = {
 	[DOOR_RESUME] = on_resume,
 	[DOOR_KILL] = on_kill,
 	[DOOR_ORIGINS] = on_origins,
+	[DOOR_QUARANTINE] = on_quarantine,
 };
 
 static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {

@@ -59,6 +59,7 @@ struct client {
 
 	bool resumes;                    /* it can go on with another engine */
 	enum client_attachment attachment;
+	unsigned ends;                   /* engines that ended while they read its requests */
 	struct client_ring ring;         /* memory: of the session's, to tell of the engine's end; client: until the client was given it */
 	uint64_t accepted, completed;    /* what RESUMED said */
 

@@ -5,18 +5,24 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol/message.h"
+#include "daemon/door/blame.h"
 
 enum {
 	/* An engine that ended is started again at once, then after growing pauses, until one has lived long. */
 	RESTART_FIRST_US = 100 * 1000,
 	RESTART_MOST_US = 10 * 1000 * 1000,
 	RESTART_LIVED_US = 60 * 1000 * 1000,
+	/* An engine is looked at so many times within the shortest of its limits. */
+	WATCH_PARTS = 4,
+	/* Engines that end while they read a session's request, before the session is closed. */
+	READER_ENDS = 2,
 };
 
 /* ---- device.device ---- */
@@ -84,6 +90,8 @@ static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct f
 
 	if (id == CONTROL_METRICS)
 		return metrics_take(e, body, f);
+	if (id == CONTROL_INNOCENT)
+		return blame_innocent(e, body, f);
 	return id == CONTROL_WORKER_WANT ? workers_want(e, body, f) : clients_packet(e, id, body, f);
 }
 
@@ -173,6 +181,7 @@ int engines_open(struct supervisor *s, struct fault *f) {
 void engines_free(struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++) {
 		close_catalogue(s->engine[i]);
+		blame_free(s->engine[i]);
 		free(s->engine[i]);
 	}
 	s->engines = 0;
@@ -199,6 +208,8 @@ static void give_catalogue(struct engine *e) {
 
 	if (!e->catalogue)
 		return;
+	/* What one before it was asked, this one was not. */
+	atomic_store(&e->catalogue->header->pong, e->ping);
 	wire_writer_init(&w);
 	wire_put_array(&w, 1);
 	wire_put_uint(&w, CONTROL_CATALOGUE);
@@ -217,6 +228,7 @@ static void on_ready(void *user) {
 	e->was_ready = true;
 	e->down_us = 0;
 	give_catalogue(e);
+	blame_tell(e);
 	clients_resume(s);
 	if (!all_were_ready(s))
 		return;
@@ -277,6 +289,14 @@ static void plan_restart(struct engine *e, uint64_t lived) {
 		e->restart_delay_us = RESTART_MOST_US;
 }
 
+/* Nothing was planned or launched: who wrote what was being read may have ended it. */
+static void end_readers(struct engine *e) {
+	uint64_t session = e->catalogue ? atomic_load(&e->catalogue->header->reading) : 0;
+
+	if (session)
+		clients_blame(e, session, READER_ENDS);
+}
+
 static bool keeps_session(void *user, uint64_t session) {
 	return clients_adrift(user, session);
 }
@@ -296,12 +316,15 @@ static void ended(struct engine *e, const char *why) {
 	uint64_t lived = loop_now() - e->child.started_us;
 	struct supervisor *s = e->supervisor;
 
+	e->last_pid = e->child.last_pid;
 	clients_drift(s, e);
 	workers_end(e);
 	if (s->stopping)
 		return;
 	if (!e->down_us)
 		e->down_us = loop_now();
+	blame_ended(e, why);
+	end_readers(e);
 	settle(e);
 	e->ends++;
 	snprintf(e->last_end, sizeof e->last_end, "%s", why);
@@ -325,6 +348,54 @@ void engines_reap(struct supervisor *s) {
 	engines_end(s);
 }
 
+/* What it has been at since then is over the limit: the reason is told as its failure, and it is killed. */
+static bool overdue(struct engine *e, uint64_t since, uint64_t limit, uint64_t now, const char *what) {
+	if (!limit || !since || now < since || now - since < limit)
+		return false;
+	fault_set(&e->child.failure, FAULT_DEVICE, "the engine hung: %s for %" PRIu64 " ms", what, (now - since) / 1000);
+	child_kill(&e->child, now);
+	return true;
+}
+
+static uint64_t sooner_limit(uint64_t a, uint64_t b) {
+	return !a ? b : !b || a < b ? a : b;
+}
+
+static void ping(struct engine *e, uint64_t now) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_PING);
+	wire_put_uint(&w, ++e->ping);
+	r = child_queue(&e->child, &w, -1);
+	wire_writer_free(&w);
+	e->ping_us = now;
+	/* One that was not sent is not waited for. */
+	if (r)
+		e->ping--;
+}
+
+/* When to look again; UINT64_MAX: there is nothing to look at. */
+static uint64_t watch(struct engine *e, uint64_t now) {
+	const struct config *c = &e->supervisor->config;
+	uint64_t least = sooner_limit(c->engine_hang_us, c->engine_launch_us);
+	const struct catalogue_header *h;
+	bool answered;
+
+	if (!e->catalogue || e->child.state != CHILD_READY || !e->sessions || !least || e->child.killed_us)
+		return UINT64_MAX;
+	h = e->catalogue->header;
+	answered = atomic_load(&h->pong) == e->ping;
+	if ((!answered && overdue(e, e->ping_us, c->engine_hang_us, now, "it answered nothing")) ||
+		overdue(e, atomic_load(&h->device_us), c->engine_launch_us, now, "its device answered nothing"))
+		return UINT64_MAX;
+	if (answered && c->engine_hang_us && now - e->ping_us >= c->engine_hang_us / WATCH_PARTS)
+		ping(e, now);
+	return now + least / WATCH_PARTS;
+}
+
 uint64_t engines_tick(struct supervisor *s, uint64_t now) {
 	uint64_t due = UINT64_MAX;
 
@@ -332,6 +403,7 @@ uint64_t engines_tick(struct supervisor *s, uint64_t now) {
 		struct engine *e = s->engine[i];
 
 		child_tick(&e->child, now);
+		due = loop_sooner(due, watch(e, now));
 		if (e->restart_us && now >= e->restart_us)
 			start(e);
 		due = loop_sooner(due, e->restart_us);

@@ -40,6 +40,9 @@ struct engine {
 	uint32_t ends;
 	char last_end[LIMIT_SENTENCE];
 	struct catalogue *catalogue;         /* of its sessions; NULL: none outlives it */
+	uint64_t ping, ping_us;              /* the last one, and when */
+	struct suspect *suspects;            /* uthash: blame.c */
+	pid_t last_pid;                      /* of the one that ended last */
 	uint64_t arrays_kept, arrays_lost;   /* of sessions that outlived an engine, in all */
 	uint64_t metric[METRICS];            /* the last that it told; metrics.c */
 	bool metrics_known, metrics_asked;

@@ -90,6 +90,8 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now);
 void clients_close(struct supervisor *s, const struct engine *of);
 /* The engine is gone: its sessions wait for the next one where their clients can do so, and are closed where not. */
 void clients_drift(struct supervisor *s, struct engine *e);
+/* The engine ended while it read a request of this session: after so many times the session ends. */
+void clients_blame(const struct engine *e, uint64_t session, unsigned most);
 /* Does such a session of the engine wait? */
 bool clients_adrift(const struct engine *e, uint64_t session);
 /* A packet of the engine about a session. */

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/base/loop.h"
+
 enum {
 	/* How often empty memory is looked for. */
 	EXEC_TRIM_MS = 250,
@@ -45,6 +47,8 @@ static struct item *flight_pop(struct exec *x) {
 	if (!x->flight)
 		x->flight_last = NULL;
 	x->busy--;
+	if ((const void *)x->loner == i)
+		x->loner = NULL;
 	schedule_passed(x, i);
 	return i;
 }
@@ -103,8 +107,10 @@ static void on_mark(void *user, int error) {
 	if (error)
 		lose(x, end);
 	x->completed = end;
-	if (x->catalogue)
-		atomic_store_explicit(&x->catalogue->header->completed, end, memory_order_release);
+	if (!x->catalogue)
+		return;
+	atomic_store_explicit(&x->catalogue->header->completed, end, memory_order_release);
+	atomic_store_explicit(&x->catalogue->header->device_us, x->marks ? loop_now() : 0, memory_order_relaxed);
 }
 
 void exec_mark(struct exec *x) {
@@ -119,7 +125,8 @@ void exec_mark(struct exec *x) {
 	x->mark[at] = x->marked = x->sequence;
 	x->mark_launched_ns[at] = x->launched_ns;
 	x->launched_ns = 0;
-	x->marks++;
+	if (!x->marks++ && x->catalogue)
+		atomic_store_explicit(&x->catalogue->header->device_us, loop_now(), memory_order_relaxed);
 	/* An error of the flush is one of the launches too, and comes with the mark. */
 	if (device_flush(x->device))
 		return;

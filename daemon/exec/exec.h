@@ -152,6 +152,8 @@ struct exec_request {
 	const uint64_t *scalar;            /* plan->scalars values */
 	struct space *space;               /* of the outputs */
 	struct trace_source source;        /* whose it is, for who watches */
+	uint32_t note;                     /* behind the entry of the catalogue, a CATALOGUE_RUN, that says how far it is; 0: none */
+	bool alone;                        /* nothing else is with the device while this is */
 	bool together;                     /* may be a task of one launch with runs of other lanes */
 	uint64_t timeout_us;               /* not begun so long after now: FAULT_TIMEOUT; 0: never */
 	/* Not NULL: the run is timed, where the device tells times and nothing came between. Called before done. */

@@ -179,6 +179,8 @@ int buffer_publish(
 
 static void drop_item(struct exec *x, struct item *i, struct sorrow *lost) {
 	x->busy--;
+	if ((const void *)x->loner == i)
+		x->loner = NULL;
 	if (i->kind == ITEM_RUN)
 		run_end(x, (struct run *)i, lost);
 	item_free(i);

@@ -72,6 +72,19 @@ uint32_t buffer_entry(struct buffer *b) {
 	return b->entry;
 }
 
+void run_noted(const struct run *r) {
+	const struct catalogue *c = r->space->exec->catalogue;
+	struct catalogue_run *n;
+
+	if (!c || !r->note)
+		return;
+	n = &c->entry[r->note - 1].of_run;
+	n->alone = r->alone;
+	n->kernels = r->plan->steps;
+	n->at = r->step;
+	atomic_store_explicit(&n->step, CATALOGUE_LAUNCHED, memory_order_release);
+}
+
 /* ---- adopting ---- */
 
 static int refuse(const struct catalogue_buffer *n, struct fault *f) {

@@ -121,7 +121,9 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 		return -ENOMEM;
 	r->item = (struct item){ .kind = ITEM_RUN, .lane = l, .done = q->done, .user = q->user };
 	r->timed = q->timed;
-	r->together = q->together;
+	r->together = q->together && !q->alone;
+	r->alone = q->alone;
+	r->note = q->note;
 	r->source = q->source;
 	if (q->timeout_us)
 		r->deadline_ns = loop_now_ns() + UINT64_C(1000) * q->timeout_us;
@@ -368,8 +370,10 @@ static int launch(struct exec *x, struct run *const *crew, uint32_t n, uint32_t 
 	most = EXEC_LAUNCH_WORDS / (s->words * (end - first));
 	if (n > most)
 		*wentp = n = most ? most : 1;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		fill_records(x, crew[i], first, end, crew[0]->interpreted, tasksp);
+		run_noted(crew[i]);
+	}
 	return launch_records(x, crew[0], end, *tasksp, p);
 }
 
@@ -539,6 +543,16 @@ static int check_sizes(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	return e > 0 ? 0 : e;
 }
 
+/* Who goes alone waits until the device has nothing; until it is done, what is not begun waits. */
+static int wait_alone(struct exec *x, const struct run *r) {
+	if (x->loner && x->loner != r)
+		return -EAGAIN;
+	if (!r->alone)
+		return 0;
+	x->loner = r;
+	return x->partial || x->completed < x->sequence ? -EAGAIN : 0;
+}
+
 int run_ready(struct exec *x, struct run *r) {
 	struct sorrow *s = NULL;
 	int e;
@@ -551,6 +565,8 @@ int run_ready(struct exec *x, struct run *r) {
 		e = check_programs(x, r, &s);
 	if (!e && !s && !r->bound)
 		e = check_sizes(x, r, &s);
+	if (!e && !s && !r->bound)
+		e = wait_alone(x, r);
 	if (!e && !s && !r->bound)
 		e = run_bind(x, r, &s);
 	if (!s)

@@ -188,6 +188,8 @@ int buffer_host(struct buffer *b) FAULT_MUST_USE;
 /* Something with this sequence number reads it. */
 void buffer_used(struct buffer *b, uint64_t sequence);
 void buffer_poison(struct buffer *b, struct sorrow *s);
+/* How far a run is: launched, a step of it in particular. */
+void run_noted(const struct run *r);
 /* Something writes it from now on, until buffer_noted(): says so in the catalogue. */
 void buffer_writing(const struct buffer *b);
 /* What it is now, and where, once sequence has completed; the same. */
@@ -379,6 +381,8 @@ struct run {
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
 	struct trace_source source;
+	uint32_t note;                        /* as exec_request */
+	bool alone;                           /* nothing else is to be with the device */
 	bool together;                        /* may be launched with runs of other lanes */
 	uint64_t deadline_ns;                 /* to be begun before; 0: none */
 	struct block scratch;
@@ -538,6 +542,7 @@ struct exec {
 	uint32_t partial;                     /* runs with some steps launched and some not */
 	uint32_t holding;                     /* of them, whose arrays stay on the device */
 	bool stepwise;                        /* of them, the one whose arrays do not */
+	const struct run *loner;              /* a run that goes alone, and waits for that or is with the device */
 	uint64_t sequence, marked, completed;
 	uint64_t mark[EXEC_MARKS];            /* what each mark in flight covers */
 	uint64_t mark_launched_ns[EXEC_MARKS];

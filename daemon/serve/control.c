@@ -24,6 +24,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/str.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/flight.h"
 #include "daemon/serve/operations.h"
 
 enum {
@@ -128,6 +129,18 @@ int control_resumed(const struct session *s) {
 	wire_put_uint(&w, n->accepted);
 	wire_put_uint(&w, n->completed);
 	return send_packet(s->server->control, &w);
+}
+
+int control_innocent(struct server *v, const uint64_t key[2], uid_t uid) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_INNOCENT);
+	wire_put_uint(&w, key[0]);
+	wire_put_uint(&w, key[1]);
+	wire_put_uint(&w, uid);
+	return send_packet(v->control, &w);
 }
 
 static int send_about(struct session *s, unsigned id, uint64_t value) {
@@ -247,8 +260,35 @@ static int on_catalogue(struct control_message *m, struct fault *f) {
 	}
 	v->catalogue_fd = m->fd[0];
 	m->fd[0] = -1;
+	flight_open(v);
 	exec_note(v->exec, v->catalogue);
 	return 0;
+}
+
+static int on_ping(struct control_message *m, struct fault *f) {
+	uint64_t number;
+	int r = wire_get_uint(&m->body, "number", UINT64_MAX, &number, f);
+
+	if (!r && m->server->catalogue)
+		atomic_store(&m->server->catalogue->header->pong, number);
+	return r;
+}
+
+static int on_suspect(struct control_message *m, struct fault *f) {
+	struct suspect_facts facts;
+	uint64_t uid;
+	int r = wire_get_uint(&m->body, "low", UINT64_MAX, &facts.key[0], f);
+
+	if (!r)
+		r = wire_get_uint(&m->body, "high", UINT64_MAX, &facts.key[1], f);
+	if (!r)
+		r = wire_get_uint(&m->body, "uid", UINT32_MAX, &uid, f);
+	if (!r)
+		r = wire_get_bool(&m->body, "refused", &facts.refused, f);
+	if (!r)
+		r = wire_get_uint(&m->body, "seconds", UINT32_MAX, &facts.seconds, f);
+	facts.uid = (uid_t)uid;
+	return r ? r : flight_suspect(m->server, &facts);
 }
 
 static int find_session(struct control_message *m, struct session **sessionp, struct fault *f) {
@@ -384,6 +424,8 @@ static const struct {
 	[CONTROL_SHARE_HELD] = { on_answer, true },
 	[CONTROL_WORKER] = { on_worker, true },
 	[CONTROL_CATALOGUE] = { on_catalogue, true },
+	[CONTROL_PING] = { on_ping, true },
+	[CONTROL_SUSPECT] = { on_suspect, true },
 	[CONTROL_SESSION_RESUME] = { on_session_resume, true },
 	[CONTROL_METRICS_WANT] = { on_metrics_want, true },
 };

@@ -17,6 +17,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/trace.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/flight.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
@@ -51,6 +52,8 @@ struct flush {
 	enum track_form form;
 	bool tuned;                  /* it won the comparison of all forms */
 	bool timed;
+	uint32_t note;               /* flight.h */
+	bool alone;
 };
 
 /* ---- binding ---- */
@@ -212,6 +215,7 @@ static void count_plan(struct session *s, const struct plan *p) {
 /* ---- running ---- */
 
 void run_free(struct run *run) {
+	flight_ended(run);
 	plan_unref(run->plan);
 	free(run);
 }
@@ -258,6 +262,7 @@ static void on_done(void *user, const struct fault *f) {
 		for (uint64_t seq = run->first; seq <= run->last; seq++)
 			session_failed(s, seq, -1, f);
 	} else {
+		flight_passed(run);
 		count_plan(s, run->plan);
 		session_count(s, kernels_tuned, run->tuned ? run->plan->steps : 0);
 	}
@@ -280,7 +285,7 @@ static struct run *run_new(const struct flush *f) {
 	if (!run)
 		return NULL;
 	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
-		.plan = plan_ref(f->plan), .tracked = f->tracked, .form = f->form,
+		.plan = plan_ref(f->plan), .note = f->note, .alone = f->alone, .key = graph_hash(f->graph), .tracked = f->tracked, .form = f->form,
 		.tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
 	run->submitted_ns = trace_on ? loop_now_ns() : 0;
@@ -300,7 +305,7 @@ static int submit(const struct flush *f) {
 	struct server *v = s->server;
 	struct exec_request q = { .plan = f->plan, .space = f->space ? f->space : s->space, .done = on_done,
 		.source = { s->id, s->uid }, .together = s->settings.together, .timeout_us = s->settings.timeout_us,
-		.timed = f->timed ? on_timed : NULL };
+		.timed = f->timed && !f->alone ? on_timed : NULL, .note = f->note, .alone = f->alone };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;
 	int r = scratch_fit(v, leaves, outputs);
@@ -319,6 +324,7 @@ static int submit(const struct flush *f) {
 	r = exec_submit(v->exec, s->lane, &q, v->flush->output);
 	device_builds_for(v->device, NULL);
 	if (r) {
+		run->note = 0;
 		run_undo(run);
 		return r;
 	}
@@ -458,8 +464,11 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	struct session *s = f->session;
 	uint64_t start = loop_now_ns();
 	bool hit = false;
-	int r = plan_graph(f, &hit, fault);
+	int r = flight_begin(s, f->graph, &f->note, &f->alone, fault);
 
+	if (!r)
+		r = plan_graph(f, &hit, fault);
+	flight_planned(s, f->note, f->plan);
 	if (trace_on && !r)
 		trace_plan(f, hit, start);
 	start = loop_now_ns() - start;
@@ -469,6 +478,8 @@ static int run_graph(struct flush *f, struct fault *fault) {
 		f->plan->made_ns = (double)start;
 	if (!r)
 		r = submit(f);
+	if (r)
+		flight_dropped(s, f->note);
 	if (!r && !hit)
 		estimate_gain(f);
 	if (!r)

@@ -311,6 +311,11 @@ static int read_head(struct server *v, struct request *r, struct fault *f) {
 	return wire_get_uint(&r->body, "seq", INT64_MAX, &r->seq, f);
 }
 
+static void note_reading(struct server *v, uint64_t session) {
+	if (v->catalogue)
+		atomic_store_explicit(&v->catalogue->header->reading, session, memory_order_relaxed);
+}
+
 /* Runs it if its turn has come. True where it was run or refused, false where it must be held. */
 static bool try_run(struct request *r) {
 	struct session *s = r->session;
@@ -319,7 +324,9 @@ static bool try_run(struct request *r) {
 		return false;
 	if (requests[r->id].order == ORDER_NUMBERED)
 		s->next++;
+	note_reading(s->server, s->id);
 	run(r);
+	note_reading(s->server, 0);
 	if (requests[r->id].order == ORDER_NUMBERED)
 		session_noted(s);
 	return true;

@@ -17,6 +17,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/batch.h"
+#include "daemon/serve/flight.h"
 #include "daemon/serve/operations.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/share.h"
@@ -93,6 +94,7 @@ struct server *server_free(struct server *v) {
 	graph_free(v->graph);
 	wire_writer_free(&v->writer);
 	wire_memory_free(&v->memory);
+	flight_close(v);
 	exec_note(v->exec, NULL);
 	catalogue_close(v->catalogue);
 	if (v->catalogue_fd >= 0)

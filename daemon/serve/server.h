@@ -50,6 +50,7 @@ struct server {
 	int control;
 	struct catalogue *catalogue;         /* what outlives this engine; NULL until the supervisor gave it */
 	int catalogue_fd;
+	struct suspect *suspects;            /* uthash: flight.c */
 	bool orphaned;                       /* the supervisor is gone */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
@@ -113,6 +114,8 @@ int control_ready(int control, const char *url, const char *device) FAULT_MUST_U
 void control_bad(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
 int control_want_worker(int control, bool idle) FAULT_MUST_USE;
+/* A graph that was suspected ran alone, and nothing happened. */
+int control_innocent(struct server *v, const uint64_t key[2], uid_t uid) FAULT_MUST_USE;
 /* What an engine before this one left of the session is here. */
 int control_resumed(const struct session *s) FAULT_MUST_USE;
 int control_rates(struct server *v) FAULT_MUST_USE;

@@ -66,6 +66,9 @@ struct run {
 	uint64_t first, last;        /* numbers of the batches in it */
 	uint64_t operations, bytes;
 	struct plan *plan;           /* a reference: what is counted when it is done */
+	uint32_t note;               /* behind its entry of the catalogue; 0: none. flight.c */
+	bool alone;                  /* it is suspected, and goes alone */
+	struct graph_hash key;       /* ... under this */
 	uint64_t tracked;            /* tracked_id(); 0: of none */
 	enum track_form form;
 	uint64_t submitted_ns;       /* for who watches; 0: nobody did then */

@@ -12,6 +12,9 @@
  *   FUSION_INTERPOSE_LAUNCHES   launches after this many are refused
  *   FUSION_INTERPOSE_COMPILER   WHAT:TEXT: builds of sources with TEXT in them hang, abort, crash (a bad address), or eat memory
  *                               without end, as WHAT says
+ *   FUSION_INTERPOSE_FAULTS     a path: where the file PATH.launch is there, the next launch of the engine's own thread removes it and does what it says:
+ *                               abort, crash, kill, hang, or endless, after which nobody hears of the end of a command; PATH.start
+ *                               likewise when platforms are listed
  *   FUSION_INTERPOSE_DIE        set: listing the platforms aborts
  */
 #pragma once

@@ -1,0 +1,40 @@
+/* fusionctl quarantine: the graphs that ended engines. Asked at the door itself, so that it works while an engine is down. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/fusionctl/control.h"
+#include "client/fusionctl/json.h"
+#include "client/fusionctl/print.h"
+
+static void print_graph(const cJSON *g) {
+	printf("%s  user %.0f, %.0f operations, ended %.0f engine%s, %s for %.0f s, on %s\n", json_text(g, "graph"), json_number(g, "uid"),
+		json_number(g, "operations"), json_number(g, "ended"), json_number(g, "ended") == 1 ? "" : "s",
+		cJSON_IsTrue(json_item(g, "refused")) ? "refused" : "runs alone", json_number(g, "expires_s"), json_text(g, "device"));
+}
+
+static void print_graphs(const cJSON *json) {
+	const cJSON *g;
+
+	if (!cJSON_GetArraySize(json_item(json, "graphs")))
+		printf("no graph is suspected of having ended an engine\n");
+	cJSON_ArrayForEach(g, json_item(json, "graphs"))
+		print_graph(g);
+}
+
+int quarantine_command(const struct control *c) {
+	const char *action = c->word[0] ? c->word[0] : "list";
+	bool lists = !strcmp(action, "list");
+	char *text = NULL;
+	struct fault f;
+	int r = 0;
+
+	if (!lists && strcmp(action, "clear") != 0)
+		r = fault_set(&f, FAULT_ARGUMENT, "quarantine: list or clear, not %s", action);
+	if (!r)
+		r = control_ask_quarantine(c->socket, !lists, &text, &f);
+	if (!r && (lists || c->json))
+		r = control_show(c, text, print_graphs, &f);
+	free(text);
+	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+}

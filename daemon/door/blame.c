@@ -1,0 +1,356 @@
+/* Whose fault it was; see blame.h. */
+#include "blame.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "protocol/message.h"
+#include "daemon/base/str.h"
+#include "daemon/base/version.h"
+#include "daemon/door/client.h"
+
+enum {
+	/* Engines that a graph ends alone before it is refused. */
+	BLAME_ENDS = 2,
+	/* Suspects of one engine; of more the oldest is forgotten. */
+	BLAME_SUSPECTS = 1024,
+	/* Of those under way, so many are looked at: what the device has at a time is less. */
+	BLAME_RUNS = 1024,
+	/* Reports kept. */
+	BLAME_REPORTS = 16,
+	BLAME_PATH = CONFIG_TEXT + 96,
+};
+
+struct blame_key {
+	uint64_t key[2];
+	uint64_t uid;
+};
+
+struct suspect {
+	struct blame_key key;
+	char device[CHILD_DEVICE];
+	unsigned ends;
+	uint64_t until_us;
+	uint32_t operations;
+	UT_hash_handle hh;                   /* in the order in which they came */
+};
+
+/* ---- what was under way ---- */
+
+struct flight {
+	const struct engine *engine;
+	struct {
+		uint64_t session;
+		struct catalogue_run run;
+	} of[BLAME_RUNS];
+	unsigned count, planning, launched;
+};
+
+static void take_run(void *user, uint64_t session, const struct catalogue_run *r) {
+	struct flight *l = user;
+	uint32_t step = atomic_load(&r->step);
+
+	l->planning += step == CATALOGUE_PLANNING;
+	l->launched += step == CATALOGUE_LAUNCHED;
+	if (l->count == BLAME_RUNS || step > CATALOGUE_LAUNCHED)
+		return;
+	l->of[l->count].session = session;
+	l->of[l->count].run = *r;
+	l->count++;
+}
+
+static struct client *session_of(const struct engine *e, uint64_t session) {
+	struct client *c;
+
+	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
+	return c && c->engine == e ? c : NULL;
+}
+
+/* ---- suspects ---- */
+
+static void suspect_free(struct engine *e, struct suspect *s) {
+	HASH_DELETE(hh, e->suspects, s);
+	free(s);
+}
+
+void blame_free(struct engine *e) {
+	while (e->suspects)
+		suspect_free(e, e->suspects);
+}
+
+static void forget_old(struct engine *e) {
+	uint64_t now = loop_now();
+	struct suspect *s, *next;
+
+	HASH_ITER(hh, e->suspects, s, next)
+		if (now >= s->until_us || strcmp(s->device, e->child.device) != 0)
+			suspect_free(e, s);
+	if (HASH_COUNT(e->suspects) >= BLAME_SUSPECTS)
+		suspect_free(e, e->suspects);
+}
+
+static void suspect(struct engine *e, const struct catalogue_run *r, uid_t uid, bool guilty) {
+	const struct blame_key key = { { r->key[0], r->key[1] }, uid };
+	struct suspect *s;
+
+	HASH_FIND(hh, e->suspects, &key, sizeof key, s);
+	if (!s) {
+		forget_old(e);
+		s = calloc(1, sizeof *s);
+		if (!s)
+			return;
+		s->key = key;
+		snprintf(s->device, sizeof s->device, "%s", e->child.device);
+		HASH_ADD(hh, e->suspects, key, sizeof s->key, s);
+	}
+	s->operations = r->operations;
+	s->until_us = loop_now() + e->supervisor->config.engine_quarantine_us;
+	if (!guilty)
+		return;
+	s->ends++;
+	if (s->ends == BLAME_ENDS)
+		log_warning("a graph of user %ju, %016" PRIx64 ", has ended the engine %u times and is refused", (uintmax_t)uid,
+			key.key[1], s->ends);
+}
+
+/* What was planned is to blame before what the device had, and what it had alone before what it had with others. */
+static void judge(struct engine *e, const struct flight *l) {
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct catalogue_run *r = &l->of[i].run;
+		const struct client *c = session_of(e, l->of[i].session);
+		uint32_t step = atomic_load(&r->step);
+
+		if (c && step == (l->planning ? CATALOGUE_PLANNING : CATALOGUE_LAUNCHED))
+			suspect(e, r, c->uid, l->planning || l->launched == 1 || r->alone);
+	}
+}
+
+/* ---- telling the engine ---- */
+
+static void tell(struct engine *e, const struct suspect *s, uint64_t seconds) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 6);
+	wire_put_uint(&w, CONTROL_SUSPECT);
+	wire_put_uint(&w, s->key.key[0]);
+	wire_put_uint(&w, s->key.key[1]);
+	wire_put_uint(&w, s->key.uid);
+	wire_put_bool(&w, s->ends >= BLAME_ENDS);
+	wire_put_uint(&w, seconds);
+	r = child_queue(&e->child, &w, -1);
+	wire_writer_free(&w);
+	if (r && r != -EPIPE)
+		log_error("engine %u was not told of a suspect: %s", e->number, strerror(-r));
+}
+
+void blame_tell(struct engine *e) {
+	uint64_t now = loop_now();
+	struct suspect *s, *next;
+
+	forget_old(e);
+	HASH_ITER(hh, e->suspects, s, next)
+		tell(e, s, (s->until_us - now) / 1000000 + 1);
+}
+
+int blame_innocent(struct engine *e, struct wire_cursor *body, struct fault *f) {
+	struct blame_key key;
+	struct suspect *s;
+	int r = wire_get_uint(body, "low", UINT64_MAX, &key.key[0], f);
+
+	if (!r)
+		r = wire_get_uint(body, "high", UINT64_MAX, &key.key[1], f);
+	if (!r)
+		r = wire_get_uint(body, "uid", UINT32_MAX, &key.uid, f);
+	if (r)
+		return r;
+	HASH_FIND(hh, e->suspects, &key, sizeof key, s);
+	if (s)
+		suspect_free(e, s);
+	return 0;
+}
+
+/* ---- the administrator ---- */
+
+static void add_suspect(cJSON *list, const struct engine *e, const struct suspect *s, uint64_t now) {
+	cJSON *one = cJSON_CreateObject();
+	char graph[40];
+
+	snprintf(graph, sizeof graph, "%016" PRIx64 "%016" PRIx64, s->key.key[1], s->key.key[0]);
+	cJSON_AddItemToArray(list, one);
+	cJSON_AddStringToObject(one, "graph", graph);
+	cJSON_AddNumberToObject(one, "uid", (double)s->key.uid);
+	cJSON_AddNumberToObject(one, "engine", e->number);
+	cJSON_AddStringToObject(one, "device", s->device);
+	cJSON_AddNumberToObject(one, "operations", s->operations);
+	cJSON_AddNumberToObject(one, "ended", s->ends);
+	cJSON_AddBoolToObject(one, "refused", s->ends >= BLAME_ENDS);
+	cJSON_AddNumberToObject(one, "expires_s", now < s->until_us ? (double)(s->until_us - now) / 1e6 : 0);
+}
+
+char *blame_json(const struct supervisor *s) {
+	cJSON *json = cJSON_CreateObject(), *list = json ? cJSON_AddArrayToObject(json, "graphs") : NULL;
+	uint64_t now = loop_now();
+	char *text;
+
+	for (unsigned i = 0; list && i < s->engines; i++)
+		for (const struct suspect *x = s->engine[i]->suspects; x; x = x->hh.next)
+			add_suspect(list, s->engine[i], x, now);
+	text = list ? cJSON_PrintUnformatted(json) : NULL;
+	cJSON_Delete(json);
+	return text;
+}
+
+void blame_clear(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++) {
+		for (const struct suspect *x = s->engine[i]->suspects; x; x = x->hh.next)
+			if (s->engine[i]->child.state == CHILD_READY)
+				tell(s->engine[i], x, 0);
+		blame_free(s->engine[i]);
+	}
+}
+
+/* ---- the report ---- */
+
+static const char *step_text(uint32_t step) {
+	return step == CATALOGUE_PLANNING ? "being planned" : step == CATALOGUE_QUEUED ? "queued" : "with the device";
+}
+
+static void put_run(struct str *t, const struct engine *e, uint64_t session, const struct catalogue_run *r) {
+	const struct client *c = session_of(e, session);
+	uint32_t step = atomic_load(&r->step);
+
+	str_printf(t, "graph %016" PRIx64 "%016" PRIx64 ", %s", r->key[1], r->key[0], step_text(step));
+	if (step == CATALOGUE_LAUNCHED)
+		str_printf(t, ", kernel %u of %u%s", r->at + 1, r->kernels, r->alone ? ", alone" : "");
+	str_printf(t, ", %u operations, of session %" PRIu64, r->operations, session);
+	if (c)
+		str_printf(t, ", user %ju, process %jd (%s)", (uintmax_t)c->uid, (intmax_t)c->pid, c->name);
+	str_append(t, "\n");
+}
+
+static bool under_way(const struct flight *l, const struct catalogue_text *text) {
+	for (unsigned i = 0; i < l->count; i++)
+		if (l->of[i].run.key[0] == text->key[0] && l->of[i].run.key[1] == text->key[1])
+			return true;
+	return false;
+}
+
+static void put_texts(struct str *t, const struct engine *e, const struct flight *l, bool flying) {
+	for (unsigned i = 0; i < CATALOGUE_TEXTS; i++) {
+		const struct catalogue_text *x = &e->catalogue->header->text[i];
+
+		if (!x->used || x->length > CATALOGUE_TEXT || under_way(l, x) != flying)
+			continue;
+		str_printf(t, "\n# graph %016" PRIx64 "%016" PRIx64 "%s\n", x->key[1], x->key[0], flying ? ", under way" : "");
+		str_printf(t, "%.*s", (int)x->length, x->text);
+	}
+}
+
+static void put_report(struct str *t, const struct engine *e, const struct flight *l, const char *why) {
+	char when[64];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	localtime_r(&now, &tm);
+	strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &tm);
+	str_printf(t, "# fusiond " FUSIOND_VERSION ": %s\n", why);
+	str_printf(t, "# %s, engine %u, generation %u, process %jd, on %s\n#\n", when, e->number, e->child.generation,
+		(intmax_t)e->last_pid, e->child.device);
+	str_append(t, "# Under way:\n");
+	for (unsigned i = 0; i < l->count; i++) {
+		str_append(t, "#   ");
+		put_run(t, e, l->of[i].session, &l->of[i].run);
+	}
+	if (!l->count)
+		str_append(t, "#   nothing\n");
+	str_append(t, "#\n# The graphs follow, those under way first, then others of late, each in the language of fusion-graph(5), with what that leaves out in\n"
+		      "# comments. For the sources of their kernels, one graph in a file: fusionctl explain --source FILE\n");
+	put_texts(t, e, l, true);
+	put_texts(t, e, l, false);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_report(const struct dirent *e) {
+	return !strncmp(e->d_name, "engine-", 7);
+}
+
+/* Names sort by time. */
+static void drop_old(const char *folder) {
+	struct dirent **list;
+	char path[BLAME_PATH + 256];
+	int n = scandir(folder, &list, is_report, by_name);
+
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, list[i]->d_name);
+		if (i + BLAME_REPORTS <= n)
+			unlink(path);
+		free(list[i]);
+	}
+	if (n >= 0)
+		free(list);
+}
+
+static int write_report(const struct engine *e, const struct str *t, char path[static BLAME_PATH]) {
+	char folder[BLAME_PATH - 64], when[32];
+	time_t now = time(NULL);
+	struct tm tm;
+	int fd, r = 0;
+
+	snprintf(folder, sizeof folder, "%s/crash", e->supervisor->config.cache_dir);
+	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	drop_old(folder);
+	gmtime_r(&now, &tm);
+	strftime(when, sizeof when, "%Y%m%d-%H%M%S", &tm);
+	snprintf(path, BLAME_PATH, "%s/engine-%s-%u.%u", folder, when, e->number, e->child.generation);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, str_text(t), t->length) != (ssize_t)t->length)
+		r = -EIO;
+	close(fd);
+	return r;
+}
+
+static void report(const struct engine *e, const struct flight *l, const char *why) {
+	char path[BLAME_PATH] = "";
+	struct str t = { 0 };
+	int r;
+
+	put_report(&t, e, l, why);
+	r = str_finish(&t);
+	if (!r)
+		r = write_report(e, &t, path);
+	if (r)
+		log_warning("no report of the engine's end could be written: %s", strerror(-r));
+	else
+		log_notice("what the engine was at is told in %s", path);
+	str_free(&t);
+}
+
+void blame_ended(struct engine *e, const char *why) {
+	struct flight *l = e->catalogue ? calloc(1, sizeof *l) : NULL;
+
+	if (!l)
+		return;
+	l->engine = e;
+	catalogue_runs(e->catalogue, take_run, l);
+	report(e, l, why);
+	if (e->supervisor->config.engine_quarantine_us)
+		judge(e, l);
+	free(l);
+}

@@ -1,0 +1,24 @@
+/*
+ * Whose fault it was: which graphs were under way when an engine died, who is suspected, who is refused, and a report for a person.
+ *
+ * A graph that was being planned, or was with the device alone, is to blame. Of several that were with the device together, as those
+ * of one launch, each is suspected: the next engine runs it alone, which tells. One that ended two engines so is refused to its user, on this device with this
+ * driver, for engine.quarantine_us, or until somebody clears it.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "daemon/door/engines.h"
+
+/* The engine is dead, its catalogue as it left it. Writes the report, and counts. */
+void blame_ended(struct engine *e, const char *why);
+/* Tells a new engine of all suspects, before any session. */
+void blame_tell(struct engine *e);
+/* The engine's INNOCENT: 0, or a fault of the packet. */
+int blame_innocent(struct engine *e, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+void blame_free(struct engine *e);
+
+/* All suspects of all engines as JSON to be freed with cJSON_free(), or NULL. */
+char *blame_json(const struct supervisor *s);
+void blame_clear(struct supervisor *s);
