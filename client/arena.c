@@ -159,7 +159,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) {
 /* Of a daemon on another machine; gives the lock up while it waits. */
 static int arena_ask(struct fusion_context *c, uint64_t bytes, uint32_t *idp, uint64_t *gotp, struct fault *f) {
 	struct request *q;
-	struct answer a;
+	struct answer a = { 0 };
 	int r = stream_room_to_wait(c, &q, f);
 
 	if (!r)

@@ -59,8 +59,10 @@ static int parse(const char *what, const char *text, const char *names, struct e
 		free(e);
 		return r > 0 ? (fault_prefix(f, "gradient of %s", what), r) : r;
 	}
+	*ep = e;
 	fit = realloc(e, offsetof(struct expr, node) + e->count * sizeof *e->node);
-	*ep = fit ? fit : e;
+	if (fit)
+		*ep = fit;
 	return 0;
 }
 

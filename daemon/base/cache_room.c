@@ -47,7 +47,7 @@ static int link_entries(const char *from, const char *to) {
 	struct dirent *e;
 	int r = d ? 0 : -errno;
 
-	while (!r && (e = readdir(d))) {
+	while (!r && d && (e = readdir(d))) {
 		char target[ROOM_PATH], link[ROOM_PATH];
 
 		if (e->d_name[0] == '.' || snprintf(target, sizeof target, "%s/%s", from, e->d_name) >= (int)sizeof target ||
@@ -67,7 +67,7 @@ static int link_driver(const char *disk, const char *memory) {
 	struct dirent *e;
 	int r = d ? 0 : -errno;
 
-	while (!r && (e = readdir(d))) {
+	while (!r && d && (e = readdir(d))) {
 		char from[ROOM_PATH], to[ROOM_PATH];
 		struct stat status;
 

@@ -71,7 +71,7 @@ static void *watch(void *argument) {
 		while (!w->busy)
 			pthread_cond_wait(&w->changed, &w->lock);
 		clock_gettime(CLOCK_REALTIME, &next);
-		next.tv_nsec += WATCHDOG_MS * 1000000;
+		next.tv_nsec += WATCHDOG_MS * 1000000L;
 		next.tv_sec += next.tv_nsec / 1000000000;
 		next.tv_nsec %= 1000000000;
 		pthread_cond_timedwait(&w->changed, &w->lock, &next);

@@ -44,7 +44,8 @@ static bool build_next(struct exec *x) {
 	if (x->background && program_state(x->background) == PROGRAM_BUILDING)
 		return true;
 	if (!x->interpreter[DIALECT_common]) {
-		r = ask(x, DIALECT_common);
+		/* Where memory is short, the next poll tries again. */
+		(void)!ask(x, DIALECT_common);
 		x->background = x->interpreter[DIALECT_common];
 	} else if (x->generics < plan_generic_kernels()) {
 		r = plan_generic_kernel(x->generics, device_traits(x->device), &k);

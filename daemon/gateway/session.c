@@ -49,7 +49,7 @@ static _Noreturn void end(const struct session *s, const char *why) {
 }
 
 static _Noreturn void fail(const struct session *s, int r, const struct fault *f) {
-	end(s, r > 0 ? f->text : strerror(-r));
+	end(s, r > 0 && f ? f->text : strerror(abs(r)));
 }
 
 static uint64_t patience(const struct session *s) {
@@ -312,10 +312,11 @@ static _Noreturn void refuse(struct session *s, const struct fault *f) {
 
 /* The first frame: HELLO, or STATUS where that is allowed. Its size. */
 static uint32_t read_question(struct session *s, uint64_t deadline, uint64_t *idp) {
-	struct remote_head h;
+	struct remote_head h = { 0 };
 	struct fault f;
 	int r = link_read_head(s->link, &h, deadline, &f);
 
+	*idp = 0;
 	if (!r && (h.kind != REMOTE_DOOR || h.size > GATEWAY_PACKET))
 		end(s, "it began with something else than a packet of the door");
 	if (!r)

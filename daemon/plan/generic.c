@@ -239,7 +239,7 @@ static uint16_t direct_output(const struct draft *d, uint16_t value) {
 
 /* Is there an output of this space but `done`? */
 static bool is_left(const struct kernel *k, uint16_t i, uint16_t done, uint8_t space) {
-	return k->operand[i].output && i != done && k->value[k->operand[i].value].space == space;
+	return i != done && k->operand[i].output && k->value[k->operand[i].value].space == space;
 }
 
 /* The other outputs of one space, from the result at *from. */

@@ -569,10 +569,10 @@ int draft_split(struct plan *p, const struct draft *d, struct draft *first, stru
 	struct traits width = { .width = d->kernel.width };
 	struct halves *h = malloc(sizeof *h);
 	unsigned point;
-	int r = h ? 0 : -ENOMEM;
+	int r;
 
-	if (r)
-		return r;
+	if (!h)
+		return -ENOMEM;
 	h->whole = *d;
 	point = d->kernel.root == KERNEL_ROWS ? reduction_point(&d->kernel) : split_point(&d->kernel);
 	/* A factor that is only copied counts as no operation. */
