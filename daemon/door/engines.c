@@ -265,19 +265,37 @@ void engines_start(struct supervisor *s) {
 
 /* ---- ending ---- */
 
-void engines_end(struct supervisor *s) {
-	s->done = s->stopping && gateway_gone(&s->gateway);
+static bool all_ended(const struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++)
 		if (s->engine[i]->child.state != CHILD_NONE || workers_left(s->engine[i]))
-			s->done = false;
+			return false;
+	return true;
+}
+
+/* The gateway carries answers to clients on other machines as long as there may be any. */
+void engines_end(struct supervisor *s) {
+	if (!s->stopping || !all_ended(s))
+		return;
+	if (!s->served) {
+		s->served = true;
+		clients_close(s, NULL);
+		gateway_stop(s);
+	}
+	s->done = gateway_gone(&s->gateway);
 }
 
 void engines_stop(struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++) {
 		s->engine[i]->restart_us = 0;
-		child_stop(&s->engine[i]->child, s->config.engine_stop_us);
+		child_stop(&s->engine[i]->child, s->config.engine_drain_us + s->config.engine_stop_us);
 	}
 	engines_end(s);
+}
+
+void engines_hurry(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++)
+		if (s->engine[i]->child.state == CHILD_STOPPING)
+			s->engine[i]->child.deadline_us = loop_now();
 }
 
 static void plan_restart(struct engine *e, uint64_t lived) {

@@ -53,7 +53,10 @@ struct engine {
 int engines_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
 void engines_free(struct supervisor *s);
 void engines_start(struct supervisor *s);
+/* They finish what clients have asked for, and are killed once it is time. */
 void engines_stop(struct supervisor *s);
+/* It is time. */
+void engines_hurry(struct supervisor *s);
 /* The daemon is done once it is stopping and nothing that it started is left. */
 void engines_end(struct supervisor *s);
 /* After SIGCHLD. */

@@ -28,19 +28,34 @@ static void raise_descriptors(void) {
 }
 
 void supervisor_stop(struct supervisor *s, int code) {
-	if (s->stopping)
+	if (s->stopping) {
+		engines_hurry(s);
 		return;
+	}
 	s->stopping = true;
 	s->code = code;
 	notify_stopping();
-	clients_close(s, NULL);
-	gateway_stop(s);
 	engines_stop(s);
 }
 
 /* ---- signals ---- */
 
-/* Settings that only a start may change keep their values, and a change of them is told. */
+/* What a reload changes, and what it cannot. */
+static void tell_change(const struct config *from, const struct config *to, const struct setting *s) {
+	struct str old = { 0 }, new = { 0 };
+
+	config_print(from, s, &old);
+	config_print(to, s, &new);
+	if (s->applies == SETTING_START)
+		log_notice("%s.%s stays \"%s\": it becomes \"%s\" at the next start", s->section, s->name, str_text(&old),
+			str_text(&new));
+	else
+		log_notice("%s.%s becomes \"%s\", was \"%s\"", s->section, s->name, str_text(&new), str_text(&old));
+	str_free(&old);
+	str_free(&new);
+}
+
+/* Settings that only a start may change keep their values. */
 static void take_reloaded(struct config *to, const struct config *from) {
 	for (unsigned i = 0; i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
@@ -50,9 +65,8 @@ static void take_reloaded(struct config *to, const struct config *from) {
 
 		if (!memcmp(old, new, size))
 			continue;
-		if (s->applies == SETTING_START)
-			log_notice("%s.%s changes at the next start", s->section, s->name);
-		else
+		tell_change(to, from, s);
+		if (s->applies != SETTING_START)
 			memcpy(old, new, size);
 	}
 }

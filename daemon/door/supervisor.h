@@ -57,14 +57,17 @@ struct supervisor {
 	int signals;
 	struct loop_source *signals_source;
 	uint64_t started_us;
-	bool stopping, done;
+	bool stopping, served, done;         /* served: the engines have ended, and with them what clients waited for */
 	int code;                            /* of the process */
 };
 
 /* Runs until it is told to stop; the exit status. `ready` is written to and closed once it serves (-1: none). A sentence that names the cause is on the log. */
 int supervisor_run(const struct config_source *source, int ready) FAULT_MUST_USE;
 
-/* Ends everything; the loop goes on until the engines have ended. */
+/*
+ * Ends everything; the loop goes on until the engines have ended, which first finish what clients have asked for, within
+ * engine.drain_us. Connections stay open until then. Said again, nothing is waited for any more.
+ */
 void supervisor_stop(struct supervisor *s, int code);
 
 /* ---- the door: door.c ---- */

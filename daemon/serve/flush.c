@@ -254,6 +254,7 @@ static void on_done(void *user, const struct fault *f) {
 
 	if (trace_on && run->submitted_ns)
 		trace_run(run, f);
+	slow_end(run);
 	count_queued(run, false);
 	s->server->progress = true;
 	if (f) {
@@ -289,6 +290,7 @@ static struct run *run_new(const struct flush *f) {
 		.tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
 	run->submitted_ns = trace_on ? loop_now_ns() : 0;
+	slow_begin(run);
 	DL_APPEND2(s->runs, run, previous, next);
 	count_queued(run, true);
 	return run;

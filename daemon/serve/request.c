@@ -355,7 +355,10 @@ void request_arrived(struct server *v, struct transport_request *frame) {
 	struct request r = { .frame = frame };
 	struct wire_reader reader;
 	struct fault f = { 0 };
-	int code = wire_open_in(&reader, &v->memory, frame->bytes, frame->size, &f);
+	int code;
+
+	v->requests++;
+	code = wire_open_in(&reader, &v->memory, frame->bytes, frame->size, &f);
 
 	if (!code) {
 		r.body = wire_root(&reader);

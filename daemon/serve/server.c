@@ -39,6 +39,8 @@ enum {
 	SERVER_SPIN_NS = 20 * 1000,
 	/* Who may have no more kernels built in this minute is looked at again this often. */
 	SERVER_BUILDS_US = 500 * 1000,
+	/* Before the end, whether it is time is asked this often. */
+	SERVER_DRAIN_US = 5 * 1000,
 	/* Between two writes of what the tracker learned. */
 	SERVER_SAVE_US = 30 * 1000 * 1000,
 };
@@ -206,6 +208,8 @@ static uint64_t wait_us(const struct server *v) {
 		wait = SERVER_IDLE_US;
 	if (v->waits_for_builds && wait > SERVER_BUILDS_US)
 		wait = SERVER_BUILDS_US;
+	if (v->drain.deadline_us && wait > SERVER_DRAIN_US)
+		wait = SERVER_DRAIN_US;
 	return wait;
 }
 
@@ -269,9 +273,15 @@ int server_run(struct server *v, int stop_fd) {
 	bool stirred = false;
 	int r = 0;
 
-	while (r >= 0 && !v->orphaned && !(fds[FD_STOP].revents & POLLIN)) {
+	while (r >= 0 && !v->orphaned && !drain_done(v)) {
 		bool rest;
 
+		if (fds[FD_STOP].revents & POLLIN) {
+			drain_begin(v);
+			fds[FD_STOP].fd = -1;
+			fds[FD_STOP].revents = 0;
+			continue;
+		}
 		inbox_rung(v->inbox);
 		if (v->packets || fds[FD_CONTROL].revents)
 			control_turn(v);

@@ -30,6 +30,19 @@ struct server_config {
 	int control;                         /* the supervisor's socket */
 };
 
+/* The end: drain.c. */
+struct drain {
+	uint64_t deadline_us;                /* when it ends in any case; 0: nobody wants it to end */
+	uint64_t quiet_us;                   /* since when nothing was to be done */
+	uint64_t requests;                   /* as many had arrived then */
+};
+
+/* The log of slow graphs: slow.c. */
+struct slow {
+	uint64_t next_us;                    /* when the next line may be written */
+	uint64_t untold;                     /* that were not written meanwhile */
+};
+
 /* A packet of the supervisor that came while another was awaited. */
 struct control_packet;
 struct operations;
@@ -52,6 +65,9 @@ struct server {
 	int catalogue_fd;
 	struct suspect *suspects;            /* uthash: flight.c */
 	bool orphaned;                       /* the supervisor is gone */
+	struct drain drain;
+	struct slow slow;
+	uint64_t requests;                   /* that have arrived */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
 
@@ -89,8 +105,23 @@ struct server *server_free(struct server *v);        /* returns NULL */
 
 /* Everything that can be done without waiting. */
 void server_turn(struct server *v);
-/* Turns until `stop_fd` becomes readable or the supervisor is gone. 0 or -errno. */
+/* Turns until `stop_fd` becomes readable, and what clients have asked for is done, or the supervisor is gone. 0 or -errno. */
 int server_run(struct server *v, int stop_fd) FAULT_MUST_USE;
+
+/* ---- the end: drain.c ---- */
+
+void drain_begin(struct server *v);
+/* True once everything that was asked for is done and read, or engine.drain_us is over. */
+bool drain_done(struct server *v);
+/* 0, or FAULT_STATE for new operations once the end has begun. */
+int drain_refuse(const struct server *v, struct fault *f) FAULT_MUST_USE;
+
+/* ---- the log of slow graphs: slow.c ---- */
+
+/* Says when the run began, and how much had been built by then. */
+void slow_begin(struct run *run);
+/* The device is done with it. */
+void slow_end(const struct run *run);
 
 /* ---- the supervisor: control.c ---- */
 

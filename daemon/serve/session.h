@@ -73,6 +73,8 @@ struct run {
 	enum track_form form;
 	uint64_t submitted_ns;       /* for who watches; 0: nobody did then */
 	bool tuned;                  /* it won the comparison of all forms of the graph */
+	uint64_t began_us;           /* where slow ones are logged: when, by loop_now(); else 0 */
+	uint64_t built;              /* programs that had been built by then */
 };
 
 /* A graph that was run, kept so that RECENT can tell of it. */

@@ -47,7 +47,9 @@ int submit_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "SUBMIT", f);
 	if (code)
 		return code;
-	code = add_operations(&b, &ops, f);
+	code = drain_refuse(r->session->server, f);
+	if (!code)
+		code = add_operations(&b, &ops, f);
 	if (code)
 		batch_refuse(&b, b.count, code, f);
 	name_outputs(&b, &outputs);

@@ -168,15 +168,20 @@ static bool is_bad(const char *source) {
 	return text && strstr(source, text + 1);
 }
 
-enum { EATEN_BYTES = 16 << 20 };
+enum { EATEN_BYTES = 16 << 20, GATE_US = 10000 };
 
 static void misbehave(void) {
-	const char *rule = getenv("FUSION_INTERPOSE_COMPILER");
+	const char *rule = getenv("FUSION_INTERPOSE_COMPILER"), *gate = getenv("FUSION_INTERPOSE_GATE");
 	volatile char *nowhere = NULL;
 	void *eaten;
 
 	while (!strncmp(rule, "hang:", 5))
 		pause();
+	if (!strncmp(rule, "hold:", 5)) {
+		while (gate && !access(gate, F_OK))
+			usleep(GATE_US);
+		return;
+	}
 	while (!strncmp(rule, "eat:", 4) && (eaten = malloc(EATEN_BYTES)))
 		memset(eaten, 1, EATEN_BYTES);
 	if (!strncmp(rule, "crash:", 6))
