@@ -14,12 +14,13 @@
 #   make bench-rows softmax, norms, variance and logsumexp over rows and columns, beside JAX and Inductor the same way
 #   make lint       clang-tidy, cppcheck, the layers
 #   make install    DESTDIR= prefix=/usr/local
+#   make deb        Debian packages into build/deb, by debhelper, looked through by lintian
 #   SANITIZE=address|thread  builds into build-address or build-thread
 #
 # Nobody edits a list: sources, kernels, patterns and tests are found by folder.
 
 VERSION := 0.1.0
-SOVERSION := 0
+SOVERSION := 1
 
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
@@ -132,7 +133,7 @@ FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing ope
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
-.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint install uninstall clean tests man
+.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -182,7 +183,8 @@ $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 	$(Q)ln -sf $(@F) $(B)/libfusion.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(B)/libfusion.so
 # Programs of the build tree find the library beside them or one folder up.
-LINK_FUSION = -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
+RPATH ?= -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
+LINK_FUSION = -L$(B) -lfusion $(RPATH)
 $(B)/fusionctl: $(OBJ_CTL) $(call obj,client/link.c) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)
@@ -326,6 +328,18 @@ bench-rows: all
 
 lint:
 	@sh tests/lint.sh $(B)
+
+# ---- packages ----
+
+# Built from a copy of the tree, in folders of its own.
+DEB := build/deb
+deb:
+	@sh tests/deps.sh debhelper lintian
+	@rm -rf $(DEB) && mkdir -p $(DEB)/fusiond-$(VERSION)
+	@tar -c --exclude='./build*' --exclude=./.git . | tar -x -C $(DEB)/fusiond-$(VERSION)
+	cd $(DEB)/fusiond-$(VERSION) && CC="$(CC)" dpkg-buildpackage -us -uc -b
+	lintian --fail-on error $(DEB)/*.changes
+	@ls $(DEB)/*.deb
 
 # ---- install ----
 

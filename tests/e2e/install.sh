@@ -21,7 +21,7 @@ done
 held "install_puts_everything_in_its_place"
 
 soname=$(objdump -p "$root/usr/lib/libfusion.so" | awk '$1 == "SONAME" { print $2 }')
-[ "$soname" = libfusion.so.0 ]
+[ "$soname" = libfusion.so.1 ]
 held "the_library_has_a_soname"
 others=$(nm -D --defined-only "$root/usr/lib/libfusion.so" | awk '$2 != "A" && $3 !~ /^fusion_/ { print $3 }')
 [ -z "$others" ] || {
