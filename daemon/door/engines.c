@@ -15,10 +15,13 @@
 #include "daemon/door/blame.h"
 
 enum {
-	/* An engine that ended is started again at once, then after growing pauses, until one has lived long. */
+	/*
+	 * An engine that ended is started again at once, then after growing pauses, until one has served for some time: the
+	 * graphs that end engines are refused, and pauses are for a driver that lets none live.
+	 */
 	RESTART_FIRST_US = 100 * 1000,
 	RESTART_MOST_US = 10 * 1000 * 1000,
-	RESTART_LIVED_US = 60 * 1000 * 1000,
+	RESTART_LIVED_US = 2 * 1000 * 1000,
 	/* An engine is looked at so many times within the shortest of its limits. */
 	WATCH_PARTS = 4,
 	/* Engines that end while they read a session's request, before the session is closed. */

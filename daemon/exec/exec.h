@@ -192,6 +192,7 @@ struct exec_counters {
 	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */
 	uint64_t slices;                                 /* launches of a part of a step */
 	uint64_t expired, cancelled;
+	uint64_t device_ns;                              /* measured, of all lanes, those that are gone included */
 	uint64_t interpreted;                            /* of the steps: those that an interpreter ran */
 	uint64_t moved, moved_bytes;                     /* residence.c: arrays that went to the host to make room */
 	uint64_t reached;                                /* arrays that kernels touched in the host's memory */

@@ -253,6 +253,7 @@ static void settle_item(struct item *i, double factor) {
 	if (!l)
 		return;
 	l->usage.device_ns += ns;
+	l->exec->counters.device_ns += ns;
 	if (l->group)
 		group_used(l->group, ns);
 	ready = l->state == LANE_READY;

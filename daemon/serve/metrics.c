@@ -18,7 +18,7 @@ static struct counters sum(const struct server *v) {
 void metrics_put(const struct server *v, struct wire_writer *w) {
 	const struct device_counters *d = device_counters(v->device);
 	const struct exec_counters *x = exec_counters(v->exec);
-	uint64_t arrays = 0, memory = 0, arenas = 0, queued = 0, device_ns = 0;
+	uint64_t arrays = 0, memory = 0, arenas = 0, queued = 0;
 	struct counters all = sum(v);
 
 	for (const struct session *s = v->sessions; s; s = s->hh.next) {
@@ -26,7 +26,6 @@ void metrics_put(const struct server *v, struct wire_writer *w) {
 		memory += space_used(s->space);
 		arenas += space_mapped(s->space);
 		queued += s->queued + s->gathered;
-		device_ns += lane_usage(s->lane)->device_ns;
 	}
 	wire_put_array(w, 1 + METRICS);
 	wire_put_uint(w, CONTROL_METRICS);
