@@ -87,7 +87,9 @@ void slots_recycle(struct slots *s, uint32_t count) {
 	for (uint32_t i = 0; i < count; i++)
 		slot_free(s, (uint32_t)s->released[i]);
 	s->released_count -= count;
-	memmove(s->released, s->released + count, s->released_count * sizeof *s->released);
+	/* Also where nothing was ever released, and no room was made. */
+	if (s->released_count)
+		memmove(s->released, s->released + count, s->released_count * sizeof *s->released);
 	if (!s->released_count)
 		s->released_bytes = 0;
 }

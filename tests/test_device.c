@@ -632,27 +632,36 @@ START_TEST(an_entry_with_a_foreign_key_is_built_again) {
 END_TEST
 
 /* The only note there is says now that another driver built its kernel. */
-static void change_note(void) {
-	char notes[128], *note = NULL, *driver;
-	struct cache_key key = { 0 };
-	struct dirent *e;
+static void change_note(const char *notes, const struct cache_key *key) {
+	char *note = NULL, *driver;
 	size_t size;
+
+	ck_assert_int_eq(cache_entry_read(notes, key, (void **)&note, &size), 0);
+	driver = note;
+	for (unsigned line = 0; line < 3; line++)
+		driver = strchr(driver, '\n') + 1;
+	*driver = '#';
+	ck_assert_int_eq(cache_entry_write(notes, key, note, size), 0);
+	free(note);
+}
+
+/* Some devices have kernels of their own beside the test's. */
+static void change_notes(void) {
+	struct cache_key key[16] = { 0 };
+	unsigned keys = 0;
+	char notes[128];
+	struct dirent *e;
 	DIR *dir;
 
 	snprintf(notes, sizeof notes, "%s/notes", folder);
 	dir = opendir(notes);
 	ck_assert_ptr_nonnull(dir);
-	while ((e = readdir(dir)) && cache_entry_key(e->d_name, &key))
-		;
-	ck_assert_ptr_nonnull(e);
+	while ((e = readdir(dir)) && keys < 16)
+		keys += !cache_entry_key(e->d_name, &key[keys]);
 	closedir(dir);
-	ck_assert_int_eq(cache_entry_read(notes, &key, (void **)&note, &size), 0);
-	driver = note;
-	for (unsigned line = 0; line < 3; line++)
-		driver = strchr(driver, '\n') + 1;
-	*driver = '#';
-	ck_assert_int_eq(cache_entry_write(notes, &key, note, size), 0);
-	free(note);
+	ck_assert_uint_gt(keys, 0);
+	for (unsigned i = 0; i < keys; i++)
+		change_note(notes, &key[i]);
 }
 
 START_TEST(why_a_program_is_built_again_is_told) {
@@ -662,7 +671,7 @@ START_TEST(why_a_program_is_built_again_is_told) {
 	ck_assert(!s.known && s.compile_us && s.first_us);
 	ck_assert_str_eq(s.why, "this kernel was not built here before");
 	device_close(d);
-	change_note();
+	change_notes();
 	d = open_with(config());
 	s = program_story(ready(d, OP_add));
 	ck_assert(!s.known);

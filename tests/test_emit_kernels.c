@@ -21,7 +21,7 @@
 
 enum {
 	TASKS = 8,
-	POOL_BYTES = 4 << 20,
+	POOL_BYTES = 8 << 20,
 	RECORD_WORDS = 2048,
 	GUARD = 256,
 	GATHER_EXTENT = 70, /* half of what an i8 says is beyond */

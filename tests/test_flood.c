@@ -113,7 +113,7 @@ END_TEST
 static unsigned long unit_descriptors(void) {
 	unsigned long value = 0;
 	char line[256];
-	FILE *f = fopen("systemd/fusiond.service", "r");
+	FILE *f = fopen("systemd/service", "r");
 
 	ck_assert_ptr_nonnull(f);
 	while (fgets(line, sizeof line, f))

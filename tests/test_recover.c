@@ -145,13 +145,15 @@ START_TEST(arrays_in_shared_memory_outlive_the_engine) {
 	strided = fusion_reshape(b, 2, back);
 	ck_assert_int_eq(fusion_sync(context), 0);
 	for (int i = 0; i < 3; i++) {
-		fusion_array *next;
+		fusion_array *sum, *next;
 
 		kill_engine(SIGKILL);
 		must_be(b, expected);
 		must_be(a, uploaded);
 		must_be(strided, expected);
-		next = fusion_sub(fusion_add(b, a), a);
+		sum = fusion_add(b, a);
+		next = fusion_sub(sum, a);
+		fusion_release(sum);
 		ck_assert_ptr_nonnull(next);
 		ck_assert_msg(!fusion_wait(next), "%s", fusion_error());
 		fusion_release(next);
@@ -413,7 +415,7 @@ static void *work(void *user) {
 		b = fusion_mul(a, a);
 	}
 	while (!wrong && !(atomic_load(&enough) && rounds)) {
-		fusion_array *d = fusion_add(b, a), *e = fusion_sub(fusion_mul(d, b), a);
+		fusion_array *d = fusion_add(b, a), *product = fusion_mul(d, b), *e = fusion_sub(product, a);
 		int code = fusion_read(e, value, sizeof value);
 
 		if (code && !lost_with_an_engine(code))
@@ -425,6 +427,7 @@ static void *work(void *user) {
 		known |= !code;
 		rounds += !code;
 		fusion_release(d);
+		fusion_release(product);
 		fusion_release(e);
 		if (!wrong && fusion_read(b, value, sizeof value))
 			wrong = strdup(fusion_error());
