@@ -102,11 +102,13 @@ static void expect_sessions(double wanted) {
 }
 
 static void start_remote(void) {
-	char text[URL] = "";
+	char text[URL] = "", self[16];
 	char *comma;
 
+	/* Who may open what is shared between this side and the other: the same user. */
+	snprintf(self, sizeof self, "%u", (unsigned)geteuid());
 	setenv("FUSIOND_REMOTE_LISTEN", "tcp://127.0.0.1:0,tls+tcp://127.0.0.1:0", 1);
-	setenv("FUSIOND_REMOTE_PLAIN_USER", "0", 1);
+	setenv("FUSIOND_REMOTE_PLAIN_USER", self, 1);
 	setenv("FUSIOND_REMOTE_CERTIFICATE", key_file("127.0.0.1", "pem"), 1);
 	setenv("FUSIOND_REMOTE_KEY", key_file("127.0.0.1", "key"), 1);
 	setenv("FUSIOND_REMOTE_AUTHORITY", key_file("authority", "pem"), 1);

@@ -507,9 +507,9 @@ int config_user(struct config_source *s, struct fault *f) {
 }
 
 int config_resolve(struct config *c, struct fault *f) {
+	/* Who only looks after the cache needs no socket: door_open() says so where there is no place for one. */
 	if (!*c->door_socket && !resolve_place(socket_places, c->door_socket, sizeof c->door_socket))
-		return fault_set(f, FAULT_ARGUMENT,
-			"no place for the socket: XDG_RUNTIME_DIR is not set; say --socket PATH");
+		*c->door_socket = 0;
 	if (!*c->cache_dir && !resolve_place(cache_places, c->cache_dir, sizeof c->cache_dir))
 		return fault_set(f, FAULT_ARGUMENT,
 			"no place for compiled kernels: HOME is not set; say --cache-dir PATH");

@@ -93,6 +93,8 @@ static int take_lock(struct supervisor *s, struct fault *f) {
 
 static int set_address(struct sockaddr_un *a, const char *path, struct fault *f) {
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (!*path)
+		return fault_set(f, FAULT_ARGUMENT, "no place for the socket: XDG_RUNTIME_DIR is not set; say --socket PATH");
 	if (*path == '/' && strlen(path) < sizeof a->sun_path - 24) {
 		memcpy(a->sun_path, path, strlen(path) + 1);
 		return 0;
