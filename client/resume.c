@@ -90,7 +90,6 @@ static void fail_dependents(struct fusion_context *c) {
 }
 
 static void fail_lost(struct fusion_context *c, struct value *v, int code) {
-	struct failure *failure;
 	struct fault f;
 
 	if (code == FAULT_REPEATABLE)
@@ -100,14 +99,7 @@ static void fail_lost(struct fusion_context *c, struct value *v, int code) {
 			"the operation was with the device when its engine ended, and may be what ended it; its result is lost, what it reads is as it was");
 	else
 		fault_set(&f, FAULT_LOST, "the array was on the device alone when its engine ended, or nothing is known of it");
-	fault_prefix(&f, "%s", v->op < OP_COUNT ? op_info(v->op)->name : "replay");
-	place_append(&f, v->place);
-	if (!c->deferred.code)
-		c->deferred = f;
-	failure = failure_new(&f);
-	if (failure)
-		value_fail(c, v, failure);
-	failure_drop(failure);
+	value_lose(c, v, &f);
 }
 
 /* [handle, code, ...] */

@@ -130,19 +130,10 @@ void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct f
 /* The daemon never heard of the handle. */
 static void op_forget(struct fusion_context *c, const struct sent_batch *b, const struct sent_op *o, const struct fault *why) {
 	struct value *v = slots_value(c->slots, o->slot);
-	struct failure *failure;
-	struct fault f = *why;
 
 	if (!v || v->seq != b->seq)
 		return;
-	fault_prefix(&f, "%s", v->op < OP_COUNT ? op_info(v->op)->name : "replay");
-	place_append(&f, v->place);
-	if (!c->deferred.code)
-		c->deferred = f;
-	failure = failure_new(&f);
-	if (failure)
-		value_fail(c, v, failure);
-	failure_drop(failure);
+	value_lose(c, v, why);
 	slots_forgo(c->slots, v->handle);
 	v->handle = 0;
 }

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "error.h"
 #include "flush.h"
 #include "handle.h"
 #include "tape.h"
@@ -202,4 +203,18 @@ void value_fail(struct fusion_context *c, struct value *v, struct failure *failu
 	v->arity = 0;
 	for (unsigned i = 0; i < arity; i++)
 		value_drop(c, v->in[i]);
+}
+
+void value_lose(struct fusion_context *c, struct value *v, const struct fault *why) {
+	struct failure *failure;
+	struct fault f = *why;
+
+	fault_prefix(&f, "%s", v->op < OP_COUNT ? op_info(v->op)->name : "replay");
+	place_append(&f, v->place);
+	if (!c->deferred.code)
+		c->deferred = f;
+	failure = failure_new(&f);
+	if (failure)
+		value_fail(c, v, failure);
+	failure_drop(failure);
 }

@@ -129,6 +129,8 @@ void value_tape(struct value *v);
 void value_keep(struct value *v);
 /* Marks it as failed; operands are dropped, its handle is released when it goes. */
 void value_fail(struct fusion_context *c, struct value *v, struct failure *failure);
+/* The same with the name of its operation and its place before and behind `why`, which the next call that waits for all tells, too. */
+void value_lose(struct fusion_context *c, struct value *v, const struct fault *why);
 
 struct failure *failure_new(const struct fault *f);      /* one reference; NULL: no memory */
 struct failure *failure_drop(struct failure *failure);   /* returns NULL; NULL is allowed */

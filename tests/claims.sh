@@ -32,6 +32,22 @@ claim() {
 	[ ! -e "$root/log" ] || tail -5 "$root/log"
 }
 
+# claim_json CLAIM EXPRESSION COMMAND...: is standard output one JSON text, in which this Python expression over `j` is true?
+claim_json() {
+	name=$1 expression=$2
+	shift 2
+	"$@" >"$root/out" 2>"$root/err" || true
+	if "${PYTHON:-/usr/bin/python3}" -c "import json, sys
+j = json.load(open(sys.argv[1]))
+sys.exit(not ($expression))" "$root/out"; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAIL $name: not true of the JSON: $expression"
+	sed 's/^/    /' "$root/out" "$root/err"
+}
+
 # start_on FOLDER: the daemon with its cache in that folder, once it answers. Its log is $root/log.
 start_on() {
 	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$1" --set device.measure=no >>"$root/log" 2>&1 &

@@ -2,22 +2,6 @@
 # fusionctl as a person meets it: each command, its JSON, its errors and its exit codes.
 . "$(dirname "$0")/../claims.sh"
 
-# Is standard output one JSON text, in which this Python expression over `j` is true?
-claim_json() {
-	name=$1 expression=$2
-	shift 2
-	"$@" >"$root/out" 2>"$root/err" || true
-	if "${PYTHON:-/usr/bin/python3}" -c "import json, sys
-j = json.load(open(sys.argv[1]))
-sys.exit(not ($expression))" "$root/out"; then
-		passed=$((passed + 1))
-		return
-	fi
-	failed=$((failed + 1))
-	echo "FAIL $name: not true of the JSON: $expression"
-	sed 's/^/    /' "$root/out" "$root/err"
-}
-
 ctl=$build/fusionctl
 cat >"$root/good.fz" <<'GRAPH'
 x = input f32[2,3] = 1 -2 nan inf 0.1 -0

@@ -4,22 +4,6 @@
 . "$(dirname "$0")/../claims.sh"
 python=${PYTHON:-/usr/bin/python3}
 
-# Is standard output one JSON text, in which this Python expression over `j` is true?
-claim_json() {
-	name=$1 expression=$2
-	shift 2
-	"$@" >"$root/out" 2>"$root/err" || true
-	if "$python" -c "import json, sys
-j = json.load(open(sys.argv[1]))
-sys.exit(not ($expression))" "$root/out"; then
-		passed=$((passed + 1))
-		return
-	fi
-	failed=$((failed + 1))
-	echo "FAIL $name: not true of the JSON: $expression"
-	sed 's/^/    /' "$root/out" "$root/err"
-}
-
 # until_true COMMAND...: tries for a minute; what follows says what is missing.
 until_true() {
 	tries=0
