@@ -14,6 +14,7 @@
 #   make bench-rows softmax, norms, variance and logsumexp over rows and columns, beside JAX and Inductor the same way
 #   make lint       clang-tidy, cppcheck, the layers
 #   make install    DESTDIR= prefix=/usr/local
+#   make install-python  the Python package, where $(PYTHON) looks below prefix (pythondir=)
 #   make deb        Debian packages into build/deb, by debhelper, looked through by lintian
 #   SANITIZE=address|thread  builds into build-address or build-thread
 #
@@ -36,6 +37,9 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 userunitdir ?= $(prefix)/lib/systemd/user
 sysusersdir ?= $(prefix)/lib/sysusers.d
 tmpfilesdir ?= $(prefix)/lib/tmpfiles.d
+# Where Python looks below this prefix: Debian's has dist-packages for that, with other numbers below /usr and /usr/local.
+pythondir ?= $(shell $(PYTHON) -c 'import site, sys; lib = "$(prefix)/lib"; \
+	print(next((d for d in site.getsitepackages() if d.startswith(lib)), lib + "/python%d.%d/site-packages" % sys.version_info[:2]))')
 
 CC ?= gcc
 # Sanitizers see as much at -O1, and half of what they compile is for them.
@@ -105,6 +109,8 @@ PYTHON_HEADER := $(wildcard $(PYTHON_INCLUDE)/Python.h)
 SRC_PYTHON := $(wildcard client/python/src/*.c)
 OBJ_PYTHON := $(call obj,$(SRC_PYTHON))
 PYTHON_MADE := nn.py _core.pyi
+# By which Python's tools know that the package is there, and libraries that it has the array API standard's namespace.
+PYTHON_INFO := $(addprefix $(B)/python/fusion-$(VERSION).dist-info/,METADATA entry_points.txt)
 PYTHON_PACKAGE := $(patsubst client/python/%,$(B)/python/%,$(wildcard client/python/fusion/*.py client/python/fusion/py.typed)) \
 	$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)) $(B)/python/fusion/_core.abi3.so
 
@@ -133,7 +139,7 @@ FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing ope
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
-.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install uninstall clean tests man
+.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install install-python python-headers uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -227,7 +233,7 @@ tests: $(TESTS)
 
 # ---- Python ----
 
-python: $(PYTHON_PACKAGE)
+python: $(PYTHON_PACKAGE) $(PYTHON_INFO)
 
 $(OBJ_PYTHON): CPPFLAGS += -isystem $(PYTHON_INCLUDE) -DPy_LIMITED_API=0x030B0000
 # Tables of types hold functions as void pointers: that is Python's interface.
@@ -235,13 +241,16 @@ $(OBJ_PYTHON): ALL_CFLAGS += -Wno-pedantic
 $(B)/python/fusion/_core.abi3.so: $(OBJ_PYTHON) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -shared $(OBJ_PYTHON) -o $@ -L$(B) -lfusion -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../..'
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared $(OBJ_PYTHON) -o $@ -L$(B) -lfusion $(if $(RPATH),-Wl$(comma)-rpath$(comma)'$$ORIGIN/../..:$$ORIGIN/../../..')
 $(addprefix $(B)/python/fusion/,$(PYTHON_MADE)): $(B)/python/fusion/%: client/python/generate.py protocol/ops.def protocol/attributes.def client/python/src/names.def
 	@mkdir -p $(@D)
 	$(Q)$(PYTHON) client/python/generate.py $* >$@
 $(B)/python/fusion/%: client/python/fusion/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
+$(PYTHON_INFO): client/python/generate.py client/python/pyproject.toml
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) client/python/generate.py $(@F) >$@
 
 clean:
 	rm -rf build build-address build-thread
@@ -334,7 +343,7 @@ lint:
 # Built from a copy of the tree, in folders of its own.
 DEB := build/deb
 deb:
-	@sh tests/deps.sh debhelper lintian
+	@sh tests/deps.sh debhelper dh-python lintian
 	@rm -rf $(DEB) && mkdir -p $(DEB)/fusiond-$(VERSION)
 	@tar -c --exclude='./build*' --exclude=./.git . | tar -x -C $(DEB)/fusiond-$(VERSION)
 	cd $(DEB)/fusiond-$(VERSION) && CC="$(CC)" dpkg-buildpackage -us -uc -b
@@ -372,6 +381,13 @@ install: all
 	$(INSTALL) -m 644 systemd/fusiond.tmpfiles $(DESTDIR)$(tmpfilesdir)/fusiond.conf
 	$(if $(DESTDIR),,-ldconfig)
 
+python-headers:
+	@echo "$(PYTHON) has no headers here, with which to build an extension module: install python3-dev" >&2; exit 1
+install-python: $(if $(PYTHON_HEADER),python,python-headers)
+	$(INSTALL) -d $(DESTDIR)$(pythondir)/fusion $(DESTDIR)$(pythondir)/fusion-$(VERSION).dist-info
+	$(INSTALL) -m 644 $(PYTHON_PACKAGE) $(DESTDIR)$(pythondir)/fusion
+	$(INSTALL) -m 644 $(PYTHON_INFO) $(DESTDIR)$(pythondir)/fusion-$(VERSION).dist-info
+
 uninstall:
 	rm -f $(DESTDIR)$(sbindir)/fusiond $(addprefix $(DESTDIR)$(libexecdir)/fusiond/,fusiond-engine fusiond-gateway) $(DESTDIR)$(bindir)/fusionctl
 	rm -f $(DESTDIR)$(completiondir)/fusionctl
@@ -381,4 +397,5 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(UNITS)) $(DESTDIR)$(userunitdir)/fusiond.service
 	rm -f $(addprefix $(DESTDIR)$(datadir)/fusiond/systemd/,$(DROPINS))
 	rm -f $(DESTDIR)$(sysusersdir)/fusiond.conf $(DESTDIR)$(tmpfilesdir)/fusiond.conf
+	rm -rf $(DESTDIR)$(pythondir)/fusion $(DESTDIR)$(pythondir)/fusion-$(VERSION).dist-info
 	-rmdir $(DESTDIR)$(libexecdir)/fusiond $(DESTDIR)$(datadir)/fusiond/systemd $(DESTDIR)$(datadir)/fusiond 2>/dev/null

@@ -6,7 +6,7 @@ set -eu
 packages="gcc make pkg-config libc6-dev
 libnng-dev libmbedtls-dev libmsgpack-dev libinih-dev libcjson-dev libxxhash-dev uthash-dev libsystemd-dev libncurses-dev
 ocl-icd-opencl-dev opencl-headers pocl-opencl-icd binutils
-check openssl python3-numpy python3-mpmath python3-dev python3-pytest mandoc $*"
+check openssl python3-numpy python3-mpmath python3-dev python3-pytest python3-setuptools python3-wheel mandoc $*"
 
 missing=
 for package in $packages; do

@@ -2,6 +2,7 @@
 
     generate.py nn.py > nn.py            a function for each composite
     generate.py _core.pyi > _core.pyi    the types of the extension module's functions
+    generate.py METADATA, generate.py entry_points.txt    what Python's tools know of a package, from pyproject.toml
 
 It refuses a table whose lines it does not understand.
 """
@@ -117,8 +118,29 @@ def print_stubs():
     print("def __getattr__(name: str) -> Any: ...")
 
 
+def section(name):
+    """What pyproject.toml says there: Python reads that language by itself from 3.11 only, and here it is one line a value."""
+    text = "\n".join(lines("client/python/pyproject.toml"))
+    found = re.search(rf"^\[{re.escape(name)}\]\n((?:\w.*\n)*)", text, re.M)
+    if not found:
+        sys.exit(f"generate.py: pyproject.toml has no section {name}")
+    return dict(re.findall(r'^([\w-]+) = "([^"]*)"$', found.group(1), re.M))
+
+
+def print_metadata():
+    project = section("project")
+    print(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\nSummary: {project['description']}")
+    print(f"Requires-Python: {project['requires-python']}")
+
+
+def print_entry_points():
+    for name, module in section('project.entry-points."array_api"').items():
+        print(f"[array_api]\n{name} = {module}")
+
+
 if __name__ == "__main__":
-    made = {"nn.py": print_networks, "_core.pyi": print_stubs}.get(sys.argv[1] if len(sys.argv) == 2 else "")
+    made = {"nn.py": print_networks, "_core.pyi": print_stubs, "METADATA": print_metadata,
+            "entry_points.txt": print_entry_points}.get(sys.argv[1] if len(sys.argv) == 2 else "")
     if not made:
-        sys.exit("usage: generate.py nn.py|_core.pyi")
+        sys.exit("usage: generate.py nn.py|_core.pyi|METADATA|entry_points.txt")
     made()

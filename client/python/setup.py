@@ -5,6 +5,7 @@ where it has one already. From Python 3.11 on the module uses the limited API: o
 """
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from setuptools.command.build_ext import build_ext
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 BUILD = os.path.join(ROOT, "build")
-VERSION = "0.1.0"
+VERSION, SOVERSION = (re.search(rf"^{name} := (.*)$", open(os.path.join(ROOT, "Makefile"), encoding="utf-8").read(), re.M).group(1)
+                      for name in ("VERSION", "SOVERSION"))
 LIMITED = sys.version_info >= (3, 11)
 
 
@@ -24,7 +26,7 @@ class Build(build_ext):
         subprocess.run(["make", "-s", "-C", ROOT, f"build/libfusion.so.{VERSION}"], check=True)
         super().run()
         package = os.path.join(HERE if self.inplace else self.build_lib, "fusion")
-        shutil.copy(os.path.join(BUILD, f"libfusion.so.{VERSION}"), os.path.join(package, "libfusion.so.0"))
+        shutil.copy(os.path.join(BUILD, f"libfusion.so.{VERSION}"), os.path.join(package, f"libfusion.so.{SOVERSION}"))
         for name in ("nn.py", "_core.pyi"):
             with open(os.path.join(package, name), "w", encoding="utf-8") as file:
                 subprocess.run([sys.executable, os.path.join(HERE, "generate.py"), name], stdout=file, check=True)

@@ -51,6 +51,15 @@ until [ -S "$root/run/door" ] || [ $tries = 100 ]; do
 done
 FUSION_SOCKET=$root/run/door LD_LIBRARY_PATH=$root/usr/lib "$root/x"
 held "the_program_of_the_readme_runs"
+python=${PYTHON:-/usr/bin/python3}
+if make --no-print-directory install-python DESTDIR="$root" prefix=/usr >"$root/python" 2>&1; then
+	place=$(dirname "$(find "$root/usr/lib" -path '*/fusion/__init__.py')")
+	FUSION_SOCKET=$root/run/door PYTHONPATH=${place%/fusion} "$python" -c 'import fusion; assert (fusion.arange(3) + 1).tolist() == [1, 2, 3]'
+	held "the_python_package_finds_the_library_that_was_installed"
+else
+	grep -q 'install python3-dev' "$root/python"
+	echo "note: no headers of Python here; its package was not installed"
+fi
 kill "$daemon"
 wait "$daemon" || true
 daemon=
