@@ -20,6 +20,7 @@
 #include "define.h"
 #include "flush.h"
 #include "handle.h"
+#include "pattern.h"
 #include "resume.h"
 #include "rule.h"
 #include "tape.h"
@@ -127,6 +128,7 @@ static void context_free(struct fusion_context *c) {
 	slab_free(&c->tapes);
 	c->rules = rules_free(c->rules);
 	defined_free(c->definitions);
+	own_patterns_free(c->patterns);
 	options_free(&c->options);
 	for (unsigned i = 0; i < c->settings; i++)
 		free(c->setting[i]);
@@ -230,9 +232,12 @@ static void keep_setting(struct fusion_context *c, const char *name, const char 
 }
 
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]) {
+	unsigned count = 0;
+
 	for (unsigned i = 0; i < c->settings; i++)
-		setting[i] = (struct door_setting){ c->setting[i], c->setting[i] + strlen(c->setting[i]) + 1 };
-	return c->settings;
+		if (!pattern_is_switch(c->setting[i]))
+			setting[count++] = (struct door_setting){ c->setting[i], c->setting[i] + strlen(c->setting[i]) + 1 };
+	return count;
 }
 
 /* fusion.debug runs operations singly, so that the one to blame is known. */

@@ -57,6 +57,7 @@ struct fusion_context {
 	uint64_t kept_bytes, kept_peak;  /* contents that tapes keep */
 
 	struct defined *definitions;     /* of fusion_define_op() and of the daemon, newest first */
+	struct pattern *patterns;        /* that this session defined: see pattern.h */
 	struct fusion_capture *capture;  /* being recorded, or NULL */
 	/* Of this session, as they hold now: another engine begins with them. */
 	char *setting[SETTINGS_KEPT];    /* the name, and behind its end the value */
@@ -76,7 +77,7 @@ void context_leave(struct fusion_context *c);
 /* For release: locks also a closed or lost context. False in a forked child: touch nothing. */
 bool context_enter_release(struct fusion_context *c) FAULT_MUST_USE;
 
-/* The settings to go on with; how many. Texts are the context's. */
+/* The settings to go on with, without switches of patterns; how many. Texts are the context's. */
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
 /* True in a process forked from one that had opened a context. */
 bool context_forked(void);

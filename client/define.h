@@ -25,9 +25,9 @@ int defined_record(const struct defined *d, struct recording *r, const struct op
 /* Records what a definition says once more, over these values; *vp comes with a reference. */
 int defined_again(const struct definition *d, struct recording *r, unsigned count, struct value *const *in,
 	const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
-/* What this context's daemon calls an operation with a body; 0: op is no such. */
 /* Another engine has the session, and its own numbers: asks for them. */
 int defined_resume(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* What this context's daemon calls an operation with a body; 0: op is no such. */
 unsigned defined_number(const struct fusion_context *c, unsigned op);
 /* Takes in the daemon's answer. */
 int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) FAULT_MUST_USE;

@@ -23,7 +23,7 @@
  *   FUSION_E_REPEATABLE  it was not begun: record the operations again; their operands are as they were
  *   FUSION_E_UNKNOWN     it was with the device then, and may be what ended the engine: recording it again may end the next one, too.
  *                        Also of a call other than an operation, which may have had its effect
- *   FUSION_E_LOST        it was computed, but lay on the device alone; so does a recorded graph (fusion_capture), and an exported array
+ *   FUSION_E_LOST        it was computed, but lay on the device alone
  * with a sentence that names the operation and its line; fusion_sync() gives the first of these. Ask an array by fusion_wait().
  *
  * Threads: every function may be called from any thread; a context serialises its calls. The last

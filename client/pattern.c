@@ -1,9 +1,135 @@
-/* Fusion patterns that users define: the daemon reads and keeps them, so all of it is a question to it. */
+/*
+ * Fusion patterns that users define: the daemon reads and keeps them, so all of it is a question to it. What a session defined goes
+ * with its engine, so the context remembers the texts, and tells them to the next one. Patterns for all clients are the administrator's to
+ * define again.
+ */
+#include "pattern.h"
+
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/message.h"
 #include "context.h"
 #include "record.h"
+
+struct pattern {
+	struct pattern *next;
+	char *signature, *text;
+};
+
+/* ---- what is remembered ---- */
+
+static void pattern_free(struct pattern *p) {
+	free(p->signature);
+	free(p->text);
+	free(p);
+}
+
+struct pattern *own_patterns_free(struct pattern *first) {
+	while (first) {
+		struct pattern *next = first->next;
+
+		pattern_free(first);
+		first = next;
+	}
+	return NULL;
+}
+
+/* "name(a, b)", or a name alone. */
+static bool same_name(const char *signature, const char *name) {
+	size_t length = strcspn(name, " (");
+
+	return length == strcspn(signature, " (") && !strncmp(signature, name, length);
+}
+
+static void forget(struct fusion_context *c, const char *name) {
+	struct pattern **link = &c->patterns, *p;
+
+	while ((p = *link))
+		if (same_name(p->signature, name)) {
+			*link = p->next;
+			pattern_free(p);
+		} else {
+			link = &p->next;
+		}
+}
+
+/* At the end: a later one may stand on an earlier one. Where memory is short the next engine does not hear of it. */
+static void remember(struct fusion_context *c, const char *signature, const char *text) {
+	struct pattern *p = calloc(1, sizeof *p), **link = &c->patterns;
+
+	if (!p)
+		return;
+	p->signature = strdup(signature);
+	p->text = strdup(text);
+	if (!p->signature || !p->text) {
+		pattern_free(p);
+		return;
+	}
+	while (*link)
+		link = &(*link)->next;
+	*link = p;
+}
+
+/* ---- another engine ---- */
+
+/* A refusal is no reason to end a session: results are the same without the pattern. */
+static int answer_or_loss(struct fusion_context *c, int r, const struct answer *a) {
+	return r && a->done && !c->stream.lost.code ? 0 : r;
+}
+
+static int define_again(struct fusion_context *c, const struct pattern *p, struct fault *f) {
+	struct wire_writer *w;
+	struct request *q;
+	struct answer a = { 0 };
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, REQUEST_PATTERN, 3);
+	wire_put_uint(w, false);
+	wire_put_text(w, p->signature);
+	wire_put_text(w, p->text);
+	r = stream_send(c, q, &a, f);
+	if (!r)
+		r = stream_wait(c, q, &a, f);
+	return answer_or_loss(c, r, &a);
+}
+
+static int switch_again(struct fusion_context *c, const char *name, const char *value, struct fault *f) {
+	struct wire_writer *w;
+	struct request *q;
+	struct answer a = { 0 };
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, REQUEST_CONFIGURE, 2);
+	wire_put_text(w, name);
+	wire_put_text(w, value);
+	r = stream_send(c, q, &a, f);
+	if (!r)
+		r = stream_wait(c, q, &a, f);
+	return answer_or_loss(c, r, &a);
+}
+
+bool pattern_is_switch(const char *setting) {
+	return !strncmp(setting, PATTERN_SWITCH, strlen(PATTERN_SWITCH));
+}
+
+int own_patterns_resume(struct fusion_context *c, struct fault *f) {
+	int r = 0;
+
+	for (const struct pattern *p = c->patterns; !r && p; p = p->next)
+		r = define_again(c, p, f);
+	for (unsigned i = 0; !r && i < c->settings; i++)
+		if (pattern_is_switch(c->setting[i]))
+			r = switch_again(c, c->setting[i], c->setting[i] + strlen(c->setting[i]) + 1, f);
+	return r;
+}
+
+/* ---- questions ---- */
 
 static int send_texts(struct recording *r, enum message_request kind, bool whole_daemon, const char *const *text, unsigned texts) {
 	struct wire_writer *w;
@@ -37,6 +163,10 @@ static int ask(fusion_context *context, const char *what, enum message_request k
 		return fusion_error_code();
 	failed = send_texts(&r, kind, whole_daemon, text, texts);
 	f = r.fault;
+	if (!failed && !whole_daemon && kind == REQUEST_PATTERN)
+		remember(context, text[0], text[1]);
+	else if (!failed && !whole_daemon)
+		forget(context, text[0]);
 	context_leave(context);
 	return error_report(failed, &f);
 }

@@ -8,6 +8,7 @@
 #include "context.h"
 #include "define.h"
 #include "handle.h"
+#include "pattern.h"
 #include "sent.h"
 
 enum {
@@ -204,6 +205,8 @@ static int resume_once(struct fusion_context *c, struct fault *f) {
 		r = agree(c, f);
 	if (!r)
 		r = defined_resume(c, f);
+	if (!r)
+		r = own_patterns_resume(c, f);
 	/* It has gone, too: once more. */
 	return r && c->stream.adrift && resume_possible(c) ? 0 : r;
 }

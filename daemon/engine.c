@@ -255,7 +255,7 @@ static void close_all(struct engine *e) {
 }
 
 static int serve(struct engine *e, const struct command *c) {
-	int r = control_ready(c->control, c->url, device_name(e->device));
+	int r = control_ready(c->control, c->url, device_name(e->device), device_driver(e->device));
 
 	return r ? r : server_run(e->server, e->signals);
 }

@@ -55,6 +55,7 @@ enum arena_owner {
 	ARENA_OF_CLIENT,
 	ARENA_OF_ENGINE,
 	ARENA_SHARED,
+	ARENA_HELD,
 	ARENA_OWNERS,
 };
 

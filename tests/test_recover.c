@@ -127,6 +127,10 @@ static void begin_busy(void) {
 	unsetenv("FUSIOND_ENGINE_QUARANTINE_US");
 }
 
+static void begin_discrete(void) {
+	begin_with("device.discrete=yes");
+}
+
 static void begin_by_nng(void) {
 	setenv("FUSION_TRANSPORT", "nng", 1);
 	begin_with("fusion.enabled=no");
@@ -262,6 +266,117 @@ START_TEST(recorded_graphs_and_settings_are_the_next_engines_too) {
 }
 END_TEST
 
+/* Patterns of the session, and whether they are on, are the next engine's, too. */
+START_TEST(patterns_and_their_switches_are_the_next_engines_too) {
+	char *before, *after, *settings;
+
+	ck_assert_msg(!fusion_define_pattern(context, "thrice_(a)", "a + a + a", false), "%s", fusion_error());
+	ck_assert_msg(!fusion_define_pattern(context, "gone_(a, b)", "a * b - a", false), "%s", fusion_error());
+	ck_assert_int_eq(fusion_forget_pattern(context, "gone_", false), 0);
+	ck_assert_msg(!fusion_configure(context, "fusion.pattern.thrice_", "off"), "%s", fusion_error());
+	before = fusion_patterns(context);
+	ck_assert_ptr_nonnull(strstr(before, "thrice_"));
+	kill_engine(SIGKILL);
+	after = fusion_patterns(context);
+	ck_assert_msg(after != NULL, "%s", fusion_error());
+	ck_assert_str_eq(after, before);
+	settings = fusion_settings(context, false);
+	ck_assert_msg(strstr(settings, "thrice_") != NULL, "%s", settings);
+	free(settings);
+	free(before);
+	free(after);
+}
+END_TEST
+
+/* ---- shared arrays ---- */
+
+/* In place in the shared memory. */
+static void write_all(fusion_array *a, float first) {
+	void *memory = NULL;
+	float *value;
+
+	ck_assert_msg(!fusion_map(a, FUSION_MAP_WRITE, &memory), "%s", fusion_error());
+	value = memory;
+	for (int i = 0; i < ELEMENTS; i++)
+		value[i] = first + (float)i;
+	ck_assert_msg(!fusion_unmap(a), "%s", fusion_error());
+}
+
+START_TEST(shared_arrays_and_tokens_outlive_the_engine) {
+	float expected[ELEMENTS], value[ELEMENTS];
+	struct fusion_token reading, writing;
+	fusion_context *other = open_context(), *third;
+	fusion_array *a = numbers(context, 3), *b = fusion_exp(a), *theirs, *late;
+
+	read_all(b, expected);
+	ck_assert_msg(!fusion_export(b, FUSION_SHARE_READ, 0, &reading), "%s", fusion_error());
+	ck_assert_msg(!fusion_export(b, FUSION_SHARE_READ_WRITE, 0, &writing), "%s", fusion_error());
+	theirs = fusion_import(other, &writing);
+	ck_assert_msg(theirs != NULL, "%s", fusion_error());
+	for (int i = 0; i < 2; i++) {
+		kill_engine(SIGKILL);
+		must_be(b, expected);
+		must_be(theirs, expected);
+	}
+	/* They are still one array, which both may use. */
+	write_all(theirs, 7);
+	for (int i = 0; i < ELEMENTS; i++)
+		expected[i] = 7 + (float)i;
+	must_be(b, expected);
+	late = fusion_add(b, a);
+	read_all(late, value);
+	fusion_release(late);
+	/* Tokens open it, and no more than they say. */
+	third = open_context();
+	late = fusion_import(third, &reading);
+	ck_assert_msg(late != NULL, "%s", fusion_error());
+	must_be(late, expected);
+	ck_assert_int_eq(fusion_map(late, FUSION_MAP_WRITE, (void *[]){ NULL }), FUSION_E_STATE);
+	ck_assert_msg(!fusion_revoke(context, &reading), "%s", fusion_error());
+	ck_assert_ptr_null(fusion_import(third, &reading));
+	/* It goes with its last holder. */
+	kill_engine(SIGKILL);
+	fusion_release(b);
+	must_be(theirs, expected);
+	must_be(late, expected);
+	fusion_close(third);
+	fusion_release(late);
+	must_be(theirs, expected);
+	fusion_release(theirs);
+	ck_assert_int_eq(fusion_sync(other), 0);
+	expect_back(context, "shared_arrays", 0);
+	fusion_release(a);
+	fusion_close(other);
+}
+END_TEST
+
+/* Who writes it when the engine ends goes on, and others are kept off meanwhile. */
+START_TEST(a_shared_array_that_is_being_written_stays_so) {
+	float expected[ELEMENTS], value[ELEMENTS];
+	struct fusion_token token;
+	fusion_context *other = open_context();
+	fusion_array *a = numbers(context, 3), *theirs;
+	void *memory = NULL;
+
+	ck_assert_msg(!fusion_export(a, FUSION_SHARE_READ_WRITE, 0, &token), "%s", fusion_error());
+	theirs = fusion_import(other, &token);
+	ck_assert_msg(theirs != NULL, "%s", fusion_error());
+	ck_assert_msg(!fusion_map(theirs, FUSION_MAP_WRITE, &memory), "%s", fusion_error());
+	kill_engine(SIGKILL);
+	/* The next engine knows of the writer once its session has come. */
+	ck_assert_int_eq(fusion_sync(other), 0);
+	ck_assert_int_eq(fusion_read(a, value, sizeof value), FUSION_E_STATE);
+	for (int i = 0; i < ELEMENTS; i++)
+		((float *)memory)[i] = expected[i] = (float)i;
+	ck_assert_msg(!fusion_unmap(theirs), "%s", fusion_error());
+	ck_assert_int_eq(fusion_sync(other), 0);
+	must_be(a, expected);
+	fusion_release(a);
+	fusion_release(theirs);
+	fusion_close(other);
+}
+END_TEST
+
 /* ---- faults in the driver ---- */
 
 static char faults[96];
@@ -381,6 +496,44 @@ START_TEST(a_graph_that_ends_two_engines_is_refused_until_it_is_cleared) {
 }
 END_TEST
 
+/* A restart of the daemon makes no graph innocent; a list that somebody changed is not believed. */
+START_TEST(a_refused_graph_is_refused_by_the_next_daemon_too) {
+	float value[ELEMENTS];
+	char text[4096], command[200];
+	fusion_array *a, *c;
+	int code;
+
+	for (int i = 0; i < 2; i++) {
+		a = numbers(context, 1);
+		read_all(a, value);
+		c = fusion_square(a);
+		fault("launch", "abort");
+		ck_assert_int_eq(fusion_read(c, value, sizeof value), FUSION_E_UNKNOWN);
+		fusion_release(c);
+		fusion_release(a);
+	}
+	snprintf(command, sizeof command, "test \"$(stat -c %%a %s/cache/quarantine)\" = 600", folder);
+	ck_assert_int_eq(system(command), 0);
+	for (int i = 0; i < 2; i++) {
+		fusion_close(context);
+		daemon_end();
+		if (i) {
+			snprintf(command, sizeof command, "sed -i '$s/ 2 / 3 /' %s/cache/quarantine", folder);
+			ck_assert_int_eq(system(command), 0);
+		}
+		begin_with_faults();
+		a = numbers(context, 1);
+		c = fusion_square(a);
+		code = fusion_read(c, value, sizeof value);
+		ck_assert_msg(code == (i ? 0 : FUSION_E_QUARANTINE), "%s: %s", fusion_code_name(code), fusion_error());
+		fusion_release(c);
+		fusion_release(a);
+		ck_assert_int_eq(ctl("quarantine", text, sizeof text), 0);
+		ck_assert_msg((strstr(text, "refused") == NULL) == (i == 1), "%s", text);
+	}
+}
+END_TEST
+
 /* ---- many at once ---- */
 
 enum { BUSY = 8, BUSY_KILLS = 8 };
@@ -473,7 +626,7 @@ int main(void) {
 	char remove[128];
 	int failed;
 	Suite *s = suite_create("recover");
-	TCase *ring = tcase_create("by the ring"), *nng = tcase_create("by nng"),
+	TCase *ring = tcase_create("by the ring"), *discrete = tcase_create("discrete"), *nng = tcase_create("by nng"),
 		*faulty = tcase_create("faults"), *busy = tcase_create("busy");
 
 	tcase_set_timeout(ring, TEST_SECONDS);
@@ -482,7 +635,14 @@ int main(void) {
 	tcase_add_test(ring, what_was_not_begun_may_be_asked_for_again);
 	tcase_add_test(ring, memory_of_uploads_is_used_again);
 	tcase_add_test(ring, recorded_graphs_and_settings_are_the_next_engines_too);
+	tcase_add_test(ring, patterns_and_their_switches_are_the_next_engines_too);
+	tcase_add_test(ring, shared_arrays_and_tokens_outlive_the_engine);
+	tcase_add_test(ring, a_shared_array_that_is_being_written_stays_so);
 	suite_add_tcase(s, ring);
+	tcase_set_timeout(discrete, TEST_SECONDS);
+	tcase_add_checked_fixture(discrete, begin_discrete, end);
+	tcase_add_test(discrete, shared_arrays_and_tokens_outlive_the_engine);
+	suite_add_tcase(s, discrete);
 	tcase_set_timeout(nng, TEST_SECONDS);
 	tcase_add_checked_fixture(nng, begin_by_nng, end);
 	tcase_add_test(nng, arrays_in_shared_memory_outlive_the_engine);
@@ -493,6 +653,7 @@ int main(void) {
 	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, sizeof ways / sizeof *ways);
 	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, 3);
 	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
+	tcase_add_test(faulty, a_refused_graph_is_refused_by_the_next_daemon_too);
 	suite_add_tcase(s, faulty);
 	tcase_set_timeout(busy, TEST_SECONDS);
 	tcase_add_checked_fixture(busy, begin_busy, end);

@@ -176,7 +176,8 @@ static void settle_buffer(struct catalogue_buffer *b, uint64_t completed) {
 }
 
 static void count_array(const struct catalogue *c, const struct catalogue_entry *e, struct catalogue_count *count) {
-	const struct catalogue_entry *b = catalogue_find(c, e->of_array.buffer, CATALOGUE_BUFFER, e->session);
+	uint64_t owner = e->of_array.share ? catalogue_owner(e->of_array.share) : e->session;
+	const struct catalogue_entry *b = catalogue_find(c, e->of_array.buffer, CATALOGUE_BUFFER, owner);
 
 	if (b && b->of_buffer.state == CATALOGUE_THERE)
 		count->kept++;

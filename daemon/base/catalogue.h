@@ -3,8 +3,11 @@
  * and keeps, one for each device; the engine writes it as it works, the next engine reads it.
  *
  * It holds entries of one size: a session (which of its requests were accepted, and have run), a buffer (where its value
- * lies, and since when), an array (its handle, type, view and buffer). An entry's `kind` is written last where
+ * lies, and since when), an array (its handle, type, view and buffer), and of shared arrays the share, who holds it, and tokens
+ * that open it. An entry's `kind` is written last where
  * it is made and first where it goes, so that a process that dies at any point leaves whole entries.
+ *
+ * Entries are a session's, but what belongs to a shared array itself is its memory's: catalogue_owner().
  *
  * Whether a value is there: a buffer says WRITING before the first launch that writes it, then THERE with the number after
  * which the launch has ended; `completed` of the header is the last number that has. So completing costs one store for
@@ -20,6 +23,7 @@
 #include <stdint.h>
 
 #include "protocol/fault.h"
+#include "protocol/limits.h"
 #include "protocol/shape.h"
 
 enum catalogue_kind {
@@ -28,6 +32,9 @@ enum catalogue_kind {
 	CATALOGUE_BUFFER,
 	CATALOGUE_ARRAY,
 	CATALOGUE_RUN,
+	CATALOGUE_SHARE,             /* an array that sessions hold together */
+	CATALOGUE_HOLD,              /* a session holds one */
+	CATALOGUE_TOKEN,
 };
 
 /* Of a run, as far as it is. */
@@ -68,8 +75,29 @@ struct catalogue_array {
 	uint64_t handle, version;
 	uint32_t buffer;                     /* its entry; NONE: it waits for one, or has a fault */
 	uint32_t fault;                      /* code; 0: none */
+	uint32_t share;                      /* arena of the share that it is of; 0: of none */
+	uint8_t writable, mapped;            /* ... whether the session may write it, and does */
 	struct view view;
 	struct tensor_type type;
+};
+
+struct catalogue_share {
+	uint64_t version;
+	uint32_t uid;                        /* of who exported it */
+	uint32_t buffer;                     /* its entry */
+	struct view view;
+	struct tensor_type type;
+};
+
+struct catalogue_hold {
+	uint32_t arena;                      /* of the share */
+	uint32_t own, writable;              /* the session exported it; may write it */
+};
+
+struct catalogue_token {
+	uint32_t arena, rights;
+	uint64_t until_us;                   /* by loop_now(), which goes on from one process to the next */
+	unsigned char bytes[LIMIT_TOKEN_BYTES];
 };
 
 /* A graph under way: what may be to blame where the engine dies. */
@@ -96,6 +124,9 @@ struct catalogue_entry {
 		struct catalogue_buffer of_buffer;
 		struct catalogue_array of_array;
 		struct catalogue_run of_run;
+		struct catalogue_share of_share;
+		struct catalogue_hold of_hold;
+		struct catalogue_token of_token;
 	};
 };
 
@@ -126,6 +157,15 @@ struct catalogue_count {
 	uint32_t kept, lost;                 /* arrays that are there; that are not */
 };
 
+/* In place of a session's number: an entry is of the shared array with this arena. Sessions are counted from 1, so none is like it. */
+static inline uint64_t catalogue_owner(uint32_t arena) {
+	return UINT64_C(1) << 63 | arena;
+}
+
+static inline bool catalogue_is_share(uint64_t session) {
+	return session >> 63;
+}
+
 /* A new one: a descriptor, or -errno. */
 int catalogue_create(void);
 /* Maps it; fd stays the caller's, and open. 0 or -errno. */
@@ -149,8 +189,8 @@ struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry
 /* ---- the supervisor, while no engine has it ---- */
 
 /*
- * The engine is dead: what it had completed is THERE for good, the rest never will be. Entries of sessions for which `keeps` says no go. Harmless
- * when done again.
+ * The engine is dead: what it had completed is THERE for good, the rest never will be. Entries of sessions, and of shared arrays, for which `keeps` says
+ * no go. Harmless when done again.
  */
 void catalogue_settle(struct catalogue *c, bool (*keeps)(void *user, uint64_t session), void *user,
 	struct catalogue_count *count);

@@ -77,12 +77,12 @@ int client_arenas_tell(struct client *c) {
 		struct client_arena *a = &c->arena[i];
 		struct wire_writer w;
 
-		if (!a->id || a->shared)
+		if (!a->id)
 			continue;
 		client_tell_begin(c, &w, CONTROL_ARENA, 3);
 		wire_put_uint(&w, a->id);
 		wire_put_uint(&w, a->bytes);
-		wire_put_uint(&w, a->engine ? ARENA_OF_ENGINE : ARENA_OF_CLIENT);
+		wire_put_uint(&w, a->shared ? ARENA_HELD : a->engine ? ARENA_OF_ENGINE : ARENA_OF_CLIENT);
 		r = child_queue(&c->engine->child, &w, a->fd);
 		wire_writer_free(&w);
 	}

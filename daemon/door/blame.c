@@ -17,6 +17,7 @@
 #include "daemon/base/str.h"
 #include "daemon/base/version.h"
 #include "daemon/door/client.h"
+#include "daemon/door/kept.h"
 
 enum {
 	/* Engines that a graph ends alone before it is refused. */
@@ -30,6 +31,8 @@ enum {
 	BLAME_PATH = CONFIG_TEXT + 96,
 };
 
+#define KEPT_NAME "quarantine"
+
 struct blame_key {
 	uint64_t key[2];
 	uint64_t uid;
@@ -37,7 +40,7 @@ struct blame_key {
 
 struct suspect {
 	struct blame_key key;
-	char device[CHILD_DEVICE];
+	char device[CHILD_DEVICE], driver[CHILD_DEVICE];
 	unsigned ends;
 	uint64_t until_us;
 	uint32_t operations;
@@ -92,7 +95,7 @@ static void forget_old(struct engine *e) {
 	struct suspect *s, *next;
 
 	HASH_ITER(hh, e->suspects, s, next)
-		if (now >= s->until_us || strcmp(s->device, e->child.device) != 0)
+		if (now >= s->until_us || strcmp(s->device, e->child.device) != 0 || strcmp(s->driver, e->child.driver) != 0)
 			suspect_free(e, s);
 	if (HASH_COUNT(e->suspects) >= BLAME_SUSPECTS)
 		suspect_free(e, e->suspects);
@@ -110,6 +113,7 @@ static void suspect(struct engine *e, const struct catalogue_run *r, uid_t uid, 
 			return;
 		s->key = key;
 		snprintf(s->device, sizeof s->device, "%s", e->child.device);
+		snprintf(s->driver, sizeof s->driver, "%s", e->child.driver);
 		HASH_ADD(hh, e->suspects, key, sizeof s->key, s);
 	}
 	s->operations = r->operations;
@@ -132,6 +136,84 @@ static void judge(struct engine *e, const struct flight *l) {
 		if (c && step == (l->planning ? CATALOGUE_PLANNING : CATALOGUE_LAUNCHED))
 			suspect(e, r, c->uid, l->planning || l->launched == 1 || r->alone);
 	}
+}
+
+/* ---- across restarts of the daemon ---- */
+
+/* By the clock on the wall, which goes on while nothing of the daemon runs. */
+static void keep_one(struct str *t, const struct engine *e, const struct suspect *s, uint64_t now) {
+	uint64_t left = s->until_us > now ? (s->until_us - now) / 1000000 : 0;
+
+	str_printf(t, "%u %" PRIx64 " %" PRIx64 " %" PRIu64 " %u %u %" PRIu64 "\t%s\t%s\n", e->number, s->key.key[0], s->key.key[1],
+		s->key.uid, s->ends, s->operations, (uint64_t)time(NULL) + left, s->device, s->driver);
+}
+
+static void keep(const struct supervisor *s) {
+	uint64_t now = loop_now();
+	struct str t = { 0 };
+	unsigned count = 0;
+	int r;
+
+	for (unsigned i = 0; i < s->engines; i++) {
+		const struct engine *e = s->engine[i];
+
+		if (!e->catalogue || !e->suspects)
+			continue;
+		count++;
+		str_printf(&t, "seed %u %" PRIx64 "\n", i, atomic_load(&e->catalogue->header->seed));
+		for (const struct suspect *x = e->suspects; x; x = x->hh.next)
+			keep_one(&t, e, x, now);
+	}
+	r = str_finish(&t);
+	if (!r)
+		r = kept_write(s->config.cache_dir, KEPT_NAME, count ? &t : NULL);
+	if (r)
+		log_warning("the graphs that ended engines are not known any more after a restart: %s", strerror(-r));
+	str_free(&t);
+}
+
+/* Hashes mean something only under the seed that they were made by. */
+static bool take_seed(struct supervisor *s, const char *line) {
+	unsigned number;
+	uint64_t seed;
+
+	if (sscanf(line, "seed %u %" SCNx64, &number, &seed) != 2)
+		return false;
+	if (number < s->engines && s->engine[number]->catalogue && seed)
+		atomic_store(&s->engine[number]->catalogue->header->seed, seed);
+	return true;
+}
+
+static void take_suspect(struct supervisor *s, const char *line) {
+	const uint64_t most = s->config.engine_quarantine_us / 1000000;
+	const uint64_t now = (uint64_t)time(NULL);
+	struct suspect *x = calloc(1, sizeof *x);
+	unsigned number;
+	uint64_t until;
+
+	if (!x || sscanf(line, "%u %" SCNx64 " %" SCNx64 " %" SCNu64 " %u %u %" SCNu64 "\t%255[^\t]\t%255[^\t]", &number, &x->key.key[0],
+			  &x->key.key[1], &x->key.uid, &x->ends, &x->operations, &until, x->device, x->driver) < 8 ||
+		number >= s->engines || !s->engine[number]->catalogue || until <= now ||
+		HASH_COUNT(s->engine[number]->suspects) >= BLAME_SUSPECTS) {
+		free(x);
+		return;
+	}
+	/* A clock that was set back keeps nobody out for longer than the setting says. */
+	x->until_us = loop_now() + UINT64_C(1000000) * (until - now < most ? until - now : most);
+	HASH_ADD(hh, s->engine[number]->suspects, key, sizeof x->key, x);
+}
+
+void blame_open(struct supervisor *s) {
+	char *text = NULL, *line, *rest;
+	int r = s->config.engine_quarantine_us ? kept_read(s->config.cache_dir, KEPT_NAME, &text) : 0;
+
+	if (r && r != -ENOENT)
+		log_warning("what was known of graphs that ended engines is not believed: %s",
+			r == -EBADMSG ? "the file was changed or cut short" : r == -EPERM ? "the file belongs to another user, or others may write it" : strerror(-r));
+	for (line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+		if (!take_seed(s, line))
+			take_suspect(s, line);
+	free(text);
 }
 
 /* ---- telling the engine ---- */
@@ -175,8 +257,10 @@ int blame_innocent(struct engine *e, struct wire_cursor *body, struct fault *f) 
 	if (r)
 		return r;
 	HASH_FIND(hh, e->suspects, &key, sizeof key, s);
-	if (s)
-		suspect_free(e, s);
+	if (!s)
+		return 0;
+	suspect_free(e, s);
+	keep(e->supervisor);
 	return 0;
 }
 
@@ -192,6 +276,7 @@ static void add_suspect(cJSON *list, const struct engine *e, const struct suspec
 	cJSON_AddNumberToObject(one, "uid", (double)s->key.uid);
 	cJSON_AddNumberToObject(one, "engine", e->number);
 	cJSON_AddStringToObject(one, "device", s->device);
+	cJSON_AddStringToObject(one, "driver", s->driver);
 	cJSON_AddNumberToObject(one, "operations", s->operations);
 	cJSON_AddNumberToObject(one, "ended", s->ends);
 	cJSON_AddBoolToObject(one, "refused", s->ends >= BLAME_ENDS);
@@ -218,6 +303,7 @@ void blame_clear(struct supervisor *s) {
 				tell(s->engine[i], x, 0);
 		blame_free(s->engine[i]);
 	}
+	keep(s);
 }
 
 /* ---- the report ---- */
@@ -350,7 +436,9 @@ void blame_ended(struct engine *e, const char *why) {
 	l->engine = e;
 	catalogue_runs(e->catalogue, take_run, l);
 	report(e, l, why);
-	if (e->supervisor->config.engine_quarantine_us)
+	if (e->supervisor->config.engine_quarantine_us) {
 		judge(e, l);
+		keep(e->supervisor);
+	}
 	free(l);
 }

@@ -3,7 +3,8 @@
  *
  * A graph that was being planned, or was with the device alone, is to blame. Of several that were with the device together, as those
  * of one launch, each is suspected: the next engine runs it alone, which tells. One that ended two engines so is refused to its user, on this device with this
- * driver, for engine.quarantine_us, or until somebody clears it.
+ * driver, for engine.quarantine_us, or until somebody clears it. Suspects are in a file beside the cache, too, so that a restart of the daemon
+ * makes nobody innocent.
  */
 #pragma once
 
@@ -11,6 +12,8 @@
 
 #include "daemon/door/engines.h"
 
+/* Takes what a daemon before this one knew, before the first engine starts. */
+void blame_open(struct supervisor *s);
 /* The engine is dead, its catalogue as it left it. Writes the report, and counts. */
 void blame_ended(struct engine *e, const char *why);
 /* Tells a new engine of all suspects, before any session. */

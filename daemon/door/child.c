@@ -314,6 +314,9 @@ static int on_ready(struct child *c, struct wire_cursor *body, struct fault *f) 
 
 	if (!r)
 		r = copy_text(body, "device", c->device, sizeof c->device, f);
+	c->driver[0] = 0;
+	if (!r && body->left)
+		r = copy_text(body, "driver", c->driver, sizeof c->driver, f);
 	if (r || c->state != CHILD_STARTING)
 		return r;
 	c->state = CHILD_READY;

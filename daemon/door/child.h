@@ -75,6 +75,7 @@ struct child {
 	unsigned number;                         /* among the engines of this daemon */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */
 	char url[CHILD_URL], device[CHILD_DEVICE];
+	char driver[CHILD_DEVICE];               /* and its version; "" where READY did not say */
 	char rates[CHILD_RATES];                 /* how fast the device is; empty until it is measured */
 	struct fault failure;                    /* what FAILED said; code 0: nothing */
 	struct loop *loop;

@@ -99,7 +99,7 @@ int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, s
  * holds it already, that may become writable. 0, or a fault.
  */
 int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault *f) FAULT_MUST_USE;
-/* Tells another engine of the session's own arenas. 0 or -errno. */
+/* Tells another engine of the session's arenas, and of those it holds with others. 0 or -errno. */
 int client_arenas_tell(struct client *c) FAULT_MUST_USE;
 struct client_arena *client_arena_find(struct client *c, uint64_t id);
 /* Gives the memory back at once, also what a client has mapped; of a shared array, when nobody holds it any more. */

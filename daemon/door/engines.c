@@ -13,6 +13,7 @@
 
 #include "protocol/message.h"
 #include "daemon/door/blame.h"
+#include "daemon/door/client.h"
 
 enum {
 	/*
@@ -178,7 +179,11 @@ int engines_open(struct supervisor *s, struct fault *f) {
 		r = add_entry(s, &e, f);
 		text += length;
 	} while (!r && *text++);
-	return r ? r : check_twins(s, f);
+	if (!r)
+		r = check_twins(s, f);
+	if (!r)
+		blame_open(s);
+	return r;
 }
 
 void engines_free(struct supervisor *s) {
@@ -318,8 +323,11 @@ static void end_readers(struct engine *e) {
 		clients_blame(e, session, READER_ENDS);
 }
 
+/* Shared arrays go with the last session that holds them. */
 static bool keeps_session(void *user, uint64_t session) {
-	return clients_adrift(user, session);
+	const struct engine *e = user;
+
+	return catalogue_is_share(session) ? shared_arena_find(e->supervisor, (uint32_t)session) != NULL : clients_adrift(e, session);
 }
 
 /* What the dead engine held of sessions that go on. */

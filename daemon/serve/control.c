@@ -26,6 +26,7 @@
 #include "daemon/serve/account.h"
 #include "daemon/serve/flight.h"
 #include "daemon/serve/operations.h"
+#include "daemon/serve/share.h"
 
 enum {
 	CONTROL_PACKET = 16384,
@@ -53,14 +54,15 @@ static int send_packet(int control, struct wire_writer *w) {
 	return r;
 }
 
-int control_ready(int control, const char *url, const char *device) {
+int control_ready(int control, const char *url, const char *device, const char *driver) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 3);
+	wire_put_array(&w, 4);
 	wire_put_uint(&w, CONTROL_READY);
 	wire_put_text(&w, url);
 	wire_put_text(&w, device);
+	wire_put_text(&w, driver);
 	return send_packet(control, &w);
 }
 
@@ -355,6 +357,8 @@ static int on_arena(struct control_message *m, struct fault *f) {
 	m->fd[0] = -1;
 	if (owner == ARENA_SHARED)
 		return take_grant(s, (uint32_t)arena, fd, bytes);
+	if (owner == ARENA_HELD)
+		return share_regained(s, (uint32_t)arena, fd, bytes);
 	return space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == ARENA_OF_ENGINE);
 }
 

@@ -47,7 +47,7 @@ void array_poison(struct array *a, struct poison *p) {
 	array_noted(a);
 }
 
-/* The buffer last: what goes before it is then right. Arrays of several sessions are not kept. */
+/* The buffer last: what goes before it is then right. */
 void array_noted(struct array *a) {
 	struct catalogue_array *n = a->catalogue ? &a->catalogue->entry[a->entry].of_array : NULL;
 
@@ -56,7 +56,10 @@ void array_noted(struct array *a) {
 	n->buffer = CATALOGUE_NONE;
 	atomic_signal_fence(memory_order_seq_cst);
 	n->version = a->version;
-	n->fault = a->poison ? (uint32_t)a->poison->fault.code : a->hold ? FAULT_LOST : 0;
+	n->fault = a->poison ? (uint32_t)a->poison->fault.code : 0;
+	n->share = a->hold ? share_arena(a) : 0;
+	n->writable = a->writable;
+	n->mapped = a->hold && (a->mapped == ARRAY_MAPPED || a->mapped == ARRAY_RESTORED);
 	n->view = a->view;
 	n->type = a->type;
 	atomic_thread_fence(memory_order_release);

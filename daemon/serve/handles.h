@@ -22,6 +22,7 @@ enum array_mapped {
 	ARRAY_FREE,
 	ARRAY_MAPPING,               /* MAP waits for what is queued */
 	ARRAY_MAPPED,                /* the client may write it */
+	ARRAY_RESTORED,              /* it was so when an engine ended; whether the client has heard of it is not known */
 };
 
 struct hold;

@@ -113,6 +113,7 @@ static void map_published(struct waiter *w) {
 		map_undo(w->array);
 	else
 		w->array->mapped = ARRAY_MAPPED;
+	array_noted(w->array);
 	answer_location(w);
 }
 
@@ -147,11 +148,23 @@ static int fence(struct waiter *w) {
 	return lane_fence(s->lane, waiter_fenced, w);
 }
 
+/* One that had been granted when an engine ended is asked for again where the client had not heard of it. */
+static int need_unmapped(struct request *r, struct array **arrayp, struct fault *f) {
+	struct wire_cursor body = r->body;
+	uint64_t handle;
+	struct fault ignored;
+
+	if (r->session->restored && !wire_get_uint(&body, "handle", INT64_MAX, &handle, &ignored) &&
+		!handles_get(&r->session->handles, handle, arrayp, &ignored) && (*arrayp)->mapped == ARRAY_RESTORED)
+		map_undo(*arrayp);
+	return need_array(r, arrayp, f);
+}
+
 int map_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
 	struct array *a = NULL;
 	struct waiter *w;
-	int code = need_array(r, &a, f);
+	int code = need_unmapped(r, &a, f);
 
 	if (!code && a->hold)
 		code = share_may_write(a, f);
@@ -181,13 +194,14 @@ int unmap_request(struct request *r, struct fault *f) {
 	if (!code)
 		code = handles_get(&s->handles, handle, &a, f);
 	/* The engine that it was mapped by may have gone. */
-	if (!code && a->mapped != ARRAY_MAPPED && (!s->restored || a->mapped || !a->buffer))
+	if (!code && a->mapped != ARRAY_MAPPED && a->mapped != ARRAY_RESTORED && (!s->restored || a->mapped || !a->buffer))
 		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is not mapped", handle);
 	if (code)
 		return code;
 	buffer_written(a->buffer);
 	a->mapped = ARRAY_FREE;
 	a->version = a->hold ? share_written(a) : a->version + 1;
+	array_noted(a);
 	w = request_answer(s->server, r->id, 2);
 	wire_put_uint(w, r->seq);
 	wire_put_uint(w, a->version);

@@ -8,12 +8,15 @@
  * What the catalogue says was written by a process that died of something, so each entry must make sense for the
  * memory it names, or the array is lost.
  */
-#include "request.h"
+#include "restore.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/serve/request.h"
+#include "daemon/serve/share.h"
 
 enum {
 	/* Uploads told in one answer: a frame's worth. With more than these the client learns nothing, and keeps its memory. */
@@ -52,8 +55,7 @@ int session_enter(struct session *s) {
 
 /* ---- arrays ---- */
 
-/* Does every element of the view lie in so many bytes? */
-static bool view_fits(const struct tensor_type *t, const struct view *v, uint64_t bytes) {
+bool view_fits(const struct tensor_type *t, const struct view *v, uint64_t bytes) {
 	uint64_t elements = bytes / dtype_info(t->dtype)->bytes;
 	int64_t low = v->offset, high = v->offset;
 
@@ -97,8 +99,11 @@ static int find_buffer(struct restoring *r, const struct catalogue_array *n, str
 static int take_value(struct restoring *r, struct array *a, const struct catalogue_array *n, struct fault *f) {
 	struct buffer *b = NULL;
 	const struct catalogue_entry *e;
-	int code = find_buffer(r, n, &b, f);
+	int code;
 
+	if (n->share && !n->fault)
+		return share_restored(r->session, a, n, f);
+	code = find_buffer(r, n, &b, f);
 	if (code)
 		return code;
 	e = catalogue_find(r->catalogue, n->buffer, CATALOGUE_BUFFER, r->session->id);
@@ -111,7 +116,7 @@ static int take_value(struct restoring *r, struct array *a, const struct catalog
 	return 0;
 }
 
-static bool type_is_sound(const struct tensor_type *t) {
+bool type_is_sound(const struct tensor_type *t) {
 	struct fault f;
 
 	return t->dtype < DTYPE_COUNT && t->rank <= LIMIT_RANK && !shape_check(t, &f);
@@ -203,7 +208,10 @@ int session_restore(struct session *s) {
 		return -ENOMEM;
 	s->restored = true;
 	take_progress(s, r.catalogue, r.entries);
-	e = restore_arrays(&r);
+	e = shares_restore(s, r.entries);
+	if (!e)
+		e = restore_arrays(&r);
+	shares_restored(s);
 	free(r.buffer);
 	if (!e)
 		log_info("session %" PRIu64 ": of its arrays %u are there, %u are lost", s->id, r.kept, r.lost);

@@ -140,7 +140,7 @@ int control_share(struct session *s, uint64_t bytes, struct grant *g) FAULT_MUST
 int control_hold(struct session *s, uint32_t arena, bool writable) FAULT_MUST_USE;
 /* An engine-laid-out arena is empty, or what it held of a shared array is released. */
 void control_drop(struct session *s, uint32_t arena);
-int control_ready(int control, const char *url, const char *device) FAULT_MUST_USE;
+int control_ready(int control, const char *url, const char *device, const char *driver) FAULT_MUST_USE;
 /* The session wrote nonsense. user is the server. */
 void control_bad(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */

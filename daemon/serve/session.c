@@ -172,6 +172,7 @@ void session_free(struct session *s) {
 	drop_gathered(s);
 	handles_free(&s->handles);
 	shares_end(s);
+	shares_forgo(s);
 	if (s->account)
 		s->account->queued -= s->queued;
 	account_put(&s->server->accounts, s->account);

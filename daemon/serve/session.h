@@ -152,6 +152,8 @@ struct session {
 	uint32_t held_shares, tokens;   /* how many there are of each */
 	bool granting;               /* control_share() waits */
 	struct grant granted;
+	struct grant *regained;      /* memory of shares that it held when an engine ended, until that is restored */
+	unsigned regains;
 	bool ending;                 /* its end has been told, and is handled next */
 
 	struct recent recent[SESSION_RECENT];   /* the newest first */

@@ -1,5 +1,5 @@
 /* Shared arrays; see share.h. */
-#include "share.h"
+#include "share_state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,49 +18,6 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/wait.h"
 
-struct token {
-	uint64_t place;              /* in the table: a hash that nobody outside can compute */
-	unsigned char bytes[LIMIT_TOKEN_BYTES];
-	struct token *previous, *next;       /* of its hold */
-	struct hold *hold;           /* of the session that exported */
-	unsigned rights;
-	uint64_t until_us;           /* by loop_now() */
-	UT_hash_handle hh;
-};
-
-struct hold {
-	struct hold *previous, *next;                  /* of the share */
-	struct hold *session_previous, *session_next;
-	struct hold *leaving_previous, *leaving_next;
-	struct share *share;
-	struct session *session;
-	uint32_t arrays;
-	bool own;                    /* its session exported the array */
-	bool writable;
-	bool leaving;                /* in the server's list */
-	bool sealed;                 /* no arrays, and a fence was put behind what was queued then */
-	uint32_t ends;               /* such fences that have not passed */
-	bool fenced;                 /* another one, for who wants to write */
-	struct token *tokens;
-};
-
-struct share {
-	struct share *previous, *next;       /* of the server */
-	struct server *server;
-	struct space *space;
-	struct buffer *buffer;       /* a reference; NULL until there is one */
-	struct tensor_type type;
-	struct view view;
-	uint32_t arena;
-	uint64_t bytes;
-	uid_t uid;
-	uint64_t version;
-	struct hold *holds;
-	const struct array *writer;  /* NULL: nobody writes */
-	struct waiter *waiter;       /* whose MAP waits for fences */
-	uint32_t fences;
-};
-
 enum {
 	/* Longest lifetime told apart from none: 300 years. */
 	SHARE_LIFETIME_US_BITS = 53,
@@ -74,34 +31,62 @@ int shares_begin(struct server *v) {
 
 /* ---- shares ---- */
 
-static void share_free(struct share *s) {
+struct share *share_make(struct server *v, const struct tensor_type *type, uid_t uid, uint64_t bytes) {
+	static const struct space_callbacks nothing;
+	struct share *share = calloc(1, sizeof *share);
+
+	if (!share)
+		return NULL;
+	*share = (struct share){ .server = v, .type = *type, .uid = uid, .bytes = bytes, .version = 1, .entry = CATALOGUE_NONE };
+	if (space_new(v->exec, &nothing, 0, &share->space)) {
+		free(share);
+		return NULL;
+	}
+	DL_APPEND2(v->shares, share, previous, next);
+	return share;
+}
+
+void share_free(struct share *s) {
 	DL_DELETE2(s->server->shares, s, previous, next);
+	catalogue_give(s->server->catalogue, s->entry);
 	if (s->buffer)
 		buffer_unref(s->buffer);
 	space_free(s->space);
 	free(s);
 }
 
+int share_back(struct share *s, uint32_t arena, int fd, uint64_t bytes) {
+	s->arena = arena;
+	space_note(s->space, catalogue_owner(arena));
+	return space_add_arena(s->space, arena, fd, bytes, true);
+}
+
+struct share *share_find(struct server *v, uint32_t arena) {
+	struct share *s = v->shares;
+
+	while (s && s->arena != arena)
+		s = s->next;
+	return s;
+}
+
+uint32_t share_arena(const struct array *a) {
+	return a->hold->share->arena;
+}
+
 static int share_new(struct session *s, const struct array *a, struct share **sharep) {
-	static const struct space_callbacks nothing;
 	uint64_t bytes = (uint64_t)shape_bytes(&a->type);
-	struct share *share = calloc(1, sizeof *share);
+	struct share *share = share_make(s->server, &a->type, s->uid, bytes);
 	struct grant g;
 	int r;
 
 	if (!share)
 		return -ENOMEM;
-	*share = (struct share){ .server = s->server, .type = a->type, .uid = s->uid, .bytes = bytes, .version = 1 };
-	r = space_new(s->server->exec, &nothing, 0, &share->space);
-	if (!r)
-		r = control_share(s, bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK, &g);
+	r = control_share(s, bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK, &g);
 	if (!r) {
-		share->arena = g.arena;
-		r = space_add_arena(share->space, g.arena, g.fd, g.bytes, true);
+		r = share_back(share, g.arena, g.fd, g.bytes);
 		if (r)
 			control_drop(s, g.arena);
 	}
-	DL_APPEND2(s->server->shares, share, previous, next);
 	if (r)
 		share_free(share);
 	else
@@ -111,19 +96,19 @@ static int share_new(struct session *s, const struct array *a, struct share **sh
 
 /* ---- holds ---- */
 
-static struct hold *hold_new(struct session *s, struct share *share, bool own, bool writable) {
+struct hold *hold_new(struct session *s, struct share *share, bool own, bool writable) {
 	struct hold *h = calloc(1, sizeof *h);
 
 	if (!h)
 		return NULL;
-	*h = (struct hold){ .share = share, .session = s, .own = own, .writable = writable };
+	*h = (struct hold){ .share = share, .session = s, .own = own, .writable = writable, .entry = CATALOGUE_NONE };
 	DL_APPEND2(share->holds, h, previous, next);
 	DL_APPEND2(s->holds, h, session_previous, session_next);
 	s->held_shares++;
 	return h;
 }
 
-static struct hold *hold_find(const struct session *s, const struct share *share) {
+struct hold *hold_find(const struct session *s, const struct share *share) {
 	struct hold *h = s->holds;
 
 	while (h && h->share != share)
@@ -132,6 +117,7 @@ static struct hold *hold_find(const struct session *s, const struct share *share
 }
 
 static void token_free(struct token *t) {
+	catalogue_give(t->hold->session->server->catalogue, t->entry);
 	HASH_DELETE(hh, t->hold->session->server->tokens, t);
 	DL_DELETE2(t->hold->tokens, t, previous, next);
 	t->hold->session->tokens--;
@@ -144,7 +130,7 @@ static void tokens_free(struct hold *h) {
 		token_free(h->tokens);
 }
 
-static void look_at(struct hold *h) {
+void hold_look_at(struct hold *h) {
 	struct server *v = h->session->server;
 
 	if (!h->leaving)
@@ -173,6 +159,7 @@ static void hold_free(struct hold *h) {
 
 	look_away(h);
 	tokens_free(h);
+	catalogue_give(h->session->server->catalogue, h->entry);
 	DL_DELETE2(share->holds, h, previous, next);
 	DL_DELETE2(h->session->holds, h, session_previous, session_next);
 	h->session->held_shares--;
@@ -183,7 +170,7 @@ static void hold_free(struct hold *h) {
 		share_free(share);
 }
 
-static void attach(struct array *a, struct hold *h, bool writable) {
+void hold_attach(struct array *a, struct hold *h, bool writable) {
 	a->hold = h;
 	a->writable = writable;
 	h->arrays++;
@@ -195,7 +182,7 @@ void share_left(struct array *a) {
 
 	if (h->share->writer == a) {
 		/* It was being written by a client that has died, say: what it left is what the array holds. */
-		if (a->mapped == ARRAY_MAPPED)
+		if (a->mapped == ARRAY_MAPPED || a->mapped == ARRAY_RESTORED)
 			buffer_written(a->buffer);
 		share_unfenced(a);
 	}
@@ -203,7 +190,7 @@ void share_left(struct array *a) {
 	if (--h->arrays)
 		return;
 	tokens_free(h);
-	look_at(h);
+	hold_look_at(h);
 }
 
 /* Called by exec, which must not be called from there. */
@@ -211,7 +198,7 @@ static void on_ended(void *user) {
 	struct hold *h = user;
 
 	h->ends--;
-	look_at(h);
+	hold_look_at(h);
 }
 
 /* What is queued may still read it. */
@@ -293,7 +280,7 @@ static void on_fenced(void *user) {
 	struct hold *h = user;
 
 	h->fenced = false;
-	look_at(h);
+	hold_look_at(h);
 	fence_passed(h->share);
 }
 
@@ -336,8 +323,12 @@ void share_unfenced(struct array *a) {
 }
 
 uint64_t share_written(struct array *a) {
+	struct share *s = a->hold->share;
+
 	share_unfenced(a);
-	return ++a->hold->share->version;
+	s->version++;
+	share_noted(s);
+	return s->version;
 }
 
 /* ---- tokens ---- */
@@ -390,28 +381,38 @@ static int check_tokens(struct session *s, struct fault *f) {
 		s->tokens);
 }
 
+void token_enter(struct hold *h, struct token *t) {
+	struct server *v = h->session->server;
+
+	t->hold = h;
+	t->place = place_of(v, t->bytes);
+	HASH_ADD(hh, v->tokens, place, sizeof t->place, t);
+	DL_APPEND2(h->tokens, t, previous, next);
+	h->session->tokens++;
+}
+
 static int token_new(struct hold *h, const struct export *e, struct token **tokenp) {
 	struct server *v = h->session->server;
 	struct token *t = calloc(1, sizeof *t), *other;
+	uint64_t place;
 
 	if (!t)
 		return -ENOMEM;
+	t->entry = CATALOGUE_NONE;
 	if (getrandom(t->bytes, sizeof t->bytes, 0) != (ssize_t)sizeof t->bytes) {
 		free(t);
 		return -EIO;
 	}
-	t->place = place_of(v, t->bytes);
-	HASH_FIND(hh, v->tokens, &t->place, sizeof t->place, other);
+	place = place_of(v, t->bytes);
+	HASH_FIND(hh, v->tokens, &place, sizeof place, other);
 	if (other) {                     /* once in the life of the universe */
 		free(t);
 		return -EIO;
 	}
-	t->hold = h;
 	t->rights = e->rights;
 	t->until_us = e->lifetime_us ? loop_now() + e->lifetime_us : UINT64_MAX;
-	HASH_ADD(hh, v->tokens, place, sizeof t->place, t);
-	DL_APPEND2(h->tokens, t, previous, next);
-	h->session->tokens++;
+	token_enter(h, t);
+	token_noted(t);
 	*tokenp = t;
 	return 0;
 }
@@ -499,10 +500,10 @@ static int share_of(struct session *s, const struct array *a, struct array **arr
 	}
 	n = array_new(&a->type);
 	if (!n) {
-		look_at(h);
+		hold_look_at(h);
 		return -ENOMEM;
 	}
-	attach(n, h, true);
+	hold_attach(n, h, true);
 	r = flush_copy_to(s, a, n, share->space, f);
 	if (r) {
 		array_unref(n);
@@ -510,6 +511,8 @@ static int share_of(struct session *s, const struct array *a, struct array **arr
 	}
 	share->buffer = buffer_ref(n->buffer);
 	share->view = n->view;
+	share_noted(share);
+	hold_noted(h);
 	*arrayp = n;
 	return 0;
 }
@@ -596,8 +599,10 @@ static int hold_for(struct session *s, const struct token *t, struct hold **hold
 	if (r)
 		return fault_of_supervisor(r, f);
 	*holdp = hold_new(s, share, false, writable);
-	if (*holdp)
+	if (*holdp) {
+		hold_noted(*holdp);
 		return 0;
+	}
 	control_drop(s, share->arena);
 	return -ENOMEM;
 }
@@ -609,10 +614,10 @@ static int name_share(struct session *s, struct hold *h, uint64_t handle, bool w
 	int r;
 
 	if (!a) {
-		look_at(h);
+		hold_look_at(h);
 		return -ENOMEM;
 	}
-	attach(a, h, writable);
+	hold_attach(a, h, writable);
 	a->buffer = buffer_ref(share->buffer);
 	a->view = share->view;
 	a->version = share->version;

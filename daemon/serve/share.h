@@ -12,6 +12,9 @@
  * Writing. Who maps a share for writing waits for what was queued before in every session that holds it; until UNMAP
  * it takes part in nothing anywhere. Views of it that stay in a session get memory of their own as they are made, so
  * a write changes the shared array and nothing else.
+ *
+ * All of it is in the catalogue, so shared arrays and tokens outlive an engine as other arrays do (share_kept.c): the memory is the
+ * supervisor's, and it says who holds it.
  */
 #pragma once
 
@@ -27,6 +30,23 @@ void shares_turn(struct server *v);
 /* The session ends; its lane, its waiters and its handles are gone. */
 void shares_end(struct session *s);
 
+/* ---- after an engine's end: share_kept.c ---- */
+
+/* Memory that the session held; takes over fd. 0 or -ENOMEM. */
+int share_regained(struct session *s, uint32_t arena, int fd, uint64_t bytes) FAULT_MUST_USE;
+/* Takes what the catalogue says of the session's holds and tokens; what it does not know goes back. 0 or -ENOMEM. */
+int shares_restore(struct session *s, uint32_t entries) FAULT_MUST_USE;
+/* The array becomes one of the share that its entry names: 0, or a fault that says what became of it. */
+int share_restored(struct session *s, struct array *a, const struct catalogue_array *n, struct fault *f) FAULT_MUST_USE;
+/* Memory that came and was not restored is not wanted any more. */
+void shares_forgo(struct session *s);
+/* Its arrays have come: a hold without any ends. */
+void shares_restored(struct session *s);
+
+/* ---- arrays ---- */
+
+/* For arrays with a hold: the number of its memory. */
+uint32_t share_arena(const struct array *a);
 /* For arrays with a hold: its last reference goes. */
 void share_left(struct array *a);
 /* Any array: may it be read, or is it being written elsewhere? 0 or FAULT_STATE. */
