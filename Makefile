@@ -108,7 +108,7 @@ PYTHON_INCLUDE := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_pa
 PYTHON_HEADER := $(wildcard $(PYTHON_INCLUDE)/Python.h)
 SRC_PYTHON := $(wildcard client/python/src/*.c)
 OBJ_PYTHON := $(call obj,$(SRC_PYTHON))
-PYTHON_MADE := nn.py _core.pyi
+PYTHON_MADE := nn.py _core.pyi _rows.py _errors.py
 # By which Python's tools know that the package is there, and libraries that it has the array API standard's namespace.
 PYTHON_INFO := $(addprefix $(B)/python/fusion-$(VERSION).dist-info/,METADATA entry_points.txt)
 PYTHON_PACKAGE := $(patsubst client/python/%,$(B)/python/%,$(wildcard client/python/fusion/*.py client/python/fusion/py.typed)) \
@@ -242,7 +242,7 @@ $(B)/python/fusion/_core.abi3.so: $(OBJ_PYTHON) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -shared $(OBJ_PYTHON) -o $@ -L$(B) -lfusion $(if $(RPATH),-Wl$(comma)-rpath$(comma)'$$ORIGIN/../..:$$ORIGIN/../../..')
-$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)): $(B)/python/fusion/%: client/python/generate.py protocol/ops.def protocol/attributes.def client/python/src/names.def
+$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)): $(B)/python/fusion/%: client/python/generate.py $(wildcard protocol/*.def) client/python/src/names.def client/python/core.pyi
 	@mkdir -p $(@D)
 	$(Q)$(PYTHON) client/python/generate.py $* >$@
 $(B)/python/fusion/%: client/python/fusion/%

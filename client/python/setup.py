@@ -27,7 +27,7 @@ class Build(build_ext):
         super().run()
         package = os.path.join(HERE if self.inplace else self.build_lib, "fusion")
         shutil.copy(os.path.join(BUILD, f"libfusion.so.{VERSION}"), os.path.join(package, f"libfusion.so.{SOVERSION}"))
-        for name in ("nn.py", "_core.pyi"):
+        for name in ("nn.py", "_core.pyi", "_rows.py", "_errors.py"):
             with open(os.path.join(package, name), "w", encoding="utf-8") as file:
                 subprocess.run([sys.executable, os.path.join(HERE, "generate.py"), name], stdout=file, check=True)
 

@@ -1,7 +1,15 @@
 """The class of arrays: what _core.Array has no time-critical reason to have in C."""
+from __future__ import annotations
+
 from . import _core, _functions
 from ._base import as_device, bfloat16, float32
 from ._index import getitem, setitem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Iterator, Sequence
+
+    from ._base import Device, DType
 
 
 class Array(_core.Array):
@@ -14,55 +22,55 @@ class Array(_core.Array):
 
     __slots__ = ()
     __array_ufunc__ = None
-    __hash__ = None
+    __hash__ = None     # type: ignore[assignment]
 
     __getitem__ = getitem
     __setitem__ = setitem
 
-    def __array_namespace__(self, /, *, api_version=None):
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
             raise ValueError(f"version {api_version!r} of the array API standard is not known")
         import fusion
         return fusion
 
-    def __imatmul__(self, other):
+    def __imatmul__(self, other: Array) -> Array:
         made = self @ other
         if made is NotImplemented or made.shape != self.shape:
             raise ValueError("in-place @: the result's shape is not the array's")
         self[...] = made
         return self
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
             raise TypeError("an array without dimensions cannot be iterated over")
         return (self[i] for i in range(self.shape[0]))
 
-    def __contains__(self, value):
+    def __contains__(self, value: Array | bool | int | float) -> bool:
         return bool(_functions.any(self == value))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         from ._print import text
         return text(self)
 
-    def __str__(self):
+    def __str__(self) -> str:
         from ._print import values
         return values(self, "")
 
-    def __format__(self, how):
+    def __format__(self, how: str) -> str:
         return format(self.item(), how) if how else str(self)
 
-    def __copy__(self):
+    def __copy__(self) -> Array:
         return _core.same(self)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> Array:
         return _core.same(self)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (_core.to_bytes(self), self.dtype, self.shape)
 
     # ---- between libraries ----
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy
         source = _core.cast(self, float32) if self.dtype is bfloat16 else self
         made = numpy.asarray(memoryview(source)) if source.size else numpy.empty(source.shape, source.dtype.name)
@@ -71,7 +79,8 @@ class Array(_core.Array):
             return made.astype(dtype)
         return made.copy() if copy else made
 
-    def __dlpack__(self, /, *, stream=None, max_version=None, dl_device=None, copy=None):
+    def __dlpack__(self, /, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[Any, int] | None = None, copy: bool | None = None) -> Any:
         if stream not in (None, -1):
             raise BufferError("__dlpack__: host memory has no streams")
         if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
@@ -81,10 +90,10 @@ class Array(_core.Array):
             raise BufferError("__dlpack__: without a copy the memory is for reading alone, which only DLPack 1.0 can say")
         return _core.to_dlpack(self, versioned, bool(copy))
 
-    def __dlpack_device__(self, /):
+    def __dlpack_device__(self, /) -> tuple[int, int]:
         return 1, 0
 
-    def to_device(self, device, /, *, stream=None):
+    def to_device(self, device: Device | str | int, /, *, stream: None = None) -> Array:
         """The array on another device; itself where it is there."""
         if stream is not None:
             raise ValueError("to_device: there are no streams to name")
@@ -98,79 +107,79 @@ class Array(_core.Array):
     # ---- properties and methods ----
 
     @property
-    def T(self):
+    def T(self) -> Array:
         """The matrix transposed. A view."""
         if self.ndim != 2:
             raise ValueError(f"T: an array of shape {self.shape} is no matrix; mT transposes the last two axes")
         return _functions.matrix_transpose(self)
 
     @property
-    def mT(self):
+    def mT(self) -> Array:
         """The last two axes swapped. A view."""
         return _functions.matrix_transpose(self)
 
-    def astype(self, dtype, /, *, copy=True):
+    def astype(self, dtype: DType | str | type, /, *, copy: bool = True) -> Array:
         """The array in another element type."""
         return _functions.astype(self, dtype, copy=copy)
 
-    def copy(self):
+    def copy(self) -> Array:
         """Another array of the same elements, which shares no memory with this one."""
         return _core.same(self)
 
-    def reshape(self, *shape):
+    def reshape(self, *shape: int | Sequence[int]) -> Array:
         """The same elements under another shape. A view."""
-        return _functions.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return _functions.reshape(self, shape[0] if len(shape) == 1 else shape)      # type: ignore[arg-type]
 
-    def flatten(self):
+    def flatten(self) -> Array:
         """The elements in a vector; not a view."""
         return _core.reshape(self, (self.size,))
 
-    def transpose(self, *axes):
+    def transpose(self, *axes: int | Sequence[int]) -> Array:
         """The axes in another order, or reversed. A view."""
-        axes = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        return _functions.permute_dims(self, axes or tuple(reversed(range(self.ndim))))
+        order: Any = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return _functions.permute_dims(self, order or tuple(reversed(range(self.ndim))))
 
-    def sum(self, axis=None, keepdims=False):
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.sum."""
         return _functions.sum(self, axis=axis, keepdims=keepdims)
 
-    def prod(self, axis=None, keepdims=False):
+    def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.prod."""
         return _functions.prod(self, axis=axis, keepdims=keepdims)
 
-    def mean(self, axis=None, keepdims=False):
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.mean."""
         return _functions.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis=None, correction=0.0, keepdims=False):
+    def var(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Array:
         """See fusion.var."""
         return _functions.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def std(self, axis=None, correction=0.0, keepdims=False):
+    def std(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Array:
         """See fusion.std."""
         return _functions.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def max(self, axis=None, keepdims=False):
+    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.max."""
         return _functions.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis=None, keepdims=False):
+    def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.min."""
         return _functions.min(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis=None, keepdims=False):
+    def all(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.all."""
         return _functions.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis=None, keepdims=False):
+    def any(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.any."""
         return _functions.any(self, axis=axis, keepdims=keepdims)
 
-    def argmax(self, axis=None, keepdims=False):
+    def argmax(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.argmax."""
         return _functions.argmax(self, axis=axis, keepdims=keepdims)
 
-    def argmin(self, axis=None, keepdims=False):
+    def argmin(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.argmin."""
         return _functions.argmin(self, axis=axis, keepdims=keepdims)
 

@@ -1,9 +1,16 @@
 """Element types, errors, devices and sessions: what everything else of the package stands on."""
+from __future__ import annotations
+
 import builtins
 import os
 import threading
 
 from . import _core
+from ._errors import DTypeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any
 
 # ---- element types ----
 
@@ -13,20 +20,20 @@ class DType:
 
     __slots__ = ("name", "kind", "bits")
 
-    def __init__(self, name, kind, bits):
+    def __init__(self, name: str, kind: str, bits: int) -> None:
         self.name, self.kind, self.bits = name, kind, bits
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"fusion.{self.name}"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name
 
     def __reduce__(self):
         return _dtype_named, (self.name,)
 
     @property
-    def itemsize(self):
+    def itemsize(self) -> int:
         return self.bits // 8
 
 
@@ -39,7 +46,7 @@ def _dtype_named(name):
     return _by_name[name]
 
 
-def as_dtype(d):
+def as_dtype(d: Any) -> Any:
     """An element type from one, its name, a type of Python or a dtype of NumPy."""
     if isinstance(d, DType) or d is None:
         return d
@@ -48,53 +55,30 @@ def as_dtype(d):
     if d is complex or "complex" in str(d):
         raise DTypeError(f"{d}: complex numbers are not supported: no device of fusion computes with them")
     name = d if isinstance(d, str) else getattr(d, "name", getattr(d, "__name__", None))
-    found = _by_name.get(name)
+    found = _by_name.get(name) if name else None
     if found is None:
         raise TypeError(f"{d!r} is not an element type of fusion: they are {', '.join(_by_name)}")
     return found
 
 
-# ---- errors ----
-
-
-class FusionError(Exception):
-    """What libfusion or the daemon refuses. Its text names the operation, the shapes and the caller's line."""
-
-
-# By the names of errors.def: what Python calls such an error.
-_KINDS = {
-    "ARGUMENT": ValueError, "SHAPE": ValueError, "DTYPE": TypeError, "RANK": ValueError, "OVERFLOW": OverflowError,
-    "MEMORY": MemoryError, "CONNECT": ConnectionError, "TIMEOUT": TimeoutError, "ARITY": TypeError, "NONFINITE": ArithmeticError,
-    "SYNTAX": ValueError, "TOKEN": PermissionError,
-}
-
-
-def _error_class(name, doc):
-    kind = _KINDS.get(name, RuntimeError)
-    title = {"DTYPE": "DType", "NONFINITE": "NonFinite"}.get(name, name.capitalize()) + "Error"
-    return type(title, (FusionError, kind), {"__doc__": doc[0].upper() + doc[1:] + ".", "__module__": "fusion"})
-
-
-ERRORS = {name: _error_class(name, doc) for name, (_, doc) in _core.ERRORS.items()}
-ArgumentError, ShapeError, DTypeError = ERRORS["ARGUMENT"], ERRORS["SHAPE"], ERRORS["DTYPE"]
-
 # ---- devices and sessions ----
 
 _lock = threading.RLock()
-_devices = {}          # name and number asked for -> Device
-_by_context = {}       # number of a context -> Device
-_all = None
+_devices: dict[str, Device] = {}          # name and number asked for -> Device
+_by_context: dict[int, Device] = {}       # number of a context -> Device
+_all: tuple[Device, ...] | None = None
 _pid = os.getpid()     # a child of fork() leaves the sessions of its parent alone
 
 
 class Device:
     """A device of the daemon. The session with it is opened when it is first needed."""
 
-    def __init__(self, which=None):
-        self._which, self._context = which, None
+    def __init__(self, which: str | None = None) -> None:
+        self._which = which
+        self._context: _core.Context | None = None
 
     @property
-    def context(self):
+    def context(self) -> _core.Context:
         if self._context is None:
             with _lock:
                 if self._context is None:
@@ -103,16 +87,16 @@ class Device:
         return self._context
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.context.device
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<fusion device {self.name}>"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> builtins.bool:
         return self is other or isinstance(other, Device) and self.name == other.name and None in (self._which, other._which)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.name)
 
 
@@ -123,7 +107,7 @@ def _device_of(number):
     return _by_context[number]
 
 
-def as_device(device):
+def as_device(device: Device | str | int | None) -> Device:
     """A Device from one, a part of its name, its number, or None: the default one."""
     if device is None:
         return _default
@@ -140,7 +124,7 @@ def as_device(device):
     raise TypeError(f"{device!r} is not a device")
 
 
-def devices():
+def devices() -> tuple[Device, ...]:
     """The devices of the daemon."""
     global _all
     import json
@@ -151,7 +135,7 @@ def devices():
     return _all
 
 
-def default_real():
+def default_real() -> DType:
     """The type of numbers with a fraction where nothing else is said: float64, float32 where the device has none."""
     return _real[0]
 
@@ -159,13 +143,13 @@ def default_real():
 _real = [float64]
 
 
-def set_default_real(dtype):
+def set_default_real(dtype: DType | str | type) -> None:
     """The type of numbers with a fraction where nothing else is said, from here on, for all threads."""
-    dtype = as_dtype(dtype)
-    if dtype not in (float32, float64):
+    real = as_dtype(dtype)
+    if real not in (float32, float64):
         raise DTypeError("the default floating-point type is float32 or float64")
-    _core.default_real(dtype)
-    _real[0] = dtype
+    _core.default_real(real)
+    _real[0] = real
 
 
 def shutdown():

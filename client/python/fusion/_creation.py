@@ -1,16 +1,27 @@
 """Arrays from values of Python, from other libraries, and from nothing."""
+from __future__ import annotations
+
 import builtins
 import math
 
 from . import _core
-from ._base import DTypeError, as_device, as_dtype, bool as truth, default_real, float64, int64, uint64
+from ._base import as_device, as_dtype, bool as truth, default_real, int64, uint64
+from ._errors import DTypeError
 from ._index import _broadcast_shapes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Sequence
+
+    from ._array import Array
+    from ._base import Device, DType
 
 __all__ = ["arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
            "ones", "ones_like", "tril", "triu", "zeros", "zeros_like"]
 
 
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
+def asarray(obj: Any, /, *, dtype: DType | str | type | None = None, device: Device | str | int | None = None,
+            copy: bool | None = None) -> Array:
     """An array of numbers, nested lists, an array, or anything with the buffer protocol or DLPack.
 
     What is not a fusion array is copied once, into memory that the daemon shares (`copy=False` refuses that). An
@@ -20,7 +31,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     if isinstance(obj, _core.Array):
         if copy is False and (dtype not in (None, obj.dtype) or device is not None and as_device(device) != obj.device):
             raise ValueError("asarray: another type or device needs a copy, and copy=False forbids one")
-        made = obj if device is None else obj.to_device(device)
+        made: Any = obj if device is None else obj.to_device(device)      # type: ignore[attr-defined]
         if dtype is not None and made.dtype is not dtype:
             made = _core.cast(made, dtype)
         return _core.same(made) if made is obj and copy else made
@@ -64,7 +75,7 @@ def _of_arrays(obj, dtype, device):
     return _core.stack(parts, 0)
 
 
-def from_dlpack(x, /, *, device=None, copy=None):
+def from_dlpack(x: Any, /, *, device: Device | str | int | None = None, copy: bool | None = None) -> Array:
     """An array of another library's, copied once into shared memory: the daemon cannot read other memory."""
     if isinstance(x, _core.Array):
         return asarray(x, device=device, copy=copy)
@@ -85,7 +96,8 @@ def _shape(shape):
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-def full(shape, fill_value, *, dtype=None, device=None):
+def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
+         device: Device | str | int | None = None) -> Array:
     """An array of one value. Nothing is stored until something needs it stored."""
     dtype = as_dtype(dtype)
     if isinstance(fill_value, _core.Array):
@@ -98,17 +110,20 @@ def full(shape, fill_value, *, dtype=None, device=None):
     return as_device(device).context.full(dtype, _shape(shape), fill_value)
 
 
-def zeros(shape, *, dtype=None, device=None):
+def zeros(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,
+          device: Device | str | int | None = None) -> Array:
     """An array of zeros."""
     return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 0)
 
 
-def ones(shape, *, dtype=None, device=None):
+def ones(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,
+         device: Device | str | int | None = None) -> Array:
     """An array of ones."""
     return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 1)
 
 
-def empty(shape, *, dtype=None, device=None):
+def empty(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,
+          device: Device | str | int | None = None) -> Array:
     """An array whose values are not said: zeros."""
     return zeros(shape, dtype=dtype, device=device)
 
@@ -117,62 +132,67 @@ def _like(x, value, dtype, device):
     return (x.device if device is None else as_device(device)).context.full(as_dtype(dtype) or x.dtype, x.shape, value)
 
 
-def zeros_like(x, /, *, dtype=None, device=None):
+def zeros_like(x: Array, /, *, dtype: DType | str | type | None = None,
+               device: Device | str | int | None = None) -> Array:
     """Zeros in the shape of x."""
     return _like(x, 0, dtype, device)
 
 
-def ones_like(x, /, *, dtype=None, device=None):
+def ones_like(x: Array, /, *, dtype: DType | str | type | None = None,
+              device: Device | str | int | None = None) -> Array:
     """Ones in the shape of x."""
     return _like(x, 1, dtype, device)
 
 
-def empty_like(x, /, *, dtype=None, device=None):
+def empty_like(x: Array, /, *, dtype: DType | str | type | None = None,
+               device: Device | str | int | None = None) -> Array:
     """An array in the shape of x whose values are not said: zeros."""
     return _like(x, 0, dtype, device)
 
 
-def full_like(x, /, fill_value, *, dtype=None, device=None):
+def full_like(x: Array, /, fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
+              device: Device | str | int | None = None) -> Array:
     """One value in the shape of x."""
     return _like(x, fill_value, dtype, device)
 
 
-def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
+           dtype: DType | str | type | None = None, device: Device | str | int | None = None) -> Array:
     """start, start + step, ... below stop (above it where the step is negative)."""
     if stop is None:
         start, stop = 0, start
     if not step:
         raise ValueError("arange: the step is 0")
-    dtype = as_dtype(dtype)
-    if dtype is None:
-        dtype = int64 if all(isinstance(v, int) for v in (start, stop, step)) else default_real()
     exact = all(isinstance(v, int) for v in (start, stop, step))
-    count = max(0, len(range(start, stop, step)) if exact else math.ceil((stop - start) / step))
+    wanted = as_dtype(dtype) or (int64 if exact else default_real())
     context = as_device(device).context
-    if dtype.kind in "iu" and exact and (abs(start) > 1 << 53 or abs(step) > 1 << 53 or count and (start < 0) and dtype.kind == "u"):
-        places = context.arange(int64, count, 0, 1)
-        return _core.cast(_core.add(_core.mul(places, step), start), dtype) if dtype is not uint64 or start < 0 \
-            else _core.add(_core.mul(_core.cast(places, dtype), step), start)
-    if dtype.kind in "iu" and (not exact or not _holds(dtype, start) or not _holds(dtype, step)):
-        if exact:
-            return _core.cast(_core.add(_core.mul(context.arange(int64, count, 0, 1), step), start), dtype)
-        return _core.cast(context.arange(default_real(), count, start, step), dtype)
-    return context.arange(dtype, count, start, step)
+    if not exact:
+        count = max(0, math.ceil((stop - start) / step))
+        return context.arange(wanted, count, start, step) if wanted.kind == "f" \
+            else _core.cast(context.arange(default_real(), count, start, step), wanted)
+    count = len(range(start, stop, step))       # type: ignore[arg-type]
+    if wanted.kind == "f" or _holds(wanted, start) and _holds(wanted, step):
+        return context.arange(wanted, count, start, step)
+    # Wider than the numbers of a kernel's own, or negative among unsigned ones: in integers that wrap.
+    places = context.arange(int64, count, 0, 1)
+    if wanted is uint64 and start >= 0:
+        return _core.add(_core.mul(_core.cast(places, wanted), step), start)
+    return _core.cast(_core.add(_core.mul(places, step), start), wanted)
 
 
 def _holds(dtype, v):
+    """Whether a kernel's own number, a double, stands for v in the type."""
     low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
-    return low <= v < 1 << (dtype.bits - (dtype.kind == "i"))
+    return low <= v < 1 << (dtype.bits - (dtype.kind == "i")) and abs(v) <= 1 << 53
 
 
-def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType | str | type | None = None,
+             device: Device | str | int | None = None, endpoint: bool = True) -> Array:
     """num numbers evenly apart from start to stop, with or without the end."""
-    dtype = as_dtype(dtype)
     if isinstance(start, complex) or isinstance(stop, complex):
         raise DTypeError("linspace: complex numbers are not supported: no device of fusion computes with them")
-    wanted = dtype or default_real()
-    real = wanted if wanted in (float64,) or wanted.kind != "f" else wanted
-    real = real if real.kind == "f" else default_real()
+    wanted = as_dtype(dtype) or default_real()
+    real = wanted if wanted.kind == "f" else default_real()
     start, stop = float(start), float(stop)
     parts = num - 1 if endpoint else num
     context = as_device(device).context
@@ -193,19 +213,20 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     return made if made.dtype is wanted else _core.cast(made, wanted)
 
 
-def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | str | type | None = None,
+        device: Device | str | int | None = None) -> Array:
     """A matrix of ones on the k-th diagonal and zeros elsewhere."""
     dims = (n_rows, n_rows if n_cols is None else n_cols)
     k = max(-dims[0] - 1, min(dims[1] + 1, k))
     return _core.call(as_device(device).context, "eye", (), {"dims": dims, "diagonal": k, "dtype": as_dtype(dtype) or default_real()})
 
 
-def tril(x, /, *, k=0):
+def tril(x: Array, /, *, k: int = 0) -> Array:
     """The matrices of x with zeros above the k-th diagonal."""
     return _triangle("tril", x, k)
 
 
-def triu(x, /, *, k=0):
+def triu(x: Array, /, *, k: int = 0) -> Array:
     """The matrices of x with zeros below the k-th diagonal."""
     return _triangle("triu", x, k)
 
@@ -216,7 +237,7 @@ def _triangle(name, x, k):
     return _core.call(None, name, (x,), {"diagonal": k})
 
 
-def meshgrid(*arrays, indexing="xy"):
+def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """Of n vectors the n arrays of their coordinates."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")

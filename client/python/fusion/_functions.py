@@ -1,13 +1,22 @@
 """The functions of the Python array API standard that are no single row of the operation table."""
+from __future__ import annotations
+
 import builtins
 import math
 from collections import namedtuple
 
 from . import _core
-from ._base import DTYPES, DType, DTypeError, ShapeError, as_device, as_dtype, bool as truth, default_real, float32, float64, int64, \
-    uint64
+from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, uint8, uint64
+from ._errors import DTypeError, ShapeError
 from ._index import _broadcast_shapes as _shapes_together
 from ._views import Permute, Reshape, Slice, view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Iterable, NoReturn, Sequence
+
+    from ._array import Array
+    from ._base import Device
 
 __all__ = [
     "add_at", "all", "any", "argmax", "argmin", "argsort", "astype", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
@@ -15,7 +24,7 @@ __all__ = [
     "iinfo", "imag", "isdtype", "isin", "matmul", "matrix_transpose", "max", "mean", "min", "moveaxis", "nextafter",
     "nonzero", "permute_dims", "positive", "prod", "real", "repeat", "reshape", "result_type", "roll", "searchsorted",
     "signbit", "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis", "tensordot", "tile", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "isnan", "isinf", "isfinite",
+    "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where",
 ]
 
 _Array = _core.Array
@@ -61,55 +70,40 @@ def _as_real(x, what):
 # ---- elementwise, as far as they are not rows ----
 
 
-def positive(x, /):
+def positive(x: Array, /) -> Array:
     """x itself."""
     return +_array(x, "positive")
 
 
-def real(x, /):
+def real(x: Array, /) -> Array:
     """The real part: x, since nothing here is complex."""
     return _core.same(_numeric(x, "real"))
 
 
-def conj(x, /):
+def conj(x: Array, /) -> Array:
     """The complex conjugate: x, since nothing here is complex."""
     return _core.same(_numeric(x, "conj"))
 
 
-def imag(x, /):
+def imag(x: Array, /) -> NoReturn:
     """The imaginary part; refused: complex numbers are not supported."""
     raise DTypeError("imag: complex numbers are not supported: no device of fusion computes with them")
 
 
-def isnan(x, /):
-    """True where x is NaN."""
-    return _core.isnan(x)
-
-
-def isinf(x, /):
-    """True where x is an infinity."""
-    return _core.isinf(x)
-
-
-def isfinite(x, /):
-    """True where x is neither NaN nor an infinity."""
-    return _core.isfinite(x)
-
-
-def signbit(x, /):
+def signbit(x: Array, /) -> Array:
     """True where the sign is set, also that of -0; the sign of NaN counts as positive."""
     if _array(x, "signbit").dtype.kind != "f":
         raise DTypeError(f"signbit: takes floating-point numbers, not {x.dtype}")
     return _core.lt(_core.copysign(1.0, x), 0)
 
 
-def nextafter(x1, x2, /):
+def nextafter(x1: Array | bool | int | float, x2: Array | bool | int | float, /) -> Array:
     """The next number after x1 towards x2. Computed by the client, so it waits for both."""
-    x1, x2 = _pair(x1, x2, "nextafter")
-    if x1.dtype not in (float32, float64):
-        raise DTypeError(f"nextafter: takes float32 and float64, not {x1.dtype}")
-    shape = _shapes_together(x1.shape, x2.shape)
-    return _core.nextafter(_core.broadcast(x1, shape), _core.broadcast(x2, shape))
+    a, b = _pair(x1, x2, "nextafter")
+    if a.dtype not in (float32, float64):
+        raise DTypeError(f"nextafter: takes float32 and float64, not {a.dtype}")
+    shape = _shapes_together(a.shape, b.shape)
+    return _core.nextafter(_core.broadcast(a, shape), _core.broadcast(b, shape))
 
 
 def _pair(x1, x2, what):
@@ -124,7 +118,8 @@ def _pair(x1, x2, what):
     return _core.cast(x1, dtype), _core.cast(x2, dtype)
 
 
-def clip(x, /, min=None, max=None):
+def clip(x: Array, /, min: Array | bool | int | float | None = None,
+         max: Array | bool | int | float | None = None) -> Array:
     """x limited to [min, max]; a bound that is None does not limit."""
     _numeric(x, "clip")
     dtype = x.dtype
@@ -161,7 +156,7 @@ def _limits(dtype):
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
-def where(condition, x1, x2, /):
+def where(condition: Array, x1: Array | bool | int | float, x2: Array | bool | int | float, /) -> Array:
     """x1 where the condition is true, else x2."""
     if _array(condition, "where").dtype is not truth:
         raise DTypeError(f"where: the condition is of {condition.dtype}, not bool")
@@ -171,7 +166,8 @@ def where(condition, x1, x2, /):
 # ---- types ----
 
 
-def astype(x, dtype, /, *, copy=True, device=None):
+def astype(x: Array, dtype: DType | str | type, /, *, copy: bool = True,
+           device: Device | str | int | None = None) -> Array:
     """x in another element type."""
     dtype = as_dtype(dtype)
     made = _array(x, "astype") if x.dtype is dtype else _core.cast(x, dtype)
@@ -180,48 +176,48 @@ def astype(x, dtype, /, *, copy=True, device=None):
     return _core.same(made) if made is x and copy else made
 
 
-def can_cast(from_, to, /):
+def can_cast(from_: Array | DType | str | type, to: DType | str | type, /) -> bool:
     """Whether values of one type are values of another by the rules of promotion."""
     source = from_.dtype if isinstance(from_, _Array) else as_dtype(from_)
-    to = as_dtype(to)
-    if source is to:
+    target = as_dtype(to)
+    if source is target:
         return True
-    if source is truth or to is truth:
+    if source is truth or target is truth:
         return source is truth
-    if "f" in (source.kind, to.kind) and source.kind != to.kind:
-        return to.kind == "f"
-    return _core.meet(source, to) is to and not (source is uint64 and to is int64)
+    if "f" in (source.kind, target.kind) and source.kind != target.kind:
+        return target.kind == "f"
+    return _core.meet(source, target) is target and not (source is uint64 and target is int64)
 
 
-_finfo = namedtuple("finfo_object", "bits eps max min smallest_normal dtype")
-_iinfo = namedtuple("iinfo_object", "bits max min dtype")
+finfo_object = namedtuple("finfo_object", "bits eps max min smallest_normal dtype")
+iinfo_object = namedtuple("iinfo_object", "bits max min dtype")
 _REALS = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127), "float64": (53, 1023)}
 
 
-def finfo(type, /):
+def finfo(type: Array | DType | str | type, /) -> finfo_object:
     """Limits of a floating-point type."""
     dtype = type.dtype if isinstance(type, _Array) else as_dtype(type)
     if dtype.kind != "f":
         raise DTypeError(f"finfo: {dtype} is no floating-point type")
     digits, highest = _REALS[dtype.name]
     largest = math.ldexp(2 - math.ldexp(1, 1 - digits), highest)
-    return _finfo(dtype.bits, math.ldexp(1, 1 - digits), largest, -largest, math.ldexp(1, 1 - highest), dtype)
+    return finfo_object(dtype.bits, math.ldexp(1, 1 - digits), largest, -largest, math.ldexp(1, 1 - highest), dtype)
 
 
-def iinfo(type, /):
+def iinfo(type: Array | DType | str | type, /) -> iinfo_object:
     """Limits of an integer type."""
     dtype = type.dtype if isinstance(type, _Array) else as_dtype(type)
     if dtype.kind not in "iu":
         raise DTypeError(f"iinfo: {dtype} is no integer type")
     low, high = _limits(dtype)
-    return _iinfo(dtype.bits, high, low, dtype)
+    return iinfo_object(dtype.bits, high, low, dtype)
 
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
           "complex floating": "", "numeric": "iuf"}
 
 
-def isdtype(dtype, kind):
+def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
     """Whether a type is of a kind, is another type, or is one of several of these."""
     if isinstance(kind, tuple):
         return builtins.any(isdtype(dtype, k) for k in kind)
@@ -232,7 +228,7 @@ def isdtype(dtype, kind):
     return dtype is as_dtype(kind)
 
 
-def result_type(*arrays_and_dtypes):
+def result_type(*arrays_and_dtypes: Array | DType | str | type | bool | int | float) -> DType:
     """The type that arrays, types and numbers meet in."""
     types, kinds = [], [-1]
     for a in arrays_and_dtypes:
@@ -272,22 +268,24 @@ def _added(reduce, x, axis, dtype, keepdims, what):
     return made if made.dtype is dtype else _core.cast(made, dtype)
 
 
-def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+def sum(x: Array, /, *, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None,
+        keepdims: bool = False) -> Array:
     """The sum over axes; of integers in int64 or uint64."""
     return _added(_core.reduce_sum, _array(x, "sum"), axis, dtype, keepdims, "sum")
 
 
-def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+def prod(x: Array, /, *, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None,
+         keepdims: bool = False) -> Array:
     """The product over axes; of integers in int64 or uint64."""
     return _added(_core.reduce_prod, _array(x, "prod"), axis, dtype, keepdims, "prod")
 
 
-def max(x, /, *, axis=None, keepdims=False):
+def max(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """The largest element over axes; NaN wins."""
     return _extreme(_core.reduce_max, _core.reduce_any, x, axis, keepdims, "max")
 
 
-def min(x, /, *, axis=None, keepdims=False):
+def min(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; NaN wins."""
     return _extreme(_core.reduce_min, _core.reduce_all, x, axis, keepdims, "min")
 
@@ -299,7 +297,7 @@ def _extreme(reduce, logical, x, axis, keepdims, what):
     return (logical if x.dtype is truth else reduce)(x, axes, keepdims)
 
 
-def mean(x, /, *, axis=None, keepdims=False):
+def mean(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """The mean over axes."""
     x = _as_real(x, "mean")
     axes = _axes(axis, x.ndim, "mean")
@@ -314,12 +312,14 @@ def _spread(name, x, axis, correction, keepdims):
     return _core.call(None, name, (x,), {"axes": axes, "keepdims": keepdims, "correction": float(correction)})
 
 
-def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+def var(x: Array, /, *, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0,
+        keepdims: bool = False) -> Array:
     """The variance over axes: squares of the distances from the mean, over their number less the correction."""
     return _spread("var", x, axis, correction, keepdims)
 
 
-def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+def std(x: Array, /, *, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0,
+        keepdims: bool = False) -> Array:
     """The square root of the variance."""
     return _spread("std", x, axis, correction, keepdims)
 
@@ -341,22 +341,24 @@ def _scanned(scan, x, axis, dtype, include_initial, first, what):
     return made
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_sum(x: Array, /, *, axis: int | None = None, dtype: DType | str | type | None = None,
+                   include_initial: bool = False) -> Array:
     """The sums of the elements up to each along an axis, behind a 0 where that is wanted."""
     return _scanned(_core.scan_cumsum, x, axis, dtype, include_initial, 0, "cumulative_sum")
 
 
-def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_prod(x: Array, /, *, axis: int | None = None, dtype: DType | str | type | None = None,
+                    include_initial: bool = False) -> Array:
     """The products of the elements up to each along an axis, behind a 1 where that is wanted."""
     return _scanned(_core.scan_cumprod, x, axis, dtype, include_initial, 1, "cumulative_prod")
 
 
-def all(x, /, *, axis=None, keepdims=False):
+def all(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """True where no element over the axes is zero."""
     return _logical(_core.reduce_all, x, axis, keepdims, "all")
 
 
-def any(x, /, *, axis=None, keepdims=False):
+def any(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """True where an element over the axes is not zero."""
     return _logical(_core.reduce_any, x, axis, keepdims, "any")
 
@@ -366,7 +368,8 @@ def _logical(reduce, x, axis, keepdims, what):
     return reduce(x, axes, keepdims) if axes else _core.cast(x, truth)
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Array | None = None,
+         append: Array | None = None) -> Array:
     """The n-th differences of neighbours along an axis."""
     axis = _axis(axis, _array(x, "diff").ndim, "diff")
     parts = [p for p in (prepend, x, append) if p is not None]
@@ -400,17 +403,17 @@ def _place(name, x, axis, keepdims):
     return _core.call(None, name, (x,), {"axes": axes, "keepdims": keepdims})
 
 
-def argmax(x, /, *, axis=None, keepdims=False):
+def argmax(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """The place of the largest element: the first of equal ones; NaN wins."""
     return _place("argmax", x, axis, keepdims)
 
 
-def argmin(x, /, *, axis=None, keepdims=False):
+def argmin(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """The place of the smallest element: the first of equal ones; NaN wins."""
     return _place("argmin", x, axis, keepdims)
 
 
-def count_nonzero(x, /, *, axis=None, keepdims=False):
+def count_nonzero(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """How many elements over the axes are not zero."""
     axes = _axes(axis, _array(x, "count_nonzero").ndim, "count_nonzero")
     if not axes:
@@ -418,7 +421,7 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
     return _core.call(None, "count_nonzero", (x,), {"axes": axes, "keepdims": keepdims})
 
 
-def nonzero(x, /):
+def nonzero(x: Array, /) -> tuple[Array, ...]:
     """The indices of the elements that are not zero, an array for each axis. Waits."""
     if not _array(x, "nonzero").ndim:
         raise ValueError("nonzero: an array without axes has no indices")
@@ -430,7 +433,8 @@ def nonzero(x, /):
     return tuple(out[::-1])
 
 
-def searchsorted(x1, x2, /, *, side="left", sorter=None):
+def searchsorted(x1: Array, x2: Array | bool | int | float, /, *, side: str = "left",
+                 sorter: Array | None = None) -> Array:
     """Where each element of x2 goes in the sorted vector x1."""
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: the side is 'left' or 'right', not {side!r}")
@@ -442,12 +446,12 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
     return _core.searchsorted(x1, x2, side == "right")
 
 
-def sort(x, /, *, axis=-1, descending=False, stable=True):
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements along an axis in order; always stable, NaN behind all others."""
     return _sorted(_core.sort, x, axis, descending, "sort")
 
 
-def argsort(x, /, *, axis=-1, descending=False, stable=True):
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places that sort() takes the elements from."""
     return _sorted(_core.argsort, x, axis, descending, "argsort")
 
@@ -456,52 +460,49 @@ def _sorted(by, x, axis, descending, what):
     return by(x, _axis(axis, _array(x, what).ndim, what), builtins.bool(descending))
 
 
-_UniqueAll = namedtuple("unique_all", "values indices inverse_indices counts")
-_UniqueCounts = namedtuple("unique_counts", "values counts")
-_UniqueInverse = namedtuple("unique_inverse", "values inverse_indices")
+UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
+UniqueCounts = namedtuple("UniqueCounts", "values counts")
+UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
-def unique_all(x, /):
+def unique_all(x: Array, /) -> UniqueAll:
     """The values, ascending, each once; the place of the first of each; which is where; how often each occurs. Waits."""
-    return _UniqueAll(*_core.unique(_array(x, "unique_all")))
+    return UniqueAll(*_core.unique(_array(x, "unique_all")))
 
 
-def unique_counts(x, /):
+def unique_counts(x: Array, /) -> UniqueCounts:
     """The values, ascending, each once, and how often each occurs. Waits."""
     values, _, _, counts = _core.unique(_array(x, "unique_counts"))
-    return _UniqueCounts(values, counts)
+    return UniqueCounts(values, counts)
 
 
-def unique_inverse(x, /):
+def unique_inverse(x: Array, /) -> UniqueInverse:
     """The values, ascending, each once, and which is where. Waits."""
     values, _, inverse, _ = _core.unique(_array(x, "unique_inverse"))
-    return _UniqueInverse(values, inverse)
+    return UniqueInverse(values, inverse)
 
 
-def unique_values(x, /):
+def unique_values(x: Array, /) -> Array:
     """The values, ascending, each once. Waits."""
     return _core.unique(_array(x, "unique_values"))[0]
 
 
-def isin(x1, x2, /, *, invert=False):
+def isin(x1: Array | bool | int | float, x2: Array | bool | int | float, /, *, invert: bool = False) -> Array:
     """Whether each element of x1 is one of x2."""
-    if not isinstance(x1, _Array) or not isinstance(x2, _Array):
-        x1, x2 = _pair(x1, x2, "isin")
-    dtype = _core.meet(x1.dtype, x2.dtype)
-    if not x2.size:
-        return x1.device.context.full(truth, x1.shape, builtins.bool(invert))
-    if dtype is truth:
-        dtype = DTYPES[2]
-    x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
-    ordered = _core.sort(_core.reshape(x2, (x2.size,)), 0, False)
-    place = _core.minimum(_core.searchsorted(ordered, x1, False), x2.size - 1)
-    return (_core.ne if invert else _core.eq)(_core.take(ordered, place, 0), x1)
+    a, b = _pair(x1, x2, "isin")
+    if not b.size:
+        return a.device.context.full(truth, a.shape, builtins.bool(invert))
+    if a.dtype is truth:
+        a, b = _core.cast(a, uint8), _core.cast(b, uint8)
+    ordered = _core.sort(_core.reshape(b, (b.size,)), 0, False)
+    place = _core.minimum(_core.searchsorted(ordered, a, False), b.size - 1)
+    return (_core.ne if invert else _core.eq)(_core.take(ordered, place, 0), a)
 
 
 # ---- shapes ----
 
 
-def reshape(x, /, shape, *, copy=None):
+def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
     """The same elements under another shape; one extent may be -1. A view, unless a copy is asked for."""
     _array(x, "reshape")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -514,7 +515,7 @@ def reshape(x, /, shape, *, copy=None):
     return made if copy else view(x, made, Reshape(shape))
 
 
-def permute_dims(x, /, axes):
+def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     """Axis d of the result is axis axes[d] of x. A view."""
     axes = tuple(_axis(a, _array(x, "permute_dims").ndim, "permute_dims") for a in axes)
     if sorted(axes) != list(range(x.ndim)):
@@ -522,25 +523,25 @@ def permute_dims(x, /, axes):
     return view(x, _core.permute(x, axes), Permute(axes))
 
 
-def matrix_transpose(x, /):
+def matrix_transpose(x: Array, /) -> Array:
     """The last two axes swapped. A view."""
     if _array(x, "matrix_transpose").ndim < 2:
         raise ValueError(f"matrix_transpose: an array of shape {x.shape} is no matrix")
     return permute_dims(x, tuple(range(x.ndim - 2)) + (x.ndim - 1, x.ndim - 2))
 
 
-def moveaxis(x, source, destination, /):
+def moveaxis(x: Array, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Array:
     """Axes at other places, the others in their order. A view."""
-    source, destination = (_axes(a, _array(x, "moveaxis").ndim, "moveaxis") for a in (source, destination))
-    if len(source) != len(destination):
+    sources, destinations = (_axes(a, _array(x, "moveaxis").ndim, "moveaxis") for a in (source, destination))
+    if len(sources) != len(destinations):
         raise ValueError("moveaxis: as many destinations as sources")
-    order = [d for d in range(x.ndim) if d not in source]
-    for to, axis in sorted(zip(destination, source)):
+    order = [d for d in range(x.ndim) if d not in sources]
+    for to, axis in sorted(zip(destinations, sources)):
         order.insert(to, axis)
     return permute_dims(x, tuple(order))
 
 
-def expand_dims(x, /, axis=0):
+def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     """New axes of extent 1. A view."""
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     axes = _axes(axis, _array(x, "expand_dims").ndim + count, "expand_dims")
@@ -548,7 +549,7 @@ def expand_dims(x, /, axis=0):
     return reshape(x, tuple(1 if d in axes else next(rest) for d in range(x.ndim + count)))
 
 
-def squeeze(x, /, axis=None):
+def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """Without axes of extent 1. A view."""
     if axis is None:
         axis = tuple(d for d, n in enumerate(x.shape) if n == 1)
@@ -559,30 +560,30 @@ def squeeze(x, /, axis=None):
     return reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
-def flip(x, /, *, axis=None):
+def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Reversed along axes. A view."""
     axes = _axes(axis, _array(x, "flip").ndim, "flip")
     ranges = tuple((n - 1, n, -1) if d in axes and n else (0, n, 1) for d, n in enumerate(x.shape))
     return view(x, _core.flip(x, axes), Slice(ranges, x.shape))
 
 
-def broadcast_shapes(*shapes):
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to."""
     return _shapes_together(*shapes)
 
 
-def broadcast_to(x, /, shape):
+def broadcast_to(x: Array, /, shape: Sequence[int]) -> Array:
     """Repeated along axes of extent 1 and new leading ones, without a copy. Not a view: it is not written through."""
     return _core.broadcast(_array(x, "broadcast_to"), tuple(shape))
 
 
-def broadcast_arrays(*arrays):
+def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """All in the shape that they broadcast to."""
     shape = _shapes_together(*[_array(a, "broadcast_arrays").shape for a in arrays])
     return tuple(_core.broadcast(a, shape) for a in arrays)
 
 
-def concat(arrays, /, *, axis=0):
+def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:
     """One after the other along an axis; None: flattened."""
     arrays = list(arrays)
     if not arrays:
@@ -594,7 +595,7 @@ def concat(arrays, /, *, axis=0):
     return _core.concat(arrays, _axis(axis, arrays[0].ndim, "concat"))
 
 
-def stack(arrays, /, *, axis=0):
+def stack(arrays: Iterable[Array], /, *, axis: int = 0) -> Array:
     """One beside the other along a new axis."""
     arrays = list(arrays)
     if not arrays:
@@ -602,14 +603,14 @@ def stack(arrays, /, *, axis=0):
     return _core.stack(arrays, _axis(axis, arrays[0].ndim + 1, "stack"))
 
 
-def unstack(x, /, *, axis=0):
+def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The parts along an axis, without it. Views."""
     axis = _axis(axis, _array(x, "unstack").ndim, "unstack")
     before = (slice(None),) * axis
     return tuple(x[before + (i,)] for i in range(x.shape[axis]))
 
 
-def tile(x, repetitions, /):
+def tile(x: Array, repetitions: Sequence[int], /) -> Array:
     """x so many times along each axis."""
     repetitions = tuple(repetitions)
     shape = (1,) * (len(repetitions) - _array(x, "tile").ndim) + x.shape
@@ -617,7 +618,7 @@ def tile(x, repetitions, /):
     return _core.tile(_core.reshape(x, shape), repetitions)
 
 
-def repeat(x, repeats, /, *, axis=None):
+def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Array:
     """Each element so many times, one after the other; a number for each element waits for the numbers."""
     if axis is None:
         x, axis = _core.reshape(_array(x, "repeat"), (x.size,)), 0
@@ -635,7 +636,7 @@ def repeat(x, repeats, /, *, axis=None):
     return _core.take(x, _core.searchsorted(ends, places, True), axis)
 
 
-def roll(x, /, shift, *, axis=None):
+def roll(x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Array:
     """The elements moved along axes, those that leave at one end come in at the other."""
     if axis is None:
         made = _core.roll(_core.reshape(_array(x, "roll"), (x.size,)), shift, 0) if x.size else x
@@ -652,7 +653,7 @@ def roll(x, /, shift, *, axis=None):
     return made
 
 
-def take(x, indices, /, *, axis=None):
+def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     """The elements along an axis that a vector of integers names."""
     if axis is None:
         if _array(x, "take").ndim != 1:
@@ -661,12 +662,12 @@ def take(x, indices, /, *, axis=None):
     return _core.take(x, _integers(indices, "take"), _axis(axis, x.ndim, "take"))
 
 
-def take_along_axis(x, indices, /, *, axis=-1):
+def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     """One element of x along the axis for each index."""
     return _core.take_along(_array(x, "take_along_axis"), _integers(indices, "take_along_axis"), _axis(axis, x.ndim, "take_along_axis"))
 
 
-def add_at(x, indices, values, /):
+def add_at(x: Array, indices: Array, values: Array, /) -> Array:
     """x, to whose elements along the first axis the values were added at the places that a vector of integers names, one after
     the other; not in place."""
     count = _array(indices, "add_at").size
@@ -685,12 +686,12 @@ def _integers(indices, what):
 # ---- linear algebra ----
 
 
-def matmul(x1, x2, /):
+def matmul(x1: Array, x2: Array, /) -> Array:
     """The matrix product over the last two axes; vectors are rows on the left and columns on the right."""
     return _core.matmul(_numeric(x1, "matmul"), _numeric(x2, "matmul"))
 
 
-def vecdot(x1, x2, /, *, axis=-1):
+def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """The sum of x1 * x2 over an axis."""
     _numeric(x1, "vecdot")
     _numeric(x2, "vecdot")
@@ -703,7 +704,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     return made if made.dtype is product.dtype else _core.cast(made, product.dtype)
 
 
-def tensordot(x1, x2, /, *, axes=2):
+def tensordot(x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
     """The sum of products over axes of both."""
     _numeric(x1, "tensordot")
     _numeric(x2, "tensordot")

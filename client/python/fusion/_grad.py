@@ -1,14 +1,22 @@
 """Gradients of functions of arrays, and graphs recorded once."""
+from __future__ import annotations
+
 import contextlib
 import functools
 import threading
 
 from . import _core
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Callable, Iterator, Sequence
+
+    from ._array import Array
+
 __all__ = ["checkpoint", "grad", "jit", "no_grad", "stop_gradient", "value_and_grad", "vjp"]
 
 _lock = threading.Lock()
-_watched = {}                  # by the address of a value: how many gradients under way watch it
+_watched: dict[int, int] = {}  # by the address of a value: how many gradients under way watch it
 _depth = threading.local()
 
 KEEP, WATCH = 1, 2
@@ -49,7 +57,8 @@ def _rebuilt(argument, found):
     return type(argument)(_rebuilt(a, found) for a in argument)
 
 
-def value_and_grad(function, argnums=0, has_aux=False):
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0,
+                   has_aux: bool = False) -> Callable[..., tuple[Any, Any]]:
     """A function that returns function's value and its gradient by the arguments of these numbers.
 
     The value is one number. Arguments may be lists, tuples and dicts of arrays; the gradient has their form. Nested, it gives
@@ -86,7 +95,7 @@ def _shape(y):
     return f"one of shape {y.shape}" if isinstance(y, _core.Array) else f"{type(y).__name__}"
 
 
-def grad(function, argnums=0):
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """A function that returns the gradient of function by the arguments of these numbers. See value_and_grad()."""
     both = value_and_grad(function, argnums)
 
@@ -116,7 +125,7 @@ class _Back:
                 pass
 
 
-def vjp(function, *args):
+def vjp(function: Callable[..., Array], *args: Array) -> tuple[Array, Callable[[Array], tuple[Array, ...]]]:
     """function's value, and a function that multiplies a row by its Jacobian: of a cotangent of the value's shape it gives
     one gradient for each argument."""
     back = _Back(_core.same(x) for x in args)
@@ -124,13 +133,13 @@ def vjp(function, *args):
     return back._y, back
 
 
-def stop_gradient(x, /):
+def stop_gradient(x: Array, /) -> Array:
     """The same elements, by which nothing is differentiated."""
     return _core.stop_gradient(x)
 
 
 @contextlib.contextmanager
-def no_grad():
+def no_grad() -> Iterator[None]:
     """Nothing of what the block computes is recorded for gradients."""
     _core.no_grad(True)
     try:
@@ -140,7 +149,7 @@ def no_grad():
 
 
 @contextlib.contextmanager
-def checkpoint():
+def checkpoint() -> Iterator[None]:
     """Of what the block computes nothing is kept for gradients, which compute it again."""
     _core.checkpoint(True)
     try:
@@ -149,7 +158,7 @@ def checkpoint():
         _core.checkpoint(False)
 
 
-def jit(function):
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose operations are recorded once for each combination of shapes and types of its arguments, arrays all of
     them, and run again by one short message. It must compute from its arguments alone, and ask for no value."""
     recorded = {}

@@ -1,4 +1,6 @@
 """Graphs as pictures: a column of boxes, one below what it reads, those of one kernel in one colour. SVG, without other programs."""
+from __future__ import annotations
+
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 150, 38, 24, 34, 16
@@ -8,17 +10,17 @@ COLOURS = ["#cfe3f7", "#fbd9b5", "#d3efd0", "#f6cfd6", "#e2d6f3", "#f5efb4", "#c
 class Picture:
     """A graph as SVG."""
 
-    def __init__(self, explanation):
+    def __init__(self, explanation) -> None:
         self.explanation = explanation
         self.svg = _draw(explanation)
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return self.svg
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<graph of {len(self.explanation['nodes'])} operations in {self.explanation['kernel_count']} kernels; .svg, .save(name)>"
 
-    def save(self, name):
+    def save(self, name: str) -> None:
         """Writes it to a file."""
         with open(name, "w", encoding="utf-8") as file:
             file.write(self.svg)

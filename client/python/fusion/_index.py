@@ -6,13 +6,22 @@ mask is the places where it is true, which waits for its values; assigning throu
 one number an array broadcasts. Integers in lists and NumPy's arrays are checked; those of arrays on the
 device are not: beyond the axis they read 0 and write nothing.
 """
+from __future__ import annotations
+
 import builtins
 import math
 import operator
 
 from . import _core
 from ._base import as_device, bool as truth, int64
+from ._errors import ShapeError
 from ._views import Slice, view, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any
+
+    from ._array import Array
 
 
 def _as_key(k, device):
@@ -222,7 +231,7 @@ class _Gather:
         return y, order, extents, shape
 
 
-def getitem(x, key):
+def getitem(x: Array, key: Any, /) -> Array:
     if type(key) is int and x.ndim:
         step = _basic(x.shape, [key] + [slice(None)] * (x.ndim - 1))
         return view(x, step.apply(x), step)
@@ -270,12 +279,11 @@ def _fit(value, shape, what="the indexed part"):
     if value.shape == shape:
         return value
     if not _broadcasts(value.shape, shape):
-        from ._base import ShapeError
         raise ShapeError(f"assignment: a value of shape {value.shape} does not broadcast to {what}, of shape {shape}")
     return _core.broadcast(value, shape)
 
 
-def setitem(x, key, value):
+def setitem(x: Array, key: Any, value: Any, /) -> None:
     value = _contents(x, value)
     entries = _expand(x, key)
     if not any(_is_array(k) for k in entries):
@@ -344,7 +352,6 @@ def _scatter(plan, y, value):
 
 
 def _broadcast_shapes(*shapes):
-    from ._base import ShapeError
     out = []
     for d in range(1, max(map(len, shapes), default=0) + 1):
         extents = {s[-d] for s in shapes if len(s) >= d} - {1}

@@ -1,9 +1,20 @@
 """What a person asks of the daemon: settings for a while, how an expression would run, a picture of it, what happened so far."""
+from __future__ import annotations
+
 import contextlib
 import json
 
 from . import _core
-from ._base import ArgumentError, _default, as_device, as_dtype, default_real, set_default_real
+from ._base import _default, as_device, as_dtype, default_real, set_default_real
+from ._errors import ArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Iterator
+
+    from ._array import Array
+    from ._base import Device, DType
+    from ._graph import Picture
 
 __all__ = ["cancel", "config", "define_op", "define_pattern", "explain", "flush", "graph", "opportunities", "patterns", "settings", "stats",
            "sync", "writable"]
@@ -14,7 +25,8 @@ def _text(value):
 
 
 @contextlib.contextmanager
-def config(settings=None, /, *, device=None, default_real=None, **named):
+def config(settings: dict[str, Any] | None = None, /, *, device: Device | str | int | None = None,
+           default_real: DType | str | type | None = None, **named: Any) -> Iterator[None]:
     """Settings of this session while the block runs: config(enabled=False), config({"fusion.pattern.linear": "no"}).
 
     A name without a dot is one of "fusion."; see fusiond.conf(5). default_real: the type of numbers with a fraction.
@@ -45,42 +57,42 @@ def _real():
     return default_real()
 
 
-def settings(*, device=None):
+def settings(*, device: Device | str | int | None = None) -> dict[str, Any]:
     """The settings of this session, by name."""
     return json.loads(as_device(device).context.settings(False))
 
 
-def sync(*, device=None):
+def sync(*, device: Device | str | int | None = None) -> None:
     """Waits until all that was recorded has run."""
     as_device(device).context.sync()
 
 
-def flush(*, device=None):
+def flush(*, device: Device | str | int | None = None) -> None:
     """Sends what was recorded, without waiting."""
     as_device(device).context.flush()
 
 
-def cancel(*, device=None):
+def cancel(*, device: Device | str | int | None = None) -> None:
     """What was sent and not begun is not run: its arrays fail."""
     as_device(device).context.cancel()
 
 
-def stats(*, device=None, whole_daemon=False):
+def stats(*, device: Device | str | int | None = None, whole_daemon: bool = False) -> dict[str, Any]:
     """Counters of this session, or of the daemon: kernels before and after fusion, bytes not moved, patterns..."""
     return json.loads(as_device(device).context.stats(whole_daemon))
 
 
-def patterns(*, device=None):
+def patterns(*, device: Device | str | int | None = None) -> Any:
     """The fusion patterns of this session, and on which devices each is on."""
     return json.loads(as_device(device).context.patterns())
 
 
-def define_op(name, text, *, device=None):
+def define_op(name: str, text: str, *, device: Device | str | int | None = None) -> None:
     """Defines an operation by an expression, e.g. define_op("swish2", "a * sigmoid(b * a)"); call() runs it. See fusion-ops(7)."""
     as_device(device).context.define(name, text)
 
 
-def define_pattern(name, text, *, device=None):
+def define_pattern(name: str, text: str, *, device: Device | str | int | None = None) -> None:
     """Defines a fusion pattern: wherever the expression arises it is counted and named. See libfusion(3)."""
     as_device(device).context.define(name, text, True)
 
@@ -88,7 +100,7 @@ def define_pattern(name, text, *, device=None):
 class Explanation(dict):
     """How the daemon would run something; as a dict what fusionctl explain --json gives."""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [f"{self['kernel_count']} kernels, {self['unfused_kernel_count']} without fusion; "
                  f"{self['bytes_not_moved']} bytes not moved, {self['buffers_eliminated']} buffers less"]
         for i, kernel in enumerate(self["kernels"]):
@@ -106,27 +118,27 @@ def _arrays(arrays, what):
     return tuple(arrays)
 
 
-def explain(*arrays, source=False, unfused=False):
+def explain(*arrays: Array, source: bool = False, unfused: bool = False) -> Explanation:
     """How the daemon would run what leads to these arrays: kernels, their operations, why others were left out. Runs nothing."""
     arrays = _arrays(arrays, "explain")
     what = 4 + (1 if source else 0) + (2 if unfused else 0)
     return Explanation(json.loads(arrays[0].device.context.explain(arrays, what)))
 
 
-def opportunities(*arrays):
+def opportunities(*arrays: Array) -> Any:
     """What of these operations would be fused alone: pattern, bytes saved, estimated speedup."""
     arrays = _arrays(arrays, "opportunities")
     return json.loads(arrays[0].device.context.opportunities(arrays, 0))
 
 
-def graph(*arrays):
+def graph(*arrays: Array) -> Picture:
     """A picture of what leads to these arrays: in a notebook as it is, else graph(x).svg and graph(x).save(name)."""
     from ._graph import Picture
     return Picture(explain(*arrays))
 
 
 @contextlib.contextmanager
-def writable(x):
+def writable(x: Array) -> Iterator[memoryview]:
     """with writable(x) as view: the elements as a buffer to write in; x has them when the block ends.
 
     numpy.asarray(view).reshape(x.shape) is NumPy's way to write. The memory is x's own from then on.

@@ -1,6 +1,14 @@
 """Steps of descent, computed like PyTorch's, each in one launch: the new parameters and what the next step needs."""
+from __future__ import annotations
+
 from . import _core
 from ._creation import zeros, zeros_like
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Iterable
+
+    from ._array import Array
 
 __all__ = ["Adam", "AdamW", "SGD"]
 
@@ -8,10 +16,11 @@ __all__ = ["Adam", "AdamW", "SGD"]
 class SGD:
     """parameters = SGD(rate).step(parameters, gradients)"""
 
-    def __init__(self, rate, *, momentum=0.0, decay=0.0):
-        self.rate, self.momentum, self.decay, self._velocity = rate, momentum, decay, None
+    def __init__(self, rate: float, *, momentum: float = 0.0, decay: float = 0.0) -> None:
+        self.rate, self.momentum, self.decay = rate, momentum, decay
+        self._velocity: list[Array] | None = None
 
-    def step(self, parameters, gradients):
+    def step(self, parameters: Iterable[Array], gradients: Iterable[Array]) -> list[Array]:
         parameters = list(parameters)
         if self.momentum and self._velocity is None:
             self._velocity = [zeros_like(p) for p in parameters]
@@ -26,10 +35,11 @@ class Adam:
 
     _decoupled = False
 
-    def __init__(self, rate=1e-3, *, betas=(0.9, 0.999), eps=1e-8, decay=0.0):
-        self.rate, self.betas, self.eps, self.decay, self._state = rate, betas, eps, decay, None
+    def __init__(self, rate: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, decay: float = 0.0) -> None:
+        self.rate, self.betas, self.eps, self.decay = rate, betas, eps, decay
+        self._state: tuple[list[Array], list[Array], Array] | None = None
 
-    def step(self, parameters, gradients):
+    def step(self, parameters: Iterable[Array], gradients: Iterable[Array]) -> list[Array]:
         parameters = list(parameters)
         n = len(parameters)
         if self._state is None:

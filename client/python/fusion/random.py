@@ -2,18 +2,27 @@
 
 Without a seed= the functions take the next of a sequence that seed() begins; the program's first one is of the clock.
 """
+from __future__ import annotations
+
 import itertools
 import os
 
 from . import _core
 from ._base import as_device, as_dtype, bool as truth, default_real, int64
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Sequence
+
+    from ._array import Array
+    from ._base import Device, DType
+
 __all__ = ["bernoulli", "integers", "normal", "seed", "uniform"]
 
 _seeds = itertools.count(int.from_bytes(os.urandom(6), "little"))
 
 
-def seed(number):
+def seed(number: int) -> None:
     """Begins the sequence of seeds anew, for all threads."""
     global _seeds
     _seeds = itertools.count(int(number) << 20)
@@ -25,23 +34,29 @@ def _draw(what, dtype, shape, which, low, high, device):
     return as_device(device).context.random(what, dtype, shape, number % (1 << 64), low, high)
 
 
-def uniform(shape=(), *, low=0.0, high=1.0, dtype=None, seed=None, device=None):
+def uniform(shape: int | Sequence[int] = (), *, low: float = 0.0, high: float = 1.0,
+            dtype: DType | str | type | None = None, seed: int | None = None,
+            device: Device | str | int | None = None) -> Array:
     """Numbers from low to below high."""
     made = _draw("u", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
     return made if (low, high) == (0.0, 1.0) else _core.add(_core.mul(made, float(high - low)), float(low))
 
 
-def normal(shape=(), *, mean=0.0, std=1.0, dtype=None, seed=None, device=None):
+def normal(shape: int | Sequence[int] = (), *, mean: float = 0.0, std: float = 1.0,
+           dtype: DType | str | type | None = None, seed: int | None = None,
+           device: Device | str | int | None = None) -> Array:
     """Numbers of the normal distribution."""
     made = _draw("n", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
     return made if (mean, std) == (0.0, 1.0) else _core.add(_core.mul(made, float(std)), float(mean))
 
 
-def integers(low, high, shape=(), *, dtype=None, seed=None, device=None):
+def integers(low: int, high: int, shape: int | Sequence[int] = (), *, dtype: DType | str | type | None = None,
+             seed: int | None = None, device: Device | str | int | None = None) -> Array:
     """Integers from low to below high."""
     return _draw("i", as_dtype(dtype) or int64, shape, seed, float(low), float(high), device)
 
 
-def bernoulli(probability, shape=(), *, seed=None, device=None):
+def bernoulli(probability: float, shape: int | Sequence[int] = (), *, seed: int | None = None,
+              device: Device | str | int | None = None) -> Array:
     """True with this probability."""
     return _draw("b", truth, shape, seed, float(probability), 0.0, device)

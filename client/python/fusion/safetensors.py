@@ -1,12 +1,23 @@
 """Files of the safetensors format: arrays by name, read straight from the mapped file into memory that the daemon shares."""
+from __future__ import annotations
+
 import json
 import math
 import mmap
 import struct
 
 from . import _core
-from ._base import (ArgumentError, as_device, bfloat16, bool as truth, float16, float32, float64, int8, int16, int32, int64, uint8,
-                    uint16, uint32, uint64)
+from ._base import (as_device, bfloat16, bool as truth, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32,
+                    uint64)
+from ._errors import ArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    import os
+    from typing import Mapping
+
+    from ._array import Array
+    from ._base import Device
 
 __all__ = ["load", "save"]
 
@@ -17,7 +28,7 @@ _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 HEADER_BYTES = 100 << 20
 
 
-def load(name, *, device=None):
+def load(name: str | os.PathLike[str], *, device: Device | str | int | None = None) -> dict[str, Array]:
     """A dict of the arrays in a file. Each is copied once, from the file into shared memory."""
     context = as_device(device).context
     with open(name, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
@@ -47,7 +58,7 @@ def _array(name, key, entry, view, begin, context):
         return _core.from_bytes(context, dtype, shape, part)
 
 
-def save(name, arrays):
+def save(name: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
     """Writes arrays, a dict by name, to a file."""
     header, parts, at = {}, [], 0
     for key, x in arrays.items():

@@ -171,21 +171,7 @@ static PyMethodDef own_methods[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
-/* ---- the tables, as Python sees them ---- */
-
-static PyObject *error_table(void) {
-	PyObject *table = PyDict_New();
-
-#define ERROR(id, name, doc) { \
-		PyObject *row = Py_BuildValue("(is)", id, doc); \
-		if (table && row) \
-			PyDict_SetItemString(table, #name, row); \
-		Py_XDECREF(row); \
-	}
-#include "protocol/errors.def"
-#undef ERROR
-	return table;
-}
+/* ---- the table of types, as Python sees it ---- */
 
 static PyObject *dtype_table(void) {
 	PyObject *table = PyTuple_New(DTYPES);
@@ -214,7 +200,7 @@ PyMODINIT_FUNC PyInit__core(void) {
 	if (PyModule_AddFunctions(module, own_methods) || PyModule_AddFunctions(module, operators_methods())
 		|| PyModule_AddFunctions(module, moves_methods) || PyModule_AddFunctions(module, grad_methods)
 		|| put(module, "Array", PyType_FromSpec(array_type_spec())) || put(module, "Context", Py_XNewRef((PyObject *)context_type))
-		|| put(module, "ERRORS", error_table()) || put(module, "DTYPES", dtype_table())
+		|| put(module, "DTYPES", dtype_table())
 		|| put(module, "VERSION", PyUnicode_FromString(FUSION_VERSION))) {
 		Py_DECREF(module);
 		return NULL;
