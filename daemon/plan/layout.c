@@ -147,8 +147,13 @@ static void swap_dims(int64_t *dims, unsigned a, unsigned b) {
 	dims[b] = kept;
 }
 
-/* A column reduction pays where neighbours in memory are neighbours among the kept. */
-enum { COLUMN_MINIMUM = 8 };
+enum {
+	/* A column reduction pays where neighbours in memory are neighbours among the kept. */
+	COLUMN_MINIMUM = 8,
+	/* ... and where rows are so short, on a CPU: softmax of 2, 8 and 16 takes 0.2, 0.75 and 1.4 times as long then. */
+	COLUMN_SHORT = 8,
+
+};
 
 /* Elements of an operand, each counted once however often it is broadcast. */
 static uint64_t operand_elements(const struct draft *d, unsigned operand) {
@@ -184,6 +189,17 @@ static bool runs_are_short(const struct draft *d) {
 	const struct kernel *k = &d->kernel;
 
 	return k->kept && d->dims[k->rank - 1] < COLUMN_MINIMUM && d->dims[k->kept - 1] >= COLUMN_MINIMUM;
+}
+
+/*
+ * A row of so few elements leaves most lanes of a vector idle, and its tree and its end cost more than they do: then as many rows
+ * as there are lanes are better walked together, although each lane reads from a place of its own.
+ */
+static bool rows_are_short(const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+
+	return (k->root == KERNEL_REDUCE || k->root == KERNEL_ROWS) && k->kept && k->rank - k->kept == 1 && k->width > 1 &&
+		d->dims[k->rank - 1] <= COLUMN_SHORT && d->dims[k->kept - 1] >= k->width;
 }
 
 /* The order of the kept dims is nobody's business: the one that most lies along comes last. */
@@ -400,6 +416,8 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		return;
 	}
 	if (columns_pay(d) && (k->root != KERNEL_SCAN || k->rank - k->kept == 1))
+		k->form = KERNEL_FORM_COLUMN;
+	else if (t->strategy == STRATEGY_CPU && rows_are_short(d))
 		k->form = KERNEL_FORM_COLUMN;
 	else if (k->rank - k->kept > 1)
 		k->form = t->strategy == STRATEGY_CPU && runs_are_short(d) ? KERNEL_FORM_COLUMN : KERNEL_FORM_GENERAL;
