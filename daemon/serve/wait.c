@@ -92,12 +92,27 @@ void waiter_published(void *user, const struct fault *f) {
 	waiter_queue(w, &w->session->server->ready);
 }
 
+/* What was accepted before goes behind an answer that the client waits for: it is awake now, and may sleep again soon. */
+static void tell_accepted(struct session *s) {
+	struct waiter *next;
+
+	if (s->waiting)
+		return;
+	for (struct waiter *w = s->waiters; w; w = next) {
+		next = w->next;
+		if (w->then == answer_accepted)
+			answer_accepted(w);
+	}
+}
+
 void waiters_turn(struct server *v) {
 	while (v->ready) {
 		struct waiter *w = v->ready;
+		struct session *s = w->session;
 
 		unqueue(w);
 		w->then(w);
+		tell_accepted(s);
 	}
 }
 
