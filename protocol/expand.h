@@ -25,12 +25,12 @@ struct expand_target {
 
 /* A call of an expression. Operands beyond `operands` are absent: given() finds out. */
 struct expand_call {
-	const char *name;                    /* for messages */
+	const char *name; /* for messages */
 	const struct expr *expr;
 	unsigned operands;
 	const uint32_t *operand;
 	const struct op_attr *attr;
-	const struct tensor_type *result;    /* what it becomes at the end, or NULL: see expand() */
+	const struct tensor_type *result; /* what it becomes at the end, or NULL: see expand() */
 };
 
 /*
