@@ -43,15 +43,15 @@ def main():
     warmth = np.array([1.1, 1.0, 0.85], dtype=np.float32)
     row, column = coordinates(*photo.shape[:2])
     given = [fp.asarray(a) for a in (photo, warmth, row, column)]
+    compare(f"filters on {photo.shape[1]}x{photo.shape[0]}", lambda: filtered(fp, *given).wait(),
+            lambda: filtered(np, photo, warmth, row, column))
+    compare("edges", lambda: edges(fp, given[0]).wait(), lambda: edges(np, photo))
     after, outline = filtered(fp, *given), edges(fp, given[0])
     assert np.allclose(np.asarray(after), filtered(np, photo, warmth, row, column), atol=1e-4)
     assert np.allclose(np.asarray(outline), edges(np, photo), atol=1e-4)
     save("before.png", photo / 255)
     save("after.png", after)
     save("edges.png", outline)
-    compare(f"filters on {photo.shape[1]}x{photo.shape[0]}", lambda: filtered(fp, *given).wait(),
-            lambda: filtered(np, photo, warmth, row, column))
-    compare("edges", lambda: edges(fp, given[0]).wait(), lambda: edges(np, photo))
 
 
 if __name__ == "__main__":

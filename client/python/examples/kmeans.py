@@ -27,10 +27,10 @@ def main():
     points = (true[random.integers(0, CENTRES, POINTS)] + random.normal(size=(POINTS, DIMENSIONS))).astype(np.float32)
     begin = true + random.normal(size=true.shape).astype(np.float32)
     x, c = fp.asarray(points), fp.asarray(begin)
+    compare(f"{STEPS} steps of k-means, {POINTS} points", lambda: clustered(fp, x, c).wait(), lambda: clustered(np, points, begin))
     found = np.asarray(clustered(fp, x, c))
     assert np.allclose(found, clustered(np, points, begin), atol=1e-2)
     print("farthest centre from where it was put:", round(float(np.max(np.linalg.norm(found - true, axis=1))), 3))
-    compare(f"{STEPS} steps of k-means, {POINTS} points", lambda: clustered(fp, x, c).wait(), lambda: clustered(np, points, begin))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ ROWS, FEATURES, STEPS, RATE = 20000, 64, 30, 0.5
 
 def loss(weights, bias, x, y):
     score = x @ weights + bias
-    return fp.mean(fp.nn.logsumexp(fp.stack([score * 0, score], axis=1), axes=1) - y * score)
+    return fp.mean(fp.logaddexp(0.0, score) - y * score)
 
 
 by_gradient = fp.value_and_grad(loss, argnums=(0, 1))
@@ -38,13 +38,13 @@ def main():
     y = (x @ true + random.logistic(size=ROWS) > 0).astype(np.float32)
     start = np.zeros(FEATURES, dtype=np.float32), np.float32(0)
     given = fp.asarray(x), fp.asarray(y), fp.zeros(FEATURES, dtype=fp.float32), fp.zeros((), dtype=fp.float32)
+    compare(f"{STEPS} steps of logistic regression, {ROWS}x{FEATURES}", lambda: float(trained(*given)[2]),
+            lambda: trained_in_numpy(x, y, *start))
     weights, bias, value = trained(*given)
     want, _, _ = trained_in_numpy(x, y, *start)
     assert np.allclose(np.asarray(weights), want, atol=1e-3)
     right = np.mean((x @ np.asarray(weights) + float(bias) > 0) == (y > 0))
     print(f"loss {float(value):.4f}, {100 * right:.1f} % right")
-    compare(f"{STEPS} steps of logistic regression, {ROWS}x{FEATURES}", lambda: float(trained(*given)[2]),
-            lambda: trained_in_numpy(x, y, *start))
 
 
 if __name__ == "__main__":

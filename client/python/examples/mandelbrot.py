@@ -29,10 +29,10 @@ def main():
     a = np.linspace(-2.2, 1.0, WIDTH, dtype=np.float32)[None, :]
     b = np.linspace(-1.07, 1.07, HEIGHT, dtype=np.float32)[:, None]
     c, d = fp.asarray(a), fp.asarray(b)
+    compare(f"Mandelbrot {WIDTH}x{HEIGHT}, {STEPS} steps", lambda: escape(fp, c, d).wait(), lambda: escape(np, a, b))
     count = escape(fp, c, d)
     assert np.mean(np.asarray(count) == escape(np, a, b)) > 0.99
     save("mandelbrot.png", coloured(count))
-    compare(f"Mandelbrot {WIDTH}x{HEIGHT}, {STEPS} steps", lambda: escape(fp, c, d).wait(), lambda: escape(np, a, b))
 
 
 if __name__ == "__main__":

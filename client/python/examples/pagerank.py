@@ -26,11 +26,11 @@ def main():
     target = (PAGES * random.random(LINKS) ** 3).astype(np.int64)
     out, rank = np.bincount(source, minlength=PAGES).astype(np.float64), np.full(PAGES, 1 / PAGES)
     given = [fp.asarray(a) for a in (rank, source, target, out)]
+    compare(f"{STEPS} steps of PageRank, {PAGES} pages, {LINKS} links", lambda: ranked(*given).wait(),
+            lambda: ranked_in_numpy(rank, source, target, out))
     found = np.asarray(ranked(*given))
     assert np.allclose(found, ranked_in_numpy(rank, source, target, out), rtol=1e-9)
     print("first pages:", np.argsort(-found)[:5].tolist(), "sum of ranks:", round(float(found.sum()), 6))
-    compare(f"{STEPS} steps of PageRank, {PAGES} pages, {LINKS} links", lambda: ranked(*given).wait(),
-            lambda: ranked_in_numpy(rank, source, target, out))
 
 
 if __name__ == "__main__":

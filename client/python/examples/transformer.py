@@ -45,10 +45,10 @@ def main():
     weights = {name: (random.normal(size=shape) / math.sqrt(shape[0])).astype(np.float32) for name, shape in shapes.items()}
     x = random.normal(size=(TOKENS, WIDTH)).astype(np.float32)
     given, theirs = fp.asarray(x), {name: fp.asarray(w) for name, w in weights.items()}
+    compare(f"a transformer block, {TOKENS} tokens of {WIDTH}", lambda: block(given, theirs).wait(), lambda: block_in_numpy(x, weights))
     worst = np.abs(np.asarray(block(given, theirs)) - block_in_numpy(x, weights)).max()
     assert worst < 1e-3
     print(f"largest difference from NumPy: {worst:.1e}")
-    compare(f"a transformer block, {TOKENS} tokens of {WIDTH}", lambda: block(given, theirs).wait(), lambda: block_in_numpy(x, weights))
 
 
 if __name__ == "__main__":
