@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 
-import conftest
 import fusion as xp
+from private_daemon import Daemon
 
 INTERRUPTED = """
 import os, signal, threading
@@ -36,14 +36,10 @@ def _descendants(pid):
 
 
 def test_an_interrupted_wait_leaves_the_session_as_it_was(run_python):
-    daemon = conftest.Daemon()
-    try:
-        float(xp.sum(xp.ones(4)))
+    with Daemon() as daemon:
         run_python("import fusion as xp; xp.ones(4).tolist()", FUSION_SOCKET=daemon.socket)
         engines = " ".join(map(str, _descendants(daemon.process.pid)))
         status, text = run_python(INTERRUPTED, FUSION_SOCKET=daemon.socket, ENGINES=engines)
-    finally:
-        daemon.end()
     assert not status and text.split("\n")[:2] == ["interrupted", "[3.0, 3.0, 3.0, 3.0] [6.0, 6.0, 6.0, 6.0]"], text
 
 
