@@ -3,13 +3,6 @@
 
 #include "tests/fake_context.h"
 
-static void expect_error(int code, const char *part) {
-	ck_assert_msg(
-		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
-	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
-	fusion_error_clear();
-}
-
 /* Reads nothing, but makes the daemon see it; then lets go. */
 static void settle(fusion_array *a) {
 	ck_assert_msg(a != NULL, "%s", fusion_error());

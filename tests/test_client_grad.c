@@ -13,13 +13,6 @@ static fusion_array *watched(int64_t rows, int64_t columns) {
 	return a;
 }
 
-static void expect_error(int code, const char *part) {
-	ck_assert_msg(
-		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
-	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
-	fusion_error_clear();
-}
-
 /* tanh(tanh(... a)): each reads its result going back. */
 static fusion_array *chain(fusion_array *a, unsigned length) {
 	fusion_array *y = fusion_retain(a);

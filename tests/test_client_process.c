@@ -10,14 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "tests/fake_daemon.h"
-#include "tests/test_protocol.h"
+#include "tests/fake_context.h"
 
 enum {
 	FAKE_READY_US = 20000,
 };
-
-static fusion_context *context;
 
 /* Runs the fake in a child that answers until pause_after_us, if not 0, have passed; door gets its path. */
 static pid_t fake_process(unsigned pause_after_us, char door[96]) {
@@ -55,22 +52,6 @@ static void fake_kill(pid_t pid, char door[96]) {
 	rmdir(door);
 }
 
-static fusion_array *vector(int64_t n) {
-	float *data = calloc((size_t)n, sizeof *data);
-	fusion_array *a = fusion_from(context, FUSION_F32, 1, &n, data);
-
-	free(data);
-	ck_assert_msg(a != NULL, "%s", fusion_error());
-	return a;
-}
-
-static void expect_error(int code, const char *part) {
-	ck_assert_msg(
-		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
-	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
-	fusion_error_clear();
-}
-
 START_TEST(a_child_of_a_process_that_used_nothing_may_open) {
 	struct fusion_options options = { 0 };
 	char door[96];
@@ -101,7 +82,7 @@ START_TEST(a_daemon_that_dies_ends_every_wait_with_a_sentence) {
 
 	options.socket = door;
 	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
-	a = vector(3);
+	a = vector(3, 0);
 	ck_assert(!fusion_sync(context));
 	usleep(400000);
 	future = fusion_read_begin(a, back, sizeof back);
@@ -167,7 +148,7 @@ START_TEST(the_child_of_a_fork_gets_an_error_and_may_exit) {
 	fake_start();
 	options.socket = fake.door;
 	ck_assert(!fusion_open(&context, &options));
-	a = vector(3);
+	a = vector(3, 0);
 	ck_assert(!fusion_capture_begin(context, 1, &a));
 	b = fusion_neg(a);
 	capture = fusion_capture_end(context, 1, &b);
@@ -244,7 +225,7 @@ START_TEST(a_fork_among_busy_threads_does_not_hang_the_child) {
 	fake_start();
 	options.socket = fake.door;
 	ck_assert(!fusion_open(&context, &options));
-	a = vector(3);
+	a = vector(3, 0);
 	for (int i = 0; i < 3; i++)
 		pthread_create(&thread[i], NULL, keep_busy, a);
 	for (int i = 0; i < 40; i++) {

@@ -1,56 +1,14 @@
 /* Recording and sending with libfusion: what reaches the daemon, and what never does. */
 #include "client/fusion.h"
 
-#include "tests/fake_daemon.h"
-#include "tests/test_protocol.h"
-
-static fusion_context *context;
-
-static void open_context(const struct fusion_options *given) {
-	struct fusion_options options = given ? *given : (struct fusion_options){ 0 };
-
-	fake_start();
-	options.socket = fake.door;
-	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
-}
-
-/* Every test ends with it: the fake has met nothing wrong, and nothing is left in it. */
-static void close_context(void) {
-	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
-	ck_assert_msg(!fusion_flush(context), "%s", fusion_error());
-	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
-	ck_assert_str_eq(fake.problem, "");
-	ck_assert_uint_eq(fake.live, 0);
-	fusion_close(context);
-	fake_stop();
-	ck_assert_str_eq(fake.problem, "");
-}
-
-static fusion_array *vector(int64_t n, float first) {
-	float *data = malloc((size_t)n * sizeof *data);
-	fusion_array *a;
-
-	for (int64_t i = 0; i < n; i++)
-		data[i] = first + (float)i;
-	a = fusion_from(context, FUSION_F32, 1, &n, data);
-	free(data);
-	ck_assert_msg(a != NULL, "%s", fusion_error());
-	return a;
-}
-
-static void expect_error(int code, const char *part) {
-	ck_assert_msg(
-		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
-	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
-	fusion_error_clear();
-}
+#include "tests/fake_context.h"
 
 /* --- contents ---------------------------------------------------------------------------- */
 
 START_TEST(an_array_comes_back_as_it_was_given) {
 	static const int64_t sizes[] = { 0, 1, 7, 1024, 300000, 3000000 };
 
-	open_context(NULL);
+	open_context();
 	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		size_t bytes = (size_t)sizes[i] * sizeof(float);
 		fusion_array *a = vector(sizes[i], 1.5F);
@@ -72,7 +30,7 @@ START_TEST(results_of_the_engines_memory_are_read) {
 	fusion_array *a;
 	float back[15];
 
-	open_context(NULL);
+	open_context();
 	a = fusion_full(context, FUSION_F32, 2, dims, 2.25);
 	ck_assert(!fusion_read(a, back, sizeof back));
 	for (int i = 0; i < 15; i++)
@@ -89,7 +47,7 @@ START_TEST(memory_filled_in_place_is_an_array_after_unmap) {
 	float *memory, back[100];
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	a = fusion_create(context, FUSION_F32, 1, &n, (void **)&memory);
 	ck_assert_msg(a != NULL, "%s", fusion_error());
 	ck_assert_ptr_null(fusion_neg(a));
@@ -117,7 +75,7 @@ END_TEST
 START_TEST(nothing_is_sent_before_it_is_needed) {
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	a = vector(10, 0);
 	b = fusion_tanh(a);
 	ck_assert_uint_eq(fake.requests[REQUEST_SUBMIT], 0);
@@ -133,7 +91,7 @@ END_TEST
 START_TEST(dead_code_is_never_sent) {
 	fusion_array *a, *b, *c, *d;
 
-	open_context(NULL);
+	open_context();
 	a = vector(10, 0);
 	b = fusion_tanh(a);
 	c = fusion_exp(b);
@@ -155,7 +113,7 @@ END_TEST
 START_TEST(what_nobody_holds_gets_no_handle) {
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	a = vector(10, 0);
 	for (int i = 0; i < 50; i++) {
 		b = fusion_add_scalar(a, 1);
@@ -173,7 +131,7 @@ START_TEST(what_nobody_holds_gets_no_handle) {
 END_TEST
 
 START_TEST(an_abandoned_upload_gives_its_memory_back) {
-	open_context(NULL);
+	open_context();
 	for (int i = 0; i < 1000; i++)
 		fusion_release(vector(200000, 0));
 	ck_assert_uint_eq(fake.ops, 0);
@@ -186,7 +144,7 @@ START_TEST(uploads_in_a_loop_run_in_constant_memory) {
 	float back;
 	uint64_t bytes = 0;
 
-	open_context(NULL);
+	open_context();
 	for (int i = 0; i < 500; i++) {
 		fusion_array *a = vector(250000, (float)i), *b = fusion_sum(a, 0, NULL, false);
 
@@ -207,7 +165,7 @@ START_TEST(a_full_batch_is_sent_by_itself) {
 	struct fusion_options options = { .batch_ops = 100 };
 	fusion_array *a, *b;
 
-	open_context(&options);
+	open_context_with(options);
 	a = vector(10, 0);
 	for (int i = 0; i < 1000; i++) {
 		b = fusion_neg(a);
@@ -226,7 +184,7 @@ START_TEST(released_arrays_do_not_pile_up_in_the_daemon) {
 	fusion_array *a[20];
 	unsigned before;
 
-	open_context(NULL);
+	open_context();
 	for (int i = 0; i < 20; i++)
 		a[i] = vector(1000000, 0);
 	ck_assert(!fusion_sync(context));
@@ -242,7 +200,7 @@ START_TEST(released_arrays_do_not_pile_up_in_the_daemon) {
 END_TEST
 
 START_TEST(handles_are_used_again_with_a_new_generation) {
-	open_context(NULL);
+	open_context();
 	for (int i = 0; i < 3000; i++) {
 		fusion_array *a = vector(4, 0);
 
@@ -268,7 +226,7 @@ static fusion_array *full(enum fusion_dtype dtype, double value) {
 START_TEST(operands_meet_in_the_wider_type) {
 	fusion_array *i, *f, *h, *r, *b;
 
-	open_context(NULL);
+	open_context();
 	i = full(FUSION_I32, 3);
 	f = full(FUSION_F16, 2);
 	h = full(FUSION_U8, 1);
@@ -294,7 +252,7 @@ END_TEST
 START_TEST(scalars_take_the_type_of_the_array) {
 	fusion_array *i, *r;
 
-	open_context(NULL);
+	open_context();
 	i = full(FUSION_I32, 3);
 	r = fusion_scalar_sub(10, i);
 	ck_assert_int_eq(fusion_dtype_of(r), FUSION_I32);
@@ -314,7 +272,7 @@ END_TEST
 START_TEST(integers_beyond_a_double_are_given_as_integers) {
 	fusion_array *a;
 
-	open_context(NULL);
+	open_context();
 	a = fusion_full_int(context, FUSION_I64, 0, NULL, INT64_MAX - 1);
 	ck_assert_ptr_nonnull(a);
 	ck_assert(!fusion_sync(context));
@@ -333,7 +291,7 @@ END_TEST
 START_TEST(every_operation_of_the_table_is_sent) {
 	fusion_array *f, *i, *b;
 
-	open_context(NULL);
+	open_context();
 	f = full(FUSION_F32, 1);
 	i = full(FUSION_I32, 1);
 	b = full(FUSION_BOOL, 1);
@@ -359,7 +317,6 @@ START_TEST(every_operation_of_the_table_is_sent) {
 	SEEN(id, fusion_##name(id == OP_where ? b : PICK(types), PICK(types), PICK(types)))
 #define REDUCE(id, name, types, ...) SEEN(id, fusion_##name(PICK(types), 0, NULL, true))
 #define SCAN(id, name, types, ...) SEEN(id, fusion_##name(PICK(types), -1))
-#define STRUCT(...)
 #include "protocol/ops.def"
 	fusion_release(f);
 	fusion_release(i);
@@ -396,7 +353,7 @@ START_TEST(slices_follow_python) {
 	unsigned count = sizeof bounds / sizeof *bounds;
 	fusion_array *a;
 
-	open_context(NULL);
+	open_context();
 	a = vector(5, 0);
 	for (unsigned i = 0; i < count * count * 7; i++) {
 		int64_t start = bounds[i % count], stop = bounds[i / count % count],
@@ -421,7 +378,7 @@ START_TEST(extreme_slices_neither_overflow_nor_read_outside) {
 	int64_t start = 1, stop = INT64_MAX, step = INT64_MAX, back = INT64_MIN + 1, zero = 0;
 	fusion_array *a, *s;
 
-	open_context(NULL);
+	open_context();
 	a = vector(5, 0);
 	s = fusion_slice(a, &start, &stop, &step);
 	ck_assert_int_eq(*fusion_dims(s), 1);
@@ -440,7 +397,7 @@ START_TEST(matmul_takes_vectors_as_numpy_does) {
 	int64_t dims[] = { 2, 3, 4 };
 	fusion_array *t, *v, *w, *r;
 
-	open_context(NULL);
+	open_context();
 	t = fusion_full(context, FUSION_F32, 3, dims, 1);
 	v = vector(4, 0);
 	w = vector(3, 0);
@@ -470,7 +427,7 @@ START_TEST(axes_and_extents_in_pythons_manner) {
 	int last = -1, same[] = { 0, -3 }, beyond = 3;
 	fusion_array *t, *r;
 
-	open_context(NULL);
+	open_context();
 	t = fusion_full(context, FUSION_F32, 3, dims, 1);
 	r = fusion_reshape(t, 2, open);
 	ck_assert_int_eq(fusion_dims(r)[0], 6);
@@ -509,7 +466,7 @@ START_TEST(an_error_names_shapes_and_the_callers_line) {
 	char place[64];
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	b = vector(4, 0);
 	snprintf(place, sizeof place, " (at %s:%d)", __FILE__, __LINE__ + 1);
@@ -528,7 +485,7 @@ END_TEST
 START_TEST(expressions_nest_and_keep_the_first_error) {
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	b = vector(4, 0);
 	ck_assert_ptr_null(fusion_tanh(fusion_mul_scalar(fusion_add(a, b), 2)));
@@ -548,7 +505,7 @@ START_TEST(a_read_of_the_wrong_size_is_refused) {
 	float back[4];
 	fusion_array *a;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	ck_assert_int_eq(fusion_read(a, back, sizeof back), FUSION_E_ARGUMENT);
 	expect_error(FUSION_E_ARGUMENT, "16 bytes were given for an array of 12");
@@ -572,7 +529,7 @@ END_TEST
 START_TEST(options_and_environment_reach_the_daemon) {
 	struct fusion_options options = { .fusion = FUSION_OFF };
 
-	open_context(&options);
+	open_context_with(options);
 	ck_assert_str_eq(fake.options, "fusion.enabled=0");
 	ck_assert_str_eq(fusion_device(context), "fake device");
 	ck_assert(!fusion_configure(context, "fusion.enabled", "1"));
@@ -591,7 +548,7 @@ START_TEST(memory_that_cannot_be_had_is_an_error_not_an_end) {
 	fusion_array *a;
 	int64_t n = 10, huge = INT64_C(1) << 62;
 
-	open_context(NULL);
+	open_context();
 	fake.refuse_arenas = true;
 	ck_assert_ptr_null(fusion_from(context, FUSION_F32, 1, &n, &n));
 	expect_error(FUSION_E_MEMORY, "no memory left");
@@ -609,7 +566,7 @@ END_TEST
 START_TEST(a_scope_releases_what_was_made_in_it) {
 	fusion_array *a, *kept;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	ck_assert(!fusion_scope_begin(context));
 	kept = fusion_keep(fusion_tanh(fusion_exp(a)));
@@ -634,7 +591,7 @@ START_TEST(arrays_outlive_their_context_to_be_released) {
 	fusion_array *a, *b;
 	float *memory;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	b = fusion_tanh(a);
 	ck_assert(!fusion_sync(context));
@@ -652,7 +609,7 @@ END_TEST
 START_TEST(retained_arrays_need_as_many_releases) {
 	fusion_array *a;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	ck_assert_ptr_eq(fusion_retain(a), a);
 	fusion_release(a);

@@ -3,8 +3,7 @@
 
 #include <time.h>
 
-#include "tests/fake_daemon.h"
-#include "tests/test_protocol.h"
+#include "tests/fake_context.h"
 
 enum {
 	THREADS = 8,
@@ -16,26 +15,6 @@ enum {
 	OPERATIONS = 10000,
 #endif
 };
-
-static fusion_context *context;
-
-static void open_context(const struct fusion_options *given) {
-	struct fusion_options options = given ? *given : (struct fusion_options){ 0 };
-
-	fake_start();
-	options.socket = fake.door;
-	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
-}
-
-static void close_context(void) {
-	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
-	ck_assert_msg(!fusion_flush(context), "%s", fusion_error());
-	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
-	ck_assert_str_eq(fake.problem, "");
-	ck_assert_uint_eq(fake.live, 0);
-	fusion_close(context);
-	fake_stop();
-}
 
 static double seconds(clockid_t clock) {
 	struct timespec t;
@@ -115,7 +94,7 @@ START_TEST(eight_threads_share_a_context) {
 	pthread_t thread[THREADS];
 	int64_t n = 100;
 
-	open_context(&(struct fusion_options){ .batch_ops = 40 });
+	open_context_with((struct fusion_options){ .batch_ops = 40 });
 	shared = fusion_full(context, FUSION_F32, 1, &n, 1);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&thread[i], NULL, hammer, (void *)i);
@@ -150,7 +129,7 @@ START_TEST(at_most_seven_requests_are_unanswered) {
 	pthread_t thread;
 	void *failed;
 
-	open_context(&(struct fusion_options){ .batch_ops = 20 });
+	open_context_with((struct fusion_options){ .batch_ops = 20 });
 	fake_pause(true);
 	pthread_create(&thread, NULL, record_much, fusion_full(context, FUSION_F32, 1, &n, 1));
 	usleep(200000);
@@ -193,7 +172,7 @@ START_TEST(recording_is_cheap_and_linear) {
 	fusion_array *a, *b;
 	double small, large;
 
-	open_context(NULL);
+	open_context();
 	a = fusion_full(context, FUSION_F32, 1, &n, 1);
 	b = fusion_full(context, FUSION_F32, 1, &n, 2);
 	cost_of(OPERATIONS, a, b);
@@ -215,7 +194,7 @@ START_TEST(held_results_cost_little_more) {
 	fusion_array *a;
 	double begin;
 
-	open_context(NULL);
+	open_context();
 	a = fusion_full(context, FUSION_F32, 1, &n, 1);
 	for (int round = 0; round < 2; round++) {
 		begin = seconds(CLOCK_THREAD_CPUTIME_ID);

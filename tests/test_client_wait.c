@@ -4,55 +4,7 @@
 #include <poll.h>
 #include <semaphore.h>
 
-#include "tests/fake_daemon.h"
-#include "tests/test_protocol.h"
-
-static fusion_context *context;
-
-static void open_context(const struct fusion_options *given) {
-	struct fusion_options options = given ? *given : (struct fusion_options){ 0 };
-
-	fake_start();
-	options.socket = fake.door;
-	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
-}
-
-/*
- * Every test ends with it: the fake has met nothing wrong, and nothing is left in it. An answer that
- * nobody waits for any more may still hold its array for a moment.
- */
-static void close_context(void) {
-	for (int i = 0; i < 200 && (i < 2 || fake.live); i++) {
-		if (i > 1)
-			usleep(20000);
-		ck_assert_msg(!fusion_flush(context), "%s", fusion_error());
-		ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
-	}
-	ck_assert_str_eq(fake.problem, "");
-	ck_assert_uint_eq(fake.live, 0);
-	fusion_close(context);
-	fake_stop();
-	ck_assert_str_eq(fake.problem, "");
-}
-
-static fusion_array *vector(int64_t n, float first) {
-	float *data = malloc((size_t)n * sizeof *data);
-	fusion_array *a;
-
-	for (int64_t i = 0; i < n; i++)
-		data[i] = first + (float)i;
-	a = fusion_from(context, FUSION_F32, 1, &n, data);
-	free(data);
-	ck_assert_msg(a != NULL, "%s", fusion_error());
-	return a;
-}
-
-static void expect_error(int code, const char *part) {
-	ck_assert_msg(
-		fusion_error_code() == code, "%s: %s", fusion_code_name(fusion_error_code()), fusion_error());
-	ck_assert_msg(strstr(fusion_error(), part) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), part);
-	fusion_error_clear();
-}
+#include "tests/fake_context.h"
 
 static char *place_of(char text[96], int line) {
 	snprintf(text, 96, "(at %s:%d)", __FILE__, line);
@@ -67,7 +19,7 @@ START_TEST(a_refused_batch_names_the_line_of_the_operation) {
 	float back[3];
 	int line;
 
-	open_context(NULL);
+	open_context();
 	fake.refuse_op = OP_tanh;
 	a = vector(3, 0);
 	b = fusion_exp(a);
@@ -93,7 +45,7 @@ START_TEST(a_fault_of_a_run_names_the_line_at_the_next_sync) {
 	char place[96];
 	int line;
 
-	open_context(NULL);
+	open_context();
 	fake.fault_op = OP_exp;
 	a = vector(3, 0);
 	line = __LINE__ + 1;
@@ -117,7 +69,7 @@ END_TEST
 START_TEST(waiting_for_an_array_reports_its_fault_once) {
 	fusion_array *a, *b;
 
-	open_context(NULL);
+	open_context();
 	fake.fault_op = OP_exp;
 	a = vector(3, 0);
 	b = fusion_exp(a);
@@ -138,7 +90,7 @@ START_TEST(a_daemon_that_does_not_answer_in_time_is_an_error) {
 	fusion_future *future;
 	float back[3] = { 7, 7, 7 };
 
-	open_context(&options);
+	open_context_with(options);
 	a = vector(3, 0);
 	fake_pause(true);
 	ck_assert_int_eq(fusion_read(a, back, sizeof back), FUSION_E_CONNECT);
@@ -163,7 +115,7 @@ START_TEST(closing_ends_reads_under_way) {
 	fusion_future *future;
 	float back[3];
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 0);
 	fake_pause(true);
 	future = fusion_read_begin(a, back, sizeof back);
@@ -215,7 +167,7 @@ START_TEST(a_callback_gets_the_elements) {
 	fusion_array *a;
 	float back[3];
 
-	open_context(NULL);
+	open_context();
 	sem_init(&called, 0, 0);
 	a = vector(3, 5);
 	ck_assert(!fusion_read_callback(a, back, sizeof back, note_call, a));
@@ -234,7 +186,7 @@ START_TEST(a_descriptor_becomes_readable) {
 	float *back = malloc(1000000 * sizeof *back);
 	struct pollfd p = { .events = POLLIN };
 
-	open_context(NULL);
+	open_context();
 	a = vector(1000000, 5);
 	fake_pause(true);
 	future = fusion_read_begin(a, back, 1000000 * sizeof *back);
@@ -261,7 +213,7 @@ START_TEST(many_reads_may_be_under_way) {
 	float back[READS];
 	int64_t one = 1;
 
-	open_context(NULL);
+	open_context();
 	for (int i = 0; i < READS; i++) {
 		float x = (float)i;
 
@@ -291,7 +243,7 @@ START_TEST(the_read_follows_the_batch_without_waiting_for_its_acceptance) {
 	void *failed;
 	bool both = false;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 5);
 	fake_pause(true);
 	pthread_create(&thread, NULL, read_in_thread, a);
@@ -314,7 +266,7 @@ START_TEST(a_map_for_writing_changes_the_array_and_its_version) {
 	fusion_array *a, *view;
 	float *memory, back[3];
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 5);
 	view = fusion_flip(a, 0, NULL);
 	ck_assert_int_eq(fusion_version(a), 1);
@@ -342,7 +294,7 @@ START_TEST(a_value_that_two_arrays_share_is_copied_before_it_is_written) {
 	fusion_array *a, *b;
 	float *memory;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 5);
 	b = vector(3, 0);
 	ck_assert(!fusion_copy_into(b, a));
@@ -360,7 +312,7 @@ START_TEST(maps_for_reading_nest) {
 	fusion_array *a;
 	float *memory, *again;
 
-	open_context(NULL);
+	open_context();
 	a = vector(3, 5);
 	ck_assert(!fusion_map(a, FUSION_MAP_READ, (void **)&memory));
 	ck_assert(!fusion_map(a, FUSION_MAP_READ, (void **)&again));
@@ -383,7 +335,7 @@ START_TEST(copy_into_converts_and_broadcasts) {
 	int64_t dims[] = { 2, 3 };
 	fusion_array *a, *row;
 
-	open_context(NULL);
+	open_context();
 	a = fusion_full(context, FUSION_I32, 2, dims, 0);
 	row = vector(3, 5);
 	ck_assert(!fusion_copy_into(a, row));
@@ -409,7 +361,7 @@ START_TEST(a_capture_holds_what_its_outputs_need) {
 	fusion_capture *capture;
 	float back[3];
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	w = vector(3, 1);
 	unused = vector(3, 2);
@@ -455,7 +407,7 @@ START_TEST(an_array_from_outside_is_bound_at_replay) {
 	fusion_capture *capture;
 	uint64_t before;
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	w = vector(3, 1);
 	ck_assert(!fusion_capture_begin(context, 1, &x));
@@ -485,7 +437,7 @@ START_TEST(inputs_may_be_outputs_and_change_in_between) {
 	fusion_array *x, *acc, *next, *output[2], *out[2];
 	fusion_capture *capture;
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	ck_assert(!fusion_capture_begin(context, 1, &x));
 	acc = fusion_neg(x);
@@ -511,7 +463,7 @@ START_TEST(replay_refuses_other_shapes) {
 	fusion_array *x, *y, *z, *out;
 	fusion_capture *capture;
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	z = vector(4, 0);
 	ck_assert(!fusion_capture_begin(context, 1, &x));
@@ -532,7 +484,7 @@ END_TEST
 START_TEST(a_capture_that_fails_leaves_the_context_as_it_was) {
 	fusion_array *x, *y;
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	ck_assert(!fusion_capture_begin(context, 1, &x));
 	y = fusion_neg(x);
@@ -551,7 +503,7 @@ END_TEST
 START_TEST(a_context_may_close_while_it_records) {
 	fusion_array *x, *y;
 
-	open_context(NULL);
+	open_context();
 	x = vector(3, 0);
 	ck_assert(!fusion_capture_begin(context, 1, &x));
 	y = fusion_neg(x);
@@ -570,7 +522,7 @@ START_TEST(debug_names_the_operation_that_made_the_first_nan) {
 	int64_t dims[] = { 4, 8 };
 	char sentence[160];
 
-	open_context(&options);
+	open_context_with(options);
 	ck_assert_str_eq(fake.options, "fusion.enabled=0");
 	fake.nan_op = OP_tanh;
 	fake.nan_at = 17;
@@ -600,7 +552,7 @@ START_TEST(debug_blames_nothing_that_was_given_a_nan) {
 	float data[3] = { 1, __builtin_nanf(""), 2 };
 	int64_t n = 3;
 
-	open_context(&options);
+	open_context_with(options);
 	fake.nan_op = OP_tanh;
 	fake.nan_at = 1;
 	a = fusion_from(context, FUSION_F32, 1, &n, data);
@@ -624,7 +576,7 @@ START_TEST(questions_are_answered) {
 	fusion_array *a, *b, *c;
 	char *text;
 
-	open_context(NULL);
+	open_context();
 	text = fusion_stats(context, false);
 	ck_assert_str_eq(text, "{\"fake\":true}");
 	free(text);
