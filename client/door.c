@@ -118,38 +118,6 @@ static int door_exchange(struct door *d, const struct wire_writer *w, char reply
 	return 0;
 }
 
-/* Reads the number of the reply, or the fault that came in its place. */
-static int reply_head(struct wire_cursor *c, unsigned message, struct fault *f) {
-	uint64_t id, code;
-	const char *sentence;
-	size_t size;
-	int r = wire_get_uint(c, "reply", UINT32_MAX, &id, f);
-
-	if (r)
-		return r;
-	if (id == message)
-		return 0;
-	if (id != MESSAGE_FAULT)
-		return fault_set(
-			f, FAULT_PROTOCOL, "the door answered message %u with %u", message, (unsigned)id);
-	r = wire_get_uint(c, "code", INT32_MAX, &code, f);
-	if (!r)
-		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
-	return r ? r : fault_set(f, code ? (int)code : FAULT_PROTOCOL, "%.*s", (int)size, sentence);
-}
-
-static int copy_text(struct wire_cursor *c, const char *field, char *text, size_t room, struct fault *f) {
-	const char *s;
-	size_t size;
-	int r = wire_get_text(c, field, room - 1, &s, &size, f);
-
-	if (r)
-		return r;
-	memcpy(text, s, size);
-	text[size] = '\0';
-	return 0;
-}
-
 /* Not of a daemon that has one alone and does not say so. */
 static int read_devices(struct door *d, struct wire_cursor *c, struct fault *f) {
 	int r;
@@ -166,7 +134,7 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	struct door *d = user;
 	const void *secret;
 	uint64_t version;
-	int r = reply_head(c, DOOR_HELLO, f);
+	int r = message_get_reply(c, DOOR_HELLO, f);
 
 	if (!r)
 		r = wire_get_uint(c, "version", UINT32_MAX, &version, f);
@@ -181,9 +149,9 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (!r)
 		r = wire_get_bin(c, "secret", sizeof d->secret, &secret, f);
 	if (!r)
-		r = copy_text(c, "url", d->url, sizeof d->url, f);
+		r = wire_copy_text(c, "url", d->url, sizeof d->url, f);
 	if (!r)
-		r = copy_text(c, "device", d->device, sizeof d->device, f);
+		r = wire_copy_text(c, "device", d->device, sizeof d->device, f);
 	if (!r)
 		r = read_devices(d, c, f);
 	if (r)
@@ -282,14 +250,14 @@ struct resume_reply {
 static int read_resume(struct wire_cursor *c, void *user, struct fault *f) {
 	struct resume_reply *reply = user;
 	struct door *d = reply->door;
-	int r = reply_head(c, DOOR_RESUME, f);
+	int r = message_get_reply(c, DOOR_RESUME, f);
 
 	if (!r)
 		r = wire_get_uint(c, "features", INT64_MAX, &d->features, f);
 	if (!r)
-		r = copy_text(c, "url", d->url, sizeof d->url, f);
+		r = wire_copy_text(c, "url", d->url, sizeof d->url, f);
 	if (!r)
-		r = copy_text(c, "device", d->device, sizeof d->device, f);
+		r = wire_copy_text(c, "device", d->device, sizeof d->device, f);
 	if (!r)
 		r = wire_get_uint(c, "accepted", INT64_MAX, &reply->resumed->accepted, f);
 	if (!r)
@@ -338,7 +306,7 @@ struct arena_reply {
 
 static int read_arena(struct wire_cursor *c, void *user, struct fault *f) {
 	struct arena_reply *a = user;
-	int r = reply_head(c, a->message, f);
+	int r = message_get_reply(c, a->message, f);
 
 	if (!r)
 		r = wire_get_uint(c, "arena", UINT32_MAX, &a->arena, f);

@@ -256,21 +256,16 @@ static void refused(
 /* [code, sentence], then [seq, node] of the operation to blame where the daemon knows it. */
 static int read_refusal(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
-	uint64_t code, seq = 0;
+	uint64_t seq = 0;
 	int64_t node = -1;
-	const char *sentence;
-	size_t size;
-	int r = wire_get_uint(cursor, "code", INT32_MAX, &code, f);
+	int r = message_get_fault(cursor, &a->fault, f);
 
-	if (!r)
-		r = wire_get_text(cursor, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
 	if (!r && cursor->left)
 		r = wire_get_uint(cursor, "seq", INT64_MAX, &seq, f);
 	if (!r && cursor->left)
 		r = wire_get_int(cursor, "node", -1, LIMIT_BATCH_OPS, &node, f);
 	if (r)
 		return r;
-	fault_set(&a->fault, code ? (int)code : FAULT_INTERNAL, "%.*s", (int)size, sentence);
 	refused(c, q, seq, node, &a->fault);
 	return 0;
 }

@@ -3,34 +3,23 @@
  */
 #pragma once
 
+#include "fault.h"
+
+struct wire_cursor;
+
 enum message_request {
 #define REQUEST(id, name, doc) REQUEST_##name = id,
-#define DOOR(id, name, doc)
-#define CONTROL(id, name, doc)
 #include "messages.def"
-#undef REQUEST
-#undef DOOR
-#undef CONTROL
 };
 
 enum message_door {
-#define REQUEST(id, name, doc)
 #define DOOR(id, name, doc) DOOR_##name = id,
-#define CONTROL(id, name, doc)
 #include "messages.def"
-#undef REQUEST
-#undef DOOR
-#undef CONTROL
 };
 
 enum message_control {
-#define REQUEST(id, name, doc)
-#define DOOR(id, name, doc)
 #define CONTROL(id, name, doc) CONTROL_##name = id,
 #include "messages.def"
-#undef REQUEST
-#undef DOOR
-#undef CONTROL
 };
 
 enum {
@@ -71,3 +60,8 @@ enum {
 	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
 	FEATURE_RING = 1 << 3,
 };
+
+/* The code and sentence of a refusal, as the other side told it; a code of 0 says nothing and is taken as INTERNAL. */
+int message_get_fault(struct wire_cursor *c, struct fault *toldp, struct fault *f) FAULT_MUST_USE;
+/* The number that an answer of the door's begins with; what it refused is the fault. */
+int message_get_reply(struct wire_cursor *c, unsigned message, struct fault *f) FAULT_MUST_USE;

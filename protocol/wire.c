@@ -403,6 +403,18 @@ int wire_get_text(struct wire_cursor *c, const char *field, size_t max, const ch
 	return 0;
 }
 
+int wire_copy_text(struct wire_cursor *c, const char *field, char *text, size_t room, struct fault *f) {
+	const char *bytes;
+	size_t size;
+	int r = wire_get_text(c, field, room - 1, &bytes, &size, f);
+
+	if (r)
+		return r;
+	memcpy(text, bytes, size);
+	text[size] = '\0';
+	return 0;
+}
+
 int wire_get_bin(
 	struct wire_cursor *c, const char *field, size_t size, const void **bytesp, struct fault *f) {
 	const msgpack_object_bin *bin;

@@ -77,6 +77,8 @@ int wire_get_uint(struct wire_cursor *c, const char *field, uint64_t max, uint64
 int wire_get_int(struct wire_cursor *c, const char *field, int64_t min, int64_t max, int64_t *valuep, struct fault *f) FAULT_MUST_USE;
 int wire_get_bool(struct wire_cursor *c, const char *field, bool *valuep, struct fault *f) FAULT_MUST_USE;
 int wire_get_text(struct wire_cursor *c, const char *field, size_t max, const char **textp, size_t *sizep, struct fault *f) FAULT_MUST_USE;
+/* The same into memory of so many bytes, with a zero byte behind it. */
+int wire_copy_text(struct wire_cursor *c, const char *field, char *text, size_t room, struct fault *f) FAULT_MUST_USE;
 int wire_get_bin(struct wire_cursor *c, const char *field, size_t size, const void **bytesp, struct fault *f) FAULT_MUST_USE;
 /* Enters an array of at most max elements; *insidep->left is its length. */
 int wire_get_array(struct wire_cursor *c, const char *field, uint32_t max, struct wire_cursor *insidep, struct fault *f) FAULT_MUST_USE;

@@ -114,34 +114,18 @@ static int ask_link(const char *url, const struct wire_writer *question, char *b
 
 /* ---- the answer ---- */
 
-static int read_fault(struct wire_cursor *c, struct fault *f) {
-	const char *sentence;
-	uint64_t code;
-	size_t size;
-	int r = wire_get_uint(c, "code", INT32_MAX, &code, f);
-
-	if (!r)
-		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
-	return r ? r : fault_set(f, code ? (int)code : FAULT_PROTOCOL, "%.*s", (int)size, sentence);
-}
-
 static int read_answer(
 	const char *bytes, size_t size, const struct control_question *q, char **jsonp, struct fault *f) {
 	struct wire_reader reader;
 	struct wire_cursor c;
 	const char *json;
-	uint64_t id;
 	size_t length;
 	int r = wire_open(&reader, bytes, size, f);
 
 	if (r)
 		return r;
 	c = wire_root(&reader);
-	r = wire_get_uint(&c, "reply", UINT32_MAX, &id, f);
-	if (!r && id == MESSAGE_FAULT)
-		r = read_fault(&c, f);
-	else if (!r && id != q->message)
-		r = fault_set(f, FAULT_PROTOCOL, "the door answered message %u with message %u", q->message, (unsigned)id);
+	r = message_get_reply(&c, q->message, f);
 	if (!r && jsonp)
 		r = wire_get_text(&c, "json", ANSWER_BYTES, &json, &length, f);
 	if (!r && jsonp) {

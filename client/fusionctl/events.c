@@ -58,12 +58,7 @@ const char *event_message(double number) {
 #define REQUEST(id, name, doc)                                                                                  \
 	case id:                                                                                                \
 		return #name;
-#define DOOR(id, name, doc)
-#define CONTROL(id, name, doc)
 #include "protocol/messages.def"
-#undef REQUEST
-#undef DOOR
-#undef CONTROL
 	default:
 		return "?";
 	}

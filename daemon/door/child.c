@@ -297,26 +297,14 @@ bool child_reap(struct child *c, struct str *why) {
 
 /* ---- receiving ---- */
 
-static int copy_text(struct wire_cursor *body, const char *field, char *text, size_t size, struct fault *f) {
-	const char *bytes;
-	size_t length;
-	int r = wire_get_text(body, field, size - 1, &bytes, &length, f);
-
-	if (r)
-		return r;
-	memcpy(text, bytes, length);
-	text[length] = 0;
-	return 0;
-}
-
 static int on_ready(struct child *c, struct wire_cursor *body, struct fault *f) {
-	int r = copy_text(body, "url", c->url, sizeof c->url, f);
+	int r = wire_copy_text(body, "url", c->url, sizeof c->url, f);
 
 	if (!r)
-		r = copy_text(body, "device", c->device, sizeof c->device, f);
+		r = wire_copy_text(body, "device", c->device, sizeof c->device, f);
 	c->driver[0] = 0;
 	if (!r && body->left)
-		r = copy_text(body, "driver", c->driver, sizeof c->driver, f);
+		r = wire_copy_text(body, "driver", c->driver, sizeof c->driver, f);
 	if (r || c->state != CHILD_STARTING)
 		return r;
 	c->state = CHILD_READY;
@@ -326,18 +314,11 @@ static int on_ready(struct child *c, struct wire_cursor *body, struct fault *f) 
 }
 
 static int on_failed(struct child *c, struct wire_cursor *body, struct fault *f) {
-	uint64_t code;
-	int r = wire_get_uint(body, "code", INT_MAX, &code, f);
-
-	if (!r)
-		r = copy_text(body, "sentence", c->failure.text, sizeof c->failure.text, f);
-	if (!r)
-		c->failure.code = code ? (int)code : FAULT_INTERNAL;
-	return r;
+	return message_get_fault(body, &c->failure, f);
 }
 
 static int on_rates(struct child *c, struct wire_cursor *body, struct fault *f) {
-	return copy_text(body, "rates", c->rates, sizeof c->rates, f);
+	return wire_copy_text(body, "rates", c->rates, sizeof c->rates, f);
 }
 
 static int dispatch(struct child *c, struct wire_cursor *body, struct fault *f) {

@@ -25,31 +25,15 @@ struct arena_answer {
 	int fd;
 };
 
-static int read_refusal(struct wire_cursor *c, struct fault *f) {
-	const char *sentence;
-	uint64_t code;
-	size_t size;
-	int r = wire_get_uint(c, "code", INT32_MAX, &code, f);
-
-	if (!r)
-		r = wire_get_text(c, "sentence", LIMIT_SENTENCE, &sentence, &size, f);
-	return r ? r : fault_set(f, code ? (int)code : FAULT_INTERNAL, "%.*s", (int)size, sentence);
-}
-
 static int read_answer(const void *bytes, size_t size, unsigned message, struct arena_answer *a, struct fault *f) {
 	struct wire_reader reader;
 	struct wire_cursor c;
-	uint64_t id;
 	int r = wire_open(&reader, bytes, size, f);
 
 	if (r)
 		return r;
 	c = wire_root(&reader);
-	r = wire_get_uint(&c, "reply", UINT32_MAX, &id, f);
-	if (!r && id == MESSAGE_FAULT)
-		r = read_refusal(&c, f);
-	else if (!r && id != message)
-		r = -EPROTO;
+	r = message_get_reply(&c, message, f);
 	if (!r)
 		r = wire_get_uint(&c, "arena", UINT32_MAX, &a->arena, f);
 	if (!r)
