@@ -21,13 +21,4 @@
 	fusion_array *fusion_##name(fusion_array *a, fusion_array *b, fusion_array *c) {                     \
 		return record_ternary(OP_##name, a, b, c);                                                   \
 	}
-#define REDUCE(...)
-#define SCAN(...)
-#define STRUCT(...)
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT

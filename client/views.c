@@ -403,10 +403,6 @@ static fusion_array *record_scan(unsigned op, fusion_array *a, int axis) {
 }
 
 /* Every REDUCE and SCAN line of ops.def is a function fusion_NAME declared in fusion.h. */
-#define UNARY(...)
-#define BINARY(...)
-#define TERNARY(...)
-#define STRUCT(...)
 #define REDUCE(id, name, ...)                                                                                \
 	fusion_array *fusion_##name(fusion_array *a, int count, const int *axes, bool keepdims) {            \
 		return record_reduction(OP_reduce_##name, a, count, axes, keepdims);                         \
@@ -416,9 +412,3 @@ static fusion_array *record_scan(unsigned op, fusion_array *a, int axis) {
 		return record_scan(OP_##name, a, axis);                                                      \
 	}
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT

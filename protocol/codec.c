@@ -34,19 +34,9 @@ enum attribute {
 };
 
 static const uint32_t attributes_of[OP_COUNT] = {
-#define UNARY(...)
-#define BINARY(...)
-#define TERNARY(...)
 #define REDUCE(id, ...) [id] = 1 << ATTRIBUTE_AXES | 1 << ATTRIBUTE_KEEPDIMS,
 #define SCAN(id, ...) [id] = 1 << ATTRIBUTE_AXES,
-#define STRUCT(...)
 #include "ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 	[OP_load] = 1 << ATTRIBUTE_DTYPE | 1 << ATTRIBUTE_DIMS | 1 << ATTRIBUTE_ARENA | 1 << ATTRIBUTE_OFFSET,
 	[OP_fill] = 1 << ATTRIBUTE_DTYPE | 1 << ATTRIBUTE_DIMS | 1 << ATTRIBUTE_VALUE,
 	[OP_arange] =

@@ -445,20 +445,8 @@ static int shape_embedding(const struct call *c, struct tensor_type *outp, struc
 typedef int shape_rule(const struct call *c, struct tensor_type *outp, struct fault *f);
 
 static shape_rule *const rules[OP_COUNT] = {
-#define UNARY(...)
-#define BINARY(...)
-#define TERNARY(...)
-#define REDUCE(...)
-#define SCAN(...)
-#define STRUCT(...)
 #define COMPOSITE(id, name, types, result, shape, ...) [id] = shape_##shape,
 #include "ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 };
 
 int composite_shape(unsigned op, unsigned n, const struct tensor_type *const *in, const struct op_attr *attr,

@@ -45,12 +45,6 @@ static const struct op_info rows[OP_COUNT] = {
 #undef HAS
 #undef PARTS
 #undef GRADIENTS
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 };
 
 #undef NONE
@@ -728,19 +722,8 @@ static rule_function *const class_rules[] = {
 };
 
 static rule_function *const struct_rules[OP_COUNT] = {
-#define UNARY(...)
-#define BINARY(...)
-#define TERNARY(...)
-#define REDUCE(...)
-#define SCAN(...)
 #define STRUCT(id, name, operands, doc) [id] = infer_##name,
 #include "ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 };
 
 static int check_call(unsigned op, unsigned n, struct fault *f) {

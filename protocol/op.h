@@ -33,12 +33,6 @@ enum op_id {
 #define STRUCT(id, name, ...) OP_##name = id,
 #define COMPOSITE(id, name, ...) OP_##name = id,
 #include "ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 	OP_COUNT = 256,
 	/* Operations whose bodies an administrator wrote, see own.h: numbers from here on. */
 	OP_OWN_FIRST = 4096,

@@ -37,12 +37,6 @@ START_TEST(ids_are_unique_and_fit_the_table) {
 #define STRUCT(id, ...) id,
 #define COMPOSITE(id, ...) id,
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 	};
 	unsigned seen[OP_COUNT] = { 0 };
 

@@ -29,12 +29,6 @@ static const struct call calls[OP_COUNT] = {
 #define SCAN(id, name, ...) [id] = { .scan = fusion_##name },
 #define STRUCT(id, name, ...) [id] = { 0 },
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 };
 
 struct recorder {

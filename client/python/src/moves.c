@@ -336,10 +336,6 @@ static PyObject *scan_by(scanner *function, const char *what, PyObject *const *a
 	return array_wrap(function(a, axis));
 }
 
-#define UNARY(...)
-#define BINARY(...)
-#define TERNARY(...)
-#define STRUCT(...)
 #define REDUCE(id, name, ...) \
 	FUNCTION(reduce_##name) { \
 		(void)self; \
@@ -351,8 +347,6 @@ static PyObject *scan_by(scanner *function, const char *what, PyObject *const *a
 		return scan_by(fusion_##name, #name, args, n); \
 	}
 #include "protocol/ops.def"
-#undef REDUCE
-#undef SCAN
 
 /* ---- composites and others by their names ---- */
 

@@ -34,13 +34,7 @@ enum number {
 #define UNARY(id, name, ...) ROW_##name,
 #define BINARY(id, name, ...) ROW_##name,
 #define TERNARY(id, name, ...) ROW_##name,
-#define REDUCE(...)
-#define SCAN(...)
-#define STRUCT(...)
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
 	ROWS,
 };
 
@@ -52,12 +46,6 @@ static const struct row rows[ROWS] = {
 #define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
 	[ROW_##name] = { #name, types, NULL, NULL, NULL, NULL, fusion_##name, doc },
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-#undef REDUCE
-#undef SCAN
-#undef STRUCT
 };
 
 /* ---- operands ---- */
@@ -333,13 +321,7 @@ static PyObject *call3(const struct row *row, PyObject *const *args, Py_ssize_t 
 		(void)self; \
 		return call3(&rows[ROW_##name], args, n); \
 	}
-#define REDUCE(...)
-#define SCAN(...)
-#define STRUCT(...)
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
 
 static const PyMethodDef calls[ROWS] = {
 #define UNARY(id, name, types, result, expr, grad, oracle, doc) \
@@ -349,9 +331,6 @@ static const PyMethodDef calls[ROWS] = {
 #define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
 	{ #name, FAST(call_##name), METH_FASTCALL, #name "(a, b, c, /)\n--\n\n" doc },
 #include "protocol/ops.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
 };
 
 /* The names of the standard, where ops.def has others. */
