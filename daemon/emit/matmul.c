@@ -80,6 +80,14 @@ static void write_tile_b(struct writer *w) {
 	text_close(w);
 }
 
+/*
+ * Where A steps along K by more than an element, steps side by side would each take an address a row: a compiler then keeps
+ * addresses and accumulators in memory.
+ */
+static void write_unrolling(struct writer *w) {
+	text_line(w, "#pragma unroll %u", w->k->operand[0].access == KERNEL_CONTIGUOUS ? TILE_UNROLL : 1);
+}
+
 static void write_tile_step(struct writer *w) {
 	const struct kernel *k = w->k;
 	char at[32];
@@ -160,7 +168,7 @@ static void write_tile(struct writer *w) {
 	write_tile_rows(w);
 	if (!kernel_keeps_rows(k))
 		write_tile_ahead(w);
-	text_line(w, "#pragma unroll %u", TILE_UNROLL);
+	write_unrolling(w);
 	text_open(w, "for (long k = 0; k < depth; k++)");
 	write_tile_step(w);
 	text_close(w);
@@ -340,7 +348,7 @@ static void write_small_tile(struct writer *w) {
 	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = (%s)(0);", type);
 	write_tile_rows(w);
-	text_line(w, "#pragma unroll %u", TILE_UNROLL);
+	write_unrolling(w);
 	text_open(w, "for (long k = 0; k < d%u; k++)", matmul_dim_k(k));
 	write_tile_step(w);
 	text_close(w);
