@@ -2093,6 +2093,99 @@ START_TEST(interpreted_runs_of_several_lanes_are_one_launch) {
 }
 END_TEST
 
+/* Lane i runs a chain of 4 + i operations on so many elements and i times `more`. */
+static void mixed_submit(struct crew *c, int64_t elements, int64_t more, bool same) {
+	exec_gather(st.exec);
+	for (unsigned i = 0; i < CREW; i++) {
+		int64_t n = elements + i * more;
+		struct buffer *b = client_array((uint64_t)n, 2, -0.001f);
+
+		if (!c->lane[i])
+			ck_assert_int_eq(lane_new(st.exec, &c->lane[i]), 0);
+		c->a[i] = client_array((uint64_t)n, (float)i, 0.001f);
+		output(chain(leaf_at(c->a[i], n, 0), leaf_at(b, n, 0), same ? 4 : 4 + i));
+		submit_to(c->lane[i], &c->out[i], &c->e[i]);
+		buffer_unref(b);
+	}
+}
+
+static void mixed_check(struct crew *c, int64_t elements, int64_t more, bool same) {
+	for (unsigned i = 0; i < CREW; i++) {
+		const float *v = published(c->out[i]);
+
+		ck_assert_int_eq(c->e[i].code, 0);
+		for (int64_t k = 0; k < elements + i * more; k++)
+			if (v[k] != chain_value((float)i + (float)k * 0.001f, 2 - (float)k * 0.001f, same ? 4 : 4 + i))
+				ck_abort_msg("lane %u has a value of another", i);
+		buffer_unref(c->a[i]);
+		buffer_unref(c->out[i]);
+	}
+}
+
+static void mixed_end(struct crew *c) {
+	wait_idle();
+	for (unsigned i = 0; i < CREW; i++)
+		lane_free(c->lane[i]);
+}
+
+/* Each by byte code of its own. */
+START_TEST(different_graphs_that_are_interpreted_are_one_launch) {
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches;
+
+	open_interpreter(INTERPRETER_ALWAYS, NULL, _i);
+	build_chain(5);
+	for (unsigned round = 0; round < 2; round++) {
+		launches = device_counters(st.device)->launches;
+		mixed_submit(&c, N, 0, false);
+		exec_progress(st.exec);
+		ck_assert_uint_eq(device_counters(st.device)->launches, launches + 1);
+		ck_assert_uint_eq(exec_counters(st.exec)->mixed_launches, round + 1);
+		ck_assert_uint_eq(exec_counters(st.exec)->shared_runs, (round + 1) * CREW);
+		mixed_check(&c, N, 0, false);
+	}
+	mixed_end(&c);
+	close_stage();
+}
+END_TEST
+
+/* A program serves all sizes, and the larger ones of a launch have more items. */
+START_TEST(a_graph_in_several_sizes_is_one_launch) {
+	enum { MORE = 7000 };
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches;
+
+	open_stage(NULL, _i, 0, 0);
+	build_chain(4);
+	launches = device_counters(st.device)->launches;
+	mixed_submit(&c, N, MORE, true);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(device_counters(st.device)->launches, launches + 1);
+	ck_assert_uint_eq(exec_counters(st.exec)->mixed_launches, 1);
+	mixed_check(&c, N, MORE, true);
+	mixed_end(&c);
+	close_stage();
+}
+END_TEST
+
+/* Of a small task in the launch of a large one nearly all groups would be for nothing. */
+START_TEST(sizes_that_differ_much_are_launches_of_their_own) {
+	enum { MUCH = 300000 };
+	struct crew c = { .e = { { 0 } } };
+	uint64_t launches;
+
+	open_usual();
+	build_chain(4);
+	launches = device_counters(st.device)->launches;
+	mixed_submit(&c, N, MUCH, true);
+	exec_progress(st.exec);
+	ck_assert_uint_gt(device_counters(st.device)->launches, launches + 1);
+	mixed_check(&c, N, MUCH, true);
+	mixed_end(&c);
+	close_stage();
+}
+END_TEST
+
 START_TEST(runs_that_are_to_stay_alone_share_no_launch) {
 	struct crew c = { .e = { { 0 } } };
 
@@ -2470,6 +2563,9 @@ static void add_interpreters(TCase *c) {
 	tcase_add_test(c, interpreted_steps_and_others_are_one_run);
 	tcase_add_test(c, a_kernel_that_does_not_build_is_interpreted);
 	tcase_add_loop_test(c, interpreted_runs_of_several_lanes_are_one_launch, 0, 2);
+	tcase_add_loop_test(c, different_graphs_that_are_interpreted_are_one_launch, 0, 2);
+	tcase_add_loop_test(c, a_graph_in_several_sizes_is_one_launch, 0, 2);
+	tcase_add_test(c, sizes_that_differ_much_are_launches_of_their_own);
 }
 
 static void add_failures(TCase *c) {

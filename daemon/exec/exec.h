@@ -190,6 +190,7 @@ int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, co
 struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
 	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */
+	uint64_t mixed_launches;                         /* ... that were of different plans */
 	uint64_t slices;                                 /* launches of a part of a step */
 	uint64_t expired, cancelled;
 	uint64_t device_ns;                              /* measured, of all lanes, those that are gone included */

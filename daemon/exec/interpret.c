@@ -184,15 +184,23 @@ uint64_t interpret_items(const struct prepared_step *s, uint32_t steps) {
 	return items;
 }
 
-/* The table, then the records, then the code that all of them are run by. */
-int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) {
-	const struct interpreted *code = s->code;
-	uint64_t *record = x->image + tasks, *end = record + (uint64_t)tasks * s->words;
+/* The table, then the records, then the code: a task's own, where it is not that of the task before. */
+int interpret_launch(struct exec *x, uint32_t tasks, uint32_t words, const struct slice *p) {
+	const struct interpreted *code = x->task[0]->code, *last = NULL;
+	uint32_t record = tasks, at = 0, end = tasks + words;
 
-	memcpy(record, x->record, (uint64_t)tasks * s->words * sizeof *record);
-	memcpy(end, code->word, code->words * sizeof *end);
-	for (uint32_t i = 0; i < tasks; i++, record += s->words)
-		x->image[i] = bytecode_task((uint64_t)(record - x->image), (uint64_t)(end - x->image));
-	return device_launch_words(x->device, x->interpreter[code->dialect], x->image,
-		(uint64_t)(end - x->image) + code->words, tasks, p->items, code->launch.local);
+	memcpy(x->image + tasks, x->record, words * sizeof *x->image);
+	for (uint32_t i = 0; i < tasks; i++) {
+		const struct interpreted *own = x->task[i]->code;
+
+		if (own != last) {
+			memcpy(x->image + end, own->word, own->words * sizeof *x->image);
+			at = end;
+			end += own->words;
+			last = own;
+		}
+		x->image[i] = bytecode_task(record, at);
+		record += x->task[i]->words;
+	}
+	return device_launch_words(x->device, x->interpreter[code->dialect], x->image, end, tasks, p->items, code->launch.local);
 }

@@ -7,7 +7,7 @@
  * SCHEDULE_AGEING_NS it gets a turn.
  *
  * The device is given little more than it needs to stay busy. What waits meanwhile can be overtaken, and
- * runs of the same plan that are met waiting become tasks of one launch (run.c): a crew. So a run that was begun
+ * runs that are met waiting for the same program become tasks of one launch (launch.c): a crew. So a run that was begun
  * pauses between two launches where those that wait would wait long; what takes long is launched in slices.
  *
  * Lanes of one group, a user's, are charged as many times as there are busy ones among them, so that together they get
@@ -324,26 +324,27 @@ bool schedule_pauses(const struct exec *x) {
 	return x->ahead_ns >= SCHEDULE_SLICE_NS;
 }
 
-static bool fits(const struct run *leader, const struct run *r) {
-	return r->together && !r->timed && !r->item.sorrow && !r->went && r->plan == leader->plan && r->step == leader->step;
+static bool fits(const struct exec *x, const struct run *leader, const struct run *r) {
+	return r->together && !r->timed && !r->item.sorrow && !r->went && !r->stepwise && launch_joins(x, leader, r);
 }
 
-/* Binds others that wait at the same step of the same plan; how many there are with the first. */
+/* Binds others that wait for a launch that the first one's can do with it; how many there are with that one. */
 static uint32_t gather(struct exec *x, struct run **crew) {
 	const struct run *leader = crew[0];
 	struct ready *q = &x->ready[leader->item.lane->share.priority];
-	uint64_t ns, sum;
+	uint64_t sum;
 	uint32_t n = 1;
 
-	if (!leader->together || leader->timed || leader->went || x->time_kernels || !q->count)
+	if (!leader->together || leader->timed || leader->went || leader->stepwise || x->time_kernels || !q->count)
 		return 1;
-	sum = ns = rest_ns(leader, SCHEDULE_SLICE_NS);
+	sum = rest_ns(leader, SCHEDULE_SLICE_NS);
 	for (uint32_t i = 0; i < q->count && i < SCHEDULE_LOOKS && n < SCHEDULE_CREW; i++) {
 		struct run *r = head_run(q->lane[i]);
+		uint64_t ns = rest_ns(r, SCHEDULE_SLICE_NS);
 
 		if (sum + ns > SCHEDULE_SLICE_NS)
-			break;
-		if (!fits(leader, r) || group_owes(q->lane[i]->group) || run_ready(x, r) || !fits(leader, r))
+			continue;
+		if (!fits(x, leader, r) || group_owes(q->lane[i]->group) || run_ready(x, r) || !fits(x, leader, r))
 			continue;
 		crew[n++] = r;
 		sum += ns;

@@ -1,6 +1,7 @@
 /*
  * Inside exec: its parts, and what its files share. Nobody outside includes this.
  *
+ *   launch.c   what goes to the device in one launch
  *   schedule.c whose run is next, which run together, what each lane was given
  *   exec.c     sequence numbers, marks, completion; opening and closing
  *   lane.c     lanes and their items: runs, fences, publications
@@ -308,7 +309,7 @@ bool interpret_chosen(const struct exec *x, const struct prepared_step *s);
 uint64_t interpret_items(const struct prepared_step *s, uint32_t steps);
 void interpret_cut(const struct prepared_step *s, uint64_t *record);
 /* Launches so many tasks of steps that share a launch, whose records stand in exec->record, or a slice of one. As device_launch(). */
-int interpret_launch(struct exec *x, const struct prepared_step *s, uint32_t tasks, const struct slice *p) FAULT_MUST_USE;
+int interpret_launch(struct exec *x, uint32_t tasks, uint32_t words, const struct slice *p) FAULT_MUST_USE;
 
 /* ---- packed.c ---- */
 
@@ -445,13 +446,24 @@ void timing_tell(const struct timing *t, const struct exec *x, const struct run 
  */
 int run_ready(struct exec *x, struct run *r) FAULT_MUST_USE;
 /*
- * Launches ready runs that stand at the same step of the same plan, each step of all of them at once: 0 when
+ * Launches ready runs, of which several must join (launch_joins()), each launch of all of them at once: 0 when
  * they are done with. A single run may pause: -EBUSY where the device has enough for now, -EAGAIN where its
  * ring is full; so may several, for the ring.
  */
 int runs_launch(struct exec *x, struct run *const *crew, uint32_t n) FAULT_MUST_USE;
 /* Takes back what a run holds; its outputs without a value get the sorrow. */
 void run_end(struct exec *x, struct run *r, struct sorrow *s);
+/* ---- launch.c ---- */
+
+/* Can all that is left of b be done by the launches of a? Both are prepared. */
+bool launch_joins(const struct exec *x, const struct run *a, const struct run *b);
+/* The rest of a run: 0, -EBUSY and -EAGAIN as runs_launch() has them. */
+int launch_steps(struct exec *x, struct run *r) FAULT_MUST_USE;
+/* The same from the first step on, timed. What else the device does until a rest is launched is no part of the run. */
+int launch_timed(struct exec *x, struct run *r) FAULT_MUST_USE;
+/* A launch of each of the runs, which join; those that find no room in the first one's have another. */
+int launch_together(struct exec *x, struct run *const *crew, uint32_t n) FAULT_MUST_USE;
+
 /* Queues an item, which goes at once where nothing has to be launched for it. */
 void lane_append(struct lane *l, struct item *i);
 struct item *lane_pop(struct lane *l);
@@ -511,7 +523,7 @@ enum {
 	 * lie where they may be touched again.
 	 */
 	EXEC_REACH_BYTES = 256 << 10,
-	/* The same with a word a task, and the code. */
+	/* The same with a word a task, and the code; pieces of code of several plans take what records leave. */
 	EXEC_IMAGE_WORDS = EXEC_LAUNCH_WORDS + EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS + BYTECODE_WORDS,
 };
 
@@ -561,6 +573,7 @@ struct exec {
 	struct program *background;           /* the last one, or an interpreter, that was built unasked */
 	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
+	const struct prepared_step *task[EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS]; /* whose byte code each of its tasks would be run by */
 };
 
 /* The item is with the device, or has failed: it is told when its number has completed. */

@@ -199,6 +199,7 @@ static void add_exec(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(json, "steps_interpreted", (double)x->interpreted);
 	cJSON_AddNumberToObject(json, "shared_launches", (double)x->shared_launches);
 	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)x->shared_runs);
+	cJSON_AddNumberToObject(json, "launches_of_different_graphs", (double)x->mixed_launches);
 	cJSON_AddNumberToObject(json, "launches_of_slices", (double)x->slices);
 	cJSON_AddNumberToObject(json, "arrays_in_host_memory", (double)x->reached);
 	cJSON_AddNumberToObject(json, "runs_timed_out", (double)x->expired);

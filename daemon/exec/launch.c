@@ -1,0 +1,336 @@
+/*
+ * Launches: records of tasks, and what goes to the device together.
+ *
+ * A step, or several of one plan that run the same program, is a launch; one that takes long goes in slices, each some of
+ * its items. A launch may do the work of several runs, a task or more each. Runs of one plan go step by step together. Runs
+ * of different plans go together where all that is left of each is one launch of the same program, or of the same interpreter: an
+ * interpreter's tasks may each have byte code of their own, and a program serves all sizes. A task's record is made of its own
+ * run's memory alone, so runs know nothing of each other.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/base/loop.h"
+
+_Static_assert(KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS <=
+		       EXEC_LAUNCH_WORDS,
+	"a launch has room for the longest record");
+
+enum {
+	/*
+	 * Groups that a task of another plan may have more or less than the first one's: a launch has as many as its largest task, and
+	 * one that ends at once costs some 0.1 us, a launch by itself 10 us of several threads.
+	 */
+	LAUNCH_IDLE_GROUPS = 16,
+};
+
+/* ---- records ---- */
+
+static void fill_record(const struct run *r, const struct prepared_step *s, bool interpreted, uint64_t *record) {
+	memcpy(record, s->record, s->words * sizeof *record);
+	if (interpreted)
+		interpret_cut(s, record);
+	for (uint32_t i = 0; i < s->operands; i++) {
+		const struct prepared_operand *o = &s->operand[i];
+		uint64_t offset = o->slot < r->leaves ? r->leaf_offset[o->slot] * o->bytes : 0;
+
+		record[o->word] = r->base[o->slot] + o->add + offset;
+	}
+	for (uint32_t i = 0; i < s->scalars; i++)
+		record[s->scalar[i].word] = r->scalar[s->scalar[i].number];
+}
+
+/* What a launch consists of so far. */
+struct load {
+	uint32_t runs, tasks;
+	uint32_t words;                       /* of the records */
+	uint32_t image;                       /* at most, where an interpreter runs them: words of the tasks, the records and the code */
+	uint64_t items;                       /* of the largest task */
+};
+
+static const struct prepared_step *next_step(const struct run *r) {
+	return &r->prepared->step[r->step];
+}
+
+/* The end of the launch that begins with the run's next step. */
+static uint32_t launch_end(const struct run *r) {
+	const struct prepared *p = r->prepared;
+	uint32_t end = r->step + 1;
+
+	while (!r->stepwise && end < p->steps && p->step[end].first == r->step)
+		end++;
+	return end;
+}
+
+/* Records of the steps up to `end`. Those that would pack what is packed already are left out. */
+static void fill_records(struct exec *x, const struct run *r, uint32_t end, struct load *l) {
+	const struct prepared_step *s = r->prepared->step;
+
+	for (uint32_t i = r->step; i < end; i++) {
+		if (packed_there(r, i))
+			continue;
+		fill_record(r, &s[i], r->interpreted, x->record + l->words);
+		x->task[l->tasks++] = &s[r->step];
+		l->words += s[i].words;
+	}
+}
+
+/* ---- slices ---- */
+
+/* What the best program that is ready would launch; a step that was begun goes on with the program it began with. */
+static struct slice whole_step(const struct exec *x, struct run *r, uint32_t end) {
+	const struct prepared_step *s = next_step(r);
+
+	if (!r->went)
+		r->interpreted = s->items && interpret_chosen(x, s);
+	return (struct slice){ .items = r->interpreted ? interpret_items(s, end - r->step) : s->items, .whole = true };
+}
+
+/* What is timed goes as it is. */
+static bool goes_in_slices(const struct exec *x, const struct run *r, uint32_t end) {
+	return x->slice_ns && x->lanes > 1 && end == r->step + 1 && r->prepared->step[r->step].divisible &&
+	       !r->stepwise && !r->timing && !x->time_kernels && schedule_step_ns(r, r->step) > x->slice_ns;
+}
+
+/* As many items as take about slice_ns, the same number for every compute unit; or all that are left. */
+static struct slice next_slice(const struct exec *x, const struct run *r, uint32_t end, uint64_t all) {
+	uint64_t units = device_traits(x->device)->units, most = all;
+
+	if (goes_in_slices(x, r, end)) {
+		most = (uint64_t)((double)all * (double)x->slice_ns / (double)schedule_step_ns(r, r->step));
+		most = most > units ? most - most % units : units;
+	}
+	if (most > all - r->went)
+		most = all - r->went;
+	return (struct slice){ .first = r->went, .items = most, .whole = most == all };
+}
+
+/* ---- a launch ---- */
+
+/* Of runs that go together, the launch is the first one's. */
+static void trace_launch(const struct run *r, uint32_t end, uint32_t tasks, uint64_t begin_ns) {
+	struct trace_event *e = trace_add(TRACE_LAUNCH, &r->source, begin_ns, loop_now_ns());
+	bool room = true;
+
+	e->number[0] = tasks;
+	for (uint32_t i = r->step; i < end; i++) {
+		const struct plan_step *s = &r->plan->step[i];
+
+		e->number[1] += s->ops;
+		for (uint32_t k = 0; room && k < s->ops; k++)
+			room = trace_word(e, op_info(r->plan->node[s->op[k]].op)->name);
+	}
+}
+
+/* Runs of a plan follow each other where they were met so; it counts once for them. */
+static void count_launch(struct exec *x, struct run *const *crew, const struct load *l) {
+	bool mixed = false;
+
+	x->counters.interpreted += crew[0]->interpreted ? l->tasks : 0;
+	for (uint32_t k = 0; k < l->runs; k++) {
+		const struct run *r = crew[k];
+
+		mixed |= r->plan != crew[0]->plan;
+		for (uint32_t i = r->step; (!k || r->plan != crew[k - 1]->plan) && i < launch_end(r); i++)
+			plan_step_ran(&r->plan->step[i], r->interpreted);
+	}
+	x->counters.mixed_launches += mixed;
+}
+
+static int launch_records(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+	const struct run *r = crew[0];
+	const struct prepared_step *s = next_step(r);
+	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
+	int e;
+
+	if (!l->tasks)
+		return 0;
+	slice_mark(p, x->record);
+	if (r->interpreted)
+		e = interpret_launch(x, l->tasks, l->words, p);
+	else
+		e = device_launch(x->device, s->program, x->record, l->tasks, p->items, s->local);
+	if (e)
+		return e;
+	if (begin_ns)
+		trace_launch(r, launch_end(r), l->tasks, begin_ns);
+	x->counters.slices += !p->whole;
+	if (!p->first)
+		count_launch(x, crew, l);
+	return 0;
+}
+
+static uint64_t groups(const struct prepared_step *s, bool interpreted) {
+	return interpreted ? s->code->launch.items / s->code->launch.local : s->items / s->local;
+}
+
+static bool same_program(const struct exec *x, const struct prepared_step *a, const struct prepared_step *b) {
+	bool interpreted = interpret_chosen(x, a);
+
+	if (interpreted != interpret_chosen(x, b))
+		return false;
+	if (interpreted ? a->code->dialect != b->code->dialect : a->program != b->program || a->local != b->local)
+		return false;
+	return groups(a, interpreted) <= groups(b, interpreted) + LAUNCH_IDLE_GROUPS &&
+	       groups(b, interpreted) <= groups(a, interpreted) + LAUNCH_IDLE_GROUPS;
+}
+
+bool launch_joins(const struct exec *x, const struct run *a, const struct run *b) {
+	if (a->prepared == b->prepared)
+		return a->step == b->step;
+	if (a->step >= a->prepared->steps || launch_end(a) < a->prepared->steps)
+		return false;
+	if (b->step >= b->prepared->steps || launch_end(b) < b->prepared->steps)
+		return false;
+	return next_step(a)->items && next_step(b)->items && same_program(x, next_step(a), next_step(b));
+}
+
+/* Is there room for the run's tasks, and its byte code? Counts them in then. */
+static bool has_room(struct load *l, const struct run *r, const struct run *before) {
+	const struct prepared_step *s = next_step(r);
+	uint32_t tasks = launch_end(r) - r->step, words = tasks * s->words, image = tasks + words;
+
+	if (r->interpreted && (!before || s->code != next_step(before)->code))
+		image += s->code->words;
+	if (before && (l->words + words > EXEC_LAUNCH_WORDS || (r->interpreted && l->image + image > EXEC_IMAGE_WORDS)))
+		return false;
+	l->image += image;
+	return true;
+}
+
+/* Those of the runs, from the first on, that join it and fit one launch. */
+static void fill_load(struct exec *x, struct run *const *crew, uint32_t n, struct load *l) {
+	const struct run *before = NULL;
+
+	for (; l->runs < n; l->runs++) {
+		struct run *r = crew[l->runs];
+		struct slice all = whole_step(x, r, launch_end(r));
+
+		if ((before && !launch_joins(x, crew[0], r)) || !has_room(l, r, before))
+			return;
+		l->items = all.items > l->items ? all.items : l->items;
+		fill_records(x, r, launch_end(r), l);
+		run_noted(r);
+		before = r;
+	}
+}
+
+/* A launch of one run, or of those of several that go with the first; *l says which. What has no items needs none. */
+static int launch(struct exec *x, struct run *const *crew, uint32_t n, struct slice p, struct load *l) {
+	*l = (struct load){ .runs = n };
+	if (!next_step(crew[0])->items)
+		return 0;
+	l->runs = 0;
+	fill_load(x, crew, n, l);
+	if (n > 1)
+		p.items = l->items;
+	return launch_records(x, crew, l, &p);
+}
+
+/* A part of what the steps cost. */
+static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end, double part) {
+	uint64_t ns = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		ns += schedule_step_ns(r, i);
+	schedule_charge(x, &r->item, 1 + (uint64_t)((double)ns * part));
+}
+
+/* Waits for the launch, for its time. */
+static int time_steps(struct exec *x, const struct run *r, uint32_t first, uint32_t end, uint32_t tasks) {
+	const struct timing_launch l = { NULL, first, end, tasks };
+	double ns;
+	int e = device_time(x->device, &ns);
+
+	if (!e)
+		timing_tell_steps(r->plan, &l, ns, device_traits(x->device)->rates.launch_ns);
+	return e;
+}
+
+/* Steps [r->step, end), as one launch, or the next slice of one step. */
+static int launch_to(struct exec *x, struct run *r, uint32_t end) {
+	struct slice all = whole_step(x, r, end), p = next_slice(x, r, end, all.items);
+	struct load l;
+	int e = launch(x, &r, 1, p, &l);
+	uint32_t tasks = l.tasks;
+
+	if (e)
+		return e;
+	if (tasks)
+		charge(x, r, r->step, end, (double)p.items / (double)all.items);
+	r->went += p.items;
+	if (tasks && r->went < all.items)
+		return 0;
+	r->went = 0;
+	x->counters.steps += tasks;
+	/* What an interpreter takes says nothing of the plan. */
+	if (r->timing && tasks && r->plan->step[r->step].interpreted_last)
+		r->timing = timing_free(r->timing);
+	if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
+		r->timing = timing_free(r->timing);
+	if (x->time_kernels && tasks && !r->plan->step[r->step].interpreted_last)
+		e = time_steps(x, r, r->step, end, tasks);
+	if (!e)
+		r->step = end;
+	return e;
+}
+
+static int launch_step(struct exec *x, struct run *r) {
+	uint32_t step = r->step;
+	int e;
+
+	if (!r->stepwise)
+		return launch_to(x, r, launch_end(r));
+	e = step_bind(x, r);
+	if (e)
+		return e;
+	e = launch_to(x, r, launch_end(r));
+	step_release(r, step);
+	return e;
+}
+
+int launch_steps(struct exec *x, struct run *r) {
+	int e = 0;
+
+	while (!e && r->step < r->prepared->steps) {
+		e = launch_step(x, r);
+		if (!e && !r->timing && r->step < r->prepared->steps && schedule_pauses(x))
+			e = -EBUSY;
+	}
+	return e;
+}
+
+int launch_together(struct exec *x, struct run *const *crew, uint32_t n) {
+	struct load l;
+
+	for (uint32_t i = 0; i < n; i += l.runs) {
+		struct slice all = whole_step(x, crew[i], launch_end(crew[i]));
+		int e = launch(x, crew + i, n - i, all, &l);
+
+		if (e)
+			return e;
+		x->counters.steps += l.tasks;
+		for (uint32_t k = i; k < i + l.runs; k++) {
+			uint32_t end = launch_end(crew[k]);
+
+			if (l.tasks)
+				charge(x, crew[k], crew[k]->step, end, 1);
+			crew[k]->step = end;
+		}
+	}
+	return 0;
+}
+
+int launch_timed(struct exec *x, struct run *r) {
+	int e;
+
+	r->timing = timing_new(r->plan);
+	if (r->timing && device_timed(x->device, true))
+		r->timing = timing_free(r->timing);
+	e = launch_steps(x, r);
+	if (e)
+		r->timing = timing_free(r->timing);
+	return device_timed(x->device, false) ? -EIO : e;
+}
