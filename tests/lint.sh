@@ -13,7 +13,12 @@ for tool in clang-tidy cppcheck; do
 done
 
 sources=$(find protocol client daemon -name '*.c')
-flags="-std=gnu11 -I. -I$build/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -DFUSIOND_VERSION=\\\"0\\\" \
+python=$("${PYTHON:-/usr/bin/python3}" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+[ -e "$python/Python.h" ] || {
+	echo "lint: Python's headers are missing; apt-get install python3-dev"
+	exit 1
+}
+flags="-std=gnu11 -I. -I$build/include -isystem $python -DPy_LIMITED_API=0x030B0000 -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -DFUSIOND_VERSION=\\\"0\\\" \
 	-DFUSIOND_LIBEXECDIR=\\\"/\\\" -DFUSIOND_SYSCONFDIR=\\\"/\\\""
 # shellcheck disable=SC2086
 found=$(echo "$sources" | xargs -P "$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$@" -- '"$flags"' 2>/dev/null' tidy |
@@ -24,7 +29,7 @@ found=$(echo "$sources" | xargs -P "$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$@
 }
 # What it does not understand: uthash's loops, compound literals, and the rules that the linker puts side by side.
 # shellcheck disable=SC2086
-cppcheck --quiet --std=c11 --inline-suppr --error-exitcode=1 --enable=warning,performance,portability \
+cppcheck --quiet --std=c11 --inline-suppr --error-exitcode=1 --enable=warning,performance,portability --library=python \
 	--suppress=missingIncludeSystem --suppress=unknownMacro --suppress=internalAstError --suppress=comparePointers -j "$(nproc)" -I. -I"$build/include" -D_GNU_SOURCE protocol client daemon || failed=1
 
 [ "$failed" = 0 ] && echo "1 passed, 0 failed" || echo "0 passed, 1 failed"

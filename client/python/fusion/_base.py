@@ -61,6 +61,11 @@ def as_dtype(d: Any) -> Any:
     return found
 
 
+def number(v: Any) -> Any:
+    """A number of Python from a scalar of NumPy; all else as it is."""
+    return v.item() if hasattr(v, "__array_interface__") and not v.ndim else v
+
+
 # ---- devices and sessions ----
 
 _lock = threading.RLock()

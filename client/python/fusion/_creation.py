@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 
 from . import _core
-from ._base import as_device, as_dtype, bool as truth, default_real, int64, uint64
+from ._base import as_device, as_dtype, bool as truth, default_real, int64, number, uint64
 from ._errors import DTypeError
 from ._index import _broadcast_shapes
 
@@ -55,6 +56,8 @@ def _from_object(obj, context):
         if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ == "numpy" or not hasattr(obj, "__dlpack__"):
             if hasattr(obj, "__array__") and type(obj).__module__ != "numpy":
                 return _core.from_buffer(context, obj.__array__())
+            if not isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
+                raise TypeError(f"asarray: {type(obj).__name__} is no number, list, array or buffer") from None
             raise
     return _from_capsule(obj, context)
 
@@ -93,7 +96,7 @@ def _from_capsule(x, context):
 
 
 def _shape(shape):
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (operator.index(shape),) if hasattr(shape, "__index__") else tuple(shape)
 
 
 def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
@@ -103,6 +106,7 @@ def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, 
     if isinstance(fill_value, _core.Array):
         value = fill_value if dtype is None else _core.cast(fill_value, dtype)
         return _core.broadcast(value, _shape(shape))
+    fill_value = number(fill_value)
     if isinstance(fill_value, complex):
         raise DTypeError("full: complex numbers are not supported: no device of fusion computes with them")
     if dtype is None:
@@ -159,6 +163,7 @@ def full_like(x: Array, /, fill_value: Array | bool | int | float, *, dtype: DTy
 def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
            dtype: DType | str | type | None = None, device: Device | str | int | None = None) -> Array:
     """start, start + step, ... below stop (above it where the step is negative)."""
+    start, stop, step = number(start), number(stop), number(step)
     if stop is None:
         start, stop = 0, start
     if not step:

@@ -6,7 +6,7 @@ import math
 from collections import namedtuple
 
 from . import _core
-from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, uint8, uint64
+from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, number, uint8, uint64
 from ._errors import DTypeError, ShapeError
 from ._index import _broadcast_shapes as _shapes_together
 from ._views import Permute, Reshape, Slice, view
@@ -122,7 +122,7 @@ def clip(x: Array, /, min: Array | bool | int | float | None = None,
          max: Array | bool | int | float | None = None) -> Array:
     """x limited to [min, max]; a bound that is None does not limit."""
     _numeric(x, "clip")
-    dtype = x.dtype
+    dtype, min, max = x.dtype, number(min), number(max)
     for bound in (min, max):
         if isinstance(bound, _Array):
             if _shapes_together(x.shape, bound.shape) != x.shape:

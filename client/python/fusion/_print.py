@@ -1,4 +1,4 @@
-"""Arrays as text: values as NumPy shows them, then the type, the shape where it is not seen, and the device."""
+"""Arrays as text: values as NumPy shows them, then the type, the shape and the device."""
 from . import _core
 from ._base import bool as truth
 
@@ -79,8 +79,7 @@ def _depth(data):
 
 def text(x):
     body = values(x, " " * len("fusion.array"))
-    shape = f", shape={x.shape}" if x.size > THRESHOLD or not x.size else ""
-    return f"fusion.array({_commas(body)}, dtype={x.dtype}{shape}, device={x.device.name!r})"
+    return f"fusion.array({_commas(body)}, dtype={x.dtype}, shape={x.shape}, device={x.device.name!r})"
 
 
 def _commas(body):

@@ -145,6 +145,7 @@ static PyObject *upload(fusion_context *c, int type, Py_buffer *view) {
 /* from_buffer(context, object): the elements of whatever has the buffer protocol. */
 PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 	fusion_context *c = n == 2 ? context_of(args[0]) : NULL;
+	const char *format;
 	PyObject *result;
 	Py_buffer view;
 	int type;
@@ -153,10 +154,11 @@ PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) 
 	if (!c || PyObject_GetBuffer(args[1], &view, PyBUF_FULL_RO))
 		return NULL;
 	place_note();
-	type = dtype_from_format(view.format ? view.format : "B");
+	format = view.format ? view.format : "B";
+	type = dtype_from_format(format);
 	if (type < 0)
-		result = raise_dtype("asarray", "no element type of fusion is laid out as \"%s\"%s", view.format,
-			strchr(view.format, 'Z') ? ": complex numbers are not supported" : *view.format == '>' ? ": not in this machine's order of bytes" : "");
+		result = raise_dtype("asarray", "no element type of fusion is laid out as \"%s\"%s", format,
+			strchr(format, 'Z') ? ": complex numbers are not supported" : *format == '>' ? ": not in this machine's order of bytes" : "");
 	else
 		result = upload(c, type, &view);
 	PyBuffer_Release(&view);

@@ -1,7 +1,7 @@
 /*
  * Elementwise operations: every row of ops.def as a function of the module, and the operators of Array.
  *
- * An operand is an array or a Python number. A number takes the element type of the array beside it, as the standard
+ * An operand is an array or a number, of Python or NumPy. A number takes the element type of the array beside it, as the standard
  * says; where its kind is above the array's (1.5 beside integers) both become the default type of the number's kind. Arrays
  * of different types meet in the type that libfusion has them meet in, so the types of the standard are as the standard
  * says. What an operation computes in floating-point numbers alone takes integers as the default floating-point type.
@@ -55,31 +55,56 @@ struct operand {
 	bool owned;               /* the reference is ours */
 	char kind;                /* of a number: 'b', 'i' or 'f' */
 	PyObject *number;
+	PyObject *made;           /* the number, where NumPy's scalar was asked for it */
 };
 
 enum { NOT_OURS = -2, FAILED = -1 };
 
-/* What is neither an array nor a number is not ours. */
+static char kind_of(PyObject *object) {
+	return PyBool_Check(object) ? 'b' : PyLong_Check(object) ? 'i' : PyFloat_Check(object) ? 'f' : 0;
+}
+
+/* A scalar of NumPy is a number, what it calls an array would be copied at every use: the user says so once, by asarray(). */
+static int take_from_numpy(PyObject *object, struct operand *o) {
+	PyObject *rank;
+	long ndim;
+
+	if (!PyObject_HasAttrString(object, "__array_interface__"))
+		return NOT_OURS;
+	rank = PyObject_GetAttrString(object, "ndim");
+	ndim = rank ? PyLong_AsLong(rank) : -1;
+	Py_XDECREF(rank);
+	if (ndim > 0)
+		PyErr_Format(PyExc_TypeError, "an operand is a %R: fusion.asarray() makes arrays of fusion", (PyObject *)Py_TYPE(object));
+	if (ndim || !(o->made = PyObject_CallMethod(object, "item", NULL)))
+		return FAILED;
+	o->number = o->made;
+	o->kind = kind_of(o->made);
+	return o->kind ? 0 : PyComplex_Check(o->made) ? FAILED : NOT_OURS;
+}
+
+/* What is neither an array nor a number is not ours. Whatever it says, o is dropped in the end. */
 static int take(PyObject *object, struct operand *o) {
+	int r = 0;
+
 	*o = (struct operand){ .number = object };
 	if (array_check(object)) {
 		o->array = ((struct array *)object)->value;
 		return 0;
 	}
-	o->kind = PyBool_Check(object) ? 'b' : PyLong_Check(object) ? 'i' : PyFloat_Check(object) ? 'f' : 0;
-	if (o->kind)
-		return 0;
-	if (PyComplex_Check(object)) {
+	o->kind = kind_of(object);
+	if (!o->kind)
+		r = PyComplex_Check(object) ? FAILED : take_from_numpy(object, o);
+	if (r == FAILED && !PyErr_Occurred())
 		PyErr_SetString(registry.error[FUSION_E_DTYPE], "complex numbers are not supported: no device of fusion computes with them");
-		return FAILED;
-	}
-	return NOT_OURS;
+	return r;
 }
 
 static void drop(struct operand *o) {
 	if (o->owned)
 		fusion_release(o->array);
 	o->owned = false;
+	Py_CLEAR(o->made);
 }
 
 static int rank_of(char kind) {
@@ -231,12 +256,14 @@ static PyObject *finish(fusion_array *value) {
 static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 	struct operand o[2];
 	fusion_array *value;
-	int x = take(a, &o[0]), y = take(b, &o[1]);
+	int x = take(a, &o[0]), y = x == FAILED ? x : take(b, &o[1]);
 
-	if (x == FAILED || y == FAILED)
-		return NULL;
-	if (x || y)
-		return Py_NewRef(Py_NotImplemented);
+	if (x || y) {
+		drop(&o[0]);
+		if (x != FAILED)
+			drop(&o[1]);
+		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
+	}
 	place_note();
 	value = binary_value(row, o);
 	drop(&o[0]);
@@ -267,19 +294,18 @@ static fusion_array *ternary_value(const struct row *row, struct operand *o) {
 }
 
 static PyObject *ternary(const struct row *row, PyObject *const *args) {
-	struct operand o[3];
-	fusion_array *value;
+	struct operand o[3] = { 0 };
+	fusion_array *value = NULL;
+	int r = 0;
 
-	for (unsigned i = 0; i < 3; i++) {
-		int r = take(args[i], &o[i]);
-
-		if (r == FAILED)
-			return NULL;
-		if (r)
-			return PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
+	for (unsigned i = 0; !r && i < 3; i++) {
+		r = take(args[i], &o[i]);
+		if (r == NOT_OURS)
+			PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
 	}
 	place_note();
-	value = ternary_value(row, o);
+	if (!r)
+		value = ternary_value(row, o);
 	for (unsigned i = 0; i < 3; i++)
 		drop(&o[i]);
 	return finish(value);

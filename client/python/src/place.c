@@ -30,6 +30,15 @@ void place_forget(void) {
 	}
 }
 
+/* The package's files, and that of Python by which its generators are what "with" takes. */
+static bool is_ours(const char *file) {
+	static const char between[] = "/contextlib.py";
+	size_t length = strlen(file);
+
+	return (registry.package && !strncmp(file, registry.package, strlen(registry.package)))
+		|| (length >= sizeof between && !strcmp(file + length - (sizeof between - 1), between));
+}
+
 /* Takes the reference to the code. NULL: its file cannot be told. */
 static struct known *look_up(PyObject *code) {
 	struct known *k = &known[((uintptr_t)code >> 5) % CODES];
@@ -43,7 +52,7 @@ static struct known *look_up(PyObject *code) {
 	Py_XDECREF(k->code);
 	k->code = code;
 	k->file = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-	k->ours = k->file && registry.package && !strncmp(k->file, registry.package, strlen(registry.package));
+	k->ours = k->file && is_ours(k->file);
 	/* The code, which we hold, holds its name. */
 	Py_XDECREF(name);
 	PyErr_Clear();

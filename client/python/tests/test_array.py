@@ -105,9 +105,27 @@ def test_conversions_compute():
     assert [float(v) for v in x] == [3.0, 4.0]
 
 
-def test_repr_shows_values_type_and_device():
+def test_scalars_of_numpy_are_numbers_and_its_arrays_are_not():
+    x = xp.asarray([1.0, 2.0], dtype=xp.float32)
+    for two in (np.float32(2), np.int64(2), np.asarray(2.0), np.float64(2)):
+        for y in (x * two, two * x, xp.multiply(x, two), x + x * (two - 1), xp.where(x > 0, x * two, two)):
+            assert y.dtype is xp.float32 and y.tolist() == [2.0, 4.0]
+    x **= np.float32(2)
+    assert x.tolist() == [1.0, 4.0] and (x > np.int8(1)).tolist() == [False, True] and xp.clip(x, np.float32(2)).tolist() == [2.0, 4.0]
+    assert xp.full(np.int64(2), np.int64(3)).tolist() == [3, 3] and xp.arange(np.int64(3)).dtype is xp.int64
+    with pytest.raises(TypeError, match="fusion.asarray"):
+        x + np.ones(2)
+    with pytest.raises(TypeError, match="fusion.asarray"):
+        np.ones(2) + x
+    with pytest.raises(TypeError, match="complex"):
+        x * np.complex64(1)
+    with pytest.raises(TypeError, match="str is no number"):
+        xp.asarray("abc")
+
+
+def test_repr_shows_values_type_shape_and_device():
     text = repr(xp.asarray([[1.0, 2.5], [3.0, 4.0]], dtype=xp.float32))
-    assert text.split() == [*"fusion.array([[ 1., 2.5], [ 3., 4.]],".split(), "dtype=float32,", *f"device={xp.ones(1).device.name!r})".split()]
+    assert text.split() == [*"fusion.array([[ 1., 2.5], [ 3., 4.]],".split(), "dtype=float32,", "shape=(2,", "2),", *f"device={xp.ones(1).device.name!r})".split()]
     assert str(xp.asarray([1e20, -0.5])) == "[1e+20  -0.5]"
     assert "shape=(100, 100)" in repr(xp.zeros((100, 100))) and "..." in str(xp.zeros(2000))
     assert str(xp.asarray(True)) == "True" and repr(xp.asarray([])).startswith("fusion.array([]")

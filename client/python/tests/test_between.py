@@ -77,6 +77,9 @@ def test_settings_hold_while_a_block_runs():
     with pytest.raises(ValueError):
         with xp.config(nonsense=1):
             pass
+    with pytest.raises(ValueError, match=__file__):         # not contextlib's line
+        with xp.config(enabled="perhaps"):
+            pass
     assert xp.settings() == before
 
 
