@@ -170,6 +170,17 @@ static int read_import(struct fusion_context *c, struct request *q, struct wire_
 	return r ? r : wire_get_uint(cursor, "arena", UINT32_MAX, &a->arena, f);
 }
 
+/* Of what was cancelled; who cancels learns of each array by itself. */
+static int read_count(struct fusion_context *c, struct request *q, struct wire_cursor *cursor, struct answer *a, struct fault *f) {
+	uint64_t count;
+	int r = wire_get_uint(cursor, "count", UINT32_MAX, &count, f);
+
+	(void)c;
+	(void)q;
+	(void)a;
+	return r ? r : wire_get_end(cursor, "the reply", f);
+}
+
 static int read_nothing(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
 	(void)c;
@@ -201,6 +212,7 @@ static const struct {
 	[REQUEST_STATS] = { read_text, false },
 	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
 	[REQUEST_CONFIGURE] = { read_nothing, false },
+	[REQUEST_CANCEL] = { read_count, false },
 	[REQUEST_EXPORT] = { read_export, false },
 	[REQUEST_IMPORT] = { read_import, false },
 	[REQUEST_REVOKE] = { read_nothing, false },

@@ -43,6 +43,17 @@ def test_an_interrupted_wait_leaves_the_session_as_it_was(run_python):
     assert not status and text.split("\n")[:2] == ["interrupted", "[3.0, 3.0, 3.0, 3.0] [6.0, 6.0, 6.0, 6.0]"], text
 
 
+def test_what_is_not_begun_can_be_given_up():
+    y = xp.ones(1000) * 2
+    xp.flush()
+    xp.cancel()
+    try:
+        assert float(xp.sum(y)) == 2000                 # it had begun
+    except xp.CancelledError as e:
+        assert __file__ in str(e)
+    assert xp.ones(2).tolist() == [1.0, 1.0]
+
+
 def test_a_child_of_fork_is_refused_clearly():
     x = xp.ones(3) + 1
     x.wait()
