@@ -305,6 +305,7 @@ static int need(struct walk *w, struct value *v) {
 
 	while (!r && s.count) {
 		struct visit *top = &s.visit[s.count - 1];
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): values on the stack are there */
 		const struct tape *t = top->value->tape;
 
 		if (!can_make(top->value)) {

@@ -289,8 +289,10 @@ static int on_suspect(struct control_message *m, struct fault *f) {
 		r = wire_get_bool(&m->body, "refused", &facts.refused, f);
 	if (!r)
 		r = wire_get_uint(&m->body, "seconds", UINT32_MAX, &facts.seconds, f);
+	if (r)
+		return r;
 	facts.uid = (uid_t)uid;
-	return r ? r : flight_suspect(m->server, &facts);
+	return flight_suspect(m->server, &facts);
 }
 
 static int find_session(struct control_message *m, struct session **sessionp, struct fault *f) {
