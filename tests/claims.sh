@@ -48,15 +48,26 @@ sys.exit(not ($expression))" "$root/out"; then
 	sed 's/^/    /' "$root/out" "$root/err"
 }
 
-# start_on FOLDER: the daemon with its cache in that folder, once it answers. Its log is $root/log.
-start_on() {
-	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$1" --set device.measure=no >>"$root/log" 2>&1 &
-	daemon=$!
+# until_does COMMAND...: waits until it succeeds; what does not in two minutes ends the script.
+until_does() {
 	tries=0
-	until "$build/fusionctl" status >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
+	until "$@" >/dev/null 2>&1; do
 		tries=$((tries + 1))
+		[ "$tries" -lt 1200 ] || {
+			echo "waited in vain: $*"
+			return 1
+		}
 		sleep 0.1
 	done
+}
+
+# start_on FOLDER OPTION...: the daemon with its cache in that folder, once it answers. Its log is $root/log.
+start_on() {
+	cache_folder=$1
+	shift
+	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$cache_folder" --set device.measure=no "$@" >>"$root/log" 2>&1 &
+	daemon=$!
+	until_does "$build/fusionctl" status
 }
 
 stop() {

@@ -109,11 +109,7 @@ mkfifo "$root/pipe"
 "$ctl" run --all "$root/long.fz" >"$root/pipe" &
 client=$!
 exec 3<"$root/pipe"
-tries=0
-until "$ctl" explain --last >/dev/null 2>&1 || [ "$tries" -gt 300 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+until_does "$ctl" explain --last
 claim explain_tells_the_last_graphs_of_a_client 0 "scalar_activation" "$ctl" explain --last
 claim_json recent_graphs_are_json 'j["name"] == "fusionctl" and j["graphs"][0]["runs"] == 1' "$ctl" explain --last --json
 claim graph_draws_the_last_of_a_client 0 "scalar_activation" "$ctl" graph --last

@@ -44,11 +44,7 @@ mkdir "$root/run" "$root/cache"
 "$root/usr/sbin/fusiond" --engine "$root/usr/libexec/fusiond/fusiond-engine" --socket "$root/run/door" \
 	--cache-dir "$root/cache" >"$root/log" 2>&1 &
 daemon=$!
-tries=0
-until [ -S "$root/run/door" ] || [ $tries = 100 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+until_does test -S "$root/run/door"
 FUSION_SOCKET=$root/run/door LD_LIBRARY_PATH=$root/usr/lib "$root/x"
 held "the_program_of_the_readme_runs"
 python=${PYTHON:-/usr/bin/python3}

@@ -31,11 +31,7 @@ trap 'kill $journal 2>/dev/null; finish' EXIT
 until [ -S /run/systemd/journal/socket ]; do sleep 0.1; done
 
 until_grep() {
-	tries=0
-	until grep -q "$1" "$root/records" || [ "$tries" -gt 600 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
+	until_does grep -q "$1" "$root/records"
 }
 
 touch "$root/log"

@@ -30,14 +30,7 @@ value() {
 	ask "$get" | sed -n "s/^$1{engine=\"0\"} //p"
 }
 
-"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/cache" --set device.measure=no \
-	--set metrics.socket="$root/metrics" --set metrics.file="$root/fusiond.prom" --set metrics.every_us=100ms >"$root/log" 2>&1 &
-daemon=$!
-tries=0
-until "$ctl" status >/dev/null 2>&1 || [ "$tries" -gt 1200 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+start_on "$root/cache" --set metrics.socket="$root/metrics" --set metrics.file="$root/fusiond.prom" --set metrics.every_us=100ms
 printf 'x = input f32[2] = 1 -2\ny = neg x\nz = add y 1\noutput z\n' >"$root/graph.fz"
 "$ctl" run "$root/graph.fz" >/dev/null
 
@@ -81,11 +74,7 @@ for _ in range(3):
         s.close()
 print(done)" "$root/metrics"
 
-tries=0
-until grep -q '^fusiond_graphs_total{engine="0"} 2$' "$root/fusiond.prom" 2>/dev/null || [ "$tries" -gt 600 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+until_does grep -q '^fusiond_graphs_total{engine="0"} 2$' "$root/fusiond.prom"
 claim the_file_has_the_same 0 '^fusiond_graphs_total{engine="0"} 2$' cat "$root/fusiond.prom"
 claim the_file_is_in_the_format_too 0 "samples" "$python" tests/exposition.py <"$root/fusiond.prom"
 claim a_checker_that_accepts_all_is_none 1 "without HELP and TYPE" sh -c 'echo "fusiond_x 1" | "$1" tests/exposition.py' sh "$python"

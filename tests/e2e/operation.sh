@@ -13,15 +13,6 @@ started() {
 	daemon=$!
 	until_does "$build/fusionctl" status
 }
-# until_does COMMAND...: waits until it succeeds, or two minutes.
-until_does() {
-	tries=0
-	until "$@" >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		[ "$tries" -lt 1200 ] || return 1
-		sleep 0.1
-	done
-}
 is_building() {
 	"$build/fusionctl" stats --json | grep -q '"programs_building": *[1-9]'
 }

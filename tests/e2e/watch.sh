@@ -4,15 +4,6 @@
 . "$(dirname "$0")/../claims.sh"
 python=${PYTHON:-/usr/bin/python3}
 
-# until_true COMMAND...: tries for a minute; what follows says what is missing.
-until_true() {
-	tries=0
-	until "$@" >/dev/null 2>&1 || [ "$tries" -gt 600 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-}
-
 # Where everybody may run it; the build folder may be somebody's own.
 mkdir "$root/bin"
 cp -P "$build/fusionctl" "$build/fusiond" "$build"/libfusion.so* "$root/bin"
@@ -28,7 +19,7 @@ CONF
 FUSIOND_LIMITS_TOKENS=77 "$build/fusiond" --config "$root/fusiond.conf" --socket "$root/door" --cache-dir "$root/cache" \
 	--set device.measure=no --set log.level=debug >"$root/log" 2>&1 &
 daemon=$!
-until_true "$ctl" status
+until_does "$ctl" status
 
 printf 'x = arange f32[100000] 0 1\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/long.fz"
 printf 'x = input f32[2] = 1 2\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/short.fz"
@@ -42,7 +33,7 @@ mkfifo "$root/pipe"
 "$ctl" run --all "$root/long.fz" >"$root/pipe" 2>/dev/null &
 client=$!
 exec 3<"$root/pipe"
-until_true sh -c "'$ctl' clients --json | grep -q '\"kernels_launched\":1'"
+until_does sh -c "'$ctl' clients --json | grep -q '\"kernels_launched\":1'"
 session=$("$ctl" clients | awk 'NR == 2 { print $1 }')
 claim_json clients_tell_what_each_has 'len(j["clients"]) == 1 and j["clients"][0]["pid"] == '$client' and j["clients"][0]["uid"] == '"$(id -u)"' and
 	j["clients"][0]["memory_bytes"] >= 400000 and j["clients"][0]["arrays"] >= 1 and "long.fz" in j["clients"][0]["command"] and
@@ -75,7 +66,7 @@ if [ "$(id -u)" = 0 ]; then
 		claim and_changes_them 0 "" $admin "$ctl" config set fusion.min_elements 1
 		$stranger "$ctl" monitor --json --kind request >"$root/stranger" 2>&1 &
 		watcher=$!
-		until_true sh -c "$stranger '$ctl' run '$root/short.fz' && grep -q SUBMIT '$root/stranger'"
+		until_does sh -c "$stranger '$ctl' run '$root/short.fz' && grep -q SUBMIT '$root/stranger'"
 		"$ctl" run "$root/short.fz" >/dev/null
 		kill $watcher
 		wait $watcher || true
@@ -93,7 +84,7 @@ else
 	echo "note: only root can be another user: rights were not tried"
 	claim a_client_is_ended 0 "" "$ctl" kill pid=$client
 fi
-until_true sh -c "'$ctl' clients --json | grep -q '\"clients\":\[\]'"
+until_does sh -c "'$ctl' clients --json | grep -q '\"clients\":\[\]'"
 claim_json an_ended_client_is_gone 'j["clients"] == []' "$ctl" clients --json
 exec 3<&-
 wait $client || true
@@ -104,7 +95,7 @@ claim a_client_is_a_number 64 "the number of a session" "$ctl" kill everybody
 # ---- events ----
 "$ctl" monitor --json >"$root/monitor" &
 watcher=$!
-until_true sh -c "'$ctl' run '$root/short.fz' && grep -q '\"kind\":\"run\"' '$root/monitor'"
+until_does sh -c "'$ctl' run '$root/short.fz' && grep -q '\"kind\":\"run\"' '$root/monitor'"
 kill $watcher
 wait $watcher && code=0 || code=$?
 claim monitoring_ends_well 0 "^0$" echo "$code"
@@ -125,7 +116,7 @@ claim seconds_are_a_number 64 "no number of seconds" "$ctl" monitor --seconds so
 
 "$ctl" trace record "$root/trace.json" --json >"$root/recorded" &
 watcher=$!
-until_true sh -c "'$ctl' run '$root/short.fz' && grep -q '\"ph\":\"e\"' '$root/trace.json'"
+until_does sh -c "'$ctl' run '$root/short.fz' && grep -q '\"ph\":\"e\"' '$root/trace.json'"
 kill $watcher
 wait $watcher || true
 claim_json a_recording_is_reported 'j["schema"] == "fusionctl.trace/1" and j["events"] > 0' cat "$root/recorded"
