@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,6 +65,47 @@ struct transport {
 	/* Inside reply(): the bytes that came, all that were expected, malloc'd and now the caller's; NULL: none. */
 	void *(*result)(struct transport *t, unsigned slot);
 };
+
+/* ---- transports without threads of their own: transport.c ---- */
+
+/*
+ * What those have in common: who waits for an answer reads, for all requests, until a thread does so for good. The transport
+ * is the first member, and this the first one of theirs.
+ */
+struct transport_reader {
+	struct transport base;
+	struct transport_events events;
+	unsigned slots;
+	uint32_t timeout_ms;
+	pthread_mutex_t reading;             /* who reads */
+	atomic_uint busy;                    /* set of slots */
+	atomic_bool interrupted, broken;
+	atomic_bool leaving;                 /* nobody is to wait for room any more */
+	atomic_bool watching;                /* there is a thread that reads: others must leave */
+	bool watched;
+	pthread_t watcher;
+	/*
+	 * Reads answers and calls back, sleeping until there are some; under `reading`. 0; -ETIMEDOUT when deadline_us (of the
+	 * monotonic clock; 0: none) has passed; another -errno, -ECANCELED where it is over. 0 also where somebody watches: unless
+	 * `watcher`, which is that thread.
+	 */
+	int (*read)(struct transport_reader *r, uint64_t deadline_us, bool watcher);
+	/* Who sleeps in read() looks at the flags. */
+	void (*wake)(struct transport_reader *r);
+};
+
+/* Also sets wait, watch and interrupt of the transport. */
+void transport_reader_init(struct transport_reader *r, unsigned slots, uint32_t timeout_ms, const struct transport_events *events);
+/* Ends the watcher, and tells of requests that will not be answered. The memory stays the caller's. */
+void transport_reader_end(struct transport_reader *r);
+static inline bool transport_over(const struct transport_reader *r) {
+	return atomic_load(&r->interrupted) || atomic_load(&r->broken);
+}
+/* The connection has ended: tells so once; returns -EPIPE. */
+int transport_break_off(struct transport_reader *r);
+/* The slot's request is under way; has been answered: false where there was none. */
+void transport_asked(struct transport_reader *r, unsigned slot);
+bool transport_answered(struct transport_reader *r, unsigned slot);
 
 /* What the door gave for a ring; the descriptors stay the caller's, and open until the transport is freed. */
 struct transport_ends {

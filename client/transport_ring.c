@@ -1,8 +1,7 @@
 /*
  * The transport over the session's ring: shared memory, without a thread where nobody asks for one.
  *
- * Who waits for an answer reads the ring itself, for all requests, and sleeps on a futex in it. Only reads with
- * callbacks and descriptors need a thread (watch()), because callbacks run on threads of the library.
+ * Who waits for an answer reads the ring itself (transport.c), and sleeps on a futex in it.
  *
  * A request longer than the ring goes in pieces, and submit() then waits until the engine has read
  * enough. That does not wait for an answer, and the engine waits for no client, so it ends. With an engine that
@@ -30,25 +29,15 @@
 enum {
 	/* Between two looks at the door. */
 	LOOK_US = 50 * 1000,
-	WATCHER_STACK = 256 << 10,
 };
 
 struct transport_ring {
-	struct transport base;
-	struct transport_events events;
+	struct transport_reader reader;      /* of `replies` */
 	void *memory;
 	int bell, door;
-	uint32_t slots, timeout_ms;
 	struct ring requests, replies;
 	struct ring_frame incoming;
-	pthread_mutex_t reading;             /* who reads `replies` */
-	atomic_uint busy;                    /* set of slots */
 	bool unheard;                        /* the engine slept when a request was shown */
-	atomic_bool interrupted, broken;
-	atomic_bool leaving;                 /* nobody is to wait for room any more */
-	atomic_bool watching;                /* there is a thread that reads: others must leave */
-	bool watched;
-	pthread_t watcher;
 	pthread_mutex_t resting;             /* the watcher rests while nothing is to be answered */
 	pthread_cond_t rouse;
 	atomic_bool rests;
@@ -75,12 +64,6 @@ static bool stale(const struct transport *base) {
 	return ring_ended(t->memory);
 }
 
-static int break_off(struct transport_ring *t) {
-	if (!atomic_exchange(&t->broken, true) && !atomic_load(&t->interrupted))
-		t->events.broken(t->events.user);
-	return -EPIPE;
-}
-
 static uint64_t now_us(void) {
 	struct timespec t;
 
@@ -90,10 +73,6 @@ static uint64_t now_us(void) {
 
 /* ---- the watcher's rest ---- */
 
-static bool over(const struct transport_ring *t) {
-	return atomic_load(&t->interrupted) || atomic_load(&t->broken);
-}
-
 /*
  * Nothing comes that was not asked for, so nothing is looked at until something is. Either side says first what it
  * does (rests; busy, interrupted) and looks then at what the other one said.
@@ -101,7 +80,7 @@ static bool over(const struct transport_ring *t) {
 static void rest(struct transport_ring *t) {
 	pthread_mutex_lock(&t->resting);
 	atomic_store(&t->rests, true);
-	while (!atomic_load(&t->busy) && !over(t))
+	while (!atomic_load(&t->reader.busy) && !transport_over(&t->reader))
 		pthread_cond_wait(&t->rouse, &t->resting);
 	atomic_store(&t->rests, false);
 	pthread_mutex_unlock(&t->resting);
@@ -146,7 +125,7 @@ static int await_room(struct transport_ring *t, uint64_t deadline_us) {
 
 	if (failed || room)
 		return failed;
-	if (atomic_load(&t->leaving))
+	if (atomic_load(&t->reader.leaving))
 		return -ECANCELED;
 	if (!ring_writer_sleeps(r, 0))
 		ring_wait(&r->shared->read, read, LOOK_US);
@@ -156,7 +135,7 @@ static int await_room(struct transport_ring *t, uint64_t deadline_us) {
 }
 
 static int put_pieces(struct transport_ring *t, const uint8_t *bytes, uint32_t size) {
-	uint64_t deadline = t->timeout_ms ? now_us() + UINT64_C(1000) * t->timeout_ms : 0;
+	uint64_t deadline = t->reader.timeout_ms ? now_us() + UINT64_C(1000) * t->reader.timeout_ms : 0;
 	uint32_t room;
 	int r = 0;
 
@@ -164,7 +143,7 @@ static int put_pieces(struct transport_ring *t, const uint8_t *bytes, uint32_t s
 		r = ring_room(&t->requests, &room);
 		if (!r && !room) {
 			show(t);
-			r = push(&t->base);
+			r = push(&t->reader.base);
 			if (!r)
 				r = await_room(t, deadline);
 			continue;
@@ -190,7 +169,7 @@ static int submit(struct transport *base, unsigned slot, const void *bytes, size
 	if (!r)
 		r = put_pieces(t, bytes, head.size);
 	if (!r) {
-		atomic_fetch_or(&t->busy, 1U << slot);
+		transport_asked(&t->reader, slot);
 		show(t);
 		rouse(t);
 	}
@@ -202,14 +181,13 @@ static int submit(struct transport *base, unsigned slot, const void *bytes, size
 /* An answer to no request is nonsense. */
 static int take_answer(struct transport_ring *t) {
 	struct ring_frame frame = t->incoming;
-	unsigned bit = 1U << frame.head.slot;
 
 	t->incoming = (struct ring_frame){ .bytes = NULL };
-	if (!(atomic_fetch_and(&t->busy, ~bit) & bit)) {
+	if (!transport_answered(&t->reader, frame.head.slot)) {
 		free(frame.bytes);
 		return -EPROTO;
 	}
-	t->events.reply(t->events.user, frame.head.slot, 0, frame.bytes, frame.head.size);
+	t->reader.events.reply(t->reader.events.user, frame.head.slot, 0, frame.bytes, frame.head.size);
 	free(frame.bytes);
 	return 0;
 }
@@ -219,7 +197,7 @@ static int take_answers(struct transport_ring *t) {
 	int count = 0, r;
 
 	for (;;) {
-		r = ring_take(&t->replies, &t->incoming, t->slots, LIMIT_FRAME_BYTES, 0);
+		r = ring_take(&t->replies, &t->incoming, t->reader.slots, LIMIT_FRAME_BYTES, 0);
 		if (ring_consume(&t->replies) && ring_bell(t))
 			return -EPIPE;
 		if (r != 1)
@@ -235,24 +213,24 @@ static int take_answers(struct transport_ring *t) {
 static void sleep_once(struct transport_ring *t, uint64_t us) {
 	struct ring *r = &t->replies;
 
-	if (!ring_reader_sleeps(r) && !over(t) && !ring_ended(t->memory))
+	if (!ring_reader_sleeps(r) && !transport_over(&t->reader) && !ring_ended(t->memory))
 		ring_wait(&r->shared->written, r->position, us < LOOK_US ? us : LOOK_US);
 	ring_reader_awake(r);
 }
 
-/* Requires `reading`. `watcher`: this is the thread that reads for good. */
-static int read_until(struct transport_ring *t, uint64_t deadline_us, bool watcher) {
+static int read_until(struct transport_reader *r, uint64_t deadline_us, bool watcher) {
+	struct transport_ring *t = (struct transport_ring *)r;
 	int n = 0;
 
-	while (!over(t)) {
+	while (!transport_over(r)) {
 		uint64_t now = 0;
 
-		if (!watcher && atomic_load(&t->watching))
+		if (!watcher && atomic_load(&r->watching))
 			return 0;
 
 		n = take_answers(t);
 		if (n < 0)
-			return break_off(t);
+			return transport_break_off(r);
 		if (n)
 			return 0;
 		if (deadline_us)
@@ -263,68 +241,15 @@ static int read_until(struct transport_ring *t, uint64_t deadline_us, bool watch
 			rest(t);
 		sleep_once(t, deadline_us ? deadline_us - now : LOOK_US);
 		if (atomic_load(&t->replies.shared->written) == t->replies.position && !door_open(t))
-			return break_off(t);
+			return transport_break_off(r);
 	}
 	return -ECANCELED;
 }
 
-static int wait_for_answers(struct transport *base, const struct timespec *deadline) {
-	struct transport_ring *t = (struct transport_ring *)base;
-	uint64_t us = deadline ? (uint64_t)deadline->tv_sec * 1000000 + (uint64_t)deadline->tv_nsec / 1000 : 0;
-	int r;
+/* The watcher, too, where it rests. */
+static void wake(struct transport_reader *r) {
+	struct transport_ring *t = (struct transport_ring *)r;
 
-	/* Nobody else reads but the watcher, which keeps it for good. */
-	if (pthread_mutex_trylock(&t->reading))
-		return 0;
-	r = read_until(t, us, false);
-	pthread_mutex_unlock(&t->reading);
-	return r;
-}
-
-/* Nothing is submitted any more: the caller has been told that the connection is broken, or is closing it. */
-static void cancel_the_rest(struct transport_ring *t) {
-	unsigned busy = atomic_exchange(&t->busy, 0);
-
-	for (unsigned i = 0; i < t->slots; i++)
-		if (busy & 1U << i)
-			t->events.reply(t->events.user, i, -ECANCELED, NULL, 0);
-}
-
-/* Callbacks run on this thread, also those of what will not be answered. */
-static void *watch_loop(void *user) {
-	struct transport_ring *t = user;
-	int r = 0;
-
-	pthread_mutex_lock(&t->reading);
-	while (!r)
-		r = read_until(t, 0, true);
-	pthread_mutex_unlock(&t->reading);
-	cancel_the_rest(t);
-	return NULL;
-}
-
-static int watch(struct transport *base) {
-	struct transport_ring *t = (struct transport_ring *)base;
-	pthread_attr_t attributes;
-	int r = pthread_attr_init(&attributes);
-
-	if (!r)
-		r = pthread_attr_setstacksize(&attributes, WATCHER_STACK);
-	if (!r)
-		r = pthread_create(&t->watcher, &attributes, watch_loop, t);
-	pthread_attr_destroy(&attributes);
-	t->watched = !r;
-	if (!r) {
-		atomic_store(&t->watching, true);
-		ring_wake(&t->replies.shared->written);
-	}
-	return -r;
-}
-
-static void interrupt(struct transport *base) {
-	struct transport_ring *t = (struct transport_ring *)base;
-
-	atomic_store(&t->interrupted, true);
 	ring_wake(&t->replies.shared->written);
 	rouse(t);
 }
@@ -332,20 +257,16 @@ static void interrupt(struct transport *base) {
 static void leave(struct transport *base) {
 	struct transport_ring *t = (struct transport_ring *)base;
 
-	atomic_store(&t->leaving, true);
+	atomic_store(&t->reader.leaving, true);
 	ring_wake(&t->requests.shared->read);
 }
 
 static void transport_free(struct transport *base) {
 	struct transport_ring *t = (struct transport_ring *)base;
 
-	interrupt(base);
-	if (t->watched)
-		pthread_join(t->watcher, NULL);
-	cancel_the_rest(t);
+	transport_reader_end(&t->reader);
 	munmap(t->memory, RING_BYTES);
 	free(t->incoming.bytes);
-	pthread_mutex_destroy(&t->reading);
 	pthread_mutex_destroy(&t->resting);
 	pthread_cond_destroy(&t->rouse);
 	free(t);
@@ -366,18 +287,15 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	}
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
-	t->base = (struct transport){ .submit = submit, .free = transport_free, .stale = stale, .push = push, .wait = wait_for_answers, .watch = watch,
-		.interrupt = interrupt, .leave = leave };
-	t->events = *events;
-	t->slots = slots;
-	t->timeout_ms = timeout_ms;
+	t->reader = (struct transport_reader){ .base = { .submit = submit, .free = transport_free, .stale = stale, .push = push, .leave = leave },
+		.read = read_until, .wake = wake };
+	transport_reader_init(&t->reader, slots, timeout_ms, events);
 	t->bell = ends->bell;
 	t->door = ends->door;
 	t->requests = ring_requests(t->memory);
 	t->replies = ring_replies(t->memory);
-	pthread_mutex_init(&t->reading, NULL);
 	pthread_mutex_init(&t->resting, NULL);
 	pthread_cond_init(&t->rouse, NULL);
-	*transportp = &t->base;
+	*transportp = &t->reader.base;
 	return 0;
 }
