@@ -5,7 +5,6 @@
  * until it is told to stop or the supervisor is gone. What keeps it from starting is told to the
  * supervisor in one sentence. With --worker it is a process that compiles for such an engine.
  */
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,16 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/base/config.h"
+#include "daemon/base/started.h"
 #include "daemon/base/version.h"
 #include "daemon/serve/server.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond-engine " FUSIOND_VERSION;
 
 enum {
-	KEY_CONTROL = 0x100,
-	KEY_URL,
-	KEY_COUNT,
+	KEY_COUNT = 0x100,
 	KEY_WARM,
 	KEY_WORKER,
 	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
@@ -37,20 +34,15 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
-	{ "url", KEY_URL, "URL", 0, "Where to listen for the op stream", 0 },
 	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit", 0 },
 	{ "count", KEY_COUNT, NULL, 0, "Print how many devices fit device.platform and device.device", 0 },
 	{ "worker", KEY_WORKER, "PRIORITY", 0, "Compile for an engine on the socket of --control: ordinary or idle", 0 },
-	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
-	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
 	{ 0 },
 };
 
 struct command {
-	struct config_source source;
-	int control;
-	const char *url, *worker;
+	struct started by;
+	const char *worker;
 	bool count, warm;
 };
 
@@ -58,11 +50,8 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	struct command *c = state->input;
 
 	switch (key) {
-	case KEY_CONTROL:
-		c->control = atoi(value);
-		return 0;
-	case KEY_URL:
-		c->url = value;
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &c->by;
 		return 0;
 	case KEY_WARM:
 		c->warm = true;
@@ -73,17 +62,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_WORKER:
 		c->worker = value;
 		return 0;
-	case 'c':
-		c->source.file = value;
-		return 0;
-	case 'S':
-		if (config_flag(&c->source, value))
-			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
-		return 0;
 	case ARGP_KEY_END:
-		if (!c->count && !c->warm && (c->control < 0 || (!c->url && !c->worker)))
-			argp_failure(
-				state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
+		if (!c->count && !c->warm && (c->by.control < 0 || (!c->by.url && !c->worker)))
+			started_refuse(state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -186,14 +167,14 @@ static int open_tracker(struct engine *e) {
 
 static int open_server(struct engine *e, const struct command *c, struct fault *f) {
 	struct server_config s = { .config = &e->config,
-		.source = &c->source,
+		.source = &c->by.source,
 		.device = e->device,
 		.plans = e->plans,
 		.tracker = e->tracker,
 		.exec = e->exec,
 		.inbox = &e->inbox,
-		.control = c->control };
-	int r = transport_nng_new(c->url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
+		.control = c->by.control };
+	int r = transport_nng_new(c->by.url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
 		&e->transport);
 
 	if (!r)
@@ -209,12 +190,12 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 		r = transport_start(e->transport, inbox_push, &e->inbox);
 	if (r && r != -ENOMEM)
 		return fault_set(
-			f, FAULT_CONNECT, "the engine cannot listen at %s: %s", c->url, strerror(-r));
+			f, FAULT_CONNECT, "the engine cannot listen at %s: %s", c->by.url, strerror(-r));
 	return r;
 }
 
 static int open_config(struct engine *e, const struct command *c, struct fault *f) {
-	int r = config_load(&e->config, &c->source, f);
+	int r = config_load(&e->config, &c->by.source, f);
 
 	if (!r)
 		r = config_resolve(&e->config, f);
@@ -255,22 +236,22 @@ static void close_all(struct engine *e) {
 }
 
 static int serve(struct engine *e, const struct command *c) {
-	int r = control_ready(c->control, c->url, device_name(e->device), device_driver(e->device));
+	int r = control_ready(c->by.control, c->by.url, device_name(e->device), device_driver(e->device));
 
 	return r ? r : server_run(e->server, e->signals);
 }
 
 static int run(const struct command *c) {
 	struct timeval patience = { .tv_sec = ENGINE_SEND_S };
-	struct engine e = { .signals = -1, .control = c->control, .inbox = { .bell = -1 } };
+	struct engine e = { .signals = -1, .control = c->by.control, .inbox = { .bell = -1 } };
 	struct fault f = { 0 };
 	int r;
 
-	setsockopt(c->control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	setsockopt(c->by.control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 	r = open_all(&e, c, &f);
 	if (r < 0)
 		fault_set(&f, FAULT_INTERNAL, "the engine cannot start: %s", strerror(-r));
-	if (r && control_failed(c->control, &f))
+	if (r && control_failed(c->by.control, &f))
 		log_error("%s", f.text);
 	if (!r)
 		r = serve(&e, c);
@@ -317,7 +298,7 @@ static int work(const struct command *c) {
 	struct config config;
 	struct fault f = { 0 };
 	struct device_config d = { .platform = NULL };
-	int r = config_load(&config, &c->source, &f);
+	int r = config_load(&config, &c->by.source, &f);
 
 	if (!r)
 		r = config_resolve(&config, &f);
@@ -327,7 +308,7 @@ static int work(const struct command *c) {
 		d.device = text_or_null(config.device_device);
 		d.number = (unsigned)config.device_number;
 		d.cache_dir = config.cache_dir;
-		r = device_work(&d, c->control, !strcmp(c->worker, "idle"), config.device_worker_bytes, &f);
+		r = device_work(&d, c->by.control, !strcmp(c->worker, "idle"), config.device_worker_bytes, &f);
 	}
 	if (r)
 		log_error("a worker ends: %s", r > 0 ? f.text : strerror(-r));
@@ -338,7 +319,7 @@ static int count(const struct command *c) {
 	struct config config;
 	struct fault f = { 0 };
 	unsigned devices = 0;
-	int r = config_load(&config, &c->source, &f);
+	int r = config_load(&config, &c->by.source, &f);
 
 	if (!r) {
 		const struct device_config d = { .platform = text_or_null(config.device_platform),
@@ -354,12 +335,14 @@ static int count(const struct command *c) {
 }
 
 int main(int argc, char **argv) {
+	static const struct argp_child children[] = { { .argp = &started_argp }, { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
+		.children = children,
 		.doc = "The part of fusiond that owns the device. fusiond starts it; it is of no use alone.",
 	};
-	static struct command command = { .control = -1 };
+	static struct command command = { .by.control = -1 };
 
 	log_open("fusiond-engine");
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))

@@ -2,7 +2,6 @@
  * fusiond-gateway: accepts clients of other machines, each into a process of its own; see daemon/gateway/gateway.h. The
  * supervisor starts it, and it ends with the supervisor, as its processes end with it.
  */
-#include <argp.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,24 +17,15 @@
 #include "protocol/shm.h"
 #include "protocol/wire.h"
 #include "client/link.h"
+#include "daemon/base/started.h"
 #include "daemon/base/version.h"
 #include "daemon/gateway/gateway.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond-gateway " FUSIOND_VERSION;
 
 enum {
-	KEY_CONTROL = 0x100,
-	KEY_URL,
 	/* As many as remote.connections may allow. */
 	GATEWAY_CONNECTIONS = 4096,
-};
-
-static const struct argp_option options[] = {
-	{ "control", KEY_CONTROL, "FD", 0, "Socket to the supervisor", 0 },
-	{ "url", KEY_URL, "URL", 0, "What the supervisor calls this process", 0 },
-	{ "config", 'c', "FILE", 0, "Read FILE instead of the standard ones", 0 },
-	{ "set", 'S', "SECTION.NAME=VALUE", 0, "Set a setting", 0 },
-	{ 0 },
 };
 
 /* A process of a connection. */
@@ -45,10 +35,9 @@ struct place {
 };
 
 struct gateway {
-	struct config_source source;
+	struct started by;
 	struct config config;
-	int control, signals;
-	const char *url;
+	int signals;
 	struct gateway_listeners listeners;
 	struct place place[GATEWAY_CONNECTIONS];
 	atomic_bool *entered;                /* of each place; shared with the processes */
@@ -58,23 +47,14 @@ struct gateway {
 static error_t parse(int key, char *value, struct argp_state *state) {
 	struct gateway *g = state->input;
 
+	(void)value;
 	switch (key) {
-	case KEY_CONTROL:
-		g->control = atoi(value);
-		return 0;
-	case KEY_URL:
-		g->url = value;
-		return 0;
-	case 'c':
-		g->source.file = value;
-		return 0;
-	case 'S':
-		if (config_flag(&g->source, value))
-			argp_failure(state, EXIT_FAILURE, 0, "too many settings on the command line");
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &g->by;
 		return 0;
 	case ARGP_KEY_END:
-		if (g->control < 0 || !g->url)
-			argp_failure(state, EXIT_FAILURE, 0, "fusiond starts this program; run fusiond instead");
+		if (g->by.control < 0 || !g->by.url)
+			started_refuse(state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -87,7 +67,7 @@ static int tell(const struct gateway *g, struct wire_writer *w) {
 	int r = wire_finish(w);
 
 	if (!r)
-		r = packet_send(g->control, w->buffer.data, w->buffer.size, -1, 0);
+		r = packet_send(g->by.control, w->buffer.data, w->buffer.size, -1, 0);
 	wire_writer_free(w);
 	return r;
 }
@@ -103,7 +83,7 @@ static int tell_ready(const struct gateway *g) {
 		wire_writer_init(&w);
 		wire_put_array(&w, 3);
 		wire_put_uint(&w, CONTROL_READY);
-		wire_put_text(&w, g->url);
+		wire_put_text(&w, g->by.url);
 		wire_put_text(&w, str_text(&text));
 		r = tell(g, &w);
 	}
@@ -161,7 +141,7 @@ static int open_signals(struct gateway *g) {
 }
 
 static int open_all(struct gateway *g, struct fault *f) {
-	int r = config_load(&g->config, &g->source, f);
+	int r = config_load(&g->config, &g->by.source, f);
 
 	if (!r)
 		r = config_resolve(&g->config, f);
@@ -207,7 +187,7 @@ static void make_room(struct gateway *g) {
 /* In the new process. */
 static _Noreturn void become_session(struct gateway *g, unsigned place, const struct gateway_listener *l, int fd,
 	const struct sockaddr_storage *address, pid_t parent) {
-	struct gateway_session s = { .config = &g->config, .control = g->control, .fd = fd, .tls = l->tls,
+	struct gateway_session s = { .config = &g->config, .control = g->by.control, .fd = fd, .tls = l->tls,
 		.entered = &g->entered[place] };
 	sigset_t none;
 
@@ -279,7 +259,7 @@ static bool hear_signal(struct gateway *g) {
 static void read_again(struct gateway *g) {
 	struct config fresh;
 	struct fault f;
-	int r = config_load(&fresh, &g->source, &f);
+	int r = config_load(&fresh, &g->by.source, &f);
 
 	if (!r)
 		r = config_resolve(&fresh, &f);
@@ -293,7 +273,7 @@ static void read_again(struct gateway *g) {
 static bool hear_supervisor(struct gateway *g) {
 	unsigned char bytes[256];
 	int fd;
-	ssize_t n = packet_receive(g->control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+	ssize_t n = packet_receive(g->by.control, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
 
 	if (fd >= 0)
 		close(fd);
@@ -305,7 +285,7 @@ static bool hear_supervisor(struct gateway *g) {
 enum { FD_CONTROL, FD_SIGNALS, FD_LISTENERS, FDS = FD_LISTENERS + GATEWAY_LISTENERS };
 
 static void serve(struct gateway *g) {
-	struct pollfd p[FDS] = { [FD_CONTROL] = { .fd = g->control, .events = POLLIN },
+	struct pollfd p[FDS] = { [FD_CONTROL] = { .fd = g->by.control, .events = POLLIN },
 		[FD_SIGNALS] = { .fd = g->signals, .events = POLLIN } };
 	bool on = true;
 
@@ -325,12 +305,13 @@ static void serve(struct gateway *g) {
 }
 
 int main(int argc, char **argv) {
+	static const struct argp_child children[] = { { .argp = &started_argp }, { 0 } };
 	static const struct argp argp = {
-		.options = options,
 		.parser = parse,
+		.children = children,
 		.doc = "The part of fusiond that serves clients of other machines. fusiond starts it; it is of no use alone.",
 	};
-	static struct gateway g = { .control = -1 };
+	static struct gateway g = { .by.control = -1 };
 	struct fault f = { 0 };
 	int r;
 
