@@ -59,7 +59,11 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prot
 comma := ,
 SANITIZERS := $(if $(filter address,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined) \
 	$(if $(filter thread,$(SANITIZE)),-fsanitize=thread)
-ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS) $(SANITIZERS)
+# GCC copies and clears structures of some hundred bytes, which every operation has several of, by instructions that take longest to begin.
+STRINGS := vector_loop:256:noalign$(comma)libcall:-1:noalign
+STRINGS := -mmemcpy-strategy=$(STRINGS) -mmemset-strategy=$(STRINGS)
+STRINGS := $(if $(SANITIZE),,$(shell $(CC) $(STRINGS) -E -xc /dev/null >/dev/null 2>&1 && echo '$(STRINGS)'))
+ALL_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS) $(STRINGS) $(SANITIZERS)
 CPPFLAGS += -I. -I$(B)/include -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 \
 	-DFUSIOND_VERSION='"$(VERSION)"' -DFUSIOND_LIBEXECDIR='"$(libexecdir)/fusiond"' -DFUSIOND_SYSCONFDIR='"$(sysconfdir)"' \
 	-DFUSIOND_SBINDIR='"$(sbindir)"'
