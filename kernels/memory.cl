@@ -6,7 +6,8 @@
  *
  * Between memory and registers. Addresses are byte addresses, aligned to one element.
  *
- * load_D may read W elements where fewer are wanted; everything else touches only what it names.
+ * load_D may read W elements where fewer are wanted, and gather_D of W lanes the elements between and up to 3 beyond;
+ * everything else touches only what it names.
  * Vectors are reached through types of less alignment rather than vload and vstore, which some
  * compilers take apart. The types may alias, because kernels overwrite arrays in place
  * with values of other types.
@@ -57,6 +58,24 @@
 #define SCATTER_LANES EACH_LANE(SCATTER_LANE)
 #endif
 
+/* Lanes that lie up to 4 elements apart are picked from the vectors that they lie in, others are read one by one. */
+#if W == 16
+#define EVERY_2(a, b) (a.even, b.even)
+#define EVERY_3(a, b, c) (a.s0, a.s3, a.s6, a.s9, a.sc, a.sf, b.s2, b.s5, b.s8, b.sb, b.se, c.s1, c.s4, c.s7, c.sa, c.sd)
+#define PICK_LANES(M, R) \
+	if (n >= W && stride == 2) \
+		return (R)EVERY_2(get_##M(from), get_##M(from + W * sizeof(M))); \
+	if (n >= W && stride == 3) { \
+		const R a = get_##M(from), b = get_##M(from + W * sizeof(M)), c = get_##M(from + 2 * W * sizeof(M)); \
+		return (R)EVERY_3(a, b, c); \
+	} \
+	if (n >= W && stride == 4) \
+		return (R)(get_##M(from).even.even, get_##M(from + W * sizeof(M)).even.even, \
+			get_##M(from + 2 * W * sizeof(M)).even.even, get_##M(from + 3 * W * sizeof(M)).even.even);
+#else
+#define PICK_LANES(M, R)
+#endif
+
 /* The first n < W lanes of v to p, by halves: one store for each bit of n. */
 #define HALF_TYPE(M, count) \
 	typedef M JOIN(M, _loose##count) __attribute__((ext_vector_type(count), aligned(sizeof(M)), may_alias));
@@ -95,6 +114,7 @@
 	OVL R get_aligned_##M(global const uchar *p) { return *(global const JOIN(M, _whole) *)p; } \
 	OVL R get_one_##M(global const uchar *p) { return (R)*(global const JOIN(M, _element) *)p; } \
 	OVL R get_lanes_##M(global const uchar *from, long stride, int n) { \
+		PICK_LANES(M, R) \
 		global const JOIN(M, _element) *p = (global const JOIN(M, _element) *)from; \
 		R r; \
 		GATHER_LANES \
