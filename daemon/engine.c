@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/base/started.h"
 #include "daemon/base/version.h"
 #include "daemon/serve/server.h"
@@ -42,6 +43,7 @@ static const struct argp_option options[] = {
 
 struct command {
 	struct started by;
+	uint64_t started_us;
 	const char *worker;
 	bool count, warm;
 };
@@ -126,6 +128,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.builders = (uint32_t)c->device_builders,
 		.want_worker = c->device_workers && e->control >= 0 ? want_worker : NULL,
 		.worker_user = e,
+		.workers_early = c->fusion_interpreter == INTERPRETER_AUTO,
 		.worker_us = c->device_worker_us,
 		.profile = c->engine_time_kernels,
 		.measure = c->device_measure,
@@ -173,7 +176,9 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 		.tracker = e->tracker,
 		.exec = e->exec,
 		.inbox = &e->inbox,
-		.control = c->by.control };
+		.control = c->by.control,
+		.url = c->by.url,
+		.started_us = c->started_us };
 	int r = transport_nng_new(c->by.url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
 		&e->transport);
 
@@ -235,12 +240,6 @@ static void close_all(struct engine *e) {
 	inbox_close(&e->inbox);
 }
 
-static int serve(struct engine *e, const struct command *c) {
-	int r = control_ready(c->by.control, c->by.url, device_name(e->device), device_driver(e->device));
-
-	return r ? r : server_run(e->server, e->signals);
-}
-
 static int run(const struct command *c) {
 	struct timeval patience = { .tv_sec = ENGINE_SEND_S };
 	struct engine e = { .signals = -1, .control = c->by.control, .inbox = { .bell = -1 } };
@@ -254,7 +253,7 @@ static int run(const struct command *c) {
 	if (r && control_failed(c->by.control, &f))
 		log_error("%s", f.text);
 	if (!r)
-		r = serve(&e, c);
+		r = server_run(e.server, e.signals);
 	close_all(&e);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -344,6 +343,7 @@ int main(int argc, char **argv) {
 	};
 	static struct command command = { .by.control = -1 };
 
+	command.started_us = loop_now();
 	log_open("fusiond-engine");
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;

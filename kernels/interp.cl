@@ -54,23 +54,36 @@ INTERP_REGISTER(f64v)
 #define INDEX ((uint)(instruction >> 48))
 
 /*
- * Where a program is: at element `at` of `count` of a piece of a row, which begins at `left`; `vectors` of the block
- * hold elements. Of units, pieces and strips, map.c says what they are.
+ * Where a program is: at element `at` of `count` of a piece of a row, and `vectors` of the block hold elements; the address of each
+ * operand's piece, or the first number of what is counted.
  */
+struct interp {
+	global const ulong *r;
+	uint rank, operands;
+	int vectors;
+	long at, count;
+	ulong place[INTERP_OPERANDS];
+};
+
+/* A piece begins at `left` of its row. Of units, pieces and strips, map.c says what they are. */
 #define INTERP_STATE \
+	struct interp state, *const s = &state; \
 	const uint rank = (uint)*code++; \
 	const uint operands = INTERP_DIMS + rank; \
 	const ulong end = INTERP_END; \
 	const long length = INTERP_LENGTH; \
 	global const ulong *unit_code = 0, *block_code = 0; \
-	ulong place[INTERP_OPERANDS]; \
 	ulong index[INTERP_RANK]; \
 	ulong unit = INTERP_BEGIN; \
-	long width = length, strip = 0, left = 0, at = 0, count = 0; \
-	int vectors = INTERP_VECTORS; \
+	long width = length, strip = 0, left = 0; \
 	\
 	if (unit >= end) \
-		return;
+		return; \
+	s->r = r; \
+	s->rank = rank; \
+	s->operands = operands; \
+	s->vectors = INTERP_VECTORS; \
+	s->at = s->count = 0;
 
 #if INTERP_GROUP == 1
 #define INTERP_BEGIN (r[INTERP_FIRST] + get_group_id(0) * r[INTERP_UNITS_PER_ITEM])
@@ -82,9 +95,9 @@ INTERP_REGISTER(f64v)
 #define INTERP_LENGTH W
 #endif
 
-#define STRIDE(operand, d) ((long)r[operands + (operand) * (1 + rank) + 1 + (d)])
+#define STRIDE(operand, d) ((long)s->r[s->operands + (operand) * (1 + s->rank) + 1 + (d)])
 /* Along the lanes, where access says 1: contiguous, 0: uniform, 2: strided. */
-#define LANE_STRIDE(operand, access) ((access) == 2 ? STRIDE(operand, rank - 1) : (long)(access))
+#define LANE_STRIDE(operand, access) ((access) == 2 ? STRIDE(operand, s->rank - 1) : (long)(access))
 
 /* An operand that lies closer together down the rows than along them has the rows walked in strips. */
 #define INTERP_ACROSS \
@@ -110,9 +123,9 @@ INTERP_REGISTER(f64v)
 		for (uint d = rank - 1; rank && d-- > 0;) \
 			index[d] = take(&rest, r[INTERP_DIMS + d]); \
 		left = piece * length + strip; \
-		count = rank ? min((long)r[INTERP_DIMS + rank - 1] - left, min(length - strip, width)) : 1; \
+		s->count = rank ? min((long)r[INTERP_DIMS + rank - 1] - left, min(length - strip, width)) : 1; \
 	} \
-	vectors = INTERP_VECTORS; \
+	s->vectors = INTERP_VECTORS; \
 	break;
 
 /* Where an operand's piece begins: FIRST bytes an element, or 0 for what is counted; SECOND its access. */
@@ -123,21 +136,21 @@ INTERP_REGISTER(f64v)
 		\
 		for (uint d = 0; d + 1 < rank; d++) \
 			position += (long)index[d] * (long)r[word + 1 + d]; \
-		place[INDEX] = FIRST ? (ulong)ADDRESS(r[word]) + (ulong)position * FIRST : r[word] + (ulong)position; \
+		s->place[INDEX] = FIRST ? (ulong)ADDRESS(r[word]) + (ulong)position * FIRST : r[word] + (ulong)position; \
 	} \
 	break;
 
-#define INTERP_BEGIN_BLOCK vectors = (int)min((count - at + W - 1) / W, (long)INTERP_VECTORS);
+#define INTERP_BEGIN_BLOCK s->vectors = (int)min((s->count - s->at + W - 1) / W, (long)INTERP_VECTORS);
 #define INTERP_BLOCKS \
-	at = 0; \
+	s->at = 0; \
 	block_code = code; \
-	if (count <= 0) \
+	if (s->count <= 0) \
 		code = unit_code; \
 	INTERP_BEGIN_BLOCK \
 	break;
 #define INTERP_NEXT \
-	at += INTERP_BLOCK; \
-	code = at < count ? block_code : unit_code; \
+	s->at += INTERP_BLOCK; \
+	code = s->at < s->count ? block_code : unit_code; \
 	INTERP_BEGIN_BLOCK \
 	break;
 
@@ -147,10 +160,7 @@ INTERP_REGISTER(f64v)
  * A loop costs as much as an addition, so short operations are unrolled; others would only take a compiler twice
  * as long.
  */
-/*
- * Those on registers alone are functions of their own, which stay such on CPUs: a compiler takes much longer for one that
- * holds them all, and a call is nothing beside a block.
- */
+/* Each is a function, which stays one on CPUs: a compiler takes much longer for one that holds them all, and a call is nothing beside a block. */
 #if INTERP_GROUP == 1
 #define INTERP_APART static __attribute__((noinline))
 #define INTERP_SPACE
@@ -159,15 +169,15 @@ INTERP_REGISTER(f64v)
 #define INTERP_SPACE local
 #endif
 #define INSTRUCTION(number) \
-	INTERP_APART void JOIN(instruction_, number)(INTERP_SPACE uchar *file, ulong instruction, int vectors)
-#define CALL(number) JOIN(instruction_, number)(file, instruction, vectors); break;
+	INTERP_APART void JOIN(instruction_, number)(INTERP_SPACE uchar *file, ulong instruction, const struct interp *s)
+#define CALL(number) JOIN(instruction_, number)(file, instruction, s); break;
 
 #if INTERP_VECTORS == 1
 #define EACH_VECTOR const int j = 0;
 #define EACH_VECTOR_SHORT const int j = 0;
 #else
-#define EACH_VECTOR _Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0; j < vectors; j++)
-#define EACH_VECTOR_SHORT _Pragma("clang loop unroll_count(4)") for (int j = 0; j < vectors; j++)
+#define EACH_VECTOR _Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0; j < s->vectors; j++)
+#define EACH_VECTOR_SHORT _Pragma("clang loop unroll_count(4)") for (int j = 0; j < s->vectors; j++)
 #endif
 
 #define APPLY1(function, T, TA) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j));
@@ -182,41 +192,39 @@ INTERP_REGISTER(f64v)
 #define SHORT_BINARY(number, function, T, TA, TB) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) }
 #define SHORT_TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) }
 
-#define LANES ((int)min(count - at - j * W, (long)W))
-#define HERE ((global uchar *)place[INDEX])
-#define ELEMENT_AT(bytes) (HERE + (ulong)(at + j * W) * (bytes))
-#define LANE_STEP STRIDE(INDEX, rank - 1)
-#define STRIDED_AT(bytes) (HERE + (ulong)((at + j * W) * LANE_STEP) * (bytes))
+#define LANES ((int)min(s->count - s->at - j * W, (long)W))
+#define HERE ((global uchar *)s->place[INDEX])
+#define ELEMENT_AT(bytes) (HERE + (ulong)(s->at + j * W) * (bytes))
+#define LANE_STEP STRIDE(INDEX, s->rank - 1)
+#define STRIDED_AT(bytes) (HERE + (ulong)((s->at + j * W) * LANE_STEP) * (bytes))
 
 /* Beyond the arrays of a GPU there may be nothing. */
 #if INTERP_GROUP == 1
-#define LOAD(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); } break;
+#define LOAD(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); }
 #else
-#define LOAD(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(ELEMENT_AT(bytes), LANES); } break;
+#define LOAD(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(ELEMENT_AT(bytes), LANES); }
 #endif
-#define LOAD_UNIFORM(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(uniform_, D)(HERE); } break;
-#define LOAD_STRIDED(D, T, bytes) \
-	{ EACH_VECTOR REGISTER(T, TO, j) = JOIN(gather_, D)(STRIDED_AT(bytes), LANE_STEP, LANES); } break;
-#define SCALAR(D, T, bytes) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(scalar_, D)(r[INDEX]); } break;
-#define COUNT(D, T, bytes) \
-	{ \
+#define LOAD_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(uniform_, D)(HERE); }
+#define LOAD_STRIDED(number, D, T, bytes) \
+	INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(gather_, D)(STRIDED_AT(bytes), LANE_STEP, LANES); }
+#define SCALAR(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(scalar_, D)(s->r[INDEX]); }
+#define COUNT(number, D, T, bytes) \
+	INSTRUCTION(number) { \
 		const long step = LANE_STRIDE(INDEX, SECOND); \
-		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)((long)place[INDEX] + (at + j * W) * step, step); \
-	} \
-	break;
-#define STORE(D, T, bytes) { EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); } break;
+		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)((long)s->place[INDEX] + (s->at + j * W) * step, step); \
+	}
+#define STORE(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); }
 /* The first lane of the first vector alone. */
-#define STORE_UNIFORM(D, T, bytes) JOIN(storen_, D)(HERE, REGISTER(T, FIRST, 0), 1); break;
-#define STORE_STRIDED(D, T, bytes) \
-	{ EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), REGISTER(T, FIRST, j), LANE_STEP, LANES); } break;
+#define STORE_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { JOIN(storen_, D)(HERE, REGISTER(T, FIRST, 0), 1); }
+#define STORE_STRIDED(number, D, T, bytes) \
+	INSTRUCTION(number) { EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), REGISTER(T, FIRST, j), LANE_STEP, LANES); }
 /* Past the caches, whole vectors that lie on such. */
-#define STREAM_STORE(D, T, bytes) \
-	{ \
+#define STREAM_STORE(number, D, T, bytes) \
+	INSTRUCTION(number) { \
 		const int aligned = ((ulong)HERE & (W * bytes - 1)) == 0; \
 		EACH_VECTOR \
 			if (aligned && LANES == W) \
 				JOIN(stream_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j)); \
 			else \
 				JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); \
-	} \
-	break;
+	}

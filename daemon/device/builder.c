@@ -23,7 +23,7 @@
 
 enum {
 	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
-	BUILD_IDLE_MS = 2000,
+	BUILD_IDLE_MS = 1000,
 	/*
 	 * A worker ends by itself after device.worker_us, not counting what it waits for processors (watchdog.c). One that could not
 	 * is killed after so many times that, which is as long as a machine may be busy.

@@ -8,6 +8,7 @@
  */
 #include "state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -69,6 +70,18 @@ static int check_writable(const char *folder) {
 	close(fd);
 	unlink(path);
 	return 0;
+}
+
+bool cache_is_empty(const struct cache *c) {
+	DIR *d = opendir(c->programs);
+	const struct dirent *e;
+	bool empty = true;
+
+	while (d && empty && (e = readdir(d)))
+		empty = e->d_name[0] == '.';
+	if (d)
+		closedir(d);
+	return empty;
 }
 
 static int open_folder(const char *path, struct fault *f) {

@@ -86,6 +86,9 @@ static int open_choice(struct device *d, struct fault *f) {
 
 	if (!r)
 		r = quirks_set_caches(d->cache.driver);
+	/* What is compiled at the start takes most of the time until somebody can be served: */
+	if (!r && d->config.workers_early && cache_is_empty(&d->cache))
+		workers_early(d, programs_builders(d));
 	if (!r)
 		r = probe_choose(&d->config, &d->choice, f);
 	if (!r)

@@ -38,6 +38,7 @@ struct device_config {
 	 */
 	int (*want_worker)(void *user, bool idle);
 	void *worker_user;
+	bool workers_early;          /* where the cache is empty they are wanted from the start on */
 	uint64_t worker_us;          /* a program that takes its compiler longer cannot be built */
 	bool profile;                /* device_time() will be asked: the driver keeps times of all commands */
 	bool keep;                   /* machine code, also of a driver that keeps its own (tests) */
@@ -94,6 +95,7 @@ enum program_state { PROGRAM_BUILDING, PROGRAM_READY, PROGRAM_FAILED };
 struct builds {
 	uint32_t references;         /* the owner's, and one for each that is not finished */
 	uint32_t unfinished;         /* being built, or in the queue */
+	uint32_t later;              /* of these, those for which something else runs meanwhile */
 	uint64_t asked;              /* ever */
 };
 struct builds *builds_new(void);                          /* NULL: out of memory */
@@ -108,6 +110,8 @@ void device_builds_for(struct device *d, struct builds *b);
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. */
 int device_program_later(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+/* The same for what nobody wants yet: it is built, at idle priority, when nothing else is to be. */
+int device_program_spare(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* One more launch wants it, and waits or has something else to run: what is wanted most is built first. Nothing where it is built. */
 void device_want(struct device *d, struct program *p, bool waits);
 /* Was the kernel built before, with this cache and driver? Then it is ready in some milliseconds; of interpreters alone. */

@@ -40,6 +40,8 @@ enum {
 	PROGRAM_WORKER_MS = 30000,
 	/* One more worker is started for what has waited for so long: it takes as long until it has compiled anything. */
 	PROGRAM_START_MS = 500,
+	/* What has something to run meanwhile is compiled at idle priority, but not where that has not begun after so long. */
+	PROGRAM_LATER_MS = 300,
 	/* A program that waits for so long goes before one that one launch more wants. */
 	PROGRAM_PATIENCE_MS = 100,
 	/* Builds at a time where nothing is set, of those that somebody waits for: one that hangs must not stop all others, */
@@ -80,13 +82,15 @@ static bool is_for(const struct builder *b, const struct program *p, int64_t now
 	if (!s->apart)
 		return true;
 	if (b->worker.idle)
-		return !p->waited;
-	return p->waited && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_START_MS);
+		return p->rank != PROGRAM_WAITED;
+	if (p->rank == PROGRAM_SPARE || (p->rank == PROGRAM_LATER && now - p->asked_ms < PROGRAM_LATER_MS))
+		return false;
+	return b->manned || !s->manned || s->early || now - p->asked_ms >= PROGRAM_START_MS;
 }
 
 /* a comes before b; equal ones in the order in which they came. */
 static bool goes_before(const struct program *a, const struct program *b, int64_t now) {
-	return !b || a->waited > b->waited || (a->waited == b->waited && urgency(a, now) >= urgency(b, now));
+	return !b || a->rank > b->rank || (a->rank == b->rank && urgency(a, now) >= urgency(b, now));
 }
 
 /* The place of the link to the next one, or NULL. */
@@ -116,13 +120,22 @@ static void man(struct builder *b, bool manned) {
 	b->manned = manned;
 }
 
-/* Who has a worker waits for as long as that may live; who has none looks now and then whether others are too slow. */
+/* Is there something that may become a task of this builder's by waiting? */
+static bool is_coming(const struct builder *b) {
+	for (const struct program *p = b->worker.idle ? NULL : b->device->programs.queue; p; p = p->next)
+		if (p->rank != PROGRAM_SPARE)
+			return true;
+	return false;
+}
+
+/* Who has a worker waits for as long as that may live; others look now and then whether those are too slow. */
 static void wait_for_work(struct builder *b) {
 	struct programs *s = &b->device->programs;
-	int64_t ms = b->manned ? PROGRAM_WORKER_MS : PROGRAM_START_MS;
+	bool coming = is_coming(b);
+	int64_t ms = coming ? PROGRAM_LATER_MS : PROGRAM_WORKER_MS;
 	struct timespec end;
 
-	if (!b->manned && (b->worker.idle || !s->queue)) {
+	if (!b->manned && !coming) {
 		pthread_cond_wait(&s->work, &s->lock);
 		return;
 	}
@@ -131,7 +144,7 @@ static void wait_for_work(struct builder *b) {
 	end.tv_nsec += (long)(ms % 1000) * 1000000;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	if (!pthread_cond_timedwait(&s->work, &s->lock, &end) || !b->manned)
+	if (!pthread_cond_timedwait(&s->work, &s->lock, &end) || !b->manned || coming)
 		return;
 	worker_end(&b->worker);
 	man(b, false);
@@ -172,7 +185,7 @@ static void queue_put(struct programs *s, struct program *p) {
 static void build_soon(struct programs *s, struct program *p) {
 	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
-	p->waited = true;
+	p->rank = PROGRAM_WAITED;
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -270,7 +283,7 @@ void programs_init(struct device *d) {
 	pthread_mutex_init(&d->programs.lock, NULL);
 }
 
-static uint32_t builders_of(const struct device *d) {
+uint32_t programs_builders(const struct device *d) {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (d->config.builders)
@@ -282,7 +295,7 @@ static uint32_t builders_of(const struct device *d) {
 
 int programs_open(struct device *d) {
 	struct programs *s = &d->programs;
-	uint32_t builders = builders_of(d);
+	uint32_t builders = programs_builders(d);
 	int r = 0;
 
 	s->apart = d->config.want_worker != NULL;
@@ -426,16 +439,26 @@ void device_builds_for(struct device *d, struct builds *b) {
 	d->programs.builds = b;
 }
 
-static void builds_add(struct program *p, struct builds *b) {
+static void builds_add(struct program *p, struct builds *b, enum program_rank rank) {
 	p->builds = b;
+	p->later = rank < PROGRAM_WAITED;
 	if (!b)
 		return;
 	b->references++;
 	b->unfinished++;
+	b->later += p->later;
 	b->asked++;
 }
 
+/* Somebody waits for it from now on. */
+static void builds_hurry(struct program *p) {
+	if (p->builds)
+		p->builds->later -= p->later;
+	p->later = false;
+}
+
 static void builds_done(struct program *p) {
+	builds_hurry(p);
 	if (p->builds)
 		p->builds->unfinished--;
 	p->builds = builds_unref(p->builds);
@@ -611,26 +634,33 @@ static struct program *program_new(struct device *d, const struct kernel *k, uin
 	return p;
 }
 
-static void programs_put(struct programs *s, struct program *p, bool waited) {
+static void programs_put(struct programs *s, struct program *p, enum program_rank rank) {
 	atomic_store(&p->device->measure.stop, true);
-	p->waited = waited;
+	p->rank = rank;
 	p->wanted = 1;
 	pthread_mutex_lock(&s->lock);
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);
 }
 
-void device_want(struct device *d, struct program *p, bool waits) {
+static void want(struct device *d, struct program *p, enum program_rank rank) {
 	struct programs *s = &d->programs;
 
 	if (program_state(p) != PROGRAM_BUILDING)
 		return;
+	if (rank == PROGRAM_WAITED)
+		builds_hurry(p);
 	pthread_mutex_lock(&s->lock);
-	p->wanted++;
-	if (waits && !p->waited)
+	p->wanted += rank != PROGRAM_SPARE;
+	if (rank > p->rank) {
 		pthread_cond_broadcast(&s->work);
-	p->waited |= waits;
+		p->rank = rank;
+	}
 	pthread_mutex_unlock(&s->lock);
+}
+
+void device_want(struct device *d, struct program *p, bool waits) {
+	want(d, p, waits ? PROGRAM_WAITED : PROGRAM_LATER);
 }
 
 static struct program *find(struct programs *s, const struct kernel *k, uint64_t hash) {
@@ -645,14 +675,14 @@ struct program *device_find_program(struct device *d, const struct kernel *k) {
 	return find(&d->programs, k, kernel_hash(k));
 }
 
-static int ask(struct device *d, const struct kernel *k, bool waited, struct program **programp) {
+static int ask(struct device *d, const struct kernel *k, enum program_rank rank, struct program **programp) {
 	struct programs *s = &d->programs;
 	uint64_t hash = kernel_hash(k);
 	struct program *p = find(s, k, hash);
 
 	*programp = p;
 	if (p)
-		device_want(d, p, waited);
+		want(d, p, rank);
 	if (p)
 		return 0;
 	p = program_new(d, k, hash);
@@ -662,19 +692,23 @@ static int ask(struct device *d, const struct kernel *k, bool waited, struct pro
 		table_grow(s);
 	p->bucket = *chain_of(s, hash);
 	*chain_of(s, hash) = p;
-	builds_add(p, s->builds);
-	programs_put(s, p, waited);
+	builds_add(p, s->builds, rank);
+	programs_put(s, p, rank);
 	s->building++;
 	*programp = p;
 	return 0;
 }
 
 int device_program(struct device *d, const struct kernel *k, struct program **programp) {
-	return ask(d, k, true, programp);
+	return ask(d, k, PROGRAM_WAITED, programp);
 }
 
 int device_program_later(struct device *d, const struct kernel *k, struct program **programp) {
-	return ask(d, k, false, programp);
+	return ask(d, k, PROGRAM_LATER, programp);
+}
+
+int device_program_spare(struct device *d, const struct kernel *k, struct program **programp) {
+	return ask(d, k, PROGRAM_SPARE, programp);
 }
 
 /* ---- what others may know ---- */

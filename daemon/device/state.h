@@ -106,6 +106,8 @@ struct cache {
 	bool keeps;                           /* the keeper was started */
 };
 
+/* Is there no program in it? */
+bool cache_is_empty(const struct cache *c);
 /* Makes the folders and checks that files can be written there. */
 int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) FAULT_MUST_USE;
 /*
@@ -145,6 +147,13 @@ void matrix_probe(struct device *d);
 
 /* ---- program.c, builder.c ---- */
 
+/* Who wants a program: those of a higher rank are built first. */
+enum program_rank {
+	PROGRAM_SPARE,                        /* nobody yet */
+	PROGRAM_LATER,                        /* who has something else to run meanwhile; up to here at idle priority */
+	PROGRAM_WAITED,                       /* who has nothing else to run */
+};
+
 struct program {
 	struct program *bucket;               /* chain of the table */
 	struct program *next;                 /* chain of the builders' queue, then of the finished ones */
@@ -163,7 +172,8 @@ struct program {
 	bool cached;
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
 	bool told;                            /* the engine's: its fault is on the log */
-	bool waited;                          /* somebody has nothing else to run; under the lock, as the next */
+	bool later;                           /* the engine's: counted there as such */
+	enum program_rank rank;               /* under the lock, as the next */
 	uint64_t wanted;                      /* launches that want it */
 	bool apart;                           /* a worker compiled it */
 	bool refused;                         /* it killed too many of them to be tried again */
@@ -202,6 +212,7 @@ struct programs {
 	bool stop;
 	bool apart;                           /* workers compile; false from when none can be had */
 	uint32_t manned;                      /* builders for what is waited for that have a worker */
+	uint32_t early;                       /* workers for those that were asked for before there was a builder */
 	pthread_cond_t arrived;
 	struct arrival *arrivals;             /* of workers: worker.c */
 	int bell;                             /* an eventfd that is readable from when builders are to stop */
@@ -215,6 +226,8 @@ struct programs {
 	int64_t quiet_ms;                     /* since when there were no others */
 };
 
+/* Builders for what is waited for. */
+uint32_t programs_builders(const struct device *d);
 /* Makes the locks; then, with everything else open, starts the builders. */
 void programs_init(struct device *d);
 int programs_open(struct device *d) FAULT_MUST_USE;
@@ -235,6 +248,7 @@ uint32_t programs_poll(struct device *d);
 struct worker {
 	int socket, process;                  /* -1: there is none */
 	bool idle;                            /* of idle priority */
+	bool coming;                          /* it was asked for, and has not said that it is there */
 	unsigned failures;                    /* starts in a row that came to nothing */
 };
 
@@ -301,6 +315,8 @@ struct compile_answer {
 int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_ms, struct compile_answer *a) FAULT_MUST_USE;
 /* Ends the builder's worker, at once where it is at work. */
 void worker_end(struct worker *w);
+/* Asks for workers of ordinary priority, which open their driver while this process does. Before there are builders. */
+void workers_early(struct device *d, uint32_t count);
 /* Workers that nobody took. */
 void workers_drop(struct programs *s);
 

@@ -106,6 +106,24 @@ static int await_arrival(struct programs *s, bool idle, int64_t end_ms, struct a
 	return r;
 }
 
+void workers_early(struct device *d, uint32_t count) {
+	for (; d->config.want_worker && count > 0; count--)
+		d->programs.early += !d->config.want_worker(d->config.worker_user, false);
+}
+
+/* One that was asked for before, or another one. 0 or -errno. */
+static int call_worker(const struct builder *b) {
+	const struct device_config *c = &b->device->config;
+	struct programs *s = &b->device->programs;
+	bool early;
+
+	pthread_mutex_lock(&s->lock);
+	early = !b->worker.idle && s->early;
+	s->early -= early;
+	pthread_mutex_unlock(&s->lock);
+	return early ? 0 : c->want_worker(c->worker_user, b->worker.idle);
+}
+
 /* ---- the socket ---- */
 
 /* Waits until the worker's socket is ready for `events`. 0, -ETIMEDOUT or -ECANCELED. */
@@ -197,22 +215,27 @@ void worker_end(struct worker *w) {
 	if (w->socket >= 0)
 		close(w->socket);
 	w->process = w->socket = -1;
+	w->coming = false;
 }
 
+/* 0, or -ETIMEDOUT where it was not there in time, and may still come. */
 static int adopt(struct builder *b, int64_t end_ms) {
 	CLEANUP(cleanup_free) struct arrival *a = NULL;
 	struct compile_answer hello = { 0 };
-	int r = await_arrival(&b->device->programs, b->worker.idle, end_ms, &a);
+	int r = 0;
 
-	if (r)
-		return r;
-	b->worker.socket = a->socket;
-	b->worker.process = a->process;
-	if (a->error)
-		return a->error;
-	if (fcntl(a->socket, F_SETFL, O_NONBLOCK) < 0)
-		return -errno;
-	r = receive_answer(b, &hello, end_ms);
+	if (b->worker.socket < 0) {
+		r = await_arrival(&b->device->programs, b->worker.idle, end_ms, &a);
+		if (r)
+			return r;
+		b->worker.socket = a->socket;
+		b->worker.process = a->process;
+		r = a->error;
+	}
+	if (!r && fcntl(b->worker.socket, F_SETFL, O_NONBLOCK) < 0)
+		r = -errno;
+	if (!r)
+		r = receive_answer(b, &hello, end_ms);
 	free(hello.log);
 	return r;
 }
@@ -231,12 +254,16 @@ static void give_up(struct device *d, int error) {
 		log_warning("no worker process can be had (%s): the engine compiles kernels itself", strerror(-error));
 }
 
-static int start(struct builder *b) {
+/* One of idle priority has no more time to begin than for a program, and goes on beginning afterwards. */
+static int start(struct builder *b, int64_t limit_ms) {
 	struct device *d = b->device;
-	int r = d->config.want_worker(d->config.worker_user, b->worker.idle);
+	int r = b->worker.coming ? 0 : call_worker(b);
 
 	if (!r)
-		r = adopt(b, now_ms() + WORKER_START_MS);
+		r = adopt(b, now_ms() + (b->worker.idle ? limit_ms : WORKER_START_MS));
+	b->worker.coming = r == -ETIMEDOUT && b->worker.idle;
+	if (b->worker.coming)
+		return r;
 	if (!r) {
 		b->worker.failures = 0;
 		return 0;
@@ -260,9 +287,11 @@ int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_m
 	int64_t end_ms;
 	int r = 0;
 
-	if (!is_there(&b->worker)) {
+	if (b->worker.coming) {
+		r = start(b, limit_ms);
+	} else if (!is_there(&b->worker)) {
 		worker_end(&b->worker);
-		r = start(b);
+		r = start(b, limit_ms);
 	}
 	if (r)
 		return r;

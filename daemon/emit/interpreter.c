@@ -102,9 +102,9 @@ static void write_operation(struct writer *w, const struct instruction *i, unsig
 	text_part(w, ")");
 }
 
-/* Does an instruction touch registers alone? Then it is a function of its own. */
+/* What does not steer is a function of its own. */
 static bool is_apart(const struct instruction *i) {
-	return i->kind >= INSTRUCTION_ROUND;
+	return i->kind >= INSTRUCTION_LOAD;
 }
 
 static void write_apart(struct writer *w, const struct instruction *i, unsigned number) {
@@ -114,8 +114,10 @@ static void write_apart(struct writer *w, const struct instruction *i, unsigned 
 		write_operation(w, i, number);
 	else if (i->kind == INSTRUCTION_CAST)
 		text_part(w, "UNARY(%u, to_%s, %s, %s)", number, type->name, value_register(i->type), value_register(i->from));
-	else
+	else if (i->kind == INSTRUCTION_ROUND)
 		text_part(w, "UNARY(%u, round_%s, f32v, f32v)", number, type->name);
+	else
+		text_part(w, "%s(%u, %s, %s, %u)", words[i->kind], number, type->name, value_register(i->type), type->bytes);
 }
 
 static void write_functions(struct writer *w, const struct instruction_set *s) {
@@ -130,14 +132,10 @@ static void write_functions(struct writer *w, const struct instruction_set *s) {
 }
 
 static void write_case(struct writer *w, const struct instruction *i, unsigned number) {
-	const struct dtype_info *type = dtype_info(i->type);
-
 	if (is_apart(i))
 		text_part(w, "CALL(%u)", number);
-	else if (i->kind < INSTRUCTION_LOAD)
-		text_part(w, "%s", words[i->kind]);
 	else
-		text_part(w, "%s(%s, %s, %u)", words[i->kind], type->name, value_register(i->type), type->bytes);
+		text_part(w, "%s", words[i->kind]);
 }
 
 static void write_cases(struct writer *w, const struct instruction_set *s) {

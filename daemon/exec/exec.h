@@ -45,6 +45,11 @@ int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;
  * True once nothing is left; to be asked again while device_poll() is called.
  */
 bool exec_warm(struct exec *x);
+/*
+ * Is what runs graphs that were never seen built, or has it failed? Who is served before waits for compilers. To be asked again while
+ * device_poll() is called.
+ */
+bool exec_prepared(const struct exec *x);
 /* Buffers are noted there from now on. It stays the caller's. */
 void exec_note(struct exec *x, struct catalogue *c);
 struct exec *exec_free(struct exec *x);

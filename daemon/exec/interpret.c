@@ -7,9 +7,10 @@
  * generic kernels: while a plan's own are built, a plan of maps and generic kernels (daemon/plan/generic.h) stands in for it,
  * as soon as all of it can be launched.
  *
- * The first interpreter and the generic kernels are built one after the other from the start on. Other interpreters take a
- * compiler some seconds, during which nobody else's program is built: they are asked for when the device is quiet and a
- * step would have run there. Those that were built before are asked for at the start: the cache has them.
+ * The first interpreter and the first generic kernels are built before the engine says that it is ready, by as many workers as
+ * there are; other generic kernels follow when nobody wants anything. Other interpreters take a compiler some seconds: they are
+ * asked for when the device is quiet and a step would have run there. Those that were built before are asked for at the start:
+ * the cache has them.
  *
  * Where a step's own program failed to build, it stays with the interpreter.
  */
@@ -27,36 +28,68 @@ enum {
 	INTERPRET_QUIET_MS = 1000,
 };
 
-static int ask(struct exec *x, enum dialect dialect) {
+typedef int asking(struct device *d, const struct kernel *k, struct program **programp);
+
+static int ask(struct exec *x, enum dialect dialect, asking *how) {
 	struct kernel k;
 
 	if (x->interpreter[dialect])
 		return 0;
 	bytecode_interpreter(dialect, device_traits(x->device), &k);
-	return device_program(x->device, &k, &x->interpreter[dialect]);
+	return how(x->device, &k, &x->interpreter[dialect]);
 }
 
-/* Of what is built in any case, one thing at a time, so that a client's program waits for no more. False: nothing is left. */
-static bool build_next(struct exec *x) {
+/* Of the list of generic kernels, up to `end`. 0 or -ENOMEM. */
+static int ask_generics(struct exec *x, unsigned end, asking *how) {
+	struct program *p;
 	struct kernel k;
-	int r = 0;
 
-	if (x->background && program_state(x->background) == PROGRAM_BUILDING)
-		return true;
-	if (!x->interpreter[DIALECT_common]) {
-		/* Where memory is short, the next poll tries again. */
-		(void)!ask(x, DIALECT_common);
-		x->background = x->interpreter[DIALECT_common];
-	} else if (x->generics < plan_generic_kernels()) {
-		r = plan_generic_kernel(x->generics, device_traits(x->device), &k);
+	for (; x->generics < end; x->generics++) {
+		int r = plan_generic_kernel(x->generics, device_traits(x->device), &k);
+
 		if (!r)
-			r = device_program(x->device, &k, &x->background);
-		/* Where memory is short, the next poll tries again. */
-		x->generics += r >= 0;
-	} else {
-		return false;
+			r = how(x->device, &k, &p);
+		if (r < 0)
+			return r;
+		if (!r && x->generics < plan_generic_first() && x->firsts < EXEC_FIRST)
+			x->first[x->firsts++] = p;
 	}
-	return true;
+	return 0;
+}
+
+static bool is_known(const struct exec *x, enum dialect dialect) {
+	struct kernel k;
+
+	bytecode_interpreter(dialect, device_traits(x->device), &k);
+	return device_program_known(x->device, &k);
+}
+
+/*
+ * What whoever comes first is served by: see exec_prepared(). What was built before is there in some milliseconds, for which nobody is
+ * kept out.
+ */
+static int ask_first(struct exec *x) {
+	bool known = is_known(x, DIALECT_common);
+	int r = ask(x, DIALECT_common, device_program);
+
+	if (r)
+		return r;
+	x->first[x->firsts++] = x->interpreter[DIALECT_common];
+	r = ask_generics(x, plan_generic_first(), device_program);
+	if (known)
+		x->firsts = 0;
+	return r;
+}
+
+static bool is_building(struct program *const *p, unsigned count) {
+	for (unsigned i = 0; i < count; i++)
+		if (program_state(p[i]) == PROGRAM_BUILDING)
+			return true;
+	return false;
+}
+
+bool exec_prepared(const struct exec *x) {
+	return !is_building(x->first, x->firsts);
 }
 
 /* Dialects that a kernel would have run in, once nobody seems to want the compiler. */
@@ -67,13 +100,14 @@ static void build_wanted(struct exec *x) {
 		/* Measuring is disturbed by builds. */
 		if (device_measuring(x->device) || !device_quiet(x->device, INTERPRET_QUIET_MS))
 			return;
-		if (ask(x, d))
+		if (ask(x, d, device_program_later))
 			return;
 	}
 }
 
 void interpret_poll(struct exec *x) {
-	if (!build_next(x))
+	/* Where memory is short, the next poll tries again. */
+	if (x->interpreter_mode == INTERPRETER_AUTO && exec_prepared(x) && !ask_generics(x, plan_generic_kernels(), device_program_spare))
 		build_wanted(x);
 }
 
@@ -101,22 +135,15 @@ const char *exec_waits_because(struct exec *x, const struct plan_step *s) {
 	return s->kernel->root == KERNEL_MAP ? bytecode_make(s->kernel, t, &b) : plan_generic_reason(s->kernel, t);
 }
 
-static bool is_known(const struct exec *x, enum dialect dialect) {
-	struct kernel k;
-
-	bytecode_interpreter(dialect, device_traits(x->device), &k);
-	return device_program_known(x->device, &k);
-}
-
 bool exec_warm(struct exec *x) {
 	for (enum dialect d = 0; x->interpreter_mode == INTERPRETER_AUTO && d < DIALECTS; d++) {
 		if (!bytecode_dialect_serves(d, device_traits(x->device)))
 			continue;
 		/* Where memory is short, the next look tries again. */
-		if (ask(x, d) || program_state(x->interpreter[d]) == PROGRAM_BUILDING)
+		if (ask(x, d, device_program) || program_state(x->interpreter[d]) == PROGRAM_BUILDING)
 			return false;
 	}
-	return true;
+	return x->interpreter_mode != INTERPRETER_AUTO || !ask_generics(x, plan_generic_kernels(), device_program);
 }
 
 int interpret_open(struct exec *x, enum config_interpreter mode) {
@@ -126,11 +153,10 @@ int interpret_open(struct exec *x, enum config_interpreter mode) {
 	if (mode != INTERPRETER_AUTO)
 		return 0;
 	x->interpreters_wanted = 1u << DIALECT_common | 1u << DIALECT_counts;
+	r = ask_first(x);
 	for (enum dialect d = 0; d < DIALECTS && !r; d++)
 		if (bytecode_dialect_serves(d, device_traits(x->device)) && is_known(x, d))
-			r = ask(x, d);
-	if (!r)
-		interpret_poll(x);
+			r = ask(x, d, device_program);
 	return r;
 }
 
@@ -150,7 +176,7 @@ int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_ste
 	code->launch = bytecode_geometry(s->kernel, t, s->dims, code->cut);
 	to->code = code;
 	x->interpreters_wanted |= 1u << b.dialect;
-	return x->interpreter_mode == INTERPRETER_ALWAYS ? ask(x, b.dialect) : 0;
+	return x->interpreter_mode == INTERPRETER_ALWAYS ? ask(x, b.dialect, device_program) : 0;
 }
 
 static enum program_state interpreter_state(const struct exec *x, const struct prepared_step *s) {

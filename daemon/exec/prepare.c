@@ -140,7 +140,7 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
-	return x->later || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
+	return x->later || p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
 					device_program(x->device, s->kernel, &to->program);
 }
 
@@ -466,6 +466,26 @@ static int prepare_packed(struct prepared *p, const struct plan *plan) {
 	return r;
 }
 
+static bool is_all_maps(const struct plan *plan) {
+	for (uint32_t i = 0; i < plan->steps; i++)
+		if (plan->step[i].kernel->root != KERNEL_MAP)
+			return false;
+	return true;
+}
+
+/* Nobody waits for the plan's own kernels then. */
+static bool is_stood_in(struct exec *x, struct plan *plan) {
+	struct prepared *p;
+	struct plan *generic;
+	struct fault f;
+	uint32_t step;
+
+	if (x->later || x->interpreter_mode != INTERPRETER_AUTO || plan->generic || is_all_maps(plan))
+		return false;
+	generic = interpret_stand_in(x, plan);
+	return generic && !prepare(x, generic, &p, &f) && !prepared_check(x, p, &step);
+}
+
 static int prepare_all(struct exec *x, struct prepared *p, const struct plan *plan) {
 	int r;
 
@@ -498,6 +518,7 @@ int prepare(struct exec *x, struct plan *plan, struct prepared **preparedp, stru
 	p = calloc(1, sizeof *p);
 	if (!p)
 		return -ENOMEM;
+	p->stood_in = is_stood_in(x, plan);
 	r = prepare_all(x, p, plan);
 	if (r == FAULT_INTERNAL)
 		return fault_set(

@@ -101,7 +101,7 @@ static void take_stand_in(struct run *r, struct plan *p) {
 static void want_programs(struct exec *x, const struct prepared *p) {
 	for (uint32_t i = 0; i < p->steps && device_building(x->device); i++)
 		if (p->step[i].program)
-			device_want(x->device, p->step[i].program, !interpret_ready(x, &p->step[i]));
+			device_want(x->device, p->step[i].program, !p->stood_in && !interpret_ready(x, &p->step[i]));
 }
 
 static int new_run(struct exec *x, struct lane *l, const struct exec_request *q, struct run **runp) {
@@ -225,6 +225,7 @@ static int run_stand_in(struct exec *x, struct run *r) {
 	/* Where memory is short, the next look tries again. */
 	if (!p || prepare(x, p, &prepared, &f) || prepared_check(x, prepared, &step))
 		return -EAGAIN;
+	r->prepared->stood_in = true;
 	take_stand_in(r, p);
 	r->prepared = prepared;
 	return 0;

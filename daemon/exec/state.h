@@ -261,6 +261,7 @@ struct prepared {
 	struct prepared_step *step;
 	uint32_t steps;
 	uint32_t ready;                       /* steps from the first on whose programs are ready */
+	bool stood_in;                        /* generic kernels that are built do it meanwhile */
 	uint32_t slots;
 	uint64_t scratch;                     /* bytes of all temporaries */
 	uint64_t *place;                      /* a slot's offset there */
@@ -513,6 +514,8 @@ void schedule_settle(struct exec *x);
 enum {
 	/* Marks in flight: enough that a short run is told before a long one behind it has ended. */
 	EXEC_MARKS = 64,
+	/* An interpreter and some generic kernels. */
+	EXEC_FIRST = 16,
 };
 
 enum {
@@ -570,7 +573,8 @@ struct exec {
 	uint32_t interpreters_wanted;         /* bits of dialects */
 	struct program *interpreter[DIALECTS]; /* NULL: not asked for */
 	uint32_t generics;                    /* generic kernels that were asked for: the first ones */
-	struct program *background;           /* the last one, or an interpreter, that was built unasked */
+	struct program *first[EXEC_FIRST];    /* that are built before anybody is served */
+	unsigned firsts;
 	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
 	const struct prepared_step *task[EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS]; /* whose byte code each of its tasks would be run by */

@@ -601,8 +601,9 @@ int plan_generic(const struct plan *from, const struct traits *t, struct plan **
 static const struct {
 	uint16_t op;
 	uint8_t accumulator;
+	bool first;
 } listed[] = {
-#define GENERIC(op, type) { OP_##op, DTYPE_##type },
+#define GENERIC(op, type, first) { OP_##op, DTYPE_##type, first },
 #include "generic.def"
 #undef GENERIC
 };
@@ -615,6 +616,14 @@ enum {
 
 unsigned plan_generic_kernels(void) {
 	return LISTED * FORMS;
+}
+
+unsigned plan_generic_first(void) {
+	unsigned n = 0;
+
+	while (n < LISTED && listed[n].first)
+		n++;
+	return n * FORMS;
 }
 
 int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {

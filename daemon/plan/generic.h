@@ -16,4 +16,6 @@ const char *plan_generic_reason(const struct kernel *k, const struct traits *t);
 
 /* How many generic kernels there are, and one of them: 0, -ENOMEM, or FAULT_DEVICE where this device has it not. */
 unsigned plan_generic_kernels(void);
+/* So many of them, from the first on, are what most graphs hold. */
+unsigned plan_generic_first(void);
 int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) FAULT_MUST_USE;

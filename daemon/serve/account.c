@@ -5,7 +5,11 @@
 
 #include "daemon/exec/exec.h"
 
-enum { MINUTE_US = 60 * 1000 * 1000 };
+enum {
+	MINUTE_US = 60 * 1000 * 1000,
+	/* Nobody waits for what is built later: it only has to end some time, and to fit into memory. */
+	ACCOUNT_LATER = 16,
+};
 
 /* NOLINTBEGIN(clang-analyzer-unix.Malloc): it takes the table for an entry that was freed with it. */
 static void account_free(struct account **accountsp, struct account *a) {
@@ -79,7 +83,8 @@ static bool allows(struct account *a, uint64_t per_minute, uint64_t now_us) {
 }
 
 bool account_may_build(struct account *a, const struct config *c, uint64_t now_us) {
-	if (account_builds(a) >= c->limits_user_builds)
+	if (a->builds->unfinished - a->builds->later >= c->limits_user_builds ||
+		a->builds->later / ACCOUNT_LATER >= c->limits_user_builds)
 		return false;
 	return !c->limits_user_builds_per_minute || allows(a, c->limits_user_builds_per_minute, now_us);
 }

@@ -43,6 +43,13 @@ enum {
 	SERVER_DRAIN_US = 5 * 1000,
 	/* Between two writes of what the tracker learned. */
 	SERVER_SAVE_US = 30 * 1000 * 1000,
+	/*
+	 * Who comes first need not wait for a compiler, if what serves everybody is built before; but a compiler that is slow keeps nobody
+	 * out for longer than this, from the start of the process.
+	 */
+	SERVER_READY_US = 2200 * 1000,
+	/* Until then it is looked at this often. */
+	SERVER_LOOK_US = 50 * 1000,
 };
 
 int server_new(const struct server_config *c, struct server **serverp) {
@@ -62,8 +69,9 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->rings = c->rings;
 	v->inbox = c->inbox;
 	v->control = c->control;
+	v->url = c->url;
 	v->catalogue_fd = -1;
-	v->started_us = loop_now();
+	v->started_us = c->started_us ? c->started_us : loop_now();
 	if (v->rings)
 		rings_on_failure(v->rings, control_bad, v);
 	wire_writer_init(&v->writer);
@@ -142,6 +150,16 @@ static void progress_sessions(struct server *v) {
 			request_progress(s);
 }
 
+/* 0, or -errno where it cannot be told. */
+static int tell_ready(struct server *v) {
+	const char *url = v->url;
+
+	if (!url || (!exec_prepared(v->exec) && loop_now() < v->started_us + SERVER_READY_US))
+		return 0;
+	v->url = NULL;
+	return control_ready(v->control, url, device_name(v->device), device_driver(v->device));
+}
+
 /* Once measured, the supervisor knows how fast the device is. */
 static void tell_rates(struct server *v) {
 	if (v->told_rates || !v->traits->rates.measured)
@@ -208,6 +226,8 @@ static uint64_t wait_us(const struct server *v) {
 		wait = SERVER_IDLE_US;
 	if (v->waits_for_builds && wait > SERVER_BUILDS_US)
 		wait = SERVER_BUILDS_US;
+	if (v->url && wait > SERVER_LOOK_US)
+		wait = SERVER_LOOK_US;
 	if (v->drain.deadline_us && wait > SERVER_DRAIN_US)
 		wait = SERVER_DRAIN_US;
 	return wait;
@@ -287,6 +307,9 @@ int server_run(struct server *v, int stop_fd) {
 			control_turn(v);
 		fds[FD_CONTROL].revents = 0;
 		turn(v);
+		r = tell_ready(v);
+		if (r)
+			return r;
 		if ((server_busy(v) || spins(v, &stirred)) && ++turns < SERVER_TURNS) {
 			stirred = true;
 			continue;

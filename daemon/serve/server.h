@@ -28,6 +28,8 @@ struct server_config {
 	struct rings *rings;                 /* NULL: no session has one */
 	struct inbox *inbox;                 /* the device's `wake` rings it */
 	int control;                         /* the supervisor's socket */
+	const char *url;                     /* where `transport` listens, which the supervisor is told when the engine is ready */
+	uint64_t started_us;                 /* when the process began, by loop_now() */
 };
 
 /* The end: drain.c. */
@@ -68,6 +70,7 @@ struct server {
 	struct drain drain;
 	struct slow slow;
 	uint64_t requests;                   /* that have arrived */
+	const char *url;                     /* NULL: the supervisor knows that this is ready */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
 
