@@ -1287,6 +1287,36 @@ START_TEST(a_first_run_does_not_wait_for_its_build) {
 }
 END_TEST
 
+/* Where nothing was ever built: a map, and a reduction by generic kernels. */
+START_TEST(who_comes_once_all_is_prepared_waits_for_no_build) {
+	struct buffer *a, *b, *out[2];
+	struct ending e[2] = { { 0 } };
+
+	st.interpreter = INTERPRETER_AUTO;
+	open_stage(NULL, false, 0, 0);
+	while (!exec_prepared(st.exec))
+		turn(100);
+	rules.hold = 1;
+	a = client_array(N, 0, 0.001f);
+	b = client_array(N, 2, -0.001f);
+	output(chain(leaf(a), leaf(b), 9));
+	submit(&out[0], &e[0]);
+	check_chain(published(out[0]), N, 9);
+	output(sum_of(chain(leaf(a), leaf(b), 9)));
+	submit(&out[1], &e[1]);
+	wait_idle();
+	ck_assert_int_eq(e[0].code, 0);
+	ck_assert_int_eq(e[1].code, 0);
+	ck_assert_uint_ge(exec_counters(st.exec)->interpreted, 2);
+	rules.hold = 0;
+	buffer_unref(a);
+	buffer_unref(b);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	close_stage();
+}
+END_TEST
+
 START_TEST(what_is_always_interpreted_builds_nothing_else) {
 	struct buffer *a, *b, *out;
 	struct ending e = { 0 };
@@ -2558,6 +2588,7 @@ static void add_values(TCase *c) {
 
 static void add_interpreters(TCase *c) {
 	tcase_add_loop_test(c, a_first_run_does_not_wait_for_its_build, 0, 3);
+	tcase_add_test(c, who_comes_once_all_is_prepared_waits_for_no_build);
 	tcase_add_test(c, what_is_always_interpreted_builds_nothing_else);
 	tcase_add_loop_test(c, generic_kernels_stand_in_for_one_that_is_built, 0, 2);
 	tcase_add_test(c, interpreted_steps_and_others_are_one_run);

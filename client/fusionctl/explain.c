@@ -120,6 +120,13 @@ static void print_program(const cJSON *program) {
 	putchar('\n');
 }
 
+static void print_wait(const cJSON *kernel) {
+	const char *reason = json_text(kernel, "waits_because");
+
+	if (*reason)
+		printf("  launches wait until it is built: %s\n", reason);
+}
+
 static void print_kernel(const cJSON *kernel, unsigned number) {
 	const char *form = json_text(kernel, "form");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
@@ -133,6 +140,7 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	print_gain(kernel);
 	print_tiers(kernel);
 	print_program(json_item(kernel, "program"));
+	print_wait(kernel);
 	print_operations(json_item(kernel, "operations"));
 	if (*json_text(kernel, "source"))
 		printf("\n%s", json_text(kernel, "source"));

@@ -24,6 +24,8 @@
 enum {
 	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
 	BUILD_IDLE_MS = 1000,
+	/* ... unless nobody wants it: an interpreter takes some seconds of an idle processor. */
+	BUILD_SPARE_MS = 30000,
 	/*
 	 * A worker ends by itself after device.worker_us, not counting what it waits for processors (watchdog.c). One that could not
 	 * is killed after so many times that, which is as long as a machine may be busy.
@@ -276,10 +278,18 @@ static enum apart take_answer(struct program *p, const struct compile_answer *a,
 	return APART_HERE;
 }
 
+static int64_t limit_of(const struct builder *b, const struct program *p) {
+	struct device *d = b->device;
+
+	if (!b->worker.idle)
+		return (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
+	return programs_rank(&d->programs, p) == PROGRAM_SPARE ? BUILD_SPARE_MS : BUILD_IDLE_MS;
+}
+
 /* What killed a worker may not have been the program, the first time. */
 static enum apart try_worker(struct builder *b, struct program *p, const struct compile_job *j, cl_int *errorp) {
 	struct device *d = b->device;
-	int64_t limit_ms = b->worker.idle ? BUILD_IDLE_MS : (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
+	int64_t limit_ms = limit_of(b, p);
 	uint32_t died = deaths_load(d, &p->key);
 	struct compile_answer a = { 0 };
 	int r = -EPIPE;

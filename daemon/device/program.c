@@ -181,13 +181,25 @@ static void queue_put(struct programs *s, struct program *p) {
 	pthread_cond_broadcast(&s->work);
 }
 
-/* By a builder whose worker has ordinary priority. */
-static void build_soon(struct programs *s, struct program *p) {
+/* By a builder whose worker has ordinary priority; but what nobody wants is tried again, after all else. */
+static void build_again(struct programs *s, struct program *p) {
 	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
-	p->rank = PROGRAM_WAITED;
+	if (p->rank == PROGRAM_SPARE)
+		p->asked_ms = now_ms();
+	else
+		p->rank = PROGRAM_WAITED;
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);
+}
+
+enum program_rank programs_rank(struct programs *s, const struct program *p) {
+	enum program_rank rank;
+
+	pthread_mutex_lock(&s->lock);
+	rank = p->rank;
+	pthread_mutex_unlock(&s->lock);
+	return rank;
 }
 
 bool programs_apart(struct programs *s) {
@@ -220,7 +232,7 @@ static bool work(struct builder *b) {
 	if (task.build) {
 		atomic_store(&task.build->begun, true);
 		if (!builder_build(b, task.build)) {
-			build_soon(&d->programs, task.build);
+			build_again(&d->programs, task.build);
 			return true;
 		}
 		finish_build(&d->programs, task.build);

@@ -233,6 +233,8 @@ void programs_init(struct device *d);
 int programs_open(struct device *d) FAULT_MUST_USE;
 /* Has the program's machine code written to disk some time. */
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key);
+/* Who wants a program now; by any thread. */
+enum program_rank programs_rank(struct programs *s, const struct program *p);
 /* False where workers cannot be had any more. */
 bool programs_apart(struct programs *s);
 /* Waits for builds that run; those that wait are dropped. Nothing may run on the device. */

@@ -23,6 +23,18 @@ static const uint16_t rare_operations[] = {
 #undef RARE
 };
 
+static const uint16_t rare_of_truth[] = {
+#define RARE_TRUTH(op) OP_##op,
+#include "dialects.def"
+#undef RARE_TRUTH
+};
+
+static const uint16_t rare_of_floats[] = {
+#define RARE_FLOAT(op) OP_##op,
+#include "dialects.def"
+#undef RARE_FLOAT
+};
+
 /* Operations that cost much more than an addition: of floats, of integers. */
 static const uint16_t dear[] = {
 #define WEIGHT(op, ...) OP_##op,
@@ -124,17 +136,23 @@ struct held {
 	bool rare;
 };
 
-static bool has(const struct held *h, const struct op_info *info, unsigned op) {
+static bool is_rare(unsigned op, unsigned reg) {
+	return is_among(op, rare_operations, sizeof rare_operations / sizeof *rare_operations) ||
+		(reg == DTYPE_u8 && is_among(op, rare_of_truth, sizeof rare_of_truth / sizeof *rare_of_truth)) ||
+		(reg == DTYPE_f32 && is_among(op, rare_of_floats, sizeof rare_of_floats / sizeof *rare_of_floats));
+}
+
+static bool has(const struct held *h, const struct op_info *info, unsigned op, unsigned reg) {
 	if (!info || !op_is_elementwise(info) || !takes(info, op, h->types, h->light))
 		return false;
-	return h->rare || !is_among(op, rare_operations, sizeof rare_operations / sizeof *rare_operations);
+	return h->rare || !is_rare(op, reg);
 }
 
 static void add_operations(struct instruction_set *s, const struct held *h, unsigned reg) {
 	for (unsigned op = 0; op < OP_COUNT; op++) {
 		const struct op_info *info = op_info(op);
 
-		if (!has(h, info, op))
+		if (!has(h, info, op, reg))
 			continue;
 		add(s, (struct instruction){ .kind = INSTRUCTION_OPERATION,
 			.type = (uint8_t)reg,

@@ -100,7 +100,7 @@ static void build_wanted(struct exec *x) {
 		/* Measuring is disturbed by builds. */
 		if (device_measuring(x->device) || !device_quiet(x->device, INTERPRET_QUIET_MS))
 			return;
-		if (ask(x, d, device_program_later))
+		if (ask(x, d, device_program_spare))
 			return;
 	}
 }

@@ -140,8 +140,10 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
-	return x->later || p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
-					device_program(x->device, s->kernel, &to->program);
+	if (x->later)
+		return device_program_spare(x->device, s->kernel, &to->program);
+	return p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
+						       device_program(x->device, s->kernel, &to->program);
 }
 
 /* ---- launches ---- */

@@ -600,52 +600,57 @@ int plan_generic(const struct plan *from, const struct traits *t, struct plan **
 
 static const struct {
 	uint16_t op;
-	uint8_t accumulator;
-	bool first;
+	uint8_t accumulator, form;
 } listed[] = {
-#define GENERIC(op, type, first) { OP_##op, DTYPE_##type, first },
+#define GENERIC(op, type, form) { OP_##op, DTYPE_##type, form },
+#define FIRST
 #include "generic.def"
 #undef GENERIC
+#undef FIRST
 };
 
 enum {
 	LISTED = sizeof listed / sizeof *listed,
-	/* Whole rows and blocks; one product and a batch. */
 	FORMS = 2,
 };
 
+/* How many rows stand before FIRST. */
+enum {
+#define GENERIC(op, type, form) ROW_##op##_##type##_##form,
+#define FIRST ROWS_FIRST, ROWS_AFTER = ROWS_FIRST - 1,
+#include "generic.def"
+#undef GENERIC
+#undef FIRST
+};
+
 unsigned plan_generic_kernels(void) {
-	return LISTED * FORMS;
+	return LISTED;
 }
 
 unsigned plan_generic_first(void) {
-	unsigned n = 0;
-
-	while (n < LISTED && listed[n].first)
-		n++;
-	return n * FORMS;
+	return ROWS_FIRST;
 }
 
 int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {
 	static const int64_t rows[FORMS][3] = { { 1, 0, 1 }, { 1, 2, 2 } };
 	static const int64_t product[FORMS][4] = { { 1, 2, 2, 2 }, { 2, 2, 2, 2 } };
 	static const struct plan_operand factor[2] = { { .stride = { 4, 2, 0, 1 } }, { .stride = { 4, 0, 1, 2 } } };
-	unsigned n = i / FORMS, form = i % FORMS;
+	unsigned form = listed[i].form;
 	struct draft *d;
 
-	if (listed[n].accumulator == DTYPE_f64 && !t->f64)
+	if (listed[i].accumulator == DTYPE_f64 && !t->f64)
 		return FAULT_DEVICE;
-	if (listed[n].op == OP_matmul && t->strategy != STRATEGY_CPU)
+	if (listed[i].op == OP_matmul && t->strategy != STRATEGY_CPU)
 		return FAULT_DEVICE;
 	d = malloc(sizeof *d);
 	if (!d)
 		return -ENOMEM;
-	if (listed[n].op == OP_matmul) {
-		draw_product(d, listed[n].accumulator, product[form], factor);
+	if (listed[i].op == OP_matmul) {
+		draw_product(d, listed[i].accumulator, product[form], factor);
 		store_product(d, (struct plan_operand){ 0 });
 		finish_product(d, t);
 	} else {
-		draw_reduction(d, listed[n].op, listed[n].accumulator, rows[form]);
+		draw_reduction(d, listed[i].op, listed[i].accumulator, rows[form]);
 		store_reduction(d, (struct plan_operand){ 0 });
 		draft_finish(d, t);
 	}

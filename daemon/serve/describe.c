@@ -117,7 +117,15 @@ static void add_program(cJSON *kernel, struct device *d, const struct kernel *k)
 	cJSON_AddNumberToObject(one, "first_launch_us", (double)s.first_us);
 }
 
-static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device) {
+/* Where neither byte code nor generic kernels run it until its program is built. */
+static void add_wait(cJSON *kernel, struct exec *x, const struct plan_step *s) {
+	const char *reason = exec_waits_because(x, s);
+
+	if (reason)
+		cJSON_AddStringToObject(kernel, "waits_because", reason);
+}
+
+static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device, struct exec *x) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
@@ -139,6 +147,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct 
 	add_gain(kernel, p, step);
 	add_tiers(kernel, s);
 	add_program(kernel, device, s->kernel);
+	add_wait(kernel, x, s);
 }
 
 static void add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
@@ -239,12 +248,12 @@ static int add_sources(cJSON *kernels, const struct plan *p, const struct traits
 	return r;
 }
 
-int describe_plan(cJSON *json, const struct plan *p, struct device *d, uint64_t flags) {
+int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags) {
 	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels"), *notes;
 	int r = 0;
 
 	for (uint32_t i = 0; i < p->steps; i++)
-		add_kernel(kernels, p, i, d);
+		add_kernel(kernels, p, i, d, x);
 	notes = cJSON_AddArrayToObject(json, "not_fused");
 	for (uint32_t i = 0; i < p->notes; i++)
 		add_note(notes, p, &p->note[i]);

@@ -188,7 +188,7 @@ static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	if (!code && x->flags & EXPLAIN_OPPORTUNITIES)
 		describe_opportunities(json, x->plan);
 	else if (!code)
-		code = describe_plan(json, x->plan, x->session->server->device, x->flags);
+		code = describe_plan(json, x->plan, x->session->server->device, x->session->server->exec, x->flags);
 	if (!code)
 		add_tuning(json, x);
 	if (!code)
@@ -267,7 +267,7 @@ static int describe_recent(cJSON *json, const struct session *s, uint64_t flags)
 
 		cJSON_AddItemToArray(list, one);
 		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
-		r = describe_plan(one, s->recent[i].plan, s->server->device, flags);
+		r = describe_plan(one, s->recent[i].plan, s->server->device, s->server->exec, flags);
 	}
 	return r;
 }
