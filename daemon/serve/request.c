@@ -253,14 +253,18 @@ static int hold(struct session *s, const struct request *r, struct fault *f) {
 	h->frame = r->frame;
 	h->id = r->id;
 	h->seq = r->seq;
+	if (!s->held)
+		DL_APPEND2(s->server->holding, s, holding_previous, holding_next);
 	DL_APPEND2(s->held, h, previous, next);
 	s->held_count++;
 	s->held_bytes += r->frame->size;
 	return 0;
 }
 
-static void unhold(struct session *s, struct held *h) {
+void request_unhold(struct session *s, struct held *h) {
 	DL_DELETE2(s->held, h, previous, next);
+	if (!s->held)
+		DL_DELETE2(s->server->holding, s, holding_previous, holding_next);
 	s->held_count--;
 	s->held_bytes -= h->frame->size;
 	free(h);
@@ -386,7 +390,7 @@ static bool run_held(struct session *s, struct held *h) {
 	code = read_head(s->server, &r, &f);
 	s->counters.messages--;          /* counted when it arrived */
 	if (!code) {
-		unhold(s, h);
+		request_unhold(s, h);
 		code = !try_run(&r);
 	}
 	wire_close(&reader);

@@ -22,6 +22,8 @@ typedef int request_function(struct request *r, struct fault *f);
 
 /* A frame of the transport. */
 void request_arrived(struct server *v, struct transport_request *frame);
+/* The request is held no longer; its frame stays the caller's. */
+void request_unhold(struct session *s, struct held *h);
 /* Runs held requests whose turn has come. */
 void request_progress(struct session *s);
 

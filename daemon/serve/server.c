@@ -140,14 +140,15 @@ static void heed_builds(struct server *v) {
 
 /* Runs ended, so the queues of sessions have room again. */
 static void progress_sessions(struct server *v) {
-	struct session *s, *next;
+	struct session *next;
 
 	if (!v->progress)
 		return;
 	v->progress = false;
-	HASH_ITER(hh, v->sessions, s, next)
-		if (s->held)
-			request_progress(s);
+	for (struct session *s = v->holding; s; s = next) {
+		next = s->holding_next;
+		request_progress(s);
+	}
 }
 
 /* 0, or -errno where it cannot be told. */

@@ -80,6 +80,7 @@ struct server {
 	struct waiter *ready;                /* utlist: exec has called back */
 	struct operations *operations;       /* that the administrator defined */
 	struct patterns *patterns;           /* ... and patterns */
+	struct session *holding;             /* utlist: those that hold requests */
 	struct waiter *accepted;             /* utlist: batches whose acceptance is still to be told */
 	struct share *shares;                /* utlist: exported arrays */
 	struct hold *leaving;                /* utlist: share.c looks at them in the next turn */

@@ -115,11 +115,10 @@ static void refuse_waiting(struct session *s) {
 
 	fault_set(&f, FAULT_CONNECT, "the session has ended");
 	while (s->held) {
-		struct held *h = s->held;
+		struct transport_request *frame = s->held->frame;
 
-		DL_DELETE2(s->held, h, previous, next);
-		request_refuse(s->server, s, h->frame, &f, 0, -1);
-		free(h);
+		request_unhold(s, s->held);
+		request_refuse(s->server, s, frame, &f, 0, -1);
 	}
 	while (s->waiters)
 		waiter_refuse(s->waiters, &f);

@@ -120,6 +120,7 @@ struct session {
 
 	uint64_t next;               /* number of the next request that changes the session */
 	struct held *held;           /* utlist */
+	struct session *holding_previous, *holding_next; /* while there are any: of those that hold some */
 	uint32_t held_count;
 	size_t held_bytes;
 
