@@ -219,7 +219,7 @@ int interpret_launch(struct exec *x, uint32_t tasks, uint32_t words, const struc
 	for (uint32_t i = 0; i < tasks; i++) {
 		const struct interpreted *own = x->task[i]->code;
 
-		if (own != last) {
+		if (!i || own != last) {
 			memcpy(x->image + end, own->word, own->words * sizeof *x->image);
 			at = end;
 			end += own->words;
