@@ -90,6 +90,7 @@ static int make_elementwise(struct expansion *r, unsigned node, struct value *v)
 
 	if (failed)
 		return failed;
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): take_operands() found all of them */
 	if (numbers && n->arity && fold(n->which, in[0]->number, in[n->arity - 1]->number, &v->number)) {
 		v->kind = VALUE_NUMBER;
 		return 0;

@@ -410,7 +410,7 @@ int wire_copy_text(struct wire_cursor *c, const char *field, char *text, size_t 
 
 	if (r)
 		return r;
-	memcpy(text, bytes, size);
+	memcpy(text, bytes, size); /* NOLINT(clang-analyzer-core.CallAndMessage): wire_get_text() set it */
 	text[size] = '\0';
 	return 0;
 }

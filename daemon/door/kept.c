@@ -115,7 +115,7 @@ static int check_head(char *text, size_t size) {
 	char head[KEPT_HEAD + 1];
 	size_t length = KEPT_HEAD;
 
-	if (size < length)
+	if (!text || size < length)
 		return -EBADMSG;
 	head_of(head, text + length, size - length);
 	if (strlen(head) != length || memcmp(head, text, length) != 0)

@@ -228,5 +228,6 @@ int interpret_launch(struct exec *x, uint32_t tasks, uint32_t words, const struc
 		x->image[i] = bytecode_task(record, at);
 		record += x->task[i]->words;
 	}
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a launch has a task */
 	return device_launch_words(x->device, x->interpreter[code->dialect], x->image, end, tasks, p->items, code->launch.local);
 }
