@@ -21,6 +21,7 @@
 #include "protocol/shm.h"
 #include "context.h"
 #include "flush.h"
+#include "resume.h"
 
 enum {
 	/* Most sessions upload little; who uploads more has three times as much at each further step. */
@@ -183,6 +184,8 @@ static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f)
 	int fd = -1;
 	int r = c->door.link ? arena_ask(c, bytes, &id, &got, f) : door_arena_new(&c->door, bytes, &id, &got, &fd, f);
 
+	if (resume_door(c, r, f))
+		r = door_arena_new(&c->door, bytes, &id, &got, &fd, f);
 	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
 }
 
@@ -369,6 +372,8 @@ static int arena_get(struct fusion_context *c, uint64_t id, struct arena **arena
 	if (*arenap)
 		return 0;
 	r = door_arena_get(&c->door, (uint32_t)id, &bytes, &fd, f);
+	if (resume_door(c, r, f))
+		r = door_arena_get(&c->door, (uint32_t)id, &bytes, &fd, f);
 	return r ? r : arena_add(&c->arenas, (uint32_t)id, false, bytes, fd, arenap, f);
 }
 

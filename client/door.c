@@ -13,6 +13,17 @@
 #include "protocol/shm.h"
 #include "protocol/wire.h"
 
+enum {
+	/* What this library makes use of. */
+	FEATURES_KNOWN = FEATURES_ALL | FEATURE_RING | FEATURE_RESUME | FEATURE_RETURN,
+	/* A service manager waits a second before it starts a daemon that died, and ends one that does not end within half a minute. */
+	RETURN_MS = 45 * 1000,
+	/* Between two looks for its socket. */
+	RETURN_LOOK_US = 10 * 1000,
+	/* A folder that is gone for so long belongs to a service that was stopped for good: its manager keeps it during a restart. */
+	RETURN_FOLDER_MS = 500,
+};
+
 static int refuse_connect(const char *path, int error, struct fault *f) {
 	char why[128];
 
@@ -157,7 +168,7 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (r)
 		return r;
 	memcpy(d->secret, secret, sizeof d->secret);
-	d->features &= FEATURES_ALL | FEATURE_RING | FEATURE_RESUME;
+	d->features &= FEATURES_KNOWN;
 	return 0;
 }
 
@@ -262,7 +273,7 @@ static int read_resume(struct wire_cursor *c, void *user, struct fault *f) {
 		r = wire_get_uint(c, "accepted", INT64_MAX, &reply->resumed->accepted, f);
 	if (!r)
 		r = wire_get_uint(c, "completed", INT64_MAX, &reply->resumed->completed, f);
-	d->features &= FEATURES_ALL | FEATURE_RING | FEATURE_RESUME;
+	d->features &= FEATURES_KNOWN;
 	return r;
 }
 
@@ -283,6 +294,70 @@ int door_resume(struct door *d, unsigned count, const struct door_setting *setti
 	write_settings(&w, count, settings);
 	r = door_call(d, &w, read_resume, &reply, fd, f);
 	take_ring(d, fd);
+	return r;
+}
+
+bool door_ended(const struct door *d) {
+	struct pollfd p = { .fd = d->fd };
+
+	return d->fd < 0 || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static uint64_t now_ms(void) {
+	return link_now_us() / 1000;
+}
+
+static bool has_folder(const char *path) {
+	char folder[sizeof ((struct sockaddr_un *)0)->sun_path];
+	char *slash;
+
+	snprintf(folder, sizeof folder, "%s", path);
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return true;
+	*slash = 0;
+	return !access(folder, F_OK);
+}
+
+/* The socket of a daemon that starts is there before it answers, and may be there still when it has ended. */
+static int await_daemon(struct door *d, const char *path, struct fault *f) {
+	uint64_t start = now_ms(), limit = d->timeout_ms && d->timeout_ms < RETURN_MS ? d->timeout_ms : RETURN_MS, folder = start;
+	int r;
+
+	do {
+		close_descriptor(&d->fd);
+		r = socket_connect(d, path, f);
+		if (r != FAULT_CONNECT)
+			return r;
+		usleep(RETURN_LOOK_US);
+		if (has_folder(path))
+			folder = now_ms();
+	} while (now_ms() - start < limit && now_ms() - folder < RETURN_FOLDER_MS);
+	close_descriptor(&d->fd);
+	return fault_set(f, FAULT_CONNECT, "fusiond has ended, and was not started again");
+}
+
+static int read_return(struct wire_cursor *c, void *user, struct fault *f) {
+	(void)user;
+	return message_get_reply(c, DOOR_RETURN, f);
+}
+
+int door_return(struct door *d, const char *path, struct fault *f) {
+	struct wire_writer w;
+	int fd[PACKET_PAIR] = { -1, -1 };
+	int r = await_daemon(d, path, f);
+
+	if (r)
+		return r;
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, DOOR_RETURN);
+	wire_put_uint(&w, PROTOCOL_VERSION);
+	wire_put_uint(&w, d->session);
+	wire_put_bin(&w, d->secret, sizeof d->secret);
+	r = door_call(d, &w, read_return, NULL, fd, f);
+	close_descriptor(&fd[0]);
+	close_descriptor(&fd[1]);
 	return r;
 }
 

@@ -59,6 +59,13 @@ struct door_resumed {
  */
 int door_resume(struct door *d, unsigned count, const struct door_setting *settings, struct door_resumed *resumed,
 	struct fault *f) FAULT_MUST_USE;
+/* Has the other end of it gone? */
+bool door_ended(const struct door *d);
+/*
+ * The daemon of a session with FEATURE_RETURN was started again: connects to it by the same path, as soon as it is there. door_resume() is next. FAULT_LOST
+ * where it has not got the session, FAULT_CONNECT where none comes.
+ */
+int door_return(struct door *d, const char *path, struct fault *f) FAULT_MUST_USE;
 /* In the child of a fork(): the descriptors alone. */
 void door_forget(struct door *d);
 

@@ -18,6 +18,15 @@ enum {
 	RESUME_TRIES = 16,
 };
 
+/* A call at the door that failed because the daemon has ended: true where it may be made again, of the next daemon. */
+bool resume_door(struct fusion_context *c, int failed, struct fault *f) {
+	if (failed != FAULT_CONNECT || !(c->door.features & FEATURE_RETURN) || !door_ended(&c->door) || !resume_possible(c) ||
+		c->stream.resuming)
+		return false;
+	c->stream.adrift = true;
+	return !resume(c, f);
+}
+
 bool resume_possible(const struct fusion_context *c) {
 	return c->door.features & FEATURE_RESUME && !c->closed && !c->stream.lost.code;
 }
@@ -181,6 +190,14 @@ static int reconnect(struct fusion_context *c, struct fault *f) {
 	unsigned count = context_settings(c, setting);
 	int r = door_resume(&c->door, count, setting, &resumed, f);
 
+	/* Not the engine has gone but the daemon; one that is started meanwhile may end, too. */
+	for (unsigned i = 0; i < RESUME_TRIES && r == FAULT_CONNECT && c->door.features & FEATURE_RETURN && door_ended(&c->door); i++) {
+		r = door_return(&c->door, c->options.socket, f);
+		if (!r)
+			r = door_resume(&c->door, count, setting, &resumed, f);
+		else if (r == FAULT_CONNECT && c->door.fd < 0)
+			break;
+	}
 	if (r)
 		return r;
 	settle_all(c, resumed.accepted);

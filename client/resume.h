@@ -24,6 +24,11 @@ bool resume_due(const struct fusion_context *c);
  * a callback.
  */
 int resume(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/*
+ * A call at the door failed: where that is because the daemon has ended and another one has the session, that is waited for, and true says that the call may be
+ * made again. The lock is given up meanwhile.
+ */
+bool resume_door(struct fusion_context *c, int failed, struct fault *f) FAULT_MUST_USE;
 /* Reads the engine's answer to RESUME. */
 struct wire_cursor;
 int resume_read(struct fusion_context *c, struct wire_cursor *reply, struct fault *f) FAULT_MUST_USE;

@@ -57,6 +57,8 @@ enum {
 	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS | FEATURE_PATTERNS,
 	/* The session outlives the engine: DOOR_RESUME. Not of clients on other machines, so it is not among all. */
 	FEATURE_RESUME = 1 << 5,
+	/* It outlives the daemon, too, which its service manager starts again: DOOR_RETURN. */
+	FEATURE_RETURN = 1 << 6,
 	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
 	FEATURE_RING = 1 << 3,
 };

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -15,9 +17,15 @@ enum {
 	CATALOGUE_ENTRIES = 16 << 20,
 	/* 96 KiB at a time. */
 	CATALOGUE_STEP = 512,
+	/* Another one where the meaning of a field is another, though its size is not. */
+	CATALOGUE_FORMAT = 1,
 };
 
 #define CATALOGUE_BYTES (CATALOGUE_HEADER + (size_t)CATALOGUE_ENTRIES * sizeof(struct catalogue_entry))
+
+static uint64_t format(void) {
+	return (uint64_t)CATALOGUE_FORMAT << 48 | (uint64_t)sizeof(struct catalogue_entry) << 32 | sizeof(struct catalogue_header);
+}
 
 static int back(int fd, uint32_t entries) {
 	size_t bytes = CATALOGUE_HEADER + (size_t)entries * sizeof(struct catalogue_entry);
@@ -34,10 +42,24 @@ int catalogue_create(void) {
 		r = -errno;
 	if (!r)
 		r = back(fd, CATALOGUE_STEP);
+	if (!r && pwrite(fd, &(uint64_t){ format() }, sizeof(uint64_t), offsetof(struct catalogue_header, format)) != sizeof(uint64_t))
+		r = -EIO;
 	if (!r)
 		return fd;
 	close(fd);
 	return r;
+}
+
+int catalogue_check(int fd) {
+	uint64_t found = 0;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size != (off_t)CATALOGUE_BYTES ||
+		pread(fd, &found, sizeof found, offsetof(struct catalogue_header, format)) != sizeof found || found != format())
+		return -EBADMSG;
+	return 0;
 }
 
 int catalogue_open(int fd, struct catalogue **catalogp) {
@@ -136,9 +158,14 @@ void catalogue_put(struct catalogue *c, uint32_t entry, enum catalogue_kind kind
 		atomic_store_explicit(&c->entry[entry].kind, kind, memory_order_release);
 }
 
+void catalogue_freeze(struct catalogue *c) {
+	if (c)
+		c->frozen = true;
+}
+
 /* An entry that no hole can be noted for stays unused until the next engine. */
 void catalogue_give(struct catalogue *c, uint32_t entry) {
-	if (entry == CATALOGUE_NONE)
+	if (entry == CATALOGUE_NONE || !c || c->frozen)
 		return;
 	atomic_store(&c->entry[entry].kind, CATALOGUE_FREE);
 	if (add_hole(c, entry))

@@ -131,6 +131,7 @@ struct catalogue_entry {
 };
 
 struct catalogue_header {
+	uint64_t format;                     /* what catalogue_check() knows */
 	_Atomic uint64_t completed;
 	_Atomic uint32_t used;               /* entries from the first on that were ever taken */
 	/* What the supervisor's watch looks at: the number of its last PING; since when the device has answered nothing, loop_now(), 0: it rests. */
@@ -150,6 +151,7 @@ struct catalogue {
 	uint32_t *hole;                      /* entries that were given back */
 	uint32_t holes, room;
 	uint32_t backed;                     /* entries that have memory */
+	bool frozen;                         /* catalogue_freeze() */
 };
 
 /* What catalogue_settle() found of sessions that go on. */
@@ -168,6 +170,8 @@ static inline bool catalogue_is_share(uint64_t session) {
 
 /* A new one: a descriptor, or -errno. */
 int catalogue_create(void);
+/* One that a process before this one made, of a release that may be another: is it of this form? 0, -EBADMSG, or another -errno. */
+int catalogue_check(int fd) FAULT_MUST_USE;
 /* Maps it; fd stays the caller's, and open. 0 or -errno. */
 int catalogue_open(int fd, struct catalogue **catalogp) FAULT_MUST_USE;
 struct catalogue *catalogue_close(struct catalogue *c);      /* returns NULL; NULL is allowed */
@@ -179,6 +183,8 @@ int catalogue_adopt(struct catalogue *c) FAULT_MUST_USE;
 /* An entry whose contents the caller writes before catalogue_put(). NONE where memory is short, or c is NULL. */
 uint32_t catalogue_take(struct catalogue *c, uint64_t session);
 void catalogue_put(struct catalogue *c, uint32_t entry, enum catalogue_kind kind);
+/* The engine ends as it was told to: what it gives up from now on stays, for the next one. */
+void catalogue_freeze(struct catalogue *c);
 /* NONE is allowed. */
 void catalogue_give(struct catalogue *c, uint32_t entry);
 /* Where the text of a graph lies, or the one to be overwritten by it (another key). */

@@ -89,18 +89,26 @@ int client_arenas_tell(struct client *c) {
 	return r;
 }
 
-/* Where it is of a shared array, the others that hold it keep it. */
+/*
+ * Where it is of a shared array, the others that hold it keep it. The session's record goes first: it names nothing that the service manager does
+ * not keep.
+ */
 static void forget(struct client *c, struct client_arena *a) {
-	user_refund_bytes(c->user, a->bytes);
-	c->bytes -= a->bytes;
-	c->arenas--;
-	if (a->shared) {
-		c->shared--;
-		shared_arena_drop(c->supervisor, a->shared);
-	} else {
-		close(a->fd);
-	}
+	struct client_arena gone = *a;
+
 	*a = (struct client_arena){ .fd = -1 };
+	store_session(c);
+	user_refund_bytes(c->user, gone.bytes);
+	c->bytes -= gone.bytes;
+	c->arenas--;
+	if (gone.shared) {
+		c->shared--;
+		shared_arena_drop(c->supervisor, gone.shared, c->returns);
+	} else {
+		if (!c->returns)
+			store_arena_end(c, gone.id);
+		close(gone.fd);
+	}
 }
 
 /* A place, and the right to so many bytes. */
@@ -154,11 +162,31 @@ int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, s
 	*a = made;
 	keep(c, a);
 	r = tell_engine(c, a, owner);
-	if (r)
+	if (r) {
 		forget(c, a);
+		return r;
+	}
+	if (a->shared)
+		store_shared(c->supervisor, a->shared);
 	else
-		*arenap = a;
-	return r;
+		store_arena(c, a);
+	store_session(c);
+	*arenap = a;
+	return 0;
+}
+
+int client_arena_again(struct client *c, unsigned place, const struct client_arena *a, struct fault *f) {
+	int r = user_charge_bytes(c->user, &c->supervisor->config, a->bytes, f);
+
+	if (r && a->shared)
+		shared_arena_drop(c->supervisor, a->shared, false);
+	else if (r)
+		close(a->fd);
+	if (r)
+		return r;
+	c->arena[place] = *a;
+	keep(c, &c->arena[place]);
+	return 0;
 }
 
 int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault *f) {
@@ -170,6 +198,7 @@ int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault
 		return fault_set(f, FAULT_HANDLE, "there is no shared array in arena %" PRIu64, id);
 	if (a) {
 		a->writable |= writable;
+		store_session(c);
 		return 0;
 	}
 	r = charge(c, shared->bytes, true, &a, f);
@@ -179,6 +208,7 @@ int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault
 	*a = (struct client_arena){ .id = shared->id, .fd = shared->fd, .bytes = shared->bytes, .shared = shared,
 		.writable = writable };
 	keep(c, a);
+	store_session(c);
 	return 0;
 }
 

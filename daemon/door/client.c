@@ -59,30 +59,40 @@ static void end_session(struct client *c) {
 	if (!c->hello)
 		return;
 	tell_session_end(c);
+	c->hello = false;
+	store_session_end(c);
 	client_arenas_drop(c);
 	HASH_DELETE(hh, s->sessions, c);
 	s->session_count--;
 	c->engine->sessions--;
 	user_refund_session(c->user);
-	c->hello = false;
 	client_ring_drop(&c->ring);
 	explicit_bzero(c->secret, sizeof c->secret);
 	log_debug("session %" PRIu64 " of user %ju, process %jd ends", c->session, (uintmax_t)c->uid,
 		(intmax_t)c->pid);
 }
 
-static void client_close(struct client *c) {
+void client_close(struct client *c) {
 	struct supervisor *s = c->supervisor;
 
 	end_session(c);
 	loop_remove(c->source);
-	close(c->fd);
+	if (c->fd >= 0)
+		close(c->fd);
 	DL_DELETE2(s->clients, c, previous, next);
 	s->connections--;
 	user_refund_connection(c->user);
 	users_put(&s->users, c->user);
 	free(c->stalled);
 	free(c);
+}
+
+/* The daemon ends: where the service manager keeps what there is of the session, its client returns to the next one. */
+static void leave(struct client *c) {
+	c->returns = c->hello && c->resumes && c->supervisor->store.on;
+	if (c->returns)
+		client_ring_end(&c->ring);
+	client_close(c);
 }
 
 void clients_drift(struct supervisor *s, struct engine *e) {
@@ -93,7 +103,10 @@ void clients_drift(struct supervisor *s, struct engine *e) {
 		if (!c->hello || c->engine != e)
 			continue;
 		if (!c->resumes || !e->catalogue || s->stopping) {
-			client_close(c);
+			if (s->stopping)
+				leave(c);
+			else
+				client_close(c);
 			continue;
 		}
 		c->attachment = CLIENT_ADRIFT;
@@ -125,7 +138,9 @@ void clients_close(struct supervisor *s, const struct engine *of) {
 
 	for (struct client *c = s->clients; c; c = next) {
 		next = c->next;
-		if (!of || (c->hello && c->engine == of))
+		if (!of)
+			leave(c);
+		else if (c->hello && c->engine == of)
 			client_close(c);
 	}
 }
@@ -292,7 +307,8 @@ static int tell_session_new(
 }
 
 static uint64_t features_of(const struct client *c, const struct greeting *g, const struct client_ring *ring) {
-	return (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING) | (c->resumes ? FEATURE_RESUME : 0);
+	return (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING) | (c->resumes ? FEATURE_RESUME : 0) |
+	       (c->resumes && c->supervisor->store.on ? FEATURE_RETURN : 0);
 }
 
 static int answer_hello(struct client *c, const struct greeting *g, const struct client_ring *ring) {
@@ -345,6 +361,7 @@ static int begin_session(
 	c->engine->sessions++;
 	c->hello = true;
 	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
+	store_session(c);
 	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid,
 		(intmax_t)c->pid, c->name);
 	return 0;
@@ -548,7 +565,7 @@ static int need_rights(const struct client *c, const char *what, struct fault *f
 		*c->supervisor->config.door_admins ? c->supervisor->config.door_admins : "(none)", what);
 }
 
-static int answer_nothing(struct client *c, uint32_t id) {
+int client_answer_nothing(struct client *c, uint32_t id) {
 	struct wire_writer w;
 	int r;
 
@@ -581,7 +598,7 @@ static int on_kill(struct client *c, struct wire_cursor *body, struct fault *f) 
 		c->closing = true;
 	else
 		client_close(other);
-	return answer_nothing(c, DOOR_KILL);
+	return client_answer_nothing(c, DOOR_KILL);
 }
 
 static int on_quarantine(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -646,6 +663,7 @@ static packet_function *const packets[] = {
 	[DOOR_KILL] = on_kill,
 	[DOOR_ORIGINS] = on_origins,
 	[DOOR_QUARANTINE] = on_quarantine,
+	[DOOR_RETURN] = client_return,
 };
 
 static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -727,6 +745,10 @@ static void on_client(void *user, uint32_t events) {
 		client_close(c);
 	else if (!c->stalled && (receive(c) || c->closing))
 		client_close(c);
+}
+
+int client_listen(struct client *c) {
+	return loop_add(c->supervisor->loop, c->fd, EPOLLIN, on_client, c, &c->source);
 }
 
 static void resume(struct client *c) {
@@ -907,7 +929,7 @@ static int check_connections(const struct supervisor *s, struct fault *f) {
 /* Of a user, or of all where it is NULL: the oldest connection that has not said anything. False where there is none. */
 static bool close_silent(struct supervisor *s, const struct user *of) {
 	for (struct client *c = s->clients; c; c = c->next) {
-		if (!c->deadline_us || (of && c->user != of))
+		if (!c->deadline_us || c->away || (of && c->user != of))
 			continue;
 		client_close(c);
 		return true;
@@ -942,6 +964,7 @@ static int client_new(struct supervisor *s, int fd, const struct ucred *who, str
 	}
 	c->supervisor = s;
 	c->fd = fd;
+	c->record = -1;
 	c->ring = (struct client_ring){ -1, -1, -1 };
 	c->uid = who->uid;
 	c->pid = who->pid;
@@ -985,7 +1008,7 @@ static void take(struct supervisor *s, int fd, const struct ucred *who, const ch
 	s->connections++;
 	if (c->deadline_us < s->silent_us)
 		s->silent_us = c->deadline_us;
-	if (loop_add(s->loop, fd, EPOLLIN, on_client, c, &c->source))
+	if (client_listen(c))
 		client_close(c);
 }
 

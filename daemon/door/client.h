@@ -59,6 +59,9 @@ struct client {
 
 	bool resumes;                    /* it can go on with another engine */
 	enum client_attachment attachment;
+	bool away;                       /* a daemon before this one had its client, who has not returned */
+	bool returns;                    /* the daemon ends, and the next one has the session */
+	int record;                      /* of the session, for the next daemon; -1: none. store.c */
 	unsigned ends;                   /* engines that ended while they read its requests */
 	struct client_ring ring;         /* memory: of the session's, to tell of the engine's end; client: until the client was given it */
 	uint64_t accepted, completed;    /* what RESUMED said */
@@ -72,6 +75,22 @@ struct client {
 	uint32_t arenas, last_arena, shared;
 	struct client_arena arena[LIMIT_ARENAS];
 };
+
+/* Ends the connection, and with it the session. */
+void client_close(struct client *c);
+/* Its packets are read from now on. 0 or -errno. */
+int client_listen(struct client *c) FAULT_MUST_USE;
+/* The answer to a request that has none: 0 or -errno. */
+int client_answer_nothing(struct client *c, uint32_t id) FAULT_MUST_USE;
+
+/* ---- sessions of a daemon before this one: away.c ---- */
+
+/* One of that user's, with its engine gone and its client away. It is entered next. 0, a fault, or -ENOMEM. */
+int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) FAULT_MUST_USE;
+/* Its number, secret and name are known. */
+void client_again_enter(struct client *c);
+/* RETURN: the connection becomes that of a session that is away. */
+int client_return(struct client *c, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
 
 /* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool client_governs(const struct client *c);
@@ -105,6 +124,8 @@ struct client_arena *client_arena_find(struct client *c, uint64_t id);
 /* Gives the memory back at once, also what a client has mapped; of a shared array, when nobody holds it any more. */
 void client_arena_drop(struct client *c, struct client_arena *a);
 void client_arenas_drop(struct client *c);
+/* It has this arena in that place already, of which the user is charged only now; takes over its descriptor. 0 or a fault. */
+int client_arena_again(struct client *c, unsigned place, const struct client_arena *a, struct fault *f) FAULT_MUST_USE;
 
 /* ---- arenas of shared arrays: shared.c ---- */
 
@@ -119,5 +140,7 @@ struct shared_arena {
 /* Takes over fd; one holder. NULL: out of memory. */
 struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t bytes);
 struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id);
-/* With the last holder its memory goes, whoever may still map it. */
-void shared_arena_drop(struct supervisor *s, struct shared_arena *a);
+/* One that there was under this number; takes over fd. One holder. NULL: out of memory. */
+struct shared_arena *shared_arena_again(struct supervisor *s, uint32_t id, int fd, uint64_t bytes);
+/* With the last holder its memory goes, whoever may still map it; unless the next daemon `keeps` it. */
+void shared_arena_drop(struct supervisor *s, struct shared_arena *a, bool keeps);

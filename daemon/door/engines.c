@@ -125,6 +125,20 @@ static void close_catalogue(struct engine *e) {
 		close(fd);
 }
 
+int engine_take_catalogue(struct engine *e, int fd) {
+	struct catalogue *c = NULL;
+	int r = catalogue_check(fd);
+
+	if (!r)
+		r = catalogue_open(fd, &c);
+	if (r)
+		return r;
+	close_catalogue(e);
+	e->catalogue = c;
+	e->catalogue_taken = true;
+	return 0;
+}
+
 static int add_engine(struct supervisor *s, const char *name, uint64_t number, struct fault *f) {
 	struct child_callbacks callbacks = { on_ready, on_packet, on_writable, NULL };
 	struct engine *e;
@@ -339,6 +353,12 @@ static void settle(struct engine *e) {
 	catalogue_settle(e->catalogue, keeps_session, e, &count);
 	e->arrays_kept += count.kept;
 	e->arrays_lost += count.lost;
+}
+
+void engines_settle(struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++)
+		if (s->engine[i]->catalogue_taken)
+			settle(s->engine[i]);
 }
 
 static void ended(struct engine *e, const char *why) {

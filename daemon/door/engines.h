@@ -40,6 +40,7 @@ struct engine {
 	uint32_t ends;
 	char last_end[LIMIT_SENTENCE];
 	struct catalogue *catalogue;         /* of its sessions; NULL: none outlives it */
+	bool catalogue_taken;                /* a daemon before this one began it */
 	uint64_t ping, ping_us;              /* the last one, and when */
 	struct suspect *suspects;            /* uthash: blame.c */
 	pid_t last_pid;                      /* of the one that ended last */
@@ -52,6 +53,10 @@ struct engine {
 /* Reads device.device: 0, or a fault that names what is wrong with it. Counts devices where it must. */
 int engines_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
 void engines_free(struct supervisor *s);
+/* Takes over fd, a catalogue that a daemon before this one began: 0 or -errno. */
+int engine_take_catalogue(struct engine *e, int fd) FAULT_MUST_USE;
+/* The sessions of such a one are known: the others' entries go. */
+void engines_settle(struct supervisor *s);
 void engines_start(struct supervisor *s);
 /* They finish what clients have asked for, and are killed once it is time. */
 void engines_stop(struct supervisor *s);

@@ -23,14 +23,20 @@ static uint32_t next_number(struct supervisor *s) {
 	return s->last_shared;
 }
 
-struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t bytes) {
+struct shared_arena *shared_arena_again(struct supervisor *s, uint32_t id, int fd, uint64_t bytes) {
 	struct shared_arena *a = calloc(1, sizeof *a);
 
 	if (!a)
 		return NULL;
-	*a = (struct shared_arena){ .id = next_number(s), .holders = 1, .fd = fd, .bytes = bytes };
+	*a = (struct shared_arena){ .id = id, .holders = 1, .fd = fd, .bytes = bytes };
 	HASH_ADD(hh, s->shared, id, sizeof a->id, a);
+	if (id > s->last_shared)
+		s->last_shared = id;
 	return a;
+}
+
+struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t bytes) {
+	return shared_arena_again(s, next_number(s), fd, bytes);
 }
 
 struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id) {
@@ -42,10 +48,12 @@ struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id) {
 	return a;
 }
 
-void shared_arena_drop(struct supervisor *s, struct shared_arena *a) {
+void shared_arena_drop(struct supervisor *s, struct shared_arena *a, bool keeps) {
 	if (--a->holders)
 		return;
-	if (fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
+	if (!keeps)
+		store_shared_end(s, a->id);
+	if (!keeps && fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
 		log_warning("the memory of a shared array stays: %s", strerror(errno));
 	close(a->fd);
 	HASH_DELETE(hh, s->shared, a);

@@ -56,6 +56,7 @@ static void add_session(cJSON *list, const struct client *c) {
 	cJSON_AddNumberToObject(one, "uid", c->uid);
 	cJSON_AddNumberToObject(one, "pid", c->pid);
 	cJSON_AddStringToObject(one, "name", c->name);
+	cJSON_AddBoolToObject(one, "away", c->away);
 	if (*c->peer)
 		cJSON_AddStringToObject(one, "peer", c->peer);
 	cJSON_AddNumberToObject(one, "arenas", c->arenas);

@@ -196,6 +196,7 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		return r;
 	log_set_level((enum log_level)s->config.log_level);
 	raise_descriptors();
+	store_open(s);
 	admin_resolve(s);
 	r = loop_new(&s->loop);
 	if (!r)
@@ -205,12 +206,17 @@ static int open_all(struct supervisor *s, struct fault *f) {
 	if (!r)
 		r = metrics_open(s, f);
 	gateway_open(s);
-	return r ? r : engines_open(s, f);
+	if (!r)
+		r = engines_open(s, f);
+	if (!r)
+		store_take(s);
+	return r;
 }
 
 static void close_all(struct supervisor *s) {
 	clients_close(s, NULL);
 	engines_free(s);
+	store_close(s);
 	metrics_close(s);
 	door_close(s);
 	users_free(&s->users);

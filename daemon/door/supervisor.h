@@ -5,7 +5,7 @@
  *
  * A session lives as long as its connection to the door; the kernel tells of a client's death. It outlives the engine
  * that serves it: its memory is the supervisor's, and the catalogue says what lies there. A client that cannot go on with another engine
- * sees the end of its connection.
+ * sees the end of its connection. Where the service manager keeps descriptors, sessions outlive the supervisor, too (store.h).
  * Where there are several devices, each has an engine of its own (engines.h).
  */
 #pragma once
@@ -20,6 +20,7 @@
 #include "daemon/door/idle.h"
 #include "daemon/door/metrics.h"
 #include "daemon/door/notify.h"
+#include "daemon/door/store.h"
 #include "daemon/door/user.h"
 
 struct client;
@@ -35,6 +36,7 @@ struct supervisor {
 	struct gateway gateway;
 	struct metrics metrics;
 	struct notify notify;
+	struct store store;
 	struct idle idle;
 	struct users users;
 

@@ -42,6 +42,7 @@ bool drain_done(struct server *v) {
 int drain_refuse(const struct server *v, struct fault *f) {
 	if (!v->drain.deadline_us)
 		return 0;
-	return fault_set(f, FAULT_STATE,
-		"the daemon is stopping: it finishes what it was asked for before, and these operations were not run");
+	return fault_set(f, FAULT_REPEATABLE,
+		"the daemon is stopping: it finishes what it was asked for before, and these operations were not run; where it is being "
+		"restarted they may be asked for again");
 }

@@ -51,7 +51,7 @@ void array_poison(struct array *a, struct poison *p) {
 void array_noted(struct array *a) {
 	struct catalogue_array *n = a->catalogue ? &a->catalogue->entry[a->entry].of_array : NULL;
 
-	if (!n)
+	if (!n || a->catalogue->frozen)
 		return;
 	n->buffer = CATALOGUE_NONE;
 	atomic_signal_fence(memory_order_seq_cst);

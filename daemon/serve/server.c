@@ -94,6 +94,9 @@ int server_new(const struct server_config *c, struct server **serverp) {
 struct server *server_free(struct server *v) {
 	if (!v)
 		return NULL;
+	/* What there is of the sessions may be for another engine. */
+	catalogue_freeze(v->catalogue);
+	exec_note(v->exec, NULL);
 	while (v->sessions)
 		session_free(v->sessions);
 	accounts_free(&v->accounts, true);
@@ -105,7 +108,6 @@ struct server *server_free(struct server *v) {
 	wire_writer_free(&v->writer);
 	wire_memory_free(&v->memory);
 	flight_close(v);
-	exec_note(v->exec, NULL);
 	catalogue_close(v->catalogue);
 	if (v->catalogue_fd >= 0)
 		close(v->catalogue_fd);

@@ -86,13 +86,13 @@ until systemctl --user is-active basic.target >/dev/null 2>&1; do
 	sleep 0.1
 done
 systemctl --user start probe.service || { echo "a manager that cannot start anything"; exit 77; }
-sh "$root/story.sh" "$tree"
+sh "$root/story.sh" "$tree" "$3"
 MANAGER
 
 # What is tried under it. show: a property; until_is: waits for one.
 cat >"$root/story.sh" <<'STORY'
 set -u
-tree=$1
+tree=$1 holder=$2
 say() { echo "$1"; }
 show() { systemctl --user show -p "$1" --value fusiond.service; }
 until_is() {
@@ -123,6 +123,26 @@ until_is StatusText '^[^(]*; sessions' && [ "$(show MainPID)" = "$pid" ] && [ "$
 	say the_end_of_an_engine_is_not_the_end_of_the_service
 kill -KILL "$pid" && until_is NRestarts 1 && until_is ActiveState active && ctl status >/dev/null &&
 	[ "$(show MainPID)" != "$pid" ] && say one_that_was_killed_is_started_again
+# A client that holds an array, and is asked for it now and then. Nothing tells when it has said something but what it said.
+mkfifo "$XDG_RUNTIME_DIR/ask"
+FUSION_SOCKET="$XDG_RUNTIME_DIR/fusiond/door" "$holder" hold <"$XDG_RUNTIME_DIR/ask" >"$XDG_RUNTIME_DIR/said" 2>&1 &
+exec 3>"$XDG_RUNTIME_DIR/ask"
+has() {
+	echo >&3
+	tries=0
+	until [ "$(wc -l <"$XDG_RUNTIME_DIR/said")" -ge "$1" ]; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 1200 ] || break
+		sleep 0.1
+	done
+	[ "$(grep -cx there "$XDG_RUNTIME_DIR/said")" = "$1" ] || { cat "$XDG_RUNTIME_DIR/said"; return 1; }
+}
+has 1 && [ "$(show NFileDescriptorStore)" -ge 3 ] && say the_manager_keeps_what_sessions_have
+systemctl --user restart fusiond.service && has 2 && say a_restart_keeps_sessions_and_arrays
+pid=$(show MainPID)
+kill -KILL "$pid" && has 3 && [ "$(show MainPID)" != "$pid" ] && say the_end_of_the_supervisor_keeps_them_too
+exec 3>&-
+until_is NFileDescriptorStore '^1$' && say what_is_kept_goes_with_its_session
 systemctl --user stop fusiond.service && [ ! -e /run/fusiond ] && env -u FUSION_SOCKET LD_LIBRARY_PATH="$tree/usr/lib" \
 	"$tree/usr/bin/fusionctl" config get fusion.enabled && [ "$(show ActiveState)" = active ] &&
 	say libraries_start_the_unit_of_the_user
@@ -149,7 +169,7 @@ if ! unshare $own --propagation private true 2>/dev/null; then
 	exit
 fi
 # shellcheck disable=SC2086
-timeout 600 unshare $own --propagation private sh "$root/manager.sh" "$root" "$tree" >"$root/story" 2>&1 || got=$?
+timeout 600 unshare $own --propagation private sh "$root/manager.sh" "$root" "$tree" "$(realpath "$build")/tests/test_return" >"$root/story" 2>&1 || got=$?
 if [ "$got" = 77 ]; then
 	echo "note: no service manager can be run here ($(tail -1 "$root/story"))"
 	finish_quietly
@@ -157,7 +177,8 @@ if [ "$got" = 77 ]; then
 fi
 for held in it_is_started_once_it_serves the_line_of_status_says_who_is_served it_answers_the_watchdog \
 	a_reload_keeps_the_process the_end_of_an_engine_is_not_the_end_of_the_service \
-	one_that_was_killed_is_started_again libraries_start_the_unit_of_the_user it_stops_and_leaves_nothing; do
+	one_that_was_killed_is_started_again the_manager_keeps_what_sessions_have a_restart_keeps_sessions_and_arrays \
+	the_end_of_the_supervisor_keeps_them_too what_is_kept_goes_with_its_session libraries_start_the_unit_of_the_user it_stops_and_leaves_nothing; do
 	claim "$held" 0 "" grep -qx "$held" "$root/story"
 done
 [ "$failed" = 0 ] || { sed 's/^/    /' "$root/story"; tail -20 "$root/manager.log"; }

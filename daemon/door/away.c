@@ -1,0 +1,133 @@
+/*
+ * Sessions that a daemon before this one had, as the service manager kept them (store.h): they are there without a connection,
+ * as if their engine had ended, until their client returns or door.return_us is over.
+ *
+ * A client returns by a new connection: who knows the secret, and is the user, is who had it. From then on all is as after an engine's end.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "daemon/base/version.h"
+
+static int charge(struct client *c, struct fault *f) {
+	const struct config *config = &c->supervisor->config;
+	int r = user_charge_connection(c->user, config, f);
+
+	if (r)
+		return r;
+	r = user_charge_session(c->user, config, f);
+	if (r)
+		user_refund_connection(c->user);
+	return r;
+}
+
+int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) {
+	struct client *c = calloc(1, sizeof *c);
+	int r = -ENOMEM;
+
+	if (!c)
+		return r;
+	*c = (struct client){ .supervisor = s, .engine = e, .fd = -1, .uid = uid, .pid = pid, .user = users_get(&s->users, uid), .resumes = true,
+		.away = true, .attachment = CLIENT_ADRIFT, .record = -1, .ring = { -1, -1, -1 },
+		.deadline_us = loop_now() + s->config.door_return_us };
+	if (c->user)
+		r = charge(c, f);
+	if (r) {
+		if (c->user)
+			users_put(&s->users, c->user);
+		free(c);
+		return r;
+	}
+	*clientp = c;
+	return 0;
+}
+
+void client_again_enter(struct client *c) {
+	struct supervisor *s = c->supervisor;
+
+	DL_APPEND2(s->clients, c, previous, next);
+	s->connections++;
+	s->session_count++;
+	s->sessions_total++;
+	c->engine->sessions++;
+	c->hello = true;
+	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
+	if (c->session > s->last_session)
+		s->last_session = c->session;
+	if (c->deadline_us < s->silent_us)
+		s->silent_us = c->deadline_us;
+}
+
+/* ---- RETURN ---- */
+
+/* Takes the same time wherever the first difference lies. */
+static bool secrets_equal(const unsigned char *a, const unsigned char *b) {
+	unsigned difference = 0;
+
+	for (unsigned i = 0; i < LIMIT_SECRET_BYTES; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+static int find_away(const struct client *c, uint64_t session, const void *secret, struct client **otherp, struct fault *f) {
+	struct client *other;
+
+	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
+	if (!other || !other->away || other->uid != c->uid || *c->peer || !secrets_equal(other->secret, secret))
+		return fault_set(f, FAULT_LOST, "session %" PRIu64 " did not outlive the daemon that began it, or waited for its client for longer "
+			"than door.return_us: its arrays are lost", session);
+	*otherp = other;
+	return 0;
+}
+
+/* The connection is the session's from now on, and this client nothing. */
+static int hand_over(struct client *c, struct client *to) {
+	int r;
+
+	loop_remove(c->source);
+	c->source = NULL;
+	to->fd = c->fd;
+	r = client_listen(to);
+	if (r) {
+		to->fd = -1;
+		return r;
+	}
+	c->fd = -1;
+	c->closing = true;
+	to->pid = c->pid;
+	to->admin = c->admin;
+	to->away = false;
+	to->deadline_us = 0;
+	store_session(to);
+	return 0;
+}
+
+int client_return(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client *other = NULL;
+	uint64_t version, session;
+	const void *secret;
+	int r = wire_get_uint(body, "version", UINT64_MAX, &version, f);
+
+	if (!r && version != PROTOCOL_VERSION)
+		return fault_set(f, FAULT_VERSION, "the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION " version %d",
+			version, PROTOCOL_VERSION);
+	if (!r)
+		r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
+	if (!r)
+		r = wire_get_bin(body, "secret", LIMIT_SECRET_BYTES, &secret, f);
+	if (!r)
+		r = wire_get_end(body, "RETURN", f);
+	if (!r && c->hello)
+		r = fault_set(f, FAULT_STATE, "the connection has a session already");
+	if (!r)
+		r = find_away(c, session, secret, &other, f);
+	if (!r)
+		r = hand_over(c, other);
+	return r ? r : client_answer_nothing(other, DOOR_RETURN);
+}

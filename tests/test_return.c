@@ -1,0 +1,389 @@
+/*
+ * A daemon that is restarted, upgraded or killed under its clients, where a service manager keeps descriptors: sessions wait for their
+ * clients, which come back by themselves and have their arrays bit for bit. keeper.py stands in for the manager; tests/e2e/systemd.sh has a real one.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "client/fusion.h"
+#include "tests/daemon.h"
+#include "tests/suite.h"
+
+enum {
+	ELEMENTS = 1000,
+	MUCH = 1 << 20,
+	TEST_SECONDS = 600,
+	RESTARTS = 4,
+};
+
+static fusion_context *context;
+static pid_t keeper;
+static char state_file[128];
+
+static fusion_context *open_context(void) {
+	fusion_context *c;
+
+	ck_assert_msg(!fusion_open(&c, NULL), "%s", fusion_error());
+	return c;
+}
+
+/* ---- the daemon under a manager ---- */
+
+static void make_folder(void) {
+	snprintf(folder, sizeof folder, "/tmp/fusion-return-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(door, sizeof door, "%s/door", folder);
+	setenv("FUSION_SOCKET", door, 1);
+}
+
+static void start_keeper(const char *return_us) {
+	char socket[128], log[128], cache[128], program[256], set[64];
+	const char *python = getenv("PYTHON") ? getenv("PYTHON") : "/usr/bin/python3";
+
+	snprintf(socket, sizeof socket, "%s/notify", folder);
+	snprintf(state_file, sizeof state_file, "%s/state", folder);
+	snprintf(cache, sizeof cache, "%s/cache", folder);
+	snprintf(log, sizeof log, "%s/log", folder);
+	snprintf(program, sizeof program, "%s/fusiond", build_folder());
+	snprintf(set, sizeof set, "door.return_us=%s", return_us);
+	keeper = fork();
+	if (!keeper) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		dup2(fd, 1);
+		dup2(fd, 2);
+		execl(python, python, "tests/keeper.py", socket, state_file, program, "--config", "/dev/null", "--socket", door, "--cache-dir",
+			cache, "--set", set, "--set", "fusion.enabled=no", (char *)NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < START_TRIES && access(door, F_OK); i++)
+		usleep(100000);
+	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
+}
+
+static void begin(void) {
+	make_folder();
+	start_keeper("60s");
+	context = open_context();
+}
+
+static void end(void) {
+	int status;
+
+	fusion_close(context);
+	kill(keeper, SIGTERM);
+	ck_assert_int_eq(waitpid(keeper, &status, 0), keeper);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the daemon ended with %#x", status);
+	remove_folder();
+}
+
+static double status_number(const char *name) {
+	char command[320], text[32768];
+	const cJSON *item;
+	cJSON *json;
+	double value;
+	size_t size;
+	FILE *f;
+
+	snprintf(command, sizeof command, "%s/fusionctl --socket %s status --json 2>/dev/null", build_folder(), door);
+	f = popen(command, "r");
+	ck_assert_ptr_nonnull(f);
+	size = fread(text, 1, sizeof text - 1, f);
+	pclose(f);
+	text[size] = 0;
+	json = cJSON_Parse(text);
+	item = cJSON_GetObjectItem(json, name);
+	value = item ? item->valuedouble : -1;
+	cJSON_Delete(json);
+	return value;
+}
+
+/* Returns once another daemon answers. */
+static void restart(int signal) {
+	double before = status_number("pid"), now = before;
+
+	ck_assert_int_eq(kill(keeper, signal), 0);
+	for (int i = 0; i < START_TRIES && (now == before || now < 0); i++) {
+		usleep(20000);
+		now = status_number("pid");
+	}
+	ck_assert_msg(now != before && now > 0, "no other daemon came");
+}
+
+/* How many of what is kept have a name that begins so. */
+static int count_kept(const char *begin) {
+	char line[128];
+	int count = 0;
+	FILE *f = fopen(state_file, "r");
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f))
+		count += !strncmp(line, begin, strlen(begin));
+	fclose(f);
+	return count;
+}
+
+static void expect_kept(const char *begin, int count) {
+	for (int i = 0; i < START_TRIES && count_kept(begin) != count; i++)
+		usleep(20000);
+	ck_assert_int_eq(count_kept(begin), count);
+}
+
+/* ---- arrays ---- */
+
+static fusion_array *numbers(fusion_context *c, float first) {
+	float value[ELEMENTS];
+	int64_t n = ELEMENTS;
+
+	for (int i = 0; i < ELEMENTS; i++)
+		value[i] = first + (float)i * 0.37F;
+	return fusion_from(c, FUSION_F32, 1, &n, value);
+}
+
+static void must_be(fusion_array *a, const float *expected) {
+	float value[ELEMENTS];
+
+	ck_assert_msg(!fusion_read(a, value, sizeof value), "%s", fusion_error());
+	ck_assert_int_eq(memcmp(value, expected, sizeof value), 0);
+}
+
+/* ---- claims ---- */
+
+static const int signals[] = { SIGHUP, SIGUSR1 };
+
+START_TEST(a_restart_keeps_sessions_and_arrays) {
+	float uploaded[ELEMENTS], computed[ELEMENTS];
+	struct fusion_token token;
+	fusion_context *other = open_context(), *third;
+	fusion_array *a = numbers(context, 1), *b = fusion_exp(a), *shared = fusion_neg(a), *theirs, *late;
+	float *much = calloc(MUCH, sizeof *much);
+	int64_t large = MUCH;
+
+	ck_assert_msg(!fusion_read(a, uploaded, sizeof uploaded), "%s", fusion_error());
+	ck_assert_msg(!fusion_read(b, computed, sizeof computed), "%s", fusion_error());
+	ck_assert_msg(!fusion_export(shared, FUSION_SHARE_READ, 0, &token), "%s", fusion_error());
+	theirs = fusion_import(other, &token);
+	ck_assert_msg(theirs != NULL, "%s", fusion_error());
+	for (int i = 0; i < 2; i++) {
+		float value[ELEMENTS];
+		fusion_array *sum, *room;
+
+		restart(signals[_i]);
+		must_be(a, uploaded);
+		must_be(b, computed);
+		ck_assert_msg(!fusion_read(theirs, value, sizeof value), "%s", fusion_error());
+		for (int k = 0; k < ELEMENTS; k++)
+			ck_assert_float_eq(value[k], -uploaded[k]);
+		/* The session is a session: memory, results, another upload that needs an arena of its own. */
+		sum = fusion_add(a, b);
+		ck_assert_msg(!fusion_wait(sum), "%s", fusion_error());
+		fusion_release(sum);
+		room = fusion_from(context, FUSION_F32, 1, &large, much);
+		ck_assert_msg(!fusion_wait(room), "%s", fusion_error());
+		fusion_release(room);
+		fusion_release(numbers(context, 8));
+		ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	}
+	third = open_context();
+	late = fusion_import(third, &token);
+	ck_assert_msg(late != NULL, "%s", fusion_error());
+	fusion_release(late);
+	fusion_close(third);
+	ck_assert_int_eq((int)status_number("session_count"), 2);
+	free(much);
+	fusion_release(theirs);
+	fusion_close(other);
+	fusion_release(shared);
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
+START_TEST(what_is_kept_goes_with_its_session) {
+	fusion_context *other = open_context();
+	fusion_array *a = numbers(other, 1), *b = fusion_neg(a);
+	struct fusion_token token;
+
+	ck_assert_msg(!fusion_export(b, FUSION_SHARE_READ, 0, &token), "%s", fusion_error());
+	expect_kept("session-", 2);
+	expect_kept("shared-", 1);
+	ck_assert_int_gt(count_kept("arena-"), 0);
+	restart(SIGHUP);
+	ck_assert_int_eq(fusion_sync(other), 0);
+	ck_assert_int_eq(fusion_sync(context), 0);
+	expect_kept("shared-", 1);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_close(other);
+	expect_kept("session-", 1);
+	expect_kept("shared-", 0);
+	fusion_close(context);
+	expect_kept("session-", 0);
+	expect_kept("arena-", 0);
+	expect_kept("catalogue-", 1);
+	context = open_context();
+}
+END_TEST
+
+/* ---- clients that work meanwhile ---- */
+
+static atomic_bool enough;
+
+static bool lost_with_an_engine(int code) {
+	return code == FUSION_E_REPEATABLE || code == FUSION_E_UNKNOWN || code == FUSION_E_LOST;
+}
+
+/* NULL, or what went wrong. */
+static void *work(void *user) {
+	float kept[ELEMENTS], value[ELEMENTS];
+	fusion_context *c = NULL;
+	fusion_array *a, *b;
+	char *wrong = NULL;
+	unsigned rounds = 0;
+
+	if (fusion_open(&c, NULL))
+		return strdup(fusion_error());
+	a = numbers(c, (float)(intptr_t)user);
+	b = fusion_mul(a, a);
+	if (fusion_read(b, kept, sizeof kept))
+		wrong = strdup(fusion_error());
+	while (!wrong && !(atomic_load(&enough) && rounds)) {
+		fusion_array *fresh = numbers(c, 2), *d = fusion_add(fresh, b), *e = fusion_mul(d, a);
+		int code = fusion_read(e, value, sizeof value);
+
+		if (code && !lost_with_an_engine(code))
+			wrong = strdup(fusion_error());
+		rounds += !code;
+		fusion_release(fresh);
+		fusion_release(d);
+		fusion_release(e);
+		if (!wrong && fusion_read(b, value, sizeof value))
+			wrong = strdup(fusion_error());
+		if (!wrong && memcmp(value, kept, sizeof value) != 0)
+			wrong = strdup("an array that was kept has other bits than before");
+		code = wrong ? 0 : fusion_sync(c);
+		if (code && !lost_with_an_engine(code))
+			wrong = strdup(fusion_error());
+	}
+	fusion_release(a);
+	fusion_release(b);
+	fusion_close(c);
+	return wrong;
+}
+
+START_TEST(busy_clients_go_on_across_restarts) {
+	pthread_t thread[4];
+
+	atomic_store(&enough, false);
+	for (intptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, work, (void *)(i + 1)), 0);
+	/* Each has what it keeps. */
+	for (int i = 0; i < START_TRIES && status_number("session_count") < 5; i++)
+		usleep(20000);
+	usleep(200000);
+	for (int i = 0; i < RESTARTS; i++)
+		restart(signals[i % 2]);
+	atomic_store(&enough, true);
+	for (int i = 0; i < 4; i++) {
+		void *wrong = NULL;
+
+		ck_assert_int_eq(pthread_join(thread[i], &wrong), 0);
+		ck_assert_msg(!wrong, "%s", (char *)wrong);
+	}
+	expect_kept("session-", 1);
+}
+END_TEST
+
+/* ---- clients that do not come back ---- */
+
+static void stand_still(int i, int said) {
+	fusion_context *c = open_context();
+	fusion_array *a = numbers(c, 1);
+	float value[ELEMENTS];
+	int code;
+
+	(void)i;
+	if (fusion_read(a, value, sizeof value) || write(said, "r", 1) != 1)
+		_exit(1);
+	raise(SIGSTOP);
+	code = fusion_read(a, value, sizeof value);
+	_exit(code == FUSION_E_LOST && strstr(fusion_error(), "door.return_us") ? 0 : 100);
+}
+
+static struct victim slow;
+
+static void begin_with_slow(void) {
+	make_folder();
+	victim_new(&slow, 0, stand_still);
+	start_keeper("1s");
+	context = open_context();
+}
+
+START_TEST(a_session_whose_client_stays_away_ends) {
+	float value[ELEMENTS];
+	fusion_array *a = numbers(context, 1);
+
+	victim_go(&slow);
+	ck_assert_int_eq(fusion_sync(context), 0);
+	ck_assert_msg(!fusion_read(a, value, sizeof value), "%s", fusion_error());
+	expect_kept("session-", 2);
+	restart(SIGUSR1);
+	ck_assert_msg(!fusion_read(a, value, sizeof value), "%s", fusion_error());
+	expect_kept("session-", 1);
+	ck_assert_int_eq(kill(slow.pid, SIGCONT), 0);
+	ck_assert_int_eq(child_exit(slow.pid), 0);
+	ck_assert_msg(!fusion_read(a, value, sizeof value), "%s", fusion_error());
+	fusion_release(a);
+}
+END_TEST
+
+/* ---- for tests/e2e/systemd.sh ---- */
+
+/* Holds an array; says "there" for each line that is read in which it has its values. */
+static int hold(void) {
+	fusion_context *c;
+	fusion_array *a, *b;
+	float first[ELEMENTS], value[ELEMENTS];
+	char line[16];
+	bool known = false;
+
+	if (fusion_open(&c, NULL))
+		return 1;
+	a = numbers(c, 1);
+	b = fusion_neg(a);
+	while (fgets(line, sizeof line, stdin)) {
+		bool same = !fusion_read(b, value, sizeof value) && (!known || !memcmp(first, value, sizeof value));
+
+		puts(same ? "there" : fusion_error());
+		fflush(stdout);
+		if (!known)
+			memcpy(first, value, sizeof value);
+		known = true;
+	}
+	fusion_release(a);
+	fusion_release(b);
+	fusion_close(c);
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	Suite *s = suite_create("return");
+	TCase *kept = tcase_create("kept"), *away = tcase_create("away");
+
+	if (argc > 1 && !strcmp(argv[1], "hold"))
+		return hold();
+	tcase_set_timeout(kept, TEST_SECONDS);
+	tcase_add_checked_fixture(kept, begin, end);
+	tcase_add_loop_test(kept, a_restart_keeps_sessions_and_arrays, 0, 2);
+	tcase_add_test(kept, what_is_kept_goes_with_its_session);
+	tcase_add_test(kept, busy_clients_go_on_across_restarts);
+	suite_add_tcase(s, kept);
+	tcase_set_timeout(away, TEST_SECONDS);
+	tcase_add_checked_fixture(away, begin_with_slow, end);
+	tcase_add_test(away, a_session_whose_client_stays_away_ends);
+	suite_add_tcase(s, away);
+	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
+	setenv("FUSIOND_DEVICE_MEASURE", "no", 1);
+	return suite_run(s);
+}
