@@ -6,6 +6,7 @@
 #   make check      all tests, of slow cases a slice by the commit (SLICE=1/8, SLICE=all); the last line counts
 #   make check-long all slow cases, and 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
+#   make check-faults engines that end at each stage of their work, in each way, under busy clients
 #   make check-cache two daemons on one cache folder, killed while they build (KILLS=200)
 #   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
@@ -126,12 +127,12 @@ LIB := $(B)/libfusion.so.$(VERSION)
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
-UNSANITIZED := test_emit_kernels test_service test_door test_remote
+UNSANITIZED := test_emit_kernels test_service test_door test_remote fusiond-engine-faults
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
-	$(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so
+	$(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so $(B)/tests/fusiond-engine-faults
 ifeq ($(SANITIZE),address)
 TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
 endif
@@ -143,7 +144,7 @@ FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing ope
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
-.PHONY: all python deps demo check check-long check-kill check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install install-python python-headers uninstall clean tests man
+.PHONY: all python deps demo check check-long check-kill check-faults check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install install-python python-headers uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -215,6 +216,13 @@ $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_TEST)
+# An engine that tests can end at each stage of its work; its objects are those of the one that is installed.
+FAULT_WRAPS := $(shell sed -n 's/^POINT.[a-z_]*, *[a-z]*, *\([a-z_]*\),.*/-Wl,--wrap=\1/p' tests/faults/points.def)
+$(B)/obj/tests/faults/points.o: tests/faults/points.def
+$(B)/tests/fusiond-engine-faults: $(B)/obj/daemon/engine.o $(B)/obj/tests/faults/points.o $(OBJ_ENGINE) $(OBJ_BASE) $(OBJ_PROTOCOL)
+	@mkdir -p $(@D)
+	@$(SAY) "  LINK $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(FAULT_WRAPS) $^ -o $@ $(LIBS_ENGINE)
 $(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(call obj,client/link.c) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
@@ -314,6 +322,11 @@ KILLS ?= 1000
 check-kill: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/test_kill
 	@FUSION_BUILD=$(B) KILLS=$(KILLS) SEED=$(SEED) $(B)/tests/test_kill
+
+# Engines that end at each stage of their work in each way; a slice is part of check.
+check-faults: deps
+	@$(MAKE) --no-print-directory all $(B)/tests/test_faults $(B)/tests/fusiond-engine-faults
+	@FUSION_BUILD=$(B) $(B)/tests/test_faults
 
 # Two daemons on one cache folder, killed at random points; a slice is part of check.
 check-cache: deps

@@ -4,13 +4,10 @@
  *
  * Nothing is fused where that is not the point: a handful of kernels serves all of it.
  */
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 
 #include "client/context.h"
-#include "client/fusion.h"
-#include "tests/daemon.h"
+#include "tests/busy.h"
 #include "tests/suite.h"
 
 enum {
@@ -123,8 +120,11 @@ static void begin_by_ring(void) {
 /* Engines are ended at random here, whatever graph was under way. */
 static void begin_busy(void) {
 	setenv("FUSIOND_ENGINE_QUARANTINE_US", "0", 1);
+	/* For those that are stopped; another that is ended for waiting so long for a processor is one more. */
+	setenv("FUSIOND_ENGINE_HANG_US", "5s", 1);
 	begin_with("fusion.enabled=no");
 	unsetenv("FUSIOND_ENGINE_QUARANTINE_US");
+	unsetenv("FUSIOND_ENGINE_HANG_US");
 }
 
 static void begin_discrete(void) {
@@ -406,9 +406,19 @@ static void begin_with_faults(void) {
 	context = open_context();
 }
 
+/* Longer than a healthy engine waits for a processor on the busiest machine, short enough to be waited for: a test that knows which engine ends. */
+static void begin_with_limits(void) {
+	setenv("FUSIOND_ENGINE_HANG_US", "12s", 1);
+	setenv("FUSIOND_ENGINE_LAUNCH_US", "12s", 1);
+	begin_with_faults();
+	unsetenv("FUSIOND_ENGINE_HANG_US");
+	unsetenv("FUSIOND_ENGINE_LAUNCH_US");
+}
+
+/* The last two by the limits. */
+enum { WAYS_TO_END = 3 };
 static const char *const ways[] = { "abort", "crash", "kill", "hang", "endless" };
 
-/* hang and endless: by the limits of main(). */
 START_TEST(a_launch_that_ends_the_engine_costs_its_own_results) {
 	float expected[ELEMENTS], value[ELEMENTS], other[ELEMENTS];
 	fusion_array *a = numbers(context, 1), *b = fusion_neg(a), *c;
@@ -538,85 +548,17 @@ END_TEST
 
 enum { BUSY = 8, BUSY_KILLS = 8 };
 
-static atomic_bool enough;
-
-static bool lost_with_an_engine(int code) {
-	return code == FUSION_E_REPEATABLE || code == FUSION_E_UNKNOWN || code == FUSION_E_LOST;
-}
-
-/* Works until it is enough; what it kept from before must be there whatever happens. NULL, or what went wrong. */
-static void *work(void *user) {
-	float first = (float)(intptr_t)user, kept[ELEMENTS], value[ELEMENTS], expected[ELEMENTS];
-	fusion_context *c = NULL;
-	fusion_array *a, *b;
-	char *wrong = NULL;
-	bool known = false;
-	unsigned rounds = 0;
-
-	if (fusion_open(&c, NULL))
-		return strdup(fusion_error());
-	a = numbers(c, first);
-	b = fusion_mul(a, a);
-	/* An engine may end before it is there. */
-	for (int code = -1; !wrong && code;) {
-		code = fusion_read(b, kept, sizeof kept);
-		if (code && !lost_with_an_engine(code))
-			wrong = strdup(fusion_error());
-		if (!code)
-			break;
-		fusion_release(b);
-		b = fusion_mul(a, a);
-	}
-	while (!wrong && !(atomic_load(&enough) && rounds)) {
-		fusion_array *d = fusion_add(b, a), *product = fusion_mul(d, b), *e = fusion_sub(product, a);
-		int code = fusion_read(e, value, sizeof value);
-
-		if (code && !lost_with_an_engine(code))
-			wrong = strdup(fusion_error());
-		if (!code && known && memcmp(value, expected, sizeof value) != 0)
-			wrong = strdup("a result has other bits than before");
-		if (!code && !known)
-			memcpy(expected, value, sizeof value);
-		known |= !code;
-		rounds += !code;
-		fusion_release(d);
-		fusion_release(product);
-		fusion_release(e);
-		if (!wrong && fusion_read(b, value, sizeof value))
-			wrong = strdup(fusion_error());
-		if (!wrong && memcmp(value, kept, sizeof value) != 0)
-			wrong = strdup("an array that was kept has other bits than before");
-		/* A fault of what was under way is told once more by the next call that waits for all. */
-		code = wrong ? 0 : fusion_sync(c);
-		if (code && !lost_with_an_engine(code))
-			wrong = strdup(fusion_error());
-	}
-	fusion_release(a);
-	fusion_release(b);
-	fusion_close(c);
-	return wrong;
-}
-
 START_TEST(busy_clients_keep_what_they_have) {
 	static const int signals[] = { SIGKILL, SIGKILL, SIGSTOP, SIGKILL };
-	pthread_t thread[BUSY];
 	unsigned state = 1;
 
-	atomic_store(&enough, false);
-	for (intptr_t i = 0; i < BUSY; i++)
-		ck_assert_int_eq(pthread_create(&thread[i], NULL, work, (void *)(i + 1)), 0);
+	busy_begin(BUSY);
 	for (int i = 0; i < BUSY_KILLS; i++) {
 		state = state * 1103515245U + 12345U;
 		usleep(state / 65536U % 40000U);
 		kill_engine(signals[i % 4]);
 	}
-	atomic_store(&enough, true);
-	for (int i = 0; i < BUSY; i++) {
-		void *wrong = NULL;
-
-		ck_assert_int_eq(pthread_join(thread[i], &wrong), 0);
-		ck_assert_msg(!wrong, "%s", (char *)wrong);
-	}
+	busy_end();
 	expect_back(context, "sessions", 1);
 	ck_assert_int_eq((int)engine_number("sessions"), 1);
 }
@@ -627,7 +569,8 @@ int main(void) {
 	int failed;
 	Suite *s = suite_create("recover");
 	TCase *ring = tcase_create("by the ring"), *discrete = tcase_create("discrete"), *nng = tcase_create("by nng"),
-		*faulty = tcase_create("faults"), *busy = tcase_create("busy");
+		*faulty = tcase_create("faults"), *hangs = tcase_create("hangs"),
+		*busy_clients = tcase_create("busy");
 
 	tcase_set_timeout(ring, TEST_SECONDS);
 	tcase_add_checked_fixture(ring, begin_by_ring, end);
@@ -650,21 +593,22 @@ int main(void) {
 	suite_add_tcase(s, nng);
 	tcase_set_timeout(faulty, TEST_SECONDS);
 	tcase_add_checked_fixture(faulty, begin_with_faults, end);
-	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, sizeof ways / sizeof *ways);
-	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, 3);
+	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, WAYS_TO_END);
+	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, WAYS_TO_END);
 	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
 	tcase_add_test(faulty, a_refused_graph_is_refused_by_the_next_daemon_too);
 	suite_add_tcase(s, faulty);
-	tcase_set_timeout(busy, TEST_SECONDS);
-	tcase_add_checked_fixture(busy, begin_busy, end);
-	tcase_add_test(busy, busy_clients_keep_what_they_have);
-	suite_add_tcase(s, busy);
+	tcase_set_timeout(hangs, TEST_SECONDS);
+	tcase_add_checked_fixture(hangs, begin_with_limits, end);
+	tcase_add_loop_test(hangs, a_launch_that_ends_the_engine_costs_its_own_results, WAYS_TO_END, sizeof ways / sizeof *ways);
+	suite_add_tcase(s, hangs);
+	tcase_set_timeout(busy_clients, TEST_SECONDS);
+	tcase_add_checked_fixture(busy_clients, begin_busy, end);
+	tcase_add_test(busy_clients, busy_clients_keep_what_they_have);
+	suite_add_tcase(s, busy_clients);
 	/* What a new engine builds unasked would be most of the time. */
 	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
 	setenv("FUSIOND_DEVICE_MEASURE", "no", 1);
-	/* Long enough for an engine that waits for a processor, short enough to be waited for. */
-	setenv("FUSIOND_ENGINE_HANG_US", "4s", 1);
-	setenv("FUSIOND_ENGINE_LAUNCH_US", "4s", 1);
 	snprintf(folder, sizeof folder, "/tmp/fusion-recover-XXXXXX");
 	if (!mkdtemp(folder))
 		return EXIT_FAILURE;

@@ -2,12 +2,9 @@
  * A daemon that is restarted, upgraded or killed under its clients, where a service manager keeps descriptors: sessions wait for their
  * clients, which come back by themselves and have their arrays bit for bit. keeper.py stands in for the manager; tests/e2e/systemd.sh has a real one.
  */
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 
-#include "client/fusion.h"
-#include "tests/daemon.h"
+#include "tests/busy.h"
 #include "tests/suite.h"
 
 enum {
@@ -15,6 +12,7 @@ enum {
 	MUCH = 1 << 20,
 	TEST_SECONDS = 600,
 	RESTARTS = 4,
+	BUSY = 4,
 };
 
 static fusion_context *context;
@@ -228,69 +226,13 @@ END_TEST
 
 /* ---- clients that work meanwhile ---- */
 
-static atomic_bool enough;
-
-static bool lost_with_an_engine(int code) {
-	return code == FUSION_E_REPEATABLE || code == FUSION_E_UNKNOWN || code == FUSION_E_LOST;
-}
-
-/* NULL, or what went wrong. */
-static void *work(void *user) {
-	float kept[ELEMENTS], value[ELEMENTS];
-	fusion_context *c = NULL;
-	fusion_array *a, *b;
-	char *wrong = NULL;
-	unsigned rounds = 0;
-
-	if (fusion_open(&c, NULL))
-		return strdup(fusion_error());
-	a = numbers(c, (float)(intptr_t)user);
-	b = fusion_mul(a, a);
-	if (fusion_read(b, kept, sizeof kept))
-		wrong = strdup(fusion_error());
-	while (!wrong && !(atomic_load(&enough) && rounds)) {
-		fusion_array *fresh = numbers(c, 2), *d = fusion_add(fresh, b), *e = fusion_mul(d, a);
-		int code = fusion_read(e, value, sizeof value);
-
-		if (code && !lost_with_an_engine(code))
-			wrong = strdup(fusion_error());
-		rounds += !code;
-		fusion_release(fresh);
-		fusion_release(d);
-		fusion_release(e);
-		if (!wrong && fusion_read(b, value, sizeof value))
-			wrong = strdup(fusion_error());
-		if (!wrong && memcmp(value, kept, sizeof value) != 0)
-			wrong = strdup("an array that was kept has other bits than before");
-		code = wrong ? 0 : fusion_sync(c);
-		if (code && !lost_with_an_engine(code))
-			wrong = strdup(fusion_error());
-	}
-	fusion_release(a);
-	fusion_release(b);
-	fusion_close(c);
-	return wrong;
-}
-
 START_TEST(busy_clients_go_on_across_restarts) {
-	pthread_t thread[4];
-
-	atomic_store(&enough, false);
-	for (intptr_t i = 0; i < 4; i++)
-		ck_assert_int_eq(pthread_create(&thread[i], NULL, work, (void *)(i + 1)), 0);
-	/* Each has what it keeps. */
-	for (int i = 0; i < START_TRIES && status_number("session_count") < 5; i++)
-		usleep(20000);
-	usleep(200000);
-	for (int i = 0; i < RESTARTS; i++)
+	busy_begin(BUSY);
+	for (int i = 0; i < RESTARTS; i++) {
 		restart(signals[i % 2]);
-	atomic_store(&enough, true);
-	for (int i = 0; i < 4; i++) {
-		void *wrong = NULL;
-
-		ck_assert_int_eq(pthread_join(thread[i], &wrong), 0);
-		ck_assert_msg(!wrong, "%s", (char *)wrong);
+		busy_await(i % 2);
 	}
+	busy_end();
 	expect_kept("session-", 1);
 }
 END_TEST

@@ -425,6 +425,9 @@ int child_send_pair(struct child *c, const struct wire_writer *w, const int fd[P
 	if (c->control < 0)
 		return -EPIPE;
 	r = c->queue ? -EAGAIN : packet_send_pair(c->control, w->buffer.data, w->buffer.size, fd, MSG_DONTWAIT);
+	/* It has ended with packets unread. */
+	if (r == -ECONNRESET)
+		r = -EPIPE;
 	if (r == -EAGAIN && !c->refused) {
 		c->refused = true;
 		watch(c);

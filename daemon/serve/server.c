@@ -95,6 +95,7 @@ struct server *server_free(struct server *v) {
 	if (!v)
 		return NULL;
 	/* What there is of the sessions may be for another engine. */
+	v->ends = true;
 	catalogue_freeze(v->catalogue);
 	exec_note(v->exec, NULL);
 	while (v->sessions)

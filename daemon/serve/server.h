@@ -68,6 +68,7 @@ struct server {
 	struct suspect *suspects;            /* uthash: flight.c */
 	bool orphaned;                       /* the supervisor is gone */
 	struct drain drain;
+	bool ends;                           /* all sessions go with it */
 	struct slow slow;
 	uint64_t requests;                   /* that have arrived */
 	const char *url;                     /* NULL: the supervisor knows that this is ready */

@@ -113,7 +113,11 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 static void refuse_waiting(struct session *s) {
 	struct fault f;
 
-	fault_set(&f, FAULT_CONNECT, "the session has ended");
+	/* Whose daemon is started again goes on with another engine, and asks again. */
+	if (s->server->ends && s->server->config.door_return_us)
+		fault_set(&f, FAULT_REPEATABLE, "the engine ended before this was answered; it may be asked for again");
+	else
+		fault_set(&f, FAULT_CONNECT, "the session has ended");
 	while (s->held) {
 		struct transport_request *frame = s->held->frame;
 
