@@ -131,6 +131,10 @@ static void begin_discrete(void) {
 	begin_with("device.discrete=yes");
 }
 
+static void begin_with_spare(void) {
+	begin_with("engine.spare=1");
+}
+
 static void begin_by_nng(void) {
 	setenv("FUSION_TRANSPORT", "nng", 1);
 	begin_with("fusion.enabled=no");
@@ -544,6 +548,120 @@ START_TEST(a_refused_graph_is_refused_by_the_next_daemon_too) {
 }
 END_TEST
 
+/* ---- how long it takes ---- */
+
+enum { TAKEOVERS = 5 };
+
+static double now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int by_value(const void *a, const void *b) {
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void engine_word(const char *name, char *word, size_t size) {
+	char text[16384];
+	cJSON *json;
+
+	if (ctl("status --json", text, sizeof text))
+		text[0] = 0;
+	json = cJSON_Parse(text);
+	snprintf(word, size, "%s", json ? cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), name)) : "");
+	cJSON_Delete(json);
+}
+
+static void await_word(const char *name, const char *wanted) {
+	char word[64] = "";
+
+	for (int i = 0; i < START_TRIES && strcmp(word, wanted) != 0; i++) {
+		usleep(20000);
+		engine_word(name, word, sizeof word);
+	}
+	ck_assert_str_eq(word, wanted);
+}
+
+/* From the engine's death to the next result that a client has. No limit on it: other tests run beside this one. */
+static void measure_takeovers(bool spare) {
+	double ms[TAKEOVERS];
+	float expected[ELEMENTS], value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a);
+
+	read_all(b, expected);
+	for (int i = 0; i < TAKEOVERS; i++) {
+		fusion_array *c;
+		double start;
+
+		/* One that dies soon after it was started is started again after a pause. */
+		for (int k = 0; k < START_TRIES && engine_number("uptime_s") < 2.1; k++)
+			usleep(50000);
+		await_word("state", "ready");
+		if (spare)
+			await_word("spare", "ready");
+		ck_assert_int_eq(kill((pid_t)engine_number("pid"), SIGKILL), 0);
+		start = now_ms();
+		/* Until the client notices, what it asks for is told to be repeatable. */
+		for (int code = -1; code;) {
+			c = fusion_neg(a);
+			code = fusion_read(c, value, sizeof value);
+			ck_assert_msg(!code || lost_with_an_engine(code), "%s", fusion_error());
+			fusion_release(c);
+		}
+		ms[i] = now_ms() - start;
+		ck_assert_int_eq(memcmp(value, expected, sizeof value), 0);
+		must_be(b, expected);
+		/* What was lost is told once more. */
+		for (int k = 0; k < 2 && fusion_sync(context); k++)
+			;
+	}
+	qsort(ms, TAKEOVERS, sizeof *ms, by_value);
+	printf("note: from an engine's death to the next result, %s a spare: %.1f ms in the median of %d, best %.1f, worst %.1f\n", spare ? "with" : "without",
+		ms[TAKEOVERS / 2], TAKEOVERS, ms[0], ms[TAKEOVERS - 1]);
+	fusion_release(a);
+	fusion_release(b);
+}
+
+START_TEST(a_spare_takes_over) {
+	measure_takeovers(true);
+}
+END_TEST
+
+START_TEST(without_a_spare_another_engine_starts) {
+	measure_takeovers(false);
+}
+END_TEST
+
+/* A spare that dies by itself costs nobody anything, and the daemon's end takes it along. */
+START_TEST(a_spare_that_dies_is_nobodys_loss) {
+	float expected[ELEMENTS];
+	fusion_array *a = numbers(context, 1);
+	pid_t engine = (pid_t)engine_number("pid"), spare = 0;
+	char path[64];
+	FILE *f;
+
+	read_all(a, expected);
+	await_word("spare", "ready");
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", daemon_pid, daemon_pid);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	for (int pid; fscanf(f, "%d", &pid) == 1;)
+		if (pid != engine && !is_worker(pid))
+			spare = pid;
+	fclose(f);
+	ck_assert_int_gt(spare, 0);
+	ck_assert_int_eq(kill(spare, SIGKILL), 0);
+	await_word("spare", "gone");
+	must_be(a, expected);
+	ck_assert_int_eq((int)engine_number("ended"), 0);
+	fusion_release(a);
+}
+END_TEST
+
 /* ---- many at once ---- */
 
 enum { BUSY = 8, BUSY_KILLS = 8 };
@@ -568,7 +686,7 @@ int main(void) {
 	char remove[128];
 	int failed;
 	Suite *s = suite_create("recover");
-	TCase *ring = tcase_create("by the ring"), *discrete = tcase_create("discrete"), *nng = tcase_create("by nng"),
+	TCase *ring = tcase_create("by the ring"), *discrete = tcase_create("discrete"), *spare = tcase_create("spare"), *nng = tcase_create("by nng"),
 		*faulty = tcase_create("faults"), *hangs = tcase_create("hangs"),
 		*busy_clients = tcase_create("busy");
 
@@ -586,6 +704,12 @@ int main(void) {
 	tcase_add_checked_fixture(discrete, begin_discrete, end);
 	tcase_add_test(discrete, shared_arrays_and_tokens_outlive_the_engine);
 	suite_add_tcase(s, discrete);
+	tcase_set_timeout(spare, TEST_SECONDS);
+	tcase_add_checked_fixture(spare, begin_with_spare, end);
+	tcase_add_test(spare, a_spare_takes_over);
+	tcase_add_test(spare, a_spare_that_dies_is_nobodys_loss);
+	suite_add_tcase(s, spare);
+	tcase_add_test(ring, without_a_spare_another_engine_starts);
 	tcase_set_timeout(nng, TEST_SECONDS);
 	tcase_add_checked_fixture(nng, begin_by_nng, end);
 	tcase_add_test(nng, arrays_in_shared_memory_outlive_the_engine);

@@ -223,6 +223,24 @@ int child_start(
 	return 0;
 }
 
+int child_move(struct child *to, struct child *from) {
+	struct loop_source *source = NULL;
+	int r;
+
+	from->source = loop_remove(from->source);
+	r = loop_add(from->loop, from->control, EPOLLIN | (from->queue || from->refused ? EPOLLOUT : 0), on_control, to, &source);
+	if (r) {
+		child_kill(from, loop_now());
+		return r;
+	}
+	*to = *from;
+	to->source = source;
+	from->state = CHILD_NONE;
+	from->control = -1;
+	from->queue = NULL;
+	return 0;
+}
+
 /* ---- ending ---- */
 
 void child_stop(struct child *c, uint64_t limit_us) {

@@ -109,6 +109,8 @@ int child_count(const struct config *config, const struct config_source *source,
 void child_stop(struct child *c, uint64_t limit_us);
 /* Kills a child whose deadline has passed. */
 void child_tick(struct child *c, uint64_t now);
+/* `to` has no process: it becomes that of `from`, which has none then. 0 or -errno. */
+int child_move(struct child *to, struct child *from) FAULT_MUST_USE;
 /* At once. */
 void child_kill(struct child *c, uint64_t now);
 /* After SIGCHLD: true if it has ended; the reason is appended to `why`. The state is CHILD_NONE then. */

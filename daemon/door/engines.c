@@ -153,6 +153,7 @@ static int add_engine(struct supervisor *s, const char *name, uint64_t number, s
 	e->source = *s->source;
 	callbacks.user = e;
 	child_init(&e->child, &child_engine, s->loop, s->folder, e->number, &callbacks);
+	spare_init(e);
 	s->engine[s->engines++] = e;
 	open_catalogue(e);
 	return set_flags(e, name, number);
@@ -252,6 +253,7 @@ static void on_ready(void *user) {
 	give_catalogue(e);
 	blame_tell(e);
 	clients_resume(s);
+	spare_plan(e);
 	if (!all_were_ready(s))
 		return;
 	engines_text(s, &text);
@@ -266,8 +268,10 @@ static void on_ready(void *user) {
 static void start(struct engine *e) {
 	struct supervisor *s = e->supervisor;
 	struct fault f;
-	int r = child_start(&e->child, &s->config, &e->source, &f);
+	int r;
 
+	e->child.generation = e->generation++;
+	r = child_start(&e->child, &s->config, &e->source, &f);
 	e->restart_us = 0;
 	if (!e->down_us)
 		e->down_us = loop_now();
@@ -289,7 +293,7 @@ void engines_start(struct supervisor *s) {
 
 static bool all_ended(const struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++)
-		if (s->engine[i]->child.state != CHILD_NONE || workers_left(s->engine[i]))
+		if (s->engine[i]->child.state != CHILD_NONE || s->engine[i]->spare.state != CHILD_NONE || workers_left(s->engine[i]))
 			return false;
 	return true;
 }
@@ -310,6 +314,8 @@ void engines_stop(struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++) {
 		s->engine[i]->restart_us = 0;
 		child_stop(&s->engine[i]->child, s->config.engine_drain_us + s->config.engine_stop_us);
+		s->engine[i]->spare_us = 0;
+		child_stop(&s->engine[i]->spare, s->config.engine_stop_us);
 	}
 	engines_end(s);
 }
@@ -382,7 +388,12 @@ static void ended(struct engine *e, const char *why) {
 		supervisor_stop(s, EXIT_FAILURE);
 		return;
 	}
-	plan_restart(e, lived);
+	if (!spare_takes_over(e)) {
+		plan_restart(e, lived);
+		return;
+	}
+	on_ready(e);
+	spare_wants_again(e);
 }
 
 void engines_reap(struct supervisor *s) {
@@ -390,6 +401,7 @@ void engines_reap(struct supervisor *s) {
 		struct str why = { 0 };
 
 		workers_reap(s->engine[i]);
+		spare_reap(s->engine[i]);
 		if (child_reap(&s->engine[i]->child, &why))
 			ended(s->engine[i], str_text(&why));
 		str_free(&why);
@@ -453,6 +465,7 @@ uint64_t engines_tick(struct supervisor *s, uint64_t now) {
 
 		child_tick(&e->child, now);
 		due = loop_sooner(due, watch(e, now));
+		due = loop_sooner(due, spare_tick(e, now));
 		if (e->restart_us && now >= e->restart_us)
 			start(e);
 		due = loop_sooner(due, e->restart_us);
@@ -504,6 +517,8 @@ void engines_reload(struct supervisor *s) {
 	wire_put_uint(&w, CONTROL_RELOAD);
 	for (unsigned i = 0; i < s->engines; i++) {
 		r = child_queue(&s->engine[i]->child, &w, -1);
+		if (!r && s->engine[i]->spare.state == CHILD_READY)
+			r = child_queue(&s->engine[i]->spare, &w, -1);
 		if (r && r != -EPIPE)
 			log_error("engine %u was not told to reload: %s", i, strerror(-r));
 	}

@@ -29,6 +29,10 @@ enum {
 struct engine {
 	struct supervisor *supervisor;
 	struct child child;
+	struct child spare;                  /* that takes its place: spare.c; CHILD_NONE: there is none */
+	unsigned spare_wants[2];             /* workers that it asked for, by priority */
+	uint64_t spare_us;                   /* when to start one; 0: not planned */
+	unsigned generation;                 /* of the last process of either */
 	unsigned number;
 	struct config_source source;         /* the daemon's, and this device */
 	char flag[ENGINE_FLAGS][2 * CONFIG_TEXT];
@@ -86,7 +90,23 @@ void engines_status(const struct supervisor *s, struct str *text);
 int engines_choose(const struct supervisor *s, const char *wish, struct engine **enginep, struct fault *f)
 	FAULT_MUST_USE;
 
+/* ---- spare.c ---- */
+
+void spare_init(struct engine *e);
+/* One is to be there soon, where engine.spare says so. */
+void spare_plan(struct engine *e);
+uint64_t spare_tick(struct engine *e, uint64_t now);
+/* After SIGCHLD. */
+void spare_reap(struct engine *e);
+/* The engine's process is gone: its spare is in its place, READY; false where there is none. */
+bool spare_takes_over(struct engine *e);
+/* It serves, and gets the workers that it asked for before. */
+void spare_wants_again(struct engine *e);
+
 /* ---- workers.c ---- */
+
+/* Starts a process that compiles, and tells the engine of it, or why there is none. 0 or -errno. */
+int worker_start(struct engine *e, bool idle) FAULT_MUST_USE;
 
 /* The engine's WORKER_WANT: starts a process that compiles for it, and answers. 0, a fault of the packet, or -errno. */
 int workers_want(struct engine *e, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;

@@ -38,6 +38,7 @@ static void add_engine(cJSON *list, const struct engine *e, uint64_t now) {
 	cJSON_AddNumberToObject(engine, "generation", c->generation);
 	cJSON_AddNumberToObject(engine, "ended", e->ends);
 	cJSON_AddStringToObject(engine, "last_end", e->last_end);
+	cJSON_AddStringToObject(engine, "spare", state_words[e->spare.state]);
 	cJSON_AddNumberToObject(engine, "arrays_kept", (double)e->arrays_kept);
 	cJSON_AddNumberToObject(engine, "arrays_lost", (double)e->arrays_lost);
 	cJSON_AddNumberToObject(engine, "uptime_s", c->state == CHILD_NONE ? 0 : seconds(c->started_us, now));

@@ -79,13 +79,17 @@ static int answer(struct engine *e, bool idle, int error, const int fd[PACKET_PA
 }
 
 int workers_want(struct engine *e, struct wire_cursor *body, struct fault *f) {
-	pid_t *place = free_place(e);
-	int fd[PACKET_PAIR] = { -1, -1 };
 	uint64_t idle;
 	int r = wire_get_uint(body, "idle", 1, &idle, f);
 
-	if (r)
-		return r;
+	return r ? r : worker_start(e, idle);
+}
+
+int worker_start(struct engine *e, bool idle) {
+	pid_t *place = free_place(e);
+	int fd[PACKET_PAIR] = { -1, -1 };
+	int r;
+
 	r = place ? start(e, idle, place, fd) : -EAGAIN;
 	/* One that the engine cannot be told of ends by itself: its socket is closed. */
 	if (r)
