@@ -266,8 +266,7 @@ static void print_result(const struct bench *b) {
 }
 
 static void print_json(const struct bench *b) {
-	cJSON *json = cJSON_CreateObject();
-	char *text;
+	cJSON *json = control_json("fusionctl.bench/1");
 
 	cJSON_AddStringToObject(json, "pattern", pattern_name(b->pattern));
 	cJSON_AddNumberToObject(json, "size", (double)b->size);
@@ -277,11 +276,7 @@ static void print_json(const struct bench *b) {
 	cJSON_AddNumberToObject(json, "unfused_us", b->unfused_s * 1e6);
 	cJSON_AddNumberToObject(json, "fused_us", b->fused_s * 1e6);
 	cJSON_AddNumberToObject(json, "speedup", b->unfused_s / b->fused_s);
-	text = cJSON_PrintUnformatted(json);
-	if (text)
-		puts(text);
-	free(text);
-	cJSON_Delete(json);
+	control_print_json(json);
 }
 
 /* ---- the command ---- */

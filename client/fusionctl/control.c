@@ -26,8 +26,16 @@ void control_print_json(cJSON *json) {
 	cJSON_Delete(json);
 }
 
+void control_print_answer(const struct control *c, const char *text) {
+	printf("{\"schema\":\"fusionctl.%s/1\"", c->command);
+	if (*text != '{')
+		printf(",\"%s\":%s}\n", c->command, text);
+	else
+		printf("%s%s\n", text[1] == '}' ? "" : ",", text + 1);
+}
+
 static void print_json_error(const char *code, const char *sentence) {
-	cJSON *json = cJSON_CreateObject();
+	cJSON *json = control_json("fusionctl.error/1");
 	cJSON *error = cJSON_AddObjectToObject(json, "error");
 
 	cJSON_AddStringToObject(error, "code", code);
@@ -152,7 +160,7 @@ int control_show(const struct control *c, const char *text, void (*print)(const 
 	int r = control_parse(text, &json, f);
 
 	if (!r && c->json)
-		puts(text);
+		control_print_answer(c, text);
 	else if (!r)
 		print(json);
 	cJSON_Delete(json);

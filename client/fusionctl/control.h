@@ -34,6 +34,7 @@ enum {
 struct control {
 	const char *socket; /* NULL: as libfusion finds it */
 	const char *word[CONTROL_WORDS]; /* after the command; NULL where there are no more */
+	const char *command; /* its name */
 	bool json;
 	bool source, unfused; /* explain */
 	bool all;             /* run */
@@ -116,6 +117,8 @@ int control_explain(const struct control *c, unsigned what, char **textp, struct
 cJSON *control_json(const char *schema);
 /* One line of standard output; frees it. */
 void control_print_json(cJSON *json);
+/* The same of an answer of the daemon's: a list becomes a field with the command's name. */
+void control_print_answer(const struct control *c, const char *text);
 
 /* Where the daemon is asked: what was given, else $FUSION_SOCKET, else the system's socket. May be a URL. */
 const char *control_socket_path(const char *given);

@@ -307,6 +307,7 @@ int main(int argc, char **argv) {
 	argp_err_exit_status = FUSIONCTL_USAGE;
 	signal(SIGPIPE, SIG_IGN);
 	argp_parse(&argp, argc, argv, 0, NULL, &line);
+	line.control.command = commands[line.command].name;
 	code = commands[line.command].run(&line.control);
 	/* A reader that has seen enough, such as head(1), is no error. */
 	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {

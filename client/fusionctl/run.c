@@ -185,7 +185,7 @@ static int show(const struct control *c, const struct control_graph *g, struct f
 	if (!r && json) {
 		text = cJSON_PrintUnformatted(json);
 		if (text)
-			puts(text);
+			control_print_answer(c, text);
 		else
 			r = fault_set(f, FAULT_MEMORY, "no memory for the JSON of the outputs");
 		free(text);

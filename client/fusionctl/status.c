@@ -114,7 +114,7 @@ int status_command(const struct control *c) {
 		r = control_fail(c, r, &f);
 	} else {
 		if (c->json) {
-			puts(text);
+			control_print_answer(c, text);
 		} else {
 			print_daemon(json);
 			print_sessions(json);

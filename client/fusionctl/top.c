@@ -123,7 +123,7 @@ static int show(const struct control *c, fusion_context *context, struct last *l
 	int r = control_parse(text, &stats, f);
 
 	if (!r && c->json) {
-		puts(text);
+		control_print_answer(c, text);
 	} else if (!r) {
 		print_screen(stats, last);
 		print_clients(c);

@@ -164,7 +164,7 @@ int tune_command(const struct control *c) {
 		r = tune(c, c->word[i], list, &f);
 	text = !r && c->json && c->word[0] ? cJSON_PrintUnformatted(list) : NULL;
 	if (text)
-		puts(text);
+		control_print_answer(c, text);
 	free(text);
 	cJSON_Delete(list);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;

@@ -66,7 +66,7 @@ static void print_warmth(const struct control *c, const struct warmth *w, const 
 	double built = w->built - before->built, cached = w->cached - before->cached, failed = w->failed - before->failed;
 
 	if (c->json)
-		printf("{\"graphs\":%.0f,\"kernels\":%.0f,\"built\":%.0f,\"cached\":%.0f,\"failed\":%.0f}\n", w->graphs, w->kernels,
+		printf("{\"schema\":\"fusionctl.cache/1\",\"graphs\":%.0f,\"kernels\":%.0f,\"built\":%.0f,\"cached\":%.0f,\"failed\":%.0f}\n", w->graphs, w->kernels,
 			built, cached, failed);
 	else
 		printf("%.0f graphs of %.0f kernels: %.0f were built, %.0f had been built before, %.0f failed\n", w->graphs,

@@ -20,7 +20,7 @@ claim help_lists_the_commands 0 "explain FILE" "$ctl" --help
 claim version_is_told 0 "^fusionctl [0-9]" "$ctl" --version
 claim status_without_a_daemon_says_so 69 "no daemon answers at $root/door" "$ctl" status
 claim run_without_a_daemon_says_so 69 "no daemon answers" "$ctl" run "$root/good.fz"
-claim_json errors_are_json_too 'j["error"]["code"] == "CONNECT"' "$ctl" --json status
+claim_json errors_are_json_too 'j["schema"] == "fusionctl.error/1" and j["error"]["code"] == "CONNECT"' "$ctl" --json status
 
 "$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/cache" >"$root/log" 2>&1 &
 daemon=$!
@@ -59,6 +59,10 @@ claim config_gets_a_setting 0 "^no$" "$ctl" config get fusion.pattern.elementwis
 claim_json patterns_that_are_off_are_not_made 'j["kernel_count"] == 2 and
 	"elementwise_chain is switched off" in j["not_fused"][0]["reason"]' "$ctl" explain --json "$root/good.fz"
 claim config_sets_it_again 0 "" "$ctl" config set fusion.pattern.elementwise_chain on
+for command in status stats patterns operations config quarantine clients info kernels "top --once" "cache stat" "explain $root/good.fz" "run $root/good.fz"; do
+	# shellcheck disable=SC2086
+	claim_json "schema_of_${command%% *}" 'list(j)[0] == "schema" and j["schema"] == "fusionctl.'"${command%% *}"'/1"' "$ctl" $command --json
+done
 claim_json config_is_json 'j["fusion.pattern.elementwise_chain"] == "yes" and j["fusion.enabled"] == "yes"' "$ctl" config --json
 claim config_refuses_what_does_not_exist 65 "there is no setting fusion.patern.linear" "$ctl" config set fusion.patern.linear off
 claim config_refuses_what_needs_a_start 65 "engine.plans cannot be changed this way" "$ctl" config set engine.plans 3
@@ -88,7 +92,7 @@ claim_json explain_tells_why_launches_wait 'j["kernels"][0]["waits_because"] in 
 	"$ctl" explain --json "$root/scan.fz"
 claim explain_tells_it_in_words 0 "launches wait until it is built: [a-z]" "$ctl" explain "$root/scan.fz"
 printf 'x = input f32[4] ramp\ny = mul x 3\nz = sin y\noutput z\n' >"$root/warm.fz"
-claim_json cache_warm_builds_what_a_graph_needs 'j == {"graphs": 1, "kernels": 1, "built": 1, "cached": 0, "failed": 0}' \
+claim_json cache_warm_builds_what_a_graph_needs 'j == {"schema": "fusionctl.cache/1", "graphs": 1, "kernels": 1, "built": 1, "cached": 0, "failed": 0}' \
 	"$ctl" cache warm --json "$root/warm.fz"
 claim_json cache_warm_builds_nothing_twice 'j["built"] == 0' "$ctl" cache warm --json "$root/warm.fz"
 claim_json cache_stat_counts 'j["folder"] == "'"$root/cache"'" and j["notes"]["count"] >= 2' "$ctl" cache stat --json
