@@ -5,6 +5,8 @@
  * Nothing is fused where that is not the point: a handful of kernels serves all of it.
  */
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "client/context.h"
 #include "tests/busy.h"
@@ -135,9 +137,12 @@ static void begin_with_spare(void) {
 	begin_with("engine.spare=1");
 }
 
+/* The limit of an engine that hangs is what a client waits for whose connection breaks. */
 static void begin_by_nng(void) {
 	setenv("FUSION_TRANSPORT", "nng", 1);
+	setenv("FUSIOND_ENGINE_HANG_US", "15s", 1);
 	begin_with("fusion.enabled=no");
+	unsetenv("FUSIOND_ENGINE_HANG_US");
 	unsetenv("FUSION_TRANSPORT");
 }
 
@@ -378,6 +383,46 @@ START_TEST(a_shared_array_that_is_being_written_stays_so) {
 	fusion_release(a);
 	fusion_release(theirs);
 	fusion_close(other);
+}
+END_TEST
+
+/* ---- a connection that breaks, under an engine that is well ---- */
+
+/* Those of this process to the engine's socket; how many. */
+static int break_connections(void) {
+	int broken = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		struct sockaddr_un peer = { .sun_family = AF_UNSPEC };
+		socklen_t size = sizeof peer;
+
+		if (getpeername(fd, (struct sockaddr *)&peer, &size) || peer.sun_family != AF_UNIX || !strstr(peer.sun_path, "/engine-"))
+			continue;
+		broken += !shutdown(fd, SHUT_RDWR);
+	}
+	return broken;
+}
+
+START_TEST(a_client_whose_connection_breaks_is_told_so) {
+	fusion_context *other;
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a);
+	float value[ELEMENTS];
+
+	read_all(b, value);
+	ck_assert_int_gt(break_connections(), 0);
+	ck_assert_int_eq(fusion_read(b, value, sizeof value), FUSION_E_LOST);
+	ck_assert_msg(strstr(fusion_error(), "connection to the engine broke") != NULL, "%s", fusion_error());
+	/* Nobody else is concerned. */
+	other = open_context();
+	fusion_release(b);
+	fusion_release(a);
+	a = numbers(other, 1);
+	b = fusion_neg(a);
+	read_all(b, value);
+	fusion_release(b);
+	fusion_release(a);
+	fusion_close(other);
+	ck_assert_int_eq((int)engine_number("ended"), 0);
 }
 END_TEST
 
@@ -714,6 +759,7 @@ int main(void) {
 	tcase_add_checked_fixture(nng, begin_by_nng, end);
 	tcase_add_test(nng, arrays_in_shared_memory_outlive_the_engine);
 	tcase_add_test(nng, what_was_not_begun_may_be_asked_for_again);
+	tcase_add_test(nng, a_client_whose_connection_breaks_is_told_so);
 	suite_add_tcase(s, nng);
 	tcase_set_timeout(faulty, TEST_SECONDS);
 	tcase_add_checked_fixture(faulty, begin_with_faults, end);

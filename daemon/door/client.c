@@ -25,6 +25,11 @@
 #include "protocol/shm.h"
 #include "daemon/base/version.h"
 
+enum {
+	/* A client that says RESUME, and whose engine is well, is told so after this. */
+	RESUME_WELL_US = 10 * 1000 * 1000,
+};
+
 /* ---- telling the engine about a session ---- */
 
 void client_tell_begin(const struct client *c, struct wire_writer *w, enum message_control message, uint32_t fields) {
@@ -110,6 +115,8 @@ void clients_drift(struct supervisor *s, struct engine *e) {
 			continue;
 		}
 		c->attachment = CLIENT_ADRIFT;
+		if (!c->away)
+			c->deadline_us = 0;
 		client_ring_end(&c->ring);
 		client_ring_drop(&c->ring);
 	}
@@ -462,7 +469,37 @@ static int answer_resume(struct client *c, const struct greeting *g) {
 	return r;
 }
 
-/* A client may know of its engine's end before we do: so one that is attached waits, too. */
+/* How long a client may wait for an engine that has not ended: longer than one that hangs goes unasked. */
+static uint64_t patience(const struct client *c) {
+	uint64_t asked = c->supervisor->config.engine_hang_us / 2;
+
+	return asked > RESUME_WELL_US ? asked : RESUME_WELL_US;
+}
+
+static void wait_until(struct client *c, uint64_t deadline) {
+	c->deadline_us = deadline;
+	if (deadline < c->supervisor->silent_us)
+		c->supervisor->silent_us = deadline;
+}
+
+/* Its connection to an engine that is well has broken. What the engine has of it cannot be told apart from what it has not, so the session ends. */
+static void refuse_waiting(struct client *c) {
+	struct fault f;
+
+	if (!engine_answers(c->engine)) {
+		wait_until(c, loop_now() + RESUME_WELL_US);
+		return;
+	}
+	fault_set(&f, FAULT_LOST, "the connection to the engine broke, though the engine is well; the session has ended, and its arrays are lost");
+	if (answer_fault(c, &f))
+		log_debug("session %" PRIu64 " was not told of its end", c->session);
+	client_close(c);
+}
+
+/*
+ * A client may know of its engine's end before we do: so one that is attached waits, too; not for ever, since what it knows may be the
+ * end of its connection alone.
+ */
 static int on_resume(struct client *c, struct wire_cursor *body, struct fault *f) {
 	struct greeting g = { .asks = 0 };
 	int r = need_session(c, f);
@@ -477,6 +514,8 @@ static int on_resume(struct client *c, struct wire_cursor *body, struct fault *f
 		return answer_resume(c, &g);
 	if (c->attachment == CLIENT_ADRIFT && c->engine->child.state == CHILD_READY)
 		return attach(c, &g, f);
+	if (c->attachment == CLIENT_ATTACHED)
+		wait_until(c, loop_now() + patience(c));
 	return -EAGAIN;
 }
 
@@ -929,7 +968,7 @@ static int check_connections(const struct supervisor *s, struct fault *f) {
 /* Of a user, or of all where it is NULL: the oldest connection that has not said anything. False where there is none. */
 static bool close_silent(struct supervisor *s, const struct user *of) {
 	for (struct client *c = s->clients; c; c = c->next) {
-		if (!c->deadline_us || c->away || (of && c->user != of))
+		if (!c->deadline_us || c->hello || (of && c->user != of))
 			continue;
 		client_close(c);
 		return true;
@@ -1035,7 +1074,9 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now) {
 		return s->silent_us;
 	for (struct client *c = s->clients; c; c = next) {
 		next = c->next;
-		if (c->deadline_us && now >= c->deadline_us)
+		if (c->deadline_us && now >= c->deadline_us && c->hello && !c->away)
+			refuse_waiting(c);
+		else if (c->deadline_us && now >= c->deadline_us)
 			client_close(c);
 		else if (c->deadline_us && c->deadline_us < due)
 			due = c->deadline_us;

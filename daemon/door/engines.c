@@ -438,6 +438,10 @@ static void ping(struct engine *e, uint64_t now) {
 		e->ping--;
 }
 
+bool engine_answers(const struct engine *e) {
+	return e->child.state == CHILD_READY && !e->child.killed_us && (!e->catalogue || atomic_load(&e->catalogue->header->pong) == e->ping);
+}
+
 /* When to look again; UINT64_MAX: there is nothing to look at. */
 static uint64_t watch(struct engine *e, uint64_t now) {
 	const struct config *c = &e->supervisor->config;

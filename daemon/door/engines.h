@@ -78,6 +78,8 @@ void engines_reload(struct supervisor *s);
  * a start? One that is to end counts as well until then, too: a driver may keep a killed process for ever.
  */
 bool engines_well(const struct supervisor *s, uint64_t now);
+/* Does it serve, and has it answered what it was asked last? */
+bool engine_answers(const struct engine *e);
 /* All devices in a sentence. */
 void engines_text(const struct supervisor *s, struct str *text);
 /* The same with the state of those that are not ready. */
