@@ -83,9 +83,12 @@ typedef i8v m8v;
 typedef i16v m16v;
 typedef i32v m32v;
 typedef i64v m64v;
-/* True where a lane of the mask is set; drivers may ask the lanes of any() one by one. */
+/*
+ * True where a lane of the mask is set; drivers may ask the lanes of any() one by one. An interpreter of the compiler's
+ * intermediate code may know any() alone (tests/oclgrind.sh).
+ */
 #define ANY(mask) any(mask)
-#ifdef __has_builtin
+#if defined(__has_builtin) && !defined(WITHOUT_LANE_REDUCTIONS)
 #if __has_builtin(__builtin_reduce_or)
 #undef ANY
 #define ANY(mask) (__builtin_reduce_or(mask) != 0)

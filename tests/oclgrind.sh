@@ -25,10 +25,10 @@ trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 mkfifo "$folder/pipe"
 
-# Without optimisation: Oclgrind lacks intrinsics that optimised code calls. The engine's threads take turns.
+# Without optimisation and reductions over lanes: Oclgrind lacks the intrinsics that they call. The engine's threads take turns.
 under_oclgrind() {
 	env OCLGRIND_DATA_RACES=1 OCLGRIND_LOG="$folder/pipe" OCLGRIND_GLOBAL_MEM_SIZE="$memory" OCLGRIND_NUM_THREADS=1 \
-		OCLGRIND_BUILD_OPTIONS=-cl-opt-disable LD_PRELOAD="$PWD/$build/tests/serial.so:$runtime" "$@"
+		OCLGRIND_BUILD_OPTIONS="-cl-opt-disable -DWITHOUT_LANE_REDUCTIONS" LD_PRELOAD="$PWD/$build/tests/serial.so:$runtime" "$@"
 }
 
 # A broken kernel must be found, or this script proves nothing.
