@@ -1,11 +1,13 @@
 /*
- * One connection of the door, and the session that it may hold. See client.c.
+ * One connection of the door, and the session that it may hold. client.c has connections and their packets, session.c begins
+ * sessions, requests.c answers what clients ask, wishes.c does what engines want for them.
  */
 #pragma once
 
 #include <uthash.h>
 
 #include "protocol/message.h"
+#include "protocol/shm.h"
 #include "daemon/door/supervisor.h"
 
 enum {
@@ -80,8 +82,35 @@ struct client {
 void client_close(struct client *c);
 /* Its packets are read from now on. 0 or -errno. */
 int client_listen(struct client *c) FAULT_MUST_USE;
-/* The answer to a request that has none: 0 or -errno. */
+/* Reads on, where the packet that waited for the engine can be answered now. */
+void client_go_on(struct client *c);
+
+/* An answer, with a descriptor or -1, or with two: 0 or -errno, where the client must go. */
+int client_answer(struct client *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;
+int client_answer_pair(struct client *c, const struct wire_writer *w, const int fd[PACKET_PAIR]) FAULT_MUST_USE;
+int client_answer_fault(struct client *c, const struct fault *f) FAULT_MUST_USE;
+/* The answer to a request that has none. */
 int client_answer_nothing(struct client *c, uint32_t id) FAULT_MUST_USE;
+
+/*
+ * Answers a packet whose message is read: 0, a fault to be told, -EAGAIN where it must wait for the engine, or another -errno
+ * where the client must go.
+ */
+typedef int client_packet(struct client *c, struct wire_cursor *body, struct fault *f);
+
+/* ---- session.c ---- */
+
+client_packet client_hello, client_resume;
+/* It said RESUME, its engine is well, and it has waited: it is told, or waits on. */
+void client_refuse_waiting(struct client *c);
+void client_session_end(struct client *c);
+/* 0, or the fault that HELLO comes first. */
+int client_need_session(const struct client *c, struct fault *f) FAULT_MUST_USE;
+
+/* ---- requests.c ---- */
+
+client_packet client_asks_arena, client_asks_for_arena, client_asks_status, client_asks_kill, client_asks_origins,
+	client_asks_quarantine;
 
 /* ---- sessions of a daemon before this one: away.c ---- */
 
@@ -90,12 +119,14 @@ int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, s
 /* Its number, secret and name are known. */
 void client_again_enter(struct client *c);
 /* RETURN: the connection becomes that of a session that is away. */
-int client_return(struct client *c, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+client_packet client_return;
 
 /* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool client_governs(const struct client *c);
 /* The beginning of a control packet about the session, with so many fields to follow. */
 void client_tell_begin(const struct client *c, struct wire_writer *w, enum message_control message, uint32_t fields);
+/* Queues it: 0 or -errno. */
+int client_tell_end(struct client *c, struct wire_writer *w) FAULT_MUST_USE;
 
 /* ---- the ring of a session: ring.c ---- */
 

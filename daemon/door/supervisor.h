@@ -81,7 +81,7 @@ void door_accept(struct supervisor *s);
 /* Accepts no more, and removes what door_open() made. */
 void door_close(struct supervisor *s);
 
-/* ---- connections: client.c ---- */
+/* ---- connections: client.c; what engines say of their sessions: wishes.c ---- */
 
 /* Takes over fd. Charges the user, and says why where the limits refuse. */
 void client_accept(struct supervisor *s, int fd);

@@ -1,0 +1,171 @@
+/*
+ * What a client asks of the door: arenas, the status, and what administrators may.
+ */
+#include "client.h"
+#include "blame.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "protocol/shm.h"
+
+/* ---- arenas and status ---- */
+
+/* With the rights that the session has. */
+static int answer_arena(struct client *c, uint32_t id, const struct client_arena *a) {
+	struct wire_writer w;
+	int reader = -1, r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, id);
+	wire_put_uint(&w, a->id);
+	wire_put_uint(&w, a->bytes);
+	if (!a->writable)
+		reader = shm_reader(a->fd);
+	r = !a->writable && reader < 0 ? reader : client_answer(c, &w, a->writable ? a->fd : reader);
+	if (reader >= 0)
+		close(reader);
+	wire_writer_free(&w);
+	return r;
+}
+
+int client_asks_arena(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a = NULL;
+	uint64_t bytes;
+	int r = client_need_session(c, f);
+
+	if (!r)
+		r = wire_get_uint(body, "bytes", UINT64_MAX, &bytes, f);
+	if (!r)
+		r = wire_get_end(body, "ARENA_NEW", f);
+	if (!r)
+		r = client_arena_new(c, bytes, ARENA_OF_CLIENT, &a, f);
+	return r ? r : answer_arena(c, DOOR_ARENA_NEW, a);
+}
+
+int client_asks_for_arena(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client_arena *a;
+	uint64_t id;
+	int r = client_need_session(c, f);
+
+	if (!r)
+		r = wire_get_uint(body, "arena", UINT32_MAX, &id, f);
+	if (!r)
+		r = wire_get_end(body, "ARENA_GET", f);
+	if (r)
+		return r;
+	a = client_arena_find(c, id);
+	if (!a)
+		return fault_set(f, FAULT_HANDLE, "the session has no arena %" PRIu64, id);
+	return answer_arena(c, DOOR_ARENA_GET, a);
+}
+
+int client_asks_status(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	char *json;
+	int r = wire_get_end(body, "STATUS", f);
+
+	if (r)
+		return r;
+	json = status_json(c->supervisor, c);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_STATUS);
+	wire_put_text(&w, json);
+	r = client_answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
+
+/* ---- administration ---- */
+
+bool client_governs(const struct client *c) {
+	return !*c->peer && (c->uid == 0 || c->uid == geteuid() || c->admin);
+}
+
+static int need_rights(const struct client *c, const char *what, struct fault *f) {
+	if (client_governs(c))
+		return 0;
+	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s",
+		*c->supervisor->config.door_admins ? c->supervisor->config.door_admins : "(none)", what);
+}
+
+int client_asks_kill(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct client *other = NULL;
+	uint64_t session;
+	int r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
+
+	if (!r)
+		r = wire_get_end(body, "KILL", f);
+	if (!r)
+		r = need_rights(c, "end a client", f);
+	if (r)
+		return r;
+	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
+	if (!other)
+		return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64, session);
+	log_about(LOG_LEVEL_NOTICE, &(struct log_subject){ .session = session, .uid = other->uid, .pid = other->pid },
+		"session %" PRIu64 " of user %ju, process %jd, is ended by user %ju, process %jd", session,
+		(uintmax_t)other->uid, (intmax_t)other->pid, (uintmax_t)c->uid, (intmax_t)c->pid);
+	if (other == c)
+		c->closing = true;
+	else
+		client_close(other);
+	return client_answer_nothing(c, DOOR_KILL);
+}
+
+int client_asks_quarantine(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	uint64_t clears = 0;
+	char *json;
+	int r = body->left ? wire_get_uint(body, "clear", 1, &clears, f) : 0;
+
+	if (!r)
+		r = wire_get_end(body, "QUARANTINE", f);
+	if (!r)
+		r = need_rights(c, "look at the quarantine", f);
+	if (r)
+		return r;
+	if (clears)
+		blame_clear(c->supervisor);
+	json = blame_json(c->supervisor);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_QUARANTINE);
+	wire_put_text(&w, json);
+	r = client_answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
+
+int client_asks_origins(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct wire_writer w;
+	char *json;
+	int r = wire_get_end(body, "ORIGINS", f);
+
+	if (!r)
+		r = need_rights(c, "see all settings", f);
+	if (r)
+		return r;
+	json = admin_origins_json(c->supervisor);
+	if (!json)
+		return -ENOMEM;
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, DOOR_ORIGINS);
+	wire_put_text(&w, json);
+	r = client_answer(c, &w, -1);
+	wire_writer_free(&w);
+	cJSON_free(json);
+	return r;
+}
