@@ -3,7 +3,7 @@
 #   make            build into build/
 #   make deps       install what is missing (says what)
 #   make demo       the main job on a private daemon
-#   make check      all tests, of slow cases a slice by the commit (SLICE=1/8, SLICE=all); the last line counts
+#   make check      all tests, of slow cases a slice by the commit (SLICE=1/16, SLICE=all); the last line counts
 #   make check-long all slow cases, and 10,000 random graphs (GRAPHS=, SEED=, STRATEGY=cpu|gpu), half an hour
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
 #   make check-faults engines that end at each stage of their work, in each way, under busy clients

@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 build=$1
 shift
 wanted=" $* "
-parallel=${CHECK_JOBS:-$(nproc)}
+# One more than processors: tests of processes that end, stop and start again wait for the most of their time.
+parallel=${CHECK_JOBS:-$(($(nproc) + 1))}
 # A job that hangs is a failure, not a wait: the slowest takes two minutes on a machine of its own.
 limit=${CHECK_LIMIT:-1500}
 # The same for a case that sets no limit of its own: libcheck's four seconds are little where all processors are busy.
@@ -37,9 +38,9 @@ export FUSION_CACHES="$logs/caches" FUSION_DRIVER_CACHE="$kernels" POCL_CACHE_DI
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
-# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/8 is one, all the whole.
+# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/16 is one, all the whole.
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-slice=${SLICE:-$((0x$commit % 8))/8}
+slice=${SLICE:-$((0x$commit % 16))/16}
 case $slice in
 all) unset FUSION_SLICE ;;
 *) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;
