@@ -235,9 +235,10 @@ bool stream_ordered(const struct request *q) {
 	return kinds[q->kind].ordered;
 }
 
-/* A shortage may pass, or others stop writing a shared array: it can be asked for again. */
+/* A shortage may pass, others stop writing a shared array, or another engine come: it can be asked for again. */
 static bool fault_passes(const struct value *v, const struct fault *f) {
-	return f->code == FAULT_MEMORY || f->code == FAULT_LIMIT || (v->shared && f->code == FAULT_STATE);
+	return f->code == FAULT_MEMORY || f->code == FAULT_LIMIT || f->code == FAULT_REPEATABLE ||
+	       (v->shared && f->code == FAULT_STATE);
 }
 
 static void value_refused(struct fusion_context *c, struct request *q, struct fault *f) {
