@@ -437,8 +437,9 @@ FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsign
  *   CLIENTS  the sessions of the engine that serves this one: {"clients": [...]}
  *   KERNELS  the programs of that engine, with their text where first is 1: for administrators alone
  *   EVENTS   what happened from event `first` on (UINT64_MAX: from now on), of session `second`, 0: of all; see fusion-protocol(7)
+ *   TIMELINE the same with when kernels ran on the device, which costs each launch some time
  */
-enum fusion_inspection { FUSION_INSPECT_CLIENTS, FUSION_INSPECT_KERNELS, FUSION_INSPECT_EVENTS };
+enum fusion_inspection { FUSION_INSPECT_CLIENTS, FUSION_INSPECT_KERNELS, FUSION_INSPECT_EVENTS, FUSION_INSPECT_TIMELINE };
 FUSION_API char *fusion_inspect(fusion_context *context, enum fusion_inspection what, uint64_t first, uint64_t second);
 /* JSON, to be freed by the caller: the operations that the daemon's administrator defined: name, operands, whether
  * they are ready, or refused and why. */

@@ -64,15 +64,16 @@ char *fusion_inspect(fusion_context *context, enum fusion_inspection what, uint6
 		[FUSION_INSPECT_CLIENTS] = { REQUEST_CLIENTS, 0 },
 		[FUSION_INSPECT_KERNELS] = { REQUEST_KERNELS, 1 },
 		[FUSION_INSPECT_EVENTS] = { REQUEST_EVENTS, 2 },
+		[FUSION_INSPECT_TIMELINE] = { REQUEST_EVENTS, 3 },
 	};
 
 	struct fault f;
 
-	if (what > FUSION_INSPECT_EVENTS) {
+	if (what > FUSION_INSPECT_TIMELINE) {
 		error_report(fault_set(&f, FAULT_ARGUMENT, "inspect: there is no question %u", (unsigned)what), &f);
 		return NULL;
 	}
-	return ask(context, "inspect", questions[what].kind, questions[what].numbers, (uint64_t[]){ first, second });
+	return ask(context, "inspect", questions[what].kind, questions[what].numbers, (uint64_t[]){ first, second, 1 });
 }
 
 char *fusion_operations(fusion_context *context) {

@@ -30,10 +30,12 @@ static const struct {
 	{ "launch", { "tasks", "operations" } },
 	{ "run", { "operations", "kernels" } },
 	{ "copy", { "bytes", NULL } },
+	{ "device", { "tasks", "operations" } },
 };
 
 enum {
 	KINDS = sizeof kinds / sizeof *kinds,
+	KIND_DEVICE = KINDS - 1,
 };
 
 static int kind_of(const char *kind, size_t length) {
@@ -163,7 +165,8 @@ static int ask(struct follow *w, struct engine *e, struct fault *f) {
 
 	while (!r && more) {
 		uint64_t from = e->next < 0 ? UINT64_MAX : (uint64_t)e->next;
-		char *text = fusion_inspect(e->context, FUSION_INSPECT_EVENTS, from, w->control->session), *at = text;
+		enum fusion_inspection what = w->wanted & 1U << KIND_DEVICE ? FUSION_INSPECT_TIMELINE : FUSION_INSPECT_EVENTS;
+		char *text = fusion_inspect(e->context, what, from, w->control->session), *at = text;
 		struct event event = { .engine = e->number };
 		unsigned count = 0;
 
@@ -219,13 +222,13 @@ static int read_kinds(struct follow *w, struct fault *f) {
 	const char *text = w->control->kind;
 
 	if (!text)
-		w->wanted = (1U << KINDS) - 1;
+		w->wanted = (1U << KINDS) - 1 - (w->to->device ? 0 : 1U << KIND_DEVICE);
 	while (text && *text) {
 		size_t length = strcspn(text, ",");
 		int kind = kind_of(text, length);
 
 		if (kind < 0)
-			return fault_set(f, FAULT_ARGUMENT, "there is no kind of events '%.*s': request, window, plan, build, launch, run, copy",
+			return fault_set(f, FAULT_ARGUMENT, "there is no kind of events '%.*s': request, window, plan, build, launch, run, copy, device",
 				(int)length, text);
 		w->wanted |= 1U << kind;
 		text += length + (text[length] == ',');

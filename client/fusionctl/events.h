@@ -7,7 +7,7 @@
 
 struct event {
 	unsigned engine;
-	const char *kind;            /* "request", "window", "plan", "build", "launch", "run", "copy" */
+	const char *kind;            /* "request", "window", "plan", "build", "launch", "run", "copy", "device" */
 	const char *text;
 	double session;              /* 0: nobody's */
 	double begin_ns, end_ns;     /* of the monotonic clock of the daemon's machine */
@@ -26,6 +26,7 @@ struct events_callbacks {
 	/* After each round. NULL: nobody asks. */
 	void (*round)(void *user);
 	void *user;
+	bool device;                 /* events of the kind device are wanted where no kind was named; they cost a launch some time */
 };
 
 /*

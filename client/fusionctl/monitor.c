@@ -83,7 +83,7 @@ static void on_round(void *user) {
 
 int monitor_command(const struct control *c) {
 	struct monitor m = { .control = c };
-	const struct events_callbacks to = { on_event, on_lost, on_round, &m };
+	const struct events_callbacks to = { on_event, on_lost, on_round, &m, false };
 	struct fault f;
 	int r;
 

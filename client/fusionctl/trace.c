@@ -2,8 +2,9 @@
  * fusionctl trace record: a timeline in the format of Chrome's trace events, an object with `traceEvents`, which Perfetto and the
  * tracing page of browsers open.
  *
- * A client is a process of it, whose tracks are its requests, plans and launches, which the engine does one after the other; what
- * overlaps - windows, and graphs on the device - are asynchronous events. Builds and copies are the engine's.
+ * A client is a process of it, whose tracks are its requests, plans and launches, which the engine does one after the other, and
+ * what the device then does, in the same order; what overlaps - windows, and graphs until they have passed - are asynchronous events. Builds
+ * and copies are the engine's.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -68,6 +69,7 @@ static const struct track {
 	{ "run", 5, true },
 	{ "build", 6, true },
 	{ "copy", 7, false },
+	{ "device", 8, false },
 };
 
 static const struct track *track_of(const char *kind) {
@@ -101,6 +103,10 @@ static void note_process(struct recording *t, double process) {
 			put_name(t, process, "thread_name", tracks[i].number, tracks[i].kind);
 }
 
+static bool names_kernel(const struct event *e) {
+	return !strcmp(e->kind, "launch") || !strcmp(e->kind, "device");
+}
+
 static void add_arguments(cJSON *json, const struct event *e) {
 	cJSON *arguments = cJSON_AddObjectToObject(json, "args");
 
@@ -108,13 +114,13 @@ static void add_arguments(cJSON *json, const struct event *e) {
 		if (event_number(e->kind, i))
 			cJSON_AddNumberToObject(arguments, event_number(e->kind, i), e->number[i]);
 	if (*e->text)
-		cJSON_AddStringToObject(arguments, !strcmp(e->kind, "launch") ? "kernel" : "how", e->text);
+		cJSON_AddStringToObject(arguments, names_kernel(e) ? "kernel" : "how", e->text);
 }
 
 static const char *event_name(const struct event *e) {
 	if (!strcmp(e->kind, "request"))
 		return event_message(e->number[0]);
-	return !strcmp(e->kind, "launch") && *e->text ? e->text : e->kind;
+	return names_kernel(e) && *e->text ? e->text : e->kind;
 }
 
 static void on_event(void *user, const struct event *e) {
@@ -172,7 +178,7 @@ static void put_names(struct recording *t) {
 }
 
 static int write_trace(struct recording *t, struct fault *f) {
-	const struct events_callbacks to = { on_event, on_lost, NULL, t };
+	const struct events_callbacks to = { on_event, on_lost, NULL, t, true };
 	int r;
 
 	fprintf(t->out, "{\"schema\":\"" TRACE_SCHEMA "\",\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");

@@ -71,7 +71,8 @@ const struct trace_event *trace_at(uint64_t i) {
 
 const char *trace_kind_name(enum trace_kind kind) {
 	static const char *const names[] = { [TRACE_REQUEST] = "request", [TRACE_WINDOW] = "window", [TRACE_PLAN] = "plan",
-		[TRACE_BUILD] = "build", [TRACE_LAUNCH] = "launch", [TRACE_RUN] = "run", [TRACE_COPY] = "copy" };
+		[TRACE_BUILD] = "build", [TRACE_LAUNCH] = "launch", [TRACE_RUN] = "run", [TRACE_COPY] = "copy",
+		[TRACE_DEVICE] = "device" };
 
 	return names[kind];
 }

@@ -19,6 +19,7 @@ enum trace_kind {
 	TRACE_LAUNCH,                /* a kernel was handed to the driver; tasks, operations; text: these */
 	TRACE_RUN,                   /* a graph from its submission until it had passed; operations, kernels */
 	TRACE_COPY,                  /* memory was copied; bytes; text: the direction */
+	TRACE_DEVICE,                /* a launch, while the device was at it; tasks, operations; text: what kernel, and these */
 	TRACE_KINDS,
 };
 

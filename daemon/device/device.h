@@ -189,8 +189,11 @@ int device_timed(struct device *d, bool timed) FAULT_MUST_USE;
  */
 struct stamp;
 struct stamp *device_stamp(struct device *d);
-/* Nanoseconds of the device's clock. 0 or -EIO. */
-int stamp_read(const struct stamp *s, double *startp, double *endp) FAULT_MUST_USE;
+/* Nanoseconds of the device's clock, which begins wherever it likes. 0, or -EIO: it has not completed, or the driver does not tell. */
+struct stamp_times {
+	uint64_t queued, start, end;
+};
+int stamp_read(const struct stamp *s, struct stamp_times *to) FAULT_MUST_USE;
 struct stamp *stamp_free(struct stamp *s);         /* returns NULL */
 
 /*

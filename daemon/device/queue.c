@@ -403,13 +403,14 @@ struct stamp *device_stamp(struct device *d) {
 	return (struct stamp *)event;
 }
 
-int stamp_read(const struct stamp *s, double *startp, double *endp) {
-	cl_ulong start, end;
+int stamp_read(const struct stamp *s, struct stamp_times *to) {
+	cl_event event = (cl_event)(uintptr_t)s;
+	cl_ulong queued, start, end;
 
-	if (event_times((cl_event)(uintptr_t)s, &start, &end))
+	if (event_times(event, &start, &end) || end < start ||
+		clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof queued, &queued, NULL))
 		return -EIO;
-	*startp = (double)start;
-	*endp = (double)end;
+	*to = (struct stamp_times){ queued, start, end };
 	return 0;
 }
 

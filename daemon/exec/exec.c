@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/loop.h"
 
 enum {
@@ -206,6 +207,8 @@ struct exec *exec_free(struct exec *x) {
 	packed_forget_all(x);
 	scratch_trim(x, true);
 	schedule_free(x);
+	if (exec_time_launches(x, false))
+		log_error("the device's queue for launches that are timed cannot be left");
 	free(x);
 	return NULL;
 }

@@ -192,6 +192,14 @@ int lane_fence(struct lane *l, void (*done)(void *user), void *user) FAULT_MUST_
 int buffer_publish(struct lane *l, struct buffer *b, void (*done)(void *user, const struct fault *f), void *user)
 	FAULT_MUST_USE;
 
+/*
+ * Whether events tell when launches were on the device (TRACE_DEVICE), which costs some drivers as much as a launch. -ENOMEM, or -EIO where
+ * the driver keeps no times; off: 0.
+ */
+int exec_time_launches(struct exec *x, bool on) FAULT_MUST_USE;
+/* Tells of those that have ended. */
+void exec_tell_launches(struct exec *x);
+
 struct exec_counters {
 	uint64_t runs, steps, kernels_split, scratch_bytes, scratch_peak;
 	uint64_t shared_launches, shared_runs;           /* runs of several lanes launched together */

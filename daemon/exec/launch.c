@@ -109,19 +109,39 @@ static struct slice next_slice(const struct exec *x, const struct run *r, uint32
 
 /* ---- a launch ---- */
 
-/* Of runs that go together, the launch is the first one's. */
-static void trace_launch(const struct run *r, uint32_t end, uint32_t tasks, uint64_t begin_ns) {
-	struct trace_event *e = trace_add(TRACE_LAUNCH, &r->source, begin_ns, loop_now_ns());
+static void trace_launch_of(const struct run *r, uint32_t tasks, uint64_t begin_ns, uint64_t end_ns) {
+	struct trace_event *e = trace_add(TRACE_LAUNCH, &r->source, begin_ns, end_ns);
 	bool room = true;
 
 	e->number[0] = tasks;
-	for (uint32_t i = r->step; i < end; i++) {
+	for (uint32_t i = r->step; i < launch_end(r); i++) {
 		const struct plan_step *s = &r->plan->step[i];
 
 		e->number[1] += s->ops;
 		for (uint32_t k = 0; room && k < s->ops; k++)
 			room = trace_word(e, op_info(r->plan->node[s->op[k]].op)->name);
 	}
+}
+
+static bool source_told(struct run *const *crew, uint32_t k) {
+	uint32_t i = 0;
+
+	while (crew[i]->source.session != crew[k]->source.session)
+		i++;
+	return i < k;
+}
+
+/* Each session that has a part in the launch is told of it. */
+static void trace_launch(struct exec *x, struct run *const *crew, const struct load *l, uint64_t begin_ns) {
+	uint64_t first = trace_count(), end_ns = loop_now_ns();
+	const struct run *r = crew[0];
+
+	for (uint32_t k = 0; k < l->runs; k++)
+		if (!source_told(crew, k))
+			trace_launch_of(crew[k], l->tasks, begin_ns, end_ns);
+	if (x->timeline)
+		timeline_launched(x, r->interpreted ? "byte code" : kernel_root_name(r->plan->step[r->step].kernel), first,
+			(unsigned)(trace_count() - first), begin_ns);
 }
 
 /* Runs of a plan follow each other where they were met so; it counts once for them. */
@@ -155,7 +175,7 @@ static int launch_records(struct exec *x, struct run *const *crew, const struct 
 	if (e)
 		return e;
 	if (begin_ns)
-		trace_launch(r, launch_end(r), l->tasks, begin_ns);
+		trace_launch(x, crew, l, begin_ns);
 	x->counters.slices += !p->whole;
 	if (!p->first)
 		count_launch(x, crew, l);
@@ -332,5 +352,5 @@ int launch_timed(struct exec *x, struct run *r) {
 	e = launch_steps(x, r);
 	if (e)
 		r->timing = timing_free(r->timing);
-	return device_timed(x->device, false) ? -EIO : e;
+	return device_timed(x->device, x->timeline != NULL) ? -EIO : e;
 }

@@ -354,6 +354,14 @@ struct item {
 	void *user;
 };
 
+/* ---- timeline.c ---- */
+
+/*
+ * The newest launch, begun by begin_ns, was traced as `events` events from `event` on; the text is that of its kernel. Where memory or
+ * the driver does not allow it, the launch is not in the timeline.
+ */
+void timeline_launched(struct exec *x, const char *kernel, uint64_t event, unsigned events, uint64_t begin_ns);
+
 /* So many tasks of steps [first, end). */
 struct timing_launch {
 	struct stamp *stamp;
@@ -568,6 +576,7 @@ struct exec {
 	uint32_t busy;
 	int64_t trimmed_ms;
 	struct exec_counters counters;
+	struct timeline *timeline;            /* while somebody wants to know when launches are on the device; else NULL */
 	enum config_interpreter interpreter_mode;
 	bool later;                           /* what is prepared is not waited for */
 	uint32_t interpreters_wanted;         /* bits of dialects */

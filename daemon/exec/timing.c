@@ -41,17 +41,18 @@ void timing_tell_steps(struct plan *p, const struct timing_launch *l, double ns,
 }
 
 void timing_tell(const struct timing *t, const struct exec *x, const struct run *r) {
-	double launch_ns = device_traits(x->device)->rates.launch_ns, total = 0, start, end;
+	double launch_ns = device_traits(x->device)->rates.launch_ns, total = 0;
 
 	for (uint32_t i = 0; i < t->launches; i++) {
 		const struct timing_launch *l = &t->launch[i];
+		struct stamp_times at;
+		double ns;
 
-		if (stamp_read(l->stamp, &start, &end))
+		if (stamp_read(l->stamp, &at))
 			return;
-		if (!(end >= start))
-			return;
-		total += end - start + launch_ns;
-		timing_tell_steps(t->plan, l, end - start, launch_ns);
+		ns = (double)(at.end - at.start);
+		total += ns + launch_ns;
+		timing_tell_steps(t->plan, l, ns, launch_ns);
 	}
 	if (t->launches)
 		r->timed(r->item.user, total);

@@ -24,6 +24,15 @@ const struct kernel_tile_info kernel_tiles[KERNEL_TILES] = {
 	[KERNEL_TILE_MATRIX_LARGE] = { KERNEL_TILE_MATRIX_MEDIUM, 32, 128, 128, 64, 32, 32, 2, 3 },
 };
 
+const char *kernel_root_name(const struct kernel *k) {
+	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce",
+		[KERNEL_MATMUL] = "matmul", [KERNEL_ROWS] = "rows", [KERNEL_SCAN] = "scan",
+		[KERNEL_SCATTER] = "scatter", [KERNEL_ATTENTION] = "attention", [KERNEL_CONV] = "conv",
+		[KERNEL_SORT] = "sort", [KERNEL_INTERPRETER] = "interpreter" };
+
+	return words[k->root];
+}
+
 uint64_t kernel_hash(const struct kernel *k) {
 	XXH64_hash_t h = XXH3_64bits(k, HEAD);
 

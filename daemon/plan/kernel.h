@@ -552,6 +552,8 @@ static inline uint64_t kernel_work_bytes(const struct kernel *k, unsigned o, con
 
 enum { KERNEL_POOL_SHIFT = 56 };
 
+/* What kind of kernel it is, in a word. */
+const char *kernel_root_name(const struct kernel *k);
 /* Hash over the parts in use, and equality. Unused parts need not be cleared. */
 uint64_t kernel_hash(const struct kernel *k);
 bool kernel_equal(const struct kernel *a, const struct kernel *b);

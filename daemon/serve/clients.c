@@ -86,7 +86,7 @@ static void add_program(void *user, struct program *p) {
 	cJSON *one = cJSON_CreateObject();
 
 	cJSON_AddItemToArray(l->list, one);
-	cJSON_AddStringToObject(one, "kernel", describe_root(k));
+	cJSON_AddStringToObject(one, "kernel", kernel_root_name(k));
 	cJSON_AddNumberToObject(one, "rank", k->rank);
 	cJSON_AddNumberToObject(one, "operands", k->operands);
 	cJSON_AddNumberToObject(one, "values", k->values);

@@ -9,15 +9,6 @@
 
 /* ---- words ---- */
 
-const char *describe_root(const struct kernel *k) {
-	static const char *const words[] = { [KERNEL_MAP] = "map", [KERNEL_REDUCE] = "reduce",
-		[KERNEL_MATMUL] = "matmul", [KERNEL_ROWS] = "rows", [KERNEL_SCAN] = "scan",
-		[KERNEL_SCATTER] = "scatter", [KERNEL_ATTENTION] = "attention", [KERNEL_CONV] = "conv",
-		[KERNEL_SORT] = "sort", [KERNEL_INTERPRETER] = "interpreter" };
-
-	return words[k->root];
-}
-
 static const char *form_word(const struct kernel *k) {
 	static const char *const words[] = { [KERNEL_FORM_PLAIN] = "plain", [KERNEL_FORM_ROW] = "row",
 		[KERNEL_FORM_COLUMN] = "column", [KERNEL_FORM_GENERAL] = "general" };
@@ -130,7 +121,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct 
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
 	cJSON_AddItemToArray(list, kernel);
-	cJSON_AddStringToObject(kernel, "root", describe_root(s->kernel));
+	cJSON_AddStringToObject(kernel, "root", kernel_root_name(s->kernel));
 	cJSON_AddStringToObject(kernel, "form", form_word(s->kernel));
 	if (s->pattern)
 		cJSON_AddStringToObject(kernel, "pattern", pattern_name((enum pattern)s->pattern));

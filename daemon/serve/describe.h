@@ -12,7 +12,5 @@
  * what was saved, and where their programs came from, or why launches wait for them; by flags (EXPLAIN_*) also sources and the operations one by one. 0 or -ENOMEM.
  */
 int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags) FAULT_MUST_USE;
-/* What kind of kernel it is, in a word. */
-const char *describe_root(const struct kernel *k);
 /* Adds only what several operations in one kernel gain, kernel by kernel. */
 void describe_opportunities(cJSON *json, const struct plan *p);

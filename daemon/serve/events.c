@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "protocol/message.h"
+#include "daemon/base/log.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/str.h"
 #include "daemon/base/trace.h"
@@ -78,20 +79,33 @@ static uint64_t put_events(struct str *text, const struct session *s, uint64_t o
 	return next;
 }
 
+/* The rest is told without, where the driver keeps no times. */
+static void time_launches(const struct server *v) {
+	int r = exec_time_launches(v->exec, true);
+
+	if (r)
+		log_warning("events do not tell when launches are on the device: %s", strerror(-r));
+}
+
 int events_request(struct request *r, struct fault *f) {
 	struct server *v = r->session->server;
 	struct str text = { 0 };
-	uint64_t from, of, lost, next;
+	uint64_t from, of, device = 0, lost, next;
 	int code = wire_get_uint(&r->body, "from", UINT64_MAX, &from, f);
 
 	if (!code)
 		code = wire_get_uint(&r->body, "session", UINT64_MAX, &of, f);
+	if (!code && r->body.left)
+		code = wire_get_uint(&r->body, "device", 1, &device, f);
 	if (!code)
 		code = wire_get_end(&r->body, "EVENTS", f);
 	if (!code)
 		code = trace_start();
 	if (code)
 		return code;
+	if (device)
+		time_launches(v);
+	exec_tell_launches(v->exec);
 	v->trace_until_us = loop_now() + EVENTS_STOP_US;
 	/* UINT64_MAX: from now on. */
 	if (from > trace_count())
@@ -107,6 +121,12 @@ int events_request(struct request *r, struct fault *f) {
 }
 
 void events_turn(struct server *v) {
-	if (trace_on && loop_now() > v->trace_until_us)
-		trace_stop();
+	if (!trace_on)
+		return;
+	exec_tell_launches(v->exec);
+	if (loop_now() <= v->trace_until_us)
+		return;
+	trace_stop();
+	if (exec_time_launches(v->exec, false))
+		log_error("the device's queue for launches that are timed cannot be left");
 }

@@ -147,7 +147,7 @@ static void add_build(void *user, const struct device_build *b) {
 	one = cJSON_CreateObject();
 	cJSON_AddItemToArray(list, one);
 	cJSON_AddStringToObject(one, "state", states[b->begun]);
-	cJSON_AddStringToObject(one, "kernel", describe_root(b->kernel));
+	cJSON_AddStringToObject(one, "kernel", kernel_root_name(b->kernel));
 	cJSON_AddNumberToObject(one, "values", b->kernel->values);
 	cJSON_AddNumberToObject(one, "asked_ms", (double)b->asked_ms);
 }

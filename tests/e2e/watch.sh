@@ -110,13 +110,21 @@ assert all(e['end_ns'] >= e['begin_ns'] for e in events if 'end_ns' in e)
 assert any(e['kind'] == 'launch' and e['text'] == 'mul tanh' and e['operations'] == 2 for e in events)
 assert any(e['kind'] == 'request' and e['name'] == 'SUBMIT' for e in events)
 print('right')" "$root/monitor"
+"$ctl" monitor --kind device --json >"$root/device" &
+watcher=$!
+until_does sh -c "'$ctl' run '$root/short.fz' && grep -q '\"kind\":\"device\"' '$root/device'"
+kill $watcher
+wait $watcher || true
+claim_json times_on_the_device_are_told_to_who_asks_for_them 'j["operations"] == 2 and j["tasks"] == 1 and j["end_ns"] > j["begin_ns"] and
+	j["session"] > 0 and j["text"].endswith(": mul tanh")' sh -c "sed -n 2p '$root/device'"
+claim and_to_nobody_else 1 "" grep '"kind":"device"' "$root/monitor"
 claim monitor_is_for_people_too 0 "SECONDS CLIENT" "$ctl" monitor --seconds 0.1
 claim no_such_kind 65 "there is no kind of events 'launches'" "$ctl" monitor --kind launches
 claim seconds_are_a_number 64 "no number of seconds" "$ctl" monitor --seconds soon
 
 "$ctl" trace record "$root/trace.json" --json >"$root/recorded" &
 watcher=$!
-until_does sh -c "'$ctl' run '$root/short.fz' && grep -q '\"ph\":\"e\"' '$root/trace.json'"
+until_does sh -c "'$ctl' run '$root/short.fz' && grep -q '\"cat\":\"device\"' '$root/trace.json'"
 kill $watcher
 wait $watcher || true
 claim_json a_recording_is_reported 'j["schema"] == "fusionctl.trace/1" and j["events"] > 0' cat "$root/recorded"
@@ -141,6 +149,16 @@ for spans in tracks.values():
 named = {e['pid'] for e in events if e['name'] == 'process_name'}
 assert {e['pid'] for e in events} == named
 assert any(e.get('cat') == 'launch' and e['args']['kernel'] == 'mul tanh' for e in events)
+# Each launch is on the device once, after it was handed over, and the kernel takes longer than nothing.
+launches = [e for e in events if e.get('cat') == 'launch']
+ran = [e for e in events if e.get('cat') == 'device']
+assert ran and len(ran) <= len(launches)
+for e in ran:
+    kind, names = e['args']['kernel'].split(': ')
+    assert e['name'] == kind + ': mul tanh' and kind in ('map', 'byte code'), e
+    assert (e['args']['operations'], e['args']['tasks']) == (2, 1) and e['dur'] > 0
+    before = [l for l in launches if l['pid'] == e['pid'] and l['ts'] <= e['ts'] + 1e-3]
+    assert before and e['args']['operations'] == before[-1]['args']['operations'], (e, launches)
 print('right')" "$root/trace.json"
 claim a_file_that_cannot_be_written 66 "cannot be written" "$ctl" trace record "$root/none/trace.json"
 claim trace_records 64 "trace takes record FILE" "$ctl" trace play
