@@ -1,6 +1,6 @@
 /*
  * fusionctl trace record: a timeline in the format of Chrome's trace events, an object with `traceEvents`, which Perfetto and the
- * tracing page of browsers open.
+ * tracing page of browsers open; or in Perfetto's own, where the file's name ends in .pftrace (perfetto.h).
  *
  * A client is a process of it, whose tracks are its requests, plans and launches, which the engine does one after the other, and
  * what the device then does, in the same order; what overlaps - windows, and graphs until they have passed - are asynchronous events. Builds
@@ -17,6 +17,7 @@
 #include "control.h"
 #include "events.h"
 #include "json.h"
+#include "perfetto.h"
 
 #define TRACE_SCHEMA "fusionctl.trace/1"
 
@@ -28,6 +29,8 @@ enum {
 struct recording {
 	const struct control *control;
 	FILE *out;
+	struct perfetto *perfetto;   /* NULL: the other format */
+	int failed;                  /* of Perfetto's */
 	uint64_t events, lost, asynchronous;
 	cJSON *names;                /* of processes that have one, by their number */
 };
@@ -98,6 +101,8 @@ static void note_process(struct recording *t, double process) {
 	if (json_item(t->names, key))
 		return;
 	cJSON_AddTrueToObject(t->names, key);
+	if (t->perfetto)
+		return;
 	for (size_t i = 0; i < sizeof tracks / sizeof *tracks; i++)
 		if (!tracks[i].asynchronous)
 			put_name(t, process, "thread_name", tracks[i].number, tracks[i].kind);
@@ -107,14 +112,15 @@ static bool names_kernel(const struct event *e) {
 	return !strcmp(e->kind, "launch") || !strcmp(e->kind, "device");
 }
 
-static void add_arguments(cJSON *json, const struct event *e) {
-	cJSON *arguments = cJSON_AddObjectToObject(json, "args");
+static cJSON *new_arguments(const struct event *e) {
+	cJSON *arguments = cJSON_CreateObject();
 
 	for (unsigned i = 0; i < 2; i++)
 		if (event_number(e->kind, i))
 			cJSON_AddNumberToObject(arguments, event_number(e->kind, i), e->number[i]);
 	if (*e->text)
 		cJSON_AddStringToObject(arguments, names_kernel(e) ? "kernel" : "how", e->text);
+	return arguments;
 }
 
 static const char *event_name(const struct event *e) {
@@ -123,19 +129,28 @@ static const char *event_name(const struct event *e) {
 	return names_kernel(e) && *e->text ? e->text : e->kind;
 }
 
-static void on_event(void *user, const struct event *e) {
+/* The tracks are called as the kinds are. */
+static void put_slice(struct recording *t, const struct event *e) {
+	cJSON *arguments = new_arguments(e);
+	int r = perfetto_slice(t->perfetto, &(struct perfetto_slice){ .process = (uint64_t)process_of(e), .track = track_of(e->kind)->kind,
+		.name = event_name(e), .begin_ns = (uint64_t)e->begin_ns, .end_ns = (uint64_t)e->end_ns, .arguments = arguments });
+
+	t->events++;
+	t->failed = t->failed ? t->failed : r;
+	cJSON_Delete(arguments);
+}
+
+static void put_event(struct recording *t, const struct event *e) {
 	const struct track *track = track_of(e->kind);
-	struct recording *t = user;
 	double process = process_of(e);
 	cJSON *json = begin(event_name(e), e->kind, track->asynchronous ? "b" : "X", process, e->begin_ns);
 
-	note_process(t, process);
 	cJSON_AddNumberToObject(json, "tid", track->number);
 	if (track->asynchronous)
 		cJSON_AddNumberToObject(json, "id", (double)++t->asynchronous);
 	else
 		cJSON_AddNumberToObject(json, "dur", (e->end_ns - e->begin_ns) / 1e3);
-	add_arguments(json, e);
+	cJSON_AddItemToObject(json, "args", new_arguments(e));
 	put(t, json);
 	if (!track->asynchronous)
 		return;
@@ -143,6 +158,16 @@ static void on_event(void *user, const struct event *e) {
 	cJSON_AddNumberToObject(json, "tid", track->number);
 	cJSON_AddNumberToObject(json, "id", (double)t->asynchronous);
 	put(t, json);
+}
+
+static void on_event(void *user, const struct event *e) {
+	struct recording *t = user;
+
+	note_process(t, process_of(e));
+	if (t->perfetto)
+		put_slice(t, e);
+	else
+		put_event(t, e);
 }
 
 static void on_lost(void *user, unsigned engine, double count) {
@@ -172,15 +197,38 @@ static void put_names(struct recording *t) {
 			if (json_number(one, "session") == process)
 				snprintf(text, sizeof text, "session %.0f: %.180s", process, json_text(one, "command"));
 		}
-		put_name(t, process, "process_name", 0, text);
+		if (t->perfetto)
+			perfetto_process(t->perfetto, (uint64_t)process, text);
+		else
+			put_name(t, process, "process_name", 0, text);
 	}
 	cJSON_Delete(clients);
 }
 
-static int write_trace(struct recording *t, struct fault *f) {
+static bool ends_in(const char *path, const char *ending) {
+	size_t length = strlen(path);
+
+	return length > strlen(ending) && !strcmp(path + length - strlen(ending), ending);
+}
+
+static int write_perfetto(struct recording *t, const struct events_callbacks *to, struct fault *f) {
+	int r = perfetto_new(t->out, &t->perfetto);
+
+	if (!r)
+		r = events_follow(t->control, to, f);
+	if (t->perfetto)
+		put_names(t);
+	r = r ? r : t->failed;
+	t->perfetto = perfetto_free(t->perfetto);
+	return r < 0 ? fault_set(f, FAULT_MEMORY, "the timeline: %s", strerror(-r)) : r;
+}
+
+static int write_trace(struct recording *t, const char *path, struct fault *f) {
 	const struct events_callbacks to = { on_event, on_lost, NULL, t, true };
 	int r;
 
+	if (ends_in(path, ".pftrace"))
+		return write_perfetto(t, &to, f);
 	fprintf(t->out, "{\"schema\":\"" TRACE_SCHEMA "\",\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 	r = events_follow(t->control, &to, f);
 	put_names(t);
@@ -213,7 +261,7 @@ static int record(const struct control *c, const char *path, struct fault *f) {
 	}
 	if (!c->json && isatty(STDERR_FILENO))
 		fprintf(stderr, "recording%s\n", c->seconds > 0 ? "" : "; Ctrl-C ends it");
-	r = write_trace(&t, f);
+	r = write_trace(&t, path, f);
 	failed = ferror(t.out);
 	if ((fclose(t.out) || failed) && !r)
 		r = fault_set(f, FAULT_FILE, "%s cannot be written: %s", path, strerror(errno));
