@@ -94,21 +94,29 @@ static void *reserve(uint64_t bytes) {
 	return begin + skip;
 }
 
+/* Many in one call, each of which waits until every processor has come round. */
+static int allocate_large_piece(int fd, uint8_t *base, uint64_t at, uint64_t whole) {
+	uint64_t end = whole - at < SHM_PIECE ? whole : at + SHM_PIECE;
+	int r = 0;
+
+	for (uint64_t i = at; !r && i < end; i += SHM_LARGE_PAGE)
+		r = allocate_piece(fd, i, SHM_PAGE);
+	return r ? r : madvise(base + at, end - at, MADV_COLLAPSE);
+}
+
 /* Only ever makes memory faster: whatever fails here leaves holes that allocate() fills. */
 static void allocate_large(int fd, uint64_t bytes) {
 	uint64_t whole = bytes / SHM_LARGE_PAGE * SHM_LARGE_PAGE;
-	void *base;
+	uint8_t *base;
 
 	if (!whole || ftruncate(fd, (off_t)bytes))
 		return;
 	base = reserve(whole);
 	if (base == MAP_FAILED)
 		return;
-	if (mmap(base, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED) {
-		for (uint64_t at = 0; at < whole && !allocate_piece(fd, at, SHM_PAGE); at += SHM_LARGE_PAGE)
-			if (madvise((uint8_t *)base + at, SHM_LARGE_PAGE, MADV_COLLAPSE))
-				break;
-	}
+	if (mmap(base, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
+		for (uint64_t at = 0; at < whole && !allocate_large_piece(fd, base, at, whole); at += SHM_PIECE)
+			continue;
 	munmap(base, whole);
 }
 

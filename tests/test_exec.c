@@ -1132,6 +1132,38 @@ START_TEST(memory_of_a_released_result_is_the_next_ones) {
 }
 END_TEST
 
+START_TEST(all_results_of_a_run_are_one_request_for_memory) {
+	enum { ELEMENTS = 250000, RESULTS = 8 };
+	struct buffer *a, *out[RESULTS], *again[RESULTS];
+	struct ending e[2] = { { 0 } };
+	uint32_t t;
+
+	open_usual();
+	if (lacks_flat_memory()) {
+		close_stage();
+		return;
+	}
+	a = client_array(ELEMENTS, 1, 0);
+	for (unsigned run = 0; run < 2; run++) {
+		t = leaf_at(a, ELEMENTS, 0);
+		for (unsigned i = 0; i < RESULTS; i++)
+			output(t = op(OP_add, t, leaf_at(a, ELEMENTS, 0)));
+		submit(run ? again : out, &e[run]);
+		wait_idle();
+		ck_assert_int_eq(e[run].code, 0);
+		ck_assert_uint_eq(st.grows, run + 1);
+	}
+	for (unsigned i = 0; i < RESULTS; i++) {
+		ck_assert(published(out[i])[ELEMENTS - 1] == (float)(i + 2));
+		ck_assert(published(again[i])[0] == (float)(i + 2));
+		buffer_unref(out[i]);
+		buffer_unref(again[i]);
+	}
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
 /* ---- order ---- */
 
 START_TEST(a_lane_overtakes_another_that_waits_for_a_build) {
@@ -2617,6 +2649,7 @@ static void add_memory(TCase *c) {
 	tcase_add_test(c, client_memory_loaded_again_before_it_was_reported_is_not);
 	tcase_add_test(c, an_arena_that_was_empty_for_a_while_is_dropped);
 	tcase_add_test(c, memory_of_a_released_result_is_the_next_ones);
+	tcase_add_test(c, all_results_of_a_run_are_one_request_for_memory);
 	tcase_add_loop_test(c, sessions_leave_no_descriptors_mappings_or_buffers, 0, 2);
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/base/memory.h"
+#include "protocol/limits.h"
 
 /* ---- what a run may reach ---- */
 
@@ -70,17 +71,36 @@ static int take_output(struct run *r, struct buffer *b, uint32_t slot) {
 	return e;
 }
 
+/* What an output may take of the run's space. */
+static uint64_t output_bytes(const struct run *r, uint32_t i) {
+	uint64_t bytes = r->output[i]->bytes;
+
+	if (!is_own_output(r, i) || r->output[i]->space != r->space || bytes > LIMIT_ARRAY_BYTES)
+		return 0;
+	return (bytes + LIMIT_ALIGNMENT - 1) & ~(uint64_t)(LIMIT_ALIGNMENT - 1);
+}
+
+static void expect_outputs(struct run *r) {
+	r->space->expected = 0;
+	for (uint32_t i = 0; i < r->outputs; i++)
+		r->space->expected += output_bytes(r, i);
+}
+
 /* *missingp: bytes, where it fails; here as below. */
 static int take_outputs(struct run *r, uint64_t *missingp) {
-	for (uint32_t i = 0; i < r->outputs; i++) {
+	int e = 0;
+
+	expect_outputs(r);
+	for (uint32_t i = 0; !e && i < r->outputs; i++) {
 		struct buffer *b = r->output[i];
-		int e = is_own_output(r, i) ? take_output(r, b, r->plan->output[i].slot) : 0;
 
 		*missingp = b->bytes;
-		if (e)
-			return e;
+		if (is_own_output(r, i))
+			e = take_output(r, b, r->plan->output[i].slot);
+		r->space->expected -= output_bytes(r, i);
 	}
-	return 0;
+	r->space->expected = 0;
+	return e;
 }
 
 static int settle_leaves(struct run *r, uint64_t *missingp) {

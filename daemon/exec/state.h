@@ -117,6 +117,7 @@ struct space {
 	uint64_t session;                     /* under which its buffers are noted; 0: they are not */
 	uint64_t quota, used;
 	uint64_t engine_bytes;                /* of engine-laid-out arenas */
+	uint64_t expected;                    /* bytes that are about to be taken, with their alignment: one arena is made for all */
 	struct space_arena *arena;
 	struct buffer *buffers;
 };

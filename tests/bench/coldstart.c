@@ -157,12 +157,13 @@ static int watch_inputs(struct coldstart *c, struct watch *w) {
 static int watch_call(const struct coldstart *c, struct watch *w, double begin) {
 	double start = bench_now(), end;
 	int r = fusion_scope_begin(c->context);
-	fusion_array *y = r ? NULL : w->workload->kind->record(w->workload, w->in);
+	fusion_array *y = r ? NULL : fusion_keep(w->workload->kind->record(w->workload, w->in));
 
-	r = y ? fusion_wait(y) : -1;
+	/* What stands between inputs and result is nobody's, as in any program; held while the result is waited for, it would be one, too. */
+	r = fusion_scope_end(c->context) || !y ? -1 : fusion_wait(y);
 	end = bench_now();
-	/* What stands between inputs and result is nobody's, as in any program. */
-	if (fusion_scope_end(c->context) || r)
+	fusion_release(y);
+	if (r)
 		return bench_fail("%s: %s", w->workload->name, fusion_error());
 	return samples_add(&w->calls, end - start) || samples_add(&w->ends, end - begin) ? -1 : 0;
 }
