@@ -72,6 +72,26 @@ static void remember(struct fusion_context *c, const char *signature, const char
 	*link = p;
 }
 
+/* ---- telling an engine ---- */
+
+/* Returns once it was answered: `words`, behind whom it is for where that is asked. */
+static int tell(struct fusion_context *c, enum message_request kind, const bool *whole_daemon, const char *const *word, unsigned words,
+	struct answer *a, struct fault *f) {
+	struct wire_writer *w;
+	struct request *q;
+	int r = stream_room_to_wait(c, &q, f);
+
+	if (r)
+		return r;
+	w = stream_begin(c, q, kind, (whole_daemon != NULL) + words);
+	if (whole_daemon)
+		wire_put_uint(w, *whole_daemon);
+	for (unsigned i = 0; i < words; i++)
+		wire_put_text(w, word[i]);
+	r = stream_send(c, q, a, f);
+	return r ? r : stream_wait(c, q, a, f);
+}
+
 /* ---- another engine ---- */
 
 /* A refusal is no reason to end a session: results are the same without the pattern. */
@@ -80,38 +100,18 @@ static int answer_or_loss(struct fusion_context *c, int r, const struct answer *
 }
 
 static int define_again(struct fusion_context *c, const struct pattern *p, struct fault *f) {
-	struct wire_writer *w;
-	struct request *q;
+	const char *const word[] = { p->signature, p->text };
+	const bool whole_daemon = false;
 	struct answer a = { 0 };
-	int r = stream_room_to_wait(c, &q, f);
 
-	if (r)
-		return r;
-	w = stream_begin(c, q, REQUEST_PATTERN, 3);
-	wire_put_uint(w, false);
-	wire_put_text(w, p->signature);
-	wire_put_text(w, p->text);
-	r = stream_send(c, q, &a, f);
-	if (!r)
-		r = stream_wait(c, q, &a, f);
-	return answer_or_loss(c, r, &a);
+	return answer_or_loss(c, tell(c, REQUEST_PATTERN, &whole_daemon, word, 2, &a, f), &a);
 }
 
 static int switch_again(struct fusion_context *c, const char *name, const char *value, struct fault *f) {
-	struct wire_writer *w;
-	struct request *q;
+	const char *const word[] = { name, value };
 	struct answer a = { 0 };
-	int r = stream_room_to_wait(c, &q, f);
 
-	if (r)
-		return r;
-	w = stream_begin(c, q, REQUEST_CONFIGURE, 2);
-	wire_put_text(w, name);
-	wire_put_text(w, value);
-	r = stream_send(c, q, &a, f);
-	if (!r)
-		r = stream_wait(c, q, &a, f);
-	return answer_or_loss(c, r, &a);
+	return answer_or_loss(c, tell(c, REQUEST_CONFIGURE, NULL, word, 2, &a, f), &a);
 }
 
 bool pattern_is_switch(const char *setting) {
@@ -132,25 +132,14 @@ int own_patterns_resume(struct fusion_context *c, struct fault *f) {
 /* ---- questions ---- */
 
 static int send_texts(struct recording *r, enum message_request kind, bool whole_daemon, const char *const *text, unsigned texts) {
-	struct wire_writer *w;
-	struct request *q;
-	struct answer a;
-	int failed = 0;
+	struct answer a = { 0 };
 
 	if (!(r->context->door.features & FEATURE_PATTERNS))
 		return fault_set(&r->fault, FAULT_VERSION, "%s: this fusiond takes no patterns of users", r->what);
 	for (unsigned i = 0; i < texts; i++)
 		if (!text[i])
 			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %u is NULL", r->what, i + 2);
-	failed = stream_room_to_wait(r->context, &q, &r->fault);
-	if (failed)
-		return failed;
-	w = stream_begin(r->context, q, kind, 1 + texts);
-	wire_put_uint(w, whole_daemon);
-	for (unsigned i = 0; i < texts; i++)
-		wire_put_text(w, text[i]);
-	failed = stream_send(r->context, q, &a, &r->fault);
-	return failed ? failed : stream_wait(r->context, q, &a, &r->fault);
+	return tell(r->context, kind, &whole_daemon, text, texts, &a, &r->fault);
 }
 
 static int ask(fusion_context *context, const char *what, enum message_request kind, bool whole_daemon,

@@ -142,6 +142,44 @@ static inline fusion_context *connect_client(void) {
 	return c;
 }
 
+/* Longer than what STATUS says of some engines and all sessions of a test. */
+enum { STATUS_TEXT = 65536 };
+
+/* The door's answer to STATUS, also as it came; NULL: there was none. */
+static inline cJSON *door_answer(char text[static STATUS_TEXT]) {
+	char command[320];
+	FILE *f;
+
+	snprintf(command, sizeof command, "%s/fusionctl --socket %s --json status", build_folder(), door);
+	f = popen(command, "r");
+	ck_assert_ptr_nonnull(f);
+	text[fread(text, 1, STATUS_TEXT - 1, f)] = 0;
+	pclose(f);
+	return cJSON_Parse(text);
+}
+
+/* The same of a daemon that must answer. */
+static inline cJSON *door_status(void) {
+	char text[STATUS_TEXT];
+	cJSON *json = door_answer(text);
+
+	ck_assert_msg(json != NULL, "status: %s", text);
+	return json;
+}
+
+/* For who may read it at any moment: written whole before it has its name. */
+static inline void file_appears(const char *path, const char *text) {
+	char fresh[256];
+	FILE *f;
+
+	snprintf(fresh, sizeof fresh, "%s.new", path);
+	f = fopen(fresh, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fclose(f);
+	ck_assert_int_eq(rename(fresh, path), 0);
+}
+
 static inline double stat_of(fusion_context *c, const char *name) {
 	char *text = fusion_stats(c, true);
 	cJSON *json = cJSON_Parse(text), *item;

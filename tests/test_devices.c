@@ -14,24 +14,8 @@ enum {
 
 static const char *environment[2] = { "POCL_DEVICES=pthread basic", NULL };
 
-/* The door's answer to STATUS. */
-static cJSON *status(void) {
-	char command[320], text[16384];
-	cJSON *json;
-	FILE *f;
-
-	snprintf(command, sizeof command, "%s/fusionctl --socket %s --json status", build_folder(), door);
-	f = popen(command, "r");
-	ck_assert_ptr_nonnull(f);
-	text[fread(text, 1, sizeof text - 1, f)] = 0;
-	pclose(f);
-	json = cJSON_Parse(text);
-	ck_assert_msg(json != NULL, "status: %s", text);
-	return json;
-}
-
 static double number_of(int engine, const char *name) {
-	cJSON *json = status(), *list = cJSON_GetObjectItem(json, "engines");
+	cJSON *json = door_status(), *list = cJSON_GetObjectItem(json, "engines");
 	const cJSON *item = cJSON_GetObjectItem(cJSON_GetArrayItem(list, engine), name);
 	double value = item ? item->valuedouble : -1;
 
@@ -40,7 +24,7 @@ static double number_of(int engine, const char *name) {
 }
 
 static int engines(void) {
-	cJSON *json = status();
+	cJSON *json = door_status();
 	int n = cJSON_GetArraySize(cJSON_GetObjectItem(json, "engines"));
 
 	cJSON_Delete(json);

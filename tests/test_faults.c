@@ -48,19 +48,10 @@ static void end(void) {
 }
 
 static double engine_number(const char *name) {
-	char command[320], text[32768];
+	char text[STATUS_TEXT];
 	double value = -1;
-	size_t size;
-	cJSON *json;
-	FILE *f;
+	cJSON *json = door_answer(text);
 
-	snprintf(command, sizeof command, "%s/fusionctl --socket %s status --json", build_folder(), door);
-	f = popen(command, "r");
-	ck_assert_ptr_nonnull(f);
-	size = fread(text, 1, sizeof text - 1, f);
-	pclose(f);
-	text[size] = 0;
-	json = cJSON_Parse(text);
 	if (json)
 		value = cJSON_GetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), name));
 	cJSON_Delete(json);
@@ -69,18 +60,11 @@ static double engine_number(const char *name) {
 
 /* ---- faults ---- */
 
-/* Written whole before it has its name. */
 static void arm(const char *stage, const char *way) {
-	char path[128], fresh[128];
-	FILE *f;
+	char path[128];
 
 	snprintf(path, sizeof path, "%s.%s", faults, stage);
-	snprintf(fresh, sizeof fresh, "%s.new", faults);
-	f = fopen(fresh, "w");
-	ck_assert_ptr_nonnull(f);
-	fputs(way, f);
-	fclose(f);
-	ck_assert_int_eq(rename(fresh, path), 0);
+	file_appears(path, way);
 }
 
 static bool is_armed(const char *stage) {

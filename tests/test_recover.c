@@ -30,21 +30,9 @@ static fusion_context *open_context(void) {
 /* ---- the daemon, as STATUS tells of it ---- */
 
 static double engine_number(const char *name) {
-	char command[320], text[16384];
-	cJSON *json;
-	double value;
-	size_t size;
-	FILE *f;
+	cJSON *json = door_status();
+	double value = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), name)->valuedouble;
 
-	snprintf(command, sizeof command, "%s/fusionctl --socket %s status --json", build_folder(), door);
-	f = popen(command, "r");
-	ck_assert_ptr_nonnull(f);
-	size = fread(text, 1, sizeof text - 1, f);
-	pclose(f);
-	text[size] = 0;
-	json = cJSON_Parse(text);
-	ck_assert_msg(json != NULL, "%s", text);
-	value = cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "engines"), 0), name)->valuedouble;
 	cJSON_Delete(json);
 	return value;
 }
@@ -430,18 +418,12 @@ END_TEST
 
 static char faults[96];
 
-/* What the engine's next launches, or what stands in `where`, do. Written whole before it has its name. */
+/* What the engine's next launches, or what stands in `where`, do. */
 static void fault(const char *where, const char *what) {
-	char path[128], fresh[128];
-	FILE *f;
+	char path[128];
 
 	snprintf(path, sizeof path, "%s.%s", faults, where);
-	snprintf(fresh, sizeof fresh, "%s.new", faults);
-	f = fopen(fresh, "w");
-	ck_assert_ptr_nonnull(f);
-	fputs(what, f);
-	fclose(f);
-	ck_assert_int_eq(rename(fresh, path), 0);
+	file_appears(path, what);
 }
 
 static void begin_with_faults(void) {

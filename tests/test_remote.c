@@ -68,21 +68,10 @@ static bool make_keys(void) {
 
 /* What the door's answer to STATUS says, or -1; a text is copied. */
 static double status_of(const char *name, char text[static URL]) {
-	char command[320], json_text[65536];
-	const cJSON *item;
-	double value;
-	cJSON *json;
-	FILE *f;
+	cJSON *json = door_status();
+	const cJSON *item = cJSON_GetObjectItem(json, name);
+	double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
 
-	snprintf(command, sizeof command, "%s/fusionctl --socket %s --json status", build_folder(), door);
-	f = popen(command, "r");
-	ck_assert_ptr_nonnull(f);
-	json_text[fread(json_text, 1, sizeof json_text - 1, f)] = 0;
-	pclose(f);
-	json = cJSON_Parse(json_text);
-	ck_assert_msg(json != NULL, "status: %s", json_text);
-	item = cJSON_GetObjectItem(json, name);
-	value = cJSON_IsNumber(item) ? item->valuedouble : -1;
 	if (cJSON_IsString(item))
 		snprintf(text, URL, "%s", item->valuestring);
 	cJSON_Delete(json);

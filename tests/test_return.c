@@ -77,22 +77,11 @@ static void end(void) {
 }
 
 static double status_number(const char *name) {
-	char command[320], text[32768];
-	const cJSON *item;
-	cJSON *json;
-	double value;
-	size_t size;
-	FILE *f;
+	char text[STATUS_TEXT];
+	cJSON *json = door_answer(text);
+	const cJSON *item = cJSON_GetObjectItem(json, name);
+	double value = item ? item->valuedouble : -1;
 
-	snprintf(command, sizeof command, "%s/fusionctl --socket %s status --json 2>/dev/null", build_folder(), door);
-	f = popen(command, "r");
-	ck_assert_ptr_nonnull(f);
-	size = fread(text, 1, sizeof text - 1, f);
-	pclose(f);
-	text[size] = 0;
-	json = cJSON_Parse(text);
-	item = cJSON_GetObjectItem(json, name);
-	value = item ? item->valuedouble : -1;
 	cJSON_Delete(json);
 	return value;
 }
