@@ -10,6 +10,7 @@
 #include <ftw.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -466,6 +467,39 @@ START_TEST(a_program_is_asked_for_without_waiting_for_its_build) {
 	ck_assert_int_eq(program_state(p), PROGRAM_BUILDING);
 	ck_assert_ptr_null(program_source(p));
 	ck_assert_int_eq(program_state(program_of(d, &k)), PROGRAM_READY);
+	device_close(d);
+}
+END_TEST
+
+static atomic_bool idle_called;
+
+/* A machine that is never idle: a worker of idle priority begins and gets nowhere. Others cannot be had. */
+static int start_worker_never(void *user, bool idle) {
+	(void)user;
+	if (!idle)
+		return -ENOSYS;
+	atomic_store(&idle_called, true);
+	return 0;
+}
+
+START_TEST(who_begins_to_wait_does_not_wait_for_idle_priority) {
+	struct device_config c = config();
+	struct timespec begin, end;
+	struct program *p;
+	struct kernel k;
+	struct device *d;
+
+	c.want_worker = start_worker_never;
+	d = open_with(c);
+	kernel_binary(&k, OP_sub, device_traits(d)->width);
+	ck_assert_int_eq(device_program_spare(d, &k, &p), 0);
+	while (!atomic_load(&idle_called))
+		usleep(1000);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	ck_assert_int_eq(program_state(program_of(d, &k)), PROGRAM_READY);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	/* Builders of what nobody waits for have half a minute (builder.c). */
+	ck_assert_int_lt(end.tv_sec - begin.tv_sec, 25);
 	device_close(d);
 }
 END_TEST
@@ -1073,6 +1107,7 @@ static void add_work(TCase *c) {
 static void add_programs(TCase *c) {
 	tcase_add_test(c, equal_kernels_share_a_program);
 	tcase_add_test(c, a_program_is_asked_for_without_waiting_for_its_build);
+	tcase_add_test(c, who_begins_to_wait_does_not_wait_for_idle_priority);
 	tcase_add_test(c, several_hundred_kernels_find_their_programs);
 	tcase_add_test(c, a_program_is_found_on_disk_after_reopening);
 	tcase_add_test(c, programs_go_to_disk_while_the_device_is_idle);

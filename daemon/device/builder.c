@@ -294,6 +294,8 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 	struct compile_answer a = { 0 };
 	int r = -EPIPE;
 
+	b->program = p;
+	b->hurried_ms = 0;
 	if (died >= BUILD_DEATHS) {
 		p->refused = true;
 		return refuse(p, "it has killed the compiler too often to be tried again");

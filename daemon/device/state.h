@@ -260,6 +260,8 @@ struct builder {
 	cl_mem records;                       /* of zeros: a task without work */
 	struct worker worker;
 	bool manned;                          /* counted among those; under the lock */
+	const struct program *program;        /* what its worker shall build */
+	int64_t hurried_ms;                   /* since when that is waited for though the worker's priority is idle, or 0 */
 };
 int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;
 void builder_close(struct builder *b);

@@ -30,6 +30,10 @@ enum {
 	WORKER_START_MS = 30000,
 	/* Starts in a row that came to nothing, before kernels are compiled by builders themselves. */
 	WORKER_FAILURES = 3,
+	/* How often one of idle priority looks whether somebody has begun to wait for its program, */
+	HURRY_LOOK_MS = 20,
+	/* and how long it may go on then: a build takes twice that on a machine with a processor to spare. */
+	HURRY_MS = 100,
 };
 
 struct arrival {
@@ -93,14 +97,39 @@ static struct arrival *take_arrival(struct programs *s, bool idle) {
 	return NULL;
 }
 
-/* The next worker of that priority. 0, -ETIMEDOUT, or -ECANCELED. */
-static int await_arrival(struct programs *s, bool idle, int64_t end_ms, struct arrival **ap) {
-	const struct timespec end = { end_ms / 1000, end_ms % 1000 * 1000000 };
-	int r = 0;
+/*
+ * A worker of idle priority may get nothing of a busy machine. Who begins to wait for what one builds shall not wait for
+ * that: the builder gives up soon, and one of ordinary priority begins anew. Requires the lock of the programs.
+ */
+static int64_t hurried_end(struct builder *b, int64_t end_ms) {
+	int64_t now = now_ms();
+
+	if (!b->worker.idle || !b->program || b->program->rank != PROGRAM_WAITED)
+		return end_ms;
+	if (!b->hurried_ms)
+		b->hurried_ms = now;
+	return b->hurried_ms + HURRY_MS < end_ms ? b->hurried_ms + HURRY_MS : end_ms;
+}
+
+/* When a builder that may wait until then looks around next. */
+static int64_t next_look(const struct builder *b, int64_t end_ms) {
+	int64_t look = now_ms() + HURRY_LOOK_MS;
+
+	return b->worker.idle && look < end_ms ? look : end_ms;
+}
+
+/* The next worker of the builder's priority. 0, -ETIMEDOUT, or -ECANCELED. */
+static int await_arrival(struct builder *b, int64_t end_ms, struct arrival **ap) {
+	struct programs *s = &b->device->programs;
+	int r;
 
 	pthread_mutex_lock(&s->lock);
-	while (!(*ap = take_arrival(s, idle)) && !s->stop && !r)
-		r = pthread_cond_timedwait(&s->arrived, &s->lock, &end);
+	while (!(*ap = take_arrival(s, b->worker.idle)) && !s->stop && now_ms() < hurried_end(b, end_ms)) {
+		int64_t look = next_look(b, end_ms);
+		const struct timespec end = { look / 1000, look % 1000 * 1000000 };
+
+		pthread_cond_timedwait(&s->arrived, &s->lock, &end);
+	}
 	r = *ap ? 0 : s->stop ? -ECANCELED : -ETIMEDOUT;
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -127,13 +156,19 @@ static int call_worker(const struct builder *b) {
 /* ---- the socket ---- */
 
 /* Waits until the worker's socket is ready for `events`. 0, -ETIMEDOUT or -ECANCELED. */
-static int await_socket(const struct builder *b, short events, int64_t end_ms) {
-	struct pollfd p[2] = { { .fd = b->worker.socket, .events = events },
-		{ .fd = b->device->programs.bell, .events = POLLIN } };
-	int64_t left = end_ms - now_ms();
+static int await_socket(struct builder *b, short events, int64_t end_ms) {
+	struct programs *s = &b->device->programs;
+	struct pollfd p[2] = { { .fd = b->worker.socket, .events = events }, { .fd = s->bell, .events = POLLIN } };
+	int64_t left;
 
-	if (left <= 0)
+	pthread_mutex_lock(&s->lock);
+	end_ms = hurried_end(b, end_ms);
+	pthread_mutex_unlock(&s->lock);
+	if (end_ms <= now_ms())
 		return -ETIMEDOUT;
+	left = next_look(b, end_ms) - now_ms();
+	if (left < 0)
+		left = 0;
 	if (poll(p, 2, (int)(left < INT_MAX ? left : INT_MAX)) < 0)
 		return errno == EINTR ? 0 : -errno;
 	return p[1].revents ? -ECANCELED : 0;
@@ -149,7 +184,7 @@ static ssize_t move(int socket, bool out, char *bytes, size_t size) {
 }
 
 /* All of it, or -EPIPE, -ETIMEDOUT, -ECANCELED. */
-static int transfer(const struct builder *b, bool out, void *bytes, size_t size, int64_t end_ms) {
+static int transfer(struct builder *b, bool out, void *bytes, size_t size, int64_t end_ms) {
 	size_t done = 0;
 	int r = 0;
 
@@ -165,11 +200,11 @@ static int transfer(const struct builder *b, bool out, void *bytes, size_t size,
 	return r;
 }
 
-static int send_text(const struct builder *b, const char *text, int64_t end_ms) {
+static int send_text(struct builder *b, const char *text, int64_t end_ms) {
 	return transfer(b, true, (void *)(uintptr_t)text, strlen(text), end_ms);
 }
 
-static int send_job(const struct builder *b, const struct compile_job *j, int64_t end_ms) {
+static int send_job(struct builder *b, const struct compile_job *j, int64_t end_ms) {
 	struct compile_job_header h = { .magic = WORKER_MAGIC,
 		.key = j->key,
 		.warmup = j->warmup,
@@ -184,7 +219,7 @@ static int send_job(const struct builder *b, const struct compile_job *j, int64_
 }
 
 /* -EPIPE also for what is no answer. */
-static int receive_answer(const struct builder *b, struct compile_answer *a, int64_t end_ms) {
+static int receive_answer(struct builder *b, struct compile_answer *a, int64_t end_ms) {
 	CLEANUP(cleanup_free) char *log = NULL;
 	struct compile_answer_header h;
 	int r = transfer(b, false, &h, sizeof h, end_ms);
@@ -225,7 +260,7 @@ static int adopt(struct builder *b, int64_t end_ms) {
 	int r = 0;
 
 	if (b->worker.socket < 0) {
-		r = await_arrival(&b->device->programs, b->worker.idle, end_ms, &a);
+		r = await_arrival(b, end_ms, &a);
 		if (r)
 			return r;
 		b->worker.socket = a->socket;
