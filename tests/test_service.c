@@ -299,7 +299,8 @@ static void *send_for_ever(void *context) {
 
 	for (int i = 1; !code; i++) {
 		next = fusion_add_scalar(a, 1);
-		if (!next || (i % 500 == 0 && fusion_flush(context)))
+		/* Batches so long that the ring is full before there are too many of them for the client to have under way. */
+		if (!next || (i % 5000 == 0 && fusion_flush(context)))
 			code = fusion_error_code();
 		if (next) {
 			fusion_release(a);
@@ -321,9 +322,9 @@ START_TEST(a_context_can_be_closed_while_it_waits_for_room) {
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
 	engine = stop_engine();
 	ck_assert_int_eq(pthread_create(&thread, NULL, send_for_ever, c), 0);
-	for (int i = 0; i < 10000 && !atomic_load(&h->request.writer_sleeps); i++)
+	/* It wakes now and then to look around; the case has its time limit. */
+	while (!atomic_load(&h->request.writer_sleeps))
 		usleep(1000);
-	ck_assert_uint_eq(atomic_load(&h->request.writer_sleeps), 1);
 	fusion_close(c);
 	ck_assert_int_eq(pthread_join(thread, &code), 0);
 	ck_assert_int_eq((int)(intptr_t)code, FUSION_E_STATE);
@@ -366,10 +367,13 @@ END_TEST
 
 static atomic_int callbacks;
 
+static atomic_int callback_code;
+
 static void count_callback(void *user, int code) {
 	(void)user;
-	if (!code)
-		atomic_fetch_add(&callbacks, 1);
+	if (code)
+		atomic_store(&callback_code, code);
+	atomic_fetch_add(&callbacks, 1);
 }
 
 static void *thread_work(void *context) {
@@ -394,9 +398,10 @@ START_TEST(threads_of_a_client_share_its_ring_and_callbacks_come) {
 	for (int i = 0; i < 20; i++) {
 		a = fusion_arange(c, FUSION_F32, n, i, 1);
 		ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
-		for (int k = 0; k < 10000 && atomic_load(&callbacks) <= i; k++)
+		/* Each mixture of graphs that wait together may be a kernel that is built first; the case has its time limit. */
+		while (atomic_load(&callbacks) <= i)
 			usleep(1000);
-		ck_assert_int_eq(atomic_load(&callbacks), i + 1);
+		ck_assert_int_eq(atomic_load(&callback_code), 0);
 		ck_assert(got[99] == (float)(i + 99));
 		fusion_release(a);
 	}
