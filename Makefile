@@ -305,7 +305,7 @@ check: deps
 GRAPHS ?= 10000
 SEED ?= 1
 STRATEGY ?=
-SLICED := graphs oracle_ops oracle_composites oracle_grad oracle_train oracle_graphs test_emit_kernels
+SLICED := graphs oracle_ops oracle_composites oracle_grad oracle_grad_points oracle_train oracle_graphs test_emit_kernels
 check-long: deps
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
 	@SLICE=all PYTHON=$(PYTHON) bash tests/check.sh $(B) $(SLICED)

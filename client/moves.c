@@ -1,10 +1,11 @@
 /*
  * Gradients of operations that move elements or go along an axis: views, gathers, scatters, scans, sorting, windows;
- * and of the matrix product. Texts of ops.def say the rest (rule.h).
+ * and of the matrix product and of clamp, which asks what its bounds are. Texts of ops.def say the rest (rule.h).
  *
  * Where PyTorch has made a choice it is ours, too: of equal maxima of a window the first takes the gradient, of
  * equal elements of a running maximum the last, and updates of one place that others overwrite get none.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "rule.h"
@@ -13,6 +14,7 @@ enum {
 	READS_RESULT = RULE_RESULT,
 	READS_A = 1 << RULE_OPERANDS,
 	READS_B = READS_A << 1,
+	READS_C = READS_A << 2,
 };
 
 #define IN(i) (&c->in[i]->type)
@@ -392,6 +394,34 @@ static int back_matmul(const struct rule_call *c, struct value **gradp) {
 	return s->failed;
 }
 
+/* ---- clamp ---- */
+
+/* Numbers, which nobody differentiates by, take all of the gradient at themselves, as PyTorch has it. */
+static const char within_numbers[] = "where(logical_and(gt(a, b), lt(a, c)), g, 0)";
+
+static bool is_number(const struct value *v) {
+	return v->op == OP_fill && v->type.rank == 0;
+}
+
+/* Arrays share it with what is equal to them: that is the text of ops.def. */
+static int back_clamp(const struct rule_call *c, struct value **gradp) {
+	struct value *const operand[] = { c->g, c->in[0], c->in[1], c->in[2] };
+	const struct op_info *info = op_info(c->op);
+	bool numbers = is_number(c->in[1]) && is_number(c->in[2]);
+	int failed = 0;
+
+	for (unsigned i = 0; !failed && i < c->arity; i++) {
+		struct expr *e;
+
+		if (!(c->tracked >> i & 1))
+			continue;
+		e = rule_text(c->site, numbers && i == 0 ? within_numbers : info->gradient[i], "g, a, b, c");
+		failed = e ? site_expand(c->site, info->name, e, 4, operand, c->attr, NULL, &gradp[i]) : c->site->failed;
+		free(e);
+	}
+	return failed;
+}
+
 /* ---- the table ---- */
 
 static const struct rule_code rules[OP_COUNT] = {
@@ -416,6 +446,7 @@ static const struct rule_code rules[OP_COUNT] = {
 	[OP_cummax] = { back_cumulative, { READS_A | READS_RESULT } },
 	[OP_cummin] = { back_cumulative, { READS_A | READS_RESULT } },
 	[OP_matmul] = { back_matmul, { READS_B, READS_A } },
+	[OP_clamp] = { back_clamp, { READS_A | READS_B | READS_C, READS_A | READS_B | READS_C, READS_A | READS_B | READS_C } },
 };
 
 const struct rule_code *rule_code(unsigned op) {

@@ -90,7 +90,7 @@ def cases():
     yield Case("minimum", op("minimum"), [away(3, 5), (1, 5)], "torch.minimum(a, b)", edge=[TIES, TIES[:1]])
     yield Case("where", lambda c, a, b: c.op("where", c.op("gt", a, b), a, b), [(3, 5), (5,)], "torch.where(a > b, a, b)")
     yield Case("clamp", lambda c, a: c.op("clamp", a, c.scalar("f64", -1), c.scalar("f64", 1)), [away(17)], "a.clamp(-1, 1)",
-               edge=[np.array([0.0, -2, 2, np.inf, -np.inf])])
+               edge=[np.array([0.0, -1, 1, -2, 2, np.inf, -np.inf])])
     yield Case("relu", op("relu"), [away(17)], "F.relu(a)", edge=[np.array([0.0, -0.0, 1, -1, np.inf, -np.inf])])
     yield Case("abs", op("abs"), [away(17)], "a.abs()", edge=[np.array([0.0, -0.0, 1, -1])])
     for name, text in (("tanh", "a.tanh()"), ("sigmoid", "a.sigmoid()"), ("gelu", "F.gelu(a)"), ("silu", "F.silu(a)"),
