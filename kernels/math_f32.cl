@@ -33,6 +33,10 @@ OVL f32v within(f32v x, float low, float high) {
 	return x > high ? (f32v)high : x;
 }
 
+/* NaN stays NaN, as above. */
+OVL f32v at_most(f32v x, float high) { return x > high ? (f32v)high : x; }
+OVL f32v at_least(f32v x, float low) { return x < low ? (f32v)low : x; }
+
 /* y 2^n, rounded once also where that is subnormal; |n| up to 252. One instruction where there is such. */
 #if W == 16 && defined(__AVX512F__) && defined(__has_builtin)
 #if __has_builtin(__builtin_ia32_scalefps512_mask)
@@ -96,7 +100,7 @@ OVL f32v expm1_parts(f32v x, private i32v *np) {
 /* exp(-|x|), in [0, 1]. */
 OVL f32v exp_of_minus(f32v magnitude) {
 	i32v n;
-	f32v y = exp_parts(within(-magnitude, -104.0f, 0.0f), &n);
+	f32v y = exp_parts(at_least(-magnitude, -104.0f), &n);
 
 	return scale(y, n);
 }
@@ -135,7 +139,7 @@ OVL f32v expm1_(f32v x) {
 /* (E - 1) / (E + 1) with E = exp(2 |x|), from E - 1 so that nothing cancels. */
 OVL f32v tanh_(f32v x) {
 	i32v n;
-	f32v q = expm1_parts(within(abs_(x), 0.0f, 9.2f) * 2.0f, &n);
+	f32v q = expm1_parts(at_most(abs_(x), 9.2f) * 2.0f, &n);
 	f32v s = power_of_two(n);
 	f32v y = fma(q, s, s - 1.0f);
 
@@ -151,7 +155,7 @@ OVL f32v sigmoid_(f32v x) {
 /* With t = expm1(|x|) / 4: 2 t + 2 t / (4 t + 1). */
 OVL f32v sinh_(f32v x) {
 	i32v n;
-	f32v q = expm1_parts(within(abs_(x), 0.0f, 89.5f), &n);
+	f32v q = expm1_parts(at_most(abs_(x), 89.5f), &n);
 	f32v s = power_of_two(n - 2);
 	f32v t = fma(q, s, s - 0.25f);
 	f32v y = (t + t) + (t + t) / STEP(t, (f32v)4.0f, 1.0f);
@@ -162,7 +166,7 @@ OVL f32v sinh_(f32v x) {
 
 OVL f32v cosh_(f32v x) {
 	i32v n;
-	f32v y = exp_parts(within(abs_(x), 0.0f, 90.0f), &n);
+	f32v y = exp_parts(at_most(abs_(x), 90.0f), &n);
 	f32v halved = scale(y, n - 1);
 
 	return halved + (f32v)0.25f / halved;
@@ -282,7 +286,7 @@ OVL f32v logaddexp_(f32v a, f32v b) {
 OVL f32v times_sigmoid(f32v x, f32v z, f32v z_low) {
 	i32v n;
 	m32v below = z < 0.0f;
-	f32v p = exp_parts(within(-abs_(z), -120.0f, 0.0f), below ? z_low : -z_low, &n);
+	f32v p = exp_parts(at_least(-abs_(z), -120.0f), below ? z_low : -z_low, &n);
 	f32v y;
 
 	y = (x < -120.0f ? (f32v)-120.0f : x) * (below ? p : (f32v)1.0f) / (scale(p, n) + 1.0f);
@@ -339,7 +343,7 @@ OVL f32v selu_(f32v x) {
 
 /* Below 1 an odd polynomial, above 1 - exp(polynomial). */
 OVL f32v erf_(f32v x) {
-	f32v a = within(abs_(x), 0.0f, 4.0f);
+	f32v a = at_most(abs_(x), 4.0f);
 	f32v u = a * a;
 	f32v y = (f32v)0x1.4771fcp-14f;
 	f32v z = (f32v)0x1.57c874p-16f;
@@ -370,7 +374,7 @@ OVL f32v erf_(f32v x) {
  * floats; the power of two comes last.
  */
 OVL f32v gelu_(f32v x) {
-	f32v a = within(abs_(x), 0.0f, 14.5f);
+	f32v a = at_most(abs_(x), 14.5f);
 	f32v d = STEP(a, (f32v)0x1.6a09e6p-1f, 2.0f);
 	f32v d_low = fma(a, (f32v)0x1.6a09e6p-1f, 2.0f - d);
 	f32v t = (f32v)1.0f / d;

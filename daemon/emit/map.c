@@ -40,7 +40,7 @@ static bool is_dear(unsigned op) {
 
 /* How many vectors are computed side by side. 64 bits a lane take two registers a vector. */
 static unsigned vectors_beside(const struct writer *w, const struct scope *s) {
-	unsigned dear = 0, bytes = 0, n;
+	unsigned dear = 0, bytes = 0, registers = value_registers(w, s), n;
 
 	for (unsigned v = 0; v < w->k->values; v++) {
 		const struct kernel_value *value = &w->k->value[v];
@@ -51,9 +51,10 @@ static unsigned vectors_beside(const struct writer *w, const struct scope *s) {
 		dear += value->kind == KERNEL_OP && is_dear(value->op);
 		bytes = size > bytes ? size : bytes;
 	}
-	if (dear < MAP_DEAR || !value_may_be_beside(w))
+	/* Without any, all elements are the same. */
+	if (dear < MAP_DEAR || !registers || !value_may_be_beside(w))
 		return 1;
-	n = MAP_REGISTERS / (value_registers(w, s) + MAP_TEMPORARIES) / (bytes > 4 ? 2 : 1);
+	n = (MAP_REGISTERS - MAP_TEMPORARIES) / registers / (bytes > 4 ? 2 : 1);
 	return n > MAP_BESIDE ? MAP_BESIDE : n;
 }
 
