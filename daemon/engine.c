@@ -121,6 +121,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.number = (unsigned)c->device_number,
 		.strategy = text_or_null(c->device_strategy),
 		.discrete = c->device_discrete,
+		.near = c->engine_near_us > 0,
 		.reach = c->device_reach,
 		.cache_dir = c->cache_dir,
 		.cache_bytes = (uint64_t)c->cache_bytes,
@@ -143,6 +144,7 @@ static int open_exec(struct engine *e) {
 	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes,
 		.packed_bytes = e->config.engine_packed_bytes,
 		.slice_ns = UINT64_C(1000) * e->config.engine_slice_us,
+		.near_ns = UINT64_C(1000) * e->config.engine_near_us,
 		.interpreter = (enum config_interpreter)e->config.fusion_interpreter,
 		.time_kernels = e->config.engine_time_kernels };
 	int r = plan_cache_new((uint32_t)e->config.engine_plans, &e->plans);

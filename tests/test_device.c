@@ -1086,7 +1086,59 @@ static TCase *add_case(Suite *s, const char *name) {
 	return c;
 }
 
+/* Asks until the program is compiled for it, as many launches would. */
+static void launch_near(struct work *w) {
+	const struct timespec pause = { .tv_nsec = 100 * 1000 };
+	int r = -EAGAIN;
+
+	for (unsigned asked = 0; r == -EAGAIN; asked++) {
+		r = device_launch_near(w->d, w->p, w->record, 1, w->launch.items, w->launch.local);
+		if (r && asked > 10000)
+			nanosleep(&pause, NULL);
+	}
+	ck_assert_int_eq(r, 0);
+}
+
+START_TEST(small_launches_run_on_the_calling_thread_to_the_same_bits) {
+	struct device_config c = config();
+	float expected[COUNT];
+	struct device *d;
+	struct work w;
+	int marks = 0;
+
+	c.near = true;
+	d = open_with(c);
+	if (lacks(d->near.queue, "has none that computes on the thread that asks")) {
+		device_close(d);
+		return;
+	}
+	work_open(&w, d, ready(d, OP_logaddexp));
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_launch_near(d, w.p, w.record, 1, w.launch.items, w.launch.local), -EAGAIN);
+	ck_assert_int_eq(device_finish(d), 0);
+	memcpy(expected, work_result(&w), sizeof expected);
+	for (unsigned i = 0; i < 3; i++) {
+		memset(w.host + 2 * COUNT, 0, sizeof expected);
+		launch_near(&w);
+		ck_assert_mem_eq(work_result(&w), expected, sizeof expected);
+	}
+	ck_assert_uint_eq(device_counters(d)->launches_near, 3);
+	/* What is asked for next goes behind it, either way. */
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	memset(w.host + 2 * COUNT, 0, sizeof expected);
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	ck_assert_int_eq(device_flush(d), 0);
+	wait_for(d, &marks, 2);
+	ck_assert_mem_eq(work_result(&w), expected, sizeof expected);
+	launch_near(&w);
+	device_close(d);
+}
+END_TEST
+
 static void add_work(TCase *c) {
+	tcase_add_test(c, small_launches_run_on_the_calling_thread_to_the_same_bits);
 	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
 	tcase_add_test(c, two_arenas_are_reached_by_one_launch);
 	tcase_add_test(c, several_tasks_run_in_one_launch);

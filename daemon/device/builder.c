@@ -58,8 +58,8 @@ static void release_kernel(cl_kernel *kernelp) {
 
 /* ---- from source to a program ---- */
 
-struct cache_key build_key(const struct device *d, const char *source, const char *options) {
-	const char *part[] = { source, options, d->choice.platform_name, d->choice.name, d->choice.driver,
+static struct cache_key key_for(const struct device *d, struct target t, const char *source, const char *options) {
+	const char *part[] = { source, options, d->choice.platform_name, t.name, d->choice.driver,
 		FUSIOND_VERSION };
 	XXH3_state_t state;
 	XXH128_hash_t h;
@@ -71,16 +71,20 @@ struct cache_key build_key(const struct device *d, const char *source, const cha
 	return (struct cache_key){ h.low64, h.high64 };
 }
 
-static char *build_log(const struct device *d, cl_program program) {
+struct cache_key build_key(const struct device *d, const char *source, const char *options) {
+	return key_for(d, device_target(d, false), source, options);
+}
+
+static char *build_log(struct target t, cl_program program) {
 	size_t size = 0;
 	char *log;
 
-	if (clGetProgramBuildInfo(program, d->choice.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || !size)
+	if (clGetProgramBuildInfo(program, t.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || !size)
 		return NULL;
 	log = calloc(1, size + 1);
 	if (!log)
 		return NULL;
-	if (clGetProgramBuildInfo(program, d->choice.device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
+	if (clGetProgramBuildInfo(program, t.device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
 		log[0] = 0;
 	if (size > BUILD_LOG_BYTES)
 		log[BUILD_LOG_BYTES] = 0;
@@ -88,7 +92,7 @@ static char *build_log(const struct device *d, cl_program program) {
 }
 
 /* NULL where the cache has none that the driver takes; such an entry is removed. */
-static cl_program build_cached(struct device *d, const char *options, const struct cache_key *key) {
+static cl_program build_cached(struct device *d, struct target t, const char *options, const struct cache_key *key) {
 	CLEANUP(release_program) cl_program program = NULL;
 	CLEANUP(cleanup_free) void *bytes = NULL;
 	const unsigned char *binary;
@@ -99,9 +103,9 @@ static cl_program build_cached(struct device *d, const char *options, const stru
 	if (cache_load(&d->cache, key, &bytes, &size))
 		return NULL;
 	binary = bytes;
-	program = clCreateProgramWithBinary(d->context, 1, &d->choice.device, &size, &binary, &status, &error);
+	program = clCreateProgramWithBinary(t.context, 1, &t.device, &size, &binary, &status, &error);
 	if (!error)
-		error = clBuildProgram(program, 1, &d->choice.device, options, NULL, NULL);
+		error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
 	if (error) {
 		cache_remove(&d->cache, key);
 		return NULL;
@@ -111,16 +115,16 @@ static cl_program build_cached(struct device *d, const char *options, const stru
 	return built;
 }
 
-static cl_int build_anew(struct device *d, const char *source, const char *options, cl_program *programp, char **logp) {
+static cl_int build_anew(struct target t, const char *source, const char *options, cl_program *programp, char **logp) {
 	CLEANUP(release_program) cl_program program = NULL;
 	cl_int error;
 
-	program = clCreateProgramWithSource(d->context, 1, &source, NULL, &error);
+	program = clCreateProgramWithSource(t.context, 1, &source, NULL, &error);
 	if (error)
 		return error;
-	error = clBuildProgram(program, 1, &d->choice.device, options, NULL, NULL);
+	error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
 	if (error) {
-		*logp = build_log(d, program);
+		*logp = build_log(t, program);
 		return error;
 	}
 	*programp = program;
@@ -128,13 +132,18 @@ static cl_int build_anew(struct device *d, const char *source, const char *optio
 	return CL_SUCCESS;
 }
 
-cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+cl_int build_for(struct device *d, struct target t, const char *source, const char *options, struct cache_key *keyp,
 	cl_program *programp, bool *cachedp, char **logp) {
 	*logp = NULL;
-	*keyp = build_key(d, source, options);
-	*programp = build_cached(d, options, keyp);
+	*keyp = key_for(d, t, source, options);
+	*programp = build_cached(d, t, options, keyp);
 	*cachedp = *programp != NULL;
-	return *programp ? CL_SUCCESS : build_anew(d, source, options, programp, logp);
+	return *programp ? CL_SUCCESS : build_anew(t, source, options, programp, logp);
+}
+
+cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+	cl_program *programp, bool *cachedp, char **logp) {
+	return build_for(d, device_target(d, false), source, options, keyp, programp, cachedp, logp);
 }
 
 void build_keep(struct device *d, cl_program program, const struct cache_key *key) {
@@ -208,6 +217,36 @@ cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct w
 		error = clSetKernelArg(object, 2 + i, sizeof b->records, &b->records);
 	for (*launchesp = 0; *launchesp < w->launches && !error; ++*launchesp)
 		error = launch(b, object, w);
+	return error;
+}
+
+static cl_int open_on(struct builder *b, struct target t) {
+	uint64_t zero[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) +
+		      KERNEL_SCALARS] = { 0 };
+	cl_int error;
+
+	b->queue = clCreateCommandQueue(t.context, t.device, 0, &error);
+	if (error)
+		return error;
+	b->records = clCreateBuffer(t.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero, &error);
+	return error;
+}
+
+static void close_queue(struct builder *b) {
+	if (b->records)
+		clReleaseMemObject(b->records);
+	if (b->queue)
+		clReleaseCommandQueue(b->queue);
+}
+
+cl_int builder_warm_up_near(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
+	struct builder near = { .device = b->device };
+	cl_int error = open_on(&near, device_target(b->device, true));
+
+	*launchesp = 0;
+	if (!error)
+		error = builder_warm_up(&near, object, w, launchesp);
+	close_queue(&near);
 	return error;
 }
 
@@ -320,7 +359,8 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 }
 
 static enum apart build_apart(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
-	const struct compile_job j = { .source = source, .options = options, .key = p->key, .warmup = warmup_of(b->device, p->kernel) };
+	const struct compile_job j = { .source = source, .options = options, .key = p->key, .warmup = warmup_of(b->device, p->kernel),
+		.near = p->near };
 
 	*errorp = CL_BUILD_PROGRAM_FAILURE;
 	/* What is known is in the driver's own cache. */
@@ -342,7 +382,7 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 	if (error)
 		return error;
 	begin = now_us();
-	error = builder_warm_up(b, own, &w, &launches);
+	error = p->near ? builder_warm_up_near(b, own, &w, &launches) : builder_warm_up(b, own, &w, &launches);
 	p->first_us = now_us() - begin;
 	p->warmups += launches;
 	if (error)
@@ -355,18 +395,22 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 static enum apart build(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
 	CLEANUP(release_program) cl_program program = NULL;
 	struct device *d = b->device;
+	struct target t = device_target(d, p->near);
 	enum apart how = APART_HERE;
 
-	p->key = build_key(d, source, options);
-	program = build_cached(d, options, &p->key);
+	p->key = key_for(d, t, source, options);
+	program = build_cached(d, t, options, &p->key);
 	p->cached = program != NULL;
 	if (!program)
 		how = build_apart(b, p, source, options, errorp);
 	if (how == APART_FAILED || how == APART_LATER)
 		return how;
+	/* Nobody needs it so much that the engine would compile it itself. */
+	if (p->near && how == APART_HERE && !program && d->config.want_worker)
+		return APART_FAILED;
 	if (how == APART_BUILT)
-		program = build_cached(d, options, &p->key);
-	*errorp = program ? CL_SUCCESS : build_anew(d, source, options, &program, &p->log);
+		program = build_cached(d, t, options, &p->key);
+	*errorp = program ? CL_SUCCESS : build_anew(t, source, options, &program, &p->log);
 	if (!*errorp)
 		*errorp = make_objects(b, p, program, &p->object);
 	if (*errorp)
@@ -424,7 +468,8 @@ bool builder_build(struct builder *b, struct program *p) {
 
 	if (!texts_of(b->device, p->kernel, &source, &options)) {
 		p->emit_us = now_us() - begin;
-		note_ask(b->device, p, str_text(&source), str_text(&options));
+		if (!p->near)
+			note_ask(b->device, p, str_text(&source), str_text(&options));
 		cache_make_room(&b->device->cache);
 		how = build(b, p, str_text(&source), str_text(&options), &error);
 	}
@@ -435,32 +480,23 @@ bool builder_build(struct builder *b, struct program *p) {
 		fail(p, str_text(&source), error);
 		return true;
 	}
-	mark_built(b->device, p);
-	note_keep(b->device, p, str_text(&source), str_text(&options));
+	/* Notes and marks are of the kernel, whose program was built before. */
+	if (!p->near) {
+		mark_built(b->device, p);
+		note_keep(b->device, p, str_text(&source), str_text(&options));
+	}
 	atomic_store_explicit(&p->state, PROGRAM_READY, memory_order_release);
 	return true;
 }
 
 int builder_open(struct builder *b, struct device *d) {
-	uint64_t zero[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) +
-		      KERNEL_SCALARS] = { 0 };
-	cl_int error;
-
 	b->device = d;
 	b->worker.socket = b->worker.process = -1;
-	b->queue = clCreateCommandQueue(d->context, d->choice.device, 0, &error);
-	if (error)
-		return -EIO;
-	b->records = clCreateBuffer(
-		d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, zero, &error);
-	return error ? -EIO : 0;
+	return open_on(b, device_target(d, false)) ? -EIO : 0;
 }
 
 void builder_close(struct builder *b) {
-	if (b->records)
-		clReleaseMemObject(b->records);
-	if (b->queue)
-		clReleaseCommandQueue(b->queue);
+	close_queue(b);
 	worker_end(&b->worker);
 	*b = (struct builder){ .worker = { .socket = -1, .process = -1 } };
 }

@@ -106,7 +106,7 @@ static void release_program(cl_program *programp) {
 }
 
 /* Machine code that the driver makes at the first launch and keeps; elsewhere the engine's own launch costs as little. */
-static cl_int first_launches(const struct builder *b, cl_program program, const struct warmup *w, uint32_t *launchesp) {
+static cl_int first_launches(const struct builder *b, cl_program program, const struct compile_job *j, uint32_t *launchesp) {
 	cl_kernel object;
 	cl_int error;
 
@@ -115,7 +115,7 @@ static cl_int first_launches(const struct builder *b, cl_program program, const 
 	object = clCreateKernel(program, "fused", &error);
 	if (error)
 		return error;
-	error = builder_warm_up(b, object, w, launchesp);
+	error = j->near ? builder_warm_up_near(b, object, &j->warmup, launchesp) : builder_warm_up(b, object, &j->warmup, launchesp);
 	clReleaseKernel(object);
 	return error;
 }
@@ -126,7 +126,11 @@ static void compile(struct builder *b, const struct compile_job *j, struct compi
 	struct cache_key key;
 	bool cached;
 
-	a->error = build_source(d, j->source, j->options, &key, &program, &cached, &a->log);
+	if (j->near && near_open(d)) {
+		a->error = CL_DEVICE_NOT_FOUND;
+		return;
+	}
+	a->error = build_for(d, device_target(d, j->near), j->source, j->options, &key, &program, &cached, &a->log);
 	if (a->error)
 		return;
 	/* Another driver than the engine's, which was replaced meanwhile: what it makes is of no use there. */
@@ -134,7 +138,7 @@ static void compile(struct builder *b, const struct compile_job *j, struct compi
 		a->error = CL_INVALID_DEVICE;
 		return;
 	}
-	a->error = first_launches(b, program, &j->warmup, &a->warmups);
+	a->error = first_launches(b, program, j, &a->warmups);
 	if (!a->error && !cached && !(d->quirks->flags & QUIRK_COSTLY_BINARY))
 		build_keep(d, program, &key);
 }
@@ -210,7 +214,7 @@ static int serve_one(struct builder *b, struct watchdog *w, int socket) {
 	if (r)
 		return r;
 	watchdog_begin(w, h.limit_us);
-	compile(b, &(const struct compile_job){ source, options, h.key, h.warmup }, &a);
+	compile(b, &(const struct compile_job){ source, options, h.key, h.warmup, h.near }, &a);
 	watchdog_end(w);
 	r = send_answer(socket, &a);
 	free(a.log);
@@ -250,6 +254,7 @@ int device_work(const struct device_config *c, int socket, bool idle, uint64_t b
 	r = device_open_compiler(d, f);
 	if (!r)
 		r = serve(d, socket, bytes);
+	near_close(d);
 	if (d->context)
 		clReleaseContext(d->context);
 	choice_clear(&d->choice);

@@ -85,7 +85,7 @@ static int open_choice(struct device *d, struct fault *f) {
 	int r = cache_open(&d->cache, d->config.cache_dir, d->config.cache_bytes ? d->config.cache_bytes : UINT64_MAX, f);
 
 	if (!r)
-		r = quirks_set_caches(d->cache.driver);
+		r = quirks_set_variables(d->cache.driver);
 	/* What is compiled at the start takes most of the time until somebody can be served: */
 	if (!r && d->config.workers_early && cache_is_empty(&d->cache))
 		workers_early(d, programs_builders(d));
@@ -164,6 +164,9 @@ static int open_all(struct device *d, struct fault *f) {
 		r = memory_open(d);
 	if (r)
 		return r;
+	/* Without it all goes the other way. */
+	if (d->flat && d->config.near && near_open_queue(d))
+		near_close(d);
 	matrix_probe(d);
 	rates_open(d);
 	atomic_init(&d->measure.state,
@@ -198,7 +201,7 @@ int device_open_compiler(struct device *d, struct fault *f) {
 	int r = cache_open_beside(&d->cache, d->config.cache_dir, f);
 
 	if (!r)
-		r = quirks_set_caches(d->cache.driver);
+		r = quirks_set_variables(d->cache.driver);
 	if (!r)
 		r = probe_choose_here(&d->config, &d->choice, f);
 	if (r)
@@ -220,6 +223,7 @@ struct device *device_close(struct device *d) {
 		d->work.running = 0;
 	programs_close(d);
 	queue_close(d);
+	near_close(d);
 	memory_close(d);
 	if (d->context)
 		clReleaseContext(d->context);

@@ -27,6 +27,7 @@ struct device_config {
 	unsigned number;             /* of the devices that have it, counted from 0 */
 	const char *strategy;        /* NULL: the device's; "cpu" or "gpu" force one (tests) */
 	bool discrete;               /* treat the device as if it had memory of its own (tests) */
+	bool near;                   /* launch small kernels on the thread that asks, where the driver has a device for that */
 	bool reach;                  /* let kernels reach host memory, where a trial finds that they do */
 	uint64_t cache_bytes;        /* that stay of what the folder holds; 0: all */
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */
@@ -175,6 +176,13 @@ int device_launch(struct device *d, struct program *p, const uint64_t *records, 
 int device_launch_words(struct device *d, struct program *p, const uint64_t *words, uint64_t count, uint32_t tasks,
 	uint64_t items, uint32_t local) FAULT_MUST_USE;
 
+/*
+ * Runs a small launch at once, on the calling thread, where the device is idle and the driver can do that; programs of which many were
+ * asked for so are compiled for it meanwhile. 0: it has run; -EAGAIN: it must go by device_launch(); -EIO.
+ */
+int device_launch_near(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items,
+	uint32_t local) FAULT_MUST_USE;
+
 /* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */
 int device_time(struct device *d, double *nsp) FAULT_MUST_USE;
 
@@ -226,7 +234,7 @@ void device_each_program(struct device *d, void (*tell)(void *user, struct progr
 uint32_t device_pending(const struct device *d);
 
 struct device_counters {
-	uint64_t launches, tasks, builds, builds_cached, build_failures, build_us;
+	uint64_t launches, launches_near, tasks, builds, builds_cached, build_failures, build_us;
 	uint64_t builds_apart;       /* of builds: by workers */
 	uint64_t workers_started, workers_lost;    /* lost: died of a program, or were killed over one */
 	uint64_t refused;            /* programs that were not tried because they killed workers before */

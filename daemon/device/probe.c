@@ -85,14 +85,15 @@ static int try_device(cl_device_id id, const char *wanted, struct choice *c, str
 	c->driver = device_text(id, CL_DRIVER_VERSION);
 	if (!c->name || !c->driver)
 		return -ENOMEM;
-	if (usable(id) && (!wanted || strstr(c->name, wanted))) {
+	if (usable(id) && !near_is(c->platform_name, c->name) && (!wanted || strstr(c->name, wanted))) {
 		if (!c->skip) {
 			c->device = id;
 			return 0;
 		}
 		c->skip--;
 	}
-	note_name(seen, c->name);
+	if (!near_is(c->platform_name, c->name))
+		note_name(seen, c->name);
 	free(c->name);
 	free(c->driver);
 	c->name = c->driver = NULL;

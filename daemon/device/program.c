@@ -235,7 +235,9 @@ static bool work(struct builder *b) {
 			build_again(&d->programs, task.build);
 			return true;
 		}
-		finish_build(&d->programs, task.build);
+		/* Who launches near looks at the state alone. */
+		if (!task.build->near)
+			finish_build(&d->programs, task.build);
 	} else if (task.keep) {
 		build_keep(d, task.keep->program, &task.keep->key);
 		finish_keep(&d->programs);
@@ -477,6 +479,8 @@ static void builds_done(struct program *p) {
 }
 
 static void program_free(struct program *p) {
+	if (p->near_one)
+		program_free(p->near_one);
 	builds_done(p);
 	if (p->object)
 		clReleaseKernel(p->object);
@@ -653,6 +657,17 @@ static void programs_put(struct programs *s, struct program *p, enum program_ran
 	pthread_mutex_lock(&s->lock);
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);
+}
+
+/* At idle priority, until that takes too long. */
+struct program *programs_near(struct device *d, const struct program *p) {
+	struct program *near = program_new(d, p->kernel, p->hash);
+
+	if (!near)
+		return NULL;
+	near->near = true;
+	programs_put(&d->programs, near, PROGRAM_LATER);
+	return near;
 }
 
 static void want(struct device *d, struct program *p, enum program_rank rank) {

@@ -220,7 +220,9 @@ static struct fence *fence_pop(struct queue *q) {
 		q->newest = NULL;
 	q->tail = f->head;
 	q->running -= f->launches;
-	q->completed = f->sequence;
+	/* What went near (near.c) may have passed already. */
+	if (f->sequence > q->completed)
+		q->completed = f->sequence;
 	return f;
 }
 
@@ -312,6 +314,24 @@ static int put_records(struct device *d, const uint64_t *records, uint64_t words
 		return -EIO;
 	q->changed = false;
 	return 0;
+}
+
+bool queue_is_idle(const struct device *d) {
+	const struct queue *q = &d->work;
+
+	return !q->first && q->sequence == q->completed && !q->upload_bytes;
+}
+
+int queue_put_records(struct device *d, const uint64_t *records, uint64_t words, uint64_t *firstp) {
+	return put_records(d, records, words, true, firstp);
+}
+
+void queue_passed(struct device *d) {
+	struct queue *q = &d->work;
+
+	q->completed = q->flushed = ++q->sequence;
+	q->tail = q->fenced = q->head;
+	q->running = q->unfenced = 0;
 }
 
 /* Without a buffer the records begin at address 0, and `first` is the host's address in words. */

@@ -24,10 +24,14 @@ const struct quirks *quirks_of(const char *platform, const char *device) {
 	return &rows[ROWS - 1];
 }
 
-int quirks_set_caches(const char *folder) {
-	for (size_t i = 0; i < ROWS; i++)
+int quirks_set_variables(const char *folder) {
+	for (size_t i = 0; i < ROWS; i++) {
 		if (rows[i].cache_variable && setenv(rows[i].cache_variable, folder, 1))
 			return -errno;
+		/* Who has set it knows what he wants. */
+		if (rows[i].devices_variable && setenv(rows[i].devices_variable, rows[i].devices, 0))
+			return -errno;
+	}
 	return 0;
 }
 

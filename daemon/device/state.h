@@ -15,6 +15,7 @@
  *   memory.c   the reserved range of a flat device, the pools of others
  *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
+ *   near.c     small launches, on the thread that asks for them
  *   rates.c    how fast the device is, measured once
  *
  * Threads: the engine's, the builders', and threads of the driver that run event callbacks. The
@@ -63,12 +64,14 @@ struct quirks {
 	uint32_t ring_kib;
 	uint32_t grid_limit;
 	const char *missing;
+	const char *devices_variable, *devices;
+	const char *near;
 	const char *doc;
 };
 
 const struct quirks *quirks_of(const char *platform, const char *device);
-/* Sets every driver's cache variable; called before the first call of OpenCL. 0 or -ENOMEM. */
-int quirks_set_caches(const char *folder) FAULT_MUST_USE;
+/* Sets the variables of all drivers: caches, devices. Called before the first call of OpenCL. 0 or -ENOMEM. */
+int quirks_set_variables(const char *folder) FAULT_MUST_USE;
 /* The package to install where there is no driver at all. */
 const char *quirks_package(void);
 
@@ -145,6 +148,30 @@ int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT
 /* Sets traits.matrix where a trial succeeds. */
 void matrix_probe(struct device *d);
 
+/* ---- near.c ---- */
+
+struct near {
+	cl_device_id device;                  /* NULL: there is none */
+	char *name;
+	cl_context context;
+	cl_command_queue queue;
+	cl_mem records;                       /* the ring */
+};
+
+/* What a program is built for. */
+struct target {
+	cl_context context;
+	cl_device_id device;
+	const char *name;
+};
+struct target device_target(const struct device *d, bool near);
+/* Is it a device for near launches alone? */
+bool near_is(const char *platform, const char *device);
+/* For building, or for launching, too. 0, or -errno where the driver has none. */
+int near_open(struct device *d) FAULT_MUST_USE;
+int near_open_queue(struct device *d) FAULT_MUST_USE;
+void near_close(struct device *d);
+
 /* ---- program.c, builder.c ---- */
 
 /* Who wants a program: those of a higher rank are built first. */
@@ -186,6 +213,10 @@ struct program {
 	uint32_t words;                       /* of a record */
 	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
 	bool reaches;                         /* its records are read where the host has them */
+	bool near;                            /* it is another's near_one */
+	/* the engine's */
+	struct program *near_one;             /* the same for launches on the engine's thread (near.c), or NULL */
+	uint32_t small;                       /* launches that could have gone that way */
 };
 
 /*
@@ -231,6 +262,8 @@ uint32_t programs_builders(const struct device *d);
 /* Makes the locks; then, with everything else open, starts the builders. */
 void programs_init(struct device *d);
 int programs_open(struct device *d) FAULT_MUST_USE;
+/* A program for near launches, of the same kernel: asked for, and the device's. NULL: memory is short. */
+struct program *programs_near(struct device *d, const struct program *p);
 /* Has the program's machine code written to disk some time. */
 void programs_keep(struct device *d, struct program *owner, cl_program program, const struct cache_key *key);
 /* Who wants a program now; by any thread. */
@@ -278,11 +311,15 @@ struct warmup {
 };
 /* Launches on records without work and waits; *launchesp counts. */
 cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
+/* The same on the near device, whose context is open. */
+cl_int builder_warm_up_near(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
 /*
  * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL).
  * *cachedp tells where it came from.
  */
 cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
+cl_int build_for(struct device *d, struct target t, const char *source, const char *options, struct cache_key *keyp,
 	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
 /* The key under which the cache holds what depends on this text, the device, its driver and our version. */
 struct cache_key build_key(const struct device *d, const char *source, const char *options);
@@ -302,6 +339,7 @@ struct compile_job {
 	const char *source, *options;
 	struct cache_key key;                 /* as the engine found it: a worker that finds another refuses */
 	struct warmup warmup;
+	bool near;
 };
 
 struct compile_answer {
@@ -332,6 +370,7 @@ struct compile_job_header {
 	struct cache_key key;
 	struct warmup warmup;
 	uint64_t limit_us;                    /* for the watchdog */
+	uint64_t near;
 	uint64_t source, options;
 };
 
@@ -464,6 +503,13 @@ void queue_close(struct device *d);
 /* Any thread: device_poll() has something. */
 void queue_signal(struct device *d);
 
+/* Does nothing run, and has all that did been told of? */
+bool queue_is_idle(const struct device *d);
+/* Copies records to the ring of a flat device: 0, -EAGAIN or -EIO. */
+int queue_put_records(struct device *d, const uint64_t *records, uint64_t words, uint64_t *firstp) FAULT_MUST_USE;
+/* On an idle queue: a command more, which has run already. */
+void queue_passed(struct device *d);
+
 /* ---- rates.c ---- */
 
 enum measure_state {
@@ -503,6 +549,7 @@ struct device {
 	bool flat, exact, reaches;
 	struct memory memory;
 	struct queue work;
+	struct near near;
 	struct programs programs;
 	struct measure measure;
 	struct device_counters counters;

@@ -209,6 +209,7 @@ static int send_job(struct builder *b, const struct compile_job *j, int64_t end_
 		.key = j->key,
 		.warmup = j->warmup,
 		.limit_us = b->device->config.worker_us,
+		.near = j->near,
 		.source = strlen(j->source),
 		.options = strlen(j->options) };
 	int r = transfer(b, true, &h, sizeof h, end_ms);

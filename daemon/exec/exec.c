@@ -28,6 +28,7 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->scratch_limit = c->scratch_bytes;
 	x->packed_limit = c->packed_bytes;
 	x->slice_ns = c->slice_ns;
+	x->near_ns = c->near_ns;
 	x->time_kernels = c->time_kernels;
 	if (interpret_open(x, c->interpreter)) {
 		free(x);

@@ -34,6 +34,7 @@ struct exec_config {
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
 	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
 	enum config_interpreter interpreter; /* which elementwise kernels run as byte code */
+	uint64_t near_ns;             /* what one unit does in less may run on this thread; 0: nothing */
 	uint64_t slice_ns;            /* while there are other lanes, longer launches are made in slices of about that; 0: never */
 	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };

@@ -159,9 +159,34 @@ static void count_launch(struct exec *x, struct run *const *crew, const struct l
 	x->counters.mixed_launches += mixed;
 }
 
+static uint64_t groups(const struct prepared_step *s, bool interpreted) {
+	return interpreted ? s->code->launch.items / s->code->launch.local : s->items / s->local;
+}
+
+/* Would one unit do it in near_ns? What is timed is timed by the driver's queue. */
+static bool goes_near(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+	double units = device_traits(x->device)->units, ns = 0, all;
+
+	if (!x->near_ns || crew[0]->interpreted || crew[0]->timing || x->time_kernels || !p->whole || p->first)
+		return false;
+	all = (double)(groups(next_step(crew[0]), false) * l->tasks);
+	for (uint32_t k = 0; k < l->runs; k++)
+		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++)
+			ns += schedule_estimate_ns(crew[k], i);
+	return ns * (all < units ? all : units) < (double)x->near_ns;
+}
+
+static int launch_program(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+	const struct prepared_step *s = next_step(crew[0]);
+	int e = -EAGAIN;
+
+	if (goes_near(x, crew, l, p))
+		e = device_launch_near(x->device, s->program, x->record, l->tasks, p->items, s->local);
+	return e != -EAGAIN ? e : device_launch(x->device, s->program, x->record, l->tasks, p->items, s->local);
+}
+
 static int launch_records(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
 	const struct run *r = crew[0];
-	const struct prepared_step *s = next_step(r);
 	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
 	int e;
 
@@ -171,7 +196,7 @@ static int launch_records(struct exec *x, struct run *const *crew, const struct 
 	if (r->interpreted)
 		e = interpret_launch(x, l->tasks, l->words, p);
 	else
-		e = device_launch(x->device, s->program, x->record, l->tasks, p->items, s->local);
+		e = launch_program(x, crew, l, p);
 	if (e)
 		return e;
 	if (begin_ns)
@@ -180,10 +205,6 @@ static int launch_records(struct exec *x, struct run *const *crew, const struct 
 	if (!p->first)
 		count_launch(x, crew, l);
 	return 0;
-}
-
-static uint64_t groups(const struct prepared_step *s, bool interpreted) {
-	return interpreted ? s->code->launch.items / s->code->launch.local : s->items / s->local;
 }
 
 static bool same_program(const struct exec *x, const struct prepared_step *a, const struct prepared_step *b) {

@@ -163,6 +163,10 @@ static double step_estimate(const struct plan_step *s) {
 	return s->estimate_ns > 0 ? s->estimate_ns : SCHEDULE_UNKNOWN_NS;
 }
 
+double schedule_estimate_ns(const struct run *r, uint32_t step) {
+	return step_estimate(&r->plan->step[step]);
+}
+
 uint64_t schedule_step_ns(const struct run *r, uint32_t step) {
 	double scale = r->prepared->scale;
 

@@ -510,6 +510,8 @@ void schedule_expire(struct exec *x);
 uint32_t schedule_cancel(struct lane *l);
 /* Estimated nanoseconds of a step. */
 uint64_t schedule_step_ns(const struct run *r, uint32_t step);
+/* The same by plan and measured kernels alone: what was learned of the run is of how it went. */
+double schedule_estimate_ns(const struct run *r, uint32_t step);
 /* So much was launched for an item; then, when it has passed, and before it is freed. */
 void schedule_charge(struct exec *x, struct item *i, uint64_t ns);
 void schedule_passed(struct exec *x, const struct item *i);
@@ -552,7 +554,7 @@ struct exec {
 	struct space *spaces;
 	struct lane *lane, *blocked;          /* all; those whose first item waits for something */
 	uint32_t lanes;
-	uint64_t slice_ns;                    /* exec_config */
+	uint64_t slice_ns, near_ns;           /* exec_config */
 	struct ready ready[LANE_PRIORITIES];
 	uint64_t asked;
 	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */
