@@ -1429,6 +1429,9 @@ static unsigned draw_value(struct job *j, enum dialect dialect, unsigned type, u
 		return add_op(k, OP_cast, type, pick(k->values), 0, 0);
 	a = draw_value(j, dialect, type, depth - 1);
 	b = draw_value(j, dialect, type, depth - 1);
+	/* Who lacks the rare operations does not compare booleans. */
+	if (type == DTYPE_bool && !instruction_dialect_is_whole(dialect, DTYPE_bool))
+		return add_op(k, OP_where, type, a, b, a);
 	if (type == DTYPE_bool || pick(4) == 0)
 		return add_op(k, OP_where, type, add_op(k, OP_lt, DTYPE_bool, a, b, 0), b, a);
 	return add_op(k, binary[pick(5)], type, a, b, 0);
