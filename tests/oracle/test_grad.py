@@ -472,6 +472,39 @@ def check_uses(report, context):
     report.check(np.allclose(w.read(), values * 0.8 ** 3), "a loop of descent", str(w.read()))
 
 
+# Queries by keys: three blocks of the backward pass (client/kept.c), the last one shorter.
+QUERIES, KEYS, WIDTH = 40, 16384, 4
+
+
+def attention_gradients(q, k, v, g, scale, causal):
+    s = q @ k.T * scale
+    if causal:
+        s = np.where(np.arange(KEYS) <= np.arange(QUERIES)[:, None], s, -np.inf)
+    p = np.exp(s - s.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    d = p * (g @ v.T - np.sum(g * (p @ v), 1, keepdims=True)) * scale
+    return d @ k, d.T @ q, p.T @ g
+
+
+def check_attention(report, context):
+    """Gradients over several blocks of queries, in NumPy's formula; and that nothing as large as the scores is kept for them."""
+    rng = np.random.default_rng(11)
+    values = [rng.uniform(-1, 1, (n, WIDTH)) for n in (QUERIES, KEYS, KEYS)]
+    g = rng.uniform(-1, 1, (QUERIES, WIDTH))
+    for causal in (False, True):
+        arrays = [context.array("f64", v) for v in values]
+        context.watch(*arrays)
+        y = context.call("attention", *arrays, causal=causal, scale=0.5)
+        y.read()        # sent: what the backward pass needs must have been kept
+        kept = context.kept_bytes()[0]
+        made = context.grad(y, arrays, context.array("f64", g))
+        name = "causal attention of blocks" if causal else "attention of blocks"
+        report.check(kept < 8 * QUERIES * KEYS, f"{name} keeps no scores", f"{kept} bytes")
+        for i, (got, want) in enumerate(zip(made, attention_gradients(*values, g, 0.5, causal))):
+            right = np.isclose(got.read(), want, rtol=1e-9, atol=1e-12)
+            report.check(bool(np.all(right)), f"{name} by {'qkv'[i]}", lambda: harness.describe(right, [], want, got.read()))
+
+
 def check_rest(report, part):
     if part == "peer":
         check_peer(report)
@@ -479,6 +512,7 @@ def check_rest(report, part):
     with fusion.Daemon() as daemon, daemon.open() as context:
         check_refusals(report, context)
         check_uses(report, context)
+        check_attention(report, context)
 
 
 def work(report, part):
