@@ -157,8 +157,9 @@ struct interp {
 /* ---- instructions on each vector of a block ---- */
 
 /*
- * A loop costs as much as an addition, so short operations are unrolled; others would only take a compiler twice
- * as long.
+ * A loop costs as much as an addition, so short operations are unrolled, for a whole block also where less of it
+ * holds elements: the rest of a register may hold anything. Others would only take a compiler twice as long. The number of vectors is
+ * read once: a store into a register could change it, as far as a compiler sees.
  */
 /* Each is a function, which stays one on CPUs: a compiler takes much longer for one that holds them all, and a call is nothing beside a block. */
 #if INTERP_GROUP == 1
@@ -176,8 +177,9 @@ struct interp {
 #define EACH_VECTOR const int j = 0;
 #define EACH_VECTOR_SHORT const int j = 0;
 #else
-#define EACH_VECTOR _Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0; j < s->vectors; j++)
-#define EACH_VECTOR_SHORT _Pragma("clang loop unroll_count(4)") for (int j = 0; j < s->vectors; j++)
+#define EACH_VECTOR \
+	_Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0, vectors = s->vectors; j < vectors; j++)
+#define EACH_VECTOR_SHORT _Pragma("clang loop unroll(full)") for (int j = 0; j < INTERP_VECTORS; j++)
 #endif
 
 #define APPLY1(function, T, TA) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j));
@@ -198,9 +200,18 @@ struct interp {
 #define LANE_STEP STRIDE(INDEX, s->rank - 1)
 #define STRIDED_AT(bytes) (HERE + (ulong)((s->at + j * W) * LANE_STEP) * (bytes))
 
-/* Beyond the arrays of a GPU there may be nothing. */
+/*
+ * Beyond the arrays of a GPU there may be nothing. On CPUs what the next block loads is asked for: no instruction between has
+ * anything else to wait for, while memory would have nothing to do.
+ */
 #if INTERP_GROUP == 1
-#define LOAD(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); }
+#define LOAD(number, D, T, bytes) \
+	INSTRUCTION(number) { \
+		EACH_VECTOR { \
+			AHEAD(ELEMENT_AT(bytes) + INTERP_BLOCK * bytes); \
+			REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); \
+		} \
+	}
 #else
 #define LOAD(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(ELEMENT_AT(bytes), LANES); }
 #endif
