@@ -322,7 +322,7 @@ static int64_t limit_of(const struct builder *b, const struct program *p) {
 
 	if (!b->worker.idle)
 		return (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
-	return programs_rank(&d->programs, p) == PROGRAM_SPARE ? BUILD_SPARE_MS : BUILD_IDLE_MS;
+	return programs_rank(&d->programs, p) < PROGRAM_LATER ? BUILD_SPARE_MS : BUILD_IDLE_MS;
 }
 
 /* What killed a worker may not have been the program, the first time. */

@@ -111,7 +111,9 @@ void device_builds_for(struct device *d, struct builds *b);
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. */
 int device_program_later(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
-/* The same for what nobody wants yet: it is built, at idle priority, when nothing else is to be. */
+/* The same for what may turn out to be faster than what runs. */
+int device_program_trial(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
+/* The same for what nobody wants yet: it is built when nothing else is to be, and the device is still. */
 int device_program_spare(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* One more launch wants it, and waits or has something else to run: what is wanted most is built first. Nothing where it is built. */
 void device_want(struct device *d, struct program *p, bool waits);
@@ -221,6 +223,8 @@ uint32_t device_poll(struct device *d);
 bool device_quiet(struct device *d, int64_t ms);
 /* Programs that were asked for and are not built. */
 uint32_t device_building(const struct device *d);
+/* How many of these wait for the device to be still, since nobody wants them yet. */
+uint32_t device_spare(struct device *d);
 /* One of them. */
 struct device_build {
 	const struct kernel *kernel;

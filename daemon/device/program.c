@@ -42,6 +42,12 @@ enum {
 	PROGRAM_START_MS = 500,
 	/* What has something to run meanwhile is compiled at idle priority, but not where that has not begun after so long. */
 	PROGRAM_LATER_MS = 300,
+	/*
+	 * What nobody wants yet takes memory's and the caches' time from what runs, at whatever priority; so it is built while nothing was launched
+	 * for so long, or after so long in any case: there are devices that are never idle.
+	 */
+	PROGRAM_STILL_MS = 100,
+	PROGRAM_SPARE_MS = 30000,
 	/* A program that waits for so long goes before one that one launch more wants. */
 	PROGRAM_PATIENCE_MS = 100,
 	/* Builds at a time where nothing is set, of those that somebody waits for: one that hangs must not stop all others, */
@@ -75,6 +81,21 @@ static int64_t urgency(const struct program *p, int64_t now) {
 	return (int64_t)p->wanted + (now - p->asked_ms) / PROGRAM_PATIENCE_MS;
 }
 
+static bool is_still(const struct programs *s, int64_t now) {
+	return now - atomic_load_explicit(&s->launched_ms, memory_order_relaxed) >= PROGRAM_STILL_MS;
+}
+
+/* By the builder of idle priority. To start its worker takes longer than a kernel takes one that is there. */
+static bool is_for_idle(const struct builder *b, const struct program *p, int64_t now) {
+	const struct programs *s = &b->device->programs;
+
+	if (p->rank == PROGRAM_SPARE)
+		return is_still(s, now) || now - p->asked_ms >= PROGRAM_SPARE_MS;
+	if (p->rank == PROGRAM_TRIAL)
+		return true;
+	return p->rank == PROGRAM_LATER && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_LATER_MS);
+}
+
 /* What somebody waits for and what nobody waits for have builders of their own where workers compile, since priorities differ. */
 static bool is_for(const struct builder *b, const struct program *p, int64_t now) {
 	const struct programs *s = &b->device->programs;
@@ -82,9 +103,11 @@ static bool is_for(const struct builder *b, const struct program *p, int64_t now
 	if (!s->apart)
 		return true;
 	if (b->worker.idle)
-		return p->rank != PROGRAM_WAITED;
-	if (p->rank == PROGRAM_SPARE || (p->rank == PROGRAM_LATER && now - p->asked_ms < PROGRAM_LATER_MS))
+		return is_for_idle(b, p, now);
+	if (p->rank < PROGRAM_LATER)
 		return false;
+	if (p->rank == PROGRAM_LATER && now - p->asked_ms < PROGRAM_LATER_MS)
+		return b->manned && !s->idle_manned;
 	return b->manned || !s->manned || s->early || now - p->asked_ms >= PROGRAM_START_MS;
 }
 
@@ -115,15 +138,17 @@ static struct program *queue_take(struct program **place) {
 static void man(struct builder *b, bool manned) {
 	struct programs *s = &b->device->programs;
 
-	if (!b->worker.idle)
+	if (b->worker.idle)
+		s->idle_manned = manned;
+	else
 		s->manned += (uint32_t)manned - (uint32_t)b->manned;
 	b->manned = manned;
 }
 
 /* Is there something that may become a task of this builder's by waiting? */
 static bool is_coming(const struct builder *b) {
-	for (const struct program *p = b->worker.idle ? NULL : b->device->programs.queue; p; p = p->next)
-		if (p->rank != PROGRAM_SPARE)
+	for (const struct program *p = b->device->programs.queue; p; p = p->next)
+		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_LATER)
 			return true;
 	return false;
 }
@@ -185,7 +210,7 @@ static void queue_put(struct programs *s, struct program *p) {
 static void build_again(struct programs *s, struct program *p) {
 	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
-	if (p->rank == PROGRAM_SPARE)
+	if (p->rank < PROGRAM_LATER)
 		p->asked_ms = now_ms();
 	else
 		p->rank = PROGRAM_WAITED;
@@ -364,6 +389,11 @@ static void collect_keep(struct programs *s) {
 		keep_free(k);
 }
 
+void programs_launching(struct device *d) {
+	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
+	atomic_store_explicit(&d->programs.launched_ms, now_ms(), memory_order_relaxed);
+}
+
 bool programs_quiet(struct device *d, int64_t ms) {
 	struct programs *s = &d->programs;
 
@@ -381,6 +411,16 @@ bool device_quiet(struct device *d, int64_t ms) {
 
 uint32_t device_building(const struct device *d) {
 	return d->programs.building;
+}
+
+uint32_t device_spare(struct device *d) {
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&d->programs.lock);
+	for (const struct program *p = d->programs.queue; p; p = p->next)
+		n += p->rank == PROGRAM_SPARE;
+	pthread_mutex_unlock(&d->programs.lock);
+	return n;
 }
 
 void device_each_build(struct device *d, void (*tell)(void *user, const struct device_build *b), void *user) {
@@ -678,7 +718,7 @@ static void want(struct device *d, struct program *p, enum program_rank rank) {
 	if (rank == PROGRAM_WAITED)
 		builds_hurry(p);
 	pthread_mutex_lock(&s->lock);
-	p->wanted += rank != PROGRAM_SPARE;
+	p->wanted += rank >= PROGRAM_LATER;
 	if (rank > p->rank) {
 		pthread_cond_broadcast(&s->work);
 		p->rank = rank;
@@ -732,6 +772,10 @@ int device_program(struct device *d, const struct kernel *k, struct program **pr
 
 int device_program_later(struct device *d, const struct kernel *k, struct program **programp) {
 	return ask(d, k, PROGRAM_LATER, programp);
+}
+
+int device_program_trial(struct device *d, const struct kernel *k, struct program **programp) {
+	return ask(d, k, PROGRAM_TRIAL, programp);
 }
 
 int device_program_spare(struct device *d, const struct kernel *k, struct program **programp) {

@@ -377,7 +377,7 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 		r = put_records(d, words, count, reached, &first);
 	if (r)
 		return r;
-	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
+	programs_launching(d);
 	if (set_arguments(d, p, reached, first))
 		return -EIO;
 	before = waits(q, &list);

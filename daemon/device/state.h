@@ -177,6 +177,7 @@ void near_close(struct device *d);
 /* Who wants a program: those of a higher rank are built first. */
 enum program_rank {
 	PROGRAM_SPARE,                        /* nobody yet */
+	PROGRAM_TRIAL,                        /* who would like to know whether it is faster than another */
 	PROGRAM_LATER,                        /* who has something else to run meanwhile; up to here at idle priority */
 	PROGRAM_WAITED,                       /* who has nothing else to run */
 };
@@ -240,9 +241,11 @@ struct programs {
 	struct program *finished;             /* built, not collected */
 	struct keep *keeping;                 /* to write now, or being written */
 	bool taken, kept;                     /* by a builder; written */
+	_Atomic int64_t launched_ms;          /* when anything was launched last, by the engine */
 	bool stop;
 	bool apart;                           /* workers compile; false from when none can be had */
 	uint32_t manned;                      /* builders for what is waited for that have a worker */
+	bool idle_manned;                     /* so has the one for what is not */
 	uint32_t early;                       /* workers for those that were asked for before there was a builder */
 	pthread_cond_t arrived;
 	struct arrival *arrivals;             /* of workers: worker.c */
@@ -272,6 +275,8 @@ enum program_rank programs_rank(struct programs *s, const struct program *p);
 bool programs_apart(struct programs *s);
 /* Waits for builds that run; those that wait are dropped. Nothing may run on the device. */
 void programs_close(struct device *d);
+/* Something is launched: what nobody waits for does not begin meanwhile. */
+void programs_launching(struct device *d);
 /* Has nothing been launched for so long, and does nothing run or wait for a build? */
 bool programs_quiet(struct device *d, int64_t ms);
 /* Collects what builders finished. */

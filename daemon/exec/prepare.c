@@ -141,7 +141,7 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
 	if (x->later)
-		return device_program_spare(x->device, s->kernel, &to->program);
+		return device_program_trial(x->device, s->kernel, &to->program);
 	return p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
 						       device_program(x->device, s->kernel, &to->program);
 }

@@ -90,7 +90,7 @@ static void stop(struct coldstart *c) {
 }
 
 struct builds {
-	double building;                     /* asked for and not done */
+	double building;                     /* asked for and not done, by somebody who wants it */
 	double built, cached, failed;        /* ever */
 	double interpreted;                  /* launches */
 };
@@ -100,7 +100,8 @@ static int count_builds(const struct coldstart *c, struct builds *b) {
 	char *text = fusion_stats(c->context, true);
 	cJSON *stats = text ? cJSON_Parse(text) : NULL, *device = cJSON_GetObjectItemCaseSensitive(stats, "device");
 
-	b->building = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_building"));
+	b->building = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_building")) -
+		cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_spare"));
 	b->built = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_built"));
 	b->cached = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_cached"));
 	b->failed = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "programs_failed"));
