@@ -144,7 +144,7 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
 	r = near ? queue_put_records(d, records, words, &first) : -EAGAIN;
 	if (r)
 		return r;
-	atomic_store_explicit(&d->measure.stop, true, memory_order_relaxed);
+	programs_launching(d);
 	if (set_arguments(d, near, first))
 		return -EIO;
 	if (clEnqueueNDRangeKernel(d->near.queue, near->object, 2, NULL, global_size, local_size, 0, NULL, NULL) ||
