@@ -10,6 +10,7 @@
 #include "state.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "daemon/base/loop.h"
@@ -163,17 +164,19 @@ static uint64_t groups(const struct prepared_step *s, bool interpreted) {
 	return interpreted ? s->code->launch.items / s->code->launch.local : s->items / s->local;
 }
 
-/* Would one unit do it in near_ns? What is timed is timed by the driver's queue. */
+/* Would one unit do it in near_ns, and did no more before, where it was? What is timed is timed by the driver's queue. */
 static bool goes_near(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
-	double units = device_traits(x->device)->units, ns = 0, all;
+	double units = device_traits(x->device)->units, ns = 0, took = 0, all;
 
 	if (!x->near_ns || crew[0]->interpreted || crew[0]->timing || x->time_kernels || !p->whole || p->first)
 		return false;
 	all = (double)(groups(next_step(crew[0]), false) * l->tasks);
 	for (uint32_t k = 0; k < l->runs; k++)
-		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++)
+		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++) {
 			ns += schedule_estimate_ns(crew[k], i);
-	return ns * (all < units ? all : units) < (double)x->near_ns;
+			took += (double)schedule_step_ns(crew[k], i);
+		}
+	return fmax(ns * (all < units ? all : units), took) < (double)x->near_ns;
 }
 
 static int launch_program(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
