@@ -149,6 +149,58 @@ START_TEST(a_compiler_that_hangs_delays_nobody_and_is_killed) {
 }
 END_TEST
 
+/* Drivers make machine code when a kernel is first launched, which a worker does before the engine. */
+START_TEST(a_kernel_that_hangs_when_it_is_tried_costs_itself_alone) {
+	fusion_context *c;
+	pid_t engine;
+
+	start_with("log.level=error", "launch");
+	c = connect_client();
+	expect_square(c);
+	fusion_close(c);
+	daemon_end();
+	daemon_start_again("device.worker_us=2s", environment("launch"));
+	c = connect_client();
+	engine = engine_pid();
+	expect_refusal(c, "the compiler took longer");
+	ck_assert_double_eq(stat_of(c, "workers_lost"), 1);
+	expect_square(c);
+	ck_assert_int_eq(engine_pid(), engine);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
+/* No thread can be taken out of a driver: so the engine ends, once. */
+START_TEST(where_there_are_no_workers_it_costs_one_engine) {
+	fusion_context *c, *other;
+	pid_t engine;
+
+	start_with("device.workers=no", "launch");
+	c = connect_client();
+	other = connect_client();
+	expect_square(other);
+	fusion_close(c);
+	fusion_close(other);
+	daemon_end();
+	setenv("FUSIOND_DEVICE_WORKER_US", "300ms", 1);
+	daemon_start_again("device.workers=no", environment("launch"));
+	c = connect_client();
+	other = connect_client();
+	engine = engine_pid();
+	ck_assert_int_ne(atanh_of_half(c), 0);
+	ck_assert_int_ne(engine_pid(), engine);
+	engine = engine_pid();
+	expect_refusal(c, "too often");
+	expect_square(other);
+	ck_assert_int_eq(engine_pid(), engine);
+	fusion_close(c);
+	fusion_close(other);
+	unsetenv("FUSIOND_DEVICE_WORKER_US");
+	daemon_stop();
+}
+END_TEST
+
 /* Waits for the supervisor to have started another engine. */
 static fusion_context *kill_engine(fusion_context *c) {
 	pid_t dead = engine_pid(), now = dead;
@@ -249,6 +301,8 @@ static Suite *worker_suite(void) {
 	tcase_add_test(t, a_compiler_that_crashes_costs_its_kernel_alone);
 	tcase_add_test(t, a_compiler_that_eats_memory_costs_its_kernel_alone);
 	tcase_add_test(t, a_compiler_that_hangs_delays_nobody_and_is_killed);
+	tcase_add_test(t, a_kernel_that_hangs_when_it_is_tried_costs_itself_alone);
+	tcase_add_test(t, where_there_are_no_workers_it_costs_one_engine);
 	tcase_add_test(t, what_killed_three_compilers_is_not_tried_again);
 	tcase_add_test(t, a_worker_killed_while_it_waits_is_no_programs_fault);
 	tcase_add_test(t, workers_end_with_their_engine);

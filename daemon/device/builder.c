@@ -2,7 +2,7 @@
  * One build, on a builder thread: text, cache, compiler, warm-up.
  *
  * What no cache has is compiled by the builder's worker, a process of its own (worker.c); then the caches have it. A worker that
- * dies of a program costs that build. Where there are no workers, it is compiled here.
+ * dies of a program costs that build. Where there are no workers, it is compiled here, and a driver that does not come back from it ends the engine, once.
  *
  * Some drivers make machine code only at a kernel's first launch and stall every queue meanwhile,
  * so a program is READY only once it has been launched by the worker, which leaves that code in the driver's cache, and here,
@@ -18,6 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/version.h"
 #include "daemon/emit/emit.h"
 
@@ -326,19 +327,14 @@ static int64_t limit_of(const struct builder *b, const struct program *p) {
 }
 
 /* What killed a worker may not have been the program, the first time. */
-static enum apart try_worker(struct builder *b, struct program *p, const struct compile_job *j, cl_int *errorp) {
+static enum apart try_worker(struct builder *b, struct program *p, const struct compile_job *j, uint32_t died, cl_int *errorp) {
 	struct device *d = b->device;
 	int64_t limit_ms = limit_of(b, p);
-	uint32_t died = deaths_load(d, &p->key);
 	struct compile_answer a = { 0 };
 	int r = -EPIPE;
 
 	b->program = p;
 	b->hurried_ms = 0;
-	if (died >= BUILD_DEATHS) {
-		p->refused = true;
-		return refuse(p, "it has killed the compiler too often to be tried again");
-	}
 	for (unsigned i = 0; i < BUILD_TRIES && died < BUILD_DEATHS && r == -EPIPE; i++) {
 		r = worker_build(b, j, limit_ms, &a);
 		if (r == -ETIMEDOUT && b->worker.idle)
@@ -358,7 +354,7 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 	return take_answer(p, &a, errorp);
 }
 
-static enum apart build_apart(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
+static enum apart build_apart(struct builder *b, struct program *p, const char *source, const char *options, uint32_t died, cl_int *errorp) {
 	const struct compile_job j = { .source = source, .options = options, .key = p->key, .warmup = warmup_of(b->device, p->kernel),
 		.near = p->near };
 
@@ -366,7 +362,26 @@ static enum apart build_apart(struct builder *b, struct program *p, const char *
 	/* What is known is in the driver's own cache. */
 	if (!programs_apart(&b->device->programs) || p->known)
 		return APART_HERE;
-	return try_worker(b, p, &j, errorp);
+	return try_worker(b, p, &j, died, errorp);
+}
+
+/* ---- by the engine itself ---- */
+
+/* On the watchdog's thread: the supervisor starts another engine, which does not try this program. */
+static void tell_stuck(void *user) {
+	const struct builder *b = user;
+
+	deaths_store(b->device, b->at, BUILD_DEATHS);
+	log_error("the driver does not come back from a kernel's first launch, or from compiling it: the engine ends, and the next one refuses the kernel");
+}
+
+static void enter_driver(struct builder *b, const struct program *p) {
+	b->at = &p->key;
+	watchdog_begin(&b->watchdog, b->device->config.worker_us * BUILD_PATIENCE);
+}
+
+static void leave_driver(struct builder *b) {
+	watchdog_end(&b->watchdog);
 }
 
 /* ---- the whole ---- */
@@ -397,22 +412,30 @@ static enum apart build(struct builder *b, struct program *p, const char *source
 	struct device *d = b->device;
 	struct target t = device_target(d, p->near);
 	enum apart how = APART_HERE;
+	uint32_t died;
 
 	p->key = key_for(d, t, source, options);
+	died = deaths_load(d, &p->key);
+	if (died >= BUILD_DEATHS) {
+		p->refused = true;
+		return refuse(p, "it has killed the compiler too often to be tried again");
+	}
 	program = build_cached(d, t, options, &p->key);
 	p->cached = program != NULL;
 	if (!program)
-		how = build_apart(b, p, source, options, errorp);
+		how = build_apart(b, p, source, options, died, errorp);
 	if (how == APART_FAILED || how == APART_LATER)
 		return how;
 	/* Nobody needs it so much that the engine would compile it itself. */
 	if (p->near && how == APART_HERE && !program && d->config.want_worker)
 		return APART_FAILED;
+	enter_driver(b, p);
 	if (how == APART_BUILT)
 		program = build_cached(d, t, options, &p->key);
 	*errorp = program ? CL_SUCCESS : build_anew(t, source, options, &program, &p->log);
 	if (!*errorp)
 		*errorp = make_objects(b, p, program, &p->object);
+	leave_driver(b);
 	if (*errorp)
 		return APART_FAILED;
 	p->program = program;
@@ -492,11 +515,13 @@ bool builder_build(struct builder *b, struct program *p) {
 int builder_open(struct builder *b, struct device *d) {
 	b->device = d;
 	b->worker.socket = b->worker.process = -1;
+	b->watchdog = (struct watchdog){ .late = tell_stuck, .user = b };
 	return open_on(b, device_target(d, false)) ? -EIO : 0;
 }
 
 void builder_close(struct builder *b) {
 	close_queue(b);
 	worker_end(&b->worker);
+	watchdog_stop(&b->watchdog);
 	*b = (struct builder){ .worker = { .socket = -1, .process = -1 } };
 }

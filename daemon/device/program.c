@@ -302,6 +302,8 @@ static int add_builder(struct device *d, bool idle) {
 	r = builder_open(b, d);
 	b->worker.idle = idle;
 	if (!r)
+		r = watchdog_start(&b->watchdog);
+	if (!r)
 		r = start_builder(d, b);
 	if (!r)
 		return 0;

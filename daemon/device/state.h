@@ -172,6 +172,28 @@ int near_open(struct device *d) FAULT_MUST_USE;
 int near_open_queue(struct device *d) FAULT_MUST_USE;
 void near_close(struct device *d);
 
+/* ---- watchdog.c ---- */
+
+struct watchdog {
+	void (*late)(void *user);             /* on its thread; the process ends when it returns */
+	void *user;
+	/* its own */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	pthread_t thread;
+	bool started, stop, busy, counted;
+	uint64_t begin_ns, waited_ns, limit_ns;
+};
+
+/* 0 or -errno. */
+int watchdog_start(struct watchdog *w) FAULT_MUST_USE;
+/* Not by its own thread; one that was not started is left alone. */
+void watchdog_stop(struct watchdog *w);
+/* From here to watchdog_end() no more time may pass, but for what threads of this process wait for processors. */
+void watchdog_begin(struct watchdog *w, uint64_t limit_us);
+/* Late is not called after this. */
+void watchdog_end(struct watchdog *w);
+
 /* ---- program.c, builder.c ---- */
 
 /* Who wants a program: those of a higher rank are built first. */
@@ -297,6 +319,8 @@ struct builder {
 	cl_command_queue queue;
 	cl_mem records;                       /* of zeros: a task without work */
 	struct worker worker;
+	struct watchdog watchdog;             /* of what this process does itself; not started where it is a worker */
+	const struct cache_key *at;           /* the program that is with the driver */
 	bool manned;                          /* counted among those; under the lock */
 	const struct program *program;        /* what its worker shall build */
 	int64_t hurried_ms;                   /* since when that is waited for though the worker's priority is idle, or 0 */
@@ -395,25 +419,6 @@ enum {
 	/* An answer's error: the watchdog ended the worker. OpenCL has none of that number. */
 	COMPILE_LATE = -100000,
 };
-
-/* ---- watchdog.c ---- */
-
-struct watchdog {
-	void (*late)(void *user);             /* on its thread; the process ends when it returns */
-	void *user;
-	/* its own */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool busy;
-	uint64_t begin_ns, waited_ns, limit_ns;
-};
-
-/* For as long as the process lives. 0 or -errno. */
-int watchdog_start(struct watchdog *w) FAULT_MUST_USE;
-/* From here to watchdog_end() no more time may pass, but for what threads of this process wait for processors. */
-void watchdog_begin(struct watchdog *w, uint64_t limit_us);
-/* Late is not called after this. */
-void watchdog_end(struct watchdog *w);
 
 /* Of both headers; a worker of another version is none. */
 #define WORKER_MAGIC "work " FUSIOND_VERSION

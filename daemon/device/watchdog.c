@@ -1,7 +1,7 @@
 /*
- * How long a job of this worker may take, less the time in which its threads waited for a processor: a compiler that is slow
- * because the machine is busy must not be taken for one that hangs. Found by a thread of its own, which tells the
- * engine and ends the process.
+ * How long a driver may take for something, less the time in which the threads of its process waited for a processor: a compiler that is slow
+ * because the machine is busy must not be taken for one that hangs. Found by a thread of its own, which tells who
+ * must know and ends the process: a thread cannot be taken out of a driver.
  */
 #include "state.h"
 
@@ -54,11 +54,17 @@ static uint64_t waited_ns(void) {
 	return sum;
 }
 
-/* The lock is held. A thread that has ended takes its part of the sum with it. */
-static bool is_late(const struct watchdog *w) {
-	uint64_t waited = waited_ns(), lost = waited > w->waited_ns ? waited - w->waited_ns : 0;
-	uint64_t elapsed = now_ns() - w->begin_ns;
+/*
+ * The lock is held. A thread that has ended takes its part of the sum with it. What they had waited before is looked up here, not
+ * at the beginning: most of what is watched ends before anybody looks.
+ */
+static bool is_late(struct watchdog *w) {
+	uint64_t waited = waited_ns(), elapsed = now_ns() - w->begin_ns, lost;
 
+	if (!w->counted)
+		w->waited_ns = waited;
+	w->counted = true;
+	lost = waited > w->waited_ns ? waited - w->waited_ns : 0;
 	return elapsed > lost && elapsed - lost > w->limit_ns;
 }
 
@@ -68,8 +74,10 @@ static void *watch(void *argument) {
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (!w->busy)
+		while (!w->busy && !w->stop)
 			pthread_cond_wait(&w->changed, &w->lock);
+		if (w->stop)
+			break;
 		clock_gettime(CLOCK_REALTIME, &next);
 		next.tv_nsec += WATCHDOG_MS * 1000000L;
 		next.tv_sec += next.tv_nsec / 1000000000;
@@ -81,26 +89,36 @@ static void *watch(void *argument) {
 			_exit(EXIT_FAILURE);
 		}
 	}
+	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
 int watchdog_start(struct watchdog *w) {
-	pthread_t thread;
 	int r;
 
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
-	r = thread_start(&thread, "watchdog", watch, w);
-	if (!r)
-		pthread_detach(thread);
+	r = thread_start(&w->thread, "watchdog", watch, w);
+	w->started = !r;
 	return r;
+}
+
+void watchdog_stop(struct watchdog *w) {
+	if (!w->started)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	w->started = false;
 }
 
 void watchdog_begin(struct watchdog *w, uint64_t limit_us) {
 	pthread_mutex_lock(&w->lock);
 	w->busy = true;
 	w->begin_ns = now_ns();
-	w->waited_ns = waited_ns();
+	w->counted = false;
 	w->limit_ns = limit_us * 1000;
 	pthread_cond_signal(&w->changed);
 	pthread_mutex_unlock(&w->lock);

@@ -12,6 +12,7 @@
  *   FUSION_INTERPOSE_LAUNCHES   launches after this many are refused
  *   FUSION_INTERPOSE_COMPILER   WHAT:TEXT: builds of sources with TEXT in them hang, hold, abort, crash (a bad address), or eat memory
  *                               without end, as WHAT says
+ *                               With launch the first launch of such a kernel hangs, on whatever thread
  *                               With hold they wait while the file of that name, FUSION_INTERPOSE_GATE, is there
  *   FUSION_INTERPOSE_FAULTS     a path: where the file PATH.launch is there, the next launch of the engine's own thread removes it and does what it says:
  *                               abort, crash, kill, hang, or endless, after which nobody hears of the end of a command; PATH.start
