@@ -8,6 +8,7 @@
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
 #   make check-faults engines that end at each stage of their work, in each way, under busy clients
 #   make check-cache two daemons on one cache folder, killed while they build (KILLS=200)
+#   make check-packages the packages in a fresh Debian of their own: installed, served, removed, purged (root, debootstrap, a mirror)
 #   make check-oclgrind  kernels under Oclgrind: invalid accesses, data races, unset values
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
 #   make python     the Python package into build/python (part of make where Python's headers are)
@@ -144,7 +145,7 @@ FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing ope
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
-.PHONY: all python deps demo check check-long check-kill check-faults check-cache check-ulp check-oclgrind check-intel bench bench-rows lint deb install install-python python-headers uninstall clean tests man
+.PHONY: all python deps demo check check-long check-kill check-faults check-cache check-packages check-ulp check-oclgrind check-intel bench bench-rows lint deb install install-python python-headers uninstall clean tests man
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -356,6 +357,9 @@ lint:
 	@sh tests/lint.sh $(B)
 
 # ---- packages ----
+
+check-packages: deb
+	@sh tests/packages_root.sh $(DEB)
 
 # Built from a copy of the tree, in folders of its own.
 DEB := build/deb

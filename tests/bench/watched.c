@@ -1,7 +1,9 @@
 /*
  * What watching the daemon costs its clients: small requests, which have most events for their time, with somebody who asks for
- * events ten times a second, as fusionctl monitor does, and with nobody. Blocks of both take turns in one run; the recording ends
- * between them.
+ * events ten times a second, as fusionctl monitor does, with one who asks for times on the device, too, as fusionctl trace does,
+ * and with nobody. Blocks of these take turns in one run; the recording ends after each turn.
+ *
+ * Time from call to answer, and the processor time of the daemon, supervisor and engine with the driver's threads, which a busy machine changes less.
  */
 #include "watched.h"
 
@@ -26,6 +28,24 @@ enum {
 	FORGET_MS = 5500,
 };
 
+/* Nobody asks; events; events with times on the device. */
+enum way { ALONE, WATCHED, TIMELINE, WAYS };
+
+static const char *const way_names[] = { "alone", "watched", "timeline" };
+
+struct measured {
+	struct samples time, processor;      /* seconds of a request */
+	struct samples more;                 /* processor's median of a block, to that of the block of its round in which nobody asked */
+};
+
+struct watching {
+	pid_t supervisor, engine;
+	fusion_context *context, *watches;
+	const volatile sig_atomic_t *stop;
+	struct measured way[WAYS];
+	uint64_t bytes;                      /* of answers */
+};
+
 static void pause_ms(long ms) {
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
@@ -34,6 +54,7 @@ static void pause_ms(long ms) {
 
 struct watcher {
 	fusion_context *context;
+	enum fusion_inspection what;
 	atomic_bool stop;
 	uint64_t bytes;              /* of answers */
 	bool failed;
@@ -51,7 +72,7 @@ static void *watch(void *argument) {
 	uint64_t from = UINT64_MAX;
 
 	while (!atomic_load(&w->stop) && !w->failed) {
-		char *text = fusion_inspect(w->context, FUSION_INSPECT_EVENTS, from, 0);
+		char *text = fusion_inspect(w->context, w->what, from, 0);
 
 		w->failed = !text;
 		if (text) {
@@ -66,9 +87,15 @@ static void *watch(void *argument) {
 
 /* ---- who is watched ---- */
 
-static int sample(fusion_array *x, double *secondsp) {
-	double start = bench_now();
+static int processor_seconds(const struct watching *b, double *secondsp) {
+	struct thread_times engine, supervisor;
+	int r = threads_read(b->engine, &engine) || threads_read(b->supervisor, &supervisor) ? -1 : 0;
 
+	*secondsp = r ? 0 : engine.work + engine.driver + supervisor.work + supervisor.driver;
+	return r;
+}
+
+static int requests(fusion_array *x) {
 	for (int i = 0; i < REQUESTS; i++) {
 		fusion_array *y = fusion_relu(x);
 		int r = y ? fusion_wait(y) : -1;
@@ -77,91 +104,132 @@ static int sample(fusion_array *x, double *secondsp) {
 		if (r)
 			return bench_fail("%s", fusion_error());
 	}
-	*secondsp = (bench_now() - start) / REQUESTS;
 	return 0;
 }
 
-static int block(fusion_array *x, struct samples *to, const volatile sig_atomic_t *stop) {
-	double seconds = 0;
+static int sample(const struct watching *b, fusion_array *x, struct measured *to) {
+	double before, after, start;
 
-	for (int i = 0; i < SAMPLES; i++) {
-		if (*stop)
-			return bench_fail("interrupted");
-		if (sample(x, &seconds) || samples_add(to, seconds))
-			return -1;
-	}
-	return 0;
+	if (processor_seconds(b, &before))
+		return -1;
+	start = bench_now();
+	if (requests(x) || samples_add(&to->time, (bench_now() - start) / REQUESTS) || processor_seconds(b, &after))
+		return -1;
+	return samples_add(&to->processor, (after - before) / REQUESTS);
 }
 
-static int watched_block(fusion_context *watches, fusion_array *x, struct samples *to, uint64_t *bytesp, const volatile sig_atomic_t *stop) {
-	struct watcher w = { .context = watches };
+static void measured_free(struct measured *m) {
+	samples_free(&m->time);
+	samples_free(&m->processor);
+	samples_free(&m->more);
+}
+
+static int measured_add(struct measured *to, struct measured *block) {
+	int r = 0;
+
+	for (int i = 0; !r && i < block->time.count; i++)
+		r = samples_add(&to->time, block->time.value[i]) || samples_add(&to->processor, block->processor.value[i]) ? -1 : 0;
+	return r;
+}
+
+/* *processorp: the block's median. */
+static int block(const struct watching *b, fusion_array *x, struct measured *to, double *processorp) {
+	struct measured m = { 0 };
+	int r = 0;
+
+	for (int i = 0; !r && i < SAMPLES; i++)
+		r = *b->stop ? bench_fail("interrupted") : sample(b, x, &m);
+	if (!r)
+		r = measured_add(to, &m);
+	*processorp = r ? 0 : samples_median(&m.processor);
+	measured_free(&m);
+	return r;
+}
+
+static int watched_block(struct watching *b, fusion_array *x, enum way way, double alone) {
+	struct watcher w = { .context = b->watches, .what = way == TIMELINE ? FUSION_INSPECT_TIMELINE : FUSION_INSPECT_EVENTS };
 	pthread_t thread;
+	double processor;
 	int r;
 
 	if (pthread_create(&thread, NULL, watch, &w))
 		return bench_fail("no thread");
-	r = block(x, to, stop);
+	/* What the first question turns on takes a moment. */
+	pause_ms(WATCH_MS);
+	r = block(b, x, &b->way[way], &processor);
 	atomic_store(&w.stop, true);
 	pthread_join(thread, NULL);
-	*bytesp += w.bytes;
-	return w.failed ? bench_fail("%s", fusion_error()) : r;
+	b->bytes += w.bytes;
+	if (!r && w.failed)
+		r = bench_fail("%s", fusion_error());
+	return r ? r : samples_add(&b->way[way].more, processor / alone);
 }
 
-/* ---- both ---- */
+/* ---- all of it ---- */
 
-struct result {
-	struct samples alone, watched;
-	uint64_t bytes;
-};
-
-static int measure(fusion_context *context, fusion_context *watches, struct result *to, const volatile sig_atomic_t *stop) {
+static int measure(struct watching *b) {
 	const int64_t dims[1] = { ELEMENTS };
-	fusion_array *x = fusion_full(context, FUSION_F32, 1, dims, 1);
-	struct samples warm = { 0 };
-	int r = x ? block(x, &warm, stop) : bench_fail("%s", fusion_error());
+	fusion_array *x = fusion_full(b->context, FUSION_F32, 1, dims, 1);
+	struct measured warm = { 0 };
+	double alone;
+	int r = x ? block(b, x, &warm, &alone) : bench_fail("%s", fusion_error());
 
-	samples_free(&warm);
+	measured_free(&warm);
 	for (int i = 0; !r && i < ROUNDS; i++) {
-		r = block(x, &to->alone, stop);
+		r = block(b, x, &b->way[ALONE], &alone);
 		if (!r)
-			r = watched_block(watches, x, &to->watched, &to->bytes, stop);
+			r = samples_add(&b->way[ALONE].more, 1);
+		if (!r)
+			r = watched_block(b, x, WATCHED, alone);
+		if (!r)
+			r = watched_block(b, x, TIMELINE, alone);
 		pause_ms(FORGET_MS);
 	}
 	fusion_release(x);
 	return r;
 }
 
-static void report(struct result *r, bool json) {
-	double alone = samples_median(&r->alone), watched = samples_median(&r->watched);
-	double best = samples_best(&r->watched) / samples_best(&r->alone);
+static double ratio_of_best(struct watching *b, enum way way) {
+	return samples_best(&b->way[way].processor) / samples_best(&b->way[ALONE].processor);
+}
 
-	if (json)
-		printf("{\"workload\":\"watched\",\"alone_us\":%.3f,\"watched_us\":%.3f,\"ratio\":%.4f,\"ratio_of_best\":%.4f,\"answers_bytes\":%llu}\n",
-			alone * 1e6, watched * 1e6, watched / alone, best, (unsigned long long)r->bytes);
-	else
-		printf("a small request: %.2f us alone, %.2f us watched, ratio %.4f (of the best %.4f); %llu bytes of events\n", alone * 1e6,
-			watched * 1e6, watched / alone, best, (unsigned long long)r->bytes);
+static void report_text(struct watching *b) {
+	for (enum way w = 0; w < WAYS; w++)
+		printf("a small request, %-8s %7.2f us, %7.2f us of the daemon's processors: ratio %.4f in the median of rounds, of the best %.4f\n",
+			way_names[w], samples_median(&b->way[w].time) * 1e6, samples_median(&b->way[w].processor) * 1e6,
+			samples_median(&b->way[w].more), ratio_of_best(b, w));
+	printf("%llu bytes of events\n", (unsigned long long)b->bytes);
+}
+
+static void report_json(struct watching *b) {
+	printf("{\"workload\":\"watched\"");
+	for (enum way w = 0; w < WAYS; w++)
+		printf(",\"%s\":{\"us\":%.3f,\"processor_us\":%.3f,\"ratio\":%.4f,\"ratio_of_best\":%.4f}", way_names[w],
+			samples_median(&b->way[w].time) * 1e6, samples_median(&b->way[w].processor) * 1e6, samples_median(&b->way[w].more),
+			ratio_of_best(b, w));
+	printf(",\"answers_bytes\":%llu}\n", (unsigned long long)b->bytes);
 }
 
 int watched(const char *fusiond, bool json, const volatile sig_atomic_t *stop) {
-	fusion_context *context = NULL, *watches = NULL;
 	struct private_daemon daemon = { 0 };
+	struct watching b = { .stop = stop };
 	char why[PRIVATE_DAEMON_TEXT];
 	struct fusion_options options = { .socket = daemon.socket, .name = "fusion-bench" };
-	struct result result = { 0 };
 	int r;
 
 	if (private_daemon_start(&daemon, fusiond, stop, why))
 		return bench_fail("%s", why);
-	r = fusion_open(&context, &options) || fusion_open(&watches, &options) ? bench_fail("%s", fusion_error()) : 0;
+	b.supervisor = daemon.pid;
+	b.engine = threads_child(daemon.pid, "fusiond-engine");
+	r = fusion_open(&b.context, &options) || fusion_open(&b.watches, &options) ? bench_fail("%s", fusion_error()) : 0;
 	if (!r)
-		r = measure(context, watches, &result, stop);
+		r = measure(&b);
 	if (!r)
-		report(&result, json);
-	samples_free(&result.alone);
-	samples_free(&result.watched);
-	fusion_close(watches);
-	fusion_close(context);
+		(json ? report_json : report_text)(&b);
+	for (enum way w = 0; w < WAYS; w++)
+		measured_free(&b.way[w]);
+	fusion_close(b.watches);
+	fusion_close(b.context);
 	private_daemon_stop(&daemon);
 	return r;
 }
