@@ -158,6 +158,26 @@ static const char *first_text(const char *a, const char *b, const char *c) {
 	return a && *a ? a : b && *b ? b : c;
 }
 
+enum {
+	/*
+	 * For a daemon that has ended: a service manager waits a second before it starts one that died, and gives one that is told to stop half a minute
+	 * before it kills it; then another one opens its device. Who cannot wait so long says so, by timeout_ms or FUSION_RETURN_MS.
+	 */
+	RETURN_MS = 45 * 1000,
+};
+
+/* $FUSION_RETURN_MS, in milliseconds; what is no number is as if it were not there. */
+static uint32_t return_ms(void) {
+	const char *value = getenv("FUSION_RETURN_MS");
+	unsigned long ms;
+	char *end;
+
+	if (!value || *value < '0' || *value > '9')
+		return RETURN_MS;
+	ms = strtoul(value, &end, 10);
+	return *end ? RETURN_MS : ms > INT32_MAX ? INT32_MAX : (uint32_t)ms;
+}
+
 /* NULL stays NULL, or where there is no memory. */
 static const char *copy_text(const char *text) {
 	return text ? strdup(text) : NULL;
@@ -181,6 +201,7 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	c->references = 1;
 	c->door.fd = c->door.ring = c->door.bell = -1;
 	c->door.timeout_ms = c->stream.timeout_ms = o->timeout_ms;
+	c->door.return_ms = return_ms();
 	c->batch_ops = o->batch_ops ? o->batch_ops : BATCH_OPS_DEFAULT;
 	if (c->batch_ops > most)
 		c->batch_ops = most;

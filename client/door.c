@@ -2,6 +2,7 @@
 #include "door.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,6 @@
 enum {
 	/* What this library makes use of. */
 	FEATURES_KNOWN = FEATURES_ALL | FEATURE_RING | FEATURE_RESUME | FEATURE_RETURN,
-	/* A service manager waits a second before it starts a daemon that died, and ends one that does not end within half a minute. */
-	RETURN_MS = 45 * 1000,
 	/* Between two looks for its socket. */
 	RETURN_LOOK_US = 10 * 1000,
 	/* A folder that is gone for so long belongs to a service that was stopped for good: its manager keeps it during a restart. */
@@ -321,9 +320,11 @@ static bool has_folder(const char *path) {
 
 /* The socket of a daemon that starts is there before it answers, and may be there still when it has ended. */
 static int await_daemon(struct door *d, const char *path, struct fault *f) {
-	uint64_t start = now_ms(), limit = d->timeout_ms && d->timeout_ms < RETURN_MS ? d->timeout_ms : RETURN_MS, folder = start;
+	uint64_t start = now_ms(), limit = d->return_ms, folder = start;
 	int r;
 
+	if (d->timeout_ms && d->timeout_ms < limit)
+		limit = d->timeout_ms;
 	do {
 		close_descriptor(&d->fd);
 		r = socket_connect(d, path, f);
@@ -334,7 +335,7 @@ static int await_daemon(struct door *d, const char *path, struct fault *f) {
 			folder = now_ms();
 	} while (now_ms() - start < limit && now_ms() - folder < RETURN_FOLDER_MS);
 	close_descriptor(&d->fd);
-	return fault_set(f, FAULT_CONNECT, "fusiond has ended, and was not started again");
+	return fault_set(f, FAULT_CONNECT, "fusiond has ended, and was not started again within %" PRIu64 " ms", now_ms() - start);
 }
 
 static int read_return(struct wire_cursor *c, void *user, struct fault *f) {

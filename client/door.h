@@ -30,6 +30,7 @@ struct door {
 	struct link *link;           /* to a daemon on another machine; then there are no descriptors */
 	struct link_files files;     /* for one by tls */
 	uint32_t timeout_ms;         /* 0: wait forever */
+	uint32_t return_ms;          /* how long a daemon that has ended may take to return; timeout_ms may be shorter */
 	uint64_t session;
 	uint64_t features;           /* what both sides have */
 	uint8_t secret[LIMIT_SECRET_BYTES];

@@ -13,6 +13,8 @@ enum {
 	TEST_SECONDS = 600,
 	RESTARTS = 4,
 	BUSY = 4,
+	MANY_SESSIONS = 150,
+	HASTY_SECONDS = 30,
 };
 
 static fusion_context *context;
@@ -251,6 +253,58 @@ static void begin_with_slow(void) {
 	context = open_context();
 }
 
+/* Its queue takes a few hundred messages; each session here has three or four, and as many when it ends. */
+START_TEST(a_manager_that_does_not_listen_delays_nobody) {
+	float x[ELEMENTS] = { 1 };
+	int64_t n = ELEMENTS;
+
+	ck_assert_int_eq(kill(keeper, SIGSTOP), 0);
+	for (int i = 0; i < MANY_SESSIONS; i++) {
+		fusion_context *c = open_context();
+		fusion_array *a = fusion_from(c, FUSION_F32, 1, &n, x);
+
+		ck_assert_msg(!fusion_read(a, x, sizeof x), "%s", fusion_error());
+		fusion_release(a);
+		fusion_close(c);
+	}
+	ck_assert_int_eq(kill(keeper, SIGCONT), 0);
+	/* All of it has come then, and in order: what remains is the one session that is there. */
+	expect_kept("session-", 1);
+	restart(SIGHUP);
+	expect_kept("session-", 1);
+}
+END_TEST
+
+/* 45 s, if it was told nothing; the second context has not heard of it. */
+START_TEST(a_client_waits_for_a_daemon_as_long_as_it_was_told) {
+	float x[ELEMENTS] = { 1 };
+	fusion_context *hasty;
+	int64_t n = ELEMENTS;
+	fusion_array *a, *b;
+	time_t start;
+
+	setenv("FUSION_RETURN_MS", "200", 1);
+	hasty = open_context();
+	unsetenv("FUSION_RETURN_MS");
+	a = fusion_from(hasty, FUSION_F32, 1, &n, x);
+	b = fusion_from(context, FUSION_F32, 1, &n, x);
+	ck_assert_int_eq(fusion_read(a, x, sizeof x), 0);
+	ck_assert_int_eq(fusion_read(b, x, sizeof x), 0);
+	ck_assert_int_eq(kill(keeper, SIGSTOP), 0);
+	ck_assert_int_eq(kill((pid_t)status_number("pid"), SIGKILL), 0);
+	start = time(NULL);
+	ck_assert_int_eq(fusion_read(a, x, sizeof x), FUSION_E_CONNECT);
+	ck_assert_msg(strstr(fusion_error(), "was not started again within") != NULL, "%s", fusion_error());
+	ck_assert_int_lt(time(NULL) - start, HASTY_SECONDS);
+	ck_assert_int_eq(kill(keeper, SIGCONT), 0);
+	ck_assert_msg(!fusion_read(b, x, sizeof x), "%s", fusion_error());
+	ck_assert_float_eq(x[0], 1);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_close(hasty);
+}
+END_TEST
+
 START_TEST(a_session_whose_client_stays_away_ends) {
 	float value[ELEMENTS];
 	fusion_array *a = numbers(context, 1);
@@ -308,6 +362,8 @@ int main(int argc, char **argv) {
 	tcase_add_checked_fixture(kept, begin, end);
 	tcase_add_loop_test(kept, a_restart_keeps_sessions_and_arrays, 0, 2);
 	tcase_add_test(kept, what_is_kept_goes_with_its_session);
+	tcase_add_test(kept, a_manager_that_does_not_listen_delays_nobody);
+	tcase_add_test(kept, a_client_waits_for_a_daemon_as_long_as_it_was_told);
 	tcase_add_test(kept, busy_clients_go_on_across_restarts);
 	suite_add_tcase(s, kept);
 	tcase_set_timeout(away, TEST_SECONDS);

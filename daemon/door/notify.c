@@ -19,10 +19,10 @@ enum {
 	STATUS_US = 1000 * 1000,
 };
 
-void notify_open(struct notify *n, uint64_t now, int told) {
+void notify_open(struct notify *n, struct manager *m, uint64_t now, int told) {
 	uint64_t limit = 0;
 
-	*n = (struct notify){ .listens = getenv("NOTIFY_SOCKET") != NULL, .told = told };
+	*n = (struct notify){ .manager = m, .told = told };
 	if (sd_watchdog_enabled(0, &limit) <= 0)
 		return;
 	n->every_us = limit / PINGS;
@@ -36,27 +36,23 @@ void notify_ready(struct notify *n) {
 		close(n->told);
 	n->told = -1;
 	n->ready = true;
-	sd_notify(0, "READY=1");
+	manager_tell(n->manager, -1, "READY=1");
 }
 
-void notify_reloading(uint64_t now) {
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now);
-}
-
-void notify_stopping(void) {
-	sd_notify(0, "STOPPING=1");
+void notify_reloading(const struct notify *n, uint64_t now) {
+	manager_tell(n->manager, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now);
 }
 
 static void ping(struct notify *n, uint64_t now, bool well) {
 	if (!n->every_us || now < n->next_us)
 		return;
 	if (well)
-		sd_notify(0, "WATCHDOG=1");
+		manager_tell(n->manager, -1, "WATCHDOG=1");
 	n->next_us = now + n->every_us;
 }
 
 bool notify_wants_status(const struct notify *n, uint64_t now) {
-	return n->listens && now >= n->status_us;
+	return manager_listens(n->manager) && now >= n->status_us;
 }
 
 static void send_status(struct notify *n, uint64_t now, const char *status) {
@@ -64,7 +60,7 @@ static void send_status(struct notify *n, uint64_t now, const char *status) {
 	if (!strncmp(n->status, status, sizeof n->status - 1))
 		return;
 	snprintf(n->status, sizeof n->status, "%s", status);
-	sd_notifyf(0, "STATUS=%s", n->status);
+	manager_tell(n->manager, -1, "STATUS=%s", n->status);
 }
 
 uint64_t notify_tick(struct notify *n, uint64_t now, bool well, const char *status) {
@@ -73,7 +69,7 @@ uint64_t notify_tick(struct notify *n, uint64_t now, bool well, const char *stat
 	ping(n, now, well);
 	if (status)
 		send_status(n, now, status);
-	else if (n->listens)
+	else if (manager_listens(n->manager))
 		due = n->status_us;
 	return n->every_us && n->next_us < due ? n->next_us : due;
 }

@@ -11,13 +11,14 @@
 #include <stdint.h>
 
 #include "protocol/fault.h"
+#include "daemon/door/manager.h"
 
 enum {
 	NOTIFY_LINE = 512,
 };
 
 struct notify {
-	bool listens;                /* there is a service manager */
+	struct manager *manager;
 	bool ready;                  /* it was told so */
 	int told;                    /* who waits for that, too; -1: nobody */
 	uint64_t every_us;           /* between pings; 0: no watchdog */
@@ -27,11 +28,10 @@ struct notify {
 };
 
 /* `told` gets a byte, and is closed, at the first start; -1: nobody waits for that. */
-void notify_open(struct notify *n, uint64_t now, int told);
+void notify_open(struct notify *n, struct manager *m, uint64_t now, int told);
 /* At the first start, and after a reload. */
 void notify_ready(struct notify *n);
-void notify_reloading(uint64_t now);
-void notify_stopping(void);
+void notify_reloading(const struct notify *n, uint64_t now);
 /* May the line of status be sent now? Who asks without need makes it for nothing. */
 bool notify_wants_status(const struct notify *n, uint64_t now);
 /*

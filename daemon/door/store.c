@@ -49,21 +49,14 @@ struct record {
 /* ---- handing over ---- */
 
 /* One that is not kept is missing at the next start, and what depends on it is not taken then. */
-static void put(const struct supervisor *s, int fd, const char *name) {
-	char text[STORE_NAME + 32];
-	int r;
-
-	if (!s->store.on || fd < 0)
-		return;
-	snprintf(text, sizeof text, "FDSTORE=1\nFDNAME=%s", name);
-	r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
-	if (r < 0)
-		log_warning("the service manager does not keep %s: %s", name, strerror(-r));
+static void put(struct supervisor *s, int fd, const char *name) {
+	if (s->store.on && fd >= 0)
+		manager_tell(&s->manager, fd, "FDSTORE=1\nFDNAME=%s", name);
 }
 
-static void drop(const struct supervisor *s, const char *name) {
+static void drop(struct supervisor *s, const char *name) {
 	if (s->store.on)
-		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+		manager_tell(&s->manager, -1, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
 static void arena_name(char name[static STORE_NAME], uint64_t session, uint32_t arena) {
@@ -106,14 +99,14 @@ void store_arena_end(const struct client *c, uint32_t arena) {
 		drop(c->supervisor, name);
 }
 
-void store_shared(const struct supervisor *s, const struct shared_arena *a) {
+void store_shared(struct supervisor *s, const struct shared_arena *a) {
 	char name[STORE_NAME];
 
 	shared_name(name, a->id);
 	put(s, a->fd, name);
 }
 
-void store_shared_end(const struct supervisor *s, uint32_t arena) {
+void store_shared_end(struct supervisor *s, uint32_t arena) {
 	char name[STORE_NAME];
 
 	shared_name(name, arena);
@@ -171,7 +164,7 @@ void store_open(struct supervisor *s) {
 	char **names = NULL;
 	int n = sd_listen_fds_with_names(true, &names);
 
-	s->store.on = s->config.door_return_us && getenv("NOTIFY_SOCKET");
+	s->store.on = s->config.door_return_us && manager_listens(&s->manager);
 	s->store.stored = n > 0 ? calloc((size_t)n, sizeof *s->store.stored) : NULL;
 	for (int i = 0; i < n; i++) {
 		if (s->store.stored) {
@@ -309,7 +302,7 @@ static void drop_rest(struct supervisor *s) {
 
 		if (x->taken)
 			continue;
-		sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", x->name);
+		manager_tell(&s->manager, -1, "FDSTOREREMOVE=1\nFDNAME=%s", x->name);
 		close(x->fd);
 	}
 	free(s->store.stored);

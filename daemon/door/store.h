@@ -43,8 +43,8 @@ void store_close(struct supervisor *s);
 void store_catalogue(struct engine *e);
 void store_arena(const struct client *c, const struct client_arena *a);
 void store_arena_end(const struct client *c, uint32_t arena);
-void store_shared(const struct supervisor *s, const struct shared_arena *a);
-void store_shared_end(const struct supervisor *s, uint32_t arena);
+void store_shared(struct supervisor *s, const struct shared_arena *a);
+void store_shared_end(struct supervisor *s, uint32_t arena);
 /* The session has begun, or something of it is another now. */
 void store_session(struct client *c);
 void store_session_end(struct client *c);

@@ -34,7 +34,7 @@ void supervisor_stop(struct supervisor *s, int code) {
 	}
 	s->stopping = true;
 	s->code = code;
-	notify_stopping();
+	manager_tell(&s->manager, -1, "STOPPING=1");
 	engines_stop(s);
 }
 
@@ -84,7 +84,7 @@ static void reload(struct supervisor *s) {
 	struct fault f;
 	int r;
 
-	notify_reloading(loop_now());
+	notify_reloading(&s->notify, loop_now());
 	r = config_load_told(&fresh, &origins, s->source, &f);
 	if (!r)
 		r = config_resolve(&fresh, &f);
@@ -196,9 +196,12 @@ static int open_all(struct supervisor *s, struct fault *f) {
 		return r;
 	log_set_level((enum log_level)s->config.log_level);
 	raise_descriptors();
+	manager_open(&s->manager);
 	store_open(s);
 	admin_resolve(s);
 	r = loop_new(&s->loop);
+	if (!r)
+		manager_watch(&s->manager, s->loop);
 	if (!r)
 		r = watch_signals(s);
 	if (!r)
@@ -220,6 +223,7 @@ static void close_all(struct supervisor *s) {
 	metrics_close(s);
 	door_close(s);
 	users_free(&s->users);
+	manager_close(&s->manager);
 	s->signals_source = loop_remove(s->signals_source);
 	if (s->signals >= 0)
 		close(s->signals);
@@ -227,13 +231,13 @@ static void close_all(struct supervisor *s) {
 }
 
 int supervisor_run(const struct config_source *source, int ready) {
-	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .metrics = { .listener = -1 },
+	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .manager = { .fd = -1 }, .metrics = { .listener = -1 },
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
 	struct fault f = { 0 };
 	int r = open_all(&s, &f);
 
 	if (!r) {
-		notify_open(&s.notify, s.started_us, ready);
+		notify_open(&s.notify, &s.manager, s.started_us, ready);
 		idle_init(&s.idle);
 		engines_start(&s);
 		gateway_start(&s);

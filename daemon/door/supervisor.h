@@ -19,6 +19,7 @@
 #include "daemon/door/gateway.h"
 #include "daemon/door/idle.h"
 #include "daemon/door/metrics.h"
+#include "daemon/door/manager.h"
 #include "daemon/door/notify.h"
 #include "daemon/door/store.h"
 #include "daemon/door/user.h"
@@ -35,6 +36,7 @@ struct supervisor {
 	unsigned engines;
 	struct gateway gateway;
 	struct metrics metrics;
+	struct manager manager;
 	struct notify notify;
 	struct store store;
 	struct idle idle;
