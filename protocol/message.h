@@ -39,6 +39,9 @@ enum {
 /* An option of the greeting that is no setting: a part of the name or the number of the device that is wanted. */
 #define DOOR_OPTION_DEVICE "device"
 
+/* Of CONTROL_ORDER. */
+enum order_kind { ORDER_SETTING, ORDER_PATTERN, ORDER_FORGET };
+
 /* Who lays out an arena: `owner` of CONTROL_ARENA. */
 enum arena_owner {
 	ARENA_OF_CLIENT,

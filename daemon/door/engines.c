@@ -14,6 +14,7 @@
 #include "protocol/message.h"
 #include "daemon/door/blame.h"
 #include "daemon/door/client.h"
+#include "daemon/door/orders.h"
 
 enum {
 	/*
@@ -96,6 +97,8 @@ static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct f
 		return metrics_take(e, body, f);
 	if (id == CONTROL_INNOCENT)
 		return blame_innocent(e, body, f);
+	if (id == CONTROL_ORDER)
+		return orders_note(e, body, f);
 	return id == CONTROL_WORKER_WANT ? workers_want(e, body, f) : clients_packet(e, id, body, f);
 }
 
@@ -205,6 +208,7 @@ void engines_free(struct supervisor *s) {
 	for (unsigned i = 0; i < s->engines; i++) {
 		close_catalogue(s->engine[i]);
 		blame_free(s->engine[i]);
+		orders_free(s->engine[i]);
 		free(s->engine[i]);
 	}
 	s->engines = 0;
@@ -252,6 +256,7 @@ static void on_ready(void *user) {
 	e->down_us = 0;
 	give_catalogue(e);
 	blame_tell(e);
+	orders_tell(e);
 	clients_resume(s);
 	spare_plan(e);
 	if (!all_were_ready(s))
@@ -525,6 +530,7 @@ void engines_reload(struct supervisor *s) {
 			r = child_queue(&s->engine[i]->spare, &w, -1);
 		if (r && r != -EPIPE)
 			log_error("engine %u was not told to reload: %s", i, strerror(-r));
+		orders_forget_settings(s->engine[i]);
 	}
 	wire_writer_free(&w);
 }

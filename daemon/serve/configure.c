@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "protocol/message.h"
 #include "daemon/serve/patterns.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
@@ -112,10 +113,21 @@ static void change_sessions(struct server *v, const char *name, const char *valu
 	}
 }
 
+int configure_all(struct server *v, const char *name, const char *value, struct fault *f) {
+	const struct setting *setting = config_find(name, strlen(name));
+	int r;
+
+	if (setting && setting->applies != SETTING_SESSION)
+		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
+	r = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
+	if (!r && !patterns_is_switch(name))
+		change_sessions(v, name, value);
+	return r;
+}
+
 int set_request(struct request *r, struct fault *f) {
 	char name[CONFIG_TEXT], value[CONFIG_TEXT];
 	struct server *v = r->session->server;
-	const struct setting *setting;
 	int code = get_text(&r->body, "name", name, f);
 
 	if (!code)
@@ -126,14 +138,10 @@ int set_request(struct request *r, struct fault *f) {
 		return code;
 	if (!session_governs(r->session))
 		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may change %s for everybody", name);
-	setting = config_find(name, strlen(name));
-	if (setting && setting->applies != SETTING_SESSION)
-		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
-	code = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
+	code = configure_all(v, name, value, f);
 	if (code)
 		return code;
-	if (!patterns_is_switch(name))
-		change_sessions(v, name, value);
+	control_order(v, ORDER_SETTING, name, value);
 	log_notice("%s is %s now, by session %llu", name, value, (unsigned long long)r->session->id);
 	request_answer(v, r->id, 0);
 	request_send(v, r->frame);

@@ -26,6 +26,7 @@
 #include "daemon/serve/account.h"
 #include "daemon/serve/flight.h"
 #include "daemon/serve/operations.h"
+#include "daemon/serve/patterns.h"
 #include "daemon/serve/share.h"
 
 enum {
@@ -143,6 +144,21 @@ int control_innocent(struct server *v, const uint64_t key[2], uid_t uid) {
 	wire_put_uint(&w, key[1]);
 	wire_put_uint(&w, uid);
 	return send_packet(v->control, &w);
+}
+
+void control_order(struct server *v, unsigned kind, const char *name, const char *text) {
+	struct wire_writer w;
+	int r;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_ORDER);
+	wire_put_uint(&w, kind);
+	wire_put_text(&w, name);
+	wire_put_text(&w, text);
+	r = send_packet(v->control, &w);
+	if (r)
+		log_error("%s would not outlive this engine: %s", name, strerror(-r));
 }
 
 static int send_about(struct session *s, unsigned id, uint64_t value) {
@@ -392,6 +408,23 @@ static int on_reload(struct control_message *m, struct fault *f) {
 	return 0;
 }
 
+/* What was done for an administrator by an engine before this one. */
+static int on_order(struct control_message *m, struct fault *f) {
+	char *name = NULL, *text = NULL;
+	uint64_t kind;
+	int r = wire_get_uint(&m->body, "kind", ORDER_PATTERN, &kind, f);
+
+	if (!r)
+		r = patterns_get_text(&m->body, "name", CONTROL_PACKET, &name, f);
+	if (!r)
+		r = patterns_get_text(&m->body, "text", CONTROL_PACKET, &text, f);
+	if (!r)
+		r = kind == ORDER_PATTERN ? patterns_define(m->server->patterns, name, text, f) : configure_all(m->server, name, text, f);
+	free(name);
+	free(text);
+	return r;
+}
+
 /* A process that compiles: the device takes it. */
 static int on_worker(struct control_message *m, struct fault *f) {
 	uint64_t idle, error;
@@ -427,6 +460,7 @@ static const struct {
 	[CONTROL_ARENA] = { on_arena, true },
 	[CONTROL_ARENA_REFUSED] = { on_answer, false },
 	[CONTROL_RELOAD] = { on_reload, false },
+	[CONTROL_ORDER] = { on_order, false },
 	[CONTROL_SHARE_HELD] = { on_answer, true },
 	[CONTROL_WORKER] = { on_worker, true },
 	[CONTROL_CATALOGUE] = { on_catalogue, true },

@@ -12,6 +12,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "protocol/message.h"
 #include "protocol/pattern.h"
 
 #define SWITCH_PREFIX "fusion.pattern."
@@ -489,7 +490,7 @@ void patterns_add_statistics(cJSON *list, const struct server *v, const struct s
 
 /* ---- PATTERN, FORGET_PATTERN ---- */
 
-static int get_text(struct wire_cursor *c, const char *field, size_t most, char **textp, struct fault *f) {
+int patterns_get_text(struct wire_cursor *c, const char *field, size_t most, char **textp, struct fault *f) {
 	const char *text;
 	size_t size;
 	int r = wire_get_text(c, field, most, &text, &size, f);
@@ -545,19 +546,42 @@ static int define_common(struct patterns *p, struct named *n, struct fault *f) {
 	return tell_sessions(p);
 }
 
-static int define(struct session *s, bool whole, const char *signature, const char *text, struct fault *f) {
-	struct named *n = NULL;
-	int r = named_new(signature, text, 0, &n, f);
+static int read_definition(struct patterns *p, const char *signature, const char *text, struct named **namedp, struct fault *f) {
+	int r = named_new(signature, text, 0, namedp, f);
 
-	if (!r) {
-		n = share_named(s->server->patterns, n);
-		r = n ? 0 : -ENOMEM;
-	}
-	if (!r && !whole)
+	if (r)
+		return r;
+	*namedp = share_named(p, *namedp);
+	return *namedp ? 0 : -ENOMEM;
+}
+
+int patterns_define(struct patterns *p, const char *signature, const char *text, struct fault *f) {
+	struct named *n = NULL;
+	int r = read_definition(p, signature, text, &n, f);
+
+	if (!r)
+		r = define_common(p, n, f);
+	named_unref(n);
+	return r;
+}
+
+static int define_for(struct session *s, const char *signature, const char *text, struct fault *f) {
+	struct named *n = NULL;
+	int r = read_definition(s->server->patterns, signature, text, &n, f);
+
+	if (!r)
 		r = check_own(s, n, f);
 	if (!r)
-		r = whole ? define_common(s->server->patterns, n, f) : define_own(s, n);
+		r = define_own(s, n);
 	named_unref(n);
+	return r;
+}
+
+static int define(struct session *s, bool whole, const char *signature, const char *text, struct fault *f) {
+	int r = whole ? patterns_define(s->server->patterns, signature, text, f) : define_for(s, signature, text, f);
+
+	if (!r && whole)
+		control_order(s->server, ORDER_PATTERN, signature, text);
 	return r;
 }
 
@@ -572,9 +596,9 @@ int pattern_request(struct request *r, struct fault *f) {
 	int code = get_scope(r, &whole, f);
 
 	if (!code)
-		code = get_text(&r->body, "signature", SIGNATURE, &signature, f);
+		code = patterns_get_text(&r->body, "signature", SIGNATURE, &signature, f);
 	if (!code)
-		code = get_text(&r->body, "text", EXPR_BYTES, &text, f);
+		code = patterns_get_text(&r->body, "text", EXPR_BYTES, &text, f);
 	if (!code)
 		code = wire_get_end(&r->body, "PATTERN", f);
 	if (!code)
@@ -616,11 +640,13 @@ int forget_pattern_request(struct request *r, struct fault *f) {
 	int code = get_scope(r, &whole, f);
 
 	if (!code)
-		code = get_text(&r->body, "name", DEFINITION_NAME, &name, f);
+		code = patterns_get_text(&r->body, "name", DEFINITION_NAME, &name, f);
 	if (!code)
 		code = wire_get_end(&r->body, "FORGET_PATTERN", f);
 	if (!code)
 		code = whole ? forget_common(r->session->server->patterns, name, f) : forget_own(r->session, name, f);
+	if (!code && whole)
+		control_order(r->session->server, ORDER_FORGET, name, "");
 	if (!code)
 		answer_nothing(r);
 	free(name);

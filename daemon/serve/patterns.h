@@ -2,7 +2,7 @@
  * Patterns that users define (daemon/plan/book.h), as sessions have them.
  *
  * Common patterns are the administrator's: those of the files (operations.h), and those that somebody who governs the
- * daemon defined while it runs, which last until the engine starts again. All sessions have them. A client's own
+ * daemon defined while it runs, which last until the daemon ends: the supervisor tells them to the next engine. All sessions have them. A client's own
  * ones are its session's alone: no other one's plans, statistics or results know of them. Each has a switch,
  * fusion.pattern.<name>, which begins as the administrator says and which a client may choose for its session.
  *
@@ -36,6 +36,11 @@ struct pattern_of_file {
 };
 /* These are all patterns of files; references are taken. Sessions have them at once. 0 or -ENOMEM. */
 int patterns_set_files(struct patterns *p, unsigned count, const struct pattern_of_file *file) FAULT_MUST_USE;
+
+/* A common one, as those of PATTERN. 0 or a fault. */
+int patterns_define(struct patterns *p, const char *signature, const char *text, struct fault *f) FAULT_MUST_USE;
+/* A text of a message, to be freed. */
+int patterns_get_text(struct wire_cursor *c, const char *field, size_t most, char **textp, struct fault *f) FAULT_MUST_USE;
 
 /* A session begins with the common ones. 0 or -ENOMEM. */
 int patterns_begin(struct session *s) FAULT_MUST_USE;

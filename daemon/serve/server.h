@@ -150,6 +150,10 @@ int control_ready(int control, const char *url, const char *device, const char *
 void control_bad(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
 int control_want_worker(int control, bool idle) FAULT_MUST_USE;
+/* An administrator changed something for everybody: the supervisor says it to the engine after this one. kind: enum order_kind. */
+void control_order(struct server *v, unsigned kind, const char *name, const char *text);
+/* Changes a setting of everybody, or the switch of a pattern. 0 or a fault. */
+int configure_all(struct server *v, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* A graph that was suspected ran alone, and nothing happened. */
 int control_innocent(struct server *v, const uint64_t key[2], uid_t uid) FAULT_MUST_USE;
 /* What an engine before this one left of the session is here. */

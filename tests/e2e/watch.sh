@@ -177,6 +177,30 @@ claim_json origins_are_told '{s["name"]: s["origin"] for s in j["settings"] if s
 	"$ctl" config --show-origin --json
 "$ctl" config set fusion.weight 50
 claim a_change_is_told_apart 0 "fusion.weight  50  config set" "$ctl" config get fusion.weight --show-origin
+# What administrators changed outlives the engine that did it.
+engine_of() {
+	for child in $(cat "/proc/$daemon/task/$daemon/children"); do
+		tr '\0' ' ' <"/proc/$child/cmdline" | grep -q -e --worker || echo "$child"
+	done
+}
+"$ctl" patterns define 'doubled_sum(a, b)' 'd = a + b; d + d'
+"$ctl" patterns define 'gone(a, b)' 'd = a * b; d + d'
+"$ctl" patterns forget gone
+"$ctl" config set fusion.pattern.doubled_sum off
+first=$(engine_of)
+kill -9 "$first"
+until_does grep -q 'engine 0 is ready again' "$root/log"
+until_does "$ctl" config get fusion.weight
+claim a_change_outlives_an_engine 0 "^50$" "$ctl" config get fusion.weight
+claim_json and_so_do_patterns_of_everybody '[p["on"] for p in j["patterns"] if p["pattern"] == "doubled_sum"] == ["no"] and
+	not [p for p in j["patterns"] if p["pattern"] == "gone"]' "$ctl" patterns --json
+kill -HUP "$daemon"
+until_does grep -q 'the configuration was read again' "$root/log"
+claim a_reload_takes_back_settings 0 "" until_does sh -c "test \"\$('$ctl' config get fusion.weight)\" = 100"
+kill -9 "$(engine_of)"
+until_does sh -c "test \$(grep -c 'engine 0 is ready again' '$root/log') = 2"
+until_does "$ctl" config get fusion.weight
+claim also_for_the_engine_after_that 0 "^100$" "$ctl" config get fusion.weight
 claim settings_of_a_start_are_told 0 "^5000$" "$ctl" config get limits.handles
 claim_json one_setting_as_json 'j["limits.handles"] == "5000"' "$ctl" config get limits.handles --json
 claim an_unknown_setting 65 "there is no setting limits.hand" "$ctl" config get limits.hand
