@@ -300,7 +300,7 @@ static int read_reply(struct fusion_context *c, struct request *q, struct wire_c
 
 static void lose_for(struct fusion_context *c, int r, struct fault *f) {
 	if (r < 0)
-		error_from_errno(f, r, "the connection to fusiond broke");
+		error_from_errno(f, r, "the connection to fusiond broke, its arrays are lost");
 	stream_lose(c, f);
 }
 

@@ -90,9 +90,23 @@ static void expect_sessions(double wanted) {
 	ck_assert_double_eq(sessions(), wanted);
 }
 
-static void start_remote(void) {
-	char text[URL] = "", self[16];
+static void read_addresses(void) {
+	char text[URL] = "";
 	char *comma;
+
+	for (int i = 0; i < PATIENCE && !*text; i++) {
+		usleep(50000);
+		status_of("remote", text);
+	}
+	comma = strstr(text, ", ");
+	ck_assert_msg(comma != NULL, "the gateway listens at \"%s\"", text);
+	*comma = 0;
+	snprintf(tcp, sizeof tcp, "%s", text);
+	snprintf(tls, sizeof tls, "%s", comma + 2);
+}
+
+static void start_remote(void) {
+	char self[16];
 
 	/* Who may open what is shared between this side and the other: the same user. */
 	snprintf(self, sizeof self, "%u", (unsigned)geteuid());
@@ -103,15 +117,7 @@ static void start_remote(void) {
 	setenv("FUSIOND_REMOTE_AUTHORITY", key_file("authority", "pem"), 1);
 	setenv("FUSIOND_REMOTE_USERS", key_file("users", "conf"), 1);
 	start();
-	for (int i = 0; i < PATIENCE && !*text; i++) {
-		usleep(50000);
-		status_of("remote", text);
-	}
-	comma = strstr(text, ", ");
-	ck_assert_msg(comma != NULL, "the gateway listens at \"%s\"", text);
-	*comma = 0;
-	snprintf(tcp, sizeof tcp, "%s", text);
-	snprintf(tls, sizeof tls, "%s", comma + 2);
+	read_addresses();
 }
 
 static struct fusion_options by(const char *url, const char *who) {
@@ -627,6 +633,65 @@ START_TEST(the_end_of_the_gateway_is_that_of_its_sessions_alone) {
 }
 END_TEST
 
+/* Nobody keeps the memory of a session of another machine but its connection, so it ends, and its client is told what it had. */
+static void expect_session_gone(fusion_context *c, fusion_array *kept) {
+	float x[4];
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_ne(i ? fusion_read(kept, x, sizeof x) : fusion_wait(fusion_scalar(c, FUSION_F32, 1)), 0);
+		ck_assert_int_eq(fusion_error_code(), FUSION_E_CONNECT);
+		ck_assert_msg(strstr(fusion_error(), "its arrays are lost") != NULL, "%s", fusion_error());
+		fusion_error_clear();
+	}
+	fusion_release(kept);
+	fusion_close(c);
+}
+
+/* What was sent while the engine ended is REPEATABLE. */
+static bool reads_a_number(fusion_context *c) {
+	fusion_array *a = fusion_scalar(c, FUSION_F32, 2);
+	float x = 0;
+	int r = fusion_read(a, &x, sizeof x);
+
+	fusion_release(a);
+	return !r;
+}
+
+START_TEST(an_engine_s_end_ends_sessions_of_other_machines_and_they_begin_again) {
+	fusion_context *plain, *secret, *here = connect_client();
+	const float numbers[4] = { 1, 2, 3, 4 };
+	const int64_t n = 4;
+	fusion_array *a, *b;
+	pid_t gateway = gateway_pid(), before = engine_pid();
+
+	/* They are others since the test before. */
+	read_addresses();
+	plain = connect_to(tcp);
+	secret = connect_to(tls);
+	a = fusion_square(fusion_from(plain, FUSION_F32, 1, &n, numbers));
+	b = fusion_square(fusion_from(secret, FUSION_F32, 1, &n, numbers));
+	ck_assert_int_eq(fusion_wait(a), 0);
+	ck_assert_int_eq(fusion_wait(b), 0);
+	ck_assert_int_eq(kill(before, SIGKILL), 0);
+	expect_session_gone(plain, a);
+	expect_session_gone(secret, b);
+	/* By the same gateway; who is on this machine goes on. */
+	for (int i = 0; i < PATIENCE && (!reads_a_number(here) || engine_pid() == before); i++)
+		usleep(50000);
+	free(softmax_by(here, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	ck_assert_int_ne(engine_pid(), before);
+	plain = connect_to(tcp);
+	secret = connect_to(tls);
+	free(softmax_by(plain, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	free(softmax_by(secret, (float[4]){ 1, 2, 3, 4 }, 2, 2));
+	ck_assert_int_eq(gateway_pid(), gateway);
+	expect_sessions(3);
+	fusion_close(plain);
+	fusion_close(secret);
+	fusion_close(here);
+}
+END_TEST
+
 /* ---- with other settings ---- */
 
 static void start_few(void) {
@@ -743,6 +808,7 @@ static Suite *suite(void) {
 	tcase_set_timeout(killed, TEST_SECONDS);
 	tcase_add_unchecked_fixture(killed, start_remote, daemon_stop);
 	tcase_add_test(killed, the_end_of_the_gateway_is_that_of_its_sessions_alone);
+	tcase_add_test(killed, an_engine_s_end_ends_sessions_of_other_machines_and_they_begin_again);
 	suite_add_tcase(s, killed);
 
 	tcase_set_timeout(none, TEST_SECONDS);

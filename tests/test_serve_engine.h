@@ -115,8 +115,10 @@ static void supervisor_hear(const void *bytes, size_t size) {
 	c = wire_root(&reader);
 	ck_assert_int_eq(wire_get_uint(&c, "id", UINT64_MAX, &id, &f), 0);
 	ck_assert_int_eq(wire_get_uint(&c, "session", UINT64_MAX, &session, &f), 0);
-	if (id == CONTROL_SESSION_BAD) {
+	if (id == CONTROL_SESSION_BAD)
 		atomic_store(&engine.bad, session);
+	/* An order is for the engine after this one. */
+	if (id == CONTROL_SESSION_BAD || id == CONTROL_ORDER) {
 		wire_close(&reader);
 		return;
 	}

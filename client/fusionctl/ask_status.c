@@ -53,7 +53,7 @@ static int send_question(int fd, const char *path, const struct wire_writer *w, 
 }
 
 /* One packet; *sizep is 0 where the door closed instead. */
-static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, struct fault *f) {
+static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, int *fdp, struct fault *f) {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int passed = -1;
 	ssize_t n;
@@ -65,7 +65,9 @@ static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, 
 	if (r <= 0)
 		return r < 0 ? -errno : refuse(path, "no answer within 5 s", f);
 	n = packet_receive(fd, bytes, ANSWER_BYTES, &passed, 0);
-	if (passed >= 0)
+	if (fdp)
+		*fdp = passed;
+	else if (passed >= 0)
 		close(passed);
 	if (n <= 0)
 		return n < 0 && n != -ECONNRESET ? (int)n : refuse(path, "it closed the connection", f);
@@ -73,14 +75,14 @@ static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, 
 	return 0;
 }
 
-static int ask_door(const char *path, const struct wire_writer *question, char *bytes, size_t *sizep, struct fault *f) {
+static int ask_door(const char *path, const struct wire_writer *question, char *bytes, size_t *sizep, int *fdp, struct fault *f) {
 	int fd = -1;
 	int r = door_socket(path, &fd, f);
 
 	if (!r)
 		r = send_question(fd, path, question, f);
 	if (!r)
-		r = receive_answer(fd, path, bytes, sizep, f);
+		r = receive_answer(fd, path, bytes, sizep, fdp, f);
 	if (fd >= 0)
 		close(fd);
 	return r;
@@ -156,14 +158,19 @@ int control_ask_door(const char *socket, const struct control_question *q, char 
 	int r = bytes ? 0 : -ENOMEM;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, q->about ? 2 : 1);
+	wire_put_array(&w, 1u + (q->about != 0) + (q->text[0] != NULL) + (q->text[1] != NULL));
 	wire_put_uint(&w, q->message);
 	if (q->about)
 		wire_put_uint(&w, q->about);
+	for (unsigned i = 0; i < 2; i++)
+		if (q->text[i])
+			wire_put_text(&w, q->text[i]);
 	if (!r)
 		r = wire_finish(&w);
-	if (!r)
-		r = (link_is_url(path) ? ask_link : ask_door)(path, &w, bytes, &size, f);
+	if (!r && link_is_url(path))
+		r = ask_link(path, &w, bytes, &size, f);
+	else if (!r)
+		r = ask_door(path, &w, bytes, &size, q->fdp, f);
 	if (!r)
 		r = read_answer(bytes, size, q, jsonp, f);
 	wire_writer_free(&w);
@@ -173,6 +180,50 @@ int control_ask_door(const char *socket, const struct control_question *q, char 
 
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) {
 	return control_ask_door(socket, &(struct control_question){ .message = DOOR_STATUS }, jsonp, f);
+}
+
+/* Until its end: who writes it reads a folder of some hundred megabytes. */
+static int read_pipe(int fd, char **textp) {
+	size_t size = 0, room = 4096;
+	char *text = malloc(room);
+	ssize_t n = 1;
+
+	while (text && n > 0) {
+		char *more = size + 1 < room ? text : realloc(text, room *= 2);
+
+		if (!more)
+			break;
+		text = more;
+		n = read(fd, text + size, room - size - 1);
+		size += n > 0 ? (size_t)n : 0;
+		if (n < 0 && errno == EINTR)
+			n = 1;
+	}
+	if (!text || n) {
+		free(text);
+		return text ? -EIO : -ENOMEM;
+	}
+	text[size] = 0;
+	*textp = text;
+	return 0;
+}
+
+int control_ask_cache(const char *socket, const char *action, const char *size, char **jsonp, struct fault *f) {
+	int fd = -1;
+	int r = control_ask_door(socket,
+		&(struct control_question){ .message = DOOR_CACHE, .text = { action, size ? size : "" }, .fdp = &fd }, NULL, f);
+
+	if (!r && fd < 0)
+		r = fault_set(f, FAULT_FILE, "no descriptor is left for what the daemon says of its cache");
+	if (!r)
+		r = read_pipe(fd, jsonp);
+	if (fd >= 0)
+		close(fd);
+	if (!r && !**jsonp) {
+		free(*jsonp);
+		r = fault_set(f, FAULT_FILE, "the daemon cannot look after its cache folder; its log says why");
+	}
+	return r;
 }
 
 int control_ask_quarantine(const char *socket, bool clears, char **jsonp, struct fault *f) {

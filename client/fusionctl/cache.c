@@ -1,6 +1,6 @@
 /*
- * fusionctl cache: what the cache folder holds, prune, verify and warm. The folder is the business of fusiond itself, which is
- * run for that: it needs no daemon that runs, and the right to write there is the file system's to give. Only warm asks the daemon.
+ * fusionctl cache: what the cache folder holds, prune, verify and warm. The folder is the daemon's, which does it for its administrators. Where
+ * none runs, fusiond is run for that, and the right to read and write there is the file system's to give.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,22 +17,6 @@ enum {
 };
 
 /* ---- running fusiond ---- */
-
-/* The folder of the daemon that answers, else the one that fusiond would take. */
-static char *cache_folder(const struct control *c) {
-	char *text = NULL, *folder = NULL;
-	cJSON *status;
-	struct fault f;
-
-	if (control_ask_status(c->socket, &text, &f))
-		return NULL;
-	status = cJSON_Parse(text);
-	if (*json_text(status, "cache_dir"))
-		folder = strdup(json_text(status, "cache_dir"));
-	cJSON_Delete(status);
-	free(text);
-	return folder;
-}
 
 /* ---- stat, prune, verify ---- */
 
@@ -57,31 +41,40 @@ static void print_usage(const cJSON *json) {
 		print_line("disk", "full: the driver's entries are in memory until there is room at a start");
 }
 
-static int ask_fusiond(const struct control *c, const char *action, const char *size) {
+/* It has said on standard error what it could not do. */
+static int run_fusiond(const char *action, const char *size, char **textp) {
 	char limit[ARGUMENT_TEXT];
-	char *folder = cache_folder(c), *text = NULL;
 	const char *argument[ARGUMENTS] = { "--cache", action };
-	unsigned n = 2;
-	struct fault f;
-	int r;
 
-	if (folder) {
-		argument[n++] = "--cache-dir";
-		argument[n++] = folder;
-	}
 	if (size) {
-		/* 0 in the setting keeps everything. */
-		snprintf(limit, sizeof limit, "--set=cache.bytes=%.32s", !strtod(size, NULL) ? "1" : size);
-		argument[n++] = limit;
+		snprintf(limit, sizeof limit, "--set=cache.bytes=%.32s", size);
+		argument[2] = limit;
 	}
-	r = fusiond_run(argument, FUSIOND_ANSWERS, &text);
-	free(folder);
+	if (!fusiond_run(argument, FUSIOND_ANSWERS, textp))
+		return 0;
+	free(*textp);
+	*textp = NULL;
+	return FUSIONCTL_FAILED;
+}
+
+/* 0 in the setting keeps everything. What is no number is the daemon's to refuse. */
+static bool is_zero(const char *size) {
+	return *size && !size[strspn(size, "0.")];
+}
+
+static int look_after(const struct control *c, const char *action, const char *size) {
+	char *text = NULL;
+	struct fault f;
+	int r = control_ask_cache(c->socket, action, size, &text, &f);
+
+	if (r == FAULT_CONNECT && run_fusiond(action, size, &text))
+		return FUSIONCTL_FAILED;
+	if (r == FAULT_CONNECT)
+		r = 0;
 	if (!r)
-		r = control_show(c, text, print_usage, &f) ? FUSIONCTL_FAILED : FUSIONCTL_OK;
-	else
-		r = FUSIONCTL_FAILED;
+		r = control_show(c, text, print_usage, &f);
 	free(text);
-	return r;
+	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }
 
 /* ---- the command ---- */
@@ -102,5 +95,5 @@ int cache_command(const struct control *c) {
 		return wrong();
 	if (strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0)
 		return wrong();
-	return ask_fusiond(c, action, c->size);
+	return look_after(c, action, c->size && is_zero(c->size) ? "1" : c->size);
 }

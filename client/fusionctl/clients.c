@@ -220,7 +220,7 @@ static bool read_client(const char *word, bool *processp, uint64_t *numberp) {
 }
 
 static int kill_one(const struct control *c, uint64_t session, cJSON *ended, struct fault *f) {
-	int r = control_ask_door(c->socket, &(struct control_question){ DOOR_KILL, session }, NULL, f);
+	int r = control_ask_door(c->socket, &(struct control_question){ .message = DOOR_KILL, .about = session }, NULL, f);
 
 	if (!r)
 		cJSON_AddItemToArray(ended, cJSON_CreateNumber((double)session));

@@ -125,7 +125,9 @@ const char *control_socket_path(const char *given);
 /* A question to the door, which needs no session and no engine. about: a session, 0: none. */
 struct control_question {
 	unsigned message;            /* enum message_door */
-	uint64_t about;
+	uint64_t about;              /* 0: none */
+	const char *text[2];         /* NULL: none */
+	int *fdp;                    /* the descriptor that comes with the answer, -1: none came; NULL: none is wanted */
 };
 /* jsonp: NULL where the answer is nothing. Else JSON, to be freed. */
 int control_ask_door(const char *socket, const struct control_question *q, char **jsonp, struct fault *f) FAULT_MUST_USE;
@@ -139,5 +141,7 @@ int control_inspect(fusion_context *context, enum fusion_inspection what, uint64
 	struct fault *f) FAULT_MUST_USE;
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;
+/* What the daemon's user did with the cache folder, JSON, to be freed: stat, prune (to size, unless that is NULL) or verify. */
+int control_ask_cache(const char *socket, const char *action, const char *size, char **jsonp, struct fault *f) FAULT_MUST_USE;
 /* The graphs that are suspected of having ended engines, or none of them any more, JSON, to be freed. */
 int control_ask_quarantine(const char *socket, bool clears, char **jsonp, struct fault *f) FAULT_MUST_USE;

@@ -19,6 +19,7 @@
 #include <utlist.h>
 
 #include "protocol/shm.h"
+#include "daemon/door/chore.h"
 
 /* ---- telling the engine about a session ---- */
 
@@ -172,6 +173,7 @@ static client_packet *const packets[] = {
 	[DOOR_KILL] = client_asks_kill,
 	[DOOR_ORIGINS] = client_asks_origins,
 	[DOOR_QUARANTINE] = client_asks_quarantine,
+	[DOOR_CACHE] = client_asks_cache,
 	[DOOR_RETURN] = client_return,
 };
 

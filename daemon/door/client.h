@@ -111,6 +111,8 @@ int client_need_session(const struct client *c, struct fault *f) FAULT_MUST_USE;
 
 client_packet client_asks_arena, client_asks_for_arena, client_asks_status, client_asks_kill, client_asks_origins,
 	client_asks_quarantine;
+/* 0, or FAULT_PERMISSION: only administrators may do `what`. */
+int client_needs_rights(const struct client *c, const char *what, struct fault *f) FAULT_MUST_USE;
 
 /* ---- sessions of a daemon before this one: away.c ---- */
 

@@ -90,7 +90,7 @@ bool client_governs(const struct client *c) {
 	return !*c->peer && (c->uid == 0 || c->uid == geteuid() || c->admin);
 }
 
-static int need_rights(const struct client *c, const char *what, struct fault *f) {
+int client_needs_rights(const struct client *c, const char *what, struct fault *f) {
 	if (client_governs(c))
 		return 0;
 	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s",
@@ -105,7 +105,7 @@ int client_asks_kill(struct client *c, struct wire_cursor *body, struct fault *f
 	if (!r)
 		r = wire_get_end(body, "KILL", f);
 	if (!r)
-		r = need_rights(c, "end a client", f);
+		r = client_needs_rights(c, "end a client", f);
 	if (r)
 		return r;
 	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
@@ -130,7 +130,7 @@ int client_asks_quarantine(struct client *c, struct wire_cursor *body, struct fa
 	if (!r)
 		r = wire_get_end(body, "QUARANTINE", f);
 	if (!r)
-		r = need_rights(c, "look at the quarantine", f);
+		r = client_needs_rights(c, "look at the quarantine", f);
 	if (r)
 		return r;
 	if (clears)
@@ -154,7 +154,7 @@ int client_asks_origins(struct client *c, struct wire_cursor *body, struct fault
 	int r = wire_get_end(body, "ORIGINS", f);
 
 	if (!r)
-		r = need_rights(c, "see all settings", f);
+		r = client_needs_rights(c, "see all settings", f);
 	if (r)
 		return r;
 	json = admin_origins_json(c->supervisor);

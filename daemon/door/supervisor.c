@@ -112,6 +112,7 @@ static void on_signal(void *user, uint32_t events) {
 		return;
 	if (info.ssi_signo == SIGCHLD) {
 		gateway_reap(s);
+		chores_reap(s);
 		engines_reap(s);
 	} else if (info.ssi_signo == SIGHUP) {
 		reload(s);

@@ -15,6 +15,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
+#include "daemon/door/chore.h"
 #include "daemon/door/engines.h"
 #include "daemon/door/gateway.h"
 #include "daemon/door/idle.h"
@@ -39,6 +40,7 @@ struct supervisor {
 	struct manager manager;
 	struct notify notify;
 	struct store store;
+	struct chores chores;
 	struct idle idle;
 	struct users users;
 

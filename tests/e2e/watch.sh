@@ -42,6 +42,7 @@ claim clients_are_a_table 0 "run --all" "$ctl" clients --sort memory
 claim_json kernels_have_sources 'j["schema"] == "fusionctl.kernels/1" and any("FP_CONTRACT OFF" in k.get("source", "") for k in j["kernels"])' \
 	"$ctl" kernels --source --json
 claim kernels_are_a_table 0 "^ *0  map" "$ctl" kernels
+claim_json a_private_daemon_s_user_looks_after_his_cache 'j["folder"] == "'"$root"'/cache" and j["notes"]["count"] > 0' "$ctl" cache stat --json
 claim no_such_column 64 "there is no column size" "$ctl" clients --sort size
 
 if [ "$(id -u)" = 0 ]; then
@@ -60,6 +61,17 @@ if [ "$(id -u)" = 0 ]; then
 		claim patterns_are_not_defined 77 "may define patterns" $stranger "$ctl" patterns define 'p(a)' 'a * a'
 		claim tuning_is_refused 77 "fusion.tracker_share may be at most" $stranger "$ctl" tune "$root/short.fz"
 		claim warming_is_refused 77 "may have kernels built ahead" $stranger "$ctl" cache warm "$root/short.fz"
+		claim the_quarantine_is_not_seen 77 "only root, the daemon's user and members of the group games may look at the quarantine" $stranger "$ctl" quarantine
+		claim nor_cleared 77 "may look at the quarantine" $stranger "$ctl" quarantine clear
+		claim the_cache_is_not_looked_at 77 "only root, the daemon's user and members of the group games may look after the cache" $stranger "$ctl" cache stat
+		claim nor_verified 77 "may look after the cache" $stranger "$ctl" cache verify
+		claim nor_pruned 77 "may look after the cache" $stranger "$ctl" cache prune --size 0
+		claim a_member_of_the_group_clears_the_quarantine 0 "" $admin "$ctl" quarantine clear
+		claim_json a_member_looks_at_a_cache_that_is_not_his_to_read 'j["notes"]["count"] > 0' $admin "$ctl" cache stat --json
+		claim and_prunes_it 0 "^programs" $admin "$ctl" cache prune --size 1G
+		claim_json and_verifies_it 'j["damaged"]["count"] == 0' $admin "$ctl" cache verify --json
+		claim a_size_is_a_size 65 "cache.bytes" $admin "$ctl" cache prune --size much
+		claim a_member_tunes 0 "" $admin "$ctl" tune "$root/short.fz"
 		claim graphs_run 0 "^z f32" $stranger "$ctl" run "$root/short.fz"
 		claim_json a_member_of_the_group_sees_clients 'len(j["clients"]) == 1' $admin "$ctl" clients --json
 		claim_json and_all_settings 'any(s["name"] == "door.admins" for s in j["settings"])' $admin "$ctl" config --show-origin --json
@@ -180,8 +192,9 @@ claim a_change_is_told_apart 0 "fusion.weight  50  config set" "$ctl" config get
 # What administrators changed outlives the engine that did it.
 engine_of() {
 	for child in $(cat "/proc/$daemon/task/$daemon/children"); do
-		tr '\0' ' ' <"/proc/$child/cmdline" | grep -q -e --worker || echo "$child"
+		tr '\0' ' ' <"/proc/$child/cmdline" | grep '^fusiond-engine ' | grep -q -v -e --worker && echo "$child"
 	done
+	return 0
 }
 "$ctl" patterns define 'doubled_sum(a, b)' 'd = a + b; d + d'
 "$ctl" patterns define 'gone(a, b)' 'd = a * b; d + d'
