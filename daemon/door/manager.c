@@ -97,7 +97,8 @@ static int send_now(const struct manager *m, const char *text, int fd) {
 
 /* The manager may have made its socket anew. */
 static int send_again(struct manager *m, const char *text, int fd) {
-	int r = send_now(m, text, fd), fresh = r == -ECONNREFUSED ? connect_to(getenv("NOTIFY_SOCKET")) : -1;
+	const char *path = getenv("NOTIFY_SOCKET");
+	int r = send_now(m, text, fd), fresh = r == -ECONNREFUSED && path ? connect_to(path) : -1;
 
 	if (fresh < 0)
 		return r;
