@@ -55,6 +55,8 @@ until_does() {
 		tries=$((tries + 1))
 		[ "$tries" -lt 1200 ] || {
 			echo "waited in vain: $*"
+			"$@" 2>&1 | sed 's/^/    it says: /'
+			tail -n 20 "$root/log" 2>/dev/null | sed 's/^/    the log: /'
 			return 1
 		}
 		sleep 0.1
