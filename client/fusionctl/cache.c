@@ -16,7 +16,8 @@ enum {
 	ARGUMENT_TEXT = 64,
 };
 
-/* ---- running fusiond ---- */
+/* What may follow the number of a setting that counts. */
+#define UNITS "KMGT"
 
 /* ---- stat, prune, verify ---- */
 
@@ -57,9 +58,11 @@ static int run_fusiond(const char *action, const char *size, char **textp) {
 	return FUSIONCTL_FAILED;
 }
 
-/* 0 in the setting keeps everything. What is no number is the daemon's to refuse. */
+/* Also with a unit. 0 in the setting keeps everything. What is no number is the daemon's to refuse. */
 static bool is_zero(const char *size) {
-	return *size && !size[strspn(size, "0.")];
+	size_t digits = strspn(size, "0.");
+
+	return digits && (!size[digits] || (strchr(UNITS, size[digits]) && !size[digits + 1]));
 }
 
 static int look_after(const struct control *c, const char *action, const char *size) {
