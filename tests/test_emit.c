@@ -245,42 +245,60 @@ static void make_chain(struct kernel *k, unsigned dear, uint8_t dtype) {
 	k->operand[1].value = (uint16_t)(k->values - 1);
 }
 
+/* The sum of all values of a chain, from its end: all of them are kept. */
+static void make_keeping(struct kernel *k, unsigned dear, uint8_t dtype) {
+	make_chain(k, dear, dtype);
+	for (unsigned v = k->values - 1; v > 1; v--, k->values++)
+		k->value[k->values] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = dtype, .op = OP_add,
+			.arg = { (uint16_t)(k->values - 1), (uint16_t)(v - 1) } };
+	k->operand[1].value = (uint16_t)(k->values - 1);
+}
+
+/* Vectors side by side: the first one has no number. */
+static unsigned vectors_of(const struct kernel *k) {
+	char *text = body_of(k, &vectors), name[16];
+	unsigned n = 0;
+
+	do
+		snprintf(name, sizeof name, "v0_%u", ++n);
+	while (strstr(text, name));
+	free(text);
+	return n;
+}
+
 START_TEST(a_chain_of_dear_operations_is_written_for_several_vectors) {
 	struct kernel k;
-	char *one, *chain, *wide;
+	char *chain;
 
 	make_chain(&k, 1, DTYPE_f32);
-	one = body_of(&k, &vectors);
+	ck_assert_uint_eq(vectors_of(&k), 1);
 	make_chain(&k, 2, DTYPE_f32);
+	ck_assert_uint_eq(vectors_of(&k), 8);
 	chain = body_of(&k, &vectors);
-	make_chain(&k, 2, DTYPE_f64);
-	wide = body_of(&k, &vectors);
-	ck_assert_ptr_null(strstr(one, "v0_1"));
-	ck_assert_ptr_nonnull(strstr(chain, "v0_3 = load_f32(p0 + 4 * (j + 3 * W))"));
-	ck_assert_ptr_nonnull(strstr(chain, "v3_3, W)"));
+	ck_assert_ptr_nonnull(strstr(chain, "v0_7 = load_f32(p0 + 4 * (j + 7 * W))"));
+	ck_assert_ptr_nonnull(strstr(chain, "v3_7, W)"));
 	/* What is left of a piece. */
 	ck_assert_ptr_nonnull(strstr(chain, "v3, n)"));
-	/* Two registers a vector. */
-	ck_assert(strstr(wide, "v0_1") && !strstr(wide, "v0_2"));
-	free(one);
 	free(chain);
-	free(wide);
+}
+END_TEST
+
+START_TEST(vectors_of_64_bits_a_lane_are_half_as_many) {
+	struct kernel k;
+
+	make_keeping(&k, 4, DTYPE_f32);
+	ck_assert_uint_eq(vectors_of(&k), 4);
+	make_keeping(&k, 4, DTYPE_f64);
+	ck_assert_uint_eq(vectors_of(&k), 2);
 }
 END_TEST
 
 /* Each vector would need all of them in registers. */
 START_TEST(a_chain_that_keeps_many_values_is_written_for_one_vector) {
 	struct kernel k;
-	char *text;
 
-	make_chain(&k, 12, DTYPE_f32);
-	for (unsigned v = k.values - 1; v > 1; v--, k.values++)
-		k.value[k.values] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_add,
-			.arg = { (uint16_t)(k.values - 1), (uint16_t)(v - 1) } };
-	k.operand[1].value = (uint16_t)(k.values - 1);
-	text = body_of(&k, &vectors);
-	ck_assert_ptr_null(strstr(text, "v0_1"));
-	free(text);
+	make_keeping(&k, 12, DTYPE_f32);
+	ck_assert_uint_eq(vectors_of(&k), 1);
 }
 END_TEST
 
@@ -618,6 +636,7 @@ static Suite *suite(void) {
 	tcase_add_test(text, parts_that_are_not_in_use_do_not_show);
 	tcase_add_test(text, values_that_no_output_needs_are_left_out);
 	tcase_add_test(text, a_chain_of_dear_operations_is_written_for_several_vectors);
+	tcase_add_test(text, vectors_of_64_bits_a_lane_are_half_as_many);
 	tcase_add_test(text, a_chain_that_keeps_many_values_is_written_for_one_vector);
 	tcase_add_test(text, a_program_holds_the_sections_it_needs_and_no_others);
 	tcase_add_test(text, every_operation_finds_its_functions);
