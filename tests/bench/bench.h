@@ -206,6 +206,8 @@ struct thread_times {
 int threads_read(pid_t pid, struct thread_times *t) BENCH_MUST_USE;
 /* The child of `parent` whose program is named `name`; 0 where there is none. */
 pid_t threads_child(pid_t parent, const char *name);
+/* Seconds that the workers that live have compiled. */
+double threads_workers(pid_t supervisor, pid_t engine);
 /* A line "Name:  n kB" of /proc/PID/status in bytes; -1 where there is none. */
 double threads_memory(pid_t pid, const char *name);
 /* What a process has in memory, of shared pages its part; -1 where /proc does not tell. */

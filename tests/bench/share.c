@@ -230,17 +230,18 @@ static int client_start(const struct bench *b, double seconds, struct process *p
 	return process_start(p, "--share-client", argument);
 }
 
-/* Until the threads that build kernels have stood still for a while. */
+/* Until the threads and the processes that build kernels have stood still for a while. */
 static int await_builders(const struct bench *b) {
-	struct thread_times t = { .compiler = 0 };
-	double before = -1;
+	struct thread_times t;
+	double before = -1, now;
 	int still = 0;
 
-	for (int i = 0; still < SHARE_STILL && i < SHARE_TICKS; i++) {
-		before = t.compiler;
+	for (int i = 0; still < SHARE_STILL && i < SHARE_TICKS; i++, before = now) {
 		if (threads_read(b->engine, &t))
 			return -1;
-		still = t.compiler - before < SHARE_STILL_CPU ? still + 1 : 0;
+		now = t.compiler + threads_workers(b->supervisor, b->engine);
+		/* Less where a worker has ended. */
+		still = fabs(now - before) < SHARE_STILL_CPU ? still + 1 : 0;
 		usleep(SHARE_TICK_US);
 	}
 	return 0;

@@ -91,6 +91,21 @@ pid_t threads_child(pid_t parent, const char *name) {
 	return found;
 }
 
+double threads_workers(pid_t supervisor, pid_t engine) {
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
+	double seconds = 0;
+
+	while (folder && (entry = readdir(folder)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && atoi(entry->d_name) != engine &&
+			is_child(entry->d_name, supervisor, "fusiond-engine"))
+			/* The thread that compiles has the process's number. */
+			seconds += thread_seconds(atoi(entry->d_name), entry->d_name);
+	if (folder)
+		closedir(folder);
+	return seconds;
+}
+
 static double memory_line(pid_t pid, const char *table, const char *name) {
 	char path[PROC_PATH], line[PROC_LINE];
 	double bytes = -1;
