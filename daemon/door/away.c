@@ -75,15 +75,16 @@ static bool secrets_equal(const unsigned char *a, const unsigned char *b) {
 	return difference == 0;
 }
 
-static int find_away(const struct client *c, uint64_t session, const void *secret, struct client **otherp, struct fault *f) {
+/* NULL, with the reason in f. */
+static struct client *find_away(const struct client *c, uint64_t session, const void *secret, struct fault *f) {
 	struct client *other;
 
 	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
-	if (!other || !other->away || other->uid != c->uid || *c->peer || !secrets_equal(other->secret, secret))
-		return fault_set(f, FAULT_LOST, "session %" PRIu64 " did not outlive the daemon that began it, or waited for its client for longer "
-			"than door.return_us: its arrays are lost", session);
-	*otherp = other;
-	return 0;
+	if (other && other->away && other->uid == c->uid && !*c->peer && secrets_equal(other->secret, secret))
+		return other;
+	fault_set(f, FAULT_LOST, "session %" PRIu64 " did not outlive the daemon that began it, or waited for its client for longer "
+		"than door.return_us: its arrays are lost", session);
+	return NULL;
 }
 
 /* The connection is the session's from now on, and this client nothing. */
@@ -109,7 +110,7 @@ static int hand_over(struct client *c, struct client *to) {
 }
 
 int client_return(struct client *c, struct wire_cursor *body, struct fault *f) {
-	struct client *other = NULL;
+	struct client *other;
 	uint64_t version, session;
 	const void *secret;
 	int r = wire_get_uint(body, "version", UINT64_MAX, &version, f);
@@ -125,9 +126,9 @@ int client_return(struct client *c, struct wire_cursor *body, struct fault *f) {
 		r = wire_get_end(body, "RETURN", f);
 	if (!r && c->hello)
 		r = fault_set(f, FAULT_STATE, "the connection has a session already");
-	if (!r)
-		r = find_away(c, session, secret, &other, f);
-	if (!r)
-		r = hand_over(c, other);
+	if (r)
+		return r;
+	other = find_away(c, session, secret, f);
+	r = other ? hand_over(c, other) : f->code;
 	return r ? r : client_answer_nothing(other, DOOR_RETURN);
 }
