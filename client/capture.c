@@ -357,8 +357,7 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 	begin = w->buffer.size;
 	put_define(p, w, operations, output);
 	keep_definition(p, w, begin);
-	failed = stream_send(c, q, &a, &r->fault);
-	return failed ? failed : stream_wait(c, q, &a, &r->fault);
+	return stream_ask(c, q, &a, &r->fault);
 }
 
 /* Defines the graph that leads to the outputs. */
@@ -525,9 +524,7 @@ static int define_again(struct fusion_capture *p, struct fault *f) {
 		return r;
 	w = stream_begin_next(c, q, REQUEST_DEFINE, 5);
 	wire_put_raw(w, p->definition, p->definition_bytes);
-	r = stream_send(c, q, &a, f);
-	if (!r)
-		r = stream_wait(c, q, &a, f);
+	r = stream_ask(c, q, &a, f);
 	if (!r)
 		p->resumes = resumes;
 	return r;

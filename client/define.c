@@ -229,9 +229,7 @@ static int ask_again(struct fusion_context *c, const char *name, struct fault *f
 	if (r)
 		return r;
 	wire_put_text(stream_begin(c, q, REQUEST_OPERATION, 1), name);
-	r = stream_send(c, q, &a, f);
-	if (!r)
-		r = stream_wait(c, q, &a, f);
+	r = stream_ask(c, q, &a, f);
 	/* One that is there no more has no number, and is refused when it is used. */
 	return r && a.done && !c->stream.lost.code ? 0 : r;
 }

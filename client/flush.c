@@ -250,9 +250,7 @@ static int ask_wait(struct fusion_context *c, uint64_t seq, struct fault *f) {
 			seq = c->stream.seq;
 		wire_put_uint(stream_begin(c, q, REQUEST_WAIT, 1), seq);
 		q->seq = seq;
-		r = stream_send(c, q, &a, f);
-		if (!r)
-			r = stream_wait(c, q, &a, f);
+		r = stream_ask(c, q, &a, f);
 	} while (a.again);
 	return r;
 }

@@ -88,8 +88,7 @@ static int tell(struct fusion_context *c, enum message_request kind, const bool 
 		wire_put_uint(w, *whole_daemon);
 	for (unsigned i = 0; i < words; i++)
 		wire_put_text(w, word[i]);
-	r = stream_send(c, q, a, f);
-	return r ? r : stream_wait(c, q, a, f);
+	return stream_ask(c, q, a, f);
 }
 
 /* ---- another engine ---- */

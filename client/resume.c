@@ -164,8 +164,7 @@ static int send_handles(struct fusion_context *c, uint32_t first, uint32_t end, 
 	for (uint32_t i = first; i < end; i++)
 		if (slots_value(c->slots, i))
 			wire_put_uint(w, slots_value(c->slots, i)->handle);
-	r = stream_send(c, q, &a, f);
-	return r ? r : stream_wait(c, q, &a, f);
+	return stream_ask(c, q, &a, f);
 }
 
 static int agree(struct fusion_context *c, struct fault *f) {

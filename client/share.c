@@ -76,11 +76,8 @@ static int check_export(const fusion_array *a, struct fault *f) {
 
 /* Sends what was begun, and waits for the answer. */
 static int ask(struct fusion_context *c, struct request *q, struct answer *a, struct fault *f) {
-	int r;
-
 	q->seq = c->stream.seq;
-	r = stream_send(c, q, a, f);
-	return r ? r : stream_wait(c, q, a, f);
+	return stream_ask(c, q, a, f);
 }
 
 static int ask_export(struct fusion_context *c, const struct value *v, uint64_t own, unsigned rights, uint64_t lifetime_ms,

@@ -889,3 +889,9 @@ int stream_wait(struct fusion_context *c, struct request *q, struct answer *answ
 	*f = answer->fault;
 	return f->code;
 }
+
+int stream_ask(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+	int r = stream_send(c, q, answer, f);
+
+	return r ? r : stream_wait(c, q, answer, f);
+}

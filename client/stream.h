@@ -119,6 +119,8 @@ void stream_uncork(struct fusion_context *c);
 /* Waits for the answer; returns its fault, if any. */
 int stream_wait(
 	struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
+/* Sends what was begun, and waits for its answer. */
+int stream_ask(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) FAULT_MUST_USE;
 /*
  * For a daemon on another machine, which shares no memory; elsewhere these do nothing. Bytes of an arena that it has before
  * what is sent next; the answer to what is sent next brings so many bytes.
