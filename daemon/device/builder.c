@@ -207,7 +207,7 @@ static struct warmup warmup_of(const struct device *d, const struct kernel *k) {
 		.pools = d->traits.pools };
 }
 
-cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
+static cl_int warm_up_on(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
 	cl_ulong first = 0;
 	cl_int error;
 
@@ -240,15 +240,19 @@ static void close_queue(struct builder *b) {
 		clReleaseCommandQueue(b->queue);
 }
 
-cl_int builder_warm_up_near(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
-	struct builder near = { .device = b->device };
-	cl_int error = open_on(&near, device_target(b->device, true));
+static cl_int warm_up_near(struct device *d, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
+	struct builder near = { .device = d };
+	cl_int error = open_on(&near, device_target(d, true));
 
 	*launchesp = 0;
 	if (!error)
-		error = builder_warm_up(&near, object, w, launchesp);
+		error = warm_up_on(&near, object, w, launchesp);
 	close_queue(&near);
 	return error;
+}
+
+cl_int builder_warm_up(const struct builder *b, bool near, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
+	return near ? warm_up_near(b->device, object, w, launchesp) : warm_up_on(b, object, w, launchesp);
 }
 
 /* ---- the whole ---- */
@@ -333,7 +337,6 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 	struct compile_answer a = { 0 };
 	int r = -EPIPE;
 
-	b->program = p;
 	b->hurried_ms = 0;
 	for (unsigned i = 0; i < BUILD_TRIES && died < BUILD_DEATHS && r == -EPIPE; i++) {
 		r = worker_build(b, j, limit_ms, &a);
@@ -371,13 +374,12 @@ static enum apart build_apart(struct builder *b, struct program *p, const char *
 static void tell_stuck(void *user) {
 	const struct builder *b = user;
 
-	deaths_store(b->device, b->at, BUILD_DEATHS);
+	deaths_store(b->device, &b->program->key, BUILD_DEATHS);
 	log_error("the driver does not come back from a kernel's first launch, or from compiling it: the engine ends, and the next one refuses the kernel");
 }
 
 /* Who set no limit, as tests of single modules, has none. */
-static void enter_driver(struct builder *b, const struct program *p) {
-	b->at = &p->key;
+static void enter_driver(struct builder *b) {
 	if (b->device->config.worker_us)
 		watchdog_begin(&b->watchdog, b->device->config.worker_us * BUILD_PATIENCE);
 }
@@ -399,7 +401,7 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 	if (error)
 		return error;
 	begin = now_us();
-	error = p->near ? builder_warm_up_near(b, own, &w, &launches) : builder_warm_up(b, own, &w, &launches);
+	error = builder_warm_up(b, p->near, own, &w, &launches);
 	p->first_us = now_us() - begin;
 	p->warmups += launches;
 	if (error)
@@ -416,6 +418,7 @@ static enum apart build(struct builder *b, struct program *p, const char *source
 	enum apart how = APART_HERE;
 	uint32_t died;
 
+	b->program = p;
 	p->key = key_for(d, t, source, options);
 	died = deaths_load(d, &p->key);
 	if (died >= BUILD_DEATHS) {
@@ -431,7 +434,7 @@ static enum apart build(struct builder *b, struct program *p, const char *source
 	/* Nobody needs it so much that the engine would compile it itself. */
 	if (p->near && how == APART_HERE && !program && d->config.want_worker)
 		return APART_FAILED;
-	enter_driver(b, p);
+	enter_driver(b);
 	if (how == APART_BUILT)
 		program = build_cached(d, t, options, &p->key);
 	*errorp = program ? CL_SUCCESS : build_anew(t, source, options, &program, &p->log);

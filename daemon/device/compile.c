@@ -115,7 +115,7 @@ static cl_int first_launches(const struct builder *b, cl_program program, const 
 	object = clCreateKernel(program, "fused", &error);
 	if (error)
 		return error;
-	error = j->near ? builder_warm_up_near(b, object, &j->warmup, launchesp) : builder_warm_up(b, object, &j->warmup, launchesp);
+	error = builder_warm_up(b, j->near, object, &j->warmup, launchesp);
 	clReleaseKernel(object);
 	return error;
 }

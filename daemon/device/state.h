@@ -320,9 +320,8 @@ struct builder {
 	cl_mem records;                       /* of zeros: a task without work */
 	struct worker worker;
 	struct watchdog watchdog;             /* of what this process does itself; not started where it is a worker */
-	const struct cache_key *at;           /* the program that is with the driver */
 	bool manned;                          /* counted among those; under the lock */
-	const struct program *program;        /* what its worker shall build */
+	const struct program *program;        /* that it is at, or was last: its worker's, or with the driver here */
 	int64_t hurried_ms;                   /* since when that is waited for though the worker's priority is idle, or 0 */
 };
 int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;
@@ -338,10 +337,8 @@ struct warmup {
 	uint64_t items, local;
 	uint32_t launches, pools;
 };
-/* Launches on records without work and waits; *launchesp counts. */
-cl_int builder_warm_up(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
-/* The same on the near device, whose context is open. */
-cl_int builder_warm_up_near(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
+/* Launches on records without work and waits, on the near device where that is asked, whose context is open; *launchesp counts. */
+cl_int builder_warm_up(const struct builder *b, bool near, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
 /*
  * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL).
  * *cachedp tells where it came from.
