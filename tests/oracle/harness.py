@@ -4,9 +4,11 @@ A script makes Reports in worker processes, each with a daemon of its own, merge
 the number of checks that passed and failed, and an exit code.
 """
 import collections
+import json
 import math
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -225,3 +227,25 @@ def compare_elementwise(report, op, dtype, operands, storage, name=None):
     if dtype in ("f32", "f64"):
         report.worst[op, dtype] = max(report.worst.get((op, dtype), 0), worst)
     return report.check(bool(np.all(right)), name, lambda: describe(right, operands, want, got) + f", {worst:.2f} units")
+
+
+# ---- PyTorch, in a Python that has it ----
+
+TORCH = """
+import json, sys
+try:
+    import torch
+except ImportError:
+    print("null")
+    sys.exit(0)
+import torch.nn.functional as F
+torch.set_default_dtype(torch.float64)
+"""
+
+
+def ask_torch(python, script, questions):
+    """What the script prints, which finds torch, F and json and reads the questions; None where there is no PyTorch."""
+    answer = subprocess.run([python, "-c", TORCH + script], input=json.dumps(questions), capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise RuntimeError(f"PyTorch: {answer.stderr[-2000:]}")
+    return json.loads(answer.stdout)

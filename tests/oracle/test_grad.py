@@ -6,9 +6,7 @@ function, which other scripts hold against NumPy, is evaluated by the daemon in 
 Python, or in the one that PEERS_PYTHON names), sees the same f64 values, and edge values too. What it has not is left out.
 """
 import argparse
-import json
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -328,14 +326,6 @@ def worker(report, part):
 # ---- PyTorch ----
 
 PEER = """
-import json, sys
-try:
-    import torch
-except ImportError:
-    print("null")
-    sys.exit(0)
-import torch.nn.functional as F
-torch.set_default_dtype(torch.float64)
 answers = []
 for text, values, seed in json.load(sys.stdin):
     names = dict(zip("abcde", [torch.tensor(v, requires_grad=True) for v in values]))
@@ -349,11 +339,7 @@ json.dump(answers, sys.stdout)
 
 def ask_peer(questions):
     """PyTorch's gradients of (text, values, seed), or None where there is no PyTorch."""
-    python = os.environ.get("PEERS_PYTHON", sys.executable)
-    answer = subprocess.run([python, "-c", PEER], input=json.dumps(questions), capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise RuntimeError(f"PyTorch: {answer.stderr[-2000:]}")
-    return json.loads(answer.stdout)
+    return harness.ask_torch(os.environ.get("PEERS_PYTHON", sys.executable), PEER, questions)
 
 
 def peer_cases():

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -121,14 +120,6 @@ APART = {
 ALWAYS = ("relu", "maximum", "pow", "clamp", "clamp by numbers", "max")
 
 PEER = """
-import json, sys
-try:
-    import torch
-except ImportError:
-    print("null")
-    sys.exit(0)
-import torch.nn.functional as F
-torch.set_default_dtype(torch.float64)
 answers = {}
 for name, text, values, seed in json.load(sys.stdin):
     operands = dict(zip("abc", [torch.tensor(v, requires_grad=True) for v in values]))
@@ -152,10 +143,7 @@ def cases():
 def ask(python):
     """PyTorch's gradients, or None where there is no PyTorch."""
     questions = [(name, text, [v.tolist() for v in values], SEED) for name, _, text, values in cases()]
-    answer = subprocess.run([python, "-c", PEER], input=json.dumps(questions), capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise RuntimeError(f"PyTorch: {answer.stderr[-2000:]}")
-    return json.loads(answer.stdout)
+    return harness.ask_torch(python, PEER, questions)
 
 
 def write(python):
