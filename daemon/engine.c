@@ -113,6 +113,13 @@ static int want_worker(void *user, bool idle) {
 	return control_want_worker(e->control, idle);
 }
 
+/* For a spare engine, now or later. */
+static void tell_ready(void *user, const struct kernel *k) {
+	const struct engine *e = user;
+
+	control_program(e->control, k);
+}
+
 static int open_device(struct engine *e, struct fault *f) {
 	const struct config *c = &e->config;
 	struct device_config d = {
@@ -135,6 +142,8 @@ static int open_device(struct engine *e, struct fault *f) {
 		.measure = c->device_measure,
 		.wake = inbox_ring,
 		.user = &e->inbox,
+		.ready = c->engine_spare && e->control >= 0 ? tell_ready : NULL,
+		.ready_user = e,
 	};
 
 	return device_open(&d, &e->device, f);

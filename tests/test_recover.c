@@ -663,6 +663,20 @@ START_TEST(without_a_spare_another_engine_starts) {
 }
 END_TEST
 
+/* What the engine has programs of the spare makes ready by itself: nobody has asked the one that took over for any. */
+START_TEST(a_spare_has_the_engines_programs) {
+	float value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_neg(a);
+
+	read_all(b, value);
+	await_word("spare", "ready");
+	kill_engine(SIGKILL);
+	expect_more(context, "programs_cached", 0);
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
 /* A spare that dies by itself costs nobody anything, and the daemon's end takes it along. */
 START_TEST(a_spare_that_dies_is_nobodys_loss) {
 	float expected[ELEMENTS];
@@ -734,6 +748,7 @@ int main(void) {
 	tcase_set_timeout(spare, TEST_SECONDS);
 	tcase_add_checked_fixture(spare, begin_with_spare, end);
 	tcase_add_test(spare, a_spare_takes_over);
+	tcase_add_test(spare, a_spare_has_the_engines_programs);
 	tcase_add_test(spare, a_spare_that_dies_is_nobodys_loss);
 	suite_add_tcase(s, spare);
 	tcase_add_test(ring, without_a_spare_another_engine_starts);

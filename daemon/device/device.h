@@ -46,6 +46,9 @@ struct device_config {
 	bool measure;                /* how fast it is, where the cache folder does not know: when it is idle */
 	void (*wake)(void *user);    /* called from any thread when device_poll() has something */
 	void *user;
+	/* A program is ready, by device_poll(); NULL: nobody wants to know. Not of interpreters, which every device builds for itself. */
+	void (*ready)(void *user, const struct kernel *k);
+	void *ready_user;
 };
 
 /*

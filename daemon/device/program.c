@@ -569,6 +569,8 @@ static void collect_build(struct device *d, struct program *p) {
 	}
 	else if (!p->cached && !p->apart)
 		programs_keep(d, p, p->program, &p->key);
+	if (d->config.ready && program_state(p) == PROGRAM_READY && p->kernel->root != KERNEL_INTERPRETER)
+		d->config.ready(d->config.ready_user, p->kernel);
 }
 
 /* From when it was asked for: its turn in the queue is part of what somebody waited for. */

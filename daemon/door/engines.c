@@ -15,6 +15,7 @@
 #include "daemon/door/blame.h"
 #include "daemon/door/client.h"
 #include "daemon/door/orders.h"
+#include "daemon/door/stock.h"
 
 enum {
 	/*
@@ -99,6 +100,8 @@ static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct f
 		return blame_innocent(e, body, f);
 	if (id == CONTROL_ORDER)
 		return orders_note(e, body, f);
+	if (id == CONTROL_PROGRAM)
+		return stock_note(e, body, f);
 	return id == CONTROL_WORKER_WANT ? workers_want(e, body, f) : clients_packet(e, id, body, f);
 }
 
@@ -209,6 +212,7 @@ void engines_free(struct supervisor *s) {
 		close_catalogue(s->engine[i]);
 		blame_free(s->engine[i]);
 		orders_free(s->engine[i]);
+		stock_free(s->engine[i]);
 		free(s->engine[i]);
 	}
 	s->engines = 0;

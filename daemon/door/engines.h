@@ -48,6 +48,7 @@ struct engine {
 	uint64_t ping, ping_us;              /* the last one, and when */
 	struct suspect *suspects;            /* uthash: blame.c */
 	struct order *orders;                /* utlist: orders.c */
+	struct stocked *stock;               /* utlist: stock.c */
 	pid_t last_pid;                      /* of the one that ended last */
 	uint64_t arrays_kept, arrays_lost;   /* of sessions that outlived an engine, in all */
 	uint64_t metric[METRICS];            /* the last that it told; metrics.c */

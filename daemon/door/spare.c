@@ -1,6 +1,7 @@
 /*
  * A second engine for a device (engine.spare), started already: it has the device open, knows its driver, and waits. Where the first one
- * dies it takes over at once, and another spare is started behind it; what remains of the time is to tell it of sessions.
+ * dies it takes over at once, and another spare is started behind it; what remains of the time is to tell it of sessions. The
+ * programs that the first one uses it has made ready by then (stock.h).
  *
  * Until then it has no catalogue, no sessions and no workers: what it asks for of those is noted and answered once it serves, so that two
  * engines of one device do not both compile what nobody wants yet.
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "protocol/message.h"
+#include "daemon/door/stock.h"
 
 enum {
 	/* After an engine has taken over: its clients are to be served first. */
@@ -20,9 +22,10 @@ enum {
 };
 
 static void on_spare_ready(void *user) {
-	const struct engine *e = user;
+	struct engine *e = user;
 
 	log_debug("engine %u has a spare", e->number);
+	stock_tell(e);
 }
 
 static int on_spare_packet(void *user, uint64_t id, struct wire_cursor *body, struct fault *f) {
@@ -30,6 +33,9 @@ static int on_spare_packet(void *user, uint64_t id, struct wire_cursor *body, st
 	uint64_t idle;
 	int r;
 
+	/* Those it has of the other one. */
+	if (id == CONTROL_PROGRAM)
+		return 0;
 	if (id != CONTROL_WORKER_WANT)
 		return fault_set(f, FAULT_PROTOCOL, "a spare engine has no message %llu", (unsigned long long)id);
 	r = wire_get_uint(body, "idle", 1, &idle, f);

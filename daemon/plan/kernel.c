@@ -45,6 +45,31 @@ bool kernel_equal(const struct kernel *a, const struct kernel *b) {
 		!memcmp(a->operand, b->operand, a->operands * sizeof *a->operand);
 }
 
+size_t kernel_bytes(const struct kernel *k) {
+	return HEAD + k->values * sizeof *k->value + k->operands * sizeof *k->operand;
+}
+
+void kernel_pack(const struct kernel *k, unsigned char *bytes) {
+	memcpy(bytes, k, HEAD);
+	memcpy(bytes + HEAD, k->value, k->values * sizeof *k->value);
+	memcpy(bytes + HEAD + k->values * sizeof *k->value, k->operand, k->operands * sizeof *k->operand);
+}
+
+struct kernel *kernel_unpack(const unsigned char *bytes, size_t size) {
+	struct kernel *k = size >= HEAD ? calloc(1, sizeof *k) : NULL;
+
+	if (!k)
+		return NULL;
+	memcpy(k, bytes, HEAD);
+	if (k->values > KERNEL_VALUES || k->operands > KERNEL_OPERANDS || k->scalars > KERNEL_SCALARS || kernel_bytes(k) != size) {
+		free(k);
+		return NULL;
+	}
+	memcpy(k->value, bytes + HEAD, k->values * sizeof *k->value);
+	memcpy(k->operand, bytes + HEAD + k->values * sizeof *k->value, k->operands * sizeof *k->operand);
+	return k;
+}
+
 /* With the first of its values alone. */
 static void copy_parts(const struct kernel *k, unsigned values, struct kernel *to) {
 	memcpy(to, k, HEAD);

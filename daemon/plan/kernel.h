@@ -563,3 +563,7 @@ void kernel_before(const struct kernel *k, struct kernel *rows);
 void kernel_after(const struct kernel *k, struct kernel *rows);
 /* A copy of only the parts in use would be smaller; size of the whole for now. NULL: out of memory. */
 struct kernel *kernel_dup(const struct kernel *k);
+/* As bytes, of which another process of the same program makes it again; NULL where they are none, or memory is short. */
+size_t kernel_bytes(const struct kernel *k);
+void kernel_pack(const struct kernel *k, unsigned char *bytes);
+struct kernel *kernel_unpack(const unsigned char *bytes, size_t size);

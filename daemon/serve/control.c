@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -31,6 +32,8 @@
 
 enum {
 	CONTROL_PACKET = 16384,
+	/* Of a packet around a kernel's bytes. */
+	CONTROL_HEAD = 64,
 	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this is stuck. */
 	CONTROL_WAIT_US = 10 * 1000 * 1000,
 	CONTROL_OPTIONS = 64,
@@ -86,6 +89,42 @@ int control_want_worker(int control, bool idle) {
 	wire_put_uint(&w, CONTROL_WORKER_WANT);
 	wire_put_uint(&w, idle);
 	return send_packet(control, &w);
+}
+
+/* The file that this process runs: one of another file may lay its kernels out otherwise. 0: unknown. */
+static uint64_t build_number(void) {
+	struct stat s;
+
+	if (stat("/proc/self/exe", &s))
+		return 0;
+	return ((uint64_t)s.st_dev << 32 ^ s.st_ino) * 31 + (uint64_t)s.st_mtim.tv_sec;
+}
+
+/* Bodies of administrators have numbers that are one process's. */
+static bool is_own(const struct kernel *k) {
+	bool own = false;
+
+	for (unsigned i = 0; i < k->values && !own; i++)
+		own = k->value[i].kind == KERNEL_OP && op_is_own(k->value[i].op);
+	return own;
+}
+
+void control_program(int control, const struct kernel *k) {
+	unsigned char bytes[CONTROL_PACKET - CONTROL_HEAD];
+	struct wire_writer w;
+
+	if (kernel_bytes(k) > sizeof bytes || is_own(k) || !build_number())
+		return;
+	kernel_pack(k, bytes);
+	wire_writer_init(&w);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_PROGRAM);
+	wire_put_uint(&w, build_number());
+	wire_put_uint(&w, kernel_bytes(k));
+	wire_put_bin(&w, bytes, kernel_bytes(k));
+	/* The spare then builds it when it is asked for. */
+	if (send_packet(control, &w))
+		return;
 }
 
 int control_rates(struct server *v) {
@@ -442,6 +481,28 @@ static int on_worker(struct control_message *m, struct fault *f) {
 	return 0;
 }
 
+/* This is a spare: what the engine that it stands in for has ready. What fails to build here says so when it is asked for. */
+static int on_program(struct control_message *m, struct fault *f) {
+	struct program *ignored;
+	uint64_t build, size;
+	const void *bytes;
+	struct kernel *k;
+	int r = wire_get_uint(&m->body, "build", UINT64_MAX, &build, f);
+
+	if (!r)
+		r = wire_get_uint(&m->body, "size", CONTROL_PACKET, &size, f);
+	if (!r)
+		r = wire_get_bin(&m->body, "kernel", size, &bytes, f);
+	if (r || build != build_number())
+		return r;
+	k = kernel_unpack(bytes, size);
+	if (!k)
+		return fault_set(f, FAULT_PROTOCOL, "a kernel of %" PRIu64 " bytes is none", size);
+	r = device_program_spare(m->server->device, k, &ignored);
+	free(k);
+	return r;
+}
+
 static int on_metrics_want(struct control_message *m, struct fault *f) {
 	struct wire_writer w;
 
@@ -467,6 +528,7 @@ static const struct {
 	[CONTROL_PING] = { on_ping, true },
 	[CONTROL_SUSPECT] = { on_suspect, true },
 	[CONTROL_SESSION_RESUME] = { on_session_resume, true },
+	[CONTROL_PROGRAM] = { on_program, true },
 	[CONTROL_METRICS_WANT] = { on_metrics_want, true },
 };
 

@@ -150,6 +150,8 @@ int control_ready(int control, const char *url, const char *device, const char *
 void control_bad(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
 int control_want_worker(int control, bool idle) FAULT_MUST_USE;
+/* The engine has a program of this kernel; a spare engine, now or later, makes one ready, too. */
+void control_program(int control, const struct kernel *k);
 /* An administrator changed something for everybody: the supervisor says it to the engine after this one. kind: enum order_kind. */
 void control_order(struct server *v, unsigned kind, const char *name, const char *text);
 /* Changes a setting of everybody, or the switch of a pattern. 0 or a fault. */
