@@ -64,6 +64,12 @@ static uint32_t attributes_in(unsigned op) {
 	return op < OP_COUNT ? attributes_of[op] : 0;
 }
 
+unsigned codec_attributes(unsigned op) {
+	const struct op_info *info = op_info(op);
+
+	return (unsigned)__builtin_popcount(info->class == OP_CLASS_COMPOSITE ? info->attributes : attributes_in(op));
+}
+
 static void put_ints(struct wire_writer *w, unsigned count, const int64_t *values) {
 	wire_put_array(w, count);
 	for (unsigned i = 0; i < count; i++)

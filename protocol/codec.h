@@ -32,6 +32,9 @@ void codec_put_op(struct wire_writer *w, const struct coded_op *o);
  */
 int codec_get_op(struct wire_cursor *c, uint32_t position, struct coded_op *op, struct fault *f) FAULT_MUST_USE;
 
+/* How many attributes follow the operands of an operation that exists. */
+unsigned codec_attributes(unsigned op);
+
 /* [dtype, dims] of a tensor. */
 void codec_put_type(struct wire_writer *w, const struct tensor_type *t);
 int codec_get_type(struct wire_cursor *c, struct tensor_type *t, struct fault *f) FAULT_MUST_USE;

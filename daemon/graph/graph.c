@@ -9,6 +9,7 @@
 #include "graph.h"
 
 #include "expand.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -19,36 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/base/arena.h"
-
 enum { GRAPH_FIRST = 64 };
-
-struct graph {
-	struct arena attrs;
-	struct graph_node *node;
-	uint64_t *structure;               /* one structural hash a node */
-	uint64_t *identity;                /* one identity hash a node */
-	uint32_t nodes, node_capacity;
-	uint32_t *bucket;                  /* node + 1 by identity hash; 0: empty; open addressing */
-	uint32_t buckets;                  /* a power of two, at least twice node_capacity */
-	struct graph_leaf *leaf;
-	uint32_t leaves, leaf_capacity;
-	struct graph_output *output;
-	uint32_t outputs, output_capacity;
-	uint64_t *scalar;
-	uint32_t scalars, scalar_capacity;
-	uint32_t received;
-	bool inexact;
-	uint64_t bytes;
-	uint64_t seed;
-	struct graph_memo *memo;
-};
-
-/* The hash of the whole, which is asked for by everybody who keeps something by it, until the graph changes. */
-struct graph_memo {
-	bool known;
-	struct graph_hash hash;
-};
 
 /* What the structure of an operation is besides its operands' numbers; hashed as bytes. */
 struct graph_key {
@@ -103,6 +75,9 @@ struct graph *graph_free(struct graph *g) {
 	free(g->leaf);
 	free(g->output);
 	free(g->scalar);
+	free(g->attr);
+	free(g->shift);
+	free(g->valued);
 	free(g->memo);
 	free(g);
 	return NULL;
@@ -126,11 +101,15 @@ static void buckets_clear(struct graph *g) {
 }
 
 void graph_reset(struct graph *g) {
+	if (g->valued) {
+		graph_outputs_clear(g);
+		return;
+	}
 	arena_reset(&g->attrs);
 	buckets_clear(g);
 	g->nodes = g->leaves = g->outputs = g->scalars = g->received = 0;
 	g->bytes = 0;
-	g->inexact = false;
+	g->inexact = g->crossed = false;
 	g->memo->known = false;
 }
 
@@ -247,7 +226,8 @@ static uint64_t with_identity(const struct graph *g, uint64_t structure, const v
 }
 
 
-int graph_leaf(struct graph *g, void *buffer, const struct tensor_type *t, const struct view *v,
+/* base: the leaf that it is a view of, GRAPH_NONE for an array of its own. */
+static int leaf_add(struct graph *g, void *buffer, const struct tensor_type *t, const struct view *v, uint32_t base,
 	uint32_t *nodep) {
 	struct graph_node n = { .op = OP_load, .type = *t, .index = g->leaves };
 	struct graph_key k = { .op = OP_load, .dtype = t->dtype, .rank = t->rank };
@@ -263,13 +243,23 @@ int graph_leaf(struct graph *g, void *buffer, const struct tensor_type *t, const
 	memcpy(k.stride, v->stride, t->rank * sizeof *k.stride);
 	structure = key_hash(g, &k);
 	r = node_add(g, &n, structure, with_identity(g, structure, &who, sizeof who), nodep, &fresh);
-	if (r || !fresh)
+	if (r)
 		return r;
+	if (!fresh) {
+		n.index = g->node[*nodep].index;
+		g->crossed |= n.index != base && g->leaf[n.index].base != base;
+		return 0;
+	}
 	r = reserve((void **)&g->leaf, g->leaves, &g->leaf_capacity, sizeof *g->leaf);
 	if (r)
 		return r;
-	g->leaf[g->leaves++] = (struct graph_leaf){ .buffer = buffer, .view = *v, .node = *nodep };
+	g->leaf[g->leaves++] = (struct graph_leaf){ .buffer = buffer, .view = *v, .node = *nodep, .base = base };
 	return 0;
+}
+
+int graph_leaf(struct graph *g, void *buffer, const struct tensor_type *t, const struct view *v,
+	uint32_t *nodep) {
+	return leaf_add(g, buffer, t, v, GRAPH_NONE, nodep);
 }
 
 static int scalars_add(struct graph *g, const uint64_t *value, uint32_t count) {
@@ -281,10 +271,6 @@ static int scalars_add(struct graph *g, const uint64_t *value, uint32_t count) {
 		g->scalar[g->scalars++] = value[i];
 	}
 	return 0;
-}
-
-static uint32_t scalars_of(unsigned op) {
-	return op == OP_fill ? 1 : op == OP_arange ? 2 : 0;
 }
 
 static struct graph_key key_of(const struct graph_node *n, const struct op_attr *attr) {
@@ -378,10 +364,23 @@ static bool keeps_whole(const struct graph *g, unsigned op, const uint32_t *in, 
 	return graph_keeps_whole(op, type, attr, result);
 }
 
+/* A composite, or a product that is made of parts. */
+static int expand(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
+	const struct tensor_type *type, uint32_t note, uint32_t *nodep, struct fault *f) {
+	bool expands = g->expands;
+	int r;
+
+	g->expands = true;
+	r = op == OP_matmul ? graph_divide(g, in, type, note, nodep, f)
+			    : graph_expand(g, op, arity, in, attr, type, note, nodep, f);
+	g->expands = expands;
+	return r;
+}
+
 static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,
 	uint32_t note, uint32_t *nodep, struct fault *f) {
 	static const struct op_attr none;
-	struct graph_node n = { .op = (uint16_t)op, .arity = (uint8_t)arity, .note = note };
+	struct graph_node n = { .op = (uint16_t)op, .arity = (uint8_t)arity, .part = g->expands, .note = note };
 	uint64_t structure, identity;
 	struct graph_key k;
 	struct view v;
@@ -392,11 +391,11 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 	if (r)
 		return r;
 	if (op_info(op)->class == OP_CLASS_COMPOSITE && !keeps_whole(g, op, in, attr ? attr : &none, &n.type))
-		return graph_expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
+		return expand(g, op, arity, in, attr ? attr : &none, &n.type, note, nodep, f);
 	if (op == OP_matmul && divides(g, op, arity, in, &n.type))
-		return graph_divide(g, in, &n.type, note, nodep, f);
+		return expand(g, op, arity, in, NULL, &n.type, note, nodep, f);
 	if (view_of_leaf(g, op, in, attr, &n.type, &v))
-		return graph_leaf(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, nodep);
+		return leaf_add(g, g->leaf[g->node[in[0]].index].buffer, &n.type, &v, g->node[in[0]].index, nodep);
 	for (unsigned i = 0; i < arity; i++)
 		n.in[i] = in[i];
 	k = key_of(&n, attr);
@@ -405,6 +404,8 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 		identity = with_identity(g, structure, attr->value, scalars_of(op) * sizeof *attr->value);
 	n.index = g->scalars;
 	r = node_add(g, &n, structure, identity, nodep, &fresh);
+	if (!r && !fresh && scalars_of(op))
+		g->crossed |= g->node[*nodep].part != n.part;
 	if (r || !fresh)
 		return r;
 	g->bytes += (uint64_t)shape_bytes(&n.type);

@@ -23,6 +23,7 @@ struct graph_node {
 	uint16_t op;                       /* OP_load for leaves */
 	uint8_t arity;
 	bool output;
+	bool part;                         /* of what a composite, or a product, is made of */
 	uint32_t in[LIMIT_OPERANDS];
 	uint32_t index;                    /* leaf number; scalar number of fill; first of two of arange */
 	uint32_t note;                     /* the caller's, e.g. its position in a batch */
@@ -34,6 +35,7 @@ struct graph_leaf {
 	void *buffer;                      /* the caller's; compared by address only */
 	struct view view;                  /* offset is not part of the structure */
 	uint32_t node;
+	uint32_t base;                     /* the leaf that it is a view of; GRAPH_NONE: it is an array of its own */
 };
 
 struct graph_output {
@@ -46,7 +48,7 @@ struct graph;
 /* 0 or -ENOMEM. */
 int graph_new(struct graph **graphp) FAULT_MUST_USE;
 struct graph *graph_free(struct graph *g);       /* returns NULL */
-/* Empties it for the next flush; memory is kept. */
+/* Empties it for the next flush; memory is kept. A kept one loses its outputs alone. */
 void graph_reset(struct graph *g);
 
 /* An existing array. The same buffer, type and view give the same node. 0 or -ENOMEM. */
@@ -77,6 +79,25 @@ uint64_t graph_bytes(const struct graph *g);
 uint32_t graph_received(const struct graph *g);
 /* Does it hold an operation that need not keep its bits? */
 bool graph_inexact(const struct graph *g);
+
+/*
+ * A copy of what was added so far, without outputs, to be bound to other arrays and numbers of the same structure. It takes
+ * outputs, and no more operations. NULL where memory is short, or the graph is none that can be kept: it has more than
+ * GRAPH_KEPT leaves or numbers, or arrays of it overlap in such a way that others would make another graph of it.
+ */
+enum { GRAPH_KEPT = 64 };
+struct graph *graph_keep(const struct graph *g);
+void graph_bind_leaf(struct graph *kept, uint32_t leaf, void *buffer, int64_t offset);
+void graph_bind_scalar(struct graph *kept, uint32_t scalar, uint64_t value);
+/*
+ * After all leaves that are arrays of their own, and all numbers that came from outside: would the same operations on these have
+ * made the same graph? Where two arrays or numbers are equal that were not, they would not.
+ */
+bool graph_bound(struct graph *kept);
+/* It has no outputs again. */
+void graph_outputs_clear(struct graph *kept);
+/* Memory that it takes. */
+uint64_t graph_kept_bytes(const struct graph *kept);
 
 /* 128 bits over the structure, including which nodes are outputs. */
 struct graph_hash {

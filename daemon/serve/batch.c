@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
@@ -30,13 +31,23 @@ struct batch_scratch *batch_scratch_free(struct batch_scratch *s) {
 struct batch batch_begin(struct session *s, uint64_t seq) {
 	if (!s->gathered)
 		s->first = seq;
-	return (struct batch){ .session = s, .scratch = s->server->scratch, .seq = seq, .node = -1 };
+	return (struct batch){ .session = s, .scratch = s->server->scratch, .seq = seq, .node = -1,
+		.first = !graph_nodes(s->graph) };
+}
+
+const uint32_t *batch_nodes(const struct batch *b) {
+	return b->scratch->node;
+}
+
+void batch_take_nodes(struct batch *b, const uint32_t *node, uint32_t count) {
+	memcpy(b->scratch->node, node, count * sizeof *node);
+	b->count = count;
 }
 
 /* ---- leaves ---- */
 
-/* A leaf's buffer stays until the graph is run, also where its handle goes before. */
-static int keep_buffer(struct session *s, struct buffer *b) {
+/* Also where its handle goes before. */
+int batch_keep_buffer(struct session *s, struct buffer *b) {
 	int r = vector_reserve((void **)&s->used, s->useds, &s->used_capacity, sizeof(struct buffer *));
 
 	if (!r)
@@ -51,7 +62,7 @@ static int add_leaf(struct session *s, struct buffer *b, const struct tensor_typ
 
 	if (r || graph_leaves(s->graph) == leaves)
 		return r;
-	return keep_buffer(s, b);
+	return batch_keep_buffer(s, b);
 }
 
 static int array_node(struct session *s, struct array *a, uint32_t *nodep) {
@@ -74,6 +85,16 @@ static int load_buffer(struct session *s, const struct op_attr *attr, uint64_t b
 		return r;
 	control_catch_up(s->server);     /* the arena may be on its way */
 	return buffer_from_arena(s->space, attr->arena, attr->offset, bytes, bufferp, f);
+}
+
+int batch_load(struct session *s, const struct op_attr *attr, uint64_t bytes, struct buffer **bufferp, struct fault *f) {
+	int r = load_buffer(s, attr, bytes, bufferp, f);
+
+	if (r)
+		return r;
+	r = batch_keep_buffer(s, *bufferp);
+	buffer_unref(*bufferp);
+	return r;
 }
 
 static int add_load(struct batch *b, const struct coded_op *o, uint32_t *nodep, struct fault *f) {
@@ -253,17 +274,33 @@ static int name_output(struct batch *b, uint64_t node, uint64_t handle, struct f
 	return r;
 }
 
+void batch_name(struct batch *b, uint64_t node, uint64_t handle) {
+	struct fault f;
+	int r = name_output(b, node, handle, &f);
+
+	if (r)
+		batch_refuse(b, (int64_t)node, r, &f);
+}
+
 void batch_output(struct batch *b, uint64_t node, struct wire_cursor *handles) {
 	struct fault f;
 	uint64_t handle;
 	int r = wire_get_uint(handles, "handle", INT64_MAX, &handle, &f);
 
+	if (!r) {
+		batch_name(b, node, handle);
+		return;
+	}
+	handles->left = 0;       /* what follows cannot be told apart */
+	batch_refuse(b, (int64_t)node, r, &f);
+}
+
+void batch_let_go(struct batch *b, uint64_t handle) {
+	struct fault f;
+	int r = handles_release(&b->session->handles, handle, &f);
+
 	if (r)
-		handles->left = 0;       /* what follows cannot be told apart */
-	else
-		r = name_output(b, node, handle, &f);
-	if (r)
-		batch_refuse(b, (int64_t)node, r, &f);
+		batch_refuse(b, -1, r, &f);
 }
 
 void batch_release(struct batch *b, struct wire_cursor *handles) {
@@ -273,12 +310,12 @@ void batch_release(struct batch *b, struct wire_cursor *handles) {
 	while (handles->left) {
 		int r = wire_get_uint(handles, "release", INT64_MAX, &handle, &f);
 
-		if (r)
-			handles->left = 0;
-		else
-			r = handles_release(&b->session->handles, handle, &f);
-		if (r)
-			batch_refuse(b, -1, r, &f);
+		if (!r) {
+			batch_let_go(b, handle);
+			continue;
+		}
+		handles->left = 0;
+		batch_refuse(b, -1, r, &f);
 	}
 }
 

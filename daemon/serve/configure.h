@@ -9,6 +9,7 @@ struct fusion_settings {
 	uint64_t min_elements, window_us, window_ops, window_bytes;
 	unsigned tracker_share;
 	bool together;
+	bool recurring;
 	uint64_t timeout_us;
 	unsigned weight, priority;
 	uint64_t pattern[PATTERN_COUNT];     /* fusion.pattern.*: the devices on which it is on */

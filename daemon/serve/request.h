@@ -7,7 +7,10 @@
  */
 #pragma once
 
+#include "protocol/packed.h"
 #include "daemon/serve/server.h"
+
+struct form;
 
 struct request {
 	struct session *session;
@@ -16,6 +19,10 @@ struct request {
 	uint64_t seq; /* numbered requests: their own; READ, MAP, WAIT: the one they come after */
 	int64_t node;                /* the operation to blame for a fault, or -1 */
 	struct wire_cursor body;
+	/* A batch that has come before, see recurring.h; then it has no body. */
+	struct form *form;
+	struct packed rest;          /* outputs and releases */
+	bool urgent;
 };
 
 typedef int request_function(struct request *r, struct fault *f);

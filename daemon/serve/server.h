@@ -184,6 +184,8 @@ enum flush_reason {
 	FLUSH_URGENT,
 };
 
+/* Would a batch that is added now run now, however small it is? */
+bool window_at_once(const struct session *s, bool urgent);
 /* A batch was added: runs it now, or lets it wait for others. */
 void window_added(struct session *s, bool urgent);
 /* Runs what waits because its time is up or the device is idle. */

@@ -12,6 +12,7 @@
 #include "daemon/serve/account.h"
 #include "daemon/serve/capture.h"
 #include "daemon/serve/patterns.h"
+#include "daemon/serve/recurring.h"
 #include "daemon/serve/rings.h"
 #include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
@@ -183,6 +184,7 @@ void session_free(struct session *s) {
 	if (s->space)
 		space_free(s->space);
 	captures_free(s);
+	recurring_free(s);
 	drop_recent(s);
 	keep_counters(s);
 	catalogue_give(s->server->catalogue, s->entry);

@@ -22,6 +22,7 @@
 struct account;
 struct capture;
 struct pattern_use;
+struct recurring;
 struct server;
 struct session;
 
@@ -136,6 +137,7 @@ struct session {
 	bool windowed;               /* in the server's list of those that gather */
 	struct session *window_previous, *window_next;
 	uint64_t deadline_us;
+	struct recurring *recurring; /* batches that came before, or NULL */
 
 	struct run *runs;            /* utlist */
 	uint64_t queued;             /* operations in runs */

@@ -3,6 +3,7 @@
 
 #include "protocol/message.h"
 #include "daemon/serve/batch.h"
+#include "daemon/serve/recurring.h"
 
 static int add_operations(struct batch *b, struct wire_cursor *ops, struct fault *f) {
 	struct coded_op o;
@@ -33,9 +34,14 @@ static void name_outputs(struct batch *b, struct wire_cursor *outputs) {
 
 int submit_request(struct request *r, struct fault *f) {
 	struct wire_cursor ops, outputs, releases;
-	struct batch b = batch_begin(r->session, r->seq);
+	struct batch b;
 	uint64_t flags;
-	int code = wire_get_uint(&r->body, "flags", SUBMIT_URGENT, &flags, f);
+	int code;
+
+	if (r->form)
+		return recurring_submit(r, f);
+	b = batch_begin(r->session, r->seq);
+	code = wire_get_uint(&r->body, "flags", SUBMIT_URGENT, &flags, f);
 
 	if (!code)
 		code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
@@ -52,6 +58,8 @@ int submit_request(struct request *r, struct fault *f) {
 		code = add_operations(&b, &ops, f);
 	if (code)
 		batch_refuse(&b, b.count, code, f);
+	else
+		recurring_note(&b, r);
 	name_outputs(&b, &outputs);
 	batch_release(&b, &releases);
 	return batch_end(&b, r, flags & SUBMIT_URGENT, f);

@@ -37,6 +37,10 @@ static bool window_ends(const struct session *s, bool urgent, enum flush_reason 
 	return true;
 }
 
+bool window_at_once(const struct session *s, bool urgent) {
+	return urgent || !exec_busy(s->server->exec) || !s->settings.enabled || !s->settings.window_us;
+}
+
 void window_added(struct session *s, bool urgent) {
 	enum flush_reason reason;
 

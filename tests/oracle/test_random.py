@@ -6,6 +6,7 @@ operands. Its outputs must then have these very bits when it runs
   fused           with random flushes, and values released early
   reordered       its operations arriving in another order (members 1, 5, ... of a family)
   without         each of the patterns off that its family makes use of, one after the other (members 2, 6, ...)
+  again           as often as its batches are forms (serve/recurring.h), with its data and others (members 3, 7, ...)
   replayed        recorded once and run with three sets of inputs, fused and unfused (some families)
 
 A failure names the seed and the number of the graph: --seed N --only NUMBER runs it alone and prints it.
@@ -58,6 +59,7 @@ class Worker:
         self.unfused = self.daemon.open(fusion=False, timeout_ms=TIMEOUT_MS)
 
     def close(self):
+        self.report.notes["batches again"] += json.loads(self.fused.stats())["batches_again"]
         self.fused.close()
         self.unfused.close()
         self.daemon.__exit__()
@@ -100,6 +102,8 @@ class Worker:
             self.report.notes["reordered"] += 1
         if program.member % WAYS == 2:
             self.check_without(program, values, data)
+        if program.member % WAYS == 3:
+            self.check_again(program, values, data)
         if program.capture:
             self.check_captured(program, values)
 
@@ -117,6 +121,18 @@ class Worker:
             self.fused.configure(f"fusion.pattern.{name}", "yes")
             self.same_bits(program, f"without {name}", values, outputs)
             self.report.notes[f"without {name}"] += 1
+
+    def check_again(self, program, values, data):
+        """The second time a form is made of each batch, from then on it is used; but for what this graph's family made before."""
+        other = self.other_data(program)
+        other_values = self.check_unfused(program, other)
+        self.same_bits(program, "again", values, graphs.run_outputs(program, self.fused, data))
+        self.same_bits(program, "again with others", other_values, graphs.run_outputs(program, self.fused, other))
+        self.same_bits(program, "a fourth time", values, graphs.run_outputs(program, self.fused, data))
+        self.report.notes["again"] += 1
+
+    def other_data(self, program):
+        return {i: random_values(program.data, n.dtype, n.shape, 0.1) for i, n in enumerate(program.nodes) if n.op == "load"}
 
     def note(self, program, values):
         """The hash of the outputs' bits, and how much is in them to be wrong."""
@@ -157,7 +173,7 @@ class Worker:
                               lambda: describe(right, (), values[i], got))
 
     def check_captured(self, program, values):
-        other = {i: random_values(program.data, n.dtype, n.shape, 0.1) for i, n in enumerate(program.nodes) if n.op == "load"}
+        other = self.other_data(program)
         other_values = self.check_unfused(program, other)
         for context, way in ((self.fused, "fused"), (self.unfused, "unfused")):
             first, second, third = graphs.run_captured(program, context, [{}, other, {}])
@@ -213,7 +229,8 @@ def print_notes(report, count, options, seconds):
     print(f"note: {notes['operations'] / max(1, count):.1f} operations a graph; {notes['output elements']} elements of outputs, "
           f"{100 * notes['different output elements'] / max(1, notes['output elements']):.0f} % of them different within theirs")
     off = ", ".join(f"{notes[f'without {name}']} without {name}" for name in PATTERNS)
-    print(f"note: {count} graphs, {notes['reordered']} of them reordered, {notes['captured']} captured and replayed"
+    print(f"note: {count} graphs, {notes['reordered']} of them reordered, {notes['captured']} captured and replayed, "
+          f"{notes['again']} asked for again ({notes['batches again']} batches in all had come before)"
           f"{', ' + off if off else ''}; seed {options.seed}, {seconds:.0f} s")
 
 
@@ -234,6 +251,7 @@ def main():
         parts = [(options, part(numbers, options.members, i, jobs), f"{cache}/{i}") for i in range(jobs)]
         report = harness.run(worker, parts, jobs)
     if options.only is None:
+        report.check(report.notes["batches again"] > 0, "all", "no batch had the structure of an earlier one")
         report.print_coverage(pairs())
         report.print_hits(options.graphs // 1000)
     if options.hashes:
