@@ -11,6 +11,7 @@
  *   INTERP_REGISTERS  registers of a work-item, each of a block of any type
  *   INTERP_OPERANDS   most operands of a program
  *   INTERP_STRIP      elements of a strip of transposed reading
+ *   INTERP_CHAINS     defined where there are chains of short operations
  *
  * and writes a kernel that declares what stands in INTERP_STATE and has a case for each instruction. Nothing
  * here is checked: programs are data that the daemon alone writes, and it checks them when it does.
@@ -18,25 +19,31 @@
 #define INTERP_RANK 8
 
 /* A register holds blocks of any type, one after the other. */
-#define INTERP_REGISTER(T) typedef T JOIN(T, _register) __attribute__((may_alias));
-INTERP_REGISTER(i8v)
-INTERP_REGISTER(u8v)
-INTERP_REGISTER(i16v)
-INTERP_REGISTER(u16v)
-INTERP_REGISTER(i32v)
-INTERP_REGISTER(u32v)
-INTERP_REGISTER(i64v)
-INTERP_REGISTER(u64v)
-INTERP_REGISTER(f32v)
+#define INTERP_REGISTER(T, bytes) \
+	typedef T JOIN(T, _register) __attribute__((may_alias)); \
+	typedef T JOIN(T, _anywhere) __attribute__((aligned(bytes), may_alias));
+INTERP_REGISTER(i8v, 1)
+INTERP_REGISTER(u8v, 1)
+INTERP_REGISTER(i16v, 2)
+INTERP_REGISTER(u16v, 2)
+INTERP_REGISTER(i32v, 4)
+INTERP_REGISTER(u32v, 4)
+INTERP_REGISTER(i64v, 8)
+INTERP_REGISTER(u64v, 8)
+INTERP_REGISTER(f32v, 4)
 #ifdef HAS_F64
-INTERP_REGISTER(f64v)
+INTERP_REGISTER(f64v, 8)
 #endif
 
 #define INTERP_BLOCK (W * INTERP_VECTORS)
 #define INTERP_SLOT (8 * INTERP_BLOCK)
 #define INTERP_FILE (INTERP_REGISTERS * INTERP_GROUP * INTERP_SLOT)
 
-/* Vector j of a register. Groups keep registers in local memory, a column an item. */
+/*
+ * Vector j of a register, as it is written and as it is read. Groups keep registers in local memory, a column an item.
+ * On CPUs whose programs are machine code, so that private and global memory are one, a register may be where an
+ * operand lies: `base` says where each is read.
+ */
 #if INTERP_GROUP == 1
 #define REGISTER(T, number, j) (*(JOIN(T, _register) *)(file + (number) * INTERP_SLOT + (j) * (int)sizeof(T)))
 #else
@@ -44,6 +51,18 @@ INTERP_REGISTER(f64v)
 	(*(local JOIN(T, _register) *)(file + ((number) * INTERP_GROUP + (uint)get_local_id(0)) * INTERP_SLOT + \
 		(j) * (int)sizeof(T)))
 #endif
+#if INTERP_GROUP == 1 && !defined(__SPIR__)
+#define INTERP_REACHES
+#define PLACE(number) s->base[number]
+#define READ(T, place, j) (*(const JOIN(T, _anywhere) *)(place + (ulong)((j) * (int)sizeof(T))))
+#else
+#define PLACE(number) (number)
+#define READ(T, place, j) REGISTER(T, place, j)
+#endif
+/* A function reads the places once: a store into a register could change them, as far as a compiler sees. */
+#define PLACES1 const ulong first = PLACE(FIRST);
+#define PLACES2 PLACES1 const ulong second = PLACE(SECOND);
+#define PLACES3 PLACES2 const ulong third = PLACE(THIRD);
 
 /* The fields of an instruction. */
 #define CODE (instruction & 0xffff)
@@ -55,7 +74,7 @@ INTERP_REGISTER(f64v)
 
 /*
  * Where a program is: at element `at` of `count` of a piece of a row, and `vectors` of the block hold elements; the address of each
- * operand's piece, or the first number of what is counted.
+ * operand's piece, or the first number of what is counted; where each register is read.
  */
 struct interp {
 	global const ulong *r;
@@ -63,7 +82,34 @@ struct interp {
 	int vectors;
 	long at, count;
 	ulong place[INTERP_OPERANDS];
+#ifdef INTERP_REACHES
+	ulong base[INTERP_REGISTERS];
+#endif
 };
+
+/* Do all vectors of the block hold elements, and all of each? */
+#define INTERP_WHOLE (s->count - s->at >= INTERP_BLOCK)
+
+/*
+ * An operand whose elements lie as a register holds them is read in place; where the block is not whole, which might
+ * read beyond memory, the next instruction runs, which loads it.
+ */
+#ifdef INTERP_REACHES
+#define INTERP_FILES \
+	for (int i = 0; i < INTERP_REGISTERS; i++) \
+		s->base[i] = (ulong)(file + i * INTERP_SLOT);
+#define INTERP_REACH \
+	if (INTERP_WHOLE) { \
+		s->base[TO] = s->place[INDEX] + (ulong)s->at * FIRST; \
+		code++; \
+	} else { \
+		s->base[TO] = (ulong)(file + TO * INTERP_SLOT); \
+	} \
+	break;
+#else
+#define INTERP_FILES
+#define INTERP_REACH break;
+#endif
 
 /* A piece begins at `left` of its row. Of units, pieces and strips, map.c says what they are. */
 #define INTERP_STATE \
@@ -83,7 +129,8 @@ struct interp {
 	s->rank = rank; \
 	s->operands = operands; \
 	s->vectors = INTERP_VECTORS; \
-	s->at = s->count = 0;
+	s->at = s->count = 0; \
+	INTERP_FILES
 
 #if INTERP_GROUP == 1
 #define INTERP_BEGIN (r[INTERP_FIRST] + get_group_id(0) * r[INTERP_UNITS_PER_ITEM])
@@ -157,8 +204,8 @@ struct interp {
 /* ---- instructions on each vector of a block ---- */
 
 /*
- * A loop costs as much as an addition, so short operations are unrolled, for a whole block also where less of it
- * holds elements: the rest of a register may hold anything. Others would only take a compiler twice as long. The number of vectors is
+ * A loop costs as much as an addition, so short operations are unrolled, for four vectors at once also where fewer
+ * hold elements: the rest of a register may hold anything. Others would only take a compiler twice as long. The number of vectors is
  * read once: a store into a register could change it, as far as a compiler sees.
  */
 /* Each is a function, which stays one on CPUs: a compiler takes much longer for one that holds them all, and a call is nothing beside a block. */
@@ -179,20 +226,24 @@ struct interp {
 #else
 #define EACH_VECTOR \
 	_Pragma("clang loop unroll(disable) vectorize(disable)") for (int j = 0, vectors = s->vectors; j < vectors; j++)
-#define EACH_VECTOR_SHORT _Pragma("clang loop unroll(full)") for (int j = 0; j < INTERP_VECTORS; j++)
+#define EACH_VECTOR_SHORT \
+	_Pragma("clang loop unroll(disable) vectorize(disable)") \
+	for (int i = 0, vectors = s->vectors; i < vectors; i += INTERP_TOGETHER) \
+		_Pragma("clang loop unroll(full)") for (int j = i; j < i + INTERP_TOGETHER; j++)
+#define INTERP_TOGETHER 4
 #endif
 
-#define APPLY1(function, T, TA) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j));
-#define APPLY2(function, T, TA, TB) REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j), REGISTER(TB, SECOND, j));
+#define APPLY1(function, T, TA) REGISTER(T, TO, j) = function(READ(TA, first, j));
+#define APPLY2(function, T, TA, TB) REGISTER(T, TO, j) = function(READ(TA, first, j), READ(TB, second, j));
 #define APPLY3(function, T, TA, TB, TC) \
-	REGISTER(T, TO, j) = function(REGISTER(TA, FIRST, j), REGISTER(TB, SECOND, j), REGISTER(TC, THIRD, j));
+	REGISTER(T, TO, j) = function(READ(TA, first, j), READ(TB, second, j), READ(TC, third, j));
 
-#define UNARY(number, function, T, TA) INSTRUCTION(number) { EACH_VECTOR APPLY1(function, T, TA) }
-#define BINARY(number, function, T, TA, TB) INSTRUCTION(number) { EACH_VECTOR APPLY2(function, T, TA, TB) }
-#define TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { EACH_VECTOR APPLY3(function, T, TA, TB, TC) }
-#define SHORT_UNARY(number, function, T, TA) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY1(function, T, TA) }
-#define SHORT_BINARY(number, function, T, TA, TB) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) }
-#define SHORT_TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) }
+#define UNARY(number, function, T, TA) INSTRUCTION(number) { PLACES1 EACH_VECTOR APPLY1(function, T, TA) }
+#define BINARY(number, function, T, TA, TB) INSTRUCTION(number) { PLACES2 EACH_VECTOR APPLY2(function, T, TA, TB) }
+#define TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { PLACES3 EACH_VECTOR APPLY3(function, T, TA, TB, TC) }
+#define SHORT_UNARY(number, function, T, TA) INSTRUCTION(number) { PLACES1 EACH_VECTOR_SHORT APPLY1(function, T, TA) }
+#define SHORT_BINARY(number, function, T, TA, TB) INSTRUCTION(number) { PLACES2 EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) }
+#define SHORT_TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { PLACES3 EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) }
 
 #define LANES ((int)min(s->count - s->at - j * W, (long)W))
 #define HERE ((global uchar *)s->place[INDEX])
@@ -224,18 +275,107 @@ struct interp {
 		const long step = LANE_STRIDE(INDEX, SECOND); \
 		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)((long)s->place[INDEX] + (s->at + j * W) * step, step); \
 	}
-#define STORE(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); }
+#define STORE(number, D, T, bytes) INSTRUCTION(number) { PLACES1 EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), READ(T, first, j), LANES); }
 /* The first lane of the first vector alone. */
-#define STORE_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { JOIN(storen_, D)(HERE, REGISTER(T, FIRST, 0), 1); }
+#define STORE_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { PLACES1 JOIN(storen_, D)(HERE, READ(T, first, 0), 1); }
 #define STORE_STRIDED(number, D, T, bytes) \
-	INSTRUCTION(number) { EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), REGISTER(T, FIRST, j), LANE_STEP, LANES); }
+	INSTRUCTION(number) { PLACES1 EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), READ(T, first, j), LANE_STEP, LANES); }
 /* Past the caches, whole vectors that lie on such. */
 #define STREAM_STORE(number, D, T, bytes) \
 	INSTRUCTION(number) { \
 		const int aligned = ((ulong)HERE & (W * bytes - 1)) == 0; \
+		PLACES1 \
 		EACH_VECTOR \
 			if (aligned && LANES == W) \
-				JOIN(stream_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j)); \
+				JOIN(stream_, D)(ELEMENT_AT(bytes), READ(T, first, j)); \
 			else \
-				JOIN(storen_, D)(ELEMENT_AT(bytes), REGISTER(T, FIRST, j), LANES); \
+				JOIN(storen_, D)(ELEMENT_AT(bytes), READ(T, first, j), LANES); \
 	}
+
+/* ---- chains ---- */
+
+/*
+ * Short operations on f32 one upon the other: the value that one computes and the next reads stays in the processor's
+ * registers, as many of its vectors as these hold. So an operation costs its arithmetic and one read of its other
+ * operand, where a function of its own would load two and store one. A chain is an instruction, CHAIN, that loads its
+ * FIRST, followed by links:
+ *
+ *   a link computes ACC = f(ACC), f(ACC, FIRST), f(FIRST, ACC) or f(ACC, ACC)
+ *   KEEP   stores ACC in a register
+ *   END    does so and ends the chain
+ *   WRITE, STREAM   where the block is whole, store ACC as the operand INDEX and skip the instruction behind the chain, else END
+ */
+#ifdef INTERP_CHAINS
+/* A vector of 64 bytes is one register of 32, or two of 16. */
+#ifdef __AVX512F__
+#define INTERP_ACC 16
+#define EACH_ACC(DO, f) EACH_ACC_4(DO, f) \
+	DO(f, 4) DO(f, 5) DO(f, 6) DO(f, 7) DO(f, 8) DO(f, 9) DO(f, 10) DO(f, 11) DO(f, 12) DO(f, 13) DO(f, 14) DO(f, 15)
+#else
+#define INTERP_ACC 4
+#define EACH_ACC(DO, f) EACH_ACC_4(DO, f)
+#endif
+#define EACH_ACC_4(DO, f) DO(f, 0) DO(f, 1) DO(f, 2) DO(f, 3)
+
+#define OTHER(j) READ(f32v, PLACE(FIRST), from + j)
+#define ACC_DECLARE(f, j) f32v acc##j;
+#define ACC_LOAD(f, j) acc##j = OTHER(j);
+#define ACC_KEEP(f, j) REGISTER(f32v, TO, from + j) = acc##j;
+#define ACC_WRITE(f, j) store_f32(to + (j) * 4 * W, acc##j);
+#define ACC_STREAM(f, j) stream_f32(to + (j) * 4 * W, acc##j);
+#define ACC_UNARY(f, j) acc##j = f(acc##j);
+#define ACC_BEFORE(f, j) acc##j = f(acc##j, OTHER(j));
+#define ACC_BEHIND(f, j) acc##j = f(OTHER(j), acc##j);
+#define ACC_TWICE(f, j) acc##j = f(acc##j, acc##j);
+
+#define LINK_UNARY(f) EACH_ACC(ACC_UNARY, f) break;
+#define LINK_BEFORE(f) EACH_ACC(ACC_BEFORE, f) break;
+#define LINK_BEHIND(f) EACH_ACC(ACC_BEHIND, f) break;
+#define LINK_TWICE(f) EACH_ACC(ACC_TWICE, f) break;
+#define LINK_KEEP EACH_ACC(ACC_KEEP, ) break;
+#define LINK_END EACH_ACC(ACC_KEEP, ) return code;
+#define LINK_OUT(how, aligned) \
+	if (INTERP_WHOLE) { \
+		global uchar *const to = (global uchar *)s->place[INDEX] + (ulong)(s->at + from * W) * 4; \
+		if (aligned) { \
+			EACH_ACC(how, ) \
+			return code + 1; \
+		} \
+	} \
+	EACH_ACC(ACC_KEEP, ) \
+	return code;
+#define LINK_WRITE LINK_OUT(ACC_WRITE, true)
+#define LINK_STREAM LINK_OUT(ACC_STREAM, ((ulong)to & (4 * W - 1)) == 0)
+
+/* From vector `from` on; where the chain ends. The emitter writes the cases of links, and closes it by CHAIN_CLOSE. */
+#define CHAIN_OPEN \
+	static inline __attribute__((always_inline)) global const ulong *chain_part( \
+		INTERP_SPACE uchar *file, global const ulong *code, ulong instruction, const struct interp *s, int from) { \
+		EACH_ACC(ACC_DECLARE, ) \
+		EACH_ACC(ACC_LOAD, ) \
+		for (;;) { \
+			instruction = *code++; \
+			switch (CODE) {
+#define CHAIN_CLOSE \
+			default: return code; \
+			} \
+		} \
+	} \
+	INTERP_APART global const ulong *chain( \
+		INTERP_SPACE uchar *file, global const ulong *code, ulong instruction, const struct interp *s) { \
+		CHAIN_PARTS \
+	}
+#if INTERP_ACC >= INTERP_VECTORS
+#define CHAIN_PARTS return chain_part(file, code, instruction, s, 0);
+#else
+#define CHAIN_PARTS \
+	global const ulong *end; \
+	int from = 0; \
+	do { \
+		end = chain_part(file, code, instruction, s, from); \
+		from += INTERP_ACC; \
+	} while (from < s->vectors); \
+	return end;
+#endif
+#define INTERP_CHAIN code = chain(file, code, instruction, s); break;
+#endif

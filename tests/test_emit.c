@@ -586,6 +586,52 @@ START_TEST(registers_are_used_again_and_too_many_are_refused) {
 }
 END_TEST
 
+START_TEST(short_operations_one_upon_the_other_are_a_chain) {
+	struct bytecode b;
+	struct kernel k;
+
+	make_pairs(&k, 3);
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_REACH), 3);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_CHAIN), 1);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LINK), 6);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_KEEP), 0);
+	/* Its value goes to memory; where the block is not whole, by way of a register. */
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_END), 0);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_WRITE), 1);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_STORE), 1);
+}
+END_TEST
+
+START_TEST(another_instruction_or_reader_keeps_a_chains_value) {
+	struct bytecode b;
+	struct kernel k;
+
+	make_pairs(&k, 3);
+	/* The second sum is read again by the third, beside the one before it, and an exponential stands in between. */
+	k.value[5].arg[1] = 4;
+	k.value[7].op = OP_exp;
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_KEEP), 1);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_CHAIN), 2);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_END), 1);
+}
+END_TEST
+
+START_TEST(what_is_read_in_place_and_stored_is_copied_before_another_output_is) {
+	struct bytecode b;
+	struct kernel k;
+
+	make_pairs(&k, 2);
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LOAD), 2);
+	k.operand[k.operands++] = (struct kernel_operand){ .dtype = DTYPE_f32, .output = true, .value = 0 };
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_REACH), 2);
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LOAD), 3);
+}
+END_TEST
+
 START_TEST(what_is_the_same_along_a_row_is_loaded_once_a_row) {
 	struct bytecode b;
 	struct instruction_set set;
@@ -642,6 +688,9 @@ static Suite *suite(void) {
 	tcase_add_test(text, every_operation_finds_its_functions);
 	tcase_add_test(text, every_operation_is_an_instruction_of_some_dialect);
 	tcase_add_test(text, registers_are_used_again_and_too_many_are_refused);
+	tcase_add_test(text, short_operations_one_upon_the_other_are_a_chain);
+	tcase_add_test(text, another_instruction_or_reader_keeps_a_chains_value);
+	tcase_add_test(text, what_is_read_in_place_and_stored_is_copied_before_another_output_is);
 	tcase_add_test(text, what_is_the_same_along_a_row_is_loaded_once_a_row);
 	tcase_add_test(text, kernels_that_no_interpreter_runs_are_refused);
 	tcase_add_test(text, sixteen_bit_floats_are_rounded_where_a_result_may_not_be_one);

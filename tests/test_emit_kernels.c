@@ -1448,7 +1448,13 @@ static struct job *draw_job(enum dialect dialect) {
 	for (unsigned o = 0; rank == 0 && o < j->k.operands; o++)
 		j->k.operand[o].access = KERNEL_UNIFORM;
 	for (unsigned t = 0; t < 3; t++) {
-		draw_dims(dims, rank, 3000);
+		/* Of rows that are shorter than an interpreter's block, or not. */
+		if (rank && pick(2)) {
+			draw_dims(dims, rank - 1, 4);
+			dims[rank - 1] = 200 + pick(500);
+		} else {
+			draw_dims(dims, rank, 3000);
+		}
 		if (rank && t == 1 && pick(8) == 0)
 			dims[pick(rank)] = 0;
 		add_task(j, dims);

@@ -5,6 +5,10 @@
  * along a row is not computed again for each block of it. Elements are loaded when they are first needed, which keeps
  * few registers in use; all stores stand at the end of a block, since an output may lie where an input does.
  *
+ * On CPUs an operand whose elements lie as registers hold them is read in place, as a register that nothing else
+ * uses, and short operations on f32 are links: one that reads what the one before it computed continues its chain. A
+ * value that a chain has computed last is in no register until it is kept. Any other instruction ends the chain.
+ *
  * Whatever a program could do wrong is refused here: registers beyond the file, instructions of other dialects.
  */
 #include "bytecode.h"
@@ -14,7 +18,7 @@
 #include "daemon/emit/instructions.h"
 #include "daemon/emit/writer.h"
 
-enum { NO_REGISTER = 0xff };
+enum { NO_REGISTER = 0xff, NO_VALUE = 0xffff };
 
 struct assembler {
 	const struct kernel *k;
@@ -28,6 +32,9 @@ struct assembler {
 	uint16_t uses[KERNEL_VALUES];     /* that are still to come, of this level alone or of any */
 	uint8_t home[KERNEL_VALUES];      /* a register */
 	bool busy[256];
+	uint16_t chained;                 /* the value that an open chain has, or NO_VALUE */
+	bool in_place;                    /* are operands read in place? It takes more registers */
+	bool reached[KERNEL_VALUES];      /* is the value read in place? */
 	const char *reason;               /* why there is no code; what follows is then of no use */
 };
 
@@ -61,9 +68,13 @@ static void put_word(struct assembler *a, uint64_t word) {
 		a->code->word[a->code->words++] = word;
 }
 
+static void end_chain(struct assembler *a);
+
 static void put(struct assembler *a, const struct instruction *i, struct fields f) {
 	int which = instruction_find(a->set, i);
 
+	if (!instruction_is_link(i))
+		end_chain(a);
 	if (which < 0)
 		refuse(a, no_instruction);
 	put_word(a, (uint64_t)(which & 0xffff) | (uint64_t)f.to << 16 | (uint64_t)f.from[0] << 24 |
@@ -102,6 +113,26 @@ static uint8_t place_result(struct assembler *a, unsigned v, const uint16_t *dyi
 		if (a->home[dying[i]] != to)
 			a->busy[a->home[dying[i]]] = false;
 	return to;
+}
+
+/* ---- chains ---- */
+
+static void put_link(struct assembler *a, uint8_t kind, struct fields f) {
+	put(a, &(struct instruction){ .kind = kind }, f);
+}
+
+/* The value of the open chain, which is needed once more, gets a register. */
+static void keep(struct assembler *a, uint8_t kind) {
+	uint8_t to = a->home[a->chained] = take_register(a);
+
+	put_link(a, kind, (struct fields){ .to = to });
+}
+
+static void end_chain(struct assembler *a) {
+	if (a->chained == NO_VALUE)
+		return;
+	keep(a, INSTRUCTION_END);
+	a->chained = NO_VALUE;
 }
 
 /* ---- what is needed, and how often ---- */
@@ -176,13 +207,20 @@ static void load(struct assembler *a, unsigned v) {
 	put(a, &i, f);
 }
 
+/* Gives a value a register, if it has none. */
+static void make_readable(struct assembler *a, unsigned v, enum level level) {
+	if (v == a->chained)
+		end_chain(a);
+	else if (a->home[v] == NO_REGISTER && a->level[v] == level)
+		load(a, v);
+}
+
 /* The register of an operand that is used once more. */
 static uint8_t use(struct assembler *a, unsigned v, enum level level, uint16_t *dying, unsigned *countp) {
 	v = a->same[v];
-	if (a->home[v] == NO_REGISTER && a->level[v] == level)
-		load(a, v);
+	make_readable(a, v, level);
 	/* What stands further out is needed again the next time. */
-	if (a->level[v] == level && --a->uses[v] == 0)
+	if (a->level[v] == level && --a->uses[v] == 0 && !a->reached[v])
 		dying[(*countp)++] = (uint16_t)v;
 	return a->home[v];
 }
@@ -197,6 +235,80 @@ static struct instruction instruction_of(const struct kernel *k, const struct ke
 		.op = value->op };
 }
 
+/* Is the value computed by a link? */
+static bool is_link(const struct assembler *a, unsigned v) {
+	const struct kernel_value *value = &a->k->value[v];
+	struct instruction i = instruction_of(a->k, value);
+
+	if (value->op == OP_cast)
+		return false;
+	i.kind = INSTRUCTION_LINK;
+	i.from = kernel_value_args(value) == 1 ? LINK_UNARY : LINK_BEFORE;
+	return instruction_find(a->set, &i) >= 0;
+}
+
+/* A register that is not read again is free. */
+static void release(struct assembler *a, unsigned v, enum level level) {
+	if (a->level[v] == level && !a->uses[v] && !a->reached[v] && a->home[v] != NO_REGISTER)
+		a->busy[a->home[v]] = false;
+}
+
+/* Opens a chain that begins with the first operand, where neither is the value of the open one. */
+static enum link form_of(struct assembler *a, const uint16_t *from, unsigned count) {
+	if (a->chained == NO_VALUE || (from[0] != a->chained && from[count - 1] != a->chained)) {
+		put_steering(a, INSTRUCTION_CHAIN, (struct fields){ .from = { a->home[from[0]] } });
+		a->chained = from[0];
+	}
+	if (count == 1)
+		return LINK_UNARY;
+	if (from[0] == from[1])
+		return LINK_TWICE;
+	return from[0] == a->chained ? LINK_BEFORE : LINK_BEHIND;
+}
+
+/* Few operations have a link for twice the chain's value; others read it from the register in which it is kept. */
+static void put_operation(struct assembler *a, unsigned op, enum link form, unsigned other) {
+	struct instruction i = { .kind = INSTRUCTION_LINK, .type = DTYPE_f32, .from = (uint8_t)form, .op = (uint16_t)op };
+	bool kept = a->home[a->chained] != NO_REGISTER, absent = form == LINK_TWICE && instruction_find(a->set, &i) < 0;
+
+	if (!kept && (absent || a->uses[a->chained]))
+		keep(a, INSTRUCTION_KEEP);
+	if (absent)
+		i.from = LINK_BEFORE;
+	put(a, &i, (struct fields){ .from = { i.from == LINK_BEFORE || i.from == LINK_BEHIND ? a->home[other] : 0 } });
+}
+
+static void compute_link(struct assembler *a, unsigned v) {
+	const struct kernel_value *value = &a->k->value[v];
+	unsigned count = kernel_value_args(value);
+	enum level level = (enum level)a->level[v];
+	uint16_t from[KERNEL_ARGS] = { 0 };
+	enum link form;
+
+	for (unsigned n = 0; n < count; n++) {
+		from[n] = a->same[value->arg[n]];
+		a->uses[from[n]] -= a->level[from[n]] == level;
+	}
+	for (unsigned n = 0; n < count; n++)
+		if (from[n] != a->chained)
+			make_readable(a, from[n], level);
+	form = form_of(a, from, count);
+	put_operation(a, value->op, form, from[form == LINK_BEFORE]);
+	for (unsigned n = 0; n < count; n++)
+		release(a, from[n], level);
+	a->chained = (uint16_t)v;
+}
+
+static void round_value(struct assembler *a, unsigned v) {
+	const struct kernel_value *value = &a->k->value[v];
+
+	if (value->op == OP_cast || !*value_rounding(value->op, value->dtype))
+		return;
+	end_chain(a);
+	put(a, &(struct instruction){ .kind = INSTRUCTION_ROUND, .type = value->dtype },
+		(struct fields){ .to = a->home[v], .from = { a->home[v] } });
+}
+
 static void compute(struct assembler *a, unsigned v) {
 	const struct kernel_value *value = &a->k->value[v];
 	struct instruction i = instruction_of(a->k, value);
@@ -208,9 +320,6 @@ static void compute(struct assembler *a, unsigned v) {
 		f.from[n] = use(a, value->arg[n], (enum level)a->level[v], dying, &count);
 	f.to = a->home[v] = place_result(a, v, dying, count);
 	put(a, &i, f);
-	if (value->op != OP_cast && *value_rounding(value->op, value->dtype))
-		put(a, &(struct instruction){ .kind = INSTRUCTION_ROUND, .type = value->dtype },
-			(struct fields){ .to = f.to, .from = { f.to } });
 }
 
 /* Elements are loaded where they are first used, the rest at once. */
@@ -218,10 +327,16 @@ static void compute_level(struct assembler *a, enum level level) {
 	for (unsigned v = 0; v < a->k->values && !a->reason; v++) {
 		if (!a->needed[v] || a->level[v] != level || a->home[v] != NO_REGISTER)
 			continue;
-		if (a->k->value[v].kind == KERNEL_OP)
+		if (a->k->value[v].kind != KERNEL_OP) {
+			if (level != LEVEL_ELEMENT)
+				load(a, v);
+			continue;
+		}
+		if (is_link(a, v))
+			compute_link(a, v);
+		else
 			compute(a, v);
-		else if (level != LEVEL_ELEMENT)
-			load(a, v);
+		round_value(a, v);
 	}
 }
 
@@ -256,29 +371,99 @@ static void put_places(struct assembler *a) {
 	}
 }
 
-static void put_store(struct assembler *a, unsigned o) {
+/* Values of element level, before any other of it: what is read in place. */
+static void put_reaches(struct assembler *a) {
+	for (unsigned v = 0; v < a->k->values && a->in_place; v++) {
+		const struct kernel_value *value = &a->k->value[v];
+		const struct dtype_info *type = dtype_info(value->dtype);
+
+		if (!a->needed[v] || a->level[v] != LEVEL_ELEMENT || value->kind != KERNEL_LOAD || access_of(a, value->index) != 1 ||
+			type->reg != value->dtype)
+			continue;
+		a->reached[v] = true;
+		a->home[v] = take_register(a);
+		put_steering(a, INSTRUCTION_REACH,
+			(struct fields){ .to = a->home[v], .from = { type->bytes }, .index = value->index });
+		put(a, &(struct instruction){ .kind = INSTRUCTION_LOAD, .type = value->dtype },
+			(struct fields){ .to = a->home[v], .index = value->index });
+	}
+}
+
+static struct instruction store_of(const struct assembler *a, unsigned o) {
 	static const uint8_t stores[] = { INSTRUCTION_STORE_UNIFORM, INSTRUCTION_STORE, INSTRUCTION_STORE_STRIDED };
 	const struct kernel_operand *p = &a->k->operand[o];
 	struct instruction i = { .kind = stores[access_of(a, o)], .type = p->dtype };
-	unsigned v = a->same[p->value];
 
-	if (a->home[v] == NO_REGISTER)
-		load(a, v);
 	if (i.kind == INSTRUCTION_STORE && p->stream)
 		i.kind = INSTRUCTION_STREAM_STORE;
-	put(a, &i, (struct fields){ .from = { a->home[v] }, .index = (uint16_t)o });
+	return i;
+}
+
+static void put_store(struct assembler *a, unsigned o) {
+	struct instruction i = store_of(a, o);
+
+	put(a, &i, (struct fields){ .from = { a->home[a->same[a->k->operand[o].value]] }, .index = (uint16_t)o });
+}
+
+static unsigned outputs_of(const struct kernel *k) {
+	unsigned n = 0;
+
+	for (unsigned o = 0; o < k->operands; o++)
+		n += is_output(k, o);
+	return n;
+}
+
+/*
+ * An output may lie where an operand that is read in place does, so of that there is a copy before another output is
+ * stored.
+ */
+static void load_output(struct assembler *a, unsigned v, bool alone) {
+	if (v == a->chained || (a->home[v] != NO_REGISTER && (alone || !a->reached[v])))
+		return;
+	a->reached[v] = false;
+	load(a, v);
 }
 
 static void load_outputs(struct assembler *a) {
+	bool alone = outputs_of(a->k) == 1;
+
 	for (unsigned o = 0; o < a->k->operands; o++)
-		if (is_output(a->k, o) && a->home[a->same[a->k->operand[o].value]] == NO_REGISTER)
-			load(a, a->same[a->k->operand[o].value]);
+		if (is_output(a->k, o))
+			load_output(a, a->same[a->k->operand[o].value], alone);
+}
+
+/*
+ * The value that was computed last goes to memory at once where it is needed for nothing else. Returns the output, or
+ * how many operands there are.
+ */
+static unsigned write_chained(struct assembler *a) {
+	unsigned o = 0, v = a->chained;
+	struct instruction store;
+	uint8_t to;
+
+	while (o < a->k->operands && !(is_output(a->k, o) && a->same[a->k->operand[o].value] == v))
+		o++;
+	if (v == NO_VALUE || o == a->k->operands || a->uses[v] != 1)
+		return a->k->operands;
+	store = store_of(a, o);
+	if (store.type != DTYPE_f32 || (store.kind != INSTRUCTION_STORE && store.kind != INSTRUCTION_STREAM_STORE))
+		return a->k->operands;
+	to = a->home[v] = take_register(a);
+	put_link(a, store.kind == INSTRUCTION_STORE ? INSTRUCTION_WRITE : INSTRUCTION_STREAM,
+		(struct fields){ .to = to, .index = (uint16_t)o });
+	a->chained = NO_VALUE;
+	put_store(a, o);
+	return o;
 }
 
 static void put_stores(struct assembler *a) {
+	unsigned written;
+
 	load_outputs(a);
+	written = write_chained(a);
+	end_chain(a);
 	for (unsigned o = 0; o < a->k->operands; o++)
-		if (is_output(a->k, o))
+		if (is_output(a->k, o) && o != written)
 			put_store(a, o);
 }
 
@@ -290,6 +475,7 @@ static void put_all(struct assembler *a) {
 	put_places(a);
 	compute_level(a, LEVEL_UNIT);
 	put_steering(a, INSTRUCTION_BLOCKS, (struct fields){ 0 });
+	put_reaches(a);
 	compute_level(a, LEVEL_ELEMENT);
 	put_stores(a);
 	put_steering(a, INSTRUCTION_NEXT, (struct fields){ 0 });
@@ -312,15 +498,13 @@ static const char *check_kernel(const struct kernel *k) {
 	return k->rank > LIMIT_RANK ? "it has too many dimensions" : NULL;
 }
 
-const char *bytecode_assemble(const struct kernel *k, const struct traits *t, enum dialect dialect, struct bytecode *b) {
-	struct instruction_set set;
-	struct assembler a = { .k = k, .t = t, .set = &set, .code = b, .registers = interpreter_shape(t).registers };
+static const char *assemble(
+	const struct kernel *k, const struct traits *t, const struct instruction_set *set, bool in_place, struct bytecode *b) {
+	struct assembler a = { .k = k, .t = t, .set = set, .code = b, .registers = interpreter_shape(t).registers };
 
-	*b = (struct bytecode){ .dialect = dialect };
-	a.reason = check_kernel(k);
-	if (a.reason)
-		return a.reason;
-	instructions_of(dialect, t, &set);
+	b->words = 0;
+	a.chained = NO_VALUE;
+	a.in_place = in_place;
 	memset(a.home, NO_REGISTER, sizeof a.home);
 	find_same(&a);
 	for (unsigned v = 0; v < k->values; v++)
@@ -328,6 +512,19 @@ const char *bytecode_assemble(const struct kernel *k, const struct traits *t, en
 	find_needed(&a);
 	put_all(&a);
 	return a.reason;
+}
+
+const char *bytecode_assemble(const struct kernel *k, const struct traits *t, enum dialect dialect, struct bytecode *b) {
+	const char *reason = check_kernel(k);
+	struct instruction_set set;
+
+	*b = (struct bytecode){ .dialect = dialect };
+	if (reason)
+		return reason;
+	instructions_of(dialect, t, &set);
+	reason = assemble(k, t, &set, set.chains, b);
+	/* What is loaded when it is needed takes fewer registers. */
+	return reason == no_registers ? assemble(k, t, &set, false, b) : reason;
 }
 
 static bool holds_types(const struct kernel *k, enum dialect dialect) {

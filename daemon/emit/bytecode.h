@@ -15,7 +15,7 @@
  *   bits 0-15 which (a number in struct instruction_set), 16-23 the register it writes, 24-31, 32-39, 40-47
  *   the registers it reads, 48-63 an operand or a word of the record
  *
- * in three parts, each run more often than the one before: once a task, once a piece of a row (from UNIT on), once
+ * (of what a chain is, interp.cl tells) in three parts, each run more often than the one before: once a task, once a piece of a row (from UNIT on), once
  * a block of it (from BLOCKS on, up to NEXT).
  */
 #pragma once
@@ -32,8 +32,8 @@ enum dialect {
 };
 
 enum {
-	/* Two a value, which may have to be rounded; up to three an operand; and what steers. */
-	BYTECODE_WORDS = 2 * KERNEL_VALUES + 3 * KERNEL_OPERANDS + 8,
+	/* Up to four a value, which may be a chain of its own or have to be rounded; up to five an operand; and what steers. */
+	BYTECODE_WORDS = 4 * KERNEL_VALUES + 5 * KERNEL_OPERANDS + 8,
 };
 
 struct bytecode {

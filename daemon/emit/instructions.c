@@ -17,6 +17,18 @@ static const struct {
 #undef DIALECT
 };
 
+static const uint16_t chained[] = {
+#define CHAINED(op) OP_##op,
+#include "dialects.def"
+#undef CHAINED
+};
+
+static const uint16_t chained_twice[] = {
+#define CHAINED_TWICE(op) OP_##op,
+#include "dialects.def"
+#undef CHAINED_TWICE
+};
+
 static const uint16_t rare_operations[] = {
 #define RARE(op) OP_##op,
 #include "dialects.def"
@@ -148,16 +160,40 @@ static bool has(const struct held *h, const struct op_info *info, unsigned op, u
 	return h->rare || !is_rare(op, reg);
 }
 
+static void add_link(struct instruction_set *s, unsigned op, enum link form) {
+	add(s, (struct instruction){ .kind = INSTRUCTION_LINK,
+		.type = DTYPE_f32,
+		.from = (uint8_t)form,
+		.op = (uint16_t)op,
+		.result = DTYPE_f32 });
+}
+
+static void add_links(struct instruction_set *s, unsigned op) {
+	if (op_info(op)->arity == 1) {
+		add_link(s, op, LINK_UNARY);
+		return;
+	}
+	add_link(s, op, LINK_BEFORE);
+	add_link(s, op, LINK_BEHIND);
+	if (is_among(op, chained_twice, sizeof chained_twice / sizeof *chained_twice))
+		add_link(s, op, LINK_TWICE);
+}
+
+static void add_operation(struct instruction_set *s, unsigned op, unsigned reg) {
+	if (s->chains && reg == DTYPE_f32 && is_among(op, chained, sizeof chained / sizeof *chained)) {
+		add_links(s, op);
+		return;
+	}
+	add(s, (struct instruction){ .kind = INSTRUCTION_OPERATION,
+		.type = (uint8_t)reg,
+		.op = (uint16_t)op,
+		.result = (uint8_t)(op_info(op)->result == OP_RESULT_BOOL ? DTYPE_u8 : reg) });
+}
+
 static void add_operations(struct instruction_set *s, const struct held *h, unsigned reg) {
 	for (unsigned op = 0; op < OP_COUNT; op++) {
-		const struct op_info *info = op_info(op);
-
-		if (!has(h, info, op, reg))
-			continue;
-		add(s, (struct instruction){ .kind = INSTRUCTION_OPERATION,
-			.type = (uint8_t)reg,
-			.op = (uint16_t)op,
-			.result = (uint8_t)(info->result == OP_RESULT_BOOL ? DTYPE_u8 : reg) });
+		if (has(h, op_info(op), op, reg))
+			add_operation(s, op, reg);
 	}
 }
 
@@ -166,7 +202,8 @@ void instructions_of(enum dialect dialect, const struct traits *t, struct instru
 	uint32_t types = dialects[dialect].types & usable, light = dialects[dialect].light & usable;
 
 	s->count = 0;
-	for (unsigned kind = 0; kind < INSTRUCTION_LOAD; kind++)
+	s->chains = t->strategy == STRATEGY_CPU;
+	for (unsigned kind = 0; kind < (s->chains ? INSTRUCTION_LINK : INSTRUCTION_REACH); kind++)
 		add(s, (struct instruction){ .kind = (uint8_t)kind });
 	for (unsigned type = 0; type < DTYPE_COUNT; type++)
 		if ((types | light) >> type & 1)

@@ -14,6 +14,14 @@ enum instruction_kind {
 	INSTRUCTION_PLACE,             /* operand: where its piece begins */
 	INSTRUCTION_BLOCKS,
 	INSTRUCTION_NEXT,
+	INSTRUCTION_REACH,             /* operand: is read in place, and the next instruction, which loads it, skipped, where a block is whole */
+	INSTRUCTION_CHAIN,             /* opens a chain; there are such, and links, on CPUs alone */
+	/* Links: of a chain. */
+	INSTRUCTION_KEEP,
+	INSTRUCTION_END,
+	INSTRUCTION_WRITE,
+	INSTRUCTION_STREAM,
+	INSTRUCTION_LINK,              /* an operation, in one of the forms of enum link */
 	/* Between memory and registers: of an element type. */
 	INSTRUCTION_LOAD,
 	INSTRUCTION_LOAD_UNIFORM,
@@ -30,10 +38,13 @@ enum instruction_kind {
 	INSTRUCTION_OPERATION,         /* on registers of a type, which a comparison's result is not of */
 };
 
+/* What the operands of a link are, in order: the chain's value, or a register. */
+enum link { LINK_UNARY, LINK_BEFORE, LINK_BEHIND, LINK_TWICE };
+
 struct instruction {
 	uint8_t kind;                  /* enum instruction_kind */
 	uint8_t type;                  /* OPERATION: a register type, of the last operand */
-	uint8_t from;                  /* CAST: a register type */
+	uint8_t from;                  /* CAST: a register type; LINK: enum link */
 	uint8_t result;                /* OPERATION: a register type */
 	uint16_t op;
 };
@@ -41,6 +52,7 @@ struct instruction {
 enum { INSTRUCTIONS = 1024 };
 
 struct instruction_set {
+	bool chains;                   /* of short operations, and operands read in place */
 	unsigned count;
 	struct instruction row[INSTRUCTIONS];
 };
@@ -49,6 +61,10 @@ struct instruction_set {
 void instructions_of(enum dialect dialect, const struct traits *t, struct instruction_set *s);
 /* The number of an instruction, or -1. Members that its kind does not have are 0, the result of an operation, too. */
 int instruction_find(const struct instruction_set *s, const struct instruction *i);
+/* Is it part of a chain? */
+static inline bool instruction_is_link(const struct instruction *i) {
+	return i->kind >= INSTRUCTION_KEEP && i->kind <= INSTRUCTION_LINK;
+}
 /* Does an operation take no longer than the loop around it? Of floats, which matter most. */
 bool instruction_is_short(const struct instruction *i);
 /* Does the dialect hold this element type at all? */

@@ -2,8 +2,9 @@
  * The text of an interpreter: kernels/interp.cl, the functions of its dialect, and a kernel with a case for
  * each instruction. See bytecode.h.
  *
- * An instruction does a block of 128 elements, so that finding out which one it is costs little beside the work. On CPUs
- * registers are private memory, which stays in the nearest cache; on GPUs local memory, a column an item.
+ * An instruction does a block of 256 elements, so that finding out which one it is costs little beside the work. On CPUs
+ * registers are private memory, which stays in the nearest cache, and short operations are links of chains, which read and write as
+ * little of it as they can; on GPUs local memory, a column an item.
  */
 #include "bytecode.h"
 
@@ -11,10 +12,13 @@
 #include "daemon/emit/writer.h"
 
 enum {
-	INTERPRETER_BLOCK = 128,
+	INTERPRETER_BLOCK = 256,
 	/* Of transposed reading: as many lines of each operand stay in the second level of cache. */
 	INTERPRETER_STRIP = 64,
-	/* On CPUs 24 KiB, of which 32-bit types use half, in the nearest cache; on GPUs 32 KiB a group. */
+	/*
+	 * On CPUs 48 KiB, of which 32-bit types use half and most programs a few registers, in the nearest cache; on GPUs 32 KiB a
+	 * group.
+	 */
 	INTERPRETER_REGISTERS = 24,
 	INTERPRETER_GROUP_REGISTERS = 16,
 	INTERPRETER_GROUP = 64,
@@ -48,6 +52,8 @@ static void write_defines(const struct writer *w, enum dialect dialect, struct s
 	if (doubles && w->t->f64)
 		str_append(text, "#define HAS_F64 1\n");
 	str_printf(text, "#define INTERP_GROUP %u\n", (unsigned)shape.group);
+	if (w->t->strategy == STRATEGY_CPU)
+		str_append(text, "#define INTERP_CHAINS\n");
 	str_printf(text, "#define INTERP_VECTORS %u\n", shape.vectors);
 	str_printf(text, "#define INTERP_REGISTERS %u\n", shape.registers);
 	str_printf(text, "#define INTERP_OPERANDS %u\n", KERNEL_OPERANDS);
@@ -61,11 +67,16 @@ static void write_defines(const struct writer *w, enum dialect dialect, struct s
 	str_printf(text, "#define INTERP_DIMS %u\n", KERNEL_WORD_DIMS);
 }
 
+/* Of the forms of one operation. */
+static bool is_first_link(const struct instruction *i) {
+	return i->kind == INSTRUCTION_LINK && (i->from == LINK_UNARY || i->from == LINK_BEFORE);
+}
+
 static unsigned list_functions(const struct instruction_set *s, struct value_function list[static INSTRUCTIONS]) {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < s->count; i++)
-		if (s->row[i].kind == INSTRUCTION_OPERATION)
+		if (s->row[i].kind == INSTRUCTION_OPERATION || is_first_link(&s->row[i]))
 			list[n++] = function_of(&s->row[i]);
 	return n;
 }
@@ -79,6 +90,12 @@ static const char *const words[] = {
 	[INSTRUCTION_PLACE] = "INTERP_PLACE",
 	[INSTRUCTION_BLOCKS] = "INTERP_BLOCKS",
 	[INSTRUCTION_NEXT] = "INTERP_NEXT",
+	[INSTRUCTION_REACH] = "INTERP_REACH",
+	[INSTRUCTION_CHAIN] = "INTERP_CHAIN",
+	[INSTRUCTION_KEEP] = "LINK_KEEP",
+	[INSTRUCTION_END] = "LINK_END",
+	[INSTRUCTION_WRITE] = "LINK_WRITE",
+	[INSTRUCTION_STREAM] = "LINK_STREAM",
 	[INSTRUCTION_LOAD] = "LOAD",
 	[INSTRUCTION_LOAD_UNIFORM] = "LOAD_UNIFORM",
 	[INSTRUCTION_LOAD_STRIDED] = "LOAD_STRIDED",
@@ -140,11 +157,46 @@ static void write_case(struct writer *w, const struct instruction *i, unsigned n
 
 static void write_cases(struct writer *w, const struct instruction_set *s) {
 	for (unsigned i = 0; i < s->count; i++) {
+		if (instruction_is_link(&s->row[i]))
+			continue;
 		text_begin(w);
 		text_part(w, "case %u: ", i);
 		write_case(w, &s->row[i], i);
 		text_end(w);
 	}
+}
+
+static void write_link(struct writer *w, const struct instruction *i) {
+	static const char *const forms[] = {
+		[LINK_UNARY] = "LINK_UNARY",
+		[LINK_BEFORE] = "LINK_BEFORE",
+		[LINK_BEHIND] = "LINK_BEHIND",
+		[LINK_TWICE] = "LINK_TWICE",
+	};
+
+	if (i->kind != INSTRUCTION_LINK) {
+		text_part(w, "%s", words[i->kind]);
+		return;
+	}
+	text_part(w, "%s(", forms[i->from]);
+	value_function_name(w, i->op, i->type);
+	text_part(w, ")");
+}
+
+static void write_chain(struct writer *w, const struct instruction_set *s) {
+	if (!s->chains)
+		return;
+	text_line(w, "CHAIN_OPEN");
+	for (unsigned i = 0; i < s->count; i++) {
+		if (!instruction_is_link(&s->row[i]))
+			continue;
+		text_begin(w);
+		text_part(w, "case %u: ", i);
+		write_link(w, &s->row[i]);
+		text_end(w);
+	}
+	text_line(w, "CHAIN_CLOSE");
+	text_blank(w);
 }
 
 /* ---- the kernel ---- */
@@ -190,6 +242,7 @@ int interpreter_source(enum dialect dialect, const struct traits *t, struct str 
 	helpers_write(&w, source);
 	value_define_functions(&w, list, n);
 	write_functions(&w, &set);
+	write_chain(&w, &set);
 	write_kernel(&w, &set, interpreter_shape(t).group);
 	return str_finish(source);
 }
