@@ -105,13 +105,13 @@ static int record_all(struct measurement *m) {
 	int missing = 0;
 
 	memcpy(in, m->in, sizeof in);
-	fusion_scope_begin(m->bench->context);
 	for (int i = 0; i < m->bench->pipelined; i++) {
 		in[0] = m->first_input[i];
+		fusion_scope_begin(m->bench->context);
 		m->result[i] = fusion_keep(record_one(m, in));
+		fusion_scope_end(m->bench->context);
 		missing += !m->result[i];
 	}
-	fusion_scope_end(m->bench->context);
 	return missing ? -1 : 0;
 }
 
