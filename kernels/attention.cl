@@ -1,15 +1,22 @@
 /*
  * section:  attention
- * requires: types
+ * requires: types memory
  * provides: (macros of attention_f32 and attention_f64)
  *
  * What attention does with a block of 64 scores, and how a vector meets the lanes of another.
  *
  * ATTENTION(T, E, I) makes, for registers T of lanes E, with lane numbers in I:
  *   hide(n, s)         s with lanes n and later at -infinity
- *   weigh(s, m, l)     requires a block of scores, scaled and masked; m the largest before and l the sum of
- *                      weights so far. Leaves weight(score - m) in s and the new m and l; returns what all that
- *                      was summed before is to be multiplied by.
+ *   highest(s)         the largest of a block of scores, scaled and masked
+ *   look(n, top, m, base, shrink) of n rows, n at least 1: the largest so far, m, takes in top, that of the new block. base is what
+ *                      is taken off scores, shrink what all that was summed before is to be multiplied by. Touches W rows at a time.
+ *   weigh(s, base)     leaves weight(score - base) in s, and returns their sum
+ *   take_in(n, l, shrink, fresh) of n rows: the sums of weights so far, l, shrink and take in those of the new block. Touches W rows
+ *                      at a time.
+ *
+ * These are steps of their own over all rows, because in each of them the rows do not wait for each other: one row after the
+ * other is a chain of two trees over lanes and an exponential, of which a processor sees hardly more than one at a time.
+ *
  *   transpose_lanes(x) of W vectors: lane i of vector j becomes lane j of vector i
  *
  * The largest need not mind NaN: a score that is one makes a weight, and so the sum and all results, one.
@@ -70,29 +77,36 @@
 	OVL T hide(int n, T s) { return LANE_NUMBERS(I) < (I)(n) ? s : (T)(-INFINITY); } \
 	OVL E largest_lane(T x) { FOLD_LANES(E, x, LARGER) } \
 	OVL E lanes_together(T x) { FOLD_LANES(E, x, TOGETHER) } \
-	OVL E weigh(private T *s, private E *m, private E *l) { \
-		const E before = *m; \
-		T all[SCORES]; \
+	OVL T lanes_at(private const E *p) { return *(private const JOIN(E, _loose) *)p; } \
+	OVL void lanes_to(private E *p, T v) { *(private JOIN(E, _loose) *)p = v; } \
+	OVL E highest(private const T *s) { \
 		T high = s[0]; \
 		_Pragma("unroll") \
 		for (int v = 1; v < SCORES; v++) \
 			high = LARGER(high, s[v]); \
-		const E top = largest_lane(high), after = LARGER(top, before); \
-		const E base = after == -INFINITY ? 0 : after; \
+		return largest_lane(high); \
+	} \
+	/* The weight of 0 is 1; where nothing was seen yet there is nothing to multiply either. */ \
+	OVL void look(int n, private const E *top, private E *m, private E *base, private E *shrink) { \
+		for (int i = 0; i < n; i += W) { \
+			const T before = lanes_at(m + i), high = lanes_at(top + i), after = LARGER(high, before); \
+			const T off = after == -INFINITY ? (T)(0) : after; \
+			lanes_to(base + i, off); \
+			lanes_to(shrink + i, after != before ? weight(before - off) : (T)(1)); \
+			lanes_to(m + i, after); \
+		} \
+	} \
+	OVL E weigh(private T *s, E base) { \
+		T all[SCORES]; \
 		_Pragma("unroll") \
 		for (int v = 0; v < SCORES; v++) \
 			all[v] = s[v] = weight(s[v] - (T)base); \
 		HALVE(all, 32) HALVE(all, 16) HALVE(all, 8) HALVE(all, 4) HALVE(all, 2) HALVE(all, 1) \
-		/* The weight of 0 is 1; where nothing was seen yet there is nothing to multiply either. */ \
-		E shrink = 1; \
-		if (after != before) { \
-			const T ratio = weight((T)(before - base)); \
-			shrink = ((private const E *)&ratio)[0]; \
-		} \
-		*m = after; \
-		const T total = fma((T)*l, (T)shrink, (T)lanes_together(all[0])); \
-		*l = ((private const E *)&total)[0]; \
-		return shrink; \
+		return lanes_together(all[0]); \
+	} \
+	OVL void take_in(int n, private E *l, private const E *shrink, private const E *fresh) { \
+		for (int i = 0; i < n; i += W) \
+			lanes_to(l + i, fma(lanes_at(l + i), lanes_at(shrink + i), lanes_at(fresh + i))); \
 	} \
 	OVL void transpose_lanes(private T *x) { \
 		_Pragma("unroll") \

@@ -290,10 +290,15 @@ static void write_weights(struct writer *w) {
 	}
 	text_line(w, "for (int v = seen / W; seen < %u && v < SCORES; v++)", KERNEL_ATTENTION_BLOCK);
 	text_line(w, "\ts[v] = hide(max(seen - v * W, 0), s[v]);");
-	text_line(w, "const %s shrink = weigh(s, &largest[i], &total[i]);", value_lane(w->k->accumulator));
-	text_line(w, "for (int v = 0; j0 > 0 && shrink != 1 && v < across; v++)");
-	text_line(w, "\tsum[i * across + v] *= (%s)(shrink);", value_lanes(w));
+	text_line(w, "top[i] = highest(s);");
 	text_close(w);
+	text_line(w, "look(height - live, top + live, largest + live, base + live, shrink + live);");
+	text_line(w, "for (int i = live; i < height; i++)");
+	text_line(w, "\ttop[i] = weigh(score[i], base[i]);");
+	text_line(w, "take_in(height - live, total + live, shrink + live, top + live);");
+	text_line(w, "for (int i = live; j0 > 0 && i < height; i++)");
+	text_line(w, "\tfor (int v = 0; shrink[i] != 1 && v < across; v++)");
+	text_line(w, "\t\tsum[i * across + v] *= (%s)(shrink[i]);", value_lanes(w));
 }
 
 static void write_strip(struct writer *w, unsigned vectors) {
@@ -306,12 +311,12 @@ static void write_strip(struct writer *w, unsigned vectors) {
 	text_close(w);
 }
 
-/* The last strip may be half as wide. */
+/* The last strip is as wide as what is left, so that no width of a head is paid for as a wider one. */
 static void write_sums(struct writer *w) {
 	text_open(w, "for (int s = 0; s < across; s += %u)", tile_width(w->k));
 	write_values(w);
-	write_strip(w, tile_width(w->k));
-	write_strip(w, tile_width(w->k) / 2);
+	for (unsigned vectors = tile_width(w->k); vectors; vectors--)
+		write_strip(w, vectors);
 	text_close(w);
 }
 
@@ -354,7 +359,8 @@ static void write_memory(struct writer *w) {
 	text_line(w, "%s query[%u][%u / W], score[%u][SCORES], sum[%u * (%u / W)];", type, rows, ATTENTION_DEPTH, rows,
 		rows, ATTENTION_COLUMNS);
 	text_line(w, "%s panel[%u][SCORES], value[%u][%u];", type, ATTENTION_DEPTH, KERNEL_ATTENTION_BLOCK, vectors);
-	text_line(w, "%s largest[%u], total[%u];", lane, rows, rows);
+	/* Of rows, W at a time. */
+	text_line(w, "%s largest[%u + W], total[%u + W], top[%u + W], base[%u + W], shrink[%u + W];", lane, rows, rows, rows, rows, rows);
 }
 
 /* Sets what no block has been added to. */
@@ -362,15 +368,14 @@ static void write_begin(struct writer *w) {
 	text_line(w, "for (int i = height; i < height + %u; i++)", ATTENTION_ROWS);
 	text_line(w, "\tfor (int v = 0; v < %u / W; v++)", ATTENTION_DEPTH);
 	text_line(w, "\t\tquery[i][v] = (%s)(0);", value_lanes(w));
-	text_open(w, "for (int i = 0; i < height; i++)");
+	text_open(w, "for (int i = 0; i < height + W; i++)");
 	text_line(w, "largest[i] = -INFINITY;");
-	text_line(w, "total[i] = 0;");
+	text_line(w, "total[i] = top[i] = 0;");
 	text_close(w);
 }
 
 void attention_lanes(struct writer *w) {
 	const struct kernel *k = w->k;
-	unsigned half = tile_width(k) / 2;
 
 	frame_units(w);
 	text_line(w, "const long rows = r[%u] * %u;", KERNEL_WORD_PIECES, ATTENTION_ROWS);
@@ -383,7 +388,7 @@ void attention_lanes(struct writer *w) {
 	frame_indices(w, 0, last_dims(k));
 	text_line(w, "const int height = min(d%u - m0, rows), width = min(d%u - n0, (long)%u);", attention_queries(k),
 		attention_columns(k), ATTENTION_COLUMNS);
-	text_line(w, "const int across = (width + %u * W - 1) / (%u * W) * %u;", half, half, half);
+	text_line(w, "const int across = (width + W - 1) / W;");
 	text_line(w, k->causal ? "const long seen = min(d%u, m0 + height);" : "const long seen = d%u;", attention_keys(k));
 	write_begin(w);
 	text_open(w, "for (long j0 = 0; j0 < seen; j0 += %u)", KERNEL_ATTENTION_BLOCK);
