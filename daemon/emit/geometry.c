@@ -305,6 +305,24 @@ static uint64_t matmul_pieces(const struct cut *c, uint64_t blocks, uint64_t til
 	return ceil_divide(panels, ceil_divide(panels, least(pieces, panels)));
 }
 
+/* The tiles that a compute unit has when each takes the next block of so many as soon as it is free. */
+static uint64_t busiest(const struct cut *c, uint64_t tiles, uint64_t each, uint64_t count) {
+	return ceil_divide(count * ceil_divide(tiles, each), most(c->t->units, 1)) * each;
+}
+
+/*
+ * Tiles of a block, at least so many and at most `hold`: those with which the busiest compute unit has least to do. Few blocks
+ * that differ by a tile leave less waiting at the end than many of which the last one is nearly empty.
+ */
+static uint64_t even_tiles(const struct cut *c, uint64_t tiles, uint64_t least_each, uint64_t hold, uint64_t count) {
+	uint64_t best = least_each;
+
+	for (uint64_t each = least_each + 1; each <= hold; each++)
+		if (busiest(c, tiles, each, count) < busiest(c, tiles, best, count))
+			best = each;
+	return best;
+}
+
 /* A unit is a block of rows with all columns, or a piece of them. As many blocks as leave all items the same. */
 static void cut_matmul_whole(const struct cut *c) {
 	const struct kernel *k = c->k;
@@ -315,7 +333,7 @@ static void cut_matmul_whole(const struct cut *c) {
 	uint64_t wanted = least(kernel_work_items(c->t) / pieces, most(c->t->units, count * tiles / WHOLE_TILES));
 
 	blocks = round_up(blocks, most(wanted, 1)) / count;
-	tiles = ceil_divide(tiles, least(most(blocks, 1), tiles));
+	tiles = even_tiles(c, tiles, ceil_divide(tiles, least(most(blocks, 1), tiles)), most(hold / rows, 1), count * pieces);
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	set_units(c, count * ceil_divide(m, tiles * rows) * pieces,
 		least(tiles * rows, most(m, 1)) * (c->extent + 1) * most((uint64_t)c->dims[batch + 1] / pieces, 1) / c->k->width);
@@ -391,6 +409,7 @@ static void cut_attention(const struct cut *c) {
 
 	while (tiles > 1 && count * ceil_divide(m, tiles * ATTENTION_ROWS) < ATTENTION_UNITS * (uint64_t)c->t->units)
 		tiles /= 2;
+	tiles = ceil_divide(ceil_divide(m, ATTENTION_ROWS), ceil_divide(m, tiles * ATTENTION_ROWS));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	set_units(c, count * ceil_divide(m, tiles * ATTENTION_ROWS),
 		tiles * ATTENTION_ROWS * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
