@@ -4,7 +4,7 @@
  *
  * Attention goes back in blocks of queries: of each the weights are computed again from q and k and, with the gradient of
  * the scores, used for the block's queries and added to what the keys and values get. So no array is larger than the
- * scores of a block. But a plan goes by ranks: within one batch the scores of all blocks are in memory at once. With p the
+ * scores of a block, and the planner goes through block after block where that takes less memory (plan/order.c). With p the
  * weights, d(v) = p' g, d(s) = p (g v' - sum(g y)), d(q) = d(s) k scale and d(k) = d(s)' q scale. A mask that wants a
  * gradient is as large as the scores itself and takes the text's way.
  */

@@ -1787,6 +1787,53 @@ START_TEST(results_are_alive_to_the_end) {
 }
 END_TEST
 
+/*
+ * Each branch keeps a product in memory, of which another is made, once as it is and once packed; long enough that no two steps are one launch.
+ * The packed factor of all first products is there, too.
+ */
+START_TEST(one_branch_ends_before_the_next_begins) {
+	enum { BRANCHES = 4, SIDE = 2048 };
+	const uint64_t product = UINT64_C(4) * SIDE * SIDE;
+	uint32_t b = leaf(0, DTYPE_f32, DIMS(SIDE, SIDE));
+	struct plan *p;
+
+	for (int i = 0; i < BRANCHES; i++) {
+		uint32_t a = leaf(1 + i, DTYPE_f32, DIMS(SIDE, SIDE)), first = op(OP_matmul, a, b);
+
+		output(sum(op(OP_matmul, first, first), 3));
+	}
+	p = plan_with(&cpu, false);
+	ck_assert_uint_ge(p->steps, 3 * BRANCHES);
+	ck_assert_uint_ge(p->peak_bytes, 4 * product);
+	ck_assert_uint_lt(p->peak_bytes, 5 * product);
+	plan_unref(p);
+}
+END_TEST
+
+/* Products that would be one launch stay it, though their results are then in memory at once. */
+START_TEST(what_is_one_launch_stays_together) {
+	enum { BRANCHES = 3, SIDE = 256 };
+	uint32_t a = leaf(0, DTYPE_f32, DIMS(SIDE, SIDE)), b = leaf(1, DTYPE_f32, DIMS(SIDE, SIDE)), c = op(OP_matmul, a, b);
+	const struct kernel *k = NULL;
+	unsigned side_by_side = 0;
+	struct plan *p;
+
+	for (int i = 0; i < BRANCHES; i++) {
+		uint32_t other = leaf(2 + i, DTYPE_f32, DIMS(SIDE, SIDE)), first = op(OP_matmul, c, other);
+
+		output(sum(op(OP_exp, first, 0), 3));
+	}
+	p = plan_with(&cpu, false);
+	for (uint32_t i = 0; i < p->steps; i++) {
+		side_by_side += k && kernel_equal(p->step[i].kernel, k) && p->step[i].kernel->root == KERNEL_MATMUL;
+		k = p->step[i].kernel;
+	}
+	/* The one that all read is the same kernel, too. */
+	ck_assert_uint_eq(side_by_side, BRANCHES);
+	plan_unref(p);
+}
+END_TEST
+
 /* ---- what the cost model decides ---- */
 
 START_TEST(kernels_that_read_one_large_array_are_one) {
@@ -2168,6 +2215,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, rows_between_two_products_are_in_one_kernel_and_can_be_split_apart);
 	tcase_add_test(t, what_is_split_off_a_packed_product_knows_nothing_of_panels);
 	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
+	tcase_add_test(t, one_branch_ends_before_the_next_begins);
+	tcase_add_test(t, what_is_one_launch_stays_together);
 	tcase_add_test(t, results_are_alive_to_the_end);
 	tcase_add_test(t, kernels_that_read_one_large_array_are_one);
 	tcase_add_test(t, small_kernels_of_one_program_are_left_to_share_a_launch);

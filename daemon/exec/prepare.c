@@ -15,9 +15,6 @@
 #include "daemon/emit/emit.h"
 #include "protocol/limits.h"
 
-/* Steps that take longer together are not joined: whoever else wants the device waits for a whole launch. */
-#define PREPARE_LAUNCH_NS 1e6
-
 /* The span temporaries are packed in; far more than any device has. */
 #define PREPARE_SPAN (UINT64_C(1) << 46)
 
@@ -187,7 +184,7 @@ static void join_launches(struct prepared *p, const struct plan *plan) {
 
 	for (uint32_t i = 0; i < p->steps; i++) {
 		ns += estimate(&plan->step[i]);
-		if (i && (ns > PREPARE_LAUNCH_NS || !joins(p, plan, first, i)))
+		if (i && (ns > PLAN_LAUNCH_NS || !joins(p, plan, first, i)))
 			first = i;
 		if (first == i)
 			ns = estimate(&plan->step[i]);

@@ -1032,7 +1032,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	return r;
 }
 
-/* In order of rank; groups shed by one are lowered right after it, before anything that reads them. */
+/* In order of rank, which order.c may change; groups shed by one are lowered right after it, before anything that reads them. */
 static int lower_in_order(struct planner *p, struct ranked *order, uint32_t count, struct draft *d) {
 	int r = 0;
 

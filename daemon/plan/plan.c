@@ -210,6 +210,9 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 	if (!r) {
 		plan_lifetimes(p.plan);
 		plan_estimate(p.plan, o->traits);
+		r = plan_order(p.plan, &p.arena);
+	}
+	if (!r) {
 		count_savings(&p);
 		*planp = p.plan;
 	} else {

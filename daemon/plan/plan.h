@@ -21,6 +21,9 @@
 
 enum { PLAN_NONE = UINT32_MAX };
 
+/* Neighbouring steps of one program that take longer together are not one launch: whoever else wants the device waits for a whole one. */
+#define PLAN_LAUNCH_NS 1e6
+
 struct plan_options {
 	bool fuse;                     /* false: one kernel an operation */
 	bool fast;                     /* the client accepts other rounding: fast.c */

@@ -18,6 +18,7 @@
  *   describe.c the operations, kept for those who ask
  *   pattern.c  what each kernel is called
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
+ *   order.c    in which order steps run, so that little memory is alive at once
  */
 #pragma once
 
@@ -430,3 +431,8 @@ int plan_copy_description(const struct plan *from, struct plan *to) FAULT_MUST_U
 
 /* Lifetimes, and temporaries that are overwritten in place. */
 void plan_lifetimes(struct plan *p);
+
+/* ---- order.c ---- */
+
+/* Changes the order of the steps where the peak is lower so; lifetimes and estimates are known. 0 or -ENOMEM. */
+int plan_order(struct plan *p, struct arena *a) FAULT_MUST_USE;

@@ -1,0 +1,378 @@
+/*
+ * In which order the steps of a plan run, so that little memory is alive at once.
+ *
+ * Steps are made in order of rank: all that can be computed first, first. Where branches are alike - the heads of attention, the blocks of a
+ * network, forward and back - that order keeps something of each branch alive until the last one has come as far. So other orders are
+ * tried, and the one with the lowest peak is taken; the first one, where none is lower:
+ *
+ *   recorded   as the client has recorded the operations: it mostly goes through one branch after the other
+ *   least      always the step that takes least memory and gives back most
+ *
+ * Nothing that somebody measures may change but the peak: what a step computes is its own, and steps that would be one
+ * launch (exec/prepare.c) stay side by side. The steps of one group of operations do so, too: others know them by that (compare.c).
+ */
+#include "planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	/* What takes less than this in all is short on no device, and stays as it was made. */
+	ORDER_LEAST_BYTES = 1 << 20,
+	/* Trying takes steps times those that could be next. */
+	ORDER_UNITS = 1 << 11,
+};
+
+/* Steps that stay together. */
+struct unit {
+	uint32_t first, count;
+	uint32_t recorded;                    /* the last operation of it, as the client recorded them */
+	uint32_t waits;                       /* for so many others */
+	uint32_t after;                       /* list of those that wait for it */
+};
+
+/* In lists that grow at the head: units by what they wait for, touches by slot. */
+struct link {
+	uint32_t unit, next;
+};
+
+struct links {
+	struct link *link;
+	uint32_t count, capacity;
+};
+
+struct order {
+	struct plan *plan;
+	struct plan_step *made;               /* the steps in the order in which they were made */
+	struct unit *unit;
+	uint32_t units;
+	uint32_t *of_step;                    /* a step's unit */
+	uint32_t *writers, *readers;          /* lists, by slot */
+	struct links links;
+	/* while one order is made */
+	uint32_t *waits, *ready, *uses, *next;
+	uint32_t readies, placed;
+	bool *alive;
+};
+
+typedef bool better(const struct order *o, uint32_t a, uint32_t b);
+
+/* ---- who waits for whom ---- */
+
+static int link_put(struct links *l, uint32_t *list, uint32_t unit) {
+	if (l->count == l->capacity) {
+		uint32_t capacity = l->capacity ? 2 * l->capacity : 256;
+		struct link *link = realloc(l->link, capacity * sizeof *link);
+
+		if (!link)
+			return -ENOMEM;
+		l->link = link;
+		l->capacity = capacity;
+	}
+	l->link[l->count] = (struct link){ unit, *list };
+	*list = l->count++;
+	return 0;
+}
+
+static int waits_for(struct order *o, uint32_t list, uint32_t unit) {
+	int r = 0;
+
+	for (; !r && list != PLAN_NONE; list = o->links.link[list].next) {
+		uint32_t before = o->links.link[list].unit;
+
+		if (before == unit)
+			continue;
+		r = link_put(&o->links, &o->unit[before].after, unit);
+		o->unit[unit].waits += !r;
+	}
+	return r;
+}
+
+/* Parts of one array lie side by side. */
+static int touch(struct order *o, uint32_t unit, uint32_t slot, bool writes) {
+	int r = 0;
+
+	if (!writes || !o->plan->slot[slot].parts)
+		r = waits_for(o, o->writers[slot], unit);
+	if (!r && writes)
+		r = waits_for(o, o->readers[slot], unit);
+	return r ? r : link_put(&o->links, writes ? &o->writers[slot] : &o->readers[slot], unit);
+}
+
+static int link_step(struct order *o, uint32_t step) {
+	const struct plan_step *s = &o->made[step];
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < s->kernel->operands; i++)
+		if (s->operand[i].slot != PLAN_NONE)
+			r = touch(o, o->of_step[step], s->operand[i].slot, s->kernel->operand[i].output);
+	return r;
+}
+
+static int link_all(struct order *o) {
+	int r = 0;
+
+	for (uint32_t i = 0; i < o->plan->slots; i++)
+		o->writers[i] = o->readers[i] = PLAN_NONE;
+	for (uint32_t i = 0; i < o->units; i++) {
+		o->unit[i].waits = 0;
+		o->unit[i].after = PLAN_NONE;
+	}
+	o->links.count = 0;
+	for (uint32_t i = 0; !r && i < o->plan->steps; i++)
+		r = link_step(o, i);
+	return r;
+}
+
+/* ---- units ---- */
+
+/* Steps before one that names operations are of the same ones. */
+static void group_steps(struct order *o) {
+	bool begins = true;
+
+	o->units = 0;
+	for (uint32_t i = 0; i < o->plan->steps; i++) {
+		if (begins)
+			o->unit[o->units++] = (struct unit){ .first = i, .recorded = PLAN_NONE };
+		o->of_step[i] = o->units - 1;
+		o->unit[o->units - 1].count++;
+		for (uint32_t k = 0; k < o->made[i].ops; k++)
+			o->unit[o->units - 1].recorded = o->made[i].op[k];
+		begins = o->made[i].ops > 0;
+	}
+}
+
+static bool waits_on(const struct order *o, uint32_t first, uint32_t end, uint32_t unit) {
+	for (uint32_t u = first; u < end; u++)
+		for (uint32_t l = o->unit[u].after; l != PLAN_NONE; l = o->links.link[l].next)
+			if (o->links.link[l].unit == unit)
+				return true;
+	return false;
+}
+
+/* May a step be a task of the launch that begins with step `first`? As exec sees it, or more freely. */
+static bool joins(const struct order *o, uint32_t first, uint32_t step, double ns) {
+	uint32_t from = o->of_step[first], unit = o->of_step[step];
+
+	return step != first && ns <= PLAN_LAUNCH_NS && kernel_equal(o->made[first].kernel, o->made[step].kernel) &&
+		!waits_on(o, from, unit, unit);
+}
+
+/* Units that have a launch in common become one. */
+static void join_units(struct order *o) {
+	uint32_t *joined = o->ready, units = 0, first = 0;
+	double ns = 0;
+
+	for (uint32_t i = 0; i < o->plan->steps; i++) {
+		uint32_t unit = o->of_step[i];
+		bool side_by_side;
+
+		ns += o->made[i].estimate_ns;
+		side_by_side = joins(o, first, i, ns);
+		if (!side_by_side) {
+			first = i;
+			ns = o->made[i].estimate_ns;
+		}
+		if (i == o->unit[unit].first)
+			joined[unit] = side_by_side ? units - 1 : units++;
+	}
+	for (uint32_t i = 0; i < o->plan->steps; i++)
+		o->of_step[i] = joined[o->of_step[i]];
+}
+
+static void collect_units(struct order *o) {
+	uint32_t of = PLAN_NONE;
+
+	o->units = 0;
+	for (uint32_t i = 0; i < o->plan->steps; i++) {
+		struct unit *u;
+
+		if (o->of_step[i] != of)
+			o->unit[o->units++] = (struct unit){ .first = i, .recorded = PLAN_NONE };
+		of = o->of_step[i];
+		u = &o->unit[of];
+		u->count++;
+		for (uint32_t k = 0; k < o->made[i].ops; k++)
+			u->recorded = o->made[i].op[k];
+	}
+}
+
+/* Copies that the planner added count as what reads them. */
+static void find_recorded(struct order *o) {
+	for (uint32_t i = o->units; i-- > 0;)
+		for (uint32_t l = o->unit[i].after; l != PLAN_NONE; l = o->links.link[l].next) {
+			uint32_t after = o->unit[o->links.link[l].unit].recorded;
+
+			if (after < o->unit[i].recorded)
+				o->unit[i].recorded = after;
+		}
+}
+
+static int find_units(struct order *o) {
+	int r;
+
+	group_steps(o);
+	if (o->units > ORDER_UNITS)
+		return 0;
+	r = link_all(o);
+	if (r)
+		return r;
+	join_units(o);
+	collect_units(o);
+	r = link_all(o);
+	if (!r)
+		find_recorded(o);
+	return r;
+}
+
+/* ---- one order ---- */
+
+static bool is_temporary(const struct order *o, uint32_t slot) {
+	return slot != PLAN_NONE && slot >= o->plan->leaves && !o->plan->slot[slot].output;
+}
+
+/* What is alive more behind the unit than before it. Uses of a slot are counted by operands, so that none is seen twice. */
+static int64_t growth(const struct order *o, uint32_t unit) {
+	const struct unit *u = &o->unit[unit];
+	int64_t bytes = 0;
+
+	for (uint32_t i = u->first; i < u->first + u->count; i++)
+		for (unsigned k = 0; k < o->made[i].kernel->operands; k++) {
+			uint32_t slot = o->made[i].operand[k].slot;
+
+			if (!is_temporary(o, slot))
+				continue;
+			if (!o->alive[slot] && o->made[i].kernel->operand[k].output)
+				bytes += (int64_t)o->plan->slot[slot].bytes;
+			if (o->alive[slot] && o->uses[slot] == 1)
+				bytes -= (int64_t)o->plan->slot[slot].bytes;
+		}
+	return bytes;
+}
+
+static bool sooner_recorded(const struct order *o, uint32_t a, uint32_t b) {
+	uint32_t x = o->unit[a].recorded, y = o->unit[b].recorded;
+
+	return x != y ? x < y : a < b;
+}
+
+static bool grows_less(const struct order *o, uint32_t a, uint32_t b) {
+	int64_t x = growth(o, a), y = growth(o, b);
+
+	return x != y ? x < y : sooner_recorded(o, a, b);
+}
+
+static uint32_t choose(struct order *o, better *first) {
+	uint32_t best = 0, unit;
+
+	for (uint32_t i = 1; i < o->readies; i++)
+		if (first(o, o->ready[i], o->ready[best]))
+			best = i;
+	unit = o->ready[best];
+	o->ready[best] = o->ready[--o->readies];
+	return unit;
+}
+
+static void count_uses(struct order *o, uint32_t unit, bool begin) {
+	const struct unit *u = &o->unit[unit];
+
+	for (uint32_t i = u->first; i < u->first + u->count; i++)
+		for (unsigned k = 0; k < o->made[i].kernel->operands; k++) {
+			uint32_t slot = o->made[i].operand[k].slot;
+
+			if (!is_temporary(o, slot))
+				continue;
+			o->uses[slot] += begin ? 1 : UINT32_MAX;
+			o->alive[slot] = !begin;
+		}
+}
+
+static void place(struct order *o, uint32_t unit) {
+	const struct unit *u = &o->unit[unit];
+
+	memcpy(o->plan->step + o->placed, o->made + u->first, u->count * sizeof *o->made);
+	o->placed += u->count;
+	count_uses(o, unit, false);
+	for (uint32_t l = u->after; l != PLAN_NONE; l = o->links.link[l].next)
+		if (!--o->waits[o->links.link[l].unit])
+			o->ready[o->readies++] = o->links.link[l].unit;
+}
+
+static void make_order(struct order *o, better *first) {
+	memset(o->uses, 0, o->plan->slots * sizeof *o->uses);
+	o->placed = o->readies = 0;
+	for (uint32_t i = 0; i < o->units; i++) {
+		o->waits[i] = o->unit[i].waits;
+		count_uses(o, i, true);
+		if (!o->waits[i])
+			o->ready[o->readies++] = i;
+	}
+	while (o->readies)
+		place(o, choose(o, first));
+	plan_lifetimes(o->plan);
+}
+
+/* ---- the best ---- */
+
+static void choose_order(struct order *o) {
+	better *const way[] = { sooner_recorded, grows_less };
+	uint64_t least = o->plan->peak_bytes;
+	better *best = NULL;
+
+	for (unsigned i = 0; i < sizeof way / sizeof *way; i++) {
+		make_order(o, way[i]);
+		if (o->plan->peak_bytes < least)
+			best = way[i];
+		least = best == way[i] ? o->plan->peak_bytes : least;
+	}
+	if (best == way[sizeof way / sizeof *way - 1])
+		return;
+	if (best) {
+		make_order(o, best);
+		return;
+	}
+	memcpy(o->plan->step, o->made, o->plan->steps * sizeof *o->made);
+	plan_lifetimes(o->plan);
+}
+
+static int reserve(struct order *o, struct arena *a) {
+	const struct plan *p = o->plan;
+
+	o->made = arena_alloc(a, p->steps * sizeof *o->made);
+	o->unit = arena_alloc(a, p->steps * sizeof *o->unit);
+	o->of_step = arena_alloc(a, p->steps * sizeof *o->of_step);
+	o->waits = arena_alloc(a, p->steps * sizeof *o->waits);
+	o->ready = arena_alloc(a, p->steps * sizeof *o->ready);
+	o->writers = arena_alloc(a, p->slots * sizeof *o->writers);
+	o->readers = arena_alloc(a, p->slots * sizeof *o->readers);
+	o->uses = arena_alloc(a, p->slots * sizeof *o->uses);
+	o->alive = arena_alloc(a, p->slots * sizeof *o->alive);
+	return o->made && o->unit && o->of_step && o->waits && o->ready && o->writers && o->readers && o->uses && o->alive ? 0 : -ENOMEM;
+}
+
+/* Memory of temporaries: what no order changes is no reason to try one. */
+static uint64_t temporary_bytes(const struct plan *p) {
+	uint64_t bytes = 0;
+
+	for (uint32_t i = p->leaves; i < p->slots; i++)
+		bytes += p->slot[i].output || p->slot[i].first == PLAN_NONE ? 0 : p->slot[i].bytes;
+	return bytes;
+}
+
+int plan_order(struct plan *p, struct arena *a) {
+	struct order o = { .plan = p };
+	int r;
+
+	if (p->steps < 3 || temporary_bytes(p) < ORDER_LEAST_BYTES)
+		return 0;
+	r = reserve(&o, a);
+	if (r)
+		return r;
+	memcpy(o.made, p->step, p->steps * sizeof *o.made);
+	r = find_units(&o);
+	if (!r && o.units > 2 && o.units <= ORDER_UNITS)
+		choose_order(&o);
+	free(o.links.link);
+	return r;
+}
