@@ -396,8 +396,9 @@ static int back_matmul(const struct rule_call *c, struct value **gradp) {
 
 /* ---- clamp ---- */
 
-/* Numbers, which nobody differentiates by, take all of the gradient at themselves, as PyTorch has it. */
-static const char within_numbers[] = "where(logical_and(gt(a, b), lt(a, c)), g, 0)";
+/* Numbers, which nobody differentiates by, take all of the gradient at themselves, as PyTorch has it; infinite ones bound nothing. */
+static const char within_numbers[] =
+	"where(logical_and(logical_or(gt(a, b), eq(b, -inf)), logical_or(lt(a, c), eq(c, inf))), g, 0)";
 
 static bool is_number(const struct value *v) {
 	return v->op == OP_fill && v->type.rank == 0;

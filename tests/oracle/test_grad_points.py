@@ -82,6 +82,8 @@ def clamped(low, high):
 
 ALONG_ROWS = {
     "clamp by numbers": (clamped(-1, 1), "a.clamp(-1, 1)"),
+    "clamp from below by a number": (clamped(1, np.inf), "a.clamp(min=1)"),
+    "clamp from above by a number": (clamped(-np.inf, 1), "a.clamp(max=1)"),
     "clamp by equal numbers": (clamped(1, 1), "a.clamp(1, 1)"),
     "clamp by numbers that crossed": (clamped(1, -1), "a.clamp(1, -1)"),
     "sum": (reduction("sum"), "a.sum(1)"), "mean": (reduction("mean"), "a.mean(1)"), "max": (reduction("max"), "a.amax(1)"),

@@ -143,6 +143,12 @@ def clip(x: Array, /, min: Array | bool | int | float | None = None,
         if max < low:
             return _core.broadcast(x.device.context.full(dtype, (), low), x.shape)
         max = None if max >= high else max if isinstance(max, int) else math.floor(max)
+    # To be a bound or not is another derivative at the bound: numbers take all of it, as in PyTorch, arrays share it.
+    if dtype.kind == "f":
+        if min is None and max is not None and not isinstance(max, _Array):
+            min = -math.inf
+        elif max is None and min is not None and not isinstance(min, _Array):
+            max = math.inf
     if min is not None and max is not None:
         return _core.clamp(x, min, max)
     if min is not None:

@@ -20,6 +20,15 @@ def test_second_derivatives():
     assert xp.grad(lambda x: xp.sum(first(x)))(X).tolist() == [6.0, 12.0, 18.0]
 
 
+def test_a_bound_that_is_a_number_takes_all_of_the_gradient_and_an_array_shares_it():
+    def gradient(**bounds):
+        return xp.grad(lambda x: xp.sum(xp.clip(x, **bounds)))(X).tolist()
+    assert gradient(min=2) == [0.0, 0.0, 1.0] and gradient(max=2) == [1.0, 0.0, 0.0] and gradient(min=1, max=3) == [0.0, 1.0, 0.0]
+    two = xp.asarray(2.0)
+    assert gradient(min=two) == [0.0, 0.5, 1.0] and gradient(max=two) == [1.0, 0.5, 0.0]
+    assert xp.clip(xp.asarray([-np.inf, np.nan, np.inf]), max=1.0).tolist()[::2] == [-np.inf, 1.0]
+
+
 def test_gradients_pass_through_indexing_and_assignment():
     def f(x):
         y = x * 1.0
