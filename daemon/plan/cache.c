@@ -112,9 +112,11 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 
 	*hitp = e != NULL;
 	if (e) {
-		/* To the young end of the list. */
-		HASH_DELETE(hh, c->entry, e);
-		HASH_ADD(hh, c->entry, key, sizeof e->key, e);
+		/* To the young end of the list, where it is not there. */
+		if (e->hh.next) {
+			HASH_DELETE(hh, c->entry, e);
+			HASH_ADD(hh, c->entry, key, sizeof e->key, e);
+		}
 		*planp = plan_ref(e->plan);
 		return 0;
 	}

@@ -37,6 +37,7 @@ struct track_key {
 
 struct form {
 	double ns[TRACK_KEPT];
+	double median_ns;              /* of these: every run asks for it */
 	uint32_t samples;              /* ever */
 	uint32_t tries;                /* of the chosen form, before it is known: runs that were to be timed */
 	uint32_t rounds;               /* that it was the other form of */
@@ -91,10 +92,7 @@ static uint32_t in_order(const struct form *f, double ns[static TRACK_KEPT]) {
 }
 
 static double median(const struct form *f) {
-	double ns[TRACK_KEPT];
-	uint32_t n = in_order(f, ns);
-
-	return n ? ns[n / 2] : 0;
+	return f->median_ns;
 }
 
 /* Requires both known. */
@@ -111,7 +109,12 @@ double tracked_ns(const struct tracked *e, enum track_form form) {
 }
 
 static void add_sample(struct form *f, double ns) {
+	double sorted[TRACK_KEPT];
+	uint32_t n;
+
 	f->ns[f->samples++ % TRACK_KEPT] = ns;
+	n = in_order(f, sorted);
+	f->median_ns = sorted[n / 2];
 }
 
 static bool is_known(const struct tracked *e, enum track_form form) {
@@ -164,6 +167,9 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 	if (!is_tracked(o))
 		return NULL;
 	e = look_up(t, g, o, &key);
+	/* The youngest stays where it is. */
+	if (e && !e->hh.next)
+		return e;
 	if (e) {
 		/* To the young end of the list. */
 		HASH_DELETE(hh, t->graph, e);
