@@ -124,7 +124,8 @@ static bool merges(struct planner *p, uint32_t from, uint32_t into) {
 	return true;
 }
 
-static int consider(struct planner *p, uint32_t into, const uint32_t *reads) {
+/* Of first factors those whose kernels reduce rows where `rows`, else the others. */
+static int consider(struct planner *p, uint32_t into, const uint32_t *reads, bool rows) {
 	const struct node *product = &p->node[p->group[into].root];
 	struct edge e = planner_edge(p, product, 0);
 	const struct node *base = &p->node[e.base];
@@ -135,6 +136,8 @@ static int consider(struct planner *p, uint32_t into, const uint32_t *reads) {
 		(uint64_t)shape_elements(product->type) < p->o->min_elements)
 		return 0;
 	from = group_find(p, base->group);
+	if (from == into || (p->group[from].kind == NODE_REDUCE) != rows)
+		return 0;
 	reason = refuses(p, &p->group[from], &p->group[into], reads[from]);
 	if (!reason && !merges(p, from, into))
 		reason = "the kernel is full";
@@ -289,20 +292,30 @@ static int consider_scores(struct planner *p, uint32_t into, const uint32_t *rea
 	return planner_note(p, root, p->group[into].root, "the product is read elsewhere, or through a view");
 }
 
+static bool is_product(const struct planner *p, uint32_t g) {
+	return p->group[g].parent == g && p->group[g].kind == NODE_MATMUL && p->group[g].ops;
+}
+
+/*
+ * Elementwise operations before a product come after the products that compute rows for another: an attention whose queries
+ * are multiplied by the scale, or are of 16 bits, has one kernel for its scores then, and that multiplication or cast, which is
+ * small beside a matrix of scores, has one of its own.
+ */
 int planner_before(struct planner *p) {
 	uint32_t *reads = NULL;
 	int r = 0;
 
 	for (uint32_t g = 0; !r && p->o->fuse && g < p->groups; g++) {
-		if (p->group[g].parent != g || p->group[g].kind != NODE_MATMUL || !p->group[g].ops)
+		if (!is_product(p, g))
 			continue;
 		if (!reads)
 			reads = count_reads(p);
-		r = reads ? consider(p, g, reads) : -ENOMEM;
+		r = reads ? consider(p, g, reads, true) : -ENOMEM;
 	}
 	for (uint32_t g = 0; !r && reads && g < p->groups; g++)
-		if (p->group[g].parent == g && p->group[g].kind == NODE_MATMUL && p->group[g].ops)
-			r = consider_scores(p, g, reads);
+		r = is_product(p, g) ? consider_scores(p, g, reads) : 0;
+	for (uint32_t g = 0; !r && reads && g < p->groups; g++)
+		r = is_product(p, g) ? consider(p, g, reads, false) : 0;
 	for (uint32_t g = 0; !r && reads && g < p->groups; g++)
 		if (p->group[g].parent == g && p->group[g].kind == NODE_REDUCE && p->group[g].ops)
 			r = consider_after(p, g, reads);
