@@ -147,7 +147,7 @@ void context_leave(struct fusion_context *c) {
 /* --- opening ----------------------------------------------------------------------------- */
 
 static enum fusion_switch switch_of(enum fusion_switch given, const char *variable) {
-	const char *value = given == FUSION_DEFAULT ? getenv(variable) : NULL;
+	const char *value = given == FUSION_DEFAULT ? secure_getenv(variable) : NULL;
 
 	if (!value || !*value)
 		return given;
@@ -168,7 +168,7 @@ enum {
 
 /* $FUSION_RETURN_MS, in milliseconds; what is no number is as if it were not there. */
 static uint32_t return_ms(void) {
-	const char *value = getenv("FUSION_RETURN_MS");
+	const char *value = secure_getenv("FUSION_RETURN_MS");
 	unsigned long ms;
 	char *end;
 
@@ -185,11 +185,11 @@ static const char *copy_text(const char *text) {
 
 static void options_keep(struct fusion_options *to, const struct fusion_options *from) {
 	*to = (struct fusion_options){ .timeout_ms = from->timeout_ms,
-		.socket = copy_text(first_text(from->socket, getenv("FUSION_SOCKET"), PLACE_SYSTEM)),
+		.socket = copy_text(first_text(from->socket, secure_getenv("FUSION_SOCKET"), PLACE_SYSTEM)),
 		.name = copy_text(first_text(from->name, program_invocation_short_name, "unnamed")),
-		.authority = copy_text(first_text(from->authority, getenv("FUSION_CA"), NULL)),
-		.certificate = copy_text(first_text(from->certificate, getenv("FUSION_CERT"), NULL)),
-		.key = copy_text(first_text(from->key, getenv("FUSION_KEY"), NULL)) };
+		.authority = copy_text(first_text(from->authority, secure_getenv("FUSION_CA"), NULL)),
+		.certificate = copy_text(first_text(from->certificate, secure_getenv("FUSION_CERT"), NULL)),
+		.key = copy_text(first_text(from->key, secure_getenv("FUSION_KEY"), NULL)) };
 }
 
 static struct fusion_context *context_new(const struct fusion_options *o) {
@@ -224,7 +224,7 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 
 /* $FUSION_TRANSPORT is "nng" where the daemon's socket is to be used although it is on this machine. */
 static bool ring_wanted(void) {
-	const char *transport = getenv("FUSION_TRANSPORT");
+	const char *transport = secure_getenv("FUSION_TRANSPORT");
 
 	return !transport || strcmp(transport, "nng") != 0;
 }
@@ -264,7 +264,7 @@ unsigned context_settings(const struct fusion_context *c, struct door_setting se
 /* fusion.debug runs operations singly, so that the one to blame is known. */
 static int door_hello(struct fusion_context *c, const struct fusion_options *o, struct fault *f) {
 	enum fusion_switch fuse = c->debug ? FUSION_OFF : switch_of(o->fusion, "FUSION_ENABLED");
-	const char *device = first_text(o->device, getenv("FUSION_DEVICE"), "");
+	const char *device = first_text(o->device, secure_getenv("FUSION_DEVICE"), "");
 	struct door_setting setting[2];
 	unsigned settings = 0;
 
@@ -307,7 +307,7 @@ static int check_options(const struct fusion_options *o, struct fault *f) {
 }
 
 static bool names_socket(const struct fusion_options *o) {
-	const char *variable = getenv("FUSION_SOCKET");
+	const char *variable = secure_getenv("FUSION_SOCKET");
 
 	return (o->socket && *o->socket) || (variable && *variable);
 }

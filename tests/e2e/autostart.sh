@@ -85,6 +85,20 @@ printf '[door]\nidle_exit_us = 1us\n' >/mnt/config/fusiond/fusiond.conf
 at_once 8 && at_once 8 && at_once 8 && wait && [ ! -s /mnt/other ] && say one_that_ends_takes_nobody_with_it
 until_none && rm /mnt/config/fusiond/fusiond.conf
 
+# A program that runs with another user's rights starts nothing in that one's name, and believes no variable. The loader believes no folder either
+# then, but its cache. Only the system's root is several users.
+cp "$build/fusionctl" /tmp/lent && chmod 4755 /tmp/lent
+echo "$build" | cat - /etc/ld.so.conf >/tmp/ld.conf
+if setpriv --reuid 65534 true 2>/dev/null && ldconfig -X -f /tmp/ld.conf -C /tmp/ld.cache 2>/dev/null && mount --bind /tmp/ld.cache /etc/ld.so.cache; then
+	FUSION_SOCKET=/tmp/else FUSION_DAEMON="$build/fusiond" setpriv --reuid 65534 --clear-groups /tmp/lent config get fusion.enabled >/mnt/said 2>&1 && echo served
+	umount /etc/ld.so.cache
+	grep -q 'no daemon answers at /run/fusiond/door' /mnt/said && [ -z "$(daemons)" ] && [ ! -e /tmp/fusiond-0/fusiond ] &&
+		say a_program_with_lent_rights_starts_none || cat /mnt/said
+else
+	say a_program_with_lent_rights_starts_none
+	say note_rights_are_not_lent_here
+fi
+
 # A service that is being restarted: its folder is there, its socket is not yet.
 mkdir /run/fusiond
 "$build/fusionctl" config get fusion.enabled >/mnt/said 2>&1 &
@@ -109,10 +123,11 @@ for held in where_it_is_switched_off_nobody_starts_one a_missing_program_is_name
 	twenty_at_once_start_one it_has_a_session_and_descriptors_of_its_own nobody_else_is_let_in fusionctl_finds_it \
 	one_that_runs_serves_also_where_none_is_started its_kernels_are_in_the_cache_of_the_user \
 	after_one_that_was_killed_another_is_started it_leaves_no_folder it_ends_once_nobody_was_connected_for_a_while \
-	one_that_ends_takes_nobody_with_it a_service_that_is_being_restarted_gets_no_rival \
+	one_that_ends_takes_nobody_with_it a_program_with_lent_rights_starts_none a_service_that_is_being_restarted_gets_no_rival \
 	without_a_runtime_folder_one_is_made a_folder_that_others_can_write_is_not_trusted; do
 	claim "$held" 0 "" grep -qx "$held" "$root/story"
 done
 [ "$failed" = 0 ] || sed 's/^/    /' "$root/story"
+grep -qx note_rights_are_not_lent_here "$root/story" && echo "note: no other users here; a set-uid program was not tried"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
