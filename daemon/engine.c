@@ -265,6 +265,12 @@ static int run(const struct command *c) {
 		log_error("%s", f.text);
 	if (!r)
 		r = server_run(e.server, e.signals);
+	/*
+	 * Without a supervisor the kernel of the system is about to kill this process, too. What it would tell clients until then - that their
+	 * requests were not answered - would only keep them from asking the next daemon.
+	 */
+	if (!r && server_orphaned(e.server))
+		_exit(EXIT_FAILURE);
 	close_all(&e);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -288,6 +288,10 @@ static bool spins(struct server *v, bool *stirredp) {
 	return stirred && !device_flat(v->device) && spin(v);
 }
 
+bool server_orphaned(const struct server *v) {
+	return v->orphaned;
+}
+
 int server_run(struct server *v, int stop_fd) {
 	struct pollfd fds[FDS] = { [FD_BELL] = { .fd = v->inbox->bell, .events = POLLIN },
 		[FD_CONTROL] = { .fd = v->control, .events = POLLIN },

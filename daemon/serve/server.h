@@ -112,6 +112,8 @@ struct server *server_free(struct server *v);        /* returns NULL */
 void server_turn(struct server *v);
 /* Turns until `stop_fd` becomes readable, and what clients have asked for is done, or the supervisor is gone. 0 or -errno. */
 int server_run(struct server *v, int stop_fd) FAULT_MUST_USE;
+/* Did it return because the supervisor is gone? */
+bool server_orphaned(const struct server *v);
 
 /* ---- the end: drain.c ---- */
 
