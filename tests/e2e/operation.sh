@@ -34,8 +34,19 @@ ended() {
 	return "$code"
 }
 
+# Below 1000, which is the most, where the daemon itself is not already there.
+goes_first() {
+	own=$(cat "/proc/$daemon/oom_score_adj")
+	for child in $(cat "/proc/$daemon/task/$daemon/children"); do
+		score=$(cat "/proc/$child/oom_score_adj")
+		[ "$score" -gt "$own" ] || [ "$score" = 1000 ] || { echo "process $child has $score, the supervisor $own"; return 1; }
+	done
+	[ -n "$child" ]
+}
+
 started
 work
+claim "engine_and_workers_go_before_the_supervisor_where_memory_runs_out" 0 "" goes_first
 printf '[log]\nlevel = debug\nslow_graph_us = 1us\n[limits]\nuser_bytes = 1G\n[engine]\nplans = 7\n' >"$root/conf"
 kill -HUP "$daemon"
 claim "a_reload_is_logged" 0 "" until_does grep -q 'the configuration was read again' "$root/log"

@@ -58,6 +58,11 @@ claim "the_unit_of_a_device_is_exposed_by_at_most_1" 0 "" exposure 10 "$units/fu
 claim "on_a_gpu_the_unit_is_exposed_by_at_most_1" 0 "" exposure 10 "$units/fusiond.service" "$parts/gpu.conf"
 claim "with_other_machines_it_is_exposed_by_at_most_1.7" 0 "" exposure 17 "$units/fusiond.service" "$parts/remote.conf"
 claim "the_check_of_exposure_can_fail" 1 "" exposure 1 "$units/fusiond.service"
+for unit in "$units/fusiond.service" "$units/fusiond@.service" "$tree/usr/lib/systemd/user/fusiond.service"; do
+	for line in Type=notify OOMPolicy=continue RuntimeDirectoryPreserve=restart; do
+		claim "${unit##*/}_says_$line" 0 "" grep -qx "$line" "$unit"
+	done
+done
 claim "users_are_seen" 0 "" grep -qx "PrivateUsers=no" "$units/fusiond.service"
 if command -v systemd-sysusers >/dev/null; then
 	claim "the_user_is_made" 0 "" systemd-sysusers --dry-run "$tree/usr/lib/sysusers.d/fusiond.conf"
