@@ -2504,6 +2504,17 @@ START_TEST(lanes_of_one_group_have_together_what_one_lane_has) {
 }
 END_TEST
 
+/* A device that is fast has taken all of the first round before it tells what that cost. */
+enum { LIMITED_ROUNDS = 3 };
+
+/* Nothing wakes the engine where a group owes time and the device has nothing to do: the service looks at its clock. */
+static void wait_for_share(void) {
+	for (int ms = 0; exec_busy(st.exec); ms++) {
+		ck_assert_msg(ms < WAIT_MS, "the group's share never came");
+		turn(1);
+	}
+}
+
 /* How many times as long it took as the device was used. */
 static double time_of_limited_group(unsigned percent) {
 	struct lane_group *g = lane_group_new();
@@ -2514,13 +2525,16 @@ static double time_of_limited_group(unsigned percent) {
 	lane_group_limit(g, percent);
 	contest_begin(&c);
 	lane_join(c.lane[0], g);
-	contest_add(&c, 0, BACKLOG / 2);
 	begin = loop_now_ns();
-	exec_progress(st.exec);
-	wait_idle();
+	for (unsigned round = 0; round < LIMITED_ROUNDS; round++) {
+		memset(c.e[0], 0, sizeof c.e[0]);
+		contest_add(&c, 0, BACKLOG / LIMITED_ROUNDS);
+		exec_progress(st.exec);
+		wait_for_share();
+		for (unsigned i = 0; i < BACKLOG / LIMITED_ROUNDS; i++)
+			ck_assert_int_eq(c.e[0][i].code, 0);
+	}
 	passed = loop_now_ns() - begin;
-	for (unsigned i = 0; i < BACKLOG / 2; i++)
-		ck_assert_int_eq(c.e[0][i].code, 0);
 	times = (double)passed / (double)lane_group_ns(g);
 	contest_end(&c);
 	lane_group_free(g);
