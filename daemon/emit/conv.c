@@ -11,7 +11,7 @@
  * accumulators in registers, weights are read where they lie, and nothing is laid out in memory before. Where a group has one
  * channel of the input, the places of a unit are many more, and each result is stored as soon as it is there (conv_alone.c).
  *
- * GPU strategy: a lane computes one result.
+ * The GPU strategy is in conv_group.c.
  *
  * What is too large for that goes by its text (graph/expand.h).
  */
@@ -218,8 +218,6 @@ static void write_unit(struct writer *w) {
 }
 
 void conv_functions(struct writer *w) {
-	if (w->t->strategy == STRATEGY_GPU)
-		return;
 	text_line(w, "/* Vectors in private memory, wherever they begin; one whose lanes from n on are zeros. */");
 	text_line(w, "typedef %s E;", lane(w));
 	text_line(w, "OVL %s get_vector(private const E *p) { return *(private const %s_loose *)p; }", value_lanes(w),
@@ -258,48 +256,4 @@ void conv_lanes(struct writer *w) {
 	text_open(w, "for (ulong unit = begin; unit < end; unit++)");
 	write_unit(w);
 	text_close(w);
-}
-
-/* ---- GPU strategy ---- */
-
-static void write_sum(struct writer *w) {
-	const struct kernel *k = w->k;
-	const struct dtype_info *in = dtype_info(k->operand[CONV_INPUT].dtype), *by = dtype_info(k->operand[CONV_WEIGHT].dtype);
-	const char *acc = dtype_info(k->accumulator)->name;
-
-	text_line(w, "%s sum = 0;", value_lanes(w));
-	text_open(w, "for (long c = 0; c < d%u; c++)", CONV_CI);
-	text_open(w, "for (long t = 0; t < taps; t++)");
-	text_line(w, "const long iy = line * step_y + t / d%u * apart_y - border_y;", CONV_KW);
-	text_line(w, "const long ix = column * step_x + t %% d%u * apart_x - border_x;", CONV_KW);
-	text_line(w, "const %s a = to_%s(uniform_%s(a1 + %u * (channel * s1_%u + c * s1_%u + t)));", value_lanes(w), acc, by->name,
-		by->bytes, CONV_CO, CONV_CI);
-	text_line(w, "%s b = 0;", value_lanes(w));
-	text_line(w, "if (iy >= 0 && iy < d%u && ix >= 0 && ix < d%u)", CONV_IH, CONV_IW);
-	text_line(w, "\tb = to_%s(uniform_%s(a0 + %u * (image * s0_%u + group * s0_%u + c * s0_%u + iy * s0_%u + ix * s0_%u)));",
-		acc, in->name, in->bytes, CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW);
-	value_add_product(w, "sum", "a", "b");
-	text_close(w);
-	text_close(w);
-}
-
-void conv_groups(struct writer *w) {
-	struct scope s = { .needs = &w->outer, .pointer = "o" };
-	struct frame_names index = { { NULL } };
-
-	index.name[CONV_N] = "image";
-	index.name[CONV_CO] = "channel";
-	index.name[CONV_OH] = "line";
-	index.name[CONV_OW] = "column";
-	conv_sizes(w);
-	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_UNITS);
-	text_line(w, "\treturn;");
-	text_line(w, "ulong rest = get_global_id(0);");
-	text_line(w, "const long column = take(&rest, d%u), line = take(&rest, d%u);", CONV_OW, CONV_OH);
-	text_line(w, "const long channel = take(&rest, d%u), image = rest, group = channel / each;", CONV_CO);
-	write_sum(w);
-	operand_place(w, &w->outer, "o", index.name);
-	value_root(w, "sum");
-	value_write(w, &s, LEVEL_ELEMENT);
-	value_store(w, &s);
 }

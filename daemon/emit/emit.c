@@ -69,7 +69,9 @@ static void write_functions(struct writer *w) {
 	else if (w->k->root == KERNEL_SCAN)
 		scan_functions(w);
 	else if (w->k->root == KERNEL_CONV)
-		conv_functions(w);
+		groups ? conv_group_functions(w) : conv_functions(w);
+	else if (w->k->root == KERNEL_ATTENTION && groups)
+		attention_group_functions(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
 	else if (w->k->root == KERNEL_REDUCE && w->k->form != KERNEL_FORM_COLUMN && !groups)

@@ -12,8 +12,10 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 		return 1;
 	if (k->root == KERNEL_INTERPRETER)
 		return interpreter_shape(t).group;
-	if (k->root == KERNEL_MATMUL)
+	if (k->root == KERNEL_MATMUL || (k->root == KERNEL_CONV && !k->alone))
 		return kernel_tile_items(k->tile);
+	if (k->root == KERNEL_ATTENTION)
+		return k->rows / GROUP_ROWS * GROUP_LANES;
 	if (k->root == KERNEL_ROWS)
 		return KERNEL_COLUMNS;
 	if (k->root == KERNEL_REDUCE && k->form != KERNEL_FORM_COLUMN)

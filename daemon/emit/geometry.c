@@ -437,7 +437,19 @@ static void cut_conv(const struct cut *c) {
 		lines * columns * least(each, tiles * rows) * product(c->dims, CONV_CI, CONV_IH));
 }
 
+static void cut_conv_tiles(const struct cut *c) {
+	const struct kernel_tile_info *tile = &kernel_tiles[c->k->tile];
+	uint64_t each = (uint64_t)(c->dims[CONV_CO] / c->dims[CONV_GROUP]);
+	uint64_t places = (uint64_t)(c->dims[CONV_N] * c->dims[CONV_OH] * c->dims[CONV_OW]);
+
+	set_groups(c, (uint64_t)c->dims[CONV_GROUP] * ceil_divide(each, tile->rows) * ceil_divide(places, tile->columns));
+}
+
 static void cut_conv_groups(const struct cut *c) {
+	if (!c->k->alone) {
+		cut_conv_tiles(c);
+		return;
+	}
 	c->record[KERNEL_WORD_UNITS] = product(c->dims, 0, CONV_GROUP);
 	c->record[KERNEL_WORD_UNITS_PER_ITEM] = 1;
 	c->record[KERNEL_WORD_ITEMS] = round_up(c->record[KERNEL_WORD_UNITS], c->t->local_size);
@@ -445,10 +457,9 @@ static void cut_conv_groups(const struct cut *c) {
 
 static void cut_attention_groups(const struct cut *c) {
 	unsigned batch = c->k->rank - 4u;
-	uint64_t rows = (uint64_t)(c->t->local_size / GROUP_LANES) * GROUP_ROWS;
 
-	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], rows) *
-			      ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)GROUP_LANES * GROUP_COLUMNS));
+	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], c->k->rows) *
+			      ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)GROUP_LANES * GROUP_COLUMNS * c->k->vectors));
 }
 
 typedef void cut_function(const struct cut *c);

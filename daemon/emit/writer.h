@@ -249,11 +249,10 @@ enum {
 	STRIP_DEPTH = 8,
 	/* Steps of k side by side in the text: the loop then costs nothing, and offsets are constants. */
 	TILE_UNROLL = 4,
-	/* GPU attention: items side by side, outputs of an item each way, depth of the tiles. */
+	/* GPU attention: items side by side, outputs of an item each way. */
 	GROUP_LANES = 16,
 	GROUP_ROWS = 4,
 	GROUP_COLUMNS = 4,
-	GROUP_DEPTH = 16,
 	/* CPU convolution: most tiles of channels of a unit; elements of its panel, which the planner keeps planes within. */
 	CONV_TILES = 16,
 	CONV_PANEL = CONV_PLANES_MOST * 176,
@@ -305,8 +304,9 @@ void matmul_groups(struct writer *w); /* GPU strategy */
 /* Functions that matmul_groups() calls. */
 void matmul_group_functions(struct writer *w);
 void conv_lanes(struct writer *w);       /* CPU strategy */
-void conv_groups(struct writer *w);      /* GPU strategy */
 void conv_functions(struct writer *w);
+void conv_groups(struct writer *w);      /* GPU strategy */
+void conv_group_functions(struct writer *w);
 void conv_channels(struct writer *w);    /* CPU strategy, packed weights */
 void conv_alone(struct writer *w);       /* CPU strategy, one channel of the input a group */
 /* Declares steps, distances, borders and the rest of what plan chose. */
@@ -325,6 +325,27 @@ void conv_outputs(struct writer *w, const char *from, const char *to, const char
 bool conv_walks(const struct kernel *k, unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */
 void attention_groups(struct writer *w); /* GPU strategy */
+void attention_group_functions(struct writer *w);
+
+/* ---- outer products, GPU strategy (outer.c) ---- */
+
+/* Products side by side in the text, of several steps: what lies in local memory is read ahead, and a compiler is done in time. */
+enum { OUTER_PRODUCTS = 64 };
+
+/* Sums of an item, and how much of its rows and columns lies in one vector, so many elements apart, in local memory. */
+struct outer {
+	unsigned rows, columns;
+	unsigned row_lanes, column_lanes;
+	unsigned rows_apart, columns_apart;
+};
+/* Types E and E4, a lane and four of the accumulator. */
+void outer_types(struct writer *w);
+/* "name(c, a, b)", which adds one step of K to the sums c; a and b are where the item's vectors of it begin. */
+void outer_function(struct writer *w, const char *name, const struct outer *o);
+/* Steps of so many products each that stand side by side. */
+unsigned outer_unroll(unsigned products);
+/* Declares sums, all 0. */
+void outer_zero(struct writer *w, const char *name, unsigned rows, unsigned columns);
 
 /* ---- along a row, in 64 columns (walk.c) ---- */
 

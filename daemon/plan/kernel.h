@@ -130,6 +130,10 @@ enum {
 	/* ... and items a compute unit that sort whole rows, each with memory of its own to work in. */
 	KERNEL_SORT_ITEMS = 4,
 	KERNEL_ATTENTION_BLOCK = 64,
+	/* ATTENTION, GPU strategy: fewest queries of a group; as many as a block has keys at most, so that no row of it sees none of a block. */
+	KERNEL_ATTENTION_ROWS = 16,
+	/* ... items for each of them. */
+	KERNEL_ATTENTION_ITEMS = 4,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
 	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
@@ -220,8 +224,10 @@ enum {
 enum kernel_tile {
 	KERNEL_TILE_SMALL,
 	KERNEL_TILE_MEDIUM,
-	KERNEL_TILE_LARGE,             /* of 8-byte elements */
+	KERNEL_TILE_LARGE,             /* of 8-byte elements, and of convolutions */
 	KERNEL_TILE_HUGE,              /* of smaller ones */
+	KERNEL_TILE_TINY,              /* of convolutions alone, as is */
+	KERNEL_TILE_DEEP,              /* the small one of them */
 	KERNEL_TILE_MATRIX_MEDIUM,
 	KERNEL_TILE_MATRIX_LARGE,
 	KERNEL_TILES,
@@ -329,18 +335,21 @@ struct kernel {
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	bool far;                      /* ROWS, CPU strategy: memory is asked for before it is read */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT, MATMUL: see above */
-	/* MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns; `alone`: lines. */
+	/*
+	 * MATMUL and packed CONV, CPU strategy: vectors side by side in a tile, and its rows; turned: columns; `alone`: lines.
+	 * ATTENTION, GPU strategy: queries of a group, at least KERNEL_ATTENTION_ROWS, and columns of it, by KERNEL_ATTENTION_BLOCK.
+	 */
 	uint8_t vectors, rows;
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */
-	uint8_t tile;                  /* MATMUL, GPU strategy: enum kernel_tile */
+	uint8_t tile;                  /* MATMUL, CONV, GPU strategy: enum kernel_tile */
 	bool scored;                   /* MATMUL: its rows before it are made of another product: see above */
 	/* MATMUL, few columns: lanes lie along M. MAP, CPU strategy: strided inputs are contiguous down the rows. */
 	bool turned;
 	bool small;                    /* all of K, and all columns of some rows, at once */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
-	bool alone;                    /* CONV, CPU strategy: a group has one channel of the input, and its weights are not packed */
+	bool alone;                    /* CONV: a group has one channel of the input, unpacked weights; GPU strategy: few of the result */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
 	uint16_t hidden;               /* ATTENTION: the value, a scalar, of scores that a bool mask hides; KERNEL_NONE: -infinity */

@@ -340,6 +340,49 @@ static void choose_group_tile(struct draft *d, const struct traits *t) {
 	k->width = kernel_tiles[k->tile].lanes;
 }
 
+/* What a tile has to do, of channels and places, as above. */
+static double conv_tiles_time(const struct draft *d, const struct traits *t, unsigned tile) {
+	double places = (double)d->dims[CONV_N] * (double)d->dims[CONV_OH] * (double)d->dims[CONV_OW];
+	double each = (double)d->dims[CONV_CO] / (double)d->dims[CONV_GROUP];
+	double n = ceil(each / kernel_tiles[tile].rows) * ceil(places / kernel_tiles[tile].columns) * (double)d->dims[CONV_GROUP];
+
+	return ceil(n / (t->units ? t->units : 1)) * kernel_tiles[tile].rows * kernel_tiles[tile].columns / kernel_tiles[tile].speed;
+}
+
+static void choose_conv_tile(struct draft *d, const struct traits *t) {
+	static const uint8_t tiles[] = { KERNEL_TILE_DEEP, KERNEL_TILE_MEDIUM, KERNEL_TILE_LARGE };
+	struct kernel *k = &d->kernel;
+
+	k->tile = KERNEL_TILE_TINY;
+	for (unsigned i = 0; i < sizeof tiles; i++)
+		if (kernel_tile_items(tiles[i]) <= t->local_size && conv_tiles_time(d, t, tiles[i]) <= conv_tiles_time(d, t, k->tile))
+			k->tile = tiles[i];
+}
+
+/* What a group of so many queries reads of keys and values costs it about as much as so many queries more. */
+enum { ATTENTION_READS = 16 };
+
+/* As many queries a group as there are groups enough for all units. */
+static void choose_queries(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+	const int64_t *dims = &d->dims[k->rank - 4u];
+	double batch, least = INFINITY;
+
+	/* Twice the columns in one go where they are: the scores are computed once for all. Those of 8 bytes have no room. */
+	k->vectors = dims[1] > KERNEL_ATTENTION_BLOCK && dtype_info(k->accumulator)->bytes < 8 ? 2 : 1;
+	batch = ceil((double)dims[1] / (KERNEL_ATTENTION_BLOCK * k->vectors));
+	for (const int64_t *b = d->dims; b < dims; b++)
+		batch *= (double)*b;
+	for (unsigned rows = KERNEL_ATTENTION_BLOCK; rows >= KERNEL_ATTENTION_ROWS; rows /= 2) {
+		double time = ceil(batch * ceil((double)dims[0] / rows) / (t->units ? t->units : 1)) * (rows + ATTENTION_READS);
+
+		if (rows * KERNEL_ATTENTION_ITEMS > t->local_size || time >= least)
+			continue;
+		k->rows = (uint8_t)rows;
+		least = time;
+	}
+}
+
 /* ---- transposed inputs of maps ---- */
 
 /* Inputs that are turned: each keeps as many vectors as a block has rows. */
@@ -400,6 +443,13 @@ static void choose_form(struct draft *d, const struct traits *t) {
 		choose_group_tile(d, t);
 	if (k->root == KERNEL_MAP && t->strategy == STRATEGY_CPU && k->width > 1)
 		choose_turned(d);
+	if (k->root == KERNEL_ATTENTION && t->strategy == STRATEGY_GPU)
+		choose_queries(d, t);
+	if (k->root == KERNEL_CONV && t->strategy == STRATEGY_GPU) {
+		k->width = 1;
+		choose_conv_tile(d, t);
+		return;
+	}
 	if (k->root == KERNEL_CONV && k->packed)
 		choose_places(d);
 	if (k->root == KERNEL_CONV && k->alone)

@@ -876,6 +876,21 @@ static uint64_t conv_alone_block(const int64_t *dims, const struct op_attr *a, c
 	return (uint64_t)lines << 16 | (uint64_t)columns;
 }
 
+enum {
+	/* GPU strategy: channels of a group that half fill a tile, and extents and steps that fit 32 bits together. */
+	CONV_TILED = 8,
+	CONV_FAR = 1 << 29,
+};
+
+static bool conv_tiles(const int64_t *dims, const struct op_attr *a) {
+	double depth = (double)dims[CONV_CI] * (double)dims[CONV_KH] * (double)dims[CONV_KW];
+
+	for (unsigned i = 0; i < a->rank; i++)
+		if (dims[CONV_DIMS - a->rank + i] >= CONV_FAR || a->start[i] >= CONV_FAR / 4)
+			return false;
+	return dims[CONV_CO] / dims[CONV_GROUP] >= CONV_TILED && depth < CONV_FAR;
+}
+
 /* Of a filter all of whose rows lie one behind the other; 0 where they do not, or are too many. */
 static uint8_t conv_known_rows(const int64_t *dims, const struct op_attr *a) {
 	bool near = a->rank < 2 || (a->step[0] == 1 && a->dims[0] == 1);
@@ -930,6 +945,7 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 	struct node *root = &l->p->node[g->root];
 	const struct node *x = &l->p->node[root->in[CONV_INPUT]], *w = &l->p->node[root->in[CONV_WEIGHT]];
 	struct kernel *k = &l->d->kernel;
+	bool groups = l->p->o->traits->strategy == STRATEGY_GPU;
 	int64_t each;
 	uint16_t v;
 	int r;
@@ -940,12 +956,12 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 	k->rank = CONV_DIMS;
 	lower_conv_dims(l, root, x->type, w);
 	k->packed = w->columns;
-	k->alone = !k->packed && l->d->dims[CONV_CI] == 1 && l->p->o->traits->strategy == STRATEGY_CPU;
-	l->d->extent = k->packed ? conv_packed_block(l->d->dims, root->attr) :
+	k->alone = groups ? !conv_tiles(l->d->dims, root->attr) : !k->packed && l->d->dims[CONV_CI] == 1;
+	l->d->extent = groups ? 0 : k->packed ? conv_packed_block(l->d->dims, root->attr) :
 		k->alone ? conv_alone_block(l->d->dims, root->attr, l->p->o->traits) : conv_block(l->d->dims, root->attr);
 	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
 	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);
-	if (k->alone)
+	if (k->alone && !groups)
 		k->inputs = conv_known_rows(l->d->dims, root->attr);
 	lower_conv_operands(l, x, w);
 	r = lower_conv_scalars(l, root);
