@@ -192,6 +192,81 @@ START_TEST(what_is_released_with_a_batch_is_gone) {
 }
 END_TEST
 
+/* The first input and 100 times the second, recorded as graph 0. */
+static void define_sum(void) {
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 } };
+	struct wire_writer *w = request_begin(&client, REQUEST_DEFINE, 5);
+	struct batch_text b = { 0 };
+	int64_t scaled = batch_op(&b, OP_mul, on_handle(1), batch_fill(&b, 1, 100));
+
+	batch_op(&b, OP_add, on_handle(0), scaled);
+	wire_put_uint(w, ++client.seq);
+	wire_put_uint(w, 0);
+	wire_put_array(w, 2);
+	codec_put_type(w, &t);
+	codec_put_type(w, &t);
+	put_batch_ops(w, &b);
+	put_list(w, 1, (uint64_t[]){ b.ops - 1 });
+	expect(request_finish(), REQUEST_DEFINE);
+}
+
+static uint32_t ask_replay(uint64_t x, uint64_t y, uint64_t h) {
+	struct wire_writer *w = request_begin(&client, REQUEST_REPLAY, 6);
+
+	wire_put_uint(w, ++client.seq);
+	wire_put_uint(w, SUBMIT_URGENT);
+	wire_put_uint(w, 0);
+	put_list(w, 2, (uint64_t[]){ x, y });
+	put_list(w, 1, &h);
+	put_list(w, 0, NULL);
+	return request_finish();
+}
+
+static float replay(uint64_t x, uint64_t y) {
+	uint64_t h = fresh();
+
+	expect(ask_replay(x, y, h), REQUEST_REPLAY);
+	return first_of(h, 4);
+}
+
+START_TEST(a_recorded_graph_is_kept_from_its_first_replay) {
+	uint64_t x[4], y[4];
+	unsigned known;
+
+	define_sum();
+	for (unsigned i = 0; i < 4; i++) {
+		x[i] = constant(4, i);
+		y[i] = constant(4, i + 2);
+		ck_assert_float_eq(replay(x[i], y[i]), (float)(i + 100 * (i + 2)));
+	}
+	known = again();
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_float_eq(replay(x[i], y[3 - i]), (float)(i + 100 * (5 - i)));
+	ck_assert_uint_eq(again(), known + 4);
+	ck_assert_double_eq(statistic(&client, 0, "replays"), 8);
+}
+END_TEST
+
+START_TEST(replays_that_do_not_fit_go_the_old_way) {
+	uint64_t x = constant(4, 2), y = constant(4, 3);
+	unsigned known;
+
+	define_sum();
+	ck_assert_float_eq(replay(x, x), 202);
+	ck_assert_float_eq(replay(x, y), 302);
+	known = again();
+	ck_assert_float_eq(replay(y, y), 303);
+	ck_assert_uint_eq(again(), known);
+	expect_fault(ask_replay(x, constant(8, 1), fresh()), FAULT_SHAPE);
+	expect_fault(ask_replay(handle_of(999, 1), y, fresh()), FAULT_HANDLE);
+	ck_assert_float_eq(replay(y, x), 203);
+	ck_assert_uint_ge(again(), known + 1);
+	expect(request_numbers(&client, REQUEST_FORGET, 2, (uint64_t[]){ ++client.seq, 0 }), REQUEST_FORGET);
+	define_sum();
+	ck_assert_float_eq(replay(x, y), 302);
+}
+END_TEST
+
 /* ---- what does not ---- */
 
 START_TEST(arrays_of_another_shape_are_another_form) {
@@ -493,6 +568,8 @@ static void add_tests(TCase *t) {
 	tcase_add_test(t, uploads_go_to_other_places);
 	tcase_add_test(t, views_follow_their_arrays);
 	tcase_add_test(t, what_is_released_with_a_batch_is_gone);
+	tcase_add_test(t, a_recorded_graph_is_kept_from_its_first_replay);
+	tcase_add_test(t, replays_that_do_not_fit_go_the_old_way);
 	tcase_add_test(t, arrays_of_another_shape_are_another_form);
 	tcase_add_test(t, one_array_twice_is_another_graph);
 	tcase_add_test(t, arrays_that_are_not_there_are_told_as_ever);

@@ -78,6 +78,7 @@ struct graph *graph_free(struct graph *g) {
 	free(g->attr);
 	free(g->shift);
 	free(g->valued);
+	free(g->place);
 	free(g->memo);
 	free(g);
 	return NULL;

@@ -85,7 +85,7 @@ bool graph_inexact(const struct graph *g);
  * outputs, and no more operations. NULL where memory is short, or the graph is none that can be kept: it has more than
  * GRAPH_KEPT leaves or numbers, or arrays of it overlap in such a way that others would make another graph of it.
  */
-enum { GRAPH_KEPT = 64 };
+enum { GRAPH_KEPT = 1024 };
 struct graph *graph_keep(const struct graph *g);
 void graph_bind_leaf(struct graph *kept, uint32_t leaf, void *buffer, int64_t offset);
 void graph_bind_scalar(struct graph *kept, uint32_t scalar, uint64_t value);

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An odd number whose bits are well mixed: the golden ratio's. */
+#define KEEP_MIX UINT64_C(0x9e3779b97f4a7c15)
+
 /* NULL where there is nothing to copy, too. */
 static void *copied(const void *from, uint32_t count, size_t size) {
 	void *to = count ? malloc(count * size) : NULL;
@@ -70,7 +73,10 @@ static int copy_all(struct graph *k, const struct graph *g) {
 	k->scalar = copied(g->scalar, g->scalars, sizeof *g->scalar);
 	k->shift = calloc(g->leaves + 1, sizeof *k->shift);
 	k->valued = calloc(g->scalars + 1, sizeof *k->valued);
-	if (!k->node || !k->structure || (g->leaves && !k->leaf) || (g->scalars && !k->scalar) || !k->shift || !k->valued)
+	for (k->places = 2; k->places < 2 * g->leaves || k->places < 2 * g->scalars;)
+		k->places *= 2;
+	k->place = malloc(k->places * sizeof *k->place);
+	if (!k->place || !k->node || !k->structure || (g->leaves && !k->leaf) || (g->scalars && !k->scalar) || !k->shift || !k->valued)
 		return -1;
 	k->nodes = k->node_capacity = g->nodes;
 	k->leaves = k->leaf_capacity = g->leaves;
@@ -94,7 +100,7 @@ struct graph *graph_keep(const struct graph *g) {
 
 uint64_t graph_kept_bytes(const struct graph *k) {
 	return sizeof *k + k->nodes * (sizeof *k->node + sizeof *k->structure) + attributes(k) * sizeof *k->attr +
-	       k->leaves * (sizeof *k->leaf + sizeof *k->shift) + k->scalars * (sizeof *k->scalar + sizeof *k->valued);
+	       k->leaves * (sizeof *k->leaf + sizeof *k->shift) + k->scalars * (sizeof *k->scalar + sizeof *k->valued) + k->places * sizeof *k->place;
 }
 
 void graph_bind_leaf(struct graph *k, uint32_t leaf, void *buffer, int64_t offset) {
@@ -116,28 +122,51 @@ static void bind_views(struct graph *k) {
 	}
 }
 
-static bool same_leaf(const struct graph *k, const struct graph_leaf *a, const struct graph_leaf *b) {
-	return a->buffer == b->buffer && a->view.offset == b->view.offset && k->structure[a->node] == k->structure[b->node];
+static bool same_leaf(const struct graph *k, uint32_t a, uint32_t b) {
+	const struct graph_leaf *l = &k->leaf[a], *m = &k->leaf[b];
+
+	return l->buffer == m->buffer && l->view.offset == m->view.offset && k->structure[l->node] == k->structure[m->node];
 }
 
 static bool same_numbers(const struct graph *k, uint32_t a, uint32_t b) {
-	const struct graph_node *n = &k->node[a], *m = &k->node[b];
+	const struct graph_node *n = &k->node[k->valued[a]], *m = &k->node[k->valued[b]];
 
-	return k->structure[a] == k->structure[b] &&
+	return k->structure[k->valued[a]] == k->structure[k->valued[b]] &&
 	       memcmp(&k->scalar[n->index], &k->scalar[m->index], scalars_of(n->op) * sizeof *k->scalar) == 0;
+}
+
+/* Of what tells two apart that may be one; structures have a seed, so no client can make many fall together. */
+static uint64_t leaf_hash(const struct graph *k, uint32_t leaf) {
+	const struct graph_leaf *l = &k->leaf[leaf];
+
+	return (k->structure[l->node] ^ (uintptr_t)l->buffer ^ (uint64_t)l->view.offset << 32) * KEEP_MIX;
+}
+
+static uint64_t number_hash(const struct graph *k, uint32_t valued) {
+	const struct graph_node *n = &k->node[k->valued[valued]];
+
+	return (k->structure[k->valued[valued]] ^ k->scalar[n->index]) * KEEP_MIX;
+}
+
+typedef uint64_t hash_function(const struct graph *k, uint32_t item);
+typedef bool same_function(const struct graph *k, uint32_t a, uint32_t b);
+
+static bool all_differ(struct graph *k, uint32_t count, hash_function *hash, same_function *same) {
+	uint32_t mask = k->places - 1, at;
+
+	memset(k->place, 0, k->places * sizeof *k->place);
+	for (uint32_t i = 0; i < count; i++) {
+		for (at = (uint32_t)(hash(k, i) >> 32) & mask; k->place[at]; at = (at + 1) & mask)
+			if (same(k, i, k->place[at] - 1))
+				return false;
+		k->place[at] = i + 1;
+	}
+	return true;
 }
 
 bool graph_bound(struct graph *k) {
 	bind_views(k);
-	for (uint32_t i = 1; i < k->leaves; i++)
-		for (uint32_t j = 0; j < i; j++)
-			if (same_leaf(k, &k->leaf[i], &k->leaf[j]))
-				return false;
-	for (uint32_t i = 1; i < k->valueds; i++)
-		for (uint32_t j = 0; j < i; j++)
-			if (same_numbers(k, k->valued[i], k->valued[j]))
-				return false;
-	return true;
+	return all_differ(k, k->leaves, leaf_hash, same_leaf) && all_differ(k, k->valueds, number_hash, same_numbers);
 }
 
 void graph_outputs_clear(struct graph *k) {

@@ -31,6 +31,8 @@ struct graph {
 	int64_t *shift;
 	uint32_t *valued;
 	uint32_t valueds;
+	uint32_t *place;                   /* leaf or valued node + 1 by hash, while these are compared; open addressing */
+	uint32_t places;                   /* a power of two, at least twice as many */
 };
 
 /* The hash of the whole, which is asked for by everybody who keeps something by it, until the graph changes. */

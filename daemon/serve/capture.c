@@ -13,12 +13,15 @@
 
 #include "protocol/message.h"
 #include "daemon/serve/batch.h"
+#include "daemon/serve/recurring.h"
 #include "daemon/serve/request.h"
 #include "daemon/serve/vector.h"
 
 enum {
 	CAPTURE_NO_ATTR = UINT16_MAX,
 	CAPTURE_INPUTS = 4096,
+	/* Replays that try to keep what the graph became: some have inputs that are one array, or of odd strides, only at first. */
+	CAPTURE_TRIES = 4,
 };
 
 /* An operation without its attributes, which most have none of. */
@@ -39,6 +42,10 @@ struct capture {
 	uint32_t *output;
 	uint32_t outputs, output_capacity;
 	uint64_t bytes;
+	/* What the operations became, and which leaf each input; NULL: not known. */
+	struct graph *kept;
+	uint32_t *node, *leaf;
+	unsigned tries;
 };
 
 static struct capture *capture_free(struct capture *c) {
@@ -48,6 +55,9 @@ static struct capture *capture_free(struct capture *c) {
 	free(c->op);
 	free(c->attr);
 	free(c->output);
+	graph_free(c->kept);
+	free(c->node);
+	free(c->leaf);
 	free(c);
 	return NULL;
 }
@@ -265,7 +275,7 @@ int forget_request(struct request *r, struct fault *f) {
 /* ---- REPLAY ---- */
 
 struct replay {
-	const struct capture *capture;
+	struct capture *capture;
 	struct array **input;
 	struct wire_cursor inputs, outputs, releases;
 	uint64_t flags;
@@ -313,6 +323,86 @@ static int add_ops(struct batch *b, const struct capture *c, struct fault *f) {
 	return r;
 }
 
+/* ---- what it became ---- */
+
+static void drop_kept(struct capture *c) {
+	c->kept = graph_free(c->kept);
+	free(c->node);
+	free(c->leaf);
+	c->node = c->leaf = NULL;
+}
+
+/* False where two inputs are one leaf now: they may differ the next time. An input that nothing reads is none. */
+static bool note_leaves(struct capture *c, const struct session *s, struct array *const *input) {
+	for (uint32_t i = 0; i < c->inputs; i++) {
+		const struct array *a = input[i];
+
+		c->leaf[i] = a->epoch == s->epoch ? graph_node(s->graph, a->node)->index : GRAPH_NONE;
+		for (uint32_t k = 0; k < i; k++)
+			if (c->leaf[k] == c->leaf[i] && c->leaf[i] != GRAPH_NONE)
+				return false;
+	}
+	return true;
+}
+
+static bool note_nodes(const struct capture *c, const struct batch *b) {
+	for (uint32_t i = 0; i < c->ops; i++) {
+		c->node[i] = batch_nodes(b)[i];
+		/* An administrator's operation may cease to be one that is called. */
+		if (c->node[i] == GRAPH_NONE || op_is_own(c->op[i].op))
+			return false;
+	}
+	return true;
+}
+
+/* All operations of the graph were added, to nothing. Where memory is short nothing is kept. */
+static void keep_graph(struct capture *c, const struct batch *b) {
+	struct session *s = b->session;
+	uint64_t bytes;
+
+	if (c->kept || !b->first || c->inputs > GRAPH_KEPT || c->tries == CAPTURE_TRIES || !s->settings.recurring)
+		return;
+	c->tries++;
+	c->node = calloc(c->ops + 1, sizeof *c->node);
+	c->leaf = calloc(c->inputs + 1, sizeof *c->leaf);
+	if (c->node && c->leaf && note_leaves(c, s, b->input) && note_nodes(c, b))
+		c->kept = graph_keep(s->graph);
+	bytes = c->kept ? graph_kept_bytes(c->kept) + (c->ops + c->inputs) * sizeof *c->node : 0;
+	if (!c->kept || s->capture_bytes + bytes > SESSION_CAPTURE_BYTES) {
+		drop_kept(c);
+		return;
+	}
+	c->bytes += bytes;
+	s->capture_bytes += bytes;
+}
+
+static bool bind_kept(struct session *s, const struct capture *c, struct array *const *input) {
+	for (uint32_t i = 0; i < c->inputs; i++)
+		if (c->leaf[i] != GRAPH_NONE && !recurring_bind(s, c->kept, c->leaf[i], true, input[i]))
+			return false;
+	return graph_bound(c->kept);
+}
+
+/* From here on the session's graph is the kept one, which is to be run at once. False: the operations are to be added. */
+static bool take_kept(struct batch *b, const struct capture *c) {
+	struct session *s = b->session;
+
+	if (!c->kept || !b->first || s->gathered || !s->settings.recurring || !bind_kept(s, c, b->input))
+		return false;
+	s->graph = c->kept;
+	batch_take_nodes(b, c->node, c->ops);
+	session_count(s, batches_again, 1);
+	return true;
+}
+
+static int add_graph(struct batch *b, struct capture *c, bool at_once, struct fault *f) {
+	int r = at_once && take_kept(b, c) ? 0 : add_ops(b, c, f);
+
+	if (!r && !c->kept)
+		keep_graph(c, b);
+	return r;
+}
+
 static int read_replay(struct request *r, struct replay *p, struct fault *f) {
 	uint64_t id;
 	int code = wire_get_uint(&r->body, "flags", SUBMIT_URGENT, &p->flags, f);
@@ -353,6 +443,7 @@ enum { CAPTURE_WHOLE = 32 };
 
 int replay_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
+	struct graph *own = s->graph;
 	struct replay p = { 0 };
 	struct batch b;
 	int code = read_replay(r, &p, f);
@@ -369,7 +460,7 @@ int replay_request(struct request *r, struct fault *f) {
 	b.inputs = p.capture->inputs;
 	code = p.input ? find_inputs(s, &p, f) : -ENOMEM;
 	if (!code)
-		code = add_ops(&b, p.capture, f);
+		code = add_graph(&b, p.capture, whole || window_at_once(s, p.flags & SUBMIT_URGENT), f);
 	if (code)
 		batch_refuse(&b, b.count, code, f);
 	add_outputs(&b, p.capture, &p.outputs);
@@ -377,7 +468,8 @@ int replay_request(struct request *r, struct fault *f) {
 	session_count(s, replays, 1);
 	free(p.input);
 	code = batch_end(&b, r, p.flags & SUBMIT_URGENT, f);
-	if (whole && s->gathered)
+	if ((whole || s->graph != own) && s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
+	s->graph = own;
 	return code;
 }

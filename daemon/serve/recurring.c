@@ -341,29 +341,33 @@ static bool read_form(const struct form *m, struct packed *p, parameter_values v
 
 /* ---- does it fit? ---- */
 
-/* The first of those that share a leaf decides; the others must be it. */
-static bool bind_leaf(struct graph *g, const struct parameter *q, struct buffer *b, int64_t offset) {
-	const struct graph_leaf *l = graph_leaf_at(g, q->target);
+static bool bind_leaf(struct graph *g, uint32_t leaf, bool first, struct buffer *b, int64_t offset) {
+	const struct graph_leaf *l = graph_leaf_at(g, leaf);
 
-	if (q->first)
-		graph_bind_leaf(g, q->target, b, offset);
+	if (first)
+		graph_bind_leaf(g, leaf, b, offset);
 	return l->buffer == b && l->view.offset == offset;
 }
 
-static bool bind_array(struct session *s, struct graph *g, const struct parameter *q, uint64_t handle) {
-	const struct graph_leaf *l = graph_leaf_at(g, q->target);
+bool recurring_bind(struct session *s, struct graph *g, uint32_t leaf, bool first, struct array *a) {
+	const struct graph_leaf *l = graph_leaf_at(g, leaf);
 	const struct tensor_type *t = &graph_node(g, l->node)->type;
 	struct poison *poison = NULL;
-	struct array *a = NULL;
 	struct fault f;
 
-	if (handles_get(&s->handles, handle, &a, &f) || a->mapped || share_check(a, &f) || array_check(a, &poison) || poison ||
-		!a->buffer)
+	if (a->mapped || share_check(a, &f) || array_check(a, &poison) || poison || !a->buffer)
 		return false;
 	if (a->type.dtype != t->dtype || !shape_equal(&a->type, t) ||
 		memcmp(a->view.stride, l->view.stride, t->rank * sizeof *l->view.stride) != 0)
 		return false;
-	return bind_leaf(g, q, a->buffer, a->view.offset) && (!q->first || !batch_keep_buffer(s, a->buffer));
+	return bind_leaf(g, leaf, first, a->buffer, a->view.offset) && (!first || !batch_keep_buffer(s, a->buffer));
+}
+
+static bool bind_handle(struct session *s, struct graph *g, const struct parameter *q, uint64_t handle) {
+	struct array *a = NULL;
+	struct fault f;
+
+	return !handles_get(&s->handles, handle, &a, &f) && recurring_bind(s, g, q->target, q->first, a);
 }
 
 static bool bind_number(struct graph *g, const struct parameter *q, uint64_t value) {
@@ -380,7 +384,7 @@ static bool bind_place(struct session *s, struct graph *g, const struct paramete
 	struct buffer *b = NULL;
 	struct fault f;
 
-	return !batch_load(s, &attr, (uint64_t)shape_bytes(t), &b, &f) && bind_leaf(g, q, b, 0);
+	return !batch_load(s, &attr, (uint64_t)shape_bytes(t), &b, &f) && bind_leaf(g, q->target, q->first, b, 0);
 }
 
 /*
@@ -391,7 +395,7 @@ static bool bind_all(struct session *s, const struct form *m, parameter_values v
 	for (uint32_t i = 0; i < m->parameters; i++) {
 		const struct parameter *q = &m->parameter[i];
 
-		if (q->kind == PARAMETER_HANDLE && !bind_array(s, m->graph, q, values[i][0]))
+		if (q->kind == PARAMETER_HANDLE && !bind_handle(s, m->graph, q, values[i][0]))
 			return false;
 		if (q->kind == PARAMETER_NUMBER && !bind_number(m->graph, q, values[i][0]))
 			return false;
@@ -471,6 +475,8 @@ int recurring_submit(struct request *r, struct fault *f) {
 		batch_let_go(&b, next_number(&p));
 	session_count(s, batches_again, 1);
 	code = batch_end(&b, r, r->urgent, f);
+	if (s->gathered)
+		flush_session(s, FLUSH_OPERATIONS);
 	s->graph = own;
 	return code;
 }
