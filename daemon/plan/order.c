@@ -20,8 +20,9 @@
 enum {
 	/* What takes less than this in all is short on no device, and stays as it was made. */
 	ORDER_LEAST_BYTES = 1 << 20,
-	/* Trying takes steps times those that could be next. */
+	/* Trying takes steps times those that could be next: of many only the first ones that were recorded are looked at closely. */
 	ORDER_UNITS = 1 << 11,
+	ORDER_CHOICE = 16,
 };
 
 /* Steps that stay together. */
@@ -56,7 +57,8 @@ struct order {
 	bool *alive;
 };
 
-typedef bool better(const struct order *o, uint32_t a, uint32_t b);
+/* Which of those that are ready is next: its place among them. */
+typedef uint32_t way_to_choose(const struct order *o);
 
 /* ---- who waits for whom ---- */
 
@@ -257,19 +259,51 @@ static bool sooner_recorded(const struct order *o, uint32_t a, uint32_t b) {
 	return x != y ? x < y : a < b;
 }
 
-static bool grows_less(const struct order *o, uint32_t a, uint32_t b) {
-	int64_t x = growth(o, a), y = growth(o, b);
-
-	return x != y ? x < y : sooner_recorded(o, a, b);
-}
-
-static uint32_t choose(struct order *o, better *first) {
-	uint32_t best = 0, unit;
+static uint32_t soonest_recorded(const struct order *o) {
+	uint32_t best = 0;
 
 	for (uint32_t i = 1; i < o->readies; i++)
-		if (first(o, o->ready[i], o->ready[best]))
+		if (sooner_recorded(o, o->ready[i], o->ready[best]))
 			best = i;
-	unit = o->ready[best];
+	return best;
+}
+
+/* Of the ORDER_CHOICE that were recorded first, in this order: `list` holds their places among those that are ready. */
+static uint32_t first_recorded(const struct order *o, uint32_t list[static ORDER_CHOICE]) {
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < o->readies; i++) {
+		uint32_t at = count;
+
+		while (at && sooner_recorded(o, o->ready[i], o->ready[list[at - 1]]))
+			at--;
+		if (at == ORDER_CHOICE)
+			continue;
+		count += count < ORDER_CHOICE;
+		memmove(&list[at + 1], &list[at], (count - at - 1) * sizeof *list);
+		list[at] = i;
+	}
+	return count;
+}
+
+static uint32_t least_growing(const struct order *o) {
+	uint32_t list[ORDER_CHOICE], best = 0, count = first_recorded(o, list);
+	int64_t least = INT64_MAX;
+
+	for (uint32_t i = 0; i < count; i++) {
+		int64_t bytes = growth(o, o->ready[list[i]]);
+
+		if (bytes >= least)
+			continue;
+		least = bytes;
+		best = list[i];
+	}
+	return best;
+}
+
+static uint32_t choose(struct order *o, way_to_choose *way) {
+	uint32_t best = way(o), unit = o->ready[best];
+
 	o->ready[best] = o->ready[--o->readies];
 	return unit;
 }
@@ -299,7 +333,7 @@ static void place(struct order *o, uint32_t unit) {
 			o->ready[o->readies++] = o->links.link[l].unit;
 }
 
-static void make_order(struct order *o, better *first) {
+static void make_order(struct order *o, way_to_choose *way) {
 	memset(o->uses, 0, o->plan->slots * sizeof *o->uses);
 	o->placed = o->readies = 0;
 	for (uint32_t i = 0; i < o->units; i++) {
@@ -309,16 +343,16 @@ static void make_order(struct order *o, better *first) {
 			o->ready[o->readies++] = i;
 	}
 	while (o->readies)
-		place(o, choose(o, first));
+		place(o, choose(o, way));
 	plan_lifetimes(o->plan);
 }
 
 /* ---- the best ---- */
 
 static void choose_order(struct order *o) {
-	better *const way[] = { sooner_recorded, grows_less };
+	way_to_choose *const way[] = { soonest_recorded, least_growing };
 	uint64_t least = o->plan->peak_bytes;
-	better *best = NULL;
+	way_to_choose *best = NULL;
 
 	for (unsigned i = 0; i < sizeof way / sizeof *way; i++) {
 		make_order(o, way[i]);
