@@ -537,6 +537,42 @@ START_TEST(a_graph_that_ends_two_engines_is_refused_until_it_is_cleared) {
 }
 END_TEST
 
+enum { PAUSE_US = 100000, PAUSES = 600 };
+
+/* Of a graph that did it twice, and is innocent now: a minute at most until it runs. */
+START_TEST(a_refused_graph_runs_again_when_its_time_is_over) {
+	float value[ELEMENTS], expected[ELEMENTS];
+	fusion_array *a, *c;
+	int code = FUSION_E_QUARANTINE;
+
+	fusion_close(context);
+	daemon_end();
+	setenv("FUSIOND_ENGINE_QUARANTINE_US", "5s", 1);
+	begin_with_faults();
+	unsetenv("FUSIOND_ENGINE_QUARANTINE_US");
+	for (int i = 0; i < 2; i++) {
+		a = numbers(context, 1);
+		read_all(a, value);
+		c = fusion_square(a);
+		fault("launch", "abort");
+		ck_assert_int_eq(fusion_read(c, expected, sizeof expected), FUSION_E_UNKNOWN);
+		fusion_release(c);
+		fusion_release(a);
+	}
+	for (int i = 0; i < PAUSES && code == FUSION_E_QUARANTINE; i++) {
+		a = numbers(context, 1);
+		c = fusion_square(a);
+		code = fusion_read(c, expected, sizeof expected);
+		fusion_release(c);
+		fusion_release(a);
+		usleep(PAUSE_US);
+	}
+	ck_assert_msg(!code, "%s: %s", fusion_code_name(code), fusion_error());
+	for (int i = 0; i < ELEMENTS; i++)
+		ck_assert_float_eq(expected[i], value[i] * value[i]);
+}
+END_TEST
+
 /* A restart of the daemon makes no graph innocent; a list that somebody changed is not believed. */
 START_TEST(a_refused_graph_is_refused_by_the_next_daemon_too) {
 	float value[ELEMENTS];
@@ -763,6 +799,7 @@ int main(void) {
 	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, WAYS_TO_END);
 	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, WAYS_TO_END);
 	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
+	tcase_add_test(faulty, a_refused_graph_runs_again_when_its_time_is_over);
 	tcase_add_test(faulty, a_refused_graph_is_refused_by_the_next_daemon_too);
 	suite_add_tcase(s, faulty);
 	tcase_set_timeout(hangs, TEST_SECONDS);
