@@ -138,7 +138,8 @@ int measure_remote(const struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* On daemons of its own: `fusiond` is their program. Prints itself, as JSON where asked; *stop ends it. */
-int coldstart(const char *fusiond, bool json, const volatile sig_atomic_t *stop) BENCH_MUST_USE;
+/* parts: workloads whose first results are measured, or COLDSTART_NEW_GRAPHS; none: those of its own, and these. */
+int coldstart(const char *fusiond, bool json, const char *const *part, int parts, const volatile sig_atomic_t *stop) BENCH_MUST_USE;
 
 /* Estimates and measurements of kernels (--steps). */
 struct steps {

@@ -15,6 +15,9 @@ enum {
 /* What a client is told: goes over its graphs once more. It answers by a pass; at the end of its input it ends. */
 #define COLDSTART_AGAIN 'a'
 
+/* The part of the workload that is no workload's first result. */
+#define COLDSTART_NEW_GRAPHS "new_graphs"
+
 struct coldstart_pass {
 	double seconds[COLDSTART_EACH];      /* of each graph's call */
 	int differ;                          /* results of other bits than the first ones */

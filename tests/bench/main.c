@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "coldstart.h"
 #include "watched.h"
 #include "client/examples/demo/private_daemon.h"
 
@@ -407,7 +408,8 @@ static void list(void) {
 	puts("train_mlp             a step of training 64-256-256-10 on batches of 256, with fusion_grad and fusion_sgd");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
-	puts("coldstart             alone: first results and 200 new graphs on an empty cache, and again on a full one");
+	puts("coldstart [PART...]   alone: first results and 200 new graphs on an empty cache, and again on a full one; of these some by");
+	puts("                      name: a workload's first result, new_graphs");
 	puts("watched               alone: small requests with and without somebody who follows events");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
@@ -432,10 +434,17 @@ static const struct argp_option option_table[] = {
 	{ 0 },
 };
 
+/* Of coldstart. */
+static bool is_part(const char *name) {
+	struct workload w;
+
+	return !strcmp(name, COLDSTART_NEW_GRAPHS) || !workload_parse(name, &w);
+}
+
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
 	/* It starts daemons of its own. */
-	if (c->coldstart || c->watched || (c->workloads && (!strcmp(name, "coldstart") || !strcmp(name, "watched"))))
-		argp_error(state, "coldstart and watched stand alone");
+	if (c->watched || (c->coldstart && !is_part(name)) || (c->workloads && (!strcmp(name, "coldstart") || !strcmp(name, "watched"))))
+		argp_error(state, "coldstart and watched stand alone, the first of them with parts: workloads, and %s", COLDSTART_NEW_GRAPHS);
 	if (!strcmp(name, "watched")) {
 		c->watched = true;
 		return;
@@ -446,7 +455,7 @@ static void add_workload(struct argp_state *state, struct command *c, const char
 	}
 	if (c->workloads == WORKLOADS_MOST)
 		argp_error(state, "more than %d workloads", WORKLOADS_MOST);
-	if (check_name(name))
+	if (!c->coldstart && check_name(name))
 		exit(EXIT_FAILURE);
 	c->workload[c->workloads++] = name;
 }
@@ -544,7 +553,7 @@ int main(int argc, char **argv) {
 		return EXIT_FAILURE;
 	if (command.coldstart) {
 		catch_signals();
-		return coldstart(command.fusiond, command.json, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return coldstart(command.fusiond, command.json, command.workload, command.workloads, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	if (command.watched) {
 		catch_signals();
