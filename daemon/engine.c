@@ -19,6 +19,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/base/started.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/version.h"
 #include "daemon/serve/server.h"
 
@@ -258,6 +259,9 @@ static int run(const struct command *c) {
 	int r;
 
 	setsockopt(c->by.control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	/* Before the driver makes threads. */
+	if (!thread_be_prompt())
+		log_debug("the scheduler gives no short turns");
 	r = open_all(&e, c, &f);
 	if (r < 0)
 		fault_set(&f, FAULT_INTERNAL, "the engine cannot start: %s", strerror(-r));

@@ -15,6 +15,8 @@ enum {
 	TUNE_RUNS = 32,
 	/* A graph that is not settled by then is told as it is: its programs are still being built, or its times come and go. */
 	TUNE_SECONDS = 60,
+	/* Forms that may be slower are built while nothing runs. */
+	TUNE_PAUSE_MS = 500,
 };
 
 static const char *const forms[] = { "fused", "single", "mixed" };
@@ -99,6 +101,17 @@ static int ask_tuning(const struct control_graph *g, fusion_array **output, cJSO
 	return r;
 }
 
+static void pause_for_builds(const struct control_graph *g) {
+	const struct timespec t = { .tv_nsec = TUNE_PAUSE_MS * 1000000L };
+	char *text = fusion_stats(g->context, true);
+	cJSON *stats = text ? cJSON_Parse(text) : NULL;
+
+	if (json_number(json_item(stats, "device"), "programs_building") > 0)
+		nanosleep(&t, NULL);
+	cJSON_Delete(stats);
+	free(text);
+}
+
 static int try_graph(const struct control_graph *g, cJSON **tuningp, struct fault *f) {
 	fusion_array **output = calloc(g->text->outputs + 1, sizeof *output);
 	double end = now() + TUNE_SECONDS;
@@ -115,6 +128,7 @@ static int try_graph(const struct control_graph *g, cJSON **tuningp, struct faul
 			r = ask_tuning(g, output, tuningp, f);
 		if (!*tuningp || cJSON_IsTrue(json_item(*tuningp, "settled")))
 			break;
+		pause_for_builds(g);
 	}
 	free(output);
 	return r;

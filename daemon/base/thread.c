@@ -1,7 +1,23 @@
 /* Threads beside the main one; see thread.h. */
 #include "thread.h"
 
+#include <linux/types.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* sched_setattr(2), for which Debian 12's C library has no header. */
+struct sched_attributes {
+	__u32 size, policy;
+	__u64 flags;
+	__s32 nice;
+	__u32 priority;
+	__u64 runtime, deadline, period;
+};
+
+/* The least that Linux takes. */
+enum { PROMPT_SLICE_NS = 100000 };
 
 int thread_start(pthread_t *threadp, const char *name, void *(*run)(void *), void *user) {
 	sigset_t all, old;
@@ -14,4 +30,13 @@ int thread_start(pthread_t *threadp, const char *name, void *(*run)(void *), voi
 	if (!r)
 		pthread_setname_np(*threadp, name);
 	return -r;
+}
+
+bool thread_be_prompt(void) {
+	struct sched_attributes a = { .size = sizeof a };
+
+	if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) || a.policy != SCHED_OTHER)
+		return false;
+	a.runtime = PROMPT_SLICE_NS;
+	return !syscall(SYS_sched_setattr, 0, &a, 0);
 }

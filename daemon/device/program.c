@@ -43,8 +43,8 @@ enum {
 	/* What has something to run meanwhile is compiled at idle priority, but not where that has not begun after so long. */
 	PROGRAM_LATER_MS = 300,
 	/*
-	 * What nobody wants yet takes memory's and the caches' time from what runs, at whatever priority; so it is built while nothing was launched
-	 * for so long, or after so long in any case: there are devices that are never idle.
+	 * What nobody wants yet, and other forms of what runs, take memory's and the caches' time from what runs, at whatever priority; so
+	 * they are built while nothing was launched for so long, or after so long in any case: there are devices that are never idle.
 	 */
 	PROGRAM_STILL_MS = 100,
 	PROGRAM_SPARE_MS = 30000,
@@ -89,9 +89,9 @@ static bool is_still(const struct programs *s, int64_t now) {
 static bool is_for_idle(const struct builder *b, const struct program *p, int64_t now) {
 	const struct programs *s = &b->device->programs;
 
-	if (p->rank == PROGRAM_SPARE)
-		return is_still(s, now) || now - p->asked_ms >= PROGRAM_SPARE_MS;
-	if (p->rank == PROGRAM_TRIAL)
+	if (p->rank <= PROGRAM_TRIAL)
+		return (is_still(s, now) && now - p->asked_ms >= PROGRAM_STILL_MS) || now - p->asked_ms >= PROGRAM_SPARE_MS;
+	if (p->rank == PROGRAM_NEAR)
 		return true;
 	return p->rank == PROGRAM_LATER && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_LATER_MS);
 }
@@ -134,12 +134,13 @@ static struct program *queue_take(struct program **place) {
 	return p;
 }
 
-/* Those that have a worker are counted, or are about to start one. */
-static void man(struct builder *b, bool manned) {
+/* Those that have a worker are counted, or are about to start one: for a task, or none. */
+static void man(struct builder *b, bool manned, const struct program *task) {
 	struct programs *s = &b->device->programs;
 
+	/* One that builds what nobody wants yet may be at it for seconds: it is as good as none. */
 	if (b->worker.idle)
-		s->idle_manned = manned;
+		s->idle_manned = manned && (!task || task->rank >= PROGRAM_LATER);
 	else
 		s->manned += (uint32_t)manned - (uint32_t)b->manned;
 	b->manned = manned;
@@ -172,7 +173,7 @@ static void wait_for_work(struct builder *b) {
 	if (!pthread_cond_timedwait(&s->work, &s->lock, &end) || !b->manned || coming)
 		return;
 	worker_end(&b->worker);
-	man(b, false);
+	man(b, false, NULL);
 }
 
 static struct task programs_take(struct builder *b) {
@@ -182,7 +183,7 @@ static struct task programs_take(struct builder *b) {
 	struct program **next = NULL;
 
 	pthread_mutex_lock(&s->lock);
-	man(b, b->worker.socket >= 0);
+	man(b, b->worker.socket >= 0, NULL);
 	while (!(next = choose(b)) && !s->stop && (!s->keeping || s->taken) && !measure_wanted(d))
 		wait_for_work(b);
 	/* What is being kept cannot be launched meanwhile, so it goes first. */
@@ -191,7 +192,7 @@ static struct task programs_take(struct builder *b) {
 		s->taken = true;
 	} else if (!s->stop && next) {
 		task.build = queue_take(next);
-		man(b, true);
+		man(b, true, task.build);
 	} else if (!s->stop) {
 		task.measure = true;
 		atomic_store(&d->measure.state, MEASURE_RUNS);
@@ -420,7 +421,7 @@ uint32_t device_spare(struct device *d) {
 
 	pthread_mutex_lock(&d->programs.lock);
 	for (const struct program *p = d->programs.queue; p; p = p->next)
-		n += p->rank == PROGRAM_SPARE;
+		n += p->rank <= PROGRAM_TRIAL;
 	pthread_mutex_unlock(&d->programs.lock);
 	return n;
 }
@@ -703,14 +704,13 @@ static void programs_put(struct programs *s, struct program *p, enum program_ran
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* At idle priority, until that takes too long. */
 struct program *programs_near(struct device *d, const struct program *p) {
 	struct program *near = program_new(d, p->kernel, p->hash);
 
 	if (!near)
 		return NULL;
 	near->near = true;
-	programs_put(&d->programs, near, PROGRAM_LATER);
+	programs_put(&d->programs, near, PROGRAM_NEAR);
 	return near;
 }
 

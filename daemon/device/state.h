@@ -199,7 +199,8 @@ void watchdog_end(struct watchdog *w);
 /* Who wants a program: those of a higher rank are built first. */
 enum program_rank {
 	PROGRAM_SPARE,                        /* nobody yet */
-	PROGRAM_TRIAL,                        /* who would like to know whether it is faster than another */
+	PROGRAM_TRIAL,                        /* who would like to know whether it is faster than another; up to here while nothing runs */
+	PROGRAM_NEAR,                         /* who runs it already, and would run it for less on the engine's thread */
 	PROGRAM_LATER,                        /* who has something else to run meanwhile; up to here at idle priority */
 	PROGRAM_WAITED,                       /* who has nothing else to run */
 };
@@ -267,7 +268,7 @@ struct programs {
 	bool stop;
 	bool apart;                           /* workers compile; false from when none can be had */
 	uint32_t manned;                      /* builders for what is waited for that have a worker */
-	bool idle_manned;                     /* so has the one for what is not */
+	bool idle_manned;                     /* so has the one for what is not, and it builds nothing that nobody wants yet */
 	uint32_t early;                       /* workers for those that were asked for before there was a builder */
 	pthread_cond_t arrived;
 	struct arrival *arrivals;             /* of workers: worker.c */
