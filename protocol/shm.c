@@ -121,18 +121,13 @@ static void allocate_large(int fd, uint64_t bytes) {
 }
 
 static int make_arena(int fd, uint64_t bytes) {
-	int r;
-
 	if (fchmod(fd, 0600))
 		return -errno;
 	allocate_large(fd, bytes);
-	r = allocate(fd, bytes);
-	if (r)
-		return r;
-	return fcntl(fd, F_ADD_SEALS, SHM_SEALS) ? -errno : 0;
+	return allocate(fd, bytes);
 }
 
-int shm_create(const char *name, uint64_t bytes, int *fdp) {
+int shm_prepare(const char *name, uint64_t bytes, int *fdp) {
 	int fd, r;
 
 	if (!bytes || bytes > (uint64_t)LIMIT_ARRAY_BYTES)
@@ -149,6 +144,27 @@ int shm_create(const char *name, uint64_t bytes, int *fdp) {
 	}
 	*fdp = fd;
 	return 0;
+}
+
+int shm_finish(int fd, uint64_t bytes) {
+	struct stat st;
+
+	if (!bytes || fstat(fd, &st) || (uint64_t)st.st_size < bytes)
+		return -EINVAL;
+	if ((uint64_t)st.st_size > bytes && ftruncate(fd, (off_t)bytes))
+		return -errno;
+	return fcntl(fd, F_ADD_SEALS, SHM_SEALS) ? -errno : 0;
+}
+
+int shm_create(const char *name, uint64_t bytes, int *fdp) {
+	int r = shm_prepare(name, bytes, fdp);
+
+	if (r)
+		return r;
+	r = shm_finish(*fdp, bytes);
+	if (r)
+		close(*fdp);
+	return r;
 }
 
 int shm_check(int fd, uint64_t bytes) {

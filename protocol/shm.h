@@ -15,6 +15,12 @@
 
 /* Creates an arena; 0 and *fdp, or -errno (-ENOSPC, -ENOMEM where memory is short). */
 int shm_create(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
+/*
+ * The same in two steps, since clearing memory is what takes long: of what was prepared becomes an arena of as many bytes or fewer, at once. The
+ * descriptor stays the caller's.
+ */
+int shm_prepare(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
+int shm_finish(int fd, uint64_t bytes) FAULT_MUST_USE;
 /* Checks that fd is a sealed memfd of exactly these bytes: 0, or -EINVAL. */
 int shm_check(int fd, uint64_t bytes) FAULT_MUST_USE;
 /*

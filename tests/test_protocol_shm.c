@@ -86,6 +86,29 @@ START_TEST(sizes_beyond_the_machine_are_refused_at_once) {
 }
 END_TEST
 
+START_TEST(what_was_prepared_becomes_an_arena_of_as_many_bytes_or_fewer) {
+	static const uint64_t sizes[] = { BYTES, BYTES - 4096, (2 << 20) + 4096, 1 << 20 };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		struct stat st;
+		int fd;
+
+		ck_assert_int_eq(shm_prepare("arena", BYTES, &fd), 0);
+		ck_assert_int_eq(shm_check(fd, BYTES), -EINVAL);
+		ck_assert_int_eq(shm_finish(fd, BYTES + 1), -EINVAL);
+		ck_assert_int_eq(shm_finish(fd, 0), -EINVAL);
+		ck_assert_int_eq(shm_finish(fd, sizes[i]), 0);
+		ck_assert_int_eq(shm_check(fd, sizes[i]), 0);
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_int_ge(st.st_blocks * 512, (int64_t)sizes[i]);
+		ck_assert_int_lt(st.st_blocks * 512, (int64_t)sizes[i] + (2 << 20));
+		ck_assert_uint_eq(st.st_mode & 07777, 0600);
+		ck_assert_int_eq(ftruncate(fd, 4096), -1);
+		close(fd);
+	}
+}
+END_TEST
+
 START_TEST(two_maps_see_the_same_bytes) {
 	void *a, *b;
 	int fd;
@@ -241,7 +264,7 @@ END_TEST
 
 RUN_TESTS("protocol_shm", an_arena_is_allocated_in_full_and_private, an_arena_can_neither_shrink_nor_grow,
 	an_arena_larger_than_one_piece_is_whole, sizes_beyond_the_machine_are_refused_at_once,
-	two_maps_see_the_same_bytes, large_arenas_lie_where_large_pages_can_and_have_no_holes,
+	what_was_prepared_becomes_an_arena_of_as_many_bytes_or_fewer, two_maps_see_the_same_bytes, large_arenas_lie_where_large_pages_can_and_have_no_holes,
 	a_descriptor_that_is_no_sealed_arena_is_refused,
 	a_packet_brings_its_bytes_and_its_descriptor,
 	a_packet_too_long_for_the_buffer_is_refused_and_leaks_nothing,

@@ -38,10 +38,11 @@ static int check_size(const struct client *c, uint64_t bytes, struct fault *f) {
 
 static int create(const struct client *c, uint64_t bytes, enum arena_owner owner, int *fdp, struct fault *f) {
 	char name[32];
-	int r;
+	int r = 0;
 
 	snprintf(name, sizeof name, "fusiond-%" PRIu64, c->session);
-	r = shm_create(name, bytes, fdp);
+	if (!cleared_take(&c->supervisor->cleared, bytes, fdp))
+		r = shm_create(name, bytes, fdp);
 	if (!r && owner == ARENA_SHARED)
 		r = shm_share(*fdp);
 	if (r == -ENOMEM || r == -ENOSPC)

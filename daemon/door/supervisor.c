@@ -213,6 +213,8 @@ static int open_all(struct supervisor *s, struct fault *f) {
 	if (!r)
 		r = engines_open(s, f);
 	if (!r)
+		r = cleared_open(&s->cleared, (uint64_t)s->config.door_cleared_bytes);
+	if (!r)
 		store_take(s);
 	return r;
 }
@@ -220,6 +222,7 @@ static int open_all(struct supervisor *s, struct fault *f) {
 static void close_all(struct supervisor *s) {
 	clients_close(s, NULL);
 	engines_free(s);
+	cleared_close(&s->cleared);
 	store_close(s);
 	metrics_close(s);
 	door_close(s);

@@ -1,7 +1,7 @@
 /*
  * The supervisor: the process that owns the door, the shared memory and the engine's process. It
  * contains no OpenCL and no nng, so that a device, a kernel or a flood of the op stream cannot
- * take it down. One thread, one epoll loop; it waits for nobody.
+ * take it down. One thread, beside another one that clears memory (cleared.h), one epoll loop; it waits for nobody.
  *
  * A session lives as long as its connection to the door; the kernel tells of a client's death. It outlives the engine
  * that serves it: its memory is the supervisor's, and the catalogue says what lies there. A client that cannot go on with another engine
@@ -16,6 +16,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
 #include "daemon/door/chore.h"
+#include "daemon/door/cleared.h"
 #include "daemon/door/engines.h"
 #include "daemon/door/gateway.h"
 #include "daemon/door/idle.h"
@@ -41,6 +42,7 @@ struct supervisor {
 	struct notify notify;
 	struct store store;
 	struct chores chores;
+	struct cleared cleared;
 	struct idle idle;
 	struct users users;
 
