@@ -130,6 +130,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.strategy = text_or_null(c->device_strategy),
 		.discrete = c->device_discrete,
 		.near = c->engine_near_us > 0,
+		.bind = c->device_bind,
 		.reach = c->device_reach,
 		.cache_dir = c->cache_dir,
 		.cache_bytes = (uint64_t)c->cache_bytes,

@@ -1216,7 +1216,66 @@ START_TEST(small_launches_run_on_the_calling_thread_to_the_same_bits) {
 }
 END_TEST
 
+/* Those of this process that may use one processor alone, which is added to `processors`. */
+static uint32_t threads_bound(cpu_set_t *processors) {
+	struct threads *t = threads_now();
+	uint32_t count = 0;
+
+	ck_assert_ptr_nonnull(t);
+	CPU_ZERO(processors);
+	for (size_t i = 0; i < t->count; i++) {
+		cpu_set_t of;
+
+		if (sched_getaffinity(t->id[i], sizeof of, &of) || CPU_COUNT(&of) != 1)
+			continue;
+		CPU_OR(processors, processors, &of);
+		count++;
+	}
+	free(t);
+	return count;
+}
+
+START_TEST(each_thread_that_computes_has_a_processor_of_its_own) {
+	struct device_config c = config();
+	cpu_set_t allowed, processors;
+	struct device *d;
+
+	c.bind = true;
+	ck_assert_int_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+	d = open_with(c);
+	if (lacks(d->quirks->flags & QUIRK_THREADS, "has no threads here that compute") ||
+		lacks(d->traits.units > 1 && d->traits.units == (uint32_t)CPU_COUNT(&allowed), "has not as many units as processors")) {
+		device_close(d);
+		return;
+	}
+	ck_assert_uint_eq(threads_bound(&processors), d->traits.units);
+	ck_assert(CPU_EQUAL(&processors, &allowed));
+	device_close(d);
+}
+END_TEST
+
+START_TEST(threads_are_not_bound_where_the_process_may_use_fewer_processors) {
+	struct device_config c = config();
+	cpu_set_t allowed, fewer;
+	struct device *d;
+
+	ck_assert_int_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+	if (lacks(CPU_COUNT(&allowed) > 1, "has one processor"))
+		return;
+	fewer = allowed;
+	for (int i = 0; CPU_EQUAL(&fewer, &allowed); i++)
+		CPU_CLR(i, &fewer);
+	c.bind = true;
+	ck_assert_int_eq(sched_setaffinity(0, sizeof fewer, &fewer), 0);
+	d = open_with(c);
+	ck_assert_uint_eq(d->bound, 0);
+	device_close(d);
+}
+END_TEST
+
 static void add_work(TCase *c) {
+	tcase_add_test(c, each_thread_that_computes_has_a_processor_of_its_own);
+	tcase_add_test(c, threads_are_not_bound_where_the_process_may_use_fewer_processors);
 	tcase_add_test(c, small_launches_run_on_the_calling_thread_to_the_same_bits);
 	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
 	tcase_add_test(c, two_arenas_are_reached_by_one_launch);

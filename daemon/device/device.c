@@ -81,6 +81,19 @@ static int fill_traits(struct device *d, struct fault *f) {
 
 /* ---- opening, in the order in which the parts need each other ---- */
 
+/* The driver's threads that compute are started where it lists its devices. */
+static int choose_device(struct device *d, struct fault *f) {
+	CLEANUP(cleanup_free) struct threads *before = threads_now();
+	int r = probe_choose(&d->config, &d->choice, f);
+
+	if (r)
+		return r;
+	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
+	if (d->config.bind && d->quirks->flags & QUIRK_THREADS)
+		d->bound = threads_bind(before, (uint32_t)info_number(d, CL_DEVICE_MAX_COMPUTE_UNITS));
+	return 0;
+}
+
 static int open_choice(struct device *d, struct fault *f) {
 	int r = cache_open(&d->cache, d->config.cache_dir, d->config.cache_bytes ? d->config.cache_bytes : UINT64_MAX, f);
 
@@ -90,12 +103,11 @@ static int open_choice(struct device *d, struct fault *f) {
 	if (!r && d->config.workers_early && cache_is_empty(&d->cache))
 		workers_early(d, programs_builders(d));
 	if (!r)
-		r = probe_choose(&d->config, &d->choice, f);
+		r = choose_device(d, f);
 	if (!r)
 		r = cache_keep_small(&d->cache);
 	if (r)
 		return r;
-	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
 	if (d->quirks->flags & QUIRK_EXECUTES_CACHE)
 		r = cache_check_executes(&d->cache, f);
 	if (!r && d->quirks->flags & QUIRK_NEEDS_LINKER)
@@ -138,6 +150,8 @@ static void note_findings(struct device *d) {
 	str_printf(&d->notes, "strategy %s, %u lanes, %u compute units\n",
 		t->strategy == STRATEGY_CPU ? "cpu" : "gpu", t->width, t->units);
 	str_printf(&d->notes, "%s\n", d->flat ? "kernels share the host's addresses" : "memory of its own");
+	if (d->bound)
+		str_printf(&d->notes, "%u threads of the driver, each bound to a processor\n", d->bound);
 	if (d->reaches)
 		str_append(&d->notes, "small arrays are read and written where they lie in the host's memory\n");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");

@@ -28,6 +28,7 @@ struct device_config {
 	const char *strategy;        /* NULL: the device's; "cpu" or "gpu" force one (tests) */
 	bool discrete;               /* treat the device as if it had memory of its own (tests) */
 	bool near;                   /* launch small kernels on the thread that asks, where the driver has a device for that */
+	bool bind;                   /* the threads with which the driver computes to a processor each */
 	bool reach;                  /* let kernels reach host memory, where a trial finds that they do */
 	uint64_t cache_bytes;        /* that stay of what the folder holds; 0: all */
 	const char *cache_dir;       /* programs; also the driver's own cache where a quirk says how */

@@ -47,6 +47,7 @@ enum {
 	QUIRK_MATRIX = 1 << 4,                /* compiles the instructions of kernels/matrix.cl where the device has them */
 	QUIRK_COSTLY_BINARY = 1 << 5,         /* compiles anew for who asks for machine code, and keeps what it built itself */
 	QUIRK_REACHES_HOST = 1 << 6,          /* kernels may see pinned host memory at its own addresses: worth a trial */
+	QUIRK_THREADS = 1 << 7,               /* computes with a thread for each processor, which it binds to none */
 };
 
 enum quirk_property {
@@ -74,6 +75,18 @@ const struct quirks *quirks_of(const char *platform, const char *device);
 int quirks_set_variables(const char *folder) FAULT_MUST_USE;
 /* The package to install where there is no driver at all. */
 const char *quirks_package(void);
+
+/* ---- threads.c ---- */
+
+struct threads {
+	size_t count;
+	pid_t id[];                           /* ascending */
+};
+
+/* Those of this process; NULL where the system does not tell. */
+struct threads *threads_now(void);
+/* Binds those that came since `before` (may be NULL) to a processor each, if they are one for each unit. How many. */
+uint32_t threads_bind(const struct threads *before, uint32_t units);
 
 /* ---- probe.c ---- */
 
@@ -555,6 +568,7 @@ struct device {
 	struct cache cache;
 	struct str notes;
 	bool flat, exact, reaches;
+	uint32_t bound;                       /* threads of the driver, to a processor each (threads.c) */
 	struct memory memory;
 	struct queue work;
 	struct near near;
