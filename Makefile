@@ -84,7 +84,9 @@ LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lncurses -ltinfo -lsystemd -
 
 # ---- sources, by folder ----
 
-SRC_PROTOCOL := $(wildcard protocol/*.c)
+# The frames over nng's streams are the engine's and the clients': the supervisor has no nng.
+SRC_SP := protocol/sp.c
+SRC_PROTOCOL := $(filter-out $(SRC_SP),$(wildcard protocol/*.c))
 SRC_BASE := $(wildcard daemon/base/*.c)
 SRC_SUPERVISOR := $(wildcard daemon/door/*.c)
 # The gateway is a client of the door.
@@ -102,9 +104,9 @@ OBJ_BASE := $(call obj,$(SRC_BASE))
 OBJ_SUPERVISOR := $(call obj,$(SRC_SUPERVISOR))
 OBJ_GATEWAY := $(call obj,$(SRC_GATEWAY))
 OBJ_PLACE := $(call obj,client/place.c)
-OBJ_TRANSPORT := $(call obj,client/link.c client/transport.c client/transport_ring.c client/transport_nng.c)
-OBJ_ENGINE := $(call obj,$(SRC_ENGINE)) $(B)/obj/kernels.o
-OBJ_CLIENT := $(call obj,$(SRC_CLIENT))
+OBJ_TRANSPORT := $(call obj,client/link.c client/transport.c client/transport_ring.c client/transport_nng.c $(SRC_SP))
+OBJ_ENGINE := $(call obj,$(SRC_ENGINE) $(SRC_SP)) $(B)/obj/kernels.o
+OBJ_CLIENT := $(call obj,$(SRC_CLIENT) $(SRC_SP))
 OBJ_CTL := $(call obj,$(SRC_CTL))
 OBJ_BENCH := $(call obj,$(SRC_BENCH))
 
@@ -130,7 +132,7 @@ PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
 UNSANITIZED := test_emit_kernels test_service test_door test_remote fusiond-engine-faults
 # ThreadSanitizer has something to say where there are threads.
-THREADED := test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
+THREADED := test_client_nng test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
 	$(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so $(B)/tests/fusiond-engine-faults

@@ -1,186 +1,213 @@
 /*
- * The transport over nng: a req0 socket with one context for each request under way.
+ * The transport to the engine's socket, as nng's req0 speaks (protocol/sp.h): one connection, a number for each request.
  *
- * The send and the receive of a request are posted together, each with its own aio: nng pairs them
- * by itself and no thread is needed in between. nng must never send a request twice, so its
- * resend time is infinite. A send that still waits must not be aborted before its receive (nng
- * 1.5 asserts): only the receives carry callbacks and are stopped, the sends end with the context.
+ * The number says the slot, and which of its requests: an answer that nobody awaits is a fault of the other end.
  *
- * nng starts its threads (two for each processor and a few more) at the first socket of the
- * process; version 1.5 has no way to ask for fewer.
+ * nng starts its threads (two for each processor and a few more) at the first use in the process; version 1.5 has no
+ * way to ask for fewer.
  */
 #include "transport.h"
 
+#include <endian.h>
 #include <errno.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <nng/nng.h>
-#include <nng/protocol/reqrep0/req.h>
 
 #include "protocol/limits.h"
+#include "protocol/sp.h"
 
 enum {
-	/* nng's own defaults dial again after up to a second. */
-	RECONNECT_FIRST_MS = 2,
-	RECONNECT_LONGEST_MS = 20,
+	/* The engine's answer to the greeting. */
+	GREETING_MS = 10000,
+	SLOT_BITS = 4,
+	SLOT_MASK = (1 << SLOT_BITS) - 1,
 };
 
-struct call {
-	struct transport_nng *transport;
-	unsigned slot;
-	nng_ctx context;
-	nng_aio *send, *receive;
-};
+_Static_assert(LIMIT_UNANSWERED <= SLOT_MASK + 1, "a slot has its bits of a request's number");
 
 struct transport_nng {
 	struct transport base;
 	struct transport_events events;
-	nng_socket socket;
-	atomic_bool closing;
+	struct sp *sp;
+	pthread_mutex_t lock;
+	pthread_cond_t told;         /* that it was greeted, or has ended */
+	bool greeted, ended, closing;
+	uint32_t requests;           /* submitted so far */
 	unsigned slots;
-	struct call calls[];
+	uint32_t under_way[];        /* the number of each slot's request; 0: none */
 };
 
-/* nng's errors that mean something else than "the connection broke" to the user. */
-static int errno_of(int nng_error) {
-	switch (nng_error) {
-	case NNG_ENOMEM:
-		return -ENOMEM;
-	case NNG_EMSGSIZE:
-		return -EMSGSIZE;
-	case NNG_ETIMEDOUT:
-		return -ETIMEDOUT;
-	case NNG_ECANCELED:
-	case NNG_ECLOSED:
-		return -ECANCELED;
-	default:
-		return -ECONNRESET;
-	}
+static uint32_t number_get(const uint8_t bytes[static SP_NUMBER_BYTES]) {
+	uint32_t n;
+
+	memcpy(&n, bytes, sizeof n);
+	return be32toh(n);
 }
 
-static void call_received(void *user) {
-	struct call *call = user;
-	struct transport_events *e = &call->transport->events;
-	int failed = nng_aio_result(call->receive);
-	nng_msg *message;
+static void number_put(uint8_t bytes[static SP_NUMBER_BYTES], uint32_t number) {
+	uint32_t n = htobe32(number);
 
-	if (failed) {
-		e->reply(e->user, call->slot, errno_of(failed), NULL, 0);
-		return;
-	}
-	message = nng_aio_get_msg(call->receive);
-	nng_aio_set_msg(call->receive, NULL);
-	/* From here on another thread may use the call again. */
-	e->reply(e->user, call->slot, 0, nng_msg_body(message), nng_msg_len(message));
-	nng_msg_free(message);
+	memcpy(bytes, &n, sizeof n);
+}
+
+static void on_greeted(void *user) {
+	struct transport_nng *t = user;
+
+	pthread_mutex_lock(&t->lock);
+	t->greeted = true;
+	pthread_cond_signal(&t->told);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* From here on another thread may use the slot again. False where no request of this number is under way. */
+static bool answered(struct transport_nng *t, uint32_t number) {
+	unsigned slot = number & SLOT_MASK;
+	bool known;
+
+	pthread_mutex_lock(&t->lock);
+	known = number && slot < t->slots && t->under_way[slot] == number;
+	if (known)
+		t->under_way[slot] = 0;
+	pthread_mutex_unlock(&t->lock);
+	return known;
+}
+
+static void on_message(void *user, struct sp_message *m) {
+	struct transport_nng *t = user;
+	uint32_t number = m->size >= SP_NUMBER_BYTES ? number_get(m->bytes) : 0;
+
+	if (answered(t, number))
+		t->events.reply(t->events.user, number & SLOT_MASK, 0, m->bytes + SP_NUMBER_BYTES, m->size - SP_NUMBER_BYTES);
+	else
+		sp_close(t->sp);
+	free(m);
+}
+
+/* What was asked is answered by its failure. */
+static void on_ended(void *user) {
+	struct transport_nng *t = user;
+	bool closing;
+
+	pthread_mutex_lock(&t->lock);
+	closing = t->closing || !t->greeted;
+	t->ended = true;
+	pthread_cond_signal(&t->told);
+	pthread_mutex_unlock(&t->lock);
+	for (unsigned i = 0; i < t->slots; i++)
+		if (answered(t, t->under_way[i]))
+			t->events.reply(t->events.user, i, closing ? -ECANCELED : -ECONNRESET, NULL, 0);
+	if (!closing)
+		t->events.broken(t->events.user);
+	pthread_mutex_lock(&t->lock);
+	t->sp = sp_free(t->sp);
+	pthread_cond_signal(&t->told);
+	pthread_mutex_unlock(&t->lock);
 }
 
 static int submit(struct transport *base, unsigned slot, const void *bytes, size_t size) {
 	struct transport_nng *t = (struct transport_nng *)base;
-	struct call *call = &t->calls[slot];
-	nng_msg *message;
+	struct sp_message *m;
+	int r = 0;
 
-	if (nng_msg_alloc(&message, 0))
+	if (size > LIMIT_FRAME_BYTES - SP_NUMBER_BYTES)
+		return -EMSGSIZE;
+	m = sp_message_new(SP_NUMBER_BYTES + size);
+	if (!m)
 		return -ENOMEM;
-	if (nng_msg_append(message, bytes, size)) {
-		nng_msg_free(message);
-		return -ENOMEM;
+	memcpy(m->bytes + SP_NUMBER_BYTES, bytes, size);
+	pthread_mutex_lock(&t->lock);
+	if (t->ended) {
+		free(m);
+		r = -ECONNRESET;
+	} else {
+		t->under_way[slot] = UINT32_C(1) << 31 | (++t->requests << SLOT_BITS & INT32_MAX) | slot;
+		number_put(m->bytes, t->under_way[slot]);
+		sp_send(t->sp, m);
 	}
-	nng_aio_wait(call->send); /* of the last request; it was answered, so this is over at once */
-	nng_aio_set_msg(call->send, message);
-	nng_ctx_send(call->context, call->send);
-	nng_ctx_recv(call->context, call->receive);
-	return 0;
-}
-
-static void call_close(struct call *call) {
-	if (call->receive)
-		nng_aio_stop(call->receive);
-	if (nng_ctx_id(call->context) > 0)
-		nng_ctx_close(call->context);
-	if (call->send) {
-		nng_aio_wait(call->send);
-		/* A message that was never sent came back. */
-		if (nng_aio_result(call->send) && nng_aio_get_msg(call->send))
-			nng_msg_free(nng_aio_get_msg(call->send));
-		nng_aio_free(call->send);
-	}
-	if (call->receive)
-		nng_aio_free(call->receive);
+	pthread_mutex_unlock(&t->lock);
+	return r;
 }
 
 static void transport_free(struct transport *base) {
 	struct transport_nng *t = (struct transport_nng *)base;
 
-	atomic_store(&t->closing, true);
-	for (unsigned i = 0; i < t->slots; i++)
-		call_close(&t->calls[i]);
-	nng_close(t->socket);
+	pthread_mutex_lock(&t->lock);
+	t->closing = true;
+	if (t->sp)
+		sp_close(t->sp);
+	while (t->sp)
+		pthread_cond_wait(&t->told, &t->lock);
+	pthread_mutex_unlock(&t->lock);
+	pthread_cond_destroy(&t->told);
+	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
-static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *user) {
-	struct transport_nng *t = user;
-
-	(void)pipe;
-	(void)event;
-	if (!atomic_load(&t->closing))
-		t->events.broken(t->events.user);
-}
-
-static int set_options(struct transport_nng *t) {
-	int r = nng_socket_set_ms(t->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
+/* 0, or nng's error. */
+static int connect_to(const char *url, nng_stream **streamp) {
+	nng_stream_dialer *dialer = NULL;
+	nng_aio *aio = NULL;
+	int r = nng_stream_dialer_alloc(&dialer, url);
 
 	if (!r)
-		r = nng_socket_set_ms(t->socket, NNG_OPT_RECONNMINT, RECONNECT_FIRST_MS);
+		r = nng_aio_alloc(&aio, NULL, NULL);
+	if (!r) {
+		nng_stream_dialer_dial(dialer, aio);
+		nng_aio_wait(aio);
+		r = nng_aio_result(aio);
+	}
 	if (!r)
-		r = nng_socket_set_ms(t->socket, NNG_OPT_RECONNMAXT, RECONNECT_LONGEST_MS);
-	if (!r)
-		r = nng_socket_set_size(t->socket, NNG_OPT_RECVMAXSZ, LIMIT_FRAME_BYTES);
-	if (!r)
-		r = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, pipe_removed, t);
+		*streamp = nng_aio_get_output(aio, 0);
+	nng_aio_free(aio);
+	if (dialer)
+		nng_stream_dialer_free(dialer);
 	return r;
 }
 
-static int call_open(struct transport_nng *t, unsigned slot) {
-	struct call *call = &t->calls[slot];
-	int r = nng_ctx_open(&call->context, t->socket);
+/* False where the engine has no room for another connection, or is none. */
+static bool meet(struct transport_nng *t) {
+	bool greeted;
 
-	call->transport = t;
-	call->slot = slot;
-	if (!r)
-		r = nng_aio_alloc(&call->send, NULL, NULL);
-	if (!r)
-		r = nng_aio_alloc(&call->receive, call_received, call);
-	return r;
+	pthread_mutex_lock(&t->lock);
+	while (!t->greeted && !t->ended)
+		pthread_cond_wait(&t->told, &t->lock);
+	greeted = t->greeted;
+	pthread_mutex_unlock(&t->lock);
+	return greeted;
 }
 
 int transport_dial(const char *url, unsigned slots, const struct transport_events *events,
 	struct transport **transportp, struct fault *f) {
-	struct transport_nng *t = calloc(1, sizeof *t + slots * sizeof *t->calls);
+	struct transport_nng *t = calloc(1, sizeof *t + slots * sizeof *t->under_way);
+	struct sp_options options = { .own = SP_REQ0, .peer = SP_REP0, .limit = LIMIT_FRAME_BYTES, .greeting_ms = GREETING_MS,
+		.send_ms = NNG_DURATION_INFINITE, .greeted = on_greeted, .message = on_message, .ended = on_ended, .user = t };
+	nng_stream *stream;
 	int r;
 
 	if (!t)
 		return -ENOMEM;
+	r = connect_to(url, &stream);
+	if (r) {
+		free(t);
+		return fault_set(f, FAULT_CONNECT, "fusiond's engine does not answer at %s: %s", url, nng_strerror(r));
+	}
 	t->base = (struct transport){ .submit = submit, .free = transport_free };
 	t->events = *events;
 	t->slots = slots;
-	r = nng_req0_open(&t->socket);
-	if (r) {
+	t->sp = sp_new(stream, &options);
+	if (!t->sp) {
 		free(t);
-		return fault_set(f, FAULT_CONNECT, "nng does not start: %s", nng_strerror(r));
+		return -ENOMEM;
 	}
-	r = set_options(t);
-	for (unsigned i = 0; !r && i < slots; i++)
-		r = call_open(t, i);
-	if (!r)
-		r = nng_dial(t->socket, url, NULL, 0);
-	if (r) {
-		fault_set(
-			f, FAULT_CONNECT, "fusiond's engine does not answer at %s: %s", url, nng_strerror(r));
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->told, NULL);
+	sp_start(t->sp);
+	if (!meet(t)) {
 		transport_free(&t->base);
-		return FAULT_CONNECT;
+		return fault_set(f, FAULT_CONNECT, "fusiond's engine took no connection at %s", url);
 	}
 	*transportp = &t->base;
 	return 0;

@@ -56,7 +56,7 @@ may daemon/serve protocol daemon/base daemon/graph daemon/plan daemon/emit daemo
 may daemon/door protocol daemon/base
 may daemon/gateway protocol daemon/base client/link.h client/transport.h
 only 'CL/' daemon/device client/fusionctl/doctor_driver
-only 'nng/' daemon/serve/transport_nng client/transport_nng
+only 'nng/' protocol/sp daemon/serve/transport_nng client/transport_nng
 only 'systemd/' daemon/door daemon/base/log
 only 'mbedtls/' client/link
 

@@ -55,8 +55,8 @@ static inline struct transport *transport_close(struct transport *t) {
 }
 
 /*
- * nng's rep0 on an ipc url. mode: permissions of the socket; connections: the most at a time. A
- * connection with more than LIMIT_UNANSWERED unanswered requests, or that takes no answer for a
+ * What nng's req0 sockets talk to, on an ipc url. mode: permissions of the socket; connections: the most at a time. A
+ * connection with more than LIMIT_UNANSWERED unanswered requests, or that takes nothing of an answer for a
  * second, is closed.
  */
 int transport_nng_new(const char *url, unsigned mode, uint32_t connections, struct transport **transportp)

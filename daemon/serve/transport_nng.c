@@ -1,63 +1,62 @@
 /*
- * The op stream over nng's rep0.
+ * The op stream at a local socket, where clients speak as nng's req0 sockets do (protocol/sp.h).
  *
- * A context carries one request from its arrival to its answer. One or two are always receiving;
- * when the last one gets a request another is taken from those at rest, or opened. Contexts
- * reorder requests now and then, which the numbers of requests put right.
- *
- * nng's threads run the callbacks below; the lock covers the lists and the counts of connections.
- * nng is never called with the lock held where it could call back.
+ * nng's threads run the callbacks below, those of one connection one at a time. The lock covers the lists, the counts and
+ * `closing`; nothing is called back with it held. A connection stays until its end was told and its last request answered.
  */
 #include "transport.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <nng/nng.h>
-#include <nng/protocol/reqrep0/rep.h>
 #include <nng/transport/ipc/ipc.h>
-#include <uthash.h>
+#include <utlist.h>
 
 #include "protocol/limits.h"
+#include "protocol/sp.h"
 
 enum {
-	/* Contexts that go on receiving after an answer; more are put to rest. */
-	NNG_RECEIVING = 2,
-	/* An answer that its client does not take for this long costs it the connection. */
+	/* A connection that takes nothing of an answer for this long is closed. */
 	NNG_SEND_MS = 1000,
+	/* One that does not say for this long what it speaks, too: as long as nng gives it. */
+	NNG_GREETING_MS = 10000,
+	/* Before connections are accepted again where memory or descriptors are short. */
+	NNG_NAP_MS = 50,
+	/* Numbers of a request: its own, and one for each of as many proxies as nng lets it pass. */
+	NNG_NUMBERS = 8,
 };
 
-struct nng_work;
-
 struct nng_connection {
-	uint32_t id;                 /* nng's pipe */
-	uint32_t unanswered;
-	UT_hash_handle hh;
+	struct nng_transport *transport;
+	struct sp *sp;
+	unsigned users;              /* until its end was told, and each request */
+	unsigned unanswered;
+	struct nng_connection *prev, *next;
+};
+
+struct nng_request {
+	struct transport_request request;
+	struct nng_connection *connection;
+	struct sp_message *message;
+	size_t numbers;              /* bytes before the frame */
+	struct nng_request *prev, *next;
 };
 
 struct nng_transport {
 	struct transport base;
-	nng_socket socket;
-	nng_listener listener;
+	nng_stream_listener *listener;
+	nng_aio *accept, *nap;
 	pthread_mutex_t lock;
-	struct nng_work *works;      /* all, by `sibling` */
-	struct nng_work *rest;       /* neither receiving nor at work, by `next` */
+	pthread_cond_t ended;        /* a connection, or the use of it */
 	struct nng_connection *connections;
-	uint32_t limit;
-	unsigned receiving;
+	struct nng_request *requests;
+	uint32_t living, limit;      /* connections whose end was not told yet */
 	bool closing;
-};
-
-struct nng_work {
-	struct transport_request request;
-	struct nng_transport *transport;
-	struct nng_work *sibling, *next;
-	nng_ctx context;
-	nng_aio *receive, *send;
-	nng_msg *message;
-	nng_pipe pipe;
 };
 
 static int error_of(int nng) {
@@ -67,284 +66,238 @@ static int error_of(int nng) {
 				       : -EIO;
 }
 
-/* ---- contexts ---- */
+/* ---- connections ---- */
 
-static void on_received(void *user);
-static void on_sent(void *user);
+/* Unlocks. */
+static void connection_leave(struct nng_connection *c) {
+	struct nng_transport *t = c->transport;
+	bool last = --c->users == 0;
 
-static int work_open(struct nng_transport *t, struct nng_work **workp) {
-	struct nng_work *w = calloc(1, sizeof *w);
-	int r;
-
-	if (!w)
-		return -ENOMEM;
-	w->transport = t;
-	r = nng_aio_alloc(&w->receive, on_received, w);
-	if (!r)
-		r = nng_aio_alloc(&w->send, on_sent, w);
-	if (!r)
-		r = nng_ctx_open(&w->context, t->socket);
-	if (r) {
-		if (w->receive)
-			nng_aio_free(w->receive);
-		if (w->send)
-			nng_aio_free(w->send);
-		free(w);
-		return error_of(r);
+	if (last) {
+		DL_DELETE(t->connections, c);
+		sp_free(c->sp);
+		free(c);
 	}
-	nng_aio_set_timeout(w->send, NNG_SEND_MS);
-	*workp = w;
+	pthread_cond_signal(&t->ended);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void on_ended(void *user) {
+	struct nng_connection *c = user;
+
+	pthread_mutex_lock(&c->transport->lock);
+	c->transport->living--;
+	connection_leave(c);
+}
+
+/* Bytes of the numbers before a request's frame; 0 where the message has no end of them. */
+static size_t numbers_of(const struct sp_message *m) {
+	for (size_t n = 0; n < (size_t)NNG_NUMBERS * SP_NUMBER_BYTES && n + SP_NUMBER_BYTES <= m->size; n += SP_NUMBER_BYTES)
+		if (m->bytes[n] & 0x80)
+			return n + SP_NUMBER_BYTES;
 	return 0;
 }
 
-/* One at rest, or a new one; NULL where memory is short or the transport closes. */
-static struct nng_work *work_take(struct nng_transport *t) {
-	struct nng_work *w;
-
-	pthread_mutex_lock(&t->lock);
-	w = t->rest;
-	if (w)
-		t->rest = w->next;
-	pthread_mutex_unlock(&t->lock);
-	if (w)
-		return w;
-	if (work_open(t, &w))
-		return NULL;
-	pthread_mutex_lock(&t->lock);
-	w->sibling = t->works;
-	t->works = w;
-	pthread_mutex_unlock(&t->lock);
-	return w;
-}
-
-static void work_rest(struct nng_work *w) {
-	struct nng_transport *t = w->transport;
-
-	w->next = t->rest;
-	t->rest = w;
-}
-
-/* Receives again, or rests where enough others receive. */
-static void work_again(struct nng_work *w) {
-	struct nng_transport *t = w->transport;
-	bool receive;
-
-	pthread_mutex_lock(&t->lock);
-	receive = !t->closing && t->receiving < NNG_RECEIVING;
-	if (receive)
-		t->receiving++;
-	else
-		work_rest(w);
-	pthread_mutex_unlock(&t->lock);
-	if (receive)
-		nng_ctx_recv(w->context, w->receive);
-}
-
-/* Keeps at least one context receiving. */
-static void receive_more(struct nng_transport *t) {
-	struct nng_work *w;
-	bool needed;
-
-	pthread_mutex_lock(&t->lock);
-	needed = !t->closing && t->receiving == 0;
-	pthread_mutex_unlock(&t->lock);
-	w = needed ? work_take(t) : NULL;
-	if (w)
-		work_again(w);
-}
-
-/* ---- connections ---- */
-
-static struct nng_connection *connection_find(struct nng_transport *t, nng_pipe pipe) {
-	uint32_t id = (uint32_t)nng_pipe_id(pipe);
-	struct nng_connection *c;
-
-	HASH_FIND(hh, t->connections, &id, sizeof id, c);
-	return c;
-}
-
-/* False where the connection is refused. */
-static bool connection_add(struct nng_transport *t, nng_pipe pipe) {
-	struct nng_connection *c = calloc(1, sizeof *c);
+/*
+ * False where its connection has too many: requests without an answer, and answers that wait for one it does not take. The answer that
+ * is on its way does not count: its request is answered as soon as the client has it, before that is known here.
+ */
+static bool request_add(struct nng_request *r) {
+	struct nng_connection *c = r->connection;
+	struct nng_transport *t = c->transport;
+	unsigned waiting = sp_waiting(c->sp);
 	bool room;
 
-	if (!c)
-		return false;
-	c->id = (uint32_t)nng_pipe_id(pipe);
 	pthread_mutex_lock(&t->lock);
-	room = HASH_COUNT(t->connections) < t->limit;
-	if (room)
-		HASH_ADD(hh, t->connections, id, sizeof c->id, c);
+	room = c->unanswered + waiting < LIMIT_UNANSWERED;
+	if (room) {
+		DL_APPEND(t->requests, r);
+		c->unanswered++;
+		c->users++;
+	}
 	pthread_mutex_unlock(&t->lock);
-	if (!room)
-		free(c);
 	return room;
 }
 
-static void connection_remove(struct nng_transport *t, nng_pipe pipe) {
-	struct nng_connection *c;
+/* A request that makes no sense to the transport costs its sender the connection. */
+static void on_message(void *user, struct sp_message *m) {
+	struct nng_connection *c = user;
+	struct nng_transport *t = c->transport;
+	struct nng_request *r = calloc(1, sizeof *r);
+	size_t numbers = numbers_of(m);
 
-	pthread_mutex_lock(&t->lock);
-	c = connection_find(t, pipe);
-	if (c)
-		HASH_DELETE(hh, t->connections, c);
-	pthread_mutex_unlock(&t->lock);
-	free(c);
+	if (r)
+		*r = (struct nng_request){ .connection = c, .message = m, .numbers = numbers,
+			.request = { .transport = &t->base, .bytes = m->bytes + numbers, .size = m->size - numbers } };
+	if (!r || !numbers || !request_add(r)) {
+		sp_close(c->sp);
+		free(m);
+		free(r);
+		return;
+	}
+	t->base.receive(t->base.user, &r->request);
 }
 
-static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *user) {
+/* NULL where there is no room for it; the stream is gone then. */
+static struct nng_connection *connection_new(struct nng_transport *t, nng_stream *stream) {
+	struct nng_connection *c = calloc(1, sizeof *c);
+	const struct sp_options options = { .own = SP_REP0, .peer = SP_REQ0, .limit = LIMIT_FRAME_BYTES,
+		.greeting_ms = NNG_GREETING_MS, .send_ms = NNG_SEND_MS, .message = on_message, .ended = on_ended, .user = c };
+
+	if (!c) {
+		nng_stream_free(stream);
+		return NULL;
+	}
+	c->transport = t;
+	c->users = 1;
+	c->sp = sp_new(stream, &options);
+	if (!c->sp) {
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static void connection_add(struct nng_transport *t, nng_stream *stream) {
+	struct nng_connection *c = connection_new(t, stream);
+	bool room;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&t->lock);
+	room = !t->closing && t->living < t->limit;
+	if (room) {
+		DL_APPEND(t->connections, c);
+		t->living++;
+		sp_start(c->sp);
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (!room) {
+		sp_free(c->sp);
+		free(c);
+	}
+}
+
+/* ---- accepting ---- */
+
+/* Nothing is begun once the listener may be closed. */
+static void accept_more(struct nng_transport *t, bool at_once) {
+	pthread_mutex_lock(&t->lock);
+	if (!t->closing && at_once)
+		nng_stream_listener_accept(t->listener, t->accept);
+	else if (!t->closing)
+		nng_sleep_aio(NNG_NAP_MS, t->nap);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void on_accepted(void *user) {
 	struct nng_transport *t = user;
+	int failed = nng_aio_result(t->accept);
 
-	if (event == NNG_PIPE_EV_REM_POST)
-		connection_remove(t, pipe);
-	else if (!connection_add(t, pipe))
-		nng_pipe_close(pipe);
+	if (!failed)
+		connection_add(t, nng_aio_get_output(t->accept, 0));
+	accept_more(t, !failed);
 }
 
-/* Counts a request; false where its connection has too many. */
-static bool count_request(struct nng_transport *t, nng_pipe pipe) {
-	struct nng_connection *c;
-	bool fine;
-
-	pthread_mutex_lock(&t->lock);
-	t->receiving--;
-	c = connection_find(t, pipe);
-	fine = c && ++c->unanswered <= LIMIT_UNANSWERED;
-	pthread_mutex_unlock(&t->lock);
-	return fine;
-}
-
-static void count_answer(struct nng_transport *t, nng_pipe pipe) {
-	struct nng_connection *c;
-
-	pthread_mutex_lock(&t->lock);
-	c = connection_find(t, pipe);
-	if (c && c->unanswered)
-		c->unanswered--;
-	pthread_mutex_unlock(&t->lock);
-}
-
-/* ---- callbacks of nng ---- */
-
-static void work_stop(struct nng_work *w) {
-	pthread_mutex_lock(&w->transport->lock);
-	w->transport->receiving--;
-	work_rest(w);
-	pthread_mutex_unlock(&w->transport->lock);
-}
-
-static void on_received(void *user) {
-	struct nng_work *w = user;
-	struct nng_transport *t = w->transport;
-
-	if (nng_aio_result(w->receive)) {        /* the socket closes */
-		work_stop(w);
-		return;
-	}
-	w->message = nng_aio_get_msg(w->receive);
-	w->pipe = nng_msg_get_pipe(w->message);
-	if (!count_request(t, w->pipe)) {
-		nng_pipe_close(w->pipe);
-		nng_msg_free(w->message);
-		w->message = NULL;
-		work_again(w);
-		return;
-	}
-	receive_more(t);
-	w->request = (struct transport_request){ .transport = &t->base, .bytes = nng_msg_body(w->message),
-		.size = nng_msg_len(w->message) };
-	t->base.receive(t->base.user, &w->request);
-}
-
-static void on_sent(void *user) {
-	struct nng_work *w = user;
-
-	if (nng_aio_result(w->send)) {
-		nng_msg_free(nng_aio_get_msg(w->send));
-		nng_pipe_close(w->pipe);
-	}
-	work_again(w);
+static void on_nap(void *user) {
+	accept_more(user, true);
 }
 
 /* ---- the transport ---- */
 
-/* The request's message becomes the answer. Counted first: the next request may come before on_sent(). */
-static void nng_reply(struct transport *base, struct transport_request *r, const void *bytes, size_t size) {
-	struct nng_work *w = (struct nng_work *)r;
-	struct nng_transport *t = (struct nng_transport *)base;
-	nng_msg *m = w->message;
+static struct sp_message *answer_new(const struct nng_request *r, const void *bytes, size_t size) {
+	struct sp_message *m = sp_message_new(r->numbers + size);
 
-	w->message = NULL;
-	count_answer(t, w->pipe);
-	nng_msg_clear(m);
-	if (nng_msg_append(m, bytes, size)) {
-		nng_msg_free(m);
-		nng_pipe_close(w->pipe);
-		work_again(w);
-		return;
+	if (m) {
+		memcpy(m->bytes, r->message->bytes, r->numbers);
+		if (size)
+			memcpy(m->bytes + r->numbers, bytes, size);
 	}
-	nng_aio_set_msg(w->send, m);
-	nng_ctx_send(w->context, w->send);
+	return m;
+}
+
+/* Unlocks. */
+static void request_free(struct nng_request *r) {
+	struct nng_connection *c = r->connection;
+
+	DL_DELETE(c->transport->requests, r);
+	c->unanswered--;
+	free(r->message);
+	free(r);
+	connection_leave(c);
+}
+
+/* Counted as answered before it is sent: the next request may come before that is known here. */
+static void nng_reply(struct transport *base, struct transport_request *request, const void *bytes, size_t size) {
+	struct nng_transport *t = (struct nng_transport *)base;
+	struct nng_request *r = (struct nng_request *)request;
+	struct sp_message *m = answer_new(r, bytes, size);
+
+	pthread_mutex_lock(&t->lock);
+	if (m)
+		sp_send(r->connection->sp, m);
+	else
+		sp_close(r->connection->sp);
+	request_free(r);
 }
 
 static int nng_start(struct transport *base) {
 	struct nng_transport *t = (struct nng_transport *)base;
-	struct nng_work *w = work_take(t);
-	int r;
+	int r = nng_stream_listener_listen(t->listener);
 
-	if (!w)
-		return -ENOMEM;
-	work_again(w);
-	r = nng_listener_start(t->listener, 0);
-	return r ? error_of(r) : 0;
+	if (r)
+		return error_of(r);
+	accept_more(t, true);
+	return 0;
 }
 
-static void work_free(struct nng_work *w) {
-	nng_aio_stop(w->receive);
-	nng_aio_stop(w->send);
-	nng_aio_free(w->receive);
-	nng_aio_free(w->send);
-	if (w->message)
-		nng_msg_free(w->message);
-	free(w);
+/* All connections end; then nothing is received any more, and what was not answered goes. */
+static void connections_close(struct nng_transport *t) {
+	struct nng_connection *c;
+
+	pthread_mutex_lock(&t->lock);
+	DL_FOREACH(t->connections, c)
+		sp_close(c->sp);
+	while (t->living)
+		pthread_cond_wait(&t->ended, &t->lock);
+	while (t->requests) {
+		request_free(t->requests);
+		pthread_mutex_lock(&t->lock);
+	}
+	pthread_mutex_unlock(&t->lock);
 }
 
-/* Closing the socket ends every operation; its callbacks have run when nng_aio_stop() returns. */
 static void nng_shut(struct transport *base) {
 	struct nng_transport *t = (struct nng_transport *)base;
-	struct nng_connection *c, *next;
 
 	pthread_mutex_lock(&t->lock);
 	t->closing = true;
 	pthread_mutex_unlock(&t->lock);
-	nng_close(t->socket);
-	while (t->works) {
-		struct nng_work *w = t->works;
-
-		t->works = w->sibling;
-		work_free(w);
-	}
-	c = t->connections;
-	HASH_CLEAR(hh, t->connections);
-	for (; c; c = next) {
-		next = c->hh.next;
-		free(c);
-	}
+	if (t->listener)
+		nng_stream_listener_close(t->listener);
+	if (t->accept)
+		nng_aio_stop(t->accept);
+	if (t->nap)
+		nng_aio_stop(t->nap);
+	connections_close(t);
+	nng_aio_free(t->accept);
+	nng_aio_free(t->nap);
+	if (t->listener)
+		nng_stream_listener_free(t->listener);
+	pthread_cond_destroy(&t->ended);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
-static int listen_on(struct nng_transport *t, const char *url, unsigned mode) {
-	int r = nng_pipe_notify(t->socket, NNG_PIPE_EV_ADD_PRE, on_pipe, t);
+static int open_listener(struct nng_transport *t, const char *url, unsigned mode) {
+	int r = nng_aio_alloc(&t->accept, on_accepted, t);
 
 	if (!r)
-		r = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
+		r = nng_aio_alloc(&t->nap, on_nap, t);
 	if (!r)
-		r = nng_socket_set_size(t->socket, NNG_OPT_RECVMAXSZ, LIMIT_FRAME_BYTES);
+		r = nng_stream_listener_alloc(&t->listener, url);
 	if (!r)
-		r = nng_listener_create(&t->listener, t->socket, url);
-	if (!r)
-		r = nng_listener_set_int(t->listener, NNG_OPT_IPC_PERMISSIONS, (int)mode);
+		r = nng_stream_listener_set_int(t->listener, NNG_OPT_IPC_PERMISSIONS, (int)mode);
 	return r;
 }
 
@@ -358,13 +311,8 @@ int transport_nng_new(const char *url, unsigned mode, uint32_t connections, stru
 	t->base.functions = &functions;
 	t->limit = connections;
 	pthread_mutex_init(&t->lock, NULL);
-	r = nng_rep0_open(&t->socket);
-	if (r) {
-		pthread_mutex_destroy(&t->lock);
-		free(t);
-		return error_of(r);
-	}
-	r = listen_on(t, url, mode);
+	pthread_cond_init(&t->ended, NULL);
+	r = open_listener(t, url, mode);
 	if (r) {
 		nng_shut(&t->base);
 		return error_of(r);
