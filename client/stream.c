@@ -599,12 +599,29 @@ static int push(struct fusion_context *c, struct fault *f) {
 	return refuse_lost(c, f);
 }
 
-/* This thread reads for all who wait; when it has an answer for somebody, another takes its place. */
-static int read_answers(struct fusion_context *c, const struct timespec *deadline) {
+/* The slot of the request whose answer a condition tells of; any where it tells of more. */
+static uint32_t slots_of(const struct stream *s, const pthread_cond_t *condition) {
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		if (condition == &s->request[i].answered)
+			return UINT32_C(1) << i;
+	return TRANSPORT_ANY_SLOT;
+}
+
+static void await(const struct stream *s, uint32_t slots) {
+	if (s->transport && s->transport->await)
+		s->transport->await(s->transport, slots);
+}
+
+/*
+ * This thread reads for all who wait; when it has an answer for somebody, another takes its place. Where nobody else waits, the answer to
+ * its own request is the one that it wakes for: that a batch was taken, and the like, it reads then.
+ */
+static int read_answers(struct fusion_context *c, const pthread_cond_t *condition, const struct timespec *deadline) {
 	struct stream *s = &c->stream;
 	struct transport *t = s->transport;
 	int r;
 
+	await(s, s->sleepers ? TRANSPORT_ANY_SLOT : slots_of(s, condition));
 	s->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	r = t->wait(t, deadline);
@@ -619,6 +636,7 @@ static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const 
 	int r = 0;
 
 	c->stream.sleepers++;
+	await(&c->stream, TRANSPORT_ANY_SLOT);
 	if (deadline)
 		r = pthread_cond_timedwait(condition, &c->lock, deadline);
 	else
@@ -664,7 +682,7 @@ static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, con
 
 	if (asks)
 		end = &question;
-	r = others ? sleep_for(c, condition, end) : read_answers(c, end);
+	r = others ? sleep_for(c, condition, end) : read_answers(c, condition, end);
 	if (r == ETIMEDOUT && asks)
 		return ask_to_stop(c, function, f);
 	if (r == ETIMEDOUT)

@@ -19,6 +19,8 @@
 
 #include "protocol/fault.h"
 
+#define TRANSPORT_ANY_SLOT (~0U)
+
 struct transport_events {
 	void (*reply)(void *user, unsigned slot, int result, const void *bytes, size_t size);
 	void (*broken)(void *user);
@@ -53,6 +55,12 @@ struct transport {
 	 * that submit() is called under.
 	 */
 	void (*leave)(struct transport *t);
+
+	/*
+	 * Answers of these slots (bits) alone need wake who calls wait() next; others are read with them. TRANSPORT_ANY_SLOT, as at
+	 * first: from any thread, also for who is inside wait(). NULL: all wake.
+	 */
+	void (*await)(struct transport *t, uint32_t slots);
 
 	/* What follows is NULL where memory is shared. */
 

@@ -37,6 +37,7 @@ struct transport_ring {
 	int bell, door;
 	struct ring requests, replies;
 	struct ring_frame incoming;
+	atomic_uint awaited;                 /* slots for whose answers who sleeps is woken */
 	bool unheard;                        /* the engine slept when a request was shown */
 	pthread_mutex_t resting;             /* the watcher rests while nothing is to be answered */
 	pthread_cond_t rouse;
@@ -104,7 +105,7 @@ static int ring_bell(struct transport_ring *t) {
 }
 
 static void show(struct transport_ring *t) {
-	if (ring_publish(&t->requests))
+	if (ring_publish(&t->requests, RING_ANY_SLOT))
 		t->unheard = true;
 }
 
@@ -209,11 +210,12 @@ static int take_answers(struct transport_ring *t) {
 	}
 }
 
-/* Sleeps until something has come, or for a while. */
+/* Sleeps until something that is awaited has come, or for a while. Who awaits more may have said so just now. */
 static void sleep_once(struct transport_ring *t, uint64_t us) {
+	uint32_t awaited = atomic_load(&t->awaited);
 	struct ring *r = &t->replies;
 
-	if (!ring_reader_sleeps(r) && !transport_over(&t->reader) && !ring_ended(t->memory))
+	if (!ring_reader_sleeps(r, awaited) && atomic_load(&t->awaited) == awaited && !transport_over(&t->reader) && !ring_ended(t->memory))
 		ring_wait(&r->shared->written, r->position, us < LOOK_US ? us : LOOK_US);
 	ring_reader_awake(r);
 }
@@ -244,6 +246,17 @@ static int read_until(struct transport_reader *r, uint64_t deadline_us, bool wat
 			return transport_break_off(r);
 	}
 	return -ECANCELED;
+}
+
+/* Who names slots is about to sleep; who names all may be another thread, whose answer may have come unheard. */
+static void await(struct transport *base, uint32_t slots) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	uint32_t before = atomic_exchange(&t->awaited, slots);
+
+	if (slots != TRANSPORT_ANY_SLOT || before == slots)
+		return;
+	ring_reader_heeds_all(&t->replies);
+	ring_wake(&t->replies.shared->written);
 }
 
 /* The watcher, too, where it rests. */
@@ -287,9 +300,11 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	}
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
-	t->reader = (struct transport_reader){ .base = { .submit = submit, .free = transport_free, .stale = stale, .push = push, .leave = leave },
+	t->reader = (struct transport_reader){ .base = { .submit = submit, .free = transport_free, .stale = stale, .push = push, .leave = leave,
+		.await = await },
 		.read = read_until, .wake = wake };
 	transport_reader_init(&t->reader, slots, timeout_ms, events);
+	atomic_init(&t->awaited, RING_ANY_SLOT);
 	t->bell = ends->bell;
 	t->door = ends->door;
 	t->requests = ring_requests(t->memory);

@@ -54,10 +54,10 @@ void ring_put(struct ring *r, const void *bytes, uint32_t size) {
 	r->position += size;
 }
 
-bool ring_publish(struct ring *r) {
+bool ring_publish(struct ring *r, uint32_t slots) {
 	r->shown = r->position;
 	atomic_store(&r->shared->written, r->position);
-	return atomic_load(&r->shared->reader_sleeps) && atomic_exchange(&r->shared->reader_sleeps, 0);
+	return atomic_load(&r->shared->reader_sleeps) & slots && atomic_exchange(&r->shared->reader_sleeps, 0);
 }
 
 bool ring_writer_sleeps(struct ring *r, uint32_t room) {
@@ -100,8 +100,12 @@ bool ring_consume(struct ring *r) {
 	return atomic_load(&r->shared->writer_sleeps) && atomic_exchange(&r->shared->writer_sleeps, 0);
 }
 
-bool ring_reader_sleeps(struct ring *r) {
-	atomic_store(&r->shared->reader_sleeps, 1);
+void ring_reader_heeds_all(struct ring *r) {
+	atomic_fetch_or(&r->shared->reader_sleeps, RING_ANY_SLOT);
+}
+
+bool ring_reader_sleeps(struct ring *r, uint32_t slots) {
+	atomic_store(&r->shared->reader_sleeps, slots);
 	return atomic_load(&r->shared->written) != r->position;
 }
 

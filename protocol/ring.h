@@ -39,13 +39,16 @@ struct ring_shared {
 	_Alignas(RING_LINE) _Atomic uint32_t written;    /* by the writer */
 	atomic_uint writer_sleeps;                       /* set by the writer, cleared by the reader */
 	_Alignas(RING_LINE) _Atomic uint32_t read;       /* by the reader */
-	atomic_uint reader_sleeps;                       /* set by the reader, cleared by the writer */
+	atomic_uint reader_sleeps;                       /* for frames of these slots; set by the reader, cleared by the writer */
 };
 
 struct ring_header {
 	struct ring_shared request, reply;
 	_Alignas(RING_LINE) atomic_uint ended;           /* by the supervisor: the engine is gone, nothing will be answered */
 };
+
+/* Frames of any slot; the bit of slot i is 1 << i. */
+#define RING_ANY_SLOT (~0U)
 
 /* Before the bytes of each frame. */
 struct ring_head {
@@ -75,8 +78,8 @@ struct ring ring_replies(void *memory);
 int ring_room(const struct ring *r, uint32_t *roomp) FAULT_MUST_USE;
 /* Writes what there is room for; the reader does not see it yet. */
 void ring_put(struct ring *r, const void *bytes, uint32_t size);
-/* Shows what was written. True where the reader sleeps: wake it. */
-bool ring_publish(struct ring *r) FAULT_MUST_USE;
+/* Shows what was written, which is of these slots. True where the reader sleeps and awaits one of them: wake it. */
+bool ring_publish(struct ring *r, uint32_t slots) FAULT_MUST_USE;
 /* Before sleeping until there is more room than `room`: true where there is by now: do not sleep. */
 bool ring_writer_sleeps(struct ring *r, uint32_t room) FAULT_MUST_USE;
 
@@ -89,8 +92,13 @@ int ring_left(const struct ring *r, uint32_t *leftp) FAULT_MUST_USE;
 void ring_get(struct ring *r, void *bytes, uint32_t size);
 /* Gives the room of what was read back. True where the writer sleeps: wake it. */
 bool ring_consume(struct ring *r) FAULT_MUST_USE;
-/* Before sleeping until something is there: true where it is by now: do not sleep. */
-bool ring_reader_sleeps(struct ring *r) FAULT_MUST_USE;
+/*
+ * Before sleeping until something of these slots is there: true where anything is by now: do not sleep. What comes of other slots
+ * wakes nobody, and is read with the rest.
+ */
+bool ring_reader_sleeps(struct ring *r, uint32_t slots) FAULT_MUST_USE;
+/* From any thread: who sleeps, or is about to, sleeps for any slot from now on. It has to be woken for what is there already. */
+void ring_reader_heeds_all(struct ring *r);
 /* Sleeps no longer: spares the other a wake. */
 void ring_reader_awake(struct ring *r);
 

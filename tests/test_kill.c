@@ -95,7 +95,7 @@ static void leave_half_a_frame(fusion_context *c) {
 	ring.position = ring.shown = atomic_load(&ring.shared->written);
 	ring_put(&ring, &head, sizeof head);
 	ring_put(&ring, part, sizeof part);
-	if (ring_publish(&ring))
+	if (ring_publish(&ring, RING_ANY_SLOT))
 		(void)!write(c->door.bell, "", 1);
 	pause();
 }

@@ -58,7 +58,7 @@ static uint32_t left(void) {
 }
 
 static void publish(void) {
-	ck_assert(!ring_publish(&out));
+	ck_assert(!ring_publish(&out, RING_ANY_SLOT));
 }
 
 static int take(void) {
@@ -227,16 +227,35 @@ START_TEST(a_frame_that_found_no_memory_comes_later) {
 }
 END_TEST
 
-START_TEST(a_reader_that_sleeps_is_told_once) {
-	ck_assert(!ring_reader_sleeps(&in));
+START_TEST(a_reader_is_told_of_slots_that_it_awaits) {
+	ck_assert(!ring_reader_sleeps(&in, 1U << 3));
 	ring_put(&out, "a", 1);
-	ck_assert(ring_publish(&out));
+	ck_assert(!ring_publish(&out, 1U << 2));
+	ck_assert(ring_waiting(&in));
 	ring_put(&out, "b", 1);
-	ck_assert(!ring_publish(&out));
-	ck_assert(ring_reader_sleeps(&in)); /* there is something: it must not */
+	ck_assert(ring_publish(&out, 1U << 3));
+	ck_assert(ring_reader_sleeps(&in, 1U << 3)); /* whatever is there is read before it sleeps */
+}
+END_TEST
+
+START_TEST(a_reader_that_comes_to_heed_all_is_told_of_all) {
+	ck_assert(!ring_reader_sleeps(&in, 1U << 3));
+	ring_reader_heeds_all(&in);
+	ring_put(&out, "a", 1);
+	ck_assert(ring_publish(&out, 1U << 2));
+}
+END_TEST
+
+START_TEST(a_reader_that_sleeps_is_told_once) {
+	ck_assert(!ring_reader_sleeps(&in, RING_ANY_SLOT));
+	ring_put(&out, "a", 1);
+	ck_assert(ring_publish(&out, RING_ANY_SLOT));
+	ring_put(&out, "b", 1);
+	ck_assert(!ring_publish(&out, RING_ANY_SLOT));
+	ck_assert(ring_reader_sleeps(&in, RING_ANY_SLOT)); /* there is something: it must not */
 	ring_reader_awake(&in);
 	ring_put(&out, "c", 1);
-	ck_assert(!ring_publish(&out));
+	ck_assert(!ring_publish(&out, RING_ANY_SLOT));
 }
 END_TEST
 
@@ -274,7 +293,7 @@ static void write_all(void) {
 		for (uint32_t i = 0; i < n; i++)
 			bytes[i] = (uint8_t)((done + i) * 7 >> 3);
 		ring_put(&out, bytes, n);
-		if (ring_publish(&out))
+		if (ring_publish(&out, RING_ANY_SLOT))
 			ring_wake(&out.shared->written);
 		done += n;
 	}
@@ -292,7 +311,7 @@ START_TEST(two_processes_wake_each_other) {
 		uint8_t bytes[1000];
 
 		ck_assert_int_eq(ring_left(&in, &n), 0);
-		if (!n && !ring_reader_sleeps(&in))
+		if (!n && !ring_reader_sleeps(&in, RING_ANY_SLOT))
 			ring_wait(&in.shared->written, in.position, 1000000);
 		if (n > sizeof bytes)
 			n = sizeof bytes;
@@ -324,6 +343,8 @@ int main(void) {
 	tcase_add_test(tests, even_its_head_may_come_byte_by_byte);
 	tcase_add_loop_test(tests, a_head_that_claims_nonsense_is_refused, 0, 5);
 	tcase_add_test(tests, a_frame_that_found_no_memory_comes_later);
+	tcase_add_test(tests, a_reader_is_told_of_slots_that_it_awaits);
+	tcase_add_test(tests, a_reader_that_comes_to_heed_all_is_told_of_all);
 	tcase_add_test(tests, a_reader_that_sleeps_is_told_once);
 	tcase_add_test(tests, a_writer_that_waits_for_room_is_told_once);
 	tcase_add_test(tests, two_processes_wake_each_other);

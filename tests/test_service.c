@@ -237,7 +237,7 @@ static void begin_a_frame(int i, int said) {
 	ring_put(&r, &head, (uint32_t)(i % 2 ? sizeof head : 5));
 	if (i % 2)
 		ring_put(&r, "piece of a frame", 16);
-	(void)!ring_publish(&r);
+	(void)!ring_publish(&r, RING_ANY_SLOT);
 	(void)!write(own->door.bell, "x", 1);
 	while (atomic_load(&h->request.read) != r.position)
 		usleep(1000);

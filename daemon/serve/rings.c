@@ -261,7 +261,7 @@ static int write_queued(struct channel *c) {
 			c->taken_us = loop_now();
 	}
 	count_crowded(c);
-	if (ring_publish(&c->replies))
+	if (ring_publish(&c->replies, RING_ANY_SLOT))
 		ring_wake(&c->replies.shared->written);
 	return r == -EAGAIN ? 0 : r;
 }
@@ -291,7 +291,7 @@ static int write_answer(struct channel *c, uint32_t slot, const void *bytes, siz
 		return queue_answer(c, &head, bytes);
 	ring_put(&c->replies, &head, sizeof head);
 	ring_put(&c->replies, bytes, head.size);
-	if (ring_publish(&c->replies))
+	if (ring_publish(&c->replies, UINT32_C(1) << slot))
 		ring_wake(&c->replies.shared->written);
 	return 0;
 }
@@ -360,7 +360,7 @@ bool rings_sleep(struct rings *r) {
 	struct channel *c;
 
 	DL_FOREACH2(r->active, c, active_next)
-		if (ring_reader_sleeps(&c->requests))
+		if (ring_reader_sleeps(&c->requests, RING_ANY_SLOT))
 			return false;
 	while (r->active)
 		deactivate(r->active);
