@@ -89,13 +89,20 @@ static uint32_t bind_each(const struct threads *t, const cpu_set_t *allowed) {
 }
 
 uint32_t threads_bind(const struct threads *before, uint32_t units) {
-	CLEANUP(cleanup_free) struct threads *t = before ? threads_now() : NULL;
+	struct threads *t;
 	cpu_set_t allowed;
+	uint32_t bound = 0;
 
-	if (!t || before->count == THREADS_MOST || sched_getaffinity(0, sizeof allowed, &allowed))
+	if (!before || before->count == THREADS_MOST || sched_getaffinity(0, sizeof allowed, &allowed))
+		return 0;
+	if (units < 2 || (uint32_t)CPU_COUNT(&allowed) != units)
+		return 0;
+	t = threads_now();
+	if (!t)
 		return 0;
 	leave_new(t, before);
-	if (units < 2 || t->count != units || (uint32_t)CPU_COUNT(&allowed) != units)
-		return 0;
-	return bind_each(t, &allowed);
+	if (t->count == units)
+		bound = bind_each(t, &allowed);
+	free(t);
+	return bound;
 }
