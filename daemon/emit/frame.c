@@ -18,6 +18,9 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 		return k->rows / GROUP_ROWS * GROUP_LANES;
 	if (k->root == KERNEL_ROWS)
 		return KERNEL_COLUMNS;
+	/* A tile is in local memory, of which some devices have 32 KiB. */
+	if (k->root == KERNEL_SCAN && k->form != KERNEL_FORM_COLUMN && dtype_info(k->accumulator)->bytes > 4)
+		return t->local_size / 2;
 	if (k->root == KERNEL_REDUCE && k->form != KERNEL_FORM_COLUMN)
 		return KERNEL_COLUMNS;
 	return t->local_size;

@@ -326,8 +326,9 @@ static void write_place(struct writer *w) {
 /* Elements side by side are loaded by lanes side by side; beyond the block they are neutral. */
 static void write_tile_loads(struct writer *w, const char *const *index) {
 	struct scope s = { .needs = &w->inner, .pointer = "p" };
+	unsigned lanes = frame_local(w->k, w->t);
 
-	text_open(w, "for (int e = lane; e < %u; e += %u)", w->t->local_size * KERNEL_GROUP, w->t->local_size);
+	text_open(w, "for (int e = lane; e < %u; e += %u)", lanes * KERNEL_GROUP, lanes);
 	write_place(w);
 	text_line(w, "const long at = from + e;");
 	text_line(w, "tile[place] = neutral;");
@@ -356,7 +357,7 @@ static void write_tile_scan(struct writer *w) {
 	text_line(w, "last[lane] = group[%u];", KERNEL_GROUP - 1);
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_open(w, "if (lane == 0)");
-	text_open(w, "for (int i = 0; i < %u; i++)", w->t->local_size);
+	text_open(w, "for (int i = 0; i < %u; i++)", frame_local(w->k, w->t));
 	text_line(w, "const %s next = last[i];", type);
 	text_line(w, "last[i] = carry;");
 	combine(w, "carry", "next");
@@ -367,8 +368,9 @@ static void write_tile_scan(struct writer *w) {
 
 static void write_tile_stores(struct writer *w, const char *const *index) {
 	struct scope s = { .needs = &w->outer, .pointer = "q" };
+	unsigned lanes = frame_local(w->k, w->t);
 
-	text_open(w, "for (int e = lane; e < %u; e += %u)", w->t->local_size * KERNEL_GROUP, w->t->local_size);
+	text_open(w, "for (int e = lane; e < %u; e += %u)", lanes * KERNEL_GROUP, lanes);
 	write_place(w);
 	text_line(w, "const long at = from + e;");
 	text_line(w, "if (at >= stop)");
@@ -387,7 +389,7 @@ void scan_row_groups(struct writer *w) {
 	const struct kernel *k = w->k;
 	struct frame_names index = frame_names(k->kept);
 	struct scope s = { .pointer = "c" };
-	unsigned lanes = w->t->local_size;
+	unsigned lanes = frame_local(w->k, w->t);
 
 	index.name[scanned_dim(k)] = "at";
 	text_line(w, "local %s tile[%u], last[%u];", value_lane(k->accumulator), lanes * (KERNEL_GROUP + 1), lanes);
