@@ -404,6 +404,7 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 	error = builder_warm_up(b, p->near, own, &w, &launches);
 	p->first_us = now_us() - begin;
 	p->warmups += launches;
+	programs_touch(b->device);
 	if (error)
 		return error;
 	*objectp = clCreateKernel(program, entry_point, &error);

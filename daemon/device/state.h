@@ -207,7 +207,10 @@ void watchdog_begin(struct watchdog *w, uint64_t limit_us);
 /* Late is not called after this. */
 void watchdog_end(struct watchdog *w);
 
-/* ---- program.c, builder.c ---- */
+/* ---- program.c, builder.c, touch.c ---- */
+
+/* By a builder, after a first launch: see touch.c. */
+void programs_touch(const struct device *d);
 
 /* Who wants a program: those of a higher rank are built first. */
 enum program_rank {
