@@ -159,6 +159,31 @@ START_TEST(attentions_are_shared_where_scale_and_causal_agree) {
 }
 END_TEST
 
+/* Tiles of 64 queries take more than the 32 KiB that every device has. */
+START_TEST(attention_takes_as_many_queries_as_local_memory_has_room_for) {
+	const uint64_t bytes[] = { 32 << 10, 48 << 10 };
+	const unsigned rows[] = { 32, 64 };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct traits gpu = no_f64;
+		uint32_t q = leaf(0, DTYPE_f32, DIMS(64, 512, 64)), in[3] = { q, q, q };
+		struct op_attr attr = { .number = 0.125 };
+		struct plan *p;
+		uint32_t node;
+
+		gpu.local_size = 256;
+		gpu.local_bytes = bytes[i];
+		ck_assert(!graph_op(g, OP_attention, 3, in, &attr, 0, &node, &fault));
+		output(node);
+		p = plan_with(&gpu, true);
+		ck_assert_uint_eq(p->steps, 1);
+		ck_assert_uint_eq(p->step[0].kernel->rows, rows[i]);
+		plan_unref(p);
+		graph_reset(g);
+	}
+}
+END_TEST
+
 START_TEST(attention_is_one_kernel_that_keeps_no_scores) {
 	uint32_t r = leaf(3, DTYPE_f32, DIMS(2, 70, 3));
 	struct plan *p, *halves;
@@ -2173,6 +2198,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, dead_code_is_not_planned);
 	tcase_add_test(t, equal_operations_are_shared);
 	tcase_add_test(t, attentions_are_shared_where_scale_and_causal_agree);
+	tcase_add_test(t, attention_takes_as_many_queries_as_local_memory_has_room_for);
 	tcase_add_test(t, attention_is_one_kernel_that_keeps_no_scores);
 	tcase_add_test(t, scalars_of_other_value_are_other_nodes_of_the_same_structure);
 	tcase_add_test(t, views_cost_no_kernel);

@@ -56,6 +56,7 @@ struct traits {
 	bool matrix;                  /* instructions that multiply matrices of 16-bit floats (kernels/matrix.cl) */
 	const char *options;          /* further ones of the driver that build; NULL: none */
 	uint32_t local_size;          /* work-group size of the GPU strategy, a power of two from 64 to 256 */
+	uint64_t local_bytes;         /* local memory of a work-group */
 	uint32_t units;               /* compute units */
 	uint32_t pools;               /* pool arguments of every kernel, 1 to 4 */
 	uint32_t kernel_operands;     /* most memory operands of one kernel */

@@ -72,6 +72,7 @@ static int fill_traits(struct device *d, struct fault *f) {
 	t->width = t->strategy == STRATEGY_CPU ? d->quirks->lanes : 1;
 	t->f64 = info_number(d, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
 	t->local_size = local_size(d);
+	t->local_bytes = info_number(d, CL_DEVICE_LOCAL_MEM_SIZE);
 	t->units = (uint32_t)info_number(d, CL_DEVICE_MAX_COMPUTE_UNITS);
 	t->kernel_operands = OPERANDS_MOST;
 	t->kernel_values = VALUES_MOST;

@@ -359,8 +359,12 @@ static void choose_conv_tile(struct draft *d, const struct traits *t) {
 			k->tile = tiles[i];
 }
 
-/* What a group of so many queries reads of keys and values costs it about as much as so many queries more. */
-enum { ATTENTION_READS = 16 };
+enum {
+	/* What a group of so many queries reads of keys and values costs it about as much as so many queries more. */
+	ATTENTION_READS = 16,
+	/* Local memory that the most queries take, of any type; half as many stay within 32 KiB, the least that OpenCL 1.2 asks for. */
+	ATTENTION_LOCAL_BYTES = 48 << 10,
+};
 
 /* As many queries a group as there are groups enough for all units. */
 static void choose_queries(struct draft *d, const struct traits *t) {
@@ -374,9 +378,10 @@ static void choose_queries(struct draft *d, const struct traits *t) {
 	for (const int64_t *b = d->dims; b < dims; b++)
 		batch *= (double)*b;
 	for (unsigned rows = KERNEL_ATTENTION_BLOCK; rows >= KERNEL_ATTENTION_ROWS; rows /= 2) {
+		bool fits = rows < KERNEL_ATTENTION_BLOCK || t->local_bytes >= ATTENTION_LOCAL_BYTES;
 		double time = ceil(batch * ceil((double)dims[0] / rows) / (t->units ? t->units : 1)) * (rows + ATTENTION_READS);
 
-		if (rows * KERNEL_ATTENTION_ITEMS > t->local_size || time >= least)
+		if (!fits || rows * KERNEL_ATTENTION_ITEMS > t->local_size || time >= least)
 			continue;
 		k->rows = (uint8_t)rows;
 		least = time;
