@@ -46,6 +46,8 @@ static inline void daemon_start_again(const char *set, const char *environment[2
 
 		dup2(fd, 1);
 		dup2(fd, 2);
+		/* Descriptors are counted: memory that the supervisor clears ahead of time comes and goes. */
+		setenv("FUSIOND_DOOR_CLEARED_BYTES", "0", 0);
 		for (int i = 0; environment && i < 2 && environment[i]; i++)
 			putenv((char *)environment[i]);
 		execl(program, program, "--socket", door, "--cache-dir", cache, "--set", set, (char *)NULL);
