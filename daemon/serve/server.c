@@ -47,7 +47,7 @@ enum {
 	 * Who comes first need not wait for a compiler, if what serves everybody is built before; but a compiler that is slow keeps nobody
 	 * out for longer than this, from the start of the process.
 	 */
-	SERVER_READY_US = 2350 * 1000,
+	SERVER_READY_US = 2450 * 1000,
 	/* Until then it is looked at this often. */
 	SERVER_LOOK_US = 50 * 1000,
 };
