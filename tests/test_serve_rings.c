@@ -230,8 +230,10 @@ static struct ring_header *header_of(unsigned i) {
 	return base;
 }
 
+/* Of a session that has just lied: the engine may have looked about and closed it already. */
 static void ring_the_bell(unsigned i) {
-	ck_assert_int_eq(send(ends[i].bell, "x", 1, MSG_NOSIGNAL), 1);
+	if (send(ends[i].bell, "x", 1, MSG_NOSIGNAL) != 1)
+		ck_assert_int_eq(errno, EPIPE);
 }
 
 /* The first end is given up, once; the second goes on. */
