@@ -607,9 +607,9 @@ static uint32_t slots_of(const struct stream *s, const pthread_cond_t *condition
 	return TRANSPORT_ANY_SLOT;
 }
 
-static void await(const struct stream *s, uint32_t slots) {
-	if (s->transport && s->transport->await)
-		s->transport->await(s->transport, slots);
+static void await(struct transport *t, uint32_t slots) {
+	if (t && t->await)
+		t->await(t, slots);
 }
 
 /*
@@ -621,11 +621,13 @@ static int read_answers(struct fusion_context *c, const pthread_cond_t *conditio
 	struct transport *t = s->transport;
 	int r;
 
-	await(s, s->sleepers ? TRANSPORT_ANY_SLOT : slots_of(s, condition));
+	await(t, s->sleepers ? TRANSPORT_ANY_SLOT : slots_of(s, condition));
 	s->reading = true;
 	pthread_mutex_unlock(&c->lock);
 	r = t->wait(t, deadline);
 	pthread_mutex_lock(&c->lock);
+	/* Who reads next may wait for others, or be the library's thread. */
+	await(t, TRANSPORT_ANY_SLOT);
 	s->reading = false;
 	if (s->sleepers || !s->transport)
 		wake_all(s);
@@ -636,7 +638,7 @@ static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const 
 	int r = 0;
 
 	c->stream.sleepers++;
-	await(&c->stream, TRANSPORT_ANY_SLOT);
+	await(c->stream.transport, TRANSPORT_ANY_SLOT);
 	if (deadline)
 		r = pthread_cond_timedwait(condition, &c->lock, deadline);
 	else

@@ -57,8 +57,8 @@ struct transport {
 	void (*leave)(struct transport *t);
 
 	/*
-	 * Answers of these slots (bits) alone need wake who calls wait() next; others are read with them. TRANSPORT_ANY_SLOT, as at
-	 * first: from any thread, also for who is inside wait(). NULL: all wake.
+	 * Answers of these slots (bits) alone need wake who calls wait() next, and whoever reads after that, until this is called again;
+	 * others are read with them. TRANSPORT_ANY_SLOT, as at first: from any thread, also for who is inside wait(). NULL: all wake.
 	 */
 	void (*await)(struct transport *t, uint32_t slots);
 

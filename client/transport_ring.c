@@ -255,8 +255,8 @@ static void await(struct transport *base, uint32_t slots) {
 
 	if (slots != TRANSPORT_ANY_SLOT || before == slots)
 		return;
-	ring_reader_heeds_all(&t->replies);
-	ring_wake(&t->replies.shared->written);
+	if (ring_reader_heeds_all(&t->replies))
+		ring_wake(&t->replies.shared->written);
 }
 
 /* The watcher, too, where it rests. */

@@ -100,8 +100,11 @@ bool ring_consume(struct ring *r) {
 	return atomic_load(&r->shared->writer_sleeps) && atomic_exchange(&r->shared->writer_sleeps, 0);
 }
 
-void ring_reader_heeds_all(struct ring *r) {
-	atomic_fetch_or(&r->shared->reader_sleeps, RING_ANY_SLOT);
+bool ring_reader_heeds_all(struct ring *r) {
+	if (!atomic_load(&r->shared->reader_sleeps))
+		return false;
+	atomic_store(&r->shared->reader_sleeps, RING_ANY_SLOT);
+	return true;
 }
 
 bool ring_reader_sleeps(struct ring *r, uint32_t slots) {

@@ -97,8 +97,8 @@ bool ring_consume(struct ring *r) FAULT_MUST_USE;
  * wakes nobody, and is read with the rest.
  */
 bool ring_reader_sleeps(struct ring *r, uint32_t slots) FAULT_MUST_USE;
-/* From any thread: who sleeps, or is about to, sleeps for any slot from now on. It has to be woken for what is there already. */
-void ring_reader_heeds_all(struct ring *r);
+/* From any thread: who sleeps does so for any slot from now on. True where somebody may: wake it, for what is there already. */
+bool ring_reader_heeds_all(struct ring *r) FAULT_MUST_USE;
 /* Sleeps no longer: spares the other a wake. */
 void ring_reader_awake(struct ring *r);
 

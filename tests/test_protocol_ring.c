@@ -239,8 +239,9 @@ START_TEST(a_reader_is_told_of_slots_that_it_awaits) {
 END_TEST
 
 START_TEST(a_reader_that_comes_to_heed_all_is_told_of_all) {
+	ck_assert(!ring_reader_heeds_all(&in));
 	ck_assert(!ring_reader_sleeps(&in, 1U << 3));
-	ring_reader_heeds_all(&in);
+	ck_assert(ring_reader_heeds_all(&in));
 	ring_put(&out, "a", 1);
 	ck_assert(ring_publish(&out, 1U << 2));
 }

@@ -413,6 +413,32 @@ START_TEST(threads_of_a_client_share_its_ring_and_callbacks_come) {
 }
 END_TEST
 
+/* Who waited for its own answer alone leaves nothing of that to the thread that reads for callbacks. */
+START_TEST(the_thread_of_callbacks_sleeps_for_every_answer) {
+	fusion_context *c = connect_client();
+	struct ring_header *h = ring_of(c);
+	float got[100];
+	int64_t n = 100;
+
+	ck_assert_ptr_nonnull(h);
+	ck_assert_int_eq(compute(c, 1, 1000), 0);
+	atomic_store(&callbacks, 0);
+	for (int i = 0; i < 20; i++) {
+		fusion_array *a = fusion_arange(c, FUSION_F32, n, i, 1);
+
+		ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
+		while (atomic_load(&callbacks) <= i) {
+			uint32_t slots = atomic_load(&h->reply.reader_sleeps);
+
+			ck_assert(!slots || slots == RING_ANY_SLOT);
+		}
+		fusion_release(a);
+	}
+	munmap(h, RING_BYTES);
+	fusion_close(c);
+}
+END_TEST
+
 /* How often threads of this process have gone to sleep. */
 static long sleeps(void) {
 	DIR *tasks = opendir("/proc/self/task");
@@ -995,6 +1021,7 @@ static Suite *suite(void) {
 	tcase_add_test(rings, clients_killed_in_the_middle_of_a_frame_leave_nothing);
 	tcase_add_test(rings, a_client_that_reads_no_answers_holds_up_nobody);
 	tcase_add_test(rings, threads_of_a_client_share_its_ring_and_callbacks_come);
+	tcase_add_test(rings, the_thread_of_callbacks_sleeps_for_every_answer);
 	tcase_add_test(rings, a_client_that_waits_for_nothing_sleeps);
 	tcase_add_test(rings, a_context_can_be_closed_while_it_waits_for_room);
 	tcase_add_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it);
