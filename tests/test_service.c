@@ -207,7 +207,9 @@ START_TEST(a_client_that_writes_nonsense_into_its_ring_is_closed_alone) {
 	ck_assert_ptr_nonnull(h);
 	ck_assert_int_eq(compute(bad, 2, 1000), 0);
 	atomic_fetch_add(&h->request.written, 1U << 20);
-	ck_assert_int_eq(send(bad->door.bell, "x", 1, MSG_NOSIGNAL), 1);
+	/* The engine may have looked about and closed it already. */
+	if (send(bad->door.bell, "x", 1, MSG_NOSIGNAL) != 1)
+		ck_assert_int_eq(errno, EPIPE);
 	ck_assert_int_eq(poll(&gone, 1, 10000), 1);
 	ck_assert_int_ne(gone.revents & POLLHUP, 0);
 	ck_assert_int_ne(compute(bad, 2, 1000), 0);
