@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* sched_setattr(2), for which Debian 12's C library has no header. */
@@ -30,6 +31,15 @@ int thread_start(pthread_t *threadp, const char *name, void *(*run)(void *), voi
 	if (!r)
 		pthread_setname_np(*threadp, name);
 	return -r;
+}
+
+void thread_condition_init(pthread_cond_t *condition) {
+	pthread_condattr_t monotonic;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 }
 
 bool thread_be_prompt(void) {

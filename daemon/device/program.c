@@ -314,13 +314,8 @@ static int add_builder(struct device *d, bool idle) {
 }
 
 void programs_init(struct device *d) {
-	pthread_condattr_t monotonic;
-
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&d->programs.work, &monotonic);
-	pthread_cond_init(&d->programs.arrived, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	thread_condition_init(&d->programs.work);
+	thread_condition_init(&d->programs.arrived);
 	d->programs.bell = -1;
 	pthread_mutex_init(&d->programs.lock, NULL);
 }

@@ -57,7 +57,6 @@ static void *cleared_main(void *argument) {
 }
 
 int cleared_open(struct cleared *c, uint64_t bytes) {
-	pthread_condattr_t monotonic;
 	int r;
 
 	memset(c, 0, sizeof *c);
@@ -65,10 +64,7 @@ int cleared_open(struct cleared *c, uint64_t bytes) {
 	if (!c->bytes)
 		return 0;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->wake, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	thread_condition_init(&c->wake);
 	r = thread_start(&c->thread, "cleared", cleared_main, c);
 	c->started = !r;
 	return r;
