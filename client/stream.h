@@ -79,10 +79,7 @@ struct stream {
  * Connects: by the ring where the door gave one, else by nng. The transport's threads may call back at once.
  */
 int stream_open(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
-/*
- * Ends the connection, after a short wait for what is still to be answered: nng 1.5 can hang when a
- * pipe is closed at the moment a message arrives. Requires that the lock is NOT held.
- */
+/* Ends the connection, after a short wait for what is still to be answered. Requires that the lock is NOT held. */
 void stream_close(struct fusion_context *c);
 /* Without the lock, before it is taken to close: who holds it and waits for room in the ring gives it up. */
 void stream_leave(struct fusion_context *c);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <nng/nng.h>
+#include <utlist.h>
 
 enum { GREETING_BYTES = 8, FRAME_MESSAGE = 1 };
 
@@ -19,11 +20,9 @@ struct sp {
 	pthread_mutex_t lock;        /* of what follows, except what is received, which its callback alone touches */
 	bool closed;                 /* no operation is begun any more */
 	unsigned operations;         /* begun, and their callbacks not yet over */
-	struct sp_message *first, *last;
-	unsigned unsent;
-	bool sending;
+	struct sp_message *queue;    /* to be sent; once greeted, the first one is under way */
 	uint8_t *out;                /* the rest of what is being sent */
-	size_t out_left;
+	size_t out_left;             /* 0: nothing is */
 	enum coming coming;
 	struct sp_message *message;
 	uint8_t *in;                 /* where the rest of what comes goes */
@@ -62,11 +61,10 @@ static void send_more(struct sp *s) {
 
 /* False where there is nothing to be sent. */
 static bool send_next(struct sp *s) {
-	s->sending = s->first != NULL;
-	if (!s->first)
+	if (!s->queue)
 		return false;
-	s->out = s->first->head;
-	s->out_left = SP_HEAD_BYTES + s->first->size;
+	s->out = s->queue->head;
+	s->out_left = SP_HEAD_BYTES + s->queue->size;
 	send_more(s);
 	return true;
 }
@@ -83,13 +81,12 @@ static void operation_over(struct sp *s) {
 /* ---- sending ---- */
 
 static void sent_one(struct sp *s) {
-	struct sp_message *m = s->first;
+	struct sp_message *m = s->queue;
 
 	/* Nothing queued was in hand while the greeting went. */
 	if (!m || s->out != m->bytes + m->size)
 		return;
-	s->first = m->next;
-	s->unsent--;
+	LL_DELETE(s->queue, m);
 	free(m);
 }
 
@@ -124,7 +121,6 @@ struct sp_message *sp_message_new(size_t size) {
 
 	if (!m)
 		return NULL;
-	m->next = NULL;
 	m->size = size;
 	m->head[0] = FRAME_MESSAGE;
 	memcpy(m->head + 1, &length, sizeof length);
@@ -138,14 +134,8 @@ void sp_send(struct sp *s, struct sp_message *m) {
 		free(m);
 		return;
 	}
-	m->next = NULL;
-	if (s->first)
-		s->last->next = m;
-	else
-		s->first = m;
-	s->last = m;
-	s->unsent++;
-	if (!s->sending) {
+	LL_APPEND(s->queue, m);
+	if (!s->out_left) {
 		s->operations++;
 		send_next(s);
 	}
@@ -153,12 +143,13 @@ void sp_send(struct sp *s, struct sp_message *m) {
 }
 
 unsigned sp_waiting(struct sp *s) {
+	const struct sp_message *m;
 	unsigned n;
 
 	pthread_mutex_lock(&s->lock);
-	n = s->unsent > 0 ? s->unsent - 1 : 0;
+	LL_COUNT(s->queue, m, n);
 	pthread_mutex_unlock(&s->lock);
-	return n;
+	return n > 0 ? n - 1 : 0;
 }
 
 /* ---- receiving; in the callback of `receive` alone ---- */
@@ -255,7 +246,6 @@ struct sp *sp_new(nng_stream *stream, const struct sp_options *options) {
 	greeting_put(s->own, options->own);
 	s->out = s->own;
 	s->out_left = GREETING_BYTES;
-	s->sending = true;
 	expect(s, GREETING, s->peer, GREETING_BYTES);
 	return s;
 }
@@ -278,10 +268,8 @@ void sp_close(struct sp *s) {
 struct sp *sp_free(struct sp *s) {
 	struct sp_message *m, *next;
 
-	for (m = s->first; m; m = next) {
-		next = m->next;
+	LL_FOREACH_SAFE(s->queue, m, next)
 		free(m);
-	}
 	free(s->message);
 	if (s->receive)
 		nng_aio_reap(s->receive);
