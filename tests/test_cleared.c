@@ -1,7 +1,6 @@
 /* Memory that is cleared before anybody asks for it (daemon/door/cleared.h). */
 #include "daemon/door/cleared.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,23 +10,13 @@
 
 #include "protocol/shm.h"
 
+#include "tests/descriptors.h"
 #include "tests/suite.h"
 
 enum {
 	PIECE = 1 << 20,
 	TICK_US = 1000,
 };
-
-static unsigned descriptors(void) {
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* However long its thread takes; check ends a test that waits for ever. */
 static int await(struct cleared *c, uint64_t bytes) {
@@ -48,7 +37,7 @@ static bool is_zero(const uint64_t *word, uint64_t bytes) {
 }
 
 START_TEST(pieces_are_cut_to_what_is_asked_for_and_made_again) {
-	unsigned before = descriptors();
+	int before = open_descriptors(getpid());
 	struct cleared c;
 
 	ck_assert_int_eq(cleared_open(&c, CLEARED_PIECES * PIECE), 0);
@@ -65,7 +54,7 @@ START_TEST(pieces_are_cut_to_what_is_asked_for_and_made_again) {
 		close(fd);
 	}
 	cleared_close(&c);
-	ck_assert_uint_eq(descriptors(), before);
+	ck_assert_int_eq(open_descriptors(getpid()), before);
 }
 END_TEST
 

@@ -26,6 +26,7 @@
 #include "daemon/emit/emit.h"
 #include "tests/driver_cache.h"
 #include "tests/interpose/interpose.c"
+#include "tests/descriptors.h"
 #include "tests/test_device_kernels.h"
 #include "tests/suite.h"
 
@@ -1095,28 +1096,18 @@ END_TEST
 
 /* ---- nothing is left ---- */
 
-static int descriptors(void) {
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 START_TEST(closing_gives_back_descriptors_and_address_space) {
 	int before;
 
 	device_close(open_with(config())); /* what the driver keeps for good */
-	before = descriptors();
+	before = open_descriptors(getpid());
 	for (int i = 0; i < 5; i++) {
 		struct device *d = open_with(config());
 
 		ready(d, OP_add);
 		device_close(d);
 	}
-	ck_assert_int_le(descriptors(), before);
+	ck_assert_int_le(open_descriptors(getpid()), before);
 	ck_assert_uint_eq(counts->buffers, counts->buffers_released);
 }
 END_TEST

@@ -5,7 +5,6 @@
  * writes what it hears into a file, which the tests read. FAKE_ENGINE says how it behaves.
  */
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -30,6 +29,7 @@
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
 #include "daemon/door/supervisor.h"
+#include "tests/descriptors.h"
 #include "tests/suite.h"
 
 enum {
@@ -283,17 +283,7 @@ static void wait_heard(const char *line) {
 }
 
 static unsigned descriptors(void) {
-	char path[64];
-	unsigned n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof path, "/proc/%d/fd", (int)supervisor);
-	dir = opendir(path);
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
+	return (unsigned)open_descriptors(supervisor);
 }
 
 /* The number once it has been the same for a while: the end of a session is told before it is over. */

@@ -5,7 +5,6 @@
  * made to fail; the test plays serve: it creates arenas and waits as the engine's loop does.
  */
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -24,6 +23,7 @@
 #include "protocol/shm.h"
 #include "tests/driver_cache.h"
 #include "tests/interpose/interpose.c"
+#include "tests/descriptors.h"
 #include "tests/suite.h"
 
 enum {
@@ -1626,17 +1626,6 @@ START_TEST(a_space_that_goes_under_a_run_half_launched_is_survived) {
 }
 END_TEST
 
-static unsigned count_entries(const char *path) {
-	DIR *dir = opendir(path);
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* Mappings of arenas: those are what this program maps of files named test. */
 static unsigned count_mappings(void) {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -1887,14 +1876,15 @@ static void a_session(bool discrete) {
 }
 
 static void nothing_is_left(bool discrete) {
-	unsigned descriptors, mappings;
+	unsigned mappings;
+	int descriptors;
 
 	a_session(discrete); /* what the driver keeps for good */
-	descriptors = count_entries("/proc/self/fd");
+	descriptors = open_descriptors(getpid());
 	mappings = count_mappings();
 	for (unsigned i = 0; i < 3; i++)
 		a_session(discrete);
-	ck_assert_uint_eq(count_entries("/proc/self/fd"), descriptors);
+	ck_assert_int_eq(open_descriptors(getpid()), descriptors);
 	ck_assert_uint_eq(count_mappings(), mappings);
 	ck_assert_uint_eq(mappings, 0);
 	ck_assert_uint_eq(counts->buffers, counts->buffers_released);

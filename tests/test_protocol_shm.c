@@ -5,7 +5,6 @@
 
 #include "protocol/shm.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -14,22 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/descriptors.h"
 #include "tests/test_protocol.h"
 
 enum {
 	BYTES = 3 << 20
 };
-
-static int descriptors(void) {
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	ck_assert_ptr_nonnull(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 static void pair(int sockets[2]) {
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -75,14 +64,14 @@ END_TEST
 
 START_TEST(sizes_beyond_the_machine_are_refused_at_once) {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	int before = descriptors(), fd;
+	int before = open_descriptors(getpid()), fd;
 
 	if (memory < (uint64_t)LIMIT_ARRAY_BYTES)
 		ck_assert_int_eq(shm_create("arena", memory, &fd), -ENOMEM);
 	ck_assert_int_eq(shm_create("arena", 0, &fd), -EINVAL);
 	ck_assert_int_eq(shm_create("arena", UINT64_MAX, &fd), -EINVAL);
 	ck_assert_int_eq(shm_create("arena", (uint64_t)LIMIT_ARRAY_BYTES + 1, &fd), -EINVAL);
-	ck_assert_int_eq(descriptors(), before);
+	ck_assert_int_eq(open_descriptors(getpid()), before);
 }
 END_TEST
 
@@ -177,11 +166,11 @@ START_TEST(a_packet_too_long_for_the_buffer_is_refused_and_leaks_nothing) {
 	char text[4];
 
 	pair(s);
-	before = descriptors();
+	before = open_descriptors(getpid());
 	ck_assert_int_eq(packet_send(s[0], "too long", 8, s[0], 0), 0);
 	ck_assert_int_eq(packet_receive(s[1], text, sizeof text, &got, 0), -EMSGSIZE);
 	ck_assert_int_eq(got, -1);
-	ck_assert_int_eq(descriptors(), before);
+	ck_assert_int_eq(open_descriptors(getpid()), before);
 	close(s[0]);
 	close(s[1]);
 }
@@ -213,13 +202,13 @@ START_TEST(descriptors_beyond_the_first_are_closed) {
 	char byte;
 
 	pair(s);
-	before = descriptors();
+	before = open_descriptors(getpid());
 	for (unsigned count = 1; count <= 64; count++) {
 		send_many(s[0], s[0], count);
 		ck_assert_int_eq(packet_receive(s[1], &byte, 1, &got, 0), 1);
 		ck_assert_int_ge(got, 0);
 		close(got);
-		ck_assert_int_eq(descriptors(), before);
+		ck_assert_int_eq(open_descriptors(getpid()), before);
 	}
 	close(s[0]);
 	close(s[1]);
