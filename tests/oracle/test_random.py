@@ -11,6 +11,9 @@ operands. Its outputs must then have these very bits when it runs
 
 A failure names the seed and the number of the graph: --seed N --only NUMBER runs it alone and prints it.
 
+Many graphs can be run in several goes, of one seed, by --first and --graphs. With --seconds no worker begins another graph
+after that time: for a machine that is there for so long and no longer. What was left out is told.
+
 Graphs come in families of --members (see graphs.py): --members 1 makes every graph another, and takes longer.
 --hashes writes the bits of each graph's outputs as one line, to compare drivers and strategies.
 """
@@ -197,7 +200,10 @@ def worker(report, part):
     w = Worker(report, options, cache)
     try:
         for number in numbers:
+            if options.deadline is not None and time.monotonic() > options.deadline:
+                break
             w.run(number)
+            report.notes["graphs"] += 1
     finally:
         w.close()
 
@@ -210,6 +216,8 @@ def part(numbers, members, i, jobs):
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", type=int, default=int(os.environ.get("FUSION_ORACLE_GRAPHS", GRAPHS)))
+    parser.add_argument("--first", type=int, default=0, metavar="NUMBER", help="number of the first graph, in whole families")
+    parser.add_argument("--seconds", type=float, help="begin no graph later than this")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--members", type=int, default=MEMBERS, help="graphs of one family")
     parser.add_argument("--every-type", action="store_true", help="each operation in all its element types, in the long run")
@@ -220,11 +228,16 @@ def read_options():
     parser.add_argument("--interpreter", choices=("off", "auto", "always"), default="off",
                         help="which elementwise kernels run as byte code")
     parser.add_argument("--jobs", type=int, default=harness.jobs_of_machine())
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.deadline = None if options.seconds is None else time.monotonic() + options.seconds
+    return options
 
 
-def print_notes(report, count, options, seconds):
+def print_notes(report, wanted, options, seconds):
     notes = report.notes
+    count = notes["graphs"]
+    if count < wanted:
+        print(f"note: {wanted - count} of {wanted} graphs were not begun")
     report.print_worst()
     print(f"note: {notes['operations'] / max(1, count):.1f} operations a graph; {notes['output elements']} elements of outputs, "
           f"{100 * notes['different output elements'] / max(1, notes['output elements']):.0f} % of them different within theirs")
@@ -244,7 +257,7 @@ def main():
     if options.every_type:
         graphs.every_type()
     jobs = 1 if options.only is not None else options.jobs
-    numbers = [options.only] if options.only is not None else range(options.graphs)
+    numbers = [options.only] if options.only is not None else range(options.first, options.first + options.graphs)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fusion-oracle-cache-") as own:
         cache = options.cache or own
@@ -253,7 +266,7 @@ def main():
     if options.only is None:
         report.check(report.notes["batches again"] > 0, "all", "no batch had the structure of an earlier one")
         report.print_coverage(pairs())
-        report.print_hits(options.graphs // 1000)
+        report.print_hits(report.notes["graphs"] // 1000)
     if options.hashes:
         write_hashes(report, options.hashes)
     print_notes(report, len(numbers), options, time.monotonic() - started)
