@@ -22,7 +22,7 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_SCAN && k->form != KERNEL_FORM_COLUMN && dtype_info(k->accumulator)->bytes > 4)
 		return t->local_size / 2;
 	if (k->root == KERNEL_REDUCE && k->form != KERNEL_FORM_COLUMN)
-		return KERNEL_COLUMNS;
+		return KERNEL_COLUMNS * (k->blocks ? k->blocks : 1u);
 	return t->local_size;
 }
 

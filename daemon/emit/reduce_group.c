@@ -1,7 +1,8 @@
 /*
  * Reductions in the GPU strategy.
  *
- * ROW and GENERAL: a work-group of 64 lanes an output, lane c owns column c. COLUMN: a group holds 16
+ * ROW and GENERAL: a work-group of 64 lanes an output, lane c owns column c; or as many groups of 64 as there are `blocks`, each
+ * with a block of its own. COLUMN: a group holds 16
  * outputs side by side and splits their 64 columns among its rows of 16 lanes. The last levels of the
  * tree go through local memory. All lanes of a group meet every barrier.
  */
@@ -19,7 +20,7 @@ static void write_column_sum(struct writer *w, const char *from, const char *con
 	snprintf(value, sizeof value, "v%u", k->reduced_value);
 	text_line(w, "%s sum = neutral;", value_register(k->accumulator));
 	/* Loads of several elements are then on their way at a time. */
-	text_line(w, "#pragma unroll %u", GROUP_UNROLL);
+	text_line(w, "#pragma unroll %u", k->blocks ? GROUP_UNROLL_ALONE : GROUP_UNROLL);
 	text_open(w, "for (long j = start + %s; j < stop; j += %u)", from, KERNEL_COLUMNS);
 	text_line(w, "ulong rest = j;");
 	frame_indices(w, k->kept, k->rank);
@@ -56,14 +57,43 @@ static void open_units(struct writer *w) {
 	text_line(w, "ulong rest = unit;");
 }
 
+/* The results of blocks, side by side in local memory, as the columns that they are of the second level of the tree. */
+static void write_blocks_tree(struct writer *w) {
+	const struct reduction root = reduce_root(w);
+
+	for (unsigned h = w->k->blocks / 2u; h > 0; h /= 2) {
+		text_open(w, "if (column == 0 && block < %u)", h);
+		text_line(w, "const %s other = partial[lane + %u];", value_register(w->k->accumulator), h * KERNEL_COLUMNS);
+		value_combine(w, &root, "partial[lane]", "other");
+		text_close(w);
+		text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	}
+}
+
+/* What a lane reads: of the group's block, or of its own. */
+static void write_range(struct writer *w) {
+	if (!w->k->blocks) {
+		reduce_range(w);
+		return;
+	}
+	/* Blocks beyond the last are empty. */
+	text_line(w, "const long start = (long)block * %u;", KERNEL_BLOCK);
+	text_line(w, "const long stop = min(start + %u, (long)r[%u]);", KERNEL_BLOCK, KERNEL_WORD_EXTENT);
+}
+
 void reduce_groups(struct writer *w) {
 	struct frame_names inner = frame_names(w->k->rank), outer = frame_names(w->k->kept);
 
 	open_units(w);
+	text_line(w, "const int column = lane %% %u;", KERNEL_COLUMNS);
+	if (w->k->blocks)
+		text_line(w, "const int block = lane / %u;", KERNEL_COLUMNS);
 	frame_indices(w, 0, w->k->kept);
-	reduce_range(w);
-	write_column_sum(w, "lane", inner.name);
-	write_local_tree(w, "lane", KERNEL_COLUMNS, 1);
+	write_range(w);
+	write_column_sum(w, "column", inner.name);
+	write_local_tree(w, "column", KERNEL_COLUMNS, 1);
+	if (w->k->blocks)
+		write_blocks_tree(w);
 	text_open(w, "if (lane == 0)");
 	reduce_outputs(w, outer.name, "partial[lane]");
 	text_close(w);

@@ -262,8 +262,9 @@ enum {
 	ATTENTION_ROWS = 6,
 	ATTENTION_TILES = 22,
 	ATTENTION_COLUMNS = 256,
-	/* GPU reductions: elements a lane reads before it needs the first. */
+	/* GPU reductions: elements a lane reads before it needs the first; more where no other group works meanwhile. */
 	GROUP_UNROLL = 8,
+	GROUP_UNROLL_ALONE = 16,
 };
 
 /* May an operand lie across the rows? */

@@ -150,6 +150,7 @@ void cut_begin(struct cut *c, const struct draft *from, struct draft *to) {
 	to->kernel.block_dim = k->block_dim;
 	to->kernel.op = k->op;
 	to->kernel.long_rows = k->long_rows;
+	to->kernel.blocks = k->blocks;
 	to->kernel.packed = k->packed;
 	to->kernel.stage = k->stage;
 	to->kernel.descending = k->descending;

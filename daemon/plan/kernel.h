@@ -75,7 +75,7 @@
  * a float sum, 1 for a product); then column c takes column c + h for h = 32, 16, 8, 4, 2, 1. An extent above
  * KERNEL_BLOCK is planned as two or more kernels: the first has a kept dim `block_dim` whose index
  * b selects elements b * KERNEL_BLOCK up to the extent, and writes one partial result a block. ROWS
- * with long_rows does the same inside: the results of its blocks are reduced by the same rule. The
+ * with long_rows does the same inside, and so does REDUCE with `blocks`: the results of the blocks are reduced by the same rule. The
  * tree is thus a function of the extent alone, in every form and strategy.
  *
  * Scans: the elements of a block of KERNEL_BLOCK are taken in groups of KERNEL_GROUP. In a group, for
@@ -333,6 +333,7 @@ struct kernel {
 	uint16_t op;                   /* REDUCE, SCAN: OP_reduce_ but not _mean; else the operation itself */
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
+	uint8_t blocks;                /* REDUCE, GPU strategy: most blocks, which the lanes of a group reduce side by side, 2 or 4; 0: one */
 	bool far;                      /* ROWS, CPU strategy: memory is asked for before it is read */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT, MATMUL: see above */
 	/*

@@ -103,12 +103,45 @@ static int add_first_half(struct plan *p, const struct draft *d, const struct tr
 	return plan_add_step(p, half, op, 0);
 }
 
+/*
+ * Blocks that groups of lanes reduce side by side, so that there is no second launch; 0 where others than them would stand
+ * idle for it, having enough rows for all, and where there are more blocks than lanes.
+ */
+static unsigned blocks_of_group(const struct plan *p, const struct draft *d, const struct traits *t) {
+	uint64_t blocks = 2, rows = 1;
+
+	while (blocks * KERNEL_BLOCK < d->extent)
+		blocks *= 2;
+	for (unsigned i = 0; i < d->kernel.kept; i++)
+		rows *= (uint64_t)d->dims[i];
+	/* The list of generic kernels has none of these. */
+	if (t->strategy != STRATEGY_GPU || d->kernel.form == KERNEL_FORM_COLUMN || p->generic)
+		return 0;
+	return rows <= t->units && blocks <= t->local_size / KERNEL_COLUMNS ? (unsigned)blocks : 0;
+}
+
+static int add_reduce_group(struct plan *p, const struct draft *d, unsigned blocks, const uint32_t *op, uint32_t ops) {
+	struct draft *whole = malloc(sizeof *whole);
+	int r;
+
+	if (!whole)
+		return -ENOMEM;
+	*whole = *d;
+	whole->kernel.blocks = (uint8_t)blocks;
+	r = plan_add_step(p, whole, op, ops);
+	free(whole);
+	return r;
+}
+
 static int add_reduce_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op,
 	uint32_t ops) {
+	unsigned side_by_side = blocks_of_group(p, d, t);
 	struct plan_operand partial;
 	struct draft *half;
 	int r;
 
+	if (side_by_side)
+		return add_reduce_group(p, d, side_by_side, op, ops);
 	half = calloc(2, sizeof *half);
 	if (!half)
 		return -ENOMEM;
@@ -290,6 +323,7 @@ static void second_space(struct halves *h, bool after_root) {
 	k->kept = k->root == KERNEL_ROWS ? (uint8_t)(k->rank - 1u) : 0;
 	k->inputs = 0;
 	k->causal = k->packed = k->alone = false;
+	k->blocks = 0;
 	k->hidden = 0;
 	k->op = 0;
 	k->accumulator = 0;
@@ -311,6 +345,7 @@ static void first_space(struct halves *h, bool before_root) {
 	k->op = 0;
 	k->accumulator = 0;
 	k->stage = 0;
+	k->blocks = 0;
 	k->descending = false;
 	h->first.extent = 0;
 }
