@@ -618,6 +618,33 @@ START_TEST(another_instruction_or_reader_keeps_a_chains_value) {
 }
 END_TEST
 
+static uint64_t first_of(const struct bytecode *b, enum instruction_kind kind) {
+	struct instruction_set set;
+	uint32_t i = 1;
+
+	instructions_of(b->dialect, &vectors, &set);
+	while (i < b->words && set.row[b->word[i] & 0xffff].kind != kind)
+		i++;
+	ck_assert_uint_lt(i, b->words);
+	return b->word[i];
+}
+
+/* (a + b) * (a < b): the sum is in a chain when the comparison is read for the last time. */
+START_TEST(the_end_of_a_chain_takes_no_register_that_the_next_instruction_reads) {
+	struct bytecode b;
+	struct kernel k;
+
+	make_op(&k, OP_lt, DTYPE_f32);
+	k.value[k.values++] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_add, .arg = { 0, 1 } };
+	k.value[k.values++] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_cast, .arg = { 2 } };
+	k.value[k.values++] = (struct kernel_value){ .kind = KERNEL_OP, .dtype = DTYPE_f32, .op = OP_mul, .arg = { 3, 4 } };
+	k.operand[k.operands - 1] = (struct kernel_operand){ .dtype = DTYPE_f32, .output = true, .value = 5 };
+	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
+	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_END), 1);
+	ck_assert_uint_ne(first_of(&b, INSTRUCTION_END) >> 16 & 0xff, first_of(&b, INSTRUCTION_CAST) >> 24 & 0xff);
+}
+END_TEST
+
 START_TEST(what_is_read_in_place_and_stored_is_copied_before_another_output_is) {
 	struct bytecode b;
 	struct kernel k;
@@ -689,6 +716,7 @@ static Suite *suite(void) {
 	tcase_add_test(text, every_operation_is_an_instruction_of_some_dialect);
 	tcase_add_test(text, registers_are_used_again_and_too_many_are_refused);
 	tcase_add_test(text, short_operations_one_upon_the_other_are_a_chain);
+	tcase_add_test(text, the_end_of_a_chain_takes_no_register_that_the_next_instruction_reads);
 	tcase_add_test(text, another_instruction_or_reader_keeps_a_chains_value);
 	tcase_add_test(text, what_is_read_in_place_and_stored_is_copied_before_another_output_is);
 	tcase_add_test(text, what_is_the_same_along_a_row_is_loaded_once_a_row);

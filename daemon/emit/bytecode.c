@@ -316,6 +316,8 @@ static void compute(struct assembler *a, unsigned v) {
 	uint16_t dying[KERNEL_ARGS];
 	unsigned count = 0;
 
+	/* Before a register that this one reads is free: the chain's value would go there. */
+	end_chain(a);
 	for (unsigned n = 0; n < kernel_value_args(value); n++)
 		f.from[n] = use(a, value->arg[n], (enum level)a->level[v], dying, &count);
 	f.to = a->home[v] = place_result(a, v, dying, count);
