@@ -10,7 +10,7 @@
  *   INTERP_VECTORS    vectors of a block: what an instruction does at once
  *   INTERP_REGISTERS  registers of a work-item, each of a block of any type
  *   INTERP_OPERANDS   most operands of a program
- *   INTERP_STRIP      elements of a strip of transposed reading
+ *   INTERP_STRIP      elements of a strip of transposed reading, where there are no tiles
  *   INTERP_CHAINS     defined where there are chains of short operations
  *
  * and writes a kernel that declares what stands in INTERP_STATE and has a case for each instruction. Nothing
@@ -19,20 +19,21 @@
 #define INTERP_RANK 8
 
 /* A register holds blocks of any type, one after the other. */
-#define INTERP_REGISTER(T, bytes) \
+#define INTERP_REGISTER(T, element, bytes) \
 	typedef T JOIN(T, _register) __attribute__((may_alias)); \
+	typedef element JOIN(T, _lane) __attribute__((may_alias)); \
 	typedef T JOIN(T, _anywhere) __attribute__((aligned(bytes), may_alias));
-INTERP_REGISTER(i8v, 1)
-INTERP_REGISTER(u8v, 1)
-INTERP_REGISTER(i16v, 2)
-INTERP_REGISTER(u16v, 2)
-INTERP_REGISTER(i32v, 4)
-INTERP_REGISTER(u32v, 4)
-INTERP_REGISTER(i64v, 8)
-INTERP_REGISTER(u64v, 8)
-INTERP_REGISTER(f32v, 4)
+INTERP_REGISTER(i8v, char, 1)
+INTERP_REGISTER(u8v, uchar, 1)
+INTERP_REGISTER(i16v, short, 2)
+INTERP_REGISTER(u16v, ushort, 2)
+INTERP_REGISTER(i32v, int, 4)
+INTERP_REGISTER(u32v, uint, 4)
+INTERP_REGISTER(i64v, long, 8)
+INTERP_REGISTER(u64v, ulong, 8)
+INTERP_REGISTER(f32v, float, 4)
 #ifdef HAS_F64
-INTERP_REGISTER(f64v, 8)
+INTERP_REGISTER(f64v, double, 8)
 #endif
 
 #define INTERP_BLOCK (W * INTERP_VECTORS)
@@ -74,21 +75,27 @@ INTERP_REGISTER(f64v, 8)
 
 /*
  * Where a program is: at element `at` of `count` of a piece of a row, and `vectors` of the block hold elements; the address of each
- * operand's piece, or the first number of what is counted; where each register is read.
+ * operand's piece, or the first number of what is counted, and how far its next vector is from there; where each register is read.
+ *
+ * The vectors of a block follow each other along the row, or, in a tile, lie one below the other: one a row. `beside` is how
+ * many lanes further on the next vector is, W or none, `onward` how many the next block is, and `whole` how many must be left
+ * for an operand to be read in place, which one of a tile never is.
  */
 struct interp {
 	global const ulong *r;
 	uint rank, operands;
-	int vectors;
-	long at, count;
+	int vectors, beside;
+	long at, count, onward, whole;
 	ulong place[INTERP_OPERANDS];
+	long step[INTERP_OPERANDS];
 #ifdef INTERP_REACHES
 	ulong base[INTERP_REGISTERS];
 #endif
 };
 
-/* Do all vectors of the block hold elements, and all of each? */
-#define INTERP_WHOLE (s->count - s->at >= INTERP_BLOCK)
+/* Do all vectors of the block hold elements, and all of each, one after the other? */
+#define INTERP_NEVER 0x7fffffffffffffff
+#define INTERP_WHOLE (s->count - s->at >= s->whole)
 
 /*
  * An operand whose elements lie as a register holds them is read in place; where the block is not whole, which might
@@ -120,8 +127,9 @@ struct interp {
 	const long length = INTERP_LENGTH; \
 	global const ulong *unit_code = 0, *block_code = 0; \
 	ulong index[INTERP_RANK]; \
-	ulong unit = INTERP_BEGIN; \
+	ulong unit = INTERP_BEGIN, rows = INTERP_GROUP; \
 	long width = length, strip = 0, left = 0; \
+	bool tile = false; \
 	\
 	if (unit >= end) \
 		return; \
@@ -129,7 +137,9 @@ struct interp {
 	s->rank = rank; \
 	s->operands = operands; \
 	s->vectors = INTERP_VECTORS; \
+	s->beside = W; \
 	s->at = s->count = 0; \
+	s->onward = s->whole = INTERP_BLOCK; \
 	INTERP_FILES
 
 #if INTERP_GROUP == 1
@@ -146,16 +156,40 @@ struct interp {
 /* Along the lanes, where access says 1: contiguous, 0: uniform, 2: strided. */
 #define LANE_STRIDE(operand, access) ((access) == 2 ? STRIDE(operand, s->rank - 1) : (long)(access))
 
-/* An operand that lies closer together down the rows than along them has the rows walked in strips. */
+/*
+ * An operand that lies closer together down the rows than along them has the rows walked in tiles, of which each line of memory is
+ * read once; where the rows are too few for that, in strips.
+ */
+#if INTERP_GROUP == 1
+#define INTERP_ACROSS \
+	if (abs(STRIDE(INDEX, rank - 2)) >= abs(STRIDE(INDEX, rank - 1))) \
+		break; \
+	tile = r[INTERP_DIMS + rank - 2] >= INTERP_VECTORS / 2; \
+	width = tile ? length : INTERP_STRIP; \
+	if (tile) { \
+		s->beside = 0; \
+		s->onward = W; \
+		s->whole = INTERP_NEVER; \
+	} \
+	break;
+/* The rows of a tile that begins at this one: all of them begin at multiples of a tile's. */
+#define INTERP_ROWS(row) \
+	min(min(INTERP_VECTORS - (row) % INTERP_VECTORS, r[INTERP_DIMS + rank - 2] - (row)), end - unit)
+#else
 #define INTERP_ACROSS \
 	if (abs(STRIDE(INDEX, rank - 2)) < abs(STRIDE(INDEX, rank - 1))) \
 		width = INTERP_STRIP; \
 	break;
+#define INTERP_ROWS(row) 1
+#endif
 
-/* The next unit, of this strip or the next; the first time, the first one. */
+/*
+ * The next unit, of this strip or the next; the first time, the first one. Units are pieces of rows, those of a row one after
+ * the other; where there are tiles, those of one piece of all rows, of which a tile is some.
+ */
 #define INTERP_UNIT \
 	if (unit_code) \
-		unit += INTERP_GROUP; \
+		unit += rows; \
 	unit_code = code - 1; \
 	if (unit >= end) { \
 		strip += width; \
@@ -165,29 +199,38 @@ struct interp {
 		return; \
 	{ \
 		ulong rest = unit; \
+		const long row = tile ? take(&rest, r[INTERP_DIMS + rank - 2]) : 0; \
 		const long piece = rank ? take(&rest, r[INTERP_PIECES]) : 0; \
 		\
-		for (uint d = rank - 1; rank && d-- > 0;) \
+		for (uint d = tile ? rank - 2 : rank - 1; rank && d-- > 0;) \
 			index[d] = take(&rest, r[INTERP_DIMS + d]); \
+		if (tile) { \
+			index[rank - 2] = row; \
+			rows = INTERP_ROWS((ulong)row); \
+		} \
 		left = piece * length + strip; \
 		s->count = rank ? min((long)r[INTERP_DIMS + rank - 1] - left, min(length - strip, width)) : 1; \
 	} \
-	s->vectors = INTERP_VECTORS; \
+	s->vectors = tile ? (int)rows : INTERP_VECTORS; \
 	break;
 
 /* Where an operand's piece begins: FIRST bytes an element, or 0 for what is counted; SECOND its access. */
 #define INTERP_PLACE \
 	{ \
 		const uint word = operands + INDEX * (1 + rank); \
-		long position = rank ? left * LANE_STRIDE(INDEX, SECOND) : 0; \
+		const long bytes = FIRST ? FIRST : 1, lane = rank ? LANE_STRIDE(INDEX, SECOND) : 0; \
+		long position = left * lane; \
 		\
 		for (uint d = 0; d + 1 < rank; d++) \
 			position += (long)index[d] * (long)r[word + 1 + d]; \
-		s->place[INDEX] = FIRST ? (ulong)ADDRESS(r[word]) + (ulong)position * FIRST : r[word] + (ulong)position; \
+		s->place[INDEX] = (FIRST ? (ulong)ADDRESS(r[word]) : r[word]) + (ulong)(position * bytes); \
+		s->step[INDEX] = bytes * (tile ? STRIDE(INDEX, rank - 2) : W * lane); \
 	} \
 	break;
 
-#define INTERP_BEGIN_BLOCK s->vectors = (int)min((s->count - s->at + W - 1) / W, (long)INTERP_VECTORS);
+#define INTERP_BEGIN_BLOCK \
+	if (!tile) \
+		s->vectors = (int)min((s->count - s->at + W - 1) / W, (long)INTERP_VECTORS);
 #define INTERP_BLOCKS \
 	s->at = 0; \
 	block_code = code; \
@@ -196,7 +239,7 @@ struct interp {
 	INTERP_BEGIN_BLOCK \
 	break;
 #define INTERP_NEXT \
-	s->at += INTERP_BLOCK; \
+	s->at += s->onward; \
 	code = s->at < s->count ? block_code : unit_code; \
 	INTERP_BEGIN_BLOCK \
 	break;
@@ -245,11 +288,19 @@ struct interp {
 #define SHORT_BINARY(number, function, T, TA, TB) INSTRUCTION(number) { PLACES2 EACH_VECTOR_SHORT APPLY2(function, T, TA, TB) }
 #define SHORT_TERNARY(number, function, T, TA, TB, TC) INSTRUCTION(number) { PLACES3 EACH_VECTOR_SHORT APPLY3(function, T, TA, TB, TC) }
 
-#define LANES ((int)min(s->count - s->at - j * W, (long)W))
-#define HERE ((global uchar *)s->place[INDEX])
-#define ELEMENT_AT(bytes) (HERE + (ulong)(s->at + j * W) * (bytes))
+/*
+ * Where the vectors of an operand are: the first of the block, and each `step` after the one before. Both are read once, like how
+ * many vectors there are.
+ */
 #define LANE_STEP STRIDE(INDEX, s->rank - 1)
-#define STRIDED_AT(bytes) (HERE + (ulong)((s->at + j * W) * LANE_STEP) * (bytes))
+#define ALONG(lane) \
+	global uchar *const here = (global uchar *)s->place[INDEX] + (ulong)(s->at * (lane)); \
+	const long step = s->step[INDEX];
+#define LANES_LEFT \
+	const long remain = s->count - s->at; \
+	const int beside = s->beside;
+#define AT (here + (ulong)(j * step))
+#define LANES ((int)min(remain - j * beside, (long)W))
 
 /*
  * Beyond the arrays of a GPU there may be nothing. On CPUs what the next block loads is asked for: no instruction between has
@@ -258,39 +309,113 @@ struct interp {
 #if INTERP_GROUP == 1
 #define LOAD(number, D, T, bytes) \
 	INSTRUCTION(number) { \
+		const long onward = s->onward * bytes; \
+		ALONG(bytes) \
 		EACH_VECTOR { \
-			AHEAD(ELEMENT_AT(bytes) + INTERP_BLOCK * bytes); \
-			REGISTER(T, TO, j) = JOIN(load_, D)(ELEMENT_AT(bytes)); \
+			AHEAD(AT + onward); \
+			REGISTER(T, TO, j) = JOIN(load_, D)(AT); \
 		} \
 	}
 #else
-#define LOAD(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(ELEMENT_AT(bytes), LANES); }
+#define LOAD(number, D, T, bytes) \
+	INSTRUCTION(number) { \
+		ALONG(bytes) \
+		LANES_LEFT \
+		EACH_VECTOR REGISTER(T, TO, j) = JOIN(loadn_, D)(AT, LANES); \
+	}
 #endif
-#define LOAD_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(uniform_, D)(HERE); }
-#define LOAD_STRIDED(number, D, T, bytes) \
-	INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(gather_, D)(STRIDED_AT(bytes), LANE_STEP, LANES); }
+#define LOAD_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { ALONG(0) EACH_VECTOR REGISTER(T, TO, j) = JOIN(uniform_, D)(AT); }
+#define GATHER(D, T, bytes) \
+	const long lane = LANE_STEP; \
+	ALONG(lane * bytes) \
+	LANES_LEFT \
+	INTERP_TURNED(D, T, bytes) \
+	EACH_VECTOR REGISTER(T, TO, j) = JOIN(gather_, D)(AT, lane, LANES);
+#define LOAD_STRIDED(number, D, T, bytes) INSTRUCTION(number) { GATHER(D, T, bytes) }
 #define SCALAR(number, D, T, bytes) INSTRUCTION(number) { EACH_VECTOR REGISTER(T, TO, j) = JOIN(scalar_, D)(s->r[INDEX]); }
 #define COUNT(number, D, T, bytes) \
 	INSTRUCTION(number) { \
-		const long step = LANE_STRIDE(INDEX, SECOND); \
-		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)((long)s->place[INDEX] + (s->at + j * W) * step, step); \
+		const long lane = LANE_STRIDE(INDEX, SECOND), first = (long)s->place[INDEX] + s->at * lane, step = s->step[INDEX]; \
+		EACH_VECTOR REGISTER(T, TO, j) = JOIN(iota_, D)(first + j * step, lane); \
 	}
-#define STORE(number, D, T, bytes) INSTRUCTION(number) { PLACES1 EACH_VECTOR JOIN(storen_, D)(ELEMENT_AT(bytes), READ(T, first, j), LANES); }
-/* The first lane of the first vector alone. */
-#define STORE_UNIFORM(number, D, T, bytes) INSTRUCTION(number) { PLACES1 JOIN(storen_, D)(HERE, READ(T, first, 0), 1); }
+#define STORE(number, D, T, bytes) \
+	INSTRUCTION(number) { \
+		PLACES1 \
+		ALONG(bytes) \
+		LANES_LEFT \
+		EACH_VECTOR JOIN(storen_, D)(AT, READ(T, first, j), LANES); \
+	}
+/* The first lane alone: of each row of a tile, else of the first vector. */
+#define STORE_UNIFORM(number, D, T, bytes) \
+	INSTRUCTION(number) { \
+		PLACES1 \
+		ALONG(0) \
+		for (int j = 0, vectors = s->beside ? 1 : s->vectors; j < vectors; j++) \
+			JOIN(storen_, D)(AT, READ(T, first, j), 1); \
+	}
 #define STORE_STRIDED(number, D, T, bytes) \
-	INSTRUCTION(number) { PLACES1 EACH_VECTOR JOIN(scatter_, D)(STRIDED_AT(bytes), READ(T, first, j), LANE_STEP, LANES); }
+	INSTRUCTION(number) { \
+		const long lane = LANE_STEP; \
+		PLACES1 \
+		ALONG(lane * bytes) \
+		LANES_LEFT \
+		EACH_VECTOR JOIN(scatter_, D)(AT, READ(T, first, j), lane, LANES); \
+	}
 /* Past the caches, whole vectors that lie on such. */
 #define STREAM_STORE(number, D, T, bytes) \
 	INSTRUCTION(number) { \
-		const int aligned = ((ulong)HERE & (W * bytes - 1)) == 0; \
 		PLACES1 \
+		ALONG(bytes) \
+		LANES_LEFT \
+		const int aligned = (((ulong)here | (ulong)step) & (W * bytes - 1)) == 0; \
 		EACH_VECTOR \
 			if (aligned && LANES == W) \
-				JOIN(stream_, D)(ELEMENT_AT(bytes), READ(T, first, j)); \
+				JOIN(stream_, D)(AT, READ(T, first, j)); \
 			else \
-				JOIN(storen_, D)(ELEMENT_AT(bytes), READ(T, first, j), LANES); \
+				JOIN(storen_, D)(AT, READ(T, first, j), LANES); \
 	}
+
+/*
+ * A tile of an operand whose elements lie side by side down the rows: of each lane, beyond the last one of that one, a vector
+ * is read down them, and its elements are written where the rows' vectors have this lane. Vectors are read whole, beyond the last row,
+ * too.
+ */
+#if INTERP_GROUP == 1 && W > 1
+#define TURN_LANE(i, c) to[i * W] = v.s##c;
+#define TURN_LANES(T, top) \
+	JOIN(T, _lane) *const to = (JOIN(T, _lane) *)&REGISTER(T, TO, top) + i; \
+	EACH_LANE(TURN_LANE)
+#define INTERP_TURNED(D, T, bytes) \
+	if (!beside && step == bytes) { \
+		const int last = (int)min(remain, (long)W) - 1, rows = s->vectors; \
+		_Pragma("clang loop unroll(disable)") for (int top = 0; top < rows; top += W) { \
+			i32v held[W]; \
+			_Pragma("clang loop unroll(disable) vectorize(disable)") for (int i = 0; i < W; i++) { \
+				global const uchar *const from = here + (ulong)((top + min(i, last) * lane) * bytes); \
+				AHEAD(from + W * lane * bytes); \
+				const T v = JOIN(load_, D)(from); \
+				if (sizeof v == sizeof *held) { \
+					held[i] = *(const i32v_anywhere *)&v; \
+				} else { \
+					TURN_LANES(T, top) \
+				} \
+			} \
+			if (sizeof(T) == sizeof *held) \
+				turn_words(held, (i32v_register *)&REGISTER(T, TO, top)); \
+		} \
+		return; \
+	}
+
+/* Words of whatever type. The emitter writes turn(), and this behind it. */
+#define TURN_WORDS \
+	INTERP_APART void turn_words(i32v *held, i32v_register *to) { \
+		turn(held); \
+		for (int i = 0; i < W; i++) \
+			to[i] = held[i]; \
+	}
+#else
+#define INTERP_TURNED(D, T, bytes)
+#endif
 
 /* ---- chains ---- */
 

@@ -665,6 +665,7 @@ static uint16_t add_root(struct kernel *k, unsigned accumulator) {
 
 struct job {
 	struct kernel k;
+	bool crossed;                    /* strided operands may lie side by side down the rows */
 	unsigned tasks;
 	int64_t dims[TASKS][KERNEL_RANK];
 	uint64_t extent[TASKS];
@@ -751,9 +752,10 @@ static void lay_out(struct job *j, unsigned t, unsigned o) {
 	uint64_t *word = j->record[t] + kernel_word_operand(&j->k, o);
 	int64_t pitch = 1, low = 0, high = 0;
 	unsigned lanes = lane_dim(&j->k);
+	bool crossed = j->crossed && j->k.rank >= 2 && p->access == KERNEL_STRIDED && pick(2);
 
 	for (unsigned i = 0; i < j->k.rank; i++) {
-		unsigned d = inner_dim(&j->k, i);
+		unsigned d = inner_dim(&j->k, crossed && i < 2 ? 1 - i : i);
 		int64_t extent = j->dims[t][d], stride = pitch;
 
 		if (!varies(j, o, d) || (d == lanes && p->access == KERNEL_UNIFORM))
@@ -1449,7 +1451,13 @@ static struct job *draw_job(enum dialect dialect) {
 		j->k.operand[o].access = KERNEL_UNIFORM;
 	for (unsigned t = 0; t < 3; t++) {
 		/* Of rows that are shorter than an interpreter's block, or not. */
-		if (rank && pick(2)) {
+		j->crossed = rank >= 2 && pick(2);
+		if (j->crossed) {
+			/* Parts of tiles, and several. */
+			draw_dims(dims, rank - 2, 2);
+			dims[rank - 2] = 5 + pick(30);
+			dims[rank - 1] = 1 + pick(40);
+		} else if (rank && pick(2)) {
 			draw_dims(dims, rank - 1, 4);
 			dims[rank - 1] = 200 + pick(500);
 		} else {

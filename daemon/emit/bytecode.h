@@ -15,8 +15,9 @@
  *   bits 0-15 which (a number in struct instruction_set), 16-23 the register it writes, 24-31, 32-39, 40-47
  *   the registers it reads, 48-63 an operand or a word of the record
  *
- * (of what a chain is, interp.cl tells) in three parts, each run more often than the one before: once a task, once a piece of a row (from UNIT on), once
- * a block of it (from BLOCKS on, up to NEXT).
+ * (of what a chain is, interp.cl tells) in three parts, each run more often than the one before: once a task, once a
+ * piece of a row (from UNIT on), once a block of it (from BLOCKS on, up to NEXT). Where an operand lies across the rows, a
+ * piece is of several rows and a block a tile of them; the code is the same, since that is found when it runs.
  */
 #pragma once
 

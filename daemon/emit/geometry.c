@@ -119,8 +119,8 @@ static void cut_map(const struct cut *c) {
 	c->record[KERNEL_WORD_PIECES] = most(pieces, 1);
 	c->record[KERNEL_WORD_EXTENT] = length;
 	set_units(c, count * pieces, least(n, length));
-	if (map_may_cross(c->k) && pieces == 1 && count >= MAP_STRIP_ROWS * items_wanted(c->t))
-		set_units_per_item(c, most(c->record[KERNEL_WORD_UNITS_PER_ITEM], MAP_STRIP_ROWS));
+	if (map_may_cross(c->k) && count * pieces >= MAP_STRIP_ROWS * items_wanted(c->t))
+		set_units_per_item(c, round_up(c->record[KERNEL_WORD_UNITS_PER_ITEM], MAP_STRIP_ROWS));
 }
 
 /* Blocks of as many rows as a vector has lanes, in pieces along the lanes; those of one piece follow each other. */

@@ -9,7 +9,7 @@
 
 enum instruction_kind {
 	/* What steers. */
-	INSTRUCTION_ACROSS,            /* operand: strips are narrow where it lies across the rows */
+	INSTRUCTION_ACROSS,            /* operand: rows are walked in tiles, or narrow strips, where it lies across them */
 	INSTRUCTION_UNIT,
 	INSTRUCTION_PLACE,             /* operand: where its piece begins */
 	INSTRUCTION_BLOCKS,

@@ -13,7 +13,7 @@
 
 enum {
 	INTERPRETER_BLOCK = 256,
-	/* Of transposed reading: as many lines of each operand stay in the second level of cache. */
+	/* Of transposed reading, where rows are too few for tiles: as many lines of each operand stay in the second level of cache. */
 	INTERPRETER_STRIP = 64,
 	/*
 	 * On CPUs 48 KiB, of which 32-bit types use half and most programs a few registers, in the nearest cache; on GPUs 32 KiB a
@@ -137,6 +137,15 @@ static void write_apart(struct writer *w, const struct instruction *i, unsigned 
 		text_part(w, "%s(%u, %s, %s, %u)", words[i->kind], number, type->name, value_register(i->type), type->bytes);
 }
 
+/* What tiles of transposed operands are turned by. */
+static void write_turn(struct writer *w) {
+	if (w->t->strategy != STRATEGY_CPU || w->k->width == 1)
+		return;
+	matmul_turn(w, DTYPE_i32);
+	text_line(w, "TURN_WORDS");
+	text_blank(w);
+}
+
 static void write_functions(struct writer *w, const struct instruction_set *s) {
 	for (unsigned i = 0; i < s->count; i++) {
 		if (!is_apart(&s->row[i]))
@@ -241,6 +250,7 @@ int interpreter_source(enum dialect dialect, const struct traits *t, struct str 
 	section_append_functions(list, n, "interpreter", source);
 	helpers_write(&w, source);
 	value_define_functions(&w, list, n);
+	write_turn(&w);
 	write_functions(&w, &set);
 	write_chain(&w, &set);
 	write_kernel(&w, &set, interpreter_shape(t).group);
