@@ -285,7 +285,7 @@ $(B)/man/fusion-protocol.7: man/generate.sh man/fusion-protocol.7.in protocol/me
 $(FUNCTION_PAGES:%=$(B)/man/%.3): $(B)/man/%.3: man/generate.sh client/fusion.h
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh $* >$@
-$(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def daemon/base/builtins.def protocol/patterns.def
+$(B)/man/fusiond.conf.5: man/generate.sh man/fusiond.conf.5.in daemon/base/settings.def daemon/base/builtins.def daemon/plan/knobs.def protocol/patterns.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh conf >$@
 $(B)/man/%: man/%

@@ -4,7 +4,7 @@
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
 #   man/generate.sh protocol > build/man/fusion-protocol.7     protocol/*.def
 #   man/generate.sh fusion_arrays > build/man/fusion_arrays.3    client/fusion.h
-#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, protocol/patterns.def
+#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, daemon/plan/knobs.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
 # Needs awk alone. A line of a table that does not read is an error, never left out.
@@ -371,6 +371,17 @@ builtin_rows() {
 	}' "$root/daemon/base/builtins.def"
 }
 
+# KNOB(name, VALUES("rule", "..."), "doc"), one a line.
+knob_rows() {
+	awk -v out="$1" '
+	/^KNOB\(/ {
+		name = $0; sub(/^KNOB\(/, "", name); sub(/,.*/, "", name)
+		values = $0; sub(/.*VALUES\(/, "", values); sub(/\).*/, "", values); gsub(/"/, "", values)
+		doc = $0; sub(/.*\), "/, "", doc); sub(/"\)$/, "", doc)
+		print ".It Va " name " Pq " values "\n" toupper(substr(doc, 1, 1)) substr(doc, 2) "." > (out "/KNOB")
+	}' "$root/daemon/plan/knobs.def"
+}
+
 rows=$(mktemp -d)
 trap 'rm -rf "$rows"' EXIT
 case ${1-} in
@@ -385,6 +396,7 @@ protocol)
 conf)
 	conf_rows "$rows"
 	builtin_rows "$rows"
+	knob_rows "$rows"
 	fill "$here/fusiond.conf.5.in" "$rows"
 	;;
 fusion_*)

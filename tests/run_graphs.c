@@ -227,6 +227,7 @@ struct variant {
 	struct daemon *daemon;
 	enum fusion_switch fusion;
 	const char *off;       /* the name of a pattern */
+	const char *knobs;     /* fusion.knobs, or NULL */
 	struct fault fault;    /* code 0: it ran */
 	struct result *result; /* of each output */
 	cJSON *plan;           /* EXPLAIN's answer */
@@ -310,6 +311,11 @@ static int run_outputs(struct variant *v, fusion_context *c, const struct text *
 	return r ? r : check_built(v, c);
 }
 
+static void turn_knobs(fusion_context *c, const char *knobs) {
+	if (fusion_configure(c, "fusion.knobs", knobs))
+		fprintf(stderr, "run_graphs: %s\n", fusion_error());
+}
+
 /* Where it fails, the plan shows it. */
 static void switch_off(fusion_context *c, const char *pattern) {
 	char name[LINE_TEXT];
@@ -333,6 +339,8 @@ static void variant_run(struct variant *v, const struct text *t) {
 	/* Patterns of the graph's own are there from then on, and nothing of it has run. */
 	if (!r && v->off)
 		switch_off(c, v->off);
+	if (!r && v->knobs)
+		turn_knobs(c, v->knobs);
 	if (!r)
 		r = run_outputs(v, c, t, output);
 	if (r < 0)
@@ -645,6 +653,39 @@ static void run_without_each(struct report *report, const struct variant *fused)
 	}
 }
 
+/* ---- knobs: no value of any changes a bit ---- */
+
+static const struct turned {
+	const char *knobs;
+	bool gpu;
+	bool builds;           /* other kernels: in the slice alone */
+} turned[] = {
+	{ "share=quarter tiles=quarter", false, false },
+	{ "share=fourfold tiles=half stream=past hold=least beside=two", false, true },
+	{ "stream=near hold=most beside=four", false, true },
+	{ "beside=one", false, true },
+	{ "tile=smaller", true, true },
+	{ "tile=larger", true, true },
+};
+
+static void run_turned(struct report *report, const struct variant *fused, const struct turned *t) {
+	char name[LINE_TEXT];
+	struct variant v = { .name = name, .daemon = &daemons[t->gpu], .fusion = FUSION_ON, .knobs = t->knobs };
+
+	snprintf(name, sizeof name, "with %s", t->knobs);
+	variant_run(&v, report->text);
+	check_error(report, &v);
+	compare_variants(report, fused, &v);
+	variant_free(&v, report->text);
+}
+
+/* `gpu`: the graph runs with the kernels of GPUs, too. The slice of what is built moves on from knob to knob. */
+static void run_turned_each(struct report *report, const struct variant *fused, bool gpu) {
+	for (unsigned i = 0; !report->failures && i < sizeof turned / sizeof *turned; i++)
+		if (turned[i].gpu ? gpu : !main_daemon && (!turned[i].builds || slice_has(passed + failed + i)))
+			run_turned(report, fused, &turned[i]);
+}
+
 /* How many of the variants the next graph runs in: the last, of the kernels of GPUs, where it is in the slice. */
 static size_t ways(size_t variants) {
 	bool all = main_daemon || slice_has(passed + failed);
@@ -670,6 +711,8 @@ static void run_text(const char *path, const struct text *t) {
 		compare_variants(&report, &variants[0], &variants[i]);
 	if (!report.failures)
 		run_without_each(&report, &variants[0]);
+	if (!report.failures && !variants[0].fault.code)
+		run_turned_each(&report, &variants[0], count == sizeof variants / sizeof *variants);
 	print_report(path, &report, variants);
 	for (size_t i = 0; i < count; i++)
 		variant_free(&variants[i], t);

@@ -66,7 +66,7 @@ static enum track_form run(const double ns[static TRACK_FORMS], unsigned share) 
 
 	if (timed) {
 		tracker_tried(t, e, form);
-		tracker_sample(t, tracked_id(e), form, ns[form]);
+		tracker_sample(t, tracked_id(e), form, 0, ns[form]);
 	} else {
 		tracker_ran(t, e);
 	}
@@ -130,7 +130,7 @@ START_TEST(a_form_whose_times_get_lost_is_given_up) {
 		}
 		tracker_tried(t, e, form);
 		if (form == TRACK_FUSED)
-			tracker_sample(t, tracked_id(e), form, ns[form]);
+			tracker_sample(t, tracked_id(e), form, 0, ns[form]);
 	}
 	ck_assert_uint_eq(tried, TRACK_TRIES);
 }
@@ -147,7 +147,7 @@ START_TEST(one_slow_run_of_several_does_not_decide) {
 
 		if (timed) {
 			tracker_tried(t, e, form);
-			tracker_sample(t, tracked_id(e), form, ns);
+			tracker_sample(t, tracked_id(e), form, 0, ns);
 		} else {
 			tracker_ran(t, e);
 		}
@@ -183,7 +183,7 @@ static enum track_form noisy_run(struct tracked *e, struct weather *w, const dou
 
 	if (timed) {
 		tracker_tried(t, e, form);
-		tracker_sample(t, tracked_id(e), form, noisy(w, ns[form], noise));
+		tracker_sample(t, tracked_id(e), form, 0, noisy(w, ns[form], noise));
 	} else {
 		tracker_ran(t, e);
 	}
@@ -406,8 +406,8 @@ START_TEST(what_does_not_fuse_or_is_fast_is_not_tracked) {
 END_TEST
 
 START_TEST(times_of_a_graph_that_was_forgotten_are_passed_over) {
-	tracker_sample(t, 12345, TRACK_FUSED, 100);
-	tracker_sample(t, tracked_id(tracked()), TRACK_FUSED, -1);
+	tracker_sample(t, 12345, TRACK_FUSED, 0, 100);
+	tracker_sample(t, tracked_id(tracked()), TRACK_FUSED, 0, -1);
 	ck_assert_double_eq(tracker_counters(t).total_ns, 0);
 }
 END_TEST

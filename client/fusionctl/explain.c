@@ -127,6 +127,13 @@ static void print_wait(const cJSON *kernel) {
 		printf("  launches wait until it is built: %s\n", reason);
 }
 
+static void print_knobs(const cJSON *kernel) {
+	const cJSON *one;
+
+	cJSON_ArrayForEach(one, json_item(kernel, "knobs"))
+		printf("  knob %s at %s\n", one->string, cJSON_GetStringValue(one));
+}
+
 static void print_kernel(const cJSON *kernel, unsigned number) {
 	const char *form = json_text(kernel, "form");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
@@ -140,6 +147,7 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	print_gain(kernel);
 	print_tiers(kernel);
 	print_program(json_item(kernel, "program"));
+	print_knobs(kernel);
 	print_wait(kernel);
 	print_operations(json_item(kernel, "operations"));
 	if (*json_text(kernel, "source"))

@@ -34,7 +34,11 @@ static void print_changes(const cJSON *stats) {
 	printf("%.0f graphs are known, %.0f run with less fusion than planned, %.0f runs were trials (%.2g %% of the time)\n",
 		json_number(tracker, "graphs"), json_number(tracker, "graphs_that_run_with_less_fusion"),
 		json_number(tracker, "trials"), json_number(tracker, "trial_percent"));
+	printf("of %.0f kernels was more than one way tried, %.0f run otherwise than planned\n", json_number(tracker, "kernels"),
+		json_number(tracker, "kernels_that_run_otherwise_than_planned"));
 	cJSON_ArrayForEach(one, json_item(tracker, "changes")) {
+		if (json_item(one, "knob"))
+			printf("kernel %s: %s; ", json_text(one, "kernel"), json_text(one, "knob"));
 		printf("%s: %s in %s, was %s in %s\n", json_text(one, "graph"), json_text(one, "to"),
 			print_seconds(json_number(one, "to_us") / 1e6, a), json_text(one, "from"),
 			print_seconds(json_number(one, "from_us") / 1e6, b));
@@ -136,6 +140,7 @@ static int try_graph(const struct control_graph *g, cJSON **tuningp, struct faul
 
 static void print_tuning(const char *file, const cJSON *tuning) {
 	char text[PRINT_TEXT];
+	const cJSON *one;
 
 	printf("%s: runs %s%s", file, tuning ? json_text(tuning, "runs") : "as it is",
 		!tuning || cJSON_IsTrue(json_item(tuning, "settled")) ? "" : " so far");
@@ -145,6 +150,9 @@ static void print_tuning(const char *file, const cJSON *tuning) {
 		if (form)
 			printf("; %s %s", forms[i], print_seconds(json_number(form, "us") / 1e6, text));
 	}
+	cJSON_ArrayForEach(one, json_item(tuning, "knobs"))
+		printf("; kernel %.0f (%s) with %s at %s", json_number(one, "kernel"), json_text(one, "root"), json_text(one, "knob"),
+			json_text(one, "value"));
 	putchar('\n');
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/base/str.h"
 #include "daemon/base/traits.h"
 #include "daemon/plan/kernel.h"
+#include "daemon/plan/knobs.h"
 
 /* Appends the whole source; the entry point is `fused`. 0 or -ENOMEM. */
 int emit_source(const struct kernel *k, const struct traits *t, struct str *source) FAULT_MUST_USE;
@@ -44,6 +45,9 @@ struct emit_launch {
  */
 struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
 	uint64_t extent, uint64_t *record);
+/* The same where knobs (daemon/plan/knobs.h) may be turned. */
+struct emit_launch emit_geometry_turned(const struct kernel *k, const struct traits *t, const int64_t *dims,
+	uint64_t extent, const struct knobs *knobs, uint64_t *record);
 
 /*
  * May a task be launched in slices? A slice is a launch of its own with the record of the task, but for two words:

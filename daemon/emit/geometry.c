@@ -49,6 +49,7 @@ struct cut {
 	const struct traits *t;
 	const int64_t *dims;
 	uint64_t extent;
+	const struct knobs *knobs;
 	uint64_t *record;
 };
 
@@ -80,12 +81,22 @@ static uint64_t items_wanted(const struct traits *t) {
 	return (uint64_t)ITEMS_PER_UNIT * most(t->units, 1);
 }
 
-/* Elements an item should get of a task of so many. */
-static uint64_t grain(const struct traits *t, uint64_t elements) {
-	uint64_t share = elements / items_wanted(t);
-	uint64_t large = most(ITEM_ELEMENTS, elements / (ITEMS_PER_UNIT_MOST * most(t->units, 1)));
+/* Elements an item should get of a task of so many: a rule, or a part or a multiple of what it says (KNOB_share). */
+static uint64_t grain(const struct cut *c, uint64_t elements) {
+	static const struct {
+		uint8_t times, parts;
+	} shares[KNOB_VALUES] = { { 1, 1 }, { 1, 4 }, { 4, 1 }, { 1, 1 } };
+	uint64_t share = elements / items_wanted(c->t);
+	uint64_t large = most(ITEM_ELEMENTS, elements / (ITEMS_PER_UNIT_MOST * most(c->t->units, 1)));
 
-	return most(ITEM_ELEMENTS_LEAST, least(large, share));
+	return most(most(ITEM_ELEMENTS_LEAST, least(large, share)) * shares[c->knobs->value[KNOB_share]].times / shares[c->knobs->value[KNOB_share]].parts, 1);
+}
+
+/* Tiles that are one unit: as the rule says, or a part of them (KNOB_tiles). */
+static uint64_t unit_tiles(const struct cut *c, uint64_t tiles) {
+	static const uint8_t parts[KNOB_VALUES] = { 1, 2, 4, 1 };
+
+	return ceil_divide(tiles, parts[c->knobs->value[KNOB_tiles]]);
 }
 
 /* In the CPU strategy no task has more than ITEMS_MOST items, however many units. */
@@ -98,7 +109,7 @@ static void set_units_per_item(const struct cut *c, uint64_t per) {
 /* The words of `units` units of about `elements` elements each. */
 static void set_units(const struct cut *c, uint64_t units, uint64_t elements) {
 	c->record[KERNEL_WORD_UNITS] = units;
-	set_units_per_item(c, most(grain(c->t, units * elements) / most(elements, 1), 1));
+	set_units_per_item(c, most(grain(c, units * elements) / most(elements, 1), 1));
 }
 
 /* A work-group a unit. */
@@ -112,7 +123,7 @@ static void cut_map(const struct cut *c) {
 	unsigned rows = c->k->rank ? c->k->rank - 1u : 0;
 	uint64_t n = c->k->rank ? (uint64_t)c->dims[rows] : 1;
 	uint64_t count = product(c->dims, 0, rows);
-	uint64_t longest = least(MAP_PIECE, grain(c->t, count * n));
+	uint64_t longest = least(MAP_PIECE, grain(c, count * n));
 	uint64_t length = round_up(ceil_divide(n, most(ceil_divide(n, longest), 1)), PIECE_ALIGNMENT);
 	uint64_t pieces = ceil_divide(n, most(length, 1));
 
@@ -128,7 +139,7 @@ static void cut_map_turned(const struct cut *c) {
 	unsigned lanes = c->k->rank - 1u;
 	uint64_t n = (uint64_t)c->dims[lanes], width = c->k->width, batch = product(c->dims, 0, lanes - 1);
 	uint64_t blocks = ceil_divide((uint64_t)c->dims[lanes - 1], width);
-	uint64_t longest = most(least(MAP_PIECE, grain(c->t, batch * blocks * width * n)) / width, PIECE_ALIGNMENT);
+	uint64_t longest = most(least(MAP_PIECE, grain(c, batch * blocks * width * n)) / width, PIECE_ALIGNMENT);
 	uint64_t length = round_up(ceil_divide(n, ceil_divide(n, longest)), PIECE_ALIGNMENT);
 	uint64_t pieces = ceil_divide(n, length);
 
@@ -333,7 +344,7 @@ static void cut_matmul_whole(const struct cut *c) {
 	uint64_t wanted = least(kernel_work_items(c->t) / pieces, most(c->t->units, count * tiles / WHOLE_TILES));
 
 	blocks = round_up(blocks, most(wanted, 1)) / count;
-	tiles = even_tiles(c, tiles, ceil_divide(tiles, least(most(blocks, 1), tiles)), most(hold / rows, 1), count * pieces);
+	tiles = unit_tiles(c, even_tiles(c, tiles, ceil_divide(tiles, least(most(blocks, 1), tiles)), most(hold / rows, 1), count * pieces));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	set_units(c, count * ceil_divide(m, tiles * rows) * pieces,
 		least(tiles * rows, most(m, 1)) * (c->extent + 1) * most((uint64_t)c->dims[batch + 1] / pieces, 1) / c->k->width);
@@ -349,7 +360,7 @@ static void cut_matmul(const struct cut *c) {
 	uint64_t blocks = ceil_divide(tiles, TILE_BLOCK / rows);
 	uint64_t wanted = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
 
-	tiles = ceil_divide(tiles, least(most(most(blocks, wanted), 1), tiles));
+	tiles = unit_tiles(c, ceil_divide(tiles, least(most(most(blocks, wanted), 1), tiles)));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	count *= ceil_divide(m, tiles * rows);
 	/* A multiplication and addition is less than an element of MAP, as nothing is loaded for it. */
@@ -363,7 +374,7 @@ static void cut_matmul_small(const struct cut *c) {
 	uint64_t m = (uint64_t)c->dims[batch], tiles = most(ceil_divide(m, k->rows), 1), count = product(c->dims, 0, batch);
 	uint64_t blocks = ceil_divide(MATMUL_PER_UNIT * (uint64_t)c->t->units, most(count, 1));
 
-	tiles = ceil_divide(tiles, least(most(blocks, 1), tiles));
+	tiles = unit_tiles(c, ceil_divide(tiles, least(most(blocks, 1), tiles)));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	count *= c->dims[batch + 1] ? ceil_divide(m, tiles * k->rows) : 0;
 	set_units(c, count, least(tiles * k->rows, most(m, 1)) * (c->extent + 1) *
@@ -409,7 +420,7 @@ static void cut_attention(const struct cut *c) {
 
 	while (tiles > 1 && count * ceil_divide(m, tiles * ATTENTION_ROWS) < ATTENTION_UNITS * (uint64_t)c->t->units)
 		tiles /= 2;
-	tiles = ceil_divide(ceil_divide(m, ATTENTION_ROWS), ceil_divide(m, tiles * ATTENTION_ROWS));
+	tiles = unit_tiles(c, ceil_divide(ceil_divide(m, ATTENTION_ROWS), ceil_divide(m, tiles * ATTENTION_ROWS)));
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	set_units(c, count * ceil_divide(m, tiles * ATTENTION_ROWS),
 		tiles * ATTENTION_ROWS * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
@@ -432,6 +443,7 @@ static void cut_conv(const struct cut *c) {
 	}
 	while (tiles > 1 && count * ceil_divide(each, tiles * rows) < ATTENTION_UNITS * (uint64_t)c->t->units)
 		tiles--;
+	tiles = unit_tiles(c, tiles);
 	c->record[KERNEL_WORD_PIECES] = tiles;
 	set_units(c, count * ceil_divide(each, tiles * rows),
 		lines * columns * least(each, tiles * rows) * product(c->dims, CONV_CI, CONV_IH));
@@ -500,7 +512,14 @@ static cut_function *find_cut(const struct kernel *k, const struct traits *t) {
 
 struct emit_launch emit_geometry(const struct kernel *k, const struct traits *t, const int64_t *dims,
 	uint64_t extent, uint64_t *record) {
-	struct cut c = { .k = k, .t = t, .dims = dims, .extent = extent, .record = record };
+	static const struct knobs rules;
+
+	return emit_geometry_turned(k, t, dims, extent, &rules, record);
+}
+
+struct emit_launch emit_geometry_turned(const struct kernel *k, const struct traits *t, const int64_t *dims,
+	uint64_t extent, const struct knobs *knobs, uint64_t *record) {
+	struct cut c = { .k = k, .t = t, .dims = dims, .extent = extent, .knobs = knobs, .record = record };
 	struct emit_launch launch = { .local = frame_local(k, t) };
 
 	record[KERNEL_WORD_PIECES] = 1;

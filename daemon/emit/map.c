@@ -52,7 +52,11 @@ static unsigned vectors_beside(const struct writer *w, const struct scope *s) {
 		bytes = size > bytes ? size : bytes;
 	}
 	/* Without any, all elements are the same. */
-	if (dear < MAP_DEAR || !registers || !value_may_be_beside(w))
+	if (!registers || !value_may_be_beside(w))
+		return 1;
+	if (w->k->beside)
+		return w->k->beside;
+	if (dear < MAP_DEAR)
 		return 1;
 	n = (MAP_REGISTERS - MAP_TEMPORARIES) / registers / (bytes > 4 ? 2 : 1);
 	return n > MAP_BESIDE ? MAP_BESIDE : n;

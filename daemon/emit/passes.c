@@ -11,6 +11,8 @@
  */
 #include "writer.h"
 
+#include "daemon/plan/knobs.h"
+
 #include <string.h>
 
 enum {
@@ -260,6 +262,8 @@ static bool find_place(
 
 /* Holds what this pass needs again and would be dear, the last values first: they save the most. */
 static void hold(const struct writer *w, unsigned pass, struct hold_options *o, struct passes *p) {
+	/* By KNOB_hold: the rule, nothing, all but loads. */
+	static const unsigned held_from[KNOB_VALUES] = { COST_HELD, COST_DEAR + 1, COST_LOAD + 1 };
 	const struct kernel *k = w->k;
 	unsigned cost[KERNEL_VALUES];
 	bool held[KERNEL_VALUES];
@@ -269,7 +273,7 @@ static void hold(const struct writer *w, unsigned pass, struct hold_options *o, 
 	find_costs(k, held, cost);
 	for (unsigned v = k->values; v-- > 0;) {
 		passes_needs(w, p, pass, &n);
-		if (n.value[v] && !held[v] && p->first[v] < pass && cost[v] >= COST_HELD)
+		if (n.value[v] && !held[v] && p->first[v] < pass && cost[v] >= held_from[k->hold])
 			p->held[v] = find_place(k, v, cost[v], o, p);
 	}
 	passes_needs(w, p, pass, &n);

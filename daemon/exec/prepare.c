@@ -126,7 +126,7 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	to->scalar = take(p, s->kernel->scalars, sizeof *to->scalar);
 	if (!to->record || !to->operand || !to->scalar)
 		return -ENOMEM;
-	launch = emit_geometry(s->kernel, device_traits(x->device), s->dims, s->extent, to->record);
+	launch = emit_geometry_turned(s->kernel, device_traits(x->device), s->dims, s->extent, &s->knobs, to->record);
 	r = prepare_words(plan, s, to);
 	if (r || !to->record[KERNEL_WORD_ITEMS])
 		return r;

@@ -18,6 +18,9 @@ struct cache_key {
 	uint32_t patterns_off, fuse;
 	uint32_t fast, variant;
 	uint64_t book, named_off;
+	uint64_t tried;                    /* the kernel of the options' variant */
+	uint32_t tuned, knob;              /* is there a tuning; the variant's knob and value */
+	uint64_t pins;                     /* a hash of them */
 };
 
 /* Plans of one structure that different numbers call for. */
@@ -25,7 +28,8 @@ enum { CACHE_VARIANTS = 16 };
 
 static struct cache_key key_of(const struct graph *g, const struct plan_options *o) {
 	return (struct cache_key){ graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast, 0,
-		o->book ? o->book->serial : 0, o->book ? o->named_off : 0 };
+		o->book ? o->book->serial : 0, o->book ? o->named_off : 0, o->variant.kernel, o->tuning != NULL,
+		(uint32_t)o->variant.knob << 8 | o->variant.value, knobs_pins_hash(&o->pins) };
 }
 
 struct cache_entry {

@@ -334,6 +334,8 @@ struct kernel {
 	uint8_t accumulator;           /* REDUCE, SCAN, MATMUL, ATTENTION: dtype of the root value; SORT: of what is sorted */
 	bool long_rows;                /* ROWS: a row may have more than KERNEL_BLOCK elements */
 	uint8_t blocks;                /* REDUCE, GPU strategy: most blocks, which the lanes of a group reduce side by side, 2 or 4; 0: one */
+	/* Knobs (knobs.h): ROWS, KNOB_hold at this value; MAP, vectors side by side, or 0 where the rule says it. */
+	uint8_t hold, beside;
 	bool far;                      /* ROWS, CPU strategy: memory is asked for before it is read */
 	uint8_t carry;                 /* SCAN with a block_dim: the operand that the blocks before give; SORT, MATMUL: see above */
 	/*

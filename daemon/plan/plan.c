@@ -2,6 +2,7 @@
  * The driver of the planner's passes, and the plan as a growing list of steps and slots.
  */
 #include "planner.h"
+#include "tuning.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -193,6 +194,70 @@ static int passes(struct planner *p, struct fault *f) {
 	return r;
 }
 
+/* ---- knobs ---- */
+
+/* As is chosen, but for the variant; or as is said. */
+static struct knobs choice_of(const struct plan_options *o, uint64_t identity) {
+	struct knobs c = { { 0 } };
+
+	if (o->tuning)
+		c = tuning_choice(o->tuning, identity);
+	if (o->tuning && o->variant.kernel == identity)
+		c.value[o->variant.knob] = o->variant.value;
+	for (unsigned i = 0; i < KNOB_COUNT; i++)
+		if (o->pins.set >> i & 1)
+			c.value[i] = o->pins.knobs.value[i];
+	return c;
+}
+
+static bool is_ruled(const struct knobs *c) {
+	static const struct knobs rules;
+
+	return memcmp(c, &rules, sizeof rules) == 0;
+}
+
+/* Panels of a leaf stay when they are made, and are found by what made them. */
+static bool is_made_once(const struct plan *p, const struct plan_step *s) {
+	for (unsigned i = 0; i < s->kernel->operands; i++)
+		if (s->kernel->operand[i].output && p->slot[s->operand[i].slot].packed_of != PLAN_NONE)
+			return true;
+	return false;
+}
+
+/* After all that looks at kernels or costs: what is decided there does not depend on what was learned. */
+static int turn_knobs(struct plan *p, const struct plan_options *o) {
+	for (uint32_t i = 0; (o->tuning || o->pins.set) && i < p->steps; i++) {
+		struct plan_step *s = &p->step[i];
+		struct kernel *own;
+		struct knobs c;
+
+		if (is_made_once(p, s))
+			continue;
+		s->identity = knobs_kernel(s);
+		c = s->chosen = choice_of(o, s->identity);
+		if (is_ruled(&c))
+			continue;
+		own = keep(p, s->kernel, sizeof *s->kernel);
+		if (!own)
+			return -ENOMEM;
+		knobs_turn(&c, s, own, o->traits);
+		if (!kernel_equal(own, s->kernel))
+			s->kernel = own;
+	}
+	p->tuning_serial = o->tuning ? tuning_serial(o->tuning) : 0;
+	return 0;
+}
+
+bool plan_is_tuned(const struct plan *p, const struct tuning *t) {
+	for (uint32_t i = 0; i < p->steps; i++) {
+		struct knobs c = tuning_choice(t, p->step[i].identity);
+
+		if (memcmp(&c, &p->step[i].chosen, sizeof c) != 0)
+			return false;
+	}
+	return true;
+}
+
 int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f) {
 	struct planner p = { .g = g, .o = o };
 	int r;
@@ -212,6 +277,8 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 		plan_estimate(p.plan, o->traits);
 		r = plan_order(p.plan, &p.arena);
 	}
+	if (!r)
+		r = turn_knobs(p.plan, o);
 	if (!r) {
 		count_savings(&p);
 		*planp = p.plan;

@@ -18,6 +18,7 @@
 #include "daemon/graph/graph.h"
 #include "daemon/plan/book.h"
 #include "daemon/plan/kernel.h"
+#include "daemon/plan/knobs.h"
 
 enum { PLAN_NONE = UINT32_MAX };
 
@@ -33,6 +34,9 @@ struct plan_options {
 	named_set named_off;           /* of the book: no kernel is of one of these */
 	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */
 	const struct traits *traits;
+	struct knob_pins pins;         /* values of knobs that hold for all kernels: fusion.knobs */
+	const struct tuning *tuning;   /* what was learned of kernels; NULL: all are as the rules say */
+	struct knob_variant variant;        /* ... and one of them otherwise, to try it */
 };
 
 struct plan_operand {
@@ -61,6 +65,8 @@ struct plan_step {
 	double estimate_unfused_ns;    /* of its operations as kernels of their own */
 	double measured_ns;            /* exec's: the fastest run that was timed */
 	double measured_unfused_ns;
+	uint64_t identity;             /* knobs_kernel(); 0: planned without a tuning, or made once, like panels that stay */
+	struct knobs chosen, knobs;    /* all that was chosen; of it what applies */
 	/* exec's: the first step of its launch; launches by its own program, by an interpreter, and which the newest was. */
 	uint32_t launch;
 	uint64_t compiled, interpreted;
@@ -149,6 +155,8 @@ struct plan {
 	uint32_t tests;
 	bool generic;                  /* made by plan_generic(): its maps have no programs of their own */
 	bool patterns_cut;             /* the graph is so large or regular that patterns of users were not looked for everywhere */
+	uint32_t asked;                /* serve's: looks whether it should be made again */
+	uint64_t tuning_serial;        /* tuning_serial() when its kernels were last known to be as is chosen */
 	double made_ns;                /* what planning took, where its caller told */
 	uint32_t references;
 	/* exec's: what runs while programs of this plan are built (plan_generic()), or NULL; was it made? */
@@ -204,6 +212,9 @@ double plan_measured_of(const struct plan *p, uint32_t step);
 
 /* What steps that share a launch with an equal one are: memory_ops, or horizontal. */
 enum pattern pattern_of_launch(const struct plan_step *s);
+
+/* Are all kernels as they would be chosen now? */
+bool plan_is_tuned(const struct plan *p, const struct tuning *t);
 
 /* Nanoseconds a kernel over these extents takes, its launch included: an estimate, see cost.c. */
 double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,

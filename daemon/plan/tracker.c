@@ -55,11 +55,16 @@ struct round {
 struct tracked {
 	struct track_key key;
 	uint64_t id;
-	struct form form[TRACK_FORMS];
+	struct form form[TRACK_KINDS];
 	uint64_t runs;
 	enum track_form chosen;
 	struct round round;
 	bool plain, judged;
+	const struct tuning *tuning;   /* the tracker's */
+	struct knob_variant variant;        /* of the round, while `other` is VARIANT, or of the last one */
+	uint32_t variants;             /* rounds of them, so that times that come late are known */
+	uint64_t variant_next, variant_interval; /* all knobs were compared once; again at this run */
+	unsigned refused;
 	pattern_set without;           /* the mixed form lacks these; none: there is no mixed form */
 	UT_hash_handle hh;             /* by key, in the order of their making */
 	UT_hash_handle by_id;
@@ -68,6 +73,7 @@ struct tracked {
 struct tracker {
 	char *path, *device;
 	struct tracked *graph, *by_id;
+	struct tuning *tuning;
 	uint64_t ids, trials, changes;
 	struct track_change change[TRACK_CHANGES];
 	double total_ns, trial_ns;
@@ -139,14 +145,15 @@ static struct tracked *add(struct tracker *t, const struct track_key *key) {
 		return NULL;
 	e->key = *key;
 	e->id = ++t->ids;
+	e->tuning = t->tuning;
 	HASH_ADD(hh, t->graph, key, sizeof e->key, e);
 	HASH_ADD(by_id, t->by_id, id, sizeof e->id, e);
 	return e;
 }
 
-/* Forms of a fast plan differ in their last bits. */
+/* Forms of a fast plan differ in their last bits; who says how kernels are made learns nothing for others. */
 static bool is_tracked(const struct plan_options *o) {
-	return o->fuse && !o->fast;
+	return o->fuse && !o->fast && !o->pins.set;
 }
 
 /* The graph's entry, or NULL, and its key. */
@@ -197,10 +204,15 @@ enum track_form tracked_chosen(const struct tracked *e) {
 }
 
 struct plan_options tracked_options(const struct tracked *e, enum track_form form, struct plan_options o) {
-	if (form == TRACK_SINGLE)
+	const enum track_form of = form == TRACK_VARIANT ? e->chosen : form;
+
+	if (of == TRACK_SINGLE)
 		o.fuse = false;
-	if (form == TRACK_MIXED)
+	if (of == TRACK_MIXED)
 		o.patterns_off |= e->without;
+	o.tuning = e->tuning;
+	if (form == TRACK_VARIANT)
+		o.variant = e->variant;
 	return o;
 }
 
@@ -268,20 +280,26 @@ static void round_look(struct tracked *e) {
 }
 
 const char *track_form_name(enum track_form form) {
-	static const char *const names[TRACK_FORMS] = { [TRACK_FUSED] = "fused", [TRACK_SINGLE] = "single", [TRACK_MIXED] = "mixed" };
+	static const char *const names[TRACK_KINDS] = { [TRACK_FUSED] = "fused", [TRACK_SINGLE] = "single", [TRACK_MIXED] = "mixed",
+		[TRACK_VARIANT] = "variant" };
 
 	return names[form];
 }
 
 /* Old ones make room at the front. */
+static void keep_change(struct tracker *t, const struct track_change *c) {
+	if (t->changes >= TRACK_CHANGES)
+		memmove(t->change, t->change + 1, sizeof t->change - sizeof *t->change);
+	t->change[t->changes < TRACK_CHANGES ? t->changes : TRACK_CHANGES - 1] = *c;
+	t->changes++;
+	t->changed = true;
+}
+
 static void tell_change(struct tracker *t, const struct tracked *e, enum track_form to) {
 	const struct track_change c = { .graph = e->key.graph.high, .from = e->chosen, .to = to,
 		.from_ns = median(&e->form[e->chosen]), .to_ns = median(&e->form[to]) };
 
-	if (t->changes >= TRACK_CHANGES)
-		memmove(t->change, t->change + 1, sizeof t->change - sizeof *t->change);
-	t->change[t->changes < TRACK_CHANGES ? t->changes : TRACK_CHANGES - 1] = c;
-	t->changes++;
+	keep_change(t, &c);
 	log_notice("the graph %016" PRIx64 " runs %s from now on, in %.3g us, not %s, in %.3g us", c.graph,
 		track_form_name(to), c.to_ns / 1e3, track_form_name(c.from), c.from_ns / 1e3);
 }
@@ -296,7 +314,73 @@ static void take(struct tracker *t, struct tracked *e, enum track_form form) {
 	e->chosen = form;
 	/* It has just been found out: soon enough it is asked again. */
 	e->round.interval = 0;
+}
+
+/* ---- knobs ---- */
+
+static void tell_turn(struct tracker *t, const struct tracked *e) {
+	const struct knob_variant *v = &e->variant;
+	const struct track_change c = { .graph = e->key.graph.high, .from = e->chosen, .to = e->chosen, .knob = *v,
+		.from_value = tuning_choice(t->tuning, v->kernel).value[v->knob], .from_ns = median(&e->form[e->chosen]),
+		.to_ns = median(&e->form[TRACK_VARIANT]) };
+
+	keep_change(t, &c);
+	log_notice("the kernel %016" PRIx64 " runs with the knob %s at %s from now on, not at %s: the graph %016" PRIx64
+		" takes %.3g us, not %.3g us", v->kernel, knob_name(v->knob), knob_value(v->knob, v->value),
+		knob_value(v->knob, c.from_value), c.graph, c.to_ns / 1e3, c.from_ns / 1e3);
+}
+
+/* What was timed of the variant is what the chosen form takes now. */
+static void turn(struct tracker *t, struct tracked *e) {
+	struct form *f = &e->form[e->chosen];
+
+	tell_turn(t, e);
+	/* Where memory is short it is found out again. */
+	if (tuning_choose(t->tuning, &e->variant))
+		return;
+	memcpy(f->ns, e->form[TRACK_VARIANT].ns, sizeof f->ns);
+	f->median_ns = median(&e->form[TRACK_VARIANT]);
+}
+
+/* The next variant may begin at once. */
+static void variant_end(struct tracker *t, struct tracked *e) {
+	tuning_compared(t->tuning, &e->variant);
 	t->changed = true;
+	e->round.other = e->chosen;
+	e->round.won = 0;
+}
+
+/* As forms: what is not the rules' is left without proof, and taken on proof alone. */
+static void variant_judge(struct tracker *t, struct tracked *e) {
+	const struct form *a = &e->form[TRACK_VARIANT], *b = &e->form[e->chosen];
+
+	if (e->variant.value == KNOB_RULE) {
+		if (!(median(b) < median(a) * TRACK_STAYS))
+			turn(t, e);
+	} else if (is_clearly_faster(a, b)) {
+		if (++e->round.won < TRACK_ROUNDS) {
+			round_begin(e, TRACK_VARIANT);
+			return;
+		}
+		turn(t, e);
+	}
+	variant_end(t, e);
+}
+
+static void variant_begin(struct tracked *e, const struct knob_variant *v) {
+	e->variant = *v;
+	e->variants++;
+	e->refused = 0;
+	e->form[TRACK_VARIANT] = (struct form){ .samples = 0 };
+	round_begin(e, TRACK_VARIANT);
+}
+
+/* All that could be compared was. */
+static void variants_end(struct tracked *e) {
+	e->variant_interval = e->variant_interval ? e->variant_interval * 2 : TRACK_AGAIN;
+	if (e->variant_interval > TRACK_AGAIN_MOST)
+		e->variant_interval = TRACK_AGAIN_MOST;
+	e->variant_next = e->runs + e->variant_interval;
 }
 
 /* Both forms were timed in turns. FUSED is left on proof alone, and taken back without. */
@@ -304,6 +388,10 @@ static void round_judge(struct tracker *t, struct tracked *e) {
 	enum track_form other = e->round.other;
 	const struct form *a = &e->form[other], *b = &e->form[e->chosen];
 
+	if (other == TRACK_VARIANT) {
+		variant_judge(t, e);
+		return;
+	}
 	if (other == TRACK_FUSED) {
 		if (!(median(b) < median(a) * TRACK_STAYS))
 			take(t, e, TRACK_FUSED);
@@ -357,14 +445,23 @@ void tracker_ran(struct tracker *t, struct tracked *e) {
 	t->total_ns += median(&e->form[e->chosen]);
 }
 
-static void round_tried(struct tracked *e, enum track_form form) {
+static void round_tried(struct tracker *t, struct tracked *e, enum track_form form) {
 	struct round *r = &e->round;
 
 	r->tries[form == r->other]++;
 	if (r->tries[0] < TRACK_TRIES || r->tries[1] < TRACK_TRIES)
 		return;
 	e->form[r->other].lost = true;
-	round_end(e);
+	if (r->other == TRACK_VARIANT)
+		variant_end(t, e);
+	else
+		round_end(e);
+}
+
+void tracker_refused(struct tracker *t, struct tracked *e) {
+	tracker_ran(t, e);
+	if (e->round.other == TRACK_VARIANT && ++e->refused >= TRACK_REFUSED)
+		variant_end(t, e);
 }
 
 /* Charged before it runs: its time may never come. */
@@ -374,14 +471,14 @@ void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form) {
 	if (form != e->chosen)
 		t->trial_ns += expected_ns(e, form);
 	if (round_runs(e) && (form == e->chosen || form == e->round.other))
-		round_tried(e, form);
+		round_tried(t, e, form);
 }
 
-void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns) {
+void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, uint32_t variant, double ns) {
 	struct tracked *e;
 
 	HASH_FIND(by_id, t->by_id, &id, sizeof id, e);
-	if (!e || !(ns > 0) || !isfinite(ns))
+	if (!e || !(ns > 0) || !isfinite(ns) || (form == TRACK_VARIANT && variant != e->variants))
 		return;
 	t->total_ns += ns;
 	if (form != e->chosen) {
@@ -406,12 +503,45 @@ static bool is_settled(const struct tracked *e) {
 	return settled;
 }
 
+/* Has it run often, in a form that was not just taken? */
+static bool may_vary(const struct tracked *e) {
+	return !round_runs(e) && (e->plain || is_settled(e)) && e->runs >= TRACK_VARIANT_RUNS && is_known(e, e->chosen);
+}
+
+bool tracked_wants_variants(const struct tracked *e) {
+	return may_vary(e) && (!e->variant_next || e->runs >= e->variant_next);
+}
+
+void tracker_offer(struct tracker *t, struct tracked *e, const struct plan *chosen, const struct traits *traits) {
+	struct knob_variant v;
+
+	if (!tracked_wants_variants(e))
+		return;
+	if (tuning_next(t->tuning, chosen, traits, false, &v))
+		variant_begin(e, &v);
+	else if (!e->variant_next)
+		variants_end(e);
+	else {
+		variants_end(e);
+		if (tuning_next(t->tuning, chosen, traits, true, &v))
+			variant_begin(e, &v);
+	}
+}
+
+uint32_t tracked_variant(const struct tracked *e) {
+	return e->variants;
+}
+
+const struct tuning *tracker_tuning(const struct tracker *t) {
+	return t->tuning;
+}
+
 bool tracked_tuned(const struct tracked *e) {
 	return !e->plain && is_settled(e);
 }
 
 struct track_report tracked_report(const struct tracked *e) {
-	struct track_report r = { .chosen = e->chosen, .plain = e->plain, .settled = e->plain || is_settled(e) };
+	struct track_report r = { .chosen = e->chosen, .plain = e->plain, .settled = may_vary(e) && e->variant_next && e->runs < e->variant_next };
 
 	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
 		r.ns[i] = median(&e->form[i]);
@@ -453,6 +583,8 @@ struct tracker_counters tracker_counters(const struct tracker *t) {
 	for (const struct tracked *e = t->graph; e; e = e->hh.next)
 		c.switched += e->chosen != TRACK_FUSED;
 	c.changes = t->changes;
+	c.kernels = tuning_kernels(t->tuning);
+	c.turned = tuning_turned(t->tuning);
 	return c;
 }
 
@@ -460,7 +592,7 @@ struct tracker_counters tracker_counters(const struct tracker *t) {
 
 /*
  * The first line names the format and the device, the second the seed of graphs' hashes. Then a line a graph: its key, what was decided, and of
- * each form how often it was timed and its median.
+ * each form how often it was timed and its median. Then lines of kernels (tuning.c).
  */
 #define TRACK_HEAD "fusiond tracker 2 "
 
@@ -503,8 +635,10 @@ static void load(struct tracker *t) {
 	ours = ours && fgets(line, sizeof line, in) && sscanf(line, "%" SCNx64, &seed) == 1 && seed;
 	if (ours)
 		graph_set_seed(seed);
-	while (ours && fgets(line, sizeof line, in))
+	while (ours && fgets(line, sizeof line, in)) {
+		tuning_read(t->tuning, line);
 		read_line(t, line);
+	}
 	if (in)
 		fclose(in);
 }
@@ -528,6 +662,7 @@ static int write_all(const struct tracker *t, const char *path) {
 	for (const struct tracked *e = t->graph; e; e = e->hh.next)
 		if (is_known(e, TRACK_FUSED))
 			write_line(out, e);
+	tuning_write(t->tuning, out);
 	r = ferror(out) ? -EIO : 0;
 	return fclose(out) && !r ? -errno : r;
 }
@@ -562,7 +697,8 @@ int tracker_new(const char *path, const char *device, struct tracker **trackerp)
 		return -ENOMEM;
 	t->path = path ? strdup(path) : NULL;
 	t->device = strdup(device);
-	if ((path && !t->path) || !t->device) {
+	t->tuning = tuning_new();
+	if ((path && !t->path) || !t->device || !t->tuning) {
 		tracker_free(t);
 		return -ENOMEM;
 	}
@@ -583,10 +719,11 @@ struct tracker *tracker_free(struct tracker *t) {
 	if (!t)
 		return NULL;
 	/* What cannot be written is learned again. */
-	if (tracker_save(t))
+	if (t->tuning && tracker_save(t))
 		t->changed = false;
 	while (t->graph)
 		forget(t);
+	tuning_free(t->tuning);
 	free(t->path);
 	free(t->device);
 	free(t);

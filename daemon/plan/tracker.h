@@ -11,6 +11,11 @@
  * TRACK_ROUNDS rounds one after the other. Later rounds ask again, in ever longer intervals; a form other than FUSED is
  * given up for FUSED as soon as it wins no more by its median.
  *
+ * Then the kernels inside the chosen form, those that take most of its time: each value of their knobs (knobs.h) is a form for a
+ * while, VARIANT, which is compared with the chosen one in the same way. What wins is a matter of the kernel, not of the graph (tuning.h), so
+ * every graph with that kernel has it. A value other than the rules' is compared again now and then, and the rules' is taken
+ * back without proof, too.
+ *
  * No choice changes silently: each is logged, and the last ones are told to who asks.
  *
  * What trying costs is bounded: forms that are not the chosen one run only while the time they took stays
@@ -21,12 +26,16 @@
 #pragma once
 
 #include "plan.h"
+#include "tuning.h"
 
 enum track_form {
 	TRACK_FUSED,
 	TRACK_SINGLE,
 	TRACK_MIXED,
 	TRACK_FORMS,
+	/* The chosen form, of which one kernel has a knob at another value. */
+	TRACK_VARIANT = TRACK_FORMS,
+	TRACK_KINDS,
 };
 
 enum {
@@ -41,6 +50,10 @@ enum {
 	TRACK_AGAIN_MOST = 1 << 20,
 	/* Runs of a graph before another form is tried: one that is seldom run is not worth the builds. */
 	TRACK_RUNS = 32,
+	/* Runs of a graph before knobs of its kernels are tried. */
+	TRACK_VARIANT_RUNS = 64,
+	/* Runs that wanted a variant which was not built, until it is given up. */
+	TRACK_REFUSED = 1 << 14,
 	/* The chosen form is timed once in so many runs, so that what is known stays true. */
 	TRACK_EVERY = 64,
 	/* Changes of a choice that are told. */
@@ -75,14 +88,23 @@ enum track_form tracked_chosen(const struct tracked *e);
 bool tracked_tuned(const struct tracked *e);
 /* The options that plan a form. */
 struct plan_options tracked_options(const struct tracked *e, enum track_form form, struct plan_options o);
-/* Which graph a run is of, for tracker_sample(). */
+/* Which graph a run is of, for tracker_sample(), and which of its variants is compared. */
 uint64_t tracked_id(const struct tracked *e);
-/* The time of a run on the device, where it was asked for; one whose graph was forgotten is ignored. */
-void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, double ns);
+uint32_t tracked_variant(const struct tracked *e);
+/* The time of a run on the device, where it was asked for; one whose graph was forgotten, or of an older variant, is ignored. */
+void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, uint32_t variant, double ns);
 /* A run of this form was handed over whose time is wanted. */
 void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form);
 /* A run that was not timed. */
 void tracker_ran(struct tracker *t, struct tracked *e);
+/* The chosen form ran in the place of the one that was wanted, which is not built or needs too much memory. */
+void tracker_refused(struct tracker *t, struct tracked *e);
+
+/* Forms have been compared: should knobs be, as far as is known? */
+bool tracked_wants_variants(const struct tracked *e);
+/* What may be compared next: the plan of the chosen form, as it runs. */
+void tracker_offer(struct tracker *t, struct tracked *e, const struct plan *chosen, const struct traits *traits);
+const struct tuning *tracker_tuning(const struct tracker *t);
 
 /* Nothing shares a kernel in FUSED: there is nothing to choose. */
 void tracked_plain(struct tracked *e);
@@ -101,15 +123,17 @@ struct track_report {
 	double ns[TRACK_FORMS];        /* medians; 0: not known */
 	uint32_t samples[TRACK_FORMS], rounds[TRACK_FORMS];
 	bool plain;                    /* there is nothing to choose */
-	bool settled;                  /* nothing is being compared, and all forms have been */
+	bool settled;                  /* nothing is being compared, and all forms and the knobs of its kernels have been */
 };
 struct track_report tracked_report(const struct tracked *e);
-/* "fused", "single" or "mixed". */
+/* "fused", "single", "mixed" or "variant". */
 const char *track_form_name(enum track_form form);
 
 struct track_change {
-	uint64_t graph;                /* of its hash */
-	enum track_form from, to;
+	uint64_t graph;                /* of its hash; of a knob: the one that was run */
+	enum track_form from, to;      /* of a knob: both the graph's */
+	struct knob_variant knob;           /* kernel 0: a form changed; value: the new one */
+	uint8_t from_value;
 	double from_ns, to_ns;         /* medians of the round that decided */
 };
 /* The newest last; *countp of them, TRACK_CHANGES at most. */
@@ -118,6 +142,7 @@ const struct track_change *tracker_changes(const struct tracker *t, unsigned *co
 struct tracker_counters {
 	uint64_t graphs, trials;       /* known; runs of a form that was not chosen */
 	uint64_t switched;             /* graphs that run in another form than FUSED */
+	uint64_t kernels, turned;      /* whose knobs were compared; that run with another value than the rules' */
 	uint64_t changes;              /* of a choice, ever */
 	double total_ns, trial_ns;
 };

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "protocol/message.h"
+#include "daemon/base/log.h"
 #include "daemon/serve/patterns.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
@@ -19,7 +20,14 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 		.together = c->fusion_together, .recurring = c->fusion_recurring, .timeout_us = c->fusion_timeout_us,
 		.weight = (unsigned)c->fusion_weight, .priority = (unsigned)c->fusion_priority };
 
+	struct fault f;
+
 	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
+	/* What is no knob was told by knobs_check(), or stands in the file. */
+	if (knobs_parse(c->fusion_knobs, &s.pins, &f)) {
+		log_warning("%s", f.text);
+		s.pins.set = 0;
+	}
 	return s;
 }
 
@@ -48,18 +56,32 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 
+/* Is what config_set() takes as any text one of knobs? */
+static int knobs_check(const char *name, const char *value, struct fault *f) {
+	struct knob_pins pins;
+	struct fault ours;
+
+	return strcmp(name, "fusion.knobs") != 0 ? 0 : knobs_parse(value, &pins, f ? f : &ours);
+}
+
 int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f) {
 	const struct setting *setting = config_find(name, strlen(name));
 	struct config scratch = { 0 };
+	struct knob_pins pins = s->pins;
 	int r;
 
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
 	settings_into(s, &scratch);
-	r = config_set(&scratch, name, value, f);
+	r = knobs_check(name, value, f);
 	if (!r)
-		*s = fusion_settings_of(&scratch);
-	return r;
+		r = config_set(&scratch, name, value, f);
+	if (r)
+		return r;
+	*s = fusion_settings_of(&scratch);
+	if (strcmp(name, "fusion.knobs") != 0)
+		s->pins = pins;
+	return 0;
 }
 
 static int get_text(
@@ -120,6 +142,9 @@ int configure_all(struct server *v, const char *name, const char *value, struct 
 
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
+	r = knobs_check(name, value, f);
+	if (r)
+		return r;
 	r = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
 	if (!r && !patterns_is_switch(name))
 		change_sessions(v, name, value);

@@ -3,6 +3,7 @@
 
 #include "daemon/base/config.h"
 #include "daemon/base/traits.h"
+#include "daemon/plan/knobs.h"
 
 struct fusion_settings {
 	bool enabled, fast;
@@ -12,6 +13,7 @@ struct fusion_settings {
 	bool recurring;
 	uint64_t timeout_us;
 	unsigned weight, priority;
+	struct knob_pins pins;
 	uint64_t pattern[PATTERN_COUNT];     /* fusion.pattern.*: the devices on which it is on */
 };
 

@@ -116,6 +116,19 @@ static void add_wait(cJSON *kernel, struct exec *x, const struct plan_step *s) {
 		cJSON_AddStringToObject(kernel, "waits_because", reason);
 }
 
+/* What was found to be faster than what the rules say. */
+static void add_knobs(cJSON *kernel, const struct plan_step *s) {
+	cJSON *one = NULL;
+
+	for (unsigned i = 0; i < KNOB_COUNT; i++) {
+		if (!s->knobs.value[i])
+			continue;
+		if (!one)
+			one = cJSON_AddObjectToObject(kernel, "knobs");
+		cJSON_AddStringToObject(one, knob_name(i), knob_value(i, s->knobs.value[i]));
+	}
+}
+
 static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device, struct exec *x) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
@@ -137,6 +150,7 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct 
 	cJSON_AddNumberToObject(kernel, "bytes_written", (double)s->bytes_written);
 	add_gain(kernel, p, step);
 	add_tiers(kernel, s);
+	add_knobs(kernel, s);
 	add_program(kernel, device, s->kernel);
 	add_wait(kernel, x, s);
 }

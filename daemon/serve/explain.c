@@ -140,6 +140,26 @@ static void take_times(struct explain *x) {
 	plan_unref(ran);
 }
 
+/* What was learned of the plan's kernels: those that run otherwise than the rules say. */
+static void add_turned(cJSON *tuning, const struct plan *p) {
+	cJSON *list = cJSON_AddArrayToObject(tuning, "knobs");
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		for (unsigned knob = 0; knob < KNOB_COUNT; knob++) {
+			const struct plan_step *s = &p->step[i];
+			cJSON *one;
+
+			if (!s->knobs.value[knob])
+				continue;
+			one = cJSON_CreateObject();
+			cJSON_AddItemToArray(list, one);
+			cJSON_AddNumberToObject(one, "kernel", i + 1);
+			cJSON_AddStringToObject(one, "root", kernel_root_name(s->kernel));
+			cJSON_AddStringToObject(one, "knob", knob_name(knob));
+			cJSON_AddStringToObject(one, "value", knob_value(knob, s->knobs.value[knob]));
+		}
+}
+
 /* Which form of the graph's plan runs, and what the others were measured to take. */
 static void add_tuning(cJSON *json, const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
@@ -163,6 +183,7 @@ static void add_tuning(cJSON *json, const struct explain *x) {
 		cJSON_AddNumberToObject(form, "samples", r.samples[i]);
 		cJSON_AddNumberToObject(form, "rounds", r.rounds[i]);
 	}
+	add_turned(one, x->plan);
 }
 
 /* ---- EXPLAIN ---- */

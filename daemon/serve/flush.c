@@ -50,6 +50,7 @@ struct flush {
 	struct plan *plan;
 	uint64_t tracked;            /* tracked_id(); 0: not tracked */
 	enum track_form form;
+	uint32_t variant;            /* tracked_variant() */
 	bool tuned;                  /* it won the comparison of all forms */
 	bool timed;
 	uint32_t note;               /* flight.h */
@@ -276,7 +277,7 @@ static void on_done(void *user, const struct fault *f) {
 static void on_timed(void *user, double ns) {
 	const struct run *run = user;
 
-	tracker_sample(run->session->server->tracker, run->tracked, run->form, ns);
+	tracker_sample(run->session->server->tracker, run->tracked, run->form, run->variant, ns);
 }
 
 static struct run *run_new(const struct flush *f) {
@@ -287,7 +288,7 @@ static struct run *run_new(const struct flush *f) {
 		return NULL;
 	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
 		.plan = plan_ref(f->plan), .note = f->note, .alone = f->alone, .key = graph_hash(f->graph), .tracked = f->tracked, .form = f->form,
-		.tuned = f->tuned };
+		.variant = f->variant, .tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
 	run->submitted_ns = trace_on ? loop_now_ns() : 0;
 	slow_begin(run);
@@ -351,6 +352,7 @@ static void judge(struct flush *f, struct tracked *e) {
 	struct plan_options options = session_plan_options(f->session), single = tracked_options(e, TRACK_SINGLE, options);
 	struct plan *a, *b;
 
+	options = tracked_options(e, TRACK_FUSED, options);
 	if (!tracked_wants_judgement(e))
 		return;
 	a = plan_cache_find(v->plans, f->graph, &options);
@@ -384,6 +386,39 @@ static void take_trial(struct flush *f, struct tracked *e, enum track_form form)
 	f->timed = false;
 }
 
+enum {
+	/* Runs between two looks whether kernels that were chosen since are built. */
+	RENEW_RUNS = 64,
+};
+
+/*
+ * Something was learned of kernels since the plan was made: it is made again, and runs once all of its programs are built.
+ * Those of the graph that they were learned of are.
+ */
+static void renew(struct flush *f, const struct tracked *e) {
+	struct server *v = f->session->server;
+	const struct tuning *tuning = tracker_tuning(v->tracker);
+	struct plan_options options = tracked_options(e, f->form, session_plan_options(f->session));
+	struct plan *old = f->plan, *new;
+	struct fault fault;
+
+	if (old->tuning_serial == tuning_serial(tuning) || old->asked++ % RENEW_RUNS)
+		return;
+	if (plan_is_tuned(old, tuning)) {
+		old->tuning_serial = tuning_serial(tuning);
+		return;
+	}
+	/* Where it fails, the one that is there serves as well. */
+	if (plan_make(f->graph, &options, &new, &fault))
+		return;
+	if (exec_ready(v->exec, new)) {
+		f->plan = plan_ref(new);
+		plan_cache_replace(v->plans, old, new);
+		plan_unref(old);
+	}
+	plan_unref(new);
+}
+
 static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct fault *fault) {
 	struct server *v = f->session->server;
 	enum track_form form;
@@ -393,15 +428,22 @@ static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct f
 	judge(f, e);
 	form = tracker_next(v->tracker, e, f->session->settings.tracker_share, &f->timed);
 	r = plan_form(f, e, tracked_chosen(e), hitp, fault);
+	if (!r)
+		renew(f, e);
 	if (!r && form != tracked_chosen(e))
 		take_trial(f, e, form);
+	f->variant = tracked_variant(e);
 	if (!r && f->form == TRACK_FUSED && f->plan->steps >= f->plan->ops)
 		tracked_plain(e);
 	f->tuned = !r && f->form == tracked_chosen(e) && tracked_tuned(e);
 	if (!r && f->timed)
 		tracker_tried(v->tracker, e, f->form);
+	else if (!r && form != f->form)
+		tracker_refused(v->tracker, e);
 	else if (!r)
 		tracker_ran(v->tracker, e);
+	if (!r && f->form == tracked_chosen(e))
+		tracker_offer(v->tracker, e, f->plan, device_traits(v->device));
 	return r;
 }
 

@@ -249,7 +249,7 @@ struct plan_options session_plan_options(const struct session *s) {
 	return (struct plan_options){ .fuse = s->settings.enabled, .fast = s->settings.fast, .notes = true, .traits = t,
 		.min_elements = s->settings.min_elements,
 		.patterns_off = fusion_settings_off(&s->settings, t->strategy), .book = s->book,
-		.named_off = s->named_off };
+		.named_off = s->named_off, .pins = s->settings.pins };
 }
 
 /* ---- finding ---- */

@@ -71,6 +71,7 @@ struct run {
 	bool alone;                  /* it is suspected, and goes alone */
 	struct graph_hash key;       /* ... under this */
 	uint64_t tracked;            /* tracked_id(); 0: of none */
+	uint32_t variant;            /* tracked_variant() */
 	enum track_form form;
 	uint64_t submitted_ns;       /* for who watches; 0: nobody did then */
 	bool tuned;                  /* it won the comparison of all forms of the graph */

@@ -39,7 +39,24 @@ static double ratio(double unfused, double fused) {
 	return fused > 0 ? unfused / fused : 0;
 }
 
-/* The last changes of what was chosen for a graph. */
+/* Of a knob, or of the form. */
+static void add_change(cJSON *one, const struct track_change *c) {
+	const struct knob_variant *v = &c->knob;
+	char kernel[sizeof "0123456789abcdef"];
+
+	if (!v->kernel) {
+		cJSON_AddStringToObject(one, "from", track_form_name(c->from));
+		cJSON_AddStringToObject(one, "to", track_form_name(c->to));
+		return;
+	}
+	snprintf(kernel, sizeof kernel, "%016" PRIx64, v->kernel);
+	cJSON_AddStringToObject(one, "kernel", kernel);
+	cJSON_AddStringToObject(one, "knob", knob_name(v->knob));
+	cJSON_AddStringToObject(one, "from", knob_value(v->knob, c->from_value));
+	cJSON_AddStringToObject(one, "to", knob_value(v->knob, v->value));
+}
+
+/* The last changes of what was chosen for a graph or a kernel. */
 static void add_changes(cJSON *json, const struct tracker *t) {
 	cJSON *list = cJSON_AddArrayToObject(json, "changes");
 	unsigned count;
@@ -52,8 +69,7 @@ static void add_changes(cJSON *json, const struct tracker *t) {
 		snprintf(graph, sizeof graph, "%016" PRIx64, change[i].graph);
 		cJSON_AddItemToArray(list, one);
 		cJSON_AddStringToObject(one, "graph", graph);
-		cJSON_AddStringToObject(one, "from", track_form_name(change[i].from));
-		cJSON_AddStringToObject(one, "to", track_form_name(change[i].to));
+		add_change(one, &change[i]);
 		cJSON_AddNumberToObject(one, "from_us", change[i].from_ns / 1e3);
 		cJSON_AddNumberToObject(one, "to_us", change[i].to_ns / 1e3);
 	}
@@ -65,6 +81,8 @@ static void add_tracker(cJSON *json, const struct server *v) {
 
 	cJSON_AddNumberToObject(one, "graphs", (double)c.graphs);
 	cJSON_AddNumberToObject(one, "graphs_that_run_with_less_fusion", (double)c.switched);
+	cJSON_AddNumberToObject(one, "kernels", (double)c.kernels);
+	cJSON_AddNumberToObject(one, "kernels_that_run_otherwise_than_planned", (double)c.turned);
 	cJSON_AddNumberToObject(one, "trials", (double)c.trials);
 	cJSON_AddNumberToObject(one, "choices_changed", (double)c.changes);
 	add_changes(one, v->tracker);

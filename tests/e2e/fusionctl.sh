@@ -105,6 +105,11 @@ claim tune_compares_the_forms_of_a_graph 0 "warm.fz: runs [a-z]*.*; fused [0-9.]
 claim_json tuning_is_explained 'j["tuning"]["runs"] in ("fused", "single") and j["tuning"]["fused"]["samples"] >= 1' \
 	"$ctl" explain --json "$root/warm.fz"
 claim tune_tells_what_was_learned 0 "graphs are known" "$ctl" tune
+claim knobs_are_set_by_hand 0 "" "$ctl" config set fusion.knobs "share=quarter, beside=two"
+claim_json knobs_are_explained 'j["kernels"][0]["knobs"] == {"share": "quarter", "beside": "two"} and "tuning" not in j' "$ctl" explain --json "$root/warm.fz"
+claim knobs_are_explained_in_words 0 "knob share at quarter" "$ctl" explain "$root/warm.fz"
+claim what_is_no_knob_is_refused 65 "the knob share has no value half" "$ctl" config set fusion.knobs "share=half"
+claim knobs_are_the_rules_again 0 "" "$ctl" config set fusion.knobs ""
 claim cache_is_told_apart_from_its_graphs 64 "cache takes stat" "$ctl" cache tidy
 claim size_is_for_prune 64 "cache takes stat" "$ctl" cache stat --size 3
 claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"
