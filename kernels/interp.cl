@@ -143,7 +143,7 @@ struct interp {
 	INTERP_FILES
 
 #if INTERP_GROUP == 1
-#define INTERP_BEGIN (r[INTERP_FIRST] + get_group_id(0) * r[INTERP_UNITS_PER_ITEM])
+#define INTERP_BEGIN (r[INTERP_FIRST] + own_item * r[INTERP_UNITS_PER_ITEM])
 #define INTERP_END min(INTERP_BEGIN + r[INTERP_UNITS_PER_ITEM], r[INTERP_UNITS])
 #define INTERP_LENGTH ((long)r[INTERP_EXTENT])
 #else

@@ -3,6 +3,9 @@
  *
  * A unit is what a form does at once: a piece of a row (MAP), an output or a strip of outputs
  * (REDUCE), a block of tiles (MATMUL). A work-item (CPU) or work-group (GPU) does several in a row.
+ *
+ * In the CPU strategy a kernel only calls a function that is not inlined. PoCL makes machine code of a kernel three times, of its own
+ * and of two forms of a work-group, whatever is inlined in it each time; of the function it makes one.
  */
 #include "instructions.h"
 #include "writer.h"
@@ -44,30 +47,67 @@ static void declare_scalars(struct writer *w) {
 	value_write(w, &s, LEVEL_TASK);
 }
 
-void frame_signature(struct writer *w, uint32_t local) {
-	text_line(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", (unsigned)local);
-	text_begin(w);
-	text_part(w, "void fused(global const ulong *records, ulong first");
+static void write_parameters(struct writer *w, const char *more, const char *end) {
+	text_part(w, "(global const ulong *records, ulong first%s", more);
 	for (unsigned p = 0; p < w->t->pools; p++)
 		text_part(w, ", global uchar *pool%u", p);
-	text_part(w, ") {");
+	text_part(w, ")%s", end);
 	text_end(w);
+}
+
+static void write_body(struct writer *w, const char *end) {
+	text_begin(w);
+	text_part(w, "static __attribute__((noinline)) WIDE void body");
+	write_parameters(w, ", ulong own_item, ulong own_task", end);
+}
+
+static void write_call(struct writer *w) {
+	text_begin(w);
+	text_part(w, "\tbody(records, first, get_group_id(0), get_global_id(1)");
+	for (unsigned p = 0; p < w->t->pools; p++)
+		text_part(w, ", pool%u", p);
+	text_part(w, ");");
+	text_end(w);
+	text_line(w, "}");
+	text_blank(w);
+}
+
+void frame_signature(struct writer *w, uint32_t local) {
+	bool apart = w->t->strategy == STRATEGY_CPU;
+
+	if (apart)
+		write_body(w, ";");
+	text_line(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", (unsigned)local);
+	text_begin(w);
+	text_part(w, "void fused");
+	write_parameters(w, "", " {");
+	if (apart) {
+		write_call(w);
+		write_body(w, " {");
+	}
 	w->depth++;
+}
+
+const char *frame_item(const struct writer *w) {
+	return w->t->strategy == STRATEGY_CPU ? "own_item" : "get_group_id(0)";
+}
+
+const char *frame_task(const struct writer *w) {
+	return w->t->strategy == STRATEGY_CPU ? "own_task" : "get_global_id(1)";
 }
 
 void frame_open(struct writer *w) {
 	frame_signature(w, frame_local(w->k, w->t));
-	text_line(w, "global const ulong *const r = records + first + get_global_id(1) * %u;",
-		kernel_record_words(w->k));
+	text_line(w, "global const ulong *const r = records + first + %s * %u;", frame_task(w), kernel_record_words(w->k));
 	text_blank(w);
-	text_line(w, "if (get_global_id(0) >= r[%u])", KERNEL_WORD_ITEMS);
+	text_line(w, "if (%s >= r[%u])", w->t->strategy == STRATEGY_CPU ? "own_item" : "get_global_id(0)", KERNEL_WORD_ITEMS);
 	text_line(w, "\treturn;");
 	operand_declare(w);
 	declare_scalars(w);
 }
 
 void frame_units(struct writer *w) {
-	text_line(w, "const ulong begin = r[%u] + get_group_id(0) * r[%u];", KERNEL_WORD_BEGIN, KERNEL_WORD_UNITS_PER_ITEM);
+	text_line(w, "const ulong begin = r[%u] + %s * r[%u];", KERNEL_WORD_BEGIN, frame_item(w), KERNEL_WORD_UNITS_PER_ITEM);
 	text_line(w, "const ulong end = min(begin + r[%u], r[%u]);", KERNEL_WORD_UNITS_PER_ITEM,
 		KERNEL_WORD_UNITS);
 }

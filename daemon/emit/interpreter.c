@@ -216,11 +216,11 @@ static void write_kernel(struct writer *w, const struct instruction_set *s, uint
 		text_line(w, "local uchar file[INTERP_FILE] __attribute__((aligned(64)));");
 	else
 		text_line(w, "uchar file[INTERP_FILE] __attribute__((aligned(64)));");
-	text_line(w, "global const ulong *const task = records + first + get_global_id(1);");
+	text_line(w, "global const ulong *const task = records + first + %s;", frame_task(w));
 	text_line(w, "global const ulong *const r = records + first + (uint)*task;");
 	text_line(w, "global const ulong *code = records + first + (*task >> 32);");
 	text_blank(w);
-	text_line(w, "if (get_global_id(0) >= r[INTERP_ITEMS])");
+	text_line(w, "if (%s >= r[INTERP_ITEMS])", group > 1 ? "get_global_id(0)" : frame_item(w));
 	text_line(w, "\treturn;");
 	text_line(w, "INTERP_STATE");
 	text_open(w, "for (;;)");

@@ -36,7 +36,7 @@ void before_functions(const struct writer *w) {
 
 void before_open(struct before *b, const struct writer *w) {
 	derive(b, w);
-	text_line(&b->w, "const long own = get_group_id(0) * min(d%u, (long)%u);", matmul_dim_m(w->k), KERNEL_BLOCK_ROWS);
+	text_line(&b->w, "const long own = %s * min(d%u, (long)%u);", frame_item(w), matmul_dim_m(w->k), KERNEL_BLOCK_ROWS);
 	rows_open(&b->w, &b->p);
 }
 
@@ -171,7 +171,7 @@ void after_functions(const struct writer *w) {
 
 void after_open(struct before *b, const struct writer *w) {
 	derive_after(b, w);
-	text_line(&b->w, "const long own = get_group_id(0) * min(d%u, clamp(%ul / d%u, %ul, %ul));", matmul_dim_m(w->k),
+	text_line(&b->w, "const long own = %s * min(d%u, clamp(%ul / d%u, %ul, %ul));", frame_item(w), matmul_dim_m(w->k),
 		KERNEL_KEPT_ELEMENTS, matmul_dim_n(w->k), KERNEL_KEPT_ROWS, KERNEL_BLOCK_ROWS);
 	rows_open(&b->w, &b->p);
 }

@@ -87,8 +87,8 @@ static void write_elements(struct writer *w, const char *name, unsigned operand,
 	const char *at = k->stage == KERNEL_STAGE_BLOCKS && operand <= k->carry + 1u ? " + from" : "";
 
 	if (k->stage == KERNEL_STAGE_ROWS) {
-		text_line(w, "global sort_element *const %s = (global sort_element *)a%u + get_group_id(0) * d%u;", name,
-			operand, k->rank - 1u);
+		text_line(w, "global sort_element *const %s = (global sort_element *)a%u + %s * d%u;", name, operand,
+			frame_item(w), k->rank - 1u);
 		return;
 	}
 	place_one(w, operand, "p");
@@ -145,7 +145,7 @@ static void write_places(struct writer *w) {
 
 	index.name[k->rank - 1] = "at";
 	text_line(w, "global JOIN(SORT_RAW, _element) *const chunk = (global JOIN(SORT_RAW, _element) *)a%u + %s * %u;",
-		k->carry + 2u, k->stage == KERNEL_STAGE_ROWS ? "get_group_id(0)" : "unit", KERNEL_SORT_CHUNK);
+		k->carry + 2u, k->stage == KERNEL_STAGE_ROWS ? frame_item(w) : "unit", KERNEL_SORT_CHUNK);
 	text_open(w, "for (long at = from; at < stop; at += %u)", KERNEL_SORT_CHUNK);
 	text_line(w, "const long some = min(stop - at, (long)%u);", KERNEL_SORT_CHUNK);
 	operand_place(w, &w->inner, "p", index.name);

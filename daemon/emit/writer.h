@@ -202,6 +202,9 @@ void operand_store(struct writer *w, const struct scope *s, unsigned operand, un
 /* Signature, the task's record, its extents, operands and scalars. text_close() ends it. */
 /* The head of every kernel, up to the brace that its text goes behind. */
 void frame_signature(struct writer *w, uint32_t local);
+/* The number of the work-item (CPU) or work-group (GPU), and of its task, where a kernel's text stands. */
+const char *frame_item(const struct writer *w);
+const char *frame_task(const struct writer *w);
 void frame_open(struct writer *w);
 /* Declares `begin` and `end`, the units of this item. */
 void frame_units(struct writer *w);
