@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "protocol/limits.h"
 #include "protocol/ring.h"
 #include "protocol/shm.h"
@@ -39,6 +40,7 @@ struct transport_ring {
 	struct ring_frame incoming;
 	atomic_uint awaited;                 /* slots for whose answers who sleeps is woken */
 	bool unheard;                        /* the engine slept when a request was shown */
+	struct beside beside;
 	pthread_mutex_t resting;             /* the watcher rests while nothing is to be answered */
 	pthread_cond_t rouse;
 	atomic_bool rests;
@@ -115,6 +117,7 @@ static int push(struct transport *base) {
 	if (!t->unheard)
 		return 0;
 	t->unheard = false;
+	beside_asks(&t->beside);
 	return ring_bell(t);
 }
 
@@ -213,17 +216,22 @@ static int take_answers(struct transport_ring *t) {
 /* Sleeps until something that is awaited has come, or for a while. Who awaits more may have said so just now. */
 static void sleep_once(struct transport_ring *t, uint64_t us) {
 	uint32_t awaited = atomic_load(&t->awaited);
+	struct binding binding = { .at = 0 };
 	struct ring *r = &t->replies;
 
+	beside_sleeps(&t->beside, &binding);
 	if (!ring_reader_sleeps(r, awaited) && atomic_load(&t->awaited) == awaited && !transport_over(&t->reader) && !ring_ended(t->memory))
 		ring_wait(&r->shared->written, r->position, us < LOOK_US ? us : LOOK_US);
 	ring_reader_awake(r);
+	beside_woke(&t->beside, &binding);
 }
 
 static int read_until(struct transport_reader *r, uint64_t deadline_us, bool watcher) {
 	struct transport_ring *t = (struct transport_ring *)r;
 	int n = 0;
 
+	if (!watcher)
+		beside_waits(&t->beside);
 	while (!transport_over(r)) {
 		uint64_t now = 0;
 
@@ -307,6 +315,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	atomic_init(&t->awaited, RING_ANY_SLOT);
 	t->bell = ends->bell;
 	t->door = ends->door;
+	beside_init(&t->beside, ring_place(t->memory));
 	t->requests = ring_requests(t->memory);
 	t->replies = ring_replies(t->memory);
 	pthread_mutex_init(&t->resting, NULL);

@@ -198,6 +198,9 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 	if (!r)
 		r = rings_new(&e->rings, &e->ring_transport);
 	if (!r) {
+		/* Who looks about for what comes next must not do so where that is made (server.c). */
+		if (e->config.engine_beside && device_flat(e->device))
+			rings_follow(e->rings);
 		s.rings = e->rings;
 		s.transport = e->transport;
 		r = server_new(&s, &e->server);

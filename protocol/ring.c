@@ -173,6 +173,12 @@ bool ring_ended(const void *memory) {
 	return atomic_load(&h->ended) != 0;
 }
 
+struct ring_place *ring_place(void *memory) {
+	struct ring_header *h = memory;
+
+	return &h->place;
+}
+
 /* ---- futexes ---- */
 
 void ring_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_us) {

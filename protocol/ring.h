@@ -42,9 +42,16 @@ struct ring_shared {
 	atomic_uint reader_sleeps;                       /* for frames of these slots; set by the reader, cleared by the writer */
 };
 
+/* Where both are, so that each can run where the other one did: hints, by which nobody comes to harm. A processor is its number and 1. */
+struct ring_place {
+	_Alignas(RING_LINE) _Atomic uint32_t client;     /* by the client: the processor of who waits, or is about to; 0: it says none */
+	_Alignas(RING_LINE) atomic_uint follows;         /* by the engine: it runs there, too */
+};
+
 struct ring_header {
 	struct ring_shared request, reply;
 	_Alignas(RING_LINE) atomic_uint ended;           /* by the supervisor: the engine is gone, nothing will be answered */
+	struct ring_place place;
 };
 
 /* Frames of any slot; the bit of slot i is 1 << i. */
@@ -68,6 +75,7 @@ struct ring {
 /* The engine is gone: says so to the client, and wakes it. */
 void ring_end(void *memory);
 bool ring_ended(const void *memory);
+struct ring_place *ring_place(void *memory);
 /* The ends in memory of RING_BYTES that was all zero when it was made. */
 struct ring ring_requests(void *memory);
 struct ring ring_replies(void *memory);

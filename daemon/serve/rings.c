@@ -15,6 +15,7 @@
 #include "protocol/ring.h"
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
+#include "daemon/serve/follow.h"
 
 enum {
 	RINGS_EVENTS = 64,
@@ -74,6 +75,7 @@ struct rings {
 	struct transport base;
 	struct channel *channels, *active, *crowded;
 	int epoll;
+	struct follow follow;
 	rings_failed *failed;
 	void *user;
 };
@@ -115,8 +117,10 @@ static void disconnect(struct channel *c) {
 	struct ring_answer *a = c->queue, *next;
 
 	deactivate(c);
-	if (c->memory)
+	if (c->memory) {
+		follow_forget(&c->rings->follow, ring_place(c->memory));
 		munmap(c->memory, RING_BYTES);
+	}
 	c->memory = NULL;
 	if (c->bell >= 0) {
 		epoll_ctl(c->rings->epoll, EPOLL_CTL_DEL, c->bell, NULL);
@@ -206,6 +210,7 @@ static void deliver(struct channel *c) {
 	c->busy |= UINT32_C(1) << q->slot;
 	c->unanswered++;
 	DL_APPEND2(c->open, q, previous, following);
+	follow_heard(&c->rings->follow, ring_place(c->memory));
 	c->rings->base.receive(c->rings->base.user, &q->request);
 }
 
@@ -417,6 +422,10 @@ static void rings_close(struct transport *t) {
 	}
 	close(r->epoll);
 	free(r);
+}
+
+void rings_follow(struct rings *r) {
+	r->follow.on = true;
 }
 
 void rings_on_failure(struct rings *r, rings_failed *failed, void *user) {

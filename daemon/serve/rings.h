@@ -24,6 +24,8 @@ typedef void rings_failed(void *user, uint64_t session);
 
 /* *transportp belongs to the rings; requests arrive through it, and its closing is rings_free(). */
 int rings_new(struct rings **ringsp, struct transport **transportp) FAULT_MUST_USE;
+/* The engine's thread, which is the one that calls all this, runs where the one client that asks waits (follow.h). */
+void rings_follow(struct rings *r);
 void rings_on_failure(struct rings *r, rings_failed *failed, void *user);
 
 /* A session's ring: takes over both descriptors, also on failure. 0, -EINVAL where they are none, -errno. */

@@ -1,0 +1,89 @@
+/* Waiting on the engine's processor; see beside.h. */
+#include "beside.h"
+
+#include <time.h>
+
+enum {
+	/* What a client and an engine that are alone on a processor stay well below. */
+	BESIDE_ROUND_US = 1000,
+	/* So much waiting is looked at together; some hundred rounds, or a few slices of the scheduler. */
+	BESIDE_LOOK_US = 20 * 1000,
+	/* The share of it in long rounds from which the system chooses again, and for how long. */
+	BESIDE_LATE = 4,
+	BESIDE_APART_US = 500 * 1000,
+};
+
+static uint64_t now_us(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static bool is_apart(struct beside *b) {
+	uint64_t until = atomic_load_explicit(&b->apart_us, memory_order_relaxed);
+
+	if (!until)
+		return false;
+	if (now_us() < until)
+		return true;
+	atomic_store_explicit(&b->apart_us, 0, memory_order_relaxed);
+	return false;
+}
+
+void beside_init(struct beside *b, struct ring_place *place) {
+	b->place = place;
+	b->waited_us = b->late_us = 0;
+	atomic_init(&b->asked, 0);
+	atomic_init(&b->asked_us, 0);
+	atomic_init(&b->apart_us, 0);
+}
+
+void beside_asks(struct beside *b) {
+	bool again = atomic_fetch_add_explicit(&b->asked, 1, memory_order_relaxed);
+	uint32_t here = again || is_apart(b) ? 0 : binding_here();
+
+	atomic_store_explicit(&b->place->client, here, memory_order_relaxed);
+	if (here && atomic_load_explicit(&b->place->follows, memory_order_relaxed))
+		atomic_store_explicit(&b->asked_us, now_us(), memory_order_relaxed);
+}
+
+void beside_waits(struct beside *b) {
+	atomic_store_explicit(&b->asked, 0, memory_order_relaxed);
+}
+
+/* It may have moved since it asked; the engine comes after it. */
+void beside_sleeps(struct beside *b, struct binding *binding) {
+	uint32_t here = binding_here();
+
+	if (!atomic_load_explicit(&b->place->client, memory_order_relaxed) ||
+		!atomic_load_explicit(&b->place->follows, memory_order_relaxed))
+		return;
+	if (binding_set(binding, here))
+		atomic_store_explicit(&b->place->client, here, memory_order_relaxed);
+}
+
+void beside_counts(struct beside *b, uint64_t round_us, uint64_t now) {
+	b->waited_us += round_us;
+	if (round_us > BESIDE_ROUND_US)
+		b->late_us += round_us;
+	if (b->waited_us < BESIDE_LOOK_US)
+		return;
+	if (b->late_us > b->waited_us / BESIDE_LATE) {
+		atomic_store_explicit(&b->apart_us, now + BESIDE_APART_US, memory_order_relaxed);
+		atomic_store_explicit(&b->place->client, 0, memory_order_relaxed);
+	}
+	b->waited_us = b->late_us = 0;
+}
+
+void beside_woke(struct beside *b, struct binding *binding) {
+	uint64_t asked, now;
+
+	if (!binding->at)
+		return;
+	binding_end(binding);
+	asked = atomic_load_explicit(&b->asked_us, memory_order_relaxed);
+	now = now_us();
+	if (asked)
+		beside_counts(b, now - asked, now);
+}
