@@ -38,6 +38,13 @@ static bool is_dear(unsigned op) {
 	return op < OP_COUNT && dear[op];
 }
 
+bool map_is_dear(const struct kernel *k) {
+	for (unsigned v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_OP && is_dear(k->value[v].op))
+			return true;
+	return false;
+}
+
 /* How many vectors are computed side by side. 64 bits a lane take two registers a vector. */
 static unsigned vectors_beside(const struct writer *w, const struct scope *s) {
 	unsigned dear = 0, bytes = 0, registers = value_registers(w, s), n;

@@ -272,6 +272,8 @@ enum {
 
 /* May an operand lie across the rows? */
 bool map_may_cross(const struct kernel *k);
+/* Does an element take longer than to read it? */
+bool map_is_dear(const struct kernel *k);
 
 void map_lanes(struct writer *w);  /* CPU strategy */
 void map_groups(struct writer *w); /* GPU strategy */
