@@ -1835,6 +1835,88 @@ START_TEST(one_branch_ends_before_the_next_begins) {
 }
 END_TEST
 
+/*
+ * Attention goes back in blocks of queries: what joins all blocks is the last operation of each, its part of the whole. So the weights of
+ * all blocks are never in memory at once.
+ */
+START_TEST(blocks_of_a_whole_end_before_the_next_begin) {
+	enum { BLOCKS = 8, ROWS = 1024, KEYS = 2048, WIDTH = 256 };
+	const uint64_t scores = UINT64_C(4) * ROWS * KEYS;
+	uint32_t k = leaf(0, DTYPE_f32, DIMS(KEYS, WIDTH)), v = leaf(1, DTYPE_f32, DIMS(KEYS, WIDTH)), part[BLOCKS], whole;
+	uint32_t of_keys = GRAPH_NONE, of_values = GRAPH_NONE;
+	struct op_attr first_axis = { 0 };
+	struct plan *p;
+
+	for (int i = 0; i < BLOCKS; i++) {
+		uint32_t q = leaf(2 + 2 * i, DTYPE_f32, DIMS(ROWS, WIDTH)), dy = leaf(3 + 2 * i, DTYPE_f32, DIMS(ROWS, WIDTH));
+		uint32_t weights = softmax(op(OP_matmul, q, transpose(k)), 2), a, b;
+		uint32_t back = op(OP_mul, weights, op(OP_matmul, dy, transpose(v)));
+
+		part[i] = op(OP_matmul, back, k);
+		a = op(OP_matmul, transpose(back), q);
+		b = op(OP_matmul, transpose(weights), dy);
+		of_keys = i ? op(OP_add, of_keys, a) : a;
+		of_values = i ? op(OP_add, of_values, b) : b;
+	}
+	ck_assert_msg(!graph_op(g, OP_concat, BLOCKS, part, &first_axis, 0, &whole, &fault), "%s", fault.text);
+	output(whole);
+	output(of_keys);
+	output(of_values);
+	p = plan_with(&cpu, true);
+	/* With the results and copies of the factors it is less than the weights of all blocks alone. */
+	ck_assert_uint_lt(p->peak_bytes, BLOCKS * scores);
+	plan_unref(p);
+}
+END_TEST
+
+static uint32_t product_of_leaves(int i, int64_t side) {
+	return op(OP_matmul, leaf(2 * i, DTYPE_f32, DIMS(side, side)), leaf(2 * i + 1, DTYPE_f32, DIMS(side, side)));
+}
+
+START_TEST(a_sum_of_products_has_no_kernel_of_its_own) {
+	enum { PRODUCTS = 6, SIDE = 128 };
+	uint32_t s = product_of_leaves(0, SIDE);
+	struct plan *p;
+
+	for (int i = 1; i < PRODUCTS; i++)
+		s = op(OP_add, s, product_of_leaves(i, SIDE));
+	output(op(OP_tanh, s, 0));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, PRODUCTS);
+	/* The sum so far, and that with the next product. */
+	ck_assert_uint_le(p->peak_bytes, 2 * 4 * SIDE * SIDE);
+	plan_unref(p);
+}
+END_TEST
+
+/* A product that others read keeps its rank: what reads it may be what the other product is made of. */
+START_TEST(products_that_others_read_are_added_up_apart) {
+	enum { SIDE = 128 };
+	uint32_t a = product_of_leaves(0, SIDE), b = product_of_leaves(1, SIDE);
+	struct plan *p;
+
+	output(op(OP_matmul, a, b));
+	output(op(OP_add, a, b));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_ge(p->steps, 4);
+	plan_unref(p);
+}
+END_TEST
+
+/* The sum joins the product that nobody reads, though the other one ranks higher by what reads it. */
+START_TEST(one_of_two_products_may_be_read_by_others) {
+	enum { SIDE = 128 };
+	uint32_t a = product_of_leaves(0, SIDE), b = product_of_leaves(1, SIDE);
+	struct plan *p;
+
+	output(op(OP_matmul, a, leaf(4, DTYPE_f32, DIMS(SIDE, SIDE))));
+	output(op(OP_add, a, b));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 3);
+	plan_unref(p);
+}
+END_TEST
+
 /* Products that would be one launch stay it, though their results are then in memory at once. */
 START_TEST(what_is_one_launch_stays_together) {
 	enum { BRANCHES = 3, SIDE = 256 };
@@ -2242,7 +2324,11 @@ static Suite *suite(void) {
 	tcase_add_test(t, what_is_split_off_a_packed_product_knows_nothing_of_panels);
 	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
 	tcase_add_test(t, one_branch_ends_before_the_next_begins);
+	tcase_add_test(t, blocks_of_a_whole_end_before_the_next_begin);
 	tcase_add_test(t, what_is_one_launch_stays_together);
+	tcase_add_test(t, a_sum_of_products_has_no_kernel_of_its_own);
+	tcase_add_test(t, products_that_others_read_are_added_up_apart);
+	tcase_add_test(t, one_of_two_products_may_be_read_by_others);
 	tcase_add_test(t, results_are_alive_to_the_end);
 	tcase_add_test(t, kernels_that_read_one_large_array_are_one);
 	tcase_add_test(t, small_kernels_of_one_program_are_left_to_share_a_launch);

@@ -6,7 +6,8 @@
  * other, and a node may join a group exactly when everything else it reads has a lower rank. That
  * keeps the groups acyclic without a search: the pass is linear in the number of operands.
  *
- * join: nodes in topological order join the highest-ranked group that holds an operand they reach.
+ * join: nodes in topological order join the highest-ranked group that holds an operand they reach; what adds two products of one rank
+ * up joins the one recorded last, whose rank is lifted above the other's as long as nobody reads it.
  * sink: then, consumers first, a group read by one group only is computed inside that group.
  *
  * A REDUCE group holds any number of reductions over the same rows, what is computed once an element
@@ -96,14 +97,25 @@ bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsig
 	return reads_group(p, n, i, group) && reach(p, &p->group[group], n, i);
 }
 
+static bool in_group(const struct node *n) {
+	return node_is_computed(n) && n->group != GROUP_NONE;
+}
+
 bool group_add_sources(struct planner *p, struct group *g, const struct node *n) {
 	uint32_t before = g->sources;
 
-	for (unsigned i = 0; i < n->arity; i++)
-		if (!group_inside(p, (uint32_t)(g - p->group), n, i) && !add_source(g, planner_edge(p, n, i).node)) {
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *base = &p->node[planner_edge(p, n, i).base];
+
+		if (group_inside(p, (uint32_t)(g - p->group), n, i))
+			continue;
+		if (!add_source(g, planner_edge(p, n, i).node)) {
 			g->sources = before;
 			return false;
 		}
+		if (in_group(base))
+			p->group[group_find(p, base->group)].read = true;
+	}
 	return true;
 }
 
@@ -145,7 +157,7 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 	g->root = node;
 	g->space = n->kind == NODE_MAP ? n->space : n->type;
 	g->ops = g->outputs = g->sources = 0;
-	g->parts = false;
+	g->parts = g->read = g->lifted = false;
 	g->before = g->after = g->scores = GRAPH_NONE;
 	g->columns = g->row_dims = 0;
 	g->first = g->last = GRAPH_NONE;
@@ -330,6 +342,37 @@ static uint32_t next_group(struct planner *p, const struct node *n, uint32_t ran
 	return GROUP_NONE;
 }
 
+/* The product recorded last of those that n reads and no group does, or GROUP_NONE. */
+static uint32_t unread_product(struct planner *p, const struct node *n) {
+	uint32_t found = GROUP_NONE;
+
+	for (unsigned i = 0; i < n->arity; i++) {
+		const struct node *base = &p->node[planner_edge(p, n, i).base];
+		uint32_t g = in_group(base) ? group_find(p, base->group) : GROUP_NONE;
+
+		if (g == GROUP_NONE || p->group[g].read || p->group[g].parts)
+			continue;
+		if ((p->group[g].kind == NODE_MATMUL || p->group[g].kind == NODE_CONV) && (found == GROUP_NONE || g > found))
+			found = g;
+	}
+	return found;
+}
+
+/*
+ * Products that are added up: each takes the sum so far into its own kernel, so that neither it nor more than one sum is ever
+ * stored beside it. Since no group reads the product, it may rank above all that n reads.
+ */
+static bool lift(struct planner *p, struct node *n, uint32_t rank, uint32_t *groupp) {
+	uint32_t group = unread_product(p, n);
+
+	if (group == GROUP_NONE || joins(p, group, n))
+		return false;
+	p->group[group].rank = rank + 1;
+	p->group[group].lifted = true;
+	*groupp = group;
+	return true;
+}
+
 /*
  * The group n may join: it holds an operand, has the highest rank, and n reads nothing of
  * that rank another way. Groups of that rank that n connects are merged where rules and limits allow.
@@ -338,6 +381,7 @@ static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *
 	struct node *n = &p->node[node];
 	uint32_t found = GROUP_NONE, g;
 	const char *reason = NULL;
+	bool apart = false;
 	unsigned at = 0;
 
 	*groupp = GROUP_NONE;
@@ -347,10 +391,13 @@ static int candidate(struct planner *p, uint32_t node, uint32_t rank, uint32_t *
 		if (n->kind == NODE_REDUCE && p->group[g].kind != NODE_REDUCE)
 			return 0;
 		reason = joins(p, g, n);
-		if (!reason && found != GROUP_NONE && !merge_either(p, &found, g, n))
+		apart = !reason && found != GROUP_NONE && !merge_either(p, &found, g, n);
+		if (apart)
 			reason = "two kernels it reads cannot be merged";
 		found = found == GROUP_NONE ? g : found;
 	}
+	if ((apart || (found != GROUP_NONE && p->group[found].lifted)) && lift(p, n, rank, groupp))
+		return 0;
 	if (!reason)
 		reason = joins(p, found, n);
 	if (!reason) {

@@ -93,6 +93,8 @@ struct node {
 struct group {
 	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION, NODE_CONV or NODE_MATMUL */
 	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
+	bool read;                         /* by another group */
+	bool lifted;                       /* above what ranked as it, so that a product and another one may be added up */
 	uint8_t columns, row_dims;         /* a member's, or 0 */
 	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
 	bool read_by_kept;                 /* ... what is computed once a row does */
