@@ -5,7 +5,8 @@
  * network, forward and back - that order keeps something of each branch alive until the last one has come as far. So other orders are
  * tried, and the one with the lowest peak is taken; the first one, where none is lower:
  *
- *   recorded   as the client has recorded the operations: it mostly goes through one branch after the other
+ *   recorded   as the client has recorded the last operation of each: it mostly goes through one branch after the other
+ *   begun      by the first operation of each, which is of its branch also where the last one is what joins all branches
  *   least      always the step that takes least memory and gives back most
  *
  * Nothing that somebody measures may change but the peak: what a step computes is its own, and steps that would be one
@@ -28,7 +29,7 @@ enum {
 /* Steps that stay together. */
 struct unit {
 	uint32_t first, count;
-	uint32_t recorded;                    /* the last operation of it, as the client recorded them */
+	uint32_t begun, recorded;             /* the first operation of it and the last one, as the client recorded them */
 	uint32_t waits;                       /* for so many others */
 	uint32_t after;                       /* list of those that wait for it */
 };
@@ -129,6 +130,13 @@ static int link_all(struct order *o) {
 
 /* ---- units ---- */
 
+static void note_ops(struct unit *u, const struct plan_step *s) {
+	for (uint32_t i = 0; i < s->ops; i++) {
+		u->begun = s->op[i] < u->begun ? s->op[i] : u->begun;
+		u->recorded = s->op[i];
+	}
+}
+
 /* Steps before one that names operations are of the same ones. */
 static void group_steps(struct order *o) {
 	bool begins = true;
@@ -136,11 +144,10 @@ static void group_steps(struct order *o) {
 	o->units = 0;
 	for (uint32_t i = 0; i < o->plan->steps; i++) {
 		if (begins)
-			o->unit[o->units++] = (struct unit){ .first = i, .recorded = PLAN_NONE };
+			o->unit[o->units++] = (struct unit){ .first = i, .begun = PLAN_NONE, .recorded = PLAN_NONE };
 		o->of_step[i] = o->units - 1;
 		o->unit[o->units - 1].count++;
-		for (uint32_t k = 0; k < o->made[i].ops; k++)
-			o->unit[o->units - 1].recorded = o->made[i].op[k];
+		note_ops(&o->unit[o->units - 1], &o->made[i]);
 		begins = o->made[i].ops > 0;
 	}
 }
@@ -191,12 +198,11 @@ static void collect_units(struct order *o) {
 		struct unit *u;
 
 		if (o->of_step[i] != of)
-			o->unit[o->units++] = (struct unit){ .first = i, .recorded = PLAN_NONE };
+			o->unit[o->units++] = (struct unit){ .first = i, .begun = PLAN_NONE, .recorded = PLAN_NONE };
 		of = o->of_step[i];
 		u = &o->unit[of];
 		u->count++;
-		for (uint32_t k = 0; k < o->made[i].ops; k++)
-			u->recorded = o->made[i].op[k];
+		note_ops(u, &o->made[i]);
 	}
 }
 
@@ -204,10 +210,12 @@ static void collect_units(struct order *o) {
 static void find_recorded(struct order *o) {
 	for (uint32_t i = o->units; i-- > 0;)
 		for (uint32_t l = o->unit[i].after; l != PLAN_NONE; l = o->links.link[l].next) {
-			uint32_t after = o->unit[o->links.link[l].unit].recorded;
+			const struct unit *after = &o->unit[o->links.link[l].unit];
 
-			if (after < o->unit[i].recorded)
-				o->unit[i].recorded = after;
+			if (after->recorded < o->unit[i].recorded)
+				o->unit[i].recorded = after->recorded;
+			if (o->unit[i].begun == PLAN_NONE || o->unit[i].begun > o->unit[i].recorded)
+				o->unit[i].begun = o->unit[i].recorded;
 		}
 }
 
@@ -257,6 +265,18 @@ static bool sooner_recorded(const struct order *o, uint32_t a, uint32_t b) {
 	uint32_t x = o->unit[a].recorded, y = o->unit[b].recorded;
 
 	return x != y ? x < y : a < b;
+}
+
+static uint32_t soonest_begun(const struct order *o) {
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < o->readies; i++) {
+		uint32_t a = o->unit[o->ready[i]].begun, b = o->unit[o->ready[best]].begun;
+
+		if (a != b ? a < b : sooner_recorded(o, o->ready[i], o->ready[best]))
+			best = i;
+	}
+	return best;
 }
 
 static uint32_t soonest_recorded(const struct order *o) {
@@ -350,7 +370,7 @@ static void make_order(struct order *o, way_to_choose *way) {
 /* ---- the best ---- */
 
 static void choose_order(struct order *o) {
-	way_to_choose *const way[] = { soonest_recorded, least_growing };
+	way_to_choose *const way[] = { soonest_recorded, soonest_begun, least_growing };
 	uint64_t least = o->plan->peak_bytes;
 	way_to_choose *best = NULL;
 
