@@ -4,12 +4,12 @@
 #include <time.h>
 
 enum {
-	/* What a client and an engine that are alone on a processor stay well below. */
-	BESIDE_ROUND_US = 1000,
+	/* What small requests stay well below where nothing else is on the processor; of longer ones two wakes are a small part. */
+	BESIDE_ROUND_US = 500,
 	/* So much waiting is looked at together; some hundred rounds, or a few slices of the scheduler. */
 	BESIDE_LOOK_US = 20 * 1000,
 	/* The share of it in long rounds from which the system chooses again, and for how long. */
-	BESIDE_LATE = 4,
+	BESIDE_LATE = 8,
 	BESIDE_APART_US = 500 * 1000,
 };
 
