@@ -143,22 +143,6 @@ static void compile(struct builder *b, const struct compile_job *j, struct compi
 		build_keep(d, program, &key);
 }
 
-/*
- * Some drivers read what they link kernels with at the first build, which takes them half a second; so that is done before anybody
- * waits. Where the driver knows this program already, it knows more, and reads nothing.
- */
-static void load_compiler(const struct builder *b) {
-	const char *nothing = "kernel void fused(global unsigned long *records) { records[0] = 0; }\n";
-	const char *options = b->device->quirks->options;
-	CLEANUP(release_program) cl_program program = NULL;
-	cl_int error;
-
-	program = clCreateProgramWithSource(b->device->context, 1, &nothing, NULL, &error);
-	/* A driver that cannot even do this says so at the first job. */
-	if (!error && clBuildProgram(program, 1, &b->device->choice.device, options ? options : "", NULL, NULL))
-		log_debug("the compiler does not take an empty kernel");
-}
-
 /* ---- the socket ---- */
 
 /* 0, or -EPIPE at the end of the stream. */
@@ -231,8 +215,9 @@ static int serve(struct device *d, int socket, uint64_t bytes) {
 	w.user = &socket;
 	if (!r)
 		r = watchdog_start(&w);
+	/* Some drivers read what they link kernels with at the first build, which is done before anybody waits. */
 	if (!r)
-		load_compiler(&b);
+		exact_build(d);
 	limit_memory(bytes);
 	if (!r)
 		r = send_answer(socket, &hello);

@@ -222,6 +222,7 @@ int device_open_compiler(struct device *d, struct fault *f) {
 	if (r)
 		return r;
 	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
+	d->traits.f64 = info_number(d, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
 	d->context = clCreateContext(NULL, 1, &d->choice.device, NULL, NULL, &error);
 	return error ? fault_set(f, FAULT_DEVICE, "no context (OpenCL error %d)", error) : 0;
 }

@@ -19,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
+#include "daemon/base/log.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -30,6 +32,9 @@ enum {
 	/* Where the flat probe looks: behind the ring, in a page mapped for it. */
 	EXACT_BEYOND = 64 << 20,
 	EXACT_PAGE = 4096,
+	/* How long the engine waits for a worker that builds them: twice what one takes on a machine of its own, and how often it looks. */
+	EXACT_PATIENCE_MS = 2000,
+	EXACT_TICK_MS = 2,
 };
 
 /*
@@ -386,6 +391,55 @@ static void keep(struct device *d, const struct cache_key *key, const struct fin
 		return;
 }
 
+/* ---- by a worker ---- */
+
+/*
+ * A driver that reads a library at the first build of each process (QUIRK_LIBRARY) would do so once more on an empty cache: in the
+ * engine, while the first workers do the same. So what these build to have it read is the probes, and the engine waits for the note that
+ * they have been at it. A worker that dies or hangs leaves none, and costs the start EXACT_PATIENCE_MS; where workers are switched off, or
+ * the cache knows more, nobody is waited for. Whatever the note says, the engine builds what it runs: from the driver's cache, or anew.
+ */
+static struct cache_key tried_key(const struct device *d) {
+	return build_key(d, exact_source, "tried");
+}
+
+static bool is_tried(const struct device *d) {
+	CLEANUP(cleanup_free) void *bytes = NULL;
+	struct cache_key key = tried_key(d);
+	size_t size;
+
+	return !cache_load(&d->cache, &key, &bytes, &size);
+}
+
+void exact_build(struct device *d) {
+	CLEANUP(bench_clear) struct bench b = { .d = d };
+	CLEANUP(str_free) struct str log = { 0 };
+	struct cache_key key = tried_key(d);
+
+	/* A driver that cannot even do this says so in the engine, and at the first job. */
+	if (bench_build_most(&b, &log))
+		log_debug("a worker builds no probes: %s", str_finish(&log) ? "" : str_text(&log));
+	if (d->quirks->flags & QUIRK_LIBRARY && !is_tried(d) && cache_store(&d->cache, &key, "tried", sizeof "tried"))
+		log_debug("it is not noted that the probes were built");
+}
+
+static int64_t now_ms(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void await_worker(const struct device *d) {
+	const struct timespec tick = { .tv_nsec = EXACT_TICK_MS * 1000000L };
+	int64_t end = now_ms() + EXACT_PATIENCE_MS;
+
+	if (!d->programs.early || !(d->quirks->flags & QUIRK_LIBRARY))
+		return;
+	while (!is_tried(d) && now_ms() < end)
+		nanosleep(&tick, NULL);
+}
+
 int exact_probe(struct device *d, struct findings *found, struct fault *f) {
 	CLEANUP(bench_clear) struct bench b = { .d = d };
 	CLEANUP(str_free) struct str log = { 0 };
@@ -394,6 +448,7 @@ int exact_probe(struct device *d, struct findings *found, struct fault *f) {
 
 	if (recall(d, &key, found))
 		return 0;
+	await_worker(d);
 	error = run_all(&b, found, &log);
 	if (!error && found->exact)
 		keep(d, &key, found);

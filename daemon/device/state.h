@@ -48,6 +48,7 @@ enum {
 	QUIRK_COSTLY_BINARY = 1 << 5,         /* compiles anew for who asks for machine code, and keeps what it built itself */
 	QUIRK_REACHES_HOST = 1 << 6,          /* kernels may see pinned host memory at its own addresses: worth a trial */
 	QUIRK_THREADS = 1 << 7,               /* computes with a thread for each processor, which it binds to none */
+	QUIRK_LIBRARY = 1 << 8,               /* the first build of a process takes half a second more, unless it has built that before */
 };
 
 enum quirk_property {
@@ -158,6 +159,8 @@ struct findings {
  * options build to the traits.
  */
 int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT_MUST_USE;
+/* By a worker: builds the probes, after which the driver's cache has them, and notes that for an engine that waits. */
+void exact_build(struct device *d);
 /* Sets traits.matrix where a trial succeeds. */
 void matrix_probe(struct device *d);
 

@@ -39,6 +39,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Operations in the sources of programs, and sizes of buffers, while they live. */
 static struct { cl_program program; uint64_t ops; bool bad; } program[INTERPOSE_PROGRAMS];
 static struct { cl_mem buffer; uint64_t bytes; } buffer[INTERPOSE_BUFFERS];
+/* Of a program that includes this: called before each build of a source. */
+static void (*building)(void);
 /* Whose first launch hangs; one at a time, since it does. */
 static _Atomic(cl_program) bad_program;
 static _Atomic(cl_kernel) bad_kernel;
@@ -246,6 +248,8 @@ cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device,
 
 	if (recall_program(p, &ops, &bad)) {
 		counts->builds++;
+		if (building)
+			building();
 		if (bad && !strncmp(getenv("FUSION_INTERPOSE_COMPILER"), "launch:", 7))
 			bad_program = p;
 		else if (bad)
