@@ -211,6 +211,29 @@ START_TEST(the_source_ends_with_the_body) {
 }
 END_TEST
 
+static bool ends_in_a_barrier(const struct kernel *k, const struct traits *t) {
+	static const char end[] = "\tbarrier(CLK_LOCAL_MEM_FENCE);\n}\n";
+	char *body = body_of(k, t);
+	bool found = strcmp(body + strlen(body) - strlen(end), end) == 0;
+
+	free(body);
+	return found;
+}
+
+START_TEST(a_kernel_with_barriers_ends_in_one_where_the_driver_needs_it) {
+	struct traits closing = groups;
+	struct kernel product, map;
+
+	closing.closing_barrier = true;
+	make_product(&product, KERNEL_TILE_MEDIUM);
+	make_add_relu(&map);
+	map.width = 1;
+	ck_assert(ends_in_a_barrier(&product, &closing));
+	ck_assert(!ends_in_a_barrier(&product, &groups));
+	ck_assert(!ends_in_a_barrier(&map, &closing));
+}
+END_TEST
+
 START_TEST(parts_that_are_not_in_use_do_not_show) {
 	struct kernel a, b;
 	char *first, *second;
@@ -714,6 +737,7 @@ static Suite *suite(void) {
 	tcase_add_test(text, the_text_of_a_kernel_is_known);
 	tcase_add_loop_test(text, the_source_ends_with_the_body, 0, 2);
 	tcase_add_test(text, parts_that_are_not_in_use_do_not_show);
+	tcase_add_test(text, a_kernel_with_barriers_ends_in_one_where_the_driver_needs_it);
 	tcase_add_test(text, values_that_no_output_needs_are_left_out);
 	tcase_add_test(text, a_chain_of_dear_operations_is_written_for_several_vectors);
 	tcase_add_test(text, vectors_of_64_bits_a_lane_are_half_as_many);

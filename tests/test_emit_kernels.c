@@ -84,6 +84,7 @@ static void open_device(void) {
 	must(clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL));
 	for (size_t i = 0; i < VARIANTS; i++) {
 		variants[i].traits.options = quirks_of(name, "")->options;
+		variants[i].traits.closing_barrier = quirks_of(name, "")->flags & QUIRK_CLOSING_BARRIER;
 		variants[i].traits.exact_division = (floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
 	}
 	context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);

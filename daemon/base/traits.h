@@ -53,6 +53,7 @@ struct traits {
 	uint8_t width;                /* lanes of a vector in the CPU strategy: 16; GPU: 1 */
 	bool f64;                     /* the device computes doubles */
 	bool exact_division;          /* -cl-fp32-correctly-rounded-divide-sqrt builds */
+	bool closing_barrier;         /* a kernel with barriers ends in one, or its last condition is a whole group's */
 	bool matrix;                  /* instructions that multiply matrices of 16-bit floats (kernels/matrix.cl) */
 	const char *options;          /* further ones of the driver that build; NULL: none */
 	uint32_t local_size;          /* work-group size of the GPU strategy, a power of two from 64 to 256 */

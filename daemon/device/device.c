@@ -69,6 +69,7 @@ static int fill_traits(struct device *d, struct fault *f) {
 
 	if (r)
 		return r;
+	t->closing_barrier = d->quirks->flags & QUIRK_CLOSING_BARRIER;
 	t->width = t->strategy == STRATEGY_CPU ? d->quirks->lanes : 1;
 	t->f64 = info_number(d, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
 	t->local_size = local_size(d);

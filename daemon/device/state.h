@@ -49,6 +49,7 @@ enum {
 	QUIRK_REACHES_HOST = 1 << 6,          /* kernels may see pinned host memory at its own addresses: worth a trial */
 	QUIRK_THREADS = 1 << 7,               /* computes with a thread for each processor, which it binds to none */
 	QUIRK_LIBRARY = 1 << 8,               /* the first build of a process takes half a second more, unless it has built that before */
+	QUIRK_CLOSING_BARRIER = 1 << 9,       /* where a barrier depends on a condition, so does the end of the kernel */
 };
 
 enum quirk_property {

@@ -7,6 +7,8 @@
 #include "instructions.h"
 #include "matmul_group.h"
 
+#include <string.h>
+
 /* Integer division of vectors of 32 bits goes through doubles, where there are any. */
 static bool divides_words(const struct writer *w) {
 	struct value_function list[VALUE_FUNCTIONS];
@@ -116,12 +118,26 @@ static void write_form(struct writer *w) {
 		column ? reduce_column(w) : reduce_row(w);
 }
 
+/*
+ * Groups beyond the work return at once, so every barrier depends on a condition, and some drivers take the way to the end of
+ * such a kernel for one more barrier: what decides whether an item goes there, as whether it stores its last result, is then decided
+ * by the first item for all. A barrier that all reach before the end keeps the two apart.
+ */
+static void write_end(struct writer *w, size_t begin) {
+	if (w->t->closing_barrier && strstr(str_text(w->text) + begin, "barrier("))
+		text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+	text_close(w);
+}
+
 static void write_body(struct writer *w) {
+	size_t begin;
+
 	value_define(w);
+	begin = w->text->length;
 	write_functions(w);
 	frame_open(w);
 	write_form(w);
-	text_close(w);
+	write_end(w, begin);
 }
 
 int emit_body(const struct kernel *k, const struct traits *t, struct str *body) {
