@@ -73,6 +73,7 @@ static void start(void) {
 		map_counts(path);
 	read_rule("FUSION_INTERPOSE_OPS", &rules.ops);
 	read_rule("FUSION_INTERPOSE_BUILD_MS", &rules.build_ms);
+	read_rule("FUSION_INTERPOSE_ITEM_LOOPS", &rules.item_loops);
 	read_rule("FUSION_INTERPOSE_MEMORY", &rules.memory);
 	read_rule("FUSION_INTERPOSE_LAUNCHES", &rules.launches);
 }
@@ -96,8 +97,8 @@ static void *real(const char *name) {
 		memcpy(&next, &symbol_, sizeof next);                                                    \
 	} while (0)
 
-/* A worker is to go on, and a builder's thread that tries a kernel: it is the engine's own thread that is meant. */
-static bool is_worker(void) {
+/* Is this process a worker, or one of that kind? */
+static bool has_argument(const char *text) {
 	char arguments[512] = "";
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, arguments, sizeof arguments - 1);
@@ -105,7 +106,7 @@ static bool is_worker(void) {
 	if (fd >= 0)
 		close(fd);
 	for (ssize_t i = 0; i < n; i += (ssize_t)strlen(arguments + i) + 1)
-		if (!strncmp(arguments + i, "--worker", 8))
+		if (!strncmp(arguments + i, text, strlen(text)))
 			return true;
 	return false;
 }
@@ -117,7 +118,10 @@ static void kill_self(int number) {
 	pause();
 }
 
-/* Does what the file says, if it is there; true: the device is to end nothing any more. */
+/*
+ * Does what the file says, if it is there. A worker is to go on, and a builder's thread that tries a kernel: it is the engine's own thread that
+ * is meant. True: the device is to end nothing any more.
+ */
 static bool fault_now(const char *where) {
 	const char *folder = getenv("FUSION_INTERPOSE_FAULTS");
 	char path[256], what[32] = "";
@@ -132,7 +136,7 @@ static bool fault_now(const char *where) {
 		return false;
 	n = read(fd, what, sizeof what - 1);
 	close(fd);
-	if (n <= 0 || is_worker())
+	if (n <= 0 || has_argument("--worker"))
 		return false;
 	unlink(path);
 	if (!strcmp(what, "abort"))
@@ -170,7 +174,7 @@ static uint64_t count_ops(cl_uint strings, const char **text) {
 static bool is_bad(const char *source) {
 	const char *rule = getenv("FUSION_INTERPOSE_COMPILER"), *text = rule ? strchr(rule, ':') : NULL;
 
-	return text && strstr(source, text + 1);
+	return text && strstr(source, text + 1) && (!getenv("FUSION_INTERPOSE_IDLE") || has_argument("--worker=idle"));
 }
 
 enum { EATEN_BYTES = 16 << 20, GATE_US = 10000 };
@@ -222,12 +226,31 @@ static bool recall_program(cl_program p, uint64_t *opsp, bool *badp) {
 	return found;
 }
 
+/* What emit/frame.c writes for an item without work, behind which one with work goes on. NULL: it is none of our kernels. */
+static char *slowed(const char *text) {
+	static const char begin[] = "void fused(", leave[] = "\treturn;\n";
+	const char *at = strstr(text, begin);
+	char *slow = NULL;
+
+	at = at ? strstr(at, leave) : NULL;
+	if (!at)
+		return NULL;
+	at += strlen(leave);
+	if (asprintf(&slow, "%.*s\tfor (volatile uint loops_ = 0; loops_ < %lu; loops_++)\n\t\t;\n%s", (int)(at - text), text,
+		(unsigned long)rules.item_loops, at) < 0)
+		return NULL;
+	return slow;
+}
+
 cl_program clCreateProgramWithSource(
 	cl_context context, cl_uint strings, const char **text, const size_t *lengths, cl_int *error) {
 	cl_program p;
+	char *slow;
 	REAL(clCreateProgramWithSource);
 
-	p = next(context, strings, text, lengths, error);
+	slow = rules.item_loops && !lengths && strings == 1 ? slowed(text[0]) : NULL;
+	p = next(context, strings, slow ? (const char **)&slow : text, lengths, error);
+	free(slow);
 	if (p)
 		remember_program(p, lengths ? 0 : count_ops(strings, text), !lengths && is_bad(text[0]));
 	return p;
@@ -370,6 +393,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 		return error;
 	}
 	counts->launches++;
+	counts->items += size[0];
 	counts->tasks += dims > 1 ? size[1] : 1;
 	return error;
 }
