@@ -151,3 +151,6 @@ ULP = {a[0]: {"f32": float(a[1]), "f64": float(a[2])} for _, a in rows("kernels/
 PATTERNS = []
 if os.path.exists(os.path.join(ROOT, "protocol/patterns.def")):
     PATTERNS = [a[1] for _, a in rows("protocol/patterns.def", ("PATTERN",))]
+# Name of a knob to its values, the rule's first.
+KNOBS = {a[0]: [text_of(v) for v in split_arguments(re.fullmatch(r"VALUES\((.*)\)", a[1]).group(1))]
+         for _, a in rows("daemon/plan/knobs.def", ("KNOB",))}

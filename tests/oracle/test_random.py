@@ -6,6 +6,7 @@ operands. Its outputs must then have these very bits when it runs
   fused           with random flushes, and values released early
   reordered       its operations arriving in another order (members 1, 5, ... of a family)
   without         each of the patterns off that its family makes use of, one after the other (members 2, 6, ...)
+  turned          with knobs at random values (members 0, 4, ...), in some families with those that other kernels are built for
   again           as often as its batches are forms (serve/recurring.h), with its data and others (members 3, 7, ...)
   replayed        recorded once and run with three sets of inputs, fused and unfused (some families)
 
@@ -35,7 +36,7 @@ import harness
 import reference
 from harness import compare_elementwise, compare_exact, describe, random_values
 from reference import to_storage
-from tables import COMPOSITES, OPS, PATTERNS
+from tables import COMPOSITES, KNOBS, OPS, PATTERNS
 
 MEMBERS = 8
 # Some families, in a minute of one core; $FUSION_ORACLE_GRAPHS changes it.
@@ -43,6 +44,9 @@ GRAPHS = 4 * MEMBERS
 # A graph of forty kernels that are built anew, on a machine with other things to do.
 TIMEOUT_MS = 900000
 WAYS = 4         # members of a family that run in the same ways
+# Knobs of launches alone, and which families turn the others, too: those cost kernels.
+LAUNCH_KNOBS = ("share", "tiles")
+TURNED_FAMILIES = 4
 LISTED = 4       # failing graphs printed in full, for each worker
 
 
@@ -99,6 +103,8 @@ class Worker:
         before = self.patterns()
         self.same_bits(program, "fused", values, graphs.run_outputs(program, self.fused, data))
         self.used.setdefault(program.family, set()).update(self.patterns() - before)
+        if program.member % WAYS == 0:
+            self.check_turned(program, values, data)
         if program.member % WAYS == 1:
             order = program.order(program.rng)
             self.same_bits(program, "reordered", values, graphs.run_outputs(program, self.fused, data, order))
@@ -124,6 +130,16 @@ class Worker:
             self.fused.configure(f"fusion.pattern.{name}", "yes")
             self.same_bits(program, f"without {name}", values, outputs)
             self.report.notes[f"without {name}"] += 1
+
+    def check_turned(self, program, values, data):
+        rng = np.random.default_rng([self.options.seed, program.family, program.member, len(KNOBS)])
+        every = program.member and program.family % TURNED_FAMILIES == 0
+        turned = " ".join(f"{name}={rng.choice(KNOBS[name])}" for name in KNOBS if every or name in LAUNCH_KNOBS)
+        self.fused.configure("fusion.knobs", turned)
+        outputs = graphs.run_outputs(program, self.fused, data)
+        self.fused.configure("fusion.knobs", "")
+        self.same_bits(program, f"with {turned}", values, outputs)
+        self.report.notes["turned"] += 1
 
     def check_again(self, program, values, data):
         """The second time a form is made of each batch, from then on it is used; but for what this graph's family made before."""
@@ -243,6 +259,7 @@ def print_notes(report, wanted, options, seconds):
           f"{100 * notes['different output elements'] / max(1, notes['output elements']):.0f} % of them different within theirs")
     off = ", ".join(f"{notes[f'without {name}']} without {name}" for name in PATTERNS)
     print(f"note: {count} graphs, {notes['reordered']} of them reordered, {notes['captured']} captured and replayed, "
+          f"{notes['turned']} with knobs turned, "
           f"{notes['again']} asked for again ({notes['batches again']} batches in all had come before)"
           f"{', ' + off if off else ''}; seed {options.seed}, {seconds:.0f} s")
 
