@@ -136,6 +136,29 @@ START_TEST(a_form_whose_times_get_lost_is_given_up) {
 }
 END_TEST
 
+START_TEST(a_form_that_can_never_run_is_not_asked_for_again) {
+	unsigned impossible = 0;
+
+	for (unsigned i = 0; i < 3 * TRACK_AGAIN; i++) {
+		struct tracked *e = tracked();
+		bool timed;
+		enum track_form form = tracker_next(t, e, 100, &timed);
+
+		if (form != TRACK_FUSED) {
+			tracker_impossible(t, e, form);
+			impossible++;
+		} else if (timed) {
+			tracker_tried(t, e, form);
+			tracker_sample(t, tracked_id(e), form, 0, 1000);
+		} else {
+			tracker_ran(t, e);
+		}
+	}
+	ck_assert_uint_eq(impossible, 1);
+	ck_assert(tracked_tuned(tracked()));
+}
+END_TEST
+
 START_TEST(one_slow_run_of_several_does_not_decide) {
 	struct tracked *e = tracked();
 	unsigned fused_runs = 0;
@@ -419,7 +442,7 @@ int main(void) {
 		noise_alone_chooses_nothing, what_loses_is_not_chosen_for_noise, what_is_faster_than_the_noise_is_chosen,
 		a_load_that_comes_between_two_forms_does_not_decide, forms_run_in_turns_while_they_are_compared,
 		a_wrong_choice_is_taken_back, a_right_choice_stays, what_became_faster_later_is_found,
-		a_form_whose_times_get_lost_is_given_up,
+		a_form_whose_times_get_lost_is_given_up, a_form_that_can_never_run_is_not_asked_for_again,
 		a_pattern_that_loses_is_left_out_of_the_mixed_form, steps_learn_what_their_operations_take_alone,
 		what_was_learned_is_kept, another_device_learns_anew, a_damaged_file_is_passed_over,
 		what_does_not_fuse_or_is_fast_is_not_tracked,

@@ -167,6 +167,32 @@ int control_show(const struct control *c, const char *text, void (*print)(const 
 	return r;
 }
 
+void control_graph_release(struct control_graph *g) {
+	for (unsigned i = 0; g->output && i < g->text->outputs; i++) {
+		fusion_release(g->output[i]);
+		g->output[i] = NULL;
+	}
+}
+
+int control_graph_record(struct control_graph *g, struct fault *f) {
+	return text_record_again(g->text, g->context, g->input, g->output, f);
+}
+
+/* Inputs are in place, as a program's are that calls something again and again. */
+static int record_graph(struct control_graph *g, struct fault *f) {
+	int r;
+
+	g->input = calloc(g->text->statements + 1, sizeof(fusion_array *));
+	g->output = calloc(g->text->outputs + 1, sizeof(fusion_array *));
+	if (!g->input || !g->output)
+		return -ENOMEM;
+	r = control_graph_record(g, f);
+	control_graph_release(g);
+	if (!r && fusion_flush(g->context))
+		r = text_library_fault(f);
+	return r ? r : control_graph_record(g, f);
+}
+
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) {
 	int r;
 
@@ -174,18 +200,18 @@ int control_graph_open(const struct control *c, struct control_graph *g, struct 
 	r = text_load(c->word[0], &g->text, f);
 	if (!r)
 		r = control_open(c, &g->context, f);
-	if (!r) {
-		g->output = calloc(g->text->outputs + 1, sizeof *g->output);
-		r = g->output ? text_record(g->text, g->context, g->output, f) : -ENOMEM;
-	}
+	if (!r)
+		r = record_graph(g, f);
 	if (r)
 		control_graph_close(g);
 	return r;
 }
 
 void control_graph_close(struct control_graph *g) {
-	for (unsigned i = 0; g->output && i < g->text->outputs; i++)
-		fusion_release(g->output[i]);
+	control_graph_release(g);
+	for (unsigned i = 0; g->input && i < g->text->statements; i++)
+		fusion_release(g->input[i]);
+	free(g->input);
 	free(g->output);
 	fusion_close(g->context);
 	text_free(g->text);

@@ -102,10 +102,13 @@ int control_show(const struct control *c, const char *text, void (*print)(const 
 struct control_graph {
 	struct text *text;
 	fusion_context *context;
-	fusion_array **output;
+	fusion_array **input, **output;   /* input: by statement, as text_record_again() has them */
 };
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) FAULT_MUST_USE;
 void control_graph_close(struct control_graph *g);
+/* Lets go of the outputs; records them once more, from the same inputs. */
+void control_graph_release(struct control_graph *g);
+int control_graph_record(struct control_graph *g, struct fault *f) FAULT_MUST_USE;
 
 /*
  * The daemon's explanation, JSON, to be freed: of the text graph, or where control_recent() says so of the

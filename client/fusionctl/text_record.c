@@ -465,7 +465,26 @@ static void keep_outputs(struct recorder *r, fusion_array **output) {
 		output[i] = fusion_retain(r->array[r->text->output[i]]);
 }
 
+/* One that was made before is taken; one that is made is kept. */
+static int record_or_take(struct recorder *r, unsigned i, fusion_array **input) {
+	bool is_input = input && r->text->statement[i].op == OP_load;
+	int failed;
+
+	if (is_input && input[i]) {
+		r->array[i] = fusion_retain(input[i]);
+		return 0;
+	}
+	failed = record_statement(r, i);
+	if (is_input && !failed)
+		input[i] = fusion_retain(r->array[i]);
+	return failed;
+}
+
 int text_record(const struct text *t, fusion_context *c, fusion_array **output, struct fault *f) {
+	return text_record_again(t, c, NULL, output, f);
+}
+
+int text_record_again(const struct text *t, fusion_context *c, fusion_array **input, fusion_array **output, struct fault *f) {
 	struct recorder r = { t, c, calloc(t->statements + 1, sizeof *r.array), f };
 	int failed = r.array ? 0 : -ENOMEM;
 
@@ -473,7 +492,7 @@ int text_record(const struct text *t, fusion_context *c, fusion_array **output, 
 	for (unsigned i = 0; !failed && i < t->patterns; i++)
 		failed = define_pattern(&r, &t->pattern[i]);
 	for (unsigned i = 0; !failed && i < t->statements; i++)
-		failed = record_statement(&r, i);
+		failed = record_or_take(&r, i, input);
 	if (!failed)
 		keep_outputs(&r, output);
 	for (unsigned i = 0; r.array && i < t->statements; i++)

@@ -16,5 +16,11 @@
 int text_record(
 	const struct text *t, fusion_context *c, fusion_array **output, struct fault *f) FAULT_MUST_USE;
 
+/*
+ * The same for who records one text several times: inputs are made the first time, and kept in input[0 .. t->statements), NULL before, with
+ * a reference each for the caller.
+ */
+int text_record_again(const struct text *t, fusion_context *c, fusion_array **input, fusion_array **output, struct fault *f) FAULT_MUST_USE;
+
 /* The library's last error of this thread as a fault; returns its code. */
 int text_library_fault(struct fault *f);

@@ -1,6 +1,6 @@
 /*
  * fusionctl tune: which forms of graphs' plans run faster. Without a file, what the daemon has found out by itself; with text graphs,
- * each is run until all its forms have been compared, which the daemon else does now and then while it works.
+ * each is run until all its forms and the knobs of its kernels have been compared, which the daemon else does now and then while it works.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ enum {
 	TUNE_RUNS = 32,
 	/* A graph that is not settled by then is told as it is: its programs are still being built, or its times come and go. */
 	TUNE_SECONDS = 60,
-	/* Forms that may be slower are built while nothing runs. */
-	TUNE_PAUSE_MS = 500,
+	/* Forms are built beside runs, which take time from that. */
+	TUNE_PAUSE_MS = 100,
 };
 
 static const char *const forms[] = { "fused", "single", "mixed" };
@@ -68,36 +68,27 @@ static double now(void) {
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* NOLINTBEGIN(clang-analyzer-core.NullDereference): there is room for one output more than there are */
-static void release(const struct control_graph *g, fusion_array **output) {
-	for (unsigned i = 0; i < g->text->outputs; i++) {
-		fusion_release(output[i]);
-		output[i] = NULL;
-	}
-}
-
-static int run_once(const struct control_graph *g, fusion_array **output, struct fault *f) {
-	int r = text_record(g->text, g->context, output, f);
+static int run_once(struct control_graph *g, struct fault *f) {
+	int r = control_graph_record(g, f);
 
 	for (unsigned i = 0; !r && i < g->text->outputs; i++)
-		if (fusion_wait(output[i]))
+		if (fusion_wait(g->output[i]))
 			r = text_library_fault(f);
-	release(g, output);
+	control_graph_release(g);
 	return r;
 }
-/* NOLINTEND(clang-analyzer-core.NullDereference) */
 
 /* *tuningp of what the daemon explains, to be deleted; NULL where it compares nothing of this graph. */
-static int ask_tuning(const struct control_graph *g, fusion_array **output, cJSON **tuningp, struct fault *f) {
+static int ask_tuning(struct control_graph *g, cJSON **tuningp, struct fault *f) {
 	cJSON *plan = NULL;
 	char *text = NULL;
-	int r = text_record(g->text, g->context, output, f);
+	int r = control_graph_record(g, f);
 
 	if (!r) {
-		text = fusion_explain(g->context, (int)g->text->outputs, output, 0);
+		text = fusion_explain(g->context, (int)g->text->outputs, g->output, 0);
 		r = control_parse(text, &plan, f);
 	}
-	release(g, output);
+	control_graph_release(g);
 
 	*tuningp = cJSON_DetachItemFromObjectCaseSensitive(plan, "tuning");
 	cJSON_Delete(plan);
@@ -109,41 +100,42 @@ static void pause_for_builds(const struct control_graph *g) {
 	const struct timespec t = { .tv_nsec = TUNE_PAUSE_MS * 1000000L };
 	char *text = fusion_stats(g->context, true);
 	cJSON *stats = text ? cJSON_Parse(text) : NULL;
+	const cJSON *device = json_item(stats, "device");
 
-	if (json_number(json_item(stats, "device"), "programs_building") > 0)
+	/* What is built that nobody asked for is no matter of this graph's. */
+	if (json_number(device, "programs_building") > json_number(device, "programs_spare"))
 		nanosleep(&t, NULL);
 	cJSON_Delete(stats);
 	free(text);
 }
 
-static int try_graph(const struct control_graph *g, cJSON **tuningp, struct fault *f) {
-	fusion_array **output = calloc(g->text->outputs + 1, sizeof *output);
+static int try_graph(struct control_graph *g, cJSON **tuningp, struct fault *f) {
 	double end = now() + TUNE_SECONDS;
-	int r = output ? 0 : text_library_fault(f);
+	int r = 0;
 
-	if (!r && fusion_configure(g->context, "fusion.tracker_share", "100"))
+	control_graph_release(g);
+	if (fusion_configure(g->context, "fusion.tracker_share", "100"))
 		r = text_library_fault(f);
 	while (!r && now() < end) {
 		for (int i = 0; !r && i < TUNE_RUNS; i++)
-			r = run_once(g, output, f);
+			r = run_once(g, f);
 		cJSON_Delete(*tuningp);
 		*tuningp = NULL;
 		if (!r)
-			r = ask_tuning(g, output, tuningp, f);
+			r = ask_tuning(g, tuningp, f);
 		if (!*tuningp || cJSON_IsTrue(json_item(*tuningp, "settled")))
 			break;
 		pause_for_builds(g);
 	}
-	free(output);
 	return r;
 }
 
 static void print_tuning(const char *file, const cJSON *tuning) {
+	bool settled = !tuning || cJSON_IsTrue(json_item(tuning, "settled"));
 	char text[PRINT_TEXT];
 	const cJSON *one;
 
-	printf("%s: runs %s%s", file, tuning ? json_text(tuning, "runs") : "as it is",
-		!tuning || cJSON_IsTrue(json_item(tuning, "settled")) ? "" : " so far");
+	printf("%s: runs %s%s", file, tuning ? json_text(tuning, "runs") : "as it is, for nothing of it is compared", settled ? "" : " so far");
 	for (unsigned i = 0; i < FORMS; i++) {
 		const cJSON *form = json_item(tuning, forms[i]);
 
@@ -153,6 +145,10 @@ static void print_tuning(const char *file, const cJSON *tuning) {
 	cJSON_ArrayForEach(one, json_item(tuning, "knobs"))
 		printf("; kernel %.0f (%s) with %s at %s", json_number(one, "kernel"), json_text(one, "root"), json_text(one, "knob"),
 			json_text(one, "value"));
+	if (tuning)
+		printf("; %.0f of %.0f values of knobs compared", json_number(tuning, "values_compared"), json_number(tuning, "values"));
+	if (!settled)
+		printf("; after %d s what is left waits for programs to be built, or its times come and go", TUNE_SECONDS);
 	putchar('\n');
 }
 

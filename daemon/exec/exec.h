@@ -184,8 +184,11 @@ int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, st
  */
 const char *exec_waits_because(struct exec *x, const struct plan_step *s);
 
-/* Asks for the programs of a plan that may be run later; are they all ready? */
-bool exec_ready(struct exec *x, struct plan *p);
+/*
+ * Asks for the programs of a plan that may be run later, `soon` where somebody does nothing but try it. 0: they are all ready; -EAGAIN:
+ * not yet; a fault: one is not possible to build.
+ */
+int exec_ready(struct exec *x, struct plan *p, bool soon) FAULT_MUST_USE;
 
 /* Calls back when everything submitted to the lane before has completed. */
 int lane_fence(struct lane *l, void (*done)(void *user), void *user) FAULT_MUST_USE;

@@ -137,8 +137,10 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
 		return r;
-	if (x->later)
+	if (x->later && !x->soon)
 		return device_program_trial(x->device, s->kernel, &to->program);
+	if (x->later)
+		return device_program_later(x->device, s->kernel, &to->program);
 	return p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
 						       device_program(x->device, s->kernel, &to->program);
 }
@@ -538,7 +540,7 @@ static bool is_built(const struct prepared *p) {
 	return true;
 }
 
-bool exec_ready(struct exec *x, struct plan *plan) {
+int exec_ready(struct exec *x, struct plan *plan, bool soon) {
 	struct prepared *p;
 	struct fault f;
 	uint32_t step;
@@ -546,9 +548,15 @@ bool exec_ready(struct exec *x, struct plan *plan) {
 
 	/* Who asks has another plan to run. */
 	x->later = true;
+	x->soon = soon;
 	r = prepare(x, plan, &p, &f);
 	x->later = false;
-	return !r && !prepared_check(x, p, &step) && is_built(p);
+	if (!r)
+		r = prepared_check(x, p, &step);
+	if (!r && !is_built(p))
+		r = -EAGAIN;
+	/* Where memory is short, the next look tries again. */
+	return r < 0 ? -EAGAIN : r;
 }
 
 /* 0, -EAGAIN, or a fault, as prepared_check(). */

@@ -581,7 +581,7 @@ struct exec {
 	struct exec_counters counters;
 	struct timeline *timeline;            /* while somebody wants to know when launches are on the device; else NULL */
 	enum config_interpreter interpreter_mode;
-	bool later;                           /* what is prepared is not waited for */
+	bool later, soon;                     /* what is prepared is not waited for; but it is tried as soon as it is built */
 	uint32_t interpreters_wanted;         /* bits of dialects */
 	struct program *interpreter[DIALECTS]; /* NULL: not asked for */
 	uint32_t generics;                    /* generic kernels that were asked for: the first ones */

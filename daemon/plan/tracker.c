@@ -445,23 +445,33 @@ void tracker_ran(struct tracker *t, struct tracked *e) {
 	t->total_ns += median(&e->form[e->chosen]);
 }
 
+/* The round ends without a verdict, and its other form is not tried again. */
+static void round_give_up(struct tracker *t, struct tracked *e) {
+	e->form[e->round.other].lost = true;
+	if (e->round.other == TRACK_VARIANT)
+		variant_end(t, e);
+	else
+		round_end(e);
+}
+
 static void round_tried(struct tracker *t, struct tracked *e, enum track_form form) {
 	struct round *r = &e->round;
 
 	r->tries[form == r->other]++;
-	if (r->tries[0] < TRACK_TRIES || r->tries[1] < TRACK_TRIES)
-		return;
-	e->form[r->other].lost = true;
-	if (r->other == TRACK_VARIANT)
-		variant_end(t, e);
-	else
-		round_end(e);
+	if (r->tries[0] >= TRACK_TRIES && r->tries[1] >= TRACK_TRIES)
+		round_give_up(t, e);
 }
 
 void tracker_refused(struct tracker *t, struct tracked *e) {
 	tracker_ran(t, e);
 	if (e->round.other == TRACK_VARIANT && ++e->refused >= TRACK_REFUSED)
 		variant_end(t, e);
+}
+
+void tracker_impossible(struct tracker *t, struct tracked *e, enum track_form form) {
+	tracker_ran(t, e);
+	if (round_runs(e) && form == e->round.other)
+		round_give_up(t, e);
 }
 
 /* Charged before it runs: its time may never come. */

@@ -97,8 +97,10 @@ void tracker_sample(struct tracker *t, uint64_t id, enum track_form form, uint32
 void tracker_tried(struct tracker *t, struct tracked *e, enum track_form form);
 /* A run that was not timed. */
 void tracker_ran(struct tracker *t, struct tracked *e);
-/* The chosen form ran in the place of the one that was wanted, which is not built or needs too much memory. */
+/* The chosen form ran in the place of the one that was wanted, which is not built yet. */
 void tracker_refused(struct tracker *t, struct tracked *e);
+/* The same, and this form will never run: it cannot be built, or needs too much memory. */
+void tracker_impossible(struct tracker *t, struct tracked *e, enum track_form form);
 
 /* Forms have been compared: should knobs be, as far as is known? */
 bool tracked_wants_variants(const struct tracked *e);

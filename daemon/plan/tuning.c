@@ -119,6 +119,21 @@ static unsigned rounds_of(const struct tuned *e, unsigned knob, unsigned value) 
 	return e ? e->rounds[knob][value] : 0;
 }
 
+/* Does a kernel take long enough for a difference to be seen? */
+static bool matters(const struct plan *p, const struct plan_step *step, double all) {
+	double ns = kernel_ns(p, step);
+
+	return step->identity && ns >= TUNING_LEAST_NS && ns * TUNING_PART >= all;
+}
+
+static double plan_ns(const struct plan *p) {
+	double all = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		all += p->step[i].identity ? step_ns(&p->step[i]) : 0;
+	return all;
+}
+
 /* What a search looks for, and has found. */
 struct search {
 	const struct tuning *t;
@@ -145,20 +160,44 @@ static void look_at_value(struct search *s, const struct plan_step *step, const 
 
 bool tuning_next(const struct tuning *t, const struct plan *p, const struct traits *traits, bool again, struct knob_variant *v) {
 	struct search s = { .t = t, .traits = traits, .again = again, .v = v };
-	double all = 0;
+	double all = plan_ns(p);
 
 	*v = (struct knob_variant){ 0 };
-	for (uint32_t i = 0; i < p->steps; i++)
-		all += p->step[i].identity ? step_ns(&p->step[i]) : 0;
 	for (uint32_t i = 0; i < p->steps; i++) {
 		const struct plan_step *step = &p->step[i];
-		double ns = kernel_ns(p, step);
 
-		for (unsigned knob = 0; step->identity && ns >= TUNING_LEAST_NS && ns * TUNING_PART >= all && knob < KNOB_COUNT; knob++)
+		for (unsigned knob = 0; matters(p, step, all) && knob < KNOB_COUNT; knob++)
 			for (unsigned value = 0; value < KNOB_VALUES; value++)
-				look_at_value(&s, step, find(t, step->identity), knob, value, ns);
+				look_at_value(&s, step, find(t, step->identity), knob, value, kernel_ns(p, step));
 	}
 	return v->kernel;
+}
+
+/* Is an earlier step of the same kernel? */
+static bool is_counted(const struct plan *p, uint32_t step) {
+	for (uint32_t i = 0; i < step; i++)
+		if (p->step[i].identity == p->step[step].identity)
+			return true;
+	return false;
+}
+
+struct tuning_progress tuning_progress(const struct tuning *t, const struct plan *p, const struct traits *traits) {
+	struct tuning_progress n = { 0 };
+	double all = plan_ns(p);
+
+	for (uint32_t i = 0; i < p->steps; i++) {
+		const struct plan_step *step = &p->step[i];
+
+		for (unsigned knob = 0; matters(p, step, all) && !is_counted(p, i) && knob < KNOB_COUNT; knob++)
+			for (unsigned value = KNOB_RULE + 1; value < KNOB_VALUES; value++) {
+				unsigned rounds = rounds_of(find(t, step->identity), knob, value);
+				bool other = knob_value(knob, value) && knob_applies(knob, value, step, traits);
+
+				n.values += rounds || other;
+				n.compared += rounds > 0;
+			}
+	}
+	return n;
 }
 
 void tuning_compared(struct tuning *t, const struct knob_variant *v) {

@@ -39,6 +39,11 @@ unsigned tuning_kernels(const struct tuning *t);
  * since no difference would be seen.
  */
 bool tuning_next(const struct tuning *t, const struct plan *p, const struct traits *traits, bool again, struct knob_variant *v);
+/* How many values of knobs may be compared with the chosen ones of such a plan's kernels, and how many of these were. */
+struct tuning_progress {
+	unsigned values, compared;
+};
+struct tuning_progress tuning_progress(const struct tuning *t, const struct plan *p, const struct traits *traits);
 /* A comparison has ended. Where memory is short it is not counted. */
 void tuning_compared(struct tuning *t, const struct knob_variant *v);
 /* 0 or -ENOMEM. */

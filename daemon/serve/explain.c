@@ -160,6 +160,14 @@ static void add_turned(cJSON *tuning, const struct plan *p) {
 		}
 }
 
+static void add_progress(cJSON *tuning, const struct explain *x) {
+	const struct server *v = x->session->server;
+	struct tuning_progress n = tuning_progress(tracker_tuning(v->tracker), x->plan, device_traits(v->device));
+
+	cJSON_AddNumberToObject(tuning, "values", n.values);
+	cJSON_AddNumberToObject(tuning, "values_compared", n.compared);
+}
+
 /* Which form of the graph's plan runs, and what the others were measured to take. */
 static void add_tuning(cJSON *json, const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
@@ -183,6 +191,7 @@ static void add_tuning(cJSON *json, const struct explain *x) {
 		cJSON_AddNumberToObject(form, "samples", r.samples[i]);
 		cJSON_AddNumberToObject(form, "rounds", r.rounds[i]);
 	}
+	add_progress(one, x);
 	add_turned(one, x->plan);
 }
 

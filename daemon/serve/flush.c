@@ -366,24 +366,43 @@ static void judge(struct flush *f, struct tracked *e) {
 enum {
 	/* A form that is only tried may take so much memory more than the chosen one. */
 	TRIAL_BYTES = 64 << 20,
+	/* Of fusion.tracker_share. */
+	ALL_OF_THE_TIME = 100,
 };
 
-/* Takes the form to be tried in the place of the chosen one, if nobody has to wait for it or make room. */
-static void take_trial(struct flush *f, struct tracked *e, enum track_form form) {
-	struct plan *chosen = f->plan;
+/* Who has all of the time spent on trials has come to learn, and waits for what is to be tried. */
+static bool is_learning(const struct flush *f) {
+	return f->session->settings.tracker_share == ALL_OF_THE_TIME;
+}
+
+/* 0, -EAGAIN, or a positive number: never. */
+static int may_try(struct flush *f, const struct tracked *e, enum track_form form, const struct plan *chosen) {
 	struct fault fault;
 	bool hit;
 
+	if (plan_form(f, e, form, &hit, &fault))
+		return -EAGAIN;
+	if (f->plan->peak_bytes > chosen->peak_bytes + TRIAL_BYTES)
+		return FAULT_MEMORY;
+	return exec_ready(f->session->server->exec, f->plan, is_learning(f));
+}
+
+/* Takes the form to be tried in the place of the chosen one, if nobody has to wait for it or make room. As may_try(). */
+static int take_trial(struct flush *f, struct tracked *e, enum track_form form) {
+	struct plan *chosen = f->plan;
+	int r;
+
 	f->plan = NULL;
-	if (!plan_form(f, e, form, &hit, &fault) && f->plan->peak_bytes <= chosen->peak_bytes + TRIAL_BYTES &&
-		exec_ready(f->session->server->exec, f->plan)) {
+	r = may_try(f, e, form, chosen);
+	if (!r) {
 		plan_unref(chosen);
-		return;
+		return 0;
 	}
 	plan_unref(f->plan);
 	f->plan = chosen;
 	f->form = tracked_chosen(e);
 	f->timed = false;
+	return r;
 }
 
 enum {
@@ -411,7 +430,7 @@ static void renew(struct flush *f, const struct tracked *e) {
 	/* Where it fails, the one that is there serves as well. */
 	if (plan_make(f->graph, &options, &new, &fault))
 		return;
-	if (exec_ready(v->exec, new)) {
+	if (!exec_ready(v->exec, new, is_learning(f))) {
 		f->plan = plan_ref(new);
 		plan_cache_replace(v->plans, old, new);
 		plan_unref(old);
@@ -422,7 +441,7 @@ static void renew(struct flush *f, const struct tracked *e) {
 static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct fault *fault) {
 	struct server *v = f->session->server;
 	enum track_form form;
-	int r;
+	int r, tried = 0;
 
 	f->tracked = tracked_id(e);
 	judge(f, e);
@@ -431,14 +450,16 @@ static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct f
 	if (!r)
 		renew(f, e);
 	if (!r && form != tracked_chosen(e))
-		take_trial(f, e, form);
+		tried = take_trial(f, e, form);
 	f->variant = tracked_variant(e);
 	if (!r && f->form == TRACK_FUSED && f->plan->steps >= f->plan->ops)
 		tracked_plain(e);
 	f->tuned = !r && f->form == tracked_chosen(e) && tracked_tuned(e);
 	if (!r && f->timed)
 		tracker_tried(v->tracker, e, f->form);
-	else if (!r && form != f->form)
+	else if (!r && tried > 0)
+		tracker_impossible(v->tracker, e, form);
+	else if (!r && tried)
 		tracker_refused(v->tracker, e);
 	else if (!r)
 		tracker_ran(v->tracker, e);
