@@ -93,6 +93,10 @@ static void write_tile_step(struct writer *w) {
 	char at[32];
 
 	write_tile_b(w);
+	if (k->lined) {
+		matmul_lines_step(w);
+		return;
+	}
 	snprintf(at, sizeof at, "k * (%u * step)", dtype_info(k->operand[0].dtype)->bytes);
 	value_tile_step(w, 0, at, k->rows, k->vectors);
 }
@@ -165,7 +169,10 @@ static void write_tile(struct writer *w) {
 	text_line(w, "%s c[%u][%u];", type, k->rows, k->vectors);
 	value_each_sum(w);
 	text_line(w, "\t\tc[i][v] = k0 ? block[t + i][v] : (%s)(0);", type);
-	write_tile_rows(w);
+	if (k->lined)
+		matmul_lines_tile(w);
+	else
+		write_tile_rows(w);
 	if (!kernel_keeps_rows(k))
 		write_tile_ahead(w);
 	write_unrolling(w);
@@ -220,9 +227,13 @@ static void write_block(struct writer *w) {
 
 	text_line(w, "%s held[%u][%u];", value_register(k->accumulator),
 		block_rows(k) * (k->strips ? STRIP_PANELS : 1), k->vectors);
+	if (k->lined)
+		matmul_lines_open(w);
 	write_step(w);
 	text_open(w, "for (long k0 = 0; k0 == 0 || k0 < d%u; k0 += %u)", matmul_dim_k(k), depth);
 	text_line(w, "const long depth = min(d%u - k0, (long)%u);", matmul_dim_k(k), depth);
+	if (k->lined)
+		matmul_lines_begin(w);
 	if (k->strips)
 		text_open(w, "for (long panel = left; panel < right; panel++)");
 	text_line(w, k->strips ? "%s (*const block)[%u] = held + (panel - left) * %u;" : "%s (*const block)[%u] = held;",
@@ -454,6 +465,8 @@ void matmul_functions(struct writer *w) {
 		before_functions(w);
 	if (kernel_keeps_rows(w->k))
 		after_functions(w);
+	if (w->k->lined)
+		matmul_lines_functions(w);
 	if (w->k->turned && w->k->operand[0].access != KERNEL_CONTIGUOUS)
 		matmul_turn(w, w->k->accumulator);
 }

@@ -350,6 +350,7 @@ struct kernel {
 	/* MATMUL, few columns: lanes lie along M. MAP, CPU strategy: strided inputs are contiguous down the rows. */
 	bool turned;
 	bool small;                    /* all of K, and all columns of some rows, at once */
+	bool lined;                    /* MATMUL, CPU strategy: lines of operand 0, contiguous along M, are put side by side first */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
 	bool alone;                    /* CONV: a group has one channel of the input, unpacked weights; GPU strategy: few of the result */

@@ -262,11 +262,35 @@ bool tile_turns(uint8_t width, int64_t m, int64_t n, int64_t step_m, int64_t ste
 /* Rows of B are read in strips where they come from memory, for few rows of A, each once. */
 enum { STRIP_BYTES = 256 << 10 };
 
+enum {
+	/*
+	 * A second level of cache, and the steps of K between which a tile saves its sums. Lines of a first factor that lies along M, one a
+	 * step, are too many for the sets that they share where their distance's largest power of two, times their number, is as much.
+	 */
+	LINES_CACHE = 1 << 20,
+	LINES_DEPTH = 512,
+	/* Fewer stay in the first one, whatever their distance. */
+	LINES_LEAST = 256,
+};
+
+static bool lines_meet(const struct draft *d, const int64_t *dims, const int64_t *stride) {
+	const struct kernel *k = &d->kernel;
+	const struct dtype_info *by = dtype_info(k->accumulator);
+	int64_t apart = stride[2] * by->bytes, deep = dims[2] < LINES_DEPTH ? dims[2] : LINES_DEPTH;
+
+	if (k->small || k->strips || k->scored || k->operand[0].output || k->operand[0].iota)
+		return false;
+	if (k->operand[0].dtype != k->accumulator || by->kind != DTYPE_KIND_REAL || dims[0] < k->width)
+		return false;
+	return stride[0] == 1 && stride[2] > 1 && deep >= LINES_LEAST && (apart & -apart) * deep >= LINES_CACHE;
+}
+
 static void choose_tile(struct draft *d) {
 	struct kernel *k = &d->kernel;
 	const int64_t *dims = &d->dims[k->rank - 3u], *a = &d->operand[0].stride[k->rank - 3u];
 	uint64_t bytes = (uint64_t)dims[1] * (uint64_t)dims[2] * dtype_info(k->operand[1].dtype)->bytes;
 
+	k->lined = false;
 	k->turned = !k->packed && !k->carry && !k->scored && tile_turns(k->width, dims[0], dims[1], a[0], a[2]);
 	if (k->turned) {
 		k->vectors = 1;
@@ -277,6 +301,7 @@ static void choose_tile(struct draft *d) {
 	k->strips = !k->packed && !k->carry && !k->scored && dims[0] <= KERNEL_STRIP_ROWS && bytes > STRIP_BYTES;
 	k->rows = tile_rows(k, dims[0]);
 	k->small = !k->strips && !k->carry && dims[0] <= KERNEL_SMALL && dims[1] <= KERNEL_SMALL && dims[2] <= KERNEL_SMALL;
+	k->lined = lines_meet(d, dims, a);
 }
 
 /* Places of a tile, of as many channels as a panel: fewer than may be where that fills the last one better. */

@@ -24,7 +24,7 @@ enum {
 	PACK_BYTES = 512 << 10,
 	/*
 	 * Columns of the result that read a column of the first factor, from which on a copy of it pays. One that lies side by
-	 * side down its rows and stays in the second level of cache is read as fast as it lies: a tile reads a line of it.
+	 * side down its rows needs none: a tile reads a line of it, and a kernel puts lines that are in each other's way side by side.
 	 */
 	PACK_COLUMNS = 65,
 };
@@ -80,12 +80,10 @@ static bool second_needs_panels(const struct factor *f) {
 }
 
 static bool first_needs_copy(const struct factor *f) {
-	bool near = f->down == 1 && factor_bytes(f) <= PACK_BYTES;
-
 	if (f->nowhere)
 		return true;
 	return f->readers >= PACK_COLUMNS && f->rows > 1 &&
-		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1 && !near));
+		(f->node->type->dtype != f->accumulator || (f->step != 1 && f->columns > 1 && f->down != 1));
 }
 
 /* Few columns: both factors are read as they lie. */
