@@ -164,19 +164,26 @@ static uint64_t groups(const struct prepared_step *s, bool interpreted) {
 	return interpreted ? s->code->launch.items / s->code->launch.local : s->items / s->local;
 }
 
+/*
+ * What it takes to wake the threads of a driver that computes on processors, each on its own, and to hear that they are done. One
+ * processor must not lose more to the others.
+ */
+#define WAKES_NS 50e3
+
 /* Would one unit do it in near_ns, and did no more before, where it was? What is timed is timed by the driver's queue. */
 static bool goes_near(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
-	double units = device_traits(x->device)->units, ns = 0, took = 0, all;
+	double units = device_traits(x->device)->units, ns = 0, took = 0, busy, one;
 
 	if (!x->near_ns || crew[0]->interpreted || crew[0]->timing || x->time_kernels || !p->whole || p->first)
 		return false;
-	all = (double)(groups(next_step(crew[0]), false) * l->tasks);
+	busy = fmin((double)(groups(next_step(crew[0]), false) * l->tasks), units);
 	for (uint32_t k = 0; k < l->runs; k++)
 		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++) {
 			ns += schedule_estimate_ns(crew[k], i);
 			took += (double)schedule_step_ns(crew[k], i);
 		}
-	return fmax(ns * (all < units ? all : units), took) < (double)x->near_ns;
+	one = fmax(ns * busy, took);
+	return one < (double)x->near_ns && one - one / busy < WAKES_NS;
 }
 
 static int launch_program(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
