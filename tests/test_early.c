@@ -5,9 +5,11 @@
  * Each test runs in a process of its own, in which no driver is up when it forks a worker.
  */
 #include <check.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -157,6 +159,33 @@ START_TEST(the_engine_builds_its_probes_when_a_worker_has_built_them) {
 }
 END_TEST
 
+/* Does a worker note that it has built the probes? */
+static bool worker_notes(void) {
+	const struct cache c = { .programs = folder };
+
+	worker = 0;
+	ck_assert_int_eq(start_worker(NULL, false), 0);
+	end_worker();
+	return !cache_is_empty(&c);
+}
+
+START_TEST(one_worker_at_a_time_is_at_the_probes) {
+	int other;
+
+	if (forks_none())
+		return;
+	ck_assert_int_eq(mkdir(folder, 0700), 0);
+	other = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(other, 0);
+	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), 0);
+	ck_assert(!worker_notes());
+	close(other);
+	/* Where it is at nothing that others wait for, it has nothing to note. */
+	if (!worker_notes())
+		printf("note: the driver reads nothing at a process's first build, so nobody is waited for\n");
+}
+END_TEST
+
 START_TEST(a_worker_that_dies_keeps_no_engine_from_starting) {
 	struct opened o = open_with(start_worker_that_dies);
 
@@ -220,6 +249,7 @@ int main(void) {
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_set_timeout(c, TIMEOUT);
 	tcase_add_test(c, the_engine_builds_its_probes_when_a_worker_has_built_them);
+	tcase_add_test(c, one_worker_at_a_time_is_at_the_probes);
 	tcase_add_test(c, a_worker_that_dies_keeps_no_engine_from_starting);
 	tcase_add_test(c, where_no_worker_can_be_had_the_engine_builds_them_itself);
 	tcase_add_test(c, on_a_cache_that_is_not_empty_nobody_is_asked);

@@ -15,11 +15,14 @@
 #include "state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "daemon/base/log.h"
 #include "daemon/emit/emit.h"
@@ -395,8 +398,8 @@ static void keep(struct device *d, const struct cache_key *key, const struct fin
 
 /*
  * A driver that reads a library at the first build of each process (QUIRK_LIBRARY) would do so once more on an empty cache: in the
- * engine, while the first workers do the same. So what these build to have it read is the probes, and the engine waits for the note that
- * they have been at it. A worker that dies or hangs leaves none, and costs the start EXACT_PATIENCE_MS; where workers are switched off, or
+ * engine, while the first workers do the same. So what one of these builds to have it read is the probes, and the engine waits for the note
+ * that it has been at it. One alone: drivers remove what is in their cache before they write it anew, and the engine would find it gone. A worker that dies or hangs leaves none, and costs the start EXACT_PATIENCE_MS; where workers are switched off, or
  * the cache knows more, nobody is waited for. Whatever the note says, the engine builds what it runs: from the driver's cache, or anew.
  */
 static struct cache_key tried_key(const struct device *d) {
@@ -411,7 +414,31 @@ static bool is_tried(const struct device *d) {
 	return !cache_load(&d->cache, &key, &bytes, &size);
 }
 
-void exact_build(struct device *d) {
+/* False where another process has it. The lock goes with the descriptor, and so with the process. */
+static bool lock_probes(const struct device *d, int *fdp) {
+	*fdp = open(d->cache.programs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *fdp < 0 || !flock(*fdp, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+}
+
+static void close_fd(const int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+}
+
+/* Something that nobody builds, so that the driver knows none of it. */
+static void build_nothing(const struct device *d) {
+	const char *nothing = "kernel void fused(global unsigned long *records) { records[0] = 0; }\n", *options = d->quirks->options;
+	cl_int error;
+	cl_program program = clCreateProgramWithSource(d->context, 1, &nothing, NULL, &error);
+
+	if (error)
+		return;
+	if (clBuildProgram(program, 1, &d->choice.device, options ? options : "", NULL, NULL))
+		log_debug("the compiler does not take an empty kernel");
+	clReleaseProgram(program);
+}
+
+static void build_probes(struct device *d) {
 	CLEANUP(bench_clear) struct bench b = { .d = d };
 	CLEANUP(str_free) struct str log = { 0 };
 	struct cache_key key = tried_key(d);
@@ -421,6 +448,15 @@ void exact_build(struct device *d) {
 		log_debug("a worker builds no probes: %s", str_finish(&log) ? "" : str_text(&log));
 	if (d->quirks->flags & QUIRK_LIBRARY && !is_tried(d) && cache_store(&d->cache, &key, "tried", sizeof "tried"))
 		log_debug("it is not noted that the probes were built");
+}
+
+void exact_build(struct device *d) {
+	CLEANUP(close_fd) int lock = -1;
+
+	if (lock_probes(d, &lock))
+		build_probes(d);
+	else
+		build_nothing(d);
 }
 
 static int64_t now_ms(void) {

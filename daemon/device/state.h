@@ -160,7 +160,10 @@ struct findings {
  * options build to the traits.
  */
 int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT_MUST_USE;
-/* By a worker: builds the probes, after which the driver's cache has them, and notes that for an engine that waits. */
+/*
+ * By a worker, before it says that it is there: builds the probes, after which the driver's cache has them, and notes that for an engine that
+ * waits; or something empty, where another worker is at them.
+ */
 void exact_build(struct device *d);
 /* Sets traits.matrix where a trial succeeds. */
 void matrix_probe(struct device *d);
