@@ -19,8 +19,6 @@ enum {
 	/* Looks for something that is to happen: half a minute on a busy machine. */
 	LOOKS = 3000,
 	LOOK_US = 10000,
-	/* After which one that is small is compiled in another form (device/near.c). */
-	SMALL_LAUNCHES = 4200,
 };
 
 /* In the source of a kernel that computes it, and of no other. */
@@ -203,42 +201,6 @@ START_TEST(where_there_are_no_workers_it_costs_one_engine) {
 }
 END_TEST
 
-/* Has the driver a device that computes on the thread that asks, beside this one? PoCL has. */
-static bool launches_near(fusion_context *c) {
-	char *text = fusion_stats(c, true);
-	cJSON *json = cJSON_Parse(text);
-	const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(json, "device"), "name"));
-	bool near = name && (!strncmp(name, "pthread-", 8) || !strncmp(name, "cpu-", 4));
-
-	if (!near)
-		printf("note: skipped, for nothing computes on the engine's thread\n");
-	cJSON_Delete(json);
-	free(text);
-	return near;
-}
-
-/* A machine that is never idle: what is compiled at idle priority never ends. */
-START_TEST(a_form_for_small_launches_is_compiled_on_a_machine_that_is_never_idle) {
-	fusion_context *c;
-
-	setenv("FUSION_INTERPOSE_IDLE", "yes", 1);
-	start_with("log.level=error", "hang");
-	unsetenv("FUSION_INTERPOSE_IDLE");
-	c = connect_client();
-	if (launches_near(c)) {
-		for (int i = 0; i < SMALL_LAUNCHES; i++)
-			ck_assert_int_eq(atanh_of_half(c), 0);
-		for (int i = 0; i < LOOKS && !stat_of(c, "launches_near"); i++) {
-			usleep(LOOK_US);
-			ck_assert_int_eq(atanh_of_half(c), 0);
-		}
-		ck_assert_double_gt(stat_of(c, "launches_near"), 0);
-	}
-	fusion_close(c);
-	daemon_stop();
-}
-END_TEST
-
 /* Waits for the supervisor to have started another engine. */
 static fusion_context *kill_engine(fusion_context *c) {
 	pid_t dead = engine_pid(), now = dead;
@@ -342,7 +304,6 @@ static Suite *worker_suite(void) {
 	tcase_add_test(t, a_kernel_that_hangs_when_it_is_tried_costs_itself_alone);
 	tcase_add_test(t, where_there_are_no_workers_it_costs_one_engine);
 	tcase_add_test(t, what_killed_three_compilers_is_not_tried_again);
-	tcase_add_test(t, a_form_for_small_launches_is_compiled_on_a_machine_that_is_never_idle);
 	tcase_add_test(t, a_worker_killed_while_it_waits_is_no_programs_fault);
 	tcase_add_test(t, workers_end_with_their_engine);
 	tcase_add_test(t, without_workers_the_engine_compiles);

@@ -27,8 +27,6 @@ enum {
 	BUILD_IDLE_MS = 1000,
 	/* ... unless nobody wants it: an interpreter takes some seconds of an idle processor. */
 	BUILD_SPARE_MS = 30000,
-	/* ... or has another form of it, which costs it a little more at each launch. */
-	BUILD_NEAR_MS = 2000,
 	/*
 	 * A worker ends by itself after device.worker_us, not counting what it waits for processors (watchdog.c). One that could not
 	 * is killed after so many times that, which is as long as a machine may be busy.
@@ -326,11 +324,10 @@ static enum apart take_answer(struct program *p, const struct compile_answer *a,
 
 static int64_t limit_of(const struct builder *b, const struct program *p) {
 	struct device *d = b->device;
-	enum program_rank rank = programs_rank(&d->programs, p);
 
 	if (!b->worker.idle)
 		return (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
-	return rank >= PROGRAM_LATER ? BUILD_IDLE_MS : rank == PROGRAM_NEAR ? BUILD_NEAR_MS : BUILD_SPARE_MS;
+	return programs_rank(&d->programs, p) < PROGRAM_LATER ? BUILD_SPARE_MS : BUILD_IDLE_MS;
 }
 
 /* What killed a worker may not have been the program, the first time. */

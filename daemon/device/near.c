@@ -7,7 +7,7 @@
  * has a context of its own, over the same memory, and what was launched on it has run when near_launch() returns.
  *
  * To the driver it is another device, so its programs are compiled once more. That is done for those alone that were launched small
- * often, as for anybody else by a worker and at low priority, if that gets anywhere; until then, and where it fails, they go the other way.
+ * often, as for anybody else by a worker and at low priority; until then, and where it fails, they go the other way.
  *
  * The queue stays one in order: near_launch() refuses while anything is queued or runs there. Both devices have one code generator;
  * which way a launch goes changes no bit.

@@ -43,11 +43,6 @@ enum {
 	/* What has something to run meanwhile is compiled at idle priority, but not where that has not begun after so long. */
 	PROGRAM_LATER_MS = 300,
 	/*
-	 * A kernel's form for the engine's thread has something to run meanwhile, too, and saves some microseconds a launch: it is compiled at
-	 * idle priority for so long, and then at ordinary priority, after all else.
-	 */
-	PROGRAM_NEAR_MS = 3000,
-	/*
 	 * What nobody wants yet, and other forms of what runs, take memory's and the caches' time from what runs, at whatever priority; so
 	 * they are built while nothing was launched for so long, or after so long in any case: there are devices that are never idle.
 	 */
@@ -97,7 +92,7 @@ static bool is_for_idle(const struct builder *b, const struct program *p, int64_
 	if (p->rank <= PROGRAM_TRIAL)
 		return (is_still(s, now) && now - p->asked_ms >= PROGRAM_STILL_MS) || now - p->asked_ms >= PROGRAM_SPARE_MS;
 	if (p->rank == PROGRAM_NEAR)
-		return now - p->asked_ms < PROGRAM_NEAR_MS;
+		return true;
 	return p->rank == PROGRAM_LATER && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_LATER_MS);
 }
 
@@ -109,7 +104,7 @@ static bool is_for(const struct builder *b, const struct program *p, int64_t now
 		return true;
 	if (b->worker.idle)
 		return is_for_idle(b, p, now);
-	if (p->rank < PROGRAM_NEAR || (p->rank == PROGRAM_NEAR && now - p->asked_ms < PROGRAM_NEAR_MS))
+	if (p->rank < PROGRAM_LATER)
 		return false;
 	if (p->rank == PROGRAM_LATER && now - p->asked_ms < PROGRAM_LATER_MS)
 		return b->manned && !s->idle_manned;
@@ -154,7 +149,7 @@ static void man(struct builder *b, bool manned, const struct program *task) {
 /* Is there something that may become a task of this builder's by waiting? */
 static bool is_coming(const struct builder *b) {
 	for (const struct program *p = b->device->programs.queue; p; p = p->next)
-		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_NEAR)
+		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_LATER)
 			return true;
 	return false;
 }
@@ -216,10 +211,8 @@ static void queue_put(struct programs *s, struct program *p) {
 static void build_again(struct programs *s, struct program *p) {
 	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
-	if (p->rank < PROGRAM_NEAR)
+	if (p->rank < PROGRAM_LATER)
 		p->asked_ms = now_ms();
-	else if (p->rank == PROGRAM_NEAR)
-		p->asked_ms = now_ms() - PROGRAM_NEAR_MS;
 	else
 		p->rank = PROGRAM_WAITED;
 	queue_put(s, p);
