@@ -2455,6 +2455,40 @@ START_TEST(byte_code_goes_in_slices_too) {
 }
 END_TEST
 
+/* Both are launched at once; marks are answered by exec_progress() alone. */
+START_TEST(what_goes_before_long_work_is_heard_of_before_it) {
+	struct ending e[2] = { 0 };
+	struct buffer *a, *out[2];
+	struct lane *other;
+
+	open_usual();
+	a = client_array(LONG, 0, 0.001f);
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	/* So the other lane had less of the device, and is next; programs are built. */
+	long_submit(a, &out[0], &e[0]);
+	published(out[0]);
+	buffer_unref(out[0]);
+	output(op(OP_add, leaf_at(a, N, 0), leaf_at(a, N, 0)));
+	submit(&out[0], &e[0]);
+	published(out[0]);
+	wait_idle();
+	buffer_unref(out[0]);
+	exec_gather(st.exec);
+	output(op(OP_add, leaf_at(a, N, 0), leaf_at(a, N, 0)));
+	submit_to(other, &out[0], &e[0]);
+	long_submit(a, &out[1], &e[1]);
+	exec_progress(st.exec);
+	ck_assert_uint_eq(device_pending(st.device), 2);
+	wait_idle();
+	ck_assert(!e[0].code && !e[1].code);
+	buffer_unref(out[0]);
+	buffer_unref(out[1]);
+	lane_free(other);
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
 START_TEST(a_lane_of_three_times_the_weight_has_three_times_the_runs) {
 	const struct lane_share heavy = { .weight = 3 * LANE_WEIGHT, .priority = LANE_NORMAL };
 	struct contest c;
@@ -2680,6 +2714,7 @@ static void add_sharing(TCase *c) {
 	tcase_add_test(c, a_short_queue_is_not_behind_a_long_one);
 	tcase_add_test(c, a_long_kernel_goes_in_slices_and_a_short_one_overtakes_it);
 	tcase_add_test(c, byte_code_goes_in_slices_too);
+	tcase_add_test(c, what_goes_before_long_work_is_heard_of_before_it);
 	tcase_add_test(c, a_lane_of_three_times_the_weight_has_three_times_the_runs);
 	tcase_add_test(c, lanes_of_one_group_have_together_what_one_lane_has);
 	tcase_add_test(c, a_group_waits_for_its_share_also_where_nobody_else_wants_it);

@@ -238,6 +238,8 @@ struct device_build {
 void device_each_build(struct device *d, void (*tell)(void *user, const struct device_build *b), void *user);
 /* All that were asked for. */
 void device_each_program(struct device *d, void (*tell)(void *user, struct program *p), void *user);
+/* When what the mark covers had run, by loop_now_ns(): the driver told then, and the engine may have been told later. In `done` of a mark. */
+uint64_t device_ended_ns(const struct device *d);
 /* Marks that have not been answered: 0 means the device is idle. */
 uint32_t device_pending(const struct device *d);
 

@@ -54,6 +54,7 @@ struct fence {
 	uint64_t sequence;                 /* commands it covers */
 	uint64_t head;                     /* of the ring */
 	uint32_t launches;                 /* since the fence before */
+	uint64_t ended_ns;                 /* set before the status */
 	struct mark *first, *last;
 };
 
@@ -72,6 +73,7 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *user) {
 	struct device *d = f->device;
 
 	(void)event;
+	f->ended_ns = loop_now_ns();
 	atomic_store_explicit(&f->status, status < 0 ? -EIO : 0, memory_order_release);
 	queue_signal(d);
 	atomic_fetch_sub(&d->work.callbacks, 1);
@@ -162,7 +164,8 @@ static int fence_get(struct device *d, struct fence **fencep) {
 	f = malloc(sizeof *f);
 	if (!f)
 		return -ENOMEM;
-	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced };
+	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced,
+		.ended_ns = loop_now_ns() };
 	atomic_init(&f->status, q->sequence == q->completed ? 0 : FENCE_WAITING);
 	if (q->sequence != q->completed)
 		r = watch(q, f);
@@ -230,6 +233,7 @@ static void fence_answer(struct queue *q, struct fence *f) {
 	int status = atomic_load_explicit(&f->status, memory_order_relaxed);
 	struct mark *m;
 
+	q->ended_ns = f->ended_ns;
 	while ((m = f->first)) {
 		f->first = m->next;
 		q->pending--;
@@ -246,6 +250,10 @@ uint32_t device_poll(struct device *d) {
 	while ((f = fence_pop(&d->work)))
 		fence_answer(&d->work, f);
 	return programs_poll(d);
+}
+
+uint64_t device_ended_ns(const struct device *d) {
+	return d->work.ended_ns;
 }
 
 uint32_t device_pending(const struct device *d) {

@@ -506,6 +506,7 @@ struct queue {
 	struct watcher *watcher;              /* where callbacks come late */
 	struct fence *first, *newest;
 	uint32_t pending;
+	uint64_t ended_ns;                    /* when what the last answered fence covers had run */
 	atomic_bool signalled;                /* wake was called, device_poll not yet */
 	atomic_uint callbacks;                /* registered with the driver and not yet returned */
 };

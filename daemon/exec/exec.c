@@ -71,7 +71,6 @@ static void item_tell(const struct exec *x, const struct item *i) {
 static void complete(struct exec *x) {
 	struct item *i;
 
-	schedule_settle(x);
 	while ((i = flight_pop(x))) {
 		item_tell(x, i);
 		item_free(i);
@@ -96,19 +95,18 @@ static void lose(struct exec *x, uint64_t end) {
 	sorrow_unref(s);
 }
 
-/* Several are often answered together, so how long each took is not known: exec_progress() does the rest for all. */
+/* Several are often answered together: exec_progress() tells of them. */
 static void on_mark(void *user, int error) {
 	struct exec *x = user;
-	uint64_t end = x->mark[x->mark_first];
-
-	if (!x->began_ns)
-		x->began_ns = x->mark_launched_ns[x->mark_first];
+	uint64_t end = x->mark[x->mark_first], began_ns = x->mark_launched_ns[x->mark_first], after = x->completed;
 
 	x->mark_first = (x->mark_first + 1) % EXEC_MARKS;
 	x->marks--;
 	if (error)
 		lose(x, end);
 	x->completed = end;
+	if (began_ns)
+		schedule_settle(x, after, began_ns, device_ended_ns(x->device));
 	if (!x->catalogue)
 		return;
 	atomic_store_explicit(&x->catalogue->header->completed, end, memory_order_release);

@@ -268,20 +268,20 @@ static void settle_item(struct item *i, double factor) {
 		enter(l);
 }
 
-void schedule_settle(struct exec *x) {
-	uint64_t now, cost = 0, from = x->heard_ns > x->began_ns ? x->heard_ns : x->began_ns;
-	struct item *i;
+void schedule_settle(struct exec *x, uint64_t after, uint64_t began_ns, uint64_t ended_ns) {
+	uint64_t cost = 0, from = x->heard_ns > began_ns ? x->heard_ns : began_ns;
+	struct item *first = x->flight, *i;
 
-	if (!x->began_ns)
-		return;
-	now = loop_now_ns();
-	for (i = x->flight; i && i->sequence <= x->completed; i = i->next)
+	if (ended_ns < from)
+		ended_ns = from;
+	while (first && first->sequence <= after)
+		first = first->next;
+	for (i = first; i && i->sequence <= x->completed; i = i->next)
 		cost += i->cost_ns;
-	for (i = x->flight; i && i->sequence <= x->completed; i = i->next)
+	for (i = first; i && i->sequence <= x->completed; i = i->next)
 		if (i->cost_ns)
-			settle_item(i, (double)(now - from) / (double)cost);
-	x->heard_ns = now;
-	x->began_ns = 0;
+			settle_item(i, (double)(ended_ns - from) / (double)cost);
+	x->heard_ns = ended_ns;
 }
 
 /* ---- choosing ---- */
@@ -311,13 +311,20 @@ static struct run *head_run(const struct lane *l) {
 	return (struct run *)l->first;
 }
 
+static uint64_t wait_ns(const struct exec *x) {
+	return (uint64_t)device_traits(x->device)->rates.wait_ns;
+}
+
+static bool is_small(const struct exec *x, const struct run *r) {
+	uint64_t most = SCHEDULE_SMALL * wait_ns(x);
+
+	return rest_ns(r, most) < most;
+}
+
 static uint64_t ahead_most(const struct exec *x, const struct lane *l) {
-	uint64_t wait_ns = (uint64_t)device_traits(x->device)->rates.wait_ns;
 	const struct run *r = head_run(l);
 
-	if (x->alone == l || !r->together || rest_ns(r, SCHEDULE_SMALL * wait_ns) >= SCHEDULE_SMALL * wait_ns)
-		return SCHEDULE_SLICE_NS;
-	return wait_ns;
+	return x->alone == l || !r->together || !is_small(x, r) ? SCHEDULE_SLICE_NS : wait_ns(x);
 }
 
 static bool has_room(const struct exec *x, const struct lane *l) {
@@ -426,8 +433,12 @@ static void serve_lane(struct exec *x, struct lane *l) {
 void schedule(struct exec *x) {
 	struct lane *l;
 
-	while ((l = choose(x)) && has_room(x, l))
+	while ((l = choose(x)) && has_room(x, l)) {
+		/* What was launched is heard of when it has passed, not when what takes long behind it has. */
+		if (x->alone != l && !is_small(x, head_run(l)))
+			exec_mark(x);
 		serve_lane(x, l);
+	}
 }
 
 /* ---- what has changed meanwhile ---- */

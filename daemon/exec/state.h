@@ -517,8 +517,11 @@ void schedule_charge(struct exec *x, struct item *i, uint64_t ns);
 void schedule_passed(struct exec *x, const struct item *i);
 /* Has the device so much that even a run that was begun has to wait? */
 bool schedule_pauses(const struct exec *x);
-/* Charges what has passed since with the time it took. Items that have passed are still in the flight. */
-void schedule_settle(struct exec *x);
+/*
+ * Items beyond number `after` have passed, launched from began_ns on, at ended_ns, and are still in the flight: charges them with the
+ * time they took.
+ */
+void schedule_settle(struct exec *x, uint64_t after, uint64_t began_ns, uint64_t ended_ns);
 
 /* ---- exec.c ---- */
 
@@ -560,7 +563,7 @@ struct exec {
 	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */
 	const struct lane *alone;             /* all of that is this lane's; NULL: of several */
 	uint64_t launched_ns;                 /* first launch since the last mark */
-	uint64_t began_ns, heard_ns;          /* first launch of what has passed and is not settled; when that was last */
+	uint64_t heard_ns;                    /* when what was settled last had passed */
 	bool gathering;                       /* exec_gather() */
 	bool held_back;                       /* a lane waits because of its group's limit */
 	uint32_t deadlines;                   /* runs that have one */
