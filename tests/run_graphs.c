@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <libgen.h>
 #include <math.h>
 #include <signal.h>
@@ -38,6 +37,7 @@
 #include "client/fusionctl/text_record.h"
 #include "tests/driver_cache.h"
 #include "tests/slice.h"
+#include "tests/tree.h"
 
 enum {
 	PATH_TEXT = 512,
@@ -175,13 +175,6 @@ static bool daemon_stop(struct daemon *d) {
 	}
 	d->pid = 0;
 	return gone > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static int remove_entry(const char *path, const struct stat *s, int flag, struct FTW *f) {
-	(void)s;
-	(void)flag;
-	(void)f;
-	return remove(path);
 }
 
 static bool folder_make(void) {
@@ -812,7 +805,7 @@ int main(int argc, char **argv) {
 			show_log(&daemons[i]);
 			failed++;
 		}
-	nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(folder);
 	printf("note: %u of them with the kernels of GPUs\n", on_gpu);
 	printf("%u passed, %u failed\n", passed, failed);
 	return failed ? 1 : 0;

@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "daemon/base/cache_entry.h"
 #include "daemon/base/cache_folder.h"
 #include "tests/suite.h"
+#include "tests/tree.h"
 
 enum {
 	ROOM = 256,
@@ -31,13 +31,6 @@ static const char *in_root(const char *name) {
 	return one;
 }
 
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at) {
-	(void)status;
-	(void)kind;
-	(void)at;
-	return remove(path);
-}
-
 static void setup(void) {
 	strcpy(root + strlen(root) - 6, "XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(root));
@@ -48,7 +41,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-	nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	tree_remove(root);
 }
 
 static void write_file(const char *path, const void *bytes, size_t size) {

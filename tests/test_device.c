@@ -7,7 +7,6 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -29,6 +28,7 @@
 #include "tests/descriptors.h"
 #include "tests/test_device_kernels.h"
 #include "tests/suite.h"
+#include "tests/tree.h"
 
 enum {
 	TIMEOUT = 240,              /* seconds; a first build on a busy machine takes several, measuring some tens */
@@ -63,16 +63,9 @@ static void setup(void) {
 	ck_assert_int_ge(woken, 0);
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
-	(void)status;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
 static void teardown(void) {
 	close(woken);
-	nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(folder);
 }
 
 /* FUSION_TEST_DISCRETE: as on a device with memory of its own. */
@@ -1330,6 +1323,6 @@ int main(void) {
 	add_programs(add_case(s, "programs"));
 	add_refusals(add_case(s, "refusals"));
 	failed = suite_run(s);
-	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(root);
 	return failed;
 }

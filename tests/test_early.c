@@ -6,7 +6,6 @@
  */
 #include <check.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,11 +18,11 @@
 #include "tests/driver_cache.h"
 #include "tests/interpose/interpose.c"
 #include "tests/suite.h"
+#include "tests/tree.h"
 
 enum {
 	TIMEOUT = 240,              /* seconds; a first build on a busy machine takes several */
 	WORKER_BYTES = 1 << 30,
-	TREE_DESCRIPTORS = 16,
 };
 
 static char root[64], folder[96];
@@ -218,16 +217,9 @@ END_TEST
 
 /* ---- folders ---- */
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
-	(void)status;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
 /* The driver's own is everybody's (driver_cache.h). */
 static void empty_cache(void) {
-	nftw(folder, remove_one, TREE_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+	tree_remove(folder);
 }
 
 static void setup(void) {
@@ -239,7 +231,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-	nftw(root, remove_one, TREE_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+	tree_remove(root);
 }
 
 int main(void) {

@@ -6,7 +6,6 @@
  */
 #include <check.h>
 #include <errno.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 #include "tests/interpose/interpose.c"
 #include "tests/descriptors.h"
 #include "tests/suite.h"
+#include "tests/tree.h"
 
 enum {
 	TIMEOUT = 120,               /* seconds; a first build on a busy machine takes several */
@@ -203,16 +203,9 @@ static void setup(void) {
 	ck_assert_int_ge(woken, 0);
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at) {
-	(void)status;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
 static void teardown(void) {
 	close(woken);
-	nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(folder);
 }
 
 /* One turn of the engine's loop; false where nothing happened in time. */
@@ -2753,6 +2746,6 @@ int main(void) {
 	add_order(add_case(s, "order"));
 	add_sharing(add_case(s, "sharing"));
 	failed = suite_run(s);
-	nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove(root);
 	return failed;
 }
