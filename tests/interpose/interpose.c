@@ -97,8 +97,8 @@ static void *real(const char *name) {
 		memcpy(&next, &symbol_, sizeof next);                                                    \
 	} while (0)
 
-/* Is this process a worker, or one of that kind? */
-static bool has_argument(const char *text) {
+/* A worker is to go on, and a builder's thread that tries a kernel: it is the engine's own thread that is meant. */
+static bool is_worker(void) {
 	char arguments[512] = "";
 	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, arguments, sizeof arguments - 1);
@@ -106,7 +106,7 @@ static bool has_argument(const char *text) {
 	if (fd >= 0)
 		close(fd);
 	for (ssize_t i = 0; i < n; i += (ssize_t)strlen(arguments + i) + 1)
-		if (!strncmp(arguments + i, text, strlen(text)))
+		if (!strncmp(arguments + i, "--worker", 8))
 			return true;
 	return false;
 }
@@ -118,10 +118,7 @@ static void kill_self(int number) {
 	pause();
 }
 
-/*
- * Does what the file says, if it is there. A worker is to go on, and a builder's thread that tries a kernel: it is the engine's own thread that
- * is meant. True: the device is to end nothing any more.
- */
+/* Does what the file says, if it is there; true: the device is to end nothing any more. */
 static bool fault_now(const char *where) {
 	const char *folder = getenv("FUSION_INTERPOSE_FAULTS");
 	char path[256], what[32] = "";
@@ -136,7 +133,7 @@ static bool fault_now(const char *where) {
 		return false;
 	n = read(fd, what, sizeof what - 1);
 	close(fd);
-	if (n <= 0 || has_argument("--worker"))
+	if (n <= 0 || is_worker())
 		return false;
 	unlink(path);
 	if (!strcmp(what, "abort"))
@@ -174,7 +171,7 @@ static uint64_t count_ops(cl_uint strings, const char **text) {
 static bool is_bad(const char *source) {
 	const char *rule = getenv("FUSION_INTERPOSE_COMPILER"), *text = rule ? strchr(rule, ':') : NULL;
 
-	return text && strstr(source, text + 1) && (!getenv("FUSION_INTERPOSE_IDLE") || has_argument("--worker=idle"));
+	return text && strstr(source, text + 1);
 }
 
 enum { EATEN_BYTES = 16 << 20, GATE_US = 10000 };

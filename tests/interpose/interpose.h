@@ -15,7 +15,6 @@
  *                               without end, as WHAT says
  *                               With launch the first launch of such a kernel hangs, on whatever thread
  *                               With hold they wait while the file of that name, FUSION_INTERPOSE_GATE, is there
- *   FUSION_INTERPOSE_IDLE       set: that is so in workers of idle priority alone
  *   FUSION_INTERPOSE_FAULTS     a path: where the file PATH.launch is there, the next launch of the engine's own thread removes it and does what it says:
  *                               abort, crash, kill, hang, or endless, after which nobody hears of the end of a command; PATH.start
  *                               likewise when platforms are listed
