@@ -164,10 +164,11 @@ static int fence_get(struct device *d, struct fence **fencep) {
 	f = malloc(sizeof *f);
 	if (!f)
 		return -ENOMEM;
-	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced,
-		.ended_ns = loop_now_ns() };
+	*f = (struct fence){ .device = d, .sequence = q->sequence, .head = q->head, .launches = q->unfenced };
 	atomic_init(&f->status, q->sequence == q->completed ? 0 : FENCE_WAITING);
-	if (q->sequence != q->completed)
+	if (q->sequence == q->completed)
+		f->ended_ns = loop_now_ns();
+	else
 		r = watch(q, f);
 	if (r) {
 		free(f);

@@ -304,17 +304,14 @@ void matmul_turned(struct writer *w);
 void matmul_small(struct writer *w);
 /* "turn", of registers of a type: rows become columns, by exchanging blocks of 1, 2, 4, 8 elements. */
 void matmul_turn(struct writer *w, unsigned dtype);
-/* ---- a first factor that lies along M, line by line, CPU strategy (matmul_lines.c) ---- */
-
+/* Functions that matmul_turned() calls. */
+void matmul_functions(struct writer *w);
+/* A first factor that lies along M, line by line, CPU strategy: in a unit; before the tiles of a depth; in a tile, before its steps; in a step. */
 void matmul_lines_functions(struct writer *w);
-/* In a unit; before the tiles of a depth; in a tile, before its steps; in a step. */
 void matmul_lines_open(struct writer *w);
 void matmul_lines_begin(struct writer *w);
 void matmul_lines_tile(struct writer *w);
 void matmul_lines_step(struct writer *w);
-
-/* Functions that matmul_turned() calls. */
-void matmul_functions(struct writer *w);
 void matmul_groups(struct writer *w); /* GPU strategy */
 /* Functions that matmul_groups() calls. */
 void matmul_group_functions(struct writer *w);

@@ -119,10 +119,8 @@ static unsigned rounds_of(const struct tuned *e, unsigned knob, unsigned value) 
 	return e ? e->rounds[knob][value] : 0;
 }
 
-/* Does a kernel take long enough for a difference to be seen? */
-static bool matters(const struct plan *p, const struct plan_step *step, double all) {
-	double ns = kernel_ns(p, step);
-
+/* Does a kernel that takes so long in all, of all the plan takes, do so long enough for a difference to be seen? */
+static bool matters(const struct plan_step *step, double ns, double all) {
 	return step->identity && ns >= TUNING_LEAST_NS && ns * TUNING_PART >= all;
 }
 
@@ -165,10 +163,11 @@ bool tuning_next(const struct tuning *t, const struct plan *p, const struct trai
 	*v = (struct knob_variant){ 0 };
 	for (uint32_t i = 0; i < p->steps; i++) {
 		const struct plan_step *step = &p->step[i];
+		double ns = kernel_ns(p, step);
 
-		for (unsigned knob = 0; matters(p, step, all) && knob < KNOB_COUNT; knob++)
+		for (unsigned knob = 0; matters(step, ns, all) && knob < KNOB_COUNT; knob++)
 			for (unsigned value = 0; value < KNOB_VALUES; value++)
-				look_at_value(&s, step, find(t, step->identity), knob, value, kernel_ns(p, step));
+				look_at_value(&s, step, find(t, step->identity), knob, value, ns);
 	}
 	return v->kernel;
 }
@@ -187,8 +186,9 @@ struct tuning_progress tuning_progress(const struct tuning *t, const struct plan
 
 	for (uint32_t i = 0; i < p->steps; i++) {
 		const struct plan_step *step = &p->step[i];
+		bool counts = matters(step, kernel_ns(p, step), all) && !is_counted(p, i);
 
-		for (unsigned knob = 0; matters(p, step, all) && !is_counted(p, i) && knob < KNOB_COUNT; knob++)
+		for (unsigned knob = 0; counts && knob < KNOB_COUNT; knob++)
 			for (unsigned value = KNOB_RULE + 1; value < KNOB_VALUES; value++) {
 				unsigned rounds = rounds_of(find(t, step->identity), knob, value);
 				bool other = knob_value(knob, value) && knob_applies(knob, value, step, traits);
