@@ -47,11 +47,6 @@ static uint64_t now_us(void) {
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void release_program(cl_program *programp) {
-	if (*programp)
-		clReleaseProgram(*programp);
-}
-
 static void release_kernel(cl_kernel *kernelp) {
 	if (*kernelp)
 		clReleaseKernel(*kernelp);
@@ -94,7 +89,7 @@ static char *build_log(struct target t, cl_program program) {
 
 /* NULL where the cache has none that the driver takes; such an entry is removed. */
 static cl_program build_cached(struct device *d, struct target t, const char *options, const struct cache_key *key) {
-	CLEANUP(release_program) cl_program program = NULL;
+	CLEANUP(cleanup_program) cl_program program = NULL;
 	CLEANUP(cleanup_free) void *bytes = NULL;
 	const unsigned char *binary;
 	cl_program built;
@@ -117,7 +112,7 @@ static cl_program build_cached(struct device *d, struct target t, const char *op
 }
 
 static cl_int build_anew(struct target t, const char *source, const char *options, cl_program *programp, char **logp) {
-	CLEANUP(release_program) cl_program program = NULL;
+	CLEANUP(cleanup_program) cl_program program = NULL;
 	cl_int error;
 
 	program = clCreateProgramWithSource(t.context, 1, &source, NULL, &error);
@@ -413,7 +408,7 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 
 /* From the cache, or from the source: then a worker's driver has left what takes long in the driver's own cache, if it keeps one. */
 static enum apart build(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
-	CLEANUP(release_program) cl_program program = NULL;
+	CLEANUP(cleanup_program) cl_program program = NULL;
 	struct device *d = b->device;
 	struct target t = device_target(d, p->near);
 	enum apart how = APART_HERE;

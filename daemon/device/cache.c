@@ -28,11 +28,6 @@ enum {
 	CACHE_LINE = 64,
 };
 
-static void close_fd(int *fdp) {
-	if (*fdp >= 0)
-		close(*fdp);
-}
-
 static char *join(const char *folder, const char *name) {
 	char *path = NULL;
 
@@ -218,7 +213,7 @@ void cache_close(struct cache *c) {
 /* Maps a file of the folder for execution, which a file system mounted noexec refuses. 0 or -errno. */
 static int try_execute(const char *folder) {
 	CLEANUP(cleanup_free) char *path = join(folder, ".executes-XXXXXX");
-	CLEANUP(close_fd) int fd = -1;
+	CLEANUP(cleanup_close) int fd = -1;
 	void *code;
 	int r = 0;
 

@@ -100,11 +100,6 @@ static void limit_memory(uint64_t bytes) {
 
 /* ---- jobs ---- */
 
-static void release_program(cl_program *programp) {
-	if (*programp)
-		clReleaseProgram(*programp);
-}
-
 /* Machine code that the driver makes at the first launch and keeps; elsewhere the engine's own launch costs as little. */
 static cl_int first_launches(const struct builder *b, cl_program program, const struct compile_job *j, uint32_t *launchesp) {
 	cl_kernel object;
@@ -121,7 +116,7 @@ static cl_int first_launches(const struct builder *b, cl_program program, const 
 }
 
 static void compile(struct builder *b, const struct compile_job *j, struct compile_answer *a) {
-	CLEANUP(release_program) cl_program program = NULL;
+	CLEANUP(cleanup_program) cl_program program = NULL;
 	struct device *d = b->device;
 	struct cache_key key;
 	bool cached;

@@ -22,9 +22,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -398,9 +398,10 @@ static void keep(struct device *d, const struct cache_key *key, const struct fin
 
 /*
  * A driver that reads a library at the first build of each process (QUIRK_LIBRARY) would do so once more on an empty cache: in the
- * engine, while the first workers do the same. So what one of these builds to have it read is the probes, and the engine waits for the note
- * that it has been at it. One alone: drivers remove what is in their cache before they write it anew, and the engine would find it gone. A worker that dies or hangs leaves none, and costs the start EXACT_PATIENCE_MS; where workers are switched off, or
- * the cache knows more, nobody is waited for. Whatever the note says, the engine builds what it runs: from the driver's cache, or anew.
+ * engine, while the first workers do the same. So what one of these builds to have it read is the probes, and the engine waits for
+ * the note that it has been at it. One alone: drivers remove what is in their cache before they write it anew, and the engine would
+ * find it gone. A worker that dies or hangs leaves none, and costs the start EXACT_PATIENCE_MS; where workers are switched off, or the
+ * cache knows more, nobody is waited for. Whatever the note says, the engine builds what it runs: from the driver's cache, or anew.
  */
 static struct cache_key tried_key(const struct device *d) {
 	return build_key(d, exact_source, "tried");
@@ -420,22 +421,14 @@ static bool lock_probes(const struct device *d, int *fdp) {
 	return *fdp < 0 || !flock(*fdp, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
 }
 
-static void close_fd(const int *fdp) {
-	if (*fdp >= 0)
-		close(*fdp);
-}
-
 /* Something that nobody builds, so that the driver knows none of it. */
 static void build_nothing(const struct device *d) {
 	const char *nothing = "kernel void fused(global unsigned long *records) { records[0] = 0; }\n", *options = d->quirks->options;
 	cl_int error;
-	cl_program program = clCreateProgramWithSource(d->context, 1, &nothing, NULL, &error);
+	CLEANUP(cleanup_program) cl_program program = clCreateProgramWithSource(d->context, 1, &nothing, NULL, &error);
 
-	if (error)
-		return;
-	if (clBuildProgram(program, 1, &d->choice.device, options ? options : "", NULL, NULL))
+	if (!error && clBuildProgram(program, 1, &d->choice.device, options ? options : "", NULL, NULL))
 		log_debug("the compiler does not take an empty kernel");
-	clReleaseProgram(program);
 }
 
 static void build_probes(struct device *d) {
@@ -451,7 +444,7 @@ static void build_probes(struct device *d) {
 }
 
 void exact_build(struct device *d) {
-	CLEANUP(close_fd) int lock = -1;
+	CLEANUP(cleanup_close) int lock = -1;
 
 	if (lock_probes(d, &lock))
 		build_probes(d);
@@ -459,20 +452,13 @@ void exact_build(struct device *d) {
 		build_nothing(d);
 }
 
-static int64_t now_ms(void) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void await_worker(const struct device *d) {
 	const struct timespec tick = { .tv_nsec = EXACT_TICK_MS * 1000000L };
-	int64_t end = now_ms() + EXACT_PATIENCE_MS;
+	uint64_t end = loop_now_ns() + UINT64_C(1000000) * EXACT_PATIENCE_MS;
 
 	if (!d->programs.early || !(d->quirks->flags & QUIRK_LIBRARY))
 		return;
-	while (!is_tried(d) && now_ms() < end)
+	while (!is_tried(d) && loop_now_ns() < end)
 		nanosleep(&tick, NULL);
 }
 

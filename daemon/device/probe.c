@@ -34,6 +34,16 @@ void cleanup_free(void *pointerp) {
 	free(*(void **)pointerp);
 }
 
+void cleanup_close(int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+}
+
+void cleanup_program(cl_program *programp) {
+	if (*programp)
+		clReleaseProgram(*programp);
+}
+
 void choice_clear(struct choice *c) {
 	free(c->platform_name);
 	free(c->name);

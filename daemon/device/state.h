@@ -36,6 +36,8 @@
 #define CLEANUP(function) __attribute__((cleanup(function)))
 
 void cleanup_free(void *pointerp);            /* of any pointer from malloc */
+void cleanup_close(int *fdp);                 /* negative: none */
+void cleanup_program(cl_program *programp);   /* NULL: none */
 
 /* ---- quirks.c ---- */
 
