@@ -138,6 +138,7 @@ static int open_device(struct engine *e, struct fault *f) {
 		.builders = (uint32_t)c->device_builders,
 		.want_worker = c->device_workers && e->control >= 0 ? want_worker : NULL,
 		.worker_user = e,
+		.tried_again = e->control >= 0,
 		.workers_early = c->fusion_interpreter == INTERPRETER_AUTO,
 		.worker_us = c->device_worker_us,
 		.profile = c->engine_time_kernels,

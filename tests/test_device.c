@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -907,6 +910,64 @@ START_TEST(a_driver_that_dies_while_it_is_listed_gives_a_sentence) {
 }
 END_TEST
 
+/* In a process of its own, where nothing is up: what opens the device, and how it ended. */
+static int status_of(int (*opens)(const struct device_config *c)) {
+	struct device_config c = config();
+	int status = 0;
+	pid_t pid;
+
+	c.tried_again = true;
+	pid = fork();
+	if (!pid)
+		_exit(opens(&c));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+enum {
+	OPENED = 1,
+	OPENED_ALONE,                /* without a child */
+	REFUSED_FOR_DEATH,
+};
+
+static int opens(const struct device_config *c) {
+	struct device *d = NULL;
+	struct fault f = { 0 };
+	struct rusage u;
+
+	if (device_open(c, &d, &f))
+		return strstr(f.text, "died (signal 6)") ? REFUSED_FOR_DEATH : 0;
+	device_close(d);
+	return !getrusage(RUSAGE_CHILDREN, &u) && u.ru_maxrss ? OPENED : OPENED_ALONE;
+}
+
+static int opens_where_drivers_die(const struct device_config *c) {
+	setenv("FUSION_INTERPOSE_DIE", "1", 1);
+	return opens(c);
+}
+
+START_TEST(drivers_that_were_listed_once_are_listed_without_a_child) {
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED_ALONE);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED_ALONE);
+	/* Of another list nothing is known. */
+	setenv("OCL_ICD_FILENAMES", "/nonexistent.so", 1);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED);
+}
+END_TEST
+
+START_TEST(a_driver_that_dies_without_a_child_gives_a_sentence_the_next_time) {
+	int status;
+
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED);
+	status = status_of(opens_where_drivers_die);
+	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens_where_drivers_die)), REFUSED_FOR_DEATH);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED);
+	ck_assert_int_eq(WEXITSTATUS(status_of(opens)), OPENED_ALONE);
+}
+END_TEST
+
 START_TEST(a_platform_that_does_not_exist_is_named_with_those_that_do) {
 	struct device_config c = config();
 
@@ -1300,6 +1361,8 @@ static void add_programs(TCase *c) {
 static void add_refusals(TCase *c) {
 	tcase_add_test(c, without_a_driver_the_sentence_names_the_package);
 	tcase_add_test(c, a_driver_that_dies_while_it_is_listed_gives_a_sentence);
+	tcase_add_test(c, drivers_that_were_listed_once_are_listed_without_a_child);
+	tcase_add_test(c, a_driver_that_dies_without_a_child_gives_a_sentence_the_next_time);
 	tcase_add_test(c, a_platform_that_does_not_exist_is_named_with_those_that_do);
 	tcase_add_test(c, a_strategy_that_does_not_exist_is_refused);
 	tcase_add_test(c, a_cache_folder_that_cannot_be_made_is_named);

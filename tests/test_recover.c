@@ -494,6 +494,24 @@ START_TEST(an_engine_that_dies_while_it_takes_over_is_replaced_too) {
 }
 END_TEST
 
+/* Its drivers were listed before, so it lists them by itself; the next one tries them in a child. */
+START_TEST(a_first_engine_that_dies_of_a_driver_is_started_once_more) {
+	fusion_array *a, *b;
+	float value[ELEMENTS];
+
+	fusion_close(context);
+	daemon_end();
+	fault("start", ways[_i]);
+	begin_with_faults();
+	a = numbers(context, 1);
+	b = fusion_neg(a);
+	read_all(b, value);
+	ck_assert_int_eq((int)engine_number("ended"), 1);
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
 START_TEST(a_graph_that_ends_two_engines_is_refused_until_it_is_cleared) {
 	float expected[ELEMENTS], value[ELEMENTS];
 	fusion_array *a = numbers(context, 1), *b = fusion_neg(a), *c;
@@ -798,6 +816,7 @@ int main(void) {
 	tcase_add_checked_fixture(faulty, begin_with_faults, end);
 	tcase_add_loop_test(faulty, a_launch_that_ends_the_engine_costs_its_own_results, 0, WAYS_TO_END);
 	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, WAYS_TO_END);
+	tcase_add_loop_test(faulty, a_first_engine_that_dies_of_a_driver_is_started_once_more, 0, WAYS_TO_END);
 	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
 	tcase_add_test(faulty, a_refused_graph_runs_again_when_its_time_is_over);
 	tcase_add_test(faulty, a_refused_graph_is_refused_by_the_next_daemon_too);

@@ -25,7 +25,6 @@
 
 enum {
 	CACHE_PATH = 4096,
-	CACHE_LINE = 64,
 };
 
 static char *join(const char *folder, const char *name) {
@@ -102,11 +101,11 @@ static int open_folder(const char *path, struct fault *f) {
 
 /* ---- the folder as a whole ---- */
 
-static void read_line(const char *path, char line[static CACHE_LINE]) {
+static void read_line(const char *path, char line[static CACHE_BOOT]) {
 	FILE *f = fopen(path, "re");
 
 	line[0] = 0;
-	if (f && !fgets(line, CACHE_LINE, f))
+	if (f && !fgets(line, CACHE_BOOT, f))
 		line[0] = 0;
 	if (f)
 		fclose(f);
@@ -122,20 +121,20 @@ static void write_line(const char *path, const char *line) {
 }
 
 /* A file that was renamed is whole, but for a crash of the machine. */
-static void verify_after_crash(const struct cache *c) {
+static void verify_after_crash(struct cache *c) {
 	CLEANUP(cleanup_free) char *path = join(c->folder, "boot");
-	char boot[CACHE_LINE], last[CACHE_LINE];
+	char last[CACHE_BOOT];
 	struct cache_usage u;
 
-	read_line("/proc/sys/kernel/random/boot_id", boot);
-	if (!path || !*boot)
+	read_line("/proc/sys/kernel/random/boot_id", c->boot);
+	if (!path || !*c->boot)
 		return;
 	read_line(path, last);
-	if (!strcmp(boot, last))
+	if (!strcmp(c->boot, last))
 		return;
 	if (*last && !cache_folder_verify(c->folder, &u) && u.damaged.count)
 		log_notice("%" PRIu64 " damaged entries of the cache were removed after a restart of the machine", u.damaged.count);
-	write_line(path, boot);
+	write_line(path, c->boot);
 }
 
 static void *keep_small(void *argument) {

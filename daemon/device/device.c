@@ -86,10 +86,11 @@ static int fill_traits(struct device *d, struct fault *f) {
 /* The driver's threads that compute are started where it lists its devices. */
 static int choose_device(struct device *d, struct fault *f) {
 	CLEANUP(cleanup_free) struct threads *before = threads_now();
-	int r = probe_choose(&d->config, &d->choice, f);
+	int r = probe_choose(&d->config, listed_take(d), &d->choice, f);
 
 	if (r)
 		return r;
+	listed_note(d);
 	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
 	if (d->config.bind && d->quirks->flags & QUIRK_THREADS)
 		d->bound = threads_bind(before, (uint32_t)info_number(d, CL_DEVICE_MAX_COMPUTE_UNITS));

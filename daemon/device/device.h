@@ -40,6 +40,7 @@ struct device_config {
 	 */
 	int (*want_worker)(void *user, bool idle);
 	void *worker_user;
+	bool tried_again;            /* who dies or hangs here is started once more: drivers that were listed before are listed without a child */
 	bool workers_early;          /* where the cache is empty they are wanted from the start on */
 	uint64_t worker_us;          /* a program that takes its compiler longer cannot be built */
 	bool profile;                /* device_time() will be asked: the driver keeps times of all commands */

@@ -4,7 +4,8 @@
  * Drivers die or hang while they are listed (a broken installation, a GPU that fell off the bus),
  * and nothing in a process undoes that. So the whole choice is first made in a child process; only
  * where the child comes back with a device is it made again here. The child is forked from a process
- * that has no other threads yet: device_open() comes first.
+ * that has no other threads yet: device_open() comes first. Who knows that it went well the last time (listed.c) leaves the child out:
+ * one that hangs then ends this process.
  *
  * That is done once in a process: where drivers are already up, there is nothing left to protect, and some find no
  * device in the child of a process that they work in.
@@ -184,7 +185,7 @@ static int choose(const struct device_config *config, struct choice *c, struct f
 	return c->device ? 0 : refuse(config, named, &seen, f);
 }
 
-static bool may_reach(const struct device_config *config, const struct choice *c) {
+bool probe_tries_more(const struct device_config *config, const struct choice *c) {
 	return config->reach &&
 		(config->discrete || quirks_of(c->platform_name, c->name)->flags & QUIRK_REACHES_HOST);
 }
@@ -203,7 +204,7 @@ static void child(const struct device_config *config, int fd) {
 		fault_set(&f, FAULT_DEVICE, "memory is short while OpenCL platforms are listed");
 	if (write(fd, &f, sizeof f) != (ssize_t)sizeof f)
 		_exit(1);
-	if (!r && may_reach(config, &c) && reach_trial(c.device) && write(fd, "", 1) != 1)
+	if (!r && probe_tries_more(config, &c) && reach_trial(c.device) && write(fd, "", 1) != 1)
 		_exit(1);
 	_exit(PROBE_EXIT);
 }
@@ -304,22 +305,6 @@ int probe_count(const struct device_config *config, unsigned *countp, struct fau
 	return r == FAULT_DEVICE ? 0 : r;
 }
 
-int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) {
-	static bool drivers_are_up, reaches;
-	int r;
-
-	*c = (struct choice){ 0 };
-	r = drivers_are_up ? 0 : probe_in_child(config, &reaches, f);
-	if (r)
-		return r;
-	drivers_are_up = true;
-	r = choose(config, c, f);
-	if (r)
-		choice_clear(c);
-	c->reaches = !r && reaches && may_reach(config, c);
-	return r;
-}
-
 int probe_choose_here(const struct device_config *config, struct choice *c, struct fault *f) {
 	int r;
 
@@ -327,5 +312,22 @@ int probe_choose_here(const struct device_config *config, struct choice *c, stru
 	r = choose(config, c, f);
 	if (r)
 		choice_clear(c);
+	return r;
+}
+
+int probe_choose(const struct device_config *config, bool listed, struct choice *c, struct fault *f) {
+	static bool drivers_are_up, reaches;
+	int r;
+
+	*c = (struct choice){ 0 };
+	r = drivers_are_up || listed ? 0 : probe_in_child(config, &reaches, f);
+	if (r)
+		return r;
+	drivers_are_up = true;
+	if (listed)
+		alarm(PROBE_SECONDS);
+	r = probe_choose_here(config, c, f);
+	alarm(0);
+	c->reaches = !r && reaches && probe_tries_more(config, c);
 	return r;
 }

@@ -103,11 +103,19 @@ struct choice {
 };
 
 void choice_clear(struct choice *c);
-/* Tried in a child first, so that a driver that dies or hangs gives a sentence. */
-int probe_choose(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
+/* Tried in a child first, so that a driver that dies or hangs gives a sentence; not where it was `listed` (listed_take()). */
+int probe_choose(const struct device_config *config, bool listed, struct choice *c, struct fault *f) FAULT_MUST_USE;
 /* The same without a child: where another process has done it before, and this one may die. */
 int probe_choose_here(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
 int probe_count(const struct device_config *config, unsigned *countp, struct fault *f) FAULT_MUST_USE;
+/* Does the child try more than listing? */
+bool probe_tries_more(const struct device_config *config, const struct choice *c);
+
+/* ---- listed.c ---- */
+
+/* Were these drivers listed to the end the last time? Then nobody else is told so, until listed_note(). */
+bool listed_take(const struct device *d);
+void listed_note(const struct device *d);
 
 /* ---- reach.c ---- */
 
@@ -116,11 +124,17 @@ bool reach_trial(cl_device_id device);
 
 /* ---- cache.c ---- */
 
+enum {
+	/* A UUID, a newline and more. */
+	CACHE_BOOT = 64,
+};
+
 struct cache {
 	char *folder;
 	char *programs;                       /* folder of built programs */
 	char *notes;                          /* of what kernels were built from (note.c) */
 	char *driver;                         /* folder of the driver's own cache */
+	char boot[CACHE_BOOT];                /* which boot of the machine it is, or "" */
 	uint64_t most;                        /* bytes that stay */
 	pthread_t keeper;
 	bool keeps;                           /* the keeper was started */

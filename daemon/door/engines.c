@@ -393,7 +393,8 @@ static void ended(struct engine *e, const char *why) {
 	e->ends++;
 	snprintf(e->last_end, sizeof e->last_end, "%s", why);
 	log_error("%s", why);
-	if (!e->was_ready) {
+	/* One that says why it cannot start will say so again; one that died may have died of a driver, which the next one looks into. */
+	if (!e->was_ready && (e->child.failure.code || e->ends > 1)) {
 		supervisor_stop(s, EXIT_FAILURE);
 		return;
 	}

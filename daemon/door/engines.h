@@ -6,8 +6,8 @@
  *	NAME:* or *     every one, which a run of the engine's program counts when the daemon starts
  *	A, B:1, ...     several of these
  *
- * A session is of one engine as long as it lives. An engine that fails before it was ever ready ends the daemon: who
- * names a device wants it. Later ends are that engine's alone, and of the sessions it served.
+ * A session is of one engine as long as it lives. An engine that says why it cannot be ready, or dies twice before it ever was,
+ * ends the daemon: who names a device wants it. Later ends are that engine's alone, and of the sessions it served.
  */
 #pragma once
 

@@ -213,8 +213,6 @@ static int open_all(struct supervisor *s, struct fault *f) {
 	if (!r)
 		r = engines_open(s, f);
 	if (!r)
-		r = cleared_open(&s->cleared, (uint64_t)s->config.door_cleared_bytes);
-	if (!r)
 		store_take(s);
 	return r;
 }
@@ -234,6 +232,14 @@ static void close_all(struct supervisor *s) {
 	s->loop = loop_free(s->loop);
 }
 
+/* Not before: a fork waits for who makes memory. */
+static void clear_memory(struct supervisor *s) {
+	int r = cleared_open(&s->cleared, (uint64_t)s->config.door_cleared_bytes);
+
+	if (r)
+		log_warning("no memory is cleared before it is asked for: %s", strerror(-r));
+}
+
 int supervisor_run(const struct config_source *source, int ready) {
 	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .manager = { .fd = -1 }, .metrics = { .listener = -1 },
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
@@ -244,6 +250,7 @@ int supervisor_run(const struct config_source *source, int ready) {
 		notify_open(&s.notify, &s.manager, s.started_us, ready);
 		idle_init(&s.idle);
 		engines_start(&s);
+		clear_memory(&s);
 		gateway_start(&s);
 		r = serve(&s);
 	}

@@ -16,6 +16,11 @@ if [ $# -gt 64 ]; then
 	echo "$0: more than 64 sections" >&2
 	exit 1
 fi
+# SECTION_WORDS
+if [ "$(for file; do sed '/\*\//q' "$file"; done | wc -w)" -gt 4096 ]; then
+	echo "$0: the opening comments hold more than 4096 words" >&2
+	exit 1
+fi
 
 echo '	.section .rodata'
 for file; do

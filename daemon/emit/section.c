@@ -4,16 +4,19 @@
  * Nothing here knows the files: each says in its first lines what it `requires` and `provides`. A section is
  * taken when it provides a function that the kernel uses on a type it serves, or when one that is taken
  * requires it, and stands after all it requires. Taking too much would only cost parsing time.
+ *
+ * The first lines are read once in a process: a program of all dialects asks for some thousand functions, before the engine is ready.
  */
 #include "writer.h"
 
-#include <ctype.h>
 #include <limits.h>
+#include <pthread.h>
 #include <string.h>
 
 enum {
-	/* Files in kernels/; embed.sh refuses more. */
+	/* Files in kernels/, and words of their opening comments; embed.sh refuses more. */
 	SECTIONS = 64,
+	SECTION_WORDS = 4096,
 };
 
 /* Made by embed.sh. */
@@ -25,6 +28,18 @@ extern const struct section_row section_table[];
 struct choice {
 	bool taken[SECTIONS], done[SECTIONS];
 };
+
+/* What the first lines of all sections say: functions and who provides them, and for each section which ones it requires. */
+static struct {
+	pthread_once_t once;
+	struct provided {
+		const char *name;
+		size_t length;
+		unsigned section;
+	} function[SECTION_WORDS];
+	unsigned functions;
+	uint64_t requires[SECTIONS];
+} heads = { .once = PTHREAD_ONCE_INIT };
 
 /* The words after a key in the opening comment, up to the next key or empty line; NULL: no such key. */
 static const char *find_key(const struct section_row *s, const char *key, const char **endp) {
@@ -46,20 +61,34 @@ static const char *find_key(const struct section_row *s, const char *key, const 
 	return at + strlen(key);
 }
 
-/* Does the list after a key hold this word? */
-static bool has_word(const struct section_row *s, const char *key, const char *word, size_t length) {
-	const char *end, *at = find_key(s, key, &end);
+static void note_provided(unsigned section, const char *word, size_t length) {
+	if (heads.functions < SECTION_WORDS)
+		heads.function[heads.functions++] = (struct provided){ word, length, section };
+}
 
-	while (at && at < end) {
-		const char *hit = memmem(at, (size_t)(end - at), word, length);
+static void note_required(unsigned section, const char *word, size_t length) {
+	for (unsigned i = 0; section_table[i].name; i++)
+		if (strlen(section_table[i].name) == length && !memcmp(section_table[i].name, word, length))
+			heads.requires[section] |= UINT64_C(1) << i;
+}
 
-		if (!hit)
-			return false;
-		if (isspace((unsigned char)hit[-1]) && isspace((unsigned char)hit[length]))
-			return true;
-		at = hit + 1;
+static void read_list(unsigned section, const char *key, void note(unsigned section, const char *word, size_t length)) {
+	static const char between[] = " *\t\n";
+	const char *end, *at = find_key(&section_table[section], key, &end);
+
+	while (at && (at += strspn(at, between)) < end) {
+		size_t length = strcspn(at, between);
+
+		note(section, at, length);
+		at += length;
 	}
-	return false;
+}
+
+static void read_heads(void) {
+	for (unsigned i = 0; section_table[i].name; i++) {
+		read_list(i, "requires:", note_required);
+		read_list(i, "provides:", note_provided);
+	}
 }
 
 /* Does a section serve one of these register types? Those of few types say so by their name. */
@@ -81,23 +110,27 @@ static bool serves(const char *section, unsigned types) {
 	return true;
 }
 
-static void take(struct choice *c, unsigned section) {
-	const struct section_row *s = &section_table[section];
+static bool requires(unsigned section, unsigned other) {
+	return heads.requires[section] >> other & 1;
+}
 
+static void take(struct choice *c, unsigned section) {
 	if (c->taken[section])
 		return;
 	c->taken[section] = true;
 	for (unsigned i = 0; section_table[i].name; i++)
-		if (has_word(s, "requires:", section_table[i].name, strlen(section_table[i].name)))
+		if (requires(section, i))
 			take(c, i);
 }
 
 /* Takes the sections that provide a function and serve a type. */
 static void take_provider(struct choice *c, const char *function, size_t length, unsigned types) {
-	for (unsigned i = 0; section_table[i].name; i++)
-		if (has_word(&section_table[i], "provides:", function, length) &&
-			serves(section_table[i].name, types))
-			take(c, i);
+	for (unsigned i = 0; i < heads.functions; i++) {
+		const struct provided *p = &heads.function[i];
+
+		if (p->length == length && !memcmp(p->name, function, length) && serves(section_table[p->section].name, types))
+			take(c, p->section);
+	}
 }
 
 /*
@@ -128,7 +161,7 @@ static void append(struct choice *c, unsigned section, struct str *text) {
 		return;
 	c->done[section] = true;
 	for (unsigned i = 0; section_table[i].name; i++)
-		if (has_word(s, "requires:", section_table[i].name, strlen(section_table[i].name)))
+		if (requires(section, i))
 			append(c, i, text);
 	str_append_bytes(text, s->begin, (size_t)(s->end - s->begin));
 	str_append(text, "\n");
@@ -138,6 +171,7 @@ static void append(struct choice *c, unsigned section, struct str *text) {
 static void take_always(struct choice *c) {
 	static const char *const always[] = { "load_D", "to_f32" };
 
+	pthread_once(&heads.once, read_heads);
 	for (size_t i = 0; i < sizeof always / sizeof *always; i++)
 		take_provider(c, always[i], strlen(always[i]), UINT_MAX);
 }
