@@ -10,6 +10,7 @@
  * plan.c        what planning costs, of new graphs and of known ones
  * train.c       steps of training a network, captured; what each of their kernels takes
  * steps.c       what each kernel was estimated to take, and takes
+ * sweep.c       products of many shapes, fused, unfused and bare: is fusing ever slower?
  * share.c       many processes that share the daemon
  * clients.c     what many connected sessions cost
  * memory.c      anonymous memory of client and daemon
@@ -137,6 +138,9 @@ int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUS
 int measure_remote(const struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
+/* Prints itself; how many cases failed. Of these workloads, or of all that a sweep has. */
+int measure_sweep(struct bench *b, bool json, const char *const *part, int parts) BENCH_MUST_USE;
+
 /* On daemons of its own: `fusiond` is their program. Prints itself, as JSON where asked; *stop ends it. */
 /* parts: workloads whose first results are measured, or COLDSTART_NEW_GRAPHS; none: those of its own, and these. */
 int coldstart(const char *fusiond, bool json, const char *const *part, int parts, const volatile sig_atomic_t *stop) BENCH_MUST_USE;
@@ -218,6 +222,7 @@ double threads_proportional(pid_t pid);
 
 /* Six significant digits, as many as a measurement has. */
 void figure(cJSON *report, const char *name, double value);
-/* Also says how busy the machine was: figures of a busy one mean little. */
+/* Says how busy the machine was, too: figures of a busy one mean little. */
+void report_machine(const char *device);
 void report_heading(const char *device);
 void report_row(const cJSON *report);

@@ -43,6 +43,8 @@ enum {
 };
 
 #define BUDGET_SECONDS 1.2
+/* Of a sweep, which has many cases. */
+#define SWEEP_SECONDS 0.1
 
 /* What the project has set itself to reach, and the shapes of its first users. */
 static const char *const everything[] = {
@@ -76,7 +78,7 @@ static const char *const everything[] = {
 struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
-	bool coldstart, watched;
+	bool coldstart, watched, sweep;
 	bool json;
 	bool steps;
 	int repeat;
@@ -302,7 +304,10 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	b.engine_idle = threads_memory(b.engine, "RssAnon");
 	if (fusion_open(&b.context, &options))
 		return bench_fail("%s", fusion_error());
-	failed = c->steps ? measure_steps(&b, c) : measure_all(&b, c);
+	if (c->sweep)
+		failed = measure_sweep(&b, c->json, c->workload, c->workloads);
+	else
+		failed = c->steps ? measure_steps(&b, c) : measure_all(&b, c);
 	reference_free(b.reference);
 	fusion_close(b.context);
 	return failed;
@@ -371,7 +376,8 @@ static int guard(const struct command *c) {
 
 	catch_signals();
 	/* Of kernels that are meant, not of what stands in for them while they are built. */
-	if (c->steps && (setenv("FUSIOND_ENGINE_TIME_KERNELS", "yes", 1) || setenv("FUSIOND_FUSION_INTERPRETER", "off", 1)))
+	if ((c->steps && setenv("FUSIOND_ENGINE_TIME_KERNELS", "yes", 1)) ||
+		((c->steps || c->sweep) && setenv("FUSIOND_FUSION_INTERPRETER", "off", 1)))
 		return bench_fail("out of memory");
 	pid = worker_start(c, &tell);
 	if (pid < 0)
@@ -410,6 +416,7 @@ static void list(void) {
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("coldstart [PART...]   alone: first results and 200 new graphs on an empty cache, and again on a full one; of these some by");
 	puts("                      name: a workload's first result, new_graphs");
+	puts("sweep [WORKLOAD...]   alone: products fused, unfused and bare in turns, from 1 to 4096; which are slower fused");
 	puts("watched               alone: small requests with and without somebody who follows events");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
@@ -417,7 +424,7 @@ static void list(void) {
 static const struct argp_option option_table[] = {
 	{ "json", 'j', NULL, 0, "One line of JSON a workload", 0 },
 	{ "repeat", 'r', "N", 0, "Runs of each variant, instead of as many as fit the budget", 0 },
-	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2)", 0 },
+	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2; of a sweep 0.1)", 0 },
 	{ "pipelined", 'p', "N", 0, "So many of a workload, each with a first input of its own, before one wait (1)", 0 },
 	{ "captured", 'c', NULL, 0, "Operations of a workload are recorded once, and replayed", 0 },
 	{ "steps", 's', NULL, 0, "What each kernel is estimated to take, and takes, instead of how long all take", 0 },
@@ -441,10 +448,19 @@ static bool is_part(const char *name) {
 	return !strcmp(name, COLDSTART_NEW_GRAPHS) || !workload_parse(name, &w);
 }
 
+/* Measurements that come with no other one. */
+static bool stands_alone(const char *name) {
+	return !strcmp(name, "coldstart") || !strcmp(name, "watched") || !strcmp(name, "sweep");
+}
+
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
-	/* It starts daemons of its own. */
-	if (c->watched || (c->coldstart && !is_part(name)) || (c->workloads && (!strcmp(name, "coldstart") || !strcmp(name, "watched"))))
-		argp_error(state, "coldstart and watched stand alone, the first of them with parts: workloads, and %s", COLDSTART_NEW_GRAPHS);
+	if (c->watched || (c->coldstart && !is_part(name)) || ((c->workloads || c->sweep || c->coldstart) && stands_alone(name)))
+		argp_error(state, "coldstart, sweep and watched stand alone, the first two with parts: workloads, and %s of the first",
+			COLDSTART_NEW_GRAPHS);
+	if (!strcmp(name, "sweep")) {
+		c->sweep = true;
+		return;
+	}
 	if (!strcmp(name, "watched")) {
 		c->watched = true;
 		return;
@@ -546,11 +562,13 @@ int main(int argc, char **argv) {
 		.doc = "Measures libfusion and fusiond on a daemon of its own.\v"
 		       "Workloads carry sizes: add_relu_16M, softmax_4096x1024. K and M are powers of 1024.",
 	};
-	static struct command command = { .budget = BUDGET_SECONDS, .pipelined = 1, .clients = 8, .seconds = 3 };
+	static struct command command = { .pipelined = 1, .clients = 8, .seconds = 3 };
 
 	private_daemon_sibling("fusiond", sizeof command.fusiond, command.fusiond);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;
+	if (!(command.budget > 0))
+		command.budget = command.sweep ? SWEEP_SECONDS : BUDGET_SECONDS;
 	if (command.coldstart) {
 		catch_signals();
 		return coldstart(command.fusiond, command.json, command.workload, command.workloads, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -31,12 +31,16 @@ static double number(const cJSON *report, const char *name) {
 	return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-void report_heading(const char *device) {
+void report_machine(const char *device) {
 	double load = NAN;
 
 	if (getloadavg(&load, 1) == 1)
 		printf("%s, %ld processors, load before the start %.1f\n", device,
 			sysconf(_SC_NPROCESSORS_ONLN), load);
+}
+
+void report_heading(const char *device) {
+	report_machine(device);
 	printf("%-22s %10s %10s %8s %13s %7s %6s %9s %9s\n", "workload", "ms", "unfused", "speedup",
 		"kernels", "GB/s", "ratio", "error", "first");
 }
