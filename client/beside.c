@@ -11,6 +11,8 @@ enum {
 	/* The share of it in long rounds from which the system chooses again, and for how long. */
 	BESIDE_LATE = 8,
 	BESIDE_APART_US = 500 * 1000,
+	/* Wakes of the engine before a wait: a request, and releases that were due before it. */
+	BESIDE_ASKS = 2,
 };
 
 static uint64_t now_us(void) {
@@ -40,16 +42,18 @@ void beside_init(struct beside *b, struct ring_place *place) {
 }
 
 void beside_asks(struct beside *b) {
-	bool again = atomic_fetch_add_explicit(&b->asked, 1, memory_order_relaxed);
-	uint32_t here = again || is_apart(b) ? 0 : binding_here();
+	bool many = atomic_fetch_add_explicit(&b->asked, 1, memory_order_relaxed) >= BESIDE_ASKS;
+	uint32_t here = many || is_apart(b) ? 0 : binding_here();
+	bool counts = here && atomic_load_explicit(&b->place->follows, memory_order_relaxed);
 
 	atomic_store_explicit(&b->place->client, here, memory_order_relaxed);
-	if (here && atomic_load_explicit(&b->place->follows, memory_order_relaxed))
-		atomic_store_explicit(&b->asked_us, now_us(), memory_order_relaxed);
+	atomic_store_explicit(&b->asked_us, counts ? now_us() : 0, memory_order_relaxed);
 }
 
+/* Where the engine was awake, nobody knows when this round began; that of the last wake is another one's time. */
 void beside_waits(struct beside *b) {
-	atomic_store_explicit(&b->asked, 0, memory_order_relaxed);
+	if (!atomic_exchange_explicit(&b->asked, 0, memory_order_relaxed))
+		atomic_store_explicit(&b->asked_us, 0, memory_order_relaxed);
 }
 
 /* It may have moved since it asked; the engine comes after it. */

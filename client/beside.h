@@ -10,7 +10,7 @@
  *
  * It does not pay where the processor has other work: who is bound waits for that. Whoever finds that much of its waiting is that of
  * long rounds lets the system choose again for a while. Nor where the client has something to do while the engine works; a client that
- * asks more than once before it waits says no place.
+ * asks more often than that before it waits (releases may go by themselves before a request) says no place.
  */
 #pragma once
 
@@ -24,7 +24,7 @@
 struct beside {
 	struct ring_place *place;
 	atomic_uint asked;                   /* wakes of the engine since somebody waited */
-	_Atomic uint64_t asked_us;           /* when, where the engine follows */
+	_Atomic uint64_t asked_us;           /* when the last of them was, where the engine follows; 0: not in this round */
 	/* of who waits; one thread at a time */
 	uint64_t waited_us, late_us;         /* in all, and in rounds that took long */
 	_Atomic uint64_t apart_us;           /* until then no place is said */

@@ -216,7 +216,10 @@ START_TEST(who_asks_and_waits_says_where_it_is) {
 		asks_and_waits();
 		ck_assert_uint_ne(atomic_load(&place.client), 0);
 	}
+	/* Releases may go before a request. */
 	beside_asks(&client);
+	beside_asks(&client);
+	ck_assert_uint_ne(atomic_load(&place.client), 0);
 	beside_asks(&client);
 	ck_assert_uint_eq(atomic_load(&place.client), 0);
 }
@@ -277,6 +280,23 @@ START_TEST(a_round_counts_from_asking_to_waking) {
 	beside_woke(&client, &b);
 	ck_assert_uint_eq(atomic_load(&place.client), 0);
 	ck_assert_uint_ne(atomic_load(&client.apart_us), 0);
+	expect_mine();
+}
+END_TEST
+
+/* An engine that is awake is not woken, so such a round has no beginning. */
+START_TEST(a_round_that_woke_nobody_does_not_count) {
+	struct binding b = { .at = 0 };
+
+	atomic_store(&place.follows, 1);
+	asks_and_waits();
+	atomic_fetch_sub(&client.asked_us, 100000);
+	beside_waits(&client);
+	beside_sleeps(&client, &b);
+	ck_assert_uint_ne(b.at, 0);
+	beside_woke(&client, &b);
+	ck_assert_uint_ne(atomic_load(&place.client), 0);
+	ck_assert_uint_eq(atomic_load(&client.apart_us), 0);
 	expect_mine();
 }
 END_TEST
@@ -410,6 +430,7 @@ int main(void) {
 	tcase_add_test(parts, who_waits_sleeps_bound_where_the_engine_follows);
 	tcase_add_test(parts, who_waits_long_lets_the_system_choose_for_a_while);
 	tcase_add_test(parts, a_round_counts_from_asking_to_waking);
+	tcase_add_test(parts, a_round_that_woke_nobody_does_not_count);
 	suite_add_tcase(s, parts);
 	tcase_add_checked_fixture(whole, setup, teardown);
 	tcase_set_timeout(whole, TEST_SECONDS);

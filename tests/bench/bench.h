@@ -45,11 +45,17 @@ enum {
 	WORKLOAD_SIZES = 3,
 	WORKLOAD_INPUTS = 6,
 	WORKLOAD_NAME = 64,
-	/* Runs of one variant before the next has its turn. */
+	/* Runs of one variant, at least, before the next has its turn. */
 	BLOCK_RUNS = 5,
 	/* Most runs of one variant. */
 	RUNS_MOST = 100000,
 };
+
+/*
+ * As long has a variant's turn at least: small ones are to be met as a client meets them that does not change its session between,
+ * with the engine's thread beside it (client/beside.h).
+ */
+#define BLOCK_SECONDS 5e-3
 
 /* A result further than this from the host's, relative to max(1, |result|), is wrong. */
 #define ERROR_MOST 1e-3

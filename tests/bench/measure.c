@@ -147,9 +147,10 @@ static int warm(struct measurement *m) {
 
 static int block(struct measurement *m, bool fused) {
 	struct samples *s = fused ? &m->fused : &m->unfused;
+	double end = bench_now() + fmin(BLOCK_SECONDS, m->bench->budget);
 	int r = bench_fusion(m->bench, fused);
 
-	for (int i = 0; !r && i < BLOCK_RUNS && (!m->bench->repeat || s->count < m->bench->repeat); i++) {
+	for (int i = 0; !r && (i < BLOCK_RUNS || bench_now() < end) && (!m->bench->repeat || s->count < m->bench->repeat); i++) {
 		double seconds;
 
 		r = run_and_drop(m, &seconds);

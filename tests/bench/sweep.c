@@ -20,16 +20,17 @@ enum form { FUSED, UNFUSED, BARE, FORMS };
 
 enum {
 	SWEEP_RUNS_LEAST = 3,                /* of a block */
-	SWEEP_RUNS_MOST = 40,
+	SWEEP_RUNS_MOST = 500,
 	SWEEP_ROUNDS_LEAST = 4,              /* or there are no quartiles */
 	SWEEP_ROUNDS_MOST = 400,
 	SWEEP_AGAIN = 3,                     /* times that a case is measured again before it counts */
 };
 
-/* Of a block, or a switch of forms, a message each, would be most of what small ones do. */
-#define BLOCK_SECONDS 1e-3
-/* What programs of small launches are built after has happened then (device/near.c). */
+/* Each form, at least. */
 #define WARM_SECONDS 0.1
+/* ... and what takes no longer than this, until the driver's device for small launches has its program (device/near.c), or so long. */
+#define SMALL_SECONDS 1e-4
+#define WARM_SECONDS_SMALL 1.0
 /* What an epilogue may cost over the bare product. */
 #define EPILOGUE_MOST 1.05
 
@@ -121,12 +122,39 @@ static int rounds(struct sweep_case *c, double budget) {
 	return r;
 }
 
+static int runs_for(const struct sweep_case *c, enum form form, double budget, double *secondsp) {
+	double start = bench_now();
+	int r = 0;
+
+	for (int i = 0; !r && (i < 2 || bench_now() - start < budget); i++)
+		r = run(c, form, secondsp);
+	return r;
+}
+
+/* How many of the launches the engine's own thread did not run, so far. NaN: not told. */
+static double launched_far(const struct sweep_case *c) {
+	char *text = fusion_stats(c->bench->context, true);
+	cJSON *stats = text ? cJSON_Parse(text) : NULL;
+	const cJSON *device = cJSON_GetObjectItemCaseSensitive(stats, "device");
+	double far = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches")) -
+		cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches_near"));
+
+	cJSON_Delete(stats);
+	free(text);
+	return far;
+}
+
 static int warm_form(struct sweep_case *c, enum form form) {
-	double start = bench_now(), seconds = 0;
+	double start = bench_now(), seconds = 0, far = -1, before = -1;
 	int r = bench_fusion(c->bench, form != UNFUSED);
 
-	for (int i = 0; !r && (i < 2 || bench_now() - start < WARM_SECONDS); i++)
-		r = run(c, form, &seconds);
+	if (!r)
+		r = runs_for(c, form, WARM_SECONDS, &seconds);
+	while (!r && seconds < SMALL_SECONDS && bench_now() - start < WARM_SECONDS_SMALL && !(far == before && far >= 0)) {
+		before = launched_far(c);
+		r = runs_for(c, form, SMALL_SECONDS * 50, &seconds);
+		far = launched_far(c);
+	}
 	if (!r && form == FUSED)
 		c->runs = (int)fmin(fmax(BLOCK_SECONDS / seconds, SWEEP_RUNS_LEAST), SWEEP_RUNS_MOST);
 	return r;
