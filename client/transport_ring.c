@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "beside.h"
+#include "linger.h"
 #include "protocol/limits.h"
 #include "protocol/ring.h"
 #include "protocol/shm.h"
@@ -41,6 +42,7 @@ struct transport_ring {
 	atomic_uint awaited;                 /* slots for whose answers who sleeps is woken */
 	bool unheard;                        /* the engine slept when a request was shown */
 	struct beside beside;
+	struct lingering linger;
 	pthread_mutex_t resting;             /* the watcher rests while nothing is to be answered */
 	pthread_cond_t rouse;
 	atomic_bool rests;
@@ -230,8 +232,10 @@ static int read_until(struct transport_reader *r, uint64_t deadline_us, bool wat
 	struct transport_ring *t = (struct transport_ring *)r;
 	int n = 0;
 
-	if (!watcher)
+	if (!watcher) {
 		beside_waits(&t->beside);
+		linger_begin(&t->linger);
+	}
 	while (!transport_over(r)) {
 		uint64_t now = 0;
 
@@ -241,14 +245,19 @@ static int read_until(struct transport_reader *r, uint64_t deadline_us, bool wat
 		n = take_answers(t);
 		if (n < 0)
 			return transport_break_off(r);
-		if (n)
+		if (n) {
+			if (!watcher)
+				linger_end(&t->linger);
 			return 0;
+		}
 		if (deadline_us)
 			now = now_us();
 		if (deadline_us && now >= deadline_us)
 			return -ETIMEDOUT;
 		if (watcher)
 			rest(t);
+		else if (linger_look(&t->linger, &t->replies))
+			continue;
 		sleep_once(t, deadline_us ? deadline_us - now : LOOK_US);
 		if (atomic_load(&t->replies.shared->written) == t->replies.position && !door_open(t))
 			return transport_break_off(r);
@@ -316,6 +325,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	t->bell = ends->bell;
 	t->door = ends->door;
 	beside_init(&t->beside, ring_place(t->memory));
+	linger_init(&t->linger, ring_place(t->memory));
 	t->requests = ring_requests(t->memory);
 	t->replies = ring_replies(t->memory);
 	pthread_mutex_init(&t->resting, NULL);

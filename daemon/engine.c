@@ -21,6 +21,7 @@
 #include "daemon/base/started.h"
 #include "daemon/base/thread.h"
 #include "daemon/base/version.h"
+#include "daemon/serve/linger.h"
 #include "daemon/serve/server.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond-engine " FUSIOND_VERSION;
@@ -193,6 +194,7 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 		.control = c->by.control,
 		.url = c->by.url,
 		.started_us = c->started_us };
+	struct linger_limits linger;
 	int r = transport_nng_new(c->by.url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
 		&e->transport);
 
@@ -202,6 +204,9 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 		/* Who looks about for what comes next must not do so where that is made (server.c). */
 		if (e->config.engine_beside && device_flat(e->device))
 			rings_follow(e->rings);
+		linger = linger_limits(e->config.engine_linger_us, linger_processors(), device_flat(e->device));
+		rings_linger(e->rings, linger.us, linger.clients);
+		s.linger_us = linger.us;
 		s.rings = e->rings;
 		s.transport = e->transport;
 		r = server_new(&s, &e->server);

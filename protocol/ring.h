@@ -42,10 +42,14 @@ struct ring_shared {
 	atomic_uint reader_sleeps;                       /* for frames of these slots; set by the reader, cleared by the writer */
 };
 
-/* Where both are, so that each can run where the other one did: hints, by which nobody comes to harm. A processor is its number and 1. */
+/*
+ * Where both are, so that each can run where the other one did, and how they wait: hints, by which nobody comes to harm. A processor
+ * is its number and 1.
+ */
 struct ring_place {
 	_Alignas(RING_LINE) _Atomic uint32_t client;     /* by the client: the processor of who waits, or is about to; 0: it says none */
 	_Alignas(RING_LINE) atomic_uint follows;         /* by the engine: it runs there, too */
+	_Atomic uint32_t linger_us;                      /* by the engine: a client that waits may look about for so long before it sleeps */
 };
 
 struct ring_header {

@@ -76,6 +76,8 @@ struct rings {
 	struct channel *channels, *active, *crowded;
 	int epoll;
 	struct follow follow;
+	uint32_t sessions;                               /* that are connected */
+	uint32_t linger_us, linger_most;
 	rings_failed *failed;
 	void *user;
 };
@@ -112,6 +114,27 @@ static void count_crowded(struct channel *c) {
 	}
 }
 
+static uint32_t linger_us(const struct rings *r) {
+	return r->sessions <= r->linger_most ? r->linger_us : 0;
+}
+
+static void tell_linger(const struct channel *c) {
+	atomic_store_explicit(&ring_place(c->memory)->linger_us, linger_us(c->rings), memory_order_relaxed);
+}
+
+/* Tells all of them where their number crosses what they may be. */
+static void count_session(struct rings *r, int more) {
+	uint32_t before = linger_us(r);
+	struct channel *c;
+
+	r->sessions += (uint32_t)more;
+	if (linger_us(r) == before)
+		return;
+	DL_FOREACH2(r->channels, c, next)
+		if (c->memory)
+			tell_linger(c);
+}
+
 /* From here on nothing is read from the client or written to it. */
 static void disconnect(struct channel *c) {
 	struct ring_answer *a = c->queue, *next;
@@ -120,8 +143,9 @@ static void disconnect(struct channel *c) {
 	if (c->memory) {
 		follow_forget(&c->rings->follow, ring_place(c->memory));
 		munmap(c->memory, RING_BYTES);
+		c->memory = NULL;
+		count_session(c->rings, -1);
 	}
-	c->memory = NULL;
 	if (c->bell >= 0) {
 		epoll_ctl(c->rings->epoll, EPOLL_CTL_DEL, c->bell, NULL);
 		close(c->bell);
@@ -159,6 +183,8 @@ static int connect_channel(struct channel *c, int memory) {
 		r = shm_map(memory, RING_BYTES, NULL, &c->memory);
 	if (r)
 		return r;
+	count_session(c->rings, 1);
+	tell_linger(c);
 	c->requests = ring_requests(c->memory);
 	c->replies = ring_replies(c->memory);
 	if (epoll_ctl(c->rings->epoll, EPOLL_CTL_ADD, c->bell, &e))
@@ -350,6 +376,11 @@ void rings_poll(struct rings *r) {
 		next = c->active_next;
 		poll_channel(c);
 	}
+}
+
+void rings_linger(struct rings *r, uint32_t us, uint32_t most) {
+	r->linger_us = us;
+	r->linger_most = most;
 }
 
 bool rings_waiting(const struct rings *r) {

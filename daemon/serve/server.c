@@ -67,6 +67,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->exec = c->exec;
 	v->transport = c->transport;
 	v->rings = c->rings;
+	v->linger_us = c->linger_us;
 	v->inbox = c->inbox;
 	v->control = c->control;
 	v->url = c->url;
@@ -266,9 +267,14 @@ static void relax(void) {
 #endif
 }
 
+/* For longer while something runs, whose end is what comes next. */
+static uint64_t spin_ns(const struct server *v) {
+	return v->linger_us && device_pending(v->device) ? UINT64_C(1000) * v->linger_us : SERVER_SPIN_NS;
+}
+
 /* Looks about for a moment; true where something has come. */
 static bool spin(struct server *v) {
-	uint64_t start = loop_now_ns();
+	uint64_t start = loop_now_ns(), ns = spin_ns(v);
 
 	do {
 		for (int i = 0; i < SERVER_LOOKS; i++) {
@@ -276,7 +282,7 @@ static bool spin(struct server *v) {
 				return true;
 			relax();
 		}
-	} while (loop_now_ns() - start < SERVER_SPIN_NS);
+	} while (loop_now_ns() - start < ns);
 	return false;
 }
 

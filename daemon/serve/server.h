@@ -26,6 +26,7 @@ struct server_config {
 	struct exec *exec;
 	struct transport *transport;
 	struct rings *rings;                 /* NULL: no session has one */
+	uint32_t linger_us;                  /* linger.h */
 	struct inbox *inbox;                 /* the device's `wake` rings it */
 	int control;                         /* the supervisor's socket */
 	const char *url;                     /* where `transport` listens, which the supervisor is told when the engine is ready */
@@ -61,6 +62,7 @@ struct server {
 	struct exec *exec;
 	struct transport *transport;
 	struct rings *rings;
+	uint32_t linger_us;
 	struct inbox *inbox;
 	int control;
 	struct catalogue *catalogue;         /* what outlives this engine; NULL until the supervisor gave it */

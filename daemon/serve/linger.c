@@ -1,0 +1,24 @@
+/* Who looks about before it sleeps; see linger.h. */
+#include "linger.h"
+
+#include <sched.h>
+
+enum {
+	/* Fewer have more to do than to look about: the engine, a thread of the driver, workers that compile, and clients. */
+	LINGER_PROCESSORS = 8,
+	/* Of the processors, one in so many may be kept by a client that looks about. */
+	LINGER_SHARE = 2,
+};
+
+struct linger_limits linger_limits(uint64_t us, unsigned processors, bool flat) {
+	if (flat || processors < LINGER_PROCESSORS)
+		return (struct linger_limits){ .us = 0 };
+	return (struct linger_limits){ .us = (uint32_t)us, .clients = processors / LINGER_SHARE };
+}
+
+/* More processors than a cpu_set_t names are more than enough. */
+unsigned linger_processors(void) {
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof set, &set) ? CPU_SETSIZE : (unsigned)CPU_COUNT(&set);
+}
