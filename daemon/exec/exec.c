@@ -170,7 +170,7 @@ void exec_gather(struct exec *x) {
 }
 
 uint64_t exec_wait_us(const struct exec *x) {
-	return x->deadlines || x->held_back ? EXEC_EXPIRE_US : UINT64_MAX;
+	return x->deadlines || x->held_back ? EXEC_EXPIRE_US : interpret_wait_us(x);
 }
 
 uint32_t exec_busy(const struct exec *x) {

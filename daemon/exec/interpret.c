@@ -9,7 +9,7 @@
  *
  * The first interpreter and the first generic kernels are built before the engine says that it is ready, by as many workers as
  * there are; other generic kernels follow when nobody wants anything. Other interpreters take a compiler some seconds: they are
- * asked for when the device is quiet and a step would have run there. Those that were built before are asked for at the start:
+ * asked for one by one when the device is quiet, first those in which a step would have run. Those that were built before are asked for at the start:
  * the cache has them.
  *
  * Where a step's own program failed to build, it stays with the interpreter.
@@ -26,6 +26,10 @@ enum {
 	STAND_IN_BYTES = 256 << 20,
 	/* Nothing was launched or built for so long: nobody is about to want the compiler, as it seems. */
 	INTERPRET_QUIET_MS = 1000,
+	/* The same for what nobody has wanted yet: a daemon that a script or a test starts for itself has ended before. */
+	INTERPRET_UNASKED_MS = 10000,
+	/* How often an engine that sleeps looks whether it is time. */
+	INTERPRET_LOOK_US = 1000 * 1000,
 };
 
 typedef int asking(struct device *d, const struct kernel *k, struct program **programp);
@@ -92,23 +96,38 @@ bool exec_prepared(const struct exec *x) {
 	return !is_building(x->first, x->firsts);
 }
 
-/* Dialects that a kernel would have run in, once nobody seems to want the compiler. */
-static void build_wanted(struct exec *x) {
-	for (enum dialect d = 0; d < DIALECTS; d++) {
-		if (x->interpreter[d] || !(x->interpreters_wanted >> d & 1))
-			continue;
-		/* Measuring is disturbed by builds. */
-		if (device_measuring(x->device) || !device_quiet(x->device, INTERPRET_QUIET_MS))
-			return;
-		if (ask(x, d, device_program_spare))
-			return;
-	}
+/* The next dialect to build: of those that a kernel would have run in, then of the others; DIALECTS: none is left. */
+static enum dialect next_dialect(const struct exec *x) {
+	enum dialect next = DIALECTS;
+
+	for (enum dialect d = DIALECTS; d-- > 0;)
+		if (!x->interpreter[d] && bytecode_dialect_serves(d, device_traits(x->device)) &&
+			(next == DIALECTS || x->interpreters_wanted >> d & 1 || !(x->interpreters_wanted >> next & 1)))
+			next = d;
+	return next;
+}
+
+/* Once nobody seems to want the compiler. */
+static void build_next(struct exec *x) {
+	enum dialect d = next_dialect(x);
+	bool wanted = x->interpreters_wanted >> d & 1;
+
+	/* Measuring is disturbed by builds. */
+	if (d == DIALECTS || device_measuring(x->device) || !device_quiet(x->device, wanted ? INTERPRET_QUIET_MS : INTERPRET_UNASKED_MS))
+		return;
+	/* Where memory is short, the next look tries again. */
+	if (ask(x, d, device_program_spare))
+		return;
+}
+
+uint64_t interpret_wait_us(const struct exec *x) {
+	return x->interpreter_mode == INTERPRETER_AUTO && next_dialect(x) < DIALECTS ? INTERPRET_LOOK_US : UINT64_MAX;
 }
 
 void interpret_poll(struct exec *x) {
 	/* Where memory is short, the next poll tries again. */
 	if (x->interpreter_mode == INTERPRETER_AUTO && exec_prepared(x) && !ask_generics(x, plan_generic_kernels(), device_program_spare))
-		build_wanted(x);
+		build_next(x);
 }
 
 struct plan *interpret_stand_in(struct exec *x, struct plan *p) {

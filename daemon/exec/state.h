@@ -299,6 +299,8 @@ static inline void slice_mark(const struct slice *p, uint64_t *record) {
 int interpret_open(struct exec *x, enum config_interpreter mode) FAULT_MUST_USE;
 /* Asks for interpreters that are wanted, where nobody is disturbed. */
 void interpret_poll(struct exec *x);
+/* After so long it may have something to ask for. */
+uint64_t interpret_wait_us(const struct exec *x);
 /* The plan of maps and generic kernels that does what p does, made with the first call; NULL: there is none. Owned by p. */
 struct plan *interpret_stand_in(struct exec *x, struct plan *p);
 /* Makes the step's code, where there is such. 0 or -ENOMEM. */

@@ -98,6 +98,22 @@ def scored(c):
     return c.op("matmul", c.call("softmax", s, axes=(2,)), v)
 
 
+def attention(c, queries, keys, values, dtype="f32", mask=None, strides=False, special=False, **given):
+    q, k, v = (leaf(c, dtype, shape, special) for shape in (queries, keys, values))
+    operands = [strided(c, q), c.transpose(c.transpose(k)), strided(c, v)] if strides else [q, k, v]
+    if mask:
+        operands.append(leaf(c, mask, queries[:-1] + keys[-2:-1], special))
+    return c.call("attention", *operands, **given)
+
+
+def attention_between(c):
+    """What is computed before and behind it, and stored twice."""
+    x = c.op("tanh", leaf(c, "f32", (2, 70, 8), False))
+    y = attention(c, (2, 70, 8), (2, 100, 8), (2, 100, 12))
+    z = c.call("attention", x, x, c.op("sin", x), causal=True)
+    return [c.op("relu", c.op_scalar("mul", y, 2)), y, c.op("add", z, x)]
+
+
 def fills(c):
     """Of one kernel in one launch, over extents of their own."""
     return [c.full("f32", (11, 5), -1.5), c.copy(c.broadcast(c.full("f32", (11, 5), 2.5), (2, 11, 5)))]
@@ -162,6 +178,17 @@ def groups():
             lambda c: linear(c, 3, 600, 400),
             rows_around_product,
             scored,
+        ],
+        "attention": [
+            lambda c: attention(c, (7, 5), (9, 5), (9, 3)),
+            lambda c: attention(c, (2, 3, 150, 40), (2, 3, 200, 40), (2, 3, 200, 300)),
+            lambda c: attention(c, (2, 3, 70, 8), (1, 3, 70, 8), (70, 6), causal=True, scale=0.5),
+            lambda c: attention(c, (3, 70, 8), (3, 130, 8), (3, 130, 6), mask="bool"),
+            lambda c: attention(c, (3, 70, 8), (3, 130, 8), (3, 130, 6), mask="f32"),
+            lambda c: attention(c, (4, 70, 8), (2, 130, 8), (4, 130, 6), strides=True),
+            lambda c: attention(c, (20, 8), (30, 8), (30, 6), "bf16"),
+            lambda c: attention(c, (20, 8), (90, 8), (90, 6), special=True),
+            attention_between,
         ],
     }
 
