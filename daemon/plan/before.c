@@ -10,7 +10,7 @@
  * its kernel, where it is all that reads them: the rows of a block stay in the cache until they are walked.
  *
  * Refused, with a note, where it would be computed more than once or stored besides: another kernel reads it, or it is an output;
- * the product has a matrix of it for several of the second factor. Few long rows are reduced in blocks side by side, and
+ * the product has a matrix of it for several of the second factor. Many short rows would leave most lanes idle. Few long rows are reduced in blocks side by side, and
  * the GPU strategy computes tiles by groups of which none has whole rows: both keep kernels of their own.
  *
  * Requires groups that nothing joins any more. No bit of a result changes.
@@ -27,6 +27,12 @@ enum {
 	BEFORE_OPS = 32,
 	BEFORE_ALL = 48,
 	BEFORE_SOURCES = 20,
+	/*
+	 * A row before a product begins with a vector of its own. Where it fills half of that at most, many of them cost more than a
+	 * kernel by itself, which fills all lanes, and what that stores (65,536 rows of 1 to 8 elements: 1.2 to 5 times as much).
+	 */
+	BEFORE_SHORT = 8,
+	BEFORE_SHORT_ROWS = 1024,
 	/* After a product: rows of a block, which reads all of the second factor, and of a compute unit. */
 	AFTER_BLOCK = 48,
 	/* The same where rows are made of a product, whose matrix of them is not stored then; places of each row of a factor. */
@@ -73,6 +79,12 @@ static bool one_for_one(const struct planner *p, const struct node *product, con
 	return true;
 }
 
+static bool rows_are_short(const struct tensor_type *factor) {
+	int64_t n = factor->dims[factor->rank - 1u];
+
+	return n <= BEFORE_SHORT && shape_elements(factor) > n * BEFORE_SHORT_ROWS;
+}
+
 static const char *refuses_rows(const struct planner *p, const struct group *from, const struct node *factor) {
 	struct rows r;
 
@@ -104,6 +116,8 @@ static const char *refuses(struct planner *p, const struct group *from, const st
 		return "it is read through a view";
 	if (reads != 1 || from->outputs)
 		return "its result is needed in memory";
+	if (rows_are_short(factor->type))
+		return "its rows are many and too short to fill vectors";
 	reason = refuses_rows(p, from, factor);
 	if (reason)
 		return reason;
