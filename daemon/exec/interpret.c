@@ -130,13 +130,19 @@ void interpret_poll(struct exec *x) {
 		build_next(x);
 }
 
+static bool runs_as_code(const struct kernel *k, const struct traits *t) {
+	struct bytecode b;
+
+	return !bytecode_make(k, t, &b);
+}
+
 struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
 	struct plan *made;
 
 	if (p->stand_in_made || p->generic)
 		return p->stand_in;
 	/* Where memory is short, the next look tries again. */
-	if (plan_generic(p, device_traits(x->device), &made))
+	if (plan_generic(p, device_traits(x->device), runs_as_code, &made))
 		return NULL;
 	p->stand_in_made = true;
 	if (made && made->peak_bytes <= p->peak_bytes + STAND_IN_BYTES)

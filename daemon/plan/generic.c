@@ -12,7 +12,7 @@
  * extents alone (kernel.h), so results keep their bits. It takes more memory and time than the plan it is made from,
  * but no compiler.
  *
- * What is not in the list stays as it is: plan_generic_reason().
+ * A map of types that no interpreter holds together is cut likewise. What is not in the list stays as it is: plan_generic_reason().
  */
 #include "planner.h"
 
@@ -80,12 +80,59 @@ static void take_out(int64_t *list, unsigned at, unsigned count) {
 	memmove(&list[at], &list[at + 1], (count - at - 1u) * sizeof *list);
 }
 
+/* A value alone, of operands as they lie nowhere in particular. */
+static void draw_operation(const struct kernel *k, const struct kernel_value *v, struct draft *d) {
+	struct plan_operand o = { .stride = { 1 } };
+	uint16_t arg[KERNEL_ARGS] = { 0 };
+
+	memset(d, 0, sizeof *d);
+	d->kernel.root = KERNEL_MAP;
+	d->kernel.rank = 1;
+	d->kernel.block_dim = 0xff;
+	d->kernel.root_value = KERNEL_NONE;
+	d->dims[0] = 1;
+	for (unsigned i = 0; i < kernel_value_args(v); i++, o.slot++)
+		arg[i] = draft_load(d, k->value[v->arg[i]].dtype, &o);
+	draft_store(d, draft_op(d, v->op, v->dtype, op_info(v->op)->arity, arg), &o);
+}
+
+/* Would each operation of a map run by itself? */
+static bool operations_run(const struct generic *g, const struct kernel *k, struct draft *one) {
+	bool run = true;
+
+	for (uint16_t v = 0; run && v < k->values; v++) {
+		run = !kernel_value_gathers(&k->value[v]);
+		if (!run || k->value[v].kind != KERNEL_OP)
+			continue;
+		draw_operation(k, &k->value[v], one);
+		draft_finish(one, g->t);
+		run = g->runs(&one->kernel, g->t);
+	}
+	return run;
+}
+
+/* In two halves, of whatever form they need. */
+static int add_halves(struct generic *g, const struct draft *d, int (*add)(struct generic *g, struct draft *d), struct draft half[static 2]) {
+	int r = draft_split(g->p, d, &half[0], &half[1]);
+
+	for (unsigned i = 0; i < 2 && !r; i++)
+		r = half[i].full ? -EOVERFLOW : add(g, &half[i]);
+	return r;
+}
+
 int generic_add_map(struct generic *g, struct draft *d) {
+	struct draft *half;
+	int r = FAULT_BUILD;
+
 	if (d->full)
 		return -EOVERFLOW;
 	draft_collapse(d);
 	draft_finish(d, g->t);
-	return plan_add_step(g->p, d, g->step->op, 0);
+	half = g->runs(&d->kernel, g->t) ? NULL : calloc(2, sizeof *half);
+	if (half && operations_run(g, &d->kernel, &half[0]))
+		r = add_halves(g, d, generic_add_map, half);
+	free(half);
+	return r == FAULT_BUILD ? plan_add_step(g->p, d, g->step->op, 0) : r;
 }
 
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map) {
@@ -318,15 +365,24 @@ static int add_draft(struct generic *g, struct draft *d) {
 	half = calloc(2, sizeof *half);
 	if (!half)
 		return -ENOMEM;
-	r = draft_split(g->p, d, &half[0], &half[1]);
-	if (r == FAULT_BUILD) {
-		r = add_bare(g, d);
-	} else {
-		for (unsigned i = 0; i < 2 && !r; i++)
-			r = half[i].full ? -EOVERFLOW : add_draft(g, &half[i]);
-	}
+	r = add_halves(g, d, add_draft, half);
 	free(half);
-	return r;
+	return r == FAULT_BUILD ? add_bare(g, d) : r;
+}
+
+/* Stays a step as it is in this plan? */
+static bool stays(const struct generic *g, const struct kernel *k) {
+	struct draft *one;
+	bool cut;
+
+	if (k->root != KERNEL_MAP)
+		return plan_generic_reason(k, g->t) != NULL;
+	if (g->runs(k, g->t))
+		return true;
+	one = malloc(sizeof *one);
+	cut = one && operations_run(g, k, one);
+	free(one);
+	return !cut;
 }
 
 static int add_step(struct generic *g) {
@@ -334,7 +390,7 @@ static int add_step(struct generic *g) {
 	struct draft *d;
 	int r;
 
-	if (s->kernel->root == KERNEL_MAP || plan_generic_reason(s->kernel, g->t))
+	if (stays(g, s->kernel))
 		return plan_copy_step(g->p, s);
 	d = malloc(sizeof *d);
 	if (!d)
@@ -346,9 +402,9 @@ static int add_step(struct generic *g) {
 	return r;
 }
 
-int plan_generic(const struct plan *from, const struct traits *t, struct plan **planp) {
+int plan_generic(const struct plan *from, const struct traits *t, plan_runs *runs, struct plan **planp) {
 	struct plan *to = calloc(1, sizeof *to);
-	struct generic g = { .p = to, .t = t };
+	struct generic g = { .p = to, .t = t, .runs = runs };
 	int r;
 
 	*planp = NULL;

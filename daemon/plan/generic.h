@@ -5,11 +5,14 @@
 
 #include "daemon/plan/plan.h"
 
+/* Does a map run without a program of its own? */
+typedef bool plan_runs(const struct kernel *k, const struct traits *t);
+
 /*
  * The same plan with maps and generic kernels in the place of its steps, as far as there are such; `generic` is set in it.
- * Its slots begin with those of `from`, outputs are the same. *planp is NULL where it would be no other. 0 or -ENOMEM.
+ * Maps that do not run as they are are cut, where all their operations do. Its slots begin with those of `from`, outputs are the same. *planp is NULL where it would be no other. 0 or -ENOMEM.
  */
-int plan_generic(const struct plan *from, const struct traits *t, struct plan **planp) FAULT_MUST_USE;
+int plan_generic(const struct plan *from, const struct traits *t, plan_runs *runs, struct plan **planp) FAULT_MUST_USE;
 
 /* Why a kernel's step stays as it is in such a plan, a constant text; NULL where it does not, or is a map. */
 const char *plan_generic_reason(const struct kernel *k, const struct traits *t);

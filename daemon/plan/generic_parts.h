@@ -1,11 +1,13 @@
 /* What the files share that make plans of generic kernels: generic.c, generic_product.c. */
 #pragma once
 
+#include "generic.h"
 #include "planner.h"
 
 struct generic {
 	struct plan *p;
 	const struct traits *t;
+	plan_runs *runs;
 	const struct plan_step *step;      /* of the plan it is made from */
 	bool changed;
 };

@@ -119,6 +119,14 @@ def fills(c):
     return [c.full("f32", (11, 5), -1.5), c.copy(c.broadcast(c.full("f32", (11, 5), 2.5), (2, 11, 5)))]
 
 
+def types_apart(c):
+    """Of element types that no interpreter holds together: it is cut between them."""
+    x = c.op("mul", leaf(c, "u64", (11, 5)), leaf(c, "u64", (5,)))
+    y = c.op("floor_divide", c.cast(x, "i64"), leaf(c, "i64", (11, 1)))
+    z = c.op("sin", c.op_scalar("mul", c.cast(y, "f64"), 2.0 ** -53))
+    return [z, c.op("exp", c.cast(z, "f16")), y]
+
+
 def maps():
     return [
         fills,
@@ -131,6 +139,7 @@ def maps():
         lambda c: c.op("gelu", c.op("sin", leaf(c, "f32", (300,)))),
         lambda c: c.op("tanh", leaf(c, "f16", (300,))),
         lambda c: c.op("tanh", leaf(c, "bf16", (300,))),
+        types_apart,
     ]
 
 
