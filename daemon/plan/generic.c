@@ -7,6 +7,7 @@
  *   a reduction of [rows][elements], of each operation and accumulator; one of blocks of such rows
  *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]
  *   attention of [batch][M][D], plain, causal or with a mask
+ *   a convolution with many channels, or with lanes along its lines
  *
  * which are built while nobody waits (exec/interpret.c). Parts keep the order of every accumulation, which is a function of
  * extents alone (kernel.h), so results keep their bits. It takes more memory and time than the plan it is made from,
@@ -333,12 +334,16 @@ const char *plan_generic_reason(const struct kernel *k, const struct traits *t) 
 		[KERNEL_SCATTER] = "there is no generic kernel that scatters",
 		[KERNEL_SORT] = "there is no generic kernel that sorts",
 		[KERNEL_ATTENTION] = NULL,
-		[KERNEL_CONV] = "there is no generic kernel of convolutions",
+		[KERNEL_CONV] = NULL,
 		[KERNEL_INTERPRETER] = NULL,
 	};
 
 	if (k->root == KERNEL_MATMUL && t->strategy != STRATEGY_CPU)
 		return "there is no generic kernel of products on this kind of device";
+	if (k->root == KERNEL_CONV && t->strategy != STRATEGY_CPU)
+		return "there is no generic kernel of convolutions on this kind of device";
+	if (k->root == KERNEL_CONV && k->alone)
+		return "there is no generic kernel of convolutions with one channel of the input a group";
 	if (k->root == KERNEL_ATTENTION && t->strategy != STRATEGY_CPU)
 		return "there is no generic kernel of attention on this kind of device";
 	if (k->root == KERNEL_ATTENTION && !generic_attends(k))
@@ -351,6 +356,8 @@ static int add_bare(struct generic *g, const struct draft *d) {
 
 	if (k->root == KERNEL_MATMUL || k->root == KERNEL_ATTENTION)
 		return generic_add_product(g, d);
+	if (k->root == KERNEL_CONV)
+		return generic_add_conv(g, d);
 	if (k->root == KERNEL_ROWS && reduction_of(k).value == KERNEL_NONE)
 		return add_row_maps(g, d);
 	return add_reduction(g, d);
@@ -470,13 +477,15 @@ int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {
 
 	if (accumulator == DTYPE_f64 && !t->f64)
 		return FAULT_DEVICE;
-	if ((listed[i].op == OP_matmul || listed[i].op == OP_attention) && t->strategy != STRATEGY_CPU)
+	if ((listed[i].op == OP_matmul || listed[i].op == OP_attention || listed[i].op == OP_conv) && t->strategy != STRATEGY_CPU)
 		return FAULT_DEVICE;
 	d = malloc(sizeof *d);
 	if (!d)
 		return -ENOMEM;
 	if (listed[i].op == OP_matmul) {
 		generic_draw_product(accumulator, form, t, d);
+	} else if (listed[i].op == OP_conv) {
+		generic_draw_conv(accumulator, form, t, d);
 	} else if (listed[i].op == OP_attention) {
 		generic_draw_attention(accumulator, form, t, d);
 	} else {

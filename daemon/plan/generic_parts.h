@@ -19,6 +19,21 @@ int64_t generic_product_of(const int64_t *dims, unsigned count);
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map);
 int generic_add_map(struct generic *g, struct draft *d) FAULT_MUST_USE;
 
+/* ---- generic_conv.c ---- */
+
+/* A step of a convolution in which nothing else is done. */
+int generic_add_conv(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+
+enum generic_conv {
+	/* Weights in panels of one vector of channels, of two or of four. */
+	GENERIC_CONV_ONE,
+	GENERIC_CONV_TWO,
+	GENERIC_CONV_FOUR,
+	/* Lanes along the lines. */
+	GENERIC_CONV_LINES,
+};
+void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct traits *t, struct draft *d);
+
 /* ---- generic_product.c ---- */
 
 /* Steps of a product or an attention in which nothing else is done. 0, -ENOMEM or -EOVERFLOW. */

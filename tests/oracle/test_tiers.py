@@ -114,6 +114,13 @@ def attention_between(c):
     return [c.op("relu", c.op_scalar("mul", y, 2)), y, c.op("add", z, x)]
 
 
+def conv(c, x, w, **given):
+    """With a bias and what follows it, and bare."""
+    given = {"stride": (1,) * (len(x) - 2)} | given
+    x, w = leaf(c, "f32", x, False), leaf(c, "f32", w, False)
+    return [c.op("relu", c.call("conv", x, w, leaf(c, "f32", (w.shape[0],)), **given)), c.call("conv", x, c.op("neg", w), **given)]
+
+
 def fills(c):
     """Of one kernel in one launch, over extents of their own."""
     return [c.full("f32", (11, 5), -1.5), c.copy(c.broadcast(c.full("f32", (11, 5), 2.5), (2, 11, 5)))]
@@ -198,6 +205,14 @@ def groups():
             lambda c: attention(c, (20, 8), (30, 8), (30, 6), "bf16"),
             lambda c: attention(c, (20, 8), (90, 8), (90, 6), special=True),
             attention_between,
+        ],
+        "convolutions": [
+            lambda c: conv(c, (2, 3, 12, 13), (8, 3, 3, 3), padding=(1, 1)),
+            lambda c: conv(c, (1, 16, 14, 14), (32, 16, 3, 3), padding=(1, 1), stride=(2, 1)),
+            lambda c: conv(c, (2, 16, 9, 30), (80, 8, 3, 2), groups=2),
+            lambda c: conv(c, (2, 20, 40), (24, 20, 5), dilation=(2,)),
+            lambda c: conv(c, (2, 8, 12, 12), (8, 1, 3, 3), groups=8),
+            lambda c: conv(c, (2, 4, 1, 1), (2, 4, 1, 1)),
         ],
     }
 

@@ -1,0 +1,93 @@
+/*
+ * Convolutions by generic kernels: see generic.c.
+ *
+ * A kernel of a convolution has its sizes in the record anyway. What its text still depends on besides what is fused into it is what a
+ * tile holds; so tiles are as tall here as they may be, however few places would fill a lower one better.
+ */
+#include "generic_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Its result at `to`, its scalars those of the convolution that it is `like`. */
+static void draw_conv(const struct kernel *like, const uint32_t *scalar, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
+	struct plan_operand to, struct draft *d) {
+	struct kernel *k = &d->kernel;
+
+	memset(d, 0, sizeof *d);
+	k->root = KERNEL_CONV;
+	k->op = OP_conv;
+	k->rank = CONV_DIMS;
+	k->block_dim = 0xff;
+	k->accumulator = like->accumulator;
+	k->packed = like->packed;
+	k->inputs = like->inputs;
+	memcpy(d->dims, dims, CONV_DIMS * sizeof *dims);
+	d->extent = extent;
+	for (unsigned i = 0; i < CONV_SCALARS; i++)
+		draft_scalar(d, DTYPE_i64, scalar[i]);
+	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)
+		draft_operand(d, like->operand[i].dtype, &operand[i]);
+	k->root_value = k->values;
+	draft_store(d, draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator }), &to);
+}
+
+static void finish_conv(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+	uint64_t places = (d->extent >> 16) * (d->extent & 0xffff), most;
+
+	draft_finish(d, t);
+	most = k->packed ? kernel_most_rows(k->width, k->accumulator, k->vectors) : 0;
+	if (k->packed && places >= most)
+		k->rows = (uint8_t)most;
+}
+
+/* Of the only output of a convolution that does nothing else. */
+static struct plan_operand output_of(const struct draft *d) {
+	unsigned i = CONV_WEIGHT + 1u;
+
+	while (!d->kernel.operand[i].output)
+		i++;
+	return d->operand[i];
+}
+
+int generic_add_conv(struct generic *g, const struct draft *d) {
+	struct draft *one = malloc(sizeof *one);
+	int r;
+
+	if (!one)
+		return -ENOMEM;
+	draw_conv(&d->kernel, d->scalar, d->dims, d->extent, d->operand, output_of(d), one);
+	finish_conv(one, g->t);
+	r = plan_add_step(g->p, one, g->step->op, 0);
+	free(one);
+	return r;
+}
+
+/* ---- the list ---- */
+
+/* Sizes that fill a tile of that form. */
+void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct traits *t, struct draft *d) {
+	static const uint32_t scalar[CONV_SCALARS] = { 0, 1, 2, 3, 4, 5 };
+	int64_t dims[CONV_DIMS] = { [CONV_N] = 2, [CONV_OH] = 2, [CONV_OW] = CONV_PLACES, [CONV_GROUP] = 1,
+		[CONV_CI] = 2, [CONV_KH] = 2, [CONV_KW] = 2, [CONV_IH] = 3, [CONV_IW] = CONV_PLACES + 1 };
+	static const int64_t line = CONV_PLACES + 1, place = CONV_PLACES;
+	bool wide = form != GENERIC_CONV_LINES;
+	const struct plan_operand to = { .stride = { [CONV_N] = 128 * place, [CONV_CO] = 2 * place, [CONV_OH] = place, [CONV_OW] = 1 } };
+	const struct plan_operand operand[] = {
+		[CONV_INPUT] = { .stride = { [CONV_N] = 6 * line, [CONV_GROUP] = 6 * line, [CONV_CI] = 3 * line, [CONV_IH] = line, [CONV_IW] = 1 } },
+		[CONV_WEIGHT] = { .stride = { [CONV_CO] = 8, [CONV_CI] = 4, [CONV_KH] = 2, [CONV_KW] = 1 } },
+	};
+	const struct plan_operand panels[] = {
+		[CONV_INPUT] = operand[CONV_INPUT],
+		[CONV_WEIGHT] = { .stride = { [CONV_CO] = 512, [CONV_CI] = 256, [CONV_KH] = 128, [CONV_KW] = 64, [CONV_OW] = 1 } },
+	};
+	struct kernel like = { .root = KERNEL_CONV, .accumulator = accumulator, .packed = wide, .inputs = CONV_ROWS };
+
+	dims[CONV_CO] = (int64_t)t->width << (wide ? form : 0);
+	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)
+		like.operand[i].dtype = accumulator;
+	draw_conv(&like, scalar, dims, 1 << 16 | CONV_PLACES, wide ? panels : operand, to, d);
+	finish_conv(d, t);
+}
