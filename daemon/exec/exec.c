@@ -159,6 +159,8 @@ void exec_progress(struct exec *x) {
 	schedule_expire(x);
 	if (x->interpreters_wanted)
 		interpret_poll(x);
+	if (!x->scratch_ready && exec_prepared(x))
+		scratch_make_ready(x);
 	schedule_retry(x);
 	schedule(x);
 	exec_mark(x);

@@ -4,14 +4,25 @@
  * A block is given back when the last step of its run is launched, and may be the next run's at
  * once, because the device's queue is in order. Flat devices: pieces of private memory, mapped as
  * needed. Others: the pools hand out blocks directly.
+ *
+ * The system clears memory when it is first written, and where the machine is virtual its host may have to find it, too: 4 MiB of a first
+ * run's temporaries took up to 10 ms. So a piece of which the first MiB are in memory stays mapped, from when the engine is ready.
  */
 #include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "protocol/limits.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/thread.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; the C library of Debian 12 does not name it everywhere */
+#endif
 
 enum {
 	SCRATCH_PAGE = 4096,
@@ -19,6 +30,8 @@ enum {
 	SCRATCH_PIECE = 64 << 20,
 	/* An empty piece is kept this long. */
 	SCRATCH_KEEP_MS = 2000,
+	/* In memory before anybody needs it: the temporaries of a first softmax or norm of a million floats, which generic kernels compute. */
+	SCRATCH_READY = 12 << 20,
 };
 
 int64_t exec_now_ms(void) {
@@ -39,23 +52,32 @@ static bool piece_idle(const struct exec *x, const struct piece *p) {
 	return range_empty(p->range) && p->sequence <= x->completed;
 }
 
+/* Its thread ends within some ten milliseconds. */
+static void scratch_let_go(struct exec *x) {
+	if (x->scratch_clearing)
+		pthread_join(x->scratch_clearer, NULL);
+	x->scratch_clearing = false;
+	x->scratch_kept = NULL;
+}
+
 void scratch_trim(struct exec *x, bool all) {
 	struct piece **link = &x->scratch, *p;
 	int64_t now = exec_now_ms();
 
 	while ((p = *link)) {
-		if (!piece_idle(x, p) || (!all && now - p->empty_ms < SCRATCH_KEEP_MS)) {
+		if (!piece_idle(x, p) || (!all && p == x->scratch_kept) || (!all && now - p->empty_ms < SCRATCH_KEEP_MS)) {
 			link = &p->next;
 			continue;
 		}
 		*link = p->next;
+		if (p == x->scratch_kept)
+			scratch_let_go(x);
 		piece_free(x, p);
 	}
 }
 
 static int piece_map(struct exec *x, uint64_t bytes) {
 	struct piece *p = calloc(1, sizeof *p);
-	void *host;
 	int r;
 
 	if (!p)
@@ -63,7 +85,7 @@ static int piece_map(struct exec *x, uint64_t bytes) {
 	p->bytes = bytes;
 	r = range_new(bytes - LIMIT_ARENA_SLACK, &p->range);
 	if (!r)
-		r = device_map(x->device, -1, bytes, &p->address, &host);
+		r = device_map(x->device, -1, bytes, &p->address, &p->host);
 	if (r) {
 		range_free_all(p->range);
 		free(p);
@@ -89,6 +111,23 @@ static int scratch_grow(struct exec *x, uint64_t bytes) {
 	if (size > left)
 		size = least;
 	return size > left ? -ENOMEM : piece_map(x, size);
+}
+
+/* Where it cannot be had, or Linux is older, pages come when they are written. */
+static void *clear_kept(void *argument) {
+	if (madvise(argument, SCRATCH_READY, MADV_POPULATE_WRITE))
+		log_debug("no memory is cleared for first temporaries");
+	return NULL;
+}
+
+void scratch_make_ready(struct exec *x) {
+	if (x->scratch_ready)
+		return;
+	x->scratch_ready = true;
+	if (!x->flat || (x->scratch_limit && x->scratch_limit < SCRATCH_PIECE) || (!x->scratch && piece_map(x, SCRATCH_PIECE)))
+		return;
+	x->scratch_kept = x->scratch;
+	x->scratch_clearing = !thread_start(&x->scratch_clearer, "scratch", clear_kept, x->scratch_kept->host);
 }
 
 static int take_from_pieces(struct exec *x, uint64_t bytes, struct block *b) {

@@ -30,6 +30,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
+#include <pthread.h>
 #include <uthash.h>
 
 #include "daemon/base/arena.h"
@@ -61,6 +62,7 @@ struct sorrow *sorrow_unref(struct sorrow *s);   /* returns NULL */
 struct piece {
 	struct piece *next;
 	uint64_t address, bytes;
+	void *host;
 	struct range *range;
 	uint64_t sequence;                    /* of its last user */
 	int64_t empty_ms;                     /* when it became empty */
@@ -76,6 +78,8 @@ int scratch_take(struct exec *x, uint64_t bytes, struct block *b) FAULT_MUST_USE
 void scratch_give(struct exec *x, struct block *b);
 /* Unmaps pieces that were empty for a while, or all empty ones. */
 void scratch_trim(struct exec *x, bool all);
+/* Once the engine is ready; later calls do nothing. */
+void scratch_make_ready(struct exec *x);
 
 /* ---- space.c ---- */
 
@@ -553,6 +557,9 @@ struct exec {
 	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;
 	struct piece *scratch;
+	struct piece *scratch_kept;           /* one of them that stays, or NULL */
+	pthread_t scratch_clearer;
+	bool scratch_ready, scratch_clearing; /* was it tried; is there a thread to join */
 	struct buffer *oldest;                /* utlist: those with device memory, by last use */
 	struct packed *packed;
 	uint64_t packed_limit;
