@@ -129,6 +129,7 @@ START_TEST(few_processors_and_those_that_compute_are_left_alone) {
 	ck_assert_uint_eq(linger_limits(500, 7, false).us, 0);
 	ck_assert_uint_eq(linger_limits(500, 8, false).us, 500);
 	ck_assert_uint_eq(linger_limits(500, 8, false).clients, 4);
+	ck_assert_uint_eq(linger_limits(500, 16, false).clients, 12);
 	ck_assert_uint_eq(linger_limits(0, 64, false).us, 0);
 	ck_assert_uint_ge(linger_processors(), 1);
 }

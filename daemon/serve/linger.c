@@ -6,14 +6,14 @@
 enum {
 	/* Fewer have more to do than to look about: the engine, a thread of the driver, workers that compile, and clients. */
 	LINGER_PROCESSORS = 8,
-	/* Of the processors, one in so many may be kept by a client that looks about. */
-	LINGER_SHARE = 2,
+	/* What clients leave: the engine's thread and the driver's look about, too, and two are for all else. */
+	LINGER_LEFT = 4,
 };
 
 struct linger_limits linger_limits(uint64_t us, unsigned processors, bool flat) {
 	if (flat || processors < LINGER_PROCESSORS)
 		return (struct linger_limits){ .us = 0 };
-	return (struct linger_limits){ .us = (uint32_t)us, .clients = processors / LINGER_SHARE };
+	return (struct linger_limits){ .us = (uint32_t)us, .clients = processors - LINGER_LEFT };
 }
 
 /* More processors than a cpu_set_t names are more than enough. */
