@@ -29,9 +29,9 @@ enum {
 /* Where somebody else said which devices there are, each of them is one to choose. */
 bool near_is(const char *platform, const char *device) {
 	const struct quirks *q = quirks_of(platform, device);
-	const char *devices = q->near ? getenv(q->devices_variable) : NULL;
+	const char *devices = q->near ? getenv(q->variable) : NULL;
 
-	return devices && strcmp(devices, q->devices) == 0 && strncmp(device, q->near, strlen(q->near)) == 0;
+	return devices && strcmp(devices, q->value) == 0 && strncmp(device, q->near, strlen(q->near)) == 0;
 }
 
 static char *name_of(cl_device_id device) {

@@ -29,7 +29,7 @@ int quirks_set_variables(const char *folder) {
 		if (rows[i].cache_variable && setenv(rows[i].cache_variable, folder, 1))
 			return -errno;
 		/* Who has set it knows what he wants. */
-		if (rows[i].devices_variable && setenv(rows[i].devices_variable, rows[i].devices, 0))
+		if (rows[i].variable && setenv(rows[i].variable, rows[i].value, 0))
 			return -errno;
 	}
 	return 0;

@@ -69,7 +69,7 @@ struct quirks {
 	uint32_t ring_kib;
 	uint32_t grid_limit;
 	const char *missing;
-	const char *devices_variable, *devices;
+	const char *variable, *value;
 	const char *near;
 	const char *doc;
 };
