@@ -1,7 +1,7 @@
 /*
  * Runs the text graphs of tests/graphs/ on private daemons of its own.
  *
- *   run_graphs [--values] FUSIOND FILE.fz|FOLDER...
+ *   run_graphs [--values] [--gpu] [--interpreted] [--seconds=N] FUSIOND FILE.fz|FOLDER...
  *
  * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu; those of the
  * slice, see tests/slice.h), and fused with each pattern off that its plan has, of which no kernel may
@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <libgen.h>
 #include <math.h>
 #include <signal.h>
@@ -45,8 +46,9 @@ enum {
 	START_SECONDS = 120,
 	STOP_SECONDS = 20,
 	POLL_US = 20000,
-	/* One graph; a build on a loaded machine takes seconds. */
-	GRAPH_TIMEOUT_MS = 180000,
+	/* One graph; a build on a loaded machine takes seconds. --seconds changes it, for devices that are made up. */
+	GRAPH_SECONDS = 180,
+	GRAPH_SECONDS_MOST = 24 * 3600,
 	LINE_TEXT = 1024,
 };
 
@@ -124,12 +126,14 @@ static void show_log(const struct daemon *d) {
 		fclose(log);
 }
 
+static unsigned graph_seconds = GRAPH_SECONDS;
+
 static fusion_context *daemon_open(const struct daemon *d, enum fusion_switch fusion) {
 	struct fusion_options options = {
 		.socket = d->socket,
 		.name = "run_graphs",
 		.fusion = fusion,
-		.timeout_ms = GRAPH_TIMEOUT_MS,
+		.timeout_ms = 1000 * graph_seconds,
 	};
 	fusion_context *context;
 
@@ -763,26 +767,42 @@ static void run_arguments(char **argument) {
 	}
 }
 
+static bool read_seconds(const char *text) {
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	graph_seconds = (unsigned)n;
+	return !*end && n > 0 && n <= GRAPH_SECONDS_MOST;
+}
+
+/* False where there is something else. */
+static bool read_options(int argc, char **argv) {
+	static const struct option options[] = { { "values", no_argument, NULL, 'v' }, { "gpu", no_argument, NULL, 'g' },
+		{ "interpreted", no_argument, NULL, 'i' }, { "seconds", required_argument, NULL, 's' }, { NULL, 0, NULL, 0 } };
+	bool known = true;
+	int o;
+
+	while (known && (o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o == 'v')
+			values_only = true;
+		else if (o == 'g')
+			main_daemon = DAEMONS - 1;
+		else if (o == 'i')
+			interpreter = "always";
+		else
+			known = o == 's' && read_seconds(optarg);
+	}
+	return known && argc - optind >= 2;
+}
+
 int main(int argc, char **argv) {
 	bool ready = true;
 
-	values_only = argc > 1 && !strcmp(argv[1], "--values");
-	argc -= values_only;
-	argv += values_only;
-	if (argc > 1 && !strcmp(argv[1], "--gpu")) {
-		main_daemon = DAEMONS - 1;
-		argc--;
-		argv++;
-	}
-	if (argc > 1 && !strcmp(argv[1], "--interpreted")) {
-		interpreter = "always";
-		argc--;
-		argv++;
-	}
-	if (argc < 3) {
-		fprintf(stderr, "usage: run_graphs [--values] [--gpu] [--interpreted] FUSIOND FILE.fz|FOLDER...\n");
+	if (!read_options(argc, argv)) {
+		fprintf(stderr, "usage: run_graphs [--values] [--gpu] [--interpreted] [--seconds=N] FUSIOND FILE.fz|FOLDER...\n");
 		return 2;
 	}
+	argv += optind - 1;
 	if (strlen(argv[1]) >= PATH_TEXT / 2) {
 		fprintf(stderr, "run_graphs: the path of the daemon is too long\n");
 		return 2;
