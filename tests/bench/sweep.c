@@ -26,6 +26,8 @@ enum {
 	SWEEP_AGAIN = 3,                     /* times that a case is measured again before it counts */
 };
 
+/* What takes longer is a block by itself: a first run costs it little, and there would be too few rounds. */
+#define LONG_SECONDS 0.03
 /* Each form, at least. */
 #define WARM_SECONDS 0.1
 /* ... and what takes no longer than this, until the driver's device for small launches has its program (device/near.c), or so long. */
@@ -34,7 +36,10 @@ enum {
 /* What an epilogue may cost over the bare product. */
 #define EPILOGUE_MOST 1.05
 
-static const char *const kinds[] = { "linear_res_relu", "gelu_linear", "layernorm_linear" };
+static const struct {
+	const char *name;
+	bool bare;                           /* all that surrounds the product comes after it */
+} kinds[] = { { "linear_res_relu", true }, { "gelu_linear", false }, { "layernorm_linear", false }, { "linear_gelu", true } };
 
 /* MxKxN: squares, odd ones, then vectors, few rows, few columns, short and long sums. */
 static const char *const shapes[] = {
@@ -44,6 +49,7 @@ static const char *const shapes[] = {
 	"2x300x700", "4x1024x1024", "8x4096x4096", "16x64x4096", "13x777x1001", "32x1024x1024", "64x4096x64",
 	"4096x16x16", "1000x10x1000", "4096x64x64", "1000x777x3", "2048x64x2048", "777x1001x13", "2048x2048x64",
 	"300x700x500", "128x1024x512", "512x128x2048", "10000x64x10", "64x10000x64", "5x3x40000",
+	"65536x1x1", "65536x2x2", "65536x4x1", "65536x8x8", "65536x17x4", "65536x64x1",
 };
 
 struct sweep_case {
@@ -85,7 +91,7 @@ static int block(struct sweep_case *c, enum form form, double *medianp) {
 	double seconds;
 	int r = bench_fusion(c->bench, form != UNFUSED);
 
-	if (!r)
+	if (!r && c->runs > 1)
 		r = run(c, form, &seconds);
 	for (int i = 0; !r && i < c->runs; i++) {
 		r = run(c, form, &seconds);
@@ -156,7 +162,7 @@ static int warm_form(struct sweep_case *c, enum form form) {
 		far = launched_far(c);
 	}
 	if (!r && form == FUSED)
-		c->runs = (int)fmin(fmax(BLOCK_SECONDS / seconds, SWEEP_RUNS_LEAST), SWEEP_RUNS_MOST);
+		c->runs = seconds > LONG_SECONDS ? 1 : (int)fmin(fmax(BLOCK_SECONDS / seconds, SWEEP_RUNS_LEAST), SWEEP_RUNS_MOST);
 	return r;
 }
 
@@ -272,7 +278,8 @@ static void sweep_workload(struct sweep *s, const char *name) {
 	char product[WORKLOAD_NAME];
 	int r = workload_parse(name, &c.workload);
 
-	c.bare = !r && (!strcmp(c.workload.kind->name, kinds[0]) || !strcmp(c.workload.kind->name, "matmul_bias_relu"));
+	for (size_t k = 0; !r && k < sizeof kinds / sizeof *kinds; k++)
+		c.bare |= kinds[k].bare && !strcmp(c.workload.kind->name, kinds[k].name);
 	snprintf(product, sizeof product, "matmul_%lldx%lldx%lld", (long long)c.workload.size[0],
 		(long long)c.workload.size[1], (long long)c.workload.size[2]);
 	if (!r && c.bare)
@@ -293,7 +300,7 @@ static void sweep_shapes(struct sweep *s) {
 
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-			snprintf(name, sizeof name, "%s_%s", kinds[k], shapes[i]);
+			snprintf(name, sizeof name, "%s_%s", kinds[k].name, shapes[i]);
 			sweep_workload(s, name);
 		}
 }

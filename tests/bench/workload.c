@@ -311,6 +311,18 @@ static void host_gelu_linear(
 	free(x);
 }
 
+static fusion_array *record_linear_gelu(const struct workload *w, fusion_array *const *in) {
+	(void)w;
+	return gelu(fusion_add(fusion_matmul(in[0], in[1]), in[2]));
+}
+
+static void host_linear_gelu(
+	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
+	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = (double)host_gelu((float)(out[i] + (double)in[2][(first + i) % w->size[2]]));
+}
+
 /* ---- rows ---- */
 
 /* x of R x C, then a vector along the axis. */
@@ -758,6 +770,15 @@ static const struct kind kinds[] = {
 		.reference = host_gelu_linear,
 		.cost = 2,
 		.doc = "gelu(x) @ w + b, gelu by tanh and written out" },
+	{ .name = "linear_gelu",
+		.sizes = 3,
+		.square = true,
+		.inputs = 3,
+		.shape = shape_linear,
+		.record = record_linear_gelu,
+		.reference = host_linear_gelu,
+		.cost = 2,
+		.doc = "gelu(x @ w + b), gelu by tanh and written out" },
 	{ .name = "layernorm_linear",
 		.sizes = 3,
 		.square = true,
