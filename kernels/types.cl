@@ -64,6 +64,13 @@ typedef float f32e;
 typedef double f64e;
 #endif
 
+/* A lane of which a vector is made. OPAQUE_LANES: the driver's compiler takes others for it, where it sees how it was made. */
+#ifdef OPAQUE_LANES
+#define ALONE(element, x) ({ volatile element alone = (x); alone; })
+#else
+#define ALONE(element, x) (x)
+#endif
+
 /* Masks of comparisons of 8, 16, 32 and 64 bit lanes. */
 #if W == 1
 typedef int m8v;

@@ -75,9 +75,12 @@ struct value_text walk_accumulator(const struct writer *w, const struct reductio
 }
 
 struct value_text walk_result(const struct writer *w, const struct reduction *r) {
-	char sum[32];
+	char sum[64];
 
-	snprintf(sum, sizeof sum, "(%s)(sum%s%s)", value_register(r->dtype), r->tag, w->k->width > 1 ? ".s0" : "");
+	if (w->k->width > 1)
+		snprintf(sum, sizeof sum, "(%s)(ALONE(%s, sum%s.s0))", value_register(r->dtype), value_lane(r->dtype), r->tag);
+	else
+		snprintf(sum, sizeof sum, "(%s)(sum%s)", value_register(r->dtype), r->tag);
 	return value_of_key(r, sum);
 }
 
