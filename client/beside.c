@@ -1,7 +1,7 @@
 /* Waiting on the engine's processor; see beside.h. */
 #include "beside.h"
 
-#include <time.h>
+#include "link.h"
 
 enum {
 	/* What small requests stay well below where nothing else is on the processor; of longer ones two wakes are a small part. */
@@ -15,19 +15,12 @@ enum {
 	BESIDE_ASKS = 2,
 };
 
-static uint64_t now_us(void) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 static bool is_apart(struct beside *b) {
 	uint64_t until = atomic_load_explicit(&b->apart_us, memory_order_relaxed);
 
 	if (!until)
 		return false;
-	if (now_us() < until)
+	if (link_now_us() < until)
 		return true;
 	atomic_store_explicit(&b->apart_us, 0, memory_order_relaxed);
 	return false;
@@ -47,7 +40,7 @@ void beside_asks(struct beside *b) {
 	bool counts = here && atomic_load_explicit(&b->place->follows, memory_order_relaxed);
 
 	atomic_store_explicit(&b->place->client, here, memory_order_relaxed);
-	atomic_store_explicit(&b->asked_us, counts ? now_us() : 0, memory_order_relaxed);
+	atomic_store_explicit(&b->asked_us, counts ? link_now_us() : 0, memory_order_relaxed);
 }
 
 /* Where the engine was awake, nobody knows when this round began; that of the last wake is another one's time. */
@@ -87,7 +80,7 @@ void beside_woke(struct beside *b, struct binding *binding) {
 		return;
 	binding_end(binding);
 	asked = atomic_load_explicit(&b->asked_us, memory_order_relaxed);
-	now = now_us();
+	now = link_now_us();
 	if (asked)
 		beside_counts(b, now - asked, now);
 }

@@ -16,7 +16,7 @@
 struct lingering {
 	const struct ring_place *place;
 	/* of who waits; one thread at a time */
-	uint64_t began_ns;                   /* when it began to; 0: it does not look about */
+	uint64_t began_us;                   /* when it began to; 0: it does not look about */
 	bool in_vain;
 };
 

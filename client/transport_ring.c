@@ -24,6 +24,7 @@
 
 #include "beside.h"
 #include "linger.h"
+#include "link.h"
 #include "protocol/limits.h"
 #include "protocol/ring.h"
 #include "protocol/shm.h"
@@ -67,13 +68,6 @@ static bool stale(const struct transport *base) {
 	const struct transport_ring *t = (const struct transport_ring *)base;
 
 	return ring_ended(t->memory);
-}
-
-static uint64_t now_us(void) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
 /* ---- the watcher's rest ---- */
@@ -135,13 +129,13 @@ static int await_room(struct transport_ring *t, uint64_t deadline_us) {
 		return -ECANCELED;
 	if (!ring_writer_sleeps(r, 0))
 		ring_wait(&r->shared->read, read, LOOK_US);
-	if (deadline_us && now_us() > deadline_us)
+	if (deadline_us && link_now_us() > deadline_us)
 		return -ETIMEDOUT;
 	return door_open(t) ? 0 : -EPIPE;
 }
 
 static int put_pieces(struct transport_ring *t, const uint8_t *bytes, uint32_t size) {
-	uint64_t deadline = t->reader.timeout_ms ? now_us() + UINT64_C(1000) * t->reader.timeout_ms : 0;
+	uint64_t deadline = t->reader.timeout_ms ? link_now_us() + UINT64_C(1000) * t->reader.timeout_ms : 0;
 	uint32_t room;
 	int r = 0;
 
@@ -251,7 +245,7 @@ static int read_until(struct transport_reader *r, uint64_t deadline_us, bool wat
 			return 0;
 		}
 		if (deadline_us)
-			now = now_us();
+			now = link_now_us();
 		if (deadline_us && now >= deadline_us)
 			return -ETIMEDOUT;
 		if (watcher)

@@ -84,6 +84,13 @@ struct ring_place *ring_place(void *memory);
 struct ring ring_requests(void *memory);
 struct ring ring_replies(void *memory);
 
+/* Between two looks of who looks about: leaves the processor to what shares it. */
+static inline void ring_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
 /* ---- the writer ---- */
 
 /* How many bytes may be written; -EPROTO. */

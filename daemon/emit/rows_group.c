@@ -202,13 +202,18 @@ static void declare_kept_rows(struct writer *w, const struct branch *b) {
 		text_line(w, "const int held = length <= %u;", KERNEL_GROUP_ROW);
 }
 
+/* Did an earlier pass keep it? */
+static bool is_kept(const struct branch *b, unsigned pass, unsigned v) {
+	return b->first[v] != UINT_MAX && b->first[v] < pass;
+}
+
 /* Loads of the row, and what an earlier pass kept: what is there before a pass computes. */
 static bool is_early(const struct writer *w, const struct branch *b, const struct needs *n, unsigned pass, unsigned v) {
-	return n->value[v] && (is_row_value(w, v, KERNEL_LOAD) || (b->first[v] != UINT_MAX && b->first[v] < pass));
+	return n->value[v] && (is_row_value(w, v, KERNEL_LOAD) || is_kept(b, pass, v));
 }
 
 static void load_early(struct writer *w, const struct branch *b, const struct scope *s, unsigned pass, unsigned v) {
-	bool kept = b->first[v] != UINT_MAX && b->first[v] < pass;
+	bool kept = is_kept(b, pass, v);
 
 	text_begin(w);
 	text_part(w, "early%u[u] = ", v);
@@ -322,7 +327,7 @@ static unsigned loaded_bytes(const struct writer *w, const struct branch *b, uns
 
 	passes_needs(w, &b->passes, pass, &n);
 	for (unsigned v = 0; v < w->k->values; v++)
-		if (n.value[v] && is_row_value(w, v, KERNEL_LOAD) && (b->first[v] == UINT_MAX || b->first[v] >= pass))
+		if (n.value[v] && is_row_value(w, v, KERNEL_LOAD) && !is_kept(b, pass, v))
 			bytes += dtype_info(dtype_info(w->k->value[v].dtype)->reg)->bytes;
 	return bytes;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <time.h>
 
+#include "protocol/ring.h"
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/batch.h"
@@ -261,12 +262,6 @@ static bool server_busy(const struct server *v) {
 	       (v->rings && rings_waiting(v->rings));
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#endif
-}
-
 /* For longer while something runs, whose end is what comes next. */
 static uint64_t spin_ns(const struct server *v) {
 	return v->linger_us && device_pending(v->device) ? UINT64_C(1000) * v->linger_us : SERVER_SPIN_NS;
@@ -280,7 +275,7 @@ static bool spin(struct server *v) {
 		for (int i = 0; i < SERVER_LOOKS; i++) {
 			if (server_busy(v))
 				return true;
-			relax();
+			ring_relax();
 		}
 	} while (loop_now_ns() - start < ns);
 	return false;
