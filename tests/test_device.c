@@ -1261,6 +1261,87 @@ START_TEST(small_launches_run_on_the_calling_thread_to_the_same_bits) {
 }
 END_TEST
 
+static int launch_claimed(struct work *w, const uint64_t *records, uint32_t tasks) {
+	const struct timespec pause = { .tv_nsec = 100 * 1000 };
+	int r = -EAGAIN;
+
+	for (unsigned asked = 0; r == -EAGAIN; asked++) {
+		r = device_launch_claimed(w->d, w->p, records, tasks, w->launch.items);
+		if (r && asked > 10000)
+			nanosleep(&pause, NULL);
+	}
+	return r;
+}
+
+/* Tasks of one element each, so that there is something to claim. */
+START_TEST(claimed_launches_do_each_item_once) {
+	enum { TASKS = 40, ROUNDS = 300 };
+	struct device_config c = config();
+	uint64_t records[TASKS * 64];
+	struct device *d;
+	struct work w;
+	uint32_t words;
+	int marks = 0;
+
+	c.near = true;
+	d = open_with(c);
+	if (lacks(device_claimers(d), "has no threads that claim")) {
+		device_close(d);
+		return;
+	}
+	work_open(&w, d, ready(d, OP_add));
+	words = kernel_record_words(program_kernel(w.p));
+	for (unsigned t = 0; t < TASKS; t++) {
+		uint64_t *record = records + (size_t)t * words;
+
+		memcpy(record, w.record, words * sizeof *record);
+		record[kernel_word_dim(0)] = 1;
+		for (unsigned o = 0; o < 3; o++)
+			record[kernel_word_operand(program_kernel(w.p), o)] += t * sizeof(float);
+		/* What is done twice is added twice. */
+		record[kernel_word_operand(program_kernel(w.p), 2)] = record[kernel_word_operand(program_kernel(w.p), 0)];
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		w.host[i] = (float)i;
+		w.host[COUNT + i] = 1;
+	}
+	for (unsigned i = 1; i <= ROUNDS; i++) {
+		ck_assert_int_eq(launch_claimed(&w, records, TASKS), 0);
+		for (unsigned t = 0; t < TASKS; t++)
+			ck_assert_msg(w.host[t] == (float)(t + i), "round %u, task %u: %g", i, t, (double)w.host[t]);
+	}
+	ck_assert(w.host[TASKS] == TASKS);
+	ck_assert_uint_eq(device_counters(d)->launches_claimed, ROUNDS);
+	/* A mark behind it is answered, and what runs on the driver's threads is waited for. */
+	ck_assert_int_eq(device_mark(d, answered, &marks), 0);
+	wait_for(d, &marks, 1);
+	ck_assert_int_eq(work_launch(&w), 0);
+	ck_assert_int_eq(device_launch_claimed(d, w.p, records, TASKS, w.launch.items), -EAGAIN);
+	ck_assert_int_eq(device_finish(d), 0);
+	ck_assert_int_eq(launch_claimed(&w, records, TASKS), 0);
+	device_close(d);
+}
+END_TEST
+
+START_TEST(records_without_room_are_not_claimed) {
+	static uint64_t records[8192];
+	struct device_config c = config();
+	struct device *d;
+	struct work w;
+
+	c.near = true;
+	d = open_with(c);
+	if (lacks(device_claimers(d), "has no threads that claim")) {
+		device_close(d);
+		return;
+	}
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
+	ck_assert_int_eq(device_launch_claimed(d, w.p, records, 8192 / kernel_record_words(program_kernel(w.p)), w.launch.items), -EAGAIN);
+	device_close(d);
+}
+END_TEST
+
 /* Those of this process that may use one processor alone, which is added to `processors`. */
 static uint32_t threads_bound(cpu_set_t *processors) {
 	struct threads *t = threads_now();
@@ -1322,6 +1403,8 @@ static void add_work(TCase *c) {
 	tcase_add_test(c, each_thread_that_computes_has_a_processor_of_its_own);
 	tcase_add_test(c, threads_are_not_bound_where_the_process_may_use_fewer_processors);
 	tcase_add_test(c, small_launches_run_on_the_calling_thread_to_the_same_bits);
+	tcase_add_test(c, claimed_launches_do_each_item_once);
+	tcase_add_test(c, records_without_room_are_not_claimed);
 	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
 	tcase_add_test(c, two_arenas_are_reached_by_one_launch);
 	tcase_add_test(c, several_tasks_run_in_one_launch);

@@ -26,6 +26,7 @@ enum {
 	GUARD = 256,
 	GATHER_EXTENT = 70, /* half of what an i8 says is beyond */
 	RING_OFFSET = 5, /* words of the record buffer before the first record */
+	CLAIMERS = 3,
 };
 
 static struct variant {
@@ -84,6 +85,7 @@ static void open_device(void) {
 	must(clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL));
 	for (size_t i = 0; i < VARIANTS; i++) {
 		variants[i].traits.options = quirks_of(name, "")->options;
+		variants[i].traits.claims = quirks_of(name, "")->near && variants[i].traits.strategy == STRATEGY_CPU;
 		variants[i].traits.closing_barrier = quirks_of(name, "")->flags & QUIRK_CLOSING_BARRIER;
 		variants[i].traits.exact_division = (floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
 	}
@@ -862,18 +864,15 @@ static cl_program build(const struct kernel *k, const struct traits *t) {
 	return program;
 }
 
-/* The records of all tasks in a buffer, and the size of the launch. */
-static cl_mem make_records(struct job *j, const struct kernel *k, const struct traits *t, size_t *items,
-	size_t *local) {
-	size_t words = kernel_record_words(k), bytes = (RING_OFFSET + j->tasks * words) * sizeof(uint64_t);
+/* The records of all tasks, behind `before` words, and the size of the launch. */
+static uint64_t *make_table(struct job *j, const struct kernel *k, const struct traits *t, size_t before, size_t *bytesp, size_t *items, size_t *local) {
+	size_t words = kernel_record_words(k), bytes = (before + j->tasks * words) * sizeof(uint64_t);
 	uint64_t *table = calloc(1, bytes);
-	cl_mem records;
-	cl_int error;
 
 	ck_assert_ptr_nonnull(table);
 	*items = 0;
 	for (unsigned i = 0; i < j->tasks; i++) {
-		uint64_t *record = table + RING_OFFSET + i * words;
+		uint64_t *record = table + before + i * words;
 		struct emit_launch size;
 
 		memcpy(record, j->record[i], words * sizeof *record);
@@ -883,10 +882,16 @@ static cl_mem make_records(struct job *j, const struct kernel *k, const struct t
 	}
 	if (j->zeros)
 		memset(table, 0, bytes);
-	records = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, bytes, table, &error);
+	*bytesp = bytes;
+	return table;
+}
+
+static cl_mem make_buffer(const void *bytes, size_t size) {
+	cl_int error;
+	cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, size, (void *)(uintptr_t)bytes, &error);
+
 	must(error);
-	free(table);
-	return records;
+	return buffer;
 }
 
 /* What the device gets: nothing behind the last guard, so that a driver that checks bounds sees more. */
@@ -894,18 +899,10 @@ static uint64_t pool_bytes(const struct job *j) {
 	return j->used + GUARD;
 }
 
-static void launch(struct job *j, const struct kernel *k, const struct traits *t, uint8_t *pool) {
-	size_t global[2] = { 0, j->tasks }, local[2] = { 0, 1 };
-	cl_mem memory, records = make_records(j, k, t, global, local);
-	cl_program program = build(k, t);
-	cl_ulong first = RING_OFFSET;
-	cl_kernel kernel;
-	cl_int error;
+static void run(struct job *j, cl_kernel kernel, const struct traits *t, cl_mem records, cl_ulong first, const size_t *global, const size_t *local,
+	uint8_t *pool) {
+	cl_mem memory = make_buffer(j->pool, pool_bytes(j));
 
-	memory = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, pool_bytes(j), j->pool, &error);
-	must(error);
-	kernel = clCreateKernel(program, "fused", &error);
-	must(error);
 	must(clSetKernelArg(kernel, 0, sizeof records, &records));
 	must(clSetKernelArg(kernel, 1, sizeof first, &first));
 	for (unsigned p = 0; p < t->pools; p++)
@@ -913,10 +910,49 @@ static void launch(struct job *j, const struct kernel *k, const struct traits *t
 	must(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, global, local, 0, NULL, NULL));
 	memcpy(pool, j->pool, POOL_BYTES);
 	must(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, pool_bytes(j), pool, 0, NULL, NULL));
-	clReleaseKernel(kernel);
 	clReleaseMemObject(memory);
+}
+
+/* Some items claim what those of a plain launch do, each once, to the same bytes. */
+static void run_claimed(struct job *j, const struct kernel *k, cl_kernel kernel, const struct traits *t, const uint8_t *plain) {
+	enum { BEFORE = RING_OFFSET + KERNEL_CLAIM_WORDS };
+	const size_t global[2] = { CLAIMERS, 1 }, one[2] = { 1, 1 };
+	uint8_t *pool = malloc(POOL_BYTES);
+	size_t bytes, items, local;
+	uint64_t *table = make_table(j, k, t, BEFORE, &bytes, &items, &local);
+	cl_mem records;
+
+	ck_assert_ptr_nonnull(pool);
+	table[RING_OFFSET + KERNEL_CLAIM_ITEMS] = items;
+	table[RING_OFFSET + KERNEL_CLAIM_ALL] = items * j->tasks;
+	records = make_buffer(table, bytes);
+	run(j, kernel, t, records, RING_OFFSET | KERNEL_CLAIMED, global, one, pool);
+	ck_assert_mem_eq(pool, plain, POOL_BYTES);
+	must(clEnqueueReadBuffer(queue, records, CL_TRUE, 0, bytes, table, 0, NULL, NULL));
+	ck_assert_uint_eq(table[RING_OFFSET + KERNEL_CLAIM_NEXT], items * j->tasks + CLAIMERS);
+	ck_assert_uint_eq(table[RING_OFFSET + KERNEL_CLAIM_DONE], items * j->tasks);
+	clReleaseMemObject(records);
+	free(table);
+	free(pool);
+}
+
+static void launch(struct job *j, const struct kernel *k, const struct traits *t, uint8_t *pool) {
+	size_t global[2] = { 0, j->tasks }, local[2] = { 0, 1 }, bytes;
+	uint64_t *table = make_table(j, k, t, RING_OFFSET, &bytes, global, local);
+	cl_mem records = make_buffer(table, bytes);
+	cl_program program = build(k, t);
+	cl_kernel kernel;
+	cl_int error;
+
+	kernel = clCreateKernel(program, "fused", &error);
+	must(error);
+	run(j, kernel, t, records, RING_OFFSET, global, local, pool);
+	if (t->claims)
+		run_claimed(j, k, kernel, t, pool);
+	clReleaseKernel(kernel);
 	clReleaseMemObject(records);
 	clReleaseProgram(program);
+	free(table);
 }
 
 /* NaN of an output's type for every NaN, so that bytes can be compared. */

@@ -54,6 +54,7 @@ struct traits {
 	bool f64;                     /* the device computes doubles */
 	bool exact_division;          /* -cl-fp32-correctly-rounded-divide-sqrt builds */
 	bool closing_barrier;         /* a kernel with barriers ends in one, or its last condition is a whole group's */
+	bool claims;                  /* CPU strategy: several may share the items of a launch (kernel.h, Claims) */
 	bool matrix;                  /* instructions that multiply matrices of 16-bit floats (kernels/matrix.cl) */
 	const char *options;          /* further ones of the driver that build; NULL: none */
 	uint32_t local_size;          /* work-group size of the GPU strategy, a power of two from 64 to 256 */

@@ -132,7 +132,7 @@ static int open_context(struct device *d, struct fault *f) {
 
 static int open_probes(struct device *d, struct fault *f) {
 	struct findings found = { 0 };
-	int r = memory_reserve(d, d->work.words * sizeof(uint64_t));
+	int r = memory_reserve(d, (d->work.words + CLAIM_WORDS) * sizeof(uint64_t));
 
 	if (!r)
 		r = queue_open_ring(d);
@@ -184,6 +184,10 @@ static int open_all(struct device *d, struct fault *f) {
 	/* Without it all goes the other way. */
 	if (d->flat && d->config.near && near_open_queue(d))
 		near_close(d);
+	/* Of texts, and so the same whatever is configured. */
+	d->traits.claims = d->flat && d->traits.strategy == STRATEGY_CPU && d->quirks->near;
+	/* They may run where this thread may now: later it is bound to where its client is. */
+	claimers_open(d);
 	matrix_probe(d);
 	rates_open(d);
 	atomic_init(&d->measure.state,
@@ -239,6 +243,7 @@ struct device *device_close(struct device *d) {
 	/* An error of what ran last has nobody left to be told. */
 	if (d->work.queue && queue_drain(d))
 		d->work.running = 0;
+	claimers_close(d);
 	programs_close(d);
 	queue_close(d);
 	near_close(d);

@@ -190,6 +190,14 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 int device_launch_near(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items,
 	uint32_t local) FAULT_MUST_USE;
 
+/*
+ * The same where several processors should share the launch: the calling thread and threads of our own claim item after item, and nobody waits
+ * for one to wake. Items are groups of one.
+ */
+int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) FAULT_MUST_USE;
+/* Threads that claim with the calling one; 0: it never does. */
+unsigned device_claimers(const struct device *d);
+
 /* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */
 int device_time(struct device *d, double *nsp) FAULT_MUST_USE;
 
@@ -245,7 +253,7 @@ uint64_t device_ended_ns(const struct device *d);
 uint32_t device_pending(const struct device *d);
 
 struct device_counters {
-	uint64_t launches, launches_near, tasks, builds, builds_cached, build_failures, build_us;
+	uint64_t launches, launches_near, launches_claimed, tasks, builds, builds_cached, build_failures, build_us;
 	uint64_t builds_apart;       /* of builds: by workers */
 	uint64_t workers_started, workers_lost;    /* lost: died of a program, or were killed over one */
 	uint64_t refused;            /* programs that were not tried because they killed workers before */

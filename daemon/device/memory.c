@@ -73,7 +73,7 @@ static int open_slots(struct device *d) {
 	int r = range_new(m->reserved, &m->slots);
 
 	/* The ring's slot is the first and never given back: address 0 is nobody's. */
-	return r ? r : range_take(m->slots, slot_bytes(d->work.words * sizeof(uint64_t)), &offset);
+	return r ? r : range_take(m->slots, slot_bytes((d->work.words + CLAIM_WORDS) * sizeof(uint64_t)), &offset);
 }
 
 static int open_pools(struct device *d) {

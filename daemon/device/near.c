@@ -86,6 +86,7 @@ int near_open_queue(struct device *d) {
 		return r;
 	n->records = clCreateBuffer(n->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, d->work.words * sizeof(uint64_t),
 		d->work.ring, &error);
+	n->claims = d->work.ring + d->work.words;
 	if (!error)
 		n->queue = clCreateCommandQueue(n->context, n->device, 0, &error);
 	return error ? -EIO : 0;
@@ -112,8 +113,7 @@ struct target device_target(const struct device *d, bool near) {
 
 /* ---- launches ---- */
 
-/* NULL: not yet, or not at all. */
-static struct program *program_of(struct device *d, struct program *p) {
+struct program *near_program(struct device *d, struct program *p) {
 	if (!p->near_one && ++p->small >= NEAR_LAUNCHES) {
 		p->near_one = programs_near(d, p);
 		p->small = 0;
@@ -140,7 +140,7 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
 
 	if (!d->near.queue || !queue_is_idle(d) || program_state(p) != PROGRAM_READY)
 		return -EAGAIN;
-	near = program_of(d, p);
+	near = near_program(d, p);
 	r = near ? queue_put_records(d, records, words, &first) : -EAGAIN;
 	if (r)
 		return r;

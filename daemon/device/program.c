@@ -522,6 +522,8 @@ static void program_free(struct program *p) {
 	builds_done(p);
 	if (p->object)
 		clReleaseKernel(p->object);
+	if (p->claimed)
+		clReleaseKernel(p->claimed);
 	if (p->program)
 		clReleaseProgram(p->program);
 	free(p->kernel);

@@ -16,9 +16,10 @@
  *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
  *   near.c     small launches, on the thread that asks for them
+ *   claim.c    launches that it does together with threads of our own
  *   rates.c    how fast the device is, measured once
  *
- * Threads: the engine's, the builders', and threads of the driver that run event callbacks. The
+ * Threads: the engine's, the builders', the claimers', and threads of the driver that run event callbacks. The
  * engine's thread owns everything that no comment gives to another.
  */
 #pragma once
@@ -192,6 +193,7 @@ struct near {
 	cl_context context;
 	cl_command_queue queue;
 	cl_mem records;                       /* the ring */
+	uint64_t *claims;                     /* behind it: CLAIM_WORDS, of the newest claimed launch */
 };
 
 /* What a program is built for. */
@@ -207,6 +209,40 @@ bool near_is(const char *platform, const char *device);
 int near_open(struct device *d) FAULT_MUST_USE;
 int near_open_queue(struct device *d) FAULT_MUST_USE;
 void near_close(struct device *d);
+
+/* The program for near launches, once it is built; it is asked for when it would have been wanted often. NULL: not yet, or not at all. */
+struct program *near_program(struct device *d, struct program *p);
+
+/* ---- claim.c ---- */
+
+enum {
+	/* Threads beside the engine's: more of them take longer to wake than they compute in such launches. */
+	CLAIMERS_MOST = 7,
+	/* Room for the records of a claimed launch and what stands before them: some ten operands a task, and several tasks. */
+	CLAIM_WORDS = 4096,
+};
+
+struct claimer {
+	struct device *device;
+	pthread_t thread;
+	cl_command_queue queue;
+};
+
+struct claimers {
+	struct claimer claimer[CLAIMERS_MOST];
+	unsigned count;
+	bool open;
+	pthread_mutex_t lock;
+	pthread_cond_t called;
+	atomic_uint launch;                   /* grows with each, under the lock */
+	atomic_uint busy;                     /* claimers that are at the newest launch, or will be */
+	_Atomic bool stop;                    /* under the lock */
+	cl_kernel object;                     /* of the newest launch */
+};
+
+/* Starts and ends them. Where there is no near device, or none can be started, there are none. */
+void claimers_open(struct device *d);
+void claimers_close(struct device *d);
 
 /* ---- watchdog.c ---- */
 
@@ -277,6 +313,7 @@ struct program {
 	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
 	bool reaches;                         /* its records are read where the host has them */
 	bool near;                            /* it is another's near_one */
+	cl_kernel claimed;                    /* of a near one: its object for claimed launches, or NULL */
 	/* the engine's */
 	struct program *near_one;             /* the same for launches on the engine's thread (near.c), or NULL */
 	uint32_t small;                       /* launches that could have gone that way */
@@ -599,6 +636,7 @@ struct device {
 	struct memory memory;
 	struct queue work;
 	struct near near;
+	struct claimers claimers;
 	struct programs programs;
 	struct measure measure;
 	struct device_counters counters;

@@ -55,20 +55,59 @@ static void write_parameters(struct writer *w, const char *more, const char *end
 	text_end(w);
 }
 
+/* Interpreters are launched by words of their own. */
+static bool claims(const struct writer *w) {
+	return w->t->claims && w->t->strategy == STRATEGY_CPU && w->k->root != KERNEL_INTERPRETER;
+}
+
 static void write_body(struct writer *w, const char *end) {
 	text_begin(w);
 	text_part(w, "static __attribute__((noinline)) WIDE void body");
 	write_parameters(w, ", ulong own_item, ulong own_task", end);
 }
 
-static void write_call(struct writer *w) {
+static void write_call(struct writer *w, const char *function, const char *arguments) {
 	text_begin(w);
-	text_part(w, "\tbody(records, first, get_group_id(0), get_global_id(1)");
+	text_part(w, "%s(records, first%s", function, arguments);
 	for (unsigned p = 0; p < w->t->pools; p++)
 		text_part(w, ", pool%u", p);
 	text_part(w, ");");
 	text_end(w);
-	text_line(w, "}");
+}
+
+/* The builtin is a whole barrier, which atomic_inc() of OpenCL 1.2 is not: results are there before they are counted. */
+static void write_claims(struct writer *w) {
+	text_begin(w);
+	text_part(w, "static __attribute__((noinline)) void claimed");
+	write_parameters(w, "", " {");
+	w->depth++;
+	text_line(w, "first &= ~0x%llxul;", KERNEL_CLAIMED);
+	text_line(w, "global uint *const claim = (global uint *)(records + first);");
+	text_line(w, "const uint items = records[first + %u], all = records[first + %u];", KERNEL_CLAIM_ITEMS, KERNEL_CLAIM_ALL);
+	text_line(w, "uint item;");
+	text_blank(w);
+	text_line(w, "first += %u;", KERNEL_CLAIM_WORDS);
+	text_open(w, "while ((item = __sync_fetch_and_add(claim + %u, 1)) < all)", 2 * KERNEL_CLAIM_NEXT);
+	write_call(w, "body", ", item % items, item / items");
+	text_line(w, "__sync_fetch_and_add(claim + %u, 1);", 2 * KERNEL_CLAIM_DONE);
+	text_close(w);
+	text_close(w);
+	text_blank(w);
+}
+
+static void write_entry(struct writer *w) {
+	w->depth++;
+	if (claims(w)) {
+		text_line(w, "if (first & 0x%llxul)", KERNEL_CLAIMED);
+		w->depth++;
+		write_call(w, "claimed", "");
+		w->depth--;
+		text_line(w, "else");
+		w->depth++;
+	}
+	write_call(w, "body", ", get_group_id(0), get_global_id(1)");
+	w->depth -= claims(w);
+	text_close(w);
 	text_blank(w);
 }
 
@@ -77,12 +116,14 @@ void frame_signature(struct writer *w, uint32_t local) {
 
 	if (apart)
 		write_body(w, ";");
+	if (claims(w))
+		write_claims(w);
 	text_line(w, "kernel WIDE __attribute__((reqd_work_group_size(%u, 1, 1)))", (unsigned)local);
 	text_begin(w);
 	text_part(w, "void fused");
 	write_parameters(w, "", " {");
 	if (apart) {
-		write_call(w);
+		write_entry(w);
 		write_body(w, " {");
 	}
 	w->depth++;

@@ -165,33 +165,70 @@ static uint64_t groups(const struct prepared_step *s, bool interpreted) {
 }
 
 /*
- * What it takes to wake the threads of a driver that computes on processors, each on its own, and to hear that they are done. One
- * processor must not lose more to all of them, but where several sessions wait: their clients have work for the others.
+ * What it takes to wake the threads of a driver that computes on processors, each on its own, and to hear that they are done; what it takes to
+ * have claimers (device/claim.c) claim with this thread.
  */
 #define WAKES_NS 50e3
+#define CLAIM_NS 20e3
 
-/* Would one unit do it in near_ns, and did no more before, where it was? What is timed is timed by the driver's queue. */
-static bool goes_near(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
-	double units = device_traits(x->device)->units, ns = 0, took = 0, busy, one;
+enum way {
+	WAY_FAR,                              /* to the driver's threads */
+	WAY_NEAR,                             /* on this one */
+	WAY_CLAIMED,                          /* on this one and claimers */
+};
 
-	if (!x->near_ns || crew[0]->interpreted || crew[0]->timing || x->time_kernels || !p->whole || p->first)
-		return false;
+/* What is timed is timed by the driver's queue. */
+static bool may_be_near(const struct exec *x, const struct run *r, const struct slice *p) {
+	return x->near_ns && !r->interpreted && !r->timing && !x->time_kernels && !x->timeline && p->whole && !p->first;
+}
+
+/* Has another lane something to launch? */
+static bool others_wait(const struct exec *x) {
+	uint32_t count = 0;
+
+	for (unsigned i = 0; i < LANE_PRIORITIES; i++)
+		count += x->ready[i].count;
+	return count;
+}
+
+/*
+ * The one that takes least, `one` being what one unit takes and `busy` how many may share it, if this thread is not held up by it for longer than
+ * near_ns. Who waits for other launches meanwhile has work for other processors: nobody is called to help where one does (`others`), and
+ * several sessions' runs (`several`) are done by one processor alone.
+ */
+static enum way choose_way(const struct exec *x, double one, double busy, bool several, bool others) {
+	double parties = fmin(busy, device_claimers(x->device) + 1.0), most = (double)x->near_ns;
+	double shared = several || others || parties < 2 ? INFINITY : one / parties + CLAIM_NS, far = one / busy + WAKES_NS;
+
+	if (shared < fmin(most, fmin(one, far)))
+		return WAY_CLAIMED;
+	return one < most && (several || one < far) ? WAY_NEAR : WAY_FAR;
+}
+
+/* By what it is estimated to take, and did take lately, where it was. */
+static enum way way_of(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+	double units = device_traits(x->device)->units, ns = 0, took = 0, busy;
+
+	if (!may_be_near(x, crew[0], p))
+		return WAY_FAR;
 	busy = fmin((double)(groups(next_step(crew[0]), false) * l->tasks), units);
 	for (uint32_t k = 0; k < l->runs; k++)
 		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++) {
 			ns += schedule_estimate_ns(crew[k], i);
 			took += (double)schedule_step_ns(crew[k], i);
 		}
-	one = fmax(ns * busy, took);
-	return one < (double)x->near_ns && (l->runs > 1 || one - one / busy < WAKES_NS);
+	return choose_way(x, fmax(ns * busy, took), busy, l->runs > 1, others_wait(x));
 }
 
 static int launch_program(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
 	const struct prepared_step *s = next_step(crew[0]);
+	enum way way = way_of(x, crew, l, p);
 	int e = -EAGAIN;
 
-	if (goes_near(x, crew, l, p))
+	if (way == WAY_NEAR)
 		e = device_launch_near(x->device, s->program, x->record, l->tasks, p->items, s->local);
+	else if (way == WAY_CLAIMED)
+		e = device_launch_claimed(x->device, s->program, x->record, l->tasks, p->items);
 	return e != -EAGAIN ? e : device_launch(x->device, s->program, x->record, l->tasks, p->items, s->local);
 }
 

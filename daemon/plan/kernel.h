@@ -105,6 +105,10 @@
  * keeps the product's rows there, kernel_kept_rows() at a time, of N elements each. The values after the root are then those of a kernel of ROWS over
  * batch, M and N with all dims but N kept, in which the root is loaded from there.
  *
+ * Claims: where traits.claims, a launch whose `first` has KERNEL_CLAIMED set is one of several that do the work of one together. Words from the
+ * rest of `first` on are then KERNEL_CLAIM_ below, the records behind them. Every item, of whichever launch, goes on taking the next of the
+ * KERNEL_CLAIM_ITEMS items of the KERNEL_CLAIM_ALL there are, those of the first task first, until there are none.
+ *
  * Attention: fusion-ops(7) has the arithmetic, in blocks of KERNEL_ATTENTION_BLOCK keys.
  */
 #pragma once
@@ -421,6 +425,18 @@ enum {
 	/* The first unit: 0, but where a task is launched in slices (see emit_divisible()). */
 	KERNEL_WORD_BEGIN,
 	KERNEL_WORD_DIMS,
+};
+
+/* Of `first`: the launch is claimed. */
+#define KERNEL_CLAIMED (1ull << 63)
+
+/* Before the records of a claimed launch; what is counted is a 32-bit number on a cache line of its own. */
+enum {
+	KERNEL_CLAIM_NEXT = 0,         /* items taken, and vain attempts */
+	KERNEL_CLAIM_DONE = 8,         /* items whose results are there */
+	KERNEL_CLAIM_ITEMS = 16,       /* of a task: whole words, as the next one */
+	KERNEL_CLAIM_ALL,
+	KERNEL_CLAIM_WORDS = 24,
 };
 
 static inline unsigned kernel_word_dim(unsigned d) {

@@ -192,6 +192,7 @@ static void add_device(cJSON *json, const struct server *v) {
 	add_rates(device, v);
 	cJSON_AddNumberToObject(device, "launches", (double)d->launches);
 	cJSON_AddNumberToObject(device, "launches_near", (double)d->launches_near);
+	cJSON_AddNumberToObject(device, "launches_claimed", (double)d->launches_claimed);
 	cJSON_AddNumberToObject(device, "tasks", (double)d->tasks);
 	cJSON_AddNumberToObject(device, "warmups", (double)d->warmups);
 	cJSON_AddNumberToObject(device, "programs_building", device_building(v->device));

@@ -137,13 +137,14 @@ static int runs_for(const struct sweep_case *c, enum form form, double budget, d
 	return r;
 }
 
-/* How many of the launches the engine's own thread did not run, so far. NaN: not told. */
+/* How many of the launches the engine's own thread had no part in, so far. NaN: not told. */
 static double launched_far(const struct sweep_case *c) {
 	char *text = fusion_stats(c->bench->context, true);
 	cJSON *stats = text ? cJSON_Parse(text) : NULL;
 	const cJSON *device = cJSON_GetObjectItemCaseSensitive(stats, "device");
 	double far = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches")) -
-		cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches_near"));
+		cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches_near")) -
+		cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(device, "launches_claimed"));
 
 	cJSON_Delete(stats);
 	free(text);

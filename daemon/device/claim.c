@@ -1,0 +1,229 @@
+/*
+ * Launches that the engine's thread does together with threads of our own.
+ *
+ * The driver's threads sleep between launches: one of a fifth of a millisecond waits for them to wake, and for the thread that tells of its end. Where
+ * there is a device that computes at once on the thread that asks (near.c), this thread and claimers beside it each launch the same kernel there, of
+ * one item; that claims what the launch's items would have done, one after the other, from a counter that all of them share (kernel.h, Claims), until
+ * nothing is left. So whoever is awake does the work: a claimer that wakes late has less of it, or none, and nobody waits for it. A split fixed
+ * beforehand would wait for the last to wake. The driver's own threads would not do as claimers: each is bound to a processor, and the one that is
+ * bound to the engine's takes that from it.
+ *
+ * What is claimed is counted again when its results are there: then the launch has run. A claimer that comes after that finds
+ * nothing left; until the last of them has, none is launched this way again, and so they share one piece of memory and arguments that never change.
+ *
+ * It needs the near program; until that is built, and where it cannot be, the launch goes to the driver. Which thread computes an item changes no bit.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "daemon/base/loop.h"
+#include "daemon/base/thread.h"
+
+enum {
+	/*
+	 * Who waits for one result often asks for the next one at once. A claimer that was called so soon after the launch before looks about for so
+	 * long, which is longer than a client takes to ask and shorter than anybody's turn on a processor.
+	 */
+	CLAIM_LINGER_NS = 50000,
+	/* Looks between two at the clock. */
+	CLAIM_LOOKS = 64,
+	/* An item takes some ten microseconds; one that was claimed and takes so much longer has lost its processor, which somebody else may want. */
+	CLAIM_PATIENCE_NS = 200000,
+	/* Far from where 32 bits, with an attempt in vain of each thread, are full. */
+	CLAIM_ITEMS_MOST = 1 << 30,
+};
+
+static void look_away(void) {
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#endif
+}
+
+/* ---- claimers ---- */
+
+static cl_int claim(cl_command_queue queue, cl_kernel object) {
+	const size_t one[2] = { 1, 1 };
+	cl_int error = clEnqueueNDRangeKernel(queue, object, 2, NULL, one, one, 0, NULL, NULL);
+
+	return error ? error : clFinish(queue);
+}
+
+/* Until the next launch, or for a while. */
+static void linger(struct claimers *c, unsigned seen, uint64_t end_ns) {
+	for (unsigned i = 1; atomic_load_explicit(&c->launch, memory_order_acquire) == seen; i++) {
+		look_away();
+		if (i % CLAIM_LOOKS == 0 && loop_now_ns() > end_ns)
+			return;
+	}
+}
+
+/* *soon: did the launch come soon after the one before? Nothing is launched twice before all claimers have seen it. False: they stop. */
+static bool next_launch(struct claimers *c, unsigned *seen, bool *soon) {
+	uint64_t begin_ns = loop_now_ns();
+
+	if (*soon)
+		linger(c, *seen, begin_ns + CLAIM_LINGER_NS);
+	pthread_mutex_lock(&c->lock);
+	while (atomic_load(&c->launch) == *seen && !atomic_load(&c->stop))
+		pthread_cond_wait(&c->called, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+	*soon = loop_now_ns() - begin_ns < CLAIM_LINGER_NS;
+	++*seen;
+	return !atomic_load(&c->stop);
+}
+
+static void *claimer_main(void *argument) {
+	struct claimer *one = argument;
+	struct claimers *c = &one->device->claimers;
+	unsigned seen = 0;
+	bool soon = false;
+
+	/* What fails here is claimed by others. */
+	while (next_launch(c, &seen, &soon)) {
+		if (claim(one->queue, c->object))
+			atomic_store(&c->stop, true);
+		atomic_fetch_sub_explicit(&c->busy, 1, memory_order_release);
+	}
+	return NULL;
+}
+
+static bool start(struct device *d, struct claimer *one) {
+	cl_int error;
+
+	one->device = d;
+	one->queue = clCreateCommandQueue(d->near.context, d->near.device, 0, &error);
+	if (error)
+		return false;
+	if (!thread_start(&one->thread, "claimer", claimer_main, one))
+		return true;
+	clReleaseCommandQueue(one->queue);
+	return false;
+}
+
+void claimers_open(struct device *d) {
+	struct claimers *c = &d->claimers;
+
+	if (!d->near.queue || !d->traits.claims)
+		return;
+	c->open = true;
+	pthread_mutex_init(&c->lock, NULL);
+	thread_condition_init(&c->called);
+	while (c->count < CLAIMERS_MOST && c->count + 1 < d->traits.units && start(d, &c->claimer[c->count]))
+		c->count++;
+}
+
+unsigned device_claimers(const struct device *d) {
+	return atomic_load_explicit(&d->claimers.stop, memory_order_relaxed) ? 0 : d->claimers.count;
+}
+
+static void call(struct claimers *c, cl_kernel object) {
+	c->object = object;
+	atomic_store(&c->busy, c->count);
+	pthread_mutex_lock(&c->lock);
+	atomic_fetch_add(&c->launch, 1);
+	pthread_mutex_unlock(&c->lock);
+	pthread_cond_broadcast(&c->called);
+}
+
+void claimers_close(struct device *d) {
+	struct claimers *c = &d->claimers;
+
+	if (!c->open)
+		return;
+	pthread_mutex_lock(&c->lock);
+	atomic_store(&c->stop, true);
+	atomic_fetch_add(&c->launch, 1);
+	pthread_mutex_unlock(&c->lock);
+	pthread_cond_broadcast(&c->called);
+	for (unsigned i = 0; i < c->count; i++) {
+		pthread_join(c->claimer[i].thread, NULL);
+		clReleaseCommandQueue(c->claimer[i].queue);
+	}
+	pthread_cond_destroy(&c->called);
+	pthread_mutex_destroy(&c->lock);
+	c->count = 0;
+	c->open = false;
+}
+
+/* ---- launches ---- */
+
+static _Atomic uint32_t *counter(uint64_t *claims, unsigned word) {
+	return (_Atomic uint32_t *)(claims + word);
+}
+
+static void fill(uint64_t *claims, const uint64_t *records, uint64_t words, uint64_t items, uint64_t all) {
+	atomic_store_explicit(counter(claims, KERNEL_CLAIM_NEXT), 0, memory_order_relaxed);
+	atomic_store_explicit(counter(claims, KERNEL_CLAIM_DONE), 0, memory_order_relaxed);
+	claims[KERNEL_CLAIM_ITEMS] = items;
+	claims[KERNEL_CLAIM_ALL] = all;
+	memcpy(claims + KERNEL_CLAIM_WORDS, records, words * sizeof *records);
+}
+
+/* Its arguments are always the same, so claimers may use it at the same time. */
+static cl_kernel object_of(struct device *d, struct program *near) {
+	cl_ulong first = (uint64_t)(d->near.claims - d->work.ring) | KERNEL_CLAIMED;
+	cl_kernel object;
+	cl_int error;
+
+	if (near->claimed)
+		return near->claimed;
+	object = clCreateKernel(near->program, "fused", &error);
+	if (error)
+		return NULL;
+	for (cl_uint i = 0; i < 2 && !error; i++)
+		error = clSetKernelArg(object, 2 * i, sizeof(cl_mem), &d->near.records);
+	if (error || clSetKernelArg(object, 1, sizeof first, &first)) {
+		clReleaseKernel(object);
+		return NULL;
+	}
+	near->claimed = object;
+	return object;
+}
+
+/* Others may be at the items that they claimed last. */
+static void wait_for_all(uint64_t *claims, uint64_t all) {
+	uint64_t end_ns = 0;
+
+	for (unsigned i = 1; atomic_load_explicit(counter(claims, KERNEL_CLAIM_DONE), memory_order_acquire) < all; i++) {
+		look_away();
+		if (i % CLAIM_LOOKS)
+			continue;
+		end_ns = end_ns ? end_ns : loop_now_ns() + CLAIM_PATIENCE_NS;
+		if (loop_now_ns() > end_ns)
+			sched_yield();
+	}
+}
+
+/* The program's object, where it can be launched so now. */
+static cl_kernel object_for(struct device *d, struct program *p) {
+	struct program *near;
+
+	if (!device_claimers(d) || !queue_is_idle(d) || program_state(p) != PROGRAM_READY)
+		return NULL;
+	near = near_program(d, p);
+	if (!near || atomic_load_explicit(&d->claimers.busy, memory_order_acquire))
+		return NULL;
+	return object_of(d, near);
+}
+
+int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) {
+	uint64_t words = (uint64_t)p->words * tasks, all = items * tasks;
+	cl_kernel object = object_for(d, p);
+
+	if (!object || words > CLAIM_WORDS - KERNEL_CLAIM_WORDS || all > CLAIM_ITEMS_MOST)
+		return -EAGAIN;
+	fill(d->near.claims, records, words, items, all);
+	programs_launching(d);
+	call(&d->claimers, object);
+	if (claim(d->near.queue, object))
+		return -EIO;
+	wait_for_all(d->near.claims, all);
+	queue_passed(d);
+	d->counters.launches++;
+	d->counters.launches_claimed++;
+	d->counters.tasks += tasks;
+	return 0;
+}
