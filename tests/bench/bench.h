@@ -119,16 +119,19 @@ struct workload {
 	const struct kind *kind;
 	char name[WORKLOAD_NAME];
 	int64_t size[WORKLOAD_SIZES];
+	enum fusion_dtype dtype; /* of all inputs, in which it is then computed */
 };
 
 const struct kind *workload_kinds(int *countp);
-/* "add_relu_16M", "softmax_4096x1024"; -1 with a message where the name is none. */
+/* "add_relu_16M", "softmax_4096x1024", "matmul_1024_bf16"; -1 with a message where the name is none. */
 int workload_parse(const char *name, struct workload *w) BENCH_MUST_USE;
 /* Positive number with K or M for powers of 1024; 0 where it is none. *endp is behind it. */
 int64_t workload_size(const char *text, const char **endp);
 int64_t workload_elements(const struct workload *w, int i);
-/* A new array of the context filled with numbers of about the normal distribution. */
-fusion_array *workload_input(fusion_context *c, int rank, const int64_t *dims, uint64_t seed);
+/* Input i, filled with numbers of about the normal distribution; NULL with a message. */
+fusion_array *workload_input(const struct workload *w, fusion_context *c, int i, uint64_t seed);
+/* An array of f32 of such numbers. */
+fusion_array *workload_normal(fusion_context *c, int rank, const int64_t *dims, uint64_t seed);
 /* The largest error of `got` against the host's double arithmetic; long ones are sampled. */
 double workload_error(const struct workload *w, const float *const *in, const float *got, int64_t *checkedp);
 

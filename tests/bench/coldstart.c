@@ -146,12 +146,9 @@ struct watch {
 
 static int watch_inputs(struct coldstart *c, struct watch *w) {
 	for (int i = 0; i < w->workload->kind->inputs; i++) {
-		int64_t dims[FUSION_MAX_RANK];
-		int rank = w->workload->kind->shape(w->workload->size, i, dims);
-
-		w->in[i] = workload_input(c->context, rank, dims, (uint64_t)i + 1);
+		w->in[i] = workload_input(w->workload, c->context, i, (uint64_t)i + 1);
 		if (!w->in[i])
-			return bench_fail("%s", fusion_error());
+			return -1;
 	}
 	return fusion_sync(c->context);
 }

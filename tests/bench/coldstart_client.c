@@ -17,7 +17,7 @@ struct client {
 static fusion_array *input(struct client *c, int rank, int64_t rows, uint64_t seed) {
 	const int64_t dims[] = { rows, COLDSTART_COLUMNS };
 
-	return workload_input(c->context, rank, dims + 2 - rank, seed);
+	return workload_normal(c->context, rank, dims + 2 - rank, seed);
 }
 
 /* Resident before anything is timed. */

@@ -161,7 +161,7 @@ static int measure(struct latency *l, int64_t elements, double *errorp) {
 		r = roundtrip_open(&l->roundtrip, l->bench->folder);
 	if (r)
 		return r;
-	l->x = workload_input(l->bench->context, 1, &elements, 7);
+	l->x = workload_normal(l->bench->context, 1, &elements, 7);
 	l->memory = malloc((size_t)elements * sizeof *l->memory);
 	if (!l->x || !l->memory)
 		return bench_fail("%s", l->memory ? fusion_error() : "out of memory");

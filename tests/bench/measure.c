@@ -39,11 +39,8 @@ struct measurement {
 /* ---- data ---- */
 
 static int input_make(struct measurement *m, int i, uint64_t seed, fusion_array **inputp) {
-	int64_t dims[FUSION_MAX_RANK];
-	int rank = m->workload->kind->shape(m->workload->size, i, dims);
-
-	*inputp = workload_input(m->bench->context, rank, dims, seed);
-	return *inputp ? 0 : bench_fail("%s: %s", m->workload->name, fusion_error());
+	*inputp = workload_input(m->workload, m->bench->context, i, seed);
+	return *inputp ? 0 : -1;
 }
 
 static int capture_make(struct measurement *m) {
@@ -176,7 +173,7 @@ static int plain_block(struct measurement *m, enum plain kernel) {
 static bool needs_plain(const struct measurement *m, enum plain kernel) {
 	const struct kind *k = m->workload->kind;
 
-	if (!reference_useful(workload_elements(m->workload, 0)))
+	if (m->workload->dtype != FUSION_F32 || !reference_useful(workload_elements(m->workload, 0)))
 		return false;
 	return (kernel == PLAIN_ADD && k->adds) || (kernel == PLAIN_COPY && k->copies) ||
 	       (kernel == PLAIN_READ && k->reads);
@@ -223,28 +220,37 @@ static int count_kernels(struct measurement *m, double *kernelsp) {
 
 /* ---- results ---- */
 
-static const float *mapped(fusion_array *a) {
+/* In f32, which holds all elements of the types of workloads. unseen() lets go of it. */
+static const float *seen(fusion_array *a, fusion_array **wide) {
 	void *memory = NULL;
 
-	return fusion_map(a, FUSION_MAP_READ, &memory) ? NULL : memory;
+	*wide = fusion_dtype_of(a) == FUSION_F32 ? fusion_retain(a) : fusion_cast(a, FUSION_F32);
+	return !*wide || fusion_map(*wide, FUSION_MAP_READ, &memory) ? NULL : memory;
+}
+
+static void unseen(fusion_array *wide) {
+	if (wide)
+		fusion_unmap(wide);
+	fusion_release(wide);
 }
 
 static int check_error(struct measurement *m, fusion_array *result) {
-	const float *in[WORKLOAD_INPUTS];
-	const float *got = mapped(result);
-	bool all = got;
+	const float *in[WORKLOAD_INPUTS], *got;
+	fusion_array *wide[WORKLOAD_INPUTS + 1];
+	int inputs = m->workload->kind->inputs;
+	bool all;
 
-	for (int i = 0; i < m->workload->kind->inputs; i++) {
-		in[i] = mapped(m->in[i]);
+	got = seen(result, &wide[inputs]);
+	all = got;
+	for (int i = 0; i < inputs; i++) {
+		in[i] = seen(m->in[i], &wide[i]);
 		all = all && in[i];
 	}
-	if (!all)
-		return bench_fail("%s: %s", m->workload->name, fusion_error());
-	m->error = workload_error(m->workload, in, got, &m->checked);
-	for (int i = 0; i < m->workload->kind->inputs; i++)
-		fusion_unmap(m->in[i]);
-	fusion_unmap(result);
-	return 0;
+	if (all)
+		m->error = workload_error(m->workload, in, got, &m->checked);
+	for (int i = 0; i <= inputs; i++)
+		unseen(wide[i]);
+	return all ? 0 : bench_fail("%s: %s", m->workload->name, fusion_error());
 }
 
 #define INFINITY_BITS UINT32_C(0x7f800000)
@@ -264,14 +270,15 @@ static bool bits_equal(const void *a, const void *b, int64_t n) {
 }
 
 static int compare_bits(struct measurement *m, fusion_array *fused, fusion_array *unfused) {
-	const float *a = mapped(fused), *b = mapped(unfused);
+	fusion_array *wide[2];
+	const float *a = seen(fused, &wide[0]), *b = seen(unfused, &wide[1]);
+	bool all = a && b;
 
-	if (!a || !b)
-		return bench_fail("%s: %s", m->workload->name, fusion_error());
-	m->same_bits = bits_equal(a, b, fusion_elements(fused));
-	fusion_unmap(fused);
-	fusion_unmap(unfused);
-	return 0;
+	if (all)
+		m->same_bits = bits_equal(a, b, fusion_elements(fused));
+	unseen(wide[0]);
+	unseen(wide[1]);
+	return all ? 0 : bench_fail("%s: %s", m->workload->name, fusion_error());
 }
 
 static int check_results(struct measurement *m) {
@@ -382,6 +389,11 @@ static int measure(struct measurement *m) {
 	return r ? r : check_results(m);
 }
 
+/* In 16 bits: of an element, some roundings of it. */
+static double error_most(enum fusion_dtype dtype) {
+	return dtype == FUSION_BF16 ? 0x1p-6 : dtype == FUSION_F16 ? 0x1p-9 : ERROR_MOST;
+}
+
 int measure_workload(struct bench *b, const struct workload *w, cJSON *report) {
 	struct measurement m = { .bench = b, .workload = w };
 	int r = measure(&m);
@@ -393,7 +405,7 @@ int measure_workload(struct bench *b, const struct workload *w, cJSON *report) {
 	samples_free(&m.unfused);
 	for (int k = 0; k < PLAINS; k++)
 		samples_free(&m.plain[k]);
-	if (!r && !(m.error <= ERROR_MOST))
+	if (!r && !(m.error <= error_most(w->dtype)))
 		return bench_fail("%s: a result is wrong by %g", w->name, m.error);
 	if (!r && !m.same_bits)
 		return bench_fail("%s: fusion changed the bits of the result", w->name);

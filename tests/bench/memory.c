@@ -41,7 +41,7 @@ static int client_step(fusion_context *c, fusion_array *x, fusion_array **statep
 /* Sends step after step without waiting, as a training loop does. */
 static int client_work(fusion_context *c, double *anonymousp, double *sharedp) {
 	const int64_t dims[] = { CLIENT_ROWS, CLIENT_COLUMNS };
-	fusion_array *x = workload_input(c, 2, dims, 1);
+	fusion_array *x = workload_normal(c, 2, dims, 1);
 	fusion_array *state[CLIENT_STATES] = { NULL };
 	int r = 0;
 

@@ -118,7 +118,7 @@ static int plan_all(struct bench *b, int64_t operations, struct samples *new, st
 	int r = 0;
 
 	for (int i = 0; !r && i < INPUTS; i++) {
-		in[i] = workload_input(b->context, 2, dims, 50 + (uint64_t)i);
+		in[i] = workload_normal(b->context, 2, dims, 50 + (uint64_t)i);
 		r = in[i] ? 0 : bench_fail("plan: %s", fusion_error());
 	}
 	if (!r && fusion_sync(b->context))

@@ -64,7 +64,7 @@ static int queue_new(struct queue *q) {
 	if (!q->source || !q->result)
 		return bench_fail("out of memory");
 	for (int64_t i = 0; i < q->sources; i++) {
-		q->source[i] = workload_input(q->bench->context, 1, dims, 100 + (uint64_t)i);
+		q->source[i] = workload_normal(q->bench->context, 1, dims, 100 + (uint64_t)i);
 		if (!q->source[i])
 			return bench_fail("%s", fusion_error());
 	}

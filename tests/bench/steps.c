@@ -121,11 +121,8 @@ int steps_workload(struct bench *b, const struct workload *w, struct steps *s) {
 	int r = 0;
 
 	for (int i = 0; !r && i < w->kind->inputs; i++) {
-		int64_t dims[FUSION_MAX_RANK];
-		int rank = w->kind->shape(w->size, i, dims);
-
-		in[i] = workload_input(b->context, rank, dims, 7 + (uint64_t)i);
-		r = in[i] ? 0 : bench_fail("%s: %s", w->name, fusion_error());
+		in[i] = workload_input(w, b->context, i, 7 + (uint64_t)i);
+		r = in[i] ? 0 : -1;
 	}
 	if (!r)
 		r = run_form(b, w, in, s, true);

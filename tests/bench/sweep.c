@@ -198,12 +198,9 @@ static int measure_case(struct sweep_case *c) {
 
 static int case_inputs(struct sweep_case *c) {
 	for (int i = 0; i < c->workload.kind->inputs; i++) {
-		int64_t dims[FUSION_MAX_RANK];
-		int rank = c->workload.kind->shape(c->workload.size, i, dims);
-
-		c->in[i] = workload_input(c->bench->context, rank, dims, 7 + (uint64_t)i);
+		c->in[i] = workload_input(&c->workload, c->bench->context, i, 7 + (uint64_t)i);
 		if (!c->in[i])
-			return bench_fail("%s: %s", c->workload.name, fusion_error());
+			return -1;
 	}
 	return 0;
 }

@@ -117,7 +117,7 @@ static int moved(struct training *t, unsigned what, double *bytesp) {
 /* ---- the state ---- */
 
 static fusion_array *weight(fusion_context *c, int layer) {
-	fusion_array *normal = workload_input(c, 2, (const int64_t[]){ widths[layer], widths[layer + 1] }, 7 + (uint64_t)layer);
+	fusion_array *normal = workload_normal(c, 2, (const int64_t[]){ widths[layer], widths[layer + 1] }, 7 + (uint64_t)layer);
 	fusion_array *small = fusion_mul_scalar(normal, 0.0625);
 
 	fusion_release(normal);
@@ -154,7 +154,7 @@ static int begin(struct training *t) {
 }
 
 static int begin_all(struct training *t) {
-	t->image = workload_input(t->bench->context, 2, (const int64_t[]){ BATCH, widths[0] }, 3);
+	t->image = workload_normal(t->bench->context, 2, (const int64_t[]){ BATCH, widths[0] }, 3);
 	t->label = labels(t->bench->context);
 	return t->image && t->label ? begin(t) : failed();
 }

@@ -947,16 +947,21 @@ int64_t workload_size(const char *text, const char **endp) {
 	return n < INT64_C(1) << 40 ? n : 0;
 }
 
-/* "16M", or "4096x1024"; the number of sizes read, 0 where it does not read. */
-static int parse_sizes(const char *text, int64_t *size) {
+/* What may stand behind the sizes. */
+static bool parse_dtype(const char *text, enum fusion_dtype *dtype) {
+	*dtype = !strcmp(text, "_f16") ? FUSION_F16 : !strcmp(text, "_bf16") ? FUSION_BF16 : FUSION_F32;
+	return !*text || *dtype != FUSION_F32;
+}
+
+/* "16M", or "4096x1024_f16"; the number of sizes read, 0 where it does not read. */
+static int parse_sizes(const char *text, int64_t *size, enum fusion_dtype *dtype) {
 	int count = 0;
 
 	while (count < WORKLOAD_SIZES && (size[count] = workload_size(text, &text))) {
 		count++;
-		if (!*text)
-			return count;
-		if (*text++ != 'x')
-			return 0;
+		if (*text != 'x')
+			return parse_dtype(text, dtype) ? count : 0;
+		text++;
 	}
 	return 0;
 }
@@ -981,7 +986,7 @@ int workload_parse(const char *name, struct workload *w) {
 		return bench_fail("%s is no workload; --list names them", name);
 	w->kind = k;
 	snprintf(w->name, sizeof w->name, "%s", name);
-	count = parse_sizes(name + strlen(k->name) + 1, w->size);
+	count = parse_sizes(name + strlen(k->name) + 1, w->size, &w->dtype);
 	if (count == 1 && k->square)
 		count = (int)(w->size[2] = w->size[1] = w->size[0], k->sizes);
 	if (count != k->sizes)
@@ -1013,7 +1018,7 @@ static float random_normal(uint64_t *state) {
 	return ((float)sum / 65536.0f - 2.0f) * 1.7320508f;
 }
 
-fusion_array *workload_input(fusion_context *c, int rank, const int64_t *dims, uint64_t seed) {
+fusion_array *workload_normal(fusion_context *c, int rank, const int64_t *dims, uint64_t seed) {
 	float *value = NULL;
 	fusion_array *a = fusion_create(c, FUSION_F32, rank, dims, (void **)&value);
 	int64_t n = a ? fusion_elements(a) : 0;
@@ -1024,6 +1029,21 @@ fusion_array *workload_input(fusion_context *c, int rank, const int64_t *dims, u
 		fusion_release(a);
 		return NULL;
 	}
+	return a;
+}
+
+fusion_array *workload_input(const struct workload *w, fusion_context *c, int i, uint64_t seed) {
+	int64_t dims[FUSION_MAX_RANK];
+	int rank = w->kind->shape(w->size, i, dims);
+	fusion_array *a = workload_normal(c, rank, dims, seed), *narrow;
+
+	if (a && w->dtype != FUSION_F32) {
+		narrow = fusion_cast(a, w->dtype);
+		fusion_release(a);
+		a = narrow;
+	}
+	if (!a)
+		bench_fail("%s: %s", w->name, fusion_error());
 	return a;
 }
 
