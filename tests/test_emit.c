@@ -125,6 +125,63 @@ START_TEST(tiles_are_cut_evenly) {
 }
 END_TEST
 
+/* Attention of f16, as the planner would have instructions on matrices compute it, or fma where `steps` is 0. */
+static void make_attention(struct kernel *k, unsigned steps, unsigned wide, unsigned rows) {
+	*k = (struct kernel){
+		.root = KERNEL_ATTENTION, .op = OP_attention, .rank = 5, .block_dim = 0xff, .accumulator = DTYPE_f32, .inputs = 3,
+		.width = steps ? 2 : 1, .vectors = 1, .rows = (uint8_t)rows, .steps = (uint8_t)steps, .wide = (uint8_t)wide,
+		.hidden = KERNEL_NONE, .root_value = 1, .values = 2, .scalars = 1, .operands = 4,
+		.value = { { .kind = KERNEL_SCALAR, .dtype = DTYPE_f32 }, { .kind = KERNEL_ROOT_VALUE, .dtype = DTYPE_f32 } },
+		.operand = {
+			{ .dtype = DTYPE_f16, .access = KERNEL_UNIFORM, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f16, .access = KERNEL_UNIFORM, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f16, .access = KERNEL_CONTIGUOUS, .value = KERNEL_NONE },
+			{ .dtype = DTYPE_f32, .access = KERNEL_CONTIGUOUS, .output = true, .value = 1 },
+		},
+	};
+}
+
+/* Elements of "local ushort tile_k[4096]". */
+static unsigned elements_of(const char *source, const char *array) {
+	const char *at = strstr(source, array);
+
+	ck_assert_ptr_nonnull(at);
+	return (unsigned)strtoul(at + strlen(array), NULL, 10);
+}
+
+/* Of keys with any number of places and results of any number of columns, in all sizes of a group. */
+START_TEST(attention_by_instructions_keeps_within_48_kib) {
+	unsigned steps = (unsigned)_i % KERNEL_ATTENTION_STEPS + 1;
+
+	for (unsigned wide = 1; wide <= KERNEL_ATTENTION_WIDE / 16; wide++)
+		for (unsigned rows = KERNEL_ATTENTION_MOST / 2; rows <= KERNEL_ATTENTION_MOST; rows *= 2) {
+			struct kernel k;
+			unsigned bytes;
+			char *source;
+
+			make_attention(&k, steps, wide, rows);
+			source = source_of(&k, &groups);
+			bytes = 2 * (elements_of(source, "local ushort tile_k[") + elements_of(source, "local ushort tile_v["));
+			ck_assert_uint_le(bytes, 48 << 10);
+			ck_assert_uint_ge(bytes, 2 * KERNEL_ATTENTION_BLOCK * 16 * (steps + wide));
+			ck_assert_uint_le(kernel_attention_items(&k), groups.local_size);
+			ck_assert_ptr_nonnull(strstr(source, "mma.sync"));
+			free(source);
+		}
+}
+END_TEST
+
+START_TEST(attention_by_fma_names_no_instructions) {
+	struct kernel k;
+	char *source;
+
+	make_attention(&k, 0, 0, KERNEL_ATTENTION_BLOCK);
+	source = source_of(&k, &groups);
+	ck_assert_ptr_null(strstr(source, "mma.sync"));
+	free(source);
+}
+END_TEST
+
 START_TEST(the_text_of_a_kernel_is_known) {
 	static const char expected[] =
 		"static inline f32v op_add_f32(f32v a, f32v b) { return add_(a, b); }\n"
@@ -758,6 +815,8 @@ static Suite *suite(void) {
 	tcase_add_test(geometry, a_small_task_is_one_item);
 	tcase_add_loop_test(geometry, tiles_are_cut_evenly, 0, KERNEL_TILES);
 	tcase_add_loop_test(geometry, only_matrix_tiles_name_instructions, 0, KERNEL_TILES);
+	tcase_add_loop_test(geometry, attention_by_instructions_keeps_within_48_kib, 0, KERNEL_ATTENTION_STEPS);
+	tcase_add_test(geometry, attention_by_fma_names_no_instructions);
 	tcase_add_test(geometry, a_large_task_keeps_every_compute_unit_busy);
 	tcase_add_test(geometry, strips_of_rows_keep_all_units_busy_until_the_end);
 	tcase_add_loop_test(geometry, an_empty_task_has_no_items_and_can_be_launched, 0, 6);

@@ -30,7 +30,7 @@ static void write_defines(const struct writer *w, struct str *text) {
 		str_append(text, "#define HAS_F64 1\n");
 	if (w->k->root == KERNEL_SORT)
 		sort_defines(w, text);
-	if (w->k->root == KERNEL_MATMUL && kernel_tile_is_matrix(w->k->tile))
+	if (kernel_uses_matrices(w->k))
 		matrix_defines(w, text);
 }
 
@@ -73,7 +73,7 @@ static void write_functions(struct writer *w) {
 	else if (w->k->root == KERNEL_CONV)
 		groups ? conv_group_functions(w) : conv_functions(w);
 	else if (w->k->root == KERNEL_ATTENTION && groups)
-		attention_group_functions(w);
+		w->k->steps ? attention_matrix_functions(w) : attention_group_functions(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_group_functions(w) : rows_functions(w);
 	else if (w->k->root == KERNEL_REDUCE && w->k->form != KERNEL_FORM_COLUMN && !groups)
@@ -109,7 +109,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_CONV)
 		groups ? conv_groups(w) : w->k->packed ? conv_channels(w) : w->k->alone ? conv_alone(w) : conv_lanes(w);
 	else if (w->k->root == KERNEL_ATTENTION)
-		groups ? attention_groups(w) : attention_lanes(w);
+		w->k->steps ? attention_matrix(w) : groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)
 		groups ? rows_groups(w) : column ? rows_column(w) : rows_lanes(w);
 	else if (groups)

@@ -18,7 +18,7 @@ uint32_t frame_local(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_MATMUL || (k->root == KERNEL_CONV && !k->alone))
 		return kernel_tile_items(k->tile);
 	if (k->root == KERNEL_ATTENTION)
-		return k->rows / GROUP_ROWS * GROUP_LANES;
+		return k->steps ? kernel_attention_items(k) : k->rows / GROUP_ROWS * GROUP_LANES;
 	if (k->root == KERNEL_ROWS)
 		return KERNEL_COLUMNS;
 	/* A tile is in local memory, of which some devices have 32 KiB. */

@@ -474,7 +474,7 @@ static void cut_attention_groups(const struct cut *c) {
 	unsigned batch = c->k->rank - 4u;
 
 	set_groups(c, product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch], c->k->rows) *
-			      ceil_divide((uint64_t)c->dims[batch + 1], (uint64_t)GROUP_LANES * GROUP_COLUMNS * c->k->vectors));
+			      ceil_divide((uint64_t)c->dims[batch + 1], kernel_attention_columns(c->k)));
 }
 
 typedef void cut_function(const struct cut *c);

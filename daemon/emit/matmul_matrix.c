@@ -20,7 +20,10 @@ enum {
 _Static_assert(KERNEL_TILE_BLOCK == 32, "what kernels/matrix.cl speaks of");
 
 void matrix_defines(const struct writer *w, struct str *text) {
-	str_printf(text, "#define MATRIX_TYPE \"%s\"\n", dtype_info(w->k->operand[0].dtype)->name);
+	enum dtype type = w->k->operand[0].dtype;
+
+	str_printf(text, "#define MATRIX_TYPE \"%s\"\n", dtype_info(type)->name);
+	str_printf(text, "#define MATRIX_ONES %s\n", type == DTYPE_f16 ? "0x3c003c00" : "0x3f803f80");
 }
 
 /* ---- functions ---- */

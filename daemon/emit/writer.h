@@ -338,6 +338,8 @@ bool conv_walks(const struct kernel *k, unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */
 void attention_groups(struct writer *w); /* GPU strategy */
 void attention_group_functions(struct writer *w);
+void attention_matrix(struct writer *w); /* ... by instructions that multiply matrices */
+void attention_matrix_functions(struct writer *w);
 
 /* ---- outer products, GPU strategy (outer.c) ---- */
 

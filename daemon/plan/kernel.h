@@ -138,6 +138,10 @@ enum {
 	KERNEL_ATTENTION_ROWS = 16,
 	/* ... items for each of them. */
 	KERNEL_ATTENTION_ITEMS = 4,
+	/* ... by instructions that multiply matrices: most queries of a group; most columns of it, and steps of 16 places of a key, that registers hold. */
+	KERNEL_ATTENTION_MOST = 128,
+	KERNEL_ATTENTION_WIDE = 128,
+	KERNEL_ATTENTION_STEPS = 16,
 	/* batch, M, N, K of a rank-8 product; kept, block and reduced dims of a reduction. */
 	KERNEL_RANK = LIMIT_RANK + 2,
 	/* where, clamp, fma and lerp are the widest elementwise operations; index, extent and stride of a gather. */
@@ -347,6 +351,7 @@ struct kernel {
 	 * ATTENTION, GPU strategy: queries of a group, at least KERNEL_ATTENTION_ROWS, and columns of it, by KERNEL_ATTENTION_BLOCK.
 	 */
 	uint8_t vectors, rows;
+	uint8_t steps, wide;           /* ATTENTION by instructions that multiply matrices: places of a key, and columns of a group, by 16; else 0 */
 	bool packed;                   /* operand 1 lies in panels */
 	bool strips;                   /* few rows: operand 1 is read row by row */
 	uint8_t tile;                  /* MATMUL, CONV, GPU strategy: enum kernel_tile */
@@ -511,11 +516,36 @@ static inline unsigned kernel_tile_items(unsigned tile) {
 	return i->rows / i->block_rows * (i->columns / i->block_columns) * KERNEL_TILE_BLOCK;
 }
 
+/* ATTENTION by instructions on matrices: times 16 queries that KERNEL_TILE_BLOCK items have; two share what they read, where registers hold both. */
+static inline unsigned kernel_attention_blocks(const struct kernel *k) {
+	return k->rows == KERNEL_ATTENTION_MOST && k->wide <= 4 && k->steps <= 4 ? 2 : 1;
+}
+
+/* ATTENTION, GPU strategy: columns of the result of a group. */
+static inline unsigned kernel_attention_columns(const struct kernel *k) {
+	return k->steps ? 16u * k->wide : (unsigned)KERNEL_ATTENTION_BLOCK * k->vectors;
+}
+
+static inline unsigned kernel_attention_items(const struct kernel *k) {
+	return k->rows / (16u * kernel_attention_blocks(k)) * KERNEL_TILE_BLOCK;
+}
+
+/* Does it need what kernels/matrix.cl has? */
+static inline bool kernel_uses_matrices(const struct kernel *k) {
+	return k->root == KERNEL_ATTENTION ? k->steps : k->root == KERNEL_MATMUL && kernel_tile_is_matrix(k->tile);
+}
+
 /* Is a product of these types one for the device's instructions on matrices? By the types alone, whatever else a kernel does. */
 static inline bool kernel_multiplies_matrices(const struct kernel *k, const struct traits *t) {
 	uint8_t a = k->operand[0].dtype, b = k->operand[1].dtype;
 
 	return t->matrix && k->accumulator == DTYPE_f32 && a == b && (a == DTYPE_f16 || a == DTYPE_bf16);
+}
+
+/* The same of an attention, whose keys have so many places. */
+static inline bool kernel_attends_matrices(const struct kernel *k, const struct traits *t, int64_t places) {
+	return kernel_multiplies_matrices(k, t) && k->operand[ATTENTION_V].dtype == k->operand[0].dtype &&
+		places <= 16 * KERNEL_ATTENTION_STEPS;
 }
 
 /* The largest tile of a product, for groups of so many items. */

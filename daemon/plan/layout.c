@@ -391,6 +391,23 @@ enum {
 	ATTENTION_LOCAL_BYTES = 48 << 10,
 };
 
+/* Queries of a group by instructions on matrices: twice as many share their keys where registers hold them and there are groups for all units. */
+static void choose_matrix_queries(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+	const int64_t *dims = &d->dims[k->rank - 4u];
+	int64_t columns = dims[1] > 0 ? dims[1] : 1, groups = (columns + KERNEL_ATTENTION_WIDE - 1) / KERNEL_ATTENTION_WIDE;
+	double batch = (double)groups;
+
+	for (const int64_t *b = d->dims; b < dims; b++)
+		batch *= (double)*b;
+	k->steps = (uint8_t)((dims[3] + 15) / 16);
+	k->wide = (uint8_t)(((columns + groups - 1) / groups + 15) / 16);
+	k->width = kernel_tiles[KERNEL_TILE_MATRIX_MEDIUM].lanes;
+	k->rows = KERNEL_ATTENTION_MOST;
+	if (kernel_attention_blocks(k) < 2 || batch * ceil((double)dims[0] / k->rows) < t->units)
+		k->rows = KERNEL_ATTENTION_MOST / 2;
+}
+
 /* As many queries a group as there are groups enough for all units. */
 static void choose_queries(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
@@ -474,7 +491,7 @@ static void choose_form(struct draft *d, const struct traits *t) {
 	if (k->root == KERNEL_MAP && t->strategy == STRATEGY_CPU && k->width > 1)
 		choose_turned(d);
 	if (k->root == KERNEL_ATTENTION && t->strategy == STRATEGY_GPU)
-		choose_queries(d, t);
+		kernel_attends_matrices(k, t, d->dims[k->rank - 1u]) ? choose_matrix_queries(d, t) : choose_queries(d, t);
 	if (k->root == KERNEL_CONV && t->strategy == STRATEGY_GPU) {
 		k->width = 1;
 		choose_conv_tile(d, t);
