@@ -191,33 +191,44 @@ static bool others_wait(const struct exec *x) {
 	return count;
 }
 
-/*
- * The one that takes least, `one` being what one unit takes and `busy` how many may share it, if this thread is not held up by it for longer than
- * near_ns. Who waits for other launches meanwhile has work for other processors: nobody is called to help where one does (`others`), and
- * several sessions' runs (`several`) are done by one processor alone.
- */
-static enum way choose_way(const struct exec *x, double one, double busy, bool several, bool others) {
-	double parties = fmin(busy, device_claimers(x->device) + 1.0), most = (double)x->near_ns;
-	double shared = several || others || parties < 2 ? INFINITY : one / parties + CLAIM_NS, far = one / busy + WAKES_NS;
+/* What a launch takes of one unit, as estimated and by what it did take lately, and how many units may share it. */
+struct effort {
+	double estimate, one, busy;
+};
 
-	if (shared < fmin(most, fmin(one, far)))
-		return WAY_CLAIMED;
-	return one < most && (several || one < far) ? WAY_NEAR : WAY_FAR;
-}
-
-/* By what it is estimated to take, and did take lately, where it was. */
-static enum way way_of(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+static struct effort effort_of(const struct exec *x, struct run *const *crew, const struct load *l) {
 	double units = device_traits(x->device)->units, ns = 0, took = 0, busy;
 
-	if (!may_be_near(x, crew[0], p))
-		return WAY_FAR;
 	busy = fmin((double)(groups(next_step(crew[0]), false) * l->tasks), units);
 	for (uint32_t k = 0; k < l->runs; k++)
 		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++) {
 			ns += schedule_estimate_ns(crew[k], i);
 			took += (double)schedule_step_ns(crew[k], i);
 		}
-	return choose_way(x, fmax(ns * busy, took), busy, l->runs > 1, others_wait(x));
+	return (struct effort){ .estimate = ns * busy, .one = fmax(ns * busy, took), .busy = busy };
+}
+
+/*
+ * Is it worth to call others? By the estimate: on a busy machine all takes long, and calling more threads makes that longer. Who waits for other
+ * launches meanwhile has work for other processors.
+ */
+static bool claims_pay(const struct exec *x, const struct effort *e) {
+	double parties = fmin(e->busy, device_claimers(x->device) + 1.0), shared = e->one / parties + CLAIM_NS;
+
+	return parties > 1 && e->estimate - e->estimate / parties > CLAIM_NS && shared < (double)x->near_ns && shared < e->one / e->busy + WAKES_NS &&
+		!others_wait(x);
+}
+
+/* The one that takes least, if this thread is not held up by it for longer than near_ns; several sessions' runs are done by one processor alone. */
+static enum way way_of(const struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
+	struct effort e;
+
+	if (!may_be_near(x, crew[0], p))
+		return WAY_FAR;
+	e = effort_of(x, crew, l);
+	if (l->runs == 1 && claims_pay(x, &e))
+		return WAY_CLAIMED;
+	return e.one < (double)x->near_ns && (l->runs > 1 || e.one - e.one / e.busy < WAKES_NS) ? WAY_NEAR : WAY_FAR;
 }
 
 static int launch_program(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
