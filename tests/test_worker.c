@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "tests/daemon.h"
 #include "tests/driver_cache.h"
@@ -292,6 +294,47 @@ START_TEST(without_workers_the_engine_compiles) {
 }
 END_TEST
 
+/* Something on every processor that leaves idle priority nothing. */
+static void keep_processors(pid_t *child, unsigned count) {
+	for (unsigned i = 0; i < count; i++) {
+		child[i] = fork();
+		ck_assert_int_ge(child[i], 0);
+		if (child[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (volatile unsigned spin = 0;; spin++)
+			continue;
+	}
+}
+
+static void end_children(const pid_t *child, unsigned count) {
+	for (unsigned i = 0; i < count; i++) {
+		kill(child[i], SIGKILL);
+		waitpid(child[i], NULL, 0);
+	}
+}
+
+/* It has another form, which nobody waits for; but a busy machine must not keep it from it for ever. */
+START_TEST(what_is_launched_all_the_time_comes_to_the_engines_thread_on_a_busy_machine) {
+	enum { CHILDREN_MOST = 16, ROUNDS = 200 };
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned count = processors > CHILDREN_MOST ? CHILDREN_MOST : (unsigned)processors;
+	pid_t child[CHILDREN_MOST];
+	fusion_context *c;
+
+	start_with("log.level=error", "abort:nothing");
+	c = connect_client();
+	expect_square(c);
+	keep_processors(child, count);
+	while (stat_of(c, "launches_near") < 1)
+		for (unsigned i = 0; i < ROUNDS; i++)
+			expect_square(c);
+	end_children(child, count);
+	fusion_close(c);
+	daemon_stop();
+}
+END_TEST
+
 static Suite *worker_suite(void) {
 	Suite *suite = suite_create("worker");
 	TCase *t = tcase_create("compilers");
@@ -307,6 +350,7 @@ static Suite *worker_suite(void) {
 	tcase_add_test(t, a_worker_killed_while_it_waits_is_no_programs_fault);
 	tcase_add_test(t, workers_end_with_their_engine);
 	tcase_add_test(t, without_workers_the_engine_compiles);
+	tcase_add_test(t, what_is_launched_all_the_time_comes_to_the_engines_thread_on_a_busy_machine);
 	suite_add_tcase(suite, t);
 	return suite;
 }

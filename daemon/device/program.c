@@ -48,6 +48,11 @@ enum {
 	 */
 	PROGRAM_STILL_MS = 100,
 	PROGRAM_SPARE_MS = 30000,
+	/*
+	 * A form for near launches is wanted by who launches it all the time; where that leaves idle priority nothing for so long, a builder of
+	 * ordinary priority makes it, one at a time, so that who waits for a compiler finds another.
+	 */
+	PROGRAM_NEAR_MS = 5000,
 	/* A program that waits for so long goes before one that one launch more wants. */
 	PROGRAM_PATIENCE_MS = 100,
 	/* Builds at a time where nothing is set, of those that somebody waits for: one that hangs must not stop all others, */
@@ -92,7 +97,7 @@ static bool is_for_idle(const struct builder *b, const struct program *p, int64_
 	if (p->rank <= PROGRAM_TRIAL)
 		return (is_still(s, now) && now - p->asked_ms >= PROGRAM_STILL_MS) || now - p->asked_ms >= PROGRAM_SPARE_MS;
 	if (p->rank == PROGRAM_NEAR)
-		return true;
+		return now - p->asked_ms < PROGRAM_NEAR_MS;
 	return p->rank == PROGRAM_LATER && (b->manned || !s->manned || now - p->asked_ms >= PROGRAM_LATER_MS);
 }
 
@@ -104,6 +109,8 @@ static bool is_for(const struct builder *b, const struct program *p, int64_t now
 		return true;
 	if (b->worker.idle)
 		return is_for_idle(b, p, now);
+	if (p->rank == PROGRAM_NEAR)
+		return !s->near && (b->manned || !s->manned) && now - p->asked_ms >= PROGRAM_NEAR_MS;
 	if (p->rank < PROGRAM_LATER)
 		return false;
 	if (p->rank == PROGRAM_LATER && now - p->asked_ms < PROGRAM_LATER_MS)
@@ -149,7 +156,7 @@ static void man(struct builder *b, bool manned, const struct program *task) {
 /* Is there something that may become a task of this builder's by waiting? */
 static bool is_coming(const struct builder *b) {
 	for (const struct program *p = b->device->programs.queue; p; p = p->next)
-		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_LATER)
+		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_NEAR)
 			return true;
 	return false;
 }
@@ -184,6 +191,7 @@ static struct task programs_take(struct builder *b) {
 
 	pthread_mutex_lock(&s->lock);
 	man(b, b->worker.socket >= 0, NULL);
+	s->near = s->near == b ? NULL : s->near;
 	while (!(next = choose(b)) && !s->stop && (!s->keeping || s->taken) && !measure_wanted(d))
 		wait_for_work(b);
 	/* What is being kept cannot be launched meanwhile, so it goes first. */
@@ -193,6 +201,8 @@ static struct task programs_take(struct builder *b) {
 	} else if (!s->stop && next) {
 		task.build = queue_take(next);
 		man(b, true, task.build);
+		if (task.build->rank == PROGRAM_NEAR && !b->worker.idle)
+			s->near = b;
 	} else if (!s->stop) {
 		task.measure = true;
 		atomic_store(&d->measure.state, MEASURE_RUNS);
@@ -211,9 +221,9 @@ static void queue_put(struct programs *s, struct program *p) {
 static void build_again(struct programs *s, struct program *p) {
 	atomic_store(&p->begun, false);
 	pthread_mutex_lock(&s->lock);
-	if (p->rank < PROGRAM_LATER)
+	if (p->rank < PROGRAM_NEAR)
 		p->asked_ms = now_ms();
-	else
+	else if (p->rank > PROGRAM_NEAR)
 		p->rank = PROGRAM_WAITED;
 	queue_put(s, p);
 	pthread_mutex_unlock(&s->lock);

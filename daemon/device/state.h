@@ -345,6 +345,7 @@ struct programs {
 	bool apart;                           /* workers compile; false from when none can be had */
 	uint32_t manned;                      /* builders for what is waited for that have a worker */
 	bool idle_manned;                     /* so has the one for what is not, and it builds nothing that nobody wants yet */
+	const struct builder *near;           /* of ordinary priority, that makes a form for near launches */
 	uint32_t early;                       /* workers for those that were asked for before there was a builder */
 	pthread_cond_t arrived;
 	struct arrival *arrivals;             /* of workers: worker.c */
