@@ -236,7 +236,7 @@ uint32_t device_poll(struct device *d);
 bool device_quiet(struct device *d, int64_t ms);
 /* Programs that were asked for and are not built. */
 uint32_t device_building(const struct device *d);
-/* How many of these wait for the device to be still, since nobody wants them yet. */
+/* How many of these are built while the device is still, since nobody wants them yet. */
 uint32_t device_spare(struct device *d);
 /* One of them. */
 struct device_build {
@@ -255,6 +255,7 @@ uint32_t device_pending(const struct device *d);
 struct device_counters {
 	uint64_t launches, launches_near, launches_claimed, tasks, builds, builds_cached, build_failures, build_us;
 	uint64_t builds_apart;       /* of builds: by workers */
+	uint64_t builds_spare;       /* of builds: that nobody wanted by then */
 	uint64_t workers_started, workers_lost;    /* lost: died of a program, or were killed over one */
 	uint64_t refused;            /* programs that were not tried because they killed workers before */
 	uint64_t uploads, upload_bytes, downloads, download_bytes, warmups;

@@ -422,12 +422,14 @@ uint32_t device_building(const struct device *d) {
 }
 
 uint32_t device_spare(struct device *d) {
+	struct programs *s = &d->programs;
 	uint32_t n = 0;
 
-	pthread_mutex_lock(&d->programs.lock);
-	for (const struct program *p = d->programs.queue; p; p = p->next)
-		n += p->rank <= PROGRAM_TRIAL;
-	pthread_mutex_unlock(&d->programs.lock);
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; s->building && i < s->buckets; i++)
+		for (const struct program *p = s->bucket[i]; p; p = p->bucket)
+			n += p->rank <= PROGRAM_TRIAL && program_state(p) == PROGRAM_BUILDING;
+	pthread_mutex_unlock(&s->lock);
 	return n;
 }
 
@@ -571,6 +573,7 @@ static void collect_build(struct device *d, struct program *p) {
 		c->builds_cached++;
 	else
 		c->builds++;
+	c->builds_spare += !p->cached && !p->known && p->rank <= PROGRAM_TRIAL;
 	if (program_state(p) == PROGRAM_FAILED) {
 		c->build_failures++;
 		program_log_fault(p, 0, "it is not possible to build");

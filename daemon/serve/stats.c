@@ -198,6 +198,7 @@ static void add_device(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(device, "programs_building", device_building(v->device));
 	cJSON_AddNumberToObject(device, "programs_spare", device_spare(v->device));
 	cJSON_AddNumberToObject(device, "programs_built", (double)d->builds);
+	cJSON_AddNumberToObject(device, "programs_built_spare", (double)d->builds_spare);
 	cJSON_AddNumberToObject(device, "programs_cached", (double)d->builds_cached);
 	cJSON_AddNumberToObject(device, "programs_failed", (double)d->build_failures);
 	cJSON_AddNumberToObject(device, "programs_built_by_workers", (double)d->builds_apart);
