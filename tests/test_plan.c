@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/plan/generic.h"
 #include "daemon/plan/plan.h"
 #include "tests/suite.h"
 
@@ -2270,6 +2271,97 @@ START_TEST(scans_of_any_length_and_place_in_blocks_are_whole) {
 }
 END_TEST
 
+/* ---- generic kernels ---- */
+
+static uint32_t of_three(unsigned id, uint32_t a, uint32_t b, uint32_t c, struct op_attr attr) {
+	uint32_t node, in[3] = { a, b, c };
+
+	ck_assert_msg(!graph_op(g, id, op_info(id)->arity, in, &attr, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
+/* Each with work before and behind it, of operands that do not lie as the kernels of the list want them. */
+static uint32_t make_root(unsigned kind) {
+	uint32_t x = op(OP_exp, transpose(leaf(0, DTYPE_f32, DIMS(30, 40))), 0), index = leaf(1, DTYPE_i32, DIMS(7));
+	uint32_t places = leaf(2, DTYPE_i32, DIMS(7, 30)), updates = transpose(leaf(3, DTYPE_f32, DIMS(30, 7)));
+	uint32_t weight = leaf(4, DTYPE_f32, DIMS(8, 1, 3, 3)), image = leaf(5, DTYPE_f32, DIMS(2, 8, 12, 13));
+	uint32_t bytes = leaf(6, DTYPE_i32, DIMS(40, 5));
+	struct op_attr each = { .rank = 2, .step = { 1, 1 }, .dims = { 1, 1 }, .start = { 1, 1 }, .whole = 8 };
+
+	switch (kind) {
+	case 0:
+		return of_three(OP_take, x, index, 0, (struct op_attr){ .axis = 1 });
+	case 1:
+		return of_three(OP_take_along, x, places, 0, (struct op_attr){ .axis = 0 });
+	case 2:
+		return of_three(OP_add_along, x, places, updates, (struct op_attr){ .axis = 0 });
+	case 3:
+		return of_three(OP_put_along, x, places, updates, (struct op_attr){ .axis = 0 });
+	case 4:
+		return op_attr(OP_cumsum, x, (struct op_attr){ .axes = 1 });
+	case 5:
+		return op_attr(OP_cumsum, op(OP_neg, transpose(leaf(7, DTYPE_i32, DIMS(9000, 20))), 0), (struct op_attr){ .axes = 2 });
+	case 6:
+		return op_attr(OP_cumsum, op(OP_neg, leaf(8, DTYPE_f32, DIMS(9000, 20)), 0), (struct op_attr){ .axes = 1 });
+	case 7:
+		return op_attr(OP_sort, x, (struct op_attr){ .axis = 0 });
+	case 8:
+		return op_attr(OP_argsort, x, (struct op_attr){ .axis = 1, .flag = true });
+	case 9:
+		return op(OP_matmul, transpose(bytes), bytes);
+	default:
+		return of_three(OP_conv, image, weight, leaf(9, DTYPE_f32, DIMS(8)), each);
+	}
+}
+
+enum { ROOTS = 11 };
+
+static bool runs_if_map(const struct kernel *k, const struct traits *t) {
+	(void)t;
+	for (unsigned v = 0; v < k->values; v++)
+		if (kernel_value_gathers(&k->value[v]))
+			return false;
+	return k->root == KERNEL_MAP;
+}
+
+static bool is_listed(const struct kernel *k, const struct traits *t) {
+	static struct kernel one;
+
+	for (unsigned i = 0; i < plan_generic_kernels(); i++)
+		if (!plan_generic_kernel(i, t, &one) && kernel_equal(&one, k))
+			return true;
+	return false;
+}
+
+START_TEST(what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list) {
+	struct plan *p, *made;
+
+	output(op(OP_neg, make_root((unsigned)_i), 0));
+	p = plan_with(&cpu, true);
+	ck_assert_int_eq(plan_generic(p, &cpu, runs_if_map, &made), 0);
+	ck_assert_ptr_nonnull(made);
+	for (uint32_t i = 0; i < p->steps; i++)
+		ck_assert_ptr_null(plan_generic_reason(p->step[i].kernel, &cpu, runs_if_map));
+	for (uint32_t i = 0; i < made->steps; i++)
+		ck_assert_msg(runs_if_map(made->step[i].kernel, &cpu) || is_listed(made->step[i].kernel, &cpu), "step %u: %s", i,
+			kernel_root_name(made->step[i].kernel));
+	plan_unref(made);
+	plan_unref(p);
+}
+END_TEST
+
+/* Where there is no generic kernel of it, the plan and the list say so alike. */
+START_TEST(no_kernel_is_listed_that_no_plan_would_use) {
+	static const struct traits *const of[] = { &cpu, &no_f64 };
+	static struct kernel k;
+
+	for (unsigned t = 0; t < 2; t++)
+		for (unsigned i = 0; i < plan_generic_kernels(); i++)
+			if (!plan_generic_kernel(i, of[t], &k))
+				ck_assert_ptr_null(plan_generic_reason(&k, of[t], runs_if_map));
+}
+END_TEST
+
 static Suite *suite(void) {
 	Suite *s = suite_create("plan");
 	TCase *t = tcase_create("plan");
@@ -2343,6 +2435,8 @@ static Suite *suite(void) {
 	tcase_add_test(t, sorts_of_other_sizes_are_the_same_kernels);
 	tcase_add_test(t, a_sort_that_does_not_build_is_split_from_what_goes_before_it);
 	tcase_add_test(t, scans_of_any_length_and_place_in_blocks_are_whole);
+	tcase_add_loop_test(t, what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list, 0, ROOTS);
+	tcase_add_test(t, no_kernel_is_listed_that_no_plan_would_use);
 	suite_add_tcase(s, t);
 	return s;
 }

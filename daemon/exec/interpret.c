@@ -153,11 +153,14 @@ struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
 
 const char *exec_waits_because(struct exec *x, const struct plan_step *s) {
 	const struct traits *t = device_traits(x->device);
+	const char *reason;
 	struct bytecode b;
 
 	if (x->interpreter_mode == INTERPRETER_OFF)
 		return "fusion.interpreter is off";
-	return s->kernel->root == KERNEL_MAP ? bytecode_make(s->kernel, t, &b) : plan_generic_reason(s->kernel, t);
+	reason = plan_generic_reason(s->kernel, t, runs_as_code);
+	/* Of a map an interpreter knows better why. */
+	return reason && s->kernel->root == KERNEL_MAP ? bytecode_make(s->kernel, t, &b) : reason;
 }
 
 bool exec_warm(struct exec *x) {

@@ -8,6 +8,8 @@
  *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]
  *   attention of [batch][M][D], plain, causal or with a mask
  *   a convolution with many channels, or with lanes along its lines
+ *   a gather from one vector by another; a scatter into [rows][elements]
+ *   a scan of [rows][elements], whole or by blocks; a sort of such rows
  *
  * which are built while nobody waits (exec/interpret.c). Parts keep the order of every accumulation, which is a function of
  * extents alone (kernel.h), so results keep their bits. It takes more memory and time than the plan it is made from,
@@ -97,19 +99,45 @@ static void draw_operation(const struct kernel *k, const struct kernel_value *v,
 	draft_store(d, draft_op(d, v->op, v->dtype, op_info(v->op)->arity, arg), &o);
 }
 
-/* Would each operation of a map run by itself? */
-static bool operations_run(const struct generic *g, const struct kernel *k, struct draft *one) {
-	bool run = true;
+/* Why there are no generic kernels of a root, or of gathers, which are MAP, on this device; or NULL. On GPUs few were ever tried. */
+static const char *absent_here(unsigned root, const struct traits *t) {
+	static const char *const on_gpus[] = {
+		[KERNEL_MAP] = "there is no generic kernel that gathers on this kind of device",
+		[KERNEL_MATMUL] = "there is no generic kernel of products on this kind of device",
+		[KERNEL_SCAN] = "there is no generic kernel of scans on this kind of device",
+		[KERNEL_SCATTER] = "there is no generic kernel that scatters on this kind of device",
+		[KERNEL_SORT] = "there is no generic kernel that sorts on this kind of device",
+		[KERNEL_ATTENTION] = "there is no generic kernel of attention on this kind of device",
+		[KERNEL_CONV] = "there is no generic kernel of convolutions on this kind of device",
+		[KERNEL_INTERPRETER] = NULL,
+	};
+
+	return t->strategy == STRATEGY_CPU ? NULL : on_gpus[root];
+}
+
+/* Would each operation of a map run by itself? Gathers do, by a kernel of the list. */
+static bool operations_run(const struct kernel *k, const struct traits *t, plan_runs *runs) {
+	struct draft *one = malloc(sizeof *one);
+	bool run = one;
 
 	for (uint16_t v = 0; run && v < k->values; v++) {
-		run = !kernel_value_gathers(&k->value[v]);
-		if (!run || k->value[v].kind != KERNEL_OP)
+		if (kernel_value_gathers(&k->value[v]))
+			run = k->value[v].kind == KERNEL_GATHER && !absent_here(KERNEL_MAP, t);
+		if (k->value[v].kind != KERNEL_OP)
 			continue;
 		draw_operation(k, &k->value[v], one);
-		draft_finish(one, g->t);
-		run = g->runs(&one->kernel, g->t);
+		draft_finish(one, t);
+		run = runs(&one->kernel, t);
 	}
+	free(one);
 	return run;
+}
+
+static bool gathers(const struct kernel *k) {
+	for (uint16_t v = 0; v < k->values; v++)
+		if (kernel_value_gathers(&k->value[v]))
+			return true;
+	return false;
 }
 
 /* In two halves, of whatever form they need. */
@@ -123,17 +151,22 @@ static int add_halves(struct generic *g, const struct draft *d, int (*add)(struc
 
 int generic_add_map(struct generic *g, struct draft *d) {
 	struct draft *half;
-	int r = FAULT_BUILD;
+	int r;
 
 	if (d->full)
 		return -EOVERFLOW;
 	draft_collapse(d);
 	draft_finish(d, g->t);
-	half = g->runs(&d->kernel, g->t) ? NULL : calloc(2, sizeof *half);
-	if (half && operations_run(g, &d->kernel, &half[0]))
-		r = add_halves(g, d, generic_add_map, half);
+	if (g->runs(&d->kernel, g->t) || !operations_run(&d->kernel, g->t, g->runs))
+		return plan_add_step(g->p, d, g->step->op, 0);
+	half = calloc(2, sizeof *half);
+	if (!half)
+		return -ENOMEM;
+	r = add_halves(g, d, generic_add_map, half);
 	free(half);
-	return r == FAULT_BUILD ? plan_add_step(g->p, d, g->step->op, 0) : r;
+	if (r != FAULT_BUILD)
+		return r;
+	return gathers(&d->kernel) ? generic_add_gather(g, d) : plan_add_step(g->p, d, g->step->op, 0);
 }
 
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map) {
@@ -148,8 +181,7 @@ void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map) 
 	map->extent = 0;
 }
 
-/* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
-static int lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) {
+int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) {
 	const struct kernel_value *v = &d->kernel.value[value];
 	struct draft *map;
 	struct cut c;
@@ -179,6 +211,39 @@ static int lay_value(struct generic *g, const struct draft *d, uint16_t value, s
 		draft_store(map, value, at);
 		r = generic_add_map(g, map);
 	}
+	free(map);
+	return r;
+}
+
+/* Is it where a result goes, and no memory that a sort works in? */
+static bool is_result(const struct kernel *k, uint16_t operand) {
+	return k->operand[operand].output && !(k->root == KERNEL_SORT && operand >= k->carry);
+}
+
+uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned rank) {
+	const struct kernel *k = &d->kernel;
+
+	for (uint16_t i = 0; i < k->operands; i++)
+		if (is_result(k, i) && k->operand[i].value == value && generic_lies_row_major(d->dims, d->operand[i].stride, rank))
+			return i;
+	return KERNEL_NONE;
+}
+
+int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from, uint16_t done) {
+	struct draft *map = malloc(sizeof *map);
+	struct cut c;
+	int r = 0;
+
+	if (!map)
+		return -ENOMEM;
+	generic_begin_map(&c, d, map);
+	map->kernel.rank = (uint8_t)(map->kernel.rank - kernel_inner_dims(&d->kernel));
+	cut_import(&c, value, from);
+	for (uint16_t i = 0; i < d->kernel.operands; i++)
+		if (is_result(&d->kernel, i) && i != done)
+			cut_output(&c, i);
+	if (map->kernel.operands > 1)
+		r = generic_add_map(g, map);
 	free(map);
 	return r;
 }
@@ -280,7 +345,7 @@ static int add_reduction(struct generic *g, const struct draft *d) {
 	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, generic_product_of(&d->dims[k->kept], k->rank - k->kept) };
 	struct plan_operand from, to = { 0 };
 	struct draft *one;
-	int r = lay_value(g, d, n.of, &from);
+	int r = generic_lay_value(g, d, n.of, &from);
 
 	if (r)
 		return r;
@@ -328,27 +393,25 @@ static int add_row_maps(struct generic *g, const struct draft *d) {
 
 /* ---- the plan ---- */
 
-const char *plan_generic_reason(const struct kernel *k, const struct traits *t) {
-	static const char *const reasons[] = {
-		[KERNEL_SCAN] = "there is no generic kernel of scans",
-		[KERNEL_SCATTER] = "there is no generic kernel that scatters",
-		[KERNEL_SORT] = "there is no generic kernel that sorts",
-		[KERNEL_ATTENTION] = NULL,
-		[KERNEL_CONV] = NULL,
-		[KERNEL_INTERPRETER] = NULL,
-	};
+/* Why a kernel of this root has no generic one, or NULL. */
+static const char *reason_of(const struct kernel *k, const struct traits *t) {
+	const char *absent = absent_here(k->root, t);
 
-	if (k->root == KERNEL_MATMUL && t->strategy != STRATEGY_CPU)
-		return "there is no generic kernel of products on this kind of device";
-	if (k->root == KERNEL_CONV && t->strategy != STRATEGY_CPU)
-		return "there is no generic kernel of convolutions on this kind of device";
-	if (k->root == KERNEL_CONV && k->alone)
-		return "there is no generic kernel of convolutions with one channel of the input a group";
-	if (k->root == KERNEL_ATTENTION && t->strategy != STRATEGY_CPU)
-		return "there is no generic kernel of attention on this kind of device";
+	if (absent)
+		return absent;
 	if (k->root == KERNEL_ATTENTION && !generic_attends(k))
 		return "there is no generic kernel of attention found from its parts";
-	return reasons[k->root];
+	if (k->root == KERNEL_SCATTER && !generic_scatters(k))
+		return "there is no generic kernel that scatters by an index of u64";
+	if (k->root == KERNEL_SORT && !generic_sorts(k))
+		return "there is no generic kernel that sorts rows in blocks";
+	return NULL;
+}
+
+const char *plan_generic_reason(const struct kernel *k, const struct traits *t, plan_runs *runs) {
+	if (k->root != KERNEL_MAP)
+		return reason_of(k, t);
+	return runs(k, t) || operations_run(k, t, runs) ? NULL : "there is an operation in it that no interpreter and no generic kernel has";
 }
 
 static int add_bare(struct generic *g, const struct draft *d) {
@@ -358,6 +421,12 @@ static int add_bare(struct generic *g, const struct draft *d) {
 		return generic_add_product(g, d);
 	if (k->root == KERNEL_CONV)
 		return generic_add_conv(g, d);
+	if (k->root == KERNEL_SCAN)
+		return generic_add_scan(g, d);
+	if (k->root == KERNEL_SCATTER)
+		return generic_add_scatter(g, d);
+	if (k->root == KERNEL_SORT)
+		return generic_add_sort(g, d);
 	if (k->root == KERNEL_ROWS && reduction_of(k).value == KERNEL_NONE)
 		return add_row_maps(g, d);
 	return add_reduction(g, d);
@@ -379,17 +448,7 @@ static int add_draft(struct generic *g, struct draft *d) {
 
 /* Stays a step as it is in this plan? */
 static bool stays(const struct generic *g, const struct kernel *k) {
-	struct draft *one;
-	bool cut;
-
-	if (k->root != KERNEL_MAP)
-		return plan_generic_reason(k, g->t) != NULL;
-	if (g->runs(k, g->t))
-		return true;
-	one = malloc(sizeof *one);
-	cut = one && operations_run(g, k, one);
-	free(one);
-	return !cut;
+	return (k->root == KERNEL_MAP && g->runs(k, g->t)) || plan_generic_reason(k, g->t, g->runs);
 }
 
 static int add_step(struct generic *g) {
@@ -470,30 +529,60 @@ unsigned plan_generic_first(void) {
 	return ROWS_FIRST;
 }
 
-int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {
-	static const int64_t rows[FORMS][3] = { { 1, 0, 1 }, { 1, 2, 2 } };
-	uint8_t accumulator = listed[i].accumulator, form = listed[i].form;
-	struct draft *d;
+static unsigned root_of(unsigned op) {
+	static const uint8_t roots[] = { [OP_matmul] = KERNEL_MATMUL, [OP_attention] = KERNEL_ATTENTION, [OP_conv] = KERNEL_CONV,
+		[OP_take] = KERNEL_MAP, [OP_put_along] = KERNEL_SCATTER, [OP_add_along] = KERNEL_SCATTER, [OP_sort] = KERNEL_SORT,
+		[OP_argsort] = KERNEL_SORT };
 
-	if (accumulator == DTYPE_f64 && !t->f64)
-		return FAULT_DEVICE;
-	if ((listed[i].op == OP_matmul || listed[i].op == OP_attention || listed[i].op == OP_conv) && t->strategy != STRATEGY_CPU)
+	if (op_info(op)->class == OP_CLASS_SCAN)
+		return KERNEL_SCAN;
+	return op_info(op)->class == OP_CLASS_REDUCE ? KERNEL_REDUCE : roots[op];
+}
+
+static int draw_listed(unsigned op, uint8_t accumulator, uint8_t form, const struct traits *t, struct draft *d) {
+	static const int64_t rows[FORMS][3] = { { 1, 0, 1 }, { 1, 2, 2 } };
+
+	switch (root_of(op)) {
+	case KERNEL_MATMUL:
+		generic_draw_product(accumulator, form, t, d);
+		break;
+	case KERNEL_CONV:
+		generic_draw_conv(accumulator, form, t, d);
+		break;
+	case KERNEL_ATTENTION:
+		generic_draw_attention(accumulator, form, t, d);
+		break;
+	case KERNEL_MAP:
+		generic_draw_gather(accumulator, t, d);
+		break;
+	case KERNEL_SCATTER:
+		generic_draw_scatter(op, accumulator, t, d);
+		break;
+	case KERNEL_SCAN:
+		generic_draw_scan(op_scan_reduction(op), accumulator, form, t, d);
+		break;
+	case KERNEL_SORT:
+		return generic_draw_sort(op, accumulator, form, t, d);
+	default:
+		draw_reduction(d, op, accumulator, rows[form]);
+		store_reduction(d, (struct plan_operand){ 0 });
+		draft_finish(d, t);
+	}
+	return 0;
+}
+
+int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {
+	struct draft *d;
+	int r;
+
+	if ((listed[i].accumulator == DTYPE_f64 && !t->f64) || absent_here(root_of(listed[i].op), t))
 		return FAULT_DEVICE;
 	d = malloc(sizeof *d);
 	if (!d)
 		return -ENOMEM;
-	if (listed[i].op == OP_matmul) {
-		generic_draw_product(accumulator, form, t, d);
-	} else if (listed[i].op == OP_conv) {
-		generic_draw_conv(accumulator, form, t, d);
-	} else if (listed[i].op == OP_attention) {
-		generic_draw_attention(accumulator, form, t, d);
-	} else {
-		draw_reduction(d, listed[i].op, accumulator, rows[form]);
-		store_reduction(d, (struct plan_operand){ 0 });
-		draft_finish(d, t);
-	}
-	*k = d->kernel;
+	r = draw_listed(listed[i].op, listed[i].accumulator, listed[i].form, t, d);
+	if (!r)
+		*k = d->kernel;
 	free(d);
-	return 0;
+	return r;
 }

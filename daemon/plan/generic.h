@@ -14,8 +14,8 @@ typedef bool plan_runs(const struct kernel *k, const struct traits *t);
  */
 int plan_generic(const struct plan *from, const struct traits *t, plan_runs *runs, struct plan **planp) FAULT_MUST_USE;
 
-/* Why a kernel's step stays as it is in such a plan, a constant text; NULL where it does not, or is a map. */
-const char *plan_generic_reason(const struct kernel *k, const struct traits *t);
+/* Why a kernel's step stays as it is in such a plan, and is none that runs, a constant text; or NULL. */
+const char *plan_generic_reason(const struct kernel *k, const struct traits *t, plan_runs *runs);
 
 /* How many generic kernels there are, and one of them: 0, -ENOMEM, or FAULT_DEVICE where this device has it not. */
 unsigned plan_generic_kernels(void);

@@ -22,7 +22,9 @@ static void draw_conv(const struct kernel *like, const uint32_t *scalar, const i
 	k->block_dim = 0xff;
 	k->accumulator = like->accumulator;
 	k->packed = like->packed;
-	k->inputs = like->inputs;
+	k->alone = like->alone;
+	/* Where a group has one channel of the input these are the rows of a filter that the text knows: none. */
+	k->inputs = like->alone ? 0 : like->inputs;
 	memcpy(d->dims, dims, CONV_DIMS * sizeof *dims);
 	d->extent = extent;
 	for (unsigned i = 0; i < CONV_SCALARS; i++)
@@ -33,11 +35,22 @@ static void draw_conv(const struct kernel *like, const uint32_t *scalar, const i
 	draft_store(d, draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator }), &to);
 }
 
+enum {
+	/* With one channel of the input a group: lines of a tile, and vectors of each; what lies beyond a block is computed and not stored. */
+	ALONE_LINES = 4,
+	ALONE_VECTORS = KERNEL_ALONE / ALONE_LINES,
+};
+
 static void finish_conv(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 	uint64_t places = (d->extent >> 16) * (d->extent & 0xffff), most;
 
 	draft_finish(d, t);
+	if (k->alone) {
+		k->rows = ALONE_LINES;
+		k->vectors = ALONE_VECTORS;
+		return;
+	}
 	most = k->packed ? kernel_most_rows(k->width, k->accumulator, k->vectors) : 0;
 	if (k->packed && places >= most)
 		k->rows = (uint8_t)most;
@@ -73,7 +86,7 @@ void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct
 	int64_t dims[CONV_DIMS] = { [CONV_N] = 2, [CONV_OH] = 2, [CONV_OW] = CONV_PLACES, [CONV_GROUP] = 1,
 		[CONV_CI] = 2, [CONV_KH] = 2, [CONV_KW] = 2, [CONV_IH] = 3, [CONV_IW] = CONV_PLACES + 1 };
 	static const int64_t line = CONV_PLACES + 1, place = CONV_PLACES;
-	bool wide = form != GENERIC_CONV_LINES;
+	bool wide = form < GENERIC_CONV_LINES;
 	const struct plan_operand to = { .stride = { [CONV_N] = 128 * place, [CONV_CO] = 2 * place, [CONV_OH] = place, [CONV_OW] = 1 } };
 	const struct plan_operand operand[] = {
 		[CONV_INPUT] = { .stride = { [CONV_N] = 6 * line, [CONV_GROUP] = 6 * line, [CONV_CI] = 3 * line, [CONV_IH] = line, [CONV_IW] = 1 } },
@@ -83,7 +96,8 @@ void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct
 		[CONV_INPUT] = operand[CONV_INPUT],
 		[CONV_WEIGHT] = { .stride = { [CONV_CO] = 512, [CONV_CI] = 256, [CONV_KH] = 128, [CONV_KW] = 64, [CONV_OW] = 1 } },
 	};
-	struct kernel like = { .root = KERNEL_CONV, .accumulator = accumulator, .packed = wide, .inputs = CONV_ROWS };
+	struct kernel like = { .root = KERNEL_CONV, .accumulator = accumulator, .packed = wide, .inputs = CONV_ROWS,
+		.alone = form == GENERIC_CONV_ALONE };
 
 	dims[CONV_CO] = (int64_t)t->width << (wide ? form : 0);
 	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)

@@ -1,4 +1,4 @@
-/* What the files share that make plans of generic kernels: generic.c, generic_product.c. */
+/* What the files share that make plans of generic kernels: generic.c, generic_product.c, generic_conv.c, generic_place.c, generic_order.c. */
 #pragma once
 
 #include "generic.h"
@@ -19,6 +19,13 @@ int64_t generic_product_of(const int64_t *dims, unsigned count);
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map);
 int generic_add_map(struct generic *g, struct draft *d) FAULT_MUST_USE;
 
+/* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
+int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
+/* The output that stores a value row-major over the first dims, or KERNEL_NONE. */
+uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned rank);
+/* Copies a root's value from where it lies to all outputs of d but `done`. */
+int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from, uint16_t done) FAULT_MUST_USE;
+
 /* ---- generic_conv.c ---- */
 
 /* A step of a convolution in which nothing else is done. */
@@ -29,8 +36,9 @@ enum generic_conv {
 	GENERIC_CONV_ONE,
 	GENERIC_CONV_TWO,
 	GENERIC_CONV_FOUR,
-	/* Lanes along the lines. */
+	/* Lanes along the lines; the same with one channel of the input a group. */
 	GENERIC_CONV_LINES,
+	GENERIC_CONV_ALONE,
 };
 void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct traits *t, struct draft *d);
 
@@ -50,3 +58,24 @@ enum generic_attention {
 	GENERIC_ATTENTION_MASKED,          /* by a mask of bool */
 };
 void generic_draw_attention(uint8_t accumulator, enum generic_attention form, const struct traits *t, struct draft *d);
+
+/* ---- generic_place.c ---- */
+
+/* A map of one gather; a scatter. */
+int generic_add_gather(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+int generic_add_scatter(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+bool generic_scatters(const struct kernel *k);
+
+/* word: the type that elements of a size are moved as. */
+void generic_draw_gather(uint8_t word, const struct traits *t, struct draft *d);
+void generic_draw_scatter(unsigned op, uint8_t accumulator, const struct traits *t, struct draft *d);
+
+/* ---- generic_order.c ---- */
+
+/* A scan or a sort in which nothing else is done. */
+int generic_add_scan(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+int generic_add_sort(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+bool generic_sorts(const struct kernel *k);
+
+void generic_draw_scan(unsigned op, uint8_t accumulator, bool blocks, const struct traits *t, struct draft *d);
+int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d) FAULT_MUST_USE;

@@ -232,26 +232,6 @@ static int lay_factor(struct generic *g, const struct draft *d, unsigned i, stru
 	return r;
 }
 
-/* The product's result at *from goes to all its outputs but `done`. */
-static int add_product_outputs(struct generic *g, const struct draft *d, const struct plan_operand *from, uint16_t done) {
-	struct draft *map = malloc(sizeof *map);
-	struct cut c;
-	int r = 0;
-
-	if (!map)
-		return -ENOMEM;
-	generic_begin_map(&c, d, map);
-	map->kernel.rank = (uint8_t)(map->kernel.rank - kernel_inner_dims(&d->kernel));
-	cut_import(&c, d->kernel.root_value, from);
-	for (uint16_t i = 0; i < d->kernel.operands; i++)
-		if (d->kernel.operand[i].output && i != done)
-			cut_output(&c, i);
-	if (map->kernel.operands > 1)
-		r = generic_add_map(g, map);
-	free(map);
-	return r;
-}
-
 /* The kernel itself, from its factors to *to. */
 static void draw(const struct draft *d, const struct traits *t, const struct plan_operand *factor, struct plan_operand to, struct draft *one) {
 	const struct kernel *k = &d->kernel;
@@ -292,7 +272,7 @@ int generic_add_product(struct generic *g, const struct draft *d) {
 		r = plan_add_step(g->p, one, g->step->op, 0);
 	}
 	free(one);
-	return r ? r : add_product_outputs(g, d, &to, direct);
+	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
 }
 
 bool generic_attends(const struct kernel *k) {

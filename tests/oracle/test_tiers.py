@@ -121,6 +121,93 @@ def conv(c, x, w, **given):
     return [c.op("relu", c.call("conv", x, w, leaf(c, "f32", (w.shape[0],)), **given)), c.call("conv", x, c.op("neg", w), **given)]
 
 
+def indices(c, shape, extent, dtype="i32", beyond=2):
+    """From both ends of an axis, and some beyond it."""
+    rng = np.random.default_rng(extent + len(shape))
+    low = 0 if dtype[0] == "u" else -extent - beyond
+    return c.array(dtype, rng.integers(low, extent + beyond, shape).astype(STORAGE[dtype]))
+
+
+def embedded(c):
+    """Rows of a table, before and after other work; the index is computed."""
+    index = c.op("add", indices(c, (3, 17), 20, "i64"), c.full("i64", (17,), 1))
+    rows = c.gather("take", leaf(c, "f32", (20, 33)), index, 0)
+    return [c.op("relu", c.op("mul", rows, leaf(c, "f32", (33,)))), c.reduce("sum", rows, (2,)), rows]
+
+
+def gathers():
+    def take(dtype, shape, index, axis, kind="i32"):
+        return lambda c: c.gather("take", leaf(c, dtype, shape), indices(c, index, shape[axis], kind), axis)
+
+    def along(dtype, shape, index, axis):
+        return lambda c: c.gather("take_along", leaf(c, dtype, shape), indices(c, index, shape[axis]), axis)
+
+    return [
+        embedded,
+        *(take(dtype, (30, 9), (21,), 0) for dtype in ("f32", "i32", "i64", "u64", "f64", "f16", "bf16", "i8", "bool")),
+        *(take("f32", (4, 30, 5), (6, 2), 1, kind) for kind in ("i8", "u16", "i64", "u64")),
+        take("f32", (40,), (), 0),
+        along("f32", (7, 30), (7, 11), 1),
+        along("f32", (30, 7), (4, 7), 0),
+        along("i32", (1, 30, 3), (5, 9, 3), 1),
+        lambda c: c.gather("take", strided(c, leaf(c, "f32", (40, 7))), indices(c, (50,), 20), 0),
+        lambda c: c.gather("take", c.transpose(leaf(c, "f32", (9, 30))), indices(c, (50,), 30), 0),
+        lambda c: c.gather("take", c.broadcast(leaf(c, "f32", (9,)), (30, 9)), indices(c, (50,), 30), 0),
+        lambda c: c.op("add", c.gather("take", leaf(c, "f32", (30, 8)), indices(c, (12,), 30), 0),
+                       c.gather("take", leaf(c, "f32", (12, 20)), indices(c, (8,), 20, "i64"), 1)),
+    ]
+
+
+def scatters():
+    def scatter(name, dtype, shape, count, axis, kind="i32"):
+        def case(c):
+            moved = shape[:axis] + (count,) + shape[axis + 1:]
+            return c.scatter(name, leaf(c, dtype, shape), indices(c, moved, shape[axis], kind), leaf(c, dtype, moved), axis)
+        return case
+
+    def computed(c):
+        """Of operands that are computed, into one that is read again."""
+        x = c.op("exp", leaf(c, "f32", (20, 9), False))
+        y = c.scatter("add_along", x, indices(c, (13, 9), 20), c.op_scalar("mul", leaf(c, "f32", (13, 9), False), 2), 0)
+        return [c.op("tanh", y), c.op("add", x, y)]
+
+    return [scatter(name, dtype, shape, count, axis, kind) for name, dtype, shape, count, axis, kind in [
+        ("add_along", "f32", (20, 9), 33, 0, "i64"), ("put_along", "f32", (20, 9), 33, 0, "i32"),
+        ("add_along", "f32", (5, 30, 3), 12, 1, "i8"), ("put_along", "i32", (5, 30), 40, 1, "i32"),
+        ("add_along", "f32", (4000,), 3000, 0, "i32"), ("add_along", "f16", (20, 9), 33, 0, "i32"),
+        ("put_along", "bool", (20, 9), 5, 0, "i32"), ("add_along", "i64", (1, 7), 9, 1, "u64")]] + [computed]
+
+
+def scans():
+    def scan(name, dtype, shape, axis):
+        return lambda c: c.scan(name, leaf(c, dtype, shape, dtype != "f32"), axis)
+
+    def around(c, shape=(6, 9000), axis=1):
+        x = c.op("tanh", leaf(c, "f32", shape, False))
+        y = c.scan("cumsum", x, axis)
+        return [c.op("div", y, c.op_scalar("add", x, 2)), y]
+
+    return [scan("cumsum", dtype, (12, 50), 1) for dtype in ("f32", "i32", "i64", "bool", "f16")] + [
+        scan("cumsum", "f32", (50, 12), 0), scan("cumsum", "f32", (3, 20, 40), 1), scan("cumsum", "f32", (70,), 0),
+        scan("cumsum", "f32", (20000,), 0), scan("cumsum", "f32", (3, 20000), 1), scan("cumsum", "f32", (20000, 12), 0),
+        scan("cumsum", "i32", (2, 9000, 2), 1), scan("cummax", "f32", (12, 50), 1), scan("cumprod", "f32", (12, 50), 1),
+        lambda c: c.scan("cumsum", strided(c, leaf(c, "f32", (12, 50), False)), 1), around,
+        lambda c: around(c, (9000, 16), 0)]
+
+
+def sorts():
+    def sort(name, dtype, shape, axis, descending=False):
+        return lambda c: c.sort(name, leaf(c, dtype, shape), axis, descending)
+
+    def around(c):
+        x = c.op("neg", leaf(c, "f32", (12, 50)))
+        return [c.sort("sort", x, 1), c.op_scalar("add", c.sort("argsort", c.op_scalar("mul", x, 2), 0), 1), x]
+
+    return [sort(name, "f32", shape, axis, d) for name in ("sort", "argsort") for shape, axis, d in
+            [((12, 50), 1, False), ((50, 12), 0, True), ((300,), 0, False), ((3, 1), 1, True)]] + [
+        sort("sort", "i32", (12, 50), 1), sort("argsort", "f16", (12, 50), 1), sort("argsort", "f32", (40000,), 0), around]
+
+
 def fills(c):
     """Of one kernel in one launch, over extents of their own."""
     return [c.full("f32", (11, 5), -1.5), c.copy(c.broadcast(c.full("f32", (11, 5), 2.5), (2, 11, 5)))]
@@ -213,7 +300,15 @@ def groups():
             lambda c: conv(c, (2, 20, 40), (24, 20, 5), dilation=(2,)),
             lambda c: conv(c, (2, 8, 12, 12), (8, 1, 3, 3), groups=8),
             lambda c: conv(c, (2, 4, 1, 1), (2, 4, 1, 1)),
+            lambda c: conv(c, (2, 4, 1, 1), (4, 1, 1, 1), groups=4),
+            lambda c: conv(c, (1, 6, 60, 61), (12, 1, 5, 3), groups=6, padding=(2, 1), stride=(2, 2)),
+            lambda c: conv(c, (1, 3, 9, 700), (3, 1, 9, 4), groups=3, dilation=(1, 3)),
+            lambda c: conv(c, (2, 5, 900), (5, 1, 7), groups=5, padding=(3,)),
         ],
+        "gathers": gathers(),
+        "scatters": scatters(),
+        "scans": scans(),
+        "sorts": sorts(),
     }
 
 

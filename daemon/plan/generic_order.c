@@ -1,0 +1,214 @@
+/*
+ * Scans and sorts by generic kernels: see generic.c.
+ *
+ * Both go along rows that lie row-major, [rows][elements]. A scan of rows longer than a block is three steps in the plan that this one
+ * is made from, too (split.c): a reduction of blocks, a scan of what they give, and one that goes block by block and takes in what the
+ * blocks before it gave. A sort that is merged from blocks has none here.
+ */
+#include "generic_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- scans ---- */
+
+/* [rows][extent], or [rows][blocks][extent] where there are blocks: the carry lies as [rows][blocks]. */
+static void draw_scan(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims, const struct plan_operand *from,
+	const struct plan_operand *carry, struct plan_operand to) {
+	struct kernel *k = &d->kernel;
+	struct plan_operand o = *from;
+	bool blocks = dims[1];
+
+	memset(d, 0, sizeof *d);
+	k->root = KERNEL_SCAN;
+	k->rank = blocks ? 3 : 2;
+	k->kept = (uint8_t)(k->rank - 1u);
+	k->block_dim = blocks ? 1 : 0xff;
+	k->op = (uint16_t)op;
+	k->accumulator = accumulator;
+	d->dims[0] = dims[0];
+	d->dims[1] = dims[1];
+	d->dims[k->rank - 1u] = dims[2];
+	d->extent = (uint64_t)dims[2];
+	memset(o.stride, 0, sizeof o.stride);
+	o.stride[0] = dims[2];
+	o.stride[k->rank - 1u] = 1;
+	memcpy(to.stride, o.stride, sizeof to.stride);
+	k->reduced_value = draft_load(d, accumulator, &o);
+	k->root_value = k->values;
+	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = accumulator });
+	draft_store(d, k->root_value, &to);
+	if (!blocks)
+		return;
+	o = *carry;
+	memset(o.stride, 0, sizeof o.stride);
+	o.stride[0] = dims[1];
+	o.stride[1] = 1;
+	k->carry = (uint8_t)draft_operand(d, accumulator, &o);
+}
+
+/* Rows along the lanes, whatever their extents. */
+static void finish_scan(struct draft *d, const struct traits *t) {
+	struct kernel *k = &d->kernel;
+	int64_t dims[KERNEL_RANK];
+
+	memcpy(dims, d->dims, sizeof dims);
+	for (unsigned i = 0; i < k->kept; i++)
+		d->dims[i] = 1;
+	draft_finish(d, t);
+	memcpy(d->dims, dims, sizeof dims);
+}
+
+/* What the blocks give, row-major with the dim of blocks last, at *at. */
+static int lay_carry(struct generic *g, const struct draft *d, struct plan_operand *at) {
+	const struct kernel *k = &d->kernel;
+	struct plan_operand from = d->operand[k->carry];
+	struct draft *map = malloc(sizeof *map);
+	unsigned last = k->kept - 1u;
+	struct cut c;
+	int r = 0;
+
+	if (!map)
+		return -ENOMEM;
+	cut_begin(&c, d, map);
+	memset(&map->kernel, 0, sizeof map->kernel);
+	map->kernel.root = KERNEL_MAP;
+	map->kernel.rank = k->kept;
+	map->kernel.block_dim = 0xff;
+	map->kernel.root_value = KERNEL_NONE;
+	map->extent = 0;
+	for (unsigned i = k->block_dim; i < last; i++) {
+		map->dims[i] = d->dims[i + 1];
+		from.stride[i] = d->operand[k->carry].stride[i + 1];
+	}
+	map->dims[last] = d->dims[k->block_dim];
+	from.stride[last] = d->operand[k->carry].stride[k->block_dim];
+	*at = from;
+	if (!generic_lies_row_major(map->dims, from.stride, k->kept)) {
+		r = plan_add_temporary(g->p, k->accumulator, map->dims, k->kept, at);
+		if (!r) {
+			draft_store(map, draft_load(map, k->accumulator, &from), at);
+			r = generic_add_map(g, map);
+		}
+	}
+	free(map);
+	return r;
+}
+
+int generic_add_scan(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	bool blocks = k->block_dim != 0xff;
+	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, d->dims[k->kept] };
+	struct plan_operand from, carry, to;
+	struct draft *one, *plain = malloc(sizeof *plain);
+	uint16_t direct = KERNEL_NONE;
+	int r;
+
+	if (!plain)
+		return -ENOMEM;
+	/* Over the elements alone, without the dim that counts blocks. */
+	*plain = *d;
+	plain->kernel.root = KERNEL_MAP;
+	draft_drop_blocks(plain);
+	direct = generic_direct_output(plain, k->root_value, plain->kernel.rank);
+	dims[0] /= blocks ? dims[1] : 1;
+	r = generic_lay_value(g, d, k->reduced_value, &from);
+	if (!r && blocks)
+		r = lay_carry(g, d, &carry);
+	if (!r && direct == KERNEL_NONE)
+		r = plan_add_temporary(g->p, k->accumulator, plain->dims, plain->kernel.rank, &to);
+	else if (!r)
+		to = plain->operand[direct];
+	one = r ? NULL : malloc(sizeof *one);
+	if (one) {
+		draw_scan(one, k->op, k->accumulator, dims, &from, &carry, to);
+		finish_scan(one, g->t);
+		r = plan_add_step(g->p, one, g->step->op, 0);
+	} else if (!r) {
+		r = -ENOMEM;
+	}
+	if (!r)
+		r = generic_add_copies(g, plain, k->root_value, &to, direct);
+	free(one);
+	free(plain);
+	return r;
+}
+
+void generic_draw_scan(unsigned op, uint8_t accumulator, bool blocks, const struct traits *t, struct draft *d) {
+	static const struct plan_operand from = { .slot = 0 }, carry = { .slot = 2 };
+	const int64_t dims[3] = { 1, blocks ? 2 : 0, 2 };
+
+	draw_scan(d, op, accumulator, dims, &from, &carry, (struct plan_operand){ .slot = 1 });
+	finish_scan(d, t);
+}
+
+/* ---- sorts ---- */
+
+bool generic_sorts(const struct kernel *k) {
+	return k->stage == KERNEL_STAGE_ROWS;
+}
+
+/* [rows][elements] from one place to another; the memory to work in comes with the steps (sort.c). */
+static void draw_sort(struct draft *d, const struct kernel *like, const int64_t *dims, const struct plan_operand *from, struct plan_operand to) {
+	struct kernel *k = &d->kernel;
+	struct plan_operand o = *from;
+
+	memset(d, 0, sizeof *d);
+	k->root = KERNEL_SORT;
+	k->rank = 2;
+	k->kept = 1;
+	k->block_dim = 0xff;
+	k->op = like->op;
+	k->accumulator = like->accumulator;
+	k->descending = like->descending;
+	memcpy(d->dims, dims, 2 * sizeof *dims);
+	d->extent = (uint64_t)dims[1];
+	memset(o.stride, 0, sizeof o.stride);
+	o.stride[0] = dims[1];
+	o.stride[1] = 1;
+	memcpy(to.stride, o.stride, sizeof to.stride);
+	k->reduced_value = draft_load(d, k->accumulator, &o);
+	k->root_value = k->values;
+	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = like->op == OP_sort ? k->accumulator : DTYPE_i64 });
+	draft_store(d, k->root_value, &to);
+}
+
+int generic_add_sort(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	uint16_t direct = generic_direct_output(d, k->root_value, k->rank);
+	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
+	struct plan_operand from, to;
+	struct draft *one;
+	int r = generic_lay_value(g, d, k->reduced_value, &from);
+
+	if (!r && direct == KERNEL_NONE)
+		r = plan_add_temporary(g->p, k->value[k->root_value].dtype, d->dims, k->rank, &to);
+	else if (!r)
+		to = d->operand[direct];
+	one = r ? NULL : malloc(sizeof *one);
+	if (!one)
+		return r ? r : -ENOMEM;
+	draw_sort(one, k, dims, &from, to);
+	r = plan_add_sort(g->p, one, g->t, g->step->op, 0);
+	free(one);
+	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
+}
+
+int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d) {
+	static const struct plan_operand from = { .slot = 0 };
+	const struct kernel like = { .op = (uint16_t)op, .accumulator = accumulator, .descending = descending };
+	static const int64_t dims[2] = { 1, 2 };
+	struct plan *p = calloc(1, sizeof *p);
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	p->references = 1;
+	draw_sort(d, &like, dims, &from, (struct plan_operand){ .slot = 0 });
+	r = plan_add_sort(p, d, t, NULL, 0);
+	if (!r)
+		d->kernel = *p->step[0].kernel;
+	plan_unref(p);
+	return r;
+}

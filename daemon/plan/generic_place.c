@@ -1,0 +1,283 @@
+/*
+ * Gathers and scatters by generic kernels: see generic.c.
+ *
+ * A gather may read any operand along any axis, at an index that is itself computed. Maps, which run as byte code, make of all that one
+ * number an element: where it lies, counted from the first element that the gather could read. What is left is a kernel that
+ * reads a vector at such places; elements go through it as words of their size. Behind the last place is what lies beyond the axis.
+ *
+ * A scatter's operands are copied until they lie row-major over [rows][axis].
+ */
+#include "generic_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- gathers ---- */
+
+/* The element type that a gather of this one is computed in. A bool is not what its byte is: any but 0 is true. */
+static uint8_t word_of(uint8_t dtype) {
+	static const uint8_t words[] = { [1] = DTYPE_u8, [2] = DTYPE_u16, [4] = DTYPE_u32, [8] = DTYPE_u64 };
+
+	return dtype == DTYPE_bool ? DTYPE_bool : words[dtype_info(dtype)->bytes];
+}
+
+/* Extents and steps of gathers are numbers of the plan's own (lower.c). */
+static int64_t constant_of(const struct plan *p, const struct draft *d, uint16_t value) {
+	return (int64_t)p->constant[d->scalar[d->kernel.value[value].index] - p->scalars];
+}
+
+/* A number of the plan's own as a value of d. */
+static int add_number(struct plan *p, struct draft *d, int64_t number, uint16_t *valuep) {
+	uint64_t *more = realloc(p->constant, (p->constants + 1u) * sizeof *more);
+
+	if (!more)
+		return -ENOMEM;
+	p->constant = more;
+	more[p->constants] = (uint64_t)number;
+	*valuep = draft_scalar(d, DTYPE_i64, p->scalars + p->constants++);
+	return 0;
+}
+
+/* [elements] of a vector at places in another one, whose extent and step are the numbers in arg. */
+static void draw_gather(struct draft *d, uint8_t word, int64_t elements, const struct plan_operand *places, const struct plan_operand *from) {
+	struct kernel *k = &d->kernel;
+
+	memset(d, 0, sizeof *d);
+	k->root = KERNEL_MAP;
+	k->rank = 1;
+	k->block_dim = 0xff;
+	k->root_value = KERNEL_NONE;
+	d->dims[0] = elements;
+	draft_load(d, DTYPE_i64, places);
+	draft_operand(d, word, from);
+	k->operand[1].gathered = 1;
+}
+
+static void finish_gather(struct draft *d, const struct traits *t, const uint16_t *arg, struct plan_operand to) {
+	struct kernel *k = &d->kernel;
+	uint16_t v = draft_value(d, (struct kernel_value){ .kind = KERNEL_GATHER, .dtype = k->operand[1].dtype,
+		.arg = { arg[0], arg[1], arg[2] }, .index = 1 });
+
+	memset(to.stride, 0, sizeof to.stride);
+	to.stride[0] = 1;
+	draft_store(d, v, &to);
+	draft_finish(d, t);
+	/* One kernel for any size. */
+	k->operand[2].stream = false;
+}
+
+/* What a gather could read of its operand: from `low` on, counted from the operand's offset, so many elements. */
+struct span {
+	int64_t low, count;
+};
+
+static struct span span_of(const struct draft *d, const struct plan_operand *o, int64_t extent, int64_t step) {
+	int64_t low = 0, high = 0, reach = (extent - 1) * step;
+
+	*(reach < 0 ? &low : &high) += reach;
+	for (unsigned i = 0; i < d->kernel.rank; i++) {
+		reach = (d->dims[i] - 1) * o->stride[i];
+		*(reach < 0 ? &low : &high) += reach;
+	}
+	return (struct span){ low, high - low + 1 };
+}
+
+/* Appends to a map the place of each element in the span, or one behind it. */
+static int add_place(struct generic *g, struct draft *map, const struct plan_operand *o, const uint16_t *arg, struct span span, uint16_t *placep) {
+	struct plan_operand from_low = { .slot = PLAN_NONE, .offset = -span.low };
+	uint16_t zero, behind, index, beyond, under, at;
+	int r = add_number(g->p, map, 0, &zero);
+
+	memcpy(from_low.stride, o->stride, sizeof from_low.stride);
+	if (!r)
+		r = add_number(g->p, map, span.count, &behind);
+	if (r)
+		return r;
+	at = draft_op(map, OP_add, DTYPE_i64, 2, (uint16_t[]){ arg[0], arg[1] });
+	under = draft_op(map, OP_lt, DTYPE_bool, 2, (uint16_t[]){ arg[0], zero });
+	index = draft_op(map, OP_where, DTYPE_i64, 3, (uint16_t[]){ under, at, arg[0] });
+	at = draft_op(map, OP_mul, DTYPE_i64, 2, (uint16_t[]){ index, arg[2] });
+	at = draft_op(map, OP_add, DTYPE_i64, 2, (uint16_t[]){ at, draft_iota(map, &from_low) });
+	under = draft_op(map, OP_lt, DTYPE_bool, 2, (uint16_t[]){ index, zero });
+	beyond = draft_op(map, OP_ge, DTYPE_bool, 2, (uint16_t[]){ index, arg[1] });
+	at = draft_op(map, OP_where, DTYPE_i64, 3, (uint16_t[]){ beyond, behind, at });
+	*placep = draft_op(map, OP_where, DTYPE_i64, 3, (uint16_t[]){ under, behind, at });
+	return 0;
+}
+
+/* The map that computes the places of gather v into *placesp. */
+static int add_places(struct generic *g, const struct draft *d, const struct kernel_value *v, struct span span, struct plan_operand *placesp) {
+	struct draft *map = malloc(sizeof *map);
+	uint16_t arg[KERNEL_ARGS], place;
+	struct cut c;
+	int r;
+
+	if (!map)
+		return -ENOMEM;
+	generic_begin_map(&c, d, map);
+	for (unsigned i = 0; i < KERNEL_ARGS; i++)
+		arg[i] = cut_value(&c, v->arg[i]);
+	r = add_place(g, map, &d->operand[v->index], arg, span, &place);
+	if (!r)
+		r = plan_add_temporary(g->p, DTYPE_i64, map->dims, map->kernel.rank, placesp);
+	if (!r) {
+		draft_store(map, place, placesp);
+		r = generic_add_map(g, map);
+	}
+	free(map);
+	return r;
+}
+
+static const struct kernel_value *find_gather(const struct kernel *k) {
+	for (uint16_t v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_GATHER)
+			return &k->value[v];
+	return NULL;
+}
+
+int generic_add_gather(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	const struct kernel_value *v = find_gather(k);
+	int64_t extent = constant_of(g->p, d, v->arg[1]), step = constant_of(g->p, d, v->arg[2]);
+	struct span span = span_of(d, &d->operand[v->index], extent, step);
+	struct plan_operand places, to, from = d->operand[v->index], one = { .stride = { 1 } };
+	uint16_t value = (uint16_t)(v - k->value), direct = generic_direct_output(d, value, k->rank), arg[KERNEL_ARGS] = { 0 };
+	struct draft *gather;
+	int r = add_places(g, d, v, span, &places);
+
+	if (!r && direct == KERNEL_NONE)
+		r = plan_add_temporary(g->p, v->dtype, d->dims, k->rank, &to);
+	else if (!r)
+		to = d->operand[direct];
+	gather = r ? NULL : malloc(sizeof *gather);
+	if (!gather)
+		return r ? r : -ENOMEM;
+	one.slot = places.slot;
+	from.offset += span.low;
+	memset(from.stride, 0, sizeof from.stride);
+	draw_gather(gather, word_of(v->dtype), generic_product_of(d->dims, k->rank), &one, &from);
+	r = add_number(g->p, gather, span.count, &arg[1]);
+	if (!r)
+		r = add_number(g->p, gather, 1, &arg[2]);
+	if (!r) {
+		finish_gather(gather, g->t, arg, to);
+		r = plan_add_step(g->p, gather, g->step->op, 0);
+	}
+	free(gather);
+	return r ? r : generic_add_copies(g, d, value, &to, direct);
+}
+
+void generic_draw_gather(uint8_t word, const struct traits *t, struct draft *d) {
+	static const struct plan_operand places = { .slot = 0, .stride = { 1 } }, from = { .slot = 1 };
+	uint16_t arg[KERNEL_ARGS] = { 0 };
+
+	draw_gather(d, word, 1, &places, &from);
+	arg[1] = draft_scalar(d, DTYPE_i64, 0);
+	arg[2] = draft_scalar(d, DTYPE_i64, 1);
+	finish_gather(d, t, arg, (struct plan_operand){ .slot = 2 });
+}
+
+/* ---- scatters ---- */
+
+enum {
+	SCATTER_BASE,
+	SCATTER_INDEX,
+	SCATTER_UPDATES,
+	SCATTER_INPUTS,
+};
+
+/* [rows][axis], of row-major operands; the index is i64. */
+static void draw_scatter(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims, uint64_t updates,
+	const struct plan_operand *operand, struct plan_operand to) {
+	const uint8_t type[SCATTER_INPUTS] = { accumulator, DTYPE_i64, accumulator };
+	struct kernel *k = &d->kernel;
+
+	memset(d, 0, sizeof *d);
+	k->root = KERNEL_SCATTER;
+	k->rank = 2;
+	k->kept = 1;
+	k->block_dim = 0xff;
+	k->op = (uint16_t)op;
+	k->accumulator = accumulator;
+	memcpy(d->dims, dims, 2 * sizeof *dims);
+	d->extent = updates;
+	for (unsigned i = 0; i < SCATTER_INPUTS; i++) {
+		struct plan_operand o = operand[i];
+
+		memset(o.stride, 0, sizeof o.stride);
+		o.stride[0] = i == SCATTER_BASE ? dims[1] : (int64_t)updates;
+		o.stride[1] = 1;
+		draft_operand(d, type[i], &o);
+	}
+	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = accumulator });
+	memset(to.stride, 0, sizeof to.stride);
+	to.stride[0] = dims[1];
+	to.stride[1] = 1;
+	draft_store(d, 0, &to);
+}
+
+/* Operand i of a scatter, row-major and of that type, at *at. */
+static int lay_operand(struct generic *g, const struct draft *d, unsigned i, struct plan_operand *at) {
+	const struct kernel *k = &d->kernel;
+	uint8_t type = k->operand[i].dtype, wanted = i == SCATTER_INDEX ? DTYPE_i64 : k->accumulator;
+	struct draft *map = malloc(sizeof *map);
+	uint16_t value;
+	struct cut c;
+	int r = 0;
+
+	if (!map)
+		return -ENOMEM;
+	*at = d->operand[i];
+	generic_begin_map(&c, d, map);
+	for (unsigned dim = 0; dim < k->rank; dim++)
+		map->dims[dim] = kernel_walked(k, i, dim, d->dims, d->extent);
+	if (type != wanted || !generic_lies_row_major(map->dims, at->stride, k->rank)) {
+		value = draft_load(map, type, at);
+		r = plan_add_temporary(g->p, wanted, map->dims, k->rank, at);
+		if (!r && type != wanted)
+			value = draft_op(map, OP_cast, wanted, 1, &value);
+		if (!r) {
+			draft_store(map, value, at);
+			r = generic_add_map(g, map);
+		}
+	}
+	free(map);
+	return r;
+}
+
+/* Values of u64 that i64 has not are beyond every axis. */
+bool generic_scatters(const struct kernel *k) {
+	return k->operand[SCATTER_INDEX].dtype != DTYPE_u64;
+}
+
+int generic_add_scatter(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	uint16_t direct = generic_direct_output(d, k->root_value, k->rank);
+	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
+	struct plan_operand operand[SCATTER_INPUTS], to;
+	struct draft *one = malloc(sizeof *one);
+	int r = one ? 0 : -ENOMEM;
+
+	for (unsigned i = 0; i < SCATTER_INPUTS && !r; i++)
+		r = lay_operand(g, d, i, &operand[i]);
+	if (!r && direct == KERNEL_NONE)
+		r = plan_add_temporary(g->p, k->accumulator, d->dims, k->rank, &to);
+	else if (!r)
+		to = d->operand[direct];
+	if (!r) {
+		draw_scatter(one, k->op, k->accumulator, dims, d->extent, operand, to);
+		draft_finish(one, g->t);
+		r = plan_add_step(g->p, one, g->step->op, 0);
+	}
+	free(one);
+	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
+}
+
+void generic_draw_scatter(unsigned op, uint8_t accumulator, const struct traits *t, struct draft *d) {
+	static const struct plan_operand operand[SCATTER_INPUTS] = { { .slot = 0 }, { .slot = 1 }, { .slot = 2 } };
+	static const int64_t dims[2] = { 2, 2 };
+
+	draw_scatter(d, op, accumulator, dims, 2, operand, (struct plan_operand){ .slot = 3 });
+	draft_finish(d, t);
+}
