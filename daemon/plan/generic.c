@@ -229,7 +229,8 @@ uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned r
 	return KERNEL_NONE;
 }
 
-int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from, uint16_t done) {
+int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
+	uint16_t done) {
 	struct draft *map = malloc(sizeof *map);
 	struct cut c;
 	int r = 0;
@@ -411,7 +412,8 @@ static const char *reason_of(const struct kernel *k, const struct traits *t) {
 const char *plan_generic_reason(const struct kernel *k, const struct traits *t, plan_runs *runs) {
 	if (k->root != KERNEL_MAP)
 		return reason_of(k, t);
-	return runs(k, t) || operations_run(k, t, runs) ? NULL : "there is an operation in it that no interpreter and no generic kernel has";
+	return runs(k, t) || operations_run(k, t, runs) ? NULL :
+		"there is an operation in it that no interpreter and no generic kernel has";
 }
 
 static int add_bare(struct generic *g, const struct draft *d) {

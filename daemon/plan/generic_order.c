@@ -1,9 +1,9 @@
 /*
  * Scans and sorts by generic kernels: see generic.c.
  *
- * Both go along rows that lie row-major, [rows][elements]. A scan of rows longer than a block is three steps in the plan that this one
- * is made from, too (split.c): a reduction of blocks, a scan of what they give, and one that goes block by block and takes in what the
- * blocks before it gave. A sort that is merged from blocks has none here.
+ * Both go along rows that lie row-major, [rows][elements]. A scan of rows longer than a block is three steps in the
+ * plan that this one is made from, too (split.c): a reduction of blocks, a scan of what they give, and one that goes
+ * block by block and takes in what the blocks before it gave. A sort that is merged from blocks has none here.
  */
 #include "generic_parts.h"
 
@@ -14,8 +14,8 @@
 /* ---- scans ---- */
 
 /* [rows][extent], or [rows][blocks][extent] where there are blocks: the carry lies as [rows][blocks]. */
-static void draw_scan(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims, const struct plan_operand *from,
-	const struct plan_operand *carry, struct plan_operand to) {
+static void draw_scan(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims,
+	const struct plan_operand *from, const struct plan_operand *carry, struct plan_operand to) {
 	struct kernel *k = &d->kernel;
 	struct plan_operand o = *from;
 	bool blocks = dims[1];
@@ -150,7 +150,8 @@ bool generic_sorts(const struct kernel *k) {
 }
 
 /* [rows][elements] from one place to another; the memory to work in comes with the steps (sort.c). */
-static void draw_sort(struct draft *d, const struct kernel *like, const int64_t *dims, const struct plan_operand *from, struct plan_operand to) {
+static void draw_sort(struct draft *d, const struct kernel *like, const int64_t *dims, const struct plan_operand *from,
+	struct plan_operand to) {
 	struct kernel *k = &d->kernel;
 	struct plan_operand o = *from;
 
@@ -170,7 +171,8 @@ static void draw_sort(struct draft *d, const struct kernel *like, const int64_t 
 	memcpy(to.stride, o.stride, sizeof to.stride);
 	k->reduced_value = draft_load(d, k->accumulator, &o);
 	k->root_value = k->values;
-	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = like->op == OP_sort ? k->accumulator : DTYPE_i64 });
+	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE,
+		.dtype = like->op == OP_sort ? k->accumulator : DTYPE_i64 });
 	draft_store(d, k->root_value, &to);
 }
 

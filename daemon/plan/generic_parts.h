@@ -1,4 +1,4 @@
-/* What the files share that make plans of generic kernels: generic.c, generic_product.c, generic_conv.c, generic_place.c, generic_order.c. */
+/* What the files share that make plans of generic kernels: generic.c and generic_*.c. */
 #pragma once
 
 #include "generic.h"
@@ -24,7 +24,8 @@ int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, 
 /* The output that stores a value row-major over the first dims, or KERNEL_NONE. */
 uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned rank);
 /* Copies a root's value from where it lies to all outputs of d but `done`. */
-int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from, uint16_t done) FAULT_MUST_USE;
+int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
+	uint16_t done) FAULT_MUST_USE;
 
 /* ---- generic_conv.c ---- */
 
@@ -78,4 +79,5 @@ int generic_add_sort(struct generic *g, const struct draft *d) FAULT_MUST_USE;
 bool generic_sorts(const struct kernel *k);
 
 void generic_draw_scan(unsigned op, uint8_t accumulator, bool blocks, const struct traits *t, struct draft *d);
-int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d) FAULT_MUST_USE;
+int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d)
+	FAULT_MUST_USE;

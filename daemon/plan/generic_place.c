@@ -1,9 +1,10 @@
 /*
  * Gathers and scatters by generic kernels: see generic.c.
  *
- * A gather may read any operand along any axis, at an index that is itself computed. Maps, which run as byte code, make of all that one
- * number an element: where it lies, counted from the first element that the gather could read. What is left is a kernel that
- * reads a vector at such places; elements go through it as words of their size. Behind the last place is what lies beyond the axis.
+ * A gather may read any operand along any axis, at an index that is itself computed. Maps, which run as byte
+ * code, make of all that one number an element: where it lies, counted from the first element that the gather could
+ * read. What is left is a kernel that reads a vector at such places; elements go through it as words of their size.
+ * What lies beyond the axis has the place behind the last one.
  *
  * A scatter's operands are copied until they lie row-major over [rows][axis].
  */
@@ -40,7 +41,8 @@ static int add_number(struct plan *p, struct draft *d, int64_t number, uint16_t 
 }
 
 /* [elements] of a vector at places in another one, whose extent and step are the numbers in arg. */
-static void draw_gather(struct draft *d, uint8_t word, int64_t elements, const struct plan_operand *places, const struct plan_operand *from) {
+static void draw_gather(struct draft *d, uint8_t word, int64_t elements, const struct plan_operand *places,
+	const struct plan_operand *from) {
 	struct kernel *k = &d->kernel;
 
 	memset(d, 0, sizeof *d);
@@ -84,7 +86,8 @@ static struct span span_of(const struct draft *d, const struct plan_operand *o, 
 }
 
 /* Appends to a map the place of each element in the span, or one behind it. */
-static int add_place(struct generic *g, struct draft *map, const struct plan_operand *o, const uint16_t *arg, struct span span, uint16_t *placep) {
+static int add_place(struct generic *g, struct draft *map, const struct plan_operand *o, const uint16_t *arg, struct span span,
+	uint16_t *placep) {
 	struct plan_operand from_low = { .slot = PLAN_NONE, .offset = -span.low };
 	uint16_t zero, behind, index, beyond, under, at;
 	int r = add_number(g->p, map, 0, &zero);
@@ -107,7 +110,8 @@ static int add_place(struct generic *g, struct draft *map, const struct plan_ope
 }
 
 /* The map that computes the places of gather v into *placesp. */
-static int add_places(struct generic *g, const struct draft *d, const struct kernel_value *v, struct span span, struct plan_operand *placesp) {
+static int add_places(struct generic *g, const struct draft *d, const struct kernel_value *v, struct span span,
+	struct plan_operand *placesp) {
 	struct draft *map = malloc(sizeof *map);
 	uint16_t arg[KERNEL_ARGS], place;
 	struct cut c;
