@@ -51,6 +51,8 @@ bool exec_warm(struct exec *x);
  * device_poll() is called.
  */
 bool exec_prepared(const struct exec *x);
+/* Was it built before, so that it comes from the cache in some ten milliseconds? */
+bool exec_prepares_known(const struct exec *x);
 /* Buffers are noted there from now on. It stays the caller's. */
 void exec_note(struct exec *x, struct catalogue *c);
 struct exec *exec_free(struct exec *x);

@@ -68,21 +68,16 @@ static bool is_known(const struct exec *x, enum dialect dialect) {
 	return device_program_known(x->device, &k);
 }
 
-/*
- * What whoever comes first is served by: see exec_prepared(). What was built before is there in some milliseconds, for which nobody is
- * kept out.
- */
+/* What whoever comes first is served by: see exec_prepared(). */
 static int ask_first(struct exec *x) {
-	bool known = is_known(x, DIALECT_common);
-	int r = ask(x, DIALECT_common, device_program);
+	int r;
 
+	x->firsts_known = is_known(x, DIALECT_common);
+	r = ask(x, DIALECT_common, device_program);
 	if (r)
 		return r;
 	x->first[x->firsts++] = x->interpreter[DIALECT_common];
-	r = ask_generics(x, plan_generic_first(), device_program);
-	if (known)
-		x->firsts = 0;
-	return r;
+	return ask_generics(x, plan_generic_first(), device_program);
 }
 
 static bool is_building(struct program *const *p, unsigned count) {
@@ -94,6 +89,10 @@ static bool is_building(struct program *const *p, unsigned count) {
 
 bool exec_prepared(const struct exec *x) {
 	return !is_building(x->first, x->firsts);
+}
+
+bool exec_prepares_known(const struct exec *x) {
+	return x->firsts_known;
 }
 
 /* The next dialect to build: of those that a kernel would have run in, then of the others; DIALECTS: none is left. */

@@ -599,6 +599,7 @@ struct exec {
 	uint32_t generics;                    /* generic kernels that were asked for: the first ones */
 	struct program *first[EXEC_FIRST];    /* that are built before anybody is served */
 	unsigned firsts;
+	bool firsts_known;                    /* ... and were built before */
 	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
 	const struct prepared_step *task[EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS]; /* whose byte code each of its tasks would be run by */

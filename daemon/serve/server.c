@@ -49,8 +49,10 @@ enum {
 	 * out for longer than this, from the start of the process.
 	 */
 	SERVER_READY_US = 2450 * 1000,
+	/* The same where all of it comes from the cache: who is let in sooner only waits inside, and a service is to be ready in 0.1 s. */
+	SERVER_KNOWN_US = 75 * 1000,
 	/* Until then it is looked at this often. */
-	SERVER_LOOK_US = 50 * 1000,
+	SERVER_LOOK_US = 10 * 1000,
 };
 
 int server_new(const struct server_config *c, struct server **serverp) {
@@ -156,11 +158,17 @@ static void progress_sessions(struct server *v) {
 	}
 }
 
+static bool is_ready(const struct server *v) {
+	uint64_t most = exec_prepares_known(v->exec) ? SERVER_KNOWN_US : SERVER_READY_US;
+
+	return exec_prepared(v->exec) || loop_now() >= v->started_us + most;
+}
+
 /* 0, or -errno where it cannot be told. */
 static int tell_ready(struct server *v) {
 	const char *url = v->url;
 
-	if (!url || (!exec_prepared(v->exec) && loop_now() < v->started_us + SERVER_READY_US))
+	if (!url || !is_ready(v))
 		return 0;
 	v->url = NULL;
 	return control_ready(v->control, url, device_name(v->device), device_driver(v->device));
