@@ -11,6 +11,8 @@
  * What is claimed is counted again when its results are there: then the launch has run. A claimer that comes after that finds
  * nothing left; until the last of them has, none is launched this way again, and so they share one piece of memory and arguments that never change.
  *
+ * A claimer that is taken from its processor has what it claimed: on a busy machine nothing is claimed for a while.
+ *
  * It needs the near program; until that is built, and where it cannot be, the launch goes to the driver. Which thread computes an item changes no bit.
  */
 #include "state.h"
@@ -30,8 +32,15 @@ enum {
 	CLAIM_LINGER_NS = 50000,
 	/* Looks between two at the clock. */
 	CLAIM_LOOKS = 64,
-	/* An item takes some ten microseconds; one that was claimed and takes so much longer has lost its processor, which somebody else may want. */
-	CLAIM_PATIENCE_NS = 200000,
+	/*
+	 * At the end others are at their last item. One that takes twice as long as this thread's items took, and so much more, was taken from its
+	 * processor: other programs want that. Then nothing is claimed for a while, and for twice as long each time that this comes again, until
+	 * so many launches in a row end in time.
+	 */
+	CLAIM_LATE_NS = 20000,
+	CLAIM_PAUSE_NS = 10000000,
+	CLAIM_PAUSE_MOST_NS = 640000000,
+	CLAIM_GOOD = 200,
 	/* Far from where 32 bits, with an attempt in vain of each thread, are full. */
 	CLAIM_ITEMS_MOST = 1 << 30,
 };
@@ -116,7 +125,10 @@ void claimers_open(struct device *d) {
 }
 
 unsigned device_claimers(const struct device *d) {
-	return atomic_load_explicit(&d->claimers.stop, memory_order_relaxed) ? 0 : d->claimers.count;
+	const struct claimers *c = &d->claimers;
+	bool paused = c->pause_ns && loop_now_ns() < c->resume_ns;
+
+	return paused || atomic_load_explicit(&c->stop, memory_order_relaxed) ? 0 : c->count;
 }
 
 static void call(struct claimers *c, cl_kernel object) {
@@ -183,18 +195,38 @@ static cl_kernel object_of(struct device *d, struct program *near) {
 	return object;
 }
 
-/* Others may be at the items that they claimed last. */
-static void wait_for_all(uint64_t *claims, uint64_t all) {
-	uint64_t end_ns = 0;
+/* What each item took this thread, which began at begin_ns and has found nothing left. */
+static uint64_t item_ns(const struct claimers *c, uint64_t all, uint64_t begin_ns) {
+	return (loop_now_ns() - begin_ns) * (c->count + 1) / all;
+}
+
+/* False: somebody was late. */
+static bool wait_for_all(uint64_t *claims, uint64_t all, uint64_t patience_ns) {
+	uint64_t begin_ns = loop_now_ns();
+	bool late = false;
 
 	for (unsigned i = 1; atomic_load_explicit(counter(claims, KERNEL_CLAIM_DONE), memory_order_acquire) < all; i++) {
 		look_away();
 		if (i % CLAIM_LOOKS)
 			continue;
-		end_ns = end_ns ? end_ns : loop_now_ns() + CLAIM_PATIENCE_NS;
-		if (loop_now_ns() > end_ns)
+		late = loop_now_ns() - begin_ns > patience_ns;
+		if (late)
 			sched_yield();
 	}
+	return !late;
+}
+
+static void judge(struct claimers *c, bool in_time) {
+	uint64_t pause_ns = c->pause_ns * 2;
+
+	if (in_time) {
+		if (c->pause_ns && ++c->good >= CLAIM_GOOD)
+			c->pause_ns = 0;
+		return;
+	}
+	c->good = 0;
+	c->pause_ns = pause_ns < CLAIM_PAUSE_NS ? CLAIM_PAUSE_NS : pause_ns > CLAIM_PAUSE_MOST_NS ? CLAIM_PAUSE_MOST_NS : pause_ns;
+	c->resume_ns = loop_now_ns() + c->pause_ns;
 }
 
 /* The program's object, where it can be launched so now. */
@@ -212,15 +244,17 @@ static cl_kernel object_for(struct device *d, struct program *p) {
 int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) {
 	uint64_t words = (uint64_t)p->words * tasks, all = items * tasks;
 	cl_kernel object = object_for(d, p);
+	uint64_t begin_ns;
 
 	if (!object || words > CLAIM_WORDS - KERNEL_CLAIM_WORDS || all > CLAIM_ITEMS_MOST)
 		return -EAGAIN;
 	fill(d->near.claims, records, words, items, all);
 	programs_launching(d);
+	begin_ns = loop_now_ns();
 	call(&d->claimers, object);
 	if (claim(d->near.queue, object))
 		return -EIO;
-	wait_for_all(d->near.claims, all);
+	judge(&d->claimers, wait_for_all(d->near.claims, all, 2 * item_ns(&d->claimers, all, begin_ns) + CLAIM_LATE_NS));
 	queue_passed(d);
 	d->counters.launches++;
 	d->counters.launches_claimed++;

@@ -195,7 +195,7 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
  * for one to wake. Items are groups of one.
  */
 int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) FAULT_MUST_USE;
-/* Threads that claim with the calling one; 0: it never does. */
+/* Threads that claim with the calling one; 0: there are none, or other programs want the processors. */
 unsigned device_claimers(const struct device *d);
 
 /* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */

@@ -238,6 +238,9 @@ struct claimers {
 	atomic_uint busy;                     /* claimers that are at the newest launch, or will be */
 	_Atomic bool stop;                    /* under the lock */
 	cl_kernel object;                     /* of the newest launch */
+	/* the engine's */
+	uint64_t pause_ns, resume_ns;         /* how long nothing is claimed where one was late, and until when; 0: none was */
+	unsigned good;                        /* launches in time since then */
 };
 
 /* Starts and ends them. Where there is no near device, or none can be started, there are none. */
