@@ -1323,6 +1323,36 @@ START_TEST(claimed_launches_do_each_item_once) {
 }
 END_TEST
 
+START_TEST(nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it) {
+	struct device_config c = config();
+	struct device *d;
+	struct work w;
+
+	c.near = true;
+	d = open_with(c);
+	if (lacks(d->claimers.count, "has no threads that claim")) {
+		device_close(d);
+		return;
+	}
+	work_open(&w, d, ready(d, OP_add));
+	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
+	while (atomic_load(&d->claimers.busy))
+		sched_yield();
+	/* As if one had not come back from the launch before; then, as if it had been late. */
+	atomic_store(&d->claimers.busy, 1);
+	ck_assert_int_eq(device_launch_claimed(d, w.p, w.record, 1, w.launch.items), -EAGAIN);
+	atomic_store(&d->claimers.busy, 0);
+	d->claimers.pause_ns = 1;
+	d->claimers.resume_ns = UINT64_MAX;
+	ck_assert_uint_eq(device_claimers(d), 0);
+	ck_assert_int_eq(device_launch_claimed(d, w.p, w.record, 1, w.launch.items), -EAGAIN);
+	d->claimers.resume_ns = 0;
+	ck_assert_uint_eq(device_claimers(d), d->claimers.count);
+	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
+	device_close(d);
+}
+END_TEST
+
 START_TEST(records_without_room_are_not_claimed) {
 	static uint64_t records[8192];
 	struct device_config c = config();
@@ -1404,6 +1434,7 @@ static void add_work(TCase *c) {
 	tcase_add_test(c, threads_are_not_bound_where_the_process_may_use_fewer_processors);
 	tcase_add_test(c, small_launches_run_on_the_calling_thread_to_the_same_bits);
 	tcase_add_test(c, claimed_launches_do_each_item_once);
+	tcase_add_test(c, nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it);
 	tcase_add_test(c, records_without_room_are_not_claimed);
 	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
 	tcase_add_test(c, two_arenas_are_reached_by_one_launch);
