@@ -438,7 +438,8 @@ START_TEST(the_ring_of_records_wraps_without_marks_of_the_caller) {
 		}
 		ck_assert_int_eq(r, 0);
 	}
-	ck_assert_uint_gt(expected, 0);
+	/* Where records are arguments nothing of the ring is taken. */
+	ck_assert(expected > 0 || device_traits(d)->own_words);
 	ck_assert_int_eq(device_finish(d), 0);
 	got = work_result(&w);
 	for (unsigned i = 0; i < COUNT; i++)

@@ -24,6 +24,7 @@ enum {
 	POOL_BYTES = 8 << 20,
 	RECORD_WORDS = 2048,
 	GUARD = 256,
+	OWN_WORDS = 112,
 	GATHER_EXTENT = 70, /* half of what an i8 says is beyond */
 	RING_OFFSET = 5, /* words of the record buffer before the first record */
 	CLAIMERS = 3,
@@ -50,7 +51,8 @@ static struct variant {
 			    .f64 = true,
 			    .local_size = 128,
 			    .units = 2,
-			    .pools = 1 } },
+			    .pools = 1,
+			    .own_words = OWN_WORDS } },
 };
 enum {
 	VARIANTS = sizeof variants / sizeof *variants
@@ -936,6 +938,28 @@ static void run_claimed(struct job *j, const struct kernel *k, cl_kernel kernel,
 	free(pool);
 }
 
+/* The first task's record is an argument, those of all others lie in the buffer. */
+static void run_own(struct job *j, const struct kernel *k, cl_kernel kernel, const struct traits *t, cl_mem records, const uint64_t *own,
+	const size_t *global, const size_t *local, uint8_t *pool) {
+	size_t one[2] = { global[0], 1 }, others[2] = { global[0], global[1] - 1 };
+	cl_ulong first = KERNEL_OWN;
+	cl_mem memory = make_buffer(j->pool, pool_bytes(j));
+
+	must(clSetKernelArg(kernel, 0, sizeof records, &records));
+	must(clSetKernelArg(kernel, 1, sizeof first, &first));
+	for (unsigned p = 0; p < t->pools; p++)
+		must(clSetKernelArg(kernel, 2 + p, sizeof memory, &memory));
+	must(clSetKernelArg(kernel, 2 + t->pools, kernel_own_words(k, t) * sizeof *own, own));
+	must(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, one, local, 0, NULL, NULL));
+	first = RING_OFFSET + kernel_record_words(k);
+	must(clSetKernelArg(kernel, 1, sizeof first, &first));
+	if (others[1])
+		must(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, others, local, 0, NULL, NULL));
+	memcpy(pool, j->pool, POOL_BYTES);
+	must(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, pool_bytes(j), pool, 0, NULL, NULL));
+	clReleaseMemObject(memory);
+}
+
 static void launch(struct job *j, const struct kernel *k, const struct traits *t, uint8_t *pool) {
 	size_t global[2] = { 0, j->tasks }, local[2] = { 0, 1 }, bytes;
 	uint64_t *table = make_table(j, k, t, RING_OFFSET, &bytes, global, local);
@@ -946,7 +970,10 @@ static void launch(struct job *j, const struct kernel *k, const struct traits *t
 
 	kernel = clCreateKernel(program, "fused", &error);
 	must(error);
-	run(j, kernel, t, records, RING_OFFSET, global, local, pool);
+	if (kernel_own_words(k, t))
+		run_own(j, k, kernel, t, records, table + RING_OFFSET, global, local, pool);
+	else
+		run(j, kernel, t, records, RING_OFFSET, global, local, pool);
 	if (t->claims)
 		run_claimed(j, k, kernel, t, pool);
 	clReleaseKernel(kernel);

@@ -55,6 +55,7 @@ struct traits {
 	bool exact_division;          /* -cl-fp32-correctly-rounded-divide-sqrt builds */
 	bool closing_barrier;         /* a kernel with barriers ends in one, or its last condition is a whole group's */
 	bool claims;                  /* CPU strategy: several may share the items of a launch (kernel.h, Claims) */
+	uint32_t own_words;           /* GPU strategy: kernels take the record of a launch's only task by value, where it has no more words; 0: none does */
 	bool matrix;                  /* instructions that multiply matrices of 16-bit floats (kernels/matrix.cl) */
 	const char *options;          /* further ones of the driver that build; NULL: none */
 	uint32_t local_size;          /* work-group size of the GPU strategy, a power of two from 64 to 256 */

@@ -201,10 +201,12 @@ static struct warmup warmup_of(const struct device *d, const struct kernel *k) {
 	return (struct warmup){ .items = widest(d, local),
 		.local = local,
 		.launches = d->quirks->grid_limit ? WARMUPS : 1,
-		.pools = d->traits.pools };
+		.pools = d->traits.pools,
+		.own_words = kernel_own_words(k, &d->traits) };
 }
 
 static cl_int warm_up_on(const struct builder *b, cl_kernel object, const struct warmup *w, uint32_t *launchesp) {
+	static const cl_ulong own[DEVICE_OWN_WORDS];
 	cl_ulong first = 0;
 	cl_int error;
 
@@ -213,6 +215,8 @@ static cl_int warm_up_on(const struct builder *b, cl_kernel object, const struct
 		error = clSetKernelArg(object, 1, sizeof first, &first);
 	for (unsigned i = 0; i < w->pools && !error; i++)
 		error = clSetKernelArg(object, 2 + i, sizeof b->records, &b->records);
+	if (w->own_words && !error)
+		error = clSetKernelArg(object, 2 + w->pools, w->own_words * sizeof *own, own);
 	for (*launchesp = 0; *launchesp < w->launches && !error; ++*launchesp)
 		error = launch(b, object, w);
 	return error;

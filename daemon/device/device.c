@@ -17,6 +17,8 @@ enum {
 	/* Compilers take more than linear time: PoCL needs 0.2 s for 64 values and seconds for 256. */
 	VALUES_MOST = 96,
 	OPERANDS_MOST = 32,
+	/* Of all arguments: what every device has. */
+	PARAMETER_BYTES = 1024,
 };
 
 /* ---- traits ---- */
@@ -190,6 +192,9 @@ static int open_all(struct device *d, struct fault *f) {
 	claimers_open(d);
 	matrix_probe(d);
 	rates_open(d);
+	/* Where a launch would write its record to the device first, or kernels read it from the host's memory. */
+	if (!d->flat && d->traits.strategy == STRATEGY_GPU && info_number(d, CL_DEVICE_MAX_PARAMETER_SIZE) >= PARAMETER_BYTES)
+		d->traits.own_words = DEVICE_OWN_WORDS;
 	atomic_init(&d->measure.state,
 		d->config.measure && !d->traits.rates.measured ? MEASURE_WAITING : MEASURE_NOT);
 	r = programs_open(d);

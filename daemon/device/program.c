@@ -700,6 +700,7 @@ static struct program *program_new(struct device *d, const struct kernel *k, uin
 	p->device = d;
 	p->hash = hash;
 	p->words = kernel_record_words(k);
+	p->own_words = kernel_own_words(k, &d->traits);
 	atomic_init(&p->state, PROGRAM_BUILDING);
 	p->asked_ms = now_ms();
 	return p;

@@ -312,7 +312,7 @@ struct program {
 	struct cache_key key;
 	bool keeping;                         /* the engine's: it is being written to disk */
 	cl_kernel object;                     /* the engine's own: setting arguments is not thread-safe */
-	uint32_t words;                       /* of a record */
+	uint32_t words, own_words;            /* of a record; of one that is an argument, or 0 */
 	uint64_t pools_set;                   /* memory.generation its pool arguments are of */
 	bool reaches;                         /* its records are read where the host has them */
 	bool near;                            /* it is another's near_one */
@@ -414,9 +414,14 @@ void builder_close(struct builder *b);
 bool builder_build(struct builder *b, struct program *p);
 
 /* How a kernel is launched before it is READY, for the driver to make its machine code. */
+enum {
+	/* Words of a record that is an argument: 1 KiB, the least that OpenCL allows arguments to have, with the others, which is what most have. */
+	DEVICE_OWN_WORDS = 112,
+};
+
 struct warmup {
 	uint64_t items, local;
-	uint32_t launches, pools;
+	uint32_t launches, pools, own_words;
 };
 /* Launches on records without work and waits, on the near device where that is asked, whose context is open; *launchesp counts. */
 cl_int builder_warm_up(const struct builder *b, bool near, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;

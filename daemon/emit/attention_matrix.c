@@ -365,6 +365,7 @@ static void write_outputs(struct writer *w) {
 	index.name[attention_columns(w->k)] = "column";
 	/* Where results go is read again, so that no register holds it all the time. */
 	text_line(w, "MATRIX_APART();");
+	frame_record(w);
 	operand_declare(w);
 	text_line(w, "const long column = n0 + pair;");
 	open_rows(w);

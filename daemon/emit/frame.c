@@ -47,10 +47,16 @@ static void declare_scalars(struct writer *w) {
 	value_write(w, &s, LEVEL_TASK);
 }
 
+static unsigned own_words(const struct writer *w) {
+	return kernel_own_words(w->k, w->t);
+}
+
 static void write_parameters(struct writer *w, const char *more, const char *end) {
 	text_part(w, "(global const ulong *records, ulong first%s", more);
 	for (unsigned p = 0; p < w->t->pools; p++)
 		text_part(w, ", global uchar *pool%u", p);
+	if (own_words(w))
+		text_part(w, ", const own_record own");
 	text_part(w, ")%s", end);
 	text_end(w);
 }
@@ -114,6 +120,8 @@ static void write_entry(struct writer *w) {
 void frame_signature(struct writer *w, uint32_t local) {
 	bool apart = w->t->strategy == STRATEGY_CPU;
 
+	if (own_words(w))
+		text_line(w, "typedef struct { ulong word[%u]; } own_record;", own_words(w));
 	if (apart)
 		write_body(w, ";");
 	if (claims(w))
@@ -137,9 +145,22 @@ const char *frame_task(const struct writer *w) {
 	return w->t->strategy == STRATEGY_CPU ? "own_task" : "get_global_id(1)";
 }
 
+void frame_record(struct writer *w) {
+	if (!own_words(w)) {
+		text_line(w, "global const ulong *const r = records + first + %s * %u;", frame_task(w), kernel_record_words(w->k));
+		return;
+	}
+	/* All places are known, so these are registers. */
+	text_line(w, "ulong r[%u];", own_words(w));
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int i = 0; i < %u; i++)", own_words(w));
+	text_line(w, "\tr[i] = first == 0x%llxul ? own.word[i] : records[first + %s * %u + i];", (unsigned long long)KERNEL_OWN, frame_task(w),
+		own_words(w));
+}
+
 void frame_open(struct writer *w) {
 	frame_signature(w, frame_local(w->k, w->t));
-	text_line(w, "global const ulong *const r = records + first + %s * %u;", frame_task(w), kernel_record_words(w->k));
+	frame_record(w);
 	text_blank(w);
 	text_line(w, "if (%s >= r[%u])", w->t->strategy == STRATEGY_CPU ? "own_item" : "get_global_id(0)", KERNEL_WORD_ITEMS);
 	text_line(w, "\treturn;");

@@ -206,6 +206,8 @@ void frame_signature(struct writer *w, uint32_t local);
 const char *frame_item(const struct writer *w);
 const char *frame_task(const struct writer *w);
 void frame_open(struct writer *w);
+/* Declares `r`, the task's record. */
+void frame_record(struct writer *w);
 /* Declares `begin` and `end`, the units of this item. */
 void frame_units(struct writer *w);
 /* Declares iN of dims [first, end) from `rest`, a number of theirs; `rest` is then of no use. */

@@ -7,7 +7,8 @@
  *
  *     kernel void fused(global const ulong *records, ulong first, global uchar *pool0, ... poolN-1)
  *
- * and one launch runs get_global_size(1) tasks: task t reads the kernel_record_words() words at
+ * and behind that, where kernel_own_words(), a structure of as many words, which is the record of the only task where `first` is KERNEL_OWN,
+ * One launch runs get_global_size(1) tasks: task t reads the kernel_record_words() words at
  * records + first + t * words. `first` lets every launch share one ring of records, so that a launch
  * sets only this one argument. A work-item whose number is not below the task's KERNEL_WORD_ITEMS
  * does nothing; a record of zeros is a task without work (programs are warmed up with one).
@@ -461,6 +462,16 @@ static inline unsigned kernel_record_words(const struct kernel *k) {
 	return kernel_word_scalar(k, k->scalars);
 }
 
+/* `first` of a launch whose record is an argument. */
+#define KERNEL_OWN UINT64_MAX
+
+/* Words of the record that it takes as an argument, or 0. Interpreters read theirs as it says where. */
+static inline unsigned kernel_own_words(const struct kernel *k, const struct traits *t) {
+	unsigned words = k->root == KERNEL_INTERPRETER ? 0 : kernel_record_words(k);
+
+	return words <= t->own_words ? words : 0;
+}
+
 /* Most rows of a tile: their accumulators leave room in the register file, and their lines in the nearest cache. */
 static inline unsigned kernel_most_rows(unsigned width, unsigned accumulator, unsigned vectors) {
 	unsigned rows = (width >= 16 ? 24u : 12u) / (vectors * (dtype_info(accumulator)->bytes > 4 ? 2u : 1u));
@@ -545,7 +556,7 @@ static inline bool kernel_multiplies_matrices(const struct kernel *k, const stru
 /* The same of an attention, whose keys have so many places. */
 static inline bool kernel_attends_matrices(const struct kernel *k, const struct traits *t, int64_t places) {
 	return kernel_multiplies_matrices(k, t) && k->operand[ATTENTION_V].dtype == k->operand[0].dtype &&
-		places <= 16 * KERNEL_ATTENTION_STEPS;
+		places <= INT64_C(16) * KERNEL_ATTENTION_STEPS;
 }
 
 /* The largest tile of a product, for groups of so many items. */
