@@ -171,6 +171,9 @@ static uint64_t groups(const struct prepared_step *s, bool interpreted) {
 #define WAKES_NS 50e3
 #define CLAIM_NS 20e3
 
+/* Launches in a row of one lane, after which no other is taken to be at work. */
+enum { CLAIM_IN_A_ROW = 16 };
+
 enum way {
 	WAY_FAR,                              /* to the driver's threads */
 	WAY_NEAR,                             /* on this one */
@@ -182,10 +185,20 @@ static bool may_be_near(const struct exec *x, const struct run *r, const struct 
 	return x->near_ns && !r->interpreted && !r->timing && !x->time_kernels && !x->timeline && p->whole && !p->first;
 }
 
-/* Has another lane something to launch? */
-static bool others_wait(const struct exec *x) {
+/* Whose launches they are. */
+static void note_lane(struct exec *x, struct run *const *crew, const struct load *l) {
+	const struct lane *lane = l->runs == 1 ? crew[0]->item.lane : NULL;
+
+	x->in_a_row = lane && lane == x->last ? x->in_a_row + 1 : 0;
+	x->last = lane;
+}
+
+/* Has another lane something to launch, or had it lately? Then its client has work for a processor. */
+static bool others_work(const struct exec *x, const struct run *r) {
 	uint32_t count = 0;
 
+	if (r->item.lane != x->last || x->in_a_row < CLAIM_IN_A_ROW)
+		return true;
 	for (unsigned i = 0; i < LANE_PRIORITIES; i++)
 		count += x->ready[i].count;
 	return count;
@@ -208,15 +221,12 @@ static struct effort effort_of(const struct exec *x, struct run *const *crew, co
 	return (struct effort){ .estimate = ns * busy, .one = fmax(ns * busy, took), .busy = busy };
 }
 
-/*
- * Is it worth to call others? By the estimate: on a busy machine all takes long, and calling more threads makes that longer. Who waits for other
- * launches meanwhile has work for other processors.
- */
-static bool claims_pay(const struct exec *x, const struct effort *e) {
+/* Is it worth to call others? By the estimate: on a busy machine all takes long, and calling more threads makes that longer. */
+static bool claims_pay(const struct exec *x, const struct run *r, const struct effort *e) {
 	double parties = fmin(e->busy, device_claimers(x->device) + 1.0), shared = e->one / parties + CLAIM_NS;
 
 	return parties > 1 && e->estimate - e->estimate / parties > CLAIM_NS && shared < (double)x->near_ns && shared < e->one / e->busy + WAKES_NS &&
-		!others_wait(x);
+		!others_work(x, r);
 }
 
 /* The one that takes least, if this thread is not held up by it for longer than near_ns; several sessions' runs are done by one processor alone. */
@@ -226,7 +236,7 @@ static enum way way_of(const struct exec *x, struct run *const *crew, const stru
 	if (!may_be_near(x, crew[0], p))
 		return WAY_FAR;
 	e = effort_of(x, crew, l);
-	if (l->runs == 1 && claims_pay(x, &e))
+	if (l->runs == 1 && claims_pay(x, crew[0], &e))
 		return WAY_CLAIMED;
 	return e.one < (double)x->near_ns && (l->runs > 1 || e.one - e.one / e.busy < WAKES_NS) ? WAY_NEAR : WAY_FAR;
 }
@@ -257,6 +267,7 @@ static int launch_records(struct exec *x, struct run *const *crew, const struct 
 		e = launch_program(x, crew, l, p);
 	if (e)
 		return e;
+	note_lane(x, crew, l);
 	if (begin_ns)
 		trace_launch(x, crew, l, begin_ns);
 	x->counters.slices += !p->whole;

@@ -571,6 +571,8 @@ struct exec {
 	uint64_t asked;
 	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */
 	const struct lane *alone;             /* all of that is this lane's; NULL: of several */
+	const struct lane *last;              /* the last launch was this lane's alone, as those before it were: so many; NULL: of several */
+	uint64_t in_a_row;
 	uint64_t launched_ns;                 /* first launch since the last mark */
 	uint64_t heard_ns;                    /* when what was settled last had passed */
 	bool gathering;                       /* exec_gather() */
