@@ -347,7 +347,7 @@ static void write_blocks(struct writer *w) {
 	write_weights(w);
 	close_live(w);
 	write_wait(w);
-	snprintf(next, sizeof next, "j0 + %u", KEYS);
+	snprintf(next, sizeof next, "j0 + %u", (unsigned)KEYS);
 	text_open(w, "if (%s < seen)", next);
 	write_fetch_keys(w, next);
 	text_close(w);
