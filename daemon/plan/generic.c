@@ -28,14 +28,13 @@
 
 /* ---- the kernels ---- */
 
-/* [rows][blocks][extent], or without blocks where these are 0; the load has no slot yet. */
-static void draw_reduction(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims) {
+void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accumulator, const int64_t *dims,
+	struct plan_operand from) {
 	struct kernel *k = &d->kernel;
-	struct plan_operand from = { .slot = PLAN_NONE };
 	bool blocks = dims[1];
 
 	memset(d, 0, sizeof *d);
-	k->root = KERNEL_REDUCE;
+	k->root = (uint8_t)root;
 	k->rank = blocks ? 3 : 2;
 	k->kept = (uint8_t)(k->rank - 1u);
 	k->block_dim = blocks ? 1 : 0xff;
@@ -45,6 +44,7 @@ static void draw_reduction(struct draft *d, unsigned op, uint8_t accumulator, co
 	d->dims[1] = dims[1];
 	d->dims[k->rank - 1u] = dims[2];
 	d->extent = (uint64_t)dims[2];
+	memset(from.stride, 0, sizeof from.stride);
 	from.stride[0] = dims[2];
 	from.stride[k->rank - 1u] = 1;
 	k->reduced_value = draft_load(d, accumulator, &from);
@@ -220,13 +220,23 @@ static bool is_result(const struct kernel *k, uint16_t operand) {
 	return k->operand[operand].output && !(k->root == KERNEL_SORT && operand >= k->carry);
 }
 
-uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned rank) {
+/* The output that stores a value row-major over the first dims, or KERNEL_NONE. */
+static uint16_t row_major_output(const struct draft *d, uint16_t value, unsigned rank) {
 	const struct kernel *k = &d->kernel;
 
 	for (uint16_t i = 0; i < k->operands; i++)
 		if (is_result(k, i) && k->operand[i].value == value && generic_lies_row_major(d->dims, d->operand[i].stride, rank))
 			return i;
 	return KERNEL_NONE;
+}
+
+int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value, unsigned rank, uint16_t *directp,
+	struct plan_operand *to) {
+	*directp = row_major_output(d, value, rank);
+	if (*directp == KERNEL_NONE)
+		return plan_add_temporary(g->p, d->kernel.value[value].dtype, d->dims, rank, to);
+	*to = d->operand[*directp];
+	return 0;
 }
 
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
@@ -358,9 +368,7 @@ static int add_reduction(struct generic *g, const struct draft *d) {
 	if (!one)
 		return r ? r : -ENOMEM;
 	dims[0] /= blocks ? dims[1] : 1;
-	draw_reduction(one, n.op, n.accumulator, dims);
-	one->operand[0].slot = from.slot;
-	one->operand[0].offset = from.offset;
+	generic_draw_rows(one, KERNEL_REDUCE, n.op, n.accumulator, dims, from);
 	store_reduction(one, to);
 	draft_finish(one, g->t);
 	r = blocks ? plan_add_step(g->p, one, g->step->op, 0) : plan_add_blocks(g->p, one, g->t, g->step->op, 0);
@@ -566,7 +574,7 @@ static int draw_listed(unsigned op, uint8_t accumulator, uint8_t form, const str
 	case KERNEL_SORT:
 		return generic_draw_sort(op, accumulator, form, t, d);
 	default:
-		draw_reduction(d, op, accumulator, rows[form]);
+		generic_draw_rows(d, KERNEL_REDUCE, op, accumulator, rows[form], (struct plan_operand){ .slot = PLAN_NONE });
 		store_reduction(d, (struct plan_operand){ 0 });
 		draft_finish(d, t);
 	}

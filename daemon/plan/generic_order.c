@@ -17,31 +17,13 @@
 static void draw_scan(struct draft *d, unsigned op, uint8_t accumulator, const int64_t *dims,
 	const struct plan_operand *from, const struct plan_operand *carry, struct plan_operand to) {
 	struct kernel *k = &d->kernel;
-	struct plan_operand o = *from;
-	bool blocks = dims[1];
+	struct plan_operand o = *carry;
 
-	memset(d, 0, sizeof *d);
-	k->root = KERNEL_SCAN;
-	k->rank = blocks ? 3 : 2;
-	k->kept = (uint8_t)(k->rank - 1u);
-	k->block_dim = blocks ? 1 : 0xff;
-	k->op = (uint16_t)op;
-	k->accumulator = accumulator;
-	d->dims[0] = dims[0];
-	d->dims[1] = dims[1];
-	d->dims[k->rank - 1u] = dims[2];
-	d->extent = (uint64_t)dims[2];
-	memset(o.stride, 0, sizeof o.stride);
-	o.stride[0] = dims[2];
-	o.stride[k->rank - 1u] = 1;
-	memcpy(to.stride, o.stride, sizeof to.stride);
-	k->reduced_value = draft_load(d, accumulator, &o);
-	k->root_value = k->values;
-	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = accumulator });
+	generic_draw_rows(d, KERNEL_SCAN, op, accumulator, dims, *from);
+	memcpy(to.stride, d->operand[0].stride, sizeof to.stride);
 	draft_store(d, k->root_value, &to);
-	if (!blocks)
+	if (!dims[1])
 		return;
-	o = *carry;
 	memset(o.stride, 0, sizeof o.stride);
 	o.stride[0] = dims[1];
 	o.stride[1] = 1;
@@ -100,9 +82,9 @@ int generic_add_scan(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
 	bool blocks = k->block_dim != 0xff;
 	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, d->dims[k->kept] };
-	struct plan_operand from, carry, to;
+	struct plan_operand from, carry = { 0 }, to;
 	struct draft *one, *plain = malloc(sizeof *plain);
-	uint16_t direct = KERNEL_NONE;
+	uint16_t direct;
 	int r;
 
 	if (!plain)
@@ -111,15 +93,12 @@ int generic_add_scan(struct generic *g, const struct draft *d) {
 	*plain = *d;
 	plain->kernel.root = KERNEL_MAP;
 	draft_drop_blocks(plain);
-	direct = generic_direct_output(plain, k->root_value, plain->kernel.rank);
 	dims[0] /= blocks ? dims[1] : 1;
 	r = generic_lay_value(g, d, k->reduced_value, &from);
 	if (!r && blocks)
 		r = lay_carry(g, d, &carry);
-	if (!r && direct == KERNEL_NONE)
-		r = plan_add_temporary(g->p, k->accumulator, plain->dims, plain->kernel.rank, &to);
-	else if (!r)
-		to = plain->operand[direct];
+	if (!r)
+		r = generic_lay_result(g, plain, k->root_value, plain->kernel.rank, &direct, &to);
 	one = r ? NULL : malloc(sizeof *one);
 	if (one) {
 		draw_scan(one, k->op, k->accumulator, dims, &from, &carry, to);
@@ -178,16 +157,14 @@ static void draw_sort(struct draft *d, const struct kernel *like, const int64_t 
 
 int generic_add_sort(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	uint16_t direct = generic_direct_output(d, k->root_value, k->rank);
 	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
 	struct plan_operand from, to;
 	struct draft *one;
+	uint16_t direct;
 	int r = generic_lay_value(g, d, k->reduced_value, &from);
 
-	if (!r && direct == KERNEL_NONE)
-		r = plan_add_temporary(g->p, k->value[k->root_value].dtype, d->dims, k->rank, &to);
-	else if (!r)
-		to = d->operand[direct];
+	if (!r)
+		r = generic_lay_result(g, d, k->root_value, k->rank, &direct, &to);
 	one = r ? NULL : malloc(sizeof *one);
 	if (!one)
 		return r ? r : -ENOMEM;

@@ -19,10 +19,18 @@ int64_t generic_product_of(const int64_t *dims, unsigned count);
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map);
 int generic_add_map(struct generic *g, struct draft *d) FAULT_MUST_USE;
 
+/* A reduction or scan of [rows][blocks][extent], or without blocks where these are 0, of what lies row-major at `from`, but for its store. */
+void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accumulator, const int64_t *dims,
+	struct plan_operand from);
+
 /* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
 int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
-/* The output that stores a value row-major over the first dims, or KERNEL_NONE. */
-uint16_t generic_direct_output(const struct draft *d, uint16_t value, unsigned rank);
+/*
+ * Where a root's value goes, row-major over the first dims: to an output that lies so, whose number is then *directp, or to a
+ * temporary, with KERNEL_NONE. At *to.
+ */
+int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value, unsigned rank, uint16_t *directp,
+	struct plan_operand *to) FAULT_MUST_USE;
 /* Copies a root's value from where it lies to all outputs of d but `done`. */
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
 	uint16_t done) FAULT_MUST_USE;

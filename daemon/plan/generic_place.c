@@ -146,14 +146,12 @@ int generic_add_gather(struct generic *g, const struct draft *d) {
 	int64_t extent = constant_of(g->p, d, v->arg[1]), step = constant_of(g->p, d, v->arg[2]);
 	struct span span = span_of(d, &d->operand[v->index], extent, step);
 	struct plan_operand places, to, from = d->operand[v->index], one = { .stride = { 1 } };
-	uint16_t value = (uint16_t)(v - k->value), direct = generic_direct_output(d, value, k->rank), arg[KERNEL_ARGS] = { 0 };
+	uint16_t value = (uint16_t)(v - k->value), direct, arg[KERNEL_ARGS] = { 0 };
 	struct draft *gather;
 	int r = add_places(g, d, v, span, &places);
 
-	if (!r && direct == KERNEL_NONE)
-		r = plan_add_temporary(g->p, v->dtype, d->dims, k->rank, &to);
-	else if (!r)
-		to = d->operand[direct];
+	if (!r)
+		r = generic_lay_result(g, d, value, k->rank, &direct, &to);
 	gather = r ? NULL : malloc(sizeof *gather);
 	if (!gather)
 		return r ? r : -ENOMEM;
@@ -257,18 +255,16 @@ bool generic_scatters(const struct kernel *k) {
 
 int generic_add_scatter(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	uint16_t direct = generic_direct_output(d, k->root_value, k->rank);
 	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
 	struct plan_operand operand[SCATTER_INPUTS], to;
+	uint16_t direct;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < SCATTER_INPUTS && !r; i++)
 		r = lay_operand(g, d, i, &operand[i]);
-	if (!r && direct == KERNEL_NONE)
-		r = plan_add_temporary(g->p, k->accumulator, d->dims, k->rank, &to);
-	else if (!r)
-		to = d->operand[direct];
+	if (!r)
+		r = generic_lay_result(g, d, k->root_value, k->rank, &direct, &to);
 	if (!r) {
 		draw_scatter(one, k->op, k->accumulator, dims, d->extent, operand, to);
 		draft_finish(one, g->t);

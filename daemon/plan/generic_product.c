@@ -254,19 +254,14 @@ int generic_add_product(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
 	unsigned inputs = kernel_root_operands(k), rank = batch_dims(k) + 2;
 	struct plan_operand factor[GENERIC_FACTORS], to = { 0 };
-	uint16_t direct = KERNEL_NONE;
+	uint16_t direct;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < inputs && !r; i++)
 		r = lay_factor(g, d, i, &factor[i]);
-	for (uint16_t i = (uint16_t)inputs; i < k->operands; i++)
-		if (k->operand[i].output && generic_lies_row_major(d->dims, d->operand[i].stride, rank))
-			direct = i;
-	if (!r && direct == KERNEL_NONE)
-		r = plan_add_temporary(g->p, k->accumulator, d->dims, rank, &to);
-	else if (!r)
-		to = d->operand[direct];
+	if (!r)
+		r = generic_lay_result(g, d, k->root_value, rank, &direct, &to);
 	if (!r) {
 		draw(d, g->t, factor, to, one);
 		r = plan_add_step(g->p, one, g->step->op, 0);
