@@ -1262,6 +1262,21 @@ START_TEST(small_launches_run_on_the_calling_thread_to_the_same_bits) {
 }
 END_TEST
 
+/* A device some of whose threads claim, and work for it; NULL, with a note, where there are none. */
+static struct device *open_claiming(struct work *w) {
+	struct device_config c = config();
+	struct device *d;
+
+	c.near = true;
+	d = open_with(c);
+	if (lacks(d->claimers.count, "has no threads that claim")) {
+		device_close(d);
+		return NULL;
+	}
+	work_open(w, d, ready(d, OP_add));
+	return d;
+}
+
 /* Until it is: the program must be compiled for it. Other programs on the machine stop nothing here. */
 static int launch_claimed(struct work *w, const uint64_t *records, uint32_t tasks) {
 	const struct timespec pause = { .tv_nsec = 100 * 1000 };
@@ -1279,20 +1294,15 @@ static int launch_claimed(struct work *w, const uint64_t *records, uint32_t task
 /* Tasks of one element each, so that there is something to claim. */
 START_TEST(claimed_launches_do_each_item_once) {
 	enum { TASKS = 40, ROUNDS = 300 };
-	struct device_config c = config();
 	uint64_t records[TASKS * 64];
 	struct device *d;
 	struct work w;
 	uint32_t words;
 	int marks = 0;
 
-	c.near = true;
-	d = open_with(c);
-	if (lacks(d->claimers.count, "has no threads that claim")) {
-		device_close(d);
+	d = open_claiming(&w);
+	if (!d)
 		return;
-	}
-	work_open(&w, d, ready(d, OP_add));
 	words = kernel_record_words(program_kernel(w.p));
 	for (unsigned t = 0; t < TASKS; t++) {
 		uint64_t *record = records + (size_t)t * words;
@@ -1327,17 +1337,12 @@ START_TEST(claimed_launches_do_each_item_once) {
 END_TEST
 
 START_TEST(nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it) {
-	struct device_config c = config();
 	struct device *d;
 	struct work w;
 
-	c.near = true;
-	d = open_with(c);
-	if (lacks(d->claimers.count, "has no threads that claim")) {
-		device_close(d);
+	d = open_claiming(&w);
+	if (!d)
 		return;
-	}
-	work_open(&w, d, ready(d, OP_add));
 	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
 	while (atomic_load(&d->claimers.busy))
 		sched_yield();
@@ -1358,17 +1363,12 @@ END_TEST
 
 START_TEST(records_without_room_are_not_claimed) {
 	static uint64_t records[8192];
-	struct device_config c = config();
 	struct device *d;
 	struct work w;
 
-	c.near = true;
-	d = open_with(c);
-	if (lacks(d->claimers.count, "has no threads that claim")) {
-		device_close(d);
+	d = open_claiming(&w);
+	if (!d)
 		return;
-	}
-	work_open(&w, d, ready(d, OP_add));
 	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
 	ck_assert_int_eq(device_launch_claimed(d, w.p, records, 8192 / kernel_record_words(program_kernel(w.p)), w.launch.items), -EAGAIN);
 	device_close(d);

@@ -23,6 +23,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/base/thread.h"
+#include "protocol/ring.h"
 
 enum {
 	/*
@@ -45,12 +46,6 @@ enum {
 	CLAIM_ITEMS_MOST = 1 << 30,
 };
 
-static void look_away(void) {
-#ifdef __x86_64__
-	__builtin_ia32_pause();
-#endif
-}
-
 /* ---- claimers ---- */
 
 static cl_int claim(cl_command_queue queue, cl_kernel object) {
@@ -63,7 +58,7 @@ static cl_int claim(cl_command_queue queue, cl_kernel object) {
 /* Until the next launch, or for a while. */
 static void linger(struct claimers *c, unsigned seen, uint64_t end_ns) {
 	for (unsigned i = 1; atomic_load_explicit(&c->launch, memory_order_acquire) == seen; i++) {
-		look_away();
+		ring_relax();
 		if (i % CLAIM_LOOKS == 0 && loop_now_ns() > end_ns)
 			return;
 	}
@@ -206,7 +201,7 @@ static bool wait_for_all(uint64_t *claims, uint64_t all, uint64_t patience_ns) {
 	bool late = false;
 
 	for (unsigned i = 1; atomic_load_explicit(counter(claims, KERNEL_CLAIM_DONE), memory_order_acquire) < all; i++) {
-		look_away();
+		ring_relax();
 		if (i % CLAIM_LOOKS)
 			continue;
 		late = loop_now_ns() - begin_ns > patience_ns;
