@@ -18,6 +18,8 @@ static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 =
 	.kernel_operands = 32, .kernel_values = 64 };
 static const struct traits no_f64 = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 64, .units = 2,
 	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
+static const struct traits multiplies = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true,
+	.matrix = true, .units = 16, .pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 
 static struct graph *g;
 static struct fault fault;
@@ -2280,12 +2282,20 @@ static uint32_t of_three(unsigned id, uint32_t a, uint32_t b, uint32_t c, struct
 	return node;
 }
 
+static uint32_t attend(uint32_t q, uint32_t k, bool causal) {
+	uint32_t node, in[] = { q, k, q };
+	struct op_attr attr = { .flag = causal };
+
+	ck_assert_msg(!graph_op(g, OP_attention, 3, in, &attr, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
 /* Each with work before and behind it, of operands that do not lie as the kernels of the list want them. */
 static uint32_t make_root(unsigned kind) {
 	uint32_t x = op(OP_exp, transpose(leaf(0, DTYPE_f32, DIMS(30, 40))), 0), index = leaf(1, DTYPE_i32, DIMS(7));
 	uint32_t places = leaf(2, DTYPE_i32, DIMS(7, 30)), updates = transpose(leaf(3, DTYPE_f32, DIMS(30, 7)));
 	uint32_t weight = leaf(4, DTYPE_f32, DIMS(8, 1, 3, 3)), image = leaf(5, DTYPE_f32, DIMS(2, 8, 12, 13));
-	uint32_t bytes = leaf(6, DTYPE_i32, DIMS(40, 5));
+	uint32_t bytes = leaf(6, DTYPE_i32, DIMS(40, 5)), halves = leaf(10, DTYPE_f16, DIMS(40, 50)), wide = leaf(12, DTYPE_bf16, DIMS(90, 80));
 	struct op_attr each = { .rank = 2, .step = { 1, 1 }, .dims = { 1, 1 }, .start = { 1, 1 }, .whole = 8 };
 
 	switch (kind) {
@@ -2309,12 +2319,25 @@ static uint32_t make_root(unsigned kind) {
 		return op_attr(OP_argsort, x, (struct op_attr){ .axis = 1, .flag = true });
 	case 9:
 		return op(OP_matmul, transpose(bytes), bytes);
-	default:
+	case 10:
 		return of_three(OP_conv, image, weight, leaf(9, DTYPE_f32, DIMS(8)), each);
+	case 11:
+		each.whole = 1;
+		return of_three(OP_conv, image, leaf(11, DTYPE_f32, DIMS(9, 8, 3, 3)), leaf(9, DTYPE_f32, DIMS(9)), each);
+	case 12:
+		return op(OP_matmul, transpose(halves), halves);
+	case 13:
+		return op(OP_matmul, wide, transpose(wide));
+	case 14:
+		return attend(halves, op(OP_neg, halves, 0), true);
+	case 15:
+		return attend(wide, op(OP_neg, wide, 0), false);
+	default:
+		return attend(transpose(x), transpose(x), false);
 	}
 }
 
-enum { ROOTS = 11 };
+enum { ROOTS = 17 };
 
 static bool runs_if_map(const struct kernel *k, const struct traits *t) {
 	(void)t;
@@ -2334,16 +2357,18 @@ static bool is_listed(const struct kernel *k, const struct traits *t) {
 }
 
 START_TEST(what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list) {
+	static const struct traits *const of[] = { &cpu, &multiplies, &no_f64 };
+	const struct traits *t = of[_i / ROOTS];
 	struct plan *p, *made;
 
-	output(op(OP_neg, make_root((unsigned)_i), 0));
-	p = plan_with(&cpu, true);
-	ck_assert_int_eq(plan_generic(p, &cpu, runs_if_map, &made), 0);
+	output(op(OP_neg, make_root((unsigned)_i % ROOTS), 0));
+	p = plan_with(t, true);
+	ck_assert_int_eq(plan_generic(p, t, runs_if_map, &made), 0);
 	ck_assert_ptr_nonnull(made);
 	for (uint32_t i = 0; i < p->steps; i++)
-		ck_assert_ptr_null(plan_generic_reason(p->step[i].kernel, &cpu, runs_if_map));
+		ck_assert_ptr_null(plan_generic_reason(p->step[i].kernel, t, runs_if_map));
 	for (uint32_t i = 0; i < made->steps; i++)
-		ck_assert_msg(runs_if_map(made->step[i].kernel, &cpu) || is_listed(made->step[i].kernel, &cpu), "step %u: %s", i,
+		ck_assert_msg(runs_if_map(made->step[i].kernel, t) || is_listed(made->step[i].kernel, t), "step %u: %s", i,
 			kernel_root_name(made->step[i].kernel));
 	plan_unref(made);
 	plan_unref(p);
@@ -2352,10 +2377,10 @@ END_TEST
 
 /* Where there is no generic kernel of it, the plan and the list say so alike. */
 START_TEST(no_kernel_is_listed_that_no_plan_would_use) {
-	static const struct traits *const of[] = { &cpu, &no_f64 };
+	static const struct traits *const of[] = { &cpu, &no_f64, &multiplies };
 	static struct kernel k;
 
-	for (unsigned t = 0; t < 2; t++)
+	for (unsigned t = 0; t < sizeof of / sizeof *of; t++)
 		for (unsigned i = 0; i < plan_generic_kernels(); i++)
 			if (!plan_generic_kernel(i, of[t], &k))
 				ck_assert_ptr_null(plan_generic_reason(&k, of[t], runs_if_map));
@@ -2435,7 +2460,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, sorts_of_other_sizes_are_the_same_kernels);
 	tcase_add_test(t, a_sort_that_does_not_build_is_split_from_what_goes_before_it);
 	tcase_add_test(t, scans_of_any_length_and_place_in_blocks_are_whole);
-	tcase_add_loop_test(t, what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list, 0, ROOTS);
+	tcase_add_loop_test(t, what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list, 0, 3 * ROOTS);
 	tcase_add_test(t, no_kernel_is_listed_that_no_plan_would_use);
 	suite_add_tcase(s, t);
 	return s;

@@ -5,9 +5,9 @@
  * they lie as one of few kernels wants them. So all that remains is maps, which run as byte code, and kernels of this list:
  *
  *   a reduction of [rows][elements], of each operation and accumulator; one of blocks of such rows
- *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]
+ *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]; where a device multiplies matrices of 16-bit floats, of those
  *   attention of [batch][M][D], plain, causal or with a mask
- *   a convolution with many channels, or with lanes along its lines
+ *   a convolution with many channels, or with lanes along its lines; on GPUs by tiles, or a lane a result
  *   a gather from one vector by another; a scatter into [rows][elements]
  *   a scan of [rows][elements], whole or by blocks; a sort of such rows
  *
@@ -99,22 +99,6 @@ static void draw_operation(const struct kernel *k, const struct kernel_value *v,
 	draft_store(d, draft_op(d, v->op, v->dtype, op_info(v->op)->arity, arg), &o);
 }
 
-/* Why there are no generic kernels of a root, or of gathers, which are MAP, on this device; or NULL. On GPUs few were ever tried. */
-static const char *absent_here(unsigned root, const struct traits *t) {
-	static const char *const on_gpus[] = {
-		[KERNEL_MAP] = "there is no generic kernel that gathers on this kind of device",
-		[KERNEL_MATMUL] = "there is no generic kernel of products on this kind of device",
-		[KERNEL_SCAN] = "there is no generic kernel of scans on this kind of device",
-		[KERNEL_SCATTER] = "there is no generic kernel that scatters on this kind of device",
-		[KERNEL_SORT] = "there is no generic kernel that sorts on this kind of device",
-		[KERNEL_ATTENTION] = "there is no generic kernel of attention on this kind of device",
-		[KERNEL_CONV] = "there is no generic kernel of convolutions on this kind of device",
-		[KERNEL_INTERPRETER] = NULL,
-	};
-
-	return t->strategy == STRATEGY_CPU ? NULL : on_gpus[root];
-}
-
 /* Would each operation of a map run by itself? Gathers do, by a kernel of the list. */
 static bool operations_run(const struct kernel *k, const struct traits *t, plan_runs *runs) {
 	struct draft *one = malloc(sizeof *one);
@@ -122,7 +106,7 @@ static bool operations_run(const struct kernel *k, const struct traits *t, plan_
 
 	for (uint16_t v = 0; run && v < k->values; v++) {
 		if (kernel_value_gathers(&k->value[v]))
-			run = k->value[v].kind == KERNEL_GATHER && !absent_here(KERNEL_MAP, t);
+			run = k->value[v].kind == KERNEL_GATHER;
 		if (k->value[v].kind != KERNEL_OP)
 			continue;
 		draw_operation(k, &k->value[v], one);
@@ -403,11 +387,7 @@ static int add_row_maps(struct generic *g, const struct draft *d) {
 /* ---- the plan ---- */
 
 /* Why a kernel of this root has no generic one, or NULL. */
-static const char *reason_of(const struct kernel *k, const struct traits *t) {
-	const char *absent = absent_here(k->root, t);
-
-	if (absent)
-		return absent;
+static const char *reason_of(const struct kernel *k) {
 	if (k->root == KERNEL_ATTENTION && !generic_attends(k))
 		return "there is no generic kernel of attention found from its parts";
 	if (k->root == KERNEL_SCATTER && !generic_scatters(k))
@@ -419,7 +399,7 @@ static const char *reason_of(const struct kernel *k, const struct traits *t) {
 
 const char *plan_generic_reason(const struct kernel *k, const struct traits *t, plan_runs *runs) {
 	if (k->root != KERNEL_MAP)
-		return reason_of(k, t);
+		return reason_of(k);
 	return runs(k, t) || operations_run(k, t, runs) ? NULL :
 		"there is an operation in it that no interpreter and no generic kernel has";
 }
@@ -508,7 +488,7 @@ int plan_generic(const struct plan *from, const struct traits *t, plan_runs *run
 
 static const struct {
 	uint16_t op;
-	uint8_t accumulator, form;
+	uint8_t type, form;
 } listed[] = {
 #define GENERIC(op, type, form) { OP_##op, DTYPE_##type, form },
 #define FIRST
@@ -549,48 +529,60 @@ static unsigned root_of(unsigned op) {
 	return op_info(op)->class == OP_CLASS_REDUCE ? KERNEL_REDUCE : roots[op];
 }
 
-static int draw_listed(unsigned op, uint8_t accumulator, uint8_t form, const struct traits *t, struct draft *d) {
+static int draw_listed(unsigned op, uint8_t type, uint8_t form, const struct traits *t, struct draft *d) {
 	static const int64_t rows[FORMS][3] = { { 1, 0, 1 }, { 1, 2, 2 } };
 
 	switch (root_of(op)) {
 	case KERNEL_MATMUL:
-		generic_draw_product(accumulator, form, t, d);
+		generic_draw_product(type, form, t, d);
 		break;
 	case KERNEL_CONV:
-		generic_draw_conv(accumulator, form, t, d);
+		generic_draw_conv(type, form, t, d);
 		break;
 	case KERNEL_ATTENTION:
-		generic_draw_attention(accumulator, form, t, d);
+		generic_draw_attention(type, form, t, d);
 		break;
 	case KERNEL_MAP:
-		generic_draw_gather(accumulator, t, d);
+		generic_draw_gather(type, t, d);
 		break;
 	case KERNEL_SCATTER:
-		generic_draw_scatter(op, accumulator, t, d);
+		generic_draw_scatter(op, type, t, d);
 		break;
 	case KERNEL_SCAN:
-		generic_draw_scan(op_scan_reduction(op), accumulator, form, t, d);
+		generic_draw_scan(op_scan_reduction(op), type, form, t, d);
 		break;
 	case KERNEL_SORT:
-		return generic_draw_sort(op, accumulator, form, t, d);
+		return generic_draw_sort(op, type, form, t, d);
 	default:
-		generic_draw_rows(d, KERNEL_REDUCE, op, accumulator, rows[form], (struct plan_operand){ .slot = PLAN_NONE });
+		generic_draw_rows(d, KERNEL_REDUCE, op, type, rows[form], (struct plan_operand){ .slot = PLAN_NONE });
 		store_reduction(d, (struct plan_operand){ 0 });
 		draft_finish(d, t);
 	}
 	return 0;
 }
 
+/* Is row i of the list for such a device? */
+static bool is_for(unsigned i, const struct traits *t) {
+	unsigned root = root_of(listed[i].op);
+
+	if (listed[i].type == DTYPE_f64)
+		return t->f64;
+	/* Elsewhere factors are made the accumulator's type first. */
+	if ((root == KERNEL_MATMUL || root == KERNEL_ATTENTION) && dtype_info(listed[i].type)->reg != listed[i].type)
+		return t->matrix;
+	return root != KERNEL_CONV || t->strategy == STRATEGY_CPU || listed[i].form >= GENERIC_CONV_LINES;
+}
+
 int plan_generic_kernel(unsigned i, const struct traits *t, struct kernel *k) {
 	struct draft *d;
 	int r;
 
-	if ((listed[i].accumulator == DTYPE_f64 && !t->f64) || absent_here(root_of(listed[i].op), t))
+	if (!is_for(i, t))
 		return FAULT_DEVICE;
 	d = malloc(sizeof *d);
 	if (!d)
 		return -ENOMEM;
-	r = draw_listed(listed[i].op, listed[i].accumulator, listed[i].form, t, d);
+	r = draw_listed(listed[i].op, listed[i].type, listed[i].form, t, d);
 	if (!r)
 		*k = d->kernel;
 	free(d);

@@ -12,7 +12,7 @@
 
 /* Its result at `to`, its scalars those of the convolution that it is `like`. */
 static void draw_conv(const struct kernel *like, const uint32_t *scalar, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
-	struct plan_operand to, struct draft *d) {
+	struct plan_operand to, const struct traits *t, struct draft *d) {
 	struct kernel *k = &d->kernel;
 
 	memset(d, 0, sizeof *d);
@@ -23,8 +23,8 @@ static void draw_conv(const struct kernel *like, const uint32_t *scalar, const i
 	k->accumulator = like->accumulator;
 	k->packed = like->packed;
 	k->alone = like->alone;
-	/* Where a group has one channel of the input these are the rows of a filter that the text knows: none. */
-	k->inputs = like->alone ? 0 : like->inputs;
+	/* Where a group has one channel of the input these are the rows of a filter that the text knows: none. GPUs have no use for them. */
+	k->inputs = like->alone || t->strategy == STRATEGY_GPU ? 0 : like->inputs;
 	memcpy(d->dims, dims, CONV_DIMS * sizeof *dims);
 	d->extent = extent;
 	for (unsigned i = 0; i < CONV_SCALARS; i++)
@@ -41,11 +41,20 @@ enum {
 	ALONE_VECTORS = KERNEL_ALONE / ALONE_LINES,
 };
 
+/* Of middle size, so that neither few nor many places waste much. */
+static uint8_t group_tile(const struct traits *t) {
+	return kernel_tile_items(KERNEL_TILE_MEDIUM) <= t->local_size ? KERNEL_TILE_MEDIUM : KERNEL_TILE_TINY;
+}
+
 static void finish_conv(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 	uint64_t places = (d->extent >> 16) * (d->extent & 0xffff), most;
 
 	draft_finish(d, t);
+	if (t->strategy == STRATEGY_GPU) {
+		k->tile = group_tile(t);
+		return;
+	}
 	if (k->alone) {
 		k->rows = ALONE_LINES;
 		k->vectors = ALONE_VECTORS;
@@ -71,7 +80,7 @@ int generic_add_conv(struct generic *g, const struct draft *d) {
 
 	if (!one)
 		return -ENOMEM;
-	draw_conv(&d->kernel, d->scalar, d->dims, d->extent, d->operand, output_of(d), one);
+	draw_conv(&d->kernel, d->scalar, d->dims, d->extent, d->operand, output_of(d), g->t, one);
 	finish_conv(one, g->t);
 	r = plan_add_step(g->p, one, g->step->op, 0);
 	free(one);
@@ -102,6 +111,6 @@ void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct
 	dims[CONV_CO] = (int64_t)t->width << (wide ? form : 0);
 	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)
 		like.operand[i].dtype = accumulator;
-	draw_conv(&like, scalar, dims, 1 << 16 | CONV_PLACES, wide ? panels : operand, to, d);
+	draw_conv(&like, scalar, dims, 1 << 16 | CONV_PLACES, wide ? panels : operand, to, t, d);
 	finish_conv(d, t);
 }

@@ -175,7 +175,7 @@ int generic_add_sort(struct generic *g, const struct draft *d) {
 }
 
 int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d) {
-	static const struct plan_operand from = { .slot = 0 };
+	struct plan_operand from = { .slot = 0 };
 	const struct kernel like = { .op = (uint16_t)op, .accumulator = accumulator, .descending = descending };
 	static const int64_t dims[2] = { 1, 2 };
 	struct plan *p = calloc(1, sizeof *p);
@@ -184,8 +184,10 @@ int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const s
 	if (!p)
 		return -ENOMEM;
 	p->references = 1;
-	draw_sort(d, &like, dims, &from, (struct plan_operand){ .slot = 0 });
-	r = plan_add_sort(p, d, t, NULL, 0);
+	r = plan_add_slot(p, UINT64_C(2) * dtype_info(accumulator)->bytes, false, &from.slot);
+	draw_sort(d, &like, dims, &from, from);
+	if (!r)
+		r = plan_add_sort(p, d, t, NULL, 0);
 	if (!r)
 		d->kernel = *p->step[0].kernel;
 	plan_unref(p);

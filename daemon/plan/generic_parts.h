@@ -58,15 +58,16 @@ int generic_add_product(struct generic *g, const struct draft *d) FAULT_MUST_USE
 /* Is an attention one of those that generic kernels compute? */
 bool generic_attends(const struct kernel *k);
 
-/* Rows of the list: of one product, or a batch of them. */
-void generic_draw_product(uint8_t accumulator, bool batch, const struct traits *t, struct draft *d);
+/* Rows of the list, of factors of a type: of one product, or a batch of them. */
+void generic_draw_product(uint8_t type, bool batch, const struct traits *t, struct draft *d);
 
-enum generic_attention {
-	GENERIC_ATTENTION_PLAIN,
-	GENERIC_ATTENTION_CAUSAL,
-	GENERIC_ATTENTION_MASKED,          /* by a mask of bool */
+/* Forms of attention are these together. */
+enum {
+	GENERIC_ATTENTION_CAUSAL = 1,
+	GENERIC_ATTENTION_MASKED = 2,      /* by a mask of bool */
+	GENERIC_ATTENTION_DEEP = 4,        /* by instructions on matrices: keys have more places than most */
 };
-void generic_draw_attention(uint8_t accumulator, enum generic_attention form, const struct traits *t, struct draft *d);
+void generic_draw_attention(uint8_t type, unsigned form, const struct traits *t, struct draft *d);
 
 /* ---- generic_place.c ---- */
 

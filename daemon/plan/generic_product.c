@@ -13,6 +13,8 @@
 enum {
 	/* Any extent that makes a product neither small nor of few rows or columns. */
 	GENERIC_EXTENT = 1024,
+	/* Places of a key that kernels of instructions on matrices are for, at most: of most models; else all there may be. */
+	GENERIC_PLACES = 64,
 	/* What an attention reads. */
 	GENERIC_FACTORS = ATTENTION_MASK + 1,
 };
@@ -35,15 +37,22 @@ static unsigned batch_dims(const struct kernel *k) {
 	return k->rank - kernel_own_dims(k);
 }
 
-/* The type in which a factor is read: the accumulator's, but for a mask of bools. */
-static uint8_t type_of(const struct kernel *k, unsigned i) {
-	return k->operand[i].dtype == DTYPE_bool && k->root == KERNEL_ATTENTION ? DTYPE_bool : k->accumulator;
+/* The type in which a factor is read: the accumulator's, but for a mask of bools, and for what instructions on matrices read. */
+static uint8_t type_of(const struct draft *d, unsigned i, const struct traits *t) {
+	const struct kernel *k = &d->kernel;
+	uint8_t type = k->operand[i].dtype;
+
+	if (k->root == KERNEL_MATMUL)
+		return kernel_multiplies_matrices(k, t) ? type : k->accumulator;
+	if (i == ATTENTION_MASK)
+		return type == DTYPE_bool ? DTYPE_bool : k->accumulator;
+	return kernel_attends_matrices(k, t, d->dims[k->rank - 1u]) ? type : k->accumulator;
 }
 
 /* ---- drawings ---- */
 
 /* [batch][M][N][K], of row-major operands; a factor's batch step is 0 where all use the same one. */
-static void draw_product(struct draft *d, uint8_t accumulator, const int64_t *dims, const struct plan_operand *factor) {
+static void draw_product(struct draft *d, uint8_t accumulator, uint8_t type, const int64_t *dims, const struct plan_operand *factor) {
 	struct kernel *k = &d->kernel;
 
 	memset(d, 0, sizeof *d);
@@ -54,13 +63,14 @@ static void draw_product(struct draft *d, uint8_t accumulator, const int64_t *di
 	k->accumulator = accumulator;
 	memcpy(d->dims, dims, 4 * sizeof *dims);
 	d->extent = (uint64_t)dims[3];
-	draft_operand(d, accumulator, &factor[0]);
-	draft_operand(d, accumulator, &factor[1]);
+	draft_operand(d, type, &factor[0]);
+	draft_operand(d, type, &factor[1]);
 	k->root_value = draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = accumulator });
 }
 
-/* [batch][M][N][S][D], of operands likewise. What is `like` it may have any order and types. */
-static void draw_attention(struct draft *d, const struct kernel *like, uint32_t scale, const int64_t *dims, const struct plan_operand *factor) {
+/* [batch][M][N][S][D], of operands likewise, of those types. What is `like` it may have any order and types. */
+static void draw_attention(struct draft *d, const struct kernel *like, const uint8_t *type, uint32_t scale, const int64_t *dims,
+	const struct plan_operand *factor) {
 	struct kernel *k = &d->kernel;
 
 	memset(d, 0, sizeof *d);
@@ -75,7 +85,7 @@ static void draw_attention(struct draft *d, const struct kernel *like, uint32_t 
 	memcpy(d->dims, dims, 5 * sizeof *dims);
 	d->extent = (uint64_t)dims[3];
 	for (unsigned i = 0; i < k->inputs; i++)
-		draft_operand(d, type_of(like, i), &factor[i]);
+		draft_operand(d, type[i], &factor[i]);
 	k->reduced_value = draft_scalar(d, k->accumulator, scale);
 	k->root_value = k->values;
 	draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator });
@@ -95,8 +105,21 @@ static void finish_product(struct draft *d, const struct traits *t) {
 
 	draft_collapse(d);
 	memcpy(dims, d->dims, sizeof dims);
-	for (unsigned i = 1; i <= 3; i++)
-		d->dims[d->kernel.rank - i] = GENERIC_EXTENT;
+	for (unsigned i = 0; i < d->kernel.rank; i++)
+		d->dims[i] = i + 3u < d->kernel.rank ? 1 : GENERIC_EXTENT;
+	draft_finish(d, t);
+	memcpy(d->dims, dims, sizeof dims);
+}
+
+/* Likewise: with as many queries as a group has at most, and as few columns. Only those of matrices know of places. */
+static void finish_attention(struct draft *d, const struct traits *t) {
+	int64_t dims[5], places = d->dims[4] <= GENERIC_PLACES ? GENERIC_PLACES : 16 * KERNEL_ATTENTION_STEPS;
+
+	memcpy(dims, d->dims, sizeof dims);
+	d->dims[0] = d->dims[1] = GENERIC_EXTENT;
+	d->dims[2] = KERNEL_ATTENTION_BLOCK;
+	if (kernel_attends_matrices(&d->kernel, t, d->dims[4]))
+		d->dims[4] = places;
 	draft_finish(d, t);
 	memcpy(d->dims, dims, sizeof dims);
 }
@@ -191,7 +214,7 @@ static void factor_map(const struct draft *d, unsigned i, bool many, struct draf
 
 /* Copies it to row-major memory at *at, in that type. */
 static int copy_factor(struct generic *g, const struct draft *d, unsigned i, struct draft *map, struct plan_operand *at) {
-	uint8_t type = d->kernel.operand[i].dtype, wanted = type_of(&d->kernel, i);
+	uint8_t type = d->kernel.operand[i].dtype, wanted = type_of(d, i, g->t);
 	uint16_t value = draft_load(map, type, at);
 	int r = plan_add_temporary(g->p, wanted, map->dims, map->kernel.rank, at);
 
@@ -221,7 +244,7 @@ static int lay_factor(struct generic *g, const struct draft *d, unsigned i, stru
 	}
 	if (!r) {
 		factor_map(d, i, many, map, at);
-		if (k->operand[i].dtype != type_of(k, i) || !generic_lies_row_major(map->dims, at->stride, map->kernel.rank))
+		if (k->operand[i].dtype != type_of(d, i, g->t) || !generic_lies_row_major(map->dims, at->stride, map->kernel.rank))
 			r = copy_factor(g, d, i, map, at);
 	}
 	memset(at->stride, 0, sizeof at->stride);
@@ -237,15 +260,18 @@ static void draw(const struct draft *d, const struct traits *t, const struct pla
 	const struct kernel *k = &d->kernel;
 	unsigned m = batch_dims(k);
 	int64_t dims[5] = { generic_product_of(d->dims, m) };
+	uint8_t type[GENERIC_FACTORS];
 
+	for (unsigned i = 0; i < kernel_root_operands(k); i++)
+		type[i] = type_of(d, i, t);
 	memcpy(&dims[1], &d->dims[m], (k->root == KERNEL_ATTENTION ? 4 : 3) * sizeof *dims);
 	if (k->root == KERNEL_ATTENTION)
-		draw_attention(one, k, d->scalar[k->value[k->reduced_value].index], dims, factor);
+		draw_attention(one, k, type, d->scalar[k->value[k->reduced_value].index], dims, factor);
 	else
-		draw_product(one, k->accumulator, dims, factor);
+		draw_product(one, k->accumulator, type[0], dims, factor);
 	store_product(one, to);
 	if (k->root == KERNEL_ATTENTION)
-		draft_finish(one, t);
+		finish_attention(one, t);
 	else
 		finish_product(one, t);
 }
@@ -276,28 +302,28 @@ bool generic_attends(const struct kernel *k) {
 
 /* ---- the list ---- */
 
-void generic_draw_product(uint8_t accumulator, bool batch, const struct traits *t, struct draft *d) {
+void generic_draw_product(uint8_t type, bool batch, const struct traits *t, struct draft *d) {
 	static const struct plan_operand factor[2] = { { .stride = { 4, 2, 0, 1 } }, { .stride = { 4, 0, 1, 2 } } };
 	const int64_t dims[4] = { batch ? 2 : 1, 2, 2, 2 };
 
-	draw_product(d, accumulator, dims, factor);
+	draw_product(d, dtype_info(type)->reg, type, dims, factor);
 	store_product(d, (struct plan_operand){ 0 });
 	finish_product(d, t);
 }
 
-/* Of one query, key and place: the text is that of any number. */
-void generic_draw_attention(uint8_t accumulator, enum generic_attention form, const struct traits *t, struct draft *d) {
-	static const struct plan_operand factor[] = { [ATTENTION_Q] = { .stride = { 1, 1, 0, 0, 1 } },
-		[ATTENTION_K] = { .stride = { 1, 0, 0, 1, 1 } }, [ATTENTION_V] = { .stride = { 1, 0, 1, 1, 0 } },
+/* Of one query and key, and as few or as many places as that kernel is for: the text is that of any number. */
+void generic_draw_attention(uint8_t type, unsigned form, const struct traits *t, struct draft *d) {
+	int64_t places = form & GENERIC_ATTENTION_DEEP ? GENERIC_PLACES + 1 : 1;
+	const struct plan_operand factor[] = { [ATTENTION_Q] = { .stride = { places, places, 0, 0, 1 } },
+		[ATTENTION_K] = { .stride = { places, 0, 0, places, 1 } }, [ATTENTION_V] = { .stride = { 1, 0, 1, 1, 0 } },
 		[ATTENTION_MASK] = { .stride = { 1, 1, 0, 1, 0 } } };
-	static const int64_t dims[5] = { 1, 1, 1, 1, 1 };
-	struct kernel like = { .root = KERNEL_ATTENTION, .accumulator = accumulator };
+	const uint8_t types[] = { [ATTENTION_Q] = type, [ATTENTION_K] = type, [ATTENTION_V] = type, [ATTENTION_MASK] = DTYPE_bool };
+	const int64_t dims[5] = { 1, 1, 1, 1, places };
+	struct kernel like = { .root = KERNEL_ATTENTION, .accumulator = dtype_info(type)->reg };
 
-	like.inputs = form == GENERIC_ATTENTION_MASKED ? ATTENTION_MASK + 1 : ATTENTION_MASK;
-	like.causal = form == GENERIC_ATTENTION_CAUSAL;
-	for (unsigned i = 0; i < like.inputs; i++)
-		like.operand[i].dtype = i == ATTENTION_MASK ? DTYPE_bool : accumulator;
-	draw_attention(d, &like, 0, dims, factor);
+	like.inputs = form & GENERIC_ATTENTION_MASKED ? ATTENTION_MASK + 1 : ATTENTION_MASK;
+	like.causal = form & GENERIC_ATTENTION_CAUSAL;
+	draw_attention(d, &like, types, 0, dims, factor);
 	store_product(d, (struct plan_operand){ 0 });
-	draft_finish(d, t);
+	finish_attention(d, t);
 }

@@ -2,8 +2,9 @@
 
 One daemon runs every step as byte code or by a generic kernel (fusion.interpreter=always), one never does. What is
 reduced and multiplied here lies in every way there is a rule for: whole, rows, leading axes, axes between, blocks of long
-rows, strides, broadcasts, nothing at all.
+rows, strides, broadcasts, nothing at all. A slice of it runs in the kernels' form for GPUs, too.
 """
+import argparse
 import json
 import sys
 
@@ -275,6 +276,8 @@ def groups():
             lambda c: product(c, "f32", (1, 4, 20, 30), (3, 1, 30, 10)),
             lambda c: product(c, "f16", (20, 30), (30, 70)),
             lambda c: product(c, "i32", (20, 30), (30, 70)),
+            lambda c: product(c, "f16", (3, 20, 40), (3, 40, 72), False),
+            lambda c: c.op("matmul", c.transpose(leaf(c, "bf16", (90, 130), False)), leaf(c, "bf16", (90, 200), False)),
             lambda c: c.op("matmul", c.transpose(leaf(c, "f32", (30, 80))), c.transpose(leaf(c, "f32", (70, 30)))),
             lambda c: c.op("matmul", strided(c, leaf(c, "f32", (40, 30))), strided(c, leaf(c, "f32", (60, 80)))),
             lambda c: linear(c),
@@ -290,6 +293,10 @@ def groups():
             lambda c: attention(c, (3, 70, 8), (3, 130, 8), (3, 130, 6), mask="f32"),
             lambda c: attention(c, (4, 70, 8), (2, 130, 8), (4, 130, 6), strides=True),
             lambda c: attention(c, (20, 8), (30, 8), (30, 6), "bf16"),
+            lambda c: attention(c, (2, 150, 40), (2, 200, 40), (2, 200, 100), "f16", causal=True),
+            lambda c: attention(c, (2, 70, 80), (2, 130, 80), (2, 130, 72), "bf16", mask="bool"),
+            lambda c: attention(c, (2, 70, 130), (2, 130, 130), (2, 130, 30), "f16", strides=True, causal=True),
+            lambda c: attention(c, (70, 300), (130, 300), (130, 30), "bf16"),
             lambda c: attention(c, (20, 8), (90, 8), (90, 6), special=True),
             attention_between,
         ],
@@ -304,6 +311,8 @@ def groups():
             lambda c: conv(c, (1, 6, 60, 61), (12, 1, 5, 3), groups=6, padding=(2, 1), stride=(2, 2)),
             lambda c: conv(c, (1, 3, 9, 700), (3, 1, 9, 4), groups=3, dilation=(1, 3)),
             lambda c: conv(c, (2, 5, 900), (5, 1, 7), groups=5, padding=(3,)),
+            lambda c: conv(c, (2, 64, 20, 21), (130, 64, 3, 3), padding=(1, 1)),
+            lambda c: conv(c, (1, 30, 9, 9), (12, 15, 3, 3), groups=2),
         ],
         "gathers": gathers(),
         "scatters": scatters(),
@@ -329,19 +338,30 @@ def same(a, b):
     return np.array_equal(a, b)
 
 
-def run_group(report, name):
+def run_group(report, part):
+    name, strategy = part
     cases = groups()[name]
-    with fusion.Daemon() as plain, fusion.Daemon(settings=["fusion.interpreter=always"]) as always, \
+    where = f"{name}, {strategy} strategy" if strategy else name
+    with fusion.Daemon(strategy) as plain, fusion.Daemon(strategy, ["fusion.interpreter=always"]) as always, \
             plain.open() as a, always.open() as b:
         for i, (one, other) in enumerate(zip(results(a, cases), results(b, cases))):
-            report.check(same(one, other), f"{name}: result {i}", lambda: f"{one.ravel()[:6]} is not {other.ravel()[:6]}")
+            report.check(same(one, other), f"{where}: result {i}", lambda: f"{one.ravel()[:6]} is not {other.ravel()[:6]}")
         interpreted = json.loads(b.stats(True))["steps_interpreted"]
-        report.check(interpreted > 0, f"{name}: byte code ran", f"{interpreted} steps")
+        report.check(interpreted > 0, f"{where}: byte code ran", f"{interpreted} steps")
 
 
 def main():
-    total = harness.run(run_group, sys.argv[1:] or list(groups()), harness.jobs_of_machine())
-    return total.finish()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("group", nargs="*", help="only these groups of cases")
+    parser.add_argument("--strategy", choices=("cpu", "gpu"), help="form of the kernels; default: as the device needs, and a slice as GPUs do")
+    options = parser.parse_args()
+    names = options.group or list(groups())
+    if set(names) - set(groups()):
+        parser.error(f"groups are {', '.join(groups())}")
+    parts = [(name, options.strategy) for name in names]
+    if not options.strategy:
+        parts += [(name, "gpu") for name in harness.rotated(names)]
+    return harness.run(run_group, parts, harness.jobs_of_machine()).finish()
 
 
 if __name__ == "__main__":
