@@ -14,5 +14,5 @@ OVL f64v weight(f64v x) {
 	return x < -708.0 ? (f64v)0.0 : y;
 }
 
-ATTENTION(f64v, double, i64v)
+ATTENTION(f64v, i64v)
 #endif

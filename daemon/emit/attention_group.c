@@ -141,7 +141,7 @@ static void fetch_scores(struct writer *w, const char *place) {
 	text_line(w, "held_left[i] = 0;");
 	text_open(w, "if (row < d%u)", attention_queries(k));
 	attention_place(w, ATTENTION_Q, "q", "row", "at");
-	text_line(w, "held_left[i] = read_q(q0, s0_%u, d%u - at);", attention_depth(k), attention_depth(k));
+	text_line(w, "held_left[i] = read_q(q0, s0_%u, d%u - at) * v%u;", attention_depth(k), attention_depth(k), k->reduced_value);
 	text_close(w);
 	text_close(w);
 	open_tile(w, GROUP_WIDE);
@@ -196,13 +196,12 @@ static void write_scores(struct writer *w) {
 
 /* ---- weights ---- */
 
-/* Scales and masks a score; what the query does not see is -infinity. */
+/* Masks a score; what the query does not see is -infinity. */
 static void write_seen(struct writer *w) {
 	const struct kernel *k = w->k;
 	bool truth = attention_masks(k) && k->operand[ATTENTION_MASK].dtype == DTYPE_bool;
 
 	text_line(w, "const long query = m0 + row, key = j0 + x + j * %u;", GROUP_LANES);
-	text_line(w, "c[i][j] *= v%u;", k->reduced_value);
 	if (attention_masks(k)) {
 		text_open(w, "if (query < d%u && key < d%u)", attention_queries(k), attention_keys(k));
 		attention_place(w, ATTENTION_MASK, "m", "query", "key");

@@ -415,18 +415,18 @@ static void cut_matmul_groups(const struct cut *c) {
 			      ceil_divide((uint64_t)c->dims[batch + 1], tile->columns));
 }
 
-/* As many tiles of queries a unit as leave some for all compute units: what is copied serves them all. */
+/* As many queries a unit as leave some for all compute units: what is copied serves them all. */
 static void cut_attention(const struct cut *c) {
 	unsigned batch = c->k->rank - 4u;
-	uint64_t m = (uint64_t)c->dims[batch], tiles = ATTENTION_TILES;
+	uint64_t m = (uint64_t)c->dims[batch], pieces = ATTENTION_PIECES;
 	uint64_t count = product(c->dims, 0, batch) * ceil_divide((uint64_t)c->dims[batch + 1], ATTENTION_COLUMNS);
 
-	while (tiles > 1 && count * ceil_divide(m, tiles * ATTENTION_ROWS) < ATTENTION_UNITS * (uint64_t)c->t->units)
-		tiles /= 2;
-	tiles = unit_tiles(c, ceil_divide(ceil_divide(m, ATTENTION_ROWS), ceil_divide(m, tiles * ATTENTION_ROWS)));
-	c->record[KERNEL_WORD_PIECES] = tiles;
-	set_units(c, count * ceil_divide(m, tiles * ATTENTION_ROWS),
-		tiles * ATTENTION_ROWS * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
+	while (pieces > 1 && count * ceil_divide(m, pieces * ATTENTION_PIECE) < ATTENTION_UNITS * (uint64_t)c->t->units)
+		pieces /= 2;
+	pieces = unit_tiles(c, ceil_divide(ceil_divide(m, ATTENTION_PIECE), ceil_divide(m, pieces * ATTENTION_PIECE)));
+	c->record[KERNEL_WORD_PIECES] = pieces;
+	set_units(c, count * ceil_divide(m, pieces * ATTENTION_PIECE),
+		pieces * ATTENTION_PIECE * (c->extent + 1) * (uint64_t)(c->dims[batch + 3] + 1));
 }
 
 /* As many channels a unit as leave some units for everybody: what is copied of the input serves them all. */

@@ -263,9 +263,12 @@ enum {
 	CONV_PANEL = CONV_PLANES_MOST * 176,
 	/* ... with packed weights: most panels of them that a unit goes through. */
 	CONV_PANELS = 4,
-	/* CPU attention: queries of a tile, most tiles and columns of the result of a unit. */
-	ATTENTION_ROWS = 6,
-	ATTENTION_TILES = 22,
+	/* CPU attention: queries of a tile of sums; of a piece, by which units are cut: whole vectors, whole tiles, a part of a block;
+	 * most pieces, so queries, and columns of the result of a unit. */
+	ATTENTION_ROWS = 4,
+	ATTENTION_PIECE = 16,
+	ATTENTION_PIECES = 12,
+	ATTENTION_QUERIES = ATTENTION_PIECES * ATTENTION_PIECE,
 	ATTENTION_COLUMNS = 256,
 	/* GPU reductions: elements a lane reads before it needs the first; more where no other group works meanwhile. */
 	GROUP_UNROLL = 8,

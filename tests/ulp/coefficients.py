@@ -273,6 +273,8 @@ row("f32_expm1", 24, expm1_tail(), expm1_weight, -LN2_HALF, LN2_HALF, range(0, 5
 row("f64_expm1", 53, expm1_tail(), expm1_weight, -LN2_HALF, LN2_HALF, range(0, 11))
 # exp2: r times this is 2^r - 1
 row("f32_exp2", 24, exp2_head, lambda r: r / mpf(2) ** r, -0.5001, 0.5001, range(0, 6))
+# one term less, for the weights of attention
+row("f32_weight", 24, exp2_head, lambda r: r / mpf(2) ** r, -0.5001, 0.5001, range(0, 5))
 row("f64_exp2", 53, exp2_head, lambda r: r / mpf(2) ** r, -0.5001, 0.5001, range(0, 12), 2)
 # log: f - f^2/2 + f^3 times this
 row("f32_log", 24, log1p_tail(), log_weight, 1 / R2 - 1, R2 - 1, range(0, 8))
