@@ -2337,7 +2337,22 @@ static uint32_t make_root(unsigned kind) {
 	}
 }
 
-enum { ROOTS = 17 };
+/* Likewise, on CPUs. */
+static uint32_t make_cpu_root(unsigned kind) {
+	switch (kind) {
+	case 0:
+		return op_attr(OP_sort, transpose(op(OP_neg, leaf(10, DTYPE_f32, DIMS(2, 40000)), 0)), (struct op_attr){ .axis = 0 });
+	case 1:
+		return op_attr(OP_argsort, leaf(11, DTYPE_i16, DIMS(200000)), (struct op_attr){ .axis = 0, .flag = true });
+	case 2:
+		return op_attr(OP_sort, op(OP_neg, leaf(12, DTYPE_i8, DIMS(30, 40)), 0), (struct op_attr){ .axis = 0 });
+	default:
+		return of_three(OP_searchsorted, leaf(13, DTYPE_i16, DIMS(90)), op(OP_neg, transpose(leaf(14, DTYPE_i16, DIMS(5, 40))), 0), 0,
+			(struct op_attr){ .flag = false });
+	}
+}
+
+enum { ROOTS = 17, CPU_ROOTS = 4 };
 
 static bool runs_if_map(const struct kernel *k, const struct traits *t) {
 	(void)t;
@@ -2357,11 +2372,11 @@ static bool is_listed(const struct kernel *k, const struct traits *t) {
 }
 
 START_TEST(what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list) {
-	static const struct traits *const of[] = { &cpu, &multiplies, &no_f64 };
+	static const struct traits *const of[] = { &cpu, &multiplies, &no_f64, &cpu };
 	const struct traits *t = of[_i / ROOTS];
 	struct plan *p, *made;
 
-	output(op(OP_neg, make_root((unsigned)_i % ROOTS), 0));
+	output(op(OP_neg, _i < 3 * ROOTS ? make_root((unsigned)_i % ROOTS) : make_cpu_root((unsigned)_i - 3u * ROOTS), 0));
 	p = plan_with(t, true);
 	ck_assert_int_eq(plan_generic(p, t, runs_if_map, &made), 0);
 	ck_assert_ptr_nonnull(made);
@@ -2460,7 +2475,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, sorts_of_other_sizes_are_the_same_kernels);
 	tcase_add_test(t, a_sort_that_does_not_build_is_split_from_what_goes_before_it);
 	tcase_add_test(t, scans_of_any_length_and_place_in_blocks_are_whole);
-	tcase_add_loop_test(t, what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list, 0, 3 * ROOTS);
+	tcase_add_loop_test(t, what_stands_in_for_a_plan_is_maps_and_kernels_of_the_list, 0, 3 * ROOTS + CPU_ROOTS);
 	tcase_add_test(t, no_kernel_is_listed_that_no_plan_would_use);
 	suite_add_tcase(s, t);
 	return s;

@@ -8,8 +8,8 @@
  *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]; where a device multiplies matrices of 16-bit floats, of those
  *   attention of [batch][M][D], plain, causal or with a mask
  *   a convolution with many channels, or with lanes along its lines; on GPUs by tiles, or a lane a result
- *   a gather from one vector by another; a scatter into [rows][elements]
- *   a scan of [rows][elements], whole or by blocks; a sort of such rows
+ *   a gather from one vector by another, a search in one for another; a scatter into [rows][elements]
+ *   a scan of [rows][elements], whole or by blocks; a sort of such rows, on CPUs whether it is whole or in blocks
  *
  * which are built while nobody waits (exec/interpret.c). Parts keep the order of every accumulation, which is a function of
  * extents alone (kernel.h), so results keep their bits. It takes more memory and time than the plan it is made from,
@@ -99,14 +99,12 @@ static void draw_operation(const struct kernel *k, const struct kernel_value *v,
 	draft_store(d, draft_op(d, v->op, v->dtype, op_info(v->op)->arity, arg), &o);
 }
 
-/* Would each operation of a map run by itself? Gathers do, by a kernel of the list. */
+/* Would each operation of a map run by itself? Gathers and searches do, by kernels of the list. */
 static bool operations_run(const struct kernel *k, const struct traits *t, plan_runs *runs) {
 	struct draft *one = malloc(sizeof *one);
 	bool run = one;
 
 	for (uint16_t v = 0; run && v < k->values; v++) {
-		if (kernel_value_gathers(&k->value[v]))
-			run = k->value[v].kind == KERNEL_GATHER;
 		if (k->value[v].kind != KERNEL_OP)
 			continue;
 		draw_operation(k, &k->value[v], one);
@@ -199,9 +197,11 @@ int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, 
 	return r;
 }
 
-/* Is it where a result goes, and no memory that a sort works in? */
+/* Is it where a result goes, and no memory that a sort works in? Merges work in none. */
 static bool is_result(const struct kernel *k, uint16_t operand) {
-	return k->operand[operand].output && !(k->root == KERNEL_SORT && operand >= k->carry);
+	bool works = k->root == KERNEL_SORT && k->stage <= KERNEL_STAGE_BLOCKS;
+
+	return k->operand[operand].output && !(works && operand >= k->carry);
 }
 
 /* The output that stores a value row-major over the first dims, or KERNEL_NONE. */
@@ -221,6 +221,46 @@ int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value,
 		return plan_add_temporary(g->p, d->kernel.value[value].dtype, d->dims, rank, to);
 	*to = d->operand[*directp];
 	return 0;
+}
+
+int generic_add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
+	struct plan_operand to) {
+	struct draft *map = calloc(1, sizeof *map);
+	int64_t step = from.stride[0];
+	uint16_t value;
+	int r;
+
+	if (!map)
+		return -ENOMEM;
+	map->kernel.root = KERNEL_MAP;
+	map->kernel.rank = 1;
+	map->kernel.block_dim = 0xff;
+	map->kernel.root_value = KERNEL_NONE;
+	map->dims[0] = elements;
+	memset(from.stride, 0, sizeof from.stride);
+	memset(to.stride, 0, sizeof to.stride);
+	from.stride[0] = step;
+	to.stride[0] = 1;
+	value = draft_load(map, type, &from);
+	if (type != wanted)
+		value = draft_op(map, OP_cast, wanted, 1, &value);
+	draft_store(map, value, &to);
+	r = generic_add_map(g, map);
+	free(map);
+	return r;
+}
+
+int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) {
+	struct plan_operand to;
+	int r;
+
+	if (type == wanted && at->stride[0] == 1)
+		return 0;
+	r = plan_add_temporary(g->p, wanted, &elements, 1, &to);
+	if (!r)
+		r = generic_add_cast(g, elements, type, *at, wanted, to);
+	*at = to;
+	return r;
 }
 
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
@@ -387,19 +427,17 @@ static int add_row_maps(struct generic *g, const struct draft *d) {
 /* ---- the plan ---- */
 
 /* Why a kernel of this root has no generic one, or NULL. */
-static const char *reason_of(const struct kernel *k) {
+static const char *reason_of(const struct kernel *k, const struct traits *t) {
 	if (k->root == KERNEL_ATTENTION && !generic_attends(k))
 		return "there is no generic kernel of attention found from its parts";
 	if (k->root == KERNEL_SCATTER && !generic_scatters(k))
 		return "there is no generic kernel that scatters by an index of u64";
-	if (k->root == KERNEL_SORT && !generic_sorts(k))
-		return "there is no generic kernel that sorts rows in blocks";
-	return NULL;
+	return k->root == KERNEL_SORT ? generic_sorts_not(k, t) : NULL;
 }
 
 const char *plan_generic_reason(const struct kernel *k, const struct traits *t, plan_runs *runs) {
 	if (k->root != KERNEL_MAP)
-		return reason_of(k);
+		return reason_of(k, t);
 	return runs(k, t) || operations_run(k, t, runs) ? NULL :
 		"there is an operation in it that no interpreter and no generic kernel has";
 }
@@ -460,7 +498,7 @@ static int add_step(struct generic *g) {
 
 int plan_generic(const struct plan *from, const struct traits *t, plan_runs *runs, struct plan **planp) {
 	struct plan *to = calloc(1, sizeof *to);
-	struct generic g = { .p = to, .t = t, .runs = runs };
+	struct generic g = { .p = to, .t = t, .runs = runs, .slots = from->slots };
 	int r;
 
 	*planp = NULL;
@@ -473,6 +511,7 @@ int plan_generic(const struct plan *from, const struct traits *t, plan_runs *run
 		g.step = &from->step[i];
 		r = add_step(&g);
 	}
+	free(g.sorted);
 	/* A part that holds too much for a kernel, and a plan whose steps are all as they were, are of no use. */
 	if (r || !g.changed) {
 		plan_unref(to);
@@ -521,7 +560,7 @@ unsigned plan_generic_first(void) {
 
 static unsigned root_of(unsigned op) {
 	static const uint8_t roots[] = { [OP_matmul] = KERNEL_MATMUL, [OP_attention] = KERNEL_ATTENTION, [OP_conv] = KERNEL_CONV,
-		[OP_take] = KERNEL_MAP, [OP_put_along] = KERNEL_SCATTER, [OP_add_along] = KERNEL_SCATTER, [OP_sort] = KERNEL_SORT,
+		[OP_take] = KERNEL_MAP, [OP_searchsorted] = KERNEL_MAP, [OP_put_along] = KERNEL_SCATTER, [OP_add_along] = KERNEL_SCATTER, [OP_sort] = KERNEL_SORT,
 		[OP_argsort] = KERNEL_SORT };
 
 	if (op_info(op)->class == OP_CLASS_SCAN)
@@ -543,7 +582,10 @@ static int draw_listed(unsigned op, uint8_t type, uint8_t form, const struct tra
 		generic_draw_attention(type, form, t, d);
 		break;
 	case KERNEL_MAP:
-		generic_draw_gather(type, t, d);
+		if (op == OP_searchsorted)
+			generic_draw_search(type, form, t, d);
+		else
+			generic_draw_gather(type, t, d);
 		break;
 	case KERNEL_SCATTER:
 		generic_draw_scatter(op, type, t, d);

@@ -3,7 +3,8 @@
  *
  * Both go along rows that lie row-major, [rows][elements]. A scan of rows longer than a block is three steps in the
  * plan that this one is made from, too (split.c): a reduction of blocks, a scan of what they give, and one that goes
- * block by block and takes in what the blocks before it gave. A sort that is merged from blocks has none here.
+ * block by block and takes in what the blocks before it gave. A sort that is merged from blocks is one of whole rows here: its
+ * result is the same. Integers are sorted as wider ones, since there are kernels of few types.
  */
 #include "generic_parts.h"
 
@@ -124,13 +125,25 @@ void generic_draw_scan(unsigned op, uint8_t accumulator, bool blocks, const stru
 
 /* ---- sorts ---- */
 
-bool generic_sorts(const struct kernel *k) {
-	return k->stage == KERNEL_STAGE_ROWS;
+/*
+ * The type that a kernel sorts: of few types, but on GPUs, where fewer wide elements have room in local memory, and but for values of
+ * 16-bit floats, which would not keep which NaN they are.
+ */
+static uint8_t sorted_as(const struct kernel *k, const struct traits *t) {
+	bool half = k->accumulator == DTYPE_f16 || k->accumulator == DTYPE_bf16;
+
+	return t->strategy == STRATEGY_GPU || (half && k->op == OP_sort) ? k->accumulator : generic_ordered_as(k->accumulator);
+}
+
+const char *generic_sorts_not(const struct kernel *k, const struct traits *t) {
+	if (t->strategy == STRATEGY_GPU && k->stage != KERNEL_STAGE_ROWS)
+		return "there is no generic kernel that sorts rows in blocks on this kind of device";
+	return NULL;
 }
 
 /* [rows][elements] from one place to another; the memory to work in comes with the steps (sort.c). */
-static void draw_sort(struct draft *d, const struct kernel *like, const int64_t *dims, const struct plan_operand *from,
-	struct plan_operand to) {
+static void draw_sort(struct draft *d, const struct kernel *like, uint8_t type, const int64_t *dims,
+	const struct plan_operand *from, struct plan_operand to) {
 	struct kernel *k = &d->kernel;
 	struct plan_operand o = *from;
 
@@ -140,7 +153,7 @@ static void draw_sort(struct draft *d, const struct kernel *like, const int64_t 
 	k->kept = 1;
 	k->block_dim = 0xff;
 	k->op = like->op;
-	k->accumulator = like->accumulator;
+	k->accumulator = type;
 	k->descending = like->descending;
 	memcpy(d->dims, dims, 2 * sizeof *dims);
 	d->extent = (uint64_t)dims[1];
@@ -155,23 +168,73 @@ static void draw_sort(struct draft *d, const struct kernel *like, const int64_t 
 	draft_store(d, k->root_value, &to);
 }
 
-int generic_add_sort(struct generic *g, const struct draft *d) {
+/* The value's rows, sorted, at `to`, row-major and of its own type. */
+static int add_sorted(struct generic *g, const struct draft *d, struct plan_operand to) {
 	const struct kernel *k = &d->kernel;
-	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
-	struct plan_operand from, to;
+	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] }, elements = dims[0] * dims[1];
+	uint8_t type = sorted_as(k, g->t);
+	bool narrows = k->op == OP_sort && type != k->accumulator;
+	struct plan_operand from, wide = to;
 	struct draft *one;
-	uint16_t direct;
 	int r = generic_lay_value(g, d, k->reduced_value, &from);
 
+	from.stride[0] = wide.stride[0] = 1;
 	if (!r)
-		r = generic_lay_result(g, d, k->root_value, k->rank, &direct, &to);
+		r = generic_lay_as(g, elements, k->accumulator, type, &from);
+	if (!r && narrows)
+		r = plan_add_temporary(g->p, type, &elements, 1, &wide);
 	one = r ? NULL : malloc(sizeof *one);
 	if (!one)
 		return r ? r : -ENOMEM;
-	draw_sort(one, k, dims, &from, to);
-	r = plan_add_sort(g->p, one, g->t, g->step->op, 0);
+	draw_sort(one, k, type, dims, &from, wide);
+	r = plan_add_sort_rows(g->p, one, g->t, g->step->op);
 	free(one);
+	return r || !narrows ? r : generic_add_cast(g, elements, type, wide, k->accumulator, to);
+}
+
+static int add_rows(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	struct plan_operand to;
+	uint16_t direct;
+	int r = generic_lay_result(g, d, k->root_value, k->rank, &direct, &to);
+
+	if (!r)
+		r = add_sorted(g, d, to);
 	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
+}
+
+/* Where its blocks would be, the plan that this one is made from has them; merges hand that on. */
+static int add_blocks(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	struct plan_operand to;
+	int r;
+
+	if (!g->sorted)
+		g->sorted = calloc(g->slots, sizeof *g->sorted);
+	if (!g->sorted)
+		return -ENOMEM;
+	r = plan_add_temporary(g->p, k->value[k->root_value].dtype, d->dims, k->rank, &to);
+	if (!r)
+		r = add_sorted(g, d, to);
+	g->sorted[d->operand[k->carry].slot] = to;
+	return r;
+}
+
+/* What a merge reads comes first, and what it writes next. */
+int generic_add_sort(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+
+	switch (k->stage) {
+	case KERNEL_STAGE_ROWS:
+		return add_rows(g, d);
+	case KERNEL_STAGE_BLOCKS:
+		return add_blocks(g, d);
+	case KERNEL_STAGE_MERGE:
+		g->sorted[d->operand[1].slot] = g->sorted[d->operand[0].slot];
+		return 0;
+	default:
+		return generic_add_copies(g, d, k->root_value, &g->sorted[d->operand[0].slot], KERNEL_NONE);
+	}
 }
 
 int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d) {
@@ -185,9 +248,9 @@ int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const s
 		return -ENOMEM;
 	p->references = 1;
 	r = plan_add_slot(p, UINT64_C(2) * dtype_info(accumulator)->bytes, false, &from.slot);
-	draw_sort(d, &like, dims, &from, from);
+	draw_sort(d, &like, accumulator, dims, &from, from);
 	if (!r)
-		r = plan_add_sort(p, d, t, NULL, 0);
+		r = plan_add_sort_rows(p, d, t, NULL);
 	if (!r)
 		d->kernel = *p->step[0].kernel;
 	plan_unref(p);

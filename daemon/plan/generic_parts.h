@@ -10,6 +10,9 @@ struct generic {
 	plan_runs *runs;
 	const struct plan_step *step;      /* of the plan it is made from */
 	bool changed;
+	/* By slot of that plan, of which there are so many: where the sorted rows lie whose blocks are there; NULL before there are such. */
+	struct plan_operand *sorted;
+	uint32_t slots;
 };
 
 /* Along an extent of 1 an operand may step in any way. */
@@ -25,6 +28,13 @@ void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accu
 
 /* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
 int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
+/*
+ * A vector, whose first step says how it lies, from one type to another; the one at *at as one of the wanted type that lies side by side,
+ * a copy where it is another.
+ */
+int generic_add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
+	struct plan_operand to) FAULT_MUST_USE;
+int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
 /*
  * Where a root's value goes, row-major over the first dims: to an output that lies so, whose number is then *directp, or to a
  * temporary, with KERNEL_NONE. At *to.
@@ -71,21 +81,26 @@ void generic_draw_attention(uint8_t type, unsigned form, const struct traits *t,
 
 /* ---- generic_place.c ---- */
 
-/* A map of one gather; a scatter. */
+/* A map of one gather or search; a scatter. */
 int generic_add_gather(struct generic *g, const struct draft *d) FAULT_MUST_USE;
 int generic_add_scatter(struct generic *g, const struct draft *d) FAULT_MUST_USE;
 bool generic_scatters(const struct kernel *k);
 
 /* word: the type that elements of a size are moved as. */
 void generic_draw_gather(uint8_t word, const struct traits *t, struct draft *d);
+void generic_draw_search(uint8_t type, bool right, const struct traits *t, struct draft *d);
 void generic_draw_scatter(unsigned op, uint8_t accumulator, const struct traits *t, struct draft *d);
 
 /* ---- generic_order.c ---- */
 
-/* A scan or a sort in which nothing else is done. */
+/*
+ * A scan or a sort in which nothing else is done. A sort in blocks is done whole in the place of its first step, into memory of its
+ * own, and copied in that of its last.
+ */
 int generic_add_scan(struct generic *g, const struct draft *d) FAULT_MUST_USE;
 int generic_add_sort(struct generic *g, const struct draft *d) FAULT_MUST_USE;
-bool generic_sorts(const struct kernel *k);
+/* Why not, or NULL. */
+const char *generic_sorts_not(const struct kernel *k, const struct traits *t);
 
 void generic_draw_scan(unsigned op, uint8_t accumulator, bool blocks, const struct traits *t, struct draft *d);
 int generic_draw_sort(unsigned op, uint8_t accumulator, bool descending, const struct traits *t, struct draft *d)

@@ -1,10 +1,13 @@
 /*
- * Gathers and scatters by generic kernels: see generic.c.
+ * Gathers, searches and scatters by generic kernels: see generic.c.
  *
  * A gather may read any operand along any axis, at an index that is itself computed. Maps, which run as byte
  * code, make of all that one number an element: where it lies, counted from the first element that the gather could
  * read. What is left is a kernel that reads a vector at such places; elements go through it as words of their size.
  * What lies beyond the axis has the place behind the last one.
+ *
+ * A search is in a vector that lies side by side, for values that do; integers are searched for as wider ones, since
+ * there are kernels of few types.
  *
  * A scatter's operands are copied until they lie row-major over [rows][axis].
  */
@@ -133,16 +136,8 @@ static int add_places(struct generic *g, const struct draft *d, const struct ker
 	return r;
 }
 
-static const struct kernel_value *find_gather(const struct kernel *k) {
-	for (uint16_t v = 0; v < k->values; v++)
-		if (k->value[v].kind == KERNEL_GATHER)
-			return &k->value[v];
-	return NULL;
-}
-
-int generic_add_gather(struct generic *g, const struct draft *d) {
+static int add_gather(struct generic *g, const struct draft *d, const struct kernel_value *v) {
 	const struct kernel *k = &d->kernel;
-	const struct kernel_value *v = find_gather(k);
 	int64_t extent = constant_of(g->p, d, v->arg[1]), step = constant_of(g->p, d, v->arg[2]);
 	struct span span = span_of(d, &d->operand[v->index], extent, step);
 	struct plan_operand places, to, from = d->operand[v->index], one = { .stride = { 1 } };
@@ -178,6 +173,90 @@ void generic_draw_gather(uint8_t word, const struct traits *t, struct draft *d) 
 	arg[1] = draft_scalar(d, DTYPE_i64, 0);
 	arg[2] = draft_scalar(d, DTYPE_i64, 1);
 	finish_gather(d, t, arg, (struct plan_operand){ .slot = 2 });
+}
+
+/* ---- searches ---- */
+
+/* The type that a kernel of the list searches in. */
+static uint8_t searched_as(uint8_t type) {
+	if (dtype_info(type)->kind == DTYPE_KIND_REAL)
+		return type == DTYPE_f64 ? DTYPE_f64 : DTYPE_f32;
+	return type == DTYPE_u64 ? DTYPE_u64 : DTYPE_i64;
+}
+
+/* Where each of a vector's elements goes in another one, whose extent and step are values of the drawing in arg[1] and arg[2]. */
+static void finish_search(struct draft *d, uint8_t type, bool right, const struct traits *t, struct plan_operand in,
+	const uint16_t *arg, struct plan_operand to) {
+	memset(in.stride, 0, sizeof in.stride);
+	memset(to.stride, 0, sizeof to.stride);
+	to.stride[0] = 1;
+	draft_store(d, draft_search(d, type, &in, arg, right), &to);
+	draft_finish(d, t);
+	/* One kernel for any size. */
+	d->kernel.operand[2].stream = false;
+}
+
+static void begin_search(struct draft *d, uint8_t type, int64_t elements, struct plan_operand of) {
+	memset(d, 0, sizeof *d);
+	d->kernel.root = KERNEL_MAP;
+	d->kernel.rank = 1;
+	d->kernel.block_dim = 0xff;
+	d->kernel.root_value = KERNEL_NONE;
+	d->dims[0] = elements;
+	memset(of.stride, 0, sizeof of.stride);
+	of.stride[0] = 1;
+	draft_load(d, type, &of);
+}
+
+static int add_search(struct generic *g, const struct draft *d, const struct kernel_value *v) {
+	const struct kernel *k = &d->kernel;
+	int64_t extent = constant_of(g->p, d, v->arg[1]), elements = generic_product_of(d->dims, k->rank);
+	uint8_t type = k->operand[v->index].dtype, wanted = searched_as(type);
+	uint16_t value = (uint16_t)(v - k->value), direct, arg[KERNEL_ARGS] = { 0 };
+	struct plan_operand of, to, in = d->operand[v->index];
+	struct draft *search;
+	int r;
+
+	in.stride[0] = constant_of(g->p, d, v->arg[2]);
+	r = generic_lay_as(g, extent, type, wanted, &in);
+	if (!r)
+		r = generic_lay_value(g, d, v->arg[0], &of);
+	of.stride[0] = 1;
+	if (!r)
+		r = generic_lay_as(g, elements, type, wanted, &of);
+	if (!r)
+		r = generic_lay_result(g, d, value, k->rank, &direct, &to);
+	search = r ? NULL : malloc(sizeof *search);
+	if (!search)
+		return r ? r : -ENOMEM;
+	begin_search(search, wanted, elements, of);
+	r = add_number(g->p, search, extent, &arg[1]);
+	if (!r)
+		r = add_number(g->p, search, 1, &arg[2]);
+	if (!r) {
+		finish_search(search, wanted, v->right, g->t, in, arg, to);
+		r = plan_add_step(g->p, search, g->step->op, 0);
+	}
+	free(search);
+	return r ? r : generic_add_copies(g, d, value, &to, direct);
+}
+
+void generic_draw_search(uint8_t type, bool right, const struct traits *t, struct draft *d) {
+	uint16_t arg[KERNEL_ARGS] = { 0 };
+
+	begin_search(d, type, 1, (struct plan_operand){ .slot = 0 });
+	arg[1] = draft_scalar(d, DTYPE_i64, 0);
+	arg[2] = draft_scalar(d, DTYPE_i64, 1);
+	finish_search(d, type, right, t, (struct plan_operand){ .slot = 1 }, arg, (struct plan_operand){ .slot = 2 });
+}
+
+int generic_add_gather(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+	uint16_t v = 0;
+
+	while (!kernel_value_gathers(&k->value[v]))
+		v++;
+	return k->value[v].kind == KERNEL_SEARCH ? add_search(g, d, &k->value[v]) : add_gather(g, d, &k->value[v]);
 }
 
 /* ---- scatters ---- */

@@ -423,6 +423,8 @@ int plan_copy_step(struct plan *p, const struct plan_step *s) FAULT_MUST_USE;
 /* The steps that a sort takes. */
 int plan_add_sort(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)
 	FAULT_MUST_USE;
+/* One step of whole rows, however few they are; -EOVERFLOW where they are longer than one item should sort. */
+int plan_add_sort_rows(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op) FAULT_MUST_USE;
 
 /* ---- describe.c ---- */
 

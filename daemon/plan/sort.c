@@ -192,6 +192,20 @@ static int add_merges(struct sorting *s, uint64_t block, uint32_t ops) {
 	return r ? r : add_last(s, block, &from, ops);
 }
 
+int plan_add_sort_rows(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op) {
+	struct sorting *s = malloc(sizeof *s);
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct sorting){ .p = p, .whole = d, .t = t, .op = op };
+	s->n = (uint64_t)d->dims[d->kernel.rank - 1];
+	s->rows = draft_elements(d) / s->n;
+	r = s->n > SORT_BLOCK ? -EOVERFLOW : add_rows(s, 0);
+	free(s);
+	return r;
+}
+
 int plan_add_sort(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops) {
 	struct sorting *s = malloc(sizeof *s);
 	uint64_t block;

@@ -204,9 +204,37 @@ def sorts():
         x = c.op("neg", leaf(c, "f32", (12, 50)))
         return [c.sort("sort", x, 1), c.op_scalar("add", c.sort("argsort", c.op_scalar("mul", x, 2), 0), 1), x]
 
+    def rows_in_blocks(c):
+        """Of what is computed, stored besides, and read again behind it."""
+        x = c.op("neg", leaf(c, "f32", (2, 30000)))
+        return [c.sort("sort", x, 1, True), c.op_scalar("mul", c.sort("argsort", x, 1), 2), x]
+
     return [sort(name, "f32", shape, axis, d) for name in ("sort", "argsort") for shape, axis, d in
             [((12, 50), 1, False), ((50, 12), 0, True), ((300,), 0, False), ((3, 1), 1, True)]] + [
-        sort("sort", "i32", (12, 50), 1), sort("argsort", "f16", (12, 50), 1), sort("argsort", "f32", (40000,), 0), around]
+        sort("sort", "i32", (12, 50), 1), sort("argsort", "f16", (12, 50), 1), sort("argsort", "f32", (40000,), 0), around,
+        *(sort(name, dtype, (9, 40), 1, d) for name, dtype, d in [
+            ("sort", "i8", False), ("sort", "u32", True), ("sort", "bool", False), ("sort", "i64", True), ("sort", "u64", False),
+            ("sort", "bf16", False), ("sort", "f64", False), ("argsort", "u16", True), ("argsort", "i64", False),
+            ("argsort", "u64", True), ("argsort", "bf16", True), ("argsort", "bool", False)]),
+        *(sort(name, dtype, shape, 0, d) for name, dtype, shape, d in [
+            ("sort", "f32", (40000,), False), ("sort", "i16", (50000,), True), ("argsort", "i64", (20000, 2), False)]), rows_in_blocks]
+
+
+def searches():
+    def search(dtype, shape, right):
+        def case(c):
+            v = np.sort(values(dtype, (90,)) if dtype != "bf16" else (np.sort(np.arange(90, dtype="f4") / 7).view("u4") >> 16).astype("u2"))
+            return c.searchsorted(c.array(dtype, v), leaf(c, dtype, shape), right)
+        return case
+
+    def between(c):
+        """In a vector that does not lie side by side, for what is computed, read again behind it."""
+        x = c.op("sin", leaf(c, "f32", (7, 20), False))
+        y = c.searchsorted(strided(c, c.array("f32", np.linspace(1, -1, 60, dtype="f4"))), c.transpose(x))
+        return [c.op_scalar("mul", y, 3), y, c.cast(y, "f32")]
+
+    return [search(dtype, (7, 20), i % 2 == 1) for i, dtype in enumerate(
+        ("f32", "f32", "i8", "u16", "i32", "u32", "i64", "u64", "bool", "f64", "f16", "bf16"))] + [search("f32", (), False), between]
 
 
 def fills(c):
@@ -318,6 +346,7 @@ def groups():
         "scatters": scatters(),
         "scans": scans(),
         "sorts": sorts(),
+        "searches": searches(),
     }
 
 
