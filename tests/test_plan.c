@@ -2346,13 +2346,17 @@ static uint32_t make_cpu_root(unsigned kind) {
 		return op_attr(OP_argsort, leaf(11, DTYPE_i16, DIMS(200000)), (struct op_attr){ .axis = 0, .flag = true });
 	case 2:
 		return op_attr(OP_sort, op(OP_neg, leaf(12, DTYPE_i8, DIMS(30, 40)), 0), (struct op_attr){ .axis = 0 });
+	case 3:
+		return op_attr(OP_reduce_max, op(OP_neg, leaf(15, DTYPE_u8, DIMS(4000, 5)), 0), (struct op_attr){ .axes = 2 });
+	case 4:
+		return op_attr(OP_reduce_sum, leaf(16, DTYPE_f32, DIMS(3, 20000)), (struct op_attr){ .axes = 2 });
 	default:
 		return of_three(OP_searchsorted, leaf(13, DTYPE_i16, DIMS(90)), op(OP_neg, transpose(leaf(14, DTYPE_i16, DIMS(5, 40))), 0), 0,
 			(struct op_attr){ .flag = false });
 	}
 }
 
-enum { ROOTS = 17, CPU_ROOTS = 4 };
+enum { ROOTS = 17, CPU_ROOTS = 6 };
 
 static bool runs_if_map(const struct kernel *k, const struct traits *t) {
 	(void)t;

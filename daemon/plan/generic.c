@@ -60,6 +60,29 @@ static void store_reduction(struct draft *d, struct plan_operand to) {
 	draft_store(d, d->kernel.root_value, &to);
 }
 
+/* Rows along the lanes, whatever their extents: short ones, too. */
+static void finish_reduction(struct draft *d, const struct traits *t) {
+	int64_t dims[KERNEL_RANK];
+
+	memcpy(dims, d->dims, sizeof dims);
+	for (unsigned i = 0; i < d->kernel.rank; i++)
+		d->dims[i] = 1;
+	draft_finish(d, t);
+	memcpy(d->dims, dims, sizeof dims);
+}
+
+/* ---- types ---- */
+
+uint8_t generic_ordered_as(uint8_t type) {
+	if (dtype_info(type)->kind == DTYPE_KIND_REAL)
+		return type == DTYPE_f64 ? DTYPE_f64 : DTYPE_f32;
+	return type == DTYPE_u64 ? DTYPE_u64 : DTYPE_i64;
+}
+
+uint8_t generic_wrapped_as(uint8_t type) {
+	return dtype_info(type)->kind == DTYPE_KIND_REAL ? generic_ordered_as(type) : DTYPE_i64;
+}
+
 /* ---- where arrays lie ---- */
 
 bool generic_lies_row_major(const int64_t *dims, const int64_t *stride, unsigned rank) {
@@ -223,7 +246,8 @@ int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value,
 	return 0;
 }
 
-int generic_add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
+/* A vector, whose first step says how it lies, to one side by side. */
+static int add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
 	struct plan_operand to) {
 	struct draft *map = calloc(1, sizeof *map);
 	int64_t step = from.stride[0];
@@ -258,9 +282,21 @@ int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wa
 		return 0;
 	r = plan_add_temporary(g->p, wanted, &elements, 1, &to);
 	if (!r)
-		r = generic_add_cast(g, elements, type, *at, wanted, to);
+		r = add_cast(g, elements, type, *at, wanted, to);
 	*at = to;
 	return r;
+}
+
+int generic_begin_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand to,
+	struct plan_operand *wide) {
+	*wide = to;
+	return type == wide_type ? 0 : plan_add_temporary(g->p, wide_type, &elements, 1, wide);
+}
+
+int generic_end_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand wide,
+	struct plan_operand to) {
+	wide.stride[0] = 1;
+	return type == wide_type ? 0 : add_cast(g, elements, wide_type, wide, type, to);
 }
 
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
@@ -372,31 +408,61 @@ static int add_outputs(struct generic *g, const struct draft *d, const struct re
 	return r;
 }
 
+/* The type of a kernel of the list. Most integers that are compared are narrow. */
+static uint8_t reduced_as(const struct reduction *n) {
+	uint8_t type = n->accumulator;
+
+	if (type == DTYPE_bool)
+		return type;
+	if (n->op != OP_reduce_max && n->op != OP_reduce_min)
+		return generic_wrapped_as(type);
+	return generic_ordered_as(type) == DTYPE_i64 && type != DTYPE_i64 && type != DTYPE_u32 ? DTYPE_i32 : generic_ordered_as(type);
+}
+
+/* What is reduced, at `from`, to what the reduction leaves at `to`. */
+static int add_reduced(struct generic *g, const struct draft *d, const struct reduction *n, uint8_t type, struct plan_operand from,
+	struct plan_operand to) {
+	const struct kernel *k = &d->kernel;
+	bool blocks = k->block_dim != 0xff;
+	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, generic_product_of(&d->dims[k->kept], k->rank - k->kept) };
+	struct draft *one = malloc(sizeof *one);
+	int r;
+
+	if (!one)
+		return -ENOMEM;
+	dims[0] /= blocks ? dims[1] : 1;
+	generic_draw_rows(one, KERNEL_REDUCE, n->op, type, dims, from);
+	store_reduction(one, to);
+	finish_reduction(one, g->t);
+	r = blocks ? plan_add_step(g->p, one, g->step->op, 0) : plan_add_blocks(g->p, one, g->t, g->step->op, 0);
+	free(one);
+	return r;
+}
+
 static int add_reduction(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
 	struct reduction n = reduction_of(k);
 	uint16_t direct = direct_output(d, n.value);
-	bool blocks = k->block_dim != 0xff;
-	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, generic_product_of(&d->dims[k->kept], k->rank - k->kept) };
-	struct plan_operand from, to = { 0 };
-	struct draft *one;
+	uint8_t type = reduced_as(&n);
+	int64_t results = generic_product_of(d->dims, k->kept), elements = generic_product_of(d->dims, k->rank);
+	struct plan_operand from, wide, to = { 0 };
 	int r = generic_lay_value(g, d, n.of, &from);
 
-	if (r)
-		return r;
+	if (k->block_dim != 0xff)
+		elements /= d->dims[k->block_dim];
+	from.stride[0] = 1;
+	if (!r)
+		r = generic_lay_as(g, elements, n.accumulator, type, &from);
 	if (direct != KERNEL_NONE)
 		to = d->operand[direct];
-	else
+	else if (!r)
 		r = plan_add_temporary(g->p, n.accumulator, d->dims, k->kept, &to);
-	one = r ? NULL : malloc(sizeof *one);
-	if (!one)
-		return r ? r : -ENOMEM;
-	dims[0] /= blocks ? dims[1] : 1;
-	generic_draw_rows(one, KERNEL_REDUCE, n.op, n.accumulator, dims, from);
-	store_reduction(one, to);
-	draft_finish(one, g->t);
-	r = blocks ? plan_add_step(g->p, one, g->step->op, 0) : plan_add_blocks(g->p, one, g->t, g->step->op, 0);
-	free(one);
+	if (!r)
+		r = generic_begin_wide(g, results, n.accumulator, type, to, &wide);
+	if (!r)
+		r = add_reduced(g, d, &n, type, from, wide);
+	if (!r)
+		r = generic_end_wide(g, results, n.accumulator, type, wide, to);
 	result_strides(d, to.stride);
 	if (!r && k->root == KERNEL_ROWS)
 		r = add_outputs(g, d, &n, &to, direct, KERNEL_SPACE_KEPT);
@@ -598,7 +664,7 @@ static int draw_listed(unsigned op, uint8_t type, uint8_t form, const struct tra
 	default:
 		generic_draw_rows(d, KERNEL_REDUCE, op, type, rows[form], (struct plan_operand){ .slot = PLAN_NONE });
 		store_reduction(d, (struct plan_operand){ 0 });
-		draft_finish(d, t);
+		finish_reduction(d, t);
 	}
 	return 0;
 }

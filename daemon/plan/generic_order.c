@@ -4,7 +4,7 @@
  * Both go along rows that lie row-major, [rows][elements]. A scan of rows longer than a block is three steps in the
  * plan that this one is made from, too (split.c): a reduction of blocks, a scan of what they give, and one that goes
  * block by block and takes in what the blocks before it gave. A sort that is merged from blocks is one of whole rows here: its
- * result is the same. Integers are sorted as wider ones, since there are kernels of few types.
+ * result is the same.
  */
 #include "generic_parts.h"
 
@@ -168,28 +168,28 @@ static void draw_sort(struct draft *d, const struct kernel *like, uint8_t type, 
 	draft_store(d, k->root_value, &to);
 }
 
-/* The value's rows, sorted, at `to`, row-major and of its own type. */
+/* The value's rows, sorted, at `to`, row-major and of its own type; places are of one. */
 static int add_sorted(struct generic *g, const struct draft *d, struct plan_operand to) {
 	const struct kernel *k = &d->kernel;
 	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] }, elements = dims[0] * dims[1];
-	uint8_t type = sorted_as(k, g->t);
-	bool narrows = k->op == OP_sort && type != k->accumulator;
-	struct plan_operand from, wide = to;
+	uint8_t type = sorted_as(k, g->t), result = k->value[k->root_value].dtype;
+	uint8_t wide_type = k->op == OP_sort ? type : result;
+	struct plan_operand from, wide;
 	struct draft *one;
 	int r = generic_lay_value(g, d, k->reduced_value, &from);
 
-	from.stride[0] = wide.stride[0] = 1;
+	from.stride[0] = 1;
 	if (!r)
 		r = generic_lay_as(g, elements, k->accumulator, type, &from);
-	if (!r && narrows)
-		r = plan_add_temporary(g->p, type, &elements, 1, &wide);
+	if (!r)
+		r = generic_begin_wide(g, elements, result, wide_type, to, &wide);
 	one = r ? NULL : malloc(sizeof *one);
 	if (!one)
 		return r ? r : -ENOMEM;
 	draw_sort(one, k, type, dims, &from, wide);
 	r = plan_add_sort_rows(g->p, one, g->t, g->step->op);
 	free(one);
-	return r || !narrows ? r : generic_add_cast(g, elements, type, wide, k->accumulator, to);
+	return r ? r : generic_end_wide(g, elements, result, wide_type, wide, to);
 }
 
 static int add_rows(struct generic *g, const struct draft *d) {

@@ -15,6 +15,13 @@ struct generic {
 	uint32_t slots;
 };
 
+/*
+ * Kernels are of few types, to which narrower ones are cast, and from which results are cast back. The first keeps the order and each
+ * value; the second each value, or the bits of what integers wrap to.
+ */
+uint8_t generic_ordered_as(uint8_t type);
+uint8_t generic_wrapped_as(uint8_t type);
+
 /* Along an extent of 1 an operand may step in any way. */
 bool generic_lies_row_major(const int64_t *dims, const int64_t *stride, unsigned rank);
 int64_t generic_product_of(const int64_t *dims, unsigned count);
@@ -28,13 +35,16 @@ void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accu
 
 /* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
 int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
-/*
- * A vector, whose first step says how it lies, from one type to another; the one at *at as one of the wanted type that lies side by side,
- * a copy where it is another.
- */
-int generic_add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
-	struct plan_operand to) FAULT_MUST_USE;
+/* A vector at *at, whose first step says how it lies, side by side and of the wanted type: itself or a copy. */
 int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
+/*
+ * A result that is to lie at `to`, side by side, and is of that type: where a kernel of a wider type, perhaps the same, leaves it; and
+ * the cast that comes behind it.
+ */
+int generic_begin_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand to,
+	struct plan_operand *wide) FAULT_MUST_USE;
+int generic_end_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand wide,
+	struct plan_operand to) FAULT_MUST_USE;
 /*
  * Where a root's value goes, row-major over the first dims: to an output that lies so, whose number is then *directp, or to a
  * temporary, with KERNEL_NONE. At *to.

@@ -6,8 +6,7 @@
  * read. What is left is a kernel that reads a vector at such places; elements go through it as words of their size.
  * What lies beyond the axis has the place behind the last one.
  *
- * A search is in a vector that lies side by side, for values that do; integers are searched for as wider ones, since
- * there are kernels of few types.
+ * A search is in a vector that lies side by side, for values that do.
  *
  * A scatter's operands are copied until they lie row-major over [rows][axis].
  */
@@ -177,13 +176,6 @@ void generic_draw_gather(uint8_t word, const struct traits *t, struct draft *d) 
 
 /* ---- searches ---- */
 
-/* The type that a kernel of the list searches in. */
-static uint8_t searched_as(uint8_t type) {
-	if (dtype_info(type)->kind == DTYPE_KIND_REAL)
-		return type == DTYPE_f64 ? DTYPE_f64 : DTYPE_f32;
-	return type == DTYPE_u64 ? DTYPE_u64 : DTYPE_i64;
-}
-
 /* Where each of a vector's elements goes in another one, whose extent and step are values of the drawing in arg[1] and arg[2]. */
 static void finish_search(struct draft *d, uint8_t type, bool right, const struct traits *t, struct plan_operand in,
 	const uint16_t *arg, struct plan_operand to) {
@@ -211,7 +203,7 @@ static void begin_search(struct draft *d, uint8_t type, int64_t elements, struct
 static int add_search(struct generic *g, const struct draft *d, const struct kernel_value *v) {
 	const struct kernel *k = &d->kernel;
 	int64_t extent = constant_of(g->p, d, v->arg[1]), elements = generic_product_of(d->dims, k->rank);
-	uint8_t type = k->operand[v->index].dtype, wanted = searched_as(type);
+	uint8_t type = k->operand[v->index].dtype, wanted = generic_ordered_as(type);
 	uint16_t value = (uint16_t)(v - k->value), direct, arg[KERNEL_ARGS] = { 0 };
 	struct plan_operand of, to, in = d->operand[v->index];
 	struct draft *search;
@@ -298,10 +290,17 @@ static void draw_scatter(struct draft *d, unsigned op, uint8_t accumulator, cons
 	draft_store(d, 0, &to);
 }
 
+/* Sums of 16-bit floats are rounded each time. */
+static uint8_t scattered_as(const struct kernel *k) {
+	bool rounds = k->accumulator == DTYPE_f16 || k->accumulator == DTYPE_bf16;
+
+	return rounds && k->op == OP_add_along ? k->accumulator : generic_wrapped_as(k->accumulator);
+}
+
 /* Operand i of a scatter, row-major and of that type, at *at. */
-static int lay_operand(struct generic *g, const struct draft *d, unsigned i, struct plan_operand *at) {
+static int lay_operand(struct generic *g, const struct draft *d, unsigned i, uint8_t of, struct plan_operand *at) {
 	const struct kernel *k = &d->kernel;
-	uint8_t type = k->operand[i].dtype, wanted = i == SCATTER_INDEX ? DTYPE_i64 : k->accumulator;
+	uint8_t type = k->operand[i].dtype, wanted = i == SCATTER_INDEX ? DTYPE_i64 : of;
 	struct draft *map = malloc(sizeof *map);
 	uint16_t value;
 	struct cut c;
@@ -334,22 +333,27 @@ bool generic_scatters(const struct kernel *k) {
 
 int generic_add_scatter(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] };
-	struct plan_operand operand[SCATTER_INPUTS], to;
+	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] }, elements = dims[0] * dims[1];
+	struct plan_operand operand[SCATTER_INPUTS], to, wide;
+	uint8_t type = scattered_as(k);
 	uint16_t direct;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; i < SCATTER_INPUTS && !r; i++)
-		r = lay_operand(g, d, i, &operand[i]);
+		r = lay_operand(g, d, i, type, &operand[i]);
 	if (!r)
 		r = generic_lay_result(g, d, k->root_value, k->rank, &direct, &to);
+	if (!r)
+		r = generic_begin_wide(g, elements, k->accumulator, type, to, &wide);
 	if (!r) {
-		draw_scatter(one, k->op, k->accumulator, dims, d->extent, operand, to);
+		draw_scatter(one, k->op, type, dims, d->extent, operand, wide);
 		draft_finish(one, g->t);
 		r = plan_add_step(g->p, one, g->step->op, 0);
 	}
 	free(one);
+	if (!r)
+		r = generic_end_wide(g, elements, k->accumulator, type, wide, to);
 	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
 }
 

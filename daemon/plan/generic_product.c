@@ -37,13 +37,20 @@ static unsigned batch_dims(const struct kernel *k) {
 	return k->rank - kernel_own_dims(k);
 }
 
-/* The type in which a factor is read: the accumulator's, but for a mask of bools, and for what instructions on matrices read. */
+/* The type that a kernel of the list multiplies. Most integers are narrow. */
+static uint8_t multiplied_as(const struct kernel *k) {
+	bool narrow = dtype_info(k->accumulator)->kind != DTYPE_KIND_REAL && dtype_info(k->accumulator)->bytes <= 4;
+
+	return narrow ? DTYPE_i32 : generic_wrapped_as(k->accumulator);
+}
+
+/* The type in which a factor is read: the kernel's, but for a mask of bools, and for what instructions on matrices read. */
 static uint8_t type_of(const struct draft *d, unsigned i, const struct traits *t) {
 	const struct kernel *k = &d->kernel;
 	uint8_t type = k->operand[i].dtype;
 
 	if (k->root == KERNEL_MATMUL)
-		return kernel_multiplies_matrices(k, t) ? type : k->accumulator;
+		return kernel_multiplies_matrices(k, t) ? type : multiplied_as(k);
 	if (i == ATTENTION_MASK)
 		return type == DTYPE_bool ? DTYPE_bool : k->accumulator;
 	return kernel_attends_matrices(k, t, d->dims[k->rank - 1u]) ? type : k->accumulator;
@@ -268,7 +275,7 @@ static void draw(const struct draft *d, const struct traits *t, const struct pla
 	if (k->root == KERNEL_ATTENTION)
 		draw_attention(one, k, type, d->scalar[k->value[k->reduced_value].index], dims, factor);
 	else
-		draw_product(one, k->accumulator, type[0], dims, factor);
+		draw_product(one, multiplied_as(k), type[0], dims, factor);
 	store_product(one, to);
 	if (k->root == KERNEL_ATTENTION)
 		finish_attention(one, t);
@@ -279,7 +286,8 @@ static void draw(const struct draft *d, const struct traits *t, const struct pla
 int generic_add_product(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
 	unsigned inputs = kernel_root_operands(k), rank = batch_dims(k) + 2;
-	struct plan_operand factor[GENERIC_FACTORS], to = { 0 };
+	int64_t elements = generic_product_of(d->dims, rank);
+	struct plan_operand factor[GENERIC_FACTORS], to = { 0 }, wide;
 	uint16_t direct;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
@@ -288,11 +296,15 @@ int generic_add_product(struct generic *g, const struct draft *d) {
 		r = lay_factor(g, d, i, &factor[i]);
 	if (!r)
 		r = generic_lay_result(g, d, k->root_value, rank, &direct, &to);
+	if (!r)
+		r = generic_begin_wide(g, elements, k->accumulator, multiplied_as(k), to, &wide);
 	if (!r) {
-		draw(d, g->t, factor, to, one);
+		draw(d, g->t, factor, wide, one);
 		r = plan_add_step(g->p, one, g->step->op, 0);
 	}
 	free(one);
+	if (!r)
+		r = generic_end_wide(g, elements, k->accumulator, multiplied_as(k), wide, to);
 	return r ? r : generic_add_copies(g, d, k->root_value, &to, direct);
 }
 

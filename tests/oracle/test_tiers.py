@@ -176,7 +176,10 @@ def scatters():
         ("add_along", "f32", (20, 9), 33, 0, "i64"), ("put_along", "f32", (20, 9), 33, 0, "i32"),
         ("add_along", "f32", (5, 30, 3), 12, 1, "i8"), ("put_along", "i32", (5, 30), 40, 1, "i32"),
         ("add_along", "f32", (4000,), 3000, 0, "i32"), ("add_along", "f16", (20, 9), 33, 0, "i32"),
-        ("put_along", "bool", (20, 9), 5, 0, "i32"), ("add_along", "i64", (1, 7), 9, 1, "u64")]] + [computed]
+        ("put_along", "bool", (20, 9), 5, 0, "i32"), ("add_along", "i64", (1, 7), 9, 1, "u64"), ("put_along", "u8", (20, 9), 33, 0, "i64"), ("put_along", "bf16", (20, 9), 33, 0, "i32"),
+        ("put_along", "u64", (5, 30), 40, 1, "i16"), ("put_along", "f64", (20, 9), 5, 0, "i32"), ("add_along", "u16", (20, 9), 33, 0, "i32"),
+        ("add_along", "u64", (5, 30), 40, 1, "i32"), ("add_along", "bf16", (20, 9), 33, 0, "i32"), ("add_along", "f64", (20, 9), 33, 0, "i32")]] \
+        + [computed]
 
 
 def scans():
@@ -269,13 +272,20 @@ def maps():
 def groups():
     return {
         "maps": maps(),
-        "reductions": [case for dtype in ("f32", "f16", "i32") for case in reductions(dtype)],
+        "reductions": [case for dtype in ("f32", "f16", "i32") for case in reductions(dtype)] + [
+            lambda c, name=name, dtype=dtype: c.reduce(name, leaf(c, dtype, (40, 37)), (0,)) for name, dtype in (
+                ("max", "i8"), ("min", "u16"), ("max", "u32"), ("min", "i64"), ("max", "u64"), ("min", "bf16"), ("max", "f64"),
+                ("prod", "u8"), ("sum", "u64"), ("prod", "i64"), ("sum", "bool"))] + [
+            lambda c, name=name, dtype=dtype: c.reduce(name, c.windows(leaf(c, dtype, (30, 60)), 1, 5, 2, 1), (2,)) for name, dtype in (
+                ("sum", "f32"), ("max", "f32"), ("any", "bool"), ("min", "i16"))],
         "long": [
             lambda c: c.reduce("sum", leaf(c, "f32", (3, 20000)), (1,)),
             lambda c: c.reduce("sum", leaf(c, "f32", (20000, 12)), (0,)),
             lambda c: c.reduce("max", leaf(c, "f32", (3, 20000, 2)), (1,)),
             lambda c: c.reduce("sum", strided(c, leaf(c, "f32", (6, 8193))), (1,)),
             lambda c: softmax(c, (3, 9000), 1),
+            *(lambda c, dtype=dtype: c.reduce("min", leaf(c, dtype, (30000,)), None) for dtype in ("u8", "u32", "f16", "u64")),
+            lambda c: c.reduce("prod", leaf(c, "i16", (9000, 3)), (0,)),
         ],
         "rows": [
             lambda c: rows(c),
@@ -303,7 +313,9 @@ def groups():
             lambda c: product(c, "f32", (4, 20, 30), (30, 10)),
             lambda c: product(c, "f32", (1, 4, 20, 30), (3, 1, 30, 10)),
             lambda c: product(c, "f16", (20, 30), (30, 70)),
-            lambda c: product(c, "i32", (20, 30), (30, 70)),
+            *(lambda c, dtype=dtype: product(c, dtype, (20, 30), (30, 70)) for dtype in ("i32", "i8", "u16", "u32", "i64", "u64")),
+            lambda c: product(c, "u8", (3, 20, 30), (3, 30, 10)),
+            lambda c: c.op_scalar("add", c.op("neg", product(c, "i16", (60, 500), (500, 700))), 3),
             lambda c: product(c, "f16", (3, 20, 40), (3, 40, 72), False),
             lambda c: c.op("matmul", c.transpose(leaf(c, "bf16", (90, 130), False)), leaf(c, "bf16", (90, 200), False)),
             lambda c: c.op("matmul", c.transpose(leaf(c, "f32", (30, 80))), c.transpose(leaf(c, "f32", (70, 30)))),
