@@ -289,7 +289,7 @@ static int run(const struct command *c) {
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Interpreters are built one by one, and the device is measured when nothing else is to be done. */
+/* All is asked for at once; the device is measured when nothing is built any more. */
 static void warm_all(const struct engine *e) {
 	const struct timespec tick = { .tv_nsec = WARM_TICK_MS * 1000000L };
 

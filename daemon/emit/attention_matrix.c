@@ -358,33 +358,13 @@ static void write_blocks(struct writer *w) {
 }
 
 static void write_outputs(struct writer *w) {
-	struct scope s = { .needs = &w->outer, .pointer = "o", .lane = "l", .count = "n", .hoist = true };
-	struct frame_names index = frame_names(w->k->rank - 4u);
-
-	index.name[attention_queries(w->k)] = "row";
-	index.name[attention_columns(w->k)] = "column";
 	/* Where results go is read again, so that no register holds it all the time. */
 	text_line(w, "MATRIX_APART();");
 	frame_record(w);
 	operand_declare(w);
 	text_line(w, "const long column = n0 + pair;");
-	open_rows(w);
-	text_line(w, "const long row = own_row + i * 8;");
-	text_line(w, "if (row >= d%u)", attention_queries(w->k));
-	text_line(w, "\tcontinue;");
-	operand_place(w, &w->outer, "o", index.name);
-	operand_whole(w, &w->outer, "o");
-	value_write(w, &s, LEVEL_UNIT);
-	text_line(w, "const f32v share = div_((f32v)(1), total[i]);");
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", columns(w));
-	text_line(w, "const int l = v * %u, n = min(d%u - column - l, (long)W);", STEP_COLUMNS, attention_columns(w->k));
-	text_line(w, "if (n <= 0)");
-	text_line(w, "\tcontinue;");
-	value_root(w, "sum[i][v] * share");
-	value_vector(w, &s, LEVEL_ELEMENT);
-	text_close(w);
-	text_close(w);
+	sums_outputs(w, &(struct sums){ .dim = attention_queries(w->k), .rows = rows(w), .row = "own_row + i * 8", .vectors = columns(w),
+		.apart = STEP_COLUMNS, .of_row = "const f32v share = div_((f32v)(1), total[i]);", .value = "sum[i][v] * share" });
 }
 
 void attention_matrix(struct writer *w) {

@@ -126,31 +126,6 @@ void factor_zero(struct writer *w, unsigned rows, unsigned vectors) {
 	text_line(w, "\tc[e / %u][e %% %u] = (%s)(0);", vectors, vectors, type);
 }
 
-void factor_outputs(struct writer *w, unsigned rows, const char *row, unsigned vectors, unsigned step) {
-	struct scope s = { .needs = &w->outer, .pointer = "q", .lane = "l", .count = "n", .hoist = true };
-	struct frame_names index = frame_names(w->k->rank - 3u);
-
-	index.name[matmul_dim_m(w->k)] = "row";
-	index.name[matmul_dim_n(w->k)] = "column";
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int i = 0; i < %u; i++)", rows);
-	text_line(w, "const long row = m0 + %s;", row);
-	text_line(w, "if (row >= d%u)", matmul_dim_m(w->k));
-	text_line(w, "\tcontinue;");
-	operand_place(w, &w->outer, "q", index.name);
-	operand_whole(w, &w->outer, "q");
-	value_write(w, &s, LEVEL_UNIT);
-	text_line(w, "#pragma unroll");
-	text_open(w, "for (int v = 0; v < %u; v++)", vectors);
-	text_line(w, "const int l = v * %u, n = min(d%u - column - l, (long)W);", step, matmul_dim_n(w->k));
-	text_line(w, "if (n <= 0)");
-	text_line(w, "\tcontinue;");
-	value_root(w, "c[i][v]");
-	value_vector(w, &s, LEVEL_ELEMENT);
-	text_close(w);
-	text_close(w);
-}
-
 /* ---- tiles by fma ---- */
 
 /* Rows of an item, and its vectors side by side. */
@@ -297,8 +272,9 @@ static void write_fma_groups(struct writer *w) {
 	factor_unit(w);
 	write_sums(w);
 	text_line(w, "const long column = n0 + x * W;");
-	snprintf(row, sizeof row, "(y + i / W * %d) * W + i %% W", BLOCK_ROWS);
-	factor_outputs(w, item_rows(w), row, item_vectors(w), LANES * BLOCK_COLUMNS);
+	snprintf(row, sizeof row, "m0 + (y + i / W * %d) * W + i %% W", BLOCK_ROWS);
+	sums_outputs(w, &(struct sums){ .dim = matmul_dim_m(w->k), .rows = item_rows(w), .row = row, .vectors = item_vectors(w),
+		.apart = LANES * BLOCK_COLUMNS, .value = "c[i][v]" });
 }
 
 /* ---- all ---- */

@@ -34,11 +34,6 @@ void factor_open_fetch(struct writer *w, const struct factor *f);
 void factor_declare(struct writer *w, const struct factor *f);
 /* c[rows][vectors], all 0. */
 void factor_zero(struct writer *w, unsigned rows, unsigned vectors);
-/*
- * What follows the root: row i of the item is `row` (an expression of i) below m0, its vector v begins v * step
- * behind `column`, which must be declared.
- */
-void factor_outputs(struct writer *w, unsigned rows, const char *row, unsigned vectors, unsigned step);
 
 /* ---- by instructions that multiply matrices ---- */
 

@@ -183,5 +183,6 @@ void matrix_groups(struct writer *w) {
 	factor_unit(w);
 	write_sums(w);
 	text_line(w, "const long column = n0 + x + lane %% 4 * W;");
-	factor_outputs(w, tile->block_rows / 8u, "y + i * 8 + lane / 4", tile->block_columns / STEP_COLUMNS, STEP_COLUMNS);
+	sums_outputs(w, &(struct sums){ .dim = matmul_dim_m(w->k), .rows = tile->block_rows / 8u, .row = "m0 + y + i * 8 + lane / 4",
+		.vectors = tile->block_columns / STEP_COLUMNS, .apart = STEP_COLUMNS, .value = "c[i][v]" });
 }

@@ -366,6 +366,20 @@ unsigned outer_unroll(unsigned products);
 /* Declares sums, all 0. */
 void outer_zero(struct writer *w, const char *name, unsigned rows, unsigned columns);
 
+/* ---- sums that items hold, GPU strategy (sums.c) ---- */
+
+/* Vectors of some rows; texts are of row i of the item and its vector v. */
+struct sums {
+	unsigned dim;                  /* along which rows lie; their columns lie along the next one */
+	unsigned rows, vectors;
+	unsigned apart;                /* elements from one vector to the next */
+	const char *row;               /* which one i is, an expression */
+	const char *of_row;            /* a line that comes before its vectors, or NULL */
+	const char *value;             /* what the root is */
+};
+/* What follows the root. The first vector of a row begins at `column`, which must be declared. */
+void sums_outputs(struct writer *w, const struct sums *sums);
+
 /* ---- along a row, in 64 columns (walk.c) ---- */
 
 /*

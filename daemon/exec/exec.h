@@ -42,7 +42,7 @@ struct exec_config {
 int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;
 /* Lanes and buffers must be gone. Waits for the device; spaces that remain are freed. */
 /*
- * For who fills the cache and serves nobody: has everything built that sessions may want before they bring graphs, one after the other.
+ * For who fills the cache and serves nobody: asks for everything that sessions may want before they bring graphs.
  * True once nothing is left; to be asked again while device_poll() is called.
  */
 bool exec_warm(struct exec *x);

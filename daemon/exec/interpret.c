@@ -163,14 +163,13 @@ const char *exec_waits_because(struct exec *x, const struct plan_step *s) {
 }
 
 bool exec_warm(struct exec *x) {
-	for (enum dialect d = 0; x->interpreter_mode == INTERPRETER_AUTO && d < DIALECTS; d++) {
-		if (!bytecode_dialect_serves(d, device_traits(x->device)))
-			continue;
-		/* Where memory is short, the next look tries again. */
-		if (ask(x, d, device_program) || program_state(x->interpreter[d]) == PROGRAM_BUILDING)
+	if (x->interpreter_mode != INTERPRETER_AUTO)
+		return true;
+	/* Where memory is short, the next look tries again. */
+	for (enum dialect d = 0; d < DIALECTS; d++)
+		if (bytecode_dialect_serves(d, device_traits(x->device)) && ask(x, d, device_program))
 			return false;
-	}
-	return x->interpreter_mode != INTERPRETER_AUTO || !ask_generics(x, plan_generic_kernels(), device_program);
+	return !ask_generics(x, plan_generic_kernels(), device_program);
 }
 
 int interpret_open(struct exec *x, enum config_interpreter mode) {
