@@ -175,6 +175,36 @@ START_TEST(views_follow_their_arrays) {
 }
 END_TEST
 
+/* Some hundred operations, as of many small requests that are sent at once: each array is named again and again. */
+START_TEST(a_batch_of_many_operands_comes_again) {
+	enum { ARRAYS = 7, TERMS = BATCH_TEXT_OPS };
+	unsigned known = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct batch_text b = { 0 };
+		uint64_t h = fresh(), x[ARRAYS];
+		float sum = 0;
+		int64_t all;
+
+		for (unsigned k = 0; k < ARRAYS; k++)
+			x[k] = constant(4, k * (i + 1) + i);
+		if (i == 2)
+			known = again();
+		all = on_handle(x[0]);
+		sum += (float)i;
+		for (unsigned k = 1; k <= TERMS; k++) {
+			all = batch_op(&b, OP_add, all, on_handle(x[k % ARRAYS]));
+			sum += (float)(k % ARRAYS * (i + 1) + i);
+		}
+		batch_name(&b, all, h);
+		run(&b);
+		ck_assert_float_eq(first_of(h, 4), sum);
+	}
+	/* The constants of the last round come again, too. */
+	ck_assert_uint_eq(again(), known + 2 + ARRAYS);
+}
+END_TEST
+
 START_TEST(what_is_released_with_a_batch_is_gone) {
 	know_sums();
 	for (unsigned i = 0; i < 4; i++) {
@@ -567,6 +597,7 @@ static void add_tests(TCase *t) {
 	tcase_add_test(t, a_number_of_a_composite_does_not_follow_the_client_s);
 	tcase_add_test(t, uploads_go_to_other_places);
 	tcase_add_test(t, views_follow_their_arrays);
+	tcase_add_test(t, a_batch_of_many_operands_comes_again);
 	tcase_add_test(t, what_is_released_with_a_batch_is_gone);
 	tcase_add_test(t, a_recorded_graph_is_kept_from_its_first_replay);
 	tcase_add_test(t, replays_that_do_not_fit_go_the_old_way);

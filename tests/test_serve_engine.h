@@ -310,8 +310,10 @@ static uint32_t request_numbers(const struct client *c, unsigned id, unsigned co
 }
 
 /* Lists for a batch. */
+enum { BATCH_TEXT_OPS = 640 };
+
 struct batch_text {
-	struct coded_op op[64];
+	struct coded_op op[BATCH_TEXT_OPS];
 	unsigned ops;
 	uint64_t output[128];        /* node, handle, ... */
 	unsigned outputs;

@@ -55,7 +55,7 @@ static const struct prepared_step *next_step(const struct run *r) {
 	return &r->prepared->step[r->step];
 }
 
-/* The end of the launch that begins with the run's next step. */
+/* The end of the launch that begins with the run's next step; asks each step of it. */
 static uint32_t launch_end(const struct run *r) {
 	const struct prepared *p = r->prepared;
 	uint32_t end = r->step + 1;
@@ -112,10 +112,11 @@ static struct slice next_slice(const struct exec *x, const struct run *r, uint32
 
 static void trace_launch_of(const struct run *r, uint32_t tasks, uint64_t begin_ns, uint64_t end_ns) {
 	struct trace_event *e = trace_add(TRACE_LAUNCH, &r->source, begin_ns, end_ns);
+	uint32_t end = launch_end(r);
 	bool room = true;
 
 	e->number[0] = tasks;
-	for (uint32_t i = r->step; i < launch_end(r); i++) {
+	for (uint32_t i = r->step; i < end; i++) {
 		const struct plan_step *s = &r->plan->step[i];
 
 		e->number[1] += s->ops;
@@ -152,9 +153,10 @@ static void count_launch(struct exec *x, struct run *const *crew, const struct l
 	x->counters.interpreted += crew[0]->interpreted ? l->tasks : 0;
 	for (uint32_t k = 0; k < l->runs; k++) {
 		const struct run *r = crew[k];
+		uint32_t end = k && r->plan == crew[k - 1]->plan ? r->step : launch_end(r);
 
 		mixed |= r->plan != crew[0]->plan;
-		for (uint32_t i = r->step; (!k || r->plan != crew[k - 1]->plan) && i < launch_end(r); i++)
+		for (uint32_t i = r->step; i < end; i++)
 			plan_step_ran(&r->plan->step[i], r->interpreted);
 	}
 	x->counters.mixed_launches += mixed;
@@ -213,11 +215,14 @@ static struct effort effort_of(const struct exec *x, struct run *const *crew, co
 	double units = device_traits(x->device)->units, ns = 0, took = 0, busy;
 
 	busy = fmin((double)(groups(next_step(crew[0]), false) * l->tasks), units);
-	for (uint32_t k = 0; k < l->runs; k++)
-		for (uint32_t i = crew[k]->step; i < launch_end(crew[k]); i++) {
+	for (uint32_t k = 0; k < l->runs; k++) {
+		uint32_t end = launch_end(crew[k]);
+
+		for (uint32_t i = crew[k]->step; i < end; i++) {
 			ns += schedule_estimate_ns(crew[k], i);
 			took += (double)schedule_step_ns(crew[k], i);
 		}
+	}
 	return (struct effort){ .estimate = ns * busy, .one = fmax(ns * busy, took), .busy = busy };
 }
 

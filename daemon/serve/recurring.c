@@ -23,7 +23,9 @@ enum {
 	RECURRING_SEEN = 32,
 	/* Larger batches are not looked at: what is saved is little beside what they do. */
 	RECURRING_OPS = 1024,
-	RECURRING_PARAMETERS = 512,
+	/* Twice as many as operations: most have one that is no result, few more than two. */
+	RECURRING_PARAMETERS = 2048,
+	RECURRING_BUCKETS = 256,
 	RECURRING_FRAME_BYTES = 64 << 10,
 	/* Of the frame of SUBMIT: see messages.def. */
 	RECURRING_FIELDS = 8,
@@ -125,6 +127,8 @@ struct sketch {
 	const uint8_t *since;        /* where the last parameter ended */
 	uint32_t ops, parameters, literals, tail;
 	struct parameter parameter[RECURRING_PARAMETERS];
+	/* Of each bucket of targets the last parameter, of each parameter the one before it there, both plus 1; 0: none. */
+	uint16_t last[RECURRING_BUCKETS], before[RECURRING_PARAMETERS];
 	uint8_t literal[RECURRING_FRAME_BYTES];
 };
 
@@ -135,10 +139,14 @@ static void add_literal(struct sketch *k, const uint8_t *end) {
 	k->literals += (uint32_t)size;
 }
 
+static uint16_t *bucket(struct sketch *k, uint32_t target) {
+	return &k->last[target % RECURRING_BUCKETS];
+}
+
 /* Another one with the same target, or NULL. */
-static const struct parameter *earlier(const struct sketch *k, enum parameter_kind kind, uint32_t target) {
-	for (uint32_t i = 0; i < k->parameters; i++) {
-		const struct parameter *q = &k->parameter[i];
+static const struct parameter *earlier(struct sketch *k, enum parameter_kind kind, uint32_t target) {
+	for (uint32_t i = *bucket(k, target); i; i = k->before[i - 1]) {
+		const struct parameter *q = &k->parameter[i - 1];
 
 		if (q->target == target && (q->kind == PARAMETER_NUMBER) == (kind == PARAMETER_NUMBER))
 			return q;
@@ -156,7 +164,8 @@ static bool add_parameter(struct sketch *k, const uint8_t *begin, const uint8_t 
 	k->parameter[k->parameters] = (struct parameter){ .literal = (uint32_t)(begin - k->since), .target = target,
 		.kind = (uint8_t)kind, .dtype = dtype, .first = !same };
 	add_literal(k, begin);
-	k->parameters++;
+	k->before[k->parameters++] = *bucket(k, target);
+	*bucket(k, target) = (uint16_t)k->parameters;
 	k->since = end;
 	return true;
 }
@@ -294,6 +303,7 @@ void recurring_note(const struct batch *b, const struct request *r) {
 		s->recurring = calloc(1, sizeof *s->recurring);
 	k.batch = b;
 	k.ops = k.parameters = k.literals = k.tail = 0;
+	memset(k.last, 0, sizeof k.last);
 	if (s->recurring && sketch_batch(&k, r->frame) && seen(s->recurring, &k))
 		keep(s->recurring, form_new(&k));
 }
