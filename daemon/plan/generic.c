@@ -445,7 +445,7 @@ static int add_reduction(struct generic *g, const struct draft *d) {
 	uint16_t direct = direct_output(d, n.value);
 	uint8_t type = reduced_as(&n);
 	int64_t results = generic_product_of(d->dims, k->kept), elements = generic_product_of(d->dims, k->rank);
-	struct plan_operand from, wide, to = { 0 };
+	struct plan_operand from, wide = { 0 }, to = { 0 };
 	int r = generic_lay_value(g, d, n.of, &from);
 
 	if (k->block_dim != 0xff)

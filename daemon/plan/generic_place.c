@@ -234,12 +234,13 @@ static int add_search(struct generic *g, const struct draft *d, const struct ker
 }
 
 void generic_draw_search(uint8_t type, bool right, const struct traits *t, struct draft *d) {
+	static const struct plan_operand of = { .slot = 0 }, in = { .slot = 1 }, to = { .slot = 2 };
 	uint16_t arg[KERNEL_ARGS] = { 0 };
 
-	begin_search(d, type, 1, (struct plan_operand){ .slot = 0 });
+	begin_search(d, type, 1, of);
 	arg[1] = draft_scalar(d, DTYPE_i64, 0);
 	arg[2] = draft_scalar(d, DTYPE_i64, 1);
-	finish_search(d, type, right, t, (struct plan_operand){ .slot = 1 }, arg, (struct plan_operand){ .slot = 2 });
+	finish_search(d, type, right, t, in, arg, to);
 }
 
 int generic_add_gather(struct generic *g, const struct draft *d) {
@@ -336,7 +337,7 @@ int generic_add_scatter(struct generic *g, const struct draft *d) {
 	int64_t dims[2] = { generic_product_of(d->dims, k->kept), d->dims[k->kept] }, elements = dims[0] * dims[1];
 	struct plan_operand operand[SCATTER_INPUTS], to, wide;
 	uint8_t type = scattered_as(k);
-	uint16_t direct;
+	uint16_t direct = KERNEL_NONE;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
 

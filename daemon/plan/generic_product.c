@@ -267,7 +267,7 @@ static void draw(const struct draft *d, const struct traits *t, const struct pla
 	const struct kernel *k = &d->kernel;
 	unsigned m = batch_dims(k);
 	int64_t dims[5] = { generic_product_of(d->dims, m) };
-	uint8_t type[GENERIC_FACTORS];
+	uint8_t type[GENERIC_FACTORS] = { 0 };
 
 	for (unsigned i = 0; i < kernel_root_operands(k); i++)
 		type[i] = type_of(d, i, t);
@@ -288,7 +288,7 @@ int generic_add_product(struct generic *g, const struct draft *d) {
 	unsigned inputs = kernel_root_operands(k), rank = batch_dims(k) + 2;
 	int64_t elements = generic_product_of(d->dims, rank);
 	struct plan_operand factor[GENERIC_FACTORS], to = { 0 }, wide;
-	uint16_t direct;
+	uint16_t direct = KERNEL_NONE;
 	struct draft *one = malloc(sizeof *one);
 	int r = one ? 0 : -ENOMEM;
 
