@@ -79,13 +79,29 @@ static int lay_carry(struct generic *g, const struct draft *d, struct plan_opera
 	return r;
 }
 
+/* What is scanned lies at *from, and what the blocks before gave at *carry, in that type, for a result at `to`. */
+static int add_scanned(struct generic *g, const struct kernel *k, uint8_t type, const int64_t *dims, const struct plan_operand *from,
+	const struct plan_operand *carry, struct plan_operand to) {
+	struct draft *one = malloc(sizeof *one);
+	int r;
+
+	if (!one)
+		return -ENOMEM;
+	draw_scan(one, k->op, type, dims, from, carry, to);
+	finish_scan(one, g->t);
+	r = plan_add_step(g->p, one, g->step->op, 0);
+	free(one);
+	return r;
+}
+
 int generic_add_scan(struct generic *g, const struct draft *d) {
 	const struct kernel *k = &d->kernel;
-	bool blocks = k->block_dim != 0xff;
-	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, d->dims[k->kept] };
-	struct plan_operand from, carry = { 0 }, to;
-	struct draft *one, *plain = malloc(sizeof *plain);
-	uint16_t direct;
+	bool blocks = k->block_dim != 0xff, compares = k->op == OP_reduce_max || k->op == OP_reduce_min;
+	uint8_t type = compares ? generic_ordered_as(k->accumulator) : generic_wrapped_as(k->accumulator);
+	int64_t dims[3] = { generic_product_of(d->dims, k->kept), blocks ? d->dims[k->block_dim] : 0, d->dims[k->kept] }, elements;
+	struct plan_operand from, carry = { 0 }, to, wide;
+	struct draft *plain = malloc(sizeof *plain);
+	uint16_t direct = KERNEL_NONE;
 	int r;
 
 	if (!plain)
@@ -95,22 +111,26 @@ int generic_add_scan(struct generic *g, const struct draft *d) {
 	plain->kernel.root = KERNEL_MAP;
 	draft_drop_blocks(plain);
 	dims[0] /= blocks ? dims[1] : 1;
+	elements = dims[0] * dims[2];
 	r = generic_lay_value(g, d, k->reduced_value, &from);
+	from.stride[0] = 1;
+	if (!r)
+		r = generic_lay_as(g, elements, k->accumulator, type, &from);
 	if (!r && blocks)
 		r = lay_carry(g, d, &carry);
+	carry.stride[0] = 1;
+	if (!r && blocks)
+		r = generic_lay_as(g, dims[0] * dims[1], k->accumulator, type, &carry);
 	if (!r)
 		r = generic_lay_result(g, plain, k->root_value, plain->kernel.rank, &direct, &to);
-	one = r ? NULL : malloc(sizeof *one);
-	if (one) {
-		draw_scan(one, k->op, k->accumulator, dims, &from, &carry, to);
-		finish_scan(one, g->t);
-		r = plan_add_step(g->p, one, g->step->op, 0);
-	} else if (!r) {
-		r = -ENOMEM;
-	}
+	if (!r)
+		r = generic_begin_wide(g, elements, k->accumulator, type, to, &wide);
+	if (!r)
+		r = add_scanned(g, k, type, dims, &from, &carry, wide);
+	if (!r)
+		r = generic_end_wide(g, elements, k->accumulator, type, wide, to);
 	if (!r)
 		r = generic_add_copies(g, plain, k->root_value, &to, direct);
-	free(one);
 	free(plain);
 	return r;
 }

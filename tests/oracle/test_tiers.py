@@ -195,6 +195,9 @@ def scans():
         scan("cumsum", "f32", (50, 12), 0), scan("cumsum", "f32", (3, 20, 40), 1), scan("cumsum", "f32", (70,), 0),
         scan("cumsum", "f32", (20000,), 0), scan("cumsum", "f32", (3, 20000), 1), scan("cumsum", "f32", (20000, 12), 0),
         scan("cumsum", "i32", (2, 9000, 2), 1), scan("cummax", "f32", (12, 50), 1), scan("cumprod", "f32", (12, 50), 1),
+        *(scan(name, dtype, (12, 50), 1) for name, dtype in (
+            ("cummax", "i8"), ("cummin", "u32"), ("cummax", "u64"), ("cummin", "bf16"), ("cummax", "f64"), ("cumprod", "u16"), ("cumsum", "u64"))),
+        scan("cumprod", "u8", (3, 20000), 1), scan("cummin", "i16", (20000, 3), 0),
         lambda c: c.scan("cumsum", strided(c, leaf(c, "f32", (12, 50), False)), 1), around,
         lambda c: around(c, (9000, 16), 0)]
 
