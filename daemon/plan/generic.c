@@ -106,20 +106,62 @@ static void take_out(int64_t *list, unsigned at, unsigned count) {
 	memmove(&list[at], &list[at + 1], (count - at - 1u) * sizeof *list);
 }
 
-/* A value alone, of operands as they lie nowhere in particular. */
-static void draw_operation(const struct kernel *k, const struct kernel_value *v, struct draft *d) {
-	struct plan_operand o = { .stride = { 1 } };
-	uint16_t arg[KERNEL_ARGS] = { 0 };
-
+/* Begins a drawing of one operation, of operands as they lie nowhere in particular. */
+static struct plan_operand begin_operation(struct draft *d) {
 	memset(d, 0, sizeof *d);
 	d->kernel.root = KERNEL_MAP;
 	d->kernel.rank = 1;
 	d->kernel.block_dim = 0xff;
 	d->kernel.root_value = KERNEL_NONE;
 	d->dims[0] = 1;
+	return (struct plan_operand){ .stride = { 1 } };
+}
+
+/* A value alone. */
+static void draw_operation(const struct kernel *k, const struct kernel_value *v, struct draft *d) {
+	struct plan_operand o = begin_operation(d);
+	uint16_t arg[KERNEL_ARGS] = { 0 };
+
 	for (unsigned i = 0; i < kernel_value_args(v); i++, o.slot++)
 		arg[i] = draft_load(d, k->value[v->arg[i]].dtype, &o);
 	draft_store(d, draft_op(d, v->op, v->dtype, op_info(v->op)->arity, arg), &o);
+}
+
+static bool cast_runs(uint8_t from, uint8_t to, const struct traits *t, plan_runs *runs, struct draft *d) {
+	struct plan_operand o = begin_operation(d);
+	uint16_t arg = draft_load(d, from, &o);
+
+	o.slot++;
+	draft_store(d, draft_op(d, OP_cast, to, 1, &arg), &o);
+	draft_finish(d, t);
+	return runs(&d->kernel, t);
+}
+
+/* A type between two that no interpreter holds together, through which a cast has the same result; or that of the operand. */
+static uint8_t between(const struct kernel *k, const struct kernel_value *v) {
+	uint8_t from = k->value[v->arg[0]].dtype;
+	const struct dtype_info *type = dtype_info(from);
+
+	if (v->op != OP_cast || from == DTYPE_f32 || from == DTYPE_f64)
+		return from;
+	if (type->kind == DTYPE_KIND_REAL)
+		return DTYPE_f32;
+	if (type->bytes < 4)
+		return DTYPE_i32;
+	/* Integers wrap among each other. */
+	return from != DTYPE_u64 || dtype_info(v->dtype)->kind == DTYPE_KIND_SINT || dtype_info(v->dtype)->kind == DTYPE_KIND_UINT ?
+		DTYPE_i64 : from;
+}
+
+/* Does an operation run by itself, perhaps as two? */
+static bool operation_runs(const struct kernel *k, const struct kernel_value *v, const struct traits *t, plan_runs *runs, struct draft *d) {
+	uint8_t from = k->value[v->arg[0]].dtype, hub = between(k, v);
+
+	draw_operation(k, v, d);
+	draft_finish(d, t);
+	if (runs(&d->kernel, t))
+		return true;
+	return hub != from && hub != v->dtype && cast_runs(from, hub, t, runs, d) && cast_runs(hub, v->dtype, t, runs, d);
 }
 
 /* Would each operation of a map run by itself? Gathers and searches do, by kernels of the list. */
@@ -127,13 +169,9 @@ static bool operations_run(const struct kernel *k, const struct traits *t, plan_
 	struct draft *one = malloc(sizeof *one);
 	bool run = one;
 
-	for (uint16_t v = 0; run && v < k->values; v++) {
-		if (k->value[v].kind != KERNEL_OP)
-			continue;
-		draw_operation(k, &k->value[v], one);
-		draft_finish(one, t);
-		run = runs(&one->kernel, t);
-	}
+	for (uint16_t v = 0; run && v < k->values; v++)
+		if (k->value[v].kind == KERNEL_OP)
+			run = operation_runs(k, &k->value[v], t, runs, one);
 	free(one);
 	return run;
 }
@@ -154,6 +192,50 @@ static int add_halves(struct generic *g, const struct draft *d, int (*add)(struc
 	return r;
 }
 
+/* A map of one cast, as two. */
+static int add_casts(struct generic *g, const struct draft *d, uint16_t value) {
+	const struct kernel_value *v = &d->kernel.value[value];
+	uint8_t hub = between(&d->kernel, v);
+	struct draft *map = malloc(sizeof *map);
+	struct plan_operand at;
+	uint16_t arg;
+	struct cut c;
+	int r;
+
+	if (!map)
+		return -ENOMEM;
+	generic_begin_map(&c, d, map);
+	arg = cut_value(&c, v->arg[0]);
+	r = plan_add_temporary(g->p, hub, map->dims, map->kernel.rank, &at);
+	if (!r) {
+		draft_store(map, draft_op(map, OP_cast, hub, 1, &arg), &at);
+		r = generic_add_map(g, map);
+	}
+	if (!r) {
+		generic_begin_map(&c, d, map);
+		arg = draft_load(map, hub, &at);
+		c.map[value] = draft_op(map, OP_cast, v->dtype, 1, &arg);
+		for (uint16_t i = 0; i < d->kernel.operands; i++)
+			if (d->kernel.operand[i].output)
+				cut_output(&c, i);
+		r = generic_add_map(g, map);
+	}
+	free(map);
+	return r;
+}
+
+/* A map that is one operation, which no interpreter has as it is. */
+static int add_one(struct generic *g, const struct draft *d) {
+	const struct kernel *k = &d->kernel;
+
+	if (gathers(k))
+		return generic_add_gather(g, d);
+	for (uint16_t v = 0; v < k->values; v++)
+		if (k->value[v].kind == KERNEL_OP && between(k, &k->value[v]) != k->value[k->value[v].arg[0]].dtype)
+			return add_casts(g, d, v);
+	return plan_add_step(g->p, d, g->step->op, 0);
+}
+
 int generic_add_map(struct generic *g, struct draft *d) {
 	struct draft *half;
 	int r;
@@ -169,9 +251,7 @@ int generic_add_map(struct generic *g, struct draft *d) {
 		return -ENOMEM;
 	r = add_halves(g, d, generic_add_map, half);
 	free(half);
-	if (r != FAULT_BUILD)
-		return r;
-	return gathers(&d->kernel) ? generic_add_gather(g, d) : plan_add_step(g->p, d, g->step->op, 0);
+	return r == FAULT_BUILD ? add_one(g, d) : r;
 }
 
 void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map) {

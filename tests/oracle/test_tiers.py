@@ -5,6 +5,7 @@ reduced and multiplied here lies in every way there is a rule for: whole, rows, 
 rows, strides, broadcasts, nothing at all. A slice of it runs in the kernels' form for GPUs, too.
 """
 import argparse
+import itertools
 import json
 import sys
 
@@ -269,6 +270,8 @@ def maps():
         lambda c: c.op("tanh", leaf(c, "f16", (300,))),
         lambda c: c.op("tanh", leaf(c, "bf16", (300,))),
         types_apart,
+        *(lambda c, a=a, b=b: c.cast(leaf(c, a, (300,)), b) for a, b in itertools.permutations(STORAGE, 2)),
+        lambda c: [c.cast(c.transpose(c.op("neg", leaf(c, "i8", (30, 40)))), "f64"), c.cast(strided(c, leaf(c, "u32", (30, 40))), "bf16")],
     ]
 
 
