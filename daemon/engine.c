@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -289,18 +290,20 @@ static int run(const struct command *c) {
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* All is asked for at once; the device is measured when nothing is built any more. */
+/* All is asked for at once, of workers where a supervisor starts them; the device is measured when nothing is built any more. */
 static void warm_all(const struct engine *e) {
-	const struct timespec tick = { .tv_nsec = WARM_TICK_MS * 1000000L };
+	struct pollfd control = { .fd = e->control, .events = POLLIN };
 
 	while (!exec_warm(e->exec) || device_building(e->device) || device_measuring(e->device)) {
-		nanosleep(&tick, NULL);
+		/* Without one the descriptor is none, and this waits. */
+		if (poll(&control, 1, WARM_TICK_MS) > 0)
+			control_workers(e->control, e->device);
 		device_poll(e->device);
 	}
 }
 
 static int warm(const struct command *c) {
-	struct engine e = { .signals = -1, .control = -1, .inbox = { .bell = -1 } };
+	struct engine e = { .signals = -1, .control = c->by.control, .inbox = { .bell = -1 } };
 	const struct device_counters *n;
 	struct fault f = { 0 };
 	int r = open_config(&e, c, &f);
@@ -316,8 +319,8 @@ static int warm(const struct command *c) {
 	} else {
 		warm_all(&e);
 		n = device_counters(e.device);
-		printf("%s: %" PRIu64 " programs built, %" PRIu64 " were in the cache, %" PRIu64 " failed\n", device_name(e.device),
-			n->builds, n->builds_cached, n->build_failures);
+		printf("%s: %" PRIu64 " programs built, %" PRIu64 " of them by workers, %" PRIu64 " were in the cache, %" PRIu64 " failed\n",
+			device_name(e.device), n->builds, n->builds_apart, n->builds_cached, n->build_failures);
 	}
 	close_all(&e);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -335,6 +335,33 @@ START_TEST(what_is_launched_all_the_time_comes_to_the_engines_thread_on_a_busy_m
 }
 END_TEST
 
+/* Interpreters have the operation in their texts. */
+START_TEST(a_cache_is_filled_although_compilers_die) {
+	char command[1024], line[256] = "", cache[96];
+	unsigned long built, apart, cached, failed;
+	const char **with = environment("abort");
+	FILE *f;
+
+	snprintf(folder, sizeof folder, "/tmp/fusion-worker-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(cache, sizeof cache, "%s/cache", folder);
+	ck_assert(driver_cache_link(cache));
+	snprintf(command, sizeof command, "%s %s %s/fusiond --warm --config /dev/null --cache-dir %s --set device.measure=no --set log.level=error "
+		"--set fusion.interpreter=auto", with[0],
+		with[1], build_folder(), cache);
+	f = popen(command, "re");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f) && !strstr(line, " programs built"))
+		continue;
+	ck_assert_int_eq(pclose(f), 0);
+	ck_assert_msg(strrchr(line, ':') && sscanf(strrchr(line, ':'), ": %lu programs built, %lu of them by workers, %lu were in the cache, %lu failed",
+						    &built, &apart, &cached, &failed) == 4, "it said \"%s\"", line);
+	ck_assert_uint_gt(apart, 0);
+	ck_assert_uint_gt(failed, 0);
+	remove_folder();
+}
+END_TEST
+
 static Suite *worker_suite(void) {
 	Suite *suite = suite_create("worker");
 	TCase *t = tcase_create("compilers");
@@ -350,6 +377,7 @@ static Suite *worker_suite(void) {
 	tcase_add_test(t, a_worker_killed_while_it_waits_is_no_programs_fault);
 	tcase_add_test(t, workers_end_with_their_engine);
 	tcase_add_test(t, without_workers_the_engine_compiles);
+	tcase_add_test(t, a_cache_is_filled_although_compilers_die);
 	tcase_add_test(t, what_is_launched_all_the_time_comes_to_the_engines_thread_on_a_busy_machine);
 	suite_add_tcase(suite, t);
 	return suite;

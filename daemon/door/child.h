@@ -93,7 +93,7 @@ int child_start(struct child *c, const struct config *config, const struct confi
 	struct fault *f) FAULT_MUST_USE;
 /* Where the program of a kind is: 0, or FAULT_ARGUMENT where there is none. */
 int child_program(const struct child_kind *kind, const struct config *config, char path[static PATH_MAX], struct fault *f) FAULT_MUST_USE;
-/* fusiond --warm: becomes the engine's program that fills the cache. Returns the exit code where it cannot. */
+/* fusiond --warm: runs the engine's program that fills the cache, and starts what compiles for it. The exit code. See warm.c. */
 int child_warm(const struct config_source *source);
 /*
  * Runs the program with these arguments, one of which names `control`; it is killed when this process ends, and the kernel

@@ -464,21 +464,25 @@ static int on_order(struct control_message *m, struct fault *f) {
 	return r;
 }
 
-/* A process that compiles: the device takes it. */
-static int on_worker(struct control_message *m, struct fault *f) {
+/* A process that compiles, and its descriptors: the device takes them. */
+static int take_worker(struct device *d, struct wire_cursor *body, int fd[PACKET_PAIR], struct fault *f) {
 	uint64_t idle, error;
-	int r = wire_get_uint(&m->body, "idle", 1, &idle, f);
+	int r = wire_get_uint(body, "idle", 1, &idle, f);
 
 	if (!r)
-		r = wire_get_uint(&m->body, "error", INT_MAX, &error, f);
+		r = wire_get_uint(body, "error", INT_MAX, &error, f);
 	if (r)
 		return r;
 	/* Without room for more descriptors the packet comes without them. */
-	if (!error && (m->fd[0] < 0 || m->fd[1] < 0))
+	if (!error && (fd[0] < 0 || fd[1] < 0))
 		error = EMFILE;
-	device_worker(m->server->device, idle, -(int)error, m->fd[0], m->fd[1]);
-	m->fd[0] = m->fd[1] = -1;
+	device_worker(d, idle, -(int)error, fd[0], fd[1]);
+	fd[0] = fd[1] = -1;
 	return 0;
+}
+
+static int on_worker(struct control_message *m, struct fault *f) {
+	return take_worker(m->server->device, &m->body, m->fd, f);
 }
 
 /* This is a spare: what the engine that it stands in for has ready. What fails to build here says so when it is asked for. */
@@ -548,27 +552,34 @@ static struct control_packet *packet_free(struct control_packet *p) {
 	return NULL;
 }
 
-/* The next packet, or NULL where there is none or the supervisor is gone. */
-static struct control_packet *receive(struct server *v) {
+/* The next packet at *pp: 0, -EAGAIN where there is none, -ENOMEM where one is lost, or -EPIPE: the supervisor is gone. */
+static int receive_packet(int control, struct control_packet **pp) {
 	unsigned char bytes[CONTROL_PACKET];
-	struct control_packet *p;
 	int fd[PACKET_PAIR];
-	ssize_t n = packet_receive_pair(v->control, bytes, sizeof bytes, fd, MSG_DONTWAIT);
+	ssize_t n = packet_receive_pair(control, bytes, sizeof bytes, fd, MSG_DONTWAIT);
+	struct control_packet *p;
 
-	if (n == -EAGAIN)
-		return NULL;
-	if (n <= 0) {
-		v->orphaned = true;
-		return NULL;
-	}
+	*pp = NULL;
+	if (n <= 0)
+		return n == -EAGAIN ? -EAGAIN : -EPIPE;
 	p = malloc(sizeof *p + (size_t)n);
 	if (!p) {
 		log_error("out of memory: a packet of the supervisor is lost");
 		close_pair(fd);
-		return NULL;
+		return -ENOMEM;
 	}
 	*p = (struct control_packet){ .fd = { fd[0], fd[1] }, .size = (size_t)n };
 	memcpy(p->bytes, bytes, p->size);
+	*pp = p;
+	return 0;
+}
+
+/* The next one, or NULL where there is none or the supervisor is gone. */
+static struct control_packet *receive(struct server *v) {
+	struct control_packet *p;
+
+	if (receive_packet(v->control, &p) == -EPIPE)
+		v->orphaned = true;
 	return p;
 }
 
@@ -577,6 +588,32 @@ static unsigned packet_id(const struct wire_reader *reader, struct wire_cursor *
 
 	*body = wire_root(reader);
 	return wire_get_uint(body, "message", CONTROLS - 1, &id, NULL) ? 0 : (unsigned)id;
+}
+
+static int take_if_worker(struct device *d, struct control_packet *p, struct fault *f) {
+	struct wire_reader reader;
+	struct wire_cursor body;
+	int r = wire_open(&reader, p->bytes, p->size, f);
+
+	if (r)
+		return r;
+	r = packet_id(&reader, &body) == CONTROL_WORKER ? take_worker(d, &body, p->fd, f)
+							  : fault_set(f, FAULT_PROTOCOL, "nobody is served");
+	wire_close(&reader);
+	return r;
+}
+
+void control_workers(int control, struct device *d) {
+	struct control_packet *p;
+	struct fault f = { 0 };
+
+	while (!receive_packet(control, &p)) {
+		int r = take_if_worker(d, p, &f);
+
+		if (r)
+			log_error("a packet of the supervisor was refused: %s", r > 0 ? f.text : strerror(-r));
+		packet_free(p);
+	}
 }
 
 /* Handles it, and returns true; or returns false where only what adds may be handled. */

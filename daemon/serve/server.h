@@ -154,6 +154,8 @@ int control_ready(int control, const char *url, const char *device, const char *
 void control_bad(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
 int control_want_worker(int control, bool idle) FAULT_MUST_USE;
+/* For who serves nobody (fusiond --warm): the device takes the workers that have come. */
+void control_workers(int control, struct device *d);
 /* The engine has a program of this kernel; a spare engine, now or later, makes one ready, too. */
 void control_program(int control, const struct kernel *k);
 /* An administrator changed something for everybody: the supervisor says it to the engine after this one. kind: enum order_kind. */
