@@ -2332,6 +2332,9 @@ static uint32_t make_root(unsigned kind) {
 		return attend(halves, op(OP_neg, halves, 0), true);
 	case 15:
 		return attend(wide, op(OP_neg, wide, 0), false);
+	case 16:
+		each.whole = 1;
+		return of_three(OP_conv, leaf(13, DTYPE_f16, DIMS(2, 8, 12, 13)), leaf(14, DTYPE_f16, DIMS(9, 8, 3, 3)), leaf(15, DTYPE_f16, DIMS(9)), each);
 	default:
 		return attend(transpose(x), transpose(x), false);
 	}
@@ -2356,7 +2359,7 @@ static uint32_t make_cpu_root(unsigned kind) {
 	}
 }
 
-enum { ROOTS = 17, CPU_ROOTS = 6 };
+enum { ROOTS = 18, CPU_ROOTS = 6 };
 
 static bool runs_if_map(const struct kernel *k, const struct traits *t) {
 	(void)t;

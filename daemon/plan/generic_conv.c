@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Its result at `to`, its scalars those of the convolution that it is `like`. */
+/* Of operands of the accumulator's type; its result at `to`, its scalars those of the convolution that it is `like`. */
 static void draw_conv(const struct kernel *like, const uint32_t *scalar, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
 	struct plan_operand to, const struct traits *t, struct draft *d) {
 	struct kernel *k = &d->kernel;
@@ -30,7 +30,7 @@ static void draw_conv(const struct kernel *like, const uint32_t *scalar, const i
 	for (unsigned i = 0; i < CONV_SCALARS; i++)
 		draft_scalar(d, DTYPE_i64, scalar[i]);
 	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)
-		draft_operand(d, like->operand[i].dtype, &operand[i]);
+		draft_operand(d, like->accumulator, &operand[i]);
 	k->root_value = k->values;
 	draft_store(d, draft_value(d, (struct kernel_value){ .kind = KERNEL_ROOT_VALUE, .dtype = k->accumulator }), &to);
 }
@@ -74,15 +74,66 @@ static struct plan_operand output_of(const struct draft *d) {
 	return d->operand[i];
 }
 
-int generic_add_conv(struct generic *g, const struct draft *d) {
-	struct draft *one = malloc(sizeof *one);
+/* ---- where operands lie ---- */
+
+/* Dims that an operand steps along, in the order in which it is copied. */
+static const uint8_t input_dims[] = { CONV_N, CONV_GROUP, CONV_CI, CONV_IH, CONV_IW };
+static const uint8_t weight_dims[] = { CONV_CO, CONV_CI, CONV_KH, CONV_KW };
+
+static const uint8_t *dims_of(unsigned operand, unsigned *countp) {
+	*countp = operand == CONV_INPUT ? sizeof input_dims : sizeof weight_dims;
+	return operand == CONV_INPUT ? input_dims : weight_dims;
+}
+
+/* A copy of an operand in the accumulator's type, to which what is narrower is made in any case, at *at. */
+static int widen(struct generic *g, const struct draft *d, unsigned operand, struct plan_operand *at) {
+	const struct plan_operand *from = &d->operand[operand];
+	struct plan_operand step = { .slot = from->slot, .offset = from->offset }, to;
+	struct draft *map = calloc(1, sizeof *map);
+	unsigned count;
+	const uint8_t *dim = dims_of(operand, &count);
+	uint16_t value;
 	int r;
 
-	if (!one)
+	if (!map)
 		return -ENOMEM;
-	draw_conv(&d->kernel, d->scalar, d->dims, d->extent, d->operand, output_of(d), g->t, one);
-	finish_conv(one, g->t);
-	r = plan_add_step(g->p, one, g->step->op, 0);
+	map->kernel.root = KERNEL_MAP;
+	map->kernel.rank = (uint8_t)count;
+	map->kernel.block_dim = 0xff;
+	map->kernel.root_value = KERNEL_NONE;
+	for (unsigned i = 0; i < count; i++) {
+		map->dims[i] = d->dims[dim[i]];
+		step.stride[i] = from->stride[dim[i]];
+	}
+	value = draft_load(map, d->kernel.operand[operand].dtype, &step);
+	value = draft_op(map, OP_cast, d->kernel.accumulator, 1, &value);
+	r = plan_add_temporary(g->p, d->kernel.accumulator, map->dims, count, &to);
+	if (!r) {
+		draft_store(map, value, &to);
+		*at = (struct plan_operand){ .slot = to.slot, .offset = to.offset };
+		for (unsigned i = 0; i < count; i++)
+			at->stride[dim[i]] = to.stride[i];
+		r = generic_add_map(g, map);
+	}
+	free(map);
+	return r;
+}
+
+int generic_add_conv(struct generic *g, const struct draft *d) {
+	struct draft *one = malloc(sizeof *one);
+	struct plan_operand operand[CONV_WEIGHT + 1];
+	int r = one ? 0 : -ENOMEM;
+
+	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT && !r; i++) {
+		operand[i] = d->operand[i];
+		if (d->kernel.operand[i].dtype != d->kernel.accumulator)
+			r = widen(g, d, i, &operand[i]);
+	}
+	if (!r) {
+		draw_conv(&d->kernel, d->scalar, d->dims, d->extent, operand, output_of(d), g->t, one);
+		finish_conv(one, g->t);
+		r = plan_add_step(g->p, one, g->step->op, 0);
+	}
 	free(one);
 	return r;
 }
@@ -109,8 +160,6 @@ void generic_draw_conv(uint8_t accumulator, enum generic_conv form, const struct
 		.alone = form == GENERIC_CONV_ALONE };
 
 	dims[CONV_CO] = (int64_t)t->width << (wide ? form : 0);
-	for (unsigned i = CONV_INPUT; i <= CONV_WEIGHT; i++)
-		like.operand[i].dtype = accumulator;
 	draw_conv(&like, scalar, dims, 1 << 16 | CONV_PLACES, wide ? panels : operand, to, t, d);
 	finish_conv(d, t);
 }

@@ -116,11 +116,11 @@ def attention_between(c):
     return [c.op("relu", c.op_scalar("mul", y, 2)), y, c.op("add", z, x)]
 
 
-def conv(c, x, w, **given):
+def conv(c, x, w, dtype="f32", **given):
     """With a bias and what follows it, and bare."""
     given = {"stride": (1,) * (len(x) - 2)} | given
-    x, w = leaf(c, "f32", x, False), leaf(c, "f32", w, False)
-    return [c.op("relu", c.call("conv", x, w, leaf(c, "f32", (w.shape[0],)), **given)), c.call("conv", x, c.op("neg", w), **given)]
+    x, w = leaf(c, dtype, x, False), leaf(c, dtype, w, False)
+    return [c.op("relu", c.call("conv", x, w, leaf(c, dtype, (w.shape[0],)), **given)), c.call("conv", x, c.op("neg", w), **given)]
 
 
 def indices(c, shape, extent, dtype="i32", beyond=2):
@@ -359,6 +359,9 @@ def groups():
             lambda c: conv(c, (2, 5, 900), (5, 1, 7), groups=5, padding=(3,)),
             lambda c: conv(c, (2, 64, 20, 21), (130, 64, 3, 3), padding=(1, 1)),
             lambda c: conv(c, (1, 30, 9, 9), (12, 15, 3, 3), groups=2),
+            lambda c: conv(c, (2, 30, 9, 9), (80, 15, 3, 3), "f16", groups=2),
+            lambda c: conv(c, (2, 8, 40), (24, 8, 5), "bf16"),
+            lambda c: conv(c, (2, 8, 12, 12), (8, 1, 3, 3), "bf16", groups=8),
         ],
         "gathers": gathers(),
         "scatters": scatters(),
