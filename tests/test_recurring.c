@@ -205,6 +205,33 @@ START_TEST(a_batch_of_many_operands_comes_again) {
 }
 END_TEST
 
+/* Numbers, which have attributes, make the form a large one. */
+START_TEST(a_batch_of_many_numbers_comes_again) {
+	unsigned known = 0;
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct batch_text b = { 0 };
+		uint64_t h = fresh(), x = constant(4, i);
+		int64_t all = on_handle(x);
+		float sum = (float)i;
+
+		if (i == 2)
+			known = again();
+		while (b.ops < BATCH_TEXT_OPS) {
+			float value = (float)(b.ops + i);
+
+			sum += value;
+			all = batch_op(&b, OP_add, all, batch_fill(&b, 4, value));
+		}
+		batch_name(&b, all, h);
+		run(&b);
+		ck_assert_float_eq(first_of(h, 4), sum);
+	}
+	/* The constant of the last round comes again, too. */
+	ck_assert_uint_eq(again(), known + 2 + 1);
+}
+END_TEST
+
 START_TEST(what_is_released_with_a_batch_is_gone) {
 	know_sums();
 	for (unsigned i = 0; i < 4; i++) {
@@ -598,6 +625,7 @@ static void add_tests(TCase *t) {
 	tcase_add_test(t, uploads_go_to_other_places);
 	tcase_add_test(t, views_follow_their_arrays);
 	tcase_add_test(t, a_batch_of_many_operands_comes_again);
+	tcase_add_test(t, a_batch_of_many_numbers_comes_again);
 	tcase_add_test(t, what_is_released_with_a_batch_is_gone);
 	tcase_add_test(t, a_recorded_graph_is_kept_from_its_first_replay);
 	tcase_add_test(t, replays_that_do_not_fit_go_the_old_way);

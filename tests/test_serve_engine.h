@@ -310,7 +310,7 @@ static uint32_t request_numbers(const struct client *c, unsigned id, unsigned co
 }
 
 /* Lists for a batch. */
-enum { BATCH_TEXT_OPS = 640 };
+enum { BATCH_TEXT_OPS = 1000 };
 
 struct batch_text {
 	struct coded_op op[BATCH_TEXT_OPS];

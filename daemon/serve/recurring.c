@@ -18,7 +18,7 @@
 enum {
 	/* Of a session. */
 	RECURRING_FORMS = 16,
-	RECURRING_BYTES = 256 << 10,
+	RECURRING_BYTES = 512 << 10,
 	/* Batches that came once are remembered by a hash: as many as there may be forms, and some that do not come again. */
 	RECURRING_SEEN = 32,
 	/* Larger batches are not looked at: what is saved is little beside what they do. */
