@@ -38,10 +38,13 @@ static int steps_reserve(struct plan *p) {
 	return 0;
 }
 
+/* What is nothing may come from nowhere. */
 static void *keep(struct plan *p, const void *from, size_t bytes) {
 	void *to = arena_alloc(&p->arena, bytes ? bytes : 1);
 
-	return to ? memcpy(to, from, bytes) : NULL;
+	if (to && bytes)
+		memcpy(to, from, bytes);
+	return to;
 }
 
 /*
