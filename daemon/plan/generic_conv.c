@@ -85,36 +85,26 @@ static const uint8_t *dims_of(unsigned operand, unsigned *countp) {
 	return operand == CONV_INPUT ? input_dims : weight_dims;
 }
 
-/* A copy of an operand in the accumulator's type, to which what is narrower is made in any case, at *at. */
+/* An operand in the accumulator's type, to which what is narrower is made in any case: a copy at *at. */
 static int widen(struct generic *g, const struct draft *d, unsigned operand, struct plan_operand *at) {
 	const struct plan_operand *from = &d->operand[operand];
-	struct plan_operand step = { .slot = from->slot, .offset = from->offset }, to;
-	struct draft *map = calloc(1, sizeof *map);
+	struct plan_operand lies = { .slot = from->slot, .offset = from->offset };
+	struct draft *map = malloc(sizeof *map);
 	unsigned count;
 	const uint8_t *dim = dims_of(operand, &count);
-	uint16_t value;
 	int r;
 
 	if (!map)
 		return -ENOMEM;
-	map->kernel.root = KERNEL_MAP;
-	map->kernel.rank = (uint8_t)count;
-	map->kernel.block_dim = 0xff;
-	map->kernel.root_value = KERNEL_NONE;
+	generic_new_map(map, count);
 	for (unsigned i = 0; i < count; i++) {
 		map->dims[i] = d->dims[dim[i]];
-		step.stride[i] = from->stride[dim[i]];
+		lies.stride[i] = from->stride[dim[i]];
 	}
-	value = draft_load(map, d->kernel.operand[operand].dtype, &step);
-	value = draft_op(map, OP_cast, d->kernel.accumulator, 1, &value);
-	r = plan_add_temporary(g->p, d->kernel.accumulator, map->dims, count, &to);
-	if (!r) {
-		draft_store(map, value, &to);
-		*at = (struct plan_operand){ .slot = to.slot, .offset = to.offset };
-		for (unsigned i = 0; i < count; i++)
-			at->stride[dim[i]] = to.stride[i];
-		r = generic_add_map(g, map);
-	}
+	r = generic_lay_map(g, map, d->kernel.operand[operand].dtype, d->kernel.accumulator, &lies);
+	*at = (struct plan_operand){ .slot = lies.slot, .offset = lies.offset };
+	for (unsigned i = 0; i < count; i++)
+		at->stride[dim[i]] = lies.stride[i];
 	free(map);
 	return r;
 }

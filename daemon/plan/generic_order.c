@@ -49,18 +49,12 @@ static int lay_carry(struct generic *g, const struct draft *d, struct plan_opera
 	struct plan_operand from = d->operand[k->carry];
 	struct draft *map = malloc(sizeof *map);
 	unsigned last = k->kept - 1u;
-	struct cut c;
-	int r = 0;
+	int r;
 
 	if (!map)
 		return -ENOMEM;
-	cut_begin(&c, d, map);
-	memset(&map->kernel, 0, sizeof map->kernel);
-	map->kernel.root = KERNEL_MAP;
-	map->kernel.rank = k->kept;
-	map->kernel.block_dim = 0xff;
-	map->kernel.root_value = KERNEL_NONE;
-	map->extent = 0;
+	generic_new_map(map, k->kept);
+	memcpy(map->dims, d->dims, k->kept * sizeof *map->dims);
 	for (unsigned i = k->block_dim; i < last; i++) {
 		map->dims[i] = d->dims[i + 1];
 		from.stride[i] = d->operand[k->carry].stride[i + 1];
@@ -68,13 +62,7 @@ static int lay_carry(struct generic *g, const struct draft *d, struct plan_opera
 	map->dims[last] = d->dims[k->block_dim];
 	from.stride[last] = d->operand[k->carry].stride[k->block_dim];
 	*at = from;
-	if (!generic_lies_row_major(map->dims, from.stride, k->kept)) {
-		r = plan_add_temporary(g->p, k->accumulator, map->dims, k->kept, at);
-		if (!r) {
-			draft_store(map, draft_load(map, k->accumulator, &from), at);
-			r = generic_add_map(g, map);
-		}
-	}
+	r = generic_lay_map(g, map, k->accumulator, k->accumulator, at);
 	free(map);
 	return r;
 }

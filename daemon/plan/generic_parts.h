@@ -15,6 +15,12 @@ struct generic {
 	uint32_t slots;
 };
 
+/* A part of d as a map over all its dims, and a step of it. */
+void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map);
+int generic_add_map(struct generic *g, struct draft *d) FAULT_MUST_USE;
+
+/* ---- generic_lay.c ---- */
+
 /*
  * Kernels are of few types, to which narrower ones are cast, and from which results are cast back. The first keeps the order and each
  * value; the second each value, or the bits of what integers wrap to.
@@ -25,14 +31,10 @@ uint8_t generic_wrapped_as(uint8_t type);
 /* Along an extent of 1 an operand may step in any way. */
 bool generic_lies_row_major(const int64_t *dims, const int64_t *stride, unsigned rank);
 int64_t generic_product_of(const int64_t *dims, unsigned count);
-/* A part of d as a map over all its dims, and a step of it. */
-void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map);
-int generic_add_map(struct generic *g, struct draft *d) FAULT_MUST_USE;
-
-/* A reduction or scan of [rows][blocks][extent], or without blocks where these are 0, of what lies row-major at `from`, but for its store. */
-void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accumulator, const int64_t *dims,
-	struct plan_operand from);
-
+/* A map of nothing yet; its dims are the caller's to set. */
+void generic_new_map(struct draft *map, unsigned rank);
+/* What lies at *at, as the dims of such a map walk it, row-major over these and of the wanted type: itself, or a copy. */
+int generic_lay_map(struct generic *g, struct draft *map, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
 /* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
 int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
 /* A vector at *at, whose first step says how it lies, side by side and of the wanted type: itself or a copy. */
@@ -54,6 +56,16 @@ int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value,
 /* Copies a root's value from where it lies to all outputs of d but `done`. */
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,
 	uint16_t done) FAULT_MUST_USE;
+
+/* ---- generic_reduce.c ---- */
+
+/* Steps of a reduction, or of rows that are reduced once or not at all. */
+int generic_add_reduction(struct generic *g, const struct draft *d) FAULT_MUST_USE;
+/* A reduction or scan of [rows][blocks][extent], or without blocks where these are 0, of what lies row-major at `from`, but for its store. */
+void generic_draw_rows(struct draft *d, unsigned root, unsigned op, uint8_t accumulator, const int64_t *dims,
+	struct plan_operand from);
+
+void generic_draw_reduction(unsigned op, uint8_t type, bool blocks, const struct traits *t, struct draft *d);
 
 /* ---- generic_conv.c ---- */
 

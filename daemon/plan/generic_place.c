@@ -47,11 +47,7 @@ static void draw_gather(struct draft *d, uint8_t word, int64_t elements, const s
 	const struct plan_operand *from) {
 	struct kernel *k = &d->kernel;
 
-	memset(d, 0, sizeof *d);
-	k->root = KERNEL_MAP;
-	k->rank = 1;
-	k->block_dim = 0xff;
-	k->root_value = KERNEL_NONE;
+	generic_new_map(d, 1);
 	d->dims[0] = elements;
 	draft_load(d, DTYPE_i64, places);
 	draft_operand(d, word, from);
@@ -189,11 +185,7 @@ static void finish_search(struct draft *d, uint8_t type, bool right, const struc
 }
 
 static void begin_search(struct draft *d, uint8_t type, int64_t elements, struct plan_operand of) {
-	memset(d, 0, sizeof *d);
-	d->kernel.root = KERNEL_MAP;
-	d->kernel.rank = 1;
-	d->kernel.block_dim = 0xff;
-	d->kernel.root_value = KERNEL_NONE;
+	generic_new_map(d, 1);
 	d->dims[0] = elements;
 	memset(of.stride, 0, sizeof of.stride);
 	of.stride[0] = 1;
@@ -303,26 +295,15 @@ static int lay_operand(struct generic *g, const struct draft *d, unsigned i, uin
 	const struct kernel *k = &d->kernel;
 	uint8_t type = k->operand[i].dtype, wanted = i == SCATTER_INDEX ? DTYPE_i64 : of;
 	struct draft *map = malloc(sizeof *map);
-	uint16_t value;
-	struct cut c;
-	int r = 0;
+	int r;
 
 	if (!map)
 		return -ENOMEM;
 	*at = d->operand[i];
-	generic_begin_map(&c, d, map);
+	generic_new_map(map, k->rank);
 	for (unsigned dim = 0; dim < k->rank; dim++)
 		map->dims[dim] = kernel_walked(k, i, dim, d->dims, d->extent);
-	if (type != wanted || !generic_lies_row_major(map->dims, at->stride, k->rank)) {
-		value = draft_load(map, type, at);
-		r = plan_add_temporary(g->p, wanted, map->dims, k->rank, at);
-		if (!r && type != wanted)
-			value = draft_op(map, OP_cast, wanted, 1, &value);
-		if (!r) {
-			draft_store(map, value, at);
-			r = generic_add_map(g, map);
-		}
-	}
+	r = generic_lay_map(g, map, type, wanted, at);
 	free(map);
 	return r;
 }

@@ -208,29 +208,11 @@ static void factor_map(const struct draft *d, unsigned i, bool many, struct draf
 	unsigned rank = many ? m : 0;
 	int64_t steps[2] = { from->stride[row], from->stride[column] };
 
-	memset(map, 0, sizeof *map);
-	map->kernel.root = KERNEL_MAP;
-	map->kernel.rank = (uint8_t)(rank + 2u);
-	map->kernel.block_dim = 0xff;
-	map->kernel.root_value = KERNEL_NONE;
+	generic_new_map(map, rank + 2u);
 	memcpy(map->dims, d->dims, rank * sizeof *map->dims);
 	map->dims[rank] = d->dims[row];
 	map->dims[rank + 1] = d->dims[column];
 	memcpy(&from->stride[rank], steps, sizeof steps);
-}
-
-/* Copies it to row-major memory at *at, in that type. */
-static int copy_factor(struct generic *g, const struct draft *d, unsigned i, struct draft *map, struct plan_operand *at) {
-	uint8_t type = d->kernel.operand[i].dtype, wanted = type_of(d, i, g->t);
-	uint16_t value = draft_load(map, type, at);
-	int r = plan_add_temporary(g->p, wanted, map->dims, map->kernel.rank, at);
-
-	if (r)
-		return r;
-	if (type != wanted)
-		value = draft_op(map, OP_cast, wanted, 1, &value);
-	draft_store(map, value, at);
-	return generic_add_map(g, map);
 }
 
 /* Factor i, row-major and of that type, at *at: steps over the drawing's dims. */
@@ -251,8 +233,7 @@ static int lay_factor(struct generic *g, const struct draft *d, unsigned i, stru
 	}
 	if (!r) {
 		factor_map(d, i, many, map, at);
-		if (k->operand[i].dtype != type_of(d, i, g->t) || !generic_lies_row_major(map->dims, at->stride, map->kernel.rank))
-			r = copy_factor(g, d, i, map, at);
+		r = generic_lay_map(g, map, k->operand[i].dtype, type_of(d, i, g->t), at);
 	}
 	memset(at->stride, 0, sizeof at->stride);
 	at->stride[0] = many ? rows * columns : 0;
