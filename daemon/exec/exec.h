@@ -41,6 +41,7 @@ struct exec_config {
 
 int exec_new(const struct exec_config *c, struct exec **execp) FAULT_MUST_USE;
 /* Lanes and buffers must be gone. Waits for the device; spaces that remain are freed. */
+struct exec *exec_free(struct exec *x);
 /*
  * For who fills the cache and serves nobody: asks for everything that sessions may want before they bring graphs.
  * True once nothing is left; to be asked again while device_poll() is called.
@@ -55,7 +56,6 @@ bool exec_prepared(const struct exec *x);
 bool exec_prepares_known(const struct exec *x);
 /* Buffers are noted there from now on. It stays the caller's. */
 void exec_note(struct exec *x, struct catalogue *c);
-struct exec *exec_free(struct exec *x);
 /*
  * Called by the engine's loop after device_poll(), and about every second where nothing happens:
  * goes on with runs whose programs are ready, gives back memory that has been empty for a while.

@@ -124,11 +124,7 @@ static int add_casts(struct generic *g, const struct draft *d, uint16_t value) {
 		return -ENOMEM;
 	generic_begin_map(&c, d, map);
 	arg = cut_value(&c, v->arg[0]);
-	r = plan_add_temporary(g->p, hub, map->dims, map->kernel.rank, &at);
-	if (!r) {
-		draft_store(map, draft_op(map, OP_cast, hub, 1, &arg), &at);
-		r = generic_add_map(g, map);
-	}
+	r = generic_keep_value(g, map, draft_op(map, OP_cast, hub, 1, &arg), &at);
 	if (!r) {
 		generic_begin_map(&c, d, map);
 		arg = draft_load(map, hub, &at);

@@ -48,21 +48,24 @@ void generic_new_map(struct draft *map, unsigned rank) {
 	map->kernel.root_value = KERNEL_NONE;
 }
 
-int generic_lay_map(struct generic *g, struct draft *map, uint8_t type, uint8_t wanted, struct plan_operand *at) {
-	unsigned rank = map->kernel.rank;
-	uint16_t value;
-	int r;
+int generic_keep_value(struct generic *g, struct draft *map, uint16_t value, struct plan_operand *at) {
+	int r = plan_add_temporary(g->p, map->kernel.value[value].dtype, map->dims, map->kernel.rank, at);
 
-	if (type == wanted && generic_lies_row_major(map->dims, at->stride, rank))
-		return 0;
-	value = draft_load(map, type, at);
-	r = plan_add_temporary(g->p, wanted, map->dims, rank, at);
 	if (r)
 		return r;
-	if (type != wanted)
-		value = draft_op(map, OP_cast, wanted, 1, &value);
 	draft_store(map, value, at);
 	return generic_add_map(g, map);
+}
+
+int generic_lay_map(struct generic *g, struct draft *map, uint8_t type, uint8_t wanted, struct plan_operand *at) {
+	uint16_t value;
+
+	if (type == wanted && generic_lies_row_major(map->dims, at->stride, map->kernel.rank))
+		return 0;
+	value = draft_load(map, type, at);
+	if (type != wanted)
+		value = draft_op(map, OP_cast, wanted, 1, &value);
+	return generic_keep_value(g, map, value, at);
 }
 
 static void take_out(int64_t *list, unsigned at, unsigned count) {
@@ -94,11 +97,7 @@ int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, 
 	generic_begin_map(&c, d, map);
 	value = cut_value(&c, value);
 	draft_drop_blocks(map);
-	r = plan_add_temporary(g->p, v->dtype, map->dims, map->kernel.rank, at);
-	if (!r) {
-		draft_store(map, value, at);
-		r = generic_add_map(g, map);
-	}
+	r = generic_keep_value(g, map, value, at);
 	free(map);
 	return r;
 }
@@ -129,41 +128,16 @@ int generic_lay_result(struct generic *g, const struct draft *d, uint16_t value,
 	return 0;
 }
 
-/* A vector, whose first step says how it lies, to one side by side. */
-static int add_cast(struct generic *g, int64_t elements, uint8_t type, struct plan_operand from, uint8_t wanted,
-	struct plan_operand to) {
+int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) {
 	struct draft *map = malloc(sizeof *map);
-	int64_t step = from.stride[0];
-	uint16_t value;
 	int r;
 
 	if (!map)
 		return -ENOMEM;
 	generic_new_map(map, 1);
 	map->dims[0] = elements;
-	memset(from.stride, 0, sizeof from.stride);
-	memset(to.stride, 0, sizeof to.stride);
-	from.stride[0] = step;
-	to.stride[0] = 1;
-	value = draft_load(map, type, &from);
-	if (type != wanted)
-		value = draft_op(map, OP_cast, wanted, 1, &value);
-	draft_store(map, value, &to);
-	r = generic_add_map(g, map);
+	r = generic_lay_map(g, map, type, wanted, at);
 	free(map);
-	return r;
-}
-
-int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) {
-	struct plan_operand to;
-	int r;
-
-	if (type == wanted && at->stride[0] == 1)
-		return 0;
-	r = plan_add_temporary(g->p, wanted, &elements, 1, &to);
-	if (!r)
-		r = add_cast(g, elements, type, *at, wanted, to);
-	*at = to;
 	return r;
 }
 
@@ -175,8 +149,23 @@ int generic_begin_wide(struct generic *g, int64_t elements, uint8_t type, uint8_
 
 int generic_end_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand wide,
 	struct plan_operand to) {
-	wide.stride[0] = 1;
-	return type == wide_type ? 0 : add_cast(g, elements, wide_type, wide, type, to);
+	struct draft *map;
+	uint16_t value;
+	int r;
+
+	if (type == wide_type)
+		return 0;
+	map = malloc(sizeof *map);
+	if (!map)
+		return -ENOMEM;
+	generic_new_map(map, 1);
+	map->dims[0] = elements;
+	wide.stride[0] = to.stride[0] = 1;
+	value = draft_load(map, wide_type, &wide);
+	draft_store(map, draft_op(map, OP_cast, type, 1, &value), &to);
+	r = generic_add_map(g, map);
+	free(map);
+	return r;
 }
 
 int generic_add_copies(struct generic *g, const struct draft *d, uint16_t value, const struct plan_operand *from,

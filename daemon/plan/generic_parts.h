@@ -33,6 +33,8 @@ bool generic_lies_row_major(const int64_t *dims, const int64_t *stride, unsigned
 int64_t generic_product_of(const int64_t *dims, unsigned count);
 /* A map of nothing yet; its dims are the caller's to set. */
 void generic_new_map(struct draft *map, unsigned rank);
+/* A value of a map to memory of its own, row-major, at *at; and the map as a step. */
+int generic_keep_value(struct generic *g, struct draft *map, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
 /* What lies at *at, as the dims of such a map walk it, row-major over these and of the wanted type: itself, or a copy. */
 int generic_lay_map(struct generic *g, struct draft *map, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
 /* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */

@@ -122,11 +122,7 @@ static int add_places(struct generic *g, const struct draft *d, const struct ker
 		arg[i] = cut_value(&c, v->arg[i]);
 	r = add_place(g, map, &d->operand[v->index], arg, span, &place);
 	if (!r)
-		r = plan_add_temporary(g->p, DTYPE_i64, map->dims, map->kernel.rank, placesp);
-	if (!r) {
-		draft_store(map, place, placesp);
-		r = generic_add_map(g, map);
-	}
+		r = generic_keep_value(g, map, place, placesp);
 	free(map);
 	return r;
 }
