@@ -72,7 +72,8 @@ static void take_out(int64_t *list, unsigned at, unsigned count) {
 	memmove(&list[at], &list[at + 1], (count - at - 1u) * sizeof *list);
 }
 
-int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) {
+/* A value of d, row-major over all dims but that of blocks, at *at. */
+static int lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) {
 	const struct kernel_value *v = &d->kernel.value[value];
 	struct draft *map;
 	struct cut c;
@@ -139,6 +140,14 @@ int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wa
 	r = generic_lay_map(g, map, type, wanted, at);
 	free(map);
 	return r;
+}
+
+int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, int64_t elements, uint8_t wanted,
+	struct plan_operand *at) {
+	int r = lay_value(g, d, value, at);
+
+	at->stride[0] = 1;
+	return r ? r : generic_lay_as(g, elements, d->kernel.value[value].dtype, wanted, at);
 }
 
 int generic_begin_wide(struct generic *g, int64_t elements, uint8_t type, uint8_t wide_type, struct plan_operand to,

@@ -100,10 +100,7 @@ int generic_add_scan(struct generic *g, const struct draft *d) {
 	draft_drop_blocks(plain);
 	dims[0] /= blocks ? dims[1] : 1;
 	elements = dims[0] * dims[2];
-	r = generic_lay_value(g, d, k->reduced_value, &from);
-	from.stride[0] = 1;
-	if (!r)
-		r = generic_lay_as(g, elements, k->accumulator, type, &from);
+	r = generic_lay_value(g, d, k->reduced_value, elements, type, &from);
 	if (!r && blocks)
 		r = lay_carry(g, d, &carry);
 	carry.stride[0] = 1;
@@ -184,11 +181,8 @@ static int add_sorted(struct generic *g, const struct draft *d, struct plan_oper
 	uint8_t wide_type = k->op == OP_sort ? type : result;
 	struct plan_operand from, wide;
 	struct draft *one;
-	int r = generic_lay_value(g, d, k->reduced_value, &from);
+	int r = generic_lay_value(g, d, k->reduced_value, elements, type, &from);
 
-	from.stride[0] = 1;
-	if (!r)
-		r = generic_lay_as(g, elements, k->accumulator, type, &from);
 	if (!r)
 		r = generic_begin_wide(g, elements, result, wide_type, to, &wide);
 	one = r ? NULL : malloc(sizeof *one);

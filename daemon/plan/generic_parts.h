@@ -37,8 +37,9 @@ void generic_new_map(struct draft *map, unsigned rank);
 int generic_keep_value(struct generic *g, struct draft *map, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
 /* What lies at *at, as the dims of such a map walk it, row-major over these and of the wanted type: itself, or a copy. */
 int generic_lay_map(struct generic *g, struct draft *map, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
-/* A value of d, which a map may compute, row-major over all dims but that of blocks, at *at. */
-int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, struct plan_operand *at) FAULT_MUST_USE;
+/* A value of d, which a map may compute, of so many elements, of the wanted type and row-major over all dims but that of blocks, at *at. */
+int generic_lay_value(struct generic *g, const struct draft *d, uint16_t value, int64_t elements, uint8_t wanted,
+	struct plan_operand *at) FAULT_MUST_USE;
 /* A vector at *at, whose first step says how it lies, side by side and of the wanted type: itself or a copy. */
 int generic_lay_as(struct generic *g, int64_t elements, uint8_t type, uint8_t wanted, struct plan_operand *at) FAULT_MUST_USE;
 /*

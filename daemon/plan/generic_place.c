@@ -200,10 +200,7 @@ static int add_search(struct generic *g, const struct draft *d, const struct ker
 	in.stride[0] = constant_of(g->p, d, v->arg[2]);
 	r = generic_lay_as(g, extent, type, wanted, &in);
 	if (!r)
-		r = generic_lay_value(g, d, v->arg[0], &of);
-	of.stride[0] = 1;
-	if (!r)
-		r = generic_lay_as(g, elements, type, wanted, &of);
+		r = generic_lay_value(g, d, v->arg[0], elements, wanted, &of);
 	if (!r)
 		r = generic_lay_result(g, d, value, k->rank, &direct, &to);
 	search = r ? NULL : malloc(sizeof *search);

@@ -181,13 +181,11 @@ static int add_reduction(struct generic *g, const struct draft *d) {
 	uint8_t type = reduced_as(&n);
 	int64_t results = generic_product_of(d->dims, k->kept), elements = generic_product_of(d->dims, k->rank);
 	struct plan_operand from, wide = { 0 }, to = { 0 };
-	int r = generic_lay_value(g, d, n.of, &from);
+	int r;
 
 	if (k->block_dim != 0xff)
 		elements /= d->dims[k->block_dim];
-	from.stride[0] = 1;
-	if (!r)
-		r = generic_lay_as(g, elements, n.accumulator, type, &from);
+	r = generic_lay_value(g, d, n.of, elements, type, &from);
 	if (direct != KERNEL_NONE)
 		to = d->operand[direct];
 	else if (!r)
