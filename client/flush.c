@@ -262,9 +262,25 @@ int wait_for(struct fusion_context *c, uint64_t seq, struct fault *f) {
 }
 
 int flush_and_wait(struct fusion_context *c, struct fault *f) {
-	int r = flush_send(c, SUBMIT_URGENT, f);
+	int r;
 
-	return r ? r : wait_for(c, c->stream.seq, f);
+	stream_cork(c);
+	r = flush_send(c, SUBMIT_URGENT, f);
+	if (!r)
+		r = wait_for(c, c->stream.seq, f);
+	stream_uncork(c);
+	return r;
+}
+
+int flush_and_wait_for(struct fusion_context *c, struct value *v, struct fault *f) {
+	int r;
+
+	stream_cork(c);
+	r = flush_value(c, v, f);
+	if (!r)
+		r = wait_for(c, v->seq, f);
+	stream_uncork(c);
+	return r;
 }
 
 int flush_value(struct fusion_context *c, struct value *v, struct fault *f) {

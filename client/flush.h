@@ -38,3 +38,5 @@ uint64_t flush_value_bytes(const struct value *v);
 
 /* Makes sure the daemon has or gets the value: sends where it is pending. */
 int flush_value(struct fusion_context *c, struct value *v, struct fault *f) FAULT_MUST_USE;
+/* That, and waits until it is there. */
+int flush_and_wait_for(struct fusion_context *c, struct value *v, struct fault *f) FAULT_MUST_USE;

@@ -210,9 +210,7 @@ int fusion_wait(fusion_array *array) {
 	c = array->context;
 	v = array->value;
 	value_hold(v);
-	r = flush_value(c, v, &f);
-	if (!r)
-		r = wait_for(c, v->seq, &f);
+	r = flush_and_wait_for(c, v, &f);
 	/* Something failed, perhaps without naming an operation: only the daemon knows whether this did. */
 	if (!r && c->deferred.code && v->state != VALUE_FAILED)
 		r = read_locate(c, v, REQUEST_READ, &l, &f);

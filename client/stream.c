@@ -703,6 +703,8 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 		sleep_for(c, condition, NULL);
 		return 0;
 	}
+	/* Nobody sleeps before the daemon has heard of what was sent. */
+	s->corked = false;
 	r = s->resuming ? (s->adrift ? refuse_again(f) : 0) : resume_due(c) ? resume(c, f) : 0;
 	if (!r)
 		r = push(c, f);

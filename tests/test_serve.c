@@ -827,6 +827,18 @@ START_TEST(time_ends_the_window) {
 }
 END_TEST
 
+/* Else a client that waits for both is woken twice. */
+START_TEST(a_batch_is_accepted_ahead_of_the_answer_that_is_waited_for) {
+	for (uint32_t i = 0; i < 20; i++) {
+		uint32_t batch = submit_small(&client, i, 0);
+		uint32_t waiting = request_numbers(&client, REQUEST_WAIT, 1, (uint64_t[]){ client.seq });
+
+		expect(waiting, REQUEST_WAIT);
+		ck_assert(transport_memory_in_order(engine.transport, batch, waiting));
+	}
+}
+END_TEST
+
 START_TEST(what_is_released_before_it_runs_is_not_computed) {
 	struct client worker;
 
@@ -1481,6 +1493,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, what_is_cancelled_fails_and_later_operations_run);
 	tcase_add_test(tests, operations_and_bytes_end_the_window);
 	tcase_add_test(tests, time_ends_the_window);
+	tcase_add_test(tests, a_batch_is_accepted_ahead_of_the_answer_that_is_waited_for);
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);

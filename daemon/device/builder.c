@@ -26,7 +26,7 @@ enum {
 	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
 	BUILD_IDLE_MS = 1000,
 	/* What would run on the engine's thread is asked for by launches without end. */
-	BUILD_NEAR_MS = 3000,
+	BUILD_NEAR_MS = 1000,
 	/* ... unless nobody wants it: an interpreter takes some seconds of an idle processor. */
 	BUILD_SPARE_MS = 30000,
 	/*

@@ -19,8 +19,13 @@
 #include <string.h>
 
 enum {
-	/* So many small launches of a program are worth compiling it once more: what they cost too much is half as much by then. */
-	NEAR_LAUNCHES = 4000,
+	/*
+	 * A program is compiled once more when its launches could have saved so much by that: it takes a compiler about twice as long. What they
+	 * save is next to nothing for what is launched now and then.
+	 */
+	NEAR_WORTH_US = 80000,
+	/* What a small launch takes less here than of the driver's threads. */
+	NEAR_SAVES_US = 20,
 	NEAR_DEVICES = 16,
 };
 
@@ -113,12 +118,15 @@ struct target device_target(const struct device *d, bool near) {
 
 /* ---- launches ---- */
 
-struct program *near_program(struct device *d, struct program *p) {
-	if (!p->near_one && ++p->small >= NEAR_LAUNCHES) {
+struct program *near_program(struct device *d, struct program *p, uint32_t saves_us) {
+	if (p->near_one)
+		return program_state(p->near_one) == PROGRAM_READY ? p->near_one : NULL;
+	p->saving_us += saves_us;
+	if (p->saving_us >= NEAR_WORTH_US) {
 		p->near_one = programs_near(d, p);
-		p->small = 0;
+		p->saving_us = 0;
 	}
-	return p->near_one && program_state(p->near_one) == PROGRAM_READY ? p->near_one : NULL;
+	return NULL;
 }
 
 static cl_int set_arguments(struct device *d, struct program *p, uint64_t first) {
@@ -140,7 +148,7 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
 
 	if (!d->near.queue || !queue_is_idle(d) || program_state(p) != PROGRAM_READY)
 		return -EAGAIN;
-	near = near_program(d, p);
+	near = near_program(d, p, NEAR_SAVES_US);
 	r = near ? queue_put_records(d, records, words, &first) : -EAGAIN;
 	if (r)
 		return r;

@@ -52,7 +52,7 @@ enum {
 	 * A form for near launches is wanted by who launches it all the time; where that leaves idle priority nothing for so long, a builder of
 	 * ordinary priority makes it, one at a time, so that who waits for a compiler finds another.
 	 */
-	PROGRAM_NEAR_MS = 3000,
+	PROGRAM_NEAR_MS = 1000,
 	/* A program that waits for so long goes before one that one launch more wants. */
 	PROGRAM_PATIENCE_MS = 100,
 	/* Builds at a time where nothing is set, of those that somebody waits for: one that hangs must not stop all others, */

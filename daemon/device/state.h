@@ -210,8 +210,11 @@ int near_open(struct device *d) FAULT_MUST_USE;
 int near_open_queue(struct device *d) FAULT_MUST_USE;
 void near_close(struct device *d);
 
-/* The program for near launches, once it is built; it is asked for when it would have been wanted often. NULL: not yet, or not at all. */
-struct program *near_program(struct device *d, struct program *p);
+/*
+ * The program for near launches, once it is built; it is asked for when launches that would have saved so much each would have saved
+ * enough. NULL: not yet, or not at all.
+ */
+struct program *near_program(struct device *d, struct program *p, uint32_t saves_us);
 
 /* ---- claim.c ---- */
 
@@ -238,6 +241,7 @@ struct claimers {
 	atomic_uint busy;                     /* claimers that are at the newest launch, or will be */
 	_Atomic bool stop;                    /* under the lock */
 	cl_kernel object;                     /* of the newest launch */
+	uint64_t called_ns;                   /* when that was called */
 	/* the engine's */
 	uint64_t pause_ns, resume_ns;         /* how long nothing is claimed where one was late, and until when; 0: none was */
 	unsigned good;                        /* launches in time since then */
@@ -319,7 +323,7 @@ struct program {
 	cl_kernel claimed;                    /* of a near one: its object for claimed launches, or NULL */
 	/* the engine's */
 	struct program *near_one;             /* the same for launches on the engine's thread (near.c), or NULL */
-	uint32_t small;                       /* launches that could have gone that way */
+	uint32_t saving_us;                   /* by launches that could have gone that way */
 };
 
 /*

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,3 +69,5 @@ int transport_memory_new(struct transport **transportp) FAULT_MUST_USE;
 uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size);
 /* The answer to a frame, or NULL while there is none. Valid until the transport is closed. */
 const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep);
+/* Were both answered, the first one sooner? */
+bool transport_memory_in_order(const struct transport *t, uint32_t first, uint32_t second);

@@ -8,7 +8,7 @@
 struct memory_request {
 	struct transport_request request;
 	struct memory_request *previous;
-	uint32_t number;
+	uint32_t number, place;          /* the answer's, among all of them */
 	unsigned char *frame, *answer;
 	size_t answer_size;
 };
@@ -16,7 +16,7 @@ struct memory_request {
 struct memory_transport {
 	struct transport base;
 	struct memory_request *last;
-	uint32_t count;
+	uint32_t count, answers;
 };
 
 static int memory_start(struct transport *t) {
@@ -36,7 +36,7 @@ static unsigned char *copy(const void *bytes, size_t size) {
 static void memory_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
 	struct memory_request *m = (struct memory_request *)r;
 
-	(void)t;
+	m->place = ((struct memory_transport *)t)->answers++;
 	free(m->answer);                 /* a second answer replaces the first, which a test would notice */
 	m->answer = copy(bytes, size);
 	m->answer_size = size;
@@ -86,14 +86,26 @@ uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t si
 	return r->number;
 }
 
-const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep) {
+static const struct memory_request *find(const struct transport *t, uint32_t number) {
 	const struct memory_transport *m = (const struct memory_transport *)t;
 	const struct memory_request *r = m->last;
 
 	while (r && r->number != number)
 		r = r->previous;
-	if (!r || !r->answer)
+	return r && r->answer ? r : NULL;
+}
+
+const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep) {
+	const struct memory_request *r = find(t, number);
+
+	if (!r)
 		return NULL;
 	*sizep = r->answer_size;
 	return r->answer;
+}
+
+bool transport_memory_in_order(const struct transport *t, uint32_t first, uint32_t second) {
+	const struct memory_request *a = find(t, first), *b = find(t, second);
+
+	return a && b && a->place < b->place;
 }

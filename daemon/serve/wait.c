@@ -92,11 +92,14 @@ void waiter_published(void *user, const struct fault *f) {
 	waiter_queue(w, &w->session->server->ready);
 }
 
-/* What was accepted before goes behind an answer that the client waits for: it is awake now, and may sleep again soon. */
+/*
+ * What was accepted before goes with the last answer that the client waits for, ahead of it: that wakes the client, which then finds
+ * both. Behind it, it might come when the client, that waits for both, sleeps again.
+ */
 static void tell_accepted(struct session *s) {
 	struct waiter *next;
 
-	if (s->waiting)
+	if (s->waiting > 1)
 		return;
 	for (struct waiter *w = s->waiters; w; w = next) {
 		next = w->next;
@@ -111,8 +114,8 @@ void waiters_turn(struct server *v) {
 		struct session *s = w->session;
 
 		unqueue(w);
-		w->then(w);
 		tell_accepted(s);
+		w->then(w);
 	}
 }
 
