@@ -1749,6 +1749,63 @@ START_TEST(what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_ke
 }
 END_TEST
 
+static uint32_t of_three(unsigned id, uint32_t a, uint32_t b, uint32_t c, struct op_attr attr) {
+	uint32_t node, in[3] = { a, b, c };
+
+	ck_assert_msg(!graph_op(g, id, op_info(id)->arity, in, &attr, 0, &node, &fault), "%s", fault.text);
+	return node;
+}
+
+/* Of the only convolution. */
+static unsigned minimal_side_of(bool fuse, bool fast) {
+	struct plan_options o = { .fuse = fuse, .fast = fast, .traits = &cpu };
+	unsigned side = 0, convolutions = 0;
+	struct plan *p;
+
+	ck_assert_msg(!plan_make(g, &o, &p, &fault), "%s", fault.text);
+	for (uint32_t i = 0; i < p->steps; i++) {
+		if (p->step[i].kernel->root != KERNEL_CONV)
+			continue;
+		convolutions++;
+		side = p->step[i].kernel->minimal;
+		ck_assert(plan_estimate_of(p, i) > 0);
+	}
+	ck_assert_uint_eq(convolutions, 1);
+	plan_unref(p);
+	return side;
+}
+
+START_TEST(minimal_filtering_is_chosen_by_the_shape_where_fast_is_asked_for) {
+	static const struct {
+		int64_t channels, results, lines, columns, taps, step;
+		uint8_t dtype, side;
+	} of[] = {
+		{ 64, 64, 56, 56, 3, 1, DTYPE_f32, 4 },
+		{ 512, 512, 7, 7, 3, 1, DTYPE_f32, 4 },
+		{ 64, 64, 10, 10, 3, 1, DTYPE_f32, 2 },
+		{ 30, 96, 20, 20, 3, 1, DTYPE_f16, 4 },
+		/* Too small, or too few channels, to pay. */
+		{ 64, 64, 5, 5, 3, 1, DTYPE_f32, 0 },
+		{ 3, 64, 224, 224, 3, 1, DTYPE_f32, 0 },
+		/* Of other forms. */
+		{ 64, 64, 56, 56, 3, 2, DTYPE_f32, 0 },
+		{ 64, 64, 56, 56, 5, 1, DTYPE_f32, 0 },
+		{ 64, 64, 56, 56, 3, 1, DTYPE_f64, 0 },
+	};
+	struct op_attr attr = { .rank = 2, .step = { of[_i].step, of[_i].step }, .dims = { 1, 1 }, .start = { 1, 1 }, .whole = 1 };
+	uint8_t dtype = of[_i].dtype;
+	int64_t taps = of[_i].taps;
+	uint32_t x = leaf(0, dtype, DIMS(1, of[_i].channels, of[_i].lines, of[_i].columns));
+	uint32_t w = leaf(1, dtype, DIMS(of[_i].results, of[_i].channels, taps, taps));
+
+	output(op(OP_relu, of_three(OP_conv, x, w, leaf(2, dtype, DIMS(of[_i].results)), attr), 0));
+	for (unsigned fuse = 0; fuse < 2; fuse++) {
+		ck_assert_uint_eq(minimal_side_of(fuse, true), of[_i].side);
+		ck_assert_uint_eq(minimal_side_of(fuse, false), 0);
+	}
+}
+END_TEST
+
 START_TEST(what_is_split_off_a_packed_product_knows_nothing_of_panels) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(8, 64, 512)), w = leaf(1, DTYPE_f32, DIMS(8, 512, 2048));
 	uint32_t product = op(OP_matmul, x, w);
@@ -2275,13 +2332,6 @@ END_TEST
 
 /* ---- generic kernels ---- */
 
-static uint32_t of_three(unsigned id, uint32_t a, uint32_t b, uint32_t c, struct op_attr attr) {
-	uint32_t node, in[3] = { a, b, c };
-
-	ck_assert_msg(!graph_op(g, id, op_info(id)->arity, in, &attr, 0, &node, &fault), "%s", fault.text);
-	return node;
-}
-
 static uint32_t attend(uint32_t q, uint32_t k, bool causal) {
 	uint32_t node, in[] = { q, k, q };
 	struct op_attr attr = { .flag = causal };
@@ -2461,6 +2511,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_kernel);
 	tcase_add_test(t, what_reduces_a_products_rows_is_in_its_kernel_and_can_be_split_off);
 	tcase_add_test(t, rows_between_two_products_are_in_one_kernel_and_can_be_split_apart);
+	tcase_add_loop_test(t, minimal_filtering_is_chosen_by_the_shape_where_fast_is_asked_for, 0, 9);
 	tcase_add_test(t, what_is_split_off_a_packed_product_knows_nothing_of_panels);
 	tcase_add_test(t, the_peak_counts_what_is_alive_at_once);
 	tcase_add_test(t, one_branch_ends_before_the_next_begins);

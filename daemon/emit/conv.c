@@ -39,6 +39,8 @@ bool conv_walks(const struct kernel *k, unsigned o, unsigned d) {
 
 	if (o > CONV_WEIGHT)
 		return d < CONV_GROUP;
+	if (o == CONV_WEIGHT && k->minimal && d == CONV_KW)
+		return true;
 	return (o == CONV_INPUT ? input : k->packed ? packed : weight) >> d & 1;
 }
 
@@ -235,6 +237,8 @@ void conv_functions(struct writer *w) {
 	text_blank(w);
 	if (w->k->packed)
 		matmul_turn(w, w->k->accumulator);
+	if (w->k->minimal)
+		conv_minimal_functions(w);
 }
 
 void conv_lanes(struct writer *w) {

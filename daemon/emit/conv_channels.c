@@ -25,7 +25,7 @@ _Static_assert(CHANNELS_USED <= CONV_PANEL - 64 && CONV_REGION <= CONV_PANEL - 6
 /* ---- the input ---- */
 
 /* A row of one channel, from what is inside the input. */
-static void write_row(struct writer *w) {
+void conv_line(struct writer *w) {
 	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
 	const char *acc = dtype_info(w->k->accumulator)->name;
 
@@ -51,7 +51,7 @@ static void write_region(struct writer *w) {
 	text_line(w, "\tput_vector(region + e, (%s)(0));", value_lanes(w));
 	text_open(w, "for (int c = 0; c < count; c++)");
 	text_open(w, "for (int y = 0; y < high; y++)");
-	write_row(w);
+	conv_line(w);
 	text_close(w);
 	text_close(w);
 }
@@ -126,12 +126,12 @@ static void write_tiles(struct writer *w) {
 /* ---- results ---- */
 
 /* Vectors of W channels at W places become such of W places, of one channel each. */
-static void write_turned(struct writer *w) {
+static void write_turned(struct writer *w, const char *vector) {
 	text_open(w, "for (int p = 0; p < places; p += W)");
 	text_line(w, "%s a[W];", value_lanes(w));
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < W; i++)");
-	text_line(w, "\ta[i] = sum[q][p + i][v];");
+	text_line(w, "\ta[i] = %s;", vector);
 	text_line(w, "turn(a);");
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int i = 0; i < W; i++)");
@@ -139,16 +139,20 @@ static void write_turned(struct writer *w) {
 	text_close(w);
 }
 
-static void write_results(struct writer *w) {
-	text_open(w, "for (int q = 0; q < panels; q++)");
-	text_open(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
+void conv_turned(struct writer *w, const char *vector, unsigned places) {
 	text_line(w, "const long first = (panel + q) * %u + v * W;", kernel_columns(w->k));
-	text_line(w, "E turned[W][%u + W];", CONV_PLACES);
-	write_turned(w);
+	text_line(w, "E turned[W][%u + W];", places);
+	write_turned(w, vector);
 	text_open(w, "for (int i = 0; i < W && first + i < each; i++)");
 	text_line(w, "const long channel = group * each + first + i;");
 	conv_outputs(w, "0", "runs ? 1 : bottom", "width", "get_vector(turned[i] + y * columns + l)");
 	text_close(w);
+}
+
+static void write_results(struct writer *w) {
+	text_open(w, "for (int q = 0; q < panels; q++)");
+	text_open(w, "for (int v = 0; v < %u; v++)", w->k->vectors);
+	conv_turned(w, "sum[q][p + i][v]", CONV_PLACES);
 	text_close(w);
 	text_close(w);
 }

@@ -107,7 +107,7 @@ static void write_form(struct writer *w) {
 	else if (w->k->root == KERNEL_MATMUL)
 		write_product(w);
 	else if (w->k->root == KERNEL_CONV)
-		groups ? conv_groups(w) : w->k->packed ? conv_channels(w) : w->k->alone ? conv_alone(w) : conv_lanes(w);
+		groups ? conv_groups(w) : w->k->minimal ? conv_minimal(w) : w->k->packed ? conv_channels(w) : w->k->alone ? conv_alone(w) : conv_lanes(w);
 	else if (w->k->root == KERNEL_ATTENTION)
 		w->k->steps ? attention_matrix(w) : groups ? attention_groups(w) : attention_lanes(w);
 	else if (w->k->root == KERNEL_ROWS)

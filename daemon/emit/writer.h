@@ -325,6 +325,8 @@ void conv_functions(struct writer *w);
 void conv_groups(struct writer *w);      /* GPU strategy */
 void conv_group_functions(struct writer *w);
 void conv_channels(struct writer *w);    /* CPU strategy, packed weights */
+void conv_minimal(struct writer *w);     /* CPU strategy, transformed weights */
+void conv_minimal_functions(struct writer *w);
 void conv_alone(struct writer *w);       /* CPU strategy, one channel of the input a group */
 /* Declares steps, distances, borders and the rest of what plan chose. */
 void conv_sizes(struct writer *w);
@@ -338,6 +340,12 @@ void conv_runs(struct writer *w);
  * expressions: its elements at line y, from lane l on, are `vector`.
  */
 void conv_outputs(struct writer *w, const char *from, const char *to, const char *length, const char *vector);
+/*
+ * Packed weights. Line y of channel c of the input, what is inside, to `region`; what follows the root, of panel q's vector v of channels,
+ * `vector` being an expression for place p + i of the block, of at most so many places.
+ */
+void conv_line(struct writer *w);
+void conv_turned(struct writer *w, const char *vector, unsigned places);
 /* Does an operand step along a dim? */
 bool conv_walks(const struct kernel *k, unsigned o, unsigned d);
 void attention_lanes(struct writer *w);  /* CPU strategy */

@@ -125,6 +125,8 @@ static double iteration(const struct cost *c) {
 
 	if ((k->root == KERNEL_REDUCE || k->root == KERNEL_SCAN) && k->block_dim < k->kept)
 		return product_of(c->dims, 0, k->kept) / (double)c->dims[k->block_dim] * (double)c->extent;
+	if (k->root == KERNEL_CONV && k->minimal)
+		return minimal_products(c->dims, k->minimal);
 	if (k->root == KERNEL_CONV)
 		return product_of(c->dims, 0, CONV_GROUP) * product_of(c->dims, CONV_CI, CONV_IH);
 	if (k->root == KERNEL_ATTENTION)

@@ -176,6 +176,7 @@ void generic_begin_map(struct cut *c, const struct draft *d, struct draft *map) 
 	k->kept = k->accumulator = k->inputs = 0;
 	k->op = 0;
 	k->packed = k->long_rows = k->alone = false;
+	k->minimal = 0;
 	k->blocks = 0;
 	map->extent = 0;
 }

@@ -22,6 +22,7 @@ static void draw_conv(const struct kernel *like, const uint32_t *scalar, const i
 	k->block_dim = 0xff;
 	k->accumulator = like->accumulator;
 	k->packed = like->packed;
+	k->minimal = like->minimal;
 	k->alone = like->alone;
 	/* Where a group has one channel of the input these are the rows of a filter that the text knows: none. GPUs have no use for them. */
 	k->inputs = like->alone || t->strategy == STRATEGY_GPU ? 0 : like->inputs;
@@ -50,6 +51,8 @@ static void finish_conv(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
 	uint64_t places = (d->extent >> 16) * (d->extent & 0xffff), most;
 
+	if (k->minimal)
+		places /= (uint64_t)k->minimal * k->minimal;
 	draft_finish(d, t);
 	if (t->strategy == STRATEGY_GPU) {
 		k->tile = group_tile(t);

@@ -211,6 +211,23 @@ enum {
 	CONV_SCALARS = 6,
 };
 
+/*
+ * Convolutions by minimal filtering (plan/minimal.c): tiles of the result of `minimal` by `minimal` places are made from so many products of
+ * a place of the input and a filter, both of them transformed. The input's transform takes differences between the points below,
+ * of which one is 0, one is beyond all, and the others come in pairs +-.
+ */
+enum {
+	/* Most tiles of a block, of either side; elements of the input that it needs of a channel: 16 tiles in one line. */
+	MINIMAL_TILES_TWO = 32,
+	MINIMAL_TILES_FOUR = 16,
+	MINIMAL_PLANE = 6 * (4 * MINIMAL_TILES_FOUR + 2),
+	MINIMAL_SIDE = 6,
+};
+
+#define MINIMAL_POINT_TWO 1.0
+#define MINIMAL_NEAR 0.625
+#define MINIMAL_FAR 1.5
+
 /* Operands of a MATMUL that is `scored`. */
 enum {
 	SCORES_LEFT = 2,
@@ -363,6 +380,7 @@ struct kernel {
 	bool lined;                    /* MATMUL, CPU strategy: lines of operand 0, contiguous along M, are put side by side first */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
+	uint8_t minimal;               /* CONV, packed weights: minimal filtering, results of a tile's side (plan/minimal.c); or 0 */
 	bool alone;                    /* CONV: a group has one channel of the input, unpacked weights; GPU strategy: few of the result */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */
@@ -511,6 +529,8 @@ static inline int64_t kernel_walked(const struct kernel *k, unsigned operand, un
 		return dims[d];
 	if (k->root == KERNEL_CONV && d == CONV_CO)
 		return (dims[d] / dims[CONV_GROUP] + columns - 1) / columns;
+	if (k->root == KERNEL_CONV && k->minimal && (d == CONV_KH || d == CONV_KW))
+		return k->minimal + 2;
 	if (k->root == KERNEL_CONV)
 		return d == CONV_OW ? columns : dims[d];
 	if (d + 3u < k->rank || d + 1u == k->rank)

@@ -34,7 +34,7 @@ static uint64_t hash_operand(const struct plan_step *s, unsigned o, uint64_t h) 
 /* A product by its root: what follows it, and how many operands and values that takes, is left out. */
 static uint64_t hash_root(const struct kernel *k) {
 	const uint8_t parts[] = { k->root, k->form, k->width, k->rank, k->accumulator, k->vectors, k->rows, k->steps, k->wide, k->packed, k->strips, k->tile,
-		k->scored, k->turned, k->small, k->lined, k->alone, k->inputs, k->causal, kernel_computes_factor(k), kernel_keeps_rows(k) };
+		k->scored, k->turned, k->small, k->lined, k->minimal, k->alone, k->inputs, k->causal, kernel_computes_factor(k), kernel_keeps_rows(k) };
 
 	return XXH3_64bits(parts, sizeof parts);
 }

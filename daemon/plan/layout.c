@@ -309,6 +309,9 @@ static void choose_places(struct draft *d) {
 	struct kernel *k = &d->kernel;
 	int64_t places = (int64_t)(d->extent >> 16) * (int64_t)(d->extent & 0xffff), most, best;
 
+	if (k->minimal)
+		places /= (int64_t)k->minimal * k->minimal;
+
 	k->vectors = tile_vectors(k->width, k->accumulator, d->dims[CONV_CO] / d->dims[CONV_GROUP]);
 	most = best = kernel_most_rows(k->width, k->accumulator, k->vectors);
 	for (int64_t n = most - 1; n > most / 2; n--)

@@ -181,6 +181,9 @@ static int lower_member(struct lowering *l, struct node *n) {
 
 	if (op_gathers(n->op))
 		return lower_gather(l, n);
+	/* What it loads is what it stores. */
+	if (n->minimal)
+		return 0;
 	for (unsigned i = 0; i < n->arity; i++)
 		arg[i] = lower_argument(l, n, i);
 	if (n->op == OP_copy)
@@ -221,6 +224,11 @@ static int lower_panels(struct lowering *l, struct node *n) {
 	l->p->plan->slot[n->slot].packed = true;
 	o.slot = n->slot;
 	panels_strides(n, o.stride);
+	if (n->minimal) {
+		const struct node *in = &l->p->node[n->in[0]];
+
+		return minimal_filters(l->p, l->d, n, frame_operand(&l->frame, in->type, &in->view, l->p->node[in->base].slot), o);
+	}
 	draft_store(l->d, lower_cast(l->d, n->value, n->type->dtype), &o);
 	return 0;
 }
@@ -799,8 +807,8 @@ static void lower_conv_dims(struct lowering *l, const struct node *root, const s
 	dims[CONV_OW] = root->type->dims[x->rank - 1];
 	dims[CONV_GROUP] = root->attr->whole ? root->attr->whole : 1;
 	dims[CONV_CI] = w->type->dims[1];
-	dims[CONV_KH] = rows ? w->type->dims[2] : 1;
-	dims[CONV_KW] = w->type->dims[last];
+	dims[CONV_KH] = w->minimal ? 3 : rows ? w->type->dims[2] : 1;
+	dims[CONV_KW] = w->minimal ? 3 : w->type->dims[last];
 	dims[CONV_IH] = rows ? x->dims[2] : 1;
 	dims[CONV_IW] = x->dims[x->rank - 1];
 }
@@ -900,12 +908,18 @@ static uint8_t conv_known_rows(const int64_t *dims, const struct op_attr *a) {
 
 /* [group][panel][channel][row][column][channel of the result] */
 static void lower_conv_panels(const struct node *w, struct plan_operand *o) {
-	static const uint8_t dim[] = { CONV_GROUP, CONV_CO, CONV_CI, CONV_KH, CONV_KW, CONV_OW };
+	static const uint8_t plain[] = { CONV_GROUP, CONV_CO, CONV_CI, CONV_KH, CONV_KW, CONV_OW };
+	static const uint8_t transformed[] = { CONV_GROUP, CONV_CO, CONV_CI, CONV_OW };
+	const uint8_t *dim = w->minimal ? transformed : plain;
 	int64_t stride[KERNEL_RANK];
 
 	panels_strides(w, stride);
-	for (unsigned i = 0; i < sizeof dim; i++)
+	for (unsigned i = 0; i <= w->type->rank; i++)
 		o->stride[dim[i]] = stride[i];
+	if (w->minimal) {
+		o->stride[CONV_KW] = panels_inner(w);
+		o->stride[CONV_KH] = (w->minimal + 2) * panels_inner(w);
+	}
 }
 
 static void lower_conv_operands(struct lowering *l, const struct node *x, const struct node *w) {
@@ -956,8 +970,9 @@ static int lower_conv(struct lowering *l, const struct group *g) {
 	k->rank = CONV_DIMS;
 	lower_conv_dims(l, root, x->type, w);
 	k->packed = w->columns;
+	k->minimal = w->minimal;
 	k->alone = groups ? !conv_tiles(l->d->dims, root->attr) : !k->packed && l->d->dims[CONV_CI] == 1;
-	l->d->extent = groups ? 0 : k->packed ? conv_packed_block(l->d->dims, root->attr) :
+	l->d->extent = groups ? 0 : k->minimal ? minimal_block(l->d->dims, k->minimal) : k->packed ? conv_packed_block(l->d->dims, root->attr) :
 		k->alone ? conv_alone_block(l->d->dims, root->attr, l->p->o->traits) : conv_block(l->d->dims, root->attr);
 	each = l->d->dims[CONV_CO] / l->d->dims[CONV_GROUP];
 	k->inputs = (uint8_t)(each < CONV_ROWS ? each : CONV_ROWS);

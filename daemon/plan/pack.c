@@ -27,6 +27,11 @@ enum {
 	 * side down its rows needs none: a tile reads a line of it, and a kernel puts lines that are in each other's way side by side.
 	 */
 	PACK_COLUMNS = 65,
+	/*
+	 * Between a panel's transformed elements, a line of memory: what is stored to each of them at the same time would else share
+	 * the sets of a cache where channels are a power of two.
+	 */
+	PACK_APART = 16,
 };
 
 struct factor {
@@ -152,12 +157,17 @@ static bool channels_fill(const struct traits *t, int64_t each) {
 	return t->strategy == STRATEGY_CPU && t->width > 1 && each >= t->width && each * 4 >= lanes * 3;
 }
 
-/* Weights as [group][channel][row][column][channel of the result]. */
-static void filters_view(const struct node *w, int64_t groups, struct tensor_type *t, struct view *v) {
+/* Weights as [group][channel][row][column][channel of the result]; where they are to be transformed, the first element of each filter. */
+static void filters_view(const struct node *w, int64_t groups, bool first, struct tensor_type *t, struct view *v) {
 	unsigned last = w->type->rank - 1u;
 	bool rows = last > 2;
 	int64_t each = w->type->dims[0] / groups;
 
+	if (first) {
+		*t = (struct tensor_type){ .dtype = w->type->dtype, .rank = 3, .dims = { groups, w->type->dims[1], each } };
+		*v = (struct view){ .offset = w->view.offset, .stride = { each * w->view.stride[0], w->view.stride[1], w->view.stride[0] } };
+		return;
+	}
 	*t = (struct tensor_type){ .dtype = w->type->dtype, .rank = 5,
 		.dims = { groups, w->type->dims[1], rows ? w->type->dims[2] : 1, w->type->dims[last], each } };
 	*v = (struct view){ .offset = w->view.offset, .stride = { each * w->view.stride[0], w->view.stride[1],
@@ -168,6 +178,7 @@ int planner_add_filters(struct planner *p, uint32_t conv, uint32_t *copyp) {
 	const struct node *n = &p->node[conv], *w = &p->node[n->in[CONV_WEIGHT]];
 	int64_t groups = n->attr->whole ? n->attr->whole : 1, each = w->type->dims[0] / groups;
 	uint8_t accumulator = dtype_info(n->type->dtype)->reg, width = p->o->traits->width;
+	uint8_t minimal;
 	struct tensor_type *t;
 	struct view v;
 	uint32_t seen;
@@ -179,14 +190,16 @@ int planner_add_filters(struct planner *p, uint32_t conv, uint32_t *copyp) {
 	t = arena_alloc(&p->arena, sizeof *t);
 	if (!t)
 		return -ENOMEM;
-	filters_view(w, groups, t, &v);
+	minimal = minimal_side(p, n);
+	filters_view(w, groups, minimal, t, &v);
 	r = planner_add_view(p, n->in[CONV_WEIGHT], t, &v, &seen);
 	if (!r)
 		r = add_copy(p, seen, 1, accumulator, copyp);
 	if (r)
 		return r;
 	p->node[*copyp].columns = (uint8_t)(tile_vectors(width, accumulator, each) * width);
-	p->node[*copyp].row_dims = 3;
+	p->node[*copyp].row_dims = minimal ? 1 : 3;
+	p->node[*copyp].minimal = minimal;
 	return 0;
 }
 
@@ -196,9 +209,27 @@ static int64_t panels_of(const struct node *n) {
 	return (n->type->dims[n->type->rank - 1u] + n->columns - 1) / n->columns;
 }
 
+/* Transformed elements of a filter. */
+static int64_t panel_copies(const struct node *n) {
+	int64_t points = n->minimal + 2;
+
+	return points * points;
+}
+
+int64_t panels_inner(const struct node *n) {
+	unsigned rank = n->type->rank;
+	int64_t elements = n->columns;
+
+	for (unsigned d = rank - 1u - n->row_dims; d + 1u < rank; d++)
+		elements *= n->type->dims[d];
+	return elements + PACK_APART;
+}
+
 uint64_t panels_bytes(const struct node *n) {
 	uint64_t elements = (uint64_t)panels_of(n) * n->columns;
 
+	if (n->minimal)
+		return (uint64_t)(n->type->dims[0] * panels_of(n) * panel_copies(n) * panels_inner(n)) * dtype_info(n->type->dtype)->bytes;
 	for (unsigned d = 0; d + 1u < n->type->rank; d++)
 		elements *= (uint64_t)n->type->dims[d];
 	return elements * dtype_info(n->type->dtype)->bytes;
@@ -212,6 +243,8 @@ void panels_strides(const struct node *n, int64_t *stride) {
 	stride[rank] = 1;
 	for (unsigned d = rank - 1u; d-- > batch; step *= dims[d])
 		stride[d + 1] = step;
+	if (n->minimal)
+		step = panel_copies(n) * panels_inner(n);
 	stride[batch] = step;
 	step *= panels_of(n);
 	for (unsigned d = batch; d-- > 0; step *= dims[d])

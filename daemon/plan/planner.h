@@ -87,6 +87,7 @@ struct node {
 	uint16_t value;                    /* lower.c: its value in the kernel being made */
 	uint8_t columns;                   /* pack.c: it is stored in panels of so many; 0: row-major */
 	uint8_t row_dims;                  /* ... in each of which its rows lie along so many dims before the last */
+	uint8_t minimal;                   /* ... as filters that are transformed: results of a tile's side (minimal.c), or 0 */
 	uint32_t panels;                   /* pack.c: the node that copies it into panels, or GRAPH_NONE */
 };
 
@@ -351,6 +352,16 @@ int planner_lower(struct planner *p) FAULT_MUST_USE;
 /* A plan constant; its scalar number. */
 int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT_MUST_USE;
 
+/* ---- minimal.c ---- */
+
+/* Results of a tile's side by which a convolution goes by minimal filtering: 2, 4, or 0. */
+uint8_t minimal_side(const struct planner *p, const struct node *conv);
+/* Products of elements then; and what the CPU strategy computes at once, as KERNEL_WORD_EXTENT has it. */
+double minimal_products(const int64_t *dims, unsigned side);
+uint64_t minimal_block(const int64_t *dims, unsigned side);
+/* What copies filters into panels so: loads from `in` on, where the first element of each lies, and stores from `to` on. */
+int minimal_filters(struct planner *p, struct draft *d, const struct node *n, struct plan_operand in, struct plan_operand to) FAULT_MUST_USE;
+
 /* ---- pack.c ---- */
 
 /* The type that a product of this result is accumulated in. */
@@ -365,6 +376,8 @@ int planner_add_filters(struct planner *p, uint32_t conv, uint32_t *copyp) FAULT
 /* Of a node in panels: its memory, and the strides there over [batch][panel][row][column], of batch extents of 1 being 0. */
 uint64_t panels_bytes(const struct node *n);
 void panels_strides(const struct node *n, int64_t *stride);
+/* ... and the elements of a panel, or of each transformed element of its filters. */
+int64_t panels_inner(const struct node *n);
 /*
  * A group with a member in panels is lowered over [batch][panel][row][column], rows being one dim or several: the frame;
  * the extents; and the steps of a draft over it, whose dim of panels still has the extent of all columns: whole panels,

@@ -130,6 +130,63 @@ def check(report, context, write, dtype, values, is_found):
     report.check(got.shape == want.shape and error < (4e-3 if dtype == "f16" else 2e-6), name, f"off by {error}")
 
 
+def convolve(x, w, padding, groups):
+    """In double precision, 3x3 in steps of 1."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    n, _, lines, columns = x.shape
+    each, channels = w.shape[0] // groups, w.shape[1]
+    y = np.zeros((n, w.shape[0], lines - 2, columns - 2))
+    for g in range(groups):
+        part, taps = x[:, g * channels:(g + 1) * channels], w[g * each:(g + 1) * each]
+        for r in range(3):
+            for s in range(3):
+                y[:, g * each:(g + 1) * each] += np.einsum("ncyx,oc->noyx", part[:, :, r:r + lines - 2, s:s + columns - 2], taps[:, :, r, s])
+    return y
+
+
+def check_conv(report, context, rng, shape, results, padding, groups, dtype="f32"):
+    """By minimal filtering: as near to double precision as it is said to be, and not the plain convolution's bits."""
+    name = f"conv {shape} {results} padding {padding} groups {groups} {dtype}"
+    x = rng.standard_normal(shape).astype(np.float16).astype(np.float64)
+    w = rng.standard_normal((results, shape[1] // groups, 3, 3)).astype(np.float16).astype(np.float64)
+    arrays = [context.array(dtype, a.astype(np.float16).view(np.uint16) if dtype == "f16" else a.astype(np.float32)) for a in (x, w)]
+    out = []
+    for fast in "no", "yes":
+        context.configure("fusion.fast", fast)
+        y = context.call("conv", *arrays, stride=(1, 1), padding=(padding, padding), groups=groups).read()
+        out.append((y.view(np.float16) if dtype == "f16" else y).astype(np.float64))
+    want = convolve(x, w, padding, groups)
+    error = float(np.max(np.abs(out[1] - want)) / np.std(want))
+    report.check(out[1].shape == want.shape and error < (4e-3 if dtype == "f16" else 3e-5), name, f"off by {error}")
+    report.check(dtype == "f16" or not np.array_equal(out[0], out[1]), name, "goes by the filter as it is")
+
+
+def check_spread(report, context, rng):
+    """What is not finite reaches no result beyond the tile of 4x4 of those that it belongs to."""
+    x, w = rng.standard_normal((1, 64, 24, 24)), rng.standard_normal((64, 64, 3, 3))
+    x[0, 5, 9, 14], x[0, 6, 17, 2] = np.inf, np.nan
+    context.configure("fusion.fast", "yes")
+    y = context.call("conv", context.array("f32", x.astype(np.float32)), context.array("f32", w.astype(np.float32)),
+                     stride=(1, 1), padding=(1, 1), groups=1).read()
+    bad = ~np.isfinite(y)
+    must, may = np.zeros((24, 24), bool), np.zeros((24, 24), bool)
+    for line, column in (9, 14), (17, 2):
+        must[line - 1:line + 2, column - 1:column + 2] = True
+        may[(line - 1) // 4 * 4:(line + 1) // 4 * 4 + 4, (column - 1) // 4 * 4:(column + 1) // 4 * 4 + 4] = True
+    report.check(bad[:, :, must].all(), "conv of an infinity and a NaN", "a result is finite")
+    report.check(not bad[:, :, ~may].any(), "conv of an infinity and a NaN", "another tile is not")
+
+
+def check_convolutions(report, context, rng):
+    check_conv(report, context, rng, (1, 64, 56, 56), 64, 1, 1)
+    check_conv(report, context, rng, (2, 34, 19, 23), 96, 0, 2)
+    check_conv(report, context, rng, (1, 64, 10, 10), 48, 1, 1)
+    check_conv(report, context, rng, (3, 40, 15, 9), 70, 2, 1)
+    check_conv(report, context, rng, (1, 32, 20, 20), 64, 1, 1, "f16")
+    check_spread(report, context, rng)
+    context.configure("fusion.fast", "no")
+
+
 def main():
     report = harness.Report()
     rng = np.random.default_rng(20261121)
@@ -144,6 +201,8 @@ def main():
         check(report, context, other_axis, "f32", values, False)
         check(report, context, scaled_mask, "f32", values, False)
         check_look_alikes(report, context, rng)
+        check_convolutions(report, context, rng)
+        context.configure("fusion.fast", "yes")
         context.configure("fusion.pattern.attention", "no")
         check(report, context, plain, "f32", values, False)
     return report.finish()
