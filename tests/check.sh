@@ -38,9 +38,9 @@ export FUSION_CACHES="$logs/caches" FUSION_DRIVER_CACHE="$kernels" POCL_CACHE_DI
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
-# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/24 is one, all the whole.
+# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/30 is one, all the whole.
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-slice=${SLICE:-$((0x$commit % 24))/24}
+slice=${SLICE:-$((0x$commit % 30))/30}
 case $slice in
 all) unset FUSION_SLICE ;;
 *) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;

@@ -182,6 +182,8 @@ def check_convolutions(report, context, rng):
     check_conv(report, context, rng, (2, 34, 19, 23), 96, 0, 2)
     check_conv(report, context, rng, (1, 64, 10, 10), 48, 1, 1)
     check_conv(report, context, rng, (3, 40, 15, 9), 70, 2, 1)
+    check_conv(report, context, rng, (2, 16, 5, 30), 144, 1, 1)
+    check_conv(report, context, rng, (1, 32, 2, 40), 48, 1, 1)
     check_conv(report, context, rng, (1, 32, 20, 20), 64, 1, 1, "f16")
     check_spread(report, context, rng)
     context.configure("fusion.fast", "no")
