@@ -25,8 +25,6 @@
 enum {
 	/* Nobody waits for what is built at idle priority; but on a machine that is never idle it would never be built. */
 	BUILD_IDLE_MS = 1000,
-	/* What would run on the engine's thread is asked for by launches without end. */
-	BUILD_NEAR_MS = 1000,
 	/* ... unless nobody wants it: an interpreter takes some seconds of an idle processor. */
 	BUILD_SPARE_MS = 30000,
 	/*
@@ -330,7 +328,7 @@ static int64_t limit_of(const struct builder *b, const struct program *p) {
 	if (!b->worker.idle)
 		return (int64_t)(d->config.worker_us / 1000) * BUILD_PATIENCE;
 	rank = programs_rank(&d->programs, p);
-	return rank < PROGRAM_NEAR ? BUILD_SPARE_MS : rank == PROGRAM_NEAR ? BUILD_NEAR_MS : BUILD_IDLE_MS;
+	return rank < PROGRAM_NEAR ? BUILD_SPARE_MS : BUILD_IDLE_MS;
 }
 
 /* What killed a worker may not have been the program, the first time. */
