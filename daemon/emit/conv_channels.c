@@ -25,7 +25,7 @@ _Static_assert(CHANNELS_USED <= CONV_PANEL - 64 && CONV_REGION <= CONV_PANEL - 6
 /* ---- the input ---- */
 
 /* A row of one channel, from what is inside the input. */
-void conv_line(struct writer *w) {
+static void write_row(struct writer *w) {
 	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
 	const char *acc = dtype_info(w->k->accumulator)->name;
 
@@ -45,13 +45,12 @@ void conv_line(struct writer *w) {
 	text_close(w);
 }
 
-/* `count` channels from c0 on: zeros everywhere, then what is inside. */
-static void write_region(struct writer *w) {
-	text_line(w, "for (int e = 0; e < count * plane; e += W)");
+void conv_region(struct writer *w, const char *room, const char *count) {
+	text_line(w, "for (int e = 0; e < %s * plane; e += W)", room);
 	text_line(w, "\tput_vector(region + e, (%s)(0));", value_lanes(w));
-	text_open(w, "for (int c = 0; c < count; c++)");
+	text_open(w, "for (int c = 0; c < %s; c++)", count);
 	text_open(w, "for (int y = 0; y < high; y++)");
-	conv_line(w);
+	write_row(w);
 	text_close(w);
 	text_close(w);
 }
@@ -159,9 +158,12 @@ static void write_results(struct writer *w) {
 
 /* ---- a unit ---- */
 
-static void write_unit(struct writer *w) {
-	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
+void conv_held(struct writer *w) {
+	text_line(w, "const long all = (each + %u) / %u, held = min(r[%u], %uul);", kernel_columns(w->k) - 1, kernel_columns(w->k),
+		KERNEL_WORD_PIECES, CONV_PANELS);
+}
 
+void conv_block_of_unit(struct writer *w) {
 	text_line(w, "ulong rest = unit;");
 	text_line(w, "const long x0 = take(&rest, (d%u + columns - 1) / columns) * columns;", CONV_OW);
 	text_line(w, "const long y0 = take(&rest, (d%u + lines - 1) / lines) * lines;", CONV_OH);
@@ -172,11 +174,17 @@ static void write_unit(struct writer *w) {
 		CONV_OH);
 	text_line(w, "const int width = runs ? places : min(d%u - x0, columns);", CONV_OW);
 	text_line(w, "const int low = min((long)pitch, max(0l, -left)), inside = min((long)pitch, d%u - left) - low;", CONV_IW);
+}
+
+static void write_unit(struct writer *w) {
+	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
+
+	conv_block_of_unit(w);
 	text_line(w, "global const uchar *in = a0 + %u * (image * s0_%u + group * s0_%u + (left + low) * s0_%u);", from->bytes,
 		CONV_N, CONV_GROUP, CONV_IW);
 	text_open(w, "for (long c0 = 0; c0 < d%u; c0 += chunk)", CONV_CI);
 	text_line(w, "const int count = min(d%u - c0, (long)chunk);", CONV_CI);
-	write_region(w);
+	conv_region(w, "count", "count");
 	text_line(w, "in += %u * count * s0_%u;", from->bytes, CONV_CI);
 	write_tiles(w);
 	text_close(w);
@@ -188,8 +196,7 @@ void conv_channels(struct writer *w) {
 
 	frame_units(w);
 	conv_sizes(w);
-	text_line(w, "const long all = (each + %u) / %u, held = min(r[%u], %uul);", kernel_columns(k) - 1, kernel_columns(k),
-		KERNEL_WORD_PIECES, CONV_PANELS);
+	conv_held(w);
 	text_line(w, "const int pitch = (columns - 1) * step_x + (d%u - 1) * apart_x + 1;", CONV_KW);
 	text_line(w, "const int high = (lines - 1) * step_y + (d%u - 1) * apart_y + 1, plane = high * pitch;", CONV_KH);
 	text_line(w, "const int chunk = max(1l, min(d%u, min((long)%u / plane, (long)%u / taps)));", CONV_CI, CHANNELS_USED,

@@ -38,6 +38,12 @@ static unsigned most_kept(const struct writer *w) {
 	return side(w) == 2 ? MINIMAL_KEPT_TWO : MINIMAL_KEPT_FOUR;
 }
 
+/* The next line, for each of so many e. */
+static void write_each(struct writer *w, unsigned count) {
+	text_line(w, "#pragma unroll");
+	text_line(w, "for (int e = 0; e < %u; e++)", count);
+}
+
 /* ---- transforms of a line, its elements `step` apart, in place ---- */
 
 /* Values at 0, at pairs, at infinity, of polynomials that vanish at all other points. */
@@ -100,17 +106,13 @@ static void write_tile_spread(struct writer *w) {
 	unsigned m = side(w), n = points(w);
 
 	text_line(w, "%s x[%u];", value_lanes(w), n * n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n * n);
+	write_each(w, n * n);
 	text_line(w, "\tx[e] = seen[(ty * %u + e / %u) * pitch + tx * %u + e %% %u];", m, n, m, n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n);
+	write_each(w, n);
 	text_line(w, "\tspread(x + e, %u);", n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n);
+	write_each(w, n);
 	text_line(w, "\tspread(x + e * %u, 1);", n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n * n);
+	write_each(w, n * n);
 	text_line(w, "\tput_vector(kept + e * apart + (ty * wide + tx) * deep + cb, x[e]);");
 }
 
@@ -120,13 +122,7 @@ static void write_input(struct writer *w) {
 	text_open(w, "for (int cb = 0; cb < count; cb += W)");
 	text_line(w, "const int some = min(count - cb, W);");
 	text_line(w, "global const uchar *const in = from + %u * ((c0 + cb) * s0_%u);", bytes, CONV_CI);
-	text_line(w, "for (int e = 0; e < W * plane; e += W)");
-	text_line(w, "\tput_vector(region + e, (%s)(0));", value_lanes(w));
-	text_open(w, "for (int c = 0; c < some; c++)");
-	text_open(w, "for (int y = 0; y < high; y++)");
-	conv_line(w);
-	text_close(w);
-	text_close(w);
+	conv_region(w, "W", "some");
 	text_open(w, "for (int e = 0; e < plane; e += W)");
 	text_line(w, "%s a[W];", value_lanes(w));
 	text_line(w, "#pragma unroll");
@@ -219,17 +215,13 @@ static void write_results(struct writer *w) {
 	text_open(w, "for (int ty = 0; ty < tiles / wide; ty++)");
 	text_open(w, "for (int tx = 0; tx < wide; tx++)");
 	text_line(w, "%s x[%u];", value_lanes(w), n * n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n * n);
+	write_each(w, n * n);
 	text_line(w, "\tx[e] = sum[e][ty * wide + tx][v];");
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", n);
+	write_each(w, n);
 	text_line(w, "\tgather_tile(x + e, %u);", n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", m);
+	write_each(w, m);
 	text_line(w, "\tgather_tile(x + e * %u, 1);", n);
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int e = 0; e < %u; e++)", m * m);
+	write_each(w, m * m);
 	text_line(w, "\tline[(ty * %u + e / %u) * columns + tx * %u + e %% %u] = x[e / %u * %u + e %% %u];", m, m, m, m, m, n, m);
 	text_close(w);
 	text_close(w);
@@ -243,17 +235,9 @@ static void write_unit(struct writer *w) {
 	const struct dtype_info *from = dtype_info(w->k->operand[CONV_INPUT].dtype);
 	unsigned m = side(w);
 
-	text_line(w, "ulong rest = unit;");
-	text_line(w, "const long x0 = take(&rest, (d%u + columns - 1) / columns) * columns;", CONV_OW);
-	text_line(w, "const long y0 = take(&rest, (d%u + lines - 1) / lines) * lines;", CONV_OH);
-	text_line(w, "const long panel = take(&rest, (all + held - 1) / held) * held;");
-	text_line(w, "const long group = take(&rest, d%u), image = rest;", CONV_GROUP);
-	text_line(w, "const long top = y0 - border_y, left = x0 - border_x;");
-	text_line(w, "const int panels = min(all - panel, held), bottom = min(d%u - y0, lines), places = bottom * columns;", CONV_OH);
-	text_line(w, "const int width = runs ? places : min(d%u - x0, columns);", CONV_OW);
+	conv_block_of_unit(w);
 	text_line(w, "const int wide = (min(d%u - x0, columns) + %u) / %u, tiles = (bottom + %u) / %u * wide;", CONV_OW, m - 1, m, m - 1, m);
 	text_line(w, "const int high = (bottom + %u) / %u * %u + 2, plane = high * pitch;", m - 1, m, m);
-	text_line(w, "const int low = min((long)pitch, max(0l, -left)), inside = min((long)pitch, d%u - left) - low;", CONV_IW);
 	text_line(w, "const int deep = min((d%u + W - 1) / W * W, (long)(%u / tiles / W * W)), apart = tiles * deep + W;", CONV_CI,
 		most_kept(w));
 	text_line(w, "global const uchar *const from = a0 + %u * (image * s0_%u + group * s0_%u + (left + low) * s0_%u);", from->bytes,
@@ -277,8 +261,7 @@ void conv_minimal(struct writer *w) {
 
 	frame_units(w);
 	conv_sizes(w);
-	text_line(w, "const long all = (each + %u) / %u, held = min(r[%u], %uul);", kernel_columns(k) - 1, kernel_columns(k),
-		KERNEL_WORD_PIECES, CONV_PANELS);
+	conv_held(w);
 	text_line(w, "const int pitch = columns + 2;");
 	conv_runs(w);
 	text_line(w, "%s sum[%u][%u][%u], seen[%u + W], line[%u + W];", value_lanes(w), all, most_tiles(w) + k->rows, k->vectors, MINIMAL_PLANE,

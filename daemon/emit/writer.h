@@ -341,10 +341,13 @@ void conv_runs(struct writer *w);
  */
 void conv_outputs(struct writer *w, const char *from, const char *to, const char *length, const char *vector);
 /*
- * Packed weights. Line y of channel c of the input, what is inside, to `region`; what follows the root, of panel q's vector v of channels,
- * `vector` being an expression for place p + i of the block, of at most so many places.
+ * Packed weights: how many panels there are, and a unit has; its block, and what of a line of it is inside the input. So many
+ * channels of the input to `region`, which has room for some more: zeros everywhere, then what is inside. What follows the root, of
+ * panel q's vector v of channels, `vector` being an expression for place p + i of the block, of at most so many places.
  */
-void conv_line(struct writer *w);
+void conv_held(struct writer *w);
+void conv_block_of_unit(struct writer *w);
+void conv_region(struct writer *w, const char *room, const char *count);
 void conv_turned(struct writer *w, const char *vector, unsigned places);
 /* Does an operand step along a dim? */
 bool conv_walks(const struct kernel *k, unsigned o, unsigned d);

@@ -49,10 +49,8 @@ static uint8_t group_tile(const struct traits *t) {
 
 static void finish_conv(struct draft *d, const struct traits *t) {
 	struct kernel *k = &d->kernel;
-	uint64_t places = (d->extent >> 16) * (d->extent & 0xffff), most;
+	int64_t places = minimal_tiles(k, d->extent), most;
 
-	if (k->minimal)
-		places /= (uint64_t)k->minimal * k->minimal;
 	draft_finish(d, t);
 	if (t->strategy == STRATEGY_GPU) {
 		k->tile = group_tile(t);

@@ -307,10 +307,7 @@ static void choose_tile(struct draft *d) {
 /* Places of a tile, of as many channels as a panel: fewer than may be where that fills the last one better. */
 static void choose_places(struct draft *d) {
 	struct kernel *k = &d->kernel;
-	int64_t places = (int64_t)(d->extent >> 16) * (int64_t)(d->extent & 0xffff), most, best;
-
-	if (k->minimal)
-		places /= (int64_t)k->minimal * k->minimal;
+	int64_t places = minimal_tiles(k, d->extent), most, best;
 
 	k->vectors = tile_vectors(k->width, k->accumulator, d->dims[CONV_CO] / d->dims[CONV_GROUP]);
 	most = best = kernel_most_rows(k->width, k->accumulator, k->vectors);

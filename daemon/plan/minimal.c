@@ -99,6 +99,12 @@ uint64_t minimal_block(const int64_t *dims, unsigned side) {
 	return (uint64_t)(lines * side) << 16 | (uint64_t)(columns * side);
 }
 
+int64_t minimal_tiles(const struct kernel *k, uint64_t block) {
+	int64_t side = k->minimal ? k->minimal : 1;
+
+	return (int64_t)(block >> 16) / side * ((int64_t)(block & 0xffff) / side);
+}
+
 /* ---- filters ---- */
 
 /* What an element of a panel is made of: the elements of its filter, then so many numbers of each line, then of each column. */

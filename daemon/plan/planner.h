@@ -359,6 +359,8 @@ uint8_t minimal_side(const struct planner *p, const struct node *conv);
 /* Products of elements then; and what the CPU strategy computes at once, as KERNEL_WORD_EXTENT has it. */
 double minimal_products(const int64_t *dims, unsigned side);
 uint64_t minimal_block(const int64_t *dims, unsigned side);
+/* What the tiles of a kernel are rows of: places of such a block, or tiles of results. */
+int64_t minimal_tiles(const struct kernel *k, uint64_t block);
 /* What copies filters into panels so: loads from `in` on, where the first element of each lies, and stores from `to` on. */
 int minimal_filters(struct planner *p, struct draft *d, const struct node *n, struct plan_operand in, struct plan_operand to) FAULT_MUST_USE;
 
