@@ -65,6 +65,23 @@ void arenas_free(struct arenas *a) {
 	a->count = 0;
 }
 
+/* Where there is no memory for it, it stays the daemon's, and reads as zeros. */
+static void keep(struct arena *a) {
+	void *copy = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return;
+	memcpy(copy, a->base, a->bytes);
+	if (mremap(copy, a->bytes, a->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) == MAP_FAILED)
+		munmap(copy, a->bytes);
+}
+
+void arenas_keep_mapped(struct arenas *a) {
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->list[i]->pins)
+			keep(a->list[i]);
+}
+
 static struct arena *arena_find(const struct arenas *a, uint64_t id) {
 	for (unsigned i = 0; i < a->count; i++)
 		if (a->list[i]->id == id)
@@ -78,6 +95,13 @@ uint64_t upload_key(uint32_t arena, uint64_t offset) {
 
 void *upload_memory(const struct arenas *a, uint32_t arena, uint64_t offset) {
 	return arena_find(a, arena)->base + offset;
+}
+
+struct arena *upload_pin(struct arenas *a, uint32_t arena) {
+	struct arena *n = arena_find(a, arena);
+
+	n->pins++;
+	return n;
 }
 
 static struct arena *arena_of_key(const struct arenas *a, uint64_t key, uint64_t *offsetp) {
@@ -299,9 +323,22 @@ void upload_sent(struct arenas *a, uint64_t key) {
 		u->sent = true;
 }
 
-static int read_uses(struct arenas *a, struct wire_cursor *list, struct fault *f) {
-	uint64_t arena, offset, key;
+void arenas_unused(struct arenas *a) {
+	for (struct upload *u = a->uploads; u; u = u->hh.next)
+		u->used = false;
+}
+
+void upload_used(struct arenas *a, uint32_t arena, uint64_t offset) {
+	uint64_t key = upload_key(arena, offset);
 	struct upload *u;
+
+	HASH_FIND(hh, a->uploads, &key, sizeof key, u);
+	if (u)
+		u->used = true;
+}
+
+static int read_uses(struct arenas *a, struct wire_cursor *list, struct fault *f) {
+	uint64_t arena, offset;
 	int r = 0;
 
 	while (!r && list->left) {
@@ -310,10 +347,7 @@ static int read_uses(struct arenas *a, struct wire_cursor *list, struct fault *f
 			r = wire_get_uint(list, "offset in use", (uint64_t)LIMIT_ARRAY_BYTES * 2, &offset, f);
 		if (r)
 			return r;
-		key = upload_key((uint32_t)arena, offset);
-		HASH_FIND(hh, a->uploads, &key, sizeof key, u);
-		if (u)
-			u->used = true;
+		upload_used(a, (uint32_t)arena, offset);
 	}
 	return r;
 }
@@ -324,8 +358,6 @@ int arenas_resumed(struct arenas *a, struct wire_cursor *c, struct fault *f) {
 	bool whole;
 	int r = wire_get_bool(c, "whole", &whole, f);
 
-	for (u = a->uploads; u; u = u->hh.next)
-		u->used = false;
 	if (!r)
 		r = wire_get_array(c, "uses", LIMIT_FRAME_BYTES, &list, f);
 	if (!r)

@@ -53,6 +53,8 @@ struct upload_place {
 };
 
 void arenas_free(struct arenas *a);
+/* The session ends, and the daemon gives its memory back: what is still mapped becomes memory of this process alone, with the same bytes. */
+void arenas_keep_mapped(struct arenas *a);
 
 /*
  * Takes memory for an upload of these bytes. May wait for the daemon to give memory back (the lock
@@ -64,12 +66,17 @@ int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *p
 void upload_give(struct arenas *a, uint64_t key);
 /* Where an upload that was taken lies. */
 void *upload_memory(const struct arenas *a, uint32_t arena, uint64_t offset);
+/* The arena that it lies in, which is now pinned. */
+struct arena *upload_pin(struct arenas *a, uint32_t arena);
 uint64_t upload_key(uint32_t arena, uint64_t offset);
 /* No value needs the memory any more; the daemon will list it as freed. */
 void upload_abandon(struct arenas *a, uint64_t key);
 /* The memory goes to the daemon now. */
 void upload_sent(struct arenas *a, uint64_t key);
-/* Another engine has the session; reads [arena, offset, ...], what it has of uploads: other memory that was sent is free again. */
+/* Another engine has the session: what is in use of uploads is to be told anew, by this and by what arenas_resumed() reads. */
+void arenas_unused(struct arenas *a);
+void upload_used(struct arenas *a, uint32_t arena, uint64_t offset);
+/* Reads [arena, offset, ...], what the engine has of uploads: other memory that was sent is free again. */
 int arenas_resumed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT_MUST_USE;
 /* Reads a reply's [arena, offset, ...]. */
 int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) FAULT_MUST_USE;

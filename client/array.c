@@ -1,19 +1,28 @@
 /*
  * Arrays: the caller's reference counted names for values, and scopes that release them.
  *
- * Type and shape of an array never change, so its getters take no lock.
+ * Type and shape of an array never change, so its getters take no lock: they copy, and look again whether the name still holds.
  */
 #include "value.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "context.h"
 #include "flush.h"
 
-/* Arrays that one thread made since fusion_scope_begin(), newest first. */
+enum {
+	/* With fusion.debug a place is not taken again before so many others were: it knows meanwhile where its array was released. 4 MB. */
+	DEBUG_ARRAYS_SPARE = 1 << 14,
+	/* "second average 4294967295" */
+	ARGUMENT_TEXT = 64,
+};
+
+/* Arrays that one thread made since fusion_scope_begin(), newest first. It holds the context, which may be closed meanwhile. */
 struct scope {
 	struct fusion_context *context;
+	fusion_context *name;
 	struct scope *outer;
 	struct fusion_array *newest;
 };
@@ -50,22 +59,77 @@ static void scope_remove(struct fusion_array *a) {
 	a->scope = NULL;
 }
 
+/* ---- memory ---- */
+
+static uint32_t spare_least(const struct fusion_context *c) {
+	return c->debug ? DEBUG_ARRAYS_SPARE : 0;
+}
+
+static struct fusion_array *array_take(struct fusion_context *c) {
+	struct object_chain fresh = { 0 };
+
+	if (c->spare_arrays.count <= spare_least(c)) {
+		if (!object_take_batch(OBJECT_ARRAY, sizeof(struct fusion_array), &fresh) && !c->spare_arrays.count)
+			return NULL;
+		while (fresh.count)
+			object_chain_push(&c->spare_arrays, object_chain_pop(&fresh));
+	}
+	return (struct fusion_array *)object_chain_pop(&c->spare_arrays);
+}
+
+static void array_give(struct fusion_context *c, struct fusion_array *a) {
+	if (c->debug)
+		object_chain_append(&c->spare_arrays, &a->object);
+	else
+		object_chain_push(&c->spare_arrays, &a->object);
+	if (c->spare_arrays.count > spare_least(c) + 2 * OBJECT_BATCH)
+		object_give_batch(OBJECT_ARRAY, &c->spare_arrays, OBJECT_BATCH);
+}
+
+/* Who has an old name may look at it now: that its generation has ended comes before. */
+static void type_write(struct tensor_type *to, const struct tensor_type *type) {
+	__atomic_store_n(&to->dtype, type->dtype, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->rank, type->rank, __ATOMIC_RELEASE);
+	for (unsigned d = 0; d < LIMIT_RANK; d++)
+		__atomic_store_n(&to->dims[d], type->dims[d], __ATOMIC_RELEASE);
+}
+
 struct fusion_array *array_make(struct fusion_context *c, struct value *v, const struct tensor_type *type) {
-	struct fusion_array *a = slab_take(&c->arrays);
+	struct fusion_array *a = array_take(c);
 	struct scope *s = scope_of(c);
 
 	if (!a)
 		return NULL;
-	*a = (struct fusion_array){ .context = c, .value = v, .references = 1, .version = 1, .type = *type };
+	type_write(&a->type, type);
+	atomic_store_explicit(&a->object.context, c, memory_order_release);
+	a->value = v;
+	a->mapping = NULL;
+	a->references = 1;
+	a->users = 0;
+	a->watched = false;
+	a->input = 0;
+	a->capture = 0;
+	a->version = 1;
+	a->scope = NULL;
+	a->previous = a->next = NULL;
 	if (v)
 		value_hold(v);
 	if (s)
 		scope_add(s, a);
 	c->references++;
+	object_name(OBJECT_ARRAY, &a->object);
 	return a;
 }
 
-static void mapping_free(struct fusion_context *c, struct mapping *m) {
+fusion_array *array_name(const struct fusion_array *a) {
+	return a ? object_name_of(OBJECT_ARRAY, &a->object) : NULL;
+}
+
+struct fusion_context *array_context(const struct fusion_array *a) {
+	return atomic_load_explicit(&a->object.context, memory_order_relaxed);
+}
+
+void mapping_free(struct fusion_context *c, struct mapping *m) {
 	if (!m)
 		return;
 	if (m->arena)
@@ -78,17 +142,33 @@ static void mapping_free(struct fusion_context *c, struct mapping *m) {
 	free(m);
 }
 
-void array_drop(struct fusion_array *a) {
-	struct fusion_context *c = a->context;
+static void array_free(struct fusion_array *a) {
+	struct fusion_context *c = array_context(a);
 
-	if (--a->references)
-		return;
-	scope_remove(a);
 	mapping_free(c, a->mapping);
 	if (a->value)
 		value_unhold(c, a->value);
-	slab_give(&c->arrays, a);
+	array_give(c, a);
 	c->references--;
+}
+
+void array_drop(struct fusion_array *a) {
+	if (--a->references)
+		return;
+	scope_remove(a);
+	/* Nobody else ends it: that takes the lock. */
+	(void)object_end(&a->object, array_name(a));
+	if (!a->users)
+		array_free(a);
+}
+
+void array_use(struct fusion_array *a) {
+	a->users++;
+}
+
+void array_unuse(struct fusion_array *a) {
+	if (!--a->users && !a->references)
+		array_free(a);
 }
 
 void array_rebind(struct fusion_array *a, struct value *v) {
@@ -98,7 +178,7 @@ void array_rebind(struct fusion_array *a, struct value *v) {
 	a->value = v;
 	a->version++;
 	if (old)
-		value_unhold(a->context, old);
+		value_unhold(array_context(a), old);
 }
 
 int array_usable(const struct fusion_array *a, const char *what, struct fault *f) {
@@ -114,57 +194,138 @@ int array_usable(const struct fusion_array *a, const char *what, struct fault *f
 	return 0;
 }
 
+int array_find(struct fusion_context *c, fusion_array *name, const char *what, const char *argument, struct fusion_array **ap, struct fault *f) {
+	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
+
+	/* One of this context is not released while we have its lock. */
+	if (!a)
+		return object_refuse(OBJECT_ARRAY, name, what, argument, f);
+	if (atomic_load_explicit(&a->object.context, memory_order_acquire) != c)
+		return fault_set(f, FAULT_ARGUMENT, "%s: %s is of another context", what, argument);
+	*ap = a;
+	return 0;
+}
+
+int array_find_in(struct fusion_context *c, fusion_array *const *list, unsigned i, const char *what, const char *argument,
+	struct fusion_array **ap, struct fault *f) {
+	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, list[i]);
+	char text[ARGUMENT_TEXT];
+
+	/* What another context has may be released at this moment. */
+	if (a && array_context(a) == c) {
+		*ap = a;
+		return 0;
+	}
+	snprintf(text, sizeof text, "%s %u", argument, i);
+	return array_find(c, list[i], what, text, ap, f);
+}
+
+bool array_given(const fusion_array *name, const char *what, const char *argument) {
+	return object_find(OBJECT_ARRAY, name) || !object_report(OBJECT_ARRAY, name, what, argument);
+}
+
+/* ---- what programs hold ---- */
+
+static struct fusion_array *array_lock(const fusion_array *name, const char *what) {
+	return (struct fusion_array *)context_lock(OBJECT_ARRAY, name, what, "the array");
+}
+
 fusion_array *fusion_retain(fusion_array *array) {
-	if (!array || !context_enter_release(array->context))
-		return array;
-	array->references++;
-	context_leave(array->context);
+	struct fusion_array *a = array_lock(array, "retain");
+
+	if (!a)
+		return context_forked() ? array : NULL;
+	a->references++;
+	context_leave(array_context(a));
 	return array;
 }
 
 void fusion_release(fusion_array *array) {
-	struct fusion_context *c = array ? array->context : NULL;
+	struct fusion_array *a = array_lock(array, "release");
+	struct fusion_context *c;
 
-	if (!array || !context_enter_release(c))
+	if (!a)
 		return;
-	array_drop(array);
+	c = array_context(a);
+	array_drop(a);
 	flush_releases(c);
 	context_leave(c);
 }
 
+/* Type and shape of the array that a name holds; else false, and an error where it is not NULL. */
+static bool type_read(const fusion_array *name, const char *what, struct tensor_type *t) {
+	const struct fusion_array *a = (const struct fusion_array *)object_find(OBJECT_ARRAY, name);
+
+	if (a) {
+		t->dtype = __atomic_load_n(&a->type.dtype, __ATOMIC_ACQUIRE);
+		t->rank = __atomic_load_n(&a->type.rank, __ATOMIC_ACQUIRE);
+		for (unsigned d = 0; d < LIMIT_RANK; d++)
+			t->dims[d] = __atomic_load_n(&a->type.dims[d], __ATOMIC_ACQUIRE);
+	}
+	if (a && object_is(&a->object, name))
+		return true;
+	if (name)
+		object_report(OBJECT_ARRAY, name, what, "the array");
+	return false;
+}
+
 enum fusion_dtype fusion_dtype_of(const fusion_array *array) {
-	return array ? (enum fusion_dtype)array->type.dtype : FUSION_BOOL;
+	struct tensor_type t;
+
+	return type_read(array, "dtype_of", &t) ? (enum fusion_dtype)t.dtype : FUSION_BOOL;
 }
 
 int fusion_rank(const fusion_array *array) {
-	return array ? array->type.rank : 0;
+	struct tensor_type t;
+
+	return type_read(array, "rank", &t) ? t.rank : 0;
 }
 
 const int64_t *fusion_dims(const fusion_array *array) {
-	return array ? array->type.dims : NULL;
+	const struct fusion_array *a = (const struct fusion_array *)object_find(OBJECT_ARRAY, array);
+
+	if (!a && array)
+		object_report(OBJECT_ARRAY, array, "dims", "the array");
+	return a ? a->type.dims : NULL;
 }
 
 int64_t fusion_elements(const fusion_array *array) {
-	return array ? shape_elements(&array->type) : 0;
+	struct tensor_type t;
+
+	return type_read(array, "elements", &t) ? shape_elements(&t) : 0;
 }
 
 size_t fusion_bytes(const fusion_array *array) {
-	return array ? (size_t)shape_bytes(&array->type) : 0;
+	struct tensor_type t;
+
+	return type_read(array, "bytes", &t) ? (size_t)shape_bytes(&t) : 0;
 }
 
 uint64_t fusion_version(const fusion_array *array) {
+	struct fusion_array *a = array_lock(array, "version");
 	uint64_t version;
 
-	if (!array || !context_enter_release(array->context))
+	if (!a)
 		return 0;
-	version = array->version;
-	context_leave(array->context);
+	version = a->version;
+	context_leave(array_context(a));
 	return version;
 }
 
 fusion_context *fusion_context_of(const fusion_array *array) {
-	return array ? array->context : NULL;
+	struct fusion_array *a = array_lock(array, "context_of");
+	struct fusion_context *c;
+	fusion_context *name;
+
+	if (!a)
+		return NULL;
+	c = array_context(a);
+	name = c->name;
+	context_leave(c);
+	return name;
 }
+
+/* ---- scopes ---- */
 
 int fusion_scope_begin(fusion_context *context) {
 	struct scope *s = calloc(1, sizeof *s);
@@ -172,24 +333,25 @@ int fusion_scope_begin(fusion_context *context) {
 
 	if (!s)
 		return error_report(-ENOMEM, NULL);
-	r = context_enter(context);
+	r = context_enter(context, "scope_begin", &s->context);
 	if (r) {
 		free(s);
 		return r;
 	}
-	s->context = context;
+	s->name = context;
 	s->outer = scopes;
 	scopes = s;
-	context_leave(context);
+	s->context->references++;
+	context_leave(s->context);
 	return 0;
 }
 
 /* Takes the innermost scope of a context out of the thread's chain. */
-static struct scope *scope_pop(const struct fusion_context *c) {
+static struct scope *scope_pop(const fusion_context *name) {
 	struct scope **link = &scopes;
 	struct scope *s;
 
-	while (*link && (*link)->context != c)
+	while (*link && (*link)->name != name)
 		link = &(*link)->outer;
 	s = *link;
 	if (s)
@@ -197,36 +359,44 @@ static struct scope *scope_pop(const struct fusion_context *c) {
 	return s;
 }
 
-/* Works on a lost connection too: what was made still has to be released. */
-int fusion_scope_end(fusion_context *context) {
+static int refuse_scope_end(fusion_context *context) {
+	struct fusion_context *c;
 	struct fault f;
-	struct scope *s;
+	int r = context_enter(context, "scope_end", &c);
 
-	if (!context)
-		return error_report(fault_set(&f, FAULT_ARGUMENT, "scope_end: the context is NULL"), &f);
-	if (!context_enter_release(context))
-		return context_enter(context);
-	s = scope_pop(context);
-	while (s && s->newest) {
+	if (r)
+		return r;
+	context_leave(c);
+	return error_report(fault_set(&f, FAULT_STATE, "scope_end: no scope of this context is open in this thread"), &f);
+}
+
+/* Works on a lost connection and on a closed context too: what was made still has to be released. */
+int fusion_scope_end(fusion_context *context) {
+	struct scope *s = context_forked() ? NULL : scope_pop(context);
+	struct fusion_context *c = s ? s->context : NULL;
+
+	if (!s)
+		return refuse_scope_end(context);
+	pthread_mutex_lock(&c->lock);
+	while (s->newest) {
 		struct fusion_array *a = s->newest;
 
 		scope_remove(a);
 		array_drop(a);
 	}
-	flush_releases(context);
-	context_leave(context);
-	if (!s)
-		return error_report(fault_set(&f, FAULT_STATE,
-					    "scope_end: no scope of this context is open in this thread"),
-			&f);
+	flush_releases(c);
+	/* With the scope's own reference. */
+	context_leave(c);
 	free(s);
 	return 0;
 }
 
 fusion_array *fusion_keep(fusion_array *array) {
-	if (!array || !context_enter_release(array->context))
-		return array;
-	scope_remove(array);
-	context_leave(array->context);
+	struct fusion_array *a = array_lock(array, "keep");
+
+	if (!a)
+		return context_forked() ? array : NULL;
+	scope_remove(a);
+	context_leave(array_context(a));
 	return array;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "protocol/variable.h"
 
 #ifndef FUSIOND_SBINDIR
 #define FUSIOND_SBINDIR "/usr/sbin"
@@ -196,7 +197,8 @@ static int try_lock(const char *path, int *lockp) {
 
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	/* A umask may have taken even the user's own rights. */
+	if (fchmod(fd, 0600) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		r = -errno;
 	else if (!is_at(fd, path))
 		r = -EWOULDBLOCK;
@@ -239,9 +241,7 @@ static int start(const struct own_place *own, uint64_t deadline, int *keptp, str
 }
 
 static bool is_wanted(void) {
-	const char *value = secure_getenv("FUSION_AUTOSTART");
-
-	return !value || strcmp(value, "0") != 0;
+	return variable_switch("FUSION_AUTOSTART", true);
 }
 
 static int explain(struct fault *f) {

@@ -169,6 +169,11 @@ fusion_array *fusion_call(fusion_context *context, const char *name, int count, 
 		return refuse_call(FAULT_OPERATION, name, "it has a function of its own");
 	if (count < 0 || (count && !operand))
 		return refuse_call(FAULT_ARGUMENT, name, "operands are missing");
+	/* Operands say which context it is. */
+	if (context && !context_given(context, name))
+		return NULL;
+	if (attributes && error_reserved(name, attributes->reserved))
+		return NULL;
 	if (op < 0)
 		return call_defined(context, name, (unsigned)count, operand, attributes);
 	return call_composite(context, (unsigned)op, (unsigned)count, operand, attributes);

@@ -15,13 +15,16 @@
 #include "tape.h"
 
 struct capture_input {
-	struct fusion_array *array; /* hidden inputs: one reference; NULL for those replay is given */
+	struct fusion_array *array; /* hidden inputs: used by the graph; NULL for those replay is given */
 	struct value *symbol;       /* while recording */
 	struct tensor_type type;
 };
 
 struct fusion_capture {
+	struct object object;
+	/* What is behind this begins as zeros. */
 	struct fusion_context *context;
+	uint32_t references;       /* the program's, and calls under way */
 	pthread_t owner;
 	uint64_t serial; /* which marks its values and arrays */
 	uint32_t id;     /* number in the daemon */
@@ -31,11 +34,97 @@ struct fusion_capture {
 	struct value_list recorded;
 	unsigned outputs;
 	struct tensor_type *output;
-	/* What DEFINE said of it, for another engine; NULL: it cannot be said again. */
-	void *definition;
-	size_t definition_bytes;
-	uint64_t resumes; /* of the stream, when the daemon's engine was told */
+	struct capture_text *text; /* for another engine; NULL: it cannot be said again */
+	bool ending;               /* its thread is in capture_end, and gives the lock up there */
 };
+
+struct capture_text {
+	uint32_t references, id;
+	uint64_t serial;
+	size_t bytes;
+	unsigned char text[];
+};
+
+/* --- what an engine knows ----------------------------------------------------------------- */
+
+struct capture_text *capture_text_ref(struct capture_text *t) {
+	if (t)
+		t->references++;
+	return t;
+}
+
+void capture_text_unref(struct capture_text *t) {
+	if (t && !--t->references)
+		free(t);
+}
+
+/* Frees the number in the engine, where it knows another graph by it. */
+static int forget_other(struct fusion_context *c, uint32_t id, uint64_t serial, struct fault *f) {
+	struct request *q;
+	int r;
+
+	if (!c->capture_known[id] || c->capture_known[id] == serial)
+		return 0;
+	r = stream_room(c, &q, f);
+	if (r)
+		return r;
+	/* While there was no room the engine may have been replaced, by one that knows none. */
+	if (!c->capture_known[id]) {
+		stream_forgo(c, q);
+		return 0;
+	}
+	c->capture_known[id] = 0;
+	wire_put_uint(stream_begin_next(c, q, REQUEST_FORGET, 2), id);
+	return stream_send(c, q, NULL, f);
+}
+
+/*
+ * Room to define a graph under a number that the engine knows no other by; NULL where it knows this one. While there was no room the engine may have been
+ * replaced, and told of what is repeated there.
+ */
+static int room_to_define(struct fusion_context *c, uint32_t id, uint64_t serial, struct request **requestp, struct fault *f) {
+	int r = 0;
+
+	*requestp = NULL;
+	while (!r && c->capture_known[id] != serial) {
+		r = forget_other(c, id, serial, f);
+		if (!r)
+			r = stream_room_to_wait(c, requestp, f);
+		if (r || !c->capture_known[id])
+			return r;
+		stream_forgo(c, *requestp);
+		*requestp = NULL;
+	}
+	return r;
+}
+
+/* The engine that was asked may have been replaced between its answer and now, by another thread. */
+static void note_known(struct fusion_context *c, uint32_t id, uint64_t serial, uint64_t engine) {
+	if (c->capture_engine == engine)
+		c->capture_known[id] = serial;
+}
+
+int capture_text_tell(struct fusion_context *c, const struct capture_text *t, struct fault *f) {
+	struct request *q;
+	struct answer a = { 0 };
+	uint64_t engine;
+	int r = 0;
+
+	while (!r && c->capture_known[t->id] != t->serial) {
+		a.again = false;
+		r = room_to_define(c, t->id, t->serial, &q, f);
+		if (r || !q)
+			return r;
+		engine = c->capture_engine;
+		wire_put_raw(stream_begin_next(c, q, REQUEST_DEFINE, 5), t->text, t->bytes);
+		r = stream_ask(c, q, &a, f);
+		if (!r)
+			note_known(c, t->id, t->serial, engine);
+		else if (a.again && !c->stream.resuming)
+			r = 0;
+	}
+	return r;
+}
 
 /* --- while recording --------------------------------------------------------------------- */
 
@@ -69,7 +158,7 @@ static int inputs_grow(struct fusion_capture *p) {
 }
 
 /* Makes an array the next input. */
-static int input_add(struct fusion_capture *p, fusion_array *a, bool hidden) {
+static int input_add(struct fusion_capture *p, struct fusion_array *a, bool hidden) {
 	struct fusion_context *c = p->context;
 	struct value *symbol;
 	int r = inputs_grow(p);
@@ -87,29 +176,34 @@ static int input_add(struct fusion_capture *p, fusion_array *a, bool hidden) {
 	a->capture = p->serial;
 	a->input = p->inputs;
 	if (hidden)
-		a->references++;
+		array_use(a);
 	p->input[p->inputs++] = (struct capture_input){ hidden ? a : NULL, symbol, a->type };
 	return 0;
 }
 
-int capture_readable(const fusion_array *a, const char *what, struct fault *f) {
+int capture_readable(const struct fusion_array *a, const char *what, struct fault *f) {
 	if (!a->value || a->value->state != VALUE_CAPTURED)
 		return 0;
+	if (capture_mine(array_context(a)) && a->value->capture == array_context(a)->capture->serial)
+		return fault_set(f, FAULT_STATE,
+			"%s: a graph is being recorded, and its arrays have no values yet: choose between values with "
+			"where(), or ask for this one outside of the recording",
+			what);
 	return fault_set(f, FAULT_STATE,
 		"%s: the array stands in a recorded graph and has no contents; fusion_replay gives its "
 		"results",
 		what);
 }
 
-int capture_writable(const fusion_array *a, const char *what, struct fault *f) {
-	if (!capture_mine(a->context) || a->value->state == VALUE_CAPTURED)
+int capture_writable(const struct fusion_array *a, const char *what, struct fault *f) {
+	if (!capture_mine(array_context(a)) || a->value->state == VALUE_CAPTURED)
 		return 0;
 	return fault_set(f, FAULT_STATE,
 		"%s: an array from outside cannot be written while a graph is recorded", what);
 }
 
 int capture_operand(
-	struct fusion_context *c, fusion_array *a, const char *what, struct value **vp, struct fault *f) {
+	struct fusion_context *c, struct fusion_array *a, const char *what, struct value **vp, struct fault *f) {
 	struct fusion_capture *p = c->capture;
 	int r = 0;
 
@@ -147,34 +241,54 @@ static void capture_destroy(struct fusion_capture *p) {
 		if (p->input[i].symbol)
 			value_unhold(c, p->input[i].symbol);
 		if (p->input[i].array)
-			array_drop(p->input[i].array);
+			array_unuse(p->input[i].array);
 	}
 	free(p->input);
 	free(p->output);
-	free(p->definition);
-	free(p);
+	capture_text_unref(p->text);
+	object_give(OBJECT_CAPTURE, &p->object);
 	c->references--;
+}
+
+/* Zeros but for what stays in its place. */
+static struct fusion_capture *capture_take(struct fusion_context *c) {
+	struct fusion_capture *p = object_take(OBJECT_CAPTURE, sizeof *p);
+
+	if (!p)
+		return NULL;
+	memset((char *)p + sizeof p->object, 0, sizeof *p - sizeof p->object);
+	atomic_store_explicit(&p->object.context, c, memory_order_release);
+	p->context = c;
+	p->references = 1;
+	return p;
+}
+
+static int given_add(struct fusion_capture *p, unsigned i, fusion_array *const *input, struct fault *f) {
+	struct fusion_array *a;
+	int r = array_find_in(p->context, input, i, "capture_begin", "input", &a, f);
+
+	if (!r)
+		r = capture_readable(a, "capture_begin", f);
+	if (r)
+		return r;
+	if (a->capture == p->serial)
+		return fault_set(f, FAULT_ARGUMENT, "capture_begin: inputs %u and %u are the same array", a->input, i);
+	return input_add(p, a, false);
 }
 
 static int capture_new(
 	struct fusion_context *c, unsigned inputs, fusion_array *const *input, struct fault *f) {
-	struct fusion_capture *p = calloc(1, sizeof *p);
+	struct fusion_capture *p = capture_take(c);
 	int r;
 
 	if (!p)
 		return -ENOMEM;
-	p->context = c;
 	p->owner = pthread_self();
 	p->serial = ++c->captures_made;
 	c->references++;
 	r = id_take(c, &p->id, f);
-	for (unsigned i = 0; !r && i < inputs; i++) {
-		if (input[i]->capture == p->serial)
-			r = fault_set(f, FAULT_ARGUMENT, "capture_begin: inputs %u and %u are the same array",
-				input[i]->input, i);
-		else
-			r = input_add(p, input[i], false);
-	}
+	for (unsigned i = 0; !r && i < inputs; i++)
+		r = given_add(p, i, input, f);
 	if (!r) {
 		p->given = inputs;
 		c->capture = p;
@@ -188,35 +302,30 @@ static int capture_new(
 
 static int check_begin(
 	const struct fusion_context *c, int inputs, fusion_array *const *input, struct fault *f) {
-	int r = 0;
+	int r = door_need_feature(&c->door, FEATURE_REPLAY, "capture_begin", f);
 
-	if (!(c->door.features & FEATURE_REPLAY))
-		return fault_set(f, FAULT_VERSION, "capture_begin: this fusiond does not record graphs");
+	if (r)
+		return r;
 	if (c->capture)
 		return fault_set(f, FAULT_STATE,
 			"capture_begin: a graph is being recorded already; captures do not nest");
 	if (inputs < 0 || (inputs && !input))
 		return fault_set(f, FAULT_ARGUMENT, "capture_begin: %d inputs, and where they stand is %s",
 			inputs, input ? "known" : "NULL");
-	for (int i = 0; !r && i < inputs; i++) {
-		if (!input[i] || input[i]->context != c)
-			return fault_set(f, FAULT_ARGUMENT, "capture_begin: input %d is %s", i,
-				input[i] ? "of another context" : "NULL");
-		r = capture_readable(input[i], "capture_begin", f);
-	}
-	return r;
+	return 0;
 }
 
 int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input) {
+	struct fusion_context *c;
 	struct fault f;
-	int r = context_enter(context);
+	int r = context_enter(context, "capture_begin", &c);
 
 	if (r)
 		return r;
-	r = check_begin(context, inputs, input, &f);
+	r = check_begin(c, inputs, input, &f);
 	if (!r)
-		r = capture_new(context, (unsigned)inputs, input, &f);
-	context_leave(context);
+		r = capture_new(c, (unsigned)inputs, input, &f);
+	context_leave(c);
 	return error_report(r, &f);
 }
 
@@ -244,7 +353,7 @@ static void release_recorded(struct fusion_context *c, struct fusion_capture *p)
 	}
 }
 
-void capture_abort(struct fusion_context *c) {
+static void capture_abort(struct fusion_context *c) {
 	struct fusion_capture *p = c->capture;
 
 	if (!p)
@@ -254,10 +363,19 @@ void capture_abort(struct fusion_context *c) {
 	capture_destroy(p);
 }
 
+void capture_close(struct fusion_context *c) {
+	if (c->capture && !c->capture->ending)
+		capture_abort(c);
+}
+
 /* Outputs are operations of the graph: inputs and arrays from outside are copied into it. */
-static int output_value(struct recording *r, fusion_array *a, struct value **vp) {
+static int output_value(struct recording *r, unsigned i, fusion_array *const *output, struct value **vp) {
+	struct fusion_array *a;
 	struct value *v;
-	int failed = array_usable(a, r->what, &r->fault);
+	int failed = array_find_in(r->context, output, i, r->what, "output", &a, &r->fault);
+
+	if (!failed)
+		failed = array_usable(a, r->what, &r->fault);
 
 	if (!failed)
 		failed = capture_operand(r->context, a, r->what, &v, &r->fault);
@@ -283,7 +401,7 @@ static void inputs_compact(struct fusion_capture *p) {
 			continue;
 		}
 		value_unhold(p->context, in->symbol);
-		array_drop(in->array);
+		array_unuse(in->array);
 	}
 	p->inputs = kept;
 }
@@ -330,11 +448,13 @@ static bool names_own(const struct fusion_capture *p) {
 
 /* Where memory is short it goes with the engine. */
 static void keep_definition(struct fusion_capture *p, const struct wire_writer *w, size_t begin) {
-	p->resumes = p->context->stream.resumes;
-	p->definition_bytes = w->buffer.size - begin;
-	p->definition = names_own(p) ? NULL : malloc(p->definition_bytes);
-	if (p->definition)
-		memcpy(p->definition, w->buffer.data + begin, p->definition_bytes);
+	size_t bytes = w->buffer.size - begin;
+
+	p->text = names_own(p) || wire_finish(w) ? NULL : malloc(sizeof *p->text + bytes);
+	if (!p->text)
+		return;
+	*p->text = (struct capture_text){ 1, p->id, p->serial, bytes };
+	memcpy(p->text->text, w->buffer.data + begin, bytes);
 }
 
 static int define(struct recording *r, struct fusion_capture *p, struct value *const *output) {
@@ -342,11 +462,13 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 	uint32_t operations;
 	struct wire_writer *w;
 	struct request *q;
-	struct answer a;
+	struct answer a = { 0 };
+	uint64_t engine;
 	size_t begin;
-	int failed = stream_room_to_wait(c, &q, &r->fault);
+	int failed = room_to_define(c, p->id, p->serial, &q, &r->fault);
 
-	if (failed)
+	/* No request: the daemon knows this serial already. */
+	if (failed || !q)
 		return failed;
 	failed = number_recorded(p, output, &operations, &r->fault);
 	if (failed) {
@@ -357,7 +479,15 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 	begin = w->buffer.size;
 	put_define(p, w, operations, output);
 	keep_definition(p, w, begin);
-	return stream_ask(c, q, &a, &r->fault);
+	engine = c->capture_engine;
+	failed = stream_ask(c, q, &a, &r->fault);
+	/* The engine was replaced meanwhile: the next one is told. */
+	if (failed && a.again && p->text)
+		return capture_text_tell(c, p->text, &r->fault);
+	/* Where it was given up the daemon has it all the same: who takes the number next has it forgotten. */
+	if (!failed || (!a.done && q->given_up))
+		note_known(c, p->id, p->serial, engine);
+	return failed;
 }
 
 /* Defines the graph that leads to the outputs. */
@@ -372,7 +502,7 @@ static int capture_define(
 	if (!value || !p->output)
 		failed = -ENOMEM;
 	for (; !failed && taken < outputs; taken += !failed)
-		failed = output_value(r, output[taken], &value[taken]);
+		failed = output_value(r, taken, output, &value[taken]);
 	if (!failed)
 		failed = define(r, p, value);
 	for (unsigned i = 0; i < taken; i++)
@@ -381,38 +511,50 @@ static int capture_define(
 	return failed;
 }
 
-static int check_end(
-	const struct fusion_context *c, int outputs, fusion_array *const *output, struct fault *f) {
-	if (outputs < 1 || !output)
-		return fault_set(f, FAULT_ARGUMENT, "capture_end: a graph needs at least one output");
-	for (int i = 0; i < outputs; i++)
-		if (!output[i] || output[i]->context != c)
-			return fault_set(f, FAULT_ARGUMENT, "capture_end: output %d is %s", i,
-				output[i] ? "of another context" : "NULL");
-	return 0;
-}
-
 fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_array *const *output) {
 	struct recording r;
 	struct fusion_capture *p;
-	int failed;
+	fusion_capture *name = NULL;
+	int failed = 0;
 
 	if (!record_begin_source(&r, "capture_end", context))
 		return NULL;
-	p = context->capture;
-	if (!capture_mine(context)) {
+	p = r.context->capture;
+	if (!capture_mine(r.context)) {
 		record_end_code(&r, fault_set(&r.fault, FAULT_STATE,
 					    "capture_end: this thread records no graph of this context"));
 		return NULL;
 	}
-	failed = check_end(context, outputs, output, &r.fault);
+	if (outputs < 1 || !output)
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "capture_end: a graph needs at least one output");
+	p->ending = true;
 	if (!failed)
 		failed = capture_define(&r, p, (unsigned)outputs, output);
-	if (failed)
-		capture_abort(context);
+	p->ending = false;
+	if (failed) {
+		capture_abort(r.context);
+	} else {
+		release_recorded(r.context, p);
+		name = object_name(OBJECT_CAPTURE, &p->object);
+	}
+	record_end_code(&r, failed);
+	return name;
+}
+
+int fusion_capture_abort(fusion_context *context) {
+	struct fusion_context *c = (struct fusion_context *)context_lock(OBJECT_CONTEXT, context, "capture_abort", "the context");
+	struct fault f;
+	int r = 0;
+
+	/* Also where the session is lost. */
+	if (!c)
+		return context && !context_forked() ? fusion_error_code() : context_enter(context, "capture_abort", &c);
+	if (capture_mine(c))
+		capture_abort(c);
 	else
-		release_recorded(context, p);
-	return record_end_code(&r, failed) ? NULL : p;
+		r = fault_set(&f, FAULT_STATE, "capture_abort: this thread records no graph of this context");
+	context_leave(c);
+	return error_report(r, &f);
 }
 
 /* --- replay ------------------------------------------------------------------------------ */
@@ -420,6 +562,8 @@ fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_
 static int check_replay(const struct fusion_capture *p, fusion_array *const *input,
 	fusion_array *const *outputp, struct fault *f) {
 	char want[SHAPE_TEXT], have[SHAPE_TEXT];
+	struct fusion_array *a;
+	int r;
 
 	if (capture_mine(p->context))
 		return fault_set(f, FAULT_STATE, "replay: not while a graph is recorded");
@@ -427,13 +571,12 @@ static int check_replay(const struct fusion_capture *p, fusion_array *const *inp
 		return fault_set(
 			f, FAULT_ARGUMENT, "replay: the %s are NULL", outputp ? "inputs" : "outputs");
 	for (unsigned i = 0; i < p->given; i++) {
-		if (!input[i] || input[i]->context != p->context)
-			return fault_set(f, FAULT_ARGUMENT, "replay: input %u is %s", i,
-				input[i] ? "of another context" : "NULL");
-		if (input[i]->type.dtype != p->input[i].type.dtype ||
-			!shape_equal(&input[i]->type, &p->input[i].type))
+		r = array_find_in(p->context, input, i, "replay", "input", &a, f);
+		if (r)
+			return r;
+		if (a->type.dtype != p->input[i].type.dtype || !shape_equal(&a->type, &p->input[i].type))
 			return fault_set(f, FAULT_SHAPE, "replay: input %u was recorded as %s and is %s", i,
-				shape_text(&p->input[i].type, want), shape_text(&input[i]->type, have));
+				shape_text(&p->input[i].type, want), shape_text(&a->type, have));
 	}
 	return 0;
 }
@@ -444,9 +587,11 @@ static int inputs_hold(
 	int r = 0;
 
 	for (unsigned i = 0; !r && i < p->inputs; i++) {
-		const fusion_array *a = i < p->given ? input[i] : p->input[i].array;
+		struct fusion_array *a = p->input[i].array;
 
-		r = array_usable(a, "replay", f);
+		r = i < p->given ? array_find_in(p->context, input, i, "replay", "input", &a, f) : 0;
+		if (!r)
+			r = array_usable(a, "replay", f);
 		if (!r)
 			r = capture_readable(a, "replay", f);
 		if (r)
@@ -470,6 +615,16 @@ static struct value *output_new(struct fusion_context *c, const struct tensor_ty
 	return v;
 }
 
+/* That no array has; NULL is allowed. */
+static void output_drop(struct fusion_context *c, struct value *v) {
+	if (!v)
+		return;
+	slots_forgo(c->slots, v->handle);
+	v->handle = 0;
+	value_ref(v);
+	value_drop(c, v);
+}
+
 static void put_handles(struct wire_writer *w, unsigned count, struct value *const *value) {
 	wire_put_array(w, count);
 	for (unsigned i = 0; i < count; i++)
@@ -477,15 +632,17 @@ static void put_handles(struct wire_writer *w, unsigned count, struct value *con
 }
 
 /* Arrays for the outputs, before anything is sent: all or none. */
-static int outputs_new(struct fusion_capture *p, uint64_t seq, struct sent_batch *b, fusion_array **outputp) {
+static int outputs_new(struct fusion_capture *p, uint64_t seq, struct sent_batch *b, struct fusion_array **made) {
 	struct fusion_context *c = p->context;
 
 	for (unsigned i = 0; i < p->outputs; i++) {
 		struct value *v = output_new(c, &p->output[i], seq);
 
-		outputp[i] = v ? array_make(c, v, &v->type) : NULL;
-		if (!outputp[i])
+		made[i] = v ? array_make(c, v, &v->type) : NULL;
+		if (!made[i]) {
+			output_drop(c, v);
 			return -ENOMEM;
+		}
 		b->ops[i] = (struct sent_op){ v->place.line, v->place.file, OP_CAPTURE_INPUT,
 			(uint32_t)v->handle };
 	}
@@ -493,8 +650,9 @@ static int outputs_new(struct fusion_capture *p, uint64_t seq, struct sent_batch
 }
 
 static int send_replay(struct fusion_capture *p, struct request *q, struct value *const *in,
-	fusion_array *const *output, struct fault *f) {
+	struct fusion_array *const *output, struct fault *f) {
 	struct wire_writer *w = stream_begin_next(p->context, q, REQUEST_REPLAY, 6);
+	size_t body = w->buffer.size;
 
 	wire_put_uint(w, 0);
 	wire_put_uint(w, p->id);
@@ -503,76 +661,82 @@ static int send_replay(struct fusion_capture *p, struct request *q, struct value
 	for (unsigned i = 0; i < p->outputs; i++)
 		wire_put_uint(w, output[i]->value->handle);
 	wire_put_array(w, 0);
+	repeat_note(p->context, q, body, false, p->text);
 	return stream_send(p->context, q, NULL, f);
 }
 
 /* Another engine knows the graph too. */
 static int define_again(struct fusion_capture *p, struct fault *f) {
-	struct fusion_context *c = p->context;
-	uint64_t resumes = c->stream.resumes;
-	struct wire_writer *w;
-	struct request *q;
-	struct answer a;
-	int r;
-
-	if (p->resumes == resumes)
+	if (p->context->capture_known[p->id] == p->serial)
 		return 0;
-	if (!p->definition)
+	if (!p->text)
 		return fault_set(f, FAULT_LOST, "replay: the recorded graph went with the engine, which was replaced; record it again");
-	r = stream_room_to_wait(c, &q, f);
-	if (r)
-		return r;
-	w = stream_begin_next(c, q, REQUEST_DEFINE, 5);
-	wire_put_raw(w, p->definition, p->definition_bytes);
-	r = stream_ask(c, q, &a, f);
-	if (!r)
-		p->resumes = resumes;
+	return capture_text_tell(p->context, p->text, f);
+}
+
+static int flush_inputs(const struct fusion_capture *p, struct value *const *in, struct fault *f) {
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < p->inputs; i++)
+		r = flush_value(p->context, in[i], f);
 	return r;
 }
 
+/*
+ * A request to replay by, once the engine knows the graph and what it reads. Whatever is sent before may wait, and find that the engine was
+ * replaced, by one that is to be told first.
+ */
+static int room_to_replay(struct fusion_capture *p, struct value *const *in, struct request **qp, struct fault *f) {
+	struct fusion_context *c = p->context;
+
+	for (;;) {
+		int r = define_again(p, f);
+
+		if (!r)
+			r = flush_send(c, 0, f);
+		if (!r)
+			r = flush_inputs(p, in, f);
+		if (!r)
+			r = stream_room(c, qp, f);
+		if (r)
+			return r;
+		r = flush_inputs(p, in, f);
+		if (!r && c->capture_known[p->id] == p->serial)
+			return 0;
+		stream_forgo(c, *qp);
+		if (r)
+			return r;
+	}
+}
+
 static int replay(
-	struct fusion_capture *p, struct value *const *in, fusion_array **outputp, struct fault *f) {
+	struct fusion_capture *p, struct value *const *in, struct fusion_array **made, struct fault *f) {
 	struct fusion_context *c = p->context;
 	struct sent_batch *b;
 	struct request *q;
-	int r = define_again(p, f);
+	int r = room_to_replay(p, in, &q, f);
 
-	if (!r)
-		r = flush_send(c, 0, f);
-	for (unsigned i = 0; !r && i < p->inputs; i++)
-		r = flush_value(c, in[i], f);
-	if (!r)
-		r = stream_room(c, &q, f);
 	if (r)
 		return r;
-	/* While there was no room the engine may have been replaced. */
-	r = p->resumes == c->stream.resumes ? 0 : fault_set(f, FAULT_REPEATABLE, "replay: the engine was replaced; replay it again");
-	for (unsigned i = 0; !r && i < p->inputs; i++)
-		r = flush_value(c, in[i], f);
-	if (r) {
-		stream_forgo(c, q);
-		return r;
-	}
 	r = slots_reserve(c->slots, p->outputs, f);
 	if (!r) {
 		b = sent_add(c->sent, c->stream.seq + 1, p->outputs, true);
-		r = b ? outputs_new(p, c->stream.seq + 1, b, outputp) : -ENOMEM;
+		r = b ? outputs_new(p, c->stream.seq + 1, b, made) : -ENOMEM;
 	}
 	if (r) {
 		stream_forgo(c, q);
 		return r;
 	}
-	return send_replay(p, q, in, outputp, f);
+	return send_replay(p, q, in, made, f);
 }
 
 /* The daemon may not know them: their handles are given up, not released. */
-static void outputs_drop(unsigned count, fusion_array **outputp, bool sent) {
+static void outputs_drop(struct fusion_context *c, unsigned count, struct fusion_array **made, bool sent) {
 	for (unsigned i = 0; i < count; i++) {
-		if (outputp[i] && !sent)
-			outputp[i]->value->handle = 0;
-		if (outputp[i])
-			array_drop(outputp[i]);
-		outputp[i] = NULL;
+		if (made[i] && !sent)
+			slots_give_up(c->slots, &made[i]->value->handle);
+		if (made[i])
+			array_drop(made[i]);
 	}
 }
 
@@ -580,18 +744,22 @@ static int replay_held(
 	struct fusion_capture *p, fusion_array *const *input, fusion_array **outputp, struct fault *f) {
 	struct fusion_context *c = p->context;
 	struct value **in = calloc(p->inputs + 1, sizeof *in);
-	int r = in ? inputs_hold(p, input, in, f) : -ENOMEM;
+	struct fusion_array **made = calloc(p->outputs, sizeof *made);
+	int r = in && made ? inputs_hold(p, input, in, f) : -ENOMEM;
 	bool sent;
 
 	for (unsigned i = 0; i < p->outputs; i++)
 		outputp[i] = NULL;
 	if (!r)
-		r = replay(p, in, outputp, f);
+		r = replay(p, in, made, f);
 	sent = !r;
 	for (unsigned i = 0; !r && c->debug && i < p->outputs; i++)
-		r = debug_check(c, outputp[i]->value, f);
-	if (r)
-		outputs_drop(p->outputs, outputp, sent);
+		r = debug_check(c, made[i]->value, f);
+	for (unsigned i = 0; !r && i < p->outputs; i++)
+		outputp[i] = array_name(made[i]);
+	if (r && made)
+		outputs_drop(c, p->outputs, made, sent);
+	free(made);
 	for (unsigned i = 0; in && i < p->inputs; i++)
 		if (in[i])
 			value_unhold(c, in[i]);
@@ -599,46 +767,60 @@ static int replay_held(
 	return r;
 }
 
-int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp) {
-	struct fault f;
-	int r;
-
-	if (!capture)
-		return fusion_error_code()
-			       ? fusion_error_code()
-			       : error_report(
-					 fault_set(&f, FAULT_ARGUMENT, "replay: the capture is NULL"), &f);
-	r = context_enter(capture->context);
-	if (r)
-		return r;
-	r = check_replay(capture, input, outputp, &f);
-	if (!r)
-		r = replay_held(capture, input, outputp, &f);
-	context_leave(capture->context);
-	return error_report(r, &f);
-}
-
-/* Where the message cannot be sent the daemon keeps the graph, and its number stays taken. */
-void fusion_capture_free(fusion_capture *capture) {
-	struct fusion_context *c = capture ? capture->context : NULL;
+/*
+ * Nobody needs it any more. Where the message cannot be sent now the daemon keeps the graph until its number is taken again.
+ */
+static void forget(struct fusion_capture *p) {
+	struct fusion_context *c = p->context;
 	struct request *q;
 	struct fault f;
 
-	if (!capture || !context_enter_release(c))
-		return;
 	if (c->stream.lost.code || stream_room(c, &q, &f)) {
-		capture_destroy(capture);
-		context_leave(c);
-		return;
-	}
-	if (capture->resumes != c->stream.resumes) {
+		c->capture_used[p->id] = false;
+	} else if (c->capture_known[p->id] != p->serial) {
 		/* This engine never heard of it. */
 		stream_forgo(c, q);
-		c->capture_used[capture->id] = false;
+		c->capture_used[p->id] = false;
 	} else {
-		wire_put_uint(stream_begin_next(c, q, REQUEST_FORGET, 2), capture->id);
-		c->capture_used[capture->id] = stream_send(c, q, NULL, &f) != 0;
+		c->capture_known[p->id] = 0;
+		wire_put_uint(stream_begin_next(c, q, REQUEST_FORGET, 2), p->id);
+		c->capture_used[p->id] = stream_send(c, q, NULL, &f) != 0;
 	}
-	capture_destroy(capture);
+	capture_destroy(p);
+}
+
+/* Another thread may free it while one replays. */
+static void capture_drop(struct fusion_capture *p) {
+	if (!--p->references)
+		forget(p);
+}
+
+int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp) {
+	struct fusion_capture *p = (struct fusion_capture *)context_enter_of(OBJECT_CAPTURE, capture, "replay", "the capture");
+	struct fusion_context *c;
+	struct fault f;
+	int r;
+
+	if (!p)
+		return fusion_error_code();
+	c = p->context;
+	p->references++;
+	r = check_replay(p, input, outputp, &f);
+	if (!r)
+		r = replay_held(p, input, outputp, &f);
+	capture_drop(p);
+	context_leave(c);
+	return error_report(r, &f);
+}
+
+void fusion_capture_free(fusion_capture *capture) {
+	struct fusion_capture *p = (struct fusion_capture *)context_lock(OBJECT_CAPTURE, capture, "capture_free", "the capture");
+	struct fusion_context *c;
+
+	if (!p)
+		return;
+	c = p->context;
+	if (object_end(&p->object, capture))
+		capture_drop(p);
 	context_leave(c);
 }

@@ -24,6 +24,8 @@
 #include "resume.h"
 #include "rule.h"
 #include "tape.h"
+#include "undo.h"
+#include "protocol/variable.h"
 #include "protocol/dtype.h"
 #include "protocol/message.h"
 
@@ -37,11 +39,13 @@ static volatile sig_atomic_t forked; /* this process is a child; written in the 
 
 static void before_fork(void) {
 	pthread_mutex_lock(&contexts_lock);
+	object_before_fork();
 	error_before_fork();
 }
 
 static void after_fork_parent(void) {
 	error_after_fork();
+	object_after_fork();
 	pthread_mutex_unlock(&contexts_lock);
 }
 
@@ -51,6 +55,7 @@ static void after_fork_child(void) {
 	for (struct fusion_context *c = contexts; c; c = c->next)
 		door_forget(&c->door);
 	error_after_fork();
+	object_after_fork();
 	pthread_mutex_unlock(&contexts_lock);
 }
 
@@ -62,7 +67,7 @@ bool context_forked(void) {
 	return forked;
 }
 
-static int refuse_forked(struct fault *f) {
+int context_forked_fault(struct fault *f) {
 	return fault_set(f, FAULT_FORKED,
 		"this process was made by fork() from one that uses libfusion, which does not survive it: "
 		"open contexts "
@@ -71,38 +76,80 @@ static int refuse_forked(struct fault *f) {
 
 /* --- the lock ---------------------------------------------------------------------------- */
 
-int context_enter(struct fusion_context *c) {
-	struct fault f;
-	int lost;
+/* Which context a name belongs to is known without its lock, and is looked at again with it. */
+static struct object *lock_of(enum object_kind kind, const void *name) {
+	struct object *o = object_find(kind, name);
+	struct fusion_context *c = o ? atomic_load_explicit(&o->context, memory_order_acquire) : NULL;
 
-	if (error_sticky())
-		return error_sticky();
 	if (!c)
-		return error_report(fault_set(&f, FAULT_ARGUMENT, "the context is NULL"), &f);
-	if (forked)
-		return error_report(refuse_forked(&f), &f);
+		return NULL;
 	pthread_mutex_lock(&c->lock);
-	lost = c->stream.lost.code;
+	if (object_is(o, name) && atomic_load_explicit(&o->context, memory_order_relaxed) == c) {
+		c->references++;
+		return o;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* What keeps a call from its context, which is locked, and left where there is something: the code of the error. */
+static int refuse_call(struct fusion_context *c) {
+	int lost = c->stream.lost.code;
+	struct fault f;
+
 	if (!lost && (resume_due(c) || c->stream.resuming) && !stream_in_callback()) {
 		lost = resume(c, &f);
-		if (lost) {
-			error_report(lost, &f);
-			context_leave(c);
-			return lost;
-		}
+		error_report(lost, &f);
+	} else {
+		error_report(lost, &c->stream.lost);
 	}
-	if (!lost)
-		return 0;
-	error_report(lost, &c->stream.lost);
-	context_leave(c);
+	if (lost)
+		context_leave(c);
 	return lost;
 }
 
-bool context_enter_release(struct fusion_context *c) {
-	if (forked)
-		return false;
-	pthread_mutex_lock(&c->lock);
-	return true;
+struct object *context_enter_of(enum object_kind kind, const void *name, const char *what, const char *argument) {
+	struct fusion_context *c;
+	struct object *o;
+	struct fault f;
+
+	if (error_sticky())
+		return NULL;
+	if (forked) {
+		error_report(context_forked_fault(&f), &f);
+		return NULL;
+	}
+	o = lock_of(kind, name);
+	if (o) {
+		c = atomic_load_explicit(&o->context, memory_order_relaxed);
+		if (refuse_call(c))
+			return NULL;
+		/* The lock may have been given up. */
+		if (object_is(o, name))
+			return o;
+		context_leave(c);
+	}
+	object_report(kind, name, what, argument);
+	return NULL;
+}
+
+int context_enter(fusion_context *name, const char *what, struct fusion_context **cp) {
+	struct object *o = context_enter_of(OBJECT_CONTEXT, name, what, "the context");
+
+	*cp = (struct fusion_context *)o;
+	return o ? 0 : fusion_error_code();
+}
+
+bool context_given(const fusion_context *name, const char *what) {
+	return object_find(OBJECT_CONTEXT, name) || !object_report(OBJECT_CONTEXT, name, what, "the context");
+}
+
+struct object *context_lock(enum object_kind kind, const void *name, const char *what, const char *argument) {
+	struct object *o = forked ? NULL : lock_of(kind, name);
+
+	if (!o && !forked && name)
+		object_report(kind, name, what, argument);
+	return o;
 }
 
 static void free_text(const char *text) {
@@ -122,8 +169,9 @@ static void context_free(struct fusion_context *c) {
 	arenas_free(&c->arenas);
 	slots_free(c->slots);
 	sent_free(c->sent);
+	repeats_free(&c->repeats);
 	slab_free(&c->values);
-	slab_free(&c->arrays);
+	object_give_batch(OBJECT_ARRAY, &c->spare_arrays, c->spare_arrays.count);
 	slab_free(&c->attrs);
 	slab_free(&c->tapes);
 	c->rules = rules_free(c->rules);
@@ -132,11 +180,16 @@ static void context_free(struct fusion_context *c) {
 	options_free(&c->options);
 	for (unsigned i = 0; i < c->settings; i++)
 		free(c->setting[i]);
-	pthread_mutex_destroy(&c->lock);
-	free(c);
+	object_give(OBJECT_CONTEXT, &c->object);
 }
 
 void context_leave(struct fusion_context *c) {
+	undo_now(c);
+	c->references--;
+	context_unlock(c);
+}
+
+void context_unlock(struct fusion_context *c) {
 	bool last = !c->references;
 
 	pthread_mutex_unlock(&c->lock);
@@ -151,7 +204,7 @@ static enum fusion_switch switch_of(enum fusion_switch given, const char *variab
 
 	if (!value || !*value)
 		return given;
-	return strcmp(value, "0") != 0 ? FUSION_ON : FUSION_OFF;
+	return variable_switch(variable, true) ? FUSION_ON : FUSION_OFF;
 }
 
 static const char *first_text(const char *a, const char *b, const char *c) {
@@ -165,18 +218,6 @@ enum {
 	 */
 	RETURN_MS = 45 * 1000,
 };
-
-/* $FUSION_RETURN_MS, in milliseconds; what is no number is as if it were not there. */
-static uint32_t return_ms(void) {
-	const char *value = secure_getenv("FUSION_RETURN_MS");
-	unsigned long ms;
-	char *end;
-
-	if (!value || *value < '0' || *value > '9')
-		return RETURN_MS;
-	ms = strtoul(value, &end, 10);
-	return *end ? RETURN_MS : ms > INT32_MAX ? INT32_MAX : (uint32_t)ms;
-}
 
 /* NULL stays NULL, or where there is no memory. */
 static const char *copy_text(const char *text) {
@@ -192,8 +233,25 @@ static void options_keep(struct fusion_options *to, const struct fusion_options 
 		.key = copy_text(first_text(from->key, secure_getenv("FUSION_KEY"), NULL)) };
 }
 
+/* Zeros but for what stays in its place. */
+static struct fusion_context *context_take(void) {
+	struct fusion_context *c = object_take(OBJECT_CONTEXT, sizeof *c);
+	size_t begin = offsetof(struct fusion_context, references);
+
+	if (!c)
+		return NULL;
+	memset((char *)c + begin, 0, sizeof *c - begin);
+	if (!c->lock_ready && pthread_mutex_init(&c->lock, NULL)) {
+		object_give(OBJECT_CONTEXT, &c->object);
+		return NULL;
+	}
+	c->lock_ready = true;
+	atomic_store_explicit(&c->object.context, c, memory_order_release);
+	return c;
+}
+
 static struct fusion_context *context_new(const struct fusion_options *o) {
-	struct fusion_context *c = calloc(1, sizeof *c);
+	struct fusion_context *c = context_take();
 	uint32_t most = LIMIT_BATCH_OPS;
 
 	if (!c)
@@ -201,24 +259,24 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	c->references = 1;
 	c->door.fd = c->door.ring = c->door.bell = -1;
 	c->door.timeout_ms = c->stream.timeout_ms = o->timeout_ms;
-	c->door.return_ms = return_ms();
+	c->door.return_ms = variable_number("FUSION_RETURN_MS", RETURN_MS);
 	c->batch_ops = o->batch_ops ? o->batch_ops : BATCH_OPS_DEFAULT;
 	if (c->batch_ops > most)
 		c->batch_ops = most;
 	c->debug = switch_of(o->debug, "FUSION_DEBUG") == FUSION_ON;
 	c->slots = slots_new();
 	c->sent = sent_new();
+	repeats_init(&c->repeats);
 	slab_init(&c->values, sizeof(struct value));
-	slab_init(&c->arrays, sizeof(struct fusion_array));
 	slab_init(&c->attrs, sizeof(struct op_attr));
 	slab_init(&c->tapes, sizeof(struct tape));
 	options_keep(&c->options, o);
-	if (c->slots && c->sent && c->options.socket && c->options.name && !pthread_mutex_init(&c->lock, NULL))
+	if (c->slots && c->sent && c->options.socket && c->options.name)
 		return c;
 	options_free(&c->options);
 	slots_free(c->slots);
 	sent_free(c->sent);
-	free(c);
+	object_give(OBJECT_CONTEXT, &c->object);
 	return NULL;
 }
 
@@ -231,7 +289,8 @@ static bool ring_wanted(void) {
 
 /* Nobody looks after the session of a client on another machine but its connection. */
 static uint64_t features_wanted(const struct fusion_context *c) {
-	return (ring_wanted() ? FEATURE_RING : 0) | (link_is_url(c->options.socket) ? 0 : FEATURE_RESUME);
+	return (ring_wanted() ? FEATURE_RING : 0) | (link_is_url(c->options.socket) ? 0 : FEATURE_RESUME) |
+	       (!link_is_url(c->options.socket) && c->repeats.limit ? FEATURE_REPEAT : 0);
 }
 
 /* A name that is known already gets the new value. Where memory is short the next engine has the old one. */
@@ -350,7 +409,11 @@ static int context_connect(struct fusion_context *c, const struct fusion_options
 static void context_disconnect(struct fusion_context *c) {
 	stream_close(c);
 	contexts_remove(c);
+	pthread_mutex_lock(&c->lock);
+	if (!c->door.link)
+		arenas_keep_mapped(&c->arenas);
 	door_leave(&c->door);
+	pthread_mutex_unlock(&c->lock);
 }
 
 int fusion_open(fusion_context **contextp, const struct fusion_options *options) {
@@ -364,8 +427,13 @@ int fusion_open(fusion_context **contextp, const struct fusion_options *options)
 		return error_report(fault_set(&f, FAULT_ARGUMENT, "open: contextp is NULL"), &f);
 	*contextp = NULL;
 	if (forked)
-		return error_report(refuse_forked(&f), &f);
+		return error_report(context_forked_fault(&f), &f);
+	r = error_reserved("open", o->reserved);
+	if (r)
+		return r;
 	r = check_options(o, &f);
+	if (!r)
+		r = variables_check(&f);
 	if (r)
 		return error_report(r, &f);
 	c = context_new(o);
@@ -377,70 +445,81 @@ int fusion_open(fusion_context **contextp, const struct fusion_options *options)
 		context_free(c);
 		return error_report(r, &f);
 	}
-	*contextp = c;
+	*contextp = c->name = object_name(OBJECT_CONTEXT, &c->object);
 	return 0;
 }
 
 void fusion_close(fusion_context *context) {
+	struct object *o = context && !forked ? object_find(OBJECT_CONTEXT, context) : NULL;
+	struct fusion_context *c = (struct fusion_context *)o;
 	struct fault why;
 
 	if (!context || forked)
 		return;
-	if (stream_in_callback()) {
+	if (o && stream_in_callback()) {
 		error_report(fault_set(&why, FAULT_STATE,
 				     "close: a callback of libfusion must not close its context"),
 			&why);
 		return;
 	}
-	stream_leave(context);
-	pthread_mutex_lock(&context->lock);
-	context->closed = true;
+	/* Of several threads one closes: the reference of the name is its own. */
+	if (!o || !object_end(o, context)) {
+		object_report(OBJECT_CONTEXT, context, "close", "the context");
+		return;
+	}
+	stream_leave(c);
+	pthread_mutex_lock(&c->lock);
+	c->closed = true;
 	fault_set(&why, FAULT_STATE, "the context was closed");
-	stream_lose(context, &why);
-	capture_abort(context);
-	pthread_mutex_unlock(&context->lock);
-	context_disconnect(context);
-	pthread_mutex_lock(&context->lock);
-	context->references--;
-	context_leave(context);
+	stream_lose(c, &why);
+	capture_close(c);
+	pthread_mutex_unlock(&c->lock);
+	context_disconnect(c);
+	pthread_mutex_lock(&c->lock);
+	c->references--;
+	context_unlock(c);
 }
 
 /* --- questions --------------------------------------------------------------------------- */
 
 const char *fusion_device(fusion_context *context) {
 	const char *device;
+	struct fusion_context *c;
 
-	if (context_enter(context))
+	if (context_enter(context, "device", &c))
 		return NULL;
-	device = context->door.device;
-	context_leave(context);
+	device = c->door.device;
+	context_leave(c);
 	return device; /* NOLINT(clang-analyzer-unix.Malloc): the caller's reference keeps it */
 }
 
-static int configure(fusion_context *context, enum message_request kind, const char *name, const char *value) {
+static int configure(fusion_context *context, const char *what, enum message_request kind, const char *name, const char *value) {
+	struct fusion_context *c;
 	struct request *q;
 	struct answer a;
 	struct wire_writer *w;
 	struct fault f;
-	int r = context_enter(context);
+	int r = context_enter(context, what, &c);
 
 	if (r)
 		return r;
 	if (!name || !value)
-		r = fault_set(&f, FAULT_ARGUMENT, "configure: name or value is NULL");
+		r = fault_set(&f, FAULT_ARGUMENT, "%s: name or value is NULL", what);
 	if (!r)
-		r = stream_room_to_wait(context, &q, &f);
+		r = stream_room_to_wait(c, &q, &f);
 	if (!r) {
-		w = stream_begin(context, q, kind, 2);
+		w = stream_begin(c, q, kind, 2);
 		wire_put_text(w, name);
 		wire_put_text(w, value);
-		r = stream_send(context, q, &a, &f);
+		r = stream_send(c, q, &a, &f);
 	}
-	if (!r)
-		r = stream_wait(context, q, &a, &f);
+	if (!r) {
+		repeat_settings_changed(c);
+		r = stream_wait(c, q, &a, &f);
+	}
 	if (!r && kind == REQUEST_CONFIGURE)
-		keep_setting(context, name, value);
-	context_leave(context);
+		keep_setting(c, name, value);
+	context_leave(c);
 	return error_report(r, &f);
 }
 
@@ -448,25 +527,27 @@ int fusion_cancel(fusion_context *context) {
 	struct request *q;
 	struct answer a;
 	struct fault f;
-	int r = context_enter(context);
+	struct fusion_context *c;
+	int r = context_enter(context, "cancel", &c);
 
 	if (r)
 		return r;
-	r = stream_room_to_wait(context, &q, &f);
+	r = stream_room_to_wait(c, &q, &f);
 	if (!r) {
-		stream_begin(context, q, REQUEST_CANCEL, 0);
-		r = stream_send(context, q, &a, &f);
+		stream_begin(c, q, REQUEST_CANCEL, 0);
+		repeat_forget(c);
+		r = stream_send(c, q, &a, &f);
 	}
 	if (!r)
-		r = stream_wait(context, q, &a, &f);
-	context_leave(context);
+		r = stream_wait(c, q, &a, &f);
+	context_leave(c);
 	return error_report(r, &f);
 }
 
 int fusion_configure(fusion_context *context, const char *name, const char *value) {
-	return configure(context, REQUEST_CONFIGURE, name, value);
+	return configure(context, "configure", REQUEST_CONFIGURE, name, value);
 }
 
 int fusion_configure_daemon(fusion_context *context, const char *name, const char *value) {
-	return configure(context, REQUEST_SET, name, value);
+	return configure(context, "configure_daemon", REQUEST_SET, name, value);
 }

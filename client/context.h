@@ -18,6 +18,8 @@
 #include "protocol/wire.h"
 #include "arena.h"
 #include "door.h"
+#include "object.h"
+#include "repeat.h"
 #include "slab.h"
 #include "stream.h"
 #include "value.h"
@@ -31,9 +33,13 @@ enum {
 };
 
 struct fusion_context {
-	pthread_mutex_t lock;
+	struct object object;
+	pthread_mutex_t lock;            /* stays, also where the context is freed: see object.h */
+	bool lock_ready;
+	/* What is behind this begins as zeros. */
 	uint32_t references;
 	bool closed;
+	fusion_context *name;            /* which the program has, or had until it closed it */
 	bool debug;
 	uint32_t batch_ops;
 	struct fusion_context *next;     /* list for fork(), see context.c */
@@ -43,13 +49,15 @@ struct fusion_context {
 	struct stream stream;
 	struct arenas arenas;
 
-	struct slab values, arrays, attrs, tapes;
+	struct slab values, attrs, tapes;
+	struct object_chain spare_arrays;
 	struct value_list pending;
 	uint64_t pending_bytes;          /* bounds the frame, see flush.c */
 	uint64_t pending_loads;          /* bytes of uploads that wait to be sent */
 	struct value *scalars[SCALARS_KEPT];     /* pending rank-0 fills, by hash; weak */
 
 	struct slots *slots;             /* handles: see handle.h */
+	struct repeats repeats;          /* batches that may have to be sent twice */
 	struct sent *sent;         /* places of operations on the way: see sent.h */
 	struct fault deferred;           /* found later, of no array anybody waited for; code 0: none */
 
@@ -65,19 +73,27 @@ struct fusion_context {
 
 	uint64_t captures_made;
 	bool capture_used[LIMIT_CAPTURES];
+	uint64_t capture_known[LIMIT_CAPTURES];  /* serial numbers of those that the engine knows; 0: none */
+	uint64_t capture_engine;         /* counts engines: what one has answered the next one does not know */
 };
 
 /*
- * Locks the context for a call: 0, or the code of the error that is now the thread's. Refuses
- * NULL, a forked child, a closed context and a lost connection.
+ * Lock the context of a call, `what`, by the name that the program gave: 0, or the code of the error that is now the thread's. They refuse
+ * what is no name (any more), a forked child, a closed context and a lost connection; and give the lock up where another engine is
+ * to be told first.
  */
-int context_enter(struct fusion_context *c) FAULT_MUST_USE;
-/* Unlocks; frees the context where nothing refers to it any more. */
+int context_enter(fusion_context *name, const char *what, struct fusion_context **cp) FAULT_MUST_USE;
+/* That of an array, `argument`, capture or future: the object, which its name holds now; NULL: refused. */
+struct object *context_enter_of(enum object_kind kind, const void *name, const char *what, const char *argument) FAULT_MUST_USE;
+/* Ends the call: while it waits another thread may close the context, which lives until the last call has left. */
 void context_leave(struct fusion_context *c);
-/* For release: locks also a closed or lost context. False in a forked child: touch nothing. */
-bool context_enter_release(struct fusion_context *c) FAULT_MUST_USE;
+/* Unlocks, where no call was begun; frees the context where nothing refers to it any more. */
+void context_unlock(struct fusion_context *c);
+/* For release: they lock also a closed or lost context. NULL: refused, or a forked child: touch nothing. */
+struct object *context_lock(enum object_kind kind, const void *name, const char *what, const char *argument) FAULT_MUST_USE;
 
 /* The settings to go on with, without switches of patterns; how many. Texts are the context's. */
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
 /* True in a process forked from one that had opened a context. */
 bool context_forked(void);
+int context_forked_fault(struct fault *f);

@@ -34,12 +34,15 @@ static int take_type(
 static int load_take(struct recording *r, enum fusion_dtype dtype, int rank, const int64_t *dims,
 	struct op_attr *attr, struct tensor_type *type, struct upload_place *place) {
 	int failed = take_type(r, dtype, rank, dims, attr);
+	char text[SHAPE_TEXT];
 
 	*type = (struct tensor_type){ 0 };
 	if (!failed)
 		failed = op_infer(OP_load, 0, NULL, attr, type, &r->fault);
 	if (!failed)
 		failed = upload_take(r->context, (uint64_t)shape_bytes(type), place, &r->fault);
+	if (failed == FAULT_MEMORY)
+		fault_prefix(&r->fault, "%s: no room for %s", r->what, shape_text(type, text));
 	if (failed)
 		return failed;
 	attr->arena = place->arena;
@@ -78,15 +81,15 @@ fusion_array *fusion_from(
 	if (!failed)
 		failed = record_value(&r, OP_load, 0, NULL, &attr, &v);
 	if (failed)
-		upload_give(&context->arenas, place.key);
+		upload_give(&r.context->arenas, place.key);
 	return record_end(&r, failed, v);
 }
 
 /* A new array that is mapped for writing and has no value yet. NULL: no memory. */
-static fusion_array *array_mapped(struct fusion_context *c, const struct op_attr *attr,
+static struct fusion_array *array_mapped(struct fusion_context *c, const struct op_attr *attr,
 	const struct tensor_type *type, const struct upload_place *place) {
 	struct mapping *m = calloc(1, sizeof *m);
-	fusion_array *a = m ? array_make(c, NULL, type) : NULL;
+	struct fusion_array *a = m ? array_make(c, NULL, type) : NULL;
 
 	if (!a) {
 		free(m);
@@ -94,6 +97,7 @@ static fusion_array *array_mapped(struct fusion_context *c, const struct op_attr
 	}
 	*m = (struct mapping){ .mode = FUSION_MAP_WRITE, .count = 1, .upload = place->key, .load = *attr };
 	m->memory = place->memory;
+	m->arena = upload_pin(&c->arenas, place->arena);
 	a->mapping = m;
 	a->version = 0;
 	return a;
@@ -105,7 +109,8 @@ fusion_array *fusion_create(
 	struct op_attr attr;
 	struct tensor_type type;
 	struct upload_place place;
-	fusion_array *a = NULL;
+	struct fusion_array *a = NULL;
+	fusion_array *name;
 	int failed;
 
 	if (!record_begin_source(&r, "create", context))
@@ -113,26 +118,27 @@ fusion_array *fusion_create(
 	failed = memoryp ? load_take(&r, dtype, rank, dims, &attr, &type, &place)
 			 : fault_set(&r.fault, FAULT_ARGUMENT, "create: memoryp is NULL");
 	if (!failed) {
-		a = array_mapped(context, &attr, &type, &place);
+		a = array_mapped(r.context, &attr, &type, &place);
 		*memoryp = place.memory;
 		failed = a ? 0 : -ENOMEM;
 		if (failed)
-			upload_give(&context->arenas, place.key);
+			upload_give(&r.context->arenas, place.key);
 	}
+	name = array_name(a);
 	record_end_code(&r, failed);
-	return a;
+	return name;
 }
 
 /* --- one value, or counting -------------------------------------------------------------- */
 
-fusion_array *fusion_full(
-	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, double value) {
+static fusion_array *full(
+	fusion_context *context, const char *what, enum fusion_dtype dtype, int rank, const int64_t *dims, double value) {
 	struct recording r;
 	struct op_attr attr;
 	struct value *v = NULL;
 	int failed;
 
-	if (!record_begin_source(&r, "full", context))
+	if (!record_begin_source(&r, what, context))
 		return NULL;
 	failed = take_type(&r, dtype, rank, dims, &attr);
 	if (!failed)
@@ -140,6 +146,11 @@ fusion_array *fusion_full(
 	if (!failed)
 		failed = record_value(&r, OP_fill, 0, NULL, &attr, &v);
 	return record_end(&r, failed, v);
+}
+
+fusion_array *fusion_full(
+	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, double value) {
+	return full(context, "full", dtype, rank, dims, value);
 }
 
 /* Integers that a double cannot hold, too. */
@@ -173,7 +184,7 @@ fusion_array *fusion_full_int(
 }
 
 fusion_array *fusion_scalar(fusion_context *context, enum fusion_dtype dtype, double value) {
-	return fusion_full(context, dtype, 0, NULL, value);
+	return full(context, "scalar", dtype, 0, NULL, value);
 }
 
 fusion_array *fusion_arange(

@@ -75,21 +75,22 @@ static int keep(struct fusion_context *c, struct definition *definition, unsigne
 int fusion_define_op(
 	fusion_context *context, const char *name, const char *text, const char *const *gradient) {
 	struct definition *d = NULL;
+	struct fusion_context *c;
 	struct fault f = { 0 };
-	int r = context_enter(context);
+	int r = context_enter(context, "define_op", &c);
 
 	if (r)
 		return r;
 	r = definition_new(name, text, gradient, &d, &f);
 	if (!r)
-		r = check_room(context, d->name, &f);
+		r = check_room(c, d->name, &f);
 	if (r > 0)
 		fault_prefix(&f, "define_op");
 	if (r)
 		definition_free(d);
 	else
-		r = keep(context, d, 0, 0, false);
-	context_leave(context);
+		r = keep(c, d, 0, 0, false);
+	context_leave(c);
 	return error_report(r, &f);
 }
 

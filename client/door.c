@@ -6,17 +6,21 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#define FUSION_NO_PLACES
+#include "fusion.h"
+#include "place.h"
 #include "protocol/message.h"
+#include "protocol/op.h"
 #include "protocol/shm.h"
 #include "protocol/wire.h"
 
 enum {
 	/* What this library makes use of. */
-	FEATURES_KNOWN = FEATURES_ALL | FEATURE_RING | FEATURE_RESUME | FEATURE_RETURN,
+	FEATURES_KNOWN = FEATURES_ALL | FEATURE_RING | FEATURE_RESUME | FEATURE_RETURN | FEATURE_REPEAT,
 	/* Between two looks for its socket. */
 	RETURN_LOOK_US = 10 * 1000,
 	/* A folder that is gone for so long belongs to a service that was stopped for good: its manager keeps it during a restart. */
@@ -26,6 +30,8 @@ enum {
 static int refuse_connect(const char *path, int error, struct fault *f) {
 	char why[128];
 
+	if (error == EACCES)
+		return place_refuse(path, f);
 	return fault_set(f, FAULT_CONNECT,
 		"no daemon answers at %s (%s): start fusiond, or set FUSION_SOCKET to the socket of a "
 		"running one",
@@ -33,14 +39,11 @@ static int refuse_connect(const char *path, int error, struct fault *f) {
 }
 
 static int socket_connect(struct door *d, const char *path, struct fault *f) {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address;
+	int r = place_address(path, &address, f);
 
-	size_t size = strlen(path) + 1;
-
-	if (size > sizeof address.sun_path)
-		return fault_set(f, FAULT_ARGUMENT, "the path of the socket is longer than %zu bytes: %s",
-			sizeof address.sun_path - 1, path);
-	memcpy(address.sun_path, path, size);
+	if (r)
+		return r;
 	d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (d->fd < 0)
 		return -errno;
@@ -71,14 +74,44 @@ static int door_wait(const struct door *d, struct fault *f) {
 	return 0;
 }
 
-static int lost(struct fault *f, const char *why) {
+bool door_last_word(const struct door *d, struct fault *f) {
+	char bytes[DOOR_PACKET_BYTES];
+	int fd[PACKET_PAIR] = { -1, -1 };
+	struct wire_reader reader;
+	struct wire_cursor c;
+	uint64_t id = 0;
+	ssize_t n;
+	int r;
+
+	if (d->fd < 0 || d->link)
+		return false;
+	n = packet_receive_pair(d->fd, bytes, sizeof bytes, fd, MSG_DONTWAIT);
+	/* Of who closed while something of ours was unread the kernel says that first. */
+	if (n == -ECONNRESET)
+		n = packet_receive_pair(d->fd, bytes, sizeof bytes, fd, MSG_DONTWAIT);
+	for (unsigned i = 0; i < PACKET_PAIR; i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	r = n > 0 ? wire_open(&reader, bytes, (size_t)n, NULL) : -ENODATA;
+	if (r)
+		return false;
+	c = wire_root(&reader);
+	r = wire_get_uint(&c, "message", UINT32_MAX, &id, NULL);
+	r = !r && id == MESSAGE_FAULT ? message_get_fault(&c, f, NULL) : -ENODATA;
+	wire_close(&reader);
+	return !r && f->code;
+}
+
+static int lost(const struct door *d, struct fault *f, const char *why) {
+	if (door_last_word(d, f))
+		return f->code;
 	return fault_set(f, FAULT_CONNECT, "fusiond closed the session (%s)", why);
 }
 
 static int link_failed(const struct door *d, int r, struct fault *f) {
 	if (r == -ETIMEDOUT)
 		return fault_set(f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
-	return r == -ECONNRESET ? lost(f, "the connection is closed") : r;
+	return r == -ECONNRESET ? link_ended(d->link, f) : r;
 }
 
 /* The same over a connection to another machine. */
@@ -114,44 +147,57 @@ static int door_exchange(struct door *d, const struct wire_writer *w, char reply
 	if (!r)
 		r = packet_send(d->fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
 	if (r == -EPIPE || r == -ECONNRESET)
-		return lost(f, "the door is closed");
+		return lost(d, f, "the door is closed");
 	if (!r)
 		r = door_wait(d, f);
 	if (r)
 		return r;
 	n = packet_receive_pair(d->fd, reply, DOOR_PACKET_BYTES, fd, 0);
 	if (n == -ECONNRESET || n == 0)
-		return lost(f, "the door is closed");
+		return lost(d, f, "the door is closed");
 	if (n < 0)
 		return (int)n;
 	*sizep = (size_t)n;
 	return 0;
 }
 
-/* Not of a daemon that has one alone and does not say so. */
-static int read_devices(struct door *d, struct wire_cursor *c, struct fault *f) {
-	int r;
+/* What a daemon may leave out: it has one device alone, and is no release. */
+static int read_rest(struct door *d, struct wire_cursor *c, struct fault *f) {
+	const void *operations;
+	int r = 0;
 
 	d->number = 0;
 	d->devices = 1;
-	if (!c->left)
-		return 0;
-	r = wire_get_uint(c, "number", UINT32_MAX, &d->number, f);
-	return r ? r : wire_get_uint(c, "devices", UINT32_MAX, &d->devices, f);
+	*d->release = 0;
+	memset(d->operations, UINT8_MAX, sizeof d->operations);
+	if (c->left)
+		r = wire_get_uint(c, "number", UINT32_MAX, &d->number, f);
+	if (!r && c->left)
+		r = wire_get_uint(c, "devices", UINT32_MAX, &d->devices, f);
+	if (!r && c->left)
+		r = wire_copy_text(c, "release", d->release, sizeof d->release, f);
+	if (r || !c->left)
+		return r;
+	r = wire_get_bin(c, "operations", sizeof d->operations, &operations, f);
+	if (!r)
+		memcpy(d->operations, operations, sizeof d->operations);
+	return r;
 }
+
+static const struct message_versions own_versions = { PROTOCOL_OLDEST, PROTOCOL_VERSION };
 
 static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	struct door *d = user;
 	const void *secret;
-	uint64_t version;
+	char known[VERSIONS_TEXT];
 	int r = message_get_reply(c, DOOR_HELLO, f);
 
 	if (!r)
-		r = wire_get_uint(c, "version", UINT32_MAX, &version, f);
-	if (!r && version != PROTOCOL_VERSION)
-		return fault_set(f, FAULT_VERSION,
-			"fusiond speaks version %u of the protocol, this library version %d",
-			(unsigned)version, PROTOCOL_VERSION);
+		r = wire_get_uint(c, "version", UINT32_MAX, &d->version, f);
+	if (!r && !message_agree((struct message_versions){ d->version, d->version }, own_versions))
+		return fault_set(f, FAULT_VERSION, "fusiond speaks version %u of the protocol, libfusion " FUSION_VERSION " %s: install a newer %s",
+			(unsigned)d->version, message_versions_text(own_versions, known),
+			d->version < own_versions.oldest ? "fusiond" : "libfusion");
 	if (!r)
 		r = wire_get_uint(c, "features", INT64_MAX, &d->features, f);
 	if (!r)
@@ -163,7 +209,7 @@ static int read_hello(struct wire_cursor *c, void *user, struct fault *f) {
 	if (!r)
 		r = wire_copy_text(c, "device", d->device, sizeof d->device, f);
 	if (!r)
-		r = read_devices(d, c, f);
+		r = read_rest(d, c, f);
 	if (r)
 		return r;
 	memcpy(d->secret, secret, sizeof d->secret);
@@ -186,7 +232,9 @@ static void write_hello(
 	snprintf(shown, sizeof shown, "%s", name);
 	wire_put_array(w, 5);
 	wire_put_uint(w, DOOR_HELLO);
-	wire_put_uint(w, PROTOCOL_VERSION);
+	wire_put_array(w, 2);
+	wire_put_uint(w, own_versions.oldest);
+	wire_put_uint(w, own_versions.newest);
 	wire_put_uint(w, FEATURES_ALL | more);
 	wire_put_text(w, shown);
 	write_settings(w, count, settings);
@@ -235,15 +283,77 @@ static void take_ring(struct door *d, int fd[PACKET_PAIR]) {
 	d->bell = fd[1];
 }
 
-int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
-	const struct door_setting *settings, struct fault *f) {
+/* ---- waiting for a daemon that is to come ---- */
+
+static uint64_t now_ms(void) {
+	return link_now_us() / 1000;
+}
+
+static bool has_folder(const char *path) {
+	char folder[sizeof ((struct sockaddr_un *)0)->sun_path];
+	char *slash;
+
+	snprintf(folder, sizeof folder, "%s", path);
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return true;
+	*slash = 0;
+	return !access(folder, F_OK);
+}
+
+struct patience {
+	uint64_t start_ms, folder_ms, limit_ms;      /* folder_ms: when its folder was last seen */
+};
+
+static struct patience patience_begin(const struct door *d) {
+	uint64_t now = now_ms(), limit = d->return_ms;
+
+	if (d->timeout_ms && d->timeout_ms < limit)
+		limit = d->timeout_ms;
+	return (struct patience){ now, now, limit };
+}
+
+/* Many clients wait for one daemon: they do not all ask it at once. */
+static void pause_a_little(void) {
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)
+		random = (uint32_t)getpid();
+	usleep(RETURN_LOOK_US / 2 + random % RETURN_LOOK_US);
+}
+
+/*
+ * Before another look; false once it is over. The socket of a daemon that starts is there before it answers, and may be there still when it has
+ * ended.
+ */
+static bool patience_left(struct patience *p, const char *path) {
+	pause_a_little();
+	if (has_folder(path))
+		p->folder_ms = now_ms();
+	return now_ms() - p->start_ms < p->limit_ms && now_ms() - p->folder_ms < RETURN_FOLDER_MS;
+}
+
+static int refuse_waiting(const struct patience *p, struct fault *f) {
+	return fault_set(f, FAULT_CONNECT, "fusiond has ended, and was not started again within %" PRIu64 " ms", now_ms() - p->start_ms);
+}
+
+/* ---- HELLO ---- */
+
+struct entry {
+	const char *path, *name;
+	uint64_t more;
+	unsigned count;
+	const struct door_setting *settings;
+};
+
+static int enter(struct door *d, const struct entry *e, struct fault *f) {
 	struct wire_writer w;
 	int fd[PACKET_PAIR] = { -1, -1 };
-	int r = door_connect(d, path, f);
+	int r = door_connect(d, e->path, f);
 
 	if (!r) {
 		wire_writer_init(&w);
-		write_hello(&w, name, more, count, settings);
+		write_hello(&w, e->name, e->more, e->count, e->settings);
 		r = door_call(d, &w, read_hello, d, fd, f);
 	}
 	take_ring(d, fd);
@@ -251,6 +361,36 @@ int door_enter(struct door *d, const char *path, const char *name, uint64_t more
 		door_leave(d);
 	return r;
 }
+
+/* One that is stopping, and is to be started again, says so: from then on the next one is waited for. */
+int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
+	const struct door_setting *settings, struct fault *f) {
+	const struct entry e = { path, name, more, count, settings };
+	struct patience p = patience_begin(d);
+	int r = enter(d, &e, f);
+
+	if (r != FAULT_AGAIN)
+		return r;
+	while ((r == FAULT_AGAIN || r == FAULT_CONNECT) && patience_left(&p, path))
+		r = enter(d, &e, f);
+	return r == FAULT_AGAIN || r == FAULT_CONNECT ? refuse_waiting(&p, f) : r;
+}
+
+int door_need_feature(const struct door *d, uint64_t feature, const char *what, struct fault *f) {
+	if (d->features & feature)
+		return 0;
+	return fault_set(f, FAULT_VERSION, "%s: fusiond %s has no feature %s, which this libfusion, " FUSION_VERSION ", knows: install a newer fusiond",
+		what, d->release, message_feature(feature));
+}
+
+int door_need_operation(const struct door *d, unsigned op, const char *what, struct fault *f) {
+	if (op >= OP_COUNT || d->operations[op / 8] >> op % 8 & 1)
+		return 0;
+	return fault_set(f, FAULT_VERSION, "%s: fusiond %s has no operation %s, which this libfusion, " FUSION_VERSION ", knows: install a newer fusiond",
+		what, d->release, op_info(op)->name);
+}
+
+/* ---- RESUME and RETURN ---- */
 
 struct resume_reply {
 	struct door *door;
@@ -272,6 +412,10 @@ static int read_resume(struct wire_cursor *c, void *user, struct fault *f) {
 		r = wire_get_uint(c, "accepted", INT64_MAX, &reply->resumed->accepted, f);
 	if (!r)
 		r = wire_get_uint(c, "completed", INT64_MAX, &reply->resumed->completed, f);
+	/* One that says nothing of it tells what it has accepted. */
+	reply->resumed->repeat = true;
+	if (!r && c->left)
+		r = wire_get_bool(c, "repeat", &reply->resumed->repeat, f);
 	d->features &= FEATURES_KNOWN;
 	return r;
 }
@@ -280,6 +424,7 @@ int door_resume(struct door *d, unsigned count, const struct door_setting *setti
 	struct fault *f) {
 	struct resume_reply reply = { d, resumed };
 	bool ring = d->ring >= 0;
+	uint64_t more = d->features & FEATURE_REPEAT;
 	struct wire_writer w;
 	int fd[PACKET_PAIR] = { -1, -1 };
 	int r;
@@ -289,7 +434,7 @@ int door_resume(struct door *d, unsigned count, const struct door_setting *setti
 	wire_writer_init(&w);
 	wire_put_array(&w, 3);
 	wire_put_uint(&w, DOOR_RESUME);
-	wire_put_uint(&w, FEATURES_ALL | FEATURE_RESUME | (ring ? FEATURE_RING : 0));
+	wire_put_uint(&w, FEATURES_ALL | FEATURE_RESUME | more | (ring ? FEATURE_RING : 0));
 	write_settings(&w, count, settings);
 	r = door_call(d, &w, read_resume, &reply, fd, f);
 	take_ring(d, fd);
@@ -302,64 +447,43 @@ bool door_ended(const struct door *d) {
 	return d->fd < 0 || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
-static uint64_t now_ms(void) {
-	return link_now_us() / 1000;
-}
-
-static bool has_folder(const char *path) {
-	char folder[sizeof ((struct sockaddr_un *)0)->sun_path];
-	char *slash;
-
-	snprintf(folder, sizeof folder, "%s", path);
-	slash = strrchr(folder, '/');
-	if (!slash || slash == folder)
-		return true;
-	*slash = 0;
-	return !access(folder, F_OK);
-}
-
-/* The socket of a daemon that starts is there before it answers, and may be there still when it has ended. */
-static int await_daemon(struct door *d, const char *path, struct fault *f) {
-	uint64_t start = now_ms(), limit = d->return_ms, folder = start;
-	int r;
-
-	if (d->timeout_ms && d->timeout_ms < limit)
-		limit = d->timeout_ms;
-	do {
-		close_descriptor(&d->fd);
-		r = socket_connect(d, path, f);
-		if (r != FAULT_CONNECT)
-			return r;
-		usleep(RETURN_LOOK_US);
-		if (has_folder(path))
-			folder = now_ms();
-	} while (now_ms() - start < limit && now_ms() - folder < RETURN_FOLDER_MS);
-	close_descriptor(&d->fd);
-	return fault_set(f, FAULT_CONNECT, "fusiond has ended, and was not started again within %" PRIu64 " ms", now_ms() - start);
-}
-
 static int read_return(struct wire_cursor *c, void *user, struct fault *f) {
 	(void)user;
 	return message_get_reply(c, DOOR_RETURN, f);
 }
 
-int door_return(struct door *d, const char *path, struct fault *f) {
+static int say_return(struct door *d, struct fault *f) {
 	struct wire_writer w;
 	int fd[PACKET_PAIR] = { -1, -1 };
-	int r = await_daemon(d, path, f);
+	int r;
 
-	if (r)
-		return r;
 	wire_writer_init(&w);
 	wire_put_array(&w, 4);
 	wire_put_uint(&w, DOOR_RETURN);
-	wire_put_uint(&w, PROTOCOL_VERSION);
+	wire_put_uint(&w, d->version);
 	wire_put_uint(&w, d->session);
 	wire_put_bin(&w, d->secret, sizeof d->secret);
 	r = door_call(d, &w, read_return, NULL, fd, f);
 	close_descriptor(&fd[0]);
 	close_descriptor(&fd[1]);
 	return r;
+}
+
+/* The old one may be there still: it says AGAIN, or hangs up. */
+int door_return(struct door *d, const char *path, struct fault *f) {
+	struct patience p = patience_begin(d);
+	int r;
+
+	do {
+		close_descriptor(&d->fd);
+		r = socket_connect(d, path, f);
+		if (!r)
+			r = say_return(d, f);
+	} while ((r == FAULT_AGAIN || r == FAULT_CONNECT) && patience_left(&p, path));
+	if (r != FAULT_AGAIN && r != FAULT_CONNECT)
+		return r;
+	close_descriptor(&d->fd);
+	return refuse_waiting(&p, f);
 }
 
 void door_forget(struct door *d) {

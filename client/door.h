@@ -14,6 +14,7 @@
 
 #include "protocol/fault.h"
 #include "protocol/limits.h"
+#include "protocol/message.h"
 #include "link.h"
 
 enum {
@@ -22,6 +23,7 @@ enum {
 	DOOR_URL_TEXT = 256,
 	DOOR_DEVICE_TEXT = 256,
 	DOOR_NAME_TEXT = 128,
+	DOOR_RELEASE_TEXT = 32,
 };
 
 struct door {
@@ -32,7 +34,10 @@ struct door {
 	uint32_t timeout_ms;         /* 0: wait forever */
 	uint32_t return_ms;          /* how long a daemon that has ended may take to return; timeout_ms may be shorter */
 	uint64_t session;
+	uint64_t version;            /* of the protocol, that both speak */
 	uint64_t features;           /* what both sides have */
+	char release[DOOR_RELEASE_TEXT];     /* of the daemon */
+	uint8_t operations[MESSAGE_OPERATIONS];      /* that the daemon has */
 	uint8_t secret[LIMIT_SECRET_BYTES];
 	char url[DOOR_URL_TEXT];     /* of the op stream */
 	char device[DOOR_DEVICE_TEXT];
@@ -45,14 +50,19 @@ struct door_setting {
 
 /*
  * Connects to a socket, or to another machine where the path is a URL, and says HELLO, asking for FEATURES_ALL and `more`. Settings are those of CONFIGURE. The door is
- * closed again on failure.
+ * closed again on failure. One that is stopping, and is to be started again, is waited for as door_return() does.
  */
 int door_enter(struct door *d, const char *path, const char *name, uint64_t more, unsigned count,
 	const struct door_setting *settings, struct fault *f) FAULT_MUST_USE;
 void door_leave(struct door *d);
+/* 0, or FAULT_VERSION with the name of what the daemon does not have, `what` first: one feature, an operation. */
+int door_need_feature(const struct door *d, uint64_t feature, const char *what, struct fault *f) FAULT_MUST_USE;
+int door_need_operation(const struct door *d, unsigned op, const char *what, struct fault *f) FAULT_MUST_USE;
 /* What the door says of a session whose engine was replaced; see DOOR_RESUME. */
 struct door_resumed {
 	uint64_t accepted, completed;
+	bool repeat;                 /* what is above `accepted` may be asked for again without a word to the program */
+	bool returned;               /* the daemon was another one, too */
 };
 /*
  * Waits until another engine has the session, and gets the descriptors of its ring in place of the old ones, of which nobody may make use any more. Settings are all
@@ -62,6 +72,8 @@ int door_resume(struct door *d, unsigned count, const struct door_setting *setti
 	struct fault *f) FAULT_MUST_USE;
 /* Has the other end of it gone? */
 bool door_ended(const struct door *d);
+/* What a door of this machine said before it closed, where nobody had asked: why. False: nothing. */
+bool door_last_word(const struct door *d, struct fault *f);
 /*
  * The daemon of a session with FEATURE_RETURN was started again: connects to it by the same path, as soon as it is there. door_resume() is next. FAULT_LOST
  * where it has not got the session, FAULT_CONNECT where none comes.

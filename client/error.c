@@ -157,6 +157,19 @@ int error_report(int r, const struct fault *f) {
 	return mine.code;
 }
 
+int error_reserved(const char *what, const uint64_t reserved[static FUSION_RESERVED]) {
+	struct fault f;
+
+	for (unsigned i = 0; i < FUSION_RESERVED; i++)
+		if (reserved[i])
+			return error_report(fault_set(&f, FAULT_VERSION,
+						    "%s: libfusion " FUSION_VERSION " does not know all of the structure: begin with zeros (= { 0 }), "
+						    "or install the release that the program was built for",
+						    what),
+				&f);
+	return 0;
+}
+
 int error_sticky(void) {
 	return mine.sticky ? mine.code : 0;
 }

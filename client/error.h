@@ -45,6 +45,8 @@ void place_append(struct fault *f, struct place place);
  * Returns the code (0: nothing changed).
  */
 int error_report(int r, const struct fault *f);
+/* The end of a structure that the caller filled, which is zeros: else reports that this release does not know what it asks for, and returns the code. */
+int error_reserved(const char *what, const uint64_t reserved[static FUSION_RESERVED]);
 /*
  * The code of an error that stays until it is cleared, or 0: NONFINITE, which fusion.debug finds
  * (its sentence names the place itself).

@@ -10,6 +10,7 @@
 #include "define.h"
 #include "handle.h"
 #include "tape.h"
+#include "undo.h"
 
 enum {
 	/* Bounds on the bytes of one operation; with its output and a share of the frame's rest. */
@@ -64,7 +65,10 @@ static uint32_t number_values(struct fusion_context *c) {
 	return outputs;
 }
 
-static void put_operations(struct fusion_context *c, struct wire_writer *w, struct sent_batch *b) {
+/* True where one of them is the administrator's, whose number is one engine's. */
+static bool put_operations(struct fusion_context *c, struct wire_writer *w, struct sent_batch *b) {
+	bool own = false;
+
 	wire_put_array(w, c->pending.count);
 	for (struct value *v = c->pending.first; v; v = v->next) {
 		struct sent_op *o = &b->ops[v->index];
@@ -73,7 +77,9 @@ static void put_operations(struct fusion_context *c, struct wire_writer *w, stru
 		v->handle = v->holders ? slots_take(c->slots, v) : 0;
 		*o = (struct sent_op){ .line = v->place.line, .file = v->place.file, .op = v->op };
 		o->slot = v->handle ? (uint32_t)v->handle : SENT_NO_SLOT;
+		own |= op_is_own(v->op);
 	}
+	return own;
 }
 
 static void put_outputs(struct fusion_context *c, struct wire_writer *w, uint32_t outputs) {
@@ -142,6 +148,8 @@ static int batch_send(
 	struct sent_batch *b = r ? NULL : sent_add(c->sent, c->stream.seq + 1, count, false);
 	struct wire_writer *w;
 	uint32_t releases;
+	bool own = false;
+	size_t body;
 
 	if (!r && !b)
 		r = -ENOMEM;
@@ -152,9 +160,10 @@ static int batch_send(
 		return r;
 	}
 	w = stream_begin_next(c, q, REQUEST_SUBMIT, 5);
+	body = w->buffer.size;
 	wire_put_uint(w, flags);
 	if (operations) {
-		put_operations(c, w, b);
+		own = put_operations(c, w, b);
 		put_outputs(c, w, outputs);
 		settle_values(c, q->seq);
 	} else {
@@ -162,6 +171,7 @@ static int batch_send(
 		wire_put_array(w, 0);
 	}
 	releases = put_releases(c, w);
+	repeat_note(c, q, body, own, NULL);
 	r = stream_send(c, q, NULL, f);
 	slots_recycle(c->slots, releases);
 	return r;
@@ -177,7 +187,9 @@ int flush_send(struct fusion_context *c, unsigned flags, struct fault *f) {
 
 	if (nothing_to_send(c))
 		return 0;
-	r = stream_room(c, &q, f);
+	r = undo_await(c, NULL, f);
+	if (!r)
+		r = stream_room(c, &q, f);
 	if (r)
 		return r;
 	if (!nothing_to_send(c))
@@ -284,7 +296,7 @@ int flush_and_wait_for(struct fusion_context *c, struct value *v, struct fault *
 }
 
 int flush_value(struct fusion_context *c, struct value *v, struct fault *f) {
-	int r = v->state == VALUE_PENDING ? flush_send(c, SUBMIT_URGENT, f) : 0;
+	int r = v->state == VALUE_PENDING ? flush_send(c, SUBMIT_URGENT, f) : undo_await(c, v, f);
 
 	if (!r && v->state == VALUE_FAILED) {
 		*f = v->failure->fault;
@@ -294,28 +306,30 @@ int flush_value(struct fusion_context *c, struct value *v, struct fault *f) {
 }
 
 int fusion_flush(fusion_context *context) {
+	struct fusion_context *c;
 	struct fault f;
-	int r = context_enter(context);
+	int r = context_enter(context, "flush", &c);
 
 	if (r)
 		return r;
-	r = flush_send(context, SUBMIT_URGENT, &f);
-	context_leave(context);
+	r = flush_send(c, SUBMIT_URGENT, &f);
+	context_leave(c);
 	return error_report(r, &f);
 }
 
 int fusion_sync(fusion_context *context) {
+	struct fusion_context *c;
 	struct fault f;
-	int r = context_enter(context);
+	int r = context_enter(context, "sync", &c);
 
 	if (r)
 		return r;
-	r = flush_and_wait(context, &f);
-	if (!r && context->deferred.code) {
-		f = context->deferred;
+	r = flush_and_wait(c, &f);
+	if (!r && c->deferred.code) {
+		f = c->deferred;
 		r = f.code;
-		context->deferred.code = 0;
+		c->deferred.code = 0;
 	}
-	context_leave(context);
+	context_leave(c);
 	return error_report(r, &f);
 }

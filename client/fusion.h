@@ -10,6 +10,11 @@
  * intermediate results before you read the last one: what is still held when operations run is
  * computed into memory of its own, what is not may never be.
  *
+ * Handles: what these types point to is nothing; a pointer is the name of an array, a context, a capture or a future. One that was released,
+ * closed, freed or finished, that is of another type, or that is garbage is refused by every function, for ever: FUSION_E_STATE, with the place where it was given
+ * back, or FUSION_E_ARGUMENT. So are a second fusion_release() and a second fusion_close(), which do nothing else; as they return nothing,
+ * fusion_error() tells.
+ *
  * Errors: functions that return int give 0 (FUSION_OK) or a FUSION_E_ code; functions that return
  * a pointer give NULL. fusion_error() is then a full sentence that names the operation, the
  * argument, the shapes and the caller's file and line. Operations accept NULL operands (the result
@@ -18,10 +23,10 @@
  * waits for the array or the context.
  *
  * The daemon's engine may die, by a defect of the driver, say, and is replaced. The context goes on by itself: arrays whose values lie in
- * shared memory (all that were computed, on a CPU; those that were read, on a GPU) have them still. Operations that had not
- * finished are not run again: their arrays fail, when they are next used, as
- *   FUSION_E_REPEATABLE  it was not begun: record the operations again; their operands are as they were
- *   FUSION_E_UNKNOWN     it was with the device then, and may be what ended the engine: recording it again may end the next one, too.
+ * shared memory (all that were computed, on a CPU; those that were read, on a GPU) have them still. Operations that it had not begun
+ * are run by the next one, within $FUSION_REPEAT_BYTES of messages (libfusion(3)). Others are not run again: their arrays fail, when they are next used, as
+ *   FUSION_E_REPEATABLE  it was not begun, nor repeated: record the operations again; their operands are as they were
+ *   FUSION_E_UNKNOWN     it was with the device or the planner then, and may be what ended the engine: recording it again may end the next one, too.
  *                        Also of a call other than an operation, which may have had its effect
  *   FUSION_E_LOST        it was computed, but lay on the device alone
  * with a sentence that names the operation and its line; fusion_sync() gives the first of these. Ask an array by fusion_wait().
@@ -43,11 +48,15 @@ extern "C" {
 #define FUSION_VERSION "0.1.0"
 #define FUSION_API __attribute__((visibility("default")))
 #define FUSION_MAX_RANK 8
+/* Structures that a caller fills begin as zeros and end with so many words of them: members of later releases take their place. A word
+ * that is not zero is refused, because it asks for something that this release does not have. */
+#define FUSION_RESERVED 8
 
-typedef struct fusion_context fusion_context;
-typedef struct fusion_array fusion_array;
-typedef struct fusion_capture fusion_capture;
-typedef struct fusion_future fusion_future;
+/* Names, see above: these types are defined nowhere; `struct fusion_array` and the like are the library's own. */
+typedef struct fusion_context_name fusion_context;
+typedef struct fusion_array_name fusion_array;
+typedef struct fusion_capture_name fusion_capture;
+typedef struct fusion_future_name fusion_future;
 
 #include "fusion_types.h"    /* generated: enum fusion_dtype (FUSION_F32, ...), enum fusion_code (FUSION_E_SHAPE, ...) */
 
@@ -75,9 +84,9 @@ enum fusion_switch {
 struct fusion_options {
 	const char *socket;          /* the daemon's door, or tcp://HOST:PORT or tls+tcp://HOST:PORT of one on another machine;
 	                              * NULL: $FUSION_SOCKET, then the system's, then a daemon of one's own, which is
-	                              * started where the machine has none and $FUSION_AUTOSTART is not 0 */
+	                              * started where the machine has none and $FUSION_AUTOSTART is not no */
 	const char *name;            /* shown to the administrator; NULL: the program's name */
-	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (0 or 1) where FUSION_DEFAULT */
+	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (yes or no) where FUSION_DEFAULT */
 	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */
 	uint32_t batch_ops;          /* send after this many recorded operations; 0: 1024 */
 	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
@@ -85,13 +94,14 @@ struct fusion_options {
 	                              * NULL: $FUSION_DEVICE, then the one with the fewest sessions */
 	/* For tls, files of PEM: what signed the daemon's certificate, our own, its key. NULL: $FUSION_CA, $FUSION_CERT, $FUSION_KEY */
 	const char *authority, *certificate, *key;
+	uint64_t reserved[FUSION_RESERVED];
 };
 
 /* Connects. options may be NULL. */
 FUSION_API int fusion_open(fusion_context **contextp, const struct fusion_options *options);
 /*
- * Disconnects; arrays of the context stay valid to release and nothing else. NULL is allowed. Reads
- * under way end with an error. Not from a callback.
+ * Disconnects; arrays of the context stay valid to release and nothing else. What is mapped stays as it is until its array is
+ * released, as memory of this process. NULL is allowed. Reads under way end with an error. Not from a callback.
  */
 FUSION_API void fusion_close(fusion_context *context);
 /* Name of the device, owned by the context. */
@@ -148,7 +158,10 @@ FUSION_API fusion_array *fusion_arange(fusion_context *context, enum fusion_dtyp
  * Random numbers by Philox 4x32-10: those of a seed are the same on every device and in every fusion,
  * whatever else is computed. Other draws want other seeds. See fusion-ops(7), philox.
  */
-/* In [0, 1), with as many bits as the floating-point type has digits. */
+/*
+ * In [0, 1): an integer of as many random bits as the floating-point type has digits, times 2^-digits: the highest 11 (f16), 8 (bf16) or 24 (f32)
+ * of one word, or 27 and 26 of two (f64). Each multiple of 2^-digits is as likely as the others, and 1 never comes.
+ */
 FUSION_API fusion_array *fusion_random_uniform(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, uint64_t seed);
 /* Of mean 0 and deviation 1, by Box and Muller. */
 FUSION_API fusion_array *fusion_random_normal(fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, uint64_t seed);
@@ -180,7 +193,7 @@ FUSION_API int fusion_wait(fusion_array *array);
 
 enum fusion_map_mode {
 	FUSION_MAP_READ = 1,
-	FUSION_MAP_WRITE = 2,     /* waits for queued readers; fusion_unmap makes a new version */
+	FUSION_MAP_WRITE = 2,     /* waits for queued readers; fusion_unmap makes a new version, of this array alone: see fusion_copy_into() */
 };
 /* The array's own memory, row-major. Arrays mapped for writing take part in no operation until
  * they are unmapped; views and copies made before keep the old values. */
@@ -196,7 +209,11 @@ FUSION_API fusion_future *fusion_read_begin(fusion_array *array, void *memory, s
 FUSION_API int fusion_future_fd(const fusion_future *future);
 FUSION_API int fusion_future_finish(fusion_future *future);   /* waits, frees, returns the code */
 
-/* Replaces the values of `array` (same shape after broadcasting, converted to its type). */
+/*
+ * Replaces the values of `array` (same shape after broadcasting, converted to its type), and of no other: what was made of it before keeps
+ * the old ones, and an array made by fusion_slice(), fusion_reshape(), fusion_transpose() and the like is not a window into the one it was made of.
+ * To write a part of an array, map the array itself, or replace it by fusion_put_along(), fusion_where() or fusion_concat() of it.
+ */
 FUSION_API int fusion_copy_into(fusion_array *array, fusion_array *source);
 FUSION_API int fusion_fill_into(fusion_array *array, double value);
 
@@ -237,7 +254,10 @@ FUSION_API fusion_array *fusion_permute(fusion_array *a, const int *axes);
 /* Swaps the last two axes. */
 FUSION_API fusion_array *fusion_transpose(fusion_array *a);
 FUSION_API fusion_array *fusion_broadcast(fusion_array *a, int rank, const int64_t *dims);
-/* Python's a[start:stop:step] on every axis; FUSION_END stands for a left-out bound; step NULL: 1. */
+/*
+ * Python's a[start:stop:step] on every axis; FUSION_END stands for a left-out bound; step NULL: 1. The result is a value of
+ * its own, as of every operation: fusion_copy_into(), fusion_fill_into() and fusion_map(FUSION_MAP_WRITE) give it another one and leave `a` as it is.
+ */
 #define FUSION_END INT64_MIN
 FUSION_API fusion_array *fusion_slice(fusion_array *a, const int64_t *start, const int64_t *stop, const int64_t *step);
 /* Reversed along count axes (negative ones count from the end); count 0 and axes NULL: all axes. */
@@ -384,10 +404,12 @@ struct fusion_sgd_options {
 	double rate;
 	double momentum;           /* 0: there are no velocities */
 	double decay;              /* of the weights: added to gradients */
+	uint64_t reserved[FUSION_RESERVED];
 };
 struct fusion_adam_options {
 	double rate, beta1, beta2, eps;
 	double decay;              /* adam: added to gradients; adamw: taken from the parameters themselves */
+	uint64_t reserved[FUSION_RESERVED];
 };
 /*
  * One step of descent for count parameters, computed like PyTorch's, in one launch where they are of one element type and
@@ -408,6 +430,8 @@ FUSION_API int fusion_adamw(int count, fusion_array *const *parameter, fusion_ar
  */
 FUSION_API int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input);
 FUSION_API fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_array *const *output);
+/* Gives up what the calling thread records: 0, or FUSION_E_STATE where it records nothing. A capture_end that fails does so, too. */
+FUSION_API int fusion_capture_abort(fusion_context *context);
 /* Runs it on inputs of the same types and shapes; outputp receives new arrays. One short message. */
 FUSION_API int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp);
 FUSION_API void fusion_capture_free(fusion_capture *capture);

@@ -156,6 +156,7 @@ types() {
 	echo "/* What fusion_call() takes besides operands; what an operation does not have is not looked at. */"
 	echo "struct fusion_attributes {"
 	composites members
+	printf '\tuint64_t reserved[FUSION_RESERVED];\n'
 	echo "};"
 }
 
@@ -176,9 +177,7 @@ prototypes() {
 }
 
 # Functions of fusion.h that cannot leave an error of the caller keep their plain names.
-plain='fusion_here fusion_error fusion_error_code fusion_error_clear fusion_code_name fusion_close
-	fusion_retain fusion_release fusion_keep fusion_dtype_of fusion_rank fusion_dims fusion_elements
-	fusion_bytes fusion_version fusion_context_of fusion_future_fd fusion_capture_free
+plain='fusion_here fusion_error fusion_error_code fusion_error_clear fusion_code_name
 	fusion_no_grad_begin fusion_checkpoint_begin fusion_on_wait'
 
 names() {

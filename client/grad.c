@@ -21,8 +21,9 @@
 
 /* ---- a map from values to numbers ---- */
 
+#define MAP_NONE UINT32_MAX
+
 enum {
-	MAP_NONE = UINT32_MAX,
 	MAP_LEAST = 64,
 };
 
@@ -495,12 +496,12 @@ static int refuse_array(struct recording *r, const char *what, unsigned i, const
 }
 
 /* An array's value, referenced. */
-static int take_value(struct recording *r, const char *what, unsigned i, fusion_array *a, struct value **vp) {
-	int failed;
+static int take_value(struct recording *r, const char *what, unsigned i, fusion_array *const *list, struct value **vp) {
+	struct fusion_array *a;
+	int failed = array_find_in(r->context, list, i, r->what, what, &a, &r->fault);
 
-	if (!a || a->context != r->context)
-		return refuse_array(r, what, i, a ? "of another context" : "NULL");
-	failed = array_usable(a, r->what, &r->fault);
+	if (!failed)
+		failed = array_usable(a, r->what, &r->fault);
 	if (!failed)
 		failed = capture_operand(r->context, a, r->what, vp, &r->fault);
 	if (!failed)
@@ -525,7 +526,7 @@ static int add_input(struct gradients *g, unsigned i) {
 	struct recording *r = g->walk.recording;
 	struct step *s;
 	uint32_t number;
-	int failed = take_value(r, "input", i, g->input[i], &g->in[i]);
+	int failed = take_value(r, "input", i, g->input, &g->in[i]);
 
 	if (!failed)
 		failed = check_tracked(r, "input", i, g->in[i]);
@@ -553,7 +554,7 @@ static int take_seed(struct gradients *g, struct site *site, unsigned i, const s
 		*vp = site_full(site, &y->type, 1);
 		return site->failed;
 	}
-	failed = take_value(r, "seed", i, g->seed[i], &given);
+	failed = take_value(r, "seed", i, g->seed, &given);
 	if (failed)
 		return failed;
 	failed = site_keep(site, given, &number);
@@ -571,7 +572,7 @@ static int add_output(struct gradients *g, struct site *site, unsigned i) {
 	struct recording *r = g->walk.recording;
 	struct value *y = NULL, *seed = NULL;
 	uint32_t number;
-	int failed = take_value(r, "output", i, g->y[i], &y);
+	int failed = take_value(r, "output", i, g->y, &y);
 
 	if (failed)
 		return failed;
@@ -608,7 +609,7 @@ static int add_all(struct gradients *g) {
 }
 
 /* Arrays of what came to the inputs; zeros where nothing did. */
-static int take_gradient(struct gradients *g, struct site *site, unsigned i, fusion_array **gradp) {
+static int take_gradient(struct gradients *g, struct site *site, unsigned i, struct fusion_array **gradp) {
 	struct value *v = step_of(&g->walk, g->in[i])->cotangent;
 
 	if (!v)
@@ -622,16 +623,19 @@ static int take_gradient(struct gradients *g, struct site *site, unsigned i, fus
 
 static int take_gradients(struct gradients *g, fusion_array **gradp) {
 	struct site site = { .recording = g->walk.recording };
+	struct fusion_array **array = calloc(g->inputs, sizeof *array);
 	unsigned made = 0;
-	int failed = 0;
+	int failed = array ? 0 : -ENOMEM;
 
 	for (; !failed && made < g->inputs; made++)
-		failed = take_gradient(g, &site, made, &gradp[made]);
-	for (unsigned i = 0; failed && i < made; i++) {
-		if (gradp[i])
-			array_drop(gradp[i]);
-		gradp[i] = NULL;
+		failed = take_gradient(g, &site, made, &array[made]);
+	for (unsigned i = 0; i < made; i++) {
+		if (!failed)
+			gradp[i] = array_name(array[i]);
+		else if (array[i])
+			array_drop(array[i]);
 	}
+	free(array);
 	site_end(&site);
 	return failed;
 }
@@ -666,9 +670,7 @@ static int gradients(const char *what, unsigned outputs, fusion_array *const *y,
 
 	for (unsigned i = 0; i < inputs; i++)
 		gradp[i] = NULL;
-	if (!y[0])
-		return fusion_error_code() ? fusion_error_code() : refuse(what, "output 0 is NULL");
-	if (!record_begin_source(&r, what, y[0]->context))
+	if (!record_begin_list(&r, what, y[0], "output 0"))
 		return fusion_error_code();
 	r.tracks = flags & FUSION_GRAD_WATCH && r.tracks;
 	g.walk.recording = &r;

@@ -77,6 +77,11 @@ void slots_forgo(struct slots *s, uint64_t handle) {
 	slot_free(s, (uint32_t)handle);
 }
 
+void slots_give_up(struct slots *s, uint64_t *handle) {
+	s->slot[(uint32_t)*handle].value = NULL;
+	*handle = 0;
+}
+
 void slots_release(struct slots *s, uint64_t handle, uint64_t bytes) {
 	s->slot[(uint32_t)handle].value = NULL;
 	s->released[s->released_count++] = handle;
@@ -94,8 +99,18 @@ void slots_recycle(struct slots *s, uint32_t count) {
 		s->released_bytes = 0;
 }
 
-void slots_forget_released(struct slots *s) {
-	slots_recycle(s, s->released_count);
+void slots_keep_released(struct slots *s, bool (*keeps)(void *user, uint64_t handle), void *user) {
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < s->released_count; i++) {
+		if (keeps(user, s->released[i]))
+			s->released[kept++] = s->released[i];
+		else
+			slot_free(s, (uint32_t)s->released[i]);
+	}
+	s->released_count = kept;
+	if (!kept)
+		s->released_bytes = 0;
 }
 
 struct value *slots_value(const struct slots *s, uint32_t slot) {

@@ -39,11 +39,13 @@ int slots_reserve(struct slots *s, uint32_t count, struct fault *f) FAULT_MUST_U
 uint64_t slots_take(struct slots *s, struct value *v);
 /* Takes back a handle that the daemon never heard of, or refused. */
 void slots_forgo(struct slots *s, uint64_t handle);
+/* A handle that the daemon may know or not: its slot stays taken. */
+void slots_give_up(struct slots *s, uint64_t *handle);
 /* The value is gone: its handle will be released. bytes is its size. */
 void slots_release(struct slots *s, uint64_t handle, uint64_t bytes);
 /* The first `count` releases have been written: their slots may be used again. */
 void slots_recycle(struct slots *s, uint32_t count);
-/* The daemon knows of no release that was not written, and releases them by itself: their slots may be used again. */
-void slots_forget_released(struct slots *s);
+/* Releases that were not written: the daemon needs no word of those that are not kept, and their slots may be used again. */
+void slots_keep_released(struct slots *s, bool (*keeps)(void *user, uint64_t handle), void *user);
 /* The value in a slot, or NULL. */
 struct value *slots_value(const struct slots *s, uint32_t slot);

@@ -5,6 +5,7 @@
  * views and concat: a view costs nothing, concat writes each part once.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "context.h"
@@ -16,13 +17,6 @@ static fusion_array *refuse(const char *what, const char *why) {
 
 	error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s", what, why), &f);
 	return NULL;
-}
-
-/* False: an operand is missing, and the error is the thread's. */
-static bool given(const char *what, const fusion_array *a) {
-	if (!a && !fusion_error_code())
-		refuse(what, "an array is NULL");
-	return a;
 }
 
 /* An axis that may count from the end of `rank`; -1, with an error, where it does not exist. */
@@ -109,6 +103,13 @@ fusion_array *fusion_pad(fusion_array *a, const int64_t *low, const int64_t *hig
 
 /* ---- stack and split ---- */
 
+static bool array_found(const char *what, fusion_array *const *array, int i) {
+	char text[sizeof "array -2147483648"];
+
+	snprintf(text, sizeof text, "array %d", i);
+	return array_given(array[i], what, text);
+}
+
 fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 	fusion_array **one, *made;
 	int64_t dims[LIMIT_RANK + 1];
@@ -119,7 +120,7 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 	one = calloc((size_t)count, sizeof *one);
 	if (!one)
 		return refuse("stack", "out of memory");
-	for (int i = 0; i < count && given("stack", array[i]); i++) {
+	for (int i = 0; i < count && array_found("stack", array, i); i++) {
 		rank = fusion_rank(array[i]);
 		if (rank == LIMIT_RANK)
 			refuse("stack", "more dimensions than the limit");
@@ -152,7 +153,7 @@ static fusion_array *part_of(fusion_array *a, int axis, int64_t from, int64_t to
 int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fusion_array **arrayp) {
 	int64_t from = 0, all = 0;
 
-	if (!given("split", a))
+	if (!array_given(a, "split", "argument a"))
 		return fusion_error_code();
 	axis = axis_of("split", axis, fusion_rank(a));
 	if (axis < 0)
@@ -208,7 +209,7 @@ static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t time
 }
 
 fusion_array *fusion_repeat(fusion_array *a, int64_t times, int axis) {
-	if (!given("repeat", a))
+	if (!array_given(a, "repeat", "argument a"))
 		return NULL;
 	axis = axis_of("repeat", axis, fusion_rank(a));
 	return axis < 0 ? NULL : repeat_axis("repeat", a, times, axis, false);
@@ -217,7 +218,7 @@ fusion_array *fusion_repeat(fusion_array *a, int64_t times, int axis) {
 fusion_array *fusion_tile(fusion_array *a, const int64_t *times) {
 	fusion_array *made;
 
-	if (!given("tile", a))
+	if (!array_given(a, "tile", "argument a"))
 		return NULL;
 	if (fusion_rank(a) && !times)
 		return refuse("tile", "the list of repetitions is NULL");
@@ -237,7 +238,7 @@ fusion_array *fusion_roll(fusion_array *a, int64_t by, int axis) {
 	fusion_array *half[2], *made;
 	int64_t extent, cut;
 
-	if (!given("roll", a))
+	if (!array_given(a, "roll", "argument a"))
 		return NULL;
 	axis = axis_of("roll", axis, fusion_rank(a));
 	if (axis < 0)

@@ -2,7 +2,7 @@
  * A connection of tcp or tls, as a stream of bytes, with deadlines.
  *
  * tls is mbedTLS's: the library that nng uses for tls+tcp://, called here because nng 1.5 does not tell whose certificate the
- * other side has shown. Version 1.2 and later; both sides show a certificate of an authority that the other one knows.
+ * other side has shown. Versions 1.3, where mbedTLS has it, and 1.2; both sides show a certificate of an authority that the other one knows.
  *
  * One thread reads and one writes at a time; these may be two. Nothing is sent before link_flush(), or before enough waits.
  * Every call that waits is bounded: by its deadline (of the monotonic clock in microseconds; 0: none), by link_stop(), or by the
@@ -43,6 +43,10 @@ int link_url_read(const char *text, struct link_url *u, struct fault *f) FAULT_M
 
 /* What this side shows and believes. 0, FAULT_ARGUMENT that names the file, or -errno. */
 int link_keys_new(const struct link_files *files, bool server, struct link_keys **keysp, struct fault *f) FAULT_MUST_USE;
+/* The second of 1970 in which its certificate ends; 0 where it has none. */
+uint64_t link_keys_until(const struct link_keys *k);
+/* In a process that was forked from the one that made them: so that both do not draw the same numbers. */
+int link_keys_renew(struct link_keys *k) FAULT_MUST_USE;
 struct link_keys *link_keys_free(struct link_keys *k);       /* returns NULL; NULL is allowed */
 
 /* Connects, and for tls shows and checks certificates: 0, FAULT_CONNECT, FAULT_ARGUMENT or -errno. */
@@ -51,10 +55,18 @@ int link_dial(const char *url, const struct link_files *files, uint32_t timeout_
 /* Takes over fd, also on failure; keys NULL: plain tcp. They stay the caller's, and longer than the link. */
 int link_accept(int fd, struct link_keys *keys, uint64_t deadline_us, struct link **linkp, struct fault *f) FAULT_MUST_USE;
 struct link *link_free(struct link *l);                       /* returns NULL; NULL is allowed */
+/* FAULT_CONNECT, which tells of what it is a sign: for who got -ECONNRESET instead of the first answer. */
+int link_ended(const struct link *l, struct fault *f) FAULT_MUST_USE;
 
 /* Of the other side's certificate: its common name, and the SHA-256 of it whole. Empty for plain tcp. */
-const char *link_peer_name(const struct link *l);
-const char *link_peer_fingerprint(const struct link *l);
+struct link_peer {
+	char name[LINK_NAME], fingerprint[LINK_FINGERPRINT];
+};
+const struct link_peer *link_peer(const struct link *l);
+/* What it has shown: DER, its own certificate first. Bytes; 0 for plain tcp, or where they are more than `room`. */
+size_t link_peer_chain(const struct link *l, void *bytes, size_t room);
+/* Whose is such a chain, and has an authority signed it? 0, FAULT_CONNECT or -errno. */
+int link_keys_verify(struct link_keys *k, const void *chain, size_t size, struct link_peer *p, struct fault *f) FAULT_MUST_USE;
 
 /* Nothing more is read, now and from now on. From any thread. */
 void link_stop(struct link *l);

@@ -17,19 +17,15 @@
 #include "read.h"
 #include "record.h"
 #include "tape.h"
+#include "undo.h"
 
 /* --- map --------------------------------------------------------------------------------- */
 
-static void mapping_end(struct fusion_context *c, fusion_array *a) {
+static void mapping_end(struct fusion_context *c, struct fusion_array *a) {
 	struct mapping *m = a->mapping;
 
 	a->mapping = NULL;
-	if (m->arena)
-		arena_unpin(m->arena);
-	if (m->value)
-		value_unhold(c, m->value);
-	free(m->copy);
-	free(m);
+	mapping_free(c, m);
 }
 
 static int refuse_mapped(struct fault *f) {
@@ -46,26 +42,24 @@ static int announce_readers(struct fusion_context *c, struct fault *f) {
 	return r ? r : wait_accepted(c, c->stream.seq, f);
 }
 
-/* Asks where the value lies; the mapping is in place meanwhile, so that other threads keep off. */
-static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
-	struct fusion_context *c = r->context;
+static struct mapping *mapping_new(const struct fusion_array *a, enum fusion_map_mode mode) {
 	struct mapping *m = calloc(1, sizeof *m);
-	struct location l;
-	int failed;
 
 	if (!m)
-		return -ENOMEM;
+		return NULL;
 	*m = (struct mapping){ .mode = mode, .count = 1, .value = a->value };
 	value_hold(m->value);
-	a->mapping = m;
-	failed = mode == FUSION_MAP_WRITE ? announce_readers(c, &r->fault) : 0;
-	if (!failed)
-		failed = read_locate(
-			c, m->value, mode == FUSION_MAP_WRITE ? REQUEST_MAP : REQUEST_READ, &l, &r->fault);
-	if (failed) {
-		mapping_end(c, a);
+	return m;
+}
+
+/* Asks where the value lies; gives the lock up. */
+static int mapping_locate(struct recording *r, struct mapping *m) {
+	struct location l;
+	int failed = read_locate(
+		r->context, m->value, m->mode == FUSION_MAP_WRITE ? REQUEST_MAP : REQUEST_READ, &l, &r->fault);
+
+	if (failed)
 		return failed;
-	}
 	m->arena = l.arena;
 	m->memory = l.memory;
 	m->copy = l.copy;
@@ -74,8 +68,27 @@ static int mapping_begin(struct recording *r, fusion_array *a, enum fusion_map_m
 	return 0;
 }
 
+/* The mapping is in place while it is asked for, so that other threads keep off. */
+static int map_for_writing(struct recording *r, struct fusion_array *a) {
+	struct fusion_context *c = r->context;
+	struct mapping *m = mapping_new(a, FUSION_MAP_WRITE);
+	int failed;
+
+	if (!m)
+		return -ENOMEM;
+	m->asked = true;
+	a->mapping = m;
+	failed = announce_readers(c, &r->fault);
+	if (!failed)
+		failed = mapping_locate(r, m);
+	m->asked = false;
+	if (failed)
+		mapping_end(c, a);
+	return failed;
+}
+
 /* Gives the array a value that nobody else holds. */
-static int make_private(struct recording *r, fusion_array *a) {
+static int make_private(struct recording *r, struct fusion_array *a) {
 	struct value *copy;
 	uint64_t version = a->version;
 	int failed;
@@ -96,19 +109,47 @@ static int make_private(struct recording *r, fusion_array *a) {
 }
 
 /* A second map for reading of the same contents; *donep: there is nothing else to do. */
-static int map_again(fusion_array *a, enum fusion_map_mode mode, bool *donep, struct fault *f) {
+static int map_again(struct fusion_array *a, enum fusion_map_mode mode, bool *donep, struct fault *f) {
 	struct mapping *m = a->mapping;
 
 	*donep = m != NULL;
 	if (!m)
 		return 0;
-	if (mode != FUSION_MAP_READ || m->mode != FUSION_MAP_READ || m->value != a->value || !m->memory)
+	if (mode != FUSION_MAP_READ || m->mode != FUSION_MAP_READ || m->value != a->value)
 		return refuse_mapped(f);
 	m->count++;
 	return 0;
 }
 
-static int map_locked(struct recording *r, fusion_array *a, enum fusion_map_mode mode) {
+/* Several threads may ask at once; the first that has the answer puts the mapping in place for all. */
+static int map_for_reading(struct recording *r, struct fusion_array *a) {
+	struct mapping *m = mapping_new(a, FUSION_MAP_READ);
+	int failed = m ? mapping_locate(r, m) : -ENOMEM;
+	bool done = false;
+
+	if (!failed)
+		failed = map_again(a, FUSION_MAP_READ, &done, &r->fault);
+	if (failed || done)
+		mapping_free(r->context, m);
+	else
+		a->mapping = m;
+	return failed;
+}
+
+/* What was asked of the value before, and is not answered yet, holds it, too. */
+static int await_answers(struct recording *r, const struct fusion_array *a) {
+	struct fusion_context *c = r->context;
+	int failed = 0;
+
+	undo_now(c);
+	while (!failed && a->value->holders > 1 && a->value->holders - stream_holds(&c->stream, a->value) == 1) {
+		failed = stream_wait_any(c, &r->fault);
+		undo_now(c);
+	}
+	return failed;
+}
+
+static int map_locked(struct recording *r, struct fusion_array *a, enum fusion_map_mode mode) {
 	bool done = false;
 	int failed = array_usable(a, "map", &r->fault);
 
@@ -116,19 +157,20 @@ static int map_locked(struct recording *r, fusion_array *a, enum fusion_map_mode
 		failed = capture_readable(a, "map", &r->fault);
 	if (!failed && mode == FUSION_MAP_WRITE)
 		failed = capture_writable(a, "map", &r->fault);
+	if (!failed && mode == FUSION_MAP_WRITE && !a->mapping)
+		failed = await_answers(r, a);
 	if (!failed)
 		failed = map_again(a, mode, &done, &r->fault);
 	if (failed || done)
 		return failed;
-	if (mode == FUSION_MAP_WRITE)
-		failed = make_private(r, a);
-	return failed ? failed : mapping_begin(r, a, mode);
+	if (mode == FUSION_MAP_READ)
+		return map_for_reading(r, a);
+	failed = make_private(r, a);
+	return failed ? failed : map_for_writing(r, a);
 }
 
 static int check_map(
-	const fusion_array *array, enum fusion_map_mode mode, void *const *memoryp, struct fault *f) {
-	if (!array)
-		return fault_set(f, FAULT_ARGUMENT, "map: the array is NULL");
+	enum fusion_map_mode mode, void *const *memoryp, struct fault *f) {
 	if (!memoryp)
 		return fault_set(f, FAULT_ARGUMENT, "map: memoryp is NULL");
 	if (mode != FUSION_MAP_READ && mode != FUSION_MAP_WRITE)
@@ -138,33 +180,31 @@ static int check_map(
 
 int fusion_map(fusion_array *array, enum fusion_map_mode mode, void **memoryp) {
 	struct recording r;
+	struct fusion_array *a = record_begin_array(&r, "map", array);
 	int failed;
 
-	if (!array && fusion_error_code())
+	if (!a)
 		return fusion_error_code();
-	failed = check_map(array, mode, memoryp, &r.fault);
-	if (failed)
-		return error_report(failed, &r.fault);
-	if (!record_begin_source(&r, "map", array->context))
-		return fusion_error_code();
-	failed = map_locked(&r, array, mode);
+	failed = check_map(mode, memoryp, &r.fault);
 	if (!failed)
-		*memoryp = array->mapping->memory;
+		failed = map_locked(&r, a, mode);
+	if (!failed)
+		*memoryp = a->mapping->memory;
 	return record_end_code(&r, failed);
 }
 
 /* --- unmap ------------------------------------------------------------------------------- */
 
 /* fusion_create's array gets its first value. */
-static int unmap_created(struct recording *r, fusion_array *a) {
+static int unmap_created(struct recording *r, struct fusion_array *a) {
 	struct mapping *m = a->mapping;
 	struct value *v;
 	int failed = record_value(r, OP_load, 0, NULL, &m->load, &v);
 
 	if (failed)
 		return failed;
-	a->mapping = NULL;
-	free(m);
+	m->upload = 0;                   /* it goes to the daemon */
+	mapping_end(r->context, a);
 	v->leaf = a->watched;
 	array_rebind(a, v);
 	value_drop(r->context, v);
@@ -172,7 +212,7 @@ static int unmap_created(struct recording *r, fusion_array *a) {
 }
 
 /* Tells the daemon that the memory has new contents. */
-static int unmap_written(struct recording *r, fusion_array *a) {
+static int unmap_written(struct recording *r, struct fusion_array *a) {
 	struct fusion_context *c = r->context;
 	struct value *v = a->value;
 	struct request *q;
@@ -205,10 +245,10 @@ static int unmap_written(struct recording *r, fusion_array *a) {
 	return failed;
 }
 
-static int unmap_locked(struct recording *r, fusion_array *a) {
+static int unmap_locked(struct recording *r, struct fusion_array *a) {
 	struct mapping *m = a->mapping;
 
-	if (!m)
+	if (!m || m->asked)
 		return fault_set(&r->fault, FAULT_STATE, "unmap: the array is not mapped");
 	if (m->upload)
 		return unmap_created(r, a);
@@ -222,21 +262,15 @@ static int unmap_locked(struct recording *r, fusion_array *a) {
 
 int fusion_unmap(fusion_array *array) {
 	struct recording r;
+	struct fusion_array *a = record_begin_array(&r, "unmap", array);
 
-	if (!array)
-		return fusion_error_code()
-			       ? fusion_error_code()
-			       : error_report(fault_set(&r.fault, FAULT_ARGUMENT, "unmap: the array is NULL"),
-					 &r.fault);
-	if (!record_begin_source(&r, "unmap", array->context))
-		return fusion_error_code();
-	return record_end_code(&r, unmap_locked(&r, array));
+	return a ? record_end_code(&r, unmap_locked(&r, a)) : fusion_error_code();
 }
 
 /* --- new values -------------------------------------------------------------------------- */
 
 /* Gives an array the value, whose reference is taken. */
-static int rebind(struct recording *r, fusion_array *a, struct value *v) {
+static int rebind(struct recording *r, struct fusion_array *a, struct value *v) {
 	int failed = a->watched ? tape_leaf(r, &v) : 0;
 
 	if (!failed)
@@ -246,7 +280,7 @@ static int rebind(struct recording *r, fusion_array *a, struct value *v) {
 }
 
 /* r->in[1], converted and broadcast to the type of the array. */
-static int fit(struct recording *r, const fusion_array *a, struct value **vp) {
+static int fit(struct recording *r, const struct fusion_array *a, struct value **vp) {
 	struct op_attr attr = { .rank = a->type.rank };
 	int failed = record_cast(r, 1, a->type.dtype);
 
@@ -270,11 +304,11 @@ int fusion_copy_into(fusion_array *array, fusion_array *source) {
 
 	if (!record_begin(&r, "copy_into", 2, operand))
 		return fusion_error_code();
-	failed = capture_writable(array, "copy_into", &r.fault);
+	failed = capture_writable(r.array, "copy_into", &r.fault);
 	if (!failed)
-		failed = fit(&r, array, &v);
+		failed = fit(&r, r.array, &v);
 	if (!failed)
-		failed = rebind(&r, array, v);
+		failed = rebind(&r, r.array, v);
 	return record_end_code(&r, failed);
 }
 
@@ -286,16 +320,16 @@ int fusion_fill_into(fusion_array *array, double value) {
 
 	if (!record_begin(&r, "fill_into", 1, &array))
 		return fusion_error_code();
-	attr.dtype = array->type.dtype;
-	attr.rank = array->type.rank;
-	for (unsigned d = 0; d < array->type.rank; d++)
-		attr.dims[d] = array->type.dims[d];
-	failed = capture_writable(array, "fill_into", &r.fault);
+	attr.dtype = r.array->type.dtype;
+	attr.rank = r.array->type.rank;
+	for (unsigned d = 0; d < r.array->type.rank; d++)
+		attr.dims[d] = r.array->type.dims[d];
+	failed = capture_writable(r.array, "fill_into", &r.fault);
 	if (!failed)
 		failed = record_word(&r, attr.dtype, value, &attr.value[0]);
 	if (!failed)
 		failed = record_value(&r, OP_fill, 0, NULL, &attr, &v);
 	if (!failed)
-		failed = rebind(&r, array, v);
+		failed = rebind(&r, r.array, v);
 	return record_end_code(&r, failed);
 }

@@ -46,9 +46,12 @@ static int read_count(fusion_array *truth, int64_t *countp) {
 }
 
 fusion_array *fusion_flatnonzero(fusion_array *a) {
-	fusion_array *truth = fusion_cast(a, FUSION_BOOL), *flat, *result = NULL;
+	fusion_array *truth, *flat, *result = NULL;
 	int64_t count = 0, n;
 
+	if (!array_given(a, "flatnonzero", "argument a"))
+		return NULL;
+	truth = fusion_cast(a, FUSION_BOOL);
 	flat = truth ? fusion_reshape(truth, 1, (const int64_t[]){ fusion_elements(truth) }) : NULL;
 	if (flat && !read_count(flat, &count)) {
 		n = fusion_elements(flat);
@@ -79,8 +82,10 @@ static int split_places(fusion_array *flat, fusion_array *a, fusion_array **plac
 		/* Of an axis of nothing there are no places; a division by 0 is 0. */
 		placep[d] = index_along(flat, below, extent);
 		if (!placep[d]) {
-			while (++d < rank)
+			while (++d < rank) {
 				fusion_release(placep[d]);
+				placep[d] = NULL;
+			}
 			return fusion_error_code();
 		}
 		below *= extent;
@@ -93,7 +98,9 @@ int fusion_nonzero(fusion_array *a, fusion_array **placep) {
 	struct fault f;
 	int code;
 
-	if (a && !fusion_rank(a))
+	if (!array_given(a, "nonzero", "argument a"))
+		return fusion_error_code();
+	if (!fusion_rank(a))
 		return error_report(fault_set(&f, FAULT_SHAPE, "nonzero: an array of rank 0 has no places"), &f);
 	flat = fusion_flatnonzero(a);
 	code = flat ? split_places(flat, a, placep) : fusion_error_code();

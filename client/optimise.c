@@ -57,13 +57,14 @@ static struct value *plus(struct site *s, struct value *a, struct value *b) {
 
 /* ---- taking ---- */
 
-static int take(struct update *u, const char *what, unsigned i, fusion_array *a, struct value **vp) {
+static int take(struct update *u, const char *what, unsigned i, fusion_array *const *list, struct value **vp) {
 	struct recording *r = &u->recording;
+	struct fusion_array *a;
 	uint32_t number;
-	int failed;
+	int failed = array_find_in(r->context, list, i, r->what, what, &a, &r->fault);
 
-	if (!a || a->context != r->context)
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s %u is %s", r->what, what, i, a ? "of another context" : "NULL");
+	if (failed)
+		return failed;
 	if (dtype_info(a->type.dtype)->kind != DTYPE_KIND_REAL)
 		return fault_set(&r->fault, FAULT_DTYPE, "%s: %s %u is of %s, not of a floating-point type", r->what, what, i,
 			dtype_info(a->type.dtype)->name);
@@ -83,10 +84,10 @@ static int take_one(struct update *u, unsigned i, struct one *o) {
 	static const char *const words[PARTS] = { "parameter", "first average", "second average" };
 	struct recording *r = &u->recording;
 	enum dtype wide;
-	int failed = take(u, "gradient", i, u->gradient[i], &o->gradient);
+	int failed = take(u, "gradient", i, u->gradient, &o->gradient);
 
 	for (unsigned p = 0; !failed && p < u->parts; p++) {
-		failed = take(u, words[p], i, u->array[p][i], &o->part[p]);
+		failed = take(u, words[p], i, u->array[p], &o->part[p]);
 		if (!failed && !shape_equal(&o->part[p]->type, &o->gradient->type))
 			failed = fault_set(&r->fault, FAULT_SHAPE, "%s: %s %u has not the shape of its gradient", r->what, words[p], i);
 	}
@@ -142,8 +143,11 @@ static void adapt(struct one *o, struct value *counter, const struct fusion_adam
 
 /* ---- giving ---- */
 
-static fusion_array *target(const struct update *u, unsigned i) {
-	return i < u->parts * u->count ? u->array[i / u->count][i % u->count] : u->counter;
+/* One of those that were taken; the lock has not been given up since. */
+static struct fusion_array *target(const struct update *u, unsigned i) {
+	fusion_array *name = i < u->parts * u->count ? u->array[i / u->count][i % u->count] : u->counter;
+
+	return (struct fusion_array *)object_at(OBJECT_ARRAY, name);
 }
 
 static unsigned targets(const struct update *u) {
@@ -151,7 +155,7 @@ static unsigned targets(const struct update *u) {
 }
 
 /* Gradients end at what is updated. */
-static void write_one(fusion_array *a, struct value *v) {
+static void write_one(struct fusion_array *a, struct value *v) {
 	if (a->watched)
 		v->leaf = true;
 	array_rebind(a, v);
@@ -159,13 +163,13 @@ static void write_one(fusion_array *a, struct value *v) {
 
 static int hand_over(struct update *u, unsigned i) {
 	struct recording *r = &u->recording;
-	fusion_array *a = target(u, i);
+	struct fusion_array *a = target(u, i);
 
 	if (!u->nextp) {
 		write_one(a, u->made[i]);
 		return 0;
 	}
-	u->nextp[i] = array_make(r->context, u->made[i], &u->made[i]->type);
+	u->nextp[i] = array_name(array_make(r->context, u->made[i], &u->made[i]->type));
 	return u->nextp[i] ? 0 : -ENOMEM;
 }
 
@@ -185,7 +189,7 @@ static int hand_over_all(struct update *u) {
 		failed = hand_over(u, i);
 	for (unsigned k = 0; failed && u->nextp && k < i; k++) {
 		if (u->nextp[k])
-			array_drop(u->nextp[k]);
+			array_drop((struct fusion_array *)object_at(OBJECT_ARRAY, u->nextp[k]));
 		u->nextp[k] = NULL;
 	}
 	if (!failed)
@@ -199,7 +203,7 @@ static int hand_over_all(struct update *u) {
 static void keep_made(struct update *u, unsigned i, const struct one *o) {
 	for (unsigned p = 0; p < u->parts; p++)
 		u->made[p * u->count + i] =
-			site_cast(&u->site, o->part[p], (enum dtype)u->array[p][i]->type.dtype);
+			site_cast(&u->site, o->part[p], (enum dtype)target(u, p * u->count + i)->type.dtype);
 }
 
 static int check_call(struct update *u, int count, bool given) {
@@ -216,11 +220,7 @@ static bool update_begin(struct update *u, const char *what, int count, bool giv
 	if (check_call(u, count, given))
 		return false;
 	u->count = (unsigned)count;
-	if (!u->array[PARAMETER][0]) {
-		check_call(u, 0, false);
-		return false;
-	}
-	if (!record_begin_source(&u->recording, what, u->array[PARAMETER][0]->context))
+	if (!record_begin_list(&u->recording, what, u->array[PARAMETER][0], "parameter 0"))
 		return false;
 	u->recording.tracks = false;
 	u->site.recording = &u->recording;
@@ -247,6 +247,8 @@ int fusion_sgd(int count, fusion_array *const *parameter, fusion_array *const *g
 	struct update u = { .gradient = gradient, .array = { parameter, velocity }, .nextp = nextp };
 	int failed = 0;
 
+	if (options && error_reserved("sgd", options->reserved))
+		return fusion_error_code();
 	u.parts = options && options->momentum != 0 ? 2 : 1;
 	if (!update_begin(&u, "sgd", count, parameter && gradient && options && (velocity || u.parts == 1)))
 		return fusion_error_code();
@@ -269,9 +271,11 @@ static int adam(const char *what, bool decoupled, int count, fusion_array *const
 	struct value *counter = NULL;
 	int failed;
 
+	if (options && error_reserved(what, options->reserved))
+		return fusion_error_code();
 	if (!update_begin(&u, what, count, parameter && gradient && first && second && step && options))
 		return fusion_error_code();
-	failed = take(&u, "step", 0, step, &counter);
+	failed = take(&u, "step", 0, &step, &counter);
 	if (!failed && counter->type.rank)
 		failed = fault_set(&u.recording.fault, FAULT_SHAPE, "%s: the number of steps is not of rank 0", what);
 	if (!failed)

@@ -132,9 +132,10 @@ int own_patterns_resume(struct fusion_context *c, struct fault *f) {
 
 static int send_texts(struct recording *r, enum message_request kind, bool whole_daemon, const char *const *text, unsigned texts) {
 	struct answer a = { 0 };
+	int failed = door_need_feature(&r->context->door, FEATURE_PATTERNS, r->what, &r->fault);
 
-	if (!(r->context->door.features & FEATURE_PATTERNS))
-		return fault_set(&r->fault, FAULT_VERSION, "%s: this fusiond takes no patterns of users", r->what);
+	if (failed)
+		return failed;
 	for (unsigned i = 0; i < texts; i++)
 		if (!text[i])
 			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %u is NULL", r->what, i + 2);
@@ -149,13 +150,14 @@ static int ask(fusion_context *context, const char *what, enum message_request k
 
 	if (!record_begin_source(&r, what, context))
 		return fusion_error_code();
+	repeat_settings_changed(r.context);
 	failed = send_texts(&r, kind, whole_daemon, text, texts);
 	f = r.fault;
 	if (!failed && !whole_daemon && kind == REQUEST_PATTERN)
-		remember(context, text[0], text[1]);
+		remember(r.context, text[0], text[1]);
 	else if (!failed && !whole_daemon)
-		forget(context, text[0]);
-	context_leave(context);
+		forget(r.context, text[0]);
+	context_leave(r.context);
 	return error_report(failed, &f);
 }
 

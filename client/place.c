@@ -2,13 +2,15 @@
 #include "place.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -40,7 +42,8 @@ static bool runtime_folder(struct own_place *p) {
 
 static int own_folder(struct own_place *p, bool make, struct fault *f) {
 	snprintf(p->base, sizeof p->base, "/tmp/fusiond-%u", (unsigned)geteuid());
-	if (make && mkdir(p->base, 0700) < 0 && errno != EEXIST)
+	/* A umask may take even the user's own rights. */
+	if (make && (mkdir(p->base, 0700) < 0 || chmod(p->base, 0700) < 0) && errno != EEXIST)
 		return fault_set(f, FAULT_CONNECT, "the folder %s cannot be made: %s", p->base, strerror(errno));
 	if (is_own(p->base))
 		return 0;
@@ -62,12 +65,26 @@ int place_of_user(struct own_place *p, bool make, struct fault *f) {
 	return 0;
 }
 
-bool place_answers(const char *socket_path) {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	bool answers;
+int place_address(const char *path, struct sockaddr_un *address, struct fault *f) {
+	size_t length = strlen(path);
 
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (length >= sizeof address->sun_path)
+		return fault_set(f, FAULT_ARGUMENT, "the path of the socket has %zu bytes, and Linux allows %zu: %s", length,
+			sizeof address->sun_path - 1, path);
+	memcpy(address->sun_path, path, length);
+	return 0;
+}
+
+bool place_answers(const char *socket_path) {
+	struct sockaddr_un address;
+	struct fault f;
+	bool answers;
+	int fd;
+
+	if (place_address(socket_path, &address, &f))
+		return false;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	answers = fd >= 0 && !connect(fd, (const struct sockaddr *)&address, sizeof address);
 	if (fd >= 0)
 		close(fd);
@@ -81,4 +98,41 @@ void place_now(char socket_path[static PLACE_PATH]) {
 	snprintf(socket_path, PLACE_PATH, "%s", PLACE_SYSTEM);
 	if (!place_of_system() && !place_of_user(&own, false, &ignored) && place_answers(own.socket))
 		snprintf(socket_path, PLACE_PATH, "%s", own.socket);
+}
+
+/* ---- a socket that is forbidden ---- */
+
+enum {
+	/* Of a group and its members, as the system has it. One that is larger is told by its number. */
+	PLACE_GROUP_TEXT = 16384,
+};
+
+/* The first folder on the way that may not be entered; false where there is none. */
+static bool closed_folder(const char *path, char folder[static PATH_MAX]) {
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(folder, PATH_MAX, "%.*s", (int)(slash - path), path);
+		if (access(folder, X_OK) && errno == EACCES)
+			return true;
+	}
+	return false;
+}
+
+/* Who is refused by a mode is told which group would not be. */
+int place_refuse(const char *path, struct fault *f) {
+	char folder[PATH_MAX], text[PLACE_GROUP_TEXT], name[32];
+	bool of_folder = closed_folder(path, folder);
+	struct group *found = NULL, group;
+	mode_t needs = of_folder ? S_IXGRP : S_IWGRP;
+	struct stat st;
+
+	if (stat(of_folder ? folder : path, &st))
+		return fault_set(f, FAULT_PERMISSION, "the daemon's socket %s is forbidden to this user", path);
+	snprintf(name, sizeof name, "%ju", (uintmax_t)st.st_gid);
+	if (getgrgid_r(st.st_gid, &group, text, sizeof text, &found))
+		found = NULL;
+	if (!(st.st_mode & needs))
+		return fault_set(f, FAULT_PERMISSION, "the daemon's socket %s is for its own user alone (%s has mode %04o): ask its administrator for "
+			"another door.mode, or start a daemon of your own with fusiond --user", path, of_folder ? folder : "it", st.st_mode & 07777);
+	return fault_set(f, FAULT_PERMISSION, "the daemon's socket %s is for members of the group %s (%s has mode %04o): ask an administrator to be made one, "
+		"and log in again", path, found ? found->gr_name : name, of_folder ? folder : "it", st.st_mode & 07777);
 }

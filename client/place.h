@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/un.h>
 
 #include "protocol/fault.h"
 
@@ -32,7 +33,12 @@ struct own_place {
 bool place_of_system(void);
 /* The user's own; `make` makes the folder where it is missing. 0, or FAULT_CONNECT that says why it cannot be trusted. */
 int place_of_user(struct own_place *p, bool make, struct fault *f) FAULT_MUST_USE;
+/* The address of a socket: 0, or FAULT_ARGUMENT where the path is longer than one may be. */
+int place_address(const char *path, struct sockaddr_un *address, struct fault *f) FAULT_MUST_USE;
 /* Does somebody listen at this socket? */
 bool place_answers(const char *socket);
 /* What to connect to where nothing is to be started: the user's own where one answers and the machine has none, else the system's. */
 void place_now(char socket[static PLACE_PATH]);
+
+/* connect() said EACCES for this socket: FAULT_PERMISSION, with the group whose members are let in. */
+int place_refuse(const char *path, struct fault *f);

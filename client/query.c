@@ -33,9 +33,9 @@ static char *ask(fusion_context *context, const char *name, enum message_request
 
 	if (!record_begin_source(&r, name, context))
 		return NULL;
-	failed = stream_room_to_wait(context, &q, &r.fault);
+	failed = stream_room_to_wait(r.context, &q, &r.fault);
 	if (!failed) {
-		w = stream_begin(context, q, kind, numbers);
+		w = stream_begin(r.context, q, kind, numbers);
 		for (uint32_t i = 0; i < numbers; i++)
 			/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every question has as many as it says */
 			wire_put_uint(w, number[i]);
@@ -86,56 +86,65 @@ char *fusion_patterns(fusion_context *context) {
 
 /* --- explain ----------------------------------------------------------------------------- */
 
-static int check_explain(struct recording *r, int count, fusion_array *const *array) {
+/* The values of the arrays, referenced: while the daemon is waited for another thread may release these. */
+static int take_values(struct recording *r, unsigned count, fusion_array *const *array, struct value **value) {
+	struct fusion_array *a;
 	int failed = 0;
 
-	if (!(r->context->door.features & FEATURE_EXPLAIN))
-		return fault_set(&r->fault, FAULT_VERSION, "explain: this fusiond does not explain plans");
-	if (count < 1 || !array)
-		return fault_set(&r->fault, FAULT_ARGUMENT, "explain: no arrays are given");
-	for (int i = 0; !failed && i < count; i++) {
-		if (!array[i] || array[i]->context != r->context)
-			return fault_set(&r->fault, FAULT_ARGUMENT, "explain: array %d is %s", i,
-				array[i] ? "of another context" : "NULL");
-		failed = array_usable(array[i], "explain", &r->fault);
+	for (unsigned i = 0; i < count; i++) {
+		failed = array_find_in(r->context, array, i, r->what, "array", &a, &r->fault);
 		if (!failed)
-			failed = capture_readable(array[i], "explain", &r->fault);
+			failed = array_usable(a, r->what, &r->fault);
+		if (!failed)
+			failed = capture_readable(a, r->what, &r->fault);
+		if (failed)
+			return failed;
+		value[i] = a->value;
+		value_ref(value[i]);
 	}
-	return failed;
+	return 0;
+}
+
+static int check_explain(struct recording *r, int count, fusion_array *const *array) {
+	int failed = door_need_feature(&r->context->door, FEATURE_EXPLAIN, r->what, &r->fault);
+
+	if (failed)
+		return failed;
+	if (count < 1 || !array)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: no arrays are given", r->what);
+	return 0;
 }
 
 /* Marks what leads to the arrays; *outputsp is how many of them are still pending. */
 static uint32_t mark_pending(
-	struct fusion_context *c, int count, fusion_array *const *array, uint32_t *outputsp) {
+	struct fusion_context *c, unsigned count, struct value *const *value, uint32_t *outputsp) {
 	*outputsp = 0;
 	for (struct value *v = c->pending.first; v; v = v->next)
 		v->needed = false;
-	for (int i = 0; i < count; i++) {
-		struct value *v = array[i]->value;
-
-		if (v->state != VALUE_PENDING)
+	for (unsigned i = 0; i < count; i++) {
+		if (value[i]->state != VALUE_PENDING)
 			continue;
-		v->needed = true;
+		value[i]->needed = true;
 		++*outputsp;
 	}
 	return value_list_number(&c->pending);
 }
 
 static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations,
-	uint32_t outputs, int count, fusion_array *const *array, unsigned flags) {
+	uint32_t outputs, unsigned count, struct value *const *value, unsigned flags) {
 	wire_put_array(w, operations);
 	for (const struct value *v = c->pending.first; v; v = v->next)
 		if (v->needed)
 			flush_put_value(c, w, v);
 	wire_put_array(w, outputs);
-	for (int i = 0; i < count; i++)
-		if (array[i]->value->state == VALUE_PENDING)
-			wire_put_uint(w, array[i]->value->index);
+	for (unsigned i = 0; i < count; i++)
+		if (value[i]->state == VALUE_PENDING)
+			wire_put_uint(w, value[i]->index);
 	wire_put_uint(w, flags);
 }
 
 static int explain(
-	struct recording *r, int count, fusion_array *const *array, unsigned flags, struct answer *a) {
+	struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
 	uint32_t operations, outputs;
 	struct request *q;
@@ -146,36 +155,49 @@ static int explain(
 		failed = stream_room_to_wait(c, &q, &r->fault);
 	if (failed)
 		return failed;
-	operations = mark_pending(c, count, array, &outputs);
+	operations = mark_pending(c, count, value, &outputs);
 	if (!outputs) {
 		stream_forgo(c, q);
 		return fault_set(&r->fault, FAULT_STATE,
-			"explain: the operations that lead to these arrays were sent already; ask before "
-			"they are read");
+			"%s: the operations that lead to these arrays were sent already; ask before "
+			"they are read", r->what);
 	}
-	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, array, flags);
+	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, value, flags);
 	return send_and_wait(r, q, a);
 }
 
-static char *explain_as(fusion_context *context, int count, fusion_array *const *array, unsigned flags) {
+static int explain_arrays(struct recording *r, unsigned count, fusion_array *const *array, unsigned flags, struct answer *a) {
+	struct value **value = calloc(count, sizeof *value);
+	int failed = value ? take_values(r, count, array, value) : -ENOMEM;
+
+	if (!failed)
+		failed = explain(r, count, value, flags, a);
+	for (unsigned i = 0; value && i < count; i++)
+		if (value[i])
+			value_drop(r->context, value[i]);
+	free(value);
+	return failed;
+}
+
+static char *explain_as(fusion_context *context, const char *what, int count, fusion_array *const *array, unsigned flags) {
 	struct recording r;
 	struct answer a;
 	int failed;
 
-	if (!record_begin_source(&r, "explain", context))
+	if (!record_begin_source(&r, what, context))
 		return NULL;
 	failed = check_explain(&r, count, array);
 	if (!failed)
-		failed = explain(&r, count, array, flags, &a);
+		failed = explain_arrays(&r, (unsigned)count, array, flags, &a);
 	return query_end(&r, failed, &a);
 }
 
 char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what) {
-	return explain_as(context, count, array, what);
+	return explain_as(context, "explain", count, array, what);
 }
 
 char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array) {
-	return explain_as(context, count, array, EXPLAIN_OPPORTUNITIES);
+	return explain_as(context, "opportunities", count, array, EXPLAIN_OPPORTUNITIES);
 }
 
 /* --- can_fuse ---------------------------------------------------------------------------- */
@@ -204,9 +226,9 @@ int fusion_can_fuse(fusion_context *context, const char *first, const char *seco
 	if (!failed)
 		failed = find_op(&r, second, &op[1]);
 	if (!failed)
-		failed = stream_room_to_wait(context, &q, &r.fault);
+		failed = stream_room_to_wait(r.context, &q, &r.fault);
 	if (!failed) {
-		w = stream_begin(context, q, REQUEST_CAN_FUSE, 2);
+		w = stream_begin(r.context, q, REQUEST_CAN_FUSE, 2);
 		wire_put_uint(w, op[0]);
 		wire_put_uint(w, op[1]);
 		failed = send_and_wait(&r, q, &a);

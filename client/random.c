@@ -119,6 +119,8 @@ fusion_array *fusion_random_uniform(
 	fusion_context *context, enum fusion_dtype dtype, int rank, const int64_t *dims, uint64_t seed) {
 	struct drawing d = { context, "random_uniform", rank, dims, seed, dtype == FUSION_F64 ? 2 : 1 };
 
+	if (!context_given(context, d.what))
+		return NULL;
 	if (!is_real(dtype))
 		return refuse(FAULT_DTYPE, d.what, "the element type is no floating-point type");
 	return draw_uniform(&d, dtype, 0);
@@ -130,6 +132,8 @@ fusion_array *fusion_random_normal(
 	enum fusion_dtype computed = dtype == FUSION_F64 ? FUSION_F64 : FUSION_F32;
 	fusion_array *radius, *angle;
 
+	if (!context_given(context, d.what))
+		return NULL;
 	if (!is_real(dtype))
 		return refuse(FAULT_DTYPE, d.what, "the element type is no floating-point type");
 	radius = draw_uniform(&d, computed, 0);
@@ -150,6 +154,8 @@ fusion_array *fusion_random_bernoulli(
 	struct drawing d = { context, "random_bernoulli", rank, dims, seed, 1 };
 	fusion_array *u;
 
+	if (!context_given(context, d.what))
+		return NULL;
 	if (!(probability >= 0 && probability <= 1))
 		return refuse(FAULT_ARGUMENT, d.what, "the probability is not between 0 and 1");
 	u = draw_uniform(&d, FUSION_F32, 0);
@@ -194,6 +200,8 @@ fusion_array *fusion_random_integers(fusion_context *context, enum fusion_dtype 
 	uint64_t range = (uint64_t)high - (uint64_t)low;
 	fusion_array *made, *first;
 
+	if (!context_given(context, d.what))
+		return NULL;
 	if ((unsigned)dtype >= DTYPE_COUNT || dtype == FUSION_BOOL || is_real(dtype))
 		return refuse(FAULT_DTYPE, d.what, "the element type is no integer type");
 	if (low >= high || !holds(dtype, low) || !holds(dtype, high - 1))
@@ -212,8 +220,8 @@ fusion_array *fusion_dropout(fusion_array *a, double probability, uint64_t seed)
 	fusion_array *kept, *scaled, *zero, *made;
 	fusion_context *context;
 
-	if (!a)
-		return fusion_error_code() ? NULL : refuse(FAULT_ARGUMENT, "dropout", "argument a is NULL");
+	if (!array_given(a, "dropout", "argument a"))
+		return NULL;
 	if (!is_real(fusion_dtype_of(a)))
 		return refuse(FAULT_DTYPE, "dropout", "the element type is no floating-point type");
 	if (!(probability >= 0 && probability < 1))

@@ -29,7 +29,7 @@ struct later {
 };
 
 struct fusion_future {
-	struct fusion_context *context;
+	struct object object;
 	int fd;
 	atomic_bool done;
 	bool abandoned;      /* finish gave up waiting; the reply frees it */
@@ -141,44 +141,44 @@ static void copy_out(struct fusion_context *c, struct location *l, void *memory,
 
 /* --- now --------------------------------------------------------------------------------- */
 
-/* What every read checks; on success the context is locked. Returns a code that is reported. */
-static int read_begin(fusion_array *array, const char *what, const void *memory, size_t bytes) {
+/* What every read checks; the array, whose context is locked, or NULL, where the error is the thread's. */
+static struct fusion_array *read_begin(fusion_array *array, const char *what, const void *memory, size_t bytes) {
+	struct fusion_array *a = (struct fusion_array *)context_enter_of(OBJECT_ARRAY, array, what, "the array");
+	struct fusion_context *c;
 	struct fault f;
 	int r;
 
-	if (!array)
-		return fusion_error_code()
-			       ? fusion_error_code()
-			       : error_report(
-					 fault_set(&f, FAULT_ARGUMENT, "%s: the array is NULL", what), &f);
-	r = context_enter(array->context);
-	if (r)
-		return r;
-	if (bytes != (size_t)shape_bytes(&array->type))
+	if (!a)
+		return NULL;
+	c = array_context(a);
+	if (bytes != (size_t)shape_bytes(&a->type))
 		r = fault_set(&f, FAULT_ARGUMENT, "%s: %zu bytes were given for an array of %zu", what, bytes,
-			(size_t)shape_bytes(&array->type));
+			(size_t)shape_bytes(&a->type));
 	else if (bytes && !memory)
 		r = fault_set(&f, FAULT_ARGUMENT, "%s: the memory is NULL", what);
 	else
-		r = array_usable(array, what, &f);
+		r = array_usable(a, what, &f);
 	if (!r)
-		r = capture_readable(array, what, &f);
-	if (r)
-		context_leave(array->context);
-	return error_report(r, &f);
+		r = capture_readable(a, what, &f);
+	if (!r)
+		return a;
+	context_leave(c);
+	error_report(r, &f);
+	return NULL;
 }
 
 int fusion_read(fusion_array *array, void *memory, size_t bytes) {
-	int r = read_begin(array, "read", memory, bytes);
+	struct fusion_array *a = read_begin(array, "read", memory, bytes);
 	struct fusion_context *c;
 	struct location l;
 	struct value *v;
 	struct fault f;
+	int r;
 
-	if (r)
-		return r;
-	c = array->context;
-	v = array->value;
+	if (!a)
+		return fusion_error_code();
+	c = array_context(a);
+	v = a->value;
 	value_hold(v);
 	r = read_locate(c, v, REQUEST_READ, &l, &f);
 	if (!r)
@@ -199,16 +199,24 @@ static int take_failure(struct fusion_context *c, const struct value *v, struct 
 }
 
 int fusion_wait(fusion_array *array) {
-	int r = read_begin(array, "wait", array, fusion_bytes(array));
+	struct fusion_array *a = (struct fusion_array *)context_enter_of(OBJECT_ARRAY, array, "wait", "the array");
 	struct fusion_context *c;
 	struct location l = { 0 };
 	struct value *v;
 	struct fault f;
+	int r;
 
-	if (r)
-		return r;
-	c = array->context;
-	v = array->value;
+	if (!a)
+		return fusion_error_code();
+	c = array_context(a);
+	r = array_usable(a, "wait", &f);
+	if (!r)
+		r = capture_readable(a, "wait", &f);
+	if (r) {
+		context_leave(c);
+		return error_report(r, &f);
+	}
+	v = a->value;
 	value_hold(v);
 	r = flush_and_wait_for(c, v, &f);
 	/* Something failed, perhaps without naming an operation: only the daemon knows whether this did. */
@@ -224,11 +232,16 @@ int fusion_wait(fusion_array *array) {
 
 /* --- later ------------------------------------------------------------------------------- */
 
+static struct fusion_context *future_context(const struct fusion_future *future) {
+	return atomic_load_explicit(&future->object.context, memory_order_relaxed);
+}
+
+/* Its name has ended, or was never given. */
 static void future_free(struct fusion_future *future) {
-	struct fusion_context *c = future->context;
+	struct fusion_context *c = future_context(future);
 
 	close(future->fd);
-	free(future);
+	object_give(OBJECT_FUTURE, &future->object);
 	c->references--;
 }
 
@@ -276,7 +289,7 @@ void later_finish(
 	value_unhold(c, v);
 	if (later->future)
 		future_complete(later->future, &f);
-	context_leave(c);
+	context_unlock(c);
 	if (later->callback) {
 		fusion_here(NULL, 0);
 		error_report(f.code, &f);
@@ -286,21 +299,25 @@ void later_finish(
 }
 
 /* What every such read begins with: a callback needs a thread that reads answers. */
-static int later_begin(fusion_array *array, const char *what, const void *memory, size_t bytes) {
+static struct fusion_array *later_begin(fusion_array *array, const char *what, const void *memory, size_t bytes) {
+	struct fusion_array *a = read_begin(array, what, memory, bytes);
+	struct fusion_context *c;
 	struct fault f;
-	int r = read_begin(array, what, memory, bytes);
+	int r;
 
-	if (r)
-		return r;
-	r = stream_watch(array->context, &f);
-	context_leave(array->context);
-	return r ? error_report(r, &f) : read_begin(array, what, memory, bytes);
+	if (!a)
+		return NULL;
+	c = array_context(a);
+	r = stream_watch(c, &f);
+	context_leave(c);
+	error_report(r, &f);
+	return r ? NULL : read_begin(array, what, memory, bytes);
 }
 
-/* Starts a read; takes over `later`, also on failure. */
-static int later_start(fusion_array *array, struct later *later) {
-	struct fusion_context *c = array->context;
-	struct value *v = array->value;
+/* Starts a read; takes over `later`, also on failure, and leaves the context. */
+static int later_start(struct fusion_array *a, struct later *later) {
+	struct fusion_context *c = array_context(a);
+	struct value *v = a->value;
 	struct request *q;
 	struct fault f;
 	int r;
@@ -316,86 +333,115 @@ static int later_start(fusion_array *array, struct later *later) {
 
 int fusion_read_callback(
 	fusion_array *array, void *memory, size_t bytes, fusion_callback *callback, void *user) {
+	struct fusion_array *a;
 	struct later *later;
 	struct fault f;
-	int r;
 
 	if (!callback)
 		return error_report(fault_set(&f, FAULT_ARGUMENT, "read_callback: the callback is NULL"), &f);
-	r = later_begin(array, "read_callback", memory, bytes);
-	if (r)
-		return r;
+	a = later_begin(array, "read_callback", memory, bytes);
+	if (!a)
+		return fusion_error_code();
 	later = calloc(1, sizeof *later);
 	if (!later) {
-		context_leave(array->context);
+		context_leave(array_context(a));
 		return error_report(-ENOMEM, NULL);
 	}
 	*later = (struct later){ .memory = memory, .bytes = bytes, .callback = callback, .user = user };
-	return later_start(array, later);
+	return later_start(a, later);
 }
 
 static struct fusion_future *future_new(struct fusion_context *c, void *memory, size_t bytes) {
-	struct fusion_future *future = calloc(1, sizeof *future);
+	struct fusion_future *future = object_take(OBJECT_FUTURE, sizeof *future);
 	struct later *later = calloc(1, sizeof *later);
 	int fd = eventfd(0, EFD_CLOEXEC);
 
 	if (!future || !later || fd < 0) {
 		if (fd >= 0)
 			close(fd);
-		free(future);
+		if (future)
+			object_give(OBJECT_FUTURE, &future->object);
 		free(later);
 		return NULL;
 	}
 	*later = (struct later){ .memory = memory, .bytes = bytes, .future = future };
-	future->context = c;
+	atomic_store_explicit(&future->object.context, c, memory_order_release);
 	future->fd = fd;
 	future->later = later;
+	future->abandoned = false;
+	future->fault.code = 0;
+	atomic_store(&future->done, false);
 	c->references++;
 	return future;
 }
 
 fusion_future *fusion_read_begin(fusion_array *array, void *memory, size_t bytes) {
+	struct fusion_array *a = later_begin(array, "read_begin", memory, bytes);
 	struct fusion_future *future;
 	struct fusion_context *c;
 
-	if (later_begin(array, "read_begin", memory, bytes))
+	if (!a)
 		return NULL;
-	c = array->context;
+	c = array_context(a);
 	future = future_new(c, memory, bytes);
 	if (!future) {
 		context_leave(c);
 		error_report(-ENOMEM, NULL);
 		return NULL;
 	}
-	if (!later_start(array, future->later))
-		return future;
+	if (!later_start(a, future->later))
+		return object_name(OBJECT_FUTURE, &future->object);
 	pthread_mutex_lock(&c->lock);
 	future_free(future);
-	context_leave(c);
+	context_unlock(c);
 	return NULL;
 }
 
 int fusion_future_fd(const fusion_future *future) {
-	return future ? future->fd : -1;
+	struct fusion_future *own = (struct fusion_future *)context_lock(OBJECT_FUTURE, future, "future_fd", "the future");
+	int fd;
+
+	if (!own)
+		return -1;
+	fd = own->fd;
+	context_leave(future_context(own));
+	return fd;
 }
 
-/* Waits until the descriptor says so; false where the time is up. The caller may have read it empty. */
-static bool future_poll(struct fusion_future *future) {
-	struct pollfd p = { .fd = future->fd, .events = POLLIN };
-	uint32_t timeout = future->context->stream.timeout_ms;
-	int r = 1;
+static int refuse_late(uint32_t timeout_ms, struct fault *f) {
+	return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", timeout_ms);
+}
 
-	while (!atomic_load(&future->done) && r) {
-		r = poll(&p, 1, timeout ? (int)timeout : -1);
+/* Of a wait of left_ms, or 0, without end: how long to sleep before somebody is asked; 0: without end. */
+static uint32_t wait_slice(uint32_t left_ms) {
+	return stream_may_be_interrupted() && (!left_ms || left_ms > STREAM_ASK_MS) ? STREAM_ASK_MS : left_ms;
+}
+
+/* Waits until the descriptor says so, the time is up or the caller is asked to stop. It may have been read empty. */
+static int future_poll(struct fusion_future *future, struct fault *f) {
+	struct pollfd p = { .fd = future->fd, .events = POLLIN };
+	uint32_t timeout = future_context(future)->stream.timeout_ms, waited = 0;
+
+	while (!atomic_load(&future->done)) {
+		uint32_t slice = wait_slice(timeout ? timeout - waited : 0);
+		int r = poll(&p, 1, slice ? (int)slice : -1);
+
 		if (r < 0 && errno != EINTR)
-			return false;
+			return refuse_late(waited, f);
+		if (r > 0)
+			continue;
+		if (stream_interrupted())
+			return stream_refuse_interrupted(f);
+		waited += r ? 0 : slice;
+		if (timeout && waited >= timeout)
+			return refuse_late(timeout, f);
 	}
-	return atomic_load(&future->done);
+	return 0;
 }
 
 /* Gives up: the reply will find nobody, and the caller's memory is not written any more. */
 static bool future_abandon(struct fusion_future *future) {
-	struct fusion_context *c = future->context;
+	struct fusion_context *c = future_context(future);
 	bool gave_up;
 
 	pthread_mutex_lock(&c->lock);
@@ -406,29 +452,42 @@ static bool future_abandon(struct fusion_future *future) {
 		future->abandoned = true;
 		future->later->memory = NULL;
 	}
-	context_leave(c);
+	context_unlock(c);
 	return gave_up;
 }
 
+static int refuse_finish(const fusion_future *future, struct fault *f) {
+	if (context_forked())
+		return context_forked_fault(f);
+	return object_refuse(OBJECT_FUTURE, future, "future_finish", "the future", f);
+}
+
+/* One that does not wait for what is not there: it leaves the future as it is. */
+static bool must_not_wait(const struct fusion_future *own) {
+	return own && stream_in_callback() && !atomic_load(&own->done);
+}
+
 int fusion_future_finish(fusion_future *future) {
+	struct fusion_future *own = context_forked() ? NULL : (struct fusion_future *)object_find(OBJECT_FUTURE, future);
 	struct fusion_context *c;
 	struct fault f;
+	int r;
 
-	if (!future)
+	if (!future && fusion_error_code())
 		return fusion_error_code();
-	c = future->context;
-	if (context_forked())
-		return context_enter(c);
-	if (stream_in_callback() && !atomic_load(&future->done))
+	if (must_not_wait(own))
 		return error_report(
 			fault_set(&f, FAULT_STATE, "future_finish: a callback must not wait"), &f);
-	if (!future_poll(future) && future_abandon(future))
-		return error_report(fault_set(&f, FAULT_CONNECT, "fusiond did not answer within %u ms",
-					    c->stream.timeout_ms),
-			&f);
+	/* Of several threads one finishes it. */
+	if (!own || !object_end(&own->object, future))
+		return error_report(refuse_finish(future, &f), &f);
+	c = future_context(own);
+	r = future_poll(own, &f);
+	if (r && future_abandon(own))
+		return error_report(r, &f);
 	pthread_mutex_lock(&c->lock);
-	f = future->fault;
-	future_free(future);
-	context_leave(c);
+	f = own->fault;
+	future_free(own);
+	context_unlock(c);
 	return error_report(f.code, &f);
 }

@@ -2,41 +2,52 @@
 #include "record.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "capture.h"
 #include "context.h"
 #include "debug.h"
 #include "flush.h"
+#include "held.h"
 #include "tape.h"
 
 static const struct op_attr no_attr;
 
 /* --- begin and end ----------------------------------------------------------------------- */
 
-/* An operand is NULL where an earlier call failed; that error says more than we could. */
-static void refuse_null(struct recording *r, unsigned argument) {
-	if (!fusion_error_code())
-		error_report(fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %c is NULL", r->what,
-				     'a' + (int)argument),
-			&r->fault);
+/* How an operand is called: "argument b". */
+enum { OPERAND_TEXT = sizeof "argument a" };
+
+static char *operand_text(unsigned i, char text[static OPERAND_TEXT]) {
+	snprintf(text, OPERAND_TEXT, "argument %c", 'a' + (int)(i % LIMIT_OPERANDS));
+	return text;
 }
 
-static bool operands_given(struct recording *r, unsigned count, fusion_array *const *operand) {
+/* An operand is NULL where an earlier call failed; that error says more than we could. */
+static bool operands_given(const char *what, unsigned count, fusion_array *const *operand) {
+	char text[OPERAND_TEXT];
+
 	for (unsigned i = 0; i < count; i++) {
-		if (!operand[i]) {
-			refuse_null(r, i);
-			return false;
-		}
-		if (operand[i]->context == operand[0]->context)
+		if (operand[i])
 			continue;
-		error_report(
-			fault_set(&r->fault, FAULT_ARGUMENT,
-				"%s: arguments a and %c belong to different contexts", r->what, 'a' + (int)i),
-			&r->fault);
+		object_report(OBJECT_ARRAY, NULL, what, operand_text(i, text));
 		return false;
 	}
 	return true;
+}
+
+/* The array of operand i, which is of the first one's context. */
+static int operand_find(struct recording *r, unsigned i, fusion_array *name, struct fusion_array **ap) {
+	char text[OPERAND_TEXT];
+	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
+
+	if (!a)
+		return object_refuse(OBJECT_ARRAY, name, r->what, operand_text(i, text), &r->fault);
+	if (array_context(a) != r->context)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: arguments a and %c belong to different contexts", r->what, 'a' + (int)i);
+	*ap = a;
+	return 0;
 }
 
 static void operands_drop(struct recording *r) {
@@ -45,10 +56,13 @@ static void operands_drop(struct recording *r) {
 	r->count = 0;
 }
 
-static int operand_take(struct recording *r, fusion_array *a) {
+static int operand_take(struct recording *r, unsigned i, fusion_array *name) {
+	struct fusion_array *a = r->array;
 	struct value *v;
-	int failed = array_usable(a, r->what, &r->fault);
+	int failed = i ? operand_find(r, i, name, &a) : 0;
 
+	if (!failed)
+		failed = array_usable(a, r->what, &r->fault);
 	if (!failed)
 		failed = capture_operand(r->context, a, r->what, &v, &r->fault);
 	if (failed)
@@ -58,22 +72,40 @@ static int operand_take(struct recording *r, fusion_array *a) {
 	return 0;
 }
 
-bool record_begin_source(struct recording *r, const char *what, struct fusion_context *c) {
-	r->context = c;
+static void recording_init(struct recording *r, const char *what) {
 	r->what = what;
 	r->count = 0;
+	r->array = NULL;
 	r->tracks = !tape_paused();
-	return !context_enter(c);
+}
+
+bool record_begin_source(struct recording *r, const char *what, fusion_context *context) {
+	recording_init(r, what);
+	return !context_enter(context, what, &r->context);
+}
+
+struct fusion_array *record_begin_list(struct recording *r, const char *what, fusion_array *array, const char *argument) {
+	recording_init(r, what);
+	r->array = (struct fusion_array *)context_enter_of(OBJECT_ARRAY, array, what, argument);
+	if (!r->array)
+		return NULL;
+	r->context = array_context(r->array);
+	/* Another thread may release it while this one waits. */
+	array_use(r->array);
+	return r->array;
+}
+
+struct fusion_array *record_begin_array(struct recording *r, const char *what, fusion_array *array) {
+	return record_begin_list(r, what, array, "the array");
 }
 
 bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand) {
 	int failed = 0;
 
-	r->what = what;
-	if (!operands_given(r, count, operand) || !record_begin_source(r, what, operand[0]->context))
+	if (!operands_given(what, count, operand) || !record_begin_list(r, what, operand[0], "argument a"))
 		return false;
 	for (unsigned i = 0; !failed && i < count; i++)
-		failed = operand_take(r, operand[i]);
+		failed = operand_take(r, i, operand[i]);
 	if (!failed)
 		return true;
 	record_end_code(r, failed);
@@ -82,6 +114,10 @@ bool record_begin(struct recording *r, const char *what, unsigned count, fusion_
 
 int record_end_code(struct recording *r, int failed) {
 	operands_drop(r);
+	if (r->array)
+		array_unuse(r->array);
+	if (failed == FAULT_MEMORY)
+		held_append(r->context, &r->fault);
 	context_leave(r->context);
 	return error_report(failed, &r->fault);
 }
@@ -94,7 +130,8 @@ int record_settle(struct recording *r, struct value *v) {
 
 fusion_array *record_end(struct recording *r, int failed, struct value *v) {
 	struct fusion_context *c = r->context;
-	fusion_array *a = NULL;
+	struct fusion_array *a = NULL;
+	fusion_array *name;
 
 	if (!failed) {
 		a = array_make(c, v, &v->type);
@@ -105,8 +142,9 @@ fusion_array *record_end(struct recording *r, int failed, struct value *v) {
 		array_drop(a);
 		a = NULL;
 	}
+	name = array_name(a);
 	record_end_code(r, failed);
-	return a;
+	return name;
 }
 
 /* --- values ------------------------------------------------------------------------------ */
@@ -134,6 +172,8 @@ int record_value(struct recording *r, unsigned op, unsigned count, struct value 
 	for (unsigned i = 0; i < count; i++)
 		types[i] = &in[i]->type;
 	failed = op_infer(op, count, types, attr ? attr : &no_attr, &type, &r->fault);
+	if (!failed)
+		failed = door_need_operation(&r->context->door, op, r->what, &r->fault);
 	if (failed)
 		return failed;
 	v = value_new(r->context, op, &type, attr);

@@ -21,6 +21,7 @@ struct recording {
 	bool tracks;                 /* values that depend on watched arrays get tapes */
 	unsigned count;
 	struct value *in[LIMIT_OPERANDS];    /* one reference each */
+	struct fusion_array *array;          /* the first operand, which the call uses until it ends; or NULL */
 	struct fault fault;
 };
 
@@ -30,7 +31,11 @@ struct recording {
  */
 bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand);
 /* The same for operations without operands. */
-bool record_begin_source(struct recording *r, const char *what, struct fusion_context *c);
+bool record_begin_source(struct recording *r, const char *what, fusion_context *context);
+/* The same for what is done with an array, which is its user until record_end_code(): NULL: refused. */
+struct fusion_array *record_begin_array(struct recording *r, const char *what, fusion_array *array);
+/* The same where it is the first of a list: "output 0". */
+struct fusion_array *record_begin_list(struct recording *r, const char *what, fusion_array *array, const char *argument);
 /* failed: what the last step returned. Makes the array of v (whose reference is taken), unlocks; NULL on
  * failure. */
 fusion_array *record_end(struct recording *r, int failed, struct value *v);

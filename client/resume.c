@@ -2,6 +2,7 @@
 #include "resume.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/op.h"
@@ -9,6 +10,7 @@
 #include "define.h"
 #include "handle.h"
 #include "pattern.h"
+#include "repeat.h"
 #include "sent.h"
 
 enum {
@@ -56,7 +58,7 @@ static bool unknowable(const struct request *q) {
 }
 
 static bool asked_again(const struct request *q) {
-	return q->kind == REQUEST_READ || q->kind == REQUEST_MAP || q->kind == REQUEST_WAIT;
+	return q->kind == REQUEST_READ || q->kind == REQUEST_MAP || q->kind == REQUEST_WAIT || q->kind == REQUEST_DEFINE;
 }
 
 static const struct fault not_begun = { FAULT_REPEATABLE,
@@ -75,7 +77,7 @@ static void settle(struct fusion_context *c, struct request *q, uint64_t accepte
 
 static void settle_all(struct fusion_context *c, uint64_t accepted) {
 	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		if (c->stream.request[i].busy)
+		if (c->stream.request[i].sent)
 			settle(c, &c->stream.request[i], accepted);
 }
 
@@ -131,25 +133,31 @@ static int read_lost(struct fusion_context *c, struct wire_cursor *reply, struct
 	return r;
 }
 
+static void mark_used(void *user, uint32_t arena, uint64_t offset) {
+	upload_used(user, arena, offset);
+}
+
 int resume_read(struct fusion_context *c, struct wire_cursor *reply, struct fault *f) {
 	int r = read_lost(c, reply, f);
 
+	arenas_unused(&c->arenas);
+	repeat_loads(c, mark_used, &c->arenas);
 	return r ? r : arenas_resumed(&c->arenas, reply, f);
 }
 
 /* ---- agreeing ---- */
 
-static uint32_t count_handles(const struct fusion_context *c, uint32_t first, uint32_t end) {
+static uint32_t count_handles(const uint64_t *held, uint32_t first, uint32_t end) {
 	uint32_t count = 0;
 
 	for (uint32_t i = first; i < end; i++)
-		count += slots_value(c->slots, i) != NULL;
+		count += held[i] != 0;
 	return count;
 }
 
 /* Handles in slots from first to below end; the last part tells of all slots behind it, too. */
-static int send_handles(struct fusion_context *c, uint32_t first, uint32_t end, struct fault *f) {
-	bool last = end >= c->slots->count;
+static int send_handles(struct fusion_context *c, const uint64_t *held, uint32_t first, uint32_t end, uint32_t slots, struct fault *f) {
+	bool last = end >= slots;
 	struct wire_writer *w;
 	struct request *q;
 	struct answer a;
@@ -157,26 +165,30 @@ static int send_handles(struct fusion_context *c, uint32_t first, uint32_t end, 
 
 	if (r)
 		return r;
+	if (last)
+		end = slots;
 	w = stream_begin(c, q, REQUEST_RESUME, 3);
 	wire_put_uint(w, first);
 	wire_put_uint(w, last ? LIMIT_HANDLES : end);
-	wire_put_array(w, count_handles(c, first, end));
+	wire_put_array(w, count_handles(held, first, end));
 	for (uint32_t i = first; i < end; i++)
-		if (slots_value(c->slots, i))
-			wire_put_uint(w, slots_value(c->slots, i)->handle);
+		if (held[i])
+			wire_put_uint(w, held[i]);
 	return stream_ask(c, q, &a, f);
 }
 
 static int agree(struct fusion_context *c, struct fault *f) {
-	uint32_t first = 0;
-	int r = 0;
+	uint64_t *held = repeat_handles(c);
+	uint32_t first = 0, slots = c->slots->count;
+	int r = held ? 0 : -ENOMEM;
 
-	do {
-		uint32_t end = first + RESUME_SLOTS;
-
-		r = send_handles(c, first, end, f);
-		first = end;
-	} while (!r && first < c->slots->count && !c->stream.adrift);
+	while (!r) {
+		r = send_handles(c, held, first, first + RESUME_SLOTS, slots, f);
+		first += RESUME_SLOTS;
+		if (first >= slots || c->stream.adrift)
+			break;
+	}
+	free(held);
 	return r;
 }
 
@@ -189,6 +201,7 @@ static int reconnect(struct fusion_context *c, struct fault *f) {
 	unsigned count = context_settings(c, setting);
 	int r = door_resume(&c->door, count, setting, &resumed, f);
 
+	resumed.returned = r == FAULT_CONNECT;
 	/* Not the engine has gone but the daemon; one that is started meanwhile may end, too. */
 	for (unsigned i = 0; i < RESUME_TRIES && r == FAULT_CONNECT && c->door.features & FEATURE_RETURN && door_ended(&c->door); i++) {
 		r = door_return(&c->door, c->options.socket, f);
@@ -200,8 +213,11 @@ static int reconnect(struct fusion_context *c, struct fault *f) {
 	if (r)
 		return r;
 	settle_all(c, resumed.accepted);
-	slots_forget_released(c->slots);
-	sent_resumed(c, resumed.accepted, &not_begun);
+	memset(c->capture_known, 0, sizeof c->capture_known);
+	c->capture_engine++;
+	r = repeat_choose(c, &resumed, &not_begun);
+	if (r)
+		return r;
 	fail_dependents(c);
 	c->stream.seq = resumed.accepted;
 	if (c->stream.completed > resumed.accepted)
@@ -223,6 +239,8 @@ static int resume_once(struct fusion_context *c, struct fault *f) {
 		r = defined_resume(c, f);
 	if (!r)
 		r = own_patterns_resume(c, f);
+	if (!r && !c->stream.adrift)
+		r = repeat_send(c, &not_begun, f);
 	/* It has gone, too: once more. */
 	return r && c->stream.adrift && resume_possible(c) ? 0 : r;
 }
@@ -259,7 +277,7 @@ int resume(struct fusion_context *c, struct fault *f) {
 	if (r) {
 		stream_lose(c, f);
 		for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-			if (s->request[i].busy)
+			if (s->request[i].sent)
 				stream_settle(c, &s->request[i], f);
 	}
 	pthread_cond_broadcast(&s->room);

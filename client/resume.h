@@ -2,10 +2,10 @@
  * Going on with another engine, where the one that served the session is gone.
  *
  * The door stays open, and with it the session and its memory. The thread that notices waits until the daemon has another
- * engine, connects to it, and both sides agree on what there is: batches that were never accepted have failed as
+ * engine, connects to it, and both sides agree on what there is: batches that were not begun go again (repeat.h) or have failed as
  * REPEATABLE, arrays that are lost say so (LOST, REPEATABLE, UNKNOWN), handles that the client does not hold are released, uploads
  * that nobody needs are free again. Reads and waits that were under way are asked again; other requests fail as REPEATABLE or
- * UNKNOWN. Nothing is run again.
+ * UNKNOWN. Nothing that was begun is run again.
  */
 #pragma once
 

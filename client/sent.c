@@ -6,6 +6,7 @@
 #include "protocol/wire.h"
 #include "context.h"
 #include "handle.h"
+#include "held.h"
 
 enum {
 	/* 256 KiB of places: the last 21 batches of the usual size. */
@@ -118,6 +119,7 @@ static void ops_fail(struct fusion_context *c, const struct sent_batch *b, const
 void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f) {
 	struct sent_batch *b = sent_find(c->sent, seq);
 
+	held_append(c, f);
 	sent_place(c->sent, seq, node, f);
 	if (!c->deferred.code)
 		c->deferred = *f;
@@ -127,35 +129,32 @@ void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct f
 	sent_accepted(c->sent, seq);
 }
 
-/* The daemon never heard of the handle. */
-static void op_forget(struct fusion_context *c, const struct sent_batch *b, const struct sent_op *o, const struct fault *why) {
-	struct value *v = slots_value(c->slots, o->slot);
-
-	if (!v || v->seq != b->seq)
-		return;
-	value_lose(c, v, why);
-	slots_forgo(c->slots, v->handle);
-	v->handle = 0;
-}
-
-void sent_resumed(struct fusion_context *c, uint64_t seq, const struct fault *why) {
-	struct sent *s = c->sent;
+void sent_resumed(struct sent *s, uint64_t seq, bool (*stays)(void *user, uint64_t seq), void *user) {
 	struct sent_batch **link = &s->first, *b;
 
 	s->last = s->accepted = NULL;
 	while ((b = *link)) {
-		if (b->seq <= seq) {
-			b->accepted = true;
+		bool accepted = b->seq <= seq;
+
+		if (accepted || stays(user, b->seq)) {
+			b->accepted = accepted;
 			s->last = b;
 			link = &b->next;
 			continue;
 		}
-		for (uint32_t i = 0; i < b->count; i++)
-			op_forget(c, b, &b->ops[i], why);
 		*link = b->next;
 		s->ops -= b->count;
 		free(b);
 	}
+}
+
+void sent_renumber(struct sent *s, uint64_t from, uint64_t to) {
+	struct sent_batch *b = s->first;
+
+	while (b && b->seq != from)
+		b = b->next;
+	if (b)
+		b->seq = to;
 }
 
 static void fault_found(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f) {
@@ -163,6 +162,7 @@ static void fault_found(struct fusion_context *c, uint64_t seq, int64_t node, st
 	const struct sent_op *o = sent_op(b, node);
 	struct failure *failure;
 
+	held_append(c, f);
 	sent_place(c->sent, seq, node, f);
 	if (!c->deferred.code)
 		c->deferred = *f;

@@ -51,8 +51,10 @@ struct sent_batch *sent_add(struct sent *b, uint64_t seq, uint32_t count, bool w
 void sent_accepted(struct sent *b, uint64_t seq);
 /* A request was refused: its arrays fail with this fault, which gets a place where node is known. */
 void sent_refused(struct fusion_context *c, uint64_t seq, int64_t node, struct fault *f);
-/* Another engine has the session: requests behind seq were never accepted, and their arrays fail so; the others were. */
-void sent_resumed(struct fusion_context *c, uint64_t seq, const struct fault *why);
+/* Another engine has the session: requests up to seq were accepted, others go, but for those that stay. */
+void sent_resumed(struct sent *s, uint64_t seq, bool (*stays)(void *user, uint64_t seq), void *user);
+/* A request has another number; numbers stay in their order. */
+void sent_renumber(struct sent *s, uint64_t from, uint64_t to);
 /* Everything up to seq has run. */
 void sent_done(struct sent *b, uint64_t seq);
 /* Reads the faults of a WAIT reply: arrays fail, and the first fault is kept in c->deferred. */

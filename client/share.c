@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arena.h"
@@ -15,6 +16,7 @@
 #include "flush.h"
 #include "handle.h"
 #include "record.h"
+#include "share.h"
 
 enum {
 	MICROSECONDS = 1000,
@@ -44,23 +46,45 @@ static int value_named(struct fusion_context *c, const struct tensor_type *t, st
 	return 0;
 }
 
-/* The daemon refused it. Where it did not answer, nobody knows whether the handle is in use: it stays taken. */
-static void value_refused(struct fusion_context *c, struct value *v, bool answered) {
-	if (answered)
-		slots_forgo(c->slots, v->handle);
+/* The daemon refused it, or never heard of it. */
+static void value_refused(struct fusion_context *c, struct value *v) {
+	slots_forgo(c->slots, v->handle);
 	v->handle = 0;
 	value_drop(c, v);
+}
+
+/* Where it did not answer, whether the handle is in use is known once it does. */
+static void value_failed(struct fusion_context *c, struct value *v, struct value *of, struct request *q, const struct answer *a) {
+	if (!q || a->done || !q->given_up) {
+		value_refused(c, v);
+		return;
+	}
+	q->named = v;
+	q->value = of;
+	if (of)
+		value_hold(of);
 }
 
 static void value_is_shared(struct value *v, const struct answer *a, unsigned rights, bool exported) {
 	v->shared = (uint32_t)a->arena;
 	v->rights = (uint8_t)rights;
 	v->exported = exported;
+	/* It is there; no number of an engine says when. */
+	v->seq = 0;
+}
+
+void share_answered(struct fusion_context *c, struct value *v, const struct answer *a, bool exported) {
+	if (a->fault.code) {
+		value_refused(c, v);
+		return;
+	}
+	value_is_shared(v, a, (unsigned)a->rights, exported);
+	value_drop(c, v);
 }
 
 /* ---- export ---- */
 
-static int check_export(const fusion_array *a, struct fault *f) {
+static int check_export(const struct fusion_array *a, struct fault *f) {
 	int r = array_usable(a, "export", f);
 
 	if (!r)
@@ -81,13 +105,14 @@ static int ask(struct fusion_context *c, struct request *q, struct answer *a, st
 }
 
 static int ask_export(struct fusion_context *c, const struct value *v, uint64_t own, unsigned rights, uint64_t lifetime_ms,
-	struct answer *a, struct fault *f) {
+	struct answer *a, struct request **qp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
 	int r = stream_room_to_wait(c, &q, f);
 
 	if (r)
 		return r;
+	*qp = q;
 	w = stream_begin(c, q, REQUEST_EXPORT, 5);
 	wire_put_uint(w, c->stream.seq);
 	wire_put_uint(w, v->handle);
@@ -98,7 +123,7 @@ static int ask_export(struct fusion_context *c, const struct value *v, uint64_t 
 }
 
 /* The array has the shared value from now on, unless another thread gave it another one meanwhile. */
-static int move(fusion_array *a, const struct value *old, struct value *shared, struct fault *f) {
+static int move(struct fusion_array *a, const struct value *old, struct value *shared, struct fault *f) {
 	uint64_t version = a->version;
 
 	if (a->value != old || a->mapping)
@@ -109,16 +134,17 @@ static int move(fusion_array *a, const struct value *old, struct value *shared, 
 	return 0;
 }
 
-static int export_first(struct recording *r, fusion_array *array, unsigned rights, uint64_t lifetime_ms, struct answer *a) {
+static int export_first(struct recording *r, struct fusion_array *array, unsigned rights, uint64_t lifetime_ms, struct answer *a) {
 	struct fusion_context *c = r->context;
 	struct value *old = array->value, *shared = NULL;
+	struct request *q = NULL;
 	int failed = value_named(c, &array->type, &shared, &r->fault);
 
 	if (failed)
 		return failed;
-	failed = ask_export(c, old, shared->handle, rights, lifetime_ms, a, &r->fault);
+	failed = ask_export(c, old, shared->handle, rights, lifetime_ms, a, &q, &r->fault);
 	if (failed) {
-		value_refused(c, shared, a->done);
+		value_failed(c, shared, old, q, a);
 		return failed;
 	}
 	value_is_shared(shared, a, SHARE_READ | SHARE_WRITE, true);
@@ -127,10 +153,11 @@ static int export_first(struct recording *r, fusion_array *array, unsigned right
 	return failed;
 }
 
-static int export_locked(struct recording *r, fusion_array *array, unsigned rights, uint64_t lifetime_ms,
+static int export_locked(struct recording *r, struct fusion_array *array, unsigned rights, uint64_t lifetime_ms,
 	struct answer *a) {
 	struct fusion_context *c = r->context;
 	struct value *v = array->value;
+	struct request *q;
 	int failed = check_export(array, &r->fault);
 
 	if (failed)
@@ -138,17 +165,14 @@ static int export_locked(struct recording *r, fusion_array *array, unsigned righ
 	value_hold(v);
 	failed = flush_value(c, v, &r->fault);
 	if (!failed && v->shared)
-		failed = ask_export(c, v, 0, rights, lifetime_ms, a, &r->fault);
+		failed = ask_export(c, v, 0, rights, lifetime_ms, a, &q, &r->fault);
 	else if (!failed)
 		failed = export_first(r, array, rights, lifetime_ms, a);
 	value_unhold(c, v);
 	return failed;
 }
 
-static int check_arguments(const fusion_array *array, unsigned rights, uint64_t lifetime_ms,
-	const struct fusion_token *tokenp, struct fault *f) {
-	if (!array)
-		return fault_set(f, FAULT_ARGUMENT, "export: the array is NULL");
+static int check_arguments(unsigned rights, uint64_t lifetime_ms, const struct fusion_token *tokenp, struct fault *f) {
 	if (!tokenp)
 		return fault_set(f, FAULT_ARGUMENT, "export: tokenp is NULL");
 	if (rights != FUSION_SHARE_READ && rights != FUSION_SHARE_READ_WRITE)
@@ -161,16 +185,14 @@ static int check_arguments(const fusion_array *array, unsigned rights, uint64_t 
 int fusion_export(fusion_array *array, enum fusion_rights rights, uint64_t lifetime_ms, struct fusion_token *tokenp) {
 	struct answer a = { 0 };
 	struct recording r;
+	struct fusion_array *own = record_begin_array(&r, "export", array);
 	int failed;
 
-	if (!array && fusion_error_code())
+	if (!own)
 		return fusion_error_code();
-	failed = check_arguments(array, rights, lifetime_ms, tokenp, &r.fault);
-	if (failed)
-		return error_report(failed, &r.fault);
-	if (!record_begin_source(&r, "export", array->context))
-		return fusion_error_code();
-	failed = export_locked(&r, array, rights, lifetime_ms, &a);
+	failed = check_arguments(rights, lifetime_ms, tokenp, &r.fault);
+	if (!failed)
+		failed = export_locked(&r, own, rights, lifetime_ms, &a);
 	if (!failed)
 		memcpy(tokenp->bytes, a.token, sizeof a.token);
 	return record_end_code(&r, failed);
@@ -179,13 +201,14 @@ int fusion_export(fusion_array *array, enum fusion_rights rights, uint64_t lifet
 /* ---- import ---- */
 
 static int ask_import(struct fusion_context *c, const struct fusion_token *token, uint64_t handle, struct answer *a,
-	struct fault *f) {
+	struct request **qp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
 	int r = stream_room_to_wait(c, &q, f);
 
 	if (r)
 		return r;
+	*qp = q;
 	w = stream_begin(c, q, REQUEST_IMPORT, 3);
 	wire_put_uint(w, c->stream.seq);
 	wire_put_bin(w, token->bytes, sizeof token->bytes);
@@ -193,18 +216,19 @@ static int ask_import(struct fusion_context *c, const struct fusion_token *token
 	return ask(c, q, a, f);
 }
 
-static int import_locked(struct recording *r, const struct fusion_token *token, fusion_array **arrayp) {
+static int import_locked(struct recording *r, const struct fusion_token *token, struct fusion_array **arrayp) {
 	static const struct tensor_type not_known;
 	struct fusion_context *c = r->context;
 	struct answer a = { 0 };
+	struct request *q = NULL;
 	struct value *v = NULL;
 	int failed = value_named(c, &not_known, &v, &r->fault);
 
 	if (failed)
 		return failed;
-	failed = ask_import(c, token, v->handle, &a, &r->fault);
+	failed = ask_import(c, token, v->handle, &a, &q, &r->fault);
 	if (failed) {
-		value_refused(c, v, a.done);
+		value_failed(c, v, NULL, q, &a);
 		return failed;
 	}
 	v->type = a.type;
@@ -216,31 +240,75 @@ static int import_locked(struct recording *r, const struct fusion_token *token, 
 	return *arrayp ? 0 : -ENOMEM;
 }
 
+/* Where another engine of the daemon is found. The context may be closed meanwhile, so all of it is our own. */
+struct elsewhere {
+	uint64_t number, devices;
+	uint32_t timeout_ms;
+	char *socket, *name, *authority, *certificate, *key;
+};
+
+static int keep_text(const char *text, char **copyp) {
+	*copyp = text ? strdup(text) : NULL;
+	return text && !*copyp ? -ENOMEM : 0;
+}
+
+static int elsewhere_of(const struct fusion_context *c, struct elsewhere *e) {
+	const struct fusion_options *o = &c->options;
+	int r;
+
+	/* Whom the caller asks there, no further one is asked by. */
+	if (!e)
+		return 0;
+	e->number = c->door.number;
+	e->devices = c->door.devices;
+	e->timeout_ms = o->timeout_ms;
+	r = keep_text(o->socket, &e->socket);
+	if (!r)
+		r = keep_text(o->name, &e->name);
+	if (!r)
+		r = keep_text(o->authority, &e->authority);
+	if (!r)
+		r = keep_text(o->certificate, &e->certificate);
+	return r ? r : keep_text(o->key, &e->key);
+}
+
+static void elsewhere_free(struct elsewhere *e) {
+	free(e->socket);
+	free(e->name);
+	free(e->authority);
+	free(e->certificate);
+	free(e->key);
+}
+
 /* Opens nothing, here: the caller tries elsewhere, and has the sentence. */
-static fusion_array *import_here(fusion_context *c, const struct fusion_token *token, struct fault *unknown) {
-	fusion_array *array = NULL;
+static fusion_array *import_here(fusion_context *context, const struct fusion_token *token, struct elsewhere *e, struct fault *unknown) {
+	struct fusion_array *array = NULL;
 	struct recording r;
+	fusion_array *name;
 	int failed;
 
 	unknown->code = 0;
-	if (!record_begin_source(&r, "import", c))
+	if (!record_begin_source(&r, "import", context))
 		return NULL;
 	failed = token ? import_locked(&r, token, &array) : fault_set(&r.fault, FAULT_ARGUMENT, "import: the token is NULL");
 	if (failed == FAULT_TOKEN) {
 		*unknown = r.fault;
-		failed = 0;
+		failed = elsewhere_of(r.context, e);
+		if (failed)
+			unknown->code = 0;
 	}
+	name = array_name(array);
 	record_end_code(&r, failed);
-	return array;
+	return name;
 }
 
 /* ---- import from another device ---- */
 
 /* An array of another context, as one of this. */
-static fusion_array *copy_of(fusion_context *c, fusion_array *array) {
+static fusion_array *copy_of(fusion_context *context, fusion_array *array) {
 	size_t bytes = fusion_bytes(array);
 	void *memory;
-	fusion_array *copy = fusion_create(c, (enum fusion_dtype)array->type.dtype, array->type.rank, array->type.dims, &memory);
+	fusion_array *copy = fusion_create(context, fusion_dtype_of(array), fusion_rank(array), fusion_dims(array), &memory);
 
 	if (!copy)
 		return NULL;
@@ -251,8 +319,10 @@ static fusion_array *copy_of(fusion_context *c, fusion_array *array) {
 }
 
 /* Engines know only their own tokens, so each is asked by a session of its own, which ends here. */
-static fusion_array *import_from(fusion_context *c, unsigned device, const struct fusion_token *token, struct fault *unknown) {
-	struct fusion_options o = c->options;
+static fusion_array *import_from(fusion_context *context, const struct elsewhere *e, unsigned device, const struct fusion_token *token,
+	struct fault *unknown) {
+	struct fusion_options o = { .socket = e->socket, .name = e->name, .timeout_ms = e->timeout_ms, .authority = e->authority,
+		.certificate = e->certificate, .key = e->key };
 	fusion_context *other;
 	fusion_array *array, *copy = NULL;
 	char number[16];
@@ -262,24 +332,26 @@ static fusion_array *import_from(fusion_context *c, unsigned device, const struc
 	unknown->code = 0;
 	if (fusion_open(&other, &o))
 		return NULL;
-	array = import_here(other, token, unknown);
+	array = import_here(other, token, NULL, unknown);
 	if (array)
-		copy = copy_of(c, array);
+		copy = copy_of(context, array);
 	fusion_release(array);
 	fusion_close(other);
 	return copy;
 }
 
 fusion_array *fusion_import(fusion_context *context, const struct fusion_token *token) {
-	struct fault unknown;
-	fusion_array *array = import_here(context, token, &unknown);
+	struct elsewhere e = { 0 };
+	struct fault unknown = { 0 };
+	fusion_array *array = import_here(context, token, &e, &unknown);
 	struct fault here = unknown;
 
-	for (unsigned i = 0; unknown.code && i < context->door.devices; i++)
-		if (i != context->door.number)
-			array = import_from(context, i, token, &unknown);
+	for (unsigned i = 0; unknown.code && i < e.devices; i++)
+		if (i != e.number)
+			array = import_from(context, &e, i, token, &unknown);
 	if (unknown.code)
 		error_report(here.code, &here);
+	elsewhere_free(&e);
 	return array;
 }
 
@@ -293,13 +365,13 @@ int fusion_revoke(fusion_context *context, const struct fusion_token *token) {
 
 	if (!record_begin_source(&r, "revoke", context))
 		return fusion_error_code();
-	failed = token ? stream_room_to_wait(context, &q, &r.fault)
+	failed = token ? stream_room_to_wait(r.context, &q, &r.fault)
 		       : fault_set(&r.fault, FAULT_ARGUMENT, "revoke: the token is NULL");
 	if (!failed) {
-		wire_put_bin(stream_begin(context, q, REQUEST_REVOKE, 1), token->bytes, sizeof token->bytes);
-		failed = stream_send(context, q, &a, &r.fault);
+		wire_put_bin(stream_begin(r.context, q, REQUEST_REVOKE, 1), token->bytes, sizeof token->bytes);
+		failed = stream_send(r.context, q, &a, &r.fault);
 	}
 	if (!failed)
-		failed = stream_wait(context, q, &a, &r.fault);
+		failed = stream_wait(r.context, q, &a, &r.fault);
 	return record_end_code(&r, failed);
 }

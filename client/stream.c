@@ -17,14 +17,14 @@
 #include "sent.h"
 #include "context.h"
 #include "define.h"
+#include "held.h"
 #include "read.h"
 #include "resume.h"
+#include "undo.h"
 
 enum {
 	/* Acceptances take microseconds; reads of long computations are not waited for. */
 	CLOSE_WAIT_MS = 500,
-	/* A person who pressed Ctrl-C does not notice it; a processor that waits does not notice twenty turns a second. */
-	ASK_MS = 50,
 };
 
 static _Thread_local bool in_callback;
@@ -48,6 +48,16 @@ static int read_seq(struct request *q, struct wire_cursor *cursor, struct fault 
 	return r;
 }
 
+/* Told by the way, by a daemon that does so. */
+static int read_completed(struct fusion_context *c, struct wire_cursor *cursor, struct fault *f) {
+	uint64_t completed = 0;
+	int r = cursor->left ? wire_get_uint(cursor, "completed", INT64_MAX, &completed, f) : 0;
+
+	if (!r)
+		repeat_ran(&c->repeats, completed);
+	return r;
+}
+
 static int read_submit(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
 	int r = read_seq(q, cursor, f);
@@ -56,7 +66,8 @@ static int read_submit(struct fusion_context *c, struct request *q, struct wire_
 	if (r)
 		return r;
 	sent_accepted(c->sent, q->seq);
-	return arenas_freed(&c->arenas, cursor, f);
+	r = arenas_freed(&c->arenas, cursor, f);
+	return r ? r : read_completed(c, cursor, f);
 }
 
 static int read_wait(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
@@ -73,6 +84,7 @@ static int read_wait(struct fusion_context *c, struct request *q, struct wire_cu
 	if (c->stream.completed < q->seq)
 		c->stream.completed = q->seq;
 	sent_done(c->sent, c->stream.completed);
+	repeat_ran(&c->repeats, c->stream.completed);
 	return 0;
 }
 
@@ -86,6 +98,8 @@ static int read_location(struct fusion_context *c, struct request *q, struct wir
 		r = wire_get_uint(cursor, "bytes", INT64_MAX, &a->bytes, f);
 	if (!r)
 		r = arenas_freed(&c->arenas, cursor, f);
+	if (!r)
+		r = read_completed(c, cursor, f);
 	if (!r && c->stream.transport && c->stream.transport->result)
 		a->result = c->stream.transport->result(c->stream.transport, (unsigned)(q - c->stream.request));
 	return r;
@@ -105,8 +119,12 @@ static int read_unmap(struct fusion_context *c, struct request *q, struct wire_c
 	uint64_t version;
 	int r = read_seq(q, cursor, f);
 
-	(void)c;
 	(void)a;
+	if (!r)
+		sent_accepted(c->sent, q->seq);
+	/* The array waits for nothing any more: whatever number the next engine counts from, it is there. */
+	if (!r && q->value && q->value->seq == q->seq)
+		q->value->seq = 0;
 	return r ? r : wire_get_uint(cursor, "version", UINT64_MAX, &version, f);
 }
 
@@ -246,6 +264,7 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 
 	if (q->value->state == VALUE_FAILED)
 		*f = q->value->failure->fault; /* the first cause says more */
+	held_append(c, f);
 	place_append(f, q->value->place);
 	if (fault_passes(q->value, f))
 		return;
@@ -258,11 +277,17 @@ static void value_refused(struct fusion_context *c, struct request *q, struct fa
 /* The request was refused: gives the fault a place and fails the arrays that depend on it. */
 static void refused(
 	struct fusion_context *c, struct request *q, uint64_t seq, int64_t node, struct fault *f) {
-	if (stream_ordered(q))
+	if (q->given_up && stream_ordered(q)) {
+		sent_accepted(c->sent, q->seq);
+		return;
+	}
+	if (stream_ordered(q)) {
+		repeat_refused(&c->repeats, q->seq);
 		sent_refused(c, q->seq, node, f);
-	else if (seq)
+	}
+	if (!stream_ordered(q) && seq)
 		sent_place(c->sent, seq, node, f);
-	if (q->value)
+	if (q->value && q->kind != REQUEST_EXPORT)
 		value_refused(c, q, f);
 }
 
@@ -279,6 +304,9 @@ static int read_refusal(struct fusion_context *c, struct request *q, struct wire
 		r = wire_get_int(cursor, "node", -1, LIMIT_BATCH_OPS, &node, f);
 	if (r)
 		return r;
+	/* The engine knows that a session has ended, the door why. */
+	if (a->fault.code == FAULT_CONNECT && door_ended(&c->door) && door_last_word(&c->door, f))
+		a->fault = *f;
 	refused(c, q, seq, node, &a->fault);
 	return 0;
 }
@@ -324,10 +352,10 @@ static void take_reply(
 }
 
 static void request_end(struct fusion_context *c, struct request *q) {
-	q->busy = false;
+	q->busy = q->sent = q->given_up = false;
 	q->answer = NULL;
 	q->later = NULL;
-	q->value = NULL;
+	q->value = q->named = NULL;
 	c->stream.busy--;
 	pthread_cond_broadcast(&c->stream.room);
 }
@@ -338,6 +366,7 @@ static struct later *settle(struct fusion_context *c, struct request *q, struct 
 	struct value *v = q->value;
 
 	a->done = true;
+	undo_answered(c, q, a);
 	request_end(c, q);
 	pthread_cond_broadcast(&q->answered);
 	if (!later && v)
@@ -408,6 +437,12 @@ static unsigned take_later(struct fusion_context *c, struct later *later[], stru
 	return count;
 }
 
+static bool last_word(const struct fusion_context *c, struct fault *f) {
+	const struct transport *t = c->stream.transport;
+
+	return t && t->last_word ? t->last_word(t, f) : door_last_word(&c->door, f);
+}
+
 static void stream_broken(void *user) {
 	struct fusion_context *c = user;
 	struct later *later[STREAM_REQUESTS];
@@ -422,7 +457,8 @@ static void stream_broken(void *user) {
 		wake_all(&c->stream);
 	} else {
 		c->stream.broken = true;
-		fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
+		if (!last_word(c, &a.fault))
+			fault_set(&a.fault, FAULT_CONNECT, "the connection to fusiond broke; its arrays are lost");
 		stream_lose(c, &a.fault);
 	}
 	count = take_later(c, later, value);
@@ -452,6 +488,8 @@ static int conditions_init(struct stream *s) {
 int stream_open(struct fusion_context *c, struct fault *f) {
 	int r = conditions_init(&c->stream);
 
+	if (!r)
+		r = -pthread_mutex_init(&c->stream.leaving, NULL);
 	wire_writer_init(&c->stream.writer);
 	return r ? r : stream_connect(c, f);
 }
@@ -488,18 +526,31 @@ static bool has_thread(const struct stream *s, const struct transport *t) {
 }
 
 void stream_leave(struct fusion_context *c) {
-	struct transport *t = c->stream.transport;
+	struct transport *t;
 
+	pthread_mutex_lock(&c->stream.leaving);
+	t = c->stream.transport;
 	if (t && t->leave)
 		t->leave(t);
+	pthread_mutex_unlock(&c->stream.leaving);
+}
+
+/* The transport is its caller's to free. */
+static struct transport *take_transport(struct stream *s) {
+	struct transport *t;
+
+	pthread_mutex_lock(&s->leaving);
+	t = s->transport;
+	s->transport = NULL;
+	pthread_mutex_unlock(&s->leaving);
+	return t;
 }
 
 /* Who reads there leaves first. Callbacks come while it is freed. */
 void stream_disconnect(struct fusion_context *c) {
 	struct stream *s = &c->stream;
-	struct transport *t = s->transport;
+	struct transport *t = take_transport(s);
 
-	s->transport = NULL;
 	if (t && t->interrupt && !s->watched)
 		t->interrupt(t);
 	while (s->reading)
@@ -521,6 +572,7 @@ void stream_settle(struct fusion_context *c, struct request *q, const struct fau
 		fault_set(&a->fault, FAULT_REPEATABLE, "the engine was replaced; ask again");
 	a->again = !f;
 	a->done = true;
+	undo_answered(c, q, a);
 	request_end(c, q);
 	pthread_cond_broadcast(&q->answered);
 	if (v)
@@ -549,8 +601,7 @@ void stream_close(struct fusion_context *c) {
 	pthread_mutex_lock(&c->lock);
 	while (c->stream.resuming)
 		pthread_cond_wait(&c->stream.room, &c->lock);
-	t = c->stream.transport;
-	c->stream.transport = NULL;
+	t = take_transport(&c->stream);
 	if (t && t->interrupt && !c->stream.watched)
 		t->interrupt(t);
 	while (c->stream.reading)
@@ -565,6 +616,7 @@ void stream_close(struct fusion_context *c) {
 void stream_free(struct fusion_context *c) {
 	wire_writer_free(&c->stream.writer);
 	pthread_cond_destroy(&c->stream.room);
+	pthread_mutex_destroy(&c->stream.leaving);
 	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
 		pthread_cond_destroy(&c->stream.request[i].answered);
 }
@@ -663,30 +715,43 @@ static bool is_before(const struct timespec *a, const struct timespec *b) {
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* Without the lock: the function may wait for threads that wait for it. */
-static int ask_to_stop(struct fusion_context *c, fusion_asked *function, struct fault *f) {
+bool stream_may_be_interrupted(void) {
+	return atomic_load(&asked) != NULL;
+}
+
+bool stream_interrupted(void) {
+	fusion_asked *function = atomic_load(&asked);
+
+	return function && function();
+}
+
+int stream_refuse_interrupted(struct fault *f) {
+	return fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was");
+}
+
+static int ask_to_stop(struct fusion_context *c, struct fault *f) {
 	bool stop;
 
 	pthread_mutex_unlock(&c->lock);
-	stop = function();
+	stop = stream_interrupted();
 	pthread_mutex_lock(&c->lock);
-	return stop ? fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was") : 0;
+	return stop ? stream_refuse_interrupted(f) : 0;
 }
 
 /* Sleeps as sleep_on() does, until there is something to look at, the deadline passes, or it is time to ask. */
 static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *end, struct fault *f) {
 	struct stream *s = &c->stream;
-	fusion_asked *function = atomic_load(&asked);
-	struct timespec question = function ? deadline_after(ASK_MS) : (struct timespec){ 0 };
-	bool asks = function && (!end || is_before(&question, end));
+	bool asks = stream_may_be_interrupted();
+	struct timespec question = asks ? deadline_after(STREAM_ASK_MS) : (struct timespec){ 0 };
 	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
 	int r;
 
+	asks = asks && (!end || is_before(&question, end));
 	if (asks)
 		end = &question;
 	r = others ? sleep_for(c, condition, end) : read_answers(c, condition, end);
 	if (r == ETIMEDOUT && asks)
-		return ask_to_stop(c, function, f);
+		return ask_to_stop(c, f);
 	if (r == ETIMEDOUT)
 		return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", s->timeout_ms);
 	return 0;
@@ -751,31 +816,52 @@ int stream_wait_any(struct fusion_context *c, struct fault *f) {
 	return sleep_on(c, &c->stream.room, &deadline, f);
 }
 
-int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) {
-	struct request *q = c->stream.request;
+static int await_room(struct fusion_context *c, struct fault *f) {
 	int r;
 
-	stream_await_resumer(c);
-	while (c->stream.busy == STREAM_REQUESTS) {
-		r = stream_wait_any(c, f);
+	/* Nobody else sends anything while a thread tells the next engine what there is, whatever has room by then. */
+	while (stream_await_resumer(c) || c->stream.busy == STREAM_REQUESTS) {
+		r = c->stream.busy == STREAM_REQUESTS ? stream_wait_any(c, f) : 0;
 		if (r)
 			return r;
 	}
-	if (c->stream.lost.code)
-		return refuse_lost(c, f);
+	return c->stream.lost.code ? refuse_lost(c, f) : 0;
+}
+
+static struct request *take(struct stream *s) {
+	struct request *q = s->request;
+
 	while (q->busy)
 		q++;
 	q->busy = true;
-	q->value = NULL;
-	q->answer = NULL;
-	q->later = NULL;
-	c->stream.busy++;
-	*requestp = q;
-	return 0;
+	s->busy++;
+	return q;
+}
+
+/* What was given up is taken back before anything else is asked. */
+int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) {
+	int r = await_room(c, f);
+
+	while (!r && undo_due(c)) {
+		if (!undo_send(c, take(&c->stream)))
+			return refuse_lost(c, f);
+		r = await_room(c, f);
+	}
+	if (!r)
+		*requestp = take(&c->stream);
+	return r;
 }
 
 int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) {
 	return in_callback ? refuse_callback(f) : stream_room(c, requestp, f);
+}
+
+unsigned stream_holds(const struct stream *s, const struct value *v) {
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		count += s->request[i].busy && s->request[i].value == v;
+	return count;
 }
 
 void stream_forgo(struct fusion_context *c, struct request *q) {
@@ -823,6 +909,7 @@ static int send_begin(struct fusion_context *c, struct request *q, struct answer
 	q->answer = answer;
 	if (s->lost.code)
 		return refuse_lost(c, f);
+	q->sent = s->transport != NULL;
 	return s->transport ? 0 : fault_set(f, FAULT_STATE, "the context was closed");
 }
 
@@ -905,7 +992,7 @@ int stream_wait(struct fusion_context *c, struct request *q, struct answer *answ
 	while (!r && !answer->done && !c->stream.lost.code)
 		r = sleep_on(c, &q->answered, &deadline, f);
 	if (!answer->done) {
-		q->answer = NULL;
+		undo_give_up(q);
 		return r ? r : refuse_lost(c, f);
 	}
 	*f = answer->fault;

@@ -26,6 +26,8 @@ struct value;
 
 enum {
 	STREAM_REQUESTS = LIMIT_UNANSWERED - 1,
+	/* A person who pressed Ctrl-C does not notice it; a processor that waits does not notice twenty turns a second. */
+	STREAM_ASK_MS = 50,
 };
 
 /* What came back. Only the members of the request's kind are set. */
@@ -44,18 +46,31 @@ struct answer {
 
 struct request {
 	bool busy;
+	bool sent;                   /* taken requests are not the daemon's before */
+	bool given_up;               /* by who waited for it: see undo.h */
 	enum message_request kind;
 	uint64_t seq;                /* its own where it has one; WAIT: the last waited for */
-	struct value *value;         /* READ, MAP, UNMAP: held while the request is under way */
+	struct value *value;         /* READ, MAP, UNMAP, an EXPORT that was given up: held while the request is under way */
+	struct value *named;         /* EXPORT, IMPORT: given up, with the handle that it has once it is answered */
 	struct answer *answer;       /* of the thread that waits, or NULL */
 	struct later *later;         /* a read that nobody waits for, see read.c */
 	pthread_cond_t answered;
 };
 
+/* What takes back what was given up. */
+struct undo {
+	enum message_request kind;   /* UNMAP or REVOKE */
+	struct value *value;         /* held */
+	uint8_t token[LIMIT_TOKEN_BYTES];
+};
+
 struct stream {
 	struct transport *transport;
+	pthread_mutex_t leaving;     /* besides the context's lock: of the pointer, for who closes without that */
 	struct request request[STREAM_REQUESTS];
 	unsigned busy;
+	struct undo undo[STREAM_REQUESTS];
+	unsigned undos;
 	pthread_cond_t room;
 	struct wire_writer writer;
 	uint32_t timeout_ms;         /* 0: wait forever */
@@ -98,6 +113,8 @@ int stream_room_to_wait(struct fusion_context *c, struct request **requestp, str
 bool stream_has_room(const struct fusion_context *c);
 /* Gives back a request that was taken and is not sent. */
 void stream_forgo(struct fusion_context *c, struct request *q);
+/* How many requests under way hold the value. */
+unsigned stream_holds(const struct stream *s, const struct value *v);
 /* Starts the message of a taken request; `fields` values follow through the writer. */
 struct wire_writer *stream_begin(
 	struct fusion_context *c, struct request *q, enum message_request kind, uint32_t fields);
@@ -144,6 +161,12 @@ void stream_disconnect(struct fusion_context *c);
 void stream_settle(struct fusion_context *c, struct request *q, const struct fault *f);
 /* Waits for another thread that resumes; false where there is none. */
 bool stream_await_resumer(struct fusion_context *c);
+
+/* Does anybody ask (fusion_on_wait)? */
+bool stream_may_be_interrupted(void);
+/* Is the caller asked to stop? Requires that the lock is NOT held: the function may wait for threads that wait for it. */
+bool stream_interrupted(void);
+int stream_refuse_interrupted(struct fault *f);
 
 /* True on a thread of the library that runs a callback: it must not wait. */
 bool stream_in_callback(void);

@@ -287,9 +287,9 @@ int fusion_watch(fusion_array *array) {
 			dtype_info(v->type.dtype)->name);
 	if (!failed && !tape_tracks(v)) {
 		v->leaf = true;
-		array->watched = true;
-		if (array->value != v)
-			array->value->leaf = true;   /* v is its symbol in a capture */
+		r.array->watched = true;
+		if (r.array->value != v)
+			r.array->value->leaf = true;   /* v is its symbol in a capture */
 	}
 	return record_end_code(&r, failed);
 }
@@ -299,8 +299,8 @@ int fusion_unwatch(fusion_array *array) {
 
 	if (!record_begin(&r, "unwatch", 1, &array))
 		return fusion_error_code();
-	array->watched = false;
-	array->value->leaf = false;
+	r.array->watched = false;
+	r.array->value->leaf = false;
 	r.in[0]->leaf = false;
 	return record_end_code(&r, 0);
 }
@@ -345,14 +345,15 @@ int fusion_checkpoint_end(void) {
 }
 
 int fusion_kept_bytes(fusion_context *context, uint64_t *nowp, uint64_t *peakp) {
-	int r = context_enter(context);
+	struct fusion_context *c;
+	int r = context_enter(context, "kept_bytes", &c);
 
 	if (r)
 		return r;
 	if (nowp)
-		*nowp = context->kept_bytes;
+		*nowp = c->kept_bytes;
 	if (peakp)
-		*peakp = context->kept_peak;
-	context_leave(context);
+		*peakp = c->kept_peak;
+	context_leave(c);
 	return 0;
 }

@@ -64,6 +64,9 @@ struct transport {
 
 	/* What follows is NULL where memory is shared. */
 
+	/* What the other side said before it ended the connection: false: nothing. */
+	bool (*last_word)(const struct transport *t, struct fault *f);
+
 	/* Bytes of an arena, which the daemon has before what is submitted next. 0 or -errno. */
 	int (*upload)(struct transport *t, uint32_t arena, uint64_t offset, const void *bytes, uint64_t size);
 	/* The answer to what is submitted next in this slot brings so many bytes of an array, or is a fault. */

@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "protocol/limits.h"
+#include "protocol/message.h"
+#include "protocol/wire.h"
 #include "protocol/remote.h"
 #include "link.h"
 
@@ -34,6 +36,7 @@ struct transport_remote {
 	struct link *link;
 	struct result result[LIMIT_UNANSWERED];
 	struct result came;                  /* with the answer that is being handed on */
+	struct fault last;                   /* what the door said; code 0: nothing */
 	int wake;                            /* eventfd: who reads is to look at the flags */
 };
 
@@ -146,6 +149,30 @@ static int take_answer(struct transport_remote *t, const struct remote_head *h) 
 	return r;
 }
 
+/* Nobody asks the door, once it was entered: it says why it ends the session. */
+static int take_last_word(struct transport_remote *t, const struct remote_head *h) {
+	uint8_t bytes[LIMIT_SENTENCE + 64];
+	struct wire_reader reader;
+	struct wire_cursor c;
+	uint64_t id;
+	int r = h->size > sizeof bytes ? -EPROTO : link_read(t->link, bytes, h->size, patience(t));
+
+	if (r || wire_open(&reader, bytes, h->size, NULL))
+		return r ? r : -EPROTO;
+	c = wire_root(&reader);
+	if (!wire_get_uint(&c, "message", UINT32_MAX, &id, NULL) && id == MESSAGE_FAULT && message_get_fault(&c, &t->last, NULL))
+		t->last.code = 0;
+	wire_close(&reader);
+	return -ECONNRESET;
+}
+
+static bool last_word(const struct transport *base, struct fault *f) {
+	const struct transport_remote *t = (const struct transport_remote *)base;
+
+	*f = t->last;
+	return f->code;
+}
+
 /* One frame; 1: it was an answer. */
 static int take_frame(struct transport_remote *t) {
 	struct remote_head h;
@@ -156,6 +183,8 @@ static int take_frame(struct transport_remote *t) {
 		return r > 0 ? -EPROTO : r;
 	if (h.kind == REMOTE_RESULT)
 		return take_result(t, &h);
+	if (h.kind == REMOTE_DOOR)
+		return take_last_word(t, &h);
 	if (h.kind != REMOTE_REPLY || h.name >= t->reader.slots)
 		return -EPROTO;
 	r = take_answer(t, &h);
@@ -247,7 +276,7 @@ int transport_remote_open(struct link *link, unsigned slots, uint32_t timeout_ms
 		free(t);
 		return fault_set(f, FAULT_MEMORY, "no descriptor is left for the connection to fusiond");
 	}
-	t->reader = (struct transport_reader){ .base = { .submit = submit, .free = transport_free, .push = push, .leave = leave,
+	t->reader = (struct transport_reader){ .base = { .last_word = last_word, .submit = submit, .free = transport_free, .push = push, .leave = leave,
 		.upload = upload, .expect = expect, .ask_arena = ask_arena, .result = result }, .read = read_until, .wake = wake };
 	t->link = link;
 	transport_reader_init(&t->reader, slots, timeout_ms, events);

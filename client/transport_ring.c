@@ -7,8 +7,8 @@
  * enough. That does not wait for an answer, and the engine waits for no client, so it ends. With an engine that
  * is stopped it ends after timeout_ms, or where the context is being closed.
  *
- * The daemon's end shows as the end of the door, which a sleeper looks at now and then; the engine's, as that of the bell, and in the
- * ring itself, where the supervisor says so and wakes who sleeps.
+ * The daemon's end shows as the end of the door, which a sleeper looks at now and then; the engine's, in the ring itself, where the
+ * supervisor says so and wakes who sleeps.
  */
 #include "transport.h"
 
@@ -18,8 +18,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "beside.h"
@@ -55,13 +55,11 @@ static bool hung_up(const struct pollfd *p) {
 	return p->revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
-/* Neither the supervisor nor the engine is gone. */
+/* Neither the supervisor nor the engine is gone, of whose end the supervisor tells in the ring. */
 static bool door_open(const struct transport_ring *t) {
-	struct pollfd p[] = { { .fd = t->door, .events = POLLIN }, { .fd = t->bell } };
+	struct pollfd p = { .fd = t->door, .events = POLLIN };
 
-	if (ring_ended(t->memory))
-		return false;
-	return poll(p, 2, 0) <= 0 || !(hung_up(&p[0]) || hung_up(&p[1]));
+	return !ring_ended(t->memory) && (poll(&p, 1, 0) <= 0 || !hung_up(&p));
 }
 
 static bool stale(const struct transport *base) {
@@ -95,11 +93,9 @@ static void rouse(struct transport_ring *t) {
 
 /* ---- requests ---- */
 
-/* A full socket means that a byte is there already. */
+/* A count that is full has been heard of. */
 static int ring_bell(struct transport_ring *t) {
-	if (send(t->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
-		return 0;
-	return -errno;
+	return !eventfd_write(t->bell, 1) || errno == EAGAIN ? 0 : -errno;
 }
 
 static void show(struct transport_ring *t) {

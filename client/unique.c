@@ -89,10 +89,8 @@ int fusion_unique(fusion_array *a, fusion_array **valuesp, fusion_array **firstp
 	struct unique u = { 0 };
 	int code = 0;
 
-	if (!a) {
-		fusion_release(fusion_copy(a));
+	if (!array_given(a, "unique", "argument a"))
 		return fusion_error_code();
-	}
 	code = find_starts(&u, a, firstp || inversep);
 	if (!code && valuesp)
 		made[0] = fusion_take(u.sorted, u.starts, 0);

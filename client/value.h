@@ -20,6 +20,7 @@
 
 #include "protocol/op.h"
 #include "error.h"
+#include "object.h"
 
 enum value_state {
 	VALUE_PENDING,     /* recorded; in the context's list */
@@ -80,6 +81,7 @@ struct value {
 
 struct mapping {
 	enum fusion_map_mode mode;
+	bool asked;                  /* for writing, and not granted yet: other threads keep off */
 	uint32_t count;              /* reading maps nest */
 	struct value *value;         /* held, so that its memory stays */
 	struct arena *arena;         /* pinned */
@@ -92,17 +94,18 @@ struct mapping {
 };
 
 struct fusion_array {
-	struct fusion_context *context;
+	struct object object;
+	struct tensor_type type;     /* also read without the lock, see array.c */
 	struct value *value;         /* NULL only between fusion_create and fusion_unmap */
 	struct mapping *mapping;     /* NULL where it is not mapped */
-	uint32_t references;
+	uint32_t references;         /* the program's: with the last one the name ends */
+	uint32_t users;              /* calls that wait, and recorded graphs */
 	bool watched;                /* each of its values is a leaf */
 	uint32_t input;              /* its number among the inputs of `capture` */
 	uint64_t capture;            /* serial number of the capture that last used it, or 0 */
 	uint64_t version;
 	struct scope *scope;         /* the scope that releases it, or NULL */
 	struct fusion_array *previous, *next;     /* in the scope */
-	struct tensor_type type;
 };
 
 /* A chain of values in recording order. */
@@ -137,8 +140,23 @@ struct failure *failure_drop(struct failure *failure);   /* returns NULL; NULL i
 
 /* An array of a value, with one reference, in the thread's innermost scope of this context. */
 struct fusion_array *array_make(struct fusion_context *c, struct value *v, const struct tensor_type *type);
-/* Lets go of one reference, and with the last one of the array's reference to the context. */
+void mapping_free(struct fusion_context *c, struct mapping *m);  /* NULL is allowed */
+/* One reference of the program less: with the last one its name ends, and with the last user the array and its reference to the context. */
 void array_drop(struct fusion_array *a);
+void array_use(struct fusion_array *a);
+void array_unuse(struct fusion_array *a);
+
+fusion_array *array_name(const struct fusion_array *a);          /* NULL where a is */
+struct fusion_context *array_context(const struct fusion_array *a);
+/* The array of this context that a name holds, `argument` of `what`. */
+int array_find(struct fusion_context *c, fusion_array *name, const char *what, const char *argument, struct fusion_array **ap,
+	struct fault *f) FAULT_MUST_USE;
+/* The same where a list says which: "input 2". */
+int array_find_in(struct fusion_context *c, fusion_array *const *list, unsigned i, const char *what, const char *argument,
+	struct fusion_array **ap, struct fault *f) FAULT_MUST_USE;
+/* Without a lock, for what is made of other calls: does the name hold? Else the error is the thread's; for NULL an earlier one stays. */
+bool array_given(const fusion_array *name, const char *what, const char *argument);
+bool context_given(const fusion_context *name, const char *what);
 /* Gives an array another value of the same type. */
 void array_rebind(struct fusion_array *a, struct value *v);
 /* Can its contents be used now: not failed, not mapped for writing, not part of a capture? */

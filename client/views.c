@@ -151,13 +151,15 @@ static int take_axes_or_all(struct recording *r, int count, const int *axes, uin
 }
 
 int record_axes(struct recording *r, int count, const int *axes, uint16_t *setp) {
+	if (!r->count)
+		return fault_set(&r->fault, FAULT_ARITY, "%s: axes are those of an operand, and there is none", r->what);
 	return take_axes_or_all(r, count, axes, setp);
 }
 
 fusion_array *fusion_permute(fusion_array *a, const int *axes) {
 	struct op_attr attr = { 0 };
 	struct recording r;
-	unsigned axis;
+	unsigned axis = 0;
 	int failed = 0;
 
 	if (!record_begin(&r, "permute", 1, &a))

@@ -29,8 +29,11 @@ __attribute__((visibility("default"))) const char *argp_program_version = "fusio
 
 enum {
 	KEY_COUNT = 0x100,
+	KEY_DEVICE,
 	KEY_WARM,
 	KEY_WORKER,
+	/* A launch that is estimated above this part of engine.launch_us goes in slices: an estimate may be wrong by that much. */
+	ENGINE_LONG = 8,
 	/* The supervisor reads at once; a send that takes longer means that it is stuck. */
 	ENGINE_SEND_S = 10,
 	/* Between looks at how far the cache is filled: nobody waits. */
@@ -40,6 +43,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit", 0 },
 	{ "count", KEY_COUNT, NULL, 0, "Print how many devices fit device.platform and device.device", 0 },
+	{ "device", KEY_DEVICE, NULL, 0, "Print which device would be taken, or why none", 0 },
 	{ "worker", KEY_WORKER, "PRIORITY", 0, "Compile for an engine on the socket of --control: ordinary or idle", 0 },
 	{ 0 },
 };
@@ -48,7 +52,7 @@ struct command {
 	struct started by;
 	uint64_t started_us;
 	const char *worker;
-	bool count, warm;
+	bool count, look, warm;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -64,11 +68,14 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_COUNT:
 		c->count = true;
 		return 0;
+	case KEY_DEVICE:
+		c->look = true;
+		return 0;
 	case KEY_WORKER:
 		c->worker = value;
 		return 0;
 	case ARGP_KEY_END:
-		if (!c->count && !c->warm && (c->by.control < 0 || (!c->by.url && !c->worker)))
+		if (!c->count && !c->look && !c->warm && (c->by.control < 0 || (!c->by.url && !c->worker)))
 			started_refuse(state);
 		return 0;
 	default:
@@ -80,6 +87,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 struct engine {
 	struct config config;
 	int signals, control;
+	struct reserve reserve;
 	struct inbox inbox;
 	struct device *device;
 	struct plan_cache *plans;
@@ -142,6 +150,8 @@ static int open_device(struct engine *e, struct fault *f) {
 		.worker_user = e,
 		.tried_again = e->control >= 0,
 		.workers_early = c->fusion_interpreter == INTERPRETER_AUTO,
+		.driver_programs = (uint32_t)c->device_driver_programs,
+		.programs_bytes = (uint64_t)c->engine_programs_bytes,
 		.worker_us = c->device_worker_us,
 		.profile = c->engine_time_kernels,
 		.measure = c->device_measure,
@@ -158,6 +168,7 @@ static int open_exec(struct engine *e) {
 	struct exec_config c = { .scratch_bytes = e->config.engine_scratch_bytes,
 		.packed_bytes = e->config.engine_packed_bytes,
 		.slice_ns = UINT64_C(1000) * e->config.engine_slice_us,
+		.long_ns = UINT64_C(1000) * e->config.engine_launch_us / ENGINE_LONG,
 		.near_ns = UINT64_C(1000) * e->config.engine_near_us,
 		.interpreter = (enum config_interpreter)e->config.fusion_interpreter,
 		.time_kernels = e->config.engine_time_kernels };
@@ -193,11 +204,12 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 		.exec = e->exec,
 		.inbox = &e->inbox,
 		.control = c->by.control,
+		.reserve = &e->reserve,
 		.url = c->by.url,
 		.started_us = c->started_us };
 	struct linger_limits linger;
-	int r = transport_nng_new(c->by.url, (unsigned)e->config.door_mode, (uint32_t)e->config.door_connections,
-		&e->transport);
+	const struct transport_connections most = { (uint32_t)e->config.door_connections, (uint32_t)e->config.limits_connections };
+	int r = transport_nng_new(c->by.url, (unsigned)e->config.door_mode, most, &e->transport);
 
 	if (!r)
 		r = rings_new(&e->rings, &e->ring_transport);
@@ -265,10 +277,11 @@ static void close_all(struct engine *e) {
 
 static int run(const struct command *c) {
 	struct timeval patience = { .tv_sec = ENGINE_SEND_S };
-	struct engine e = { .signals = -1, .control = c->by.control, .inbox = { .bell = -1 } };
+	struct engine e = { .signals = -1, .control = c->by.control, .reserve = RESERVE_NONE, .inbox = { .bell = -1 } };
 	struct fault f = { 0 };
 	int r;
 
+	reserve_take(&e.reserve);
 	setsockopt(c->by.control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 	/* Before the driver makes threads. */
 	if (!thread_be_prompt())
@@ -348,18 +361,42 @@ static int work(const struct command *c) {
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* The settings by which a device is chosen. */
+static int load_choice(const struct command *c, struct config *config, struct device_config *d, struct fault *f) {
+	int r = config_load(config, &c->by.source, f);
+
+	if (!r)
+		*d = (struct device_config){ .platform = text_or_null(config->device_platform),
+			.device = text_or_null(config->device_device),
+			.number = (unsigned)config->device_number };
+	return r;
+}
+
+/* Both on standard output: it is the answer. */
+static int look(const struct command *c) {
+	struct config config;
+	struct device_config d;
+	struct str text = { 0 };
+	struct fault f = { 0 };
+	int r = load_choice(c, &config, &d, &f);
+
+	if (!r)
+		r = device_look(&d, &text, &f);
+	printf("%s\n", r > 0 ? f.text : r ? strerror(-r) : str_text(&text));
+	str_free(&text);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 static int count(const struct command *c) {
 	struct config config;
+	struct device_config d;
 	struct fault f = { 0 };
 	unsigned devices = 0;
-	int r = config_load(&config, &c->by.source, &f);
+	int r = load_choice(c, &config, &d, &f);
 
-	if (!r) {
-		const struct device_config d = { .platform = text_or_null(config.device_platform),
-			.device = text_or_null(config.device_device) };
-
+	d.number = 0;
+	if (!r)
 		r = device_count(&d, &devices, &f);
-	}
 	if (r)
 		log_error("%s", r > 0 ? f.text : strerror(-r));
 	else
@@ -383,5 +420,7 @@ int main(int argc, char **argv) {
 		return EXIT_FAILURE;
 	if (command.warm)
 		return warm(&command);
+	if (command.look)
+		return look(&command);
 	return command.count ? count(&command) : command.worker ? work(&command) : run(&command);
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,12 @@ __attribute__((visibility("default"))) const char *argp_program_version = "fusio
 enum {
 	/* As many as remote.connections may allow. */
 	GATEWAY_CONNECTIONS = 4096,
+	KEY_CHECK = 0x100,
+};
+
+static const struct argp_option options[] = {
+	{ "check", KEY_CHECK, NULL, 0, "Look at what remote.* says, print what is wrong with it, and exit", 0 },
+	{ 0 },
 };
 
 /* A process of a connection. */
@@ -36,12 +43,16 @@ struct place {
 
 struct gateway {
 	struct started by;
+	bool check;
 	struct config config;
+	struct link_keys *keys;
+	struct gateway_refusals *refusals;
 	int signals;
 	struct gateway_listeners listeners;
 	struct place place[GATEWAY_CONNECTIONS];
 	atomic_bool *entered;                /* of each place; shared with the processes */
 	uint64_t accepted;
+	uint64_t certificate_until;          /* the second of 1970 in which it ends; 0: there is none */
 };
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -49,11 +60,14 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 
 	(void)value;
 	switch (key) {
+	case KEY_CHECK:
+		g->check = true;
+		return 0;
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &g->by;
 		return 0;
 	case ARGP_KEY_END:
-		if (g->by.control < 0 || !g->by.url)
+		if (!g->check && (g->by.control < 0 || !g->by.url))
 			started_refuse(state);
 		return 0;
 	default:
@@ -91,6 +105,18 @@ static int tell_ready(const struct gateway *g) {
 	return r;
 }
 
+/* For metrics: who looks after it is to be told before it ends. */
+static void tell_certificate(const struct gateway *g) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_CERTIFICATE);
+	wire_put_uint(&w, g->certificate_until);
+	if (tell(g, &w))
+		log_debug("the end of the certificate could not be told");
+}
+
 static void tell_failed(const struct gateway *g, int r, struct fault *f) {
 	struct wire_writer w;
 
@@ -107,22 +133,29 @@ static void tell_failed(const struct gateway *g, int r, struct fault *f) {
 
 /* ---- opening ---- */
 
-/* Files that cannot be used are told at the start, though each connection reads them again. */
-static int check_keys(const struct gateway *g, struct fault *f) {
-	const struct config *c = &g->config;
-	const struct link_files files = { .authority = c->remote_authority, .certificate = c->remote_certificate,
-		.key = c->remote_key };
-	struct link_keys *keys = NULL;
-	bool tls = false;
-	int r;
+/* Keys are read once, not by each connection: who replaces a file has it used when he says so, and only if it is right. */
+static int load(struct config *c, const struct config_source *source, const char *listens, struct link_keys **keysp, struct fault *f) {
+	struct config_origins origins;
+	int r = config_load_checked(c, &origins, NULL, source, f);
 
-	for (unsigned i = 0; i < g->listeners.count; i++)
-		tls |= g->listeners.one[i].tls;
-	r = tls ? link_keys_new(&files, true, &keys, f) : 0;
+	*keysp = NULL;
+	/* What is listened for changes at a start alone. */
+	if (listens)
+		memcpy(c->remote_listen, listens, sizeof c->remote_listen);
+	return r ? r : gateway_check(c, &origins, keysp, f);
+}
+
+static int check(const struct config_source *source) {
+	struct link_keys *keys;
+	struct config c;
+	struct fault f = { 0 };
+	int r = load(&c, source, NULL, &keys, &f);
+
 	link_keys_free(keys);
-	if (r > 0)
-		fault_prefix(f, "remote.listen");
-	return r;
+	if (!r)
+		return EXIT_SUCCESS;
+	puts(r > 0 ? f.text : strerror(-r));
+	return config_exit(r);
 }
 
 static int open_signals(struct gateway *g) {
@@ -141,21 +174,19 @@ static int open_signals(struct gateway *g) {
 }
 
 static int open_all(struct gateway *g, struct fault *f) {
-	int r = config_load(&g->config, &g->by.source, f);
+	int r = load(&g->config, &g->by.source, NULL, &g->keys, f);
 
-	if (!r)
-		r = config_resolve(&g->config, f);
 	if (r)
 		return r;
+	g->certificate_until = g->keys ? link_keys_until(g->keys) : 0;
 	log_set_level((enum log_level)g->config.log_level);
 	g->entered = mmap(NULL, GATEWAY_CONNECTIONS * sizeof *g->entered, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		-1, 0);
 	if (g->entered == MAP_FAILED)
 		return -errno;
-	r = open_signals(g);
-	if (!r)
-		r = listeners_open(&g->listeners, &g->config, f);
-	return r ? r : check_keys(g, f);
+	g->refusals = refusals_new();
+	r = g->refusals ? open_signals(g) : -ENOMEM;
+	return r ? r : listeners_open(&g->listeners, &g->config, f);
 }
 
 /* ---- connections ---- */
@@ -184,28 +215,67 @@ static void make_room(struct gateway *g) {
 	oldest->pid = 0;
 }
 
-/* In the new process. */
-static _Noreturn void become_session(struct gateway *g, unsigned place, const struct gateway_listener *l, int fd,
-	const struct sockaddr_storage *address, pid_t parent) {
-	struct gateway_session s = { .config = &g->config, .control = g->by.control, .fd = fd, .tls = l->tls,
-		.entered = &g->entered[place] };
+/* A connection, before it has a process. */
+struct arrival {
+	const struct gateway_listener *listener;
+	int fd;
+	char peer[GATEWAY_PEER];
+	int clerk[2];                        /* the connection's process has the first one, its clerk the other */
+	pid_t parent;
+};
+
+/* In a new process. */
+static void leave_parent(struct gateway *g, const struct arrival *a) {
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
+	if (getppid() != a->parent)
 		_exit(EXIT_FAILURE);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	listeners_close(&g->listeners);
 	close(g->signals);
-	address_text(address, s.peer);
+}
+
+static _Noreturn void become_session(struct gateway *g, unsigned place, const struct arrival *a) {
+	struct gateway_session s = { .config = &g->config, .clerk = a->clerk[0], .fd = a->fd, .tls = a->listener->tls,
+		.entered = &g->entered[place], .keys = g->keys };
+
+	leave_parent(g, a);
+	close(g->by.control);
+	close(a->clerk[1]);
+	memcpy(s.peer, a->peer, sizeof s.peer);
 	session_serve(&s);
+}
+
+static _Noreturn void become_clerk(struct gateway *g, const struct arrival *a) {
+	struct gateway_clerk c = { .config = &g->config, .control = g->by.control, .session = a->clerk[1], .tls = a->listener->tls,
+		.peer = a->peer, .keys = g->keys, .refusals = g->refusals };
+
+	leave_parent(g, a);
+	close(a->fd);
+	close(a->clerk[0]);
+	clerk_serve(&c);
+}
+
+/* The connection's process, and beside it its clerk, which ends when it has answered, or that one has ended. */
+static pid_t start_processes(struct gateway *g, unsigned place, const struct arrival *a) {
+	pid_t clerk, pid = fork();
+
+	if (!pid)
+		become_session(g, place, a);
+	clerk = pid < 0 ? -1 : fork();
+	if (!clerk)
+		become_clerk(g, a);
+	if (clerk < 0)
+		log_error("no process for a connection: %s", strerror(errno));
+	return pid;
 }
 
 static void start_session(struct gateway *g, const struct gateway_listener *l, int fd,
 	const struct sockaddr_storage *address) {
+	struct arrival a = { .listener = l, .fd = fd, .parent = getpid() };
 	struct place *p = free_place(g);
-	pid_t parent = getpid();
 	unsigned i;
 
 	if (!p) {
@@ -216,16 +286,19 @@ static void start_session(struct gateway *g, const struct gateway_listener *l, i
 		log_warning("a connection was refused: there are as many as remote.connections allows");
 		return;
 	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, a.clerk) < 0) {
+		log_error("no socket for a connection: %s", strerror(errno));
+		return;
+	}
 	i = (unsigned)(p - g->place);
+	address_text(address, a.peer);
 	atomic_store(&g->entered[i], false);
 	p->order = ++g->accepted;
-	p->pid = fork();
-	if (!p->pid)
-		become_session(g, i, l, fd, address, parent);
-	if (p->pid < 0) {
-		log_error("no process for a connection: %s", strerror(errno));
+	p->pid = start_processes(g, i, &a);
+	if (p->pid < 0)
 		p->pid = 0;
-	}
+	close(a.clerk[0]);
+	close(a.clerk[1]);
 }
 
 static void accept_one(struct gateway *g, const struct gateway_listener *l) {
@@ -240,9 +313,12 @@ static void accept_one(struct gateway *g, const struct gateway_listener *l) {
 }
 
 static void reap(struct gateway *g) {
-	for (unsigned i = 0; i < GATEWAY_CONNECTIONS; i++)
-		if (g->place[i].pid && waitpid(g->place[i].pid, NULL, WNOHANG) == g->place[i].pid)
-			g->place[i].pid = 0;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		for (unsigned i = 0; i < GATEWAY_CONNECTIONS; i++)
+			if (g->place[i].pid == pid)
+				g->place[i].pid = 0;
 }
 
 /* False once it is to end. */
@@ -257,16 +333,21 @@ static bool hear_signal(struct gateway *g) {
 }
 
 static void read_again(struct gateway *g) {
+	struct link_keys *keys;
 	struct config fresh;
 	struct fault f;
-	int r = config_load(&fresh, &g->by.source, &f);
+	int r = load(&fresh, &g->by.source, g->config.remote_listen, &keys, &f);
 
-	if (!r)
-		r = config_resolve(&fresh, &f);
-	if (!r)
-		g->config = fresh;
-	else
+	if (r) {
+		link_keys_free(keys);
 		log_error("the gateway keeps its configuration: %s", r > 0 ? f.text : strerror(-r));
+		return;
+	}
+	link_keys_free(g->keys);
+	g->keys = keys;
+	g->config = fresh;
+	g->certificate_until = keys ? link_keys_until(keys) : 0;
+	tell_certificate(g);
 }
 
 /* All that the supervisor says is that the configuration is to be read again. False once it is gone. */
@@ -307,6 +388,7 @@ static void serve(struct gateway *g) {
 int main(int argc, char **argv) {
 	static const struct argp_child children[] = { { .argp = &started_argp }, { 0 } };
 	static const struct argp argp = {
+		.options = options,
 		.parser = parse,
 		.children = children,
 		.doc = "The part of fusiond that serves clients of other machines. fusiond starts it; it is of no use alone.",
@@ -318,11 +400,15 @@ int main(int argc, char **argv) {
 	log_open("fusiond-gateway");
 	if (argp_parse(&argp, argc, argv, 0, NULL, &g))
 		return EXIT_FAILURE;
+	if (g.check)
+		return check(&g.by.source);
 	r = open_all(&g, &f);
 	if (r)
 		tell_failed(&g, r, &f);
 	else
 		r = tell_ready(&g);
+	if (!r)
+		tell_certificate(&g);
 	if (!r)
 		serve(&g);
 	listeners_close(&g.listeners);

@@ -8,11 +8,14 @@
 #include <string.h>
 
 #include "daemon/base/config.h"
+#include "daemon/base/rules.h"
 #include "daemon/base/version.h"
 #include "daemon/door/cache.h"
 #include "daemon/door/child.h"
 #include "daemon/door/detach.h"
+#include "daemon/door/limits.h"
 #include "daemon/door/supervisor.h"
+#include "daemon/door/devices.h"
 
 __attribute__((visibility("default"))) const char *argp_program_version = "fusiond " FUSIOND_VERSION;
 
@@ -22,6 +25,7 @@ enum {
 	KEY_CACHE,
 	KEY_ACTION,
 	KEY_WARM,
+	KEY_DEVICES,
 	KEY_USER,
 	KEY_DETACH,
 };
@@ -46,16 +50,18 @@ static const struct argp_option options[] = {
 	{ "detach", KEY_DETACH, "LOG", 0, "Go to the background once it serves, with messages in LOG", 0 },
 	{ "foreground", 'f', NULL, 0, "Stay in the foreground, as it does without --detach; for scripts that say so",
 		0 },
-	{ "cache", KEY_ACTION, "stat|prune|verify", 0,
-		"Print what the cache folder holds, and exit; prune, verify: after removing what is too much, what is damaged", 0 },
+	{ "cache", KEY_ACTION, "stat|prune|verify|check", 0,
+		"Print what the cache folder holds, and exit; prune, verify: after removing what is too much, what is damaged; check: what is damaged stays", 0 },
 	{ "warm", KEY_WARM, NULL, 0, "Fill the cache with what every session may want, and exit: at installation", 0 },
-	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit", 0 },
+	{ "devices", KEY_DEVICES, NULL, 0, "Print which devices would be taken, or why none, and exit", 0 },
+	{ "check", KEY_CHECK, NULL, 0, "Print the settings that would be in effect, and exit; with 78 where one is wrong", 0 },
+	{ "quiet", 'q', NULL, 0, "--check: print only what is wrong", 0 },
 	{ 0 },
 };
 
 struct command {
 	struct config_source source;
-	bool check, warm, user;
+	bool check, devices, quiet, warm, user;
 	const char *log;             /* of a daemon in the background; NULL: it stays */
 	const char *action;          /* on the cache folder; NULL: none */
 };
@@ -90,6 +96,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_ACTION:
 		c->action = value;
 		return 0;
+	case KEY_DEVICES:
+		c->devices = true;
+		return 0;
 	case KEY_WARM:
 		c->warm = true;
 		return 0;
@@ -101,6 +110,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 		return 0;
 	case KEY_CHECK:
 		c->check = true;
+		return 0;
+	case 'q':
+		c->quiet = true;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -132,15 +144,27 @@ static int load(const struct config_source *source, struct config *config) {
 static int act(const struct command *c) {
 	struct config config;
 
-	return load(&c->source, &config) ? EXIT_FAILURE : cache_action(&config, c->action);
+	int r = load(&c->source, &config);
+
+	return r ? config_exit(r) : cache_action(&config, c->action);
 }
 
-static int check(const struct config_source *source) {
+/* As a start sees it. */
+static int check(const struct config_source *source, bool quiet) {
+	struct config_origins origins;
+	struct rules rules = { 0 };
 	struct config config;
+	struct fault f;
+	int r = config_load_checked(&config, &origins, &rules, source, &f);
 
-	if (load(source, &config))
-		return EXIT_FAILURE;
-	for (unsigned i = 0; i < config_settings(); i++) {
+	if (!r)
+		r = child_check_remote(&config, source, &f);
+	if (r) {
+		rules_clear(&rules);
+		fprintf(stderr, "fusiond: %s\n", r > 0 ? f.text : strerror(-r));
+		return config_exit(r);
+	}
+	for (unsigned i = 0; !quiet && i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
 		struct str value = { 0 };
 
@@ -148,6 +172,12 @@ static int check(const struct config_source *source) {
 		printf("%s.%s=%s\n", s->section, s->name, str_text(&value));
 		str_free(&value);
 	}
+	for (unsigned i = 0; !quiet && i < rules.count; i++) {
+		const struct rule *one = &rules.rule[i];
+
+		printf("%s:%s.%s.%s=%s\n", one->group ? "group" : "user", one->name, one->setting->section, one->setting->name, one->value);
+	}
+	rules_clear(&rules);
 	return EXIT_SUCCESS;
 }
 
@@ -176,6 +206,7 @@ int main(int argc, char **argv) {
 	error_t error;
 
 	log_open("fusiond");
+	limits_umask();
 	signal(SIGPIPE, SIG_IGN);
 	error = argp_parse(&argp, argc, argv, 0, NULL, &command);
 	if (error)
@@ -186,7 +217,9 @@ int main(int argc, char **argv) {
 	}
 	if (command.warm)
 		return child_warm(&command.source);
+	if (command.devices)
+		return devices_print(&command.source);
 	if (command.action)
 		return act(&command);
-	return command.check ? check(&command.source) : run(&command);
+	return command.check ? check(&command.source, command.quiet) : run(&command);
 }

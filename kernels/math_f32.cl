@@ -38,7 +38,7 @@ OVL f32v at_most(f32v x, float high) { return x > high ? (f32v)high : x; }
 OVL f32v at_least(f32v x, float low) { return x < low ? (f32v)low : x; }
 
 /* y 2^n, rounded once also where that is subnormal; |n| up to 252. One instruction where there is such. */
-#if W == 16 && defined(__AVX512F__) && defined(__has_builtin)
+#if W == 16 && defined(__AVX512F__) && defined(__has_builtin) && !defined(WITHOUT_SCALE)
 #if __has_builtin(__builtin_ia32_scalefps512_mask)
 #define SCALE_VECTOR
 #endif

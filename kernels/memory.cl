@@ -28,7 +28,7 @@
 
 /* Without the compiler's help a stream is an ordinary store. */
 #define STREAM(R, p, v) *(global R *)(p) = (v)
-#ifdef __has_builtin
+#if defined(__has_builtin) && !defined(WITHOUT_STREAM)
 #if __has_builtin(__builtin_nontemporal_store)
 #undef STREAM
 #define STREAM(R, p, v) __builtin_nontemporal_store(v, (global R *)(p))
@@ -37,7 +37,7 @@
 
 /* Asks for the line at an address that is read later; it may lie anywhere. Not where a program is not yet machine code. */
 #define AHEAD(p)
-#if defined(__has_builtin) && !defined(__SPIR__)
+#if defined(__has_builtin) && !defined(WITHOUT_AHEAD) && !defined(__SPIR__)
 #if __has_builtin(__builtin_prefetch)
 #undef AHEAD
 #define AHEAD(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)

@@ -4,7 +4,7 @@
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
 #   man/generate.sh protocol > build/man/fusion-protocol.7     protocol/*.def
 #   man/generate.sh fusion_arrays > build/man/fusion_arrays.3    client/fusion.h
-#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, daemon/plan/knobs.def, protocol/patterns.def
+#   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, daemon/base/knobs.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
 # Needs awk alone. A line of a table that does not read is an error, never left out.
@@ -203,7 +203,8 @@ conf_rows() {
 		forms["INTERPRETER"] = "auto, off or always"
 		when["START"] = "Applies at the next start."
 		when["RELOAD"] = "Applies at a reload, too."
-		when["SESSION"] = "Applies at a reload, too; a client may change it for its own session."
+		when["USER"] = "Applies at a reload, too, and may be said of a user or group."
+		when["SESSION"] = "Applies at a reload, too, and may be said of a user or group; a client may change it for its own session."
 	}
 	!read_row() { next }
 	row == "PATTERN" {
@@ -249,6 +250,10 @@ protocol_rows() {
 			print ".It " args[2] " Pq " args[1] "\n" sentences(capital(args[count])) "." > (out "/" row)
 		next
 	}
+	FILENAME ~ /features\.def$/ {
+		print ".It " args[1] " Ta " args[2] " Ta " args[3] > (out "/FEATURE")
+		next
+	}
 	FILENAME ~ /dtypes\.def$/ {
 		print ".It " args[1] " Ta " args[3] " Ta " args[2] > (out "/TYPE")
 		next
@@ -264,7 +269,7 @@ protocol_rows() {
 			fail("an unknown kind of row")
 		print ".It " name " Ta " args[1] " Ta " many > (out "/OPERATION")
 	}
-	END { exit failed }' "$root/protocol/messages.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" "$root/protocol/ops.def"
+	END { exit failed }' "$root/protocol/messages.def" "$root/protocol/features.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" "$root/protocol/ops.def"
 }
 
 # FUSION.H PAGE: the section of the header that this page of functions is made of, declarations and comments as they stand there.
@@ -379,7 +384,7 @@ knob_rows() {
 		values = $0; sub(/.*VALUES\(/, "", values); sub(/\).*/, "", values); gsub(/"/, "", values)
 		doc = $0; sub(/.*\), "/, "", doc); sub(/"\)$/, "", doc)
 		print ".It Va " name " Pq " values "\n" toupper(substr(doc, 1, 1)) substr(doc, 2) "." > (out "/KNOB")
-	}' "$root/daemon/plan/knobs.def"
+	}' "$root/daemon/base/knobs.def"
 }
 
 rows=$(mktemp -d)

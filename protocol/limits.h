@@ -4,6 +4,11 @@
  */
 #pragma once
 
+/* Byte code, the numbers of frames and what is shared in memory are those of a little-endian machine; no other was ever tried. */
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "fusiond keeps numbers in little-endian order in memory that it shares: it does not build for this machine"
+#endif
+
 enum {
 	/* NumPy-sized ranks cost record words and source text; 8 covers every workload we know. */
 	LIMIT_RANK = 8,
@@ -21,6 +26,8 @@ enum {
 	LIMIT_HANDLES = 1 << 20,
 	/* Recorded graphs a session may keep. */
 	LIMIT_CAPTURES = 1024,
+	/* Groups of a user that are looked at. NFS knows 16, Linux allows 65536. */
+	LIMIT_GROUPS = 1024,
 	/* Arenas a session may map, those of shared arrays among them; each costs a descriptor in the daemon. */
 	LIMIT_ARENAS = 128,
 	/* Of them, those of arrays it has exported and imported: the rest stays for its own. */

@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "fault.h"
 
 struct wire_cursor;
@@ -24,8 +26,12 @@ enum message_control {
 
 enum {
 	MESSAGE_FAULT = 0,        /* reply: [0, code, sentence] */
-	PROTOCOL_VERSION = 1,     /* both sides must have the same; features tell the rest apart */
+	/* Versions that this release speaks, from the oldest; both sides use the newest that both speak, and features tell the rest apart. */
+	PROTOCOL_OLDEST = 1,
+	PROTOCOL_VERSION = 1,
 	SUBMIT_URGENT = 1 << 0,   /* flag: do not hold in the window */
+	SUBMIT_REPEATED = 1 << 1, /* the library says it again to the engine after the one that had not begun it */
+	SUBMIT_ALL = SUBMIT_URGENT | SUBMIT_REPEATED,
 	SHARE_READ = 1 << 0,      /* rights of a token */
 	SHARE_WRITE = 1 << 1,
 	EXPLAIN_SOURCE = 1 << 0,
@@ -51,20 +57,33 @@ enum arena_owner {
 	ARENA_OWNERS,
 };
 
-/* Bits of `features`; each side offers what it has, both use what both have. */
+/* Bits of `features`. */
 enum {
-	FEATURE_REPLAY = 1 << 0,
-	FEATURE_EXPLAIN = 1 << 1,
-	FEATURE_OPERATIONS = 1 << 2,
-	FEATURE_PATTERNS = 1 << 4,
+#define FEATURE(bit, name, what) FEATURE_##name = 1 << (bit),
+#include "features.def"
+	/* Those that every side of this release has. RESUME, RETURN and REPEAT are not of clients on other machines, and either side may have no ring to offer. */
 	FEATURES_ALL = FEATURE_REPLAY | FEATURE_EXPLAIN | FEATURE_OPERATIONS | FEATURE_PATTERNS,
-	/* The session outlives the engine: DOOR_RESUME. Not of clients on other machines, so it is not among all. */
-	FEATURE_RESUME = 1 << 5,
-	/* It outlives the daemon, too, which its service manager starts again: DOOR_RETURN. */
-	FEATURE_RETURN = 1 << 6,
-	/* A ring in shared memory, see ring.h. Either side may have none to offer, so it is not among all. */
-	FEATURE_RING = 1 << 3,
 };
+
+/* "PATTERNS (fusion patterns of programs)", of one bit. */
+const char *message_feature(uint64_t feature);
+
+/* Versions of the protocol, from the oldest to the newest. */
+struct message_versions {
+	uint64_t oldest, newest;
+};
+enum { VERSIONS_TEXT = 64 };
+
+/* The newest that both speak; 0: there is none. */
+uint64_t message_agree(struct message_versions a, struct message_versions b);
+/* "version 1", or "versions 1 to 3"; returns text. */
+const char *message_versions_text(struct message_versions v, char text[static VERSIONS_TEXT]);
+/* What HELLO begins with: a version, or a list of the oldest and the newest. */
+int message_get_versions(struct wire_cursor *c, struct message_versions *v, struct fault *f) FAULT_MUST_USE;
+
+/* What HELLO's answer says of operations: bit i % 8 of byte i / 8 is set where the daemon has operation i of ops.def. */
+enum { MESSAGE_OPERATIONS = 32 };
+void message_operations(uint8_t bits[static MESSAGE_OPERATIONS]);
 
 /* The code and sentence of a refusal, as the other side told it; a code of 0 says nothing and is taken as INTERNAL. */
 int message_get_fault(struct wire_cursor *c, struct fault *toldp, struct fault *f) FAULT_MUST_USE;

@@ -44,8 +44,7 @@ enum {
 	PACKET_DESCRIPTORS = 4,
 };
 
-/* Bytes the machine could still hand out; UINT64_MAX where it does not say. */
-static uint64_t memory_available(void) {
+uint64_t shm_available(void) {
 	FILE *file = fopen("/proc/meminfo", "re");
 	uint64_t kib = UINT64_MAX / 1024;
 	char line[128];
@@ -68,10 +67,14 @@ static int allocate_piece(int fd, uint64_t offset, uint64_t bytes) {
 	return -r;
 }
 
-static int allocate(int fd, uint64_t bytes) {
+static bool is_stopped(const atomic_bool *stop) {
+	return stop && atomic_load(stop);
+}
+
+static int allocate(int fd, uint64_t bytes, const atomic_bool *stop) {
 	for (uint64_t done = 0; done < bytes; done += SHM_PIECE) {
 		uint64_t left = bytes - done;
-		int r = allocate_piece(fd, done, left < SHM_PIECE ? left : SHM_PIECE);
+		int r = is_stopped(stop) ? -ECANCELED : allocate_piece(fd, done, left < SHM_PIECE ? left : SHM_PIECE);
 
 		if (r)
 			return r;
@@ -105,7 +108,7 @@ static int allocate_large_piece(int fd, uint8_t *base, uint64_t at, uint64_t who
 }
 
 /* Only ever makes memory faster: whatever fails here leaves holes that allocate() fills. */
-static void allocate_large(int fd, uint64_t bytes) {
+static void allocate_large(int fd, uint64_t bytes, const atomic_bool *stop) {
 	uint64_t whole = bytes / SHM_LARGE_PAGE * SHM_LARGE_PAGE;
 	uint8_t *base;
 
@@ -115,29 +118,40 @@ static void allocate_large(int fd, uint64_t bytes) {
 	if (base == MAP_FAILED)
 		return;
 	if (mmap(base, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
-		for (uint64_t at = 0; at < whole && !allocate_large_piece(fd, base, at, whole); at += SHM_PIECE)
+		for (uint64_t at = 0; at < whole && !is_stopped(stop) && !allocate_large_piece(fd, base, at, whole); at += SHM_PIECE)
 			continue;
 	munmap(base, whole);
 }
 
-static int make_arena(int fd, uint64_t bytes) {
-	if (fchmod(fd, 0600))
+int shm_empty(const char *name, int *fdp) {
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+	if (fd < 0)
 		return -errno;
-	allocate_large(fd, bytes);
-	return allocate(fd, bytes);
+	if (!fchmod(fd, 0600)) {
+		*fdp = fd;
+		return 0;
+	}
+	r = -errno;
+	close(fd);
+	return r;
+}
+
+int shm_fill(int fd, uint64_t bytes, const atomic_bool *stop) {
+	if (!bytes || bytes > (uint64_t)LIMIT_ARRAY_BYTES)
+		return -EINVAL;
+	if (bytes > shm_available())
+		return -ENOMEM;
+	allocate_large(fd, bytes, stop);
+	return allocate(fd, bytes, stop);
 }
 
 int shm_prepare(const char *name, uint64_t bytes, int *fdp) {
-	int fd, r;
+	int fd = -1, r = shm_empty(name, &fd);
 
-	if (!bytes || bytes > (uint64_t)LIMIT_ARRAY_BYTES)
-		return -EINVAL;
-	if (bytes > memory_available())
-		return -ENOMEM;
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	r = make_arena(fd, bytes);
+	if (r)
+		return r;
+	r = shm_fill(fd, bytes, NULL);
 	if (r) {
 		close(fd);
 		return r;
@@ -249,8 +263,9 @@ int packet_send_pair(int socket, const void *bytes, size_t size, const int fd[PA
 	do {
 		sent = sendmsg(socket, &m, flags | MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
+	/* The system's word for a socket that finds no memory; here -ENOBUFS is the supervisor's refusal, with a sentence of its own. */
 	if (sent < 0)
-		return -errno;
+		return errno == ENOBUFS ? -ENOMEM : -errno;
 	return (size_t)sent == size ? 0 : -EMSGSIZE;
 }
 

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +22,11 @@ int shm_create(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
  * descriptor stays the caller's.
  */
 int shm_prepare(const char *name, uint64_t bytes, int *fdp) FAULT_MUST_USE;
+/* The first step in two: without memory, at once; and the memory, piece by piece, until `stop` (NULL: never) is set: -ECANCELED. */
+int shm_empty(const char *name, int *fdp) FAULT_MUST_USE;
+int shm_fill(int fd, uint64_t bytes, const atomic_bool *stop) FAULT_MUST_USE;
+/* Bytes the machine could still hand out; UINT64_MAX where it does not say. */
+uint64_t shm_available(void);
 int shm_finish(int fd, uint64_t bytes) FAULT_MUST_USE;
 /* Checks that fd is a sealed memfd of exactly these bytes: 0, or -EINVAL. */
 int shm_check(int fd, uint64_t bytes) FAULT_MUST_USE;

@@ -180,6 +180,8 @@ static bool announced(struct sp *s) {
 	length = be64toh(length);
 	if (s->peer[0] != FRAME_MESSAGE || length > s->options.limit)
 		return false;
+	if (s->options.announced && !s->options.announced(s->options.user, (size_t)length))
+		return false;
 	s->message = sp_message_new((size_t)length);
 	if (!s->message)
 		return false;

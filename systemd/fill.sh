@@ -3,6 +3,7 @@
 #
 # usage: fill.sh UNIT sbindir=... datadir=... sysconfdir=...
 set -eu
+export LC_ALL=C
 cd "$(dirname "$0")"
 unit=$1
 shift

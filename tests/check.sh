@@ -1,10 +1,12 @@
 #!/bin/bash
 # Runs every test as a job of its own, some at a time; the last line counts all claims.
 #
-# usage: [SLICE=K/N|all] check.sh BUILD_FOLDER [JOB-NAME...]
+# usage: [SLICE=K/N|all] [CHECK_RECORD=FILE] check.sh BUILD_FOLDER [JOB-NAME...]
 #
-# A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed"; a job that
-# fails without either counts as one failure. Output of failed jobs is shown whole, of others the lines "note: ...".
+# A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed[, N skipped]"; a job that
+# fails without either counts as one failure. For each case that cannot run it prints "skipped CASE: REASON" (tests/skip.h,
+# tests/claims.sh, harness.py), and check counts such a case as run. Output of failed jobs is shown whole, of others what
+# was skipped and the lines "note: ...". CHECK_RECORD gets a line "JOB PASSED FAILED SKIPPED" a job, and the skipped cases.
 set -u
 cd "$(dirname "$0")/.."
 build=$1
@@ -12,17 +14,18 @@ shift
 wanted=" $* "
 # One more than processors: tests of processes that end, stop and start again wait for the most of their time.
 parallel=${CHECK_JOBS:-$(($(nproc) + 1))}
-# A job that hangs is a failure, not a wait: the slowest takes two minutes on a machine of its own.
-limit=${CHECK_LIMIT:-1500}
-# The same for a case that sets no limit of its own: libcheck's four seconds are little where all processors are busy.
-export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-240}
+# A job that hangs is a failure, not a wait; nothing else is decided by time. The slowest takes two minutes on a machine of its
+# own, and an hour where each processor has ten others that want it.
+limit=${CHECK_LIMIT:-7200}
+# The same for a case: libcheck's four seconds, and what cases set themselves, are for a quiet machine.
+export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-240} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-10}
 python=${PYTHON:-/usr/bin/python3}
 
 # The driver's compiler keeps memory until the process ends; only our own leaks count.
 # Walking the thread-local memory of a driver that unloads its libraries kills the leak checker now and then: use_tls=0.
-export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0:use_tls=0"
+export LSAN_OPTIONS="suppressions='$PWD/tests/lsan.supp':print_suppressions=0:use_tls=0"
 export UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:ignore_noninstrumented_modules=1"
+export TSAN_OPTIONS="suppressions='$PWD/tests/tsan.supp':ignore_noninstrumented_modules=1"
 
 # Interpreters take a compiler some seconds: those tests have them that say so.
 export FUSIOND_FUSION_INTERPRETER=off
@@ -38,9 +41,18 @@ export FUSION_CACHES="$logs/caches" FUSION_DRIVER_CACHE="$kernels" POCL_CACHE_DI
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
-# Of slow cases a run takes a slice, by the commit, so that the next ones take the others: SLICE=1/30 is one, all the whole.
-commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-slice=${SLICE:-$((0x$commit % 30))/30}
+# Of slow cases a run takes a slice, by the count of commits, so that thirty in a row take all: SLICE=1/30 is one, all the whole.
+# Where there is no history to count (an archive, a clone of depth 1) the days are counted instead.
+SLICES=30
+choose_slice() {
+	if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
+		count=$(git rev-list --count HEAD)
+	else
+		count=$(($(date +%s) / 86400))
+	fi
+	echo "$((count % SLICES))/$SLICES"
+}
+slice=${SLICE:-$(choose_slice)}
 case $slice in
 all) unset FUSION_SLICE ;;
 *) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;
@@ -52,23 +64,43 @@ TIMEFORMAT='%1U + %1S'
 # Minutes each; these start first, so that none runs alone at the end.
 longest="oracle_ops graphs test_emit_kernels oracle_composites test_service"
 
-# One line a job: name, then the command.
+# Whatever Python warns of in the suite, or in the programs that it starts, is an error.
+python_suite='env PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests'
+# What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
+by_nng="python test_client_call test_client_given_up test_client_grad test_client_process test_client_record test_client_threads test_client_wait test_share
+	test_service test_recover test_return test_restart"
+
+# One line a job: name, then the command, which the shell reads once more: folders may have blanks in their names.
 jobs() {
-	[ -x "$build/tests/run_graphs" ] && echo "graphs $build/tests/run_graphs $build/fusiond tests/graphs"
+	[ -x "$build/tests/run_graphs" ] && echo 'graphs "$build/tests/run_graphs" "$build/fusiond" tests/graphs'
 	for script in tests/oracle/test_*.py; do
 		[ -e "$script" ] || continue
 		name=$(basename "$script" .py)
-		echo "oracle_${name#test_} env FUSION_BUILD=$build $python $script"
+		echo "oracle_${name#test_} env FUSION_BUILD=\"\$build\" \"\$python\" $script"
 	done
 	[ -e "$build/python/fusion/_core.abi3.so" ] &&
-		echo "python env FUSION_BUILD=$build PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/$build/python $python -m pytest -q -p no:cacheprovider client/python/tests"
+		echo "python $python_suite"
+	# `make check-aliasing` runs more.
+	[ -e "$build/python/fusion/_core.abi3.so" ] && echo 'aliasing env FUSION_BUILD="$build" "$python" tests/aliasing/run.py --programs 500'
+	# `make check-leaks` calls each a million times.
+	[ -e "$build/python/fusion/_core.abi3.so" ] && echo 'leaks env FUSION_BUILD="$build" "$python" tests/leaks.py --calls 1000'
 	for script in tests/e2e/*.sh; do
-		[ -e "$script" ] && echo "e2e_$(basename "$script" .sh) sh $script $build"
+		[ -e "$script" ] && echo "e2e_$(basename "$script" .sh) sh $script \"\$build\""
 	done
 	for program in "$build"/tests/test_*; do
-		[ -x "$program" ] && echo "$(basename "$program") $program"
+		[ -x "$program" ] && echo "${program##*/} \"\$build/tests/${program##*/}\""
 	done
-	# The same programs once more, and slower: of a slice every second one, by the commit, so that the next ones take the others.
+	turn=${FUSION_SLICE:+${FUSION_SLICE%/*}}
+	for name in $by_nng; do
+		[ -n "$turn" ] && turn=$((turn + 1))
+		case $wanted in *" nng_$name "*) ;; *) [ $((${turn:-0} % 3)) = 0 ] || continue ;; esac
+		if [ "$name" != python ]; then
+			[ -x "$build/tests/$name" ] && echo "nng_$name env FUSIOND_FUSION_TRANSPORT=nng \"\$build/tests/$name\""
+		elif [ -e "$build/python/fusion/_core.abi3.so" ]; then
+			echo "nng_$name $python_suite" | sed 's/ env / env FUSIOND_FUSION_TRANSPORT=nng /'
+		fi
+	done
+	# The same programs once more, and slower: of a slice every second one, by its number, so that the next one takes the others.
 	turn=${FUSION_SLICE:+${FUSION_SLICE%/*}}
 	for sanitized in ${CHECK_SANITIZED:-}; do
 		for program in "$sanitized"/tests/test_*; do
@@ -78,8 +110,15 @@ jobs() {
 			[ -x "$program" ] && echo "$name $program"
 		done
 	done
-	[ -x "$build/tests/ulp" ] && echo "ulp $build/tests/ulp"
+	# What a program's own objects and threads may do to the extension module, seen by AddressSanitizer.
+	[ -e build-address/python/fusion/_core.abi3.so ] &&
+		echo 'address_python env ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$PWD/build-address/python" "$python" -m pytest -q -s -p no:cacheprovider client/python/tests/test_memory.py client/python/tests/test_views.py client/python/tests/test_stateful.py'
+	[ -x "$build/tests/ulp" ] && echo 'ulp "$build/tests/ulp"'
+	# `make check-sim` looks at other seeds.
+	[ -x "$build/tests/sim/sim" ] && echo 'sim "$build/tests/sim/sim" --seeds 1000'
+	echo 'fuzz env PYTHON="$python" sh tests/fuzz/check.sh'
 	echo "layers sh tests/layers.sh"
+	echo 'lint sh tests/lint.sh "$build" slice'
 }
 
 # Runs one job; its output goes to a log, its counts to NAME.count.
@@ -94,20 +133,25 @@ run() {
 			match($0, /Checks: [0-9]+/); checks = substr($0, RSTART + 8, RLENGTH - 8)
 			match($0, /Failures: [0-9]+/); bad = substr($0, RSTART + 10, RLENGTH - 10)
 			match($0, /Errors: [0-9]+/); bad += substr($0, RSTART + 8, RLENGTH - 8)
-			passed += checks - bad; failed += bad; seen = 1
+			passed += checks - bad; failed += bad; checked = seen = 1
 		}
 		/^[0-9]+ passed, [0-9]+ failed/ { passed += $1; failed += $3; seen = 1 }
+		/^skipped [^:]+: / { skipped++ }
 		END {
+			if (checked) passed -= skipped
 			if (status && !failed) failed = 1
-			if (!seen && !status) passed = 1
-			print passed + 0, failed + 0
+			if (!seen && !status && !skipped) passed = 1
+			print passed + 0, failed + 0, skipped + 0
 		}' "$logs/$name.log" >"$logs/$name.count"
-	read -r passed failed <"$logs/$name.count"
+	read -r passed failed skipped <"$logs/$name.count"
+	said="$passed passed"
+	[ "$failed" = 0 ] || said="$said, $failed failed"
+	[ "$skipped" = 0 ] || said="$said, $skipped skipped"
 	if [ "$failed" = 0 ]; then
-		echo "ok    $name: $passed passed ($(($(date +%s) - start)) s, $(cat "$logs/$name.time") s of processors)"
-		sed -n "s/^note: /      $name: /p" "$logs/$name.log"
+		echo "ok    $name: $said ($(($(date +%s) - start)) s, $(cat "$logs/$name.time") s of processors)"
+		sed -n "s/^\(note: \|skipped \)/      $name: \1/p" "$logs/$name.log"
 	else
-		echo "FAIL  $name: $passed passed, $failed failed, status $status"
+		echo "FAIL  $name: $said, status $status"
 		sed "s/^/      $name: /" "$logs/$name.log" | tail -60
 	fi
 }
@@ -122,8 +166,7 @@ jobs | awk -v longest="$longest" '
 	}' >"$logs/jobs"
 while read -r name command; do
 	case $wanted in "  " | *" $name "*) ;; *) continue ;; esac
-	# shellcheck disable=SC2086
-	run "$name" $command &
+	eval "run $name $command" &
 	running=$((running + 1))
 	if [ "$running" -ge "$parallel" ]; then
 		wait -n
@@ -132,4 +175,13 @@ while read -r name command; do
 done <"$logs/jobs"
 wait
 
-cat "$logs"/*.count | awk '{ p += $1; f += $2 } END { print (p + 0) " passed, " (f + 0) " failed"; exit f > 0 }'
+if [ -n "${CHECK_RECORD:-}" ]; then
+	for count in "$logs"/*.count; do
+		name=${count##*/}
+		name=${name%.count}
+		echo "$name $(cat "$count")"
+		sed -n "s/^skipped /skipped $name /p" "$logs/$name.log"
+	done >"$CHECK_RECORD"
+fi
+cat "$logs"/*.count | awk '{ p += $1; f += $2; s += $3 }
+	END { print (p + 0) " passed, " (f + 0) " failed, " (s + 0) " skipped"; exit f > 0 }'

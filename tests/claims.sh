@@ -11,18 +11,48 @@ finish() {
 	rm -rf "$root"
 }
 trap finish EXIT
+# What stands before the driver, at a path without blanks: the loader cuts LD_PRELOAD there.
+interpose=$root/interpose.so
+ln -s "$(realpath "$build")/tests/interpose.so" "$interpose"
 FUSION_SOCKET=$root/door
 export FUSION_SOCKET
+# As in check: a script that wants byte code says so.
+FUSIOND_FUSION_INTERPRETER=${FUSIOND_FUSION_INTERPRETER:-off}
+export FUSIOND_FUSION_INTERPRETER
 passed=0
 failed=0
+skipped=0
 
-# claim CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains ("": any).
+# skip REASON CLAIM...: claims that cannot be tried here, each counted as skipped.
+skip() {
+	reason=$1
+	shift
+	for name in "$@"; do
+		echo "skipped $name: $reason"
+		skipped=$((skipped + 1))
+	done
+}
+
+# skip_all REASON: all claims that the script has by name.
+skip_all() {
+	# shellcheck disable=SC2046
+	skip "$1" $(LC_ALL=C sed -n 's/^[[:blank:]]*\(claim\|claim_json\|finds\) "\{0,1\}\([a-z0-9_]*\)"\{0,1\} .*/\2/p' "$0")
+}
+
+# The end of a script: the line that tests/check.sh counts by.
+finish_claims() {
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" = 0 ]
+}
+
+# claim CLAIM STATUS PATTERN COMMAND...: the exit code, and a pattern that standard output or error contains ("": any). Its
+# ranges are of ASCII: in Turkish i does not lie between a and z.
 claim() {
 	name=$1 status=$2 pattern=$3
 	shift 3
 	got=0
 	"$@" >"$root/out" 2>&1 || got=$?
-	if [ "$got" = "$status" ] && { [ -z "$pattern" ] || grep -q -e "$pattern" "$root/out"; }; then
+	if [ "$got" = "$status" ] && { [ -z "$pattern" ] || LC_ALL=C grep -q -e "$pattern" "$root/out"; }; then
 		passed=$((passed + 1))
 		return
 	fi
@@ -48,12 +78,12 @@ sys.exit(not ($expression))" "$root/out"; then
 	sed 's/^/    /' "$root/out" "$root/err"
 }
 
-# until_does COMMAND...: waits until it succeeds; what does not in two minutes ends the script.
+# until_does COMMAND...: waits until it succeeds; what does not in twenty minutes hangs, and ends the script.
 until_does() {
 	tries=0
 	until "$@" >/dev/null 2>&1; do
 		tries=$((tries + 1))
-		[ "$tries" -lt 1200 ] || {
+		[ "$tries" -lt 12000 ] || {
 			echo "waited in vain: $*"
 			"$@" 2>&1 | sed 's/^/    it says: /'
 			tail -n 20 "$root/log" 2>/dev/null | sed 's/^/    the log: /'

@@ -21,8 +21,10 @@
 
 #include "client/fusion.h"
 
+#include "tests/patience.h"
+
 enum {
-	START_TRIES = 600,       /* of 100 ms, for whatever ends by itself: a first start builds kernels on a busy machine */
+	START_TRIES = PATIENCE_MS / 100,     /* of 100 ms at most, for whatever ends by itself */
 };
 
 static char folder[64], door[96];
@@ -30,6 +32,13 @@ static pid_t daemon_pid;
 
 static inline const char *build_folder(void) {
 	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
+}
+
+/* It stays a zombie for who waits for it. */
+static inline bool has_ended(pid_t child) {
+	siginfo_t ended = { .si_pid = 0 };
+
+	return waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid;
 }
 
 /* In the folder that is there, with the cache that another one left in it. */
@@ -54,7 +63,7 @@ static inline void daemon_start_again(const char *set, const char *environment[2
 		_exit(127);
 	}
 	setenv("FUSION_SOCKET", door, 1);
-	for (int i = 0; i < START_TRIES && access(door, F_OK); i++)
+	for (int i = 0; i < START_TRIES && access(door, F_OK) && !has_ended(daemon_pid); i++)
 		usleep(100000);
 	ck_assert_msg(!access(door, F_OK), "the daemon did not start; see %s", log);
 }

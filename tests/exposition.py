@@ -28,10 +28,27 @@ def check_name(number, line, name, kind):
         refuse(number, line, "a name against the conventions")
 
 
+def check_histogram(number, line, name, base, labels, value, histograms):
+    """Steps grow, never fall, and the last one is the count."""
+    rest = ",".join(part for part in labels.split(",") if not part.startswith("le="))
+    steps, ends = histograms.setdefault((base, rest), ([], []))
+    if name.endswith("_bucket"):
+        end = re.search(r'le="([^"]*)"', labels)
+        if not end or (ends and not float(end.group(1)) > ends[-1]) or (steps and float(value) < steps[-1]):
+            refuse(number, line, "a step that does not grow")
+        ends.append(float(end.group(1)))
+        steps.append(float(value))
+    elif not ends or not math.isinf(ends[-1]):
+        refuse(number, line, "no last step")
+    elif name.endswith("_count") and float(value) != steps[-1]:
+        refuse(number, line, "the count is not that of the last step")
+
+
 def main():
     text = sys.stdin.read()
     if not text.endswith("\n"):
         sys.exit("the last line does not end")
+    histograms = {}
     helped, kinds, seen, finished, current = set(), {}, set(), set(), None
     for number, line in enumerate(text.splitlines(), 1):
         meta = re.fullmatch(rf"# (HELP|TYPE) ({NAME}) (.+)", line)
@@ -40,7 +57,7 @@ def main():
             known = helped if what == "HELP" else kinds
             if name in known:
                 refuse(number, line, "twice")
-            if name in finished or name == current and name in seen:
+            if name in finished or name == current:
                 refuse(number, line, "after its samples")
             if what == "HELP":
                 helped.add(name)
@@ -52,6 +69,10 @@ def main():
         if not match:
             refuse(number, line, "neither a comment nor a sample")
         name, labels, value = match.group(1), match.group(2) or "", match.group(match.lastindex)
+        base = re.sub("_(bucket|sum|count)$", "", name)
+        if kinds.get(base) == "histogram":
+            check_histogram(number, line, name, base, labels, value, histograms)
+            name = base
         if name not in helped or name not in kinds:
             refuse(number, line, "a sample without HELP and TYPE")
         if name != current:
@@ -62,9 +83,10 @@ def main():
         pairs = re.findall(LABEL, labels)
         if len({key for key, _ in pairs}) != len(pairs):
             refuse(number, line, "a label twice")
-        if (name, frozenset(pairs)) in seen:
+        sample = (match.group(1), frozenset(pairs))
+        if sample in seen:
             refuse(number, line, "a sample twice")
-        seen.add((name, frozenset(pairs)))
+        seen.add(sample)
         if kinds[name] == "counter" and not (math.isfinite(float(value)) and float(value) >= 0):
             refuse(number, line, "a counter that is no count")
     if helped != set(kinds):

@@ -4,6 +4,7 @@
 #include "client/fusion.h"
 
 #include "tests/fake_daemon.h"
+#include "tests/patience.h"
 #include "tests/test_protocol.h"
 
 static fusion_context *context;
@@ -23,7 +24,7 @@ static inline void open_context(void) {
  * any more may still hold its array for a moment.
  */
 static inline void close_context(void) {
-	for (int i = 0; i < 200 && (i < 2 || fake.live); i++) {
+	for (int i = 0; i < PATIENCE_MS / 20 && (i < 2 || fake.live); i++) {
 		if (i > 1)
 			usleep(20000);
 		ck_assert_msg(!fusion_flush(context), "%s", fusion_error());
@@ -31,6 +32,8 @@ static inline void close_context(void) {
 	}
 	ck_assert_str_eq(fake.problem, "");
 	ck_assert_uint_eq(fake.live, 0);
+	/* All came by the transport that is asked for. */
+	ck_assert_uint_eq(fake_has_rings() ? fake.by_nng : served_requests(), 0);
 	fusion_close(context);
 	fake_stop();
 	ck_assert_str_eq(fake.problem, "");

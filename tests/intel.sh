@@ -3,6 +3,7 @@
 # drivers, whose results must have the same bits.
 #
 # usage: intel.sh BUILD_FOLDER [GRAPHS]
+#        intel.sh BUILD_FOLDER run COMMAND       the command on that driver, and nothing else
 #
 # The driver comes from PyPI (intel-opencl-rt) into BUILD_FOLDER/intel, or from $FUSION_INTEL, a folder with
 # lib/libintelocl.so. It needs no Intel processor.
@@ -56,6 +57,10 @@ get_driver || {
 	exit 1
 }
 prepare
+if [ "$graphs" = run ]; then
+	on_intel sh -c "$3"
+	exit
+fi
 for test in emit_kernels exec device; do
 	job "$test" on_intel "$build/tests/test_$test"
 done

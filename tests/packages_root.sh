@@ -2,23 +2,23 @@
 # The packages in a fresh Debian: that they install with what they say they depend on, start as the unit says, answer a program and
 # Python, and leave nothing but configuration when they are removed, and nothing at all when they are purged.
 #
-#	sh tests/packages_root.sh FOLDER        of *.deb, as `make deb` made them; `make check-packages` does both
+#	[RELEASE=trixie] sh tests/packages_root.sh FOLDER    of *.deb, as `make deb` made them there; `make check-packages` does both
 #
-# It wants root, debootstrap and a mirror. All happens in a root of its own and in namespaces of its own, where no service manager
-# runs; what a real systemd makes of the units is tests/e2e/systemd.sh.
+# All happens in a root of its own (tests/root.sh), where no service manager runs; what a real systemd makes of the units is
+# tests/e2e/systemd.sh.
 set -eu
 debs=$(realpath "${1:-build/deb}")
+cd "$(dirname "$0")/.."
+. tests/root.sh
 skip() {
-	echo "note: $1: packages were not installed"
+	echo "skipped packages: $1"
+	echo "0 passed, 0 failed, 1 skipped"
 	exit 0
 }
 ls "$debs"/fusiond_*.deb >/dev/null 2>&1 || skip "$debs has no packages, which make deb builds"
-[ "$(id -u)" = 0 ] || skip "only root can make a root"
-command -v debootstrap >/dev/null || skip "debootstrap is not here"
-suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | sed 1q)}
-[ "$(. /etc/os-release && echo "$ID")" = debian ] && [ -n "$mirror" ] || skip "this is no Debian with a mirror"
-unshare -m -p -f true 2>/dev/null || skip "namespaces are not allowed here"
+why=$(root_refuses)
+[ -z "$why" ] || skip "$why"
+suite=${RELEASE:-$(. /etc/os-release && echo "${VERSION_CODENAME:-}")}
 
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/packages-root.XXXXXX")
 finish() {
@@ -41,47 +41,60 @@ claim() {
 	tail -20 "$root/out" | sed 's/^/    /'
 }
 
-# inside COMMAND: by a shell in the root, which sees its own processes and mounts; these end with it.
 inside() {
-	unshare -m -p -f --propagation private sh -c '
-		set -e
-		mount -t proc proc "$0/os/proc"
-		mount --rbind -o ro /sys "$0/os/sys"
-		mount -t tmpfs tmpfs "$0/os/tmp"
-		mount -t tmpfs tmpfs "$0/os/run"
-		mount -t tmpfs tmpfs "$0/os/dev"
-		mkdir "$0/os/dev/shm"
-		for node in null zero random urandom; do
-			touch "$0/os/dev/$node"
-			mount --bind "/dev/$node" "$0/os/dev/$node"
-		done
-		exec chroot "$0/os" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C DEBIAN_FRONTEND=noninteractive sh -ec "$1"' "$root" "$1"
+	root_inside "$root/os" "$1"
 }
 
 # files NAME: every path there is, without what logs, indexes and dpkg itself write.
 files() {
-	(cd "$root/os" && find . -xdev -path ./packages -prune -o -path ./var/log -prune -o -path ./var/cache/apt -prune -o -path ./var/lib/apt -prune \
+	(cd "$root/os" && find . -xdev -path ./packages -prune -o -path ./.archives -prune -o -path ./var/log -prune -o -path ./var/cache/apt -prune -o -path ./var/lib/apt -prune \
 		-o -path ./var/cache/ldconfig -prune -o -path ./var/lib/dpkg -prune -o -print) | sort >"$root/$1"
 }
 
-debootstrap --variant=minbase "$suite" "$root/os" "$mirror" >"$root/debootstrap" 2>&1 ||
-	skip "debootstrap did not get $suite from $mirror ($(tail -1 "$root/debootstrap"))"
-# Nothing is started by installing it: there is no service manager.
-printf '#!/bin/sh\nexit 101\n' >"$root/os/usr/sbin/policy-rc.d"
-chmod 755 "$root/os/usr/sbin/policy-rc.d"
+why=$(root_make "$suite" "$root/os") || skip "there is no root of $suite ($why)"
 mkdir "$root/os/packages"
 cp "$debs"/*.deb "$root/os/packages"
 rm -f "$root"/os/packages/*-dbgsym_*
-echo "$suite of $mirror: $(cat "$root"/os/packages/*.deb | wc -c) bytes of packages"
-# A container's own name server.
-cp /etc/resolv.conf "$root/os/etc/resolv.conf"
+echo "$suite: $(cat "$root"/os/packages/*.deb | wc -c) bytes of packages"
 
 ours="libfusion1 libfusion-dev fusiond fusion-tools python3-fusion"
 install="apt-get -qy install --no-install-recommends pocl-opencl-icd /packages/*.deb"
-claim packages_install_with_their_dependencies inside "apt-get -q update && $install"
+# A service manager that only notes what it is asked for, and how far the driver's package is then: before the one that may come with a package.
+recorder=usr/sbin/systemctl
+cat >"$root/os/$recorder" <<'EOF'
+#!/bin/sh
+echo "$(dpkg-query -W -f '${db:Status-Status}' pocl-opencl-icd 2>/dev/null) $*" >>/asked
+case " $* " in
+*" is-enabled "*) echo enabled ;;
+*" preset "*) exec /usr/bin/systemctl "$@" ;;
+esac
+EOF
+chmod 755 "$root/os/$recorder"
+rm "$root/os/usr/sbin/policy-rc.d"
+managed="mkdir -p /run/systemd/system && : >/asked"
+# starts LINE...: what of fusiond was started or stopped, all of it.
+starts() {
+	grep -E ' (start|restart|try-restart|stop) .*fusiond' "$root/os/asked" | sed 's/--[a-z-]* //g' >"$root/asked" || true
+	cat "$root/asked"
+	printf '%s\n' "$@" | cmp -s - "$root/asked"
+}
+claim packages_install_with_their_dependencies inside "$managed && apt-get -q update && $install"
+claim the_service_starts_once_and_after_the_driver starts "installed restart fusiond.service"
+claim the_unit_is_wanted_at_the_next_start inside "test -e /etc/systemd/system/multi-user.target.wants/fusiond.service"
+claim the_socket_is_not inside "! test -e /etc/systemd/system/sockets.target.wants/fusiond.socket"
+claim an_upgrade_restarts_it_once inside "$managed && apt-get -qy install --reinstall /packages/fusiond_*.deb"
+claim and_only_it starts "installed restart fusiond.service"
+# The driver comes later: the service, which had failed, is tried again.
+claim a_driver_that_comes_later inside "dpkg --purge --force-depends pocl-opencl-icd && $managed && apt-get -qy install --no-install-recommends pocl-opencl-icd"
+claim starts_the_service starts "installed start fusiond.service"
+claim its_removal inside "$managed && apt-get -qy remove fusiond"
+claim stops_socket_and_service starts "installed stop fusiond.socket fusiond.service"
+claim and_it_comes_back inside "$install"
+rm "$root/os/$recorder" "$root/os/asked"
+printf '#!/bin/sh\nexit 101\n' >"$root/os/usr/sbin/policy-rc.d"
+chmod 755 "$root/os/usr/sbin/policy-rc.d"
 claim all_of_them_are_there inside "for p in $ours; do dpkg-query -W -f '\${Status}\n' \$p | grep -qx 'install ok installed'; done"
 claim the_user_and_the_group_are_made inside "getent passwd fusiond && getent group fusion-admin && test \$(stat -c %U:%a /var/cache/fusiond) = fusiond:750"
-claim the_unit_is_wanted_at_the_next_start inside "test -e /etc/systemd/system/multi-user.target.wants/fusiond.service"
 inside "apt-get -qy purge $ours" >"$root/out" 2>&1 || cat "$root/out"
 files before
 claim they_install_again inside "$install"
@@ -93,7 +106,7 @@ mkdir -m 755 /run/fusiond
 chown fusiond:fusiond /run/fusiond
 serve() {
 	setpriv --reuid fusiond --regid fusiond --init-groups env RUNTIME_DIRECTORY=/run/fusiond CACHE_DIRECTORY=/var/cache/fusiond \
-		"$(sed -n 's/^ExecStart=//p' /lib/systemd/system/fusiond.service)" >/tmp/log 2>&1 &
+		"$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/fusiond.service)" >/tmp/log 2>&1 &
 	daemon=$!
 	tries=0
 	until as_nobody fusionctl status >/dev/null 2>&1; do
@@ -136,5 +149,5 @@ comm -13 "$root/before" "$root/purged" >"$root/left"
 claim purging_leaves_nothing test ! -s "$root/left"
 sed 's/^/    /' "$root/left"
 
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -158,7 +158,7 @@ class Client:
         return self.ask(SUBMIT, self.seq, 0, operations, [n for pair in outputs for n in pair], list(releases))[2]
 
     def read(self, handle):
-        arena, offset, size, freed = self.ask(READ, self.seq, handle)[1:]
+        arena, offset, size, freed = self.ask(READ, self.seq, handle)[1:5]      # later versions may say more
         if arena not in self.arenas:
             self.map_arena(*self.ask_door(DOOR_ARENA_GET, arena))
         return array.array("f", self.arenas[arena][offset:offset + size]).tolist(), freed

@@ -1,8 +1,9 @@
 /*
  * The slice of the slow cases that this run takes.
  *
- * FUSION_SLICE=1/8 in the environment: of cases that are numbered from 0 those whose number leaves 1 when it is divided
- * by 4. Without it: all of them. tests/check.sh chooses a slice by the commit, says which, and `SLICE=all` takes all.
+ * FUSION_SLICE=1/30 in the environment: of cases that are numbered from 0 those whose number leaves 1 when it is divided
+ * by 30. Without it: all of them. tests/check.sh chooses a slice by the count of commits, so that thirty in a row take every
+ * case, says which, and `SLICE=all` takes all.
  */
 #pragma once
 

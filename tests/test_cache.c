@@ -12,6 +12,7 @@
 
 #include "daemon/base/cache_entry.h"
 #include "daemon/base/cache_folder.h"
+#include "daemon/base/cache_seal.h"
 #include "tests/suite.h"
 #include "tests/tree.h"
 
@@ -207,6 +208,109 @@ START_TEST(verify_removes_what_is_damaged_and_nothing_else) {
 }
 END_TEST
 
+/* ---- seals ---- */
+
+static const struct timespec long_ago = { .tv_sec = 1 };
+
+static const char *sealed_entry(void) {
+	static char entry[ROOM];
+
+	add_driver_entry("ONE", "0123456789", 10, 0);
+	snprintf(entry, sizeof entry, "%s", in_root("driver/AB/ONE"));
+	write_file(in_root("driver/AB/ONE/program.bc"), "abc", 3);
+	ck_assert_int_eq(cache_seal_check(entry), -ENOENT);
+	ck_assert_int_eq(cache_seal_renew(entry, &long_ago), 0);
+	ck_assert_int_eq(cache_seal_check(entry), 0);
+	return entry;
+}
+
+START_TEST(any_byte_of_any_file_breaks_a_seal) {
+	static const char *const file[] = { "driver/AB/ONE/fused.so", "driver/AB/ONE/program.bc", "driver/AB/ONE/00000000000000000000000000000001" };
+	const char *entry = sealed_entry();
+	struct stat status;
+	char byte;
+
+	for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+		int fd = open(in_root(file[i]), O_RDWR);
+
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(fstat(fd, &status), 0);
+		for (off_t at = 0; at < status.st_size; at++) {
+			ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+			byte = (char)~byte;
+			ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+			ck_assert_int_eq(cache_seal_check(entry), -EBADMSG);
+			byte = (char)~byte;
+			ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+		}
+		ck_assert_int_eq(cache_seal_check(entry), 0);
+		close(fd);
+	}
+	ck_assert_int_eq(truncate(in_root(file[0]), 5), 0);
+	ck_assert_int_eq(cache_seal_check(entry), -EBADMSG);
+	ck_assert_int_eq(unlink(in_root(file[0])), 0);
+	ck_assert_int_eq(cache_seal_check(entry), -EBADMSG);
+}
+END_TEST
+
+START_TEST(what_a_driver_touches_breaks_no_seal_and_what_it_adds_is_not_believed) {
+	const char *entry = sealed_entry();
+
+	write_file(in_root("driver/AB/ONE/last_accessed"), "x", 1);
+	write_file(in_root("driver/AB/ONE/build.log"), "warning", 7);
+	ck_assert_int_eq(cache_seal_check(entry), 0);
+	write_file(in_root("driver/AB/ONE/wide.so"), "new", 3);
+	ck_assert_int_eq(cache_seal_look(entry), 0);
+	ck_assert(is_there("driver/AB/ONE/wide.so"));
+	ck_assert_int_eq(cache_seal_check(entry), 0);
+	ck_assert(!is_there("driver/AB/ONE/wide.so"));
+	ck_assert(is_there("driver/AB/ONE/build.log"));
+}
+END_TEST
+
+START_TEST(only_what_was_written_since_is_sealed) {
+	const char *entry = sealed_entry();
+	const struct timespec since = { .tv_sec = time(NULL) - DAY_S };
+
+	write_file(in_root("driver/AB/ONE/wide.so"), "new", 3);
+	age(in_root("driver/AB/ONE/wide.so"), 2 * DAY_S);
+	ck_assert_int_eq(cache_seal_renew(entry, &since), -EBADMSG);
+	age(in_root("driver/AB/ONE/wide.so"), 0);
+	/* What the seal knows may be as old as it likes. */
+	age(in_root("driver/AB/ONE/program.bc"), 2 * DAY_S);
+	ck_assert_int_eq(cache_seal_renew(entry, &since), 0);
+	ck_assert_int_eq(cache_seal_check(entry), 0);
+	ck_assert(is_there("driver/AB/ONE/wide.so"));
+}
+END_TEST
+
+START_TEST(verify_reads_what_is_sealed_and_check_removes_nothing) {
+	struct cache_usage u;
+
+	sealed_entry();
+	write_file(in_root("driver/AB/ONE/program.bc"), "abd", 3);
+	ck_assert_int_eq(cache_folder_check(root, &u), 0);
+	ck_assert_uint_eq(u.damaged.count, 1);
+	ck_assert(is_there("driver/AB/ONE"));
+	ck_assert_int_eq(cache_folder_verify(root, &u), 0);
+	ck_assert_uint_eq(u.damaged.count, 1);
+	ck_assert(!is_there("driver/AB/ONE"));
+}
+END_TEST
+
+START_TEST(what_is_put_aside_is_counted_and_goes_in_a_week) {
+	struct cache_usage u;
+
+	sealed_entry();
+	ck_assert_int_eq(cache_folder_put_aside(root, "AB/ONE"), 0);
+	ck_assert_int_eq(cache_folder_put_aside(root, "AB/ONE"), -ENOENT);
+	ck_assert(!is_there("driver/AB/ONE"));
+	ck_assert_int_eq(cache_folder_prune(root, UINT64_MAX, &u), 0);
+	ck_assert_uint_eq(u.aside.count, 1);
+	ck_assert_uint_eq(u.removed.count, 0);
+}
+END_TEST
+
 START_TEST(a_folder_that_is_not_there_holds_nothing) {
 	struct cache_usage u;
 
@@ -227,6 +331,11 @@ int main(void) {
 	tcase_add_test(t, leftovers_go_once_nobody_can_be_writing_them);
 	tcase_add_test(t, what_the_driver_prunes_itself_stays);
 	tcase_add_test(t, verify_removes_what_is_damaged_and_nothing_else);
+	tcase_add_test(t, any_byte_of_any_file_breaks_a_seal);
+	tcase_add_test(t, what_a_driver_touches_breaks_no_seal_and_what_it_adds_is_not_believed);
+	tcase_add_test(t, only_what_was_written_since_is_sealed);
+	tcase_add_test(t, verify_reads_what_is_sealed_and_check_removes_nothing);
+	tcase_add_test(t, what_is_put_aside_is_counted_and_goes_in_a_week);
 	tcase_add_test(t, a_folder_that_is_not_there_holds_nothing);
 	suite_add_tcase(s, t);
 	return suite_run(s);

@@ -70,6 +70,12 @@ START_TEST(a_call_by_name_is_the_function) {
 	expect_error(FUSION_E_ARGUMENT, "the name is NULL");
 	ck_assert_ptr_null(fusion_call(context, "argmax", 1, NULL, &one));
 	expect_error(FUSION_E_ARGUMENT, "operands are missing");
+	for (int axis_count = 0; axis_count < 2; axis_count++) {
+		struct fusion_attributes of_nothing = { .axis_count = axis_count, .axes = axis_count ? &(int){ 0 } : NULL };
+
+		ck_assert_ptr_null(fusion_call(context, "softmax", 0, NULL, &of_nothing));
+		expect_error(FUSION_E_ARITY, "there is none");
+	}
 	ck_assert_ptr_null(fusion_call(context, "add", 1, &x, &one));
 	expect_error(FUSION_E_OPERATION, "it has a function of its own");
 	ck_assert_ptr_null(fusion_call(context, "argmost", 1, &x, &one));
@@ -100,6 +106,77 @@ START_TEST(attributes_that_do_not_fit_are_refused) {
 END_TEST
 
 /* --- operations of users ------------------------------------------------------------------ */
+
+/* A program of a later release, whose structures say more, or one that does not begin with zeros. */
+START_TEST(structures_that_say_more_than_this_release_knows_are_refused) {
+	const struct fusion_attributes attributes = { .eps = 1e-5, .reserved = { [FUSION_RESERVED - 1] = 1 } };
+	const struct fusion_sgd_options sgd = { .rate = 1, .reserved = { 1 } };
+	const struct fusion_adam_options adam = { .rate = 1, .reserved = { 1 } };
+	const struct fusion_options options = { .reserved = { [1] = 1 } };
+	fusion_context *other = NULL;
+	fusion_array *x, *step;
+
+	open_context();
+	x = matrix(FUSION_F32, 3, 5);
+	step = fusion_scalar(context, FUSION_F32, 0);
+	ck_assert_ptr_null(fusion_call(context, "rms_norm", 1, &x, &attributes));
+	expect_error(FUSION_E_VERSION, "rms_norm: libfusion " FUSION_VERSION " does not know all of the structure");
+	ck_assert_int_eq(fusion_sgd(1, &x, &x, NULL, &sgd, NULL), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "sgd: ");
+	ck_assert_int_eq(fusion_adam(1, &x, &x, &x, &x, step, &adam, NULL), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "adam: ");
+	ck_assert_int_eq(fusion_adamw(1, &x, &x, &x, &x, step, &adam, NULL), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "adamw: ");
+	ck_assert_int_eq(fusion_open(&other, &options), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "open: ");
+	ck_assert_ptr_null(other);
+	fusion_release(step);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+/* A daemon of an earlier release: what it lacks is refused here, by name, and nothing of it is sent. */
+START_TEST(what_an_older_daemon_lacks_is_refused_by_name) {
+	struct fusion_options options = { 0 };
+	fusion_array *x;
+
+	fake_start();
+	fake.features = 0;
+	fake.lacks_op = OP_tanh;
+	options.socket = fake.door;
+	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
+	x = matrix(FUSION_F32, 3, 5);
+	ck_assert_ptr_null(fusion_tanh(x));
+	expect_error(FUSION_E_VERSION, "tanh: fusiond 0.0.1 has no operation tanh, which this libfusion, " FUSION_VERSION ", knows");
+	settle(fusion_exp(x));
+	ck_assert_int_eq(fusion_capture_begin(context, 1, &x), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "capture_begin: fusiond 0.0.1 has no feature REPLAY (recorded graphs)");
+	ck_assert_int_eq(fusion_define_pattern(context, "swish(a)", "a * sigmoid(a)", false), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "has no feature PATTERNS (fusion patterns of programs)");
+	ck_assert_ptr_null(fusion_explain(context, 1, &x, 0));
+	expect_error(FUSION_E_VERSION, "explain: fusiond 0.0.1 has no feature EXPLAIN (explanations of plans)");
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+START_TEST(versions_that_do_not_meet_name_what_is_too_old) {
+	struct fusion_options options = { 0 };
+	fusion_context *other;
+
+	fake_start();
+	options.socket = fake.door;
+	fake.version = PROTOCOL_VERSION + 1;
+	ck_assert_int_eq(fusion_open(&other, &options), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "fusiond speaks version 2 of the protocol, libfusion " FUSION_VERSION " version 1: install a newer libfusion");
+	fake.version = PROTOCOL_OLDEST - 1;
+	ck_assert_int_eq(fusion_open(&other, &options), FUSION_E_VERSION);
+	expect_error(FUSION_E_VERSION, "install a newer fusiond");
+	fake_stop();
+	ck_assert_str_eq(fake.problem, "");
+}
+END_TEST
 
 START_TEST(a_definition_is_recorded_as_its_operations) {
 	static const char *const gradients[] = { "g * sigmoid(beta * x)", NULL };
@@ -308,7 +385,9 @@ RUN_TESTS("client_call", operations_of_the_daemon_are_asked_for_once,
 	an_operation_with_a_body_is_one_operation_with_checked_types, daemons_may_have_one_number_for_different_operations,
 	a_definition_of_ones_own_goes_before_the_daemons, a_composite_is_one_operation_for_the_daemon,
 	absent_operands_are_null_and_the_others_meet_in_one_type, a_call_by_name_is_the_function,
-	attributes_that_do_not_fit_are_refused, a_definition_is_recorded_as_its_operations,
+	attributes_that_do_not_fit_are_refused, structures_that_say_more_than_this_release_knows_are_refused,
+	what_an_older_daemon_lacks_is_refused_by_name, versions_that_do_not_meet_name_what_is_too_old,
+	a_definition_is_recorded_as_its_operations,
 	a_definition_takes_the_attributes_its_text_names, definitions_may_stand_in_a_capture,
 	a_definition_is_checked_when_it_is_made, element_types_are_tried_and_shapes_left_to_the_call,
 	definitions_are_limited_in_number)

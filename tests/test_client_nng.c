@@ -14,10 +14,10 @@
 #include "protocol/limits.h"
 #include "protocol/sp.h"
 #include "client/transport.h"
+#include "tests/patience.h"
 #include "tests/suite.h"
 
 enum {
-	PATIENCE_MS = 5000,
 	BIG = 1 << 20,               /* more than a socket holds */
 	ROUNDS = 24,                 /* of ends at different places */
 };

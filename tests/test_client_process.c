@@ -16,12 +16,12 @@ enum {
 	FAKE_READY_US = 20000,
 };
 
-/* Runs the fake in a child that answers until pause_after_us, if not 0, have passed; door gets its path. */
-static pid_t fake_process(unsigned pause_after_us, char door[96]) {
-	int ends[2];
+/* Runs the fake in a child; door gets its path. It answers until it is told to pause, by pausep, a pipe that it closes when it does. */
+static pid_t fake_process(int *pausep, char door[96]) {
+	int ends[2], told[2], did[2];
 	pid_t pid;
 
-	ck_assert(!pipe(ends));
+	ck_assert(!pipe(ends) && !pipe(told) && !pipe(did));
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
@@ -29,13 +29,19 @@ static pid_t fake_process(unsigned pause_after_us, char door[96]) {
 		fake_start();
 		if (write(ends[1], fake.door, 96) != 96)
 			_exit(1);
-		if (pause_after_us) {
-			usleep(pause_after_us);
+		close(told[1]);
+		close(did[0]);
+		/* The end of it, where nobody tells. */
+		if (read(told[0], door, 1) == 1)
 			fake_pause(true);
-		}
+		close(did[1]);
 		for (;;)
 			pause();
 	}
+	close(told[0]);
+	close(did[1]);
+	pausep[0] = did[0];
+	pausep[1] = told[1];
 	ck_assert_int_eq(read(ends[0], door, 96), 96);
 	close(ends[0]);
 	close(ends[1]);
@@ -55,7 +61,8 @@ static void fake_kill(pid_t pid, char door[96]) {
 START_TEST(a_child_of_a_process_that_used_nothing_may_open) {
 	struct fusion_options options = { 0 };
 	char door[96];
-	pid_t daemon = fake_process(0, door), child;
+	int pauses[2];
+	pid_t daemon = fake_process(pauses, door), child;
 	int status;
 
 	options.socket = door;
@@ -74,8 +81,9 @@ END_TEST
 
 START_TEST(a_daemon_that_dies_ends_every_wait_with_a_sentence) {
 	struct fusion_options options = { 0 };
-	char door[96];
-	pid_t daemon = fake_process(300000, door);
+	char door[96], byte;
+	int pauses[2];
+	pid_t daemon = fake_process(pauses, door);
 	fusion_future *future;
 	fusion_array *a;
 	float back[3];
@@ -84,10 +92,10 @@ START_TEST(a_daemon_that_dies_ends_every_wait_with_a_sentence) {
 	ck_assert_msg(!fusion_open(&context, &options), "%s", fusion_error());
 	a = vector(3, 0);
 	ck_assert(!fusion_sync(context));
-	usleep(400000);
+	ck_assert_int_eq(write(pauses[1], "p", 1), 1);
+	ck_assert_int_eq(read(pauses[0], &byte, 1), 0);
 	future = fusion_read_begin(a, back, sizeof back);
 	ck_assert_ptr_nonnull(future);
-	usleep(20000);
 	fake_kill(daemon, door);
 	ck_assert_int_eq(fusion_future_finish(future), FUSION_E_CONNECT);
 	expect_error(FUSION_E_CONNECT, "broke");
@@ -156,7 +164,7 @@ START_TEST(the_child_of_a_fork_gets_an_error_and_may_exit) {
 	future = fusion_read_begin(a, back, sizeof back);
 	child = fork();
 	if (!child) {
-		alarm(10);
+		alarm(PATIENCE_S);
 		status = try_in_child(a, capture, future);
 #if defined(__SANITIZE_ADDRESS__)
 		_exit(status); /* or what the parent holds would be found leaked here */
@@ -191,7 +199,7 @@ START_TEST(a_child_does_not_keep_the_session_alive) {
 	}
 	usleep(FAKE_READY_US);
 	fusion_close(context);
-	for (int i = 0; i < 200 && open; i++) {
+	for (int ms = 0; ms < PATIENCE_MS && open; ms += 10) {
 		usleep(10000);
 		pthread_mutex_lock(&fake.lock);
 		open = fake.doors_open;
@@ -233,7 +241,7 @@ START_TEST(a_fork_among_busy_threads_does_not_hang_the_child) {
 		pid_t child = fork();
 
 		if (!child) {
-			alarm(10);
+			alarm(PATIENCE_S);
 			_exit(fusion_neg(a) != NULL || fusion_error_code() != FUSION_E_FORKED);
 		}
 		waitpid(child, &status, 0);

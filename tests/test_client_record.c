@@ -561,6 +561,81 @@ START_TEST(memory_that_cannot_be_had_is_an_error_not_an_end) {
 }
 END_TEST
 
+/* What was asked, what is held, and whose lines made the oldest of it. */
+START_TEST(a_memory_error_says_what_is_held_since_which_lines) {
+	static float data[1 << 16];
+	int64_t small = 4, large = 1 << 16;
+	fusion_array *held[4];
+	char text[160];
+	int line;
+
+	open_context();
+	line = __LINE__ + 1;
+	held[0] = fusion_from(context, FUSION_F32, 1, &small, data);
+	held[1] = fusion_exp(held[0]);
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	for (int i = 2; i < 4; i++)
+		held[i] = fusion_tanh(held[1]);
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+	fake.refuse_arenas = true;
+	for (int i = 0; i < 10000 && !fusion_error_code(); i++)
+		fusion_release(fusion_create(context, FUSION_F32, 1, (int64_t[]){ large << (i / 1000) }, &(void *){ NULL }));
+	fake.refuse_arenas = false;
+	snprintf(text, sizeof text, "; held: 4 arrays of 64 bytes, the oldest from %s:%d, ", __FILE__, line);
+	ck_assert_msg(strstr(fusion_error(), text) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), text);
+	snprintf(text, sizeof text, "%s:%d, %s:%d (at ", __FILE__, line + 1, __FILE__, line + 4);
+	ck_assert_msg(strstr(fusion_error(), text) != NULL, "\"%s\" lacks \"%s\"", fusion_error(), text);
+	expect_error(FUSION_E_MEMORY, "create: no room for f32[");
+	for (int i = 0; i < 4; i++)
+		fusion_release(held[i]);
+	close_context();
+}
+END_TEST
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+static void expect_values(fusion_array *a, int n, const float *values) {
+	float back[8];
+
+	ck_assert_msg(!fusion_read(a, back, (size_t)n * sizeof *back), "%s", fusion_error());
+	for (int i = 0; i < n; i++)
+		ck_assert_float_eq(back[i], values[i]);
+}
+
+/* As fusion.h and libfusion(3) say where a beginner looks. */
+START_TEST(a_slice_that_is_written_leaves_what_it_was_cut_from) {
+	static const float before[] = { 0, 1, 2, 3 }, one[] = { 7, 8 }, two[] = { 5, 5 }, three[] = { 3, 4 }, after[] = { 0, 3, 4, 3 };
+	fusion_array *a, *x, *s;
+	void *memory;
+
+	open_context();
+	a = vector(4, 0);
+	x = vector(2, 7);
+	s = fusion_slice(a, (int64_t[]){ 1 }, (int64_t[]){ 3 }, NULL);
+	ck_assert_msg(!fusion_copy_into(s, x), "%s", fusion_error());
+	expect_values(s, 2, one);
+	expect_values(a, 4, before);
+	ck_assert_msg(!fusion_fill_into(s, 5), "%s", fusion_error());
+	expect_values(s, 2, two);
+	expect_values(a, 4, before);
+	fusion_release(s);
+	s = fusion_slice(a, (int64_t[]){ 1 }, (int64_t[]){ 3 }, NULL);
+	ck_assert_msg(!fusion_map(s, FUSION_MAP_WRITE, &memory), "%s", fusion_error());
+	memcpy(memory, three, sizeof three);
+	ck_assert_msg(!fusion_unmap(s), "%s", fusion_error());
+	expect_values(s, 2, three);
+	expect_values(a, 4, before);
+	ck_assert_msg(!fusion_map(a, FUSION_MAP_WRITE, &memory), "%s", fusion_error());
+	memcpy((float *)memory + 1, three, sizeof three);
+	ck_assert_msg(!fusion_unmap(a), "%s", fusion_error());
+	expect_values(a, 4, after);
+	fusion_release(s);
+	fusion_release(x);
+	fusion_release(a);
+	close_context();
+}
+END_TEST
+
 /* --- scopes ------------------------------------------------------------------------------ */
 
 START_TEST(a_scope_releases_what_was_made_in_it) {
@@ -634,5 +709,6 @@ RUN_TESTS("client_record", an_array_comes_back_as_it_was_given, results_of_the_e
 	an_error_names_shapes_and_the_callers_line, expressions_nest_and_keep_the_first_error,
 	a_read_of_the_wrong_size_is_refused, where_no_daemon_answers_the_sentence_helps,
 	options_and_environment_reach_the_daemon, memory_that_cannot_be_had_is_an_error_not_an_end,
-	a_scope_releases_what_was_made_in_it, arrays_outlive_their_context_to_be_released,
+	a_memory_error_says_what_is_held_since_which_lines, a_slice_that_is_written_leaves_what_it_was_cut_from, a_scope_releases_what_was_made_in_it,
+	arrays_outlive_their_context_to_be_released,
 	retained_arrays_need_as_many_releases)

@@ -107,6 +107,81 @@ START_TEST(eight_threads_share_a_context) {
 }
 END_TEST
 
+/* --- maps -------------------------------------------------------------------------------- */
+
+static pthread_barrier_t together;
+
+static void *map_to_read(void *user) {
+	void *memory;
+
+	(void)user;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&together);
+		expect(!fusion_map(shared, FUSION_MAP_READ, &memory));
+		expect(((const float *)memory)[99] == 1);
+		expect(!fusion_unmap(shared));
+	}
+	return NULL;
+}
+
+static void run_threads(void *(*function)(void *)) {
+	pthread_t thread[THREADS];
+
+	pthread_barrier_init(&together, NULL, THREADS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		pthread_create(&thread[i], NULL, function, (void *)i);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	pthread_barrier_destroy(&together);
+}
+
+START_TEST(threads_map_one_array_for_reading_at_once) {
+	int64_t n = 100;
+
+	open_context();
+	shared = fusion_full(context, FUSION_F32, 1, &n, 1);
+	run_threads(map_to_read);
+	ck_assert_uint_eq(wrong, 0);
+	/* As many unmaps as maps. */
+	ck_assert_int_eq(fusion_unmap(shared), FUSION_E_STATE);
+	fusion_release(shared);
+	close_context();
+}
+END_TEST
+
+/* Who is refused is told so; nobody takes away what another thread asks for or has. */
+static void *map_and_unmap(void *user) {
+	enum fusion_map_mode mode = (uintptr_t)user % 2 ? FUSION_MAP_WRITE : FUSION_MAP_READ;
+	void *memory;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		int code = fusion_map(shared, mode, &memory);
+
+		expect(!code || code == FUSION_E_STATE);
+		code = fusion_unmap(shared);
+		expect(!code || code == FUSION_E_STATE);
+		fusion_error_clear();
+	}
+	return NULL;
+}
+
+START_TEST(an_array_mapped_and_unmapped_by_all_threads_stays_one) {
+	int64_t n = 100;
+	float back[100];
+
+	open_context();
+	shared = fusion_full(context, FUSION_F32, 1, &n, 1);
+	run_threads(map_and_unmap);
+	ck_assert_uint_eq(wrong, 0);
+	while (!fusion_unmap(shared))
+		;
+	fusion_error_clear();
+	ck_assert_int_eq(fusion_read(shared, back, sizeof back), 0);
+	fusion_release(shared);
+	close_context();
+}
+END_TEST
+
 /* --- back-pressure ----------------------------------------------------------------------- */
 
 static void *record_much(void *user) {
@@ -124,6 +199,15 @@ static void *record_much(void *user) {
 	return NULL;
 }
 
+static unsigned unanswered(void) {
+	unsigned n;
+
+	pthread_mutex_lock(&fake.lock);
+	n = fake.unanswered;
+	pthread_mutex_unlock(&fake.lock);
+	return n;
+}
+
 START_TEST(at_most_seven_requests_are_unanswered) {
 	int64_t n = 10;
 	pthread_t thread;
@@ -132,10 +216,7 @@ START_TEST(at_most_seven_requests_are_unanswered) {
 	open_context_with((struct fusion_options){ .batch_ops = 20 });
 	fake_pause(true);
 	pthread_create(&thread, NULL, record_much, fusion_full(context, FUSION_F32, 1, &n, 1));
-	usleep(200000);
-	pthread_mutex_lock(&fake.lock);
-	ck_assert_uint_eq(fake.unanswered, LIMIT_UNANSWERED - 1);
-	pthread_mutex_unlock(&fake.lock);
+	AWAIT(unanswered() == LIMIT_UNANSWERED - 1);
 	fake_pause(false);
 	pthread_join(thread, &failed);
 	ck_assert_ptr_null(failed);
@@ -214,5 +295,6 @@ START_TEST(held_results_cost_little_more) {
 }
 END_TEST
 
-RUN_TESTS("client_threads", eight_threads_share_a_context, at_most_seven_requests_are_unanswered,
+RUN_TESTS("client_threads", eight_threads_share_a_context, threads_map_one_array_for_reading_at_once,
+	an_array_mapped_and_unmapped_by_all_threads_stays_one, at_most_seven_requests_are_unanswered,
 	recording_is_cheap_and_linear, held_results_cost_little_more)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/base/config.h"
+#include "daemon/base/rules.h"
 #include "daemon/base/traits.h"
 #include "tests/suite.h"
 
@@ -131,6 +132,9 @@ END_TEST
 
 START_TEST(an_unknown_name_is_refused_with_its_file_and_line) {
 	refused("[fusion]\nwindow = 3\n", FAULT_ARGUMENT, ":2:", "there is no setting fusion.window");
+	refused("[fusion]\nwindow_su = 3\n", FAULT_ARGUMENT, ":2:", "do you mean fusion.window_us?");
+	refused("[fusion]\npattern.liner = no\n", FAULT_ARGUMENT, ":2:", "do you mean fusion.pattern.linear?");
+	refused("[user:root]\nfusion.enable = no\n", FAULT_ARGUMENT, ":2:", "do you mean fusion.enabled?");
 	refused("[nothing]\nhere = 3\n", FAULT_ARGUMENT, ":2:", "nothing.here");
 }
 END_TEST
@@ -226,6 +230,103 @@ START_TEST(help_names_every_setting) {
 }
 END_TEST
 
+/* ---- users and groups ---- */
+
+static struct fault f;
+
+/* Any value that differs from the standard. */
+static const char *other_value(const struct setting *s) {
+	switch (s->type) {
+	case SETTING_BOOL:
+	case SETTING_DEVICES:
+		return strcmp(s->standard, "no") != 0 ? "no" : "yes";
+	case SETTING_TEXT:
+		return "hold=least";
+	default:
+		return strcmp(s->standard, "1") != 0 ? "1" : "2";
+	}
+}
+
+/* By the table, for all there are and will be: where it applies says who may have it. */
+START_TEST(what_applies_to_users_may_be_said_of_them_and_nothing_else) {
+	const struct rule_subject who = { .uid = 1234 };
+	struct rules rules = { 0 };
+	struct config c, general;
+	unsigned said = 0;
+
+	config_standard(&c);
+	general = c;
+	for (unsigned i = 0; i < config_settings(); i++) {
+		const struct setting *s = config_setting(i);
+		bool may = s->applies == SETTING_USER || s->applies == SETTING_SESSION;
+		size_t size = s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
+		const char *value = other_value(s);
+		char name[CONFIG_TEXT], number[CONFIG_TEXT];
+		int r;
+
+		snprintf(number, sizeof number, "%llu", (unsigned long long)s->min + 1);
+		if (s->type == SETTING_COUNT && s->min > 1)
+			value = number;
+		snprintf(name, sizeof name, "user:1234.%s.%s", s->section, s->name);
+		r = rules_set(&rules, name, value, "here", &f);
+		ck_assert_msg(r == (may ? 0 : FAULT_ARGUMENT), "%s=%s: %d %s", name, value, r, r ? f.text : "");
+		said += may;
+		rules_apply(&rules, &who, &c);
+		ck_assert_msg(may == (memcmp((char *)&c + s->offset, (char *)&general + s->offset, size) != 0), "%s", name);
+	}
+	ck_assert_uint_eq(rules_apply(&rules, &who, &c), said);
+	ck_assert_uint_gt(said, 20);
+	rules_clear(&rules);
+}
+END_TEST
+
+static uint64_t weight_of(const struct rules *r, uid_t uid, gid_t one, gid_t other) {
+	const gid_t group[] = { one, other };
+	const struct rule_subject who = { .uid = uid, .group = group, .groups = 2 };
+	struct config c;
+
+	config_standard(&c);
+	c.fusion_weight = 50;
+	rules_apply(r, &who, &c);
+	return c.fusion_weight;
+}
+
+START_TEST(a_user_goes_over_groups_and_the_last_line_over_others) {
+	struct rules r = { 0 };
+
+	ck_assert_int_eq(rules_add(&r, "user:7", "fusion.weight", "1", "a", &f), 0);
+	ck_assert_int_eq(rules_add(&r, "group:1000", "fusion.weight", "2", "b", &f), 0);
+	ck_assert_int_eq(rules_add(&r, "group:2000", "fusion.weight", "3", "c", &f), 0);
+	ck_assert_uint_eq(weight_of(&r, 7, 1000, 2000), 1);
+	ck_assert_uint_eq(weight_of(&r, 8, 1000, 3000), 2);
+	ck_assert_uint_eq(weight_of(&r, 8, 1000, 2000), 3);
+	ck_assert_uint_eq(weight_of(&r, 8, 2000, 1000), 3);
+	ck_assert_uint_eq(weight_of(&r, 8, 3000, 4000), 50);
+	/* A number is no name: user 1000 is not group 1000. */
+	ck_assert_uint_eq(weight_of(&r, 1000, 3000, 4000), 50);
+	ck_assert_int_eq(rules_add(&r, "group:1000", "fusion.weight", "4", "d", &f), 0);
+	ck_assert_uint_eq(weight_of(&r, 8, 1000, 2000), 4);
+	/* What was said before of the same is gone, so nothing grows however often it changes. */
+	ck_assert_uint_eq(r.count, 3);
+	rules_clear(&r);
+}
+END_TEST
+
+START_TEST(names_with_points_are_cut_at_the_setting) {
+	struct rules r = { 0 };
+
+	ck_assert_int_eq(rules_set(&r, "user:no.such.user.fusion.pattern.linear", "no", "here", &f), FAULT_ARGUMENT);
+	ck_assert_ptr_nonnull(strstr(f.text, "no user \"no.such.user\""));
+	ck_assert_int_eq(rules_set(&r, "user:7.fusion.pattern.linear", "no", "here", &f), 0);
+	ck_assert_int_eq(rules_set(&r, "user:7", "no", "here", &f), FAULT_ARGUMENT);
+	ck_assert_int_eq(rules_set(&r, "user:.fusion.weight", "1", "here", &f), FAULT_ARGUMENT);
+	ck_assert_int_eq(rules_set(&r, "user:4294967295.fusion.weight", "1", "here", &f), FAULT_ARGUMENT);
+	ck_assert_int_eq(rules_set(&r, "user:-1.fusion.weight", "1", "here", &f), FAULT_ARGUMENT);
+	ck_assert_uint_eq(r.count, 1);
+	rules_clear(&r);
+}
+END_TEST
+
 int main(void) {
 	Suite *suite = suite_create("config");
 	TCase *tests = tcase_create("config");
@@ -244,6 +345,9 @@ int main(void) {
 	tcase_add_test(tests, a_named_file_that_is_missing_is_refused);
 	tcase_add_test(tests, the_service_managers_folders_come_first);
 	tcase_add_test(tests, help_names_every_setting);
+	tcase_add_test(tests, what_applies_to_users_may_be_said_of_them_and_nothing_else);
+	tcase_add_test(tests, a_user_goes_over_groups_and_the_last_line_over_others);
+	tcase_add_test(tests, names_with_points_are_cut_at_the_setting);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -8,12 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -30,14 +33,42 @@
 #include "daemon/base/loop.h"
 #include "daemon/door/supervisor.h"
 #include "tests/descriptors.h"
+#include "tests/patience.h"
+#include "tests/skip.h"
 #include "tests/suite.h"
 
 enum {
 	PACKET = 1 << 16,
-	PATIENCE_MS = 10000,
 };
 
-static char folder[64], socket_path[96], log_path[96], program[256];
+static char folder[64], socket_path[96], log_path[96], said_path[96], program[256];
+
+/* The linker leads setsockopt() here, so that a test can be on a kernel which lets descriptors through. */
+static bool old_kernel;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size) {
+	enum { PASS_RIGHTS = 83 };
+
+	if (!old_kernel || level != SOL_SOCKET || name != PASS_RIGHTS)
+		return __real_setsockopt(fd, level, name, value, size);
+	errno = ENOPROTOOPT;
+	return -1;
+}
+
+/* Memory takes as long to clear as that file is there; set before start(). */
+static char slow_path[96];
+
+int __real_shm_fill(int fd, uint64_t bytes, const atomic_bool *stop);
+int __wrap_shm_fill(int fd, uint64_t bytes, const atomic_bool *stop);
+
+int __wrap_shm_fill(int fd, uint64_t bytes, const atomic_bool *stop) {
+	while (*slow_path && !access(slow_path, F_OK) && !atomic_load(stop))
+		usleep(1000);
+	return __real_shm_fill(fd, bytes, stop);
+}
 
 /* ---- the fake engine ---- */
 
@@ -122,6 +153,14 @@ static void engine_arena(struct wire_cursor c, int fd) {
 		engine_say(CONTROL_ARENA_DROP, 2, (uint64_t[]){ session, arena }, NULL, NULL);
 }
 
+/* With FAKE_KEEPS something runs on the session's memory until that file is gone. */
+static void engine_session_end(uint64_t session) {
+	note("end", 1, &session);
+	while (getenv("FAKE_KEEPS") && !access(getenv("FAKE_KEEPS"), F_OK))
+		usleep(1000);
+	engine_say(CONTROL_SESSION_LEFT, 1, &session, NULL, NULL);
+}
+
 static void engine_packet(const void *bytes, size_t size, int fd) {
 	struct wire_reader reader;
 	struct wire_cursor c;
@@ -135,7 +174,7 @@ static void engine_packet(const void *bytes, size_t size, int fd) {
 	if (id == CONTROL_SESSION_NEW)
 		engine_session(c);
 	else if (id == CONTROL_SESSION_END)
-		note("end", 1, (uint64_t[]){ number(&c) });
+		engine_session_end(number(&c));
 	else if (id == CONTROL_ARENA)
 		engine_arena(c, fd);
 	else if (id == CONTROL_ARENA_REFUSED)
@@ -156,7 +195,13 @@ static int engine_main(int control) {
 	engine_control = control;
 	if (!strcmp(how, "crash"))
 		abort();
-	if (!strcmp(how, "failed")) {
+	/* With what the supervisor has sent unread: the end of such a socket tells of that before of what was said. */
+	if (!strcmp(how, "failed unread")) {
+		engine_say(CONTROL_WORKER_WANT, 1, (uint64_t[]){ 0 }, NULL, NULL);
+		if (poll(&(struct pollfd){ .fd = control, .events = POLLIN }, 1, PATIENCE_MS) != 1)
+			return 11;
+	}
+	if (!strncmp(how, "failed", 6)) {
 		engine_say(CONTROL_FAILED, 1, (uint64_t[]){ FAULT_DEVICE },
 			"no OpenCL driver; install pocl-opencl-icd", NULL);
 		return 1;
@@ -209,6 +254,8 @@ static char *flag(const char *name, const char *value) {
 static void become_supervisor(void) {
 	signal(SIGTERM, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (*said_path && !freopen(said_path, "w", stderr))
+		_exit(10);
 	exit(supervisor_run(&source, -1));
 }
 
@@ -240,6 +287,8 @@ static int wait_end(void) {
 }
 
 static void setup(void) {
+	*said_path = *slow_path = 0;
+	unsetenv("FAKE_KEEPS");
 	source = (struct config_source){ .file = "/dev/null" };
 	unsetenv("FAKE_DROP");
 	make_folder();
@@ -409,21 +458,34 @@ static void send_numbers(int fd, unsigned count, const uint64_t *n) {
 /* What send_hello() offers: all there may ever be, but a ring. */
 static uint64_t offered = UINT64_MAX & ~(uint64_t)(FEATURE_RING | FEATURE_RESUME);
 
+static void put_hello(struct wire_writer *w, uint64_t version, const char *name, const char *option, const char *value) {
+	wire_writer_init(w);
+	wire_put_array(w, 5);
+	wire_put_uint(w, DOOR_HELLO);
+	wire_put_uint(w, version);
+	wire_put_uint(w, offered);
+	wire_put_text(w, name);
+	wire_put_map(w, option != NULL);
+	if (option) {
+		wire_put_text(w, option);
+		wire_put_text(w, value);
+	}
+}
+
 static void send_hello(int fd, uint64_t version, const char *name, const char *option, const char *value) {
 	struct wire_writer w;
 
-	wire_writer_init(&w);
-	wire_put_array(&w, 5);
-	wire_put_uint(&w, DOOR_HELLO);
-	wire_put_uint(&w, version);
-	wire_put_uint(&w, offered);
-	wire_put_text(&w, name);
-	wire_put_map(&w, option != NULL);
-	if (option) {
-		wire_put_text(&w, option);
-		wire_put_text(&w, value);
-	}
+	put_hello(&w, version, name, option, value);
 	send_writer(fd, &w);
+}
+
+/* The connection may have been refused, and be closed. */
+static void try_hello(int fd) {
+	struct wire_writer w;
+
+	put_hello(&w, PROTOCOL_VERSION, "greedy", NULL, NULL);
+	(void)!packet_send(fd, w.buffer.data, w.buffer.size, -1, 0);
+	wire_writer_free(&w);
 }
 
 /* Connects and greets; the session's number. */
@@ -496,19 +558,18 @@ static uint64_t greet_for_ring(int door, int fd[PACKET_PAIR]) {
 	return features;
 }
 
-START_TEST(a_client_that_offers_a_ring_gets_sealed_memory_and_a_socket) {
+/* Through which nothing but a count can be sent: no descriptor, that whoever receives it would have to close. */
+START_TEST(a_client_that_offers_a_ring_gets_sealed_memory_and_an_eventfd) {
 	int fd[PACKET_PAIR], door;
-	char byte;
+	char kind[64] = "", path[64];
 
 	start("ready");
 	door = connect_door();
 	ck_assert_uint_eq(greet_for_ring(door, fd), FEATURES_ALL | FEATURE_RING);
 	ck_assert_int_eq(shm_check(fd[0], RING_BYTES), 0);
-	/* The fake engine has dropped its end, and the supervisor keeps none. */
-	wait_heard("new 1\n");
-	for (int i = 0; i < 200 && recv(fd[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN; i++)
-		usleep(10000);
-	ck_assert_int_eq(recv(fd[1], &byte, 1, MSG_DONTWAIT), 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd[1]);
+	ck_assert_int_gt(readlink(path, kind, sizeof kind - 1), 0);
+	ck_assert_str_eq(kind, "anon_inode:[eventfd]");
 	close(fd[0]);
 	close(fd[1]);
 	close(door);
@@ -578,6 +639,69 @@ START_TEST(another_version_is_refused_with_both_named) {
 	snprintf(version, sizeof version, "version %d", PROTOCOL_VERSION);
 	ck_assert_msg(strstr(sentence, version) != NULL, "%s", sentence);
 	expect_closed(fd);
+}
+END_TEST
+
+/* HELLO of a client that speaks from the oldest to the newest, with so many values of a later release behind it. */
+static void send_range(int fd, uint64_t oldest, uint64_t newest, unsigned more) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 5 + more);
+	wire_put_uint(&w, DOOR_HELLO);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, oldest);
+	wire_put_uint(&w, newest);
+	wire_put_uint(&w, FEATURES_ALL);
+	wire_put_text(&w, "range");
+	wire_put_map(&w, 0);
+	for (unsigned i = 0; i < more; i++)
+		wire_put_array(&w, 0);
+	send_writer(fd, &w);
+}
+
+START_TEST(a_client_of_another_release_is_spoken_to_in_a_version_of_both) {
+	uint8_t operations[MESSAGE_OPERATIONS];
+	const void *bits;
+	struct fault f;
+	int fd;
+
+	start("ready");
+	fd = connect_door();
+	send_range(fd, 1, PROTOCOL_VERSION + 8, 3);
+	ck_assert(receive(fd));
+	ck_assert_uint_eq(reply.id, DOOR_HELLO);
+	ck_assert_uint_eq(reply_number(), PROTOCOL_VERSION);
+	ck_assert_uint_eq(reply_number(), FEATURES_ALL);
+	reply_number();
+	ck_assert_int_eq(wire_get_bin(&reply.body, "secret", LIMIT_SECRET_BYTES, &bits, &f), 0);
+	reply_text();
+	reply_text();
+	ck_assert_uint_eq(reply_number(), 0);
+	ck_assert_uint_eq(reply_number(), 1);
+	ck_assert_str_eq(reply_text(), FUSIOND_VERSION);
+	ck_assert_int_eq(wire_get_bin(&reply.body, "operations", sizeof operations, &bits, &f), 0);
+	message_operations(operations);
+	ck_assert_mem_eq(bits, operations, sizeof operations);
+	close(fd);
+}
+END_TEST
+
+static void expect_refusal(uint64_t oldest, uint64_t newest, int code, const char *part) {
+	int fd = connect_door();
+	const char *sentence;
+
+	send_range(fd, oldest, newest, 0);
+	sentence = expect_fault(fd, code);
+	ck_assert_msg(strstr(sentence, part) != NULL, "%s", sentence);
+	expect_closed(fd);
+}
+
+START_TEST(versions_that_do_not_meet_are_refused_with_what_is_too_old) {
+	start("ready");
+	expect_refusal(PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 3, FAULT_VERSION, "speaks versions 2 to 4 of the protocol, fusiond " FUSIOND_VERSION " version 1: install a newer fusiond");
+	expect_refusal(0, PROTOCOL_OLDEST - 1, FAULT_VERSION, "install a newer libfusion");
+	expect_refusal(9, 2, FAULT_PROTOCOL, "the oldest version, 9, is above the newest, 2");
 }
 END_TEST
 
@@ -680,6 +804,25 @@ START_TEST(an_arena_goes_to_the_engine_before_the_client) {
 }
 END_TEST
 
+/* It would be made apart, and cannot even be begun. */
+START_TEST(an_arena_that_the_machine_has_no_memory_for_is_forgotten) {
+	const uint64_t large = INT64_C(1) << 39;
+	uint64_t session;
+	int fd;
+
+	flag("limits.session_bytes", "2T");
+	flag("limits.user_bytes", "2T");
+	start("ready");
+	fd = greet("test", &session);
+	for (uint64_t turn = 1; turn <= 3; turn++) {
+		send_numbers(fd, 2, (uint64_t[]){ DOOR_ARENA_NEW, large });
+		expect_fault(fd, FAULT_MEMORY);
+		ck_assert_uint_eq(arena_new(fd, 1 << 20), turn);
+	}
+	close(fd);
+}
+END_TEST
+
 START_TEST(an_arena_the_engine_wants_can_be_fetched) {
 	uint64_t session;
 	int fd;
@@ -764,6 +907,233 @@ START_TEST(memory_beyond_the_limits_is_refused_and_given_back_at_the_end) {
 	wait_heard("end 1\n");
 	arena_new(b, 60 << 10);
 	close(b);
+}
+END_TEST
+
+static void make_file(const char *path) {
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+/* A number that USERS tells of the test's user. */
+static uint64_t of_user(const char *name) {
+	int fd = connect_door();
+	cJSON *json;
+	double n;
+
+	send_numbers(fd, 1, (uint64_t[]){ DOOR_USERS });
+	ck_assert(receive(fd));
+	ck_assert_uint_eq(reply.id, DOOR_USERS);
+	json = cJSON_Parse(reply_text());
+	n = cJSON_GetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "users"), 0), name));
+	cJSON_Delete(json);
+	close(fd);
+	return (uint64_t)n;
+}
+
+static void wait_of_user(const char *name, uint64_t wanted) {
+	uint64_t n = of_user(name);
+
+	for (int ms = 0; ms < PATIENCE_MS && n != wanted; ms += 5) {
+		usleep(5000);
+		n = of_user(name);
+	}
+	ck_assert_uint_eq(n, wanted);
+}
+
+static void expect_status(void);
+
+/* Those that go meanwhile leave nothing. */
+START_TEST(who_waits_for_memory_holds_up_nobody) {
+	int fd[4], other;
+	uint64_t session;
+	unsigned at_rest;
+
+	snprintf(slow_path, sizeof slow_path, "%s/slow", folder);
+	make_file(slow_path);
+	start("ready");
+	other = greet("other", &session);
+	at_rest = settled_descriptors();
+	for (int i = 0; i < 4; i++) {
+		fd[i] = greet("asks", &session);
+		send_numbers(fd[i], 2, (uint64_t[]){ DOOR_ARENA_NEW, 64 << 20 });
+	}
+	arena_new(other, 4096);
+	expect_status();
+	for (int i = 1; i < 4; i++)
+		close(fd[i]);
+	wait_of_user("bytes", (64 << 20) + 4096);
+	ck_assert_int_eq(recv(fd[0], &session, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+	unlink(slow_path);
+	ck_assert(receive(fd[0]));
+	ck_assert_uint_eq(reply.id, DOOR_ARENA_NEW);
+	close(reply.fd);
+	close(fd[0]);
+	wait_of_user("bytes", 4096);
+	/* That of the other's arena. */
+	wait_descriptors(at_rest + 1);
+	close(other);
+}
+END_TEST
+
+/* However it goes: its pages are its user's until they are given back, also those that a process still maps. */
+START_TEST(memory_of_a_session_that_ended_is_charged_until_the_engine_has_left_it) {
+	char keeps[128];
+	uint64_t session;
+	struct stat st;
+	void *memory;
+	int a, b, kept;
+
+	snprintf(keeps, sizeof keeps, "%s/keeps", folder);
+	setenv("FAKE_KEEPS", keeps, 1);
+	make_file(keeps);
+	flag("limits.user_bytes", "96K");
+	start("ready");
+	a = greet("a", &session);
+	b = greet("b", &session);
+	send_numbers(a, 2, (uint64_t[]){ DOOR_ARENA_NEW, 60 << 10 });
+	ck_assert(receive(a));
+	kept = reply.fd;
+	ck_assert_int_eq(shm_map(kept, 60 << 10, NULL, &memory), 0);
+	close(a);
+	wait_heard("end 1\n");
+	wait_of_user("bytes_leaving", 60 << 10);
+	send_numbers(b, 2, (uint64_t[]){ DOOR_ARENA_NEW, 60 << 10 });
+	ck_assert_uint_eq(of_user("bytes"), 60 << 10);
+	ck_assert_int_eq(recv(b, &session, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+	unlink(keeps);
+	ck_assert(receive(b));
+	ck_assert_uint_eq(reply.id, DOOR_ARENA_NEW);
+	close(reply.fd);
+	ck_assert_int_eq(fstat(kept, &st), 0);
+	ck_assert_uint_eq((uint64_t)st.st_blocks, 0);
+	munmap(memory, 60 << 10);
+	close(kept);
+	close(b);
+	wait_of_user("bytes", 0);
+}
+END_TEST
+
+/* It would go on to map what it is charged for no more. */
+START_TEST(memory_of_a_client_that_closes_half_its_socket_is_given_back) {
+	uint64_t session;
+	struct stat st;
+	int a, kept;
+
+	flag("limits.user_bytes", "96K");
+	start("ready");
+	a = greet("a", &session);
+	send_numbers(a, 2, (uint64_t[]){ DOOR_ARENA_NEW, 60 << 10 });
+	ck_assert(receive(a));
+	kept = reply.fd;
+	ck_assert_int_eq(fstat(kept, &st), 0);
+	ck_assert_uint_gt((uint64_t)st.st_blocks, 0);
+	ck_assert_int_eq(shutdown(a, SHUT_WR), 0);
+	wait_heard("end 1\n");
+	wait_of_user("bytes", 0);
+	ck_assert_int_eq(fstat(kept, &st), 0);
+	ck_assert_uint_eq((uint64_t)st.st_blocks, 0);
+	close(kept);
+	close(a);
+}
+END_TEST
+
+START_TEST(memory_of_a_session_goes_with_its_engine) {
+	char keeps[128];
+	uint64_t session;
+	int a;
+
+	snprintf(keeps, sizeof keeps, "%s/keeps", folder);
+	setenv("FAKE_KEEPS", keeps, 1);
+	make_file(keeps);
+	start("ready");
+	a = greet("a", &session);
+	arena_new(a, 60 << 10);
+	close(a);
+	wait_heard("end 1\n");
+	wait_of_user("bytes_leaving", 60 << 10);
+	a = greet("die", &session);
+	unlink(keeps);
+	close(a);
+	wait_of_user("bytes", 0);
+}
+END_TEST
+
+/* As another user. */
+static int greet_as(uid_t uid) {
+	uint64_t session;
+	int fd;
+
+	ck_assert_int_eq(seteuid(uid), 0);
+	fd = greet("other", &session);
+	ck_assert_int_eq(seteuid(0), 0);
+	return fd;
+}
+
+/* Sessions, or some and arenas: takes until it is refused. How many connections that were. */
+static unsigned take_descriptors(int fd[static 256], unsigned sessions) {
+	unsigned n = 0, arenas = 0;
+
+	do {
+		ck_assert_uint_lt(n, 256);
+		if (n < sessions) {
+			fd[n] = connect_door();
+			try_hello(fd[n++]);
+		} else {
+			fd[255] = fd[arenas++ % sessions];
+			send_numbers(fd[255], 2, (uint64_t[]){ DOOR_ARENA_NEW, 4096 });
+		}
+		ck_assert(receive(n < sessions || !arenas ? fd[n - 1] : fd[255]));
+		if (reply.fd >= 0)
+			close(reply.fd);
+	} while (reply.id != MESSAGE_FAULT);
+	ck_assert_uint_eq(reply_number(), FAULT_LIMIT);
+	ck_assert_ptr_nonnull(strstr(reply_text(), "limits.user_descriptors"));
+	return n;
+}
+
+START_TEST(descriptors_of_one_user_are_limited_and_others_find_theirs) {
+	const struct rlimit limit = { 400, 400 };
+	int greedy[256], other[8];
+	unsigned n;
+
+	if (geteuid())
+		SKIP("only root can be several users");
+	ck_assert_int_eq(chmod(folder, 0755), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	start("ready");
+	n = take_descriptors(greedy, _i ? 3 : 250);
+	for (unsigned i = 0; i < 8; i++)
+		other[i] = greet_as(12345);
+	for (unsigned i = 0; i < 8; i++)
+		arena_new(other[i], 4096);
+	while (n--)
+		close(greedy[n]);
+	for (unsigned i = 0; i < 8; i++)
+		close(other[i]);
+	wait_of_user("descriptors", 1);
+}
+END_TEST
+
+START_TEST(descriptors_beyond_the_users_limit_are_refused) {
+	uint64_t session;
+	int a, b;
+
+	flag("limits.user_descriptors", "8");
+	start("ready");
+	a = greet("a", &session);
+	b = greet("b", &session);
+	arena_new(a, 4096);
+	arena_new(b, 4096);
+	send_numbers(a, 2, (uint64_t[]){ DOOR_ARENA_NEW, 4096 });
+	ck_assert_ptr_nonnull(strstr(expect_fault(a, FAULT_LIMIT), "limits.user_descriptors"));
+	close(b);
+	wait_heard("end 2\n");
+	wait_of_user("descriptors", 5);
+	arena_new(a, 4096);
+	close(a);
 }
 END_TEST
 
@@ -866,6 +1236,98 @@ START_TEST(a_packet_that_is_too_long_is_refused) {
 }
 END_TEST
 
+/* A connection whose last close waits until the other end has taken what it never takes. */
+static int lingering_socket(int *peerp) {
+	static const struct linger long_time = { 1, 3600 };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t size = sizeof a;
+	static char much[1 << 16];
+
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&a, &size), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+	*peerp = accept(listener, NULL, NULL);
+	close(listener);
+	while (send(fd, much, sizeof much, MSG_DONTWAIT) > 0)
+		;
+	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &long_time, sizeof long_time), 0);
+	return fd;
+}
+
+static void expect_status(void) {
+	int fd = connect_door();
+
+	send_numbers(fd, 1, (uint64_t[]){ DOOR_STATUS });
+	ck_assert(receive(fd));
+	ck_assert_uint_eq(reply.id, DOOR_STATUS);
+	close(fd);
+}
+
+enum { BLOCKERS = 8 };
+
+/* A process that sends it twice, says whether it could, and stays: whose close is the last must not be the test. */
+static pid_t send_lingering(int door, bool *sentp) {
+	int said[2], peer, fd;
+	char word = 'n';
+	pid_t child;
+
+	ck_assert_int_eq(pipe(said), 0);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fd = lingering_socket(&peer);
+		if (!packet_send(door, "x", 1, fd, 0)) {
+			(void)!packet_send(door, "y", 1, fd, 0);
+			word = 'y';
+		}
+		(void)!write(said[1], &word, 1);
+		close(fd);
+		pause();
+		_exit(0);
+	}
+	close(said[1]);
+	ck_assert_int_eq(read(said[0], &word, 1), 1);
+	close(said[0]);
+	*sentp = word == 'y';
+	return child;
+}
+
+/* Where the kernel refuses such packets itself, and where it does not. */
+START_TEST(a_descriptor_that_cannot_be_closed_holds_up_nobody) {
+	int door[BLOCKERS];
+	pid_t child[BLOCKERS];
+	unsigned at_rest;
+	bool sent;
+
+	old_kernel = _i;
+	start("ready");
+	expect_status();
+	at_rest = settled_descriptors();
+	for (int i = 0; i < BLOCKERS; i++) {
+		door[i] = i % 2 ? greet("blocks", &(uint64_t){ 0 }) : connect_door();
+		child[i] = send_lingering(door[i], &sent);
+		ck_assert(sent || !_i);
+		expect_status();
+		/* Told, if the end of a socket with something unread in it does not come first. */
+		if (sent && receive(door[i]))
+			ck_assert_ptr_nonnull(strstr(reply_number() == FAULT_PROTOCOL ? reply_text() : "", "descriptors"));
+	}
+	for (int i = 0; i < BLOCKERS; i++) {
+		close(door[i]);
+		expect_status();
+	}
+	/* With the other ends gone all of it is given back. */
+	for (int i = 0; i < BLOCKERS; i++) {
+		kill(child[i], SIGKILL);
+		waitpid(child[i], NULL, 0);
+	}
+	wait_descriptors(at_rest);
+	expect_status();
+}
+END_TEST
+
 START_TEST(arenas_need_a_session) {
 	int fd;
 
@@ -937,6 +1399,49 @@ START_TEST(an_engine_that_cannot_start_ends_the_daemon) {
 	start("failed");
 	ck_assert_int_eq(wait_end(), EXIT_FAILURE);
 	ck_assert_int_ne(access(socket_path, F_OK), 0);
+}
+END_TEST
+
+static void expect_said(const char *words) {
+	char text[PACKET] = "";
+	FILE *file = fopen(said_path, "re");
+
+	ck_assert_ptr_nonnull(file);
+	text[fread(text, 1, sizeof text - 1, file)] = 0;
+	fclose(file);
+	ck_assert_msg(strstr(text, words) != NULL, "not \"%s\" but \"%s\"", words, text);
+}
+
+START_TEST(why_an_engine_cannot_start_is_told_whatever_it_left_unread) {
+	snprintf(said_path, sizeof said_path, "%s/said", folder);
+	start("failed unread");
+	ck_assert_int_eq(wait_end(), EXIT_FAILURE);
+	expect_said("no OpenCL driver; install pocl-opencl-icd");
+}
+END_TEST
+
+static void expect_limit(__rlimit_resource_t which, rlim_t most, const char *words) {
+	struct rlimit limit = { most, most };
+
+	snprintf(said_path, sizeof said_path, "%s/said", folder);
+	setrlimit(which, &limit);
+	start("ready");
+	ck_assert_int_eq(wait_end(), EXIT_FAILURE);
+	expect_said(words);
+}
+
+START_TEST(a_limit_of_files_is_named) {
+	expect_limit(RLIMIT_FSIZE, 1 << 20, "memory that is shared counts as files");
+}
+END_TEST
+
+START_TEST(a_limit_of_descriptors_is_named) {
+	expect_limit(RLIMIT_NOFILE, 16, "16 descriptors may be open here, and 128 are the least: ulimit -n");
+}
+END_TEST
+
+START_TEST(a_limit_of_addresses_is_named) {
+	expect_limit(RLIMIT_AS, (rlim_t)4 << 30, "a process may have 4096 MiB of addresses here");
 }
 END_TEST
 
@@ -1225,8 +1730,8 @@ START_TEST(the_supervisor_links_neither_opencl_nor_nng) {
 
 	snprintf(command, sizeof command, "%.*s/../fusiond", (int)(strrchr(program, '/') - program), program);
 	if (access(command, X_OK))
-		return;
-	snprintf(command, sizeof command, "ldd %.*s/../fusiond", (int)(strrchr(program, '/') - program),
+		SKIP("there is no %s", command);
+	snprintf(command, sizeof command, "ldd '%.*s/../fusiond'", (int)(strrchr(program, '/') - program),
 		program);
 	list = popen(command, "re");
 	while (fgets(line, sizeof line, list)) {
@@ -1245,11 +1750,13 @@ static void add_tests(TCase *tests) {
 	tcase_add_test(tests, where_memory_runs_out_the_engine_goes_before_the_supervisor);
 	tcase_add_test(tests, the_supervisor_links_neither_opencl_nor_nng);
 	tcase_add_test(tests, hello_hands_out_session_secret_url_and_device);
-	tcase_add_test(tests, a_client_that_offers_a_ring_gets_sealed_memory_and_a_socket);
+	tcase_add_test(tests, a_client_that_offers_a_ring_gets_sealed_memory_and_an_eventfd);
 	tcase_add_test(tests, nobody_gets_a_ring_where_the_administrator_wants_nng);
 	tcase_add_test(tests, a_session_the_engine_calls_bad_is_closed_alone);
 	tcase_add_test(tests, secrets_of_two_sessions_differ);
 	tcase_add_test(tests, another_version_is_refused_with_both_named);
+	tcase_add_test(tests, a_client_of_another_release_is_spoken_to_in_a_version_of_both);
+	tcase_add_test(tests, versions_that_do_not_meet_are_refused_with_what_is_too_old);
 	tcase_add_test(tests, a_version_whose_greeting_has_another_form_is_refused_by_its_version);
 	tcase_add_test(tests, a_silent_connection_is_closed);
 	tcase_add_test(tests, a_session_that_says_nothing_after_its_greeting_stays);
@@ -1257,22 +1764,37 @@ static void add_tests(TCase *tests) {
 	tcase_add_test(tests, status_needs_no_engine_and_no_hello);
 	tcase_add_test(tests, status_lists_sessions_with_their_memory);
 	tcase_add_test(tests, an_arena_goes_to_the_engine_before_the_client);
+	tcase_add_test(tests, an_arena_that_the_machine_has_no_memory_for_is_forgotten);
 	tcase_add_test(tests, an_arena_the_engine_wants_can_be_fetched);
 	tcase_add_test(tests, an_arena_of_another_session_cannot_be_fetched);
 	tcase_add_test(tests, a_dropped_arena_is_given_back);
 	tcase_add_test(tests, a_wish_beyond_the_limit_is_refused_to_the_engine);
 	tcase_add_test(tests, memory_beyond_the_limits_is_refused_and_given_back_at_the_end);
+	tcase_add_test(tests, who_waits_for_memory_holds_up_nobody);
+	tcase_add_test(tests, memory_of_a_session_that_ended_is_charged_until_the_engine_has_left_it);
+	tcase_add_test(tests, memory_of_a_client_that_closes_half_its_socket_is_given_back);
+	tcase_add_test(tests, memory_of_a_session_goes_with_its_engine);
+	tcase_add_loop_test(tests, descriptors_of_one_user_are_limited_and_others_find_theirs, 0, 2);
+	tcase_add_test(tests, descriptors_beyond_the_users_limit_are_refused);
 	tcase_add_test(tests, more_arenas_than_the_protocol_allows_are_refused);
 	tcase_add_test(tests, sessions_beyond_the_users_limit_are_refused);
 	tcase_add_test(tests, connections_beyond_the_limit_are_told_and_closed);
 	tcase_add_test(tests, at_the_limit_silent_connections_make_room);
 	tcase_add_test(tests, what_is_no_packet_of_the_protocol_is_refused_and_closed);
 	tcase_add_test(tests, a_packet_that_is_too_long_is_refused);
+	tcase_add_loop_test(tests, a_descriptor_that_cannot_be_closed_holds_up_nobody, 0, 2);
 	tcase_add_test(tests, arenas_need_a_session);
 	tcase_add_test(tests, options_that_are_no_settings_of_a_session_are_refused);
 	tcase_add_test(tests, a_killed_client_leaves_nothing);
 	tcase_add_test(tests, sessions_end_with_their_engine_and_another_is_started);
 	tcase_add_test(tests, an_engine_that_cannot_start_ends_the_daemon);
+	tcase_add_test(tests, why_an_engine_cannot_start_is_told_whatever_it_left_unread);
+	tcase_add_test(tests, a_limit_of_files_is_named);
+	tcase_add_test(tests, a_limit_of_descriptors_is_named);
+	/* A sanitizer has its shadow among the addresses. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	tcase_add_test(tests, a_limit_of_addresses_is_named);
+#endif
 	tcase_add_test(tests, an_engine_that_crashes_at_start_ends_the_daemon);
 	tcase_add_test(tests, an_engine_that_is_never_ready_ends_the_daemon);
 	tcase_add_test(tests, sigterm_stops_cleanly_and_leaves_no_file);

@@ -4,6 +4,7 @@
  *
  * A slice is part of make check; make check-faults takes all.
  */
+#include <limits.h>
 #include <signal.h>
 
 #include "tests/busy.h"
@@ -32,11 +33,12 @@ static char faults[96];
 
 /* All tests have one folder, and so one cache of kernels. */
 static void begin(void) {
-	static char flag[300], variable[128];
+	static char flag[PATH_MAX + 64], variable[128], build[PATH_MAX];
 	const char *environment[2] = { flag, variable };
 
+	ck_assert_ptr_nonnull(realpath(build_folder(), build));
 	snprintf(faults, sizeof faults, "%s/fault", folder);
-	snprintf(flag, sizeof flag, "FUSIOND_ENGINE_PATH=%s/tests/fusiond-engine-faults", build_folder());
+	snprintf(flag, sizeof flag, "FUSIOND_ENGINE_PATH=%s/tests/fusiond-engine-faults", build);
 	snprintf(variable, sizeof variable, "FUSION_FAULTS=%s", faults);
 	daemon_start_again("fusion.enabled=no", environment);
 	context = connect_client();

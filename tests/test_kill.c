@@ -9,6 +9,7 @@
  */
 #include <poll.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -83,7 +84,8 @@ static void finish(fusion_context *c, struct page *p) {
 }
 
 /* A head that promises more than follows. */
-static void leave_half_a_frame(fusion_context *c) {
+static void leave_half_a_frame(const fusion_context *context) {
+	struct fusion_context *c = (struct fusion_context *)object_find(OBJECT_CONTEXT, context);
 	struct ring_head head = { .slot = 7, .size = 3000 };
 	static char part[1000];
 	struct ring ring;
@@ -96,7 +98,7 @@ static void leave_half_a_frame(fusion_context *c) {
 	ring_put(&ring, &head, sizeof head);
 	ring_put(&ring, part, sizeof part);
 	if (ring_publish(&ring, RING_ANY_SLOT))
-		(void)!write(c->door.bell, "", 1);
+		(void)eventfd_write(c->door.bell, 1);
 	pause();
 }
 
@@ -172,7 +174,7 @@ static void victim_start(struct slot *s, enum work work) {
 static void victim_kill_somewhere(struct slot *s, bool at_work) {
 	int status;
 
-	for (int ms = 0; at_work && ms < 20000 && !atomic_load(&s->page->works); ms++)
+	for (int ms = 0; at_work && ms < PATIENCE_MS && !atomic_load(&s->page->works); ms++)
 		usleep(1000);
 	usleep((useconds_t)(random() % WAIT_US));
 	ck_assert_int_eq(kill(s->pid, SIGKILL), 0);
@@ -309,7 +311,7 @@ static struct state state_now(void) {
 static struct state state_at_rest(void) {
 	struct state s = state_now();
 
-	for (int i = 0; i < 200 && (s.of[SESSIONS] > 1 || s.of[RUNS] > 0); i++) {
+	for (int i = 0; i < START_TRIES && (s.of[SESSIONS] > 1 || s.of[RUNS] > 0); i++) {
 		usleep(20000);
 		s = state_now();
 	}
@@ -330,7 +332,7 @@ static const char *grown(const struct state *was, const struct state *is) {
 static void expect_state(const struct state *was) {
 	struct state is = state_now();
 
-	for (int i = 0; i < 200 && grown(was, &is); i++) {
+	for (int i = 0; i < START_TRIES && grown(was, &is); i++) {
 		usleep(50000);
 		is = state_now();
 	}

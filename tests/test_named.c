@@ -423,11 +423,9 @@ END_TEST
 
 START_TEST(a_regular_graph_costs_no_more_than_a_bound) {
 	char text[512] = "a";
-	struct timespec from, to;
 	struct plan *p;
 	struct book *b;
 	uint32_t n = leaf(0), m = leaf(1);
-	double ms;
 
 	/* Sums of sums: every choice of an order leads on, and to no end. */
 	for (unsigned i = 0; i < 40; i++)
@@ -439,12 +437,8 @@ START_TEST(a_regular_graph_costs_no_more_than_a_bound) {
 		m = value("b + a", n, m, 0);
 	}
 	output(n);
-	clock_gettime(CLOCK_MONOTONIC, &from);
+	/* Without a bound this would not end. */
 	p = plan_of(b, 0);
-	clock_gettime(CLOCK_MONOTONIC, &to);
-	ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
-	/* Of a machine under any load; without a bound it would not end. */
-	ck_assert_double_lt(ms, 10000);
 	ck_assert(p->patterns_cut);
 	plan_unref(p);
 	book_unref(b);
@@ -551,7 +545,7 @@ START_TEST(a_step_that_is_split_is_of_no_pattern_any_more) {
 	p = plan_of(b, 0);
 	book_unref(b);
 	ck_assert_uint_eq(p->step[0].named, 1);
-	ck_assert_int_eq(plan_split(p, 0, &halves, &fault), 0);
+	ck_assert_int_eq(plan_split(p, 0, &cpu, &halves, &fault), 0);
 	ck_assert_uint_eq(of_pattern(halves, 0), 0);
 	ck_assert_uint_eq(halves->found[0], 1);
 	plan_unref(p);

@@ -199,7 +199,7 @@ START_TEST(attention_is_one_kernel_that_keeps_no_scores) {
 	ck_assert_uint_eq(p->step[0].pattern, PATTERN_attention);
 	ck_assert_uint_eq(p->peak_bytes, 2 * 70 * 3 * 4);
 	/* A kernel too large for a driver is cut after its root. */
-	ck_assert_int_eq(plan_split(p, 0, &halves, &fault), 0);
+	ck_assert_int_eq(plan_split(p, 0, &cpu, &halves, &fault), 0);
 	ck_assert_uint_eq(halves->steps, 2);
 	ck_assert_uint_eq(halves->step[0].kernel->root, KERNEL_ATTENTION);
 	ck_assert_uint_eq(halves->step[0].kernel->inputs, 3);
@@ -1679,7 +1679,7 @@ static void compare(const struct plan *p, int64_t *const *leaves, int64_t *const
 static struct plan *split_fully(struct plan *p) {
 	for (uint32_t i = 0; i < p->steps;) {
 		struct plan *q;
-		int r = plan_split(p, i, &q, &fault);
+		int r = plan_split(p, i, &cpu, &q, &fault);
 
 		must(r >= 0, "a split failed");
 		if (r) {
@@ -1726,6 +1726,21 @@ START_TEST(what_only_a_product_reads_row_by_row_is_computed_in_its_kernel) {
 	p = split_fully(p);
 	ck_assert_uint_ge(p->steps, 3);
 	ck_assert_uint_eq(count_factors(p), 0);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(a_number_that_all_is_reduced_to_is_split_from_what_follows) {
+	uint32_t x = leaf(0, DTYPE_i64, DIMS(6, 8));
+	struct plan *p;
+
+	output(op(OP_neg, op_attr(OP_reduce_sum, x, (struct op_attr){ .axes = 3 }), 0));
+	p = split_fully(plan_with(&cpu, true));
+	ck_assert_uint_eq(p->steps, 2);
+	/* One number: nothing of the reduced dim steps along it. */
+	ck_assert(p->step[0].kernel->operand[1].output);
+	ck_assert_int_eq(p->step[0].dims[0], 48);
+	ck_assert_int_eq(p->step[0].operand[1].stride[0], 0);
 	plan_unref(p);
 }
 END_TEST
@@ -2283,7 +2298,7 @@ START_TEST(a_sort_that_does_not_build_is_split_from_what_goes_before_it) {
 	output(op_attr(OP_argsort, op(OP_exp, op(OP_neg, x, 0), 0), (struct op_attr){ .axis = 1 }));
 	p = plan_with(&cpu, true);
 	ck_assert_uint_eq(p->steps, 1);
-	ck_assert_int_eq(plan_split(p, 0, &q, &fault), 0);
+	ck_assert_int_eq(plan_split(p, 0, &cpu, &q, &fault), 0);
 	ck_assert_uint_eq(q->steps, 2);
 	ck_assert_uint_eq(q->step[0].kernel->root, KERNEL_MAP);
 	k = q->step[1].kernel;
@@ -2294,7 +2309,7 @@ START_TEST(a_sort_that_does_not_build_is_split_from_what_goes_before_it) {
 	ck_assert_uint_eq(k->operand[2].dtype, DTYPE_u64);
 	ck_assert_uint_eq(k->operand[4].dtype, DTYPE_f32);
 	plan_unref(p);
-	ck_assert_int_eq(plan_split(q, 1, &p, &fault), FAULT_BUILD);
+	ck_assert_int_eq(plan_split(q, 1, &cpu, &p, &fault), FAULT_BUILD);
 	plan_unref(q);
 }
 END_TEST
@@ -2507,6 +2522,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
+	tcase_add_test(t, a_number_that_all_is_reduced_to_is_split_from_what_follows);
 	tcase_add_test(t, what_only_a_product_reads_row_by_row_is_computed_in_its_kernel);
 	tcase_add_test(t, what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_kernel);
 	tcase_add_test(t, what_reduces_a_products_rows_is_in_its_kernel_and_can_be_split_off);

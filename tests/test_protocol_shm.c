@@ -24,6 +24,21 @@ static void pair(int sockets[2]) {
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
 }
 
+/* What the next message finds instead of being sent; 0: nothing. */
+static int no_message;
+
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
+ssize_t __real_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags) {
+	if (!no_message)
+		return __real_sendmsg(fd, m, flags);
+	errno = no_message;
+	return -1;
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
+
 START_TEST(an_arena_is_allocated_in_full_and_private) {
 	struct stat st;
 	int fd;
@@ -251,7 +266,21 @@ START_TEST(large_arenas_lie_where_large_pages_can_and_have_no_holes) {
 }
 END_TEST
 
-RUN_TESTS("protocol_shm", an_arena_is_allocated_in_full_and_private, an_arena_can_neither_shrink_nor_grow,
+/* Who sent it took ENOBUFS for the supervisor's refusal, and an engine went on without the array. */
+START_TEST(a_packet_that_finds_no_memory_is_no_refusal) {
+	int sockets[2];
+
+	pair(sockets);
+	no_message = ENOBUFS;
+	ck_assert_int_eq(packet_send(sockets[0], "a", 1, -1, 0), -ENOMEM);
+	no_message = 0;
+	ck_assert_int_eq(packet_send(sockets[0], "a", 1, -1, 0), 0);
+	close(sockets[0]);
+	close(sockets[1]);
+}
+END_TEST
+
+RUN_TESTS("protocol_shm", a_packet_that_finds_no_memory_is_no_refusal, an_arena_is_allocated_in_full_and_private, an_arena_can_neither_shrink_nor_grow,
 	an_arena_larger_than_one_piece_is_whole, sizes_beyond_the_machine_are_refused_at_once,
 	what_was_prepared_becomes_an_arena_of_as_many_bytes_or_fewer, two_maps_see_the_same_bytes, large_arenas_lie_where_large_pages_can_and_have_no_holes,
 	a_descriptor_that_is_no_sealed_arena_is_refused,

@@ -10,6 +10,7 @@
 
 #include "client/context.h"
 #include "tests/busy.h"
+#include "tests/stopwatch.h"
 #include "tests/suite.h"
 
 enum {
@@ -166,12 +167,18 @@ START_TEST(arrays_in_shared_memory_outlive_the_engine) {
 }
 END_TEST
 
-/* The engine stands still, so it has not heard of what is sent then. */
+/* The engine stands still, so it has not heard of what is sent then; of a library that repeats nothing. test_repeat.c has the others. */
 START_TEST(what_was_not_begun_may_be_asked_for_again) {
 	float expected[ELEMENTS], value[ELEMENTS];
-	fusion_array *a = numbers(context, 1), *b = fusion_neg(a), *c, *d;
+	fusion_array *a, *b, *c, *d;
 	pid_t engine;
 
+	fusion_close(context);
+	setenv("FUSION_REPEAT_BYTES", "0", 1);
+	context = open_context();
+	unsetenv("FUSION_REPEAT_BYTES");
+	a = numbers(context, 1);
+	b = fusion_neg(a);
 	read_all(b, expected);
 	engine = stop_engine();
 	(fusion_here)(__FILE__, __LINE__);
@@ -199,6 +206,10 @@ START_TEST(what_was_not_begun_may_be_asked_for_again) {
 }
 END_TEST
 
+static uint32_t arenas_of(const fusion_context *of) {
+	return (uint32_t)((const struct fusion_context *)object_find(OBJECT_CONTEXT, of))->arenas.count;
+}
+
 /* Memory of uploads comes back, also of those that the daemon never heard of. */
 START_TEST(memory_of_uploads_is_used_again) {
 	float expected[ELEMENTS];
@@ -216,7 +227,7 @@ START_TEST(memory_of_uploads_is_used_again) {
 			fusion_release(b);
 		}
 		if (!round)
-			arenas = context->arenas.count;
+			arenas = arenas_of(context);
 		view = fusion_flip(kept, 1, (int[]){ 0 });
 		ck_assert_int_eq(fusion_sync(context), 0);
 		engine = stop_engine();
@@ -229,7 +240,7 @@ START_TEST(memory_of_uploads_is_used_again) {
 			ck_assert_float_eq(expected[i], 5 + (float)(ELEMENTS - 1 - i) * 0.37F);
 		fusion_release(view);
 	}
-	ck_assert_uint_le(context->arenas.count, arenas + 1);
+	ck_assert_uint_le(arenas_of(context), arenas + 1);
 	fusion_release(kept);
 }
 END_TEST
@@ -367,6 +378,50 @@ START_TEST(a_shared_array_that_is_being_written_stays_so) {
 		((float *)memory)[i] = expected[i] = (float)i;
 	ck_assert_msg(!fusion_unmap(theirs), "%s", fusion_error());
 	ck_assert_int_eq(fusion_sync(other), 0);
+	must_be(a, expected);
+	fusion_release(a);
+	fusion_release(theirs);
+	fusion_close(other);
+}
+END_TEST
+
+/* What a client of another make would send: the library knows that the array is not mapped. */
+static int unmap_unasked(fusion_context *of, const fusion_array *array) {
+	const struct fusion_array *a = (const struct fusion_array *)object_find(OBJECT_ARRAY, array);
+	struct fusion_context *c;
+	struct answer answer = { 0 };
+	struct request *q;
+	struct fault f;
+	int r = context_enter(of, "unmap", &c);
+
+	ck_assert_int_eq(r, 0);
+	r = stream_room_to_wait(c, &q, &f);
+	ck_assert_int_eq(r, 0);
+	wire_put_uint(stream_begin_next(c, q, REQUEST_UNMAP, 2), a->value->handle);
+	r = stream_ask(c, q, &answer, &f);
+	free(answer.result);
+	context_leave(c);
+	return r;
+}
+
+/* The catalogue says of shared arrays which are mapped; nothing is guessed after an engine's end. */
+START_TEST(a_shared_array_that_is_not_mapped_is_not_unmapped_after_an_engine_s_end) {
+	float expected[ELEMENTS];
+	struct fusion_token token;
+	fusion_context *other = open_context();
+	fusion_array *a = numbers(context, 3), *theirs;
+	uint64_t version;
+
+	ck_assert_int_eq(fusion_read(a, expected, sizeof expected), 0);
+	ck_assert_msg(!fusion_export(a, FUSION_SHARE_READ, 0, &token), "%s", fusion_error());
+	theirs = fusion_import(other, &token);
+	ck_assert_msg(theirs != NULL, "%s", fusion_error());
+	version = fusion_version(theirs);
+	kill_engine(SIGKILL);
+	ck_assert_int_eq(fusion_sync(other), 0);
+	must_be(theirs, expected);
+	ck_assert_int_eq(unmap_unasked(other, theirs), FUSION_E_STATE);
+	ck_assert_uint_eq(fusion_version(theirs), version);
 	must_be(a, expected);
 	fusion_release(a);
 	fusion_release(theirs);
@@ -555,7 +610,58 @@ START_TEST(a_graph_that_ends_two_engines_is_refused_until_it_is_cleared) {
 }
 END_TEST
 
-enum { PAUSE_US = 100000, PAUSES = 600 };
+enum { USER_ENDS = 4 };
+
+/* Another graph each time, whose hash says nothing of the next one's. */
+static fusion_array *vary(fusion_array *a, int i) {
+	fusion_array *(*const operation[])(fusion_array *) = { fusion_square, fusion_exp, fusion_abs, fusion_sqrt, fusion_neg };
+
+	return operation[i](a);
+}
+
+static int end_by_varied_graphs(int times) {
+	float value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *c;
+	int code = 0;
+
+	read_all(a, value);
+	for (int i = 0; i < times; i++) {
+		fault("launch", "abort");
+		c = vary(a, i);
+		code = fusion_read(c, value, sizeof value);
+		fusion_release(c);
+	}
+	fusion_release(a);
+	return code;
+}
+
+START_TEST(a_user_who_varies_graphs_that_end_engines_is_refused_until_it_is_cleared) {
+	fusion_context *again;
+	float value[ELEMENTS];
+	fusion_array *a;
+	char text[4096];
+	int code;
+
+	code = end_by_varied_graphs(USER_ENDS - 1);
+	ck_assert_msg(code == FUSION_E_UNKNOWN, "%s: %s", fusion_code_name(code), fusion_error());
+	fusion_close(open_context());
+	end_by_varied_graphs(1);
+	ck_assert_int_eq((int)engine_number("ended"), USER_ENDS);
+	code = fusion_open(&again, NULL);
+	ck_assert_msg(code == FUSION_E_QUARANTINE && strstr(fusion_error(), "engine.user_ends") && strstr(fusion_error(), "quarantine clear"),
+		"%s: %s", fusion_code_name(code), fusion_error());
+	ck_assert_int_eq(ctl("quarantine", text, sizeof text), 0);
+	ck_assert_msg(strstr(text, "4 of them alone, refused for") != NULL, "%s", text);
+	ck_assert_int_eq(ctl("quarantine clear", text, sizeof text), 0);
+	again = open_context();
+	a = numbers(again, 1);
+	read_all(a, value);
+	fusion_release(a);
+	fusion_close(again);
+}
+END_TEST
+
+enum { PAUSE_US = 100000, PAUSES = 12000 };
 
 /* Of a graph that did it twice, and is innocent now: a minute at most until it runs. */
 START_TEST(a_refused_graph_runs_again_when_its_time_is_over) {
@@ -613,7 +719,7 @@ START_TEST(a_refused_graph_is_refused_by_the_next_daemon_too) {
 		fusion_close(context);
 		daemon_end();
 		if (i) {
-			snprintf(command, sizeof command, "sed -i '$s/ 2 / 3 /' %s/cache/quarantine", folder);
+			snprintf(command, sizeof command, "sed -i 's/ 2 / 3 /' %s/cache/quarantine", folder);
 			ck_assert_int_eq(system(command), 0);
 		}
 		begin_with_faults();
@@ -632,19 +738,6 @@ END_TEST
 /* ---- how long it takes ---- */
 
 enum { TAKEOVERS = 5 };
-
-static double now_ms(void) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static int by_value(const void *a, const void *b) {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 static void engine_word(const char *name, char *word, size_t size) {
 	char text[16384];
@@ -794,6 +887,7 @@ int main(void) {
 	tcase_add_test(ring, patterns_and_their_switches_are_the_next_engines_too);
 	tcase_add_test(ring, shared_arrays_and_tokens_outlive_the_engine);
 	tcase_add_test(ring, a_shared_array_that_is_being_written_stays_so);
+	tcase_add_test(ring, a_shared_array_that_is_not_mapped_is_not_unmapped_after_an_engine_s_end);
 	suite_add_tcase(s, ring);
 	tcase_set_timeout(discrete, TEST_SECONDS);
 	tcase_add_checked_fixture(discrete, begin_discrete, end);
@@ -818,6 +912,7 @@ int main(void) {
 	tcase_add_loop_test(faulty, an_engine_that_dies_while_it_takes_over_is_replaced_too, 0, WAYS_TO_END);
 	tcase_add_loop_test(faulty, a_first_engine_that_dies_of_a_driver_is_started_once_more, 0, WAYS_TO_END);
 	tcase_add_test(faulty, a_graph_that_ends_two_engines_is_refused_until_it_is_cleared);
+	tcase_add_test(faulty, a_user_who_varies_graphs_that_end_engines_is_refused_until_it_is_cleared);
 	tcase_add_test(faulty, a_refused_graph_runs_again_when_its_time_is_over);
 	tcase_add_test(faulty, a_refused_graph_is_refused_by_the_next_daemon_too);
 	suite_add_tcase(s, faulty);

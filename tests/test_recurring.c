@@ -361,6 +361,28 @@ START_TEST(arrays_that_are_not_there_are_told_as_ever) {
 }
 END_TEST
 
+/* What a form was bound to before it did not fit is let go of by the next batch. */
+START_TEST(refused_batches_keep_no_arrays) {
+	uint64_t x = constant(8, 2);
+	struct session *s = session_find(engine.server, client.session, client.secret);
+
+	for (unsigned i = 0; i < 50; i++) {
+		struct batch_text b = { 0 };
+		int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 8 });
+
+		if (i >= 3)
+			b.op[load].attr.offset = ENGINE_ARENA_BYTES;
+		batch_name(&b, batch_op(&b, OP_add, load, on_handle(x)), fresh());
+		if (i < 3)
+			run(&b);
+		else
+			expect_fault(ask(&b), FAULT_ARGUMENT);
+		ck_assert_uint_le(s->useds, 2);
+	}
+	ck_assert_float_eq(first_of(ask_sum(x, constant(8, 1)), 8), 102);
+}
+END_TEST
+
 START_TEST(a_place_beyond_the_arena_is_told_as_ever) {
 	for (unsigned i = 0; i < 4; i++) {
 		struct batch_text b = { 0 };
@@ -632,6 +654,7 @@ static void add_tests(TCase *t) {
 	tcase_add_test(t, arrays_of_another_shape_are_another_form);
 	tcase_add_test(t, one_array_twice_is_another_graph);
 	tcase_add_test(t, arrays_that_are_not_there_are_told_as_ever);
+	tcase_add_test(t, refused_batches_keep_no_arrays);
 	tcase_add_test(t, a_place_beyond_the_arena_is_told_as_ever);
 	tcase_add_test(t, a_handle_in_use_refuses_the_batch);
 	tcase_add_test(t, batches_that_join_others_go_the_old_way);

@@ -5,12 +5,14 @@
 #include "tests/daemon.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdatomic.h>
+
+#include <mbedtls/ssl.h>
 
 #include "client/link.h"
 #include "protocol/message.h"
 #include "protocol/wire.h"
+#include "tests/remote_keys.h"
 #include "tests/suite.h"
 
 enum {
@@ -21,48 +23,9 @@ enum {
 	N = 1000,
 	VICTIMS = 4,
 	SILENT = 12,
-	/* Of 50 ms. */
-	PATIENCE = 400,
 };
 
-static char tcp[URL], tls[URL], keys[64];
-
-/* ---- certificates ---- */
-
-static const char script[] =
-	"cd \"$KEYS\" || exit 1\n"
-	"new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n"
-	"authority() { openssl req -x509 $new -keyout $1.key -out $1.pem -subj /CN=authority -days 2; }\n"
-	"certificate() {\n"
-	"	openssl req $new -keyout $1.key -out request.pem -subj /CN=$1 &&\n"
-	"	openssl x509 -req -in request.pem -CA $2.pem -CAkey $2.key -CAcreateserial -out $1.pem -days 2\n"
-	"}\n"
-	"{ authority authority && authority other && certificate 127.0.0.1 authority && certificate alice authority &&\n"
-	"certificate mallory authority && certificate stranger other; } 2>/dev/null >&2\n";
-
-static const char *key_file(const char *name, const char *ending) {
-	static char text[64][256];
-	static unsigned next;
-	char *one = text[next++ % 64];
-
-	snprintf(one, sizeof text[0], "%s/%s.%s", keys, name, ending);
-	return one;
-}
-
-/* "127.0.0.1" is the daemon's, "alice" is in the table of users, "mallory" is not, "stranger" is of another authority. */
-static bool make_keys(void) {
-	const struct passwd *user = getpwuid(geteuid());
-	FILE *users;
-
-	snprintf(keys, sizeof keys, "/tmp/fusion-keys-XXXXXX");
-	if (!mkdtemp(keys) || setenv("KEYS", keys, 1) || system(script))
-		return false;
-	users = fopen(key_file("users", "conf"), "w");
-	if (!users)
-		return false;
-	fprintf(users, "# USER NAME\n%s alice # one of us\n", user ? user->pw_name : "0");
-	return !fclose(users);
-}
+static char tcp[URL], tls[URL];
 
 /* ---- the daemon ---- */
 
@@ -85,7 +48,7 @@ static double sessions(void) {
 }
 
 static void expect_sessions(double wanted) {
-	for (int i = 0; i < PATIENCE && sessions() != wanted; i++)
+	for (int i = 0; i < START_TRIES && sessions() != wanted; i++)
 		usleep(50000);
 	ck_assert_double_eq(sessions(), wanted);
 }
@@ -94,7 +57,7 @@ static void read_addresses(void) {
 	char text[URL] = "";
 	char *comma;
 
-	for (int i = 0; i < PATIENCE && !*text; i++) {
+	for (int i = 0; i < START_TRIES && !*text; i++) {
 		usleep(50000);
 		status_of("remote", text);
 	}
@@ -256,7 +219,7 @@ START_TEST(reads_that_nobody_waits_for_come) {
 	ck_assert_ptr_nonnull(future);
 	must(fusion_future_finish(future));
 	must(fusion_read(b, z, sizeof z));
-	for (int i = 0; i < PATIENCE && !atomic_load(&called); i++)
+	for (int i = 0; i < START_TRIES && !atomic_load(&called); i++)
 		usleep(50000);
 	ck_assert_int_eq(atomic_load(&called), 1);
 	for (int i = 0; i < N; i++)
@@ -341,17 +304,65 @@ START_TEST(certificates_that_are_not_known_are_refused) {
 	struct fusion_options other = by(tls, "alice"), name = by(tls, "alice");
 	char url[URL];
 
-	expect_refusal(by(tls, "stranger"), NULL);
-	expect_refusal(by(tls, NULL), NULL);
+	expect_refusal(by(tls, "stranger"), "our certificate: it is foreign");
+	expect_refusal(by(tls, NULL), "wants a certificate, and we have shown none");
+	expect_refusal(by(tls, "late"), "our certificate: it has expired");
 	expect_refusal(by(tls, "mallory"), "no line for the certificate \"mallory\"");
 	other.authority = key_file("other", "pem");
-	expect_refusal(other, "tls was not agreed on");
+	expect_refusal(other, "certificate is foreign");
 	snprintf(url, sizeof url, "tls+tcp://localhost:%s", strrchr(tls, ':') + 1);
 	name.socket = url;
-	expect_refusal(name, "tls was not agreed on");
+	expect_refusal(name, "of another name");
 	fusion_close(connect_to(tls));
 }
 END_TEST
+
+/* What a connection of openssl's has of these lines, as the shell's `filter` shows it. */
+static void ask_openssl(const char *options, const char *filter, char text[static 256]) {
+	char command[2048];
+	FILE *f;
+
+	snprintf(command, sizeof command,
+		"openssl s_client -connect %s -CAfile %s -cert %s -key %s %s </dev/null 2>&1 | %s", tls + strlen("tls+tcp://"),
+		key_file("authority", "pem"), key_file("alice", "pem"), key_file("alice", "key"), options, filter);
+	f = popen(command, "r");
+	ck_assert_ptr_nonnull(f);
+	text[fread(text, 1, 255, f)] = 0;
+	pclose(f);
+}
+
+START_TEST(the_versions_are_1_3_where_mbedtls_has_it_and_1_2) {
+	static const char agreed[] = "grep -o 'New, TLSv1.[0-9]*, Cipher is [A-Z]'";
+	char text[256];
+
+	ask_openssl("-tls1_2", agreed, text);
+	ck_assert_str_eq(text, "New, TLSv1.2, Cipher is E\n");
+	ask_openssl("-tls1_3", agreed, text);
+#ifdef MBEDTLS_SSL_PROTO_TLS1_3
+	ck_assert_str_eq(text, "New, TLSv1.3, Cipher is T\n");
+#else
+	ck_assert_str_eq(text, "");
+#endif
+	ask_openssl("-tls1_1 -cipher DEFAULT@SECLEVEL=0", agreed, text);
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
+#ifdef MBEDTLS_SSL_PROTO_TLS1_3
+/* Each connection has a process, a fork of one that has a generator of random numbers, too. */
+START_TEST(no_two_connections_have_a_secret_in_common) {
+	/* The end of the server's greeting is its public half of it. */
+	static const char half[] = "awk '/^<<<.*ServerHello/ { on = 1; next } /^(<<<|>>>)/ { on = 0 } on' | tr -d ' \n' | tail -c 64";
+	char one[256], other[256];
+
+	ask_openssl("-tls1_3 -msg", half, one);
+	ask_openssl("-tls1_3 -msg", half, other);
+	ck_assert_uint_eq(strlen(one), 64);
+	ck_assert_uint_eq(strlen(other), 64);
+	ck_assert_str_ne(one, other);
+}
+END_TEST
+#endif
 
 START_TEST(tcp_does_not_speak_with_tls) {
 	struct fusion_options o = by(tls, NULL);
@@ -600,7 +611,7 @@ static pid_t gateway_pid(void) {
 static void await_gateway(pid_t before) {
 	char text[URL] = "";
 
-	for (int i = 0; i < PATIENCE && (!*text || gateway_pid() == before || !gateway_pid()); i++) {
+	for (int i = 0; i < START_TRIES && (!*text || gateway_pid() == before || !gateway_pid()); i++) {
 		usleep(50000);
 		text[0] = 0;
 		status_of("remote", text);
@@ -676,7 +687,7 @@ START_TEST(an_engine_s_end_ends_sessions_of_other_machines_and_they_begin_again)
 	expect_session_gone(plain, a);
 	expect_session_gone(secret, b);
 	/* By the same gateway; who is on this machine goes on. */
-	for (int i = 0; i < PATIENCE && (!reads_a_number(here) || engine_pid() == before); i++)
+	for (int i = 0; i < START_TRIES && (!reads_a_number(here) || engine_pid() == before); i++)
 		usleep(50000);
 	free(softmax_by(here, (float[4]){ 1, 2, 3, 4 }, 2, 2));
 	ck_assert_int_ne(engine_pid(), before);
@@ -786,6 +797,10 @@ static Suite *suite(void) {
 	tcase_add_loop_test(both, shared_arrays_are_copied_to_and_from_other_machines, 0, 2);
 	tcase_add_loop_test(both, administration_is_for_this_machine_alone, 0, 2);
 	tcase_add_test(both, certificates_that_are_not_known_are_refused);
+	tcase_add_test(both, the_versions_are_1_3_where_mbedtls_has_it_and_1_2);
+#ifdef MBEDTLS_SSL_PROTO_TLS1_3
+	tcase_add_test(both, no_two_connections_have_a_secret_in_common);
+#endif
 	tcase_add_test(both, tcp_does_not_speak_with_tls);
 	tcase_add_test(both, nonsense_closes_the_connection_that_sent_it);
 	tcase_add_test(both, memory_beyond_an_arena_is_not_reached);
@@ -818,7 +833,6 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-	char command[96];
 	bool made = make_keys();
 	int r = EXIT_FAILURE;
 
@@ -826,6 +840,5 @@ int main(void) {
 		r = suite_run(suite());
 	else
 		fprintf(stderr, "openssl made no certificates\n");
-	snprintf(command, sizeof command, "rm -rf %s", keys);
-	return system(command) ? EXIT_FAILURE : r;
+	return keys_remove() ? EXIT_FAILURE : r;
 }

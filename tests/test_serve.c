@@ -3,6 +3,8 @@
  */
 #include "test_serve_engine.h"
 
+#include <fcntl.h>
+
 #include "daemon/serve/account.h"
 #include "daemon/serve/wait.h"
 #include "tests/driver_cache.h"
@@ -163,6 +165,45 @@ START_TEST(a_session_whose_ring_did_not_come_is_ended) {
 }
 END_TEST
 
+static void say_arena(uint64_t session, unsigned arena, int fd) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 5);
+	wire_put_uint(&w, CONTROL_ARENA);
+	wire_put_uint(&w, session);
+	wire_put_uint(&w, arena);
+	wire_put_uint(&w, ENGINE_ARENA_BYTES);
+	wire_put_uint(&w, ARENA_OF_CLIENT);
+	supervisor_say(&w, fd);
+}
+
+START_TEST(a_session_whose_memory_cannot_be_mapped_is_ended) {
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct client c;
+
+	client_announce(&c, 2, false);
+	say_arena(2, 1, fd);
+	close(fd);
+	engine_turn_until(is_bad, 2);
+	client_end(&c);
+}
+END_TEST
+
+/* A process without room for more descriptors gets the packet without it. */
+START_TEST(memory_that_came_without_its_descriptor_is_missed_where_it_is_used) {
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 4 });
+
+	say_arena(client.session, 55, -1);
+	b.op[load].attr.arena = 55;
+	batch_name(&b, load, handle_of(0, 1));
+	ck_assert_ptr_nonnull(strstr(expect_fault(submit(&client, &b), FAULT_LIMIT), "no descriptor left for a session's memory"));
+	ck_assert_float_eq(read_floats(&client, make(&client, 1, 3), 4)[3], 3);
+	ck_assert(!is_bad(client.session));
+}
+END_TEST
+
 START_TEST(batches_run_in_the_order_of_their_numbers) {
 	struct batch_text first = { 0 }, second = { 0 };
 	uint32_t early, late;
@@ -267,6 +308,44 @@ START_TEST(a_stale_handle_is_refused_with_the_generation_of_its_slot) {
 	expect(submit(&client, &b), REQUEST_SUBMIT);
 	ck_assert_ptr_nonnull(strstr(expect_fault(ask_read(&client, handle), FAULT_HANDLE), "generation 5"));
 	ck_assert_float_eq(read_floats(&client, handle_of(0, 5), 4)[0], 2);
+}
+END_TEST
+
+/* Slots are the client's to choose, and what lies between is free. */
+START_TEST(an_array_at_the_last_slot_costs_no_table) {
+	uint32_t last = (uint32_t)engine.server->config.limits_handles - 1;
+	struct client other;
+	double before;
+
+	client_begin(&other, 2);
+	before = statistic(&other, 0, "memory_of_user");
+	make(&client, last, 3);
+	ck_assert_float_eq(read_floats(&client, handle_of(last, 1), 4)[0], 3);
+	ck_assert_double_lt(statistic(&other, 0, "memory_of_user") - before, 64 << 10);
+	expect_fault(ask_read(&client, handle_of(last - 1000, 1)), FAULT_HANDLE);
+	client_end(&client);
+	ck_assert_double_eq(statistic(&other, 0, "memory_of_user"), before);
+}
+END_TEST
+
+START_TEST(memory_for_arrays_beyond_the_users_limit_is_refused) {
+	struct batch_text b = { 0 };
+	struct client scattered;
+	uint32_t slot = 0;
+
+	engine.server->config.limits_user_memory = 1 << 20;
+	client_begin(&scattered, 2);
+	for (bool refused = false; !refused; slot += 1000) {
+		ck_assert_uint_lt(slot, 300 * 1000);
+		b = (struct batch_text){ 0 };
+		batch_name(&b, batch_fill(&b, 4, 1), handle_of(slot, 1));
+		refused = statistic(&scattered, 0, "memory_of_user") > (1 << 20) - 6000;
+		if (!refused)
+			expect(submit(&scattered, &b), REQUEST_SUBMIT);
+	}
+	ck_assert_ptr_nonnull(strstr(expect_fault(submit(&scattered, &b), FAULT_LIMIT), "limits.user_memory"));
+	ck_assert_float_eq(read_floats(&scattered, handle_of(0, 1), 4)[0], 1);
+	client_end(&scattered);
 }
 END_TEST
 
@@ -1013,6 +1092,29 @@ START_TEST(explain_plans_and_runs_nothing) {
 }
 END_TEST
 
+/* Of so many kernels as there may be; and what to ask for instead. */
+START_TEST(an_explanation_longer_than_a_message_is_refused_while_it_is_made) {
+	const uint64_t flags[] = { EXPLAIN_SOURCE | EXPLAIN_UNFUSED, EXPLAIN_NODES | EXPLAIN_UNFUSED };
+	const char *const instead[] = { "without sources", "without the operations one by one" };
+	struct coded_op o = { .op = OP_relu, .arity = 1 };
+	struct batch_text b = { 0 };
+	struct wire_writer *w;
+
+	batch_fill(&b, 100, 1);
+	w = request_begin(&client, REQUEST_EXPLAIN, 3);
+	wire_put_array(w, LIMIT_BATCH_OPS);
+	codec_put_op(w, &b.op[0]);
+	for (int64_t i = 1; i < LIMIT_BATCH_OPS; i++) {
+		o.in[0] = i - 1;
+		codec_put_op(w, &o);
+	}
+	put_list(w, 1, (uint64_t[]){ LIMIT_BATCH_OPS - 1 });
+	wire_put_uint(w, flags[_i]);
+	ck_assert_ptr_nonnull(strstr(expect_fault(request_finish(), FAULT_LIMIT), instead[_i]));
+	ck_assert_double_eq(explained(&client, EXPLAIN_SOURCE, "kernel_count"), 1);
+}
+END_TEST
+
 START_TEST(a_pattern_is_switched_off_for_the_devices_that_are_not_named) {
 	bool gpu = engine.server->traits->strategy == STRATEGY_GPU;
 
@@ -1434,6 +1536,8 @@ static void add_order_tests(TCase *tests) {
 	tcase_add_test(tests, a_message_that_does_not_exist_is_refused);
 	tcase_add_test(tests, a_session_and_an_arena_on_their_way_are_waited_for);
 	tcase_add_test(tests, a_session_whose_ring_did_not_come_is_ended);
+	tcase_add_test(tests, a_session_whose_memory_cannot_be_mapped_is_ended);
+	tcase_add_test(tests, memory_that_came_without_its_descriptor_is_missed_where_it_is_used);
 	tcase_add_test(tests, batches_run_in_the_order_of_their_numbers);
 	tcase_add_test(tests, a_read_waits_for_the_batch_it_comes_after);
 	tcase_add_test(tests, a_number_that_was_used_is_refused);
@@ -1447,6 +1551,8 @@ static void add_handle_tests(TCase *tests) {
 	tcase_add_test(tests, a_handle_that_was_never_used_is_refused);
 	tcase_add_test(tests, a_released_handle_is_refused);
 	tcase_add_test(tests, a_stale_handle_is_refused_with_the_generation_of_its_slot);
+	tcase_add_test(tests, an_array_at_the_last_slot_costs_no_table);
+	tcase_add_test(tests, memory_for_arrays_beyond_the_users_limit_is_refused);
 	tcase_add_test(tests, a_handle_of_another_session_is_refused);
 	tcase_add_test(tests, an_output_needs_a_free_slot_and_a_new_generation);
 	tcase_add_test(tests, a_slot_beyond_the_limit_is_refused);
@@ -1474,6 +1580,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, a_recorded_graph_that_loads_or_exists_is_refused);
 	tcase_add_test(tests, settings_of_a_session_change_and_others_are_refused);
 	tcase_add_test(tests, explain_plans_and_runs_nothing);
+	tcase_add_loop_test(tests, an_explanation_longer_than_a_message_is_refused_while_it_is_made, 0, 2);
 	tcase_add_test(tests, can_fuse_answers_with_a_reason);
 	tcase_add_test(tests, a_setting_of_the_daemon_is_for_those_who_have_not_chosen);
 	tcase_add_test(tests, other_users_change_nothing_and_see_nothing_of_others);

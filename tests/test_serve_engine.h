@@ -22,11 +22,11 @@
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
 #include "daemon/serve/request.h"
+#include "tests/patience.h"
 
 enum {
 	ENGINE_ARENAS = 64,
 	ENGINE_ARENA_BYTES = 1 << 20,
-	ENGINE_PATIENCE_US = 30 * 1000 * 1000,
 	ENGINE_PACKET = 4096,
 };
 
@@ -56,6 +56,7 @@ static struct {
 	unsigned arenas, wanted, dropped;
 	bool refuse_arenas;
 	atomic_ullong bad;           /* the session that was last told to be */
+	_Atomic unsigned left;       /* sessions whose memory is not used any more */
 } engine;
 
 /* ---- the supervisor ---- */
@@ -115,10 +116,11 @@ static void supervisor_hear(const void *bytes, size_t size) {
 	c = wire_root(&reader);
 	ck_assert_int_eq(wire_get_uint(&c, "id", UINT64_MAX, &id, &f), 0);
 	ck_assert_int_eq(wire_get_uint(&c, "session", UINT64_MAX, &session, &f), 0);
-	if (id == CONTROL_SESSION_BAD)
+	if (id == CONTROL_SESSION_BAD || id == CONTROL_SESSION_UNSERVED)
 		atomic_store(&engine.bad, session);
-	/* An order is for the engine after this one. */
-	if (id == CONTROL_SESSION_BAD || id == CONTROL_ORDER) {
+	/* An order is for the engine after this one, and what users have spent for their accounts. */
+	if (id == CONTROL_SESSION_BAD || id == CONTROL_SESSION_UNSERVED || id == CONTROL_ORDER || id == CONTROL_SPENT || id == CONTROL_SESSION_LEFT) {
+		atomic_fetch_add(&engine.left, id == CONTROL_SESSION_LEFT);
 		wire_close(&reader);
 		return;
 	}
@@ -210,7 +212,7 @@ static void engine_close(void) {
 
 /* Turns the server until `done` says so. */
 static void engine_turn_until(bool (*done)(uint64_t), uint64_t what) {
-	uint64_t end = loop_now() + ENGINE_PATIENCE_US;
+	uint64_t end = loop_now() + UINT64_C(1000) * PATIENCE_MS;
 
 	while (!done(what)) {
 		struct pollfd p = { .fd = engine.inbox.bell, .events = POLLIN };
@@ -247,7 +249,7 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 	c->session = session;
 	memset(c->secret, (int)session, sizeof c->secret);
 	wire_writer_init(&w);
-	wire_put_array(&w, 10);
+	wire_put_array(&w, 12);
 	wire_put_uint(&w, CONTROL_SESSION_NEW);
 	wire_put_uint(&w, session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
@@ -255,6 +257,8 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 	wire_put_uint(&w, 4711);
 	wire_put_text(&w, "test");
 	wire_put_bool(&w, ring);
+	wire_put_bool(&w, false);
+	wire_put_bool(&w, false);
 	wire_put_bool(&w, false);
 	wire_put_bool(&w, false);
 	wire_put_map(&w, 0);

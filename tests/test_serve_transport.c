@@ -20,11 +20,11 @@
 
 #include "protocol/limits.h"
 #include "daemon/serve/inbox.h"
+#include "tests/patience.h"
 #include "tests/suite.h"
 
 enum {
 	CONNECTIONS = 8,
-	PATIENCE_MS = 5000,
 	/* For closing a client; nng takes microseconds, or hangs. */
 	CLOSE_SECONDS = 10,
 };
@@ -36,7 +36,10 @@ static pthread_t engine;
 static atomic_bool stopping, withhold;
 static atomic_uint withheld;
 
+/* Every request is of a session, but for those that begin with a question mark. */
 static void answer(struct transport_request *r) {
+	if (!r->size || *(const char *)r->bytes != '?')
+		transport_known(r, 1);
 	transport_reply(r, r->bytes, r->size);
 }
 
@@ -94,15 +97,23 @@ static void close_client(nng_socket s) {
 		free(socket);
 }
 
-static void setup(void) {
+static void setup_with(uint32_t connections) {
 	strcpy(folder, "/tmp/test_transport_XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/sock", folder);
 	snprintf(url, sizeof url, "ipc://%s", path);
 	ck_assert_int_eq(inbox_open(&inbox), 0);
-	ck_assert_int_eq(transport_nng_new(url, 0600, CONNECTIONS, &transport), 0);
+	ck_assert_int_eq(transport_nng_new(url, 0600, (struct transport_connections){ connections, connections }, &transport), 0);
 	ck_assert_int_eq(transport_start(transport, inbox_push, &inbox), 0);
 	ck_assert_int_eq(pthread_create(&engine, NULL, engine_thread, NULL), 0);
+}
+
+static void setup(void) {
+	setup_with(CONNECTIONS);
+}
+
+static void setup_for_one(void) {
+	setup_with(1);
 }
 
 /*
@@ -448,6 +459,88 @@ START_TEST(connections_beyond_the_limit_are_closed_and_others_go_on) {
 }
 END_TEST
 
+START_TEST(who_is_no_sessions_makes_room) {
+	int fd[CONNECTIONS];
+	char reply[64];
+	nng_socket s;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		fd[i] = speak();
+	s = dial();
+	ck_assert_int_eq(call(s, "x", reply, sizeof reply), 0);
+	ck_assert(ends(fd[0]));
+	for (int i = 0; i < 2 * CONNECTIONS; i++) {
+		close(fd[i % CONNECTIONS]);
+		fd[i % CONNECTIONS] = speak_first();
+	}
+	ck_assert_int_eq(call(s, "y", reply, sizeof reply), 0);
+	for (int i = 0; i < CONNECTIONS; i++)
+		close(fd[i]);
+	close_client(s);
+}
+END_TEST
+
+/* The one that goes is all that was known of its user. */
+START_TEST(the_only_connection_of_a_user_makes_room_for_his_next) {
+	int fd = speak();
+
+	for (int i = 0; i < 50; i++) {
+		int next = speak();
+
+		ck_assert(ends(fd));
+		close(fd);
+		fd = next;
+	}
+	close(fd);
+}
+END_TEST
+
+/* Frames of a few bytes, or a few frames. */
+START_TEST(little_memory_is_taken_for_who_is_no_sessions) {
+	enum { LARGE = 4 };
+	nng_socket s = dial();
+	int fd[LARGE + 1];
+	char reply[64];
+
+	ck_assert_int_eq(call(s, "x", reply, sizeof reply), 0);
+	for (int i = 0; i < LARGE; i++) {
+		fd[i] = speak();
+		ck_assert_uint_eq(say(fd[i], LIMIT_FRAME_BYTES - 64, "?", 1), 1);
+	}
+	/* One more is one too many; the last of those that are heard is not told from it, and ends within its time. */
+	fd[LARGE] = speak();
+	say(fd[LARGE], LIMIT_FRAME_BYTES - 64, "?", 1);
+	ck_assert(ends(fd[LARGE]));
+	close(fd[LARGE]);
+	ck_assert_int_eq(call(s, "a session's", reply, sizeof reply), 0);
+	for (int i = 0; i < LARGE; i++)
+		close(fd[i]);
+	close_client(s);
+}
+END_TEST
+
+START_TEST(who_stays_no_sessions_is_closed) {
+	nng_socket s = dial();
+	char reply[64];
+	int fd[3];
+
+	for (int i = 0; i < 3; i++)
+		fd[i] = speak();
+	ck_assert_int_eq(call(s, "x", reply, sizeof reply), 0);
+	ck_assert_uint_eq(say(fd[1], 1, "?", 1), 1);
+	ck_assert_uint_eq(say(fd[2], 60000, "?", 1), 1);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(ends(fd[i]));
+		close(fd[i]);
+	}
+	ck_assert_int_eq(call(s, "y", reply, sizeof reply), 0);
+	/* Its session ends, and so does the connection, unless it is another one's. */
+	transport_unknown(transport, 1);
+	ck_assert_int_eq(call(s, "another", reply, sizeof reply), 0);
+	close_client(s);
+}
+END_TEST
+
 START_TEST(a_client_that_goes_before_its_answer_harms_nobody) {
 	nng_socket other = dial();
 	char reply[64];
@@ -472,17 +565,17 @@ START_TEST(a_url_that_cannot_be_listened_at_is_an_error) {
 	struct inbox unused;
 
 	ck_assert_int_eq(inbox_open(&unused), 0);
-	ck_assert_int_eq(transport_nng_new("ipc:///nonexistent/folder/sock", 0600, 1, &t), 0);
+	ck_assert_int_eq(transport_nng_new("ipc:///nonexistent/folder/sock", 0600, (struct transport_connections){ 1, 1 }, &t), 0);
 	ck_assert_int_lt(transport_start(t, inbox_push, &unused), 0);
 	transport_close(t);
-	ck_assert_int_lt(transport_nng_new("nonsense", 0600, 1, &t), 0);
+	ck_assert_int_lt(transport_nng_new("nonsense", 0600, (struct transport_connections){ 1, 1 }, &t), 0);
 	inbox_close(&unused);
 }
 END_TEST
 
 int main(void) {
 	Suite *suite = suite_create("transport");
-	TCase *tests = tcase_create("transport");
+	TCase *tests = tcase_create("transport"), *one = tcase_create("one connection");
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -497,8 +590,15 @@ int main(void) {
 	tcase_add_test(tests, a_client_that_goes_within_its_answer_harms_nobody);
 	tcase_add_test(tests, a_frame_of_the_limit_arrives);
 	tcase_add_test(tests, connections_beyond_the_limit_are_closed_and_others_go_on);
+	tcase_add_test(tests, who_stays_no_sessions_is_closed);
+	tcase_add_test(tests, little_memory_is_taken_for_who_is_no_sessions);
+	tcase_add_test(tests, who_is_no_sessions_makes_room);
 	tcase_add_test(tests, a_client_that_goes_before_its_answer_harms_nobody);
 	tcase_add_test(tests, a_url_that_cannot_be_listened_at_is_an_error);
 	suite_add_tcase(suite, tests);
+	tcase_set_timeout(one, 60);
+	tcase_add_checked_fixture(one, setup_for_one, teardown);
+	tcase_add_test(one, the_only_connection_of_a_user_makes_room_for_his_next);
+	suite_add_tcase(suite, one);
 	return suite_run(suite);
 }

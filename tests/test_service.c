@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -34,6 +35,7 @@
 #include "protocol/ring.h"
 #include "protocol/shm.h"
 #include "tests/daemon.h"
+#include "tests/skip.h"
 #include "tests/interpose/interpose.h"
 #include "tests/suite.h"
 
@@ -172,7 +174,12 @@ END_TEST
 /* ---- rings ---- */
 
 /* A client's ring, as it has it mapped; NULL where it has none. */
-static struct ring_header *ring_of(fusion_context *c) {
+static struct fusion_context *inside(const fusion_context *name) {
+	return (struct fusion_context *)object_find(OBJECT_CONTEXT, name);
+}
+
+static struct ring_header *ring_of(const fusion_context *name) {
+	const struct fusion_context *c = inside(name);
 	void *base = NULL;
 
 	if (c->door.ring >= 0)
@@ -199,18 +206,26 @@ START_TEST(many_sessions_at_a_time_each_get_their_own_answers) {
 }
 END_TEST
 
+/* The same program runs with daemons that give no rings (tests/check.sh). */
+#define NEEDS_RING() \
+	do { \
+		const char *transport = getenv("FUSIOND_FUSION_TRANSPORT"); \
+ \
+		if (transport && !strcmp(transport, "nng")) \
+			SKIP("it is about rings, which no session has by nng"); \
+	} while (0)
+
 START_TEST(a_client_that_writes_nonsense_into_its_ring_is_closed_alone) {
+	NEEDS_RING();
 	fusion_context *good = connect_client(), *bad = connect_client();
 	struct ring_header *h = ring_of(bad);
-	struct pollfd gone = { .fd = bad->door.fd };     /* until the supervisor has closed the session */
+	struct pollfd gone = { .fd = inside(bad)->door.fd };     /* until the supervisor has closed the session */
 
 	ck_assert_ptr_nonnull(h);
 	ck_assert_int_eq(compute(bad, 2, 1000), 0);
 	atomic_fetch_add(&h->request.written, 1U << 20);
-	/* The engine may have looked about and closed it already. */
-	if (send(bad->door.bell, "x", 1, MSG_NOSIGNAL) != 1)
-		ck_assert_int_eq(errno, EPIPE);
-	ck_assert_int_eq(poll(&gone, 1, 10000), 1);
+	ck_assert_int_eq(eventfd_write(inside(bad)->door.bell, 1), 0);
+	ck_assert_int_eq(poll(&gone, 1, PATIENCE_MS), 1);
 	ck_assert_int_ne(gone.revents & POLLHUP, 0);
 	ck_assert_int_ne(compute(bad, 2, 1000), 0);
 	ck_assert_int_eq(fusion_error_code(), FUSION_E_CONNECT);
@@ -240,7 +255,8 @@ static void begin_a_frame(int i, int said) {
 	if (i % 2)
 		ring_put(&r, "piece of a frame", 16);
 	(void)!ring_publish(&r, RING_ANY_SLOT);
-	(void)!write(own->door.bell, "x", 1);
+	if (eventfd_write(inside(own)->door.bell, 1))
+		_exit(1);
 	while (atomic_load(&h->request.read) != r.position)
 		usleep(1000);
 	if (write(said, "m", 1) != 1)
@@ -250,6 +266,7 @@ static void begin_a_frame(int i, int said) {
 
 /* A frame begins and its writer dies; the engine forgets the piece. */
 START_TEST(clients_killed_in_the_middle_of_a_frame_leave_nothing) {
+	NEEDS_RING();
 	struct victim victim[KILLED];
 	fusion_context *c;
 	double sessions;
@@ -314,6 +331,7 @@ static void *send_for_ever(void *context) {
 }
 
 START_TEST(a_context_can_be_closed_while_it_waits_for_room) {
+	NEEDS_RING();
 	fusion_context *c = connect_client();
 	struct ring_header *h = ring_of(c);
 	pid_t engine;
@@ -338,11 +356,15 @@ START_TEST(a_context_can_be_closed_while_it_waits_for_room) {
 }
 END_TEST
 
+/* And where the library repeats what was not begun, it is not even told. */
 START_TEST(the_end_of_the_engine_is_told_to_who_waits_for_it) {
-	fusion_context *c = connect_client();
+	fusion_context *c;
 	fusion_array *a;
 	int64_t n = 1 << 20;
 
+	setenv("FUSION_REPEAT_BYTES", _i ? "0" : "4194304", 1);
+	c = connect_client();
+	unsetenv("FUSION_REPEAT_BYTES");
 	ck_assert_int_eq(compute(c, 1, 1000), 0);
 	stop_engine();
 	a = fusion_arange(c, FUSION_F32, n, 0, 1);
@@ -352,9 +374,8 @@ START_TEST(the_end_of_the_engine_is_told_to_who_waits_for_it) {
 		kill(engine_pid(), SIGKILL);
 		_exit(0);
 	}
-	ck_assert_int_ne(fusion_wait(a), 0);
 	/* It stood: nothing had begun. */
-	ck_assert_int_eq(fusion_error_code(), FUSION_E_REPEATABLE);
+	ck_assert_int_eq(fusion_wait(a), _i ? FUSION_E_REPEATABLE : 0);
 	fusion_error_clear();
 	fusion_release(a);
 	fusion_close(c);
@@ -417,6 +438,7 @@ END_TEST
 
 /* Who waited for its own answer alone leaves nothing of that to the thread that reads for callbacks. */
 START_TEST(the_thread_of_callbacks_sleeps_for_every_answer) {
+	NEEDS_RING();
 	fusion_context *c = connect_client();
 	struct ring_header *h = ring_of(c);
 	float got[100];
@@ -471,21 +493,20 @@ START_TEST(a_client_that_waits_for_nothing_sleeps) {
 	fusion_array *a = fusion_arange(c, FUSION_F32, n, 0, 1);
 	float got[100];
 	long before;
+	int tries = 0;
 
 	atomic_store(&callbacks, 0);
 	ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
-	for (int k = 0; k < 10000 && !atomic_load(&callbacks); k++)
-		usleep(1000);
-	usleep(200000);
-	before = sleeps();
-	usleep(1500000);
-	/* Ours, and what may be under way; it would be 30 of a thread that looks 20 times a second. */
-	ck_assert_int_le(sleeps() - before, 5);
+	AWAIT(atomic_load(&callbacks));
+	/* Ours, once nothing is under way any more; it would be 30 of a thread that looks 20 times a second, each time. */
+	do {
+		before = sleeps();
+		usleep(1500000);
+	} while (sleeps() - before > 5 && tries++ < PATIENCE_S);
+	ck_assert_int_lt(tries, PATIENCE_S);
 	/* And is there again when something is asked. */
 	ck_assert_int_eq(fusion_read_callback(a, got, sizeof got, count_callback, NULL), 0);
-	for (int k = 0; k < 10000 && atomic_load(&callbacks) < 2; k++)
-		usleep(1000);
-	ck_assert_int_eq(atomic_load(&callbacks), 2);
+	AWAIT(atomic_load(&callbacks) == 2);
 	fusion_release(a);
 	fusion_close(c);
 }
@@ -1026,7 +1047,7 @@ static Suite *suite(void) {
 	tcase_add_test(rings, the_thread_of_callbacks_sleeps_for_every_answer);
 	tcase_add_test(rings, a_client_that_waits_for_nothing_sleeps);
 	tcase_add_test(rings, a_context_can_be_closed_while_it_waits_for_room);
-	tcase_add_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it);
+	tcase_add_loop_test(rings, the_end_of_the_engine_is_told_to_who_waits_for_it, 0, 2);
 	suite_add_tcase(s, rings);
 	tcase_set_timeout(own, TEST_SECONDS);
 	tcase_add_test(own, memory_used_up_is_that_clients_error);

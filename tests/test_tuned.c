@@ -12,6 +12,7 @@
 #include "tests/daemon.h"
 #include "tests/driver_cache.h"
 #include "tests/interpose/interpose.h"
+#include "tests/skip.h"
 #include "tests/suite.h"
 
 enum {
@@ -20,8 +21,6 @@ enum {
 	FEW = 5000,
 	/* Runs between two looks at what was learned: it takes some hundred runs, and a kernel that is built at idle priority. */
 	RUNS = 32,
-	/* For what a busy machine may keep from happening at once. */
-	PATIENCE_S = 80,
 	/* At a run without a build beside it. */
 	LOOKS = 200,
 };
@@ -226,7 +225,7 @@ START_TEST(a_default_that_is_slow_is_replaced_and_stays_so) {
 	a = upload(connect_with("100"));
 	b = upload(connect_with("1"));
 	if (!stats_say(a.c, "strategy cpu")) {
-		printf("note: skipped, for a GPU's work-items are not a matter of a knob\n");
+		skip_says(__func__, "a GPU's work-items are not a matter of a knob");
 		release(&a);
 		release(&b);
 		daemon_stop();

@@ -27,18 +27,21 @@ static int fail(const char *who) {
 static int reader(int pipe_end) {
 	struct fusion_token token;
 	fusion_context *c;
-	fusion_array *a;
+	fusion_array *a, *m;
 	float mean, *memory;
 
 	if (read(pipe_end, &token, sizeof token) != sizeof token || fusion_open(&c, NULL))
 		return fail("reader");
 	a = fusion_import(c, &token);
-	if (fusion_read(fusion_mean(a, 0, NULL, false), &mean, sizeof mean) || fusion_map(a, FUSION_MAP_WRITE, (void **)&memory))
+	m = fusion_mean(a, 0, NULL, false);
+	if (fusion_read(m, &mean, sizeof mean) || fusion_map(a, FUSION_MAP_WRITE, (void **)&memory))
 		return fail("reader");
 	memory[0] = mean;
 	fusion_unmap(a);
 	if (fusion_sync(c))
 		return fail("reader");
+	fusion_release(m);
+	fusion_release(a);
 	fusion_close(c);
 	return EXIT_SUCCESS;
 }

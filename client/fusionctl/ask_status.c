@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "protocol/message.h"
@@ -32,24 +31,24 @@ static int refuse(const char *path, const char *why, struct fault *f) {
 /* ---- on this machine ---- */
 
 static int door_socket(const char *path, int *fdp, struct fault *f) {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address;
+	int r = place_address(path, &address, f);
 
-	if (strlen(path) >= sizeof address.sun_path)
-		return fault_set(f, FAULT_ARGUMENT, "the path of the socket is longer than %zu bytes: %s",
-			sizeof address.sun_path - 1, path);
-	strcpy(address.sun_path, path);
+	if (r)
+		return r;
 	*fdp = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (*fdp < 0)
 		return -errno;
 	if (connect(*fdp, (const struct sockaddr *)&address, sizeof address))
-		return refuse(path, strerror(errno), f);
+		return errno == EACCES ? place_refuse(path, f) : refuse(path, strerror(errno), f);
 	return 0;
 }
 
-static int send_question(int fd, const char *path, const struct wire_writer *w, struct fault *f) {
+/* A door that has closed may have said why: that is the answer then. */
+static int send_question(int fd, const struct wire_writer *w) {
 	int r = packet_send(fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
 
-	return r == -EPIPE || r == -ECONNRESET ? refuse(path, strerror(-r), f) : r;
+	return r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
 /* One packet; *sizep is 0 where the door closed instead. */
@@ -65,6 +64,9 @@ static int receive_answer(int fd, const char *path, char *bytes, size_t *sizep, 
 	if (r <= 0)
 		return r < 0 ? -errno : refuse(path, "no answer within 5 s", f);
 	n = packet_receive(fd, bytes, ANSWER_BYTES, &passed, 0);
+	/* Of who closed while something of ours was unread the kernel says that first. */
+	if (n == -ECONNRESET)
+		n = packet_receive(fd, bytes, ANSWER_BYTES, &passed, 0);
 	if (fdp)
 		*fdp = passed;
 	else if (passed >= 0)
@@ -80,7 +82,7 @@ static int ask_door(const char *path, const struct wire_writer *question, char *
 	int r = door_socket(path, &fd, f);
 
 	if (!r)
-		r = send_question(fd, path, question, f);
+		r = send_question(fd, question);
 	if (!r)
 		r = receive_answer(fd, path, bytes, sizep, fdp, f);
 	if (fd >= 0)
@@ -109,6 +111,8 @@ static int ask_link(const char *url, const struct wire_writer *question, char *b
 		r = -EPROTO;
 	if (!r)
 		r = link_read(l, bytes, h.size, deadline);
+	if (r == -ECONNRESET)
+		r = link_ended(l, f);
 	link_free(l);
 	*sizep = h.size;
 	return r < 0 ? refuse(url, strerror(-r), f) : r;

@@ -1,5 +1,5 @@
 /*
- * fusionctl cache: what the cache folder holds, prune, verify and warm. The folder is the daemon's, which does it for its administrators. Where
+ * fusionctl cache: what the cache folder holds, prune, verify, check and warm. The folder is the daemon's, which does it for its administrators. Where
  * none runs, fusiond is run for that, and the right to read and write there is the file system's to give.
  */
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum {
 /* What may follow the number of a setting that counts. */
 #define UNITS "KMGT"
 
-/* ---- stat, prune, verify ---- */
+/* ---- stat, prune, verify, check ---- */
 
 static void print_sum(const cJSON *json, const char *name) {
 	const cJSON *one = json_item(json, name);
@@ -30,7 +30,7 @@ static void print_sum(const cJSON *json, const char *name) {
 }
 
 static void print_usage(const cJSON *json) {
-	static const char *const sums[] = { "programs", "notes", "driver", "leftovers" }, *const losses[] = { "removed", "damaged" };
+	static const char *const sums[] = { "programs", "notes", "driver", "leftovers" }, *const losses[] = { "removed", "damaged", "aside" };
 
 	print_line("folder", "%s", json_text(json, "folder"));
 	for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
@@ -43,7 +43,7 @@ static void print_usage(const cJSON *json) {
 }
 
 /* It has said on standard error what it could not do. */
-static int run_fusiond(const char *action, const char *size, char **textp) {
+static int run_fusiond(const char *action, const char *size, char **textp, struct fault *f) {
 	char limit[ARGUMENT_TEXT];
 	const char *argument[ARGUMENTS] = { "--cache", action };
 
@@ -55,7 +55,7 @@ static int run_fusiond(const char *action, const char *size, char **textp) {
 		return 0;
 	free(*textp);
 	*textp = NULL;
-	return FUSIONCTL_FAILED;
+	return fault_set(f, FAULT_INTERNAL, "fusiond --cache %s failed; what it said is on standard error", action);
 }
 
 /* Also with a unit. 0 in the setting keeps everything. What is no number is the daemon's to refuse. */
@@ -70,10 +70,8 @@ static int look_after(const struct control *c, const char *action, const char *s
 	struct fault f;
 	int r = control_ask_cache(c->socket, action, size, &text, &f);
 
-	if (r == FAULT_CONNECT && run_fusiond(action, size, &text))
-		return FUSIONCTL_FAILED;
 	if (r == FAULT_CONNECT)
-		r = 0;
+		r = run_fusiond(action, size, &text, &f);
 	if (!r)
 		r = control_show(c, text, print_usage, &f);
 	free(text);
@@ -83,7 +81,7 @@ static int look_after(const struct control *c, const char *action, const char *s
 /* ---- the command ---- */
 
 static int wrong(void) {
-	fprintf(stderr, "fusionctl: cache takes stat, prune [--size N], verify or warm FILE...\n");
+	fprintf(stderr, "fusionctl: cache takes stat, prune [--size N], verify, check or warm FILE...\n");
 	return FUSIONCTL_USAGE;
 }
 
@@ -96,7 +94,8 @@ int cache_command(const struct control *c) {
 		return c->word[1] && !c->size ? warm_graphs(c) : wrong();
 	if (c->word[1] || (c->size && strcmp(action, "prune") != 0))
 		return wrong();
-	if (strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0)
+	if (strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0 &&
+		strcmp(action, "check") != 0)
 		return wrong();
 	return look_after(c, action, c->size && is_zero(c->size) ? "1" : c->size);
 }

@@ -12,6 +12,7 @@
 #include "json.h"
 #include "print.h"
 #include "protocol/message.h"
+#include "protocol/process.h"
 
 #define CLIENTS_SCHEMA "fusionctl.clients/1"
 #define KILL_SCHEMA "fusionctl.kill/1"
@@ -114,6 +115,11 @@ void clients_table(struct print_table *t, const cJSON *clients) {
 
 /* ---- asking ---- */
 
+/* The process has ended, and a child of it holds the connection open. */
+static bool is_gone(const cJSON *one) {
+	return !cJSON_IsTrue(json_item(one, "remote")) && process_ended((pid_t)json_number(one, "pid"));
+}
+
 /* Of a process of this machine that we may look at; else the name that the client gave. */
 static void add_command(cJSON *one) {
 	char path[PRINT_TEXT], text[COMMAND_TEXT] = "";
@@ -127,13 +133,23 @@ static void add_command(cJSON *one) {
 		n = fread(text, 1, sizeof text - 1, f);
 		fclose(f);
 	}
+	/* The program without its folder, which would be all that a narrow screen has room for. */
+	if (n && *text == '/' && strrchr(text, '/')[1]) {
+		size_t folder = (size_t)(strrchr(text, '/') + 1 - text);
+
+		n -= folder;
+		memmove(text, text + folder, n);
+	}
 	/* Arguments end with a zero; what could fool a terminal is left out. */
 	for (size_t i = 0; i < n; i++)
 		if (text[i] < 0x20 || text[i] >= 0x7f)
 			text[i] = text[i] ? '?' : ' ';
 	while (n && text[n - 1] == ' ')
 		text[--n] = 0;
-	cJSON_AddStringToObject(one, "command", n ? text : json_text(one, "name"));
+	cJSON_AddBoolToObject(one, "gone", is_gone(one));
+	if (is_gone(one))
+		snprintf(text, sizeof text, "(gone) %.100s", json_text(one, "name"));
+	cJSON_AddStringToObject(one, "command", n || *text ? text : json_text(one, "name"));
 }
 
 static void add_user(cJSON *one) {

@@ -148,15 +148,9 @@ static int show_origins(const struct control *c, const char *name, struct fault 
 }
 
 static int print_value(const struct control *c, const char *name, const char *value) {
-	cJSON *json;
-
-	if (!c->json) {
+	if (!c->json)
 		puts(value);
-		return 0;
-	}
-	json = control_json(CONFIG_SCHEMA);
-	cJSON_AddStringToObject(json, name, value);
-	control_print_json(json);
+	control_print_field(c, name, value);
 	return 0;
 }
 
@@ -193,9 +187,19 @@ static int get_all(const struct control *c, struct fault *f) {
 	return r;
 }
 
+/* What sessions may change is the engine's; limits, and what holds for some users only, are the supervisor's. */
+static bool is_of_sessions(const char *name) {
+	return !strncmp(name, "fusion.", strlen("fusion."));
+}
+
 static int set(const struct control *c, const char *name, const char *value, struct fault *f) {
+	const struct control_question q = { .message = DOOR_SET, .text = { name, value } };
 	fusion_context *context = NULL;
-	int r = control_open(c, &context, f);
+	int r;
+
+	if (!is_of_sessions(name))
+		return control_ask_door(c->socket, &q, NULL, f);
+	r = control_open(c, &context, f);
 
 	if (!r && fusion_configure_daemon(context, name, value))
 		r = text_library_fault(f);
@@ -221,11 +225,14 @@ int config_command(const struct control *c) {
 		fprintf(stderr, "fusionctl: config takes nothing, get NAME, or set NAME VALUE\n");
 		return FUSIONCTL_USAGE;
 	}
-	if (wants_set(c))
+	if (wants_set(c)) {
 		r = set(c, c->word[1], c->word[2], &f);
-	else if (c->origin)
+		if (!r)
+			control_print_field(c, c->word[1], c->word[2]);
+	} else if (c->origin) {
 		r = show_origins(c, c->word[1], &f);
-	else
+	} else {
 		r = c->word[1] ? get_one(c, c->word[1], &f) : get_all(c, &f);
+	}
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

@@ -17,16 +17,36 @@ cJSON *control_json(const char *schema) {
 	return json;
 }
 
+static bool answered;
+
+bool control_answered(void) {
+	return answered;
+}
+
 void control_print_json(cJSON *json) {
 	char *text = cJSON_PrintUnformatted(json);
 
 	if (text)
 		puts(text);
+	answered |= text != NULL;
 	free(text);
 	cJSON_Delete(json);
 }
 
+void control_print_field(const struct control *c, const char *name, const char *value) {
+	char schema[64];
+	cJSON *json;
+
+	if (!c->json)
+		return;
+	snprintf(schema, sizeof schema, "fusionctl.%s/1", c->command);
+	json = control_json(schema);
+	cJSON_AddStringToObject(json, name, value);
+	control_print_json(json);
+}
+
 void control_print_answer(const struct control *c, const char *text) {
+	answered = true;
 	printf("{\"schema\":\"fusionctl.%s/1\"", c->command);
 	if (*text != '{')
 		printf(",\"%s\":%s}\n", c->command, text);

@@ -47,6 +47,7 @@ struct control {
 	const char *kind;     /* monitor: of these events alone, separated by commas */
 	const char *sort;     /* clients, top: by which column */
 	double seconds;       /* monitor, trace: for so long; 0: until it is interrupted */
+	const char *since;    /* users: from when on; NULL: ever */
 	bool origin;          /* config: with where each value comes from */
 };
 
@@ -77,12 +78,15 @@ control_command run_command;
 control_command top_command;
 control_command trace_command;
 control_command tune_command;
+control_command users_command;
 
 /* cache warm: the graphs of word[1] and on. */
 int warm_graphs(const struct control *c);
 
 /* The exit code of an error: a fault's code, or a negative errno. */
 int control_exit(int r);
+/* With --json, the answer of a command that is one field, its name and value. */
+void control_print_field(const struct control *c, const char *name, const char *value);
 /* r is a code that f holds, or a negative errno: says so, and returns the exit code. */
 int control_fail(const struct control *c, int r, const struct fault *f);
 
@@ -120,6 +124,8 @@ int control_explain(const struct control *c, unsigned what, char **textp, struct
 cJSON *control_json(const char *schema);
 /* One line of standard output; frees it. */
 void control_print_json(cJSON *json);
+/* Has anything been printed so? With --json each command prints something, once; main() tells an error where one ended without. */
+bool control_answered(void);
 /* The same of an answer of the daemon's: a list becomes a field with the command's name. */
 void control_print_answer(const struct control *c, const char *text);
 
@@ -144,7 +150,7 @@ int control_inspect(fusion_context *context, enum fusion_inspection what, uint64
 	struct fault *f) FAULT_MUST_USE;
 /* The daemon's answer to STATUS, JSON, to be freed. It needs no session and no engine. */
 int control_ask_status(const char *socket, char **jsonp, struct fault *f) FAULT_MUST_USE;
-/* What the daemon's user did with the cache folder, JSON, to be freed: stat, prune (to size, unless that is NULL) or verify. */
+/* What the daemon's user did with the cache folder, JSON, to be freed: stat, prune (to size, unless that is NULL), verify or check. */
 int control_ask_cache(const char *socket, const char *action, const char *size, char **jsonp, struct fault *f) FAULT_MUST_USE;
 /* The graphs that are suspected of having ended engines, or none of them any more, JSON, to be freed. */
 int control_ask_quarantine(const char *socket, bool clears, char **jsonp, struct fault *f) FAULT_MUST_USE;

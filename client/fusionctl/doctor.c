@@ -32,10 +32,12 @@ static const struct {
 	{ "driver", EX_UNAVAILABLE, doctor_drivers },
 	{ "icd-file", EX_CONFIG, doctor_icd_files },
 	{ "driver-version", EX_UNAVAILABLE, doctor_driver_version },
+	{ "device", EX_UNAVAILABLE, doctor_device },
 	{ "device-nodes", EX_NOPERM, doctor_device_nodes },
 	{ "home", EX_CONFIG, doctor_home },
 	{ "cache-folder", EX_CANTCREAT, doctor_cache_folder },
 	{ "cache-stale", EX_CONFIG, doctor_cache_stale },
+	{ "cache-damaged", EX_DATAERR, doctor_cache_damaged },
 	{ "socket", EX_UNAVAILABLE, doctor_socket },
 	{ "version", EX_PROTOCOL, doctor_version },
 	{ "engine", EX_TEMPFAIL, doctor_engine },
@@ -49,7 +51,7 @@ static const char *const state_words[] = { [DOCTOR_OK] = "ok", [DOCTOR_WARNING] 
 
 /* ---- findings ---- */
 
-static void add_text(cJSON *object, const char *name, const char *format, va_list ap) {
+__attribute__((format(printf, 3, 0))) static void add_text(cJSON *object, const char *name, const char *format, va_list ap) {
 	char *text = NULL;
 
 	if (vasprintf(&text, format, ap) < 0)

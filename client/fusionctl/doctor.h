@@ -41,6 +41,7 @@ struct doctor {
 	cJSON *status;               /* of the daemon that answers, or NULL */
 	cJSON *settings;             /* name to text: what a daemon started now would have; NULL: unknown */
 	cJSON *devices;              /* found through OpenCL: platform, device, version, driver */
+	bool crashed;                /* OpenCL, when it was asked for them */
 	struct doctor_subject subject;
 	unsigned states[DOCTOR_STATES];
 	int code;                    /* of sysexits.h, of the first error */
@@ -69,11 +70,13 @@ doctor_check doctor_loader;
 doctor_check doctor_drivers;
 doctor_check doctor_icd_files;
 doctor_check doctor_driver_version;
+doctor_check doctor_device;
 doctor_check doctor_device_nodes;
 /* doctor_folder.c */
 doctor_check doctor_home;
 doctor_check doctor_cache_folder;
 doctor_check doctor_cache_stale;
+doctor_check doctor_cache_damaged;
 /* doctor_daemon.c */
 doctor_check doctor_configuration;
 doctor_check doctor_socket;

@@ -11,11 +11,11 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "client/link.h"
+#include "client/place.h"
 #include "fusiond.h"
 #include "json.h"
 #include "protocol/message.h"
@@ -63,13 +63,12 @@ void doctor_configuration(struct doctor *d) {
 
 /* ---- the socket ---- */
 
-static int try_connect(const char *path) {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd, r;
+static int try_connect(const char *path, struct fault *f) {
+	struct sockaddr_un address;
+	int r = place_address(path, &address, f), fd;
 
-	if (strlen(path) >= sizeof address.sun_path)
-		return -ENAMETOOLONG;
-	strcpy(address.sun_path, path);
+	if (r)
+		return r;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
@@ -110,6 +109,7 @@ static void mend_missing(struct doctor *d, const char *path, int r) {
 
 void doctor_socket(struct doctor *d) {
 	const char *path = control_socket_path(d->control->socket);
+	struct fault f;
 	int r;
 
 	if (d->status) {
@@ -125,8 +125,11 @@ void doctor_socket(struct doctor *d) {
 		doctor_mend(d, "fusionctl -s %s status    # says why; on that machine: fusionctl doctor", path);
 		return;
 	}
-	r = try_connect(path);
-	if (r == -EACCES || r == -EPERM) {
+	r = try_connect(path, &f);
+	if (r > 0) {
+		doctor_find(d, DOCTOR_ERROR, "%s", f.text);
+		doctor_mend(d, "fusiond --socket PATH    # a shorter one, and FUSION_SOCKET=PATH for who uses it");
+	} else if (r == -EACCES || r == -EPERM) {
 		mend_forbidden(d, path);
 	} else if (r) {
 		mend_missing(d, path, r);
@@ -150,17 +153,21 @@ static void installed_version(char version[static DOCTOR_NAME]) {
 }
 
 void doctor_version(struct doctor *d) {
+	static const struct message_versions own = { PROTOCOL_OLDEST, PROTOCOL_VERSION };
 	const char *running = json_text(d->status, "version");
-	char installed[DOCTOR_NAME];
+	char installed[DOCTOR_NAME], spoken[VERSIONS_TEXT], known[VERSIONS_TEXT];
+	struct message_versions theirs;
 
 	if (!d->status) {
 		doctor_find(d, DOCTOR_OK, "no daemon answers whose version could differ");
 		return;
 	}
 	installed_version(installed);
-	if (json_number(d->status, "protocol") != PROTOCOL_VERSION) {
-		doctor_find(d, DOCTOR_ERROR, "the daemon is %s and speaks version %.0f of the protocol, fusionctl %s speaks %d", running,
-			json_number(d->status, "protocol"), FUSION_VERSION, PROTOCOL_VERSION);
+	theirs.newest = (uint64_t)json_number(d->status, "protocol");
+	theirs.oldest = cJSON_HasObjectItem(d->status, "protocol_oldest") ? (uint64_t)json_number(d->status, "protocol_oldest") : theirs.newest;
+	if (!message_agree(theirs, own)) {
+		doctor_find(d, DOCTOR_ERROR, "the daemon is %s and speaks %s of the protocol, fusionctl %s speaks %s", running,
+			message_versions_text(theirs, spoken), FUSION_VERSION, message_versions_text(own, known));
 		doctor_mend(d, "apt install fusiond libfusion1 fusion-tools && systemctl restart fusiond    # all of one release");
 	} else if (strcmp(running, FUSION_VERSION) != 0) {
 		doctor_find(d, DOCTOR_WARNING, "the daemon is %s, fusionctl %s; they understand each other", running, FUSION_VERSION);

@@ -18,6 +18,7 @@
 
 #include <CL/cl.h>
 
+#include "fusiond.h"
 #include "json.h"
 
 enum {
@@ -33,17 +34,12 @@ enum {
 
 #define VENDORS "/etc/OpenCL/vendors"
 
-/* Drivers known by the name of their library, and what Debian calls them. */
 static const struct known {
-	const char *library, *icd, *package;
+	const char *library, *icd, *platform, *package;
 } known[] = {
-	{ "libpocl.so.2", "pocl.icd", "pocl-opencl-icd" },
-	{ "libnvidia-opencl.so.1", "nvidia.icd", "nvidia-opencl-icd" },
-	{ "libamdocl64.so", "amdocl64.icd", "rocm-opencl-icd" },
-	{ "libintelocl.so", "intel64.icd", "intel-oneapi-runtime-opencl" },
-	{ "libigdrcl.so", "intel.icd", "intel-opencl-icd" },
-	{ "libRusticlOpenCL.so.1", "rusticl.icd", "mesa-opencl-icd" },
-	{ "libMesaOpenCL.so.1", "mesa.icd", "mesa-opencl-icd" },
+#define DRIVER(library, icd, platform, package) { library, icd, platform, package },
+#include "protocol/drivers.def"
+#undef DRIVER
 };
 
 static const char *const library_folders[] = { "/usr/lib", "/usr/lib64", "/lib", "/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/*",
@@ -295,6 +291,7 @@ void doctor_loader(struct doctor *d) {
 		return;
 	}
 	status = run_trial(d, &t);
+	d->crashed = !t.ended && !*t.loader;
 	if (*t.loader) {
 		doctor_find(d, DOCTOR_ERROR, "there is no OpenCL loader: %s", t.loader);
 		doctor_mend(d, "apt install ocl-icd-libopencl1");
@@ -407,6 +404,53 @@ void doctor_driver_version(struct doctor *d) {
 	}
 	if (good == (unsigned)cJSON_GetArraySize(d->devices))
 		doctor_find(d, DOCTOR_OK, good ? "every device has OpenCL 1.2 or newer" : "there is no device to ask");
+}
+
+/* Of the driver that a sentence of the daemon names by its package. */
+static void mend_device(struct doctor *d, const char *sentence) {
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strstr(sentence, known[i].package)) {
+			doctor_mend(d, "apt install %s %s    # or set device.platform and device.device to another device",
+				strstr(sentence, "too old") ? "--only-upgrade" : "--reinstall", known[i].package);
+			return;
+		}
+	doctor_mend(d, "fusiond --devices    # after a correction of device.platform or device.device, or of what the sentence names");
+}
+
+static void judge_device(struct doctor *d, char *line) {
+	const char *state = strsep(&line, "\t"), *platform, *device, *driver;
+
+	if (strcmp(state, "error") == 0 && line) {
+		doctor_find(d, DOCTOR_ERROR, "%s", line);
+		mend_device(d, line);
+		return;
+	}
+	platform = line ? strsep(&line, "\t") : NULL;
+	device = line ? strsep(&line, "\t") : NULL;
+	strsep(&line, "\t");
+	driver = line;
+	if (driver)
+		doctor_find(d, DOCTOR_OK, "a daemon takes %s by %s, driver %s", device, platform, driver);
+}
+
+/* The daemon's own program chooses, and tries what it chose. */
+void doctor_device(struct doctor *d) {
+	const char *const argument[] = { "--devices", NULL };
+	char *text = NULL, *rest, *line;
+
+	if (*d->root || (!cJSON_GetArraySize(d->devices) && !d->crashed)) {
+		doctor_find(d, DOCTOR_OK, "not looked at: %s", *d->root ? "nothing of the tree is run" : "there is no device");
+		return;
+	}
+	if (fusiond_run(argument, FUSIOND_ANSWERS, &text) == -1 || !text) {
+		doctor_find(d, DOCTOR_WARNING, "it is not known which device a daemon would take: fusiond does not run");
+		free(text);
+		return;
+	}
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		judge_device(d, line);
+	free(text);
 }
 
 static bool judge_node(struct doctor *d, const char *path) {

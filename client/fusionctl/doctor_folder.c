@@ -115,6 +115,18 @@ static const char *folder_name(const struct doctor *d) {
 	return d->subject.uid != geteuid() && !geteuid() ? "/var/cache/fusiond" : doctor_setting(d, "cache.dir");
 }
 
+/* The daemon refuses it, and looks at what lies above, too; here it is the folder itself. */
+static bool is_private(struct doctor *d, const char *folder) {
+	struct stat st;
+
+	if (stat(folder, &st) || (st.st_uid == d->subject.uid && !(st.st_mode & S_IWOTH)))
+		return true;
+	doctor_find(d, DOCTOR_ERROR, "the cache folder %s %s, who could have code of their own run from it", folder,
+		st.st_uid != d->subject.uid ? "belongs to another user than the daemon's" : "may be written to by others");
+	doctor_mend(d, "chown -R %s %s && chmod -R go-w %s    # or set cache.dir to another place", d->subject.name, folder, folder);
+	return false;
+}
+
 void doctor_cache_folder(struct doctor *d) {
 	const char *name = folder_name(d);
 	bool own = d->subject.uid == geteuid(), wrote = false;
@@ -138,7 +150,7 @@ void doctor_cache_folder(struct doctor *d) {
 		mend_noexec(d, folder);
 	else if (r)
 		mend_writable(d, whole, there, strerror(-r));
-	else
+	else if (!there || is_private(d, whole))
 		doctor_find(d, DOCTOR_OK, "the cache folder %s can be written to, and run from", whole);
 }
 
@@ -162,7 +174,7 @@ static bool is_current(const struct doctor *d, const cJSON *made, const char *ve
 
 static void judge_stale(struct doctor *d, const cJSON *usage, const char *folder) {
 	const char *version = json_text(usage, "version");
-	double stale = 0, all = 0, damaged = json_number(json_item(usage, "damaged"), "count");
+	double stale = 0, all = 0;
 	const cJSON *made, *example = NULL;
 
 	cJSON_ArrayForEach(made, json_item(usage, "made_by")) {
@@ -174,7 +186,7 @@ static void judge_stale(struct doctor *d, const cJSON *usage, const char *folder
 		stale += count;
 		example = made;
 	}
-	if (!stale && !damaged) {
+	if (!stale) {
 		doctor_find(d, DOCTOR_OK, "what the cache folder holds is of the drivers that are here (%.0f kernels)", all);
 		return;
 	}
@@ -183,22 +195,57 @@ static void judge_stale(struct doctor *d, const cJSON *usage, const char *folder
 	doctor_mend(d, "fusionctl cache prune --size 0    # the folder %s; kernels are built again as they are wanted", folder);
 }
 
-void doctor_cache_stale(struct doctor *d) {
-	const char *folder = folder_name(d);
-	const char *const argument[] = { "--cache", "stat", "--cache-dir", folder, NULL };
+/* What fusiond says of the folder; NULL: nobody reads it, and that is said. */
+static cJSON *ask_folder(struct doctor *d, const char *action, const char *folder) {
+	const char *const argument[] = { "--cache", action, "--cache-dir", folder, NULL };
 	cJSON *usage = NULL;
 	char *text = NULL;
+
+	if (!fusiond_run(argument, FUSIOND_ALL, &text))
+		usage = cJSON_Parse(text);
+	free(text);
+	if (!usage)
+		doctor_find(d, DOCTOR_OK, "not looked at: %s cannot be read by this user", folder);
+	return usage;
+}
+
+void doctor_cache_stale(struct doctor *d) {
+	const char *folder = folder_name(d);
+	cJSON *usage;
 
 	if (!*folder || *d->root || !cJSON_GetArraySize(d->devices)) {
 		doctor_find(d, DOCTOR_OK, "not looked at: no folder or no device is known");
 		return;
 	}
-	if (!fusiond_run(argument, FUSIOND_ALL, &text))
-		usage = cJSON_Parse(text);
+	usage = ask_folder(d, "stat", folder);
 	if (usage)
 		judge_stale(d, usage, folder);
-	else
-		doctor_find(d, DOCTOR_OK, "not looked at: %s cannot be read by this user", folder);
 	cJSON_Delete(usage);
-	free(text);
+}
+
+static void judge_damaged(struct doctor *d, const cJSON *usage, const char *folder) {
+	double damaged = json_number(json_item(usage, "damaged"), "count"), aside = json_number(json_item(usage, "aside"), "count");
+
+	if (damaged > 0) {
+		doctor_find(d, DOCTOR_WARNING, "%.0f entries of the cache do not read as they were written", damaged);
+		doctor_mend(d, "fusionctl cache verify    # the folder %s; look at its disk; kernels are built again as they are wanted", folder);
+	} else if (aside > 0) {
+		doctor_find(d, DOCTOR_WARNING, "%.0f entries of the driver's cache were damaged this week, and are in %s/aside", aside, folder);
+		doctor_mend(d, "rm -r %s/aside    # nothing needs them; look at the disk", folder);
+	} else {
+		doctor_find(d, DOCTOR_OK, "what the cache folder holds reads as it was written");
+	}
+}
+
+void doctor_cache_damaged(struct doctor *d) {
+	const char *folder = folder_name(d);
+	cJSON *usage = NULL;
+
+	if (*folder && !*d->root)
+		usage = ask_folder(d, "check", folder);
+	else
+		doctor_find(d, DOCTOR_OK, "not looked at: no folder is known");
+	if (usage)
+		judge_damaged(d, usage, folder);
+	cJSON_Delete(usage);
 }

@@ -17,6 +17,8 @@
 #include "json.h"
 #include "print.h"
 
+#define GRAPH_SCHEMA "fusionctl.graph/1"
+
 /* Background and border of a kernel; neighbours differ. */
 static const struct colour {
 	const char *fill, *line;
@@ -237,12 +239,30 @@ static int draw(const struct control *c, const cJSON *plan, char **textp, struct
 	return fclose(out) ? -ENOMEM : 0;
 }
 
+static void print_drawing(const char *text, const char *dot, const char *svg) {
+	cJSON *json = control_json(GRAPH_SCHEMA), *files = cJSON_AddArrayToObject(json, "files");
+
+	if (dot)
+		cJSON_AddItemToArray(files, cJSON_CreateString(dot));
+	if (svg)
+		cJSON_AddItemToArray(files, cJSON_CreateString(svg));
+	if (text)
+		cJSON_AddStringToObject(json, "dot", text);
+	control_print_json(json);
+}
+
 static int write_drawing(const struct control *c, const char *text, struct fault *f) {
+	bool shown = c->dot ? !strcmp(c->dot, "-") : !c->svg;
+	const char *dot = shown ? NULL : c->dot;
 	int r = 0;
 
-	if (c->dot || !c->svg)
-		r = write_file(c->dot ? c->dot : "-", text, f);
-	return r || !c->svg ? r : write_picture(c->svg, text, f);
+	if (dot || (shown && !c->json))
+		r = write_file(dot ? dot : "-", text, f);
+	if (!r && c->svg)
+		r = write_picture(c->svg, text, f);
+	if (!r && c->json)
+		print_drawing(shown ? text : NULL, dot, c->svg);
+	return r;
 }
 
 int graph_command(const struct control *c) {

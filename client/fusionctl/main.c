@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "control.h"
+#include "usage.h"
+#include "protocol/variable.h"
 
 /* Programs are built with hidden symbols; libc finds this one only if it is not. */
 FUSION_API const char *argp_program_version = "fusionctl " FUSION_VERSION;
@@ -29,13 +31,16 @@ enum {
 	KEY_SORT,
 	KEY_SECONDS,
 	KEY_ORIGIN,
+	KEY_SINCE,
+	KEY_LIMIT,
 };
 
 static const struct argp_option options[] = {
 	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then the system's, then one's own", 0 },
-	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print JSON, errors too", 0 },
+	{ "limit", KEY_LIMIT, "SECONDS", 0, "Give up when nothing was answered for so long; else after 60 s, and never where a command takes as long as its work", 0 },
 	{ "source", KEY_SOURCE, NULL, 0, "explain, kernels: print the source of each kernel too", 1 },
-	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, run: with fusion off", 1 },
+	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, graph, run: with fusion off", 1 },
 	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
 	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session; monitor, trace: only what it does", 1 },
 	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
@@ -46,6 +51,7 @@ static const struct argp_option options[] = {
 	{ "show-origin", KEY_ORIGIN, NULL, 0, "config: with where each value comes from", 1 },
 	{ "kind", KEY_KIND, "KIND,...", 0, "monitor, trace: only request, window, plan, build, launch, run or copy", 1 },
 	{ "seconds", KEY_SECONDS, "NUMBER", 0, "monitor, trace: end after so long; else with Ctrl-C", 1 },
+	{ "since", KEY_SINCE, "TIME", 0, "users: what was used since a day as 2026-11-24, or in the last 12h or 7d", 1 },
 	{ "sort", KEY_SORT, "COLUMN", 0, "clients, top: by session, engine, user, pid, memory, queued, device, kernels or command", 1 },
 	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
 	{ 0 },
@@ -67,6 +73,9 @@ enum {
 	TAKES_SORT = 1 << 11,
 	TAKES_SECONDS = 1 << 12,
 	TAKES_ORIGIN = 1 << 13,
+	TAKES_SINCE = 1 << 14,
+	/* The time is the work's, or the user's: without --limit there is none. */
+	TAKES_TIME = 1 << 30,
 	TAKES_EVENTS = TAKES_SESSION | TAKES_KIND | TAKES_SECONDS,
 	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
 };
@@ -90,6 +99,7 @@ static const struct {
 	{ KEY_SORT, TAKES_SORT, "--sort" },
 	{ KEY_SECONDS, TAKES_SECONDS, "--seconds" },
 	{ KEY_ORIGIN, TAKES_ORIGIN, "--show-origin" },
+	{ KEY_SINCE, TAKES_SINCE, "--since" },
 };
 
 enum {
@@ -105,15 +115,16 @@ static const struct {
 	const char *doc;
 } commands[] = {
 	{ "status", "", 0, 0, 0, status_command, "how the daemon is; works also while its engine is down" },
-	{ "doctor", "", 0, 0, TAKES_ROOT, doctor_command,
+	{ "doctor", "", 0, 0, TAKES_ROOT | TAKES_TIME, doctor_command,
 		"what keeps fusiond from running here, or from running well, and the commands that mend it; needs no daemon" },
 	{ "info", "", 0, 0, 0, info_command, "releases, devices, drivers and their speed" },
 	{ "clients", "", 0, 0, TAKES_SORT, clients_command, "who uses the daemon: memory, queue, time of the device" },
+	{ "users", "", 0, 0, TAKES_SINCE, users_command, "what each user has used and holds, what holds for him, and where that comes from" },
 	{ "kill", "SESSION|pid=PROCESS", 1, 1, 0, kill_command, "end a client" },
-	{ "monitor", "", 0, 0, TAKES_EVENTS, monitor_command, "what the daemon does, as it happens: requests, windows, plans, builds, launches" },
-	{ "trace", "record FILE", 1, 2, TAKES_EVENTS, trace_command, "the same as a timeline that Perfetto and browsers open" },
+	{ "monitor", "", 0, 0, TAKES_EVENTS | TAKES_TIME, monitor_command, "what the daemon does, as it happens: requests, windows, plans, builds, launches" },
+	{ "trace", "record FILE", 1, 2, TAKES_EVENTS | TAKES_TIME, trace_command, "the same as a timeline that Perfetto and browsers open" },
 	{ "kernels", "", 0, 0, TAKES_SOURCE, kernels_command, "the kernels that there are" },
-	{ "latency", "", 0, 0, 0, latency_command, "how long a client waits for the daemon, measured now" },
+	{ "latency", "", 0, 0, TAKES_TIME, latency_command, "how long a client waits for the daemon, measured now" },
 	{ "stats", "", 0, 0, 0, stats_command, "what the daemon has counted since its engine started" },
 	{ "config", "[get NAME | set NAME VALUE]", 0, 3, TAKES_ORIGIN, config_command,
 		"the settings that change while the daemon runs; with --show-origin all, and where each comes from" },
@@ -125,16 +136,16 @@ static const struct {
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
 	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
 		"draw what explain tells" },
-	{ "cache", "stat | prune | verify | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE, cache_command,
+	{ "cache", "stat | prune | verify | check | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE | TAKES_TIME, cache_command,
 		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
 	{ "quarantine", "[list | clear]", 0, 1, 0, quarantine_command,
 		"the graphs that were under way when an engine ended: which run alone, which are refused; clear: none is any more" },
-	{ "bench", "pattern NAME SIZE", 0, 3, 0, bench_command,
+	{ "bench", "pattern NAME SIZE", 0, 3, TAKES_TIME, bench_command,
 		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
-	{ "tune", "[FILE...]", 0, CONTROL_WORDS, 0, tune_command,
+	{ "tune", "[FILE...]", 0, CONTROL_WORDS, TAKES_TIME, tune_command,
 		"which form of a graph runs faster, as measured: what the daemon chose, or try text graphs now" },
-	{ "top", "", 0, 0, TAKES_ONCE | TAKES_SORT, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
-	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL, run_command, "run a text graph and print its outputs" },
+	{ "top", "", 0, 0, TAKES_ONCE | TAKES_SORT | TAKES_TIME, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
+	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL | TAKES_TIME, run_command, "run a text graph and print its outputs" },
 };
 
 enum {
@@ -146,6 +157,7 @@ struct line {
 	int command;    /* row of commands; -1: none yet */
 	unsigned words;
 	unsigned given; /* bits of the particular options */
+	double limit;   /* 0: not said */
 };
 
 static void take_word(struct line *l, char *word, struct argp_state *state) {
@@ -227,6 +239,8 @@ static void take_value(struct line *l, int key, char *value, struct argp_state *
 		l->control.kind = value;
 	else if (key == KEY_SORT)
 		l->control.sort = value;
+	else if (key == KEY_SINCE)
+		l->control.since = value;
 	else if (key == KEY_SECONDS)
 		l->control.seconds = seconds_number(value, state);
 	else
@@ -244,6 +258,9 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_JSON:
 		l->control.json = true;
 		return 0;
+	case KEY_LIMIT:
+		l->limit = seconds_number(value, state);
+		return 0;
 	case KEY_SOURCE:
 	case KEY_UNFUSED:
 	case KEY_ALL:
@@ -259,6 +276,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 	case KEY_ROOT:
 	case KEY_KIND:
 	case KEY_SORT:
+	case KEY_SINCE:
 	case KEY_SECONDS:
 		take_value(l, key, value, state);
 		return 0;
@@ -302,12 +320,18 @@ int main(int argc, char **argv) {
 		.help_filter = add_commands,
 	};
 	struct line line = { .command = -1 };
+	struct fault f;
 	int code;
 
 	argp_err_exit_status = FUSIONCTL_USAGE;
 	signal(SIGPIPE, SIG_IGN);
+	usage_begin(argc, argv);
 	argp_parse(&argp, argc, argv, 0, NULL, &line);
 	line.control.command = commands[line.command].name;
+	limit_begin(line.limit > 0 ? line.limit : commands[line.command].takes & TAKES_TIME ? 0 : FUSIONCTL_LIMIT_S, line.control.json);
+	code = variables_check(&f);
+	if (code)
+		return control_fail(&line.control, code, &f);
 	code = commands[line.command].run(&line.control);
 	/* A reader that has seen enough, such as head(1), is no error. */
 	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {

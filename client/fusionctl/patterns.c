@@ -60,5 +60,7 @@ int patterns_command(const struct control *c) {
 	else if (!r)
 		r = list(c, context, &f);
 	fusion_close(context);
+	if (!r && c->word[0])
+		control_print_field(c, is_word(c, "define") ? "defined" : "forgotten", c->word[1]);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

@@ -1,4 +1,4 @@
-/* fusionctl quarantine: the graphs that ended engines. Asked at the door itself, so that it works while an engine is down. */
+/* fusionctl quarantine: the graphs and users that ended engines. Asked at the door itself, so that it works while an engine is down. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,14 @@ static void print_graph(const cJSON *g) {
 		cJSON_IsTrue(json_item(g, "refused")) ? "refused" : "runs alone", json_number(g, "expires_s"), json_text(g, "device"));
 }
 
+static void print_user(const cJSON *u) {
+	printf("user %.0f  graphs ended %.0f engine%s, %.0f of them alone", json_number(u, "uid"), json_number(u, "ended"),
+		json_number(u, "ended") == 1 ? "" : "s", json_number(u, "ended_alone"));
+	if (cJSON_IsTrue(json_item(u, "refused")))
+		printf(", refused for %.0f s", json_number(u, "expires_s"));
+	printf("\n");
+}
+
 static void print_graphs(const cJSON *json) {
 	const cJSON *g;
 
@@ -20,6 +28,8 @@ static void print_graphs(const cJSON *json) {
 		printf("no graph is suspected of having ended an engine\n");
 	cJSON_ArrayForEach(g, json_item(json, "graphs"))
 		print_graph(g);
+	cJSON_ArrayForEach(g, json_item(json, "users"))
+		print_user(g);
 }
 
 int quarantine_command(const struct control *c) {

@@ -3,10 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "control.h"
 #include "json.h"
 #include "print.h"
+
+enum {
+	/* Longer together than what the daemon calls hung (ENGINE_SILENT_US of its status). */
+	STATUS_TRIES = 60,
+	STATUS_PAUSE_NS = 50 * 1000 * 1000,
+	/* A client's name, and what is said of it. */
+	SESSION_TEXT = 160,
+};
 
 static bool engines_ready(const cJSON *json) {
 	const cJSON *engine;
@@ -22,7 +31,10 @@ static void print_engine(const cJSON *engine) {
 	char uptime[PRINT_TEXT], ended[PRINT_TEXT], kept[PRINT_TEXT], lost[PRINT_TEXT];
 
 	print_seconds(json_number(engine, "uptime_s"), uptime);
-	if (json_number(engine, "pid") > 0)
+	if (!strcmp(json_text(engine, "state"), "hung"))
+		print_line("engine", "HUNG: process %.0f has answered nothing for %s; it is replaced after engine.hang_us",
+			json_number(engine, "pid"), print_seconds(json_number(engine, "silent_s"), uptime));
+	else if (json_number(engine, "pid") > 0)
 		print_line("engine", "%s, process %.0f, generation %.0f, up %s", json_text(engine, "state"),
 			json_number(engine, "pid"), json_number(engine, "generation"), uptime);
 	else
@@ -51,6 +63,8 @@ static void print_daemon(const cJSON *json) {
 	if (*json_text(json, "remote"))
 		print_line("other machines", "%s", json_text(json, "remote"));
 	print_line("kernel cache", "%s", json_text(json, "cache_dir"));
+	if (*json_text(json, "reload_error"))
+		print_line("not reloaded", "%s", json_text(json, "reload_error"));
 	cJSON_ArrayForEach(engine, json_item(json, "engines"))
 		print_engine(engine);
 	print_line("sessions", "%s now, %s since the start; %s connections",
@@ -81,7 +95,7 @@ static void print_sessions(const cJSON *json) {
 	static const char *const headings[] = { "SESSION", "USER", "PROCESS", "MEMORY", "PROGRAM" };
 	const cJSON *sessions = json_item(json, "sessions"), *one;
 	struct print_table *t;
-	char text[PRINT_TEXT];
+	char text[PRINT_TEXT], name[SESSION_TEXT];
 
 	if (!cJSON_GetArraySize(sessions))
 		return;
@@ -93,7 +107,9 @@ static void print_sessions(const cJSON *json) {
 		user_cell(t, json_number(one, "uid"));
 		number_cell(t, json_number(one, "pid"));
 		print_table_cell(t, print_bytes(json_number(one, "bytes"), text), true);
-		print_table_cell(t, json_text(one, "name"), false);
+		snprintf(name, sizeof name, "%s%s", json_text(one, "name"), cJSON_IsTrue(json_item(one, "gone")) ? " (its process is gone)" :
+				cJSON_IsTrue(json_item(one, "away")) ? " (away)" : "");
+		print_table_cell(t, name, false);
 	}
 	putchar('\n');
 	print_table_end(t, 0);
@@ -102,14 +118,46 @@ static void print_sessions(const cJSON *json) {
 			json_number(json, "session_count") - cJSON_GetArraySize(sessions));
 }
 
+/* An engine that serves answers what the daemon asks it within milliseconds; one that left a question open is asked about again. */
+static bool any_silent(const cJSON *json) {
+	const cJSON *engine;
+
+	cJSON_ArrayForEach(engine, json_item(json, "engines")) {
+		if (!strcmp(json_text(engine, "state"), "ready") && json_number(engine, "silent_s") > 0)
+			return true;
+	}
+	return false;
+}
+
+static int ask(const struct control *c, cJSON **jsonp, char **textp, struct fault *f) {
+	int r = control_ask_status(c->socket, textp, f);
+
+	return r ? r : control_parse(*textp, jsonp, f);
+}
+
+/* The first question has the daemon ask its engines, the second hears whether they answered. */
+static int ask_settled(const struct control *c, cJSON **jsonp, char **textp, struct fault *f) {
+	int r = ask(c, jsonp, textp, f);
+
+	for (unsigned i = 0; !r && (!i || (any_silent(*jsonp) && i < STATUS_TRIES)); i++) {
+		const struct timespec pause = { .tv_nsec = STATUS_PAUSE_NS };
+
+		nanosleep(&pause, NULL);
+		cJSON_Delete(*jsonp);
+		free(*textp);
+		*jsonp = NULL;
+		*textp = NULL;
+		r = ask(c, jsonp, textp, f);
+	}
+	return r;
+}
+
 int status_command(const struct control *c) {
 	cJSON *json = NULL;
 	char *text = NULL;
 	struct fault f;
-	int r = control_ask_status(c->socket, &text, &f);
+	int r = ask_settled(c, &json, &text, &f);
 
-	if (!r)
-		r = control_parse(text, &json, &f);
 	if (r) {
 		r = control_fail(c, r, &f);
 	} else {

@@ -1,5 +1,5 @@
 /*
- * fusionctl top: what the daemon does, again and again: its load, how its kernels run, its clients, and the queue of builds. On a
+ * fusionctl top: what the daemon does, again and again: its load, its clients, how its kernels run, and the queue of builds. On a
  * terminal it is a screen of ncurses, whose keys choose the order of the clients; elsewhere screens follow each other as text.
  * --once prints one, for scripts.
  *
@@ -88,17 +88,20 @@ static void print_builds(const cJSON *device) {
 	print_table_end(t, 2);
 }
 
-static void print_screen(const cJSON *stats, struct last *last) {
-	const cJSON *device = json_item(stats, "device");
-	char a[PRINT_TEXT], b[PRINT_TEXT];
+/* What stands above the clients: a screen of 24 lines has room for both, and for little else. */
+static void print_load(const cJSON *stats, struct last *last) {
+	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
-	print_line("device", "%s", json_text(device, "name"));
-	print_line("up", "%s, %s sessions", print_seconds(json_number(stats, "uptime_s"), a),
-		print_count(json_number(stats, "sessions"), b));
-	print_line("queue", "%s graphs on the device", print_count(json_number(stats, "runs_busy"), a));
+	print_line("device", "%s", json_text(json_item(stats, "device"), "name"));
+	print_line("up", "%s, %s sessions, %s graphs on the device", print_seconds(json_number(stats, "uptime_s"), a),
+		print_count(json_number(stats, "sessions"), b), print_count(json_number(stats, "runs_busy"), c));
 	print_rates(stats, last);
+}
+
+static void print_details(const cJSON *stats) {
+	putchar('\n');
 	print_tiers(stats);
-	print_builds(device);
+	print_builds(json_item(stats, "device"));
 }
 
 /* Those the caller may see; where they cannot be asked, the rest of the screen stands alone. */
@@ -125,8 +128,9 @@ static int show(const struct control *c, fusion_context *context, struct last *l
 	if (!r && c->json) {
 		control_print_answer(c, text);
 	} else if (!r) {
-		print_screen(stats, last);
+		print_load(stats, last);
 		print_clients(c);
+		print_details(stats);
 	}
 	cJSON_Delete(stats);
 	free(text);

@@ -62,12 +62,22 @@ static int await_builds(fusion_context *context, struct warmth *w, struct fault 
 	return r;
 }
 
+static void print_json(const struct warmth *w, double built, double cached, double failed) {
+	cJSON *json = control_json("fusionctl.cache/1");
+
+	cJSON_AddNumberToObject(json, "graphs", w->graphs);
+	cJSON_AddNumberToObject(json, "kernels", w->kernels);
+	cJSON_AddNumberToObject(json, "built", built);
+	cJSON_AddNumberToObject(json, "cached", cached);
+	cJSON_AddNumberToObject(json, "failed", failed);
+	control_print_json(json);
+}
+
 static void print_warmth(const struct control *c, const struct warmth *w, const struct warmth *before) {
 	double built = w->built - before->built, cached = w->cached - before->cached, failed = w->failed - before->failed;
 
 	if (c->json)
-		printf("{\"schema\":\"fusionctl.cache/1\",\"graphs\":%.0f,\"kernels\":%.0f,\"built\":%.0f,\"cached\":%.0f,\"failed\":%.0f}\n", w->graphs, w->kernels,
-			built, cached, failed);
+		print_json(w, built, cached, failed);
 	else
 		printf("%.0f graphs of %.0f kernels: %.0f were built, %.0f had been built before, %.0f failed\n", w->graphs,
 			w->kernels, built, cached, failed);

@@ -14,12 +14,15 @@
 #include <unistd.h>
 
 #include "cache_entry.h"
+#include "cache_seal.h"
 
 enum {
 	FOLDER_PATH = 4096,
 	FOLDER_DESCRIPTORS = 16,
 	/* What is being written takes seconds: older, it is a leftover of somebody who was killed. */
 	LEFTOVER_S = 3600,
+	/* What was put aside stays for a week. */
+	ASIDE_S = 7 * 86400,
 };
 
 /* What can be removed by itself. */
@@ -29,12 +32,14 @@ struct item {
 	uint64_t bytes;
 	enum cache_kind kind;
 	bool fixed;                  /* of a driver that looks after its cache itself */
+	bool tree;                   /* a folder */
 };
 
 struct items {
 	struct item *item;
 	size_t count, room;
 	time_t now;
+	struct cache_sum aside;
 };
 
 static void items_free(struct items *s) {
@@ -113,9 +118,26 @@ static int add_tree_bytes(const char *path, const struct stat *status, int kind,
 	return 0;
 }
 
+static uint64_t bytes_of_tree(const char *path) {
+	tree_bytes = 0;
+	nftw(path, add_tree_bytes, FOLDER_DESCRIPTORS, FTW_PHYS);
+	return tree_bytes;
+}
+
+/* For people to look at, a while. */
+static int visit_aside(struct items *s, const char *path, const char *name, const struct stat *status) {
+	struct item item = { .kind = CACHE_LEFTOVER, .used = status->st_ctim, .tree = true };
+
+	(void)name;
+	item.bytes = bytes_of_tree(path);
+	s->aside.count++;
+	s->aside.bytes += item.bytes;
+	return item.used.tv_sec > s->now - ASIDE_S ? 0 : items_add(s, path, &item);
+}
+
 /* An entry is a folder in a folder of two letters; drivers that note its last use there leave the pruning to others. */
 static int visit_driver_entry(struct items *s, const char *path, const char *name, const struct stat *status) {
-	struct item item = { .kind = CACHE_DRIVER, .used = status->st_mtim, .fixed = true };
+	struct item item = { .kind = CACHE_DRIVER, .used = status->st_mtim, .fixed = true, .tree = true };
 	char used[FOLDER_PATH];
 	struct stat file;
 
@@ -124,9 +146,7 @@ static int visit_driver_entry(struct items *s, const char *path, const char *nam
 		item.used = file.st_mtim;
 		item.fixed = false;
 	}
-	tree_bytes = 0;
-	nftw(path, add_tree_bytes, FOLDER_DESCRIPTORS, FTW_PHYS);
-	item.bytes = tree_bytes;
+	item.bytes = bytes_of_tree(path);
 	return items_add(s, path, &item);
 }
 
@@ -142,10 +162,12 @@ static int visit_part(struct items *s, const char *path, const char *name, const
 		return add_file(s, path, CACHE_LEFTOVER, status);
 	if (!strcmp(name, "programs"))
 		return each(s, path, visit_program);
-	if (!strcmp(name, "notes"))
+	if (!strcmp(name, "notes") || !strcmp(name, "origins"))
 		return each(s, path, visit_note);
 	if (!strcmp(name, "driver"))
 		return each(s, path, visit_driver);
+	if (!strcmp(name, "aside"))
+		return each(s, path, visit_aside);
 	return strncmp(name, "device-", 7) ? 0 : each(s, path, visit_part);
 }
 
@@ -157,6 +179,7 @@ static int collect(const char *folder, struct items *s, struct cache_usage *u) {
 	*u = (struct cache_usage){ .in_memory = false };
 	*s = (struct items){ .now = time(NULL) };
 	r = each(s, folder, visit_part);
+	u->aside = s->aside;
 	for (size_t i = 0; i < s->count; i++) {
 		u->held[s->item[i].kind].count++;
 		u->held[s->item[i].kind].bytes += s->item[i].bytes;
@@ -183,20 +206,53 @@ static int remove_path(const char *path, const struct stat *status, int kind, st
 	return 0;
 }
 
-/* A driver's entry goes out of its place first, so that nobody finds half of it. */
+static int remove_tree(const char *path) {
+	return nftw(path, remove_path, FOLDER_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+}
+
+/* An entry goes out of its place first, so that nobody finds half of it. */
 static void item_remove(const struct item *item, struct cache_sum *sum) {
 	char aside[FOLDER_PATH];
 
-	if (item->kind != CACHE_DRIVER) {
+	if (!item->tree) {
 		sum->count += !unlink(item->path);
 		sum->bytes += item->bytes;
 		return;
 	}
 	if (snprintf(aside, sizeof aside, "%s.%d", item->path, (int)getpid()) >= (int)sizeof aside || rename(item->path, aside))
 		return;
-	nftw(aside, remove_path, FOLDER_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+	remove_tree(aside);
 	sum->count++;
 	sum->bytes += item->bytes;
+}
+
+/* Where the driver's part is elsewhere, it cannot be moved: then it only goes. */
+static int move_aside(const char *from, const char *to) {
+	struct item item = { .path = (char *)(uintptr_t)from, .tree = true };
+	struct cache_sum removed = { 0 };
+
+	if (!rename(from, to))
+		return 0;
+	if (errno != EXDEV)
+		return -errno;
+	item_remove(&item, &removed);
+	return removed.count ? 0 : -EIO;
+}
+
+int cache_folder_put_aside(const char *folder, const char *entry) {
+	char from[FOLDER_PATH], to[FOLDER_PATH];
+	int n;
+
+	if (snprintf(from, sizeof from, "%s/driver/%s", folder, entry) >= (int)sizeof from)
+		return -ENAMETOOLONG;
+	n = snprintf(to, sizeof to, "%s/aside", folder);
+	if (n >= (int)sizeof to || (mkdir(to, 0700) && errno != EEXIST))
+		return -errno;
+	if (snprintf(to + n, sizeof to - (size_t)n, "/%lld-%d-%s", (long long)time(NULL), (int)getpid(), entry) >= (int)sizeof to - n)
+		return -ENAMETOOLONG;
+	for (char *slash = to + n + 1; (slash = strchr(slash, '/'));)
+		*slash = '-';
+	return move_aside(from, to);
 }
 
 static int oldest_first(const void *a, const void *b) {
@@ -240,7 +296,7 @@ static bool is_whole_program(const char *path) {
 
 	snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
 	if (!cache_entry_key(slash + 1, &key))
-		r = cache_entry_read(folder, &key, &bytes, &size);
+		r = cache_entry_peek(folder, &key, &bytes, &size);
 	free(bytes);
 	return r != -EBADMSG;
 }
@@ -273,19 +329,41 @@ static int check_driver_file(const char *path, const struct stat *status, int ki
 	return n < (ssize_t)sizeof h || (h.e_ident[EI_CLASS] == ELFCLASS64 && !is_whole_library(&h, status->st_size));
 }
 
-static bool is_whole(const struct item *item) {
-	if (item->kind == CACHE_PROGRAM)
-		return is_whole_program(item->path);
-	return item->kind != CACHE_DRIVER || !nftw(item->path, check_driver_file, FOLDER_DESCRIPTORS, FTW_PHYS);
+/* What no seal covers is looked at as a loader would. */
+static bool is_whole_entry(const char *path) {
+	int r = cache_seal_look(path);
+
+	return r == -ENOENT ? !nftw(path, check_driver_file, FOLDER_DESCRIPTORS, FTW_PHYS) : r != -EBADMSG;
 }
 
-int cache_folder_verify(const char *folder, struct cache_usage *u) {
+static bool is_whole(const struct item *item) {
+	if (item->kind == CACHE_PROGRAM || item->kind == CACHE_NOTE)
+		return is_whole_program(item->path);
+	return item->kind != CACHE_DRIVER || is_whole_entry(item->path);
+}
+
+static int look_at_all(const char *folder, struct cache_usage *u, bool removes) {
 	struct items s;
 	int r = collect(folder, &s, u);
 
-	for (size_t i = 0; !r && i < s.count; i++)
-		if (!is_whole(&s.item[i]))
+	for (size_t i = 0; !r && i < s.count; i++) {
+		if (is_whole(&s.item[i]))
+			continue;
+		if (removes) {
 			item_remove(&s.item[i], &u->damaged);
+			continue;
+		}
+		u->damaged.count++;
+		u->damaged.bytes += s.item[i].bytes;
+	}
 	items_free(&s);
 	return r;
+}
+
+int cache_folder_verify(const char *folder, struct cache_usage *u) {
+	return look_at_all(folder, u, true);
+}
+
+int cache_folder_check(const char *folder, struct cache_usage *u) {
+	return look_at_all(folder, u, false);
 }

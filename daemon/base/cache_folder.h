@@ -3,7 +3,10 @@
  *
  *   programs/   built programs and other findings, an entry a file (cache_entry.h)
  *   notes/      what each kernel was last built from, a file a kernel (device/note.c)
- *   driver/     the driver's own cache
+ *   driver/     the driver's own cache, whose entries have seals of ours (cache_seal.h)
+ *   origins/    which of those a program came from, an entry a program
+ *   loading/    marks of what drivers are being asked for (device/guard.c)
+ *   aside/      entries of the driver's cache that were damaged
  *   device-N/   the same once more, of further devices
  *
  * It calls no OpenCL, needs no daemon that runs, and harms none that does: files are removed whole, and what is missing is built
@@ -32,6 +35,7 @@ struct cache_sum {
 struct cache_usage {
 	struct cache_sum held[CACHE_KINDS];  /* before anything was removed */
 	struct cache_sum removed, damaged;
+	struct cache_sum aside;      /* entries of the driver's cache that were put aside, of those that are still there */
 	bool in_memory;              /* the driver's part, because the disk is full */
 };
 
@@ -41,13 +45,24 @@ int cache_folder_measure(const char *folder, struct cache_usage *u) FAULT_MUST_U
 int cache_folder_prune(const char *folder, uint64_t most, struct cache_usage *u) FAULT_MUST_USE;
 /* Reads everything and removes what is damaged. */
 int cache_folder_verify(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
+/* The same without removing anything. */
+int cache_folder_check(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
+/* Moves an entry of the driver's cache, "AB/NAME", out of its way, where it is kept for a week. 0 or -errno. */
+int cache_folder_put_aside(const char *folder, const char *entry) FAULT_MUST_USE;
+
+/*
+ * May nobody but this user have other code run from that folder? It is his own, what lies above is his or root's, and others may write to none of
+ * it; links count with all they lead over. 0, FAULT_DEVICE with a sentence that says which step it is, or -errno where it cannot be
+ * walked. cache_trust.c
+ */
+int cache_folder_trust(const char *path, struct fault *f) FAULT_MUST_USE;
 
 /*
  * Where the folder's disk has hardly any room left, the driver's part moves to memory: its place becomes a link to a folder
  * there, in which what it held is linked too. Some drivers abort where they cannot write. Several processes may do so at a
- * time. 0, or -errno where the driver must make do.
+ * time. 0, -errno where the driver must make do, or FAULT_FILE where memory is full, too. One whose folder in memory is not this user's alone any more is taken back.
  */
-int cache_folder_make_room(const char *folder) FAULT_MUST_USE;
+int cache_folder_make_room(const char *folder, struct fault *f) FAULT_MUST_USE;
 /* The reverse, at a start: once there is room again. Also where the machine has restarted, and what was in memory is gone. */
 void cache_folder_return(const char *folder);
 

@@ -21,7 +21,8 @@ enum {
 	ROOM_BYTES = 4 << 20,
 };
 
-#define ROOM_MEMORY "/dev/shm/fusiond-cache-"
+#define ROOM_MEMORY_FOLDER "/dev/shm"
+#define ROOM_MEMORY ROOM_MEMORY_FOLDER "/fusiond-cache-"
 
 static bool has_room(const char *folder) {
 	struct statvfs s;
@@ -114,14 +115,55 @@ static int places(const char *folder, char driver[static ROOM_PATH], char disk[s
 	return 0;
 }
 
-int cache_folder_make_room(const char *folder) {
+/* A name in shared memory is free for everybody once what it named is gone, after a restart of the machine or when its user logs out (RemoveIPC). */
+static bool is_ours(const char *driver) {
+	struct fault f = { 0 };
+	int r = cache_folder_trust(driver, &f);
+
+	if (r > 0)
+		log_warning("%s", f.text);
+	return !r;
+}
+
+/* Only a folder that this file makes is ever removed; what is another's stays, as the system sees to. */
+static void remove_memory(const char *link) {
+	char memory[ROOM_PATH];
+	ssize_t n = readlink(link, memory, sizeof memory - 1);
+
+	memory[n > 0 ? n : 0] = '\0';
+	if (!strncmp(memory, ROOM_MEMORY, strlen(ROOM_MEMORY)) && !strchr(memory + strlen(ROOM_MEMORY), '/') && is_ours(memory))
+		remove_tree(memory);
+}
+
+static void take_back(const char *driver, const char *disk) {
+	if (renameat2(AT_FDCWD, driver, AT_FDCWD, disk, RENAME_EXCHANGE))
+		return;
+	remove_memory(disk);
+	unlink(disk);
+}
+
+/* Compilers abort where they cannot write, so none is to begin. */
+static int refuse_both(const char *folder, struct fault *f) {
+	return fault_set(f, FAULT_FILE,
+		"the disk of %s is full, and " ROOM_MEMORY_FOLDER ", where the driver's cache would go, has less than %d MiB left: make room, "
+		"mount -o remount,size=256M " ROOM_MEMORY_FOLDER ", or set cache.dir to another disk",
+		folder, ROOM_BYTES >> 20);
+}
+
+int cache_folder_make_room(const char *folder, struct fault *f) {
 	char driver[ROOM_PATH], disk[ROOM_PATH];
 	struct stat status;
 	int r = places(folder, driver, disk);
 
+	if (!r && !lstat(driver, &status) && S_ISLNK(status.st_mode) && !lstat(disk, &status) && !is_ours(driver))
+		take_back(driver, disk);
 	if (r || has_room(folder))
 		return r;
-	if (lstat(driver, &status) || !S_ISDIR(status.st_mode))
+	if (lstat(driver, &status))
+		return 0;
+	if (!has_room(S_ISDIR(status.st_mode) ? ROOM_MEMORY_FOLDER : driver))
+		return refuse_both(folder, f);
+	if (!S_ISDIR(status.st_mode))
 		return 0;
 	r = move_to_memory(driver, disk);
 	/* Another process was first. */
@@ -131,29 +173,15 @@ int cache_folder_make_room(const char *folder) {
 		log_warning("the disk of %s is full, and the driver's cache cannot move to memory: %s", folder, strerror(-r));
 	else
 		log_warning("the disk of %s is full; until the next start the driver's cache is in memory", folder);
-	return r;
-}
-
-/* Only a folder that this file makes is ever removed. */
-static void remove_memory(const char *link) {
-	char memory[ROOM_PATH];
-	ssize_t n = readlink(link, memory, sizeof memory - 1);
-
-	memory[n > 0 ? n : 0] = '\0';
-	if (!strncmp(memory, ROOM_MEMORY, strlen(ROOM_MEMORY)) && !strchr(memory + strlen(ROOM_MEMORY), '/'))
-		remove_tree(memory);
+	return 0;
 }
 
 void cache_folder_return(const char *folder) {
 	char driver[ROOM_PATH], disk[ROOM_PATH];
-	struct stat status, target;
+	struct stat status, other;
 
-	if (places(folder, driver, disk) || lstat(driver, &status) || !S_ISLNK(status.st_mode) || lstat(disk, &target))
+	if (places(folder, driver, disk) || lstat(driver, &status) || !S_ISLNK(status.st_mode) || lstat(disk, &other))
 		return;
-	if (!has_room(folder) && !stat(driver, &target))
-		return;
-	if (renameat2(AT_FDCWD, driver, AT_FDCWD, disk, RENAME_EXCHANGE))
-		return;
-	remove_memory(disk);
-	unlink(disk);
+	if (has_room(folder) || !is_ours(driver))
+		take_back(driver, disk);
 }

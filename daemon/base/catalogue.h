@@ -52,16 +52,24 @@ enum catalogue_state {
 	CATALOGUE_FAILED,            /* it has a fault in place of a value */
 };
 
+/* In place of an entry's number. */
+#define CATALOGUE_NONE UINT32_MAX
+
 enum {
-	/* In place of an entry's number. */
-	CATALOGUE_NONE = UINT32_MAX,
 	/* Graphs that ran lately, for a report: as many as a step of training has, and of each what a person will read. */
 	CATALOGUE_TEXTS = 32,
 	CATALOGUE_TEXT = 8000,
 };
 
+/*
+ * Numbers of requests. What was begun is a fact of its own, not the absence of one: `launched` is raised before the device has anything of a batch, and the
+ * planner's range is there before it begins. A session's graphs go to the device in their order, so above catalogue_begun() nothing has had any effect.
+ */
 struct catalogue_session {
-	uint64_t accepted, completed;        /* numbers of requests, as DOOR_RESUME answers them */
+	uint64_t accepted, completed;
+	uint64_t launched;                   /* the device may have had something of batches up to here */
+	uint64_t planning, planned;          /* the planner is at these, from the first to the last; planned 0: at none */
+	uint64_t unkept;                     /* not everything that batches up to here read is kept for a second time */
 };
 
 struct catalogue_buffer {
@@ -73,6 +81,8 @@ struct catalogue_buffer {
 
 struct catalogue_array {
 	uint64_t handle, version;
+	uint64_t made;                       /* by this batch; 0: not by one */
+	uint64_t released;                   /* by this batch, which may not have been begun; 0: it was not */
 	uint32_t buffer;                     /* its entry; NONE: it waits for one, or has a fault */
 	uint32_t fault;                      /* code; 0: none */
 	uint32_t share;                      /* arena of the share that it is of; 0: of none */
@@ -133,7 +143,7 @@ struct catalogue_entry {
 struct catalogue_header {
 	uint64_t format;                     /* what catalogue_check() knows */
 	_Atomic uint64_t completed;
-	_Atomic uint32_t used;               /* entries from the first on that were ever taken */
+	_Atomic uint32_t used;               /* those that are taken are among the first so many */
 	/* What the supervisor's watch looks at: the number of its last PING; since when the device has answered nothing, loop_now(), 0: it rests. */
 	_Atomic uint64_t pong, device_us;
 	_Atomic uint64_t seed;               /* of graph_hash(); 0: none yet */
@@ -148,9 +158,12 @@ struct catalogue {
 	struct catalogue_entry *entry;
 	uint64_t text_us;                    /* when a text was last written */
 	int fd;
-	uint32_t *hole;                      /* entries that were given back */
-	uint32_t holes, room;
-	uint32_t backed;                     /* entries that have memory */
+	/* Of the engine: entries have memory, and lose it, some hundred at a time. NULL elsewhere. */
+	struct catalogue_step_state *step;
+	uint32_t steps;                      /* behind the last one that has memory */
+	uint32_t lowest;                     /* none below it lacks memory */
+	uint32_t open;                       /* the first of those that have free entries, or NONE */
+	uint32_t empty;                      /* that have memory, and no entry that is taken */
 	bool frozen;                         /* catalogue_freeze() */
 };
 
@@ -168,19 +181,28 @@ static inline bool catalogue_is_share(uint64_t session) {
 	return session >> 63;
 }
 
+/* Batches above this number were neither planned nor launched. */
+static inline uint64_t catalogue_begun(const struct catalogue_session *n) {
+	uint64_t begun = n->launched > n->completed ? n->launched : n->completed;
+
+	return n->planned > begun ? n->planned : begun;
+}
+
 /* A new one: a descriptor, or -errno. */
 int catalogue_create(void);
 /* One that a process before this one made, of a release that may be another: is it of this form? 0, -EBADMSG, or another -errno. */
 int catalogue_check(int fd) FAULT_MUST_USE;
+/* How long its file is: addresses of who maps it, and memory only as far as it is used. */
+size_t catalogue_bytes(void);
 /* Maps it; fd stays the caller's, and open. 0 or -errno. */
 int catalogue_open(int fd, struct catalogue **catalogp) FAULT_MUST_USE;
 struct catalogue *catalogue_close(struct catalogue *c);      /* returns NULL; NULL is allowed */
 
 /* ---- the engine ---- */
 
-/* Finds the entries that are free, before the first is taken. 0 or -ENOMEM. */
+/* Finds the entries that are free, before the first is taken, and has memory of the others returned. 0 or -ENOMEM. */
 int catalogue_adopt(struct catalogue *c) FAULT_MUST_USE;
-/* An entry whose contents the caller writes before catalogue_put(). NONE where memory is short, or c is NULL. */
+/* An entry whose contents the caller writes before catalogue_put(). NONE where memory is short, or c is NULL. As dear however many there are. */
 uint32_t catalogue_take(struct catalogue *c, uint64_t session);
 void catalogue_put(struct catalogue *c, uint32_t entry, enum catalogue_kind kind);
 /* The engine ends as it was told to: what it gives up from now on stays, for the next one. */

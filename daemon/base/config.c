@@ -20,10 +20,13 @@
 #include <ini.h>
 
 #include "protocol/limits.h"
+#include "protocol/variable.h"
+#include "rules.h"
 #include "traits.h"
 
 #define CONFIG_FILE "/etc/fusiond/fusiond.conf"
 #define CONFIG_FOLDER "/etc/fusiond/conf.d"
+#define VARIABLE_PREFIX "FUSIOND_"
 
 static const struct setting settings[] = {
 #define SETTING(section, name, type, standard, min, max, applies, doc)                                       \
@@ -40,24 +43,6 @@ static const struct setting settings[] = {
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
-
-/* Words of a type, and what each stands for. */
-struct word {
-	const char *text;
-	uint64_t value;
-};
-
-static const struct word bool_words[] = {
-	{ "no", 0 },
-	{ "yes", 1 },
-	{ "0", 0 },
-	{ "1", 1 },
-	{ "false", 0 },
-	{ "true", 1 },
-	{ "off", 0 },
-	{ "on", 1 },
-	{ NULL, 0 },
-};
 
 /* The words that are printed come first. */
 static const struct word devices_words[] = {
@@ -82,7 +67,8 @@ static const struct word level_words[] = {
 static const struct word transport_words[] = { { "auto", TRANSPORT_AUTO }, { "nng", TRANSPORT_NNG }, { NULL, 0 } };
 
 static const struct word interpreter_words[] = {
-	{ "auto", INTERPRETER_AUTO }, { "off", INTERPRETER_OFF }, { "always", INTERPRETER_ALWAYS }, { NULL, 0 },
+	{ "auto", INTERPRETER_AUTO }, { "off", INTERPRETER_OFF }, { "always", INTERPRETER_ALWAYS }, { "swap", INTERPRETER_SWAP },
+	{ NULL, 0 },
 };
 
 static const struct word count_units[] = {
@@ -103,14 +89,14 @@ static const struct form {
 	int base;
 	const char *wants;
 } forms[] = {
-	[SETTING_BOOL] = { bool_words, NULL, 0, "yes or no" },
+	[SETTING_BOOL] = { words_switch, NULL, 0, "yes or no" },
 	[SETTING_COUNT] = { NULL, count_units, 10, "a number, which K, M, G or T may follow" },
 	[SETTING_TIME] = { NULL, time_units, 10, "a number, which us, ms, s or min may follow" },
 	[SETTING_MODE] = { NULL, no_units, 8, "octal permissions such as 0660" },
 	[SETTING_LEVEL] = { level_words, NULL, 0, "error, warning, notice, info or debug" },
 	[SETTING_DEVICES] = { devices_words, NULL, 0, "yes or no, or cpu or gpu for such devices alone" },
 	[SETTING_TRANSPORT] = { transport_words, NULL, 0, "auto or nng" },
-	[SETTING_INTERPRETER] = { interpreter_words, NULL, 0, "auto, off or always" },
+	[SETTING_INTERPRETER] = { interpreter_words, NULL, 0, "auto, off, always or swap" },
 	[SETTING_TEXT] = { NULL, NULL, 0, "a text" },
 };
 
@@ -141,15 +127,6 @@ const struct setting *config_find(const char *name, size_t length) {
 			&& equals(dot + 1, length - section - 1, settings[i].name))
 			return &settings[i];
 	return NULL;
-}
-
-static bool word_value(const struct word *w, const char *text, uint64_t *valuep) {
-	for (; w->text; w++)
-		if (!strcmp(w->text, text)) {
-			*valuep = w->value;
-			return true;
-		}
-	return false;
 }
 
 /* A number with a unit; false where it does not read or overflows. */
@@ -195,11 +172,29 @@ static int set_value(struct config *c, const struct setting *s, const char *valu
 	return 0;
 }
 
+const char *config_nearest(const char *name, char hint[static NEAREST_SENTENCE]) {
+	char full[CONFIG_TEXT];
+	struct nearest near;
+
+	nearest_begin(&near, name, strlen(name));
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		snprintf(full, sizeof full, "%s.%s", settings[i].section, settings[i].name);
+		nearest_try(&near, full);
+	}
+	return nearest_text(&near, "", hint);
+}
+
+int config_refuse_name(const char *name, struct fault *f) {
+	char hint[NEAREST_SENTENCE];
+
+	return fault_set(f, FAULT_ARGUMENT, "there is no setting %s%s", name, config_nearest(name, hint));
+}
+
 int config_set(struct config *c, const char *name, const char *value, struct fault *f) {
 	const struct setting *s = config_find(name, strlen(name));
 
 	if (!s)
-		return fault_set(f, FAULT_ARGUMENT, "there is no setting %s", name);
+		return config_refuse_name(name, f);
 	return set_value(c, s, value, f);
 }
 
@@ -218,6 +213,7 @@ void config_standard(struct config *c) {
 struct config_reader {
 	struct config *config;
 	struct config_origins *origins;
+	struct rules *rules;
 	const char *path;
 	FILE *stream;
 	unsigned line;
@@ -244,6 +240,13 @@ static void tell_origin(struct config_origins *o, const struct setting *s, const
 	va_end(ap);
 }
 
+static int read_rule(const struct config_reader *r, const char *section, const char *name, const char *value) {
+	char origin[CONFIG_ORIGIN];
+
+	snprintf(origin, sizeof origin, "%s:%u", r->path, r->line);
+	return rules_add(r->rules, section, name, value, origin, r->fault);
+}
+
 /* inih goes on after a refused line; the first refusal is the one reported. */
 static int read_setting(void *user, const char *section, const char *name, const char *value) {
 	struct config_reader *r = user;
@@ -252,17 +255,26 @@ static int read_setting(void *user, const char *section, const char *name, const
 	if (r->code)
 		return 0;
 	snprintf(full, sizeof full, "%s.%s", section, name);
-	r->code = config_set(r->config, full, value, r->fault);
+	if (rules_name(section))
+		r->code = read_rule(r, section, name, value);
+	else
+		r->code = config_set(r->config, full, value, r->fault);
 	if (r->code && r->fault)
 		fault_prefix(r->fault, "%s:%u", r->path, r->line);
-	if (!r->code)
+	if (!r->code && !rules_name(section))
 		tell_origin(r->origins, config_find(full, strlen(full)), "%s:%u", r->path, r->line);
 	return r->code == 0;
 }
 
-static int load_file(
-	struct config *c, struct config_origins *o, const char *path, bool must_exist, struct fault *f) {
-	struct config_reader r = { .config = c, .origins = o, .path = path, .fault = f };
+/* What a source fills in. */
+struct config_target {
+	struct config *config;
+	struct config_origins *origins;
+	struct rules *rules;
+};
+
+static int load_file(const struct config_target *t, const char *path, bool must_exist, struct fault *f) {
+	struct config_reader r = { .config = t->config, .origins = t->origins, .rules = t->rules, .path = path, .fault = f };
 	int line;
 
 	r.stream = fopen(path, "re");
@@ -283,26 +295,68 @@ static int load_file(
 }
 
 /* glob() sorts the names. */
-static int load_folder(struct config *c, struct config_origins *o, struct fault *f) {
+static int load_folder(const struct config_target *t, struct fault *f) {
 	glob_t found = { 0 };
 	int r = glob(CONFIG_FOLDER "/*.conf", 0, NULL, &found) == GLOB_NOSPACE ? -ENOMEM : 0;
 
 	for (size_t i = 0; !r && i < found.gl_pathc; i++)
-		r = load_file(c, o, found.gl_pathv[i], true, f);
+		r = load_file(t, found.gl_pathv[i], true, f);
 	globfree(&found);
 	return r;
 }
 
-static int load_files(struct config *c, struct config_origins *o, const char *file, struct fault *f) {
+static int load_files(const struct config_target *t, const char *file, struct fault *f) {
 	int r;
 
 	if (file)
-		return load_file(c, o, file, true, f);
-	r = load_file(c, o, CONFIG_FILE, false, f);
-	return r ? r : load_folder(c, o, f);
+		return load_file(t, file, true, f);
+	r = load_file(t, CONFIG_FILE, false, f);
+	return r ? r : load_folder(t, f);
 }
 
 /* ---- environment and flags ---- */
+
+static void variable_of(const struct setting *s, char name[static CONFIG_TEXT]) {
+	snprintf(name, CONFIG_TEXT, VARIABLE_PREFIX "%s_%s", s->section, s->name);
+	for (char *p = name; *p; p++)
+		*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
+}
+
+/* Is it the variable of a setting? */
+static bool is_variable(const char *text, size_t length) {
+	char name[CONFIG_TEXT];
+
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		variable_of(&settings[i], name);
+		if (equals(text, length, name))
+			return true;
+	}
+	return false;
+}
+
+static int refuse_variable(const char *text, size_t length, struct fault *f) {
+	char name[CONFIG_TEXT], hint[NEAREST_SENTENCE];
+	struct nearest near;
+
+	nearest_begin(&near, text, length);
+	for (unsigned i = 0; i < SETTINGS; i++) {
+		variable_of(&settings[i], name);
+		nearest_try(&near, name);
+	}
+	return fault_set(f, FAULT_ARGUMENT, "environment variable %.*s: there is no setting of that name%s", (int)length, text,
+		nearest_text(&near, "", hint));
+}
+
+/* One that is mistyped would be as if it were not there, which nobody sees. So are those of the library, which stand beside them. */
+static int check_environment(struct fault *f) {
+	for (char **p = environ; p && *p; p++) {
+		size_t length = strcspn(*p, "=");
+
+		if (!strncmp(*p, VARIABLE_PREFIX, strlen(VARIABLE_PREFIX)) && !is_variable(*p, length))
+			return refuse_variable(*p, length, f);
+	}
+	return variables_check_names(f);
+}
 
 static int load_environment(struct config *c, struct config_origins *o, struct fault *f) {
 	for (unsigned i = 0; i < SETTINGS; i++) {
@@ -310,9 +364,7 @@ static int load_environment(struct config *c, struct config_origins *o, struct f
 		const char *value;
 		int r;
 
-		snprintf(name, sizeof name, "FUSIOND_%s_%s", settings[i].section, settings[i].name);
-		for (char *p = name; *p; p++)
-			*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
+		variable_of(&settings[i], name);
 		value = getenv(name);
 		r = value ? set_value(c, &settings[i], value, f) : 0;
 		if (r && f)
@@ -322,24 +374,42 @@ static int load_environment(struct config *c, struct config_origins *o, struct f
 		if (value)
 			tell_origin(o, &settings[i], "$%s", name);
 	}
-	return 0;
+	return check_environment(f);
 }
 
-static int load_flag(struct config *c, struct config_origins *o, const char *flag, struct fault *f) {
-	const char *equal = strchr(flag, '=');
-	const struct setting *s = equal ? config_find(flag, (size_t)(equal - flag)) : NULL;
+static int load_rule_flag(struct rules *rules, const char *flag, const char *equal, struct fault *f) {
+	char name[CONFIG_TEXT];
 	int r;
 
-	if (!equal)
-		return fault_set(f, FAULT_ARGUMENT, "'%s' is not of the form section.name=value", flag);
-	if (!s)
-		return fault_set(f, FAULT_ARGUMENT, "there is no setting %.*s", (int)(equal - flag), flag);
-	r = set_value(c, s, equal + 1, f);
+	if ((size_t)(equal - flag) >= sizeof name)
+		return fault_set(f, FAULT_ARGUMENT, "the name of a setting has at most %zu bytes", sizeof name - 1);
+	snprintf(name, sizeof name, "%.*s", (int)(equal - flag), flag);
+	r = rules_set(rules, name, equal + 1, "command line", f);
+	if (r && f)
+		fault_prefix(f, "command line");
+	return r;
+}
+
+static int load_setting_flag(const struct config_target *t, const char *flag, const char *equal, struct fault *f) {
+	const struct setting *s = config_find(flag, (size_t)(equal - flag));
+	char name[CONFIG_TEXT];
+	int r;
+
+	snprintf(name, sizeof name, "%.*s", (int)(equal - flag), flag);
+	r = s ? set_value(t->config, s, equal + 1, f) : config_refuse_name(name, f);
 	if (r && f)
 		fault_prefix(f, "command line");
 	if (!r)
-		tell_origin(o, s, "command line");
+		tell_origin(t->origins, s, "command line");
 	return r;
+}
+
+static int load_flag(const struct config_target *t, const char *flag, struct fault *f) {
+	const char *equal = strchr(flag, '=');
+
+	if (!equal)
+		return fault_set(f, FAULT_ARGUMENT, "command line: '%s' is not of the form section.name=value", flag);
+	return rules_name(flag) ? load_rule_flag(t->rules, flag, equal, f) : load_setting_flag(t, flag, equal, f);
 }
 
 int config_flag(struct config_source *s, const char *flag) {
@@ -374,7 +444,8 @@ static void place_operations(struct config *c, const char *file) {
 		snprintf(c->engine_operations, sizeof c->engine_operations, "%.*sconf.d", folder, file);
 }
 
-int config_load_told(struct config *c, struct config_origins *o, const struct config_source *s, struct fault *f) {
+int config_load_told(struct config *c, struct config_origins *o, struct rules *rules, const struct config_source *s, struct fault *f) {
+	struct config_target t = { .rules = rules };
 	int r;
 
 	config_standard(c);
@@ -382,27 +453,23 @@ int config_load_told(struct config *c, struct config_origins *o, const struct co
 		user_standard(c);
 	if (o)
 		memset(o, 0, sizeof *o);
-	r = load_files(c, o, s->file, f);
+	t.config = c;
+	t.origins = o;
+	r = load_files(&t, s->file, f);
 	if (!r)
 		r = load_environment(c, o, f);
 	for (unsigned i = 0; !r && i < s->flags; i++)
-		r = load_flag(c, o, s->flag[i], f);
+		r = load_flag(&t, s->flag[i], f);
 	if (!r)
 		place_operations(c, s->file);
 	return r;
 }
 
 int config_load(struct config *c, const struct config_source *s, struct fault *f) {
-	return config_load_told(c, NULL, s, f);
+	return config_load_told(c, NULL, NULL, s, f);
 }
 
 /* ---- printing ---- */
-
-static const char *word_text(const struct word *w, uint64_t value) {
-	while (w->text && w->value != value)
-		w++;
-	return w->text ? w->text : "";
-}
 
 void config_print(const struct config *c, const struct setting *s, struct str *text) {
 	uint64_t number;

@@ -1,7 +1,7 @@
 /*
  * The settings of settings.def, and where their values come from: the standard, then
  * /etc/fusiond/fusiond.conf and /etc/fusiond/conf.d/ *.conf in the order of their names (or the one
- * file given), then the environment, then flags; later ones win.
+ * file given), then the environment, then flags; later ones win. What holds for some users only is rules.h's.
  *
  * An unknown section, name or value is refused with a sentence that names where it stands.
  */
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "protocol/fault.h"
+#include "protocol/nearest.h"
 #include "protocol/pattern.h"
 #include "daemon/base/log.h"
 #include "daemon/base/str.h"
@@ -20,6 +21,8 @@ enum {
 	CONFIG_TEXT = 256,
 	/* Flags --set of one command line. */
 	CONFIG_FLAGS = 128,
+	/* The exit code of who finds the configuration wrong, as sysexits.h has it: starting again would not help. */
+	CONFIG_EXIT = 78,
 };
 
 enum setting_type {
@@ -37,6 +40,7 @@ enum setting_type {
 enum setting_applies {
 	SETTING_START,
 	SETTING_RELOAD,
+	SETTING_USER,
 	SETTING_SESSION,
 };
 
@@ -73,6 +77,7 @@ enum config_interpreter {
 	INTERPRETER_OFF,
 	INTERPRETER_AUTO,
 	INTERPRETER_ALWAYS,
+	INTERPRETER_SWAP,
 };
 
 /* The kinds of devices a DEVICES names: those that run kernels by this strategy. */
@@ -113,12 +118,17 @@ struct config_origins {
 	char text[CONFIG_SETTINGS][CONFIG_ORIGIN];
 };
 
+struct rules;
+
 unsigned config_settings(void);
 const struct setting *config_setting(unsigned i);
 /* Its place: config_setting(config_number(s)) is s. */
 unsigned config_number(const struct setting *s);
 /* The setting called "section.name" of length bytes, or NULL. */
 const struct setting *config_find(const char *name, size_t length);
+/* FAULT_ARGUMENT: there is no setting of this name, and which one may be meant; and the end of that sentence, or "". */
+int config_refuse_name(const char *name, struct fault *f);
+const char *config_nearest(const char *name, char hint[static NEAREST_SENTENCE]);
 
 /* Every setting at its standard. */
 void config_standard(struct config *c);
@@ -131,8 +141,20 @@ int config_user(struct config_source *s, struct fault *f) FAULT_MUST_USE;
 int config_set(struct config *c, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* All sources in order: 0, FAULT_SYNTAX or FAULT_ARGUMENT naming file and line, variable or flag; -errno. */
 int config_load(struct config *c, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
-/* The same, and where each value comes from. */
-int config_load_told(struct config *c, struct config_origins *o, const struct config_source *s, struct fault *f) FAULT_MUST_USE;
+/* The same, where each value comes from, and the settings of some users only (rules.h), which are added. Either may be NULL. */
+int config_load_told(struct config *c, struct config_origins *o, struct rules *rules, const struct config_source *s,
+	struct fault *f) FAULT_MUST_USE;
+/*
+ * The same of who starts: values are what they must be, too - paths absolute, folders and groups there, knobs known - and folders left
+ * empty are filled in. FAULT_ARGUMENT names the place.
+ */
+int config_load_checked(struct config *c, struct config_origins *o, struct rules *rules, const struct config_source *s,
+	struct fault *f) FAULT_MUST_USE;
+int config_check(const struct config *c, const struct config_origins *o, struct fault *f) FAULT_MUST_USE;
+/* Puts the setting's name and the place of its value before the sentence of f. Its code. */
+int config_place(const struct config_origins *o, unsigned setting, struct fault *f);
+/* Of what went wrong at a start: CONFIG_EXIT where the configuration is to blame, else EXIT_FAILURE. */
+int config_exit(int r);
 /* Adds a flag; -E2BIG beyond CONFIG_FLAGS. */
 int config_flag(struct config_source *s, const char *flag) FAULT_MUST_USE;
 /* A DEVICES from its word and back; false where it is none. */

@@ -1,4 +1,9 @@
-/* Lines on standard error; see log.h. A line is one write, so that lines of threads do not mix. */
+/*
+ * Lines on standard error; see log.h. A line is one write, so that lines of threads do not mix.
+ *
+ * Much of what is told was written by a client: names, options, sentences that quote them. So whatever could end a line, forge a
+ * priority or move a terminal's cursor is written as \xNN at this boundary, and nobody who logs needs to think of it.
+ */
 #include "log.h"
 
 #include <inttypes.h>
@@ -17,6 +22,8 @@
 enum {
 	/* A sentence of a fault and what surrounds it. */
 	LOG_LINE = 1024,
+	/* "\xNN". */
+	LOG_ESCAPE = 4,
 	/* Of a line: its own two, and those of its subject. */
 	LOG_FIELDS = 8,
 	LOG_FIELD = 160,
@@ -62,6 +69,62 @@ static bool is_wanted(enum log_level level) {
 	return (int)level <= atomic_load_explicit(&state.level, memory_order_relaxed);
 }
 
+/* ---- text ---- */
+
+/* Bytes of the character at p of UTF-8 that may be shown as it is; 0: of none, or of a control character. */
+static size_t shown(const unsigned char *p) {
+	static const unsigned char firsts[] = { 0xc2, 0xe0, 0xf0 }, lasts[] = { 0xdf, 0xef, 0xf4 };
+	uint32_t code;
+
+	if (*p >= 0x20 && *p < 0x7f)
+		return 1;
+	for (size_t more = 1; more <= 3; more++) {
+		static const uint32_t least[] = { 0, 0xa0, 0x800, 0x10000 };
+
+		if (*p < firsts[more - 1] || *p > lasts[more - 1])
+			continue;
+		code = *p & (0x3fU >> more);
+		for (size_t i = 1; i <= more; i++) {
+			if ((p[i] & 0xc0) != 0x80)
+				return 0;
+			code = code << 6 | (p[i] & 0x3f);
+		}
+		/* Surrogates; separators and marks that turn, end or hide what is around them. */
+		if (code < least[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || (code >= 0x200b && code <= 0x200f) ||
+			(code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff)
+			return 0;
+		return more + 1;
+	}
+	return 0;
+}
+
+size_t log_escape(char *to, size_t size, const char *from) {
+	const unsigned char *p = (const unsigned char *)from;
+	size_t used = 0, n;
+
+	for (; *p; p += n ? n : 1) {
+		n = shown(p);
+		if (used + (n ? n : LOG_ESCAPE) >= size)
+			break;
+		if (n)
+			memcpy(to + used, p, n);
+		else
+			snprintf(to + used, LOG_ESCAPE + 1, "\\x%02x", *p);
+		used += n ? n : LOG_ESCAPE;
+	}
+	to[used] = 0;
+	return used;
+}
+
+/* The sentence, escaped; as much of it as there is room for. */
+FAULT_PRINTF(3, 0)
+static size_t put_text(char *to, size_t size, const char *format, va_list ap) {
+	char text[LOG_LINE];
+
+	vsnprintf(text, sizeof text, format, ap);
+	return log_escape(to, size, text);
+}
+
 FAULT_PRINTF(2, 0)
 static void put_line(enum log_level level, const char *format, va_list ap) {
 	char line[LOG_LINE];
@@ -73,8 +136,7 @@ static void put_line(enum log_level level, const char *format, va_list ap) {
 	else
 		snprintf(line, sizeof line, "%s: ", state.program);
 	used = strlen(line);
-	vsnprintf(line + used, sizeof line - used - 1, format, ap);
-	used = strlen(line);
+	used += put_text(line + used, sizeof line - used - 1, format, ap);
 	line[used] = '\n';
 	ignored = write(STDERR_FILENO, line, used + 1);
 	(void)ignored;
@@ -132,7 +194,7 @@ static bool put_fields(enum log_level level, const struct log_subject *about, co
 	struct fields f = { .count = 0 };
 
 	memcpy(line, message, sizeof message);
-	vsnprintf(line + sizeof message - 1, sizeof line - sizeof message + 1, format, ap);
+	put_text(line + sizeof message - 1, sizeof line - sizeof message + 1, format, ap);
 	add_field(&f, "PRIORITY=%c", priorities[level][1]);
 	add_field(&f, "SYSLOG_IDENTIFIER=%s", state.program);
 	add_subject(&f, about);

@@ -1,9 +1,11 @@
 /*
  * One line a message, on standard error. Under systemd each line carries its priority (sd-daemon(3)),
- * elsewhere the program's name. Not for what a client may cause at will: that belongs in DEBUG.
+ * elsewhere the program's name. Not for what a client may cause at will: that belongs in DEBUG. Control characters, and what is
+ * no UTF-8, are written as \xNN, whoever wrote them.
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/fault.h"
@@ -19,6 +21,9 @@ enum log_level {
 /* The name stands before every line; it must stay. Call once, before other threads start. */
 void log_open(const char *program);
 void log_set_level(enum log_level level);
+
+/* `from` as a line of the log has it, cut where size ends; for other places that people read. The length. */
+size_t log_escape(char *to, size_t size, const char *from);
 
 void log_message(enum log_level level, const char *format, ...) FAULT_PRINTF(2, 3);
 

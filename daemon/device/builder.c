@@ -8,18 +8,16 @@
  * so a program is READY only once it has been launched by the worker, which leaves that code in the driver's cache, and here,
  * on the builder's own queue with a record of zeros, for the local size that the engine will use.
  */
-#include "state.h"
+#include "direct.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "daemon/base/descriptors.h"
 #include "daemon/base/log.h"
-#include "daemon/base/version.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -36,6 +34,8 @@ enum {
 	BUILD_TRIES = 2,
 	/* but no program takes more of them than these, also not in later engines. */
 	BUILD_DEATHS = 3,
+	/* What a program takes in a driver, where nobody tells: its machine code, and as much again of what the driver knows of it. */
+	BUILD_BYTES = 300 << 10,
 };
 
 static const char entry_point[] = "fused";
@@ -50,110 +50,6 @@ static uint64_t now_us(void) {
 static void release_kernel(cl_kernel *kernelp) {
 	if (*kernelp)
 		clReleaseKernel(*kernelp);
-}
-
-/* ---- from source to a program ---- */
-
-static struct cache_key key_for(const struct device *d, struct target t, const char *source, const char *options) {
-	const char *part[] = { source, options, d->choice.platform_name, t.name, d->choice.driver,
-		FUSIOND_VERSION };
-	XXH3_state_t state;
-	XXH128_hash_t h;
-
-	XXH3_128bits_reset(&state);
-	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-		XXH3_128bits_update(&state, part[i], strlen(part[i]) + 1);
-	h = XXH3_128bits_digest(&state);
-	return (struct cache_key){ h.low64, h.high64 };
-}
-
-struct cache_key build_key(const struct device *d, const char *source, const char *options) {
-	return key_for(d, device_target(d, false), source, options);
-}
-
-static char *build_log(struct target t, cl_program program) {
-	size_t size = 0;
-	char *log;
-
-	if (clGetProgramBuildInfo(program, t.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || !size)
-		return NULL;
-	log = calloc(1, size + 1);
-	if (!log)
-		return NULL;
-	if (clGetProgramBuildInfo(program, t.device, CL_PROGRAM_BUILD_LOG, size, log, NULL))
-		log[0] = 0;
-	if (size > BUILD_LOG_BYTES)
-		log[BUILD_LOG_BYTES] = 0;
-	return log;
-}
-
-/* NULL where the cache has none that the driver takes; such an entry is removed. */
-static cl_program build_cached(struct device *d, struct target t, const char *options, const struct cache_key *key) {
-	CLEANUP(cleanup_program) cl_program program = NULL;
-	CLEANUP(cleanup_free) void *bytes = NULL;
-	const unsigned char *binary;
-	cl_program built;
-	size_t size = 0;
-	cl_int error, status;
-
-	if (cache_load(&d->cache, key, &bytes, &size))
-		return NULL;
-	binary = bytes;
-	program = clCreateProgramWithBinary(t.context, 1, &t.device, &size, &binary, &status, &error);
-	if (!error)
-		error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
-	if (error) {
-		cache_remove(&d->cache, key);
-		return NULL;
-	}
-	built = program;
-	program = NULL;
-	return built;
-}
-
-static cl_int build_anew(struct target t, const char *source, const char *options, cl_program *programp, char **logp) {
-	CLEANUP(cleanup_program) cl_program program = NULL;
-	cl_int error;
-
-	program = clCreateProgramWithSource(t.context, 1, &source, NULL, &error);
-	if (error)
-		return error;
-	error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
-	if (error) {
-		*logp = build_log(t, program);
-		return error;
-	}
-	*programp = program;
-	program = NULL;
-	return CL_SUCCESS;
-}
-
-cl_int build_for(struct device *d, struct target t, const char *source, const char *options, struct cache_key *keyp,
-	cl_program *programp, bool *cachedp, char **logp) {
-	*logp = NULL;
-	*keyp = key_for(d, t, source, options);
-	*programp = build_cached(d, t, options, keyp);
-	*cachedp = *programp != NULL;
-	return *programp ? CL_SUCCESS : build_anew(t, source, options, programp, logp);
-}
-
-cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
-	cl_program *programp, bool *cachedp, char **logp) {
-	return build_for(d, device_target(d, false), source, options, keyp, programp, cachedp, logp);
-}
-
-void build_keep(struct device *d, cl_program program, const struct cache_key *key) {
-	CLEANUP(cleanup_free) unsigned char *bytes = NULL;
-	size_t size = 0;
-
-	if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) || !size)
-		return;
-	bytes = malloc(size);
-	if (!bytes || clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL))
-		return;
-	/* A full disk is no reason to refuse a program that is built. */
-	if (cache_store(&d->cache, key, bytes, size))
-		return;
 }
 
 /* ---- warming up ---- */
@@ -184,21 +80,18 @@ static cl_int launch(const struct builder *b, cl_kernel object, const struct war
  */
 enum { GRID_GROUPS = 1 << 20 };
 
-static size_t widest(const struct device *d, size_t local) {
+size_t builder_widest(const struct device *d, size_t local) {
 	if (!d->quirks->grid_limit)
 		return local;
 	return d->traits.strategy == STRATEGY_CPU ? (d->quirks->grid_limit - 1) / local * local : GRID_GROUPS;
 }
 
-/* Twice: after the second launch such a driver does not forget the code in favour of other kernels'. */
-enum { WARMUPS = 2 };
-
 static struct warmup warmup_of(const struct device *d, const struct kernel *k) {
 	uint32_t local = local_size(d, k);
 
-	return (struct warmup){ .items = widest(d, local),
+	return (struct warmup){ .items = builder_widest(d, local),
 		.local = local,
-		.launches = d->quirks->grid_limit ? WARMUPS : 1,
+		.launches = d->quirks->grid_limit ? BUILDER_WARMUPS : 1,
 		.pools = d->traits.pools,
 		.own_words = kernel_own_words(k, &d->traits) };
 }
@@ -315,7 +208,7 @@ static enum apart take_answer(struct program *p, const struct compile_answer *a,
 		return APART_BUILT;
 	if (a->error == CL_BUILD_PROGRAM_FAILURE)
 		return APART_FAILED;
-	/* Short of memory, or the device refuses a second process: that says nothing of the program. */
+	/* Short of memory or descriptors, or the device refuses a second process: that says nothing of the program. */
 	free(p->log);
 	p->log = NULL;
 	return APART_HERE;
@@ -347,9 +240,12 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 			break;
 		p->deaths++;
 		deaths_store(d, &p->key, ++died);
+		/* The next one meets nothing of what this one may have left, or have died of. */
+		guard_blame(d, &p->key);
 	}
 	if (r == -ENOTCONN)
 		return b->worker.idle ? APART_LATER : APART_HERE;
+	p->cancelled = r == -ECANCELED;
 	if (r)
 		return refuse(p, r == -EPIPE ? "the compiler died of it" :
 				 r == -ETIMEDOUT ? "the compiler took longer than device.worker_us" : "the engine stops");
@@ -412,40 +308,93 @@ static cl_int make_objects(const struct builder *b, struct program *p, cl_progra
 	return error;
 }
 
+/* What the driver's own cache is known to have the engine takes from there by itself. */
+static enum apart build_elsewhere(struct builder *b, struct program *p, const char *source, const char *options, bool sealed,
+	uint32_t died, cl_int *errorp) {
+	enum apart how;
+
+	if (p->known && !sealed && b->device->quirks->flags & QUIRK_EXECUTES_CACHE) {
+		p->known = false;
+		free(p->why);
+		p->why = strdup("the driver's own cache has it no more");
+	}
+	how = build_apart(b, p, source, options, died, errorp);
+	/* Nobody needs it so much that the engine would compile it itself. */
+	if (p->near && how == APART_HERE && b->device->config.want_worker)
+		return APART_FAILED;
+	return how;
+}
+
+/* With the driver, in this process. */
+static cl_int build_here(struct builder *b, struct guard *g, struct program *p, const char *source, const char *options, cl_program *programp) {
+	struct target t = device_target(b->device, p->near);
+	cl_int error = CL_SUCCESS;
+
+	enter_driver(b);
+	if (!*programp)
+		*programp = build_cached(b->device, t, options, &p->key);
+	if (!*programp)
+		error = build_anew(g, t, source, options, programp, &p->log);
+	if (!error)
+		error = make_objects(b, p, *programp, &p->object);
+	leave_driver(b);
+	return error;
+}
+
+/* What was loaded and is not to be believed is let go of. */
+static bool is_believed(struct guard *g, struct program *p, cl_program *programp) {
+	if (guard_end(g))
+		return true;
+	if (p->object)
+		clReleaseKernel(p->object);
+	p->object = NULL;
+	cleanup_program(programp);
+	*programp = NULL;
+	return false;
+}
+
 /* From the cache, or from the source: then a worker's driver has left what takes long in the driver's own cache, if it keeps one. */
 static enum apart build(struct builder *b, struct program *p, const char *source, const char *options, cl_int *errorp) {
 	CLEANUP(cleanup_program) cl_program program = NULL;
 	struct device *d = b->device;
-	struct target t = device_target(d, p->near);
 	enum apart how = APART_HERE;
 	uint32_t died;
+	struct guard g;
 
 	b->program = p;
-	p->key = key_for(d, t, source, options);
+	p->key = build_key_for(d, device_target(d, p->near), source, options);
 	died = deaths_load(d, &p->key);
 	if (died >= BUILD_DEATHS) {
 		p->refused = true;
 		return refuse(p, "it has killed the compiler too often to be tried again");
 	}
-	program = build_cached(d, t, options, &p->key);
+	guard_begin(&g, d, &p->key);
+	program = build_cached(d, device_target(d, p->near), options, &p->key);
 	p->cached = program != NULL;
-	if (!program)
-		how = build_apart(b, p, source, options, died, errorp);
-	if (how == APART_FAILED || how == APART_LATER)
-		return how;
-	/* Nobody needs it so much that the engine would compile it itself. */
-	if (p->near && how == APART_HERE && !program && d->config.want_worker)
-		return APART_FAILED;
-	enter_driver(b);
-	if (how == APART_BUILT)
-		program = build_cached(d, t, options, &p->key);
-	*errorp = program ? CL_SUCCESS : build_anew(t, source, options, &program, &p->log);
-	if (!*errorp)
-		*errorp = make_objects(b, p, program, &p->object);
-	leave_driver(b);
+	if (!program) {
+		guard_leave(&g);
+		how = build_elsewhere(b, p, source, options, g.sealed, died, errorp);
+		if (how == APART_FAILED || how == APART_LATER)
+			return how;
+		guard_begin(&g, d, &p->key);
+	}
+	if (!program && g.sealed && !p->near && direct_wanted(b) && direct_load(p, g.entry)) {
+		guard_leave(&g);
+		*errorp = CL_SUCCESS;
+		return APART_BUILT;
+	}
+	*errorp = build_here(b, &g, p, source, options, &program);
+	/* Of an earlier process that did not end it, if at all: once more, and then it is this one's. */
+	if (!*errorp && !is_believed(&g, p, &program)) {
+		guard_begin(&g, d, &p->key);
+		*errorp = build_here(b, &g, p, source, options, &program);
+		guard_end(&g);
+	}
+	guard_leave(&g);
 	if (*errorp)
 		return APART_FAILED;
 	p->program = program;
+	p->bytes = BUILD_BYTES;
 	program = NULL;
 	return APART_BUILT;
 }
@@ -459,6 +408,13 @@ static void fail(struct program *p, const char *source, cl_int error) {
 	free(p->log);
 	p->log = str_finish(&log) ? NULL : strdup(str_text(&log));
 	p->source = strdup(source);
+	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
+}
+
+/* What a driver says that finds no descriptor and no room on a disk is said of the program, and would be believed. */
+static void fail_lacking(struct program *p, const struct fault *f) {
+	free(p->log);
+	p->log = strdup(f->text);
 	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
 }
 
@@ -489,18 +445,23 @@ static void mark_built(const struct device *d, const struct program *p) {
 		return;
 }
 
-bool builder_build(struct builder *b, struct program *p) {
+static bool build_one(struct builder *b, struct program *p) {
 	CLEANUP(str_free) struct str source = { 0 };
 	CLEANUP(str_free) struct str options = { 0 };
 	uint64_t begin = now_us();
 	cl_int error = CL_OUT_OF_HOST_MEMORY;
 	enum apart how = APART_FAILED;
+	struct fault f;
 
+	p->lacking = device_lacks(b->device, &f) != 0;
+	if (p->lacking) {
+		fail_lacking(p, &f);
+		return true;
+	}
 	if (!texts_of(b->device, p->kernel, &source, &options)) {
 		p->emit_us = now_us() - begin;
 		if (!p->near)
 			note_ask(b->device, p, str_text(&source), str_text(&options));
-		cache_make_room(&b->device->cache);
 		how = build(b, p, str_text(&source), str_text(&options), &error);
 	}
 	if (how == APART_LATER)
@@ -517,6 +478,15 @@ bool builder_build(struct builder *b, struct program *p) {
 	}
 	atomic_store_explicit(&p->state, PROGRAM_READY, memory_order_release);
 	return true;
+}
+
+bool builder_build(struct builder *b, struct program *p) {
+	bool done;
+
+	atomic_fetch_add(&b->device->building, 1);
+	done = build_one(b, p);
+	atomic_fetch_sub(&b->device->building, 1);
+	return done;
 }
 
 int builder_open(struct builder *b, struct device *d) {

@@ -88,7 +88,11 @@ static int open_folder(const char *path, struct fault *f) {
 			"the cache folder %s cannot be made: %s; set cache.dir to a place "
 			"this user may write to",
 			path, strerror(-r));
-	r = check_writable(path);
+	r = cache_folder_trust(path, f);
+	if (r > 0 || r == -ENOMEM)
+		return r;
+	if (!r)
+		r = check_writable(path);
 	if (r == -ENOMEM)
 		return r;
 	if (r)
@@ -163,7 +167,20 @@ static int name_folders(struct cache *c, const char *folder, struct fault *f) {
 	c->programs = join(folder, "programs");
 	c->notes = join(folder, "notes");
 	c->driver = join(folder, "driver");
-	return c->folder && c->programs && c->notes && c->driver ? 0 : -ENOMEM;
+	c->loading = join(folder, "loading");
+	c->origins = join(folder, "origins");
+	return c->folder && c->programs && c->notes && c->driver && c->loading && c->origins ? 0 : -ENOMEM;
+}
+
+/* What is older was left by an earlier process. */
+static void note_opening(struct cache *c, bool now) {
+	CLEANUP(cleanup_free) char *path = join(c->folder, "opened");
+	CLEANUP(cleanup_close) int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+	struct stat status = { 0 };
+
+	if (fd < 0 || (now && futimens(fd, NULL)) || fstat(fd, &status))
+		log_debug("it is not noted when the cache was opened: %s", strerror(errno));
+	c->opened = status.st_mtim;
 }
 
 int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) {
@@ -180,21 +197,30 @@ int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault 
 		r = open_folder(c->notes, f);
 	if (!r)
 		r = open_folder(c->driver, f);
+	if (!r)
+		r = open_folder(c->loading, f);
+	if (!r)
+		r = open_folder(c->origins, f);
 	if (r)
 		return r;
+	note_opening(c, true);
 	verify_after_crash(c);
-	cache_make_room(c);
-	return 0;
+	return cache_make_room(c, f);
 }
 
 int cache_open_beside(struct cache *c, const char *folder, struct fault *f) {
-	return name_folders(c, folder, f);
+	int r = name_folders(c, folder, f);
+
+	if (!r)
+		note_opening(c, false);
+	return r;
 }
 
-void cache_make_room(const struct cache *c) {
-	/* Said there; the driver may find room yet. */
-	if (cache_folder_make_room(c->folder))
-		return;
+int cache_make_room(const struct cache *c, struct fault *f) {
+	int r = cache_folder_make_room(c->folder, f);
+
+	/* Others are said there; the driver may find room yet. */
+	return r > 0 ? r : 0;
 }
 
 void cache_close(struct cache *c) {
@@ -204,6 +230,8 @@ void cache_close(struct cache *c) {
 	free(c->programs);
 	free(c->notes);
 	free(c->driver);
+	free(c->loading);
+	free(c->origins);
 	*c = (struct cache){ 0 };
 }
 

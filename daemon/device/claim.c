@@ -15,7 +15,8 @@
  *
  * It needs the near program; until that is built, and where it cannot be, the launch goes to the driver. Which thread computes an item changes no bit.
  */
-#include "state.h"
+#include "direct.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -50,9 +51,17 @@ enum {
 
 /* ---- claimers ---- */
 
-static cl_int claim(cl_command_queue queue, cl_kernel object) {
+/* What is called without the driver is the program's own code. */
+static cl_int claim(const struct claimers *c, struct device *d, cl_command_queue queue) {
 	const size_t one[2] = { 1, 1 };
-	cl_int error = clEnqueueNDRangeKernel(queue, object, 2, NULL, one, one, 0, NULL, NULL);
+	cl_kernel object = c->object;
+	cl_int error;
+
+	if (c->program->code) {
+		direct_run(d, c->program, (uint64_t)(d->near.claims - d->work.ring) | KERNEL_CLAIMED, 1, 1);
+		return CL_SUCCESS;
+	}
+	error = clEnqueueNDRangeKernel(queue, object, 2, NULL, one, one, 0, NULL, NULL);
 
 	return error ? error : clFinish(queue);
 }
@@ -92,7 +101,7 @@ static void *claimer_main(void *argument) {
 
 	/* What fails here is claimed by others. */
 	while (next_launch(c, &seen, &soon)) {
-		if (claim(one->queue, c->object))
+		if (claim(c, one->device, one->queue))
 			atomic_store(&c->stop, true);
 		atomic_fetch_sub_explicit(&c->busy, 1, memory_order_release);
 	}
@@ -131,7 +140,8 @@ unsigned device_claimers(const struct device *d) {
 	return paused || atomic_load_explicit(&c->stop, memory_order_relaxed) ? 0 : c->count;
 }
 
-static void call(struct claimers *c, cl_kernel object) {
+static void call(struct claimers *c, const struct program *p, cl_kernel object) {
+	c->program = p;
 	c->object = object;
 	c->called_ns = loop_now_ns();
 	atomic_store(&c->busy, c->count);
@@ -230,34 +240,37 @@ static void judge(struct claimers *c, bool in_time) {
 	c->resume_ns = loop_now_ns() + c->pause_ns;
 }
 
-/* The program's object, where it can be launched so now. */
-static cl_kernel object_for(struct device *d, struct program *p) {
+/* Can it be launched so now? 0 with the object, NULL where its code is called without the driver; -EAGAIN. */
+static int object_for(struct device *d, struct program *p, cl_kernel *objectp) {
 	struct program *near;
 
-	if (!device_claimers(d) || !queue_is_idle(d) || program_state(p) != PROGRAM_READY)
-		return NULL;
-	near = near_program(d, p, CLAIM_SAVES_US);
-	if (!near || atomic_load_explicit(&d->claimers.busy, memory_order_acquire))
-		return NULL;
-	return object_of(d, near);
+	*objectp = NULL;
+	if (!device_claimers(d) || !queue_is_idle(d) || program_state(p) != PROGRAM_READY || resident_use(d, p))
+		return -EAGAIN;
+	if (!p->code) {
+		near = near_program(d, p, CLAIM_SAVES_US);
+		*objectp = near ? object_of(d, near) : NULL;
+	}
+	return (!p->code && !*objectp) || atomic_load_explicit(&d->claimers.busy, memory_order_acquire) ? -EAGAIN : 0;
 }
 
 int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) {
 	uint64_t words = (uint64_t)p->words * tasks, all = items * tasks;
-	cl_kernel object = object_for(d, p);
 	uint64_t begin_ns;
+	cl_kernel object;
 
-	if (!object || words > CLAIM_WORDS - KERNEL_CLAIM_WORDS || all > CLAIM_ITEMS_MOST)
+	if (object_for(d, p, &object) || words > CLAIM_WORDS - KERNEL_CLAIM_WORDS || all > CLAIM_ITEMS_MOST)
 		return -EAGAIN;
 	fill(d->near.claims, records, words, items, all);
 	programs_launching(d);
 	begin_ns = loop_now_ns();
-	call(&d->claimers, object);
-	if (claim(d->near.queue, object))
+	call(&d->claimers, p, object);
+	if (claim(&d->claimers, d, d->near.queue))
 		return -EIO;
 	judge(&d->claimers, wait_for_all(d->near.claims, all, 2 * item_ns(&d->claimers, all, begin_ns) + CLAIM_LATE_NS));
 	queue_passed(d);
 	d->counters.launches++;
+	d->counters.launches_direct += p->code != NULL;
 	d->counters.launches_claimed++;
 	d->counters.tasks += tasks;
 	return 0;

@@ -12,7 +12,7 @@
  * such a worker would have as much as all of the engine; so it has a session of its own, whose group is as nice as can be. A process
  * cannot go back from there without privileges, hence two kinds of workers.
  */
-#include "state.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,12 +26,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "daemon/base/descriptors.h"
 #include "daemon/base/log.h"
 
 enum {
 	/* ioprio_set(2), for which there is no header. */
 	IOPRIO_OF_PROCESS = 1,
 	IOPRIO_IDLE = 3 << 13,
+	/* The second time it is told apart from what an earlier process left. */
+	COMPILE_TRIES = 2,
 };
 
 /* ---- being modest ---- */
@@ -115,27 +118,38 @@ static cl_int first_launches(const struct builder *b, cl_program program, const 
 	return error;
 }
 
-static void compile(struct builder *b, const struct compile_job *j, struct compile_answer *a) {
+/* False: what was loaded is not to be believed, and has to be built once more. */
+static bool compile_once(struct builder *b, const struct compile_job *j, struct compile_answer *a) {
 	CLEANUP(cleanup_program) cl_program program = NULL;
 	struct device *d = b->device;
-	struct cache_key key;
+	struct guard g;
 	bool cached;
 
-	if (j->near && near_open(d)) {
+	a->error = build_for(d, device_target(d, j->near), j->source, j->options, &g, &program, &cached, &a->log);
+	/* Another driver than the engine's, which was replaced meanwhile: what it makes is of no use there. */
+	if (!a->error && memcmp(&g.key, &j->key, sizeof g.key) != 0)
+		a->error = CL_INVALID_DEVICE;
+	if (!a->error)
+		a->error = first_launches(b, program, j, &a->warmups);
+	if (!a->error && !guard_end(&g))
+		return false;
+	guard_leave(&g);
+	if (!a->error && !cached && !(d->quirks->flags & QUIRK_COSTLY_BINARY))
+		build_keep(d, program, &g.key);
+	return true;
+}
+
+static void compile(struct builder *b, const struct compile_job *j, struct compile_answer *a) {
+	if (j->near && near_open(b->device)) {
 		a->error = CL_DEVICE_NOT_FOUND;
 		return;
 	}
-	a->error = build_for(d, device_target(d, j->near), j->source, j->options, &key, &program, &cached, &a->log);
-	if (a->error)
-		return;
-	/* Another driver than the engine's, which was replaced meanwhile: what it makes is of no use there. */
-	if (memcmp(&key, &j->key, sizeof key) != 0) {
-		a->error = CL_INVALID_DEVICE;
+	if (!descriptors_left(DESCRIPTORS_BUILD)) {
+		a->error = CL_OUT_OF_HOST_MEMORY;
 		return;
 	}
-	a->error = first_launches(b, program, j, &a->warmups);
-	if (!a->error && !cached && !(d->quirks->flags & QUIRK_COSTLY_BINARY))
-		build_keep(d, program, &key);
+	for (unsigned i = 0; i < COMPILE_TRIES && !compile_once(b, j, a); i++)
+		continue;
 }
 
 /* ---- the socket ---- */
@@ -239,6 +253,7 @@ int device_work(const struct device_config *c, int socket, bool idle, uint64_t b
 		clReleaseContext(d->context);
 	choice_clear(&d->choice);
 	cache_close(&d->cache);
+	str_free(&d->without);
 	free(d);
 	return r;
 }

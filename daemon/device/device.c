@@ -1,5 +1,6 @@
 /* Opens and closes the device; see device.h for the contract and state.h for the parts. */
-#include "state.h"
+#include "direct.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -88,12 +89,10 @@ static int fill_traits(struct device *d, struct fault *f) {
 /* The driver's threads that compute are started where it lists its devices. */
 static int choose_device(struct device *d, struct fault *f) {
 	CLEANUP(cleanup_free) struct threads *before = threads_now();
-	int r = probe_choose(&d->config, listed_take(d), &d->choice, f);
+	int r = probe_choose(d, listed_take(d), f);
 
 	if (r)
 		return r;
-	listed_note(d);
-	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
 	if (d->config.bind && d->quirks->flags & QUIRK_THREADS)
 		d->bound = threads_bind(before, (uint32_t)info_number(d, CL_DEVICE_MAX_COMPUTE_UNITS));
 	return 0;
@@ -113,6 +112,7 @@ static int open_choice(struct device *d, struct fault *f) {
 		r = cache_keep_small(&d->cache);
 	if (r)
 		return r;
+	guards_settle(d);
 	if (d->quirks->flags & QUIRK_EXECUTES_CACHE)
 		r = cache_check_executes(&d->cache, f);
 	if (!r && d->quirks->flags & QUIRK_NEEDS_LINKER)
@@ -157,11 +157,14 @@ static void note_findings(struct device *d) {
 	str_printf(&d->notes, "%s\n", d->flat ? "kernels share the host's addresses" : "memory of its own");
 	if (d->bound)
 		str_printf(&d->notes, "%u threads of the driver, each bound to a processor\n", d->bound);
+	if (d->near.queue)
+		str_append(&d->notes, "small launches run on the engine's thread\n");
 	if (d->reaches)
 		str_append(&d->notes, "small arrays are read and written where they lie in the host's memory\n");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");
 	if (t->matrix)
 		str_append(&d->notes, "instructions that multiply matrices of 16-bit floats\n");
+	trials_note(d, &d->notes);
 	str_printf(&d->notes, "driver: %s\n", d->quirks->doc);
 	if (d->exact)
 		str_append(&d->notes,
@@ -200,6 +203,7 @@ static int open_all(struct device *d, struct fault *f) {
 	r = programs_open(d);
 	if (r)
 		return r;
+	listed_note(d);
 	note_findings(d);
 	return str_finish(&d->notes);
 }
@@ -212,8 +216,10 @@ int device_open(const struct device_config *c, struct device **devicep, struct f
 		return -ENOMEM;
 	d->config = *c;
 	programs_init(d);
+	pthread_mutex_init(&d->direct.lock, NULL);
 	r = open_all(d, f);
 	if (r) {
+		listed_forget(d);
 		device_close(d);
 		return r;
 	}
@@ -233,6 +239,9 @@ int device_open_compiler(struct device *d, struct fault *f) {
 	if (r)
 		return r;
 	d->quirks = quirks_of(d->choice.platform_name, d->choice.name);
+	/* What it builds for others has their options; its own probes use none of it. */
+	if (trials_recall(d))
+		trials_settle(d);
 	d->traits.f64 = info_number(d, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
 	d->context = clCreateContext(NULL, 1, &d->choice.device, NULL, NULL, &error);
 	return error ? fault_set(f, FAULT_DEVICE, "no context (OpenCL error %d)", error) : 0;
@@ -250,6 +259,7 @@ struct device *device_close(struct device *d) {
 		d->work.running = 0;
 	claimers_close(d);
 	programs_close(d);
+	direct_close(d);
 	queue_close(d);
 	near_close(d);
 	memory_close(d);
@@ -258,6 +268,7 @@ struct device *device_close(struct device *d) {
 	choice_clear(&d->choice);
 	cache_close(&d->cache);
 	str_free(&d->notes);
+	str_free(&d->without);
 	free(d);
 	return NULL;
 }

@@ -42,6 +42,8 @@ struct device_config {
 	void *worker_user;
 	bool tried_again;            /* who dies or hangs here is started once more: drivers that were listed before are listed without a child */
 	bool workers_early;          /* where the cache is empty they are wanted from the start on */
+	uint32_t driver_programs;    /* that go the driver's own way where it does badly with many; 0: all */
+	uint64_t programs_bytes;     /* most that the code of programs takes that are not under way; 0: any */
 	uint64_t worker_us;          /* a program that takes its compiler longer cannot be built */
 	bool profile;                /* device_time() will be asked: the driver keeps times of all commands */
 	bool keep;                   /* machine code, also of a driver that keeps its own (tests) */
@@ -62,6 +64,8 @@ struct device_config {
 int device_open(const struct device_config *c, struct device **devicep, struct fault *f) FAULT_MUST_USE;
 /* How many devices fit platform and device: 0 with *countp above 0, or a fault as device_open() gives it. */
 int device_count(const struct device_config *c, unsigned *countp, struct fault *f) FAULT_MUST_USE;
+/* What device_open() would choose, tried in a child: platform, name, version of OpenCL and of the driver, parted by tabs; else its fault. */
+int device_look(const struct device_config *c, struct str *text, struct fault *f) FAULT_MUST_USE;
 struct device *device_close(struct device *d);           /* waits for the queue; returns NULL */
 
 const struct traits *device_traits(const struct device *d);
@@ -111,7 +115,8 @@ void device_builds_for(struct device *d, struct builds *b);
 
 /*
  * The program of a kernel: found in memory, on disk, or queued for a builder thread; single-flight.
- * The result is owned by the device and stays valid until device_close(). 0 or -ENOMEM.
+ * The result is owned by the device and stays valid until device_close(); its code is let go of where programs_bytes is too little for all, and loaded
+ * again by the next launch. 0 or -ENOMEM.
  */
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. */
@@ -122,6 +127,11 @@ int device_program_trial(struct device *d, const struct kernel *k, struct progra
 int device_program_spare(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* One more launch wants it, and waits or has something else to run: what is wanted most is built first. Nothing where it is built. */
 void device_want(struct device *d, struct program *p, bool waits);
+/*
+ * Of a program that FAILED: 0 where it is the program's fault; FAULT_LIMIT or FAULT_FILE while the process has too few descriptors or too little disk to build anything; -EAGAIN:
+ * it has them again, and the program is being built.
+ */
+int device_program_lacks(struct program *p, struct fault *f) FAULT_MUST_USE;
 /* Was the kernel built before, with this cache and driver? Then it is ready in some milliseconds; of interpreters alone. */
 bool device_program_known(struct device *d, const struct kernel *k);
 enum program_state program_state(const struct program *p);
@@ -170,7 +180,7 @@ int device_download(struct device *d, void *host, uint64_t address, uint64_t byt
 /*
  * Queues one launch of `tasks` records (kernel_record_words() words each, copied at once into the
  * device's ring of records) of a READY program. 0, -EAGAIN where the ring is full until something
- * completes or the program is just being written to disk (`wake` is called when that ends), or -EIO
+ * completes or the program is just being written to disk or loaded again (`wake` is called when that ends), or -EIO
  * where the driver refused.
  */
 int device_launch(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks,
@@ -258,6 +268,9 @@ struct device_counters {
 	uint64_t builds_spare;       /* of builds: that nobody wanted by then */
 	uint64_t workers_started, workers_lost;    /* lost: died of a program, or were killed over one */
 	uint64_t refused;            /* programs that were not tried because they killed workers before */
+	uint64_t programs_loaded, programs_bytes;  /* now: whose code is there, and what it takes */
+	uint64_t programs_evicted, programs_reloaded;
+	uint64_t launches_direct;    /* of launches: of code that is called without the driver's list of kernels */
 	uint64_t uploads, upload_bytes, downloads, download_bytes, warmups;
 };
 /* Builds count when device_poll() has collected them. */

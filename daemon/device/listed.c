@@ -1,9 +1,10 @@
 /*
- * Drivers that were listed to the end the last time.
+ * Drivers that were opened the last time.
  *
  * The child in which drivers are tried first (probe.c) loads all of them, as the engine does then once more: with a compiler
- * in the driver that is half of the time until a daemon with a full cache can serve. So an entry of the cache says that listing has come to its end. It
- * is taken away before an engine lists drivers without a child and written again after; who finds none tries them in a child. So what
+ * in the driver that is half of the time until a daemon with a full cache can serve. So an entry of the cache says that the device was opened. It
+ * says that this begins, before an engine lists drivers, and again that it went well, when the device is open; who finds anything else tries
+ * drivers in a child, and where an engine began and was not heard of again (SUSPECT), also what else a driver may die of (trials.c). So what
  * dies or hangs costs one engine, and the next one says whose fault it is: the supervisor always starts a second one.
  *
  * The entry is of one boot of the machine, since cards come and go with those, of one list of drivers, and of the settings that choose among them. Where the
@@ -58,23 +59,52 @@ static int key_of(const struct device *d, struct cache_key *key) {
 	return 0;
 }
 
-bool listed_take(const struct device *d) {
+/* As it lies in the cache: a byte. */
+enum {
+	NOTE_OPENED = 'o',
+	NOTE_OPENING = 'b',
+};
+
+/* Without it the next start takes longer. */
+static void leave(const struct device *d, const struct cache_key *key, char note) {
+	if (cache_store(&d->cache, key, &note, sizeof note))
+		return;
+}
+
+static bool has_note(const struct device *d, struct cache_key *key) {
+	return d->config.tried_again && *d->cache.boot && !key_of(d, key);
+}
+
+enum listed listed_take(const struct device *d) {
 	CLEANUP(cleanup_free) void *bytes = NULL;
 	struct cache_key key;
-	size_t size;
+	size_t size = 0;
+	enum listed l;
 
-	if (!d->config.tried_again || !*d->cache.boot || key_of(d, &key) || cache_load(&d->cache, &key, &bytes, &size))
-		return false;
-	cache_remove(&d->cache, &key);
-	return true;
+	if (!has_note(d, &key))
+		return LISTED_NOT;
+	if (cache_load(&d->cache, &key, &bytes, &size) || size != 1)
+		l = LISTED_NOT;
+	else
+		l = *(const char *)bytes == NOTE_OPENED ? LISTED_WELL : LISTED_SUSPECT;
+	leave(d, &key, NOTE_OPENING);
+	return l;
 }
 
 void listed_note(const struct device *d) {
 	struct cache_key key;
 
-	if (!d->config.tried_again || !*d->cache.boot || probe_tries_more(&d->config, &d->choice) || key_of(d, &key))
+	if (!has_note(d, &key))
 		return;
-	/* Without it the next start takes longer. */
-	if (cache_store(&d->cache, &key, "listed", sizeof "listed"))
-		return;
+	if (probe_tries_more(&d->config, &d->choice))
+		cache_remove(&d->cache, &key);
+	else
+		leave(d, &key, NOTE_OPENED);
+}
+
+void listed_forget(const struct device *d) {
+	struct cache_key key;
+
+	if (has_note(d, &key))
+		cache_remove(&d->cache, &key);
 }

@@ -5,7 +5,7 @@
  * writes is built and run, and its results, small integers, must be right. A device that fails simply multiplies by fma;
  * nothing here fails the start but want of memory.
  */
-#include "state.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,11 +35,12 @@ struct trial {
 	cl_program program;
 	cl_kernel object;
 	cl_mem records, memory;
-	struct cache_key key;
+	struct guard guard;
 	bool cached;
 };
 
 static void trial_clear(struct trial *t) {
+	guard_leave(&t->guard);
 	if (t->object)
 		clReleaseKernel(t->object);
 	if (t->program)
@@ -103,7 +104,7 @@ static cl_int trial_build(struct trial *t) {
 	emit_options(&t->d->traits, &options);
 	if (emit_source(&t->kernel, &t->d->traits, &source) || str_finish(&options))
 		return CL_OUT_OF_HOST_MEMORY;
-	error = build_source(t->d, str_text(&source), str_text(&options), &t->key, &t->program, &t->cached, &log);
+	error = build_source(t->d, str_text(&source), str_text(&options), &t->guard, &t->program, &t->cached, &log);
 	if (!error)
 		t->object = clCreateKernel(t->program, "fused", &error);
 	return error;
@@ -194,7 +195,7 @@ void matrix_probe(struct device *d) {
 		return;
 	d->traits.matrix = true;
 	if (!t.cached)
-		programs_keep(d, NULL, t.program, &t.key);
+		programs_keep(d, NULL, t.program, &t.guard.key);
 	/* On a full disk the next start tries again. */
 	if (cache_store(&d->cache, &key, "1", 1))
 		return;

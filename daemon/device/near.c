@@ -3,7 +3,7 @@
  *
  * A driver that computes on processors hands a launch to threads of its own and tells of its end by another: three wakes, 10 to
  * 30 us of several threads, which is more than a kernel over some ten thousand elements takes. Some have, beside the device, one
- * that computes at once on the thread that enqueues (quirks.def: PoCL's `basic`). Nobody may choose that one; it
+ * that computes at once on the thread that enqueues (quirks.def: PoCL's `basic`, which it calls `cpu-minimal` from release 5 on). Nobody may choose that one; it
  * has a context of its own, over the same memory, and what was launched on it has run when near_launch() returns.
  *
  * To the driver it is another device, so its programs are compiled once more. That is done for those alone that were launched small
@@ -12,7 +12,8 @@
  * The queue stays one in order: near_launch() refuses while anything is queued or runs there. Both devices have one code generator;
  * which way a launch goes changes no bit.
  */
-#include "state.h"
+#include "direct.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,12 +32,25 @@ enum {
 
 /* ---- the device ---- */
 
+/* Does it begin with one of the words? */
+static bool begins_with_one(const char *name, const char *words) {
+	while (*words) {
+		size_t length = strcspn(words, " ");
+
+		if (!strncmp(name, words, length))
+			return true;
+		words += length;
+		words += strspn(words, " ");
+	}
+	return false;
+}
+
 /* Where somebody else said which devices there are, each of them is one to choose. */
 bool near_is(const char *platform, const char *device) {
 	const struct quirks *q = quirks_of(platform, device);
 	const char *devices = q->near ? getenv(q->variable) : NULL;
 
-	return devices && strcmp(devices, q->value) == 0 && strncmp(device, q->near, strlen(q->near)) == 0;
+	return devices && strcmp(devices, q->value) == 0 && begins_with_one(device, q->near);
 }
 
 static char *name_of(cl_device_id device) {
@@ -148,17 +162,22 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
 
 	if (!d->near.queue || !queue_is_idle(d) || program_state(p) != PROGRAM_READY)
 		return -EAGAIN;
-	near = near_program(d, p, NEAR_SAVES_US);
+	r = resident_use(d, p);
+	if (r)
+		return r;
+	near = p->code ? p : near_program(d, p, NEAR_SAVES_US);
 	r = near ? queue_put_records(d, records, words, &first) : -EAGAIN;
 	if (r)
 		return r;
 	programs_launching(d);
-	if (set_arguments(d, near, first))
-		return -EIO;
-	if (clEnqueueNDRangeKernel(d->near.queue, near->object, 2, NULL, global_size, local_size, 0, NULL, NULL) ||
-		clFinish(d->near.queue))
+	if (p->code)
+		direct_run(d, p, first, items, tasks);
+	else if (set_arguments(d, near, first) ||
+		 clEnqueueNDRangeKernel(d->near.queue, near->object, 2, NULL, global_size, local_size, 0, NULL, NULL) ||
+		 clFinish(d->near.queue))
 		return -EIO;
 	queue_passed(d);
+	d->counters.launches_direct += p->code != NULL;
 	d->counters.launches++;
 	d->counters.launches_near++;
 	d->counters.tasks += tasks;

@@ -10,7 +10,7 @@
  * at a time, and when the device is closed; not where the driver keeps it and would compile anew to
  * give it (QUIRK_COSTLY_BINARY).
  */
-#include "state.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/descriptors.h"
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/thread.h"
@@ -28,6 +29,8 @@
 #include "daemon/emit/emit.h"
 
 enum {
+	/* How often the log repeats that there are no descriptors to build with. */
+	LACKING_MS = 60000,
 	/* A hash, or a code, in words. */
 	PROGRAM_NAME = 48,
 	/* Buckets at first; doubled when there are more programs than buckets. */
@@ -532,17 +535,18 @@ static void program_free(struct program *p) {
 	if (p->near_one)
 		program_free(p->near_one);
 	builds_done(p);
-	if (p->object)
-		clReleaseKernel(p->object);
-	if (p->claimed)
-		clReleaseKernel(p->claimed);
-	if (p->program)
-		clReleaseProgram(p->program);
+	resident_drop(p->device, p);
+	free(p->entry);
 	free(p->kernel);
 	free(p->source);
 	free(p->log);
 	free(p->why);
 	free(p);
+}
+
+struct program *program_end(struct program *p) {
+	program_free(p);
+	return NULL;
 }
 
 /* Once for a program: a driver that fails would fill a disk. */
@@ -560,9 +564,18 @@ void program_log_fault(struct program *p, int error, const char *what) {
 		kernel, p->kernel->values, code, p->log ? ": " : "", p->log ? (int)strcspn(p->log, "\n") : 0, p->log ? p->log : "");
 }
 
+/* There may be many, and all for the same reason. */
+static void tell_lacking(struct device *d, const struct program *p) {
+	if (d->programs.lacking_ms && now_ms() - d->programs.lacking_ms < LACKING_MS)
+		return;
+	d->programs.lacking_ms = now_ms();
+	log_warning("%s", p->log ? p->log : "kernels are not built for want of descriptors");
+}
+
 static void collect_build(struct device *d, struct program *p) {
 	struct device_counters *c = &d->counters;
 
+	p->uncollected = false;
 	builds_done(p);
 	c->warmups += p->warmups;
 	c->build_us += p->build_us;
@@ -574,14 +587,18 @@ static void collect_build(struct device *d, struct program *p) {
 	else
 		c->builds++;
 	c->builds_spare += !p->cached && !p->known && p->rank <= PROGRAM_TRIAL;
-	if (program_state(p) == PROGRAM_FAILED) {
+	/* One that the end of the engine cut short has not failed. */
+	if (program_state(p) == PROGRAM_FAILED && p->lacking) {
+		tell_lacking(d, p);
+	} else if (program_state(p) == PROGRAM_FAILED && !p->cancelled) {
 		c->build_failures++;
 		program_log_fault(p, 0, "it is not possible to build");
 	}
-	else if (!p->cached && !p->apart)
+	else if (program_state(p) != PROGRAM_FAILED && !p->cached && !p->apart)
 		programs_keep(d, p, p->program, &p->key);
 	if (d->config.ready && program_state(p) == PROGRAM_READY && p->kernel->root != KERNEL_INTERPRETER)
 		d->config.ready(d->config.ready_user, p->kernel);
+	resident_add(d, p);
 }
 
 /* From when it was asked for: its turn in the queue is part of what somebody waited for. */
@@ -617,6 +634,7 @@ static uint32_t collect_builds(struct device *d) {
 uint32_t programs_poll(struct device *d) {
 	uint32_t n = d->programs.building ? collect_builds(d) : 0;
 
+	resident_limit(d);
 	if (d->programs.keeping)
 		collect_keep(&d->programs);
 	if (d->programs.keeps)
@@ -715,6 +733,42 @@ static void programs_put(struct programs *s, struct program *p, enum program_ran
 	pthread_mutex_unlock(&s->lock);
 }
 
+int device_lacks(struct device *d, struct fault *f) {
+	unsigned building = atomic_load(&d->building);
+
+	/* Those that build now may not have opened what they will. */
+	if (!descriptors_left(DESCRIPTORS_BUILD * (building ? building : 1)))
+		return descriptors_fault(f, "a kernel that is to be built");
+	return d->cache.folder ? cache_make_room(&d->cache, f) : 0;
+}
+
+int device_program_lacks(struct program *p, struct fault *f) {
+	int r;
+
+	if (program_state(p) != PROGRAM_FAILED || !p->lacking)
+		return 0;
+	r = device_lacks(p->device, f);
+	if (r)
+		return r;
+	if (!p->uncollected)
+		programs_again(p->device, p);
+	return -EAGAIN;
+}
+
+void programs_again(struct device *d, struct program *p) {
+	if (program_state(p) == PROGRAM_BUILDING)
+		return;
+	atomic_store(&p->begun, false);
+	p->asked_ms = now_ms();
+	p->build_us = p->emit_us = p->first_us = 0;
+	p->warmups = p->deaths = 0;
+	p->cached = p->apart = false;
+	atomic_store_explicit(&p->state, PROGRAM_BUILDING, memory_order_release);
+	p->uncollected = true;
+	d->programs.building++;
+	programs_put(&d->programs, p, PROGRAM_WAITED);
+}
+
 struct program *programs_near(struct device *d, const struct program *p) {
 	struct program *near = program_new(d, p->kernel, p->hash);
 
@@ -775,6 +829,7 @@ static int ask(struct device *d, const struct kernel *k, enum program_rank rank,
 	p->bucket = *chain_of(s, hash);
 	*chain_of(s, hash) = p;
 	builds_add(p, s->builds, rank);
+	p->uncollected = true;
 	programs_put(s, p, rank);
 	s->building++;
 	*programp = p;

@@ -15,7 +15,8 @@
  *
  * Bounded: no more launches than QUEUE_LAUNCHES and no more words than the ring's are in flight.
  */
-#include "state.h"
+#include "direct.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -391,23 +392,33 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 	cl_uint before;
 	cl_event event;
 	uint64_t first = KERNEL_OWN;
+	cl_kernel object = NULL;
 	cl_int error;
 	int r;
 
-	if (program_state(p) != PROGRAM_READY || !tasks || !items)
+	if (program_state(p) == PROGRAM_FAILED || !tasks || !items)
 		return -EIO;
+	/* One that had to be built again. */
+	if (program_state(p) == PROGRAM_BUILDING)
+		return -EAGAIN;
 	if (p->keeping || q->running >= QUEUE_LAUNCHES)
 		return -EAGAIN;
-	r = queue_upload(d);
+	r = resident_use(d, p);
+	if (!r)
+		r = queue_upload(d);
 	if (!r && !own)
 		r = put_records(d, words, count, reached, &first);
 	if (r)
 		return r;
 	programs_launching(d);
-	if (set_arguments(d, p, reached, first) || (own && set_own(d, p, words)))
+	if (p->code)
+		object = direct_object(d, p, first);
+	else if (!set_arguments(d, p, reached, first) && !(own && set_own(d, p, words)))
+		object = p->object;
+	if (!object)
 		return -EIO;
 	before = waits(q, &list);
-	error = clEnqueueNDRangeKernel(q->queue, p->object, 2, NULL, global_size, local_size, before, list, &event);
+	error = clEnqueueNDRangeKernel(q->queue, object, 2, NULL, global_size, local_size, before, list, &event);
 	if (error) {
 		program_log_fault(p, error, "the driver refuses to launch");
 		return -EIO;
@@ -416,6 +427,7 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 	q->running++;
 	q->unfenced++;
 	d->counters.launches++;
+	d->counters.launches_direct += p->code != NULL;
 	d->counters.tasks += tasks;
 	fence_now_and_then(d);
 	return 0;

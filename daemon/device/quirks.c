@@ -26,7 +26,7 @@ const struct quirks *quirks_of(const char *platform, const char *device) {
 
 int quirks_set_variables(const char *folder) {
 	for (size_t i = 0; i < ROWS; i++) {
-		if (rows[i].cache_variable && setenv(rows[i].cache_variable, folder, 1))
+		if (folder && rows[i].cache_variable && setenv(rows[i].cache_variable, folder, 1))
 			return -errno;
 		/* Who has set it knows what he wants. */
 		if (rows[i].variable && setenv(rows[i].variable, rows[i].value, 0))

@@ -12,7 +12,7 @@
  * Of several runs the fastest counts, and of several passes: others may use the machine. It ends with a
  * pass that finds little faster than those before. Nothing here changes a result's bits.
  */
-#include "state.h"
+#include "guard.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/base/log.h"
 #include "daemon/emit/emit.h"
 
 enum {
@@ -68,6 +69,7 @@ struct rates_bench {
 	uint64_t bytes;
 	cl_program program;
 	cl_kernel object;
+	struct guard guard;
 	struct kernel kernel;
 	uint64_t record[KERNEL_WORD_DIMS + KERNEL_RANK + KERNEL_OPERANDS * (1 + KERNEL_RANK) + KERNEL_SCALARS];
 	size_t items, local;
@@ -106,7 +108,11 @@ static unsigned parts_of_bytes(const struct rates_bench *b, enum rate_units u, u
 
 /* ---- programs ---- */
 
+/* What is measured is not kept, so it is only sealed. */
 static void bench_drop(struct rates_bench *b) {
+	if (b->object && !guard_end(&b->guard))
+		log_debug("what was measured was left by an earlier process");
+	guard_leave(&b->guard);
 	if (b->object)
 		clReleaseKernel(b->object);
 	if (b->program)
@@ -118,7 +124,6 @@ static void bench_drop(struct rates_bench *b) {
 static int bench_build(struct rates_bench *b, struct str *source, const char *name) {
 	CLEANUP(str_free) struct str options = { 0 };
 	CLEANUP(cleanup_free) char *log = NULL;
-	struct cache_key key;
 	bool cached;
 	cl_int error;
 
@@ -126,7 +131,7 @@ static int bench_build(struct rates_bench *b, struct str *source, const char *na
 	emit_options(&b->device->traits, &options);
 	if (str_finish(&options))
 		return -ENOMEM;
-	error = build_source(b->device, str_text(source), str_text(&options), &key, &b->program, &cached, &log);
+	error = build_source(b->device, str_text(source), str_text(&options), &b->guard, &b->program, &cached, &log);
 	if (!error)
 		b->object = clCreateKernel(b->program, name, &error);
 	return error ? -EIO : 0;

@@ -8,11 +8,18 @@
  *   cache.c    built programs on disk
  *   note.c     what kernels were built from, and so why one is built again
  *   program.c  programs by kernel, and the queue of builds
+ *   build.c    from a text to a program
+ *   guard.c    what is loaded from the driver's own cache is what was written there
+ *   direct.c   code that is called without the driver
+ *   resident.c which programs' code stays
  *   builder.c  one build, on a builder thread
  *   worker.c   a builder's worker process: asked for, fed, killed
  *   compile.c  the worker process itself
  *   watchdog.c ends it where it hangs
  *   memory.c   the reserved range of a flat device, the pools of others
+ *   trials.c    what the compiler has, and whether it takes it; tried there, too (trials.def)
+ *   culprit.c  which driver it was that died while they were listed
+ *   listed.c   which drivers need no child, since they were opened before
  *   reach.c    whether kernels reach host memory; tried in the probes' child
  *   queue.c    launches, copies, marks and the ring of records
  *   near.c     small launches, on the thread that asks for them
@@ -52,6 +59,7 @@ enum {
 	QUIRK_REACHES_HOST = 1 << 6,          /* kernels may see pinned host memory at its own addresses: worth a trial */
 	QUIRK_THREADS = 1 << 7,               /* computes with a thread for each processor, which it binds to none */
 	QUIRK_LIBRARY = 1 << 8,               /* the first build of a process takes half a second more, unless it has built that before */
+	QUIRK_BUILTINS = 1 << 10,             /* of processors: what its compiler says that it has, it takes */
 	QUIRK_CLOSING_BARRIER = 1 << 9,       /* where a barrier depends on a condition, so does the end of the kernel */
 };
 
@@ -72,11 +80,12 @@ struct quirks {
 	const char *missing;
 	const char *variable, *value;
 	const char *near;
+	const char *object, *symbol;
 	const char *doc;
 };
 
 const struct quirks *quirks_of(const char *platform, const char *device);
-/* Sets the variables of all drivers: caches, devices. Called before the first call of OpenCL. 0 or -ENOMEM. */
+/* Sets the variables of all drivers: caches (folder NULL: as they are), devices. Called before the first call of OpenCL. 0 or -ENOMEM. */
 int quirks_set_variables(const char *folder) FAULT_MUST_USE;
 /* The package to install where there is no driver at all. */
 const char *quirks_package(void);
@@ -93,6 +102,61 @@ struct threads *threads_now(void);
 /* Binds those that came since `before` (may be NULL) to a processor each, if they are one for each unit. How many. */
 uint32_t threads_bind(const struct threads *before, uint32_t units);
 
+/* ---- listed.c ---- */
+
+enum listed {
+	LISTED_NOT,                           /* nothing is known */
+	LISTED_WELL,                          /* the last engine opened the device */
+	LISTED_SUSPECT,                       /* it began to, and nobody has heard of it since */
+};
+
+/* How did it go the last time? It is noted that it begins again, until listed_note() or listed_forget(). */
+enum listed listed_take(const struct device *d);
+/* The device is open. */
+void listed_note(const struct device *d);
+/* It is not, for a reason that is told. */
+void listed_forget(const struct device *d);
+
+/* ---- trials.c ---- */
+
+enum {
+	TRIALS = 0
+#define TRIAL(name, has, statement, doc) + 1
+#include "trials.def"
+#undef TRIAL
+};
+
+/* What the child says, a byte each, in this order: TAKEN or REFUSED for each row. */
+enum trial_told {
+	TRIAL_CONTEXT = 'c',                  /* there is a context */
+	TRIAL_KERNEL = 'k',                   /* a kernel was built and has run */
+	TRIAL_NEEDED = 'n',                   /* that is all: what no kernel does without is refused */
+	TRIAL_TAKEN = 't',
+	TRIAL_REFUSED = 'r',
+	TRIAL_END = 'e',                      /* all that was to be tried was tried */
+	TRIAL_REACHES = 'h',                  /* behind that: kernels reach host memory */
+};
+
+/* In the child, with the device chosen: all rows (first < 0), or those from `first` on. */
+void trials_run(const struct device *d, int first, int fd);
+/* Is known what a trial would show, by the quirk, or from an earlier one (which sets lacks)? */
+bool trials_are_needless(const struct device *d);
+bool trials_recall(struct device *d);
+void trials_keep(struct device *d);
+/* Sets traits.without by lacks. */
+void trials_settle(struct device *d);
+void trials_note(const struct device *d, struct str *notes);
+
+/* ---- culprit.c ---- */
+
+/* For "NAME died; MEND". */
+struct culprit {
+	char name[128], mend[320];
+};
+void culprit_find(struct culprit *c);
+/* The package of a platform's driver. */
+const char *driver_package(const char *platform);
+
 /* ---- probe.c ---- */
 
 struct choice {
@@ -104,19 +168,16 @@ struct choice {
 };
 
 void choice_clear(struct choice *c);
-/* Tried in a child first, so that a driver that dies or hangs gives a sentence; not where it was `listed` (listed_take()). */
-int probe_choose(const struct device_config *config, bool listed, struct choice *c, struct fault *f) FAULT_MUST_USE;
+/*
+ * Sets choice, quirks and lacks. Tried in a child first, so that a driver that dies or hangs gives a sentence; not where all went WELL
+ * before (listed_take()).
+ */
+int probe_choose(struct device *d, enum listed listed, struct fault *f) FAULT_MUST_USE;
 /* The same without a child: where another process has done it before, and this one may die. */
 int probe_choose_here(const struct device_config *config, struct choice *c, struct fault *f) FAULT_MUST_USE;
 int probe_count(const struct device_config *config, unsigned *countp, struct fault *f) FAULT_MUST_USE;
 /* Does the child try more than listing? */
 bool probe_tries_more(const struct device_config *config, const struct choice *c);
-
-/* ---- listed.c ---- */
-
-/* Were these drivers listed to the end the last time? Then nobody else is told so, until listed_note(). */
-bool listed_take(const struct device *d);
-void listed_note(const struct device *d);
 
 /* ---- reach.c ---- */
 
@@ -135,7 +196,10 @@ struct cache {
 	char *programs;                       /* folder of built programs */
 	char *notes;                          /* of what kernels were built from (note.c) */
 	char *driver;                         /* folder of the driver's own cache */
+	char *origins;                        /* of which entry of the driver's each program came from (guard.c) */
+	char *loading;                        /* of marks: which programs drivers are asked for (guard.c) */
 	char boot[CACHE_BOOT];                /* which boot of the machine it is, or "" */
+	struct timespec opened;               /* when an engine opened it last, by its file system's clock */
 	uint64_t most;                        /* bytes that stay */
 	pthread_t keeper;
 	bool keeps;                           /* the keeper was started */
@@ -143,7 +207,7 @@ struct cache {
 
 /* Is there no program in it? */
 bool cache_is_empty(const struct cache *c);
-/* Makes the folders and checks that files can be written there. */
+/* Makes the folders and checks that files can be written there, and by nobody else. */
 int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault *f) FAULT_MUST_USE;
 /*
  * Of what the folder holds no more than `most` bytes stay, and no leftovers. By a thread, for a large folder takes longer to
@@ -152,8 +216,8 @@ int cache_open(struct cache *c, const char *folder, uint64_t most, struct fault 
 int cache_keep_small(struct cache *c) FAULT_MUST_USE;
 /* Where another process has opened it, and keeps it small. */
 int cache_open_beside(struct cache *c, const char *folder, struct fault *f) FAULT_MUST_USE;
-/* Before a build: there must be room for what the driver writes. Any thread. */
-void cache_make_room(const struct cache *c);
+/* Before a build: there must be room for what the driver writes. 0 or FAULT_FILE. Any thread. */
+int cache_make_room(const struct cache *c, struct fault *f) FAULT_MUST_USE;
 void cache_close(struct cache *c);
 /* Checks that the driver can execute what it keeps there, and that it finds its linker. */
 int cache_check_executes(const struct cache *c, struct fault *f) FAULT_MUST_USE;
@@ -240,7 +304,8 @@ struct claimers {
 	atomic_uint launch;                   /* grows with each, under the lock */
 	atomic_uint busy;                     /* claimers that are at the newest launch, or will be */
 	_Atomic bool stop;                    /* under the lock */
-	cl_kernel object;                     /* of the newest launch */
+	const struct program *program;        /* of the newest launch */
+	cl_kernel object;                     /* its own, or NULL */
 	uint64_t called_ns;                   /* when that was called */
 	/* the engine's */
 	uint64_t pause_ns, resume_ns;         /* how long nothing is claimed where one was late, and until when; 0: none was */
@@ -310,6 +375,8 @@ struct program {
 	uint64_t wanted;                      /* launches that want it */
 	bool apart;                           /* a worker compiled it */
 	bool refused;                         /* it killed too many of them to be tried again */
+	bool cancelled;                       /* the end of the engine cut its build short */
+	bool lacking;                         /* there were no descriptors, or no disk, to build it with: it is tried again */
 	uint32_t deaths;                      /* of workers, over it, now */
 	uint32_t warmups;
 	cl_program program;
@@ -321,7 +388,16 @@ struct program {
 	bool reaches;                         /* its records are read where the host has them */
 	bool near;                            /* it is another's near_one */
 	cl_kernel claimed;                    /* of a near one: its object for claimed launches, or NULL */
+	char *entry;                          /* of the driver's cache, where its code is called directly (direct.h) */
+	void *handle;
+	void (*code)(void *const *arguments, const void *common, size_t x, size_t y, size_t z);
+	uint64_t bytes;                       /* that its code takes */
 	/* the engine's */
+	struct program *before, *behind;      /* by when they were launched last (resident.h) */
+	bool resident;                        /* its code is there */
+	bool uncollected;                     /* asked for, and READY as it may be, not collected yet: it is in one of the lists */
+	uint64_t used;                        /* the command that launched it last */
+	uint64_t kept_ns;                     /* until when it stays though nobody has launched it; 0: somebody has */
 	struct program *near_one;             /* the same for launches on the engine's thread (near.c), or NULL */
 	uint32_t saving_us;                   /* by launches that could have gone that way */
 };
@@ -364,9 +440,40 @@ struct programs {
 	struct keep *keeps;                   /* to write some time */
 	uint32_t building;                    /* asked for and not collected */
 	uint64_t seen;                        /* commands when last looked */
+	int64_t lacking_ms;                   /* when it was last said that there are no descriptors to build with */
 	int64_t quiet_ms;                     /* since when there were no others */
 };
 
+/* ---- direct.c, resident.c ---- */
+
+enum direct_state {
+	DIRECT_NOT,                           /* not tried yet */
+	DIRECT_OPEN,
+	DIRECT_NEVER,
+};
+
+struct direct {
+	pthread_mutex_t lock;                 /* builders', over the state */
+	enum direct_state state;
+	atomic_uint drivers;                  /* programs that went the driver's way, or would have */
+	cl_program program;
+	cl_kernel object;                     /* the kernel that calls; the engine's once it is open */
+};
+
+struct residents {
+	struct program *first, *last;
+	uint64_t bytes;
+	uint32_t count;
+};
+
+/* ---- program.c ---- */
+
+/* Its code is gone, and so are the caches' copies: it is BUILDING until it is there again. */
+void programs_again(struct device *d, struct program *p);
+/* 0, or why nothing can be built now: FAULT_LIMIT or FAULT_FILE. Any thread. */
+int device_lacks(struct device *d, struct fault *f) FAULT_MUST_USE;
+/* Frees one that no builder has. Returns NULL. */
+struct program *program_end(struct program *p);
 /* Builders for what is waited for. */
 uint32_t programs_builders(const struct device *d);
 /* Makes the locks; then, with everything else open, starts the builders. */
@@ -406,11 +513,15 @@ struct builder {
 	struct worker worker;
 	struct watchdog watchdog;             /* of what this process does itself; not started where it is a worker */
 	bool manned;                          /* counted among those; under the lock */
+	unsigned built;                       /* by the worker that there is */
 	const struct program *program;        /* that it is at, or was last: its worker's, or with the driver here */
 	int64_t hurried_ms;                   /* since when that is waited for though the worker's priority is idle, or 0 */
 };
 int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;
 void builder_close(struct builder *b);
+/* Launches before a kernel is READY: after the second one such a driver (builder_widest()) does not forget the code in favour of other kernels'. */
+enum { BUILDER_WARMUPS = 2 };
+size_t builder_widest(const struct device *d, size_t local);
 /*
  * Builds a program, from the cache where it is there, else by the builder's worker, else here, and warms it up; leaves READY
  * or FAILED, and true. False: the worker's priority is too low for it now, and it is to be built by another builder.
@@ -429,14 +540,24 @@ struct warmup {
 };
 /* Launches on records without work and waits, on the near device where that is asked, whose context is open; *launchesp counts. */
 cl_int builder_warm_up(const struct builder *b, bool near, cl_kernel object, const struct warmup *w, uint32_t *launchesp) FAULT_MUST_USE;
+
+/* ---- build.c ---- */
+
+struct guard;
+
 /*
- * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL).
- * *cachedp tells where it came from.
+ * Builds source from the cache or anew. 0, or a CL error with *logp set (of malloc, may be NULL). *cachedp tells where it came from. The guard is
+ * begun either way: guard_end() once it was launched, or guard_leave().
  */
-cl_int build_source(struct device *d, const char *source, const char *options, struct cache_key *keyp,
+cl_int build_source(struct device *d, const char *source, const char *options, struct guard *g, cl_program *programp,
+	bool *cachedp, char **logp) FAULT_MUST_USE;
+cl_int build_for(struct device *d, struct target t, const char *source, const char *options, struct guard *g,
 	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
-cl_int build_for(struct device *d, struct target t, const char *source, const char *options, struct cache_key *keyp,
-	cl_program *programp, bool *cachedp, char **logp) FAULT_MUST_USE;
+/* The two halves of it. NULL where the cache has none that the driver takes; such an entry is removed. */
+cl_program build_cached(struct device *d, struct target t, const char *options, const struct cache_key *key);
+cl_int build_anew(const struct guard *g, struct target t, const char *source, const char *options, cl_program *programp,
+	char **logp) FAULT_MUST_USE;
+struct cache_key build_key_for(const struct device *d, struct target t, const char *source, const char *options);
 /* The key under which the cache holds what depends on this text, the device, its driver and our version. */
 struct cache_key build_key(const struct device *d, const char *source, const char *options);
 /* Keeps the program's machine code on disk. Failure costs the next start a build, nothing else. */
@@ -644,6 +765,8 @@ struct device {
 	cl_context context;
 	struct cache cache;
 	struct str notes;
+	uint32_t lacks;                       /* rows of trials.def that the compiler does not take, a bit each */
+	struct str without;                   /* traits.without */
 	bool flat, exact, reaches;
 	uint32_t bound;                       /* threads of the driver, to a processor each (threads.c) */
 	struct memory memory;
@@ -651,7 +774,10 @@ struct device {
 	struct near near;
 	struct claimers claimers;
 	struct programs programs;
+	struct direct direct;
+	struct residents residents;
 	struct measure measure;
+	atomic_uint building;                 /* programs that are being built now */
 	struct device_counters counters;
 };
 

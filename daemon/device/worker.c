@@ -30,6 +30,8 @@ enum {
 	WORKER_START_MS = 30000,
 	/* Starts in a row that came to nothing, before kernels are compiled by builders themselves. */
 	WORKER_FAILURES = 3,
+	/* A worker ends after so many programs: to start another takes as long as two of them. */
+	WORKER_BUILDS = 200,
 	/* How often one of idle priority looks whether somebody has begun to wait for its program, */
 	HURRY_LOOK_MS = 20,
 	/* and how long it may go on then: a build takes twice that on a machine with a processor to spare. */
@@ -340,7 +342,10 @@ int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_m
 		a->log = NULL;
 		r = -ETIMEDOUT;
 	}
-	if (r)
+	/* What its driver has loaded it never lets go of, and looks through at each launch. */
+	if (r || ++b->built >= WORKER_BUILDS) {
 		worker_end(&b->worker);
+		b->built = 0;
+	}
 	return r;
 }

@@ -2,16 +2,16 @@
  * The shared memory of sessions: sealed memfds that are allocated in full when they are made, so
  * that the limits count memory that is really used.
  */
-#include "client.h"
+#include "daemon/door/arenas.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol/message.h"
 #include "protocol/shm.h"
+#include "daemon/base/descriptors.h"
 
 enum { ARENA_PAGE = 4096 };
 
@@ -23,7 +23,7 @@ static struct client_arena *free_place(struct client *c) {
 }
 
 static int check_size(const struct client *c, uint64_t bytes, struct fault *f) {
-	uint64_t limit = c->supervisor->config.limits_session_bytes;
+	uint64_t limit = user_config(c->user)->limits_session_bytes;
 
 	if (bytes == 0 || bytes > (uint64_t)LIMIT_ARRAY_BYTES)
 		return fault_set(f, FAULT_ARGUMENT, "an arena has 1 to %" PRId64 " bytes, not %" PRIu64,
@@ -34,23 +34,6 @@ static int check_size(const struct client *c, uint64_t bytes, struct fault *f) {
 			" that the session holds are above limits.session_bytes=%" PRIu64,
 			bytes, c->bytes, limit);
 	return 0;
-}
-
-static int create(const struct client *c, uint64_t bytes, enum arena_owner owner, int *fdp, struct fault *f) {
-	char name[32];
-	int r = 0;
-
-	snprintf(name, sizeof name, "fusiond-%" PRIu64, c->session);
-	if (!cleared_take(&c->supervisor->cleared, bytes, fdp))
-		r = shm_create(name, bytes, fdp);
-	if (!r && owner == ARENA_SHARED)
-		r = shm_share(*fdp);
-	if (r == -ENOMEM || r == -ENOSPC)
-		return fault_set(
-			f, FAULT_MEMORY, "the machine has no %" PRIu64 " bytes of memory left", bytes);
-	if (r == -EMFILE || r == -ENFILE)
-		return fault_set(f, FAULT_LIMIT, "the daemon has no descriptor left for an arena");
-	return r;
 }
 
 /* An arena the engine asked for must reach it; one of a client can be asked for again. */
@@ -90,45 +73,47 @@ int client_arenas_tell(struct client *c) {
 	return r;
 }
 
-/*
- * Where it is of a shared array, the others that hold it keep it. The session's record goes first: it names nothing that the service manager does
- * not keep.
- */
-static void forget(struct client *c, struct client_arena *a) {
+/* The session's record goes first: it names nothing that the service manager does not keep. */
+int client_arena_take(struct client *c, struct client_arena *a) {
 	struct client_arena gone = *a;
+	int fd = gone.fd;
 
 	*a = (struct client_arena){ .fd = -1 };
 	store_session(c);
-	user_refund_bytes(c->user, gone.bytes);
 	c->bytes -= gone.bytes;
 	c->arenas--;
-	if (gone.shared) {
-		c->shared--;
-		shared_arena_drop(c->supervisor, gone.shared, c->returns);
-	} else {
-		if (!c->returns)
-			store_arena_end(c, gone.id);
-		close(gone.fd);
-	}
+	c->shared -= gone.shared != NULL;
+	if (!gone.shared)
+		store_arena_end(c, gone.id);
+	else
+		fd = shared_arena_drop(c->supervisor, gone.shared);
+	/* The others that hold it are charged for it, too. */
+	if (fd < 0)
+		user_refund_arena(c->user, gone.bytes);
+	return fd;
 }
 
-/* A place, and the right to so many bytes. */
-static int charge(struct client *c, uint64_t bytes, bool shared, struct client_arena **arenap, struct fault *f) {
+/* A place, and so many bytes of the session's limit. */
+static int charge(struct client *c, uint64_t bytes, bool shared, struct fault *f) {
 	uint32_t own = c->arenas - c->shared;
 	int r;
 
-	*arenap = free_place(c);
-	if (!*arenap || (!shared && own >= LIMIT_ARENAS - LIMIT_SHARED) || (shared && c->shared >= LIMIT_SHARED))
+	if ((!shared && own >= LIMIT_ARENAS - LIMIT_SHARED) || (shared && c->shared >= LIMIT_SHARED))
 		return fault_set(f, FAULT_LIMIT, "the session has %u arenas%s, as many as there may be",
 			shared ? c->shared : own, shared ? " of shared arrays" : "");
 	r = check_size(c, bytes, f);
-	return r ? r : user_charge_bytes(c->user, &c->supervisor->config, bytes, f);
+	if (r)
+		return r;
+	c->bytes += bytes;
+	c->arenas++;
+	c->shared += shared;
+	return 0;
 }
 
-static void keep(struct client *c, struct client_arena *a) {
-	c->bytes += a->bytes;
-	c->arenas++;
-	c->shared += a->shared != NULL;
+static void discharge(struct client *c, uint64_t bytes, bool shared) {
+	c->bytes -= bytes;
+	c->arenas--;
+	c->shared -= shared;
 }
 
 static int give_number(struct client *c, struct client_arena *a, enum arena_owner owner) {
@@ -143,50 +128,79 @@ static int give_number(struct client *c, struct client_arena *a, enum arena_owne
 	return 0;
 }
 
-int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct client_arena **arenap,
-	struct fault *f) {
-	uint64_t whole = bytes <= (uint64_t)LIMIT_ARRAY_BYTES ? (bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE : bytes;
-	struct client_arena made = { .bytes = whole, .fd = -1, .writable = true, .engine = owner == ARENA_OF_ENGINE }, *a;
-	int r = charge(c, whole, owner == ARENA_SHARED, &a, f);
-
-	if (r)
-		return r;
-	r = create(c, whole, owner, &made.fd, f);
-	if (!r)
-		r = give_number(c, &made, owner);
-	if (r) {
-		if (made.fd >= 0)
-			close(made.fd);
-		user_refund_bytes(c->user, whole);
-		return r;
-	}
-	*a = made;
-	keep(c, a);
-	r = tell_engine(c, a, owner);
-	if (r) {
-		forget(c, a);
-		return r;
-	}
+static void store(struct client *c, const struct client_arena *a) {
 	if (a->shared)
 		store_shared(c->supervisor, a->shared);
 	else
 		store_arena(c, a);
 	store_session(c);
+	accounts_add(&c->supervisor->accounts, c->uid, &(struct spent){ .bytes = user_bytes(c->user) });
+}
+
+/* It is there, and charged: takes over fd. */
+static int enter(struct client *c, uint64_t bytes, enum arena_owner owner, int fd, struct client_arena **arenap, struct fault *f) {
+	struct client_arena made = { .bytes = bytes, .fd = fd, .writable = true, .engine = owner == ARENA_OF_ENGINE }, *a = free_place(c);
+	int r = owner == ARENA_SHARED ? shm_share(fd) : 0;
+
+	if (!r)
+		r = descriptors_raise(&made.fd) ? descriptors_fault(f, "an arena") : 0;
+	if (!r)
+		r = give_number(c, &made, owner);
+	if (r) {
+		discharge(c, bytes, owner == ARENA_SHARED);
+		leaving_give(c->supervisor, c->user, made.fd, bytes);
+		return r;
+	}
+	*a = made;
+	r = tell_engine(c, a, owner);
+	if (r) {
+		client_arena_drop(c, a);
+		return r;
+	}
+	store(c, a);
 	*arenap = a;
 	return 0;
 }
 
+int client_arena_made(struct client *c, struct making *m, struct client_arena **arenap, struct fault *f) {
+	enum arena_owner owner = m->owner;
+	uint64_t bytes = m->bytes;
+	int fd, r = making_take(m, &fd, f);
+
+	if (!r)
+		return enter(c, bytes, owner, fd, arenap, f);
+	discharge(c, bytes, owner == ARENA_SHARED);
+	return r;
+}
+
+int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct making **makingp, struct client_arena **arenap,
+	struct fault *f) {
+	uint64_t whole = bytes <= (uint64_t)LIMIT_ARRAY_BYTES ? (bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE : bytes;
+	int fd, r = charge(c, whole, owner == ARENA_SHARED, f);
+
+	if (r)
+		return r;
+	r = making_begin(c, whole, owner, &fd, makingp, f);
+	if (!r)
+		return enter(c, whole, owner, fd, arenap, f);
+	if (!*makingp)
+		discharge(c, whole, owner == ARENA_SHARED);
+	return r;
+}
+
 int client_arena_again(struct client *c, unsigned place, const struct client_arena *a, struct fault *f) {
-	int r = user_charge_bytes(c->user, &c->supervisor->config, a->bytes, f);
+	int fd = a->fd, r = user_charge_arena(c->user, a->bytes, f);
 
 	if (r && a->shared)
-		shared_arena_drop(c->supervisor, a->shared, false);
-	else if (r)
-		close(a->fd);
+		fd = shared_arena_drop(c->supervisor, a->shared);
+	if (r && fd >= 0)
+		close(fd);
 	if (r)
 		return r;
 	c->arena[place] = *a;
-	keep(c, &c->arena[place]);
+	c->bytes += a->bytes;
+	c->arenas++;
+	c->shared += a->shared != NULL;
 	return 0;
 }
 
@@ -202,13 +216,17 @@ int client_arena_hold(struct client *c, uint64_t id, bool writable, struct fault
 		store_session(c);
 		return 0;
 	}
-	r = charge(c, shared->bytes, true, &a, f);
+	r = charge(c, shared->bytes, true, f);
 	if (r)
 		return r;
+	r = user_charge_arena(c->user, shared->bytes, f);
+	if (r) {
+		discharge(c, shared->bytes, true);
+		return r;
+	}
 	shared->holders++;
-	*a = (struct client_arena){ .id = shared->id, .fd = shared->fd, .bytes = shared->bytes, .shared = shared,
+	*free_place(c) = (struct client_arena){ .id = shared->id, .fd = shared->fd, .bytes = shared->bytes, .shared = shared,
 		.writable = writable };
-	keep(c, a);
 	store_session(c);
 	return 0;
 }
@@ -221,14 +239,29 @@ struct client_arena *client_arena_find(struct client *c, uint64_t id) {
 }
 
 void client_arena_drop(struct client *c, struct client_arena *a) {
-	/* The client may still map it; without its pages that costs nothing. */
-	if (!a->shared && fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
-		log_warning("memory of session %" PRIu64 " stays: %s", c->session, strerror(errno));
-	forget(c, a);
+	uint64_t bytes = a->bytes;
+	int fd = client_arena_take(c, a);
+
+	if (fd >= 0)
+		leaving_give(c->supervisor, c->user, fd, bytes);
+}
+
+/* The next daemon has them; what several sessions hold goes with the last of these. */
+static void hand_on(struct client *c, struct client_arena *a) {
+	user_refund_arena(c->user, a->bytes);
+	if (!a->shared)
+		close(a->fd);
+	else
+		shared_arena_hand_on(c->supervisor, a->shared);
+	*a = (struct client_arena){ .fd = -1 };
 }
 
 void client_arenas_drop(struct client *c) {
+	if (!c->returns) {
+		leaving_begin(c);
+		return;
+	}
 	for (unsigned i = 0; i < LIMIT_ARENAS; i++)
 		if (c->arena[i].id)
-			forget(c, &c->arena[i]);
+			hand_on(c, &c->arena[i]);
 }

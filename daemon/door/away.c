@@ -1,6 +1,6 @@
 /*
  * Sessions that a daemon before this one had, as the service manager kept them (store.h): they are there without a connection,
- * as if their engine had ended, until their client returns or door.return_us is over.
+ * as if their engine had ended, until their client returns or door.return_us is over. Those whose process has ended before are not waited for.
  *
  * A client returns by a new connection: who knows the secret, and is the user, is who had it. From then on all is as after an engine's end.
  */
@@ -13,15 +13,14 @@
 
 #include <utlist.h>
 
-#include "daemon/base/version.h"
+#include "protocol/process.h"
 
 static int charge(struct client *c, struct fault *f) {
-	const struct config *config = &c->supervisor->config;
-	int r = user_charge_connection(c->user, config, f);
+	int r = user_charge_connection(c->user, f);
 
 	if (r)
 		return r;
-	r = user_charge_session(c->user, config, f);
+	r = user_charge_session(c->user, f);
 	if (r)
 		user_refund_connection(c->user);
 	return r;
@@ -35,7 +34,7 @@ int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, s
 		return r;
 	*c = (struct client){ .supervisor = s, .engine = e, .fd = -1, .uid = uid, .pid = pid, .user = users_get(&s->users, uid), .resumes = true,
 		.away = true, .attachment = CLIENT_ADRIFT, .record = -1, .ring = { -1, -1, -1 },
-		.deadline_us = loop_now() + s->config.door_return_us };
+		.deadline_us = loop_now() + (process_ended(pid) ? 0 : s->config.door_return_us) };
 	if (c->user)
 		r = charge(c, f);
 	if (r) {
@@ -62,6 +61,14 @@ void client_again_enter(struct client *c) {
 		s->last_session = c->session;
 	if (c->deadline_us < s->silent_us)
 		s->silent_us = c->deadline_us;
+}
+
+bool client_comes_back(const struct client *c) {
+	return c->resumes && c->supervisor->store.on;
+}
+
+int client_says_again(const struct client *c, struct fault *f) {
+	return fault_set(f, c->supervisor->store.on ? FAULT_AGAIN : FAULT_CONNECT, "the daemon is stopping");
 }
 
 /* ---- RETURN ---- */
@@ -102,6 +109,7 @@ static int hand_over(struct client *c, struct client *to) {
 	c->fd = -1;
 	c->closing = true;
 	to->pid = c->pid;
+	rights_identify(to);
 	to->admin = c->admin;
 	to->away = false;
 	to->deadline_us = 0;
@@ -115,9 +123,8 @@ int client_return(struct client *c, struct wire_cursor *body, struct fault *f) {
 	const void *secret;
 	int r = wire_get_uint(body, "version", UINT64_MAX, &version, f);
 
-	if (!r && version != PROTOCOL_VERSION)
-		return fault_set(f, FAULT_VERSION, "the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION " version %d",
-			version, PROTOCOL_VERSION);
+	if (!r)
+		r = client_agree((struct message_versions){ version, version }, &version, f);
 	if (!r)
 		r = wire_get_uint(body, "session", UINT64_MAX, &session, f);
 	if (!r)
@@ -126,6 +133,9 @@ int client_return(struct client *c, struct wire_cursor *body, struct fault *f) {
 		r = wire_get_end(body, "RETURN", f);
 	if (!r && c->hello)
 		r = fault_set(f, FAULT_STATE, "the connection has a session already");
+	/* The session has left already, or is about to: either way the next daemon has it. */
+	if (!r && c->supervisor->stopping)
+		r = client_says_again(c, f);
 	if (r)
 		return r;
 	other = find_away(c, session, secret, f);

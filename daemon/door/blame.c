@@ -16,12 +16,14 @@
 #include "protocol/message.h"
 #include "daemon/base/str.h"
 #include "daemon/base/version.h"
-#include "daemon/door/client.h"
+#include "daemon/door/arenas.h"
 #include "daemon/door/kept.h"
 
 enum {
 	/* Engines that a graph ends alone before it is refused. */
 	BLAME_ENDS = 2,
+	/* That ended with graphs of a user before these go alone: one may have been anybody's. */
+	BLAME_WATCHED = 2,
 	/* Suspects of one engine; of more the oldest is forgotten. */
 	BLAME_SUSPECTS = 1024,
 	/* Of those under way, so many are looked at: what the device has at a time is less. */
@@ -78,7 +80,19 @@ static struct client *session_of(const struct engine *e, uint64_t session) {
 	return c && c->engine == e ? c : NULL;
 }
 
+/* Whose it is, or was: it may have ended before its engine did. */
+static struct user *user_of(const struct engine *e, uint64_t session) {
+	const struct client *c = session_of(e, session);
+
+	return c ? c->user : leaving_user(e, session);
+}
+
 /* ---- suspects ---- */
+
+/* All graphs of a user: he has the device alone. */
+static bool is_anything(const struct suspect *s) {
+	return !s->key.key[0] && !s->key.key[1];
+}
 
 static void suspect_free(struct engine *e, struct suspect *s) {
 	HASH_DELETE(hh, e->suspects, s);
@@ -128,16 +142,115 @@ static void suspect(struct engine *e, const struct catalogue_run *r, uid_t uid, 
 			key.key[1], s->ends);
 }
 
-/* What was planned is to blame before what the device had, and what it had alone before what it had with others. */
-static void judge(struct engine *e, const struct flight *l) {
-	for (unsigned i = 0; i < l->count; i++) {
-		const struct catalogue_run *r = &l->of[i].run;
-		const struct client *c = session_of(e, l->of[i].session);
-		uint32_t step = atomic_load(&r->step);
+/* ---- users ---- */
 
-		if (c && step == (l->planning ? CATALOGUE_PLANNING : CATALOGUE_LAUNCHED))
-			suspect(e, r, c->uid, l->planning || l->launched == 1 || r->alone);
+static uint64_t window_us(const struct supervisor *s) {
+	return s->config.engine_quarantine_us;
+}
+
+static bool is_refused(const struct supervisor *s, const struct user *user, uint64_t now) {
+	uint64_t most = s->config.engine_user_ends;
+
+	return most && window_us(s) && user_ends(user, now, window_us(s), true) >= most;
+}
+
+/* How long still: until the oldest of those that count is forgotten. */
+static uint64_t refused_us(const struct supervisor *s, const struct user *user, uint64_t now) {
+	uint64_t until = user_end_before(user, (unsigned)s->config.engine_user_ends - 1) + window_us(s);
+
+	return until > now ? until - now : 0;
+}
+
+static void count_end(struct engine *e, struct user *user, bool alone) {
+	static const struct catalogue_run any;
+	struct supervisor *s = e->supervisor;
+	uint64_t now = loop_now();
+	bool refused = is_refused(s, user, now);
+
+	user_ended(user, now, window_us(s), alone);
+	if (user_ends(user, now, window_us(s), false) >= BLAME_WATCHED)
+		suspect(e, &any, user_uid(user), false);
+	if (!refused && is_refused(s, user, now))
+		log_warning("graphs of user %ju have ended engines %u times, as many as engine.user_ends allows: the user is refused for %" PRIu64
+			    " s, or until somebody says fusionctl quarantine clear",
+			(uintmax_t)user_uid(user), user_ends(user, now, window_us(s), true), refused_us(s, user, now) / 1000000 + 1);
+}
+
+static int set_refusal(const struct supervisor *s, const struct user *user, uint64_t now, struct fault *f) {
+	return fault_set(f, FAULT_QUARANTINE,
+		"graphs of user %ju have ended the daemon's engines %u times, as many as engine.user_ends allows; the user is refused for %" PRIu64
+		" s more, or until an administrator says fusionctl quarantine clear",
+		(uintmax_t)user_uid(user), user_ends(user, now, window_us(s), true), refused_us(s, user, now) / 1000000 + 1);
+}
+
+int blame_admit(const struct supervisor *s, const struct user *user, struct fault *f) {
+	uint64_t now = loop_now();
+
+	return is_refused(s, user, now) ? set_refusal(s, user, now, f) : 0;
+}
+
+void blame_close(struct supervisor *s) {
+	struct client *next;
+	struct fault f;
+
+	for (struct client *c = s->clients; c; c = next) {
+		next = c->next;
+		if (!c->hello || !blame_admit(s, c->user, &f))
+			continue;
+		if (!c->away && client_answer_fault(c, &f))
+			log_debug("session %" PRIu64 " was not told of its end", c->session);
+		s->sessions_lost++;
+		client_close(c);
 	}
+}
+
+/* ---- judging ---- */
+
+/* Of those under way that may have ended it: what was planned before what the device had. */
+static struct user *suspected(const struct engine *e, const struct flight *l, unsigned at) {
+	uint32_t step = atomic_load(&l->of[at].run.step);
+
+	return step == (l->planning ? CATALOGUE_PLANNING : CATALOGUE_LAUNCHED) ? user_of(e, l->of[at].session) : NULL;
+}
+
+/* And what the device had alone before what it had with others. */
+static bool is_guilty(const struct flight *l, unsigned at) {
+	return l->planning || l->launched == 1 || l->of[at].run.alone;
+}
+
+/* An end counts once for each user, and for one alone where no graph of another may have done it. */
+static void judge_users(struct engine *e, const struct flight *l, bool killed) {
+	struct user *user, *other;
+
+	for (unsigned i = 0; i < l->count; i++) {
+		bool counted = false, alone = !killed;
+
+		user = suspected(e, l, i);
+		for (unsigned k = 0; user && k < l->count; k++) {
+			other = suspected(e, l, k);
+			counted |= k < i && other == user;
+			alone &= !other || other == user;
+		}
+		if (user && !counted)
+			count_end(e, user, alone);
+	}
+}
+
+static void judge(struct engine *e, const struct flight *l, bool killed) {
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct user *user = suspected(e, l, i);
+
+		if (user)
+			suspect(e, &l->of[i].run, user_uid(user), is_guilty(l, i));
+	}
+	judge_users(e, l, killed);
+}
+
+void blame_reader(struct engine *e, uint64_t session) {
+	struct user *user = user_of(e, session);
+
+	if (user && window_us(e->supervisor))
+		count_end(e, user, true);
 }
 
 /* ---- across restarts of the daemon ---- */
@@ -268,6 +381,26 @@ int blame_innocent(struct engine *e, struct wire_cursor *body, struct fault *f) 
 
 /* ---- the administrator ---- */
 
+static void add_users(cJSON *json, const struct supervisor *s) {
+	cJSON *list = cJSON_AddArrayToObject(json, "users"), *one;
+	uint64_t now = loop_now();
+
+	for (struct user *u = NULL; (u = users_next(&s->users, u));) {
+		unsigned ends = user_ends(u, now, window_us(s), false);
+		bool refused = is_refused(s, u, now);
+
+		if (!ends)
+			continue;
+		one = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddNumberToObject(one, "uid", user_uid(u));
+		cJSON_AddNumberToObject(one, "ended", ends);
+		cJSON_AddNumberToObject(one, "ended_alone", user_ends(u, now, window_us(s), true));
+		cJSON_AddBoolToObject(one, "refused", refused);
+		cJSON_AddNumberToObject(one, "expires_s", refused ? (double)refused_us(s, u, now) / 1e6 : 0);
+	}
+}
+
 static void add_suspect(cJSON *list, const struct engine *e, const struct suspect *s, uint64_t now) {
 	cJSON *one = cJSON_CreateObject();
 	char graph[40];
@@ -285,6 +418,16 @@ static void add_suspect(cJSON *list, const struct engine *e, const struct suspec
 	cJSON_AddNumberToObject(one, "expires_s", now < s->until_us ? (double)(s->until_us - now) / 1e6 : 0);
 }
 
+unsigned blame_refused(const struct supervisor *s) {
+	uint64_t now = loop_now();
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < s->engines; i++)
+		for (const struct suspect *x = s->engine[i]->suspects; x; x = x->hh.next)
+			count += x->ends >= BLAME_ENDS && now < x->until_us;
+	return count;
+}
+
 char *blame_json(const struct supervisor *s) {
 	cJSON *json = cJSON_CreateObject(), *list = json ? cJSON_AddArrayToObject(json, "graphs") : NULL;
 	uint64_t now = loop_now();
@@ -292,7 +435,10 @@ char *blame_json(const struct supervisor *s) {
 
 	for (unsigned i = 0; list && i < s->engines; i++)
 		for (const struct suspect *x = s->engine[i]->suspects; x; x = x->hh.next)
-			add_suspect(list, s->engine[i], x, now);
+			if (!is_anything(x))
+				add_suspect(list, s->engine[i], x, now);
+	if (list)
+		add_users(json, s);
 	text = list ? cJSON_PrintUnformatted(json) : NULL;
 	cJSON_Delete(json);
 	return text;
@@ -305,6 +451,7 @@ void blame_clear(struct supervisor *s) {
 				tell(s->engine[i], x, 0);
 		blame_free(s->engine[i]);
 	}
+	users_forgive(&s->users);
 	keep(s);
 }
 
@@ -439,7 +586,7 @@ void blame_ended(struct engine *e, const char *why) {
 	catalogue_runs(e->catalogue, take_run, l);
 	report(e, l, why);
 	if (e->supervisor->config.engine_quarantine_us) {
-		judge(e, l);
+		judge(e, l, e->child.killed_outside);
 		keep(e->supervisor);
 	}
 	free(l);

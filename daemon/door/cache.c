@@ -58,7 +58,8 @@ static int print_usage(const struct config *c, const struct cache_usage *u) {
 	for (unsigned i = 0; i < CACHE_KINDS; i++)
 		add_sum(json, kinds[i].name, kinds[i].doc, &u->held[i]);
 	add_sum(json, "removed", "leftovers, and what was used longest ago", &u->removed);
-	add_sum(json, "damaged", "removed because it did not read as written", &u->damaged);
+	add_sum(json, "damaged", "did not read as written, and was removed unless only looked at", &u->damaged);
+	add_sum(json, "aside", "entries of the driver's cache that were damaged, or an engine ended over: put aside for a week", &u->aside);
 	add_makers(json, c->cache_dir);
 	text = cJSON_Print(json);
 	puts(text ? text : "{}");
@@ -77,8 +78,10 @@ int cache_action(const struct config *c, const char *action) {
 		r = cache_folder_prune(c->cache_dir, c->cache_bytes ? (uint64_t)c->cache_bytes : UINT64_MAX, &u);
 	else if (!strcmp(action, "verify"))
 		r = cache_folder_verify(c->cache_dir, &u);
+	else if (!strcmp(action, "check"))
+		r = cache_folder_check(c->cache_dir, &u);
 	else
-		return fprintf(stderr, "fusiond: --cache does stat, prune or verify, not %s\n", action), EXIT_FAILURE;
+		return fprintf(stderr, "fusiond: --cache does stat, prune, verify or check, not %s\n", action), EXIT_FAILURE;
 	if (!r)
 		return print_usage(c, &u);
 	fprintf(stderr, "fusiond: the cache folder %s: %s\n", c->cache_dir, strerror(-r));

@@ -304,6 +304,7 @@ bool child_reap(struct child *c, struct str *why) {
 		on_control(c, EPOLLIN);
 	drop_control(c);
 	describe_end(status, c, why);
+	c->killed_outside = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !c->killed_us;
 	unlink(c->url + strlen("ipc://"));
 	c->state = CHILD_NONE;
 	c->deadline_us = 0;
@@ -375,6 +376,9 @@ static bool receive_one(struct child *c) {
 	unsigned char bytes[CHILD_PACKET];
 	ssize_t n = packet_receive(c->control, bytes, sizeof bytes, &c->passed, MSG_DONTWAIT);
 
+	/* An end that was closed with packets unread tells that first, once; what it had said, of why it ends, is behind. */
+	if (n == -ECONNRESET)
+		n = packet_receive(c->control, bytes, sizeof bytes, &c->passed, MSG_DONTWAIT);
 	if (n == -EAGAIN)
 		return false;
 	if (n <= 0) {

@@ -72,6 +72,7 @@ struct child {
 	uint32_t starts;
 	uint64_t started_us, deadline_us;        /* deadline 0: none */
 	uint64_t killed_us;                      /* when its deadline had passed; 0: it was not killed */
+	bool killed_outside;                     /* the last one ended by a SIGKILL that was not ours: a person's, or where memory ran out */
 	unsigned number;                         /* among the engines of this daemon */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */
 	char url[CHILD_URL], device[CHILD_DEVICE];
@@ -102,9 +103,33 @@ int child_warm(const struct config_source *source);
 int child_spawn(const char *program, const char *const *argument, int control, pid_t *pidp) FAULT_MUST_USE;
 /* Adds the arguments that give a program these settings; how many there are then. */
 unsigned child_settings(const char **argument, unsigned count, const struct config_source *source);
+enum {
+	/* A sentence, and the ends of line and text. */
+	CHECK_TEXT = LIMIT_SENTENCE + 2,
+	/* Files on a disk are read in less; where a folder of another machine hangs, all does not hang with it. */
+	CHECK_US = 10 * 1000 * 1000,
+};
+
+/* Does remote.* say what a gateway can do? A process that looks at it, and what it has said. */
+struct child_check {
+	pid_t pid;                               /* 0: there is nothing to look at */
+	int out;                                 /* where that is read; -1: none */
+	char text[CHECK_TEXT];
+};
+/* 0, -errno, or FAULT_ARGUMENT where there is no program. */
+int child_check_begin(struct child_check *k, const struct config *c, const struct config_source *source, struct fault *f) FAULT_MUST_USE;
+/* It ended so: 0, FAULT_ARGUMENT that names the place, or FAULT_INTERNAL. */
+int child_check_judge(const struct child_check *k, int status, struct fault *f) FAULT_MUST_USE;
+/* It did not end within CHECK_US: FAULT_INTERNAL. */
+int child_check_late(struct fault *f) FAULT_MUST_USE;
+/* All of it; waits. */
+int child_check_remote(const struct config *c, const struct config_source *source, struct fault *f) FAULT_MUST_USE;
 /* How many devices have `name` in theirs, as that program finds: 0, -errno, or a fault. Waits for it. See count.c. */
 int child_count(const struct config *config, const struct config_source *source, const char *name, unsigned *countp,
 	struct fault *f) FAULT_MUST_USE;
+/* Which device an engine of these settings would take, in one line: 0, -errno, or the fault that it would have. Waits for it. */
+int child_look(const struct config *config, const struct config_source *source, char text[static CHECK_TEXT], struct fault *f)
+	FAULT_MUST_USE;
 /* SIGTERM; SIGKILL follows at the deadline. */
 void child_stop(struct child *c, uint64_t limit_us);
 /* Kills a child whose deadline has passed. */

@@ -72,8 +72,8 @@ static int read_question(struct wire_cursor *body, char action[static CHORE_ACTI
 		r = wire_copy_text(body, "size", size, CONFIG_TEXT, f);
 	if (!r)
 		r = wire_get_end(body, "CACHE", f);
-	if (!r && strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0)
-		r = fault_set(f, FAULT_ARGUMENT, "cache: stat, prune or verify, not %s", action);
+	if (!r && strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0 && strcmp(action, "check") != 0)
+		r = fault_set(f, FAULT_ARGUMENT, "cache: stat, prune, verify or check, not %s", action);
 	return r;
 }
 

@@ -2,13 +2,11 @@
 #include "cleared.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "protocol/shm.h"
 
 #include "daemon/base/loop.h"
-#include "daemon/base/thread.h"
 
 enum {
 	/* After one was taken: first calls have ended by then. */
@@ -20,54 +18,45 @@ enum {
 	CLEARED_PAGE = 4096,
 };
 
-/* Requires the lock. */
-static void sleep_until(struct cleared *c, uint64_t us) {
-	const struct timespec t = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
+/* This thread alone adds pieces, so there is room for one that was made meanwhile. */
+static uint64_t finish_one(struct cleared *c, int failed, int fd) {
+	uint64_t next;
 
-	pthread_cond_timedwait(&c->wake, &c->lock, &t);
-}
-
-/* Requires the lock, and gives it up for as long as it takes. */
-static void make_one(struct cleared *c) {
-	int fd = -1, r;
-
-	pthread_mutex_unlock(&c->lock);
-	r = shm_prepare("fusiond", c->bytes, &fd);
 	pthread_mutex_lock(&c->lock);
-	if (r)
+	if (failed)
 		c->next_us = loop_now() + CLEARED_RETRY_US;
 	else
 		c->fd[c->count++] = fd;
+	next = c->next_us;
+	pthread_mutex_unlock(&c->lock);
+	return next;
 }
 
-static void *cleared_main(void *argument) {
-	struct cleared *c = argument;
+static uint64_t make_one(void *user) {
+	struct cleared *c = user;
+	uint64_t next;
+	unsigned count;
+	int fd = -1, r;
 
 	pthread_mutex_lock(&c->lock);
-	while (!c->stop) {
-		if (c->count == CLEARED_PIECES)
-			pthread_cond_wait(&c->wake, &c->lock);
-		else if (loop_now() < c->next_us)
-			sleep_until(c, c->next_us);
-		else
-			make_one(c);
-	}
+	next = c->next_us;
+	count = c->count;
 	pthread_mutex_unlock(&c->lock);
-	return NULL;
+	if (count == CLEARED_PIECES)
+		return UINT64_MAX;
+	if (loop_now() < next)
+		return next;
+	r = shm_prepare("fusiond", c->bytes, &fd);
+	return finish_one(c, r, fd);
 }
 
 int cleared_open(struct cleared *c, uint64_t bytes) {
-	int r;
-
 	memset(c, 0, sizeof *c);
 	c->bytes = bytes / CLEARED_PIECES / CLEARED_PAGE * CLEARED_PAGE;
 	if (!c->bytes)
 		return 0;
 	pthread_mutex_init(&c->lock, NULL);
-	thread_condition_init(&c->wake);
-	r = thread_start(&c->thread, "cleared", cleared_main, c);
-	c->started = !r;
-	return r;
+	return periodic_start(&c->thread, "cleared", make_one, c);
 }
 
 /* -1: there is none. */
@@ -78,16 +67,17 @@ static int take_piece(struct cleared *c) {
 	if (c->count) {
 		fd = c->fd[--c->count];
 		c->next_us = loop_now() + CLEARED_PAUSE_US;
-		pthread_cond_signal(&c->wake);
 	}
 	pthread_mutex_unlock(&c->lock);
+	if (fd >= 0)
+		periodic_wake(&c->thread);
 	return fd;
 }
 
 bool cleared_take(struct cleared *c, uint64_t bytes, int *fdp) {
 	int fd;
 
-	if (!c->started || bytes > c->bytes || bytes < c->bytes / CLEARED_PART)
+	if (!c->thread.started || bytes > c->bytes || bytes < c->bytes / CLEARED_PART)
 		return false;
 	fd = take_piece(c);
 	if (fd < 0)
@@ -101,16 +91,10 @@ bool cleared_take(struct cleared *c, uint64_t bytes, int *fdp) {
 }
 
 void cleared_close(struct cleared *c) {
-	if (!c->started)
+	if (!c->thread.started)
 		return;
-	pthread_mutex_lock(&c->lock);
-	c->stop = true;
-	pthread_cond_signal(&c->wake);
-	pthread_mutex_unlock(&c->lock);
-	pthread_join(c->thread, NULL);
+	periodic_end(&c->thread);
 	while (c->count > 0)
 		close(c->fd[--c->count]);
-	pthread_cond_destroy(&c->wake);
 	pthread_mutex_destroy(&c->lock);
-	c->started = false;
 }

@@ -17,6 +17,8 @@
 
 #include "protocol/fault.h"
 
+#include "daemon/base/periodic.h"
+
 enum {
 	/* A first result, and the second one, which is asked for while the first is still held. */
 	CLEARED_PIECES = 2,
@@ -24,14 +26,11 @@ enum {
 
 struct cleared {
 	uint64_t bytes;              /* of a piece; 0: there are none */
-	bool started;
-	pthread_t thread;
+	struct periodic thread;
 	pthread_mutex_t lock;        /* over what stands below */
-	pthread_cond_t wake;
 	int fd[CLEARED_PIECES];
 	unsigned count;
 	uint64_t next_us;            /* the next piece is not made before; by loop_now() */
-	bool stop;
 };
 
 /* `bytes` for all pieces; 0: none. 0 or -errno. */

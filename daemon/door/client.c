@@ -6,7 +6,7 @@
  * engine while it does not read (or has not started) is kept, and the connection is read again
  * once it was answered.
  */
-#include "client.h"
+#include "daemon/door/arenas.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,10 @@
 #include <utlist.h>
 
 #include "protocol/shm.h"
+#include "daemon/base/descriptors.h"
+#include "daemon/base/user_name.h"
 #include "daemon/door/chore.h"
+#include "daemon/door/closer.h"
 
 /* ---- telling the engine about a session ---- */
 
@@ -44,21 +47,25 @@ void client_close(struct client *c) {
 
 	client_session_end(c);
 	loop_remove(c->source);
-	if (c->fd >= 0)
-		close(c->fd);
 	DL_DELETE2(s->clients, c, previous, next);
-	s->connections--;
-	user_refund_connection(c->user);
-	users_put(&s->users, c->user);
+	closer_take(s, c->fd, c->user);
 	free(c->stalled);
+	free(c->group);
 	free(c);
+}
+
+/* Not by its client's will: what it held is gone. */
+static void lose(struct client *c) {
+	c->supervisor->sessions_lost += c->hello;
+	client_close(c);
 }
 
 /* The daemon ends: where the service manager keeps what there is of the session, its client returns to the next one. */
 static void leave(struct client *c) {
-	c->returns = c->hello && c->resumes && c->supervisor->store.on;
-	if (c->returns)
-		client_ring_end(&c->ring);
+	c->returns = c->hello && client_comes_back(c);
+	/* Who does not hear it in the ring hears the door's end. */
+	if (c->returns && client_ring_end(&c->ring))
+		log_debug("session %" PRIu64 " is not told in its ring that the daemon ends", c->session);
 	client_close(c);
 }
 
@@ -73,26 +80,36 @@ void clients_drift(struct supervisor *s, struct engine *e) {
 			if (s->stopping)
 				leave(c);
 			else
-				client_close(c);
+				lose(c);
 			continue;
 		}
 		c->attachment = CLIENT_ADRIFT;
+		makings_cancel(c, true);
 		if (!c->away)
 			c->deadline_us = 0;
-		client_ring_end(&c->ring);
+		/* Who sleeps at it would hear of nothing. */
+		if (client_ring_end(&c->ring)) {
+			lose(c);
+			continue;
+		}
 		client_ring_drop(&c->ring);
 	}
+	leaving_engine_ended(e);
 }
 
 void clients_blame(const struct engine *e, uint64_t session, unsigned most) {
+	char user[USER_NAME];
 	struct client *c;
 
 	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
-	if (!c || c->engine != e || ++c->ends < most)
+	if (!c || c->engine != e)
 		return;
-	log_warning("session %" PRIu64 " of user %ju, process %jd is closed: %u engines ended while they read its requests", c->session,
-		(uintmax_t)c->uid, (intmax_t)c->pid, c->ends);
-	client_close(c);
+	c->read = true;
+	if (++c->ends < most)
+		return;
+	log_warning("session %" PRIu64 " of user %s, process %jd is closed: %u engines ended while they read its requests", c->session,
+		user_name(c->uid, user), (intmax_t)c->pid, c->ends);
+	lose(c);
 }
 
 bool clients_adrift(const struct engine *e, uint64_t session) {
@@ -110,7 +127,7 @@ void clients_close(struct supervisor *s, const struct engine *of) {
 		if (!of)
 			leave(c);
 		else if (c->hello && c->engine == of)
-			client_close(c);
+			lose(c);
 	}
 }
 
@@ -175,6 +192,8 @@ static client_packet *const packets[] = {
 	[DOOR_QUARANTINE] = client_asks_quarantine,
 	[DOOR_CACHE] = client_asks_cache,
 	[DOOR_RETURN] = client_return,
+	[DOOR_SET] = client_asks_set,
+	[DOOR_USERS] = client_asks_users,
 };
 
 static int dispatch(struct client *c, struct wire_cursor *body, struct fault *f) {
@@ -205,10 +224,16 @@ static int handle(struct client *c, const void *bytes, size_t size) {
 		r = dispatch(c, &body, &f);
 		wire_close(&reader);
 	}
+	/* That says nothing of the client, who may ask again. */
+	if (descriptors_short(r)) {
+		r = descriptors_fault(&f, "what was asked for");
+		log_warning("process %jd of user %ju is refused: %s", (intmax_t)c->pid, (uintmax_t)c->uid, f.text);
+	}
 	if (r <= 0)
 		return r;
 	log_debug("process %jd of user %ju: %s", (intmax_t)c->pid, (uintmax_t)c->uid, f.text);
 	c->closing = fault_ends(r);
+	rights_refused(c->supervisor, c->uid, r);
 	return client_answer_fault(c, &f);
 }
 
@@ -221,26 +246,28 @@ static int stall(struct client *c, const void *bytes, size_t size) {
 	return loop_change(c->source, 0);
 }
 
-static int refuse_long(struct client *c) {
+/* Of no protocol that is spoken here. */
+static int refuse_packet(struct client *c, ssize_t r) {
 	struct fault f;
 
-	fault_set(&f, FAULT_PROTOCOL, "a packet of the door has at most %d bytes", CLIENT_PACKET);
+	if (r == -EPROTO)
+		fault_set(&f, FAULT_PROTOCOL, "the door takes no descriptors");
+	else
+		fault_set(&f, FAULT_PROTOCOL, "a packet of the door has at most %d bytes", CLIENT_PACKET);
 	c->closing = true;
 	return client_answer_fault(c, &f);
 }
 
-/* One packet: 0, or -errno where the client must go. The daemon takes no descriptors. */
+/* One packet: 0, or -errno where the client must go. */
 static int receive(struct client *c) {
 	unsigned char bytes[CLIENT_PACKET];
-	int fd, r;
-	ssize_t n = packet_receive(c->fd, bytes, sizeof bytes, &fd, MSG_DONTWAIT);
+	ssize_t n = closer_receive(c->fd, bytes, sizeof bytes);
+	int r;
 
-	if (fd >= 0)
-		close(fd);
 	if (n == -EAGAIN)
 		return 0;
-	if (n == -EMSGSIZE)
-		return refuse_long(c);
+	if (n == -EPROTO || n == -EMSGSIZE)
+		return refuse_packet(c, n);
 	if (n <= 0)
 		return -EPIPE;
 	c->deadline_us = 0;
@@ -317,10 +344,10 @@ static bool close_silent(struct supervisor *s, const struct user *of) {
 
 /* Who floods the door with silence keeps nobody out, himself included. */
 static int charge_connection(struct supervisor *s, struct user *user, struct fault *f) {
-	int r = user_charge_connection(user, &s->config, f);
+	int r = user_charge_connection(user, f);
 
 	if (r == FAULT_LIMIT && close_silent(s, user))
-		r = user_charge_connection(user, &s->config, f);
+		r = user_charge_connection(user, f);
 	return r;
 }
 
@@ -346,42 +373,35 @@ static int client_new(struct supervisor *s, int fd, const struct ucred *who, str
 	c->ring = (struct client_ring){ -1, -1, -1 };
 	c->uid = who->uid;
 	c->pid = who->pid;
-	c->admin = admin_is_member(s, fd);
 	c->deadline_us = loop_now() + s->config.door_hello_us;
 	*clientp = c;
 	return 0;
 }
 
-/* What lies unread when a socket is closed would reach the other side as an error before our answer. */
-static void discard_input(int fd) {
-	char byte;
-
-	while (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) > 0)
-		;
-}
-
 /* The socket of a stranger is written once, without waiting. */
-static void refuse_connection(int fd, const struct fault *f) {
+void client_refuse(struct supervisor *s, int fd, const struct fault *f) {
 	struct client stranger = { .fd = fd };
 	int r = client_answer_fault(&stranger, f);
 
 	log_debug("a connection was refused: %s%s", f->text, r ? " (which it was not told)" : "");
-	discard_input(fd);
-	close(fd);
+	closer_take(s, fd, NULL);
 }
 
-/* who: NULL where the kernel does not tell. */
-static void take(struct supervisor *s, int fd, const struct ucred *who, const char *peer) {
+/* who: NULL where the kernel does not tell. remote: the groups of a client on another machine; NULL: it is on this one. */
+static void take(struct supervisor *s, int fd, const struct ucred *who, const struct rule_subject *remote, const char *peer) {
 	struct fault f = { .code = FAULT_MEMORY, .text = "the daemon is out of memory" };
 	struct client *c = NULL;
 
 	if (!who || client_new(s, fd, who, &c, &f)) {
-		refuse_connection(fd, &f);
+		if (who)
+			rights_refused(s, who->uid, f.code);
+		client_refuse(s, fd, &f);
 		return;
 	}
 	snprintf(c->peer, sizeof c->peer, "%s", peer);
-	/* The groups are the gateway's. */
-	c->admin &= !*peer;
+	rights_groups(c, fd, remote);
+	c->admin = !remote && rights_member(c, s->admins);
+	rights_identify(c);
 	DL_APPEND2(s->clients, c, previous, next);
 	s->connections++;
 	if (c->deadline_us < s->silent_us)
@@ -393,16 +413,16 @@ static void take(struct supervisor *s, int fd, const struct ucred *who, const ch
 void client_accept(struct supervisor *s, int fd) {
 	struct ucred who = { 0 };
 
-	take(s, fd, identify(fd, &who) ? NULL : &who, "");
+	take(s, fd, identify(fd, &who) ? NULL : &who, NULL, "");
 }
 
 /* The process is the gateway's; the user is not. */
-void client_accept_remote(struct supervisor *s, int fd, uid_t uid, const char *peer) {
+void client_accept_remote(struct supervisor *s, int fd, const struct rule_subject *is, const char *peer) {
 	struct ucred who = { 0 };
 	int r = identify(fd, &who);
 
-	who.uid = uid;
-	take(s, fd, r ? NULL : &who, peer);
+	who.uid = is->uid;
+	take(s, fd, r ? NULL : &who, is, peer);
 }
 
 uint64_t clients_tick(struct supervisor *s, uint64_t now) {
@@ -416,7 +436,7 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now) {
 		if (c->deadline_us && now >= c->deadline_us && c->hello && !c->away)
 			client_refuse_waiting(c);
 		else if (c->deadline_us && now >= c->deadline_us)
-			client_close(c);
+			lose(c);
 		else if (c->deadline_us && c->deadline_us < due)
 			due = c->deadline_us;
 	}

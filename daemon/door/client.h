@@ -19,6 +19,7 @@ enum {
 };
 
 struct shared_arena;
+struct making;
 
 struct client_arena {
 	uint32_t id;                     /* 0: unused */
@@ -52,12 +53,15 @@ struct client {
 	uid_t uid;
 	pid_t pid;
 	uint64_t deadline_us;            /* to say something; 0: it has */
+	gid_t *group;                    /* of its process, when it connected */
+	size_t groups;
 	bool admin;                      /* of the group door.admins */
 	bool hello;                      /* holds a session */
 	bool closing;                    /* answered for the last time */
 	/* A request that waits for the engine; no others are read meanwhile. */
 	unsigned char *stalled;
 	size_t stalled_size;
+	struct making *making;           /* the arena that this request asks for; NULL: none */
 
 	bool resumes;                    /* it can go on with another engine */
 	enum client_attachment attachment;
@@ -67,6 +71,9 @@ struct client {
 	unsigned ends;                   /* engines that ended while they read its requests */
 	struct client_ring ring;         /* memory: of the session's, to tell of the engine's end; client: until the client was given it */
 	uint64_t accepted, completed;    /* what RESUMED said */
+	bool whole;
+	bool read;                       /* an engine ended while it read a request of its, which may be what ended it */
+	bool repeats;                    /* the client has what was not begun, and repeats it */
 
 	uint64_t session;
 	UT_hash_handle hh;
@@ -101,6 +108,8 @@ typedef int client_packet(struct client *c, struct wire_cursor *body, struct fau
 /* ---- session.c ---- */
 
 client_packet client_hello, client_resume;
+/* Which version is spoken with a client that speaks these; FAULT_VERSION where there is none. */
+int client_agree(struct message_versions theirs, uint64_t *versionp, struct fault *f) FAULT_MUST_USE;
 /* It said RESUME, its engine is well, and it has waited: it is told, or waits on. */
 void client_refuse_waiting(struct client *c);
 void client_session_end(struct client *c);
@@ -109,10 +118,26 @@ int client_need_session(const struct client *c, struct fault *f) FAULT_MUST_USE;
 
 /* ---- requests.c ---- */
 
+client_packet client_asks_set, client_asks_users; /* rights.c, users.c */
 client_packet client_asks_arena, client_asks_for_arena, client_asks_status, client_asks_kill, client_asks_origins,
 	client_asks_quarantine;
 /* 0, or FAULT_PERMISSION: only administrators may do `what`. */
 int client_needs_rights(const struct client *c, const char *what, struct fault *f) FAULT_MUST_USE;
+
+/* ---- who may do what: rights.c ---- */
+
+/* Its groups: those that the process at the other end of the socket had when it connected, as its uid is; or those of who is elsewhere. */
+void rights_groups(struct client *c, int fd, const struct rule_subject *remote);
+bool rights_member(const struct client *c, gid_t group);
+/* What holds for its user is what holds for its groups; the engines are told where that changes. */
+void rights_identify(struct client *c);
+/* May its user begin sessions? 0 or FAULT_PERMISSION, with who may. */
+int rights_admit(const struct client *c, struct fault *f) FAULT_MUST_USE;
+/* Tells an engine what holds for a user besides the general configuration. 0 or -errno. */
+int rights_tell(struct engine *e, const struct user *user) FAULT_MUST_USE;
+
+/* The account of its user: a fault of this code was the answer. */
+void rights_refused(struct supervisor *s, uid_t uid, int code);
 
 /* ---- sessions of a daemon before this one: away.c ---- */
 
@@ -120,6 +145,10 @@ int client_needs_rights(const struct client *c, const char *what, struct fault *
 int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) FAULT_MUST_USE;
 /* Its number, secret and name are known. */
 void client_again_enter(struct client *c);
+/* Does the next daemon have its session? */
+bool client_comes_back(const struct client *c);
+/* The daemon is stopping: AGAIN where a service manager is there to start it again, else CONNECT. */
+int client_says_again(const struct client *c, struct fault *f) FAULT_MUST_USE;
 /* RETURN: the connection becomes that of a session that is away. */
 client_packet client_return;
 
@@ -132,20 +161,23 @@ int client_tell_end(struct client *c, struct wire_writer *w) FAULT_MUST_USE;
 
 /* ---- the ring of a session: ring.c ---- */
 
-/* False where it has none: not wanted, switched off, or no memory. */
-bool client_ring_new(const struct client *c, uint64_t features, struct client_ring *r);
+/* 0, also where it has none: not wanted, switched off, or no memory; -EMFILE: there is no descriptor for a session. */
+int client_ring_new(const struct client *c, uint64_t features, struct client_ring *r);
 void client_ring_drop(struct client_ring *r);
 /* The engine is gone: tells whoever sleeps there. */
-void client_ring_end(const struct client_ring *r);
+int client_ring_end(const struct client_ring *r) FAULT_MUST_USE;
 
 /* ---- arenas of a session: arena.c ---- */
 
 /*
- * Creates an arena, charges session and user, and tells the engine; *arenap is it. 0, a fault, or
- * -EAGAIN where the engine does not read: nothing has changed then.
+ * Makes an arena, charges session and user, and tells the engine; *arenap is it. 0, a fault, or -EAGAIN: with *makingp it is being made (arenas.h);
+ * without, the engine does not read, and nothing has changed.
  */
-int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct client_arena **arenap,
+int client_arena_new(struct client *c, uint64_t bytes, enum arena_owner owner, struct making **makingp, struct client_arena **arenap,
 	struct fault *f) FAULT_MUST_USE;
+/* The same once that has ended, which it is told of by being handled again, or, where an engine wants it, by this. */
+int client_arena_made(struct client *c, struct making *m, struct client_arena **arenap, struct fault *f) FAULT_MUST_USE;
+void client_want_made(struct making *m);
 /*
  * The session holds the memory of an array that another one has exported, and is charged for it like that one. Where it
  * holds it already, that may become writable. 0, or a fault.
@@ -157,6 +189,8 @@ struct client_arena *client_arena_find(struct client *c, uint64_t id);
 /* Gives the memory back at once, also what a client has mapped; of a shared array, when nobody holds it any more. */
 void client_arena_drop(struct client *c, struct client_arena *a);
 void client_arenas_drop(struct client *c);
+/* It is the session's no more: its descriptor, and the charge with it, are the caller's; -1: others hold it. */
+int client_arena_take(struct client *c, struct client_arena *a);
 /* It has this arena in that place already, of which the user is charged only now; takes over its descriptor. 0 or a fault. */
 int client_arena_again(struct client *c, unsigned place, const struct client_arena *a, struct fault *f) FAULT_MUST_USE;
 
@@ -175,5 +209,7 @@ struct shared_arena *shared_arena_new(struct supervisor *s, int fd, uint64_t byt
 struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id);
 /* One that there was under this number; takes over fd. One holder. NULL: out of memory. */
 struct shared_arena *shared_arena_again(struct supervisor *s, uint32_t id, int fd, uint64_t bytes);
-/* With the last holder its memory goes, whoever may still map it; unless the next daemon `keeps` it. */
-void shared_arena_drop(struct supervisor *s, struct shared_arena *a, bool keeps);
+/* Of the last holder: its descriptor, which is the caller's; else -1. */
+int shared_arena_drop(struct supervisor *s, struct shared_arena *a);
+/* The next daemon keeps it. */
+void shared_arena_hand_on(struct supervisor *s, struct shared_arena *a);

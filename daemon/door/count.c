@@ -1,6 +1,7 @@
 /*
- * How many devices have a name, which the supervisor cannot know: it has no OpenCL. The engine's program is run once
- * and prints it. Only before the daemon serves anybody, for it is waited for.
+ * What the supervisor cannot know, and a program of ours prints and ends: how many devices have a name and which one would be taken, since it has
+ * no OpenCL; and what is wrong with remote.*, since it has no network and no certificates. Both are waited for before the daemon serves anybody; the second
+ * is run at a reload, too, and then the loop hears of its end (reload.c).
  */
 #include "child.h"
 
@@ -12,12 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-	/* Digits, and the end of the line. */
-	COUNT_TEXT = 32,
+	COUNT_TEXT = CHECK_TEXT,
 	COUNT_ARGUMENTS = 8 + 2 * CONFIG_FLAGS,
 };
 
@@ -27,20 +28,24 @@ static void become_counter(const char *program, const char *const *argument, int
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (dup2(out, STDOUT_FILENO) < 0)
 		_exit(126);
 	execv(program, (char *const *)(uintptr_t)argument);
 	_exit(127);
 }
 
-static pid_t spawn(const char *program, const struct config_source *source, const char *flag, int out) {
-	const char *argument[COUNT_ARGUMENTS] = { "fusiond-engine", "--count" };
+/* flag: one more setting, or NULL. */
+static pid_t spawn(const char *program, const char *action, const struct config_source *source, const char *flag, int out) {
+	const char *argument[COUNT_ARGUMENTS] = { program, action };
 	unsigned n = 2;
 	pid_t pid;
 
 	n = child_settings(argument, n, source);
-	argument[n++] = "--set";
-	argument[n++] = flag;
+	if (flag) {
+		argument[n++] = "--set";
+		argument[n++] = flag;
+	}
 	pid = fork();
 	if (!pid)
 		become_counter(program, argument, out);
@@ -70,13 +75,19 @@ static int read_all(int fd, char text[static COUNT_TEXT], uint64_t limit_us) {
 	return 0;
 }
 
-static int judge(pid_t pid, int r, const char *text, const char *name, unsigned *countp, struct fault *f) {
+static int wait_for_end(pid_t pid, bool kills) {
 	int status = 0;
 
-	if (r)
+	if (kills)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	return status;
+}
+
+static int judge(pid_t pid, int r, const char *text, const char *name, unsigned *countp, struct fault *f) {
+	int status = wait_for_end(pid, r);
+
 	if (r)
 		return fault_set(f, FAULT_DEVICE, "the devices could not be counted within engine.start_us");
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
@@ -100,11 +111,89 @@ int child_count(const struct config *config, const struct config_source *source,
 	if (pipe2(out, O_CLOEXEC) < 0)
 		return -errno;
 	snprintf(flag, sizeof flag, "device.device=%s", name);
-	pid = spawn(program, source, flag, out[1]);
+	pid = spawn(program, "--count", source, flag, out[1]);
 	r = pid < 0 ? -errno : 0;
 	close(out[1]);
 	if (!r)
 		r = judge(pid, read_all(out[0], text, config->engine_start_us), text, name, countp, f);
 	close(out[0]);
 	return r;
+}
+
+/* It says a line either way; a fault is its line, too. */
+static int judge_look(pid_t pid, int r, char *text, struct fault *f) {
+	int status = wait_for_end(pid, r);
+
+	text[strcspn(text, "\n")] = 0;
+	if (r || !WIFEXITED(status) || !*text)
+		return fault_set(f, FAULT_DEVICE, "the engine that looks for a device %s", r ? "did not end within engine.start_us" : "died");
+	return WEXITSTATUS(status) ? fault_set(f, FAULT_DEVICE, "%s", text) : 0;
+}
+
+int child_look(const struct config *config, const struct config_source *source, char text[static CHECK_TEXT], struct fault *f) {
+	char program[PATH_MAX];
+	int out[2], r = child_program(&child_engine, config, program, f);
+	pid_t pid;
+
+	if (r)
+		return r;
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return -errno;
+	pid = spawn(program, "--device", source, NULL, out[1]);
+	r = pid < 0 ? -errno : 0;
+	close(out[1]);
+	if (!r)
+		r = judge_look(pid, read_all(out[0], text, config->engine_start_us), text, f);
+	close(out[0]);
+	return r;
+}
+
+int child_check_begin(struct child_check *k, const struct config *c, const struct config_source *source, struct fault *f) {
+	char program[PATH_MAX];
+	int out[2], r;
+
+	*k = (struct child_check){ .out = -1 };
+	if (!*c->remote_listen && !*c->remote_users && !*c->remote_plain_user)
+		return 0;
+	r = child_program(&child_gateway, c, program, f);
+	if (r)
+		return r;
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return -errno;
+	k->pid = spawn(program, "--check", source, NULL, out[1]);
+	r = k->pid < 0 ? -errno : 0;
+	close(out[1]);
+	k->out = out[0];
+	if (!r)
+		return 0;
+	close(out[0]);
+	*k = (struct child_check){ .out = -1 };
+	return r;
+}
+
+/* The sentence is the program's; what kept it from saying one is not the configuration's fault. */
+int child_check_judge(const struct child_check *k, int status, struct fault *f) {
+	int length = (int)strcspn(k->text, "\n");
+
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CONFIG_EXIT && length)
+		return fault_set(f, FAULT_ARGUMENT, "%.*s", length, k->text);
+	return fault_set(f, FAULT_INTERNAL, "what remote.* says could not be looked at%s%.*s", length ? ": " : "", length, k->text);
+}
+
+int child_check_late(struct fault *f) {
+	return fault_set(f, FAULT_INTERNAL, "what remote.* says could not be looked at within %d s", CHECK_US / 1000000);
+}
+
+int child_check_remote(const struct config *c, const struct config_source *source, struct fault *f) {
+	struct child_check k;
+	int r = child_check_begin(&k, c, source, f), status;
+
+	if (r || !k.pid)
+		return r;
+	r = read_all(k.out, k.text, CHECK_US);
+	status = wait_for_end(k.pid, r);
+	close(k.out);
+	return r ? child_check_late(f) : child_check_judge(&k, status, f);
 }

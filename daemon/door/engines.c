@@ -3,7 +3,6 @@
  */
 #include "supervisor.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "daemon/door/client.h"
 #include "daemon/door/orders.h"
 #include "daemon/door/stock.h"
+#include "daemon/door/devices.h"
 
 enum {
 	/*
@@ -32,48 +32,6 @@ enum {
 };
 
 /* ---- device.device ---- */
-
-/* One entry of the list; `every` has no number. */
-struct entry {
-	char name[CONFIG_TEXT];
-	uint64_t number;
-	bool every;
-};
-
-/* Cuts ":2" and ":*" off. A colon with anything else behind it belongs to the name. */
-static void cut_number(struct entry *e) {
-	char *colon = strrchr(e->name, ':'), *end;
-	unsigned long number;
-
-	if (!colon)
-		return;
-	if (!strcmp(colon, ":*")) {
-		e->every = true;
-		*colon = 0;
-		return;
-	}
-	number = strtoul(colon + 1, &end, 10);
-	if (!isdigit((unsigned char)colon[1]) || *end)
-		return;
-	e->number = number;
-	*colon = 0;
-}
-
-static void read_entry(struct entry *e, const char *text, size_t length) {
-	while (length && isspace((unsigned char)*text)) {
-		text++;
-		length--;
-	}
-	while (length && isspace((unsigned char)text[length - 1]))
-		length--;
-	*e = (struct entry){ .number = 0 };
-	snprintf(e->name, sizeof e->name, "%.*s", (int)length, text);
-	if (!strcmp(e->name, "*")) {
-		e->every = true;
-		e->name[0] = 0;
-	}
-	cut_number(e);
-}
 
 static int set_flags(struct engine *e, const char *name, uint64_t number) {
 	const char *folder = e->supervisor->config.cache_dir;
@@ -96,6 +54,8 @@ static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct f
 
 	if (id == CONTROL_METRICS)
 		return metrics_take(e, body, f);
+	if (id == CONTROL_SPENT)
+		return rights_spent(e->supervisor, body, f);
 	if (id == CONTROL_INNOCENT)
 		return blame_innocent(e, body, f);
 	if (id == CONTROL_ORDER)
@@ -165,15 +125,6 @@ static int add_engine(struct supervisor *s, const char *name, uint64_t number, s
 	return set_flags(e, name, number);
 }
 
-static int add_entry(struct supervisor *s, const struct entry *e, struct fault *f) {
-	unsigned count = 1;
-	int r = e->every ? child_count(&s->config, s->source, e->name, &count, f) : 0;
-
-	for (unsigned i = 0; !r && i < count; i++)
-		r = add_engine(s, e->name, e->every ? i : e->number, f);
-	return r;
-}
-
 static int check_twins(const struct supervisor *s, struct fault *f) {
 	for (unsigned i = 0; i < s->engines; i++)
 		for (unsigned k = 0; k < i; k++)
@@ -184,22 +135,13 @@ static int check_twins(const struct supervisor *s, struct fault *f) {
 	return 0;
 }
 
+static int add_wish(void *user, const char *name, uint64_t number, struct fault *f) {
+	return add_engine(user, name, number, f);
+}
+
 int engines_open(struct supervisor *s, struct fault *f) {
-	const char *text = s->config.device_device;
-	bool single = !strchr(text, ',');
-	size_t length;
-	int r = 0;
+	int r = devices_each(&s->config, s->source, add_wish, s, f);
 
-	do {
-		struct entry e;
-
-		length = strcspn(text, ",");
-		read_entry(&e, text, length);
-		if (single && !e.every && !e.number)
-			e.number = s->config.device_number;
-		r = add_entry(s, &e, f);
-		text += length;
-	} while (!r && *text++);
 	if (!r)
 		r = check_twins(s, f);
 	if (!r)
@@ -288,7 +230,7 @@ static void start(struct engine *e) {
 		return;
 	log_error("the engine cannot be started: %s", r > 0 ? f.text : strerror(-r));
 	if (!e->was_ready)
-		supervisor_stop(s, EXIT_FAILURE);
+		supervisor_stop(s, config_exit(r));
 	else
 		e->restart_us = loop_now() + RESTART_MOST_US;
 }
@@ -348,8 +290,10 @@ static void plan_restart(struct engine *e, uint64_t lived) {
 static void end_readers(struct engine *e) {
 	uint64_t session = e->catalogue ? atomic_load(&e->catalogue->header->reading) : 0;
 
-	if (session)
-		clients_blame(e, session, READER_ENDS);
+	if (!session)
+		return;
+	blame_reader(e, session);
+	clients_blame(e, session, READER_ENDS);
 }
 
 /* Shared arrays go with the last session that holds them. */
@@ -381,21 +325,25 @@ static void ended(struct engine *e, const char *why) {
 	struct supervisor *s = e->supervisor;
 
 	e->last_pid = e->child.last_pid;
+	/* While it is known whose sessions these are: some end with it. */
+	if (!s->stopping) {
+		blame_ended(e, why);
+		end_readers(e);
+	}
 	clients_drift(s, e);
 	workers_end(e);
 	if (s->stopping)
 		return;
+	blame_close(s);
 	if (!e->down_us)
 		e->down_us = loop_now();
-	blame_ended(e, why);
-	end_readers(e);
 	settle(e);
 	e->ends++;
 	snprintf(e->last_end, sizeof e->last_end, "%s", why);
 	log_error("%s", why);
 	/* One that says why it cannot start will say so again; one that died may have died of a driver, which the next one looks into. */
 	if (!e->was_ready && (e->child.failure.code || e->ends > 1)) {
-		supervisor_stop(s, EXIT_FAILURE);
+		supervisor_stop(s, config_exit(e->child.failure.code));
 		return;
 	}
 	if (!spare_takes_over(e)) {
@@ -450,6 +398,18 @@ static void ping(struct engine *e, uint64_t now) {
 
 bool engine_answers(const struct engine *e) {
 	return e->child.state == CHILD_READY && !e->child.killed_us && (!e->catalogue || atomic_load(&e->catalogue->header->pong) == e->ping);
+}
+
+void engines_ask(struct supervisor *s, uint64_t now) {
+	for (unsigned i = 0; i < s->engines; i++)
+		if (s->engine[i]->catalogue && engine_answers(s->engine[i]))
+			ping(s->engine[i], now);
+}
+
+uint64_t engine_silent_us(const struct engine *e, uint64_t now) {
+	bool asked = e->catalogue && e->child.state == CHILD_READY && atomic_load(&e->catalogue->header->pong) != e->ping;
+
+	return asked && now > e->ping_us ? now - e->ping_us : 0;
 }
 
 /* When to look again; UINT64_MAX: there is nothing to look at. */

@@ -52,6 +52,7 @@ struct engine {
 	pid_t last_pid;                      /* of the one that ended last */
 	uint64_t arrays_kept, arrays_lost;   /* of sessions that outlived an engine, in all */
 	uint64_t metric[METRICS];            /* the last that it told; metrics.c */
+	uint64_t histogram[HISTOGRAMS][HISTOGRAM_NUMBERS];
 	bool metrics_known, metrics_asked;
 	pid_t worker[ENGINE_WORKERS];        /* processes that compile for it (workers.c); 0: none */
 };
@@ -82,6 +83,10 @@ void engines_reload(struct supervisor *s);
 bool engines_well(const struct supervisor *s, uint64_t now);
 /* Does it serve, and has it answered what it was asked last? */
 bool engine_answers(const struct engine *e);
+/* Asks those that have answered; STATUS does so, that the next one knows. */
+void engines_ask(struct supervisor *s, uint64_t now);
+/* How long it has left the last question unanswered; 0: it has not. */
+uint64_t engine_silent_us(const struct engine *e, uint64_t now);
 /* All devices in a sentence. */
 void engines_text(const struct supervisor *s, struct str *text);
 /* The same with the state of those that are not ready. */

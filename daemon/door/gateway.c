@@ -21,29 +21,45 @@ static void on_ready(void *user) {
 	log_info("clients of other machines connect to %s", s->gateway.child.device);
 }
 
-/* [uid, peer] and a connection. */
+/* [uid, peer, groups] and a connection. */
 static int on_remote(struct supervisor *s, struct wire_cursor *body, struct fault *f) {
 	struct child *c = &s->gateway.child;
 	char peer[GATEWAY_PEER_TEXT];
+	gid_t group[LIMIT_GROUPS];
+	struct wire_cursor groups;
 	const char *text;
-	uint64_t uid;
-	size_t size;
+	uint64_t uid, id;
+	size_t size, count = 0;
 	int fd = c->passed;
 	int r = wire_get_uint(body, "uid", UINT32_MAX, &uid, f);
 
 	if (!r)
 		r = wire_get_text(body, "peer", LIMIT_SENTENCE, &text, &size, f);
+	if (!r)
+		r = wire_get_array(body, "groups", LIMIT_GROUPS, &groups, f);
+	while (!r && groups.left) {
+		r = wire_get_uint(&groups, "group", UINT32_MAX, &id, f);
+		group[count++] = (gid_t)id;
+	}
 	if (!r && fd < 0)
 		r = fault_set(f, FAULT_PROTOCOL, "the gateway sent no connection");
 	if (r)
 		return r;
 	snprintf(peer, sizeof peer, "%.*s", (int)size, text);
 	c->passed = -1;
-	client_accept_remote(s, fd, (uid_t)uid, peer);
+	client_accept_remote(s, fd, &(struct rule_subject){ (uid_t)uid, group, count }, peer);
 	return 0;
 }
 
 static int on_packet(void *user, uint64_t id, struct wire_cursor *body, struct fault *f) {
+	struct supervisor *s = user;
+
+	if (id == CONTROL_CERTIFICATE)
+		return wire_get_uint(body, "until", INT64_MAX, &s->gateway.certificate_until, f);
+	if (id == CONTROL_REMOTE_REFUSED) {
+		s->gateway.refused++;
+		return 0;
+	}
 	if (id != CONTROL_REMOTE)
 		return fault_set(f, FAULT_PROTOCOL, "the gateway has no message %llu", (unsigned long long)id);
 	return on_remote(user, body, f);
@@ -74,7 +90,7 @@ void gateway_start(struct supervisor *s) {
 	if (g->was_ready)
 		g->restart_us = loop_now() + GATEWAY_RESTART_US;
 	else
-		supervisor_stop(s, EXIT_FAILURE);
+		supervisor_stop(s, config_exit(r));
 }
 
 void gateway_stop(struct supervisor *s) {
@@ -93,7 +109,7 @@ static void ended(struct supervisor *s, const char *why) {
 	if (g->was_ready)
 		g->restart_us = loop_now() + GATEWAY_RESTART_US;
 	else
-		supervisor_stop(s, EXIT_FAILURE);
+		supervisor_stop(s, config_exit(g->child.failure.code));
 }
 
 void gateway_reap(struct supervisor *s) {

@@ -16,6 +16,8 @@ struct gateway {
 	struct child child;
 	bool was_ready;
 	uint64_t restart_us;                 /* when to start it again; 0: not planned */
+	uint64_t refused;                    /* connections: not agreed on, or of nobody's */
+	uint64_t certificate_until;          /* when the daemon's ends, by the second of 1970; 0: there is none, or it is not known */
 };
 
 void gateway_open(struct supervisor *s);

@@ -57,15 +57,23 @@ static bool withdraw(struct supervisor *s) {
 	return false;
 }
 
-static void end(struct supervisor *s, uint64_t now) {
+/* Who comes to a socket of the service manager's waits in it, and has another daemon started: nothing is to be withdrawn. */
+static bool let_go(struct supervisor *s, uint64_t now) {
+	if (s->passed)
+		return true;
 	if (take_lock(s)) {
 		s->idle.again_us = now + IDLE_AGAIN_US;
-		return;
+		return false;
 	}
-	if (!withdraw(s)) {
-		drop_lock(s);
+	if (withdraw(s))
+		return true;
+	drop_lock(s);
+	return false;
+}
+
+static void end(struct supervisor *s, uint64_t now) {
+	if (!let_go(s, now))
 		return;
-	}
 	log_info("nobody was connected for door.idle_exit_us: the end");
 	supervisor_stop(s, EXIT_SUCCESS);
 }

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "protocol/message.h"
+#include "daemon/door/blame.h"
 #include "daemon/base/version.h"
+#include "daemon/door/closer.h"
 
 enum {
 	/* An engine answers within its turn of some milliseconds; one that is stuck is not waited for. */
@@ -67,6 +69,15 @@ static void put_supervisor(struct str *text, const struct supervisor *s) {
 	put_plain(text, "sessions", "gauge", "Sessions that are open.", s->session_count);
 	put_plain(text, "sessions_total", "counter", "Sessions that were opened.", (double)s->sessions_total);
 	put_plain(text, "shared_memory_bytes", "gauge", "Shared memory of all sessions.", bytes);
+	put_plain(text, "sessions_lost_total", "counter", "Sessions that ended with an engine or a daemon, or could not go on after that.", (double)s->sessions_lost);
+	put_plain(text, "quarantined_graphs", "gauge", "Graphs that are refused, since they ended engines.", blame_refused(s));
+	put_plain(text, "reload_failed", "gauge", "1 where the configuration was wrong when it was last read again, and the old one holds.", *s->reload.error ? 1 : 0);
+	put_plain(text, "reloads_failed_total", "counter", "How often that was so.", (double)s->reload.failures);
+	put_plain(text, "cache_bytes", "gauge", "What the cache folder holds, as found in the last minutes.", (double)cache_size_bytes(&s->cache_size));
+	put_plain(text, "cache_limit_bytes", "gauge", "What a start leaves of it, cache.bytes; 0: all.", (double)s->config.cache_bytes);
+	put_plain(text, "remote_refused_total", "counter", "Connections of other machines that were refused: tls, certificates, users.", (double)s->gateway.refused);
+	if (s->gateway.certificate_until)
+		put_plain(text, "certificate_expiry_timestamp_seconds", "gauge", "When the certificate of remote.certificate ends.", (double)s->gateway.certificate_until);
 }
 
 static void put_engines(struct str *text, const struct supervisor *s) {
@@ -92,10 +103,92 @@ static void put_rows(struct str *text, const struct supervisor *s) {
 	}
 }
 
+static const struct {
+	const char *name, *doc;
+} histograms[] = {
+#define HISTOGRAM(name, value, doc) { #name, doc },
+#include "daemon/base/metrics.def"
+};
+
+/* Steps are counted upwards, as Prometheus has them. */
+static void put_histogram(struct str *text, const char *name, unsigned engine, const uint64_t number[static HISTOGRAM_NUMBERS]) {
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < HISTOGRAM_STEPS; i++) {
+		count += number[i];
+		if (i + 1 < HISTOGRAM_STEPS)
+			str_printf(text, "fusiond_%s_bucket{engine=\"%u\",le=\"%g\"} %" PRIu64 "\n", name, engine, (double)histogram_end_ns(i) / 1e9, count);
+		else
+			str_printf(text, "fusiond_%s_bucket{engine=\"%u\",le=\"+Inf\"} %" PRIu64 "\n", name, engine, count);
+	}
+	str_printf(text, "fusiond_%s_sum{engine=\"%u\"} %.17g\n", name, engine, (double)number[HISTOGRAM_STEPS] / 1e9);
+	str_printf(text, "fusiond_%s_count{engine=\"%u\"} %" PRIu64 "\n", name, engine, count);
+}
+
+static void put_histograms(struct str *text, const struct supervisor *s) {
+	for (unsigned h = 0; h < HISTOGRAMS; h++) {
+		put_head(text, histograms[h].name, "histogram", histograms[h].doc);
+		for (unsigned i = 0; i < s->engines; i++)
+			if (s->engine[i]->metrics_known)
+				put_histogram(text, histograms[h].name, i, s->engine[i]->histogram[h]);
+	}
+}
+
+/* ---- by user ---- */
+
+struct user_metrics {
+	uid_t uid;
+	struct spent spent;
+};
+
+static int uses_more(const void *a, const void *b) {
+	const struct user_metrics *x = a, *y = b;
+
+	return (x->spent.device_ns < y->spent.device_ns) - (x->spent.device_ns > y->spent.device_ns);
+}
+
+static const struct {
+	const char *name, *type, *doc;
+	size_t offset;                       /* in struct spent */
+	double per;
+} user_rows[] = {
+	{ "user_device_seconds_total", "counter", "Time of the device that the user's sessions have used, as the accounts have it.", offsetof(struct spent, device_ns), 1e9 },
+	{ "user_sessions_total", "counter", "Sessions that the user began.", offsetof(struct spent, sessions), 1 },
+	{ "user_refused_total", "counter", "Requests of the user that were refused.", offsetof(struct spent, refused), 1 },
+	{ "user_limits_total", "counter", "Of these, those that met a limit.", offsetof(struct spent, limits), 1 },
+};
+
+static void put_user_rows(struct str *text, const struct user_metrics *u, unsigned count) {
+	for (unsigned i = 0; i < sizeof user_rows / sizeof *user_rows; i++) {
+		put_head(text, user_rows[i].name, user_rows[i].type, user_rows[i].doc);
+		for (unsigned k = 0; k < count; k++)
+			str_printf(text, "fusiond_%s{uid=\"%ju\"} %.17g\n", user_rows[i].name, (uintmax_t)u[k].uid,
+				(double)*(const uint64_t *)((const char *)&u[k].spent + user_rows[i].offset) / user_rows[i].per);
+	}
+}
+
+/* Those of the most: who has used less is not told apart, so that their number has a bound. */
+static void put_users(struct str *text, const struct supervisor *s) {
+	unsigned count = 0;
+	uid_t *uid = s->config.metrics_users ? accounts_users(&s->accounts, &count) : NULL;
+	struct user_metrics *u = count ? calloc(count, sizeof *u) : NULL;
+
+	for (unsigned i = 0; u && i < count; i++)
+		u[i] = (struct user_metrics){ uid[i], accounts_sum(&s->accounts, uid[i], 0) };
+	free(uid);
+	if (!u)
+		return;
+	qsort(u, count, sizeof *u, uses_more);
+	put_user_rows(text, u, count < s->config.metrics_users ? count : (unsigned)s->config.metrics_users);
+	free(u);
+}
+
 static void put_text(struct str *text, const struct supervisor *s) {
+	put_users(text, s);
 	put_supervisor(text, s);
 	put_engines(text, s);
 	put_rows(text, s);
+	put_histograms(text, s);
 }
 
 /* ---- asking the engines ---- */
@@ -129,16 +222,19 @@ static bool all_answered(const struct supervisor *s) {
 }
 
 int metrics_take(struct engine *e, struct wire_cursor *body, struct fault *f) {
-	uint64_t value[METRICS];
+	uint64_t value[METRICS], histogram[HISTOGRAMS][HISTOGRAM_NUMBERS];
 	int r = 0;
 
 	for (unsigned i = 0; !r && i < METRICS; i++)
 		r = wire_get_uint(body, "metric", UINT64_MAX, &value[i], f);
+	for (unsigned i = 0; !r && i < HISTOGRAMS * HISTOGRAM_NUMBERS; i++)
+		r = wire_get_uint(body, "histogram", UINT64_MAX, &histogram[i / HISTOGRAM_NUMBERS][i % HISTOGRAM_NUMBERS], f);
 	if (!r)
 		r = wire_get_end(body, "METRICS", f);
 	if (r)
 		return r;
 	memcpy(e->metric, value, sizeof e->metric);
+	memcpy(e->histogram, histogram, sizeof e->histogram);
 	e->metrics_known = true;
 	e->metrics_asked = false;
 	return 0;
@@ -166,13 +262,9 @@ static void write_file(const struct supervisor *s) {
 
 /* ---- HTTP ---- */
 
-/* What lies unread when a socket is closed would reach the other side as an error before our answer. */
 static void client_end(struct metrics_client *c) {
 	c->source = loop_remove(c->source);
-	shutdown(c->fd, SHUT_WR);
-	while (recv(c->fd, c->request, sizeof c->request, MSG_DONTWAIT) > 0)
-		;
-	close(c->fd);
+	closer_take(c->supervisor, c->fd, NULL);
 	c->fd = -1;
 }
 
@@ -216,8 +308,8 @@ static void on_client(void *user, uint32_t events) {
 	ssize_t n;
 
 	(void)events;
-	n = recv(c->fd, c->request + c->size, sizeof c->request - 1 - c->size, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	n = closer_receive(c->fd, c->request + c->size, sizeof c->request - 1 - c->size);
+	if (n == -EAGAIN)
 		return;
 	if (n <= 0) {
 		client_end(c);
@@ -248,13 +340,14 @@ static void on_listener(void *user, uint32_t events) {
 	(void)events;
 	if (fd < 0)
 		return;
+	closer_refuse_descriptors(fd);
 	if (!c) {
-		close(fd);
+		closer_take(s, fd, NULL);
 		return;
 	}
 	*c = (struct metrics_client){ .fd = fd, .supervisor = s, .deadline_us = loop_now() + METRICS_CLIENT_US };
 	if (loop_add(s->loop, fd, EPOLLIN, on_client, c, &c->source)) {
-		close(fd);
+		closer_take(s, fd, NULL);
 		c->fd = -1;
 	}
 }
@@ -276,6 +369,7 @@ static int listen_at(struct supervisor *s, struct fault *f) {
 	s->metrics.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->metrics.listener < 0)
 		return -errno;
+	closer_refuse_descriptors(s->metrics.listener);
 	if (bind(s->metrics.listener, (const struct sockaddr *)&a, sizeof a) < 0 ||
 		chmod(path, (mode_t)s->config.metrics_mode) < 0 || listen(s->metrics.listener, METRICS_BACKLOG) < 0)
 		return fault_set(f, FAULT_ARGUMENT, "metrics.socket %s cannot be made: %s", path, strerror(errno));

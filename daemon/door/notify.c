@@ -51,15 +51,23 @@ static void ping(struct notify *n, uint64_t now, bool well) {
 	n->next_us = now + n->every_us;
 }
 
+void notify_status_soon(struct notify *n) {
+	n->status_us = 0;
+}
+
 bool notify_wants_status(const struct notify *n, uint64_t now) {
 	return manager_listens(n->manager) && now >= n->status_us;
 }
 
+/* A line within it would be an assignment of its own to the manager. */
 static void send_status(struct notify *n, uint64_t now, const char *status) {
+	char text[sizeof n->status];
+
 	n->status_us = now + STATUS_US;
-	if (!strncmp(n->status, status, sizeof n->status - 1))
+	log_escape(text, sizeof text, status);
+	if (!strcmp(n->status, text))
 		return;
-	snprintf(n->status, sizeof n->status, "%s", status);
+	memcpy(n->status, text, sizeof text);
 	manager_tell(n->manager, -1, "STATUS=%s", n->status);
 }
 

@@ -33,6 +33,8 @@ void notify_open(struct notify *n, struct manager *m, uint64_t now, int told);
 void notify_ready(struct notify *n);
 void notify_reloading(const struct notify *n, uint64_t now);
 /* May the line of status be sent now? Who asks without need makes it for nothing. */
+/* The next line is sent without a wait: something happened that a person asks for. */
+void notify_status_soon(struct notify *n);
 bool notify_wants_status(const struct notify *n, uint64_t now);
 /*
  * Pings if it is time to and all is well; sends the line of status, where it is another one than before. NULL: not wanted

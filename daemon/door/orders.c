@@ -118,6 +118,24 @@ static void tell(struct engine *e, const struct order *o) {
 		log_error("engine %u was not told that %s is %s: %s", e->number, o->name, o->text, strerror(-r));
 }
 
+int orders_add(struct engine *e, enum order_kind kind, const char *name, const char *text) {
+	struct order *o = calloc(1, sizeof *o);
+
+	if (o) {
+		o->kind = kind;
+		o->name = strdup(name);
+		o->text = strdup(text);
+	}
+	if (!o || !o->name || !o->text) {
+		order_free(o);
+		return -ENOMEM;
+	}
+	if (e->child.state == CHILD_READY)
+		tell(e, o);
+	take(e, o);
+	return 0;
+}
+
 void orders_tell(struct engine *e) {
 	const struct order *o;
 

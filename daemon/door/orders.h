@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "protocol/message.h"
 #include "protocol/wire.h"
 
 struct engine;
@@ -12,6 +13,8 @@ struct order;
 
 /* ORDER of the engine: 0 or a fault. */
 int orders_note(struct engine *e, struct wire_cursor *body, struct fault *f) FAULT_MUST_USE;
+/* The supervisor's own order, told at once where the engine is ready. 0 or -ENOMEM. */
+int orders_add(struct engine *e, enum order_kind kind, const char *name, const char *text) FAULT_MUST_USE;
 /* To an engine that has just begun to serve, in the order in which they were given. */
 void orders_tell(struct engine *e);
 /* The configuration was read again. */

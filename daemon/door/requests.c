@@ -1,8 +1,8 @@
 /*
  * What a client asks of the door: arenas, the status, and what administrators may.
  */
-#include "client.h"
 #include "blame.h"
+#include "daemon/door/arenas.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "protocol/shm.h"
+#include "daemon/base/user_name.h"
 
 /* ---- arenas and status ---- */
 
@@ -33,6 +34,16 @@ static int answer_arena(struct client *c, uint32_t id, const struct client_arena
 	return r;
 }
 
+/* It was begun before. */
+static int ask_again(struct client *c, struct client_arena **arenap, struct fault *f) {
+	struct making *m = c->making;
+
+	if (!m->ended)
+		return -EAGAIN;
+	c->making = NULL;
+	return client_arena_made(c, m, arenap, f);
+}
+
 int client_asks_arena(struct client *c, struct wire_cursor *body, struct fault *f) {
 	struct client_arena *a = NULL;
 	uint64_t bytes;
@@ -42,8 +53,10 @@ int client_asks_arena(struct client *c, struct wire_cursor *body, struct fault *
 		r = wire_get_uint(body, "bytes", UINT64_MAX, &bytes, f);
 	if (!r)
 		r = wire_get_end(body, "ARENA_NEW", f);
-	if (!r)
-		r = client_arena_new(c, bytes, ARENA_OF_CLIENT, &a, f);
+	if (!r && !c->making)
+		r = client_arena_new(c, bytes, ARENA_OF_CLIENT, &c->making, &a, f);
+	else if (!r)
+		r = ask_again(c, &a, f);
 	return r ? r : answer_arena(c, DOOR_ARENA_NEW, a);
 }
 
@@ -71,6 +84,7 @@ int client_asks_status(struct client *c, struct wire_cursor *body, struct fault 
 
 	if (r)
 		return r;
+	engines_ask(c->supervisor, loop_now());
 	json = status_json(c->supervisor, c);
 	if (!json)
 		return -ENOMEM;
@@ -97,6 +111,20 @@ int client_needs_rights(const struct client *c, const char *what, struct fault *
 		*c->supervisor->config.door_admins ? c->supervisor->config.door_admins : "(none)", what);
 }
 
+/* The log, and the victim: it is the last that it hears of the door, and reads it when it finds that closed. */
+static void tell_killed(const struct client *c, struct client *other) {
+	char victim[USER_NAME], by[USER_NAME];
+	struct fault f;
+
+	user_name(c->uid, by);
+	log_about(LOG_LEVEL_NOTICE, &(struct log_subject){ .session = other->session, .uid = other->uid, .pid = other->pid },
+		"session %" PRIu64 " of user %s, process %jd, is ended by user %s, process %jd", other->session,
+		user_name(other->uid, victim), (intmax_t)other->pid, by, (intmax_t)c->pid);
+	fault_set(&f, FAULT_LOST, "an administrator, user %s, ended this session with fusionctl kill; its arrays are lost", by);
+	if (other != c && client_answer_fault(other, &f))
+		log_debug("session %" PRIu64 " was not told of its end", other->session);
+}
+
 int client_asks_kill(struct client *c, struct wire_cursor *body, struct fault *f) {
 	struct client *other = NULL;
 	uint64_t session;
@@ -111,9 +139,7 @@ int client_asks_kill(struct client *c, struct wire_cursor *body, struct fault *f
 	HASH_FIND(hh, c->supervisor->sessions, &session, sizeof session, other);
 	if (!other)
 		return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64, session);
-	log_about(LOG_LEVEL_NOTICE, &(struct log_subject){ .session = session, .uid = other->uid, .pid = other->pid },
-		"session %" PRIu64 " of user %ju, process %jd, is ended by user %ju, process %jd", session,
-		(uintmax_t)other->uid, (intmax_t)other->pid, (uintmax_t)c->uid, (intmax_t)c->pid);
+	tell_killed(c, other);
 	if (other == c)
 		c->closing = true;
 	else

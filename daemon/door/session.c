@@ -1,7 +1,8 @@
 /*
  * Sessions of the door: HELLO begins one, RESUME joins it to another engine after its own has ended.
  */
-#include "client.h"
+#include "daemon/door/arenas.h"
+#include "daemon/door/blame.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,12 +15,16 @@
 enum {
 	/* A client that says RESUME, and whose engine is well, is told so after this. */
 	RESUME_WELL_US = 10 * 1000 * 1000,
+	/* Engines that ended at graphs of a user within engine.quarantine_us, before nothing of his is repeated any more: as many as a graph may. */
+	SESSION_ENDS = 2,
 };
 
 /* ---- HELLO ---- */
 
 struct greeting {
-	uint64_t version, features;
+	struct message_versions versions;
+	uint64_t version;                    /* that both speak */
+	uint64_t features;
 	const char *name;
 	size_t name_size;
 	struct wire_cursor options;
@@ -27,14 +32,16 @@ struct greeting {
 	unsigned asks;                       /* how often */
 };
 
-static int check_version(const struct greeting *g, struct fault *f) {
-	if (g->version == PROTOCOL_VERSION)
+int client_agree(struct message_versions theirs, uint64_t *versionp, struct fault *f) {
+	static const struct message_versions own = { PROTOCOL_OLDEST, PROTOCOL_VERSION };
+	char spoken[VERSIONS_TEXT], known[VERSIONS_TEXT];
+
+	*versionp = message_agree(theirs, own);
+	if (*versionp)
 		return 0;
-	return fault_set(f, FAULT_VERSION,
-		"the client speaks version %" PRIu64 " of the protocol, fusiond " FUSIOND_VERSION
-		" speaks version %d; "
-		"install the same release of both",
-		g->version, PROTOCOL_VERSION);
+	return fault_set(f, FAULT_VERSION, "the client speaks %s of the protocol, fusiond " FUSIOND_VERSION " %s: install a newer %s",
+		message_versions_text(theirs, spoken), message_versions_text(own, known),
+		theirs.newest < own.oldest ? "libfusion" : "fusiond");
 }
 
 /* The option that is for the door alone. */
@@ -56,21 +63,19 @@ static int read_wish(struct greeting *g, struct fault *f) {
 	return r;
 }
 
-/* The version first: what follows it may be of another form. */
+/* The version first: what follows it may be of another form. What stands behind is of a later release, and for those that know it. */
 static int read_greeting(struct wire_cursor *body, struct greeting *g, struct fault *f) {
-	int r = wire_get_uint(body, "version", UINT64_MAX, &g->version, f);
+	int r = message_get_versions(body, &g->versions, f);
 
 	if (!r)
-		r = check_version(g, f);
+		r = client_agree(g->versions, &g->version, f);
 	if (!r)
 		r = wire_get_uint(body, "features", UINT64_MAX, &g->features, f);
 	if (!r)
 		r = wire_get_text(body, "name", CLIENT_NAME - 1, &g->name, &g->name_size, f);
 	if (!r)
 		r = wire_get_map(body, "options", CLIENT_OPTIONS, &g->options, f);
-	if (!r)
-		r = read_wish(g, f);
-	return r ? r : wire_get_end(body, "HELLO", f);
+	return r ? r : read_wish(g, f);
 }
 
 /* Copies one option behind the others and tries it on a scratch configuration. */
@@ -126,7 +131,10 @@ static int tell_session_new(
 	struct wire_writer w;
 	int r;
 
-	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 8);
+	r = rights_tell(c->engine, c->user);
+	if (r)
+		return r;
+	client_tell_begin(c, &w, CONTROL_SESSION_NEW, 10);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
 	wire_put_uint(&w, c->uid);
 	wire_put_uint(&w, (uint64_t)c->pid);
@@ -134,6 +142,8 @@ static int tell_session_new(
 	wire_put_bool(&w, ring->memory >= 0);
 	wire_put_bool(&w, *c->peer != 0);
 	wire_put_bool(&w, c->admin);
+	wire_put_bool(&w, client_comes_back(c));
+	wire_put_bool(&w, c->repeats);
 	r = put_options(c->supervisor, g, &w, f);
 	if (!r)
 		r = child_send_pair(&c->engine->child, &w, fd);
@@ -143,20 +153,22 @@ static int tell_session_new(
 
 static uint64_t features_of(const struct client *c, const struct greeting *g, const struct client_ring *ring) {
 	return (g->features & FEATURES_ALL) | (ring->memory < 0 ? 0 : FEATURE_RING) | (c->resumes ? FEATURE_RESUME : 0) |
-	       (c->resumes && c->supervisor->store.on ? FEATURE_RETURN : 0);
+	       (client_comes_back(c) ? FEATURE_RETURN : 0) | (c->repeats ? FEATURE_REPEAT : 0);
 }
 
 static int answer_hello(struct client *c, const struct greeting *g, const struct client_ring *ring) {
 	const struct child *child = &c->engine->child;
 	const int fd[PACKET_PAIR] = { ring->memory, ring->client };
 	uint64_t features = features_of(c, g, ring);
+	uint8_t operations[MESSAGE_OPERATIONS];
 	struct wire_writer w;
 	int r;
 
+	message_operations(operations);
 	wire_writer_init(&w);
-	wire_put_array(&w, 9);
+	wire_put_array(&w, 11);
 	wire_put_uint(&w, DOOR_HELLO);
-	wire_put_uint(&w, PROTOCOL_VERSION);
+	wire_put_uint(&w, g->version);
 	wire_put_uint(&w, features);
 	wire_put_uint(&w, c->session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
@@ -164,6 +176,8 @@ static int answer_hello(struct client *c, const struct greeting *g, const struct
 	wire_put_text(&w, child->device);
 	wire_put_uint(&w, c->engine->number);
 	wire_put_uint(&w, c->supervisor->engines);
+	wire_put_text(&w, FUSIOND_VERSION);
+	wire_put_bin(&w, operations, sizeof operations);
 	r = client_answer_pair(c, &w, fd);
 	wire_writer_free(&w);
 	return r;
@@ -172,7 +186,12 @@ static int answer_hello(struct client *c, const struct greeting *g, const struct
 static int begin_session(
 	struct client *c, const struct greeting *g, struct client_ring *ring, struct fault *f) {
 	struct supervisor *s = c->supervisor;
-	int r = user_charge_session(c->user, &s->config, f);
+	int r = rights_admit(c, f);
+
+	if (!r)
+		r = blame_admit(s, c->user, f);
+	if (!r)
+		r = user_charge_session(c->user, f);
 
 	if (r)
 		return r;
@@ -181,10 +200,11 @@ static int begin_session(
 	take_name(c, g);
 	c->session = s->last_session + 1;
 	c->resumes = g->features & FEATURE_RESUME && c->engine->catalogue && !*c->peer;
-	if (!r) {
-		client_ring_new(c, g->features, ring);
+	c->repeats = c->resumes && g->features & FEATURE_REPEAT;
+	if (!r)
+		r = client_ring_new(c, g->features, ring);
+	if (!r)
 		r = tell_session_new(c, g, ring, f);
-	}
 	if (r) {
 		user_refund_session(c->user);
 		/* The engine is gone, which is not known otherwise yet. */
@@ -192,6 +212,7 @@ static int begin_session(
 	}
 	s->last_session++;
 	s->sessions_total++;
+	accounts_add(&s->accounts, c->uid, &(struct spent){ .sessions = 1 });
 	s->session_count++;
 	c->engine->sessions++;
 	c->hello = true;
@@ -230,7 +251,7 @@ int client_hello(struct client *c, struct wire_cursor *body, struct fault *f) {
 		return fault_set(f, FAULT_STATE, "the connection has a session already");
 	r = read_greeting(body, &g, f);
 	if (!r && c->supervisor->stopping)
-		r = fault_set(f, FAULT_CONNECT, "the daemon is stopping");
+		r = client_says_again(c, f);
 	if (!r)
 		r = engines_choose(c->supervisor, g.device, &c->engine, f);
 	if (!r)
@@ -259,8 +280,10 @@ static int attach(struct client *c, const struct greeting *g, struct fault *f) {
 	struct wire_writer w;
 	int r;
 
-	client_ring_new(c, g->features, &ring);
-	r = tell_session_new(c, g, &ring, f);
+	c->repeats = g->features & FEATURE_REPEAT;
+	r = client_ring_new(c, g->features, &ring);
+	if (!r)
+		r = tell_session_new(c, g, &ring, f);
 	if (!r)
 		r = client_arenas_tell(c);
 	if (!r) {
@@ -277,23 +300,32 @@ static int attach(struct client *c, const struct greeting *g, struct fault *f) {
 	return -EAGAIN;
 }
 
+/*
+ * May what was not begun be asked for by the library itself? Not of who has ended engines, or may have: a person is to look at that first.
+ */
+static bool may_repeat(const struct client *c) {
+	return c->whole && !c->read && user_ends(c->user, loop_now(), c->supervisor->config.engine_quarantine_us, false) < SESSION_ENDS;
+}
+
 static int answer_resume(struct client *c, const struct greeting *g) {
 	const int fd[PACKET_PAIR] = { c->ring.memory, c->ring.client };
 	struct wire_writer w;
 	int r;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 6);
+	wire_put_array(&w, 7);
 	wire_put_uint(&w, DOOR_RESUME);
 	wire_put_uint(&w, features_of(c, g, &c->ring));
 	wire_put_text(&w, c->engine->child.url);
 	wire_put_text(&w, c->engine->child.device);
 	wire_put_uint(&w, c->accepted);
 	wire_put_uint(&w, c->completed);
+	wire_put_bool(&w, may_repeat(c));
 	r = client_answer_pair(c, &w, fd);
 	wire_writer_free(&w);
 	close_one(&c->ring.client);
 	c->attachment = CLIENT_ATTACHED;
+	c->read = false;
 	return r;
 }
 
@@ -314,13 +346,14 @@ static void wait_until(struct client *c, uint64_t deadline) {
 void client_refuse_waiting(struct client *c) {
 	struct fault f;
 
-	if (!engine_answers(c->engine)) {
+	if (c->supervisor->stopping || !engine_answers(c->engine)) {
 		wait_until(c, loop_now() + RESUME_WELL_US);
 		return;
 	}
 	fault_set(&f, FAULT_LOST, "the connection to the engine broke, though the engine is well; the session has ended, and its arrays are lost");
 	if (client_answer_fault(c, &f))
 		log_debug("session %" PRIu64 " was not told of its end", c->session);
+	c->supervisor->sessions_lost++;
 	client_close(c);
 }
 
@@ -367,6 +400,7 @@ void client_session_end(struct client *c) {
 	tell_session_end(c);
 	c->hello = false;
 	store_session_end(c);
+	makings_cancel(c, false);
 	client_arenas_drop(c);
 	HASH_DELETE(hh, s->sessions, c);
 	s->session_count--;

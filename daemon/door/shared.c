@@ -7,10 +7,7 @@
  */
 #include "client.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Numbers come again after two thousand million exports; those of arenas that live are passed by. */
@@ -48,14 +45,24 @@ struct shared_arena *shared_arena_find(struct supervisor *s, uint64_t id) {
 	return a;
 }
 
-void shared_arena_drop(struct supervisor *s, struct shared_arena *a, bool keeps) {
-	if (--a->holders)
-		return;
-	if (!keeps)
-		store_shared_end(s, a->id);
-	if (!keeps && fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)a->bytes) < 0)
-		log_warning("the memory of a shared array stays: %s", strerror(errno));
-	close(a->fd);
+static void shared_free(struct supervisor *s, struct shared_arena *a) {
 	HASH_DELETE(hh, s->shared, a);
 	free(a);
+}
+
+int shared_arena_drop(struct supervisor *s, struct shared_arena *a) {
+	int fd = a->fd;
+
+	if (--a->holders)
+		return -1;
+	store_shared_end(s, a->id);
+	shared_free(s, a);
+	return fd;
+}
+
+void shared_arena_hand_on(struct supervisor *s, struct shared_arena *a) {
+	if (--a->holders)
+		return;
+	close(a->fd);
+	shared_free(s, a);
 }

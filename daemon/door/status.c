@@ -9,11 +9,14 @@
 #include <cjson/cJSON.h>
 
 #include "protocol/message.h"
+#include "protocol/process.h"
 #include "daemon/base/version.h"
 
 enum {
 	/* Sessions listed; their number is told in full. Keeps the answer within one packet. */
 	STATUS_SESSIONS = 256,
+	/* One that leaves a question of the supervisor's unanswered for so long is at something that it should not be at: turns are milliseconds. */
+	ENGINE_SILENT_US = 2 * 1000 * 1000,
 };
 
 static const char *const state_words[] = {
@@ -30,10 +33,12 @@ static double seconds(uint64_t from, uint64_t now) {
 static void add_engine(cJSON *list, const struct engine *e, uint64_t now) {
 	const struct child *c = &e->child;
 	cJSON *engine = cJSON_CreateObject();
+	uint64_t silent = engine_silent_us(e, now);
 
 	cJSON_AddItemToArray(list, engine);
 	cJSON_AddNumberToObject(engine, "number", e->number);
-	cJSON_AddStringToObject(engine, "state", state_words[c->state]);
+	cJSON_AddStringToObject(engine, "state", silent > ENGINE_SILENT_US ? "hung" : state_words[c->state]);
+	cJSON_AddNumberToObject(engine, "silent_s", (double)silent / 1e6);
 	cJSON_AddNumberToObject(engine, "pid", c->pid);
 	cJSON_AddNumberToObject(engine, "generation", c->generation);
 	cJSON_AddNumberToObject(engine, "ended", e->ends);
@@ -48,6 +53,11 @@ static void add_engine(cJSON *list, const struct engine *e, uint64_t now) {
 	cJSON_AddStringToObject(engine, "url", c->url);
 }
 
+/* One that is kept for a client which will not return, or whose connection some other process has, too, though it cannot use it. */
+static bool is_gone(const struct client *c) {
+	return !*c->peer && process_ended(c->pid);
+}
+
 static void add_session(cJSON *list, const struct client *c) {
 	cJSON *one = cJSON_CreateObject();
 
@@ -58,6 +68,7 @@ static void add_session(cJSON *list, const struct client *c) {
 	cJSON_AddNumberToObject(one, "pid", c->pid);
 	cJSON_AddStringToObject(one, "name", c->name);
 	cJSON_AddBoolToObject(one, "away", c->away);
+	cJSON_AddBoolToObject(one, "gone", is_gone(c));
 	if (*c->peer)
 		cJSON_AddStringToObject(one, "peer", c->peer);
 	cJSON_AddNumberToObject(one, "arenas", c->arenas);
@@ -88,10 +99,12 @@ static void fill(cJSON *json, const struct supervisor *s, const struct client *a
 
 	cJSON_AddStringToObject(json, "version", FUSIOND_VERSION);
 	cJSON_AddNumberToObject(json, "protocol", PROTOCOL_VERSION);
+	cJSON_AddNumberToObject(json, "protocol_oldest", PROTOCOL_OLDEST);
 	cJSON_AddNumberToObject(json, "pid", getpid());
 	cJSON_AddNumberToObject(json, "uptime_s", seconds(s->started_us, now));
 	cJSON_AddStringToObject(json, "socket", s->config.door_socket);
 	cJSON_AddStringToObject(json, "cache_dir", s->config.cache_dir);
+	cJSON_AddStringToObject(json, "reload_error", s->reload.error);
 	engines = cJSON_AddArrayToObject(json, "engines");
 	for (unsigned i = 0; i < s->engines; i++)
 		add_engine(engines, s->engine[i], now);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,25 +160,37 @@ void store_session_end(struct client *c) {
 
 /* ---- what came ---- */
 
+/* 0, or a reason not to start; the descriptor is the supervisor's in either case. */
+static int take_passed(struct supervisor *s, int fd, const char *name, struct fault *f) {
+	struct stored *x;
+
+	/* What is kept is memory. */
+	if (sd_is_socket(fd, AF_UNSPEC, 0, -1) > 0)
+		return door_take(s, fd, name, f);
+	if (!s->store.stored) {
+		close(fd);
+		return 0;
+	}
+	x = &s->store.stored[s->store.count++];
+	x->fd = fd;
+	snprintf(x->name, sizeof x->name, "%s", name);
+	return 0;
+}
+
 /* The service manager keeps things only where it is told how many, which the unit says with this setting. */
-void store_open(struct supervisor *s) {
+int store_open(struct supervisor *s, struct fault *f) {
 	char **names = NULL;
-	int n = sd_listen_fds_with_names(true, &names);
+	int n = sd_listen_fds_with_names(true, &names), r = 0;
 
 	s->store.on = s->config.door_return_us && manager_listens(&s->manager);
 	s->store.stored = n > 0 ? calloc((size_t)n, sizeof *s->store.stored) : NULL;
 	for (int i = 0; i < n; i++) {
-		if (s->store.stored) {
-			struct stored *x = &s->store.stored[s->store.count++];
-
-			x->fd = SD_LISTEN_FDS_START + i;
-			snprintf(x->name, sizeof x->name, "%s", names[i]);
-		} else {
-			close(SD_LISTEN_FDS_START + i);
-		}
+		if (!r)
+			r = take_passed(s, SD_LISTEN_FDS_START + i, names[i], f);
 		free(names[i]);
 	}
 	free(names);
+	return r;
 }
 
 static struct stored *find(const struct supervisor *s, const char *name) {

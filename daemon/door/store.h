@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "protocol/fault.h"
+
 struct client;
 struct client_arena;
 struct engine;
@@ -32,8 +34,8 @@ struct store {
 	unsigned count;
 };
 
-/* Before anything is made: finds what was kept. */
-void store_open(struct supervisor *s);
+/* Before anything is made: finds what was kept. Sockets among what came are the door's (door_take()). */
+int store_open(struct supervisor *s, struct fault *f) FAULT_MUST_USE;
 /* The engines are known: sessions are there again, waiting for their clients. What nobody is there for goes. */
 void store_take(struct supervisor *s);
 void store_close(struct supervisor *s);

@@ -14,17 +14,30 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "limits.h"
 #include "protocol/message.h"
+#include "daemon/door/arenas.h"
 
-/* Every arena costs a descriptor, so what the service manager allows is used in full. */
-static void raise_descriptors(void) {
-	struct rlimit limit;
+enum {
+	/* For engines, their workers, and packets that wait for one that does not read; of few a quarter. */
+	SUPERVISOR_DESCRIPTORS = 512,
+};
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+/* Every arena costs a descriptor, so what the service manager allows is used in full. How many there may be for users. */
+static uint64_t raise_descriptors(void) {
+	struct rlimit limit, more;
+	uint64_t own;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return SUPERVISOR_DESCRIPTORS;
+	more = limit;
+	more.rlim_cur = limit.rlim_max;
+	if (limit.rlim_cur != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &more) < 0)
 		log_warning("the limit of descriptors cannot be raised: %s", strerror(errno));
+	else
+		limit = more;
+	own = limit.rlim_cur / 4 < SUPERVISOR_DESCRIPTORS ? limit.rlim_cur / 4 : SUPERVISOR_DESCRIPTORS;
+	return limit.rlim_cur - own;
 }
 
 void supervisor_stop(struct supervisor *s, int code) {
@@ -34,74 +47,12 @@ void supervisor_stop(struct supervisor *s, int code) {
 	}
 	s->stopping = true;
 	s->code = code;
+	door_rest(s);
 	manager_tell(&s->manager, -1, "STOPPING=1");
 	engines_stop(s);
 }
 
 /* ---- signals ---- */
-
-/* What a reload changes, and what it cannot. */
-static void tell_change(const struct config *from, const struct config *to, const struct setting *s) {
-	struct str old = { 0 }, new = { 0 };
-
-	config_print(from, s, &old);
-	config_print(to, s, &new);
-	if (s->applies == SETTING_START)
-		log_notice("%s.%s stays \"%s\": it becomes \"%s\" at the next start", s->section, s->name, str_text(&old),
-			str_text(&new));
-	else
-		log_notice("%s.%s becomes \"%s\", was \"%s\"", s->section, s->name, str_text(&new), str_text(&old));
-	str_free(&old);
-	str_free(&new);
-}
-
-/* Settings that only a start may change keep their values. */
-static void take_reloaded(struct config *to, const struct config *from) {
-	for (unsigned i = 0; i < config_settings(); i++) {
-		const struct setting *s = config_setting(i);
-		size_t size = s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
-		char *old = (char *)to + s->offset;
-		const char *new = (const char *)from + s->offset;
-
-		if (!memcmp(old, new, size))
-			continue;
-		tell_change(to, from, s);
-		if (s->applies != SETTING_START)
-			memcpy(old, new, size);
-	}
-}
-
-/* Those of settings that a start alone changes stay with their values. */
-static void take_origins(struct config_origins *to, const struct config_origins *from) {
-	for (unsigned i = 0; i < config_settings(); i++)
-		if (config_setting(i)->applies != SETTING_START)
-			memcpy(to->text[i], from->text[i], sizeof to->text[i]);
-}
-
-static void reload(struct supervisor *s) {
-	struct config_origins origins;
-	struct config fresh;
-	struct fault f;
-	int r;
-
-	notify_reloading(&s->notify, loop_now());
-	r = config_load_told(&fresh, &origins, s->source, &f);
-	if (!r)
-		r = config_resolve(&fresh, &f);
-	if (r) {
-		log_error("the configuration stays as it was: %s", r > 0 ? f.text : strerror(-r));
-	} else {
-		take_reloaded(&s->config, &fresh);
-		take_origins(&s->origins, &origins);
-		admin_resolve(s);
-		log_set_level((enum log_level)s->config.log_level);
-		engines_reload(s);
-		gateway_reload(s);
-		log_info("the configuration was read again");
-	}
-	if (s->notify.ready)
-		notify_ready(&s->notify);
-}
 
 static void on_signal(void *user, uint32_t events) {
 	struct supervisor *s = user;
@@ -113,9 +64,10 @@ static void on_signal(void *user, uint32_t events) {
 	if (info.ssi_signo == SIGCHLD) {
 		gateway_reap(s);
 		chores_reap(s);
+		reload_reap(s);
 		engines_reap(s);
 	} else if (info.ssi_signo == SIGHUP) {
-		reload(s);
+		reload_begin(s);
 	} else {
 		supervisor_stop(s, EXIT_SUCCESS);
 	}
@@ -147,6 +99,8 @@ static void describe(const struct supervisor *s, struct str *text) {
 	}
 	engines_status(s, text);
 	str_printf(text, "; sessions: %" PRIu32 " of users: %u", s->session_count, users_count(&s->users));
+	if (*s->reload.error)
+		str_printf(text, "; not reloaded, as it was before: %s", s->reload.error);
 }
 
 static uint64_t tell_manager(struct supervisor *s, uint64_t now) {
@@ -165,11 +119,15 @@ static uint64_t tell_manager(struct supervisor *s, uint64_t now) {
 static int64_t tick(struct supervisor *s) {
 	uint64_t now = loop_now(), due;
 
+	arenas_tick(s);
 	due = engines_tick(s, now);
 	due = loop_sooner(due, gateway_tick(s, now));
 	due = loop_sooner(due, clients_tick(s, now));
+	due = loop_sooner(due, door_tick(s, now));
 	due = loop_sooner(due, idle_tick(s, now));
 	due = loop_sooner(due, metrics_tick(s, now));
+	due = loop_sooner(due, accounts_tick(&s->accounts, now));
+	due = loop_sooner(due, reload_tick(s, now));
 	due = loop_sooner(due, tell_manager(s, now));
 	if (due == UINT64_MAX)
 		return -1;
@@ -189,22 +147,32 @@ static int serve(struct supervisor *s) {
 }
 
 static int open_all(struct supervisor *s, struct fault *f) {
-	int r = config_load_told(&s->config, &s->origins, s->source, f);
+	int r = config_load_checked(&s->config, &s->origins, &s->rules, s->source, f);
 
 	if (!r)
-		r = config_resolve(&s->config, f);
+		r = child_check_remote(&s->config, s->source, f);
 	if (r)
 		return r;
+	s->users.config = &s->config;
+	s->users.rules = &s->rules;
 	log_set_level((enum log_level)s->config.log_level);
-	raise_descriptors();
+	s->users.descriptors_most = raise_descriptors();
+	door_reserve(s);
+	r = limits_check(f);
+	if (r)
+		return r;
+	accounts_open(&s->accounts, &s->config);
 	manager_open(&s->manager);
-	store_open(s);
+	r = store_open(s, f);
 	admin_resolve(s);
-	r = loop_new(&s->loop);
+	if (!r)
+		r = loop_new(&s->loop);
 	if (!r)
 		manager_watch(&s->manager, s->loop);
 	if (!r)
 		r = watch_signals(s);
+	if (!r)
+		r = apart_open(s->loop);
 	if (!r)
 		r = door_open(s, f);
 	if (!r)
@@ -219,12 +187,18 @@ static int open_all(struct supervisor *s, struct fault *f) {
 
 static void close_all(struct supervisor *s) {
 	clients_close(s, NULL);
+	reload_end(s);
 	engines_free(s);
 	cleared_close(&s->cleared);
+	cache_size_close(&s->cache_size);
 	store_close(s);
 	metrics_close(s);
 	door_close(s);
+	arenas_close(s);
+	apart_close();
 	users_free(&s->users);
+	accounts_close(&s->accounts);
+	rules_clear(&s->rules);
 	manager_close(&s->manager);
 	s->signals_source = loop_remove(s->signals_source);
 	if (s->signals >= 0)
@@ -241,7 +215,7 @@ static void clear_memory(struct supervisor *s) {
 }
 
 int supervisor_run(const struct config_source *source, int ready) {
-	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .manager = { .fd = -1 }, .metrics = { .listener = -1 },
+	struct supervisor s = { .source = source, .listener = -1, .lock = -1, .spare = -1, .signals = -1, .manager = { .fd = -1 }, .metrics = { .listener = -1 }, .accounts = { .lock = -1 }, .reload = { .check.out = -1 },
 		.started_us = loop_now(), .silent_us = UINT64_MAX };
 	struct fault f = { 0 };
 	int r = open_all(&s, &f);
@@ -251,12 +225,13 @@ int supervisor_run(const struct config_source *source, int ready) {
 		idle_init(&s.idle);
 		engines_start(&s);
 		clear_memory(&s);
+		cache_size_open(&s.cache_size, &s.config);
 		gateway_start(&s);
 		r = serve(&s);
 	}
 	if (r) {
 		log_error("%s", r > 0 ? f.text : strerror(-r));
-		s.code = EXIT_FAILURE;
+		s.code = config_exit(r);
 	}
 	close_all(&s);
 	return s.code;

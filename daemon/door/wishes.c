@@ -1,7 +1,7 @@
 /*
  * What an engine says of a session: memory that it wants or drops, rings with nonsense, and that it has the session again.
  */
-#include "client.h"
+#include "daemon/door/arenas.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,8 +19,24 @@ static void refuse_want(struct client *c, const struct fault *f) {
 			strerror(-r));
 }
 
+static void answer_want(struct client *c, int r, struct fault *refusal) {
+	if (r < 0)
+		r = fault_set(refusal, FAULT_MEMORY, "no shared memory: %s", strerror(-r));
+	if (r)
+		refuse_want(c, refusal);
+}
+
+void client_want_made(struct making *m) {
+	struct client *c = m->client;
+	struct client_arena *a;
+	struct fault refusal;
+
+	answer_want(c, client_arena_made(c, m, &a, &refusal), &refusal);
+}
+
 /* An engine's wish for a session that has just ended needs no answer: SESSION_END is on its way. */
 static int want_arena(struct client *c, struct wire_cursor *body, enum arena_owner owner, struct fault *f) {
+	struct making *making = NULL;
 	struct client_arena *a;
 	struct fault refusal;
 	uint64_t bytes;
@@ -28,11 +44,9 @@ static int want_arena(struct client *c, struct wire_cursor *body, enum arena_own
 
 	if (r || !c)
 		return r;
-	r = client_arena_new(c, bytes, owner, &a, &refusal);
-	if (r < 0)
-		r = fault_set(&refusal, FAULT_MEMORY, "no shared memory: %s", strerror(-r));
-	if (r)
-		refuse_want(c, &refusal);
+	r = client_arena_new(c, bytes, owner, &making, &a, &refusal);
+	if (!making)
+		answer_want(c, r, &refusal);
 	return 0;
 }
 
@@ -90,22 +104,43 @@ static int on_session_bad(struct client *c, struct wire_cursor *body, struct fau
 	if (r || !c)
 		return r;
 	log_about(LOG_LEVEL_WARNING, &(struct log_subject){ .session = c->session, .uid = c->uid, .pid = c->pid },
-		"session %" PRIu64 " of user %ju, process %jd wrote nonsense into its ring and is closed", c->session,
+		"session %" PRIu64 " of user %ju, process %jd is closed: it wrote nonsense into its ring, or the engine had no memory for it", c->session,
 		(uintmax_t)c->uid, (intmax_t)c->pid);
+	client_close(c);
+	return 0;
+}
+
+/* Its engine has not what it takes: it is the last that the client hears of the door. */
+static int on_session_unserved(struct client *c, struct wire_cursor *body, struct fault *f) {
+	struct fault why;
+	int r = message_get_fault(body, &why, f);
+
+	if (r || !c)
+		return r;
+	log_about(LOG_LEVEL_WARNING, &(struct log_subject){ .session = c->session, .uid = c->uid, .pid = c->pid },
+		"session %" PRIu64 " of user %ju, process %jd cannot be served: %s", c->session, (uintmax_t)c->uid, (intmax_t)c->pid,
+		why.text);
+	rights_refused(c->supervisor, c->uid, why.code);
+	if (client_answer_fault(c, &why))
+		log_debug("session %" PRIu64 " was not told of its end", c->session);
 	client_close(c);
 	return 0;
 }
 
 static int on_resumed(struct client *c, struct wire_cursor *body, struct fault *f) {
 	uint64_t accepted, completed;
+	bool whole;
 	int r = wire_get_uint(body, "accepted", INT64_MAX, &accepted, f);
 
 	if (!r)
 		r = wire_get_uint(body, "completed", INT64_MAX, &completed, f);
+	if (!r)
+		r = wire_get_bool(body, "whole", &whole, f);
 	if (r || !c || c->attachment != CLIENT_ATTACHING)
 		return r;
 	c->accepted = accepted;
 	c->completed = completed;
+	c->whole = whole;
 	c->attachment = CLIENT_RESUMED;
 	if (c->stalled)
 		client_go_on(c);
@@ -116,6 +151,7 @@ static client_packet *const about_session[] = {
 	[CONTROL_ARENA_WANT] = on_arena_want,
 	[CONTROL_ARENA_DROP] = on_arena_drop,
 	[CONTROL_SESSION_BAD] = on_session_bad,
+	[CONTROL_SESSION_UNSERVED] = on_session_unserved,
 	[CONTROL_RESUMED] = on_resumed,
 	[CONTROL_SHARE_WANT] = on_share_want,
 	[CONTROL_SHARE_HOLD] = on_share_hold,
@@ -128,6 +164,10 @@ int clients_packet(const struct engine *e, uint64_t id, struct wire_cursor *body
 
 	if (r)
 		return r;
+	if (id == CONTROL_SESSION_LEFT) {
+		leaving_left(e, session);
+		return 0;
+	}
 	HASH_FIND(hh, e->supervisor->sessions, &session, sizeof session, c);
 	/* A session of another engine is none that this one may speak for. */
 	if (c && c->engine != e)

@@ -6,7 +6,7 @@
  * few registers in use; all stores stand at the end of a block, since an output may lie where an input does.
  *
  * On CPUs an operand whose elements lie as registers hold them is read in place, as a register that nothing else
- * uses, and short operations on f32 are links: one that reads what the one before it computed continues its chain. A
+ * uses, before or after: what runs again for the next row would still be read where the operand lay. And short operations on f32 are links: one that reads what the one before it computed continues its chain. A
  * value that a chain has computed last is in no register until it is kept. Any other instruction ends the chain.
  *
  * Whatever a program could do wrong is refused here: registers beyond the file, instructions of other dialects.
@@ -32,6 +32,7 @@ struct assembler {
 	uint16_t uses[KERNEL_VALUES];     /* that are still to come, of this level alone or of any */
 	uint8_t home[KERNEL_VALUES];      /* a register */
 	bool busy[256];
+	bool used[256];                   /* at any time so far */
 	uint16_t chained;                 /* the value that an open chain has, or NO_VALUE */
 	bool in_place;                    /* are operands read in place? It takes more registers */
 	bool reached[KERNEL_VALUES];      /* is the value read in place? */
@@ -87,14 +88,19 @@ static void put_steering(struct assembler *a, uint8_t kind, struct fields f) {
 
 /* ---- registers ---- */
 
-static uint8_t take_register(struct assembler *a) {
+/* One that is free or, where that is asked, one that nothing has ever used. */
+static uint8_t find_register(struct assembler *a, bool fresh) {
 	for (unsigned r = 0; r < a->registers; r++)
-		if (!a->busy[r]) {
-			a->busy[r] = true;
+		if (!a->busy[r] && !(fresh && a->used[r])) {
+			a->busy[r] = a->used[r] = true;
 			return (uint8_t)r;
 		}
 	refuse(a, no_registers);
 	return NO_REGISTER;
+}
+
+static uint8_t take_register(struct assembler *a) {
+	return find_register(a, false);
 }
 
 /*
@@ -383,7 +389,7 @@ static void put_reaches(struct assembler *a) {
 			type->reg != value->dtype)
 			continue;
 		a->reached[v] = true;
-		a->home[v] = take_register(a);
+		a->home[v] = find_register(a, true);
 		put_steering(a, INSTRUCTION_REACH,
 			(struct fields){ .to = a->home[v], .from = { type->bytes }, .index = value->index });
 		put(a, &(struct instruction){ .kind = INSTRUCTION_LOAD, .type = value->dtype },

@@ -171,4 +171,6 @@ void emit_options(const struct traits *t, struct str *options) {
 		str_append(options, " -cl-fp32-correctly-rounded-divide-sqrt");
 	if (t->options)
 		str_printf(options, " %s", t->options);
+	if (t->without)
+		str_printf(options, " %s", t->without);
 }

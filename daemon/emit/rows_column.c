@@ -37,7 +37,7 @@ static struct scope make_scope(const struct needs *n, const char *pointer, const
 /* Values of the kept space that are known before a pass: stored where they are outputs, and held. */
 static void write_kept(struct writer *w, const struct passes *p, unsigned pass) {
 	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
-	struct needs n;
+	struct needs n = { 0 };
 	struct scope s = make_scope(&n, "q", held);
 
 	passes_kept_held(w, p, pass, held);
@@ -77,7 +77,7 @@ static bool reads_ahead(const struct writer *w, const struct passes *p, unsigned
 /* Declares nN, where the operands are that far on: in this column of the 64, or in those after it. */
 static void place_ahead(struct writer *w, const struct passes *p, unsigned pass, const char *const *names) {
 	struct frame_names index;
-	struct needs n;
+	struct needs n = { 0 };
 
 	memcpy(&index, names, sizeof index);
 	index.name[w->k->kept] = "next";
@@ -92,7 +92,7 @@ static void place_ahead(struct writer *w, const struct passes *p, unsigned pass,
 static void write_element(
 	struct writer *w, const struct passes *p, unsigned pass, const char *stem, const char *at, bool streams) {
 	bool held[KERNEL_VALUES], hold[KERNEL_VALUES];
-	struct needs n;
+	struct needs n = { 0 };
 	struct scope s = make_scope(&n, "p", held);
 
 	s.stream = true;

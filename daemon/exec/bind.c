@@ -247,7 +247,7 @@ int step_bind(struct exec *x, struct run *r) {
 	step_release(r, r->step);
 	if (e == -ENOSPC && x->holding)
 		return -EAGAIN;
-	r->item.sorrow = sorrow_of_error(e, b->bytes);
+	r->item.sorrow = sorrow_of_error(r->space, e, b->bytes);
 	return e;
 }
 
@@ -279,7 +279,7 @@ int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	if (e == -EAGAIN)
 		return e;
 	if (e) {
-		*sorrowp = sorrow_of_error(e, missing);
+		*sorrowp = sorrow_of_error(r->space, e, missing);
 		return 0;
 	}
 	for (uint32_t i = 0; i < r->outputs; i++)

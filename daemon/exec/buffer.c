@@ -50,7 +50,9 @@ struct sorrow *sorrow_set(int code, const char *format, ...) {
 	return sorrow_new(&f);
 }
 
-struct sorrow *sorrow_of_error(int error, uint64_t bytes) {
+struct sorrow *sorrow_of_error(const struct space *s, int error, uint64_t bytes) {
+	if (error == -ENOBUFS && s->callbacks.why)
+		return sorrow_new(s->callbacks.why(s->callbacks.user));
 	if (error == -EIO)
 		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
 	if (error == -EDQUOT)

@@ -28,6 +28,7 @@ int exec_new(const struct exec_config *c, struct exec **execp) {
 	x->scratch_limit = c->scratch_bytes;
 	x->packed_limit = c->packed_bytes;
 	x->slice_ns = c->slice_ns;
+	x->long_ns = c->long_ns;
 	x->near_ns = c->near_ns;
 	x->time_kernels = c->time_kernels;
 	if (interpret_open(x, c->interpreter)) {
@@ -52,6 +53,8 @@ static struct item *flight_pop(struct exec *x) {
 	if ((const void *)x->loner == i)
 		x->loner = NULL;
 	schedule_passed(x, i);
+	if (i->kind == ITEM_RUN && i->lane)
+		await_passed(i->lane);
 	return i;
 }
 
@@ -172,7 +175,9 @@ void exec_gather(struct exec *x) {
 }
 
 uint64_t exec_wait_us(const struct exec *x) {
-	return x->deadlines || x->held_back ? EXEC_EXPIRE_US : interpret_wait_us(x);
+	uint64_t us = x->deadlines || x->held_back ? EXEC_EXPIRE_US : interpret_wait_us(x), await = await_wait_us(x);
+
+	return await < us ? await : us;
 }
 
 uint32_t exec_busy(const struct exec *x) {

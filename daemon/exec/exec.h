@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "daemon/base/histogram.h"
 #include "daemon/base/catalogue.h"
 #include "daemon/base/config.h"
 #include "daemon/base/trace.h"
@@ -35,7 +36,8 @@ struct exec_config {
 	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
 	enum config_interpreter interpreter; /* which elementwise kernels run as byte code */
 	uint64_t near_ns;             /* what one unit does in less may run on this thread; 0: nothing */
-	uint64_t slice_ns;            /* while there are other lanes, longer launches are made in slices of about that; 0: never */
+	uint64_t slice_ns;            /* while there are other lanes, or a run goes alone, longer launches are made in slices of about that; 0: never */
+	uint64_t long_ns;             /* always those that take longer than this; 0: none */
 	bool time_kernels;            /* plan_step.measured_ns is wanted: every launch is waited for; device_config.profile */
 };
 
@@ -57,6 +59,11 @@ bool exec_prepares_known(const struct exec *x);
 /* Buffers are noted there from now on. It stays the caller's. */
 void exec_note(struct exec *x, struct catalogue *c);
 /*
+ * From now on it is told, after space_free(), once nothing runs on a space's arenas any more and none is mapped; number: of space_note(), spaces
+ * without one are not told. NULL: nobody is.
+ */
+void exec_left(struct exec *x, void (*left)(void *user, uint64_t number), void *user);
+/*
  * Called by the engine's loop after device_poll(), and about every second where nothing happens:
  * goes on with runs whose programs are ready, gives back memory that has been empty for a while.
  */
@@ -72,7 +79,7 @@ uint32_t exec_busy(const struct exec *x);
 
 /*
  * A session's memory. `grow` is called when an engine-laid-out arena of at least `bytes` is needed;
- * it must call space_add_arena() before it returns 0, or return -ENOMEM/-EDQUOT. `freed` is called
+ * it must call space_add_arena() before it returns 0, or return -ENOMEM, or -ENOBUFS where `why` tells. `freed` is called
  * when client-laid-out memory is used by no buffer and no launch any more.
  */
 struct space_callbacks {
@@ -80,6 +87,7 @@ struct space_callbacks {
 	void (*freed)(void *user, uint32_t arena, uint64_t offset, uint64_t bytes);
 	/* An engine-laid-out arena has been empty for a while and was unmapped. NULL: they stay. */
 	void (*drop)(void *user, uint32_t arena);
+	const struct fault *(*why)(void *user);
 	void *user;
 };
 int space_new(struct exec *x, const struct space_callbacks *c, uint64_t quota, struct space **spacep) FAULT_MUST_USE;
@@ -161,6 +169,8 @@ struct exec_request {
 	struct space *space;               /* of the outputs */
 	struct trace_source source;        /* whose it is, for who watches */
 	uint32_t note;                     /* behind the entry of the catalogue, a CATALOGUE_RUN, that says how far it is; 0: none */
+	uint32_t progress;                 /* behind that of its session, a CATALOGUE_SESSION, in which `last` is noted before its first launch; 0: none */
+	uint64_t last;                     /* batch in it */
 	bool alone;                        /* nothing else is with the device while this is */
 	bool together;                     /* may be a task of one launch with runs of other lanes */
 	uint64_t timeout_us;               /* not begun so long after now: FAULT_TIMEOUT; 0: never */
@@ -212,6 +222,8 @@ struct exec_counters {
 	uint64_t mixed_launches;                         /* ... that were of different plans */
 	uint64_t slices;                                 /* launches of a part of a step */
 	uint64_t expired, cancelled;
+	struct histogram waited;                         /* runs, until their first launch */
+	uint64_t busy_ns;                                /* of the device, whoever's work it was */
 	uint64_t device_ns;                              /* measured, of all lanes, those that are gone included */
 	uint64_t interpreted;                            /* of the steps: those that an interpreter ran */
 	uint64_t moved, moved_bytes;                     /* residence.c: arrays that went to the host to make room */

@@ -202,7 +202,7 @@ int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_ste
 	code->launch = bytecode_geometry(s->kernel, t, s->dims, code->cut);
 	to->code = code;
 	x->interpreters_wanted |= 1u << b.dialect;
-	return x->interpreter_mode == INTERPRETER_ALWAYS ? ask(x, b.dialect, device_program) : 0;
+	return x->interpreter_mode == INTERPRETER_ALWAYS || x->interpreter_mode == INTERPRETER_SWAP ? ask(x, b.dialect, device_program) : 0;
 }
 
 static enum program_state interpreter_state(const struct exec *x, const struct prepared_step *s) {
@@ -219,7 +219,18 @@ bool interpret_failed(const struct exec *x, const struct prepared_step *s) {
 	return !s->code || interpreter_state(x, s) == PROGRAM_FAILED;
 }
 
+void interpret_retry(const struct exec *x, const struct prepared_step *s) {
+	struct program *p = s->code ? x->interpreter[s->code->dialect] : NULL;
+	struct fault f;
+
+	/* Either way there are other kernels. */
+	if (p && device_program_lacks(p, &f))
+		return;
+}
+
 bool interpret_chosen(const struct exec *x, const struct prepared_step *s) {
+	if (x->interpreter_mode == INTERPRETER_SWAP && s->by_code)
+		return interpret_ready(x, s);
 	return interpret_ready(x, s) && (!s->program || program_state(s->program) != PROGRAM_READY);
 }
 

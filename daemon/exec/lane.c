@@ -91,25 +91,33 @@ struct item *lane_pop(struct lane *l) {
 	struct item *i = l->first;
 
 	l->first = i->next;
-	if (!l->first) {
+	if (!l->first)
 		l->last = NULL;
-		if (l->group)
-			l->group->busy--;
-	}
 	i->next = NULL;
 	return i;
 }
 
 void lane_append(struct lane *l, struct item *i) {
 	l->exec->busy++;
-	if (!l->first && l->group)
+	if (!l->works && l->group)
 		l->group->busy++;
+	l->works = true;
+	if (i->kind == ITEM_RUN)
+		await_added(l, (struct run *)i);
 	if (l->last)
 		l->last->next = i;
 	else
 		l->first = i;
 	l->last = i;
 	schedule_added(l);
+}
+
+void lane_rests(struct lane *l) {
+	if (!l->works || l->first || l->await.awaited)
+		return;
+	l->works = false;
+	if (l->group)
+		l->group->busy--;
 }
 
 /* 0, or -EAGAIN while the run that writes the buffer is not launched. */
@@ -215,6 +223,8 @@ struct lane *lane_free(struct lane *l) {
 	while (l->first)
 		drop_item(x, lane_pop(l), lost);
 	sorrow_unref(lost);
+	await_end(l);
+	lane_rests(l);
 	lane_unlink(l);
 	free(l);
 	exec_mark(x);

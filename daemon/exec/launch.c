@@ -49,6 +49,7 @@ struct load {
 	uint32_t words;                       /* of the records */
 	uint32_t image;                       /* at most, where an interpreter runs them: words of the tasks, the records and the code */
 	uint64_t items;                       /* of the largest task */
+	uint64_t began_ns;
 };
 
 static const struct prepared_step *next_step(const struct run *r) {
@@ -89,18 +90,26 @@ static struct slice whole_step(const struct exec *x, struct run *r, uint32_t end
 	return (struct slice){ .items = r->interpreted ? interpret_items(s, end - r->step) : s->items, .whole = true };
 }
 
-/* What is timed goes as it is. */
-static bool goes_in_slices(const struct exec *x, const struct run *r, uint32_t end) {
-	return x->slice_ns && x->lanes > 1 && end == r->step + 1 && r->prepared->step[r->step].divisible &&
-	       !r->stepwise && !r->timing && !x->time_kernels && schedule_step_ns(r, r->step) > x->slice_ns;
+/*
+ * How long a slice of the next step takes, where it is to be one; else 0. What is timed goes as it is, while nobody waits longer for it than
+ * the device may be silent.
+ */
+static uint64_t slice_ns(const struct exec *x, const struct run *r, uint32_t end) {
+	uint64_t ns = schedule_step_ns(r, r->step);
+
+	if (end != r->step + 1 || !r->prepared->step[r->step].divisible || r->stepwise || x->time_kernels)
+		return 0;
+	if (x->slice_ns && (x->lanes > 1 || r->alone) && !r->timing && ns > x->slice_ns)
+		return x->slice_ns;
+	return x->long_ns && ns > x->long_ns ? x->long_ns : 0;
 }
 
-/* As many items as take about slice_ns, the same number for every compute unit; or all that are left. */
+/* As many items as take about so long, the same number for every compute unit; or all that are left. */
 static struct slice next_slice(const struct exec *x, const struct run *r, uint32_t end, uint64_t all) {
-	uint64_t units = device_traits(x->device)->units, most = all;
+	uint64_t units = device_traits(x->device)->units, most = all, ns = slice_ns(x, r, end);
 
-	if (goes_in_slices(x, r, end)) {
-		most = (uint64_t)((double)all * (double)x->slice_ns / (double)schedule_step_ns(r, r->step));
+	if (ns) {
+		most = (uint64_t)((double)all * (double)ns / (double)schedule_step_ns(r, r->step));
 		most = most > units ? most - most % units : units;
 	}
 	if (most > all - r->went)
@@ -260,7 +269,6 @@ static int launch_program(struct exec *x, struct run *const *crew, const struct 
 
 static int launch_records(struct exec *x, struct run *const *crew, const struct load *l, const struct slice *p) {
 	const struct run *r = crew[0];
-	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
 	int e;
 
 	if (!l->tasks)
@@ -273,8 +281,8 @@ static int launch_records(struct exec *x, struct run *const *crew, const struct 
 	if (e)
 		return e;
 	note_lane(x, crew, l);
-	if (begin_ns)
-		trace_launch(x, crew, l, begin_ns);
+	if (trace_on)
+		trace_launch(x, crew, l, l->began_ns);
 	x->counters.slices += !p->whole;
 	if (!p->first)
 		count_launch(x, crew, l);
@@ -341,16 +349,17 @@ static int launch(struct exec *x, struct run *const *crew, uint32_t n, struct sl
 	fill_load(x, crew, n, l);
 	if (n > 1)
 		p.items = l->items;
+	l->began_ns = loop_now_ns();
 	return launch_records(x, crew, l, &p);
 }
 
 /* A part of what the steps cost. */
-static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end, double part) {
+static void charge(struct exec *x, struct run *r, uint32_t first, uint32_t end, double part, uint64_t began_ns) {
 	uint64_t ns = 0;
 
 	for (uint32_t i = first; i < end; i++)
 		ns += schedule_step_ns(r, i);
-	schedule_charge(x, &r->item, 1 + (uint64_t)((double)ns * part));
+	schedule_charge(x, &r->item, 1 + (uint64_t)((double)ns * part), began_ns);
 }
 
 /* Waits for the launch, for its time. */
@@ -374,8 +383,10 @@ static int launch_to(struct exec *x, struct run *r, uint32_t end) {
 	if (e)
 		return e;
 	if (tasks)
-		charge(x, r, r->step, end, (double)p.items / (double)all.items);
+		charge(x, r, r->step, end, (double)p.items / (double)all.items, l.began_ns);
 	r->went += p.items;
+	if (r->timing && !p.whole)
+		r->timing = timing_free(r->timing);
 	if (tasks && r->went < all.items)
 		return 0;
 	r->went = 0;
@@ -406,12 +417,17 @@ static int launch_step(struct exec *x, struct run *r) {
 	return e;
 }
 
+/* The device is to be heard of before it has had so much: long silence is what tells one that hangs. */
+static bool is_long(const struct exec *x, const struct run *r) {
+	return r->went && x->long_ns && r->item.cost_ns >= x->long_ns;
+}
+
 int launch_steps(struct exec *x, struct run *r) {
 	int e = 0;
 
 	while (!e && r->step < r->prepared->steps) {
 		e = launch_step(x, r);
-		if (!e && !r->timing && r->step < r->prepared->steps && schedule_pauses(x))
+		if (!e && !r->timing && r->step < r->prepared->steps && (schedule_pauses(x) || is_long(x, r)))
 			e = -EBUSY;
 	}
 	return e;
@@ -431,7 +447,7 @@ int launch_together(struct exec *x, struct run *const *crew, uint32_t n) {
 			uint32_t end = launch_end(crew[k]);
 
 			if (l.tasks)
-				charge(x, crew[k], crew[k]->step, end, 1);
+				charge(x, crew[k], crew[k]->step, end, 1, l.began_ns);
 			crew[k]->step = end;
 		}
 	}

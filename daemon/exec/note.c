@@ -12,6 +12,11 @@ void exec_note(struct exec *x, struct catalogue *c) {
 	x->catalogue = c;
 }
 
+void exec_left(struct exec *x, void (*left)(void *user, uint64_t number), void *user) {
+	x->left = left;
+	x->left_user = user;
+}
+
 void space_note(struct space *s, uint64_t session) {
 	s->session = session;
 }
@@ -72,11 +77,23 @@ uint32_t buffer_entry(struct buffer *b) {
 	return b->entry;
 }
 
+/* Graphs of a session are launched in their order. */
+static void progress_noted(const struct catalogue *c, const struct run *r) {
+	struct catalogue_session *n = r->progress ? &c->entry[r->progress - 1].of_session : NULL;
+
+	if (n && n->launched < r->last)
+		n->launched = r->last;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
 void run_noted(const struct run *r) {
 	const struct catalogue *c = r->space->exec->catalogue;
 	struct catalogue_run *n;
 
-	if (!c || !r->note)
+	if (!c)
+		return;
+	progress_noted(c, r);
+	if (!r->note)
 		return;
 	n = &c->entry[r->note - 1].of_run;
 	n->alone = r->alone;

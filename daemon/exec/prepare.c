@@ -561,14 +561,24 @@ int exec_ready(struct exec *x, struct plan *plan, bool soon) {
 
 /* 0, -EAGAIN, or a fault, as prepared_check(). */
 static int check_step(struct exec *x, struct prepared_step *s) {
-	if (!s->items || interpret_ready(x, s))
+	struct fault f;
+	int r;
+
+	interpret_retry(x, s);
+	if (!s->items || (interpret_ready(x, s) && !(x->interpreter_mode == INTERPRETER_SWAP && s->program)))
 		return 0;
+	/* Both are there before a run begins: where it swaps depends on nothing else. */
+	if (x->interpreter_mode == INTERPRETER_SWAP && s->code && !interpret_failed(x, s) && !interpret_ready(x, s))
+		return -EAGAIN;
 	/* Where memory is short, the next look tries again. */
 	if (!s->program && interpret_failed(x, s) && device_program(x->device, s->kernel, &s->program))
 		return -EAGAIN;
 	if (!s->program || program_state(s->program) == PROGRAM_BUILDING)
 		return -EAGAIN;
-	return program_state(s->program) == PROGRAM_FAILED ? FAULT_BUILD : 0;
+	if (program_state(s->program) != PROGRAM_FAILED)
+		return 0;
+	r = device_program_lacks(s->program, &f);
+	return r ? r : FAULT_BUILD;
 }
 
 int prepared_check(struct exec *x, struct prepared *p, uint32_t *stepp) {

@@ -10,6 +10,9 @@
  * runs that are met waiting for the same program become tasks of one launch (launch.c): a crew. So a run that was begun
  * pauses between two launches where those that wait would wait long; what takes long is launched in slices.
  *
+ * A lane that is empty for the moment in which its client thinks keeps its turn (await.c): nobody is launched in its place who
+ * would go behind the run that is about to come.
+ *
  * Lanes of one group, a user's, are charged as many times as there are busy ones among them, so that together they get
  * what one lane gets. A group with a limit owes time for what it used, and none of its runs is launched before that has passed.
  *
@@ -188,9 +191,17 @@ static uint64_t weighed(const struct lane *l, uint64_t ns) {
 	return ns * LANE_WEIGHT / l->share.weight * together;
 }
 
-void schedule_charge(struct exec *x, struct item *i, uint64_t ns) {
+static void note_held(struct exec *x, uint64_t began_ns) {
+	uint64_t now = loop_now_ns(), from = began_ns > x->held_until_ns ? began_ns : x->held_until_ns;
+
+	x->held_ns += now - from;
+	x->held_until_ns = now;
+}
+
+void schedule_charge(struct exec *x, struct item *i, uint64_t ns, uint64_t began_ns) {
+	note_held(x, began_ns);
 	if (!x->launched_ns)
-		x->launched_ns = loop_now_ns();
+		x->launched_ns = began_ns;
 	if (!x->ahead_ns)
 		x->alone = i->lane;
 	else if (x->alone != i->lane)
@@ -212,10 +223,10 @@ static double limited(double factor, double most) {
 	return fmin(fmax(factor, 1 / most), most);
 }
 
-/* The plan's estimates were wrong by this factor. */
-static void learn(struct run *r, double factor) {
+/* The last part of a run was estimated to take so long, and took that: by what factor the plan's estimates were wrong, all parts together. */
+static void learn(struct run *r, uint64_t cost_ns, uint64_t took_ns) {
 	struct prepared *p = r->plan ? r->plan->prepared : NULL;
-	double scale;
+	double scale, factor = (double)(r->parts_took_ns + took_ns) / (double)(r->parts_cost_ns + cost_ns);
 
 	if (!p)
 		return;
@@ -247,15 +258,25 @@ static bool group_owes(struct lane_group *g) {
 	return g->owed_ns > 0;
 }
 
+/* The run of a slice is behind it: in its lane, or in the flight. */
+static void settle_part(const struct item *i, uint64_t ns) {
+	struct run *r = i->user;
+
+	r->parts_cost_ns += i->cost_ns;
+	r->parts_took_ns += ns;
+}
+
 static void settle_item(struct item *i, double factor) {
 	struct lane *l = i->lane;
 	uint64_t ns = (uint64_t)((double)i->cost_ns * factor);
 	bool ready;
 
 	if (i->kind == ITEM_RUN)
-		learn((struct run *)i, factor);
+		learn((struct run *)i, i->cost_ns, ns);
 	if (!l)
 		return;
+	if (i->kind == ITEM_SLICE)
+		settle_part(i, ns);
 	l->usage.device_ns += ns;
 	l->exec->counters.device_ns += ns;
 	if (l->group)
@@ -278,6 +299,7 @@ void schedule_settle(struct exec *x, uint64_t after, uint64_t began_ns, uint64_t
 		first = first->next;
 	for (i = first; i && i->sequence <= x->completed; i = i->next)
 		cost += i->cost_ns;
+	x->counters.busy_ns += cost ? ended_ns - from : 0;
 	for (i = first; i && i->sequence <= x->completed; i = i->next)
 		if (i->cost_ns)
 			settle_item(i, (double)(ended_ns - from) / (double)cost);
@@ -305,6 +327,17 @@ static struct lane *choose(struct exec *x) {
 			q = other;
 	}
 	return q ? q->lane[0] : NULL;
+}
+
+/* Would the run that the awaited lane's client is about to ask for be launched before the other's? */
+static bool goes_before(struct lane *awaited, const struct lane *l) {
+	const struct ready *q = &l->exec->ready[l->share.priority];
+
+	if (group_owes(awaited->group))
+		return false;
+	if (awaited->share.priority != l->share.priority)
+		return awaited->share.priority > l->share.priority && loop_now_ns() - q->served_ns <= SCHEDULE_AGEING_NS;
+	return awaited->charged + weighed(awaited, await_work_ns(awaited)) <= l->charged;
 }
 
 static struct run *head_run(const struct lane *l) {
@@ -343,17 +376,19 @@ static bool fits(const struct exec *x, const struct run *leader, const struct ru
 static uint32_t gather(struct exec *x, struct run **crew) {
 	const struct run *leader = crew[0];
 	struct ready *q = &x->ready[leader->item.lane->share.priority];
-	uint64_t sum;
+	uint64_t sum, most;
 	uint32_t n = 1;
 
 	if (!leader->together || leader->timed || leader->went || leader->stepwise || x->time_kernels || !q->count)
 		return 1;
 	sum = rest_ns(leader, SCHEDULE_SLICE_NS);
+	/* Who has had much more of its part does not get a seat in others' launches instead of a turn. */
+	most = leader->item.lane->charged + SCHEDULE_SLICE_NS;
 	for (uint32_t i = 0; i < q->count && i < SCHEDULE_LOOKS && n < SCHEDULE_CREW; i++) {
 		struct run *r = head_run(q->lane[i]);
 		uint64_t ns = rest_ns(r, SCHEDULE_SLICE_NS);
 
-		if (sum + ns > SCHEDULE_SLICE_NS)
+		if (sum + ns > SCHEDULE_SLICE_NS || q->lane[i]->charged > most)
 			continue;
 		if (!fits(x, leader, r) || group_owes(q->lane[i]->group) || run_ready(x, r) || !fits(x, leader, r))
 			continue;
@@ -363,12 +398,18 @@ static uint32_t gather(struct exec *x, struct run **crew) {
 	return n;
 }
 
+static void empty(struct lane *l) {
+	l->state = LANE_IDLE;
+	await_begin(l);
+	lane_rests(l);
+}
+
 /* What needs no launch goes at once; then back to where it waits. */
 static void go_on(struct lane *l) {
 	while (l->first && !lane_advance(l))
 		exec_launched(l->exec, lane_pop(l));
 	if (!l->first)
-		l->state = LANE_IDLE;
+		empty(l);
 	else if (l->first->kind == ITEM_RUN)
 		enter(l);
 	else
@@ -398,6 +439,14 @@ static void count_crew(struct exec *x, struct run **crew, uint32_t n) {
 		crew[i]->item.lane->usage.shared++;
 }
 
+/* Its first launch. */
+static void note_wait(struct exec *x, struct run *r) {
+	if (!r->added_ns)
+		return;
+	histogram_add(&x->counters.waited, loop_now_ns() - r->added_ns);
+	r->added_ns = 0;
+}
+
 static void serve_lane(struct exec *x, struct lane *l) {
 	struct run *crew[SCHEDULE_CREW] = { head_run(l) };
 	struct ready *q = ready_of(l);
@@ -415,6 +464,8 @@ static void serve_lane(struct exec *x, struct lane *l) {
 	e = run_ready(x, crew[0]);
 	if (!e) {
 		n = gather(x, crew);
+		for (uint32_t i = 0; i < n; i++)
+			note_wait(x, crew[i]);
 		e = runs_launch(x, crew, n);
 		if (!step)
 			count_crew(x, crew, n);
@@ -433,7 +484,9 @@ static void serve_lane(struct exec *x, struct lane *l) {
 void schedule(struct exec *x) {
 	struct lane *l;
 
-	while ((l = choose(x)) && has_room(x, l)) {
+	x->await_until_ns = 0;
+	await_look(x);
+	while ((l = choose(x)) && has_room(x, l) && !await_holds(x, l, goes_before)) {
 		/* What was launched is heard of when it has passed, not when what takes long behind it has. */
 		if (x->alone != l && !is_small(x, head_run(l)))
 			exec_mark(x);
@@ -455,11 +508,11 @@ void schedule_retry(struct exec *x) {
 	}
 }
 
-/* What it did not use while it had nothing to do is gone. */
+/* What it did not use while it had nothing to do is gone, but for a client's moment to think. */
 void schedule_added(struct lane *l) {
 	if (l->state != LANE_IDLE)
 		return;
-	if (l->charged < ready_of(l)->clock)
+	if (!await_end(l) && l->charged < ready_of(l)->clock)
 		l->charged = ready_of(l)->clock;
 	go_on(l);
 }
@@ -516,10 +569,17 @@ uint32_t schedule_cancel(struct lane *l) {
 }
 
 void schedule_set(struct lane *l, const struct lane_share *share) {
+	const struct exec *x = l->exec;
 	bool ready = l->state == LANE_READY;
 
 	if (ready)
 		leave(l);
+	/* Each priority has a clock of its own; what it had beyond that of the others it has there, too. */
+	if (l->share.priority != share->priority) {
+		uint64_t clock = ready_of(l)->clock, beyond = l->charged > clock ? l->charged - clock : 0;
+
+		l->charged = x->ready[share->priority].clock + beyond;
+	}
 	l->share = *share;
 	if (ready)
 		enter(l);

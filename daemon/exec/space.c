@@ -77,6 +77,13 @@ static void space_unlink(struct space *s) {
 		s->exec->spaces = s->next;
 }
 
+static void tell_left(const struct space *s) {
+	const struct exec *x = s->exec;
+
+	if (s->session && x->left)
+		x->left(x->left_user, s->session);
+}
+
 struct space *space_free(struct space *s) {
 	struct sorrow *lost;
 	struct space_arena *a;
@@ -92,13 +99,22 @@ struct space *space_free(struct space *s) {
 	sorrow_unref(lost);
 	/* A number of its own: steps of runs that are launched in part have none yet. */
 	x->sequence++;
+	/* One of no memory, so that where there is none, too, the end of what runs is told. */
+	a = calloc(1, sizeof *a);
+	if (a) {
+		*a = (struct space_arena){ .space = s, .next = s->arena };
+		s->arena = a;
+	}
 	while ((a = s->arena)) {
 		s->arena = a->next;
 		a->sequence = x->sequence;
 		a->next = x->dying;
 		x->dying = a;
+		s->dying++;
 		space_ref(s);
 	}
+	if (!s->dying)
+		tell_left(s);
 	space_unlink(s);
 	space_unref(s);
 	exec_mark(x);
@@ -336,6 +352,8 @@ void arenas_bury(struct exec *x) {
 		*link = a->next;
 		s = a->space;
 		arena_drop(a);
+		if (!--s->dying)
+			tell_left(s);
 		space_unref(s);
 	}
 }

@@ -3,6 +3,7 @@
  *
  *   launch.c   what goes to the device in one launch
  *   schedule.c whose run is next, which run together, what each lane was given
+ *   await.c    lanes whose client is about to ask again
  *   exec.c     sequence numbers, marks, completion; opening and closing
  *   lane.c     lanes and their items: runs, fences, publications
  *   timing.c   how long a run and its steps took
@@ -52,8 +53,8 @@ struct sorrow {
 /* Never NULL: where memory is short, a constant one that says so. */
 struct sorrow *sorrow_new(const struct fault *f);
 struct sorrow *sorrow_set(int code, const char *format, ...) FAULT_PRINTF(2, 3);
-/* For what a call answered with an errno that wanted so many bytes. */
-struct sorrow *sorrow_of_error(int error, uint64_t bytes);
+/* For what a call answered with an errno that wanted so many bytes in that space. */
+struct sorrow *sorrow_of_error(const struct space *s, int error, uint64_t bytes);
 struct sorrow *sorrow_ref(struct sorrow *s);
 struct sorrow *sorrow_unref(struct sorrow *s);   /* returns NULL */
 
@@ -123,13 +124,14 @@ struct space {
 	uint64_t engine_bytes;                /* of engine-laid-out arenas */
 	uint64_t expected;                    /* bytes that are about to be taken, with their alignment: one arena is made for all */
 	struct space_arena *arena;
+	uint32_t dying;                       /* arenas, of one that is gone */
 	struct buffer *buffers;
 };
 
 struct space *space_ref(struct space *s);
 struct space *space_unref(struct space *s);
 struct space_arena *space_arena(const struct space *s, uint32_t id);
-/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -EDQUOT. */
+/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -ENOBUFS. */
 int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
 void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes);
 /* Counts bytes against the quota: 0 or -EDQUOT. */
@@ -243,6 +245,7 @@ struct prepared_step {
 	const struct kernel *kernel;          /* the plan's */
 	struct program *program;              /* NULL: nobody wants it, since the interpreter always runs the step */
 	struct interpreted *code;             /* NULL: there is none */
+	bool by_code;                         /* INTERPRETER_SWAP: this run has not swapped yet when it comes here */
 	uint64_t items;                       /* 0: nothing to do */
 	uint32_t local;
 	uint32_t words;
@@ -266,6 +269,7 @@ struct prepared {
 	struct prepared_step *step;
 	uint32_t steps;
 	uint32_t ready;                       /* steps from the first on whose programs are ready */
+	uint32_t turn;                        /* INTERPRETER_SWAP: runs so far */
 	bool stood_in;                        /* generic kernels that are built do it meanwhile */
 	uint32_t slots;
 	uint64_t scratch;                     /* bytes of all temporaries */
@@ -311,6 +315,8 @@ struct plan *interpret_stand_in(struct exec *x, struct plan *p);
 int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_step *s, struct prepared_step *to) FAULT_MUST_USE;
 /* Could an interpreter run the step now; never; would the next launch be one's? */
 bool interpret_ready(const struct exec *x, const struct prepared_step *s);
+/* One that failed for want of descriptors is built again where there are some. */
+void interpret_retry(const struct exec *x, const struct prepared_step *s);
 bool interpret_failed(const struct exec *x, const struct prepared_step *s);
 bool interpret_chosen(const struct exec *x, const struct prepared_step *s);
 /* Items of the launch of so many steps; has a record of a step, which has such code, cut as its interpreter wants it. */
@@ -358,7 +364,7 @@ struct item {
 		void (*done)(void *user, const struct fault *f);   /* RUN, PUBLISH */
 		void (*passed)(void *user);                        /* FENCE */
 	};
-	void *user;
+	void *user;                           /* SLICE: the run, for as long as its lane is there */
 };
 
 /* ---- timeline.c ---- */
@@ -398,20 +404,34 @@ struct run {
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
 	struct trace_source source;
-	uint32_t note;                        /* as exec_request */
+	uint32_t note, progress;              /* as exec_request */
+	uint64_t last;
 	bool alone;                           /* nothing else is to be with the device */
 	bool together;                        /* may be launched with runs of other lanes */
+	uint64_t added_ns;                    /* when it was queued; 0: it was begun */
 	uint64_t deadline_ns;                 /* to be begun before; 0: none */
+	uint64_t parts_cost_ns, parts_took_ns; /* of its slices that have passed: as estimated, as measured */
 	struct block scratch;
 	struct packed **packed;               /* prepared->packs of them, while bound */
 };
 
 struct lane_group {
-	uint32_t busy;                        /* lanes that have items */
+	uint32_t busy;                        /* lanes that have items, or are awaited */
 	uint32_t percent;
 	uint64_t since_ns;                    /* when what it owes was looked at */
 	double owed_ns;                       /* of its time: nothing is launched for it before that has passed */
 	uint64_t device_ns;
+};
+
+/* What is known of a client's moments between an answer and its next request: await.c. */
+struct await {
+	struct lane *next, *previous;         /* of exec->awaited */
+	bool awaited, known;
+	uint32_t runs;                        /* queued, or with the device */
+	uint64_t quiet_ns;                    /* when the last of them had passed, or the first came; 0: none yet */
+	uint64_t quiet_held_ns;               /* exec->held_ns then */
+	uint64_t used_ns;                     /* of the device, until then */
+	uint64_t think_ns, work_ns;           /* usual: until the next one comes; of the device between two such moments */
 };
 
 enum lane_state {
@@ -432,6 +452,8 @@ struct lane {
 	uint64_t charged;                     /* nanoseconds of the device over weight */
 	uint64_t asked;                       /* order of entry among equals */
 	uint32_t place;                       /* in its heap */
+	bool works;                           /* counts in group->busy */
+	struct await await;
 	uint32_t timeouts;                    /* runs that have a deadline */
 };
 
@@ -483,6 +505,8 @@ int launch_together(struct exec *x, struct run *const *crew, uint32_t n) FAULT_M
 /* Queues an item, which goes at once where nothing has to be launched for it. */
 void lane_append(struct lane *l, struct item *i);
 struct item *lane_pop(struct lane *l);
+/* Where it is empty and not awaited it no longer counts in its group. */
+void lane_rests(struct lane *l);
 /* Does the first item where that launches nothing: 0, or -EAGAIN. */
 int lane_advance(struct lane *l) FAULT_MUST_USE;
 void item_free(struct item *i);
@@ -518,8 +542,11 @@ uint32_t schedule_cancel(struct lane *l);
 uint64_t schedule_step_ns(const struct run *r, uint32_t step);
 /* The same by plan and measured kernels alone: what was learned of the run is of how it went. */
 double schedule_estimate_ns(const struct run *r, uint32_t step);
-/* So much was launched for an item; then, when it has passed, and before it is freed. */
-void schedule_charge(struct exec *x, struct item *i, uint64_t ns);
+/*
+ * So much was launched for an item, by a launch that was begun then: some have run when they return. Then, when it has passed, and before it is
+ * freed.
+ */
+void schedule_charge(struct exec *x, struct item *i, uint64_t ns, uint64_t began_ns);
 void schedule_passed(struct exec *x, const struct item *i);
 /* Has the device so much that even a run that was begun has to wait? */
 bool schedule_pauses(const struct exec *x);
@@ -528,6 +555,24 @@ bool schedule_pauses(const struct exec *x);
  * time they took.
  */
 void schedule_settle(struct exec *x, uint64_t after, uint64_t began_ns, uint64_t ended_ns);
+
+/* ---- await.c ---- */
+
+/* A run was queued; one has passed, and is settled. */
+void await_added(struct lane *l, struct run *r);
+void await_passed(struct lane *l);
+/* The lane is empty: it is awaited, where that pays. */
+void await_begin(struct lane *l);
+/* It is not any more; did it come in time? */
+bool await_end(struct lane *l);
+/* Ends it for those that did not come. */
+void await_look(struct exec *x);
+/* Is one awaited that goes before l? x->await_until_ns then says for how long. */
+bool await_holds(struct exec *x, const struct lane *l, bool (*before)(struct lane *awaited, const struct lane *l));
+/* What it usually has the device do before its client thinks again. */
+uint64_t await_work_ns(const struct lane *l);
+/* exec_wait_us(), for this. */
+uint64_t await_wait_us(const struct exec *x);
 
 /* ---- exec.c ---- */
 
@@ -553,6 +598,8 @@ enum {
 struct exec {
 	struct device *device;
 	struct catalogue *catalogue;          /* NULL: nothing is noted */
+	void (*left)(void *user, uint64_t number);
+	void *left_user;
 	struct plan_cache *plans;
 	bool flat, time_kernels;
 	uint64_t scratch_limit, scratch_mapped;
@@ -565,8 +612,10 @@ struct exec {
 	uint64_t packed_limit;
 	struct space *spaces;
 	struct lane *lane, *blocked;          /* all; those whose first item waits for something */
+	struct lane *awaited;
+	uint64_t awaited_ns, await_until_ns;  /* when they were looked through; what is held back is held until then, 0: nothing is */
 	uint32_t lanes;
-	uint64_t slice_ns, near_ns;           /* exec_config */
+	uint64_t slice_ns, long_ns, near_ns;  /* exec_config */
 	struct ready ready[LANE_PRIORITIES];
 	uint64_t asked;
 	uint64_t ahead_ns;                    /* estimated: launched, and not known to have passed */
@@ -574,6 +623,7 @@ struct exec {
 	const struct lane *last;              /* the last launch was this lane's alone, as those before it were: so many; NULL: of several */
 	uint64_t in_a_row;
 	uint64_t launched_ns;                 /* first launch since the last mark */
+	uint64_t held_ns, held_until_ns;      /* this thread was in launches for so long in all, and until then */
 	uint64_t heard_ns;                    /* when what was settled last had passed */
 	bool gathering;                       /* exec_gather() */
 	bool held_back;                       /* a lane waits because of its group's limit */

@@ -127,8 +127,11 @@ int exec_time_launches(struct exec *x, bool on) {
 		forget(x);
 		return device_timed(x->device, false);
 	}
-	if (device_timed(x->device, true))
-		return -EIO;
 	x->timeline = calloc(1, sizeof *x->timeline);
-	return x->timeline ? 0 : -ENOMEM;
+	if (!x->timeline)
+		return -ENOMEM;
+	if (!device_timed(x->device, true))
+		return 0;
+	forget(x);
+	return -EIO;
 }

@@ -71,9 +71,10 @@ static int ask(struct gateway_arenas *a, unsigned message, uint64_t what, struct
 
 /* ---- mapping ---- */
 
-static struct gateway_arena *find(struct gateway_arenas *a, uint64_t id) {
+/* An arena has a second mapping where the first one only reads, and was pinned when the right to write came. */
+static struct gateway_arena *find(struct gateway_arenas *a, uint64_t id, bool write) {
 	for (unsigned i = 0; i < GATEWAY_ARENAS; i++)
-		if (id && a->one[i].id == id)
+		if (id && a->one[i].id == id && (!write || a->one[i].writable))
 			return &a->one[i];
 	return NULL;
 }
@@ -134,25 +135,22 @@ int arenas_make(struct gateway_arenas *a, uint64_t bytes, uint32_t *idp, uint64_
 	return r;
 }
 
-/* What an array exported for reading alone was mapped as before its right to be written came. */
-static bool stale(const struct gateway_arena *n, bool write) {
-	return n && write && !n->writable && !n->pins;
-}
-
 static void unmap(struct gateway_arena *n) {
 	munmap(n->base, n->bytes);
 	memset(n, 0, sizeof *n);
 }
 
 static int reach(struct gateway_arenas *a, uint64_t id, bool write, struct gateway_arena **arenap, struct fault *f) {
-	struct gateway_arena *n = find(a, id);
+	struct gateway_arena *n;
 
-	if (stale(n, write)) {
+	*arenap = find(a, id, write);
+	if (*arenap)
+		return 0;
+	/* What an array exported for reading alone was mapped as before its right to be written came. */
+	n = find(a, id, false);
+	if (n && !n->pins)
 		unmap(n);
-		n = NULL;
-	}
-	*arenap = n;
-	return n ? 0 : fetch(a, DOOR_ARENA_GET, id, arenap, f);
+	return fetch(a, DOOR_ARENA_GET, id, arenap, f);
 }
 
 int arenas_reach(struct gateway_arenas *a, uint64_t id, uint64_t offset, uint64_t bytes, bool write,

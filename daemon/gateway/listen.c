@@ -49,7 +49,8 @@ static int open_socket(const struct addrinfo *a, const char *url, int *fdp, stru
 	return f->code;
 }
 
-static int open_one(struct gateway_listeners *l, const struct config *c, const char *url, struct fault *f) {
+/* opens: else it is only looked at. */
+static int open_one(struct gateway_listeners *l, const struct config *c, const char *url, bool opens, struct fault *f) {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
 	struct gateway_listener *one = &l->one[l->count];
 	struct addrinfo *list;
@@ -64,23 +65,34 @@ static int open_one(struct gateway_listeners *l, const struct config *c, const c
 	if (r)
 		return refuse(url, gai_strerror(r), f);
 	one->tls = u.tls;
+	one->fd = -1;
 	if (!u.tls)
 		r = check_plain(c, url, list->ai_addr, f);
-	if (!r)
+	if (!r && opens)
 		r = open_socket(list, url, &one->fd, f);
 	freeaddrinfo(list);
 	l->count += !r;
 	return r;
 }
 
-int listeners_open(struct gateway_listeners *l, const struct config *c, struct fault *f) {
+static int open_all(struct gateway_listeners *l, const struct config *c, bool opens, struct fault *f) {
 	char text[CONFIG_TEXT], *rest = text, *url;
 	int r = 0;
 
 	snprintf(text, sizeof text, "%s", c->remote_listen);
 	while (!r && (url = strtok_r(rest, ", ", &rest)))
-		r = open_one(l, c, url, f);
+		r = open_one(l, c, url, opens, f);
 	return r;
+}
+
+int listeners_open(struct gateway_listeners *l, const struct config *c, struct fault *f) {
+	return open_all(l, c, true, f);
+}
+
+int listeners_check(const struct config *c, struct fault *f) {
+	struct gateway_listeners l = { .count = 0 };
+
+	return open_all(&l, c, false, f);
 }
 
 void listeners_close(struct gateway_listeners *l) {

@@ -43,17 +43,32 @@ struct session {
 	uint8_t *frame;                      /* of LIMIT_FRAME_BYTES, as far as they were touched */
 };
 
-static _Noreturn void end(const struct session *s, const char *why) {
+static uint64_t patience(const struct session *s) {
+	return link_now_us() + s->of->config->remote_stall_us;
+}
+
+/* What the door said unasked: why it ends the session. Whoever writes to the link just now has more to say than this. */
+static void pass_last_word(struct session *s) {
+	unsigned char bytes[GATEWAY_PACKET];
+	int fd = -1;
+	ssize_t n = s->door >= 0 ? packet_receive(s->door, bytes, sizeof bytes, &fd, MSG_DONTWAIT) : 0;
+	struct remote_head h = { .kind = REMOTE_DOOR, .size = (uint32_t)n };
+
+	if (n <= 0 || pthread_mutex_trylock(&s->sending))
+		return;
+	if (!link_write_frame(s->link, &h, bytes, patience(s), NULL) && link_flush(s->link, patience(s), NULL))
+		log_debug("the client at %s was not told why its session ends", s->of->peer);
+}
+
+static _Noreturn void end(struct session *s, const char *why) {
+	if (atomic_load(s->of->entered))
+		pass_last_word(s);
 	log_debug("the connection from %s ends: %s", s->of->peer, why);
 	_exit(EXIT_SUCCESS);
 }
 
-static _Noreturn void fail(const struct session *s, int r, const struct fault *f) {
+static _Noreturn void fail(struct session *s, int r, const struct fault *f) {
 	end(s, r > 0 && f ? f->text : strerror(abs(r)));
-}
-
-static uint64_t patience(const struct session *s) {
-	return link_now_us() + s->of->config->remote_stall_us;
 }
 
 /* ---- to the client ---- */
@@ -254,28 +269,14 @@ static _Noreturn void serve(struct session *s) {
 
 /* ---- beginning ---- */
 
-/* A connection of the door, as a user. */
-static int enter(struct session *s, uid_t uid, struct fault *f) {
-	char peer[LINK_NAME + GATEWAY_PEER + 8];
-	struct wire_writer w;
-	int pair[2], r;
+/* A connection of the door, as the user whose certificate was shown. */
+static int enter(struct session *s, struct fault *f) {
+	uint8_t chain[CLERK_CHAIN];
+	size_t size = link_peer_chain(s->link, chain, sizeof chain);
+	int r = clerk_enter(s->of->clerk, chain, size, &s->door, f);
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	snprintf(peer, sizeof peer, "%s%s%s", link_peer_name(s->link), *link_peer_name(s->link) ? " at " : "", s->of->peer);
-	wire_writer_init(&w);
-	wire_put_array(&w, 3);
-	wire_put_uint(&w, CONTROL_REMOTE);
-	wire_put_uint(&w, uid);
-	wire_put_text(&w, peer);
-	r = wire_finish(&w);
-	if (!r)
-		r = packet_send(s->of->control, w.buffer.data, w.buffer.size, pair[1], MSG_NOSIGNAL);
-	wire_writer_free(&w);
-	close(pair[1]);
-	s->door = pair[0];
 	arenas_open(&s->arenas, s->door);
-	return r < 0 ? fault_set(f, FAULT_CONNECT, "the supervisor cannot be reached: %s", strerror(-r)) : 0;
+	return r;
 }
 
 /* The number of a packet of the door. */
@@ -302,7 +303,7 @@ static void send_door(struct session *s, const void *bytes, size_t size) {
 static _Noreturn void refuse(struct session *s, const struct fault *f) {
 	struct wire_writer w;
 
-	log_info("a client at %s was refused: %s", s->of->peer, f->text);
+	clerk_refused(s->of->clerk, f->text);
 	wire_writer_init(&w);
 	wire_put_fault(&w, f);
 	if (!wire_finish(&w))
@@ -398,13 +399,11 @@ static void begin(struct session *s, uint64_t deadline) {
 	uint64_t question, reply;
 	struct fault f;
 	uint32_t size = read_question(s, deadline, &question);
-	uid_t uid;
 	ssize_t n;
-	int r = remote_user(s->of->config, s->link, s->of->tls, &uid, &f);
+	int r = enter(s, &f);
 
-	if (r)
+	if (r > 0)
 		refuse(s, &f);
-	r = enter(s, uid, &f);
 	if (r)
 		fail(s, r, &f);
 	atomic_store(s->of->entered, true);
@@ -421,35 +420,33 @@ static void begin(struct session *s, uint64_t deadline) {
 		end(s, "it was answered");
 }
 
-/* A file that cannot be read is the administrator's concern, not the client's. */
-static struct link_keys *read_keys(const struct session *s) {
-	const struct config *c = s->of->config;
-	const struct link_files files = { .authority = c->remote_authority, .certificate = c->remote_certificate,
-		.key = c->remote_key };
-	struct link_keys *keys = NULL;
-	struct fault f;
-	int r = s->of->tls ? link_keys_new(&files, true, &keys, &f) : 0;
-
-	if (!r)
-		return keys;
-	log_error("%s", r > 0 ? f.text : strerror(-r));
-	_exit(EXIT_FAILURE);
+/* Who cannot agree on tls is told by its alert, and the administrator by a line. */
+static _Noreturn void refuse_link(const struct session *s, int r, const struct fault *f) {
+	clerk_refused(s->of->clerk, r > 0 ? f->text : strerror(-r));
+	_exit(EXIT_SUCCESS);
 }
 
 void session_serve(struct gateway_session *of) {
 	uint64_t deadline = link_now_us() + of->config->remote_hello_us;
 	struct session *s = calloc(1, sizeof *s);
-	struct fault f;
+	struct fault f = { 0 };
 	int r;
 
 	if (!s)
 		_exit(EXIT_FAILURE);
 	s->of = of;
+	s->door = -1;
 	s->frame = malloc(LIMIT_FRAME_BYTES);
 	pthread_mutex_init(&s->sending, NULL);
-	r = s->frame ? link_accept(of->fd, read_keys(s), deadline, &s->link, &f) : -ENOMEM;
+	r = s->frame ? 0 : -ENOMEM;
+	if (!r && of->tls)
+		r = link_keys_renew(of->keys);
+	if (!r)
+		r = confine(of->config->fusion_transport == TRANSPORT_NNG);
+	if (!r)
+		r = link_accept(of->fd, of->tls ? of->keys : NULL, deadline, &s->link, &f);
 	if (r)
-		fail(s, r, &f);
+		refuse_link(s, r, &f);
 	begin(s, deadline);
 	serve(s);
 }

@@ -21,27 +21,26 @@ enum {
 
 static const char fingerprint_prefix[] = "sha256:";
 
-/* By name or number. */
-static int find_user(const char *name, uid_t *uidp, struct fault *f) {
+int remote_user_find(const char *name, uid_t *uidp, struct fault *f) {
 	const struct passwd *p = getpwnam(name);
+	unsigned long number;
 	char *end;
 
-	if (p) {
-		*uidp = p->pw_uid;
-		return 0;
-	}
-	*uidp = (uid_t)strtoul(name, &end, 10);
-	if (isdigit((unsigned char)*name) && !*end)
-		return 0;
-	return fault_set(f, FAULT_ARGUMENT, "this machine has no user \"%s\"", name);
+	number = p ? p->pw_uid : strtoul(name, &end, 10);
+	/* The last one is no user's, as in chown(2). */
+	if (!p && (!isdigit((unsigned char)*name) || *end || number >= (uid_t)-1))
+		return fault_set(f, FAULT_ARGUMENT, "this machine has no user \"%s\"", name);
+	if (uidp)
+		*uidp = (uid_t)number;
+	return 0;
 }
 
-static bool fits(const char *wanted, const struct link *l) {
+static bool fits(const char *wanted, const struct link_peer *p) {
 	size_t prefix = sizeof fingerprint_prefix - 1;
 
 	if (!strncmp(wanted, fingerprint_prefix, prefix))
-		return !strcasecmp(wanted + prefix, link_peer_fingerprint(l));
-	return *link_peer_name(l) && !strcmp(wanted, link_peer_name(l));
+		return !strcasecmp(wanted + prefix, p->fingerprint);
+	return *p->name && !strcmp(wanted, p->name);
 }
 
 /* Cuts a line into a user and a name. False where there is none. */
@@ -63,7 +62,7 @@ static bool read_line(char *line, const char **userp, const char **namep) {
 }
 
 /* The first line that fits. *namep is a part of `line`. */
-static int search(const char *path, const struct link *l, char line[static LINE_BYTES], const char **userp, struct fault *f) {
+static int search(const char *path, const struct link_peer *p, char line[static LINE_BYTES], const char **userp, struct fault *f) {
 	FILE *file = fopen(path, "re");
 	const char *name;
 	bool found = false;
@@ -71,22 +70,48 @@ static int search(const char *path, const struct link *l, char line[static LINE_
 	if (!file)
 		return fault_set(f, FAULT_ARGUMENT, "remote.users %s cannot be read: %s", path, strerror(errno));
 	while (!found && fgets(line, LINE_BYTES, file))
-		found = read_line(line, userp, &name) && fits(name, l);
+		found = read_line(line, userp, &name) && fits(name, p);
 	fclose(file);
 	if (found)
 		return 0;
-	return fault_set(f, FAULT_ARGUMENT, "%s has no line for the certificate \"%s\", sha256:%s", path, link_peer_name(l),
-		link_peer_fingerprint(l));
+	return fault_set(f, FAULT_ARGUMENT, "%s has no line for the certificate \"%s\", sha256:%s", path, p->name, p->fingerprint);
 }
 
-int remote_user(const struct config *c, const struct link *l, bool tls, uid_t *uidp, struct fault *f) {
-	const char *user = tls ? link_peer_name(l) : c->remote_plain_user;
+/* A line that is neither empty, a remark, nor a user and a name is a mistake. */
+static int check_line(char *line, struct fault *f) {
+	const char *user, *name;
+
+	if (!read_line(line, &user, &name))
+		return *user ? fault_set(f, FAULT_ARGUMENT, "\"%s\" is not of the form USER NAME", user) : 0;
+	return remote_user_find(user, NULL, f);
+}
+
+int users_check(const char *path, struct fault *f) {
+	FILE *file = fopen(path, "re");
+	char line[LINE_BYTES];
+	unsigned number = 0;
+	int r = 0;
+
+	if (!file)
+		return fault_set(f, FAULT_ARGUMENT, "remote.users %s cannot be read: %s", path, strerror(errno));
+	while (!r && fgets(line, sizeof line, file)) {
+		number++;
+		r = check_line(line, f);
+	}
+	fclose(file);
+	if (r)
+		fault_prefix(f, "%s:%u", path, number);
+	return r;
+}
+
+int remote_user(const struct config *c, const struct link_peer *p, bool tls, uid_t *uidp, struct fault *f) {
+	const char *user = tls ? p->name : c->remote_plain_user;
 	char line[LINE_BYTES];
 	int r = 0;
 
 	if (tls && *c->remote_users)
-		r = search(c->remote_users, l, line, &user, f);
+		r = search(c->remote_users, p, line, &user, f);
 	if (!r && !*user)
 		r = fault_set(f, FAULT_ARGUMENT, tls ? "its certificate has no common name" : "remote.plain_user is empty");
-	return r ? r : find_user(user, uidp, f);
+	return r ? r : remote_user_find(user, uidp, f);
 }

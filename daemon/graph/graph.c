@@ -205,6 +205,19 @@ static int node_add(struct graph *g, const struct graph_node *n, uint64_t struct
 	return 0;
 }
 
+/* Takes the node that was added last back, where something that it needs was not kept: it must not be found. Returns r. */
+static int node_undo(struct graph *g, int r) {
+	uint32_t mask = g->buckets - 1, i;
+
+	if (!r)
+		return 0;
+	i = (uint32_t)g->identity[--g->nodes] & mask;
+	while (g->bucket[i] != g->nodes + 1)
+		i = (i + 1) & mask;
+	g->bucket[i] = 0;
+	return r;
+}
+
 static uint64_t key_hash(const struct graph *g, const struct graph_key *k) {
 	return XXH3_64bits_withSeed(k, sizeof *k, g->seed);
 }
@@ -253,7 +266,7 @@ static int leaf_add(struct graph *g, void *buffer, const struct tensor_type *t, 
 	}
 	r = reserve((void **)&g->leaf, g->leaves, &g->leaf_capacity, sizeof *g->leaf);
 	if (r)
-		return r;
+		return node_undo(g, r);
 	g->leaf[g->leaves++] = (struct graph_leaf){ .buffer = buffer, .view = *v, .node = *nodep, .base = base };
 	return 0;
 }
@@ -409,12 +422,16 @@ static int op_add(struct graph *g, unsigned op, unsigned arity, const uint32_t *
 		g->crossed |= g->node[*nodep].part != n.part;
 	if (r || !fresh)
 		return r;
+	r = scalars_add(g, attr ? attr->value : NULL, scalars_of(op));
+	if (!r && attr)
+		r = attr_keep(g, attr, &g->node[*nodep].attr);
+	if (r) {
+		g->scalars = n.index;
+		return node_undo(g, r);
+	}
 	g->bytes += (uint64_t)shape_bytes(&n.type);
 	g->inexact |= op_info(op)->inexact;
-	r = scalars_add(g, attr ? attr->value : NULL, scalars_of(op));
-	if (r || !attr)
-		return r;
-	return attr_keep(g, attr, &g->node[*nodep].attr);
+	return 0;
 }
 
 int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, const struct op_attr *attr,

@@ -16,8 +16,9 @@
 #include <stdint.h>
 
 #include "protocol/op.h"
+#include "daemon/base/str.h"
 
-enum { GRAPH_NONE = UINT32_MAX };
+#define GRAPH_NONE UINT32_MAX
 
 struct graph_node {
 	uint16_t op;                       /* OP_load for leaves */
@@ -110,3 +111,6 @@ struct graph_hash graph_hash(const struct graph *g);
  */
 uint64_t graph_seed(void);
 void graph_set_seed(uint64_t seed);
+
+/* As a text graph, fusion-graph(5), with other values: operations until the text is longer than `most`, then the outputs. */
+void graph_put_text(struct str *t, const struct graph *g, size_t most);

@@ -227,6 +227,8 @@ static const char *refuses_after(struct planner *p, const struct group *product,
 	if (into->parts || into->columns || product->before != GRAPH_NONE || product->after != GRAPH_NONE ||
 		p->node[planner_edge(p, &p->node[product->root], 0).base].before)
 		return "the product's kernel has rows before it";
+	if (product->parts)
+		return "the product's kernel stores a part of an array that others read";
 	reason = refuses_shape(p, product, into);
 	if (reason)
 		return reason;

@@ -11,19 +11,33 @@
 
 #include <string.h>
 
+/* The kernel dim of a dim of the frame's shape, or FRAME_NONE: no frame, however it was made, leads beyond a list of strides. */
+static unsigned frame_dim(const struct frame *f, unsigned d) {
+	return d < f->space->rank && f->dim[d] < KERNEL_RANK ? f->dim[d] : FRAME_NONE;
+}
+
+/* Nothing of the shape is anywhere yet. */
+static void frame_begin(struct frame *f, const struct tensor_type *space) {
+	f->space = space;
+	memset(f->dim, FRAME_NONE, sizeof f->dim);
+}
+
 struct plan_operand frame_operand(const struct frame *f, const struct tensor_type *t, const struct view *v,
 	uint32_t slot) {
 	struct plan_operand o = { .slot = slot, .offset = v->offset };
 	unsigned lead = (unsigned)f->space->rank - t->rank;
 
-	for (unsigned d = 0; d < t->rank; d++)
-		if (f->dim[lead + d] != FRAME_NONE && t->dims[d] != 1)
-			o.stride[f->dim[lead + d]] = v->stride[d];
+	for (unsigned d = 0; d < t->rank; d++) {
+		unsigned dim = frame_dim(f, lead + d);
+
+		if (dim != FRAME_NONE && t->dims[d] != 1)
+			o.stride[dim] = v->stride[d];
+	}
 	return o;
 }
 
 void frame_plain(struct frame *f, const struct tensor_type *space) {
-	f->space = space;
+	frame_begin(f, space);
 	for (unsigned d = 0; d < LIMIT_RANK; d++)
 		f->dim[d] = (uint8_t)d;
 }
@@ -48,7 +62,7 @@ uint64_t rows_extent(const struct rows *r) {
 void frame_row(struct frame *f, const struct rows *r) {
 	uint8_t next[2] = { 0, r->kept };
 
-	f->space = r->type;
+	frame_begin(f, r->type);
 	for (unsigned d = 0; d < r->type->rank; d++)
 		f->dim[d] = next[r->axes >> d & 1]++;
 }
@@ -57,7 +71,7 @@ void frame_row(struct frame *f, const struct rows *r) {
 void frame_kept(struct frame *f, const struct rows *r, const struct tensor_type *space) {
 	uint8_t kept = 0, out = 0;
 
-	f->space = space;
+	frame_begin(f, space);
 	for (unsigned d = 0; d < r->type->rank; d++) {
 		bool reduced = r->axes >> d & 1;
 
@@ -93,8 +107,10 @@ static void own_strides(const struct frame *f, int64_t *stride) {
 
 	memset(stride, 0, KERNEL_RANK * sizeof *stride);
 	for (unsigned d = f->space->rank; d-- > 0;) {
-		if (f->dim[d] != FRAME_NONE && f->space->dims[d] != 1)
-			stride[f->dim[d]] = step;
+		unsigned dim = frame_dim(f, d);
+
+		if (dim != FRAME_NONE && f->space->dims[d] != 1)
+			stride[dim] = step;
 		step *= f->space->dims[d];
 	}
 }
@@ -116,7 +132,8 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA || base->kind == NODE_PARTS || (have == ROWS_CLASS_ROW && class != have))
 		return false;
-	if (!(rows_classes(r, n->space) & class))
+	/* What the base is computed over need not be of these rows, though another member's space is: a view lies between. */
+	if (!(rows_classes(r, n->space) & class) || !(rows_classes(r, from) & have))
 		return false;
 	/* What is gathered lies in memory; the axes of take's index stand among others in the result. */
 	if (op_gathers(n->op) && (i == 0 || !space_equal(in->type, n->space)))

@@ -273,6 +273,10 @@ int plan_generic(const struct plan *from, const struct traits *t, plan_runs *run
 		return r == -EOVERFLOW ? 0 : r;
 	}
 	plan_lifetimes(to);
+	if (plan_is_broken(to, "the plan of generic kernels")) {
+		plan_unref(to);
+		return 0;
+	}
 	plan_estimate(to, t);
 	*planp = to;
 	return 0;

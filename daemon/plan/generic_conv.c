@@ -66,13 +66,31 @@ static void finish_conv(struct draft *d, const struct traits *t) {
 		k->rows = (uint8_t)most;
 }
 
-/* Of the only output of a convolution that does nothing else. */
-static struct plan_operand output_of(const struct draft *d) {
+/* The first output of a convolution that does nothing else. */
+static unsigned first_output(const struct draft *d) {
 	unsigned i = CONV_WEIGHT + 1u;
 
 	while (!d->kernel.operand[i].output)
 		i++;
-	return d->operand[i];
+	return i;
+}
+
+/* The others, where the result is wanted besides what goes on with it: copies of the first. */
+static int copy_outputs(struct generic *g, const struct draft *d) {
+	unsigned first = first_output(d);
+	struct draft *map = malloc(sizeof *map);
+	int r = map ? 0 : -ENOMEM;
+
+	for (unsigned i = first + 1; i < d->kernel.operands && !r; i++) {
+		if (!d->kernel.operand[i].output)
+			continue;
+		generic_new_map(map, CONV_OW + 1);
+		memcpy(map->dims, d->dims, (CONV_OW + 1) * sizeof *map->dims);
+		draft_store(map, draft_load(map, d->kernel.operand[first].dtype, &d->operand[first]), &d->operand[i]);
+		r = generic_add_map(g, map);
+	}
+	free(map);
+	return r;
 }
 
 /* ---- where operands lie ---- */
@@ -121,12 +139,12 @@ int generic_add_conv(struct generic *g, const struct draft *d) {
 			r = widen(g, d, i, &operand[i]);
 	}
 	if (!r) {
-		draw_conv(&d->kernel, d->scalar, d->dims, d->extent, operand, output_of(d), g->t, one);
+		draw_conv(&d->kernel, d->scalar, d->dims, d->extent, operand, d->operand[first_output(d)], g->t, one);
 		finish_conv(one, g->t);
 		r = plan_add_step(g->p, one, g->step->op, 0);
 	}
 	free(one);
-	return r;
+	return r ? r : copy_outputs(g, d);
 }
 
 /* ---- the list ---- */

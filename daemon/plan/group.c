@@ -138,7 +138,8 @@ void group_add(struct planner *p, struct group *g, uint32_t node) {
 }
 
 int group_new(struct planner *p, uint32_t node, uint32_t rank) {
-	struct node *n = &p->node[node];
+	const struct node *n = &p->node[node];
+	uint32_t group = p->groups;
 	struct group *g;
 
 	if (p->groups == p->group_capacity) {
@@ -150,17 +151,12 @@ int group_new(struct planner *p, uint32_t node, uint32_t rank) {
 		p->group = g;
 		p->group_capacity = capacity;
 	}
-	g = &p->group[p->groups];
-	g->kind = n->kind;
-	g->parent = p->groups;
-	g->rank = rank;
-	g->root = node;
-	g->space = n->kind == NODE_MAP ? n->space : n->type;
-	g->ops = g->outputs = g->sources = 0;
-	g->parts = g->read = g->lifted = false;
-	g->before = g->after = g->scores = GRAPH_NONE;
-	g->columns = g->row_dims = 0;
-	g->first = g->last = GRAPH_NONE;
+	p->group[group] = (struct group){
+#define GROUP_FIELD(type, name, new, merged, doc) .name = (new),
+#include "group.def"
+#undef GROUP_FIELD
+	};
+	g = &p->group[group];
 	p->groups++;
 	group_add_sources(p, g, n);
 	group_add(p, g, node);
@@ -175,32 +171,46 @@ static bool layouts_agree(const struct group *a, const struct group *b) {
 		(a->columns == b->columns && a->row_dims == b->row_dims));
 }
 
-bool group_merge(struct planner *p, struct group *into, struct group *from) {
+/* What `from` reads from memory is read by `into`; false, and nothing has changed, where that is too much. */
+static bool add_sources_of(struct planner *p, struct group *into, const struct group *from) {
 	uint32_t before = into->sources;
 
-	if (into->ops + from->ops > group_max_ops(p) || !layouts_agree(into, from))
-		return false;
 	for (uint32_t i = 0; i < from->sources; i++) {
-		uint32_t base = p->node[from->source[i]].base;
+		const struct node *base = &p->node[p->node[from->source[i]].base];
 
-		if (node_is_computed(&p->node[base]) && p->node[base].group != GROUP_NONE &&
-			&p->group[group_find(p, p->node[base].group)] == into)
+		if (in_group(base) && &p->group[group_find(p, base->group)] == into)
 			continue;
 		if (!add_source(into, from->source[i])) {
 			into->sources = before;
 			return false;
 		}
 	}
+	return true;
+}
+
+static struct group merged_fields(const struct group *into, const struct group *from) {
+	struct group g = {
+#define GROUP_FIELD(type, name, new, merged, doc) .name = (merged),
+#include "group.def"
+#undef GROUP_FIELD
+	};
+
+	memcpy(g.source, into->source, into->sources * sizeof *g.source);
+	return g;
+}
+
+bool group_merge(struct planner *p, struct group *into, struct group *from) {
+	if (into->ops + from->ops > group_max_ops(p) || !layouts_agree(into, from))
+		return false;
+	if (from->parts && from->rank != into->rank)
+		return false;
+	if (from->scores != GRAPH_NONE || from->before != GRAPH_NONE || from->after != GRAPH_NONE)
+		return false;
+	if (!add_sources_of(p, into, from))
+		return false;
 	p->next[from->last] = into->first;
-	into->first = from->first;
-	into->ops += from->ops;
-	into->outputs += from->outputs;
-	into->parts |= from->parts;
-	if (from->columns) {
-		into->columns = from->columns;
-		into->row_dims = from->row_dims;
-	}
-	from->parent = (uint32_t)(into - p->group);
+	*into = merged_fields(into, from);
+	from->parent = into->parent;
 	return true;
 }
 
@@ -531,6 +541,8 @@ static int join(struct planner *p, uint32_t node) {
 		group = sibling(p, node, rank);
 	if (group == GROUP_NONE || !group_add_sources(p, &p->group[group], &p->node[node])) {
 		p->node[node].row = false;
+		/* Asked again: what it reads may have been lifted for it, and still had no room. */
+		rank = highest_rank(p, &p->node[node]);
 		r = group_new(p, node, rank + 1 + lead_of(&p->node[node]));
 	} else {
 		group_add(p, &p->group[group], node);
@@ -541,7 +553,7 @@ static int join(struct planner *p, uint32_t node) {
 
 /* ---- sink ---- */
 
-static int readers_find(struct planner *p) {
+int planner_find_readers(struct planner *p) {
 	uint32_t *count;
 
 	p->reader_start = arena_alloc(&p->arena, (p->nodes + 2) * sizeof *p->reader_start);
@@ -691,7 +703,7 @@ void ranked_sort(struct ranked *order, uint32_t count) {
 }
 
 /* Consumers first, so that a chain of groups sinks as a whole. */
-static int sink_all(struct planner *p) {
+int planner_sink(struct planner *p) {
 	struct ranked *order = arena_alloc(&p->arena, (p->groups + 1) * sizeof *order);
 	int r = order ? 0 : -ENOMEM;
 
@@ -704,23 +716,18 @@ static int sink_all(struct planner *p) {
 	return r;
 }
 
-int planner_group(struct planner *p) {
+int planner_join(struct planner *p) {
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < p->nodes; i++)
 		if (node_is_computed(&p->node[i]) && p->node[i].group == GROUP_NONE)
 			r = join(p, i);
-	if (!r)
-		r = readers_find(p);
-	if (!r)
-		r = sink_all(p);
-	if (!r)
-		r = planner_merge(p);
-	if (!r)
-		r = planner_before(p);
-	if (!r)
-		store_crossing(p);
 	return r;
+}
+
+int planner_store(struct planner *p) {
+	store_crossing(p);
+	return 0;
 }
 
 /* ---- shedding ---- */
@@ -744,22 +751,18 @@ bool group_needs_rows(struct planner *p, uint32_t group) {
 	return false;
 }
 
-/* A product, attention and a scatter stay; reductions and scans are taken apart wholly. */
-static bool stays(const struct planner *p, const struct group *g, uint32_t node) {
-	return node == g->root && node_is_product(&p->node[node]);
-}
-
 /* May the member follow in the newest group? */
 static bool shed_follows(const struct group *g, const struct node *n) {
 	return g->kind == NODE_MAP && n->kind == NODE_MAP && g->ops < SHED_OPS && space_equal(g->space, n->space);
 }
 
-/* Moves one member into the newest group, or into a new one where it does not fit. */
+/* Moves one member into the newest group, or into a new one where it does not fit: products and reductions are taken apart wholly. */
 static int shed_member(struct planner *p, uint32_t old, bool fresh, uint32_t node) {
 	struct group *g = &p->group[p->groups - 1];
+	struct node *n = &p->node[node];
 
-	p->node[node].row = p->node[node].after = false;
-	if (fresh || !shed_follows(g, &p->node[node]) || pattern_refuses(p, g, NULL, node))
+	n->row = n->before = n->after = false;
+	if (fresh || !shed_follows(g, n) || pattern_refuses(p, g, NULL, node) || !group_add_sources(p, g, n))
 		return group_new(p, node, p->group[old].rank);
 	group_add(p, g, node);
 	return 0;
@@ -771,13 +774,9 @@ int planner_shed(struct planner *p, uint32_t group) {
 
 	p->group[group].first = p->group[group].last = GRAPH_NONE;
 	p->group[group].ops = p->group[group].outputs = 0;
-	p->group[group].after = GRAPH_NONE;
 	for (; !r && m != GRAPH_NONE; m = next) {
 		next = p->next[m];
-		if (stays(p, &p->group[group], m))
-			group_add(p, &p->group[group], m);
-		else
-			r = shed_member(p, group, p->groups == before, m);
+		r = shed_member(p, group, p->groups == before, m);
 	}
 	if (!r)
 		store_crossing(p);

@@ -1,5 +1,5 @@
 /*
- * See knobs.h. A knob is a row of knobs.def and two functions here, found by its name:
+ * See knobs.h. A knob is a row of daemon/base/knobs.def and two functions here, found by its name:
  *
  *   bool NAME_applies(value, step, traits)   would the step be another one? Nothing is timed that is the same
  *   void NAME_turn(value, step, kernel, traits)   makes it so; a knob that is a matter of launches alone has nothing to do in the kernel
@@ -7,22 +7,12 @@
 #include "knobs.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "plan.h"
-
-#define VALUES(...) { __VA_ARGS__ }
-#define KNOB(name, values, doc) static const char *const name##_values[KNOB_VALUES] = values;
-#include "knobs.def"
-#undef KNOB
-
-enum {
-	PIN_TEXT = 64,
-};
 
 /* ---- identities ---- */
 
@@ -200,66 +190,13 @@ static void tile_turn(unsigned value, struct plan_step *s, struct kernel *k, con
 /* ---- all ---- */
 
 static const struct {
-	const char *name;
-	const char *const *values;
 	bool (*applies)(unsigned value, const struct plan_step *s, const struct traits *t);
 	void (*turn)(unsigned value, struct plan_step *s, struct kernel *k, const struct traits *t);
 } knobs[KNOB_COUNT] = {
-#define KNOB(name, values, doc) { #name, name##_values, name##_applies, name##_turn },
-#include "knobs.def"
+#define KNOB(name, values, doc) { name##_applies, name##_turn },
+#include "daemon/base/knobs.def"
 #undef KNOB
 };
-
-const char *knob_name(unsigned knob) {
-	return knobs[knob].name;
-}
-
-const char *knob_value(unsigned knob, unsigned value) {
-	return value < KNOB_VALUES ? knobs[knob].values[value] : NULL;
-}
-
-int knob_find_value(unsigned knob, const char *name) {
-	for (int i = 0; i < KNOB_VALUES; i++)
-		if (knobs[knob].values[i] && !strcmp(knobs[knob].values[i], name))
-			return i;
-	return -1;
-}
-
-/* NULL: there is none. */
-static const char *find_knob(const char *name, size_t length, unsigned *knobp) {
-	for (*knobp = 0; *knobp < KNOB_COUNT; ++*knobp)
-		if (strlen(knobs[*knobp].name) == length && !memcmp(knobs[*knobp].name, name, length))
-			return knobs[*knobp].name;
-	return NULL;
-}
-
-static int parse_pin(const char *word, struct knob_pins *pins, struct fault *f) {
-	const char *mark = strchr(word, '=');
-	unsigned knob;
-	int value;
-
-	if (!mark || !find_knob(word, (size_t)(mark - word), &knob))
-		return fault_set(f, FAULT_ARGUMENT, "fusion.knobs: %s is not the name of a knob, =, and a value of it; see fusiond.conf(5)", word);
-	value = knob_find_value(knob, mark + 1);
-	if (value < 0)
-		return fault_set(f, FAULT_ARGUMENT, "fusion.knobs: the knob %s has no value %s", knobs[knob].name, mark + 1);
-	pins->knobs.value[knob] = (uint8_t)value;
-	pins->set |= 1u << knob;
-	return 0;
-}
-
-int knobs_parse(const char *text, struct knob_pins *pins, struct fault *f) {
-	char word[PIN_TEXT];
-	int r = 0, n;
-
-	*pins = (struct knob_pins){ .set = 0 };
-	while (!r && sscanf(text, " %63[^ ,]%n", word, &n) == 1) {
-		r = parse_pin(word, pins, f);
-		text += n;
-		text += strspn(text, " ,");
-	}
-	return r;
-}
 
 uint64_t knobs_pins_hash(const struct knob_pins *pins) {
 	uint64_t h = 0;

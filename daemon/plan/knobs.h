@@ -1,5 +1,5 @@
 /*
- * Knobs: what of a kernel may be one way or another without a bit of its results changing (knobs.def).
+ * Knobs: what of a kernel may be one way or another without a bit of its results changing (daemon/base/knobs.def).
  *
  * Rules and the cost model turn all of them first, as they plan. Which of a knob's values is the fastest for one kernel over
  * one set of extents is learned by trying (tracker.h), and kept by the kernel (tuning.h), not by the graph that it is part of: other
@@ -12,32 +12,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "protocol/fault.h"
+#include "daemon/base/knob.h"
 #include "daemon/base/traits.h"
 
 struct kernel;
 struct plan_step;
-
-enum knob {
-#define VALUES(...)
-#define KNOB(name, values, doc) KNOB_##name,
-#include "knobs.def"
-#undef KNOB
-#undef VALUES
-	KNOB_COUNT,
-};
-
-enum {
-	/* Values of a knob at most. */
-	KNOB_VALUES = 4,
-	/* The first of them: as rules say. */
-	KNOB_RULE = 0,
-};
-
-/* A value of each knob; all 0: as rules say. */
-struct knobs {
-	uint8_t value[KNOB_COUNT];
-};
 
 /* One knob of one kernel at another value than is chosen. */
 struct knob_variant {
@@ -45,19 +24,6 @@ struct knob_variant {
 	uint8_t knob, value;
 };
 
-/* Values that hold whatever rules say and whatever was learned: of knobs whose bit is set. */
-struct knob_pins {
-	struct knobs knobs;
-	uint32_t set;
-};
-
-const char *knob_name(unsigned knob);
-/* The word for a value, or NULL where there are not so many. */
-const char *knob_value(unsigned knob, unsigned value);
-/* The value of this name, or -1. */
-int knob_find_value(unsigned knob, const char *name);
-/* "share=quarter, hold=least": 0, or a fault that names the word. */
-int knobs_parse(const char *text, struct knob_pins *pins, struct fault *f) FAULT_MUST_USE;
 /* 0 of none. */
 uint64_t knobs_pins_hash(const struct knob_pins *pins);
 

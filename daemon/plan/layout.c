@@ -634,7 +634,12 @@ uint64_t draft_elements(const struct draft *d) {
 	unsigned rank = d->kernel.root == KERNEL_CONV ? CONV_IH : d->kernel.rank;
 	uint64_t n = 1;
 
+	/* More than 64 bits count is much, not nothing: each extent is below them, but not all that a product sums. */
 	for (unsigned i = 0; i < rank; i++)
-		n *= (uint64_t)d->dims[i];
+		if (!d->dims[i])
+			return 0;
+	for (unsigned i = 0; i < rank; i++)
+		if (__builtin_mul_overflow(n, (uint64_t)d->dims[i], &n))
+			return UINT64_MAX;
 	return n;
 }

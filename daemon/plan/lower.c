@@ -1063,7 +1063,7 @@ static int lower_group(struct planner *p, uint32_t group, struct draft *d) {
 	return r;
 }
 
-/* In order of rank, which order.c may change; groups shed by one are lowered right after it, before anything that reads them. */
+/* In order of rank, which order.c may change; groups shed by one are lowered in its place, in the order of its members. */
 static int lower_in_order(struct planner *p, struct ranked *order, uint32_t count, struct draft *d) {
 	int r = 0;
 
@@ -1071,8 +1071,6 @@ static int lower_in_order(struct planner *p, struct ranked *order, uint32_t coun
 		uint32_t shed = p->groups;
 
 		r = lower_group(p, order[i].group, d);
-		if (!r && p->groups > shed && p->group[order[i].group].ops)
-			r = lower_group(p, order[i].group, d);
 		for (; !r && shed < p->groups; shed++)
 			r = lower_group(p, shed, d);
 	}

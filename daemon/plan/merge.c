@@ -420,6 +420,8 @@ static int take_into(struct merging *m, const struct again *x, uint32_t into, ui
 		return 0;
 	}
 	reread(p, into, copy, value);
+	/* Who read a view that is all of the value reads the value itself now. */
+	find_sources(p, into);
 	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
 		p->node[n].kind = NODE_DEAD;
 	p->group[group].ops = 0;

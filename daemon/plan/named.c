@@ -661,7 +661,7 @@ named_set named_of_group(const struct planner *p, const struct group *g) {
 
 /* ---- what was found ---- */
 
-int named_count(const struct planner *p) {
+int named_count(struct planner *p) {
 	const struct named_sites *all = p->named;
 	struct plan *plan = p->plan;
 

@@ -1,8 +1,14 @@
 /*
  * The driver of the planner's passes, and the plan as a growing list of steps and slots.
+ *
+ * A pass that broke a rule (check.c) costs its graph the fusion, not the engine its life: it is planned again, one kernel
+ * an operation. That is counted and logged with the graph's text. Where these kernels are wrong, too, the request is refused.
  */
 #include "planner.h"
 #include "tuning.h"
+
+#include "daemon/base/log.h"
+#include "daemon/base/loop.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -82,6 +88,9 @@ int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uin
 
 	if (r)
 		return r;
+	for (unsigned i = 0; i < k->operands; i++)
+		if (!k->operand[i].iota && d->operand[i].slot >= p->slots)
+			return FAULT_INTERNAL;
 	s = &p->step[p->steps];
 	*s = (struct plan_step){ .ops = ops, .extent = d->extent, .elements = draft_elements(d) };
 	memcpy(s->dims, d->dims, sizeof s->dims);
@@ -179,21 +188,58 @@ static void planner_clear(struct planner *p) {
 	free(p->group);
 }
 
-static int passes(struct planner *p, struct fault *f) {
-	int r = leaves_make(p);
+static int put_in_order(struct planner *p) {
+	plan_lifetimes(p->plan);
+	plan_estimate(p->plan, p->o->traits);
+	return plan_order(p->plan, &p->arena);
+}
 
-	if (!r)
-		r = planner_resolve(p);
-	if (!r)
-		r = check_device(p, f);
-	if (!r)
-		r = planner_group(p);
-	if (!r)
-		r = planner_lower(p);
-	if (!r)
-		r = outputs_make(p);
-	if (!r)
-		r = planner_describe(p);
+void (*planner_meddle)(struct planner *p, const char *pass);
+
+static const struct pass {
+	const char *name;
+	int (*run)(struct planner *p);
+	const char *(*check)(struct planner *p);
+} all_passes[] = {
+	{ "leaves", leaves_make, NULL },
+	{ "resolve", planner_resolve, check_resolved },
+	{ "join", planner_join, check_joined },
+	{ "readers", planner_find_readers, check_readers },
+	{ "sink", planner_sink, check_groups },
+	{ "merge", planner_merge, check_groups },
+	{ "before", planner_before, check_groups },
+	{ "store", planner_store, check_stored },
+	{ "lower", planner_lower, NULL },
+	{ "results", outputs_make, check_plan },
+	{ "describe", planner_describe, NULL },
+	{ "patterns", named_count, NULL },
+	{ "order", put_in_order, check_plan },
+};
+
+/* A pass with its check: what it got wrong is a fault. */
+static int pass(struct planner *p, const struct pass *one, struct fault *f) {
+	const char *broken = NULL;
+	int r = one->run(p);
+
+	if (!r && planner_meddle)
+		planner_meddle(p, one->name);
+	if (!r && one->check)
+		broken = one->check(p);
+	if (r == FAULT_INTERNAL)
+		broken = "an operand has memory";
+	if (broken)
+		r = fault_set(f, FAULT_INTERNAL, "the planner's pass %s broke a rule: %s", one->name, broken);
+	return r;
+}
+
+static int passes(struct planner *p, struct fault *f) {
+	int r = 0;
+
+	for (size_t i = 0; !r && i < sizeof all_passes / sizeof *all_passes; i++) {
+		r = pass(p, &all_passes[i], f);
+		if (!r && all_passes[i].run == planner_resolve)
+			r = check_device(p, f);
+	}
 	return r;
 }
 
@@ -261,7 +307,7 @@ bool plan_is_tuned(const struct plan *p, const struct tuning *t) {
 	return true;
 }
 
-int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f) {
+static int make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f) {
 	struct planner p = { .g = g, .o = o };
 	int r;
 
@@ -274,13 +320,6 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 	p.plan->book = book_ref(o->book);
 	r = passes(&p, f);
 	if (!r)
-		r = named_count(&p);
-	if (!r) {
-		plan_lifetimes(p.plan);
-		plan_estimate(p.plan, o->traits);
-		r = plan_order(p.plan, &p.arena);
-	}
-	if (!r)
 		r = turn_knobs(p.plan, o);
 	if (!r) {
 		count_savings(&p);
@@ -289,6 +328,68 @@ int plan_make(const struct graph *g, const struct plan_options *o, struct plan *
 		plan_unref(p.plan);
 	}
 	planner_clear(&p);
+	return r;
+}
+
+/* ---- what the planner got wrong ---- */
+
+enum {
+	/* A graph in the log: some thousand operations, once a minute, since who finds one such graph will send it again. */
+	BROKEN_TEXT = 256 << 10,
+	BROKEN_TEXT_US = 60 * 1000 * 1000,
+};
+
+static uint64_t plans_broken;
+
+uint64_t plan_rules_broken(void) {
+	return plans_broken;
+}
+
+bool plan_is_broken(const struct plan *p, const char *made_by) {
+	const char *broken = plan_broken(p, NULL);
+
+	if (!broken)
+		return false;
+	plans_broken++;
+	log_error("%s broke a rule of plans: %s", made_by, broken);
+	return true;
+}
+
+static void log_graph(const struct graph *g) {
+	struct str text = { 0 };
+	char *line, *rest;
+
+	graph_put_text(&text, g, BROKEN_TEXT);
+	for (line = str_finish(&text) ? NULL : strtok_r(text.text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		log_error("    %s", line);
+	str_free(&text);
+}
+
+static void tell_broken(const struct graph *g, const struct plan_options *o, const struct fault *f) {
+	static uint64_t told_us;
+	uint64_t now = loop_now();
+
+	plans_broken++;
+	log_error("%s; the graph %s. Please report this with its text", f->text,
+		o->fuse ? "runs as one kernel an operation" : "is refused");
+	if (told_us && now - told_us < BROKEN_TEXT_US)
+		return;
+	told_us = now ? now : 1;
+	log_graph(g);
+}
+
+int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f) {
+	struct plan_options single = *o;
+	int r = make(g, o, planp, f);
+
+	if (r == FAULT_INTERNAL)
+		tell_broken(g, o, f);
+	if (r != FAULT_INTERNAL || !o->fuse)
+		return r;
+	single.fuse = false;
+	r = make(g, &single, planp, f);
+	if (r == FAULT_INTERNAL)
+		tell_broken(g, &single, f);
 	return r;
 }
 

@@ -20,7 +20,7 @@
 #include "daemon/plan/kernel.h"
 #include "daemon/plan/knobs.h"
 
-enum { PLAN_NONE = UINT32_MAX };
+#define PLAN_NONE UINT32_MAX
 
 /* Neighbouring steps of one program that take longer together are not one launch: whoever else wants the device waits for a whole one. */
 #define PLAN_LAUNCH_NS 1e6
@@ -169,9 +169,16 @@ struct plan {
 	uint32_t step_capacity, slot_capacity;
 };
 
-/* 0, -ENOMEM, or a FAULT_ code where an operation is beyond the device (f64). The graph is not changed. */
+/*
+ * 0, -ENOMEM, or a FAULT_ code where an operation is beyond the device (f64). The graph is not changed. Where the planner
+ * broke a rule of its own the plan is of one kernel an operation; FAULT_INTERNAL where that broke one, too.
+ */
 int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f)
 	FAULT_MUST_USE;
+/* How often it broke one. */
+uint64_t plan_rules_broken(void);
+/* What must hold of any plan: NULL, or the rule that is broken, a constant text. Without the graph less is known of leaves. */
+const char *plan_broken(const struct plan *p, const struct graph *g);
 struct plan *plan_ref(struct plan *p);
 struct plan *plan_unref(struct plan *p);        /* returns NULL */
 
@@ -191,12 +198,12 @@ struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, 
 void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new);
 
 /*
- * The same plan with one step cut in two, for a kernel that does not build or is too large: the
+ * The same plan with one step cut in two, for a kernel that does not build or is too large on its device: the
  * first half of its values ends in temporaries that the second half loads; a root is cut from what
- * goes before and after it. Results keep their bits. 0, -ENOMEM, or FAULT_BUILD where the step is a
- * single operation.
+ * goes before and after it. Results keep their bits. 0, -ENOMEM, FAULT_BUILD where the step is a
+ * single operation, or FAULT_INTERNAL.
  */
-int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) FAULT_MUST_USE;
+int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) FAULT_MUST_USE;
 
 /*
  * Compares with a plan of the same graph without fusion: each step of several operations learns what

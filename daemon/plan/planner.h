@@ -19,6 +19,8 @@
  *   pattern.c  what each kernel is called
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  *   order.c    in which order steps run, so that little memory is alive at once
+ *
+ * After each of them check.c looks whether what it promises holds.
  */
 #pragma once
 
@@ -91,27 +93,17 @@ struct node {
 	uint32_t panels;                   /* pack.c: the node that copies it into panels, or GRAPH_NONE */
 };
 
+/* Its fields and what becomes of them: group.def. */
 struct group {
-	uint8_t kind;                      /* NODE_MAP, NODE_REDUCE, NODE_SCAN, NODE_SCATTER, NODE_SORT, NODE_ATTENTION, NODE_CONV or NODE_MATMUL */
-	bool parts;                        /* stores a part of what a group of its rank stands for: stays where it is */
-	bool read;                         /* by another group */
-	bool lifted;                       /* above what ranked as it, so that a product and another one may be added up */
-	uint8_t columns, row_dims;         /* a member's, or 0 */
-	bool read_by_rows;                 /* sink pass: a reduction, or what is computed once an element, reads it ... */
-	bool read_by_kept;                 /* ... what is computed once a row does */
-	uint32_t parent;                   /* union-find: itself while it stands */
-	uint32_t rank;                     /* above every group it reads from */
-	uint32_t root;                     /* the first REDUCE node, the SCAN, SORT or MATMUL node; else its first node */
-	const struct tensor_type *space;   /* of its outputs */
-	uint32_t scores;                   /* MATMUL: the product that members before it are made of, a member too, or GRAPH_NONE */
-	uint32_t before, after;            /* MATMUL: a reduction of members before the product, or after it; or GRAPH_NONE */
-	uint32_t ops, outputs, sources;    /* members; those stored for outputs; distinct operands */
-	uint32_t source[KERNEL_OPERANDS];  /* nodes read from memory, fills and iotas */
-	uint32_t first, last;              /* members, linked by planner->next */
+#define GROUP_FIELD(type, name, new, merged, doc) type name;
+#include "group.def"
+#undef GROUP_FIELD
+	uint32_t source[KERNEL_OPERANDS];
 };
 
+#define GROUP_NONE UINT32_MAX
+
 enum {
-	GROUP_NONE = UINT32_MAX,
 	/* Operands a group may read, so that as many again are left for what must be stored. */
 	GROUP_SOURCES = KERNEL_OPERANDS / 2,
 };
@@ -214,7 +206,11 @@ bool rows_adjacent(const struct rows *r);
 /* The lowest rank first, and of one rank the group that was made first. */
 void ranked_sort(struct ranked *order, uint32_t count);
 
-int planner_group(struct planner *p) FAULT_MUST_USE;
+/* The passes of group.c: nodes join groups; who reads whom; groups sink into their readers; what others read is stored. */
+int planner_join(struct planner *p) FAULT_MUST_USE;
+int planner_find_readers(struct planner *p) FAULT_MUST_USE;
+int planner_sink(struct planner *p) FAULT_MUST_USE;
+int planner_store(struct planner *p) FAULT_MUST_USE;
 uint32_t group_find(struct planner *p, uint32_t group);
 /* Does member n of a group read operand i inside the group's kernel, not from memory? */
 bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i);
@@ -230,8 +226,9 @@ void group_add(struct planner *p, struct group *g, uint32_t node);
 /* Adds what n reads from outside g; false where that is too much (g is then unchanged). */
 bool group_add_sources(struct planner *p, struct group *g, const struct node *n);
 /*
- * Requires rank order to allow it; false where both are too much together. `from` ceases to stand,
- * its members go first: members stay in topological order whether or not `into` reads them.
+ * Requires rank order to allow it; false where both are too much together, or `from` has rows before or after a product, or
+ * stores a part and would rank otherwise.
+ * `from` ceases to stand, its members go first: members stay in topological order whether or not `into` reads them.
  */
 bool group_merge(struct planner *p, struct group *into, struct group *from);
 /* Has a group, of which only `into` reads, computed there. NULL, or why not (may be empty). */
@@ -290,7 +287,7 @@ const char *named_refuses(const struct planner *p, const struct group *from, con
 /* The patterns of users that a kernel of this group is of. */
 named_set named_of_group(const struct planner *p, const struct group *g);
 /* Tells the plan what was found. */
-int named_count(const struct planner *p) FAULT_MUST_USE;
+int named_count(struct planner *p) FAULT_MUST_USE;
 
 /* ---- layout.c, cut.c, lower.c ---- */
 
@@ -408,10 +405,28 @@ double cost_op(const struct traits *t, unsigned op, uint8_t from, uint8_t to, do
 double cost_map(const struct traits *t, double elements, double read, double written, double footprint,
 	double arithmetic);
 
+/* ---- check.c: what must hold after a pass; NULL, or the rule that is broken, a constant text ---- */
+
+const char *check_resolved(struct planner *p);
+/* Of groups, at any time. */
+const char *check_groups(struct planner *p);
+/* ... and what only holds until groups sink. */
+const char *check_joined(struct planner *p);
+const char *check_readers(struct planner *p);
+/* Groups that nothing changes any more. */
+const char *check_stored(struct planner *p);
+/* Steps and results, before and after they are in their order. */
+const char *check_plan(struct planner *p);
+
 /* ---- plan.c ---- */
 
+/* A plan that is made of another one: counted and logged where it breaks a rule. */
+bool plan_is_broken(const struct plan *p, const char *made_by);
+/* Called when a pass has ended, before it is checked: how tests break a plan. NULL otherwise. */
+extern void (*planner_meddle)(struct planner *p, const char *pass);
+
 int plan_add_slot(struct plan *p, uint64_t bytes, bool output, uint32_t *slotp) FAULT_MUST_USE;
-/* Makes the finished draft a step; op (ops of them) are the nodes it computes. */
+/* Makes the finished draft a step; op (ops of them) are the nodes it computes. FAULT_INTERNAL where an operand has no memory. */
 int plan_add_step(struct plan *p, const struct draft *d, const uint32_t *op, uint32_t ops) FAULT_MUST_USE;
 /* Cuts a reduction or scan of more than KERNEL_BLOCK elements into steps; adds them, or the draft as it is. */
 int plan_add_blocks(struct plan *p, const struct draft *d, const struct traits *t, const uint32_t *op, uint32_t ops)

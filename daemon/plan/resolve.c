@@ -46,6 +46,12 @@ static int nodes_reserve(struct planner *p, uint32_t more) {
 	return 0;
 }
 
+/* A node that nobody has looked at. */
+static struct node blank(uint16_t op, const struct tensor_type *t) {
+	return (struct node){ .op = op, .type = t, .space = t, .group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE,
+		.slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE, .panels = GRAPH_NONE };
+}
+
 static void compute(struct planner *p, struct node *n, uint8_t kind) {
 	n->kind = kind;
 	n->space = n->type;
@@ -200,10 +206,10 @@ static void nodes_copy(struct planner *p) {
 		const struct graph_node *from = graph_node(p->g, i);
 		struct node *n = &p->node[i];
 
-		*n = (struct node){ .op = from->op, .arity = from->arity, .index = from->index,
-			.attr = from->attr, .type = &from->type, .space = &from->type,
-			.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
-			.whole = GRAPH_NONE, .panels = GRAPH_NONE };
+		*n = blank(from->op, &from->type);
+		n->arity = from->arity;
+		n->index = from->index;
+		n->attr = from->attr;
 		memcpy(n->in, from->in, sizeof n->in);
 	}
 }
@@ -235,22 +241,27 @@ int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) {
 	if (r)
 		return r;
 	n = &p->node[p->nodes];
-	*n = (struct node){ .op = OP_copy, .arity = 1, .in = { of }, .type = p->node[of].type,
-		.group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE,
-			.whole = GRAPH_NONE, .panels = GRAPH_NONE };
+	*n = blank(OP_copy, p->node[of].type);
+	n->arity = 1;
+	n->in[0] = of;
 	compute(p, n, NODE_MAP);
 	*nodep = p->nodes++;
 	return 0;
 }
 
 int planner_add_view(struct planner *p, uint32_t of, const struct tensor_type *t, const struct view *v, uint32_t *nodep) {
+	struct node *n;
 	int r = nodes_reserve(p, 1);
 
 	if (r)
 		return r;
-	p->node[p->nodes] = (struct node){ .op = OP_reshape, .kind = NODE_VIEW, .arity = 1, .in = { of }, .type = t, .space = t,
-		.base = p->node[of].base, .view = *v, .group = GROUP_NONE, .origin = GRAPH_NONE, .reduced_by = GROUP_NONE,
-		.slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE, .panels = GRAPH_NONE };
+	n = &p->node[p->nodes];
+	*n = blank(OP_reshape, t);
+	n->kind = NODE_VIEW;
+	n->arity = 1;
+	n->in[0] = of;
+	n->base = p->node[of].base;
+	n->view = *v;
 	*nodep = p->nodes++;
 	return 0;
 }
@@ -281,8 +292,8 @@ int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t va
 	if (r)
 		return r;
 	n = &p->node[p->nodes];
-	*n = (struct node){ .op = OP_fill, .kind = NODE_FILL, .type = t, .space = t, .group = GROUP_NONE,
-		.origin = GRAPH_NONE, .reduced_by = GROUP_NONE, .slot = PLAN_NONE, .copy = GRAPH_NONE, .whole = GRAPH_NONE, .panels = GRAPH_NONE };
+	*n = blank(OP_fill, t);
+	n->kind = NODE_FILL;
 	*nodep = p->nodes++;
 	return planner_constant(p, value, &n->index);
 }

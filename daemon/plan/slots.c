@@ -37,7 +37,7 @@ static bool may_overwrite(const struct plan *p, uint32_t step, unsigned read, un
 
 	return !s->kernel->operand[read].output && !s->kernel->operand[read].iota &&
 		!s->kernel->operand[read].gathered && !to->parts &&
-		s->operand[read].slot >= p->leaves && !from->output && !to->output && from->last == step &&
+		s->operand[read].slot >= p->leaves && !from->output && !to->output && from->last == step && to->first == step &&
 		from->bytes == to->bytes && to->reuse == PLAN_NONE &&
 		dtype_info(s->kernel->operand[read].dtype)->bytes == dtype_info(s->kernel->operand[write].dtype)->bytes &&
 		same_walk(s, read, write) && read_once(s, read);

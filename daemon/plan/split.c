@@ -394,6 +394,9 @@ static int cross(struct plan *p, struct halves *h, uint16_t value) {
 		r = temporary_over(p, k->value[value].dtype, &h->second, &o);
 	if (r)
 		return r;
+	/* Of a number alone the second half makes a dim of 1; the first one's in its place is reduced, and the number does not step along that. */
+	if (k->root == KERNEL_REDUCE && !k->kept && h->second.kernel.root == KERNEL_MAP)
+		o.stride[0] = 0;
 	draft_store(&h->first, cut_value(&h->before, value), &o);
 	cut_import(&h->after, value, &o);
 	return 0;
@@ -564,8 +567,7 @@ static int split_whole(struct plan *p, struct halves *h, unsigned point) {
 	return 0;
 }
 
-static int split_step(struct plan *p, const struct plan_step *s, struct halves *h) {
-	struct traits width = { .width = s->kernel->width };
+static int split_step(struct plan *p, const struct plan_step *s, const struct traits *t, struct halves *h) {
 	uint32_t ops = s->ops > 1 ? s->ops / 2 : 0;
 	unsigned point;
 	int r;
@@ -577,8 +579,8 @@ static int split_step(struct plan *p, const struct plan_step *s, struct halves *
 	r = split_whole(p, h, point);
 	if (r)
 		return r;
-	draft_finish(&h->first, &width);
-	draft_finish(&h->second, &width);
+	draft_finish(&h->first, t);
+	draft_finish(&h->second, t);
 	r = plan_add_step(p, &h->first, s->op, ops);
 	if (!r)
 		r = plan_add_step(p, &h->second, s->op + ops, s->ops - ops);
@@ -701,7 +703,7 @@ int plan_copy_lists(const struct plan *from, struct plan *to) {
 	return plan_copy_description(from, to);
 }
 
-int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct fault *f) {
+int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) {
 	struct plan *to = calloc(1, sizeof *to);
 	struct halves *h = calloc(1, sizeof *h);
 	int r = to && h ? 0 : -ENOMEM;
@@ -711,7 +713,7 @@ int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct 
 		r = plan_copy_lists(p, to);
 	}
 	for (uint32_t i = 0; !r && i < p->steps; i++)
-		r = i == step ? split_step(to, &p->step[i], h) : plan_copy_step(to, &p->step[i]);
+		r = i == step ? split_step(to, &p->step[i], t, h) : plan_copy_step(to, &p->step[i]);
 	free(h);
 	if (r == FAULT_BUILD)
 		fault_set(f, FAULT_BUILD, "a kernel of a single operation cannot be built by the device's compiler");
@@ -721,6 +723,10 @@ int plan_split(const struct plan *p, uint32_t step, struct plan **planp, struct 
 		return r;
 	}
 	plan_lifetimes(to);
+	if (plan_is_broken(to, "the cut of a step")) {
+		plan_unref(to);
+		return fault_set(f, FAULT_INTERNAL, "a kernel that could not be built was cut in two, and that broke a rule of plans");
+	}
 	*planp = to;
 	return 0;
 }

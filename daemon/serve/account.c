@@ -1,7 +1,9 @@
 /* Users; see account.h. */
 #include "account.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/exec/exec.h"
 
@@ -11,11 +13,17 @@ enum {
 	ACCOUNT_LATER = 16,
 };
 
+struct account_rule {
+	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+};
+
 /* NOLINTBEGIN(clang-analyzer-unix.Malloc): it takes the table for an entry that was freed with it. */
 static void account_free(struct account **accountsp, struct account *a) {
 	HASH_DELETE(hh, *accountsp, a);
 	builds_unref(a->builds);
 	lane_group_free(a->lanes);
+	free(a->rule);
+	free(a->own);
 	free(a);
 }
 
@@ -44,7 +52,7 @@ static struct account *account_new(uid_t uid) {
 	return NULL;
 }
 
-struct account *account_get(struct account **accountsp, uid_t uid) {
+struct account *account_find(struct account **accountsp, uid_t uid) {
 	struct account *a;
 
 	HASH_FIND(hh, *accountsp, &uid, sizeof uid, a);
@@ -54,7 +62,14 @@ struct account *account_get(struct account **accountsp, uid_t uid) {
 			return NULL;
 		HASH_ADD(hh, *accountsp, uid, sizeof a->uid, a);
 	}
-	a->sessions++;
+	return a;
+}
+
+struct account *account_get(struct account **accountsp, uid_t uid) {
+	struct account *a = account_find(accountsp, uid);
+
+	if (a)
+		a->sessions++;
 	return a;
 }
 
@@ -63,6 +78,54 @@ void account_put(struct account **accountsp, struct account *a) {
 		return;
 	accounts_free(accountsp, false);
 }
+
+/* ---- what holds ---- */
+
+const struct config *account_config(const struct account *a, const struct config *general) {
+	return a->own ? a->own : general;
+}
+
+/* The supervisor has checked them; where memory is short, what held before goes on to hold. */
+void account_refresh(struct account *a, const struct config *general) {
+	struct config *own = a->rules ? malloc(sizeof *own) : NULL;
+
+	if (a->rules && !own)
+		return;
+	if (own)
+		*own = *general;
+	for (unsigned i = 0; i < a->rules; i++) {
+		struct fault f;
+
+		if (config_set(own, a->rule[i].name, a->rule[i].value, &f))
+			log_error("user %u: %s", a->uid, f.text);
+	}
+	free(a->own);
+	a->own = own;
+	lane_group_limit(a->lanes, (uint32_t)account_config(a, general)->limits_user_device_share);
+}
+
+int account_rules(struct account *a, const struct config *general, struct wire_cursor *map, struct fault *f) {
+	unsigned count = map->left / 2;
+	struct account_rule *rule = calloc(count + 1, sizeof *rule);
+	int r = rule ? 0 : -ENOMEM;
+
+	for (unsigned i = 0; !r && i < count; i++) {
+		r = wire_copy_text(map, "setting", rule[i].name, sizeof rule[i].name, f);
+		if (!r)
+			r = wire_copy_text(map, "value", rule[i].value, sizeof rule[i].value, f);
+	}
+	if (r) {
+		free(rule);
+		return r;
+	}
+	free(a->rule);
+	a->rule = rule;
+	a->rules = count;
+	account_refresh(a, general);
+	return 0;
+}
+
+/* ---- builds ---- */
 
 uint32_t account_builds(const struct account *a) {
 	return a->builds->unfinished;

@@ -14,21 +14,30 @@
 #include <uthash.h>
 
 #include "protocol/fault.h"
+#include "protocol/wire.h"
 #include "daemon/base/config.h"
 
 struct builds;
 struct lane_group;
+struct account_rule;
 
 struct account {
 	uid_t uid;
 	uint32_t sessions;
 	uint64_t queued;             /* operations handed to exec and not done */
 	uint64_t arrays;
+	uint64_t memory;             /* bytes of the engine's own for these: tables of handles, and what is known of each array */
+	uint64_t thread_ns;          /* of the engine's thread, for his requests */
 	struct builds *builds;       /* kernels that were asked for */
 	uint64_t builds_seen;        /* of them, those that were taken off the allowance */
 	double allowance;            /* kernels that may be asked for before a minute is over */
 	uint64_t allowance_us;       /* when it was looked at */
 	struct lane_group *lanes;
+	struct account_rule *rule;   /* what holds for this user besides the general configuration */
+	unsigned rules;
+	uint64_t refused, limits;    /* requests that were answered with a fault, and with one of a limit */
+	uint64_t told_ns, told_refused, told_limits, told_thread_ns; /* what the supervisor knows of these, and of the device's time */
+	struct config *own;          /* with them; NULL: there are none */
 	UT_hash_handle hh;
 };
 
@@ -38,6 +47,13 @@ struct account *account_get(struct account **accountsp, uid_t uid);
 void account_put(struct account **accountsp, struct account *a);
 /* Frees what is left of users without a session; at the end, all. */
 void accounts_free(struct account **accountsp, bool all);
+/* The account without a session more; of a user who has none it goes with the next account_put(). */
+struct account *account_find(struct account **accountsp, uid_t uid);
+/* What holds for this user, where `general` holds for all. */
+const struct config *account_config(const struct account *a, const struct config *general);
+/* It is this from now on, a map of names to values; and where the general one has changed. 0, a fault, or -ENOMEM. */
+int account_rules(struct account *a, const struct config *general, struct wire_cursor *map, struct fault *f) FAULT_MUST_USE;
+void account_refresh(struct account *a, const struct config *general);
 /* May he have more kernels built now? */
 bool account_may_build(struct account *a, const struct config *c, uint64_t now_us);
 /* Being built, or in the queue. */

@@ -84,7 +84,8 @@ static int load_buffer(struct session *s, const struct op_attr *attr, uint64_t b
 	if (r <= 0)
 		return r;
 	control_catch_up(s->server);     /* the arena may be on its way */
-	return buffer_from_arena(s->space, attr->arena, attr->offset, bytes, bufferp, f);
+	r = buffer_from_arena(s->space, attr->arena, attr->offset, bytes, bufferp, f);
+	return r > 0 && s->lost_arena && s->lost_arena == attr->arena ? descriptors_fault(f, "a session's memory") : r;
 }
 
 int batch_load(struct session *s, const struct op_attr *attr, uint64_t bytes, struct buffer **bufferp, struct fault *f) {
@@ -138,10 +139,9 @@ static int operand_array(
 		r = fault_set(f, FAULT_STATE, "the array is mapped for writing; unmap it first");
 	if (!r)
 		r = share_check(a, f);
-	if (!r)
-		r = array_check(a, poisonp);
 	if (r)
 		return r;
+	*poisonp = array_poisoned(a);
 	*nodep = BATCH_POISONED;
 	return *poisonp ? 0 : array_node(b->session, a, nodep);
 }
@@ -251,7 +251,7 @@ static int output_poisoned(struct poison *p, struct array **arrayp) {
 static int output_refused(struct batch *b, struct array **arrayp) {
 	if (!b->poison)
 		b->poison = poison_new(&b->fault, b->seq, b->node);
-	return b->poison ? output_poisoned(b->poison, arrayp) : -ENOMEM;
+	return output_poisoned(b->poison, arrayp);
 }
 
 static int name_output(struct batch *b, uint64_t node, uint64_t handle, struct fault *f) {
@@ -268,6 +268,7 @@ static int name_output(struct batch *b, uint64_t node, uint64_t handle, struct f
 		r = output_array(b->session, b->scratch->node[node], &a, f);
 	if (r)
 		return r;
+	a->made = b->seq;
 	r = handles_put(&b->session->handles, handle, a, f);
 	if (r)
 		array_unref(a);
@@ -297,7 +298,7 @@ void batch_output(struct batch *b, uint64_t node, struct wire_cursor *handles) {
 
 void batch_let_go(struct batch *b, uint64_t handle) {
 	struct fault f;
-	int r = handles_release(&b->session->handles, handle, &f);
+	int r = handles_release(&b->session->handles, handle, b->seq, &f);
 
 	if (r)
 		batch_refuse(b, -1, r, &f);

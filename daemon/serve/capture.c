@@ -405,7 +405,7 @@ static int add_graph(struct batch *b, struct capture *c, bool at_once, struct fa
 
 static int read_replay(struct request *r, struct replay *p, struct fault *f) {
 	uint64_t id;
-	int code = wire_get_uint(&r->body, "flags", SUBMIT_URGENT, &p->flags, f);
+	int code = wire_get_uint(&r->body, "flags", SUBMIT_ALL, &p->flags, f);
 
 	if (!code)
 		code = get_capture(r, &id, f);
@@ -452,24 +452,30 @@ int replay_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	whole = p.capture->ops >= CAPTURE_WHOLE;
+	repeated_alone(s, p.flags);
 	if (whole && s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
 	b = batch_begin(s, r->seq);
 	p.input = calloc(p.capture->inputs + 1, sizeof(struct array *));
 	b.input = p.input;
 	b.inputs = p.capture->inputs;
-	code = p.input ? find_inputs(s, &p, f) : -ENOMEM;
+	code = p.input ? drain_refuse(s->server, f) : -ENOMEM;
 	if (!code)
-		code = add_graph(&b, p.capture, whole || window_at_once(s, p.flags & SUBMIT_URGENT), f);
+		code = repeated_begin(s, p.flags, f);
+	if (!code)
+		code = find_inputs(s, &p, f);
+	if (!code)
+		code = add_graph(&b, p.capture, whole || window_at_once(s, p.flags & SUBMIT_ALL), f);
 	if (code)
 		batch_refuse(&b, b.count, code, f);
 	add_outputs(&b, p.capture, &p.outputs);
 	batch_release(&b, &p.releases);
 	session_count(s, replays, 1);
 	free(p.input);
-	code = batch_end(&b, r, p.flags & SUBMIT_URGENT, f);
+	code = batch_end(&b, r, p.flags & SUBMIT_ALL, f);
 	if ((whole || s->graph != own) && s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
+	repeated_end(s);
 	s->graph = own;
 	return code;
 }

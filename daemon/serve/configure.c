@@ -10,6 +10,7 @@
 
 #include "protocol/message.h"
 #include "daemon/base/log.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/patterns.h"
 
 struct fusion_settings fusion_settings_of(const struct config *c) {
@@ -121,33 +122,47 @@ int configure_request(struct request *r, struct fault *f) {
 
 /* ---- SET ---- */
 
-/* The value was accepted for the daemon, so every session accepts it. */
-static void change_sessions(struct server *v, const char *name, const char *value) {
-	unsigned number = config_number(config_find(name, strlen(name)));
+/* What the client has chosen itself stays. */
+void session_refresh(struct session *s) {
+	struct config c = *account_config(s->account, &s->server->config), chosen = c;
+	struct knob_pins pins = s->settings.pins;
+	const struct setting *knobs = config_find("fusion.knobs", strlen("fusion.knobs"));
 
-	for (struct session *s = v->sessions; s; s = s->hh.next) {
-		if (s->own[number])
-			continue;
-		if (s->gathered)
-			flush_session(s, FLUSH_DEMAND);
-		if (fusion_settings_change(&s->settings, name, value, NULL))
-			log_error("%s could not be changed for session %llu", name, (unsigned long long)s->id);
-		session_share(s);
+	settings_into(&s->settings, &chosen);
+	for (unsigned i = 0; i < config_settings(); i++)
+		if (s->own[i] && config_setting(i) != knobs)
+			memcpy((char *)&c + config_setting(i)->offset, (char *)&chosen + config_setting(i)->offset, sizeof(uint64_t));
+	if (s->gathered)
+		flush_session(s, FLUSH_DEMAND);
+	s->settings = fusion_settings_of(&c);
+	if (s->own[config_number(knobs)])
+		s->settings.pins = pins;
+	session_share(s);
+}
+
+void configure_changed(struct server *v) {
+	transport_limit(v->transport, TRANSPORT_ALL, (uint32_t)v->config.limits_connections);
+	for (struct account *a = v->accounts; a; a = a->hh.next) {
+		account_refresh(a, &v->config);
+		transport_limit(v->transport, a->uid, (uint32_t)account_config(a, &v->config)->limits_connections);
 	}
+	for (struct session *s = v->sessions; s; s = s->hh.next)
+		session_refresh(s);
+	v->progress = true;
 }
 
 int configure_all(struct server *v, const char *name, const char *value, struct fault *f) {
 	const struct setting *setting = config_find(name, strlen(name));
 	int r;
 
-	if (setting && setting->applies != SETTING_SESSION)
+	if (setting && setting->applies != SETTING_SESSION && setting->applies != SETTING_USER)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
 	r = knobs_check(name, value, f);
 	if (r)
 		return r;
 	r = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
 	if (!r && !patterns_is_switch(name))
-		change_sessions(v, name, value);
+		configure_changed(v);
 	return r;
 }
 
@@ -164,6 +179,8 @@ int set_request(struct request *r, struct fault *f) {
 		return code;
 	if (!session_governs(r->session))
 		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may change %s for everybody", name);
+	if (!patterns_is_switch(name) && config_find(name, strlen(name)) && config_find(name, strlen(name))->applies != SETTING_SESSION)
+		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
 	code = configure_all(v, name, value, f);
 	if (code)
 		return code;

@@ -37,6 +37,8 @@ enum {
 	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this is stuck. */
 	CONTROL_WAIT_US = 10 * 1000 * 1000,
 	CONTROL_OPTIONS = 64,
+	/* Between two tellings of what users have used. */
+	CONTROL_SPENT_US = 1000 * 1000,
 };
 
 struct control_packet {
@@ -127,6 +129,42 @@ void control_program(int control, const struct kernel *k) {
 		return;
 }
 
+void control_spent(const struct server *v, struct account *a) {
+	uint64_t ns = lane_group_ns(a->lanes);
+	struct wire_writer w;
+	int r;
+
+	if (ns == a->told_ns && a->refused == a->told_refused)
+		return;
+	wire_writer_init(&w);
+	wire_put_array(&w, 5);
+	wire_put_uint(&w, CONTROL_SPENT);
+	wire_put_uint(&w, a->uid);
+	wire_put_uint(&w, ns - a->told_ns);
+	wire_put_uint(&w, a->refused - a->told_refused);
+	wire_put_uint(&w, a->limits - a->told_limits);
+	r = send_packet(v->control, &w);
+	if (r)
+		return;
+	a->told_ns = ns;
+	a->told_refused = a->refused;
+	a->told_limits = a->limits;
+}
+
+/* What an engine that dies has not told is lost. */
+void spent_turn(struct server *v) {
+	uint64_t now;
+
+	if (!v->accounts)
+		return;
+	now = loop_now();
+	if (now - v->spent_us < CONTROL_SPENT_US)
+		return;
+	v->spent_us = now;
+	for (struct account *a = v->accounts; a; a = a->hh.next)
+		control_spent(v, a);
+}
+
 int control_rates(struct server *v) {
 	struct str text = { 0 };
 	struct wire_writer w;
@@ -146,15 +184,41 @@ int control_rates(struct server *v) {
 	return r;
 }
 
+static int tell_of(const struct server *v, unsigned id, uint64_t session) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, id);
+	wire_put_uint(&w, session);
+	return send_packet(v->control, &w);
+}
+
 void control_bad(void *user, uint64_t session) {
-	struct server *v = user;
+	int r = tell_of(user, CONTROL_SESSION_BAD, session);
+
+	if (r)
+		log_error("session %" PRIu64 " could not be closed: %s", session, strerror(-r));
+}
+
+void control_left(void *user, uint64_t session) {
+	int r = catalogue_is_share(session) ? 0 : tell_of(user, CONTROL_SESSION_LEFT, session);
+
+	flight_left(user, session);
+	if (r)
+		log_error("the memory of session %" PRIu64 " stays with its user: %s", session, strerror(-r));
+}
+
+static void control_unserved(struct server *v, uint64_t session, const struct fault *f) {
 	struct wire_writer w;
 	int r;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 2);
-	wire_put_uint(&w, CONTROL_SESSION_BAD);
+	wire_put_array(&w, 4);
+	wire_put_uint(&w, CONTROL_SESSION_UNSERVED);
 	wire_put_uint(&w, session);
+	wire_put_int(&w, f->code);
+	wire_put_text(&w, f->text);
 	r = send_packet(v->control, &w);
 	if (r)
 		log_error("session %" PRIu64 " could not be closed: %s", session, strerror(-r));
@@ -165,11 +229,12 @@ int control_resumed(const struct session *s) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 4);
+	wire_put_array(&w, 5);
 	wire_put_uint(&w, CONTROL_RESUMED);
 	wire_put_uint(&w, s->id);
 	wire_put_uint(&w, n->accepted);
 	wire_put_uint(&w, n->completed);
+	wire_put_bool(&w, s->whole);
 	return send_packet(s->server->control, &w);
 }
 
@@ -251,18 +316,26 @@ static int take_ring(struct control_message *m, struct session *s) {
 		return -EOPNOTSUPP;
 	if (memory < 0 || bell < 0)
 		return -EMFILE;
+	/* The memory's is closed once that is mapped. */
+	if (descriptors_raise(&m->fd[1]))
+		return -EMFILE;
+	bell = m->fd[1];
 	m->fd[0] = m->fd[1] = -1;
 	return rings_add(m->server->rings, s->id, memory, bell, &s->channel);
 }
 
-/* A client whose ring cannot be had waits at it for ever, so its session ends at once. */
+/* A client whose ring cannot be had waits at it for ever, so its session ends at once, and is told why. */
 static void add_ring(struct control_message *m, struct session *s) {
 	int r = take_ring(m, s);
+	struct fault f;
 
 	if (!r)
 		return;
-	log_error("session %" PRIu64 " has no ring: %s", s->id, strerror(-r));
-	control_bad(m->server, s->id);
+	if (descriptors_short(r))
+		descriptors_fault(&f, "a session");
+	else
+		fault_set(&f, FAULT_LIMIT, "the engine has no ring for the session: %s", strerror(-r));
+	control_unserved(m->server, s->id, &f);
 }
 
 static int on_session_new(struct control_message *m, struct fault *f) {
@@ -288,6 +361,10 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 	if (!r)
 		r = wire_get_bool(&m->body, "admin", &facts.admin, f);
 	if (!r)
+		r = wire_get_bool(&m->body, "returns", &facts.returns, f);
+	if (!r)
+		r = wire_get_bool(&m->body, "repeats", &facts.repeats, f);
+	if (!r)
 		r = wire_get_map(&m->body, "options", CONTROL_OPTIONS, &options, f);
 	if (r)
 		return r;
@@ -298,6 +375,9 @@ static int on_session_new(struct control_message *m, struct fault *f) {
 		add_ring(m, s);
 	while (!r && options.left)
 		r = change_option(s, &options, f);
+	/* The client of one that is not there would wait for answers for ever. */
+	if (r < 0)
+		control_bad(m->server, facts.id);
 	return r;
 }
 
@@ -307,7 +387,7 @@ static int on_catalogue(struct control_message *m, struct fault *f) {
 	int r;
 
 	if (m->fd[0] < 0 || v->catalogue)
-		return fault_set(f, FAULT_PROTOCOL, "a catalogue came %s", v->catalogue ? "twice" : "without its descriptor");
+		return v->catalogue ? fault_set(f, FAULT_PROTOCOL, "a catalogue came twice") : descriptors_fault(f, "its catalogue");
 	r = catalogue_open(m->fd[0], &v->catalogue);
 	if (!r)
 		r = catalogue_adopt(v->catalogue);
@@ -362,10 +442,15 @@ static int find_session(struct control_message *m, struct session **sessionp, st
 
 static int on_session_end(struct control_message *m, struct fault *f) {
 	struct session *s = NULL;
+	struct wire_cursor body = m->body;
+	uint64_t id;
 	int r = find_session(m, &s, f);
 
 	if (!r && s)
 		session_free(s);
+	/* It could not be begun here, and has no memory. */
+	else if (!r && !wire_get_uint(&body, "session", UINT64_MAX, &id, f))
+		control_left(m->server, id);
 	return r;
 }
 
@@ -384,8 +469,21 @@ static int on_session_resume(struct control_message *m, struct fault *f) {
 	return r;
 }
 
+/* The session goes on without that memory: what wants it fails, and says why. */
+static void fd_is_short(struct session *s) {
+	s->short_of = true;
+	descriptors_fault(&s->refusal, "a session's memory");
+	log_warning("session %" PRIu64 ": %s", s->id, s->refusal.text);
+}
+
 /* Memory for an exported array; where nobody waits for it any more it goes back. */
 static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
+	if (descriptors_raise(&fd)) {
+		fd_is_short(s);
+		close(fd);
+		control_drop(s, arena);
+		return 0;
+	}
 	if (s->granting) {
 		s->granted = (struct grant){ .arena = arena, .fd = fd, .bytes = bytes };
 		return 0;
@@ -393,6 +491,15 @@ static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes)
 	close(fd);
 	control_drop(s, arena);
 	return 0;
+}
+
+/* Without memory that the client lays out nothing of it can be loaded, so its session ends at once. */
+static int add_client_arena(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
+	int r = space_add_arena(s->space, arena, fd, bytes, false);
+
+	if (r)
+		control_bad(s->server, s->id);
+	return r;
 }
 
 static int on_arena(struct control_message *m, struct fault *f) {
@@ -409,14 +516,23 @@ static int on_arena(struct control_message *m, struct fault *f) {
 		r = wire_get_uint(&m->body, "owner", ARENA_OWNERS - 1, &owner, f);
 	if (r || !s)
 		return r;
-	if (fd < 0)
-		return fault_set(f, FAULT_PROTOCOL, "an arena came without its descriptor");
+	if (fd < 0) {
+		fd_is_short(s);
+		/* The client has its own, and would go on to use it. */
+		if (owner != ARENA_OF_CLIENT)
+			control_drop(s, (uint32_t)arena);
+		else
+			s->lost_arena = (uint32_t)arena;
+		return 0;
+	}
 	m->fd[0] = -1;
+	if (owner == ARENA_OF_CLIENT)
+		return add_client_arena(s, (uint32_t)arena, fd, bytes);
 	if (owner == ARENA_SHARED)
 		return take_grant(s, (uint32_t)arena, fd, bytes);
 	if (owner == ARENA_HELD)
 		return share_regained(s, (uint32_t)arena, fd, bytes);
-	return space_add_arena(s->space, (uint32_t)arena, fd, bytes, owner == ARENA_OF_ENGINE);
+	return space_add_arena(s->space, (uint32_t)arena, fd, bytes, true);
 }
 
 /* An answer that was awaited, or came too late: there is nothing to do. */
@@ -439,12 +555,39 @@ static int on_reload(struct control_message *m, struct fault *f) {
 		if (s->applies != SETTING_START && s->type != SETTING_TEXT)
 			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, sizeof(uint64_t));
 	}
-	for (struct account *a = v->accounts; a; a = a->hh.next)
-		lane_group_limit(a->lanes, (uint32_t)v->config.limits_user_device_share);
-	v->progress = true;
+	configure_changed(v);
 	log_set_level((enum log_level)v->config.log_level);
 	operations_reload(v->operations);
 	return 0;
+}
+
+static int on_user(struct control_message *m, struct fault *f) {
+	struct server *v = m->server;
+	struct wire_cursor map;
+	struct account *a;
+	uint64_t uid;
+	int r = wire_get_uint(&m->body, "uid", UINT32_MAX, &uid, f);
+
+	if (!r)
+		r = wire_get_map(&m->body, "settings", CONFIG_SETTINGS, &map, f);
+	if (r)
+		return r;
+	a = account_find(&v->accounts, (uid_t)uid);
+	r = a ? account_rules(a, &v->config, &map, f) : -ENOMEM;
+	if (!r)
+		transport_limit(v->transport, a->uid, (uint32_t)account_config(a, &v->config)->limits_connections);
+	v->users_changed = true;
+	return r;
+}
+
+/* Where nobody holds a session: what it gathered runs as it was asked for. */
+static void refresh_sessions(struct server *v) {
+	if (!v->users_changed)
+		return;
+	v->users_changed = false;
+	v->progress = true;
+	for (struct session *s = v->sessions; s; s = s->hh.next)
+		session_refresh(s);
 }
 
 /* What was done for an administrator by an engine before this one. */
@@ -524,6 +667,7 @@ static const struct {
 	[CONTROL_SESSION_END] = { on_session_end, false },
 	[CONTROL_ARENA] = { on_arena, true },
 	[CONTROL_ARENA_REFUSED] = { on_answer, false },
+	[CONTROL_USER] = { on_user, true },
 	[CONTROL_RELOAD] = { on_reload, false },
 	[CONTROL_ORDER] = { on_order, false },
 	[CONTROL_SHARE_HELD] = { on_answer, true },
@@ -552,34 +696,48 @@ static struct control_packet *packet_free(struct control_packet *p) {
 	return NULL;
 }
 
-/* The next packet at *pp: 0, -EAGAIN where there is none, -ENOMEM where one is lost, or -EPIPE: the supervisor is gone. */
+/* The next packet at *pp: 0, -EAGAIN where there is none or no memory for it, or -EPIPE: the supervisor is gone. */
 static int receive_packet(int control, struct control_packet **pp) {
-	unsigned char bytes[CONTROL_PACKET];
+	struct control_packet *p = malloc(sizeof *p + CONTROL_PACKET), *fitting;
 	int fd[PACKET_PAIR];
-	ssize_t n = packet_receive_pair(control, bytes, sizeof bytes, fd, MSG_DONTWAIT);
-	struct control_packet *p;
+	ssize_t n;
 
 	*pp = NULL;
-	if (n <= 0)
+	/* It stays where it is until there is memory: what it says is not said twice. */
+	if (!p)
+		return -EAGAIN;
+	n = packet_receive_pair(control, p->bytes, CONTROL_PACKET, fd, MSG_DONTWAIT);
+	if (n <= 0) {
+		free(p);
 		return n == -EAGAIN ? -EAGAIN : -EPIPE;
-	p = malloc(sizeof *p + (size_t)n);
-	if (!p) {
-		log_error("out of memory: a packet of the supervisor is lost");
-		close_pair(fd);
-		return -ENOMEM;
 	}
-	*p = (struct control_packet){ .fd = { fd[0], fd[1] }, .size = (size_t)n };
-	memcpy(p->bytes, bytes, p->size);
+	p->next = NULL;
+	p->fd[0] = fd[0];
+	p->fd[1] = fd[1];
+	p->size = (size_t)n;
+	fitting = realloc(p, sizeof *p + p->size);
+	if (fitting)
+		p = fitting;
 	*pp = p;
 	return 0;
+}
+
+/* What came is dealt with. */
+static void received(struct server *v) {
+	if (v->reserve)
+		reserve_take(v->reserve);
 }
 
 /* The next one, or NULL where there is none or the supervisor is gone. */
 static struct control_packet *receive(struct server *v) {
 	struct control_packet *p;
 
+	if (v->reserve)
+		reserve_give(v->reserve);
 	if (receive_packet(v->control, &p) == -EPIPE)
 		v->orphaned = true;
+	if (!p)
+		received(v);
 	return p;
 }
 
@@ -678,13 +836,14 @@ void control_turn(struct server *v) {
 		handle(v, p, false);
 		packet_free(p);
 	}
+	refresh_sessions(v);
 }
 
 /* ---- asking for an arena ---- */
 
 /* What a session waits for from the supervisor. */
 struct awaited {
-	const struct session *session;
+	struct session *session;
 	unsigned id;
 	enum arena_owner owner;      /* of an ARENA */
 };
@@ -699,8 +858,8 @@ static int read_owner(struct wire_cursor *body, uint64_t *ownerp) {
 	return r ? r : wire_get_uint(body, "owner", UINT32_MAX, ownerp, &f);
 }
 
-/* Is this it: 1, 0 no, or a negative errno: it was refused. */
-static int answer_of(const struct awaited *w, const struct control_packet *p) {
+/* Is this it: 1, 0 no, or -ENOBUFS: it was refused, with that sentence. */
+static int answer_of(const struct awaited *w, const struct control_packet *p, struct fault *refusal) {
 	struct wire_reader reader;
 	struct wire_cursor body;
 	uint64_t session, owner = w->owner;
@@ -714,12 +873,14 @@ static int answer_of(const struct awaited *w, const struct control_packet *p) {
 	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
 	if (!r && id == CONTROL_ARENA)
 		r = read_owner(&body, &owner);
+	if (!r && id == CONTROL_ARENA_REFUSED && session == w->session->id && message_get_fault(&body, refusal, &f))
+		fault_set(refusal, FAULT_MEMORY, "the daemon has no memory for the session");
 	wire_close(&reader);
 	if (r || session != w->session->id || owner != w->owner)
 		return 0;
 	if (id == w->id)
 		return 1;
-	return id == CONTROL_ARENA_REFUSED ? -EDQUOT : 0;
+	return id == CONTROL_ARENA_REFUSED ? -ENOBUFS : 0;
 }
 
 static int wait_readable(const struct server *v, uint64_t deadline) {
@@ -731,7 +892,7 @@ static int wait_readable(const struct server *v, uint64_t deadline) {
 }
 
 /* Handles what adds and keeps the rest, until the answer comes, or the session has ended, of which there is none. */
-static int await_answer(struct server *v, const struct awaited *w) {
+static int await_answer(struct server *v, struct awaited *w) {
 	uint64_t deadline = loop_now() + CONTROL_WAIT_US;
 	int r = 0;
 
@@ -743,11 +904,13 @@ static int await_answer(struct server *v, const struct awaited *w) {
 			r = wait_readable(v, deadline);
 			continue;
 		}
-		answer = answer_of(w, p);
-		if (answer == -EDQUOT || handle(v, p, true))
+		answer = answer_of(w, p, &w->session->refusal);
+		if (answer < 0 || handle(v, p, true))
 			packet_free(p);
 		else
 			defer(v, p);
+		if (answer)
+			received(v);
 		if (answer)
 			return answer < 0 ? answer : 0;
 	}
@@ -759,8 +922,11 @@ int control_want(struct session *s, uint64_t bytes) {
 	uint64_t had = space_mapped(s->space);
 	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
 
+	s->short_of = false;
 	if (!r)
 		r = await_answer(s->server, &w);
+	if (!r && s->short_of)
+		return -ENOBUFS;
 	return r ? r : space_mapped(s->space) == had ? -ENOMEM : 0;
 }
 
@@ -770,12 +936,15 @@ int control_share(struct session *s, uint64_t bytes, struct grant *g) {
 
 	s->granting = true;
 	s->granted.fd = -1;
+	s->short_of = false;
 	if (!r)
 		r = await_answer(s->server, &w);
 	s->granting = false;
 	*g = s->granted;
 	if (r && g->fd >= 0)
 		close(g->fd);
+	if (!r && s->short_of)
+		return -ENOBUFS;
 	return r ? r : g->fd < 0 ? -ENOMEM : 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "protocol/message.h"
 #include "daemon/emit/emit.h"
@@ -23,6 +24,44 @@ static const char *operation_name(const struct plan *p, uint32_t node) {
 /* The position in the client's list; -1 for a copy that the planner added. */
 static double operation_number(const struct plan *p, uint32_t node) {
 	return p->node[node].note == PLAN_NONE ? -1.0 : p->node[node].note;
+}
+
+/* ---- how much there may be ---- */
+
+enum {
+	/* Of a number, and of what stands about a value. */
+	DESCRIBE_NUMBER = 24,
+	DESCRIBE_SIGNS = 6,
+};
+
+/* About the bytes of it as text: never fewer than half of them, as only control characters grow by more. */
+static uint64_t printed(const cJSON *item) {
+	uint64_t bytes = DESCRIBE_SIGNS + (item->string ? strlen(item->string) : 0) + (item->valuestring ? strlen(item->valuestring) : 0);
+
+	if (cJSON_IsNumber(item))
+		bytes += DESCRIBE_NUMBER;
+	for (const cJSON *one = item->child; one; one = one->next)
+		bytes += printed(one);
+	return bytes;
+}
+
+static int refuse_longer(uint64_t flags, uint32_t at, uint32_t of, struct fault *f) {
+	return fault_set(f, FAULT_LIMIT,
+		"the explanation is longer than the %d bytes of a message (LIMIT_FRAME_BYTES): kernel %u of %u was reached; ask %s", LIMIT_FRAME_BYTES,
+		at + 1, of,
+		flags & EXPLAIN_SOURCE  ? "without sources, or for fewer operations"
+		: flags & EXPLAIN_NODES ? "without the operations one by one, or for fewer of them"
+					: "for fewer operations, or only for what fusing them gains");
+}
+
+/* Takes the bytes of an item that was added off what there may be. */
+static int pay(uint64_t *leftp, const cJSON *item, uint64_t flags, uint32_t at, uint32_t of, struct fault *f) {
+	uint64_t bytes = item ? printed(item) : 0;
+
+	if (bytes > *leftp)
+		return refuse_longer(flags, at, of, f);
+	*leftp -= bytes;
+	return item ? 0 : -ENOMEM;
 }
 
 /* ---- kernels ---- */
@@ -129,7 +168,7 @@ static void add_knobs(cJSON *kernel, const struct plan_step *s) {
 	}
 }
 
-static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device, struct exec *x) {
+static cJSON *add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device, struct exec *x) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
@@ -153,9 +192,10 @@ static void add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct 
 	add_knobs(kernel, s);
 	add_program(kernel, device, s->kernel);
 	add_wait(kernel, x, s);
+	return kernel;
 }
 
-static void add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
+static cJSON *add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
 	cJSON *one = cJSON_CreateObject();
 
 	cJSON_AddItemToArray(list, one);
@@ -166,6 +206,7 @@ static void add_note(cJSON *list, const struct plan *p, const struct plan_note *
 	cJSON_AddNumberToObject(one, "producer_id", n->producer);
 	cJSON_AddNumberToObject(one, "consumer_id", n->consumer);
 	cJSON_AddStringToObject(one, "reason", n->reason);
+	return one;
 }
 
 /* How often each pattern of users was found, and in how many kernels it is whole. */
@@ -213,7 +254,7 @@ static uint32_t *kernels_of(const struct plan *p) {
 	return kernel;
 }
 
-static void add_node(cJSON *list, const struct plan *p, uint32_t node, uint32_t kernel) {
+static cJSON *add_node(cJSON *list, const struct plan *p, uint32_t node, uint32_t kernel) {
 	const struct plan_node *n = &p->node[node];
 	cJSON *one = new_operation(list, p, node), *inputs;
 
@@ -224,53 +265,45 @@ static void add_node(cJSON *list, const struct plan *p, uint32_t node, uint32_t 
 	cJSON_AddBoolToObject(one, "output", n->output);
 	if (kernel)
 		cJSON_AddNumberToObject(one, "kernel", kernel);
+	return one;
 }
 
-static int add_nodes(cJSON *json, const struct plan *p) {
+static int add_nodes(cJSON *json, const struct plan *p, uint64_t flags, uint64_t *leftp, struct fault *f) {
 	cJSON *list = cJSON_AddArrayToObject(json, "nodes");
 	uint32_t *kernel = kernels_of(p);
+	int r = kernel ? 0 : -ENOMEM;
 
-	if (!kernel)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < p->nodes; i++)
+	for (uint32_t i = 0; !r && i < p->nodes; i++)
 		if (!p->node[i].dead)
-			add_node(list, p, i, kernel[i]);
+			r = pay(leftp, add_node(list, p, i, kernel[i]), flags, p->steps - 1, p->steps, f);
 	free(kernel);
-	return 0;
+	return r;
 }
 
 /* ---- plans ---- */
 
-static int add_sources(cJSON *kernels, const struct plan *p, const struct traits *t) {
-	cJSON *kernel;
-	uint32_t i = 0;
-	int r = 0;
-
-	cJSON_ArrayForEach(kernel, kernels) {
-		if (!r)
-			r = add_source(kernel, &p->step[i++], t);
-	}
-	return r;
-}
-
-int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags) {
+int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f) {
 	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels"), *notes;
 	int r = 0;
 
-	for (uint32_t i = 0; i < p->steps; i++)
-		add_kernel(kernels, p, i, d, x);
+	for (uint32_t i = 0; !r && i < p->steps; i++) {
+		cJSON *kernel = add_kernel(kernels, p, i, d, x);
+
+		if (flags & EXPLAIN_SOURCE)
+			r = add_source(kernel, &p->step[i], device_traits(d));
+		if (!r)
+			r = pay(leftp, kernel, flags, i, p->steps, f);
+	}
 	notes = cJSON_AddArrayToObject(json, "not_fused");
-	for (uint32_t i = 0; i < p->notes; i++)
-		add_note(notes, p, &p->note[i]);
+	for (uint32_t i = 0; !r && i < p->notes; i++)
+		r = pay(leftp, add_note(notes, p, &p->note[i]), flags, p->steps - 1, p->steps, f);
+	if (r)
+		return r;
 	add_totals(json, p);
-	if (flags & EXPLAIN_SOURCE)
-		r = add_sources(kernels, p, device_traits(d));
-	if (!r && flags & EXPLAIN_NODES)
-		r = add_nodes(json, p);
-	return r;
+	return flags & EXPLAIN_NODES ? add_nodes(json, p, flags, leftp, f) : 0;
 }
 
-static void add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
+static cJSON *add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
 	const struct plan_step *s = &p->step[step];
 	cJSON *one = cJSON_CreateObject(), *operations;
 
@@ -282,13 +315,16 @@ static void add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
 		cJSON_AddItemToArray(operations, cJSON_CreateString(operation_name(p, s->op[i])));
 	cJSON_AddNumberToObject(one, "kernels_before", s->ops);
 	add_gain(one, p, step);
+	return one;
 }
 
-void describe_opportunities(cJSON *json, const struct plan *p) {
+int describe_opportunities(cJSON *json, const struct plan *p, uint64_t *leftp, struct fault *f) {
 	cJSON *list = cJSON_AddArrayToObject(json, "opportunities");
+	int r = 0;
 
-	for (uint32_t i = 0; i < p->steps; i++)
+	for (uint32_t i = 0; !r && i < p->steps; i++)
 		if (p->step[i].ops > 1)
-			add_opportunity(list, p, i);
+			r = pay(leftp, add_opportunity(list, p, i), 0, i, p->steps, f);
 	add_totals(json, p);
+	return r;
 }

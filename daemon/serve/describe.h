@@ -3,14 +3,22 @@
 
 #include <cjson/cJSON.h>
 
+#include "protocol/limits.h"
 #include "daemon/device/device.h"
 #include "daemon/exec/exec.h"
 #include "daemon/plan/plan.h"
 
+enum {
+	/* An answer is one frame. What would be longer is given up while it is made: a graph may have 16,384 kernels of any size. */
+	DESCRIBE_BYTES = LIMIT_FRAME_BYTES,
+};
+
 /*
  * Adds to an object: the kernels with their operations and patterns, why neighbours were not fused, and
- * what was saved, and where their programs came from, or why launches wait for them; by flags (EXPLAIN_*) also sources and the operations one by one. 0 or -ENOMEM.
+ * what was saved, and where their programs came from, or why launches wait for them; by flags (EXPLAIN_*) also sources and the operations one by one.
+ * *leftp: bytes that there may be still, DESCRIBE_BYTES at first. 0, -ENOMEM, or FAULT_LIMIT where it would be longer.
  */
-int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags) FAULT_MUST_USE;
+int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f)
+	FAULT_MUST_USE;
 /* Adds only what several operations in one kernel gain, kernel by kernel. */
-void describe_opportunities(cJSON *json, const struct plan *p);
+int describe_opportunities(cJSON *json, const struct plan *p, uint64_t *leftp, struct fault *f) FAULT_MUST_USE;

@@ -213,12 +213,13 @@ static int build_kernels(const struct explain *x, struct fault *f) {
 
 static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	cJSON *json = cJSON_CreateObject();
+	uint64_t left = DESCRIBE_BYTES;
 	int code = json ? 0 : -ENOMEM;
 
 	if (!code && x->flags & EXPLAIN_OPPORTUNITIES)
-		describe_opportunities(json, x->plan);
+		code = describe_opportunities(json, x->plan, &left, f);
 	else if (!code)
-		code = describe_plan(json, x->plan, x->session->server->device, x->session->server->exec, x->flags);
+		code = describe_plan(json, x->plan, x->session->server->device, x->session->server->exec, x->flags, &left, f);
 	if (!code)
 		add_tuning(json, x);
 	if (!code)
@@ -285,8 +286,9 @@ static int find_session(const struct session *s, uint64_t id, struct session **s
 }
 
 /* The newest first. */
-static int describe_recent(cJSON *json, const struct session *s, uint64_t flags) {
+static int describe_recent(cJSON *json, const struct session *s, uint64_t flags, struct fault *f) {
 	cJSON *list = cJSON_AddArrayToObject(json, "graphs");
+	uint64_t left = DESCRIBE_BYTES;
 	int r = 0;
 
 	cJSON_AddNumberToObject(json, "session", (double)s->id);
@@ -297,7 +299,7 @@ static int describe_recent(cJSON *json, const struct session *s, uint64_t flags)
 
 		cJSON_AddItemToArray(list, one);
 		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
-		r = describe_plan(one, s->recent[i].plan, s->server->device, s->server->exec, flags);
+		r = describe_plan(one, s->recent[i].plan, s->server->device, s->server->exec, flags, &left, f);
 	}
 	return r;
 }
@@ -317,7 +319,7 @@ int recent_request(struct request *r, struct fault *f) {
 	if (code || !s)
 		return code;
 	json = cJSON_CreateObject();
-	code = json ? describe_recent(json, s, flags) : -ENOMEM;
+	code = json ? describe_recent(json, s, flags, f) : -ENOMEM;
 	if (!code)
 		code = request_send_json(r, json, f);
 	cJSON_Delete(json);

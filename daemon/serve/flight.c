@@ -26,6 +26,13 @@ struct suspect {
 	UT_hash_handle hh;
 };
 
+/* What the device still has of a session that has ended. */
+struct orphan {
+	struct orphan *next;
+	uint64_t session;
+	uint32_t note;
+};
+
 void flight_open(struct server *v) {
 	uint64_t seed = atomic_load(&v->catalogue->header->seed);
 
@@ -40,7 +47,19 @@ static void suspect_free(struct server *v, struct suspect *s) {
 	free(s);
 }
 
+static void orphan_free(struct server *v, struct orphan *o) {
+	catalogue_give(v->catalogue, o->note - 1);
+	free(o);
+}
+
 void flight_close(struct server *v) {
+	struct orphan *next;
+
+	for (struct orphan *o = v->orphans; o; o = next) {
+		next = o->next;
+		orphan_free(v, o);
+	}
+	v->orphans = NULL;
 	while (v->suspects)
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): a suspect leaves the table before it is freed */
 		suspect_free(v, v->suspects);
@@ -77,6 +96,14 @@ int flight_suspect(struct server *v, const struct suspect_facts *facts) {
 	return 0;
 }
 
+/* A user whose graphs were there when engines ended, whichever they were: a suspect without a hash. */
+static bool is_watched(struct server *v, uid_t uid) {
+	const uint64_t any[2] = { 0, 0 };
+	const struct suspect *s = v->suspects ? find(v, any, uid) : NULL;
+
+	return s && loop_now() < s->until_us;
+}
+
 static int judge(struct session *s, const uint64_t key[2], bool *alonep, struct fault *f) {
 	struct server *v = s->server;
 	struct suspect *found = v->suspects ? find(v, key, s->uid) : NULL;
@@ -86,7 +113,12 @@ static int judge(struct session *s, const uint64_t key[2], bool *alonep, struct 
 		suspect_free(v, found);
 		found = NULL;
 	}
-	*alonep = found != NULL;
+	*alonep = found || is_watched(v, s->uid);
+	if (found && s->repeating) {
+		s->repeat_refused = true;
+		return fault_set(f, FAULT_REPEATABLE,
+			"an engine ended while it had this graph, so that it is not run by itself again; it was not begun, and may be asked for again");
+	}
 	if (!found || !found->refused)
 		return 0;
 	return fault_set(f, FAULT_QUARANTINE,
@@ -97,75 +129,12 @@ static int judge(struct session *s, const uint64_t key[2], bool *alonep, struct 
 
 /* ---- graphs as text ---- */
 
-static void put_axes(struct str *t, unsigned axes) {
-	const char *separator = " axes=";
-
-	for (unsigned d = 0; d < LIMIT_RANK; d++)
-		if (axes & 1U << d) {
-			str_printf(t, "%s%u", separator, d);
-			separator = ",";
-		}
-}
-
-static void put_dims(struct str *t, const struct tensor_type *type) {
-	str_append(t, " [");
-	for (unsigned d = 0; d < type->rank; d++)
-		str_printf(t, "%s%" PRId64, d ? "," : "", type->dims[d]);
-	str_append(t, "]");
-}
-
-/* Those of operations that most graphs are made of; of others a comment says where their results differ. */
-static void put_attributes(struct str *t, const struct graph_node *n) {
-	char type[SHAPE_TEXT];
-
-	if (n->op == OP_cast)
-		str_printf(t, " %s", dtype_info(n->type.dtype)->name);
-	else if (n->op == OP_reshape || n->op == OP_broadcast)
-		put_dims(t, &n->type);
-	else if (n->op == OP_permute && n->attr)
-		for (unsigned d = 0; d < n->type.rank; d++)
-			str_printf(t, "%s%u", d ? "," : " ", n->attr->perm[d]);
-	else if (n->attr && n->attr->axes)
-		put_axes(t, n->attr->axes);
-	if (n->attr && n->attr->keepdims)
-		str_append(t, " keepdims");
-	str_printf(t, "   # %s", shape_text(&n->type, type));
-}
-
-static void put_node(struct str *t, const struct graph *g, uint32_t node) {
-	const struct graph_node *n = graph_node(g, node);
-	char type[SHAPE_TEXT];
-
-	if (n->op == OP_load) {
-		str_printf(t, "n%u = input %s random %u\n", node, shape_text(&n->type, type), node + 1);
-		return;
-	}
-	str_printf(t, "n%u = %s", node, op_info(n->op)->name);
-	if (n->op == OP_fill)
-		str_printf(t, " %s 1", shape_text(&n->type, type));
-	else if (n->op == OP_arange)
-		str_printf(t, " %s 0 1", shape_text(&n->type, type));
-	for (unsigned i = 0; i < n->arity; i++)
-		str_printf(t, " n%u", n->in[i]);
-	put_attributes(t, n);
-	str_append(t, "\n");
-}
-
-static void put_outputs(struct str *t, const struct graph *g) {
-	str_append(t, "output");
-	for (uint32_t i = 0; i < graph_outputs(g); i++)
-		str_printf(t, " n%u", graph_output_at(g, i)->node);
-	str_append(t, "\n");
-}
-
 /* A graph that is too long is cut off; the first operations say which it is. */
 static void write_text(struct catalogue_text *to, const struct graph *g, const uint64_t key[2]) {
 	struct str t = { 0 };
 	size_t length;
 
-	for (uint32_t i = 0; i < graph_nodes(g) && t.length < CATALOGUE_TEXT; i++)
-		put_node(&t, g, i);
-	put_outputs(&t, g);
+	graph_put_text(&t, g, CATALOGUE_TEXT);
 	length = strlen(str_text(&t));
 	if (length > CATALOGUE_TEXT)
 		length = CATALOGUE_TEXT;
@@ -225,6 +194,31 @@ void flight_planned(struct session *s, uint32_t note, const struct plan *p) {
 void flight_dropped(struct session *s, uint32_t note) {
 	if (note)
 		catalogue_give(s->server->catalogue, note - 1);
+}
+
+void flight_orphaned(struct run *run) {
+	struct server *v = run->session->server;
+	const struct catalogue_run *n = run->note ? &v->catalogue->entry[run->note - 1].of_run : NULL;
+	struct orphan *o = n && !v->ends && atomic_load(&n->step) == CATALOGUE_LAUNCHED ? malloc(sizeof *o) : NULL;
+
+	if (!o)
+		return;
+	*o = (struct orphan){ v->orphans, run->session->id, run->note };
+	v->orphans = o;
+	run->note = 0;
+}
+
+void flight_left(struct server *v, uint64_t session) {
+	struct orphan **link = &v->orphans, *o;
+
+	while ((o = *link)) {
+		if (o->session != session) {
+			link = &o->next;
+			continue;
+		}
+		*link = o->next;
+		orphan_free(v, o);
+	}
 }
 
 void flight_passed(const struct run *run) {

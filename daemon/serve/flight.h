@@ -12,7 +12,7 @@
 
 /* What the supervisor says of one. */
 struct suspect_facts {
-	uint64_t key[2];             /* graph_hash() */
+	uint64_t key[2];             /* graph_hash(); 0: of any graph of the user */
 	uid_t uid;
 	bool refused;
 	uint64_t seconds;            /* how long that holds; 0: not any more */
@@ -33,6 +33,9 @@ int flight_begin(struct session *s, const struct graph *g, uint32_t *notep, bool
 void flight_planned(struct session *s, uint32_t note, const struct plan *p);
 /* It will not run. */
 void flight_dropped(struct session *s, uint32_t note);
+/* Its session ends: what the device has of it stays noted until nothing of the session runs any more. */
+void flight_orphaned(struct run *run);
+void flight_left(struct server *v, uint64_t session);
 /* The run has passed the device, without a fault; it is over, however. */
 void flight_passed(const struct run *run);
 void flight_ended(const struct run *run);

@@ -46,6 +46,7 @@ struct flush {
 	struct space *space;         /* of the outputs; NULL: the session's */
 	struct array **array;
 	uint64_t first, last;        /* numbers of the batches */
+	bool copies;                 /* as struct run */
 	uint64_t operations;
 	struct plan *plan;
 	uint64_t tracked;            /* tracked_id(); 0: not tracked */
@@ -253,8 +254,9 @@ static void on_done(void *user, const struct fault *f) {
 	struct run *run = user;
 	struct session *s = run->session;
 
-	if (trace_on && run->submitted_ns)
+	if (trace_on)
 		trace_run(run, f);
+	histogram_add(&s->server->took, loop_now_ns() - run->submitted_ns);
 	slow_end(run);
 	count_queued(run, false);
 	s->server->progress = true;
@@ -286,11 +288,11 @@ static struct run *run_new(const struct flush *f) {
 
 	if (!run)
 		return NULL;
-	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .operations = f->operations,
+	*run = (struct run){ .session = s, .first = f->first, .last = f->last, .copies = f->copies, .operations = f->operations,
 		.plan = plan_ref(f->plan), .note = f->note, .alone = f->alone, .key = graph_hash(f->graph), .tracked = f->tracked, .form = f->form,
 		.variant = f->variant, .tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
-	run->submitted_ns = trace_on ? loop_now_ns() : 0;
+	run->submitted_ns = loop_now_ns();
 	slow_begin(run);
 	DL_APPEND2(s->runs, run, previous, next);
 	count_queued(run, true);
@@ -308,7 +310,8 @@ static int submit(const struct flush *f) {
 	struct server *v = s->server;
 	struct exec_request q = { .plan = f->plan, .space = f->space ? f->space : s->space, .done = on_done,
 		.source = { s->id, s->uid }, .together = s->settings.together, .timeout_us = s->settings.timeout_us,
-		.timed = f->timed && !f->alone ? on_timed : NULL, .note = f->note, .alone = f->alone };
+		.timed = f->timed && !f->alone ? on_timed : NULL, .note = f->note, .alone = f->alone,
+		.progress = f->copies ? 0 : s->entry + 1, .last = f->last };
 	uint32_t leaves = graph_leaves(f->graph), outputs = f->plan->outputs;
 	struct run *run;
 	int r = scratch_fit(v, leaves, outputs);
@@ -365,7 +368,7 @@ static void judge(struct flush *f, struct tracked *e) {
 
 enum {
 	/* A form that is only tried may take so much memory more than the chosen one. */
-	TRIAL_BYTES = 64 << 20,
+	FORM_EXTRA_BYTES = 64 << 20,
 	/* Of fusion.tracker_share. */
 	ALL_OF_THE_TIME = 100,
 };
@@ -382,7 +385,7 @@ static int may_try(struct flush *f, const struct tracked *e, enum track_form for
 
 	if (plan_form(f, e, form, &hit, &fault))
 		return -EAGAIN;
-	if (f->plan->peak_bytes > chosen->peak_bytes + TRIAL_BYTES)
+	if (f->plan->peak_bytes > chosen->peak_bytes + FORM_EXTRA_BYTES)
 		return FAULT_MEMORY;
 	return exec_ready(f->session->server->exec, f->plan, is_learning(f));
 }
@@ -531,8 +534,11 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	bool hit = false;
 	int r = flight_begin(s, f->graph, &f->note, &f->alone, fault);
 
+	if (!r && !f->copies)
+		session_planning(s, f->first, f->last);
 	if (!r)
 		r = plan_graph(f, &hit, fault);
+	session_planning(s, 0, 0);
 	flight_planned(s, f->note, f->plan);
 	if (trace_on && !r)
 		trace_plan(f, hit, start);
@@ -590,7 +596,7 @@ static void poison_pending(struct session *s, const struct fault *f) {
 	struct poison *p = poison_new(f, 0, -1);
 
 	for (uint32_t i = 0; i < s->pendings; i++)
-		array_poison(s->pending[i], p ? poison_ref(p) : NULL);
+		array_poison(s->pending[i], poison_ref(p));
 	poison_unref(p);
 	for (uint64_t seq = s->first; seq < s->next; seq++)
 		session_failed(s, seq, -1, f);
@@ -600,9 +606,8 @@ static void poison_pending(struct session *s, const struct fault *f) {
 static void forget_gathered(struct session *s) {
 	for (uint32_t i = 0; i < s->pendings; i++)
 		array_unref(s->pending[i]);
-	for (uint32_t i = 0; i < s->useds; i++)
-		buffer_unref(s->used[i]);
-	s->pendings = s->useds = 0;
+	s->pendings = 0;
+	session_drop_used(s);
 	s->gathered = 0;
 	graph_reset(s->graph);
 	s->epoch++;
@@ -679,7 +684,7 @@ static int copy_graph(struct graph *g, const struct array *a, struct fault *f) {
 
 static int copy_to(struct session *s, const struct array *a, struct array *to, struct space *space, struct fault *f) {
 	struct flush x = { .session = s, .graph = s->server->graph, .array = &to, .space = space, .first = s->next - 1,
-		.last = s->next - 1, .operations = 1 };
+		.last = s->next - 1, .copies = true, .operations = 1 };
 	int r = copy_graph(x.graph, a, f);
 
 	if (!r)

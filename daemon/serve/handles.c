@@ -7,7 +7,13 @@
 #include <string.h>
 
 #include "daemon/serve/share.h"
+#include "daemon/serve/vector.h"
 #include "daemon/base/memory.h"
+
+enum {
+	/* Released arrays of a session that are noted: 13 MiB of the catalogue, and more than the batches have that may wait. */
+	HANDLES_LEAVING = 1 << 16,
+};
 
 /* ---- arrays ---- */
 
@@ -56,6 +62,8 @@ void array_noted(struct array *a) {
 	n->buffer = CATALOGUE_NONE;
 	atomic_signal_fence(memory_order_seq_cst);
 	n->version = a->version;
+	n->made = a->made;
+	n->released = 0;
 	n->fault = a->poison ? (uint32_t)a->poison->fault.code : 0;
 	n->share = a->hold ? share_arena(a) : 0;
 	n->writable = a->writable;
@@ -79,23 +87,50 @@ static void array_enter(struct array *a, struct catalogue *c, uint64_t session, 
 	catalogue_put(c, entry, CATALOGUE_ARRAY);
 }
 
-static void array_leave(struct array *a) {
+/* A queue that never is empty begins anew now and then. */
+static void move_leaving(struct handles *h) {
+	if (!h->leaving_first || h->leavings < h->leaving_capacity)
+		return;
+	h->leavings -= h->leaving_first;
+	memmove(h->leaving, h->leaving + h->leaving_first, h->leavings * sizeof *h->leaving);
+	h->leaving_first = 0;
+}
+
+/* A shared one is the session's only while it holds it. */
+static bool keep_leaving(struct handles *h, const struct array *a, uint64_t seq) {
+	move_leaving(h);
+	if (a->hold || h->leavings - h->leaving_first == HANDLES_LEAVING ||
+		vector_reserve((void **)&h->leaving, h->leavings, &h->leaving_capacity, sizeof *h->leaving))
+		return false;
+	a->catalogue->entry[a->entry].of_array.released = seq;
+	h->leaving[h->leavings++] = (struct leaving){ seq, a->entry };
+	return true;
+}
+
+static void array_leave(struct handles *h, struct array *a, uint64_t seq) {
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): who finds no array says so before this */
-	if (a->catalogue)
+	if (!a->catalogue)
+		return;
+	if (!seq || !keep_leaving(h, a, seq)) {
+		h->unkept = seq > h->unkept ? seq : h->unkept;
 		catalogue_give(a->catalogue, a->entry);
+	}
 	a->catalogue = NULL;
 }
 
-int array_check(struct array *a, struct poison **poisonp) {
+void handles_begun(struct handles *h, uint64_t seq) {
+	while (h->leaving_first < h->leavings && h->leaving[h->leaving_first].seq <= seq)
+		catalogue_give(h->catalogue, h->leaving[h->leaving_first++].entry);
+	if (h->leaving_first == h->leavings)
+		h->leaving_first = h->leavings = 0;
+}
+
+struct poison *array_poisoned(struct array *a) {
 	const struct fault *f = a->buffer ? buffer_fault(a->buffer) : NULL;
 
-	if (!a->poison && f) {
+	if (!a->poison && f)
 		a->poison = poison_new(f, 0, -1);
-		if (!a->poison)
-			return -ENOMEM;
-	}
-	*poisonp = a->poison;
-	return 0;
+	return a->poison;
 }
 
 /* ---- handles ---- */
@@ -117,35 +152,113 @@ void handles_account(struct handles *h, uint64_t *users, uint64_t limit) {
 	h->users_limit = limit;
 }
 
+void handles_account_memory(struct handles *h, uint64_t *memory, uint64_t limit) {
+	h->memory = memory;
+	h->memory_limit = limit;
+}
+
+/* ---- slots ---- */
+
+static struct handle_slot *find_slot(const struct handles *h, uint64_t slot) {
+	struct handle_slot *page = slot / HANDLES_PAGE < h->pages ? h->page[slot / HANDLES_PAGE] : NULL;
+
+	return page ? &page[slot % HANDLES_PAGE] : NULL;
+}
+
+const struct handle_slot *handles_slot(const struct handles *h, uint64_t slot) {
+	return find_slot(h, slot);
+}
+
+uint64_t handles_next(const struct handles *h, uint64_t slot, uint64_t end) {
+	uint64_t most = (uint64_t)h->pages * HANDLES_PAGE;
+	const struct handle_slot *s;
+
+	for (; slot < end && slot < most; slot++) {
+		s = find_slot(h, slot);
+		if (!s)
+			slot += HANDLES_PAGE - 1 - slot % HANDLES_PAGE;
+		else if (s->array)
+			return slot;
+	}
+	return end;
+}
+
+static int charge(struct handles *h, uint64_t bytes, struct fault *f) {
+	if (!h->memory)
+		return 0;
+	if (bytes > h->memory_limit || *h->memory > h->memory_limit - bytes)
+		return fault_set(f, FAULT_LIMIT,
+			"the daemon's own memory for arrays of the user is %llu bytes, as many as limits.user_memory allows; array handles side by side need least",
+			(unsigned long long)*h->memory);
+	*h->memory += bytes;
+	return 0;
+}
+
+static void refund(struct handles *h, uint64_t bytes) {
+	if (h->memory)
+		*h->memory -= bytes;
+}
+
+/* The list of pages reaches as far as the highest slot used. */
+static int add_pages(struct handles *h, uint32_t pages, struct fault *f) {
+	struct handle_slot **list;
+	int r = charge(h, (pages - h->pages) * sizeof *list, f);
+
+	if (r)
+		return r;
+	list = realloc(h->page, pages * sizeof *list);
+	if (!list) {
+		refund(h, (pages - h->pages) * sizeof *list);
+		return -ENOMEM;
+	}
+	memset(list + h->pages, 0, (pages - h->pages) * sizeof *list);
+	h->page = list;
+	h->pages = pages;
+	return 0;
+}
+
+static int add_slot(struct handles *h, uint32_t slot, struct handle_slot **slotp, struct fault *f) {
+	const uint64_t bytes = HANDLES_PAGE * sizeof **slotp;
+	uint32_t page = slot / HANDLES_PAGE;
+	int r = page < h->pages ? 0 : add_pages(h, page + 1, f);
+
+	if (!r)
+		r = charge(h, bytes, f);
+	if (r)
+		return r;
+	h->page[page] = calloc(1, bytes);
+	if (!h->page[page]) {
+		refund(h, bytes);
+		return -ENOMEM;
+	}
+	*slotp = find_slot(h, slot);
+	return 0;
+}
+
+static void free_page(struct handles *h, struct handle_slot *page) {
+	for (unsigned i = 0; page && i < HANDLES_PAGE; i++) {
+		if (page[i].array)
+			array_leave(h, page[i].array, 0);
+		array_unref(page[i].array);
+	}
+	refund(h, page ? HANDLES_PAGE * sizeof *page : 0);
+	free(page);
+}
+
 void handles_free(struct handles *h) {
 	if (h->users)
 		*h->users -= h->live;
-	for (uint32_t i = 0; i < h->capacity; i++) {
-		if (h->slot[i].array)
-			array_leave(h->slot[i].array);
-		array_unref(h->slot[i].array);
-	}
-	free(h->slot);
+	refund(h, h->live * sizeof(struct array));
+	for (uint32_t i = 0; i < h->pages; i++)
+		free_page(h, h->page[i]);
+	refund(h, h->pages * sizeof(struct handle_slot *));
+	handles_begun(h, UINT64_MAX);
+	free(h->leaving);
+	free(h->page);
 	*h = (struct handles){ 0 };
 }
 
-/* Slots are chosen by the client, so the table reaches as far as the highest one used. */
-static int grow(struct handles *h, uint32_t slot) {
-	uint32_t capacity = h->capacity ? h->capacity : 64;
-	struct handle_slot *slots;
-
-	while (capacity <= slot)
-		capacity *= 2;
-	if (capacity > h->limit)
-		capacity = h->limit;
-	slots = realloc(h->slot, capacity * sizeof *slots);
-	if (!slots)
-		return -ENOMEM;
-	memset(slots + h->capacity, 0, (capacity - h->capacity) * sizeof *slots);
-	h->slot = slots;
-	h->capacity = capacity;
-	return 0;
-}
+/* ---- names ---- */
 
 static int refuse(uint64_t handle, const char *why, struct fault *f) {
 	return fault_set(
@@ -162,11 +275,10 @@ static int refuse_stale(const struct handle_slot *s, uint64_t handle, struct fau
 }
 
 int handles_get(const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) {
-	const struct handle_slot *s;
+	const struct handle_slot *s = find_slot(h, slot_of(handle));
 
-	if (slot_of(handle) >= h->capacity)
+	if (!s)
 		return refuse(handle, "names no array of this session", f);
-	s = &h->slot[slot_of(handle)];
 	if (s->generation != generation_of(handle) || !s->array)
 		return refuse_stale(s, handle, f);
 	*arrayp = s->array;
@@ -185,15 +297,18 @@ static int put(struct handles *h, uint64_t handle, struct array *a, struct fault
 		return fault_set(f, FAULT_LIMIT,
 			"the sessions of the user hold %llu arrays, as many as limits.user_handles allows",
 			(unsigned long long)*h->users);
-	if (slot_of(handle) >= h->capacity)
-		r = grow(h, slot_of(handle));
+	s = find_slot(h, slot_of(handle));
+	if (!s)
+		r = add_slot(h, slot_of(handle), &s, f);
 	if (r)
 		return r;
-	s = &h->slot[slot_of(handle)];
 	if (s->array)
 		return refuse(handle, "is wanted for a slot that is in use", f);
 	if (generation_of(handle) <= s->generation)
 		return refuse(handle, "does not grow the generation of its slot", f);
+	r = charge(h, sizeof *a, f);
+	if (r)
+		return r;
 	s->generation = generation_of(handle);
 	s->array = a;
 	h->live++;
@@ -221,14 +336,15 @@ int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t 
 	return 0;
 }
 
-int handles_release(struct handles *h, uint64_t handle, struct fault *f) {
+int handles_release(struct handles *h, uint64_t handle, uint64_t seq, struct fault *f) {
 	struct array *a = NULL;
 	int r = handles_get(h, handle, &a, f);
 
 	if (r)
 		return r;
-	array_leave(a);
-	h->slot[slot_of(handle)].array = NULL;
+	array_leave(h, a, seq);
+	find_slot(h, slot_of(handle))->array = NULL;
+	refund(h, sizeof *a);
 	h->live--;
 	if (h->users)
 		--*h->users;

@@ -29,7 +29,8 @@ struct hold;
 
 struct array {
 	uint32_t references;         /* the handle, the window, requests that wait for it */
-	uint32_t epoch, node;        /* its node in the session's graph, while that has this epoch */
+	uint64_t epoch;              /* of the session's graph in which `node` is its node; 64 bits never come again */
+	uint32_t node;
 	bool pending;
 	uint8_t mapped;              /* enum array_mapped */
 	uint64_t version;
@@ -39,6 +40,7 @@ struct array {
 	bool writable;               /* ... and this session may map it for writing */
 	uint32_t entry;              /* of the catalogue, which is NULL where it is in none */
 	struct catalogue *catalogue;
+	uint64_t made;               /* by this batch; 0: not by one */
 	struct view view;
 	struct tensor_type type;
 };
@@ -51,30 +53,47 @@ struct array *array_unref(struct array *a);           /* returns NULL; NULL is a
 void array_poison(struct array *a, struct poison *p);
 /* What has become of it is noted in the catalogue, where it is in one: to be called after each change. */
 void array_noted(struct array *a);
-/*
- * Why it has no value, or NULL: its own poison, or that of its buffer. -ENOMEM cannot be told
- * apart from it, so *poisonp is set only on 0.
- */
-int array_check(struct array *a, struct poison **poisonp) FAULT_MUST_USE;
+/* Why it has no value, or NULL: its own poison, or that of its buffer. The array's own. */
+struct poison *array_poisoned(struct array *a);
 
 struct handle_slot {
 	uint32_t generation;
 	struct array *array;         /* NULL: released */
 };
 
+/* An array that a batch has released: noted until that was begun, since it may have to be run by another engine. */
+struct leaving {
+	uint64_t seq;
+	uint32_t entry;
+};
+
+enum { HANDLES_PAGE = 256 };
+
+/* Slots are the client's to choose, and may lie far apart: so they are there by pages, where one of them was used. */
 struct handles {
-	struct handle_slot *slot;
-	uint32_t capacity, live;
+	struct handle_slot **page;   /* NULL: no slot of it was used */
+	uint32_t pages, live;
 	uint32_t limit;
+	uint64_t *memory;            /* bytes of all sessions of the user; NULL: nobody counts */
+	uint64_t memory_limit;
 	uint64_t *users;             /* arrays of all sessions of the user; NULL: nobody counts */
 	uint64_t users_limit;
 	struct catalogue *catalogue; /* where named arrays are noted, as the session's; NULL: nowhere */
 	uint64_t session;
+	struct leaving *leaving;     /* from leaving_first to below leavings, in the order of their batches */
+	uint32_t leaving_first, leavings, leaving_capacity;
+	uint64_t unkept;             /* batch, up to which not all that was released is noted */
 };
 
 void handles_init(struct handles *h, uint32_t limit);
 /* From now on its arrays are counted in *users, too. The table is empty. */
 void handles_account(struct handles *h, uint64_t *users, uint64_t limit);
+/* And its bytes in *memory. */
+void handles_account_memory(struct handles *h, uint64_t *memory, uint64_t limit);
+/* The next slot that names an array, from `slot` to below `end`; `end`: there is none. */
+uint64_t handles_next(const struct handles *h, uint64_t slot, uint64_t end);
+/* NULL where it was never used. */
+const struct handle_slot *handles_slot(const struct handles *h, uint64_t slot);
 void handles_free(struct handles *h);
 /* 0 or FAULT_HANDLE. No reference is taken. */
 int handles_get(
@@ -83,5 +102,7 @@ int handles_get(
 int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) FAULT_MUST_USE;
 /* The same for an array that stands in the catalogue already. */
 int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t entry, struct fault *f) FAULT_MUST_USE;
-/* 0 or FAULT_HANDLE. */
-int handles_release(struct handles *h, uint64_t handle, struct fault *f) FAULT_MUST_USE;
+/* By a batch, or 0: by nothing that could be repeated. 0 or FAULT_HANDLE. */
+int handles_release(struct handles *h, uint64_t handle, uint64_t seq, struct fault *f) FAULT_MUST_USE;
+/* Batches up to this one were begun: what they have released is forgotten. */
+void handles_begun(struct handles *h, uint64_t seq);

@@ -15,6 +15,12 @@ static struct counters sum(const struct server *v) {
 	return all;
 }
 
+static void put_histogram(struct wire_writer *w, const struct histogram *h) {
+	for (unsigned i = 0; i < HISTOGRAM_STEPS; i++)
+		wire_put_uint(w, h->count[i]);
+	wire_put_uint(w, h->sum_ns);
+}
+
 void metrics_put(const struct server *v, struct wire_writer *w) {
 	const struct device_counters *d = device_counters(v->device);
 	const struct exec_counters *x = exec_counters(v->exec);
@@ -27,9 +33,10 @@ void metrics_put(const struct server *v, struct wire_writer *w) {
 		arenas += space_mapped(s->space);
 		queued += s->queued + s->gathered;
 	}
-	wire_put_array(w, 1 + METRICS);
+	wire_put_array(w, 1 + METRICS + HISTOGRAMS * HISTOGRAM_NUMBERS);
 	wire_put_uint(w, CONTROL_METRICS);
 #define METRIC(name, type, per, value, doc) wire_put_uint(w, (uint64_t)(value));
 #include "daemon/base/metrics.def"
-#undef METRIC
+#define HISTOGRAM(name, value, doc) put_histogram(w, value);
+#include "daemon/base/metrics.def"
 }

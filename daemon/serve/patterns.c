@@ -350,7 +350,9 @@ static int read_devices(const char *name, const char *value, uint64_t *devicesp,
 }
 
 static int no_such(const char *name, struct fault *f) {
-	return fault_set(f, FAULT_ARGUMENT, "there is no setting %s: no pattern has this name", name);
+	char hint[NEAREST_SENTENCE];
+
+	return fault_set(f, FAULT_ARGUMENT, "there is no setting %s: no pattern has this name%s", name, config_nearest(name, hint));
 }
 
 /* The place of a pattern in a session's book; -1: it has none of this name. */

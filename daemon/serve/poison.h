@@ -14,7 +14,7 @@ struct poison {
 	struct fault fault;
 };
 
-/* NULL: out of memory. */
+/* Never NULL: where memory is short, one that all share and that says so. */
 struct poison *poison_new(const struct fault *f, uint64_t seq, int64_t node);
 struct poison *poison_ref(struct poison *p);
 struct poison *poison_unref(struct poison *p);        /* returns NULL; NULL is allowed */

@@ -15,7 +15,7 @@
 
 int request_array(struct request *r, uint64_t handle, struct array **arrayp, struct fault *f) {
 	struct session *s = r->session;
-	struct poison *poison = NULL;
+	struct poison *poison;
 	int code = handles_get(&s->handles, handle, arrayp, f);
 
 	if (!code && (*arrayp)->mapped)
@@ -24,10 +24,11 @@ int request_array(struct request *r, uint64_t handle, struct array **arrayp, str
 		code = share_check(*arrayp, f);
 	if (!code && (*arrayp)->pending)
 		flush_session(s, FLUSH_DEMAND);
-	if (!code)
-		code = array_check(*arrayp, &poison);
-	if (code || !poison)
+	if (code)
 		return code;
+	poison = array_poisoned(*arrayp);
+	if (!poison)
+		return 0;
 	*f = poison->fault;
 	if (poison->seq) {               /* tell who is to blame */
 		r->seq = poison->seq;
@@ -63,12 +64,14 @@ static void answer_location(struct waiter *w) {
 		return;
 	}
 	buffer_location(w->buffer, &arena, &offset);
-	out = request_answer(s->server, w->id, 4);
+	out = request_answer(s->server, w->id, 5);
 	wire_put_uint(out, arena);
 	wire_put_uint(out, offset + (uint64_t)w->offset * dtype_info(t->dtype)->bytes);
 	wire_put_uint(out, (uint64_t)shape_bytes(t));
 	request_put_freed(s, out);
+	wire_put_uint(out, session_completed(s));
 	request_send(s->server, w->frame);
+	s->server->results += !s->returns;
 	waiter_free(w);
 }
 
@@ -120,11 +123,11 @@ static void map_published(struct waiter *w) {
 /* Everything queued has run. */
 static void map_fenced(struct waiter *w) {
 	struct array *a = w->array;
-	struct poison *poison = NULL;
+	struct poison *poison = array_poisoned(a);
 	struct fault f;
-	int r = array_check(a, &poison);
+	int r = 0;
 
-	if (!r && poison) {
+	if (poison) {
 		f = poison->fault;
 		r = f.code;
 	}
@@ -193,8 +196,8 @@ int unmap_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "UNMAP", f);
 	if (!code)
 		code = handles_get(&s->handles, handle, &a, f);
-	/* The engine that it was mapped by may have gone. */
-	if (!code && a->mapped != ARRAY_MAPPED && a->mapped != ARRAY_RESTORED && (!s->restored || a->mapped || !a->buffer))
+	/* The engine that it was mapped by may have gone; of shared arrays the catalogue told which were mapped. */
+	if (!code && a->mapped != ARRAY_MAPPED && a->mapped != ARRAY_RESTORED && (!s->restored || a->hold || a->mapped || !a->buffer))
 		code = fault_set(f, FAULT_STATE, "handle %" PRIu64 " is not mapped", handle);
 	if (code)
 		return code;

@@ -362,10 +362,9 @@ static bool bind_leaf(struct graph *g, uint32_t leaf, bool first, struct buffer 
 bool recurring_bind(struct session *s, struct graph *g, uint32_t leaf, bool first, struct array *a) {
 	const struct graph_leaf *l = graph_leaf_at(g, leaf);
 	const struct tensor_type *t = &graph_node(g, l->node)->type;
-	struct poison *poison = NULL;
 	struct fault f;
 
-	if (a->mapped || share_check(a, &f) || array_check(a, &poison) || poison || !a->buffer)
+	if (a->mapped || share_check(a, &f) || array_poisoned(a) || !a->buffer)
 		return false;
 	if (a->type.dtype != t->dtype || !shape_equal(&a->type, t) ||
 		memcmp(a->view.stride, l->view.stride, t->rank * sizeof *l->view.stride) != 0)
@@ -399,7 +398,8 @@ static bool bind_place(struct session *s, struct graph *g, const struct paramete
 
 /*
  * Places last: memory that the client fills becomes an array by being named, and is the client's again when nobody has that any
- * more. So what is taken here stays with the session until its next graph has run, whether it fits in the end or not.
+ * more. So what is taken here stays with the session until its next graph has run, or its next batch is looked at, whether it
+ * fits in the end or not.
  */
 static bool bind_all(struct session *s, const struct form *m, parameter_values values) {
 	for (uint32_t i = 0; i < m->parameters; i++) {
@@ -426,6 +426,8 @@ static bool may_recur(const struct session *s, const struct head *h) {
 static struct form *find(struct session *s, const struct packed *ops, struct packed *restp) {
 	parameter_values values;
 
+	/* Nothing is gathered (may_recur()), so these are of forms that did not fit a batch which was then refused. */
+	session_drop_used(s);
 	for (struct form *m = s->recurring->forms; m; m = m->next) {
 		*restp = *ops;
 		if (read_form(m, restp, values) && check_rest(*restp) && bind_all(s, m, values))

@@ -35,15 +35,16 @@ static const struct {
 	request_function *function;
 	enum order order;
 	bool queues;                 /* adds operations: held while too many are queued */
+	bool again;                  /* request_asked_again(); others may have had an effect that a second one would have, too */
 } requests[] = {
-	[REQUEST_SUBMIT] = { submit_request, ORDER_NUMBERED, true },
-	[REQUEST_WAIT] = { wait_request, ORDER_AFTER, false },
-	[REQUEST_READ] = { read_request, ORDER_AFTER, false },
-	[REQUEST_MAP] = { map_request, ORDER_AFTER, false },
-	[REQUEST_UNMAP] = { unmap_request, ORDER_NUMBERED, false },
-	[REQUEST_DEFINE] = { define_request, ORDER_NUMBERED, false },
-	[REQUEST_REPLAY] = { replay_request, ORDER_NUMBERED, true },
-	[REQUEST_FORGET] = { forget_request, ORDER_NUMBERED, false },
+	[REQUEST_SUBMIT] = { submit_request, ORDER_NUMBERED, true, true },
+	[REQUEST_WAIT] = { wait_request, ORDER_AFTER, false, true },
+	[REQUEST_READ] = { read_request, ORDER_AFTER, false, true },
+	[REQUEST_MAP] = { map_request, ORDER_AFTER, false, true },
+	[REQUEST_UNMAP] = { unmap_request, ORDER_NUMBERED, false, true },
+	[REQUEST_DEFINE] = { define_request, ORDER_NUMBERED, false, true },
+	[REQUEST_REPLAY] = { replay_request, ORDER_NUMBERED, true, true },
+	[REQUEST_FORGET] = { forget_request, ORDER_NUMBERED, false, true },
 	[REQUEST_EXPLAIN] = { explain_request, ORDER_NONE, false },
 	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
 	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
@@ -68,6 +69,10 @@ static const struct {
 
 enum { REQUESTS = sizeof requests / sizeof *requests };
 
+bool request_asked_again(unsigned id) {
+	return requests[id].again;
+}
+
 /* ---- answers ---- */
 
 struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t fields) {
@@ -79,8 +84,11 @@ struct wire_writer *request_answer(struct server *v, unsigned id, uint32_t field
 
 /* The rest goes with the next answer. */
 void request_put_freed(struct session *s, struct wire_writer *w) {
-	uint32_t count = s->freeds < SESSION_FREED ? s->freeds : SESSION_FREED;
+	uint64_t begun = s->freeds ? session_begun(s) : 0;
+	uint32_t count = 0;
 
+	while (count < s->freeds && count < SESSION_FREED && s->freed[count].seq <= begun)
+		count++;
 	wire_put_array(w, 2 * count);
 	for (uint32_t i = 0; i < count; i++) {
 		wire_put_uint(w, s->freed[i].arena);
@@ -91,10 +99,19 @@ void request_put_freed(struct session *s, struct wire_writer *w) {
 		memmove(s->freed, s->freed + count, s->freeds * sizeof *s->freed);
 }
 
-/* An answer that could not be written for lack of memory becomes one that always can. */
+static void note_reading(struct server *v, uint64_t session) {
+	if (v->catalogue)
+		atomic_store_explicit(&v->catalogue->header->reading, session, memory_order_relaxed);
+}
+
+/*
+ * An answer that could not be written for lack of memory becomes one that always can. Once a client has it, its request is none that is being read: the
+ * engine's end is not put down to that.
+ */
 void request_send(struct server *v, struct transport_request *frame) {
 	static const char no_memory[] = "\x93\x00\x06\xb0" "out of memory...";
 
+	note_reading(v, 0);
 	if (wire_finish(&v->writer))
 		transport_reply(frame, no_memory, sizeof no_memory - 1);
 	else
@@ -130,6 +147,10 @@ static void count_fault(struct server *v, struct session *s, int code) {
 	}
 	s->faults[code]++;
 	session_count(s, refused, 1);
+	if (!s->account)
+		return;
+	s->account->refused++;
+	s->account->limits += code == FAULT_LIMIT || code == FAULT_MEMORY;
 }
 
 void request_refuse(struct server *v, struct session *s, struct transport_request *frame,
@@ -191,14 +212,14 @@ static void run(struct request *r) {
 static bool may_build(const struct session *s) {
 	struct server *v = s->server;
 
-	if (account_may_build(s->account, &v->config, loop_now()))
+	if (account_may_build(s->account, account_config(s->account, &v->config), loop_now()))
 		return true;
 	v->waits_for_builds = true;
 	return false;
 }
 
 static bool has_room(const struct session *s) {
-	const struct config *c = &s->server->config;
+	const struct config *c = account_config(s->account, &s->server->config);
 
 	return may_build(s) && s->queued < c->limits_queued_ops && s->queued_bytes < c->limits_queued_bytes &&
 		s->account->queued < c->limits_user_queued_ops;
@@ -207,7 +228,7 @@ static bool has_room(const struct session *s) {
 static bool may_run(const struct session *s, unsigned id, uint64_t seq) {
 	switch (requests[id].order) {
 	case ORDER_NUMBERED:
-		if (seq != s->next)
+		if (seq != s->next || (requests[id].queues && drain_leaves(s)))
 			return false;
 		return !requests[id].queues || has_room(s);
 	case ORDER_AFTER:
@@ -310,15 +331,11 @@ static int read_head(struct server *v, struct request *r, struct fault *f) {
 	if (!r->session)
 		return fault_set(f, FAULT_CONNECT,
 			"there is no session %" PRIu64 " with this secret; it has ended", session);
+	transport_known(r->frame, session);
 	session_count(r->session, messages, 1);
 	if (requests[id].order == ORDER_NONE)
 		return 0;
 	return wire_get_uint(&r->body, "seq", INT64_MAX, &r->seq, f);
-}
-
-static void note_reading(struct server *v, uint64_t session) {
-	if (v->catalogue)
-		atomic_store_explicit(&v->catalogue->header->reading, session, memory_order_relaxed);
 }
 
 /* Runs it if its turn has come. True where it was run or refused, false where it must be held. */
@@ -350,6 +367,11 @@ static int run_or_hold(struct request *r, struct fault *f) {
 		code = fault_set(f, FAULT_STATE, "request %" PRIu64 " came twice", r->seq);
 	if (!code)
 		code = hold(s, r, f);
+	/* One that is not to be answered anyway needs no place. */
+	if (code == FAULT_LIMIT && drain_leaves(s) && requests[r->id].again) {
+		transport_drop(r->frame);
+		return 0;
+	}
 	/* What waits for room in the queue makes room by running what was gathered. */
 	if (!code && r->seq == s->next && s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
@@ -360,7 +382,11 @@ static int run_or_hold(struct request *r, struct fault *f) {
 static bool run_again(struct server *v, struct transport_request *frame) {
 	struct request r = { .frame = frame };
 
-	if (!recurring_read(v, &r) || !try_run(&r))
+	if (!recurring_read(v, &r))
+		return false;
+	/* Once it has run, the frame is the transport's. */
+	transport_known(frame, r.session->id);
+	if (!try_run(&r))
 		return false;
 	session_count(r.session, messages, 1);
 	request_progress(r.session);
@@ -373,7 +399,6 @@ void request_arrived(struct server *v, struct transport_request *frame) {
 	struct fault f = { 0 };
 	int code;
 
-	v->requests++;
 	if (run_again(v, frame))
 		return;
 	code = wire_open_in(&reader, &v->memory, frame->bytes, frame->size, &f);

@@ -29,6 +29,8 @@ typedef int request_function(struct request *r, struct fault *f);
 
 /* A frame of the transport. */
 void request_arrived(struct server *v, struct transport_request *frame);
+/* Has a client that goes on with another engine its own way with a request of this kind that was not answered? */
+bool request_asked_again(unsigned id);
 /* The request is held no longer; its frame stays the caller's. */
 void request_unhold(struct session *s, struct held *h);
 /* Runs held requests whose turn has come. */
@@ -57,6 +59,14 @@ void request_refuse(struct server *v, struct session *s, struct transport_reques
  * operation to blame is told. read.c
  */
 int request_array(struct request *r, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
+
+/*
+ * A batch that the library repeats runs by itself, so that its graph is the one that it was: repeated_alone() before it begins. repeated_begin()
+ * refuses it behind another one that was refused, and from then to repeated_end() a graph that was with an engine when that ended is not run. restore.c
+ */
+void repeated_alone(struct session *s, uint64_t flags);
+int repeated_begin(struct session *s, uint64_t flags, struct fault *f) FAULT_MUST_USE;
+void repeated_end(struct session *s);
 
 /* ---- the functions ---- */
 

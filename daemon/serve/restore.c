@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/message.h"
 #include "daemon/serve/request.h"
 #include "daemon/serve/share.h"
 
@@ -25,21 +26,64 @@ enum {
 
 /* ---- how far it was ---- */
 
+/* Copies are of no batch, and may go before what was gathered. */
 static uint64_t first_unfinished(const struct session *s) {
-	if (s->runs)
-		return s->runs->first;
+	const struct run *run = s->runs;
+
+	while (run && run->copies)
+		run = run->next;
+	if (run)
+		return run->first;
 	return s->gathered ? s->first : s->next;
 }
 
-void session_noted(const struct session *s) {
+static struct catalogue_session *progress_of(const struct session *s) {
 	struct catalogue *c = s->server->catalogue;
-	struct catalogue_session *n;
 
-	if (!c || s->entry == CATALOGUE_NONE)
+	return c && s->entry != CATALOGUE_NONE ? &c->entry[s->entry].of_session : NULL;
+}
+
+uint64_t session_completed(const struct session *s) {
+	return first_unfinished(s) - 1;
+}
+
+uint64_t session_begun(const struct session *s) {
+	const struct catalogue_session *n = progress_of(s);
+	uint64_t completed = session_completed(s);
+
+	if (!n)
+		return UINT64_MAX;
+	return n->launched > completed ? n->launched : completed;
+}
+
+/* What was released by a batch goes when that is known to be begun. */
+void session_noted(struct session *s) {
+	struct catalogue_session *n = progress_of(s);
+
+	if (!n)
 		return;
-	n = &c->entry[s->entry].of_session;
-	n->completed = first_unfinished(s) - 1;
+	n->unkept = s->handles.unkept;
+	n->completed = session_completed(s);
 	n->accepted = s->next - 1;
+	if (s->handles.leavings)
+		handles_begun(&s->handles, session_begun(s));
+}
+
+void session_planning(const struct session *s, uint64_t first, uint64_t last) {
+	struct catalogue_session *n = progress_of(s);
+
+	if (!n)
+		return;
+	n->planning = first;
+	atomic_signal_fence(memory_order_seq_cst);
+	n->planned = last;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+bool session_under_way(const struct session *s) {
+	const struct catalogue_session *n = progress_of(s);
+
+	return n ? n->launched > session_completed(s) : s->queued != 0;
 }
 
 int session_enter(struct session *s) {
@@ -48,6 +92,7 @@ int session_enter(struct session *s) {
 	s->entry = catalogue_take(c, s->id);
 	if (s->entry == CATALOGUE_NONE)
 		return c ? -ENOMEM : 0;
+	c->entry[s->entry].of_session = (struct catalogue_session){ 0 };
 	session_noted(s);
 	catalogue_put(c, s->entry, CATALOGUE_SESSION);
 	return 0;
@@ -77,11 +122,16 @@ struct restoring {
 	struct catalogue *catalogue;
 	struct buffer **buffer;
 	uint32_t entries;
+	uint64_t begun;              /* the last batch that was */
 	uint32_t kept, lost;
 };
 
 static int find_buffer(struct restoring *r, const struct catalogue_array *n, struct buffer **bufferp, struct fault *f) {
+	const struct catalogue_session *progress = &r->catalogue->entry[r->session->entry].of_session;
 	int e;
+
+	if (n->buffer == CATALOGUE_NONE && !n->fault && n->made >= progress->planning && n->made <= progress->planned)
+		return fault_set(f, FAULT_UNKNOWN, "the operation was being planned when the engine ended, and may be what ended it");
 
 	if (n->fault)
 		return fault_set(f, n->fault == FAULT_LOST ? FAULT_LOST : (int)n->fault < FAULT_COUNT ? (int)n->fault : FAULT_LOST,
@@ -137,7 +187,7 @@ static int restore_array(struct restoring *r, uint32_t entry) {
 	e = sound ? take_value(r, a, &n, &f) : fault_set(&f, FAULT_LOST, "what was known of the array is lost");
 	if (e > 0) {
 		a->poison = poison_new(&f, 0, -1);
-		e = a->poison ? 0 : -ENOMEM;
+		e = 0;
 		r->lost++;
 	} else {
 		r->kept += !e;
@@ -158,12 +208,24 @@ static void sweep(struct restoring *r) {
 			catalogue_give(r->catalogue, i);
 }
 
+/* As it was after the last batch that was begun: what later ones made is not there, what they released is. */
+static bool was_there(const struct restoring *r, uint32_t entry) {
+	const struct catalogue_array *n = &r->catalogue->entry[entry].of_array;
+
+	return n->made <= r->begun && (!n->released || n->released > r->begun);
+}
+
 static int restore_arrays(struct restoring *r) {
 	int e = 0;
 
-	for (uint32_t i = 0; !e && i < r->entries; i++)
-		if (catalogue_find(r->catalogue, i, CATALOGUE_ARRAY, r->session->id))
+	for (uint32_t i = 0; !e && i < r->entries; i++) {
+		if (!catalogue_find(r->catalogue, i, CATALOGUE_ARRAY, r->session->id))
+			continue;
+		if (was_there(r, i))
 			e = restore_array(r, i);
+		else
+			catalogue_give(r->catalogue, i);
+	}
 	if (!e)
 		sweep(r);
 	return e;
@@ -171,29 +233,43 @@ static int restore_arrays(struct restoring *r) {
 
 /* ---- requests ---- */
 
-/* Those that were accepted and had not run are told by the next WAIT. */
-static void tell_unfinished(struct session *s, uint64_t completed) {
-	struct fault f;
-
-	fault_set(&f, FAULT_REPEATABLE,
-		"the engine was replaced before this had run to its end; each array that it was to compute says what became of it");
-	for (uint64_t seq = completed + 1; seq < s->next && seq - completed <= SESSION_FAILURES; seq++)
-		session_failed(s, seq, -1, &f);
+/* Of those that the device or the planner had, it is not known what became of them. */
+static bool was_at(const struct catalogue_session *n, uint64_t seq) {
+	return seq <= n->launched || (seq >= n->planning && seq <= n->planned);
 }
 
-/* The entry that says how far it was, which is this session's again. */
-static void take_progress(struct session *s, const struct catalogue *c, uint32_t entries) {
+/* Those that had not run, up to the last that was begun, are told by the next WAIT. */
+static void tell_unfinished(struct session *s, const struct catalogue_session *n) {
+	struct fault begun, waited;
+
+	fault_set(&begun, FAULT_UNKNOWN, "the engine was replaced while it was at this; each array that it was to compute says what became of it");
+	fault_set(&waited, FAULT_REPEATABLE,
+		"the engine was replaced before this was begun; each array that it was to compute says what became of it");
+	for (uint64_t seq = n->completed + 1; seq < s->next && seq - n->completed <= SESSION_FAILURES; seq++)
+		session_failed(s, seq, -1, was_at(n, seq) ? &begun : &waited);
+}
+
+/*
+ * The entry that says how far it was, which is this session's again. Batches behind the last that was begun count as never accepted: the client is told the
+ * number, has them all, and says what is to become of them.
+ */
+static uint64_t take_progress(struct session *s, const struct catalogue *c, uint32_t entries) {
 	for (uint32_t i = 0; i < entries; i++) {
-		const struct catalogue_entry *e = catalogue_find(c, i, CATALOGUE_SESSION, s->id);
+		struct catalogue_entry *e = catalogue_find(c, i, CATALOGUE_SESSION, s->id);
+		uint64_t begun;
 
 		if (!e || i == s->entry)
 			continue;
 		catalogue_give(s->server->catalogue, s->entry);
 		s->entry = i;
-		s->next = e->of_session.accepted + 1;
-		tell_unfinished(s, e->of_session.completed);
-		return;
+		begun = catalogue_begun(&e->of_session);
+		s->next = begun + 1;
+		s->whole = e->of_session.unkept <= begun;
+		e->of_session.accepted = begun;
+		tell_unfinished(s, &e->of_session);
+		return begun;
 	}
+	return 0;
 }
 
 int session_restore(struct session *s) {
@@ -207,7 +283,7 @@ int session_restore(struct session *s) {
 	if (!r.buffer)
 		return -ENOMEM;
 	s->restored = true;
-	take_progress(s, r.catalogue, r.entries);
+	r.begun = take_progress(s, r.catalogue, r.entries);
 	e = shares_restore(s, r.entries);
 	if (!e)
 		e = restore_arrays(&r);
@@ -218,21 +294,44 @@ int session_restore(struct session *s) {
 	return e;
 }
 
+/* ---- what the library repeats ---- */
+
+void repeated_alone(struct session *s, uint64_t flags) {
+	if (flags & SUBMIT_REPEATED && s->gathered)
+		flush_session(s, FLUSH_OPERATIONS);
+}
+
+int repeated_begin(struct session *s, uint64_t flags, struct fault *f) {
+	s->repeating = flags & SUBMIT_REPEATED;
+	if (!s->repeating) {
+		s->repeat_refused = false;
+		return 0;
+	}
+	session_count(s, batches_repeated, 1);
+	if (!s->repeat_refused)
+		return 0;
+	return fault_set(f, FAULT_REPEATABLE,
+		"the engine was replaced before this was begun, and what was asked for before it is not run by itself again; it may be asked for again");
+}
+
+void repeated_end(struct session *s) {
+	s->repeating = false;
+}
+
 /* ---- RESUME ---- */
 
 static int release_slot(struct session *s, uint32_t slot) {
-	const struct handle_slot *h = &s->handles.slot[slot];
+	const struct handle_slot *h = handles_slot(&s->handles, slot);
 	struct fault f;
 
-	return handles_release(&s->handles, (uint64_t)h->generation << 32 | slot, &f);
+	return handles_release(&s->handles, (uint64_t)h->generation << 32 | slot, 0, &f);
 }
 
 static int release_between(struct session *s, uint64_t first, uint64_t end) {
 	int r = 0;
 
-	for (uint64_t slot = first; !r && slot < end && slot < s->handles.capacity; slot++)
-		if (s->handles.slot[slot].array)
-			r = release_slot(s, (uint32_t)slot);
+	for (uint64_t slot = handles_next(&s->handles, first, end); !r && slot < end; slot = handles_next(&s->handles, slot + 1, end))
+		r = release_slot(s, (uint32_t)slot);
 	return r;
 }
 
@@ -247,7 +346,7 @@ static int put_lost(struct session *s, uint64_t handle, struct fault *f) {
 		return -ENOMEM;
 	fault_set(&why, FAULT_LOST, "nothing is known of the array since the engine was replaced");
 	a->poison = poison_new(&why, 0, -1);
-	r = a->poison ? handles_put(&s->handles, handle, a, f) : -ENOMEM;
+	r = handles_put(&s->handles, handle, a, f);
 	if (r)
 		array_unref(a);
 	return r;
@@ -255,7 +354,7 @@ static int put_lost(struct session *s, uint64_t handle, struct fault *f) {
 
 static int keep_one(struct session *s, uint64_t handle, struct fault *f) {
 	uint32_t slot = (uint32_t)handle;
-	const struct handle_slot *h = slot < s->handles.capacity ? &s->handles.slot[slot] : NULL;
+	const struct handle_slot *h = handles_slot(&s->handles, slot);
 	int r = 0;
 
 	if (h && h->array && h->generation == handle >> 32)
@@ -300,41 +399,37 @@ static void ignore_use(void *user, uint32_t arena, uint64_t offset) {
 }
 
 static const struct array *lost_at(const struct session *s, uint64_t slot) {
-	const struct array *a = s->handles.slot[slot].array;
+	const struct handle_slot *h = handles_slot(&s->handles, slot);
 
-	return a && a->poison ? a : NULL;
+	return h->array->poison ? h->array : NULL;
 }
 
 static void put_lost_ones(const struct session *s, uint64_t first, uint64_t end, struct wire_writer *w) {
 	uint32_t count = 0;
 
-	if (end > s->handles.capacity)
-		end = s->handles.capacity;
-	for (uint64_t slot = first; slot < end; slot++)
+	for (uint64_t slot = handles_next(&s->handles, first, end); slot < end; slot = handles_next(&s->handles, slot + 1, end))
 		count += lost_at(s, slot) != NULL;
 	wire_put_array(w, 2 * count);
-	for (uint64_t slot = first; slot < end; slot++) {
+	for (uint64_t slot = handles_next(&s->handles, first, end); slot < end; slot = handles_next(&s->handles, slot + 1, end)) {
 		const struct array *a = lost_at(s, slot);
 
 		if (!a)
 			continue;
-		wire_put_uint(w, (uint64_t)s->handles.slot[slot].generation << 32 | slot);
+		wire_put_uint(w, (uint64_t)handles_slot(&s->handles, slot)->generation << 32 | slot);
 		wire_put_int(w, a->poison->fault.code);
 	}
 }
 
-static void put_uses(const struct session *s, bool wanted, struct wire_writer *w) {
-	uint32_t count = wanted ? space_uses(s->space, ignore_use, NULL) : RESTORE_USES + 1;
+/* False where they are too many, or not wanted. */
+static bool put_uses(const struct session *s, bool wanted, struct wire_writer *w) {
+	uint32_t count = wanted ? space_uses(s->space, ignore_use, NULL) : 0;
+	bool whole = wanted && count <= RESTORE_USES;
 
-	if (count > RESTORE_USES) {
-		wire_put_bool(w, false);
-		count = 0;
-	} else {
-		wire_put_bool(w, true);
-	}
-	wire_put_array(w, 2 * count);
-	if (count)
+	wire_put_bool(w, whole);
+	wire_put_array(w, whole ? 2 * count : 0);
+	if (whole && count)
 		space_uses(s->space, put_use, w);
+	return whole;
 }
 
 int resume_request(struct request *r, struct fault *f) {
@@ -358,7 +453,9 @@ int resume_request(struct request *r, struct fault *f) {
 		return code;
 	w = request_answer(s->server, r->id, 3);
 	put_lost_ones(s, first, end, w);
-	put_uses(s, end == LIMIT_HANDLES, w);
+	/* What is not in use by now the client knows by that. */
+	if (put_uses(s, end == LIMIT_HANDLES, w))
+		s->freeds = 0;
 	request_send(s->server, r->frame);
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -19,8 +18,6 @@
 
 enum {
 	RINGS_EVENTS = 64,
-	/* More bytes than a client has reason to leave in its socket. */
-	RINGS_BYTES = 64,
 	/*
 	 * Of answers that a client may leave unread for as long as it likes: those to SUBMIT, which nobody waits
 	 * for, are shorter together.
@@ -176,7 +173,8 @@ static void fail(struct channel *c) {
 }
 
 static int connect_channel(struct channel *c, int memory) {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+	/* Each ring is told once, and nothing is read: the client has the same count, and could take it away before us. */
+	struct epoll_event e = { .events = EPOLLIN | EPOLLET, .data.ptr = c };
 	int r = shm_check(memory, RING_BYTES);
 
 	if (!r)
@@ -327,14 +325,28 @@ static int write_answer(struct channel *c, uint32_t slot, const void *bytes, siz
 	return 0;
 }
 
+static void close_request(struct channel *c, struct ring_request *q) {
+	DL_DELETE2(c->open, q, previous, following);
+	c->unanswered--;
+	c->busy &= ~(UINT32_C(1) << q->slot);
+}
+
+static void rings_drop(struct transport *t, struct transport_request *r) {
+	struct ring_request *q = (struct ring_request *)r;
+	struct channel *c = q->channel;
+
+	(void)t;
+	close_request(c, q);
+	free(q);
+	free_if_done(c);
+}
+
 static void rings_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
 	struct ring_request *q = (struct ring_request *)r;
 	struct channel *c = q->channel;
 
 	(void)t;
-	DL_DELETE2(c->open, q, previous, following);
-	c->unanswered--;
-	c->busy &= ~(UINT32_C(1) << q->slot);
+	close_request(c, q);
 	if (c->memory && write_answer(c, q->slot, bytes, size))
 		fail(c);                 /* without its answer the client could not go on */
 	free(q);
@@ -407,23 +419,12 @@ int rings_descriptor(const struct rings *r) {
 	return r->epoll;
 }
 
-/* A client that has closed its end, or is dead, is not listened to; the supervisor tells of its end. */
-static void hear(struct channel *c) {
-	char bytes[RINGS_BYTES];
-	ssize_t n = recv(c->bell, bytes, sizeof bytes, MSG_DONTWAIT);
-
-	if (n > 0)
-		activate(c);
-	else if (!n || (errno != EAGAIN && errno != EINTR))
-		epoll_ctl(c->rings->epoll, EPOLL_CTL_DEL, c->bell, NULL);
-}
-
 void rings_wake(struct rings *r) {
 	struct epoll_event event[RINGS_EVENTS];
 	int n = epoll_wait(r->epoll, event, RINGS_EVENTS, 0);
 
 	for (int i = 0; i < n; i++)
-		hear(event[i].data.ptr);
+		activate(event[i].data.ptr);
 }
 
 /* ---- the transport ---- */
@@ -465,7 +466,7 @@ void rings_on_failure(struct rings *r, rings_failed *failed, void *user) {
 }
 
 int rings_new(struct rings **ringsp, struct transport **transportp) {
-	static const struct transport_functions functions = { rings_start, rings_reply, rings_close };
+	static const struct transport_functions functions = { .start = rings_start, .reply = rings_reply, .drop = rings_drop, .close = rings_close };
 	struct rings *r = calloc(1, sizeof *r);
 
 	if (!r)

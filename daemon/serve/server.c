@@ -73,6 +73,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	v->linger_us = c->linger_us;
 	v->inbox = c->inbox;
 	v->control = c->control;
+	v->reserve = c->reserve;
 	v->url = c->url;
 	v->catalogue_fd = -1;
 	v->started_us = c->started_us ? c->started_us : loop_now();
@@ -88,6 +89,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 		r = patterns_new(v, &v->patterns);
 	if (!r)
 		r = operations_new(v, &v->operations);
+	exec_left(v->exec, control_left, v);
 	if (r)
 		server_free(v);
 	else
@@ -102,6 +104,7 @@ struct server *server_free(struct server *v) {
 	v->ends = true;
 	catalogue_freeze(v->catalogue);
 	exec_note(v->exec, NULL);
+	exec_left(v->exec, NULL, NULL);
 	while (v->sessions)
 		session_free(v->sessions);
 	accounts_free(&v->accounts, true);
@@ -216,6 +219,7 @@ static void turn(struct server *v) {
 	window_turn(v);
 	accepted_turn(v);
 	events_turn(v);
+	spent_turn(v);
 	save_now_and_then(v);
 }
 

@@ -11,6 +11,7 @@
 
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
+#include "daemon/base/descriptors.h"
 #include "daemon/base/metrics.h"
 #include "daemon/plan/tracker.h"
 #include "daemon/serve/inbox.h"
@@ -29,6 +30,7 @@ struct server_config {
 	uint32_t linger_us;                  /* linger.h */
 	struct inbox *inbox;                 /* the device's `wake` rings it */
 	int control;                         /* the supervisor's socket */
+	struct reserve *reserve;             /* for descriptors that come there; NULL: none */
 	const char *url;                     /* where `transport` listens, which the supervisor is told when the engine is ready */
 	uint64_t started_us;                 /* when the process began, by loop_now() */
 };
@@ -37,7 +39,7 @@ struct server_config {
 struct drain {
 	uint64_t deadline_us;                /* when it ends in any case; 0: nobody wants it to end */
 	uint64_t quiet_us;                   /* since when nothing was to be done */
-	uint64_t requests;                   /* as many had arrived then */
+	uint64_t results;                    /* as many had been told then */
 };
 
 /* The log of slow graphs: slow.c. */
@@ -58,6 +60,7 @@ struct server {
 	const struct traits *traits;
 	struct plan_cache *plans;
 	struct tracker *tracker;
+	uint64_t spent_us;                   /* when the supervisor was last told what users have used */
 	uint64_t saved_us;                   /* when the tracker was last saved */
 	struct exec *exec;
 	struct transport *transport;
@@ -65,14 +68,17 @@ struct server {
 	uint32_t linger_us;
 	struct inbox *inbox;
 	int control;
+	struct reserve *reserve;             /* for descriptors that the supervisor sends; NULL: none */
 	struct catalogue *catalogue;         /* what outlives this engine; NULL until the supervisor gave it */
 	int catalogue_fd;
 	struct suspect *suspects;            /* uthash: flight.c */
+	struct orphan *orphans;              /* notes of sessions that have ended; flight.c */
+	bool users_changed;                  /* what holds for some: their sessions are to hear of it */
 	bool orphaned;                       /* the supervisor is gone */
 	struct drain drain;
 	bool ends;                           /* all sessions go with it */
 	struct slow slow;
-	uint64_t requests;                   /* that have arrived */
+	uint64_t results;                    /* told to clients that do not go on with another daemon */
 	const char *url;                     /* NULL: the supervisor knows that this is ready */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
@@ -102,6 +108,7 @@ struct server {
 	struct flush_scratch *flush;         /* flush.c */
 
 	uint64_t started_us, sessions_total;
+	struct histogram took;               /* graphs, from hand-over to the end */
 	struct counters ended;               /* of sessions that have ended */
 	struct pattern_counters pattern[PATTERN_COUNT];
 	uint64_t faults[FAULT_COUNT];
@@ -124,6 +131,8 @@ void drain_begin(struct server *v);
 bool drain_done(struct server *v);
 /* 0, or FAULT_STATE for new operations once the end has begun. */
 int drain_refuse(const struct server *v, struct fault *f) FAULT_MUST_USE;
+/* Are the session's new operations left alone, neither accepted nor refused, because its client repeats them at the next daemon? */
+bool drain_leaves(const struct session *s);
 
 /* ---- the log of slow graphs: slow.c ---- */
 
@@ -141,7 +150,7 @@ void control_turn(struct server *v);
  * before it tells the client. Ends no session, so a caller may hold one.
  */
 void control_catch_up(struct server *v);
-/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -EDQUOT, -EPIPE or -ETIMEDOUT. */
+/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -ENOBUFS where it was refused (s->refusal), -EPIPE or -ETIMEDOUT. */
 int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
 /* Memory for one array that the session exports, and that it then holds. The caller owns g->fd. As control_want(). */
 int control_share(struct session *s, uint64_t bytes, struct grant *g) FAULT_MUST_USE;
@@ -152,6 +161,8 @@ void control_drop(struct session *s, uint32_t arena);
 int control_ready(int control, const char *url, const char *device, const char *driver) FAULT_MUST_USE;
 /* The session wrote nonsense. user is the server. */
 void control_bad(void *user, uint64_t session);
+/* Nothing of a session that has ended is mapped any more. */
+void control_left(void *user, uint64_t session);
 /* A process that compiles is to be started; it comes to the device. Any thread. 0 or -errno. */
 int control_want_worker(int control, bool idle) FAULT_MUST_USE;
 /* For who serves nobody (fusiond --warm): the device takes the workers that have come. */
@@ -162,11 +173,17 @@ void control_program(int control, const struct kernel *k);
 void control_order(struct server *v, unsigned kind, const char *name, const char *text);
 /* Changes a setting of everybody, or the switch of a pattern. 0 or a fault. */
 int configure_all(struct server *v, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
+/* The general configuration has changed: what holds for each user and session is found again. */
+void configure_changed(struct server *v);
 /* A graph that was suspected ran alone, and nothing happened. */
 int control_innocent(struct server *v, const uint64_t key[2], uid_t uid) FAULT_MUST_USE;
 /* What an engine before this one left of the session is here. */
 int control_resumed(const struct session *s) FAULT_MUST_USE;
 int control_rates(struct server *v) FAULT_MUST_USE;
+/* What the user's sessions have used since the last time, where there is any. */
+void control_spent(const struct server *v, struct account *a);
+/* Of all users, now and then. */
+void spent_turn(struct server *v);
 int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 
 /* ---- who watches: events.c ---- */

@@ -11,6 +11,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/capture.h"
+#include "daemon/serve/flight.h"
 #include "daemon/serve/patterns.h"
 #include "daemon/serve/recurring.h"
 #include "daemon/serve/rings.h"
@@ -31,7 +32,13 @@ static void on_freed(void *user, uint32_t arena, uint64_t offset, uint64_t bytes
 	(void)bytes;
 	if (vector_reserve((void **)&s->freed, s->freeds, &s->freed_capacity, sizeof *s->freed))
 		return;
-	s->freed[s->freeds++] = (struct freed){ .arena = arena, .offset = offset };
+	s->freed[s->freeds++] = (struct freed){ .seq = s->next - 1, .arena = arena, .offset = offset };
+}
+
+static const struct fault *why_not(void *user) {
+	const struct session *s = user;
+
+	return &s->refusal;
 }
 
 static void on_drop(void *user, uint32_t arena) {
@@ -48,6 +55,8 @@ static void take_facts(struct session *s, const struct session_facts *facts) {
 	s->uid = facts->uid;
 	s->remote = facts->remote;
 	s->admin = facts->admin;
+	s->returns = facts->returns;
+	s->repeats = facts->returns && facts->repeats;
 	s->pid = facts->pid;
 	memcpy(s->name, facts->name, size);
 	s->name[size] = 0;
@@ -55,16 +64,24 @@ static void take_facts(struct session *s, const struct session_facts *facts) {
 
 static int open_parts(struct session *s) {
 	struct server *v = s->server;
-	struct space_callbacks callbacks = { .grow = on_grow, .freed = on_freed, .drop = on_drop, .user = s };
+	struct space_callbacks callbacks = { .grow = on_grow, .freed = on_freed, .drop = on_drop, .why = why_not, .user = s };
+	const struct config *c;
 	int r = graph_new(&s->graph);
 
 	s->account = account_get(&v->accounts, s->uid);
+	c = s->account ? account_config(s->account, &v->config) : &v->config;
+	s->settings = fusion_settings_of(c);
+	handles_init(&s->handles, (uint32_t)c->limits_handles);
+	s->handles.catalogue = v->catalogue;
+	s->handles.session = s->id;
 	if (s->account)
-		lane_group_limit(s->account->lanes, (uint32_t)v->config.limits_user_device_share);
+		lane_group_limit(s->account->lanes, (uint32_t)c->limits_user_device_share);
 	if (s->account)
-		handles_account(&s->handles, &s->account->arrays, v->config.limits_user_handles);
+		handles_account(&s->handles, &s->account->arrays, c->limits_user_handles);
 	else
 		r = -ENOMEM;
+	if (!r)
+		handles_account_memory(&s->handles, &s->account->memory, (uint64_t)c->limits_user_memory);
 	if (!r)
 		r = lane_new(v->exec, &s->lane);
 	if (!r)
@@ -72,7 +89,7 @@ static int open_parts(struct session *s) {
 	if (!r)
 		session_share(s);
 	if (!r)
-		r = space_new(v->exec, &callbacks, v->config.limits_session_bytes, &s->space);
+		r = space_new(v->exec, &callbacks, c->limits_session_bytes, &s->space);
 	if (!r)
 		space_note(s->space, s->id);
 	return r;
@@ -88,11 +105,7 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 	s->next = 1;
 	s->epoch = 1;
 	s->since_us = loop_now();
-	s->settings = fusion_settings_of(&v->config);
-	handles_init(&s->handles, (uint32_t)v->config.limits_handles);
 	take_facts(s, facts);
-	s->handles.catalogue = v->catalogue;
-	s->handles.session = s->id;
 	s->entry = CATALOGUE_NONE;
 	HASH_ADD(hh, v->sessions, id, sizeof s->id, s);
 	v->sessions_total++;
@@ -110,23 +123,42 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 
 /* ---- ending ---- */
 
-/* The client is gone, but the transport's requests must end. */
+/*
+ * The client is gone, but the transport's requests must end. One whose daemon is started again goes on with another engine, and asks that for what has
+ * no answer; an answer that it has none would only keep it from asking.
+ */
 static void refuse_waiting(struct session *s) {
+	bool goes_on = s->server->ends && s->returns;
 	struct fault f;
 
-	/* Whose daemon is started again goes on with another engine, and asks again. */
-	if (s->server->ends && s->server->config.door_return_us)
+	if (goes_on)
 		fault_set(&f, FAULT_REPEATABLE, "the engine ended before this was answered; it may be asked for again");
 	else
 		fault_set(&f, FAULT_CONNECT, "the session has ended");
 	while (s->held) {
 		struct transport_request *frame = s->held->frame;
+		bool again = request_asked_again(s->held->id);
 
 		request_unhold(s, s->held);
-		request_refuse(s->server, s, frame, &f, 0, -1);
+		if (goes_on && again)
+			transport_drop(frame);
+		else
+			request_refuse(s->server, s, frame, &f, 0, -1);
 	}
-	while (s->waiters)
-		waiter_refuse(s->waiters, &f);
+	while (s->waiters) {
+		if (goes_on && request_asked_again(s->waiters->id)) {
+			transport_drop(s->waiters->frame);
+			waiter_free(s->waiters);
+		} else {
+			waiter_refuse(s->waiters, &f);
+		}
+	}
+}
+
+void session_drop_used(struct session *s) {
+	for (uint32_t i = 0; i < s->useds; i++)
+		buffer_unref(s->used[i]);
+	s->useds = 0;
 }
 
 static void drop_gathered(struct session *s) {
@@ -134,8 +166,7 @@ static void drop_gathered(struct session *s) {
 		DL_DELETE2(s->server->gathering, s, window_previous, window_next);
 	for (uint32_t i = 0; i < s->pendings; i++)
 		array_unref(s->pending[i]);
-	for (uint32_t i = 0; i < s->useds; i++)
-		buffer_unref(s->used[i]);
+	session_drop_used(s);
 	free(s->pending);
 	free(s->used);
 	graph_free(s->graph);
@@ -148,6 +179,7 @@ static void drop_runs(struct session *s) {
 		struct run *run = s->runs;
 
 		s->runs = run->next;
+		flight_orphaned(run);
 		run_free(run);
 	}
 }
@@ -169,16 +201,34 @@ static void drop_recent(struct session *s) {
 		plan_unref(s->recent[i].plan);
 }
 
+/* For the journal: what it has used. Of one that did nothing nothing is said, nor where another engine or daemon goes on with it. */
+static void tell_end(const struct session *s) {
+	const struct log_subject subject = { .session = s->id, .uid = s->uid, .pid = s->pid };
+	uint64_t limits = s->faults[FAULT_LIMIT] + s->faults[FAULT_MEMORY];
+
+	if (s->server->ends || !s->lane || !s->space || (!s->counters.runs && !s->counters.refused))
+		return;
+	log_about(LOG_LEVEL_INFO, &subject,
+		"session %llu of user %ju, process %jd (%s) ended after %.1f s: %.3f s of the device, %llu bytes of shared memory, graphs: %llu, "
+		"refusals: %llu, of limits: %llu",
+		(unsigned long long)s->id, (uintmax_t)s->uid, (intmax_t)s->pid, s->name, (double)(loop_now() - s->since_us) / 1e6,
+		(double)lane_usage(s->lane)->device_ns / 1e9, (unsigned long long)space_mapped(s->space), (unsigned long long)s->counters.runs,
+		(unsigned long long)s->counters.refused, (unsigned long long)limits);
+}
+
 /* The lane first: from then on exec calls nobody back. */
 void session_free(struct session *s) {
+	tell_end(s);
 	drop_runs(s);
 	refuse_waiting(s);
 	drop_gathered(s);
 	handles_free(&s->handles);
 	shares_end(s);
 	shares_forgo(s);
-	if (s->account)
+	if (s->account) {
 		s->account->queued -= s->queued;
+		control_spent(s->server, s->account);
+	}
 	account_put(&s->server->accounts, s->account);
 	s->server->progress = true;      /* other sessions of the user have room again */
 	if (s->space)
@@ -190,6 +240,7 @@ void session_free(struct session *s) {
 	catalogue_give(s->server->catalogue, s->entry);
 	patterns_end(s);
 	rings_remove(s->channel);
+	transport_unknown(s->server->transport, s->id);
 	HASH_DELETE(hh, s->server->sessions, s);
 	explicit_bzero(s->secret, sizeof s->secret);
 	free(s->failure);
@@ -206,7 +257,7 @@ void session_share(struct session *s) {
 
 /* Nobody takes more of the device than others may, unless it is his to give. */
 static int check_share(const struct session *s, const struct fusion_settings *wanted, struct fault *f) {
-	const struct config *c = &s->server->config;
+	const struct config *c = account_config(s->account, &s->server->config);
 
 	if (session_governs(s))
 		return 0;

@@ -47,6 +47,7 @@ struct held {
 	struct transport_request *frame;
 	unsigned id;
 	uint64_t seq;
+	bool before;                 /* ... the daemon was told to end */
 };
 
 struct failure {
@@ -55,7 +56,9 @@ struct failure {
 	struct fault fault;
 };
 
+/* Told once batches up to seq were begun: until then one that loads it may have to be repeated. */
 struct freed {
+	uint64_t seq;
 	uint32_t arena;
 	uint64_t offset;
 };
@@ -65,6 +68,7 @@ struct run {
 	struct run *previous, *next;
 	struct session *session;
 	uint64_t first, last;        /* numbers of the batches in it */
+	bool copies;                 /* it is of none */
 	uint64_t operations, bytes;
 	struct plan *plan;           /* a reference: what is counted when it is done */
 	uint32_t note;               /* behind its entry of the catalogue; 0: none. flight.c */
@@ -73,7 +77,7 @@ struct run {
 	uint64_t tracked;            /* tracked_id(); 0: of none */
 	uint32_t variant;            /* tracked_variant() */
 	enum track_form form;
-	uint64_t submitted_ns;       /* for who watches; 0: nobody did then */
+	uint64_t submitted_ns;       /* when it was handed over */
 	bool tuned;                  /* it won the comparison of all forms of the graph */
 	uint64_t began_us;           /* where slow ones are logged: when, by loop_now(); else 0 */
 	uint64_t built;              /* programs that had been built by then */
@@ -101,9 +105,13 @@ struct session {
 	unsigned char secret[LIMIT_SECRET_BYTES];
 	uid_t uid;
 	bool remote;                 /* on another machine */
+	bool repeating;              /* a batch that its library repeats is being taken */
+	bool repeat_refused;         /* one of those was refused; until an ordinary one comes */
 	bool restored;               /* an engine before this one began it */
+	bool whole;                  /* ... and has what was not begun then, for a second time */
 	uint32_t entry;              /* of the catalogue, or CATALOGUE_NONE */
 	bool admin;                  /* of the group door.admins */
+	bool returns, repeats;       /* its client goes on with the next daemon; and repeats there what was not begun */
 	pid_t pid;
 	struct account *account;     /* of its user */
 	char name[SESSION_NAME];
@@ -128,7 +136,7 @@ struct session {
 
 	/* Being gathered; see submit.c, window.c and flush.c. */
 	struct graph *graph;
-	uint32_t epoch;
+	uint64_t epoch;
 	uint64_t gathered;           /* operations */
 	uint64_t first;              /* number of the first batch in it */
 	struct array **pending;      /* outputs; each holds a reference */
@@ -154,6 +162,9 @@ struct session {
 
 	struct hold *holds;          /* utlist: shared arrays; share.c */
 	uint32_t held_shares, tokens;   /* how many there are of each */
+	struct fault refusal;        /* why the supervisor gave it no memory, the last time */
+	uint32_t lost_arena;         /* the client's, for which this process had no descriptor; 0: none */
+	bool short_of;               /* memory came for which this process had no descriptor */
 	bool granting;               /* control_share() waits */
 	struct grant granted;
 	struct grant *regained;      /* memory of shares that it held when an engine ended, until that is restored */
@@ -180,6 +191,7 @@ struct session_facts {
 	pid_t pid;
 	bool remote;                 /* on another machine */
 	bool admin;                  /* of the group door.admins */
+	bool returns, repeats;       /* its client goes on with the next daemon, and repeats there what was not begun */
 	const char *name;
 	size_t name_size;
 };
@@ -191,15 +203,26 @@ int session_restore(struct session *s) FAULT_MUST_USE;
 /* It stands in the catalogue from now on. 0 or -ENOMEM. restore.c */
 int session_enter(struct session *s) FAULT_MUST_USE;
 /* How far its requests are is noted there. */
-void session_noted(const struct session *s);
+void session_noted(struct session *s);
+/* The planner is about to be at these batches; last 0: at none. */
+void session_planning(const struct session *s, uint64_t first, uint64_t last);
+/* Batches up to here have run; were begun, or cannot be repeated. */
+uint64_t session_completed(const struct session *s);
+uint64_t session_begun(const struct session *s);
+/* Of some the device has something, and not all of that has ended. */
+bool session_under_way(const struct session *s);
 /* Answers what it holds with a fault, drops what it runs. */
 void session_free(struct session *s);
 /* The session with this secret, or NULL. The comparison takes the same time whatever it finds. */
 struct session *session_find(struct server *v, uint64_t id, const void *secret);
 /* A client's own choice of a setting: 0, or FAULT_ARGUMENT. */
 int session_configure(struct session *s, const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
+/* What holds for its user has changed. configure.c */
+void session_refresh(struct session *s);
 /* Tells exec its weight and priority. */
 void session_share(struct session *s);
+/* The leaves of what is gathered, which is nothing any more. */
+void session_drop_used(struct session *s);
 /* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool session_governs(const struct session *s);
 /* How the session's graphs are planned. */

@@ -16,6 +16,7 @@
 #include "protocol/codec.h"
 #include "protocol/message.h"
 #include "daemon/base/loop.h"
+#include "daemon/serve/account.h"
 #include "daemon/serve/wait.h"
 
 enum {
@@ -373,7 +374,7 @@ uint32_t share_tokens(const struct session *s) {
 }
 
 static int check_tokens(struct session *s, struct fault *f) {
-	uint64_t limit = s->server->config.limits_tokens;
+	uint64_t limit = account_config(s->account, &s->server->config)->limits_tokens;
 
 	if (share_tokens(s) < limit)
 		return 0;
@@ -426,16 +427,16 @@ static int refuse_token(struct session *s, struct fault *f) {
 /* ---- EXPORT ---- */
 
 static int check_shares(const struct session *s, struct fault *f) {
-	uint64_t limit = s->server->config.limits_shared_arrays;
+	uint64_t limit = account_config(s->account, &s->server->config)->limits_shared_arrays;
 
 	if (s->held_shares < limit)
 		return 0;
 	return fault_set(f, FAULT_LIMIT, "the session shares %u arrays, as many as limits.shared_arrays allows", s->held_shares);
 }
 
-static int fault_of_supervisor(int r, struct fault *f) {
-	if (r == -EDQUOT)
-		return fault_set(f, FAULT_MEMORY, "limits.user_bytes or limits.session_bytes leaves no memory for the shared array");
+static int fault_of_supervisor(const struct session *s, int r, struct fault *f) {
+	if (r == -ENOBUFS)
+		return fault_set(f, s->refusal.code, "there is no memory for the shared array: %s", s->refusal.text);
 	return r;
 }
 
@@ -467,7 +468,7 @@ static int export_end(struct session *s, struct waiter *w, struct fault *f) {
 		return r;
 	}
 	r = answer_token(s, w->frame, a->hold, &w->export);
-	if (r && handles_release(&s->handles, w->export.handle, f))
+	if (r && handles_release(&s->handles, w->export.handle, 0, f))
 		log_error("an exported array stays with session %" PRIu64, s->id);
 	return r;
 }
@@ -491,7 +492,7 @@ static int share_of(struct session *s, const struct array *a, struct array **arr
 	if (!r)
 		r = share_new(s, a, &share);
 	if (r)
-		return fault_of_supervisor(r, f);
+		return fault_of_supervisor(s, r, f);
 	h = hold_new(s, share, true, true);
 	if (!h) {
 		control_drop(s, share->arena);
@@ -579,7 +580,7 @@ int export_request(struct request *r, struct fault *f) {
 /* ---- IMPORT ---- */
 
 static bool may_open(const struct session *s, const struct share *share) {
-	return s->uid == share->uid || s->server->config.limits_share_between_users;
+	return s->uid == share->uid || account_config(s->account, &s->server->config)->limits_share_between_users;
 }
 
 /* The session's hold: the one it has, or a new one. */
@@ -597,7 +598,7 @@ static int hold_for(struct session *s, const struct token *t, struct hold **hold
 	if (!r)
 		r = control_hold(s, share->arena, writable);
 	if (r)
-		return fault_of_supervisor(r, f);
+		return fault_of_supervisor(s, r, f);
 	*holdp = hold_new(s, share, false, writable);
 	if (*holdp) {
 		hold_noted(*holdp);

@@ -131,6 +131,7 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "operations_queued", (double)(s->queued + s->gathered));
 	cJSON_AddNumberToObject(json, "queued_bytes", (double)s->queued_bytes);
 	cJSON_AddNumberToObject(json, "arrays_of_user", (double)s->account->arrays);
+	cJSON_AddNumberToObject(json, "memory_of_user", (double)s->account->memory);
 	cJSON_AddNumberToObject(json, "builds_of_user", account_builds(s->account));
 	cJSON_AddNumberToObject(json, "device_ns_of_user", (double)lane_group_ns(s->account->lanes));
 	cJSON_AddNumberToObject(json, "operations_queued_of_user", (double)s->account->queued);
@@ -192,6 +193,11 @@ static void add_device(cJSON *json, const struct server *v) {
 	add_rates(device, v);
 	cJSON_AddNumberToObject(device, "launches", (double)d->launches);
 	cJSON_AddNumberToObject(device, "launches_near", (double)d->launches_near);
+	cJSON_AddNumberToObject(device, "launches_direct", (double)d->launches_direct);
+	cJSON_AddNumberToObject(device, "programs_loaded", (double)d->programs_loaded);
+	cJSON_AddNumberToObject(device, "programs_bytes", (double)d->programs_bytes);
+	cJSON_AddNumberToObject(device, "programs_evicted", (double)d->programs_evicted);
+	cJSON_AddNumberToObject(device, "programs_reloaded", (double)d->programs_reloaded);
 	cJSON_AddNumberToObject(device, "launches_claimed", (double)d->launches_claimed);
 	cJSON_AddNumberToObject(device, "tasks", (double)d->tasks);
 	cJSON_AddNumberToObject(device, "warmups", (double)d->warmups);

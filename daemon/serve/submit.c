@@ -40,8 +40,7 @@ int submit_request(struct request *r, struct fault *f) {
 
 	if (r->form)
 		return recurring_submit(r, f);
-	b = batch_begin(r->session, r->seq);
-	code = wire_get_uint(&r->body, "flags", SUBMIT_URGENT, &flags, f);
+	code = wire_get_uint(&r->body, "flags", SUBMIT_ALL, &flags, f);
 
 	if (!code)
 		code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
@@ -53,7 +52,11 @@ int submit_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "SUBMIT", f);
 	if (code)
 		return code;
+	repeated_alone(r->session, flags);
+	b = batch_begin(r->session, r->seq);
 	code = drain_refuse(r->session->server, f);
+	if (!code)
+		code = repeated_begin(r->session, flags, f);
 	if (!code)
 		code = add_operations(&b, &ops, f);
 	if (code)
@@ -62,5 +65,7 @@ int submit_request(struct request *r, struct fault *f) {
 		recurring_note(&b, r);
 	name_outputs(&b, &outputs);
 	batch_release(&b, &releases);
-	return batch_end(&b, r, flags & SUBMIT_URGENT, f);
+	code = batch_end(&b, r, flags & SUBMIT_ALL, f);
+	repeated_end(r->session);
+	return code;
 }

@@ -3,7 +3,7 @@
  * session's requests may come over any of them, in any order.
  *
  * Contract. receive() is called from any thread, with a request whose bytes stay until it is
- * answered; every request is answered exactly once, from the engine's thread, unless the transport
+ * answered; every request is answered or dropped exactly once, from the engine's thread, unless the transport
  * is closed first. reply() neither waits nor fails: who is gone gets nothing.
  */
 #pragma once
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "protocol/fault.h"
 
@@ -25,10 +26,20 @@ struct transport_request {
 
 typedef void transport_receive(void *user, struct transport_request *r);
 
+#define TRANSPORT_ALL ((uid_t)-1)
+
 struct transport_functions {
 	int (*start)(struct transport *t);
 	void (*reply)(struct transport *t, struct transport_request *r, const void *bytes, size_t size);
+	/* It is never answered: who asked sees the connection end. */
+	void (*drop)(struct transport *t, struct transport_request *r);
 	void (*close)(struct transport *t);
+	/* The request is this session's: its connection is known. NULL where connections are the sessions' anyway, as are the next two. */
+	void (*known)(struct transport *t, struct transport_request *r, uint64_t session);
+	/* The session has ended. */
+	void (*unknown)(struct transport *t, uint64_t session);
+	/* So many connections may be this user's, from now on; TRANSPORT_ALL: every other one's. */
+	void (*limit)(struct transport *t, uid_t uid, uint32_t connections);
 };
 
 struct transport {
@@ -48,6 +59,25 @@ static inline void transport_reply(struct transport_request *r, const void *byte
 	r->transport->functions->reply(r->transport, r, bytes, size);
 }
 
+static inline void transport_known(struct transport_request *r, uint64_t session) {
+	if (r->transport->functions->known)
+		r->transport->functions->known(r->transport, r, session);
+}
+
+static inline void transport_unknown(struct transport *t, uint64_t session) {
+	if (t && t->functions->unknown)
+		t->functions->unknown(t, session);
+}
+
+static inline void transport_limit(struct transport *t, uid_t uid, uint32_t connections) {
+	if (t && t->functions->limit)
+		t->functions->limit(t, uid, connections);
+}
+
+static inline void transport_drop(struct transport_request *r) {
+	r->transport->functions->drop(r->transport, r);
+}
+
 /* Returns NULL. Requests not yet answered are gone. NULL is allowed. */
 static inline struct transport *transport_close(struct transport *t) {
 	if (t)
@@ -56,12 +86,16 @@ static inline struct transport *transport_close(struct transport *t) {
 }
 
 /*
- * What nng's req0 sockets talk to, on an ipc url. mode: permissions of the socket; connections: the most at a time. A
- * connection with more than LIMIT_UNANSWERED unanswered requests, or that takes nothing of an answer for a
- * second, is closed.
+ * What nng's req0 sockets talk to, on an ipc url. mode: permissions of the socket; connections: the most at a time, in all and of a user.
+ * Where there are as many, the oldest that is not known makes room. A connection with more than LIMIT_UNANSWERED unanswered requests, or that takes
+ * nothing of an answer for a second, or is not known 10 s after it was begun or its session ended, is closed; until it is known,
+ * large frames are taken of few of its user's.
  */
-int transport_nng_new(const char *url, unsigned mode, uint32_t connections, struct transport **transportp)
-	FAULT_MUST_USE;
+struct transport_connections {
+	uint32_t all, user;
+};
+
+int transport_nng_new(const char *url, unsigned mode, struct transport_connections most, struct transport **transportp) FAULT_MUST_USE;
 
 /* In memory, for tests: one thread, nothing is sent anywhere. */
 int transport_memory_new(struct transport **transportp) FAULT_MUST_USE;

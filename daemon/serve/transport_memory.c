@@ -44,6 +44,14 @@ static void memory_reply(struct transport *t, struct transport_request *r, const
 	m->frame = NULL;
 }
 
+static void memory_drop(struct transport *t, struct transport_request *r) {
+	struct memory_request *m = (struct memory_request *)r;
+
+	(void)t;
+	free(m->frame);
+	m->frame = NULL;
+}
+
 static void memory_close(struct transport *t) {
 	struct memory_transport *m = (struct memory_transport *)t;
 
@@ -59,7 +67,7 @@ static void memory_close(struct transport *t) {
 }
 
 int transport_memory_new(struct transport **transportp) {
-	static const struct transport_functions functions = { memory_start, memory_reply, memory_close };
+	static const struct transport_functions functions = { .start = memory_start, .reply = memory_reply, .drop = memory_drop, .close = memory_close };
 	struct memory_transport *m = calloc(1, sizeof *m);
 
 	if (!m)

@@ -309,7 +309,7 @@ static int submit(struct trial *t, unsigned form, struct fault *f) {
 }
 
 static int begin(struct trial *t, struct fault *f) {
-	const struct space_callbacks c = { grow, freed, drop, t };
+	const struct space_callbacks c = { .grow = grow, .freed = freed, .drop = drop, .user = t };
 	int r = lane_new(t->config.exec, &t->lane);
 
 	if (!r)

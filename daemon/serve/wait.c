@@ -123,10 +123,11 @@ void waiters_turn(struct server *v) {
 
 static void answer_accepted(struct waiter *w) {
 	struct session *s = w->session;
-	struct wire_writer *out = request_answer(s->server, w->id, 2);
+	struct wire_writer *out = request_answer(s->server, w->id, 3);
 
 	wire_put_uint(out, w->seq);
 	request_put_freed(s, out);
+	wire_put_uint(out, session_completed(s));
 	request_send(s->server, w->frame);
 	waiter_free(w);
 }

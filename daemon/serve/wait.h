@@ -25,6 +25,7 @@ struct waiter {
 	struct session *session;
 	struct transport_request *frame;
 	unsigned id;                 /* of the request */
+	bool before;                 /* it came before the daemon was told to end */
 	uint64_t since_us;           /* accepted: when, by loop_now() */
 	uint64_t seq;
 	struct array *array;         /* a reference, or NULL */

@@ -12,8 +12,10 @@
  * steps.c       what each kernel was estimated to take, and takes
  * sweep.c       products of many shapes, fused, unfused and bare: is fusing ever slower?
  * share.c       many processes that share the daemon
+ * weights.c     how two sessions share the device's time
  * clients.c     what many connected sessions cost
  * memory.c      anonymous memory of client and daemon
+ * age.c         a request, memory and mappings after so many different kernels
  * coldstart.c   what who comes first waits for: first results, 200 new graphs, starts of the daemon
  * coldstart_graphs.c  its graphs, no two alike
  * coldstart_client.c  one of its clients
@@ -145,6 +147,7 @@ int measure_train(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_memory(struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUST_USE;
 int measure_remote(const struct bench *b, cJSON *report) BENCH_MUST_USE;
+int measure_weights(const struct bench *b, double seconds, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* Prints itself; how many cases failed. Of these workloads, or of all that a sweep has. */

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "age.h"
 #include "bench.h"
 #include "coldstart.h"
 #include "watched.h"
@@ -78,7 +79,7 @@ static const char *const everything[] = {
 struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
-	bool coldstart, watched, sweep;
+	bool coldstart, watched, sweep, age;
 	bool json;
 	bool steps;
 	int repeat;
@@ -205,6 +206,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 		return measure_clients(b, b->clients, report);
 	if (!strcmp(name, "remote"))
 		return measure_remote(b, report);
+	if (!strcmp(name, "weights"))
+		return measure_weights(b, b->seconds, report);
 	if (!strcmp(name, "share"))
 		return measure_share(b, b->clients, b->seconds, report);
 	if ((n = size_after(name, "latency_")))
@@ -220,7 +223,7 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "remote") != 0 &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "weights") != 0 && strcmp(name, "remote") != 0 &&
 	       strcmp(name, "clients") != 0 &&
 	       strcmp(name, "train_mlp") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
@@ -413,11 +416,13 @@ static void list(void) {
 	puts("remote                round trips and bytes a second by the URLs of $FUSIOND_REMOTE_LISTEN beside shared memory");
 	puts("train_mlp             a step of training 64-256-256-10 on batches of 256, with fusion_grad and fusion_sgd");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
+	puts("weights               two sessions of other weights or priorities for --seconds S each: what the first got of the device");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("coldstart [PART...]   alone: first results and 200 new graphs on an empty cache, and again on a full one; of these some by");
 	puts("                      name: a workload's first result, new_graphs");
 	puts("sweep [WORKLOAD...]   alone: products fused, unfused and bare in turns, from 1 to 4096; which are slower fused");
 	puts("watched               alone: small requests with and without somebody who follows events");
+	puts("age [N...]            alone: a small request, memory and mappings after N different kernels (100, 1,000, 10,000), 1,000 of them in use");
 	puts("memory                anonymous memory of a client and of the daemon");
 }
 
@@ -450,13 +455,18 @@ static bool is_part(const char *name) {
 
 /* Measurements that come with no other one. */
 static bool stands_alone(const char *name) {
-	return !strcmp(name, "coldstart") || !strcmp(name, "watched") || !strcmp(name, "sweep");
+	return !strcmp(name, "coldstart") || !strcmp(name, "watched") || !strcmp(name, "sweep") || !strcmp(name, "age");
 }
 
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
-	if (c->watched || (c->coldstart && !is_part(name)) || ((c->workloads || c->sweep || c->coldstart) && stands_alone(name)))
-		argp_error(state, "coldstart, sweep and watched stand alone, the first two with parts: workloads, and %s of the first",
+	if (c->watched || (c->coldstart && !is_part(name)) || (c->age && !age_is_part(name)) ||
+		((c->workloads || c->sweep || c->coldstart || c->age) && stands_alone(name)))
+		argp_error(state, "coldstart, sweep, age and watched stand alone, the first two with parts: workloads, and %s of the first; age with numbers",
 			COLDSTART_NEW_GRAPHS);
+	if (!strcmp(name, "age")) {
+		c->age = true;
+		return;
+	}
 	if (!strcmp(name, "sweep")) {
 		c->sweep = true;
 		return;
@@ -471,7 +481,7 @@ static void add_workload(struct argp_state *state, struct command *c, const char
 	}
 	if (c->workloads == WORKLOADS_MOST)
 		argp_error(state, "more than %d workloads", WORKLOADS_MOST);
-	if (!c->coldstart && check_name(name))
+	if (!c->coldstart && !c->age && check_name(name))
 		exit(EXIT_FAILURE);
 	c->workload[c->workloads++] = name;
 }
@@ -572,6 +582,10 @@ int main(int argc, char **argv) {
 	if (command.coldstart) {
 		catch_signals();
 		return coldstart(command.fusiond, command.json, command.workload, command.workloads, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
+	if (command.age) {
+		catch_signals();
+		return age(command.fusiond, command.json, command.workload, command.workloads, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	if (command.watched) {
 		catch_signals();

@@ -147,11 +147,23 @@ static fusion_array *record_add_relu(const struct workload *w, fusion_array *con
 	return fusion_relu(fusion_add(in[0], in[1]));
 }
 
+/*
+ * An operation's result as an array of the workload's type has it: to the bits of its significand, ties to even. Of f32
+ * references keep all bits, since its errors are what is measured.
+ */
+static double rounded(const struct workload *w, double value) {
+	int bits = w->dtype == FUSION_F16 ? 11 : w->dtype == FUSION_BF16 ? 8 : 0, exponent;
+
+	if (!bits)
+		return value;
+	frexp(value, &exponent);
+	return ldexp(rint(ldexp(value, bits - exponent)), exponent - bits);
+}
+
 static void host_add_relu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	(void)w;
 	for (int64_t i = 0; i < count; i++)
-		out[i] = fmax((double)in[0][first + i] + (double)in[1][first + i], 0);
+		out[i] = fmax(rounded(w, (double)in[0][first + i] + (double)in[1][first + i]), 0);
 }
 
 static fusion_array *record_mul_relu(const struct workload *w, fusion_array *const *in) {
@@ -161,9 +173,8 @@ static fusion_array *record_mul_relu(const struct workload *w, fusion_array *con
 
 static void host_mul_relu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	(void)w;
 	for (int64_t i = 0; i < count; i++)
-		out[i] = fmax((double)in[0][first + i] * (double)in[1][first + i], 0);
+		out[i] = fmax(rounded(w, (double)in[0][first + i] * (double)in[1][first + i]), 0);
 }
 
 static fusion_array *record_affine_relu(const struct workload *w, fusion_array *const *in) {
@@ -173,11 +184,11 @@ static fusion_array *record_affine_relu(const struct workload *w, fusion_array *
 
 static void host_affine_relu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	(void)w;
 	for (int64_t i = 0; i < count; i++) {
 		int64_t column = (first + i) % AFFINE_COLUMNS;
+		double product = rounded(w, (double)in[0][first + i] * (double)in[1][column]);
 
-		out[i] = fmax((double)in[0][first + i] * (double)in[1][column] + (double)in[2][column], 0);
+		out[i] = fmax(rounded(w, product + (double)in[2][column]), 0);
 	}
 }
 
@@ -192,14 +203,14 @@ static fusion_array *record_chain10(const struct workload *w, fusion_array *cons
 
 static void host_chain10(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	(void)w;
 	for (int64_t i = 0; i < count; i++) {
 		double a = (double)in[0][first + i], b = (double)in[1][first + i],
 		       c = (double)in[2][first + i];
-		double t = tanh(a * b + c) * a;
+		double t = rounded(w, rounded(w, a * b) + c);
 
-		t = exp(-fabs(t)) + b;
-		out[i] = fmax(t * t - c, 0);
+		t = rounded(w, rounded(w, tanh(t)) * a);
+		t = rounded(w, rounded(w, exp(-fabs(t))) + b);
+		out[i] = fmax(rounded(w, rounded(w, t * t) - c), 0);
 	}
 }
 

@@ -35,5 +35,51 @@ claim explain_says_so 0 "program from the cache" "$ctl" explain "$root/graph.fz"
 stop
 claim the_log_tells_of_it 0 "damaged entries of the cache were removed after a restart" cat "$root/log"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+# A file that was changed afterwards, whole as far as a loader sees; the machine has not started again.
+library=$(find "$cache/driver" -name fused.so | head -1)
+printf 'other bytes' | dd of="$library" bs=1 seek=5000 conv=notrunc 2>/dev/null
+claim_json check_finds_it 'j["damaged"]["count"] == 1' "$build/fusiond" --config /dev/null --cache check --cache-dir "$cache"
+claim_json and_removes_nothing 'j["damaged"]["count"] == 1' "$build/fusiond" --config /dev/null --cache check --cache-dir "$cache"
+start_on "$cache"
+claim doctor_names_it 0 "warning  cache-damaged .*do not read as they were written" "$ctl" doctor
+claim a_changed_file_is_built_again 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
+claim no_engine_died_of_it 0 "^engine  *ready.*generation 1," "$ctl" status
+claim_json it_was_put_aside 'j["aside"]["count"] == 1 and j["damaged"]["count"] == 0' "$ctl" cache verify --json
+claim doctor_names_what_was_put_aside 0 "warning  cache-damaged .*/aside" "$ctl" doctor
+stop
+
+# An engine that ends while its driver loads what seems whole: the next one loads nothing of that.
+rm -rf "$cache/aside"
+LD_PRELOAD="$interpose" FUSION_INTERPOSE_FAULTS="$root/fault" start_on "$cache"
+printf abort >"$root/fault.load"
+"$ctl" run "$root/graph.fz" >/dev/null 2>&1 || true
+until_does sh -c "! test -e '$root/fault.load'"
+until_does sh -c "'$ctl' status | grep -q '^engine  *ready.*generation 2,'"
+claim what_an_engine_ended_over_is_built_again 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
+claim the_log_names_what_was_blamed 0 "an engine ended while its driver loaded program" cat "$root/log"
+claim_json what_was_blamed_is_put_aside 'j["aside"]["count"] == 1' "$ctl" cache stat --json
+stop
+start_on "$cache"
+claim it_stays_built 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
+claim from_the_cache 0 "program from the cache" "$ctl" explain "$root/graph.fz"
+stop
+
+# What a machine's crash leaves of entries that nobody had sealed yet.
+for half in 0 1; do
+	rm -rf "$cache/programs" "$cache/notes"
+	find "$cache/driver" -name 00000000000000000000000000000001 -delete
+	for library in $(find "$cache/driver" -name fused.so); do
+		truncate -s $((half * 9000)) "$library"
+	done
+	start_on "$cache"
+	claim "what_was_never_sealed_is_not_believed_$half" 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
+	claim "it_costs_no_engine_$half" 0 "^engine  *ready.*generation 1," "$ctl" status
+	stop
+done
+
+# A folder into which others may put machine code.
+mkdir -m 0777 "$root/open"
+claim a_folder_that_others_may_write_is_refused 1 "others may write to $root/open .mode 777., and have code run from it" \
+	timeout 120 "$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/open"
+
+finish_claims

@@ -3,6 +3,12 @@
 # wrong is played: drivers, folders, sockets, a tree of files, limits of this process.
 . "$(dirname "$0")/../claims.sh"
 unset FUSION_DRIVER_CACHE
+# A driver's cache that the plain user may use: that of this run may lie in somebody's own folder.
+POCL_CACHE_DIR=$root/pocl
+export POCL_CACHE_DIR
+mkdir "$POCL_CACHE_DIR" && chmod 1777 "$POCL_CACHE_DIR"
+HOME=$root
+export HOME
 
 # Always as a user that may not do everything, where the test itself may.
 plain=
@@ -13,7 +19,8 @@ fi
 python=${PYTHON:-/usr/bin/python3}
 # Where everybody may run it; the build folder may be somebody's own.
 mkdir "$root/bin"
-cp -P "$build/fusionctl" "$build/fusiond" "$build"/libfusion.so* "$root/bin"
+cp -P "$build/fusionctl" "$build/fusiond" "$build/fusiond-engine" "$build/fusiond-gateway" "$build"/libfusion.so* "$root/bin"
+chmod -R go+rX "$root/bin"
 ctl=$root/bin/fusionctl
 
 # finds CLAIM CHECK STATE WORDS [VARIABLE=VALUE...] COMMAND...: of that check there is such a finding, whose sentence has the
@@ -103,8 +110,13 @@ mkdir -m 0777 "$root/open"
 finds a_missing_cache_folder_is_made_not_what_is_above cache-folder error "$root/closed/new cannot be made" \
 	env FUSIOND_CACHE_DIR="$root/closed/new" $plain "$ctl" doctor
 # shellcheck disable=SC2086
-finds an_open_cache_folder_is_no_finding cache-folder ok "$root/open can be written" \
+finds a_cache_folder_that_others_may_write_is_found cache-folder error "could have code of their own run from it" \
 	env FUSIOND_CACHE_DIR="$root/open" $plain "$ctl" doctor
+# shellcheck disable=SC2086
+$plain mkdir -m 0700 "$root/open/own"
+# shellcheck disable=SC2086
+finds a_cache_folder_of_ones_own_is_no_finding cache-folder ok "$root/open/own can be written" \
+	env FUSIOND_CACHE_DIR="$root/open/own" $plain "$ctl" doctor
 if unshare -rm true 2>/dev/null; then
 	cat >"$root/noexec.sh" <<'SCRIPT'
 mount -t tmpfs -o noexec tmpfs "$1"
@@ -115,7 +127,7 @@ SCRIPT
 	finds a_folder_that_executes_nothing_is_found cache-folder error "mounted noexec" \
 		env FUSIOND_CACHE_DIR="$root/noexec" unshare -rm sh "$root/noexec.sh" "$root/noexec" "$ctl" doctor
 else
-	echo "note: no file system can be mounted here: a cache folder without execution was not tried"
+	skip "no file system can be mounted here" a_folder_that_executes_nothing_is_found
 fi
 
 # ---- limits ----
@@ -143,13 +155,13 @@ if [ -n "$plain" ]; then
 	chmod 0600 "$root/door"
 	# shellcheck disable=SC2086
 	claim a_forbidden_socket_has_its_own_code 77 "is forbidden to this user: its mode is 0600" \
-		env FUSIOND_CACHE_DIR="$root/open" $plain "$ctl" doctor
+		env FUSIOND_CACHE_DIR="$root/open/own" $plain "$ctl" doctor
 	mkdir -m 0700 "$root/private"
 	# shellcheck disable=SC2086
 	finds a_folder_that_may_not_be_entered_is_found socket error "a folder on its path may not be entered" \
 		env FUSION_SOCKET="$root/private/door" $plain "$ctl" doctor
 else
-	echo "note: only root can keep a user from a socket: a forbidden one was not tried"
+	skip "only root can keep a user from a socket" a_forbidden_socket_has_its_own_code a_folder_that_may_not_be_entered_is_found
 fi
 rm "$root/door"
 
@@ -186,5 +198,4 @@ finds a_stale_cache_is_found cache-stale warning "of no driver that is here" $pl
 	sh -c "echo $(cd "$build" && pwd)/tests/driver.so >$root/vendors/played.icd; exec \"\$@\"" - "$ctl" doctor
 stop
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish_claims

@@ -133,5 +133,4 @@ claim syntax_errors_name_the_place 65 "unknown.fz:2:5: there is no operation 'ad
 claim refused_operations_name_the_line 65 "do not broadcast.*shapes.fz:3" "$ctl" explain "$root/shapes.fz"
 claim a_missing_file_is_named 66 "nowhere.fz cannot be read" "$ctl" run "$root/nowhere.fz"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish_claims

@@ -39,12 +39,32 @@ claim metrics_are_in_the_format 0 "^[0-9]* samples of [4-9][0-9] metrics" "$pyth
 if command -v promtool >/dev/null; then
 	claim promtool_accepts_them 0 "" promtool check metrics <"$root/first"
 else
-	echo "note: promtool (package prometheus) is not installed: only our own checker looked"
+	skip "promtool (package prometheus) is not installed" promtool_accepts_them
 fi
 claim an_engine_is_up 0 '^fusiond_engine_up{engine="0",device="..*"} 1$' cat "$root/first"
 claim graphs_are_counted 0 '^fusiond_graphs_total{engine="0"} 1$' cat "$root/first"
 claim fusion_is_counted 0 '^fusiond_kernels_unfused_total{engine="0"} 2$' cat "$root/first"
 "$ctl" run "$root/graph.fz" >/dev/null
+claim waits_are_in_a_histogram 0 '^fusiond_queue_wait_seconds_bucket{engine="0",le="+Inf"} [1-9]' ask "$get"
+claim so_are_graphs 0 '^fusiond_graph_seconds_count{engine="0"} [1-9]' ask "$get"
+claim the_device_s_time_is_told 0 '^fusiond_device_busy_seconds_total{engine="0"} 0*[.]*[0-9.e-]*[1-9]' ask "$get"
+cache_is_told() {
+	ask "$get" | grep -q '^fusiond_cache_bytes [0-9]'
+}
+claim the_cache_s_size_is_told 0 "" until_does cache_is_told
+for name in sessions_lost_total quarantined_graphs reload_failed reloads_failed_total remote_refused_total; do
+	claim "${name}_is_told" 0 "^fusiond_$name 0$" ask "$get"
+done
+claim no_user_is_told_unasked 1 "" sh -c "grep '^fusiond_user_' '$root/first'"
+
+# What is shipped for Prometheus and Grafana.
+if command -v promtool >/dev/null; then
+	claim alerts_are_rules 0 "12 rules found" promtool check rules systemd/monitoring/fusiond.rules.yml
+	claim alerts_fire_when_they_are_to 0 "SUCCESS" promtool test rules systemd/monitoring/fusiond.rules.test.yml
+else
+	skip "promtool (package prometheus) is not installed" alerts_are_rules alerts_fire_when_they_are_to
+fi
+claim what_is_shipped_asks_for_what_is_told 0 "^[1-9][0-9]* names" "$python" tests/monitoring.py "$root/first" systemd/monitoring/fusiond.rules.yml systemd/monitoring/fusiond.dashboard.json
 claim counts_grow 0 "^2$" echo "$(value fusiond_graphs_total)"
 claim other_paths_are_not_found 0 "404 Not Found" ask "GET / HTTP/1.1||"
 claim other_methods_are_refused 0 "405 Method" ask "POST /metrics HTTP/1.1||"
@@ -82,8 +102,7 @@ claim nor_one_without_conventions 1 "_total is for counters" sh -c \
 	'printf "# HELP fusiond_x x\n# TYPE fusiond_x counter\nfusiond_x 1\n" | "$1" tests/exposition.py' sh "$python"
 stop
 claim the_socket_goes_with_the_daemon 1 "" test -e "$root/metrics"
-claim a_socket_that_cannot_be_made_is_named 1 "metrics.socket .* cannot be made" "$build/fusiond" --config /dev/null \
+claim a_socket_that_cannot_be_made_is_named 78 "metrics.socket: the folder" "$build/fusiond" --config /dev/null \
 	--socket "$root/door" --cache-dir "$root/cache" --set metrics.socket="$root/none/metrics"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish_claims

@@ -180,7 +180,7 @@ mkfifo "$root/cache/trials"
 launch
 # shellcheck disable=SC2016
 timeout 60 sh -c ': >"$1" && cat "$1"' sh "$root/cache/trials" >"$root/mark" || give_up a_trial_is_marked_before_it_begins
-claim a_mark_is_one_hash 0 "^1$" grep -c "^[0-9a-f]\{16\}$" "$root/mark"
+claim a_mark_is_one_hash 0 "^1$" env LC_ALL=C grep -c "^[0-9a-f]\{16\}$" "$root/mark"
 answers a_daemon_with_one_definition_starts
 settled the_marked_definition_gets_a_verdict
 claim what_was_marked_is_fine 0 "late *text *ready" "$ctl" operations
@@ -194,5 +194,4 @@ kill -HUP "$daemon"
 eventually unless_the_configuration_is_read_again 0 "late *text *ready" "$ctl" operations
 stop
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish_claims

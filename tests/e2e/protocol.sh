@@ -20,5 +20,4 @@ PYTHON
 claim the_page_has_every_number 0 "^0$" sh -c 'wc -l <"$1"' sh "$root/missing"
 cat "$root/missing"
 stop
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish_claims

@@ -118,6 +118,10 @@ static void kill_self(int number) {
 	pause();
 }
 
+static bool is_own_thread(void) {
+	return gettid() == getpid();
+}
+
 /* Does what the file says, if it is there; true: the device is to end nothing any more. */
 static bool fault_now(const char *where) {
 	const char *folder = getenv("FUSION_INTERPOSE_FAULTS");
@@ -125,7 +129,7 @@ static bool fault_now(const char *where) {
 	ssize_t n;
 	int fd;
 
-	if (!folder || gettid() != getpid())
+	if (!folder)
 		return false;
 	snprintf(path, sizeof path, "%s.%s", folder, where);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -147,13 +151,54 @@ static bool fault_now(const char *where) {
 	return !strcmp(what, "endless");
 }
 
+static void die_at(const char *call) {
+	const char *wish = getenv("FUSION_INTERPOSE_DIE");
+
+	if (wish && !strcmp(wish, call))
+		abort();
+}
+
 cl_int clGetPlatformIDs(cl_uint entries, cl_platform_id *platforms, cl_uint *number) {
 	REAL(clGetPlatformIDs);
 
-	fault_now("start");
-	if (getenv("FUSION_INTERPOSE_DIE"))
-		abort();
+	if (is_own_thread())
+		fault_now("start");
+	die_at("platforms");
 	return next(entries, platforms, number);
+}
+
+/* ---- another driver is played ---- */
+
+static cl_int tell_text(const char *text, size_t size, void *value, size_t *sizep) {
+	if (sizep)
+		*sizep = strlen(text) + 1;
+	if (value && size <= strlen(text))
+		return CL_INVALID_VALUE;
+	if (value)
+		memcpy(value, text, strlen(text) + 1);
+	return CL_SUCCESS;
+}
+
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t size, void *value, size_t *sizep) {
+	const char *name = getenv("FUSION_INTERPOSE_PLATFORM");
+	REAL(clGetPlatformInfo);
+
+	return name && what == CL_PLATFORM_NAME ? tell_text(name, size, value, sizep) : next(platform, what, size, value, sizep);
+}
+
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value, size_t *sizep) {
+	const char *version = getenv("FUSION_INTERPOSE_VERSION");
+	REAL(clGetDeviceInfo);
+
+	return version && what == CL_DEVICE_VERSION ? tell_text(version, size, value, sizep) : next(device, what, size, value, sizep);
+}
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint devices, const cl_device_id *device,
+	void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *error) {
+	REAL(clCreateContext);
+
+	die_at("context");
+	return next(properties, devices, device, notify, user, error);
 }
 
 /* ---- programs ---- */
@@ -165,6 +210,13 @@ static uint64_t count_ops(cl_uint strings, const char **text) {
 		for (const char *at = text[i]; (at = strstr(at, " = op_")); at++)
 			n++;
 	return n;
+}
+
+/* Does the build go without what the compiler does not survive? */
+static bool is_spared(const char *options) {
+	const char *spare = getenv("FUSION_INTERPOSE_SPARE");
+
+	return spare && options && strstr(options, spare);
 }
 
 /* Is it one that the compiler shall not survive? */
@@ -192,6 +244,8 @@ static void misbehave(void) {
 		memset(eaten, 1, EATEN_BYTES);
 	if (!strncmp(rule, "crash:", 6))
 		*nowhere = 1;
+	if (!strncmp(rule, "exit:", 5))
+		_exit(8);
 	abort();
 }
 
@@ -266,13 +320,17 @@ cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device,
 	cl_int error;
 	REAL(clBuildProgram);
 
+	fault_now("load");
+	die_at("build");
 	if (recall_program(p, &ops, &bad)) {
 		counts->builds++;
 		if (building)
 			building();
 		if (bad && !strncmp(getenv("FUSION_INTERPOSE_COMPILER"), "launch:", 7))
 			bad_program = p;
-		else if (bad)
+		else if (bad && !strncmp(getenv("FUSION_INTERPOSE_COMPILER"), "refuse:", 7))
+			ops = is_spared(options) ? ops : UINT64_MAX;
+		else if (bad && !is_spared(options))
 			misbehave();
 		sleep_ms(rules.build_ms);
 		while (rules.hold)
@@ -280,7 +338,7 @@ cl_int clBuildProgram(cl_program p, cl_uint devices, const cl_device_id *device,
 	} else {
 		counts->builds_binary++;
 	}
-	error = ops > rules.ops ? CL_BUILD_PROGRAM_FAILURE : next(p, devices, device, options, notify, user);
+	error = ops > rules.ops || ops == UINT64_MAX ? CL_BUILD_PROGRAM_FAILURE : next(p, devices, device, options, notify, user);
 	if (error)
 		counts->builds_failed++;
 	return error;
@@ -381,7 +439,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 
 	while (kernel && kernel == bad_kernel)
 		pause();
-	if (fault_now("launch"))
+	if (is_own_thread() && fault_now("launch"))
 		atomic_store(&endless, true);
 	if (counts->launches < rules.launches)
 		error = next(queue, kernel, dims, offset, size, local, waits, wait, event);

@@ -14,11 +14,15 @@
  *   FUSION_INTERPOSE_COMPILER   WHAT:TEXT: builds of sources with TEXT in them hang, hold, abort, crash (a bad address), or eat memory
  *                               without end, as WHAT says
  *                               With launch the first launch of such a kernel hangs, on whatever thread
+ *                               With exit they end the process, with refuse they fail; FUSION_INTERPOSE_SPARE is a part of the options of builds
+ *                               that do neither
  *                               With hold they wait while the file of that name, FUSION_INTERPOSE_GATE, is there
  *   FUSION_INTERPOSE_FAULTS     a path: where the file PATH.launch is there, the next launch of the engine's own thread removes it and does what it says:
  *                               abort, crash, kill, hang, or endless, after which nobody hears of the end of a command; PATH.start
- *                               likewise when platforms are listed
- *   FUSION_INTERPOSE_DIE        set: listing the platforms aborts
+ *                               likewise when platforms are listed, PATH.load when any of its threads builds
+ *   FUSION_INTERPOSE_DIE        platforms, context or build: that call aborts
+ *   FUSION_INTERPOSE_PLATFORM   the name of every platform, so that nothing is known of it
+ *   FUSION_INTERPOSE_VERSION    of OpenCL, as every device has it
  */
 #pragma once
 

@@ -23,6 +23,7 @@ import private_daemon
 from private_daemon import BUILD, CACHES
 
 END = -(1 << 63)
+RESERVED = 8        # FUSION_RESERVED
 _pointer = ctypes.c_void_p
 _dims = ctypes.POINTER(ctypes.c_int64)
 _axes = ctypes.POINTER(ctypes.c_int)
@@ -34,7 +35,7 @@ class _Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
                 ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32),
                 ("device", ctypes.c_char_p), ("authority", ctypes.c_char_p), ("certificate", ctypes.c_char_p),
-                ("key", ctypes.c_char_p)]
+                ("key", ctypes.c_char_p), ("reserved", ctypes.c_uint64 * RESERVED)]
 
 
 def _attribute_fields():
@@ -49,7 +50,7 @@ def _attribute_fields():
             listed = True
         else:
             fields.append((a.name, kinds[a.kind]))
-    return fields
+    return fields + [("reserved", ctypes.c_uint64 * RESERVED)]
 
 
 class _Attributes(ctypes.Structure):
@@ -508,7 +509,7 @@ class Context:
         lists = [_list(_pointer, [a.pointer for a in part]) for part in [parts[0], gradients, *parts[1:]]]
         lists += [None] * (rule == "sgd" and len(parts) == 1)
         made = (_pointer * (len(parts) * len(gradients) + 1))() if new else None
-        numbers = (ctypes.c_double * len(options))(*options)
+        numbers = (ctypes.c_double * (len(options) + RESERVED))(*options)
         _checked(call[rule](len(gradients), *lists, *([step.pointer] if step else []), numbers, made))
         return [Array(self, p) for p in made[:len(made) - (step is None)]] if new else None
 

@@ -26,7 +26,7 @@ SHOWN = 60
 
 class Report:
     def __init__(self):
-        self.passed = self.failed = 0
+        self.passed = self.failed = self.skipped = 0
         self.messages = []
         self.hits = collections.Counter()      # (operation, element type)
         self.worst = {}                        # (function, element type): the largest error in units
@@ -42,12 +42,18 @@ class Report:
             self.messages.append(f"FAILED {name}: {message() if callable(message) else message}")
         return False
 
+    def skip(self, name, reason):
+        """A check that cannot be made here: neither passed nor failed."""
+        self.skipped += 1
+        print(f"skipped {name}: {reason}", flush=True)
+
     def hit(self, op, dtype):
         self.hits[op, dtype] += 1
 
     def merge(self, other):
         self.passed += other.passed
         self.failed += other.failed
+        self.skipped += other.skipped
         self.messages += other.messages
         self.hits += other.hits
         self.notes += other.notes
@@ -87,7 +93,7 @@ class Report:
             print(message)
         if self.failed > SHOWN:
             print(f"... {self.failed} failures in all")
-        print(f"{self.passed} passed, {self.failed} failed")
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
         sys.stdout.flush()
         return 1 if self.failed or not self.passed else 0
 
@@ -123,6 +129,10 @@ def jobs_of_machine():
 def _slice():
     which, _, of = os.environ.get("FUSION_SLICE", "0/1").partition("/")
     return int(which) % int(of), int(of)
+
+
+def slice_number():
+    return _slice()[0]
 
 
 def in_slice(number):

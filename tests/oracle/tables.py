@@ -153,4 +153,4 @@ if os.path.exists(os.path.join(ROOT, "protocol/patterns.def")):
     PATTERNS = [a[1] for _, a in rows("protocol/patterns.def", ("PATTERN",))]
 # Name of a knob to its values, the rule's first.
 KNOBS = {a[0]: [text_of(v) for v in split_arguments(re.fullmatch(r"VALUES\((.*)\)", a[1]).group(1))]
-         for _, a in rows("daemon/plan/knobs.def", ("KNOB",))}
+         for _, a in rows("daemon/base/knobs.def", ("KNOB",))}

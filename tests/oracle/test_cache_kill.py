@@ -22,7 +22,7 @@ ELEMENTS = 8
 OPERATIONS = 5
 # A build takes so long on an idle machine; the moment of the kill is chosen within twice that.
 BUILD_SECONDS = 0.4
-WAIT_SECONDS = 120
+WAIT_SECONDS = 1200
 
 STEPS = {
     "add {} 3": lambda a: a + 3,

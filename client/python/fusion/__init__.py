@@ -8,7 +8,13 @@ gradients, fusion.random for random numbers, fusion.explain() for what the daemo
 import math as _math
 import os as _os
 
-from . import _core
+try:
+    from . import _core
+except ImportError as why:
+    import sysconfig as _sysconfig
+    if _sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise ImportError("fusion does not support free-threaded Python yet: use a build with the interpreter's lock") from why
+    raise
 from ._base import DTYPES as _DTYPES, Device, DType, _device_of, as_device, devices, shutdown as _shutdown
 from ._base import (bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64)
 from ._array import Array

@@ -4,6 +4,7 @@ from __future__ import annotations
 from . import _core, _functions
 from ._base import as_device, bfloat16, float32
 from ._index import getitem, setitem
+from ._views import is_row_major
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
@@ -133,6 +134,10 @@ class Array(_core.Array):
     def flatten(self) -> Array:
         """The elements in a vector; not a view."""
         return _core.reshape(self, (self.size,))
+
+    def ravel(self) -> Array:
+        """The elements in a vector. A view where they lie side by side."""
+        return _functions.reshape(self, (self.size,), copy=not is_row_major(self))
 
     def transpose(self, *axes: int | Sequence[int]) -> Array:
         """The axes in another order, or reversed. A view."""

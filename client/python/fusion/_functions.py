@@ -9,7 +9,7 @@ from . import _core
 from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, number, uint8, uint64
 from ._errors import DTypeError, ShapeError
 from ._index import _broadcast_shapes as _shapes_together
-from ._views import Permute, Reshape, Slice, view
+from ._views import Broadcast, Permute, Reshape, Slice, is_view, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
@@ -270,7 +270,7 @@ def _added(reduce, x, axis, dtype, keepdims, what):
     dtype, axes = _accumulated(x, as_dtype(dtype)), _axes(axis, x.ndim, what)
     if x.dtype is not dtype and (dtype.kind == "f" or x.dtype.kind == "f" or x.dtype is truth):
         x = _core.cast(x, dtype)
-    made = reduce(x, axes, keepdims) if axes else x
+    made = reduce(x, axes, keepdims) if axes else _core.same(x)
     return made if made.dtype is dtype else _core.cast(made, dtype)
 
 
@@ -509,7 +509,8 @@ def isin(x1: Array | bool | int | float, x2: Array | bool | int | float, /, *, i
 
 
 def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
-    """The same elements under another shape; one extent may be -1. A view, unless a copy is asked for."""
+    """The same elements under another shape; one extent may be -1. A view, unless a copy is asked for, or the memory of what x is a view of is not
+    in this order: NumPy copies then, too."""
     _array(x, "reshape")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if -1 in shape:
@@ -518,7 +519,11 @@ def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None
             raise ShapeError(f"reshape: {x.shape} does not become {shape}")
         shape = tuple(x.size // known if n == -1 else n for n in shape)
     made = _core.reshape(x, shape)
-    return made if copy else view(x, made, Reshape(shape))
+    if copy or not is_view(x, made.shape):
+        if copy is not None and not copy:
+            raise ValueError(f"reshape: elements of {x.shape} are not in this order in memory, and copy=False forbids a copy")
+        return made
+    return view(x, made, Reshape(made.shape))
 
 
 def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
@@ -567,7 +572,9 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
-    """Reversed along axes. A view."""
+    """Reversed along axes. A view, but of an array without axes."""
+    if not _array(x, "flip").ndim:
+        return _core.same(x)
     axes = _axes(axis, _array(x, "flip").ndim, "flip")
     ranges = tuple((n - 1, n, -1) if d in axes and n else (0, n, 1) for d, n in enumerate(x.shape))
     return view(x, _core.flip(x, axes), Slice(ranges, x.shape))
@@ -579,14 +586,15 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Array, /, shape: Sequence[int]) -> Array:
-    """Repeated along axes of extent 1 and new leading ones, without a copy. Not a view: it is not written through."""
-    return _core.broadcast(_array(x, "broadcast_to"), tuple(shape))
+    """Repeated along axes of extent 1 and new leading ones, without a copy. A view, for reading alone."""
+    made = _core.broadcast(_array(x, "broadcast_to"), tuple(shape))
+    return view(x, made, Broadcast(made.shape))
 
 
 def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """All in the shape that they broadcast to."""
     shape = _shapes_together(*[_array(a, "broadcast_arrays").shape for a in arrays])
-    return tuple(_core.broadcast(a, shape) for a in arrays)
+    return tuple(broadcast_to(a, shape) for a in arrays)
 
 
 def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:

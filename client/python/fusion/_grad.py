@@ -160,29 +160,75 @@ def checkpoint() -> Iterator[None]:
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose operations are recorded once for each combination of shapes and types of its arguments, arrays all of
-    them, and run again by one short message. It must compute from its arguments alone, and ask for no value."""
+    them, and run again by one short message. It must compute from its arguments alone, and ask for no value.
+
+    It returns an array, or arrays in lists, tuples and dicts; None stands for itself. Called while another one is recorded, it
+    is a part of that one's graph.
+    """
     recorded = {}
 
     @functools.wraps(function)
     def wrapped(*args):
+        if getattr(_recording, "on", False):
+            return function(*args)
+        for i, x in enumerate(args):
+            if not isinstance(x, _core.Array):
+                raise TypeError(f"jit: argument {i} is {type(x).__name__}, not an array")
+        if not args:
+            raise TypeError("jit: a function without arguments has nothing to compute from")
         key = tuple((x.shape, x.dtype) for x in args)
         if key not in recorded:
             recorded[key] = _record(function, args)
-        capture, single, count = recorded[key]
-        made = _core.replay(capture, args, count)
-        return made[0] if single else made
+        capture, form, count = recorded[key]
+        return _filled(form, iter(_core.replay(capture, args, count) if count else ()))
     return wrapped
 
 
+_recording = threading.local()
+
+
+class _Place:
+    """Where an array stands in what a recorded function returned."""
+
+
+def _form(returned, found):
+    """What was returned with places for its arrays, which are appended to found."""
+    if isinstance(returned, _core.Array):
+        found.append(returned)
+        return _Place
+    if isinstance(returned, dict):
+        return {key: _form(a, found) for key, a in returned.items()}
+    if isinstance(returned, (list, tuple)):
+        parts = [_form(a, found) for a in returned]
+        return type(returned)(*parts) if hasattr(returned, "_fields") else type(returned)(parts)
+    if returned is None:
+        return None
+    raise TypeError(f"jit: the function returned {type(returned).__name__}; it must return arrays, alone or in lists, tuples and dicts")
+
+
+def _filled(form, made):
+    if form is _Place:
+        return next(made)
+    if isinstance(form, dict):
+        return {key: _filled(a, made) for key, a in form.items()}
+    if isinstance(form, (list, tuple)):
+        parts = [_filled(a, made) for a in form]
+        return type(form)(*parts) if hasattr(form, "_fields") else type(form)(parts)
+    return form
+
+
 def _record(function, args):
-    context = args[0].device.context
     inputs = [_core.copy(x).wait() for x in args]
-    _core.capture_begin(context, inputs)
-    outputs = ()
-    try:
-        outputs = function(*inputs)
-    finally:
-        single = isinstance(outputs, _core.Array)
-        outputs = (outputs,) if single else tuple(outputs)
-        capture = _core.capture_end(context, outputs)
-    return capture, single, len(outputs)
+    found, form = [], None
+
+    def run():
+        nonlocal form
+        _recording.on = True
+        try:
+            form = _form(function(*inputs), found)
+        finally:
+            _recording.on = False
+        # A graph ends in something.
+        return found or inputs[:1]
+    capture = _core.record(args[0].device.context, inputs, run)
+    return capture, form, len(found)

@@ -1,6 +1,6 @@
 """x[key] and x[key] = value, as NumPy has them.
 
-Integers, slices, ... and None give views. Arrays of integers gather along the axes they stand for: several are
+Integers, slices, ... and None give views, integers for all axes a copy of the element. Arrays of integers gather along the axes they stand for: several are
 broadcast and gather together, and their axes stand where the first was, or in front where something stands between them. A
 mask is the places where it is true, which waits for its values; assigning through a mask waits only where the value is not
 one number an array broadcasts. Integers in lists and NumPy's arrays are checked; those of arrays on the
@@ -80,7 +80,7 @@ def _is_array(k):
 
 def _axes_of(k):
     """How many axes of the indexed array an entry stands for."""
-    if k is None:
+    if k is None or k is Ellipsis:
         return 0
     if isinstance(k, _core.Array) and k.dtype is truth:
         return k.ndim
@@ -88,7 +88,7 @@ def _axes_of(k):
 
 
 def _expand(x, key):
-    """The key as a list of entries that stand for every axis of x."""
+    """The key as a list of entries that stand for every axis of x; a ... that stands for none is kept where it parts arrays."""
     if not isinstance(key, tuple):
         key = (key,)
     device = None
@@ -112,6 +112,8 @@ def _expand(x, key):
     rest = [slice(None)] * (x.ndim - taken)
     if dots is None:
         return entries + rest
+    if not rest and any(_is_array(k) for k in entries):
+        return entries
     return entries[:dots] + rest + entries[dots + 1:]
 
 
@@ -180,6 +182,8 @@ class _Gather:
         first, self.arrays, self.axes, spots, axis = [], [], [], [], 0
         source = 0
         for spot, k in enumerate(entries):
+            if k is Ellipsis:
+                continue
             if _is_array(k) or isinstance(k, int):
                 extent = x.shape[source]
                 if isinstance(k, _Checked):
@@ -231,14 +235,19 @@ class _Gather:
         return y, order, extents, shape
 
 
+def _part(x, step, element):
+    """A view, but of one element: who indexes with integers alone gets a copy, as from NumPy."""
+    made = step.apply(x)
+    return made if element else view(x, made, step)
+
+
 def getitem(x: Array, key: Any, /) -> Array:
     if type(key) is int and x.ndim:
-        step = _basic(x.shape, [key] + [slice(None)] * (x.ndim - 1))
-        return view(x, step.apply(x), step)
+        return _part(x, _basic(x.shape, [key] + [slice(None)] * (x.ndim - 1)), x.ndim == 1)
     entries = _expand(x, key)
     if not any(_is_array(k) for k in entries):
-        step = _basic(x.shape, entries)
-        return view(x, step.apply(x), step)
+        dots = key is Ellipsis or isinstance(key, tuple) and any(k is Ellipsis for k in key)
+        return _part(x, _basic(x.shape, entries), not dots and all(isinstance(k, int) for k in entries))
     x, entries = _wrap_zero_rank_masks(x, entries)
     plan = _Gather(x, entries)
     y, _, extents, _ = plan.together(plan.view.apply(x))

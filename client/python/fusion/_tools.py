@@ -141,12 +141,15 @@ def graph(*arrays: Array) -> Picture:
 def writable(x: Array) -> Iterator[memoryview]:
     """with writable(x) as view: the elements as a buffer to write in; x has them when the block ends.
 
-    numpy.asarray(view).reshape(x.shape) is NumPy's way to write. The memory is x's own from then on.
+    numpy.asarray(view) is NumPy's way to write. Within the block it is memory that x gets without a copy, if nothing of it is
+    kept; a buffer that outlives the block is memory of its own, and x gets a copy.
     """
-    keep, memory, size = _core.writable(x)
-    form = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l",
-            "uint64": "L", "float32": "f", "float64": "d"}.get(x.dtype.name)
-    view = memory if form is None or not size else memory.cast(form, x.shape) if x.ndim else memory.cast(form)
+    lent = _core.writable(x)
+    view = memoryview(lent)
     yield view
+    try:
+        view.release()
+    except BufferError:         # somebody has a part of it
+        pass
     from ._views import write
-    write(x, _core.written(keep))
+    write(x, _core.written(lent))

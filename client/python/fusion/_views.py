@@ -42,6 +42,60 @@ def view(base, made, step):
     return made
 
 
+def _strides(member):
+    """The shape of a member, and how far apart in the base its elements are along each axis, as NumPy counts: a base is row-major."""
+    family = member._family
+    shape, strides = family.shape, _row_major(family.shape)
+    for step in family.steps(member):
+        shape, strides = step.strides(shape, strides)
+    return shape, strides
+
+
+def _row_major(shape):
+    out, weight = [], 1
+    for n in reversed(shape):
+        out.append(weight)
+        weight *= n
+    return tuple(out[::-1])
+
+
+def _restrided(shape, strides, to):
+    """The strides of the same memory under another shape; None: there are none, so NumPy copies."""
+    if 0 in shape:
+        return _row_major(to)
+    old = [(n, s) for n, s in zip(shape, strides) if n != 1]
+    out, at = [], 0
+    left = 1            # how often an axis of `to` fits into what the axes before `at` have left
+    for n in to:
+        if n == 1:
+            out.append(0)
+            continue
+        if left == 1:
+            left, stride = old[at]
+            at += 1
+        while left % n:
+            if at == len(old) or stride != old[at][0] * old[at][1]:
+                return None
+            left, stride = left * old[at][0], old[at][1]
+            at += 1
+        left //= n
+        out.append(stride * left)
+    return tuple(out)
+
+
+def is_view(member, shape):
+    """Has the array under another shape the same memory in NumPy?"""
+    return member._family is None or _restrided(*_strides(member), shape) is not None
+
+
+def is_row_major(member):
+    """Do its elements lie side by side?"""
+    if member._family is None:
+        return True
+    shape, strides = _strides(member)
+    return 0 in shape or all(n == 1 or s == w for n, s, w in zip(shape, strides, _row_major(shape)))
+
+
 def _walk(value, steps):
     for step in steps:
         value = step.apply(value)
@@ -101,6 +155,9 @@ class Reshape:
     def __init__(self, shape):
         self.shape = shape
 
+    def strides(self, shape, strides):
+        return self.shape, _restrided(shape, strides, self.shape)
+
     def apply(self, value):
         return _core.reshape(value, self.shape)
 
@@ -114,6 +171,9 @@ class Permute:
     def __init__(self, axes):
         self.axes = axes
 
+    def strides(self, shape, strides):
+        return tuple(shape[a] for a in self.axes), tuple(strides[a] for a in self.axes)
+
     def apply(self, value):
         return _core.permute(value, self.axes)
 
@@ -124,12 +184,35 @@ class Permute:
         return _core.permute(part, inverse)
 
 
+class Broadcast:
+    """Repeated along axes: for reading alone, since an element stands at several places."""
+    __slots__ = ("shape",)
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def strides(self, shape, strides):
+        new = len(self.shape) - len(shape)
+        kept = tuple(0 if n != m else s for n, m, s in zip(self.shape[new:], shape, strides))
+        return self.shape, (0,) * new + kept
+
+    def apply(self, value):
+        return _core.broadcast(value, self.shape)
+
+    def put(self, whole, part):
+        raise ValueError("assignment: an array that was broadcast is for reading alone; copy() makes one that can be written")
+
+
 class Slice:
     """A range of each axis: (start, count, step), and the shape in which it comes out."""
     __slots__ = ("ranges", "shape")
 
     def __init__(self, ranges, shape):
         self.ranges, self.shape = ranges, shape
+
+    def strides(self, shape, strides):
+        kept = tuple(count for _, count, _ in self.ranges)
+        return self.shape, _restrided(kept, tuple(s * step for s, (_, _, step) in zip(strides, self.ranges)), self.shape)
 
     def apply(self, value):
         source = value.shape

@@ -37,10 +37,14 @@ PyObject *array_wrap(fusion_array *value) {
 	return (PyObject *)a;
 }
 
+/* Copied first: making a tuple may collect garbage, whose code may give the array that is asked another value. */
 PyObject *array_shape(const fusion_array *value) {
 	int rank = fusion_rank(value);
-	const int64_t *dims = fusion_dims(value);
-	PyObject *shape = PyTuple_New(rank);
+	int64_t dims[FUSION_MAX_RANK];
+	PyObject *shape;
+
+	memcpy(dims, fusion_dims(value), (size_t)rank * sizeof *dims);
+	shape = PyTuple_New(rank);
 
 	for (int d = 0; shape && d < rank; d++)
 		PyTuple_SetItem(shape, d, PyLong_FromLongLong(dims[d]));
@@ -91,7 +95,9 @@ bool take_axes(PyObject *object, const char *what, int *countp, int *axes) {
 bool array_read(fusion_array *value, void *memory, size_t bytes) {
 	int code;
 
+	fusion_retain(value);
 	WAITING(code = fusion_read(value, memory, bytes));
+	fusion_release(value);
 	if (code || PyErr_Occurred())
 		raise_error();
 	return !PyErr_Occurred();
@@ -100,9 +106,12 @@ bool array_read(fusion_array *value, void *memory, size_t bytes) {
 /* ---- one element ---- */
 
 static PyObject *item_of(PyObject *self, const char *what) {
-	fusion_array *value = ((struct array *)self)->value;
+	fusion_array *value;
+	int type;
 	uint64_t memory;
 
+	place_note();
+	value = ((struct array *)self)->value;
 	if (fusion_rank(value)) {
 		PyObject *shape = array_shape(value);
 
@@ -111,8 +120,8 @@ static PyObject *item_of(PyObject *self, const char *what) {
 		Py_XDECREF(shape);
 		return NULL;
 	}
-	place_note();
-	return array_read(value, &memory, fusion_bytes(value)) ? element_get((int)fusion_dtype_of(value), &memory) : NULL;
+	type = (int)fusion_dtype_of(value);
+	return array_read(value, &memory, dtypes[type].bytes) ? element_get(type, &memory) : NULL;
 }
 
 static PyObject *array_item(PyObject *self, PyObject *unused) {
@@ -239,11 +248,14 @@ static PyObject *array_set(PyObject *self, PyObject *other) {
 }
 
 static PyObject *array_wait(PyObject *self, PyObject *unused) {
+	fusion_array *value;
 	int code;
 
 	(void)unused;
 	place_note();
-	WAITING(code = fusion_wait(((struct array *)self)->value));
+	value = fusion_retain(((struct array *)self)->value);
+	WAITING(code = fusion_wait(value));
+	fusion_release(value);
 	return code || PyErr_Occurred() ? raise_error() : Py_NewRef(self);
 }
 

@@ -27,8 +27,8 @@ static void lay_out(struct lent *l, Py_ssize_t bytes) {
 
 int array_get_buffer(PyObject *self, Py_buffer *view, int flags) {
 	static char nothing[8];
-	fusion_array *value = ((struct array *)self)->value;
-	const struct dtype_row *type = &dtypes[fusion_dtype_of(value)];
+	fusion_array *value;
+	const struct dtype_row *type;
 	struct lent *l;
 	void *memory = nothing;
 	int code = 0;
@@ -38,6 +38,9 @@ int array_get_buffer(PyObject *self, Py_buffer *view, int flags) {
 		PyErr_SetString(PyExc_BufferError, "the memory of an array is lent for reading alone; fusion.writable(x) lends it for writing");
 		return -1;
 	}
+	place_note();
+	value = ((struct array *)self)->value;
+	type = &dtypes[fusion_dtype_of(value)];
 	if (!type->format) {
 		PyErr_Format(PyExc_BufferError, "buffers have no format for %s", type->name);
 		return -1;
@@ -47,7 +50,6 @@ int array_get_buffer(PyObject *self, Py_buffer *view, int flags) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	place_note();
 	fusion_retain(value);
 	if (fusion_bytes(value))
 		WAITING(code = fusion_map(value, FUSION_MAP_READ, &memory));
@@ -100,26 +102,30 @@ static PyObject *list_from(int type, int rank, const int64_t *dims, const uint8_
 }
 
 PyObject *core_to_list(PyObject *self, PyObject *unused) {
-	fusion_array *value = ((struct array *)self)->value;
-	size_t bytes = fusion_bytes(value);
-	uint8_t *memory = malloc(bytes + 1);
-	const uint8_t *at = memory;
+	fusion_array *value;
+	uint8_t *memory;
+	const uint8_t *at;
 	PyObject *list = NULL;
+	size_t bytes;
 
 	(void)unused;
 	place_note();
+	value = fusion_retain(((struct array *)self)->value);
+	bytes = fusion_bytes(value);
+	at = memory = malloc(bytes + 1);
 	if (!memory)
-		return PyErr_NoMemory();
-	if (!bytes || array_read(value, memory, bytes))
+		PyErr_NoMemory();
+	else if (!bytes || array_read(value, memory, bytes))
 		list = list_from((int)fusion_dtype_of(value), fusion_rank(value), fusion_dims(value), &at);
 	free(memory);
+	fusion_release(value);
 	return list;
 }
 
 /* ---- in: buffers ---- */
 
 static PyObject *upload(fusion_context *c, int type, Py_buffer *view) {
-	int64_t dims[FUSION_MAX_RANK];
+	int64_t dims[FUSION_MAX_RANK], bytes = dtypes[type].bytes;
 	fusion_array *value;
 	void *memory;
 	int code = 0;
@@ -127,7 +133,12 @@ static PyObject *upload(fusion_context *c, int type, Py_buffer *view) {
 	if (view->ndim > FUSION_MAX_RANK)
 		return PyErr_Format(registry.error[FUSION_E_RANK], "asarray: %d dimensions are more than %d", view->ndim, FUSION_MAX_RANK);
 	for (int d = 0; d < view->ndim; d++)
-		dims[d] = view->shape[d];
+		if ((dims[d] = view->shape[d]) < 0 || __builtin_mul_overflow(bytes, dims[d], &bytes))
+			bytes = INT64_MIN;
+	/* Whoever made the buffer may be wrong about it. */
+	if (view->itemsize != dtypes[type].bytes || view->len != bytes)
+		return PyErr_Format(PyExc_BufferError, "asarray: a buffer of %zd bytes with elements of %zd does not hold what its format \"%s\" "
+			"and its shape say", view->len, view->itemsize, view->format ? view->format : "B");
 	value = fusion_create(c, (enum fusion_dtype)type, view->ndim, dims, &memory);
 	if (!value)
 		return raise_error();
@@ -155,9 +166,9 @@ PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) 
 		return NULL;
 	place_note();
 	format = view.format ? view.format : "B";
-	type = dtype_from_format(format);
+	type = dtype_from_format(format, view.itemsize);
 	if (type < 0)
-		result = raise_dtype("asarray", "no element type of fusion is laid out as \"%s\"%s", format,
+		result = raise_dtype("asarray", "no element type of fusion is laid out as \"%s\" in %zd bytes%s", format, view.itemsize,
 			strchr(format, 'Z') ? ": complex numbers are not supported" : *format == '>' ? ": not in this machine's order of bytes" : "");
 	else
 		result = upload(c, type, &view);
@@ -196,12 +207,14 @@ PyObject *core_from_bytes(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 /* to_bytes(array) */
 PyObject *core_to_bytes(PyObject *self, PyObject *array) {
-	fusion_array *value = array_value(array, "to_bytes");
-	PyObject *bytes = value ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)fusion_bytes(value)) : NULL;
+	fusion_array *value;
+	PyObject *bytes;
 
 	(void)self;
 	place_note();
-	if (bytes && fusion_bytes(value) && !array_read(value, PyBytes_AsString(bytes), fusion_bytes(value)))
+	value = array_value(array, "to_bytes");
+	bytes = value ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)fusion_bytes(value)) : NULL;
+	if (bytes && fusion_bytes(value) && !array_read(value, PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes)))
 		Py_CLEAR(bytes);
 	return bytes;
 }
@@ -219,26 +232,33 @@ static bool is_list(PyObject *o) {
 	return PyList_Check(o) || PyTuple_Check(o);
 }
 
+/* Ours; NULL and IndexError where an element's own code has shortened the list. */
 static PyObject *list_item(PyObject *list, Py_ssize_t i) {
-	return PyList_Check(list) ? PyList_GetItem(list, i) : PyTuple_GetItem(list, i);
+	return Py_XNewRef(PyList_Check(list) ? PyList_GetItem(list, i) : PyTuple_GetItem(list, i));
 }
 
 static Py_ssize_t list_size(PyObject *list) {
 	return PyList_Check(list) ? PyList_Size(list) : PyTuple_Size(list);
 }
 
+/* The extents that the first elements have. */
 static bool find_shape(PyObject *o, struct found *f) {
-	while (is_list(o)) {
-		if (f->rank == FUSION_MAX_RANK) {
-			PyErr_Format(registry.error[FUSION_E_RANK], "asarray: lists are nested deeper than %d", FUSION_MAX_RANK);
-			return false;
-		}
-		f->dims[f->rank++] = list_size(o);
-		if (!list_size(o))
-			break;
-		o = list_item(o, 0);
+	PyObject *first;
+	bool found;
+
+	if (!is_list(o))
+		return true;
+	if (f->rank == FUSION_MAX_RANK) {
+		PyErr_Format(registry.error[FUSION_E_RANK], "asarray: lists are nested deeper than %d", FUSION_MAX_RANK);
+		return false;
 	}
-	return true;
+	f->dims[f->rank++] = list_size(o);
+	if (!list_size(o))
+		return true;
+	first = list_item(o, 0);
+	found = first && find_shape(first, f);
+	Py_XDECREF(first);
+	return found;
 }
 
 /* 3: not a number. */
@@ -273,12 +293,18 @@ static bool find_kind(PyObject *o, int depth, struct found *f) {
 		PyErr_Format(registry.error[FUSION_E_SHAPE], "asarray: lists of different lengths at depth %d", depth);
 		return false;
 	}
-	for (Py_ssize_t i = 0; i < f->dims[depth]; i++)
-		if (!find_kind(list_item(o, i), depth + 1, f))
+	for (Py_ssize_t i = 0; i < f->dims[depth]; i++) {
+		PyObject *item = list_item(o, i);
+		bool right = item && find_kind(item, depth + 1, f);
+
+		Py_XDECREF(item);
+		if (!right)
 			return false;
+	}
 	return true;
 }
 
+/* Elements may run code of their own, which may change the lists that they stand in. */
 static bool fill(PyObject *o, int depth, const struct found *f, int type, uint8_t **memory) {
 	if (depth == f->rank) {
 		bool right = element_set(type, *memory, o);
@@ -286,9 +312,16 @@ static bool fill(PyObject *o, int depth, const struct found *f, int type, uint8_
 		*memory += dtypes[type].bytes;
 		return right;
 	}
-	for (Py_ssize_t i = 0; i < f->dims[depth]; i++)
-		if (!fill(list_item(o, i), depth + 1, f, type, memory))
+	for (Py_ssize_t i = 0; i < f->dims[depth]; i++) {
+		PyObject *item = is_list(o) && list_size(o) == f->dims[depth] ? list_item(o, i) : NULL;
+		bool right = item && fill(item, depth + 1, f, type, memory);
+
+		Py_XDECREF(item);
+		if (!item && !PyErr_Occurred())
+			PyErr_SetString(PyExc_RuntimeError, "asarray: a list changed while it was read");
+		if (!right)
 			return false;
+	}
 	return true;
 }
 

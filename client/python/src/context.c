@@ -120,12 +120,16 @@ static PyObject *explain(PyObject *self, PyObject *args, bool opportunities) {
 		return NULL;
 	if (PyTuple_Size(list) < 0 || PyTuple_Size(list) > 64)
 		return PyErr_Format(PyExc_ValueError, "explain: up to 64 arrays at once");
+	place_note();
 	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
 		if (!(array[i] = array_value(PyTuple_GetItem(list, i), "explain")))
 			return NULL;
-	place_note();
+	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
+		fusion_retain(array[i]);
 	WAITING(text = opportunities ? fusion_opportunities(c, (int)PyTuple_Size(list), array)
 		: fusion_explain(c, (int)PyTuple_Size(list), array, what));
+	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
+		fusion_release(array[i]);
 	return text_taken(text);
 }
 

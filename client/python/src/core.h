@@ -74,7 +74,7 @@ void place_note(void);
 void place_forget(void);
 /* Raises the thread's last error; returns NULL. */
 PyObject *raise_error(void);
-PyObject *raise_dtype(const char *what, const char *format, ...);
+PyObject *raise_dtype(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- element types ---- */
 
@@ -89,7 +89,8 @@ extern const struct dtype_row dtypes[DTYPES];
 int dtype_meet(int a, int b);
 /* The number of a dtype object; -1 and an exception where it is none. */
 int dtype_of(PyObject *object);
-int dtype_from_format(const char *format);
+/* That of a buffer's elements, of so many bytes; -1: none of ours. */
+int dtype_from_format(const char *format, Py_ssize_t bytes);
 /* One element as a Python number. */
 PyObject *element_get(int dtype, const void *memory);
 /* false: an exception was raised. */
@@ -139,6 +140,8 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_writable(PyObject *self, PyObject *array);
+PyObject *core_written(PyObject *self, PyObject *object);
+bool lent_make_type(void);
 extern PyMethodDef moves_methods[], grad_methods[];
 
 /* Casts for tables of methods. */

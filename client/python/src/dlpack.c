@@ -105,16 +105,11 @@ static bool lend(struct lent *l, fusion_array *value, bool copy) {
 	return true;
 }
 
-/* to_dlpack(array, versioned, copy) */
-PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-	fusion_array *value = n == 3 ? array_value(args[0], "__dlpack__") : NULL;
-	struct lent *l = value ? calloc(1, sizeof *l) : NULL;
-	bool versioned = n == 3 && args[1] == Py_True, copy = n == 3 && args[2] == Py_True;
+static PyObject *capsule_of(fusion_array *value, bool versioned, bool copy) {
+	struct lent *l = calloc(1, sizeof *l);
 
-	(void)self;
 	if (!l)
-		return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-	place_note();
+		return PyErr_NoMemory();
 	if (!lend(l, value, copy || !versioned)) {
 		if (!l->value)
 			free(l->memory);
@@ -133,6 +128,21 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 	l->versioned.deleter = delete_versioned;
 	l->versioned.flags = l->value ? READ_ONLY : COPIED;
 	return PyCapsule_New(&l->versioned, "dltensor_versioned", capsule_free);
+}
+
+/* to_dlpack(array, versioned, copy) */
+PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *value;
+	PyObject *capsule;
+
+	(void)self;
+	if (n != 3)
+		return PyErr_Format(PyExc_TypeError, "_core.to_dlpack(array, versioned, copy)");
+	place_note();
+	value = fusion_retain(array_value(args[0], "__dlpack__"));
+	capsule = value ? capsule_of(value, args[1] == Py_True, args[2] == Py_True) : NULL;
+	fusion_release(value);
+	return capsule;
 }
 
 /* ---- in ---- */

@@ -50,23 +50,29 @@ int dtype_of(PyObject *object) {
 	return -1;
 }
 
-/* Of the struct module: native sizes, and little-endian ones where this machine is. -1: none of ours. */
-int dtype_from_format(const char *format) {
+/*
+ * Of the struct module: native sizes, and little-endian ones where this machine is. A long is what its bytes say: ctypes calls
+ * one of eight bytes "<l".
+ */
+int dtype_from_format(const char *format, Py_ssize_t bytes) {
 	static const char native[] = "?bBhHiIlLqQnNefd";
 	static const uint8_t type[] = { FUSION_BOOL, FUSION_I8, FUSION_U8, FUSION_I16, FUSION_U16, FUSION_I32, FUSION_U32,
 		sizeof(long) == 8 ? FUSION_I64 : FUSION_I32, sizeof(long) == 8 ? FUSION_U64 : FUSION_U32, FUSION_I64, FUSION_U64,
 		FUSION_I64, FUSION_U64, FUSION_F16, FUSION_F32, FUSION_F64 };
-	bool standard = *format == '=' || *format == '<';
 	const char *at;
+	int found;
 
-	if (standard || *format == '@')
+	if (*format == '=' || *format == '<' || *format == '@')
 		format++;
 	if (!*format || format[1])
 		return -1;
-	if (standard && (*format == 'l' || *format == 'L'))
-		return *format == 'l' ? FUSION_I32 : FUSION_U32;
+	if (*format == 'l' && (bytes == 4 || bytes == 8))
+		return bytes == 4 ? FUSION_I32 : FUSION_I64;
+	if (*format == 'L' && (bytes == 4 || bytes == 8))
+		return bytes == 4 ? FUSION_U32 : FUSION_U64;
 	at = strchr(native, *format);
-	return at ? type[at - native] : -1;
+	found = at ? type[at - native] : -1;
+	return found >= 0 && dtypes[found].bytes == bytes ? found : -1;
 }
 
 static float f16_to_float(uint16_t bits) {
@@ -129,9 +135,7 @@ static bool set_integer(int dtype, void *memory, PyObject *number) {
 	if (is_signed) {
 		long long v = PyLong_AsLongLong(index);
 
-		fits = !PyErr_Occurred() && v >= -(INT64_C(1) << (bits - 1)) && v <= (INT64_C(1) << (bits - 1)) - 1;
-		if (bits == 64)
-			fits = !PyErr_Occurred();
+		fits = !PyErr_Occurred() && v >= INT64_MIN >> (64 - bits) && v <= INT64_MAX >> (64 - bits);
 		word = (uint64_t)v;
 	} else {
 		word = PyLong_AsUnsignedLongLong(index);

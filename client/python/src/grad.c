@@ -12,33 +12,33 @@ struct list {
 };
 
 static void list_end(struct list *l) {
+	for (int i = 0; l->value && i < l->count; i++)
+		fusion_release(l->value[i]);
 	free(l->value);
 	Py_XDECREF(l->tuple);
 	*l = (struct list){ 0 };
 }
 
-/* Arrays, or None where that is allowed. */
+/* Arrays, or None where that is allowed; their values are held, whatever other threads write meanwhile. */
 static bool list_take(struct list *l, PyObject *object, const char *what, bool none) {
 	Py_ssize_t n;
 
 	*l = (struct list){ .tuple = PySequence_Tuple(object) };
-	n = l->tuple ? PyTuple_Size(l->tuple) : -1;
+	n = l->tuple ? PyTuple_Size(l->tuple) : 0;
 	if (n > MANY)
 		PyErr_Format(PyExc_ValueError, "%s: more than %d arrays", what, MANY);
-	l->value = calloc((size_t)n + 2, sizeof(fusion_array *));
-	for (Py_ssize_t i = 0; l->value && i < n && n <= MANY; i++) {
-		PyObject *o = PyTuple_GetItem(l->tuple, i);
+	else if (l->tuple && !(l->value = calloc((size_t)n + 1, sizeof(fusion_array *))))
+		PyErr_NoMemory();
+	for (; !PyErr_Occurred() && l->count < n; l->count++) {
+		PyObject *o = PyTuple_GetItem(l->tuple, l->count);
 
 		if (o != Py_None || !none)
-			l->value[i] = array_value(o, what);
-		if (PyErr_Occurred())
-			break;
+			l->value[l->count] = fusion_retain(array_value(o, what));
 	}
-	l->count = (int)n;
-	if (l->value && !PyErr_Occurred())
+	if (!PyErr_Occurred())
 		return true;
 	list_end(l);
-	return PyErr_Occurred() ? false : PyErr_NoMemory() != NULL;
+	return false;
 }
 
 /* Takes the references. */
@@ -57,22 +57,24 @@ static PyObject *list_wrap(fusion_array *const *value, int count) {
 }
 
 static PyObject *core_watch(PyObject *self, PyObject *array) {
-	fusion_array *a = array_value(array, "watch");
+	fusion_array *a;
 
 	(void)self;
+	place_note();
+	a = array_value(array, "watch");
 	if (!a)
 		return NULL;
-	place_note();
 	return fusion_watch(a) ? raise_error() : Py_NewRef(Py_None);
 }
 
 static PyObject *core_unwatch(PyObject *self, PyObject *array) {
-	fusion_array *a = array_value(array, "unwatch");
+	fusion_array *a;
 
 	(void)self;
+	place_note();
+	a = array_value(array, "unwatch");
 	if (!a)
 		return NULL;
-	place_note();
 	return fusion_unwatch(a) ? raise_error() : Py_NewRef(Py_None);
 }
 
@@ -160,12 +162,14 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 	(void)self;
 	if (!PyArg_ParseTuple(args, "OOOOOdddddp", &ps, &gs, &as, &bs, &step, &o.rate, &o.beta1, &o.beta2, &o.eps, &o.decay, &decoupled))
 		return NULL;
-	count = array_value(step, "adam");
-	if (count && list_take(&p, ps, "adam", false) && list_take(&g, gs, "adam", false) && list_take(&a, as, "adam", false)
+	if (list_take(&p, ps, "adam", false) && list_take(&g, gs, "adam", false) && list_take(&a, as, "adam", false)
 		&& list_take(&b, bs, "adam", false)) {
 		next = calloc(3 * (size_t)p.count + 2, sizeof *next);
 		place_note();
-		if (p.count != g.count || a.count != p.count || b.count != p.count) {
+		count = array_value(step, "adam");
+		if (!count) {
+			result = NULL;
+		} else if (p.count != g.count || a.count != p.count || b.count != p.count) {
 			PyErr_SetString(PyExc_ValueError, "adam: as many gradients and averages as parameters");
 		} else {
 			failed = !next || (decoupled ? fusion_adamw : fusion_adam)(p.count, p.value, g.value, a.value, b.value, count, &o, next);
@@ -186,36 +190,45 @@ static void capture_drop(PyObject *capsule) {
 	fusion_capture_free(PyCapsule_GetPointer(capsule, "fusion_capture"));
 }
 
-/* capture_begin(context, inputs) */
-static PyObject *core_capture_begin(PyObject *self, PyObject *args) {
+/*
+ * record(context, inputs, function): the graph that function() records, which gives the arrays it ends in, in a list. Whatever is
+ * raised gives the recording up and reaches the caller as it was; a signal's handler runs nowhere else but in function() and
+ * while the daemon is asked, so no recording is ever left open.
+ */
+static PyObject *core_record(PyObject *self, PyObject *args) {
+	PyObject *context, *inputs, *function, *outputs;
+	fusion_capture *capture = NULL;
 	struct list l;
-	PyObject *context, *inputs;
 	fusion_context *c;
 	int code;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "OO", &context, &inputs) || !(c = context_of(context)) || !list_take(&l, inputs, "capture", false))
+	if (!PyArg_ParseTuple(args, "OOO", &context, &inputs, &function) || !(c = context_of(context)) || !list_take(&l, inputs, "capture", false))
 		return NULL;
 	place_note();
 	code = fusion_capture_begin(c, l.count, l.value);
 	list_end(&l);
-	return code ? raise_error() : Py_NewRef(Py_None);
-}
-
-/* capture_end(context, outputs) */
-static PyObject *core_capture_end(PyObject *self, PyObject *args) {
-	struct list l;
-	PyObject *context, *outputs;
-	fusion_capture *capture;
-	fusion_context *c;
-
-	(void)self;
-	if (!PyArg_ParseTuple(args, "OO", &context, &outputs) || !(c = context_of(context)) || !list_take(&l, outputs, "capture", false))
+	if (code)
+		return raise_error();
+	outputs = PyObject_CallNoArgs(function);
+	/* The function may have closed the session, or another thread. */
+	c = ((struct context *)context)->context;
+	if (!c && outputs)
+		context_of(context);             /* raises */
+	if (!c || !outputs || !list_take(&l, outputs, "capture", false)) {
+		if (c)
+			fusion_capture_abort(c);
+		Py_XDECREF(outputs);
 		return NULL;
+	}
+	Py_DECREF(outputs);
 	place_note();
 	WAITING(capture = fusion_capture_end(c, l.count, l.value));
 	list_end(&l);
-	return capture ? PyCapsule_New(capture, "fusion_capture", capture_drop) : raise_error();
+	if (!PyErr_Occurred() && capture)
+		return PyCapsule_New(capture, "fusion_capture", capture_drop);
+	fusion_capture_free(capture);
+	return raise_error();
 }
 
 /* replay(capture, inputs, outputs) */
@@ -247,8 +260,7 @@ PyMethodDef grad_methods[] = {
 	{ "checkpoint", core_checkpoint, METH_O, NULL },
 	{ "sgd", core_sgd, METH_VARARGS, NULL },
 	{ "adam", core_adam, METH_VARARGS, NULL },
-	{ "capture_begin", core_capture_begin, METH_VARARGS, NULL },
-	{ "capture_end", core_capture_end, METH_VARARGS, NULL },
+	{ "record", core_record, METH_VARARGS, NULL },
 	{ "replay", core_replay, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL },
 };

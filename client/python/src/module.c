@@ -14,6 +14,18 @@ static void keep(PyObject **place, PyObject *object) {
 	Py_XDECREF(old);
 }
 
+/* What the package registers is kept for the process, so one interpreter has it: Python hands the module to all. */
+static bool first_interpreter(void) {
+	static int64_t home = -1;
+	int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
+
+	if (home < 0)
+		home = here;
+	if (home != here)
+		PyErr_SetString(PyExc_ImportError, "fusion is in use by another interpreter of this process; subinterpreters are not supported");
+	return home == here;
+}
+
 /* register(array, dtypes, errors, write, device, package) */
 static PyObject *core_register(PyObject *self, PyObject *args) {
 	PyObject *array, *types, *errors, *write, *device, *key, *value;
@@ -21,7 +33,7 @@ static PyObject *core_register(PyObject *self, PyObject *args) {
 	Py_ssize_t at = 0;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "OO!O!OOs", &array, &PyTuple_Type, &types, &PyDict_Type, &errors, &write, &device, &package))
+	if (!first_interpreter() || !PyArg_ParseTuple(args, "OO!O!OOs", &array, &PyTuple_Type, &types, &PyDict_Type, &errors, &write, &device, &package))
 		return NULL;
 	keep((PyObject **)&registry.array, array);
 	registry.allocate = (allocfunc)PyType_GetSlot(registry.array, Py_tp_alloc);
@@ -72,52 +84,6 @@ static PyObject *core_meet(PyObject *self, PyObject *const *args, Py_ssize_t n) 
 	return b < 0 ? NULL : Py_NewRef(registry.dtype[dtype_meet(a, b)]);
 }
 
-/* ---- memory of one's own to write in ---- */
-
-struct written {
-	fusion_array *value;
-};
-
-static void written_free(PyObject *capsule) {
-	struct written *w = PyCapsule_GetPointer(capsule, "fusion_writable");
-
-	fusion_release(w->value);
-	free(w);
-}
-
-/* writable(array) -> (capsule, address): a new array of the same elements, mapped for writing. */
-PyObject *core_writable(PyObject *self, PyObject *array) {
-	fusion_array *a = array_value(array, "writable");
-	struct written *w = a ? calloc(1, sizeof *w) : NULL;
-	void *memory;
-	int code;
-
-	(void)self;
-	if (!w)
-		return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-	place_note();
-	w->value = fusion_copy(a);
-	WAITING(code = fusion_map(w->value, FUSION_MAP_WRITE, &memory));
-	if (code) {
-		fusion_release(w->value);
-		free(w);
-		return raise_error();
-	}
-	return Py_BuildValue("(NNn)", PyCapsule_New(w, "fusion_writable", written_free),
-		PyMemoryView_FromMemory(memory, (Py_ssize_t)fusion_bytes(w->value), PyBUF_WRITE), (Py_ssize_t)fusion_bytes(w->value));
-}
-
-static PyObject *core_written(PyObject *self, PyObject *capsule) {
-	struct written *w = PyCapsule_GetPointer(capsule, "fusion_writable");
-	int code;
-
-	(void)self;
-	if (!w)
-		return NULL;
-	WAITING(code = fusion_unmap(w->value));
-	return code ? raise_error() : array_wrap(fusion_retain(w->value));
-}
-
 /* ---- the number after a number: made here, since no device has it ---- */
 
 static double next64(double a, double b) {
@@ -134,23 +100,39 @@ static bool next_all(int type, size_t count, void *a, const void *b) {
 	return true;
 }
 
-/* nextafter(x1, x2): of one shape and type, float32 or float64. Waits. */
-PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-	fusion_array *x = n == 2 ? array_value(args[0], "nextafter") : NULL, *y = x ? array_value(args[1], "nextafter") : NULL;
-	size_t bytes = y ? fusion_bytes(y) : 0;
+static PyObject *next_of(fusion_array *x, fusion_array *y) {
+	int type = (int)fusion_dtype_of(x);
+	size_t bytes = fusion_bytes(x);
 	char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
 	PyObject *result = NULL;
-	int type;
 
-	(void)self;
-	place_note();
-	if (y && a && b && (!bytes || (array_read(x, a, bytes) && array_read(y, b, bytes)))) {
-		type = (int)fusion_dtype_of(x);
+	if (!a || !b)
+		PyErr_NoMemory();
+	else if ((int)fusion_dtype_of(y) != type || fusion_bytes(y) != bytes || dtypes[type].kind != 'f')
+		PyErr_SetString(PyExc_ValueError, "nextafter: the arrays are not of one shape and type");
+	else if (!bytes || (array_read(x, a, bytes) && array_read(y, b, bytes))) {
 		next_all(type, bytes / dtypes[type].bytes, a, b);
 		result = array_wrap(fusion_from(fusion_context_of(x), (enum fusion_dtype)type, fusion_rank(x), fusion_dims(x), a));
 	}
 	free(a);
 	free(b);
+	return result;
+}
+
+/* nextafter(x1, x2): of one shape and type, float32 or float64. Waits. */
+PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+	fusion_array *x, *y;
+	PyObject *result;
+
+	(void)self;
+	if (n != 2)
+		return PyErr_Format(PyExc_TypeError, "_core.nextafter(x1, x2)");
+	place_note();
+	x = fusion_retain(array_value(args[0], "nextafter"));
+	y = x ? fusion_retain(array_value(args[1], "nextafter")) : NULL;
+	result = y ? next_of(x, y) : NULL;
+	fusion_release(x);
+	fusion_release(y);
 	return result;
 }
 
@@ -197,7 +179,7 @@ PyMODINIT_FUNC PyInit__core(void) {
 	if (!module)
 		return NULL;
 	context_type = (PyTypeObject *)PyType_FromSpec(&context_spec);
-	if (PyModule_AddFunctions(module, own_methods) || PyModule_AddFunctions(module, operators_methods())
+	if (!lent_make_type() || PyModule_AddFunctions(module, own_methods) || PyModule_AddFunctions(module, operators_methods())
 		|| PyModule_AddFunctions(module, moves_methods) || PyModule_AddFunctions(module, grad_methods)
 		|| put(module, "Array", PyType_FromSpec(array_type_spec())) || put(module, "Context", Py_XNewRef((PyObject *)context_type))
 		|| put(module, "DTYPES", dtype_table())

@@ -4,15 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a function is given: `n` arguments, the first of which is an array. False: an exception was raised. */
-static bool begin(const char *what, PyObject *const *args, Py_ssize_t n, Py_ssize_t wanted, fusion_array **ap) {
-	if (n != wanted) {
-		PyErr_Format(PyExc_TypeError, "_core.%s() takes %zd arguments (%zd given)", what, wanted, n);
-		return false;
-	}
-	*ap = array_value(args[0], what);
+static bool counted(const char *what, Py_ssize_t n, Py_ssize_t wanted) {
+	if (n == wanted)
+		return true;
+	PyErr_Format(PyExc_TypeError, "_core.%s() takes %zd arguments (%zd given)", what, wanted, n);
+	return false;
+}
+
+/*
+ * The value of an array that is an argument. Read last: what makes numbers of other arguments may be a program's own __index__,
+ * which may give the array another value. False: an exception was raised.
+ */
+static bool begin(const char *what, PyObject *array, fusion_array **ap) {
 	place_note();
+	*ap = array_value(array, what);
 	return *ap != NULL;
+}
+
+/* The same of several. */
+static bool begin_all(const char *what, PyObject *const *args, Py_ssize_t n, fusion_array **ap) {
+	place_note();
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (!(ap[i] = array_value(args[i], what)))
+			return false;
+	return true;
 }
 
 static bool take_int(PyObject *object, int *out) {
@@ -34,17 +49,15 @@ FUNCTION(cast) {
 	int type;
 
 	(void)self;
-	if (!begin("cast", args, n, 2, &a))
-		return NULL;
-	type = dtype_of(args[1]);
-	return type < 0 ? NULL : array_wrap(fusion_cast(a, (enum fusion_dtype)type));
+	type = counted("cast", n, 2) ? dtype_of(args[1]) : -1;
+	return type < 0 || !begin("cast", args[0], &a) ? NULL : array_wrap(fusion_cast(a, (enum fusion_dtype)type));
 }
 
 FUNCTION(copy) {
 	fusion_array *a;
 
 	(void)self;
-	return begin("copy", args, n, 1, &a) ? array_wrap(fusion_copy(a)) : NULL;
+	return counted("copy", n, 1) && begin("copy", args[0], &a) ? array_wrap(fusion_copy(a)) : NULL;
 }
 
 /* Another object of the same value. */
@@ -52,7 +65,7 @@ FUNCTION(same) {
 	fusion_array *a;
 
 	(void)self;
-	return begin("same", args, n, 1, &a) ? array_wrap(fusion_retain(a)) : NULL;
+	return counted("same", n, 1) && begin("same", args[0], &a) ? array_wrap(fusion_retain(a)) : NULL;
 }
 
 FUNCTION(reshape) {
@@ -61,7 +74,7 @@ FUNCTION(reshape) {
 	int rank;
 
 	(void)self;
-	if (!begin("reshape", args, n, 2, &a) || !take_dims(args[1], "reshape", &rank, dims))
+	if (!counted("reshape", n, 2) || !take_dims(args[1], "reshape", &rank, dims) || !begin("reshape", args[0], &a))
 		return NULL;
 	return array_wrap(fusion_reshape(a, rank, dims));
 }
@@ -72,7 +85,7 @@ FUNCTION(broadcast) {
 	int rank;
 
 	(void)self;
-	if (!begin("broadcast_to", args, n, 2, &a) || !take_dims(args[1], "broadcast_to", &rank, dims))
+	if (!counted("broadcast_to", n, 2) || !take_dims(args[1], "broadcast_to", &rank, dims) || !begin("broadcast_to", args[0], &a))
 		return NULL;
 	return array_wrap(fusion_broadcast(a, rank, dims));
 }
@@ -82,38 +95,41 @@ FUNCTION(permute) {
 	int axes[AXES], count;
 
 	(void)self;
-	if (!begin("permute_dims", args, n, 2, &a) || !take_axes(args[1], "permute_dims", &count, axes))
+	if (!counted("permute_dims", n, 2) || !take_axes(args[1], "permute_dims", &count, axes) || !begin("permute_dims", args[0], &a))
 		return NULL;
 	if (count != fusion_rank(a))
 		return PyErr_Format(registry.error[FUSION_E_SHAPE], "permute_dims: %d axes for an array of %d", count, fusion_rank(a));
 	return array_wrap(fusion_permute(a, axes));
 }
 
-/* One bound of each axis; None is a bound that is left out. */
-static bool take_bounds(PyObject *list, int rank, int64_t *out) {
-	if (PyTuple_Size(list) != rank) {
+/* One bound of each axis; None is a bound that is left out. -1: an exception was raised. */
+static int take_bounds(PyObject *list, int64_t *out) {
+	Py_ssize_t rank = PyTuple_Size(list);
+
+	if (rank > FUSION_MAX_RANK)
 		PyErr_SetString(PyExc_ValueError, "slice: one bound an axis is needed");
-		return false;
-	}
-	for (int d = 0; d < rank; d++) {
+	for (int d = 0; d < rank && rank <= FUSION_MAX_RANK; d++) {
 		PyObject *bound = PyTuple_GetItem(list, d);
 
 		if (bound == Py_None)
 			out[d] = FUSION_END;
 		else if (!take_wide(bound, &out[d]))
-			return false;
+			return -1;
 	}
-	return true;
+	return PyErr_Occurred() ? -1 : (int)rank;
 }
 
 FUNCTION(slice) {
 	int64_t start[FUSION_MAX_RANK], stop[FUSION_MAX_RANK], step[FUSION_MAX_RANK];
+	int starts, stops, steps;
 	fusion_array *a;
 
 	(void)self;
-	if (!begin("slice", args, n, 4, &a) || !take_bounds(args[1], fusion_rank(a), start)
-		|| !take_bounds(args[2], fusion_rank(a), stop) || !take_bounds(args[3], fusion_rank(a), step))
+	if (!counted("slice", n, 4) || (starts = take_bounds(args[1], start)) < 0 || (stops = take_bounds(args[2], stop)) < 0
+		|| (steps = take_bounds(args[3], step)) < 0 || !begin("slice", args[0], &a))
 		return NULL;
+	if (starts != fusion_rank(a) || stops != starts || steps != starts)
+		return PyErr_Format(PyExc_ValueError, "slice: one bound an axis is needed");
 	return array_wrap(fusion_slice(a, start, stop, step));
 }
 
@@ -123,8 +139,8 @@ FUNCTION(windows) {
 	int axis;
 
 	(void)self;
-	if (!begin("windows", args, n, 5, &a) || !take_int(args[1], &axis) || !take_wide(args[2], &size)
-		|| !take_wide(args[3], &step) || !take_wide(args[4], &dilation))
+	if (!counted("windows", n, 5) || !take_int(args[1], &axis) || !take_wide(args[2], &size) || !take_wide(args[3], &step)
+		|| !take_wide(args[4], &dilation) || !begin("windows", args[0], &a))
 		return NULL;
 	return array_wrap(fusion_windows(a, axis, size, step, dilation));
 }
@@ -134,41 +150,40 @@ FUNCTION(flip) {
 	int axes[AXES], count;
 
 	(void)self;
-	if (!begin("flip", args, n, 2, &a) || !take_axes(args[1], "flip", &count, axes))
+	if (!counted("flip", n, 2) || !take_axes(args[1], "flip", &count, axes) || !begin("flip", args[0], &a))
 		return NULL;
 	return array_wrap(count ? fusion_flip(a, count, axes) : fusion_retain(a));
 }
 
 FUNCTION(take) {
-	fusion_array *a, *index;
+	fusion_array *a[2];
 	int axis;
 
 	(void)self;
-	if (!begin("take", args, n, 3, &a) || !(index = array_value(args[1], "take")) || !take_int(args[2], &axis))
+	if (!counted("take", n, 3) || !take_int(args[2], &axis) || !begin_all("take", args, 2, a))
 		return NULL;
-	return array_wrap(fusion_take(a, index, axis));
+	return array_wrap(fusion_take(a[0], a[1], axis));
 }
 
 FUNCTION(take_along) {
-	fusion_array *a, *index;
+	fusion_array *a[2];
 	int axis;
 
 	(void)self;
-	if (!begin("take_along_axis", args, n, 3, &a) || !(index = array_value(args[1], "take_along_axis")) || !take_int(args[2], &axis))
+	if (!counted("take_along_axis", n, 3) || !take_int(args[2], &axis) || !begin_all("take_along_axis", args, 2, a))
 		return NULL;
-	return array_wrap(fusion_take_along(a, index, axis));
+	return array_wrap(fusion_take_along(a[0], a[1], axis));
 }
 
 typedef fusion_array *scatter(fusion_array *, fusion_array *, fusion_array *, int);
 
 static PyObject *scatter_by(scatter *function, const char *what, PyObject *const *args, Py_ssize_t n) {
-	fusion_array *a, *index, *updates;
+	fusion_array *a[3];
 	int axis;
 
-	if (!begin(what, args, n, 4, &a) || !(index = array_value(args[1], what)) || !(updates = array_value(args[2], what))
-		|| !take_int(args[3], &axis))
+	if (!counted(what, n, 4) || !take_int(args[3], &axis) || !begin_all(what, args, 3, a))
 		return NULL;
-	return array_wrap(function(a, index, updates, axis));
+	return array_wrap(function(a[0], a[1], a[2], axis));
 }
 
 FUNCTION(put_along) {
@@ -187,7 +202,7 @@ static PyObject *sort_by(sorter *function, const char *what, PyObject *const *ar
 	fusion_array *a;
 	int axis;
 
-	if (!begin(what, args, n, 3, &a) || !take_int(args[1], &axis))
+	if (!counted(what, n, 3) || !take_int(args[1], &axis) || !begin(what, args[0], &a))
 		return NULL;
 	return array_wrap(function(a, axis, args[2] == Py_True));
 }
@@ -208,7 +223,7 @@ FUNCTION(topk) {
 	int axis;
 
 	(void)self;
-	if (!begin("topk", args, n, 4, &a) || !take_wide(args[1], &k) || !take_int(args[2], &axis))
+	if (!counted("topk", n, 4) || !take_wide(args[1], &k) || !take_int(args[2], &axis) || !begin("topk", args[0], &a))
 		return NULL;
 	if (fusion_topk(a, k, axis, args[3] == Py_True, &values, &places))
 		return raise_error();
@@ -216,27 +231,27 @@ FUNCTION(topk) {
 }
 
 FUNCTION(searchsorted) {
-	fusion_array *a, *values;
+	fusion_array *a[2];
 
 	(void)self;
-	if (!begin("searchsorted", args, n, 3, &a) || !(values = array_value(args[1], "searchsorted")))
+	if (!counted("searchsorted", n, 3) || !begin_all("searchsorted", args, 2, a))
 		return NULL;
-	return array_wrap(fusion_searchsorted(a, values, args[2] == Py_True));
+	return array_wrap(fusion_searchsorted(a[0], a[1], args[2] == Py_True));
 }
 
 typedef fusion_array *joiner(int, fusion_array *const *, int);
 
 static PyObject *join_by(joiner *function, const char *what, PyObject *const *args, Py_ssize_t n) {
-	PyObject *list = n == 2 ? PySequence_Tuple(args[0]) : NULL, *result = NULL;
+	PyObject *list = counted(what, n, 2) ? PySequence_Tuple(args[0]) : NULL, *result = NULL;
 	Py_ssize_t count = list ? PyTuple_Size(list) : 0;
 	fusion_array **value = list ? calloc((size_t)count + 1, sizeof(fusion_array *)) : NULL;
-	bool right = value && take_int(args[1], &(int){ 0 });
 	int axis;
+	bool right = value && take_int(args[1], &axis);
 
 	place_note();
 	for (Py_ssize_t i = 0; right && i < count; i++)
 		right = (value[i] = array_value(PyTuple_GetItem(list, i), what)) != NULL;
-	if (right && take_int(args[1], &axis))
+	if (right)
 		result = array_wrap(function((int)count, value, axis));
 	free(value);
 	Py_XDECREF(list);
@@ -259,7 +274,8 @@ FUNCTION(pad) {
 	int lows, highs;
 
 	(void)self;
-	if (!begin("pad", args, n, 4, &a) || !take_dims(args[1], "pad", &lows, low) || !take_dims(args[2], "pad", &highs, high))
+	if (!counted("pad", n, 4) || !take_dims(args[1], "pad", &lows, low) || !take_dims(args[2], "pad", &highs, high)
+		|| !begin("pad", args[0], &a))
 		return NULL;
 	if (lows != fusion_rank(a) || highs != fusion_rank(a))
 		return PyErr_Format(registry.error[FUSION_E_SHAPE], "pad: %d and %d widths for an array of %d axes", lows, highs, fusion_rank(a));
@@ -274,7 +290,7 @@ FUNCTION(tile) {
 	int rank;
 
 	(void)self;
-	if (!begin("tile", args, n, 2, &a) || !take_dims(args[1], "tile", &rank, times))
+	if (!counted("tile", n, 2) || !take_dims(args[1], "tile", &rank, times) || !begin("tile", args[0], &a))
 		return NULL;
 	if (rank != fusion_rank(a))
 		return PyErr_Format(registry.error[FUSION_E_SHAPE], "tile: %d repetitions for an array of %d axes", rank, fusion_rank(a));
@@ -288,7 +304,7 @@ static PyObject *turn_by(turner *function, const char *what, PyObject *const *ar
 	int64_t by;
 	int axis;
 
-	if (!begin(what, args, n, 3, &a) || !take_wide(args[1], &by) || !take_int(args[2], &axis))
+	if (!counted(what, n, 3) || !take_wide(args[1], &by) || !take_int(args[2], &axis) || !begin(what, args[0], &a))
 		return NULL;
 	return array_wrap(function(a, by, axis));
 }
@@ -304,12 +320,10 @@ FUNCTION(roll) {
 }
 
 FUNCTION(matmul) {
-	fusion_array *a, *b;
+	fusion_array *a[2];
 
 	(void)self;
-	if (!begin("matmul", args, n, 2, &a) || !(b = array_value(args[1], "matmul")))
-		return NULL;
-	return array_wrap(fusion_matmul(a, b));
+	return counted("matmul", n, 2) && begin_all("matmul", args, 2, a) ? array_wrap(fusion_matmul(a[0], a[1])) : NULL;
 }
 
 /* ---- reductions and scans: every row of ops.def ---- */
@@ -322,7 +336,7 @@ static PyObject *reduce_by(reducer *function, const char *what, PyObject *const 
 	fusion_array *a;
 	int axes[AXES], count = 0;
 
-	if (!begin(what, args, n, 3, &a) || (args[1] != Py_None && !take_axes(args[1], what, &count, axes)))
+	if (!counted(what, n, 3) || (args[1] != Py_None && !take_axes(args[1], what, &count, axes)) || !begin(what, args[0], &a))
 		return NULL;
 	return array_wrap(function(a, count, count ? axes : NULL, args[2] == Py_True));
 }
@@ -331,7 +345,7 @@ static PyObject *scan_by(scanner *function, const char *what, PyObject *const *a
 	fusion_array *a;
 	int axis;
 
-	if (!begin(what, args, n, 2, &a) || !take_int(args[1], &axis))
+	if (!counted(what, n, 2) || !take_int(args[1], &axis) || !begin(what, args[0], &a))
 		return NULL;
 	return array_wrap(function(a, axis));
 }
@@ -406,6 +420,9 @@ FUNCTION(call) {
 	(void)self;
 	if (count < 0 || count > 16 || (args[0] != Py_None && !context))
 		return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_core.call(context, name, operands, attributes)");
+	if (!put_attributes(args[3], &at, &room))
+		return NULL;
+	place_note();
 	for (Py_ssize_t i = 0; i < count; i++) {
 		PyObject *o = PyTuple_GetItem(args[2], i);
 
@@ -414,12 +431,13 @@ FUNCTION(call) {
 		if (o != Py_None && !context)
 			context = fusion_context_of(operand[i]);
 	}
-	if (!put_attributes(args[3], &at, &room))
-		return NULL;
 	while (count && !operand[count - 1])
 		count--;
-	place_note();
+	for (Py_ssize_t i = 0; i < count; i++)
+		fusion_retain(operand[i]);
 	WAITING(value = fusion_call(context, name, (int)count, operand, &at));
+	for (Py_ssize_t i = 0; i < count; i++)
+		fusion_release(operand[i]);
 	return array_wrap(value);
 }
 
@@ -429,9 +447,11 @@ FUNCTION(flatnonzero) {
 	fusion_array *a, *value;
 
 	(void)self;
-	if (!begin("nonzero", args, n, 1, &a))
+	if (!counted("nonzero", n, 1) || !begin("nonzero", args[0], &a))
 		return NULL;
+	fusion_retain(a);
 	WAITING(value = fusion_flatnonzero(a));
+	fusion_release(a);
 	return array_wrap(value);
 }
 
@@ -441,9 +461,11 @@ FUNCTION(unique) {
 	int code;
 
 	(void)self;
-	if (!begin("unique", args, n, 1, &a))
+	if (!counted("unique", n, 1) || !begin("unique", args[0], &a))
 		return NULL;
+	fusion_retain(a);
 	WAITING(code = fusion_unique(a, &part[0], &part[1], &part[2], &part[3]));
+	fusion_release(a);
 	if (code)
 		return raise_error();
 	result = PyTuple_New(4);
@@ -456,7 +478,7 @@ FUNCTION(stop_gradient) {
 	fusion_array *a;
 
 	(void)self;
-	return begin("stop_gradient", args, n, 1, &a) ? array_wrap(fusion_stop_gradient(a)) : NULL;
+	return counted("stop_gradient", n, 1) && begin("stop_gradient", args[0], &a) ? array_wrap(fusion_stop_gradient(a)) : NULL;
 }
 
 #define ENTRY(name) { #name, FAST(core_##name), METH_FASTCALL, NULL }

@@ -50,18 +50,38 @@ static const struct row rows[ROWS] = {
 
 /* ---- operands ---- */
 
+/*
+ * Taken in two steps: take() may run a program's own code (a subclass's __float__, NumPy's item()), which may give an array
+ * another value; bind() reads the values, and from there on only exact numbers of Python are asked.
+ */
 struct operand {
 	fusion_array *array;      /* NULL: a number */
 	bool owned;               /* the reference is ours */
 	char kind;                /* of a number: 'b', 'i' or 'f' */
-	PyObject *number;
-	PyObject *made;           /* the number, where NumPy's scalar was asked for it */
+	PyObject *number;         /* exact; or the array */
+	PyObject *made;           /* the number, where it had to be made */
 };
 
 enum { NOT_OURS = -2, FAILED = -1 };
 
 static char kind_of(PyObject *object) {
 	return PyBool_Check(object) ? 'b' : PyLong_Check(object) ? 'i' : PyFloat_Check(object) ? 'f' : 0;
+}
+
+/* The number as one of int, float or bool itself, whose methods are Python's own. */
+static PyObject *exact(PyObject *number, char kind) {
+	PyObject *type = (PyObject *)(kind == 'f' ? &PyFloat_Type : &PyLong_Type);
+
+	return kind == 'b' || (PyObject *)Py_TYPE(number) == type ? Py_NewRef(number) : PyObject_CallFunctionObjArgs(type, number, NULL);
+}
+
+static int take_number(PyObject *number, char kind, struct operand *o) {
+	PyObject *old = o->made;
+
+	o->kind = kind;
+	o->number = o->made = exact(number, kind);
+	Py_XDECREF(old);
+	return o->made ? 0 : FAILED;
 }
 
 /* A scalar of NumPy is a number, what it calls an array would be copied at every use: the user says so once, by asarray(). */
@@ -78,9 +98,10 @@ static int take_from_numpy(PyObject *object, struct operand *o) {
 		PyErr_Format(PyExc_TypeError, "an operand is a %R: fusion.asarray() makes arrays of fusion", (PyObject *)Py_TYPE(object));
 	if (ndim || !(o->made = PyObject_CallMethod(object, "item", NULL)))
 		return FAILED;
-	o->number = o->made;
 	o->kind = kind_of(o->made);
-	return o->kind ? 0 : PyComplex_Check(o->made) ? FAILED : NOT_OURS;
+	if (!o->kind)
+		return PyComplex_Check(o->made) ? FAILED : NOT_OURS;
+	return take_number(o->made, o->kind, o);
 }
 
 /* What is neither an array nor a number is not ours. Whatever it says, o is dropped in the end. */
@@ -88,16 +109,25 @@ static int take(PyObject *object, struct operand *o) {
 	int r = 0;
 
 	*o = (struct operand){ .number = object };
-	if (array_check(object)) {
-		o->array = ((struct array *)object)->value;
+	if (array_check(object))
 		return 0;
-	}
 	o->kind = kind_of(object);
 	if (!o->kind)
 		r = PyComplex_Check(object) ? FAILED : take_from_numpy(object, o);
+	else if (o->kind != 'b')
+		r = take_number(object, o->kind, o);
 	if (r == FAILED && !PyErr_Occurred())
 		PyErr_SetString(registry.error[FUSION_E_DTYPE], "complex numbers are not supported: no device of fusion computes with them");
 	return r;
+}
+
+/* False: an exception was raised. */
+static bool bind(unsigned n, struct operand *o, const char *what) {
+	place_note();
+	for (unsigned i = 0; i < n; i++)
+		if (!o[i].kind && !(o[i].array = array_value(o[i].number, what)))
+			return false;
+	return true;
 }
 
 static void drop(struct operand *o) {
@@ -195,12 +225,13 @@ static bool suits(const struct row *row, int type) {
 
 static PyObject *unary(const struct row *row, PyObject *a) {
 	struct operand o;
-	fusion_array *value = array_value(a, row->name);
+	fusion_array *value;
 	int type;
 
+	place_note();
+	value = array_value(a, row->name);
 	if (!value)
 		return NULL;
-	place_note();
 	o = (struct operand){ .array = value };
 	type = settle(row, (int)fusion_dtype_of(value));
 	if (row == &rows[ROW_bitwise_not] && type == FUSION_BOOL)
@@ -264,8 +295,7 @@ static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 			drop(&o[1]);
 		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
 	}
-	place_note();
-	value = binary_value(row, o);
+	value = bind(2, o, row->name) ? binary_value(row, o) : NULL;
 	drop(&o[0]);
 	drop(&o[1]);
 	return finish(value);
@@ -303,8 +333,7 @@ static PyObject *ternary(const struct row *row, PyObject *const *args) {
 		if (r == NOT_OURS)
 			PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
 	}
-	place_note();
-	if (!r)
+	if (!r && bind(3, o, row->name))
 		value = ternary_value(row, o);
 	for (unsigned i = 0; i < 3; i++)
 		drop(&o[i]);

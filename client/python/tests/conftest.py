@@ -29,8 +29,10 @@ def pytest_unconfigure(config):
 
 def pytest_terminal_summary(terminalreporter):
     """The line that tests/check.sh counts by."""
-    counts = {what: len(terminalreporter.stats.get(what, ())) for what in ("passed", "failed", "error")}
-    terminalreporter.write_line(f"{counts['passed']} passed, {counts['failed'] + counts['error']} failed")
+    counts = {what: len(terminalreporter.stats.get(what, ())) for what in ("passed", "failed", "error", "skipped")}
+    for report in terminalreporter.stats.get("skipped", ()):
+        terminalreporter.write_line(f"skipped {report.nodeid.replace('::', ' ')}: {report.longrepr[-1]}")
+    terminalreporter.write_line(f"{counts['passed']} passed, {counts['failed'] + counts['error']} failed, {counts['skipped']} skipped")
 
 
 @pytest.fixture

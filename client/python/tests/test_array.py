@@ -134,7 +134,8 @@ def test_repr_shows_values_type_shape_and_device():
 def test_errors_are_of_the_right_class_and_name_the_users_line():
     with pytest.raises(ValueError) as e:
         xp.ones((2, 3)) + xp.ones(4)                                          # this line
-    line = next(n for n, text in enumerate(open(__file__), 1) if text.rstrip().endswith("# this" + " line"))
+    with open(__file__, encoding="utf-8") as file:
+        line = next(n for n, text in enumerate(file, 1) if text.rstrip().endswith("# this" + " line"))
     assert "add" in str(e.value) and "[2,3]" in str(e.value) and f"{__file__}:{line}" in str(e.value)
     assert isinstance(e.value, xp.ShapeError) and isinstance(e.value, xp.FusionError)
     with pytest.raises(TypeError) as e:

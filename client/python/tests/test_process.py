@@ -1,20 +1,26 @@
 """What processes do: Ctrl-C, fork, threads, and the end of a program."""
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
+import pytest
 
 import fusion as xp
-from private_daemon import Daemon
+from private_daemon import TRANSPORT, Daemon
 
 INTERRUPTED = """
 import os, signal, threading
 import fusion as xp
 y = xp.ones(4) + 2
 float(xp.sum(xp.ones(4)))
-engines = [int(p) for p in os.environ["ENGINES"].split()]
-for p in engines: os.kill(p, signal.SIGSTOP)
+def tell(what):
+    for p in os.environ["ENGINES"].split():
+        try: os.kill(int(p), what)
+        except ProcessLookupError: pass     # a worker with nothing more to do
+tell(signal.SIGSTOP)
 timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
 # Nothing is computed while the engine is stopped, so the signal comes before the values do.
 try:
@@ -23,7 +29,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 finally:
-    for p in engines: os.kill(p, signal.SIGCONT)
+    tell(signal.SIGCONT)
 print(y.tolist(), (y * 2).tolist())
 """
 
@@ -76,6 +82,13 @@ def test_a_child_that_is_first_to_use_it_works(run_python):
     assert not status and text.strip() == "[1.0, 1.0]"
 
 
+def test_requests_travel_as_the_daemon_is_told():
+    """So the whole suite is run by nng, or by rings."""
+    xp.ones(3).tolist()
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        assert ("fusiond-ring" in maps.read()) == (os.environ.get(TRANSPORT) != "nng")
+
+
 def test_threads_share_a_session():
     x = xp.asarray(np.arange(1000.0))
     results, errors = {}, []
@@ -113,3 +126,62 @@ print("end")
 def test_without_a_daemon_the_error_says_what_to_do(run_python, tmp_path):
     status, text = run_python("import fusion as xp\nxp.ones(3)", FUSION_SOCKET=str(tmp_path / "none"), HOME=str(tmp_path))
     assert status and "ConnectError" in text and "fusiond" in text and "<string>" in text
+
+
+# ---- a program ends in the middle of everything ----
+
+BEGIN = """
+import atexit, os, signal, sys, threading
+import numpy as np
+import pytest
+import fusion as xp
+x = xp.ones((64, 64)) * 2
+def wait_for_ever(ready):
+    while True:
+        ready.set()
+        (x @ x).tolist()
+def start(**how):
+    ready = threading.Event()
+    threading.Thread(target=wait_for_ever, args=(ready,), **how).start()
+    ready.wait()
+"""
+ENDINGS = {
+    "daemon threads that wait": ("start(daemon=True); start(daemon=True)", 0),
+    "arrays, views and buffers in globals": ("v = x.T[1:]; m = memoryview(x); k = np.asarray(x); d = np.from_dlpack(x)", 0),
+    "memory that is lent": ("w = xp.writable(x).__enter__(); k = np.asarray(w)", 0),
+    "a recording": ("xp.jit(lambda a: sys.exit(3))(x)", 3),
+    "an exit in a thread's wait": ("start(daemon=True); os._exit(4)", 4),
+    "a signal in a thread's wait": ("start(daemon=True); signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); os.kill(os.getpid(), signal.SIGTERM); signal.pause()", 5),
+    "atexit that computes": ("atexit.register(lambda: print((x + 1)[0, 0].item(), flush=True))", 0),
+    "an array that is let go of by the interpreter's end": ("import builtins; builtins.kept = [x, xp.jit(lambda a: a + 1), xp.as_device(None)]; builtins.kept.append(builtins.kept)", 0),
+    "an exception with arrays in its frames": ("def f(a): return f(a + 1) if a.ndim else 1 / 0\nf(xp.ones(()))", 1),
+    "a fork whose child ends as usual": ("p = os.fork()\nif not p: sys.exit(6)\nsys.exit(os.waitstatus_to_exitcode(os.waitpid(p, 0)[1]))", 6),
+    "a session that the program closed itself": ("xp._base.shutdown(); del x", 0),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_program_may_end_with(run_python, ending):
+    text, wanted = ENDINGS[ending]
+    status, printed = run_python(BEGIN + text)
+    assert status == wanted, (status, printed)
+    assert "Fatal" not in printed and "Segmentation" not in printed, printed
+
+
+SPAWNED = """
+import multiprocessing
+import fusion as xp
+def work(n): return float(xp.sum(xp.ones(n)))
+if __name__ == "__main__":
+    x = xp.ones(3) + 1
+    x.wait()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, [1, 2, 3, 4]), x.tolist())
+"""
+
+
+def test_processes_that_are_spawned_have_sessions_of_their_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNED)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[1.0, 2.0, 3.0, 4.0] [2.0, 2.0, 2.0]", done.stderr

@@ -158,3 +158,63 @@ def test_copies_share_nothing():
     y, z = x.copy(), xp.reshape(x, (60,), copy=True)
     x[...] = 0.0
     assert np.array_equal(np.asarray(y), data()) and np.array_equal(np.asarray(z), data().reshape(60))
+
+
+# ---- found by tests/aliasing: random programs ----
+
+
+@pytest.mark.parametrize("make", [lambda x: x.T.reshape(-1), lambda x: x[:, ::2].reshape(-1), lambda x: x.T.ravel(), lambda x: x.ravel(), lambda x: x[:, 1].ravel(),
+                                  lambda x: x[:, 1].reshape(1, -1), lambda x: x[::-1, ::-1].reshape(-1), lambda x: x[::-1, ::-1].ravel(), lambda x: x.T.reshape(5, 2, 2),
+                                  lambda x: x[1:].reshape(3, 5, 1), lambda x: x[None, :, None].reshape(2, 2, 5), lambda x: x[:, :0].reshape(0, 7), lambda x: x[1].reshape(())])
+@pytest.mark.parametrize("shape", [(4, 5), (4, 1)])
+def test_another_shape_is_a_view_where_numpy_has_one(make, shape):
+    def program(lib, x):
+        x = lib.asarray(np.arange(float(np.prod(shape))).reshape(shape))
+        try:
+            v = make(x)
+        except (ValueError, IndexError):
+            return x
+        x += 100
+        return v
+    same(program)
+
+
+def test_a_copy_that_is_forbidden_is_refused():
+    x = xp.asarray(np.arange(6.0).reshape(2, 3))
+    assert xp.reshape(x, (3, 2), copy=False).tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match="copy=False"):
+        xp.reshape(x.T, (6,), copy=False)
+
+
+def test_what_was_broadcast_is_a_view_for_reading():
+    def program(lib, x):
+        wide, (first, _) = lib.broadcast_to(x[0], (4, 5, 3)), lib.broadcast_arrays(x[:, :1], x)
+        rows = wide[1:, 2]
+        x *= 2
+        for part in (wide, rows):
+            with pytest.raises(ValueError, match="read"):
+                part[0] = 1
+            with pytest.raises(ValueError, match="read"):
+                part += 1
+        wide.copy()[...] = 5
+        return [np.asarray(v).tolist() for v in (wide, first, rows)]
+    assert program(np, data()) == program(xp, xp.asarray(data()))
+
+
+@pytest.mark.parametrize("make", [lambda lib, x: x.sum(axis=()), lambda lib, x: x.prod(axis=()), lambda lib, x: x.max(axis=()), lambda lib, x: +x,
+                                  lambda lib, x: lib.clip(x, None, 1000), lambda lib, x: lib.roll(x, 0), lambda lib, x: lib.tile(x, (1, 1)), lambda lib, x: lib.repeat(x, 1, axis=0),
+                                  lambda lib, x: x.astype(x.dtype), lambda lib, x: lib.flip(x[0, 0])])
+def test_what_nothing_was_done_to_is_another_array(make):
+    def program(lib, x):
+        x = lib.asarray(np.arange(12).reshape(3, 4))
+        made = make(lib, x)
+        x += 1
+        return made
+    same(program)
+
+
+def test_dots_that_stand_for_no_axis_part_arrays():
+    x = data()
+    for key in ((0, slice(None), ..., [0]), (slice(None), -1, ..., [0, 1]), ([0, 1], ..., slice(None), 0), (..., 0, slice(None), [1])):
+        same(lambda lib, x: x[key])
+    assert xp.asarray(x)[:, -1, ..., [0, 1]].shape == (2, 4)

@@ -1,0 +1,98 @@
+/* What was given up is taken back. See undo.h for the contract. */
+#include "undo.h"
+
+#include <string.h>
+
+#include "context.h"
+#include "share.h"
+#include "value.h"
+
+void undo_give_up(struct request *q) {
+	q->answer = NULL;
+	q->given_up = q->sent;
+}
+
+/* There is room: each of them had a request, and what is owed goes before anything else does. */
+static struct undo *owe(struct fusion_context *c, enum message_request kind) {
+	struct undo *u = &c->stream.undo[c->stream.undos++];
+
+	*u = (struct undo){ .kind = kind };
+	return u;
+}
+
+static void unmap_owed(struct fusion_context *c, struct value *v) {
+	value_hold(v);
+	owe(c, REQUEST_UNMAP)->value = v;
+}
+
+static void revoke_owed(struct fusion_context *c, const struct answer *a) {
+	memcpy(owe(c, REQUEST_REVOKE)->token, a->token, sizeof a->token);
+}
+
+void undo_answered(struct fusion_context *c, struct request *q, const struct answer *a) {
+	if (!q->given_up)
+		return;
+	if (q->named)
+		share_answered(c, q->named, a, q->kind == REQUEST_EXPORT);
+	q->named = NULL;
+	if (a->fault.code)
+		return;
+	if (q->kind == REQUEST_MAP && q->value)
+		unmap_owed(c, q->value);
+	if (q->kind == REQUEST_EXPORT)
+		revoke_owed(c, a);
+}
+
+bool undo_due(const struct fusion_context *c) {
+	return c->stream.undos && !c->stream.resuming;
+}
+
+/* Nobody is told where it is refused: an engine that was replaced meanwhile need not know of it. */
+bool undo_send(struct fusion_context *c, struct request *q) {
+	struct undo u = c->stream.undo[0];
+	struct fault f;
+
+	memmove(c->stream.undo, c->stream.undo + 1, --c->stream.undos * sizeof u);
+	if (u.kind == REQUEST_UNMAP) {
+		wire_put_uint(stream_begin_next(c, q, REQUEST_UNMAP, 2), u.value->handle);
+		u.value->seq = q->seq;
+	} else {
+		wire_put_bin(stream_begin(c, q, REQUEST_REVOKE, 1), u.token, sizeof u.token);
+	}
+	if (stream_send(c, q, NULL, &f)) {
+		if (u.value)
+			value_unhold(c, u.value);
+		return false;
+	}
+	q->given_up = true;
+	/* The hold is the request's now. */
+	q->value = u.value;
+	return true;
+}
+
+void undo_now(struct fusion_context *c) {
+	struct request *q;
+	struct fault f;
+
+	if (!undo_due(c) || !stream_has_room(c) || stream_room(c, &q, &f))
+		return;
+	stream_forgo(c, q);
+}
+
+static bool map_given_up(const struct stream *s, const struct value *v) {
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++) {
+		const struct request *q = &s->request[i];
+
+		if (q->busy && q->given_up && q->kind == REQUEST_MAP && (!v || q->value == v))
+			return true;
+	}
+	return false;
+}
+
+int undo_await(struct fusion_context *c, const struct value *v, struct fault *f) {
+	int r = 0;
+
+	while (!r && map_given_up(&c->stream, v))
+		r = stream_wait_any(c, f);
+	return r;
+}

@@ -1,0 +1,31 @@
+#!/bin/sh
+# fusion-bench: each of its workloads once, small, by byte code and generic kernels: the right values, the same bits unfused. A workload
+# that is new is in its list, and so here.
+. "$(dirname "$0")/../claims.sh"
+FUSIOND_FUSION_INTERPRETER=always
+export FUSIOND_FUSION_INTERPRETER
+bench=$build/fusion-bench
+
+# A daemon that finds the kernels of other tests; its arguments are the benchmark's, the sixth the folder of its cache.
+mkdir -m 700 "$root/bin"
+cat >"$root/bin/fusiond" <<END
+#!/bin/sh
+mkdir -m 700 "\$6"
+[ -z "\${FUSION_DRIVER_CACHE:-}" ] || ln -s "\$FUSION_DRIVER_CACHE" "\$6/driver"
+exec "$(cd "$build" && pwd)/fusiond" "\$@"
+END
+chmod +x "$root/bin/fusiond"
+
+# What is measured alone, or is no workload, is not in this list; the cold start is what no test is to wait for, remote wants another machine.
+"$bench" --list | awk '{ print $1 }' | sed -n '/^\(remote\|coldstart\|sweep\|watched\|age\|name:\)/d
+	s/BxSxD$/2x64x32/; s/^\(conv_.*\)_RxC$/\1_16x12/; s/^batched_RxC$/batched_40x16/; s/RxC$/64x256/
+	s/^\(matmul\|linear_res_relu\|matmul_bias_relu\|gelu_linear\|linear_gelu\|layernorm_linear\)_N$/\1_64/
+	s/^\(queue\|queue_chain\)_N$/\1_1K/; s/^plan_N$/plan_1000/; s/_N$/_4K/; p' >"$root/workloads"
+# shellcheck disable=SC2046
+claim every_workload_runs 0 "" "$bench" --fusiond "$root/bin/fusiond" --json --repeat 1 --budget 0.01 --clients 2 --seconds 0.1 $(cat "$root/workloads")
+cp "$root/out" "$root/rows"
+claim each_has_a_row "$(wc -l <"$root/workloads")" "" sh -c 'exit $(wc -l <"$1")' rows "$root/rows"
+claim fused_and_unfused_are_the_same_bits 1 "" grep '"same_bits":false' "$root/rows"
+claim products_of_any_shape_are_swept 0 "" "$bench" --fusiond "$root/bin/fusiond" --repeat 1 --budget 0.01 sweep linear_res_relu_33x48x40
+
+finish_claims

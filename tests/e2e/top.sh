@@ -1,0 +1,90 @@
+#!/bin/sh
+# fusionctl on a terminal of 80 columns and 24 lines: top shows clients there, also where builds and kernels have much to tell; and the
+# words that a shell completes.
+. "$(dirname "$0")/../claims.sh"
+ctl=$(cd "$build" && pwd)/fusionctl
+start_on "$root/cache"
+printf 'x = arange f32[100000] 0 1\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/long.fz"
+# Clients that live on: their output, longer than a pipe holds, is not read.
+clients=
+for i in 1 2 3; do
+	mkfifo "$root/pipe$i"
+	(cd "$root" && exec "$ctl" run --all long.fz) >"$root/pipe$i" &
+	clients="$clients $!"
+done
+exec 3<"$root/pipe1" 4<"$root/pipe2" 5<"$root/pipe3"
+three() { [ "$("$ctl" clients | grep -c long.fz)" = 3 ]; }
+until_does three
+
+# ---- completion ----
+
+# completes LINE: the words for the last one of it.
+completes() {
+	bash -c '. client/fusionctl/completion.bash; COMP_WORDS=('"$(printf "'%s' " "$ctl" "$@")"'); COMP_CWORD='$#'; _fusionctl; printf "%s\n" "${COMPREPLY[@]}"'
+}
+if command -v bash >/dev/null; then
+	"$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z]*\)\( .*\)*$/\1/p' | sort >"$root/commands"
+	completes "" | sort >"$root/completed"
+	claim every_command_is_completed 0 "" cmp "$root/commands" "$root/completed"
+	claim there_are_some 0 "^quarantine$" cat "$root/completed"
+	claim a_value_is_no_command 0 "^status$" completes --socket "$root/door" stat
+	# Of each command and option: is the option completed where the program takes it, and nowhere else?
+	"$ctl" --help | LC_ALL=C sed -n 's/^  *\(-., \)\{0,1\}\(--[a-z-]*\).*/\2/p' | grep -v -e --help -e --usage -e --version >"$root/options"
+	while read -r command; do
+		completes "$command" -- | sed "s/^/$command /"
+	done <"$root/commands" | grep -v -e --help -e --usage -e --version | sort >"$root/completed"
+	# value OPTION: one that it may have.
+	value() {
+		case $1 in
+		--session | --seconds | --size | --limit) echo "=1" ;;
+		--sort) echo "=session" ;;
+		--kind) echo "=run" ;;
+		--since) echo "=1h" ;;
+		--dot | --svg | --root | --socket) echo "=$root/none" ;;
+		esac
+	}
+	# Nobody serves there, so that what takes it does nothing.
+	while read -r command; do
+		while read -r option; do
+			for word in "" x; do
+				# shellcheck disable=SC2086
+				FUSION_SOCKET=$root/none "$ctl" "$command" $word "$option$(value "$option")" </dev/null 2>&1 || true
+			done | grep -q "does not take $option" || echo "$command $option"
+		done <"$root/options"
+	done <"$root/commands" >"$root/unsorted"
+	sort "$root/unsorted" >"$root/taken"
+	claim options_are_completed_where_they_are_taken 0 "" diff "$root/taken" "$root/completed"
+	claim options_are_completed 0 "^--limit$" completes status --li
+	claim sessions_are_completed 0 "^[0-9]" completes kill ""
+	claim sessions_of_an_option_too 0 "^[0-9]" completes explain --session ""
+	claim settings_are_completed 0 "^fusion.enabled$" completes config set fusion.en
+	claim patterns_are_completed 0 "^linear$" completes bench pattern lin
+	claim words_of_a_command_are_completed 0 "^clear$" completes quarantine ""
+else
+	skip "no bash here" completion
+fi
+
+# ---- top ----
+
+if command -v tmux >/dev/null && tmux -S "$root/probe" -f /dev/null new-session -d "sleep 1000" 2>/dev/null; then
+	tmux -S "$root/probe" kill-server
+	tmux -S "$root/tmux" -f /dev/null new-session -d -x 80 -y 24 "env FUSION_SOCKET=$FUSION_SOCKET LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} $ctl top; sleep 1000"
+	shown() { tmux -S "$root/tmux" capture-pane -p; }
+	until_does sh -c "tmux -S '$root/tmux' capture-pane -p | grep -q 'fusionctl run'"
+	shown >"$root/screen"
+	claim the_screen_has_24_lines 0 "" test "$(wc -l <"$root/screen")" -le 24
+	claim no_line_is_longer_than_80 1 "" grep -qE '^.{81}' "$root/screen"
+	claim all_clients_are_on_it 0 "" test "$(grep -c 'fusionctl run' "$root/screen")" = 3
+	claim clients_stand_above_kernels 0 "" test "$(grep -n '^ *SESSION' "$root/screen" | cut -d: -f1)" -lt "$(grep -n '^kernels' "$root/screen" | cut -d: -f1)"
+	claim and_in_the_upper_half 0 "" test "$(grep -n '^ *SESSION' "$root/screen" | cut -d: -f1)" -le 10
+	tmux -S "$root/tmux" send-keys q
+	until_does sh -c "! tmux -S '$root/tmux' capture-pane -p | grep -q SESSION"
+	tmux -S "$root/tmux" kill-server
+else
+	skip "no tmux here" the_screen_of_top
+fi
+exec 3<&- 4<&- 5<&-
+# shellcheck disable=SC2086
+wait $clients 2>/dev/null || true
+stop
+finish_claims

@@ -1,0 +1,428 @@
+/*
+ * Calls that wait, given up at each request that they make: by who is asked to stop, and by another thread that closes the context. Whatever was given up is taken back at the daemon: afterwards every array is what it was, nothing is mapped, exported
+ * or held there that the program does not have, and nothing is used after it has gone (AddressSanitizer).
+ */
+#include "client/fusion.h"
+
+#include "client/context.h"
+#include "tests/fake_context.h"
+
+enum {
+	ELEMENTS = 3,
+	TIMEOUT_MS = 700,
+	A_MOMENT_US = 20000,
+	STEPS_MOST = 40,     /* more than any call makes requests */
+};
+
+static fusion_array *x, *other;
+static struct fusion_token token;     /* of `other` */
+
+static void arrays_begin(void) {
+	x = vector(ELEMENTS, 0);
+	other = vector(ELEMENTS, 5);
+	ck_assert_msg(!fusion_export(other, FUSION_SHARE_READ_WRITE, 0, &token), "%s", fusion_error());
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+}
+
+static void arrays_end(void) {
+	fusion_release(x);
+	fusion_release(other);
+}
+
+/* ---- the calls: 0, or the error's code ---- */
+
+static int code_of(fusion_array *made) {
+	int code = made ? 0 : fusion_error_code();
+
+	fusion_release(made);
+	return code;
+}
+
+static int code_of_text(char *text) {
+	int code = text ? 0 : fusion_error_code();
+
+	free(text);
+	return code;
+}
+
+static int call_read(void) {
+	float back[ELEMENTS];
+	fusion_array *y = fusion_exp(x);
+	int code = fusion_read(y, back, sizeof back);
+
+	fusion_release(y);
+	return code;
+}
+
+static int call_wait(void) {
+	fusion_array *y = fusion_exp(x);
+	int code = fusion_wait(y);
+
+	fusion_release(y);
+	return code;
+}
+
+static int call_sync(void) {
+	fusion_array *y = fusion_exp(x);
+	int code = fusion_sync(context);
+
+	fusion_release(y);
+	return code;
+}
+
+static int map_of(fusion_array *a, enum fusion_map_mode mode) {
+	void *memory;
+	int code = fusion_map(a, mode, &memory);
+
+	return code ? code : fusion_unmap(a);
+}
+
+static int call_map_to_read(void) {
+	return map_of(x, FUSION_MAP_READ);
+}
+
+static int call_map_to_write(void) {
+	return map_of(x, FUSION_MAP_WRITE);
+}
+
+static int call_map_what_was_not_sent(void) {
+	fusion_array *y = fusion_exp(x);
+	int code = map_of(y, FUSION_MAP_WRITE);
+
+	fusion_release(y);
+	return code;
+}
+
+static int call_map_shared(void) {
+	return map_of(other, FUSION_MAP_WRITE);
+}
+
+static int revoked(int code, const struct fusion_token *t) {
+	return code ? code : fusion_revoke(context, t);
+}
+
+static int call_export(void) {
+	fusion_array *y = fusion_exp(x);
+	struct fusion_token t;
+	int code = revoked(fusion_export(y, FUSION_SHARE_READ, 0, &t), &t);
+
+	fusion_release(y);
+	return code;
+}
+
+static int call_export_again(void) {
+	struct fusion_token t;
+
+	return revoked(fusion_export(other, FUSION_SHARE_READ, 0, &t), &t);
+}
+
+static int call_import(void) {
+	return code_of(fusion_import(context, &token));
+}
+
+static int call_capture(void) {
+	fusion_capture *capture = NULL;
+	fusion_array *y, *z = NULL;
+	int code = fusion_capture_begin(context, 1, &x);
+
+	if (code)
+		return code;
+	y = fusion_exp(x);
+	capture = y ? fusion_capture_end(context, 1, &y) : NULL;
+	code = capture ? fusion_replay(capture, &x, &z) : fusion_error_code();
+	if (capture && !code)
+		code = call_read();
+	fusion_release(z);
+	fusion_release(y);
+	fusion_capture_free(capture);
+	return code;
+}
+
+static int call_future(void) {
+	float back[ELEMENTS];
+	fusion_future *future = fusion_read_begin(x, back, sizeof back);
+
+	return future ? fusion_future_finish(future) : fusion_error_code();
+}
+
+static int call_explain(void) {
+	fusion_array *y = fusion_exp(x);
+	int code = code_of_text(fusion_explain(context, 1, &y, 0));
+
+	fusion_release(y);
+	return code;
+}
+
+static int call_stats(void) {
+	return code_of_text(fusion_stats(context, false));
+}
+
+static int call_can_fuse(void) {
+	return fusion_can_fuse(context, "add", "exp", NULL) < 0 ? fusion_error_code() : 0;
+}
+
+static int call_configure(void) {
+	return fusion_configure(context, "fusion.enabled", "1");
+}
+
+static int call_operation(void) {
+	return code_of(fusion_call(context, "swish3", 1, &x, NULL));
+}
+
+/* More batches than may be unanswered. */
+static int call_many(void) {
+	int code = 0;
+
+	for (int i = 0; !code && i < 2 * LIMIT_UNANSWERED; i++) {
+		fusion_array *y = fusion_exp(x);
+
+		code = y ? fusion_flush(context) : fusion_error_code();
+		fusion_release(y);
+	}
+	return code ? code : fusion_sync(context);
+}
+
+static const struct {
+	const char *name;
+	int (*call)(void);
+} calls[] = {
+	{ "read", call_read },
+	{ "wait", call_wait },
+	{ "sync", call_sync },
+	{ "map to read", call_map_to_read },
+	{ "map to write", call_map_to_write },
+	{ "map what was not sent", call_map_what_was_not_sent },
+	{ "map a shared array", call_map_shared },
+	{ "export", call_export },
+	{ "export once more", call_export_again },
+	{ "import", call_import },
+	{ "capture and replay", call_capture },
+	{ "future", call_future },
+	{ "explain", call_explain },
+	{ "stats", call_stats },
+	{ "can_fuse", call_can_fuse },
+	{ "configure", call_configure },
+	{ "an operation of the daemon", call_operation },
+	{ "many batches", call_many },
+};
+
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* ---- giving up ---- */
+
+static bool is_holding(void) {
+	return atomic_load(&fake.holding);
+}
+
+/* All arrays are there, may be written and given to others, and so may new ones. */
+static void everything_goes_on(const char *name, unsigned step) {
+	float back[ELEMENTS];
+	struct fusion_token t;
+	fusion_array *y;
+
+	ck_assert_msg(!fusion_read(x, back, sizeof back), "%s, request %u: %s", name, step, fusion_error());
+	ck_assert(back[0] == 0 && back[2] == 2);
+	ck_assert_msg(!map_of(x, FUSION_MAP_WRITE), "%s, request %u: %s", name, step, fusion_error());
+	ck_assert_msg(!map_of(other, FUSION_MAP_WRITE), "%s, request %u: %s", name, step, fusion_error());
+	y = fusion_add(x, other);
+	ck_assert_msg(!fusion_export(y, FUSION_SHARE_READ, 0, &t), "%s, request %u: %s", name, step, fusion_error());
+	ck_assert(!fusion_revoke(context, &t));
+	fusion_release(y);
+	ck_assert_msg(!call_capture(), "%s, request %u: %s", name, step, fusion_error());
+	ck_assert_msg(!fusion_sync(context), "%s, request %u: %s", name, step, fusion_error());
+	/* Each answer is read before the next one's call ends. */
+	for (int i = 0; i < 2; i++) {
+		while (fake_unanswered())
+			usleep(A_MOMENT_US);
+		ck_assert(!call_stats());
+	}
+	while (fake_unanswered())
+		usleep(A_MOMENT_US);
+	ck_assert_msg(fake.tokens == 1, "%s, request %u: %u tokens", name, step, fake.tokens);
+	ck_assert_msg(!fake.mapped, "%s, request %u: %u mapped", name, step, fake.mapped);
+}
+
+static void *let_go_soon(void *unused) {
+	usleep(A_MOMENT_US);
+	fake_let_go();
+	return unused;
+}
+
+/* The call with its nth request unanswered until it was given up, or until something else is asked; false where it makes fewer. */
+static bool given_up_at(unsigned which, unsigned nth, bool late) {
+	const char *name = calls[which].name;
+	pthread_t thread;
+	bool held;
+	int code;
+
+	open_context();
+	arrays_begin();
+	fusion_on_wait(is_holding);
+	fake_hold(nth);
+	code = calls[which].call();
+	fusion_on_wait(NULL);
+	held = is_holding();
+	ck_assert_msg(!code || (held && code == FUSION_E_CANCELLED), "%s, request %u: %s", name, nth, fusion_error());
+	fusion_error_clear();
+	if (late)
+		pthread_create(&thread, NULL, let_go_soon, NULL);
+	else
+		fake_let_go();
+	everything_goes_on(name, nth);
+	if (late)
+		pthread_join(thread, NULL);
+	arrays_end();
+	close_context();
+	return held;
+}
+
+/* The call's first request stays unanswered until it was given up. */
+static void give_up(int (*call)(void)) {
+	fusion_on_wait(is_holding);
+	fake_hold(1);
+	ck_assert_int_eq(call(), FUSION_E_CANCELLED);
+	fusion_on_wait(NULL);
+	fusion_error_clear();
+	fake_let_go();
+}
+
+static void *close_what_waits(void *unused) {
+	while (!is_holding() && !atomic_load(&fake.stopping))
+		usleep(1000);
+	if (is_holding())
+		fusion_close(context);
+	return unused;
+}
+
+static bool closed_at(unsigned which, unsigned nth) {
+	pthread_t thread;
+	bool held;
+	int code;
+
+	open_context();
+	arrays_begin();
+	fake_hold(nth);
+	pthread_create(&thread, NULL, close_what_waits, NULL);
+	code = calls[which].call();
+	held = fake_held();
+	ck_assert_msg(!code || held, "%s, request %u: %s", calls[which].name, nth, fusion_error());
+	fake_let_go();
+	if (!held) {
+		fusion_error_clear();
+		arrays_end();
+		fusion_close(context);
+	}
+	fake_stop();
+	pthread_join(thread, NULL);
+	fusion_error_clear();
+	if (held)
+		arrays_end();
+	ck_assert_str_eq(fake.problem, "");
+	return held;
+}
+
+START_TEST(what_is_given_up_is_taken_back) {
+	unsigned nth = 1;
+
+	for (; nth < STEPS_MOST && given_up_at((unsigned)_i, nth, false); nth++)
+		given_up_at((unsigned)_i, nth, true);
+	ck_assert_uint_gt(nth, 1);
+	ck_assert_uint_lt(nth, STEPS_MOST);
+	printf("note: %s: given up at each of %u requests\n", calls[_i].name, nth - 1);
+}
+END_TEST
+
+START_TEST(each_is_taken_back_once_whatever_was_before_it) {
+	open_context();
+	arrays_begin();
+	for (unsigned turn = 0; turn < 4; turn++) {
+		give_up(call_map_to_write);
+		everything_goes_on("map to write", turn);
+		give_up(call_export_again);
+		everything_goes_on("export once more", turn);
+	}
+	arrays_end();
+	close_context();
+}
+END_TEST
+
+START_TEST(a_context_may_be_closed_beside_every_wait) {
+	unsigned nth = 1;
+
+	while (nth < STEPS_MOST && closed_at((unsigned)_i, nth))
+		nth++;
+	ck_assert_uint_gt(nth, 1);
+}
+END_TEST
+
+START_TEST(a_map_that_timed_out_is_taken_back) {
+	void *memory;
+	int code;
+
+	open_context();
+	arrays_begin();
+	fake_hold(1);
+	/* Of this one call: a busy machine takes longer for others. */
+	((struct fusion_context *)object_find(OBJECT_CONTEXT, context))->stream.timeout_ms = TIMEOUT_MS;
+	code = fusion_map(x, FUSION_MAP_WRITE, &memory);
+	((struct fusion_context *)object_find(OBJECT_CONTEXT, context))->stream.timeout_ms = 0;
+	ck_assert_int_eq(code, FUSION_E_CONNECT);
+	expect_error(FUSION_E_CONNECT, "700 ms");
+	fake_let_go();
+	everything_goes_on("map", 1);
+	arrays_end();
+	close_context();
+}
+END_TEST
+
+static void *sync_once(void *code) {
+	*(int *)code = fusion_sync(context);
+	return NULL;
+}
+
+START_TEST(a_context_may_be_closed_beside_threads_that_wait) {
+	enum { THREADS = 6 };
+	pthread_t thread[THREADS];
+	int code[THREADS];
+	unsigned before;
+	fusion_array *y;
+
+	open_context();
+	arrays_begin();
+	before = fake_requests(REQUEST_WAIT);
+	fake_pause(true);
+	/* So that there is something to wait for. */
+	y = fusion_exp(x);
+	ck_assert(!fusion_flush(context));
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&thread[i], NULL, sync_once, &code[i]);
+	/* Who enters later would use what is closed. */
+	while (fake_requests(REQUEST_WAIT) < before + THREADS)
+		usleep(A_MOMENT_US);
+	fusion_close(context);
+	fusion_release(y);
+	arrays_end();
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(thread[i], NULL);
+		ck_assert_int_ne(code[i], 0);
+	}
+	fusion_error_clear();
+	fake_pause(false);
+	fake_stop();
+	ck_assert_str_eq(fake.problem, "");
+}
+END_TEST
+
+int main(void) {
+	Suite *suite = suite_create("client_given_up");
+	TCase *tcase = tcase_create("given up");
+
+	tcase_set_timeout(tcase, TEST_TIMEOUT_SECONDS);
+	tcase_add_loop_test(tcase, what_is_given_up_is_taken_back, 0, CALLS);
+	tcase_add_loop_test(tcase, a_context_may_be_closed_beside_every_wait, 0, CALLS);
+	tcase_add_test(tcase, each_is_taken_back_once_whatever_was_before_it);
+	tcase_add_test(tcase, a_map_that_timed_out_is_taken_back);
+	tcase_add_test(tcase, a_context_may_be_closed_beside_threads_that_wait);
+	suite_add_tcase(suite, tcase);
+	return suite_run(suite);
+}

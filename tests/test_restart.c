@@ -1,0 +1,273 @@
+/*
+ * A daemon that is ended and started again while its clients work and kernels are being built: no session is lost. keeper.py stands in for the
+ * service manager.
+ */
+#include "tests/busy.h"
+#include "tests/keeper.h"
+#include "tests/load.h"
+#include "tests/stopwatch.h"
+#include "tests/suite.h"
+
+enum {
+	TEST_SECONDS = 300,
+	BUILDERS = 4,
+	RESTARTS = 3,
+	/* More than the daemon has after a stop: what a client builds is never ready before the daemon ends. */
+	BUILD_MS = 1500,
+};
+
+static char interpose[300], slow_builds[64];
+
+/* ---- clients for whom kernels are built ---- */
+
+typedef fusion_array *unary(fusion_array *a);
+static unary *const unaries[] = { fusion_neg, fusion_exp, fusion_sin, fusion_cos, fusion_tanh, fusion_sqrt, fusion_abs, fusion_square, fusion_sigmoid,
+	fusion_log, fusion_floor, fusion_ceil, fusion_sign, fusion_relu };
+
+enum { UNARIES = sizeof unaries / sizeof *unaries };
+
+/* Another operation in each round, of all clients, so that kernels are built as long as there are such. */
+static void build_something(struct busy *b, fusion_context *c, fusion_array *a, fusion_array *kept) {
+	fusion_array *fresh = unaries[(atomic_load(&b->rounds) * BUILDERS + (unsigned)b->number) % UNARIES](kept);
+	float value[BUSY_ELEMENTS];
+
+	(void)a;
+	busy_may(b, fusion_read(fresh, value, sizeof value));
+	fusion_release(fresh);
+	busy_end_round(b, c, kept);
+	atomic_fetch_add(&b->rounds, 1);
+}
+
+/* ---- claims ---- */
+
+static void begin_slow(void) {
+	const char *environment[2] = { interpose, slow_builds };
+
+	snprintf(interpose, sizeof interpose, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	snprintf(slow_builds, sizeof slow_builds, "FUSION_INTERPOSE_BUILD_MS=%d", BUILD_MS);
+	keeper_folder("restart");
+	keeper_start("60s", environment);
+}
+
+static void end(void) {
+	keeper_end();
+}
+
+START_TEST(a_restart_while_kernels_are_built_loses_no_session) {
+	busy_begin_with(BUILDERS, build_something);
+	for (int i = 0; i < RESTARTS; i++) {
+		keeper_restart(SIGHUP);
+		busy_await(1);
+	}
+	expect_kept("session-", BUILDERS);
+	busy_end();
+	expect_kept("session-", 0);
+}
+END_TEST
+
+/* ---- clients that ask on and on ---- */
+
+enum { REPEAT_US = 20 * 1000 };
+
+static atomic_bool repeats_enough;
+
+static void *repeat_work(void *user) {
+	fusion_context *c = user;
+	fusion_array *a = busy_numbers(c, 1);
+	float value[BUSY_ELEMENTS];
+
+	while (!atomic_load(&repeats_enough)) {
+		fusion_array *b = fusion_neg(a);
+
+		if (fusion_read(b, value, sizeof value) || fusion_sync(c))
+			fusion_error_clear();
+		fusion_release(b);
+		usleep(REPEAT_US);
+	}
+	fusion_release(a);
+	fusion_close(c);
+	return NULL;
+}
+
+/* Were it waited for, this would take ten minutes. */
+START_TEST(who_asks_on_and_on_holds_no_stop_up) {
+	pthread_t thread;
+
+	setenv("FUSIOND_ENGINE_DRAIN_US", "10min", 1);
+	daemon_start("fusion.enabled=no", NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, repeat_work, connect_client()), 0);
+	daemon_end();
+	atomic_store(&repeats_enough, true);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	remove_folder();
+	atomic_store(&repeats_enough, false);
+	keeper_folder("restart");
+	keeper_start("60s", NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, repeat_work, connect_client()), 0);
+	keeper_restart(SIGHUP);
+	expect_kept("session-", 1);
+	atomic_store(&repeats_enough, true);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	keeper_end();
+}
+END_TEST
+
+/* ---- a load that is compared with itself, undisturbed ---- */
+
+enum { LOAD_RESTARTS = 3 };
+
+static unsigned restarts_wanted(void) {
+	const char *value = getenv("RESTARTS");
+
+	return value ? (unsigned)strtoul(value, NULL, 10) : LOAD_RESTARTS;
+}
+
+static char installed[2][256];
+
+/*
+ * Where the daemon's programs are: $OLD, those of another build that understands the same catalogues, and ours; else both are ours, one in a folder of
+ * its own. `now` is the one that is started next.
+ */
+static void install(void) {
+	const char *old = getenv("OLD"), *programs[] = { "fusiond", "fusiond-engine", "fusiond-gateway" };
+	char command[800];
+
+	snprintf(installed[0], sizeof installed[0], "%s/old", folder);
+	snprintf(command, sizeof command, "mkdir %s", installed[0]);
+	ck_assert_int_eq(system(command), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(command, sizeof command, "cp %s/%s %s", old ? old : build_folder(), programs[i], installed[0]);
+		ck_assert_int_eq(system(command), 0);
+	}
+	ck_assert_ptr_nonnull(realpath(build_folder(), installed[1]));
+}
+
+static void choose(unsigned which) {
+	char now[128], next[128], program[300];
+
+	snprintf(now, sizeof now, "%s/now", folder);
+	snprintf(next, sizeof next, "%s/next", folder);
+	snprintf(program, sizeof program, "%s/fusiond", installed[which]);
+	unlink(next);
+	ck_assert_int_eq(symlink(program, next), 0);
+	ck_assert_int_eq(rename(next, now), 0);
+}
+
+static void begin_load(void) {
+	char now[128];
+
+	keeper_folder("restart");
+	install();
+	choose(0);
+	snprintf(now, sizeof now, "%s/now", folder);
+	keeper_start_program(now, true, "60s", NULL);
+}
+
+/* Of one restart, in ms: what a client waited between two results, and of that until the daemon had ended, and until the next one was ready. */
+struct gap {
+	double whole, stop, start, start_processor;
+};
+
+enum { GAP_PARTS = sizeof(struct gap) / sizeof(double) };
+
+static void restart_and_measure(struct load *l, struct gap *g) {
+	struct load_chain *c = &l->chain[0];
+	struct keeper_event told = { 0 }, ended = { 0 }, started = { 0 }, ready = { 0 };
+	unsigned rounds;
+
+	atomic_store(&c->longest_ms, 0);
+	keeper_restart(SIGHUP);
+	/* The one that was under way may have begun before. */
+	rounds = atomic_load(&c->rounds);
+	while (atomic_load(&c->rounds) < rounds + 2 && !*c->wrong)
+		usleep(1000);
+	keeper_event("told", &told);
+	keeper_event("ended", &ended);
+	keeper_event("started", &started);
+	keeper_event("ready", &ready);
+	*g = (struct gap){ atomic_load(&c->longest_ms), ended.ms - told.ms, ready.ms - started.ms, ready.processor_ms };
+}
+
+static double gap_part(const struct gap *g, unsigned part) {
+	const double value[GAP_PARTS] = { g->whole, g->stop, g->start, g->start_processor };
+
+	return value[part];
+}
+
+static void print_gaps(const struct gap *gap, unsigned count) {
+	static const char *const what[GAP_PARTS] = { "between two results of a client", "from the word to stop to the end", "from there until the next is ready",
+		"of that, the daemon's processor time" };
+	double *value = calloc(count, sizeof *value);
+
+	ck_assert_ptr_nonnull(value);
+	for (unsigned part = 0; part < GAP_PARTS; part++) {
+		for (unsigned i = 0; i < count; i++)
+			value[i] = gap_part(&gap[i], part);
+		qsort(value, count, sizeof *value, by_value);
+		printf("note:   %-36s best %.0f, median %.0f, 90 %% %.0f, most %.0f ms\n", what[part], value[0], value[count / 2], value[count * 9 / 10],
+			value[count - 1]);
+	}
+	free(value);
+}
+
+static unsigned disturb(struct load *l, unsigned chains) {
+	unsigned count = restarts_wanted(), done = 0;
+	struct gap *gap = calloc(count + 1, sizeof *gap);
+	bool wrong = false;
+
+	ck_assert_ptr_nonnull(gap);
+	while (done < count && !wrong) {
+		choose((done + 1) % 2);
+		restart_and_measure(l, &gap[done++]);
+		/* Each goes on, now and then only some do before the next one. */
+		load_await(l, done % 4 ? chains : 1, 1);
+		for (unsigned i = 0; i < chains; i++)
+			wrong |= *l->chain[i].wrong != 0;
+	}
+	printf("note: %u restarts, each of the other build, under %u chains of %d programs\n", done, chains, LOAD_PROGRAMS);
+	if (done)
+		print_gaps(gap, done);
+	free(gap);
+	return done;
+}
+
+START_TEST(restarts_under_load_change_no_bit_and_end_no_program) {
+	struct load *disturbed = load_new(), *quiet = load_new();
+	pid_t pid[LOAD_PROGRAMS];
+	unsigned chains = load_start(disturbed, pid);
+
+	load_await(disturbed, chains, 1);
+	disturb(disturbed, chains);
+	atomic_store(&disturbed->enough, true);
+	load_end(disturbed, pid, chains);
+	expect_kept("session-", 0);
+	for (unsigned i = 0; i < chains; i++)
+		quiet->target[i] = atomic_load(&disturbed->chain[i].rounds);
+	load_start(quiet, pid);
+	load_end(quiet, pid, chains);
+	for (unsigned i = 0; i < chains; i++)
+		ck_assert_msg(quiet->chain[i].digest == disturbed->chain[i].digest, "chain %u has other bits after %u rounds", i, quiet->target[i]);
+}
+END_TEST
+
+int main(void) {
+	Suite *s = suite_create("restart");
+	TCase *slow = tcase_create("while kernels are built"), *stop = tcase_create("stop"), *load = tcase_create("under load");
+
+	tcase_set_timeout(slow, TEST_SECONDS);
+	tcase_add_checked_fixture(slow, begin_slow, end);
+	tcase_add_test(slow, a_restart_while_kernels_are_built_loses_no_session);
+	suite_add_tcase(s, slow);
+	/* By hand, RESTARTS=100 take a while. */
+	tcase_set_timeout(load, TEST_SECONDS + 30 * (int)restarts_wanted());
+	tcase_add_checked_fixture(load, begin_load, end);
+	tcase_add_test(load, restarts_under_load_change_no_bit_and_end_no_program);
+	suite_add_tcase(s, load);
+	tcase_set_timeout(stop, TEST_SECONDS);
+	tcase_add_test(stop, who_asks_on_and_on_holds_no_stop_up);
+	suite_add_tcase(s, stop);
+	setenv("FUSIOND_FUSION_INTERPRETER", "off", 0);
+	setenv("FUSIOND_DEVICE_MEASURE", "no", 1);
+	setenv("FUSIOND_ENGINE_DRAIN_US", "500ms", 1);
+	return suite_run(s);
+}
