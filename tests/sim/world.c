@@ -398,11 +398,12 @@ static void give_back(struct actor *a) {
 
 /*
  * What a process leaves to its end, where nobody killed it. An engine: what it was given, where it heard of signals, and its reserve; a supervisor: the
- * bell of a thread that nobody waits for, and that thread's. Of one whose calls failed a block may be lost.
+ * bell of a thread that nobody waits for, and that thread's; a client: the names of places, and a table for each kind of handle, of arrays and of contexts.
+ * Of one whose calls failed a block may be lost.
  */
 static const struct {
 	size_t descriptors, blocks;
-} leaves[ACTOR_KINDS] = { [ACTOR_SUPERVISOR] = { 1, 3 }, [ACTOR_ENGINE] = { 4, 0 }, [ACTOR_CLIENT] = { 0, 2 } };
+} leaves[ACTOR_KINDS] = { [ACTOR_SUPERVISOR] = { 1, 3 }, [ACTOR_ENGINE] = { 4, 0 }, [ACTOR_CLIENT] = { 0, 4 } };
 
 static void check_left(const struct actor *a) {
 	size_t open = calls_open(a), blocks = memory_blocks(a);
