@@ -191,7 +191,8 @@ static uint64_t pool_size(const struct device *d, uint64_t least, uint64_t left)
 
 /*
  * Drivers give a buffer its memory when it is first used, and then it is too late: where others have taken it,
- * every copy would be refused. So its first and last bytes are written now.
+ * every copy would be refused. So its first and last bytes are written now, and are there before arrays are: a write that
+ * blocks only waits until its source may be used again.
  */
 static bool is_backed(struct device *d, cl_mem pool, uint64_t bytes) {
 	const uint64_t zero = 0;
@@ -203,7 +204,8 @@ static bool is_backed(struct device *d, cl_mem pool, uint64_t bytes) {
 		return false;
 	backed = !clEnqueueWriteBuffer(queue, pool, CL_TRUE, 0, sizeof zero, &zero, 0, NULL, NULL) &&
 		!clEnqueueWriteBuffer(
-			queue, pool, CL_TRUE, bytes - sizeof zero, sizeof zero, &zero, 0, NULL, NULL);
+			queue, pool, CL_TRUE, bytes - sizeof zero, sizeof zero, &zero, 0, NULL, NULL) &&
+		!clFinish(queue);
 	clReleaseCommandQueue(queue);
 	return backed;
 }

@@ -453,12 +453,65 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 	return error;
 }
 
+/* A write that blocks waits until its source may be used again: what is written may come later than that. */
+enum { INTERPOSE_QUEUES = 64 };
+
+static struct {
+	cl_command_queue queue;
+	uint64_t writes;
+} with_writes[INTERPOSE_QUEUES];
+
+static void note_write(cl_command_queue queue) {
+	unsigned i = 0, spare = INTERPOSE_QUEUES;
+
+	pthread_mutex_lock(&lock);
+	for (; i < INTERPOSE_QUEUES && with_writes[i].queue != queue; i++)
+		if (!with_writes[i].queue && spare == INTERPOSE_QUEUES)
+			spare = i;
+	if (i == INTERPOSE_QUEUES)
+		i = spare;
+	if (i == INTERPOSE_QUEUES)
+		abort();
+	with_writes[i].queue = queue;
+	with_writes[i].writes++;
+	pthread_mutex_unlock(&lock);
+}
+
+static uint64_t take_writes(cl_command_queue queue) {
+	uint64_t writes = 0;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < INTERPOSE_QUEUES; i++)
+		if (with_writes[i].queue == queue) {
+			writes = with_writes[i].writes;
+			with_writes[i].queue = NULL;
+			with_writes[i].writes = 0;
+		}
+	pthread_mutex_unlock(&lock);
+	return writes;
+}
+
+cl_int clFinish(cl_command_queue queue) {
+	REAL(clFinish);
+
+	take_writes(queue);
+	return next(queue);
+}
+
+cl_int clReleaseCommandQueue(cl_command_queue queue) {
+	REAL(clReleaseCommandQueue);
+
+	counts->writes_left += take_writes(queue);
+	return next(queue);
+}
+
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem m, cl_bool blocking, size_t offset, size_t bytes,
 	const void *host, cl_uint waits, const cl_event *wait, cl_event *event) {
 	REAL(clEnqueueWriteBuffer);
 
 	counts->copies++;
 	counts->copy_bytes += bytes;
+	note_write(queue);
 	return next(queue, m, blocking, offset, bytes, host, waits, wait, event);
 }
 

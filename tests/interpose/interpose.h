@@ -43,6 +43,7 @@ struct interpose_counts {
 	_Atomic uint64_t buffer_bytes;      /* of those not released */
 	_Atomic uint64_t buffers_refused;
 	_Atomic uint64_t copies, copy_bytes; /* clEnqueueWriteBuffer and clEnqueueReadBuffer */
+	_Atomic uint64_t writes_left;       /* clEnqueueWriteBuffer on queues that were released without clFinish() behind it */
 };
 
 struct interpose_rules {
