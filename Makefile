@@ -245,7 +245,8 @@ OBJ_TEST := $(OBJ_CLIENT) $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_GATEWAY) $(OBJ
 $(B)/tests/test_serve_rings: $(B)/obj/tests/rings/engine.o
 # Those whose daemon is played by the test.
 $(addprefix $(B)/tests/,$(patsubst tests/%.c,%,$(shell grep -l 'include "tests/fake_' tests/test_*.c))): $(B)/obj/tests/rings/served.o
-$(B)/tests/test_protocol_ring $(B)/tests/test_serve_poison: ALL_LDFLAGS += -Wl,--wrap=malloc
+$(B)/tests/test_protocol_ring: ALL_LDFLAGS += -Wl,--wrap=malloc
+$(B)/tests/test_serve_poison: ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=realloc
 $(B)/tests/test_graph_memory: ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 $(B)/tests/test_door: ALL_LDFLAGS += -Wl,--wrap=setsockopt -Wl,--wrap=shm_fill
 $(B)/tests/test_protocol_shm: ALL_LDFLAGS += -Wl,--wrap=sendmsg

@@ -46,9 +46,13 @@ void batch_take_nodes(struct batch *b, const uint32_t *node, uint32_t count) {
 
 /* ---- leaves ---- */
 
+static int reserve_used(struct session *s) {
+	return vector_reserve((void **)&s->used, s->useds, &s->used_capacity, sizeof(struct buffer *));
+}
+
 /* Also where its handle goes before. */
 int batch_keep_buffer(struct session *s, struct buffer *b) {
-	int r = vector_reserve((void **)&s->used, s->useds, &s->used_capacity, sizeof(struct buffer *));
+	int r = reserve_used(s);
 
 	if (!r)
 		s->used[s->useds++] = buffer_ref(b);
@@ -58,11 +62,13 @@ int batch_keep_buffer(struct session *s, struct buffer *b) {
 static int add_leaf(struct session *s, struct buffer *b, const struct tensor_type *t, const struct view *v,
 	uint32_t *nodep) {
 	uint32_t leaves = graph_leaves(s->graph);
-	int r = graph_leaf(s->graph, b, t, v, nodep);
+	int r = reserve_used(s);     /* first: a leaf whose buffer nobody keeps would be read when that is gone */
 
-	if (r || graph_leaves(s->graph) == leaves)
-		return r;
-	return batch_keep_buffer(s, b);
+	if (!r)
+		r = graph_leaf(s->graph, b, t, v, nodep);
+	if (!r && graph_leaves(s->graph) != leaves)
+		s->used[s->useds++] = buffer_ref(b);
+	return r;
 }
 
 static int array_node(struct session *s, struct array *a, uint32_t *nodep) {
