@@ -504,6 +504,47 @@ START_TEST(the_gpu_strategy_gives_the_same) {
 }
 END_TEST
 
+/* What the rows of x sum up to, as a column. */
+static uint32_t row_sums(uint32_t x) {
+	const struct op_attr attr = { .axes = 1 << 1, .keepdims = true };
+	struct fault f = { 0 };
+	uint32_t node;
+	int r = graph_op(st.graph, OP_reduce_sum, 1, &x, &attr, 0, &node, &f);
+
+	ck_assert_msg(!r, "%s", f.text);
+	return node;
+}
+
+/*
+ * Both sums of a row meet in the same local memory. PoCL 7.1 loaded the first one again behind the second where it was used there,
+ * although a barrier stands between its load and what is written over it.
+ */
+START_TEST(a_row_s_mean_is_itself_behind_its_variance) {
+	enum { ROWS = 3, COLUMNS = 64 };
+	const struct tensor_type t = { .dtype = DTYPE_f32, .rank = 2, .dims = { ROWS, COLUMNS } };
+	struct buffer *a, *out;
+	struct ending e = { 0 };
+	uint32_t x, mean, apart;
+	struct view v;
+
+	open_stage("gpu", false, 0, 0);
+	a = client_array(ROWS * COLUMNS, 0, 0);
+	for (unsigned i = 0; i < ROWS * COLUMNS; i++)
+		client_memory(0)[i] = (float)(i / COLUMNS + 5) + (i % 2 ? 2 : -2);
+	view_contiguous(&t, &v);
+	ck_assert_int_eq(graph_leaf(st.graph, a, &t, &v, &x), 0);
+	mean = op(OP_div, row_sums(x), scalar(COLUMNS));
+	apart = op(OP_sub, x, mean);
+	output(op(OP_div, apart, op(OP_div, row_sums(op(OP_mul, apart, apart)), scalar(COLUMNS))));
+	submit(&out, &e);
+	for (unsigned i = 0; i < ROWS * COLUMNS; i++)
+		ck_assert_float_eq(published(out)[i], i % 2 ? 0.5f : -0.5f);
+	buffer_unref(out);
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
 START_TEST(scalars_and_offsets_of_leaves_reach_the_kernel) {
 	struct buffer *a, *out[2];
 	struct ending e = { 0 };
@@ -2683,6 +2724,7 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, timed_runs_keep_their_place_in_the_order);
 	tcase_add_test(c, timed_runs_of_a_device_with_memory_of_its_own_keep_their_place);
 	tcase_add_test(c, the_gpu_strategy_gives_the_same);
+	tcase_add_test(c, a_row_s_mean_is_itself_behind_its_variance);
 	tcase_add_test(c, scalars_and_offsets_of_leaves_reach_the_kernel);
 	tcase_add_test(c, temporaries_of_a_chain_use_each_others_memory);
 	tcase_add_test(c, a_temporary_is_not_overwritten_while_a_neighbour_reads_it);

@@ -27,7 +27,8 @@ static void write_tree_function(struct writer *w, const struct reduction *r) {
 	w->depth--;
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_close(w);
-	text_line(w, "x = partial[0];");
+	/* PoCL 7.1 would load it again where x is used, behind what the next tree writes there: volatile is loaded once. */
+	text_line(w, "x = *(volatile local %s *)partial;", type);
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
 	text_line(w, "return x;");
 	text_close(w);
