@@ -58,6 +58,8 @@ static struct stage {
 	uint32_t arenas;
 	uint64_t laid_out;           /* of the client's arena */
 	int grow_error;
+	bool late;                   /* arenas for results come when answer() is called */
+	uint64_t asked;              /* then: for how many bytes; 0: for none */
 	unsigned grows, drops, freed;
 	uint64_t freed_offset;
 	bool timed;                  /* runs are */
@@ -91,10 +93,28 @@ static int add_arena(uint64_t bytes, bool engine_owned) {
 	return space_add_arena(st.space, id, fd, bytes, engine_owned);
 }
 
-static int grow(void *user, uint64_t bytes) {
+static int grow(void *user, uint64_t bytes, bool now) {
 	(void)user;
 	st.grows++;
+	if (st.late && !now) {
+		ck_assert_uint_eq(st.asked, 0);
+		st.asked = bytes;
+		return -EAGAIN;
+	}
 	return st.grow_error ? st.grow_error : add_arena(bytes, true);
+}
+
+/* The arena that was asked for comes; or it is refused. */
+static void answer(int error) {
+	uint64_t bytes = st.asked;
+
+	ck_assert_uint_gt(bytes, 0);
+	st.asked = 0;
+	if (error)
+		space_refused(st.space, error);
+	else
+		ck_assert_int_eq(add_arena(bytes, true), 0);
+	exec_progress(st.exec);
 }
 
 /* Room for the panels of two factors of the tests, not for three. */
@@ -927,6 +947,114 @@ START_TEST(publishing_a_poisoned_array_tells_why) {
 	buffer_unref(a);
 	buffer_unref(out);
 	close_stage();
+}
+END_TEST
+
+/* The sum and the product of an array with itself; the sum is asked for. */
+struct two {
+	struct buffer *out[2];
+	struct ending run, publication;
+};
+
+static void two_submit(struct two *t, struct buffer *a) {
+	*t = (struct two){ 0 };
+	output(op(OP_add, leaf(a), leaf(a)));
+	output(op(OP_mul, leaf(a), leaf(a)));
+	submit(t->out, &t->run);
+	ck_assert_int_eq(buffer_publish(st.lane, t->out[0], ended, &t->publication), 0);
+}
+
+static void two_free(struct two *t) {
+	buffer_unref(t->out[0]);
+	buffer_unref(t->out[1]);
+}
+
+/* A run of it that waits for an arena; those before it are kept. How many there were. */
+static unsigned two_wait(struct two *t, unsigned most, struct buffer *a) {
+	unsigned n = 0;
+
+	for (; !st.asked; n++) {
+		ck_assert_uint_lt(n, most);
+		two_submit(&t[n], a);
+		while (!st.asked && !t[n].publication.times)
+			ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+	}
+	return n;
+}
+
+/* Another session, to which memory comes at once. */
+static void other_runs(struct buffer *a) {
+	struct space *space = st.space;
+	struct ending e = { 0 };
+	struct lane *other;
+	struct buffer *out;
+
+	st.late = false;
+	open_space(0);
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	output(op(OP_add, leaf(a), leaf(a)));
+	submit_to(other, &out, &e);
+	while (!e.times)
+		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+	ck_assert_int_eq(e.code, 0);
+	buffer_unref(out);
+	lane_free(other);
+	space_free(st.space);
+	st.space = space;
+	st.late = true;
+}
+
+static void wait_for_memory(bool discrete) {
+	enum { MOST = 100 };
+	struct two t[MOST];
+	unsigned n, more, grows;
+	struct buffer *a;
+
+	open_stage(NULL, discrete, 0, 0);
+	st.late = true;
+	a = client_array(N, 3, 0);
+	n = two_wait(t, MOST, a);
+	grows = st.grows;
+	other_runs(a);
+	/* It still waits, has asked once, and what it has found room for already is not taken twice. */
+	ck_assert_uint_eq(t[n - 1].publication.times, 0);
+	answer(0);
+	wait_idle();
+	ck_assert_int_eq(t[n - 1].publication.code, 0);
+	ck_assert(published(t[n - 1].out[0])[N - 1] == 6);
+	ck_assert_uint_le(st.grows, grows + 1 + !discrete);
+	/* Refused: less is asked for, and then the run fails, alone. */
+	more = two_wait(t + n, MOST - n, a);
+	answer(-ENOMEM);
+	for (unsigned i = 0; st.asked; i++) {
+		ck_assert_uint_lt(i, 2);
+		answer(-ENOMEM);
+	}
+	wait_idle();
+	n += more;
+	ck_assert_int_eq(t[n - 1].publication.code, FAULT_MEMORY);
+	ck_assert(discrete || t[n - 1].run.code == FAULT_MEMORY);
+	/* The next one asks anew. */
+	two_submit(&t[n], a);
+	while (!st.asked)
+		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+	answer(0);
+	wait_idle();
+	ck_assert_int_eq(t[n].publication.code, 0);
+	for (unsigned i = 0; i <= n; i++)
+		two_free(&t[i]);
+	buffer_unref(a);
+	ck_assert_uint_eq(space_used(st.space), 0);
+	close_stage();
+}
+
+START_TEST(a_run_waits_for_its_memory_and_others_do_not) {
+	wait_for_memory(false);
+}
+END_TEST
+
+START_TEST(a_result_waits_for_memory_of_the_host_and_others_do_not) {
+	wait_for_memory(true);
 }
 END_TEST
 
@@ -2754,6 +2882,8 @@ static void add_failures(TCase *c) {
 	tcase_add_test(c, a_poisoned_array_fails_what_reads_it_and_nothing_else);
 	tcase_add_test(c, publishing_a_poisoned_array_tells_why);
 	tcase_add_test(c, memory_that_runs_out_fails_that_run_alone);
+	tcase_add_test(c, a_run_waits_for_its_memory_and_others_do_not);
+	tcase_add_test(c, a_result_waits_for_memory_of_the_host_and_others_do_not);
 	tcase_add_test(c, temporaries_beyond_their_limit_fail_that_run_alone);
 	tcase_add_test(c, launches_the_driver_refuses_are_a_fault_of_the_device);
 	tcase_add_test(c, an_operation_that_would_leave_its_array_is_refused);

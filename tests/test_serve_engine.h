@@ -98,11 +98,12 @@ static void supervisor_refuse(uint64_t session) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
-	wire_put_array(&w, 4);
+	wire_put_array(&w, 5);
 	wire_put_uint(&w, CONTROL_ARENA_REFUSED);
 	wire_put_uint(&w, session);
 	wire_put_int(&w, FAULT_MEMORY);
 	wire_put_text(&w, "no");
+	wire_put_uint(&w, ARENA_OF_ENGINE);
 	supervisor_say(&w, -1);
 }
 

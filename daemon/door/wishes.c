@@ -6,32 +6,34 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void refuse_want(struct client *c, const struct fault *f) {
+static void refuse_want(struct client *c, enum arena_owner owner, const struct fault *f) {
 	struct wire_writer w;
 	int r;
 
-	client_tell_begin(c, &w, CONTROL_ARENA_REFUSED, 2);
+	client_tell_begin(c, &w, CONTROL_ARENA_REFUSED, 3);
 	wire_put_int(&w, f->code);
 	wire_put_text(&w, f->text);
+	wire_put_uint(&w, owner);
 	r = client_tell_end(c, &w);
 	if (r)
 		log_error("session %" PRIu64 ": the refusal of an arena could not be told: %s", c->session,
 			strerror(-r));
 }
 
-static void answer_want(struct client *c, int r, struct fault *refusal) {
+static void answer_want(struct client *c, enum arena_owner owner, int r, struct fault *refusal) {
 	if (r < 0)
 		r = fault_set(refusal, FAULT_MEMORY, "no shared memory: %s", strerror(-r));
 	if (r)
-		refuse_want(c, refusal);
+		refuse_want(c, owner, refusal);
 }
 
 void client_want_made(struct making *m) {
+	enum arena_owner owner = m->owner;
 	struct client *c = m->client;
 	struct client_arena *a;
 	struct fault refusal;
 
-	answer_want(c, client_arena_made(c, m, &a, &refusal), &refusal);
+	answer_want(c, owner, client_arena_made(c, m, &a, &refusal), &refusal);
 }
 
 /* An engine's wish for a session that has just ended needs no answer: SESSION_END is on its way. */
@@ -46,7 +48,7 @@ static int want_arena(struct client *c, struct wire_cursor *body, enum arena_own
 		return r;
 	r = client_arena_new(c, bytes, owner, &making, &a, &refusal);
 	if (!making)
-		answer_want(c, r, &refusal);
+		answer_want(c, owner, r, &refusal);
 	return 0;
 }
 
@@ -76,7 +78,7 @@ static int on_share_hold(struct client *c, struct wire_cursor *body, struct faul
 	if (r || !c)
 		return r;
 	if (client_arena_hold(c, arena, writable, &refusal)) {
-		refuse_want(c, &refusal);
+		refuse_want(c, ARENA_HELD, &refusal);
 		return 0;
 	}
 	return tell_held(c, arena);

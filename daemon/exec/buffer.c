@@ -229,7 +229,7 @@ static int take_arena_memory(struct buffer *b) {
 
 	if (r)
 		return r;
-	r = space_take(b->space, b->bytes, &b->arena, &b->offset);
+	r = space_take(b->space, b->bytes, false, &b->arena, &b->offset);
 	if (r) {
 		space_discharge(b->space, b->bytes);
 		return r;
@@ -260,7 +260,7 @@ bool buffer_take_reached(struct buffer *b, uint64_t *addressp) {
 	struct space_arena *a;
 	uint64_t offset;
 
-	if (space_take(b->space, b->bytes, &a, &offset))
+	if (space_take(b->space, b->bytes, false, &a, &offset))
 		return false;
 	if (!a->address) {
 		space_give(a, offset, b->bytes);
@@ -275,10 +275,9 @@ bool buffer_take_reached(struct buffer *b, uint64_t *addressp) {
 }
 
 void buffer_untake(struct buffer *b) {
-	if (b->space->exec->flat)
-		return;
 	buffer_leave_device(b);
 	give_host_memory(b);
+	b->resident = false;
 }
 
 int buffer_settle(struct buffer *b) {
@@ -298,7 +297,7 @@ int buffer_settle(struct buffer *b) {
 	return r;
 }
 
-int buffer_host(struct buffer *b) {
+int buffer_host(struct buffer *b, bool now) {
 	struct space_arena *a = b->arena;
 	uint64_t offset = b->offset;
 	int r;
@@ -306,7 +305,7 @@ int buffer_host(struct buffer *b) {
 	if (b->hosted)
 		return 0;
 	if (!a) {
-		r = space_take(b->space, b->bytes, &a, &offset);
+		r = space_take(b->space, b->bytes, now, &a, &offset);
 		if (r)
 			return r;
 	}

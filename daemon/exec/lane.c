@@ -120,7 +120,7 @@ void lane_rests(struct lane *l) {
 		l->group->busy--;
 }
 
-/* 0, or -EAGAIN while the run that writes the buffer is not launched. */
+/* 0, or -EAGAIN while the run that writes the buffer is not launched, or its memory on the host is on its way. */
 static int publish_advance(struct exec *x, struct item *i) {
 	struct buffer *b = i->buffer;
 	int e = 0;
@@ -128,7 +128,9 @@ static int publish_advance(struct exec *x, struct item *i) {
 	if (b->state == BUFFER_PENDING)
 		return -EAGAIN;
 	if (b->state == BUFFER_READY)
-		e = buffer_host(b);
+		e = buffer_host(b, false);
+	if (e == -EAGAIN)
+		return e;
 	if (b->state == BUFFER_POISONED)
 		i->sorrow = sorrow_ref(b->sorrow);
 	else if (e)

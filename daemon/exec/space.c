@@ -31,6 +31,8 @@ enum {
 	SPACE_ARENA_MOST = 256 << 20,
 	/* An empty arena is kept this long: programs come back with the same sizes. */
 	SPACE_KEEP_MS = 2000,
+	/* A refusal is for who waited for it, and looks at the next turn; who comes later than this asks anew. */
+	SPACE_REFUSAL_MS = 1000,
 };
 
 static void close_fd(int *fdp) {
@@ -256,9 +258,18 @@ int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, boo
 	a->empty_ms = exec_now_ms();
 	a->next = s->arena;
 	s->arena = a;
-	if (engine_owned)
+	if (engine_owned) {
 		s->engine_bytes += bytes;
+		s->asked = s->refused = 0;
+	}
 	return 0;
+}
+
+void space_refused(struct space *s, int error) {
+	s->refused = s->asked;
+	s->refusal = error;
+	s->refused_ms = exec_now_ms();
+	s->asked = 0;
 }
 
 static int take_somewhere(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) {
@@ -284,30 +295,49 @@ static uint64_t usual_growth(const struct space *s) {
 	return ask < SPACE_ARENA_LEAST ? SPACE_ARENA_LEAST : ask;
 }
 
+static int space_ask(struct space *s, uint64_t bytes, bool now) {
+	int r = s->callbacks.grow(s->callbacks.user, bytes, now);
+
+	if (r == -EAGAIN)
+		s->asked = bytes;
+	return r;
+}
+
+/* What was refused since it was asked for; 0: nothing was. */
+static uint64_t take_refusal(struct space *s) {
+	uint64_t bytes = exec_now_ms() - s->refused_ms < SPACE_REFUSAL_MS ? s->refused : 0;
+
+	s->refused = 0;
+	return bytes;
+}
+
 /*
  * At least as much as there is already, so that the number of arenas stays small, and as all that is expected; where that is refused,
  * what is needed.
  */
-static int space_grow(struct space *s, uint64_t bytes) {
-	uint64_t least = arena_bytes(bytes), ask = usual_growth(s);
+static int space_grow(struct space *s, uint64_t bytes, bool now) {
+	uint64_t least = arena_bytes(bytes), most = usual_growth(s), refused;
 	int r;
 
-	if (ask < arena_bytes(s->expected))
-		ask = arena_bytes(s->expected);
-	if (ask > least && !s->callbacks.grow(s->callbacks.user, ask))
-		return 0;
-	r = s->callbacks.grow(s->callbacks.user, least);
-	return r;
+	if (s->asked && !now)
+		return -EAGAIN;
+	refused = take_refusal(s);
+	if (refused && refused <= least)
+		return s->refusal;
+	if (most < arena_bytes(s->expected))
+		most = arena_bytes(s->expected);
+	r = most > least && !refused ? space_ask(s, most, now) : -ENOMEM;
+	return !r || r == -EAGAIN ? r : space_ask(s, least, now);
 }
 
-int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) {
+int space_take(struct space *s, uint64_t bytes, bool now, struct space_arena **arenap, uint64_t *offsetp) {
 	int r;
 
 	if (s->gone)
 		return -ENOMEM;
 	if (!take_somewhere(s, bytes, arenap, offsetp))
 		return 0;
-	r = s->callbacks.grow ? space_grow(s, bytes) : -ENOMEM;
+	r = s->callbacks.grow ? space_grow(s, bytes, now) : -ENOMEM;
 	if (r)
 		return r;
 	return take_somewhere(s, bytes, arenap, offsetp) ? -ENOMEM : 0;

@@ -123,6 +123,10 @@ struct space {
 	uint64_t quota, used;
 	uint64_t engine_bytes;                /* of engine-laid-out arenas */
 	uint64_t expected;                    /* bytes that are about to be taken, with their alignment: one arena is made for all */
+	uint64_t asked;                       /* an arena of so many bytes is on its way, or is refused soon; 0: none */
+	uint64_t refused;                     /* so many were refused, and who waited has not heard of it yet; 0: none were */
+	int refusal;                          /* with this error */
+	int64_t refused_ms;                   /* at this time */
 	struct space_arena *arena;
 	uint32_t dying;                       /* arenas, of one that is gone */
 	struct buffer *buffers;
@@ -132,7 +136,7 @@ struct space *space_ref(struct space *s);
 struct space *space_unref(struct space *s);
 struct space_arena *space_arena(const struct space *s, uint32_t id);
 /* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -ENOBUFS. */
-int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
+int space_take(struct space *s, uint64_t bytes, bool now, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
 void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes);
 /* Counts bytes against the quota: 0 or -EDQUOT. */
 int space_charge(struct space *s, uint64_t bytes) FAULT_MUST_USE;
@@ -187,12 +191,15 @@ int buffer_take(struct buffer *b) FAULT_MUST_USE;
  */
 bool buffer_reach(struct buffer *b, uint64_t *addressp);
 bool buffer_take_reached(struct buffer *b, uint64_t *addressp);
-/* What was taken for a value that nothing writes yet is given back, on devices with memory of their own. */
+/* What was taken for a value that nothing writes yet is given back. */
 void buffer_untake(struct buffer *b);
 /* The value is where kernels read it: uploaded where it has to be. 0, -ENOSPC, -EDQUOT or -EIO. */
 int buffer_settle(struct buffer *b) FAULT_MUST_USE;
-/* The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT or -EIO. */
-int buffer_host(struct buffer *b) FAULT_MUST_USE;
+/*
+ * The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT, -ENOBUFS or -EIO; -EAGAIN, but not where it has to be
+ * now, while memory for it is on its way.
+ */
+int buffer_host(struct buffer *b, bool now) FAULT_MUST_USE;
 /* Something with this sequence number reads it. */
 void buffer_used(struct buffer *b, uint64_t sequence);
 void buffer_poison(struct buffer *b, struct sorrow *s);

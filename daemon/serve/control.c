@@ -470,8 +470,10 @@ static int on_session_resume(struct control_message *m, struct fault *f) {
 }
 
 /* The session goes on without that memory: what wants it fails, and says why. */
-static void fd_is_short(struct session *s) {
+static void fd_is_short(struct session *s, uint64_t owner) {
 	s->short_of = true;
+	if (owner == ARENA_OF_ENGINE)
+		space_refused(s->space, -ENOBUFS);
 	descriptors_fault(&s->refusal, "a session's memory");
 	log_warning("session %" PRIu64 ": %s", s->id, s->refusal.text);
 }
@@ -479,7 +481,7 @@ static void fd_is_short(struct session *s) {
 /* Memory for an exported array; where nobody waits for it any more it goes back. */
 static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
 	if (descriptors_raise(&fd)) {
-		fd_is_short(s);
+		fd_is_short(s, ARENA_SHARED);
 		close(fd);
 		control_drop(s, arena);
 		return 0;
@@ -517,7 +519,7 @@ static int on_arena(struct control_message *m, struct fault *f) {
 	if (r || !s)
 		return r;
 	if (fd < 0) {
-		fd_is_short(s);
+		fd_is_short(s, owner);
 		/* The client has its own, and would go on to use it. */
 		if (owner != ARENA_OF_CLIENT)
 			control_drop(s, (uint32_t)arena);
@@ -532,7 +534,33 @@ static int on_arena(struct control_message *m, struct fault *f) {
 		return take_grant(s, (uint32_t)arena, fd, bytes);
 	if (owner == ARENA_HELD)
 		return share_regained(s, (uint32_t)arena, fd, bytes);
-	return space_add_arena(s->space, (uint32_t)arena, fd, bytes, true);
+	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, true);
+	if (r)
+		space_refused(s->space, -ENOMEM);
+	return r;
+}
+
+/* [session, code, sentence, owner] */
+static int read_refusal(struct wire_cursor *body, struct fault *refusal, uint64_t *ownerp, struct fault *f) {
+	int r = message_get_fault(body, refusal, f);
+
+	return r ? r : wire_get_uint(body, "owner", ARENA_OWNERS - 1, ownerp, f);
+}
+
+/* Who awaits that of another owner has read it. */
+static int on_arena_refused(struct control_message *m, struct fault *f) {
+	struct session *s = NULL;
+	struct fault refusal;
+	uint64_t owner;
+	int r = find_session(m, &s, f);
+
+	if (!r)
+		r = read_refusal(&m->body, &refusal, &owner, f);
+	if (r || !s || owner != ARENA_OF_ENGINE)
+		return r;
+	s->refusal = refusal;
+	space_refused(s->space, -ENOBUFS);
+	return 0;
 }
 
 /* An answer that was awaited, or came too late: there is nothing to do. */
@@ -666,7 +694,7 @@ static const struct {
 	[CONTROL_SESSION_NEW] = { on_session_new, true },
 	[CONTROL_SESSION_END] = { on_session_end, false },
 	[CONTROL_ARENA] = { on_arena, true },
-	[CONTROL_ARENA_REFUSED] = { on_answer, false },
+	[CONTROL_ARENA_REFUSED] = { on_arena_refused, true },
 	[CONTROL_USER] = { on_user, true },
 	[CONTROL_RELOAD] = { on_reload, false },
 	[CONTROL_ORDER] = { on_order, false },
@@ -845,7 +873,7 @@ void control_turn(struct server *v) {
 struct awaited {
 	struct session *session;
 	unsigned id;
-	enum arena_owner owner;      /* of an ARENA */
+	enum arena_owner owner;      /* of an ARENA, and of its refusal */
 };
 
 static int read_owner(struct wire_cursor *body, uint64_t *ownerp) {
@@ -863,7 +891,7 @@ static int answer_of(const struct awaited *w, const struct control_packet *p, st
 	struct wire_reader reader;
 	struct wire_cursor body;
 	uint64_t session, owner = w->owner;
-	struct fault f;
+	struct fault f, why;
 	unsigned id;
 	int r = wire_open(&reader, p->bytes, p->size, &f);
 
@@ -873,14 +901,17 @@ static int answer_of(const struct awaited *w, const struct control_packet *p, st
 	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
 	if (!r && id == CONTROL_ARENA)
 		r = read_owner(&body, &owner);
-	if (!r && id == CONTROL_ARENA_REFUSED && session == w->session->id && message_get_fault(&body, refusal, &f))
-		fault_set(refusal, FAULT_MEMORY, "the daemon has no memory for the session");
+	if (!r && id == CONTROL_ARENA_REFUSED)
+		r = read_refusal(&body, &why, &owner, &f);
 	wire_close(&reader);
 	if (r || session != w->session->id || owner != w->owner)
 		return 0;
 	if (id == w->id)
 		return 1;
-	return id == CONTROL_ARENA_REFUSED ? -ENOBUFS : 0;
+	if (id != CONTROL_ARENA_REFUSED)
+		return 0;
+	*refusal = why;
+	return -ENOBUFS;
 }
 
 static int wait_readable(const struct server *v, uint64_t deadline) {
@@ -918,6 +949,12 @@ static int await_answer(struct server *v, struct awaited *w) {
 }
 
 int control_want(struct session *s, uint64_t bytes) {
+	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
+
+	return r ? r : -EAGAIN;
+}
+
+int control_want_now(struct session *s, uint64_t bytes) {
 	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_OF_ENGINE };
 	uint64_t had = space_mapped(s->space);
 	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
@@ -949,7 +986,7 @@ int control_share(struct session *s, uint64_t bytes, struct grant *g) {
 }
 
 int control_hold(struct session *s, uint32_t arena, bool writable) {
-	struct awaited w = { .session = s, .id = CONTROL_SHARE_HELD };
+	struct awaited w = { .session = s, .id = CONTROL_SHARE_HELD, .owner = ARENA_HELD };
 	struct wire_writer out;
 	int r;
 

@@ -1,8 +1,8 @@
 /*
  * The engine's one thread: sessions, their requests, and the loop that drives exec.
  *
- * Nothing here waits for a client, a compiler or a kernel. The one short wait is for the
- * supervisor, when exec needs another arena (control_want()).
+ * Nothing here waits for a client, a compiler or a kernel. The short waits are for the supervisor: for memory of an array that is
+ * exported or imported, and where a device's memory is short and an array moves to the host (control_want_now()).
  */
 #pragma once
 
@@ -150,11 +150,13 @@ void control_turn(struct server *v);
  * before it tells the client. Ends no session, so a caller may hold one.
  */
 void control_catch_up(struct server *v);
-/* Asks for an arena of a session and waits for it, briefly. 0, -ENOMEM, -ENOBUFS where it was refused (s->refusal), -EPIPE or -ETIMEDOUT. */
+/* Asks for an arena of a session: -EAGAIN, and its space is told of it or of its refusal (s->refusal); or another error. */
 int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
-/* Memory for one array that the session exports, and that it then holds. The caller owns g->fd. As control_want(). */
+/* Waits for it, briefly. 0, -ENOMEM, -ENOBUFS where it was refused (s->refusal), -EPIPE or -ETIMEDOUT. */
+int control_want_now(struct session *s, uint64_t bytes) FAULT_MUST_USE;
+/* Memory for one array that the session exports, and that it then holds. The caller owns g->fd. As control_want_now(). */
 int control_share(struct session *s, uint64_t bytes, struct grant *g) FAULT_MUST_USE;
-/* The session holds such memory of another one, until control_drop(). As control_want(). */
+/* The session holds such memory of another one, until control_drop(). As control_want_now(). */
 int control_hold(struct session *s, uint32_t arena, bool writable) FAULT_MUST_USE;
 /* An engine-laid-out arena is empty, or what it held of a shared array is released. */
 void control_drop(struct session *s, uint32_t arena);

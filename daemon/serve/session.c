@@ -21,8 +21,8 @@
 
 /* ---- what exec asks of a session ---- */
 
-static int on_grow(void *user, uint64_t bytes) {
-	return control_want(user, bytes);
+static int on_grow(void *user, uint64_t bytes, bool now) {
+	return now ? control_want_now(user, bytes) : control_want(user, bytes);
 }
 
 /* Told to the client with the next answer; where memory is short it learns at the session's end. */
