@@ -931,6 +931,79 @@ START_TEST(what_is_released_before_it_runs_is_not_computed) {
 }
 END_TEST
 
+/* ---- what the next engine would know ---- */
+
+/* Of sessions that begin from now on. */
+static void supervisor_catalogue(void) {
+	int fd = catalogue_create();
+	struct wire_writer w;
+
+	ck_assert_int_ge(fd, 0);
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, CONTROL_CATALOGUE);
+	supervisor_say(&w, fd);
+	close(fd);
+}
+
+static const struct catalogue_session *progress(const struct client *c) {
+	const struct session *s = session_find(engine.server, c->session, c->secret);
+
+	ck_assert_ptr_nonnull(s);
+	return &engine.server->catalogue->entry[s->entry].of_session;
+}
+
+/* Nothing is to be computed for a load, nor for what is released before it runs. Who is told that it has run does not ask for it again. */
+START_TEST(what_is_told_to_have_run_is_begun_for_the_next_engine) {
+	struct client noted, worker;
+	struct batch_text b = { 0 };
+	int64_t n = 4;
+
+	client_begin(&worker, 2);
+	supervisor_catalogue();
+	client_begin(&noted, 3);
+	configure(&noted, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	batch_name(&b, batch_load(&noted, &b, 1, &n), handle_of(0, 1));
+	expect(submit(&noted, &b), REQUEST_SUBMIT);
+	expect(request_numbers(&noted, REQUEST_WAIT, 1, (uint64_t[]){ noted.seq }), REQUEST_WAIT);
+	ck_assert_uint_ge(catalogue_begun(progress(&noted)), noted.seq);
+	expect(submit_small(&noted, 1, 0), REQUEST_SUBMIT);
+	release(&noted, handle_of(1, 1));
+	expect(request_numbers(&noted, REQUEST_WAIT, 1, (uint64_t[]){ noted.seq }), REQUEST_WAIT);
+	ck_assert_uint_ge(catalogue_begun(progress(&noted)), noted.seq);
+}
+END_TEST
+
+/* A batch that has what was gathered before it run is none of that. */
+static void expect_runs_of_one(const struct client *c) {
+	const struct session *s = session_find(engine.server, c->session, c->secret);
+
+	for (const struct run *r = s->runs; r; r = r->next)
+		ck_assert_uint_eq(r->last, r->first);
+}
+
+START_TEST(a_batch_is_not_begun_with_those_that_run_before_it) {
+	struct client noted, worker;
+	uint64_t a;
+
+	client_begin(&noted, 3);
+	a = make(&noted, 7, 5);
+	expect(ask_define_chain(&noted, 0, 33), REQUEST_DEFINE);
+	configure(&noted, "fusion.window_us", "1s");
+	client_begin(&worker, 2);
+	keep_busy(&worker);
+	expect(submit_small(&noted, 0, 0), REQUEST_SUBMIT);
+	expect(submit_small(&noted, 1, SUBMIT_REPEATED), REQUEST_SUBMIT);
+	expect_runs_of_one(&noted);
+	expect(submit_small(&noted, 2, 0), REQUEST_SUBMIT);
+	expect(ask_replay(&noted, 0, 1, &a, handle_of(3, 1)), REQUEST_REPLAY);
+	expect_runs_of_one(&noted);
+	ck_assert_float_eq(read_floats(&noted, handle_of(1, 1), 4)[0], -1);
+	ck_assert_float_eq(read_floats(&noted, handle_of(3, 1), 4)[0], -5);
+}
+END_TEST
+
 START_TEST(batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions) {
 	struct client worker;
 	uint32_t first;
@@ -1602,6 +1675,8 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, time_ends_the_window);
 	tcase_add_test(tests, a_batch_is_accepted_ahead_of_the_answer_that_is_waited_for);
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
+	tcase_add_test(tests, what_is_told_to_have_run_is_begun_for_the_next_engine);
+	tcase_add_test(tests, a_batch_is_not_begun_with_those_that_run_before_it);
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);
 	tcase_add_test(tests, arrays_beyond_those_of_their_user_are_refused_until_a_session_ends);

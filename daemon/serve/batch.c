@@ -341,6 +341,7 @@ int batch_end(struct batch *b, struct request *r, bool urgent, struct fault *f) 
 	struct session *s = b->session;
 
 	s->gathered += b->count;
+	s->last = b->seq;
 	b->poison = poison_unref(b->poison);
 	window_added(s, urgent);
 	r->node = b->node;

@@ -598,7 +598,7 @@ static void poison_pending(struct session *s, const struct fault *f) {
 	for (uint32_t i = 0; i < s->pendings; i++)
 		array_poison(s->pending[i], poison_ref(p));
 	poison_unref(p);
-	for (uint64_t seq = s->first; seq < s->next; seq++)
+	for (uint64_t seq = s->first; seq <= s->last; seq++)
 		session_failed(s, seq, -1, f);
 }
 
@@ -648,7 +648,7 @@ void flush_session(struct session *s, enum flush_reason reason) {
 		.graph = s->graph,
 		.array = s->pending,
 		.first = s->first,
-		.last = s->next - 1,
+		.last = s->last,
 		.operations = s->gathered };
 	struct fault fault;
 	int r;
@@ -667,6 +667,8 @@ void flush_session(struct session *s, enum flush_reason reason) {
 	else
 		part_from_shared(s);
 	forget_gathered(s);
+	/* Where nothing was to be computed it has run by now, which the client may be told. */
+	session_noted(s);
 }
 
 /* ---- a copy ---- */

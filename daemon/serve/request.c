@@ -345,12 +345,14 @@ static bool try_run(struct request *r) {
 	if (!may_run(s, r->id, r->seq))
 		return false;
 	if (requests[r->id].order == ORDER_NUMBERED)
-		s->next++;
+		s->running = s->next++;
 	note_reading(s->server, s->id);
 	run(r);
 	note_reading(s->server, 0);
-	if (requests[r->id].order == ORDER_NUMBERED)
-		session_noted(s);
+	if (requests[r->id].order != ORDER_NUMBERED)
+		return true;
+	s->running = 0;
+	session_noted(s);
 	return true;
 }
 

@@ -34,7 +34,9 @@ static uint64_t first_unfinished(const struct session *s) {
 		run = run->next;
 	if (run)
 		return run->first;
-	return s->gathered ? s->first : s->next;
+	if (s->gathered)
+		return s->first;
+	return s->running ? s->running : s->next;
 }
 
 static struct catalogue_session *progress_of(const struct session *s) {

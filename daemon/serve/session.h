@@ -129,6 +129,7 @@ struct session {
 	struct channel *channel;     /* its ring, or NULL */
 
 	uint64_t next;               /* number of the next request that changes the session */
+	uint64_t running;            /* of the one that is being run, which is below; 0: none is */
 	struct held *held;           /* utlist */
 	struct session *holding_previous, *holding_next; /* while there are any: of those that hold some */
 	uint32_t held_count;
@@ -138,7 +139,7 @@ struct session {
 	struct graph *graph;
 	uint64_t epoch;
 	uint64_t gathered;           /* operations */
-	uint64_t first;              /* number of the first batch in it */
+	uint64_t first, last;        /* numbers of the first and the last batch in it */
 	struct array **pending;      /* outputs; each holds a reference */
 	uint32_t pendings, pending_capacity;
 	struct buffer **used;        /* of leaves; each holds a reference */
