@@ -152,7 +152,9 @@ SIM := $(addprefix $(B)/tests/sim/,sim supervisor.so engine.so client.so)
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_given_up test_client_handles test_client_nng test_client_process test_client_record test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
-TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(B)/tests/ulp \
+has_quadmath = $(shell $(1) -include quadmath.h -E -xc /dev/null >/dev/null 2>&1 && echo '$(1)')
+ULP_CC := $(or $(call has_quadmath,$(CC)),$(call has_quadmath,gcc))
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(if $(ULP_CC),$(B)/tests/ulp) \
 	$(if $(SANITIZE),,$(SIM)) $(B)/tests/nng/lost $(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so $(B)/tests/fusiond-engine-faults
 ifeq ($(SANITIZE),address)
 TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
@@ -303,9 +305,12 @@ $(B)/tests/%.so: tests/interpose/%.c tests/interpose/interpose.h
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -shared -fPIC -Wall -Wextra $(if $(WERROR),-Werror) $< -o $@ -ldl
 
-# Its references run in vectors, in those functions of glibc that have a form for it.
+# Its references want floats of 113 bits, of libquadmath, which is GCC's: gcc builds them where the compiler has none of it, and where
+# neither does, as on arm64, they are not built.
+$(B)/tests/ulp: override CC := $(ULP_CC)
+# They run in vectors, in those functions of glibc that have a form for it.
 $(B)/obj/tests/ulp/reference.o $(B)/obj/tests/ulp/sweep.o: ALL_CFLAGS += -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math
-LIBMVEC := $(if $(filter x86_64-linux-gnu,$(shell $(CC) -dumpmachine)),-lmvec)
+LIBMVEC := $(if $(filter x86_64-linux-gnu,$(shell $(or $(ULP_CC),$(CC)) -dumpmachine)),-lmvec)
 $(B)/tests/ulp: $(call obj,$(wildcard tests/ulp/*.c))
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"

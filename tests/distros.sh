@@ -158,7 +158,7 @@ root_demo() {
 }
 
 clang_builds() {
-	as_user 'sh tests/deps.sh clang && make -j$(nproc) B=build-clang CC=clang WERROR=1 all && build-clang/demo'
+	as_user 'sh tests/deps.sh clang && make -j$(nproc) B=build-clang CC=clang WERROR=1 all tests && build-clang/demo'
 }
 
 packages() {

@@ -34,6 +34,22 @@ goal() {
 }
 claim tests_are_built_with_warnings_as_errors 0 "-Werror" goal tests
 
+# A compiler without quadmath.h, as clang is, has the references of tests/ulp built by gcc.
+cat >"$root/bare" <<'COMPILER'
+#!/bin/sh
+case " $* " in *quadmath.h*) exit 1 ;; esac
+exec gcc "$@"
+COMPILER
+chmod 755 "$root/bare"
+compiler_of() {
+	make -n V=1 B="$root/none" CC="$root/bare" "$root/none/tests/ulp" | grep -m 1 -e "-c tests/$1 -o" | cut -d ' ' -f 1
+}
+if gcc -include quadmath.h -E -xc /dev/null >/dev/null 2>&1; then
+	claim references_of_113_bits_are_built_by_a_compiler_that_has_them 0 "^gcc$" compiler_of ulp/reference.c
+else
+	skip references_of_113_bits_are_built_by_a_compiler_that_has_them "no gcc here has quadmath.h"
+fi
+
 # The preprocessor is told of another machine.
 big_endian() {
 	$CC -E -I. -I"$build/include" -D_GNU_SOURCE -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__ "$1" -o "$root/out.i"
