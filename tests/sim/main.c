@@ -46,7 +46,7 @@ static struct actor *supervisor(void) {
 
 /* ---- what a seed says ---- */
 
-static void set(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void set(const char *format, ...) {
 	va_list list;
 
 	va_start(list, format);

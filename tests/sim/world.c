@@ -80,7 +80,7 @@ void world_mix_text(const char *text) {
 	world_mix(h);
 }
 
-static void tell(const char *format, va_list list) {
+__attribute__((format(printf, 1, 0))) static void tell(const char *format, va_list list) {
 	char text[512];
 
 	vsnprintf(text, sizeof text, format, list);
