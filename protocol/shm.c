@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_COLLAPSE
@@ -31,6 +32,9 @@
 #endif
 
 enum {
+	/* Where the system has no memory to receive a packet, and how often who can wait tries. */
+	PACKET_STARVED_NS = 10 * 1000 * 1000,
+	PACKET_TRIES = 10,
 	SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 	/*
 	 * A signal makes fallocate() undo what it had done, so a large allocation under a periodic
@@ -304,6 +308,19 @@ static void drop(int *fdp) {
 	*fdp = -1;
 }
 
+/*
+ * The system may find no memory to receive, and what came stays readable: who asks again at once would do nothing else. So a while passes. True: it is worth
+ * another try.
+ */
+static bool try_again(int flags, unsigned *tries) {
+	const struct timespec t = { .tv_nsec = PACKET_STARVED_NS };
+	bool again = !(flags & MSG_DONTWAIT) && ++*tries < PACKET_TRIES;
+
+	nanosleep(&t, NULL);
+	errno = again || !(flags & MSG_DONTWAIT) ? ENOMEM : EAGAIN;
+	return again;
+}
+
 ssize_t packet_receive_pair(int socket, void *bytes, size_t size, int fd[PACKET_PAIR], int flags) {
 	struct iovec part = { .iov_base = bytes, .iov_len = size };
 	union control control;
@@ -311,12 +328,13 @@ ssize_t packet_receive_pair(int socket, void *bytes, size_t size, int fd[PACKET_
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof control.bytes };
+	unsigned tries = 0;
 	ssize_t got;
 
 	fd[0] = fd[1] = -1;
 	do {
 		got = recvmsg(socket, &m, flags | MSG_CMSG_CLOEXEC);
-	} while (got < 0 && errno == EINTR);
+	} while (got < 0 && (errno == EINTR || ((errno == ENOMEM || errno == ENOBUFS) && try_again(flags, &tries))));
 	if (got < 0)
 		return -errno;
 	detach(&m, fd);

@@ -47,7 +47,8 @@ int shm_map(int fd, uint64_t bytes, void *address, void **basep) FAULT_MUST_USE;
 int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) FAULT_MUST_USE;
 /*
  * Receives one packet of at most size bytes. Returns its length, 0 at the end of the stream, or
- * -errno (-EMSGSIZE for a longer one). *fdp is -1 or a descriptor the caller owns; descriptors
+ * -errno (-EMSGSIZE for a longer one; -ENOMEM, or with MSG_DONTWAIT -EAGAIN and some milliseconds later, where the system has no memory
+ * for it: then it stays). *fdp is -1 or a descriptor the caller owns; descriptors
  * beyond the first are closed.
  */
 ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) FAULT_MUST_USE;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- writing ----------------------------------------------------------------------------- */
@@ -19,19 +20,57 @@ static void note(struct wire_writer *w, int r) {
 		w->failed = true;
 }
 
+/* Beyond what is small it is doubled from here on. */
+enum { WIRE_ROOM = 8192 };
+
+static int grow(struct wire_buffer *b, size_t more) {
+	size_t room = b->room == WIRE_SMALL ? WIRE_ROOM : b->room;
+	char *data;
+
+	while (room - b->size < more) {
+		if (room > SIZE_MAX / 2)
+			return -1;
+		room *= 2;
+	}
+	data = realloc(b->data == b->small ? NULL : b->data, room);
+	if (!data)
+		return -1;
+	if (b->data == b->small)
+		memcpy(data, b->small, b->size);
+	b->data = data;
+	b->room = room;
+	return 0;
+}
+
+/* As msgpack's packers call it. */
+static int append(void *user, const char *bytes, size_t size) {
+	struct wire_buffer *b = user;
+
+	if (!size)
+		return 0;
+	if (b->room - b->size < size && grow(b, size))
+		return -1;
+	memcpy(b->data + b->size, bytes, size);
+	b->size += size;
+	return 0;
+}
+
 void wire_writer_init(struct wire_writer *w) {
-	msgpack_sbuffer_init(&w->buffer);
-	msgpack_packer_init(&w->packer, &w->buffer, msgpack_sbuffer_write);
+	w->buffer.size = 0;
+	w->buffer.room = WIRE_SMALL;
+	w->buffer.data = w->buffer.small;
+	msgpack_packer_init(&w->packer, &w->buffer, append);
 	w->failed = false;
 }
 
 void wire_writer_clear(struct wire_writer *w) {
-	msgpack_sbuffer_clear(&w->buffer);
+	w->buffer.size = 0;
 	w->failed = false;
 }
 
 void wire_writer_free(struct wire_writer *w) {
-	msgpack_sbuffer_destroy(&w->buffer);
+	if (w->buffer.data != w->buffer.small)
+		free(w->buffer.data);
 	wire_writer_init(w);
 }
 
@@ -69,7 +108,7 @@ void wire_put_bin(struct wire_writer *w, const void *bytes, size_t size) {
 
 void wire_put_raw(struct wire_writer *w, const void *bytes, size_t size) {
 	if (size)
-		note(w, msgpack_sbuffer_write(&w->buffer, bytes, size));
+		note(w, append(&w->buffer, bytes, size));
 }
 
 void wire_put_fault(struct wire_writer *w, const struct fault *f) {

@@ -1,7 +1,8 @@
 /*
  * msgpack, written and read with suspicion.
  *
- * A writer appends to one growing buffer; the first failure sticks and wire_finish() reports it.
+ * A writer appends to one growing buffer; the first failure sticks and wire_finish() reports it. What is small has room in the writer itself, so
+ * that short packets, such as the end of a session, need no memory.
  *
  * A reader is opened on untrusted bytes. Before msgpack-c allocates anything, wire_open() scans
  * the frame and refuses it where it nests deeper than LIMIT_WIRE_DEPTH, claims more elements than
@@ -21,8 +22,19 @@
 
 #include "fault.h"
 
+enum {
+	/* Nearly all packets of the control socket are shorter; who writes has it on his stack. */
+	WIRE_SMALL = 256,
+};
+
+struct wire_buffer {
+	size_t size, room;
+	char *data;              /* `small`, or allocated */
+	char small[WIRE_SMALL];
+};
+
 struct wire_writer {
-	msgpack_sbuffer buffer;
+	struct wire_buffer buffer;
 	msgpack_packer packer;
 	bool failed;
 };

@@ -402,16 +402,39 @@ static int fail_to_write(void *data, const char *bytes, size_t size) {
 
 START_TEST(the_first_failure_of_a_writer_sticks) {
 	struct wire_writer w;
+	msgpack_packer_write write;
 
 	wire_writer_init(&w);
+	write = w.packer.callback;
 	w.packer.callback = fail_to_write;
 	wire_put_uint(&w, 1);
-	w.packer.callback = msgpack_sbuffer_write;
+	w.packer.callback = write;
 	wire_put_uint(&w, 1);
 	ck_assert_int_eq(wire_finish(&w), -ENOMEM);
 	wire_writer_clear(&w);
 	ck_assert_int_eq(wire_finish(&w), 0);
 	wire_writer_free(&w);
+}
+END_TEST
+
+START_TEST(what_is_short_lies_in_the_writer_and_what_is_longer_begins_the_same) {
+	unsigned char bytes[3 * WIRE_SMALL], first[WIRE_SMALL];
+	struct wire_writer w;
+	size_t size;
+
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (unsigned char)i;
+	wire_writer_init(&w);
+	wire_put_bin(&w, bytes, WIRE_SMALL / 2);
+	ck_assert_ptr_eq(w.buffer.data, w.buffer.small);
+	size = w.buffer.size;
+	memcpy(first, w.buffer.data, size);
+	wire_put_bin(&w, bytes, sizeof bytes);
+	ck_assert_int_eq(wire_finish(&w), 0);
+	ck_assert_mem_eq(w.buffer.data, first, size);
+	ck_assert_mem_eq(w.buffer.data + w.buffer.size - sizeof bytes, bytes, sizeof bytes);
+	wire_writer_free(&w);
+	ck_assert_ptr_eq(w.buffer.data, w.buffer.small);
 }
 END_TEST
 
@@ -483,4 +506,5 @@ RUN_TESTS("protocol_wire", what_is_written_is_read_back, frames_are_read_in_memo
 	values_of_another_type_or_range_are_refused_by_the_name_of_their_field,
 	sizes_of_another_length_are_refused_by_the_name_of_their_field,
 	a_fault_travels_as_zero_code_and_sentence, raw_bytes_join_two_writers_and_clear_keeps_memory,
-	the_first_failure_of_a_writer_sticks, mutated_and_random_frames_never_harm_the_reader)
+	the_first_failure_of_a_writer_sticks, what_is_short_lies_in_the_writer_and_what_is_longer_begins_the_same,
+	mutated_and_random_frames_never_harm_the_reader)
