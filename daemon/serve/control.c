@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -37,6 +38,8 @@ enum {
 	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this is stuck. */
 	CONTROL_WAIT_US = 10 * 1000 * 1000,
 	CONTROL_OPTIONS = 64,
+	/* Who finds no memory for a packet looks again so much later. */
+	CONTROL_STARVED_NS = 10 * 1000 * 1000,
 	/* Between two tellings of what users have used. */
 	CONTROL_SPENT_US = 1000 * 1000,
 };
@@ -724,7 +727,7 @@ static struct control_packet *packet_free(struct control_packet *p) {
 	return NULL;
 }
 
-/* The next packet at *pp: 0, -EAGAIN where there is none or no memory for it, or -EPIPE: the supervisor is gone. */
+/* The next packet at *pp: 0, -EAGAIN where there is none, -ENOMEM, or -EPIPE: the supervisor is gone. */
 static int receive_packet(int control, struct control_packet **pp) {
 	struct control_packet *p = malloc(sizeof *p + CONTROL_PACKET), *fitting;
 	int fd[PACKET_PAIR];
@@ -733,7 +736,7 @@ static int receive_packet(int control, struct control_packet **pp) {
 	*pp = NULL;
 	/* It stays where it is until there is memory: what it says is not said twice. */
 	if (!p)
-		return -EAGAIN;
+		return -ENOMEM;
 	n = packet_receive_pair(control, p->bytes, CONTROL_PACKET, fd, MSG_DONTWAIT);
 	if (n <= 0) {
 		free(p);
@@ -759,11 +762,13 @@ static void received(struct server *v) {
 /* The next one, or NULL where there is none or the supervisor is gone. */
 static struct control_packet *receive(struct server *v) {
 	struct control_packet *p;
+	int r;
 
 	if (v->reserve)
 		reserve_give(v->reserve);
-	if (receive_packet(v->control, &p) == -EPIPE)
-		v->orphaned = true;
+	r = receive_packet(v->control, &p);
+	v->orphaned |= r == -EPIPE;
+	v->starved |= r == -ENOMEM;
 	if (!p)
 		received(v);
 	return p;
@@ -802,7 +807,10 @@ void control_workers(int control, struct device *d) {
 	}
 }
 
-/* Handles it, and returns true; or returns false where only what adds may be handled. */
+/*
+ * Handles it, and returns true; or returns false where only what adds may be handled, or there is no memory to read it: it is kept then,
+ * since it is not said twice.
+ */
 static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
 	struct control_message m = { .server = v, .fd = p->fd };
 	struct wire_reader reader;
@@ -810,6 +818,10 @@ static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
 	bool handled = true;
 	int r = wire_open(&reader, p->bytes, p->size, &f);
 
+	if (r == -ENOMEM) {
+		v->starved = true;
+		return false;
+	}
 	if (!r) {
 		m.id = packet_id(&reader, &m.body);
 		if (adds_only && m.id && !controls[m.id].adds)
@@ -857,11 +869,17 @@ void control_turn(struct server *v) {
 
 	while ((p = v->packets)) {
 		LL_DELETE(v->packets, p);
-		handle(v, p, false);
+		if (!handle(v, p, false)) {
+			LL_PREPEND(v->packets, p);
+			return;
+		}
 		packet_free(p);
 	}
 	while (!v->orphaned && (p = receive(v))) {
-		handle(v, p, false);
+		if (!handle(v, p, false)) {
+			LL_PREPEND(v->packets, p);
+			return;
+		}
 		packet_free(p);
 	}
 	refresh_sessions(v);
@@ -886,7 +904,7 @@ static int read_owner(struct wire_cursor *body, uint64_t *ownerp) {
 	return r ? r : wire_get_uint(body, "owner", UINT32_MAX, ownerp, &f);
 }
 
-/* Is this it: 1, 0 no, or -ENOBUFS: it was refused, with that sentence. */
+/* Is this it: 1, 0 no, -ENOMEM: it cannot be read now, or -ENOBUFS: it was refused, with that sentence. */
 static int answer_of(const struct awaited *w, const struct control_packet *p, struct fault *refusal) {
 	struct wire_reader reader;
 	struct wire_cursor body;
@@ -896,7 +914,7 @@ static int answer_of(const struct awaited *w, const struct control_packet *p, st
 	int r = wire_open(&reader, p->bytes, p->size, &f);
 
 	if (r)
-		return 0;
+		return r == -ENOMEM ? r : 0;
 	id = packet_id(&reader, &body);
 	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
 	if (!r && id == CONTROL_ARENA)
@@ -922,6 +940,35 @@ static int wait_readable(const struct server *v, uint64_t deadline) {
 	return r < 0 && errno != EINTR ? -errno : r == 0 ? -ETIMEDOUT : 0;
 }
 
+/* Until others have given some back. */
+static void wait_for_memory(struct server *v) {
+	const struct timespec t = { .tv_nsec = CONTROL_STARVED_NS };
+
+	v->starved = false;
+	nanosleep(&t, NULL);
+}
+
+/* Handles the packet, or keeps it: what answer_of() says of it. */
+static int take_packet(struct awaited *w, struct control_packet *p, uint64_t deadline) {
+	struct server *v = w->session->server;
+	int answer;
+	bool handled;
+
+	for (;;) {
+		answer = answer_of(w, p, &w->session->refusal);
+		v->starved |= answer == -ENOMEM;
+		handled = answer != -ENOMEM && (answer < 0 || handle(v, p, true));
+		if (handled || !v->starved || loop_now() >= deadline)
+			break;
+		wait_for_memory(v);
+	}
+	if (handled)
+		packet_free(p);
+	else
+		defer(v, p);
+	return handled ? answer : 0;
+}
+
 /* Handles what adds and keeps the rest, until the answer comes, or the session has ended, of which there is none. */
 static int await_answer(struct server *v, struct awaited *w) {
 	uint64_t deadline = loop_now() + CONTROL_WAIT_US;
@@ -932,14 +979,12 @@ static int await_answer(struct server *v, struct awaited *w) {
 		int answer;
 
 		if (!p) {
+			if (v->starved)
+				wait_for_memory(v);
 			r = wait_readable(v, deadline);
 			continue;
 		}
-		answer = answer_of(w, p, &w->session->refusal);
-		if (answer < 0 || handle(v, p, true))
-			packet_free(p);
-		else
-			defer(v, p);
+		answer = take_packet(w, p, deadline);
 		if (answer)
 			received(v);
 		if (answer)

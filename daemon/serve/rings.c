@@ -75,6 +75,7 @@ struct rings {
 	struct follow follow;
 	uint32_t sessions;                               /* that are connected */
 	uint32_t linger_us, linger_most;
+	bool starved;
 	rings_failed *failed;
 	void *user;
 };
@@ -361,6 +362,7 @@ static void poll_channel(struct channel *c) {
 
 	if (!r)
 		r = read_requests(c);
+	c->rings->starved |= r == -ENOMEM;
 	if (r == -EPROTO)
 		fail(c);
 	else if (!may_read(c))
@@ -393,6 +395,13 @@ void rings_poll(struct rings *r) {
 void rings_linger(struct rings *r, uint32_t us, uint32_t most) {
 	r->linger_us = us;
 	r->linger_most = most;
+}
+
+bool rings_starved(struct rings *r) {
+	bool starved = r->starved;
+
+	r->starved = false;
+	return starved;
 }
 
 bool rings_waiting(const struct rings *r) {

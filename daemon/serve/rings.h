@@ -39,6 +39,8 @@ void rings_remove(struct channel *c);
 void rings_poll(struct rings *r);
 /* Has something come? Costs no more than a look at each ring that is busy. */
 bool rings_waiting(const struct rings *r);
+/* Did a request find no memory since this was last asked? It stays in its ring. */
+bool rings_starved(struct rings *r);
 /* Before sleeping: true where nothing came meanwhile; from then on clients write to their sockets. */
 bool rings_sleep(struct rings *r) FAULT_MUST_USE;
 /* Readable when a client did. */

@@ -42,6 +42,8 @@ enum {
 	SERVER_BUILDS_US = 500 * 1000,
 	/* Before the end, whether it is time is asked this often. */
 	SERVER_DRAIN_US = 5 * 1000,
+	/* And where memory is short, whether there is some again. */
+	SERVER_STARVED_MS = 10,
 	/* Between two writes of what the tracker learned. */
 	SERVER_SAVE_US = 30 * 1000 * 1000,
 	/*
@@ -301,6 +303,17 @@ static bool spins(struct server *v, bool *stirredp) {
 	return stirred && !device_flat(v->device) && spin(v);
 }
 
+/*
+ * What could not be read for lack of memory stays where it is, and keeps its descriptor readable: it is looked at again a while later, not at once. True
+ * where something was so.
+ */
+static bool starved(struct server *v) {
+	bool short_of = v->starved || (v->rings && rings_starved(v->rings));
+
+	v->starved = false;
+	return short_of;
+}
+
 bool server_orphaned(const struct server *v) {
 	return v->orphaned;
 }
@@ -331,6 +344,11 @@ int server_run(struct server *v, int stop_fd) {
 		r = tell_ready(v);
 		if (r)
 			return r;
+		if (starved(v)) {
+			poll(&fds[FD_STOP], 1, SERVER_STARVED_MS);
+			fds[FD_CONTROL].revents = POLLIN;
+			continue;
+		}
 		if ((server_busy(v) || spins(v, &stirred)) && ++turns < SERVER_TURNS) {
 			stirred = true;
 			continue;
