@@ -285,6 +285,8 @@ void batch_name(struct batch *b, uint64_t node, uint64_t handle) {
 	struct fault f;
 	int r = name_output(b, node, handle, &f);
 
+	if (r == -ENOMEM)
+		handles_lose(&b->session->handles, handle);
 	if (r)
 		batch_refuse(b, (int64_t)node, r, &f);
 }

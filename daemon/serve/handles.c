@@ -274,9 +274,22 @@ static int refuse_stale(const struct handle_slot *s, uint64_t handle, struct fau
 		slot_of(handle), generation_of(handle), s->generation);
 }
 
+/* Of one without a slot it is only known that its slot never was of that generation. */
+static bool is_lost(const struct handles *h, const struct handle_slot *s, uint64_t handle) {
+	if (s && s->lost && s->generation == generation_of(handle))
+		return true;
+	return h->unnamed && (!s || generation_of(handle) > s->generation);
+}
+
+static int refuse_lost(struct fault *f) {
+	return fault_set(f, FAULT_MEMORY, "the daemon was out of memory when the array was to be made");
+}
+
 int handles_get(const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) {
 	const struct handle_slot *s = find_slot(h, slot_of(handle));
 
+	if (is_lost(h, s, handle))
+		return refuse_lost(f);
 	if (!s)
 		return refuse(handle, "names no array of this session", f);
 	if (s->generation != generation_of(handle) || !s->array)
@@ -310,6 +323,7 @@ static int put(struct handles *h, uint64_t handle, struct array *a, struct fault
 	if (r)
 		return r;
 	s->generation = generation_of(handle);
+	s->lost = false;
 	s->array = a;
 	h->live++;
 	if (h->users)
@@ -336,10 +350,37 @@ int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t 
 	return 0;
 }
 
+void handles_lose(struct handles *h, uint64_t handle) {
+	struct handle_slot *s = find_slot(h, slot_of(handle));
+
+	if (!s) {
+		h->unnamed++;
+		return;
+	}
+	if (s->array || generation_of(handle) <= s->generation)
+		return;
+	s->generation = generation_of(handle);
+	s->lost = true;
+}
+
+static bool release_lost(struct handles *h, uint64_t handle) {
+	struct handle_slot *s = find_slot(h, slot_of(handle));
+
+	if (!is_lost(h, s, handle))
+		return false;
+	if (s && s->lost && s->generation == generation_of(handle))
+		s->lost = false;
+	else
+		h->unnamed--;
+	return true;
+}
+
 int handles_release(struct handles *h, uint64_t handle, uint64_t seq, struct fault *f) {
 	struct array *a = NULL;
-	int r = handles_get(h, handle, &a, f);
+	int r = release_lost(h, handle) ? 0 : handles_get(h, handle, &a, f);
 
+	if (!r && !a)
+		return 0;
 	if (r)
 		return r;
 	array_leave(h, a, seq);

@@ -58,7 +58,8 @@ struct poison *array_poisoned(struct array *a);
 
 struct handle_slot {
 	uint32_t generation;
-	struct array *array;         /* NULL: released */
+	bool lost;                   /* it names what there was no memory for */
+	struct array *array;         /* NULL: released, or lost */
 };
 
 /* An array that a batch has released: noted until that was begun, since it may have to be run by another engine. */
@@ -74,6 +75,7 @@ struct handles {
 	struct handle_slot **page;   /* NULL: no slot of it was used */
 	uint32_t pages, live;
 	uint32_t limit;
+	uint32_t unnamed;            /* lost ones for which there was not even a slot */
 	uint64_t *memory;            /* bytes of all sessions of the user; NULL: nobody counts */
 	uint64_t memory_limit;
 	uint64_t *users;             /* arrays of all sessions of the user; NULL: nobody counts */
@@ -95,13 +97,15 @@ uint64_t handles_next(const struct handles *h, uint64_t slot, uint64_t end);
 /* NULL where it was never used. */
 const struct handle_slot *handles_slot(const struct handles *h, uint64_t slot);
 void handles_free(struct handles *h);
-/* 0 or FAULT_HANDLE. No reference is taken. */
+/* 0, FAULT_HANDLE, or FAULT_MEMORY for one that was lost. No reference is taken. */
 int handles_get(
 	const struct handles *h, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
 /* Names an array; takes over the reference on success. 0, FAULT_HANDLE, FAULT_LIMIT or -ENOMEM. */
 int handles_put(struct handles *h, uint64_t handle, struct array *a, struct fault *f) FAULT_MUST_USE;
 /* The same for an array that stands in the catalogue already. */
 int handles_adopt(struct handles *h, uint64_t handle, struct array *a, uint32_t entry, struct fault *f) FAULT_MUST_USE;
+/* There was no memory to name it: who wants it hears of that, and it may be released as any other. */
+void handles_lose(struct handles *h, uint64_t handle);
 /* By a batch, or 0: by nothing that could be repeated. 0 or FAULT_HANDLE. */
 int handles_release(struct handles *h, uint64_t handle, uint64_t seq, struct fault *f) FAULT_MUST_USE;
 /* Batches up to this one were begun: what they have released is forgotten. */
