@@ -34,12 +34,13 @@ int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, s
 		return r;
 	*c = (struct client){ .supervisor = s, .engine = e, .fd = -1, .uid = uid, .pid = pid, .user = users_get(&s->users, uid), .resumes = true,
 		.away = true, .attachment = CLIENT_ADRIFT, .record = -1, .ring = { -1, -1, -1 },
-		.deadline_us = loop_now() + (process_ended(pid) ? 0 : s->config.door_return_us) };
-	if (c->user)
+		.deadline_us = loop_now() + (process_ended(pid) ? 0 : s->config.door_return_us), .farewell = child_packet_new() };
+	if (c->user && c->farewell)
 		r = charge(c, f);
 	if (r) {
 		if (c->user)
 			users_put(&s->users, c->user);
+		free(c->farewell);
 		free(c);
 		return r;
 	}

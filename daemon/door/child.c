@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -32,6 +33,8 @@ const struct child_kind child_gateway = { "fusiond-gateway", "the gateway", "gat
 static char oom_score[16];
 
 enum {
+	/* Until it is tried again, where the system has no memory for a packet. */
+	CHILD_STARVED_NS = 10 * 1000 * 1000,
 	/* Packets handled in one turn of the loop, so that clients get their turn too. */
 	CHILD_BURST = 64,
 	/*
@@ -400,7 +403,10 @@ static void send_queued(struct child *c) {
 		struct child_packet *p = c->queue;
 		int r = packet_send(c->control, p->bytes, p->size, p->fd, MSG_DONTWAIT);
 
-		if (r == -EAGAIN)
+		/* The socket counts as writable then, and would be tried at once. */
+		if (r == -ENOMEM)
+			nanosleep(&(struct timespec){ .tv_nsec = CHILD_STARVED_NS }, NULL);
+		if (r == -EAGAIN || r == -ENOMEM)
 			return;
 		LL_DELETE(c->queue, p);
 		if (p->fd >= 0)
@@ -463,9 +469,25 @@ int child_send(struct child *c, const struct wire_writer *w, int fd) {
 	return child_send_pair(c, w, pair);
 }
 
-static int queue_packet(struct child *c, const struct wire_writer *w, int fd) {
-	struct child_packet *p = malloc(sizeof *p + w->buffer.size);
+static void queue_packet(struct child *c, struct child_packet *p, const struct wire_writer *w) {
+	p->size = w->buffer.size;
+	memcpy(p->bytes, w->buffer.data, p->size);
+	LL_APPEND(c->queue, p);
+	watch(c);
+}
 
+/* The engine reads late, or the system has no memory for a packet; not where it could not be written. */
+static bool may_wait(const struct wire_writer *w, int r) {
+	return r == -EAGAIN || (r == -ENOMEM && !wire_finish(w));
+}
+
+int child_queue(struct child *c, const struct wire_writer *w, int fd) {
+	struct child_packet *p;
+	int r = child_send(c, w, fd);
+
+	if (!may_wait(w, r))
+		return r;
+	p = malloc(sizeof *p + w->buffer.size);
 	if (!p)
 		return -ENOMEM;
 	p->fd = fd < 0 ? -1 : dup(fd);
@@ -473,15 +495,25 @@ static int queue_packet(struct child *c, const struct wire_writer *w, int fd) {
 		free(p);
 		return -errno;
 	}
-	p->size = w->buffer.size;
-	memcpy(p->bytes, w->buffer.data, p->size);
-	LL_APPEND(c->queue, p);
-	watch(c);
+	queue_packet(c, p, w);
 	return 0;
 }
 
-int child_queue(struct child *c, const struct wire_writer *w, int fd) {
-	int r = child_send(c, w, fd);
+struct child_packet *child_packet_new(void) {
+	struct child_packet *p = malloc(sizeof *p + WIRE_SMALL);
 
-	return r == -EAGAIN ? queue_packet(c, w, fd) : r;
+	if (p)
+		p->fd = -1;
+	return p;
+}
+
+int child_queue_in(struct child *c, struct child_packet *p, const struct wire_writer *w) {
+	int r = child_send(c, w, -1);
+
+	if (may_wait(w, r)) {
+		queue_packet(c, p, w);
+		return 0;
+	}
+	free(p);
+	return r;
 }

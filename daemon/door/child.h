@@ -145,3 +145,7 @@ int child_send(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_
 int child_send_pair(struct child *c, const struct wire_writer *w, const int fd[PACKET_PAIR]) FAULT_MUST_USE;
 /* As child_send(), but keeps the packet (and a copy of fd) until the engine reads. */
 int child_queue(struct child *c, const struct wire_writer *w, int fd) FAULT_MUST_USE;
+/* For what must arrive however little memory there is: room for a packet of WIRE_SMALL bytes, taken early; to be freed. NULL: out of memory. */
+struct child_packet *child_packet_new(void);
+/* As child_queue() of no descriptor, in that room, which goes. */
+int child_queue_in(struct child *c, struct child_packet *p, const struct wire_writer *w) FAULT_MUST_USE;

@@ -51,6 +51,7 @@ void client_close(struct client *c) {
 	closer_take(s, c->fd, c->user);
 	free(c->stalled);
 	free(c->group);
+	free(c->farewell);
 	free(c);
 }
 

@@ -57,6 +57,7 @@ struct client {
 	size_t groups;
 	bool admin;                      /* of the group door.admins */
 	bool hello;                      /* holds a session */
+	struct child_packet *farewell;   /* room for the packet that tells the engine of its end */
 	bool closing;                    /* answered for the last time */
 	/* A request that waits for the engine; no others are read meanwhile. */
 	unsigned char *stalled;

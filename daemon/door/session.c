@@ -190,6 +190,10 @@ static int begin_session(
 
 	if (!r)
 		r = blame_admit(s, c->user, f);
+	if (!r && !c->farewell)
+		c->farewell = child_packet_new();
+	if (!r && !c->farewell)
+		r = -ENOMEM;
 	if (!r)
 		r = user_charge_session(c->user, f);
 
@@ -387,7 +391,9 @@ static void tell_session_end(struct client *c) {
 	int r;
 
 	client_tell_begin(c, &w, CONTROL_SESSION_END, 0);
-	r = client_tell_end(c, &w);
+	r = child_queue_in(&c->engine->child, c->farewell, &w);
+	wire_writer_free(&w);
+	c->farewell = NULL;
 	if (r && r != -EPIPE)
 		log_error("the end of session %" PRIu64 " could not be told: %s", c->session, strerror(-r));
 }
