@@ -44,6 +44,7 @@ static int socket_connect(struct door *d, const char *path, struct fault *f) {
 
 	if (r)
 		return r;
+	d->owed = 0;
 	d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (d->fd < 0)
 		return -errno;
@@ -135,10 +136,39 @@ static int link_exchange(struct door *d, const struct wire_writer *w, char reply
 	return link_failed(d, r, f);
 }
 
+static void close_descriptor(int *fdp) {
+	if (*fdp >= 0)
+		close(*fdp);
+	*fdp = -1;
+}
+
+/* The answer to what was sent last. Those that could not be waited for, or received, come before it. */
+static int receive_answer(struct door *d, char reply[static DOOR_PACKET_BYTES], size_t *sizep, int fd[PACKET_PAIR], struct fault *f) {
+	ssize_t n;
+	int r;
+
+	for (d->owed++;; d->owed--) {
+		r = door_wait(d, f);
+		if (r)
+			return r;
+		n = packet_receive_pair(d->fd, reply, DOOR_PACKET_BYTES, fd, 0);
+		if (n == -ECONNRESET || n == 0)
+			return lost(d, f, "the door is closed");
+		if (n < 0)
+			return (int)n;
+		if (d->owed == 1)
+			break;
+		close_descriptor(&fd[0]);
+		close_descriptor(&fd[1]);
+	}
+	d->owed = 0;
+	*sizep = (size_t)n;
+	return 0;
+}
+
 /* Sends what the writer holds and receives the reply. */
 static int door_exchange(struct door *d, const struct wire_writer *w, char reply[static DOOR_PACKET_BYTES],
 	size_t *sizep, int fd[PACKET_PAIR], struct fault *f) {
-	ssize_t n;
 	int r;
 
 	if (d->link)
@@ -148,17 +178,7 @@ static int door_exchange(struct door *d, const struct wire_writer *w, char reply
 		r = packet_send(d->fd, w->buffer.data, w->buffer.size, -1, MSG_NOSIGNAL);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return lost(d, f, "the door is closed");
-	if (!r)
-		r = door_wait(d, f);
-	if (r)
-		return r;
-	n = packet_receive_pair(d->fd, reply, DOOR_PACKET_BYTES, fd, 0);
-	if (n == -ECONNRESET || n == 0)
-		return lost(d, f, "the door is closed");
-	if (n < 0)
-		return (int)n;
-	*sizep = (size_t)n;
-	return 0;
+	return r ? r : receive_answer(d, reply, sizep, fd, f);
 }
 
 /* What a daemon may leave out: it has one device alone, and is no release. */
@@ -263,12 +283,6 @@ static int door_call(
 	r = read(&c, user, f);
 	wire_close(&reader);
 	return r;
-}
-
-static void close_descriptor(int *fdp) {
-	if (*fdp >= 0)
-		close(*fdp);
-	*fdp = -1;
 }
 
 /* A daemon that says ring and sends none has none. */

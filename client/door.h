@@ -28,6 +28,7 @@ enum {
 
 struct door {
 	int fd;                      /* -1: not connected */
+	unsigned owed;               /* answers that were not received: they come before the next one */
 	int ring, bell;              /* -1: the session has no ring */
 	struct link *link;           /* to a daemon on another machine; then there are no descriptors */
 	struct link_files files;     /* for one by tls */
