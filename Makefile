@@ -7,7 +7,7 @@
 #   make check-long all slow cases, 10,000 random graphs of every operation (GRAPHS=, SEED=, STRATEGY=cpu|gpu) and as many as programs
 #                   make them, OWN=500 of these with kernels of their own, hours
 #   make check-ulp  the accuracy of every function over all 2^32 floats (ONLY=exp,log), 40 s of one core each
-#   make check-faults engines that end at each stage of their work, in each way, under busy clients
+#   make check-faults engines that end at each stage of their work, in each way, under busy clients; each call for memory, descriptors, sockets fails
 #   make check-sim  the daemon simulated, with what may go wrong (SEEDS=100000 SEED=1), as tests/sim/sim.h says
 #   make check-aliasing  programs of views, copies and writes, by NumPy and by import fusion (PROGRAMS=10000, SEED=1)
 #   make fuzz TARGET=plan SECONDS=600  coverage-guided fuzzing of one target of tests/fuzz (clang)
@@ -291,11 +291,11 @@ $(B)/tests/sim/engine.so: $(B)/obj/tests/sim/main-engine.o $(call obj,tests/sim/
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(SIM_LINK) -Wl,--wrap=transport_nng_new $(filter %.o,$^) -o $@ $(LIBS_ENGINE)
-$(B)/tests/sim/client.so: $(call obj,tests/sim/client.c tests/sim/thread.c) $(OBJ_CLIENT) $(OBJ_PROTOCOL)
+$(B)/tests/sim/client.so: $(call obj,tests/sim/client.c tests/sim/script.c tests/sim/thread.c) $(OBJ_CLIENT) $(OBJ_PROTOCOL)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(SIM_LINK) -Wl,--wrap=transport_dial $(filter %.o,$^) -o $@ $(LIBS_CLIENT)
-$(B)/tests/sim/sim: $(call obj,$(addprefix tests/sim/,main.c world.c instance.c calls.c))
+$(B)/tests/sim/sim: $(call obj,$(addprefix tests/sim/,main.c points.c world.c instance.c calls.c))
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic $^ -o $@ -ldl
@@ -428,8 +428,9 @@ check-kill: deps
 
 # Engines that end at each stage of their work in each way; a slice is part of check.
 check-faults: deps
-	@$(MAKE) --no-print-directory all $(B)/tests/test_faults $(B)/tests/fusiond-engine-faults
+	@$(MAKE) --no-print-directory all $(B)/tests/test_faults $(B)/tests/fusiond-engine-faults $(SIM)
 	@FUSION_BUILD=$(B) $(B)/tests/test_faults
+	@$(B)/tests/sim/sim --points
 
 # Supervisor, engines and clients in one process, in virtual time; a slice is part of check.
 SEEDS ?= 10000

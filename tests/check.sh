@@ -116,6 +116,8 @@ jobs() {
 	[ -x "$build/tests/ulp" ] && echo 'ulp "$build/tests/ulp"'
 	# `make check-sim` looks at other seeds.
 	[ -x "$build/tests/sim/sim" ] && echo 'sim "$build/tests/sim/sim" --seeds 1000'
+	# `make check-faults` takes all.
+	[ -x "$build/tests/sim/sim" ] && echo 'points "$build/tests/sim/sim" --points'
 	echo 'fuzz env PYTHON="$python" sh tests/fuzz/check.sh'
 	echo "layers sh tests/layers.sh"
 	echo 'lint sh tests/lint.sh "$build" slice'

@@ -5,7 +5,10 @@
  */
 #include "world.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -45,9 +48,43 @@ static int fail(int error) {
 	return -1;
 }
 
-static bool happens(enum sim_fault what) {
-	if (!current || is_child() || !(world.victims >> current->kind & 1) || world.now_ns < world.calls_from_ns || !sim_happens(what))
+/* Where the call is made. */
+static void calls_trace(void) {
+	void *frame[24];
+	int depth = backtrace(frame, 24);
+
+	for (int i = 0; i < depth; i++) {
+		Dl_info of;
+
+		if (dladdr(frame[i], &of) && of.dli_fname)
+			fprintf(stderr, "        at %s+0x%lx\n", of.dli_fname, (unsigned long)((char *)frame[i] - (char *)of.dli_fbase));
+	}
+}
+
+/* Is it the call of world.point, or one behind it? */
+static bool is_point(enum sim_fault what) {
+	const struct point *p = &world.point;
+	uint64_t number;
+
+	if (!current->first || what == SIM_interrupted)
 		return false;
+	number = ++world.counted[current->kind][what];
+	if (!p->number || world.healed || p->kind != current->kind || p->what != what || number < p->number || (number > p->number && !p->from_then_on))
+		return false;
+	world.calls_failed++;
+	world.happened[what]++;
+	if (number == p->number && world.verbose)
+		calls_trace();
+	return true;
+}
+
+static bool happens(enum sim_fault what) {
+	if (world.pointing && current && !is_child()) {
+		if (!is_point(what))
+			return false;
+	} else if (!current || is_child() || !(world.victims >> current->kind & 1) || world.now_ns < world.calls_from_ns || !sim_happens(what)) {
+		return false;
+	}
 	if (what == SIM_interrupted)
 		return true;
 	current->unlucky++;
@@ -201,9 +238,24 @@ int __wrap_openat(int folder, const char *path, int flags, ...) {
 	return none_left() ? fail(EMFILE) : own(openat(folder, path, flags, mode));
 }
 
+/* Streams and folders that are read: their descriptors are the C library's. */
+FILE *__wrap_fopen(const char *path, const char *mode) {
+	if (!none_left())
+		return fopen(path, mode);
+	errno = EMFILE;
+	return NULL;
+}
+
+DIR *__wrap_opendir(const char *path) {
+	if (!none_left())
+		return opendir(path);
+	errno = EMFILE;
+	return NULL;
+}
+
 /* A stream closes its descriptor itself. */
 FILE *__wrap_fdopen(int fd, const char *mode) {
-	FILE *f = fdopen(fd, mode);
+	FILE *f = happens(SIM_no_memory) ? NULL : fdopen(fd, mode);
 
 	if (f && fd < WORLD_FDS)
 		world.owner[fd] = NULL;
@@ -293,6 +345,8 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags) {
 	ssize_t n;
 
 	sim_point("recvmsg", 0);
+	if (happens(SIM_no_socket))
+		return fail(ENOMEM);
 	for (;;) {
 		m->msg_controllen = control;
 		n = recvmsg(fd, m, flags | MSG_DONTWAIT);
@@ -327,6 +381,8 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags) {
 	sim_point("sendmsg", 0);
 	if (!wait && happens(SIM_interrupted))
 		return fail(EINTR);
+	if (happens(SIM_no_socket))
+		return fail(ENOBUFS);
 	while ((n = sendmsg(fd, m, flags | MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EAGAIN && wait)
 		until(fd, POLLOUT);
 	world_mix((uint64_t)n);
@@ -388,6 +444,8 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size) {
 	int r;
 
 	sim_point("connect", 0);
+	if (happens(SIM_no_socket))
+		return fail(ENOMEM);
 	r = connect(fd, address, size);
 	world.changes++;
 	if (!r && world.connects < 64) {
@@ -415,7 +473,7 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
 }
 
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size) {
-	int r = getsockopt(fd, level, name, value, size);
+	int r = happens(SIM_no_socket) ? fail(ENOBUFS) : getsockopt(fd, level, name, value, size);
 
 	if (!r && level == SOL_SOCKET && name == SO_PEERCRED) {
 		struct ucred *who = value;
@@ -428,7 +486,15 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 }
 
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size) {
-	return setsockopt(fd, level, name, value, size);
+	return happens(SIM_no_socket) ? fail(ENOBUFS) : setsockopt(fd, level, name, value, size);
+}
+
+int __wrap_bind(int fd, const struct sockaddr *address, socklen_t size) {
+	return happens(SIM_no_socket) ? fail(ENOMEM) : bind(fd, address, size);
+}
+
+int __wrap_listen(int fd, int most) {
+	return happens(SIM_no_socket) ? fail(EADDRINUSE) : listen(fd, most);
 }
 
 /* ---- time ---- */
@@ -502,6 +568,8 @@ static void *remember(void *p) {
 
 	if (!p)
 		return NULL;
+	if (world.traced && p == world.traced)
+		calls_trace();
 	if (2 * (m->used + 1) > m->room)
 		grow(m);
 	put(m, p);
@@ -542,6 +610,9 @@ void calls_list(const struct actor *a) {
 			what[n > 0 ? n : 0] = 0;
 			printf("descriptor %d of process %d: %s\n", fd, (int)a->pid, what);
 		}
+	for (size_t i = 0; i < a->memory.room; i++)
+		if ((uintptr_t)a->memory.slot[i] > 1)
+			printf("block of process %d: %p\n", (int)a->pid, a->memory.slot[i]);
 }
 
 size_t memory_blocks(const struct actor *a) {
@@ -600,6 +671,20 @@ char *__wrap_strndup(const char *text, size_t most) {
 		return NULL;
 	p[size] = 0;
 	return memcpy(p, text, size);
+}
+
+int __wrap_asprintf(char **textp, const char *format, ...) {
+	va_list list;
+	int n;
+
+	if (happens(SIM_no_memory))
+		return fail(ENOMEM);
+	va_start(list, format);
+	n = vasprintf(textp, format, list);
+	va_end(list);
+	if (n >= 0 && current)
+		remember(*textp);
+	return n;
 }
 
 static void unmapped(uint64_t begin, uint64_t end) {
@@ -839,6 +924,8 @@ int __wrap_signalfd(int fd, const sigset_t *set, int flags) {
 	(void)fd;
 	(void)set;
 	(void)flags;
+	if (none_left())
+		return fail(EMFILE);
 	if (pipe2(current->signals, O_CLOEXEC | O_NONBLOCK))
 		return -1;
 	fcntl(current->signals[1], F_SETFD, FD_CLOEXEC);

@@ -335,10 +335,12 @@ static void step(void) {
 
 SIM_API sim_entry_function sim_entry;
 
-/* client NUMBER SOCKET STEPS */
+/* client NUMBER SOCKET STEPS, or script.c's */
 int sim_entry(int argc, char **argv) {
 	if (argc != 4)
 		return 2;
+	if (!strcmp(argv[0], "script"))
+		return script_main(argc, argv);
 	memset(&the, 0, sizeof the);
 	the.number = (unsigned)atoi(argv[1]);
 	the.socket = argv[2];

@@ -31,8 +31,9 @@ struct instance {
 	sim_entry_function *entry;
 	struct part part[PARTS];
 	unsigned parts;
-	const char *tls;
+	const char *tls;             /* what a thread begins with */
 	size_t tls_file, tls_bytes;
+	char *thread;                /* where it is, of the one thread that there is */
 };
 
 static struct instance instances[INSTANCES];
@@ -111,21 +112,49 @@ static struct instance *load(enum actor_kind kind) {
 	return x;
 }
 
-struct clean_tls {
-	const struct instance *of;
-};
-
-static int reset_tls(struct dl_phdr_info *info, size_t size, void *user) {
-	const struct instance *x = user;
+/* Of each object that is loaded with it: only that one has any. */
+static int find_thread(struct dl_phdr_info *info, size_t size, void *user) {
+	struct instance *x = user;
 
 	(void)size;
 	if (info->dlpi_addr != x->base)
 		return 0;
-	if (info->dlpi_tls_data) {
-		memcpy(info->dlpi_tls_data, x->tls, x->tls_file);
-		memset((char *)info->dlpi_tls_data + x->tls_file, 0, x->tls_bytes - x->tls_file);
-	}
+	x->thread = info->dlpi_tls_data;
 	return 1;
+}
+
+/* It is there once it was first used. */
+static bool has_thread(struct instance *x) {
+	if (x->tls_bytes && !x->thread)
+		dl_iterate_phdr(find_thread, x);
+	return x->thread;
+}
+
+static void clean_thread(const struct instance *x, char *to) {
+	memcpy(to, x->tls, x->tls_file);
+	memset(to + x->tls_file, 0, x->tls_bytes - x->tls_file);
+}
+
+void instance_thread_in(const struct instance *i, char **ownp) {
+	struct instance *x = &instances[i - instances];
+
+	if (!x->tls_bytes)
+		return;
+	if (!*ownp) {
+		*ownp = malloc(x->tls_bytes);
+		if (!*ownp)
+			abort();
+		clean_thread(x, *ownp);
+	}
+	if (has_thread(x))
+		memcpy(x->thread, *ownp, x->tls_bytes);
+}
+
+void instance_thread_out(const struct instance *i, char *own) {
+	struct instance *x = &instances[i - instances];
+
+	if (own && has_thread(x))
+		memcpy(own, x->thread, x->tls_bytes);
 }
 
 struct instance *instance_take(enum actor_kind kind) {
@@ -141,8 +170,6 @@ struct instance *instance_take(enum actor_kind kind) {
 	x->taken = true;
 	for (unsigned i = 0; i < x->parts; i++)
 		memcpy(x->part[i].begin, x->part[i].copy, x->part[i].bytes);
-	if (x->tls_bytes)
-		dl_iterate_phdr(reset_tls, x);
 	return x;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Runs seeds: sim [--seeds N] [--seed FIRST] [--twice] [--verbose] [--trace FILE] [--seconds N]
+ * Runs seeds: sim [--seeds N] [--seed FIRST] [--again EVERY] [--jobs N] [--seconds N] [--verbose] [--trace FILE], or fails calls in order: sim --points
  *
  * A seed says how many clients there are, whose, when they come and what they do, how the daemon is configured, and what goes wrong. The last
  * lines count seeds, steps and faults; exit status 1 and a line "seed N: WRONG: ..." where something was not as it should be.
@@ -24,6 +24,7 @@
 enum {
 	CLIENTS = 6,
 	STEPS_MOST = 20 * 1000 * 1000,
+	SCRIPT_STEPS_MOST = 500 * 1000,
 	VIRTUAL_HOURS = 4,
 	JOBS_MOST = 256,
 };
@@ -33,6 +34,7 @@ static struct {
 	unsigned clients, started;
 	unsigned engine_ends, client_ends, supervisor_ends, hangs, freezes;
 	bool stopping;
+	const struct point *point;      /* NULL: a seed says what happens */
 	unsigned settings;
 	char setting[16][64];
 } plan;
@@ -217,13 +219,53 @@ static void begin(uint64_t seed) {
 		world_at(soon(100), freeze, (void *)(uintptr_t)ACTOR_CLIENT);
 }
 
-static bool clients_done(void) {
-	if (plan.started < plan.clients)
-		return false;
+/* ---- a program that is always the same ---- */
+
+enum {
+	/*
+	 * Of virtual time. A call that fails once makes nobody wait for ever; where all fail, who waits at the door may not be heard. Longer than the
+	 * daemon takes to replace an engine.
+	 */
+	SCRIPT_TIMEOUT_MS = 120 * 1000,
+	SCRIPTS = 5,
+};
+
+static void start_script(void *user) {
+	char text[16], timeout[16];
+	const char *argv[] = { "script", text, socket_path, timeout };
+
+	(void)user;
+	plan.started++;
+	snprintf(text, sizeof text, "%u", plan.started);
+	snprintf(timeout, sizeof timeout, "%d", plan.point->from_then_on && plan.started == 1 ? SCRIPT_TIMEOUT_MS : 0);
+	actor_start(ACTOR_CLIENT, plan.started, 1000, 0, 4, argv, -1);
+}
+
+static void begin_script(const struct point *p) {
+	memset(&plan, 0, sizeof plan);
+	plan.point = p;
+	plan.clients = 2;
+	empty_folder();
+	world_begin(0);
+	world.pointing = true;
+	world.point = *p;
+	set("fusion.interpreter=off");
+	set("device.workers=no");
+	set("log.level=debug");
+	set("engine.slice_us=0");
+	start_supervisor(NULL);
+	world_at(world.now_ns + 5000000, start_script, NULL);
+}
+
+static bool client_alive(void) {
 	for (unsigned i = 0; i < world.actors; i++)
 		if (world.actor[i].kind == ACTOR_CLIENT && world.actor[i].alive)
-			return false;
-	return true;
+			return true;
+	return false;
+}
+
+static bool clients_done(void) {
+	return plan.started == plan.clients && !client_alive();
 }
 
 static bool all_ended(void) {
@@ -260,17 +302,36 @@ static void check_clients(void) {
 	for (unsigned i = 0; i < world.actors; i++) {
 		const struct actor *a = &world.actor[i];
 
-		if (a->clean && a->status && !world.calls_failed)
+		if (a->clean && a->status && !world.calls_failed && !plan.point)
 			sim_wrong("%s %u ended with status %d", a->kind == ACTOR_CLIENT ? "client" : a->kind == ACTOR_ENGINE ? "engine" : "supervisor",
 				a->number, a->status >> 8);
 	}
 }
 
-static uint64_t run(uint64_t seed, uint64_t *steps) {
-	uint64_t history;
+static bool last_client_well(void) {
+	bool well = false;
 
-	begin(seed);
+	for (unsigned i = 0; i < world.actors; i++)
+		if (world.actor[i].kind == ACTOR_CLIENT)
+			well = !world.actor[i].status;
+	return well;
+}
+
+/* The program runs once more, and again where an engine ended by what had happened before, until it finds a daemon that is well. */
+static void go_on(void) {
+	if (!plan.point || !plan.started || !supervisor() || client_alive() || (plan.started > 1 && last_client_well()))
+		return;
+	if (plan.started == SCRIPTS)
+		sim_wrong("the daemon does not get well");
+	world.healed = true;
+	world.calls_failed = 0;
+	plan.clients = plan.started + 1;
+	start_script(NULL);
+}
+
+static void run_to_the_end(void) {
 	for (;;) {
+		go_on();
 		if (!plan.stopping && clients_done())
 			stop();
 		if (plan.stopping && all_ended())
@@ -278,20 +339,33 @@ static uint64_t run(uint64_t seed, uint64_t *steps) {
 		look_after();
 		if (!world_step())
 			sim_wrong("nothing can happen any more, and %s", plan.stopping ? "the daemon has not ended" : "clients wait");
-		if (world.steps > STEPS_MOST || world.now_ns > UINT64_C(3600) * 1000000000 * VIRTUAL_HOURS)
+		if (world.steps > (plan.point ? SCRIPT_STEPS_MOST : STEPS_MOST) || world.now_ns > UINT64_C(3600) * 1000000000 * VIRTUAL_HOURS)
 			sim_wrong("%s after %llu steps and %.0f s", plan.stopping ? "the daemon has not ended" : "clients wait",
 				(unsigned long long)world.steps, (double)world.now_ns / 1e9);
 	}
 	check_clients();
+}
+
+static uint64_t run(uint64_t seed, uint64_t *steps) {
+	uint64_t history;
+
+	begin(seed);
+	run_to_the_end();
 	history = world.history;
 	*steps += world.steps;
 	world_end();
 	return history;
 }
 
+void run_script(const struct point *p) {
+	begin_script(p);
+	run_to_the_end();
+	world_end();
+}
+
 /* ---- the program ---- */
 
-static void make_folder(void) {
+void folder_make(void) {
 	FILE *f;
 
 	snprintf(folder, sizeof folder, "/tmp/fusion-sim.%d", (int)getpid());
@@ -310,6 +384,10 @@ static void make_folder(void) {
 		fclose(f);
 	world.folder = folder;
 	world.socket = socket_path;
+}
+
+void folder_remove(void) {
+	remove_tree(folder);
 }
 
 static double seconds(void) {
@@ -338,6 +416,7 @@ struct tally {
 static struct {
 	uint64_t first, count, jobs, again;
 	double seconds;
+	const char *points;
 } options = { .first = 1, .count = 1, .jobs = 1, .again = 50 };
 
 /* Every so many seeds are run twice: their histories are the same. */
@@ -366,11 +445,11 @@ static void run_seeds(uint64_t job, struct tally *t) {
 
 static void run_job(uint64_t job, struct tally *t) {
 	t->wrong = true;
-	make_folder();
+	folder_make();
 	/* What libraries do once in a process has been done then. */
 	run(0, &(uint64_t){ 0 });
 	run_seeds(job, t);
-	remove_tree(folder);
+	folder_remove();
 	t->wrong = false;
 }
 
@@ -427,7 +506,7 @@ static int run_jobs(void) {
 }
 
 static int usage(void) {
-	fprintf(stderr, "sim [--seed FIRST] [--seeds N] [--seconds N] [--jobs N] [--again EVERY] [--verbose] [--trace FILE]\n");
+	fprintf(stderr, "sim [--seed FIRST] [--seeds N] [--seconds N] [--jobs N] [--again EVERY] [--points] [--point POINT] [--verbose] [--block ADDRESS] [--trace FILE]\n");
 	return 2;
 }
 
@@ -442,6 +521,10 @@ static bool read_option(const char *name, const char *value) {
 		options.jobs = strtoull(value, NULL, 10);
 	else if (!strcmp(name, "--again"))
 		options.again = strtoull(value, NULL, 10);
+	else if (!strcmp(name, "--point"))
+		options.points = value;
+	else if (!strcmp(name, "--block"))
+		world.traced = (const void *)(uintptr_t)strtoull(value, NULL, 16); /* NOLINT(performance-no-int-to-ptr): as it was printed */
 	else if (!strcmp(name, "--trace"))
 		world.trace = fopen(value, "we");
 	else
@@ -451,8 +534,11 @@ static bool read_option(const char *name, const char *value) {
 
 /* Nothing of where it is run is heard. */
 static void clean(const char *program) {
+	const char *slice = getenv("FUSION_SLICE");
 	char objects[512];
 
+	if (slice)
+		slice = strdup(slice);
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	snprintf(objects, sizeof objects, "%s", program);
@@ -460,6 +546,8 @@ static void clean(const char *program) {
 	clearenv();
 	setenv("PATH", "/usr/bin:/bin", 1);
 	setenv("FUSION_AUTOSTART", "no", 1);
+	if (slice)
+		setenv("FUSION_SLICE", slice, 1);
 	instances_open(objects);
 }
 
@@ -468,6 +556,8 @@ int main(int argc, char **argv) {
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--verbose"))
 			world.verbose = true;
+		else if (!strcmp(argv[i], "--points"))
+			options.points = "";
 		else if (i + 1 == argc || !read_option(argv[i], argv[i + 1]))
 			return usage();
 		else
@@ -476,5 +566,5 @@ int main(int argc, char **argv) {
 	if (!options.jobs || options.jobs > JOBS_MOST)
 		return usage();
 	clean(argv[0]);
-	return run_jobs();
+	return options.points ? points_run(options.points) : run_jobs();
 }

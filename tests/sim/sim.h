@@ -21,6 +21,9 @@
  * Checked are: what a client reads is what a model of it in plain C computes; an error is one that the faults of this run explain; every
  * kernel touches memory of one session alone, within its mappings; nobody waits for ever; whoever ended cleanly has given back
  * every descriptor, mapping and byte; no process ends by itself but by what was done to it.
+ *
+ * With --points nothing is drawn but turns: one program (script.c) does each kind of request once, and each of the calls of the supervisor, the engine
+ * or the client fails, in order: once, and from then on (points.c).
  */
 #pragma once
 
@@ -34,7 +37,7 @@
 #define SIM_FAULTS(X)                                                                                                  \
 	X(engine_ends) X(engine_hangs) X(supervisor_ends) X(supervisor_stops) X(client_ends) X(client_freezes)          \
 	X(build_late) X(build_fails) X(completion_late) X(no_memory) X(no_descriptor) X(no_shared_memory) X(no_mapping) \
-	X(clock_jumps) X(interrupted)
+	X(clock_jumps) X(interrupted) X(no_socket)
 
 enum sim_fault {
 #define X(name) SIM_##name,
@@ -65,6 +68,9 @@ SIM_API uint64_t sim_troubles(void);
 SIM_API bool sim_calls_failed(void);
 /* The client of whose memory the address is part: its number from 1 on; 0: nobody's, the engine's own; -1: no mapping holds `bytes`. */
 SIM_API int sim_owner(uint64_t address, uint64_t bytes);
+
+/* A program of its own, in client.so: script NUMBER SOCKET TIMEOUT_MS. See script.c. */
+int script_main(int argc, char **argv);
 
 /* What each shared object exports. */
 typedef int sim_entry_function(int argc, char **argv);

@@ -245,6 +245,7 @@ struct fiber *fiber_new(struct actor *a, void *(*run)(void *), void *user) {
 
 static void fiber_free(struct fiber *f) {
 	free(f->stack_copy);
+	free(f->own);
 	stacks[spare_stacks++] = f->stack;
 	memset(f, 0, sizeof *f);
 }
@@ -322,6 +323,8 @@ void sim_point(const char *name, uint64_t detail) {
 	world_mix_text(name);
 	world_mix(detail);
 	a->points++;
+	if (world.pointing && a->first && a->kind == ACTOR_ENGINE && !world.quiet_end)
+		world.counted[ACTOR_ENGINE][SIM_engine_ends] = a->points;
 	if (a->ends_at && a->points >= a->ends_at && !world.quiet_end) {
 		world.happened[a->kind == ACTOR_ENGINE ? SIM_engine_ends : a->kind == ACTOR_CLIENT ? SIM_client_ends : SIM_supervisor_ends]++;
 		sim_note("%s %u ends at %s, point %llu", name_of(a),
@@ -357,9 +360,13 @@ struct actor *actor_start(enum actor_kind kind, unsigned number, unsigned uid, p
 		sim_wrong("more processes than %d", WORLD_ACTORS);
 	a = &world.actor[world.actors++];
 	*a = (struct actor){ .kind = kind, .number = number, .uid = uid, .parent = parent, .pid = world.next_pid++, .alive = true,
-		.signals = { -1, -1 }, .inherited = inherited, .argc = argc };
+		.signals = { -1, -1 }, .inherited = inherited, .argc = argc, .first = true };
+	for (const struct actor *before = world.actor; before < a; before++)
+		a->first &= before->kind != kind;
 	for (int i = 0; i < argc; i++)
 		a->argv[i] = strdup(argv[i]);
+	if (a->first && world.pointing && kind == ACTOR_ENGINE && world.point.what == SIM_engine_ends)
+		a->ends_at = world.point.number;
 	a->instance = instance_take(kind);
 	if (inherited >= 0)
 		world.owner[inherited] = a;
@@ -397,13 +404,13 @@ static void give_back(struct actor *a) {
 }
 
 /*
- * What a process leaves to its end, where nobody killed it. An engine: what it was given, where it heard of signals, and its reserve; a supervisor: the
- * bell of a thread that nobody waits for, and that thread's; a client: the names of places, and a table for each kind of handle, of arrays and of contexts.
+ * What a process leaves to its end, where nobody killed it. An engine: what it was given, where it heard of signals, its reserve, and the events that somebody asked for; a supervisor: the
+ * bell of a thread that nobody waits for, and that thread's; a client: the names of places, and a table for each kind of handle: of arrays, contexts, recordings and reads.
  * Of one whose calls failed a block may be lost.
  */
 static const struct {
 	size_t descriptors, blocks;
-} leaves[ACTOR_KINDS] = { [ACTOR_SUPERVISOR] = { 1, 3 }, [ACTOR_ENGINE] = { 4, 0 }, [ACTOR_CLIENT] = { 0, 4 } };
+} leaves[ACTOR_KINDS] = { [ACTOR_SUPERVISOR] = { 1, 3 }, [ACTOR_ENGINE] = { 4, 1 }, [ACTOR_CLIENT] = { 0, 6 } };
 
 static void check_left(const struct actor *a) {
 	size_t open = calls_open(a), blocks = memory_blocks(a);
@@ -473,7 +480,9 @@ static void run(struct fiber *f) {
 	world_mix(f->number);
 	me = f;
 	current = f->actor;
+	instance_thread_in(f->actor->instance, &f->own);
 	swapcontext(&scheduler, &f->context);
+	instance_thread_out(f->actor->instance, f->own);
 	me = NULL;
 	current = NULL;
 	/* At once: others may write what lies on it. */
@@ -538,11 +547,13 @@ void world_begin(uint64_t seed) {
 	bool verbose = world.verbose;
 	const char *folder = world.folder, *path = world.socket;
 	FILE *trace = world.trace;
+	const void *traced = world.traced;
 
 	memset(&world, 0, sizeof world);
 	world.verbose = verbose;
 	world.folder = folder;
 	world.trace = trace;
+	world.traced = traced;
 	world.socket = path;
 	world.seed = seed;
 	world.random = seed * UINT64_C(0x2545f4914f6cdd1d);

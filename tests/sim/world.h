@@ -36,6 +36,7 @@ struct fiber {
 	void *user, *result;
 	bool done, detached, woken;
 	int saved_errno;
+	char *own;                        /* its thread-local memory, while others run */
 
 	enum waiting waits;
 	uint64_t deadline_ns;
@@ -84,6 +85,15 @@ struct actor {
 	char *argv[WORLD_ARGUMENTS];
 	int inherited;                    /* a descriptor it was given, -1 */
 	uint64_t unlucky;                 /* faults in calls of its own */
+	bool first;                       /* of its kind */
+};
+
+/* A call that fails: of the first actor of a kind, the number-th one that may fail so, from 1 on; 0: none does. */
+struct point {
+	enum actor_kind kind;
+	enum sim_fault what;
+	uint64_t number;
+	bool from_then_on;
 };
 
 struct world {
@@ -103,7 +113,11 @@ struct world {
 	uint64_t calls_from_ns;           /* from then on, */
 	unsigned victims;                 /* to these kinds of actors, a bit each */
 	uint64_t happened[SIM_FAULT_KINDS];
+	struct point point;
+	uint64_t counted[ACTOR_KINDS][SIM_FAULT_KINDS]; /* calls of those first actors */
+	bool pointing, healed;            /* calls fail by points; none does any more */
 	bool verbose, quiet_end;
+	const void *traced;               /* who allocates that block is told: the last one of a run had it at its end */
 	FILE *trace;                      /* everything that is mixed into the history; or NULL */
 	const char *folder, *socket;
 };
@@ -139,6 +153,21 @@ int instances_open(const char *folder);
 struct instance *instance_take(enum actor_kind kind);
 void instance_give(struct instance *i);
 sim_entry_function *instance_entry(const struct instance *i);
+/* What is thread-local is each fiber's own: it comes in, fresh where *ownp is NULL, and goes out. */
+void instance_thread_in(const struct instance *i, char **ownp);
+void instance_thread_out(const struct instance *i, char *own);
+
+/* ---- points.c ---- */
+
+/* Each point in a process of its own, those of FUSION_SLICE; or the one that is named. The exit status. */
+int points_run(const char *only);
+
+/* ---- main.c ---- */
+
+/* One client after the other runs the script; where a call fails, it fails the first. */
+void run_script(const struct point *p);
+void folder_make(void);
+void folder_remove(void);
 
 /* ---- calls.c ---- */
 
