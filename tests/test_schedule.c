@@ -132,6 +132,7 @@ static void device_runs(struct exec *of, struct run *r, uint64_t ns, uint64_t es
 	c->served_ns += ns;
 	if (fake.near)
 		fake.now = fake.free_ns;
+	of->ran_here |= fake.near;
 	schedule_charge(of, &r->item, estimate, began);
 }
 
@@ -244,6 +245,16 @@ static uint64_t next_event(uint64_t end) {
 	return next > fake.now ? next : fake.now;
 }
 
+/* Has somebody asked meanwhile? */
+static bool waits(void *user) {
+	(void)user;
+	for (unsigned i = 0; i < clients; i++)
+		for (unsigned k = 0; k < client[i].depth; k++)
+			if (client[i].due[k] <= fake.now && asks(&client[i]))
+				return true;
+	return false;
+}
+
 static void answer_marks(void) {
 	while (fake.marks && fake.mark[fake.first].end <= fake.now) {
 		unsigned at = fake.first;
@@ -308,6 +319,7 @@ static void setup(void) {
 	x = calloc(1, sizeof *x);
 	ck_assert_ptr_nonnull(x);
 	x->scratch_ready = true;
+	exec_heeds(x, waits, NULL);
 }
 
 static void teardown(void) {
@@ -455,6 +467,22 @@ START_TEST(who_asks_now_and_then_is_not_awaited) {
 }
 END_TEST
 
+/* Its request comes while a launch has the thread: nothing else is launched before it is heard. */
+START_TEST(who_asks_is_heard_between_launches_that_have_run_when_they_return) {
+	double busy, share;
+
+	setup();
+	fake.near = true;
+	add(50 * US, 150 * US, 1, 100, LANE_NORMAL, NULL);
+	add(50 * US, US, 8, 5, LANE_NORMAL, NULL);
+	share = share_of(&client[0], &busy);
+	/* Each time it waits for two of the other's requests at most: one that has the thread when it asks, and one when its own is done. */
+	ck_assert_msg(share > 100.0 * 50 / (150 + 50 + 2 * 50), "%.1f percent", share);
+	ck_assert_double_gt(busy, 98);
+	teardown();
+}
+END_TEST
+
 /* One that is awaited whenever it thinks, and one that would always run. */
 static void begin_awaited(void) {
 	setup();
@@ -552,6 +580,7 @@ int main(void) {
 	tcase_add_test(weights, a_light_end_does_not_make_a_long_run_cheap);
 	tcase_add_test(rest, equal_clients_leave_the_device_no_rest);
 	tcase_add_test(rest, who_asks_now_and_then_is_not_awaited);
+	tcase_add_test(rest, who_asks_is_heard_between_launches_that_have_run_when_they_return);
 	tcase_add_test(rest, who_stops_asking_is_waited_for_once);
 	tcase_add_test(rest, the_end_of_an_awaited_lane_lets_others_go_on);
 	tcase_add_loop_test(rest, of_a_lower_priority_only_turns_are_served, 0, (int)(sizeof ranks / sizeof *ranks));

@@ -61,11 +61,13 @@ static bool expected(const struct lane *l, uint64_t now) {
 	return a->known && a->think_ns <= a->work_ns && (a->runs || now - a->quiet_ns < patience_ns(a));
 }
 
-/* What was launched meanwhile, and has run on this thread, kept this thread from hearing of the request, which may have been there. */
+/* What was launched since this thread heard of requests, and has run on it, kept it from hearing of this one, which may have been there. */
 static uint64_t thought_ns(const struct lane *l, uint64_t now) {
+	const struct exec *x = l->exec;
 	const struct await *a = &l->await;
-	uint64_t since = now - a->quiet_ns, held = l->exec->held_ns - a->quiet_held_ns;
+	uint64_t since = now - a->quiet_ns, held = x->held_ns - a->quiet_held_ns, unheard = x->unheard_ns + x->held_ns - x->silent_held_ns;
 
+	held = held < unheard ? held : unheard;
 	return since > held ? since - held : 0;
 }
 

@@ -172,6 +172,14 @@ void exec_progress(struct exec *x) {
 
 void exec_gather(struct exec *x) {
 	x->gathering = true;
+	x->ran_here = false;
+	x->unheard_ns = x->held_ns - x->silent_held_ns;
+	x->silent_held_ns = x->held_ns;
+}
+
+void exec_heeds(struct exec *x, bool (*waits)(void *user), void *user) {
+	x->waits = waits;
+	x->waits_user = user;
 }
 
 uint64_t exec_wait_us(const struct exec *x) {

@@ -70,6 +70,11 @@ void exec_left(struct exec *x, void (*left)(void *user, uint64_t number), void *
 void exec_progress(struct exec *x);
 /* From here to exec_progress() runs are only queued, so that those that arrive together can be launched together. */
 void exec_gather(struct exec *x);
+/*
+ * Launches that have run when they return keep this thread from hearing of what is asked for meanwhile. Behind such a one nothing is launched
+ * for the others while waits() says that something is to be heard, until exec_gather() tells that it is.
+ */
+void exec_heeds(struct exec *x, bool (*waits)(void *user), void *user);
 /* Call exec_progress() after so long at the latest; UINT64_MAX: as above. */
 uint64_t exec_wait_us(const struct exec *x);
 /* Runs submitted and not yet completed, of all lanes. */

@@ -264,6 +264,7 @@ static int launch_program(struct exec *x, struct run *const *crew, const struct 
 		e = device_launch_near(x->device, s->program, x->record, l->tasks, p->items, s->local);
 	else if (way == WAY_CLAIMED)
 		e = device_launch_claimed(x->device, s->program, x->record, l->tasks, p->items);
+	x->ran_here |= !e;
 	return e != -EAGAIN ? e : device_launch(x->device, s->program, x->record, l->tasks, p->items, s->local);
 }
 

@@ -10,6 +10,8 @@
  * runs that are met waiting for the same program become tasks of one launch (launch.c): a crew. So a run that was begun
  * pauses between two launches where those that wait would wait long; what takes long is launched in slices.
  *
+ * Where launches run on this thread, requests that came meanwhile are heard before the next one is launched.
+ *
  * A lane that is empty for the moment in which its client thinks keeps its turn (await.c): nobody is launched in its place who
  * would go behind the run that is about to come.
  *
@@ -481,12 +483,22 @@ static void serve_lane(struct exec *x, struct lane *l) {
 		crew_went(x, crew, n);
 }
 
+/* A run that would go before all others may have been asked for while the last launch had this thread. */
+static bool hears_first(struct exec *x) {
+	if (!x->ran_here || x->lanes < 2 || !x->waits)
+		return false;
+	if (x->waits(x->waits_user))
+		return true;
+	x->silent_held_ns = x->held_ns;
+	return false;
+}
+
 void schedule(struct exec *x) {
 	struct lane *l;
 
 	x->await_until_ns = 0;
 	await_look(x);
-	while ((l = choose(x)) && has_room(x, l) && !await_holds(x, l, goes_before)) {
+	while ((l = choose(x)) && has_room(x, l) && !await_holds(x, l, goes_before) && !hears_first(x)) {
 		/* What was launched is heard of when it has passed, not when what takes long behind it has. */
 		if (x->alone != l && !is_small(x, head_run(l)))
 			exec_mark(x);

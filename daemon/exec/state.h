@@ -632,7 +632,11 @@ struct exec {
 	uint64_t launched_ns;                 /* first launch since the last mark */
 	uint64_t held_ns, held_until_ns;      /* this thread was in launches for so long in all, and until then */
 	uint64_t heard_ns;                    /* when what was settled last had passed */
+	uint64_t silent_held_ns, unheard_ns; /* held_ns when nothing was to be heard, and how much of it passed until the last exec_gather() */
 	bool gathering;                       /* exec_gather() */
+	bool ran_here;                        /* since then a launch has run on this thread */
+	bool (*waits)(void *user);            /* exec_heeds() */
+	void *waits_user;
 	bool held_back;                       /* a lane waits because of its group's limit */
 	uint32_t deadlines;                   /* runs that have one */
 	int64_t expired_ms;

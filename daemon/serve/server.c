@@ -57,6 +57,16 @@ enum {
 	SERVER_LOOK_US = 10 * 1000,
 };
 
+/* Is there something to do already? Costs no more than looks. */
+static bool server_busy(const struct server *v) {
+	return inbox_waiting(v->inbox) || v->ready || v->leaving || v->packets || operations_ready(v->operations) ||
+	       (v->rings && rings_waiting(v->rings));
+}
+
+static bool waits(void *user) {
+	return server_busy(user);
+}
+
 int server_new(const struct server_config *c, struct server **serverp) {
 	struct server *v = calloc(1, sizeof *v);
 	int r;
@@ -92,6 +102,7 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	if (!r)
 		r = operations_new(v, &v->operations);
 	exec_left(v->exec, control_left, v);
+	exec_heeds(v->exec, waits, v);
 	if (r)
 		server_free(v);
 	else
@@ -107,6 +118,7 @@ struct server *server_free(struct server *v) {
 	catalogue_freeze(v->catalogue);
 	exec_note(v->exec, NULL);
 	exec_left(v->exec, NULL, NULL);
+	exec_heeds(v->exec, NULL, NULL);
 	while (v->sessions)
 		session_free(v->sessions);
 	accounts_free(&v->accounts, true);
@@ -268,12 +280,6 @@ static int sleep_until(struct server *v, struct pollfd fds[static FDS], uint64_t
 	if (fds[FD_RINGS].revents)
 		rings_wake(v->rings);
 	return n > 0 ? n : 0;
-}
-
-/* Is there something to do already? Costs no more than looks. */
-static bool server_busy(const struct server *v) {
-	return inbox_waiting(v->inbox) || v->ready || v->leaving || v->packets || operations_ready(v->operations) ||
-	       (v->rings && rings_waiting(v->rings));
 }
 
 /* For longer while something runs, whose end is what comes next. */
