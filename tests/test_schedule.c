@@ -408,6 +408,41 @@ START_TEST(weights_hold_between_users) {
 }
 END_TEST
 
+/* Clients that think for longer than their work takes, so that there is none of theirs for much of the time: shares are of the rest. */
+static const struct sporadic {
+	uint64_t work[2], think[2];
+	unsigned depth[2];
+	uint32_t weight[2];
+	bool near;
+} sporadics[] = {
+	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, false },
+	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, true },
+	{ { 300 * US, 300 * US }, { 100 * US, 5 * MS }, { 8, 8 }, { 100, 5 }, true },
+	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, false },
+	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, true },
+	{ { 50 * US, 50 * US }, { 300 * US, US }, { 2, 8 }, { 100, 5 }, true },
+	{ { 50 * US, 300 * US }, { 400 * US, 300 * US }, { 8, 8 }, { 100, 50 }, true },
+	{ { 300 * US, 50 * US }, { 2 * MS, 300 * US }, { 8, 8 }, { 100, 100 }, false },
+};
+
+START_TEST(weights_hold_while_both_have_work) {
+	const struct sporadic *p = &sporadics[_i];
+	double ideal = 100.0 * p->weight[0] / (p->weight[0] + p->weight[1]), share, both[2];
+
+	setup();
+	fake.near = p->near;
+	for (int i = 0; i < 2; i++)
+		add(p->work[i], p->think[i], p->depth[i], p->weight[i], LANE_NORMAL, NULL);
+	run_for(COUNTED_MS);
+	for (int i = 0; i < 2; i++)
+		both[i] = (double)lane_usage(client[i].lane)->contended_ns;
+	share = 100 * both[0] / (both[0] + both[1]);
+	ck_assert_msg(fabs(share - ideal) <= TOLERANCE, "sporadic %d: %.1f percent instead of %.1f, of %.3f s", _i, share, ideal, 1e-9 * (both[0] + both[1]));
+	ck_assert_double_lt(both[0], (double)used(&client[0]) + 1);
+	teardown();
+}
+END_TEST
+
 START_TEST(several_sessions_of_a_user_have_together_what_one_has) {
 	struct lane_group *many = lane_group_new(), *one = lane_group_new();
 	double busy, share;
@@ -576,6 +611,7 @@ int main(void) {
 	tcase_add_loop_test(weights, weights_hold_where_launches_have_run_when_they_return, 0, pair_count);
 	tcase_add_loop_test(weights, weights_hold_between_sessions_of_one_user, 0, pair_count);
 	tcase_add_loop_test(weights, weights_hold_between_users, 0, pair_count);
+	tcase_add_loop_test(weights, weights_hold_while_both_have_work, 0, (int)(sizeof sporadics / sizeof *sporadics));
 	tcase_add_test(weights, several_sessions_of_a_user_have_together_what_one_has);
 	tcase_add_test(weights, a_light_end_does_not_make_a_long_run_cheap);
 	tcase_add_test(rest, equal_clients_leave_the_device_no_rest);

@@ -160,6 +160,16 @@ bool await_holds(struct exec *x, const struct lane *l, bool (*before)(struct lan
 	return false;
 }
 
+bool await_any(const struct exec *x) {
+	uint64_t now = x->awaited ? loop_now_ns() : 0;
+	unsigned looks = 0;
+
+	for (const struct lane *a = x->awaited; a && looks++ < AWAIT_LOOKS; a = a->await.next)
+		if (expected(a, now))
+			return true;
+	return false;
+}
+
 uint64_t await_work_ns(const struct lane *l) {
 	return l->await.work_ns;
 }

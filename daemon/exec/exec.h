@@ -156,6 +156,7 @@ struct lane_group *lane_group_free(struct lane_group *g);
 
 struct lane_usage {
 	uint64_t device_ns;                /* measured */
+	uint64_t contended_ns;             /* of it, what was launched while another lane had something to launch, or was awaited */
 	uint64_t shared;                   /* runs launched together with another lane's */
 };
 

@@ -377,7 +377,7 @@ static void run_pause(struct exec *x, struct run *r) {
 	slice = calloc(1, sizeof *slice);
 	if (slice) {
 		*slice = (struct item){ .kind = ITEM_SLICE, .lane = r->item.lane, .sequence = ++x->sequence,
-			.cost_ns = r->item.cost_ns, .charged = r->item.charged, .user = r };
+			.cost_ns = r->item.cost_ns, .contended_ns = r->item.contended_ns, .charged = r->item.charged, .user = r };
 		x->busy++;
 		exec_launched(x, slice);
 		if (x->long_ns && slice->cost_ns >= x->long_ns)
@@ -386,7 +386,7 @@ static void run_pause(struct exec *x, struct run *r) {
 		schedule_passed(x, &r->item);
 	}
 	/* Each part is settled by what it took itself: the last one's estimate may be wrong by another factor than that of the rest. */
-	r->item.cost_ns = r->item.charged = 0;
+	r->item.cost_ns = r->item.contended_ns = r->item.charged = 0;
 }
 
 /* 0, or -EAGAIN and -EBUSY where it is to go on later. */

@@ -209,6 +209,7 @@ void schedule_charge(struct exec *x, struct item *i, uint64_t ns, uint64_t began
 	else if (x->alone != i->lane)
 		x->alone = NULL;
 	i->cost_ns += ns;
+	i->contended_ns += x->contended ? ns : 0;
 	x->ahead_ns += ns;
 	if (!i->lane)
 		return;
@@ -280,6 +281,7 @@ static void settle_item(struct item *i, double factor) {
 	if (i->kind == ITEM_SLICE)
 		settle_part(i, ns);
 	l->usage.device_ns += ns;
+	l->usage.contended_ns += (uint64_t)((double)i->contended_ns * factor);
 	l->exec->counters.device_ns += ns;
 	if (l->group)
 		group_used(l->group, ns);
@@ -449,6 +451,14 @@ static void note_wait(struct exec *x, struct run *r) {
 	r->added_ns = 0;
 }
 
+/* Does another lane want the device? The one that is served is in no heap, and not awaited. */
+static bool is_contended(const struct exec *x) {
+	for (unsigned p = 0; p < LANE_PRIORITIES; p++)
+		if (x->ready[p].count)
+			return true;
+	return await_any(x);
+}
+
 static void serve_lane(struct exec *x, struct lane *l) {
 	struct run *crew[SCHEDULE_CREW] = { head_run(l) };
 	struct ready *q = ready_of(l);
@@ -456,6 +466,7 @@ static void serve_lane(struct exec *x, struct lane *l) {
 	int e;
 
 	leave(l);
+	x->contended = is_contended(x);
 	q->clock = l->charged;
 	q->served_ns = loop_now_ns();
 	if (group_owes(l->group)) {

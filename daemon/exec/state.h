@@ -364,6 +364,7 @@ struct item {
 	struct lane *lane;                    /* NULL once it is gone: nobody to tell */
 	uint64_t sequence;
 	uint64_t cost_ns;                     /* of the device, estimated, until it has passed */
+	uint64_t contended_ns;                /* of it, what was launched while others wanted the device */
 	uint64_t charged;                     /* what its lane was charged for that */
 	struct sorrow *sorrow;                /* why it failed */
 	struct buffer *buffer;                /* PUBLISH */
@@ -576,6 +577,8 @@ bool await_end(struct lane *l);
 void await_look(struct exec *x);
 /* Is one awaited that goes before l? x->await_until_ns then says for how long. */
 bool await_holds(struct exec *x, const struct lane *l, bool (*before)(struct lane *awaited, const struct lane *l));
+/* Is one awaited, whoever is to go first? */
+bool await_any(const struct exec *x);
 /* What it usually has the device do before its client thinks again. */
 uint64_t await_work_ns(const struct lane *l);
 /* exec_wait_us(), for this. */
@@ -634,6 +637,7 @@ struct exec {
 	uint64_t heard_ns;                    /* when what was settled last had passed */
 	uint64_t silent_held_ns, unheard_ns; /* held_ns when nothing was to be heard, and how much of it passed until the last exec_gather() */
 	bool gathering;                       /* exec_gather() */
+	bool contended;                       /* what is being launched is launched while another lane wants the device */
 	bool ran_here;                        /* since then a launch has run on this thread */
 	bool (*waits)(void *user);            /* exec_heeds() */
 	void *waits_user;

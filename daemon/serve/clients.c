@@ -26,6 +26,7 @@ static void add_client(cJSON *list, const struct session *s) {
 	cJSON_AddNumberToObject(one, "arena_bytes", (double)space_mapped(s->space));
 	cJSON_AddNumberToObject(one, "operations_queued", (double)(s->queued + s->gathered));
 	cJSON_AddNumberToObject(one, "device_ns", (double)lane_usage(s->lane)->device_ns);
+	cJSON_AddNumberToObject(one, "device_contended_ns", (double)lane_usage(s->lane)->contended_ns);
 	cJSON_AddNumberToObject(one, "runs", (double)c->runs);
 	cJSON_AddNumberToObject(one, "kernels_launched", (double)c->kernels_launched);
 	cJSON_AddNumberToObject(one, "kernels_unfused", (double)c->kernels_unfused);

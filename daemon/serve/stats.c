@@ -137,6 +137,7 @@ static void add_session(cJSON *json, const struct session *s) {
 	cJSON_AddNumberToObject(json, "operations_queued_of_user", (double)s->account->queued);
 	cJSON_AddNumberToObject(json, "recorded_graph_bytes", (double)s->capture_bytes);
 	cJSON_AddNumberToObject(json, "device_ns", (double)lane_usage(s->lane)->device_ns);
+	cJSON_AddNumberToObject(json, "device_contended_ns", (double)lane_usage(s->lane)->contended_ns);
 	cJSON_AddNumberToObject(json, "runs_in_shared_launches", (double)lane_usage(s->lane)->shared);
 	add_counters(json, &s->counters);
 	add_patterns(json, s->pattern, s->server, s);

@@ -182,6 +182,7 @@ claim what_the_recipe_makes_is_right 0 "" check
 : >"$root/log"
 "$build/fusiond" --config "$root/fusiond.conf" --socket "$root/door" --cache-dir "$root/cache" --set device.measure=no >>"$root/log" 2>&1 &
 daemon=$!
+until_does "$ctl" status
 until_does sh -c "'$ctl' status --json | grep -q '\"remote\":\"tls'"
 url=$("$ctl" status --json | sed 's/.*"remote":"\([^"]*\)".*/\1/')
 by() { FUSION_CA=$keys/authority.pem FUSION_CERT=${1:+$keys/$1.pem} FUSION_KEY=${1:+$keys/$1.key} "$ctl" --socket "$url" status; }
