@@ -34,6 +34,7 @@ struct client {
 	double wrong;                        /* estimates are so many times the truth */
 	bool light_end;                      /* ... and of each run the last slice takes next to nothing */
 	bool spiky;                          /* now and then it thinks for much longer */
+	uint64_t every_ns, stall_ns;         /* each so often it is kept from its processor for so long */
 	uint64_t until_ns;                   /* asks for nothing after that; 0: for ever */
 
 	uint64_t served_ns;                  /* what the device took for it, whatever it is said to have taken */
@@ -184,11 +185,18 @@ static uint64_t thought(const struct client *c) {
 	return c->spiky && fake.noise >> 60 == 0 ? 10 * ns : ns;
 }
 
+/* When it asks next, if its processor is its own. */
+static uint64_t due_ns(const struct client *c) {
+	uint64_t due = fake.now + thought(c), into = c->every_ns ? due % c->every_ns : 0;
+
+	return into < c->stall_ns ? due + c->stall_ns - into : due;
+}
+
 static void on_done(void *user, const struct fault *f) {
 	struct request *r = user;
 
 	ck_assert_ptr_null(f);
-	r->client->due[r->place] = fake.now + thought(r->client);
+	r->client->due[r->place] = due_ns(r->client);
 }
 
 static void ask(struct client *c, unsigned place) {
@@ -414,15 +422,21 @@ static const struct sporadic {
 	unsigned depth[2];
 	uint32_t weight[2];
 	bool near;
+	uint64_t every[2], stall[2];
 } sporadics[] = {
-	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, false },
-	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, true },
-	{ { 300 * US, 300 * US }, { 100 * US, 5 * MS }, { 8, 8 }, { 100, 5 }, true },
-	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, false },
-	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, true },
-	{ { 50 * US, 50 * US }, { 300 * US, US }, { 2, 8 }, { 100, 5 }, true },
-	{ { 50 * US, 300 * US }, { 400 * US, 300 * US }, { 8, 8 }, { 100, 50 }, true },
-	{ { 300 * US, 50 * US }, { 2 * MS, 300 * US }, { 8, 8 }, { 100, 100 }, false },
+	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, false, { 0, 0 }, { 0, 0 } },
+	{ { 300 * US, 300 * US }, { 5 * MS, 100 * US }, { 8, 8 }, { 100, 5 }, true, { 0, 0 }, { 0, 0 } },
+	{ { 300 * US, 300 * US }, { 100 * US, 5 * MS }, { 8, 8 }, { 100, 5 }, true, { 0, 0 }, { 0, 0 } },
+	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, false, { 0, 0 }, { 0, 0 } },
+	{ { 50 * US, 50 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, true, { 0, 0 }, { 0, 0 } },
+	{ { 50 * US, 50 * US }, { 300 * US, US }, { 2, 8 }, { 100, 5 }, true, { 0, 0 }, { 0, 0 } },
+	{ { 50 * US, 300 * US }, { 400 * US, 300 * US }, { 8, 8 }, { 100, 50 }, true, { 0, 0 }, { 0, 0 } },
+	{ { 300 * US, 50 * US }, { 2 * MS, 300 * US }, { 8, 8 }, { 100, 100 }, false, { 0, 0 }, { 0, 0 } },
+	{ { 300 * US, 300 * US }, { 20 * US, 20 * US }, { 8, 8 }, { 100, 5 }, true, { 20 * MS, 0 }, { 6 * MS, 0 } },
+	{ { 300 * US, 300 * US }, { 20 * US, 20 * US }, { 8, 8 }, { 100, 5 }, false, { 20 * MS, 0 }, { 6 * MS, 0 } },
+	{ { 300 * US, 300 * US }, { 100 * US, 100 * US }, { 8, 8 }, { 100, 5 }, true, { 50 * MS, 30 * MS }, { 10 * MS, 4 * MS } },
+	{ { 300 * US, 300 * US }, { 100 * US, 100 * US }, { 1, 1 }, { 100, 5 }, true, { 20 * MS, 14 * MS }, { 3 * MS, 3 * MS } },
+	{ { 300 * US, 300 * US }, { 500 * US, 300 * US }, { 8, 8 }, { 100, 5 }, true, { 7 * MS, 14 * MS }, { 3 * MS, 3 * MS } },
 };
 
 START_TEST(weights_hold_while_both_have_work) {
@@ -431,8 +445,12 @@ START_TEST(weights_hold_while_both_have_work) {
 
 	setup();
 	fake.near = p->near;
-	for (int i = 0; i < 2; i++)
-		add(p->work[i], p->think[i], p->depth[i], p->weight[i], LANE_NORMAL, NULL);
+	for (int i = 0; i < 2; i++) {
+		struct client *c = add(p->work[i], p->think[i], p->depth[i], p->weight[i], LANE_NORMAL, NULL);
+
+		c->every_ns = p->every[i];
+		c->stall_ns = p->stall[i];
+	}
 	run_for(COUNTED_MS);
 	for (int i = 0; i < 2; i++)
 		both[i] = (double)lane_usage(client[i].lane)->contended_ns;

@@ -57,14 +57,18 @@ enum {
 	SERVER_LOOK_US = 10 * 1000,
 };
 
-/* Is there something to do already? Costs no more than looks. */
-static bool server_busy(const struct server *v) {
-	return inbox_waiting(v->inbox) || v->ready || v->leaving || v->packets || operations_ready(v->operations) ||
-	       (v->rings && rings_waiting(v->rings));
+/* Are there requests, or has the device called? A turn does not sleep then, and the next one hears of them. */
+static bool is_called(const struct server *v) {
+	return inbox_waiting(v->inbox) || (v->rings && rings_waiting(v->rings));
 }
 
 static bool waits(void *user) {
-	return server_busy(user);
+	return is_called(user);
+}
+
+/* Is there something to do already? Costs no more than looks. */
+static bool server_busy(const struct server *v) {
+	return is_called(v) || v->ready || v->leaving || v->packets || operations_ready(v->operations);
 }
 
 int server_new(const struct server_config *c, struct server **serverp) {
