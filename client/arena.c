@@ -200,17 +200,28 @@ static int arena_ask(struct fusion_context *c, uint64_t bytes, uint32_t *idp, ui
 	return 0;
 }
 
+/* Of a daemon on this machine, at whose door this thread is. */
+static int arena_at_door(struct fusion_context *c, uint64_t bytes, struct fault *f) {
+	struct arena *made;
+	uint64_t got;
+	uint32_t id;
+	int fd;
+	int r = door_arena_new(&c->door, bytes, &id, &got, &fd, f);
+
+	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
+}
+
 /* Asks for an arena of at least this size. */
 static int arena_make(struct fusion_context *c, uint64_t bytes, struct fault *f) {
 	struct arena *made;
 	uint64_t got;
 	uint32_t id;
-	int fd = -1;
-	int r = c->door.link ? arena_ask(c, bytes, &id, &got, f) : door_arena_new(&c->door, bytes, &id, &got, &fd, f);
+	int r;
 
-	if (resume_door(c, r, f))
-		r = door_arena_new(&c->door, bytes, &id, &got, &fd, f);
-	return r ? r : arena_add(&c->arenas, id, true, got, fd, &made, f);
+	if (!c->door.link)
+		return arena_at_door(c, bytes, f);
+	r = arena_ask(c, bytes, &id, &got, f);
+	return r ? r : arena_add(&c->arenas, id, true, got, -1, &made, f);
 }
 
 /* Makes room for an upload: more than there is, or just enough where that is refused. */
@@ -240,6 +251,18 @@ static bool arenas_take(struct arenas *a, uint64_t bytes, struct upload_place *p
 	return false;
 }
 
+/* Grows once for all who want it: who had to wait at the door finds what the one before it has made. */
+static int grow_and_take(struct fusion_context *c, uint64_t bytes, struct upload_place *p, struct fault *f) {
+	int r = door_begin(&c->door, f);
+
+	if (r)
+		return r;
+	while (!r && !arenas_take(&c->arenas, bytes, p))
+		r = arenas_grow(c, bytes, f);
+	door_end(&c->door);
+	return r;
+}
+
 /* Has the daemon enough on its way back that waiting beats growing? */
 static bool worth_waiting(const struct arenas *a, uint64_t bytes) {
 	return a->returning >= bytes && a->returning && a->owned >= ARENA_WAIT_BYTES;
@@ -254,7 +277,9 @@ static int arenas_make_room(
 		if (r || arenas_take(&c->arenas, bytes, p))
 			return r;
 	}
-	r = arenas_grow(c, bytes, f);
+	r = grow_and_take(c, bytes, p, f);
+	if (resume_door(c, r, f))
+		r = grow_and_take(c, bytes, p, f);
 	if (r > 0 && c->arenas.returning && (f->code == FAULT_MEMORY || f->code == FAULT_LIMIT)) {
 		struct fault ignored;
 		int waited = flush_and_wait(c, &ignored);
@@ -262,9 +287,6 @@ static int arenas_make_room(
 		if (!waited && arenas_take(&c->arenas, bytes, p))
 			return 0;
 	}
-	/* While this thread waited for the arena another one may have filled it. */
-	while (!r && !arenas_take(&c->arenas, bytes, p))
-		r = c->door.link ? arenas_grow(c, bytes, f) : -ENOMEM;
 	return r;
 }
 
@@ -396,17 +418,32 @@ int arenas_freed(struct arenas *a, struct wire_cursor *c, struct fault *f) {
 	return r;
 }
 
-static int arena_get(struct fusion_context *c, uint64_t id, struct arena **arenap, struct fault *f) {
+/* Who had to wait at the door may find that the one before it has got the same. */
+static int arena_fetch(struct fusion_context *c, uint32_t id, struct arena **arenap, struct fault *f) {
 	uint64_t bytes;
-	int fd, r;
+	int fd, r = door_begin(&c->door, f);
+
+	if (r)
+		return r;
+	*arenap = arena_find(&c->arenas, id);
+	if (!*arenap)
+		r = door_arena_get(&c->door, id, &bytes, &fd, f);
+	if (!r && !*arenap)
+		r = arena_add(&c->arenas, id, false, bytes, fd, arenap, f);
+	door_end(&c->door);
+	return r;
+}
+
+static int arena_get(struct fusion_context *c, uint64_t id, struct arena **arenap, struct fault *f) {
+	int r;
 
 	*arenap = arena_find(&c->arenas, id);
 	if (*arenap)
 		return 0;
-	r = door_arena_get(&c->door, (uint32_t)id, &bytes, &fd, f);
+	r = arena_fetch(c, (uint32_t)id, arenap, f);
 	if (resume_door(c, r, f))
-		r = door_arena_get(&c->door, (uint32_t)id, &bytes, &fd, f);
-	return r ? r : arena_add(&c->arenas, (uint32_t)id, false, bytes, fd, arenap, f);
+		r = arena_fetch(c, (uint32_t)id, arenap, f);
+	return r;
 }
 
 int arena_locate(struct fusion_context *c, uint64_t id, uint64_t offset, uint64_t bytes,

@@ -25,6 +25,7 @@
 #include "rule.h"
 #include "tape.h"
 #include "undo.h"
+#include "waiting.h"
 #include "protocol/variable.h"
 #include "protocol/dtype.h"
 #include "protocol/message.h"
@@ -97,7 +98,7 @@ static int refuse_call(struct fusion_context *c) {
 	int lost = c->stream.lost.code;
 	struct fault f;
 
-	if (!lost && (resume_due(c) || c->stream.resuming) && !stream_in_callback()) {
+	if (!lost && (resume_due(c) || c->stream.resuming) && !waiting_in_callback()) {
 		lost = resume(c, &f);
 		error_report(lost, &f);
 	} else {
@@ -257,7 +258,7 @@ static struct fusion_context *context_new(const struct fusion_options *o) {
 	if (!c)
 		return NULL;
 	c->references = 1;
-	c->door.fd = c->door.ring = c->door.bell = -1;
+	c->door.fd = c->door.ring = c->door.bell = c->door.late.fd = -1;
 	c->door.timeout_ms = c->stream.timeout_ms = o->timeout_ms;
 	c->door.return_ms = variable_number("FUSION_RETURN_MS", RETURN_MS);
 	c->batch_ops = o->batch_ops ? o->batch_ops : BATCH_OPS_DEFAULT;
@@ -293,22 +294,31 @@ static uint64_t features_wanted(const struct fusion_context *c) {
 	       (!link_is_url(c->options.socket) && c->repeats.limit ? FEATURE_REPEAT : 0);
 }
 
-/* A name that is known already gets the new value. Where memory is short the next engine has the old one. */
-static void keep_setting(struct fusion_context *c, const char *name, const char *value) {
-	size_t length = strlen(name);
-	unsigned i = 0;
+/* The name, and behind its end the value. NULL: no memory. */
+static char *setting_text(const char *name, const char *value) {
 	char *text;
 
-	while (i < c->settings && strcmp(c->setting[i], name) != 0)
+	if (asprintf(&text, "%s=%s", name, value) < 0)
+		return NULL;
+	text[strlen(name)] = 0;
+	return text;
+}
+
+/* A name that is known already gets the new value. Where memory is short the next engine has the old one. */
+void context_keep_setting(struct fusion_context *c, char *setting) {
+	unsigned i = 0;
+
+	while (setting && i < c->settings && strcmp(c->setting[i], setting) != 0)
 		i++;
-	if (i == SETTINGS_KEPT || asprintf(&text, "%s=%s", name, value) < 0)
+	if (!setting || i == SETTINGS_KEPT) {
+		free(setting);
 		return;
+	}
 	if (i < c->settings)
 		free(c->setting[i]);
 	else
 		c->settings++;
-	text[length] = 0;
-	c->setting[i] = text;
+	c->setting[i] = setting;
 }
 
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]) {
@@ -331,7 +341,7 @@ static int door_hello(struct fusion_context *c, const struct fusion_options *o, 
 		.key = c->options.key };
 	if (fuse != FUSION_DEFAULT) {
 		setting[settings++] = (struct door_setting){ "fusion.enabled", fuse == FUSION_ON ? "1" : "0" };
-		keep_setting(c, "fusion.enabled", fuse == FUSION_ON ? "1" : "0");
+		context_keep_setting(c, setting_text("fusion.enabled", fuse == FUSION_ON ? "1" : "0"));
 	}
 	if (*device)
 		setting[settings++] = (struct door_setting){ DOOR_OPTION_DEVICE, device };
@@ -403,13 +413,19 @@ static int context_connect(struct fusion_context *c, const struct fusion_options
 		return -(r ? r : handler_error);
 	contexts_add(c);
 	r = names_socket(o) ? door_hello(c, o, f) : door_find(c, o, f);
-	return r ? r : stream_open(c, f);
+	if (!r)
+		r = stream_open(c, f);
+	/* From now on others have it, too. */
+	c->door.lock = &c->lock;
+	c->door.left = &c->stream.room;
+	return r;
 }
 
 static void context_disconnect(struct fusion_context *c) {
 	stream_close(c);
 	contexts_remove(c);
 	pthread_mutex_lock(&c->lock);
+	door_await(&c->door);
 	if (!c->door.link)
 		arenas_keep_mapped(&c->arenas);
 	door_leave(&c->door);
@@ -456,7 +472,7 @@ void fusion_close(fusion_context *context) {
 
 	if (!context || forked)
 		return;
-	if (o && stream_in_callback()) {
+	if (o && waiting_in_callback()) {
 		error_report(fault_set(&why, FAULT_STATE,
 				     "close: a callback of libfusion must not close its context"),
 			&why);
@@ -470,6 +486,7 @@ void fusion_close(fusion_context *context) {
 	stream_leave(c);
 	pthread_mutex_lock(&c->lock);
 	c->closed = true;
+	door_stop(&c->door);
 	fault_set(&why, FAULT_STATE, "the context was closed");
 	stream_lose(c, &why);
 	capture_close(c);
@@ -511,14 +528,13 @@ static int configure(fusion_context *context, const char *what, enum message_req
 		w = stream_begin(c, q, kind, 2);
 		wire_put_text(w, name);
 		wire_put_text(w, value);
+		q->setting = kind == REQUEST_CONFIGURE ? setting_text(name, value) : NULL;
 		r = stream_send(c, q, &a, &f);
 	}
 	if (!r) {
 		repeat_settings_changed(c);
 		r = stream_wait(c, q, &a, &f);
 	}
-	if (!r && kind == REQUEST_CONFIGURE)
-		keep_setting(c, name, value);
 	context_leave(c);
 	return error_report(r, &f);
 }

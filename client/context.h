@@ -2,7 +2,7 @@
  * One session with the daemon: everything that a context owns, and its lock.
  *
  * Functions below the public ones require the lock (context_enter) unless they say otherwise.
- * A thread gives the lock up only inside stream_room() and stream_wait(), so whatever is read
+ * A thread gives the lock up only inside stream_room(), stream_wait() and the calls of door.h, so whatever is read
  * before one of these is looked at again after it.
  *
  * A context is referenced by its user until fusion_close(), and by every array, capture and
@@ -92,6 +92,8 @@ void context_unlock(struct fusion_context *c);
 /* For release: they lock also a closed or lost context. NULL: refused, or a forked child: touch nothing. */
 struct object *context_lock(enum object_kind kind, const void *name, const char *what, const char *argument) FAULT_MUST_USE;
 
+/* Name and value of one that the engine has taken, malloc'd; takes it over. NULL: nothing. */
+void context_keep_setting(struct fusion_context *c, char *setting);
 /* The settings to go on with, without switches of patterns; how many. Texts are the context's. */
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
 /* True in a process forked from one that had opened a context. */

@@ -124,7 +124,7 @@ FUSION_API int fusion_sync(fusion_context *context);
  */
 FUSION_API int fusion_cancel(fusion_context *context);
 
-/* Asked by threads that wait for the daemon, some times a second: true ends the wait, as where a signal came. */
+/* Asked by threads that wait for the daemon, for its socket or for another engine, some times a second, and when a signal comes: true ends the wait. */
 typedef bool fusion_asked(void);
 /*
  * For all contexts of the process; NULL, as at first: nobody is asked. A wait that ends so fails with FUSION_E_CANCELLED; what

@@ -12,6 +12,8 @@
 #include "capture.h"
 #include "context.h"
 #include "flush.h"
+#include "undo.h"
+#include "waiting.h"
 
 enum {
 	/* Larger copies run without the lock: other threads go on meanwhile. */
@@ -121,8 +123,11 @@ int read_locate(struct fusion_context *c, struct value *v, enum message_request 
 		if (!r)
 			r = stream_wait(c, q, &a, f);
 	} while (a.again);
-	if (!r)
+	if (!r) {
 		r = locate(c, &a, (uint64_t)shape_bytes(&v->type), location, f);
+		if (r && kind == REQUEST_MAP)
+			undo_map(c, v);
+	}
 	free(a.result);
 	return r;
 }
@@ -274,6 +279,11 @@ static void later_copy(
 		fault_set(f, FAULT_MEMORY, "the shared memory of a result could not be mapped");
 	if (f->code)
 		return;
+	/* It may have been given up while the door was asked for the memory. */
+	if (!later->memory) {
+		location_release(&l);
+		return;
+	}
 	later->copying = true;
 	copy_out(c, &l, later->memory, later->bytes);
 	later->copying = false;
@@ -414,7 +424,7 @@ static int refuse_late(uint32_t timeout_ms, struct fault *f) {
 
 /* Of a wait of left_ms, or 0, without end: how long to sleep before somebody is asked; 0: without end. */
 static uint32_t wait_slice(uint32_t left_ms) {
-	return stream_may_be_interrupted() && (!left_ms || left_ms > STREAM_ASK_MS) ? STREAM_ASK_MS : left_ms;
+	return waiting_is_asked() && (!left_ms || left_ms > WAITING_ASK_MS) ? WAITING_ASK_MS : left_ms;
 }
 
 /* Waits until the descriptor says so, the time is up or the caller is asked to stop. It may have been read empty. */
@@ -430,8 +440,8 @@ static int future_poll(struct fusion_future *future, struct fault *f) {
 			return refuse_late(waited, f);
 		if (r > 0)
 			continue;
-		if (stream_interrupted())
-			return stream_refuse_interrupted(f);
+		if (waiting_stops())
+			return waiting_refuse(f);
 		waited += r ? 0 : slice;
 		if (timeout && waited >= timeout)
 			return refuse_late(timeout, f);
@@ -464,7 +474,7 @@ static int refuse_finish(const fusion_future *future, struct fault *f) {
 
 /* One that does not wait for what is not there: it leaves the future as it is. */
 static bool must_not_wait(const struct fusion_future *own) {
-	return own && stream_in_callback() && !atomic_load(&own->done);
+	return own && waiting_in_callback() && !atomic_load(&own->done);
 }
 
 int fusion_future_finish(fusion_future *future) {

@@ -12,6 +12,7 @@
 #include "pattern.h"
 #include "repeat.h"
 #include "sent.h"
+#include "waiting.h"
 
 enum {
 	/* Slots whose handles go in one request: a third of a frame. */
@@ -20,12 +21,13 @@ enum {
 	RESUME_TRIES = 16,
 };
 
-/* A call at the door that failed because the daemon has ended: true where it may be made again, of the next daemon. */
+/* A call at the door that failed because the daemon has ended, or is asked for another engine first: true where it may be made again. */
 bool resume_door(struct fusion_context *c, int failed, struct fault *f) {
-	if (failed != FAULT_CONNECT || !(c->door.features & FEATURE_RETURN) || !door_ended(&c->door) || !resume_possible(c) ||
-		c->stream.resuming)
+	bool ended = c->door.features & FEATURE_RETURN && door_ended(&c->door);
+
+	if (failed != FAULT_CONNECT || !(ended || c->stream.adrift || c->stream.resuming) || !resume_possible(c))
 		return false;
-	c->stream.adrift = true;
+	c->stream.adrift |= !c->stream.resuming;
 	return !resume(c, f);
 }
 
@@ -194,21 +196,35 @@ static int agree(struct fusion_context *c, struct fault *f) {
 
 /* ---- one time ---- */
 
-/* By the door and by numbers; nothing is asked of the engine yet. */
-static int reconnect(struct fusion_context *c, struct fault *f) {
+static int ask_door(struct fusion_context *c, struct door_resumed *resumed, struct fault *f) {
 	struct door_setting setting[SETTINGS_KEPT];
-	struct door_resumed resumed;
 	unsigned count = context_settings(c, setting);
-	int r = door_resume(&c->door, count, setting, &resumed, f);
 
-	resumed.returned = r == FAULT_CONNECT;
+	return door_resume(&c->door, count, setting, resumed, f);
+}
+
+static int call_at_door(struct fusion_context *c, struct door_resumed *resumed, struct fault *f) {
+	int r = ask_door(c, resumed, f);
+
 	/* Not the engine has gone but the daemon; one that is started meanwhile may end, too. */
 	for (unsigned i = 0; i < RESUME_TRIES && r == FAULT_CONNECT && c->door.features & FEATURE_RETURN && door_ended(&c->door); i++) {
 		r = door_return(&c->door, c->options.socket, f);
 		if (!r)
-			r = door_resume(&c->door, count, setting, &resumed, f);
+			r = ask_door(c, resumed, f);
 		else if (r == FAULT_CONNECT && c->door.fd < 0)
 			break;
+	}
+	return r;
+}
+
+/* By the door and by numbers; nothing is asked of the engine yet. */
+static int reconnect(struct fusion_context *c, struct fault *f) {
+	struct door_resumed resumed;
+	int r = door_begin(&c->door, f);
+
+	if (!r) {
+		r = call_at_door(c, &resumed, f);
+		door_end(&c->door);
 	}
 	if (r)
 		return r;
@@ -222,7 +238,10 @@ static int reconnect(struct fusion_context *c, struct fault *f) {
 	c->stream.seq = resumed.accepted;
 	if (c->stream.completed > resumed.accepted)
 		c->stream.completed = resumed.accepted;
-	return stream_connect(c, f);
+	r = stream_connect(c, f);
+	/* The engine that the door told of may have ended before it was called, and its daemon with it: the door is asked again. */
+	c->stream.adrift = r == FAULT_CONNECT && resume_possible(c);
+	return r;
 }
 
 static int resume_once(struct fusion_context *c, struct fault *f) {
@@ -233,6 +252,7 @@ static int resume_once(struct fusion_context *c, struct fault *f) {
 		return fault_set(f, FAULT_STATE, "the context was closed");
 	c->stream.adrift = false;
 	r = reconnect(c, f);
+	/* None of what is asked of the engine from here on is given up: it would have to be told twice. */
 	if (!r)
 		r = agree(c, f);
 	if (!r)
@@ -259,9 +279,12 @@ int resume(struct fusion_context *c, struct fault *f) {
 	struct stream *s = &c->stream;
 	int r;
 
-	if (stream_in_callback())
+	if (waiting_in_callback())
 		return fault_set(f, FAULT_STATE, "the engine is being replaced, for which a callback of libfusion must not wait");
-	if (stream_await_resumer(c) || !resume_due(c)) {
+	r = stream_await_resumer(c, f);
+	if (r)
+		return r;
+	if (!resume_due(c)) {
 		*f = s->lost;
 		return f->code;
 	}
@@ -269,6 +292,13 @@ int resume(struct fusion_context *c, struct fault *f) {
 	s->resumer = pthread_self();
 	s->adrift = true;
 	r = resume_all(c, f);
+	/* Asked to stop, at the door: whoever comes next goes on there. */
+	if (r == FAULT_CANCELLED && !c->closed) {
+		s->adrift = true;
+		s->resuming = false;
+		stream_wake(s);
+		return r;
+	}
 	if (r < 0)
 		r = error_from_errno(f, r, "the session could not go on with another engine");
 	s->adrift = false;

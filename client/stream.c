@@ -21,17 +21,12 @@
 #include "read.h"
 #include "resume.h"
 #include "undo.h"
+#include "waiting.h"
 
 enum {
 	/* Acceptances take microseconds; reads of long computations are not waited for. */
 	CLOSE_WAIT_MS = 500,
 };
-
-static _Thread_local bool in_callback;
-
-bool stream_in_callback(void) {
-	return in_callback;
-}
 
 /* --- replies ----------------------------------------------------------------------------- */
 
@@ -207,6 +202,18 @@ static int read_nothing(struct fusion_context *c, struct request *q, struct wire
 	return wire_get_end(cursor, "the reply", f);
 }
 
+/* From now on every engine begins with it. */
+static int read_configure(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
+	struct answer *a, struct fault *f) {
+	int r = read_nothing(c, q, cursor, a, f);
+
+	if (r)
+		return r;
+	context_keep_setting(c, q->setting);
+	q->setting = NULL;
+	return 0;
+}
+
 static int read_resume(struct fusion_context *c, struct request *q, struct wire_cursor *cursor,
 	struct answer *a, struct fault *f) {
 	(void)q;
@@ -229,7 +236,7 @@ static const struct {
 	[REQUEST_EXPLAIN] = { read_text, false },
 	[REQUEST_STATS] = { read_text, false },
 	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
-	[REQUEST_CONFIGURE] = { read_nothing, false },
+	[REQUEST_CONFIGURE] = { read_configure, false },
 	[REQUEST_CANCEL] = { read_count, false },
 	[REQUEST_EXPORT] = { read_export, false },
 	[REQUEST_IMPORT] = { read_import, false },
@@ -356,6 +363,8 @@ static void request_end(struct fusion_context *c, struct request *q) {
 	q->answer = NULL;
 	q->later = NULL;
 	q->value = q->named = NULL;
+	free(q->setting);
+	q->setting = NULL;
 	c->stream.busy--;
 	pthread_cond_broadcast(&c->stream.room);
 }
@@ -374,7 +383,7 @@ static struct later *settle(struct fusion_context *c, struct request *q, struct 
 	return later;
 }
 
-static void wake_all(struct stream *s) {
+void stream_wake(struct stream *s) {
 	pthread_cond_broadcast(&s->room);
 	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
 		pthread_cond_broadcast(&s->request[i].answered);
@@ -398,7 +407,7 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 	/* Another engine may go on: resume.c knows what becomes of the request. A callback is for this thread. */
 	if (result && (c->stream.adrift || resume_possible(c))) {
 		c->stream.adrift = true;
-		wake_all(&c->stream);
+		stream_wake(&c->stream);
 		if (!q->later) {
 			pthread_mutex_unlock(&c->lock);
 			return;
@@ -412,10 +421,10 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 	}
 	later = settle(c, q, a);
 	pthread_mutex_unlock(&c->lock);
-	in_callback = true;
+	waiting_callback(true);
 	if (later)
 		later_finish(c, later, v, &own);
-	in_callback = false;
+	waiting_callback(false);
 	free(own.text);
 	free(own.result);
 }
@@ -437,7 +446,7 @@ static unsigned take_later(struct fusion_context *c, struct later *later[], stru
 	return count;
 }
 
-static bool last_word(const struct fusion_context *c, struct fault *f) {
+static bool last_word(struct fusion_context *c, struct fault *f) {
 	const struct transport *t = c->stream.transport;
 
 	return t && t->last_word ? t->last_word(t, f) : door_last_word(&c->door, f);
@@ -454,7 +463,7 @@ static void stream_broken(void *user) {
 	if (resume_possible(c)) {
 		c->stream.adrift = true;
 		replaced(&a.fault);
-		wake_all(&c->stream);
+		stream_wake(&c->stream);
 	} else {
 		c->stream.broken = true;
 		if (!last_word(c, &a.fault))
@@ -463,10 +472,10 @@ static void stream_broken(void *user) {
 	}
 	count = take_later(c, later, value);
 	pthread_mutex_unlock(&c->lock);
-	in_callback = true;
+	waiting_callback(true);
 	for (unsigned i = 0; i < count; i++)
 		later_finish(c, later[i], value[i], &a);
-	in_callback = false;
+	waiting_callback(false);
 }
 
 /* --- requests ---------------------------------------------------------------------------- */
@@ -505,19 +514,6 @@ int stream_connect(struct fusion_context *c, struct fault *f) {
 		return transport_dial(c->door.url, STREAM_REQUESTS, &events, &c->stream.transport, f);
 	return transport_ring_open(
 		&ends, STREAM_REQUESTS, c->stream.timeout_ms, &events, &c->stream.transport, f);
-}
-
-static struct timespec deadline_after(uint32_t milliseconds) {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += milliseconds / 1000;
-	t.tv_nsec += (long)(milliseconds % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
 }
 
 /* Does somebody else read the answers? */
@@ -583,18 +579,8 @@ static bool resumed_elsewhere(const struct stream *s) {
 	return s->resuming && !pthread_equal(s->resumer, pthread_self());
 }
 
-bool stream_await_resumer(struct fusion_context *c) {
-	bool waited = false;
-
-	while (resumed_elsewhere(&c->stream)) {
-		waited = true;
-		pthread_cond_wait(&c->stream.room, &c->lock);
-	}
-	return waited;
-}
-
 void stream_close(struct fusion_context *c) {
-	struct timespec deadline = deadline_after(CLOSE_WAIT_MS);
+	struct timespec deadline = waiting_until(CLOSE_WAIT_MS);
 	struct transport *t;
 	int r = 0;
 
@@ -624,7 +610,7 @@ void stream_free(struct fusion_context *c) {
 void stream_lose(struct fusion_context *c, const struct fault *why) {
 	if (!c->stream.lost.code)
 		c->stream.lost = *why;
-	wake_all(&c->stream);
+	stream_wake(&c->stream);
 }
 
 static int refuse_lost(const struct fusion_context *c, struct fault *f) {
@@ -682,7 +668,7 @@ static int read_answers(struct fusion_context *c, const pthread_cond_t *conditio
 	await(t, TRANSPORT_ANY_SLOT);
 	s->reading = false;
 	if (s->sleepers || !s->transport)
-		wake_all(s);
+		stream_wake(s);
 	return r == -ETIMEDOUT ? ETIMEDOUT : 0;
 }
 
@@ -705,46 +691,32 @@ static int refuse_again(struct fault *f) {
 
 /* ---- who waits may be asked to stop ---- */
 
-static _Atomic(fusion_asked *) asked;
-
-void fusion_on_wait(fusion_asked *function) {
-	atomic_store(&asked, function);
-}
-
 static bool is_before(const struct timespec *a, const struct timespec *b) {
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
-bool stream_may_be_interrupted(void) {
-	return atomic_load(&asked) != NULL;
-}
-
-bool stream_interrupted(void) {
-	fusion_asked *function = atomic_load(&asked);
-
-	return function && function();
-}
-
-int stream_refuse_interrupted(struct fault *f) {
-	return fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was");
 }
 
 static int ask_to_stop(struct fusion_context *c, struct fault *f) {
 	bool stop;
 
 	pthread_mutex_unlock(&c->lock);
-	stop = stream_interrupted();
+	stop = waiting_stops();
 	pthread_mutex_lock(&c->lock);
-	return stop ? stream_refuse_interrupted(f) : 0;
+	return stop ? waiting_refuse(f) : 0;
 }
 
-/* Sleeps as sleep_on() does, until there is something to look at, the deadline passes, or it is time to ask. */
+/*
+ * Sleeps as sleep_on() does, until there is something to look at, the deadline passes, or it is time to ask. Who tells the next engine what there is is not asked:
+ * half of that is no state to go on with.
+ */
 static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *end, struct fault *f) {
 	struct stream *s = &c->stream;
-	bool asks = stream_may_be_interrupted();
-	struct timespec question = asks ? deadline_after(STREAM_ASK_MS) : (struct timespec){ 0 };
-	bool others = !s->transport || has_thread(s, s->transport) || s->reading;
+	bool elsewhere = resumed_elsewhere(s), asks = waiting_is_asked() && (elsewhere || !s->resuming);
+	struct timespec question = asks ? waiting_until(WAITING_ASK_MS) : (struct timespec){ 0 };
+	bool others = elsewhere || !s->transport || has_thread(s, s->transport) || s->reading;
 	int r;
+
+	if (!s->timeout_ms)
+		end = NULL;
 
 	asks = asks && (!end || is_before(&question, end));
 	if (asks)
@@ -764,10 +736,8 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	uint64_t resumes = s->resumes;
 	int r;
 
-	if (resumed_elsewhere(s)) {
-		sleep_for(c, condition, NULL);
-		return 0;
-	}
+	if (resumed_elsewhere(s))
+		return sleep_or_ask(c, condition, deadline, f);
 	/* Nobody sleeps before the daemon has heard of what was sent. */
 	s->corked = false;
 	r = s->resuming ? (s->adrift ? refuse_again(f) : 0) : resume_due(c) ? resume(c, f) : 0;
@@ -778,7 +748,7 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	/* What was waited for may have been settled. */
 	if (!s->resuming && s->resumes != resumes)
 		return 0;
-	return sleep_or_ask(c, condition, s->timeout_ms ? deadline : NULL, f);
+	return sleep_or_ask(c, condition, deadline, f);
 }
 
 int stream_watch(struct fusion_context *c, struct fault *f) {
@@ -807,25 +777,43 @@ bool stream_has_room(const struct fusion_context *c) {
 }
 
 int stream_wait_any(struct fusion_context *c, struct fault *f) {
-	struct timespec deadline = deadline_after(c->stream.timeout_ms);
+	struct timespec deadline = waiting_until(c->stream.timeout_ms);
 
-	if (in_callback)
+	if (waiting_in_callback())
 		return refuse_callback(f);
 	if (c->stream.lost.code)
 		return refuse_lost(c, f);
 	return sleep_on(c, &c->stream.room, &deadline, f);
 }
 
+int stream_await_resumer(struct fusion_context *c, struct fault *f) {
+	struct timespec deadline = waiting_until(c->stream.timeout_ms);
+	int r = 0;
+
+	while (!r && resumed_elsewhere(&c->stream))
+		r = sleep_or_ask(c, &c->stream.room, &deadline, f);
+	return r;
+}
+
+/* Whoever was about it has given up, and there is nothing to send by. */
+static bool abandoned(const struct fusion_context *c) {
+	return !c->stream.resuming && !c->stream.transport && resume_due(c);
+}
+
 static int await_room(struct fusion_context *c, struct fault *f) {
-	int r;
+	struct stream *s = &c->stream;
+	int r = 0;
 
 	/* Nobody else sends anything while a thread tells the next engine what there is, whatever has room by then. */
-	while (stream_await_resumer(c) || c->stream.busy == STREAM_REQUESTS) {
-		r = c->stream.busy == STREAM_REQUESTS ? stream_wait_any(c, f) : 0;
-		if (r)
-			return r;
+	while (!r && (resumed_elsewhere(s) || abandoned(c) || s->busy == STREAM_REQUESTS)) {
+		if (resumed_elsewhere(s))
+			r = stream_await_resumer(c, f);
+		else
+			r = abandoned(c) ? resume(c, f) : stream_wait_any(c, f);
 	}
-	return c->stream.lost.code ? refuse_lost(c, f) : 0;
+	if (r)
+		return r;
+	return s->lost.code ? refuse_lost(c, f) : 0;
 }
 
 static struct request *take(struct stream *s) {
@@ -853,7 +841,7 @@ int stream_room(struct fusion_context *c, struct request **requestp, struct faul
 }
 
 int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) {
-	return in_callback ? refuse_callback(f) : stream_room(c, requestp, f);
+	return waiting_in_callback() ? refuse_callback(f) : stream_room(c, requestp, f);
 }
 
 unsigned stream_holds(const struct stream *s, const struct value *v) {
@@ -986,7 +974,7 @@ void stream_uncork(struct fusion_context *c) {
 }
 
 int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
-	struct timespec deadline = deadline_after(c->stream.timeout_ms);
+	struct timespec deadline = waiting_until(c->stream.timeout_ms);
 	int r = 0;
 
 	while (!r && !answer->done && !c->stream.lost.code)

@@ -26,8 +26,8 @@ struct value;
 
 enum {
 	STREAM_REQUESTS = LIMIT_UNANSWERED - 1,
-	/* A person who pressed Ctrl-C does not notice it; a processor that waits does not notice twenty turns a second. */
-	STREAM_ASK_MS = 50,
+	/* A request each; and as many maps that were granted to threads which then could not get at the memory. */
+	UNDO_MOST = 2 * STREAM_REQUESTS,
 };
 
 /* What came back. Only the members of the request's kind are set. */
@@ -52,6 +52,7 @@ struct request {
 	uint64_t seq;                /* its own where it has one; WAIT: the last waited for */
 	struct value *value;         /* READ, MAP, UNMAP, an EXPORT that was given up: held while the request is under way */
 	struct value *named;         /* EXPORT, IMPORT: given up, with the handle that it has once it is answered */
+	char *setting;               /* CONFIGURE: name and value, as the context keeps them, or NULL */
 	struct answer *answer;       /* of the thread that waits, or NULL */
 	struct later *later;         /* a read that nobody waits for, see read.c */
 	pthread_cond_t answered;
@@ -69,7 +70,7 @@ struct stream {
 	pthread_mutex_t leaving;     /* besides the context's lock: of the pointer, for who closes without that */
 	struct request request[STREAM_REQUESTS];
 	unsigned busy;
-	struct undo undo[STREAM_REQUESTS];
+	struct undo undo[UNDO_MOST];
 	unsigned undos;
 	pthread_cond_t room;
 	struct wire_writer writer;
@@ -159,14 +160,8 @@ int stream_connect(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 void stream_disconnect(struct fusion_context *c);
 /* Ends a request that will not be answered; who waits for it gets the fault, or asks again where there is none. */
 void stream_settle(struct fusion_context *c, struct request *q, const struct fault *f);
-/* Waits for another thread that resumes; false where there is none. */
-bool stream_await_resumer(struct fusion_context *c);
+/* Waits while another thread resumes: 0, or why that is given up. */
+int stream_await_resumer(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* Every waiter looks again. */
+void stream_wake(struct stream *s);
 
-/* Does anybody ask (fusion_on_wait)? */
-bool stream_may_be_interrupted(void);
-/* Is the caller asked to stop? Requires that the lock is NOT held: the function may wait for threads that wait for it. */
-bool stream_interrupted(void);
-int stream_refuse_interrupted(struct fault *f);
-
-/* True on a thread of the library that runs a callback: it must not wait. */
-bool stream_in_callback(void);

@@ -12,7 +12,7 @@ void undo_give_up(struct request *q) {
 	q->given_up = q->sent;
 }
 
-/* There is room: each of them had a request, and what is owed goes before anything else does. */
+/* There is room for each that had a request, as what is owed goes before anything else does. */
 static struct undo *owe(struct fusion_context *c, enum message_request kind) {
 	struct undo *u = &c->stream.undo[c->stream.undos++];
 
@@ -23,6 +23,11 @@ static struct undo *owe(struct fusion_context *c, enum message_request kind) {
 static void unmap_owed(struct fusion_context *c, struct value *v) {
 	value_hold(v);
 	owe(c, REQUEST_UNMAP)->value = v;
+}
+
+void undo_map(struct fusion_context *c, struct value *v) {
+	if (c->stream.undos < UNDO_MOST)
+		unmap_owed(c, v);
 }
 
 static void revoke_owed(struct fusion_context *c, const struct answer *a) {
@@ -44,7 +49,7 @@ void undo_answered(struct fusion_context *c, struct request *q, const struct ans
 }
 
 bool undo_due(const struct fusion_context *c) {
-	return c->stream.undos && !c->stream.resuming;
+	return c->stream.undos && !c->stream.resuming && c->stream.transport;
 }
 
 /* Nobody is told where it is refused: an engine that was replaced meanwhile need not know of it. */

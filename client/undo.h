@@ -18,6 +18,8 @@
 void undo_give_up(struct request *q);
 /* Its answer, or why there will be none. */
 void undo_answered(struct fusion_context *c, struct request *q, const struct answer *a);
+/* A map for writing was granted, and its memory could not be had. */
+void undo_map(struct fusion_context *c, struct value *v);
 /* Sends what takes the oldest of them back by a request that was taken; false where there is nothing to take back. */
 bool undo_send(struct fusion_context *c, struct request *q);
 bool undo_due(const struct fusion_context *c);

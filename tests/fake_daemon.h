@@ -98,13 +98,13 @@ static struct {
 	uint16_t nan_op;    /* its result is NaN at element nan_at */
 	int64_t nan_at;
 	bool refuse_arenas;
-	unsigned hold_at;   /* this one of the requests that come stays unanswered; 0: none */
+	unsigned hold_at;   /* this one of the requests, and packets of the door, that come stays unanswered; 0: none */
 	atomic_bool holding;
 	atomic_bool gone;   /* it has closed all connections, and takes no other */
 
 	/* what it has seen */
 	unsigned by_nng;             /* requests that did not come by a ring */
-	unsigned requests[FAKE_REQUESTS], hellos, doors_open;
+	unsigned requests[FAKE_REQUESTS], packets, hellos, doors_open;
 	unsigned asked;              /* for operations of the administrator, with success */
 	unsigned unanswered, unanswered_most;
 	uint64_t ops, outputs, releases, bytes, submit_bytes;
@@ -744,6 +744,14 @@ static inline bool fake_turn(const struct fake_request *q) {
 	return !fake_follows(q->id) || q->seq < fake.next;
 }
 
+/* Is this request, or packet of the door, the one that is held? */
+static inline bool fake_holds(void) {
+	if (!fake.hold_at || ++fake.met != fake.hold_at)
+		return false;
+	atomic_store(&fake.holding, true);
+	return true;
+}
+
 /* Waits until it is the request's turn, then serves it. */
 static inline void fake_serve(const void *bytes, size_t size, struct wire_writer *w) {
 	struct fault f = { 0 };
@@ -774,9 +782,7 @@ static inline void fake_serve(const void *bytes, size_t size, struct wire_writer
 		fake.submit_bytes += size;
 	if (++fake.unanswered > fake.unanswered_most)
 		fake.unanswered_most = fake.unanswered;
-	held = fake.hold_at && ++fake.met == fake.hold_at;
-	if (held)
-		atomic_store(&fake.holding, true);
+	held = fake_holds();
 	while (!r && !atomic_load(&fake.stopping) && !atomic_load(&fake.gone) && ((held && atomic_load(&fake.holding)) || !fake_turn(&q)))
 		pthread_cond_wait(&fake.changed, &fake.lock);
 	if (atomic_load(&fake.stopping) || atomic_load(&fake.gone))
@@ -936,6 +942,10 @@ static inline void fake_door_packet(int socket, const char *bytes, size_t size) 
 	wire_writer_init(&w);
 	pthread_mutex_lock(&fake.lock);
 	r = wire_get_uint(&c, "id", DOOR_STATUS, &id, &f);
+	fake.packets++;
+	if (fake_holds())
+		while (atomic_load(&fake.holding) && !atomic_load(&fake.stopping) && !atomic_load(&fake.gone))
+			pthread_cond_wait(&fake.changed, &fake.lock);
 	if (!r)
 		r = id == DOOR_HELLO ? fake_hello(&c, &w, fd, &f) : fake_arena_request((unsigned)id, &c, &w, &arena, &f);
 	if (r) {
@@ -1045,7 +1055,7 @@ static inline void fake_pause(bool paused) {
 	pthread_mutex_unlock(&fake.lock);
 }
 
-/* Of the requests that come the nth is not answered, and what has to follow it not either, until fake_let_go(). */
+/* Of the requests that come, and packets of the door, the nth is not answered, and what has to follow it not either, until fake_let_go(). */
 static inline void fake_hold(unsigned nth) {
 	pthread_mutex_lock(&fake.lock);
 	fake.hold_at = nth;

@@ -167,6 +167,34 @@ START_TEST(arrays_in_shared_memory_outlive_the_engine) {
 }
 END_TEST
 
+static bool always(void) {
+	return true;
+}
+
+/* The supervisor stands still, so that its door does not answer. */
+START_TEST(who_waits_for_the_next_engine_may_be_asked_to_stop) {
+	float expected[ELEMENTS], value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_exp(a), *sum;
+
+	read_all(b, expected);
+	for (int i = 0; i < 2; i++) {
+		kill_engine(SIGKILL);
+		ck_assert_int_eq(kill(daemon_pid, SIGSTOP), 0);
+		fusion_on_wait(always);
+		ck_assert_int_eq(fusion_read(b, value, sizeof value), FUSION_E_CANCELLED);
+		ck_assert_int_eq(fusion_sync(context), FUSION_E_CANCELLED);
+		fusion_on_wait(NULL);
+		ck_assert_int_eq(kill(daemon_pid, SIGCONT), 0);
+		must_be(b, expected);
+		sum = fusion_add(b, a);
+		ck_assert_msg(!fusion_wait(sum), "%s", fusion_error());
+		fusion_release(sum);
+	}
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
 /* The engine stands still, so it has not heard of what is sent then; of a library that repeats nothing. test_repeat.c has the others. */
 START_TEST(what_was_not_begun_may_be_asked_for_again) {
 	float expected[ELEMENTS], value[ELEMENTS];
@@ -881,6 +909,7 @@ int main(void) {
 	tcase_set_timeout(ring, TEST_SECONDS);
 	tcase_add_checked_fixture(ring, begin_by_ring, end);
 	tcase_add_test(ring, arrays_in_shared_memory_outlive_the_engine);
+	tcase_add_test(ring, who_waits_for_the_next_engine_may_be_asked_to_stop);
 	tcase_add_test(ring, what_was_not_begun_may_be_asked_for_again);
 	tcase_add_test(ring, memory_of_uploads_is_used_again);
 	tcase_add_test(ring, recorded_graphs_and_settings_are_the_next_engines_too);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sysexits.h>
 
+#include "client/context.h"
 #include "tests/busy.h"
 #include "tests/keeper.h"
 #include "tests/suite.h"
@@ -260,6 +261,98 @@ START_TEST(a_client_waits_for_a_daemon_as_long_as_it_was_told) {
 }
 END_TEST
 
+/* ---- clients that do not wait for the next daemon, or not always ---- */
+
+static bool always(void) {
+	return true;
+}
+
+static bool is_adrift(const fusion_context *c) {
+	return ((const struct fusion_context *)object_find(OBJECT_CONTEXT, c))->stream.adrift;
+}
+
+/* Its engine may outlive it for a moment; until then what is read may be there. */
+static void ask_to_stop_until_adrift(fusion_context *c, fusion_array *a) {
+	float x[ELEMENTS];
+
+	fusion_on_wait(always);
+	do {
+		int r = fusion_read(a, x, sizeof x);
+
+		ck_assert_msg(!r || r == FUSION_E_CANCELLED, "%s", fusion_error());
+	} while (!is_adrift(c));
+	/* And once more, where another call has been before. */
+	ck_assert_int_eq(fusion_read(a, x, sizeof x), FUSION_E_CANCELLED);
+	ck_assert_int_eq(fusion_sync(c), FUSION_E_CANCELLED);
+	fusion_on_wait(NULL);
+}
+
+/* Kills it, and keeps the manager from starting another one until go_on(). How many were ready before. */
+static int stand_without(void) {
+	struct keeper_event e;
+	int ready = keeper_event("ready", &e);
+
+	/* The first one says so after its socket is there. */
+	for (int i = 0; i < START_TRIES && !ready; i++) {
+		usleep(20000);
+		ready = keeper_event("ready", &e);
+	}
+	ck_assert_int_eq(kill(keeper, SIGSTOP), 0);
+	ck_assert_int_eq(kill((pid_t)status_number("pid"), SIGKILL), 0);
+	return ready;
+}
+
+static void go_on(int ready) {
+	struct keeper_event e;
+
+	ck_assert_int_eq(kill(keeper, SIGCONT), 0);
+	for (int i = 0; i < START_TRIES && keeper_event("ready", &e) == ready; i++)
+		usleep(20000);
+	ck_assert_int_gt(keeper_event("ready", &e), ready);
+}
+
+START_TEST(who_waits_for_the_next_daemon_may_be_asked_to_stop) {
+	float computed[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_exp(a), *sum;
+
+	ck_assert_msg(!fusion_read(b, computed, sizeof computed), "%s", fusion_error());
+	for (int i = 0; i < 2; i++) {
+		int ready = stand_without();
+
+		ask_to_stop_until_adrift(context, b);
+		go_on(ready);
+		must_be(b, computed);
+		sum = fusion_add(a, b);
+		ck_assert_msg(!fusion_wait(sum), "%s", fusion_error());
+		fusion_release(sum);
+	}
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
+START_TEST(a_context_may_be_closed_beside_who_waits_for_the_next_daemon) {
+	float x[ELEMENTS];
+	fusion_context *other = open_context();
+	fusion_array *a = numbers(other, 1);
+	pthread_t thread;
+	void *failed;
+	int ready;
+
+	ck_assert_msg(!fusion_read(a, x, sizeof x), "%s", fusion_error());
+	ready = stand_without();
+	ask_to_stop_until_adrift(other, a);
+	/* Before or after it is there: it ends. */
+	ck_assert_int_eq(pthread_create(&thread, NULL, read_one, a), 0);
+	fusion_close(other);
+	ck_assert_int_eq(pthread_join(thread, &failed), 0);
+	ck_assert_ptr_nonnull(failed);
+	go_on(ready);
+	fusion_release(a);
+	ck_assert_msg(!fusion_sync(context), "%s", fusion_error());
+}
+END_TEST
+
 START_TEST(a_session_whose_client_stays_away_ends) {
 	float value[ELEMENTS];
 	fusion_array *a = numbers(context, 1);
@@ -351,6 +444,8 @@ int main(int argc, char **argv) {
 	tcase_add_test(kept, what_is_kept_goes_with_its_session);
 	tcase_add_test(kept, a_manager_that_does_not_listen_delays_nobody);
 	tcase_add_test(kept, a_client_waits_for_a_daemon_as_long_as_it_was_told);
+	tcase_add_test(kept, who_waits_for_the_next_daemon_may_be_asked_to_stop);
+	tcase_add_test(kept, a_context_may_be_closed_beside_who_waits_for_the_next_daemon);
 	tcase_add_test(kept, busy_clients_go_on_across_restarts);
 	suite_add_tcase(s, kept);
 	tcase_set_timeout(away, TEST_SECONDS);
