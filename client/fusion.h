@@ -447,8 +447,8 @@ enum fusion_explain_what {
 	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
 };
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
- * arrays: kernels, their patterns, the operations in each, why others were left out. Runs nothing.
- * what: a sum of FUSION_EXPLAIN_. */
+ * arrays: kernels, their patterns, the operations in each with their places ("at": "FILE:LINE"), how each kernel runs now and since
+ * when; "not_fused": for each two kernels the reason that decided, and both places. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
 FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what);
 /* The same for what would be fused alone: pattern, operations, bytes and buffers saved, estimated speedup. */
 FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "explained.h"
 #include "flush.h"
 #include "record.h"
 
@@ -143,6 +144,36 @@ static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_
 	wire_put_uint(w, flags);
 }
 
+/* The answer, with the places of what was asked about. */
+static int add_places(struct answer *a, const struct place *place, uint32_t operations) {
+	char *text = a->text ? explained_with_places(a->text, place, operations) : NULL;
+
+	if (!text) {
+		free(a->text);
+		a->text = NULL;
+		return -ENOMEM;
+	}
+	free(a->text);
+	a->text = text;
+	return 0;
+}
+
+/* Asked of those that are marked. While the daemon is waited for, other threads may send and release them. */
+static int ask_with_places(struct recording *r, struct request *q, uint32_t operations, struct answer *a) {
+	struct place *place = calloc(operations + 1u, sizeof *place);
+	uint32_t i = 0;
+	int failed;
+
+	for (const struct value *v = r->context->pending.first; place && v; v = v->next)
+		if (v->needed)
+			place[i++] = v->place;
+	failed = send_and_wait(r, q, a);
+	if (!failed)
+		failed = place ? add_places(a, place, operations) : -ENOMEM;
+	free(place);
+	return failed;
+}
+
 static int explain(
 	struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
@@ -163,7 +194,7 @@ static int explain(
 			"they are read", r->what);
 	}
 	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, value, flags);
-	return send_and_wait(r, q, a);
+	return ask_with_places(r, q, operations, a);
 }
 
 static int explain_arrays(struct recording *r, unsigned count, fusion_array *const *array, unsigned flags, struct answer *a) {

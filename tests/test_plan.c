@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/str.h"
 #include "daemon/plan/generic.h"
 #include "daemon/plan/plan.h"
 #include "tests/suite.h"
@@ -2079,6 +2080,125 @@ START_TEST(a_dear_value_is_stored_instead) {
 }
 END_TEST
 
+/* Forces of bodies on each other along one axis, of what is between them and of what all axes have in common. */
+static uint32_t forces_along(uint32_t between, uint32_t common) {
+	return sum(op(OP_mul, between, common), 2);
+}
+
+static uint32_t between(int buffer) {
+	uint32_t x = leaf(buffer, DTYPE_f64, DIMS(200));
+
+	return op(OP_sub, reshape(x, 2, (int64_t[]){ 1, 200 }), reshape(x, 2, (int64_t[]){ 200, 1 }));
+}
+
+static uint32_t told(const struct plan *p, struct plan_note **notep) {
+	uint32_t count;
+
+	ck_assert_int_eq(plan_apart(p, notep, &count), 0);
+	return count;
+}
+
+START_TEST(why_forces_between_bodies_are_not_computed_in_their_sums_is_told_for_each) {
+	uint32_t d[3], common, force[3];
+	struct plan_note *note;
+	struct plan *p;
+
+	for (int i = 0; i < 3; i++)
+		d[i] = between(i);
+	common = op(OP_add, op(OP_mul, d[0], d[0]), op(OP_add, op(OP_mul, d[1], d[1]), op(OP_mul, d[2], d[2])));
+	common = op(OP_exp, op(OP_sqrt, common, 0), 0);
+	for (unsigned i = 0; i < 3; i++)
+		output(force[i] = forces_along(d[i], common));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 4);
+	ck_assert_uint_eq(told(p, &note), 3);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(note[i].consumer, force[i]);
+		ck_assert_uint_eq(note[i].producer, graph_node(g, force[i])->in[0]);
+		ck_assert_str_eq(note[i].reason, "it takes too many operations for each kernel that reads it to compute it again");
+	}
+	free(note);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(one_reason_is_told_of_two_kernels_and_none_of_what_is_one) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1024, 1024)), y = op(OP_mish, op(OP_mish, x, 0), 0), z = op(OP_neg, y, 0);
+	struct plan_note *note;
+	struct plan *p;
+
+	output(sum(y, 1));
+	output(sum(z, 2));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(p->steps, 3);
+	ck_assert_uint_eq(told(p, &note), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(note[i].producer, i ? z : y);
+		ck_assert_str_eq(note[i].reason, i ? "several kernels read what its kernel computes" : "storing it costs less than computing it again");
+	}
+	free(note);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(what_no_pass_was_asked_of_is_told_by_the_structure) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(300, 300)), y = leaf(1, DTYPE_f32, DIMS(300, 300));
+	struct plan_note *note;
+	struct plan *p;
+
+	output(op(OP_matmul, x, op(OP_matmul, x, y)));
+	p = plan_with(&cpu, true);
+	ck_assert_uint_eq(told(p, &note), 1);
+	ck_assert_str_eq(note[0].reason, "what reads it reads it from memory, at places of its own");
+	free(note);
+	plan_unref(p);
+}
+END_TEST
+
+/* The step of this root that follows so many others of it. */
+static uint32_t find_root(const struct plan *p, unsigned root, uint32_t after) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].kernel->root == root && !after--)
+			return i;
+	ck_abort_msg("there is no such step");
+}
+
+static uint32_t find_copy(const struct plan *p) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].ops == 1 && p->node[p->step[i].op[0]].note == PLAN_NONE)
+			return i;
+	ck_abort_msg("there is no copy");
+}
+
+static void expect_purpose(const struct plan *p, uint32_t step, const char *purpose) {
+	struct str text = { 0 };
+
+	plan_put_purpose(p, step, &text);
+	ck_assert_str_eq(str_text(&text), purpose);
+	str_free(&text);
+}
+
+START_TEST(what_a_kernel_without_operations_is_for_is_told) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(300, 700));
+	struct plan *p;
+
+	output(sum(op(OP_exp, leaf(1, DTYPE_f32, DIMS(100000)), 0), 1));
+	output(op(OP_matmul, x, leaf(2, DTYPE_f32, DIMS(700, 500))));
+	output(op_attr(OP_sort, leaf(3, DTYPE_f32, DIMS(1 << 20)), (struct op_attr){ .axis = 0 }));
+	output(op(OP_neg, x, 0));
+	p = plan_with(&cpu, true);
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (!p->step[i].ops)
+			ck_assert_uint_lt(i + 1, p->steps);
+	expect_purpose(p, find_root(p, KERNEL_REDUCE, 0), "first pass of a reduction, sum: its blocks, side by side");
+	expect_purpose(p, find_root(p, KERNEL_REDUCE, 1), "last pass of a reduction, sum: of what the pass before left of each block");
+	expect_purpose(p, find_root(p, KERNEL_SORT, 0), "first pass of a sort: its blocks");
+	expect_purpose(p, find_root(p, KERNEL_MATMUL, 0), "");
+	expect_purpose(p, find_copy(p), "packing of weights: into panels, as matmul reads them, once for all runs");
+	plan_unref(p);
+}
+END_TEST
+
 START_TEST(a_value_that_is_wanted_itself_is_computed_once) {
 	uint32_t y = op(OP_neg, leaf(0, DTYPE_f32, DIMS(1024, 1024)), 0);
 
@@ -2541,6 +2661,10 @@ static Suite *suite(void) {
 	tcase_add_test(t, small_kernels_of_one_program_are_left_to_share_a_launch);
 	tcase_add_test(t, a_cheap_value_is_computed_again_where_it_is_read);
 	tcase_add_test(t, a_dear_value_is_stored_instead);
+	tcase_add_test(t, why_forces_between_bodies_are_not_computed_in_their_sums_is_told_for_each);
+	tcase_add_test(t, one_reason_is_told_of_two_kernels_and_none_of_what_is_one);
+	tcase_add_test(t, what_no_pass_was_asked_of_is_told_by_the_structure);
+	tcase_add_test(t, what_a_kernel_without_operations_is_for_is_told);
 	tcase_add_test(t, a_value_that_is_wanted_itself_is_computed_once);
 	tcase_add_test(t, plans_of_random_graphs_compute_what_the_graphs_say);
 	tcase_add_test(t, reductions_of_any_length_and_place_in_blocks_are_whole);

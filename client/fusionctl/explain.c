@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "control.h"
 #include "json.h"
@@ -9,6 +10,8 @@
 
 enum {
 	INDENT = 4,
+	/* An operation and where it stands: paths are cut where they are longer. */
+	PLACE_TEXT = 256,
 };
 
 static void print_summary(const cJSON *json) {
@@ -39,12 +42,13 @@ static void print_dims(const cJSON *dims) {
 }
 
 static void print_operations(const cJSON *operations) {
-	struct print_table *t = print_table_new(2);
+	struct print_table *t = print_table_new(3);
 	const cJSON *one;
 
 	cJSON_ArrayForEach(one, operations) {
 		print_table_cell(t, json_text(one, "op"), false);
 		print_table_cell(t, json_text(one, "type"), false);
+		print_table_cell(t, json_text(one, "at"), false);
 	}
 	print_table_end(t, INDENT);
 }
@@ -91,13 +95,26 @@ static void print_gain(const cJSON *kernel) {
 	putchar('\n');
 }
 
+/* In the time of whoever reads it: "14:03:59", of another day with that. */
+static char *print_since(double us, char text[PRINT_TEXT]) {
+	time_t at = (time_t)(us / 1e6), now = time(NULL);
+	struct tm tm, today;
+
+	localtime_r(&now, &today);
+	localtime_r(&at, &tm);
+	strftime(text, PRINT_TEXT, tm.tm_yday == today.tm_yday && tm.tm_year == today.tm_year ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &tm);
+	return text;
+}
+
 static void print_tiers(const cJSON *kernel) {
 	double interpreted = json_number(kernel, "launches_interpreted");
-	char a[PRINT_TEXT], b[PRINT_TEXT];
+	char a[PRINT_TEXT], b[PRINT_TEXT], since[PRINT_TEXT];
 
-	if (interpreted > 0 || json_number(kernel, "launches_compiled") > 0)
-		printf("  ran %s times as byte code, %s times by its own program\n", print_count(interpreted, a),
-			print_count(json_number(kernel, "launches_compiled"), b));
+	if (!*json_text(kernel, "runs_as"))
+		return;
+	printf("  runs as %s since %s; ran %s times as byte code or generic kernels, %s times by its own program\n", json_text(kernel, "runs_as"),
+		print_since(json_number(kernel, "runs_since_us"), since), print_count(interpreted, a),
+		print_count(json_number(kernel, "launches_compiled"), b));
 }
 
 /* A step, where it took any time. */
@@ -144,6 +161,8 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	printf("; reads %s, writes %s", print_bytes(json_number(kernel, "bytes_read"), a),
 		print_bytes(json_number(kernel, "bytes_written"), b));
 	print_times(kernel);
+	if (*json_text(kernel, "purpose"))
+		printf("  %s\n", json_text(kernel, "purpose"));
 	print_gain(kernel);
 	print_tiers(kernel);
 	print_program(json_item(kernel, "program"));
@@ -152,6 +171,15 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 	print_operations(json_item(kernel, "operations"));
 	if (*json_text(kernel, "source"))
 		printf("\n%s", json_text(kernel, "source"));
+}
+
+/* "sum at forces.fz:12". */
+static void put_operation(struct print_table *t, const cJSON *note, const char *op, const char *at) {
+	char text[PLACE_TEXT];
+	bool known = *json_text(note, at);
+
+	snprintf(text, sizeof text, "%s%s%s", json_text(note, op), known ? " at " : "", json_text(note, at));
+	print_table_cell(t, text, false);
 }
 
 static void print_reasons(const cJSON *notes) {
@@ -163,9 +191,9 @@ static void print_reasons(const cJSON *notes) {
 	printf("\nnot fused:\n");
 	t = print_table_new(4);
 	cJSON_ArrayForEach(one, notes) {
-		print_table_cell(t, json_text(one, "producer_op"), false);
+		put_operation(t, one, "producer_op", "producer_at");
 		print_table_cell(t, "->", false);
-		print_table_cell(t, json_text(one, "consumer_op"), false);
+		put_operation(t, one, "consumer_op", "consumer_at");
 		print_table_cell(t, json_text(one, "reason"), false);
 	}
 	print_table_end(t, INDENT);

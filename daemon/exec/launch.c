@@ -166,7 +166,7 @@ static void count_launch(struct exec *x, struct run *const *crew, const struct l
 
 		mixed |= r->plan != crew[0]->plan;
 		for (uint32_t i = r->step; i < end; i++)
-			plan_step_ran(&r->plan->step[i], r->interpreted);
+			plan_step_ran(&r->plan->step[i], r->interpreted ? PLAN_TIER_CODE : PLAN_TIER_OWN);
 	}
 	x->counters.mixed_launches += mixed;
 }
@@ -393,11 +393,11 @@ static int launch_to(struct exec *x, struct run *r, uint32_t end) {
 	r->went = 0;
 	x->counters.steps += tasks;
 	/* What an interpreter takes says nothing of the plan. */
-	if (r->timing && tasks && r->plan->step[r->step].interpreted_last)
+	if (r->timing && tasks && plan_step_interpreted(&r->plan->step[r->step]))
 		r->timing = timing_free(r->timing);
 	if (r->timing && tasks && !timing_launched(r->timing, x->device, r->step, end, tasks))
 		r->timing = timing_free(r->timing);
-	if (x->time_kernels && tasks && !r->plan->step[r->step].interpreted_last)
+	if (x->time_kernels && tasks && !plan_step_interpreted(&r->plan->step[r->step]))
 		e = time_steps(x, r, r->step, end, tasks);
 	if (!e)
 		r->step = end;

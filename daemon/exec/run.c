@@ -91,7 +91,7 @@ static void take_stand_in(struct run *r, struct plan *p) {
 	if (!p)
 		return;
 	for (uint32_t i = 0; i < r->plan->steps; i++)
-		plan_step_ran(&r->plan->step[i], true);
+		plan_step_ran(&r->plan->step[i], PLAN_TIER_GENERIC);
 	plan_unref(r->plan);
 	r->plan = plan_ref(p);
 	r->timed = NULL;

@@ -31,22 +31,30 @@ uint32_t group_find(struct planner *p, uint32_t group) {
 	return group;
 }
 
-int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) {
+static int add_note(struct planner *p, const struct plan_note *note) {
 	struct plan *plan = p->plan;
 
 	if (!p->o->notes)
 		return 0;
 	if (plan->notes == p->note_capacity) {
 		uint32_t capacity = p->note_capacity ? p->note_capacity * 2 : 16;
-		struct plan_note *note = realloc(plan->note, capacity * sizeof *note);
+		struct plan_note *list = realloc(plan->note, capacity * sizeof *list);
 
-		if (!note)
+		if (!list)
 			return -ENOMEM;
-		plan->note = note;
+		plan->note = list;
 		p->note_capacity = capacity;
 	}
-	plan->note[plan->notes++] = (struct plan_note){ producer, consumer, reason };
+	plan->note[plan->notes++] = *note;
 	return 0;
+}
+
+int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) {
+	return add_note(p, &(struct plan_note){ producer, consumer, reason, false });
+}
+
+int planner_note_beside(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) {
+	return add_note(p, &(struct plan_note){ producer, consumer, reason, true });
 }
 
 uint32_t group_max_ops(const struct planner *p) {

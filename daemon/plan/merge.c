@@ -211,7 +211,7 @@ static int offer_pair(struct merging *m, uint32_t a, uint32_t b) {
 	saved = saved_side_by_side(m, a, b);
 	if (saved > 0)
 		return heap_push(m, (struct candidate){ saved, a, b });
-	return planner_note(m->p, m->p->group[a].last, m->p->group[b].last,
+	return planner_note_beside(m->p, m->p->group[a].last, m->p->group[b].last,
 		"side by side in one kernel they would not be faster");
 }
 
@@ -242,7 +242,7 @@ static int take_pair(struct merging *m, uint32_t a, uint32_t b) {
 	if (!reason && !group_merge(p, &p->group[a], &p->group[b]))
 		reason = "side by side they would read or compute too much for one kernel";
 	if (reason)
-		return planner_note(p, p->group[a].last, p->group[b].last, reason);
+		return planner_note_beside(p, p->group[a].last, p->group[b].last, reason);
 	find_worth(m, a);
 	return offer_near(m, a);
 }
@@ -351,16 +351,40 @@ static double saved_again(const struct merging *m, uint32_t node, const struct a
 	return saved - MERGE_LEAST * cost_bytes(t, bytes, bytes) * (1 + x->readers);
 }
 
+/* Why it is no candidate, where other kernels read it: in the order in which find_again() looks. */
+static const char *why_not_again(const struct merging *m, uint32_t node, struct again *x) {
+	struct planner *p = m->p;
+	uint32_t group = group_find(p, p->node[node].group);
+
+	if (p->group[group].kind != NODE_MAP || !read_elsewhere(m, node, group))
+		return NULL;
+	memset(x, 0, sizeof *x);
+	if (!add_readers(p, x, node, group))
+		return x->readers == MERGE_AGAIN_READERS ? "more kernels read it than may compute it again" : NULL;
+	if (p->node[node].stored)
+		return x->readers > 1 ? "it is a result, which is stored anyway" : NULL;
+	return add_maker(p, x, node, group) ? NULL : "it takes too many operations for each kernel that reads it to compute it again";
+}
+
+static int refuse_again(struct merging *m, uint32_t node) {
+	const char *reason = "storing it costs less than computing it again";
+	struct again x;
+	int r = 0;
+
+	if (!m->p->o->notes)
+		return 0;
+	if (!find_again(m, node, &x))
+		reason = why_not_again(m, node, &x);
+	for (uint32_t i = 0; !r && reason && i < x.readers; i++)
+		r = planner_note(m->p, node, m->p->group[x.into[i]].root, reason);
+	return r;
+}
+
 static int offer_again(struct merging *m, uint32_t node) {
 	struct again x;
-	double saved;
+	double saved = find_again(m, node, &x) ? saved_again(m, node, &x) : 0;
 
-	if (!find_again(m, node, &x))
-		return 0;
-	saved = saved_again(m, node, &x);
-	if (saved > 0)
-		return heap_push(m, (struct candidate){ saved, node, GROUP_NONE });
-	return planner_note(m->p, node, m->p->group[x.into[0]].root, "storing it costs less than computing it again");
+	return saved > 0 ? heap_push(m, (struct candidate){ saved, node, GROUP_NONE }) : refuse_again(m, node);
 }
 
 /* Has the members of a group read `to` where they read `from`. */
@@ -557,9 +581,9 @@ static int take_all(struct merging *m) {
 		struct candidate c = heap_pop(m);
 		double saved = look_again(m, &c);
 
-		if (saved <= 0)
-			continue;
-		if (m->count && saved < m->heap[0].saved) {
+		if (saved <= 0) {
+			r = c.b == GROUP_NONE ? refuse_again(m, c.a) : 0;
+		} else if (m->count && saved < m->heap[0].saved) {
 			c.saved = saved;
 			r = heap_push(m, c);
 		} else {

@@ -297,6 +297,11 @@ static int turn_knobs(struct plan *p, const struct plan_options *o) {
 	return 0;
 }
 
+void plan_step_turned(struct plan_step *s, enum plan_tier tier) {
+	s->tier = (uint8_t)tier;
+	s->since_us = loop_now();
+}
+
 bool plan_is_tuned(const struct plan *p, const struct tuning *t) {
 	for (uint32_t i = 0; i < p->steps; i++) {
 		struct knobs c = tuning_choice(t, p->step[i].identity);

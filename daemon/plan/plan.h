@@ -25,6 +25,8 @@
 /* Neighbouring steps of one program that take longer together are not one launch: whoever else wants the device waits for a whole one. */
 #define PLAN_LAUNCH_NS 1e6
 
+struct str;
+
 struct plan_options {
 	bool fuse;                     /* false: one kernel an operation */
 	bool fast;                     /* the client accepts other rounding: fast.c */
@@ -67,16 +69,32 @@ struct plan_step {
 	double measured_unfused_ns;
 	uint64_t identity;             /* knobs_kernel(); 0: planned without a tuning, or made once, like panels that stay */
 	struct knobs chosen, knobs;    /* all that was chosen; of it what applies */
-	/* exec's: the first step of its launch; launches by its own program, by an interpreter, and which the newest was. */
+	/* exec's: the first step of its launch; launches by its own program, and otherwise; how the newest was made, and the first of those like it (loop_now()). */
 	uint32_t launch;
-	uint64_t compiled, interpreted;
-	bool interpreted_last;
+	uint64_t compiled, interpreted, since_us;
+	uint8_t tier;                  /* enum plan_tier */
 };
 
-static inline void plan_step_ran(struct plan_step *s, bool interpreted) {
-	s->interpreted += interpreted;
-	s->compiled += !interpreted;
-	s->interpreted_last = interpreted;
+/* What a step runs by. */
+enum plan_tier {
+	PLAN_TIER_NONE,                /* it has not run */
+	PLAN_TIER_OWN,                 /* its own program */
+	PLAN_TIER_CODE,                /* byte code */
+	PLAN_TIER_GENERIC,             /* plan_generic()'s kernels, in place of its plan's */
+};
+
+static inline bool plan_step_interpreted(const struct plan_step *s) {
+	return s->tier > PLAN_TIER_OWN;
+}
+
+/* It runs otherwise than before. */
+void plan_step_turned(struct plan_step *s, enum plan_tier tier);
+
+static inline void plan_step_ran(struct plan_step *s, enum plan_tier tier) {
+	s->interpreted += tier > PLAN_TIER_OWN;
+	s->compiled += tier == PLAN_TIER_OWN;
+	if (s->tier != tier)
+		plan_step_turned(s, tier);
 }
 
 /* Keeps the fastest: what disturbs a kernel only makes it slower. */
@@ -128,6 +146,7 @@ struct plan_test {
 struct plan_note {
 	uint32_t producer, consumer;   /* nodes */
 	const char *reason;            /* a constant text */
+	bool beside;                   /* neither reads the other: they might have stood side by side */
 };
 
 struct plan {
@@ -231,6 +250,15 @@ void plan_estimate(struct plan *p, const struct traits *t);
 
 /* Does it serve a graph of its structure with these numbers? */
 bool plan_tests_hold(const struct plan *p, const struct graph *g);
+
+/* What a step is for whose operations do not tell: a pass of a long reduction, a packing. Adds nothing where they do. describe.c */
+void plan_put_purpose(const struct plan *p, uint32_t step, struct str *text);
+
+/*
+ * Why what is in several kernels is not in one: for each two of them one note, with the reason that decided. *notep, of *countp notes, is to be
+ * freed; they name operations that steps tell of. 0 or -ENOMEM. apart.c
+ */
+int plan_apart(const struct plan *p, struct plan_note **notep, uint32_t *countp) FAULT_MUST_USE;
 
 /* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
 bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);

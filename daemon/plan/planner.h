@@ -15,7 +15,7 @@
  *   layout.c   iteration dims collapse; the form of a reduction is chosen; blocks
  *   cost.c     how long each step will take
  *   named.c    where patterns of users arise; before all others, since it looks at the graph as it came
- *   describe.c the operations, kept for those who ask
+ *   describe.c the operations, kept for those who ask; apart.c: why they are not in one kernel
  *   pattern.c  what each kernel is called
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  *   order.c    in which order steps run, so that little memory is alive at once
@@ -233,7 +233,9 @@ bool group_add_sources(struct planner *p, struct group *g, const struct node *n)
 bool group_merge(struct planner *p, struct group *into, struct group *from);
 /* Has a group, of which only `into` reads, computed there. NULL, or why not (may be empty). */
 const char *group_sink(struct planner *p, uint32_t group, uint32_t into);
+/* What apart.c tells of, where it is still so in the end: why the consumer's kernel does not compute the producer; or why two are not side by side. */
 int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
+int planner_note_beside(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
 
 /* ---- before.c ---- */
 

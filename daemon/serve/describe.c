@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "protocol/message.h"
+#include "daemon/base/loop.h"
+#include "daemon/base/str.h"
 #include "daemon/emit/emit.h"
 
 /* ---- words ---- */
@@ -118,12 +121,34 @@ static void add_named(cJSON *json, const struct plan *p, const struct plan_step 
 		cJSON_AddItemToArray(list, cJSON_CreateString(p->book->pattern[__builtin_ctzll(left)]->name));
 }
 
-/* Launches of the plan that runs, by the kernel's own program and by an interpreter. */
+/* Microseconds since 1970 of a time of the monotonic clock. */
+static double wall_us(uint64_t us) {
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3 - (double)(loop_now() - us);
+}
+
+/* Launches of the plan that runs, by the kernel's own program and otherwise; how it runs now, and since when. */
 static void add_tiers(cJSON *kernel, const struct plan_step *s) {
-	if (!s->compiled && !s->interpreted)
+	static const char *const tiers[] = { [PLAN_TIER_OWN] = "own program", [PLAN_TIER_CODE] = "byte code", [PLAN_TIER_GENERIC] = "generic kernels" };
+
+	if (s->tier == PLAN_TIER_NONE)
 		return;
+	cJSON_AddStringToObject(kernel, "runs_as", tiers[s->tier]);
+	cJSON_AddNumberToObject(kernel, "runs_since_us", wall_us(s->since_us));
 	cJSON_AddNumberToObject(kernel, "launches_compiled", (double)s->compiled);
 	cJSON_AddNumberToObject(kernel, "launches_interpreted", (double)s->interpreted);
+}
+
+/* Of what computes no operation of the client's, or a part of some. */
+static void add_purpose(cJSON *kernel, const struct plan *p, uint32_t step) {
+	struct str text = { 0 };
+
+	plan_put_purpose(p, step, &text);
+	if (!str_finish(&text) && text.length)
+		cJSON_AddStringToObject(kernel, "purpose", str_text(&text));
+	str_free(&text);
 }
 
 /* Where its program came from. Nothing where nobody has asked for it. */
@@ -178,6 +203,7 @@ static cJSON *add_kernel(cJSON *list, const struct plan *p, uint32_t step, struc
 	if (s->pattern)
 		cJSON_AddStringToObject(kernel, "pattern", pattern_name((enum pattern)s->pattern));
 	add_named(kernel, p, s);
+	add_purpose(kernel, p, step);
 	dims = cJSON_AddArrayToObject(kernel, "dims");
 	for (unsigned d = 0; d < s->kernel->rank; d++)
 		cJSON_AddItemToArray(dims, cJSON_CreateNumber((double)s->dims[d]));
@@ -282,8 +308,22 @@ static int add_nodes(cJSON *json, const struct plan *p, uint64_t flags, uint64_t
 
 /* ---- plans ---- */
 
+static int add_notes(cJSON *json, const struct plan *p, uint64_t flags, uint64_t *leftp, struct fault *f) {
+	cJSON *list = cJSON_AddArrayToObject(json, "not_fused");
+	struct plan_note *note;
+	uint32_t count;
+	int r = plan_apart(p, &note, &count);
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; !r && i < count; i++)
+		r = pay(leftp, add_note(list, p, &note[i]), flags, p->steps - 1, p->steps, f);
+	free(note);
+	return r;
+}
+
 int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f) {
-	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels"), *notes;
+	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels");
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < p->steps; i++) {
@@ -294,9 +334,8 @@ int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct ex
 		if (!r)
 			r = pay(leftp, kernel, flags, i, p->steps, f);
 	}
-	notes = cJSON_AddArrayToObject(json, "not_fused");
-	for (uint32_t i = 0; !r && i < p->notes; i++)
-		r = pay(leftp, add_note(notes, p, &p->note[i]), flags, p->steps - 1, p->steps, f);
+	if (!r)
+		r = add_notes(json, p, flags, leftp, f);
 	if (r)
 		return r;
 	add_totals(json, p);

@@ -136,6 +136,8 @@ static void take_times(struct explain *x) {
 		x->plan->step[i].measured_ns = ran->step[i].measured_ns;
 		x->plan->step[i].compiled = ran->step[i].compiled;
 		x->plan->step[i].interpreted = ran->step[i].interpreted;
+		x->plan->step[i].tier = ran->step[i].tier;
+		x->plan->step[i].since_us = ran->step[i].since_us;
 	}
 	plan_unref(ran);
 }

@@ -57,7 +57,9 @@ claim config_lists_the_settings 0 "^fusion.pattern.linear  *yes" "$ctl" config
 claim config_sets_a_setting 0 "" "$ctl" config set fusion.pattern.elementwise_chain off
 claim config_gets_a_setting 0 "^no$" "$ctl" config get fusion.pattern.elementwise_chain
 claim_json patterns_that_are_off_are_not_made 'j["kernel_count"] == 2 and
-	"elementwise_chain is switched off" in j["not_fused"][0]["reason"]' "$ctl" explain --json "$root/good.fz"
+	"elementwise_chain is switched off" in j["not_fused"][0]["reason"] and len(j["not_fused"]) == 1 and
+	j["not_fused"][0]["producer_at"] == "'"$root"'/good.fz:2" and j["not_fused"][0]["consumer_at"] == "'"$root"'/good.fz:3"' "$ctl" explain --json "$root/good.fz"
+claim the_reason_stands_beside_its_lines 0 "relu at .*good.fz:2 *-> *add at .*good.fz:3 *the pattern elementwise_chain is" "$ctl" explain "$root/good.fz"
 claim config_sets_it_again 0 "" "$ctl" config set fusion.pattern.elementwise_chain on
 for command in status stats patterns operations config quarantine clients info kernels "top --once" "cache stat" "explain $root/good.fz" "run $root/good.fz"; do
 	# shellcheck disable=SC2086
@@ -87,6 +89,9 @@ claim bench_wants_a_size 64 "the size is 0" "$ctl" bench pattern linear 0
 claim_json explain_tells_where_a_program_came_from 'j["kernels"][0]["program"]["state"] == "built" and
 	"not built here before" in j["kernels"][0]["program"]["why"] and j["kernels"][0]["program"]["compile_us"] > 0 and j["plan_us"] > 0' \
 	"$ctl" explain --json "$root/good.fz"
+claim what_runs_now_is_told 0 "runs as [a-z ]* since [0-9]*:[0-9]*" "$ctl" explain "$root/good.fz"
+printf 'x = input f32[70000] ramp\ny = sum x\noutput y\n' >"$root/long.fz"
+claim a_kernel_without_operations_says_what_it_is 0 "first pass of a reduction, sum: its blocks" "$ctl" explain "$root/long.fz"
 printf 'a = input f32[6] ramp\nx = input f32[4,4] ramp\ny = searchsorted a x\noutput y\n' >"$root/search.fz"
 claim_json explain_tells_why_launches_wait 'j["kernels"][0]["waits_because"] in ("fusion.interpreter is off", "elements are read where an index says")' \
 	"$ctl" explain --json "$root/search.fz"

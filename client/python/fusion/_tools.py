@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 
 from . import _core
 from ._base import _default, as_device, as_dtype, default_real, set_default_real
@@ -106,10 +107,19 @@ class Explanation(dict):
         for i, kernel in enumerate(self["kernels"]):
             ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
             name = f" {kernel['pattern']}" if kernel.get("pattern") else ""
-            lines.append(f"  {i}: {kernel['root']}{name}: {ops}")
+            lines.append(f"  {i}: {kernel['root']}{name}: {ops or kernel.get('purpose', '')}")
+            if ops and "purpose" in kernel:
+                lines.append(f"     {kernel['purpose']}")
+            if "runs_as" in kernel:
+                lines.append(f"     runs as {kernel['runs_as']} since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(kernel['runs_since_us'] / 1e6))}")
         for left in self.get("not_fused", ()):
-            lines.append("  not fused: " + ", ".join(f"{k} {v}" for k, v in left.items()))
+            lines.append(f"  not fused: {_operation(left, 'producer')} into {_operation(left, 'consumer')}: {left['reason']}")
         return "\n".join(lines)
+
+
+def _operation(note, which):
+    place = note.get(f"{which}_at")
+    return note[f"{which}_op"] + (f" ({place})" if place else "")
 
 
 def _arrays(arrays, what):

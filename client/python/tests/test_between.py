@@ -93,6 +93,41 @@ def test_what_the_daemon_makes_of_an_expression():
     assert xp.stats()["operations_received"] >= 0 and "linear" in json.dumps(xp.patterns())
 
 
+def test_what_is_not_fused_is_told_with_its_lines_and_of_this_request_alone():
+    import inspect
+    x, y = xp.asarray(np.arange(200.0)), xp.asarray(np.ones(200))
+    other = xp.sum(xp.matmul(x[:, None] * y, y[:, None] * x), axis=0)         # waits, too, and is not asked about
+    dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]
+    near = xp.exp(xp.sqrt(dx * dx + dy * dy + 1) * (dx + dy))
+    fx, fy = xp.sum(dx * near, axis=1), xp.sum(dy * near, axis=1); line = inspect.currentframe().f_lineno   # noqa: E702
+    told = xp.explain(fx, fy)
+    here = f"{__file__}:{line}"
+    assert [(n["producer_op"], n["producer_at"], n["consumer_op"], n["consumer_at"]) for n in told["not_fused"]] == [("mul", here, "sum", here)] * 2
+    assert all("too many operations" in n["reason"] for n in told["not_fused"])
+    assert f"mul ({here}) into sum ({here}): it takes" in repr(told)
+    assert "matmul" not in json.dumps(told)
+    assert all(op["at"].startswith(__file__) for kernel in told["kernels"] for op in kernel["operations"])
+    del other
+
+
+def test_what_runs_now_is_told_and_what_a_kernel_without_operations_is_for():
+    import time
+    x = xp.asarray(np.ones(100000))
+
+    def total():
+        return xp.sum(xp.exp(x))
+
+    first, last = xp.explain(total())["kernels"]
+    assert first["operations"] == [] and first["purpose"].startswith("first pass of a reduction, sum") and "runs_as" not in first
+    assert last["purpose"].startswith("last pass of a reduction, sum")
+    assert "first pass of a reduction" in repr(xp.explain(total()))
+    before = time.time()
+    float(total())
+    for kernel in xp.explain(total())["kernels"]:
+        assert kernel["runs_as"] in ("own program", "byte code", "generic kernels")
+        assert before - 1 <= kernel["runs_since_us"] / 1e6 <= time.time() + 1
+
+
 def test_a_picture_of_several_results_is_well_formed():
     import xml.dom.minidom
     x = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
