@@ -914,7 +914,8 @@ START_TEST(a_poisoned_array_fails_what_reads_it_and_nothing_else) {
 	ck_assert_int_eq(e[1].code, FAULT_MEMORY);
 	ck_assert_str_eq(e[0].fault.text, e[1].fault.text);
 	ck_assert_int_eq(e[2].code, 0);
-	ck_assert_ptr_nonnull(strstr(e[0].fault.text, "160000 bytes"));
+	ck_assert_ptr_nonnull(strstr(e[0].fault.text, "160000 bytes more than the "));
+	ck_assert_ptr_nonnull(strstr(e[0].fault.text, "are above limits.session_bytes=100000"));
 	ck_assert_int_eq(buffer_fault(bad)->code, FAULT_MEMORY);
 	ck_assert_int_eq(buffer_fault(worse)->code, FAULT_MEMORY);
 	ck_assert_ptr_null(buffer_fault(good));
@@ -1110,6 +1111,7 @@ START_TEST(temporaries_beyond_their_limit_fail_that_run_alone) {
 	submit(&out[1], &e[1]);
 	wait_idle();
 	ck_assert_int_eq(e[0].code, FAULT_MEMORY);
+	ck_assert_msg(strstr(e[0].fault.text, "are above engine.scratch_bytes=1048576") != NULL, "%s", e[0].fault.text);
 	ck_assert_int_eq(e[1].code, 0);
 	buffer_unref(a);
 	buffer_unref(out[0]);
@@ -1970,6 +1972,7 @@ END_TEST
 START_TEST(an_operation_that_can_never_fit_fails_alone) {
 	struct buffer *huge, *small, *out;
 	struct ending e = { 0 };
+	char text[LIMIT_SENTENCE];
 
 	open_small();
 	huge = client_array(ROOM * BIG / 2, 0, 1);
@@ -1985,7 +1988,9 @@ START_TEST(an_operation_that_can_never_fit_fails_alone) {
 	submit(&out, &e);
 	wait_idle();
 	ck_assert_int_eq(e.code, FAULT_MEMORY);
-	ck_assert_ptr_nonnull(strstr(e.fault.text, "one operation"));
+	snprintf(text, sizeof text, "one operation, %zu bytes, are more than the device has room for: all arrays together may take %d bytes of it (device.memory)",
+		(size_t)(ROOM + 2) * BIG * sizeof(float), SMALL_MEMORY);
+	ck_assert_msg(strstr(e.fault.text, text) != NULL, "%s", e.fault.text);
 	buffer_unref(out);
 	out = raised(small, 2);
 	check_large(out, 2);
@@ -2011,6 +2016,7 @@ START_TEST(where_the_host_has_no_room_either_the_run_fails_and_nothing_is_lost) 
 	submit(&out, &e);
 	wait_idle();
 	ck_assert_int_eq(e.code, FAULT_MEMORY);
+	ck_assert_msg(strstr(e.fault.text, "device.memory") != NULL, "%s", e.fault.text);
 	buffer_unref(out);
 	buffer_unref(more);
 	st.grow_error = 0;

@@ -231,6 +231,10 @@ uint32_t run_oversized(const struct exec *x, const struct run *r) {
 	return PLAN_NONE;
 }
 
+uint64_t run_step_bytes(const struct run *r, uint32_t step) {
+	return step_bytes(r, &r->prepared->step[step]);
+}
+
 int step_bind(struct exec *x, struct run *r) {
 	const struct prepared_step *s = &r->prepared->step[r->step];
 	struct buffer *b;

@@ -8,6 +8,7 @@
 #include "state.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,16 +52,23 @@ struct sorrow *sorrow_set(int code, const char *format, ...) {
 }
 
 struct sorrow *sorrow_of_error(const struct space *s, int error, uint64_t bytes) {
+	const struct exec *x = s->exec;
+
 	if (error == -ENOBUFS && s->callbacks.why)
 		return sorrow_new(s->callbacks.why(s->callbacks.user));
 	if (error == -EIO)
 		return sorrow_set(FAULT_DEVICE, "the device's driver refused the work");
 	if (error == -EDQUOT)
-		return sorrow_set(FAULT_MEMORY,
-			"%llu bytes more would be beyond the memory this session may use",
-			(unsigned long long)bytes);
-	return sorrow_set(
-		FAULT_MEMORY, "the device has no room for %llu bytes more", (unsigned long long)bytes);
+		return sorrow_set(FAULT_MEMORY, "%" PRIu64 " bytes more than the %" PRIu64 " of the session's arrays are above limits.session_bytes=%" PRIu64,
+			bytes, s->used, s->quota);
+	if (error == -E2BIG)
+		return sorrow_set(FAULT_MEMORY, "temporaries of %" PRIu64 " bytes, beside %" PRIu64 " of others, are above engine.scratch_bytes=%" PRIu64,
+			bytes, x->counters.scratch_bytes, x->scratch_limit);
+	if (!bytes)
+		return sorrow_set(FAULT_MEMORY, "the daemon's memory is used up");
+	if (!x->flat)
+		return sorrow_set(FAULT_MEMORY, "the device has no room for %" PRIu64 " bytes more: " DEVICE_MEMORY_LIMIT, bytes, device_room(x->device));
+	return sorrow_set(FAULT_MEMORY, "the machine has no memory for %" PRIu64 " bytes more", bytes);
 }
 
 struct sorrow *sorrow_ref(struct sorrow *s) {

@@ -12,6 +12,7 @@
 #include "state.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,7 +330,8 @@ static int check_sizes(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 		if (!e)
 			e = check_programs(x, r, sorrowp);
 		else if (e == FAULT_BUILD)
-			*sorrowp = sorrow_set(FAULT_MEMORY, "the arrays of one operation are more than the device has room for");
+			*sorrowp = sorrow_set(FAULT_MEMORY, "the arrays of one operation, %" PRIu64 " bytes, are more than the device has room for: " DEVICE_MEMORY_LIMIT,
+				run_step_bytes(r, step), device_room(x->device));
 		else
 			*sorrowp = sorrow_of_error(r->space, -ENOMEM, 0);
 	}

@@ -97,7 +97,7 @@ static int piece_map(struct exec *x, uint64_t bytes) {
 	return 0;
 }
 
-/* A piece with room for `bytes`, as large as is usual where the limit allows. */
+/* A piece with room for `bytes`, as large as is usual where the limit allows. -E2BIG where the limit is the reason. */
 static int scratch_grow(struct exec *x, uint64_t bytes) {
 	uint64_t left = UINT64_MAX, least, size;
 
@@ -110,7 +110,7 @@ static int scratch_grow(struct exec *x, uint64_t bytes) {
 		left = x->scratch_mapped < x->scratch_limit ? x->scratch_limit - x->scratch_mapped : 0;
 	if (size > left)
 		size = least;
-	return size > left ? -ENOMEM : piece_map(x, size);
+	return size > left ? -E2BIG : piece_map(x, size);
 }
 
 /* Where it cannot be had, or Linux is older, pages come when they are written. */
@@ -151,12 +151,15 @@ static bool worth_waiting(const struct exec *x) {
 }
 
 static int take_mapped(struct exec *x, uint64_t bytes, struct block *b) {
+	int r;
+
 	if (!take_from_pieces(x, bytes, b))
 		return 0;
 	if (scratch_grow(x, bytes)) {
 		scratch_trim(x, true);
-		if (scratch_grow(x, bytes))
-			return worth_waiting(x) ? -EAGAIN : -ENOMEM;
+		r = scratch_grow(x, bytes);
+		if (r)
+			return worth_waiting(x) ? -EAGAIN : r;
 	}
 	return take_from_pieces(x, bytes, b);
 }
@@ -178,7 +181,7 @@ int scratch_take(struct exec *x, uint64_t bytes, struct block *b) {
 	if (r) {
 		b->bytes = 0;
 		/* A run that is launched in part gives its block back soon. */
-		return r == -ENOMEM && x->partial ? -EAGAIN : r;
+		return (r == -ENOMEM || r == -E2BIG) && x->partial ? -EAGAIN : r;
 	}
 	x->counters.scratch_bytes += bytes;
 	if (x->counters.scratch_bytes > x->counters.scratch_peak)

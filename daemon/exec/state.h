@@ -53,6 +53,9 @@ struct sorrow {
 /* Never NULL: where memory is short, a constant one that says so. */
 struct sorrow *sorrow_new(const struct fault *f);
 struct sorrow *sorrow_set(int code, const char *format, ...) FAULT_PRINTF(2, 3);
+/* Ends a sentence about device memory: what device_room() says is the number. */
+#define DEVICE_MEMORY_LIMIT "all arrays together may take %" PRIu64 " bytes of it (device.memory)"
+
 /* For what a call answered with an errno that wanted so many bytes in that space. */
 struct sorrow *sorrow_of_error(const struct space *s, int error, uint64_t bytes);
 struct sorrow *sorrow_ref(struct sorrow *s);
@@ -523,6 +526,7 @@ void item_free(struct item *i);
 
 /* The first step whose arrays are more than the device has room for, even alone; PLAN_NONE where there is none. */
 uint32_t run_oversized(const struct exec *x, const struct run *r);
+uint64_t run_step_bytes(const struct run *r, uint32_t step);     /* of its arrays */
 /* Memory for the run: 0, -EAGAIN until others have gone on, or *sorrowp. */
 int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) FAULT_MUST_USE;
 void run_unbind(struct exec *x, struct run *r);
