@@ -272,7 +272,7 @@ protocol_rows() {
 	END { exit failed }' "$root/protocol/messages.def" "$root/protocol/features.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" "$root/protocol/ops.def"
 }
 
-# FUSION.H PAGE: the section of the header that this page of functions is made of, declarations and comments as they stand there.
+# FUSION.H PAGE: the section of the header that this page of functions is made of. Words stand before a declaration there, and behind it on a page.
 functions() {
 	awk -v page="$2" "$reader"'
 	BEGIN {
@@ -292,7 +292,7 @@ functions() {
 			line = "\\&" line
 		return line
 	}
-	# A declaration, wrapped behind a comma.
+	# A line of a declaration, wrapped behind a comma.
 	function put_code(line,   at) {
 		gsub(/FUSION_API /, "", line)
 		while (length(line) > 78) {
@@ -300,25 +300,27 @@ functions() {
 				;
 			if (at == 1)
 				break
-			body = body escaped(substr(line, 1, at - 1)) "\n"
+			code = code escaped(substr(line, 1, at - 1)) "\n"
 			line = "    " substr(line, at + 1)
 		}
-		body = body escaped(line) "\n"
+		code = code escaped(line) "\n"
 	}
-	function end_code() {
-		if (code)
-			body = body ".Ed\n"
-		code = 0
+	# What was read last: declarations, then the words that stood before them.
+	function end_entry() {
+		if (code != "")
+			body = body ".Bd -literal\n" code ".Ed\n"
+		if (words != "")
+			body = body (body == "" ? "" : ".Pp\n") sentences(words) "\n"
+		code = words = ""
 	}
 	function put_comment(text) {
-		end_code()
+		end_entry()
 		gsub(/[ \t]+/, " ", text)
 		gsub(/^ | $/, "", text)
-		if (text != "")
-			body = body (body == "" ? "" : ".Pp\n") sentences(text) "\n"
+		words = text
 	}
 	/^\/\* ---- .* ---- \*\/$/ {
-		end_code()
+		end_entry()
 		title = $0
 		gsub(/^\/\* ---- | ---- \*\/$/, "", title)
 		if (!(title in pages))
@@ -342,19 +344,16 @@ functions() {
 		}
 		next
 	}
-	/^$/ { end_code(); next }
+	/^$/ { end_entry(); next }
 	{
 		if (match($0, /fusion_[a-z0-9_]+\(/) && /^FUSION_API/)
 			names = names (names == "" ? "" : " ,\n.Nm ") substr($0, RSTART, RLENGTH - 1)
-		if (!code)
-			body = body ".Bd -literal\n"
-		code = 1
 		put_code($0)
 	}
 	END {
 		if (failed)
 			exit 1
-		end_code()
+		end_entry()
 		if (names == "") {
 			print "man/generate.sh: there is no section for " page > "/dev/stderr"
 			exit 1
