@@ -44,6 +44,7 @@ libexecdir ?= $(prefix)/libexec
 includedir ?= $(prefix)/include
 datadir ?= $(prefix)/share
 mandir ?= $(datadir)/man
+exampledir ?= $(datadir)/doc/libfusion-dev/examples
 sysconfdir ?= /etc
 unitdir ?= $(prefix)/lib/systemd/system
 completiondir ?= $(prefix)/share/bash-completion/completions
@@ -144,6 +145,8 @@ DROPINS := $(notdir $(wildcard systemd/fusiond.service.d/*.conf))
 HEADERS := $(B)/include/fusion_types.h $(B)/include/fusion_ops.h
 GENERATED := $(HEADERS) $(B)/include/fusion_calls.h
 LIB := $(B)/libfusion.so.$(VERSION)
+# All of them are installed, to be read and built against the installed header.
+EXAMPLE_FILES := $(patsubst client/examples/%,%,$(wildcard $(addprefix client/examples/,*.c *.cpp *.op */*.c */*.h */*.py */*.md */*.bin)))
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
@@ -238,6 +241,7 @@ $(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lnng -lOpenCL -lm
 # An example is one file, with a folder of its name for what it is made of.
 .SECONDEXPANSION:
+$(B)/obj/client/examples/%.o $(B)/obj/tests/bench/private_daemon.o: CPPFLAGS += -Iclient
 $(EXAMPLES): $(B)/%: $(B)/obj/client/examples/%.o $$(call obj,$$(wildcard client/examples/$$*/*.c)) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) -lcjson -lm
@@ -558,7 +562,8 @@ install: all
 	$(INSTALL) -m 755 $(LIB) $(DESTDIR)$(libdir)/libfusion.so.$(VERSION)
 	ln -sf libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION)
 	ln -sf libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
-	$(INSTALL) -m 644 client/fusion.h $(HEADERS) $(DESTDIR)$(includedir)
+	$(INSTALL) -m 644 client/fusion.h client/fusion.hpp $(HEADERS) $(DESTDIR)$(includedir)
+	for file in $(EXAMPLE_FILES); do $(INSTALL) -D -m 644 client/examples/$$file $(DESTDIR)$(exampledir)/$$file || exit; done
 	sed -e 's|@PREFIX@|$(prefix)|;s|@LIBDIR@|$(libdir)|;s|@INCLUDEDIR@|$(includedir)|;s|@VERSION@|$(VERSION)|' \
 		client/fusion.pc.in >$(DESTDIR)$(libdir)/pkgconfig/fusion.pc
 	for page in $(MAN); do $(INSTALL) -m 644 $$page $(DESTDIR)$(mandir)/man$${page##*.}/; done
@@ -582,7 +587,9 @@ uninstall:
 	rm -f $(DESTDIR)$(sbindir)/fusiond $(addprefix $(DESTDIR)$(libexecdir)/fusiond/,fusiond-engine fusiond-gateway) $(DESTDIR)$(bindir)/fusionctl
 	rm -f $(DESTDIR)$(completiondir)/fusionctl
 	rm -f $(DESTDIR)$(libdir)/libfusion.so.$(VERSION) $(DESTDIR)$(libdir)/libfusion.so.$(SOVERSION) $(DESTDIR)$(libdir)/libfusion.so
-	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h $(notdir $(HEADERS)))
+	rm -f $(DESTDIR)$(libdir)/pkgconfig/fusion.pc $(addprefix $(DESTDIR)$(includedir)/,fusion.h fusion.hpp $(notdir $(HEADERS)))
+	rm -f $(addprefix $(DESTDIR)$(exampledir)/,$(EXAMPLE_FILES))
+	-rmdir $(addprefix $(DESTDIR)$(exampledir)/,$(sort $(filter-out ./,$(dir $(EXAMPLE_FILES))))) $(DESTDIR)$(exampledir) 2>/dev/null
 	for page in $(notdir $(MAN)); do rm -f $(DESTDIR)$(mandir)/man$${page##*.}/$$page; done
 	rm -f $(addprefix $(DESTDIR)$(unitdir)/,$(UNITS)) $(DESTDIR)$(userunitdir)/fusiond.service
 	rm -f $(addprefix $(DESTDIR)$(datadir)/fusiond/systemd/,$(DROPINS))

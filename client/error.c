@@ -22,6 +22,7 @@ enum {
 struct thread_error {
 	const char *file; /* as given to fusion_here() */
 	int line;
+	unsigned held;     /* calls of fusion_at() that have not ended: the place stays */
 	const char *known; /* our copy of the last file's name, and its number */
 	uint16_t number;
 	bool sticky;
@@ -37,8 +38,19 @@ static uint16_t files_count;
 static uint32_t files_room;
 
 void fusion_here(const char *file, int line) {
+	if (mine.held)
+		return;
 	mine.file = file;
 	mine.line = line;
+}
+
+void fusion_at(const char *file, int line) {
+	if (file) {
+		fusion_here(file, line);
+		mine.held++;
+	} else if (mine.held) {
+		mine.held--;
+	}
 }
 
 static bool files_grow(void) {

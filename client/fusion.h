@@ -72,6 +72,11 @@ FUSION_API const char *fusion_code_name(int code);
 /* The caller's place, kept for each thread until it is set again; the macros at the end of this
  * file set it. The name is copied when it is first used. NULL: not known. */
 FUSION_API void fusion_here(const char *file, int line);
+/*
+ * For functions that make several calls for their caller, and are given its place: until the same thread calls fusion_at(NULL, 0), calls are noted as if
+ * they stood there, and fusion_here() does nothing. They nest, and the outermost holds.
+ */
+FUSION_API void fusion_at(const char *file, int line);
 
 /* ---- contexts ---- */
 

@@ -176,9 +176,16 @@ prototypes() {
 	}'
 }
 
+each() {
+	rows ops.def "$1" | awk -F'|' -v kind="$1" '
+	BEGIN { printf "#define FUSION_%s_OPERATIONS(X)", kind }
+	{ printf " \\\n\tX(%s)", $3 }
+	END { print "" }'
+}
+
 # Functions of fusion.h that cannot leave an error of the caller keep their plain names.
 plain='fusion_here fusion_error fusion_error_code fusion_error_clear fusion_code_name
-	fusion_no_grad_begin fusion_checkpoint_begin fusion_on_wait'
+	fusion_no_grad_begin fusion_checkpoint_begin fusion_on_wait fusion_at'
 
 names() {
 	awk -v plain="$plain" '
@@ -201,6 +208,11 @@ ops() {
 	echo
 	echo "/* Composites. Axes count from 0, negative ones from the end; axis_count 0 and axes NULL: all of them. */"
 	composites prototypes
+	echo
+	echo "/* X(name) for each elementwise function of so many operands: of what other languages make of them (fusion.hpp). */"
+	each UNARY
+	each BINARY
+	each TERNARY
 	echo
 	echo "/*"
 	echo " * Each call notes its place in the source, so that errors can name it. A wrapper is a macro of"

@@ -482,6 +482,40 @@ START_TEST(an_error_names_shapes_and_the_callers_line) {
 }
 END_TEST
 
+/* As a library does that gives its callers one function for several of ours. */
+static fusion_array *sum_of_three(fusion_array *a, fusion_array *b, const char *file, int line) {
+	fusion_array *ab, *sum;
+
+	fusion_at(file, line);
+	fusion_at("within.c", 1);
+	ab = fusion_add(a, a);
+	fusion_at(NULL, 0);
+	sum = fusion_add(ab, b);
+	fusion_release(ab);
+	fusion_at(NULL, 0);
+	return sum;
+}
+
+START_TEST(a_wrapper_hands_its_callers_line_down) {
+	fusion_array *a, *b;
+	char place[64];
+
+	open_context();
+	a = vector(3, 0);
+	b = vector(4, 0);
+	ck_assert_ptr_null(sum_of_three(a, b, "caller.c", 12));
+	ck_assert_ptr_nonnull(strstr(fusion_error(), " (at caller.c:12)"));
+	/* One end too many is none of another call's. */
+	fusion_at(NULL, 0);
+	snprintf(place, sizeof place, " (at %s:%d)", __FILE__, __LINE__ + 1);
+	ck_assert_ptr_null(fusion_add(a, b));
+	ck_assert_ptr_nonnull(strstr(fusion_error(), place));
+	fusion_release(a);
+	fusion_release(b);
+	close_context();
+}
+END_TEST
+
 START_TEST(expressions_nest_and_keep_the_first_error) {
 	fusion_array *a, *b;
 
@@ -706,7 +740,7 @@ RUN_TESTS("client_record", an_array_comes_back_as_it_was_given, results_of_the_e
 	integers_beyond_a_double_are_given_as_integers, every_operation_of_the_table_is_sent,
 	slices_follow_python, extreme_slices_neither_overflow_nor_read_outside,
 	matmul_takes_vectors_as_numpy_does, axes_and_extents_in_pythons_manner,
-	an_error_names_shapes_and_the_callers_line, expressions_nest_and_keep_the_first_error,
+	an_error_names_shapes_and_the_callers_line, a_wrapper_hands_its_callers_line_down, expressions_nest_and_keep_the_first_error,
 	a_read_of_the_wrong_size_is_refused, where_no_daemon_answers_the_sentence_helps,
 	options_and_environment_reach_the_daemon, memory_that_cannot_be_had_is_an_error_not_an_end,
 	a_memory_error_says_what_is_held_since_which_lines, a_slice_that_is_written_leaves_what_it_was_cut_from, a_scope_releases_what_was_made_in_it,

@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/fusion.h"
+#include <fusion.h>
 #include "digits/curve.h"
 #include "digits/network.h"
 

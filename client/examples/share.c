@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/fusion.h"
+#include <fusion.h>
 
 enum {
 	ELEMENTS = 1 << 20,

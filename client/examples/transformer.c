@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/fusion.h"
+#include <fusion.h>
 
 enum {
 	BATCH = 8,

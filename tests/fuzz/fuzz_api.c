@@ -577,6 +577,10 @@ static void call_here(struct fuzz_bytes *b) {
 	static const char *const files[] = { "a.c", "a/very/long/name/of/a/file/that/no/program/has.c", "", NULL };
 
 	fusion_here(files[fuzz_below(b, 4)], (int)fuzz_whole(b, 4));
+	if (fuzz_byte(b) & 1)
+		fusion_at(files[fuzz_below(b, 4)], (int)fuzz_whole(b, 4));
+	else
+		fusion_at(NULL, 0);
 }
 
 /* ---- the daemon's doing ---- */

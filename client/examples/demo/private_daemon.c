@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/fusion.h"
+#include <fusion.h>
 
 enum {
 	/* The start is measured, too. */

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "client/fusion.h"
+#include <fusion.h>
 
 enum {
 	NETWORK_PARAMETERS = 8,
