@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@ enum {
 	/* The system's daemon, while it is restarted: as long as its unit lets a stop take, and some. */
 	RESTART_MS = 40000,
 	WORDS = 256,
+	PATIENT_MS = 1000,
 };
 
 static void pause_us(long us) {
@@ -106,6 +109,16 @@ static int spawn(pid_t *pidp, const char *program, char *const *argument, int sa
 	return -r;
 }
 
+/* A start on a full cache takes a fraction of a second; one that takes longer is told whoever sits before a terminal, once. */
+static void tell_patience(int said) {
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	struct pollfd p = { .fd = said, .events = POLLIN };
+
+	if (!isatty(STDERR_FILENO) || poll(&p, 1, PATIENT_MS) || atomic_flag_test_and_set(&told))
+		return;
+	fputs("fusion: a daemon of your own is being started; the first start on a machine tries its driver, which takes some seconds\n", stderr);
+}
+
 /* The last line it said, until all that could say anything are gone. */
 static void read_words(int said, char words[static WORDS]) {
 	char text[4096];
@@ -138,6 +151,8 @@ static int run(const char *program, char *const *argument, char words[static WOR
 		return -errno;
 	r = spawn(&pid, program, argument, said[1]);
 	close(said[1]);
+	if (!r)
+		tell_patience(said[0]);
 	if (!r)
 		read_words(said[0], words);
 	close(said[0]);

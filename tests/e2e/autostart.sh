@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../claims.sh"
 unset FUSION_SOCKET
 
-claims="where_it_is_switched_off_nobody_starts_one a_missing_program_is_named why_it_could_not_start_is_told
+claims="a_start_that_takes_a_while_is_told_once_on_a_terminal where_it_is_switched_off_nobody_starts_one a_missing_program_is_named why_it_could_not_start_is_told
 	twenty_at_once_start_one it_has_a_session_and_descriptors_of_its_own nobody_else_is_let_in fusionctl_finds_it
 	one_that_runs_serves_also_where_none_is_started its_kernels_are_in_the_cache_of_the_user
 	after_one_that_was_killed_another_is_started it_leaves_no_folder it_ends_once_nobody_was_connected_for_a_while
@@ -71,6 +71,30 @@ grep -q 'one of your own could not be started: there is no program /nonexistent'
 FUSIOND_ENGINE_PATH=/nonexistent client && echo served
 grep -q 'could not be started:.*engine.path: the file /nonexistent: No such' /mnt/said && [ -z "$(daemons)" ] &&
 	say why_it_could_not_start_is_told
+
+# It starts once somebody has read of it.
+printf '#!/bin/sh\nwhile [ ! -e /mnt/told ]; do sleep 0.1; done\nexec %s/fusiond "$@"\n' "$build" >/mnt/slow
+chmod 755 /mnt/slow
+FUSION_DAEMON=/mnt/slow "${PYTHON:-/usr/bin/python3}" - "$build/fusionctl" <<'TERMINAL' && ! grep -q 'is being started' /mnt/said && say a_start_that_takes_a_while_is_told_once_on_a_terminal
+import os, pty, sys
+pid, terminal = pty.fork()
+if not pid:
+    os.execv(sys.argv[1], ["fusionctl", "config", "get", "fusion.enabled"])
+text = b""
+while True:
+    try:
+        more = os.read(terminal, 4096)
+    except OSError:
+        break
+    text += more
+    if b"is being started" in text:
+        open("/mnt/told", "w").close()
+    if not more:
+        break
+sys.exit(os.waitpid(pid, 0)[1] or text.count(b"is being started") != 1)
+TERMINAL
+for pid in $(daemons); do kill "$pid"; done
+until_none
 
 # A descriptor that only the client may have.
 exec 9>/mnt/marker

@@ -26,12 +26,13 @@ _core.register(Array, _DTYPES, _BY_CODE, _write, _device_of, _os.path.dirname(__
 
 _core.listen(True)
 
-from . import _creation, _errors, _functions, _grad, _rows, _tools, nn
+from . import _creation, _errors, _functions, _grad, _progress, _rows, _tools, nn
 from ._rows import *
 from ._creation import *
 from ._functions import *
 from ._info import __array_namespace_info__
 from ._tools import *
+from ._progress import *
 from ._grad import *
 
 __array_api_version__ = "2025.12"
@@ -46,6 +47,7 @@ __all__ += _rows.__all__
 __all__ += _creation.__all__
 __all__ += _functions.__all__
 __all__ += _tools.__all__
+__all__ += _progress.__all__
 __all__ += _grad.__all__
 __all__ += _errors.__all__
 

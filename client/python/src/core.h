@@ -62,6 +62,7 @@ struct registry {
 	PyObject *error[ERRORS];  /* by code; 0 stands for all others */
 	PyObject *write;          /* write(array, value): new contents for an array and what shares its memory */
 	PyObject *device;         /* device(context): the object of a context's number */
+	PyObject *waiting;        /* waiting(): called by threads that wait, or NULL */
 	char *package;            /* the folder of the package, with a slash */
 	int real;                 /* the default floating-point type */
 };

@@ -56,7 +56,11 @@ static PyObject *core_register(PyObject *self, PyObject *args) {
 static bool interrupted(void) {
 	PyGILState_STATE state = PyGILState_Ensure();
 	bool raised = PyErr_Occurred() || PyErr_CheckSignals();
+	PyObject *told = raised || !registry.waiting ? NULL : PyObject_CallNoArgs(registry.waiting);
 
+	if (!told && PyErr_Occurred() && !raised)
+		PyErr_WriteUnraisable(registry.waiting);
+	Py_XDECREF(told);
 	PyGILState_Release(state);
 	return raised;
 }
@@ -64,6 +68,16 @@ static bool interrupted(void) {
 static PyObject *core_listen(PyObject *self, PyObject *on) {
 	(void)self;
 	fusion_on_wait(on == Py_True ? interrupted : NULL);
+	Py_RETURN_NONE;
+}
+
+/* What is called, some times a second, by threads that wait; None: nothing. */
+static PyObject *core_waiting(PyObject *self, PyObject *function) {
+	PyObject *old = registry.waiting;
+
+	(void)self;
+	registry.waiting = function == Py_None ? NULL : Py_NewRef(function);
+	Py_XDECREF(old);
 	Py_RETURN_NONE;
 }
 
@@ -139,6 +153,7 @@ PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 static PyMethodDef own_methods[] = {
 	{ "register", core_register, METH_VARARGS, NULL },
 	{ "listen", core_listen, METH_O, NULL },
+	{ "waiting", core_waiting, METH_O, NULL },
 	{ "default_real", core_default_real, METH_O, NULL },
 	{ "meet", FAST(core_meet), METH_FASTCALL, NULL },
 	{ "from_buffer", FAST(core_from_buffer), METH_FASTCALL, NULL },
