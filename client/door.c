@@ -193,11 +193,11 @@ static int await_reply(struct door *d, char reply[static DOOR_PACKET_BYTES], siz
 	if (n == -ECONNRESET || n == 0)
 		return lost(d, f, "the door is closed");
 	/* Where there was no memory for it, it is still to come. */
-	if (n < 0)
+	if (n == -ENOMEM || n == -ENOBUFS)
 		return (int)n;
 	d->owed = 0;
-	*sizep = (size_t)n;
-	return 0;
+	*sizep = n < 0 ? 0 : (size_t)n;
+	return n < 0 ? (int)n : 0;
 }
 
 /* Sends what the writer holds and receives the reply. */
