@@ -934,15 +934,20 @@ END_TEST
 /* ---- what the next engine would know ---- */
 
 /* Of sessions that begin from now on. */
-static void supervisor_catalogue(void) {
-	int fd = catalogue_create();
+static void supervisor_gives(int catalogue) {
 	struct wire_writer w;
 
-	ck_assert_int_ge(fd, 0);
 	wire_writer_init(&w);
 	wire_put_array(&w, 1);
 	wire_put_uint(&w, CONTROL_CATALOGUE);
-	supervisor_say(&w, fd);
+	supervisor_say(&w, catalogue);
+}
+
+static void supervisor_catalogue(void) {
+	int fd = catalogue_create();
+
+	ck_assert_int_ge(fd, 0);
+	supervisor_gives(fd);
 	close(fd);
 }
 
@@ -972,6 +977,52 @@ START_TEST(what_is_told_to_have_run_is_begun_for_the_next_engine) {
 	release(&noted, handle_of(1, 1));
 	expect(request_numbers(&noted, REQUEST_WAIT, 1, (uint64_t[]){ noted.seq }), REQUEST_WAIT);
 	ck_assert_uint_ge(catalogue_begun(progress(&noted)), noted.seq);
+}
+END_TEST
+
+/* As its process would, after the one that had the sessions. */
+static void next_engine(int catalogue) {
+	engine_close();
+	engine.arenas = 0;
+	engine_open();
+	supervisor_gives(catalogue);
+}
+
+static void resume_session(const struct client *c) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 2);
+	wire_put_uint(&w, CONTROL_SESSION_RESUME);
+	wire_put_uint(&w, c->session);
+	supervisor_say(&w, -1);
+}
+
+/* The entry that it made for the session lies before the one that tells how far that was. */
+START_TEST(an_engine_that_ends_before_it_has_a_session_loses_nothing_of_it) {
+	int catalogue = catalogue_create();
+	struct client before, c;
+	uint64_t seq;
+
+	ck_assert_int_ge(catalogue, 0);
+	supervisor_gives(catalogue);
+	client_begin(&before, 2);
+	client_begin(&c, 3);
+	make(&c, 0, 5);
+	make(&c, 1, 6);
+	expect(request_numbers(&c, REQUEST_WAIT, 1, (uint64_t[]){ c.seq }), REQUEST_WAIT);
+	seq = c.seq;
+	client_end(&before);
+	next_engine(catalogue);
+	client_announce(&c, 3, false);
+	server_turn(engine.server);
+	next_engine(catalogue);
+	client_announce(&c, 3, false);
+	resume_session(&c);
+	server_turn(engine.server);
+	ck_assert_uint_eq(catalogue_begun(progress(&c)), seq);
+	ck_assert_uint_eq(session_find(engine.server, c.session, c.secret)->handles.live, 2);
+	close(catalogue);
 }
 END_TEST
 
@@ -1676,6 +1727,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, a_batch_is_accepted_ahead_of_the_answer_that_is_waited_for);
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
 	tcase_add_test(tests, what_is_told_to_have_run_is_begun_for_the_next_engine);
+	tcase_add_test(tests, an_engine_that_ends_before_it_has_a_session_loses_nothing_of_it);
 	tcase_add_test(tests, a_batch_is_not_begun_with_those_that_run_before_it);
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);

@@ -120,7 +120,8 @@ static void supervisor_hear(const void *bytes, size_t size) {
 	if (id == CONTROL_SESSION_BAD || id == CONTROL_SESSION_UNSERVED)
 		atomic_store(&engine.bad, session);
 	/* An order is for the engine after this one, and what users have spent for their accounts. */
-	if (id == CONTROL_SESSION_BAD || id == CONTROL_SESSION_UNSERVED || id == CONTROL_ORDER || id == CONTROL_SPENT || id == CONTROL_SESSION_LEFT) {
+	if (id == CONTROL_SESSION_BAD || id == CONTROL_SESSION_UNSERVED || id == CONTROL_ORDER || id == CONTROL_SPENT || id == CONTROL_SESSION_LEFT ||
+		id == CONTROL_RESUMED) {
 		atomic_fetch_add(&engine.left, id == CONTROL_SESSION_LEFT);
 		wire_close(&reader);
 		return;

@@ -251,27 +251,51 @@ static void tell_unfinished(struct session *s, const struct catalogue_session *n
 		session_failed(s, seq, -1, was_at(n, seq) ? &begun : &waited);
 }
 
+/* Has the session of entry `a` gone further than that of entry `b`? */
+static bool is_further(const struct catalogue *c, uint32_t a, uint32_t b) {
+	const struct catalogue_session *x = &c->entry[a].of_session, *y = &c->entry[b].of_session;
+	uint64_t begun = catalogue_begun(x), other = catalogue_begun(y);
+
+	return begun > other || (begun == other && x->accepted > y->accepted);
+}
+
+/* What engines before this one said of the session, or NONE. One that ended before it had taken that over left an entry in which nothing has happened. */
+static uint32_t find_progress(const struct session *s, const struct catalogue *c, uint32_t entries) {
+	uint32_t found = CATALOGUE_NONE;
+
+	for (uint32_t i = 0; i < entries; i++) {
+		if (i == s->entry || !catalogue_find(c, i, CATALOGUE_SESSION, s->id))
+			continue;
+		if (found == CATALOGUE_NONE || is_further(c, i, found)) {
+			catalogue_give(s->server->catalogue, found);
+			found = i;
+		} else {
+			catalogue_give(s->server->catalogue, i);
+		}
+	}
+	return found;
+}
+
 /*
  * The entry that says how far it was, which is this session's again. Batches behind the last that was begun count as never accepted: the client is told the
  * number, has them all, and says what is to become of them.
  */
 static uint64_t take_progress(struct session *s, const struct catalogue *c, uint32_t entries) {
-	for (uint32_t i = 0; i < entries; i++) {
-		struct catalogue_entry *e = catalogue_find(c, i, CATALOGUE_SESSION, s->id);
-		uint64_t begun;
+	uint32_t i = find_progress(s, c, entries);
+	struct catalogue_session *n;
+	uint64_t begun;
 
-		if (!e || i == s->entry)
-			continue;
-		catalogue_give(s->server->catalogue, s->entry);
-		s->entry = i;
-		begun = catalogue_begun(&e->of_session);
-		s->next = begun + 1;
-		s->whole = e->of_session.unkept <= begun;
-		e->of_session.accepted = begun;
-		tell_unfinished(s, &e->of_session);
-		return begun;
-	}
-	return 0;
+	if (i == CATALOGUE_NONE)
+		return 0;
+	catalogue_give(s->server->catalogue, s->entry);
+	s->entry = i;
+	n = &c->entry[i].of_session;
+	begun = catalogue_begun(n);
+	s->next = begun + 1;
+	s->whole = n->unkept <= begun;
+	n->accepted = begun;
+	tell_unfinished(s, n);
+	return begun;
 }
 
 int session_restore(struct session *s) {
