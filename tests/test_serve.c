@@ -1026,6 +1026,42 @@ START_TEST(an_engine_that_ends_before_it_has_a_session_loses_nothing_of_it) {
 }
 END_TEST
 
+/* Where the next engine would find the array's value. */
+static const struct catalogue_buffer *noted_value(const struct client *c, uint64_t handle) {
+	const struct session *s = session_find(engine.server, c->session, c->secret);
+	const struct catalogue_entry *entry = engine.server->catalogue->entry;
+	struct array *a = NULL;
+	struct fault f;
+
+	ck_assert_msg(!handles_get(&s->handles, handle, &a, &f), "%s", f.text);
+	ck_assert_uint_ne(entry[a->entry].of_array.buffer, CATALOGUE_NONE);
+	return &entry[entry[a->entry].of_array.buffer].of_buffer;
+}
+
+START_TEST(a_value_is_where_it_was_until_a_copy_of_it_is_there) {
+	struct client noted, worker;
+	uint64_t original, view, offset;
+	uint32_t read;
+
+	client_begin(&worker, 2);
+	supervisor_catalogue();
+	client_begin(&noted, 3);
+	view = make_transposed(&noted, &original);
+	expect(request_numbers(&noted, REQUEST_WAIT, 1, (uint64_t[]){ noted.seq }), REQUEST_WAIT);
+	ck_assert_ptr_eq(noted_value(&noted, view), noted_value(&noted, original));
+	keep_busy(&worker);
+	read = ask_read(&noted, view);
+	server_turn(engine.server);
+	ck_assert_int_eq(noted_value(&noted, view)->state, CATALOGUE_THERE);
+	expect(read, REQUEST_READ);
+	answer_number();
+	offset = answer_number();
+	ck_assert_int_eq(noted_value(&noted, view)->state, CATALOGUE_THERE);
+	ck_assert_uint_eq(noted_value(&noted, view)->offset, offset);
+	ck_assert_ptr_ne(noted_value(&noted, view), noted_value(&noted, original));
+}
+END_TEST
+
 /* A batch that has what was gathered before it run is none of that. */
 static void expect_runs_of_one(const struct client *c) {
 	const struct session *s = session_find(engine.server, c->session, c->secret);
@@ -1728,6 +1764,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, what_is_released_before_it_runs_is_not_computed);
 	tcase_add_test(tests, what_is_told_to_have_run_is_begun_for_the_next_engine);
 	tcase_add_test(tests, an_engine_that_ends_before_it_has_a_session_loses_nothing_of_it);
+	tcase_add_test(tests, a_value_is_where_it_was_until_a_copy_of_it_is_there);
 	tcase_add_test(tests, a_batch_is_not_begun_with_those_that_run_before_it);
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);

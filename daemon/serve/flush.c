@@ -218,6 +218,7 @@ static void count_plan(struct session *s, const struct plan *p) {
 
 void run_free(struct run *run) {
 	flight_ended(run);
+	array_unref(run->copied);
 	plan_unref(run->plan);
 	free(run);
 }
@@ -270,6 +271,8 @@ static void on_done(void *user, const struct fault *f) {
 		count_plan(s, run->plan);
 		session_count(s, kernels_tuned, run->tuned ? run->plan->steps : 0);
 	}
+	if (run->copied)
+		array_copied(run->copied);
 	DL_DELETE2(s->runs, run, previous, next);
 	run_free(run);
 	session_noted(s);
@@ -292,6 +295,7 @@ static struct run *run_new(const struct flush *f) {
 		.plan = plan_ref(f->plan), .note = f->note, .alone = f->alone, .key = graph_hash(f->graph), .tracked = f->tracked, .form = f->form,
 		.variant = f->variant, .tuned = f->tuned };
 	run->bytes = f->plan->peak_bytes;
+	run->copied = f->copies && f->array[0]->before ? array_ref(f->array[0]) : NULL;
 	run->submitted_ns = loop_now_ns();
 	slow_begin(run);
 	DL_APPEND2(s->runs, run, previous, next);
@@ -696,8 +700,16 @@ static int copy_to(struct session *s, const struct array *a, struct array *to, s
 	return r;
 }
 
+/* Of what another session has, too, there is nothing for the next engine until the copy is there. */
 int flush_copy(struct session *s, struct array *a, struct fault *f) {
-	return copy_to(s, a, a, NULL, f);
+	int r;
+
+	if (buffer_space(a->buffer) == s->space)
+		array_copies(a);
+	r = copy_to(s, a, a, NULL, f);
+	if (r)
+		array_copied(a);
+	return r;
 }
 
 int flush_copy_to(struct session *s, const struct array *a, struct array *to, struct space *space, struct fault *f) {

@@ -39,6 +39,8 @@ struct array *array_unref(struct array *a) {
 		share_left(a);
 	if (a->buffer)
 		buffer_unref(a->buffer);
+	if (a->before)
+		buffer_unref(a->before);
 	poison_unref(a->poison);
 	free(a);
 	return NULL;
@@ -55,6 +57,7 @@ void array_poison(struct array *a, struct poison *p) {
 
 /* The buffer last: what goes before it is then right. */
 void array_noted(struct array *a) {
+	struct buffer *b = a->before ? a->before : a->buffer;
 	struct catalogue_array *n = a->catalogue ? &a->catalogue->entry[a->entry].of_array : NULL;
 
 	if (!n || a->catalogue->frozen)
@@ -68,11 +71,28 @@ void array_noted(struct array *a) {
 	n->share = a->hold ? share_arena(a) : 0;
 	n->writable = a->writable;
 	n->mapped = a->hold && (a->mapped == ARRAY_MAPPED || a->mapped == ARRAY_RESTORED);
-	n->view = a->view;
+	n->view = a->before ? a->view_before : a->view;
 	n->type = a->type;
 	atomic_thread_fence(memory_order_release);
-	if (a->buffer && !n->fault)
-		n->buffer = buffer_entry(a->buffer);
+	if (b && !n->fault)
+		n->buffer = buffer_entry(b);
+}
+
+void array_copies(struct array *a) {
+	if (a->before)
+		return;
+	a->before = buffer_ref(a->buffer);
+	a->view_before = a->view;
+}
+
+void array_copied(struct array *a) {
+	struct buffer *before = a->before;
+
+	if (!before)
+		return;
+	a->before = NULL;
+	array_noted(a);
+	buffer_unref(before);
 }
 
 static void array_enter(struct array *a, struct catalogue *c, uint64_t session, uint64_t handle) {
@@ -111,6 +131,8 @@ static void array_leave(struct handles *h, struct array *a, uint64_t seq) {
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): who finds no array says so before this */
 	if (!a->catalogue)
 		return;
+	/* Nothing is noted of it from now on. */
+	array_copied(a);
 	if (!seq || !keep_leaving(h, a, seq)) {
 		h->unkept = seq > h->unkept ? seq : h->unkept;
 		catalogue_give(a->catalogue, a->entry);

@@ -35,13 +35,14 @@ struct array {
 	uint8_t mapped;              /* enum array_mapped */
 	uint64_t version;
 	struct buffer *buffer;
+	struct buffer *before;       /* where its value lies until a copy of its own has been made; NULL: none is being made */
 	struct poison *poison;
 	struct hold *hold;           /* it is shared with other sessions: share.h; else NULL */
 	bool writable;               /* ... and this session may map it for writing */
 	uint32_t entry;              /* of the catalogue, which is NULL where it is in none */
 	struct catalogue *catalogue;
 	uint64_t made;               /* by this batch; 0: not by one */
-	struct view view;
+	struct view view, view_before;
 	struct tensor_type type;
 };
 
@@ -53,6 +54,9 @@ struct array *array_unref(struct array *a);           /* returns NULL; NULL is a
 void array_poison(struct array *a, struct poison *p);
 /* What has become of it is noted in the catalogue, where it is in one: to be called after each change. */
 void array_noted(struct array *a);
+/* A copy of its own is about to be made of a buffer, which is its value for the next engine until array_copied(): it has been made, or is not. */
+void array_copies(struct array *a);
+void array_copied(struct array *a);
 /* Why it has no value, or NULL: its own poison, or that of its buffer. The array's own. */
 struct poison *array_poisoned(struct array *a);
 

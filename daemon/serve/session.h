@@ -69,6 +69,7 @@ struct run {
 	struct session *session;
 	uint64_t first, last;        /* numbers of the batches in it */
 	bool copies;                 /* it is of none */
+	struct array *copied;        /* it makes a copy of its own for this array; NULL: it does not */
 	uint64_t operations, bytes;
 	struct plan *plan;           /* a reference: what is counted when it is done */
 	uint32_t note;               /* behind its entry of the catalogue; 0: none. flight.c */
