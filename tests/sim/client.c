@@ -26,8 +26,10 @@ enum {
 	ARRAYS = 12,
 	ROWS = 6,
 	COLUMNS = 8,
+	CAPTURES = 2,
 	TRIES = 100,
 	TRY_US = 100 * 1000,
+	THINK_US = 50 * 1000,
 };
 
 struct model {
@@ -36,6 +38,16 @@ struct model {
 	int64_t dims[2];
 	int64_t *value;
 	bool vague;                  /* written by something of which it is not known whether it was done */
+	bool there;                  /* it is known to have had its value */
+	unsigned errors;             /* that there had been when it was made */
+};
+
+/* Of one input and one array that nobody else has: -(input OP array). */
+struct recorded {
+	fusion_capture *capture;
+	unsigned op;
+	int64_t dims[2];
+	int64_t value[ROWS * COLUMNS];
 };
 
 static struct {
@@ -44,6 +56,7 @@ static struct {
 	unsigned number, steps;
 	struct model array[ARRAYS];
 	unsigned arrays;
+	struct recorded recorded[CAPTURES];
 	uint64_t troubles;           /* when it was last known that all was well */
 	unsigned reads, errors;
 	bool over;                   /* the session is gone */
@@ -110,8 +123,17 @@ static bool accept(struct model *m, const char *what) {
 		judge(what);
 		return false;
 	}
+	m->errors = the.errors;
 	the.arrays++;
 	return true;
+}
+
+/* In the place of another where there are too many. */
+static void keep(const struct model *m, const char *what) {
+	if (the.arrays == ARRAYS)
+		drop((unsigned)sim_random(ARRAYS));
+	the.array[the.arrays] = *m;
+	accept(&the.array[the.arrays], what);
 }
 
 static int64_t word(void) {
@@ -165,11 +187,14 @@ static int64_t combine(unsigned op, int64_t x, int64_t y) {
 	}
 }
 
+static fusion_array *(*const binaries[])(fusion_array *, fusion_array *) = { fusion_add, fusion_sub, fusion_mul, fusion_maximum, fusion_minimum,
+	fusion_bitwise_xor, fusion_bitwise_and };
+
+enum { BINARIES = sizeof binaries / sizeof *binaries };
+
 static void binary(void) {
-	static fusion_array *(*const functions[])(fusion_array *, fusion_array *) = { fusion_add, fusion_sub, fusion_mul, fusion_maximum, fusion_minimum,
-		fusion_bitwise_xor, fusion_bitwise_and };
 	const struct model a = the.array[sim_random(the.arrays)], b = the.array[sim_random(the.arrays)];
-	unsigned op = (unsigned)sim_random(7);
+	unsigned op = (unsigned)sim_random(BINARIES);
 	int64_t dims[2];
 	struct model c = { .rank = 2 };
 
@@ -184,11 +209,8 @@ static void binary(void) {
 	for (int64_t i = 0; i < dims[0]; i++)
 		for (int64_t j = 0; j < dims[1]; j++)
 			c.value[i * dims[1] + j] = combine(op, at(&a, i, j), at(&b, i, j));
-	c.array = functions[op](a.array, b.array);
-	if (the.arrays == ARRAYS)
-		drop((unsigned)sim_random(ARRAYS));
-	the.array[the.arrays] = c;
-	accept(&the.array[the.arrays], "an operation");
+	c.array = binaries[op](a.array, b.array);
+	keep(&c, "an operation");
 }
 
 static void unary(void) {
@@ -219,10 +241,7 @@ static void unary(void) {
 		}
 	c.array = what == 0 ? fusion_neg(a.array) : what == 1 ? fusion_transpose(a.array) : what == 2 ? fusion_sum(a.array, 1, &axis, true) :
 		fusion_flip(a.array, 1, &(int){ 0 });
-	if (the.arrays == ARRAYS)
-		drop((unsigned)sim_random(ARRAYS));
-	the.array[the.arrays] = c;
-	accept(&the.array[the.arrays], "an operation");
+	keep(&c, "an operation");
 }
 
 static void copy_into(void) {
@@ -233,10 +252,75 @@ static void copy_into(void) {
 		return;
 	memcpy(to->value, from->value, (size_t)elements(to) * sizeof *to->value);
 	to->vague |= from->vague;
+	to->there = false;
+	to->errors = the.errors;
 	if (fusion_copy_into(to->array, from->array)) {
 		judge("a copy");
 		drop((unsigned)(to - the.array));
 	}
+}
+
+/* ---- recorded graphs ---- */
+
+static void forget_recorded(struct recorded *r) {
+	fusion_capture_free(r->capture);
+	r->capture = NULL;
+}
+
+static fusion_capture *record_graph(const struct recorded *r, fusion_array *input, fusion_array *hidden) {
+	fusion_array *y, *z;
+	fusion_capture *capture;
+
+	if (fusion_capture_begin(the.context, 1, &input))
+		return NULL;
+	y = binaries[r->op](input, hidden);
+	z = y ? fusion_neg(y) : NULL;
+	capture = z ? fusion_capture_end(the.context, 1, &z) : NULL;
+	if (!z)
+		fusion_capture_abort(the.context);
+	fusion_release(y);
+	fusion_release(z);
+	return capture;
+}
+
+static void record(void) {
+	struct recorded *r = &the.recorded[sim_random(CAPTURES)];
+	const struct model *a = &the.array[sim_random(the.arrays)];
+	fusion_array *hidden;
+
+	if (elements(a) > ROWS * COLUMNS)
+		return;
+	forget_recorded(r);
+	r->op = (unsigned)sim_random(BINARIES);
+	memcpy(r->dims, a->dims, sizeof r->dims);
+	for (int64_t i = 0; i < elements(a); i++)
+		r->value[i] = word();
+	hidden = fusion_from(the.context, FUSION_I64, 2, r->dims, r->value);
+	r->capture = hidden ? record_graph(r, a->array, hidden) : NULL;
+	if (!r->capture)
+		judge("a recording");
+	fusion_release(hidden);
+}
+
+/* Often in the place of what it was computed from, so that each result depends on all before it. */
+static void replay(void) {
+	struct recorded *r = &the.recorded[sim_random(CAPTURES)];
+	unsigned i = (unsigned)sim_random(the.arrays);
+	const struct model a = the.array[i];
+	struct model c = { .rank = 2, .dims = { a.dims[0], a.dims[1] }, .vague = a.vague };
+
+	if (!r->capture || a.dims[0] != r->dims[0] || a.dims[1] != r->dims[1])
+		return;
+	c.value = malloc((size_t)elements(&a) * sizeof *c.value);
+	if (!c.value)
+		return;
+	for (int64_t k = 0; k < elements(&a); k++)
+		c.value[k] = (int64_t)(0 - (uint64_t)combine(r->op, a.value[k], r->value[k]));
+	if (fusion_replay(r->capture, &a.array, &c.array))
+		c.array = NULL;
+	if (sim_random(2))
+		drop(i);
+	keep(&c, "a replay");
 }
 
 /* ---- reading ---- */
@@ -250,17 +334,40 @@ static void compare(const struct model *m, const int64_t *got) {
 				(unsigned long long)got[i], (unsigned long long)m->value[i]);
 }
 
+/* What has a value has it still, whatever becomes of an engine. The question may have met the end of one half way. */
+static bool is_lost(const struct model *m, int64_t *got) {
+	if (!m->there || the.over || !sim_keeps())
+		return false;
+	return fusion_read(m->array, got, (size_t)elements(m) * sizeof *got) && fusion_error_code() != FUSION_E_CONNECT && sim_keeps();
+}
+
 static void read_one(unsigned i) {
-	const struct model *m = &the.array[i];
+	struct model *m = &the.array[i];
 	int64_t got[ROWS * COLUMNS * ROWS * COLUMNS];
 
 	if (fusion_read(m->array, got, (size_t)elements(m) * sizeof *got)) {
 		judge("a read");
+		if (is_lost(m, got))
+			sim_wrong("client %u has lost an array that had its value: %s", the.number, fusion_error());
 		drop(i);
 		return;
 	}
 	the.reads++;
+	m->there = true;
 	compare(m, got);
+}
+
+/* It tells of whatever failed, unless something that failed before was told in its place. */
+static void synchronise(void) {
+	if (fusion_sync(the.context)) {
+		judge("a sync");
+		return;
+	}
+	for (unsigned i = 0; i < the.arrays; i++)
+		the.array[i].there |= the.array[i].errors == the.errors;
+	/* What was told is all that the daemon has done, until something else is asked. */
+	if (sim_random(2))
+		usleep((useconds_t)sim_random(THINK_US));
 }
 
 static void map_one(unsigned i) {
@@ -303,13 +410,15 @@ static void begin_again(void) {
 	the.over = false;
 	while (the.arrays)
 		drop(the.arrays - 1);
+	for (unsigned i = 0; i < CAPTURES; i++)
+		forget_recorded(&the.recorded[i]);
 	fusion_close(the.context);
 	the.context = NULL;
 	the.over = !connect_to();
 }
 
 static void step(void) {
-	unsigned what = (unsigned)sim_random(16);
+	unsigned what = (unsigned)sim_random(20);
 
 	if (!the.arrays || what == 0)
 		upload();
@@ -325,11 +434,15 @@ static void step(void) {
 		drop((unsigned)sim_random(the.arrays));
 	else if (what == 11 && fusion_flush(the.context))
 		judge("a flush");
-	else if (what == 12 && fusion_sync(the.context))
-		judge("a sync");
+	else if (what == 12 || what == 19)
+		synchronise();
 	else if (what == 13)
 		map_one((unsigned)sim_random(the.arrays));
-	else if (what > 13)
+	else if (what == 14)
+		record();
+	else if (what < 18)
+		replay();
+	else
 		read_one((unsigned)sim_random(the.arrays));
 }
 
@@ -361,6 +474,8 @@ int sim_entry(int argc, char **argv) {
 		if (the.arrays == last)
 			drop(last - 1);
 	}
+	for (unsigned i = 0; i < CAPTURES; i++)
+		forget_recorded(&the.recorded[i]);
 	fusion_close(the.context);
 	sim_note("client %u has read %u arrays, with %u errors", the.number, the.reads, the.errors);
 	return 0;

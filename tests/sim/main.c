@@ -71,7 +71,8 @@ static void choose_settings(void) {
 	set("door.cleared_bytes=%d", (int)one_of(2, cleared));
 	set("engine.near_us=%d", sim_random(2) ? 0 : 500);
 	set("engine.spare=%d", sim_random(3) == 0);
-	set("device.discrete=%s", sim_random(3) ? "no" : "yes");
+	world.discrete = !sim_random(3);
+	set("device.discrete=%s", world.discrete ? "yes" : "no");
 	set("fusion.together=%s", sim_random(4) ? "yes" : "no");
 	set("fusion.recurring=%s", sim_random(4) ? "yes" : "no");
 }
@@ -96,7 +97,8 @@ static void choose_call_faults(void) {
 static void choose_faults(void) {
 	if (!sim_random(4))
 		return;
-	plan.engine_ends = sim_random(2) ? (unsigned)sim_random(4) : 0;
+	/* Now and then in one that follows the other. */
+	plan.engine_ends = sim_random(2) ? (unsigned)sim_random(sim_random(4) ? 4 : 20) : 0;
 	plan.client_ends = sim_random(3) ? 0 : (unsigned)sim_random(3);
 	plan.supervisor_ends = sim_random(5) ? 0 : 1;
 	plan.hangs = sim_random(6) ? 0 : 1;

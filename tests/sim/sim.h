@@ -66,6 +66,8 @@ SIM_API bool sim_happens(enum sim_fault what);
 SIM_API uint64_t sim_troubles(void);
 /* Has a call failed in this run? */
 SIM_API bool sim_calls_failed(void);
+/* Do values lie where they outlive an engine, and has no call failed? */
+SIM_API bool sim_keeps(void);
 /* The client of whose memory the address is part: its number from 1 on; 0: nobody's, the engine's own; -1: no mapping holds `bytes`. */
 SIM_API int sim_owner(uint64_t address, uint64_t bytes);
 

@@ -140,6 +140,10 @@ bool sim_calls_failed(void) {
 	return world.calls_failed;
 }
 
+bool sim_keeps(void) {
+	return !world.discrete && !world.calls_failed;
+}
+
 uint64_t sim_troubles(void) {
 	return world.ends + world.calls_failed;
 }
@@ -404,8 +408,9 @@ static void give_back(struct actor *a) {
 }
 
 /*
- * What a process leaves to its end, where nobody killed it. An engine: what it was given, where it heard of signals, its reserve, and the events that somebody asked for; a supervisor: the
- * bell of a thread that nobody waits for, and that thread's; a client: the names of places, and a table for each kind of handle: of arrays, contexts, recordings and reads.
+ * What a process leaves to its end, where nobody killed it. An engine: what it was given, where it heard of signals, its reserve, and the
+ * events that somebody asked for; a supervisor: the bell of a thread that nobody waits for, and that thread's; a client: the names of
+ * places, and a table for each kind of handle: of arrays, contexts, recordings and reads.
  * Of one whose calls failed a block may be lost.
  */
 static const struct {

@@ -108,6 +108,7 @@ struct world {
 	unsigned connects;
 	uint64_t ends;                    /* of engines and supervisors */
 	uint64_t calls_failed;
+	bool discrete;                    /* values may lie where they end with their engine */
 	uint64_t rate[SIM_FAULT_KINDS];   /* once in so many; 0: never */
 	uint64_t left;                    /* faults in calls that may still happen, */
 	uint64_t calls_from_ns;           /* from then on, */
