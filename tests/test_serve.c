@@ -1062,6 +1062,54 @@ START_TEST(a_value_is_where_it_was_until_a_copy_of_it_is_there) {
 }
 END_TEST
 
+/*
+ * An array that a batch has released which was not begun is noted still. Its buffer has gone, since nobody reads it any more, and its
+ * entry is the next one's: what is noted of the array must not lead there.
+ */
+START_TEST(a_released_array_does_not_lead_to_the_buffer_of_another) {
+	const struct catalogue_entry *e[2];
+	struct client noted, worker;
+	struct batch_text b = { 0 };
+	struct session *s;
+	uint32_t buffer[2];
+	int64_t n = 4;
+	unsigned reused = 0;
+	struct fault f;
+
+	client_begin(&worker, 2);
+	supervisor_catalogue();
+	client_begin(&noted, 3);
+	make(&noted, 0, 5);
+	make(&noted, 1, 6);
+	expect(request_numbers(&noted, REQUEST_WAIT, 1, (uint64_t[]){ noted.seq }), REQUEST_WAIT);
+	s = session_find(engine.server, noted.session, noted.secret);
+	for (unsigned i = 0; i < 2; i++) {
+		struct array *a = NULL;
+
+		ck_assert_int_eq(handles_get(&s->handles, handle_of(i, 1), &a, &f), 0);
+		e[i] = &engine.server->catalogue->entry[a->entry];
+		buffer[i] = e[i]->of_array.buffer;
+		ck_assert_ptr_nonnull(catalogue_value(engine.server->catalogue, &e[i]->of_array, noted.session));
+	}
+	configure(&noted, "fusion.window_us", "1s");
+	keep_busy(&worker);
+	expect(submit_small(&noted, 2, 0), REQUEST_SUBMIT);
+	release(&noted, handle_of(0, 1));
+	release(&noted, handle_of(1, 1));
+	ck_assert_uint_eq(e[0]->of_array.buffer, buffer[0]);
+	ck_assert_uint_eq(e[1]->of_array.buffer, buffer[1]);
+	/* A load has its buffer at once. */
+	batch_name(&b, batch_load(&noted, &b, 1, &n), handle_of(3, 1));
+	expect(submit(&noted, &b), REQUEST_SUBMIT);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_ne(e[i]->of_array.released, 0);
+		reused += catalogue_find(engine.server->catalogue, buffer[i], CATALOGUE_BUFFER, noted.session) != NULL;
+		ck_assert_ptr_null(catalogue_value(engine.server->catalogue, &e[i]->of_array, noted.session));
+	}
+	ck_assert_uint_gt(reused, 0);
+}
+END_TEST
+
 /* A batch that has what was gathered before it run is none of that. */
 static void expect_runs_of_one(const struct client *c) {
 	const struct session *s = session_find(engine.server, c->session, c->secret);
@@ -1765,6 +1813,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, what_is_told_to_have_run_is_begun_for_the_next_engine);
 	tcase_add_test(tests, an_engine_that_ends_before_it_has_a_session_loses_nothing_of_it);
 	tcase_add_test(tests, a_value_is_where_it_was_until_a_copy_of_it_is_there);
+	tcase_add_test(tests, a_released_array_does_not_lead_to_the_buffer_of_another);
 	tcase_add_test(tests, a_batch_is_not_begun_with_those_that_run_before_it);
 	tcase_add_loop_test(tests, batches_beyond_the_queue_are_accepted_as_others_complete, 0, 2);
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);

@@ -15,12 +15,12 @@ enum {
 	CATALOGUE_HEADER = (sizeof(struct catalogue_header) + 4095) / 4096 * 4096,
 	/* Sessions of a daemon together: 8 million arrays with their buffers. Address space alone; memory is taken in steps. */
 	CATALOGUE_ENTRIES = 16 << 20,
-	/* 104 KiB at a time, in whole pages. */
+	/* 108 KiB at a time, in whole pages. */
 	CATALOGUE_STEP = 512,
 	CATALOGUE_STEPS = CATALOGUE_ENTRIES / CATALOGUE_STEP,
 	CATALOGUE_STEP_BYTES = CATALOGUE_STEP * sizeof(struct catalogue_entry),
 	/* Another one where the meaning of a field is another, though its size is not. */
-	CATALOGUE_FORMAT = 2,
+	CATALOGUE_FORMAT = 3,
 };
 
 #define CATALOGUE_BYTES (CATALOGUE_HEADER + (size_t)CATALOGUE_ENTRIES * sizeof(struct catalogue_entry))
@@ -287,6 +287,12 @@ struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry
 	return e && atomic_load(&e->kind) == kind && e->session == session ? e : NULL;
 }
 
+const struct catalogue_buffer *catalogue_value(const struct catalogue *c, const struct catalogue_array *n, uint64_t owner) {
+	const struct catalogue_entry *e = catalogue_find(c, n->buffer, CATALOGUE_BUFFER, owner);
+
+	return e && e->of_buffer.serial == n->serial ? &e->of_buffer : NULL;
+}
+
 struct catalogue_text *catalogue_text(struct catalogue *c, const uint64_t key[2]) {
 	struct catalogue_text *oldest = c->header->text;
 
@@ -313,11 +319,11 @@ static void settle_buffer(struct catalogue_buffer *b, uint64_t completed) {
 
 static void count_array(const struct catalogue *c, const struct catalogue_entry *e, struct catalogue_count *count) {
 	uint64_t owner = e->of_array.share ? catalogue_owner(e->of_array.share) : e->session;
-	const struct catalogue_entry *b = catalogue_find(c, e->of_array.buffer, CATALOGUE_BUFFER, owner);
+	const struct catalogue_buffer *b = catalogue_value(c, &e->of_array, owner);
 
 	if (e->of_array.released)
 		return;
-	if (b && b->of_buffer.state == CATALOGUE_THERE)
+	if (b && b->state == CATALOGUE_THERE)
 		count->kept++;
 	else if (!e->of_array.fault)
 		count->lost++;

@@ -77,6 +77,7 @@ struct catalogue_buffer {
 	uint32_t arena;
 	uint64_t offset, bytes;
 	uint64_t written;
+	uint64_t serial;                     /* no other buffer has had it: an entry may be another one's later */
 };
 
 struct catalogue_array {
@@ -85,6 +86,7 @@ struct catalogue_array {
 	uint64_t released;                   /* by this batch, which may not have been begun; 0: it was not */
 	uint32_t buffer;                     /* its entry; NONE: it waits for one, or has a fault */
 	uint32_t fault;                      /* code; 0: none */
+	uint64_t serial;                     /* of that buffer */
 	uint32_t share;                      /* arena of the share that it is of; 0: of none */
 	uint8_t writable, mapped;            /* ... whether the session may write it, and does */
 	struct view view;
@@ -148,6 +150,7 @@ struct catalogue_header {
 	_Atomic uint64_t pong, device_us;
 	_Atomic uint64_t seed;               /* of graph_hash(); 0: none yet */
 	_Atomic uint64_t reading;            /* session whose request is being read; 0: none */
+	uint64_t serials;                    /* that buffers have had */
 	uint64_t clock;
 	struct catalogue_text text[CATALOGUE_TEXTS];
 };
@@ -211,6 +214,8 @@ void catalogue_freeze(struct catalogue *c);
 void catalogue_give(struct catalogue *c, uint32_t entry);
 /* Where the text of a graph lies, or the one to be overwritten by it (another key). */
 struct catalogue_text *catalogue_text(struct catalogue *c, const uint64_t key[2]);
+/* Of an array, what is said of its buffer; NULL where that has gone, as that of one that was released may have, or is another owner's. */
+const struct catalogue_buffer *catalogue_value(const struct catalogue *c, const struct catalogue_array *n, uint64_t owner);
 /* The entry, if it is of this kind and session; else NULL. */
 struct catalogue_entry *catalogue_find(const struct catalogue *c, uint32_t entry, enum catalogue_kind kind, uint64_t session);
 

@@ -70,6 +70,7 @@ uint32_t buffer_entry(struct buffer *b) {
 	b->entry = catalogue_take(x->catalogue, b->space->session);
 	if (b->entry == CATALOGUE_NONE)
 		return b->entry;
+	x->catalogue->entry[b->entry].of_buffer.serial = ++x->catalogue->header->serials;
 	buffer_noted(b, b->written);
 	if (b->state == BUFFER_PENDING && (b->arena || b->taken))
 		buffer_writing(b);

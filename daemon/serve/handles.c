@@ -59,6 +59,7 @@ void array_poison(struct array *a, struct poison *p) {
 void array_noted(struct array *a) {
 	struct buffer *b = a->before ? a->before : a->buffer;
 	struct catalogue_array *n = a->catalogue ? &a->catalogue->entry[a->entry].of_array : NULL;
+	uint32_t entry = CATALOGUE_NONE;
 
 	if (!n || a->catalogue->frozen)
 		return;
@@ -73,9 +74,11 @@ void array_noted(struct array *a) {
 	n->mapped = a->hold && (a->mapped == ARRAY_MAPPED || a->mapped == ARRAY_RESTORED);
 	n->view = a->before ? a->view_before : a->view;
 	n->type = a->type;
-	atomic_thread_fence(memory_order_release);
 	if (b && !n->fault)
-		n->buffer = buffer_entry(b);
+		entry = buffer_entry(b);
+	n->serial = entry != CATALOGUE_NONE ? a->catalogue->entry[entry].of_buffer.serial : 0;
+	atomic_thread_fence(memory_order_release);
+	n->buffer = entry;
 }
 
 void array_copies(struct array *a) {

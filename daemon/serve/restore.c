@@ -122,7 +122,7 @@ bool view_fits(const struct tensor_type *t, const struct view *v, uint64_t bytes
 struct restoring {
 	struct session *session;
 	struct catalogue *catalogue;
-	struct buffer **buffer;
+	struct buffer **buffer;      /* references */
 	uint32_t entries;
 	uint64_t begun;              /* the last batch that was */
 	uint32_t kept, lost;
@@ -138,19 +138,21 @@ static int find_buffer(struct restoring *r, const struct catalogue_array *n, str
 	if (n->fault)
 		return fault_set(f, n->fault == FAULT_LOST ? FAULT_LOST : (int)n->fault < FAULT_COUNT ? (int)n->fault : FAULT_LOST,
 			"the array had no value already when the engine was replaced");
-	if (n->buffer < r->entries && r->buffer[n->buffer]) {
+	/* What was released by a batch that is to come again has nothing left to be read. */
+	if (!catalogue_value(r->catalogue, n, r->session->id))
+		return fault_set(f, FAULT_REPEATABLE, "the engine ended before the operation was begun; it may be asked for again");
+	if (r->buffer[n->buffer]) {
 		*bufferp = buffer_ref(r->buffer[n->buffer]);
 		return 0;
 	}
 	e = buffer_adopt(r->session->space, n->buffer, bufferp, f);
 	if (!e)
-		r->buffer[n->buffer] = *bufferp;
+		r->buffer[n->buffer] = buffer_ref(*bufferp);
 	return e;
 }
 
 static int take_value(struct restoring *r, struct array *a, const struct catalogue_array *n, struct fault *f) {
 	struct buffer *b = NULL;
-	const struct catalogue_entry *e;
 	int code;
 
 	if (n->share && !n->fault)
@@ -158,8 +160,7 @@ static int take_value(struct restoring *r, struct array *a, const struct catalog
 	code = find_buffer(r, n, &b, f);
 	if (code)
 		return code;
-	e = catalogue_find(r->catalogue, n->buffer, CATALOGUE_BUFFER, r->session->id);
-	if (!e || !view_fits(&n->type, &n->view, e->of_buffer.bytes)) {
+	if (!view_fits(&n->type, &n->view, r->catalogue->entry[n->buffer].of_buffer.bytes)) {
 		buffer_unref(b);
 		return fault_set(f, FAULT_LOST, "the array does not fit the memory that it lay in");
 	}
@@ -314,6 +315,8 @@ int session_restore(struct session *s) {
 	if (!e)
 		e = restore_arrays(&r);
 	shares_restored(s);
+	for (uint32_t i = 0; i < r.entries; i++)
+		buffer_unref(r.buffer[i]);
 	free(r.buffer);
 	if (!e)
 		log_info("session %" PRIu64 ": of its arrays %u are there, %u are lost", s->id, r.kept, r.lost);
