@@ -1,18 +1,18 @@
 #!/bin/bash
 # One run of everything, and what came of it in a file: what is to be true of a release before it has its tag.
 #
-# usage: [PARTS="PART..."] [SLICE=K/N] [RELEASE_RECORD=FILE] release.sh
+# usage: [PARTS="PART..."] [RELEASE_SLICE=K/N] [RELEASE_RECORD=FILE] release.sh
 #
 # A part is a row of `parts`: its name and the targets of make. Each runs whatever became of those before it; the file, docs/RELEASE-CHECK.md,
 # has the commit, the date and the counts of each part, and says of parts that were left out that they were not run. A tree with changes
-# that are not committed is refused: nobody could have it again. Logs are in build/release. SLICE takes a slice of the slow cases of check, and the file
-# says so: to try the script, not for a release.
+# that are not committed is refused: nobody could have it again. Logs are in build/release. RELEASE_SLICE takes a slice of the slow cases of check, and
+# the file says so: to try the script, not for a release.
 set -u
 cd "$(dirname "$0")/.."
 record=${RELEASE_RECORD:-docs/RELEASE-CHECK.md}
 logs=build/release
 
-# check: every slice, with all sanitized programs. The shell's SLICE is for that part alone.
+# check: every slice, with all sanitized programs, whatever SLICE says.
 parts='check env SLICE=all make check
 long make check-long
 kill make check-kill
@@ -47,7 +47,7 @@ changes=$(git status --porcelain) || exit 2
 	exit 2
 }
 mkdir -p "$logs" "$(dirname "$record")"
-slice=${SLICE:-all}
+slice=${RELEASE_SLICE:-all}
 unset SLICE
 
 # Of a log: passed, failed, skipped. The last line of check's form counts all; libcheck's lines and those of scripts are summed where several

@@ -62,8 +62,12 @@ static struct {
 /* ---- the supervisor ---- */
 
 static void supervisor_say(struct wire_writer *w, int fd) {
-	ck_assert_int_eq(wire_finish(w), 0);
-	ck_assert_int_eq(packet_send(engine.control[1], w->buffer.data, w->buffer.size, fd, 0), 0);
+	int r = wire_finish(w);
+
+	if (!r)
+		r = packet_send(engine.control[1], w->buffer.data, w->buffer.size, fd, MSG_NOSIGNAL);
+	/* The engine may have ended since it asked. */
+	ck_assert(r == 0 || r == -EPIPE);
 	wire_writer_free(w);
 }
 

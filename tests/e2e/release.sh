@@ -49,7 +49,7 @@ claim with_its_counts 0 "^| check | 7 | 0 | 2 |" cat "$written"
 claim and_what_was_left_out 0 "^| kill | not run |" cat "$written"
 played check 'echo "slice $SLICE: 7 passed, 0 failed"; [ "$SLICE" = "$WANTED" ] && echo "1 passed, 0 failed"'
 claim a_release_takes_all_slices 0 "check: 1 passed, 0 failed" env WANTED=all PARTS=check bash "$tree/tests/release.sh"
-claim a_slice_to_try_it_is_taken 0 "check: 1 passed, 0 failed" env WANTED=2/30 SLICE=2/30 PARTS=check bash "$tree/tests/release.sh"
+claim a_slice_to_try_it_is_taken 0 "check: 1 passed, 0 failed" env WANTED=2/30 RELEASE_SLICE=2/30 PARTS=check bash "$tree/tests/release.sh"
 claim and_the_record_says_so 0 "^| check (slice 2/30) | 1 | 0 |" cat "$written"
 played check 'echo "7 passed, 0 failed, 2 skipped"'
 claim it_says_what_failed 1 "^release: FAILED: kill" release "kill check"

@@ -50,8 +50,7 @@ static bool is_clear(int code) {
 }
 
 /*
- * Not mended: an engine that ended after a recording had been defined leaves one that takes a slot for used which the library has given back. Of tokens
- * nothing is left where an engine ended.
+ * Not mended: an engine that replaced one that hung takes a slot for used which the library has given back. Of tokens nothing is left where an engine ended.
  */
 static bool is_known(int code) {
 	return code == FUSION_E_TOKEN || (code == FUSION_E_HANDLE && strstr(fusion_error(), "is wanted for a slot that is in use"));
