@@ -283,7 +283,7 @@ SIM_WRAPS := $(SIM_CALLS:%=-Wl,--wrap=%)
 SIM_LINK = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,norelro,-Bsymbolic $(SIM_WRAPS)
 $(B)/obj/tests/sim/main-%.o: $(B)/obj/daemon/%.o
 	@mkdir -p $(@D)
-	$(Q)objcopy --redefine-sym main=program_main $< $@
+	$(Q)$$($(CC) -print-prog-name=objcopy) --redefine-sym main=program_main $< $@
 # Which calls are in front is read from there.
 $(addprefix $(B)/tests/sim/,supervisor.so engine.so client.so): tests/sim/calls.c
 $(B)/tests/sim/supervisor.so: $(B)/obj/tests/sim/main-main.o $(call obj,tests/sim/entry.c tests/sim/thread.c) $(OBJ_SUPERVISOR) $(OBJ_BASE) $(OBJ_PROTOCOL)

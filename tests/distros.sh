@@ -5,7 +5,8 @@
 #	[RELEASE=trixie] [PART=turn] bash tests/distros.sh      `make check-distros` does it
 #
 # RELEASE names some of the releases, "turn" the stable one whose turn it is by the count of commits: sid is another one each day, and
-# no commit is to fail for that. PART=turn leaves out what takes longest, PART=demo all but the demo and the building of everything. What cannot be tried is counted as skipped, with the reason. Roots are those of tests/root.sh.
+# no commit is to fail for that. PART=turn leaves out what takes longest, PART=demo all but the demo and the building of everything,
+# PART=arm64 is the building for arm64 alone, and its unit tests by qemu; PART=all has it on trixie. What cannot be tried is counted as skipped, with the reason. Roots are those of tests/root.sh.
 set -u
 cd "$(dirname "$0")/.."
 . tests/root.sh
@@ -130,10 +131,10 @@ build_tests() {
 # A slice of each kind, and of programs those that look at what differs between releases.
 turn_jobs="python oracle_grad oracle_graphs ulp test_device test_cache test_remote test_door test_exec test_emit
 	test_plan test_recover test_client_call test_client_nng test_client_threads test_protocol_wire test_protocol_codec
-	test_serve_transport test_text e2e_fusionctl e2e_install e2e_autostart e2e_wheel e2e_packages"
+	test_serve_transport test_text test_devices e2e_doctor e2e_fusionctl e2e_install e2e_autostart e2e_wheel e2e_packages"
 # What failed on Debian 13 while the daemon took PoCL's device of one unit there, and was not looked at since: in a turn these are
 # skipped there. PART=all runs them.
-driver_jobs="graphs oracle_ops test_devices test_serve e2e_doctor"
+driver_jobs="graphs oracle_ops test_serve"
 jobs() {
 	local named=
 
@@ -165,6 +166,48 @@ packages() {
 	RELEASE=$release sh tests/packages_root.sh "$os/home/user/fusiond/build/deb"
 }
 
+# ---- arm64 ----
+
+# The release that has it: one is enough, since what differs there is the machine. The compiler runs on this one, which qemu would make
+# ten times as slow.
+arm64_release=trixie
+arm64_libraries="libc6 libnng-dev libmbedtls-dev libmsgpack-c-dev libinih-dev libcjson-dev libxxhash-dev libsystemd-dev libseccomp-dev
+	libncurses-dev ocl-icd-opencl-dev check libpython3-dev"
+# Programs that want neither a device nor a daemon: qemu does not start the programs that these would start.
+arm64_tests="test_accounts test_config test_emit test_graph_memory test_knobs test_linger test_log test_named test_operation_file
+	test_protocol_codec test_protocol_dtype test_protocol_op test_text"
+
+arm64_prepare() {
+	as_root "dpkg --add-architecture arm64 && apt-get -q update && apt-get -qy install --no-install-recommends gcc-aarch64-linux-gnu \
+		libc6-dev-arm64-cross qemu-user \
+		pkg-config python3 opencl-headers uthash-dev $(printf '%s:arm64 ' $arm64_libraries)"
+}
+
+arm64_builds() {
+	as_user 'export PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig
+make -j$(nproc) B=build-arm64 CC=aarch64-linux-gnu-gcc all tests'
+}
+
+# What qemu runs takes many times as long: the limits of cases are for what hangs.
+arm64_test() {
+	as_user "CK_TIMEOUT_MULTIPLIER=30 qemu-aarch64 build-arm64/tests/$1"
+}
+
+try_arm64() {
+	local name
+
+	if ! arm64_prepare >"$work/log" 2>&1; then
+		skip "$release arm64" "its packages cannot be had ($(tail -1 "$work/log"))"
+		return
+	fi
+	claim arm64_is_built_without_a_warning arm64_builds || return
+	for name in $arm64_tests; do
+		claim "arm64_$name" arm64_test "$name"
+	done
+}
+
+# ---- a release ----
+
 try_release() {
 	local why
 
@@ -172,6 +215,10 @@ try_release() {
 	why=$(root_make "$release" "$os") || { skip "$release" "there is no root of it ($why)"; return; }
 	if ! prepare >"$work/log" 2>&1; then
 		skip "$release" "its packages cannot be had ($(tail -1 "$work/log"))"
+		return
+	fi
+	if [ "$part" = arm64 ]; then
+		try_arm64
 		return
 	fi
 	claim make_demo_works_for_a_user_with_sudo user_demo || return
@@ -188,9 +235,11 @@ try_release() {
 	[ "$part" = turn ] || claim clang_builds_it clang_builds
 	claim make_deb_works_for_a_user as_user 'make deb' || return
 	counted packages packages
+	[ "$part" != all ] || [ "$release" != "$arm64_release" ] || try_arm64
 	rm -rf --one-file-system "$os"
 }
 
+[ "$part" != arm64 ] || RELEASE=$arm64_release
 wanted=${RELEASE:-$releases}
 [ "$wanted" != turn ] || wanted=$(release_in_turn)
 why=$(root_refuses)
