@@ -5,6 +5,7 @@
 #pragma once
 
 #include <check.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -71,14 +71,10 @@ cl_program build_cached(struct device *d, struct target t, const char *options, 
 }
 
 /*
- * A loop that a compiler cannot unroll is right all the same, and no concern of who reads the log: drivers that run clang (PoCL) would
- * write "1 warning generated." there.
+ * What a compiler warns of in a text of ours - a loop that it cannot unroll, vectors that functions of other processors take otherwise - is
+ * right all the same, and no concern of who reads the log: drivers that run clang (PoCL) would write "1 warning generated." there.
  */
-static void quiet_options(const char *source, const char *options, struct str *quiet) {
-	str_append(quiet, options);
-	if (strstr(source, "unroll"))
-		str_append(quiet, " -w");
-}
+#define BUILD_QUIETLY " -w"
 
 cl_int build_anew(const struct guard *g, struct target t, const char *source, const char *options, cl_program *programp, char **logp) {
 	CLEANUP(cleanup_program) cl_program program = NULL;
@@ -87,7 +83,8 @@ cl_int build_anew(const struct guard *g, struct target t, const char *source, co
 	const char *text = guard_text(g, source, &copy);
 	cl_int error;
 
-	quiet_options(source, options, &quiet);
+	str_append(&quiet, options);
+	str_append(&quiet, BUILD_QUIETLY);
 	if (!text || str_finish(&quiet))
 		return CL_OUT_OF_HOST_MEMORY;
 	program = clCreateProgramWithSource(t.context, 1, &text, NULL, &error);
