@@ -75,10 +75,22 @@ bool undo_send(struct fusion_context *c, struct request *q) {
 	return true;
 }
 
+/* The daemon takes back what a session had when that ends. */
+static void forget(struct fusion_context *c) {
+	while (c->stream.undos) {
+		struct value *v = c->stream.undo[--c->stream.undos].value;
+
+		if (v)
+			value_unhold(c, v);
+	}
+}
+
 void undo_now(struct fusion_context *c) {
 	struct request *q;
 	struct fault f;
 
+	if (c->closed)
+		forget(c);
 	if (!undo_due(c) || !stream_has_room(c) || stream_room(c, &q, &f))
 		return;
 	stream_forgo(c, q);
