@@ -274,27 +274,38 @@ inline array arange(const context &c, fusion_dtype dtype, std::int64_t n, double
 	return array((fusion_arange)(c.get(), dtype, n, start, step));
 }
 
+namespace detail {
+/* Is it what T holds? Else it is refused. */
+template <class T> bool holds(fusion_array *name, const char *refusal) {
+	fusion_dtype has = (fusion_dtype_of)(name);
+	bool same = has == dtype_of<T>() || (has == FUSION_BOOL && std::is_same_v<T, std::uint8_t>);
+
+	if (!same)
+		refused(FUSION_E_DTYPE, refusal);
+	return same;
+}
+} // namespace detail
+
 /* Computes, and copies the elements: of T's type alone; bool as std::uint8_t. Without exceptions: empty where it failed. */
 template <class T> std::vector<T> read(operand a) {
 	static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: read std::uint8_t");
 	fusion_array *name = a.take();
-	fusion_dtype has = (fusion_dtype_of)(name);
 	std::vector<T> values;
 
-	if (has != dtype_of<T>() && !(has == FUSION_BOOL && std::is_same_v<T, std::uint8_t>)) {
-		detail::refused(FUSION_E_DTYPE, "read: the array has another element type; cast() it first");
+	if (!detail::holds<T>(name, "read: the array has another element type; cast() it first"))
 		return values;
-	}
 	values.resize(static_cast<std::size_t>((fusion_elements)(name)));
 	if (detail::check((fusion_read)(name, values.data(), values.size() * sizeof(T))))
 		values.clear();
 	return values;
 }
-/* Of an array of one element. */
+/* Of an array of one element, of T's type as above. Without exceptions: T() where it failed. */
 template <class T> T item(operand a) {
+	fusion_array *name = a.take();
 	T value = T();
 
-	detail::check((fusion_read)(a.take(), &value, sizeof value));
+	if (detail::holds<T>(name, "item: the array has another element type; cast() it first"))
+		detail::check((fusion_read)(name, &value, sizeof value));
 	return value;
 }
 inline int wait(operand a) { return detail::check((fusion_wait)(a.take())); }

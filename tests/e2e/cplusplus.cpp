@@ -83,6 +83,7 @@ static void errors(const fusion::context &c) {
 	CLAIM((fusion_error_code)() == FUSION_E_SHAPE);
 	(fusion_error_clear)();
 	CLAIM(fusion::read<double>(x).empty());
+	CLAIM(fusion::item<std::int32_t>(sum(x)) == 0);
 #else
 	try {
 		line = __LINE__ + 1;
@@ -104,6 +105,13 @@ static void errors(const fusion::context &c) {
 		CLAIM(!"an exception");
 	} catch (const fusion::error &e) {
 		CLAIM(ends(e.what(), here(line)) && x.elements() == 3);
+	}
+	try {
+		/* As many bytes, of another type. */
+		fusion::item<std::int32_t>(sum(x));
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_DTYPE);
 	}
 	try {
 		fusion::read<double>(x);
