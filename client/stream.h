@@ -164,4 +164,3 @@ void stream_settle(struct fusion_context *c, struct request *q, const struct fau
 int stream_await_resumer(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* Every waiter looks again. */
 void stream_wake(struct stream *s);
-

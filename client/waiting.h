@@ -1,8 +1,6 @@
 /*
  * What holds for every thread that waits for the daemon, whatever it waits at: it is asked, some times a second, whether it is to stop, and
  * its time is bounded. One that runs callbacks is asked nothing: what it does is nobody's own call.
- *
- * No function here may be called with a context's lock, because who is asked may wait for threads that wait for it.
  */
 #pragma once
 
@@ -19,7 +17,7 @@ enum {
 
 /* Does anybody ask (fusion_on_wait)? */
 bool waiting_is_asked(void);
-/* Is the caller asked to stop? */
+/* Is the caller asked to stop? Never with a context's lock: who is asked may wait for threads that wait for it. */
 bool waiting_stops(void);
 int waiting_refuse(struct fault *f);
 

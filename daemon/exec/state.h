@@ -77,7 +77,7 @@ struct block {
 	uint64_t address, bytes;
 };
 
-/* 0, -ENOMEM, or -EAGAIN where completion of what is queued will help. */
+/* 0, -ENOMEM, -E2BIG beyond engine.scratch_bytes, or -EAGAIN where completion of what is queued will help. */
 int scratch_take(struct exec *x, uint64_t bytes, struct block *b) FAULT_MUST_USE;
 void scratch_give(struct exec *x, struct block *b);
 /* Unmaps pieces that were empty for a while, or all empty ones. */
@@ -138,7 +138,7 @@ struct space {
 struct space *space_ref(struct space *s);
 struct space *space_unref(struct space *s);
 struct space_arena *space_arena(const struct space *s, uint32_t id);
-/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -ENOBUFS. */
+/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -ENOBUFS; -EAGAIN, but not where it has to be `now`, while more is on its way. */
 int space_take(struct space *s, uint64_t bytes, bool now, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
 void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes);
 /* Counts bytes against the quota: 0 or -EDQUOT. */
@@ -186,7 +186,7 @@ struct buffer {
 
 /* A buffer that a run will write. */
 int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) FAULT_MUST_USE;
-/* Memory for the value a launch writes. 0, -ENOMEM, -EDQUOT or -ENOSPC. */
+/* Memory for the value a launch writes. 0, -ENOMEM, -EDQUOT or -ENOSPC; on flat devices -ENOBUFS, and -EAGAIN while it is on its way, too. */
 int buffer_take(struct buffer *b) FAULT_MUST_USE;
 /*
  * Devices that reach host memory: reads a value where the host has it, once, for what is read again is faster near the device; or
@@ -527,7 +527,7 @@ void item_free(struct item *i);
 /* The first step whose arrays are more than the device has room for, even alone; PLAN_NONE where there is none. */
 uint32_t run_oversized(const struct exec *x, const struct run *r);
 uint64_t run_step_bytes(const struct run *r, uint32_t step);     /* of its arrays */
-/* Memory for the run: 0, -EAGAIN until others have gone on, or *sorrowp. */
+/* Memory for the run: 0, -EAGAIN until others have gone on or the memory has come, or *sorrowp. */
 int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) FAULT_MUST_USE;
 void run_unbind(struct exec *x, struct run *r);
 /* Of a stepwise run, the arrays of the next step: 0, -EAGAIN, or the run has a sorrow. Then that step is done with. */

@@ -130,6 +130,7 @@ struct restoring {
 
 static int find_buffer(struct restoring *r, const struct catalogue_array *n, struct buffer **bufferp, struct fault *f) {
 	const struct catalogue_session *progress = &r->catalogue->entry[r->session->entry].of_session;
+	uint32_t entry;
 	int e;
 
 	if (n->buffer == CATALOGUE_NONE && !n->fault && n->made >= progress->planning && n->made <= progress->planned)
@@ -138,16 +139,15 @@ static int find_buffer(struct restoring *r, const struct catalogue_array *n, str
 	if (n->fault)
 		return fault_set(f, n->fault == FAULT_LOST ? FAULT_LOST : (int)n->fault < FAULT_COUNT ? (int)n->fault : FAULT_LOST,
 			"the array had no value already when the engine was replaced");
-	/* What was released by a batch that is to come again has nothing left to be read. */
-	if (!catalogue_value(r->catalogue, n, r->session->id))
-		return fault_set(f, FAULT_REPEATABLE, "the engine ended before the operation was begun; it may be asked for again");
-	if (r->buffer[n->buffer]) {
-		*bufferp = buffer_ref(r->buffer[n->buffer]);
+	/* Of what was released by a batch that is to come again the entry may be another's. */
+	entry = catalogue_value(r->catalogue, n, r->session->id) ? n->buffer : CATALOGUE_NONE;
+	if (entry != CATALOGUE_NONE && r->buffer[entry]) {
+		*bufferp = buffer_ref(r->buffer[entry]);
 		return 0;
 	}
-	e = buffer_adopt(r->session->space, n->buffer, bufferp, f);
+	e = buffer_adopt(r->session->space, entry, bufferp, f);
 	if (!e)
-		r->buffer[n->buffer] = buffer_ref(*bufferp);
+		r->buffer[entry] = buffer_ref(*bufferp);
 	return e;
 }
 
