@@ -307,6 +307,7 @@ bool child_reap(struct child *c, struct str *why) {
 		on_control(c, EPOLLIN);
 	drop_control(c);
 	describe_end(status, c, why);
+	c->failed = !WIFEXITED(status) || WEXITSTATUS(status);
 	c->killed_outside = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !c->killed_us;
 	unlink(c->url + strlen("ipc://"));
 	c->state = CHILD_NONE;

@@ -72,6 +72,7 @@ struct child {
 	uint32_t starts;
 	uint64_t started_us, deadline_us;        /* deadline 0: none */
 	uint64_t killed_us;                      /* when its deadline had passed; 0: it was not killed */
+	bool failed;                             /* the last one did not end with status 0 */
 	bool killed_outside;                     /* the last one ended by a SIGKILL that was not ours: a person's, or where memory ran out */
 	unsigned number;                         /* among the engines of this daemon */
 	char folder[CONFIG_TEXT];                /* of the op stream's socket */

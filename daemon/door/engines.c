@@ -332,8 +332,11 @@ static void ended(struct engine *e, const char *why) {
 	}
 	clients_drift(s, e);
 	workers_end(e);
-	if (s->stopping)
+	if (s->stopping) {
+		if (e->child.failed)
+			log_error("while the daemon stops: %s", why);
 		return;
+	}
 	blame_close(s);
 	if (!e->down_us)
 		e->down_us = loop_now();

@@ -72,6 +72,18 @@ until_does "$ctl" status
 claim one_that_goes_on_is_ready 0 "^engine  *ready" "$ctl" status
 stop
 
+# ---- an engine that ends in another way than the daemon told it ----
+
+start_on "$root/cache"
+pid=$("$ctl" status --json | "$python" -c 'import json, sys; print(json.load(sys.stdin)["engines"][0]["pid"])')
+kill -STOP "$pid"
+kill "$daemon"
+until_does sh -c "'$ctl' status --json | grep -q '\"state\":\"stopping\"'"
+kill -KILL "$pid"
+wait "$daemon" || true
+daemon=
+claim what_becomes_of_it_while_the_daemon_stops_is_logged 0 "while the daemon stops: .* was killed by signal 9" tail -n 3 "$root/log"
+
 # ---- errors of the command line ----
 
 claim_json wrong_usage_is_json_too 'j["error"]["code"] == "USAGE" and "there is no command" in j["error"]["sentence"]' "$ctl" --json stat
