@@ -259,6 +259,7 @@ $(B)/tests/test_protocol_shm: ALL_LDFLAGS += -Wl,--wrap=sendmsg
 $(B)/tests/test_catalogue: ALL_LDFLAGS += -Wl,--wrap=fallocate
 SCHEDULE_WRAPS := loop_now_ns device_traits device_mark device_flush device_ended_ns launch_joins run_ready launch_steps launch_together
 $(B)/tests/test_accounts: ALL_LDFLAGS += -Wl,--wrap=time
+$(B)/tests/test_exec: ALL_LDFLAGS += -Wl,--wrap=exec_now_ms
 $(B)/tests/test_schedule: ALL_LDFLAGS += $(SCHEDULE_WRAPS:%=-Wl,--wrap=%)
 $(B)/tests/test_%: $(B)/obj/tests/test_%.o $(OBJ_TEST)
 	@mkdir -p $(@D)

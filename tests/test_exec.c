@@ -60,7 +60,8 @@ static struct stage {
 	int grow_error;
 	bool late;                   /* arenas for results come when answer() is called */
 	uint64_t asked;              /* then: for how many bytes; 0: for none */
-	unsigned grows, drops, freed;
+	uint64_t held, most;         /* bytes of arenas for results: there are, there may be; most 0: no limit */
+	unsigned grows, awaits, drops, freed;
 	uint64_t freed_offset;
 	bool timed;                  /* runs are */
 	bool alone;                  /* runs share no launch */
@@ -90,22 +91,29 @@ static int add_arena(uint64_t bytes, bool engine_owned) {
 	ck_assert_int_eq(shm_map(fd, bytes, NULL, &base), 0);
 	st.arena[id] = base;
 	st.bytes[id] = bytes;
+	st.held += engine_owned ? bytes : 0;
 	return space_add_arena(st.space, id, fd, bytes, engine_owned);
 }
 
-static int grow(void *user, uint64_t bytes, bool now) {
+static bool is_refused(uint64_t bytes) {
+	return st.most && st.held + bytes > st.most;
+}
+
+static int grow(void *user, uint64_t bytes) {
 	(void)user;
 	st.grows++;
-	if (st.late && !now) {
+	if (st.late) {
 		ck_assert_uint_eq(st.asked, 0);
 		st.asked = bytes;
 		return -EAGAIN;
 	}
-	return st.grow_error ? st.grow_error : add_arena(bytes, true);
+	if (st.grow_error || is_refused(bytes))
+		return st.grow_error ? st.grow_error : -ENOMEM;
+	return add_arena(bytes, true);
 }
 
 /* The arena that was asked for comes; or it is refused. */
-static void answer(int error) {
+static void answer_only(int error) {
 	uint64_t bytes = st.asked;
 
 	ck_assert_uint_gt(bytes, 0);
@@ -114,7 +122,18 @@ static void answer(int error) {
 		space_refused(st.space, error);
 	else
 		ck_assert_int_eq(add_arena(bytes, true), 0);
+}
+
+static void answer(int error) {
+	answer_only(error);
 	exec_progress(st.exec);
+}
+
+static int await(void *user) {
+	(void)user;
+	st.awaits++;
+	answer_only(st.grow_error);
+	return 0;
 }
 
 /* Room for the panels of two factors of the tests, not for three. */
@@ -135,11 +154,12 @@ static void drop(void *user, uint32_t arena) {
 	(void)user;
 	munmap(st.arena[arena], st.bytes[arena]);
 	st.arena[arena] = NULL;
+	st.held -= st.bytes[arena];
 	st.drops++;
 }
 
 static void open_space(uint64_t quota) {
-	const struct space_callbacks c = { .grow = grow, .freed = freed, .drop = drop };
+	const struct space_callbacks c = { .grow = grow, .await = await, .freed = freed, .drop = drop };
 
 	ck_assert_int_eq(space_new(st.exec, &c, quota, &st.space), 0);
 }
@@ -1056,6 +1076,265 @@ END_TEST
 
 START_TEST(a_result_waits_for_memory_of_the_host_and_others_do_not) {
 	wait_for_memory(true);
+}
+END_TEST
+
+/* ---- arenas that are waited for ---- */
+
+int64_t __real_exec_now_ms(void);
+int64_t __wrap_exec_now_ms(void);
+
+/* Time, of which much may pass. */
+static int64_t later_ms;
+
+int64_t __wrap_exec_now_ms(void) {
+	return __real_exec_now_ms() + later_ms;
+}
+
+enum { MINUTE_MS = 60 * 1000 };
+
+static void ask_for_two(struct two *t, struct buffer *a) {
+	two_submit(t, a);
+	while (!st.asked)
+		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+}
+
+/* A user who has used more of the device than he may, by another of his sessions. */
+static struct lane *use_up_share(struct lane_group *g) {
+	struct space *space = st.space;
+	struct ending e = { 0 };
+	struct buffer *a, *out;
+	struct lane *other;
+
+	a = client_array(BIG, 1, 0);
+	st.late = false;
+	open_space(0);
+	ck_assert_int_eq(lane_new(st.exec, &other), 0);
+	lane_join(other, g);
+	output(chain(leaf_at(a, BIG, 0), leaf_at(a, BIG, 0), 32));
+	submit_to(other, &out, &e);
+	while (!e.times)
+		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+	ck_assert_int_eq(e.code, 0);
+	buffer_unref(out);
+	buffer_unref(a);
+	space_free(st.space);
+	st.space = space;
+	st.late = true;
+	return other;
+}
+
+/* A run waits for an arena; then its user owes time for a while, in which the answer comes. */
+static void answer_who_owes(int error, struct two *t) {
+	struct lane_group *g = lane_group_new();
+	struct lane *other;
+	struct buffer *a;
+
+	ck_assert_ptr_nonnull(g);
+	lane_group_limit(g, 1);
+	lane_join(st.lane, g);
+	st.late = true;
+	a = client_array(N, 3, 0);
+	ask_for_two(t, a);
+	/* Less is asked for. */
+	if (error)
+		answer(error);
+	other = use_up_share(g);
+	answer(error);
+	later_ms += MINUTE_MS;
+	exec_progress(st.exec);
+	lane_group_limit(g, 100);
+	exec_progress(st.exec);
+	/* It has looked, and asks for nothing any more. */
+	ck_assert_uint_eq(st.asked, 0);
+	wait_idle();
+	ck_assert_uint_eq(t->run.times, 1);
+	lane_free(other);
+	buffer_unref(a);
+	two_free(t);
+	close_stage();
+	lane_group_free(g);
+}
+
+START_TEST(an_arena_that_was_asked_for_is_kept_until_its_run_has_looked) {
+	struct two t;
+
+	open_usual();
+	if (lacks_flat_memory()) {
+		close_stage();
+		return;
+	}
+	answer_who_owes(0, &t);
+	ck_assert_int_eq(t.run.code, 0);
+}
+END_TEST
+
+START_TEST(a_refusal_is_kept_until_its_run_has_looked) {
+	struct two t;
+
+	open_usual();
+	if (lacks_flat_memory()) {
+		close_stage();
+		return;
+	}
+	answer_who_owes(-ENOMEM, &t);
+	ck_assert_int_eq(t.run.code, FAULT_MEMORY);
+}
+END_TEST
+
+START_TEST(a_refusal_of_who_does_not_wait_any_more_is_nobodys) {
+	struct two t[2];
+	struct buffer *a;
+
+	open_usual();
+	if (lacks_flat_memory()) {
+		close_stage();
+		return;
+	}
+	st.late = true;
+	a = client_array(N, 3, 0);
+	for (unsigned early = 0; early < 2; early++) {
+		ask_for_two(&t[0], a);
+		if (early)
+			answer_only(-ENOMEM);
+		lane_cancel(st.lane);
+		if (!early)
+			answer_only(-ENOMEM);
+		wait_idle();
+		ck_assert_int_eq(t[0].run.code, FAULT_CANCELLED);
+		two_free(&t[0]);
+	}
+	ask_for_two(&t[1], a);
+	answer(0);
+	wait_idle();
+	ck_assert_int_eq(t[1].run.code, 0);
+	two_free(&t[1]);
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
+/* What moves to the host has to go there now, also where its session waits for an arena already. */
+START_TEST(memory_that_is_needed_now_waits_for_what_was_asked_for) {
+	struct ending e[ROOM + 2] = { { 0 } }, publication = { 0 };
+	struct buffer *a, *out[ROOM + 2];
+
+	open_small();
+	a = client_array(BIG, 1, 0);
+	for (unsigned i = 0; i < ROOM - 1; i++) {
+		output(op(OP_add, leaf_at(a, BIG, 0), leaf_at(a, BIG, 0)));
+		submit(&out[i], &e[i]);
+	}
+	wait_idle();
+	st.late = true;
+	ck_assert_int_eq(buffer_publish(st.lane, out[0], ended, &publication), 0);
+	ck_assert_uint_gt(st.asked, 0);
+	for (unsigned i = ROOM - 1; i < ROOM + 2; i++) {
+		struct lane *other;
+
+		ck_assert_int_eq(lane_new(st.exec, &other), 0);
+		output(op(OP_add, leaf_at(a, BIG, 0), leaf_at(a, BIG, 0)));
+		submit_to(other, &out[i], &e[i]);
+		while (!e[i].times)
+			ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+		ck_assert_int_eq(e[i].code, 0);
+		lane_free(other);
+	}
+	ck_assert_uint_gt(st.awaits, 0);
+	if (st.asked)
+		answer(0);
+	wait_idle();
+	ck_assert_int_eq(publication.code, 0);
+	for (unsigned i = 0; i < ROOM + 2; i++) {
+		st.late = false;
+		ck_assert(published(out[i])[BIG - 1] == 2);
+		buffer_unref(out[i]);
+	}
+	buffer_unref(a);
+	close_stage();
+}
+END_TEST
+
+/* ---- results near the limit ---- */
+
+enum { UNIT = 64 << 10 };            /* elements */
+
+/* Arrays that came one after the other and were released, then the results of one run, in units; all arenas together may have so many. */
+static const struct near_limit {
+	unsigned before[2], results[3], most;
+} near_limits[] = {
+	{ { 16 }, { 10, 20 }, 42 },      /* the first in the arena that is there, the other beside it */
+	{ { 16 }, { 20, 10 }, 42 },
+	{ { 16 }, { 10, 30 }, 42 },      /* not before that arena has gone */
+	{ { 16 }, { 30 }, 42 },
+	{ { 16 }, { 40 }, 42 },
+	{ { 16, 20 }, { 10, 20 }, 42 },
+	{ { 16, 20 }, { 12, 12, 15 }, 42 },
+};
+
+static uint32_t sum_of_first(struct buffer *a, unsigned units) {
+	return op(OP_add, leaf_at(a, units * UNIT, 0), leaf_at(a, units * UNIT, 0));
+}
+
+static void run_before(struct buffer *a, const struct near_limit *l) {
+	struct ending e[2] = { { 0 } };
+	struct buffer *out[2];
+	unsigned n = 0;
+
+	for (; n < 2 && l->before[n]; n++) {
+		output(sum_of_first(a, l->before[n]));
+		submit(&out[n], &e[n]);
+	}
+	wait_idle();
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert_int_eq(e[i].code, 0);
+		buffer_unref(out[i]);
+	}
+}
+
+static void run_near_limit(struct buffer *a, const struct near_limit *l, bool late) {
+	struct ending e = { 0 };
+	struct buffer *out[3];
+	unsigned n = 0;
+
+	for (; n < 3 && l->results[n]; n++)
+		output(sum_of_first(a, l->results[n]));
+	st.late = late;
+	submit(out, &e);
+	for (unsigned i = 0; !e.times; i++) {
+		ck_assert_msg(i < 100, "it asks for ever");
+		if (st.asked)
+			answer(is_refused(st.asked) ? -ENOMEM : 0);
+		else
+			ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+	}
+	ck_assert_msg(!e.code, "results of %u, %u and %u units after %u and %u: %s", l->results[0], l->results[1], l->results[2],
+		l->before[0], l->before[1], e.fault.text);
+	st.late = false;
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert(published(out[i])[l->results[i] * UNIT - 1] == 2);
+		buffer_unref(out[i]);
+	}
+}
+
+START_TEST(what_fits_the_limit_alone_fits_beside_arenas_that_are_empty) {
+	for (unsigned late = 0; late < 2; late++)
+		for (unsigned i = 0; i < sizeof near_limits / sizeof *near_limits; i++) {
+			const struct near_limit *l = &near_limits[i];
+			struct buffer *a;
+
+			open_usual();
+			if (lacks_flat_memory()) {
+				close_stage();
+				return;
+			}
+			st.most = (uint64_t)l->most * UNIT * sizeof(float);
+			a = client_array(40 * UNIT, 1, 0);
+			run_before(a, l);
+			run_near_limit(a, l, late);
+			buffer_unref(a);
+			close_stage();
+		}
 }
 END_TEST
 
@@ -2890,6 +3169,11 @@ static void add_failures(TCase *c) {
 	tcase_add_test(c, memory_that_runs_out_fails_that_run_alone);
 	tcase_add_test(c, a_run_waits_for_its_memory_and_others_do_not);
 	tcase_add_test(c, a_result_waits_for_memory_of_the_host_and_others_do_not);
+	tcase_add_test(c, an_arena_that_was_asked_for_is_kept_until_its_run_has_looked);
+	tcase_add_test(c, a_refusal_is_kept_until_its_run_has_looked);
+	tcase_add_test(c, a_refusal_of_who_does_not_wait_any_more_is_nobodys);
+	tcase_add_test(c, memory_that_is_needed_now_waits_for_what_was_asked_for);
+	tcase_add_test(c, what_fits_the_limit_alone_fits_beside_arenas_that_are_empty);
 	tcase_add_test(c, temporaries_beyond_their_limit_fail_that_run_alone);
 	tcase_add_test(c, launches_the_driver_refuses_are_a_fault_of_the_device);
 	tcase_add_test(c, an_operation_that_would_leave_its_array_is_refused);

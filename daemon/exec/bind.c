@@ -2,7 +2,9 @@
  * Memory of a run: its temporaries, what it reads, what it writes.
  *
  * All of it is taken before the first step is launched, or none: where runs that are launched in part hold what is
- * missing, the run waits for them. Where nobody does and its arrays still do not fit the device together, each step
+ * missing, the run waits for them. But where its results lie in arenas, places that were found are kept while it waits for an arena for the rest: what is asked
+ * for is what is missing. Where that is refused its results go into one arena, once those that are empty have gone: so what is left of arrays
+ * before it keeps no run from places that it would find alone. Where nobody does and its arrays still do not fit the device together, each step
  * has its own arrays there while it is launched and the others may move to the host between two steps
  * (residence.c); so a run needs no more than the largest of its steps. One run at a time goes that way: none
  * of those that go can then keep another from what it needs.
@@ -64,6 +66,11 @@ static bool stays_small(const struct run *r, uint32_t slot) {
 static int take_output(struct run *r, struct buffer *b, uint32_t slot) {
 	int e;
 
+	/* It was found before the run had to wait. */
+	if (b->space->exec->flat && b->arena) {
+		r->base[slot] = b->address;
+		return 0;
+	}
 	if (stays_small(r, slot) && goes_to_client(r, b) && buffer_take_reached(b, &r->base[slot]))
 		return 0;
 	e = buffer_take(b);
@@ -71,35 +78,56 @@ static int take_output(struct run *r, struct buffer *b, uint32_t slot) {
 	return e;
 }
 
-/* What an output may take of the run's space. */
+/* *missingp: bytes, where it fails; here as below. */
+static int take_what_fits(struct run *r, uint64_t *missingp) {
+	int e = 0;
+
+	for (uint32_t i = 0; !e && i < r->outputs; i++) {
+		*missingp = r->output[i]->bytes;
+		if (is_own_output(r, i))
+			e = take_output(r, r->output[i], r->plan->output[i].slot);
+	}
+	return e;
+}
+
+static void untake_outputs(const struct run *r) {
+	for (uint32_t i = 0; i < r->outputs; i++)
+		if (is_own_output(r, i))
+			buffer_untake(r->output[i]);
+}
+
+/* What an output that has no place yet will take. */
 static uint64_t output_bytes(const struct run *r, uint32_t i) {
 	uint64_t bytes = r->output[i]->bytes;
 
-	if (!is_own_output(r, i) || r->output[i]->space != r->space || bytes > LIMIT_ARRAY_BYTES)
+	if (!is_own_output(r, i) || r->output[i]->arena || bytes > LIMIT_ARRAY_BYTES)
 		return 0;
 	return (bytes + LIMIT_ALIGNMENT - 1) & ~(uint64_t)(LIMIT_ALIGNMENT - 1);
 }
 
-static void expect_outputs(struct run *r) {
-	r->space->expected = 0;
+static int ask_for_outputs(struct run *r, uint64_t missing) {
+	uint64_t rest = 0;
+
 	for (uint32_t i = 0; i < r->outputs; i++)
-		r->space->expected += output_bytes(r, i);
+		rest += output_bytes(r, i);
+	return space_ask(r->space, &r->item, r->in_one ? rest : missing, rest);
 }
 
-/* *missingp: bytes, where it fails; here as below. */
-static int take_outputs(struct run *r, uint64_t *missingp) {
-	int e = 0;
+static int take_outputs(const struct exec *x, struct run *r, uint64_t *missingp) {
+	int e;
 
-	expect_outputs(r);
-	for (uint32_t i = 0; !e && i < r->outputs; i++) {
-		struct buffer *b = r->output[i];
-
-		*missingp = b->bytes;
-		if (is_own_output(r, i))
-			e = take_output(r, b, r->plan->output[i].slot);
-		r->space->expected -= output_bytes(r, i);
+	while ((e = take_what_fits(r, missingp)) == -ENOSPC && x->flat) {
+		if (r->in_one)
+			untake_outputs(r);
+		e = ask_for_outputs(r, *missingp);
+		if ((e == -ENOMEM || e == -ENOBUFS) && !r->in_one) {
+			r->in_one = true;
+			untake_outputs(r);
+			e = ask_for_outputs(r, *missingp);
+		}
+		if (e)
+			break;
 	}
-	r->space->expected = 0;
 	return e;
 }
 
@@ -150,16 +178,15 @@ static int bind_whole(struct exec *x, struct run *r, uint64_t *missingp) {
 	if (!e)
 		e = settle_leaves(r, missingp);
 	if (!e)
-		e = take_outputs(r, missingp);
+		e = take_outputs(x, r, missingp);
 	if (!e) {
 		x->holding++;
 		return 0;
 	}
 	/* Its leaves stay where they are. */
 	give_private(x, r);
-	for (uint32_t i = 0; i < r->outputs; i++)
-		if (is_own_output(r, i))
-			buffer_untake(r->output[i]);
+	if (e != -EAGAIN)
+		untake_outputs(r);
 	residence_release(r);
 	return e == -ENOSPC && x->holding ? -EAGAIN : e;
 }
@@ -282,6 +309,7 @@ int run_bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 		e = bind_by_steps(x, r, &missing);
 	if (e == -EAGAIN)
 		return e;
+	space_forgo(&r->item);
 	if (e) {
 		*sorrowp = sorrow_of_error(r->space, e, missing);
 		return 0;

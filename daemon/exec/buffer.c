@@ -237,7 +237,7 @@ static int take_arena_memory(struct buffer *b) {
 
 	if (r)
 		return r;
-	r = space_take(b->space, b->bytes, false, &b->arena, &b->offset);
+	r = space_take(b->space, b->bytes, &b->arena, &b->offset);
 	if (r) {
 		space_discharge(b->space, b->bytes);
 		return r;
@@ -268,7 +268,8 @@ bool buffer_take_reached(struct buffer *b, uint64_t *addressp) {
 	struct space_arena *a;
 	uint64_t offset;
 
-	if (space_take(b->space, b->bytes, false, &a, &offset))
+	if (space_take(b->space, b->bytes, &a, &offset) &&
+		(space_ask(b->space, NULL, b->bytes, b->bytes) || space_take(b->space, b->bytes, &a, &offset)))
 		return false;
 	if (!a->address) {
 		space_give(a, offset, b->bytes);
@@ -305,7 +306,16 @@ int buffer_settle(struct buffer *b) {
 	return r;
 }
 
-int buffer_host(struct buffer *b, bool now) {
+static int take_host(struct buffer *b, struct item *who, struct space_arena **arenap, uint64_t *offsetp) {
+	int r = who ? space_take(b->space, b->bytes, arenap, offsetp) : space_take_now(b->space, b->bytes, arenap, offsetp);
+
+	if (r != -ENOSPC)
+		return r;
+	r = space_ask(b->space, who, b->bytes, b->bytes);
+	return r ? r : space_take(b->space, b->bytes, arenap, offsetp);
+}
+
+int buffer_host(struct buffer *b, struct item *who) {
 	struct space_arena *a = b->arena;
 	uint64_t offset = b->offset;
 	int r;
@@ -313,7 +323,7 @@ int buffer_host(struct buffer *b, bool now) {
 	if (b->hosted)
 		return 0;
 	if (!a) {
-		r = space_take(b->space, b->bytes, now, &a, &offset);
+		r = take_host(b, who, &a, &offset);
 		if (r)
 			return r;
 	}

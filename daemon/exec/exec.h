@@ -84,12 +84,14 @@ uint32_t exec_busy(const struct exec *x);
 
 /*
  * A session's memory. `grow` is called when an engine-laid-out arena of at least `bytes` is needed; it asks for one and returns
- * -EAGAIN, and space_add_arena() or space_refused() is called later: what needs it waits in its lane. Or, and always where `now`
- * is set, it calls space_add_arena() before it returns 0; or it fails with -ENOMEM, or -ENOBUFS where `why` tells. `freed` is called
+ * -EAGAIN, and space_add_arena() or space_refused() is called later: what needs it waits in its lane, and nothing is asked for before that.
+ * Or it calls space_add_arena() before it returns 0; or it fails with -ENOMEM, or -ENOBUFS where `why` tells. `await`, for what is needed
+ * now, waits until one of these two was called: 0, or another error. `freed` is called
  * when client-laid-out memory is used by no buffer and no launch any more.
  */
 struct space_callbacks {
-	int (*grow)(void *user, uint64_t bytes, bool now);
+	int (*grow)(void *user, uint64_t bytes);
+	int (*await)(void *user);
 	void (*freed)(void *user, uint32_t arena, uint64_t offset, uint64_t bytes);
 	/* An engine-laid-out arena has been empty for a while and was unmapped. NULL: they stay. */
 	void (*drop)(void *user, uint32_t arena);
@@ -102,6 +104,8 @@ struct space *space_free(struct space *s);         /* buffers that remain are po
 void space_note(struct space *s, uint64_t session);
 /* The arena that was asked for does not come: -ENOMEM, or -ENOBUFS where `why` tells. */
 void space_refused(struct space *s, int error);
+/* Is one on its way? */
+bool space_awaits(const struct space *s);
 /* Takes over fd. */
 int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, bool engine_owned) FAULT_MUST_USE;
 uint64_t space_used(const struct space *s);

@@ -72,6 +72,7 @@ uint32_t lane_cancel(struct lane *l) {
 }
 
 void item_free(struct item *i) {
+	space_forgo(i);
 	sorrow_unref(i->sorrow);
 	buffer_unref(i->buffer);
 	if (i->kind == ITEM_RUN) {
@@ -128,9 +129,10 @@ static int publish_advance(struct exec *x, struct item *i) {
 	if (b->state == BUFFER_PENDING)
 		return -EAGAIN;
 	if (b->state == BUFFER_READY)
-		e = buffer_host(b, false);
+		e = buffer_host(b, i);
 	if (e == -EAGAIN)
 		return e;
+	space_forgo(i);
 	if (b->state == BUFFER_POISONED)
 		i->sorrow = sorrow_ref(b->sorrow);
 	else if (e)

@@ -64,7 +64,7 @@ static bool could_fit(const struct exec *x, uint64_t bytes) {
 /* 0, or why it has no place on the host. */
 static int move_to_host(struct exec *x, struct buffer *b) {
 	bool copies = !b->hosted;
-	int r = buffer_host(b, true);
+	int r = buffer_host(b, NULL);
 
 	if (r)
 		return r;

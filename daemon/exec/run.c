@@ -279,6 +279,7 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 /* Lets go of everything but the outputs' places in the caller's hands. */
 static void run_release(struct exec *x, struct run *r) {
 	run_unbind(x, r);
+	space_forgo(&r->item);
 	for (uint32_t i = 0; i < r->leaves; i++) {
 		if (r->leaf[i])
 			buffer_used(r->leaf[i], r->item.sequence);

@@ -3,7 +3,10 @@
  *
  * Client-laid-out arenas: the client decides; extents note which parts of them are in use, so that
  * it learns when one is free again. Engine-laid-out arenas: cut by range.h, asked for when there is no
- * room, in growing sizes, and dropped when they were empty for a while.
+ * room, in growing sizes, and dropped when they were empty for a while, or where another one is refused.
+ *
+ * One is asked for at a time (struct wish). Its answer is for the runs and publications that wait for it: they may look late, where their user owes
+ * time for instance, so it is kept until the last of them has looked or has ended.
  */
 #include "state.h"
 
@@ -31,8 +34,6 @@ enum {
 	SPACE_ARENA_MOST = 256 << 20,
 	/* An empty arena is kept this long: programs come back with the same sizes. */
 	SPACE_KEEP_MS = 2000,
-	/* A refusal is for who waited for it, and looks at the next turn; who comes later than this asks anew. */
-	SPACE_REFUSAL_MS = 1000,
 };
 
 static void close_fd(int *fdp) {
@@ -236,6 +237,12 @@ static int arena_open(struct space_arena *a, int fd) {
 	return r ? r : arena_map(a, fd);
 }
 
+/* Memory that nobody asked for comes, too: that of an engine before this one. */
+static void wish_answered(struct space *s, enum wish_state state) {
+	if (s->wish.state == WISH_ASKED)
+		s->wish.state = s->wish.waiters ? state : WISH_NONE;
+}
+
 int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, bool engine_owned) {
 	CLEANUP(close_fd) int owned = fd;
 	struct space_arena *a;
@@ -260,19 +267,21 @@ int space_add_arena(struct space *s, uint32_t arena, int fd, uint64_t bytes, boo
 	s->arena = a;
 	if (engine_owned) {
 		s->engine_bytes += bytes;
-		s->asked = s->refused = 0;
+		wish_answered(s, WISH_CAME);
 	}
 	return 0;
 }
 
 void space_refused(struct space *s, int error) {
-	s->refused = s->asked;
-	s->refusal = error;
-	s->refused_ms = exec_now_ms();
-	s->asked = 0;
+	s->wish.error = error;
+	wish_answered(s, WISH_REFUSED);
 }
 
-static int take_somewhere(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) {
+bool space_awaits(const struct space *s) {
+	return s->wish.state == WISH_ASKED;
+}
+
+int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) {
 	for (struct space_arena *a = s->arena; a; a = a->next) {
 		if (!a->engine_owned || range_take(a->range, bytes, offsetp))
 			continue;
@@ -295,52 +304,111 @@ static uint64_t usual_growth(const struct space *s) {
 	return ask < SPACE_ARENA_LEAST ? SPACE_ARENA_LEAST : ask;
 }
 
-static int space_ask(struct space *s, uint64_t bytes, bool now) {
-	int r = s->callbacks.grow(s->callbacks.user, bytes, now);
+/* Drops what is empty since then; *busyp: and something else is, but for what the device still does there. */
+static bool drop_empty(struct space *s, int64_t since_ms, bool *busyp) {
+	struct space_arena **link = &s->arena, *a;
+	bool some = false;
+	uint32_t id;
 
-	if (r == -EAGAIN)
-		s->asked = bytes;
-	return r;
-}
+	while (s->callbacks.drop && (a = *link)) {
+		bool empty = a->engine_owned && range_empty(a->range) && a->empty_ms <= since_ms;
+		bool busy = empty && a->sequence > s->exec->completed;
 
-/* What was refused since it was asked for; 0: nothing was. */
-static uint64_t take_refusal(struct space *s) {
-	uint64_t bytes = exec_now_ms() - s->refused_ms < SPACE_REFUSAL_MS ? s->refused : 0;
-
-	s->refused = 0;
-	return bytes;
+		*busyp |= busy;
+		if (!empty || busy) {
+			link = &a->next;
+			continue;
+		}
+		*link = a->next;
+		id = a->id;
+		s->engine_bytes -= a->bytes;
+		arena_drop(a);
+		s->callbacks.drop(s->callbacks.user, id);
+		some = true;
+	}
+	return some;
 }
 
 /*
  * At least as much as there is already, so that the number of arenas stays small, and as all that is expected; where that is refused,
- * what is needed.
+ * what is needed; where that is, the same once arenas that are empty have gone. 0, -EAGAIN while the device is at something in one, or why not.
  */
-static int space_grow(struct space *s, uint64_t bytes, bool now) {
-	uint64_t least = arena_bytes(bytes), most = usual_growth(s), refused;
-	int r;
+static int next_wish(struct space *s, uint64_t least, uint64_t expected, uint64_t *bytesp) {
+	uint64_t usual = usual_growth(s);
+	bool busy = false;
 
-	if (s->asked && !now)
-		return -EAGAIN;
-	refused = take_refusal(s);
-	if (refused && refused <= least)
-		return s->refusal;
-	if (most < arena_bytes(s->expected))
-		most = arena_bytes(s->expected);
-	r = most > least && !refused ? space_ask(s, most, now) : -ENOMEM;
-	return !r || r == -EAGAIN ? r : space_ask(s, least, now);
+	*bytesp = least;
+	if (s->wish.state != WISH_REFUSED) {
+		*bytesp = usual > *bytesp ? usual : *bytesp;
+		*bytesp = expected > *bytesp ? expected : *bytesp;
+		return 0;
+	}
+	if (s->wish.bytes > least || drop_empty(s, INT64_MAX, &busy))
+		return 0;
+	return busy ? -EAGAIN : s->wish.error;
 }
 
-int space_take(struct space *s, uint64_t bytes, bool now, struct space_arena **arenap, uint64_t *offsetp) {
+static int wish(struct space *s, uint64_t bytes, uint64_t expected) {
+	struct wish *w = &s->wish;
+	uint64_t ask;
 	int r;
 
-	if (s->gone)
+	if (!s->callbacks.grow || s->gone)
 		return -ENOMEM;
-	if (!take_somewhere(s, bytes, arenap, offsetp))
-		return 0;
-	r = s->callbacks.grow ? space_grow(s, bytes, now) : -ENOMEM;
-	if (r)
-		return r;
-	return take_somewhere(s, bytes, arenap, offsetp) ? -ENOMEM : 0;
+	if (w->state == WISH_ASKED)
+		return -EAGAIN;
+	do {
+		r = next_wish(s, arena_bytes(bytes), arena_bytes(expected), &ask);
+		if (r)
+			return r;
+		w->bytes = ask;
+		w->error = s->callbacks.grow(s->callbacks.user, ask);
+		w->state = w->error == -EAGAIN ? WISH_ASKED : w->error ? WISH_REFUSED : WISH_NONE;
+	} while (w->state == WISH_REFUSED);
+	return w->error;
+}
+
+static void wait_begin(struct space *s) {
+	s->wish.waiters++;
+}
+
+static void wait_end(struct space *s) {
+	if (!--s->wish.waiters && s->wish.state != WISH_ASKED)
+		s->wish.state = WISH_NONE;
+}
+
+int space_ask(struct space *s, struct item *who, uint64_t bytes, uint64_t expected) {
+	bool waits = who && who->asked;
+	int r;
+
+	if (!waits)
+		wait_begin(s);
+	r = wish(s, bytes, expected);
+	if (who && r)
+		who->asked = s;
+	else if (!waits)
+		wait_end(s);
+	return r;
+}
+
+void space_forgo(struct item *who) {
+	if (who->asked)
+		wait_end(who->asked);
+	who->asked = NULL;
+}
+
+/* Where it was asked for less, or what came was too small, more is asked for. */
+int space_take_now(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) {
+	int r, e = 0;
+
+	wait_begin(s);
+	while (!e && (r = space_take(s, bytes, arenap, offsetp)) == -ENOSPC) {
+		e = wish(s, bytes, bytes);
+		if (e == -EAGAIN)
+			e = s->wish.state == WISH_ASKED && s->callbacks.await ? s->callbacks.await(s->callbacks.user) : -ENOMEM;
+	}
+	wait_end(s);
+	return e ? e : r;
 }
 
 void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes) {
@@ -353,21 +421,10 @@ void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes) {
 }
 
 void space_trim(struct space *s, int64_t now_ms) {
-	struct space_arena **link = &s->arena, *a;
-	uint32_t id;
+	bool busy = false;
 
-	while (s->callbacks.drop && (a = *link)) {
-		if (!a->engine_owned || !range_empty(a->range) || a->sequence > s->exec->completed ||
-			now_ms - a->empty_ms < SPACE_KEEP_MS) {
-			link = &a->next;
-			continue;
-		}
-		*link = a->next;
-		id = a->id;
-		s->engine_bytes -= a->bytes;
-		arena_drop(a);
-		s->callbacks.drop(s->callbacks.user, id);
-	}
+	if (s->wish.state != WISH_CAME)
+		drop_empty(s, now_ms - SPACE_KEEP_MS, &busy);
 }
 
 void arenas_bury(struct exec *x) {

@@ -116,6 +116,23 @@ struct space_arena {
 	int64_t empty_ms;
 };
 
+struct item;
+
+enum wish_state {
+	WISH_NONE,
+	WISH_ASKED,                           /* the answer is on its way: nothing else is asked for */
+	WISH_CAME,                            /* the arena is there, and is kept until who waits has looked */
+	WISH_REFUSED,                         /* and who waits has not heard of it yet */
+};
+
+/* The one arena that a space asks for at a time. */
+struct wish {
+	enum wish_state state;
+	uint64_t bytes;                       /* that were asked for */
+	int error;                            /* REFUSED */
+	uint32_t waiters;                     /* who looks when the answer is there; with the last of them it is forgotten */
+};
+
 struct space {
 	struct exec *exec;
 	struct space *next, *previous;        /* of exec */
@@ -125,11 +142,7 @@ struct space {
 	uint64_t session;                     /* under which its buffers are noted; 0: they are not */
 	uint64_t quota, used;
 	uint64_t engine_bytes;                /* of engine-laid-out arenas */
-	uint64_t expected;                    /* bytes that are about to be taken, with their alignment: one arena is made for all */
-	uint64_t asked;                       /* an arena of so many bytes is on its way, or is refused soon; 0: none */
-	uint64_t refused;                     /* so many were refused, and who waited has not heard of it yet; 0: none were */
-	int refusal;                          /* with this error */
-	int64_t refused_ms;                   /* at this time */
+	struct wish wish;
 	struct space_arena *arena;
 	uint32_t dying;                       /* arenas, of one that is gone */
 	struct buffer *buffers;
@@ -138,8 +151,16 @@ struct space {
 struct space *space_ref(struct space *s);
 struct space *space_unref(struct space *s);
 struct space_arena *space_arena(const struct space *s, uint32_t id);
-/* Room in engine-laid-out arenas; asks serve for more. 0, -ENOMEM or -ENOBUFS; -EAGAIN, but not where it has to be `now`, while more is on its way. */
-int space_take(struct space *s, uint64_t bytes, bool now, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
+/* Room in engine-laid-out arenas: 0 or -ENOSPC. */
+int space_take(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
+/*
+ * There was none: asks serve for an arena with room for so many, or for all that are expected. 0: it is there; -EAGAIN: `who` (NULL: nobody)
+ * waits, and is to look again; -ENOMEM or -ENOBUFS. But for 0, space_forgo() is to be called once it does not wait any more.
+ */
+int space_ask(struct space *s, struct item *who, uint64_t bytes, uint64_t expected) FAULT_MUST_USE;
+void space_forgo(struct item *who);
+/* As space_take(), but waits for more. 0, -ENOMEM, -ENOBUFS, or what serve's `await` says. */
+int space_take_now(struct space *s, uint64_t bytes, struct space_arena **arenap, uint64_t *offsetp) FAULT_MUST_USE;
 void space_give(struct space_arena *a, uint64_t offset, uint64_t bytes);
 /* Counts bytes against the quota: 0 or -EDQUOT. */
 int space_charge(struct space *s, uint64_t bytes) FAULT_MUST_USE;
@@ -186,7 +207,7 @@ struct buffer {
 
 /* A buffer that a run will write. */
 int buffer_new(struct space *s, uint64_t bytes, struct buffer **bufferp) FAULT_MUST_USE;
-/* Memory for the value a launch writes. 0, -ENOMEM, -EDQUOT or -ENOSPC; on flat devices -ENOBUFS, and -EAGAIN while it is on its way, too. */
+/* Memory for the value a launch writes. 0, -EDQUOT or -ENOSPC. */
 int buffer_take(struct buffer *b) FAULT_MUST_USE;
 /*
  * Devices that reach host memory: reads a value where the host has it, once, for what is read again is faster near the device; or
@@ -199,10 +220,10 @@ void buffer_untake(struct buffer *b);
 /* The value is where kernels read it: uploaded where it has to be. 0, -ENOSPC, -EDQUOT or -EIO. */
 int buffer_settle(struct buffer *b) FAULT_MUST_USE;
 /*
- * The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT, -ENOBUFS or -EIO; -EAGAIN, but not where it has to be
- * now, while memory for it is on its way.
+ * The value is where the client reads it, or a copy is queued. 0, -ENOMEM, -EDQUOT, -ENOBUFS or -EIO; -EAGAIN while memory for it is on its
+ * way, for which `who` waits, as space_ask() has it. NULL: it has to be now.
  */
-int buffer_host(struct buffer *b, bool now) FAULT_MUST_USE;
+int buffer_host(struct buffer *b, struct item *who) FAULT_MUST_USE;
 /* Something with this sequence number reads it. */
 void buffer_used(struct buffer *b, uint64_t sequence);
 void buffer_poison(struct buffer *b, struct sorrow *s);
@@ -371,6 +392,7 @@ struct item {
 	uint64_t charged;                     /* what its lane was charged for that */
 	struct sorrow *sorrow;                /* why it failed */
 	struct buffer *buffer;                /* PUBLISH */
+	struct space *asked;                  /* whose wish it waits for; NULL: for none */
 	union {
 		void (*done)(void *user, const struct fault *f);   /* RUN, PUBLISH */
 		void (*passed)(void *user);                        /* FENCE */
@@ -414,6 +436,7 @@ struct run {
 	bool interpreted;                     /* ... as byte code */
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
+	bool in_one;                          /* flat: its results want one arena, since they found no places in several */
 	struct trace_source source;
 	uint32_t note, progress;              /* as exec_request */
 	uint64_t last;

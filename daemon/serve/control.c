@@ -538,8 +538,10 @@ static int on_arena(struct control_message *m, struct fault *f) {
 	if (owner == ARENA_HELD)
 		return share_regained(s, (uint32_t)arena, fd, bytes);
 	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, true);
-	if (r)
-		space_refused(s->space, -ENOMEM);
+	if (!r)
+		return 0;
+	space_refused(s->space, -ENOMEM);
+	control_drop(s, (uint32_t)arena);
 	return r;
 }
 
@@ -957,7 +959,7 @@ static int take_packet(struct awaited *w, struct control_packet *p, uint64_t dea
 	for (;;) {
 		answer = answer_of(w, p, &w->session->refusal);
 		v->starved |= answer == -ENOMEM;
-		handled = answer != -ENOMEM && (answer < 0 || handle(v, p, true));
+		handled = answer != -ENOMEM && handle(v, p, true);
 		if (handled || !v->starved || loop_now() >= deadline)
 			break;
 		wait_for_memory(v);
@@ -999,17 +1001,11 @@ int control_want(struct session *s, uint64_t bytes) {
 	return r ? r : -EAGAIN;
 }
 
-int control_want_now(struct session *s, uint64_t bytes) {
+int control_await_arena(struct session *s) {
 	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_OF_ENGINE };
-	uint64_t had = space_mapped(s->space);
-	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
+	int r = await_answer(s->server, &w);
 
-	s->short_of = false;
-	if (!r)
-		r = await_answer(s->server, &w);
-	if (!r && s->short_of)
-		return -ENOBUFS;
-	return r ? r : space_mapped(s->space) == had ? -ENOMEM : 0;
+	return r == -ENOBUFS ? 0 : r;
 }
 
 int control_share(struct session *s, uint64_t bytes, struct grant *g) {

@@ -21,8 +21,12 @@
 
 /* ---- what exec asks of a session ---- */
 
-static int on_grow(void *user, uint64_t bytes, bool now) {
-	return now ? control_want_now(user, bytes) : control_want(user, bytes);
+static int on_grow(void *user, uint64_t bytes) {
+	return control_want(user, bytes);
+}
+
+static int on_await(void *user) {
+	return control_await_arena(user);
 }
 
 /* Told to the client with the next answer; where memory is short it learns at the session's end. */
@@ -64,7 +68,7 @@ static void take_facts(struct session *s, const struct session_facts *facts) {
 
 static int open_parts(struct session *s) {
 	struct server *v = s->server;
-	struct space_callbacks callbacks = { .grow = on_grow, .freed = on_freed, .drop = on_drop, .why = why_not, .user = s };
+	struct space_callbacks callbacks = { .grow = on_grow, .await = on_await, .freed = on_freed, .drop = on_drop, .why = why_not, .user = s };
 	const struct config *c;
 	int r = graph_new(&s->graph);
 

@@ -79,10 +79,9 @@ static int add_arena(struct trial *t, uint32_t id, uint64_t bytes, bool engine_o
 	return space_add_arena(t->space, id, fd, bytes, engine_owned);
 }
 
-static int grow(void *user, uint64_t bytes, bool now) {
+static int grow(void *user, uint64_t bytes) {
 	struct trial *t = user;
 
-	(void)now;
 	for (uint32_t id = TRIAL_OPERANDS_ARENA + 1; id < TRIAL_ARENAS; id++)
 		if (!t->arena[id].base)
 			return add_arena(t, id, bytes, true);
