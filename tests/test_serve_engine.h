@@ -24,6 +24,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/request.h"
 #include "tests/patience.h"
+#include "tests/transport_memory.h"
 
 enum {
 	ENGINE_ARENAS = 64,
@@ -458,7 +459,7 @@ static const char *answer_text(void) {
 static void answer_wait(uint32_t number) {
 	const void *bytes;
 	struct fault f;
-	size_t size;
+	size_t size = 0;
 
 	engine_turn_until(answered, number);
 	bytes = transport_memory_answer(engine.transport, number, &size);

@@ -96,12 +96,3 @@ struct transport_connections {
 };
 
 int transport_nng_new(const char *url, unsigned mode, struct transport_connections most, struct transport **transportp) FAULT_MUST_USE;
-
-/* In memory, for tests: one thread, nothing is sent anywhere. */
-int transport_memory_new(struct transport **transportp) FAULT_MUST_USE;
-/* Delivers a copy of a frame; returns its number, from 0. */
-uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size);
-/* The answer to a frame, or NULL while there is none. Valid until the transport is closed. */
-const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep);
-/* Were both answered, the first one sooner? */
-bool transport_memory_in_order(const struct transport *t, uint32_t first, uint32_t second);

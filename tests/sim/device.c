@@ -18,6 +18,7 @@
 #include "daemon/serve/server.h"
 #include "protocol/range.h"
 #include "sim.h"
+#include "tests/transport_memory.h"
 
 enum {
 	DEVICE_ENTRIES = 256,

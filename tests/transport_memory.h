@@ -1,9 +1,11 @@
-/* The transport of tests; see transport.h. Every frame and its answer are kept until the end. */
-#include "transport.h"
+/* A transport in memory: one thread, nothing is sent anywhere. Every frame and its answer are kept until the end. */
+#pragma once
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "daemon/serve/transport.h"
 
 struct memory_request {
 	struct transport_request request;
@@ -19,12 +21,12 @@ struct memory_transport {
 	uint32_t count, answers;
 };
 
-static int memory_start(struct transport *t) {
+static inline int memory_start(struct transport *t) {
 	(void)t;
 	return 0;
 }
 
-static unsigned char *copy(const void *bytes, size_t size) {
+static inline unsigned char *memory_copy(const void *bytes, size_t size) {
 	unsigned char *p = malloc(size + 1);
 
 	if (p && size)
@@ -33,18 +35,18 @@ static unsigned char *copy(const void *bytes, size_t size) {
 }
 
 /* The frame is freed, so that a sanitizer sees who uses it after its answer. */
-static void memory_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
+static inline void memory_reply(struct transport *t, struct transport_request *r, const void *bytes, size_t size) {
 	struct memory_request *m = (struct memory_request *)r;
 
 	m->place = ((struct memory_transport *)t)->answers++;
 	free(m->answer);                 /* a second answer replaces the first, which a test would notice */
-	m->answer = copy(bytes, size);
+	m->answer = memory_copy(bytes, size);
 	m->answer_size = size;
 	free(m->frame);
 	m->frame = NULL;
 }
 
-static void memory_drop(struct transport *t, struct transport_request *r) {
+static inline void memory_drop(struct transport *t, struct transport_request *r) {
 	struct memory_request *m = (struct memory_request *)r;
 
 	(void)t;
@@ -52,7 +54,7 @@ static void memory_drop(struct transport *t, struct transport_request *r) {
 	m->frame = NULL;
 }
 
-static void memory_close(struct transport *t) {
+static inline void memory_close(struct transport *t) {
 	struct memory_transport *m = (struct memory_transport *)t;
 
 	while (m->last) {
@@ -66,7 +68,8 @@ static void memory_close(struct transport *t) {
 	free(m);
 }
 
-int transport_memory_new(struct transport **transportp) {
+/* 0 or -ENOMEM. */
+static inline int transport_memory_new(struct transport **transportp) {
 	static const struct transport_functions functions = { .start = memory_start, .reply = memory_reply, .drop = memory_drop, .close = memory_close };
 	struct memory_transport *m = calloc(1, sizeof *m);
 
@@ -77,13 +80,14 @@ int transport_memory_new(struct transport **transportp) {
 	return 0;
 }
 
-uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size) {
+/* Delivers a copy of a frame; returns its number, from 0. */
+static inline uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t size) {
 	struct memory_transport *m = (struct memory_transport *)t;
 	struct memory_request *r = calloc(1, sizeof *r);
 
 	if (!r)
 		return UINT32_MAX;
-	r->frame = copy(bytes, size);
+	r->frame = memory_copy(bytes, size);
 	r->number = m->count++;
 	r->previous = m->last;
 	r->request.transport = t;
@@ -94,7 +98,7 @@ uint32_t transport_memory_send(struct transport *t, const void *bytes, size_t si
 	return r->number;
 }
 
-static const struct memory_request *find(const struct transport *t, uint32_t number) {
+static inline const struct memory_request *memory_find(const struct transport *t, uint32_t number) {
 	const struct memory_transport *m = (const struct memory_transport *)t;
 	const struct memory_request *r = m->last;
 
@@ -103,8 +107,9 @@ static const struct memory_request *find(const struct transport *t, uint32_t num
 	return r && r->answer ? r : NULL;
 }
 
-const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep) {
-	const struct memory_request *r = find(t, number);
+/* The answer to a frame, or NULL while there is none. Valid until the transport is closed. */
+static inline const void *transport_memory_answer(const struct transport *t, uint32_t number, size_t *sizep) {
+	const struct memory_request *r = memory_find(t, number);
 
 	if (!r)
 		return NULL;
@@ -112,8 +117,9 @@ const void *transport_memory_answer(const struct transport *t, uint32_t number, 
 	return r->answer;
 }
 
-bool transport_memory_in_order(const struct transport *t, uint32_t first, uint32_t second) {
-	const struct memory_request *a = find(t, first), *b = find(t, second);
+/* Were both answered, the first one sooner? */
+static inline bool transport_memory_in_order(const struct transport *t, uint32_t first, uint32_t second) {
+	const struct memory_request *a = memory_find(t, first), *b = memory_find(t, second);
 
 	return a && b && a->place < b->place;
 }
