@@ -5,25 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct error_row {
-	const char *name;
-	const char *doc;
-};
-
-static const struct error_row rows[] = {
-	[FAULT_NONE] = { "NONE", "no error" },
-#define ERROR(id, name, doc) [id] = { #name, doc },
+static const char *const names[] = {
+	[FAULT_NONE] = "NONE",
+#define ERROR(id, name, doc) [id] = #name,
 #include "errors.def"
 #undef ERROR
 };
-
-static const struct error_row *row_of(int code) {
-	static const struct error_row unlisted = { "UNLISTED", "a code this version does not know" };
-
-	if (code < 0 || (size_t)code >= sizeof rows / sizeof *rows || !rows[code].name)
-		return &unlisted;
-	return &rows[code];
-}
 
 int fault_set(struct fault *f, int code, const char *format, ...) {
 	va_list ap;
@@ -51,9 +38,7 @@ void fault_prefix(struct fault *f, const char *format, ...) {
 }
 
 const char *fault_name(int code) {
-	return row_of(code)->name;
-}
-
-const char *fault_doc(int code) {
-	return row_of(code)->doc;
+	if (code < 0 || (size_t)code >= sizeof names / sizeof *names || !names[code])
+		return "UNLISTED";
+	return names[code];
 }

@@ -34,6 +34,3 @@ void fault_prefix(struct fault *f, const char *format, ...) FAULT_PRINTF(2, 3);
 
 /* "SHAPE" for FAULT_SHAPE; "UNLISTED" for what is no code. */
 const char *fault_name(int code);
-
-/* The general meaning of a code. */
-const char *fault_doc(int code);

@@ -59,6 +59,5 @@ static inline uint64_t bytecode_task(uint64_t record, uint64_t code) {
 
 /* Is a dialect one for this device: does it have its types? */
 bool bytecode_dialect_serves(enum dialect dialect, const struct traits *t);
-const char *bytecode_dialect_name(enum dialect dialect);
 /* The interpreter of a dialect. */
 void bytecode_interpreter(enum dialect dialect, const struct traits *t, struct kernel *k);

@@ -8,11 +8,10 @@
 #define HAS(type) (1u << DTYPE_##type)
 
 static const struct {
-	const char *name;
 	uint32_t types, light;
 	bool rare;
 } dialects[DIALECTS] = {
-#define DIALECT(name, types, light, rare) [DIALECT_##name] = { #name, types, light, rare },
+#define DIALECT(name, types, light, rare) [DIALECT_##name] = { types, light, rare },
 #include "dialects.def"
 #undef DIALECT
 };
@@ -63,10 +62,6 @@ static const uint16_t dear_integer[] = {
 #undef WEIGHT
 #undef WEIGHT_INTEGER
 };
-
-const char *bytecode_dialect_name(enum dialect dialect) {
-	return dialects[dialect].name;
-}
 
 bool instruction_dialect_has(enum dialect dialect, unsigned type) {
 	return (dialects[dialect].types | dialects[dialect].light) >> type & 1;

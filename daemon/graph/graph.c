@@ -455,20 +455,6 @@ int graph_output(struct graph *g, uint32_t node, uint64_t tag) {
 	return 0;
 }
 
-void graph_output_drop(struct graph *g, uint64_t tag) {
-	uint32_t kept = 0;
-
-	g->memo->known = false;
-	for (uint32_t i = 0; i < g->outputs; i++) {
-		g->node[g->output[i].node].output = false;
-		if (g->output[i].tag != tag)
-			g->output[kept++] = g->output[i];
-	}
-	g->outputs = kept;
-	for (uint32_t i = 0; i < kept; i++)
-		g->node[g->output[i].node].output = true;
-}
-
 uint32_t graph_nodes(const struct graph *g) {
 	return g->nodes;
 }

@@ -63,8 +63,6 @@ int graph_op(struct graph *g, unsigned op, unsigned arity, const uint32_t *in, c
 	uint32_t note, uint32_t *nodep, struct fault *f) FAULT_MUST_USE;
 /* Makes a node an output. A node may be an output several times. 0 or -ENOMEM. */
 int graph_output(struct graph *g, uint32_t node, uint64_t tag) FAULT_MUST_USE;
-/* Takes back the outputs with a tag (a handle released before the flush). */
-void graph_output_drop(struct graph *g, uint64_t tag);
 
 uint32_t graph_nodes(const struct graph *g);
 const struct graph_node *graph_node(const struct graph *g, uint32_t node);

@@ -72,7 +72,6 @@ extern struct registry registry;
 
 /* Tells libfusion the line of the innermost frame outside the package. */
 void place_note(void);
-void place_forget(void);
 /* Raises the thread's last error; returns NULL. */
 PyObject *raise_error(void);
 PyObject *raise_dtype(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));

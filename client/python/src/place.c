@@ -23,13 +23,6 @@ struct known {
 
 static struct known known[CODES];
 
-void place_forget(void) {
-	for (unsigned i = 0; i < CODES; i++) {
-		Py_CLEAR(known[i].code);
-		known[i].file = NULL;
-	}
-}
-
 /* The package's files, and that of Python by which its generators are what "with" takes. */
 static bool is_ours(const char *file) {
 	static const char between[] = "/contextlib.py";
