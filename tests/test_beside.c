@@ -362,7 +362,7 @@ START_TEST(an_engine_follows_the_client_that_is_alone) {
 	cpu_set_t engines;
 	pid_t pid;
 
-	daemon_start("log.level=notice", NULL);
+	daemon_start("engine.beside=yes", NULL);
 	one = connect_client();
 	two = connect_client();
 	pid = engine_pid();
@@ -389,11 +389,11 @@ START_TEST(an_engine_follows_the_client_that_is_alone) {
 }
 END_TEST
 
-START_TEST(an_engine_that_is_told_so_follows_nobody) {
+START_TEST(an_engine_follows_nobody_unless_it_is_told_to) {
 	fusion_context *c;
 	cpu_set_t engines;
 
-	daemon_start("engine.beside=no", NULL);
+	daemon_start("log.level=notice", NULL);
 	c = connect_client();
 	engines = processors_of(engine_pid());
 	for (int i = 0; i < ENOUGH; i++)
@@ -440,7 +440,7 @@ int main(void) {
 	tcase_add_checked_fixture(whole, setup, teardown);
 	tcase_set_timeout(whole, TEST_SECONDS);
 	ADD(whole, an_engine_follows_the_client_that_is_alone);
-	ADD(whole, an_engine_that_is_told_so_follows_nobody);
+	ADD(whole, an_engine_follows_nobody_unless_it_is_told_to);
 	suite_add_tcase(s, whole);
 	return alone ? EXIT_SUCCESS : suite_run(s);
 }
