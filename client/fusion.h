@@ -476,8 +476,12 @@ FUSION_API char *fusion_operations(fusion_context *context);
 /* JSON, to be freed by the caller: the fusion patterns of this session, built in and defined, and on which devices
  * each is on. */
 FUSION_API char *fusion_patterns(fusion_context *context);
-/* 1 or 0: would `second` join the kernel of `first`; reasonp (may be NULL) is to be freed. -1 on error. */
-FUSION_API int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp);
+/*
+ * 1 or 0: would the operations whose results are these two arrays, not sent yet, run in one kernel? Of the plan that fusion_explain() tells of
+ * the arrays results[0 .. count); count 0: of `second` alone. textp (may be NULL) is to be freed: JSON with "fused", "reason", and the
+ * kernel, its operations and gain, or the operations that the reason is of. -1 on error.
+ */
+FUSION_API int fusion_can_fuse(fusion_context *context, fusion_array *first, fusion_array *second, int count, fusion_array *const *results, char **textp);
 
 #include "fusion_ops.h"      /* generated from protocol/ops.def; also wraps each call in fusion_here() */
 

@@ -131,8 +131,8 @@ static uint32_t mark_pending(
 	return value_list_number(&c->pending);
 }
 
-static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_t operations,
-	uint32_t outputs, unsigned count, struct value *const *value, unsigned flags) {
+static void put_operations(struct fusion_context *c, struct wire_writer *w, uint32_t operations,
+	uint32_t outputs, unsigned count, struct value *const *value) {
 	wire_put_array(w, operations);
 	for (const struct value *v = c->pending.first; v; v = v->next)
 		if (v->needed)
@@ -141,7 +141,6 @@ static void put_explain(struct fusion_context *c, struct wire_writer *w, uint32_
 	for (unsigned i = 0; i < count; i++)
 		if (value[i]->state == VALUE_PENDING)
 			wire_put_uint(w, value[i]->index);
-	wire_put_uint(w, flags);
 }
 
 /* The answer, with the places of what was asked about. */
@@ -178,6 +177,7 @@ static int explain(
 	struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
 	uint32_t operations, outputs;
+	struct wire_writer *w;
 	struct request *q;
 	int failed =
 		wait_accepted(c, c->stream.seq, &r->fault); /* the operands' handles must be known there */
@@ -193,7 +193,9 @@ static int explain(
 			"%s: the operations that lead to these arrays were sent already; ask before "
 			"they are read", r->what);
 	}
-	put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 3), operations, outputs, count, value, flags);
+	w = stream_begin(c, q, REQUEST_EXPLAIN, 3);
+	put_operations(c, w, operations, outputs, count, value);
+	wire_put_uint(w, flags);
 	return ask_with_places(r, q, operations, a);
 }
 
@@ -233,42 +235,89 @@ char *fusion_opportunities(fusion_context *context, int count, fusion_array *con
 
 /* --- can_fuse ---------------------------------------------------------------------------- */
 
-static int find_op(struct recording *r, const char *name, unsigned *opp) {
-	int op = name ? op_find(name) : -1;
+enum { PAIR = 2 };
 
-	if (op < 0)
-		return fault_set(&r->fault, FAULT_OPERATION, "can_fuse: there is no operation \"%s\"",
-			name ? name : "NULL");
-	*opp = (unsigned)op;
+/* The pair stands behind the results in value[0 .. count + PAIR). */
+static int check_pair(struct recording *r, unsigned count, struct value *const *value) {
+	for (unsigned i = 0; i < PAIR; i++) {
+		const struct value *v = value[count + i];
+
+		if (v->state != VALUE_PENDING)
+			return fault_set(&r->fault, FAULT_STATE, "can_fuse: the %s operation was sent already; ask before it is read", i ? "second" : "first");
+		if (!v->needed)
+			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results", i ? "second" : "first");
+	}
 	return 0;
 }
 
-int fusion_can_fuse(fusion_context *context, const char *first, const char *second, char **reasonp) {
-	unsigned op[2] = { 0 };
+static int ask_pair(struct recording *r, unsigned count, struct value *const *value, struct answer *a) {
+	struct fusion_context *c = r->context;
+	uint32_t operations, outputs;
 	struct wire_writer *w;
-	struct recording r;
 	struct request *q;
+	int failed = wait_accepted(c, c->stream.seq, &r->fault);
+
+	if (!failed)
+		failed = stream_room_to_wait(c, &q, &r->fault);
+	if (failed)
+		return failed;
+	operations = mark_pending(c, count, value, &outputs);
+	failed = check_pair(r, count, value);
+	if (failed) {
+		stream_forgo(c, q);
+		return failed;
+	}
+	w = stream_begin(c, q, REQUEST_CAN_FUSE, 4);
+	put_operations(c, w, operations, outputs, count, value);
+	wire_put_uint(w, value[count]->index);
+	wire_put_uint(w, value[count + 1]->index);
+	return ask_with_places(r, q, operations, a);
+}
+
+/* Those that are asked for, then the pair; where none are, the second is. */
+static int take_pair(struct recording *r, fusion_array *first, fusion_array *second, unsigned count, fusion_array *const *results, struct answer *a) {
+	fusion_array **array = calloc(count + PAIR + PAIR, sizeof *array);
+	struct value **value = calloc(count + PAIR + PAIR, sizeof *value);
+	int failed = array && value ? 0 : -ENOMEM;
+
+	if (!failed) {
+		for (unsigned i = 0; i < count; i++)
+			array[i] = results[i];
+		if (!count)
+			array[count++] = second;
+		array[count] = first;
+		array[count + 1] = second;
+		failed = take_values(r, count + PAIR, array, value);
+	}
+	if (!failed)
+		failed = ask_pair(r, count, value, a);
+	for (unsigned i = 0; value && i < count + PAIR; i++)
+		if (value[i])
+			value_drop(r->context, value[i]);
+	free(value);
+	free(array);
+	return failed;
+}
+
+int fusion_can_fuse(fusion_context *context, fusion_array *first, fusion_array *second, int count, fusion_array *const *results, char **textp) {
+	struct recording r;
 	struct answer a;
 	int failed;
 
+	if (textp)
+		*textp = NULL;
 	if (!record_begin_source(&r, "can_fuse", context))
 		return -1;
-	failed = find_op(&r, first, &op[0]);
+	failed = door_need_feature(&r.context->door, FEATURE_EXPLAIN, r.what, &r.fault);
+	if (!failed && (count < 0 || (count && !results)))
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "can_fuse: no results are given");
 	if (!failed)
-		failed = find_op(&r, second, &op[1]);
-	if (!failed)
-		failed = stream_room_to_wait(r.context, &q, &r.fault);
-	if (!failed) {
-		w = stream_begin(r.context, q, REQUEST_CAN_FUSE, 2);
-		wire_put_uint(w, op[0]);
-		wire_put_uint(w, op[1]);
-		failed = send_and_wait(&r, q, &a);
-	}
+		failed = take_pair(&r, first, second, (unsigned)count, results, &a);
 	query_end(&r, failed, &a);
 	if (failed)
 		return -1;
-	if (reasonp)
-		*reasonp = a.text;
+	if (textp)
+		*textp = a.text;
 	else
 		free(a.text);
 	return a.truth;

@@ -632,15 +632,30 @@ static inline int fake_text(struct fake_request *q, struct fault *f) {
 	return r;
 }
 
+/* As EXPLAIN, and of two operations: in one kernel where the second is elementwise. */
 static inline int fake_can_fuse(struct fake_request *q, struct fault *f) {
-	uint64_t first, second;
-	int r = wire_get_uint(&q->body, "first", OP_COUNT, &first, f);
+	uint8_t op[LIMIT_BATCH_OPS] = { 0 };
+	struct wire_cursor ops, outputs;
+	struct coded_op o;
+	uint32_t count = 0;
+	uint64_t first, second = 0;
+	int r = wire_get_array(&q->body, "ops", LIMIT_BATCH_OPS, &ops, f);
 
+	while (!r && ops.left) {
+		r = fake_op(&ops, count, NULL, 0, &o, f);
+		op[count++] = (uint8_t)o.op;
+	}
 	if (!r)
-		r = wire_get_uint(&q->body, "second", OP_COUNT, &second, f);
+		r = wire_get_array(&q->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
+	while (!r && outputs.left)
+		r = wire_get_uint(&outputs, "output", LIMIT_BATCH_OPS - 1, &first, f);
+	if (!r)
+		r = wire_get_uint(&q->body, "first", LIMIT_BATCH_OPS - 1, &first, f);
+	if (!r)
+		r = wire_get_uint(&q->body, "second", LIMIT_BATCH_OPS - 1, &second, f);
 	wire_put_array(q->w, 3);
 	wire_put_uint(q->w, q->id);
-	wire_put_bool(q->w, !r && op_is_elementwise(op_info((unsigned)second)));
+	wire_put_bool(q->w, !r && op_is_elementwise(op_info(op[second])));
 	wire_put_text(q->w, "because the fake says so");
 	return r;
 }

@@ -160,7 +160,12 @@ static int call_stats(void) {
 }
 
 static int call_can_fuse(void) {
-	return fusion_can_fuse(context, "add", "exp", NULL) < 0 ? fusion_error_code() : 0;
+	fusion_array *y = fusion_exp(x), *z = fusion_neg(y);
+	int code = fusion_can_fuse(context, y, z, 0, NULL, NULL) < 0 ? fusion_error_code() : 0;
+
+	fusion_release(y);
+	fusion_release(z);
+	return code;
 }
 
 static int call_configure(void) {

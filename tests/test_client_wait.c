@@ -595,7 +595,7 @@ END_TEST
 /* --- questions --------------------------------------------------------------------------- */
 
 START_TEST(questions_are_answered) {
-	fusion_array *a, *b, *c;
+	fusion_array *a, *b, *c, *d;
 	char *text;
 
 	open_context();
@@ -613,14 +613,27 @@ START_TEST(questions_are_answered) {
 	ck_assert_uint_eq(fake.ops, 3);
 	ck_assert_ptr_null(fusion_explain(context, 1, &b, true));
 	expect_error(FUSION_E_STATE, "sent already");
-	ck_assert_int_eq(fusion_can_fuse(context, "add", "relu", &text), 1);
+	ck_assert_int_eq(fusion_can_fuse(context, b, b, 0, NULL, &text), -1);
+	expect_error(FUSION_E_STATE, "can_fuse: the first operation was sent already");
+	fusion_release(b);
+	b = fusion_tanh(a);
+	d = fusion_exp(b);
+	ck_assert_int_eq(fusion_can_fuse(context, b, d, 0, NULL, &text), 1);
 	ck_assert_str_eq(text, "because the fake says so");
 	free(text);
-	ck_assert_int_eq(fusion_can_fuse(context, "add", "sum", NULL), 0);
-	ck_assert_int_eq(fusion_can_fuse(context, "add", "no_such", NULL), -1);
-	expect_error(FUSION_E_OPERATION, "no_such");
+	fusion_release(c);
+	c = fusion_sum(b, 0, NULL, false);
+	ck_assert_int_eq(fusion_can_fuse(context, b, c, 0, NULL, NULL), 0);
+	ck_assert_int_eq(fusion_can_fuse(context, b, c, 1, &c, NULL), 0);
+	ck_assert_int_eq(fusion_can_fuse(context, d, c, 0, NULL, &text), -1);
+	expect_error(FUSION_E_ARGUMENT, "can_fuse: the first array is not among what leads to the results");
+	ck_assert_ptr_null(text);
+	ck_assert_int_eq(fusion_can_fuse(context, d, c, 2, (fusion_array *[]){ c, d }, NULL), 0);
+	ck_assert_int_eq(fusion_can_fuse(context, d, c, 1, NULL, NULL), -1);
+	expect_error(FUSION_E_ARGUMENT, "can_fuse: no results are given");
 	fusion_release(a);
 	fusion_release(b);
+	fusion_release(d);
 	fusion_release(c);
 	close_context();
 }

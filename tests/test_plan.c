@@ -720,24 +720,6 @@ START_TEST(slices_of_an_array_share_one_structure) {
 }
 END_TEST
 
-START_TEST(whether_two_operations_fuse_is_the_planners_own_answer) {
-	const char *reason;
-
-	ck_assert(plan_can_fuse(OP_add, OP_relu, &reason));
-	ck_assert(plan_can_fuse(OP_matmul, OP_gelu, &reason));
-	ck_assert(plan_can_fuse(OP_exp, OP_reduce_sum, &reason));
-	ck_assert(plan_can_fuse(OP_reduce_sum, OP_sqrt, &reason));
-	ck_assert(!plan_can_fuse(OP_relu, OP_matmul, &reason));
-	ck_assert(!plan_can_fuse(OP_reduce_sum, OP_reduce_max, &reason));
-	ck_assert(!plan_can_fuse(9999, OP_add, &reason));
-	for (unsigned a = 0; a < OP_COUNT; a++)
-		for (unsigned b = 0; b < OP_COUNT; b++) {
-			plan_can_fuse(a, b, &reason);
-			ck_assert_ptr_nonnull(reason);
-		}
-}
-END_TEST
-
 static unsigned count_ops_of(const struct plan *p, unsigned id) {
 	unsigned n = 0;
 
@@ -2641,7 +2623,6 @@ static Suite *suite(void) {
 	tcase_add_test(t, why_a_pattern_was_not_made_is_told);
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
-	tcase_add_test(t, whether_two_operations_fuse_is_the_planners_own_answer);
 	tcase_add_test(t, a_number_that_all_is_reduced_to_is_split_from_what_follows);
 	tcase_add_test(t, what_only_a_product_reads_row_by_row_is_computed_in_its_kernel);
 	tcase_add_test(t, what_is_wanted_besides_or_on_a_gpu_is_not_computed_in_the_products_kernel);

@@ -13,7 +13,7 @@ _fusionctl_options() {
 	awk -v command="$2" '
 		function out(  list, all, mine) {
 			all = 1
-			while (match(doc, /(^|; )[a-z]+(, [a-z]+)*( [a-z]+)?: /)) {
+			while (match(doc, /(^|; )[a-z-]+(, [a-z-]+)*( [a-z]+)?: /)) {
 				list = " " substr(doc, RSTART, RLENGTH)
 				doc = substr(doc, RSTART + RLENGTH)
 				all = 0
@@ -52,7 +52,7 @@ _fusionctl() {
 		return
 	fi
 	case $command in
-	"") COMPREPLY=($(compgen -W "$(sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z]*\)\( .*\)*$/\1/p' <<<"$help")" -- "$current")) ;;
+	"") COMPREPLY=($(compgen -W "$(sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p' <<<"$help")" -- "$current")) ;;
 	config) COMPREPLY=($(compgen -W "get set $("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//')" -- "$current")) ;;
 	cache) COMPREPLY=($(compgen -W "stat prune verify check warm" -- "$current") $(compgen -f -- "$current")) ;;
 	patterns) [[ $previous == forget ]] && COMPREPLY=($(compgen -W "$(_fusionctl_patterns)" -- "$current")) ||
@@ -62,7 +62,7 @@ _fusionctl() {
 	quarantine) COMPREPLY=($(compgen -W "list clear" -- "$current")) ;;
 	trace) COMPREPLY=($(compgen -W "record" -- "$current") $(compgen -f -- "$current")) ;;
 	kill) COMPREPLY=($(compgen -W "$(_fusionctl_sessions)" -- "$current")) ;;
-	explain | graph | run | tune) COMPREPLY=($(compgen -f -- "$current")) ;;
+	can-fuse | explain | graph | run | tune) COMPREPLY=($(compgen -f -- "$current")) ;;
 	esac
 }
 

@@ -214,12 +214,18 @@ static int record_graph(struct control_graph *g, struct fault *f) {
 }
 
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) {
-	int r;
+	struct text *t;
+	int r = text_load(c->word[0], &t, f);
 
 	*g = (struct control_graph){ 0 };
-	r = text_load(c->word[0], &g->text, f);
-	if (!r)
-		r = control_open(c, &g->context, f);
+	return r ? r : control_graph_record_text(c, t, g, f);
+}
+
+int control_graph_record_text(const struct control *c, struct text *t, struct control_graph *g, struct fault *f) {
+	int r;
+
+	*g = (struct control_graph){ .text = t };
+	r = control_open(c, &g->context, f);
 	if (!r)
 		r = record_graph(g, f);
 	if (r)

@@ -60,6 +60,7 @@ typedef int control_command(const struct control *c);
 control_command status_command;
 control_command stats_command;
 control_command bench_command;
+control_command can_fuse_command;
 control_command cache_command;
 control_command clients_command;
 control_command config_command;
@@ -109,6 +110,8 @@ struct control_graph {
 	fusion_array **input, **output;   /* input: by statement, as text_record_again() has them */
 };
 int control_graph_open(const struct control *c, struct control_graph *g, struct fault *f) FAULT_MUST_USE;
+/* The same of a text that was read: it is g's now, also on failure. */
+int control_graph_record_text(const struct control *c, struct text *t, struct control_graph *g, struct fault *f) FAULT_MUST_USE;
 void control_graph_close(struct control_graph *g);
 /* Lets go of the outputs; records them once more, from the same inputs. */
 void control_graph_release(struct control_graph *g);

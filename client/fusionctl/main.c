@@ -40,7 +40,7 @@ static const struct argp_option options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print JSON, errors too", 0 },
 	{ "limit", KEY_LIMIT, "SECONDS", 0, "Give up when nothing was answered for so long; else after 60 s, and never where a command takes as long as its work", 0 },
 	{ "source", KEY_SOURCE, NULL, 0, "explain, kernels: print the source of each kernel too", 1 },
-	{ "unfused", KEY_UNFUSED, NULL, 0, "explain, graph, run: with fusion off", 1 },
+	{ "unfused", KEY_UNFUSED, NULL, 0, "can-fuse, explain, graph, run: with fusion off", 1 },
 	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
 	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph: the last graphs of this session; monitor, trace: only what it does", 1 },
 	{ "last", KEY_LAST, NULL, 0, "explain, graph: the last graphs of the session that ran last", 1 },
@@ -136,6 +136,8 @@ static const struct {
 		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
 	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
 		"draw what explain tells" },
+	{ "can-fuse", "FILE FIRST SECOND", 3, 3, TAKES_UNFUSED, can_fuse_command,
+		"do two operations of a text graph run in one kernel, and why not; runs nothing" },
 	{ "cache", "stat | prune | verify | check | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE | TAKES_TIME, cache_command,
 		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
 	{ "quarantine", "[list | clear]", 0, 1, 0, quarantine_command,
@@ -182,7 +184,7 @@ static void check_line(const struct line *l, struct argp_state *state) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
 	} else if (l->words < commands[l->command].least) {
-		if (strncmp(commands[l->command].words, "FILE", 4) != 0)
+		if (strcmp(commands[l->command].words, "FILE") != 0)
 			argp_error(state, "%s wants %s", commands[l->command].name, commands[l->command].words);
 		argp_error(state, "%s wants the name of a text graph, or - for standard input",
 			commands[l->command].name);

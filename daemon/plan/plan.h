@@ -260,5 +260,17 @@ void plan_put_purpose(const struct plan *p, uint32_t step, struct str *text);
  */
 int plan_apart(const struct plan *p, struct plan_note **notep, uint32_t *countp) FAULT_MUST_USE;
 
-/* Would the planner put `second`, reading `first`'s result, into first's kernel? *reasonp: a constant text. */
-bool plan_can_fuse(unsigned first, unsigned second, const char **reasonp);
+/* An operation as who recorded it knows it: the node that is its value, and its number, PLAN_NONE: none. A composite is all nodes of its number. */
+struct plan_member {
+	uint32_t node, note;
+};
+
+struct plan_pair {
+	bool fused;
+	uint32_t step;                 /* of both, the last one; PLAN_NONE: none */
+	uint32_t producer, consumer;   /* not fused: the nodes that the reason is of, as far as it is of any; else PLAN_NONE */
+	const char *reason;            /* a constant text */
+};
+
+/* Is there a kernel that computes of both, and why not? The plan keeps notes. 0 or -ENOMEM. pair.c */
+int plan_pair(const struct plan *p, struct plan_member first, struct plan_member second, struct plan_pair *pair) FAULT_MUST_USE;

@@ -221,16 +221,19 @@ static cJSON *add_kernel(cJSON *list, const struct plan *p, uint32_t step, struc
 	return kernel;
 }
 
+/* Numbers, names and ids of an operation, as "producer", "producer_op" and "producer_id". */
+static void add_end(cJSON *one, const struct plan *p, uint32_t node, const char *number, const char *op, const char *id) {
+	cJSON_AddNumberToObject(one, number, operation_number(p, node));
+	cJSON_AddStringToObject(one, op, operation_name(p, node));
+	cJSON_AddNumberToObject(one, id, node);
+}
+
 static cJSON *add_note(cJSON *list, const struct plan *p, const struct plan_note *n) {
 	cJSON *one = cJSON_CreateObject();
 
 	cJSON_AddItemToArray(list, one);
-	cJSON_AddNumberToObject(one, "producer", operation_number(p, n->producer));
-	cJSON_AddStringToObject(one, "producer_op", operation_name(p, n->producer));
-	cJSON_AddNumberToObject(one, "consumer", operation_number(p, n->consumer));
-	cJSON_AddStringToObject(one, "consumer_op", operation_name(p, n->consumer));
-	cJSON_AddNumberToObject(one, "producer_id", n->producer);
-	cJSON_AddNumberToObject(one, "consumer_id", n->consumer);
+	add_end(one, p, n->producer, "producer", "producer_op", "producer_id");
+	add_end(one, p, n->consumer, "consumer", "consumer_op", "consumer_id");
 	cJSON_AddStringToObject(one, "reason", n->reason);
 	return one;
 }
@@ -340,6 +343,28 @@ int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct ex
 		return r;
 	add_totals(json, p);
 	return flags & EXPLAIN_NODES ? add_nodes(json, p, flags, leftp, f) : 0;
+}
+
+void describe_pair(cJSON *json, const struct plan *p, const struct plan_pair *pair) {
+	const struct plan_step *s = pair->fused ? &p->step[pair->step] : NULL;
+	cJSON *operations;
+
+	cJSON_AddBoolToObject(json, "fused", pair->fused);
+	cJSON_AddStringToObject(json, "reason", pair->reason);
+	if (pair->producer != PLAN_NONE)
+		add_end(json, p, pair->producer, "producer", "producer_op", "producer_id");
+	if (pair->consumer != PLAN_NONE)
+		add_end(json, p, pair->consumer, "consumer", "consumer_op", "consumer_id");
+	if (!s)
+		return;
+	cJSON_AddNumberToObject(json, "kernel", pair->step + 1);
+	cJSON_AddStringToObject(json, "root", kernel_root_name(s->kernel));
+	if (s->pattern)
+		cJSON_AddStringToObject(json, "pattern", pattern_name((enum pattern)s->pattern));
+	operations = cJSON_AddArrayToObject(json, "operations");
+	for (uint32_t i = 0; i < s->ops; i++)
+		new_operation(operations, p, s->op[i]);
+	add_gain(json, p, pair->step);
 }
 
 static cJSON *add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {

@@ -20,5 +20,7 @@ enum {
  */
 int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f)
 	FAULT_MUST_USE;
+/* Adds whether two operations are in one kernel: which, and what it gains; else the reason, and of what. */
+void describe_pair(cJSON *json, const struct plan *p, const struct plan_pair *pair);
 /* Adds only what several operations in one kernel gain, kernel by kernel. */
 int describe_opportunities(cJSON *json, const struct plan *p, uint64_t *leftp, struct fault *f) FAULT_MUST_USE;

@@ -330,32 +330,70 @@ int recent_request(struct request *r, struct fault *f) {
 
 /* ---- CAN_FUSE ---- */
 
-static int get_operation(struct request *r, uint64_t *idp, struct fault *f) {
-	int code = wire_get_uint(&r->body, "operation", UINT64_MAX, idp, f);
+static int get_member(struct request *r, const struct explain *x, struct plan_member *m, struct fault *f) {
+	uint64_t number;
+	int code = wire_get_uint(&r->body, "operation", UINT32_MAX, &number, f);
 
-	if (!code && (*idp >= OP_COUNT || !op_info((unsigned)*idp)))
-		code = fault_set(f, FAULT_OPERATION, "operation %" PRIu64 " does not exist", *idp);
+	if (!code && number >= x->count)
+		code = fault_set(f, FAULT_ARGUMENT, "%" PRIu64 " is no operation of the list", number);
+	if (!code)
+		*m = (struct plan_member){ .node = x->node[number], .note = (uint32_t)number };
+	return code;
+}
+
+static int answer_pair(struct request *r, const struct explain *x, const struct plan_pair *pair) {
+	cJSON *json = cJSON_CreateObject();
+	char *text = NULL;
+	struct wire_writer *w;
+
+	if (json) {
+		describe_pair(json, x->plan, pair);
+		text = cJSON_PrintUnformatted(json);
+	}
+	cJSON_Delete(json);
+	if (!text)
+		return -ENOMEM;
+	w = request_answer(r->session->server, r->id, 2);
+	wire_put_bool(w, pair->fused);
+	wire_put_text(w, text);
+	request_send(r->session->server, r->frame);
+	cJSON_free(text);
+	return 0;
+}
+
+static int can_fuse(struct request *r, struct explain *x, struct wire_cursor *ops, struct wire_cursor *outputs, struct fault *f) {
+	struct plan_member first, second;
+	struct plan_pair pair;
+	int code;
+
+	x->node = malloc((ops->left + 1) * sizeof *x->node);
+	code = x->node ? build(x, ops, outputs, f) : -ENOMEM;
+	if (!code)
+		code = get_member(r, x, &first, f);
+	if (!code)
+		code = get_member(r, x, &second, f);
+	if (!code)
+		code = wire_get_end(&r->body, "CAN_FUSE", f);
+	if (!code)
+		code = make_plan(x, f);
+	if (!code)
+		code = compare(x, f);
+	if (!code)
+		code = plan_pair(x->plan, first, second, &pair);
+	if (!code)
+		code = answer_pair(r, x, &pair);
+	if (x->plan)
+		plan_unref(x->plan);
+	free(x->node);
 	return code;
 }
 
 int can_fuse_request(struct request *r, struct fault *f) {
-	struct server *v = r->session->server;
-	const char *reason = "";
-	struct wire_writer *w;
-	uint64_t first, second;
-	bool can;
-	int code = get_operation(r, &first, f);
+	struct explain x = { .session = r->session, .graph = r->session->server->graph };
+	struct wire_cursor ops, outputs;
+	int code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
 
 	if (!code)
-		code = get_operation(r, &second, f);
-	if (!code)
-		code = wire_get_end(&r->body, "CAN_FUSE", f);
-	if (code)
-		return code;
-	can = plan_can_fuse((unsigned)first, (unsigned)second, &reason);
-	w = request_answer(v, r->id, 2);
-	wire_put_bool(w, can);
-	wire_put_text(w, reason);
-	request_send(v, r->frame);
-	return 0;
+		code = wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
+	return code ? code : can_fuse(r, &x, &ops, &outputs, f);
 }

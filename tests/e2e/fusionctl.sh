@@ -61,6 +61,12 @@ claim_json patterns_that_are_off_are_not_made 'j["kernel_count"] == 2 and
 	j["not_fused"][0]["producer_at"] == "'"$root"'/good.fz:2" and j["not_fused"][0]["consumer_at"] == "'"$root"'/good.fz:3"' "$ctl" explain --json "$root/good.fz"
 claim the_reason_stands_beside_its_lines 0 "relu at .*good.fz:2 *-> *add at .*good.fz:3 *the pattern elementwise_chain is" "$ctl" explain "$root/good.fz"
 claim config_sets_it_again 0 "" "$ctl" config set fusion.pattern.elementwise_chain on
+claim_json can_fuse_says_yes_with_the_kernel 'j["fused"] and j["kernel"] == 1 and [o["op"] for o in j["operations"]] == ["relu", "add"] and
+	j["schema"] == "fusionctl.can-fuse/1"' "$ctl" can-fuse --json "$root/good.fz" y z
+claim can_fuse_says_yes_in_words 0 "^yes: kernel 1, elementwise_chain, computes relu, add" "$ctl" can-fuse "$root/good.fz" y z
+claim can_fuse_says_no_with_the_lines 0 "^no: relu at .*good.fz:2 is not in one kernel with add at .*good.fz:3: fusion is off" "$ctl" can-fuse --unfused "$root/good.fz" y z
+claim can_fuse_names_what_is_not_there 65 "has no array named 'nothing'" "$ctl" can-fuse "$root/good.fz" nothing nothing
+claim can_fuse_wants_two 64 "can-fuse wants FILE FIRST SECOND" "$ctl" can-fuse "$root/good.fz"
 for command in status stats patterns operations config quarantine clients info kernels "top --once" "cache stat" "explain $root/good.fz" "run $root/good.fz"; do
 	# shellcheck disable=SC2086
 	claim_json "schema_of_${command%% *}" 'list(j)[0] == "schema" and j["schema"] == "fusionctl.'"${command%% *}"'/1"' "$ctl" $command --json

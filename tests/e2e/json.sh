@@ -7,7 +7,7 @@ nobody=$root/nobody/door
 start_on "$root/cache"
 mkdir "$root/nobody"
 printf 'x = arange f32[64] 0 1\ny = mul x 3\noutput y\n' >"$root/g.fz"
-commands=$("$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z]*\)\( .*\)*$/\1/p')
+commands=$("$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p')
 
 # Clients that stay, one of which is to be ended: their output, longer than a pipe holds, is not read.
 printf 'x = arange f32[100000] 0 1\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/long.fz"
@@ -39,6 +39,7 @@ uses() {
 	patterns) printf '%s\n' "" "define positive_square(a) relu(a*a)" "forget positive_square" ;;
 	explain) printf '%s\n' "$root/g.fz" "--last" ;;
 	graph) printf '%s\n' "$root/g.fz" "$root/g.fz --dot -" "$root/g.fz --dot $root/g.dot" ;;
+	can-fuse) echo "$root/g.fz y y" ;;
 	cache) printf '%s\n' stat prune "prune --size 1G" verify check "warm $root/g.fz" ;;
 	quarantine) printf '%s\n' "" list clear ;;
 	bench) echo "pattern linear 16" ;;
@@ -57,6 +58,7 @@ wrong() {
 	config) printf '%s\n' "ARGUMENT get no.such" "ARGUMENT set no.such 7" "ARGUMENT set fusion.weight much" "USAGE get" ;;
 	patterns) printf '%s\n' "ARGUMENT forget nothing_like_it" "SYNTAX define twice(a) a+" ;;
 	explain | graph | run) printf '%s\n' "FILE $root/none.fz" ;;
+	can-fuse) printf '%s\n' "FILE $root/none.fz y y" "ARGUMENT $root/g.fz y none" ;;
 	cache) printf '%s\n' "ARGUMENT prune --size much" "USAGE polish" "FILE warm $root/none.fz" ;;
 	quarantine) echo "ARGUMENT polish" ;;
 	bench) echo "USAGE pattern none 16" ;;

@@ -384,9 +384,12 @@ static void step_share(void) {
 
 static void step_watching(void) {
 	fusion_array *a = the.x && the.y ? formula(the.x, the.y) : NULL;
-	char *reason = NULL, *text;
+	char *text;
 
 	if (a) {
+		if (fusion_can_fuse(the.context, a, a, 0, NULL, &text) < 0)
+			refused("a question");
+		free(text);
 		told(fusion_explain(the.context, 1, &a, FUSION_EXPLAIN_NODES), "an explanation");
 		told(fusion_opportunities(the.context, 1, &a), "what would be fused");
 	}
@@ -401,9 +404,6 @@ static void step_watching(void) {
 	told(fusion_inspect(the.context, FUSION_INSPECT_EVENTS, UINT64_MAX, 0), "events");
 	told(fusion_operations(the.context), "operations");
 	told(fusion_patterns(the.context), "patterns");
-	if (fusion_can_fuse(the.context, "add", "mul", &reason) < 0)
-		refused("a question");
-	free(reason);
 }
 
 static int64_t negative_at(int i) {

@@ -11,13 +11,13 @@ from ._errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
-    from typing import Any, Iterator
+    from typing import Any, Callable, Iterator
 
     from ._array import Array
     from ._base import Device, DType
     from ._graph import Picture
 
-__all__ = ["cancel", "config", "define_op", "define_pattern", "explain", "flush", "graph", "opportunities", "patterns", "settings", "stats",
+__all__ = ["can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "graph", "opportunities", "patterns", "settings", "stats",
            "sync", "writable"]
 
 
@@ -88,9 +88,19 @@ def patterns(*, device: Device | str | int | None = None) -> Any:
     return json.loads(as_device(device).context.patterns())
 
 
-def define_op(name: str, text: str, *, device: Device | str | int | None = None) -> None:
-    """Defines an operation by an expression, e.g. define_op("swish2", "a * sigmoid(b * a)"); call() runs it. See fusion-ops(7)."""
+def define_op(name: str, text: str, *, device: Device | str | int | None = None) -> Callable[..., Array]:
+    """Defines an operation by an expression, and gives it as a function: swish = define_op("swish2", "a * sigmoid(b * a)"); swish(x, y).
+
+    See fusion-ops(7).
+    """
     as_device(device).context.define(name, text)
+    word = name.split("(")[0].strip()
+
+    def operation(*arrays: Array) -> Array:
+        return _core.call(None, word, arrays, {})
+    operation.__name__ = operation.__qualname__ = word
+    operation.__doc__ = text
+    return operation
 
 
 def define_pattern(name: str, text: str, *, device: Device | str | int | None = None) -> None:
@@ -133,6 +143,26 @@ def explain(*arrays: Array, source: bool = False, unfused: bool = False) -> Expl
     arrays = _arrays(arrays, "explain")
     what = 4 + (1 if source else 0) + (2 if unfused else 0)
     return Explanation(json.loads(arrays[0].device.context.explain(arrays, what)))
+
+
+class Answer(dict):
+    """Whether two operations run in one kernel: true or false, and as a dict the reason, and the kernel and its gain or what is between."""
+
+    def __bool__(self) -> bool:
+        return self["fused"]
+
+    def __repr__(self) -> str:
+        if self:
+            gain = f", estimated {self['estimated_speedup']:.3g} times as fast" if "estimated_speedup" in self else ""
+            operations = ", ".join(op["op"] for op in self["operations"])
+            return f"yes: kernel {self['kernel'] - 1}, {self.get('pattern', self['root'])}, computes {operations}; {self['bytes_saved']} bytes less{gain}"
+        ends = " into ".join(_operation(self, end) for end in ("producer", "consumer") if end in self)
+        return f"no: {ends}: {self['reason']}" if ends else f"no: {self['reason']}"
+
+
+def can_fuse(first: Array, second: Array, *results: Array) -> Answer:
+    """Would the operations that give these two arrays run in one kernel, in the plan that explain(*results) tells of, else explain(second)?"""
+    return Answer(json.loads(first.device.context.can_fuse(first, second, results)))
 
 
 def opportunities(*arrays: Array) -> Any:

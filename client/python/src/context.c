@@ -133,6 +133,32 @@ static PyObject *explain(PyObject *self, PyObject *args, bool opportunities) {
 	return text_taken(text);
 }
 
+/* Of two arrays, in the plan of those of the list. */
+static PyObject *context_can_fuse(PyObject *self, PyObject *args) {
+	enum { PAIR = 2, MOST = 64 };
+	fusion_context *c = context_of(self);
+	fusion_array *array[MOST + PAIR];
+	PyObject *one[PAIR], *list;
+	Py_ssize_t count;
+	char *text;
+	int can;
+
+	if (!c || !PyArg_ParseTuple(args, "OOO", &one[0], &one[1], &list) || (count = PyTuple_Size(list)) < 0)
+		return NULL;
+	if (count > MOST)
+		return PyErr_Format(PyExc_ValueError, "can_fuse: up to 64 results at once");
+	place_note();
+	for (Py_ssize_t i = 0; i < count + PAIR; i++)
+		if (!(array[i] = array_value(i < count ? PyTuple_GetItem(list, i) : one[i - count], "can_fuse")))
+			return NULL;
+	for (Py_ssize_t i = 0; i < count + PAIR; i++)
+		fusion_retain(array[i]);
+	WAITING(can = fusion_can_fuse(c, array[count], array[count + 1], (int)count, array, &text));
+	for (Py_ssize_t i = 0; i < count + PAIR; i++)
+		fusion_release(array[i]);
+	return text_taken(can < 0 ? NULL : text);
+}
+
 static PyObject *context_explain(PyObject *self, PyObject *args) {
 	return explain(self, args, false);
 }
@@ -273,6 +299,7 @@ static PyMethodDef methods[] = {
 	{ "patterns", context_patterns, METH_NOARGS, NULL },
 	{ "operations", context_operations, METH_NOARGS, NULL },
 	{ "recent", context_recent, METH_NOARGS, NULL },
+	{ "can_fuse", context_can_fuse, METH_VARARGS, NULL },
 	{ "explain", context_explain, METH_VARARGS, NULL },
 	{ "opportunities", context_opportunities, METH_VARARGS, NULL },
 	{ "configure", context_configure, METH_VARARGS, NULL },
