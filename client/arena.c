@@ -14,10 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1
-#define uthash_nonfatal_oom(added) ((void)0)
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "protocol/shm.h"
 #include "context.h"
 #include "flush.h"
@@ -305,7 +302,7 @@ int upload_take(struct fusion_context *c, uint64_t bytes, struct upload_place *p
 	u->key = placep->key;
 	u->bytes = bytes;
 	HASH_ADD(hh, c->arenas.uploads, key, sizeof u->key, u);
-	if (u->hh.tbl)
+	if (HASH_ADDED(hh, u))
 		return 0;
 	free(u); /* the range stays taken: as good as used up */
 	return -ENOMEM;

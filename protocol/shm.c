@@ -308,16 +308,20 @@ static void drop(int *fdp) {
 	*fdp = -1;
 }
 
-/*
- * The system may find no memory to receive, and what came stays readable: who asks again at once would do nothing else. So a while passes. True: it is worth
- * another try.
- */
-static bool try_again(int flags, unsigned *tries) {
+/* The system may find no memory to receive, and what came stays readable: who asks again at once would do nothing else. */
+static void starve(void) {
 	const struct timespec t = { .tv_nsec = PACKET_STARVED_NS };
-	bool again = !(flags & MSG_DONTWAIT) && ++*tries < PACKET_TRIES;
 
 	nanosleep(&t, NULL);
-	errno = again || !(flags & MSG_DONTWAIT) ? ENOMEM : EAGAIN;
+}
+
+/* Is it worth another try? */
+static bool try_again(int flags, unsigned *tries) {
+	bool again = !(flags & MSG_DONTWAIT) && ++*tries < PACKET_TRIES;
+
+	if (again)
+		starve();
+	errno = ENOMEM;
 	return again;
 }
 
@@ -351,5 +355,8 @@ ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags
 
 	drop(&pair[1]);
 	*fdp = pair[0];
-	return got;
+	if (got != -ENOMEM || !(flags & MSG_DONTWAIT))
+		return got;
+	starve();
+	return -EAGAIN;
 }

@@ -53,7 +53,7 @@ int packet_send(int socket, const void *bytes, size_t size, int fd, int flags) F
  */
 ssize_t packet_receive(int socket, void *bytes, size_t size, int *fdp, int flags) FAULT_MUST_USE;
 
-/* The same with up to PACKET_PAIR descriptors; those not used are -1, and the last. */
+/* The same with up to PACKET_PAIR descriptors; those not used are -1, and the last. With MSG_DONTWAIT -ENOMEM at once. */
 enum { PACKET_PAIR = 2 };
 int packet_send_pair(int socket, const void *bytes, size_t size, const int fd[PACKET_PAIR], int flags) FAULT_MUST_USE;
 ssize_t packet_receive_pair(int socket, void *bytes, size_t size, int fd[PACKET_PAIR], int flags) FAULT_MUST_USE;

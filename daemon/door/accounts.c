@@ -15,8 +15,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
-#include <uthash.h>
 
+#include "protocol/hash.h"
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
 
@@ -78,6 +78,10 @@ static void add_entry(struct accounts *a, const struct entry *e) {
 		r->entry.uid = e->uid;
 		r->entry.hour = e->hour;
 		HASH_ADD(hh, a->record, entry.uid, KEY_BYTES, r);
+		if (!HASH_ADDED(hh, r)) {
+			free(r);
+			return;
+		}
 	}
 	add(&r->entry.spent, &e->spent);
 }

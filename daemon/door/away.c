@@ -26,7 +26,7 @@ static int charge(struct client *c, struct fault *f) {
 	return r;
 }
 
-int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) {
+int client_again(struct supervisor *s, uint64_t session, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) {
 	struct client *c = calloc(1, sizeof *c);
 	int r = -ENOMEM;
 
@@ -35,9 +35,14 @@ int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, s
 	*c = (struct client){ .supervisor = s, .engine = e, .fd = -1, .uid = uid, .pid = pid, .user = users_get(&s->users, uid), .resumes = true,
 		.away = true, .attachment = CLIENT_ADRIFT, .record = -1, .ring = { -1, -1, -1 },
 		.deadline_us = loop_now() + (process_ended(pid) ? 0 : s->config.door_return_us), .farewell = child_packet_new() };
+	c->session = session;
 	if (c->user && c->farewell)
+		HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
+	if (HASH_ADDED(hh, c))
 		r = charge(c, f);
 	if (r) {
+		if (HASH_ADDED(hh, c))
+			HASH_DELETE(hh, s->sessions, c);
 		if (c->user)
 			users_put(&s->users, c->user);
 		free(c->farewell);
@@ -57,7 +62,6 @@ void client_again_enter(struct client *c) {
 	s->sessions_total++;
 	c->engine->sessions++;
 	c->hello = true;
-	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
 	if (c->session > s->last_session)
 		s->last_session = c->session;
 	if (c->deadline_us < s->silent_us)

@@ -131,6 +131,10 @@ static void suspect(struct engine *e, const struct catalogue_run *r, uid_t uid, 
 		snprintf(s->device, sizeof s->device, "%s", e->child.device);
 		snprintf(s->driver, sizeof s->driver, "%s", e->child.driver);
 		HASH_ADD(hh, e->suspects, key, sizeof s->key, s);
+		if (!HASH_ADDED(hh, s)) {
+			free(s);
+			return;
+		}
 	}
 	s->operations = r->operations;
 	s->until_us = loop_now() + e->supervisor->config.engine_quarantine_us;
@@ -316,6 +320,8 @@ static void take_suspect(struct supervisor *s, const char *line) {
 	/* A clock that was set back keeps nobody out for longer than the setting says. */
 	x->until_us = loop_now() + UINT64_C(1000000) * (until - now < most ? until - now : most);
 	HASH_ADD(hh, s->engine[number]->suspects, key, sizeof x->key, x);
+	if (!HASH_ADDED(hh, x))
+		free(x);
 }
 
 void blame_open(struct supervisor *s) {

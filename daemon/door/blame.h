@@ -12,8 +12,7 @@
  */
 #pragma once
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "daemon/door/engines.h"
 
 struct user;

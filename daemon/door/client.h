@@ -4,8 +4,7 @@
  */
 #pragma once
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "protocol/message.h"
 #include "protocol/shm.h"
 #include "daemon/door/supervisor.h"
@@ -142,9 +141,9 @@ void rights_refused(struct supervisor *s, uid_t uid, int code);
 
 /* ---- sessions of a daemon before this one: away.c ---- */
 
-/* One of that user's, with its engine gone and its client away. It is entered next. 0, a fault, or -ENOMEM. */
-int client_again(struct supervisor *s, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) FAULT_MUST_USE;
-/* Its number, secret and name are known. */
+/* A session of that number and user, with its engine gone and its client away. It is entered next. 0, a fault, or -ENOMEM. */
+int client_again(struct supervisor *s, uint64_t session, uid_t uid, pid_t pid, struct engine *e, struct client **clientp, struct fault *f) FAULT_MUST_USE;
+/* Its secret and name are known. */
 void client_again_enter(struct client *c);
 /* Does the next daemon have its session? */
 bool client_comes_back(const struct client *c);

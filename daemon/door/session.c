@@ -206,10 +206,17 @@ static int begin_session(
 	c->resumes = g->features & FEATURE_RESUME && c->engine->catalogue && !*c->peer;
 	c->repeats = c->resumes && g->features & FEATURE_REPEAT;
 	if (!r)
+		HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
+	if (!r && !HASH_ADDED(hh, c))
+		r = -ENOMEM;
+	if (!r)
 		r = client_ring_new(c, g->features, ring);
 	if (!r)
 		r = tell_session_new(c, g, ring, f);
 	if (r) {
+		if (HASH_ADDED(hh, c))
+			HASH_DELETE(hh, s->sessions, c);
+		c->hh.tbl = NULL;
 		user_refund_session(c->user);
 		/* The engine is gone, which is not known otherwise yet. */
 		return r == -EPIPE ? -EAGAIN : r;
@@ -220,7 +227,6 @@ static int begin_session(
 	s->session_count++;
 	c->engine->sessions++;
 	c->hello = true;
-	HASH_ADD(hh, s->sessions, session, sizeof c->session, c);
 	store_session(c);
 	log_debug("session %" PRIu64 " of user %ju, process %jd: %s", c->session, (uintmax_t)c->uid,
 		(intmax_t)c->pid, c->name);

@@ -27,6 +27,10 @@ struct shared_arena *shared_arena_again(struct supervisor *s, uint32_t id, int f
 		return NULL;
 	*a = (struct shared_arena){ .id = id, .holders = 1, .fd = fd, .bytes = bytes };
 	HASH_ADD(hh, s->shared, id, sizeof a->id, a);
+	if (!HASH_ADDED(hh, a)) {
+		free(a);
+		return NULL;
+	}
 	if (id > s->last_shared)
 		s->last_shared = id;
 	return a;

@@ -291,10 +291,9 @@ static int take_session(struct supervisor *s, struct stored *x) {
 	if (!r && !is_whole(s, &record))
 		r = -ENOENT;
 	if (!r)
-		r = client_again(s, (uid_t)record.uid, record.pid, s->engine[record.engine], &c, &f);
+		r = client_again(s, record.session, (uid_t)record.uid, record.pid, s->engine[record.engine], &c, &f);
 	if (r)
 		return r;
-	c->session = record.session;
 	c->last_arena = record.last_arena;
 	memcpy(c->secret, record.secret, sizeof c->secret);
 	memcpy(c->name, record.name, sizeof c->name);

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "daemon/base/loop.h"
 
 enum {
@@ -50,6 +49,12 @@ struct user *users_find(const struct users *u, uid_t uid) {
 	return user;
 }
 
+static void user_free(struct user *user) {
+	free(user->own);
+	free(user->group);
+	free(user);
+}
+
 struct user *users_get(struct users *u, uid_t uid) {
 	struct user *user = users_find(u, uid);
 
@@ -63,13 +68,10 @@ struct user *users_get(struct users *u, uid_t uid) {
 	user->config = u->config;
 	user_refresh(u, user);
 	HASH_ADD(hh, u->by_uid, uid, sizeof user->uid, user);
-	return user;
-}
-
-static void user_free(struct user *user) {
-	free(user->own);
-	free(user->group);
-	free(user);
+	if (HASH_ADDED(hh, user))
+		return user;
+	user_free(user);
+	return NULL;
 }
 
 void users_put(struct users *u, struct user *user) {

@@ -459,6 +459,10 @@ int extent_get(struct space_arena *a, uint64_t offset, uint64_t bytes, struct ex
 		e->key = key;
 		e->arena = a;
 		HASH_ADD(hh, a->extents, key, sizeof e->key, e);
+		if (!HASH_ADDED(hh, e)) {
+			free(e);
+			return -ENOMEM;
+		}
 	}
 	*extentp = e;
 	return 0;

@@ -32,10 +32,10 @@
 #include <xxhash.h>
 #define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)XXH3_64bits(key, length))
 #include <pthread.h>
-#include <uthash.h>
 
 #include "daemon/base/arena.h"
 #include "daemon/emit/bytecode.h"
+#include "protocol/hash.h"
 #include "protocol/range.h"
 #include "exec.h"
 

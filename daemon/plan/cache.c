@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
+#include "protocol/hash.h"
 
 struct cache_key {
 	struct graph_hash graph;
@@ -57,11 +57,15 @@ int plan_cache_new(uint32_t capacity, struct plan_cache **cachep) {
 	return 0;
 }
 
-static void entry_drop(struct plan_cache *c, struct cache_entry *e) {
-	HASH_DELETE(hh, c->entry, e);
+static void entry_free(struct plan_cache *c, struct cache_entry *e) {
 	c->steps -= e->plan->steps;
 	plan_unref(e->plan);
 	free(e);
+}
+
+static void entry_drop(struct plan_cache *c, struct cache_entry *e) {
+	HASH_DELETE(hh, c->entry, e);
+	entry_free(c, e);
 }
 
 struct plan_cache *plan_cache_free(struct plan_cache *c) {
@@ -87,7 +91,10 @@ static int entry_add(struct plan_cache *c, const struct cache_key *key, struct p
 	e->plan = plan_ref(plan);
 	c->steps += plan->steps;
 	HASH_ADD(hh, c->entry, key, sizeof e->key, e);
-	return 0;
+	if (HASH_ADDED(hh, e))
+		return 0;
+	entry_free(c, e);
+	return -ENOMEM;
 }
 
 /*
@@ -116,12 +123,14 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 
 	*hitp = e != NULL;
 	if (e) {
-		/* To the young end of the list, where it is not there. */
-		if (e->hh.next) {
-			HASH_DELETE(hh, c->entry, e);
-			HASH_ADD(hh, c->entry, key, sizeof e->key, e);
-		}
 		*planp = plan_ref(e->plan);
+		/* To the young end of the list, where it is not there. */
+		if (!e->hh.next)
+			return 0;
+		HASH_DELETE(hh, c->entry, e);
+		HASH_ADD(hh, c->entry, key, sizeof e->key, e);
+		if (!HASH_ADDED(hh, e))
+			entry_free(c, e);
 		return 0;
 	}
 	r = plan_make(g, o, planp, f);

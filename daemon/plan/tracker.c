@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "daemon/base/log.h"
 
 /* Another form's median must be lower by this much for it to win a round, whatever the spread. */
@@ -147,8 +146,14 @@ static struct tracked *add(struct tracker *t, const struct track_key *key) {
 	e->id = ++t->ids;
 	e->tuning = t->tuning;
 	HASH_ADD(hh, t->graph, key, sizeof e->key, e);
-	HASH_ADD(by_id, t->by_id, id, sizeof e->id, e);
-	return e;
+	if (HASH_ADDED(hh, e))
+		HASH_ADD(by_id, t->by_id, id, sizeof e->id, e);
+	if (HASH_ADDED(by_id, e))
+		return e;
+	if (HASH_ADDED(hh, e))
+		HASH_DELETE(hh, t->graph, e);
+	free(e);
+	return NULL;
 }
 
 /* Forms of a fast plan differ in their last bits; who says how kernels are made learns nothing for others. */
@@ -181,7 +186,11 @@ struct tracked *tracker_find(struct tracker *t, const struct graph *g, const str
 		/* To the young end of the list. */
 		HASH_DELETE(hh, t->graph, e);
 		HASH_ADD(hh, t->graph, key, sizeof e->key, e);
-		return e;
+		if (HASH_ADDED(hh, e))
+			return e;
+		HASH_DELETE(by_id, t->by_id, e);
+		free(e);
+		return NULL;
 	}
 	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): forget() takes it out of both tables first */
 	while (HASH_COUNT(t->graph) >= TRACK_GRAPHS)

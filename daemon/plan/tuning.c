@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "plan.h"
 
 enum {
@@ -71,7 +70,10 @@ static struct tuned *find_or_add(struct tuning *t, uint64_t kernel) {
 		forget(t);
 	e->kernel = kernel;
 	HASH_ADD(hh, t->kernel, kernel, sizeof e->kernel, e);
-	return e;
+	if (HASH_ADDED(hh, e))
+		return e;
+	free(e);
+	return NULL;
 }
 
 struct knobs tuning_choice(const struct tuning *t, uint64_t kernel) {

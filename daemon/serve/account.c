@@ -18,13 +18,17 @@ struct account_rule {
 };
 
 /* NOLINTBEGIN(clang-analyzer-unix.Malloc): it takes the table for an entry that was freed with it. */
-static void account_free(struct account **accountsp, struct account *a) {
-	HASH_DELETE(hh, *accountsp, a);
+static void account_drop(struct account *a) {
 	builds_unref(a->builds);
 	lane_group_free(a->lanes);
 	free(a->rule);
 	free(a->own);
 	free(a);
+}
+
+static void account_free(struct account **accountsp, struct account *a) {
+	HASH_DELETE(hh, *accountsp, a);
+	account_drop(a);
 }
 
 void accounts_free(struct account **accountsp, bool all) {
@@ -62,7 +66,10 @@ struct account *account_find(struct account **accountsp, uid_t uid) {
 			return NULL;
 		HASH_ADD(hh, *accountsp, uid, sizeof a->uid, a);
 	}
-	return a;
+	if (HASH_ADDED(hh, a))
+		return a;
+	account_drop(a);
+	return NULL;
 }
 
 struct account *account_get(struct account **accountsp, uid_t uid) {

@@ -11,9 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <uthash.h>
-
 #include "protocol/fault.h"
+#include "protocol/hash.h"
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
 

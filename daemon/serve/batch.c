@@ -91,7 +91,12 @@ static int load_buffer(struct session *s, const struct op_attr *attr, uint64_t b
 		return r;
 	control_catch_up(s->server);     /* the arena may be on its way */
 	r = buffer_from_arena(s->space, attr->arena, attr->offset, bytes, bufferp, f);
-	return r > 0 && s->lost_arena && s->lost_arena == attr->arena ? descriptors_fault(f, "a session's memory") : r;
+	/* It may be on its way still, where there was no memory to hear of it. */
+	if (r > 0 && s->server->starved)
+		return -ENOMEM;
+	if (r <= 0 || !s->lost_arena || s->lost_arena != attr->arena)
+		return r;
+	return descriptors_short(s->lost_error) ? descriptors_fault(f, "a session's memory") : s->lost_error;
 }
 
 int batch_load(struct session *s, const struct op_attr *attr, uint64_t bytes, struct buffer **bufferp, struct fault *f) {

@@ -502,8 +502,11 @@ static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes)
 static int add_client_arena(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
 	int r = space_add_arena(s->space, arena, fd, bytes, false);
 
-	if (r)
-		control_bad(s->server, s->id);
+	if (!r)
+		return 0;
+	s->lost_arena = arena;
+	s->lost_error = r;
+	control_bad(s->server, s->id);
 	return r;
 }
 
@@ -523,11 +526,13 @@ static int on_arena(struct control_message *m, struct fault *f) {
 		return r;
 	if (fd < 0) {
 		fd_is_short(s, owner);
-		/* The client has its own, and would go on to use it. */
-		if (owner != ARENA_OF_CLIENT)
+		if (owner != ARENA_OF_CLIENT) {
 			control_drop(s, (uint32_t)arena);
-		else
-			s->lost_arena = (uint32_t)arena;
+			return 0;
+		}
+		/* The client has its own, and would go on to use it. */
+		s->lost_arena = (uint32_t)arena;
+		s->lost_error = -EMFILE;
 		return 0;
 	}
 	m->fd[0] = -1;
@@ -742,7 +747,7 @@ static int receive_packet(int control, struct control_packet **pp) {
 	n = packet_receive_pair(control, p->bytes, CONTROL_PACKET, fd, MSG_DONTWAIT);
 	if (n <= 0) {
 		free(p);
-		return n == -EAGAIN ? -EAGAIN : -EPIPE;
+		return n == -EAGAIN || n == -ENOMEM ? (int)n : -EPIPE;
 	}
 	p->next = NULL;
 	p->fd[0] = fd[0];

@@ -90,6 +90,10 @@ int flight_suspect(struct server *v, const struct suspect_facts *facts) {
 			return -ENOMEM;
 		s->key = (struct suspect_key){ { facts->key[0], facts->key[1] }, facts->uid };
 		HASH_ADD(hh, v->suspects, key, sizeof s->key, s);
+		if (!HASH_ADDED(hh, s)) {
+			free(s);
+			return -ENOMEM;
+		}
 	}
 	s->refused = facts->refused;
 	s->until_us = loop_now() + UINT64_C(1000000) * facts->seconds;

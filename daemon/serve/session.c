@@ -112,6 +112,11 @@ int session_new(struct server *v, const struct session_facts *facts, struct sess
 	take_facts(s, facts);
 	s->entry = CATALOGUE_NONE;
 	HASH_ADD(hh, v->sessions, id, sizeof s->id, s);
+	if (!HASH_ADDED(hh, s)) {
+		explicit_bzero(s->secret, sizeof s->secret);
+		free(s);
+		return -ENOMEM;
+	}
 	v->sessions_total++;
 	r = open_parts(s);
 	if (!r)

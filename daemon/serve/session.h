@@ -11,8 +11,7 @@
 
 #include <sys/types.h>
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "daemon/plan/tracker.h"
 #include "daemon/serve/configure.h"
 #include "daemon/serve/counters.h"
@@ -165,7 +164,8 @@ struct session {
 	struct hold *holds;          /* utlist: shared arrays; share.c */
 	uint32_t held_shares, tokens;   /* how many there are of each */
 	struct fault refusal;        /* why the supervisor gave it no memory, the last time */
-	uint32_t lost_arena;         /* the client's, for which this process had no descriptor; 0: none */
+	uint32_t lost_arena;         /* the client's, for which this process had no descriptor, or no room; 0: none */
+	int lost_error;              /* why */
 	bool short_of;               /* memory came for which this process had no descriptor */
 	bool granting;               /* control_share() waits */
 	struct grant granted;

@@ -382,14 +382,20 @@ static int check_tokens(struct session *s, struct fault *f) {
 		s->tokens);
 }
 
-void token_enter(struct hold *h, struct token *t) {
+int token_enter(struct hold *h, struct token *t) {
 	struct server *v = h->session->server;
 
 	t->hold = h;
 	t->place = place_of(v, t->bytes);
 	HASH_ADD(hh, v->tokens, place, sizeof t->place, t);
+	if (!HASH_ADDED(hh, t)) {
+		explicit_bzero(t->bytes, sizeof t->bytes);
+		free(t);
+		return -ENOMEM;
+	}
 	DL_APPEND2(h->tokens, t, previous, next);
 	h->session->tokens++;
+	return 0;
 }
 
 static int token_new(struct hold *h, const struct export *e, struct token **tokenp) {
@@ -412,7 +418,8 @@ static int token_new(struct hold *h, const struct export *e, struct token **toke
 	}
 	t->rights = e->rights;
 	t->until_us = e->lifetime_us ? loop_now() + e->lifetime_us : UINT64_MAX;
-	token_enter(h, t);
+	if (token_enter(h, t))
+		return -ENOMEM;
 	token_noted(t);
 	*tokenp = t;
 	return 0;

@@ -181,8 +181,7 @@ static int restore_token(struct session *s, uint32_t entry) {
 	t->until_us = n->until_us;
 	t->entry = entry;
 	memcpy(t->bytes, n->bytes, sizeof t->bytes);
-	token_enter(h, t);
-	return 0;
+	return token_enter(h, t);
 }
 
 void shares_forgo(struct session *s) {

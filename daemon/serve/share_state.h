@@ -3,8 +3,7 @@
  */
 #pragma once
 
-#include <uthash.h>
-
+#include "protocol/hash.h"
 #include "daemon/serve/share.h"
 
 struct token {
@@ -68,7 +67,7 @@ struct hold *hold_find(const struct session *s, const struct share *share);
 void hold_look_at(struct hold *h);
 void hold_attach(struct array *a, struct hold *h, bool writable);
 /* It opens the share from now on, for whoever knows its bytes. */
-void token_enter(struct hold *h, struct token *t);
+int token_enter(struct hold *h, struct token *t);
 
 /* ---- share_kept.c: what the catalogue says of them; each is to be called after a change ---- */
 

@@ -15,9 +15,9 @@
 
 #include <nng/nng.h>
 #include <nng/transport/ipc/ipc.h>
-#include <uthash.h>
 #include <utlist.h>
 
+#include "protocol/hash.h"
 #include "protocol/limits.h"
 #include "protocol/sp.h"
 #include "daemon/base/loop.h"
@@ -110,7 +110,10 @@ static struct nng_peer *find_peer(struct nng_transport *t, uid_t uid) {
 		return NULL;
 	p->uid = uid;
 	HASH_ADD(hh, t->peers, uid, sizeof p->uid, p);
-	return p;
+	if (HASH_ADDED(hh, p))
+		return p;
+	free(p);
+	return NULL;
 }
 
 static void peer_put(struct nng_transport *t, struct nng_peer *p) {
