@@ -956,6 +956,27 @@ static struct device *open_measured(void) {
 	return d;
 }
 
+/* What no unit of a device of any kind does in a nanosecond: 128 lanes add, and read 4 bytes each, at 6 GHz. */
+#define UNIT_MOST (128.0 * 6)
+
+/* Whoever else uses the machine makes figures worse alone, so these hold at any time. */
+static void check_bounds(const struct rates *r, unsigned units) {
+	for (unsigned u = 0; u < RATE_UNITS; u++) {
+		const double *read = r->memory[u][RATE_READ];
+		double most = UNIT_MOST * (u == RATE_ALL ? units : 1);
+
+		for (unsigned i = 0; i < RATE_SIZES; i++)
+			ck_assert_double_le(read[i], 4 * most);
+		for (unsigned i = 1; i < RATE_SIZES; i++)
+			ck_assert_double_ge(read[i - 1], read[i]);
+		for (unsigned f = 0; f < RATE_FLOATS; f++) {
+			ck_assert_double_ge(r->product_ns[u][f], 1 / most);
+			for (unsigned c = 0; c < RATE_CLASSES; c++)
+				ck_assert_double_ge(r->op_ns[u][f][c], 1 / most);
+		}
+	}
+}
+
 START_TEST(an_idle_device_is_measured_once) {
 	const struct rates *typical = rates_typical(STRATEGY_CPU), *r;
 	struct device *d = open_measured();
@@ -972,6 +993,7 @@ START_TEST(an_idle_device_is_measured_once) {
 	ck_assert_double_gt(r->bytes[RATE_SIZES - 1], r->bytes[0]);
 	for (unsigned k = 0; k < RATE_TRAFFICS; k++)
 		ck_assert_double_ge(r->memory[RATE_ALL][k][0], r->memory[RATE_ONE][k][0]);
+	check_bounds(r, device_traits(d)->units);
 	device_close(d);
 	/* Found on disk, at once. */
 	d = open_with((struct device_config){ .cache_dir = folder, .wake = wake, .measure = true });

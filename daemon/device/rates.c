@@ -25,12 +25,17 @@
 
 enum {
 	/* Part of the key: of the meaning of struct rates and of how it is measured. */
-	RATES_VERSION = 4,
+	RATES_VERSION = 5,
 	/* Nothing was launched or built for this long. */
 	RATES_QUIET_MS = 2000,
 	/* Runs of which the fastest counts. */
 	RATES_SAMPLES = 12,
 	RATES_LAUNCHES = 64,
+	/* What a run waits for its end is at most one part in so many of what it takes: a figure is never better by more than that. */
+	RATES_WAITS = 8,
+	/* Of a unit, at a clock: f32 that it adds, bytes of its nearest cache that it reads. No device has more; processors have less. */
+	RATES_UNIT_ADDS = 128,
+	RATES_UNIT_READS = 128,
 	RATES_PASSES = 3,
 	/* A run moves this much a unit, so that what starting it costs does not show. */
 	RATES_MOVED = 4 << 20,
@@ -287,16 +292,27 @@ static int run(struct rates_bench *b, unsigned launches, double *nsp) {
 	return atomic_load(&b->measure->stop) ? -EAGAIN : 0;
 }
 
-/* The fastest of several runs after one that does not count, without what waiting costs. */
+/*
+ * A launch: of the fastest of several runs after one that does not count, without what waiting costs. A run has as many launches as
+ * make waiting little beside them: on a device that is waited for 100 us, and does what it is asked for in as much, the difference
+ * of two times would be anything.
+ */
 static int sample(struct rates_bench *b, double *nsp) {
-	double best = INFINITY, ns;
+	double wait = b->measure->rates.wait_ns, best = INFINITY, ns = 0;
+	unsigned launches = 1;
 	int r = run(b, 1, &ns);
 
-	for (unsigned i = 0; !r && i < RATES_SAMPLES; i++) {
+	if (!r)
 		r = run(b, 1, &ns);
+	while (!r && ns < RATES_WAITS * wait && launches < RATES_LAUNCHES) {
+		launches *= 2;
+		r = run(b, launches, &ns);
+	}
+	for (unsigned i = 0; !r && i < RATES_SAMPLES; i++) {
+		r = run(b, launches, &ns);
 		best = fmin(best, ns);
 	}
-	*nsp = fmax(best - b->measure->rates.wait_ns, best / 8);
+	*nsp = (best - fmin(wait, best / RATES_WAITS)) / launches;
 	return r;
 }
 
@@ -612,7 +628,7 @@ static int set_class(struct rates_bench *b, cl_uint what, cl_uint count, cl_uint
 
 /* Nanoseconds of one walk over the arrays, in a run long enough to tell. */
 static int measure_walk(struct rates_bench *b, cl_uint what, cl_uint count, double *nsp) {
-	double ns = 0;
+	double ns = 0, enough = RATES_RUN_NS + b->measure->rates.wait_ns;
 	cl_uint repeat = 1;
 	int r;
 
@@ -620,11 +636,11 @@ static int measure_walk(struct rates_bench *b, cl_uint what, cl_uint count, doub
 		r = set_class(b, what, count, repeat);
 		if (!r)
 			r = run(b, 1, &ns);
-		repeat *= ns > RATES_RUN_NS ? 1 : 4;
-	} while (!r && ns <= RATES_RUN_NS && repeat < 1 << 20);
+		repeat *= ns > enough ? 1 : 4;
+	} while (!r && ns <= enough && repeat < 1 << 20);
 	if (!r)
 		r = sample(b, nsp);
-	*nsp /= ns > RATES_RUN_NS ? repeat : repeat / 4;
+	*nsp /= ns > enough ? repeat : repeat / 4;
 	return r;
 }
 
@@ -639,7 +655,7 @@ static int measure_classes(struct rates_bench *b, enum rate_float type, enum rat
 
 	for (unsigned c = 0; !r && c < RATE_CLASSES; c++) {
 		r = measure_walk(b, c, count, &ns);
-		to[c] = ns / (double)elements / emit_rates_ops(c);
+		to[c] = ns / (double)elements / emit_rates_ops(c, b->device->traits.strategy);
 	}
 	return r;
 }
@@ -789,6 +805,31 @@ static void agree(double *one, double *all, unsigned units, bool times) {
 		*all = *one;
 }
 
+/* What lies in a nearer cache is read at least as fast as what lies further away. */
+static void nearer_is_faster(double *rate) {
+	for (unsigned i = RATE_SIZES - 1; i > 0; i--)
+		rate[i - 1] = fmax(rate[i - 1], rate[i]);
+}
+
+/* No clock is faster than what a device says, nor a unit wider than any: what says otherwise left out some of its work. */
+static void rates_bound(const struct device *d, struct rates *r) {
+	cl_uint mhz = 0, units = (cl_uint)most(d->traits.units, 1);
+	double clock;
+
+	if (clGetDeviceInfo(d->choice.device, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof mhz, &mhz, NULL) || !mhz)
+		return;
+	clock = mhz / 1e3 * units;
+	for (unsigned u = 0; u < RATE_UNITS; u++) {
+		for (unsigned f = 0; f < RATE_FLOATS; f++) {
+			for (unsigned c = 0; c < RATE_CLASSES; c++)
+				r->op_ns[u][f][c] = fmax(r->op_ns[u][f][c], 1 / (clock * RATES_UNIT_ADDS));
+			r->product_ns[u][f] = fmax(r->product_ns[u][f], 1 / (clock * RATES_UNIT_ADDS));
+		}
+		for (unsigned i = 0; i < RATE_SIZES; i++)
+			r->memory[u][RATE_READ][i] = fmin(r->memory[u][RATE_READ][i], clock * RATES_UNIT_READS);
+	}
+}
+
 static void rates_agree(struct rates *r, unsigned units) {
 	for (unsigned k = 0; k < RATE_TRAFFICS; k++)
 		for (unsigned i = 0; i < RATE_SIZES; i++)
@@ -800,6 +841,8 @@ static void rates_agree(struct rates *r, unsigned units) {
 		agree(&r->product_ns[RATE_ONE][f], &r->product_ns[RATE_ALL][f], units, true);
 	agree(&r->strided_ns[RATE_ONE], &r->strided_ns[RATE_ALL], units, true);
 	agree(&r->row_ns[RATE_ONE], &r->row_ns[RATE_ALL], units, true);
+	for (unsigned u = 0; u < RATE_UNITS; u++)
+		nearer_is_faster(r->memory[u][RATE_READ]);
 }
 
 /* Without doubles their figures stand for nothing, but must be sound. */
@@ -851,6 +894,7 @@ int rates_measure(struct builder *builder) {
 	} while (!r && end_pass(&d->measure));
 	if (r)
 		return r;
+	rates_bound(d, &d->measure.best);
 	/* Of a GPU "one" is one group. */
 	rates_agree(&d->measure.best, d->traits.strategy == STRATEGY_GPU ? parts_of(&b, RATE_ALL) : units_of(&b, RATE_ALL));
 	if (!rates_sound(&d->measure.best))

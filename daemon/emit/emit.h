@@ -27,7 +27,7 @@ int emit_body(const struct kernel *k, const struct traits *t, struct str *body) 
  * Inputs are from 0.1 to 0.9. 0 or -ENOMEM.
  */
 int emit_rates(enum rate_float type, const struct traits *t, struct str *source) FAULT_MUST_USE;
-unsigned emit_rates_ops(unsigned what);
+unsigned emit_rates_ops(unsigned what, enum strategy s);
 
 /* Options the source is built with. */
 void emit_options(const struct traits *t, struct str *options);

@@ -3,7 +3,8 @@
  * the vectors that kernels of this device compute in, on arrays that the nearest cache holds.
  *
  * A class is applied to an element often enough to outweigh loading and storing it, and seldom enough that
- * the device can work on several elements at once, as it does in a fused kernel.
+ * the device can work on several elements at once, as it does in a fused kernel. A GPU stores past its nearest cache, and has many lanes to
+ * work on several elements: there a class has a step that leaves values where they were, which is done many times.
  */
 #include "emit.h"
 
@@ -14,22 +15,24 @@
 static const struct {
 	const char *expression;      /* over the vector v and the constant c */
 	unsigned ops;
+	const char *step;            /* of a GPU: from 0 to 3, as v is */
+	unsigned times, step_ops;
 } classes[] = {
-	[RATE_CHEAP] = { "mul_(add_(mul_(add_(mul_(add_(mul_(add_(v, c), v), c), v), c), v), c), v)", 8 },
-	[RATE_DIVIDE] = { "div_(div_(v, c), c)", 2 },
-	[RATE_EXP] = { "exp_(v)", 1 },
-	[RATE_TANH] = { "tanh_(v)", 1 },
-	[RATE_LOG] = { "log_(v)", 1 },
-	[RATE_POW] = { "pow_(v, c)", 1 },
+	[RATE_CHEAP] = { "mul_(add_(mul_(add_(mul_(add_(mul_(add_(v, c), v), c), v), c), v), c), v)", 8, "sub_(c, mul_(v, v))", 32, 2 },
+	[RATE_DIVIDE] = { "div_(div_(v, c), c)", 2, "div_(v, c)", 8, 1 },
+	[RATE_EXP] = { "exp_(v)", 1, "exp_(sub_(c, v))", 8, 1 },
+	[RATE_TANH] = { "tanh_(v)", 1, "tanh_(v)", 8, 1 },
+	[RATE_LOG] = { "log_(v)", 1, "log_(add_(v, c))", 8, 1 },
+	[RATE_POW] = { "pow_(v, c)", 1, "pow_(v, c)", 8, 1 },
 };
 
-unsigned emit_rates_ops(unsigned what) {
-	return classes[what].ops;
+unsigned emit_rates_ops(unsigned what, enum strategy s) {
+	return s == STRATEGY_GPU ? classes[what].times * classes[what].step_ops : classes[what].ops;
 }
 
 /* A kernel that uses every function, so that the sections that provide them are taken. */
 static void kernel_of_all(struct kernel *k, uint8_t dtype, uint8_t width) {
-	static const uint16_t op[] = { OP_add, OP_mul, OP_div, OP_exp, OP_tanh, OP_log, OP_pow };
+	static const uint16_t op[] = { OP_add, OP_sub, OP_mul, OP_div, OP_exp, OP_tanh, OP_log, OP_pow };
 
 	memset(k, 0, sizeof *k);
 	k->width = width;
@@ -50,8 +53,15 @@ static void write_class(struct writer *w, unsigned what, const char *type, const
 	text_line(w, "case %u:", what);
 	w->depth++;
 	text_open(w, "for (uint j = 0; j < count; j++)");
-	text_line(w, "const %s v = load_%s(from + (ulong)(j ^ (r & 1)) * step);", type, name);
-	text_line(w, "store_%s(to + (ulong)j * step, %s);", name, classes[what].expression);
+	text_line(w, "%s v = load_%s(from + (ulong)(j ^ (r & 1)) * step);", type, name);
+	if (w->t->strategy == STRATEGY_GPU) {
+		text_line(w, "#pragma unroll");
+		text_line(w, "for (uint i = 0; i < %u; i++)", classes[what].times);
+		text_line(w, "\tv = %s;", classes[what].step);
+		text_line(w, "store_%s(to + (ulong)j * step, v);", name);
+	} else {
+		text_line(w, "store_%s(to + (ulong)j * step, %s);", name, classes[what].expression);
+	}
 	text_close(w);
 	text_line(w, "break;");
 	w->depth--;
