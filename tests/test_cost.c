@@ -117,6 +117,43 @@ START_TEST(few_groups_leave_a_gpu_idle) {
 }
 END_TEST
 
+/* Units look at each index, one after the other. */
+START_TEST(a_scatter_takes_time_by_its_updates) {
+	const struct op_attr first = { .axis = 0 };
+	double ns[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		int64_t updates = i ? 40000 : 10000;
+		uint32_t node, in[] = { leaf(0, DTYPE_f32, 1000, 64), leaf(1, DTYPE_i64, updates, 64), leaf(2, DTYPE_f32, updates, 64) };
+
+		ck_assert_msg(!graph_op(g, OP_add_along, 3, in, &first, 0, &node, &fault), "%s", fault.text);
+		ns[i] = estimate_of(node, true) - cpu.rates.launch_ns - cpu.rates.start_ns;
+	}
+	ck_assert_double_gt(ns[0], 4.0 * 3 * 1000 * 64 / cpu.rates.memory[RATE_ALL][RATE_COPY][0]);
+	ck_assert_double_eq_tol(ns[1] / ns[0], 4, 0.1);
+}
+END_TEST
+
+/* A tile at the edge is a whole one, and units without one wait. */
+START_TEST(few_tiles_leave_units_of_a_gpu_idle) {
+	double launch, few, many;
+
+	cpu.strategy = STRATEGY_GPU;
+	cpu.width = 1;
+	cpu.local_size = 256;
+	cpu.units = 128;
+	cpu.rates = *rates_typical(STRATEGY_GPU);
+	launch = cpu.rates.launch_ns + cpu.rates.start_ns;
+	few = product(16, 4096, 512) - launch;
+	many = product(512, 4096, 512) - launch;
+	ck_assert_msg(many < 3 * few, "%g ns for 16 rows, %g ns for 512", few, many);
+	cpu.strategy = STRATEGY_CPU;
+	cpu.width = 16;
+	cpu.local_size = 0;
+	cpu.units = 2;
+}
+END_TEST
+
 START_TEST(rows_that_are_walked_again_come_from_the_nearest_cache) {
 	const struct op_attr row = { .axes = 2, .keepdims = true };
 	double once = unary(OP_neg, DTYPE_f32, 4096, 4096), twice, near;
@@ -259,6 +296,8 @@ static Suite *suite(void) {
 	tcase_add_test(c, words_are_turned_in_registers_which_takes_less);
 	tcase_add_test(c, a_broadcast_operand_moves_once);
 	tcase_add_test(c, products_take_time_by_their_volume);
+	tcase_add_test(c, a_scatter_takes_time_by_its_updates);
+	tcase_add_test(c, few_tiles_leave_units_of_a_gpu_idle);
 	tcase_add_test(c, short_rows_cost_their_ends);
 	tcase_add_test(c, a_device_without_figures_is_taken_as_typical);
 	tcase_add_test(c, every_operation_and_type_has_an_estimate);

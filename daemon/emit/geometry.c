@@ -35,8 +35,6 @@ enum {
 	WHOLE_TILES = 4,
 	/* ... columns that cost so much more than an element of such a row that it may be computed once for each so many. */
 	WHOLE_COLUMNS = 1024,
-	/* GPU strategy, SCATTER: groups a compute unit, to hide the time that an index takes to come. */
-	SCATTER_GROUPS = 4,
 	/* CPU strategy, SORT: elements that an item sorts at least; elements of a piece of a merge; pieces a unit. */
 	SORT_ELEMENTS_LEAST = 512,
 	SORT_PIECE = 8192,
@@ -247,8 +245,8 @@ static void cut_scatter(const struct cut *c) {
 	unsigned last = c->k->rank - 1u, kept = c->k->kept;
 	uint64_t lanes = kept ? (uint64_t)c->dims[kept - 1] : 1;
 	uint64_t rows = kept ? product(c->dims, 0, kept - 1) : 1, n = (uint64_t)c->dims[last];
-	uint64_t count = rows * (groups ? lanes : ceil_divide(lanes, SCATTER_LANES));
-	uint64_t wanted = groups ? (uint64_t)c->t->units * c->t->local_size * SCATTER_GROUPS : c->t->units;
+	uint64_t count = rows * (groups ? lanes : ceil_divide(lanes, KERNEL_SCATTER_LANES));
+	uint64_t wanted = groups ? (uint64_t)c->t->units * c->t->local_size * KERNEL_SCATTER_GROUPS : c->t->units;
 	uint64_t pieces = most(least(ceil_divide(wanted, most(count, 1)), n), 1);
 
 	c->record[KERNEL_WORD_PIECES] = pieces;

@@ -102,7 +102,7 @@ static void write_updates(struct writer *w) {
 
 void scatter(struct writer *w) {
 	const struct kernel *k = w->k;
-	unsigned lanes = w->t->strategy == STRATEGY_GPU ? 1 : SCATTER_LANES, axis = k->rank - 1u;
+	unsigned lanes = w->t->strategy == STRATEGY_GPU ? 1 : KERNEL_SCATTER_LANES, axis = k->rank - 1u;
 
 	if (lanes == 1) {
 		text_line(w, "const ulong begin = get_global_id(0);");

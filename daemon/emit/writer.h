@@ -242,8 +242,6 @@ enum {
 	COLUMN_VECTORS = 8,
 	/* The same of scans, which keep two vectors each: long runs of memory, and the first level holds 16 rows. */
 	SCAN_VECTORS = 32,
-	/* Lanes of a unit of SCATTER, CPU strategy: as many neighbours are reached while an update is read. */
-	SCATTER_LANES = 64,
 	/* Outputs side by side in a group of REDUCE_COLUMN, GPU strategy. */
 	COLUMN_LANES = 16,
 	/* CPU product: rows a unit may hold: 64 columns of them take 24 KiB; k between saves. */

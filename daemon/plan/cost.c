@@ -35,9 +35,19 @@ enum {
 /* SORT: times each element is read and put somewhere else besides once for each of its digits; in a tile of a group. */
 #define COST_SORT 2.0
 #define COST_SORT_TILE 4.0
+/*
+ * SCATTER: what looking at an index takes, in cheap operations on a lane of a processor; of a GPU, which waits for each, bytes of a lane's read that
+ * takes as long: it has none other under way.
+ */
+#define COST_LOOK 8.0
+#define COST_LOOK_BYTES 6.0
 
-/* Instructions on matrices of 16-bit floats, times as fast as products by fma, and the exponentials of their attention (H200: 220 to 320 against 30 TFLOP/s). */
-#define COST_MATRICES 8.0
+/*
+ * Instructions on matrices of 16-bit floats, times as fast as products by fma: what the speeds of their tiles are counted in (kernel.c), and of
+ * attention (H200: 220 to 320 against 30 TFLOP/s); the exponentials of that.
+ */
+#define COST_MATRICES 10.0
+#define COST_MATRICES_ATTENTION 8.0
 #define COST_MATRIX_EXP 4.0
 
 struct weight {
@@ -374,12 +384,31 @@ static double reduction_ns(const struct cost *c, uint8_t dtype) {
 	return c->elements * cheap + tree;
 }
 
+/*
+ * A group computes a tile, at its edge as much as inside, and units that have none in the last round wait. Products were measured in
+ * the largest tile of their type.
+ */
+static double tiles_ns(const struct cost *c, enum rate_float f) {
+	const struct kernel *k = c->k;
+	const struct kernel_tile_info *tile = &kernel_tiles[k->tile];
+	const int64_t *m = &c->dims[k->rank - 3u];
+	double units = fmax(c->t->units, 1), tiles = product_of(c->dims, 0, k->rank - 3u);
+	double measured = kernel_tiles[f == RATE_F64 ? KERNEL_TILE_LARGE : KERNEL_TILE_HUGE].speed;
+	double speed = tile->speed / measured * (kernel_tile_is_matrix(k->tile) ? COST_MATRICES : 1);
+
+	tiles *= ceil((double)m[0] / tile->rows) * ceil((double)m[1] / tile->columns);
+	return ceil(tiles / units) * units * tile->rows * tile->columns * (double)m[2] / speed * c->t->rates.product_ns[RATE_ALL][f];
+}
+
 /* Tiles at the edge do the work of whole ones. */
 static double product_ns(const struct cost *c) {
 	const struct rates *r = &c->t->rates;
 	enum rate_float f = dtype_info(c->k->accumulator)->bytes == 8 ? RATE_F64 : RATE_F32;
 
-	return c->elements * filled(c, c->k->rank - 1u - kernel_inner_dims(c->k)) / (kernel_uses_matrices(c->k) ? COST_MATRICES : 1) *
+	if (c->t->strategy == STRATEGY_GPU && c->k->root == KERNEL_MATMUL)
+		return tiles_ns(c, f);
+
+	return c->elements * filled(c, c->k->rank - 1u - kernel_inner_dims(c->k)) / (kernel_uses_matrices(c->k) ? COST_MATRICES_ATTENTION : 1) *
 		shared_ns(c, r->product_ns[RATE_ONE][f], r->product_ns[RATE_ALL][f]);
 }
 
@@ -392,6 +421,33 @@ static double sort_ns(const struct cost *c) {
 	if (k->stage == KERNEL_STAGE_ROWS || k->stage == KERNEL_STAGE_BLOCKS)
 		passes = c->t->strategy == STRATEGY_GPU ? COST_SORT_TILE : COST_SORT + dtype_info(k->accumulator)->bytes;
 	return passes * c->elements * shared_ns(c, r->strided_ns[RATE_ONE], r->strided_ns[RATE_ALL]);
+}
+
+/* Of one index, of a unit that is alone. */
+static double look_ns(const struct cost *c) {
+	const struct rates *r = &c->t->rates;
+
+	if (c->t->strategy == STRATEGY_GPU)
+		return COST_LOOK_BYTES * c->t->local_size / r->memory[RATE_ONE][RATE_READ][0];
+	return COST_LOOK * c->t->width * r->op_ns[RATE_ONE][RATE_F32][RATE_CHEAP];
+}
+
+/*
+ * Every unit looks at all indices, one after the other, whatever falls into its piece (emit/scatter.c, and geometry.c of how many pieces
+ * there are); each update reads and writes what nothing foresees.
+ */
+static double scatter_ns(const struct cost *c) {
+	const struct kernel *k = c->k;
+	const struct rates *r = &c->t->rates;
+	double lanes = k->kept ? (double)c->dims[k->kept - 1] : 1, rows = k->kept ? product_of(c->dims, 0, k->kept - 1u) : 1;
+	double strip = c->t->strategy == STRATEGY_GPU ? 1 : KERNEL_SCATTER_LANES, units = rows * ceil(lanes / strip), wanted = fmax(c->t->units, 1);
+	double pieces;
+
+	if (c->t->strategy == STRATEGY_GPU)
+		wanted *= c->t->local_size * KERNEL_SCATTER_GROUPS;
+	pieces = fmax(fmin(ceil(wanted / fmax(units, 1)), (double)c->dims[k->rank - 1u]), 1);
+	return ceil(units * pieces / wanted) * fmin(lanes, strip) * (double)c->extent * look_ns(c) +
+		2 * rows * lanes * (double)c->extent * shared_ns(c, r->strided_ns[RATE_ONE], r->strided_ns[RATE_ALL]);
 }
 
 static double arithmetic_ns(const struct cost *c);
@@ -464,6 +520,8 @@ static double arithmetic_ns(const struct cost *c) {
 		ns += reduction_ns(c, k->accumulator);
 	if (k->root == KERNEL_SORT)
 		ns += sort_ns(c);
+	if (k->root == KERNEL_SCATTER)
+		ns += scatter_ns(c);
 	if (k->root == KERNEL_SCAN)
 		ns += COST_SCAN * c->elements * class_ns(c, k->accumulator, RATE_CHEAP);
 	if (kernel_inner_dims(k))

@@ -151,6 +151,9 @@ enum {
 	KERNEL_VALUES = 256,
 	KERNEL_SCALARS = 64,
 	KERNEL_NONE = 0xffff,
+	/* SCATTER: lanes of a unit in the CPU strategy, as many neighbours as are reached while an update is read; groups a compute unit of a GPU, to hide the time that an index takes to come. */
+	KERNEL_SCATTER_LANES = 64,
+	KERNEL_SCATTER_GROUPS = 4,
 	/* MATMUL, GPU strategy: items that share what they read, or an instruction. */
 	KERNEL_TILE_BLOCK = 32,
 	/* MATMUL: most rows of a product in strips, and columns of a turned one. */
