@@ -44,6 +44,14 @@ OVL void matrix_copy(local ushort *to, global const uchar *from, int n) {
 		:: "r"((uint)(ulong)to), "l"(from), "r"(2 * n) : "memory");
 }
 
+/* The same where they are whole by two alone: rows of 16-bit floats of an even extent. */
+OVL void matrix_copy_pairs(local ushort *to, global const uchar *from, int n) {
+	_Pragma("unroll")
+	for (int j = 0; j < 8; j += 2)
+		__asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+			:: "r"((uint)(ulong)(to + j)), "l"(from + (n > j ? 2 * j : 0)), "r"(clamp(2 * (n - j), 0, 4)) : "memory");
+}
+
 /* The same where they do not lie whole, but `apart` from each other: they are there with the next barrier. */
 static __attribute__((noinline)) void matrix_gather(local ushort *to, global const uchar *from, int n, long apart) {
 	_Pragma("unroll 1")

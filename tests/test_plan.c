@@ -20,7 +20,7 @@ static const struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 =
 static const struct traits no_f64 = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 64, .units = 2,
 	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 static const struct traits multiplies = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true,
-	.matrix = true, .units = 16, .pools = 1, .kernel_operands = 32, .kernel_values = 64 };
+	.matrix = true, .wgmma = true, .units = 16, .pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 
 static struct graph *g;
 static struct fault fault;
@@ -428,19 +428,21 @@ END_TEST
 /* The tile of a product of N by N by N on a device of 132 units, whose instructions multiply matrices or do not. */
 static const struct {
 	uint8_t dtype;
-	bool matrix;
+	bool matrix, wgmma;
 	int64_t n;
 	unsigned local_size, tile;
 } tiles[] = {
-	{ DTYPE_f32, true, 256, 256, KERNEL_TILE_SMALL },
-	{ DTYPE_f32, true, 1024, 256, KERNEL_TILE_MEDIUM },
-	{ DTYPE_f32, true, 2048, 256, KERNEL_TILE_HUGE },
-	{ DTYPE_f32, true, 3072, 256, KERNEL_TILE_MEDIUM },
-	{ DTYPE_f32, true, 8192, 64, KERNEL_TILE_SMALL },
-	{ DTYPE_f64, true, 4096, 256, KERNEL_TILE_LARGE },
-	{ DTYPE_bf16, true, 512, 256, KERNEL_TILE_MATRIX_MEDIUM },
-	{ DTYPE_f16, true, 4096, 256, KERNEL_TILE_MATRIX_LARGE },
-	{ DTYPE_f16, false, 4096, 256, KERNEL_TILE_HUGE },
+	{ DTYPE_f32, true, false, 256, 256, KERNEL_TILE_SMALL },
+	{ DTYPE_f32, true, true, 1024, 256, KERNEL_TILE_MEDIUM },
+	{ DTYPE_f32, true, false, 2048, 256, KERNEL_TILE_HUGE },
+	{ DTYPE_f32, true, false, 3072, 256, KERNEL_TILE_MEDIUM },
+	{ DTYPE_f32, true, false, 8192, 64, KERNEL_TILE_SMALL },
+	{ DTYPE_f64, true, true, 4096, 256, KERNEL_TILE_LARGE },
+	{ DTYPE_bf16, true, true, 512, 256, KERNEL_TILE_MATRIX_MEDIUM },
+	{ DTYPE_f16, true, false, 4096, 256, KERNEL_TILE_MATRIX_LARGE },
+	{ DTYPE_f16, true, true, 4096, 256, KERNEL_TILE_WGMMA },
+	{ DTYPE_bf16, true, true, 4096, 128, KERNEL_TILE_MATRIX_MEDIUM },
+	{ DTYPE_f16, false, false, 4096, 256, KERNEL_TILE_HUGE },
 };
 
 START_TEST(a_tile_is_chosen_by_types_and_shape) {
@@ -453,6 +455,7 @@ START_TEST(a_tile_is_chosen_by_types_and_shape) {
 	t.units = 132;
 	t.local_size = tiles[_i].local_size;
 	t.matrix = tiles[_i].matrix;
+	t.wgmma = tiles[_i].wgmma;
 	output(op(OP_relu, op(OP_matmul, x, x), 0));
 	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
 	ck_assert_uint_eq(p->step[0].kernel->tile, tiles[_i].tile);

@@ -33,7 +33,7 @@ static const struct traits narrow = { .strategy = STRATEGY_CPU, .width = 8, .f64
 static const struct traits gpu = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true, .units = 16,
 	.pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 static const struct traits matrix = { .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true,
-	.matrix = true, .units = 132, .pools = 1, .kernel_operands = 32, .kernel_values = 64 };
+	.matrix = true, .wgmma = true, .units = 132, .pools = 1, .kernel_operands = 32, .kernel_values = 64 };
 static const struct traits *const machines[] = { &cpu, &narrow, &gpu, &matrix };
 
 static struct graph *g;

@@ -95,6 +95,10 @@ cl_int build_anew(const struct guard *g, struct target t, const char *source, co
 		*logp = build_log(t, program);
 		return error;
 	}
+	if (hidden_has(text))
+		error = hidden_build(t, options, &program);
+	if (error)
+		return error;
 	*programp = program;
 	program = NULL;
 	return CL_SUCCESS;

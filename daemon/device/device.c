@@ -163,7 +163,8 @@ static void note_findings(struct device *d) {
 		str_append(&d->notes, "small arrays are read and written where they lie in the host's memory\n");
 	str_printf(&d->notes, "64-bit floats: %s\n", t->f64 ? "yes" : "no");
 	if (t->matrix)
-		str_append(&d->notes, "instructions that multiply matrices of 16-bit floats\n");
+		str_printf(&d->notes, "instructions that multiply matrices of 16-bit floats%s\n",
+			t->wgmma ? ", and those of four blocks of items together (wgmma)" : "");
 	trials_note(d, &d->notes);
 	str_printf(&d->notes, "driver: %s\n", d->quirks->doc);
 	if (d->exact)

@@ -9,6 +9,7 @@
  *   note.c     what kernels were built from, and so why one is built again
  *   program.c  programs by kernel, and the queue of builds
  *   build.c    from a text to a program
+ *   hidden.c   instructions that the compiler does not know
  *   guard.c    what is loaded from the driver's own cache is what was written there
  *   direct.c   code that is called without the driver
  *   resident.c which programs' code stays
@@ -246,7 +247,7 @@ int exact_probe(struct device *d, struct findings *found, struct fault *f) FAULT
  * waits; or something empty, where another worker is at them.
  */
 void exact_build(struct device *d);
-/* Sets traits.matrix where a trial succeeds. */
+/* Sets traits.matrix and traits.wgmma where trials succeed. */
 void matrix_probe(struct device *d);
 
 /* ---- near.c ---- */
@@ -557,6 +558,15 @@ cl_int build_for(struct device *d, struct target t, const char *source, const ch
 cl_program build_cached(struct device *d, struct target t, const char *options, const struct cache_key *key);
 cl_int build_anew(const struct guard *g, struct target t, const char *source, const char *options, cl_program *programp,
 	char **logp) FAULT_MUST_USE;
+/* ---- hidden.c ---- */
+
+/* Has a text instructions that the compiler takes for comments? */
+bool hidden_has(const char *source);
+/* Exchanges what the compiler made of it for the program that has them. */
+cl_int hidden_build(struct target t, const char *options, cl_program *programp) FAULT_MUST_USE;
+
+/* ---- build.c ---- */
+
 struct cache_key build_key_for(const struct device *d, struct target t, const char *source, const char *options);
 /* The key under which the cache holds what depends on this text, the device, its driver and our version. */
 struct cache_key build_key(const struct device *d, const char *source, const char *options);

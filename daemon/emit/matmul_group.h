@@ -39,5 +39,16 @@ void factor_zero(struct writer *w, unsigned rows, unsigned vectors);
 
 void matrix_functions(struct writer *w);
 void matrix_groups(struct writer *w);
+void matrix_fetch(struct writer *w, const char *stage);
+
+/* ---- ... of four blocks of items together (matmul_wgmma.c) ---- */
+
+/* Before an instruction that the compiler shall take for a comment: see device/hidden.c. */
+#define WGMMA_HIDDEN "//HIDDEN "
+
+void wgmma_functions(struct writer *w);
+/* Stages that are on their way before the first is there; all pieces of K. */
+unsigned wgmma_ahead(const struct writer *w);
+void wgmma_pieces(struct writer *w);
 /* What kernels/matrix.cl asks for. */
 void matrix_defines(const struct writer *w, struct str *text);

@@ -30,6 +30,10 @@ void matrix_defines(const struct writer *w, struct str *text) {
 
 /* "matrix_deep(32, x, k)": where (x, k) of a factor lies in its piece. */
 static void place(struct writer *w, const struct factor *f, const char *x, const char *k) {
+	if (!f->deep && kernel_tile_is_wgmma(w->k->tile)) {
+		text_part(w, "wgmma_across(%u, %s, %s)", factor_tile(w)->depth, x, k);
+		return;
+	}
 	text_part(w, f->deep ? "matrix_deep(%u, %s, %s)" : "matrix_across(%u, %s, %s)",
 		f->deep ? factor_tile(w)->depth : f->across, x, k);
 }
@@ -46,6 +50,10 @@ static void define_fetch(struct writer *w, const struct factor *f) {
 	text_end(w);
 	text_open(w, "if (whole)");
 	text_line(w, "matrix_copy(to, p, n);");
+	text_line(w, "continue;");
+	text_close(w);
+	text_open(w, "if (%s == 1 && ((ulong)p & 3) == 0)", f->deep ? "down" : "across");
+	text_line(w, "matrix_copy_pairs(to, p, n);");
 	text_line(w, "continue;");
 	text_close(w);
 	text_line(w, "#pragma unroll 1");
@@ -102,14 +110,17 @@ void matrix_functions(struct writer *w) {
 
 		define_fetch(w, &f);
 	}
-	define_multiply(w);
+	if (kernel_tile_is_wgmma(w->k->tile))
+		wgmma_functions(w);
+	else
+		define_multiply(w);
 	text_blank(w);
 }
 
 /* ---- the kernel ---- */
 
 /* Sends the next pieces on their way to a stage, if there are any. */
-static void write_fetch(struct writer *w, const char *stage) {
+void matrix_fetch(struct writer *w, const char *stage) {
 	unsigned depth = factor_tile(w)->depth;
 
 	text_line(w, "const int deep = min(d%u - fetched, (long)%u);", matmul_dim_k(w->k), depth);
@@ -139,7 +150,7 @@ static void write_pieces(struct writer *w) {
 	text_line(w, "#pragma unroll 1");
 	text_open(w, "for (; d%u - k0 >= %u; k0 += %u)", k, depth, depth);
 	write_wait(w);
-	write_fetch(w, "next");
+	matrix_fetch(w, "next");
 	text_line(w, "#pragma unroll");
 	text_line(w, "for (int k = 0; k < %u; k += %u)", depth, STEP_DEPTH);
 	text_line(w, "\tmultiply(c, tile_a[stage], tile_b[stage], lane, x, y, k);");
@@ -154,7 +165,8 @@ static void write_pieces(struct writer *w) {
 	text_close(w);
 }
 
-static void write_sums(struct writer *w) {
+/* `ahead`: stages that are on their way before the first is there. */
+static void write_sums(struct writer *w, unsigned ahead) {
 	const struct kernel_tile_info *tile = factor_tile(w);
 
 	factor_zero(w, tile->block_rows / 8u, tile->block_columns / STEP_COLUMNS);
@@ -165,23 +177,28 @@ static void write_sums(struct writer *w) {
 	}
 	text_line(w, "long fetched = 0;");
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int s = 0; s < %u; s++)", tile->stages - 1u);
-	write_fetch(w, "s");
+	text_open(w, "for (int s = 0; s < %u; s++)", ahead);
+	matrix_fetch(w, "s");
 	text_close(w);
-	write_pieces(w);
 }
 
 void matrix_groups(struct writer *w) {
 	const struct kernel_tile_info *tile = factor_tile(w);
 	unsigned wide = tile->columns / tile->block_columns;
+	bool wgmma = kernel_tile_is_wgmma(w->k->tile);
 
-	text_line(w, "local ushort tile_a[%u][%u] __attribute__((aligned(128)));", tile->stages, tile->rows * tile->depth);
-	text_line(w, "local ushort tile_b[%u][%u] __attribute__((aligned(128)));", tile->stages, tile->columns * tile->depth);
+	/* Instructions of four blocks count from where their pieces lie whole. */
+	text_line(w, "local ushort tile_a[%u][%u] __attribute__((aligned(%u)));", tile->stages, tile->rows * tile->depth, wgmma ? 1024 : 128);
+	text_line(w, "local ushort tile_b[%u][%u] __attribute__((aligned(%u)));", tile->stages, tile->columns * tile->depth, wgmma ? 1024 : 128);
 	text_line(w, "const int item = get_local_id(0), block = item / %u, lane = item %% %u;", KERNEL_TILE_BLOCK,
 		KERNEL_TILE_BLOCK);
 	text_line(w, "const int x = block %% %u * %u, y = block / %u * %u;", wide, tile->block_columns, wide, tile->block_rows);
 	factor_unit(w);
-	write_sums(w);
+	write_sums(w, wgmma ? wgmma_ahead(w) : tile->stages - 1u);
+	if (wgmma)
+		wgmma_pieces(w);
+	else
+		write_pieces(w);
 	text_line(w, "const long column = n0 + x + lane %% 4 * W;");
 	sums_outputs(w, &(struct sums){ .dim = matmul_dim_m(w->k), .rows = tile->block_rows / 8u, .row = "m0 + y + i * 8 + lane / 4",
 		.vectors = tile->block_columns / STEP_COLUMNS, .apart = STEP_COLUMNS, .value = "c[i][v]" });

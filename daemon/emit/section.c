@@ -209,6 +209,8 @@ void section_append(const struct writer *w, struct str *text) {
 		take_provider(&c, "sort_key", strlen("sort_key"), UINT_MAX);
 	if (kernel_uses_matrices(w->k))
 		take_provider(&c, "matrix_multiply", strlen("matrix_multiply"), UINT_MAX);
+	if (w->k->root == KERNEL_MATMUL && kernel_tile_is_wgmma(w->k->tile))
+		take_provider(&c, "wgmma_place", strlen("wgmma_place"), UINT_MAX);
 	else if (w->k->root == KERNEL_ATTENTION)
 		take_provider(&c, "weigh", strlen("weigh"), 1U << w->k->accumulator);
 	append_taken(&c, list, n, text);

@@ -24,6 +24,7 @@ const struct kernel_tile_info kernel_tiles[KERNEL_TILES] = {
 	[KERNEL_TILE_DEEP] = { KERNEL_TILE_TINY, 26, 32, 32, 16, 32, 32, 4, 1 },
 	[KERNEL_TILE_MATRIX_MEDIUM] = { KERNEL_TILE_MATRIX_MEDIUM, 22, 64, 64, 32, 32, 64, 2, 3 },
 	[KERNEL_TILE_MATRIX_LARGE] = { KERNEL_TILE_MATRIX_MEDIUM, 32, 128, 128, 64, 32, 32, 2, 3 },
+	[KERNEL_TILE_WGMMA] = { KERNEL_TILE_MATRIX_MEDIUM, 52, 128, 128, 16, 128, 64, 2, 3 },
 };
 
 const char *kernel_root_name(const struct kernel *k) {

@@ -259,6 +259,7 @@ enum kernel_tile {
 	KERNEL_TILE_DEEP,              /* the small one of them */
 	KERNEL_TILE_MATRIX_MEDIUM,
 	KERNEL_TILE_MATRIX_LARGE,
+	KERNEL_TILE_WGMMA,             /* by instructions of four blocks of items together (kernels/wgmma.cl) */
 	KERNEL_TILES,
 };
 
@@ -266,7 +267,7 @@ struct kernel_tile_info {
 	uint8_t smaller;               /* the next smaller tile, or itself */
 	uint8_t speed;                 /* of a unit at work on such tiles, against others of the same elements */
 	uint16_t rows, columns;        /* of the result */
-	uint8_t block_rows, block_columns; /* of KERNEL_TILE_BLOCK items */
+	uint16_t block_rows, block_columns; /* of KERNEL_TILE_BLOCK items */
 	uint8_t depth;                 /* of K, in local memory */
 	uint8_t lanes;                 /* vectors of the result: kernel.width */
 	uint8_t stages;                /* depths in local memory at the same time */
@@ -275,6 +276,10 @@ extern const struct kernel_tile_info kernel_tiles[KERNEL_TILES];
 
 static inline bool kernel_tile_is_matrix(unsigned tile) {
 	return tile >= KERNEL_TILE_MATRIX_MEDIUM;
+}
+
+static inline bool kernel_tile_is_wgmma(unsigned tile) {
+	return tile >= KERNEL_TILE_WGMMA;
 }
 
 enum kernel_stage {
@@ -584,10 +589,10 @@ static inline bool kernel_attends_matrices(const struct kernel *k, const struct 
 
 /* The largest tile of a product, for groups of so many items. */
 static inline uint8_t kernel_tile_largest(const struct kernel *k, const struct traits *t) {
-	unsigned tile = kernel_multiplies_matrices(k, t) ? KERNEL_TILE_MATRIX_LARGE
-		: dtype_info(k->accumulator)->bytes > 4	 ? KERNEL_TILE_LARGE
-							 : KERNEL_TILE_HUGE;
+	unsigned tile = dtype_info(k->accumulator)->bytes > 4 ? KERNEL_TILE_LARGE : KERNEL_TILE_HUGE;
 
+	if (kernel_multiplies_matrices(k, t))
+		tile = t->wgmma ? KERNEL_TILE_WGMMA : KERNEL_TILE_MATRIX_LARGE;
 	while (kernel_tile_items(tile) > t->local_size && tile != kernel_tiles[tile].smaller)
 		tile = kernel_tiles[tile].smaller;
 	return (uint8_t)tile;

@@ -31,7 +31,7 @@ static const struct traits fuzz_machines[] = {
 	{ .strategy = STRATEGY_CPU, .width = 4, .f64 = true, .units = 64, .pools = 1, .kernel_operands = 32, .kernel_values = 64 },
 	{ .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true, .units = 16, .pools = 1,
 		.kernel_operands = 32, .kernel_values = 64 },
-	{ .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true, .matrix = true, .units = 132, .pools = 1,
+	{ .strategy = STRATEGY_GPU, .width = 1, .local_size = 256, .local_bytes = 48 << 10, .f64 = true, .matrix = true, .wgmma = true, .units = 132, .pools = 1,
 		.kernel_operands = 32, .kernel_values = 64 },
 };
 

@@ -324,6 +324,9 @@ def groups():
             lambda c: c.op_scalar("add", c.op("neg", product(c, "i16", (60, 500), (500, 700))), 3),
             lambda c: product(c, "f16", (3, 20, 40), (3, 40, 72), False),
             lambda c: c.op("matmul", c.transpose(leaf(c, "bf16", (90, 130), False)), leaf(c, "bf16", (90, 200), False)),
+            # So many tiles that they are the largest on a GPU, and edges each way.
+            lambda c: product(c, "bf16", (1030, 200), (200, 1002), False),
+            lambda c: c.op("relu", c.op("matmul", c.transpose(leaf(c, "f16", (130, 1030), False)), c.transpose(leaf(c, "f16", (1030, 130), False)))),
             lambda c: c.op("matmul", c.transpose(leaf(c, "f32", (30, 80))), c.transpose(leaf(c, "f32", (70, 30)))),
             lambda c: c.op("matmul", strided(c, leaf(c, "f32", (40, 30))), strided(c, leaf(c, "f32", (60, 80)))),
             lambda c: linear(c),
