@@ -21,8 +21,8 @@ static void print_summary(const cJSON *json) {
 	printf("%s kernel%s; without fusion %s\n", print_count(kernels, a), kernels == 1 ? "" : "s",
 		print_count(json_number(json, "unfused_kernel_count"), b));
 	if (json_number(json, "buffers_eliminated") > 0)
-		printf("%s arrays are never stored, %s of memory are not moved\n",
-			print_count(json_number(json, "buffers_eliminated"), a),
+		printf("%s array%s never stored, %s of memory are not moved\n",
+			print_count(json_number(json, "buffers_eliminated"), a), json_number(json, "buffers_eliminated") == 1 ? " is" : "s are",
 			print_bytes(json_number(json, "bytes_not_moved"), b));
 	if (json_number(json, "plan_us") > 0)
 		printf("planned in %s\n", print_seconds(json_number(json, "plan_us") / 1e6, a));

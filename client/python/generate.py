@@ -74,6 +74,37 @@ def composites():
         yield found.group(2), int(found.group(3)), operands, re.findall(r"HAS\((\w+)\)", found.group(6)), doc_of(line)
 
 
+# What others call the composites, by their names: who writes one is told ours.
+MEANT = {**{f"{name}{n}d": name for name in ("conv", "max_pool", "avg_pool", "batch_norm") for n in (1, 2, 3)},
+         "convolution": "conv", "scaled_dot_product_attention": "attention", "rmsnorm": "rms_norm", "layernorm": "layer_norm", "dense": "linear",
+         "embed": "embedding"}
+
+# Elementwise operations are fusion's; here they are found, too.
+NETWORK_NAMES = '''
+def _axes(axes, axis):
+    if axes is not None and axis is not None:
+        raise TypeError("axis and axes are two names for one thing: give one of them")
+    return axes if axis is None else axis
+
+
+_MEANT = {all!r}
+
+
+def _absent(name):
+    from . import _rows
+    if name in _rows.__all__:
+        return getattr(_rows, name)
+    if name in _MEANT:
+        raise AttributeError(f"module 'fusion.nn' has no attribute {{name!r}}: {{_MEANT[name]}}() does it")
+    raise AttributeError(f"module 'fusion.nn' has no attribute {{name!r}}")
+
+
+# Who checks types knows the names.
+if not TYPE_CHECKING:
+    __getattr__ = _absent
+'''
+
+
 def print_networks():
     docs = {name: (kind, doc) for name, kind, doc in attributes()}
     print('"""What networks are made of: the composites of the operation table.')
@@ -82,11 +113,13 @@ def print_networks():
     print("TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Sequence, Union\n\n    from ._array import Array\n    from ._base import DType\n    Axes = Union[int, Sequence[int], None]\n")
     rows = [row for row in composites() if row[0] not in ELSEWHERE]
     print(f"__all__ = {[row[0] for row in rows]!r}\n")
+    print(NETWORK_NAMES.format(all={name: meant for name, meant in sorted(MEANT.items())}))
     for name, least, operands, has, doc in rows:
         list_ = [f"{o}: Array" if i < least else f"{o}: Array | None = None" for i, o in enumerate(operands)]
         keys = [a for a in has if a not in DEFAULTS] + [a for a in has if a in DEFAULTS]
         needed = [f"{a}: {TYPES[docs[a][0]].replace(' | None', '')}" for a in keys if a not in DEFAULTS]
         given = [f"{a}: {TYPES[docs[a][0]]} = {DEFAULTS[a]}" for a in keys if a in DEFAULTS]
+        given += ["axis: Axes = None"] if "axes" in has else []
         arguments = ", ".join(list_ + (["/"] if operands else []) + (["*"] if keys else []) + needed + given)
         print(f"\ndef {name}({arguments}) -> Array:")
         print(f'    """{doc}')
@@ -94,10 +127,12 @@ def print_networks():
             print()
         for a in keys:
             print(f"    {a}: {docs[a][1][0].lower()}{docs[a][1][1:]}")
+        if "axes" in has:
+            print("    axis: the same, by the name that it has elsewhere.")
         print('    """')
         pieces = []
         for a in keys:
-            value = f"as_dtype({a})" if docs[a][0] == "DTYPE" else a
+            value = f"as_dtype({a})" if docs[a][0] == "DTYPE" else "_axes(axes, axis)" if a == "axes" else a
             if a in ("stride", "padding", "dilation"):
                 first = {"max_pool": "window", "avg_pool": "window"}.get(name)
                 length = f"len({first})" if first else "x.ndim - 2"

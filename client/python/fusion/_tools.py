@@ -112,8 +112,8 @@ class Explanation(dict):
     """How the daemon would run something; as a dict what fusionctl explain --json gives."""
 
     def __repr__(self) -> str:
-        lines = [f"{self['kernel_count']} kernels, {self['unfused_kernel_count']} without fusion; "
-                 f"{self['bytes_not_moved']} bytes not moved, {self['buffers_eliminated']} buffers less"]
+        lines = [f"{_count(self['kernel_count'], 'kernel')}, {self['unfused_kernel_count']} without fusion; "
+                 f"{_count(self['bytes_not_moved'], 'byte')} not moved, {_count(self['buffers_eliminated'], 'buffer')} less"]
         for i, kernel in enumerate(self["kernels"]):
             ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
             name = f" {kernel['pattern']}" if kernel.get("pattern") else ""
@@ -125,6 +125,10 @@ class Explanation(dict):
         for left in self.get("not_fused", ()):
             lines.append(f"  not fused: {_operation(left, 'producer')} into {_operation(left, 'consumer')}: {left['reason']}")
         return "\n".join(lines)
+
+
+def _count(number, word):
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _operation(note, which):
