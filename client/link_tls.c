@@ -193,11 +193,12 @@ static void let_go(const struct link *l) {
 	}
 }
 
-static int refuse_handshake(struct link *l, int code, struct fault *f) {
+/* late: tls is agreed on, but the other side's certificate is refused. */
+static int refuse_handshake(struct link *l, int code, bool late, struct fault *f) {
 	uint32_t flags = mbedtls_ssl_get_verify_result(&l->ssl);
 	bool none = code == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE;
 	const char *known = NULL;
-	uint8_t alert = 0;
+	uint8_t alert = MBEDTLS_SSL_ALERT_MSG_BAD_CERT;
 	char why[256];
 
 	if (code == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE)
@@ -205,7 +206,7 @@ static int refuse_handshake(struct link *l, int code, struct fault *f) {
 	else if (code == MBEDTLS_ERR_X509_CERT_VERIFY_FAILED || none)
 		known = verdict(none ? MBEDTLS_X509_BADCERT_MISSING : flags, &alert);
 	/* The library sends the others itself. */
-	if (none)
+	if (none || late)
 		mbedtls_ssl_send_alert_message(&l->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, alert);
 	let_go(l);
 	if (known)
@@ -242,6 +243,13 @@ static int seed_process(mbedtls_ssl_config *config) {
 	return 0;
 }
 
+/* See link_keys.c: who calls may be let in here only without an objection of the library's. */
+static int judge(struct link *l, struct fault *f) {
+	if (mbedtls_ssl_get_verify_result(&l->ssl))
+		return refuse_handshake(l, MBEDTLS_ERR_X509_CERT_VERIFY_FAILED, true, f);
+	return take_peer(&l->peer, mbedtls_ssl_get_peer_cert(&l->ssl));
+}
+
 static int handshake(struct link *l, uint64_t deadline_us, struct fault *f) {
 	int r;
 
@@ -254,7 +262,7 @@ static int handshake(struct link *l, uint64_t deadline_us, struct fault *f) {
 		else if (r == MBEDTLS_ERR_SSL_WANT_WRITE)
 			waited = link_wait(l->fd, POLLOUT, deadline_us, -1);
 		else
-			return r ? refuse_handshake(l, r, f) : take_peer(&l->peer, mbedtls_ssl_get_peer_cert(&l->ssl));
+			return r ? refuse_handshake(l, r, false, f) : judge(l, f);
 		if (waited)
 			return fault_set(f, FAULT_CONNECT, "tls was not agreed on in time");
 	}
