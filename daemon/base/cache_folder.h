@@ -49,6 +49,12 @@ int cache_folder_verify(const char *folder, struct cache_usage *u) FAULT_MUST_US
 int cache_folder_check(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
 /* Moves an entry of the driver's cache, "AB/NAME", out of its way, where it is kept for a week. 0 or -errno. */
 int cache_folder_put_aside(const char *folder, const char *entry) FAULT_MUST_USE;
+/*
+ * A mark is locked by whoever asks a driver for its program. One that is nobody's any more is taken away: true. cache_mark.c
+ */
+bool cache_mark_take(const char *path);
+/* All such marks of the folder: those processes were ended on purpose, and no program is to be blamed for it. */
+void cache_folder_let_off(const char *folder);
 
 /*
  * May nobody but this user have other code run from that folder? It is his own, what lies above is his or root's, and others may write to none of

@@ -100,15 +100,10 @@ static void unmark(struct guard *g) {
 	g->mark = -1;
 }
 
-/* Is it nobody's any more? Then it is gone. */
 static bool take_mark(const struct device *d, const char *name) {
 	char path[PATH_MAX];
-	CLEANUP(cleanup_close) int fd = -1;
 
-	if (!mark_path(d, name, path))
-		return false;
-	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	return fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !unlink(path);
+	return mark_path(d, name, path) && cache_mark_take(path);
 }
 
 void guards_settle(const struct device *d) {

@@ -8,7 +8,7 @@
  * over a program, its text is told apart by a number, which makes it another program to the driver: what it may have left is never met again.
  *
  * A mark says which programs a process is asking its driver for. It goes with the process only if that comes back; the next engine finds
- * it (guards_settle()).
+ * it (guards_settle()). At a stop the supervisor ends workers in the middle of it: it takes their marks away (cache_folder_let_off()).
  */
 #pragma once
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/message.h"
+#include "daemon/base/cache_folder.h"
 #include "daemon/door/blame.h"
 #include "daemon/door/client.h"
 #include "daemon/door/orders.h"
@@ -249,12 +250,25 @@ static bool all_ended(const struct supervisor *s) {
 	return true;
 }
 
+static bool died(const struct child *c) {
+	return c->failed && !c->killed_us;
+}
+
+/* Workers, and an engine that its driver held up, are killed at a stop; what a driver was loading then is not to blame. */
+static void let_off(const struct supervisor *s) {
+	for (unsigned i = 0; i < s->engines; i++)
+		if (died(&s->engine[i]->child) || died(&s->engine[i]->spare))
+			return;
+	cache_folder_let_off(s->config.cache_dir);
+}
+
 /* The gateway carries answers to clients on other machines as long as there may be any. */
 void engines_end(struct supervisor *s) {
 	if (!s->stopping || !all_ended(s))
 		return;
 	if (!s->served) {
 		s->served = true;
+		let_off(s);
 		clients_close(s, NULL);
 		gateway_stop(s);
 	}

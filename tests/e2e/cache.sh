@@ -64,6 +64,29 @@ claim it_stays_built 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
 claim from_the_cache 0 "program from the cache" "$ctl" explain "$root/graph.fz"
 stop
 
+# A stop ends what its driver is loading, in the engine and in a worker: nobody is to blame for that.
+printf 'x = input f32[2] = 1 -2\ny = tanh x\nz = sum y\noutput z\n' >"$root/tanh.fz"
+LD_PRELOAD="$interpose" FUSION_INTERPOSE_FAULTS="$root/fault" start_on "$cache" --set engine.stop_us=1ms --set engine.drain_us=0
+printf hang >"$root/fault.load"
+"$ctl" run "$root/graph.fz" >/dev/null 2>&1 &
+asker=$!
+until_does sh -c "! test -e '$root/fault.load'"
+stop
+wait "$asker" || true
+LD_PRELOAD="$interpose" FUSION_INTERPOSE_COMPILER=hang:op_tanh start_on "$cache" --set engine.drain_us=0
+"$ctl" run "$root/tanh.fz" >/dev/null 2>&1 &
+asker=$!
+until_does sh -c "ls '$cache/loading' | grep -q ."
+: >"$root/log"
+stop
+wait "$asker" || true
+start_on "$cache"
+claim what_was_stopped_is_built 0 "^-0.2" "$ctl" run "$root/tanh.fz"
+claim what_was_built_before_a_stop_is_right 0 "^\[0 3\]" "$ctl" run "$root/graph.fz"
+claim and_comes_from_the_cache 0 "program from the cache" "$ctl" explain "$root/graph.fz"
+claim a_stop_is_blamed_on_nothing 1 "" grep "ended while its driver loaded" "$root/log"
+stop
+
 # What a machine's crash leaves of entries that nobody had sealed yet.
 for half in 0 1; do
 	rm -rf "$cache/programs" "$cache/notes"
