@@ -29,6 +29,8 @@ export TSAN_OPTIONS="suppressions='$PWD/tests/tsan.supp':ignore_noninstrumented_
 
 # Interpreters take a compiler some seconds: those tests have them that say so.
 export FUSIOND_FUSION_INTERPRETER=off
+# A busy machine takes longer for what nobody is to be told that he waits in vain for.
+export FUSION_LIMIT_S=1200
 
 logs=$(mktemp -d)
 # Kernels that one job built need not be built by the next, nor by the next run: where the driver keeps what it compiled

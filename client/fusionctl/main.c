@@ -311,6 +311,15 @@ static char *add_commands(int key, const char *text, void *input) {
 	return fclose(out) ? (char *)(uintptr_t)text : help;
 }
 
+/* In seconds; 0: none. */
+static double limit_of(const struct line *l) {
+	if (l->limit > 0)
+		return l->limit;
+	if (commands[l->command].takes & TAKES_TIME)
+		return 0;
+	return variable_number("FUSION_LIMIT_S", FUSIONCTL_LIMIT_S);
+}
+
 int main(int argc, char **argv) {
 	static const struct argp argp = {
 		.options = options,
@@ -330,10 +339,10 @@ int main(int argc, char **argv) {
 	usage_begin(argc, argv);
 	argp_parse(&argp, argc, argv, 0, NULL, &line);
 	line.control.command = commands[line.command].name;
-	limit_begin(line.limit > 0 ? line.limit : commands[line.command].takes & TAKES_TIME ? 0 : FUSIONCTL_LIMIT_S, line.control.json);
 	code = variables_check(&f);
 	if (code)
 		return control_fail(&line.control, code, &f);
+	limit_begin(limit_of(&line), line.control.json);
 	code = commands[line.command].run(&line.control);
 	/* A reader that has seen enough, such as head(1), is no error. */
 	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {

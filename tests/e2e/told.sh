@@ -67,6 +67,8 @@ claim a_hung_engine_is_shown_at_once 75 "HUNG: process $engine has answered noth
 claim_json in_json_too 'j["engines"][0]["state"] == "hung" and j["engines"][0]["silent_s"] > 2' "$ctl" status --json
 claim statistics_end_after_their_limit 75 "nothing was answered within 3 s" "$ctl" --limit 3 stats
 claim_json with_json_too 'j["error"]["code"] == "TIMEOUT"' "$ctl" --limit 3 stats --json
+claim a_variable_says_the_limit_where_no_option_does 75 "nothing was answered within 2 s" env FUSION_LIMIT_S=2 "$ctl" stats
+claim the_option_goes_before_it 75 "nothing was answered within 3 s" env FUSION_LIMIT_S=600 "$ctl" --limit 3 stats
 kill -CONT "$engine"
 until_does "$ctl" status
 claim one_that_goes_on_is_ready 0 "^engine  *ready" "$ctl" status
