@@ -1,7 +1,7 @@
 #!/bin/sh
 # Refuses an include that goes against the direction of data:
 #   serve -> graph -> plan -> emit -> exec -> device
-# and OpenCL, nng outside the folders that may use them. See ARCHITECTURE.md.
+# and OpenCL, nng outside the folders that may use them, see ARCHITECTURE.md; and a mutant (tests/mutants) that does not apply any more.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -59,6 +59,14 @@ only 'CL/' daemon/device client/fusionctl/doctor_driver
 only 'nng/' protocol/sp daemon/serve/transport_nng client/transport_nng
 only 'systemd/' daemon/door daemon/base/log
 only 'mbedtls/' client/link
+
+# A bug put in on purpose that does not apply any more would be found by nothing.
+for patch in tests/mutants/*.patch; do
+	patch -s -p1 -F0 --dry-run <"$patch" >/dev/null || {
+		echo "$patch does not apply any more"
+		failed=$((failed + 1))
+	}
+done
 
 echo "layers: $checked files checked"
 [ "$failed" = 0 ] && echo "1 passed, 0 failed" || echo "0 passed, 1 failed"
