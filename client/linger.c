@@ -1,4 +1,4 @@
-/* Looking about before sleeping; see linger.h. */
+/* Spinning before sleeping; see linger.h. */
 #include "linger.h"
 
 #include "link.h"

@@ -214,7 +214,7 @@ static int open_server(struct engine *e, const struct command *c, struct fault *
 	if (!r)
 		r = rings_new(&e->rings, &e->ring_transport);
 	if (!r) {
-		/* Who looks about for what comes next must not do so where that is made (server.c). */
+		/* Who spins for what comes next must not do so where that is made (server.c). */
 		if (e->config.engine_beside && device_flat(e->device))
 			rings_follow(e->rings);
 		linger = linger_limits(e->config.engine_linger_us, linger_processors(), device_flat(e->device));

@@ -3,7 +3,7 @@
  * requires: types declare convert memory
  * provides: interpreter
  *
- * What an interpreter of byte code is made of (daemon/emit/bytecode.h has the code, interpreter.c the rest of
+ * What an interpreter of bytecode is made of (daemon/emit/bytecode.h has the code, interpreter.c the rest of
  * the text). The emitter defines
  *
  *   INTERP_GROUP      work-items of a group

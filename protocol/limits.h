@@ -4,7 +4,7 @@
  */
 #pragma once
 
-/* Byte code, the numbers of frames and what is shared in memory are those of a little-endian machine; no other was ever tried. */
+/* Bytecode, the numbers of frames and what is shared in memory are those of a little-endian machine; no other was ever tried. */
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "fusiond keeps numbers in little-endian order in memory that it shares: it does not build for this machine"
 #endif

@@ -49,7 +49,7 @@ struct ring_shared {
 struct ring_place {
 	_Alignas(RING_LINE) _Atomic uint32_t client;     /* by the client: the processor of who waits, or is about to; 0: it says none */
 	_Alignas(RING_LINE) atomic_uint follows;         /* by the engine: it runs there, too */
-	_Atomic uint32_t linger_us;                      /* by the engine: a client that waits may look about for so long before it sleeps */
+	_Atomic uint32_t linger_us;                      /* by the engine: a client that waits may spin for so long before it sleeps */
 };
 
 struct ring_header {
@@ -84,7 +84,7 @@ struct ring_place *ring_place(void *memory);
 struct ring ring_requests(void *memory);
 struct ring ring_replies(void *memory);
 
-/* Between two looks of who looks about: leaves the processor to what shares it. */
+/* Between two looks of who spins: leaves the processor to what shares it. */
 static inline void ring_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();

@@ -1,5 +1,5 @@
 /*
- * A machine that runs byte code, for tests: kernels/interp.cl in C, on one work-item after the other.
+ * A machine that runs bytecode, for tests: kernels/interp.cl in C, on one work-item after the other.
  *
  * What it computes are no numbers but where they come from: a value is a hash of the operation, its types and the values of its
  * operands, so that two programs agree exactly if they do the same to the same elements. An operation's own arithmetic is
@@ -44,7 +44,7 @@ static inline uint64_t machine_mix(uint64_t h, uint64_t x) {
 	return h ^ h >> 32 ? h ^ h >> 32 : 1;
 }
 
-/* ---- what a value is: the same for byte code, kernels and graphs ---- */
+/* ---- what a value is: the same for bytecode, kernels and graphs ---- */
 
 enum machine_tag { MACHINE_OP = 1, MACHINE_CAST, MACHINE_ROUND, MACHINE_NUMBER, MACHINE_COUNT };
 

@@ -1,5 +1,5 @@
 /*
- * A plan computed without a device: its memory, its maps as byte code on tests/bytecode_machine.h, and what the graph says that each
+ * A plan computed without a device: its memory, its maps as bytecode on tests/bytecode_machine.h, and what the graph says that each
  * element is.
  *
  * The first thing that is wrong is a sentence in `problem`. What is no map gives values of which only their places are known. A

@@ -16,7 +16,7 @@ interpose=$root/interpose.so
 ln -s "$(realpath "$build")/tests/interpose.so" "$interpose"
 FUSION_SOCKET=$root/door
 export FUSION_SOCKET
-# As in check: a script that wants byte code says so.
+# As in check: a script that wants bytecode says so.
 FUSIOND_FUSION_INTERPRETER=${FUSIOND_FUSION_INTERPRETER:-off}
 export FUSIOND_FUSION_INTERPRETER
 passed=0

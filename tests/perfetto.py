@@ -63,6 +63,6 @@ for packet in packets:
 assert not any(slices.values()) and slices.keys() <= tracks.keys()
 assert {process for _, process in tracks.values()} <= processes.keys()
 assert all(process[1] == uuid and process[6] for uuid, process in processes.items())
-assert {('device', 'map: mul tanh'), ('device', 'byte code: mul tanh')} & names and ('launch', 'mul tanh') in names and ('request', 'SUBMIT') in names, names
+assert {('device', 'map: mul tanh'), ('device', 'bytecode: mul tanh')} & names and ('launch', 'mul tanh') in names and ('request', 'SUBMIT') in names, names
 assert {'request', 'window', 'plan', 'launch', 'run', 'device'} <= {name for name, _ in tracks.values()}, tracks
 print('right')

@@ -620,7 +620,7 @@ static inline bool random_graph_make(struct random_graph *r, struct graph *g, ui
 	for (unsigned i = 0; i < RANDOM_BASES; i++) {
 		random_shape(r, &r->base[i], 1 + random_below(r, i ? 4 : 5));
 		r->base[i].dtype = i ? r->base[0].dtype : random_dtype(r);
-		/* Rows of whole blocks of byte code, of the groups and tiles of other kernels. */
+		/* Rows of whole blocks of bytecode, of the groups and tiles of other kernels. */
 		if (random_chance(r, 40) && r->most >= 4096)
 			r->base[i].dims[r->base[i].rank - 1] = 256 * (1 + random_below(r, 4));
 		/* Squares are products of themselves. */

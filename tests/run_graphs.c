@@ -72,7 +72,7 @@ enum {
 /* --gpu: the GPU strategy alone, on devices whose compiler takes minutes over vectors of 16 lanes. */
 static unsigned main_daemon;
 
-/* --interpreted: elementwise kernels run as byte code, and are never built. */
+/* --interpreted: elementwise kernels run as bytecode, and are never built. */
 static const char *interpreter = "off";
 
 /* The graph that runs is one of those that allow other rounding. */

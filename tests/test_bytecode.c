@@ -1,5 +1,5 @@
 /*
- * emit: byte code does what its kernel says, and touches nothing else.
+ * emit: bytecode does what its kernel says, and touches nothing else.
  *
  * Elementwise kernels of random graphs and of all text graphs run on tests/bytecode_machine.h, as they are and as a plan of generic
  * kernels has them, for vectors of each width: each access must be within its operand, each result what the kernel's values

@@ -1449,7 +1449,7 @@ static struct device *open_claiming(struct work *w) {
 
 	c.near = true;
 	d = open_with(c);
-	if (lacks(d->claimers.count, "has no threads that claim")) {
+	if (lacks(d->helpers.count, "has no threads that claim")) {
 		device_close(d);
 		return NULL;
 	}
@@ -1463,7 +1463,7 @@ static int launch_claimed(struct work *w, const uint64_t *records, uint32_t task
 	int r = -EAGAIN;
 
 	for (unsigned asked = 0; r == -EAGAIN; asked++) {
-		w->d->claimers.pause_ns = 0;
+		w->d->helpers.pause_ns = 0;
 		r = device_launch_claimed(w->d, w->p, records, tasks, w->launch.items);
 		if (r && asked > 10000)
 			nanosleep(&pause, NULL);
@@ -1516,7 +1516,7 @@ START_TEST(claimed_launches_do_each_item_once) {
 }
 END_TEST
 
-START_TEST(nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it) {
+START_TEST(nothing_is_claimed_while_a_helper_is_late_or_for_a_while_after_it) {
 	struct device *d;
 	struct work w;
 
@@ -1524,18 +1524,18 @@ START_TEST(nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it) {
 	if (!d)
 		return;
 	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
-	while (atomic_load(&d->claimers.busy))
+	while (atomic_load(&d->helpers.busy))
 		sched_yield();
 	/* As if one had not come back from the launch before; then, as if it had been late. */
-	atomic_store(&d->claimers.busy, 1);
+	atomic_store(&d->helpers.busy, 1);
 	ck_assert_int_eq(device_launch_claimed(d, w.p, w.record, 1, w.launch.items), -EAGAIN);
-	atomic_store(&d->claimers.busy, 0);
-	d->claimers.pause_ns = 1;
-	d->claimers.resume_ns = UINT64_MAX;
-	ck_assert_uint_eq(device_claimers(d), 0);
+	atomic_store(&d->helpers.busy, 0);
+	d->helpers.pause_ns = 1;
+	d->helpers.resume_ns = UINT64_MAX;
+	ck_assert_uint_eq(device_helpers(d), 0);
 	ck_assert_int_eq(device_launch_claimed(d, w.p, w.record, 1, w.launch.items), -EAGAIN);
-	d->claimers.resume_ns = 0;
-	ck_assert_uint_eq(device_claimers(d), d->claimers.count);
+	d->helpers.resume_ns = 0;
+	ck_assert_uint_eq(device_helpers(d), d->helpers.count);
 	ck_assert_int_eq(launch_claimed(&w, w.record, 1), 0);
 	device_close(d);
 }
@@ -1617,7 +1617,7 @@ static void add_work(TCase *c) {
 	tcase_add_test(c, threads_are_not_bound_where_the_process_may_use_fewer_processors);
 	tcase_add_test(c, small_launches_run_on_the_calling_thread_to_the_same_bits);
 	tcase_add_test(c, claimed_launches_do_each_item_once);
-	tcase_add_test(c, nothing_is_claimed_while_a_claimer_is_late_or_for_a_while_after_it);
+	tcase_add_test(c, nothing_is_claimed_while_a_helper_is_late_or_for_a_while_after_it);
 	tcase_add_test(c, records_without_room_are_not_claimed);
 	tcase_add_test(c, the_device_computes_in_memory_the_host_sees);
 	tcase_add_test(c, two_arenas_are_reached_by_one_launch);

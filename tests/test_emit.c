@@ -617,7 +617,7 @@ START_TEST(an_empty_task_has_no_items_and_can_be_launched) {
 }
 END_TEST
 
-/* ---- byte code ---- */
+/* ---- bytecode ---- */
 
 static unsigned count_instructions(const struct bytecode *b, enum instruction_kind kind) {
 	struct instruction_set set;

@@ -28,7 +28,7 @@ enum {
 	OWN_WORDS = 112,
 	GATHER_EXTENT = 70, /* half of what an i8 says is beyond */
 	RING_OFFSET = 5, /* words of the record buffer before the first record */
-	CLAIMERS = 3,
+	HELPERS = 3,
 };
 
 static struct variant {
@@ -919,7 +919,7 @@ static void run(struct job *j, cl_kernel kernel, const struct traits *t, cl_mem 
 /* Some items claim what those of a plain launch do, each once, to the same bytes. */
 static void run_claimed(struct job *j, const struct kernel *k, cl_kernel kernel, const struct traits *t, const uint8_t *plain) {
 	enum { BEFORE = RING_OFFSET + KERNEL_CLAIM_WORDS };
-	const size_t global[2] = { CLAIMERS, 1 }, one[2] = { 1, 1 };
+	const size_t global[2] = { HELPERS, 1 }, one[2] = { 1, 1 };
 	uint8_t *pool = malloc(POOL_BYTES);
 	size_t bytes, items, local;
 	uint64_t *table = make_table(j, k, t, BEFORE, &bytes, &items, &local);
@@ -932,7 +932,7 @@ static void run_claimed(struct job *j, const struct kernel *k, cl_kernel kernel,
 	run(j, kernel, t, records, RING_OFFSET | KERNEL_CLAIMED, global, one, pool);
 	ck_assert_mem_eq(pool, plain, POOL_BYTES);
 	must(clEnqueueReadBuffer(queue, records, CL_TRUE, 0, bytes, table, 0, NULL, NULL));
-	ck_assert_uint_eq(table[RING_OFFSET + KERNEL_CLAIM_NEXT], items * j->tasks + CLAIMERS);
+	ck_assert_uint_eq(table[RING_OFFSET + KERNEL_CLAIM_NEXT], items * j->tasks + HELPERS);
 	ck_assert_uint_eq(table[RING_OFFSET + KERNEL_CLAIM_DONE], items * j->tasks);
 	clReleaseMemObject(records);
 	free(table);
@@ -1590,7 +1590,7 @@ START_TEST(interpreted_kernels_agree) {
 }
 END_TEST
 
-/* Every operation of a type, some a kernel, as byte code and as a program of one lane, which other tests prove right. */
+/* Every operation of a type, some a kernel, as bytecode and as a program of one lane, which other tests prove right. */
 struct all_ops {
 	unsigned interpreter, type;
 	cl_kernel kernel;

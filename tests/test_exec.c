@@ -2641,7 +2641,7 @@ static void mixed_end(struct crew *c) {
 		lane_free(c->lane[i]);
 }
 
-/* Each by byte code of its own. */
+/* Each by bytecode of its own. */
 START_TEST(different_graphs_that_are_interpreted_are_one_launch) {
 	struct crew c = { .e = { { 0 } } };
 	uint64_t launches;

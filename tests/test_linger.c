@@ -1,5 +1,5 @@
 /*
- * Looking about before sleeping: client/linger, daemon/serve/linger and what the rings tell their clients of it. Whether it pays
+ * Spinning before sleeping: client/linger, daemon/serve/linger and what the rings tell their clients of it. Whether it pays
  * is for fusion-bench; here, that it ends, stops where it is in vain, and is not said where processors are few.
  */
 #include <check.h>

@@ -2,7 +2,7 @@
  * Compilers in processes of their own: what one of them does to itself costs the one kernel it was at, and what it was at is
  * not tried for ever. The driver is interposed, so that compiling one operation ends as a test wants it to.
  *
- * Byte code is off: with it nobody would notice that a kernel is not built.
+ * Bytecode is off: with it nobody would notice that a kernel is not built.
  */
 #include <check.h>
 #include <errno.h>

@@ -112,7 +112,7 @@ static void print_tiers(const cJSON *kernel) {
 
 	if (!*json_text(kernel, "runs_as"))
 		return;
-	printf("  runs as %s since %s; ran %s times as byte code or generic kernels, %s times by its own program\n", json_text(kernel, "runs_as"),
+	printf("  runs as %s since %s; ran %s times as bytecode or generic kernels, %s times by its own program\n", json_text(kernel, "runs_as"),
 		print_since(json_number(kernel, "runs_since_us"), since), print_count(interpreted, a),
 		print_count(json_number(kernel, "launches_compiled"), b));
 }

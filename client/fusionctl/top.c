@@ -65,7 +65,7 @@ static void print_tiers(const cJSON *stats) {
 	const cJSON *tiers = json_item(stats, "tiers");
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
-	print_line("kernels", "%s as byte code, %s by programs of their own, %s of them tuned",
+	print_line("kernels", "%s as bytecode, %s by programs of their own, %s of them tuned",
 		print_count(json_number(tiers, "byte_code"), a), print_count(json_number(tiers, "compiled"), b),
 		print_count(json_number(tiers, "tuned"), c));
 }

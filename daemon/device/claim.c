@@ -2,16 +2,16 @@
  * Launches that the engine's thread does together with threads of our own.
  *
  * The driver's threads sleep between launches: one of a fifth of a millisecond waits for them to wake, and for the thread that tells of its end. Where
- * there is a device that computes at once on the thread that asks (near.c), this thread and claimers beside it each launch the same kernel there, of
+ * there is a device that computes at once on the thread that asks (near.c), this thread and helper threads beside it each launch the same kernel there, of
  * one item; that claims what the launch's items would have done, one after the other, from a counter that all of them share (kernel.h, Claims), until
- * nothing is left. So whoever is awake does the work: a claimer that wakes late has less of it, or none, and nobody waits for it. A split fixed
- * beforehand would wait for the last to wake. The driver's own threads would not do as claimers: each is bound to a processor, and the one that is
+ * nothing is left. So whoever is awake does the work: a helper thread that wakes late has less of it, or none, and nobody waits for it. A split fixed
+ * beforehand would wait for the last to wake. The driver's own threads would not do as helper threads: each is bound to a processor, and the one that is
  * bound to the engine's takes that from it.
  *
- * What is claimed is counted again when its results are there: then the launch has run. A claimer that comes after that finds
+ * What is claimed is counted again when its results are there: then the launch has run. A helper thread that comes after that finds
  * nothing left; until the last of them has, none is launched this way again, and so they share one piece of memory and arguments that never change.
  *
- * A claimer that is taken from its processor has what it claimed: on a busy machine nothing is claimed for a while.
+ * A helper thread that is taken from its processor has what it claimed: on a busy machine nothing is claimed for a while.
  *
  * It needs the near program; until that is built, and where it cannot be, the launch goes to the driver. Which thread computes an item changes no bit.
  */
@@ -28,7 +28,7 @@
 
 enum {
 	/*
-	 * Who waits for one result often asks for the next one at once. A claimer that was called so soon after the launch before looks about for so
+	 * Who waits for one result often asks for the next one at once. A helper thread that was called so soon after the launch before spins for so
 	 * long, which is longer than a client takes to ask and shorter than anybody's turn on a processor.
 	 */
 	CLAIM_LINGER_NS = 50000,
@@ -49,10 +49,10 @@ enum {
 	CLAIM_ITEMS_MOST = 1 << 30,
 };
 
-/* ---- claimers ---- */
+/* ---- helper threads ---- */
 
 /* What is called without the driver is the program's own code. */
-static cl_int claim(const struct claimers *c, struct device *d, cl_command_queue queue) {
+static cl_int claim(const struct helpers *c, struct device *d, cl_command_queue queue) {
 	const size_t one[2] = { 1, 1 };
 	cl_kernel object = c->object;
 	cl_int error;
@@ -67,7 +67,7 @@ static cl_int claim(const struct claimers *c, struct device *d, cl_command_queue
 }
 
 /* Until the next launch, or for a while. */
-static void linger(struct claimers *c, unsigned seen, uint64_t end_ns) {
+static void linger(struct helpers *c, unsigned seen, uint64_t end_ns) {
 	for (unsigned i = 1; atomic_load_explicit(&c->launch, memory_order_acquire) == seen; i++) {
 		ring_relax();
 		if (i % CLAIM_LOOKS == 0 && loop_now_ns() > end_ns)
@@ -76,10 +76,10 @@ static void linger(struct claimers *c, unsigned seen, uint64_t end_ns) {
 }
 
 /*
- * *soon: did the launch come soon after the one before? Who was asleep may see it much later. Nothing is launched twice before all claimers
+ * *soon: did the launch come soon after the one before? Who was asleep may see it much later. Nothing is launched twice before all helper threads
  * have seen it. False: they stop.
  */
-static bool next_launch(struct claimers *c, unsigned *seen, bool *soon) {
+static bool next_launch(struct helpers *c, unsigned *seen, bool *soon) {
 	uint64_t begin_ns = loop_now_ns();
 
 	if (*soon)
@@ -93,9 +93,9 @@ static bool next_launch(struct claimers *c, unsigned *seen, bool *soon) {
 	return !atomic_load(&c->stop);
 }
 
-static void *claimer_main(void *argument) {
-	struct claimer *one = argument;
-	struct claimers *c = &one->device->claimers;
+static void *helper_main(void *argument) {
+	struct helper *one = argument;
+	struct helpers *c = &one->device->helpers;
 	unsigned seen = 0;
 	bool soon = false;
 
@@ -108,39 +108,39 @@ static void *claimer_main(void *argument) {
 	return NULL;
 }
 
-static bool start(struct device *d, struct claimer *one) {
+static bool start(struct device *d, struct helper *one) {
 	cl_int error;
 
 	one->device = d;
 	one->queue = clCreateCommandQueue(d->near.context, d->near.device, 0, &error);
 	if (error)
 		return false;
-	if (!thread_start(&one->thread, "claimer", claimer_main, one))
+	if (!thread_start(&one->thread, "helper", helper_main, one))
 		return true;
 	clReleaseCommandQueue(one->queue);
 	return false;
 }
 
-void claimers_open(struct device *d) {
-	struct claimers *c = &d->claimers;
+void helpers_open(struct device *d) {
+	struct helpers *c = &d->helpers;
 
 	if (!d->near.queue || !d->traits.claims)
 		return;
 	c->open = true;
 	pthread_mutex_init(&c->lock, NULL);
 	thread_condition_init(&c->called);
-	while (c->count < CLAIMERS_MOST && c->count + 1 < d->traits.units && start(d, &c->claimer[c->count]))
+	while (c->count < HELPERS_MOST && c->count + 1 < d->traits.units && start(d, &c->helper[c->count]))
 		c->count++;
 }
 
-unsigned device_claimers(const struct device *d) {
-	const struct claimers *c = &d->claimers;
+unsigned device_helpers(const struct device *d) {
+	const struct helpers *c = &d->helpers;
 	bool paused = c->pause_ns && loop_now_ns() < c->resume_ns;
 
 	return paused || atomic_load_explicit(&c->stop, memory_order_relaxed) ? 0 : c->count;
 }
 
-static void call(struct claimers *c, const struct program *p, cl_kernel object) {
+static void call(struct helpers *c, const struct program *p, cl_kernel object) {
 	c->program = p;
 	c->object = object;
 	c->called_ns = loop_now_ns();
@@ -151,8 +151,8 @@ static void call(struct claimers *c, const struct program *p, cl_kernel object) 
 	pthread_cond_broadcast(&c->called);
 }
 
-void claimers_close(struct device *d) {
-	struct claimers *c = &d->claimers;
+void helpers_close(struct device *d) {
+	struct helpers *c = &d->helpers;
 
 	if (!c->open)
 		return;
@@ -162,8 +162,8 @@ void claimers_close(struct device *d) {
 	pthread_mutex_unlock(&c->lock);
 	pthread_cond_broadcast(&c->called);
 	for (unsigned i = 0; i < c->count; i++) {
-		pthread_join(c->claimer[i].thread, NULL);
-		clReleaseCommandQueue(c->claimer[i].queue);
+		pthread_join(c->helper[i].thread, NULL);
+		clReleaseCommandQueue(c->helper[i].queue);
 	}
 	pthread_cond_destroy(&c->called);
 	pthread_mutex_destroy(&c->lock);
@@ -185,7 +185,7 @@ static void fill(uint64_t *claims, const uint64_t *records, uint64_t words, uint
 	memcpy(claims + KERNEL_CLAIM_WORDS, records, words * sizeof *records);
 }
 
-/* Its arguments are always the same, so claimers may use it at the same time. */
+/* Its arguments are always the same, so helper threads may use it at the same time. */
 static cl_kernel object_of(struct device *d, struct program *near) {
 	cl_ulong first = (uint64_t)(d->near.claims - d->work.ring) | KERNEL_CLAIMED;
 	cl_kernel object;
@@ -207,7 +207,7 @@ static cl_kernel object_of(struct device *d, struct program *near) {
 }
 
 /* What each item took this thread, which began at begin_ns and has found nothing left. */
-static uint64_t item_ns(const struct claimers *c, uint64_t all, uint64_t begin_ns) {
+static uint64_t item_ns(const struct helpers *c, uint64_t all, uint64_t begin_ns) {
 	return (loop_now_ns() - begin_ns) * (c->count + 1) / all;
 }
 
@@ -227,7 +227,7 @@ static bool wait_for_all(uint64_t *claims, uint64_t all, uint64_t patience_ns) {
 	return !late;
 }
 
-static void judge(struct claimers *c, bool in_time) {
+static void judge(struct helpers *c, bool in_time) {
 	uint64_t pause_ns = c->pause_ns * 2;
 
 	if (in_time) {
@@ -245,13 +245,13 @@ static int object_for(struct device *d, struct program *p, cl_kernel *objectp) {
 	struct program *near;
 
 	*objectp = NULL;
-	if (!device_claimers(d) || !queue_is_idle(d) || program_state(p) != PROGRAM_READY || resident_use(d, p))
+	if (!device_helpers(d) || !queue_is_idle(d) || program_state(p) != PROGRAM_READY || resident_use(d, p))
 		return -EAGAIN;
 	if (!p->code) {
 		near = near_program(d, p, CLAIM_SAVES_US);
 		*objectp = near ? object_of(d, near) : NULL;
 	}
-	return (!p->code && !*objectp) || atomic_load_explicit(&d->claimers.busy, memory_order_acquire) ? -EAGAIN : 0;
+	return (!p->code && !*objectp) || atomic_load_explicit(&d->helpers.busy, memory_order_acquire) ? -EAGAIN : 0;
 }
 
 int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) {
@@ -264,10 +264,10 @@ int device_launch_claimed(struct device *d, struct program *p, const uint64_t *r
 	fill(d->near.claims, records, words, items, all);
 	programs_launching(d);
 	begin_ns = loop_now_ns();
-	call(&d->claimers, p, object);
-	if (claim(&d->claimers, d, d->near.queue))
+	call(&d->helpers, p, object);
+	if (claim(&d->helpers, d, d->near.queue))
 		return -EIO;
-	judge(&d->claimers, wait_for_all(d->near.claims, all, 2 * item_ns(&d->claimers, all, begin_ns) + CLAIM_LATE_NS));
+	judge(&d->helpers, wait_for_all(d->near.claims, all, 2 * item_ns(&d->helpers, all, begin_ns) + CLAIM_LATE_NS));
 	queue_passed(d);
 	d->counters.launches++;
 	d->counters.launches_direct += p->code != NULL;

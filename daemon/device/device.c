@@ -193,7 +193,7 @@ static int open_all(struct device *d, struct fault *f) {
 	/* Of texts, and so the same whatever is configured. */
 	d->traits.claims = d->flat && d->traits.strategy == STRATEGY_CPU && d->quirks->near;
 	/* They may run where this thread may now: later it is bound to where its client is. */
-	claimers_open(d);
+	helpers_open(d);
 	matrix_probe(d);
 	rates_open(d);
 	/* Where a launch would write its record to the device first, or kernels read it from the host's memory. */
@@ -258,7 +258,7 @@ struct device *device_close(struct device *d) {
 	/* An error of what ran last has nobody left to be told. */
 	if (d->work.queue && queue_drain(d))
 		d->work.running = 0;
-	claimers_close(d);
+	helpers_close(d);
 	programs_close(d);
 	direct_close(d);
 	queue_close(d);

@@ -206,7 +206,7 @@ int device_launch_near(struct device *d, struct program *p, const uint64_t *reco
  */
 int device_launch_claimed(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items) FAULT_MUST_USE;
 /* Threads that claim with the calling one; 0: there are none, or other programs want the processors. */
-unsigned device_claimers(const struct device *d);
+unsigned device_helpers(const struct device *d);
 
 /* Waits for the newest launch; nanoseconds it took on the device. Needs config.profile. 0 or -EIO. */
 int device_time(struct device *d, double *nsp) FAULT_MUST_USE;

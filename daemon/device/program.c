@@ -4,7 +4,7 @@
  * The table belongs to the engine's thread. A program travels table -> queue -> builder -> finished
  * list -> device_poll(); a builder writes it and then its state, and from then on only the engine
  * touches it. A kernel is asked for once: later callers find the program in whatever state it is. What most launches
- * want is built first. What nobody waits for, since byte code does it meanwhile, has a builder of its own.
+ * want is built first. What nobody waits for, since bytecode does it meanwhile, has a builder of its own.
  *
  * Machine code goes to disk when the device has been idle for a while (see struct keep), one program
  * at a time, and when the device is closed; not where the driver keeps it and would compile anew to

@@ -43,7 +43,7 @@ void resident_add(struct device *d, struct program *p) {
 
 /* Its near form is another program, of which no builder may be at it. */
 static bool is_free(const struct device *d, const struct program *p) {
-	if (p->uncollected || p->keeping || atomic_load(&d->claimers.busy) || (p->kept_ns && loop_now_ns() < p->kept_ns))
+	if (p->uncollected || p->keeping || atomic_load(&d->helpers.busy) || (p->kept_ns && loop_now_ns() < p->kept_ns))
 		return false;
 	return !p->near_one || program_state(p->near_one) != PROGRAM_BUILDING;
 }

@@ -27,7 +27,7 @@
  *   claim.c    launches that it does together with threads of our own
  *   rates.c    how fast the device is, measured once
  *
- * Threads: the engine's, the builders', the claimers', and threads of the driver that run event callbacks. The
+ * Threads: the engine's, the builders', the helper threads', and threads of the driver that run event callbacks. The
  * engine's thread owns everything that no comment gives to another.
  */
 #pragma once
@@ -285,25 +285,25 @@ struct program *near_program(struct device *d, struct program *p, uint32_t saves
 
 enum {
 	/* Threads beside the engine's: more of them take longer to wake than they compute in such launches. */
-	CLAIMERS_MOST = 7,
+	HELPERS_MOST = 7,
 	/* Room for the records of a claimed launch and what stands before them: some ten operands a task, and several tasks. */
 	CLAIM_WORDS = 4096,
 };
 
-struct claimer {
+struct helper {
 	struct device *device;
 	pthread_t thread;
 	cl_command_queue queue;
 };
 
-struct claimers {
-	struct claimer claimer[CLAIMERS_MOST];
+struct helpers {
+	struct helper helper[HELPERS_MOST];
 	unsigned count;
 	bool open;
 	pthread_mutex_t lock;
 	pthread_cond_t called;
 	atomic_uint launch;                   /* grows with each, under the lock */
-	atomic_uint busy;                     /* claimers that are at the newest launch, or will be */
+	atomic_uint busy;                     /* helper threads that are at the newest launch, or will be */
 	_Atomic bool stop;                    /* under the lock */
 	const struct program *program;        /* of the newest launch */
 	cl_kernel object;                     /* its own, or NULL */
@@ -314,8 +314,8 @@ struct claimers {
 };
 
 /* Starts and ends them. Where there is no near device, or none can be started, there are none. */
-void claimers_open(struct device *d);
-void claimers_close(struct device *d);
+void helpers_open(struct device *d);
+void helpers_close(struct device *d);
 
 /* ---- watchdog.c ---- */
 
@@ -782,7 +782,7 @@ struct device {
 	struct memory memory;
 	struct queue work;
 	struct near near;
-	struct claimers claimers;
+	struct helpers helpers;
 	struct programs programs;
 	struct direct direct;
 	struct residents residents;

@@ -3,7 +3,7 @@
  *
  * A driver that computes on processors has a thread for each, and wakes all of them for a launch. The system puts a thread that
  * wakes where the one that woke it runs, or where it ran last: two of them on one processor share it until the scheduler has
- * looked about, some milliseconds later, when a kernel of a fraction of a millisecond has long ended in twice its time. So each is
+ * spun, some milliseconds later, when a kernel of a fraction of a millisecond has long ended in twice its time. So each is
  * bound to a processor of its own. Units of a launch go to whichever thread comes for the next, so one whose processor has other
  * work leaves the more to the others.
  *

@@ -1,5 +1,5 @@
 /*
- * The assembler: a kernel of root MAP as byte code; see bytecode.h.
+ * The assembler: a kernel of root MAP as bytecode; see bytecode.h.
  *
  * Values are computed in the kernel's order, each as seldom as it may be (level), so that what does not change
  * along a row is not computed again for each block of it. Elements are loaded when they are first needed, which keeps
@@ -64,7 +64,7 @@ struct fields {
 
 static void put_word(struct assembler *a, uint64_t word) {
 	if (a->code->words >= BYTECODE_WORDS)
-		refuse(a, "it is longer than byte code may be");
+		refuse(a, "it is longer than bytecode may be");
 	else
 		a->code->word[a->code->words++] = word;
 }

@@ -1,9 +1,9 @@
 /*
- * Byte code: elementwise kernels as data, for interpreters that are built once.
+ * Bytecode: elementwise kernels as data, for interpreters that are built once.
  *
  * An interpreter (interpreter.c) is one program that runs any kernel of root MAP made of the instructions of its
  * dialect, with the functions that the kernel's own program would call, and so to the same bits. plan
- * knows nothing of it: byte code is made from the same struct kernel as OpenCL C, and reads the same task record.
+ * knows nothing of it: bytecode is made from the same struct kernel as OpenCL C, and reads the same task record.
  *
  * As a kernel, an interpreter is `struct kernel` of root KERNEL_INTERPRETER, whose op is the dialect. Its
  * launch has, where records would begin, a word a task: where the task's record is, in words from there on, and

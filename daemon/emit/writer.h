@@ -236,7 +236,7 @@ enum {
 	MAP_TEMPORARIES = 4,
 	/* Elements of a strip of transposed reading: as many lines stay in the second level of cache. */
 	MAP_STRIP = 32,
-	/* Rows an item then needs to use a line of f32 wholly, in whole tiles where it is byte code. */
+	/* Rows an item then needs to use a line of f32 wholly, in whole tiles where it is bytecode. */
 	MAP_STRIP_ROWS = 16,
 	/* Most vectors side by side in a strip of REDUCE_COLUMN: 64 times 8 fill the first level of cache. */
 	COLUMN_VECTORS = 8,

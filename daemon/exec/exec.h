@@ -34,7 +34,7 @@ struct exec_config {
 	struct plan_cache *plans;     /* where plans that had to be split are replaced */
 	uint64_t scratch_bytes;       /* most private memory for temporaries; 0: no limit but the device's */
 	uint64_t packed_bytes;        /* most memory of factors that stay packed between runs */
-	enum config_interpreter interpreter; /* which elementwise kernels run as byte code */
+	enum config_interpreter interpreter; /* which elementwise kernels run as bytecode */
 	uint64_t near_ns;             /* what one unit does in less may run on this thread; 0: nothing */
 	uint64_t slice_ns;            /* while there are other lanes, or a run goes alone, longer launches are made in slices of about that; 0: never */
 	uint64_t long_ns;             /* always those that take longer than this; 0: none */
@@ -204,7 +204,7 @@ struct exec_request {
 int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
 
 /*
- * Why a step waits for its own program, a constant text; NULL where byte code or generic kernels run it until that is built (or
+ * Why a step waits for its own program, a constant text; NULL where bytecode or generic kernels run it until that is built (or
  * would, once they are there).
  */
 const char *exec_waits_because(struct exec *x, const struct plan_step *s);

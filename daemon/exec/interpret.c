@@ -1,8 +1,8 @@
 /*
- * What runs for as long as the programs of a plan's steps are not built: elementwise steps as byte code (daemon/emit/bytecode.h),
+ * What runs for as long as the programs of a plan's steps are not built: elementwise steps as bytecode (daemon/emit/bytecode.h),
  * others by generic kernels.
  *
- * A step that byte code can express has two variants of the same bits: its own program, and an interpreter's. A launch
+ * A step that bytecode can express has two variants of the same bits: its own program, and an interpreter's. A launch
  * takes the first where it is ready, else the second, so who has a graph that was never seen waits for neither. Other steps have
  * generic kernels: while a plan's own are built, a plan of maps and generic kernels (daemon/plan/generic.h) stands in for it,
  * as soon as all of it can be launched.

@@ -4,7 +4,7 @@
  * A step, or several of one plan that run the same program, is a launch; one that takes long goes in slices, each some of
  * its items. A launch may do the work of several runs, a task or more each. Runs of one plan go step by step together. Runs
  * of different plans go together where all that is left of each is one launch of the same program, or of the same interpreter: an
- * interpreter's tasks may each have byte code of their own, and a program serves all sizes. A task's record is made of its own
+ * interpreter's tasks may each have bytecode of their own, and a program serves all sizes. A task's record is made of its own
  * run's memory alone, so runs know nothing of each other.
  */
 #include "state.h"
@@ -151,7 +151,7 @@ static void trace_launch(struct exec *x, struct run *const *crew, const struct l
 		if (!source_told(crew, k))
 			trace_launch_of(crew[k], l->tasks, begin_ns, end_ns);
 	if (x->timeline)
-		timeline_launched(x, r->interpreted ? "byte code" : kernel_root_name(r->plan->step[r->step].kernel), first,
+		timeline_launched(x, r->interpreted ? "bytecode" : kernel_root_name(r->plan->step[r->step].kernel), first,
 			(unsigned)(trace_count() - first), begin_ns);
 }
 
@@ -177,7 +177,7 @@ static uint64_t groups(const struct prepared_step *s, bool interpreted) {
 
 /*
  * What it takes to wake the threads of a driver that computes on processors, each on its own, and to hear that they are done; what it takes to
- * have claimers (device/claim.c) claim with this thread.
+ * have helper threads (device/claim.c) claim with this thread.
  */
 #define WAKES_NS 50e3
 #define CLAIM_NS 20e3
@@ -188,7 +188,7 @@ enum { CLAIM_IN_A_ROW = 16 };
 enum way {
 	WAY_FAR,                              /* to the driver's threads */
 	WAY_NEAR,                             /* on this one */
-	WAY_CLAIMED,                          /* on this one and claimers */
+	WAY_CLAIMED,                          /* on this one and helper threads */
 };
 
 /* What is timed is timed by the driver's queue. */
@@ -237,7 +237,7 @@ static struct effort effort_of(const struct exec *x, struct run *const *crew, co
 
 /* Is it worth to call others? By the estimate: on a busy machine all takes long, and calling more threads makes that longer. */
 static bool claims_pay(const struct exec *x, const struct run *r, const struct effort *e) {
-	double parties = fmin(e->busy, device_claimers(x->device) + 1.0), shared = e->one / parties + CLAIM_NS;
+	double parties = fmin(e->busy, device_helpers(x->device) + 1.0), shared = e->one / parties + CLAIM_NS;
 
 	return parties > 1 && e->estimate - e->estimate / parties > CLAIM_NS && shared < (double)x->near_ns && shared < e->one / e->busy + WAKES_NS &&
 		!others_work(x, r);
@@ -311,7 +311,7 @@ bool launch_joins(const struct exec *x, const struct run *a, const struct run *b
 	return next_step(a)->items && next_step(b)->items && same_program(x, next_step(a), next_step(b));
 }
 
-/* Is there room for the run's tasks, and its byte code? Counts them in then. */
+/* Is there room for the run's tasks, and its bytecode? Counts them in then. */
 static bool has_room(struct load *l, const struct run *r, const struct run *before) {
 	const struct prepared_step *s = next_step(r);
 	uint32_t tasks = launch_end(r) - r->step, words = tasks * s->words, image = tasks + words;

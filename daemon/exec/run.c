@@ -98,7 +98,7 @@ static void take_stand_in(struct run *r, struct plan *p) {
 	r->timed = NULL;
 }
 
-/* One more launch of each step that has to wait, or do with byte code. */
+/* One more launch of each step that has to wait, or do with bytecode. */
 static void want_programs(struct exec *x, const struct prepared *p) {
 	for (uint32_t i = 0; i < p->steps && device_building(x->device); i++)
 		if (p->step[i].program)

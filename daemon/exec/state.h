@@ -259,7 +259,7 @@ struct prepared_operand {
 	int64_t low, high;
 };
 
-/* A step as byte code, how an interpreter cuts it, and its launch. */
+/* A step as bytecode, how an interpreter cuts it, and its launch. */
 struct interpreted {
 	enum dialect dialect;
 	uint64_t cut[KERNEL_WORD_DIMS];
@@ -433,7 +433,7 @@ struct run {
 	uint32_t leaves, outputs;
 	uint32_t step;                        /* the next to launch */
 	uint64_t went;                        /* items of it that are launched: it goes in slices */
-	bool interpreted;                     /* ... as byte code */
+	bool interpreted;                     /* ... as bytecode */
 	bool bound;                           /* memory is taken; steps may have been launched */
 	bool stepwise;                        /* but that of each step's arrays, which comes and goes with it */
 	bool in_one;                          /* flat: its results want one arena, since they found no places in several */
@@ -696,7 +696,7 @@ struct exec {
 	bool firsts_known;                    /* ... and were built before */
 	uint64_t image[EXEC_IMAGE_WORDS];     /* of an interpreter's launch */
 	uint64_t record[EXEC_LAUNCH_WORDS];   /* of the launch that is being made */
-	const struct prepared_step *task[EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS]; /* whose byte code each of its tasks would be run by */
+	const struct prepared_step *task[EXEC_LAUNCH_WORDS / KERNEL_WORD_DIMS]; /* whose bytecode each of its tasks would be run by */
 };
 
 /* The item is with the device, or has failed: it is told when its number has completed. */

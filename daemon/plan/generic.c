@@ -2,7 +2,7 @@
  * A plan of generic kernels: for as long as the kernels of a plan are not built.
  *
  * Each step that is no map is cut into parts, until what is reduced or multiplied stands alone; then arrays are copied until
- * they lie as one of few kernels wants them. So all that remains is maps, which run as byte code, and kernels of this list:
+ * they lie as one of few kernels wants them. So all that remains is maps, which run as bytecode, and kernels of this list:
  *
  *   a reduction of [rows][elements], of each operation and accumulator; one of blocks of such rows
  *   a product of [M][K] by [K][N], of each accumulator; the same of [batch][M][K]; where a device multiplies matrices of 16-bit floats, of those

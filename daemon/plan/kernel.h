@@ -215,7 +215,7 @@ enum {
 };
 
 /*
- * Convolutions by minimal filtering (plan/minimal.c): tiles of the result of `minimal` by `minimal` places are made from so many products of
+ * Convolutions by Winograd convolution (plan/minimal.c): tiles of the result of `minimal` by `minimal` places are made from so many products of
  * a place of the input and a filter, both of them transformed. The input's transform takes differences between the points below,
  * of which one is 0, one is beyond all, and the others come in pairs +-.
  */
@@ -388,7 +388,7 @@ struct kernel {
 	bool lined;                    /* MATMUL, CPU strategy: lines of operand 0, contiguous along M, are put side by side first */
 	uint8_t stage;                 /* SORT: enum kernel_stage */
 	bool descending;               /* SORT */
-	uint8_t minimal;               /* CONV, packed weights: minimal filtering, results of a tile's side (plan/minimal.c); or 0 */
+	uint8_t minimal;               /* CONV, packed weights: Winograd convolution, results of a tile's side (plan/minimal.c); or 0 */
 	bool alone;                    /* CONV: a group has one channel of the input, unpacked weights; GPU strategy: few of the result */
 	uint8_t inputs;                /* ATTENTION: operands of the root: 4 with a mask, else 3; CONV: channels of a tile, at most CONV_ROWS */
 	bool causal;                   /* ATTENTION: a query sees no key after its own place */

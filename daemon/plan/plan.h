@@ -79,7 +79,7 @@ struct plan_step {
 enum plan_tier {
 	PLAN_TIER_NONE,                /* it has not run */
 	PLAN_TIER_OWN,                 /* its own program */
-	PLAN_TIER_CODE,                /* byte code */
+	PLAN_TIER_CODE,                /* bytecode */
 	PLAN_TIER_GENERIC,             /* plan_generic()'s kernels, in place of its plan's */
 };
 

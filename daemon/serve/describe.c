@@ -131,7 +131,7 @@ static double wall_us(uint64_t us) {
 
 /* Launches of the plan that runs, by the kernel's own program and otherwise; how it runs now, and since when. */
 static void add_tiers(cJSON *kernel, const struct plan_step *s) {
-	static const char *const tiers[] = { [PLAN_TIER_OWN] = "own program", [PLAN_TIER_CODE] = "byte code", [PLAN_TIER_GENERIC] = "generic kernels" };
+	static const char *const tiers[] = { [PLAN_TIER_OWN] = "own program", [PLAN_TIER_CODE] = "bytecode", [PLAN_TIER_GENERIC] = "generic kernels" };
 
 	if (s->tier == PLAN_TIER_NONE)
 		return;
@@ -172,7 +172,7 @@ static void add_program(cJSON *kernel, struct device *d, const struct kernel *k)
 	cJSON_AddNumberToObject(one, "first_launch_us", (double)s.first_us);
 }
 
-/* Where neither byte code nor generic kernels run it until its program is built. */
+/* Where neither bytecode nor generic kernels run it until its program is built. */
 static void add_wait(cJSON *kernel, struct exec *x, const struct plan_step *s) {
 	const char *reason = exec_waits_because(x, s);
 

@@ -1,12 +1,12 @@
-/* Who looks about before it sleeps; see linger.h. */
+/* Who spins before it sleeps; see linger.h. */
 #include "linger.h"
 
 #include <sched.h>
 
 enum {
-	/* Fewer have more to do than to look about: the engine, a thread of the driver, workers that compile, and clients. */
+	/* Fewer have more to do than to spin: the engine, a thread of the driver, workers that compile, and clients. */
 	LINGER_PROCESSORS = 8,
-	/* What clients leave: the engine's thread and the driver's look about, too, and two are for all else. */
+	/* What clients leave: the engine's thread and the driver's spin, too, and two are for all else. */
 	LINGER_LEFT = 4,
 };
 

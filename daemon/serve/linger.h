@@ -1,7 +1,7 @@
 /*
- * For how long the engine's thread, and the clients that wait for it, look about before they sleep. Why: client/linger.h.
+ * For how long the engine's thread, and the clients that wait for it, spin before they sleep. Why: client/linger.h.
  *
- * Not where kernels run on the same processors, nor on a machine that has too few of them: a thread of the driver looks about, too,
+ * Not where kernels run on the same processors, nor on a machine that has too few of them: a thread of the driver spins, too,
  * for as long as a kernel runs, so that with the engine's thread and one client three are busy.
  */
 #pragma once

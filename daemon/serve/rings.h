@@ -26,7 +26,7 @@ typedef void rings_failed(void *user, uint64_t session);
 int rings_new(struct rings **ringsp, struct transport **transportp) FAULT_MUST_USE;
 /* The engine's thread, which is the one that calls all this, runs where the one client that asks waits (follow.h). */
 void rings_follow(struct rings *r);
-/* Clients that wait may look about for so long before they sleep (client/linger.h), while no more than `most` sessions are connected. */
+/* Clients that wait may spin for so long before they sleep (client/linger.h), while no more than `most` sessions are connected. */
 void rings_linger(struct rings *r, uint32_t us, uint32_t most);
 void rings_on_failure(struct rings *r, rings_failed *failed, void *user);
 

@@ -29,12 +29,12 @@ enum {
 	SERVER_BURST = 16,
 	/* With sessions about, memory that became idle is looked for this often. */
 	SERVER_IDLE_US = 1000 * 1000,
-	/* Between two looks at the clock while it looks about. */
+	/* Between two looks at the clock while it spins. */
 	SERVER_LOOKS = 16,
 	/* With something to do, sockets are asked this often: what is on them comes a few turns later. */
 	SERVER_TURNS = 8,
 	/*
-	 * With a device of its own the engine's thread looks about for so long before it sleeps: what a client waits for is on its way
+	 * With a device of its own the engine's thread spins for so long before it sleeps: what a client waits for is on its way
 	 * often enough, and a wake costs as much. Where kernels run on the same processors, they need them more.
 	 */
 	SERVER_SPIN_NS = 20 * 1000,
@@ -291,7 +291,7 @@ static uint64_t spin_ns(const struct server *v) {
 	return v->linger_us && device_pending(v->device) ? UINT64_C(1000) * v->linger_us : SERVER_SPIN_NS;
 }
 
-/* Looks about for a moment; true where something has come. */
+/* Spins for a moment; true where something has come. */
 static bool spin(struct server *v) {
 	uint64_t start = loop_now_ns(), ns = spin_ns(v);
 

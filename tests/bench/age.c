@@ -172,7 +172,7 @@ int age(const char *fusiond, bool json, const char *const *part, int parts, cons
 
 	for (int i = 0; i < parts && i < AGE_PARTS; i++)
 		mark[i] = atoi(part[i]);
-	/* Byte code would run them all. */
+	/* Bytecode would run them all. */
 	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
 	if (private_daemon_start(&daemon, fusiond, stop, why))
 		return bench_fail("%s", why);

@@ -435,7 +435,7 @@ static void print_crowd(const cJSON *report, const char *name, const char *what)
 	print_calls(one, "first_calls", "each graph's first call");
 	print_calls(one, "while_building", "again, until nothing is built");
 	print_calls(one, "steady", "once more");
-	printf("  programs built %.0f, unasked %.0f, from the cache %.0f, failed %.0f; steps as byte code %.0f; new files in the cache %.0f; "
+	printf("  programs built %.0f, unasked %.0f, from the cache %.0f, failed %.0f; steps as bytecode %.0f; new files in the cache %.0f; "
 	       "results that differ %.0f\n",
 		number(one, "programs_built"), number(one, "programs_built_unasked"), number(one, "programs_cached"), number(one, "programs_failed"),
 		number(one, "steps_interpreted"), number(one, "cache_files"), number(one, "differ"));

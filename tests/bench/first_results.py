@@ -3,7 +3,7 @@
     FUSION_BUILD=build python3 tests/bench/first_results.py [PART_OF_A_NAME]
 
 Each case is a graph that the daemon never saw, called while nothing is built that anybody wants. What takes longer than
-SLOW_MS has waited for a compiler: no byte code and no generic kernel was there for it. Some minutes.
+SLOW_MS has waited for a compiler: no bytecode and no generic kernel was there for it. Some minutes.
 """
 import collections
 import json

@@ -155,7 +155,7 @@ static void tell(const struct weights_case *e, const struct weights_client *k, d
 	figure(report, e->name, percent);
 }
 
-/* Until the daemon has built what both ask for, what nobody waits for aside: byte code and compilers have the device's processors before. */
+/* Until the daemon has built what both ask for, what nobody waits for aside: bytecode and compilers have the device's processors before. */
 static void warm_up(const struct weights_client *k) {
 	double building = 1;
 

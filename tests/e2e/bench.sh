@@ -1,5 +1,5 @@
 #!/bin/sh
-# fusion-bench: each of its workloads once, small, by byte code and generic kernels: the right values, the same bits unfused. A workload
+# fusion-bench: each of its workloads once, small, by bytecode and generic kernels: the right values, the same bits unfused. A workload
 # that is new is in its list, and so here.
 . "$(dirname "$0")/../claims.sh"
 FUSIOND_FUSION_INTERPRETER=always

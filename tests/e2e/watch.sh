@@ -175,7 +175,7 @@ ran = [e for e in events if e.get('cat') == 'device' and e['pid'] in {l['pid'] f
 assert 0 < len(ran) <= len(launches), (ran, launches)
 for e in ran:
     kind, names = e['args']['kernel'].split(': ')
-    assert e['name'] == kind + ': mul tanh' and kind in ('map', 'byte code'), e
+    assert e['name'] == kind + ': mul tanh' and kind in ('map', 'bytecode'), e
     assert (e['args']['operations'], e['args']['tasks']) == (2, 1) and e['dur'] > 0
     before = [l for l in launches if l['pid'] == e['pid'] and l['ts'] <= e['ts'] + 1e-3]
     assert before and e['args']['operations'] == before[-1]['args']['operations'], (e, launches)

@@ -1,9 +1,9 @@
 /*
  * Operations that a client could send -> graph -> plan, fused or not, of a machine or another -> cut to the end, and of generic
- * kernels -> source text and byte code.
+ * kernels -> source text and bytecode.
  *
  * The planner breaks none of its rules, and what is cut from a plan breaks none (daemon/plan/check.c: also that each operand lies
- * within its slot); each kernel has a text, twice the same; byte code reads and writes where its operands are, and computes what its
+ * within its slot); each kernel has a text, twice the same; bytecode reads and writes where its operands are, and computes what its
  * kernel says, and what the graph says where that is known (tests/bytecode_plan.h).
  */
 #include "fuzz.h"

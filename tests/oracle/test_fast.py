@@ -145,7 +145,7 @@ def convolve(x, w, padding, groups):
 
 
 def check_conv(report, context, rng, shape, results, padding, groups, dtype="f32"):
-    """By minimal filtering: as near to double precision as it is said to be, and not the plain convolution's bits."""
+    """By Winograd convolution: as near to double precision as it is said to be, and not the plain convolution's bits."""
     name = f"conv {shape} {results} padding {padding} groups {groups} {dtype}"
     x = rng.standard_normal(shape).astype(np.float16).astype(np.float64)
     w = rng.standard_normal((results, shape[1] // groups, 3, 3)).astype(np.float16).astype(np.float64)

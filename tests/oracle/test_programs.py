@@ -1,15 +1,15 @@
 """Graphs as programs make them, and whole networks, in every way they may run: the same bits, and NumPy's values in double precision.
 
-Each random graph (programs.py) runs unfused as byte code and generic kernels, which build nothing, with the value of every operation
+Each random graph (programs.py) runs unfused as bytecode and generic kernels, which build nothing, with the value of every operation
 compared with NumPy, given the actual values of its operands. Its outputs must have these very bits when it runs
 
   fused, replayed, beside other sessions that run other graphs, and after a restart of the daemon      (tier `code`)
   with its own kernels, fused and unfused                                                               (`own`)
   with the kernels of GPUs                                                                              (`gpu`)
-  swapping from byte code to its own kernels at each step of a run in turn, then by generic kernels alone  (`swap`)
+  swapping from bytecode to its own kernels at each step of a run in turn, then by generic kernels alone  (`swap`)
 
 Tiers but the first build kernels: --own says how many graphs run in them. Networks (networks.py) run forward and backward in all
-tiers, cold - on an empty cache, where byte code and generic kernels stand in - and warm. A failure names the seed, `--only SEED` runs it alone and prints it.
+tiers, cold - on an empty cache, where bytecode and generic kernels stand in - and warm. A failure names the seed, `--only SEED` runs it alone and prints it.
 """
 import argparse
 import hashlib

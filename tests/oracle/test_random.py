@@ -242,7 +242,7 @@ def read_options():
     parser.add_argument("--only", type=int, help="run this graph alone and print it")
     parser.add_argument("--strategy", choices=("cpu", "gpu"), help="form of the kernels; default: as the device needs")
     parser.add_argument("--interpreter", choices=("off", "auto", "always"), default="off",
-                        help="which elementwise kernels run as byte code")
+                        help="which elementwise kernels run as bytecode")
     parser.add_argument("--jobs", type=int, default=harness.jobs_of_machine())
     options = parser.parse_args()
     options.deadline = None if options.seconds is None else time.monotonic() + options.seconds

@@ -1,6 +1,6 @@
-"""Byte code and generic kernels against the kernels of the operations themselves: the same bits.
+"""Bytecode and generic kernels against the kernels of the operations themselves: the same bits.
 
-One daemon runs every step as byte code or by a generic kernel (fusion.interpreter=always), one never does. What is
+One daemon runs every step as bytecode or by a generic kernel (fusion.interpreter=always), one never does. What is
 reduced and multiplied here lies in every way there is a rule for: whole, rows, leading axes, axes between, blocks of long
 rows, strides, broadcasts, nothing at all. A slice of it runs in the kernels' form for GPUs, too.
 """
@@ -411,7 +411,7 @@ def run_group(report, part):
         for i, (one, other) in enumerate(zip(results(a, cases), results(b, cases))):
             report.check(same(one, other), f"{where}: result {i}", lambda: f"{one.ravel()[:6]} is not {other.ravel()[:6]}")
         interpreted = json.loads(b.stats(True))["steps_interpreted"]
-        report.check(interpreted > 0, f"{where}: byte code ran", f"{interpreted} steps")
+        report.check(interpreted > 0, f"{where}: bytecode ran", f"{interpreted} steps")
 
 
 def main():

@@ -805,7 +805,7 @@ int device_launch_words(struct device *d, struct program *p, const uint64_t *wor
 	(void)tasks;
 	(void)items;
 	(void)local;
-	sim_wrong("the symbolic device runs no byte code");
+	sim_wrong("the symbolic device runs no bytecode");
 }
 
 int device_launch_near(struct device *d, struct program *p, const uint64_t *records, uint32_t tasks, uint64_t items, uint32_t local) {
@@ -830,7 +830,7 @@ int device_launch_claimed(struct device *d, struct program *p, const uint64_t *r
 	return -EAGAIN;
 }
 
-unsigned device_claimers(const struct device *d) {
+unsigned device_helpers(const struct device *d) {
 	(void)d;
 	return 0;
 }

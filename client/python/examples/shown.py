@@ -22,7 +22,7 @@ def milliseconds(work):
 
 
 def _building():
-    """Kernels that the daemon has not built yet: byte code and generic kernels stand in for them meanwhile."""
+    """Kernels that the daemon has not built yet: bytecode and generic kernels stand in for them meanwhile."""
     return [b for b in fusion.stats(whole_daemon=True)["device"]["builds"] if b["kernel"] != "interpreter"]
 
 

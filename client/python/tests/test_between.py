@@ -124,7 +124,7 @@ def test_what_runs_now_is_told_and_what_a_kernel_without_operations_is_for():
     before = time.time()
     float(total())
     for kernel in xp.explain(total())["kernels"]:
-        assert kernel["runs_as"] in ("own program", "byte code", "generic kernels")
+        assert kernel["runs_as"] in ("own program", "bytecode", "generic kernels")
         assert before - 1 <= kernel["runs_since_us"] / 1e6 <= time.time() + 1
 
 
