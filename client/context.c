@@ -465,6 +465,10 @@ int fusion_open(fusion_context **contextp, const struct fusion_options *options)
 	return 0;
 }
 
+int context_refuse_closed(struct fault *f) {
+	return fault_set(f, FAULT_STATE, "the context was closed");
+}
+
 void fusion_close(fusion_context *context) {
 	struct object *o = context && !forked ? object_find(OBJECT_CONTEXT, context) : NULL;
 	struct fusion_context *c = (struct fusion_context *)o;
@@ -487,7 +491,7 @@ void fusion_close(fusion_context *context) {
 	pthread_mutex_lock(&c->lock);
 	c->closed = true;
 	door_stop(&c->door);
-	fault_set(&why, FAULT_STATE, "the context was closed");
+	context_refuse_closed(&why);
 	stream_lose(c, &why);
 	capture_close(c);
 	pthread_mutex_unlock(&c->lock);

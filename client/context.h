@@ -96,6 +96,8 @@ struct object *context_lock(enum object_kind kind, const void *name, const char 
 void context_keep_setting(struct fusion_context *c, char *setting);
 /* The settings to go on with, without switches of patterns; how many. Texts are the context's. */
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
+/* Of a call whose context another thread closed meanwhile: what came may point to what is the daemon's again. */
+int context_refuse_closed(struct fault *f);
 /* True in a process forked from one that had opened a context. */
 bool context_forked(void);
 int context_forked_fault(struct fault *f);

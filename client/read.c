@@ -123,6 +123,9 @@ int read_locate(struct fusion_context *c, struct value *v, enum message_request 
 		if (!r)
 			r = stream_wait(c, q, &a, f);
 	} while (a.again);
+	/* The answer may have come just before another thread closed: where it points the daemon may have others' bytes by now. */
+	if (!r && c->closed)
+		r = context_refuse_closed(f);
 	if (!r) {
 		r = locate(c, &a, (uint64_t)shape_bytes(&v->type), location, f);
 		if (r && kind == REQUEST_MAP)
@@ -132,16 +135,17 @@ int read_locate(struct fusion_context *c, struct value *v, enum message_request 
 	return r;
 }
 
-/* Copies out of a location and releases it; gives the lock up during a long copy. */
-static void copy_out(struct fusion_context *c, struct location *l, void *memory, size_t bytes) {
+/* Copies out of a location and releases it; gives the lock up during a long copy: what was closed meanwhile was not read. */
+static int copy_out(struct fusion_context *c, struct location *l, void *memory, size_t bytes, struct fault *f) {
 	if (!l->memory)
-		return;
+		return 0;
 	if (bytes > COPY_UNLOCKED_BYTES)
 		pthread_mutex_unlock(&c->lock);
 	memcpy(memory, l->memory, bytes);
 	if (bytes > COPY_UNLOCKED_BYTES)
 		pthread_mutex_lock(&c->lock);
 	location_release(l);
+	return c->closed ? context_refuse_closed(f) : 0;
 }
 
 /* --- now --------------------------------------------------------------------------------- */
@@ -187,7 +191,7 @@ int fusion_read(fusion_array *array, void *memory, size_t bytes) {
 	value_hold(v);
 	r = read_locate(c, v, REQUEST_READ, &l, &f);
 	if (!r)
-		copy_out(c, &l, memory, bytes);
+		r = copy_out(c, &l, memory, bytes, &f);
 	value_unhold(c, v);
 	context_leave(c);
 	return error_report(r, &f);
@@ -285,7 +289,7 @@ static void later_copy(
 		return;
 	}
 	later->copying = true;
-	copy_out(c, &l, later->memory, later->bytes);
+	copy_out(c, &l, later->memory, later->bytes, f);
 	later->copying = false;
 	pthread_cond_broadcast(&c->stream.room); /* future_abandon() waits for it */
 }

@@ -249,7 +249,7 @@ static int resume_once(struct fusion_context *c, struct fault *f) {
 
 	stream_disconnect(c);
 	if (c->closed)
-		return fault_set(f, FAULT_STATE, "the context was closed");
+		return context_refuse_closed(f);
 	c->stream.adrift = false;
 	r = reconnect(c, f);
 	/* None of what is asked of the engine from here on is given up: it would have to be told twice. */

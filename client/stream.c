@@ -898,7 +898,7 @@ static int send_begin(struct fusion_context *c, struct request *q, struct answer
 	if (s->lost.code)
 		return refuse_lost(c, f);
 	q->sent = s->transport != NULL;
-	return s->transport ? 0 : fault_set(f, FAULT_STATE, "the context was closed");
+	return s->transport ? 0 : context_refuse_closed(f);
 }
 
 /* What was submitted, or not, for r. */
@@ -909,7 +909,7 @@ static int send_end(struct fusion_context *c, struct request *q, int r, struct f
 		return 0;
 	request_end(c, q);
 	if (r == -ECANCELED)
-		r = fault_set(f, FAULT_STATE, "the context was closed");
+		r = context_refuse_closed(f);
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
 }
@@ -948,7 +948,7 @@ int stream_upload(struct fusion_context *c, uint32_t arena, uint64_t offset, con
 	if (!r)
 		return 0;
 	if (r == -ECANCELED)
-		r = fault_set(f, FAULT_STATE, "the context was closed");
+		r = context_refuse_closed(f);
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
 }

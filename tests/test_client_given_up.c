@@ -4,6 +4,9 @@
  */
 #include "client/fusion.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+
 #include "client/context.h"
 #include "tests/fake_context.h"
 
@@ -54,6 +57,12 @@ static int call_read(void) {
 
 	fusion_release(y);
 	return code;
+}
+
+static int call_read_x(void) {
+	float back[ELEMENTS];
+
+	return fusion_read(x, back, sizeof back);
 }
 
 static int call_wait(void) {
@@ -430,6 +439,107 @@ START_TEST(a_context_may_be_closed_beside_threads_that_wait) {
 }
 END_TEST
 
+/* ---- closed by another thread, at a moment that only luck would find ---- */
+
+static void *close_now(void *unused) {
+	fusion_close(context);
+	return unused;
+}
+
+static void close_from_another_thread(void) {
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, close_now, NULL);
+	pthread_join(thread, NULL);
+}
+
+static bool is_waited_for(struct fusion_context *c) {
+	bool busy;
+
+	pthread_mutex_lock(&c->lock);
+	busy = c->stream.busy;
+	pthread_mutex_unlock(&c->lock);
+	return busy;
+}
+
+static struct fusion_context *own_context;
+
+/* Asked by the thread that waits: when it looks again it has its answer, and no context. */
+static bool answer_and_close(void) {
+	static atomic_bool once;
+
+	if (atomic_load(&once) || !is_holding())
+		return false;
+	atomic_store(&once, true);
+	fake_let_go();
+	while (is_waited_for(own_context))
+		usleep(1000);
+	close_from_another_thread();
+	return false;
+}
+
+/* The library's own thread reads answers from here on. */
+static void watch_answers(void) {
+	float back[ELEMENTS];
+
+	ck_assert(!fusion_future_finish(fusion_read_begin(x, back, sizeof back)));
+}
+
+START_TEST(what_came_just_before_the_end_of_the_context_is_no_success) {
+	static int (*const call[])(void) = { call_read_x, call_map_to_read, call_map_to_write };
+	int code;
+
+	open_context();
+	arrays_begin();
+	watch_answers();
+	own_context = (struct fusion_context *)object_find(OBJECT_CONTEXT, context);
+	fusion_on_wait(answer_and_close);
+	fake_hold(1);
+	code = call[_i]();
+	fusion_on_wait(NULL);
+	ck_assert_int_eq(code, FUSION_E_STATE);
+	expect_error(FUSION_E_STATE, "the context was closed");
+	arrays_end();
+	fake_stop();
+	ck_assert_str_eq(fake.problem, "");
+}
+END_TEST
+
+enum { LARGE_ELEMENTS = 1 << 18 };
+
+static void *target;
+static size_t target_bytes;
+
+/* The copy met its first page. */
+static void close_while_copying(int signal) {
+	(void)signal;
+	close_from_another_thread();
+	if (mprotect(target, target_bytes, PROT_READ | PROT_WRITE))
+		_exit(1);
+}
+
+START_TEST(what_is_copied_while_the_context_ends_is_no_success) {
+	struct sigaction before, sa = { .sa_handler = close_while_copying };
+	fusion_array *large;
+	int code;
+
+	open_context();
+	large = vector(LARGE_ELEMENTS, 1);
+	target_bytes = LARGE_ELEMENTS * sizeof(float);
+	target = mmap(NULL, target_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(target, MAP_FAILED);
+	ck_assert(!sigaction(SIGSEGV, &sa, &before));
+	code = fusion_read(large, target, target_bytes);
+	ck_assert(!sigaction(SIGSEGV, &before, NULL));
+	ck_assert_int_eq(code, FUSION_E_STATE);
+	expect_error(FUSION_E_STATE, "the context was closed");
+	fusion_release(large);
+	munmap(target, target_bytes);
+	fake_stop();
+	ck_assert_str_eq(fake.problem, "");
+}
+END_TEST
+
 int main(void) {
 	Suite *suite = suite_create("client_given_up");
 	TCase *tcase = tcase_create("given up");
@@ -440,6 +550,8 @@ int main(void) {
 	tcase_add_test(tcase, each_is_taken_back_once_whatever_was_before_it);
 	tcase_add_test(tcase, a_map_that_timed_out_is_taken_back);
 	tcase_add_test(tcase, a_context_may_be_closed_beside_threads_that_wait);
+	tcase_add_loop_test(tcase, what_came_just_before_the_end_of_the_context_is_no_success, 0, 3);
+	tcase_add_test(tcase, what_is_copied_while_the_context_ends_is_no_success);
 	suite_add_tcase(suite, tcase);
 	return suite_run(suite);
 }
