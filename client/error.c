@@ -182,6 +182,13 @@ int error_reserved(const char *what, const uint64_t reserved[static FUSION_RESER
 	return 0;
 }
 
+int fusion_refuse(int code, const char *sentence) {
+	struct fault f;
+	bool known = code > 0 && code < FAULT_COUNT;
+
+	return error_report(fault_set(&f, known ? code : FAULT_ARGUMENT, "%s", sentence ? sentence : ""), &f);
+}
+
 int error_sticky(void) {
 	return mine.sticky ? mine.code : 0;
 }

@@ -77,6 +77,11 @@ FUSION_API void fusion_here(const char *file, int line);
  * they stood there, and fusion_here() does nothing. They nest, and the outermost holds.
  */
 FUSION_API void fusion_at(const char *file, int line);
+/*
+ * For functions of one's own that refuse what they are given as those of this library do: the code (of FUSION_E_, else it is FUSION_E_ARGUMENT) and the
+ * sentence become the thread's error, with the caller's place. Returns the code.
+ */
+FUSION_API int fusion_refuse(int code, const char *sentence);
 
 /* ---- contexts ---- */
 

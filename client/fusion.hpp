@@ -12,7 +12,7 @@
  * Errors are exceptions of the class fusion::error, with the library's sentence. With -fno-exceptions, or where FUSION_NO_EXCEPTIONS is
  * defined, they are what they are in C: a function that returns an array returns an empty one, others return a code, and fusion_error() tells.
  *
- * Each call notes the line it stands in, operators too: by std::source_location where the library has that, else by what compilers of C++17 have in its place.
+ * Each call notes the line it stands in, operators too: by what compilers of C++17 have in the place of std::source_location.
  */
 #ifndef FUSION_HPP
 #define FUSION_HPP
@@ -24,10 +24,6 @@
 #include <utility>
 #include <vector>
 
-#if __has_include(<source_location>)
-#include <source_location>
-#endif
-
 #include "fusion.h"
 
 #if !defined(FUSION_NO_EXCEPTIONS) && !defined(__cpp_exceptions)
@@ -38,30 +34,28 @@ namespace fusion {
 
 /* ---- places ---- */
 
-#ifdef __cpp_lib_source_location
-using place = std::source_location;
-#else
+/*
+ * A line of the caller's source; the same class by every standard, as units of several may be linked together. What tells a file's name and a
+ * line, like std::source_location, is one, too.
+ */
 class place {
 	const char *file_ = nullptr;
 	int line_ = 0;
 
 public:
-	static constexpr place current(const char *file = __builtin_FILE(), int line = __builtin_LINE()) noexcept {
-		place p;
-
-		p.file_ = file;
-		p.line_ = line;
-		return p;
-	}
+	constexpr place() noexcept = default;
+	constexpr place(const char *file, int line) noexcept : file_(file), line_(line) {}
+	template <class Location, class = decltype(std::declval<const Location &>().file_name())>
+	constexpr place(const Location &l) noexcept : file_(l.file_name()), line_(static_cast<int>(l.line())) {}
+	static constexpr place current(const char *file = __builtin_FILE(), int line = __builtin_LINE()) noexcept { return place(file, line); }
 	constexpr const char *file_name() const noexcept { return file_; }
 	constexpr int line() const noexcept { return line_; }
 };
-#endif
 
 /* While it lives, calls of this thread are noted as if they stood where it was made: for functions that make several calls for their caller. */
 class at {
 public:
-	explicit at(place p = place::current()) noexcept { fusion_at(p.file_name(), static_cast<int>(p.line())); }
+	explicit at(place p = place::current()) noexcept { fusion_at(p.file_name(), p.line()); }
 	~at() { fusion_at(nullptr, 0); }
 	at(const at &) = delete;
 	at &operator=(const at &) = delete;
@@ -81,7 +75,7 @@ public:
 
 namespace detail {
 
-inline void here(const place &p) noexcept { (fusion_here)(p.file_name(), static_cast<int>(p.line())); }
+inline void here(const place &p) noexcept { (fusion_here)(p.file_name(), p.line()); }
 
 inline int check(int code) {
 #ifndef FUSION_NO_EXCEPTIONS
@@ -235,13 +229,8 @@ operand::operand(const array &a, place p) noexcept : name_(a.get()), place_(p) {
 namespace detail {
 
 inline array refused(int code, const char *sentence) {
-#ifdef FUSION_NO_EXCEPTIONS
-	(void)code;
-	(void)sentence;
+	check((fusion_refuse)(code, sentence));
 	return array();
-#else
-	throw error(code, sentence);
-#endif
 }
 
 inline std::int64_t elements_of(const shape &dims) {
@@ -261,6 +250,7 @@ template <class T> array from(const context &c, const shape &dims, const T *data
 }
 template <class T> array from(const context &c, const shape &dims, const std::vector<T> &data, place p = place::current()) {
 	static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: compare with a number, or pass a pointer to bool");
+	detail::here(p);
 	if (static_cast<std::int64_t>(data.size()) != detail::elements_of(dims))
 		return detail::refused(FUSION_E_SHAPE, "from: there are not as many values as the shape has elements");
 	return from(c, dims, data.data(), p);
@@ -275,14 +265,16 @@ inline array arange(const context &c, fusion_dtype dtype, std::int64_t n, double
 }
 
 namespace detail {
-/* Is it what T holds? Else it is refused. */
+/* Is it what T holds? Else it is refused; of what an earlier failure made, the first error stays. */
 template <class T> bool holds(fusion_array *name, const char *refusal) {
 	fusion_dtype has = (fusion_dtype_of)(name);
 	bool same = has == dtype_of<T>() || (has == FUSION_BOOL && std::is_same_v<T, std::uint8_t>);
 
-	if (!same)
+	if (!name)
+		made(name);
+	else if (!same)
 		refused(FUSION_E_DTYPE, refusal);
-	return same;
+	return name && same;
 }
 } // namespace detail
 

@@ -496,6 +496,20 @@ static fusion_array *sum_of_three(fusion_array *a, fusion_array *b, const char *
 	return sum;
 }
 
+START_TEST(a_wrapper_refuses_as_the_library_does) {
+	char sentence[256];
+
+	snprintf(sentence, sizeof sentence, "mine: not so (at %s:%d)", __FILE__, __LINE__ + 1);
+	ck_assert_int_eq(fusion_refuse(FUSION_E_SHAPE, "mine: not so"), FUSION_E_SHAPE);
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_SHAPE);
+	ck_assert_str_eq(fusion_error(), sentence);
+	ck_assert_int_eq(fusion_refuse(0, "mine"), FUSION_E_ARGUMENT);
+	ck_assert_int_eq(fusion_refuse(-1, NULL), FUSION_E_ARGUMENT);
+	ck_assert_int_eq(fusion_refuse(1 << 20, NULL), FUSION_E_ARGUMENT);
+	fusion_error_clear();
+}
+END_TEST
+
 START_TEST(a_wrapper_hands_its_callers_line_down) {
 	fusion_array *a, *b;
 	char place[64];
@@ -740,7 +754,8 @@ RUN_TESTS("client_record", an_array_comes_back_as_it_was_given, results_of_the_e
 	integers_beyond_a_double_are_given_as_integers, every_operation_of_the_table_is_sent,
 	slices_follow_python, extreme_slices_neither_overflow_nor_read_outside,
 	matmul_takes_vectors_as_numpy_does, axes_and_extents_in_pythons_manner,
-	an_error_names_shapes_and_the_callers_line, a_wrapper_hands_its_callers_line_down, expressions_nest_and_keep_the_first_error,
+	an_error_names_shapes_and_the_callers_line, a_wrapper_hands_its_callers_line_down, a_wrapper_refuses_as_the_library_does,
+	expressions_nest_and_keep_the_first_error,
 	a_read_of_the_wrong_size_is_refused, where_no_daemon_answers_the_sentence_helps,
 	options_and_environment_reach_the_daemon, memory_that_cannot_be_had_is_an_error_not_an_end,
 	a_memory_error_says_what_is_held_since_which_lines, a_slice_that_is_written_leaves_what_it_was_cut_from, a_scope_releases_what_was_made_in_it,

@@ -82,8 +82,13 @@ static void errors(const fusion::context &c) {
 	CLAIM(!exp(bad) && fusion::read<float>(bad).empty());
 	CLAIM((fusion_error_code)() == FUSION_E_SHAPE);
 	(fusion_error_clear)();
-	CLAIM(fusion::read<double>(x).empty());
+	CLAIM(fusion::read<double>(x).empty()); line = __LINE__;
+	CLAIM((fusion_error_code)() == FUSION_E_DTYPE && ends((fusion_error)(), here(line)));
 	CLAIM(fusion::item<std::int32_t>(sum(x)) == 0);
+	(fusion_error_clear)();
+	CLAIM(!fusion::from(c, { 3 }, std::vector<float>{ 1, 2 })); line = __LINE__;
+	CLAIM((fusion_error_code)() == FUSION_E_SHAPE && ends((fusion_error)(), here(line)));
+	(fusion_error_clear)();
 #else
 	try {
 		line = __LINE__ + 1;
@@ -112,6 +117,13 @@ static void errors(const fusion::context &c) {
 		CLAIM(!"an exception");
 	} catch (const fusion::error &e) {
 		CLAIM(e.code() == FUSION_E_DTYPE);
+	}
+	try {
+		line = __LINE__ + 1;
+		fusion::from(c, { 3 }, std::vector<float>{ 1, 2 });
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_SHAPE && ends(e.what(), here(line)));
 	}
 	try {
 		fusion::read<double>(x);

@@ -83,6 +83,11 @@ for compiler in g++ clang++; do
 		# shellcheck disable=SC2086
 		claim "${compiler}_takes_the_example_as_c++$standard" 0 "" "$compiler" -std=c++$standard -Wall -Wextra -Werror "$examples/heat.cpp" -o "$root/heat" $flags $rpath
 	done
+	# shellcheck disable=SC2046
+	"$compiler" -std=c++17 -DOTHER -Wall -Wextra -Werror -c tests/e2e/places.cpp -o "$root/places.o" $(pkg-config --cflags fusion)
+	# shellcheck disable=SC2086
+	claim "${compiler}_links_units_of_c++17_and_c++20" 0 "" "$compiler" -std=c++20 -Wall -Wextra -Werror tests/e2e/places.cpp "$root/places.o" -o "$root/places" $flags $rpath
+	claim "what_${compiler}_makes_of_both" 0 "arrays left: 0" holds_none "$root/places"
 	# shellcheck disable=SC2086
 	claim "${compiler}_takes_it_without_exceptions" 0 "" "$compiler" -std=c++17 -fno-exceptions -Wall -Wextra -Werror tests/e2e/cplusplus.cpp -o "$root/codes" $flags $rpath
 	claim "what_${compiler}_makes_of_it_without_exceptions" 0 "arrays left: 0" holds_none "$root/codes"

@@ -581,6 +581,8 @@ static void call_here(struct fuzz_bytes *b) {
 		fusion_at(files[fuzz_below(b, 4)], (int)fuzz_whole(b, 4));
 	else
 		fusion_at(NULL, 0);
+	if (!fuzz_byte(b))
+		fusion_refuse((int)fuzz_whole(b, 4), NULL);
 }
 
 /* ---- the daemon's doing ---- */
