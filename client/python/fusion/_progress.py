@@ -81,8 +81,10 @@ def _listener():
 
 
 def _waiting() -> None:
-    """A thread waits. Called by libfusion, which it may not call."""
+    """A thread waits. Called by libfusion, which it may not call. The watcher's own waits are none that somebody is told of: they would never end."""
     global _began, _last, _watcher
+    if threading.current_thread() is _watcher:
+        return
     now = time.monotonic()
     if now - _last > GONE:
         _began = now
@@ -124,7 +126,7 @@ def _watch() -> None:
         try:
             if listener:
                 _follow(listener)
-        except Exception:           # a session that ended meanwhile, or the listener's own: told as Python tells of threads, and no reason to end
+        except Exception:           # a session that ended meanwhile, or the listener's own: told by sys.excepthook, and no reason to end
             sys.excepthook(*sys.exc_info())
         _wake.clear()
 

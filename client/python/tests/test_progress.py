@@ -21,7 +21,9 @@ def waits(monkeypatch):
         def sleep(self, seconds):       # the watcher's: one that waits gives signs until the last look
             self.now += seconds
             if self.left:
-                _progress._waiting()
+                waiter = threading.Thread(target=_progress._waiting)
+                waiter.start()
+                waiter.join()
             else:
                 self.now += _progress.GONE
 
@@ -63,6 +65,29 @@ def test_a_wait_for_no_compiler_is_not_told(waits):
     while _progress._wake.is_set():
         threading.Event().wait(0.01)
     assert not waits.told
+
+
+def test_the_watcher_does_not_keep_itself_alive(waits, monkeypatch):
+    """What it asks the daemon may take so long that libfusion tells that a thread waits: the watcher."""
+    looks = []
+
+    def building():
+        looks.append(1)
+        if len(looks) < 100:            # for ever, were it told of its own waits
+            waits.now += 0.1
+            _progress._waiting()
+        return 1
+
+    def sleep(seconds):
+        waits.now += seconds
+
+    monkeypatch.setattr(_progress, "_building", building)
+    _progress.time.sleep = staticmethod(sleep)
+    xp.on_progress(waits.listen)
+    for _ in range(22):
+        waits.tick(0.05)
+    assert waits.ended.wait(600)
+    assert len(looks) < 10
 
 
 def test_short_waits_one_after_the_other_are_not_one_long_one(waits):
