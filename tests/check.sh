@@ -9,7 +9,11 @@
 # was skipped and the lines "note: ...". CHECK_RECORD gets a line "JOB PASSED FAILED SKIPPED" a job, and the skipped cases.
 set -u
 cd "$(dirname "$0")/.."
-build=$1
+build=${1:-}
+[ -d "$build/tests" ] || {
+	echo "check.sh: \"$build\" is no build folder: usage: [SLICE=K/N|all] check.sh BUILD_FOLDER [JOB-NAME...]" >&2
+	exit 64
+}
 shift
 wanted=" $* "
 # One more than processors: tests of processes that end, stop and start again wait for the most of their time.
