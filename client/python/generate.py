@@ -21,6 +21,9 @@ INTERNAL = {"philox", "where"}
 # What an attribute is where it is left out; the others are needed.
 DEFAULTS = {"keepdims": "False", "correction": "0.0", "eps": "1e-5", "scale": "None", "groups": "1", "diagonal": "0",
             "causal": "False", "stride": "None", "padding": "None", "dilation": "None", "axes": "None"}
+# Which axes a composite works over where none are named; all in the others. What PyTorch, JAX and ONNX do: client/python/README.md has the table.
+AXES = {**dict.fromkeys(("softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy"), -1), "batch_norm": 1}
+WORDS = {-1: "the last one", 1: "axis 1, the channels", None: "all"}
 # What Python calls such an error; the others are RuntimeErrors.
 KINDS = {"ARGUMENT": "ValueError", "SHAPE": "ValueError", "DTYPE": "TypeError", "RANK": "ValueError", "OVERFLOW": "OverflowError",
          "MEMORY": "MemoryError", "CONNECT": "ConnectionError", "TIMEOUT": "TimeoutError", "ARITY": "TypeError",
@@ -81,10 +84,11 @@ MEANT = {**{f"{name}{n}d": name for name in ("conv", "max_pool", "avg_pool", "ba
 
 # Elementwise operations are fusion's; here they are found, too.
 NETWORK_NAMES = '''
-def _axes(axes, axis):
+def _axes(axes, axis, otherwise):
     if axes is not None and axis is not None:
         raise TypeError("axis and axes are two names for one thing: give one of them")
-    return axes if axis is None else axis
+    chosen = axes if axis is None else axis
+    return otherwise if chosen is None else chosen
 
 
 _MEANT = {all!r}
@@ -126,13 +130,13 @@ def print_networks():
         if keys:
             print()
         for a in keys:
-            print(f"    {a}: {docs[a][1][0].lower()}{docs[a][1][1:]}")
+            print(f"    {a}: {docs[a][1][0].lower()}{docs[a][1][1:]}" + (f" None: {WORDS[AXES.get(name)]}." if a == "axes" else ""))
         if "axes" in has:
             print("    axis: the same, by the name that it has elsewhere.")
         print('    """')
         pieces = []
         for a in keys:
-            value = f"as_dtype({a})" if docs[a][0] == "DTYPE" else "_axes(axes, axis)" if a == "axes" else a
+            value = f"as_dtype({a})" if docs[a][0] == "DTYPE" else f"_axes(axes, axis, {AXES.get(name)})" if a == "axes" else a
             if a in ("stride", "padding", "dilation"):
                 first = {"max_pool": "window", "avg_pool": "window"}.get(name)
                 length = f"len({first})" if first else "x.ndim - 2"

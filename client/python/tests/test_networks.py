@@ -26,3 +26,18 @@ def test_names_of_others_name_ours():
         assert callable(getattr(xp.nn, ours))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
         xp.nn.nothing
+
+
+def test_axes_that_nobody_names_are_those_of_the_field():
+    """The last axis, or the channels: client/python/README.md says what PyTorch, JAX and ONNX do."""
+    x = xp.asarray(np.random.default_rng(1).normal(size=(2, 3, 4)))
+    for name, axis in (("softmax", -1), ("log_softmax", -1), ("layer_norm", -1), ("rms_norm", -1)):
+        f = getattr(xp.nn, name)
+        assert np.array_equal(np.asarray(f(x)), np.asarray(f(x, axis=axis)))
+        assert not np.array_equal(np.asarray(f(x)), np.asarray(f(x, axis=(0, 1, 2))))
+    for name in ("logsumexp", "l1_norm", "l2_norm"):
+        assert getattr(xp.nn, name)(x).shape == ()
+    mean, variance = xp.asarray([0.0, 1.0, 2.0]), xp.asarray([1.0, 2.0, 3.0])
+    assert np.array_equal(np.asarray(xp.nn.batch_norm(x, mean, variance)), np.asarray(xp.nn.batch_norm(x, mean, variance, axis=1)))
+    target = xp.asarray(np.asarray([[0, 1, 3], [2, 0, 1]]))
+    assert np.array_equal(np.asarray(xp.nn.cross_entropy(x, target)), np.asarray(xp.nn.cross_entropy(x, target, axis=-1)))
