@@ -180,6 +180,10 @@ static void take_word(struct line *l, char *word, struct argp_state *state) {
 static void check_line(const struct line *l, struct argp_state *state) {
 	if (l->command < 0)
 		argp_error(state, "which command? --help lists them");
+	for (unsigned i = 0; i < PARTICULAR; i++)
+		if (l->given & ~commands[l->command].takes & particular[i].bit)
+			argp_error(
+				state, "%s does not take %s", commands[l->command].name, particular[i].name);
 	if (commands[l->command].takes & TAKES_LAST && control_recent(&l->control)) {
 		if (l->words)
 			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
@@ -189,10 +193,6 @@ static void check_line(const struct line *l, struct argp_state *state) {
 		argp_error(state, "%s wants the name of a text graph, or - for standard input",
 			commands[l->command].name);
 	}
-	for (unsigned i = 0; i < PARTICULAR; i++)
-		if (l->given & ~commands[l->command].takes & particular[i].bit)
-			argp_error(
-				state, "%s does not take %s", commands[l->command].name, particular[i].name);
 }
 
 static void take_particular(struct line *l, int key) {

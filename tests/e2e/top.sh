@@ -23,7 +23,7 @@ completes() {
 	bash -c '. client/fusionctl/completion.bash; COMP_WORDS=('"$(printf "'%s' " "$ctl" "$@")"'); COMP_CWORD='$#'; _fusionctl; printf "%s\n" "${COMPREPLY[@]}"'
 }
 if command -v bash >/dev/null; then
-	"$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z]*\)\( .*\)*$/\1/p' | sort >"$root/commands"
+	"$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p' | sort >"$root/commands"
 	completes "" | sort >"$root/completed"
 	claim every_command_is_completed 0 "" cmp "$root/commands" "$root/completed"
 	claim there_are_some 0 "^quarantine$" cat "$root/completed"
