@@ -21,13 +21,13 @@ static int find_statement(const struct text *t, const char *name, int *statement
 
 /* The two follow the outputs, so that they are kept while the graph is recorded. */
 static int keep_pair(const struct control *c, struct text *t, struct fault *f) {
-	int *output = realloc(t->output, (t->outputs + PAIR) * sizeof *output), r = output ? 0 : -ENOMEM;
+	int *output = realloc(t->output, (t->outputs + PAIR) * sizeof *output), r = 0;
 
-	if (r)
-		return r;
+	if (!output)
+		return -ENOMEM;
 	t->output = output;
 	for (unsigned i = 0; !r && i < PAIR; i++)
-		r = find_statement(t, c->word[1 + i], &output[t->outputs + i], f);
+		r = find_statement(t, c->word[1 + i], &t->output[t->outputs + i], f);
 	if (!r)
 		t->outputs += PAIR;
 	return r;

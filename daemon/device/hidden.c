@@ -68,11 +68,10 @@ bool hidden_has(const char *source) {
 }
 
 cl_int hidden_build(struct target t, const char *options, cl_program *programp) {
-	CLEANUP(cleanup_program) cl_program program = NULL;
 	CLEANUP(cleanup_free) char *text = text_of(*programp);
 	CLEANUP(str_free) struct str uncovered = { 0 };
 	const unsigned char *binary;
-	cl_program before = *programp;
+	cl_program program;
 	cl_int error, status;
 	size_t size;
 
@@ -81,11 +80,14 @@ cl_int hidden_build(struct target t, const char *options, cl_program *programp) 
 	binary = (const unsigned char *)str_text(&uncovered);
 	size = uncovered.length;
 	program = clCreateProgramWithBinary(t.context, 1, &t.device, &size, &binary, &status, &error);
-	if (!error)
-		error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
 	if (error)
 		return error;
+	error = clBuildProgram(program, 1, &t.device, options, NULL, NULL);
+	if (error) {
+		clReleaseProgram(program);
+		return error;
+	}
+	clReleaseProgram(*programp);
 	*programp = program;
-	program = before;
 	return CL_SUCCESS;
 }

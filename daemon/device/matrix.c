@@ -141,7 +141,7 @@ static cl_int trial_build(struct trial *t) {
 static cl_int trial_memory(struct trial *t) {
 	unsigned factors = trial_factors(t);
 	size_t size = sizeof(uint16_t) * factors + trial_bytes(t);
-	CLEANUP(cleanup_free) uint16_t *bytes = malloc(size);
+	uint16_t *bytes = malloc(size);
 	cl_int error;
 
 	if (!bytes)
@@ -152,6 +152,7 @@ static cl_int trial_memory(struct trial *t) {
 	t->records = clCreateBuffer(t->d->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof t->record, t->record, &error);
 	if (!error)
 		t->memory = clCreateBuffer(t->d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, bytes, &error);
+	free(bytes);
 	return error;
 }
 
@@ -235,10 +236,17 @@ static bool is_matrix(struct device *d) {
 	return true;
 }
 
+static bool have_the_same_bits(struct trial *t, struct trial *other) {
+	float *result = calloc(2, trial_bytes(t));
+	bool same = result && runs(t, result) && runs(other, result + t->m * t->n) && !memcmp(result, result + t->m * t->n, trial_bytes(t));
+
+	free(result);
+	return same;
+}
+
 static bool is_wgmma(struct device *d) {
 	CLEANUP(trial_clear) struct trial t = { .d = d, .m = TRIAL_WGMMA_M, .n = TRIAL_WGMMA_N, .k = TRIAL_WGMMA_K, .factor = any_factor };
 	CLEANUP(trial_clear) struct trial other = t;
-	CLEANUP(cleanup_free) float *result = calloc(2, trial_bytes(&t));
 	struct cache_key key;
 
 	write_kernel(&t.kernel, KERNEL_TILE_WGMMA);
@@ -246,7 +254,7 @@ static bool is_wgmma(struct device *d) {
 	key = kept_key(&t);
 	if (recall(&t, &key))
 		return true;
-	if (!result || !runs(&t, result) || !runs(&other, result + t.m * t.n) || memcmp(result, result + t.m * t.n, trial_bytes(&t)) != 0)
+	if (!have_the_same_bits(&t, &other))
 		return false;
 	keep(&t, &key);
 	return true;

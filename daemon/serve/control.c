@@ -561,7 +561,7 @@ static int read_refusal(struct wire_cursor *body, struct fault *refusal, uint64_
 static int on_arena_refused(struct control_message *m, struct fault *f) {
 	struct session *s = NULL;
 	struct fault refusal;
-	uint64_t owner;
+	uint64_t owner = 0;
 	int r = find_session(m, &s, f);
 
 	if (!r)
