@@ -1,5 +1,5 @@
 /*
- * Convolutions of 3x3 by Winograd convolution, CPU strategy (plan/minimal.c): lanes lie along the channels of the result, as in
+ * Winograd convolutions of 3x3, CPU strategy (plan/minimal.c): lanes lie along the channels of the result, as in
  * conv_channels.c, and weights are there transformed.
  *
  * A unit is a block of tiles of up to CONV_PANELS panels of channels. W channels of the input at a time are copied to memory of its own,

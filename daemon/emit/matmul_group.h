@@ -39,7 +39,8 @@ void factor_zero(struct writer *w, unsigned rows, unsigned vectors);
 
 void matrix_functions(struct writer *w);
 void matrix_groups(struct writer *w);
-void matrix_fetch(struct writer *w, const char *stage);
+/* What kernels/matrix.cl asks for. */
+void matrix_defines(const struct writer *w, struct str *text);
 
 /* ---- ... of four blocks of items together (matmul_wgmma.c) ---- */
 
@@ -47,8 +48,5 @@ void matrix_fetch(struct writer *w, const char *stage);
 #define WGMMA_HIDDEN "//HIDDEN "
 
 void wgmma_functions(struct writer *w);
-/* Stages that are on their way before the first is there; all pieces of K. */
-unsigned wgmma_ahead(const struct writer *w);
-void wgmma_pieces(struct writer *w);
-/* What kernels/matrix.cl asks for. */
-void matrix_defines(const struct writer *w, struct str *text);
+/* Asks for the products of `depth` of K, of the piece in this stage. */
+void wgmma_products(struct writer *w, const char *depth, bool whole);

@@ -10,6 +10,8 @@
  */
 #include "matmul_group.h"
 
+#include <stdio.h>
+
 enum {
 	/* What an instruction multiplies: rows, columns, and of K. */
 	STEP_ROWS = 16,
@@ -120,7 +122,7 @@ void matrix_functions(struct writer *w) {
 /* ---- the kernel ---- */
 
 /* Sends the next pieces on their way to a stage, if there are any. */
-void matrix_fetch(struct writer *w, const char *stage) {
+static void write_fetch(struct writer *w, const char *stage) {
 	unsigned depth = factor_tile(w)->depth;
 
 	text_line(w, "const int deep = min(d%u - fetched, (long)%u);", matmul_dim_k(w->k), depth);
@@ -135,38 +137,65 @@ void matrix_fetch(struct writer *w, const char *stage) {
 	text_line(w, "MATRIX_GROUP();");
 }
 
-/* Waits for the piece of this stage; all items have then done with the one before. */
+/* Waits for the piece of this stage; all have then done with the one before. Instructions of four blocks read it by another way than items write. */
 static void write_wait(struct writer *w) {
 	text_line(w, "MATRIX_WAIT(%u);", factor_tile(w)->stages - 2u);
+	if (kernel_tile_is_wgmma(w->k->tile))
+		text_line(w, "WGMMA_WRITTEN();");
 	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
+}
+
+static void write_products(struct writer *w, const char *depth, bool whole) {
+	if (kernel_tile_is_wgmma(w->k->tile)) {
+		wgmma_products(w, depth, whole);
+		return;
+	}
+	text_line(w, whole ? "#pragma unroll" : "#pragma unroll 1");
+	text_line(w, "for (int k = 0; k < %s; k += %u)", depth, STEP_DEPTH);
+	text_line(w, "\tmultiply(c, tile_a[stage], tile_b[stage], lane, x, y, k);");
+}
+
+/* The products of a whole piece, and the next one on its way: before them, but instructions of four blocks go on meanwhile. */
+static void write_piece(struct writer *w, const char *depth) {
+	bool wgmma = kernel_tile_is_wgmma(w->k->tile);
+
+	if (!wgmma)
+		write_fetch(w, "next");
+	write_products(w, depth, true);
+	if (!wgmma)
+		return;
+	write_fetch(w, "next");
+	text_line(w, "WGMMA_WAIT(0);");
 }
 
 /* Pieces of a whole depth in one loop; what is left of K is a piece of its own, so that it costs the loop no registers. */
 static void write_pieces(struct writer *w) {
 	unsigned depth = factor_tile(w)->depth, last = factor_tile(w)->stages - 1u, k = matmul_dim_k(w->k);
+	bool wgmma = kernel_tile_is_wgmma(w->k->tile);
+	char whole[16], left[32];
 
+	snprintf(whole, sizeof whole, "%u", depth);
+	snprintf(left, sizeof left, "d%u - k0", k);
+	if (wgmma)
+		text_line(w, "WGMMA_TWO_GROUPS();");
 	text_line(w, "int stage = 0, next = %u;", last);
 	text_line(w, "long k0 = 0;");
 	text_line(w, "#pragma unroll 1");
 	text_open(w, "for (; d%u - k0 >= %u; k0 += %u)", k, depth, depth);
 	write_wait(w);
-	matrix_fetch(w, "next");
-	text_line(w, "#pragma unroll");
-	text_line(w, "for (int k = 0; k < %u; k += %u)", depth, STEP_DEPTH);
-	text_line(w, "\tmultiply(c, tile_a[stage], tile_b[stage], lane, x, y, k);");
+	write_piece(w, whole);
 	text_line(w, "stage = stage == %u ? 0 : stage + 1;", last);
 	text_line(w, "next = next == %u ? 0 : next + 1;", last);
 	text_close(w);
 	text_open(w, "if (k0 < d%u)", k);
 	write_wait(w);
-	text_line(w, "#pragma unroll 1");
-	text_line(w, "for (int k = 0; k < d%u - k0; k += %u)", k, STEP_DEPTH);
-	text_line(w, "\tmultiply(c, tile_a[stage], tile_b[stage], lane, x, y, k);");
+	write_products(w, left, false);
 	text_close(w);
+	if (wgmma)
+		text_line(w, "settle(c);");
 }
 
-/* `ahead`: stages that are on their way before the first is there. */
-static void write_sums(struct writer *w, unsigned ahead) {
+static void write_sums(struct writer *w) {
 	const struct kernel_tile_info *tile = factor_tile(w);
 
 	factor_zero(w, tile->block_rows / 8u, tile->block_columns / STEP_COLUMNS);
@@ -177,8 +206,8 @@ static void write_sums(struct writer *w, unsigned ahead) {
 	}
 	text_line(w, "long fetched = 0;");
 	text_line(w, "#pragma unroll");
-	text_open(w, "for (int s = 0; s < %u; s++)", ahead);
-	matrix_fetch(w, "s");
+	text_open(w, "for (int s = 0; s < %u; s++)", tile->stages - 1u);
+	write_fetch(w, "s");
 	text_close(w);
 }
 
@@ -194,11 +223,8 @@ void matrix_groups(struct writer *w) {
 		KERNEL_TILE_BLOCK);
 	text_line(w, "const int x = block %% %u * %u, y = block / %u * %u;", wide, tile->block_columns, wide, tile->block_rows);
 	factor_unit(w);
-	write_sums(w, wgmma ? wgmma_ahead(w) : tile->stages - 1u);
-	if (wgmma)
-		wgmma_pieces(w);
-	else
-		write_pieces(w);
+	write_sums(w);
+	write_pieces(w);
 	text_line(w, "const long column = n0 + x + lane %% 4 * W;");
 	sums_outputs(w, &(struct sums){ .dim = matmul_dim_m(w->k), .rows = tile->block_rows / 8u, .row = "m0 + y + i * 8 + lane / 4",
 		.vectors = tile->block_columns / STEP_COLUMNS, .apart = STEP_COLUMNS, .value = "c[i][v]" });

@@ -12,18 +12,12 @@
  */
 #include "matmul_group.h"
 
-#include <stdio.h>
-
 enum {
 	WGMMA_ROWS = 64,
 	WGMMA_DEPTH = 16,
 	/* Elements of 128 bytes: rows that are exchanged within themselves. */
 	WGMMA_LINE = 64,
 };
-
-unsigned wgmma_ahead(const struct writer *w) {
-	return factor_tile(w)->stages - 1u;
-}
 
 /* The registers of all sums, of which the columns of an instruction's 8 are two of the upper row and two of the lower. */
 static void write_sums(struct writer *w, unsigned columns) {
@@ -65,8 +59,7 @@ static void write_place(struct writer *w, unsigned o) {
 		f.deep ? 16 : 2 * line);
 }
 
-/* Asks for the products of `depth` of K, of the piece in this stage. */
-static void write_products(struct writer *w, const char *depth, bool whole) {
+void wgmma_products(struct writer *w, const char *depth, bool whole) {
 	const struct factor f[2] = { factor_of(w, 0), factor_of(w, 1) };
 	unsigned step[2];
 
@@ -80,36 +73,4 @@ static void write_products(struct writer *w, const char *depth, bool whole) {
 	text_line(w, "for (int k = 0; k < %s; k += %u)", depth, WGMMA_DEPTH);
 	text_line(w, "\tmultiply(c, at_a + k / %u * %u, at_b + k / %u * %u);", WGMMA_DEPTH, step[0], WGMMA_DEPTH, step[1]);
 	text_line(w, "WGMMA_END();");
-}
-
-/* Waits for the piece of this stage, which instructions read by another way than items write; all have done with that before the last. */
-static void write_wait(struct writer *w) {
-	text_line(w, "MATRIX_WAIT(%u);", wgmma_ahead(w) - 1);
-	text_line(w, "WGMMA_WRITTEN();");
-	text_line(w, "barrier(CLK_LOCAL_MEM_FENCE);");
-}
-
-void wgmma_pieces(struct writer *w) {
-	unsigned depth = factor_tile(w)->depth, last = factor_tile(w)->stages - 1u, k = matmul_dim_k(w->k);
-	char whole[16], left[32];
-
-	snprintf(whole, sizeof whole, "%u", depth);
-	snprintf(left, sizeof left, "d%u - k0", k);
-	text_line(w, "WGMMA_TWO_GROUPS();");
-	text_line(w, "int stage = 0, next = %u;", wgmma_ahead(w));
-	text_line(w, "long k0 = 0;");
-	text_line(w, "#pragma unroll 1");
-	text_open(w, "for (; d%u - k0 >= %u; k0 += %u)", k, depth, depth);
-	write_wait(w);
-	write_products(w, whole, true);
-	matrix_fetch(w, "next");
-	text_line(w, "WGMMA_WAIT(0);");
-	text_line(w, "stage = stage == %u ? 0 : stage + 1;", last);
-	text_line(w, "next = next == %u ? 0 : next + 1;", last);
-	text_close(w);
-	text_open(w, "if (k0 < d%u)", k);
-	write_wait(w);
-	write_products(w, left, false);
-	text_close(w);
-	text_line(w, "settle(c);");
 }
