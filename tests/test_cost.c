@@ -10,8 +10,9 @@
 #include "daemon/plan/plan.h"
 #include "tests/suite.h"
 
-static struct traits cpu = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
+static const struct traits two_units = { .strategy = STRATEGY_CPU, .width = 16, .f64 = true, .units = 2, .pools = 1,
 	.kernel_operands = 32, .kernel_values = 64 };
+static struct traits cpu;
 
 static struct graph *g;
 static struct fault fault;
@@ -19,7 +20,17 @@ static int buffers[16];
 
 static void setup(void) {
 	ck_assert_int_eq(graph_new(&g), 0);
+	cpu = two_units;
 	cpu.rates = *rates_typical(STRATEGY_CPU);
+}
+
+/* For the rest of a test. */
+static void become_gpu(void) {
+	cpu.strategy = STRATEGY_GPU;
+	cpu.width = 1;
+	cpu.local_size = 256;
+	cpu.units = 128;
+	cpu.rates = *rates_typical(STRATEGY_GPU);
 }
 
 static void teardown(void) {
@@ -101,19 +112,11 @@ END_TEST
 START_TEST(few_groups_leave_a_gpu_idle) {
 	double launch, few, many;
 
-	cpu.strategy = STRATEGY_GPU;
-	cpu.width = 1;
-	cpu.local_size = 256;
-	cpu.units = 128;
-	cpu.rates = *rates_typical(STRATEGY_GPU);
+	become_gpu();
 	launch = cpu.rates.launch_ns + cpu.rates.start_ns;
 	few = sum(128, 8192, 2) - launch;
 	many = sum(1024, 8192, 2) - launch;
 	ck_assert_msg(many < 3 * few, "%g ns for 128 rows, %g ns for 1024", few, many);
-	cpu.strategy = STRATEGY_CPU;
-	cpu.width = 16;
-	cpu.local_size = 0;
-	cpu.units = 2;
 }
 END_TEST
 
@@ -138,19 +141,11 @@ END_TEST
 START_TEST(few_tiles_leave_units_of_a_gpu_idle) {
 	double launch, few, many;
 
-	cpu.strategy = STRATEGY_GPU;
-	cpu.width = 1;
-	cpu.local_size = 256;
-	cpu.units = 128;
-	cpu.rates = *rates_typical(STRATEGY_GPU);
+	become_gpu();
 	launch = cpu.rates.launch_ns + cpu.rates.start_ns;
 	few = product(16, 4096, 512) - launch;
 	many = product(512, 4096, 512) - launch;
 	ck_assert_msg(many < 3 * few, "%g ns for 16 rows, %g ns for 512", few, many);
-	cpu.strategy = STRATEGY_CPU;
-	cpu.width = 16;
-	cpu.local_size = 0;
-	cpu.units = 2;
 }
 END_TEST
 
