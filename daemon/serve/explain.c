@@ -230,40 +230,57 @@ static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	return code;
 }
 
-static int explain(struct request *r, struct explain *x, struct wire_cursor *ops, struct wire_cursor *outputs,
-	struct fault *f) {
+/* The operations of a request, and which of them are asked for. */
+struct listed {
+	struct wire_cursor ops, outputs;
+};
+
+static int get_listed(struct request *r, struct listed *l, struct fault *f) {
+	int code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &l->ops, f);
+
+	return code ? code : wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &l->outputs, f);
+}
+
+/* Their plan, and what it gains. explain_end() also on failure. */
+static int explain_begin(struct explain *x, struct listed *l, struct fault *f) {
 	int code;
 
-	x->node = malloc((ops->left + 1) * sizeof *x->node);
-	code = x->node ? build(x, ops, outputs, f) : -ENOMEM;
+	x->node = malloc((l->ops.left + 1) * sizeof *x->node);
+	code = x->node ? build(x, &l->ops, &l->outputs, f) : -ENOMEM;
 	if (!code)
 		code = make_plan(x, f);
-	if (!code)
-		code = compare(x, f);
+	return code ? code : compare(x, f);
+}
+
+static void explain_end(struct explain *x) {
+	if (x->plan)
+		plan_unref(x->plan);
+	free(x->node);
+}
+
+static int explain(struct request *r, struct explain *x, struct listed *l, struct fault *f) {
+	int code = explain_begin(x, l, f);
+
 	if (!code && x->flags & EXPLAIN_BUILD)
 		code = build_kernels(x, f);
 	if (!code) {
 		take_times(x);
 		code = answer(r, x, f);
 	}
-	if (x->plan)
-		plan_unref(x->plan);
-	free(x->node);
+	explain_end(x);
 	return code;
 }
 
 int explain_request(struct request *r, struct fault *f) {
 	struct explain x = { .session = r->session, .graph = r->session->server->graph };
-	struct wire_cursor ops, outputs;
-	int code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
+	struct listed l;
+	int code = get_listed(r, &l, f);
 
-	if (!code)
-		code = wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
 	if (!code)
 		code = wire_get_uint(&r->body, "flags", EXPLAIN_ALL, &x.flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "EXPLAIN", f);
-	return code ? code : explain(r, &x, &ops, &outputs, f);
+	return code ? code : explain(r, &x, &l, f);
 }
 
 /* ---- RECENT ---- */
@@ -330,15 +347,12 @@ int recent_request(struct request *r, struct fault *f) {
 
 /* ---- CAN_FUSE ---- */
 
-static int get_member(struct request *r, const struct explain *x, struct plan_member *m, struct fault *f) {
-	uint64_t number;
-	int code = wire_get_uint(&r->body, "operation", UINT32_MAX, &number, f);
-
-	if (!code && number >= x->count)
-		code = fault_set(f, FAULT_ARGUMENT, "%" PRIu64 " is no operation of the list", number);
-	if (!code)
-		*m = (struct plan_member){ .node = x->node[number], .note = (uint32_t)number };
-	return code;
+/* By its number in the list. */
+static int find_member(const struct explain *x, uint64_t number, struct plan_member *m, struct fault *f) {
+	if (number >= x->count)
+		return fault_set(f, FAULT_ARGUMENT, "%" PRIu64 " is no operation of the list", number);
+	*m = (struct plan_member){ .node = x->node[number], .note = (uint32_t)number };
+	return 0;
 }
 
 static int answer_pair(struct request *r, const struct explain *x, const struct plan_pair *pair) {
@@ -361,39 +375,30 @@ static int answer_pair(struct request *r, const struct explain *x, const struct 
 	return 0;
 }
 
-static int can_fuse(struct request *r, struct explain *x, struct wire_cursor *ops, struct wire_cursor *outputs, struct fault *f) {
-	struct plan_member first, second;
+static int can_fuse(struct request *r, struct explain *x, const uint64_t number[static 2], struct listed *l, struct fault *f) {
+	struct plan_member member[2];
 	struct plan_pair pair;
-	int code;
+	int code = explain_begin(x, l, f);
 
-	x->node = malloc((ops->left + 1) * sizeof *x->node);
-	code = x->node ? build(x, ops, outputs, f) : -ENOMEM;
+	for (unsigned i = 0; !code && i < 2; i++)
+		code = find_member(x, number[i], &member[i], f);
 	if (!code)
-		code = get_member(r, x, &first, f);
-	if (!code)
-		code = get_member(r, x, &second, f);
-	if (!code)
-		code = wire_get_end(&r->body, "CAN_FUSE", f);
-	if (!code)
-		code = make_plan(x, f);
-	if (!code)
-		code = compare(x, f);
-	if (!code)
-		code = plan_pair(x->plan, first, second, &pair);
+		code = plan_pair(x->plan, member[0], member[1], &pair);
 	if (!code)
 		code = answer_pair(r, x, &pair);
-	if (x->plan)
-		plan_unref(x->plan);
-	free(x->node);
+	explain_end(x);
 	return code;
 }
 
 int can_fuse_request(struct request *r, struct fault *f) {
 	struct explain x = { .session = r->session, .graph = r->session->server->graph };
-	struct wire_cursor ops, outputs;
-	int code = wire_get_array(&r->body, "ops", LIMIT_BATCH_OPS, &ops, f);
+	struct listed l;
+	uint64_t number[2];
+	int code = get_listed(r, &l, f);
 
+	for (unsigned i = 0; !code && i < 2; i++)
+		code = wire_get_uint(&r->body, "operation", UINT32_MAX, &number[i], f);
 	if (!code)
-		code = wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &outputs, f);
-	return code ? code : can_fuse(r, &x, &ops, &outputs, f);
+		code = wire_get_end(&r->body, "CAN_FUSE", f);
+	return code ? code : can_fuse(r, &x, number, &l, f);
 }
