@@ -166,7 +166,7 @@ class Answer(dict):
 
 def can_fuse(first: Array, second: Array, *results: Array) -> Answer:
     """Would the operations that give these two arrays run in one kernel, in the plan that explain(*results) tells of, else explain(second)?"""
-    return Answer(json.loads(first.device.context.can_fuse(first, second, results)))
+    return Answer(json.loads(first.device.context.can_fuse(*results, first, second)))
 
 
 def opportunities(*arrays: Array) -> Any:

@@ -109,53 +109,65 @@ TEXT(patterns, fusion_patterns(c))
 TEXT(operations, fusion_operations(c))
 TEXT(recent, fusion_recent(c, 0, 0))
 
+/* That are asked about at once; two of them. */
+enum { ASKED_MOST = 64, PAIR = 2 };
+
+/* Arrays that something is asked about, held until arrays_released(). How many, or -1 with a Python error. */
+static Py_ssize_t arrays_taken(PyObject *list, const char *what, int most, fusion_array **array) {
+	Py_ssize_t count = PyTuple_Size(list);
+
+	if (count < 0)
+		return -1;
+	if (count > most) {
+		PyErr_Format(PyExc_ValueError, "%s: up to %d arrays at once", what, most);
+		return -1;
+	}
+	place_note();
+	for (Py_ssize_t i = 0; i < count; i++)
+		if (!(array[i] = array_value(PyTuple_GetItem(list, i), what)))
+			return -1;
+	for (Py_ssize_t i = 0; i < count; i++)
+		fusion_retain(array[i]);
+	return count;
+}
+
+static void arrays_released(Py_ssize_t count, fusion_array **array) {
+	for (Py_ssize_t i = 0; i < count; i++)
+		fusion_release(array[i]);
+}
+
 static PyObject *explain(PyObject *self, PyObject *args, bool opportunities) {
 	fusion_context *c = context_of(self);
-	fusion_array *array[64];
+	fusion_array *array[ASKED_MOST];
+	Py_ssize_t count;
 	PyObject *list;
 	unsigned what;
 	char *text;
 
-	if (!c || !PyArg_ParseTuple(args, "OI", &list, &what))
+	if (!c || !PyArg_ParseTuple(args, "OI", &list, &what) || (count = arrays_taken(list, "explain", ASKED_MOST, array)) < 0)
 		return NULL;
-	if (PyTuple_Size(list) < 0 || PyTuple_Size(list) > 64)
-		return PyErr_Format(PyExc_ValueError, "explain: up to 64 arrays at once");
-	place_note();
-	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
-		if (!(array[i] = array_value(PyTuple_GetItem(list, i), "explain")))
-			return NULL;
-	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
-		fusion_retain(array[i]);
-	WAITING(text = opportunities ? fusion_opportunities(c, (int)PyTuple_Size(list), array)
-		: fusion_explain(c, (int)PyTuple_Size(list), array, what));
-	for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++)
-		fusion_release(array[i]);
+	WAITING(text = opportunities ? fusion_opportunities(c, (int)count, array) : fusion_explain(c, (int)count, array, what));
+	arrays_released(count, array);
 	return text_taken(text);
 }
 
-/* Of two arrays, in the plan of those of the list. */
-static PyObject *context_can_fuse(PyObject *self, PyObject *args) {
-	enum { PAIR = 2, MOST = 64 };
+/* Of the last two arrays of the list, in the plan of those before them. */
+static PyObject *context_can_fuse(PyObject *self, PyObject *list) {
 	fusion_context *c = context_of(self);
-	fusion_array *array[MOST + PAIR];
-	PyObject *one[PAIR], *list;
+	fusion_array *array[ASKED_MOST + PAIR];
 	Py_ssize_t count;
 	char *text;
 	int can;
 
-	if (!c || !PyArg_ParseTuple(args, "OOO", &one[0], &one[1], &list) || (count = PyTuple_Size(list)) < 0)
+	if (!c || (count = arrays_taken(list, "can_fuse", ASKED_MOST + PAIR, array)) < 0)
 		return NULL;
-	if (count > MOST)
-		return PyErr_Format(PyExc_ValueError, "can_fuse: up to 64 results at once");
-	place_note();
-	for (Py_ssize_t i = 0; i < count + PAIR; i++)
-		if (!(array[i] = array_value(i < count ? PyTuple_GetItem(list, i) : one[i - count], "can_fuse")))
-			return NULL;
-	for (Py_ssize_t i = 0; i < count + PAIR; i++)
-		fusion_retain(array[i]);
+	if (count < PAIR) {
+		arrays_released(count, array);
+		return PyErr_Format(PyExc_ValueError, "can_fuse: which two arrays?");
+	}
+	count -= PAIR;
 	WAITING(can = fusion_can_fuse(c, array[count], array[count + 1], (int)count, array, &text));
-	for (Py_ssize_t i = 0; i < count + PAIR; i++)
-		fusion_release(array[i]);
+	arrays_released(count + PAIR, array);
 	return text_taken(can < 0 ? NULL : text);
 }
 
