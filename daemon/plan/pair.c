@@ -31,12 +31,11 @@ static bool holds(const struct plan *p, uint32_t step, struct plan_member m) {
 	return false;
 }
 
-/* The last kernel that holds it, PLAN_NONE: none does. */
-static uint32_t step_of(const struct plan *p, struct plan_member m) {
-	for (uint32_t i = p->steps; i-- > 0;)
+static bool is_computed(const struct plan *p, struct plan_member m) {
+	for (uint32_t i = 0; i < p->steps; i++)
 		if (holds(p, i, m))
-			return i;
-	return PLAN_NONE;
+			return true;
+	return false;
 }
 
 static const char *without_kernel(const struct plan *p, struct plan_member m) {
@@ -139,6 +138,7 @@ static void take(struct plan_pair *pair, const struct plan_note *n) {
 /* Two that are in different kernels. */
 static int explain_apart(struct way *w, struct plan_member first, struct plan_member second, struct plan_pair *pair) {
 	int there = leads_to(w->p, first, second), back = there ? 0 : leads_to(w->p, second, first);
+	const struct plan_note *aside;
 	uint32_t step;
 
 	if (there < 0 || back < 0)
@@ -148,8 +148,8 @@ static int explain_apart(struct way *w, struct plan_member first, struct plan_me
 		take(pair, first_edge(w, step));
 	else if (there || back)
 		pair->reason = "other kernels lie between them";
-	else if (beside(w, first, second))
-		take(pair, beside(w, first, second));
+	else if ((aside = beside(w, first, second)))
+		take(pair, aside);
 	else
 		pair->reason = "neither reads what the other computes";
 	return 0;
@@ -185,9 +185,11 @@ int plan_pair(const struct plan *p, struct plan_member first, struct plan_member
 		pair->reason = "both run in one kernel";
 		return 0;
 	}
-	if (step_of(p, first) == PLAN_NONE || step_of(p, second) == PLAN_NONE) {
-		struct plan_member m = step_of(p, first) == PLAN_NONE ? first : second;
+	for (unsigned i = 0; i < 2; i++) {
+		struct plan_member m = i ? second : first;
 
+		if (is_computed(p, m))
+			continue;
 		pair->producer = m.node;
 		pair->reason = without_kernel(p, m);
 		return 0;
