@@ -9,7 +9,7 @@
  * - Attention from its parts runs as the operation does (fast_attention.c): what would overflow where nobody subtracted the
  *   largest score does not.
  *
- * - Convolutions of 3x3 go by Winograd convolution on CPUs, where their shape makes that pay (minimal.c). What is not finite
+ * - Convolutions of 3x3 are Winograd convolutions on CPUs, where their shape makes that pay (minimal.c). What is not finite
  *   spreads over a tile of results there.
  *
  * Apart from that, NaN, infinities and integers are as ever.

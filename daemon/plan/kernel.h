@@ -215,7 +215,7 @@ enum {
 };
 
 /*
- * Convolutions by Winograd convolution (plan/minimal.c): tiles of the result of `minimal` by `minimal` places are made from so many products of
+ * Winograd convolutions (plan/minimal.c): tiles of the result of `minimal` by `minimal` places are made from so many products of
  * a place of the input and a filter, both of them transformed. The input's transform takes differences between the points below,
  * of which one is 0, one is beyond all, and the others come in pairs +-.
  */

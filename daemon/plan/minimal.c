@@ -1,5 +1,5 @@
 /*
- * Convolutions of 3x3 by Winograd convolution, where the client asked for `fast` (CPU strategy): a tile of m by m results takes (m + 2)^2
+ * Winograd convolutions of 3x3, where the client asked for `fast` (CPU strategy): a tile of m by m results takes (m + 2)^2
  * products of a channel instead of 9 m^2 (Winograd 1980; Lavin and Gray 2015): 16 instead of 36, or 36 instead of 144.
  *
  * Results of a line of m places are the coefficients of a product of two polynomials, the filter's and one of m numbers, turned around. A

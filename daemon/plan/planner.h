@@ -353,7 +353,7 @@ int planner_constant(struct planner *p, uint64_t value, uint32_t *scalarp) FAULT
 
 /* ---- minimal.c ---- */
 
-/* Results of a tile's side by which a convolution goes by Winograd convolution: 2, 4, or 0. */
+/* Results of a tile's side of a Winograd convolution: 2, 4, or 0. */
 uint8_t minimal_side(const struct planner *p, const struct node *conv);
 /* Products of elements then; and what the CPU strategy computes at once, as KERNEL_WORD_EXTENT has it. */
 double minimal_products(const int64_t *dims, unsigned side);
