@@ -1003,8 +1003,8 @@ static unsigned two_wait(struct two *t, unsigned most, struct buffer *a) {
 	return n;
 }
 
-/* Another session, to which memory comes at once. */
-static void other_runs(struct buffer *a) {
+/* What another session computes, to which memory comes at once; its lane. */
+static struct lane *run_elsewhere(struct lane_group *g, uint32_t node) {
 	struct space *space = st.space;
 	struct ending e = { 0 };
 	struct lane *other;
@@ -1013,16 +1013,22 @@ static void other_runs(struct buffer *a) {
 	st.late = false;
 	open_space(0);
 	ck_assert_int_eq(lane_new(st.exec, &other), 0);
-	output(op(OP_add, leaf(a), leaf(a)));
+	if (g)
+		lane_join(other, g);
+	output(node);
 	submit_to(other, &out, &e);
 	while (!e.times)
 		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
 	ck_assert_int_eq(e.code, 0);
 	buffer_unref(out);
-	lane_free(other);
 	space_free(st.space);
 	st.space = space;
 	st.late = true;
+	return other;
+}
+
+static void other_runs(struct buffer *a) {
+	lane_free(run_elsewhere(NULL, op(OP_add, leaf(a), leaf(a))));
 }
 
 static void wait_for_memory(bool discrete) {
@@ -1101,26 +1107,10 @@ static void ask_for_two(struct two *t, struct buffer *a) {
 
 /* A user who has used more of the device than he may, by another of his sessions. */
 static struct lane *use_up_share(struct lane_group *g) {
-	struct space *space = st.space;
-	struct ending e = { 0 };
-	struct buffer *a, *out;
-	struct lane *other;
+	struct buffer *a = client_array(BIG, 1, 0);
+	struct lane *other = run_elsewhere(g, chain(leaf_at(a, BIG, 0), leaf_at(a, BIG, 0), 32));
 
-	a = client_array(BIG, 1, 0);
-	st.late = false;
-	open_space(0);
-	ck_assert_int_eq(lane_new(st.exec, &other), 0);
-	lane_join(other, g);
-	output(chain(leaf_at(a, BIG, 0), leaf_at(a, BIG, 0), 32));
-	submit_to(other, &out, &e);
-	while (!e.times)
-		ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
-	ck_assert_int_eq(e.code, 0);
-	buffer_unref(out);
 	buffer_unref(a);
-	space_free(st.space);
-	st.space = space;
-	st.late = true;
 	return other;
 }
 
