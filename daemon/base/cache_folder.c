@@ -157,6 +157,10 @@ static int visit_driver(struct items *s, const char *path, const char *name, con
 	return strncmp(name, "tempfile", 8) ? 0 : add_file(s, path, CACHE_LEFTOVER, status);
 }
 
+bool cache_folder_is_part(const char *name) {
+	return !strncmp(name, "device-", sizeof "device-" - 1);
+}
+
 static int visit_part(struct items *s, const char *path, const char *name, const struct stat *status) {
 	if (S_ISREG(status->st_mode) && name[0] == '.')
 		return add_file(s, path, CACHE_LEFTOVER, status);
@@ -168,7 +172,7 @@ static int visit_part(struct items *s, const char *path, const char *name, const
 		return each(s, path, visit_driver);
 	if (!strcmp(name, "aside"))
 		return each(s, path, visit_aside);
-	return strncmp(name, "device-", 7) ? 0 : each(s, path, visit_part);
+	return cache_folder_is_part(name) ? each(s, path, visit_part) : 0;
 }
 
 static int collect(const char *folder, struct items *s, struct cache_usage *u) {

@@ -47,6 +47,8 @@ int cache_folder_prune(const char *folder, uint64_t most, struct cache_usage *u)
 int cache_folder_verify(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
 /* The same without removing anything. */
 int cache_folder_check(const char *folder, struct cache_usage *u) FAULT_MUST_USE;
+/* Is it what the folder calls the part of one device of several? */
+bool cache_folder_is_part(const char *name);
 /* Moves an entry of the driver's cache, "AB/NAME", out of its way, where it is kept for a week. 0 or -errno. */
 int cache_folder_put_aside(const char *folder, const char *entry) FAULT_MUST_USE;
 /*

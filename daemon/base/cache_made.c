@@ -102,7 +102,7 @@ int cache_folder_makers(const char *folder, struct cache_makers *m) {
 	while (!r && (e = readdir(d))) {
 		if (!strcmp(e->d_name, "notes") && snprintf(path, sizeof path, "%s/notes", folder) < MADE_PATH)
 			r = read_notes(m, path);
-		else if (!strncmp(e->d_name, "device-", 7) && snprintf(path, sizeof path, "%s/%s/notes", folder, e->d_name) < MADE_PATH)
+		else if (cache_folder_is_part(e->d_name) && snprintf(path, sizeof path, "%s/%s/notes", folder, e->d_name) < MADE_PATH)
 			r = read_notes(m, path);
 	}
 	closedir(d);

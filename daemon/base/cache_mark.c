@@ -44,7 +44,7 @@ void cache_folder_let_off(const char *folder) {
 
 	let_off(folder);
 	while (all && (e = readdir(all)))
-		if (!strncmp(e->d_name, "device-", 7) && snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path)
+		if (cache_folder_is_part(e->d_name) && snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path)
 			let_off(path);
 	if (all)
 		closedir(all);

@@ -57,7 +57,7 @@ struct traits {
 	bool claims;                  /* CPU strategy: several may share the items of a launch (kernel.h, Claims) */
 	uint32_t own_words;           /* GPU strategy: kernels take the record of a launch's only task by value, where it has no more words; 0: none does */
 	bool matrix;                  /* instructions that multiply matrices of 16-bit floats (kernels/matrix.cl) */
-	bool wgmma;                 /* and those of four blocks of items together, to the same bits (kernels/wgmma.cl) */
+	bool wgmma;                   /* and those of four blocks of items together, to the same bits (kernels/wgmma.cl) */
 	const char *options;          /* further ones of the driver that build; NULL: none */
 	const char *without;          /* options that keep kernels from what the compiler does not take (device/trials.def); NULL: none */
 	uint32_t local_size;          /* work-group size of the GPU strategy, a power of two from 64 to 256 */
