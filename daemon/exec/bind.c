@@ -2,12 +2,14 @@
  * Memory of a run: its temporaries, what it reads, what it writes.
  *
  * All of it is taken before the first step is launched, or none: where runs that are launched in part hold what is
- * missing, the run waits for them. But where its results lie in arenas, places that were found are kept while it waits for an arena for the rest: what is asked
- * for is what is missing. Where that is refused its results go into one arena, once those that are empty have gone: so what is left of arrays
- * before it keeps no run from places that it would find alone. Where nobody does and its arrays still do not fit the device together, each step
+ * missing, the run waits for them. Where nobody does and its arrays still do not fit the device together, each step
  * has its own arrays there while it is launched and the others may move to the host between two steps
  * (residence.c); so a run needs no more than the largest of its steps. One run at a time goes that way: none
  * of those that go can then keep another from what it needs.
+ *
+ * Where results lie in arenas, places that were found are kept while the run waits for an arena for the rest: what is asked for is what
+ * is missing. Where that is refused all of its results go into one arena, once those that are empty have gone: so what is left of
+ * arrays before it keeps no run from places that it would find alone.
  */
 #include "state.h"
 
