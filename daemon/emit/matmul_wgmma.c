@@ -55,8 +55,12 @@ static void write_place(struct writer *w, unsigned o) {
 	unsigned line = WGMMA_LINE * tile->depth;
 
 	/* Lines along K: each row has one. Lines across: as many rows as K, then the next 64 elements. */
-	text_line(w, "const ulong at_%c = wgmma_place(tile_%c[stage]%s, %u);", f.name, f.name, o ? "" : " + y / 64 * 4096",
-		f.deep ? 16 : 2 * line);
+	text_begin(w);
+	text_part(w, "const ulong at_%c = wgmma_place(tile_%c[stage]", f.name, f.name);
+	if (!o)
+		text_part(w, " + y / %u * %u", WGMMA_ROWS, WGMMA_ROWS * WGMMA_LINE);
+	text_part(w, ", %u);", f.deep ? 16 : 2 * line);
+	text_end(w);
 }
 
 void wgmma_products(struct writer *w, const char *depth, bool whole) {
