@@ -376,7 +376,7 @@ static int answer_pair(struct request *r, const struct explain *x, const struct 
 }
 
 static int can_fuse(struct request *r, struct explain *x, const uint64_t number[static 2], struct listed *l, struct fault *f) {
-	struct plan_member member[2];
+	struct plan_member member[2] = { { 0 } };
 	struct plan_pair pair;
 	int code = explain_begin(x, l, f);
 
