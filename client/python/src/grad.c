@@ -29,7 +29,7 @@ static bool list_take(struct list *l, PyObject *object, const char *what, bool n
 		PyErr_Format(PyExc_ValueError, "%s: more than %d arrays", what, MANY);
 	else if (l->tuple && !(l->value = calloc((size_t)n + 1, sizeof(fusion_array *))))
 		PyErr_NoMemory();
-	for (; !PyErr_Occurred() && l->count < n; l->count++) {
+	for (; l->value && !PyErr_Occurred() && l->count < n; l->count++) {
 		PyObject *o = PyTuple_GetItem(l->tuple, l->count);
 
 		if (o != Py_None || !none)
