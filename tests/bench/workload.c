@@ -231,7 +231,7 @@ static void host_sum(
 /* ---- matrix products ---- */
 
 /* Columns [column, column + count) of a row of x times w, of inner x columns. */
-static void host_product(
+static void host_sums(
 	const float *x, const float *w, const int64_t *size, int64_t column, int64_t count, double *out) {
 	int64_t inner = size[1], columns = size[2];
 
@@ -246,6 +246,18 @@ static const float *row_of(const struct workload *w, const float *x, int64_t fir
 	return x + first / w->size[2] * w->size[1];
 }
 
+/* `count` elements of the result from `first` on: of a row of x, or of what became of it, times m. */
+static void host_product(const struct workload *w, const float *row, const float *m, int64_t first, int64_t count, double *out) {
+	host_sums(row, m, w->size, first % w->size[2], count, out);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = rounded(w, out[i]);
+}
+
+/* ... plus the bias of its column. */
+static double biased(const struct workload *w, double product, const float *bias, int64_t at) {
+	return rounded(w, product + (double)bias[at % w->size[2]]);
+}
+
 static fusion_array *record_matmul(const struct workload *w, fusion_array *const *in) {
 	(void)w;
 	return fusion_matmul(in[0], in[1]);
@@ -253,7 +265,7 @@ static fusion_array *record_matmul(const struct workload *w, fusion_array *const
 
 static void host_matmul(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	host_product(w, row_of(w, in[0], first), in[1], first, count, out);
 }
 
 static fusion_array *record_linear_res_relu(const struct workload *w, fusion_array *const *in) {
@@ -263,9 +275,9 @@ static fusion_array *record_linear_res_relu(const struct workload *w, fusion_arr
 
 static void host_linear_res_relu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	host_product(w, row_of(w, in[0], first), in[1], first, count, out);
 	for (int64_t i = 0; i < count; i++)
-		out[i] = fmax(out[i] + (double)in[2][(first + i) % w->size[2]] + (double)in[3][first + i], 0);
+		out[i] = fmax(rounded(w, biased(w, out[i], in[2], first + i) + (double)in[3][first + i]), 0);
 }
 
 static fusion_array *record_matmul_bias_relu(const struct workload *w, fusion_array *const *in) {
@@ -275,9 +287,9 @@ static fusion_array *record_matmul_bias_relu(const struct workload *w, fusion_ar
 
 static void host_matmul_bias_relu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	host_product(w, row_of(w, in[0], first), in[1], first, count, out);
 	for (int64_t i = 0; i < count; i++)
-		out[i] = fmax(out[i] + (double)in[2][(first + i) % w->size[2]], 0);
+		out[i] = fmax(biased(w, out[i], in[2], first + i), 0);
 }
 
 /* A row of the result, or a part of one, of one product of the batch. */
@@ -285,7 +297,7 @@ static void host_batched(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
 	const int64_t n = w->size[1], size[] = { n, n, n };
 
-	host_product(in[0] + first / n * n, in[1] + first / (n * n) * n * n, size, first % n, count, out);
+	host_sums(in[0] + first / n * n, in[1] + first / (n * n) * n * n, size, first % n, count, out);
 }
 
 #define GELU_SLOPE 0.7978845608
@@ -298,10 +310,12 @@ static fusion_array *gelu(fusion_array *x) {
 	return fusion_mul(fusion_mul_scalar(x, 0.5), fusion_add_scalar(t, 1));
 }
 
-static float host_gelu(float value) {
-	double x = (double)value;
+/* In 16 bits the factors are rounded, too. */
+static double host_gelu(const struct workload *w, double x) {
+	double cube = rounded(w, rounded(w, rounded(w, rounded(w, GELU_CUBE) * x) * x) * x);
+	double t = rounded(w, tanh(rounded(w, rounded(w, GELU_SLOPE) * rounded(w, x + cube))));
 
-	return (float)(0.5 * x * (1 + tanh(GELU_SLOPE * (x + GELU_CUBE * x * x * x))));
+	return rounded(w, 0.5 * x * rounded(w, t + 1));
 }
 
 static fusion_array *record_gelu_linear(const struct workload *w, fusion_array *const *in) {
@@ -314,11 +328,11 @@ static void host_gelu_linear(
 	float *x = malloc((size_t)w->size[1] * sizeof *x);
 
 	for (int64_t k = 0; x && k < w->size[1]; k++)
-		x[k] = host_gelu(row_of(w, in[0], first)[k]);
+		x[k] = (float)host_gelu(w, (double)row_of(w, in[0], first)[k]);
 	if (x)
-		host_product(x, in[1], w->size, first % w->size[2], count, out);
+		host_product(w, x, in[1], first, count, out);
 	for (int64_t i = 0; i < count; i++)
-		out[i] = x ? out[i] + (double)in[2][(first + i) % w->size[2]] : (double)NAN;
+		out[i] = x ? biased(w, out[i], in[2], first + i) : (double)NAN;
 	free(x);
 }
 
@@ -329,9 +343,9 @@ static fusion_array *record_linear_gelu(const struct workload *w, fusion_array *
 
 static void host_linear_gelu(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	host_product(row_of(w, in[0], first), in[1], w->size, first % w->size[2], count, out);
+	host_product(w, row_of(w, in[0], first), in[1], first, count, out);
 	for (int64_t i = 0; i < count; i++)
-		out[i] = (double)host_gelu((float)(out[i] + (double)in[2][(first + i) % w->size[2]]));
+		out[i] = host_gelu(w, biased(w, out[i], in[2], first + i));
 }
 
 /* ---- rows ---- */
@@ -386,7 +400,7 @@ static int64_t host_index(const struct workload *w, int64_t element) {
 
 /* Each element of out from its line, which `map` changes in place; elements of a row share one. */
 static void host_lines(const struct workload *w, const float *in, int64_t first, int64_t count,
-	void (*map)(double *line, int64_t n), double *out) {
+	void (*map)(const struct workload *w, double *line, int64_t n), double *out) {
 	double *line = NULL;
 
 	for (int64_t i = 0; i < count; i++) {
@@ -394,7 +408,7 @@ static void host_lines(const struct workload *w, const float *in, int64_t first,
 			free(line);
 			line = host_line(w, in, first + i);
 			if (line)
-				map(line, line_length(w));
+				map(w, line, line_length(w));
 		}
 		out[i] = line ? line[host_index(w, first + i)] : (double)NAN;
 	}
@@ -411,10 +425,11 @@ static fusion_array *record_softmax(const struct workload *w, fusion_array *cons
 	return softmax(in[0], axis_of(w));
 }
 
-/* In place; the sum of the powers is what it divides by. */
-static void host_softmax_line(double *line, int64_t n) {
+/* In place; the sum of the powers is what it divides by. No roundings: attention has none here, and results of at most 1 show little of them. */
+static void host_softmax_line(const struct workload *w, double *line, int64_t n) {
 	double top = -INFINITY, total = 0;
 
+	(void)w;
 	for (int64_t i = 0; i < n; i++)
 		top = fmax(top, line[i]);
 	for (int64_t i = 0; i < n; i++)
@@ -439,22 +454,30 @@ static fusion_array *record_layernorm(const struct workload *w, fusion_array *co
 	return fusion_add(fusion_mul(fusion_div(d, scale), in[1]), in[2]);
 }
 
-static double host_variance(const double *line, int64_t n, double *meanp) {
+/* Of a line, which becomes the distances from its mean. */
+static double host_variance(const struct workload *w, double *line, int64_t n) {
 	double mean = 0, variance = 0;
 
 	for (int64_t i = 0; i < n; i++)
 		mean += line[i] / (double)n;
+	mean = rounded(w, mean);
 	for (int64_t i = 0; i < n; i++)
-		variance += (line[i] - mean) * (line[i] - mean) / (double)n;
-	*meanp = mean;
-	return variance;
+		line[i] = rounded(w, line[i] - mean);
+	for (int64_t i = 0; i < n; i++)
+		variance += rounded(w, line[i] * line[i]) / (double)n;
+	return rounded(w, variance);
 }
 
-static void host_norm_line(double *line, int64_t n) {
-	double mean, variance = host_variance(line, n, &mean);
+static void host_norm_line(const struct workload *w, double *line, int64_t n) {
+	double variance = host_variance(w, line, n);
+	double scale = rounded(w, sqrt(rounded(w, variance + rounded(w, NORM_EPSILON))));
 
 	for (int64_t i = 0; i < n; i++)
-		line[i] = (line[i] - mean) / sqrt(variance + NORM_EPSILON);
+		line[i] = rounded(w, line[i] / scale);
+}
+
+static double host_affine(const struct workload *w, double value, float factor, float term) {
+	return rounded(w, rounded(w, value * (double)factor) + (double)term);
 }
 
 static void host_layernorm(
@@ -463,7 +486,7 @@ static void host_layernorm(
 	for (int64_t i = 0; i < count; i++) {
 		int64_t at = host_index(w, first + i);
 
-		out[i] = out[i] * (double)in[1][at] + (double)in[2][at];
+		out[i] = host_affine(w, out[i], in[1][at], in[2][at]);
 	}
 }
 
@@ -475,19 +498,19 @@ static void host_layernorm_linear(
 	const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
 	int64_t n = w->size[1];
 	float *x = malloc((size_t)n * sizeof *x);
-	double mean, variance;
 	const float *row = row_of(w, in[0], first);
 	double *line = malloc((size_t)n * sizeof *line);
 
 	for (int64_t k = 0; line && k < n; k++)
 		line[k] = (double)row[k];
-	variance = line ? host_variance(line, n, &mean) : (double)NAN;
+	if (line)
+		host_norm_line(w, line, n);
 	for (int64_t k = 0; line && x && k < n; k++)
-		x[k] = (float)((line[k] - mean) / sqrt(variance + NORM_EPSILON) * (double)in[1][k] + (double)in[2][k]);
+		x[k] = (float)host_affine(w, line[k], in[1][k], in[2][k]);
 	if (line && x)
-		host_product(x, in[3], w->size, first % w->size[2], count, out);
+		host_product(w, x, in[3], first, count, out);
 	for (int64_t i = 0; i < count; i++)
-		out[i] = line && x ? out[i] + (double)in[4][(first + i) % w->size[2]] : (double)NAN;
+		out[i] = line && x ? biased(w, out[i], in[4], first + i) : (double)NAN;
 	free(line);
 	free(x);
 }
@@ -508,33 +531,27 @@ static fusion_array *record_logsumexp(const struct workload *w, fusion_array *co
 
 /* One element of out for each row, or column, of x. */
 static void host_each_line(const struct workload *w, const float *in, int64_t first, int64_t count,
-	double (*reduce)(double *line, int64_t n), double *out) {
+	double (*reduce)(const struct workload *w, double *line, int64_t n), double *out) {
 	for (int64_t i = 0; i < count; i++) {
 		double *line = host_line(w, in, w->kind->leading ? first + i : (first + i) * w->size[1]);
 
-		out[i] = line ? reduce(line, line_length(w)) : (double)NAN;
+		out[i] = line ? reduce(w, line, line_length(w)) : (double)NAN;
 		free(line);
 	}
 }
 
-static double host_var_line(double *line, int64_t n) {
-	double mean;
-
-	return host_variance(line, n, &mean);
-}
-
 static void host_var(const struct workload *w, const float *const *in, int64_t first, int64_t count, double *out) {
-	host_each_line(w, in[0], first, count, host_var_line, out);
+	host_each_line(w, in[0], first, count, host_variance, out);
 }
 
-static double host_logsumexp_line(double *line, int64_t n) {
+static double host_logsumexp_line(const struct workload *w, double *line, int64_t n) {
 	double top = -INFINITY, total = 0;
 
 	for (int64_t i = 0; i < n; i++)
 		top = fmax(top, line[i]);
 	for (int64_t i = 0; i < n; i++)
-		total += exp(line[i] - top);
-	return log(total) + top;
+		total += rounded(w, exp(rounded(w, line[i] - top)));
+	return rounded(w, rounded(w, log(rounded(w, total))) + top);
 }
 
 static void host_logsumexp(
@@ -585,7 +602,7 @@ static void host_attention(
 	for (int64_t k = 0; k < length; k++)
 		weight[k] =
 			ATTENTION_SCALE * host_dot(in[0] + first - column, in[1] + head + k * width, width);
-	host_softmax_line(weight, length);
+	host_softmax_line(w, weight, length);
 	for (int64_t k = 0; k < length; k++)
 		for (int64_t i = 0; i < count; i++)
 			out[i] += weight[k] * (double)in[2][head + k * width + column + i];

@@ -26,6 +26,8 @@ claim every_workload_runs 0 "" "$bench" --fusiond "$root/bin/fusiond" --json --r
 cp "$root/out" "$root/rows"
 claim each_has_a_row "$(wc -l <"$root/workloads")" "" sh -c 'exit $(wc -l <"$1")' rows "$root/rows"
 claim fused_and_unfused_are_the_same_bits 1 "" grep '"same_bits":false' "$root/rows"
+claim results_of_16_bits_are_held_against_roundings_to_16_bits 0 "" "$bench" --fusiond "$root/bin/fusiond" --repeat 1 --budget 0.01 \
+	layernorm_64x256_bf16 layernorm0_64x256_f16 layernorm_linear_64_bf16 gelu_linear_64_bf16
 claim products_of_any_shape_are_swept 0 "" "$bench" --fusiond "$root/bin/fusiond" --repeat 1 --budget 0.01 sweep linear_res_relu_33x48x40
 
 finish_claims
