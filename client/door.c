@@ -483,6 +483,7 @@ static int enter(struct door *d, const struct entry *e, struct fault *f) {
 	int fd[PACKET_PAIR] = { -1, -1 };
 	int r = door_connect(d, e->path, f);
 
+	d->asks_ring = e->more & FEATURE_RING;
 	if (!r) {
 		wire_writer_init(&w);
 		write_hello(&w, e->name, e->more, e->count, e->settings);
@@ -560,8 +561,7 @@ static int read_resume(struct wire_cursor *c, void *user, struct fault *f) {
 int door_resume(struct door *d, unsigned count, const struct door_setting *settings, struct door_resumed *resumed,
 	struct fault *f) {
 	struct resume_reply reply = { d, resumed };
-	bool ring = d->ring >= 0;
-	uint64_t more = d->features & FEATURE_REPEAT;
+	uint64_t more = (d->features & FEATURE_REPEAT) | (d->asks_ring ? FEATURE_RING : 0);
 	struct wire_writer w;
 	int fd[PACKET_PAIR] = { -1, -1 };
 	int r;
@@ -569,7 +569,7 @@ int door_resume(struct door *d, unsigned count, const struct door_setting *setti
 	wire_writer_init(&w);
 	wire_put_array(&w, 3);
 	wire_put_uint(&w, DOOR_RESUME);
-	wire_put_uint(&w, FEATURES_ALL | FEATURE_RESUME | more | (ring ? FEATURE_RING : 0));
+	wire_put_uint(&w, FEATURES_ALL | FEATURE_RESUME | more);
 	write_settings(&w, count, settings);
 	r = door_call(d, DOOR_RESUME, &w, read_resume, &reply, fd, f);
 	if (r) {
@@ -611,7 +611,7 @@ int door_return(struct door *d, const char *path, struct fault *f) {
 	struct patience p = patience_begin(d);
 	int r, over;
 
-	/* The next one is not asked for a ring. */
+	/* It was of the daemon that has ended. */
 	close_descriptor(&d->ring);
 	close_descriptor(&d->bell);
 	do {

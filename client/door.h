@@ -50,6 +50,7 @@ struct door {
 	struct fault word;           /* the last one; code 0: none was heard */
 	int fd;                      /* -1: not connected */
 	int ring, bell;              /* -1: the session has no ring */
+	bool asks_ring;              /* HELLO did, and so does who goes on with another engine, of whichever daemon */
 	struct link *link;           /* to a daemon on another machine; then there are no descriptors */
 	struct link_files files;     /* for one by tls */
 	uint32_t timeout_ms;         /* 0: wait forever */

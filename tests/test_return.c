@@ -138,6 +138,37 @@ START_TEST(what_is_kept_goes_with_its_session) {
 }
 END_TEST
 
+static bool has_ring(fusion_context *name) {
+	struct fusion_context *c;
+	bool has;
+
+	ck_assert_int_eq(context_enter(name, "the test", &c), 0);
+	has = c->door.ring >= 0;
+	context_leave(c);
+	return has;
+}
+
+START_TEST(a_session_has_a_ring_of_the_next_daemon_where_it_asked_for_one) {
+	fusion_context *without;
+	fusion_array *a = numbers(context, 1);
+	float value[ELEMENTS];
+
+	setenv("FUSION_TRANSPORT", "nng", 1);
+	without = open_context();
+	unsetenv("FUSION_TRANSPORT");
+	ck_assert_msg(!fusion_read(a, value, sizeof value), "%s", fusion_error());
+	for (int i = 0; i < RESTARTS; i++) {
+		keeper_restart(signals[i % 2]);
+		must_be(a, value);
+		ck_assert_msg(!fusion_sync(without), "%s", fusion_error());
+		ck_assert(has_ring(context));
+		ck_assert(!has_ring(without));
+	}
+	fusion_release(a);
+	fusion_close(without);
+}
+END_TEST
+
 /* ---- clients that work meanwhile ---- */
 
 START_TEST(busy_clients_go_on_across_restarts) {
@@ -442,6 +473,7 @@ int main(int argc, char **argv) {
 	tcase_add_checked_fixture(kept, begin, end);
 	tcase_add_loop_test(kept, a_restart_keeps_sessions_and_arrays, 0, 2);
 	tcase_add_test(kept, what_is_kept_goes_with_its_session);
+	tcase_add_test(kept, a_session_has_a_ring_of_the_next_daemon_where_it_asked_for_one);
 	tcase_add_test(kept, a_manager_that_does_not_listen_delays_nobody);
 	tcase_add_test(kept, a_client_waits_for_a_daemon_as_long_as_it_was_told);
 	tcase_add_test(kept, who_waits_for_the_next_daemon_may_be_asked_to_stop);
