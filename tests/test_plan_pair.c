@@ -251,6 +251,35 @@ START_TEST(a_composite_is_all_of_its_operations) {
 }
 END_TEST
 
+/*
+ * A kernel for each operation of the longest list; what is told is the first edge of the way from one end to the other. The
+ * search looks at each edge once: at all of them for each kernel it would take the engine's thread for seconds.
+ */
+START_TEST(of_the_longest_way_the_first_edge_is_told) {
+	struct plan_options o = { .fuse = true, .notes = true, .traits = &cpu };
+	struct op_attr none = { 0 }, first = { .axes = 1 };
+	uint32_t node[LIMIT_BATCH_OPS / 2], sum = 0;
+	struct plan_pair pair;
+	struct plan *p;
+
+	graph_reset(g);
+	made = 0;
+	node[0] = array(1, (int64_t[]){ 64 });
+	for (unsigned i = 1; i < LIMIT_BATCH_OPS / 2; i++) {
+		uint32_t in[2] = { node[i - 1], node[i > 2 ? i - 2 : i - 1] };
+
+		ck_assert_int_eq(graph_op(g, OP_searchsorted, 2, in, &none, 2 * i, &sum, &fault), 0);
+		ck_assert_int_eq(graph_op(g, OP_cumsum, 1, &sum, &first, 2 * i + 1, &node[i], &fault), 0);
+	}
+	ck_assert_int_eq(graph_output(g, node[LIMIT_BATCH_OPS / 2 - 1], 0), 0);
+	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
+	ck_assert_int_eq(plan_pair(p, (struct plan_member){ node[1], PLAN_NONE }, (struct plan_member){ node[LIMIT_BATCH_OPS / 2 - 1], PLAN_NONE }, &pair), 0);
+	ck_assert(!pair.fused);
+	ck_assert_uint_eq(pair.producer, node[1]);
+	plan_unref(p);
+}
+END_TEST
+
 int main(void) {
 	Suite *suite = suite_create("plan_pair");
 	TCase *t = tcase_create("pairs");
@@ -262,6 +291,7 @@ int main(void) {
 	tcase_add_test(t, operations_three_apart_are_answered_in_any_shape);
 	tcase_add_test(t, what_costs_no_kernel_is_told_so);
 	tcase_add_test(t, a_composite_is_all_of_its_operations);
+	tcase_add_test(t, of_the_longest_way_the_first_edge_is_told);
 	suite_add_tcase(suite, t);
 	return suite_run(suite);
 }

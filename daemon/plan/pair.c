@@ -15,6 +15,8 @@ struct way {
 	uint32_t *step;                /* of each node, the last of them; PLAN_NONE: none */
 	uint32_t *came;                /* for each step the note by which it was reached; PLAN_NONE: not yet */
 	uint32_t *queue;
+	uint32_t *leaving;             /* of each step the first note of which it is the producer; PLAN_NONE: none */
+	uint32_t *next;                /* of each note the next of the same producer */
 	struct plan_note *note;
 	uint32_t notes;
 };
@@ -75,6 +77,24 @@ static int leads_to(const struct plan *p, struct plan_member first, struct plan_
 	return r;
 }
 
+/* Which notes leave each step, so that a search looks at each of them once: there are as many as steps, and more. */
+static int sort_notes(struct way *w) {
+	w->next = malloc((w->notes + 1u) * sizeof *w->next);
+	if (!w->next)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->p->steps; i++)
+		w->leaving[i] = PLAN_NONE;
+	for (uint32_t i = w->notes; i--;) {
+		uint32_t from = w->step[w->note[i].producer], into = w->step[w->note[i].consumer];
+
+		if (w->note[i].beside || from == PLAN_NONE || into == PLAN_NONE)
+			continue;
+		w->next[i] = w->leaving[from];
+		w->leaving[from] = i;
+	}
+	return 0;
+}
+
 /* Kernels in the order of their distance from those of `first`, until one of `second` is reached: which, or PLAN_NONE. */
 static uint32_t search(struct way *w, struct plan_member first, struct plan_member second) {
 	const struct plan *p = w->p;
@@ -87,20 +107,17 @@ static uint32_t search(struct way *w, struct plan_member first, struct plan_memb
 			w->queue[tail++] = i;
 		}
 	}
-	while (head < tail) {
-		uint32_t at = w->queue[head++];
-
-		for (uint32_t i = 0; i < w->notes; i++) {
+	while (head < tail)
+		for (uint32_t i = w->leaving[w->queue[head++]]; i != PLAN_NONE; i = w->next[i]) {
 			uint32_t into = w->step[w->note[i].consumer];
 
-			if (w->note[i].beside || into == PLAN_NONE || w->step[w->note[i].producer] != at || w->came[into] != PLAN_NONE)
+			if (w->came[into] != PLAN_NONE)
 				continue;
 			w->came[into] = i;
 			if (holds(p, into, second))
 				return into;
 			w->queue[tail++] = into;
 		}
-	}
 	return PLAN_NONE;
 }
 
@@ -155,21 +172,32 @@ static int explain_apart(struct way *w, struct plan_member first, struct plan_me
 	return 0;
 }
 
+static void find_steps(struct way *w) {
+	const struct plan *p = w->p;
+
+	for (uint32_t i = 0; i < p->nodes; i++)
+		w->step[i] = PLAN_NONE;
+	for (uint32_t i = 0; i < p->steps; i++)
+		for (uint32_t k = 0; k < p->step[i].ops; k++)
+			w->step[p->step[i].op[k]] = i;
+}
+
 static int find_reason(const struct plan *p, struct plan_member first, struct plan_member second, struct plan_pair *pair) {
 	struct way w = { .p = p, .step = malloc((p->nodes + 1u) * sizeof *w.step), .came = malloc((p->steps + 1u) * sizeof *w.came),
-		.queue = malloc((p->steps + 1u) * sizeof *w.queue) };
-	int r = w.step && w.came && w.queue ? plan_apart(p, &w.note, &w.notes) : -ENOMEM;
+		.queue = malloc((p->steps + 1u) * sizeof *w.queue), .leaving = malloc((p->steps + 1u) * sizeof *w.leaving) };
+	int r = w.step && w.came && w.queue && w.leaving ? plan_apart(p, &w.note, &w.notes) : -ENOMEM;
 
-	for (uint32_t i = 0; !r && i < p->nodes; i++)
-		w.step[i] = PLAN_NONE;
-	for (uint32_t i = 0; !r && i < p->steps; i++)
-		for (uint32_t k = 0; k < p->step[i].ops; k++)
-			w.step[p->step[i].op[k]] = i;
+	if (!r) {
+		find_steps(&w);
+		r = sort_notes(&w);
+	}
 	if (!r)
 		r = explain_apart(&w, first, second, pair);
 	free(w.step);
 	free(w.came);
 	free(w.queue);
+	free(w.leaving);
+	free(w.next);
 	free(w.note);
 	return r;
 }
