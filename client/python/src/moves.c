@@ -364,16 +364,26 @@ static PyObject *scan_by(scanner *function, const char *what, PyObject *const *a
 
 /* ---- composites and others by their names ---- */
 
-/* Lists of an operation are of one length, which is `rank`. */
-static bool put_list(PyObject *o, const char *what, struct fusion_attributes *at, int64_t *room, const int64_t **list) {
-	*list = room;
-	return take_dims(o, what, &at->rank, room);
-}
-
 struct lists {
 	int axes[AXES];
+	unsigned taken;
 	int64_t list[16][FUSION_MAX_RANK];    /* by the number of the attribute */
 };
+
+/* Lists of an operation are of one length, which is `rank`. */
+static bool put_list(PyObject *o, const char *what, struct fusion_attributes *at, unsigned which, struct lists *room, const int64_t **list) {
+	int rank;
+
+	*list = room->list[which];
+	if (!take_dims(o, what, &rank, room->list[which]))
+		return false;
+	if (room->taken++ && rank != at->rank) {
+		PyErr_Format(registry.error[FUSION_E_SHAPE], "%s: a list of %d entries beside one of %d", what, rank, at->rank);
+		return false;
+	}
+	at->rank = rank;
+	return true;
+}
 
 static bool put_attribute(const char *name, PyObject *o, struct fusion_attributes *at, struct lists *room) {
 	unsigned next = 0;
@@ -383,7 +393,7 @@ static bool put_attribute(const char *name, PyObject *o, struct fusion_attribute
 #define PUT_REAL(member) at->member = PyFloat_AsDouble(o); return !PyErr_Occurred()
 #define PUT_WHOLE(member) at->member = PyLong_AsLongLong(o); return !PyErr_Occurred()
 #define PUT_DTYPE(member) at->member = (enum fusion_dtype)dtype_of(o); return !PyErr_Occurred()
-#define PUT_LIST(member) return put_list(o, name, at, room->list[next], &at->member)
+#define PUT_LIST(member) return put_list(o, name, at, next, room, &at->member)
 #define ATTRIBUTE(id, attribute, kind, member, standard, doc) \
 	if (!strcmp(name, #attribute)) { \
 		PUT_##kind(attribute); \
@@ -411,7 +421,7 @@ static bool put_attributes(PyObject *named, struct fusion_attributes *at, struct
 /* call(context, name, operands, attributes): operands are arrays or None. Waits where the daemon has to be asked. */
 FUNCTION(call) {
 	struct fusion_attributes at = { 0 };
-	struct lists room;
+	struct lists room = { .taken = 0 };
 	fusion_array *operand[16] = { NULL }, *value;
 	fusion_context *context = n == 4 && args[0] != Py_None ? context_of(args[0]) : NULL;
 	const char *name = n == 4 ? PyUnicode_AsUTF8AndSize(args[1], NULL) : NULL;
@@ -433,6 +443,8 @@ FUNCTION(call) {
 	}
 	while (count && !operand[count - 1])
 		count--;
+	if (!context)
+		return PyErr_Format(PyExc_TypeError, "%s: not a fusion array, but None", name);
 	for (Py_ssize_t i = 0; i < count; i++)
 		fusion_retain(operand[i]);
 	WAITING(value = fusion_call(context, name, (int)count, operand, &at));

@@ -41,3 +41,26 @@ def test_axes_that_nobody_names_are_those_of_the_field():
     assert np.array_equal(np.asarray(xp.nn.batch_norm(x, mean, variance)), np.asarray(xp.nn.batch_norm(x, mean, variance, axis=1)))
     target = xp.asarray(np.asarray([[0, 1, 3], [2, 0, 1]]))
     assert np.array_equal(np.asarray(xp.nn.cross_entropy(x, target)), np.asarray(xp.nn.cross_entropy(x, target, axis=-1)))
+
+
+def test_one_number_stands_for_each_axis_of_a_window():
+    x = xp.asarray(np.random.default_rng(2).normal(size=(1, 2, 6, 6)).astype("f4"))
+    w = xp.asarray(np.random.default_rng(3).normal(size=(3, 2, 2, 2)).astype("f4"))
+
+    def same(one, other):
+        assert np.array_equal(np.asarray(one), np.asarray(other))
+
+    same(xp.nn.max_pool(x, window=2, padding=1), xp.nn.max_pool(x, window=(2, 2), stride=(2, 2), padding=(1, 1)))
+    same(xp.nn.avg_pool(x, window=3, stride=1), xp.nn.avg_pool(x, window=(3, 3), stride=(1, 1)))
+    same(xp.nn.conv(x, w, stride=2, padding=1, dilation=2), xp.nn.conv(x, w, stride=(2, 2), padding=(1, 1), dilation=(2, 2)))
+    same(xp.nn.conv(x, w, stride=np.asarray([2, 1])), xp.nn.conv(x, w, stride=[2, 1]))
+
+
+def test_lists_of_different_lengths_are_refused():
+    x, w = xp.ones((1, 2, 6, 6)), xp.ones((3, 2, 2, 2))
+    for call in (lambda: xp.nn.max_pool(x, window=(2, 2), stride=(2,)), lambda: xp.nn.conv(x, w, stride=(1,)),
+                 lambda: xp.nn.conv(x, w, padding=(0, 0, 0)), lambda: xp.nn.conv(x, w, dilation=())):
+        with pytest.raises(xp.ShapeError, match="a list of . entries beside one of ."):
+            call()
+    with pytest.raises(TypeError, match="softmax: not a fusion array, but None"):
+        xp.nn.softmax(None)
