@@ -65,6 +65,7 @@ static struct stage {
 	uint64_t freed_offset;
 	bool timed;                  /* runs are */
 	bool alone;                  /* runs share no launch */
+	bool loner;                  /* ... and nothing else is with the device meanwhile */
 	enum config_interpreter interpreter;
 	uint64_t timeout_us;         /* of runs */
 	uint64_t slice_ns, long_ns;  /* set before open_stage() */
@@ -413,7 +414,7 @@ static void submit_to(struct lane *l, struct buffer **out, struct ending *e) {
 	struct plan *p = plan_of_graph();
 	struct exec_request q = { .plan = p, .leaf = leaves, .leaf_offset = offsets,
 		.scalar = graph_scalar_values(st.graph), .space = st.space, .done = ended, .user = e,
-		.timed = st.timed ? on_timed : NULL, .together = !st.alone, .timeout_us = st.timeout_us };
+		.timed = st.timed ? on_timed : NULL, .together = !st.alone, .alone = st.loner, .timeout_us = st.timeout_us };
 
 	ck_assert_uint_le(p->leaves, 16);
 	for (uint32_t i = 0; i < p->leaves; i++) {
@@ -1082,6 +1083,70 @@ END_TEST
 
 START_TEST(a_result_waits_for_memory_of_the_host_and_others_do_not) {
 	wait_for_memory(true);
+}
+END_TEST
+
+/* It is looked at while the device has something, and others with it; then once it has nothing, and again while the arena is on its way. */
+START_TEST(others_go_on_while_memory_of_who_goes_alone_is_on_its_way) {
+	struct buffer *a, *big, *mine[2], *theirs[3];
+	struct ending m[2] = { { 0 } }, t[3] = { { 0 } };
+	struct space *own, *others;
+	struct lane *lane;
+
+	open_usual();
+	if (lacks_flat_memory()) {
+		close_stage();
+		return;
+	}
+	own = st.space;
+	a = client_array(N, 3, 0);
+	big = client_array(BIG, 1, 0);
+	ck_assert_int_eq(lane_new(st.exec, &lane), 0);
+	open_space(0);
+	others = st.space;
+	/* There is room from now on. */
+	output(op(OP_add, leaf(a), leaf(a)));
+	submit_to(lane, &theirs[0], &t[0]);
+	wait_idle();
+	st.space = own;
+	/* The second time it is built, and launched at once. */
+	for (unsigned i = 0; i < 2; i++) {
+		output(chain(leaf_at(big, BIG, 0), leaf_at(big, BIG, 0), 32));
+		submit(&mine[i], &m[i]);
+		if (i)
+			break;
+		wait_idle();
+		buffer_unref(mine[0]);
+	}
+	m[0] = (struct ending){ 0 };
+	st.late = st.loner = true;
+	output(op(OP_add, leaf_at(big, BIG, 0), leaf_at(big, BIG, 0)));
+	submit(&mine[0], &m[0]);
+	st.loner = false;
+	for (unsigned i = 1; i < 3; i++) {
+		st.space = others;
+		output(op(OP_add, leaf(a), leaf(a)));
+		submit_to(lane, &theirs[i], &t[i]);
+		st.space = own;
+		while (!t[i].times || !st.asked)
+			ck_assert_msg(turn(PATIENCE_MS), "nothing woke the engine");
+		ck_assert_int_eq(t[i].code, 0);
+	}
+	ck_assert_uint_eq(m[0].times, 0);
+	answer(0);
+	wait_idle();
+	ck_assert_int_eq(m[0].code, 0);
+	st.late = false;
+	ck_assert(published(mine[0])[BIG - 1] == 2);
+	for (unsigned i = 0; i < 3; i++)
+		buffer_unref(theirs[i]);
+	for (unsigned i = 0; i < 2; i++)
+		buffer_unref(mine[i]);
+	buffer_unref(a);
+	buffer_unref(big);
+	lane_free(lane);
+	space_free(others);
+	close_stage();
 }
 END_TEST
 
@@ -3159,6 +3224,7 @@ static void add_failures(TCase *c) {
 	tcase_add_test(c, memory_that_runs_out_fails_that_run_alone);
 	tcase_add_test(c, a_run_waits_for_its_memory_and_others_do_not);
 	tcase_add_test(c, a_result_waits_for_memory_of_the_host_and_others_do_not);
+	tcase_add_test(c, others_go_on_while_memory_of_who_goes_alone_is_on_its_way);
 	tcase_add_test(c, an_arena_that_was_asked_for_is_kept_until_its_run_has_looked);
 	tcase_add_test(c, a_refusal_is_kept_until_its_run_has_looked);
 	tcase_add_test(c, a_refusal_of_who_does_not_wait_any_more_is_nobodys);

@@ -339,14 +339,28 @@ static int check_sizes(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	return e > 0 ? 0 : e;
 }
 
-/* Who goes alone waits until the device has nothing; until it is done, what is not begun waits. */
+static bool awaits_memory(const struct run *r) {
+	return r->item.asked && space_awaits(r->item.asked);
+}
+
+/* Who goes alone waits until the device has nothing; until it is done, what is not begun waits. But others go on while its memory is on its way. */
 static int wait_alone(struct exec *x, const struct run *r) {
 	if (x->loner && x->loner != r)
 		return -EAGAIN;
 	if (!r->alone)
 		return 0;
+	if (awaits_memory(r))
+		return -EAGAIN;
 	x->loner = r;
 	return x->partial || x->completed < x->sequence ? -EAGAIN : 0;
+}
+
+static int bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
+	int e = run_bind(x, r, sorrowp);
+
+	if (e == -EAGAIN && x->loner == r && awaits_memory(r))
+		x->loner = NULL;
+	return e;
 }
 
 int run_ready(struct exec *x, struct run *r) {
@@ -364,7 +378,7 @@ int run_ready(struct exec *x, struct run *r) {
 	if (!e && !s && !r->bound)
 		e = wait_alone(x, r);
 	if (!e && !s && !r->bound)
-		e = run_bind(x, r, &s);
+		e = bind(x, r, &s);
 	if (!s)
 		return e;
 	r->item.sorrow = s;

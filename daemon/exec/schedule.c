@@ -462,6 +462,7 @@ static bool is_contended(const struct exec *x) {
 static void serve_lane(struct exec *x, struct lane *l) {
 	struct run *crew[SCHEDULE_CREW] = { head_run(l) };
 	struct ready *q = ready_of(l);
+	const struct run *loner = x->loner;
 	uint32_t n = 1, step = crew[0]->step;
 	int e;
 
@@ -475,6 +476,9 @@ static void serve_lane(struct exec *x, struct lane *l) {
 		return;
 	}
 	e = run_ready(x, crew[0]);
+	/* It goes alone, and waits for memory from now on: what waited for it is looked at again. */
+	if (loner && !x->loner)
+		schedule_retry(x);
 	if (!e) {
 		n = gather(x, crew);
 		for (uint32_t i = 0; i < n; i++)
