@@ -9,7 +9,7 @@
  * none; contexts only move. An empty one (default-constructed, or moved from) is NULL to the library. What has no function here is called by get():
  * fusion::array(fusion_pad(x.get(), ...)) takes the new reference over. Scopes of fusion.h release what is made in them, so they are not for arrays of this header.
  *
- * Errors are exceptions of the class fusion::error, with the library's sentence. With -fno-exceptions, or where FUSION_NO_EXCEPTIONS is
+ * Errors are exceptions of the class fusion::error, with the library's sentence; fusion_error() has none of them any more. With -fno-exceptions, or where FUSION_NO_EXCEPTIONS is
  * defined, they are what they are in C: a function that returns an array returns an empty one, others return a code, and fusion_error() tells.
  *
  * Each call notes the line it stands in, operators too: by what compilers of C++17 have in the place of std::source_location.
@@ -77,10 +77,15 @@ namespace detail {
 
 inline void here(const place &p) noexcept { (fusion_here)(p.file_name(), p.line()); }
 
+/* What was thrown has been told: it is not the error of what is asked of an empty array later. */
 inline int check(int code) {
 #ifndef FUSION_NO_EXCEPTIONS
-	if (code)
-		throw error(code, (fusion_error)());
+	if (code) {
+		error e(code, (fusion_error)());
+
+		(fusion_error_clear)();
+		throw e;
+	}
 #endif
 	return code;
 }
@@ -89,6 +94,16 @@ template <class T> T *made(T *name) {
 	if (!name)
 		check((fusion_error_code)());
 	return name;
+}
+
+/* Is it an array? Of an empty one that an earlier failure made, the first error stays. */
+inline bool given(const fusion_array *name) {
+	if (!name) {
+		int earlier = (fusion_error_code)();
+
+		check(earlier ? earlier : (fusion_refuse)(FUSION_E_ARGUMENT, "the array is empty"));
+	}
+	return name != nullptr;
 }
 
 } // namespace detail
@@ -183,6 +198,13 @@ public:
 class array {
 	fusion_array *name_ = nullptr;
 
+	template <class T> T told(T value, place p) const {
+		if (!name_)
+			detail::here(p);
+		detail::given(name_);
+		return value;
+	}
+
 public:
 	array() noexcept = default;
 	/* Takes over a reference. NULL is an error that has been reported: an exception, or an empty array. */
@@ -202,12 +224,12 @@ public:
 	/* Gives the reference away; it is empty then. */
 	fusion_array *release() noexcept { return std::exchange(name_, nullptr); }
 
-	fusion_dtype dtype() const { return (fusion_dtype_of)(name_); }
-	int rank() const { return (fusion_rank)(name_); }
-	std::int64_t elements() const { return (fusion_elements)(name_); }
-	std::size_t bytes() const { return (fusion_bytes)(name_); }
-	shape dims() const {
-		const std::int64_t *d = (fusion_dims)(name_);
+	fusion_dtype dtype(place p = place::current()) const { return told((fusion_dtype_of)(name_), p); }
+	int rank(place p = place::current()) const { return told((fusion_rank)(name_), p); }
+	std::int64_t elements(place p = place::current()) const { return told((fusion_elements)(name_), p); }
+	std::size_t bytes(place p = place::current()) const { return told((fusion_bytes)(name_), p); }
+	shape dims(place p = place::current()) const {
+		const std::int64_t *d = told((fusion_dims)(name_), p);
 
 		return d ? shape(d, d + rank()) : shape();
 	}
@@ -233,11 +255,12 @@ inline array refused(int code, const char *sentence) {
 	return array();
 }
 
-inline std::int64_t elements_of(const shape &dims) {
-	std::int64_t n = 1;
+/* Of what overflows the library says no. */
+inline std::uint64_t elements_of(const shape &dims) {
+	std::uint64_t n = 1;
 
 	for (std::int64_t d : dims)
-		n *= d;
+		n *= static_cast<std::uint64_t>(d);
 	return n;
 }
 
@@ -251,7 +274,7 @@ template <class T> array from(const context &c, const shape &dims, const T *data
 template <class T> array from(const context &c, const shape &dims, const std::vector<T> &data, place p = place::current()) {
 	static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: compare with a number, or pass a pointer to bool");
 	detail::here(p);
-	if (static_cast<std::int64_t>(data.size()) != detail::elements_of(dims))
+	if (data.size() != detail::elements_of(dims))
 		return detail::refused(FUSION_E_SHAPE, "from: there are not as many values as the shape has elements");
 	return from(c, dims, data.data(), p);
 }
@@ -265,16 +288,16 @@ inline array arange(const context &c, fusion_dtype dtype, std::int64_t n, double
 }
 
 namespace detail {
-/* Is it what T holds? Else it is refused; of what an earlier failure made, the first error stays. */
+/* Is it what T holds? Else it is refused. */
 template <class T> bool holds(fusion_array *name, const char *refusal) {
 	fusion_dtype has = (fusion_dtype_of)(name);
 	bool same = has == dtype_of<T>() || (has == FUSION_BOOL && std::is_same_v<T, std::uint8_t>);
 
-	if (!name)
-		made(name);
-	else if (!same)
+	if (!given(name))
+		return false;
+	if (!same)
 		refused(FUSION_E_DTYPE, refusal);
-	return name && same;
+	return same;
 }
 } // namespace detail
 

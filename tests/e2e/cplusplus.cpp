@@ -86,6 +86,8 @@ static void errors(const fusion::context &c) {
 	CLAIM((fusion_error_code)() == FUSION_E_DTYPE && ends((fusion_error)(), here(line)));
 	CLAIM(fusion::item<std::int32_t>(sum(x)) == 0);
 	(fusion_error_clear)();
+	CLAIM(fusion::item<float>(fusion::array()) == 0 && (fusion_error_code)() == FUSION_E_ARGUMENT);
+	(fusion_error_clear)();
 	CLAIM(!fusion::from(c, { 3 }, std::vector<float>{ 1, 2 })); line = __LINE__;
 	CLAIM((fusion_error_code)() == FUSION_E_SHAPE && ends((fusion_error)(), here(line)));
 	(fusion_error_clear)();
@@ -130,6 +132,34 @@ static void errors(const fusion::context &c) {
 		CLAIM(!"an exception");
 	} catch (const fusion::error &e) {
 		CLAIM(e.code() == FUSION_E_DTYPE);
+	}
+	/* An error that was caught is none of an empty array's. */
+	try {
+		line = __LINE__ + 1;
+		y = max(fusion::array());
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_ARGUMENT && std::strstr(e.what(), "max") && ends(e.what(), here(line)));
+	}
+	try {
+		line = __LINE__ + 1;
+		fusion::array().dims();
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_ARGUMENT && ends(e.what(), here(line)) && !(fusion_error_code)());
+	}
+	try {
+		line = __LINE__ + 1;
+		fusion::item<float>(fusion::array());
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_ARGUMENT && ends(e.what(), here(line)));
+	}
+	try {
+		fusion::from(c, { INT64_MAX, INT64_MAX }, std::vector<float>{ 1 });
+		CLAIM(!"an exception");
+	} catch (const fusion::error &e) {
+		CLAIM(e.code() == FUSION_E_OVERFLOW);
 	}
 #endif
 	(void)line;
