@@ -65,6 +65,21 @@ static inline const char *keeper_log(void) {
 	return text;
 }
 
+/* Has the daemon, or one before it, said so? */
+static inline bool keeper_said(const char *text) {
+	char path[128], line[1024];
+	bool said = false;
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/log", folder);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	while (!said && fgets(line, sizeof line, f))
+		said = strstr(line, text) != NULL;
+	fclose(f);
+	return said;
+}
+
 static inline void keeper_await(void) {
 	for (int i = 0; i < START_TRIES && access(door, F_OK) && !has_ended(keeper); i++)
 		usleep(100000);

@@ -4,8 +4,8 @@ usage: keeper.py NOTIFY_SOCKET STATE PROGRAM [ARGUMENT...]
 
 A daemon that refuses its configuration (exit status 78), or fails before one was ever ready, is not started again: the keeper ends with that status.
 SIGHUP ends the daemon and starts it again, SIGUSR1 kills it first, SIGTERM ends it for good. STATE is a file with the names of what is kept, one a
-line, written anew with each change. STATE.times gets a line "EVENT MS PROCESSOR_MS" when a daemon is started, ready, told to end and has ended: the
-monotonic clock, and what the daemon and its processes have had of the processors.
+line, written anew with each change. STATE.times gets a line "EVENT MS PROCESSOR_MS" when a daemon is started, ready, told to end and has ended, and when
+one that was told to end failed: the monotonic clock, and what the daemon and its processes have had of the processors.
 
 With KEEPER_LISTEN=PATH it does what a socket unit asks for, too: the socket is there before and after each daemon, which is started once somebody connects.
 """
@@ -133,7 +133,7 @@ if not await_client():
     sys.exit(0)
 pid, again = start(), True
 note("started")
-restarted = False
+restarted = asked = False
 while True:
     take_message()
     if told["next"]:
@@ -141,6 +141,7 @@ while True:
         told["next"] = None
         restarted = again
         note("told")
+        asked = number == signal.SIGTERM
         os.kill(pid, number)
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
@@ -154,6 +155,9 @@ while True:
     while take_message():
         pass
     note("ended")
+    if asked and status:
+        note("failed")
+    asked = False
     if not again:
         sys.exit(os.waitstatus_to_exitcode(status))
     code = os.waitstatus_to_exitcode(status)

@@ -2,7 +2,11 @@
  * A daemon that is ended and started again while its clients work and kernels are being built: no session is lost. keeper.py stands in for the
  * service manager.
  */
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include "tests/busy.h"
+#include "tests/interpose/interpose.h"
 #include "tests/keeper.h"
 #include "tests/load.h"
 #include "tests/stopwatch.h"
@@ -16,7 +20,7 @@ enum {
 	BUILD_MS = 1500,
 };
 
-static char interpose[300], slow_builds[64];
+static char interpose[300], slow_builds[64], counts_path[160];
 
 /* ---- clients for whom kernels are built ---- */
 
@@ -109,6 +113,64 @@ START_TEST(who_asks_on_and_on_holds_no_stop_up) {
 	atomic_store(&repeats_enough, true);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	keeper_end();
+}
+END_TEST
+
+/* ---- a device that is at something when the time is over ---- */
+
+enum { LATE_ELEMENTS = 1000 };
+
+static void begin_late(void) {
+	/* A second or so for each kernel. */
+	const char *environment[2] = { interpose, "FUSION_INTERPOSE_ITEM_LOOPS=300000000" };
+
+	snprintf(interpose, sizeof interpose, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	setenv("FUSIOND_ENGINE_DRAIN_US", "0", 1);
+	/* The engine's thread is to hear of the stop meanwhile. */
+	setenv("FUSIOND_ENGINE_NEAR_US", "0", 1);
+	keeper_folder("restart");
+	snprintf(counts_path, sizeof counts_path, "%s/counts", folder);
+	setenv("FUSION_INTERPOSE_COUNTS", counts_path, 1);
+	keeper_start("60s", environment);
+}
+
+static const struct interpose_counts *counts_of_driver(void) {
+	int fd = open(counts_path, O_RDONLY | O_CLOEXEC);
+	void *p = mmap(NULL, sizeof(struct interpose_counts), PROT_READ, MAP_SHARED, fd, 0);
+
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	close(fd);
+	return p;
+}
+
+/* The kernel is there by the first result; what is counted then is the launch for the second. */
+START_TEST(what_the_device_is_at_when_the_time_is_over_is_there) {
+	const struct interpose_counts *driver;
+	fusion_context *c = connect_client();
+	float value[LATE_ELEMENTS];
+	int64_t n = LATE_ELEMENTS;
+	fusion_array *a, *b, *again;
+	uint64_t before;
+
+	for (int i = 0; i < LATE_ELEMENTS; i++)
+		value[i] = (float)i;
+	a = fusion_from(c, FUSION_F32, 1, &n, value);
+	b = fusion_neg(a);
+	ck_assert_msg(!fusion_wait(b), "%s", fusion_error());
+	driver = counts_of_driver();
+	before = driver->launches;
+	again = fusion_neg(b);
+	ck_assert_msg(!fusion_flush(c), "%s", fusion_error());
+	AWAIT(driver->launches > before);
+	keeper_restart(SIGHUP);
+	ck_assert_msg(!fusion_read(again, value, sizeof value), "%s", fusion_error());
+	for (int i = 0; i < LATE_ELEMENTS; i++)
+		ck_assert_float_eq(value[i], (float)i);
+	ck_assert_double_eq(stat_of(c, "batches_repeated"), 0);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_release(again);
+	fusion_close(c);
 }
 END_TEST
 
@@ -233,11 +295,15 @@ static unsigned disturb(struct load *l, unsigned chains) {
 
 START_TEST(restarts_under_load_change_no_bit_and_end_no_program) {
 	struct load *disturbed = load_new(), *quiet = load_new();
+	struct keeper_event failed;
 	pid_t pid[LOAD_PROGRAMS];
 	unsigned chains = load_start(disturbed, pid);
 
 	load_await(disturbed, chains, 1);
 	disturb(disturbed, chains);
+	/* Neither a daemon nor an engine of one has ended otherwise than it was to. */
+	ck_assert_int_eq(keeper_event("failed", &failed), 0);
+	ck_assert(!keeper_said("while the daemon stops"));
 	atomic_store(&disturbed->enough, true);
 	load_end(disturbed, pid, chains);
 	expect_kept("session-", 0);
@@ -253,11 +319,16 @@ END_TEST
 int main(void) {
 	Suite *s = suite_create("restart");
 	TCase *slow = tcase_create("while kernels are built"), *stop = tcase_create("stop"), *load = tcase_create("under load");
+	TCase *late = tcase_create("late");
 
 	tcase_set_timeout(slow, TEST_SECONDS);
 	tcase_add_checked_fixture(slow, begin_slow, end);
 	tcase_add_test(slow, a_restart_while_kernels_are_built_loses_no_session);
 	suite_add_tcase(s, slow);
+	tcase_set_timeout(late, TEST_SECONDS);
+	tcase_add_checked_fixture(late, begin_late, end);
+	tcase_add_test(late, what_the_device_is_at_when_the_time_is_over_is_there);
+	suite_add_tcase(s, late);
 	/* By hand, RESTARTS=100 take a while. */
 	tcase_set_timeout(load, TEST_SECONDS + 30 * (int)restarts_wanted());
 	tcase_add_checked_fixture(load, begin_load, end);
@@ -269,5 +340,7 @@ int main(void) {
 	setenv("FUSIOND_FUSION_INTERPRETER", "off", 0);
 	setenv("FUSIOND_DEVICE_MEASURE", "no", 1);
 	setenv("FUSIOND_ENGINE_DRAIN_US", "500ms", 1);
+	/* An engine that ends is not killed, however busy the machine is. */
+	setenv("FUSIOND_ENGINE_STOP_US", "10min", 1);
 	return suite_run(s);
 }

@@ -198,15 +198,24 @@ const struct exec_counters *exec_counters(const struct exec *x) {
 
 /* ---- the end ---- */
 
-/* Waits until everything has completed; nobody is told. */
-static void drain(struct exec *x) {
-	for (struct item *i = x->flight; i; i = i->next)
-		i->lane = NULL;
+static void finish(struct exec *x) {
 	while (x->completed < x->sequence) {
 		exec_mark(x);
 		if (!x->marks || device_finish(x->device))
 			break;
 	}
+}
+
+void exec_finish(struct exec *x) {
+	finish(x);
+	complete(x);
+}
+
+/* Waits until everything has completed; nobody is told. */
+static void drain(struct exec *x) {
+	for (struct item *i = x->flight; i; i = i->next)
+		i->lane = NULL;
+	finish(x);
 	x->completed = x->sequence;
 	complete(x);
 }

@@ -68,6 +68,8 @@ void exec_left(struct exec *x, void (*left)(void *user, uint64_t number), void *
  * goes on with runs whose programs are ready, gives back memory that has been empty for a while.
  */
 void exec_progress(struct exec *x);
+/* Waits until what was launched has run, and tells of it; launches nothing. */
+void exec_finish(struct exec *x);
 /* From here to exec_progress() runs are only queued, so that those that arrive together can be launched together. */
 void exec_gather(struct exec *x);
 /*

@@ -1,6 +1,6 @@
 /*
  * The end of an engine that is told to end: what clients have asked for is finished, what they ask for from then on is refused
- * with a sentence, and a client that has its results may still read them. All of that is over after engine.drain_us.
+ * with a sentence, and a client that has its results may still read them. All of that is over after engine.drain_us; what the device is at then ends, too.
  *
  * Only what came before counts: who asks on and on, and is refused, holds nothing up. Of a session whose client repeats at the next daemon what this one had
  * not begun, no more operations are accepted, and what the device has is waited for alone; where its arrays are in memory that the next daemon has, too, it has
@@ -79,6 +79,20 @@ bool drain_done(struct server *v) {
 		v->drain.results = v->results;
 	}
 	return !busy && (fetched || now - v->drain.quiet_us >= DRAIN_QUIET_US);
+}
+
+/*
+ * Memory that the device writes is not given up before it has, so this process waits for it in any case: what comes of it is noted first. A device that
+ * never ends is the supervisor's to end, after engine.stop_us.
+ */
+void drain_end(struct server *v) {
+	unsigned late = 0;
+
+	for (const struct session *s = v->sessions; s; s = s->hh.next)
+		late += session_under_way(s);
+	if (late)
+		log_info("engine.drain_us is over, and the device is at something of %u sessions still", late);
+	exec_finish(v->exec);
 }
 
 bool drain_leaves(const struct session *s) {

@@ -369,5 +369,7 @@ int server_run(struct server *v, int stop_fd) {
 		r = sleep_until(v, fds, rest ? wait_us(v) : 0);
 		stirred = r > 0 || !rest;
 	}
+	if (r >= 0 && !v->orphaned)
+		drain_end(v);
 	return r < 0 ? r : 0;
 }

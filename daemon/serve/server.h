@@ -130,6 +130,8 @@ bool server_orphaned(const struct server *v);
 void drain_begin(struct server *v);
 /* True once everything that was asked for is done and read, or engine.drain_us is over. */
 bool drain_done(struct server *v);
+/* After that, before the end: what the device is at is there when this returns. */
+void drain_end(struct server *v);
 /* 0, or FAULT_STATE for new operations once the end has begun. */
 int drain_refuse(const struct server *v, struct fault *f) FAULT_MUST_USE;
 /* Are the session's new operations left alone, neither accepted nor refused, because its client repeats them at the next daemon? */
