@@ -30,6 +30,7 @@ enum {
 	ENGINE_ARENAS = 64,
 	ENGINE_ARENA_BYTES = 1 << 20,
 	ENGINE_PACKET = 4096,
+	ENGINE_ASKS = 16,
 };
 
 static char engine_cache[64];
@@ -39,6 +40,11 @@ struct test_arena {
 	uint32_t id;
 	uint64_t bytes;
 	char *base;
+};
+
+/* What an engine asks for shared arrays: SHARE_WANT of `value` bytes, or SHARE_HOLD of the arena `value`. */
+struct test_ask {
+	uint64_t id, session, value;
 };
 
 static struct {
@@ -57,6 +63,9 @@ static struct {
 	struct test_arena arena[ENGINE_ARENAS];
 	unsigned arenas, wanted, dropped;
 	bool refuse_arenas;
+	bool late;                   /* memory of exported arrays, and what sessions may hold, is told when supervisor_answer() is called */
+	struct test_ask ask[ENGINE_ASKS];
+	atomic_uint asks;
 	atomic_ullong bad;           /* the session that was last told to be */
 	_Atomic unsigned left;       /* sessions whose memory is not used any more */
 } engine;
@@ -74,7 +83,7 @@ static void supervisor_say(struct wire_writer *w, int fd) {
 }
 
 /* Makes an arena, maps it for the test and tells the engine. */
-static struct test_arena *supervisor_arena(uint64_t session, uint64_t bytes, bool engine_owned) {
+static struct test_arena *supervisor_arena(uint64_t session, uint64_t bytes, enum arena_owner owner) {
 	struct test_arena *a;
 	struct wire_writer w;
 	void *base;
@@ -94,13 +103,13 @@ static struct test_arena *supervisor_arena(uint64_t session, uint64_t bytes, boo
 	wire_put_uint(&w, session);
 	wire_put_uint(&w, a->id);
 	wire_put_uint(&w, bytes);
-	wire_put_uint(&w, engine_owned);
+	wire_put_uint(&w, owner);
 	supervisor_say(&w, fd);
 	close(fd);
 	return a;
 }
 
-static void supervisor_refuse(uint64_t session) {
+static void supervisor_refuse(uint64_t session, enum arena_owner owner) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
@@ -109,8 +118,42 @@ static void supervisor_refuse(uint64_t session) {
 	wire_put_uint(&w, session);
 	wire_put_int(&w, FAULT_MEMORY);
 	wire_put_text(&w, "no");
-	wire_put_uint(&w, ARENA_OF_ENGINE);
+	wire_put_uint(&w, owner);
 	supervisor_say(&w, -1);
+}
+
+static void supervisor_held(uint64_t session, uint64_t arena) {
+	struct wire_writer w;
+
+	wire_writer_init(&w);
+	wire_put_array(&w, 3);
+	wire_put_uint(&w, CONTROL_SHARE_HELD);
+	wire_put_uint(&w, session);
+	wire_put_uint(&w, arena);
+	supervisor_say(&w, -1);
+}
+
+/* What was asked for so many times before is there, or is refused. */
+static inline void supervisor_answer(unsigned number, bool refuse) {
+	const struct test_ask *a = &engine.ask[number];
+	enum arena_owner owner = a->id == CONTROL_SHARE_WANT ? ARENA_SHARED : ARENA_HELD;
+
+	if (refuse)
+		supervisor_refuse(a->session, owner);
+	else if (owner == ARENA_SHARED)
+		supervisor_arena(a->session, a->value, owner);
+	else
+		supervisor_held(a->session, a->value);
+}
+
+static void supervisor_asked(uint64_t id, uint64_t session, uint64_t value) {
+	unsigned n = atomic_load(&engine.asks);
+
+	ck_assert_uint_lt(n, ENGINE_ASKS);
+	engine.ask[n] = (struct test_ask){ id, session, value };
+	atomic_store(&engine.asks, n + 1);
+	if (!engine.late)
+		supervisor_answer(n, false);
 }
 
 static void supervisor_hear(const void *bytes, size_t size) {
@@ -138,12 +181,16 @@ static void supervisor_hear(const void *bytes, size_t size) {
 		engine.dropped++;
 		return;
 	}
+	if (id == CONTROL_SHARE_WANT || id == CONTROL_SHARE_HOLD) {
+		supervisor_asked(id, session, value);
+		return;
+	}
 	ck_assert_uint_eq(id, CONTROL_ARENA_WANT);
 	engine.wanted++;
 	if (engine.refuse_arenas)
-		supervisor_refuse(session);
+		supervisor_refuse(session, ARENA_OF_ENGINE);
 	else
-		supervisor_arena(session, value, true);
+		supervisor_arena(session, value, ARENA_OF_ENGINE);
 }
 
 static void *supervisor_thread(void *unused) {
@@ -234,7 +281,7 @@ static void engine_turn_until(bool (*done)(uint64_t), uint64_t what) {
 	}
 }
 
-static bool engine_is_idle(uint64_t unused) {
+static inline bool engine_is_idle(uint64_t unused) {
 	(void)unused;
 	return !exec_busy(engine.exec);
 }
@@ -275,7 +322,7 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 
 static void client_begin(struct client *c, uint64_t session) {
 	client_announce(c, session, false);
-	c->arena = supervisor_arena(session, ENGINE_ARENA_BYTES, false);
+	c->arena = supervisor_arena(session, ENGINE_ARENA_BYTES, ARENA_OF_CLIENT);
 }
 
 static void client_end(const struct client *c) {
@@ -366,7 +413,7 @@ static uint64_t handle_of(uint32_t slot, uint32_t generation) {
 	return (uint64_t)generation << 32 | slot;
 }
 
-static int64_t on_handle(uint64_t handle) {
+static inline int64_t on_handle(uint64_t handle) {
 	return -1 - (int64_t)handle;
 }
 
@@ -390,7 +437,7 @@ static int64_t batch_fill(struct batch_text *b, int64_t n, double value) {
 }
 
 /* f32 of the given dims from the client's arena, filled with 0, 1, 2, ... */
-static int64_t batch_load(struct client *c, struct batch_text *b, unsigned rank, const int64_t *dims) {
+static inline int64_t batch_load(struct client *c, struct batch_text *b, unsigned rank, const int64_t *dims) {
 	int64_t node = batch_op(b, OP_load, 0, 0);
 	struct op_attr *a = &b->op[node].attr;
 	float *memory = (float *)(c->arena->base + c->used);
@@ -503,7 +550,7 @@ static const float *arena_floats(const struct client *c, uint64_t arena, uint64_
 }
 
 /* Reads `count` floats; they stay in place. */
-static float *read_floats(const struct client *c, uint64_t handle, unsigned count) {
+static inline float *read_floats(const struct client *c, uint64_t handle, unsigned count) {
 	uint64_t arena, offset;
 
 	expect(ask_read(c, handle), REQUEST_READ);
@@ -540,6 +587,6 @@ static uint32_t ask_configure(const struct client *c, const char *name, const ch
 	return ask_texts(c, REQUEST_CONFIGURE, name, value);
 }
 
-static void configure(const struct client *c, const char *name, const char *value) {
+static inline void configure(const struct client *c, const char *name, const char *value) {
 	expect(ask_configure(c, name, value), REQUEST_CONFIGURE);
 }

@@ -2,7 +2,7 @@
  * The engine's end of the control socket; see CONTROL in messages.def.
  *
  * The supervisor is believed, being the same program; what does not read is logged. Packets are
- * handled in the order they came, but for two cases: while an arena is awaited, and while a request
+ * handled in the order they came, but for two cases: while an array that moves to the host waits for an arena, and while a request
  * looks for a session or an arena that is on its way, only what adds is handled, and the rest
  * waits for control_turn(), where no caller holds a session.
  */
@@ -35,7 +35,7 @@ enum {
 	CONTROL_PACKET = 16384,
 	/* Of a packet around a kernel's bytes. */
 	CONTROL_HEAD = 64,
-	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this is stuck. */
+	/* The supervisor allocates a gigabyte in a third of a second; who takes longer than this for an array that moves to the host is stuck. */
 	CONTROL_WAIT_US = 10 * 1000 * 1000,
 	CONTROL_OPTIONS = 64,
 	/* Who finds no memory for a packet looks again so much later. */
@@ -474,28 +474,23 @@ static int on_session_resume(struct control_message *m, struct fault *f) {
 
 /* The session goes on without that memory: what wants it fails, and says why. */
 static void fd_is_short(struct session *s, uint64_t owner) {
-	s->short_of = true;
+	descriptors_fault(&s->refusal, "a session's memory");
 	if (owner == ARENA_OF_ENGINE)
 		space_refused(s->space, -ENOBUFS);
-	descriptors_fault(&s->refusal, "a session's memory");
+	if (owner == ARENA_SHARED)
+		share_refused(s, true, &s->refusal);
 	log_warning("session %" PRIu64 ": %s", s->id, s->refusal.text);
 }
 
-/* Memory for an exported array; where nobody waits for it any more it goes back. */
-static int take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
-	if (descriptors_raise(&fd)) {
-		fd_is_short(s, ARENA_SHARED);
-		close(fd);
-		control_drop(s, arena);
-		return 0;
+/* Memory for an exported array. */
+static void take_grant(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
+	if (!descriptors_raise(&fd)) {
+		share_granted(s, arena, fd, bytes);
+		return;
 	}
-	if (s->granting) {
-		s->granted = (struct grant){ .arena = arena, .fd = fd, .bytes = bytes };
-		return 0;
-	}
+	fd_is_short(s, ARENA_SHARED);
 	close(fd);
 	control_drop(s, arena);
-	return 0;
 }
 
 /* Without memory that the client lays out nothing of it can be loaded, so its session ends at once. */
@@ -538,8 +533,10 @@ static int on_arena(struct control_message *m, struct fault *f) {
 	m->fd[0] = -1;
 	if (owner == ARENA_OF_CLIENT)
 		return add_client_arena(s, (uint32_t)arena, fd, bytes);
-	if (owner == ARENA_SHARED)
-		return take_grant(s, (uint32_t)arena, fd, bytes);
+	if (owner == ARENA_SHARED) {
+		take_grant(s, (uint32_t)arena, fd, bytes);
+		return 0;
+	}
 	if (owner == ARENA_HELD)
 		return share_regained(s, (uint32_t)arena, fd, bytes);
 	r = space_add_arena(s->space, (uint32_t)arena, fd, bytes, true);
@@ -557,7 +554,6 @@ static int read_refusal(struct wire_cursor *body, struct fault *refusal, uint64_
 	return r ? r : wire_get_uint(body, "owner", ARENA_OWNERS - 1, ownerp, f);
 }
 
-/* Who awaits that of another owner has read it. */
 static int on_arena_refused(struct control_message *m, struct fault *f) {
 	struct session *s = NULL;
 	struct fault refusal;
@@ -566,18 +562,27 @@ static int on_arena_refused(struct control_message *m, struct fault *f) {
 
 	if (!r)
 		r = read_refusal(&m->body, &refusal, &owner, f);
-	if (r || !s || owner != ARENA_OF_ENGINE)
+	if (r || !s)
 		return r;
-	s->refusal = refusal;
-	space_refused(s->space, -ENOBUFS);
+	if (owner == ARENA_OF_ENGINE) {
+		s->refusal = refusal;
+		space_refused(s->space, -ENOBUFS);
+	} else if (owner != ARENA_OF_CLIENT) {
+		share_refused(s, owner == ARENA_SHARED, &refusal);
+	}
 	return 0;
 }
 
-/* An answer that was awaited, or came too late: there is nothing to do. */
-static int on_answer(struct control_message *m, struct fault *f) {
-	(void)m;
-	(void)f;
-	return 0;
+static int on_share_held(struct control_message *m, struct fault *f) {
+	struct session *s = NULL;
+	uint64_t arena;
+	int r = find_session(m, &s, f);
+
+	if (!r)
+		r = wire_get_uint(&m->body, "arena", UINT32_MAX, &arena, f);
+	if (!r && s)
+		share_held(s, (uint32_t)arena);
+	return r;
 }
 
 static int on_reload(struct control_message *m, struct fault *f) {
@@ -708,7 +713,7 @@ static const struct {
 	[CONTROL_USER] = { on_user, true },
 	[CONTROL_RELOAD] = { on_reload, false },
 	[CONTROL_ORDER] = { on_order, false },
-	[CONTROL_SHARE_HELD] = { on_answer, true },
+	[CONTROL_SHARE_HELD] = { on_share_held, true },
 	[CONTROL_WORKER] = { on_worker, true },
 	[CONTROL_CATALOGUE] = { on_catalogue, true },
 	[CONTROL_PING] = { on_ping, true },
@@ -892,52 +897,7 @@ void control_turn(struct server *v) {
 	refresh_sessions(v);
 }
 
-/* ---- asking for an arena ---- */
-
-/* What a session waits for from the supervisor. */
-struct awaited {
-	struct session *session;
-	unsigned id;
-	enum arena_owner owner;      /* of an ARENA, and of its refusal */
-};
-
-static int read_owner(struct wire_cursor *body, uint64_t *ownerp) {
-	uint64_t ignored;
-	struct fault f;
-	int r = wire_get_uint(body, "arena", UINT32_MAX, &ignored, &f);
-
-	if (!r)
-		r = wire_get_uint(body, "bytes", UINT64_MAX, &ignored, &f);
-	return r ? r : wire_get_uint(body, "owner", UINT32_MAX, ownerp, &f);
-}
-
-/* Is this it: 1, 0 no, -ENOMEM: it cannot be read now, or -ENOBUFS: it was refused, with that sentence. */
-static int answer_of(const struct awaited *w, const struct control_packet *p, struct fault *refusal) {
-	struct wire_reader reader;
-	struct wire_cursor body;
-	uint64_t session, owner = w->owner;
-	struct fault f, why;
-	unsigned id;
-	int r = wire_open(&reader, p->bytes, p->size, &f);
-
-	if (r)
-		return r == -ENOMEM ? r : 0;
-	id = packet_id(&reader, &body);
-	r = wire_get_uint(&body, "session", UINT64_MAX, &session, &f);
-	if (!r && id == CONTROL_ARENA)
-		r = read_owner(&body, &owner);
-	if (!r && id == CONTROL_ARENA_REFUSED)
-		r = read_refusal(&body, &why, &owner, &f);
-	wire_close(&reader);
-	if (r || session != w->session->id || owner != w->owner)
-		return 0;
-	if (id == w->id)
-		return 1;
-	if (id != CONTROL_ARENA_REFUSED)
-		return 0;
-	*refusal = why;
-	return -ENOBUFS;
-}
+/* ---- asking for memory ---- */
 
 static int wait_readable(const struct server *v, uint64_t deadline) {
 	struct pollfd p = { .fd = v->control, .events = POLLIN };
@@ -955,49 +915,38 @@ static void wait_for_memory(struct server *v) {
 	nanosleep(&t, NULL);
 }
 
-/* Handles the packet, or keeps it: what answer_of() says of it. */
-static int take_packet(struct awaited *w, struct control_packet *p, uint64_t deadline) {
-	struct server *v = w->session->server;
-	int answer;
-	bool handled;
+/* What was kept for lack of memory is tried again. */
+static void take_kept(struct server *v) {
+	struct control_packet *kept = v->packets, *p;
 
-	for (;;) {
-		answer = answer_of(w, p, &w->session->refusal);
-		v->starved |= answer == -ENOMEM;
-		handled = answer != -ENOMEM && handle(v, p, true);
-		if (handled || !v->starved || loop_now() >= deadline)
-			break;
-		wait_for_memory(v);
+	v->packets = NULL;
+	while ((p = kept)) {
+		LL_DELETE(kept, p);
+		if (handle(v, p, true))
+			packet_free(p);
+		else
+			LL_APPEND(v->packets, p);
 	}
-	if (handled)
-		packet_free(p);
-	else
-		defer(v, p);
-	return handled ? answer : 0;
 }
 
-/* Handles what adds and keeps the rest, until the answer comes, or the session has ended, of which there is none. */
-static int await_answer(struct server *v, struct awaited *w) {
-	uint64_t deadline = loop_now() + CONTROL_WAIT_US;
+/* Until its space was told, or the session has ended, of which it is told nothing. */
+static int await_arena(const struct session *s, uint64_t deadline) {
+	struct server *v = s->server;
 	int r = 0;
 
-	while (!r && !v->orphaned && !w->session->ending) {
-		struct control_packet *p = receive(v);
-		int answer;
-
-		if (!p) {
-			if (v->starved)
-				wait_for_memory(v);
+	while (!r && space_awaits(s->space) && !v->orphaned && !s->ending) {
+		control_catch_up(v);
+		if (!space_awaits(s->space))
+			break;
+		if (!v->starved) {
 			r = wait_readable(v, deadline);
 			continue;
 		}
-		answer = take_packet(w, p, deadline);
-		if (answer)
-			received(v);
-		if (answer)
-			return answer < 0 ? answer : 0;
+		wait_for_memory(v);
+		take_kept(v);
+		r = loop_now() < deadline ? 0 : -ETIMEDOUT;
 	}
-	return r ? r : -EPIPE;
+	return r ? r : space_awaits(s->space) ? -EPIPE : 0;
 }
 
 int control_want(struct session *s, uint64_t bytes) {
@@ -1007,34 +956,15 @@ int control_want(struct session *s, uint64_t bytes) {
 }
 
 int control_await_arena(struct session *s) {
-	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_OF_ENGINE };
-	int r = await_answer(s->server, &w);
-
-	return r == -ENOBUFS ? 0 : r;
+	return await_arena(s, loop_now() + CONTROL_WAIT_US);
 }
 
-int control_share(struct session *s, uint64_t bytes, struct grant *g) {
-	struct awaited w = { .session = s, .id = CONTROL_ARENA, .owner = ARENA_SHARED };
-	int r = send_about(s, CONTROL_SHARE_WANT, bytes);
-
-	s->granting = true;
-	s->granted.fd = -1;
-	s->short_of = false;
-	if (!r)
-		r = await_answer(s->server, &w);
-	s->granting = false;
-	*g = s->granted;
-	if (r && g->fd >= 0)
-		close(g->fd);
-	if (!r && s->short_of)
-		return -ENOBUFS;
-	return r ? r : g->fd < 0 ? -ENOMEM : 0;
+int control_share(struct session *s, uint64_t bytes) {
+	return send_about(s, CONTROL_SHARE_WANT, bytes);
 }
 
 int control_hold(struct session *s, uint32_t arena, bool writable) {
-	struct awaited w = { .session = s, .id = CONTROL_SHARE_HELD, .owner = ARENA_HELD };
 	struct wire_writer out;
-	int r;
 
 	wire_writer_init(&out);
 	wire_put_array(&out, 4);
@@ -1042,6 +972,5 @@ int control_hold(struct session *s, uint32_t arena, bool writable) {
 	wire_put_uint(&out, s->id);
 	wire_put_uint(&out, arena);
 	wire_put_uint(&out, writable);
-	r = send_packet(s->server->control, &out);
-	return r ? r : await_answer(s->server, &w);
+	return send_packet(s->server->control, &out);
 }

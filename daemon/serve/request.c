@@ -172,9 +172,6 @@ void request_refuse(struct server *v, struct session *s, struct transport_reques
 static void fault_of_errno(struct fault *f, int error) {
 	if (error == -ENOMEM)
 		fault_set(f, FAULT_MEMORY, "the daemon is out of memory");
-	/* Of memory that only the supervisor can give. */
-	else if (error == -ETIMEDOUT)
-		fault_set(f, FAULT_MEMORY, "the daemon gave no shared memory in time");
 	else
 		fault_set(f, FAULT_INTERNAL, "the daemon failed: %s", strerror(-error));
 }

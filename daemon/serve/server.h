@@ -1,8 +1,8 @@
 /*
  * The engine's one thread: sessions, their requests, and the loop that drives exec.
  *
- * Nothing here waits for a client, a compiler or a kernel. The short waits are for the supervisor: for memory of an array that is
- * exported or imported, and where a device's memory is short and an array moves to the host (control_await_arena()).
+ * Nothing here waits for a client, a compiler, a kernel, or for memory of the supervisor, but where a device's memory is short and an array moves to
+ * the host (control_await_arena()).
  */
 #pragma once
 
@@ -157,9 +157,9 @@ void control_catch_up(struct server *v);
 int control_want(struct session *s, uint64_t bytes) FAULT_MUST_USE;
 /* Waits until its space was told, briefly. 0, -EPIPE or -ETIMEDOUT. */
 int control_await_arena(struct session *s) FAULT_MUST_USE;
-/* Memory for one array that the session exports, and that it then holds. The caller owns g->fd. 0, -ENOMEM, -ENOBUFS where it was refused (s->refusal), -EPIPE or -ETIMEDOUT. */
-int control_share(struct session *s, uint64_t bytes, struct grant *g) FAULT_MUST_USE;
-/* The session holds such memory of another one, until control_drop(). As control_share(). */
+/* Asks for memory of one array that the session exports, and that it then holds: share_granted() or share_refused(). 0 or -errno; one is asked for at a time. */
+int control_share(struct session *s, uint64_t bytes) FAULT_MUST_USE;
+/* Asks to hold such memory of another one, until control_drop(): share_held() or share_refused(). 0 or -errno; the answers come in the same order. */
 int control_hold(struct session *s, uint32_t arena, bool writable) FAULT_MUST_USE;
 /* An engine-laid-out arena is empty, or what it held of a shared array is released. */
 void control_drop(struct session *s, uint32_t arena);

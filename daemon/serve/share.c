@@ -19,11 +19,6 @@
 #include "daemon/serve/account.h"
 #include "daemon/serve/wait.h"
 
-enum {
-	/* Longest lifetime told apart from none: 300 years. */
-	SHARE_LIFETIME_US_BITS = 53,
-};
-
 int shares_begin(struct server *v) {
 	ssize_t n = getrandom(&v->token_seed, sizeof v->token_seed, 0);
 
@@ -74,27 +69,6 @@ uint32_t share_arena(const struct array *a) {
 	return a->hold->share->arena;
 }
 
-static int share_new(struct session *s, const struct array *a, struct share **sharep) {
-	uint64_t bytes = (uint64_t)shape_bytes(&a->type);
-	struct share *share = share_make(s->server, &a->type, s->uid, bytes);
-	struct grant g;
-	int r;
-
-	if (!share)
-		return -ENOMEM;
-	r = control_share(s, bytes + LIMIT_ALIGNMENT + LIMIT_ARENA_SLACK, &g);
-	if (!r) {
-		r = share_back(share, g.arena, g.fd, g.bytes);
-		if (r)
-			control_drop(s, g.arena);
-	}
-	if (r)
-		share_free(share);
-	else
-		*sharep = share;
-	return r;
-}
-
 /* ---- holds ---- */
 
 struct hold *hold_new(struct session *s, struct share *share, bool own, bool writable) {
@@ -117,7 +91,7 @@ struct hold *hold_find(const struct session *s, const struct share *share) {
 	return h;
 }
 
-static void token_free(struct token *t) {
+void token_free(struct token *t) {
 	catalogue_give(t->hold->session->server->catalogue, t->entry);
 	HASH_DELETE(hh, t->hold->session->server->tokens, t);
 	DL_DELETE2(t->hold->tokens, t, previous, next);
@@ -154,8 +128,7 @@ static void fence_passed(struct share *s) {
 	waiter_fenced(w);
 }
 
-/* Nothing of its session reads the array any more, or its lane is gone. */
-static void hold_free(struct hold *h) {
+void hold_free(struct hold *h) {
 	struct share *share = h->share;
 
 	look_away(h);
@@ -218,7 +191,7 @@ static void hold_seal(struct hold *h) {
 
 /* One that is in use again stays; one whose fences have not passed comes again with them. */
 static void hold_turn(struct hold *h) {
-	if (h->arrays)
+	if (h->arrays || h->asked || h->importers)
 		return;
 	if (!h->sealed) {
 		hold_seal(h);
@@ -226,7 +199,8 @@ static void hold_turn(struct hold *h) {
 	}
 	if (h->ends || h->fenced)
 		return;
-	control_drop(h->session, h->share->arena);
+	if (!h->refused)
+		control_drop(h->session, h->share->arena);
 	hold_free(h);
 }
 
@@ -347,7 +321,7 @@ static bool tokens_equal(const unsigned char *a, const unsigned char *b) {
 	return difference == 0;
 }
 
-static struct token *token_find(struct server *v, const void *bytes) {
+struct token *token_find(struct server *v, const void *bytes) {
 	uint64_t place = place_of(v, bytes);
 	struct token *t;
 
@@ -373,15 +347,6 @@ uint32_t share_tokens(const struct session *s) {
 	return s->tokens;
 }
 
-static int check_tokens(struct session *s, struct fault *f) {
-	uint64_t limit = account_config(s->account, &s->server->config)->limits_tokens;
-
-	if (share_tokens(s) < limit)
-		return 0;
-	return fault_set(f, FAULT_LIMIT, "the session has %u tokens, as many as limits.tokens allows; revoke some",
-		s->tokens);
-}
-
 int token_enter(struct hold *h, struct token *t) {
 	struct server *v = h->session->server;
 
@@ -398,7 +363,7 @@ int token_enter(struct hold *h, struct token *t) {
 	return 0;
 }
 
-static int token_new(struct hold *h, const struct export *e, struct token **tokenp) {
+int token_new(struct hold *h, const struct export *e, struct token **tokenp) {
 	struct server *v = h->session->server;
 	struct token *t = calloc(1, sizeof *t), *other;
 	uint64_t place;
@@ -422,275 +387,6 @@ static int token_new(struct hold *h, const struct export *e, struct token **toke
 		return -ENOMEM;
 	token_noted(t);
 	*tokenp = t;
-	return 0;
-}
-
-static int refuse_token(struct session *s, struct fault *f) {
-	session_count(s, imports_refused, 1);
-	return fault_set(f, FAULT_TOKEN, "the token opens nothing: it is unknown, has expired or was revoked, or its array is "
-		"of a user whose arrays are closed to this one");
-}
-
-/* ---- EXPORT ---- */
-
-static int check_shares(const struct session *s, struct fault *f) {
-	uint64_t limit = account_config(s->account, &s->server->config)->limits_shared_arrays;
-
-	if (s->held_shares < limit)
-		return 0;
-	return fault_set(f, FAULT_LIMIT, "the session shares %u arrays, as many as limits.shared_arrays allows", s->held_shares);
-}
-
-static int fault_of_supervisor(const struct session *s, int r, struct fault *f) {
-	if (r == -ENOBUFS)
-		return fault_set(f, s->refusal.code, "there is no memory for the shared array: %s", s->refusal.text);
-	return r;
-}
-
-static int answer_token(struct session *s, struct transport_request *frame, struct hold *h, const struct export *e) {
-	struct token *t = NULL;
-	struct wire_writer *out;
-	int r = token_new(h, e, &t);
-
-	if (r)
-		return r;
-	session_count(s, exports, 1);
-	out = request_answer(s->server, REQUEST_EXPORT, 2);
-	wire_put_bin(out, t->bytes, sizeof t->bytes);
-	wire_put_uint(out, h->share->arena);
-	request_send(s->server, frame);
-	return 0;
-}
-
-/* The session names its array and gets a token for it, or neither. */
-static int export_end(struct session *s, struct waiter *w, struct fault *f) {
-	struct array *a = w->array;
-	int r = check_tokens(s, f);
-
-	if (r)
-		return r;
-	r = handles_put(&s->handles, w->export.handle, array_ref(a), f);
-	if (r) {
-		array_unref(a);
-		return r;
-	}
-	r = answer_token(s, w->frame, a->hold, &w->export);
-	if (r && handles_release(&s->handles, w->export.handle, 0, f))
-		log_error("an exported array stays with session %" PRIu64, s->id);
-	return r;
-}
-
-/* The values lie in the shared memory, or could not be computed. */
-static void export_published(struct waiter *w) {
-	struct fault f = w->fault;
-	int r = f.code ? f.code : export_end(w->session, w, &f);
-
-	if (!waiter_failed(w, r, &f))
-		waiter_free(w);
-}
-
-/* A share with the values of an array, and the session's own array of it. */
-static int share_of(struct session *s, const struct array *a, struct array **arrayp, struct fault *f) {
-	struct share *share = NULL;
-	struct hold *h;
-	struct array *n;
-	int r = check_shares(s, f);
-
-	if (!r)
-		r = share_new(s, a, &share);
-	if (r)
-		return fault_of_supervisor(s, r, f);
-	h = hold_new(s, share, true, true);
-	if (!h) {
-		control_drop(s, share->arena);
-		share_free(share);
-		return -ENOMEM;
-	}
-	n = array_new(&a->type);
-	if (!n) {
-		hold_look_at(h);
-		return -ENOMEM;
-	}
-	hold_attach(n, h, true);
-	r = flush_copy_to(s, a, n, share->space, f);
-	if (r) {
-		array_unref(n);
-		return r;
-	}
-	share->buffer = buffer_ref(n->buffer);
-	share->view = n->view;
-	share_noted(share);
-	hold_noted(h);
-	*arrayp = n;
-	return 0;
-}
-
-static int export_new(struct request *r, const struct array *a, const struct export *e, struct fault *f) {
-	struct array *n = NULL;
-	struct waiter *w;
-	int code = share_of(r->session, a, &n, f);
-
-	if (!code)
-		code = waiter_new(r, n, export_published, &w);
-	array_unref(n);
-	if (code)
-		return code;
-	w->export = *e;
-	code = waiter_publish(w, export_published);
-	if (code)
-		waiter_free(w);
-	return code;
-}
-
-/* One more token for what is shared. */
-static int export_again(const struct request *r, const struct array *a, const struct export *e, struct fault *f) {
-	if (!a->hold->own)
-		return fault_set(f, FAULT_STATE, "an imported array is exported by its owner alone; export a copy of it");
-	return answer_token(r->session, r->frame, a->hold, e);
-}
-
-static int read_rights(struct wire_cursor *body, struct export *e, struct fault *f) {
-	uint64_t rights;
-	int r = wire_get_uint(body, "rights", SHARE_READ | SHARE_WRITE, &rights, f);
-
-	if (!r && !(rights & SHARE_READ))
-		r = fault_set(f, FAULT_ARGUMENT, "a token without the right to read opens nothing");
-	if (!r)
-		r = wire_get_uint(body, "lifetime", (UINT64_C(1) << SHARE_LIFETIME_US_BITS) - 1, &e->lifetime_us, f);
-	e->rights = r ? 0 : (unsigned)rights;
-	return r;
-}
-
-int export_request(struct request *r, struct fault *f) {
-	struct export e = { 0 };
-	struct array *a = NULL;
-	uint64_t handle;
-	int code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
-
-	if (!code)
-		code = wire_get_uint(&r->body, "own", INT64_MAX, &e.handle, f);
-	if (!code)
-		code = read_rights(&r->body, &e, f);
-	if (!code)
-		code = wire_get_end(&r->body, "EXPORT", f);
-	if (!code)
-		code = request_array(r, handle, &a, f);
-	if (!code)
-		code = check_tokens(r->session, f);
-	if (!code && !a->hold != (e.handle != 0))
-		code = fault_set(f, FAULT_ARGUMENT, a->hold ? "the array is shared already" : "the array is not shared");
-	if (code)
-		return code;
-	return a->hold ? export_again(r, a, &e, f) : export_new(r, a, &e, f);
-}
-
-/* ---- IMPORT ---- */
-
-static bool may_open(const struct session *s, const struct share *share) {
-	return s->uid == share->uid || account_config(s->account, &s->server->config)->limits_share_between_users;
-}
-
-/* The session's hold: the one it has, or a new one. */
-static int hold_for(struct session *s, const struct token *t, struct hold **holdp, struct fault *f) {
-	struct share *share = t->hold->share;
-	bool writable = t->rights & SHARE_WRITE;
-	int r;
-
-	*holdp = hold_find(s, share);
-	if (*holdp && writable && !(*holdp)->writable)
-		return fault_set(f, FAULT_STATE, "the session has imported the array for reading; release that first");
-	if (*holdp)
-		return 0;
-	r = check_shares(s, f);
-	if (!r)
-		r = control_hold(s, share->arena, writable);
-	if (r)
-		return fault_of_supervisor(s, r, f);
-	*holdp = hold_new(s, share, false, writable);
-	if (*holdp) {
-		hold_noted(*holdp);
-		return 0;
-	}
-	control_drop(s, share->arena);
-	return -ENOMEM;
-}
-
-/* An array of the share; a hold that was made for it goes again where that fails. */
-static int name_share(struct session *s, struct hold *h, uint64_t handle, bool writable, struct fault *f) {
-	const struct share *share = h->share;
-	struct array *a = array_new(&share->type);
-	int r;
-
-	if (!a) {
-		hold_look_at(h);
-		return -ENOMEM;
-	}
-	hold_attach(a, h, writable);
-	a->buffer = buffer_ref(share->buffer);
-	a->view = share->view;
-	a->version = share->version;
-	r = handles_put(&s->handles, handle, a, f);
-	if (r)
-		array_unref(a);
-	return r;
-}
-
-static void answer_import(const struct request *r, const struct share *share, unsigned rights) {
-	struct wire_writer *out = request_answer(r->session->server, r->id, 4);
-
-	codec_put_type(out, &share->type);
-	wire_put_uint(out, rights);
-	wire_put_uint(out, share->version);
-	wire_put_uint(out, share->arena);
-	request_send(r->session->server, r->frame);
-}
-
-int import_request(struct request *r, struct fault *f) {
-	struct session *s = r->session;
-	struct token *t = NULL;
-	struct hold *h = NULL;
-	const void *bytes;
-	uint64_t handle;
-	unsigned rights;
-	int code = wire_get_bin(&r->body, "token", LIMIT_TOKEN_BYTES, &bytes, f);
-
-	if (!code)
-		code = wire_get_uint(&r->body, "handle", INT64_MAX, &handle, f);
-	if (!code)
-		code = wire_get_end(&r->body, "IMPORT", f);
-	if (code)
-		return code;
-	t = token_find(s->server, bytes);
-	if (!t || !may_open(s, t->hold->share))
-		return refuse_token(s, f);
-	rights = t->rights;
-	code = hold_for(s, t, &h, f);
-	if (!code)
-		code = name_share(s, h, handle, rights & SHARE_WRITE, f);
-	if (code)
-		return code;
-	session_count(s, imports, 1);
-	answer_import(r, h->share, rights);
-	return 0;
-}
-
-/* ---- REVOKE ---- */
-
-int revoke_request(struct request *r, struct fault *f) {
-	const void *bytes;
-	struct token *t;
-	int code = wire_get_bin(&r->body, "token", LIMIT_TOKEN_BYTES, &bytes, f);
-
-	if (!code)
-		code = wire_get_end(&r->body, "REVOKE", f);
-	if (code)
-		return code;
-	t = token_find(r->session->server, bytes);
-	if (!t || t->hold->session != r->session)
-		return refuse_token(r->session, f);
-	token_free(t);
-	request_answer(r->session->server, r->id, 0);
-	request_send(r->session->server, r->frame);
 	return 0;
 }
 

@@ -30,6 +30,15 @@ void shares_turn(struct server *v);
 /* The session ends; its lane, its waiters and its handles are gone. */
 void shares_end(struct session *s);
 
+/* ---- what the supervisor answers to EXPORT and IMPORT, which go on in the server's turn ---- */
+
+/* Memory for an exported array; takes over fd. */
+void share_granted(struct session *s, uint32_t arena, int fd, uint64_t bytes);
+/* The session holds that memory. */
+void share_held(struct session *s, uint32_t arena);
+/* Neither, and why: of what was asked for first. */
+void share_refused(struct session *s, bool granting, const struct fault *f);
+
 /* ---- after an engine's end: share_kept.c ---- */
 
 /* Memory that the session held; takes over fd. 0 or -ENOMEM. */

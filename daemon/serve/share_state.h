@@ -1,10 +1,12 @@
 /*
- * What a shared array is made of, for the files that share.h is: share.c, and share_kept.c, by which it outlives an engine.
+ * What a shared array is made of, for the files that share.h is: share.c, share_requests.c, and share_kept.c, by which it outlives an engine.
  */
 #pragma once
 
 #include "protocol/hash.h"
 #include "daemon/serve/share.h"
+
+struct export;
 
 struct token {
 	uint64_t place;              /* in the table: a hash that nobody outside can compute */
@@ -30,6 +32,9 @@ struct hold {
 	bool sealed;                 /* no arrays, and a fence was put behind what was queued then */
 	uint32_t ends;               /* such fences that have not passed */
 	bool fenced;                 /* another one, for who wants to write */
+	uint32_t importers;          /* requests that wait for it; and: */
+	bool asked;                  /* the supervisor has not said yet that the session may hold it */
+	bool refused;                /* it may not */
 	struct token *tokens;
 	uint32_t entry;              /* of the catalogue */
 };
@@ -63,11 +68,19 @@ struct share *share_find(struct server *v, uint32_t arena);
 /* NULL: out of memory. */
 struct hold *hold_new(struct session *s, struct share *share, bool own, bool writable);
 struct hold *hold_find(const struct session *s, const struct share *share);
+/* Nothing of its session reads the array any more, or its lane is gone. */
+void hold_free(struct hold *h);
 /* Ends it soon, unless it gets an array. */
 void hold_look_at(struct hold *h);
 void hold_attach(struct array *a, struct hold *h, bool writable);
 /* It opens the share from now on, for whoever knows its bytes. */
 int token_enter(struct hold *h, struct token *t);
+
+/* A new one. 0, -ENOMEM or -EIO. */
+int token_new(struct hold *h, const struct export *e, struct token **tokenp) FAULT_MUST_USE;
+/* The one that these bytes open, or NULL. */
+struct token *token_find(struct server *v, const void *bytes);
+void token_free(struct token *t);
 
 /* ---- share_kept.c: what the catalogue says of them; each is to be called after a change ---- */
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -32,6 +33,7 @@ int waiter_new(const struct request *r, struct array *a, waiter_function *then, 
 	w->seq = r->seq;
 	w->array = a ? array_ref(a) : NULL;
 	w->then = then;
+	w->grant.fd = -1;
 	if (then != answer_accepted)
 		w->session->waiting++;
 	DL_APPEND2(w->session->waiters, w, previous, next);
@@ -39,15 +41,16 @@ int waiter_new(const struct request *r, struct array *a, waiter_function *then, 
 	return 0;
 }
 
-void waiter_queue(struct waiter *w, struct waiter **queue) {
-	w->queue = queue;
-	DL_APPEND2(*queue, w, queue_previous, queue_next);
-}
-
 static void unqueue(struct waiter *w) {
 	if (w->queue)
 		DL_DELETE2(*w->queue, w, queue_previous, queue_next);
 	w->queue = NULL;
+}
+
+void waiter_queue(struct waiter *w, struct waiter **queue) {
+	unqueue(w);
+	w->queue = queue;
+	DL_APPEND2(*queue, w, queue_previous, queue_next);
 }
 
 void waiter_free(struct waiter *w) {
@@ -58,6 +61,8 @@ void waiter_free(struct waiter *w) {
 	array_unref(w->array);
 	if (w->buffer)
 		buffer_unref(w->buffer);
+	if (w->grant.fd >= 0)
+		close(w->grant.fd);
 	free(w);
 }
 

@@ -31,7 +31,9 @@ struct waiter {
 	struct array *array;         /* a reference, or NULL */
 	struct buffer *buffer;       /* what is being published: a reference, or NULL */
 	int64_t offset;              /* of its elements */
-	struct export export;        /* EXPORT */
+	struct export export;        /* EXPORT; of IMPORT the handle and the rights */
+	struct grant grant;          /* EXPORT: memory that has come for the array; fd -1: none, or it is used */
+	struct hold *hold;           /* IMPORT: which is asked for */
 	struct fault fault;          /* what exec said; code 0: fine */
 	waiter_function *then;
 };
@@ -46,7 +48,7 @@ void waiter_refuse(struct waiter *w, const struct fault *f);
 /* As waiter_refuse() where r is not 0: a code of *f, or a negative errno. True where it did. */
 bool waiter_failed(struct waiter *w, int r, struct fault *f);
 
-/* Puts it into a list of the caller's, who runs `then` until it is answered. */
+/* Puts it into a list of the caller's, from the one that it is in. */
 void waiter_queue(struct waiter *w, struct waiter **queue);
 
 /* Callbacks for lane_fence() and buffer_publish(); user is the waiter. */
