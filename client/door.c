@@ -14,6 +14,7 @@
 #define FUSION_NO_PLACES
 #include "fusion.h"
 #include "place.h"
+#include "waiting.h"
 #include "protocol/message.h"
 #include "protocol/op.h"
 #include "protocol/shm.h"
@@ -93,9 +94,12 @@ static int socket_connect(struct door *d, const char *path, struct fault *f) {
 }
 
 static int door_connect(struct door *d, const char *path, struct fault *f) {
-	if (link_is_url(path))
-		return link_dial(path, &d->files, d->timeout_ms, &d->link, f);
-	return socket_connect(d, path, f);
+	int r;
+
+	if (!link_is_url(path))
+		return socket_connect(d, path, f);
+	r = link_dial(path, &d->files, d->timeout_ms, waiting_is_asked() ? waiting_stops : NULL, &d->link, f);
+	return r == -ECANCELED ? waiting_refuse(f) : r;
 }
 
 /* Is it a fault? */
@@ -156,6 +160,8 @@ static int lost(struct door *d, struct fault *f, const char *why) {
 static int link_failed(const struct door *d, int r, struct fault *f) {
 	if (r == -ETIMEDOUT)
 		return door_refuse_late(d, f);
+	if (r == -ECANCELED)
+		return waiting_refuse(f);
 	return r == -ECONNRESET ? link_ended(d->link, f) : r;
 }
 

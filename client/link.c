@@ -77,6 +77,16 @@ int link_wait(int fd, short events, uint64_t deadline_us, int at_most_ms) {
 	return r < 0 && errno != EINTR ? -errno : 0;
 }
 
+int link_wait_asking(int fd, short events, uint64_t deadline_us, link_stops *stops) {
+	int r = link_wait(fd, events, deadline_us, stops ? LOOK_MS : -1);
+
+	return !r && stops && stops() ? -ECANCELED : r;
+}
+
+void link_unasked(struct link *l) {
+	l->stops = NULL;
+}
+
 /* ---- reading ---- */
 
 void link_stop(struct link *l) {
@@ -103,7 +113,7 @@ static int receive_waiting(struct link *l, uint8_t *bytes, size_t size, uint64_t
 		*gotp = (size_t)n;
 		if (n)
 			return 0;
-		r = link_wait(l->fd, POLLIN, deadline_us, -1);
+		r = link_wait_asking(l->fd, POLLIN, deadline_us, l->stops);
 		if (r)
 			return r;
 	}
@@ -165,7 +175,7 @@ static int send_all(struct link *l, const uint8_t *bytes, size_t size, uint64_t 
 		if (!n && cancel && atomic_load(cancel))
 			return -ECANCELED;
 		if (!n)
-			r = link_wait(l->fd, POLLOUT, deadline_us, cancel ? LOOK_MS : -1);
+			r = cancel ? link_wait(l->fd, POLLOUT, deadline_us, LOOK_MS) : link_wait_asking(l->fd, POLLOUT, deadline_us, l->stops);
 		if (r)
 			return r;
 		bytes += n;
@@ -230,6 +240,7 @@ struct link *link_new(int fd) {
 	l->own = NULL;
 	l->heard = false;
 	l->alert = 0;
+	l->stops = NULL;
 	l->in = l->in_size = l->out_size = 0;
 	l->peer = (struct link_peer){ "", "" };
 	pthread_mutex_init(&l->lock, NULL);

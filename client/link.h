@@ -49,9 +49,16 @@ uint64_t link_keys_until(const struct link_keys *k);
 int link_keys_renew(struct link_keys *k) FAULT_MUST_USE;
 struct link_keys *link_keys_free(struct link_keys *k);       /* returns NULL; NULL is allowed */
 
-/* Connects, and for tls shows and checks certificates: 0, FAULT_CONNECT, FAULT_ARGUMENT or -errno. */
-int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, struct link **linkp,
+/* Asked some times a second: is who waits to stop? */
+typedef bool link_stops(void);
+/*
+ * Connects, and for tls shows and checks certificates: 0, FAULT_CONNECT, FAULT_ARGUMENT or -errno. Where `stops` is given and says so this and
+ * what waits later fails with -ECANCELED.
+ */
+int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, link_stops *stops, struct link **linkp,
 	struct fault *f) FAULT_MUST_USE;
+/* It is asked no more: for who gives a link to threads that stop otherwise. */
+void link_unasked(struct link *l);
 /* Takes over fd, also on failure; keys NULL: plain tcp. They stay the caller's, and longer than the link. */
 int link_accept(int fd, struct link_keys *keys, uint64_t deadline_us, struct link **linkp, struct fault *f) FAULT_MUST_USE;
 struct link *link_free(struct link *l);                       /* returns NULL; NULL is allowed */

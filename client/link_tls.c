@@ -258,11 +258,13 @@ static int handshake(struct link *l, uint64_t deadline_us, struct fault *f) {
 
 		r = mbedtls_ssl_handshake(&l->ssl);
 		if (r == MBEDTLS_ERR_SSL_WANT_READ)
-			waited = link_wait(l->fd, POLLIN, deadline_us, -1);
+			waited = link_wait_asking(l->fd, POLLIN, deadline_us, l->stops);
 		else if (r == MBEDTLS_ERR_SSL_WANT_WRITE)
-			waited = link_wait(l->fd, POLLOUT, deadline_us, -1);
+			waited = link_wait_asking(l->fd, POLLOUT, deadline_us, l->stops);
 		else
 			return r ? refuse_handshake(l, r, false, f) : judge(l, f);
+		if (waited == -ECANCELED)
+			return waited;
 		if (waited)
 			return fault_set(f, FAULT_CONNECT, "tls was not agreed on in time");
 	}

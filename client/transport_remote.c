@@ -278,6 +278,7 @@ int transport_remote_open(struct link *link, unsigned slots, uint32_t timeout_ms
 	}
 	t->reader = (struct transport_reader){ .base = { .last_word = last_word, .submit = submit, .free = transport_free, .push = push, .leave = leave,
 		.upload = upload, .expect = expect, .ask_arena = ask_arena, .result = result }, .read = read_until, .wake = wake };
+	link_unasked(link);
 	t->link = link;
 	transport_reader_init(&t->reader, slots, timeout_ms, events);
 	*transportp = &t->reader.base;

@@ -382,7 +382,7 @@ static struct link *raw_link(void) {
 	struct link *l;
 	struct fault f;
 
-	ck_assert_msg(!link_dial(tcp, &none, 0, &l, &f), "%s", f.text);
+	ck_assert_msg(!link_dial(tcp, &none, 0, NULL, &l, &f), "%s", f.text);
 	return l;
 }
 

@@ -98,7 +98,7 @@ static int ask_link(const char *url, const struct wire_writer *question, char *b
 	uint64_t deadline = link_now_us() + UINT64_C(1000) * ANSWER_TIMEOUT_MS;
 	struct remote_head h = { .kind = REMOTE_DOOR, .size = (uint32_t)question->buffer.size };
 	struct link *l = NULL;
-	int r = link_dial(url, &files, ANSWER_TIMEOUT_MS, &l, f);
+	int r = link_dial(url, &files, ANSWER_TIMEOUT_MS, NULL, &l, f);
 
 	if (r)
 		return r;

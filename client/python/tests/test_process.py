@@ -49,6 +49,33 @@ def test_an_interrupted_wait_leaves_the_session_as_it_was(run_python):
     assert not status and text.split("\n")[:2] == ["interrupted", "[3.0, 3.0, 3.0, 3.0] [6.0, 6.0, 6.0, 6.0]"], text
 
 
+SILENT = """
+import os, signal, socket, threading
+import fusion as xp
+listener = socket.create_server(("127.0.0.1", 0))
+def interrupt():
+    connection, _ = listener.accept()
+    connection.recv(1)
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()
+threading.Thread(target=interrupt, daemon=True).start()
+os.environ["FUSION_SOCKET"] = os.environ["SCHEME"] + "127.0.0.1:" + str(listener.getsockname()[1])
+try:
+    xp.ones(4)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("scheme", ["tcp://", "tls+tcp://"])
+def test_the_wait_for_a_daemon_that_is_silent_is_interrupted(run_python, tmp_path, scheme):
+    pem = str(tmp_path / "pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", pem + ".key", "-out", pem,
+                    "-subj", "/CN=127.0.0.1"], check=True, capture_output=True)
+    status, text = run_python(SILENT, SCHEME=scheme, FUSION_CA=pem, FUSION_CERT=pem, FUSION_KEY=pem + ".key")
+    assert not status and text == "interrupted\n", text
+
+
 def test_what_is_not_begun_can_be_given_up():
     y = xp.ones(1000) * 2
     xp.flush()
