@@ -1637,6 +1637,52 @@ static void run_expression(struct client *c, uint32_t slot, double factor) {
 	ck_assert_float_eq(read_floats(c, handle_of(slot, 1), 1000)[999], 0);
 }
 
+/* The kernels of a batch, as EXPLAIN has them. */
+static double kernels_explained(struct client *c, const struct batch_text *b, int64_t output, uint64_t flags, const char *name) {
+	struct wire_writer *w = request_begin(c, REQUEST_EXPLAIN, 3);
+	cJSON *json;
+	double value;
+
+	put_batch_ops(w, b);
+	put_list(w, 1, (uint64_t[]){ (uint64_t)output });
+	wire_put_uint(w, flags);
+	expect(request_finish(), REQUEST_EXPLAIN);
+	json = cJSON_Parse(answer_text());
+	ck_assert_ptr_nonnull(json);
+	value = cJSON_GetObjectItem(json, name)->valuedouble;
+	cJSON_Delete(json);
+	return value;
+}
+
+/* A sum in two passes: more kernels than operations. */
+static int64_t long_sum(struct batch_text *b, uint32_t slot) {
+	int64_t x = batch_fill(b, 1 << 20, 1), node = batch_op(b, OP_neg, x, 0);
+
+	node = batch_op(b, OP_reduce_sum, node, 0);
+	b->op[node].attr.axes = 1;
+	batch_name(b, node, handle_of(slot, 1));
+	return node;
+}
+
+START_TEST(statistics_and_explain_count_the_kernels_of_the_plan_without_fusion) {
+	struct batch_text b = { 0 };
+	int64_t node = long_sum(&b, 0);
+	double unfused = kernels_explained(&client, &b, node, EXPLAIN_UNFUSED, "kernel_count");
+
+	ck_assert_double_eq(unfused, 3);
+	ck_assert_double_eq(kernels_explained(&client, &b, node, 0, "unfused_kernel_count"), unfused);
+	ck_assert_double_eq(kernels_explained(&client, &b, node, EXPLAIN_UNFUSED, "unfused_kernel_count"), unfused);
+	for (uint32_t run = 0; run < 2; run++) {
+		memset(&b, 0, sizeof b);
+		long_sum(&b, run);
+		expect(submit(&client, &b), REQUEST_SUBMIT);
+		ck_assert_float_eq(read_floats(&client, handle_of(run, 1), 1)[0], -(1 << 20));
+		ck_assert_double_eq(statistic(&client, 0, "kernels_launched"), 2 * (run + 1));
+		ck_assert_double_eq(statistic(&client, 0, "kernels_unfused"), unfused * (run + 1));
+	}
+}
+END_TEST
+
 static const char text[] = "exp(4 * x) + 1";
 
 START_TEST(a_pattern_of_a_client_is_counted_and_switched_in_its_session_alone) {
@@ -1820,6 +1866,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, the_last_graphs_of_a_session_are_told);
 	tcase_add_test(tests, a_graph_that_runs_often_is_tried_in_other_forms);
 	tcase_add_test(tests, opportunities_are_told_with_their_gain);
+	tcase_add_test(tests, statistics_and_explain_count_the_kernels_of_the_plan_without_fusion);
 	tcase_add_test(tests, statistics_count_what_happened);
 	tcase_add_test(tests, counters_of_ended_sessions_stay_in_the_daemons);
 }

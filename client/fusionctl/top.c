@@ -53,7 +53,7 @@ static void print_rates(const cJSON *stats, struct last *last) {
 	else
 		print_line("ever", "%s graphs, %s kernels, %s operations", print_count(is.runs, a), print_count(is.kernels, b),
 			print_count(is.operations, c));
-	print_line("fused", "%.1f %% fewer kernels than operations%s", last->known && is.unfused > last->unfused
+	print_line("fused", "%.1f %% fewer kernels than without fusion%s", last->known && is.unfused > last->unfused
 			? percent_fewer(is.unfused - last->unfused, is.kernels - last->kernels) : percent_fewer(is.unfused, is.kernels),
 		last->known && is.unfused > last->unfused ? " in the last second" : ", ever");
 	print_line("memory", "%s in %s arrays", print_bytes(json_number(stats, "memory_bytes"), a),

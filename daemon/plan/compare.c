@@ -60,10 +60,16 @@ static double sum_alone(const struct plan *p, const struct plan_step *s, const d
 	return sum;
 }
 
+uint32_t plan_unfused_steps(const struct plan *p) {
+	return p->compared ? p->unfused_steps : p->ops;
+}
+
 int plan_compare(struct plan *p, const struct plan *single) {
 	double *estimate = times_alone(single, p->nodes, plan_estimate_of);
 	double *measured = times_alone(single, p->nodes, plan_measured_of);
 
+	p->unfused_steps = single->steps;
+	p->compared = true;
 	for (uint32_t i = 0; estimate && measured && i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];
 

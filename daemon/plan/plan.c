@@ -328,6 +328,8 @@ static int make(const struct graph *g, const struct plan_options *o, struct plan
 		r = turn_knobs(p.plan, o);
 	if (!r) {
 		count_savings(&p);
+		p.plan->unfused_steps = p.plan->steps;
+		p.plan->compared = !o->fuse;
 		*planp = p.plan;
 	} else {
 		plan_unref(p.plan);

@@ -163,7 +163,9 @@ struct plan {
 	struct plan_node *node;
 	uint32_t nodes;
 	/* What fusion saved, against one kernel and one buffer an operation. */
-	uint32_t ops;                  /* operations that would be kernels of their own */
+	uint32_t ops;                  /* operations that are computed */
+	uint32_t unfused_steps;        /* of its graph's plan without fusion, where it was compared with that */
+	bool compared;
 	uint32_t buffers_eliminated;
 	uint64_t bytes_not_moved;
 	uint64_t peak_bytes;           /* most that temporaries and results take at once, between any two steps */
@@ -225,13 +227,15 @@ void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new
 int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) FAULT_MUST_USE;
 
 /*
- * Compares with a plan of the same graph without fusion: each step of several operations learns what
- * these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
+ * Compares with a plan of the same graph without fusion: the plan learns how many kernels that has, and each step of several
+ * operations what these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
  */
 int plan_compare(struct plan *p, const struct plan *single) FAULT_MUST_USE;
 /* The same with a plan that is made for it. 0, -ENOMEM, or a fault of plan_make(). */
 int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o,
 	struct fault *f) FAULT_MUST_USE;
+/* Kernels of its graph without fusion. Where nobody has compared it with such a plan: one an operation, as near as is known. */
+uint32_t plan_unfused_steps(const struct plan *p);
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */
 double plan_estimate_of(const struct plan *p, uint32_t step);
 double plan_measured_of(const struct plan *p, uint32_t step);

@@ -693,6 +693,8 @@ int plan_copy_lists(const struct plan *from, struct plan *to) {
 	to->scalars = from->scalars;
 	to->leaves = from->leaves;
 	to->ops = from->ops;
+	to->unfused_steps = from->unfused_steps;
+	to->compared = from->compared;
 	to->buffers_eliminated = from->buffers_eliminated;
 	to->bytes_not_moved = from->bytes_not_moved;
 	to->patterns_off = from->patterns_off;

@@ -265,7 +265,7 @@ static void add_totals(cJSON *json, const struct plan *p) {
 	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
 	if (p->made_ns > 0)
 		cJSON_AddNumberToObject(json, "plan_us", p->made_ns / 1e3);
-	cJSON_AddNumberToObject(json, "unfused_kernel_count", p->ops);
+	cJSON_AddNumberToObject(json, "unfused_kernel_count", plan_unfused_steps(p));
 	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
 	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
 	cJSON_AddNumberToObject(json, "peak_bytes", (double)p->peak_bytes);

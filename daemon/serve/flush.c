@@ -201,7 +201,7 @@ static void count_plan(struct session *s, const struct plan *p) {
 	struct counters *c = &s->counters;
 
 	c->kernels_launched += p->steps;
-	c->kernels_unfused += p->ops;
+	c->kernels_unfused += plan_unfused_steps(p);
 	c->bytes_not_moved += p->bytes_not_moved;
 	c->buffers_eliminated += p->buffers_eliminated;
 	for (uint32_t i = 0; i < p->steps; i++) {
@@ -494,7 +494,7 @@ static void estimate_gain(struct flush *f) {
 	struct fault fault;
 
 	/* Where memory is short the gain stays unknown. */
-	if (f->plan->steps < f->plan->ops && plan_compare_single(f->plan, f->graph, &options, &fault) < 0)
+	if (!f->plan->compared && plan_compare_single(f->plan, f->graph, &options, &fault) < 0)
 		log_debug("a plan's gain is not known: out of memory");
 }
 
