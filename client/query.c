@@ -245,7 +245,8 @@ static int check_pair(struct recording *r, unsigned count, struct value *const *
 		if (v->state != VALUE_PENDING)
 			return fault_set(&r->fault, FAULT_STATE, "can_fuse: the %s operation was sent already; ask before it is read", i ? "second" : "first");
 		if (!v->needed)
-			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results", i ? "second" : "first");
+			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results, which are the second alone where "
+				"none are named: name both as results", i ? "second" : "first");
 	}
 	return 0;
 }

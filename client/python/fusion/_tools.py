@@ -139,6 +139,9 @@ def _operation(note, which):
 def _arrays(arrays, what):
     if not arrays:
         raise TypeError(f"{what}: no array")
+    for a in arrays:
+        if not isinstance(a, _core.Array):
+            raise TypeError(f"{what}: not a fusion array, but {type(a)}")
     return tuple(arrays)
 
 
@@ -166,7 +169,8 @@ class Answer(dict):
 
 def can_fuse(first: Array, second: Array, *results: Array) -> Answer:
     """Would the operations that give these two arrays run in one kernel, in the plan that explain(*results) tells of, else explain(second)?"""
-    return Answer(json.loads(first.device.context.can_fuse(*results, first, second)))
+    arrays = _arrays((*results, first, second), "can_fuse")
+    return Answer(json.loads(arrays[0].device.context.can_fuse(*arrays)))
 
 
 def opportunities(*arrays: Array) -> Any:
