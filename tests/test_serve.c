@@ -1181,22 +1181,56 @@ START_TEST(batches_wait_while_their_user_has_as_many_kernels_built_as_he_may) {
 }
 END_TEST
 
-START_TEST(kernels_of_who_has_gone_still_count_until_they_are_built) {
-	struct account *before, *after;
+static void count_build(void *user, const struct device_build *b) {
+	(void)b;
+	++*(unsigned *)user;
+}
+
+/* Kernels that are built, or will be. */
+static unsigned kernels_to_come(void) {
+	unsigned count = 0;
+
+	device_each_build(engine.device, count_build, &count);
+	return count;
+}
+
+static void have_built(struct client *c, uint32_t first, uint32_t end) {
+	for (uint32_t slot = first; slot < end; slot++)
+		expect(submit_new_kernel(c, slot), REQUEST_SUBMIT);
+}
+
+/* At most the one that the builder has begun is, and it holds nobody up. */
+START_TEST(kernels_of_who_has_gone_are_not_built_and_do_not_count) {
 	struct client gone;
 
 	client_begin(&gone, 2);
-	client_end(&client);
-	expect(submit_new_kernel(&gone, 6), REQUEST_SUBMIT);
-	before = engine.server->accounts;
+	have_built(&gone, 10, 16);
 	client_end(&gone);
-	if (!engine.server->accounts)            /* built already */
-		return;
-	ck_assert_uint_eq(before->sessions, 0);
-	client_begin(&client, 3);
-	server_turn(engine.server);
-	after = engine.server->accounts;
-	ck_assert_ptr_eq(before, after);
+	ck_assert_uint_eq(account_builds(engine.server->accounts), 0);
+	ck_assert_uint_eq(kernels_to_come(), 0);
+	/* Until somebody wants one again. */
+	expect(submit_new_kernel(&client, 13), REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(13, 1), 4)[0], 1);
+}
+END_TEST
+
+START_TEST(a_kernel_that_another_session_waits_for_is_built_though_who_asked_first_has_gone) {
+	struct client gone;
+
+	client_begin(&gone, 2);
+	have_built(&gone, 16, 22);
+	expect(submit_new_kernel(&client, 21), REQUEST_SUBMIT);
+	client_end(&gone);
+	ck_assert_float_eq(read_floats(&client, handle_of(21, 1), 4)[0], 1);
+}
+END_TEST
+
+START_TEST(kernels_of_what_is_cancelled_are_not_built) {
+	have_built(&client, 22, 28);
+	expect(request_numbers(&client, REQUEST_CANCEL, 0, NULL), REQUEST_CANCEL);
+	engine_turn_until(engine_is_idle, 0);
+	ck_assert_uint_eq(account_builds(engine.server->accounts), 0);
+	ck_assert_uint_eq(kernels_to_come(), 0);
 }
 END_TEST
 
@@ -1891,7 +1925,9 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions);
 	tcase_add_test(tests, arrays_beyond_those_of_their_user_are_refused_until_a_session_ends);
 	tcase_add_test(tests, batches_wait_while_their_user_has_as_many_kernels_built_as_he_may);
-	tcase_add_test(tests, kernels_of_who_has_gone_still_count_until_they_are_built);
+	tcase_add_test(tests, kernels_of_who_has_gone_are_not_built_and_do_not_count);
+	tcase_add_test(tests, a_kernel_that_another_session_waits_for_is_built_though_who_asked_first_has_gone);
+	tcase_add_test(tests, kernels_of_what_is_cancelled_are_not_built);
 	tcase_add_test(tests, kernels_of_a_minute_are_limited);
 	tcase_add_test(tests, a_session_that_ends_in_the_middle_answers_everything_it_held);
 	tcase_add_test(tests, many_sessions_come_and_go_without_a_trace);

@@ -150,6 +150,32 @@ START_TEST(a_compiler_that_hangs_delays_nobody_and_is_killed) {
 END_TEST
 
 /* Drivers make machine code when a kernel is first launched, which a worker does before the engine. */
+/* It is killed then, in spite of all the time that it may take. */
+START_TEST(a_compiler_that_hangs_for_who_was_killed_makes_room) {
+	fusion_context *other;
+	pid_t client;
+
+	setenv("FUSIOND_DEVICE_BUILDERS", "1", 1);
+	start_with("device.worker_us=60min", "hang");
+	client = fork();
+	ck_assert_int_ge(client, 0);
+	if (!client) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		atanh_of_half(connect_client());
+		_exit(0);
+	}
+	other = connect_client();
+	AWAIT(stat_of(other, "workers_started") >= 1);
+	ck_assert_int_eq(kill(client, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(client, NULL, 0), client);
+	expect_square(other);
+	ck_assert_double_eq(stat_of(other, "workers_lost"), 0);
+	fusion_close(other);
+	daemon_stop();
+	unsetenv("FUSIOND_DEVICE_BUILDERS");
+}
+END_TEST
+
 START_TEST(a_kernel_that_hangs_when_it_is_tried_costs_itself_alone) {
 	fusion_context *c;
 	pid_t engine;
@@ -376,6 +402,7 @@ static Suite *worker_suite(void) {
 	tcase_add_test(t, a_compiler_that_crashes_costs_its_kernel_alone);
 	tcase_add_test(t, a_compiler_that_eats_memory_costs_its_kernel_alone);
 	tcase_add_test(t, a_compiler_that_hangs_delays_nobody_and_is_killed);
+	tcase_add_test(t, a_compiler_that_hangs_for_who_was_killed_makes_room);
 	tcase_add_test(t, a_kernel_that_hangs_when_it_is_tried_costs_itself_alone);
 	tcase_add_test(t, where_there_are_no_workers_it_costs_one_engine);
 	tcase_add_test(t, what_killed_three_compilers_is_not_tried_again);

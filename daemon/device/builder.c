@@ -234,7 +234,7 @@ static enum apart try_worker(struct builder *b, struct program *p, const struct 
 	b->hurried_ms = 0;
 	for (unsigned i = 0; i < BUILD_TRIES && died < BUILD_DEATHS && r == -EPIPE; i++) {
 		r = worker_build(b, j, limit_ms, &a);
-		if (r == -ETIMEDOUT && b->worker.idle)
+		if (r == -EAGAIN || (r == -ETIMEDOUT && b->worker.idle))
 			return APART_LATER;
 		if (r != -EPIPE && r != -ETIMEDOUT)
 			break;

@@ -128,6 +128,13 @@ int device_program_spare(struct device *d, const struct kernel *k, struct progra
 /* One more launch wants it, and waits or has something else to run: what is wanted most is built first. Nothing where it is built. */
 void device_want(struct device *d, struct program *p, bool waits);
 /*
+ * Who asked for it in device_builds_for()'s name has gone: where it is not built yet, it is not until somebody wants it again, and counts there no more. What a
+ * builder has begun goes on while nobody waits for a builder.
+ */
+void device_forgo(struct device *d, struct program *p);
+/* Has somebody gone so, and it is not built? Whoever waits for it then wants it again. */
+bool device_forgone(const struct device *d, const struct program *p);
+/*
  * Of a program that FAILED: 0 where it is the program's fault; FAULT_LIMIT or FAULT_FILE while the process has too few descriptors or too little disk to build anything; -EAGAIN:
  * it has them again, and the program is being built.
  */

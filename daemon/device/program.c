@@ -108,6 +108,8 @@ static bool is_for_idle(const struct builder *b, const struct program *p, int64_
 static bool is_for(const struct builder *b, const struct program *p, int64_t now) {
 	const struct programs *s = &b->device->programs;
 
+	if (p->rank == PROGRAM_LEFT)
+		return false;
 	if (!s->apart)
 		return true;
 	if (b->worker.idle)
@@ -159,7 +161,7 @@ static void man(struct builder *b, bool manned, const struct program *task) {
 /* Is there something that may become a task of this builder's by waiting? */
 static bool is_coming(const struct builder *b) {
 	for (const struct program *p = b->device->programs.queue; p; p = p->next)
-		if (b->worker.idle ? p->rank < PROGRAM_WAITED : p->rank >= PROGRAM_NEAR)
+		if (b->worker.idle ? p->rank < PROGRAM_WAITED && p->rank != PROGRAM_LEFT : p->rank >= PROGRAM_NEAR)
 			return true;
 	return false;
 }
@@ -408,7 +410,7 @@ void programs_launching(struct device *d) {
 bool programs_quiet(struct device *d, int64_t ms) {
 	struct programs *s = &d->programs;
 
-	if (d->work.sequence != s->seen || d->work.running || s->building) {
+	if (d->work.sequence != s->seen || d->work.running || s->building > s->left) {
 		s->seen = d->work.sequence;
 		s->quiet_ms = now_ms();
 		return false;
@@ -441,7 +443,7 @@ void device_each_build(struct device *d, void (*tell)(void *user, const struct d
 
 	for (uint32_t i = 0; s->building && i < s->buckets; i++)
 		for (const struct program *p = s->bucket[i]; p; p = p->bucket)
-			if (program_state(p) == PROGRAM_BUILDING)
+			if (program_state(p) == PROGRAM_BUILDING && !p->left)
 				tell(user, &(struct device_build){ p->kernel, atomic_load(&p->begun), now_ms() - p->asked_ms });
 }
 
@@ -511,6 +513,7 @@ static void builds_add(struct program *p, struct builds *b, enum program_rank ra
 	p->later = rank < PROGRAM_WAITED;
 	if (!b)
 		return;
+	p->users = true;
 	b->references++;
 	b->unfinished++;
 	b->later += p->later;
@@ -577,6 +580,8 @@ static void collect_build(struct device *d, struct program *p) {
 
 	p->uncollected = false;
 	builds_done(p);
+	d->programs.left -= p->left;
+	p->left = false;
 	c->warmups += p->warmups;
 	c->build_us += p->build_us;
 	c->builds_apart += p->apart;
@@ -779,11 +784,23 @@ struct program *programs_near(struct device *d, const struct program *p) {
 	return near;
 }
 
+/* As if it had been asked for anew, but that it has its place in the queue. */
+static void return_to(struct device *d, struct program *p, enum program_rank rank) {
+	struct programs *s = &d->programs;
+
+	if (!p->left)
+		return;
+	p->left = false;
+	s->left--;
+	builds_add(p, s->builds, rank);
+}
+
 static void want(struct device *d, struct program *p, enum program_rank rank) {
 	struct programs *s = &d->programs;
 
 	if (program_state(p) != PROGRAM_BUILDING)
 		return;
+	return_to(d, p, rank);
 	if (rank == PROGRAM_WAITED)
 		builds_hurry(p);
 	pthread_mutex_lock(&s->lock);
@@ -797,6 +814,24 @@ static void want(struct device *d, struct program *p, enum program_rank rank) {
 
 void device_want(struct device *d, struct program *p, bool waits) {
 	want(d, p, waits ? PROGRAM_WAITED : PROGRAM_LATER);
+}
+
+void device_forgo(struct device *d, struct program *p) {
+	struct programs *s = &d->programs;
+
+	if (program_state(p) != PROGRAM_BUILDING || !p->users || p->left)
+		return;
+	builds_done(p);
+	pthread_mutex_lock(&s->lock);
+	p->left = p->rank >= PROGRAM_LATER;
+	if (p->left)
+		p->rank = PROGRAM_LEFT;
+	pthread_mutex_unlock(&s->lock);
+	s->left += p->left;
+}
+
+bool device_forgone(const struct device *d, const struct program *p) {
+	return d->programs.left && p->left;
 }
 
 static struct program *find(struct programs *s, const struct kernel *k, uint64_t hash) {

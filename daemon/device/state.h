@@ -346,6 +346,7 @@ void programs_touch(const struct device *d);
 
 /* Who wants a program: those of a higher rank are built first. */
 enum program_rank {
+	PROGRAM_LEFT,                         /* nobody any more: it stays in the queue, and is not built */
 	PROGRAM_SPARE,                        /* nobody yet */
 	PROGRAM_TRIAL,                        /* who would like to know whether it is faster than another; up to here while nothing runs */
 	PROGRAM_NEAR,                         /* who runs it already, and would run it for less on the engine's thread */
@@ -372,6 +373,8 @@ struct program {
 	struct builds *builds;                /* the engine's: a reference, until it is built, or NULL */
 	bool told;                            /* the engine's: its fault is on the log */
 	bool later;                           /* the engine's: counted there as such */
+	bool users;                           /* the engine's: it was asked for in the name of somebody, who may go */
+	bool left;                            /* the engine's: who asked has gone; its rank is PROGRAM_LEFT unless it was less than LATER */
 	enum program_rank rank;               /* under the lock, as the next */
 	uint64_t wanted;                      /* launches that want it */
 	bool apart;                           /* a worker compiled it */
@@ -439,7 +442,8 @@ struct programs {
 	/* the engine's */
 	struct builds *builds;                /* where new programs are counted, or NULL */
 	struct keep *keeps;                   /* to write some time */
-	uint32_t building;                    /* asked for and not collected */
+	uint32_t building;                    /* asked for and not collected; */
+	uint32_t left;                        /* of them, those that nobody wants any more */
 	uint64_t seen;                        /* commands when last looked */
 	int64_t lacking_ms;                   /* when it was last said that there are no descriptors to build with */
 	int64_t quiet_ms;                     /* since when there were no others */
@@ -516,6 +520,7 @@ struct builder {
 	bool manned;                          /* counted among those; under the lock */
 	unsigned built;                       /* by the worker that there is */
 	const struct program *program;        /* that it is at, or was last: its worker's, or with the driver here */
+	bool yields;                          /* its worker is at the program: it may be ended for the sake of others */
 	int64_t hurried_ms;                   /* since when that is waited for though the worker's priority is idle, or 0 */
 };
 int builder_open(struct builder *b, struct device *d) FAULT_MUST_USE;

@@ -113,11 +113,20 @@ static int64_t hurried_end(struct builder *b, int64_t end_ms) {
 	return b->hurried_ms + HURRY_MS < end_ms ? b->hurried_ms + HURRY_MS : end_ms;
 }
 
+/* Does somebody wait for a builder, while this one's worker is at what nobody wants any more? Requires the lock of the programs. */
+static bool is_in_the_way(const struct builder *b) {
+	const struct program *p = b->yields && b->program->rank == PROGRAM_LEFT ? b->device->programs.queue : NULL;
+
+	while (p && p->rank < PROGRAM_LATER)
+		p = p->next;
+	return p;
+}
+
 /* When a builder that may wait until then looks around next. */
 static int64_t next_look(const struct builder *b, int64_t end_ms) {
 	int64_t look = now_ms() + HURRY_LOOK_MS;
 
-	return b->worker.idle && look < end_ms ? look : end_ms;
+	return (b->worker.idle || b->yields) && look < end_ms ? look : end_ms;
 }
 
 /* The next worker of the builder's priority. 0, -ETIMEDOUT, or -ECANCELED. */
@@ -157,15 +166,19 @@ static int call_worker(const struct builder *b) {
 
 /* ---- the socket ---- */
 
-/* Waits until the worker's socket is ready for `events`. 0, -ETIMEDOUT or -ECANCELED. */
+/* Waits until the worker's socket is ready for `events`. 0, -ETIMEDOUT, -ECANCELED, or -EAGAIN where others are to have the builder. */
 static int await_socket(struct builder *b, short events, int64_t end_ms) {
 	struct programs *s = &b->device->programs;
 	struct pollfd p[2] = { { .fd = b->worker.socket, .events = events }, { .fd = s->bell, .events = POLLIN } };
 	int64_t left;
+	bool yields;
 
 	pthread_mutex_lock(&s->lock);
 	end_ms = hurried_end(b, end_ms);
+	yields = is_in_the_way(b);
 	pthread_mutex_unlock(&s->lock);
+	if (yields)
+		return -EAGAIN;
 	if (end_ms <= now_ms())
 		return -ETIMEDOUT;
 	left = next_look(b, end_ms) - now_ms();
@@ -185,7 +198,7 @@ static ssize_t move(int socket, bool out, char *bytes, size_t size) {
 	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
 }
 
-/* All of it, or -EPIPE, -ETIMEDOUT, -ECANCELED. */
+/* All of it, or -EPIPE, -ETIMEDOUT, -ECANCELED, -EAGAIN. */
 static int transfer(struct builder *b, bool out, void *bytes, size_t size, int64_t end_ms) {
 	size_t done = 0;
 	int r = 0;
@@ -334,9 +347,11 @@ int worker_build(struct builder *b, const struct compile_job *j, int64_t limit_m
 	if (r)
 		return r;
 	end_ms = now_ms() + limit_ms;
+	b->yields = true;
 	r = send_job(b, j, end_ms);
 	if (!r)
 		r = receive_answer(b, a, end_ms);
+	b->yields = false;
 	if (!r && a->error == COMPILE_LATE) {
 		free(a->log);
 		a->log = NULL;

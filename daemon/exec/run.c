@@ -105,6 +105,13 @@ static void want_programs(struct exec *x, const struct prepared *p) {
 			device_want(x->device, p->step[i].program, !p->stood_in && !interpret_ready(x, &p->step[i]));
 }
 
+/* Others that wanted them have gone; this one waits. */
+static void want_forgone(struct exec *x, const struct prepared *p) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].program && device_forgone(x->device, p->step[i].program))
+			device_want(x->device, p->step[i].program, !p->stood_in && !interpret_ready(x, &p->step[i]));
+}
+
 /*
  * For tests: another run of a plan goes on by its own programs from another step on, as if they had been built then; the next
  * one is of generic kernels altogether.
@@ -271,10 +278,21 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 			*sorrowp = sorrow_new(&f);
 		return e > 0 ? 0 : -EAGAIN;
 	}
+	if (e == -EAGAIN)
+		want_forgone(x, r->prepared);
 	return e == -EAGAIN ? run_stand_in(x, r) : e;
 }
 
 /* ---- the end ---- */
+
+/* What else waits for them looks at them after this, and wants them again. */
+static void forgo_programs(struct exec *x, const struct run *r) {
+	const struct prepared *p = r->prepared;
+
+	for (uint32_t i = 0; p && !r->bound && i < p->steps && device_building(x->device); i++)
+		if (p->step[i].program)
+			device_forgo(x->device, p->step[i].program);
+}
 
 /* Lets go of everything but the outputs' places in the caller's hands. */
 static void run_release(struct exec *x, struct run *r) {
@@ -298,6 +316,7 @@ static void run_release(struct exec *x, struct run *r) {
 
 void run_end(struct exec *x, struct run *r, struct sorrow *s) {
 	r->item.sequence = ++x->sequence;
+	forgo_programs(x, r);
 	if (!r->item.sorrow)
 		r->item.sorrow = sorrow_ref(s);
 	for (uint32_t i = 0; i < r->outputs; i++)

@@ -1,7 +1,7 @@
 /*
  * What the sessions of one user hold together in the engine, and what they may: so that many sessions give nobody
- * more than one large one would. An account is there while its user has a session, and while kernels are built for him: who
- * goes and comes again finds what he left in the builders' queue.
+ * more than one large one would. An account is there while its user has a session, and while kernels are built for him. Kernels that
+ * nobody waits for any more, because their session has ended or was cancelled, are not built, and do not count.
  *
  * Shared memory, sessions and connections are counted at the door (door/user.h), before the engine is asked.
  */

@@ -334,6 +334,18 @@ void device_want(struct device *d, struct program *p, bool waits) {
 	p->later = false;
 }
 
+/* What is asked for here is built in its time, whoever has gone. */
+void device_forgo(struct device *d, struct program *p) {
+	(void)d;
+	(void)p;
+}
+
+bool device_forgone(const struct device *d, const struct program *p) {
+	(void)d;
+	(void)p;
+	return false;
+}
+
 bool device_program_known(struct device *d, const struct kernel *k) {
 	(void)d;
 	(void)k;
