@@ -509,6 +509,25 @@ START_TEST(loads_beyond_the_arena_are_refused) {
 }
 END_TEST
 
+/* Where the engine is short of memory, too: but an arena may then be on its way. */
+START_TEST(a_load_beyond_its_arena_is_told_so_while_memory_is_short) {
+	for (unsigned i = 0; i < 3; i++) {
+		struct batch_text b = { 0 };
+		int64_t load = batch_load(&client, &b, 1, (int64_t[]){ 4 });
+		struct op_attr *a = &b.op[load].attr;
+
+		if (i == 0)
+			a->offset = 4;
+		else if (i == 1)
+			a->offset = ENGINE_ARENA_BYTES;
+		else
+			a->arena = 99;
+		engine.server->starved = true;
+		expect_fault(submit(&client, &b), i < 2 ? FAULT_ARGUMENT : FAULT_MEMORY);
+	}
+}
+END_TEST
+
 START_TEST(f64_is_refused_where_the_device_lacks_it) {
 	struct traits traits = *engine.server->traits;
 	struct batch_text b = { 0 };
@@ -1877,6 +1896,7 @@ static void add_handle_tests(TCase *tests) {
 	tcase_add_test(tests, unknown_operations_and_wrong_arities_are_refused);
 	tcase_add_test(tests, a_pattern_is_switched_off_for_the_devices_that_are_not_named);
 	tcase_add_test(tests, loads_beyond_the_arena_are_refused);
+	tcase_add_test(tests, a_load_beyond_its_arena_is_told_so_while_memory_is_short);
 	tcase_add_test(tests, f64_is_refused_where_the_device_lacks_it);
 	tcase_add_test(tests, memory_that_is_refused_poisons_and_is_told_by_wait);
 }

@@ -106,6 +106,8 @@ struct space *space_free(struct space *s);         /* buffers that remain are po
 void space_note(struct space *s, uint64_t session);
 /* The arena that was asked for does not come: -ENOMEM, or -ENOBUFS where `why` tells. */
 void space_refused(struct space *s, int error);
+/* Has it this arena, whoever lays it out? */
+bool space_has(const struct space *s, uint32_t arena);
 /* Is one on its way? */
 bool space_awaits(const struct space *s);
 /* Takes over fd. */

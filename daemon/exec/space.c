@@ -168,6 +168,10 @@ struct space_arena *space_arena(const struct space *s, uint32_t id) {
 	return a;
 }
 
+bool space_has(const struct space *s, uint32_t arena) {
+	return space_arena(s, arena);
+}
+
 static int arena_map(struct space_arena *a, int fd) {
 	struct exec *x = a->space->exec;
 	void *host;
