@@ -5,7 +5,8 @@
  *
  * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu; those of the
  * slice, see tests/slice.h), and fused with each pattern off that its plan has, of which no kernel may
- * then be. All results must be the same bits,
+ * then be. Fused it has its own kernels; of one graph in five, another five with each commit, all the other kernels are built,
+ * too, and else they are bytecode and generic kernels. All results must be the same bits,
  * and what the file expects must hold: values, kernels, errors. The
  * daemon must also have launched as many kernels as EXPLAIN told. One line a graph; the last line
  * counts passed and failed ones. With --values how many kernels there are is not compared: on an unknown
@@ -57,23 +58,31 @@ enum {
 /* ---- daemons ---- */
 
 struct daemon {
-	const char *strategy;
+	const char *name, *strategy, *interpreter;
 	pid_t pid;
 	char folder[PATH_TEXT / 4], socket[PATH_TEXT / 2];
 	double refused;        /* kernels that it could not build so far */
 };
 
-static struct daemon daemons[] = { { .strategy = "cpu" }, { .strategy = "gpu" } };
-
 enum {
-	DAEMONS = sizeof daemons / sizeof *daemons
+	CPU,
+	GPU,
+	/* Bytecode and generic kernels alone: what is not in the slice. */
+	INTERPRETED,
+	DAEMONS
 };
 
-/* --gpu: the GPU strategy alone, on devices whose compiler takes minutes over vectors of 16 lanes. */
-static unsigned main_daemon;
+static struct daemon daemons[DAEMONS] = {
+	[CPU] = { .name = "cpu", .strategy = "cpu", .interpreter = "off" },
+	[GPU] = { .name = "gpu", .strategy = "gpu", .interpreter = "off" },
+	[INTERPRETED] = { .name = "interpreted", .strategy = "cpu", .interpreter = "always" },
+};
 
-/* --interpreted: elementwise kernels run as bytecode, and are never built. */
-static const char *interpreter = "off";
+/* Of so many graphs a run of a slice builds the kernels of one in every way. */
+enum { BUILT_OF = 5 };
+
+/* --gpu: the GPU strategy alone, on devices whose compiler takes minutes over vectors of 16 lanes. */
+static unsigned main_daemon = CPU;
 
 /* The graph that runs is one of those that allow other rounding. */
 static bool fast;
@@ -85,14 +94,14 @@ static void run_daemon(const struct daemon *d, const char *program) {
 	int fd;
 
 	snprintf(setting, sizeof setting, "device.strategy=%s", d->strategy);
-	snprintf(interpreted, sizeof interpreted, "fusion.interpreter=%s", interpreter);
+	snprintf(interpreted, sizeof interpreted, "fusion.interpreter=%s", d->interpreter);
 	/* A folder of caches is an absolute path. */
 	if (!realpath(dirname(strcpy(copy, program)), log))
 		_exit(127);
 	snprintf(cache, sizeof cache, "%s/tests/graphs-cache", log);
 	if (mkdir(cache, 0755) && errno != EEXIST)
 		_exit(127);
-	snprintf(cache, sizeof cache, "%s/tests/graphs-cache/%s", log, d->strategy);
+	snprintf(cache, sizeof cache, "%s/tests/graphs-cache/%s", log, d->name);
 	if (getenv("FUSION_DRIVER_CACHE"))
 		snprintf(cache, sizeof cache, "%s/cache", d->folder);
 	if (!driver_cache_link(cache))
@@ -115,8 +124,8 @@ static void run_daemon(const struct daemon *d, const char *program) {
 static bool daemon_start(struct daemon *d, const char *program) {
 	const int length = sizeof d->folder / 2;
 
-	snprintf(d->folder, sizeof d->folder, "%.*s/%s", length, folder, d->strategy);
-	snprintf(d->socket, sizeof d->socket, "%.*s/%s/door", length, folder, d->strategy);
+	snprintf(d->folder, sizeof d->folder, "%.*s/%s", length, folder, d->name);
+	snprintf(d->socket, sizeof d->socket, "%.*s/%s/door", length, folder, d->name);
 	if (mkdir(d->folder, 0700))
 		return false;
 	d->pid = fork();
@@ -132,7 +141,7 @@ static void show_log(const struct daemon *d) {
 	snprintf(path, sizeof path, "%s/log", d->folder);
 	log = fopen(path, "re");
 	while (log && fgets(line, sizeof line, log))
-		fprintf(stderr, "fusiond (%s): %s", d->strategy, line);
+		fprintf(stderr, "fusiond (%s): %s", d->name, line);
 	if (log)
 		fclose(log);
 }
@@ -164,7 +173,7 @@ static bool daemon_wait(struct daemon *d) {
 		}
 		usleep(POLL_US);
 	}
-	fprintf(stderr, "run_graphs: the daemon with device.strategy=%s did not start: %s\n", d->strategy,
+	fprintf(stderr, "run_graphs: the daemon %s did not start: %s\n", d->name,
 		fusion_error());
 	show_log(d);
 	return false;
@@ -591,7 +600,7 @@ static void check_launches(struct report *report, const struct variant *v) {
 
 /* Plans are expected of the CPU's kernels; values of every way to run. */
 static void check_expectations(struct report *report, const struct variant *v) {
-	bool cpu = v->daemon == &daemons[0] && !values_only, unfused = v->fusion == FUSION_OFF;
+	bool cpu = v->daemon != &daemons[GPU] && !values_only, unfused = v->fusion == FUSION_OFF;
 
 	check_error(report, v);
 	for (unsigned i = 0; !v->fault.code && i < report->text->expectations; i++) {
@@ -613,7 +622,7 @@ static void check_expectations(struct report *report, const struct variant *v) {
 
 /* ---- files ---- */
 
-static unsigned passed, failed, on_gpu;
+static unsigned passed, failed, on_gpu, all_built;
 
 static const char *base_name(const char *path) {
 	const char *slash = strrchr(path, '/');
@@ -637,10 +646,17 @@ static void print_report(const char *path, const struct report *r, const struct 
 		passed++;
 }
 
+/* Who runs the graph in other ways than fused; its kernels are built only where it is in the slice. */
+static struct daemon *other_daemon(void) {
+	unsigned i = !main_daemon && !slice_part(passed + failed, BUILT_OF) ? INTERPRETED : main_daemon;
+
+	return &daemons[i];
+}
+
 /* The same bits without the pattern, and no kernel of it. */
 static void run_without(struct report *report, const struct variant *fused, const char *pattern) {
 	char name[LINE_TEXT];
-	struct variant v = { .name = name, .daemon = &daemons[main_daemon], .fusion = FUSION_ON, .off = pattern };
+	struct variant v = { .name = name, .daemon = other_daemon(), .fusion = FUSION_ON, .off = pattern };
 
 	snprintf(name, sizeof name, "without %s", pattern);
 	variant_run(&v, report->text);
@@ -691,7 +707,7 @@ static const struct turned {
 
 static void run_turned(struct report *report, const struct variant *fused, const struct turned *t) {
 	char name[LINE_TEXT];
-	struct variant v = { .name = name, .daemon = &daemons[t->gpu], .fusion = FUSION_ON, .knobs = t->knobs };
+	struct variant v = { .name = name, .daemon = &daemons[t->gpu ? GPU : CPU], .fusion = FUSION_ON, .knobs = t->knobs };
 
 	snprintf(name, sizeof name, "with %s", t->knobs);
 	variant_run(&v, report->text);
@@ -723,12 +739,13 @@ static bool is_beyond(const struct variant *v, const struct text *t) {
 static void run_text(const char *path, const struct text *t) {
 	struct variant variants[] = {
 		{ .name = "fused", .daemon = &daemons[main_daemon], .fusion = FUSION_ON },
-		{ .name = "unfused", .daemon = &daemons[main_daemon], .fusion = FUSION_OFF },
-		{ .name = "fused for a GPU", .daemon = &daemons[1], .fusion = FUSION_ON },
+		{ .name = "unfused", .daemon = other_daemon(), .fusion = FUSION_OFF },
+		{ .name = "fused for a GPU", .daemon = &daemons[GPU], .fusion = FUSION_ON },
 	};
 	struct report report = { .text = t };
 	size_t count = ways(sizeof variants / sizeof *variants);
 
+	all_built += other_daemon() == &daemons[main_daemon];
 	for (size_t i = 0; i < count; i++)
 		variant_run(&variants[i], t);
 	if (is_beyond(&variants[0], t)) {
@@ -823,13 +840,17 @@ static bool read_options(int argc, char **argv) {
 		if (o == 'v')
 			values_only = true;
 		else if (o == 'g')
-			main_daemon = DAEMONS - 1;
+			main_daemon = GPU;
 		else if (o == 'i')
-			interpreter = "always";
+			daemons[CPU].interpreter = daemons[GPU].interpreter = "always";
 		else
 			known = o == 's' && read_seconds(optarg);
 	}
 	return known && argc - optind >= 2;
+}
+
+static bool is_needed(unsigned i) {
+	return main_daemon ? i == main_daemon : i != INTERPRETED || !slice_is_all();
 }
 
 int main(int argc, char **argv) {
@@ -848,22 +869,21 @@ int main(int argc, char **argv) {
 		perror("run_graphs: no temporary folder");
 		return 1;
 	}
-	for (unsigned i = main_daemon; ready && i < DAEMONS; i++)
-		ready = daemon_start(&daemons[i], argv[1]);
-	for (unsigned i = main_daemon; ready && i < DAEMONS; i++)
-		ready = daemon_wait(&daemons[i]);
+	for (unsigned i = 0; ready && i < DAEMONS; i++)
+		ready = !is_needed(i) || daemon_start(&daemons[i], argv[1]);
+	for (unsigned i = 0; ready && i < DAEMONS; i++)
+		ready = !is_needed(i) || daemon_wait(&daemons[i]);
 	if (ready)
 		run_arguments(argv + 2);
 	failed += !ready;
-	for (unsigned i = main_daemon; i < DAEMONS; i++)
+	for (unsigned i = 0; i < DAEMONS; i++)
 		if (!daemon_stop(&daemons[i])) {
-			printf("FAIL  the daemon with device.strategy=%s did not end well\n",
-				daemons[i].strategy);
+			printf("FAIL  the daemon %s did not end well\n", daemons[i].name);
 			show_log(&daemons[i]);
 			failed++;
 		}
 	tree_remove(folder);
-	printf("note: %u of them with the kernels of GPUs\n", on_gpu);
+	printf("note: %u of them with the kernels of GPUs, %u with all kernels built\n", on_gpu, all_built);
 	printf("%u passed, %u failed\n", passed, failed);
 	return failed ? 1 : 0;
 }

@@ -11,13 +11,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static inline bool slice_has(unsigned number) {
+static inline bool slice_read(unsigned *which, unsigned *of) {
 	const char *text = getenv("FUSION_SLICE");
+
+	return text && sscanf(text, "%u/%u", which, of) == 2 && *of;
+}
+
+static inline bool slice_has(unsigned number) {
 	unsigned which, of;
 
-	if (!text || sscanf(text, "%u/%u", &which, &of) != 2 || !of)
-		return true;
-	return number % of == which % of;
+	return !slice_read(&which, &of) || number % of == which % of;
+}
+
+/* A larger slice, one in `parts`; where these divide the number of slices, as many commits take every case. */
+static inline bool slice_part(unsigned number, unsigned parts) {
+	unsigned which, of;
+
+	return !slice_read(&which, &of) || number % parts == which % parts;
+}
+
+static inline bool slice_is_all(void) {
+	unsigned which, of;
+
+	return !slice_read(&which, &of);
 }
 
 /* The rounds of a loop test that are in the slice; at least one. */

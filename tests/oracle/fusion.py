@@ -31,6 +31,10 @@ _arrays = ctypes.POINTER(_pointer)
 callback_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 
 
+# A busy machine takes minutes for a kernel: this only ends what hangs.
+TIMEOUT_MS = 20 * 60 * 1000
+
+
 class _Options(ctypes.Structure):
     _fields_ = [("socket", ctypes.c_char_p), ("name", ctypes.c_char_p), ("fusion", ctypes.c_int),
                 ("debug", ctypes.c_int), ("batch_ops", ctypes.c_uint32), ("timeout_ms", ctypes.c_uint32),
@@ -295,7 +299,7 @@ class Capture:
 
 
 class Context:
-    def __init__(self, path, name="oracle", fusion=None, debug=None, batch_ops=0, timeout_ms=60000, device=None):
+    def __init__(self, path, name="oracle", fusion=None, debug=None, batch_ops=0, timeout_ms=TIMEOUT_MS, device=None):
         switch = {None: 0, True: 1, False: 2}
         options = _Options(path.encode(), name.encode(), switch[fusion], switch[debug], batch_ops, timeout_ms,
                            device and device.encode())

@@ -61,9 +61,9 @@ class Report:
         for key, value in other.worst.items():
             self.worst[key] = max(self.worst.get(key, 0), value)
 
-    def print_hits(self, least):
+    def print_hits(self, least, types=tuple(DTYPES)):
         """How often each operation and each element type was met; fails where one was met less than `least`."""
-        for title, position, names in (("operations", 0, OPS), ("element types", 1, DTYPES)):
+        for title, position, names in (("operations", 0, OPS), ("element types", 1, types)):
             count = collections.Counter()
             for key, n in self.hits.items():
                 count[key[position]] += n
@@ -138,6 +138,21 @@ def slice_number():
 def in_slice(number):
     which, of = _slice()
     return number % of == which
+
+
+def in_part(number, parts):
+    """A larger slice, one in `parts`, which divides the number of slices."""
+    which, of = _slice()
+    return of == 1 or number % parts == which % parts
+
+
+# Of so many element types a run of a slice takes one: each costs kernels of its own for every operation.
+TYPES_OF = 5
+
+
+def types_in_turn(types, always):
+    """`always`, and those of the slice."""
+    return [t for i, t in enumerate(types) if t == always or in_part(i, TYPES_OF)]
 
 
 def rotated(cases):

@@ -460,11 +460,12 @@ def main():
     options = parser.parse_args()
     for name in set(CASES) - set(options.only or CASES):
         del CASES[name]
-    order = sorted(options.dtype or DTYPES, key=lambda d: -DTYPES[d].id)
+    types = options.dtype or harness.types_in_turn(DTYPES, "f32")
+    order = sorted(types, key=lambda d: -DTYPES[d].id)
     report = harness.run(worker, [(d, options.strategy, options.seed) for d in order], options.jobs)
     if not options.dtype and not options.only:
         for name in COMPOSITES:
-            for dtype in DTYPES:
+            for dtype in types:
                 if takes(name, dtype):
                     report.check(report.hits[name, dtype] > 0, f"coverage of {name} {dtype}", "never hit")
     return report.finish()
