@@ -14,6 +14,7 @@
 #include <cjson/cJSON.h>
 
 #include "protocol/message.h"
+#include "daemon/base/cache_folder.h"
 #include "daemon/base/str.h"
 #include "daemon/base/version.h"
 #include "daemon/door/arenas.h"
@@ -545,6 +546,13 @@ static void drop_old(const char *folder) {
 		free(list);
 }
 
+/* Into one that another user may have given to something else nothing is written, and nothing there is old. */
+static bool is_ours(const char *folder) {
+	struct fault f;
+
+	return !cache_folder_trust(folder, &f);
+}
+
 static int write_report(const struct engine *e, const struct str *t, char path[static BLAME_PATH]) {
 	char folder[BLAME_PATH - 64], when[32];
 	time_t now = time(NULL);
@@ -552,8 +560,12 @@ static int write_report(const struct engine *e, const struct str *t, char path[s
 	int fd, r = 0;
 
 	snprintf(folder, sizeof folder, "%s/crash", e->supervisor->config.cache_dir);
+	if (!is_ours(e->supervisor->config.cache_dir))
+		return -EPERM;
 	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
 		return -errno;
+	if (!is_ours(folder))
+		return -EPERM;
 	drop_old(folder);
 	gmtime_r(&now, &tm);
 	strftime(when, sizeof when, "%Y%m%d-%H%M%S", &tm);

@@ -102,7 +102,10 @@ done
 
 # A folder into which others may put machine code.
 mkdir -m 0777 "$root/open"
+mkdir "$root/elsewhere"
+ln -s "$root/elsewhere" "$root/open/crash"
 claim a_folder_that_others_may_write_is_refused 1 "others may write to $root/open .mode 777., and have code run from it" \
 	timeout 120 "$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/open"
+claim what_leads_elsewhere_there_is_not_written_to 1 "" test -e "$root"/elsewhere/*
 
 finish_claims
