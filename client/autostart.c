@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "waiting.h"
 #include "protocol/variable.h"
 
 #ifndef FUSIOND_SBINDIR
@@ -37,10 +38,9 @@ enum {
 	PATIENT_MS = 1000,
 };
 
-static void pause_us(long us) {
-	const struct timespec t = { .tv_nsec = us * 1000 };
-
-	nanosleep(&t, NULL);
+/* Before another look: 0, or FAULT_CANCELLED. */
+static int pause_a_little(struct fault *f) {
+	return waiting_poll(-1, 0, link_now_us() + LOOK_US) == -ECANCELED ? waiting_refuse(f) : 0;
 }
 
 static uint64_t deadline_in(unsigned ms, unsigned timeout_ms) {
@@ -110,27 +110,31 @@ static int spawn(pid_t *pidp, const char *program, char *const *argument, int sa
 }
 
 /* A start on a full cache takes a fraction of a second; one that takes longer is told whoever sits before a terminal, once. */
-static void tell_patience(int said) {
+static int tell_patience(int said) {
 	static atomic_flag told = ATOMIC_FLAG_INIT;
-	struct pollfd p = { .fd = said, .events = POLLIN };
+	int r = isatty(STDERR_FILENO) ? waiting_poll(said, POLLIN, link_now_us() + UINT64_C(1000) * PATIENT_MS) : 0;
 
-	if (!isatty(STDERR_FILENO) || poll(&p, 1, PATIENT_MS) || atomic_flag_test_and_set(&told))
-		return;
-	fputs("fusion: a daemon of your own is being started; the first start on a machine tries its driver, which takes some seconds\n", stderr);
+	if (r == -ETIMEDOUT && !atomic_flag_test_and_set(&told))
+		fputs("fusion: a daemon of your own is being started; the first start on a machine tries its driver, which takes some seconds\n", stderr);
+	return r == -ECANCELED ? r : 0;
 }
 
-/* The last line it said, until all that could say anything are gone. */
-static void read_words(int said, char words[static WORDS]) {
+/* The last line it said, until all that could say anything are gone: 0, or -ECANCELED. */
+static int read_words(int said, char words[static WORDS]) {
 	char text[4096];
 	size_t used = 0;
 	char *line;
 	ssize_t n;
+	int r;
 
 	do {
 		if (used == sizeof text - 1) {
 			memmove(text, text + sizeof text / 2, used - sizeof text / 2);
 			used -= sizeof text / 2;
 		}
+		r = waiting_poll(said, POLLIN, 0);
+		if (r == -ECANCELED)
+			return r;
 		n = read(said, text + used, sizeof text - 1 - used);
 		used += n > 0 ? (size_t)n : 0;
 	} while (n > 0 || (n < 0 && errno == EINTR));
@@ -139,11 +143,12 @@ static void read_words(int said, char words[static WORDS]) {
 	text[used] = 0;
 	line = strrchr(text, '\n');
 	snprintf(words, WORDS, "%.*s", WORDS - 1, line ? line + 1 : text);
+	return 0;
 }
 
-/* Runs to its end: its exit code, -errno where it could not be run, and its last words. */
+/* Runs to its end: its exit code, -errno where it could not be run, -ECANCELED where that was given up, and its last words. */
 static int run(const char *program, char *const *argument, char words[static WORDS]) {
-	int said[2], status = 0, r;
+	int said[2], status = 0, r, given_up = 0;
 	pid_t pid;
 
 	words[0] = 0;
@@ -152,32 +157,39 @@ static int run(const char *program, char *const *argument, char words[static WOR
 	r = spawn(&pid, program, argument, said[1]);
 	close(said[1]);
 	if (!r)
-		tell_patience(said[0]);
-	if (!r)
-		read_words(said[0], words);
+		given_up = tell_patience(said[0]);
+	if (!r && !given_up)
+		given_up = read_words(said[0], words);
 	close(said[0]);
 	if (r)
 		return r;
+	/* The daemon that it has begun goes on; who asks next finds it. */
+	if (given_up)
+		kill(pid, SIGKILL);
 	do
 		r = waitpid(pid, &status, 0);
 	while (r < 0 && errno == EINTR);
+	if (given_up)
+		return given_up;
 	/* A program that ignores SIGCHLD learns of no status: whether somebody listens is asked anyway. */
 	if (r < 0)
 		return 0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
-/* True where the user's service manager has started its unit. */
-static bool start_unit(const struct own_place *own) {
+/* 0 where the user's service manager has started its unit; else what run() says, or -ENOENT. */
+static int start_unit(const struct own_place *own) {
 	static char systemctl[] = "/usr/bin/systemctl", user[] = "--user", start[] = "start", unit[] = "fusiond.service";
 	char *const argument[] = { systemctl, user, start, unit, NULL };
 	char manager[PLACE_PATH + 16], words[WORDS];
 	const char *given = secure_getenv("FUSION_DAEMON");
+	int r;
 
 	snprintf(manager, sizeof manager, "%s/systemd/private", own->base);
 	if (!own->runtime || (given && *given) || access(manager, F_OK) || access(systemctl, X_OK))
-		return false;
-	return !run(systemctl, argument, words) && place_answers(own->socket);
+		return -ENOENT;
+	r = run(systemctl, argument, words);
+	return r || place_answers(own->socket) ? r : -ENOENT;
 }
 
 static int start_program(const struct own_place *own, struct fault *f) {
@@ -190,6 +202,8 @@ static int start_program(const struct own_place *own, struct fault *f) {
 		return fault_set(f, FAULT_CONNECT, "there is no program %s: install fusiond, or set FUSION_DAEMON", program);
 	snprintf(detach, sizeof detach, "--detach=%s", own->log);
 	r = run(program, argument, words);
+	if (r == -ECANCELED)
+		return waiting_refuse(f);
 	if (r < 0)
 		return fault_set(f, FAULT_CONNECT, "%s cannot be run: %s", program, strerror(-r));
 	if (r || !place_answers(own->socket))
@@ -236,8 +250,18 @@ static int lock_or_find(const struct own_place *own, bool enough, uint64_t deadl
 			return r ? fault_set(f, FAULT_CONNECT, "%s cannot be locked: %s", own->lock, strerror(-r)) : 0;
 		if (link_now_us() > deadline)
 			return fault_set(f, FAULT_CONNECT, "another process has held %s for too long", own->lock);
-		pause_us(LOOK_US);
+		r = pause_a_little(f);
+		if (r)
+			return r;
 	}
+}
+
+static int start_daemon(const struct own_place *own, struct fault *f) {
+	int r = start_unit(own);
+
+	if (r == -ECANCELED)
+		return waiting_refuse(f);
+	return r ? start_program(own, f) : 0;
 }
 
 static int start(const struct own_place *own, uint64_t deadline, int *keptp, struct fault *f) {
@@ -246,8 +270,8 @@ static int start(const struct own_place *own, uint64_t deadline, int *keptp, str
 
 	if (r)
 		return r == 1 ? 0 : r;
-	if (!place_answers(own->socket) && !start_unit(own))
-		r = start_program(own, f);
+	if (!place_answers(own->socket))
+		r = start_daemon(own, f);
 	if (!r && keptp)
 		*keptp = lock;
 	else
@@ -276,25 +300,30 @@ static int find_own(char socket[static PLACE_PATH], unsigned timeout_ms, int *ke
 	}
 	if (!r)
 		r = start(&own, deadline_in(START_MS, timeout_ms), keptp, f);
-	if (r > 0)
+	if (r > 0 && r != FAULT_CANCELLED)
 		return explain(f);
 	snprintf(socket, PLACE_PATH, "%s", own.socket);
 	return r;
 }
 
 /* Its folder without its socket is that of one that is being restarted. */
-static void await_system(unsigned timeout_ms) {
+static int await_system(unsigned timeout_ms, struct fault *f) {
 	uint64_t deadline = deadline_in(RESTART_MS, timeout_ms);
+	int r = 0;
 
-	while (!access(PLACE_SYSTEM_FOLDER, F_OK) && access(PLACE_SYSTEM, F_OK) && errno == ENOENT && link_now_us() < deadline)
-		pause_us(LOOK_US);
+	while (!r && !access(PLACE_SYSTEM_FOLDER, F_OK) && access(PLACE_SYSTEM, F_OK) && errno == ENOENT && link_now_us() < deadline)
+		r = pause_a_little(f);
+	return r;
 }
 
 int autostart_find(char socket[static PLACE_PATH], unsigned timeout_ms, int *keptp, struct fault *f) {
+	int r;
+
 	if (keptp)
 		*keptp = -1;
-	if (place_of_system())
-		await_system(timeout_ms);
+	r = place_of_system() ? await_system(timeout_ms, f) : 0;
+	if (r)
+		return r;
 	if (!place_of_system())
 		return find_own(socket, timeout_ms, keptp, f);
 	snprintf(socket, PLACE_PATH, "%s", PLACE_SYSTEM);

@@ -2,7 +2,6 @@
  * Waiting at the door: one thread at a time, without the context's lock, until it is asked to stop. See door.h for the contract.
  */
 #include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "door.h"
@@ -30,36 +29,18 @@ int door_refuse_late(const struct door *d, struct fault *f) {
 	return fault_set(f, FAULT_CONNECT, "fusiond's door did not answer within %u ms", d->timeout_ms);
 }
 
-/* Milliseconds until somebody is to be asked, or the time is over, whichever is first; 0: it is over; -1: neither. */
-static int slice(uint64_t until_us) {
-	uint64_t now = until_us ? link_now_us() : 0, left = 0;
-	bool asked = waiting_is_asked();
-
-	if (until_us && now >= until_us)
-		return 0;
-	if (until_us)
-		left = (until_us - now + 999) / 1000;
-	if (asked && (!until_us || left > WAITING_ASK_MS))
-		return WAITING_ASK_MS;
-	return until_us ? (int)left : -1;
-}
-
 /* One look: did something come? The descriptor is the caller's as long as it is between door_begin() and door_end(). */
 static int look(struct door *d, short events, int ms, bool *camep, struct fault *f) {
-	struct pollfd p = { .fd = d->fd, .events = events };
-	bool stops;
+	bool came;
 	int r;
 
 	unlock(d);
-	r = poll(&p, events ? 1 : 0, ms);
-	if (r < 0)
-		r = errno == EINTR ? 0 : -errno;
-	stops = !r && waiting_stops();
+	r = waiting_look(d->fd, events, ms, &came);
 	lock(d);
 	if (d->stopped)
 		return refuse_stopped(f);
-	*camep = r > 0;
-	return stops ? waiting_refuse(f) : r < 0 ? r : 0;
+	*camep = came;
+	return r == -ECANCELED ? waiting_refuse(f) : r;
 }
 
 int door_sleep(struct door *d, short events, uint64_t until_us, struct fault *f) {
@@ -67,7 +48,7 @@ int door_sleep(struct door *d, short events, uint64_t until_us, struct fault *f)
 	bool came = false;
 
 	while (!r && !came) {
-		int ms = slice(until_us);
+		int ms = waiting_slice(until_us);
 
 		r = ms ? look(d, events, ms, &came, f) : -ETIMEDOUT;
 	}
@@ -76,17 +57,20 @@ int door_sleep(struct door *d, short events, uint64_t until_us, struct fault *f)
 
 /* Another thread is at the door. */
 static int await_end(struct door *d, uint64_t until_us, struct fault *f) {
-	int ms = slice(until_us);
+	int ms = waiting_slice(until_us);
 	struct timespec end = waiting_until(ms > 0 ? (uint32_t)ms : 0);
 	bool stops = false;
+	void *given_up;
 	int r = 0;
 
 	if (!ms)
 		return door_refuse_late(d, f);
+	given_up = waiting_sleeps();
 	if (ms > 0)
 		r = pthread_cond_timedwait(d->left, d->lock, &end);
 	else
 		pthread_cond_wait(d->left, d->lock);
+	waiting_wakes_with(given_up, d->lock);
 	if (r == ETIMEDOUT) {
 		unlock(d);
 		stops = waiting_stops();

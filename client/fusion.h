@@ -141,6 +141,13 @@ typedef bool fusion_asked(void);
  * was recorded and sent is as it was, and can be waited for again. The function may not call this library.
  */
 FUSION_API void fusion_on_wait(fusion_asked *asked);
+/*
+ * Called by a thread before it sleeps for the daemon, with NULL, and, unless it returned that, with what it returned afterwards: so that whoever
+ * holds a lock of its own, as an interpreter's, gives it up meanwhile. For all contexts of the process; NULL, as at first: nothing is called. The
+ * first call may not wait, as threads may wait for who makes it, the second one may; neither may call this library.
+ */
+typedef void *fusion_sleeper(void *given_up);
+FUSION_API void fusion_on_sleep(fusion_sleeper *sleeper);
 
 /* Arrays made between begin and end are released at end, except those given to fusion_keep(),
  * which become the caller's to release. Scopes nest and belong to the calling thread. What a scope still holds when

@@ -12,6 +12,7 @@
 #include "capture.h"
 #include "context.h"
 #include "flush.h"
+#include "link.h"
 #include "undo.h"
 #include "waiting.h"
 
@@ -426,31 +427,21 @@ static int refuse_late(uint32_t timeout_ms, struct fault *f) {
 	return fault_set(f, FAULT_CONNECT, "fusiond did not answer within %u ms", timeout_ms);
 }
 
-/* Of a wait of left_ms, or 0, without end: how long to sleep before somebody is asked; 0: without end. */
-static uint32_t wait_slice(uint32_t left_ms) {
-	return waiting_is_asked() && (!left_ms || left_ms > WAITING_ASK_MS) ? WAITING_ASK_MS : left_ms;
-}
-
 /* Waits until the descriptor says so, the time is up or the caller is asked to stop. It may have been read empty. */
 static int future_poll(struct fusion_future *future, struct fault *f) {
-	struct pollfd p = { .fd = future->fd, .events = POLLIN };
-	uint32_t timeout = future_context(future)->stream.timeout_ms, waited = 0;
+	uint32_t timeout = future_context(future)->stream.timeout_ms;
+	uint64_t until = timeout ? link_now_us() + UINT64_C(1000) * timeout : 0;
+	bool came;
+	int r = 0;
 
-	while (!atomic_load(&future->done)) {
-		uint32_t slice = wait_slice(timeout ? timeout - waited : 0);
-		int r = poll(&p, 1, slice ? (int)slice : -1);
+	while (!r && !atomic_load(&future->done)) {
+		int ms = waiting_slice(until);
 
-		if (r < 0 && errno != EINTR)
-			return refuse_late(waited, f);
-		if (r > 0)
-			continue;
-		if (waiting_stops())
-			return waiting_refuse(f);
-		waited += r ? 0 : slice;
-		if (timeout && waited >= timeout)
-			return refuse_late(timeout, f);
+		r = ms ? waiting_look(future->fd, POLLIN, ms, &came) : -ETIMEDOUT;
 	}
-	return 0;
+	if (r == -ETIMEDOUT)
+		return refuse_late(timeout, f);
+	return r == -ECANCELED ? waiting_refuse(f) : r;
 }
 
 /* Gives up: the reply will find nobody, and the caller's memory is not written any more. */

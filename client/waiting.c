@@ -1,16 +1,27 @@
 /* Who waits may be asked to stop. See waiting.h for the contract. */
 #include "waiting.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 
 #define FUSION_NO_PLACES
 #include "fusion.h"
+#include "link.h"
 
 static _Atomic(fusion_asked *) asked;
+static _Atomic(fusion_sleeper *) sleeper, waker;     /* waker: the last one there was, for who sleeps when it goes */
 static _Thread_local bool in_callback;
 
 void fusion_on_wait(fusion_asked *function) {
 	atomic_store(&asked, function);
+}
+
+void fusion_on_sleep(fusion_sleeper *function) {
+	if (function)
+		atomic_store(&waker, function);
+	atomic_store(&sleeper, function);
 }
 
 void waiting_callback(bool begins) {
@@ -33,6 +44,62 @@ bool waiting_stops(void) {
 
 int waiting_refuse(struct fault *f) {
 	return fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was");
+}
+
+int waiting_slice(uint64_t until_us) {
+	uint64_t now = until_us ? link_now_us() : 0, left;
+
+	if (until_us && now >= until_us)
+		return 0;
+	left = until_us ? (until_us - now + 999) / 1000 : INT_MAX;
+	if (waiting_is_asked() && left > WAITING_ASK_MS)
+		return WAITING_ASK_MS;
+	return until_us ? (int)left : -1;
+}
+
+int waiting_look(int fd, short events, int ms, bool *camep) {
+	struct pollfd p = { .fd = fd, .events = events };
+	void *given_up = waiting_sleeps();
+	int r = poll(&p, events ? 1 : 0, ms);
+
+	if (r < 0)
+		r = errno == EINTR ? 0 : -errno;
+	waiting_wakes(given_up);
+	*camep = r > 0;
+	if (!r && waiting_stops())
+		return -ECANCELED;
+	return r < 0 ? r : 0;
+}
+
+int waiting_poll(int fd, short events, uint64_t until_us) {
+	bool came = false;
+	int r = 0;
+
+	while (!r && !came) {
+		int ms = waiting_slice(until_us);
+
+		r = ms ? waiting_look(fd, events, ms, &came) : -ETIMEDOUT;
+	}
+	return r;
+}
+
+void *waiting_sleeps(void) {
+	fusion_sleeper *function = in_callback ? NULL : atomic_load(&sleeper);
+
+	return function ? function(NULL) : NULL;
+}
+
+void waiting_wakes(void *given_up) {
+	if (given_up)
+		atomic_load(&waker)(given_up);
+}
+
+void waiting_wakes_with(void *given_up, pthread_mutex_t *lock) {
+	if (!given_up)
+		return;
+	pthread_mutex_unlock(lock);
+	waiting_wakes(given_up);
+	pthread_mutex_lock(lock);
 }
 
 struct timespec waiting_until(uint32_t milliseconds) {

@@ -4,8 +4,13 @@
  */
 #include "client/fusion.h"
 
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
 #include "client/context.h"
 #include "tests/fake_context.h"
+#include "tests/skip.h"
 
 enum {
 	ELEMENTS = 3,
@@ -304,6 +309,68 @@ START_TEST(who_opens_is_asked_to_stop_while_the_queue_of_the_door_is_full) {
 }
 END_TEST
 
+/* It listens, and never says a word. */
+static int listen_in_silence(char url[static 64]) {
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t size = sizeof a;
+
+	ck_assert(!bind(listener, (struct sockaddr *)&a, sizeof a) && !listen(listener, 1));
+	ck_assert(!getsockname(listener, (struct sockaddr *)&a, &size));
+	snprintf(url, 64, "tcp://127.0.0.1:%u", ntohs(a.sin_port));
+	return listener;
+}
+
+static bool always(void) {
+	return true;
+}
+
+static void expect_stopped(const char *socket) {
+	fusion_context *other;
+
+	fusion_on_wait(always);
+	ck_assert_int_eq(fusion_open(&other, &(struct fusion_options){ .socket = socket }), FUSION_E_CANCELLED);
+	fusion_on_wait(NULL);
+	expect_error(FUSION_E_CANCELLED, "interrupted");
+	ck_assert_ptr_null(other);
+}
+
+START_TEST(who_opens_is_asked_to_stop_while_another_machine_does_not_answer) {
+	fusion_context *other;
+	char url[64];
+	int listener = listen_in_silence(url);
+
+	expect_stopped(url);
+	ck_assert_int_eq(fusion_open(&other, &(struct fusion_options){ .socket = url, .timeout_ms = LATE_MS }), FUSION_E_CONNECT);
+	expect_error(FUSION_E_CONNECT, "100 ms");
+	close(listener);
+}
+END_TEST
+
+START_TEST(who_opens_is_asked_to_stop_while_a_daemon_of_his_own_is_started) {
+	char folder[] = "/tmp/start-XXXXXX", program[64], own[64];
+	FILE *file;
+
+	if (!access("/run/fusiond", F_OK))
+		SKIP("the machine has a daemon");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(program, sizeof program, "%s/daemon", folder);
+	file = fopen(program, "we");
+	fputs("#!/bin/sh\nexec sleep 1000000\n", file);
+	ck_assert(!fchmod(fileno(file), 0700) && !fclose(file));
+	unsetenv("FUSION_SOCKET");
+	setenv("FUSION_DAEMON", program, 1);
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	expect_stopped(NULL);
+	/* The lock is free again, and the program has gone: no child is left. */
+	expect_stopped(NULL);
+	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+	unlink(program);
+	snprintf(own, sizeof own, "rm -r %s", folder);
+	ck_assert_int_eq(system(own), 0);
+}
+END_TEST
+
 int main(void) {
 	Suite *suite = suite_create("client_door");
 	TCase *tcase = tcase_create("door");
@@ -317,6 +384,8 @@ int main(void) {
 	tcase_add_test(tcase, who_waits_for_another_at_the_door_makes_no_second_arena_for_the_same);
 	tcase_add_test(tcase, who_opens_is_asked_to_stop_while_the_door_does_not_answer);
 	tcase_add_test(tcase, who_opens_is_asked_to_stop_while_the_queue_of_the_door_is_full);
+	tcase_add_test(tcase, who_opens_is_asked_to_stop_while_another_machine_does_not_answer);
+	tcase_add_test(tcase, who_opens_is_asked_to_stop_while_a_daemon_of_his_own_is_started);
 	suite_add_tcase(suite, tcase);
 	return suite_run(suite);
 }

@@ -591,6 +591,17 @@ static bool asked(void) {
 	return atomic_fetch_sub(&asked_left, 1) <= 0;
 }
 
+/* One thread at a time has what all give up while they sleep. */
+static pthread_mutex_t given_up = PTHREAD_MUTEX_INITIALIZER;
+
+static void *sleeper(void *mine) {
+	if (!mine)
+		return &given_up;
+	pthread_mutex_lock(mine);
+	pthread_mutex_unlock(mine);
+	return NULL;
+}
+
 /* While nobody gives up the daemon answers. */
 static void give_up(unsigned after, bool on) {
 	atomic_store(&asked_left, (int)after);
@@ -598,6 +609,7 @@ static void give_up(unsigned after, bool on) {
 	if (!on)
 		fake_let_go();
 	fusion_on_wait(on ? asked : NULL);
+	fusion_on_sleep(after % 2 ? sleeper : NULL);
 }
 
 static void call_on_wait(struct fuzz_bytes *b) {
@@ -733,6 +745,7 @@ static void check_settled(void) {
 
 static void calm(void) {
 	fusion_on_wait(NULL);
+	fusion_on_sleep(NULL);
 	fake_let_go();
 	pthread_mutex_lock(&fake.lock);
 	fake.refuse_op = fake.fault_op = FAKE_NONE;

@@ -6,8 +6,9 @@
  * arguments stands in the package's Python files.
  *
  * Every function that records or waits first calls place_note(), so that errors can name the user's own line, and
- * turns a failure into an exception by raise_error(). The interpreter's lock is given up while something waits for the
- * daemon, never while an operation is recorded: that takes less time than giving it up.
+ * turns a failure into an exception by raise_error(). The interpreter's lock is given up by WAITING() where something is expected to wait for the
+ * daemon, not where an operation is recorded: that takes less time than giving it up. What has to wait all the same, as for memory from
+ * the door or for another engine, gives it up while it sleeps (module.c).
  *
  * From Python 3.11 on only the limited API is used, so one module serves all later versions; before, the buffer
  * protocol was not part of it.
@@ -150,6 +151,11 @@ extern PyMethodDef moves_methods[], grad_methods[];
 #define WAITING(statement) \
 	do { \
 		PyThreadState *saved_ = PyEval_SaveThread(); \
+		bool apart_ = apart; \
+		apart = true; \
 		statement; \
+		apart = apart_; \
 		PyEval_RestoreThread(saved_); \
 	} while (0)
+/* The thread is inside one. */
+extern _Thread_local bool apart;

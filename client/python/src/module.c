@@ -1,6 +1,7 @@
 /* The module: its functions, and what Python tells it. */
 #include "core.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,11 +59,25 @@ static bool interrupted(void) {
 	bool raised = PyErr_Occurred() || PyErr_CheckSignals();
 	PyObject *told = raised || !registry.waiting ? NULL : PyObject_CallNoArgs(registry.waiting);
 
-	if (!told && PyErr_Occurred() && !raised)
-		PyErr_WriteUnraisable(registry.waiting);
+	/* A signal's handler may have run in there. */
+	raised = PyErr_Occurred();
 	Py_XDECREF(told);
 	PyGILState_Release(state);
 	return raised;
+}
+
+_Thread_local bool apart;
+
+/* Does the thread have the interpreter's lock? Not of the limited API; where it cannot be asked nothing is given up. */
+static int (*has_lock)(void);
+
+/* Others run while a call sleeps that did not give the lock up, and may close the session. */
+static void *sleeper(void *given_up) {
+	if (given_up)
+		PyEval_RestoreThread(given_up);
+	else if (!apart && has_lock && has_lock())
+		return PyEval_SaveThread();
+	return NULL;
 }
 
 static PyObject *core_listen(PyObject *self, PyObject *on) {
@@ -193,6 +208,8 @@ PyMODINIT_FUNC PyInit__core(void) {
 
 	if (!module)
 		return NULL;
+	has_lock = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "PyGILState_Check");
+	fusion_on_sleep(sleeper);
 	context_type = (PyTypeObject *)PyType_FromSpec(&context_spec);
 	if (!lent_make_type() || PyModule_AddFunctions(module, own_methods) || PyModule_AddFunctions(module, operators_methods())
 		|| PyModule_AddFunctions(module, moves_methods) || PyModule_AddFunctions(module, grad_methods)

@@ -76,6 +76,55 @@ def test_the_wait_for_a_daemon_that_is_silent_is_interrupted(run_python, tmp_pat
     assert not status and text == "interrupted\n", text
 
 
+# Memory that nobody has yet comes from the door, which is the supervisor, and that does not answer.
+AT_THE_DOOR = """
+import os, signal, threading, time
+import numpy as np
+import fusion as xp
+SUPERVISOR, PATIENT = int(os.environ["SUPERVISOR"]), 300
+def tell(what): os.kill(SUPERVISOR, what)
+def late(*_): raise TimeoutError("no other thread ran")
+large = np.zeros(1 << 28, np.uint8)
+xp.ones(3).tolist()
+# What that does is Python's, where other threads get a turn.
+xp._core.waiting(None)
+signal.signal(signal.SIGALRM, late)
+signal.alarm(PATIENT)
+turns, ended = [], threading.Event()
+def other():
+    time.sleep(0.3)
+    turns.append(1)
+    ACTION
+    tell(signal.SIGCONT)
+thread = threading.Thread(target=other)
+tell(signal.SIGSTOP)
+try:
+    thread.start()
+    x = xp.asarray(large)
+    print("made", len(turns))
+except BaseException as e:
+    print(type(e).__name__, len(turns))
+finally:
+    ended.set()
+    tell(signal.SIGCONT)
+signal.alarm(0)
+thread.join()
+"""
+WHILE_AT_THE_DOOR = {
+    "computes": ("pass", "made 1"),
+    "closes the session": ("xp._base.shutdown(); ended.wait()", "StateError 1"),
+    "sends a signal": ("os.kill(os.getpid(), signal.SIGINT); ended.wait()", "KeyboardInterrupt 1"),
+}
+
+
+@pytest.mark.parametrize("what", WHILE_AT_THE_DOOR)
+def test_beside_a_call_that_waits_at_the_door_another_thread(run_python, what):
+    action, said = WHILE_AT_THE_DOOR[what]
+    with Daemon() as daemon:
+        status, text = run_python(AT_THE_DOOR.replace("ACTION", action), FUSION_SOCKET=daemon.socket, SUPERVISOR=str(daemon.process.pid))
+    assert not status and text.strip() == said, text
+
+
 def test_what_is_not_begun_can_be_given_up():
     y = xp.ones(1000) * 2
     xp.flush()
