@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/str.h"
 #include "daemon/plan/plan.h"
 #include "tests/random_graph.h"
 #include "tests/suite.h"
@@ -27,7 +28,7 @@ static const struct traits *const machines[] = { &cpu, &gpu };
 
 static struct graph *g;
 static struct fault fault;
-static unsigned compared, fewer;
+static unsigned compared, fewer, helpers;
 
 static void setup(void) {
 	ck_assert_int_eq(graph_new(&g), 0);
@@ -48,6 +49,33 @@ static struct plan *plan_compared(const struct traits *t) {
 	return p;
 }
 
+/* Copies that the planner added, and nothing of the client's. */
+static bool is_helper(const struct plan *p, const struct plan_step *s) {
+	for (uint32_t i = 0; i < s->ops; i++)
+		if (p->node[s->op[i]].note != PLAN_NONE || p->node[s->op[i]].op != OP_copy)
+			return false;
+	return s->ops;
+}
+
+static void check_steps(const struct plan *p, const char *name) {
+	for (uint32_t i = 0; i < p->steps; i++) {
+		const struct plan_step *s = &p->step[i];
+		struct str purpose = { 0 };
+
+		plan_put_purpose(p, i, &purpose);
+		ck_assert_int_eq(str_finish(&purpose), 0);
+		if (is_helper(p, s)) {
+			helpers++;
+			ck_assert_msg(!s->pattern && !s->named && !plan_step_saved(s) && !s->buffers_eliminated, "%s: kernel %u: %s, of the pattern %s, saves %u arrays and %u bytes",
+				name, i + 1, str_text(&purpose), pattern_name((enum pattern)s->pattern), s->buffers_eliminated, (unsigned)plan_step_saved(s));
+		} else if (s->ops) {
+			ck_assert_msg(!strstr(str_text(&purpose), "copy of"), "%s: kernel %u, %s of %s, is no %s", name, i + 1,
+				kernel_root_name(s->kernel), op_info(p->node[s->op[0]].op)->name, str_text(&purpose));
+		}
+		str_free(&purpose);
+	}
+}
+
 static uint32_t steps_unfused(const struct traits *t) {
 	struct plan_options o = { .traits = t };
 	struct plan *p;
@@ -55,6 +83,7 @@ static uint32_t steps_unfused(const struct traits *t) {
 
 	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
 	steps = p->steps;
+	check_steps(p, "unfused");
 	ck_assert_uint_eq(plan_unfused_steps(p), steps);
 	plan_unref(p);
 	return steps;
@@ -71,6 +100,7 @@ static void check_graph(const char *name) {
 		ck_assert_msg(plan_unfused_steps(p) == unfused, "%s: %u kernels without fusion are told, %u are there", name,
 			plan_unfused_steps(p), unfused);
 		ck_assert_msg(p->steps <= unfused, "%s: %u kernels, %u without fusion", name, p->steps, unfused);
+		check_steps(p, name);
 		compared++;
 		fewer += p->steps < unfused;
 		plan_unref(p);
@@ -95,7 +125,8 @@ START_TEST(without_fusion_is_told_of_a_text_graph_as_it_is_planned) {
 		text_free(t);
 	}
 	free(entry);
-	printf("note: %u plans, %u of them with fewer kernels than without fusion\n", compared, fewer);
+	printf("note: %u plans, %u of them with fewer kernels than without fusion; %u kernels copy for others\n", compared, fewer, helpers);
+	ck_assert_uint_gt(helpers, 10);
 	ck_assert_uint_gt(compared, 200);
 	ck_assert_uint_gt(fewer, 100);
 }

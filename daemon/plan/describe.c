@@ -128,27 +128,35 @@ static const char *reader_of(const struct plan *p, uint32_t step, uint32_t slot)
 	return "a later kernel";
 }
 
-/* Does it compute copies alone that the planner added? */
-static bool only_copies(const struct plan *p, const struct plan_step *s) {
+/* Does it compute what the planner added alone? */
+static bool only_added(const struct plan *p, const struct plan_step *s) {
 	for (uint32_t i = 0; i < s->ops; i++)
 		if (p->node[s->op[i]].note != PLAN_NONE)
 			return false;
 	return true;
 }
 
+/* ... and no part of an operation, as a cast before a product of an attention is one. */
+static bool only_copies(const struct plan *p, const struct plan_step *s) {
+	for (uint32_t i = 0; i < s->ops; i++)
+		if (p->node[s->op[i]].op != OP_copy)
+			return false;
+	return s->ops;
+}
+
 static void put_copy(const struct plan *p, uint32_t step, struct str *text) {
 	uint32_t slot = stored_by(&p->step[step]);
 	const char *reader = slot == PLAN_NONE ? NULL : reader_of(p, step, slot);
 
-	if (!reader || (p->step[step].ops && !only_copies(p, &p->step[step])))
+	if (!reader || !only_added(p, &p->step[step]))
 		return;
 	if (p->slot[slot].packed && p->slot[slot].packed_of != PLAN_NONE)
 		str_printf(text, "packing of weights: into panels, as %s reads them, once for all runs", reader);
 	else if (p->slot[slot].packed)
 		str_printf(text, "packing of a factor: into panels, as %s reads it", reader);
-	else if (p->step[step].ops)
+	else if (only_copies(p, &p->step[step]))
 		str_printf(text, "copy of what %s reads, as it must lie in memory for that", reader);
-	else
+	else if (!p->step[step].ops)
 		str_printf(text, "first half of a kernel that could not be built as one");
 }
 

@@ -387,10 +387,29 @@ static uint64_t bytes_alone(const struct planner *p, const struct node *n) {
 	return bytes;
 }
 
+/* A copy that the planner added, as for a packing, or an operation that is computed again: no work of the client's, which fusing would save. */
+static bool is_helper(const struct planner *p, uint32_t node) {
+	return p->node[node].origin != GRAPH_NONE || (node >= graph_nodes(p->g) && p->node[node].op == OP_copy);
+}
+
+static bool only_helpers(const struct planner *p, const struct group *g) {
+	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m])
+		if (!is_helper(p, m))
+			return false;
+	return true;
+}
+
+static enum pattern pattern_of_group(const struct planner *p, const struct group *g) {
+	struct sight s = { .p = p };
+
+	if (only_helpers(p, g))
+		return PATTERN_NONE;
+	return sight_add(&s, g) ? recognise(&s) : PATTERN_elementwise_chain;
+}
+
 void pattern_mark(const struct planner *p, const struct group *g, uint32_t first) {
 	struct plan_step *last = &p->plan->step[p->plan->steps - 1];
-	struct sight s = { .p = p };
-	enum pattern pattern = sight_add(&s, g) ? recognise(&s) : PATTERN_elementwise_chain;
+	enum pattern pattern = pattern_of_group(p, g);
 	named_set named = named_of_group(p, g);
 
 	for (uint32_t i = first; i < p->plan->steps; i++) {
@@ -401,7 +420,7 @@ void pattern_mark(const struct planner *p, const struct group *g, uint32_t first
 		last->bytes_fused += step->bytes_read + step->bytes_written;
 	}
 	for (uint32_t m = g->first; m != GRAPH_NONE; m = p->next[m]) {
-		if (p->node[m].origin != GRAPH_NONE)
+		if (is_helper(p, m))
 			continue;
 		last->bytes_unfused += bytes_alone(p, &p->node[m]);
 		last->buffers_eliminated += !p->node[m].stored;
