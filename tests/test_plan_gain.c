@@ -76,13 +76,16 @@ static void check_steps(const struct plan *p, const char *name) {
 	}
 }
 
-static uint32_t steps_unfused(const struct traits *t) {
+/* A plan without fusion gains nothing. */
+static uint32_t steps_unfused(const struct traits *t, uint64_t *bytesp) {
 	struct plan_options o = { .traits = t };
 	struct plan *p;
 	uint32_t steps;
 
 	ck_assert_int_eq(plan_make(g, &o, &p, &fault), 0);
 	steps = p->steps;
+	*bytesp = plan_moved(p);
+	ck_assert_uint_eq(p->bytes_not_moved, 0);
 	check_steps(p, "unfused");
 	ck_assert_uint_eq(plan_unfused_steps(p), steps);
 	plan_unref(p);
@@ -93,13 +96,15 @@ static void check_graph(const char *name) {
 	for (unsigned m = 0; m < sizeof machines / sizeof *machines; m++) {
 		struct plan *p = plan_compared(machines[m]);
 		uint32_t unfused;
+		uint64_t moved;
 
 		if (!p)
 			continue;
-		unfused = steps_unfused(machines[m]);
+		unfused = steps_unfused(machines[m], &moved);
 		ck_assert_msg(plan_unfused_steps(p) == unfused, "%s: %u kernels without fusion are told, %u are there", name,
 			plan_unfused_steps(p), unfused);
 		ck_assert_msg(p->steps <= unfused, "%s: %u kernels, %u without fusion", name, p->steps, unfused);
+		ck_assert_uint_eq(p->bytes_not_moved, moved > plan_moved(p) ? moved - plan_moved(p) : 0);
 		check_steps(p, name);
 		compared++;
 		fewer += p->steps < unfused;

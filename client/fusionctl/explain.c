@@ -14,12 +14,22 @@ enum {
 	PLACE_TEXT = 256,
 };
 
+/* "3 kernels; without fusion 9: 66.7 % fewer, and 50.0 % less memory is moved". */
+static void print_gain_of_all(const cJSON *json) {
+	double kernels = json_number(json, "kernel_count"), unfused = json_number(json, "unfused_kernel_count");
+	double moved = json_number(json, "bytes_moved"), saved = json_number(json, "bytes_not_moved");
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	printf("%s kernel%s; without fusion %s", print_count(kernels, a), kernels == 1 ? "" : "s", print_count(unfused, b));
+	if (unfused > kernels)
+		printf(": %.1f %% fewer, and %.1f %% less memory is moved", 100 * (1 - kernels / unfused), saved > 0 ? 100 * saved / (moved + saved) : 0);
+	putchar('\n');
+}
+
 static void print_summary(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT];
-	double kernels = json_number(json, "kernel_count");
 
-	printf("%s kernel%s; without fusion %s\n", print_count(kernels, a), kernels == 1 ? "" : "s",
-		print_count(json_number(json, "unfused_kernel_count"), b));
+	print_gain_of_all(json);
 	if (json_number(json, "buffers_eliminated") > 0)
 		printf("%s array%s never stored, %s of memory are not moved\n",
 			print_count(json_number(json, "buffers_eliminated"), a), json_number(json, "buffers_eliminated") == 1 ? " is" : "s are",

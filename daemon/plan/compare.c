@@ -60,6 +60,14 @@ static double sum_alone(const struct plan *p, const struct plan_step *s, const d
 	return sum;
 }
 
+uint64_t plan_moved(const struct plan *p) {
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		bytes += p->step[i].bytes_read + p->step[i].bytes_written;
+	return bytes;
+}
+
 uint32_t plan_unfused_steps(const struct plan *p) {
 	return p->compared ? p->unfused_steps : p->ops;
 }
@@ -69,6 +77,7 @@ int plan_compare(struct plan *p, const struct plan *single) {
 	double *measured = times_alone(single, p->nodes, plan_measured_of);
 
 	p->unfused_steps = single->steps;
+	p->bytes_not_moved = plan_moved(single) > plan_moved(p) ? plan_moved(single) - plan_moved(p) : 0;
 	p->compared = true;
 	for (uint32_t i = 0; estimate && measured && i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];

@@ -154,7 +154,7 @@ static bool is_counted(const struct node *n) {
 
 static void count_savings(struct planner *p) {
 	struct plan *plan = p->plan;
-	uint64_t unfused = 0, fused = 0;
+	uint64_t unfused = 0, fused;
 
 	for (uint32_t i = 0; i < p->nodes; i++) {
 		const struct node *n = &p->node[i];
@@ -168,8 +168,7 @@ static void count_savings(struct planner *p) {
 			if (p->node[n->in[k]].kind != NODE_FILL && p->node[n->in[k]].kind != NODE_IOTA)
 				unfused += (uint64_t)shape_bytes(p->node[n->in[k]].type);
 	}
-	for (uint32_t i = 0; i < plan->steps; i++)
-		fused += plan->step[i].bytes_read + plan->step[i].bytes_written;
+	fused = p->o->fuse ? plan_moved(plan) : unfused;
 	plan->bytes_not_moved = unfused > fused ? unfused - fused : 0;
 }
 

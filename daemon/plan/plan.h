@@ -167,7 +167,7 @@ struct plan {
 	uint32_t unfused_steps;        /* of its graph's plan without fusion, where it was compared with that */
 	bool compared;
 	uint32_t buffers_eliminated;
-	uint64_t bytes_not_moved;
+	uint64_t bytes_not_moved;      /* ... where it was compared with that plan, against what its steps move */
 	uint64_t peak_bytes;           /* most that temporaries and results take at once, between any two steps */
 	pattern_set patterns_off;      /* it was made without these */
 	struct book *book;             /* a reference, or NULL */
@@ -227,13 +227,15 @@ void plan_cache_replace(struct plan_cache *c, struct plan *old, struct plan *new
 int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) FAULT_MUST_USE;
 
 /*
- * Compares with a plan of the same graph without fusion: the plan learns how many kernels that has, and each step of several
- * operations what these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
+ * Compares with a plan of the same graph without fusion: the plan learns how many kernels that has and how much
+ * more it moves, and each step of several operations what these take as kernels of their own, as far as both plans know. 0 or -ENOMEM.
  */
 int plan_compare(struct plan *p, const struct plan *single) FAULT_MUST_USE;
 /* The same with a plan that is made for it. 0, -ENOMEM, or a fault of plan_make(). */
 int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o,
 	struct fault *f) FAULT_MUST_USE;
+/* Bytes that its steps read and write. */
+uint64_t plan_moved(const struct plan *p);
 /* Kernels of its graph without fusion. Where nobody has compared it with such a plan: one an operation, as near as is known. */
 uint32_t plan_unfused_steps(const struct plan *p);
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */

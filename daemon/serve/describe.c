@@ -266,6 +266,7 @@ static void add_totals(cJSON *json, const struct plan *p) {
 	if (p->made_ns > 0)
 		cJSON_AddNumberToObject(json, "plan_us", p->made_ns / 1e3);
 	cJSON_AddNumberToObject(json, "unfused_kernel_count", plan_unfused_steps(p));
+	cJSON_AddNumberToObject(json, "bytes_moved", (double)plan_moved(p));
 	cJSON_AddNumberToObject(json, "bytes_not_moved", (double)p->bytes_not_moved);
 	cJSON_AddNumberToObject(json, "buffers_eliminated", p->buffers_eliminated);
 	cJSON_AddNumberToObject(json, "peak_bytes", (double)p->peak_bytes);

@@ -49,6 +49,7 @@ claim large_outputs_are_shown_by_their_edges 0 "0  *1  *2 \.\.\. 1997 1998 1999\
 claim_json explain_tells_kernels 'j["kernel_count"] == 1 and j["unfused_kernel_count"] == 2 and
 	[o["op"] for o in j["kernels"][0]["operations"]] == ["relu", "add"] and "source" not in j["kernels"][0]' \
 	"$ctl" explain --json "$root/good.fz"
+claim explain_begins_with_what_fusing_gains 0 "^1 kernel; without fusion 2: 50.0 % fewer, and [0-9.]* % less memory is moved" "$ctl" explain "$root/good.fz"
 claim_json explain_unfused_tells_each 'len(j["kernels"]) == 2' "$ctl" explain --unfused --json "$root/good.fz"
 claim explain_shows_the_source 0 "FP_CONTRACT OFF" "$ctl" explain --source "$root/good.fz"
 claim_json stats_count_what_ran 'j["runs"] >= 4 and j["kernels_launched"] <= j["kernels_unfused"]' "$ctl" stats --json

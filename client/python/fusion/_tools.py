@@ -112,8 +112,10 @@ class Explanation(dict):
     """How the daemon would run something; as a dict what fusionctl explain --json gives."""
 
     def __repr__(self) -> str:
-        lines = [f"{_count(self['kernel_count'], 'kernel')}, {self['unfused_kernel_count']} without fusion; "
-                 f"{_count(self['bytes_not_moved'], 'byte')} not moved, {_count(self['buffers_eliminated'], 'buffer')} less"]
+        kernels, unfused, moved, saved = (self[name] for name in ("kernel_count", "unfused_kernel_count", "bytes_moved", "bytes_not_moved"))
+        fewer = f" ({100 * (1 - kernels / unfused):.1f} % fewer)" if unfused > kernels else ""
+        less = f" ({100 * saved / (moved + saved):.1f} % less)" if saved else ""
+        lines = [f"{_count(kernels, 'kernel')}, {unfused} without fusion{fewer}; {_count(saved, 'byte')} not moved{less}, {_count(self['buffers_eliminated'], 'buffer')} less"]
         for i, kernel in enumerate(self["kernels"]):
             ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
             name = f" {kernel['pattern']}" if kernel.get("pattern") else ""

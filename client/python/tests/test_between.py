@@ -121,6 +121,7 @@ def test_what_runs_now_is_told_and_what_a_kernel_without_operations_is_for():
     assert first["operations"] == [] and first["purpose"].startswith("first pass of a reduction, sum") and "runs_as" not in first
     assert last["purpose"].startswith("last pass of a reduction, sum")
     assert "first pass of a reduction" in repr(xp.explain(total()))
+    assert repr(xp.explain(total())).startswith("2 kernels, 3 without fusion (33.3 % fewer); ")
     before = time.time()
     float(total())
     for kernel in xp.explain(total())["kernels"]:
