@@ -308,17 +308,31 @@ static bool add_readers(struct planner *p, struct again *x, uint32_t node, uint3
 	return x->readers > 0;
 }
 
-static bool find_again(const struct merging *m, uint32_t node, struct again *x) {
+/* May it be computed again where it is read? If not, *reasonp is why, as far as kernels read it that might; else NULL. */
+static bool find_again(const struct merging *m, uint32_t node, struct again *x, const char **reasonp) {
 	struct planner *p = m->p;
 	uint32_t group = group_find(p, p->node[node].group);
 	const struct group *g = &p->group[group];
 
 	memset(x, 0, sizeof *x);
-	if (g->kind != NODE_MAP || p->node[node].kind != NODE_MAP || p->node[node].stored || m->kept[node])
+	*reasonp = NULL;
+	if (g->kind != NODE_MAP || !read_elsewhere(m, node, group))
 		return false;
-	if ((uint64_t)shape_elements(g->space) < p->o->min_elements)
+	if (!add_readers(p, x, node, group)) {
+		if (x->readers == MERGE_AGAIN_READERS)
+			*reasonp = "more kernels read it than may compute it again";
 		return false;
-	if (!add_readers(p, x, node, group) || !add_maker(p, x, node, group))
+	}
+	if (p->node[node].stored) {
+		if (x->readers > 1)
+			*reasonp = "it is a result, which is stored anyway";
+		return false;
+	}
+	if (!add_maker(p, x, node, group)) {
+		*reasonp = "it takes too many operations for each kernel that reads it to compute it again";
+		return false;
+	}
+	if (p->node[node].kind != NODE_MAP || m->kept[node] || (uint64_t)shape_elements(g->space) < p->o->min_elements)
 		return false;
 	/* One reader and nothing else to do: sink has looked at that. */
 	x->alone = g->ops == x->ops && !g->outputs;
@@ -351,40 +365,28 @@ static double saved_again(const struct merging *m, uint32_t node, const struct a
 	return saved - MERGE_LEAST * cost_bytes(t, bytes, bytes) * (1 + x->readers);
 }
 
-/* Why it is no candidate, where other kernels read it: in the order in which find_again() looks. */
-static const char *why_not_again(const struct merging *m, uint32_t node, struct again *x) {
-	struct planner *p = m->p;
-	uint32_t group = group_find(p, p->node[node].group);
-
-	if (p->group[group].kind != NODE_MAP || !read_elsewhere(m, node, group))
-		return NULL;
-	memset(x, 0, sizeof *x);
-	if (!add_readers(p, x, node, group))
-		return x->readers == MERGE_AGAIN_READERS ? "more kernels read it than may compute it again" : NULL;
-	if (p->node[node].stored)
-		return x->readers > 1 ? "it is a result, which is stored anyway" : NULL;
-	return add_maker(p, x, node, group) ? NULL : "it takes too many operations for each kernel that reads it to compute it again";
-}
-
-static int refuse_again(struct merging *m, uint32_t node) {
-	const char *reason = "storing it costs less than computing it again";
-	struct again x;
+static int refuse_again(struct merging *m, uint32_t node, const struct again *x, const char *reason) {
 	int r = 0;
 
-	if (!m->p->o->notes)
-		return 0;
-	if (!find_again(m, node, &x))
-		reason = why_not_again(m, node, &x);
-	for (uint32_t i = 0; !r && reason && i < x.readers; i++)
-		r = planner_note(m->p, node, m->p->group[x.into[i]].root, reason);
+	for (uint32_t i = 0; !r && reason && m->p->o->notes && i < x->readers; i++)
+		r = planner_note(m->p, node, m->p->group[x->into[i]].root, reason);
 	return r;
 }
 
-static int offer_again(struct merging *m, uint32_t node) {
-	struct again x;
-	double saved = find_again(m, node, &x) ? saved_again(m, node, &x) : 0;
+/* Nanoseconds that are saved; where it may not be, or saves none, *reasonp is why. */
+static double weigh_again(const struct merging *m, uint32_t node, struct again *x, const char **reasonp) {
+	if (!find_again(m, node, x, reasonp))
+		return 0;
+	*reasonp = "storing it costs less than computing it again";
+	return saved_again(m, node, x);
+}
 
-	return saved > 0 ? heap_push(m, (struct candidate){ saved, node, GROUP_NONE }) : refuse_again(m, node);
+static int offer_again(struct merging *m, uint32_t node) {
+	const char *reason;
+	struct again x;
+	double saved = weigh_again(m, node, &x, &reason);
+
+	return saved > 0 ? heap_push(m, (struct candidate){ saved, node, GROUP_NONE }) : refuse_again(m, node, &x, reason);
 }
 
 /* Has the members of a group read `to` where they read `from`. */
@@ -499,15 +501,15 @@ static void keep_sources(struct merging *m, const struct again *x) {
 static int take_again(struct merging *m, uint32_t node) {
 	struct planner *p = m->p;
 	uint32_t group = group_find(p, p->node[node].group);
+	const char *reason;
 	struct again x;
 	int r = 0;
 
-	if (!find_again(m, node, &x))
+	if (!find_again(m, node, &x, &reason))
 		return 0;
 	keep_sources(m, &x);
 	for (uint32_t i = 0; !r && i < x.readers; i++) {
-		const char *reason = NULL;
-
+		reason = NULL;
 		r = take_into(m, &x, x.into[i], p->group[group].rank, &reason);
 		if (!r && reason && *reason)
 			r = planner_note(p, node, p->group[x.into[i]].root, reason);
@@ -565,10 +567,11 @@ static int offer_all(struct merging *m) {
 
 /* The candidate as things stand now; 0 where it is none any more. */
 static double look_again(struct merging *m, struct candidate *c) {
+	const char *reason;
 	struct again x;
 
 	if (c->b == GROUP_NONE)
-		return find_again(m, c->a, &x) ? saved_again(m, c->a, &x) : 0;
+		return weigh_again(m, c->a, &x, &reason);
 	c->a = group_find(m->p, c->a);
 	c->b = group_find(m->p, c->b);
 	return may_stand_together(m->p, c->a, c->b) ? saved_side_by_side(m, c->a, c->b) : 0;
@@ -582,7 +585,7 @@ static int take_all(struct merging *m) {
 		double saved = look_again(m, &c);
 
 		if (saved <= 0) {
-			r = c.b == GROUP_NONE ? refuse_again(m, c.a) : 0;
+			r = c.b == GROUP_NONE ? offer_again(m, c.a) : 0;        /* which tells why it is refused */
 		} else if (m->count && saved < m->heap[0].saved) {
 			c.saved = saved;
 			r = heap_push(m, c);
