@@ -250,7 +250,7 @@ static uint64_t *handles_held(const struct fusion_context *c, uint64_t begun) {
 	for (uint32_t i = 0; at && i < c->slots->count; i++) {
 		const struct value *v = slots_value(c->slots, i);
 
-		if (v && v->seq <= begun)
+		if (v && v->seq <= begun && !v->forgone)
 			at[i] = v->handle;
 	}
 	return at;

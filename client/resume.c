@@ -66,14 +66,24 @@ static bool asked_again(const struct request *q) {
 static const struct fault not_begun = { FAULT_REPEATABLE,
 	"the engine was replaced before this was begun; what it reads is as it was: it may be asked for again" };
 
+/* The array that it names, which its caller is told not to have: an engine that has it nonetheless lets go of it. */
+static void forgo_named(struct fusion_context *c, const struct request *q) {
+	struct value *v = q->handle ? slots_value(c->slots, (uint32_t)q->handle) : NULL;
+
+	if (v && v->handle == q->handle)
+		v->forgone = true;
+}
+
 /* A write of memory has happened already, whoever heard of it; what defines a graph is gone with the engine. */
 static void settle(struct fusion_context *c, struct request *q, uint64_t accepted) {
 	struct fault f = not_begun;
 
 	if (q->kind == REQUEST_UNMAP && q->value && q->seq > accepted)
 		q->value->seq = accepted;
-	if (unknowable(q))
+	if (unknowable(q)) {
+		forgo_named(c, q);
 		fault_set(&f, FAULT_UNKNOWN, "the engine was replaced before it answered; whether this had its effect is not known");
+	}
 	stream_settle(c, q, asked_again(q) ? NULL : &f);
 }
 

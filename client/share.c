@@ -46,9 +46,10 @@ static int value_named(struct fusion_context *c, const struct tensor_type *t, st
 	return 0;
 }
 
-/* The daemon refused it, or never heard of it. */
+/* The daemon refused it, or never heard of it; where its engine was replaced meanwhile, it may have lost its handle by that. */
 static void value_refused(struct fusion_context *c, struct value *v) {
-	slots_forgo(c->slots, v->handle);
+	if (v->handle)
+		slots_forgo(c->slots, v->handle);
 	v->handle = 0;
 	value_drop(c, v);
 }
@@ -114,6 +115,7 @@ static int ask_export(struct fusion_context *c, const struct value *v, uint64_t 
 		return r;
 	*qp = q;
 	w = stream_begin(c, q, REQUEST_EXPORT, 5);
+	q->handle = own;
 	wire_put_uint(w, c->stream.seq);
 	wire_put_uint(w, v->handle);
 	wire_put_uint(w, own);
@@ -210,6 +212,7 @@ static int ask_import(struct fusion_context *c, const struct fusion_token *token
 		return r;
 	*qp = q;
 	w = stream_begin(c, q, REQUEST_IMPORT, 3);
+	q->handle = handle;
 	wire_put_uint(w, c->stream.seq);
 	wire_put_bin(w, token->bytes, sizeof token->bytes);
 	wire_put_uint(w, handle);

@@ -363,6 +363,7 @@ static void request_end(struct fusion_context *c, struct request *q) {
 	q->answer = NULL;
 	q->later = NULL;
 	q->value = q->named = NULL;
+	q->handle = 0;
 	free(q->setting);
 	q->setting = NULL;
 	c->stream.busy--;

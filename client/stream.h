@@ -51,6 +51,7 @@ struct request {
 	enum message_request kind;
 	uint64_t seq;                /* its own where it has one; WAIT: the last waited for */
 	struct value *value;         /* READ, MAP, UNMAP, an EXPORT that was given up: held while the request is under way */
+	uint64_t handle;             /* EXPORT, IMPORT: that the array is to have, or 0 */
 	struct value *named;         /* EXPORT, IMPORT: given up, with the handle that it has once it is answered */
 	char *setting;               /* CONFIGURE: name and value, as the context keeps them, or NULL */
 	struct answer *answer;       /* of the thread that waits, or NULL */

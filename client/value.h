@@ -58,6 +58,7 @@ struct value {
 	uint16_t op;
 	uint8_t rights;              /* SHARE_, of a value that other processes may hold, too; else 0 */
 	bool exported;               /* ... and this process exported it */
+	bool forgone;                /* an engine ended before it said whether it has it under its handle: it is not to have it, and the next one is told so */
 	bool leaf;                   /* of a watched array: gradients end here */
 	bool counted;                /* its contents are among the bytes that tapes keep */
 	uint16_t lost;               /* the operation without a derivative behind which watched arrays were lost, or 0 */

@@ -125,6 +125,7 @@ jobs() {
 	[ -x "$build/tests/sim/sim" ] && echo 'sim "$build/tests/sim/sim" --seeds 1000'
 	# `make check-faults` takes all.
 	[ -x "$build/tests/sim/sim" ] && echo 'points "$build/tests/sim/sim" --points'
+	[ -x "$build/tests/sim/sim" ] && echo 'points_ends "$build/tests/sim/sim" --point engine_ends'
 	echo 'fuzz env PYTHON="$python" sh tests/fuzz/check.sh'
 	echo "layers sh tests/layers.sh"
 	echo 'lint sh tests/lint.sh "$build" slice'

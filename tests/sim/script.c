@@ -49,11 +49,9 @@ static bool is_clear(int code) {
 	return false;
 }
 
-/*
- * Not mended: an engine that replaced one that hung takes a slot for used which the library has given back. Of tokens nothing is left where an engine ended.
- */
+/* Of tokens nothing is left where an engine ended. */
 static bool is_known(int code) {
-	return code == FUSION_E_TOKEN || (code == FUSION_E_HANDLE && strstr(fusion_error(), "is wanted for a slot that is in use"));
+	return code == FUSION_E_TOKEN;
 }
 
 static void refused(const char *what) {
