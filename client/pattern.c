@@ -88,6 +88,11 @@ static int tell(struct fusion_context *c, enum message_request kind, const bool 
 		wire_put_uint(w, *whole_daemon);
 	for (unsigned i = 0; i < words; i++)
 		wire_put_text(w, word[i]);
+	/* Where there is no memory for it, it cannot be taken back. */
+	if (kind == REQUEST_PATTERN && whole_daemon) {
+		q->setting = strndup(word[0], strcspn(word[0], "("));
+		q->whole_daemon = *whole_daemon;
+	}
 	return stream_ask(c, q, a, f);
 }
 

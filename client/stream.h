@@ -53,7 +53,8 @@ struct request {
 	struct value *value;         /* READ, MAP, UNMAP, an EXPORT that was given up: held while the request is under way */
 	uint64_t handle;             /* EXPORT, IMPORT: that the array is to have, or 0 */
 	struct value *named;         /* EXPORT, IMPORT: given up, with the handle that it has once it is answered */
-	char *setting;               /* CONFIGURE: name and value, as the context keeps them, or NULL */
+	char *setting;               /* CONFIGURE: name and value, as the context keeps them, or NULL; PATTERN: its name */
+	bool whole_daemon;           /* PATTERN: for all sessions */
 	struct answer *answer;       /* of the thread that waits, or NULL */
 	struct later *later;         /* a read that nobody waits for, see read.c */
 	pthread_cond_t answered;
@@ -61,8 +62,10 @@ struct request {
 
 /* What takes back what was given up. */
 struct undo {
-	enum message_request kind;   /* UNMAP or REVOKE */
+	enum message_request kind;   /* UNMAP, REVOKE or FORGET_PATTERN */
 	struct value *value;         /* held */
+	char *pattern;               /* its name, malloc'd */
+	bool whole_daemon;
 	uint8_t token[LIMIT_TOKEN_BYTES];
 };
 

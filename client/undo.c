@@ -1,6 +1,7 @@
 /* What was given up is taken back. See undo.h for the contract. */
 #include "undo.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "context.h"
@@ -34,6 +35,14 @@ static void revoke_owed(struct fusion_context *c, const struct answer *a) {
 	memcpy(owe(c, REQUEST_REVOKE)->token, a->token, sizeof a->token);
 }
 
+static void forget_owed(struct fusion_context *c, struct request *q) {
+	struct undo *u = owe(c, REQUEST_FORGET_PATTERN);
+
+	u->pattern = q->setting;
+	u->whole_daemon = q->whole_daemon;
+	q->setting = NULL;
+}
+
 void undo_answered(struct fusion_context *c, struct request *q, const struct answer *a) {
 	if (!q->given_up)
 		return;
@@ -46,10 +55,30 @@ void undo_answered(struct fusion_context *c, struct request *q, const struct ans
 		unmap_owed(c, q->value);
 	if (q->kind == REQUEST_EXPORT)
 		revoke_owed(c, a);
+	if (q->kind == REQUEST_PATTERN && q->setting)
+		forget_owed(c, q);
 }
 
 bool undo_due(const struct fusion_context *c) {
 	return c->stream.undos && !c->stream.resuming && c->stream.transport;
+}
+
+static void write_undo(struct fusion_context *c, struct request *q, const struct undo *u) {
+	struct wire_writer *w;
+
+	switch (u->kind) {
+	case REQUEST_UNMAP:
+		wire_put_uint(stream_begin_next(c, q, REQUEST_UNMAP, 2), u->value->handle);
+		u->value->seq = q->seq;
+		return;
+	case REQUEST_REVOKE:
+		wire_put_bin(stream_begin(c, q, REQUEST_REVOKE, 1), u->token, sizeof u->token);
+		return;
+	default:
+		w = stream_begin(c, q, REQUEST_FORGET_PATTERN, 2);
+		wire_put_uint(w, u->whole_daemon);
+		wire_put_text(w, u->pattern);
+	}
 }
 
 /* Nobody is told where it is refused: an engine that was replaced meanwhile need not know of it. */
@@ -58,12 +87,8 @@ bool undo_send(struct fusion_context *c, struct request *q) {
 	struct fault f;
 
 	memmove(c->stream.undo, c->stream.undo + 1, --c->stream.undos * sizeof u);
-	if (u.kind == REQUEST_UNMAP) {
-		wire_put_uint(stream_begin_next(c, q, REQUEST_UNMAP, 2), u.value->handle);
-		u.value->seq = q->seq;
-	} else {
-		wire_put_bin(stream_begin(c, q, REQUEST_REVOKE, 1), u.token, sizeof u.token);
-	}
+	write_undo(c, q, &u);
+	free(u.pattern);
 	if (stream_send(c, q, NULL, &f)) {
 		if (u.value)
 			value_unhold(c, u.value);
@@ -78,10 +103,11 @@ bool undo_send(struct fusion_context *c, struct request *q) {
 /* The daemon takes back what a session had when that ends. */
 static void forget(struct fusion_context *c) {
 	while (c->stream.undos) {
-		struct value *v = c->stream.undo[--c->stream.undos].value;
+		struct undo *u = &c->stream.undo[--c->stream.undos];
 
-		if (v)
-			value_unhold(c, v);
+		free(u->pattern);
+		if (u->value)
+			value_unhold(c, u->value);
 	}
 }
 

@@ -112,6 +112,7 @@ static struct {
 	unsigned own, own_count;     /* what it calls the one with a body; how often that was submitted */
 	unsigned live, captures, met;
 	unsigned tokens, mapped;     /* that are not revoked; that are not unmapped */
+	char pattern[64];            /* the one that is defined, or "" */
 	uint64_t token[FAKE_TOKENS]; /* handles of what they name, or 0 */
 	uint64_t capture_ops, capture_inputs, capture_outputs;
 	struct fake_graph {
@@ -674,6 +675,46 @@ static inline int fake_configure(struct fake_request *q, struct fault *f) {
 	return r;
 }
 
+/* [scope, signature, text] */
+static inline int fake_pattern(struct fake_request *q, struct fault *f) {
+	const char *signature, *text;
+	size_t size, text_size;
+	uint64_t scope;
+	int r = wire_get_uint(&q->body, "scope", 1, &scope, f);
+
+	if (!r)
+		r = wire_get_text(&q->body, "signature", 100, &signature, &size, f);
+	if (!r)
+		r = wire_get_text(&q->body, "text", 100, &text, &text_size, f);
+	if (r)
+		return r;
+	if (*fake.pattern)
+		return fault_set(f, FAULT_ARGUMENT, "%s: it is defined already", fake.pattern);
+	snprintf(fake.pattern, sizeof fake.pattern, "%.*s", (int)strcspn(signature, "("), signature);
+	wire_put_array(q->w, 1);
+	wire_put_uint(q->w, q->id);
+	return 0;
+}
+
+/* [scope, name] */
+static inline int fake_forget_pattern(struct fake_request *q, struct fault *f) {
+	const char *name;
+	uint64_t scope;
+	size_t size;
+	int r = wire_get_uint(&q->body, "scope", 1, &scope, f);
+
+	if (!r)
+		r = wire_get_text(&q->body, "name", 100, &name, &size, f);
+	if (r)
+		return r;
+	if (size != strlen(fake.pattern) || memcmp(name, fake.pattern, size) != 0)
+		return fault_set(f, FAULT_ARGUMENT, "%.*s: there is no such pattern", (int)size, name);
+	*fake.pattern = 0;
+	wire_put_array(q->w, 1);
+	wire_put_uint(q->w, q->id);
+	return 0;
+}
+
 /* The row of the one with a body, whatever it is called. */
 static inline int fake_own(struct fault *f) {
 	static const struct own_facts facts = { .name = "soft", .operands = "x, t", .arity = 2, .types = OP_TYPES_REAL,
@@ -738,6 +779,8 @@ static int (*const fake_functions[FAKE_REQUESTS])(struct fake_request *q, struct
 	[REQUEST_EXPORT] = fake_export,
 	[REQUEST_IMPORT] = fake_import,
 	[REQUEST_REVOKE] = fake_revoke,
+	[REQUEST_PATTERN] = fake_pattern,
+	[REQUEST_FORGET_PATTERN] = fake_forget_pattern,
 	[REQUEST_OPERATION] = fake_operation,
 };
 

@@ -1,5 +1,6 @@
 /*
- * Calls that wait, given up at each request that they make: by who is asked to stop, and by another thread that closes the context. Whatever was given up is taken back at the daemon: afterwards every array is what it was, nothing is mapped, exported
+ * Calls that wait, given up at each request that they make: by who is asked to stop, because their time is over, by another thread that closes the context, and with
+ * the daemon's end. Whatever was given up is taken back at the daemon: afterwards every array is what it was, nothing is mapped, exported
  * or held there that the program does not have, and nothing is used after it has gone (AddressSanitizer).
  */
 #include "client/fusion.h"
@@ -13,6 +14,7 @@
 enum {
 	ELEMENTS = 3,
 	TIMEOUT_MS = 700,
+	LATE_MS = 50,
 	A_MOMENT_US = 20000,
 	/* Calls until what was given up is taken back: two by a ring, some more by nng. More than that are never needed. */
 	CALLS_MOST = 1000,
@@ -185,6 +187,12 @@ static int call_operation(void) {
 	return code_of(fusion_call(context, "swish3", 1, &x, NULL));
 }
 
+static int call_pattern(void) {
+	int code = fusion_define_pattern(context, "twice_(a)", "a + a", false);
+
+	return code ? code : fusion_forget_pattern(context, "twice_", false);
+}
+
 /* More batches than may be unanswered. */
 static int call_many(void) {
 	int code = 0;
@@ -219,6 +227,7 @@ static const struct {
 	{ "can_fuse", call_can_fuse },
 	{ "configure", call_configure },
 	{ "an operation of the daemon", call_operation },
+	{ "a pattern", call_pattern },
 	{ "many batches", call_many },
 };
 
@@ -235,7 +244,7 @@ static bool is_owed(void) {
 	bool owed;
 
 	pthread_mutex_lock(&fake.lock);
-	owed = fake.tokens != 1 || fake.mapped;
+	owed = fake.tokens != 1 || fake.mapped || *fake.pattern;
 	pthread_mutex_unlock(&fake.lock);
 	return owed;
 }
@@ -266,6 +275,7 @@ static void everything_goes_on(const char *name, unsigned step) {
 		usleep(A_MOMENT_US);
 	ck_assert_msg(fake.tokens == 1, "%s, request %u: %u tokens", name, step, fake.tokens);
 	ck_assert_msg(!fake.mapped, "%s, request %u: %u mapped", name, step, fake.mapped);
+	ck_assert_msg(!*fake.pattern, "%s, request %u: pattern %s", name, step, fake.pattern);
 }
 
 static void *let_go_soon(void *unused) {
@@ -312,6 +322,63 @@ static void give_up(int (*call)(void)) {
 	fake_let_go();
 }
 
+static struct fusion_context *inside(void) {
+	return (struct fusion_context *)object_find(OBJECT_CONTEXT, context);
+}
+
+/* The same, with the time of the call over; on a busy machine perhaps at another request, before that. */
+static bool late_at(unsigned which, unsigned nth) {
+	const char *name = calls[which].name;
+	bool held;
+	int code;
+
+	open_context();
+	arrays_begin();
+	fake_hold(nth);
+	inside()->stream.timeout_ms = inside()->door.timeout_ms = LATE_MS;
+	code = calls[which].call();
+	inside()->stream.timeout_ms = inside()->door.timeout_ms = 0;
+	held = is_holding();
+	ck_assert_msg(!code || code == FUSION_E_CONNECT, "%s, request %u: %s", name, nth, fusion_error());
+	fusion_error_clear();
+	fake_let_go();
+	everything_goes_on(name, nth);
+	arrays_end();
+	close_context();
+	return held || code;
+}
+
+static void *end_what_waits(void *unused) {
+	while (!is_holding() && !atomic_load(&fake.stopping))
+		usleep(1000);
+	if (is_holding())
+		fake_goes();
+	return unused;
+}
+
+/* The daemon ends with the nth request unanswered, and no other comes. */
+static bool ended_at(unsigned which, unsigned nth) {
+	pthread_t thread;
+	bool held;
+	int code;
+
+	open_context();
+	inside()->door.return_ms = 1;
+	arrays_begin();
+	fake_hold(nth);
+	pthread_create(&thread, NULL, end_what_waits, NULL);
+	code = calls[which].call();
+	held = is_holding();
+	/* Nobody waits for the answer to an unmap; what the door was asked before is answered. */
+	ck_assert_msg(held || !code, "%s, request %u: %s", calls[which].name, nth, fusion_error());
+	fusion_error_clear();
+	arrays_end();
+	fusion_close(context);
+	fake_stop();
+	pthread_join(thread, NULL);
+	return held;
+}
+
 static void *close_what_waits(void *unused) {
 	while (!is_holding() && !atomic_load(&fake.stopping))
 		usleep(1000);
@@ -355,6 +422,26 @@ START_TEST(what_is_given_up_is_taken_back) {
 	ck_assert_uint_gt(nth, 1);
 	ck_assert_uint_lt(nth, STEPS_MOST);
 	printf("note: %s: given up at each of %u requests\n", calls[_i].name, nth - 1);
+}
+END_TEST
+
+START_TEST(what_is_late_is_taken_back) {
+	unsigned nth = 1;
+
+	while (nth < STEPS_MOST && late_at((unsigned)_i, nth))
+		nth++;
+	ck_assert_uint_gt(nth, 1);
+	ck_assert_uint_lt(nth, STEPS_MOST);
+}
+END_TEST
+
+START_TEST(the_daemon_may_end_at_every_wait) {
+	unsigned nth = 1;
+
+	while (nth < STEPS_MOST && ended_at((unsigned)_i, nth))
+		nth++;
+	ck_assert_uint_gt(nth, 1);
+	ck_assert_uint_lt(nth, STEPS_MOST);
 }
 END_TEST
 
@@ -547,6 +634,8 @@ int main(void) {
 	tcase_set_timeout(tcase, TEST_TIMEOUT_SECONDS);
 	tcase_add_loop_test(tcase, what_is_given_up_is_taken_back, 0, CALLS);
 	tcase_add_loop_test(tcase, a_context_may_be_closed_beside_every_wait, 0, CALLS);
+	tcase_add_loop_test(tcase, what_is_late_is_taken_back, 0, CALLS);
+	tcase_add_loop_test(tcase, the_daemon_may_end_at_every_wait, 0, CALLS);
 	tcase_add_test(tcase, each_is_taken_back_once_whatever_was_before_it);
 	tcase_add_test(tcase, a_map_that_timed_out_is_taken_back);
 	tcase_add_test(tcase, a_context_may_be_closed_beside_threads_that_wait);
