@@ -461,13 +461,15 @@ enum fusion_explain_what {
 	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too */
 	FUSION_EXPLAIN_UNFUSED = 2,    /* with fusion off */
 	FUSION_EXPLAIN_NODES = 4,      /* also the operations one by one, with what they read: to draw them */
+	FUSION_EXPLAIN_OPPORTUNITIES = 8, /* only what fusing gains, as fusion_opportunities() tells it */
 	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
 };
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
  * arrays: kernels, their patterns, the operations in each with their places ("at": "FILE:LINE"), how each kernel runs now and since
  * when; "not_fused": for each two kernels the reason that decided, and both places. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
 FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what);
-/* The same for what would be fused alone: pattern, operations, bytes and buffers saved, estimated speedup. */
+/* The same for what would be fused alone, the greatest gain first: kernel, pattern, operations with their places and ids, bytes and buffers
+ * saved, estimated times. Of what has run: fusion_recent() with FUSION_EXPLAIN_OPPORTUNITIES. */
 FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);
 /* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
  * the one that ran last, this one aside. Sessions of other users: for root and the daemon's user. */

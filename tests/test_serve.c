@@ -1736,6 +1736,27 @@ START_TEST(statistics_and_explain_count_the_kernels_of_the_plan_without_fusion) 
 }
 END_TEST
 
+/* What fusing gained in the last graphs. */
+START_TEST(opportunities_of_what_has_run_are_told) {
+	struct client other;
+	cJSON *json, *graph, *list;
+
+	client_begin(&other, 2);
+	run_expression(&client, 0, 4);
+	expect(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ 0, EXPLAIN_OPPORTUNITIES }), REQUEST_RECENT);
+	json = answer_json();
+	graph = cJSON_GetObjectItem(json, "graphs")->child;
+	list = cJSON_GetObjectItem(graph, "opportunities");
+	ck_assert_int_eq(cJSON_GetArraySize(list), 1);
+	ck_assert(!cJSON_HasObjectItem(graph, "kernels"));
+	ck_assert_double_gt(cJSON_GetObjectItem(list->child, "estimated_gain_us")->valuedouble, 0);
+	ck_assert_double_eq(cJSON_GetObjectItem(list->child, "kernel")->valuedouble, 1);
+	ck_assert_int_gt(cJSON_GetArraySize(cJSON_GetObjectItem(list->child, "operations")), 2);
+	ck_assert(cJSON_HasObjectItem(cJSON_GetObjectItem(list->child, "operations")->child, "id"));
+	cJSON_Delete(json);
+}
+END_TEST
+
 static const char text[] = "exp(4 * x) + 1";
 
 START_TEST(a_pattern_of_a_client_is_counted_and_switched_in_its_session_alone) {
@@ -1920,6 +1941,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_test(tests, the_last_graphs_of_a_session_are_told);
 	tcase_add_test(tests, a_graph_that_runs_often_is_tried_in_other_forms);
 	tcase_add_test(tests, opportunities_are_told_with_their_gain);
+	tcase_add_test(tests, opportunities_of_what_has_run_are_told);
 	tcase_add_test(tests, statistics_and_explain_count_the_kernels_of_the_plan_without_fusion);
 	tcase_add_test(tests, statistics_count_what_happened);
 	tcase_add_test(tests, counters_of_ended_sessions_stay_in_the_daemons);

@@ -62,7 +62,7 @@ _fusionctl() {
 	quarantine) COMPREPLY=($(compgen -W "list clear" -- "$current")) ;;
 	trace) COMPREPLY=($(compgen -W "record" -- "$current") $(compgen -f -- "$current")) ;;
 	kill) COMPREPLY=($(compgen -W "$(_fusionctl_sessions)" -- "$current")) ;;
-	can-fuse | explain | graph | run | tune) COMPREPLY=($(compgen -f -- "$current")) ;;
+	can-fuse | explain | graph | opportunities | run | tune) COMPREPLY=($(compgen -f -- "$current")) ;;
 	esac
 }
 

@@ -38,8 +38,8 @@ struct control {
 	bool json;
 	bool source, unfused; /* explain */
 	bool all;             /* run */
-	bool last;            /* explain, graph: of the session that ran last */
-	uint64_t session;     /* explain, graph: of this one; 0: of none */
+	bool last;            /* explain, graph, opportunities: of the session that ran last */
+	uint64_t session;     /* ... of this one; 0: of none */
 	bool once;            /* top: one screen */
 	const char *size;     /* cache prune: to how much */
 	const char *dot, *svg; /* graph: files to write */
@@ -68,6 +68,7 @@ control_command doctor_command;
 control_command operations_command;
 control_command patterns_command;
 control_command explain_command;
+control_command opportunities_command;
 control_command graph_command;
 control_command info_command;
 control_command kernels_command;

@@ -1,4 +1,4 @@
-/* fusionctl explain: which operations of a text graph go into which kernel, and why not fewer. */
+/* fusionctl explain and opportunities: which operations of a text graph go into which kernel, why not fewer, and what that gains. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,8 +237,31 @@ static void print_plan(const cJSON *plan) {
 	print_reasons(json_item(plan, "not_fused"));
 }
 
+static void print_opportunity(const cJSON *one) {
+	double gain = json_number(one, "estimated_gain_us");
+	char a[PRINT_TEXT], b[PRINT_TEXT];
+
+	printf("\nkernel %.0f, of %s operations", json_number(one, "kernel"), print_count(json_number(one, "kernels_before"), a));
+	if (gain > 0)
+		printf(": estimated %s less", print_seconds(gain / 1e6, b));
+	putchar('\n');
+	print_gain(one);
+	print_operations(json_item(one, "operations"));
+}
+
+static void print_opportunities(const cJSON *plan) {
+	const cJSON *one, *list = json_item(plan, "opportunities");
+
+	print_gain_of_all(plan);
+	if (!cJSON_GetArraySize(list))
+		puts("no operations of it share a kernel");
+	cJSON_ArrayForEach(one, list) {
+		print_opportunity(one);
+	}
+}
+
 /* The last graphs of a session. */
-static void print_recent(const cJSON *json) {
+static void print_recent(const cJSON *json, void (*print)(const cJSON *plan)) {
 	const cJSON *graph;
 	char text[PRINT_TEXT];
 
@@ -250,17 +273,33 @@ static void print_recent(const cJSON *json) {
 		double runs = json_number(graph, "runs");
 
 		printf("\ngraph that ran %s time%s: ", print_count(runs, text), runs == 1 ? "" : "s");
-		print_plan(graph);
+		print(graph);
 	}
 }
 
-int explain_command(const struct control *c) {
+static void print_recent_plans(const cJSON *json) {
+	print_recent(json, print_plan);
+}
+
+static void print_recent_opportunities(const cJSON *json) {
+	print_recent(json, print_opportunities);
+}
+
+static int show(const struct control *c, unsigned what, void (*print)(const cJSON *json)) {
 	char *text = NULL;
 	struct fault f;
-	int r = control_explain(c, c->source ? FUSION_EXPLAIN_SOURCE : 0, &text, &f);
+	int r = control_explain(c, what, &text, &f);
 
 	if (!r)
-		r = control_show(c, text, control_recent(c) ? print_recent : print_plan, &f);
+		r = control_show(c, text, print, &f);
 	free(text);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+}
+
+int explain_command(const struct control *c) {
+	return show(c, c->source ? FUSION_EXPLAIN_SOURCE : 0, control_recent(c) ? print_recent_plans : print_plan);
+}
+
+int opportunities_command(const struct control *c) {
+	return show(c, FUSION_EXPLAIN_OPPORTUNITIES, control_recent(c) ? print_recent_opportunities : print_opportunities);
 }

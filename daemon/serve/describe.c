@@ -368,28 +368,70 @@ void describe_pair(cJSON *json, const struct plan *p, const struct plan_pair *pa
 	add_gain(json, p, pair->step);
 }
 
-static cJSON *add_opportunity(cJSON *list, const struct plan *p, uint32_t step) {
-	const struct plan_step *s = &p->step[step];
+/* ---- opportunities ---- */
+
+/* A step of several operations, and what these being one kernel gains; ns 0: not known. */
+struct opportunity {
+	uint32_t step;
+	double ns;
+	uint64_t bytes;
+};
+
+static struct opportunity opportunity_of(const struct plan *p, uint32_t step) {
+	double fused = plan_estimate_of(p, step), unfused = p->step[step].estimate_unfused_ns;
+
+	return (struct opportunity){ .step = step, .ns = fused > 0 && unfused > 0 ? unfused - fused : 0, .bytes = plan_step_saved(&p->step[step]) };
+}
+
+/* The greatest gain first; of those that gain as much, what runs first. */
+static int by_gain(const void *a, const void *b) {
+	const struct opportunity *x = a, *y = b;
+
+	if (x->ns < y->ns || x->ns > y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->step > y->step ? 1 : -1;
+}
+
+static uint32_t find_opportunities(const struct plan *p, struct opportunity *found) {
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].ops > 1 && p->step[i].pattern)
+			found[count++] = opportunity_of(p, i);
+	if (count)
+		qsort(found, count, sizeof *found, by_gain);
+	return count;
+}
+
+static cJSON *add_opportunity(cJSON *list, const struct plan *p, const struct opportunity *o) {
+	const struct plan_step *s = &p->step[o->step];
 	cJSON *one = cJSON_CreateObject(), *operations;
 
 	cJSON_AddItemToArray(list, one);
+	cJSON_AddNumberToObject(one, "kernel", o->step + 1);
 	cJSON_AddStringToObject(one, "pattern", pattern_name((enum pattern)s->pattern));
 	add_named(one, p, s);
 	operations = cJSON_AddArrayToObject(one, "operations");
 	for (uint32_t i = 0; i < s->ops; i++)
-		cJSON_AddItemToArray(operations, cJSON_CreateString(operation_name(p, s->op[i])));
+		cJSON_AddNumberToObject(new_operation(operations, p, s->op[i]), "id", s->op[i]);
 	cJSON_AddNumberToObject(one, "kernels_before", s->ops);
-	add_gain(one, p, step);
+	add_gain(one, p, o->step);
+	if (o->ns > 0 || o->ns < 0)
+		cJSON_AddNumberToObject(one, "estimated_gain_us", o->ns / 1e3);
 	return one;
 }
 
 int describe_opportunities(cJSON *json, const struct plan *p, uint64_t *leftp, struct fault *f) {
 	cJSON *list = cJSON_AddArrayToObject(json, "opportunities");
-	int r = 0;
+	struct opportunity *found = calloc(p->steps + 1u, sizeof *found);
+	uint32_t count = found ? find_opportunities(p, found) : 0;
+	int r = found ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; !r && i < p->steps; i++)
-		if (p->step[i].ops > 1)
-			r = pay(leftp, add_opportunity(list, p, i), 0, i, p->steps, f);
+	for (uint32_t i = 0; !r && i < count; i++)
+		r = pay(leftp, add_opportunity(list, p, &found[i]), 0, i, count, f);
+	free(found);
 	add_totals(json, p);
 	return r;
 }

@@ -213,15 +213,19 @@ static int build_kernels(const struct explain *x, struct fault *f) {
 	return r;
 }
 
+static int describe(cJSON *json, const struct plan *p, const struct server *v, uint64_t flags, uint64_t *leftp, struct fault *f) {
+	if (flags & EXPLAIN_OPPORTUNITIES)
+		return describe_opportunities(json, p, leftp, f);
+	return describe_plan(json, p, v->device, v->exec, flags, leftp, f);
+}
+
 static int answer(struct request *r, const struct explain *x, struct fault *f) {
 	cJSON *json = cJSON_CreateObject();
 	uint64_t left = DESCRIBE_BYTES;
 	int code = json ? 0 : -ENOMEM;
 
-	if (!code && x->flags & EXPLAIN_OPPORTUNITIES)
-		code = describe_opportunities(json, x->plan, &left, f);
-	else if (!code)
-		code = describe_plan(json, x->plan, x->session->server->device, x->session->server->exec, x->flags, &left, f);
+	if (!code)
+		code = describe(json, x->plan, x->session->server, x->flags, &left, f);
 	if (!code)
 		add_tuning(json, x);
 	if (!code)
@@ -318,7 +322,7 @@ static int describe_recent(cJSON *json, const struct session *s, uint64_t flags,
 
 		cJSON_AddItemToArray(list, one);
 		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
-		r = describe_plan(one, s->recent[i].plan, s->server->device, s->server->exec, flags, &left, f);
+		r = describe(one, s->recent[i].plan, s->server, flags, &left, f);
 	}
 	return r;
 }
@@ -330,7 +334,7 @@ int recent_request(struct request *r, struct fault *f) {
 	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_NODES, &flags, f);
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES, &flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "RECENT", f);
 	if (!code)

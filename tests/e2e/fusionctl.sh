@@ -64,6 +64,21 @@ claim the_reason_stands_beside_its_lines 0 "relu at .*good.fz:2 *-> *add at .*go
 claim config_sets_it_again 0 "" "$ctl" config set fusion.pattern.elementwise_chain on
 claim_json can_fuse_says_yes_with_the_kernel 'j["fused"] and j["kernel"] == 1 and [o["op"] for o in j["operations"]] == ["relu", "add"] and
 	j["schema"] == "fusionctl.can-fuse/1"' "$ctl" can-fuse --json "$root/good.fz" y z
+cat >"$root/two.fz" <<'EOF'
+a = input f32[2,3] = 1 2 3 4 5 6
+b = add a 1
+c = relu b
+x = input f32[1000,1000] ramp
+y = mul x 2
+z = relu y
+output c
+output z
+EOF
+claim_json opportunities_are_sorted_by_gain '[o["operations"][0]["op"] for o in j["opportunities"]] == ["mul", "add"] and
+	all(o["estimated_gain_us"] > 0 and o["bytes_saved"] > 0 and o["operations"][0]["id"] >= 0 for o in j["opportunities"]) and
+	j["opportunities"][1]["operations"][0]["at"].endswith("two.fz:2")' "$ctl" opportunities --json "$root/two.fz"
+claim opportunities_are_told_in_words 0 "^kernel [12], of 2 operations: estimated .* less" "$ctl" opportunities "$root/two.fz"
+claim what_is_one_operation_has_none 0 "no operations of it share a kernel" sh -c "printf 'x = input f32[2] = 1 2\ny = relu x\noutput y\n' | $ctl opportunities -"
 claim can_fuse_says_yes_in_words 0 "^yes: kernel 1, elementwise_chain, computes relu, add" "$ctl" can-fuse "$root/good.fz" y z
 claim can_fuse_says_no_with_the_lines 0 "^no: relu at .*good.fz:2 is not in one kernel with add at .*good.fz:3: fusion is off" "$ctl" can-fuse --unfused "$root/good.fz" y z
 claim can_fuse_names_what_is_not_there 65 "has no array named 'nothing'" "$ctl" can-fuse "$root/good.fz" nothing nothing

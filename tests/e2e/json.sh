@@ -37,7 +37,7 @@ uses() {
 	trace) printf '%s\n' "record $root/t.json --seconds 0.1" "record $root/t.pftrace --seconds 0.1" ;;
 	config) printf '%s\n' "" "get fusion.weight" "set fusion.weight 7" "set limits.user_bytes 1G" "--show-origin" "get fusion.weight --show-origin" ;;
 	patterns) printf '%s\n' "" "define positive_square(a) relu(a*a)" "forget positive_square" ;;
-	explain) printf '%s\n' "$root/g.fz" "--last" ;;
+	explain | opportunities) printf '%s\n' "$root/g.fz" "--last" ;;
 	graph) printf '%s\n' "$root/g.fz" "$root/g.fz --dot -" "$root/g.fz --dot $root/g.dot" ;;
 	can-fuse) echo "$root/g.fz y y" ;;
 	cache) printf '%s\n' stat prune "prune --size 1G" verify check "warm $root/g.fz" ;;
@@ -57,7 +57,7 @@ wrong() {
 	trace) echo "FILE record $root/none/t.json --seconds 0.1" ;;
 	config) printf '%s\n' "ARGUMENT get no.such" "ARGUMENT set no.such 7" "ARGUMENT set fusion.weight much" "USAGE get" ;;
 	patterns) printf '%s\n' "ARGUMENT forget nothing_like_it" "SYNTAX define twice(a) a+" ;;
-	explain | graph | run) printf '%s\n' "FILE $root/none.fz" ;;
+	explain | opportunities | graph | run) printf '%s\n' "FILE $root/none.fz" ;;
 	can-fuse) printf '%s\n' "FILE $root/none.fz y y" "ARGUMENT $root/g.fz y none" ;;
 	cache) printf '%s\n' "ARGUMENT prune --size much" "USAGE polish" "FILE warm $root/none.fz" ;;
 	quarantine) echo "ARGUMENT polish" ;;

@@ -176,7 +176,7 @@ def can_fuse(first: Array, second: Array, *results: Array) -> Answer:
 
 
 def opportunities(*arrays: Array) -> Any:
-    """What of these operations would be fused alone: pattern, bytes saved, estimated speedup."""
+    """What of these operations would be fused alone, the greatest gain first: pattern, operations, bytes saved, estimated gain."""
     arrays = _arrays(arrays, "opportunities")
     return json.loads(arrays[0].device.context.opportunities(arrays, 0))
 

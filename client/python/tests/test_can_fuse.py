@@ -94,3 +94,18 @@ def test_what_cannot_be_asked_is_refused():
     a.wait()
     with pytest.raises(xp.FusionError, match="sent already"):
         xp.can_fuse(a, a + 1)
+
+
+def test_opportunities_are_sorted_by_gain_with_ids_of_explain():
+    small, large = xp.asarray(np.ones(10, np.float32)), xp.asarray(np.ones((1000, 1000), np.float32))
+    results = xp.sqrt(small + 1), xp.exp(large * 2)
+    told = xp.explain(*results)
+    found = xp.opportunities(*results)["opportunities"]
+    assert [[op["op"] for op in one["operations"]] for one in found] == [["mul", "exp"], ["add", "sqrt"]]
+    assert found[0]["estimated_gain_us"] >= found[1]["estimated_gain_us"] > 0
+    assert found[0]["bytes_saved"] > found[1]["bytes_saved"] > 0
+    nodes = {node["id"]: (node["op"], node.get("at"), node["kernel"]) for node in told["nodes"] if "kernel" in node}
+    for one in found:
+        for op in one["operations"]:
+            assert nodes[op["id"]] == (op["op"], op["at"], one["kernel"])
+            assert "test_can_fuse.py:" in op["at"]
