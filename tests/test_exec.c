@@ -25,6 +25,7 @@
 #include "tests/descriptors.h"
 #include "tests/patience.h"
 #include "tests/skip.h"
+#include "tests/slice.h"
 #include "tests/suite.h"
 #include "tests/tree.h"
 
@@ -3205,9 +3206,15 @@ static void add_values(TCase *c) {
 	tcase_add_test(c, packed_factors_take_no_more_memory_than_they_may);
 }
 
+/* Of so many runs of a slice one builds so much. */
+enum { PREPARED_OF = 5 };
+
 static void add_interpreters(TCase *c) {
-	tcase_add_loop_test(c, a_first_run_does_not_wait_for_its_build, 0, 3);
-	tcase_add_test(c, who_comes_once_all_is_prepared_waits_for_no_build);
+	/* The last is of GPUs, whose interpreters take a compiler longest. */
+	tcase_add_loop_test(c, a_first_run_does_not_wait_for_its_build, 0, slice_part(0, PREPARED_OF) ? 3 : 2);
+	/* All that there is to prepare: some 200 kernels. */
+	if (slice_part(1, PREPARED_OF))
+		tcase_add_test(c, who_comes_once_all_is_prepared_waits_for_no_build);
 	tcase_add_test(c, what_is_always_interpreted_builds_nothing_else);
 	tcase_add_loop_test(c, generic_kernels_stand_in_for_one_that_is_built, 0, 2);
 	tcase_add_test(c, interpreted_steps_and_others_are_one_run);
