@@ -31,6 +31,12 @@
 #endif
 
 namespace fusion {
+/* A program may have files of both kinds: by one name the linker would keep one of the two bodies for all. */
+#ifdef FUSION_NO_EXCEPTIONS
+inline namespace codes {
+#else
+inline namespace exceptions {
+#endif
 
 /* ---- places ---- */
 
@@ -418,6 +424,7 @@ inline std::vector<array> grad(operand y, const std::vector<array> &inputs) {
 	return gradients;
 }
 
+} // inline namespace
 } // namespace fusion
 
 #endif

@@ -91,6 +91,11 @@ for compiler in g++ clang++; do
 	# shellcheck disable=SC2086
 	claim "${compiler}_takes_it_without_exceptions" 0 "" "$compiler" -std=c++17 -fno-exceptions -Wall -Wextra -Werror tests/e2e/cplusplus.cpp -o "$root/codes" $flags $rpath
 	claim "what_${compiler}_makes_of_it_without_exceptions" 0 "arrays left: 0" holds_none "$root/codes"
+	# shellcheck disable=SC2046
+	"$compiler" -std=c++17 -fno-exceptions -DOTHER -Wall -Wextra -Werror -c tests/e2e/errors.cpp -o "$root/errors.o" $(pkg-config --cflags fusion)
+	# shellcheck disable=SC2086
+	claim "${compiler}_links_units_with_and_without_exceptions" 0 "" "$compiler" -std=c++17 -Wall -Wextra -Werror "$root/errors.o" tests/e2e/errors.cpp -o "$root/errors" $flags $rpath
+	claim "by_${compiler}_each_has_its_own_errors" 0 "" "$root/errors"
 	claim "heat_spreads_by_$compiler" 0 "column  0: 100.0" holds_none "$root/heat"
 done
 finish_claims
