@@ -261,7 +261,7 @@ static int open_all(struct engine *e, const struct command *c, struct fault *f) 
 }
 
 /* The server first: it answers what it holds. What the transport still brings ends in the inbox. */
-static void close_all(struct engine *e) {
+static void close_service(struct engine *e) {
 	e->server = server_free(e->server);
 	e->transport = transport_close(e->transport);
 	e->ring_transport = transport_close(e->ring_transport);
@@ -270,6 +270,10 @@ static void close_all(struct engine *e) {
 	e->tracker = tracker_free(e->tracker);
 	if (e->plans)
 		e->plans = plan_cache_free(e->plans);
+}
+
+static void close_all(struct engine *e) {
+	close_service(e);
 	if (e->device)
 		e->device = device_close(e->device);
 	inbox_close(&e->inbox);
@@ -299,6 +303,14 @@ static int run(const struct command *c) {
 	 */
 	if (!r && server_orphaned(e.server))
 		_exit(EXIT_FAILURE);
+	/*
+	 * Clients wait for the next daemon, which is not started before this process has ended. A driver gives its memory back at leisure, and waits for what it builds on a
+	 * thread of ours; as workers are, it is left to the end of the process.
+	 */
+	if (!r && server_goes_on(e.server)) {
+		close_service(&e);
+		_exit(EXIT_SUCCESS);
+	}
 	close_all(&e);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }

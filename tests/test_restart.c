@@ -69,6 +69,59 @@ START_TEST(a_restart_while_kernels_are_built_loses_no_session) {
 }
 END_TEST
 
+/* ---- a driver that builds in the engine itself ---- */
+
+static char gate[128];
+
+static void begin_held(void) {
+	const char *environment[2] = { interpose, NULL };
+
+	snprintf(interpose, sizeof interpose, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
+	keeper_folder("restart");
+	snprintf(gate, sizeof gate, "%s/gate", folder);
+	setenv("FUSION_INTERPOSE_COMPILER", "hold:op_exp", 1);
+	setenv("FUSION_INTERPOSE_GATE", gate, 1);
+	setenv("FUSIOND_DEVICE_WORKERS", "no", 1);
+	keeper_start("60s", environment);
+}
+
+/* The one that is held, and no other any more. */
+static bool is_building(fusion_context *c) {
+	char *text = fusion_stats(c, true);
+	cJSON *json = cJSON_Parse(text), *builds = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "device"), "builds");
+	const char *state = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(builds, 0), "state"));
+	bool building = cJSON_GetArraySize(builds) == 1 && state && !strcmp(state, "is built");
+
+	cJSON_Delete(json);
+	free(text);
+	return building;
+}
+
+/* The kernel is not there before the gate is opened, which is after the daemon that was asked for it has ended. */
+START_TEST(a_driver_that_builds_holds_no_restart_up) {
+	fusion_context *c = connect_client();
+	float value[BUSY_ELEMENTS], expected[BUSY_ELEMENTS];
+	fusion_array *a = busy_numbers(c, 1), *b = fusion_sin(a), *d, *e;
+
+	ck_assert_msg(!fusion_read(b, expected, sizeof expected), "%s", fusion_error());
+	file_appears(gate, "");
+	d = fusion_exp(b);
+	ck_assert_msg(!fusion_flush(c), "%s", fusion_error());
+	AWAIT(is_building(c));
+	keeper_restart(SIGHUP);
+	ck_assert_int_eq(unlink(gate), 0);
+	e = fusion_log(d);
+	ck_assert_msg(!fusion_read(e, value, sizeof value), "%s", fusion_error());
+	for (int i = 0; i < BUSY_ELEMENTS; i++)
+		ck_assert_float_eq_tol(value[i], expected[i], 1e-3F);
+	fusion_release(a);
+	fusion_release(b);
+	fusion_release(d);
+	fusion_release(e);
+	fusion_close(c);
+}
+END_TEST
+
 /* ---- clients that ask on and on ---- */
 
 enum { REPEAT_US = 20 * 1000 };
@@ -319,12 +372,16 @@ END_TEST
 int main(void) {
 	Suite *s = suite_create("restart");
 	TCase *slow = tcase_create("while kernels are built"), *stop = tcase_create("stop"), *load = tcase_create("under load");
-	TCase *late = tcase_create("late");
+	TCase *late = tcase_create("late"), *held = tcase_create("held");
 
 	tcase_set_timeout(slow, TEST_SECONDS);
 	tcase_add_checked_fixture(slow, begin_slow, end);
 	tcase_add_test(slow, a_restart_while_kernels_are_built_loses_no_session);
 	suite_add_tcase(s, slow);
+	tcase_set_timeout(held, TEST_SECONDS);
+	tcase_add_checked_fixture(held, begin_held, end);
+	tcase_add_test(held, a_driver_that_builds_holds_no_restart_up);
+	suite_add_tcase(s, held);
 	tcase_set_timeout(late, TEST_SECONDS);
 	tcase_add_checked_fixture(late, begin_late, end);
 	tcase_add_test(late, what_the_device_is_at_when_the_time_is_over_is_there);

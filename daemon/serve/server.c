@@ -328,6 +328,13 @@ bool server_orphaned(const struct server *v) {
 	return v->orphaned;
 }
 
+bool server_goes_on(const struct server *v) {
+	for (const struct session *s = v->sessions; s; s = s->hh.next)
+		if (s->returns)
+			return true;
+	return false;
+}
+
 int server_run(struct server *v, int stop_fd) {
 	struct pollfd fds[FDS] = { [FD_BELL] = { .fd = v->inbox->bell, .events = POLLIN },
 		[FD_CONTROL] = { .fd = v->control, .events = POLLIN },

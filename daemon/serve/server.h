@@ -124,6 +124,8 @@ void server_turn(struct server *v);
 int server_run(struct server *v, int stop_fd) FAULT_MUST_USE;
 /* Did it return because the supervisor is gone? */
 bool server_orphaned(const struct server *v);
+/* Are there sessions whose clients go on with the next daemon? */
+bool server_goes_on(const struct server *v);
 
 /* ---- the end: drain.c ---- */
 
