@@ -8,11 +8,11 @@
  * then be. Fused it has its own kernels; of one graph in five, another five with each commit, all the other kernels are built,
  * too, and else they are bytecode and generic kernels. All results must be the same bits,
  * and what the file expects must hold: values, kernels, errors. The
- * daemon must also have launched as many kernels as EXPLAIN told. One line a graph; the last line
+ * daemon must also have launched as many kernels as EXPLAIN told, and no more than are told and counted without fusion. One line a graph; the last line
  * counts passed and failed ones. With --values how many kernels there are is not compared: on an unknown
  * device the cost model may rightly decide otherwise.
  *
- * Graphs whose name begins with fast_ run with fusion.fast, and with the kernels of CPUs alone: others may then round otherwise.
+ * Graphs whose name begins with fast_ run with fusion.fast, and with built kernels of CPUs alone: others may then round otherwise.
  *
  * The daemons' sockets lie in a temporary folder that is removed at the end. Their compiled kernels are
  * kept beside FUSIOND, in tests/graphs-cache, so that a second run takes seconds; in a run of
@@ -249,6 +249,7 @@ struct variant {
 	struct result *result; /* of each output */
 	cJSON *plan;           /* EXPLAIN's answer */
 	double launched;       /* kernels */
+	double counted;        /* those that it would have needed without fusion, as statistics have it */
 };
 
 static int read_result(struct result *r, fusion_array *a, struct fault *f) {
@@ -278,14 +279,16 @@ static int ask_launched(struct variant *v, fusion_context *c) {
 	char *json = fusion_stats(c, false);
 	cJSON *stats = json ? cJSON_Parse(json) : NULL;
 	const cJSON *launched = cJSON_GetObjectItemCaseSensitive(stats, "kernels_launched");
+	const cJSON *unfused = cJSON_GetObjectItemCaseSensitive(stats, "kernels_unfused");
 	int r = 0;
 
 	if (!json)
 		r = text_library_fault(&v->fault);
-	else if (!cJSON_IsNumber(launched))
-		r = fault_set(&v->fault, FAULT_PROTOCOL, "STATS tells no kernels_launched");
+	else if (!cJSON_IsNumber(launched) || !cJSON_IsNumber(unfused))
+		r = fault_set(&v->fault, FAULT_PROTOCOL, "STATS tells no kernels_launched, or no kernels_unfused");
 	else
 		v->launched = launched->valuedouble;
+	v->counted = cJSON_GetNumberValue(unfused);
 	cJSON_Delete(stats);
 	free(json);
 	return r;
@@ -598,6 +601,20 @@ static void check_launches(struct report *report, const struct variant *v) {
 			v->launched);
 }
 
+/* "Without fusion" is what explain and statistics say, never fewer kernels than with it, and what EXPLAIN's plan without fusion has. */
+static void check_unfused(struct report *report, const struct variant *v, const struct variant *unfused) {
+	int told = (int)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(v->plan, "unfused_kernel_count"));
+
+	if (v->fault.code || !v->plan)
+		return;
+	if (told < kernel_count(v))
+		fail(report, "%s: %d kernels, only %d without fusion", v->name, kernel_count(v), told);
+	if (v->counted != told)
+		fail(report, "%s: %d kernels without fusion are explained, %.0f were counted", v->name, told, v->counted);
+	if (unfused && told != kernel_count(unfused))
+		fail(report, "%s: %d kernels without fusion are explained, %d are there", v->name, told, kernel_count(unfused));
+}
+
 /* Plans are expected of the CPU's kernels; values of every way to run. */
 static void check_expectations(struct report *report, const struct variant *v) {
 	bool cpu = v->daemon != &daemons[GPU] && !values_only, unfused = v->fusion == FUSION_OFF;
@@ -648,7 +665,7 @@ static void print_report(const char *path, const struct report *r, const struct 
 
 /* Who runs the graph in other ways than fused; its kernels are built only where it is in the slice. */
 static struct daemon *other_daemon(void) {
-	unsigned i = !main_daemon && !slice_part(passed + failed, BUILT_OF) ? INTERPRETED : main_daemon;
+	unsigned i = !main_daemon && !fast && !slice_part(passed + failed, BUILT_OF) ? INTERPRETED : main_daemon;
 
 	return &daemons[i];
 }
@@ -756,6 +773,8 @@ static void run_text(const char *path, const struct text *t) {
 	}
 	for (size_t i = 0; i < count; i++)
 		check_expectations(&report, &variants[i]);
+	for (size_t i = 0; i < count; i++)
+		check_unfused(&report, &variants[i], !strcmp(variants[i].daemon->strategy, variants[1].daemon->strategy) ? &variants[1] : NULL);
 	for (size_t i = 1; !report.failures && i < count; i++)
 		compare_variants(&report, &variants[0], &variants[i]);
 	if (!report.failures)
