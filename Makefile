@@ -257,7 +257,7 @@ $(B)/tests/test_graph_memory: ALL_LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--w
 $(B)/tests/test_door: ALL_LDFLAGS += -Wl,--wrap=setsockopt -Wl,--wrap=shm_fill
 $(B)/tests/test_protocol_shm: ALL_LDFLAGS += -Wl,--wrap=sendmsg
 $(B)/tests/test_catalogue: ALL_LDFLAGS += -Wl,--wrap=fallocate
-SCHEDULE_WRAPS := loop_now_ns device_traits device_mark device_flush device_ended_ns launch_joins run_ready launch_steps launch_together
+SCHEDULE_WRAPS := loop_now_ns device_traits device_building device_mark device_flush device_ended_ns launch_joins run_ready launch_steps launch_together
 $(B)/tests/test_accounts: ALL_LDFLAGS += -Wl,--wrap=time
 $(B)/tests/test_exec: ALL_LDFLAGS += -Wl,--wrap=exec_now_ms
 $(B)/tests/test_schedule: ALL_LDFLAGS += $(SCHEDULE_WRAPS:%=-Wl,--wrap=%)
@@ -399,9 +399,7 @@ demo: deps
 	@$(MAKE) --no-print-directory $(if $(MAKEFLAGS),,-j$(shell nproc)) all
 	@$(B)/demo
 
-# One of the two, and half of its programs (tests/check.sh): four commits take all.
-CHECKED_BY ?= $(if $(filter all,$(SLICE)),address thread,$(shell count=$$(git rev-list --count HEAD 2>/dev/null || echo 0); \
-	[ $$((count / 2 % 2)) = 0 ] && echo address || echo thread))
+CHECKED_BY ?= $(shell SLICE="$(SLICE)" sh tests/slice.sh sanitizers)
 check: deps
 	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
 	@set -e; for sanitizer in $(CHECKED_BY); do \

@@ -47,18 +47,7 @@ export FUSION_CACHES="$logs/caches" FUSION_DRIVER_CACHE="$kernels" POCL_CACHE_DI
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
-# Of slow cases a run takes a slice, by the count of commits, so that thirty in a row take all: SLICE=1/30 is one, all the whole.
-# Where there is no history to count (an archive, a clone of depth 1) the days are counted instead.
-SLICES=30
-choose_slice() {
-	if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
-		count=$(git rev-list --count HEAD)
-	else
-		count=$(($(date +%s) / 86400))
-	fi
-	echo "$((count % SLICES))/$SLICES"
-}
-slice=${SLICE:-$(choose_slice)}
+slice=$(sh tests/slice.sh)
 case $slice in
 all) unset FUSION_SLICE ;;
 *) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;
