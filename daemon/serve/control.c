@@ -831,7 +831,7 @@ static bool handle(struct server *v, struct control_packet *p, bool adds_only) {
 	int r = wire_open(&reader, p->bytes, p->size, &f);
 
 	if (r == -ENOMEM) {
-		v->starved = true;
+		v->starved = v->unread = true;
 		return false;
 	}
 	if (!r) {
@@ -869,7 +869,7 @@ void control_catch_up(struct server *v) {
 	struct control_packet *p;
 
 	while (!v->orphaned && (p = receive(v))) {
-		if (handle(v, p, true))
+		if (!v->unread && handle(v, p, true))
 			packet_free(p);
 		else
 			defer(v, p);
@@ -887,6 +887,7 @@ void control_turn(struct server *v) {
 		}
 		packet_free(p);
 	}
+	v->unread = false;
 	while (!v->orphaned && (p = receive(v))) {
 		if (!handle(v, p, false)) {
 			LL_PREPEND(v->packets, p);
@@ -915,14 +916,15 @@ static void wait_for_memory(struct server *v) {
 	nanosleep(&t, NULL);
 }
 
-/* What was kept for lack of memory is tried again. */
+/* What was kept for lack of memory is tried again, and in its order: answers do not say what they are to. */
 static void take_kept(struct server *v) {
 	struct control_packet *kept = v->packets, *p;
 
 	v->packets = NULL;
+	v->unread = false;
 	while ((p = kept)) {
 		LL_DELETE(kept, p);
-		if (handle(v, p, true))
+		if (!v->unread && handle(v, p, true))
 			packet_free(p);
 		else
 			LL_APPEND(v->packets, p);
@@ -938,7 +940,7 @@ static int await_arena(const struct session *s, uint64_t deadline) {
 		control_catch_up(v);
 		if (!space_awaits(s->space))
 			break;
-		if (!v->starved) {
+		if (!v->starved && !v->unread) {
 			r = wait_readable(v, deadline);
 			continue;
 		}

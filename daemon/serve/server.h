@@ -82,6 +82,7 @@ struct server {
 	const char *url;                     /* NULL: the supervisor knows that this is ready */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
+	bool unread;                         /* a packet of the supervisor could not; those behind it wait for it */
 	bool starved;                        /* something that came could not be read for lack of memory, and waits where it is */
 
 	struct session *sessions;            /* uthash by number */
