@@ -74,6 +74,7 @@ static struct {
 
 uint64_t __wrap_loop_now_ns(void);
 const struct traits *__wrap_device_traits(const struct device *d);
+uint32_t __wrap_device_building(const struct device *d);
 int __wrap_device_mark(struct device *d, void (*done)(void *user, int error), void *user);
 int __wrap_device_flush(struct device *d);
 uint64_t __wrap_device_ended_ns(const struct device *d);
@@ -89,6 +90,11 @@ uint64_t __wrap_loop_now_ns(void) {
 const struct traits *__wrap_device_traits(const struct device *d) {
 	(void)d;
 	return &fake.traits;
+}
+
+uint32_t __wrap_device_building(const struct device *d) {
+	(void)d;
+	return 0;
 }
 
 int __wrap_device_mark(struct device *d, void (*done)(void *user, int error), void *user) {

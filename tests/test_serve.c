@@ -1245,11 +1245,21 @@ START_TEST(a_kernel_that_another_session_waits_for_is_built_though_who_asked_fir
 END_TEST
 
 START_TEST(kernels_of_what_is_cancelled_are_not_built) {
+	struct client other;
+
+	client_begin(&other, 2);
 	have_built(&client, 22, 28);
 	expect(request_numbers(&client, REQUEST_CANCEL, 0, NULL), REQUEST_CANCEL);
 	engine_turn_until(engine_is_idle, 0);
 	ck_assert_uint_eq(account_builds(engine.server->accounts), 0);
 	ck_assert_uint_eq(kernels_to_come(), 0);
+	/* What waits until nothing is built does not wait for them. */
+	ck_assert_uint_eq(device_wanted(engine.device), 0);
+	/* They count again for who had them built. */
+	expect(submit_new_kernel(&other, 25), REQUEST_SUBMIT);
+	ck_assert_uint_eq(account_builds(engine.server->accounts), device_wanted(engine.device));
+	ck_assert_float_eq(read_floats(&other, handle_of(25, 1), 4)[0], 1);
+	ck_assert_uint_eq(account_builds(engine.server->accounts), 0);
 }
 END_TEST
 

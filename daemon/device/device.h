@@ -129,9 +129,11 @@ int device_program_spare(struct device *d, const struct kernel *k, struct progra
 void device_want(struct device *d, struct program *p, bool waits);
 /*
  * Who asked for it in device_builds_for()'s name has gone: where it is not built yet, it is not until somebody wants it again, and counts there no more. What a
- * builder has begun goes on while nobody waits for a builder.
+ * builder has begun goes on while nobody waits for a builder. Of too many that were left so, the next ones are built nonetheless: false.
  */
-void device_forgo(struct device *d, struct program *p);
+bool device_forgo(struct device *d, struct program *p);
+/* It is built whoever goes. */
+void device_insist(struct program *p);
 /* Has somebody gone so, and it is not built? Whoever waits for it then wants it again. */
 bool device_forgone(const struct device *d, const struct program *p);
 /*
@@ -253,6 +255,8 @@ uint32_t device_poll(struct device *d);
 bool device_quiet(struct device *d, int64_t ms);
 /* Programs that were asked for and are not built. */
 uint32_t device_building(const struct device *d);
+/* Without those that nobody wants any more. */
+uint32_t device_wanted(const struct device *d);
 /* How many of these are built while the device is still, since nobody wants them yet. */
 uint32_t device_spare(struct device *d);
 /* One of them. */

@@ -33,6 +33,8 @@ enum {
 	LACKING_MS = 60000,
 	/* A hash, or a code, in words. */
 	PROGRAM_NAME = 48,
+	/* Who asks and goes, again and again, leaves no more than so many behind, which builders pass over. */
+	PROGRAM_LEFT_MOST = 1024,
 	/* Buckets at first; doubled when there are more programs than buckets. */
 	PROGRAM_BUCKETS = 256,
 	/* Machine code goes to disk once the device has had nothing to do for this long. */
@@ -426,6 +428,10 @@ uint32_t device_building(const struct device *d) {
 	return d->programs.building;
 }
 
+uint32_t device_wanted(const struct device *d) {
+	return d->programs.building - d->programs.left;
+}
+
 uint32_t device_spare(struct device *d) {
 	struct programs *s = &d->programs;
 	uint32_t n = 0;
@@ -433,7 +439,7 @@ uint32_t device_spare(struct device *d) {
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t i = 0; s->building && i < s->buckets; i++)
 		for (const struct program *p = s->bucket[i]; p; p = p->bucket)
-			n += p->rank <= PROGRAM_TRIAL && program_state(p) == PROGRAM_BUILDING;
+			n += p->rank <= PROGRAM_TRIAL && program_state(p) == PROGRAM_BUILDING && !p->left;
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -529,7 +535,7 @@ static void builds_hurry(struct program *p) {
 
 static void builds_done(struct program *p) {
 	builds_hurry(p);
-	if (p->builds)
+	if (p->builds && !p->left)
 		p->builds->unfinished--;
 	p->builds = builds_unref(p->builds);
 }
@@ -784,15 +790,24 @@ struct program *programs_near(struct device *d, const struct program *p) {
 	return near;
 }
 
-/* As if it had been asked for anew, but that it has its place in the queue. */
+/* It counts where it did; where nobody else knows of that any more, for who asks now. */
 static void return_to(struct device *d, struct program *p, enum program_rank rank) {
 	struct programs *s = &d->programs;
 
 	if (!p->left)
 		return;
+	if (s->builds && p->builds && p->builds->references == 1) {
+		p->builds = builds_unref(p->builds);
+		p->builds = s->builds;
+		p->builds->references++;
+	}
 	p->left = false;
 	s->left--;
-	builds_add(p, s->builds, rank);
+	p->later = rank < PROGRAM_WAITED;
+	if (!p->builds)
+		return;
+	p->builds->unfinished++;
+	p->builds->later += p->later;
 }
 
 static void want(struct device *d, struct program *p, enum program_rank rank) {
@@ -816,18 +831,27 @@ void device_want(struct device *d, struct program *p, bool waits) {
 	want(d, p, waits ? PROGRAM_WAITED : PROGRAM_LATER);
 }
 
-void device_forgo(struct device *d, struct program *p) {
+bool device_forgo(struct device *d, struct program *p) {
 	struct programs *s = &d->programs;
 
-	if (program_state(p) != PROGRAM_BUILDING || !p->users || p->left)
-		return;
-	builds_done(p);
+	if (program_state(p) != PROGRAM_BUILDING || !p->users || p->left || s->left >= PROGRAM_LEFT_MOST)
+		return false;
 	pthread_mutex_lock(&s->lock);
 	p->left = p->rank >= PROGRAM_LATER;
 	if (p->left)
 		p->rank = PROGRAM_LEFT;
 	pthread_mutex_unlock(&s->lock);
-	s->left += p->left;
+	if (!p->left)
+		return false;
+	s->left++;
+	builds_hurry(p);
+	if (p->builds)
+		p->builds->unfinished--;
+	return true;
+}
+
+void device_insist(struct program *p) {
+	p->users = false;
 }
 
 bool device_forgone(const struct device *d, const struct program *p) {

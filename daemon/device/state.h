@@ -374,7 +374,7 @@ struct program {
 	bool told;                            /* the engine's: its fault is on the log */
 	bool later;                           /* the engine's: counted there as such */
 	bool users;                           /* the engine's: it was asked for in the name of somebody, who may go */
-	bool left;                            /* the engine's: who asked has gone; its rank is PROGRAM_LEFT unless it was less than LATER */
+	bool left;                            /* the engine's: who asked has gone; its rank is PROGRAM_LEFT */
 	enum program_rank rank;               /* under the lock, as the next */
 	uint64_t wanted;                      /* launches that want it */
 	bool apart;                           /* a worker compiled it */

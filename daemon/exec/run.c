@@ -285,13 +285,13 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 
 /* ---- the end ---- */
 
-/* What else waits for them looks at them after this, and wants them again. */
+/* What else waits for them is looked at after this, and wants them again. */
 static void forgo_programs(struct exec *x, const struct run *r) {
 	const struct prepared *p = r->prepared;
 
 	for (uint32_t i = 0; p && !r->bound && i < p->steps && device_building(x->device); i++)
 		if (p->step[i].program)
-			device_forgo(x->device, p->step[i].program);
+			x->forgone |= device_forgo(x->device, p->step[i].program);
 }
 
 /* Lets go of everything but the outputs' places in the caller's hands. */

@@ -518,6 +518,8 @@ void schedule(struct exec *x) {
 		if (x->alone != l && !is_small(x, head_run(l)))
 			exec_mark(x);
 		serve_lane(x, l);
+		if (x->forgone)
+			schedule_retry(x);
 	}
 }
 
@@ -527,7 +529,7 @@ void schedule(struct exec *x) {
 void schedule_retry(struct exec *x) {
 	struct lane *l = x->blocked, *next;
 
-	x->held_back = false;
+	x->held_back = x->forgone = false;
 	for (; l; l = next) {
 		next = l->next;
 		unblock(l);

@@ -209,6 +209,8 @@ static int build_kernels(const struct explain *x, struct fault *f) {
 		struct program *program;
 
 		r = device_program(x->session->server->device, x->plan->step[i].kernel, &program);
+		if (!r)
+			device_insist(program);
 	}
 	return r;
 }

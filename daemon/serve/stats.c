@@ -202,7 +202,7 @@ static void add_device(cJSON *json, const struct server *v) {
 	cJSON_AddNumberToObject(device, "launches_claimed", (double)d->launches_claimed);
 	cJSON_AddNumberToObject(device, "tasks", (double)d->tasks);
 	cJSON_AddNumberToObject(device, "warmups", (double)d->warmups);
-	cJSON_AddNumberToObject(device, "programs_building", device_building(v->device));
+	cJSON_AddNumberToObject(device, "programs_building", device_wanted(v->device));
 	cJSON_AddNumberToObject(device, "programs_spare", device_spare(v->device));
 	cJSON_AddNumberToObject(device, "programs_built", (double)d->builds);
 	cJSON_AddNumberToObject(device, "programs_built_spare", (double)d->builds_spare);

@@ -335,8 +335,13 @@ void device_want(struct device *d, struct program *p, bool waits) {
 }
 
 /* What is asked for here is built in its time, whoever has gone. */
-void device_forgo(struct device *d, struct program *p) {
+bool device_forgo(struct device *d, struct program *p) {
 	(void)d;
+	(void)p;
+	return false;
+}
+
+void device_insist(struct program *p) {
 	(void)p;
 }
 
@@ -386,6 +391,10 @@ uint64_t program_build_us(const struct program *p) {
 }
 
 uint32_t device_building(const struct device *d) {
+	return d->building;
+}
+
+uint32_t device_wanted(const struct device *d) {
 	return d->building;
 }
 
