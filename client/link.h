@@ -32,7 +32,7 @@ struct link_files {
 	const char *authority, *certificate, *key;
 };
 
-/* Is it tcp://HOST:PORT or tls+tcp://HOST:PORT? */
+/* Does it begin as a URL does, tcp://HOST:PORT or tls+tcp://HOST:PORT or one that link_url_read() refuses? */
 bool link_is_url(const char *text);
 /* The parts of one; an address of version 6 stands in brackets. FAULT_ARGUMENT. */
 struct link_url {

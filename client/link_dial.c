@@ -23,7 +23,9 @@ static bool has_prefix(const char *text, const char *prefix) {
 }
 
 bool link_is_url(const char *text) {
-	return has_prefix(text, plain_scheme) || has_prefix(text, tls_scheme);
+	size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz+");
+
+	return scheme && has_prefix(text + scheme, "://");
 }
 
 int link_url_read(const char *text, struct link_url *u, struct fault *f) {
@@ -31,8 +33,10 @@ int link_url_read(const char *text, struct link_url *u, struct fault *f) {
 	size_t length;
 
 	u->tls = has_prefix(text, tls_scheme);
+	if (!u->tls && !has_prefix(text, plain_scheme))
+		return fault_set(f, FAULT_ARGUMENT, "\"%s\" is neither tcp://HOST:PORT nor tls+tcp://HOST:PORT, and no path of a socket", text);
 	host = text + strlen(u->tls ? tls_scheme : plain_scheme);
-	colon = link_is_url(text) ? strrchr(host, ':') : NULL;
+	colon = strrchr(host, ':');
 	length = colon ? (size_t)(colon - host) : 0;
 	if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
 		host++;

@@ -159,6 +159,8 @@ static const struct {
 	{ MBEDTLS_SSL_ALERT_MSG_UNSUPPORTED_CERT, "the other side refuses our certificate: it is of a kind that is not used there" },
 	{ MBEDTLS_SSL_ALERT_MSG_CERT_UNKNOWN, "the other side refuses our certificate" },
 	{ MBEDTLS_SSL_ALERT_MSG_NO_CERT, "the other side wants a certificate, and we have shown none" },
+	{ MBEDTLS_SSL_ALERT_MSG_PROTOCOL_VERSION, "the other side takes none of the versions of TLS that we have" },
+	{ MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE, "the other side takes none of the ciphers and signatures that we have" },
 	/* certificate_required of version 1.3 */
 	{ 116, "the other side wants a certificate, and we have shown none" },
 };

@@ -80,6 +80,9 @@ claim_json as_json_too 'j["error"]["code"] == "ARGUMENT" and "FUSION_SOKET" in j
 for port in 65536 99999 12x -1; do
 	claim "port_$port" 65 "a port is a number of at most 65535" "$ctl" --socket tcp://127.0.0.1:$port status
 done
+for url in tls://127.0.0.1:7000 unix:///run/fusiond/door tcp+tls://x a://; do
+	claim "$(printf url_%s "$url" | tr -c 'a-z0-9_\n' _)_is_none" 65 "\"$url\" is neither tcp://HOST:PORT nor tls+tcp://HOST:PORT" "$ctl" --socket "$url" status
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
