@@ -1,10 +1,10 @@
 /*
  * What was given up is taken back.
  *
- * Who waits may give up: it is interrupted, or its time is over. The daemon does what was asked all the same, and its answer finds nobody:
- * then a map for writing is unmapped, what was exported is revoked, a pattern that was defined is forgotten, and a handle that an export or an import took is released. Until a
- * map that was given up is taken back nothing that reads the value is sent: it would be refused. A recorded graph needs none of
- * this: its number is forgotten by whoever takes it next (capture.c).
+ * Who waits may give up: it is interrupted, or its time is over. The daemon does what was asked all the same, and its answer finds
+ * nobody: then a map for writing is unmapped, what was exported is revoked, a pattern that was defined is forgotten, and a handle
+ * that an export or an import took is released. Until a map that was given up is taken back nothing that reads the value is sent:
+ * it would be refused. A recorded graph needs none of this: its number is forgotten by whoever takes it next (capture.c).
  *
  * Functions require the context's lock.
  */

@@ -149,7 +149,6 @@ START_TEST(a_compiler_that_hangs_delays_nobody_and_is_killed) {
 }
 END_TEST
 
-/* Drivers make machine code when a kernel is first launched, which a worker does before the engine. */
 /* It is killed then, in spite of all the time that it may take. */
 START_TEST(a_compiler_that_hangs_for_who_was_killed_makes_room) {
 	fusion_context *other;
@@ -176,6 +175,7 @@ START_TEST(a_compiler_that_hangs_for_who_was_killed_makes_room) {
 }
 END_TEST
 
+/* Drivers make machine code when a kernel is first launched, which a worker does before the engine. */
 START_TEST(a_kernel_that_hangs_when_it_is_tried_costs_itself_alone) {
 	fusion_context *c;
 	pid_t engine;
