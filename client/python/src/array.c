@@ -23,6 +23,19 @@ fusion_array *array_value(PyObject *object, const char *what) {
 	return ((struct array *)object)->value;
 }
 
+bool array_hold(PyObject *object, const char *what, fusion_array **valuep) {
+	*valuep = array_value(object, what);
+	if (*valuep)
+		fusion_retain(*valuep);
+	return *valuep != NULL;
+}
+
+void array_let_go(fusion_array *value) {
+	fusion_release(value);
+	if (PyErr_Occurred())
+		fusion_error_clear();
+}
+
 PyObject *array_wrap(fusion_array *value) {
 	struct array *a;
 

@@ -102,6 +102,13 @@ bool element_set(int dtype, void *memory, PyObject *number);
 bool array_check(PyObject *object);
 /* The value of an array object; NULL and an exception where it is none. */
 fusion_array *array_value(PyObject *object, const char *what);
+/*
+ * The same, held until array_let_go(), for calls that may sleep: other threads run then, and may give the object another value. One whose
+ * session was closed is no error yet: the call refuses it by its own name. False: an exception was raised.
+ */
+bool array_hold(PyObject *object, const char *what, fusion_array **valuep);
+/* NULL is allowed. After what came of the call was wrapped, or its error raised. */
+void array_let_go(fusion_array *value);
 /* Takes the reference; raises the last error where it is NULL. */
 PyObject *array_wrap(fusion_array *value);
 PyObject *array_shape(const fusion_array *value);

@@ -58,24 +58,28 @@ static PyObject *list_wrap(fusion_array *const *value, int count) {
 
 static PyObject *core_watch(PyObject *self, PyObject *array) {
 	fusion_array *a;
+	PyObject *result;
 
 	(void)self;
 	place_note();
-	a = array_value(array, "watch");
-	if (!a)
+	if (!array_hold(array, "watch", &a))
 		return NULL;
-	return fusion_watch(a) ? raise_error() : Py_NewRef(Py_None);
+	result = fusion_watch(a) ? raise_error() : Py_NewRef(Py_None);
+	array_let_go(a);
+	return result;
 }
 
 static PyObject *core_unwatch(PyObject *self, PyObject *array) {
 	fusion_array *a;
+	PyObject *result;
 
 	(void)self;
 	place_note();
-	a = array_value(array, "unwatch");
-	if (!a)
+	if (!array_hold(array, "unwatch", &a))
 		return NULL;
-	return fusion_unwatch(a) ? raise_error() : Py_NewRef(Py_None);
+	result = fusion_unwatch(a) ? raise_error() : Py_NewRef(Py_None);
+	array_let_go(a);
+	return result;
 }
 
 /* vjp(outputs, seeds, inputs, flags): gradients by the inputs. */
@@ -156,7 +160,7 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 	struct fusion_adam_options o = { 0 };
 	struct list p = { 0 }, g = { 0 }, a = { 0 }, b = { 0 };
 	PyObject *ps, *gs, *as, *bs, *step, *result = NULL;
-	fusion_array **next = NULL, *count;
+	fusion_array **next = NULL, *count = NULL;
 	int decoupled, failed;
 
 	(void)self;
@@ -166,8 +170,7 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 		&& list_take(&b, bs, "adam", false)) {
 		next = calloc(3 * (size_t)p.count + 2, sizeof *next);
 		place_note();
-		count = array_value(step, "adam");
-		if (!count) {
+		if (!array_hold(step, "adam", &count)) {
 			result = NULL;
 		} else if (p.count != g.count || a.count != p.count || b.count != p.count) {
 			PyErr_SetString(PyExc_ValueError, "adam: as many gradients and averages as parameters");
@@ -177,6 +180,7 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 		}
 	}
 	free(next);
+	array_let_go(count);
 	list_end(&p);
 	list_end(&g);
 	list_end(&a);

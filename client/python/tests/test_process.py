@@ -125,6 +125,51 @@ def test_beside_a_call_that_waits_at_the_door_another_thread(run_python, what):
     assert not status and text.strip() == said, text
 
 
+# Threads take turns only where one sleeps: the other one does, as no more requests may be unanswered, before or behind the cast of x.
+RECORDS = """
+import os, signal, sys, threading
+import fusion as xp
+UNANSWERED = 7
+def tell(what):
+    for p in os.environ["ENGINES"].split():
+        try: os.kill(int(p), what)
+        except ProcessLookupError: pass     # a worker with nothing more to do
+x, c, kept, error = xp.ones(3, dtype=xp.float32), xp.ones(3) > 0, [], []
+y, zero = xp.ones(3, dtype=xp.float64), xp.zeros(3, dtype=xp.float64)
+xp._core.waiting(None)
+(RECORDED).tolist()
+sys.setswitchinterval(3600)
+def record():
+    try:
+        while not ended and len(kept) < 100000: kept.append(RECORDED)
+    except Exception as e: error.append(e)
+ended, thread = [], threading.Thread(target=record)
+tell(signal.SIGSTOP)
+try:
+    sent = [(-x, xp.flush()) for _ in range(UNANSWERED)]
+    before = [-x for _ in range(BEFORE)]
+    thread.start()
+    asleep = thread.is_alive() and len(kept)
+    y._set(zero)
+    ended.append(1)
+finally:
+    tell(signal.SIGCONT)
+thread.join()
+print(error, asleep > 0, flush=True)
+os._exit(0)                 # what was recorded would take a while, and tells nothing
+"""
+
+
+@pytest.mark.parametrize("before", range(2))
+@pytest.mark.parametrize("recorded", ["x + y", "xp.where(c, x, y)"])
+def test_beside_a_call_that_sleeps_while_it_records_an_array_may_get_another_value(run_python, recorded, before):
+    with Daemon() as daemon:
+        run_python("import fusion as xp; xp.ones(4).tolist()", FUSION_SOCKET=daemon.socket)
+        engines = " ".join(map(str, _descendants(daemon.process.pid)))
+        status, text = run_python(RECORDS.replace("RECORDED", recorded).replace("BEFORE", str(before)), FUSION_SOCKET=daemon.socket, ENGINES=engines)
+    assert not status and text.strip() == "[] True", text
+
+
 def test_what_is_not_begun_can_be_given_up():
     y = xp.ones(1000) * 2
     xp.flush()
