@@ -705,6 +705,14 @@ int plan_copy_lists(const struct plan *from, struct plan *to) {
 	return plan_copy_description(from, to);
 }
 
+/* What goes through memory between the halves is no longer kept out of it. */
+static void count_cut(const struct plan *from, struct plan *to) {
+	uint64_t unfused = from->bytes_not_moved + plan_moved(from), moved = plan_moved(to);
+
+	/* That of a plan that saved nothing is not known: it may be less than what it moves. */
+	to->bytes_not_moved = from->bytes_not_moved && unfused > moved ? unfused - moved : 0;
+}
+
 int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) {
 	struct plan *to = calloc(1, sizeof *to);
 	struct halves *h = calloc(1, sizeof *h);
@@ -724,6 +732,7 @@ int plan_split(const struct plan *p, uint32_t step, const struct traits *t, stru
 			plan_unref(to);
 		return r;
 	}
+	count_cut(p, to);
 	plan_lifetimes(to);
 	if (plan_is_broken(to, "the cut of a step")) {
 		plan_unref(to);
