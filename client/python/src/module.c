@@ -68,14 +68,28 @@ static bool interrupted(void) {
 
 _Thread_local bool apart;
 
-/* Does the thread have the interpreter's lock? Not of the limited API; where it cannot be asked nothing is given up. */
-static int (*has_lock)(void);
+/* Not of the limited API; where it cannot be asked nothing is given up. */
+static PyThreadState *(*running)(void);
+
+static void find_running(void) {
+	void *function = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked");
+
+	/* As it was called before 3.13. */
+	running = (PyThreadState *(*)(void))(uintptr_t)(function ? function : dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet"));
+}
+
+/* Does this thread have the interpreter's lock? PyGILState_Check() says so of all threads, once the process had a second interpreter. */
+static bool has_lock(void) {
+	PyThreadState *own = PyGILState_GetThisThreadState();
+
+	return own && running && running() == own;
+}
 
 /* Others run while a call sleeps that did not give the lock up, and may close the session. */
 static void *sleeper(void *given_up) {
 	if (given_up)
 		PyEval_RestoreThread(given_up);
-	else if (!apart && has_lock && has_lock())
+	else if (!apart && has_lock())
 		return PyEval_SaveThread();
 	return NULL;
 }
@@ -208,7 +222,7 @@ PyMODINIT_FUNC PyInit__core(void) {
 
 	if (!module)
 		return NULL;
-	has_lock = (int (*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "PyGILState_Check");
+	find_running();
 	fusion_on_sleep(sleeper);
 	context_type = (PyTypeObject *)PyType_FromSpec(&context_spec);
 	if (!lent_make_type() || PyModule_AddFunctions(module, own_methods) || PyModule_AddFunctions(module, operators_methods())

@@ -78,7 +78,7 @@ def test_the_wait_for_a_daemon_that_is_silent_is_interrupted(run_python, tmp_pat
 
 # Memory that nobody has yet comes from the door, which is the supervisor, and that does not answer.
 AT_THE_DOOR = """
-import os, signal, threading, time
+import os, signal, sys, threading
 import numpy as np
 import fusion as xp
 SUPERVISOR, PATIENT = int(os.environ["SUPERVISOR"]), 300
@@ -90,9 +90,9 @@ xp.ones(3).tolist()
 xp._core.waiting(None)
 signal.signal(signal.SIGALRM, late)
 signal.alarm(PATIENT)
-turns, ended = [], threading.Event()
+turns, begun, ended = [], threading.Event(), threading.Event()
 def other():
-    time.sleep(0.3)
+    begun.wait()
     turns.append(1)
     ACTION
     tell(signal.SIGCONT)
@@ -100,6 +100,9 @@ thread = threading.Thread(target=other)
 tell(signal.SIGSTOP)
 try:
     thread.start()
+    # From here on threads take turns only where one sleeps: the other one acts while the call does.
+    sys.setswitchinterval(3600)
+    begun.set()
     x = xp.asarray(large)
     print("made", len(turns))
 except BaseException as e:
@@ -168,6 +171,25 @@ def test_beside_a_call_that_sleeps_while_it_records_an_array_may_get_another_val
         engines = " ".join(map(str, _descendants(daemon.process.pid)))
         status, text = run_python(RECORDS.replace("RECORDED", recorded).replace("BEFORE", str(before)), FUSION_SOCKET=daemon.socket, ENGINES=engines)
     assert not status and text.strip() == "[] True", text
+
+
+# ctypes calls without the interpreter's lock. Of that PyGILState_Check() knows nothing more once there was a second interpreter.
+WITHOUT_THE_LOCK = """
+import ctypes
+import fusion as xp
+try: import _interpreters
+except ImportError: import _xxsubinterpreters as _interpreters
+_interpreters.destroy(_interpreters.create())
+call = ctypes.CDLL(xp._core.__file__).fusion_wait
+call.argtypes = [ctypes.c_void_p]
+y = xp.ones(4) + 2
+print(call(y._value), y.tolist())
+"""
+
+
+def test_libfusion_may_be_called_without_the_lock_in_a_process_that_had_a_second_interpreter(run_python):
+    status, text = run_python(WITHOUT_THE_LOCK, PYTHONWARNINGS="ignore")
+    assert not status and text.strip() == "0 [3.0, 3.0, 3.0, 3.0]", text
 
 
 def test_what_is_not_begun_can_be_given_up():
