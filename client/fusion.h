@@ -144,7 +144,8 @@ FUSION_API void fusion_on_wait(fusion_asked *asked);
 /*
  * Called by a thread before it sleeps for the daemon, with NULL, and, unless it returned that, with what it returned afterwards: so that whoever
  * holds a lock of its own, as an interpreter's, gives it up meanwhile. For all contexts of the process; NULL, as at first: nothing is called. The
- * first call may not wait, as threads may wait for who makes it, the second one may; neither may call this library.
+ * first call may not wait, as threads may wait for who makes it, the second one may; neither may call this library. Not called by who sends what
+ * the daemon does not yet take, as a full ring or socket: that thread has the context.
  */
 typedef void *fusion_sleeper(void *given_up);
 FUSION_API void fusion_on_sleep(fusion_sleeper *sleeper);

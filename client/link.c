@@ -77,14 +77,12 @@ int link_wait(int fd, short events, uint64_t deadline_us, int at_most_ms) {
 	return r < 0 && errno != EINTR ? -errno : 0;
 }
 
-int link_wait_asking(int fd, short events, uint64_t deadline_us, link_stops *stops) {
-	int r = link_wait(fd, events, deadline_us, stops ? LOOK_MS : -1);
-
-	return !r && stops && stops() ? -ECANCELED : r;
+int link_wait_by(link_sleeps *sleeps, int fd, short events, uint64_t deadline_us) {
+	return sleeps ? sleeps(fd, events, deadline_us) : link_wait(fd, events, deadline_us, -1);
 }
 
 void link_unasked(struct link *l) {
-	l->stops = NULL;
+	l->sleeps = NULL;
 }
 
 /* ---- reading ---- */
@@ -113,7 +111,7 @@ static int receive_waiting(struct link *l, uint8_t *bytes, size_t size, uint64_t
 		*gotp = (size_t)n;
 		if (n)
 			return 0;
-		r = link_wait_asking(l->fd, POLLIN, deadline_us, l->stops);
+		r = link_wait_by(l->sleeps, l->fd, POLLIN, deadline_us);
 		if (r)
 			return r;
 	}
@@ -175,7 +173,7 @@ static int send_all(struct link *l, const uint8_t *bytes, size_t size, uint64_t 
 		if (!n && cancel && atomic_load(cancel))
 			return -ECANCELED;
 		if (!n)
-			r = cancel ? link_wait(l->fd, POLLOUT, deadline_us, LOOK_MS) : link_wait_asking(l->fd, POLLOUT, deadline_us, l->stops);
+			r = cancel ? link_wait(l->fd, POLLOUT, deadline_us, LOOK_MS) : link_wait_by(l->sleeps, l->fd, POLLOUT, deadline_us);
 		if (r)
 			return r;
 		bytes += n;
@@ -240,7 +238,7 @@ struct link *link_new(int fd) {
 	l->own = NULL;
 	l->heard = false;
 	l->alert = 0;
-	l->stops = NULL;
+	l->sleeps = NULL;
 	l->in = l->in_size = l->out_size = 0;
 	l->peer = (struct link_peer){ "", "" };
 	pthread_mutex_init(&l->lock, NULL);

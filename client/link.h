@@ -49,13 +49,13 @@ uint64_t link_keys_until(const struct link_keys *k);
 int link_keys_renew(struct link_keys *k) FAULT_MUST_USE;
 struct link_keys *link_keys_free(struct link_keys *k);       /* returns NULL; NULL is allowed */
 
-/* Asked some times a second: is who waits to stop? */
-typedef bool link_stops(void);
+/* Sleeps until events of fd come: 0, -ETIMEDOUT, -errno, or -ECANCELED where who waits is to stop; deadline_us 0: none. */
+typedef int link_sleeps(int fd, short events, uint64_t deadline_us);
 /*
- * Connects, and for tls shows and checks certificates: 0, FAULT_CONNECT, FAULT_ARGUMENT or -errno. Where `stops` is given and says so this and
- * what waits later fails with -ECANCELED.
+ * Connects, and for tls shows and checks certificates: 0, FAULT_CONNECT, FAULT_ARGUMENT or -errno. This, and what waits later, sleeps by `sleeps`
+ * where it is given, and ends with its -ECANCELED.
  */
-int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, link_stops *stops, struct link **linkp,
+int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, link_sleeps *sleeps, struct link **linkp,
 	struct fault *f) FAULT_MUST_USE;
 /* It is asked no more: for who gives a link to threads that stop otherwise. */
 void link_unasked(struct link *l);

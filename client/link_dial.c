@@ -57,17 +57,17 @@ static int refuse_dial(const char *url, const char *why, struct fault *f) {
 	return fault_set(f, FAULT_CONNECT, "no daemon answers at %s (%s)", url, why);
 }
 
-static int await_connected(int fd, uint64_t deadline_us, link_stops *stops) {
+static int await_connected(int fd, uint64_t deadline_us, link_sleeps *sleeps) {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	int r = 0;
 
 	while (!r && !poll(&p, 1, 0))
-		r = link_wait_asking(fd, POLLOUT, deadline_us, stops);
+		r = link_wait_by(sleeps, fd, POLLOUT, deadline_us);
 	return r;
 }
 
 /* One address. The socket, or -errno. */
-static int connect_one(const struct addrinfo *a, uint64_t deadline_us, link_stops *stops) {
+static int connect_one(const struct addrinfo *a, uint64_t deadline_us, link_sleeps *sleeps) {
 	int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol), error = 0;
 	socklen_t size = sizeof error;
 
@@ -76,7 +76,7 @@ static int connect_one(const struct addrinfo *a, uint64_t deadline_us, link_stop
 	if (connect(fd, a->ai_addr, a->ai_addrlen))
 		error = errno;
 	if (error == EINPROGRESS)
-		error = -await_connected(fd, deadline_us, stops);
+		error = -await_connected(fd, deadline_us, sleeps);
 	if (!error && deadline_us && link_now_us() >= deadline_us)
 		error = ETIMEDOUT;
 	if (!error && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
@@ -87,7 +87,7 @@ static int connect_one(const struct addrinfo *a, uint64_t deadline_us, link_stop
 	return -error;
 }
 
-static int connect_any(const char *url, const struct link_url *u, uint64_t deadline_us, link_stops *stops, int *fdp, struct fault *f) {
+static int connect_any(const char *url, const struct link_url *u, uint64_t deadline_us, link_sleeps *sleeps, int *fdp, struct fault *f) {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list;
 	char why[128];
@@ -97,14 +97,14 @@ static int connect_any(const char *url, const struct link_url *u, uint64_t deadl
 		return refuse_dial(url, gai_strerror(r), f);
 	*fdp = -EHOSTUNREACH;
 	for (const struct addrinfo *a = list; a && *fdp < 0 && *fdp != -ECANCELED; a = a->ai_next)
-		*fdp = connect_one(a, deadline_us, stops);
+		*fdp = connect_one(a, deadline_us, sleeps);
 	freeaddrinfo(list);
 	if (*fdp == -ECANCELED)
 		return *fdp;
 	return *fdp < 0 ? refuse_dial(url, strerror_r(-*fdp, why, sizeof why), f) : 0;
 }
 
-int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, link_stops *stops, struct link **linkp,
+int link_dial(const char *url, const struct link_files *files, uint32_t timeout_ms, link_sleeps *sleeps, struct link **linkp,
 	struct fault *f) {
 	uint64_t deadline = timeout_ms ? link_now_us() + UINT64_C(1000) * timeout_ms : 0;
 	struct link_keys *keys = NULL;
@@ -116,13 +116,13 @@ int link_dial(const char *url, const struct link_files *files, uint32_t timeout_
 	if (!r && u.tls)
 		r = link_keys_new(files, false, &keys, f);
 	if (!r)
-		r = connect_any(url, &u, deadline, stops, &fd, f);
+		r = connect_any(url, &u, deadline, sleeps, &fd, f);
 	if (!r) {
 		l = link_new(fd);
 		r = l ? 0 : -ENOMEM;
 	}
 	if (!r)
-		l->stops = stops;
+		l->sleeps = sleeps;
 	if (!r && u.tls)
 		r = link_secure(l, keys, u.host, deadline, f);
 	if (r) {

@@ -40,7 +40,7 @@ struct link {
 	mbedtls_ssl_context ssl;
 	bool heard;                      /* something came after tls was agreed on */
 	uint8_t alert;                   /* which ended it; 0: none */
-	link_stops *stops;               /* NULL: nobody is asked */
+	link_sleeps *sleeps;             /* NULL: link_wait() */
 	struct link_peer peer;
 	size_t in, in_size, out_size;    /* in_bytes from `in` to in_size are not yet taken */
 	uint8_t in_bytes[BUFFER_BYTES], out_bytes[BUFFER_BYTES];
@@ -50,8 +50,8 @@ struct link {
 struct link *link_new(int fd);
 /* Until the socket can do that. 0, -ETIMEDOUT, -errno. at_most_ms < 0: as long as the deadline says. */
 int link_wait(int fd, short events, uint64_t deadline_us, int at_most_ms);
-/* The same until then, or for a while where somebody is asked; -ECANCELED. */
-int link_wait_asking(int fd, short events, uint64_t deadline_us, link_stops *stops);
+/* The same by `sleeps`, where it is given. */
+int link_wait_by(link_sleeps *sleeps, int fd, short events, uint64_t deadline_us);
 
 /* Agrees on tls, and takes down whose certificate was shown; host: NULL where this side was called. link_tls.c */
 int link_secure(struct link *l, struct link_keys *keys, const char *host, uint64_t deadline_us, struct fault *f) FAULT_MUST_USE;

@@ -260,9 +260,9 @@ static int handshake(struct link *l, uint64_t deadline_us, struct fault *f) {
 
 		r = mbedtls_ssl_handshake(&l->ssl);
 		if (r == MBEDTLS_ERR_SSL_WANT_READ)
-			waited = link_wait_asking(l->fd, POLLIN, deadline_us, l->stops);
+			waited = link_wait_by(l->sleeps, l->fd, POLLIN, deadline_us);
 		else if (r == MBEDTLS_ERR_SSL_WANT_WRITE)
-			waited = link_wait_asking(l->fd, POLLOUT, deadline_us, l->stops);
+			waited = link_wait_by(l->sleeps, l->fd, POLLOUT, deadline_us);
 		else
 			return r ? refuse_handshake(l, r, false, f) : judge(l, f);
 		if (waited == -ECANCELED)

@@ -325,14 +325,30 @@ static bool always(void) {
 	return true;
 }
 
+static unsigned slept, woke;
+
+static void *count_sleeps(void *given_up) {
+	if (given_up)
+		woke++;
+	else
+		slept++;
+	return &slept;
+}
+
+/* What a program gives up while threads sleep is given up here, too. */
 static void expect_stopped(const char *socket) {
 	fusion_context *other;
 
+	slept = woke = 0;
+	fusion_on_sleep(count_sleeps);
 	fusion_on_wait(always);
 	ck_assert_int_eq(fusion_open(&other, &(struct fusion_options){ .socket = socket }), FUSION_E_CANCELLED);
 	fusion_on_wait(NULL);
+	fusion_on_sleep(NULL);
 	expect_error(FUSION_E_CANCELLED, "interrupted");
 	ck_assert_ptr_null(other);
+	ck_assert_uint_gt(slept, 0);
+	ck_assert_uint_eq(woke, slept);
 }
 
 START_TEST(who_opens_is_asked_to_stop_while_another_machine_does_not_answer) {
