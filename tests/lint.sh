@@ -34,7 +34,7 @@ if [ "${2:-}" = slice ] && [ -n "${FUSION_SLICE:-}" ]; then
 		(NR - 1) % s[2] == s[1] % s[2] || $0 in fresh')
 fi
 
-flags="-std=gnu11 -I. -Iclient -I$build/include -isystem $python -DPy_LIMITED_API=0x030B0000 -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -DFUSIOND_VERSION=\\\"0\\\" \
+flags="-std=gnu11 -I. -idirafter client -I$build/include -isystem $python -DPy_LIMITED_API=0x030B0000 -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 -DFUSIOND_VERSION=\\\"0\\\" \
 	-DFUSIOND_LIBEXECDIR=\\\"/\\\" -DFUSIOND_SYSCONFDIR=\\\"/\\\""
 printf '%s\n' "$wanted" | xargs -P "$(nproc)" -n 4 sh -c 'clang-tidy --quiet "$@" -- '"$flags"' 2>/dev/null' tidy |
 	grep -E 'warning:|error:' | sort -u >"$found/tidy"
