@@ -6,6 +6,7 @@
  */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <stddef.h>
 
@@ -21,19 +22,6 @@ fusion_array *array_value(PyObject *object, const char *what) {
 	if (!((struct array *)object)->value)
 		PyErr_Format(PyExc_ValueError, "%s: the array has no value", what);
 	return ((struct array *)object)->value;
-}
-
-bool array_hold(PyObject *object, const char *what, fusion_array **valuep) {
-	*valuep = array_value(object, what);
-	if (*valuep)
-		fusion_retain(*valuep);
-	return *valuep != NULL;
-}
-
-void array_let_go(fusion_array *value) {
-	fusion_release(value);
-	if (PyErr_Occurred())
-		fusion_error_clear();
 }
 
 PyObject *array_wrap(fusion_array *value) {
@@ -249,14 +237,58 @@ static int set_family(PyObject *self, PyObject *family, void *unused) {
 	return 0;
 }
 
+/* Under the interpreter's lock: calls that sleep, and what objects have lost meanwhile or before those calls had ended. */
+static struct {
+	unsigned sleepers;
+	size_t count, room;
+	fusion_array **value;
+} lost;
+
+void values_asleep(void) {
+	lost.sleepers++;
+}
+
+void values_awake(void) {
+	lost.sleepers--;
+}
+
+void values_settle(void) {
+	if (!lost.count || lost.sleepers)
+		return;
+	while (lost.count)
+		fusion_release(lost.value[--lost.count]);
+	/* Of a session that was closed meanwhile. */
+	fusion_error_clear();
+}
+
+/* An object has it no more. False: there is no memory to keep it for who sleeps, and has borrowed it. */
+static bool value_goes(fusion_array *value) {
+	fusion_array **more;
+
+	if (!lost.sleepers) {
+		fusion_release(value);
+		return true;
+	}
+	if (lost.count == lost.room) {
+		more = realloc(lost.value, (2 * lost.room + 8) * sizeof(fusion_array *));
+		if (!more)
+			return false;
+		lost.value = more;
+		lost.room = 2 * lost.room + 8;
+	}
+	lost.value[lost.count++] = value;
+	return true;
+}
+
 /* Another value for this object alone. */
 static PyObject *array_set(PyObject *self, PyObject *other) {
 	fusion_array *value = array_value(other, "set"), *old = ((struct array *)self)->value;
 
 	if (!value)
 		return NULL;
+	if (!value_goes(old))
+		return PyErr_NoMemory();
 	((struct array *)self)->value = fusion_retain(value);
-	fusion_release(old);
 	Py_RETURN_NONE;
 }
 

@@ -100,15 +100,16 @@ bool element_set(int dtype, void *memory, PyObject *number);
 /* ---- arrays ---- */
 
 bool array_check(PyObject *object);
-/* The value of an array object; NULL and an exception where it is none. */
-fusion_array *array_value(PyObject *object, const char *what);
 /*
- * The same, held until array_let_go(), for calls that may sleep: other threads run then, and may give the object another value. One whose
- * session was closed is no error yet: the call refuses it by its own name. False: an exception was raised.
+ * The value of an array object, borrowed by the call that asks after place_note(); NULL and an exception where it is none. It stays for that
+ * call, also where it sleeps and another thread gives the object another value meanwhile: see values_asleep().
  */
-bool array_hold(PyObject *object, const char *what, fusion_array **valuep);
-/* NULL is allowed. After what came of the call was wrapped, or its error raised. */
-void array_let_go(fusion_array *value);
+fusion_array *array_value(PyObject *object, const char *what);
+/* A call sleeps without the interpreter's lock, and has borrowed what it was given; and it has the lock again. */
+void values_asleep(void);
+void values_awake(void);
+/* By place_note(), as a call begins that has borrowed nothing yet: values that objects have lost while others slept go, once nobody sleeps. */
+void values_settle(void);
 /* Takes the reference; raises the last error where it is NULL. */
 PyObject *array_wrap(fusion_array *value);
 PyObject *array_shape(const fusion_array *value);
@@ -158,11 +159,11 @@ extern PyMethodDef moves_methods[], grad_methods[];
 #define WAITING(statement) \
 	do { \
 		PyThreadState *saved_ = PyEval_SaveThread(); \
-		bool apart_ = apart; \
-		apart = true; \
+		bool inside_ = without_lock; \
+		without_lock = true; \
 		statement; \
-		apart = apart_; \
+		without_lock = inside_; \
 		PyEval_RestoreThread(saved_); \
 	} while (0)
 /* The thread is inside one. */
-extern _Thread_local bool apart;
+extern _Thread_local bool without_lock;

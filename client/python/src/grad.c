@@ -56,30 +56,24 @@ static PyObject *list_wrap(fusion_array *const *value, int count) {
 	return tuple;
 }
 
-static PyObject *core_watch(PyObject *self, PyObject *array) {
+static PyObject *mark(int (*function)(fusion_array *), const char *what, PyObject *array) {
 	fusion_array *a;
-	PyObject *result;
 
-	(void)self;
 	place_note();
-	if (!array_hold(array, "watch", &a))
+	a = array_value(array, what);
+	if (!a)
 		return NULL;
-	result = fusion_watch(a) ? raise_error() : Py_NewRef(Py_None);
-	array_let_go(a);
-	return result;
+	return function(a) ? raise_error() : Py_NewRef(Py_None);
+}
+
+static PyObject *core_watch(PyObject *self, PyObject *array) {
+	(void)self;
+	return mark(fusion_watch, "watch", array);
 }
 
 static PyObject *core_unwatch(PyObject *self, PyObject *array) {
-	fusion_array *a;
-	PyObject *result;
-
 	(void)self;
-	place_note();
-	if (!array_hold(array, "unwatch", &a))
-		return NULL;
-	result = fusion_unwatch(a) ? raise_error() : Py_NewRef(Py_None);
-	array_let_go(a);
-	return result;
+	return mark(fusion_unwatch, "unwatch", array);
 }
 
 /* vjp(outputs, seeds, inputs, flags): gradients by the inputs. */
@@ -160,7 +154,7 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 	struct fusion_adam_options o = { 0 };
 	struct list p = { 0 }, g = { 0 }, a = { 0 }, b = { 0 };
 	PyObject *ps, *gs, *as, *bs, *step, *result = NULL;
-	fusion_array **next = NULL, *count = NULL;
+	fusion_array **next = NULL, *count;
 	int decoupled, failed;
 
 	(void)self;
@@ -170,7 +164,8 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 		&& list_take(&b, bs, "adam", false)) {
 		next = calloc(3 * (size_t)p.count + 2, sizeof *next);
 		place_note();
-		if (!array_hold(step, "adam", &count)) {
+		count = array_value(step, "adam");
+		if (!count) {
 			result = NULL;
 		} else if (p.count != g.count || a.count != p.count || b.count != p.count) {
 			PyErr_SetString(PyExc_ValueError, "adam: as many gradients and averages as parameters");
@@ -180,7 +175,6 @@ static PyObject *core_adam(PyObject *self, PyObject *args) {
 		}
 	}
 	free(next);
-	array_let_go(count);
 	list_end(&p);
 	list_end(&g);
 	list_end(&a);

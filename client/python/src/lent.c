@@ -90,39 +90,29 @@ static void lay_out(struct lent *l) {
 	}
 }
 
-/* False: an exception was raised. */
-static bool lend_copy(struct lent *l, fusion_array *a) {
+/* writable(array): a Lent of its elements. */
+PyObject *core_writable(PyObject *self, PyObject *array) {
 	static char nothing[8];
+	struct lent *l;
+	fusion_array *a;
 	int code = 0;
 
+	(void)self;
+	place_note();
+	a = array_value(array, "writable");
+	l = a ? (struct lent *)((allocfunc)PyType_GetSlot(lent_type, Py_tp_alloc))(lent_type, 0) : NULL;
+	if (!l)
+		return NULL;
 	l->memory = nothing;
 	l->value = fusion_copy(a);
 	if (fusion_bytes(l->value))
 		WAITING(code = fusion_map(l->value, FUSION_MAP_WRITE, &l->memory));
 	if (!l->value || code || PyErr_Occurred()) {
-		raise_error();
-		return false;
+		Py_DECREF(l);
+		return raise_error();
 	}
 	lay_out(l);
-	return true;
-}
-
-/* writable(array): a Lent of its elements. */
-PyObject *core_writable(PyObject *self, PyObject *array) {
-	struct lent *l;
-	fusion_array *a;
-	PyObject *result;
-
-	(void)self;
-	place_note();
-	if (!array_hold(array, "writable", &a))
-		return NULL;
-	l = (struct lent *)((allocfunc)PyType_GetSlot(lent_type, Py_tp_alloc))(lent_type, 0);
-	result = l && lend_copy(l, a) ? (PyObject *)l : NULL;
-	if (!result)
-		Py_XDECREF((PyObject *)l);
-	array_let_go(a);
-	return result;
+	return (PyObject *)l;
 }
 
 static fusion_array *copied(const struct lent *l) {

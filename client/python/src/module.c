@@ -56,17 +56,22 @@ static PyObject *core_register(PyObject *self, PyObject *args) {
  */
 static bool interrupted(void) {
 	PyGILState_STATE state = PyGILState_Ensure();
-	bool raised = PyErr_Occurred() || PyErr_CheckSignals();
-	PyObject *told = raised || !registry.waiting ? NULL : PyObject_CallNoArgs(registry.waiting);
+	bool raised;
+	PyObject *told;
 
+	/* What runs here runs in the middle of the call that waits. */
+	values_asleep();
+	raised = PyErr_Occurred() || PyErr_CheckSignals();
+	told = raised || !registry.waiting ? NULL : PyObject_CallNoArgs(registry.waiting);
 	/* A signal's handler may have run in there. */
 	raised = PyErr_Occurred();
 	Py_XDECREF(told);
+	values_awake();
 	PyGILState_Release(state);
 	return raised;
 }
 
-_Thread_local bool apart;
+_Thread_local bool without_lock;
 
 /* Not of the limited API; where it cannot be asked nothing is given up. */
 static PyThreadState *(*running)(void);
@@ -87,10 +92,13 @@ static bool has_lock(void) {
 
 /* Others run while a call sleeps that did not give the lock up, and may close the session. */
 static void *sleeper(void *given_up) {
-	if (given_up)
+	if (given_up) {
 		PyEval_RestoreThread(given_up);
-	else if (!apart && has_lock())
+		values_awake();
+	} else if (!without_lock && has_lock()) {
+		values_asleep();
 		return PyEval_SaveThread();
+	}
 	return NULL;
 }
 

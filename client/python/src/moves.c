@@ -12,49 +12,22 @@ static bool counted(const char *what, Py_ssize_t n, Py_ssize_t wanted) {
 }
 
 /*
- * The value of an array that is an argument, held until done(). Read last: what makes numbers of other arguments may be a program's own
- * __index__, which may give the array another value. False: an exception was raised.
+ * The value of an array that is an argument. Read last: what makes numbers of other arguments may be a program's own __index__,
+ * which may give the array another value. False: an exception was raised.
  */
 static bool begin(const char *what, PyObject *array, fusion_array **ap) {
 	place_note();
-	return array_hold(array, what, ap);
-}
-
-static void release_all(Py_ssize_t n, fusion_array **a) {
-	for (Py_ssize_t i = 0; i < n; i++)
-		array_let_go(a[i]);
+	*ap = array_value(array, what);
+	return *ap != NULL;
 }
 
 /* The same of several. */
 static bool begin_all(const char *what, PyObject *const *args, Py_ssize_t n, fusion_array **ap) {
 	place_note();
 	for (Py_ssize_t i = 0; i < n; i++)
-		if (!array_hold(args[i], what, &ap[i])) {
-			release_all(i, ap);
+		if (!(ap[i] = array_value(args[i], what)))
 			return false;
-		}
 	return true;
-}
-
-/* Takes both references. */
-static PyObject *done(fusion_array *a, fusion_array *value) {
-	PyObject *result = array_wrap(value);
-
-	array_let_go(a);
-	return result;
-}
-
-/* With an exception. */
-static PyObject *refused(fusion_array *a) {
-	array_let_go(a);
-	return NULL;
-}
-
-static PyObject *done_all(Py_ssize_t n, fusion_array **a, fusion_array *value) {
-	PyObject *result = array_wrap(value);
-
-	release_all(n, a);
-	return result;
 }
 
 static bool take_int(PyObject *object, int *out) {
@@ -77,14 +50,14 @@ FUNCTION(cast) {
 
 	(void)self;
 	type = counted("cast", n, 2) ? dtype_of(args[1]) : -1;
-	return type < 0 || !begin("cast", args[0], &a) ? NULL : done(a, fusion_cast(a, (enum fusion_dtype)type));
+	return type < 0 || !begin("cast", args[0], &a) ? NULL : array_wrap(fusion_cast(a, (enum fusion_dtype)type));
 }
 
 FUNCTION(copy) {
 	fusion_array *a;
 
 	(void)self;
-	return counted("copy", n, 1) && begin("copy", args[0], &a) ? done(a, fusion_copy(a)) : NULL;
+	return counted("copy", n, 1) && begin("copy", args[0], &a) ? array_wrap(fusion_copy(a)) : NULL;
 }
 
 /* Another object of the same value. */
@@ -92,7 +65,7 @@ FUNCTION(same) {
 	fusion_array *a;
 
 	(void)self;
-	return counted("same", n, 1) && begin("same", args[0], &a) ? done(a, fusion_retain(a)) : NULL;
+	return counted("same", n, 1) && begin("same", args[0], &a) ? array_wrap(fusion_retain(a)) : NULL;
 }
 
 FUNCTION(reshape) {
@@ -103,7 +76,7 @@ FUNCTION(reshape) {
 	(void)self;
 	if (!counted("reshape", n, 2) || !take_dims(args[1], "reshape", &rank, dims) || !begin("reshape", args[0], &a))
 		return NULL;
-	return done(a, fusion_reshape(a, rank, dims));
+	return array_wrap(fusion_reshape(a, rank, dims));
 }
 
 FUNCTION(broadcast) {
@@ -114,7 +87,7 @@ FUNCTION(broadcast) {
 	(void)self;
 	if (!counted("broadcast_to", n, 2) || !take_dims(args[1], "broadcast_to", &rank, dims) || !begin("broadcast_to", args[0], &a))
 		return NULL;
-	return done(a, fusion_broadcast(a, rank, dims));
+	return array_wrap(fusion_broadcast(a, rank, dims));
 }
 
 FUNCTION(permute) {
@@ -124,10 +97,9 @@ FUNCTION(permute) {
 	(void)self;
 	if (!counted("permute_dims", n, 2) || !take_axes(args[1], "permute_dims", &count, axes) || !begin("permute_dims", args[0], &a))
 		return NULL;
-	if (count == fusion_rank(a))
-		return done(a, fusion_permute(a, axes));
-	PyErr_Format(registry.error[FUSION_E_SHAPE], "permute_dims: %d axes for an array of %d", count, fusion_rank(a));
-	return refused(a);
+	if (count != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "permute_dims: %d axes for an array of %d", count, fusion_rank(a));
+	return array_wrap(fusion_permute(a, axes));
 }
 
 /* One bound of each axis; None is a bound that is left out. -1: an exception was raised. */
@@ -156,10 +128,9 @@ FUNCTION(slice) {
 	if (!counted("slice", n, 4) || (starts = take_bounds(args[1], start)) < 0 || (stops = take_bounds(args[2], stop)) < 0
 		|| (steps = take_bounds(args[3], step)) < 0 || !begin("slice", args[0], &a))
 		return NULL;
-	if (starts == fusion_rank(a) && stops == starts && steps == starts)
-		return done(a, fusion_slice(a, start, stop, step));
-	PyErr_SetString(PyExc_ValueError, "slice: one bound an axis is needed");
-	return refused(a);
+	if (starts != fusion_rank(a) || stops != starts || steps != starts)
+		return PyErr_Format(PyExc_ValueError, "slice: one bound an axis is needed");
+	return array_wrap(fusion_slice(a, start, stop, step));
 }
 
 FUNCTION(windows) {
@@ -171,7 +142,7 @@ FUNCTION(windows) {
 	if (!counted("windows", n, 5) || !take_int(args[1], &axis) || !take_wide(args[2], &size) || !take_wide(args[3], &step)
 		|| !take_wide(args[4], &dilation) || !begin("windows", args[0], &a))
 		return NULL;
-	return done(a, fusion_windows(a, axis, size, step, dilation));
+	return array_wrap(fusion_windows(a, axis, size, step, dilation));
 }
 
 FUNCTION(flip) {
@@ -181,7 +152,7 @@ FUNCTION(flip) {
 	(void)self;
 	if (!counted("flip", n, 2) || !take_axes(args[1], "flip", &count, axes) || !begin("flip", args[0], &a))
 		return NULL;
-	return done(a, count ? fusion_flip(a, count, axes) : fusion_retain(a));
+	return array_wrap(count ? fusion_flip(a, count, axes) : fusion_retain(a));
 }
 
 FUNCTION(take) {
@@ -191,7 +162,7 @@ FUNCTION(take) {
 	(void)self;
 	if (!counted("take", n, 3) || !take_int(args[2], &axis) || !begin_all("take", args, 2, a))
 		return NULL;
-	return done_all(2, a, fusion_take(a[0], a[1], axis));
+	return array_wrap(fusion_take(a[0], a[1], axis));
 }
 
 FUNCTION(take_along) {
@@ -201,7 +172,7 @@ FUNCTION(take_along) {
 	(void)self;
 	if (!counted("take_along_axis", n, 3) || !take_int(args[2], &axis) || !begin_all("take_along_axis", args, 2, a))
 		return NULL;
-	return done_all(2, a, fusion_take_along(a[0], a[1], axis));
+	return array_wrap(fusion_take_along(a[0], a[1], axis));
 }
 
 typedef fusion_array *scatter(fusion_array *, fusion_array *, fusion_array *, int);
@@ -212,7 +183,7 @@ static PyObject *scatter_by(scatter *function, const char *what, PyObject *const
 
 	if (!counted(what, n, 4) || !take_int(args[3], &axis) || !begin_all(what, args, 3, a))
 		return NULL;
-	return done_all(3, a, function(a[0], a[1], a[2], axis));
+	return array_wrap(function(a[0], a[1], a[2], axis));
 }
 
 FUNCTION(put_along) {
@@ -233,7 +204,7 @@ static PyObject *sort_by(sorter *function, const char *what, PyObject *const *ar
 
 	if (!counted(what, n, 3) || !take_int(args[1], &axis) || !begin(what, args[0], &a))
 		return NULL;
-	return done(a, function(a, axis, args[2] == Py_True));
+	return array_wrap(function(a, axis, args[2] == Py_True));
 }
 
 FUNCTION(sort) {
@@ -249,18 +220,14 @@ FUNCTION(argsort) {
 FUNCTION(topk) {
 	fusion_array *a, *values, *places;
 	int64_t k;
-	PyObject *result;
 	int axis;
 
 	(void)self;
 	if (!counted("topk", n, 4) || !take_wide(args[1], &k) || !take_int(args[2], &axis) || !begin("topk", args[0], &a))
 		return NULL;
 	if (fusion_topk(a, k, axis, args[3] == Py_True, &values, &places))
-		result = raise_error();
-	else
-		result = Py_BuildValue("(NN)", array_wrap(values), array_wrap(places));
-	array_let_go(a);
-	return result;
+		return raise_error();
+	return Py_BuildValue("(NN)", array_wrap(values), array_wrap(places));
 }
 
 FUNCTION(searchsorted) {
@@ -269,7 +236,7 @@ FUNCTION(searchsorted) {
 	(void)self;
 	if (!counted("searchsorted", n, 3) || !begin_all("searchsorted", args, 2, a))
 		return NULL;
-	return done_all(2, a, fusion_searchsorted(a[0], a[1], args[2] == Py_True));
+	return array_wrap(fusion_searchsorted(a[0], a[1], args[2] == Py_True));
 }
 
 typedef fusion_array *joiner(int, fusion_array *const *, int);
@@ -283,10 +250,9 @@ static PyObject *join_by(joiner *function, const char *what, PyObject *const *ar
 
 	place_note();
 	for (Py_ssize_t i = 0; right && i < count; i++)
-		right = array_hold(PyTuple_GetItem(list, i), what, &value[i]);
+		right = (value[i] = array_value(PyTuple_GetItem(list, i), what)) != NULL;
 	if (right)
 		result = array_wrap(function((int)count, value, axis));
-	release_all(value ? count : 0, value);
 	free(value);
 	Py_XDECREF(list);
 	return result;
@@ -305,22 +271,17 @@ FUNCTION(stack) {
 FUNCTION(pad) {
 	int64_t low[FUSION_MAX_RANK], high[FUSION_MAX_RANK];
 	fusion_array *a, *value = NULL;
-	PyObject *result;
 	int lows, highs;
 
 	(void)self;
 	if (!counted("pad", n, 4) || !take_dims(args[1], "pad", &lows, low) || !take_dims(args[2], "pad", &highs, high)
 		|| !begin("pad", args[0], &a))
 		return NULL;
-	if (lows != fusion_rank(a) || highs != fusion_rank(a)) {
-		PyErr_Format(registry.error[FUSION_E_SHAPE], "pad: %d and %d widths for an array of %d axes", lows, highs, fusion_rank(a));
-		return refused(a);
-	}
-	if (args[3] != Py_None && !array_hold(args[3], "pad", &value))
-		return refused(a);
-	result = done(a, fusion_pad(a, low, high, value));
-	array_let_go(value);
-	return result;
+	if (lows != fusion_rank(a) || highs != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "pad: %d and %d widths for an array of %d axes", lows, highs, fusion_rank(a));
+	if (args[3] != Py_None && !(value = array_value(args[3], "pad")))
+		return NULL;
+	return array_wrap(fusion_pad(a, low, high, value));
 }
 
 FUNCTION(tile) {
@@ -331,10 +292,9 @@ FUNCTION(tile) {
 	(void)self;
 	if (!counted("tile", n, 2) || !take_dims(args[1], "tile", &rank, times) || !begin("tile", args[0], &a))
 		return NULL;
-	if (rank == fusion_rank(a))
-		return done(a, fusion_tile(a, times));
-	PyErr_Format(registry.error[FUSION_E_SHAPE], "tile: %d repetitions for an array of %d axes", rank, fusion_rank(a));
-	return refused(a);
+	if (rank != fusion_rank(a))
+		return PyErr_Format(registry.error[FUSION_E_SHAPE], "tile: %d repetitions for an array of %d axes", rank, fusion_rank(a));
+	return array_wrap(fusion_tile(a, times));
 }
 
 typedef fusion_array *turner(fusion_array *, int64_t, int);
@@ -346,7 +306,7 @@ static PyObject *turn_by(turner *function, const char *what, PyObject *const *ar
 
 	if (!counted(what, n, 3) || !take_wide(args[1], &by) || !take_int(args[2], &axis) || !begin(what, args[0], &a))
 		return NULL;
-	return done(a, function(a, by, axis));
+	return array_wrap(function(a, by, axis));
 }
 
 FUNCTION(repeat) {
@@ -363,7 +323,7 @@ FUNCTION(matmul) {
 	fusion_array *a[2];
 
 	(void)self;
-	return counted("matmul", n, 2) && begin_all("matmul", args, 2, a) ? done_all(2, a, fusion_matmul(a[0], a[1])) : NULL;
+	return counted("matmul", n, 2) && begin_all("matmul", args, 2, a) ? array_wrap(fusion_matmul(a[0], a[1])) : NULL;
 }
 
 /* ---- reductions and scans: every row of ops.def ---- */
@@ -378,7 +338,7 @@ static PyObject *reduce_by(reducer *function, const char *what, PyObject *const 
 
 	if (!counted(what, n, 3) || (args[1] != Py_None && !take_axes(args[1], what, &count, axes)) || !begin(what, args[0], &a))
 		return NULL;
-	return done(a, function(a, count, count ? axes : NULL, args[2] == Py_True));
+	return array_wrap(function(a, count, count ? axes : NULL, args[2] == Py_True));
 }
 
 static PyObject *scan_by(scanner *function, const char *what, PyObject *const *args, Py_ssize_t n) {
@@ -387,7 +347,7 @@ static PyObject *scan_by(scanner *function, const char *what, PyObject *const *a
 
 	if (!counted(what, n, 2) || !take_int(args[1], &axis) || !begin(what, args[0], &a))
 		return NULL;
-	return done(a, function(a, axis));
+	return array_wrap(function(a, axis));
 }
 
 #define REDUCE(id, name, ...) \
@@ -501,8 +461,10 @@ FUNCTION(flatnonzero) {
 	(void)self;
 	if (!counted("nonzero", n, 1) || !begin("nonzero", args[0], &a))
 		return NULL;
+	fusion_retain(a);
 	WAITING(value = fusion_flatnonzero(a));
-	return done(a, value);
+	fusion_release(a);
+	return array_wrap(value);
 }
 
 FUNCTION(unique) {
@@ -513,10 +475,13 @@ FUNCTION(unique) {
 	(void)self;
 	if (!counted("unique", n, 1) || !begin("unique", args[0], &a))
 		return NULL;
+	fusion_retain(a);
 	WAITING(code = fusion_unique(a, &part[0], &part[1], &part[2], &part[3]));
-	result = code ? raise_error() : PyTuple_New(4);
-	array_let_go(a);
-	for (int i = 0; result && i < 4; i++)
+	fusion_release(a);
+	if (code)
+		return raise_error();
+	result = PyTuple_New(4);
+	for (int i = 0; i < 4; i++)
 		PyTuple_SetItem(result, i, array_wrap(part[i]));
 	return result;
 }
@@ -525,7 +490,7 @@ FUNCTION(stop_gradient) {
 	fusion_array *a;
 
 	(void)self;
-	return counted("stop_gradient", n, 1) && begin("stop_gradient", args[0], &a) ? done(a, fusion_stop_gradient(a)) : NULL;
+	return counted("stop_gradient", n, 1) && begin("stop_gradient", args[0], &a) ? array_wrap(fusion_stop_gradient(a)) : NULL;
 }
 
 #define ENTRY(name) { #name, FAST(core_##name), METH_FASTCALL, NULL }

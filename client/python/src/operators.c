@@ -121,21 +121,18 @@ static int take(PyObject *object, struct operand *o) {
 	return r;
 }
 
-/*
- * The values are held: where recording has to sleep, other threads run meanwhile, and may give the arrays others. False: an exception was
- * raised.
- */
+/* False: an exception was raised. */
 static bool bind(unsigned n, struct operand *o, const char *what) {
 	place_note();
 	for (unsigned i = 0; i < n; i++)
-		if (!o[i].kind && !(o[i].owned = array_hold(o[i].number, what, &o[i].array)))
+		if (!o[i].kind && !(o[i].array = array_value(o[i].number, what)))
 			return false;
 	return true;
 }
 
 static void drop(struct operand *o) {
 	if (o->owned)
-		array_let_go(o->array);
+		fusion_release(o->array);
 	o->owned = false;
 	Py_CLEAR(o->made);
 }
@@ -174,12 +171,10 @@ static bool convert(struct operand *o, int type) {
 	if (!o->array || (int)fusion_dtype_of(o->array) == type)
 		return true;
 	cast = fusion_cast(o->array, (enum fusion_dtype)type);
-	if (!cast)
-		return false;
 	drop(o);
 	o->array = cast;
 	o->owned = true;
-	return true;
+	return cast != NULL;
 }
 
 /* A number as a double that stands for it exactly in the type, so that a kernel's argument is enough. */
@@ -228,25 +223,24 @@ static bool suits(const struct row *row, int type) {
 	return false;
 }
 
-/* Takes the value, and drops the operands; NULL and no exception: the error is libfusion's. */
-static PyObject *finish(fusion_array *value, unsigned n, struct operand *o) {
-	PyObject *result = !value && PyErr_Occurred() ? NULL : array_wrap(value);
-
-	for (unsigned i = 0; i < n; i++)
-		drop(&o[i]);
-	return result;
-}
-
 static PyObject *unary(const struct row *row, PyObject *a) {
-	struct operand o = { .number = a };
+	struct operand o;
+	fusion_array *value;
 	int type;
 
-	if (!bind(1, &o, row->name))
-		return finish(NULL, 1, &o);
-	type = settle(row, (int)fusion_dtype_of(o.array));
+	place_note();
+	value = array_value(a, row->name);
+	if (!value)
+		return NULL;
+	o = (struct operand){ .array = value };
+	type = settle(row, (int)fusion_dtype_of(value));
 	if (row == &rows[ROW_bitwise_not] && type == FUSION_BOOL)
 		row = &rows[ROW_logical_not];
-	return finish(suits(row, type) && convert(&o, type) ? row->f1(o.array) : NULL, 1, &o);
+	if (!suits(row, type))
+		return NULL;
+	value = convert(&o, type) ? row->f1(o.array) : NULL;
+	drop(&o);
+	return array_wrap(value);
 }
 
 /* An array and a number, in this order or (reversed) the other one. */
@@ -286,8 +280,13 @@ static fusion_array *binary_value(const struct row *row, struct operand *o) {
 	return convert(&o[0], type) && convert(&o[1], type) ? row->f2(o[0].array, o[1].array) : NULL;
 }
 
+static PyObject *finish(fusion_array *value) {
+	return !value && PyErr_Occurred() ? NULL : array_wrap(value);
+}
+
 static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 	struct operand o[2];
+	fusion_array *value;
 	int x = take(a, &o[0]), y = x == FAILED ? x : take(b, &o[1]);
 
 	if (x || y) {
@@ -296,7 +295,10 @@ static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 			drop(&o[1]);
 		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
 	}
-	return finish(bind(2, o, row->name) ? binary_value(row, o) : NULL, 2, o);
+	value = bind(2, o, row->name) ? binary_value(row, o) : NULL;
+	drop(&o[0]);
+	drop(&o[1]);
+	return finish(value);
 }
 
 static fusion_array *ternary_value(const struct row *row, struct operand *o) {
@@ -333,7 +335,9 @@ static PyObject *ternary(const struct row *row, PyObject *const *args) {
 	}
 	if (!r && bind(3, o, row->name))
 		value = ternary_value(row, o);
-	return finish(value, 3, o);
+	for (unsigned i = 0; i < 3; i++)
+		drop(&o[i]);
+	return finish(value);
 }
 
 /* ---- functions of the module ---- */
@@ -503,11 +507,13 @@ static PyObject *in_power(PyObject *a, PyObject *b, PyObject *modulus) {
 }
 
 static PyObject *op_matmul(PyObject *a, PyObject *b) {
-	struct operand o[2] = { { .number = a }, { .number = b } };
+	fusion_array *value;
 
 	if (!array_check(a) || !array_check(b))
 		return Py_NewRef(Py_NotImplemented);
-	return finish(bind(2, o, "matmul") ? fusion_matmul(o[0].array, o[1].array) : NULL, 2, o);
+	place_note();
+	value = fusion_matmul(((struct array *)a)->value, ((struct array *)b)->value);
+	return array_wrap(value);
 }
 
 static PyObject *op_negative(PyObject *a) {

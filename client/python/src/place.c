@@ -56,6 +56,7 @@ void place_note(void) {
 	PyObject *frame = (PyObject *)PyEval_GetFrame();
 	unsigned depth = 0;
 
+	values_settle();
 	Py_XINCREF(frame);
 	while (frame && frame != Py_None && depth++ < DEPTH) {
 		struct known *k = look_up((PyObject *)PyFrame_GetCode((PyFrameObject *)frame));
