@@ -514,16 +514,26 @@ void device_builds_for(struct device *d, struct builds *b) {
 	d->programs.builds = b;
 }
 
-static void builds_add(struct program *p, struct builds *b, enum program_rank rank) {
-	p->builds = b;
+static void builds_count(struct program *p, enum program_rank rank) {
 	p->later = rank < PROGRAM_WAITED;
-	if (!b)
+	if (!p->builds)
 		return;
-	p->users = true;
-	b->references++;
-	b->unfinished++;
-	b->later += p->later;
-	b->asked++;
+	p->builds->unfinished++;
+	p->builds->later += p->later;
+}
+
+static void builds_refer(struct program *p, struct builds *b) {
+	p->builds = b;
+	if (b)
+		b->references++;
+}
+
+static void builds_add(struct program *p, struct builds *b, enum program_rank rank) {
+	builds_refer(p, b);
+	builds_count(p, rank);
+	p->users = b;
+	if (b)
+		b->asked++;
 }
 
 /* Somebody waits for it from now on. */
@@ -533,10 +543,15 @@ static void builds_hurry(struct program *p) {
 	p->later = false;
 }
 
-static void builds_done(struct program *p) {
+/* Once for what was counted: one that was left is no more. */
+static void builds_uncount(struct program *p) {
 	builds_hurry(p);
 	if (p->builds && !p->left)
 		p->builds->unfinished--;
+}
+
+static void builds_done(struct program *p) {
+	builds_uncount(p);
 	p->builds = builds_unref(p->builds);
 }
 
@@ -790,24 +805,19 @@ struct program *programs_near(struct device *d, const struct program *p) {
 	return near;
 }
 
-/* It counts where it did; where nobody else knows of that any more, for who asks now. */
+/* One that was left is wanted: its user pays for it as before; whose account is gone does not, but who asks now. */
 static void return_to(struct device *d, struct program *p, enum program_rank rank) {
 	struct programs *s = &d->programs;
 
 	if (!p->left)
 		return;
 	if (s->builds && p->builds && p->builds->references == 1) {
-		p->builds = builds_unref(p->builds);
-		p->builds = s->builds;
-		p->builds->references++;
+		builds_unref(p->builds);
+		builds_refer(p, s->builds);
 	}
 	p->left = false;
 	s->left--;
-	p->later = rank < PROGRAM_WAITED;
-	if (!p->builds)
-		return;
-	p->builds->unfinished++;
-	p->builds->later += p->later;
+	builds_count(p, rank);
 }
 
 static void want(struct device *d, struct program *p, enum program_rank rank) {
@@ -833,20 +843,20 @@ void device_want(struct device *d, struct program *p, bool waits) {
 
 bool device_forgo(struct device *d, struct program *p) {
 	struct programs *s = &d->programs;
+	bool leaves;
 
 	if (program_state(p) != PROGRAM_BUILDING || !p->users || p->left || s->left >= PROGRAM_LEFT_MOST)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	p->left = p->rank >= PROGRAM_LATER;
-	if (p->left)
+	leaves = p->rank >= PROGRAM_LATER;
+	if (leaves)
 		p->rank = PROGRAM_LEFT;
 	pthread_mutex_unlock(&s->lock);
-	if (!p->left)
+	if (!leaves)
 		return false;
+	builds_uncount(p);
+	p->left = true;
 	s->left++;
-	builds_hurry(p);
-	if (p->builds)
-		p->builds->unfinished--;
 	return true;
 }
 

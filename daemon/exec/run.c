@@ -98,17 +98,10 @@ static void take_stand_in(struct run *r, struct plan *p) {
 	r->timed = NULL;
 }
 
-/* One more launch of each step that has to wait, or do with bytecode. */
-static void want_programs(struct exec *x, const struct prepared *p) {
+/* One more launch of each step that has to wait, or do with bytecode; `forgone`: alone of those that nobody else wants any more. */
+static void want_programs(struct exec *x, const struct prepared *p, bool forgone) {
 	for (uint32_t i = 0; i < p->steps && device_building(x->device); i++)
-		if (p->step[i].program)
-			device_want(x->device, p->step[i].program, !p->stood_in && !interpret_ready(x, &p->step[i]));
-}
-
-/* Others that wanted them have gone; this one waits. */
-static void want_forgone(struct exec *x, const struct prepared *p) {
-	for (uint32_t i = 0; i < p->steps; i++)
-		if (p->step[i].program && device_forgone(x->device, p->step[i].program))
+		if (p->step[i].program && (!forgone || device_forgone(x->device, p->step[i].program)))
 			device_want(x->device, p->step[i].program, !p->stood_in && !interpret_ready(x, &p->step[i]));
 }
 
@@ -161,7 +154,7 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 	if (e < 0)
 		return e;
 	if (!e)
-		want_programs(x, r->prepared);
+		want_programs(x, r->prepared, false);
 	*runp = r;
 	r = NULL;
 	return 0;
@@ -279,7 +272,7 @@ static int check_programs(struct exec *x, struct run *r, struct sorrow **sorrowp
 		return e > 0 ? 0 : -EAGAIN;
 	}
 	if (e == -EAGAIN)
-		want_forgone(x, r->prepared);
+		want_programs(x, r->prepared, true);
 	return e == -EAGAIN ? run_stand_in(x, r) : e;
 }
 
@@ -291,7 +284,7 @@ static void forgo_programs(struct exec *x, const struct run *r) {
 
 	for (uint32_t i = 0; p && !r->bound && i < p->steps && device_building(x->device); i++)
 		if (p->step[i].program)
-			x->forgone |= device_forgo(x->device, p->step[i].program);
+			x->look_again |= device_forgo(x->device, p->step[i].program);
 }
 
 /* Lets go of everything but the outputs' places in the caller's hands. */
@@ -377,8 +370,11 @@ static int wait_alone(struct exec *x, const struct run *r) {
 static int bind(struct exec *x, struct run *r, struct sorrow **sorrowp) {
 	int e = run_bind(x, r, sorrowp);
 
-	if (e == -EAGAIN && x->loner == r && awaits_memory(r))
+	/* What waited for it is looked at again. */
+	if (e == -EAGAIN && x->loner == r && awaits_memory(r)) {
 		x->loner = NULL;
+		x->look_again = true;
+	}
 	return e;
 }
 

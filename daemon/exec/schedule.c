@@ -462,7 +462,6 @@ static bool is_contended(const struct exec *x) {
 static void serve_lane(struct exec *x, struct lane *l) {
 	struct run *crew[SCHEDULE_CREW] = { head_run(l) };
 	struct ready *q = ready_of(l);
-	const struct run *loner = x->loner;
 	uint32_t n = 1, step = crew[0]->step;
 	int e;
 
@@ -476,9 +475,6 @@ static void serve_lane(struct exec *x, struct lane *l) {
 		return;
 	}
 	e = run_ready(x, crew[0]);
-	/* It goes alone, and waits for memory from now on: what waited for it is looked at again. */
-	if (loner && !x->loner)
-		schedule_retry(x);
 	if (!e) {
 		n = gather(x, crew);
 		for (uint32_t i = 0; i < n; i++)
@@ -518,7 +514,7 @@ void schedule(struct exec *x) {
 		if (x->alone != l && !is_small(x, head_run(l)))
 			exec_mark(x);
 		serve_lane(x, l);
-		if (x->forgone)
+		if (x->look_again)
 			schedule_retry(x);
 	}
 }
@@ -529,7 +525,7 @@ void schedule(struct exec *x) {
 void schedule_retry(struct exec *x) {
 	struct lane *l = x->blocked, *next;
 
-	x->held_back = x->forgone = false;
+	x->held_back = x->look_again = false;
 	for (; l; l = next) {
 		next = l->next;
 		unblock(l);

@@ -668,7 +668,7 @@ struct exec {
 	bool ran_here;                        /* since then a launch has run on this thread */
 	bool (*waits)(void *user);            /* exec_heeds() */
 	void *waits_user;
-	bool forgone;                         /* kernels that others may wait for have lost who asked for them */
+	bool look_again;                      /* what other lanes wait for has changed: each is to be looked at in this turn */
 	bool held_back;                       /* a lane waits because of its group's limit */
 	uint32_t deadlines;                   /* runs that have one */
 	int64_t expired_ms;
