@@ -133,7 +133,7 @@ static void supervisor_held(uint64_t session, uint64_t arena) {
 	supervisor_say(&w, -1);
 }
 
-/* What was asked for so many times before is there, or is refused. */
+/* The supervisor's answer to ask `number`, counted from 0: it is there, or refused. */
 static inline void supervisor_answer(unsigned number, bool refuse) {
 	const struct test_ask *a = &engine.ask[number];
 	enum arena_owner owner = a->id == CONTROL_SHARE_WANT ? ARENA_SHARED : ARENA_HELD;

@@ -62,7 +62,7 @@ static struct token_bytes token_of(uint32_t number) {
 	return t;
 }
 
-/* An array of `other`'s, shared already. */
+/* Exports the array, with the supervisor's answer. */
 static struct token_bytes export_of(struct client *c, uint64_t handle, uint64_t own) {
 	unsigned asks = atomic_load(&engine.asks);
 	uint32_t number = ask_export(c, handle, own);

@@ -91,7 +91,7 @@ static int load_buffer(struct session *s, const struct op_attr *attr, uint64_t b
 		return r;
 	control_catch_up(s->server);     /* the arena may be on its way */
 	r = buffer_from_arena(s->space, attr->arena, attr->offset, bytes, bufferp, f);
-	/* It may be on its way still, where there was no memory to hear of it; what is wrong with a place in one that is there is wrong in any case. */
+	/* An arena that is not known may be on its way still, where there was no memory to hear of it. */
 	if (r > 0 && s->server->starved && !space_has(s->space, attr->arena))
 		return -ENOMEM;
 	if (r <= 0 || !s->lost_arena || s->lost_arena != attr->arena)

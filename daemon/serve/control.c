@@ -473,13 +473,25 @@ static int on_session_resume(struct control_message *m, struct fault *f) {
 }
 
 /* The session goes on without that memory: what wants it fails, and says why. */
-static void fd_is_short(struct session *s, uint64_t owner) {
-	descriptors_fault(&s->refusal, "a session's memory");
-	if (owner == ARENA_OF_ENGINE)
+static void refuse_arena(struct session *s, uint64_t owner, const struct fault *why) {
+	if (owner == ARENA_OF_ENGINE) {
+		s->refusal = *why;
 		space_refused(s->space, -ENOBUFS);
-	if (owner == ARENA_SHARED)
-		share_refused(s, true, &s->refusal);
-	log_warning("session %" PRIu64 ": %s", s->id, s->refusal.text);
+	} else if (owner == ARENA_SHARED) {
+		share_not_granted(s, why);
+	} else if (owner == ARENA_HELD) {
+		share_not_held(s, why);
+	}
+}
+
+static void fd_is_short(struct session *s, uint64_t owner) {
+	struct fault f;
+
+	descriptors_fault(&f, "a session's memory");
+	/* Nobody waits for what another engine held. */
+	if (owner != ARENA_HELD)
+		refuse_arena(s, owner, &f);
+	log_warning("session %" PRIu64 ": %s", s->id, f.text);
 }
 
 /* Memory for an exported array. */
@@ -562,15 +574,9 @@ static int on_arena_refused(struct control_message *m, struct fault *f) {
 
 	if (!r)
 		r = read_refusal(&m->body, &refusal, &owner, f);
-	if (r || !s)
-		return r;
-	if (owner == ARENA_OF_ENGINE) {
-		s->refusal = refusal;
-		space_refused(s->space, -ENOBUFS);
-	} else if (owner != ARENA_OF_CLIENT) {
-		share_refused(s, owner == ARENA_SHARED, &refusal);
-	}
-	return 0;
+	if (!r && s)
+		refuse_arena(s, owner, &refusal);
+	return r;
 }
 
 static int on_share_held(struct control_message *m, struct fault *f) {
@@ -931,8 +937,8 @@ static void take_kept(struct server *v) {
 	}
 }
 
-/* Until its space was told, or the session has ended, of which it is told nothing. */
-static int await_arena(const struct session *s, uint64_t deadline) {
+int control_await_arena(struct session *s) {
+	uint64_t deadline = loop_now() + CONTROL_WAIT_US;
 	struct server *v = s->server;
 	int r = 0;
 
@@ -955,10 +961,6 @@ int control_want(struct session *s, uint64_t bytes) {
 	int r = send_about(s, CONTROL_ARENA_WANT, bytes);
 
 	return r ? r : -EAGAIN;
-}
-
-int control_await_arena(struct session *s) {
-	return await_arena(s, loop_now() + CONTROL_WAIT_US);
 }
 
 int control_share(struct session *s, uint64_t bytes) {

@@ -79,7 +79,7 @@ int waiter_publish(struct waiter *w, waiter_function *then) {
 	w->then = then;
 	w->buffer = buffer_ref(w->array->buffer);
 	w->offset = w->array->view.offset;
-	return buffer_publish(w->session->lane, w->buffer, waiter_published, w);
+	return buffer_publish(w->session->lane, w->buffer, waiter_told, w);
 }
 
 /* ---- READ ---- */
@@ -148,7 +148,7 @@ static int fence(struct waiter *w) {
 		return share_fence(w);
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
-	return lane_fence(s->lane, waiter_fenced, w);
+	return lane_fence(s->lane, waiter_ready, w);
 }
 
 /* One that had been granted when an engine ended is asked for again where the client had not heard of it. */

@@ -168,8 +168,7 @@ void request_refuse(struct server *v, struct session *s, struct transport_reques
 	request_send(v, frame);
 }
 
-/* A failure that is none of the client's doing. */
-static void fault_of_errno(struct fault *f, int error) {
+void fault_of_errno(struct fault *f, int error) {
 	if (error == -ENOMEM)
 		fault_set(f, FAULT_MEMORY, "the daemon is out of memory");
 	else

@@ -50,6 +50,8 @@ int request_send_json(struct request *r, const struct cJSON *json, struct fault 
 int request_send_text(struct request *r, const char *text, struct fault *f) FAULT_MUST_USE;
 /* Sends what the writer holds. */
 void request_send(struct server *v, struct transport_request *frame);
+/* A failure that is none of the client's doing; error: a negative errno. */
+void fault_of_errno(struct fault *f, int error);
 /* Answers with a fault; session may be NULL. seq 0: nobody to blame. */
 void request_refuse(struct server *v, struct session *s, struct transport_request *frame,
 	const struct fault *f, uint64_t seq, int64_t node);

@@ -82,8 +82,8 @@ struct server {
 	const char *url;                     /* NULL: the supervisor knows that this is ready */
 	bool told_rates;                     /* it knows how fast the device is */
 	struct control_packet *packets;      /* utlist */
-	bool unread;                         /* a packet of the supervisor could not; those behind it wait for it */
 	bool starved;                        /* something that came could not be read for lack of memory, and waits where it is */
+	bool unread;                         /* that was a packet of the supervisor: later ones wait until it was read */
 
 	struct session *sessions;            /* uthash by number */
 	struct account *accounts;            /* uthash by user */

@@ -166,9 +166,9 @@ struct session {
 	struct fault refusal;        /* why the supervisor gave it no memory, the last time */
 	uint32_t lost_arena;         /* the client's, for which this process had no descriptor, or no room; 0: none */
 	int lost_error;              /* why */
-	struct waiter *exporting;    /* utlist, as the next: those whose memory the supervisor is still to give, */
-	bool granting;               /* the first of them has asked for it; */
-	struct waiter *importing;    /* those that it is still to let hold what they import */
+	struct waiter *exporting;    /* utlist: exports whose memory the supervisor is still to give */
+	bool granting;               /* it was asked for the first one's, and what came of that was not taken up yet */
+	struct waiter *importing;    /* utlist: imports that it is still to let the session hold */
 	struct grant *regained;      /* memory of shares that it held when an engine ended, until that is restored */
 	unsigned regains;
 	bool ending;                 /* its end has been told, and is handled next */

@@ -125,7 +125,7 @@ static void fence_passed(struct share *s) {
 	if (--s->fences || !w)
 		return;
 	s->waiter = NULL;
-	waiter_fenced(w);
+	waiter_ready(w);
 }
 
 void hold_free(struct hold *h) {

@@ -37,7 +37,8 @@ void share_granted(struct session *s, uint32_t arena, int fd, uint64_t bytes);
 /* The session holds that memory. */
 void share_held(struct session *s, uint32_t arena);
 /* Neither, and why: of what was asked for first. */
-void share_refused(struct session *s, bool granting, const struct fault *f);
+void share_not_granted(struct session *s, const struct fault *f);
+void share_not_held(struct session *s, const struct fault *f);
 
 /* ---- after an engine's end: share_kept.c ---- */
 

@@ -49,10 +49,8 @@ static int check_shares(const struct session *s, struct fault *f) {
 	return fault_set(f, FAULT_LIMIT, "the session shares %u arrays, as many as limits.shared_arrays allows", s->held_shares);
 }
 
-static int refuse_memory(const struct fault *why, struct fault *f) {
-	const struct fault told = *why;
-
-	return fault_set(f, told.code, "there is no memory for the shared array: %s", told.text);
+static void refuse_memory(const struct fault *why, struct fault *f) {
+	fault_set(f, why->code, "there is no memory for the shared array: %s", why->text);
 }
 
 static int answer_token(struct session *s, struct transport_request *frame, struct hold *h, const struct export *e) {
@@ -193,7 +191,16 @@ void share_granted(struct session *s, uint32_t arena, int fd, uint64_t bytes) {
 		return;
 	}
 	w->grant = (struct grant){ .arena = arena, .fd = fd, .bytes = bytes };
-	waiter_queue(w, &s->server->ready);
+	waiter_ready(w);
+}
+
+void share_not_granted(struct session *s, const struct fault *f) {
+	struct fault why;
+
+	if (!s->granting || !s->exporting)
+		return;
+	refuse_memory(f, &why);
+	waiter_told(s->exporting, &why);
 }
 
 /* The array as it is now: whatever is written to it later, or becomes of its name, while the memory is on its way. */
@@ -354,11 +361,8 @@ static void tell_importers(struct session *s, const struct hold *h, const struct
 
 	for (struct waiter *w = s->importing; w; w = next) {
 		next = w->queue_next;
-		if (w->hold != h)
-			continue;
-		if (f)
-			w->fault = *f;
-		waiter_queue(w, &s->server->ready);
+		if (w->hold == h)
+			waiter_told(w, f);
 	}
 }
 
@@ -374,22 +378,16 @@ void share_held(struct session *s, uint32_t arena) {
 	tell_importers(s, h, NULL);
 }
 
-void share_refused(struct session *s, bool granting, const struct fault *f) {
-	struct waiter *w = granting ? s->exporting : s->importing;
+void share_not_held(struct session *s, const struct fault *f) {
+	struct hold *h = s->importing ? s->importing->hold : NULL;
 	struct fault why;
 
-	if (!w || (granting && !s->granting))
+	if (!h)
 		return;
-	s->refusal = *f;
 	refuse_memory(f, &why);
-	if (granting) {
-		w->fault = why;
-		waiter_queue(w, &s->server->ready);
-		return;
-	}
-	w->hold->asked = false;
-	w->hold->refused = true;
-	tell_importers(s, w->hold, &why);
+	h->asked = false;
+	h->refused = true;
+	tell_importers(s, h, &why);
 }
 
 int import_request(struct request *r, struct fault *f) {

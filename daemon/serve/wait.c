@@ -77,24 +77,21 @@ bool waiter_failed(struct waiter *w, int r, struct fault *f) {
 	if (!r)
 		return false;
 	if (r < 0)
-		fault_set(f, r == -ENOMEM ? FAULT_MEMORY : FAULT_INTERNAL, "the daemon failed: %s",
-			strerror(-r));
+		fault_of_errno(f, r);
 	waiter_refuse(w, f);
 	return true;
 }
 
-void waiter_fenced(void *user) {
-	struct waiter *w = user;
-
-	waiter_queue(w, &w->session->server->ready);
-}
-
-void waiter_published(void *user, const struct fault *f) {
+void waiter_told(void *user, const struct fault *f) {
 	struct waiter *w = user;
 
 	if (f)
 		w->fault = *f;
 	waiter_queue(w, &w->session->server->ready);
+}
+
+void waiter_ready(void *user) {
+	waiter_told(user, NULL);
 }
 
 /*
@@ -214,7 +211,7 @@ int wait_request(struct request *r, struct fault *f) {
 		return code;
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
-	code = lane_fence(s->lane, waiter_fenced, w);
+	code = lane_fence(s->lane, waiter_ready, w);
 	if (code)
 		waiter_free(w);
 	return code;

@@ -20,7 +20,7 @@ typedef void waiter_function(struct waiter *w);
 
 struct waiter {
 	struct waiter *previous, *next;              /* of the session */
-	struct waiter **queue;                       /* the server's list that it is in, or NULL */
+	struct waiter **queue;                       /* the list that it is in, or NULL */
 	struct waiter *queue_previous, *queue_next;
 	struct session *session;
 	struct transport_request *frame;
@@ -34,7 +34,7 @@ struct waiter {
 	struct export export;        /* EXPORT; of IMPORT the handle and the rights */
 	struct grant grant;          /* EXPORT: memory that has come for the array; fd -1: none, or it is used */
 	struct hold *hold;           /* IMPORT: which is asked for */
-	struct fault fault;          /* what exec said; code 0: fine */
+	struct fault fault;          /* what it was told; code 0: fine */
 	waiter_function *then;
 };
 
@@ -51,14 +51,14 @@ bool waiter_failed(struct waiter *w, int r, struct fault *f);
 /* Puts it into a list of the caller's, from the one that it is in. */
 void waiter_queue(struct waiter *w, struct waiter **queue);
 
-/* Callbacks for lane_fence() and buffer_publish(); user is the waiter. */
-void waiter_fenced(void *user);
-void waiter_published(void *user, const struct fault *f);
+/* What it waited for has come, or f says why it does not; NULL: it has. `then` runs in the server's turn. For buffer_publish() and lane_fence(), too; user is the waiter. */
+void waiter_told(void *user, const struct fault *f);
+void waiter_ready(void *user);
 
 /* Has the array's values where clients can read them, then runs `then`. 0 or -ENOMEM. read.c */
 int waiter_publish(struct waiter *w, waiter_function *then) FAULT_MUST_USE;
 
-/* Runs `then` of those that exec has called back. */
+/* Runs `then` of those that were told. */
 void waiters_turn(struct server *v);
 
 /*
