@@ -99,7 +99,7 @@ static int door_connect(struct door *d, const char *path, struct fault *f) {
 	if (!link_is_url(path))
 		return socket_connect(d, path, f);
 	r = link_dial(path, &d->files, d->timeout_ms, waiting_poll, &d->link, f);
-	return r == -ECANCELED ? waiting_refuse(f) : r;
+	return waiting_fault(r, f);
 }
 
 /* Is it a fault? */

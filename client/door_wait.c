@@ -40,7 +40,7 @@ static int look(struct door *d, short events, int ms, bool *camep, struct fault 
 	if (d->stopped)
 		return refuse_stopped(f);
 	*camep = came;
-	return r == -ECANCELED ? waiting_refuse(f) : r;
+	return waiting_fault(r, f);
 }
 
 int door_sleep(struct door *d, short events, uint64_t until_us, struct fault *f) {
@@ -60,17 +60,17 @@ static int await_end(struct door *d, uint64_t until_us, struct fault *f) {
 	int ms = waiting_slice(until_us);
 	struct timespec end = waiting_until(ms > 0 ? (uint32_t)ms : 0);
 	bool stops = false;
-	void *given_up;
+	struct waiting_given given;
 	int r = 0;
 
 	if (!ms)
 		return door_refuse_late(d, f);
-	given_up = waiting_sleeps();
+	given = waiting_sleeps();
 	if (ms > 0)
 		r = pthread_cond_timedwait(d->left, d->lock, &end);
 	else
 		pthread_cond_wait(d->left, d->lock);
-	waiting_wakes_with(given_up, d->lock);
+	waiting_wakes_with(given, d->lock);
 	if (r == ETIMEDOUT) {
 		unlock(d);
 		stops = waiting_stops();

@@ -48,7 +48,7 @@ struct link {
 
 /* Takes over fd. NULL: no memory. */
 struct link *link_new(int fd);
-/* Until the socket can do that. 0, -ETIMEDOUT, -errno. at_most_ms < 0: as long as the deadline says. */
+/* Until the socket can do that, a signal comes, or at_most_ms are over (< 0: as long as the deadline says). 0, -ETIMEDOUT or -errno. */
 int link_wait(int fd, short events, uint64_t deadline_us, int at_most_ms);
 /* The same by `sleeps`, where it is given. */
 int link_wait_by(link_sleeps *sleeps, int fd, short events, uint64_t deadline_us);

@@ -441,7 +441,7 @@ static int future_poll(struct fusion_future *future, struct fault *f) {
 	}
 	if (r == -ETIMEDOUT)
 		return refuse_late(timeout, f);
-	return r == -ECANCELED ? waiting_refuse(f) : r;
+	return waiting_fault(r, f);
 }
 
 /* Gives up: the reply will find nobody, and the caller's memory is not written any more. */

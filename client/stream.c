@@ -658,13 +658,13 @@ static void await(struct transport *t, uint32_t slots) {
 static int read_answers(struct fusion_context *c, const pthread_cond_t *condition, const struct timespec *deadline) {
 	struct stream *s = &c->stream;
 	struct transport *t = s->transport;
-	void *given_up;
+	struct waiting_given given;
 	int r;
 
 	await(t, s->sleepers ? TRANSPORT_ANY_SLOT : slots_of(s, condition));
 	s->reading = true;
 	pthread_mutex_unlock(&c->lock);
-	given_up = waiting_sleeps();
+	given = waiting_sleeps();
 	r = t->wait(t, deadline);
 	pthread_mutex_lock(&c->lock);
 	/* Who reads next may wait for others, or be the library's thread. */
@@ -673,12 +673,12 @@ static int read_answers(struct fusion_context *c, const pthread_cond_t *conditio
 	if (s->sleepers || !s->transport)
 		stream_wake(s);
 	/* What that waits for may be long: another thread reads meanwhile. */
-	waiting_wakes_with(given_up, &c->lock);
+	waiting_wakes_with(given, &c->lock);
 	return r == -ETIMEDOUT ? ETIMEDOUT : 0;
 }
 
 static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline) {
-	void *given_up = waiting_sleeps();
+	struct waiting_given given = waiting_sleeps();
 	int r = 0;
 
 	c->stream.sleepers++;
@@ -688,7 +688,7 @@ static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const 
 	else
 		pthread_cond_wait(condition, &c->lock);
 	c->stream.sleepers--;
-	waiting_wakes_with(given_up, &c->lock);
+	waiting_wakes_with(given, &c->lock);
 	return r;
 }
 

@@ -11,7 +11,7 @@
 #include "link.h"
 
 static _Atomic(fusion_asked *) asked;
-static _Atomic(fusion_sleeper *) sleeper, waker;     /* waker: the last one there was, for who sleeps when it goes */
+static _Atomic(fusion_sleeper *) sleeper;
 static _Thread_local bool in_callback;
 
 void fusion_on_wait(fusion_asked *function) {
@@ -19,8 +19,6 @@ void fusion_on_wait(fusion_asked *function) {
 }
 
 void fusion_on_sleep(fusion_sleeper *function) {
-	if (function)
-		atomic_store(&waker, function);
 	atomic_store(&sleeper, function);
 }
 
@@ -46,6 +44,10 @@ int waiting_refuse(struct fault *f) {
 	return fault_set(f, FAULT_CANCELLED, "the wait was interrupted; what was recorded is as it was");
 }
 
+int waiting_fault(int r, struct fault *f) {
+	return r == -ECANCELED ? waiting_refuse(f) : r;
+}
+
 int waiting_slice(uint64_t until_us) {
 	uint64_t now = until_us ? link_now_us() : 0, left;
 
@@ -59,12 +61,12 @@ int waiting_slice(uint64_t until_us) {
 
 int waiting_look(int fd, short events, int ms, bool *camep) {
 	struct pollfd p = { .fd = fd, .events = events };
-	void *given_up = waiting_sleeps();
+	struct waiting_given given = waiting_sleeps();
 	int r = poll(&p, events ? 1 : 0, ms);
 
 	if (r < 0)
 		r = errno == EINTR ? 0 : -errno;
-	waiting_wakes(given_up);
+	waiting_wakes(given);
 	*camep = r > 0;
 	if (!r && waiting_stops())
 		return -ECANCELED;
@@ -83,22 +85,22 @@ int waiting_poll(int fd, short events, uint64_t until_us) {
 	return r;
 }
 
-void *waiting_sleeps(void) {
+struct waiting_given waiting_sleeps(void) {
 	fusion_sleeper *function = in_callback ? NULL : atomic_load(&sleeper);
 
-	return function ? function(NULL) : NULL;
+	return (struct waiting_given){ function, function ? function(NULL) : NULL };
 }
 
-void waiting_wakes(void *given_up) {
-	if (given_up)
-		atomic_load(&waker)(given_up);
+void waiting_wakes(struct waiting_given given) {
+	if (given.token)
+		given.function(given.token);
 }
 
-void waiting_wakes_with(void *given_up, pthread_mutex_t *lock) {
-	if (!given_up)
+void waiting_wakes_with(struct waiting_given given, pthread_mutex_t *lock) {
+	if (!given.token)
 		return;
 	pthread_mutex_unlock(lock);
-	waiting_wakes(given_up);
+	waiting_wakes(given);
 	pthread_mutex_lock(lock);
 }
 
