@@ -1331,18 +1331,14 @@ START_TEST(settings_of_a_session_change_and_others_are_refused) {
 }
 END_TEST
 
-static double explained(struct client *c, uint64_t flags, const char *name) {
+/* A number of EXPLAIN's answer for a batch. */
+static double explained_batch(struct client *c, const struct batch_text *b, int64_t output, uint64_t flags, const char *name) {
 	struct wire_writer *w = request_begin(c, REQUEST_EXPLAIN, 3);
-	struct batch_text b = { 0 };
 	cJSON *json;
 	double value;
-	int64_t load = batch_load(c, &b, 1, (int64_t[]){ 1000 }), node;
 
-	node = batch_op(&b, OP_mul, load, load);
-	node = batch_op(&b, OP_add, node, load);
-	node = batch_op(&b, OP_relu, node, 0);
-	put_batch_ops(w, &b);
-	put_list(w, 1, (uint64_t[]){ (uint64_t)node });
+	put_batch_ops(w, b);
+	put_list(w, 1, (uint64_t[]){ (uint64_t)output });
 	wire_put_uint(w, flags);
 	expect(request_finish(), REQUEST_EXPLAIN);
 	json = cJSON_Parse(answer_text());
@@ -1352,6 +1348,16 @@ static double explained(struct client *c, uint64_t flags, const char *name) {
 	value = cJSON_GetObjectItem(json, name)->valuedouble;
 	cJSON_Delete(json);
 	return value;
+}
+
+static double explained(struct client *c, uint64_t flags, const char *name) {
+	struct batch_text b = { 0 };
+	int64_t load = batch_load(c, &b, 1, (int64_t[]){ 1000 }), node;
+
+	node = batch_op(&b, OP_mul, load, load);
+	node = batch_op(&b, OP_add, node, load);
+	node = batch_op(&b, OP_relu, node, 0);
+	return explained_batch(c, &b, node, flags, name);
 }
 
 START_TEST(explain_plans_and_runs_nothing) {
@@ -1700,23 +1706,6 @@ static void run_expression(struct client *c, uint32_t slot, double factor) {
 	ck_assert_float_eq(read_floats(c, handle_of(slot, 1), 1000)[999], 0);
 }
 
-/* The kernels of a batch, as EXPLAIN has them. */
-static double kernels_explained(struct client *c, const struct batch_text *b, int64_t output, uint64_t flags, const char *name) {
-	struct wire_writer *w = request_begin(c, REQUEST_EXPLAIN, 3);
-	cJSON *json;
-	double value;
-
-	put_batch_ops(w, b);
-	put_list(w, 1, (uint64_t[]){ (uint64_t)output });
-	wire_put_uint(w, flags);
-	expect(request_finish(), REQUEST_EXPLAIN);
-	json = cJSON_Parse(answer_text());
-	ck_assert_ptr_nonnull(json);
-	value = cJSON_GetObjectItem(json, name)->valuedouble;
-	cJSON_Delete(json);
-	return value;
-}
-
 /* A sum in two passes: more kernels than operations. */
 static int64_t long_sum(struct batch_text *b, uint32_t slot) {
 	int64_t x = batch_fill(b, 1 << 20, 1), node = batch_op(b, OP_neg, x, 0);
@@ -1730,11 +1719,11 @@ static int64_t long_sum(struct batch_text *b, uint32_t slot) {
 START_TEST(statistics_and_explain_count_the_kernels_of_the_plan_without_fusion) {
 	struct batch_text b = { 0 };
 	int64_t node = long_sum(&b, 0);
-	double unfused = kernels_explained(&client, &b, node, EXPLAIN_UNFUSED, "kernel_count");
+	double unfused = explained_batch(&client, &b, node, EXPLAIN_UNFUSED, "kernel_count");
 
 	ck_assert_double_eq(unfused, 3);
-	ck_assert_double_eq(kernels_explained(&client, &b, node, 0, "unfused_kernel_count"), unfused);
-	ck_assert_double_eq(kernels_explained(&client, &b, node, EXPLAIN_UNFUSED, "unfused_kernel_count"), unfused);
+	ck_assert_double_eq(explained_batch(&client, &b, node, 0, "unfused_kernel_count"), unfused);
+	ck_assert_double_eq(explained_batch(&client, &b, node, EXPLAIN_UNFUSED, "unfused_kernel_count"), unfused);
 	for (uint32_t run = 0; run < 2; run++) {
 		memset(&b, 0, sizeof b);
 		long_sum(&b, run);

@@ -1,7 +1,7 @@
 /*
- * What a plan gains over one kernel an operation: times of the same operations in another plan of the
- * same graph. Both name operations by the graph's nodes; copies that the planner added to one of them
- * are left out, being part of neither's work.
+ * What a plan gains over the one that its graph has without fusion: kernels, memory, and times of the same operations. Both
+ * name operations by the graph's nodes; copies that the planner added to one of them are left out, being part of neither's
+ * work.
  */
 #include "plan.h"
 
@@ -68,6 +68,12 @@ uint64_t plan_moved(const struct plan *p) {
 	return bytes;
 }
 
+void plan_saved(struct plan *p, uint64_t unfused) {
+	uint64_t moved = plan_moved(p);
+
+	p->bytes_not_moved = unfused > moved ? unfused - moved : 0;
+}
+
 uint32_t plan_unfused_steps(const struct plan *p) {
 	return p->compared ? p->unfused_steps : p->ops;
 }
@@ -77,7 +83,7 @@ int plan_compare(struct plan *p, const struct plan *single) {
 	double *measured = times_alone(single, p->nodes, plan_measured_of);
 
 	p->unfused_steps = single->steps;
-	p->bytes_not_moved = plan_moved(single) > plan_moved(p) ? plan_moved(single) - plan_moved(p) : 0;
+	plan_saved(p, plan_moved(single));
 	p->compared = true;
 	for (uint32_t i = 0; estimate && measured && i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];

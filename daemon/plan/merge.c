@@ -308,7 +308,7 @@ static bool add_readers(struct planner *p, struct again *x, uint32_t node, uint3
 	return x->readers > 0;
 }
 
-/* May it be computed again where it is read? If not, *reasonp is why, as far as kernels read it that might; else NULL. */
+/* May it be computed again where it is read? If not, *reasonp is why, where that is worth telling; else NULL. */
 static bool find_again(const struct merging *m, uint32_t node, struct again *x, const char **reasonp) {
 	struct planner *p = m->p;
 	uint32_t group = group_find(p, p->node[node].group);
@@ -565,13 +565,10 @@ static int offer_all(struct merging *m) {
 	return r;
 }
 
-/* The candidate as things stand now; 0 where it is none any more. */
-static double look_again(struct merging *m, struct candidate *c) {
-	const char *reason;
-	struct again x;
-
+/* The candidate as things stand now; 0 where it is none any more, and *x and *reasonp are what refuse_again() wants. */
+static double look_again(struct merging *m, struct candidate *c, struct again *x, const char **reasonp) {
 	if (c->b == GROUP_NONE)
-		return weigh_again(m, c->a, &x, &reason);
+		return weigh_again(m, c->a, x, reasonp);
 	c->a = group_find(m->p, c->a);
 	c->b = group_find(m->p, c->b);
 	return may_stand_together(m->p, c->a, c->b) ? saved_side_by_side(m, c->a, c->b) : 0;
@@ -582,10 +579,12 @@ static int take_all(struct merging *m) {
 
 	while (!r && m->count) {
 		struct candidate c = heap_pop(m);
-		double saved = look_again(m, &c);
+		const char *reason;
+		struct again x;
+		double saved = look_again(m, &c, &x, &reason);
 
 		if (saved <= 0) {
-			r = c.b == GROUP_NONE ? offer_again(m, c.a) : 0;        /* which tells why it is refused */
+			r = c.b == GROUP_NONE ? refuse_again(m, c.a, &x, reason) : 0;
 		} else if (m->count && saved < m->heap[0].saved) {
 			c.saved = saved;
 			r = heap_push(m, c);

@@ -152,9 +152,16 @@ static bool is_counted(const struct node *n) {
 	return n->origin == GRAPH_NONE && (node_is_computed(n) || n->group != GROUP_NONE);
 }
 
+static bool is_fused(const struct plan *p) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (p->step[i].ops > 1)
+			return true;
+	return false;
+}
+
 static void count_savings(struct planner *p) {
 	struct plan *plan = p->plan;
-	uint64_t unfused = 0, fused;
+	uint64_t unfused = 0;
 
 	for (uint32_t i = 0; i < p->nodes; i++) {
 		const struct node *n = &p->node[i];
@@ -168,8 +175,13 @@ static void count_savings(struct planner *p) {
 			if (p->node[n->in[k]].kind != NODE_FILL && p->node[n->in[k]].kind != NODE_IOTA)
 				unfused += (uint64_t)shape_bytes(p->node[n->in[k]].type);
 	}
-	fused = p->o->fuse ? plan_moved(plan) : unfused;
-	plan->bytes_not_moved = unfused > fused ? unfused - fused : 0;
+	/* Where nothing shares a kernel this is the plan without fusion. */
+	if (!p->o->fuse || !is_fused(plan)) {
+		plan->unfused_steps = plan->steps;
+		plan->compared = true;
+	} else {
+		plan_saved(plan, unfused);
+	}
 }
 
 static int check_device(const struct planner *p, struct fault *f) {
@@ -327,8 +339,6 @@ static int make(const struct graph *g, const struct plan_options *o, struct plan
 		r = turn_knobs(p.plan, o);
 	if (!r) {
 		count_savings(&p);
-		p.plan->unfused_steps = p.plan->steps;
-		p.plan->compared = !o->fuse;
 		*planp = p.plan;
 	} else {
 		plan_unref(p.plan);

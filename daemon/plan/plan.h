@@ -162,12 +162,12 @@ struct plan {
 	uint32_t notes;
 	struct plan_node *node;
 	uint32_t nodes;
-	/* What fusion saved, against one kernel and one buffer an operation. */
 	uint32_t ops;                  /* operations that are computed */
-	uint32_t unfused_steps;        /* of its graph's plan without fusion, where it was compared with that */
+	/* What fusion saved: against the graph's plan without fusion where the two were compared, else against one kernel and one buffer an operation. */
 	bool compared;
+	uint32_t unfused_steps;        /* of that plan */
 	uint32_t buffers_eliminated;
-	uint64_t bytes_not_moved;      /* ... where it was compared with that plan, against what its steps move */
+	uint64_t bytes_not_moved;
 	uint64_t peak_bytes;           /* most that temporaries and results take at once, between any two steps */
 	pattern_set patterns_off;      /* it was made without these */
 	struct book *book;             /* a reference, or NULL */
@@ -236,6 +236,8 @@ int plan_compare_single(struct plan *p, const struct graph *g, const struct plan
 	struct fault *f) FAULT_MUST_USE;
 /* Bytes that its steps read and write. */
 uint64_t plan_moved(const struct plan *p);
+/* Without fusion it would be so many: how many of them fusion saves. */
+void plan_saved(struct plan *p, uint64_t unfused);
 /* Kernels of its graph without fusion. Where nobody has compared it with such a plan: one an operation, as near as is known. */
 uint32_t plan_unfused_steps(const struct plan *p);
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */

@@ -705,12 +705,10 @@ int plan_copy_lists(const struct plan *from, struct plan *to) {
 	return plan_copy_description(from, to);
 }
 
-/* What goes through memory between the halves is no longer kept out of it. */
+/* What goes through memory between the halves is no longer kept out of it. Of a plan that saved nothing it is not known what it would be without fusion. */
 static void count_cut(const struct plan *from, struct plan *to) {
-	uint64_t unfused = from->bytes_not_moved + plan_moved(from), moved = plan_moved(to);
-
-	/* That of a plan that saved nothing is not known: it may be less than what it moves. */
-	to->bytes_not_moved = from->bytes_not_moved && unfused > moved ? unfused - moved : 0;
+	if (from->bytes_not_moved)
+		plan_saved(to, from->bytes_not_moved + plan_moved(from));
 }
 
 int plan_split(const struct plan *p, uint32_t step, const struct traits *t, struct plan **planp, struct fault *f) {

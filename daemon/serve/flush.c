@@ -488,7 +488,7 @@ static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
 	return plan_cache_get(v->plans, f->graph, &options, &f->plan, hitp, fault);
 }
 
-/* What a new plan gains over its operations one by one, for the statistics; it runs already. */
+/* What a new plan gains over that without fusion, for the statistics; it runs already. */
 static void estimate_gain(struct flush *f) {
 	struct plan_options options = session_plan_options(f->session);
 	struct fault fault;
@@ -555,7 +555,7 @@ static int run_graph(struct flush *f, struct fault *fault) {
 		r = submit(f);
 	if (r)
 		flight_dropped(s, f->note);
-	if (!r && !hit)
+	if (!r)
 		estimate_gain(f);
 	if (!r)
 		keep_recent(s, f->plan);
