@@ -5,7 +5,7 @@
  *
  * Every graph runs fused, unfused, fused with the kernels of GPUs (device.strategy=gpu; those of the
  * slice, see tests/slice.h), and fused with each pattern off that its plan has, of which no kernel may
- * then be. Fused it has its own kernels; of one graph in five, another five with each commit, all the other kernels are built,
+ * then be. Fused it has its own kernels; of one graph in five, another fifth with each commit, all the other kernels are built,
  * too, and else they are bytecode and generic kernels. All results must be the same bits,
  * and what the file expects must hold: values, kernels, errors. The
  * daemon must also have launched as many kernels as EXPLAIN told, and no more than are told and counted without fusion. One line a graph; the last line

@@ -7,8 +7,8 @@
  * want is built first. What nobody waits for, since bytecode does it meanwhile, has a builder of its own.
  *
  * Machine code goes to disk when the device has been idle for a while (see struct keep), one program
- * at a time, and when the device is closed; not where the driver keeps it and would compile anew to
- * give it (QUIRK_COSTLY_BINARY).
+ * at a time, and when the device is closed, which an engine leaves out whose clients wait for the next one; not where the
+ * driver keeps it and would compile anew to give it (QUIRK_COSTLY_BINARY).
  */
 #include "resident.h"
 

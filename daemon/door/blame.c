@@ -546,7 +546,7 @@ static void drop_old(const char *folder) {
 		free(list);
 }
 
-/* Into one that another user may have given to something else nothing is written, and nothing there is old. */
+/* Where another user may have put the folder, or a link in its place, no report is written and no old one removed. */
 static bool is_ours(const char *folder) {
 	struct fault f;
 

@@ -1,7 +1,8 @@
 /*
  * What the sessions of one user hold together in the engine, and what they may: so that many sessions give nobody
  * more than one large one would. An account is there while its user has a session, and while kernels are built for him. Kernels that
- * nobody waits for any more, because their session has ended or was cancelled, are not built, and do not count.
+ * nobody waits for any more, because their session has ended or was cancelled, are not begun, and do not count, but for
+ * those beyond what device_forgo() takes.
  *
  * Shared memory, sessions and connections are counted at the door (door/user.h), before the engine is asked.
  */

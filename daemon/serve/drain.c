@@ -1,6 +1,6 @@
 /*
  * The end of an engine that is told to end: what clients have asked for is finished, what they ask for from then on is refused
- * with a sentence, and a client that has its results may still read them. All of that is over after engine.drain_us; what the device is at then ends, too.
+ * with a sentence, and a client that has its results may still read them. All of that is over after engine.drain_us; what the device is at then is waited for.
  *
  * Only what came before counts: who asks on and on, and is refused, holds nothing up. Of a session whose client repeats at the next daemon what this one had
  * not begun, no more operations are accepted, and what the device has is waited for alone; where its arrays are in memory that the next daemon has, too, it has
