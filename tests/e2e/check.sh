@@ -6,7 +6,7 @@ unset CHECK_RECORD CHECK_SANITIZED SLICE FUSION_SLICE
 # A tree with blanks in its name, whose programs say what they are told to.
 tree="$root/a tree"
 mkdir -p "$tree/tests/e2e" "$tree/build/tests"
-cp tests/check.sh tests/slice.h tests/layers.sh "$tree/tests"
+cp tests/check.sh tests/slice.sh tests/slice.h tests/layers.sh "$tree/tests"
 # program NAME STATUS LINE...
 program() {
 	file=$tree/build/tests/test_$1
@@ -57,7 +57,7 @@ done >"$root/slices"
 claim thirty_commits_in_a_row_have_every_slice 0 "^30$" sh -c 'sort -n "$1" | uniq | wc -l' sh "$root/slices"
 claim a_slice_can_be_named 0 "slice 7/30 of" env SLICE=7/30 bash "$tree/tests/check.sh" build test_good
 git clone -q --depth 1 "file://$tree" "$root/shallow" && mkdir -p "$root/shallow/tests" "$root/shallow/build/tests"
-cp tests/check.sh "$root/shallow/tests"
+cp tests/check.sh tests/slice.sh "$root/shallow/tests"
 today=$(($(date +%s) / 86400 % 30))
 claim a_clone_of_depth_1_counts_the_days 0 "note: slice \($today\|$(((today + 1) % 30))\)/30 of" bash "$root/shallow/tests/check.sh" build none
 claim slices_of_python_take_every_case 0 "" env PYTHONPATH=tests/oracle:client/python "${PYTHON:-/usr/bin/python3}" -c '
