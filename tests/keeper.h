@@ -11,6 +11,8 @@ static pid_t keeper;
 static char state_file[128];
 /* The socket is the keeper's, as that of a socket unit; the daemon is started by who connects. */
 static bool keeper_listens;
+/* One more setting of the daemon, "NAME=VALUE", or NULL. */
+static const char *keeper_setting;
 
 static inline void keeper_folder(const char *name) {
 	snprintf(folder, sizeof folder, "/tmp/fusion-%s-XXXXXX", name);
@@ -41,7 +43,7 @@ static inline void keeper_begin(const char *program, bool fused, const char *ret
 		dup2(fd, 1);
 		dup2(fd, 2);
 		execl(python, python, "tests/keeper.py", socket, state_file, "/usr/bin/env", first, second, program, "--config", "/dev/null", "--socket",
-			door, "--cache-dir", cache, "--set", set, "--set",
+			door, "--cache-dir", cache, "--set", set, "--set", keeper_setting ? keeper_setting : set, "--set",
 			fused ? "fusion.enabled=yes" : "fusion.enabled=no", (char *)NULL);
 		_exit(127);
 	}

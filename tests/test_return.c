@@ -18,6 +18,8 @@ enum {
 	RESTARTS = 4,
 	BUSY = 4,
 	MANY_SESSIONS = 150,
+	/* Of limits.user_bytes: less than one array of so many numbers. */
+	GROUP_BYTES = 32 << 20,
 };
 
 static fusion_context *context;
@@ -440,6 +442,32 @@ START_TEST(a_session_whose_process_was_killed_is_marked_and_goes) {
 }
 END_TEST
 
+static void begin_in_a_group(void) {
+	static char rule[64];
+
+	snprintf(rule, sizeof rule, "group:%u.limits.user_bytes=%d", (unsigned)getgid(), GROUP_BYTES);
+	keeper_setting = rule;
+	begin();
+}
+
+static void expect_group_limit(void) {
+	int64_t n = GROUP_BYTES;
+	void *memory;
+
+	ck_assert_ptr_null(fusion_create(context, FUSION_F32, 1, &n, &memory));
+	ck_assert_msg(strstr(fusion_error(), "limits.user_bytes") != NULL, "%s", fusion_error());
+}
+
+START_TEST(what_holds_for_groups_holds_for_sessions_that_come_back) {
+	expect_group_limit();
+	for (int i = 0; i < 2; i++) {
+		keeper_restart(signals[i]);
+		ck_assert_int_eq(fusion_sync(context), 0);
+		expect_group_limit();
+	}
+}
+END_TEST
+
 /* ---- for tests/e2e/systemd.sh ---- */
 
 /* Holds an array; says "there" for each line that is read in which it has its values. */
@@ -472,6 +500,7 @@ static int hold(void) {
 int main(int argc, char **argv) {
 	Suite *s = suite_create("return");
 	TCase *kept = tcase_create("kept"), *away = tcase_create("away"), *patient = tcase_create("patient"), *refused = tcase_create("refused");
+	TCase *groups = tcase_create("groups");
 
 	if (argc > 1 && !strcmp(argv[1], "hold"))
 		return hold();
@@ -494,6 +523,10 @@ int main(int argc, char **argv) {
 	tcase_add_checked_fixture(patient, begin_with_patience, end);
 	tcase_add_test(patient, a_session_whose_process_was_killed_is_marked_and_goes);
 	suite_add_tcase(s, patient);
+	tcase_set_timeout(groups, TEST_SECONDS);
+	tcase_add_checked_fixture(groups, begin_in_a_group, end);
+	tcase_add_test(groups, what_holds_for_groups_holds_for_sessions_that_come_back);
+	suite_add_tcase(s, groups);
 	tcase_set_timeout(refused, TEST_SECONDS);
 	tcase_add_test(refused, a_daemon_that_refuses_its_settings_is_not_waited_for);
 	suite_add_tcase(s, refused);

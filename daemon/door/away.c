@@ -114,6 +114,12 @@ static int hand_over(struct client *c, struct client *to) {
 	c->fd = -1;
 	c->closing = true;
 	to->pid = c->pid;
+	/* What a daemon before this one knew of the process is not kept: it is as it connected now. */
+	free(to->group);
+	to->group = c->group;
+	to->groups = c->groups;
+	c->group = NULL;
+	c->groups = 0;
 	rights_identify(to);
 	to->admin = c->admin;
 	to->away = false;
