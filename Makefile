@@ -168,7 +168,7 @@ endif
 # A page for each section of fusion.h; man/generate.sh knows their titles.
 FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing operations gradients capturing watching)
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
-	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
+	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusionctl.1 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
 .PHONY: all python deps demo check check-long check-kill check-faults check-sim check-aliasing check-leaks mutants check-cache check-packages check-distros check-ulp check-nng check-oclgrind check-intel check-drivers bench bench-rows lint deb symbols install install-python python-headers uninstall clean tests man fuzz fuzz-programs check-fuzz check-anywhere release
 .DELETE_ON_ERROR:
@@ -383,6 +383,9 @@ $(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def prot
 $(B)/man/fusion-protocol.7: man/generate.sh man/fusion-protocol.7.in protocol/messages.def protocol/features.def protocol/ops.def protocol/dtypes.def protocol/errors.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh protocol >$@
+$(B)/man/fusionctl.1: man/generate.sh man/fusionctl.1.in client/fusionctl/commands.def client/fusionctl/options.def
+	@mkdir -p $(@D)
+	$(Q)sh man/generate.sh ctl >$@
 $(FUNCTION_PAGES:%=$(B)/man/%.3): $(B)/man/%.3: man/generate.sh client/fusion.h
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh $* >$@

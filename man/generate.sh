@@ -4,6 +4,7 @@
 #   man/generate.sh ops  > build/man/fusion-ops.7       protocol/*.def and kernels/ulp.def
 #   man/generate.sh protocol > build/man/fusion-protocol.7     protocol/*.def
 #   man/generate.sh fusion_arrays > build/man/fusion_arrays.3    client/fusion.h
+#   man/generate.sh ctl > build/man/fusionctl.1         client/fusionctl/commands.def and options.def
 #   man/generate.sh conf > build/man/fusiond.conf.5     daemon/base/settings.def and builtins.def, daemon/base/knobs.def, protocol/patterns.def
 #
 # A page is man/PAGE.in, in which a line @ROW@ stands for the rows of that name, one after the other.
@@ -94,7 +95,7 @@ fill() {
 		if (line ~ /^\.Ed/)
 			display = 0
 	}
-	/^@[A-Z]+@$/ {
+	/^@[A-Za-z -]+@$/ {
 		name = substr($0, 2, length($0) - 2)
 		lines = 0
 		while ((getline line < (folder "/" name)) > 0) {
@@ -386,6 +387,75 @@ knob_rows() {
 	}' "$root/daemon/base/knobs.def"
 }
 
+# Commands, their words and options. A line @COMMAND@ or @COMMAND WORD@ of the page becomes the head of its item and what it does; behind
+# it the page may say more. Whatever has a row has such a line: of a command that does several things, its words have.
+ctl_rows() {
+	awk -v out="$1" "$reader"'
+	# "[FILE...]", "NAME(OPERANDS) TEXT", "SESSION|pid=PROCESS" as mdoc; alternatives stand as they are.
+	function arguments(words) {
+		if (words == "")
+			return ""
+		return (words ~ /^\[/ ? " Op" : "") " Ar " tolower(words ~ /^\[/ ? substr(words, 2, length(words) - 2) : words)
+	}
+	# "--source[=all]" becomes "Fl -source Ns Oo = Ns Cm all Oc".
+	function option(id) {
+		if (argument[id] == "")
+			return "Fl -" name[id]
+		if (argument[id] ~ /^\[/)
+			return "Fl -" name[id] " Ns Oo = Ns Cm " substr(argument[id], 2, length(argument[id]) - 2) " Oc"
+		return "Fl -" name[id] " Ns = Ns Ar " tolower(argument[id])
+	}
+	function list(text) {
+		gsub(/ /, " , ", text)
+		return ".Cm " text
+	}
+	BEGIN { options = 0 }
+	!read_row() { next }
+	row == "EVERY" || row == "OPTION" {
+		id[++options] = args[1]
+		letter[args[1]] = row == "EVERY" && args[2] != "0" ? substr(args[2], 2, 1) : ""
+		name[args[1]] = args[count - 2]
+		argument[args[1]] = args[count - 1]
+		said[args[1]] = args[count]
+		every[args[1]] = row == "EVERY"
+		next
+	}
+	row == "COMMAND" {
+		heads = ""
+		taken = args[5]
+		gsub(/TAKES\(|\)|\|/, " ", taken)
+		many = split(taken, takes, " ")
+		for (i = 1; i <= many && takes[i] != "0"; i++) {
+			if (!(takes[i] in name))
+				fail("an option that has no row: " takes[i])
+			heads = heads " Oo " option(takes[i]) " Oc"
+			takers[takes[i]] = takers[takes[i]] (takers[takes[i]] == "" ? "" : " ") args[2]
+		}
+		options_of[args[1]] = heads
+		if (args[4] == "ENDLESS")
+			endless = endless (endless == "" ? "" : " ") args[2]
+		words = args[3] == "ACTION" ? "" : arguments(args[3])
+		print ".It Cm " args[2] words heads "\n" sentences(capital(args[count])) "." > (out "/" args[2])
+		print "fusionctl " args[6] > (out "/EXAMPLE")
+		next
+	}
+	row == "WORD" {
+		print ".It Cm " args[1] " " args[2] arguments(args[3]) options_of[args[1]] "\n" sentences(capital(args[4])) "." > (out "/" args[1] " " args[2])
+		next
+	}
+	{ fail("an unknown kind of row") }
+	END {
+		for (i = 1; i <= options && !failed; i++) {
+			print ".It " (letter[id[i]] == "" ? "" : "Fl " letter[id[i]] " , ") option(id[i]) > (out "/OPTION")
+			if (!every[id[i]])
+				print "With\n" list(takers[id[i]]) " :" > (out "/OPTION")
+			print sentences(every[id[i]] ? capital(said[id[i]]) : said[id[i]]) "." > (out "/OPTION")
+		}
+		print list(endless) "." > (out "/ENDLESS")
+		exit failed
+	}' "$root/client/fusionctl/options.def" "$root/client/fusionctl/commands.def"
+}
+
 rows=$(mktemp -d)
 trap 'rm -rf "$rows"' EXIT
 case ${1-} in
@@ -396,6 +466,16 @@ ops)
 protocol)
 	protocol_rows "$rows"
 	fill "$here/fusion-protocol.7.in" "$rows"
+	;;
+ctl)
+	ctl_rows "$rows"
+	for row in "$rows"/*; do
+		name=${row##*/}
+		# Of a command that does several things its words stand there; itself it may.
+		[ -z "$(find "$rows" -name "$name *")" ] || continue
+		grep -q "^@$name@\$" "$here/fusionctl.1.in" || { echo "man/generate.sh: fusionctl.1.in has no line @$name@" >&2; exit 1; }
+	done
+	fill "$here/fusionctl.1.in" "$rows"
 	;;
 conf)
 	conf_rows "$rows"
@@ -408,7 +488,7 @@ fusion_*)
 	fill "$rows/page" "$rows"
 	;;
 *)
-	echo "usage: man/generate.sh ops|protocol|conf|fusion_PAGE" >&2
+	echo "usage: man/generate.sh ops|protocol|ctl|conf|fusion_PAGE" >&2
 	exit 2
 	;;
 esac

@@ -15,6 +15,7 @@
 #include "control.h"
 #include "json.h"
 #include "print.h"
+#include "protocol/nearest.h"
 
 enum {
 	BENCH_LARGEST = 16384,
@@ -281,14 +282,22 @@ static void print_json(const struct bench *b) {
 
 /* ---- the command ---- */
 
+static int refuse_pattern(const char *name, struct fault *f) {
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+
+	nearest_begin(&near, name, strlen(name));
+	for (unsigned i = 1; i < PATTERN_COUNT; i++)
+		nearest_try(&near, pattern_name((enum pattern)i));
+	return fault_set(f, FAULT_SYNTAX, "there is no pattern %s%s; fusionctl patterns lists them", name, nearest_text(&near, "", hint));
+}
+
 static int read_words(const struct control *c, struct bench *b, struct fault *f) {
 	char *end = NULL;
 
-	if (!c->word[0] || strcmp(c->word[0], "pattern") != 0 || !c->word[2])
-		return fault_set(f, FAULT_SYNTAX, "bench wants: pattern NAME SIZE");
 	b->pattern = pattern_find(c->word[1]);
 	if (!b->pattern)
-		return fault_set(f, FAULT_SYNTAX, "there is no pattern %s; fusiond.conf(5) lists them", c->word[1]);
+		return refuse_pattern(c->word[1], f);
 	errno = 0;
 	b->size = strtoll(c->word[2], &end, 10);
 	if (errno || *end || b->size < 1 || b->size > BENCH_LARGEST)

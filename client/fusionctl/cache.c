@@ -80,22 +80,14 @@ static int look_after(const struct control *c, const char *action, const char *s
 
 /* ---- the command ---- */
 
-static int wrong(void) {
-	fprintf(stderr, "fusionctl: cache takes stat, prune [--size N], verify, check or warm FILE...\n");
-	return FUSIONCTL_USAGE;
-}
-
 int cache_command(const struct control *c) {
 	const char *action = c->word[0];
 
-	if (!action)
-		return wrong();
+	if (c->size && strcmp(action, "prune") != 0) {
+		fprintf(stderr, "fusionctl: --size is how much cache prune leaves; cache %s does not take it\n", action);
+		return FUSIONCTL_USAGE;
+	}
 	if (!strcmp(action, "warm"))
-		return c->word[1] && !c->size ? warm_graphs(c) : wrong();
-	if (c->word[1] || (c->size && strcmp(action, "prune") != 0))
-		return wrong();
-	if (strcmp(action, "stat") != 0 && strcmp(action, "prune") != 0 && strcmp(action, "verify") != 0 &&
-		strcmp(action, "check") != 0)
-		return wrong();
+		return warm_graphs(c);
 	return look_after(c, action, c->size && is_zero(c->size) ? "1" : c->size);
 }

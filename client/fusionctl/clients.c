@@ -50,10 +50,6 @@ static int column_of(const char *name) {
 	return -1;
 }
 
-bool clients_column(const char *name) {
-	return column_of(name) >= 0;
-}
-
 /* Does a stand before b? */
 static bool goes_before(const cJSON *a, const cJSON *b, int column) {
 	const char *field = columns[column].field;
@@ -201,13 +197,8 @@ int clients_command(const struct control *c) {
 	cJSON *list = NULL, *json;
 	struct print_table *t;
 	struct fault f;
-	int r;
+	int r = clients_ask(c, &list, &f);
 
-	if (c->sort && !clients_column(c->sort)) {
-		fprintf(stderr, "fusionctl: there is no column %s\n", c->sort);
-		return FUSIONCTL_USAGE;
-	}
-	r = clients_ask(c, &list, &f);
 	if (r)
 		return control_fail(c, r, &f);
 	if (c->json) {

@@ -8,8 +8,6 @@
 
 /* *jsonp, to be deleted: an array of objects as CLIENTS answers them, with `engine`, `user` and `command`. sort: a column or NULL. */
 int clients_ask(const struct control *c, cJSON **jsonp, struct fault *f) FAULT_MUST_USE;
-/* Is it the name of a column? */
-bool clients_column(const char *name);
 /* Largest first, names in their order. */
 cJSON *clients_sort(cJSON *clients, const char *column);
 /* The columns, and one row of each client. */

@@ -1,69 +1,56 @@
-# Completion of fusionctl for bash. Commands and options are those that --help lists, so that nobody keeps a second list.
+# Completion of fusionctl for bash. What there is tells `fusionctl --complete [COMMAND]`, a fact a line: word, option, letter (of an
+# option, each with what it takes) and value (of an option); so nobody keeps a second list.
 
 _fusionctl_sessions() {
 	"${COMP_WORDS[0]}" clients 2>/dev/null | awk 'NR > 1 { print $1 }'
 }
 
 _fusionctl_patterns() {
-	"${COMP_WORDS[0]}" patterns 2>/dev/null | awk 'NR > 1 { print $1 }'
+	"${COMP_WORDS[0]}" patterns 2>/dev/null | awk '{ print $1 }'
 }
 
-# _fusionctl_options HELP COMMAND: the options that it takes. Those of some commands alone name them first, with a colon.
-_fusionctl_options() {
-	awk -v command="$2" '
-		function out(  list, all, mine) {
-			all = 1
-			while (match(doc, /(^|; )[a-z-]+(, [a-z-]+)*( [a-z]+)?: /)) {
-				list = " " substr(doc, RSTART, RLENGTH)
-				doc = substr(doc, RSTART + RLENGTH)
-				all = 0
-				if (command == "" || list ~ "[ ;]" command "[ ,:]") mine = 1
-			}
-			if (name && (all || mine)) print name
-			name = ""
-		}
-		/^  +(-., )?--[a-z]/ { out(); match($0, /--[a-z-]+/); name = substr($0, RSTART, RLENGTH); sub(/^ *(-., )?--[^ ]+ */, ""); doc = $0 " "; next }
-		/^              / { sub(/^ +/, ""); doc = doc $0 " "; next }
-		{ out() }
-		END { out() }' <<<"$1"
+# _fusionctl_facts KIND [OPTION]: the second words of these lines of $told; of an option: the third.
+_fusionctl_facts() {
+	awk -v kind="$1" -v option="$2" '$1 == kind && (option == "" || $2 == option) { print option == "" ? $2 : $3 }' <<<"$told"
 }
 
 _fusionctl() {
 	# Letters are those of ASCII, whatever the language: in Turkish i does not lie between a and z.
 	local LC_ALL=C
-	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} help command= word value=
-	help=$("${COMP_WORDS[0]}" --help 2>/dev/null)
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} told command= word argument= words files=
+	told=$("${COMP_WORDS[0]}" --complete 2>/dev/null)
 	COMPREPLY=()
-	case $previous in
-	--sort) COMPREPLY=($(compgen -W "session engine user pid memory queued device kernels command" -- "$current")); return ;;
-	--session) COMPREPLY=($(compgen -W "$(_fusionctl_sessions)" -- "$current")); return ;;
-	--limit | --seconds | --size) return ;;
-	--since) COMPREPLY=($(compgen -W "12h 7d" -- "$current")); return ;;
-	--kind) COMPREPLY=($(compgen -W "request window plan build launch run copy" -- "$current")); return ;;
-	-s | --socket | --dot | --svg | --root) COMPREPLY=($(compgen -f -- "$current")); return ;;
-	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		# What follows an option with a value is no command.
-		[[ $word == -* || $value ]] || { command=$word; break; }
-		[[ $word =~ ^(-s|--(socket|limit|session|dot|size|root|kind|seconds|since|sort|svg))$ ]] && value=$word || value=
+		[[ $word == -* || $argument ]] || { command=$word; break; }
+		argument=$(_fusionctl_facts option "$word")$(_fusionctl_facts letter "$word")
+		[[ $argument != \[* ]] || argument=
 	done
+	argument=$(_fusionctl_facts option "$previous")$(_fusionctl_facts letter "$previous")
+	case $argument in
+	"" | \[*) ;;
+	FILE | FOLDER | PATH) COMPREPLY=($(compgen -f -- "$current")); return ;;
+	*)
+		words=$(_fusionctl_facts value "$previous")
+		[[ $previous != --session ]] || words=$(_fusionctl_sessions)
+		COMPREPLY=($(compgen -W "$words" -- "$current"))
+		return
+		;;
+	esac
+	[[ -z $command ]] || told=$("${COMP_WORDS[0]}" --complete "$command" 2>/dev/null)
 	if [[ $current == -* ]]; then
-		COMPREPLY=($(compgen -W "$(_fusionctl_options "$help" "$command")" -- "$current"))
+		COMPREPLY=($(compgen -W "$(_fusionctl_facts option)" -- "$current"))
 		return
 	fi
-	case $command in
-	"") COMPREPLY=($(compgen -W "$(sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p' <<<"$help")" -- "$current")) ;;
-	config) COMPREPLY=($(compgen -W "get set $("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//')" -- "$current")) ;;
-	cache) COMPREPLY=($(compgen -W "stat prune verify check warm" -- "$current") $(compgen -f -- "$current")) ;;
-	patterns) [[ $previous == forget ]] && COMPREPLY=($(compgen -W "$(_fusionctl_patterns)" -- "$current")) ||
-		COMPREPLY=($(compgen -W "define forget" -- "$current")) ;;
-	bench) [[ $previous == pattern ]] && COMPREPLY=($(compgen -W "$(_fusionctl_patterns)" -- "$current")) ||
-		COMPREPLY=($(compgen -W "pattern" -- "$current")) ;;
-	quarantine) COMPREPLY=($(compgen -W "list clear" -- "$current")) ;;
-	trace) COMPREPLY=($(compgen -W "record" -- "$current") $(compgen -f -- "$current")) ;;
-	kill) COMPREPLY=($(compgen -W "$(_fusionctl_sessions)" -- "$current")) ;;
-	can-fuse | explain | graph | opportunities | run | tune) COMPREPLY=($(compgen -f -- "$current")) ;;
+	words=$(_fusionctl_facts word)
+	case $command/$previous in
+	config/*) words+=" $("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//')" ;;
+	patterns/forget | bench/pattern) words=$(_fusionctl_patterns) ;;
+	kill/*) words=$(_fusionctl_sessions) ;;
+	cache/* | trace/* | can-fuse/* | explain/* | graph/* | opportunities/* | run/* | tune/*) files=yes ;;
 	esac
+	COMPREPLY=($(compgen -W "$words" -- "$current"))
+	[[ -z $files ]] || COMPREPLY+=($(compgen -f -- "$current"))
 }
 
 complete -F _fusionctl fusionctl

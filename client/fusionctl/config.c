@@ -13,6 +13,7 @@
 #include "json.h"
 #include "print.h"
 #include "protocol/message.h"
+#include "protocol/nearest.h"
 
 #define CONFIG_SCHEMA "fusionctl.config/1"
 #define CHANGED "config set, until the engine starts again or the configuration is reloaded"
@@ -126,12 +127,25 @@ static const cJSON *find(const cJSON *list, const char *name) {
 	return NULL;
 }
 
+/* `list`: what the supervisor tells of all. */
+static int refuse_name(const cJSON *list, const char *name, struct fault *f) {
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+	const cJSON *one;
+
+	nearest_begin(&near, name, strlen(name));
+	cJSON_ArrayForEach(one, list) {
+		nearest_try(&near, json_text(one, "name"));
+	}
+	return fault_set(f, FAULT_ARGUMENT, "there is no setting %s%s", name, nearest_text(&near, "", hint));
+}
+
 static int show_origins(const struct control *c, const char *name, struct fault *f) {
 	cJSON *list = NULL, *json;
 	int r = ask_all(c, &list, f);
 
 	if (!r && name && !find(list, name))
-		r = fault_set(f, FAULT_ARGUMENT, "there is no setting %s", name);
+		r = refuse_name(list, name, f);
 	if (!r && !c->json)
 		print_origins(list, name);
 	if (!r && c->json) {
@@ -166,7 +180,7 @@ static int get_one(const struct control *c, const char *name, struct fault *f) {
 		r = ask_supervisor(c, &list, f);
 		one = r ? NULL : find(list, name);
 		if (!r)
-			r = one ? print_value(c, name, json_text(one, "value")) : fault_set(f, FAULT_ARGUMENT, "there is no setting %s", name);
+			r = one ? print_value(c, name, json_text(one, "value")) : refuse_name(list, name, f);
 	}
 	cJSON_Delete(engine);
 	cJSON_Delete(list);
@@ -213,16 +227,12 @@ static bool wants_set(const struct control *c) {
 	return c->word[0] && !strcmp(c->word[0], "set");
 }
 
-static bool wants_get(const struct control *c) {
-	return !c->word[0] || (!strcmp(c->word[0], "get") && c->word[1] && !c->word[2]);
-}
-
 int config_command(const struct control *c) {
 	struct fault f;
 	int r;
 
-	if (!(wants_set(c) ? c->word[2] && !c->origin : wants_get(c))) {
-		fprintf(stderr, "fusionctl: config takes nothing, get NAME, or set NAME VALUE\n");
+	if (wants_set(c) && c->origin) {
+		fprintf(stderr, "fusionctl: config set does not take --show-origin\n");
 		return FUSIONCTL_USAGE;
 	}
 	if (wants_set(c)) {

@@ -36,7 +36,8 @@ struct control {
 	const char *word[CONTROL_WORDS]; /* after the command; NULL where there are no more */
 	const char *command; /* its name */
 	bool json;
-	bool source, unfused; /* explain */
+	bool source, whole_source; /* explain, kernels: text of kernels; with the library's functions */
+	bool unfused;         /* with fusion off */
 	bool all;             /* run */
 	bool last;            /* explain, graph, opportunities: of the session that ran last */
 	uint64_t session;     /* ... of this one; 0: of none */

@@ -16,7 +16,8 @@ struct event {
 
 /* What the numbers of a kind are called; NULL: that one is nothing. */
 const char *event_number(const char *kind, unsigned i);
-bool event_kind(const char *kind);
+/* The kinds, one after the other; NULL: no more. */
+const char *event_kind_name(unsigned i);
 /* The name of a message of the op stream. */
 const char *event_message(double number);
 

@@ -1,350 +1,402 @@
 /*
- * fusionctl: what an administrator asks fusiond. A command is a row of `commands` and a file.
+ * fusionctl: what an administrator asks fusiond. A command is a row of commands.def and a file.
  */
-#include <argp.h>
 #include <errno.h>
+#include <getopt.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands.h"
 #include "control.h"
 #include "usage.h"
+#include "protocol/nearest.h"
 #include "protocol/variable.h"
 
-/* Programs are built with hidden symbols; libc finds this one only if it is not. */
-FUSION_API const char *argp_program_version = "fusionctl " FUSION_VERSION;
-
 enum {
-	KEY_JSON = 0x100,
-	KEY_SOURCE,
-	KEY_UNFUSED,
-	KEY_ALL,
-	KEY_LAST,
-	KEY_SESSION,
-	KEY_DOT,
-	KEY_SVG,
-	KEY_SIZE,
-	KEY_ONCE,
-	KEY_ROOT,
-	KEY_KIND,
-	KEY_SORT,
-	KEY_SECONDS,
-	KEY_ORIGIN,
-	KEY_SINCE,
-	KEY_LIMIT,
+	/* What getopt_long() gives for an option without a letter: this and its number. */
+	KEY_OPTION = 0x100,
+	KEYS_TEXT = 2 * OPTIONS + 2,
 };
 
-static const struct argp_option options[] = {
-	{ "socket", 's', "PATH", 0, "The daemon's socket; else $FUSION_SOCKET, then the system's, then one's own", 0 },
-	{ "json", KEY_JSON, NULL, 0, "Print JSON, errors too", 0 },
-	{ "limit", KEY_LIMIT, "SECONDS", 0, "Give up when nothing was answered for so long; else after 60 s, and never where a command takes as long as its work", 0 },
-	{ "source", KEY_SOURCE, NULL, 0, "explain, kernels: print the source of each kernel too", 1 },
-	{ "unfused", KEY_UNFUSED, NULL, 0, "can-fuse, explain, graph, run: with fusion off", 1 },
-	{ "all", KEY_ALL, NULL, 0, "run: print every element of large arrays", 1 },
-	{ "session", KEY_SESSION, "NUMBER", 0, "explain, graph, opportunities: the last graphs of this session; monitor, trace: only what it does", 1 },
-	{ "last", KEY_LAST, NULL, 0, "explain, graph, opportunities: the last graphs of the session that ran last", 1 },
-	{ "dot", KEY_DOT, "FILE", 0, "graph: write the language of Graphviz, - for standard output", 1 },
-	{ "once", KEY_ONCE, NULL, 0, "top: one screen, and no more", 1 },
-	{ "size", KEY_SIZE, "BYTES", 0, "cache prune: to so many, else to cache.bytes; K, M and G are powers of 1024", 1 },
-	{ "root", KEY_ROOT, "FOLDER", 0, "doctor: look at the tree that is there, of an image or another machine", 1 },
-	{ "show-origin", KEY_ORIGIN, NULL, 0, "config: with where each value comes from", 1 },
-	{ "kind", KEY_KIND, "KIND,...", 0, "monitor, trace: only request, window, plan, build, launch, run or copy", 1 },
-	{ "seconds", KEY_SECONDS, "NUMBER", 0, "monitor, trace: end after so long; else with Ctrl-C", 1 },
-	{ "since", KEY_SINCE, "TIME", 0, "users: what was used since a day as 2026-11-24, or in the last 12h or 7d", 1 },
-	{ "sort", KEY_SORT, "COLUMN", 0, "clients, top: by session, engine, user, pid, memory, queued, device, kernels or command", 1 },
-	{ "svg", KEY_SVG, "FILE", 0, "graph: write a picture, by Graphviz's program dot", 1 },
-	{ 0 },
-};
-
-/* Options that only some commands take, as bits. */
-enum {
-	TAKES_SOURCE = 1 << 0,
-	TAKES_UNFUSED = 1 << 1,
-	TAKES_ALL = 1 << 2,
-	TAKES_LAST = 1 << 3,
-	TAKES_SESSION = 1 << 4,
-	TAKES_DOT = 1 << 5,
-	TAKES_SVG = 1 << 6,
-	TAKES_SIZE = 1 << 7,
-	TAKES_ONCE = 1 << 8,
-	TAKES_ROOT = 1 << 9,
-	TAKES_KIND = 1 << 10,
-	TAKES_SORT = 1 << 11,
-	TAKES_SECONDS = 1 << 12,
-	TAKES_ORIGIN = 1 << 13,
-	TAKES_SINCE = 1 << 14,
-	/* The time is the work's, or the user's: without --limit there is none. */
-	TAKES_TIME = 1 << 30,
-	TAKES_EVENTS = TAKES_SESSION | TAKES_KIND | TAKES_SECONDS,
-	TAKES_RECENT = TAKES_LAST | TAKES_SESSION,
-};
-
-static const struct {
-	int key;
-	unsigned bit;
-	const char *name;
-} particular[] = {
-	{ KEY_SOURCE, TAKES_SOURCE, "--source" },
-	{ KEY_UNFUSED, TAKES_UNFUSED, "--unfused" },
-	{ KEY_ALL, TAKES_ALL, "--all" },
-	{ KEY_LAST, TAKES_LAST, "--last" },
-	{ KEY_SESSION, TAKES_SESSION, "--session" },
-	{ KEY_DOT, TAKES_DOT, "--dot" },
-	{ KEY_SVG, TAKES_SVG, "--svg" },
-	{ KEY_SIZE, TAKES_SIZE, "--size" },
-	{ KEY_ONCE, TAKES_ONCE, "--once" },
-	{ KEY_ROOT, TAKES_ROOT, "--root" },
-	{ KEY_KIND, TAKES_KIND, "--kind" },
-	{ KEY_SORT, TAKES_SORT, "--sort" },
-	{ KEY_SECONDS, TAKES_SECONDS, "--seconds" },
-	{ KEY_ORIGIN, TAKES_ORIGIN, "--show-origin" },
-	{ KEY_SINCE, TAKES_SINCE, "--since" },
-};
-
-enum {
-	PARTICULAR = sizeof particular / sizeof *particular
-};
-
-static const struct {
-	const char *name;
-	const char *words;             /* as help shows them */
-	unsigned least, most;          /* words */
-	unsigned takes;
-	control_command *run;
-	const char *doc;
-} commands[] = {
-	{ "status", "", 0, 0, 0, status_command, "how the daemon is; works also while its engine is down" },
-	{ "doctor", "", 0, 0, TAKES_ROOT | TAKES_TIME, doctor_command,
-		"what keeps fusiond from running here, or from running well, and the commands that mend it; needs no daemon" },
-	{ "info", "", 0, 0, 0, info_command, "releases, devices, drivers and their speed" },
-	{ "clients", "", 0, 0, TAKES_SORT, clients_command, "who uses the daemon: memory, queue, time of the device" },
-	{ "users", "", 0, 0, TAKES_SINCE, users_command, "what each user has used and holds, what holds for him, and where that comes from" },
-	{ "kill", "SESSION|pid=PROCESS", 1, 1, 0, kill_command, "end a client" },
-	{ "monitor", "", 0, 0, TAKES_EVENTS | TAKES_TIME, monitor_command, "what the daemon does, as it happens: requests, windows, plans, builds, launches" },
-	{ "trace", "record FILE", 1, 2, TAKES_EVENTS | TAKES_TIME, trace_command, "the same as a timeline that Perfetto and browsers open" },
-	{ "kernels", "", 0, 0, TAKES_SOURCE, kernels_command, "the kernels that there are" },
-	{ "latency", "", 0, 0, TAKES_TIME, latency_command, "how long a client waits for the daemon, measured now" },
-	{ "stats", "", 0, 0, 0, stats_command, "what the daemon has counted since its engine started" },
-	{ "config", "[get NAME | set NAME VALUE]", 0, 3, TAKES_ORIGIN, config_command,
-		"the settings that change while the daemon runs; with --show-origin all, and where each comes from" },
-	{ "operations", "", 0, 0, 0, operations_command,
-		"the operations that the daemon's administrator defined, and why what is refused is" },
-	{ "patterns", "[define SIGNATURE TEXT | forget NAME]", 0, 3, 0, patterns_command,
-		"the fusion patterns, built in and defined, and where each is on" },
-	{ "explain", "FILE", 1, 1, TAKES_SOURCE | TAKES_UNFUSED | TAKES_RECENT, explain_command,
-		"which operations of a text graph go into which kernel, and why not fewer; runs nothing" },
-	{ "graph", "FILE", 1, 1, TAKES_UNFUSED | TAKES_RECENT | TAKES_DOT | TAKES_SVG, graph_command,
-		"draw what explain tells" },
-	{ "opportunities", "FILE", 1, 1, TAKES_RECENT, opportunities_command, "what fusing gains in a text graph, the most first; runs nothing" },
-	{ "can-fuse", "FILE FIRST SECOND", 3, 3, TAKES_UNFUSED, can_fuse_command,
-		"do two operations of a text graph run in one kernel, and why not; runs nothing" },
-	{ "cache", "stat | prune | verify | check | warm FILE...", 1, CONTROL_WORDS, TAKES_SIZE | TAKES_TIME, cache_command,
-		"what is kept of compiled kernels; remove what was used longest ago, or is damaged; build the kernels of text graphs" },
-	{ "quarantine", "[list | clear]", 0, 1, 0, quarantine_command,
-		"the graphs that were under way when an engine ended: which run alone, which are refused; clear: none is any more" },
-	{ "bench", "pattern NAME SIZE", 0, 3, TAKES_TIME, bench_command,
-		"measure what a fusion pattern gains, on arrays of SIZE x SIZE" },
-	{ "tune", "[FILE...]", 0, CONTROL_WORDS, TAKES_TIME, tune_command,
-		"which form of a graph runs faster, as measured: what the daemon chose, or try text graphs now" },
-	{ "top", "", 0, 0, TAKES_ONCE | TAKES_SORT | TAKES_TIME, top_command, "what the daemon does, its kernels and its queue of builds, every second" },
-	{ "run", "FILE", 1, 1, TAKES_UNFUSED | TAKES_ALL | TAKES_TIME, run_command, "run a text graph and print its outputs" },
-};
-
-enum {
-	COMMANDS = sizeof commands / sizeof *commands
-};
+/* What a shell's completion asks; no option that a person needs. */
+#define COMPLETE "--complete"
 
 struct line {
 	struct control control;
-	int command;    /* row of commands; -1: none yet */
+	const struct command *command;       /* NULL: none yet */
 	unsigned words;
-	unsigned given; /* bits of the particular options */
-	double limit;   /* 0: not said */
+	unsigned given;                      /* bits of options */
+	const char *value[OPTIONS];
+	double limit;                        /* 0: not said */
 };
 
-static void take_word(struct line *l, char *word, struct argp_state *state) {
-	if (l->command < 0) {
-		for (int i = 0; i < COMMANDS; i++)
-			if (!strcmp(commands[i].name, word))
-				l->command = i;
-		if (l->command < 0)
-			argp_error(state, "there is no command '%s'", word);
+/* ---- what is wrong with it ---- */
+
+static _Noreturn void wrong(const struct line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static _Noreturn void wrong(const struct line *l, const char *format, ...) {
+	va_list ap;
+
+	fprintf(stderr, "fusionctl: ");
+	va_start(ap, format);
+	vfprintf(stderr, format, ap);
+	va_end(ap);
+	fprintf(stderr, "\nfusionctl %s%s--help tells more\n", l->command ? l->command->name : "", l->command ? " " : "");
+	exit(FUSIONCTL_USAGE);
+}
+
+static _Noreturn void wrong_command(const struct line *l, const char *word) {
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+
+	nearest_begin(&near, word, strlen(word));
+	for (unsigned i = 0; i < commands_count; i++)
+		nearest_try(&near, commands[i].name);
+	wrong(l, "there is no command '%s'%s", word, nearest_text(&near, "", hint));
+}
+
+/* ", " or " or " before the i-th, where `next` is NULL behind the last. */
+static const char *between(unsigned i, const void *next) {
+	if (!i)
+		return "";
+	return next ? ", " : " or ";
+}
+
+/* What `out` has written to *textp; the process ends with the sentence that it is for. */
+static const char *listed(FILE *out, char **textp) {
+	return fclose(out) ? "other words" : *textp;
+}
+
+/* "get NAME or set NAME VALUE". */
+static const char *first_words(const struct command *c) {
+	const struct command_word *w;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	for (unsigned i = 0; out && (w = command_word(c, i)); i++)
+		fprintf(out, "%s%s%s%s", between(i, command_word(c, i + 1)), w->word, *w->words ? " " : "", w->words);
+	return out ? listed(out, &text) : "other words";
+}
+
+/* "session, user or pid". */
+static const char *option_values(enum control_option o) {
+	const char *value;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	for (unsigned i = 0; out && (value = option_value(o, i)); i++)
+		fprintf(out, "%s%s", between(i, option_value(o, i + 1)), value);
+	return out ? listed(out, &text) : "other words";
+}
+
+static _Noreturn void wrong_word(const struct line *l, const char *word) {
+	const struct command_word *w;
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+
+	nearest_begin(&near, word, strlen(word));
+	for (unsigned i = 0; (w = command_word(l->command, i)); i++)
+		nearest_try(&near, w->word);
+	wrong(l, "%s takes %s, not '%s'%s", l->command->name, first_words(l->command), word, nearest_text(&near, "", hint));
+}
+
+/* ---- words ---- */
+
+static const struct command_word *find_word(const struct command *c, const char *word) {
+	const struct command_word *w;
+
+	for (unsigned i = 0; (w = command_word(c, i)); i++)
+		if (!strcmp(w->word, word))
+			break;
+	return w;
+}
+
+/* Of a command that does several things: what stands behind the first word. */
+static void check_first_word(const struct line *l) {
+	const struct command_word *w;
+	unsigned least, most;
+
+	if (!l->words && *l->command->words)
+		wrong(l, "%s takes %s", l->command->name, first_words(l->command));
+	if (!l->words)
+		return;
+	w = find_word(l->command, l->control.word[0]);
+	if (!w)
+		wrong_word(l, l->control.word[0]);
+	words_count(w->words, &least, &most);
+	if (l->words - 1 < least)
+		wrong(l, "%s %s wants %s", l->command->name, w->word, w->words);
+	if (l->words - 1 > most)
+		wrong(l, "%s %s takes %s, so what is '%s'?", l->command->name, w->word, *w->words ? w->words : "no arguments", l->control.word[most + 1]);
+}
+
+static void check_words(const struct line *l) {
+	unsigned least, most;
+
+	words_count(l->command->words, &least, &most);
+	if (l->words > most)
+		wrong(l, "%s takes %s, so what is '%s'?", l->command->name, most ? l->command->words : "no arguments", l->control.word[most]);
+	if (command_takes(l->command, OPTION_LAST) && control_recent(&l->control)) {
+		if (l->words)
+			wrong(l, "%s takes a file or a session, not both", l->command->name);
+	} else if (l->words < least && !strcmp(l->command->words, "FILE")) {
+		wrong(l, "%s wants the name of a text graph, or - for standard input", l->command->name);
+	} else if (l->words < least) {
+		wrong(l, "%s wants %s", l->command->name, l->command->words);
+	}
+}
+
+static void take_word(struct line *l, char *word) {
+	if (!l->command && !strcmp(word, "help")) {
+		l->given |= 1U << OPTION_HELP;
 		return;
 	}
-	if (l->words == commands[l->command].most)
-		argp_error(state, "%s takes %s, so what is '%s'?", commands[l->command].name,
-			*commands[l->command].words ? commands[l->command].words : "no arguments", word);
+	if (!l->command) {
+		l->command = command_find(word);
+		if (!l->command)
+			wrong_command(l, word);
+		return;
+	}
+	if (l->words + 1 == CONTROL_WORDS)
+		wrong(l, "%s takes %d words at most", l->command->name, CONTROL_WORDS - 1);
 	l->control.word[l->words++] = word;
 }
 
-static void check_line(const struct line *l, struct argp_state *state) {
-	if (l->command < 0)
-		argp_error(state, "which command? --help lists them");
-	for (unsigned i = 0; i < PARTICULAR; i++)
-		if (l->given & ~commands[l->command].takes & particular[i].bit)
-			argp_error(
-				state, "%s does not take %s", commands[l->command].name, particular[i].name);
-	if (commands[l->command].takes & TAKES_LAST && control_recent(&l->control)) {
-		if (l->words)
-			argp_error(state, "%s takes a file or a session, not both", commands[l->command].name);
-	} else if (l->words < commands[l->command].least) {
-		if (strcmp(commands[l->command].words, "FILE") != 0)
-			argp_error(state, "%s wants %s", commands[l->command].name, commands[l->command].words);
-		argp_error(state, "%s wants the name of a text graph, or - for standard input",
-			commands[l->command].name);
-	}
-}
+/* ---- values ---- */
 
-static void take_particular(struct line *l, int key) {
-	for (unsigned i = 0; i < PARTICULAR; i++)
-		if (particular[i].key == key)
-			l->given |= particular[i].bit;
-	l->control.source = l->given & TAKES_SOURCE;
-	l->control.unfused = l->given & TAKES_UNFUSED;
-	l->control.all = l->given & TAKES_ALL;
-	l->control.last = l->given & TAKES_LAST;
-	l->control.once = l->given & TAKES_ONCE;
-	l->control.origin = l->given & TAKES_ORIGIN;
-}
-
-static uint64_t session_number(const char *text, struct argp_state *state) {
+static uint64_t session_number(const struct line *l, const char *text) {
 	unsigned long long number;
 	char *end;
 
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	if (errno || *end || !number || *text < '0' || *text > '9')
-		argp_error(state, "'%s' is no number of a session; status lists them", text);
+		wrong(l, "'%s' is no number of a session; status lists them", text);
 	return number;
 }
 
-static double seconds_number(const char *text, struct argp_state *state) {
+static double seconds_number(const struct line *l, const char *text) {
 	char *end;
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds > 0))
-		argp_error(state, "'%s' is no number of seconds", text);
+		wrong(l, "'%s' is no number of seconds", text);
 	return seconds;
 }
 
-/* Options with a value; those of some commands only are checked at the end. */
-static void take_value(struct line *l, int key, char *value, struct argp_state *state) {
-	if (key == KEY_SESSION)
-		l->control.session = session_number(value, state);
-	else if (key == KEY_SIZE)
-		l->control.size = value;
-	else if (key == KEY_DOT)
-		l->control.dot = value;
-	else if (key == KEY_ROOT)
-		l->control.root = value;
-	else if (key == KEY_KIND)
-		l->control.kind = value;
-	else if (key == KEY_SORT)
-		l->control.sort = value;
-	else if (key == KEY_SINCE)
-		l->control.since = value;
-	else if (key == KEY_SECONDS)
-		l->control.seconds = seconds_number(value, state);
-	else
-		l->control.svg = value;
-	take_particular(l, key);
+/* One of those that the option may have, up to `length`. */
+static void check_value(const struct line *l, enum control_option o, const char *text, size_t length) {
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+	const char *value;
+
+	nearest_begin(&near, text, length);
+	for (unsigned i = 0; (value = option_value(o, i)); i++) {
+		if (strlen(value) == length && !strncmp(value, text, length))
+			return;
+		nearest_try(&near, value);
+	}
+	nearest_text(&near, "", hint);
+	wrong(l, "--%s takes %s, not '%.*s'%s", option_rows[o].name, option_values(o), (int)length, text, hint);
 }
 
-static error_t parse(int key, char *value, struct argp_state *state) {
-	struct line *l = state->input;
+/* Those with names of ours as values, of which commas stand between several. */
+static void check_values(const struct line *l) {
+	for (enum control_option o = 0; o < OPTIONS; o++) {
+		const char *text = l->value[o];
 
-	switch (key) {
-	case 's':
-		l->control.socket = value;
-		return 0;
-	case KEY_JSON:
-		l->control.json = true;
-		return 0;
-	case KEY_LIMIT:
-		l->limit = seconds_number(value, state);
-		return 0;
-	case KEY_SOURCE:
-	case KEY_UNFUSED:
-	case KEY_ALL:
-	case KEY_LAST:
-	case KEY_ONCE:
-	case KEY_ORIGIN:
-		take_particular(l, key);
-		return 0;
-	case KEY_SESSION:
-	case KEY_DOT:
-	case KEY_SVG:
-	case KEY_SIZE:
-	case KEY_ROOT:
-	case KEY_KIND:
-	case KEY_SORT:
-	case KEY_SINCE:
-	case KEY_SECONDS:
-		take_value(l, key, value, state);
-		return 0;
-	case ARGP_KEY_ARG:
-		take_word(l, value, state);
-		return 0;
-	case ARGP_KEY_END:
-		check_line(l, state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+		while (option_value(o, 0) && text && *text) {
+			size_t length = strcspn(text, ",");
+
+			check_value(l, o, text, length);
+			text += length + (text[length] == ',');
+		}
 	}
 }
 
-/* The help lists the commands of the table before the options. */
-static char *add_commands(int key, const char *text, void *input) {
-	char *help = NULL;
-	size_t size;
-	FILE *out;
+static void take_values(struct line *l) {
+	struct control *c = &l->control;
+	const char *source = l->value[OPTION_SOURCE];
 
-	(void)input;
-	if (key != ARGP_KEY_HELP_PRE_DOC)
-		return (char *)(uintptr_t)text;
-	out = open_memstream(&help, &size);
-	if (!out)
-		return (char *)(uintptr_t)text;
-	fprintf(out, "%s\n\nCommands:", text);
-	for (unsigned i = 0; i < COMMANDS; i++)
-		fprintf(out, "\n  %s %s\n      %s", commands[i].name, commands[i].words, commands[i].doc);
-	return fclose(out) ? (char *)(uintptr_t)text : help;
+	c->socket = l->value[OPTION_SOCKET];
+	c->size = l->value[OPTION_SIZE];
+	c->dot = l->value[OPTION_DOT];
+	c->svg = l->value[OPTION_SVG];
+	c->root = l->value[OPTION_ROOT];
+	c->kind = l->value[OPTION_KIND];
+	c->sort = l->value[OPTION_SORT];
+	c->since = l->value[OPTION_SINCE];
+	if (source && strcmp(source, "all") != 0)
+		wrong(l, "--source, or --source=all, but not '%s'", source);
+	c->whole_source = source != NULL;
+	if (l->value[OPTION_SESSION])
+		c->session = session_number(l, l->value[OPTION_SESSION]);
+	if (l->value[OPTION_SECONDS])
+		c->seconds = seconds_number(l, l->value[OPTION_SECONDS]);
+	if (l->value[OPTION_LIMIT])
+		l->limit = seconds_number(l, l->value[OPTION_LIMIT]);
+}
+
+static bool is_given(const struct line *l, enum control_option o) {
+	return l->given & 1U << o;
+}
+
+static void take_flags(struct line *l) {
+	struct control *c = &l->control;
+
+	c->json = is_given(l, OPTION_JSON);
+	c->source = is_given(l, OPTION_SOURCE);
+	c->unfused = is_given(l, OPTION_UNFUSED);
+	c->all = is_given(l, OPTION_ALL);
+	c->last = is_given(l, OPTION_LAST);
+	c->once = is_given(l, OPTION_ONCE);
+	c->origin = is_given(l, OPTION_ORIGIN);
+}
+
+/* ---- the line ---- */
+
+static int key_of(enum control_option o) {
+	return option_rows[o].letter ? option_rows[o].letter : KEY_OPTION + (int)o;
+}
+
+/* NULL and "" are one thing to getopt_long(): what has an argument is told by its row. */
+static int argument_of(enum control_option o) {
+	if (!*option_rows[o].argument)
+		return no_argument;
+	return *option_rows[o].argument == '[' ? optional_argument : required_argument;
+}
+
+/* getopt's tables: what has a letter stands in `letters`, too, behind the colon that has it say nothing itself. */
+static void make_tables(struct option long_options[OPTIONS + 1], char letters[static KEYS_TEXT]) {
+	char *next = letters;
+
+	*next++ = ':';
+	for (enum control_option o = 0; o < OPTIONS; o++) {
+		long_options[o] = (struct option){ option_rows[o].name, argument_of(o), NULL, key_of(o) };
+		if (!option_rows[o].letter)
+			continue;
+		*next++ = option_rows[o].letter;
+		if (*option_rows[o].argument)
+			*next++ = ':';
+	}
+	*next = '\0';
+	long_options[OPTIONS] = (struct option){ 0 };
+}
+
+static enum control_option option_of(int key) {
+	enum control_option o = 0;
+
+	while (o < OPTIONS && key_of(o) != key)
+		o++;
+	return o;
+}
+
+/* The first word that is one: options are read before words. */
+static const struct command *command_among(int argc, char **argv) {
+	const struct command *c = NULL;
+
+	for (int i = 1; i < argc && !c; i++)
+		c = command_find(argv[i]);
+	return c;
+}
+
+/* What getopt_long() did not know, as it was written: "--sorce=all", "-x", or "--json=1". */
+static _Noreturn void wrong_option(struct line *l, int argc, char **argv) {
+	const char *text = argv[optind - 1], *name = text + strspn(text, "-");
+	size_t length = strcspn(name, "=");
+	char hint[NEAREST_SENTENCE];
+	struct nearest near;
+
+	l->command = command_among(argc, argv);
+	if (strncmp(text, "--", 2) != 0)
+		wrong(l, "there is no option '-%c'", optopt);
+	if (optopt)
+		wrong(l, "--%s takes no value", option_rows[option_of(optopt)].name);
+	nearest_begin(&near, name, length);
+	for (enum control_option o = 0; o < OPTIONS; o++)
+		if (!l->command || command_takes(l->command, o))
+			nearest_try(&near, option_rows[o].name);
+	wrong(l, "there is no option '--%.*s'%s", (int)length, name, nearest_text(&near, "--", hint));
+}
+
+static void read_options(struct line *l, int argc, char **argv) {
+	struct option long_options[OPTIONS + 1];
+	char letters[KEYS_TEXT];
+	int key;
+
+	make_tables(long_options, letters);
+	opterr = 0;
+	while ((key = getopt_long(argc, argv, letters, long_options, NULL)) != -1) {
+		enum control_option o = option_of(key);
+
+		if (key == ':')
+			wrong(l, "--%s wants a value: %s", option_rows[option_of(optopt)].name, option_rows[option_of(optopt)].argument);
+		if (key == '?')
+			wrong_option(l, argc, argv);
+		l->given |= 1U << o;
+		l->value[o] = optarg;
+	}
+	while (optind < argc)
+		take_word(l, argv[optind++]);
+}
+
+static void check_line(const struct line *l) {
+	if (!l->command)
+		wrong(l, "which command? --help lists them");
+	for (enum control_option o = 0; o < OPTIONS; o++)
+		if (is_given(l, o) && !command_takes(l->command, o))
+			wrong(l, "%s does not take --%s", l->command->name, option_rows[o].name);
+	check_values(l);
+	if (command_word(l->command, 0))
+		check_first_word(l);
+	else
+		check_words(l);
+}
+
+static void read_line(struct line *l, int argc, char **argv) {
+	read_options(l, argc, argv);
+	if (is_given(l, OPTION_VERSION)) {
+		puts("fusionctl " FUSION_VERSION);
+		exit(FUSIONCTL_OK);
+	}
+	if (is_given(l, OPTION_HELP)) {
+		help_print(l->command);
+		exit(FUSIONCTL_OK);
+	}
+	take_values(l);
+	take_flags(l);
+	check_line(l);
 }
 
 /* In seconds; 0: none. */
 static double limit_of(const struct line *l) {
 	if (l->limit > 0)
 		return l->limit;
-	if (commands[l->command].takes & TAKES_TIME)
-		return 0;
-	return variable_number("FUSION_LIMIT_S", FUSIONCTL_LIMIT_S);
+	return l->command->endless ? 0 : variable_number("FUSION_LIMIT_S", FUSIONCTL_LIMIT_S);
 }
 
 int main(int argc, char **argv) {
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.args_doc = "COMMAND [WORD...]",
-		.doc = "Asks fusiond how it is, what it did and what it would do.\v"
-		       "Exit codes are those of sysexits.h: 0 success; 64 wrong usage; 65 the daemon or a graph refused; 69 no "
-		       "daemon answers; 75 (status) the daemon answers and its engine is not ready; 77 not allowed. See fusionctl(1).",
-		.help_filter = add_commands,
-	};
-	struct line line = { .command = -1 };
+	struct line line = { .command = NULL };
 	struct fault f;
 	int code;
 
-	argp_err_exit_status = FUSIONCTL_USAGE;
 	signal(SIGPIPE, SIG_IGN);
+	if (argc > 1 && !strcmp(argv[1], COMPLETE)) {
+		help_complete(argc > 2 ? command_find(argv[2]) : NULL);
+		return FUSIONCTL_OK;
+	}
 	usage_begin(argc, argv);
-	argp_parse(&argp, argc, argv, 0, NULL, &line);
-	line.control.command = commands[line.command].name;
+	read_line(&line, argc, argv);
+	line.control.command = line.command->name;
 	code = variables_check(&f);
 	if (code)
 		return control_fail(&line.control, code, &f);
 	limit_begin(limit_of(&line), line.control.json);
-	code = commands[line.command].run(&line.control);
+	code = line.command->run(&line.control);
 	/* A reader that has seen enough, such as head(1), is no error. */
 	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE) {
 		perror("fusionctl: the output could not be written");

@@ -37,22 +37,11 @@ static bool is_word(const struct control *c, const char *word) {
 	return c->word[0] && !strcmp(c->word[0], word);
 }
 
-static bool is_right(const struct control *c) {
-	if (is_word(c, "define"))
-		return c->word[2] != NULL;
-	return !c->word[0] || (is_word(c, "forget") && c->word[1] && !c->word[2]);
-}
-
 int patterns_command(const struct control *c) {
 	fusion_context *context = NULL;
 	struct fault f;
-	int r;
+	int r = control_open(c, &context, &f);
 
-	if (!is_right(c)) {
-		fprintf(stderr, "fusionctl: patterns takes nothing, define 'NAME(OPERANDS)' TEXT, or forget NAME\n");
-		return FUSIONCTL_USAGE;
-	}
-	r = control_open(c, &context, &f);
 	if (!r && is_word(c, "define"))
 		r = fusion_define_pattern(context, c->word[1], c->word[2], true) ? text_library_fault(&f) : 0;
 	else if (!r && is_word(c, "forget"))

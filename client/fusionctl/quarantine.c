@@ -33,16 +33,11 @@ static void print_graphs(const cJSON *json) {
 }
 
 int quarantine_command(const struct control *c) {
-	const char *action = c->word[0] ? c->word[0] : "list";
-	bool lists = !strcmp(action, "list");
+	bool lists = !c->word[0] || !strcmp(c->word[0], "list");
 	char *text = NULL;
 	struct fault f;
-	int r = 0;
+	int r = control_ask_quarantine(c->socket, !lists, &text, &f);
 
-	if (!lists && strcmp(action, "clear") != 0)
-		r = fault_set(&f, FAULT_ARGUMENT, "quarantine: list or clear, not %s", action);
-	if (!r)
-		r = control_ask_quarantine(c->socket, !lists, &text, &f);
 	if (!r && (lists || c->json))
 		r = control_show(c, text, print_graphs, &f);
 	free(text);

@@ -238,13 +238,8 @@ static bool has_screen(const struct control *c) {
 int top_command(const struct control *c) {
 	fusion_context *context = NULL;
 	struct fault f;
-	int r;
+	int r = control_open(c, &context, &f);
 
-	if (c->sort && !clients_column(c->sort)) {
-		fprintf(stderr, "fusionctl: there is no column %s\n", c->sort);
-		return FUSIONCTL_USAGE;
-	}
-	r = control_open(c, &context, &f);
 	if (!r)
 		r = has_screen(c) ? watch(c, context, &f) : follow(c, context, &f);
 	fusion_close(context);

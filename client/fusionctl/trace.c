@@ -273,12 +273,7 @@ static int record(const struct control *c, const char *path, struct fault *f) {
 
 int trace_command(const struct control *c) {
 	struct fault f;
-	int r;
+	int r = record(c, c->word[1], &f);
 
-	if (strcmp(c->word[0], "record") != 0 || !c->word[1]) {
-		fprintf(stderr, "fusionctl: trace takes record FILE\n");
-		return FUSIONCTL_USAGE;
-	}
-	r = record(c, c->word[1], &f);
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }

@@ -16,7 +16,49 @@ claim no_command_is_wrong_usage 64 "which command" "$ctl"
 claim unknown_commands_are_wrong_usage 64 "there is no command 'stat'" "$ctl" stat
 claim options_of_other_commands_are_wrong_usage 64 "status does not take --source" "$ctl" status --source
 claim a_missing_file_name_is_wrong_usage 64 "explain wants the name of a text graph" "$ctl" explain
-claim help_lists_the_commands 0 "explain FILE" "$ctl" --help
+claim help_lists_the_commands 0 "^  explain  *which operations" "$ctl" --help
+claim help_of_a_command_tells_of_it_alone 0 "^Usage: fusionctl explain .OPTION....  *FILE$" "$ctl" explain --help
+claim and_not_of_others 1 "" sh -c "'$ctl' explain --help | grep -e --sort -e monitor -e cache"
+claim a_word_asks_for_help_too 0 "^Usage: fusionctl cache .*prune" "$ctl" help cache
+# Of each command: its help is no wider than a terminal, and its example is a line that the program takes.
+"$ctl" --complete | sed -n 's/^word //p' >"$root/commands"
+while read -r command; do
+	"$ctl" "$command" --help
+done <"$root/commands" >"$root/help"
+"$ctl" --help >>"$root/help"
+claim no_line_of_help_is_wider_than_a_terminal 1 "" grep -E '^.{81}' "$root/help"
+claim no_line_of_help_ends_in_blanks 1 "" grep -n ' $' "$root/help"
+claim every_command_has_an_example 0 "" sh -c "[ \$(grep -c '^  fusionctl ' '$root/help') = \$(wc -l <'$root/commands') ]"
+sed -n 's/^  fusionctl //p' "$root/help" >"$root/examples"
+while read -r example; do
+	got=0
+	eval "\"$ctl\" $example --limit 0.1" </dev/null >"$root/said" 2>&1 || got=$?
+	[ "$got" != 64 ] || echo "$example: $(cat "$root/said")"
+done <"$root/examples" >"$root/refused"
+claim examples_are_taken 0 "" cmp "$root/refused" /dev/null
+# What was mistyped: the line, and what was meant.
+while IFS='|' read -r line meant; do
+	# shellcheck disable=SC2086
+	claim "mistyped: $line" 64 "do you mean $meant?" "$ctl" $line
+done <<'MISTYPED'
+explian x.fz|explain
+stat|stats
+explain --sorce x.fz|--source
+--jsno status|--json
+cache prun|prune
+config sett x y|set
+quarantine clera|clear
+patterns defin x y|define
+trace recrod x|record
+bench patern linear 3|pattern
+bench pattern lineal 3|linear
+monitor --kind launch,lunch|launch
+top --sort memroy|memory
+MISTYPED
+claim an_option_names_its_values 64 "sort takes session, engine, .* or command, not 'mem'" "$ctl" clients --sort mem
+claim an_option_without_its_value 64 "session wants a value: NUMBER" "$ctl" explain --session
+claim a_value_that_nothing_takes 64 "json takes no value" "$ctl" status --json=yes
+claim what_tells_more_is_said 64 "^fusionctl explain --help tells more" "$ctl" explain --sorce
 claim version_is_told 0 "^fusionctl [0-9]" "$ctl" --version
 claim status_without_a_daemon_says_so 69 "no daemon answers at $root/door" "$ctl" status
 claim run_without_a_daemon_says_so 69 "no daemon answers" "$ctl" run "$root/good.fz"
@@ -88,9 +130,10 @@ for command in status stats patterns operations config quarantine clients info k
 	claim_json "schema_of_${command%% *}" 'list(j)[0] == "schema" and j["schema"] == "fusionctl.'"${command%% *}"'/1"' "$ctl" $command --json
 done
 claim_json config_is_json 'j["fusion.pattern.elementwise_chain"] == "yes" and j["fusion.enabled"] == "yes"' "$ctl" config --json
+claim config_knows_what_was_meant 65 "no setting fusion.enable; do you mean fusion.enabled?" "$ctl" config get fusion.enable
 claim config_refuses_what_does_not_exist 65 "there is no setting fusion.patern.linear" "$ctl" config set fusion.patern.linear off
 claim config_refuses_what_needs_a_start 65 "engine.plans cannot be changed this way" "$ctl" config set engine.plans 3
-claim config_wants_a_value 64 "set NAME VALUE" "$ctl" config set fusion.enabled
+claim config_wants_a_value 64 "config set wants NAME VALUE" "$ctl" config set fusion.enabled
 claim explain_names_the_pattern 0 "elementwise_chain: 24 B less to move, 0 arrays" "$ctl" explain "$root/good.fz"
 claim graph_draws_kernels_as_boxes 0 "^subgraph cluster_1" "$ctl" graph "$root/good.fz"
 claim graph_writes_a_file 0 "" "$ctl" graph --dot "$root/good.dot" "$root/good.fz"
@@ -138,7 +181,7 @@ claim knobs_are_explained_in_words 0 "knob share at quarter" "$ctl" explain "$ro
 claim what_is_no_knob_is_refused 65 "the knob share has no value half" "$ctl" config set fusion.knobs "share=half"
 claim knobs_are_the_rules_again 0 "" "$ctl" config set fusion.knobs ""
 claim cache_is_told_apart_from_its_graphs 64 "cache takes stat" "$ctl" cache tidy
-claim size_is_for_prune 64 "cache takes stat" "$ctl" cache stat --size 3
+claim size_is_for_prune 64 "cache stat does not take it" "$ctl" cache stat --size 3
 claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"
 claim explain_of_no_session_says_so 65 "there is no session 999999" "$ctl" explain --session 999999
 claim a_file_and_a_session_are_wrong_usage 64 "not both" "$ctl" explain --last "$root/good.fz"

@@ -7,7 +7,7 @@ nobody=$root/nobody/door
 start_on "$root/cache"
 mkdir "$root/nobody"
 printf 'x = arange f32[64] 0 1\ny = mul x 3\noutput y\n' >"$root/g.fz"
-commands=$("$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p')
+commands=$("$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\).*/\1/p')
 
 # Clients that stay, one of which is to be ended: their output, longer than a pipe holds, is not read.
 printf 'x = arange f32[100000] 0 1\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/long.fz"
@@ -60,7 +60,7 @@ wrong() {
 	explain | opportunities | graph | run) printf '%s\n' "FILE $root/none.fz" ;;
 	can-fuse) printf '%s\n' "FILE $root/none.fz y y" "ARGUMENT $root/g.fz y none" ;;
 	cache) printf '%s\n' "ARGUMENT prune --size much" "USAGE polish" "FILE warm $root/none.fz" ;;
-	quarantine) echo "ARGUMENT polish" ;;
+	quarantine) echo "USAGE polish" ;;
 	bench) echo "USAGE pattern none 16" ;;
 	tune) echo "FILE $root/none.fz" ;;
 	esac

@@ -23,16 +23,18 @@ completes() {
 	bash -c '. client/fusionctl/completion.bash; COMP_WORDS=('"$(printf "'%s' " "$ctl" "$@")"'); COMP_CWORD='$#'; _fusionctl; printf "%s\n" "${COMPREPLY[@]}"'
 }
 if command -v bash >/dev/null; then
-	"$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^ *-/s/^  \([a-z][a-z-]*\)\( .*\)*$/\1/p' | sort >"$root/commands"
+	"$ctl" --help | LC_ALL=C sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\).*/\1/p' | sort >"$root/commands"
 	completes "" | sort >"$root/completed"
 	claim every_command_is_completed 0 "" cmp "$root/commands" "$root/completed"
 	claim there_are_some 0 "^quarantine$" cat "$root/completed"
 	claim a_value_is_no_command 0 "^status$" completes --socket "$root/door" stat
 	# Of each command and option: is the option completed where the program takes it, and nowhere else?
-	"$ctl" --help | LC_ALL=C sed -n 's/^  *\(-., \)\{0,1\}\(--[a-z-]*\).*/\2/p' | grep -v -e --help -e --usage -e --version >"$root/options"
+	while read -r command; do
+		"$ctl" "$command" --help
+	done <"$root/commands" | LC_ALL=C sed -n 's/^  *\(-., \)\{0,1\}\(--[a-z-]*\).*/\2/p' | grep -v -e --help -e --version | sort -u >"$root/options"
 	while read -r command; do
 		completes "$command" -- | sed "s/^/$command /"
-	done <"$root/commands" | grep -v -e --help -e --usage -e --version | sort >"$root/completed"
+	done <"$root/commands" | grep -v -e --help -e --version | sort >"$root/completed"
 	# value OPTION: one that it may have.
 	value() {
 		case $1 in
@@ -60,6 +62,8 @@ if command -v bash >/dev/null; then
 	claim settings_are_completed 0 "^fusion.enabled$" completes config set fusion.en
 	claim patterns_are_completed 0 "^linear$" completes bench pattern lin
 	claim words_of_a_command_are_completed 0 "^clear$" completes quarantine ""
+	claim values_of_an_option_are_completed 0 "^launch$" completes monitor --kind la
+	claim and_files_where_one_is_wanted 0 "^HACKING.md$" completes explain HACK
 else
 	skip "no bash here" completion
 fi

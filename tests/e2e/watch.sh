@@ -44,7 +44,7 @@ claim_json kernels_have_sources 'j["schema"] == "fusionctl.kernels/1" and any("F
 	"$ctl" kernels --source --json
 claim kernels_are_a_table 0 "^ *0  map" "$ctl" kernels
 claim_json a_private_daemon_s_user_looks_after_his_cache 'j["folder"] == "'"$root"'/cache" and j["notes"]["count"] > 0' "$ctl" cache stat --json
-claim no_such_column 64 "there is no column size" "$ctl" clients --sort size
+claim no_such_column 64 "sort takes session, .*, not .size." "$ctl" clients --sort size
 
 if [ "$(id -u)" = 0 ]; then
 	stranger="setpriv --reuid 65534 --regid 65534 --clear-groups"
@@ -138,7 +138,7 @@ claim_json times_on_the_device_are_told_to_who_asks_for_them 'j["operations"] ==
 	j["session"] > 0 and j["text"].endswith(": mul tanh")' sh -c "sed -n 2p '$root/device'"
 claim and_to_nobody_else 1 "" grep '"kind":"device"' "$root/monitor"
 claim monitor_is_for_people_too 0 "SECONDS CLIENT" "$ctl" monitor --seconds 0.1
-claim no_such_kind 65 "there is no kind of events 'launches'" "$ctl" monitor --kind launches
+claim no_such_kind 64 "do you mean launch?" "$ctl" monitor --kind launches
 claim seconds_are_a_number 64 "no number of seconds" "$ctl" monitor --seconds soon
 
 "$ctl" trace record "$root/trace.json" --json >"$root/recorded" &
