@@ -677,7 +677,7 @@ static inline int fake_configure(struct fake_request *q, struct fault *f) {
 
 /* [scope, signature, text] */
 static inline int fake_pattern(struct fake_request *q, struct fault *f) {
-	const char *signature, *text;
+	const char *signature, *text, *end;
 	size_t size, text_size;
 	uint64_t scope;
 	int r = wire_get_uint(&q->body, "scope", 1, &scope, f);
@@ -690,7 +690,9 @@ static inline int fake_pattern(struct fake_request *q, struct fault *f) {
 		return r;
 	if (*fake.pattern)
 		return fault_set(f, FAULT_ARGUMENT, "%s: it is defined already", fake.pattern);
-	snprintf(fake.pattern, sizeof fake.pattern, "%.*s", (int)strcspn(signature, "("), signature);
+	/* What comes from the wire ends with no 0. */
+	end = memchr(signature, '(', size);
+	snprintf(fake.pattern, sizeof fake.pattern, "%.*s", (int)(end ? (size_t)(end - signature) : size), signature);
 	wire_put_array(q->w, 1);
 	wire_put_uint(q->w, q->id);
 	return 0;
