@@ -15,16 +15,15 @@ static void keep(PyObject **place, PyObject *object) {
 	Py_XDECREF(old);
 }
 
-/* What the package registers is kept for the process, so one interpreter has it: Python hands the module to all. */
-static bool first_interpreter(void) {
-	static int64_t home = -1;
-	int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
-
-	if (home < 0)
-		home = here;
-	if (home != here)
-		PyErr_SetString(PyExc_ImportError, "fusion is in use by another interpreter of this process; subinterpreters are not supported");
-	return home == here;
+/*
+ * What the package registers is kept for the process, so one interpreter has it: the first, since a thread that waits asks with
+ * PyGILState_Ensure() for signals, which in others asks for a lock that the thread has already.
+ */
+static bool main_interpreter(void) {
+	if (!PyInterpreterState_GetID(PyInterpreterState_Get()))
+		return true;
+	PyErr_SetString(PyExc_ImportError, "fusion works in the main interpreter of a process alone, not in subinterpreters: use threads or processes");
+	return false;
 }
 
 /* register(array, dtypes, errors, write, device, package) */
@@ -34,7 +33,7 @@ static PyObject *core_register(PyObject *self, PyObject *args) {
 	Py_ssize_t at = 0;
 
 	(void)self;
-	if (!first_interpreter() || !PyArg_ParseTuple(args, "OO!O!OOs", &array, &PyTuple_Type, &types, &PyDict_Type, &errors, &write, &device, &package))
+	if (!main_interpreter() || !PyArg_ParseTuple(args, "OO!O!OOs", &array, &PyTuple_Type, &types, &PyDict_Type, &errors, &write, &device, &package))
 		return NULL;
 	keep((PyObject **)&registry.array, array);
 	registry.allocate = (allocfunc)PyType_GetSlot(registry.array, Py_tp_alloc);

@@ -419,18 +419,23 @@ def test_a_thread_reads_what_another_writes(read):
 # ---- other interpreters ----
 
 SECOND = """
-import fusion as xp
-x = xp.ones(3)
 try:
     import _interpreters as interpreters
 except ImportError:
     import _xxsubinterpreters as interpreters
-other = interpreters.create()
-try:
-    told = interpreters.run_string(other, "import fusion")
-except Exception as error:
-    told = error
-assert told is not None and "fusion" in str(told), told
+def refused():
+    other = interpreters.create()
+    try:
+        told = interpreters.run_string(other, "import fusion")
+    except Exception as error:
+        told = error
+    assert told is not None and "fusion" in str(told), told
+    interpreters.destroy(other)
+if FIRST:
+    refused()
+import fusion as xp
+x = xp.ones(3)
+refused()
 print((x * 2).tolist(), float(xp.sum(x)))
 try:
     float(xp.sum(xp.ones((2, 3)) @ xp.ones(2)))
@@ -439,6 +444,7 @@ except xp.ShapeError:
 """
 
 
-def test_a_second_interpreter_is_refused_and_harms_nobody(run_python):
-    status, printed = run_python(SECOND)
+@pytest.mark.parametrize("first", [False, True])
+def test_a_second_interpreter_is_refused_and_harms_nobody(run_python, first):
+    status, printed = run_python(SECOND.replace("FIRST", str(first)))
     assert status == 0 and printed.split("\n")[:2] == ["[2.0, 2.0, 2.0] 3.0", "told"], (status, printed)
