@@ -181,8 +181,22 @@ static int input_add(struct fusion_capture *p, struct fusion_array *a, bool hidd
 	return 0;
 }
 
+/* Is it what each replay gives another value? */
+static bool given(const struct fusion_array *a) {
+	const struct fusion_capture *p = array_context(a)->capture;
+
+	return capture_mine(array_context(a)) && a->capture == p->serial && a->input < p->given;
+}
+
 int capture_readable(const struct fusion_array *a, const char *what, struct fault *f) {
-	if (!a->value || a->value->state != VALUE_CAPTURED)
+	if (!a->value)
+		return 0;
+	if (given(a))
+		return fault_set(f, FAULT_STATE,
+			"%s: a graph is being recorded, in which this array stands for what each replay passes: choose between values "
+			"with where(), or ask for this one outside of the recording",
+			what);
+	if (a->value->state != VALUE_CAPTURED)
 		return 0;
 	if (capture_mine(array_context(a)) && a->value->capture == array_context(a)->capture->serial)
 		return fault_set(f, FAULT_STATE,

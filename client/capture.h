@@ -32,7 +32,7 @@ void capture_delist(struct fusion_context *c, struct value *v);
 /* What an array stands for as an operand: its value, or a symbol of the thread's capture. */
 int capture_operand(struct fusion_context *c, struct fusion_array *a, const char *what, struct value **vp,
 	struct fault *f) FAULT_MUST_USE;
-/* Refuses arrays that have no contents because they stand in a capture. */
+/* Refuses arrays that have no contents because they stand in a capture, and in the thread that records those which replay is given. */
 int capture_readable(const struct fusion_array *a, const char *what, struct fault *f) FAULT_MUST_USE;
 /* Refuses to give an array from outside a new value inside a capture. */
 int capture_writable(const struct fusion_array *a, const char *what, struct fault *f) FAULT_MUST_USE;

@@ -444,7 +444,7 @@ FUSION_API int fusion_adamw(int count, fusion_array *const *parameter, fusion_ar
 
 /*
  * Between begin and end the operations of the calling thread are recorded, not run; inputs stand for
- * what replay passes. Other arrays from outside may be used, not written: replay uses the values they
+ * what replay passes, and cannot be read. Other arrays from outside may be used, not written: replay uses the values they
  * have then. Uploads are not recorded, their arrays are from outside too.
  */
 FUSION_API int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input);

@@ -522,6 +522,29 @@ START_TEST(a_capture_that_fails_leaves_the_context_as_it_was) {
 }
 END_TEST
 
+/* What it is at the recording would stand for what it is at each replay. */
+START_TEST(an_input_is_not_read_while_a_graph_is_recorded) {
+	fusion_array *x, *other;
+	float values[3], *memory;
+
+	open_context();
+	x = vector(3, 0);
+	other = vector(3, 0);
+	ck_assert(!fusion_sync(context));
+	ck_assert(!fusion_capture_begin(context, 1, &x));
+	ck_assert_int_eq(fusion_read(x, values, sizeof values), FUSION_E_STATE);
+	expect_error(FUSION_E_STATE, "stands for what each replay passes");
+	ck_assert_int_eq(fusion_map(x, FUSION_MAP_READ, (void **)&memory), FUSION_E_STATE);
+	expect_error(FUSION_E_STATE, "map: a graph is being recorded");
+	ck_assert(!fusion_read(other, values, sizeof values));
+	ck_assert(!fusion_capture_abort(context));
+	ck_assert(!fusion_read(x, values, sizeof values));
+	fusion_release(x);
+	fusion_release(other);
+	close_context();
+}
+END_TEST
+
 START_TEST(a_context_may_close_while_it_records) {
 	fusion_array *x, *y;
 
@@ -649,6 +672,6 @@ RUN_TESTS("client_wait", a_refused_batch_names_the_line_of_the_operation,
 	a_value_that_two_arrays_share_is_copied_before_it_is_written, maps_for_reading_nest,
 	copy_into_converts_and_broadcasts, a_capture_holds_what_its_outputs_need,
 	an_array_from_outside_is_bound_at_replay, inputs_may_be_outputs_and_change_in_between,
-	replay_refuses_other_shapes, a_capture_that_fails_leaves_the_context_as_it_was,
+	replay_refuses_other_shapes, a_capture_that_fails_leaves_the_context_as_it_was, an_input_is_not_read_while_a_graph_is_recorded,
 	a_context_may_close_while_it_records, debug_names_the_operation_that_made_the_first_nan,
 	debug_blames_nothing_that_was_given_a_nan, questions_are_answered)
