@@ -60,7 +60,17 @@ if TYPE_CHECKING:
     from . import optim, random, safetensors
 
 
+# What others call it.
+_OTHERS = {"absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+           "arctan2": "atan2", "arctanh": "atanh", "array": "asarray", "cat": "concat", "concatenate": "concat", "cumprod": "cumulative_prod",
+           "cumsum": "cumulative_sum", "dot": "matmul", "double": "float64", "float": "float64", "half": "float16", "hstack": "concat", "int": "int64",
+           "ndarray": "Array", "power": "pow", "swapaxes": "permute_dims", "tensor": "asarray", "Tensor": "Array", "transpose": "permute_dims",
+           "unique": "unique_values", "vstack": "concat"}
+
+
 def _absent(name):
+    if name in _OTHERS:
+        raise AttributeError(f"module 'fusion' has no attribute {name!r}: see fusion.{_OTHERS[name]}")
     if name in _LATER:
         import importlib
         return importlib.import_module("." + name, __name__)

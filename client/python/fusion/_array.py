@@ -36,10 +36,13 @@ class Array(_core.Array):
 
     def __imatmul__(self, other: Array) -> Array:
         made = self @ other
-        if made is NotImplemented or made.shape != self.shape:
+        if made.shape != self.shape:
             raise ValueError("in-place @: the result's shape is not the array's")
         self[...] = made
         return self
+
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError("del: an array keeps its elements; those that are to stay, x[...], are another array")
 
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
@@ -58,6 +61,8 @@ class Array(_core.Array):
         return values(self, "")
 
     def __format__(self, how: str) -> str:
+        if how and self.ndim:
+            raise TypeError(f"format: only an array without dimensions is a number, which {how!r} is for; this one has the shape {self.shape}")
         return format(self.item(), how) if how else str(self)
 
     def __copy__(self) -> Array:
@@ -144,40 +149,51 @@ class Array(_core.Array):
         order: Any = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return _functions.permute_dims(self, order or tuple(reversed(range(self.ndim))))
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.sum."""
+        _not_taken("sum", dtype, out)
         return _functions.sum(self, axis=axis, keepdims=keepdims)
 
-    def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.prod."""
+        _not_taken("prod", dtype, out)
         return _functions.prod(self, axis=axis, keepdims=keepdims)
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.mean."""
+        _not_taken("mean", dtype, out)
         return _functions.mean(self, axis=axis, keepdims=keepdims)
 
-    def var(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Array:
-        """See fusion.var."""
-        return _functions.var(self, axis=axis, correction=correction, keepdims=keepdims)
+    def var(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False, *,
+            ddof: int | float | None = None, dtype: None = None, out: None = None) -> Array:
+        """See fusion.var; ddof is NumPy's name of correction."""
+        _not_taken("var", dtype, out)
+        return _functions.var(self, axis=axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
 
-    def std(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Array:
-        """See fusion.std."""
-        return _functions.std(self, axis=axis, correction=correction, keepdims=keepdims)
+    def std(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False, *,
+            ddof: int | float | None = None, dtype: None = None, out: None = None) -> Array:
+        """See fusion.std; ddof is NumPy's name of correction."""
+        _not_taken("std", dtype, out)
+        return _functions.std(self, axis=axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
 
-    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.max."""
+        _not_taken("max", dtype, out)
         return _functions.max(self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.min."""
+        _not_taken("min", dtype, out)
         return _functions.min(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def all(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.all."""
+        _not_taken("all", dtype, out)
         return _functions.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def any(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
         """See fusion.any."""
+        _not_taken("any", dtype, out)
         return _functions.any(self, axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
@@ -187,6 +203,13 @@ class Array(_core.Array):
     def argmin(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """See fusion.argmin."""
         return _functions.argmin(self, axis=axis, keepdims=keepdims)
+
+
+def _not_taken(what, dtype, out):
+    """NumPy's functions, numpy.sum(x), call the method of that name, and with these."""
+    for name, value in (("dtype", dtype), ("out", out)):
+        if value is not None:
+            raise TypeError(f"{what}: {name}= is not taken by arrays of fusion; x.astype() converts, x[...] = y writes")
 
 
 def _restore(data, dtype, shape):

@@ -50,6 +50,9 @@ def asarray(obj: Any, /, *, dtype: DType | str | type | None = None, device: Dev
 
 
 def _from_object(obj, context):
+    # A single one lends its memory as bytes.
+    if getattr(getattr(obj, "dtype", None), "kind", None) in ("m", "M"):
+        raise DTypeError(f"asarray: no element type of fusion holds {obj.dtype}: y.view('int64') makes integers of it in NumPy")
     try:
         return _core.from_buffer(context, obj)
     except (TypeError, BufferError):
@@ -95,8 +98,11 @@ def _from_capsule(x, context):
     return _core.from_dlpack(context, capsule)
 
 
-def _shape(shape):
-    return (operator.index(shape),) if hasattr(shape, "__index__") else tuple(shape)
+def _shape(shape, what):
+    try:
+        return (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(extent) for extent in shape)
+    except TypeError:
+        raise TypeError(f"{what}: the shape is {shape!r}; it is an integer, or a tuple of integers") from None
 
 
 def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
@@ -105,25 +111,25 @@ def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, 
     dtype = as_dtype(dtype)
     if isinstance(fill_value, _core.Array):
         value = fill_value if dtype is None else _core.cast(fill_value, dtype)
-        return _core.broadcast(value, _shape(shape))
+        return _core.broadcast(value, _shape(shape, "full"))
     fill_value = number(fill_value)
     if isinstance(fill_value, complex):
         raise DTypeError("full: complex numbers are not supported: no device of fusion computes with them")
     if dtype is None:
         dtype = truth if isinstance(fill_value, builtins.bool) else int64 if isinstance(fill_value, int) else default_real()
-    return as_device(device).context.full(dtype, _shape(shape), fill_value)
+    return as_device(device).context.full(dtype, _shape(shape, "full"), fill_value)
 
 
 def zeros(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,
           device: Device | str | int | None = None) -> Array:
     """An array of zeros."""
-    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 0)
+    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape, "zeros"), 0)
 
 
 def ones(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,
          device: Device | str | int | None = None) -> Array:
     """An array of ones."""
-    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape), 1)
+    return as_device(device).context.full(as_dtype(dtype) or default_real(), _shape(shape, "ones"), 1)
 
 
 def empty(shape: int | Sequence[int], *, dtype: DType | str | type | None = None,

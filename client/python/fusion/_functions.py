@@ -602,6 +602,8 @@ def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:
     arrays = list(arrays)
     if not arrays:
         raise ValueError("concat: no arrays")
+    for a in arrays:
+        _array(a, "concat")
     dtype = result_type(*arrays)
     arrays = [a if a.dtype is dtype else _core.cast(a, dtype) for a in arrays]
     if axis is None:
@@ -614,6 +616,8 @@ def stack(arrays: Iterable[Array], /, *, axis: int = 0) -> Array:
     arrays = list(arrays)
     if not arrays:
         raise ValueError("stack: no arrays")
+    for a in arrays:
+        _array(a, "stack")
     return _core.stack(arrays, _axis(axis, arrays[0].ndim + 1, "stack"))
 
 

@@ -65,9 +65,13 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
     second derivatives. With has_aux the function returns (value, whatever else), and so does the result in place of the value.
     """
     numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    _callable(function, "grad")
 
     @functools.wraps(function)
     def wrapped(*args, **named):
+        for n in numbers:
+            if not -len(args) <= n < len(args):
+                raise TypeError(f"grad: argnums names argument {n}, of {len(args)}; those that are given by name have no number")
         # Objects of their own, so that what the function writes in place does not change what is differentiated by.
         chosen = [_core.same(x) for n in numbers for x in _parts(args[n])]
         depth = getattr(_depth, "n", 0)
@@ -128,6 +132,7 @@ class _Back:
 def vjp(function: Callable[..., Array], *args: Array) -> tuple[Array, Callable[[Array], tuple[Array, ...]]]:
     """function's value, and a function that multiplies a row by its Jacobian: of a cotangent of the value's shape it gives
     one gradient for each argument."""
+    _callable(function, "vjp")
     back = _Back(_core.same(x) for x in args)
     back._y = function(*args)
     return back._y, back
@@ -160,12 +165,15 @@ def checkpoint() -> Iterator[None]:
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose operations are recorded once for each combination of shapes and types of its arguments, arrays all of
-    them, and run again by one short message. It must compute from its arguments alone, and ask for no value.
+    them, and run again by one short message. It must compute from its arguments alone, and ask for no value: what else
+    it reads, numbers of the program and seeds of random numbers among it, is as it was at the first call. What it writes to its
+    arguments stays in it.
 
     It returns an array, or arrays in lists, tuples and dicts; None stands for itself. Called while another one is recorded, it
     is a part of that one's graph.
     """
     recorded = {}
+    _callable(function, "jit")
 
     @functools.wraps(function)
     def wrapped(*args):
@@ -182,6 +190,11 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         capture, form, count = recorded[key]
         return _filled(form, iter(_core.replay(capture, args, count) if count else ()))
     return wrapped
+
+
+def _callable(function, what):
+    if not callable(function):
+        raise TypeError(f"{what}: {type(function).__name__} is not a function")
 
 
 _recording = threading.local()

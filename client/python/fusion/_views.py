@@ -113,6 +113,7 @@ def _put(whole, steps, part):
 def write(member, value):
     """New contents, of the member's own shape and type."""
     family = member._family
+    member._writable()
     if family is None:
         member._set(value)
         return
@@ -125,6 +126,8 @@ def write(member, value):
             new.append((base, whole))
     else:
         new = list(_without_base(family, member, steps, value))
+    for array, _ in new:
+        array._writable()
     member._set(value)
     for array, contents in new:
         array._set(contents)

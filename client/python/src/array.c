@@ -24,6 +24,16 @@ fusion_array *array_value(PyObject *object, const char *what) {
 	return ((struct array *)object)->value;
 }
 
+_Thread_local uint64_t recording;
+
+bool array_may_change(const PyObject *self, const char *what) {
+	if (!recording || ((const struct array *)self)->recording == recording)
+		return true;
+	PyErr_Format(registry.error[FUSION_E_STATE], "%s: an array from outside cannot be written while a function is recorded: return what it is to become, "
+		"and write it where jit's function is called", what);
+	return false;
+}
+
 PyObject *array_wrap(fusion_array *value) {
 	struct array *a;
 
@@ -35,6 +45,7 @@ PyObject *array_wrap(fusion_array *value) {
 		return NULL;
 	}
 	a->value = value;
+	a->recording = recording;
 	return (PyObject *)a;
 }
 
@@ -292,6 +303,12 @@ static PyObject *array_set(PyObject *self, PyObject *other) {
 	Py_RETURN_NONE;
 }
 
+/* Asked of all whose values a write changes before it changes the first one's. */
+static PyObject *array_writable(PyObject *self, PyObject *unused) {
+	(void)unused;
+	return array_may_change(self, "write") ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyObject *array_wait(PyObject *self, PyObject *unused) {
 	fusion_array *value;
 	int code;
@@ -355,6 +372,7 @@ static PyMethodDef methods[] = {
 	{ "tolist", core_to_list, METH_NOARGS, "tolist($self, /)\n--\n\nThe elements as nested lists of Python numbers. Waits." },
 	{ "__complex__", array_complex, METH_NOARGS, NULL },
 	{ "_set", array_set, METH_O, NULL },
+	{ "_writable", array_writable, METH_NOARGS, NULL },
 	{ NULL, NULL, 0, NULL },
 };
 

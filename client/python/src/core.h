@@ -52,6 +52,7 @@ struct array {
 	PyObject_HEAD
 	fusion_array *value;      /* NULL: closed, or not made yet */
 	PyObject *family;         /* what shares memory with it, as Python has it (views.py), or NULL */
+	uint64_t recording;       /* the one in which it was made, or 0 */
 	PyObject *weak;
 };
 
@@ -112,6 +113,10 @@ void values_awake(void);
 void values_settle(void);
 /* Takes the reference; raises the last error where it is NULL. */
 PyObject *array_wrap(fusion_array *value);
+/* What the thread records, or 0. */
+extern _Thread_local uint64_t recording;
+/* May the array be given another value? One from outside of what the thread records would lose its own: false, and an exception. */
+bool array_may_change(const PyObject *self, const char *what);
 PyObject *array_shape(const fusion_array *value);
 /* Up to AXES extents of a sequence or a single integer; false: an exception was raised. */
 bool take_dims(PyObject *object, const char *what, int *rankp, int64_t *dims);

@@ -188,6 +188,20 @@ static void capture_drop(PyObject *capsule) {
 	fusion_capture_free(PyCapsule_GetPointer(capsule, "fusion_capture"));
 }
 
+/* function(), which may write to the inputs, objects of its own, and to what it makes. */
+static PyObject *call_recording(PyObject *function, PyObject *inputs) {
+	static uint64_t recordings;
+	uint64_t before = recording;
+	PyObject *outputs;
+
+	recording = ++recordings;
+	for (Py_ssize_t i = 0; i < PyList_Size(inputs); i++)
+		((struct array *)PyList_GetItem(inputs, i))->recording = recording;
+	outputs = PyObject_CallNoArgs(function);
+	recording = before;
+	return outputs;
+}
+
 /*
  * record(context, inputs, function): the graph that function() records, which gives the arrays it ends in, in a list. Whatever is
  * raised gives the recording up and reaches the caller as it was; a signal's handler runs nowhere else but in function() and
@@ -201,14 +215,14 @@ static PyObject *core_record(PyObject *self, PyObject *args) {
 	int code;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "OOO", &context, &inputs, &function) || !(c = context_of(context)) || !list_take(&l, inputs, "capture", false))
+	if (!PyArg_ParseTuple(args, "OO!O", &context, &PyList_Type, &inputs, &function) || !(c = context_of(context)) || !list_take(&l, inputs, "capture", false))
 		return NULL;
 	place_note();
 	code = fusion_capture_begin(c, l.count, l.value);
 	list_end(&l);
 	if (code)
 		return raise_error();
-	outputs = PyObject_CallNoArgs(function);
+	outputs = call_recording(function, inputs);
 	/* The function may have closed the session, or another thread. */
 	c = ((struct context *)context)->context;
 	if (!c && outputs)

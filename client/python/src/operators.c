@@ -442,13 +442,35 @@ static bool fits(const struct row *row, fusion_array *x, fusion_array *value) {
 	return false;
 }
 
+/*
+ * x += y where y is not ours, as Python does it: by what y has. Python itself would ask sq_inplace_concat, which classes derived
+ * from ours get from nb_inplace_add, and take a NotImplemented from there for the result.
+ */
+static PyObject *others_sum(PyObject *self, PyObject *other) {
+	PyObject *result = PyObject_HasAttrString(other, "__radd__") ? PyObject_CallMethod(other, "__radd__", "O", self) : Py_NewRef(Py_NotImplemented);
+
+	if (result != Py_NotImplemented)
+		return result;
+	Py_DECREF(result);
+	return PyErr_Format(PyExc_TypeError, "add: an operand is a %R: fusion.asarray() makes arrays of fusion", (PyObject *)Py_TYPE(other));
+}
+
 static PyObject *in_place(const struct row *row, PyObject *self, PyObject *other) {
 	struct array *x = (struct array *)self, *made;
-	PyObject *result = binary(row, self, other), *done;
+	PyObject *result, *done;
 	fusion_array *value;
 
-	if (!result || result == Py_NotImplemented)
-		return result;
+	if (!array_may_change(self, row->name))
+		return NULL;
+	result = binary(row, self, other);
+	if (!result)
+		return NULL;
+	if (result == Py_NotImplemented) {
+		if (row != &rows[ROW_add])
+			return result;
+		Py_DECREF(result);
+		return others_sum(self, other);
+	}
 	made = (struct array *)result;
 	if (!fits(row, x->value, made->value)) {
 		Py_DECREF(result);
@@ -540,8 +562,14 @@ static PyObject *op_positive(PyObject *a) {
 static PyObject *compare(PyObject *a, PyObject *b, int how) {
 	static const uint8_t row[] = { [Py_LT] = ROW_lt, [Py_LE] = ROW_le, [Py_EQ] = ROW_eq, [Py_NE] = ROW_ne, [Py_GT] = ROW_gt,
 		[Py_GE] = ROW_ge };
+	PyObject *result = binary(&rows[row[how]], a, b);
 
-	return binary(&rows[row[how]], a, b);
+	/* What Python makes of it is False, for a list of the same numbers too. */
+	if (result != Py_NotImplemented || (how != Py_EQ && how != Py_NE) || !(PyList_Check(b) || PyTuple_Check(b)))
+		return result;
+	Py_DECREF(result);
+	return PyErr_Format(PyExc_TypeError, "%s: an operand is a %R: fusion.asarray() makes arrays of fusion", rows[row[how]].name,
+		(PyObject *)Py_TYPE(b));
 }
 
 PyType_Slot array_slots[] = {
