@@ -94,15 +94,18 @@ static struct object *lock_of(enum object_kind kind, const void *name) {
 }
 
 /* What keeps a call from its context, which is locked, and left where there is something: the code of the error. */
-static int refuse_call(struct fusion_context *c) {
+static int refuse_call(struct fusion_context *c, const char *what) {
 	int lost = c->stream.lost.code;
 	struct fault f;
 
 	if (!lost && (resume_due(c) || c->stream.resuming) && !waiting_in_callback()) {
 		lost = resume(c, &f);
 		error_report(lost, &f);
-	} else {
-		error_report(lost, &c->stream.lost);
+	} else if (lost) {
+		f = c->stream.lost;
+		if (c->closed)
+			fault_prefix(&f, "%s", what);
+		error_report(lost, &f);
 	}
 	if (lost)
 		context_leave(c);
@@ -123,7 +126,7 @@ struct object *context_enter_of(enum object_kind kind, const void *name, const c
 	o = lock_of(kind, name);
 	if (o) {
 		c = atomic_load_explicit(&o->context, memory_order_relaxed);
-		if (refuse_call(c))
+		if (refuse_call(c, what))
 			return NULL;
 		/* The lock may have been given up. */
 		if (object_is(o, name))

@@ -162,6 +162,19 @@ static void enlist(struct fusion_context *c, struct value *v) {
 		c->pending_loads += (uint64_t)shape_bytes(&v->type);
 }
 
+/* What the table says of an operation that the call makes, said of the call: "full: the extent ...", not "fill: the extent ...". */
+static int name_call(struct recording *r, unsigned op, int failed) {
+	const char *name = op_info(op)->name;
+	size_t length = strlen(name);
+	struct fault f;
+
+	if (failed > 0 && !strncmp(r->fault.text, name, length) && r->fault.text[length] == ':' && strcmp(name, r->what) != 0) {
+		f = r->fault;
+		fault_set(&r->fault, failed, "%s%s", r->what, f.text + length);
+	}
+	return failed;
+}
+
 int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in,
 	const struct op_attr *attr, struct value **vp) {
 	const struct tensor_type *types[LIMIT_OPERANDS];
@@ -171,7 +184,7 @@ int record_value(struct recording *r, unsigned op, unsigned count, struct value 
 
 	for (unsigned i = 0; i < count; i++)
 		types[i] = &in[i]->type;
-	failed = op_infer(op, count, types, attr ? attr : &no_attr, &type, &r->fault);
+	failed = name_call(r, op, op_infer(op, count, types, attr ? attr : &no_attr, &type, &r->fault));
 	if (!failed)
 		failed = door_need_operation(&r->context->door, op, r->what, &r->fault);
 	if (failed)

@@ -482,6 +482,26 @@ START_TEST(an_error_names_shapes_and_the_callers_line) {
 }
 END_TEST
 
+/* Whatever operations it makes. */
+START_TEST(an_error_names_the_call) {
+	fusion_array *a, *b;
+
+	open_context();
+	a = vector(3, 0);
+	b = vector(4, 0);
+	ck_assert_ptr_null(fusion_full(context, FUSION_F32, 1, (int64_t[]){ -1 }, 0));
+	ck_assert_int_eq(strncmp(fusion_error(), "full: the extent", 16), 0);
+	ck_assert_int_eq(fusion_copy_into(a, b), FUSION_E_SHAPE);
+	ck_assert_int_eq(strncmp(fusion_error(), "copy_into: f32[4]", 17), 0);
+	fusion_close(context);
+	ck_assert_ptr_null(fusion_neg(a));
+	ck_assert_int_eq(strncmp(fusion_error(), "neg: the context was closed", 27), 0);
+	fusion_release(a);
+	fusion_release(b);
+	fake_stop();
+}
+END_TEST
+
 /* As a library does that gives its callers one function for several of ours. */
 static fusion_array *sum_of_three(fusion_array *a, fusion_array *b, const char *file, int line) {
 	fusion_array *ab, *sum;
@@ -754,7 +774,7 @@ RUN_TESTS("client_record", an_array_comes_back_as_it_was_given, results_of_the_e
 	integers_beyond_a_double_are_given_as_integers, every_operation_of_the_table_is_sent,
 	slices_follow_python, extreme_slices_neither_overflow_nor_read_outside,
 	matmul_takes_vectors_as_numpy_does, axes_and_extents_in_pythons_manner,
-	an_error_names_shapes_and_the_callers_line, a_wrapper_hands_its_callers_line_down, a_wrapper_refuses_as_the_library_does,
+	an_error_names_shapes_and_the_callers_line, an_error_names_the_call, a_wrapper_hands_its_callers_line_down, a_wrapper_refuses_as_the_library_does,
 	expressions_nest_and_keep_the_first_error,
 	a_read_of_the_wrong_size_is_refused, where_no_daemon_answers_the_sentence_helps,
 	options_and_environment_reach_the_daemon, memory_that_cannot_be_had_is_an_error_not_an_end,
