@@ -32,7 +32,7 @@
  * with a sentence that names the operation and its line; fusion_sync() gives the first of these. Ask an array by fusion_wait().
  *
  * Threads: every function may be called from any thread; a context serialises its calls. The last
- * error is kept for each thread. After fork() the child's calls fail with FUSION_E_FORKED.
+ * error is kept for each thread. After fork() the calls of a child whose parent had opened a context fail with FUSION_E_FORKED, fusion_open() too.
  */
 #ifndef FUSION_H
 #define FUSION_H
