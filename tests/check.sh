@@ -24,6 +24,9 @@ limit=${CHECK_LIMIT:-7200}
 # The same for a case: libcheck's four seconds, and what cases set themselves, are for a quiet machine.
 export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-240} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-10}
 python=${PYTHON:-/usr/bin/python3}
+# Where there is one it looks at Python's own objects, too.
+debug_python=$python
+[ "$python" = /usr/bin/python3 ] && [ -x /usr/bin/python3-dbg ] && debug_python=/usr/bin/python3-dbg
 
 # The driver's compiler keeps memory until the process ends; only our own leaks count.
 # Walking the thread-local memory of a driver that unloads its libraries kills the leak checker now and then: use_tls=0.
@@ -108,7 +111,7 @@ jobs() {
 	# What a program's own objects and threads may do to the extension module, seen by AddressSanitizer.
 	case " ${CHECK_SANITIZED:-} $wanted" in *" build-address "* | *" address_python "*) ;; *) false ;; esac &&
 		[ -e build-address/python/fusion/_core.abi3.so ] &&
-		echo 'address_python env ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$PWD/build-address/python" "$python" -m pytest -q -s -p no:cacheprovider client/python/tests/test_memory.py client/python/tests/test_views.py client/python/tests/test_stateful.py'
+		echo 'address_python env ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$PWD/build-address/python" "$debug_python" -m pytest -q -s -p no:cacheprovider client/python/tests/test_memory.py client/python/tests/test_mistakes.py client/python/tests/test_views.py client/python/tests/test_stateful.py'
 	[ -x "$build/tests/ulp" ] && echo 'ulp "$build/tests/ulp"'
 	# `make check-sim` looks at other seeds.
 	[ -x "$build/tests/sim/sim" ] && echo 'sim "$build/tests/sim/sim" --seeds 1000'

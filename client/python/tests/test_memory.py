@@ -448,3 +448,18 @@ except xp.ShapeError:
 def test_a_second_interpreter_is_refused_and_harms_nobody(run_python, first):
     status, printed = run_python(SECOND.replace("FIRST", str(first)))
     assert status == 0 and printed.split("\n")[:2] == ["[2.0, 2.0, 2.0] 3.0", "told"], (status, printed)
+
+
+# No extension of the stable interface is loaded there.
+FREE = """
+import sys, sysconfig
+asked = sysconfig.get_config_var
+sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else asked(name)
+sys.modules["fusion._core"] = None
+import fusion
+"""
+
+
+def test_python_without_the_interpreters_lock_is_refused(run_python):
+    status, printed = run_python(FREE)
+    assert status and "ImportError: fusion does not support free-threaded Python" in printed, printed
