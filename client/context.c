@@ -420,7 +420,7 @@ static int context_connect(struct fusion_context *c, const struct fusion_options
 		r = stream_open(c, f);
 	/* From now on others have it, too. */
 	c->door.lock = &c->lock;
-	c->door.left = &c->stream.room;
+	c->door.left = &c->stream.changed;
 	return r;
 }
 

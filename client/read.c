@@ -49,6 +49,8 @@ static int ask_corked(struct fusion_context *c, struct value *v, enum message_re
 	struct request *q;
 	int r = flush_overdue(c, f);
 
+	if (!r && a && v->state == VALUE_PENDING)
+		r = stream_await_pair(c, f);
 	if (!r)
 		r = flush_value(c, v, f);
 	if (!r)
@@ -292,7 +294,7 @@ static void later_copy(
 	later->copying = true;
 	copy_out(c, &l, later->memory, later->bytes, f);
 	later->copying = false;
-	pthread_cond_broadcast(&c->stream.room); /* future_abandon() waits for it */
+	pthread_cond_broadcast(&c->stream.changed); /* future_abandon() waits for it */
 }
 
 void later_finish(
@@ -451,7 +453,7 @@ static bool future_abandon(struct fusion_future *future) {
 
 	pthread_mutex_lock(&c->lock);
 	while (future->later && future->later->copying)
-		pthread_cond_wait(&c->stream.room, &c->lock);
+		pthread_cond_wait(&c->stream.changed, &c->lock);
 	gave_up = !atomic_load(&future->done);
 	if (gave_up) {
 		future->abandoned = true;

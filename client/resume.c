@@ -320,7 +320,7 @@ int resume(struct fusion_context *c, struct fault *f) {
 			if (s->request[i].sent)
 				stream_settle(c, &s->request[i], f);
 	}
-	pthread_cond_broadcast(&s->room);
+	stream_wake(s);
 	fail_dependents(c);
 	return r;
 }

@@ -20,6 +20,7 @@
 #include "held.h"
 #include "read.h"
 #include "resume.h"
+#include "sleepers.h"
 #include "undo.h"
 #include "waiting.h"
 
@@ -358,7 +359,7 @@ static void take_reply(
 	a->fault = c->stream.lost;
 }
 
-static void request_end(struct fusion_context *c, struct request *q) {
+static void request_end(struct fusion_context *c, struct request *q, struct sleepers_woken *woken) {
 	q->busy = q->sent = q->given_up = false;
 	q->answer = NULL;
 	q->later = NULL;
@@ -367,27 +368,29 @@ static void request_end(struct fusion_context *c, struct request *q) {
 	free(q->setting);
 	q->setting = NULL;
 	c->stream.busy--;
-	pthread_cond_broadcast(&c->stream.room);
+	pthread_cond_broadcast(&c->stream.changed);
+	sleepers_ended(&c->stream, q, woken);
 }
 
 /* Settles a request under the lock; a read that nobody waits for is left to the caller. */
-static struct later *settle(struct fusion_context *c, struct request *q, struct answer *a) {
+static struct later *settle(struct fusion_context *c, struct request *q, struct answer *a, struct sleepers_woken *woken) {
 	struct later *later = q->later;
 	struct value *v = q->value;
 
 	a->done = true;
 	undo_answered(c, q, a);
-	request_end(c, q);
-	pthread_cond_broadcast(&q->answered);
+	request_end(c, q, woken);
 	if (!later && v)
 		value_unhold(c, v);
 	return later;
 }
 
 void stream_wake(struct stream *s) {
-	pthread_cond_broadcast(&s->room);
-	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		pthread_cond_broadcast(&s->request[i].answered);
+	struct sleepers_woken woken = { .count = 0 };
+
+	pthread_cond_broadcast(&s->changed);
+	sleepers_all(s, &woken);
+	sleepers_wake(&woken);
 }
 
 static void replaced(struct fault *f) {
@@ -398,6 +401,7 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 	struct fusion_context *c = user;
 	struct request *q = &c->stream.request[slot];
 	struct answer own = { 0 }, *a;
+	struct sleepers_woken woken = { .count = 0 };
 	struct later *later;
 	struct value *v;
 	struct fault f;
@@ -420,8 +424,9 @@ static void stream_reply(void *user, unsigned slot, int result, const void *byte
 	} else {
 		take_reply(c, q, bytes, size, a);
 	}
-	later = settle(c, q, a);
+	later = settle(c, q, a, &woken);
 	pthread_mutex_unlock(&c->lock);
+	sleepers_wake(&woken);
 	waiting_callback(true);
 	if (later)
 		later_finish(c, later, v, &own);
@@ -481,22 +486,20 @@ static void stream_broken(void *user) {
 
 /* --- requests ---------------------------------------------------------------------------- */
 
-static int conditions_init(struct stream *s) {
+static int condition_init(struct stream *s) {
 	pthread_condattr_t attributes;
 	int r = pthread_condattr_init(&attributes);
 
 	if (r)
 		return -r;
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	r = pthread_cond_init(&s->room, &attributes);
-	for (unsigned i = 0; !r && i < STREAM_REQUESTS; i++)
-		r = pthread_cond_init(&s->request[i].answered, &attributes);
+	r = pthread_cond_init(&s->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	return -r;
 }
 
 int stream_open(struct fusion_context *c, struct fault *f) {
-	int r = conditions_init(&c->stream);
+	int r = condition_init(&c->stream);
 
 	if (!r)
 		r = -pthread_mutex_init(&c->stream.leaving, NULL);
@@ -551,7 +554,7 @@ void stream_disconnect(struct fusion_context *c) {
 	if (t && t->interrupt && !s->watched)
 		t->interrupt(t);
 	while (s->reading)
-		pthread_cond_wait(&s->room, &c->lock);
+		pthread_cond_wait(&s->changed, &c->lock);
 	s->watched = false;
 	pthread_mutex_unlock(&c->lock);
 	if (t)
@@ -561,6 +564,7 @@ void stream_disconnect(struct fusion_context *c) {
 
 void stream_settle(struct fusion_context *c, struct request *q, const struct fault *f) {
 	struct answer own = { 0 }, *a = q->answer ? q->answer : &own;
+	struct sleepers_woken woken = { .count = 0 };
 	struct value *v = q->value;
 
 	if (f)
@@ -570,8 +574,8 @@ void stream_settle(struct fusion_context *c, struct request *q, const struct fau
 	a->again = !f;
 	a->done = true;
 	undo_answered(c, q, a);
-	request_end(c, q);
-	pthread_cond_broadcast(&q->answered);
+	request_end(c, q, &woken);
+	sleepers_wake(&woken);
 	if (v)
 		value_unhold(c, v);
 }
@@ -587,14 +591,14 @@ void stream_close(struct fusion_context *c) {
 
 	pthread_mutex_lock(&c->lock);
 	while (c->stream.resuming)
-		pthread_cond_wait(&c->stream.room, &c->lock);
+		pthread_cond_wait(&c->stream.changed, &c->lock);
 	t = take_transport(&c->stream);
 	if (t && t->interrupt && !c->stream.watched)
 		t->interrupt(t);
 	while (c->stream.reading)
-		pthread_cond_wait(&c->stream.room, &c->lock);
+		pthread_cond_wait(&c->stream.changed, &c->lock);
 	while (t && has_thread(&c->stream, t) && c->stream.busy && !c->stream.broken && !r)
-		r = pthread_cond_timedwait(&c->stream.room, &c->lock, &deadline);
+		r = pthread_cond_timedwait(&c->stream.changed, &c->lock, &deadline);
 	pthread_mutex_unlock(&c->lock);
 	if (t)
 		t->free(t);
@@ -602,10 +606,8 @@ void stream_close(struct fusion_context *c) {
 
 void stream_free(struct fusion_context *c) {
 	wire_writer_free(&c->stream.writer);
-	pthread_cond_destroy(&c->stream.room);
+	pthread_cond_destroy(&c->stream.changed);
 	pthread_mutex_destroy(&c->stream.leaving);
-	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		pthread_cond_destroy(&c->stream.request[i].answered);
 }
 
 void stream_lose(struct fusion_context *c, const struct fault *why) {
@@ -638,60 +640,6 @@ static int push(struct fusion_context *c, struct fault *f) {
 	return refuse_lost(c, f);
 }
 
-/* The slot of the request whose answer a condition tells of; any where it tells of more. */
-static uint32_t slots_of(const struct stream *s, const pthread_cond_t *condition) {
-	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
-		if (condition == &s->request[i].answered)
-			return UINT32_C(1) << i;
-	return TRANSPORT_ANY_SLOT;
-}
-
-static void await(struct transport *t, uint32_t slots) {
-	if (t && t->await)
-		t->await(t, slots);
-}
-
-/*
- * This thread reads for all who wait; when it has an answer for somebody, another takes its place. Where nobody else waits, the answer to
- * its own request is the one that it wakes for: that a batch was taken, and the like, it reads then.
- */
-static int read_answers(struct fusion_context *c, const pthread_cond_t *condition, const struct timespec *deadline) {
-	struct stream *s = &c->stream;
-	struct transport *t = s->transport;
-	struct waiting_given given;
-	int r;
-
-	await(t, s->sleepers ? TRANSPORT_ANY_SLOT : slots_of(s, condition));
-	s->reading = true;
-	pthread_mutex_unlock(&c->lock);
-	given = waiting_sleeps();
-	r = t->wait(t, deadline);
-	pthread_mutex_lock(&c->lock);
-	/* Who reads next may wait for others, or be the library's thread. */
-	await(t, TRANSPORT_ANY_SLOT);
-	s->reading = false;
-	if (s->sleepers || !s->transport)
-		stream_wake(s);
-	/* What that waits for may be long: another thread reads meanwhile. */
-	waiting_wakes_with(given, &c->lock);
-	return r == -ETIMEDOUT ? ETIMEDOUT : 0;
-}
-
-static int sleep_for(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline) {
-	struct waiting_given given = waiting_sleeps();
-	int r = 0;
-
-	c->stream.sleepers++;
-	await(c->stream.transport, TRANSPORT_ANY_SLOT);
-	if (deadline)
-		r = pthread_cond_timedwait(condition, &c->lock, deadline);
-	else
-		pthread_cond_wait(condition, &c->lock);
-	c->stream.sleepers--;
-	waiting_wakes_with(given, &c->lock);
-	return r;
-}
-
 static int refuse_again(struct fault *f) {
 	return fault_set(f, FAULT_REPEATABLE, "the engine was replaced once more");
 }
@@ -711,24 +659,26 @@ static int ask_to_stop(struct fusion_context *c, struct fault *f) {
 	return stop ? waiting_refuse(f) : 0;
 }
 
+struct wait {
+	struct sleeper_wish wish;
+	struct timespec deadline;
+};
+
 /*
  * Sleeps as sleep_on() does, until there is something to look at, the deadline passes, or it is time to ask. Who tells the next engine what there is is not asked:
  * half of that is no state to go on with.
  */
-static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *end, struct fault *f) {
+static int sleep_or_ask(struct fusion_context *c, const struct wait *w, struct fault *f) {
 	struct stream *s = &c->stream;
-	bool elsewhere = resumed_elsewhere(s), asks = waiting_is_asked() && (elsewhere || !s->resuming);
+	bool asks = waiting_is_asked() && (!s->resuming || resumed_elsewhere(s));
 	struct timespec question = asks ? waiting_until(WAITING_ASK_MS) : (struct timespec){ 0 };
-	bool others = elsewhere || !s->transport || has_thread(s, s->transport) || s->reading;
+	const struct timespec *end = s->timeout_ms ? &w->deadline : NULL;
 	int r;
-
-	if (!s->timeout_ms)
-		end = NULL;
 
 	asks = asks && (!end || is_before(&question, end));
 	if (asks)
 		end = &question;
-	r = others ? sleep_for(c, condition, end) : read_answers(c, condition, end);
+	r = sleepers_sleep(c, &w->wish, end);
 	if (r == ETIMEDOUT && asks)
 		return ask_to_stop(c, f);
 	if (r == ETIMEDOUT)
@@ -736,15 +686,14 @@ static int sleep_or_ask(struct fusion_context *c, pthread_cond_t *condition, con
 	return 0;
 }
 
-/* Sleeps until the condition is signalled, an answer was read, or the deadline passes. */
-static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const struct timespec *deadline,
-	struct fault *f) {
+/* Sleeps until there is something to look at, or the deadline passes. */
+static int sleep_on(struct fusion_context *c, const struct wait *w, struct fault *f) {
 	struct stream *s = &c->stream;
 	uint64_t resumes = s->resumes;
 	int r;
 
 	if (resumed_elsewhere(s))
-		return sleep_or_ask(c, condition, deadline, f);
+		return sleep_or_ask(c, w, f);
 	/* Nobody sleeps before the daemon has heard of what was sent. */
 	s->corked = false;
 	r = s->resuming ? (s->adrift ? refuse_again(f) : 0) : resume_due(c) ? resume(c, f) : 0;
@@ -755,7 +704,15 @@ static int sleep_on(struct fusion_context *c, pthread_cond_t *condition, const s
 	/* What was waited for may have been settled. */
 	if (!s->resuming && s->resumes != resumes)
 		return 0;
-	return sleep_or_ask(c, condition, deadline, f);
+	return sleep_or_ask(c, w, f);
+}
+
+/* Without a look at what was sent: for what the context itself does. */
+static void await_change(struct fusion_context *c) {
+	struct waiting_given given = waiting_sleeps();
+
+	pthread_cond_wait(&c->stream.changed, &c->lock);
+	waiting_wakes_with(given, &c->lock);
 }
 
 int stream_watch(struct fusion_context *c, struct fault *f) {
@@ -771,7 +728,7 @@ int stream_watch(struct fusion_context *c, struct fault *f) {
 	s->watched = true;
 	/* A thread that still reads could get the answer that this caller wants on the library's. */
 	while (s->reading)
-		sleep_for(c, &s->room, NULL);
+		await_change(c);
 	return 0;
 }
 
@@ -783,22 +740,26 @@ bool stream_has_room(const struct fusion_context *c) {
 	return c->stream.busy < STREAM_REQUESTS && !c->stream.lost.code;
 }
 
-int stream_wait_any(struct fusion_context *c, struct fault *f) {
-	struct timespec deadline = waiting_until(c->stream.timeout_ms);
+static int wait_for_any(struct fusion_context *c, struct sleeper_wish wish, struct fault *f) {
+	const struct wait w = { .wish = wish, .deadline = waiting_until(c->stream.timeout_ms) };
 
 	if (waiting_in_callback())
 		return refuse_callback(f);
 	if (c->stream.lost.code)
 		return refuse_lost(c, f);
-	return sleep_on(c, &c->stream.room, &deadline, f);
+	return sleep_on(c, &w, f);
+}
+
+int stream_wait_any(struct fusion_context *c, struct fault *f) {
+	return wait_for_any(c, (struct sleeper_wish){ .reason = SLEEPER_ANYTHING }, f);
 }
 
 int stream_await_resumer(struct fusion_context *c, struct fault *f) {
-	struct timespec deadline = waiting_until(c->stream.timeout_ms);
+	const struct wait w = { .wish = { .reason = SLEEPER_ANYTHING }, .deadline = waiting_until(c->stream.timeout_ms) };
 	int r = 0;
 
 	while (!r && resumed_elsewhere(&c->stream))
-		r = sleep_or_ask(c, &c->stream.room, &deadline, f);
+		r = sleep_or_ask(c, &w, f);
 	return r;
 }
 
@@ -807,20 +768,34 @@ static bool abandoned(const struct fusion_context *c) {
 	return !c->stream.resuming && !c->stream.transport && resume_due(c);
 }
 
-static int await_room(struct fusion_context *c, struct fault *f) {
+/* Who was woken for room does not take it. */
+static void leave_room(struct stream *s) {
+	struct sleepers_woken woken = { .count = 0 };
+
+	sleepers_room(s, &woken);
+	sleepers_wake(&woken);
+}
+
+static unsigned room(const struct stream *s) {
+	return STREAM_REQUESTS - s->busy;
+}
+
+static int await_room(struct fusion_context *c, unsigned needs, struct fault *f) {
 	struct stream *s = &c->stream;
 	int r = 0;
 
 	/* Nobody else sends anything while a thread tells the next engine what there is, whatever has room by then. */
-	while (!r && (resumed_elsewhere(s) || abandoned(c) || s->busy == STREAM_REQUESTS)) {
+	while (!r && (resumed_elsewhere(s) || abandoned(c) || room(s) < (stream_frees(s) ? needs : 1))) {
 		if (resumed_elsewhere(s))
 			r = stream_await_resumer(c, f);
 		else
-			r = abandoned(c) ? resume(c, f) : stream_wait_any(c, f);
+			r = abandoned(c) ? resume(c, f) : wait_for_any(c, (struct sleeper_wish){ .reason = SLEEPER_ROOM, .room = needs }, f);
 	}
+	if (!r && s->lost.code)
+		r = refuse_lost(c, f);
 	if (r)
-		return r;
-	return s->lost.code ? refuse_lost(c, f) : 0;
+		leave_room(s);
+	return r;
 }
 
 static struct request *take(struct stream *s) {
@@ -835,12 +810,12 @@ static struct request *take(struct stream *s) {
 
 /* What was given up is taken back before anything else is asked. */
 int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) {
-	int r = await_room(c, f);
+	int r = await_room(c, 1, f);
 
 	while (!r && undo_due(c)) {
 		if (!undo_send(c, take(&c->stream)))
 			return refuse_lost(c, f);
-		r = await_room(c, f);
+		r = await_room(c, 1, f);
 	}
 	if (!r)
 		*requestp = take(&c->stream);
@@ -849,6 +824,17 @@ int stream_room(struct fusion_context *c, struct request **requestp, struct faul
 
 int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) {
 	return waiting_in_callback() ? refuse_callback(f) : stream_room(c, requestp, f);
+}
+
+int stream_await_pair(struct fusion_context *c, struct fault *f) {
+	return await_room(c, 2, f);
+}
+
+bool stream_frees(const struct stream *s) {
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		if (s->request[i].sent && stream_ordered(&s->request[i]))
+			return true;
+	return false;
 }
 
 unsigned stream_holds(const struct stream *s, const struct value *v) {
@@ -860,7 +846,10 @@ unsigned stream_holds(const struct stream *s, const struct value *v) {
 }
 
 void stream_forgo(struct fusion_context *c, struct request *q) {
-	request_end(c, q);
+	struct sleepers_woken woken = { .count = 0 };
+
+	request_end(c, q, &woken);
+	sleepers_wake(&woken);
 }
 
 struct wire_writer *stream_begin(
@@ -895,6 +884,10 @@ static int push_request(struct fusion_context *c, struct request *q, struct faul
 	return r;
 }
 
+static unsigned slot_of(const struct fusion_context *c, const struct request *q) {
+	return (unsigned)(q - c->stream.request);
+}
+
 /* May something be sent? */
 static int send_begin(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
 	struct stream *s = &c->stream;
@@ -905,7 +898,12 @@ static int send_begin(struct fusion_context *c, struct request *q, struct answer
 	if (s->lost.code)
 		return refuse_lost(c, f);
 	q->sent = s->transport != NULL;
-	return s->transport ? 0 : context_refuse_closed(f);
+	if (!s->transport)
+		return context_refuse_closed(f);
+	/* Whoever reads meanwhile is woken by the answer, and wakes who waits for it. */
+	if (answer && s->reading && s->transport->heed)
+		s->transport->heed(s->transport, slot_of(c, q));
+	return 0;
 }
 
 /* What was submitted, or not, for r. */
@@ -914,15 +912,11 @@ static int send_end(struct fusion_context *c, struct request *q, int r, struct f
 		return push_request(c, q, f);
 	if (!r || went_adrift(c, r))
 		return 0;
-	request_end(c, q);
+	stream_forgo(c, q);
 	if (r == -ECANCELED)
 		r = context_refuse_closed(f);
 	lose_for(c, r, f);
 	return refuse_lost(c, f);
-}
-
-static unsigned slot_of(const struct fusion_context *c, const struct request *q) {
-	return (unsigned)(q - c->stream.request);
 }
 
 int stream_send(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
@@ -981,11 +975,11 @@ void stream_uncork(struct fusion_context *c) {
 }
 
 int stream_wait(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
-	struct timespec deadline = waiting_until(c->stream.timeout_ms);
+	const struct wait w = { .wish = { .reason = SLEEPER_ANSWER, .request = q }, .deadline = waiting_until(c->stream.timeout_ms) };
 	int r = 0;
 
 	while (!r && !answer->done && !c->stream.lost.code)
-		r = sleep_on(c, &q->answered, &deadline, f);
+		r = sleep_on(c, &w, f);
 	if (!answer->done) {
 		undo_give_up(q);
 		return r ? r : refuse_lost(c, f);

@@ -22,6 +22,7 @@
 
 struct fusion_context;
 struct later;
+struct sleeper;
 struct value;
 
 enum {
@@ -57,7 +58,6 @@ struct request {
 	bool whole_daemon;           /* PATTERN: for all sessions */
 	struct answer *answer;       /* of the thread that waits, or NULL */
 	struct later *later;         /* a read that nobody waits for, see read.c */
-	pthread_cond_t answered;
 };
 
 /* What takes back what was given up. */
@@ -76,7 +76,7 @@ struct stream {
 	unsigned busy;
 	struct undo undo[UNDO_MOST];
 	unsigned undos;
-	pthread_cond_t room;
+	pthread_cond_t changed;      /* anything but what sleepers.h tells of: for who closes, and the like */
 	struct wire_writer writer;
 	uint32_t timeout_ms;         /* 0: wait forever */
 	uint64_t seq;                /* of the last request that changed the session */
@@ -92,7 +92,7 @@ struct stream {
 	bool corked;                 /* see stream_cork() */
 	bool watched;                /* it has one now */
 	bool reading;                /* a thread that waits reads for all */
-	unsigned sleepers;           /* others that wait meanwhile */
+	struct sleeper *sleepers;    /* threads that wait, it among them: see sleepers.h */
 };
 
 /*
@@ -115,6 +115,13 @@ int stream_watch(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 int stream_room(struct fusion_context *c, struct request **requestp, struct fault *f) FAULT_MUST_USE;
 /* The same for a request whose answer the caller will wait for: refused inside a callback. */
 int stream_room_to_wait(struct fusion_context *c, struct request **requestp, struct fault *f) FAULT_MUST_USE;
+/*
+ * Waits until two requests may be sent that go together, so that a thread is not woken for each of them; for one where no room comes by itself
+ * soon.
+ */
+int stream_await_pair(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* Was something sent whose answer waits for no device, so that there is more room soon? */
+bool stream_frees(const struct stream *s);
 bool stream_has_room(const struct fusion_context *c);
 /* Gives back a request that was taken and is not sent. */
 void stream_forgo(struct fusion_context *c, struct request *q);

@@ -61,6 +61,8 @@ struct transport {
 	 * others are read with them. TRANSPORT_ANY_SLOT, as at first: from any thread, also for who is inside wait(). NULL: all wake.
 	 */
 	void (*await)(struct transport *t, uint32_t slots);
+	/* Before a request is submitted in this slot: its answer wakes, too. */
+	void (*heed)(struct transport *t, unsigned slot);
 
 	/* What follows is NULL where memory is shared. */
 

@@ -262,8 +262,17 @@ static void await(struct transport *base, uint32_t slots) {
 
 	if (slots != TRANSPORT_ANY_SLOT || before == slots)
 		return;
-	if (ring_reader_heeds_all(&t->replies))
+	if (ring_reader_heeds(&t->replies, RING_ANY_SLOT))
 		ring_wake(&t->replies.shared->written);
+}
+
+/* Nothing has come of the slot yet, so nobody has to look. */
+static void heed(struct transport *base, unsigned slot) {
+	struct transport_ring *t = (struct transport_ring *)base;
+	uint32_t bit = UINT32_C(1) << slot;
+
+	atomic_fetch_or(&t->awaited, bit);
+	ring_reader_heeds(&t->replies, bit);
 }
 
 /* The watcher, too, where it rests. */
@@ -308,7 +317,7 @@ int transport_ring_open(const struct transport_ends *ends, unsigned slots, uint3
 	/* A child that writes to it would be heard as its parent. */
 	madvise(t->memory, RING_BYTES, MADV_DONTFORK);
 	t->reader = (struct transport_reader){ .base = { .submit = submit, .free = transport_free, .stale = stale, .push = push, .leave = leave,
-		.await = await },
+		.await = await, .heed = heed },
 		.read = read_until, .wake = wake };
 	transport_reader_init(&t->reader, slots, timeout_ms, events);
 	atomic_init(&t->awaited, RING_ANY_SLOT);

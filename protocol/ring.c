@@ -100,11 +100,12 @@ bool ring_consume(struct ring *r) {
 	return atomic_load(&r->shared->writer_sleeps) && atomic_exchange(&r->shared->writer_sleeps, 0);
 }
 
-bool ring_reader_heeds_all(struct ring *r) {
-	if (!atomic_load(&r->shared->reader_sleeps))
-		return false;
-	atomic_store(&r->shared->reader_sleeps, RING_ANY_SLOT);
-	return true;
+bool ring_reader_heeds(struct ring *r, uint32_t slots) {
+	unsigned before = atomic_load(&r->shared->reader_sleeps);
+
+	while (before && !atomic_compare_exchange_weak(&r->shared->reader_sleeps, &before, before | slots))
+		;
+	return before != 0;
 }
 
 bool ring_reader_sleeps(struct ring *r, uint32_t slots) {

@@ -116,8 +116,8 @@ bool ring_consume(struct ring *r) FAULT_MUST_USE;
  * wakes nobody, and is read with the rest.
  */
 bool ring_reader_sleeps(struct ring *r, uint32_t slots) FAULT_MUST_USE;
-/* From any thread: who sleeps does so for any slot from now on. True where somebody may: wake it, for what is there already. */
-bool ring_reader_heeds_all(struct ring *r) FAULT_MUST_USE;
+/* From any thread: who sleeps does so for these slots, too, from now on. True where somebody may: what is there already has not woken it. */
+bool ring_reader_heeds(struct ring *r, uint32_t slots);
 /* Sleeps no longer: spares the other a wake. */
 void ring_reader_awake(struct ring *r);
 

@@ -239,11 +239,23 @@ START_TEST(a_reader_is_told_of_slots_that_it_awaits) {
 END_TEST
 
 START_TEST(a_reader_that_comes_to_heed_all_is_told_of_all) {
-	ck_assert(!ring_reader_heeds_all(&in));
+	ck_assert(!ring_reader_heeds(&in, RING_ANY_SLOT));
 	ck_assert(!ring_reader_sleeps(&in, 1U << 3));
-	ck_assert(ring_reader_heeds_all(&in));
+	ck_assert(ring_reader_heeds(&in, RING_ANY_SLOT));
 	ring_put(&out, "a", 1);
 	ck_assert(ring_publish(&out, 1U << 2));
+}
+END_TEST
+
+START_TEST(a_reader_that_comes_to_heed_a_slot_is_told_of_that_too) {
+	ck_assert(!ring_reader_sleeps(&in, 1U << 3));
+	ck_assert(ring_reader_heeds(&in, 1U << 2));
+	ring_put(&out, "a", 1);
+	ck_assert(!ring_publish(&out, 1U << 1));
+	ring_put(&out, "b", 1);
+	ck_assert(ring_publish(&out, 1U << 2));
+	/* It has been told. */
+	ck_assert(!ring_reader_heeds(&in, 1U << 1));
 }
 END_TEST
 
@@ -346,6 +358,7 @@ int main(void) {
 	tcase_add_test(tests, a_frame_that_found_no_memory_comes_later);
 	tcase_add_test(tests, a_reader_is_told_of_slots_that_it_awaits);
 	tcase_add_test(tests, a_reader_that_comes_to_heed_all_is_told_of_all);
+	tcase_add_test(tests, a_reader_that_comes_to_heed_a_slot_is_told_of_that_too);
 	tcase_add_test(tests, a_reader_that_sleeps_is_told_once);
 	tcase_add_test(tests, a_writer_that_waits_for_room_is_told_once);
 	tcase_add_test(tests, two_processes_wake_each_other);

@@ -12,6 +12,7 @@
  * steps.c       what each kernel was estimated to take, and takes
  * sweep.c       products of many shapes, fused, unfused and bare: is fusing ever slower?
  * share.c       many processes that share the daemon
+ * shared.c      what it costs threads to share a context
  * weights.c     how two sessions share the device's time
  * clients.c     what many connected sessions cost
  * memory.c      anonymous memory of client and daemon
@@ -149,6 +150,7 @@ int measure_clients(const struct bench *b, int clients, cJSON *report) BENCH_MUS
 int measure_remote(const struct bench *b, cJSON *report) BENCH_MUST_USE;
 int measure_weights(const struct bench *b, double seconds, cJSON *report) BENCH_MUST_USE;
 int measure_share(struct bench *b, int clients, double seconds, cJSON *report) BENCH_MUST_USE;
+int measure_shared(const struct bench *b, int threads, double seconds, cJSON *report) BENCH_MUST_USE;
 
 /* Prints itself; how many cases failed. Of these workloads, or of all that a sweep has. */
 int measure_sweep(struct bench *b, bool json, const char *const *part, int parts) BENCH_MUST_USE;

@@ -210,6 +210,8 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 		return measure_weights(b, b->seconds, report);
 	if (!strcmp(name, "share"))
 		return measure_share(b, b->clients, b->seconds, report);
+	if (!strcmp(name, "shared"))
+		return measure_shared(b, b->clients, b->seconds, report);
 	if ((n = size_after(name, "latency_")))
 		return measure_latency(b, n, report);
 	if ((n = count_after(name, "plan_")))
@@ -223,7 +225,7 @@ static int measure(struct bench *b, const char *name, cJSON *report) {
 
 /* Is it a workload of the table, rather than a measurement of its own? */
 static bool workload_kernels(const char *name) {
-	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "weights") != 0 && strcmp(name, "remote") != 0 &&
+	return strcmp(name, "memory") != 0 && strcmp(name, "share") != 0 && strcmp(name, "shared") != 0 && strcmp(name, "weights") != 0 && strcmp(name, "remote") != 0 &&
 	       strcmp(name, "clients") != 0 &&
 	       strcmp(name, "train_mlp") != 0 && !size_after(name, "latency_") && !count_after(name, "queue_") &&
 	       !count_after(name, "queue_chain_") && !count_after(name, "plan_");
@@ -416,6 +418,7 @@ static void list(void) {
 	puts("remote                round trips and bytes a second by the URLs of $FUSIOND_REMOTE_LISTEN beside shared memory");
 	puts("train_mlp             a step of training 64-256-256-10 on batches of 256, with fusion_grad and fusion_sgd");
 	puts("share                 requests of --clients N processes for --seconds S: two arrays, operations, the result");
+	puts("shared                rounds of --clients N threads for --seconds S on one context, and on contexts of their own");
 	puts("weights               two sessions of other weights or priorities for --seconds S each: what the first got of the device");
 	puts("clients               --clients N sessions with 100 arrays each: memory for each, and an operation beside them");
 	puts("coldstart [PART...]   alone: first results and 200 new graphs on an empty cache, and again on a full one; of these some by");

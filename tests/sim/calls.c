@@ -1139,6 +1139,25 @@ static long futex(const unsigned *word, int what, unsigned value, const struct t
 	return fiber_wait(me) ? 0 : fail(ETIMEDOUT);
 }
 
+/*
+ * Of threads of one process. Who wakes has changed the word before, which is what a fiber waits for; the one that is waked may be gone by
+ * then. Times are those of the clock.
+ */
+static long private_futex(const unsigned *word, int what, unsigned value, const struct timespec *t) {
+	sim_point("futex", (uint64_t)what);
+	if (what == FUTEX_WAKE_PRIVATE)
+		return 0;
+	if (what != FUTEX_WAIT_BITSET_PRIVATE)
+		return fail(ENOSYS);
+	if (*(const volatile unsigned *)word != value)
+		return fail(EAGAIN);
+	me->waits = WAIT_COND;
+	me->word = word;
+	me->value = value;
+	me->deadline_ns = t ? (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec : NEVER;
+	return fiber_wait(me) ? 0 : fail(ETIMEDOUT);
+}
+
 long __wrap_syscall(long number, ...) {
 	va_list list;
 	const unsigned *word;
@@ -1154,7 +1173,7 @@ long __wrap_syscall(long number, ...) {
 	value = va_arg(list, unsigned);
 	t = va_arg(list, const struct timespec *);
 	va_end(list);
-	return futex(word, what, value, t);
+	return what & FUTEX_PRIVATE_FLAG ? private_futex(word, what, value, t) : futex(word, what, value, t);
 }
 
 void __wrap_argp_failure(const void *state, int status, int error, const char *format, ...) {
