@@ -18,15 +18,15 @@
 #define NONE NULL
 
 static const struct op_info rows[OP_COUNT] = {
-#define UNARY(id, name, types, result, expr, grad_a, oracle, doc)                                            \
+#define UNARY(id, name, types, result, active, expr, grad_a, oracle, doc)                                    \
 	[id] = { #name, OP_CLASS_UNARY, 1, OP_TYPES_##types, OP_RESULT_##result, #expr, { grad_a }, oracle,  \
-		doc },
-#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc)                                   \
+		doc, .activation = OP_ACTIVE_##active },
+#define BINARY(id, name, types, result, active, expr, grad_a, grad_b, oracle, doc)                           \
 	[id] = { #name, OP_CLASS_BINARY, 2, OP_TYPES_##types, OP_RESULT_##result, #expr, { grad_a, grad_b }, \
-		oracle, doc },
-#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc)                          \
+		oracle, doc, .activation = OP_ACTIVE_##active },
+#define TERNARY(id, name, types, result, active, expr, grad_a, grad_b, grad_c, oracle, doc)                  \
 	[id] = { #name, OP_CLASS_TERNARY, 3, OP_TYPES_##types, OP_RESULT_##result, #expr,                    \
-		{ grad_a, grad_b, grad_c }, oracle, doc },
+		{ grad_a, grad_b, grad_c }, oracle, doc, .activation = OP_ACTIVE_##active },
 #define REDUCE(id, name, types, result, combine, gradient, oracle, doc)                                      \
 	[id] = { #name, OP_CLASS_REDUCE, 1, OP_TYPES_##types, OP_RESULT_##result, #combine, { gradient },    \
 		oracle, doc },

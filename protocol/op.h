@@ -57,6 +57,14 @@ enum op_result {
 	OP_RESULT_DTYPE,       /* the attribute dtype */
 };
 
+/* Where patterns count an operation as an activation; see ops.def. */
+enum op_active {
+	OP_ACTIVE_PLAIN,
+	OP_ACTIVE_ACTIVE,
+	OP_ACTIVE_BOUND,
+	OP_ACTIVE_CHOICE,
+};
+
 /* Bits of struct op_info's attributes. */
 enum op_attribute {
 #define ATTRIBUTE(id, name, ...) OP_ATTRIBUTE_##name = id,
@@ -78,6 +86,7 @@ struct op_info {
 	uint8_t least;         /* composites: arity is the most operands, this the fewest; see op_least() */
 	const char *operands;  /* composites: their names, e.g. "x, target:int"; see ops.def */
 	uint32_t attributes;   /* composites: 1 << enum op_attribute, each */
+	enum op_active activation; /* elementwise */
 	/* Own operations alone: */
 	const char *body[DTYPE_KIND_REAL + 1]; /* the daemon's: OpenCL C by the kind of the operands, NULL: none */
 	uint64_t identity;     /* a hash of all that it is */

@@ -25,6 +25,7 @@ enum place {
 	PLACE_BEFORE = 1,      /* something reduced or multiplied here depends on it */
 	PLACE_FACTOR = 4,      /* a product here depends on it */
 	PLACE_AFTER = 2,       /* it depends on something reduced or multiplied here */
+	PLACE_CONDITION = 8,   /* an activation chooses by it: a part of that */
 };
 
 struct sight {
@@ -51,13 +52,39 @@ struct sight {
 
 /* ---- kinds of operations ---- */
 
-static bool is_activation(unsigned op) {
-	static const uint16_t activations[] = { OP_relu, OP_sigmoid, OP_tanh, OP_gelu, OP_gelu_tanh, OP_selu,
-		OP_silu, OP_softplus, OP_mish, OP_hardswish, OP_hardsigmoid, OP_leaky_relu, OP_elu };
+/* Whose operands are numbers, but for one. */
+static bool is_bounded_by_numbers(const struct planner *p, const struct node *n) {
+	unsigned numbers = 0;
 
-	for (unsigned i = 0; i < sizeof activations / sizeof *activations; i++)
-		if (activations[i] == op)
-			return true;
+	for (unsigned i = 0; i < n->arity; i++)
+		numbers += p->node[n->in[i]].kind == NODE_FILL;
+	return numbers + 1u == n->arity;
+}
+
+static bool is_order(unsigned op) {
+	return op == OP_lt || op == OP_le || op == OP_gt || op == OP_ge;
+}
+
+/* Of a `where`: does its condition compare with a number one of the values that it chooses? */
+static bool chooses_by_order(const struct planner *p, const struct node *n) {
+	const struct node *condition = &p->node[planner_edge(p, n, 0).base];
+	uint32_t of;
+
+	if (condition->kind != NODE_MAP || !is_order(condition->op) || !is_bounded_by_numbers(p, condition))
+		return false;
+	of = planner_edge(p, condition, p->node[condition->in[0]].kind == NODE_FILL).base;
+	return planner_edge(p, n, 1).base == of || planner_edge(p, n, 2).base == of;
+}
+
+static bool is_activation(const struct planner *p, const struct node *n) {
+	if (n->kind != NODE_MAP)
+		return false;
+	switch (op_info(n->op)->activation) {
+	case OP_ACTIVE_PLAIN: return false;
+	case OP_ACTIVE_ACTIVE: return true;
+	case OP_ACTIVE_BOUND: return is_bounded_by_numbers(p, n);
+	case OP_ACTIVE_CHOICE: return chooses_by_order(p, n);
+	}
 	return false;
 }
 
@@ -116,12 +143,18 @@ static void mark_before(struct sight *s, unsigned i) {
 	}
 }
 
-/* A whole array of n's shape, not one that is repeated over it, read by n from outside. */
+/* A value that is here before n, and depends on nothing reduced or multiplied here: from outside, or computed beside. */
+static bool stands_beside(const struct sight *s, const struct node *n, unsigned i) {
+	unsigned from = find_member(s, planner_edge(s->p, n, i).base, s->members);
+
+	return from == s->members || !(is_root(&s->p->node[s->member[from]]) || s->place[from] & PLACE_AFTER);
+}
+
+/* A whole array of n's shape, not one that is repeated over it, which n reads beside what was reduced or multiplied. */
 static bool reads_whole_array(const struct sight *s, const struct node *n) {
 	for (unsigned i = 0; i < n->arity; i++) {
 		const struct node *in = &s->p->node[n->in[i]];
-		bool whole = in->kind != NODE_FILL && in->kind != NODE_IOTA && space_equal(in->type, n->type) &&
-			find_member(s, planner_edge(s->p, n, i).base, s->members) == s->members;
+		bool whole = in->kind != NODE_FILL && in->kind != NODE_IOTA && space_equal(in->type, n->type) && stands_beside(s, n, i);
 
 		for (unsigned d = 0; whole && d < in->type->rank && in->base != GRAPH_NONE; d++)
 			whole = in->view.stride[d] || in->type->dims[d] == 1;
@@ -154,6 +187,7 @@ static bool reads_repeated(const struct planner *p, const struct node *n) {
 static void look_at_work(struct sight *s, unsigned i, uint64_t kept) {
 	const struct node *n = &s->p->node[s->member[i]];
 	uint8_t place = s->place[i];
+	bool active = is_activation(s->p, n);
 
 	s->first = s->first ? s->first : n;
 	s->last = n;
@@ -162,13 +196,13 @@ static void look_at_work(struct sight *s, unsigned i, uint64_t kept) {
 	s->reductions += n->kind == NODE_REDUCE;
 	s->roots += is_root(n);
 	s->arithmetic += is_arithmetic(n->op);
-	s->activations += is_activation(n->op);
+	s->activations += active;
 	s->factor |= n->factor;
 	if (is_root(n))
 		return;
-	s->active_factor |= n->factor && is_activation(n->op);
+	s->active_factor |= n->factor && active;
 	s->before_product |= (place & PLACE_FACTOR) != 0;
-	s->active_before |= place & PLACE_FACTOR && is_activation(n->op);
+	s->active_before |= place & PLACE_FACTOR && active;
 	s->wide_after |= place & PLACE_AFTER && (uint64_t)shape_elements(n->type) > kept;
 	s->scalar |= is_arithmetic(n->op) && has_scalar(s->p, n);
 	s->centred |= n->op == OP_sub && reads_repeated(s->p, n);
@@ -189,6 +223,18 @@ static uint64_t kept_elements(const struct sight *s) {
 	return most;
 }
 
+static void mark_conditions(struct sight *s) {
+	for (unsigned i = 0; i < s->members; i++) {
+		const struct node *n = &s->p->node[s->member[i]];
+		unsigned from = s->members;
+
+		if (n->kind == NODE_MAP && op_info(n->op)->activation == OP_ACTIVE_CHOICE && is_activation(s->p, n))
+			from = find_member(s, planner_edge(s->p, n, 0).base, i);
+		if (from < s->members)
+			s->place[from] |= PLACE_CONDITION;
+	}
+}
+
 /* Requires the members in topological order. */
 static void look(struct sight *s) {
 	uint64_t kept = kept_elements(s);
@@ -197,6 +243,7 @@ static void look(struct sight *s) {
 		mark_after(s, i);
 	for (unsigned i = s->members; i-- > 0;)
 		mark_before(s, i);
+	mark_conditions(s);
 	for (unsigned i = 0; i < s->members; i++) {
 		const struct node *n = &s->p->node[s->member[i]];
 
@@ -204,7 +251,7 @@ static void look(struct sight *s) {
 		s->after |= !is_root(n) && s->place[i] & PLACE_AFTER;
 		if (is_move(n))
 			s->moves++;
-		else if (n->op != OP_cast)
+		else if (n->op != OP_cast && !(s->place[i] & PLACE_CONDITION))
 			look_at_work(s, i, kept);
 	}
 	s->normalises = holds_op(s, OP_rsqrt) || (holds_op(s, OP_sqrt) && holds_op(s, OP_div));
@@ -213,7 +260,7 @@ static void look(struct sight *s) {
 /* ---- the forms ---- */
 
 static bool ends_active(const struct sight *s) {
-	return s->last && is_activation(s->last->op);
+	return s->last && is_activation(s->p, s->last);
 }
 
 /* In the product's kernel, or one of its own that is there for the product. */
@@ -272,7 +319,7 @@ static bool is_reduce_epilogue(const struct sight *s) {
 }
 
 static bool is_affine_activation(const struct sight *s) {
-	bool product_and_sum = s->work == 3 && holds_op(s, OP_mul) && holds_op(s, OP_add);
+	bool product_and_sum = s->work == 3 && s->first->op == OP_mul && holds_op(s, OP_add);
 
 	return !s->roots && ends_active(s) && (product_and_sum || (s->work == 2 && s->first->op == OP_fma));
 }

@@ -76,7 +76,7 @@ class Op:
         self.arity = OPERANDS[kind]
         self.types, self.result = arguments[2], arguments[3]
         self.oracle = text_of(arguments[-2])
-        self.gradients = [text_of(g) for g in arguments[5:-2]]
+        self.gradients = [text_of(g) for g in arguments[6 if self.elementwise else 5:-2]]
         wanted = 0 if kind == "SCAN" else self.arity
         if len(self.gradients) != wanted:
             raise ValueError(f"ops.def: {self.name} has {len(self.gradients)} gradients, not {wanted}")

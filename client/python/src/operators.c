@@ -39,11 +39,11 @@ enum number {
 };
 
 static const struct row rows[ROWS] = {
-#define UNARY(id, name, types, result, expr, grad, oracle, doc) \
+#define UNARY(id, name, types, result, active, expr, grad, oracle, doc) \
 	[ROW_##name] = { #name, types, fusion_##name, NULL, NULL, NULL, NULL, doc },
-#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc) \
+#define BINARY(id, name, types, result, active, expr, grad_a, grad_b, oracle, doc) \
 	[ROW_##name] = { #name, types, NULL, fusion_##name, fusion_##name##_scalar, fusion_scalar_##name, NULL, doc },
-#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
+#define TERNARY(id, name, types, result, active, expr, grad_a, grad_b, grad_c, oracle, doc) \
 	[ROW_##name] = { #name, types, NULL, NULL, NULL, NULL, fusion_##name, doc },
 #include "protocol/ops.def"
 };
@@ -379,11 +379,11 @@ static PyObject *call3(const struct row *row, PyObject *const *args, Py_ssize_t 
 #include "protocol/ops.def"
 
 static const PyMethodDef calls[ROWS] = {
-#define UNARY(id, name, types, result, expr, grad, oracle, doc) \
+#define UNARY(id, name, types, result, active, expr, grad, oracle, doc) \
 	{ #name, call_##name, METH_O, #name "(x, /)\n--\n\n" doc },
-#define BINARY(id, name, types, result, expr, grad_a, grad_b, oracle, doc) \
+#define BINARY(id, name, types, result, active, expr, grad_a, grad_b, oracle, doc) \
 	{ #name, FAST(call_##name), METH_FASTCALL, #name "(x1, x2, /)\n--\n\n" doc },
-#define TERNARY(id, name, types, result, expr, grad_a, grad_b, grad_c, oracle, doc) \
+#define TERNARY(id, name, types, result, active, expr, grad_a, grad_b, grad_c, oracle, doc) \
 	{ #name, FAST(call_##name), METH_FASTCALL, #name "(a, b, c, /)\n--\n\n" doc },
 #include "protocol/ops.def"
 };
