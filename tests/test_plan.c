@@ -689,6 +689,70 @@ START_TEST(why_a_pattern_was_not_made_is_told) {
 }
 END_TEST
 
+static struct plan *plan_keeping_apart(const char *pairs) {
+	struct plan_options o = { .fuse = true, .notes = true, .traits = &cpu };
+	struct plan *p;
+
+	ck_assert_msg(!op_pairs_parse(pairs, &o.apart, &fault), "%s", fault.text);
+	ck_assert_msg(!plan_make(g, &o, &p, &fault), "%s", fault.text);
+	return p;
+}
+
+START_TEST(operations_that_are_kept_apart_are_in_kernels_of_their_own) {
+	struct plan *p;
+
+	output(make_pattern(PATTERN_linear));
+	p = plan_keeping_apart("matmul:relu");
+	ck_assert_uint_eq(p->steps, 1); /* relu reads the sum */
+	plan_unref(p);
+	p = plan_keeping_apart("matmul:add");
+	ck_assert_uint_eq(p->steps, 2);
+	ck_assert_str_eq(p->note[0].reason, "fusion.apart keeps these operations in kernels of their own");
+	plan_unref(p);
+	p = plan_keeping_apart("matmul:add, add:relu");
+	ck_assert_uint_eq(p->steps, 3);
+	plan_unref(p);
+	p = plan_keeping_apart("relu:add add:matmul");
+	ck_assert_uint_eq(p->steps, 1);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(casts_between_operations_keep_nothing_together) {
+	uint32_t x = leaf(0, DTYPE_f16, DIMS(16, 32));
+	struct op_attr wide = { .dtype = DTYPE_f32 };
+	struct plan *p;
+
+	output(op(OP_exp, op_attr(OP_cast, op(OP_neg, x, 0), wide), 0));
+	p = plan_keeping_apart("neg:exp");
+	ck_assert_uint_eq(p->steps, 2);
+	plan_unref(p);
+	p = plan_keeping_apart("exp:neg");
+	ck_assert_uint_eq(p->steps, 1);
+	plan_unref(p);
+}
+END_TEST
+
+START_TEST(pairs_are_operations_that_kernels_compute) {
+	static const struct { const char *text, *why; } wrong[] = {
+		{ "matmul", "matmul is not two operations with : between them" }, { "matmul:reluu", "there is no operation reluu" },
+		{ "softmax:relu", "softmax is made of other operations" }, { "reshape:relu", "reshape is computed by no kernel" },
+		{ "a:b:c", "there is no operation a" },
+	};
+	struct op_pairs pairs;
+	char text[64];
+
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		ck_assert_int_eq(op_pairs_parse(wrong[i].text, &pairs, &fault), FAULT_ARGUMENT);
+		ck_assert_msg(strstr(fault.text, wrong[i].why) != NULL, "%s", fault.text);
+		ck_assert_uint_eq(pairs.count, 0);
+	}
+	ck_assert_int_eq(op_pairs_parse(" sum:exp,matmul:relu attention:mul ", &pairs, &fault), 0);
+	op_pairs_print(&pairs, text, sizeof text);
+	ck_assert_str_eq(text, "sum:exp matmul:relu attention:mul");
+}
+END_TEST
+
 START_TEST(plans_without_a_pattern_are_kept_apart) {
 	struct plan_options all = { .fuse = true, .traits = &cpu }, less = all;
 	struct plan_cache *c;
@@ -2624,6 +2688,9 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_pattern_that_is_off_is_not_made);
 	tcase_add_test(t, without_a_residual_the_rest_of_a_linear_layer_is_still_one_kernel);
 	tcase_add_test(t, why_a_pattern_was_not_made_is_told);
+	tcase_add_test(t, operations_that_are_kept_apart_are_in_kernels_of_their_own);
+	tcase_add_test(t, casts_between_operations_keep_nothing_together);
+	tcase_add_test(t, pairs_are_operations_that_kernels_compute);
 	tcase_add_test(t, plans_without_a_pattern_are_kept_apart);
 	tcase_add_test(t, slices_of_an_array_share_one_structure);
 	tcase_add_test(t, a_number_that_all_is_reduced_to_is_split_from_what_follows);

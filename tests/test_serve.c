@@ -1405,6 +1405,31 @@ START_TEST(a_pattern_is_switched_off_for_the_devices_that_are_not_named) {
 }
 END_TEST
 
+START_TEST(fusion_is_switched_off_for_the_devices_that_are_not_named) {
+	bool gpu = engine.server->traits->strategy == STRATEGY_GPU;
+
+	configure(&client, "fusion.enabled", gpu ? "gpu" : "cpu");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+	configure(&client, "fusion.enabled", gpu ? "cpu" : "gpu");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 3);
+	configure(&client, "fusion.enabled", "yes");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+}
+END_TEST
+
+START_TEST(pairs_of_operations_are_kept_apart) {
+	configure(&client, "fusion.apart", "mul:add");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 2);
+	configure(&client, "fusion.apart", "mul:add add:relu");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 3);
+	expect_fault(ask_configure(&client, "fusion.apart", "mul:softmax"), FAULT_ARGUMENT);
+	configure(&client, "fusion.fast", "no");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 3);
+	configure(&client, "fusion.apart", "");
+	ck_assert_double_eq(explained(&client, 0, "kernel_count"), 1);
+}
+END_TEST
+
 /* exp, the sum of that, and its root: are two of them in one kernel? The answer's JSON follows the verdict. */
 static void ask_pair(uint64_t first, uint64_t second) {
 	struct wire_writer *w = request_begin(&client, REQUEST_CAN_FUSE, 4);
@@ -1915,6 +1940,8 @@ static void add_handle_tests(TCase *tests) {
 	tcase_add_test(tests, poison_spreads_to_what_depends_on_it_and_no_further);
 	tcase_add_test(tests, unknown_operations_and_wrong_arities_are_refused);
 	tcase_add_test(tests, a_pattern_is_switched_off_for_the_devices_that_are_not_named);
+	tcase_add_test(tests, fusion_is_switched_off_for_the_devices_that_are_not_named);
+	tcase_add_test(tests, pairs_of_operations_are_kept_apart);
 	tcase_add_test(tests, loads_beyond_the_arena_are_refused);
 	tcase_add_test(tests, a_load_beyond_its_arena_is_told_so_while_memory_is_short);
 	tcase_add_test(tests, f64_is_refused_where_the_device_lacks_it);

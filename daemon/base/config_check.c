@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "knob.h"
+#include "op_pairs.h"
 
 /* ---- one value ---- */
 
@@ -109,6 +110,12 @@ static int check_knobs(const char *text, struct fault *f) {
 	return knobs_parse(text, &pins, f);
 }
 
+static int check_pairs(const char *text, struct fault *f) {
+	struct op_pairs pairs;
+
+	return op_pairs_parse(text, &pairs, f);
+}
+
 static const struct {
 	unsigned setting;
 	check_value *check;
@@ -121,6 +128,7 @@ static const struct {
 	{ SETTING_NUMBER_engine_path, check_file },
 	{ SETTING_NUMBER_engine_operations, check_folder },
 	{ SETTING_NUMBER_fusion_knobs, check_knobs },
+	{ SETTING_NUMBER_fusion_apart, check_pairs },
 	{ SETTING_NUMBER_metrics_socket, check_place },
 	{ SETTING_NUMBER_metrics_file, check_place },
 	{ SETTING_NUMBER_remote_certificate, check_file },

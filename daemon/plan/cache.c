@@ -20,7 +20,7 @@ struct cache_key {
 	uint64_t book, named_off;
 	uint64_t tried;                    /* the kernel of the options' variant */
 	uint32_t tuned, knob;              /* is there a tuning; the variant's knob and value */
-	uint64_t pins;                     /* a hash of them */
+	uint64_t pins, apart;              /* hashes of them */
 };
 
 /* Plans of one structure that different numbers call for. */
@@ -29,7 +29,7 @@ enum { CACHE_VARIANTS = 16 };
 static struct cache_key key_of(const struct graph *g, const struct plan_options *o) {
 	return (struct cache_key){ graph_hash(g), o->min_elements, o->patterns_off, o->fuse, o->fast, 0,
 		o->book ? o->book->serial : 0, o->book ? o->named_off : 0, o->variant.kernel, o->tuning != NULL,
-		(uint32_t)o->variant.knob << 8 | o->variant.value, knobs_pins_hash(&o->pins) };
+		(uint32_t)o->variant.knob << 8 | o->variant.value, knobs_pins_hash(&o->pins), op_pairs_hash(&o->apart) };
 }
 
 struct cache_entry {

@@ -238,6 +238,9 @@ const char *check_stored(struct planner *p) {
 				broken = "what another kernel reads is stored";
 		}
 	}
+	for (uint32_t i = 0; !broken && i < p->groups; i++)
+		if (p->group[i].parent == i && p->group[i].ops && pairs_refuse(p, &p->group[i], NULL, GRAPH_NONE))
+			broken = "what fusion.apart names is in kernels of its own";
 	return broken;
 }
 

@@ -282,7 +282,7 @@ int fast_attention(struct planner *p) {
 	struct search s;
 	int r = 0;
 
-	if (!p->o->fast || !p->o->fuse || p->o->patterns_off & pattern_bit(PATTERN_attention))
+	if (!p->o->fast || !p->o->fuse || p->o->patterns_off & pattern_bit(PATTERN_attention) || p->o->apart.count)
 		return 0;
 	for (uint32_t i = 0; !r && i < p->nodes; i++)
 		if ((p->node[i].op == OP_matmul || p->node[i].op == OP_div) && found(&s, p, &p->node[i]))

@@ -410,6 +410,8 @@ const char *pattern_refuses(const struct planner *p, const struct group *from, c
 	const char *reason = named_refuses(p, from, into, node);
 	struct sight s;
 
+	if (!reason)
+		reason = pairs_refuse(p, from, into, node);
 	if (reason || !p->o->patterns_off)
 		return reason;
 	memset(&s, 0, sizeof s);

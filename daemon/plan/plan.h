@@ -15,6 +15,7 @@
 
 #include "protocol/pattern.h"
 #include "daemon/base/arena.h"
+#include "daemon/base/op_pairs.h"
 #include "daemon/graph/graph.h"
 #include "daemon/plan/book.h"
 #include "daemon/plan/kernel.h"
@@ -34,6 +35,7 @@ struct plan_options {
 	pattern_set patterns_off;      /* no kernel is of one of these: fusion.pattern.* */
 	struct book *book;             /* what users call patterns, or NULL */
 	named_set named_off;           /* of the book: no kernel is of one of these */
+	struct op_pairs apart;         /* no kernel has two of these, one read by the other: fusion.apart */
 	uint64_t min_elements;         /* smaller kernels are not fused: fusion.min_elements */
 	const struct traits *traits;
 	struct knob_pins pins;         /* values of knobs that hold for all kernels: fusion.knobs */

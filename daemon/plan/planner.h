@@ -17,6 +17,7 @@
  *   named.c    where patterns of users arise; before all others, since it looks at the graph as it came
  *   describe.c the operations, kept for those who ask; apart.c: why they are not in one kernel
  *   pattern.c  what each kernel is called
+ *   pairs.c    which operations fusion.apart keeps in kernels of their own
  *   slots.c    lifetimes, temporaries used again in place, what fusion saved
  *   order.c    in which order steps run, so that little memory is alive at once
  *
@@ -284,6 +285,8 @@ enum pattern pattern_of_kernel(const struct kernel *k);
 
 /* Finds the patterns of the book, where there is one. An own operation may take the place of an expression. */
 int planner_find_named(struct planner *p) FAULT_MUST_USE;
+/* As pattern_refuses(), for pairs that fusion.apart names: pairs.c. pattern_refuses() asks it. */
+const char *pairs_refuse(const struct planner *p, const struct group *from, const struct group *into, uint32_t node);
 /* As pattern_refuses(), for patterns of users. */
 const char *named_refuses(const struct planner *p, const struct group *from, const struct group *into, uint32_t node);
 /* The patterns of users that a kernel of this group is of. */

@@ -156,9 +156,9 @@ static struct tracked *add(struct tracker *t, const struct track_key *key) {
 	return NULL;
 }
 
-/* Forms of a fast plan differ in their last bits; who says how kernels are made learns nothing for others. */
+/* Forms of a fast plan differ in their last bits; who says how kernels are made, or what they hold, learns nothing for others. */
 static bool is_tracked(const struct plan_options *o) {
-	return o->fuse && !o->fast && !o->pins.set;
+	return o->fuse && !o->fast && !o->pins.set && !o->apart.count;
 }
 
 /* The graph's entry, or NULL, and its key. */

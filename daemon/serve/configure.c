@@ -24,12 +24,18 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 	struct fault f;
 
 	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
-	/* What is no knob was told by knobs_check(), or stands in the file. */
+	/* What is no knob, or no pair, was told by text_check(), or stands in the file. */
+	if (op_pairs_parse(c->fusion_apart, &s.apart, &f))
+		log_warning("%s", f.text);
 	if (knobs_parse(c->fusion_knobs, &s.pins, &f)) {
 		log_warning("%s", f.text);
 		s.pins.set = 0;
 	}
 	return s;
+}
+
+bool fusion_settings_enabled(const struct fusion_settings *s, enum strategy strategy) {
+	return s->enabled & DEVICES_OF(strategy);
 }
 
 pattern_set fusion_settings_off(const struct fusion_settings *s, enum strategy strategy) {
@@ -44,6 +50,7 @@ pattern_set fusion_settings_off(const struct fusion_settings *s, enum strategy s
 static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_enabled = s->enabled;
 	c->fusion_fast = s->fast;
+	op_pairs_print(&s->apart, c->fusion_apart, sizeof c->fusion_apart);
 	c->fusion_min_elements = s->min_elements;
 	c->fusion_window_us = s->window_us;
 	c->fusion_window_ops = s->window_ops;
@@ -57,12 +64,16 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 
-/* Is what config_set() takes as any text one of knobs? */
-static int knobs_check(const char *name, const char *value, struct fault *f) {
+/* Is what config_set() takes as any text one of knobs, or of pairs? */
+static int text_check(const char *name, const char *value, struct fault *f) {
 	struct knob_pins pins;
+	struct op_pairs pairs;
 	struct fault ours;
 
-	return strcmp(name, "fusion.knobs") != 0 ? 0 : knobs_parse(value, &pins, f ? f : &ours);
+	f = f ? f : &ours;
+	if (!strcmp(name, "fusion.knobs"))
+		return knobs_parse(value, &pins, f);
+	return strcmp(name, "fusion.apart") != 0 ? 0 : op_pairs_parse(value, &pairs, f);
 }
 
 int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f) {
@@ -74,7 +85,7 @@ int fusion_settings_change(struct fusion_settings *s, const char *name, const ch
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
 	settings_into(s, &scratch);
-	r = knobs_check(name, value, f);
+	r = text_check(name, value, f);
 	if (!r)
 		r = config_set(&scratch, name, value, f);
 	if (r)
@@ -131,7 +142,8 @@ void session_refresh(struct session *s) {
 	settings_into(&s->settings, &chosen);
 	for (unsigned i = 0; i < config_settings(); i++)
 		if (s->own[i] && config_setting(i) != knobs)
-			memcpy((char *)&c + config_setting(i)->offset, (char *)&chosen + config_setting(i)->offset, sizeof(uint64_t));
+			memcpy((char *)&c + config_setting(i)->offset, (char *)&chosen + config_setting(i)->offset,
+				config_setting(i)->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t));
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
 	s->settings = fusion_settings_of(&c);
@@ -157,7 +169,7 @@ int configure_all(struct server *v, const char *name, const char *value, struct 
 
 	if (setting && setting->applies != SETTING_SESSION && setting->applies != SETTING_USER)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
-	r = knobs_check(name, value, f);
+	r = text_check(name, value, f);
 	if (r)
 		return r;
 	r = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);

@@ -306,10 +306,10 @@ bool session_governs(const struct session *s) {
 struct plan_options session_plan_options(const struct session *s) {
 	const struct traits *t = s->server->traits;
 
-	return (struct plan_options){ .fuse = s->settings.enabled, .fast = s->settings.fast, .notes = true, .traits = t,
+	return (struct plan_options){ .fuse = fusion_settings_enabled(&s->settings, t->strategy), .fast = s->settings.fast, .notes = true, .traits = t,
 		.min_elements = s->settings.min_elements,
 		.patterns_off = fusion_settings_off(&s->settings, t->strategy), .book = s->book,
-		.named_off = s->named_off, .pins = s->settings.pins };
+		.named_off = s->named_off, .apart = s->settings.apart, .pins = s->settings.pins };
 }
 
 /* ---- finding ---- */

@@ -28,7 +28,7 @@ static bool window_ends(const struct session *s, bool urgent, enum flush_reason 
 		*reasonp = FLUSH_URGENT;
 	else if (!exec_busy(s->server->exec))
 		*reasonp = FLUSH_IDLE;
-	else if (s->gathered >= set->window_ops || !set->enabled || !set->window_us)
+	else if (s->gathered >= set->window_ops || !fusion_settings_enabled(set, s->server->traits->strategy) || !set->window_us)
 		*reasonp = FLUSH_OPERATIONS;
 	else if (graph_bytes(s->graph) >= set->window_bytes)
 		*reasonp = FLUSH_BYTES;
@@ -38,7 +38,7 @@ static bool window_ends(const struct session *s, bool urgent, enum flush_reason 
 }
 
 bool window_at_once(const struct session *s, bool urgent) {
-	return urgent || !exec_busy(s->server->exec) || !s->settings.enabled || !s->settings.window_us;
+	return urgent || !exec_busy(s->server->exec) || !fusion_settings_enabled(&s->settings, s->server->traits->strategy) || !s->settings.window_us;
 }
 
 void window_added(struct session *s, bool urgent) {

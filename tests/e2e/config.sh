@@ -26,6 +26,7 @@ in_file a_wrong_value "2: door.mode is '0999'" '[door]\nmode = 0999\n'
 in_file an_unknown_group '3: door.admins: this machine has no group "nobodys-group"' '[door]\n# who\nadmins = nobodys-group\n'
 in_file an_unknown_knob '2: fusion.knobs: .*speed' '[fusion]\nknobs = speed=most\n'
 in_file an_unknown_value_of_a_knob '2: fusion.knobs: the knob share has no value half' '[fusion]\nknobs = share=half\n'
+in_file an_unknown_operation_of_a_pair '2: fusion.apart: there is no operation reluu' '[fusion]\napart = matmul:reluu\n'
 in_file an_unknown_strategy "2: device.strategy: 'fpga'" '[device]\nstrategy = fpga\n'
 in_file a_relative_folder "2: engine.operations: 'conf.d' is no absolute path" '[engine]\noperations = conf.d\n'
 in_file a_missing_folder "2: engine.operations: the folder $root/none: No such" "[engine]\noperations = $root/none\n"

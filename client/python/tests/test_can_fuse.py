@@ -109,3 +109,20 @@ def test_opportunities_are_sorted_by_gain_with_ids_of_explain():
         for op in one["operations"]:
             assert nodes[op["id"]] == (op["op"], op["at"], one["kernel"])
             assert "test_can_fuse.py:" in op["at"]
+
+
+def test_pairs_that_are_kept_apart_say_so():
+    x, w = xp.asarray(np.ones((16, 16), "f4")), xp.asarray(np.ones((16, 16), "f4"))
+    with xp.config(apart="matmul:add add:relu"):
+        assert xp.settings()["fusion.apart"] == "matmul:add add:relu"
+        h = xp.matmul(x, w)
+        a = h + 1
+        y = xp.relu(a)
+        assert len(xp.explain(y)["kernels"]) == 3
+        for pair in ((h, a), (a, y)):
+            answer = xp.can_fuse(*pair, y)
+            assert not answer and answer["reason"] == "fusion.apart keeps these operations in kernels of their own"
+    assert xp.settings()["fusion.apart"] == ""
+    assert xp.can_fuse(h, a, y) and len(xp.explain(y)["kernels"]) == 1
+    with pytest.raises(xp.ArgumentError, match="there is no operation reluu"), xp.config(apart="matmul:reluu"):
+        pass
