@@ -53,10 +53,17 @@ static int take_list(struct recording *r, const struct fusion_attributes *a, enu
 	return 0;
 }
 
+/* A scalar has no axis, and its axis 0, or -1, is none, as in PyTorch: softmax of a number is 1. */
+static bool is_axis_of_scalar(const struct recording *r, const struct fusion_attributes *a) {
+	return r->count && !r->in[0]->type.rank && a->axis_count == 1 && a->axes && (a->axes[0] == 0 || a->axes[0] == -1);
+}
+
 static int take_attribute(struct recording *r, const struct fusion_attributes *a, enum op_attribute which,
 	struct op_attr *attr) {
 	int failed;
 
+	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES && is_axis_of_scalar(r, a))
+		return 0;
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_AXES)
 		return record_axes(r, a->axis_count, a->axes, &attr->axes);
 	if (attribute_info(which)->kind == ATTRIBUTE_KIND_LIST)

@@ -17,6 +17,7 @@
 #include "autostart.h"
 #include "sent.h"
 #include "capture.h"
+#include "debug.h"
 #include "define.h"
 #include "flush.h"
 #include "handle.h"
@@ -567,7 +568,26 @@ int fusion_cancel(fusion_context *context) {
 	return error_report(r, &f);
 }
 
+/* fusion.debug is the library's own: operations are sent one by one from now on, which needs nothing of the daemon. */
+static int configure_debug(fusion_context *context, const char *value) {
+	struct fusion_context *c;
+	struct fault f;
+	uint64_t on;
+	int r = context_enter(context, "configure", &c);
+
+	if (r)
+		return r;
+	if (!value || !word_value(words_switch, value, &on))
+		r = fault_set(&f, FAULT_ARGUMENT, "configure: fusion.debug is '%s', but wants yes or no", value ? value : "NULL");
+	else
+		c->debug = on;
+	context_leave(c);
+	return error_report(r, &f);
+}
+
 int fusion_configure(fusion_context *context, const char *name, const char *value) {
+	if (name && !strcmp(name, DEBUG_SETTING))
+		return configure_debug(context, value);
 	return configure(context, "configure", REQUEST_CONFIGURE, name, value);
 }
 

@@ -15,6 +15,7 @@ struct check {
 	struct value *value;
 	unsigned arity;
 	struct value *in[LIMIT_OPERANDS];
+	unsigned axis;         /* of a gather or scatter */
 };
 
 /* Words of these bits are NaN or infinite. */
@@ -97,12 +98,73 @@ static int blame(const struct value *v, int64_t element, uint64_t word, struct f
 		is_nan(v->type.dtype, word) ? "NaN" : "infinity", element, shape_text(&v->type, type));
 }
 
+/* ---- indices ---- */
+
+/* Operations whose operand 1 says where along an axis of operand 0. */
+static bool has_indices(const struct value *v) {
+	return v->op == OP_take || v->op == OP_take_along || v->op == OP_embedding || op_scatters(v->op);
+}
+
+static int64_t index_at(enum dtype dtype, const char *memory, int64_t i) {
+	unsigned bytes = dtype_info(dtype)->bytes;
+	int64_t word = 0;
+
+	memcpy(&word, memory + i * bytes, bytes); /* little-endian, as above */
+	if (dtype_info(dtype)->kind == DTYPE_KIND_SINT && bytes < sizeof word) {
+		unsigned above = 64 - 8 * bytes;
+
+		word = (int64_t)((uint64_t)word << above) >> above;
+	}
+	return word;
+}
+
+/* Negative ones count from the end; u64 beyond 2^63 looks negative, and is beyond any axis. */
+static bool is_beyond(enum dtype dtype, int64_t index, int64_t extent) {
+	return index >= extent || index < (dtype_info(dtype)->kind == DTYPE_KIND_SINT ? -extent : 0);
+}
+
+static int blame_index(const struct check *k, int64_t element, int64_t index, struct fault *f) {
+	char where[PLACE_TEXT], of[SHAPE_TEXT], type[SHAPE_TEXT];
+
+	return fault_set(f, FAULT_ARGUMENT, "%s at %s: index %" PRId64 " (element %" PRId64 " of %s) is beyond axis %u of %s",
+		op_info(k->value->op)->name, place_name(k->value->place, where), index, element,
+		shape_text(&k->in[1]->type, type), k->axis, shape_text(&k->in[0]->type, of));
+}
+
+static int check_indices(struct fusion_context *c, const struct check *k, struct fault *f) {
+	const struct tensor_type *t;
+	struct location l;
+	int64_t extent;
+	int r;
+
+	if (k->arity < 2 || !has_indices(k->value) || !shape_elements(&k->in[1]->type))
+		return 0;
+	t = &k->in[1]->type;
+	extent = k->in[0]->type.dims[k->axis];
+	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above */
+	r = read_locate(c, k->in[1], REQUEST_READ, &l, f);
+	if (r)
+		return r;
+	for (int64_t i = 0; !r && i < shape_elements(t); i++) {
+		int64_t index = index_at(t->dtype, l.memory, i);
+
+		if (is_beyond(t->dtype, index, extent))
+			r = blame_index(k, i, index, f);
+	}
+	location_release(&l);
+	return r;
+}
+
+/* ---- a value ---- */
+
 static int check_one(struct fusion_context *c, const struct check *k, struct fault *f) {
 	int64_t element;
 	uint64_t word;
 	bool finite;
-	int r = look(c, k->value, &element, &word, f);
+	int r = check_indices(c, k, f);
 
+	if (!r)
+		r = look(c, k->value, &element, &word, f);
 	if (r || element < 0 || is_callers_own(k->value))
 		return r;
 	r = operands_finite(c, k, &finite, f);
@@ -112,6 +174,7 @@ static int check_one(struct fusion_context *c, const struct check *k, struct fau
 static void check_hold(struct check *k, struct value *v) {
 	k->value = v;
 	k->arity = v->arity;
+	k->axis = has_indices(v) && v->attr ? v->attr->axis : 0;
 	value_hold(v);
 	for (unsigned i = 0; i < v->arity; i++) {
 		k->in[i] = v->in[i];

@@ -97,7 +97,7 @@ struct fusion_options {
 	                              * started where the machine has none and $FUSION_AUTOSTART is not no */
 	const char *name;            /* shown to the administrator; NULL: the program's name */
 	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (yes or no) where FUSION_DEFAULT */
-	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity; $FUSION_DEBUG */
+	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity, and indices beyond their axes; $FUSION_DEBUG */
 	uint32_t batch_ops;          /* send after this many recorded operations; 0: 1024 */
 	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
 	const char *device;          /* where the daemon has several: a part of the name or the number of the one to use;
@@ -116,7 +116,8 @@ FUSION_API int fusion_open(fusion_context **contextp, const struct fusion_option
 FUSION_API void fusion_close(fusion_context *context);
 /* Name of the device, owned by the context. */
 FUSION_API const char *fusion_device(fusion_context *context);
-/* Changes a setting of this session, e.g. "fusion.enabled" to "0", "fusion.pattern.linear" to "off". */
+/* Changes a setting of this session, e.g. "fusion.enabled" to "0", "fusion.pattern.linear" to "off"; or "fusion.debug", as the option has it, from the next
+ * operation on. */
 FUSION_API int fusion_configure(fusion_context *context, const char *name, const char *value);
 /* Changes it for new sessions, and those that have not changed it: for root, the daemon's user and its
  * administrators (door.admins). */
@@ -473,8 +474,10 @@ FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array
 /* The same for what would be fused alone, the greatest gain first: kernel, pattern, operations with their places and ids, bytes and buffers
  * saved, estimated times. Of what has run: fusion_recent() with FUSION_EXPLAIN_OPPORTUNITIES. */
 FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);
+/* Of fusion_recent(): the session of the context itself. */
+#define FUSION_OWN_SESSION UINT64_MAX
 /* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
- * the one that ran last, this one aside. Sessions of other users: for root and the daemon's user. */
+ * the one that ran last, this one aside; FUSION_OWN_SESSION: of this one. Sessions of other users: for root and the daemon's user. */
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
 /*
  * For tools that watch a daemon; JSON, to be freed by the caller, or NULL. Other users' sessions are for root, the daemon's user and

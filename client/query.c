@@ -1,10 +1,12 @@
 /* Questions to the daemon: statistics, plans, and what would fuse. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture.h"
 #include "context.h"
+#include "debug.h"
 #include "explained.h"
 #include "flush.h"
 #include "record.h"
@@ -49,11 +51,44 @@ char *fusion_stats(fusion_context *context, bool whole_daemon) {
 	return ask(context, "stats", REQUEST_STATS, 1, (uint64_t[]){ whole_daemon });
 }
 
+/* The settings of a session, and the one of the library itself. */
+static char *with_debug(fusion_context *context, char *text) {
+	struct fusion_context *c;
+	size_t length = strlen(text);
+	char *both = NULL;
+	bool on;
+
+	if (!context_enter(context, "settings", &c)) {
+		on = c->debug;
+		context_leave(c);
+		/* An object with members. */
+		if (length && asprintf(&both, "%.*s,\"" DEBUG_SETTING "\":\"%s\"}", (int)length - 1, text, on ? "yes" : "no") < 0)
+			both = NULL;
+	}
+	free(text);
+	return both;
+}
+
 char *fusion_settings(fusion_context *context, bool whole_daemon) {
-	return ask(context, "settings", REQUEST_SETTINGS, 1, (uint64_t[]){ whole_daemon });
+	char *text = ask(context, "settings", REQUEST_SETTINGS, 1, (uint64_t[]){ whole_daemon });
+
+	return text && !whole_daemon ? with_debug(context, text) : text;
+}
+
+static uint64_t own_session(fusion_context *context) {
+	struct fusion_context *c;
+	uint64_t session = 0;
+
+	if (!context_enter(context, "recent", &c)) {
+		session = c->door.session;
+		context_leave(c);
+	}
+	return session;
 }
 
 char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
+	if (session == FUSION_OWN_SESSION)
+		session = own_session(context);
 	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
 }
 

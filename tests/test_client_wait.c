@@ -591,6 +591,32 @@ START_TEST(debug_names_the_operation_that_made_the_first_nan) {
 }
 END_TEST
 
+START_TEST(debug_is_a_setting_at_run_time) {
+	fusion_array *a, *b;
+	int64_t dims[] = { 4, 8 };
+
+	open_context();
+	fake.nan_op = OP_tanh;
+	fake.nan_at = 17;
+	a = fusion_full(context, FUSION_F32, 2, dims, 1);
+	b = fusion_tanh(a);
+	ck_assert(!fusion_sync(context));
+	fusion_release(b);
+	ck_assert(!fusion_configure(context, "fusion.debug", "yes"));
+	ck_assert_ptr_null(fusion_tanh(a));
+	expect_error(FUSION_E_NONFINITE, "made the first NaN (element 17 of f32[4,8])");
+	fusion_error_clear();
+	ck_assert_int_eq(fusion_configure(context, "fusion.debug", "perhaps"), FUSION_E_ARGUMENT);
+	expect_error(FUSION_E_ARGUMENT, "configure: fusion.debug is 'perhaps', but wants yes or no");
+	ck_assert(!fusion_configure(context, "fusion.debug", "off"));
+	b = fusion_tanh(a);
+	ck_assert(!fusion_sync(context));
+	fusion_release(a);
+	fusion_release(b);
+	close_context();
+}
+END_TEST
+
 START_TEST(debug_blames_nothing_that_was_given_a_nan) {
 	struct fusion_options options = { .debug = FUSION_ON };
 	fusion_array *a, *b;
@@ -674,4 +700,4 @@ RUN_TESTS("client_wait", a_refused_batch_names_the_line_of_the_operation,
 	an_array_from_outside_is_bound_at_replay, inputs_may_be_outputs_and_change_in_between,
 	replay_refuses_other_shapes, a_capture_that_fails_leaves_the_context_as_it_was, an_input_is_not_read_while_a_graph_is_recorded,
 	a_context_may_close_while_it_records, debug_names_the_operation_that_made_the_first_nan,
-	debug_blames_nothing_that_was_given_a_nan, questions_are_answered)
+	debug_blames_nothing_that_was_given_a_nan, debug_is_a_setting_at_run_time, questions_are_answered)

@@ -80,7 +80,9 @@ def composites():
 # What stands for each entry of a list that is left out.
 ENTRIES = {"stride": "1", "padding": "0", "dilation": "1"}
 # What others call the composites, by their names: who writes one is told ours.
-MEANT = {**{f"{name}{n}d": name for name in ("conv", "max_pool", "avg_pool", "batch_norm") for n in (1, 2, 3)},
+MEANT = {"swish": "silu", "hard_swish": "hardswish", "hard_sigmoid": "hardsigmoid", "cross_entropy_loss": "cross_entropy", "mha": "attention",
+         "bias_add": "linear", "logsoftmax": "log_softmax", "mse_loss": "mean(square(x - y))", "l1_loss": "mean(abs(x - y))", "relu6": "clip(x, 0, 6)",
+         "hardtanh": "clip(x, -1, 1)", "dropout": "where(random.bernoulli(1 - p, x.shape), x / (1 - p), 0)", **{f"{name}{n}d": name for name in ("conv", "max_pool", "avg_pool", "batch_norm") for n in (1, 2, 3)},
          "convolution": "conv", "scaled_dot_product_attention": "attention", "rmsnorm": "rms_norm", "layernorm": "layer_norm", "dense": "linear",
          "embed": "embedding"}
 
@@ -103,12 +105,29 @@ def _list(given, x):
 _MEANT = {all!r}
 
 
+def _weight(weight, bias):
+    """A weight that is left out before a bias is 1: everything times it stays as it is."""
+    if weight is not None or bias is None:
+        return weight
+    from ._creation import ones_like
+    return ones_like(bias)
+
+
+def _plain(name):
+    """CrossEntropyLoss, LeakyReLU, Conv2d, as one finds them elsewhere."""
+    plain = name.lower().replace("_", "")
+    return plain[:-4] if plain.endswith("loss") else plain
+
+
 def _absent(name):
     from . import _rows
     if name in _rows.__all__:
         return getattr(_rows, name)
-    if name in _MEANT:
-        raise AttributeError(f"module 'fusion.nn' has no attribute {{name!r}}: {{_MEANT[name]}}() does it")
+    meant = {{_plain(theirs): ours for theirs, ours in _MEANT.items()}}
+    meant.update({{_plain(ours): ours for ours in (*_rows.__all__, *__all__)}})
+    ours = meant.get(_plain(name))
+    if ours:
+        raise AttributeError(f"module 'fusion.nn' has no attribute {{name!r}}: {{ours if ours[-1] == ')' else ours + '()'}} does it")
     raise AttributeError(f"module 'fusion.nn' has no attribute {{name!r}}")
 
 
@@ -116,6 +135,11 @@ def _absent(name):
 if not TYPE_CHECKING:
     __getattr__ = _absent
 '''
+
+
+def passed(operands, least):
+    """The operands of a call: a weight that may be left out is 1 where a bias is not."""
+    return ", ".join("_weight(weight, bias)" if o == "weight" and i >= least and "bias" in operands else o for i, o in enumerate(operands))
 
 
 def print_networks():
@@ -151,7 +175,7 @@ def print_networks():
                 otherwise = "window" if a == "stride" and "window" in keys else ENTRIES.get(a)
                 value = f"_list({a}, x)" if a not in DEFAULTS else f"_list({otherwise} if {a} is None else {a}, x)"
             pieces.append(f"{a!r}: {value}")
-        print(f"    return _core.call(None, {name!r}, ({', '.join(operands)},), {{{', '.join(pieces)}}})\n")
+        print(f"    return _core.call(None, {name!r}, ({passed(operands, least)},), {{{', '.join(pieces)}}})\n")
 
 
 def standard_names():

@@ -17,8 +17,8 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from ._base import Device, DType
     from ._graph import Picture
 
-__all__ = ["can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "graph", "opportunities", "patterns", "settings", "stats",
-           "sync", "writable"]
+__all__ = ["can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "forget_pattern", "graph", "operations", "opportunities", "patterns",
+           "recent", "settings", "stats", "sync", "writable"]
 
 
 def _text(value):
@@ -88,24 +88,53 @@ def patterns(*, device: Device | str | int | None = None) -> Any:
     return json.loads(as_device(device).context.patterns())
 
 
-def define_op(name: str, text: str, *, device: Device | str | int | None = None) -> Callable[..., Array]:
+def operations(*, device: Device | str | int | None = None) -> Any:
+    """What the daemon's administrator defined: names, operands, whether they are ready, or why not."""
+    return json.loads(as_device(device).context.operations())
+
+
+def recent(*, device: Device | str | int | None = None) -> Any:
+    """How the last graphs of this session ran, the newest first, as fusionctl explain --last tells it."""
+    return json.loads(as_device(device).context.recent())
+
+
+def define_op(name: str, text: str | None = None, *, device: Device | str | int | None = None) -> Callable[..., Array]:
     """Defines an operation by an expression, and gives it as a function: swish = define_op("swish2", "a * sigmoid(b * a)"); swish(x, y).
 
-    See fusion-ops(7).
+    Without a text, one that the daemon's administrator has defined: gives its function. Attributes are named: f(x, axes=-1). See fusion-ops(7).
     """
-    as_device(device).context.define(name, text)
     word = name.split("(")[0].strip()
+    if text is not None:
+        as_device(device).context.define(name, text)
+    else:
+        text = _defined(word, operations(device=device))
 
-    def operation(*arrays: Array) -> Array:
-        return _core.call(None, word, arrays, {})
+    def operation(*arrays: Array, **attributes: Any) -> Array:
+        return _core.call(None, word, arrays, attributes)
     operation.__name__ = operation.__qualname__ = word
     operation.__doc__ = text
     return operation
 
 
+_CALLABLE = ("text", "body")      # the third kind is a pattern
+
+
+def _defined(word, common):
+    for one in common:
+        if one["name"] == word and one["kind"] in _CALLABLE:
+            return one.get("doc")
+    names = ", ".join(one["name"] for one in common if one["kind"] in _CALLABLE) or "none"
+    raise ArgumentError(f"define_op: no text is given, and the administrator has defined no operation {word}: there are {names}")
+
+
 def define_pattern(name: str, text: str, *, device: Device | str | int | None = None) -> None:
     """Defines a fusion pattern: wherever the expression arises it is counted and named. See libfusion(3)."""
     as_device(device).context.define(name, text, True)
+
+
+def forget_pattern(name: str, *, device: Device | str | int | None = None) -> None:
+    """Takes back what define_pattern() defined; what runs ends as it began."""
+    as_device(device).context.forget(name)
 
 
 class Explanation(dict):

@@ -107,7 +107,7 @@ TEXT(stats, fusion_stats(c, whole == Py_True))
 TEXT(settings, fusion_settings(c, whole == Py_True))
 TEXT(patterns, fusion_patterns(c))
 TEXT(operations, fusion_operations(c))
-TEXT(recent, fusion_recent(c, 0, 0))
+TEXT(recent, fusion_recent(c, FUSION_OWN_SESSION, 0))
 
 /* That are asked about at once; two of them. */
 enum { ASKED_MOST = 64, PAIR = 2 };
@@ -200,6 +200,18 @@ static PyObject *context_define(PyObject *self, PyObject *args) {
 		return NULL;
 	place_note();
 	WAITING(code = pattern ? fusion_define_pattern(c, name, text, false) : fusion_define_op(c, name, text, NULL));
+	return done(code);
+}
+
+static PyObject *context_forget(PyObject *self, PyObject *args) {
+	fusion_context *c = context_of(self);
+	const char *name;
+	int code;
+
+	if (!c || !PyArg_ParseTuple(args, "s", &name))
+		return NULL;
+	place_note();
+	WAITING(code = fusion_forget_pattern(c, name, false));
 	return done(code);
 }
 
@@ -316,6 +328,7 @@ static PyMethodDef methods[] = {
 	{ "opportunities", context_opportunities, METH_VARARGS, NULL },
 	{ "configure", context_configure, METH_VARARGS, NULL },
 	{ "define", context_define, METH_VARARGS, NULL },
+	{ "forget", context_forget, METH_VARARGS, NULL },
 	{ "full", FAST(context_full), METH_FASTCALL, NULL },
 	{ "arange", FAST(context_arange), METH_FASTCALL, NULL },
 	{ "random", context_random, METH_VARARGS, NULL },

@@ -24,6 +24,11 @@ def test_names_of_others_name_ours():
         with pytest.raises(AttributeError, match=rf"'fusion.nn' has no attribute '{name}': {ours}\(\) does it"):
             getattr(xp.nn, name)
         assert callable(getattr(xp.nn, ours))
+    for name, ours in (("CrossEntropyLoss", "cross_entropy"), ("LeakyReLU", "leaky_relu"), ("BatchNorm2d", "batch_norm"), ("swish", "silu")):
+        with pytest.raises(AttributeError, match=rf"'{name}': {ours}\(\) does it"):
+            getattr(xp.nn, name)
+    with pytest.raises(AttributeError, match=r"'relu6': clip\(x, 0, 6\) does it"):
+        xp.nn.relu6
     with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
         xp.nn.nothing
 
@@ -64,3 +69,23 @@ def test_lists_of_different_lengths_are_refused():
             call()
     with pytest.raises(TypeError, match="softmax: not a fusion array, but None"):
         xp.nn.softmax(None)
+
+
+def test_a_weight_that_is_left_out_before_a_bias_is_one():
+    rng = np.random.default_rng(4)
+    x, b, ones = (xp.asarray(rng.normal(size=(2, 3, 4)).astype("f4")), xp.asarray(rng.normal(size=4).astype("f4")), xp.ones(4, dtype=xp.float32))
+    assert np.array_equal(np.asarray(xp.nn.layer_norm(x, None, b)), np.asarray(xp.nn.layer_norm(x, ones, b)))
+    assert np.array_equal(np.asarray(xp.nn.layer_norm(x, None, b)), np.asarray(xp.nn.layer_norm(x) + b))
+    c, one = b[:3], ones[:3]
+    assert np.array_equal(np.asarray(xp.nn.group_norm(x, None, c, groups=3)), np.asarray(xp.nn.group_norm(x, one, c, groups=3)))
+    assert np.array_equal(np.asarray(xp.nn.batch_norm(x, c, one, None, c)), np.asarray(xp.nn.batch_norm(x, c, one, one, c)))
+    with pytest.raises(xp.FusionError):
+        xp.nn.linear(x, None, b)
+
+
+def test_a_number_has_softmax_as_in_pytorch():
+    x = xp.asarray(3.5)
+    assert float(xp.nn.softmax(x)) == 1 and float(xp.nn.softmax(x, axis=0)) == 1 and float(xp.nn.log_softmax(x, axis=-1)) == 0
+    assert float(xp.nn.logsumexp(x)) == 3.5 and float(xp.nn.layer_norm(x)) == 0
+    with pytest.raises(xp.FusionError, match="axis 1"):
+        xp.nn.softmax(x, axis=1)
