@@ -184,7 +184,7 @@ deps:
 $(B)/include/fusion_types.h: client/generate.sh protocol/dtypes.def protocol/errors.def protocol/attributes.def
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh types >$@
-$(B)/include/fusion_ops.h: client/generate.sh protocol/ops.def protocol/attributes.def client/fusion.h
+$(B)/include/fusion_ops.h: client/generate.sh protocol/fused.def protocol/ops.def protocol/attributes.def client/fusion.h
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh ops >$@
 $(B)/include/fusion_calls.h: client/generate.sh protocol/ops.def protocol/attributes.def
@@ -377,7 +377,7 @@ clean:
 
 man: $(MAN)
 
-$(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/ops.def protocol/attributes.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
+$(B)/man/fusion-ops.7: man/generate.sh man/fusion-ops.7.in protocol/fused.def protocol/ops.def protocol/attributes.def protocol/dtypes.def protocol/errors.def kernels/ulp.def
 	@mkdir -p $(@D)
 	$(Q)sh man/generate.sh ops >$@
 $(B)/man/fusion-protocol.7: man/generate.sh man/fusion-protocol.7.in protocol/messages.def protocol/features.def protocol/ops.def protocol/dtypes.def protocol/errors.def

@@ -137,11 +137,11 @@ static int check_indices(struct fusion_context *c, const struct check *k, struct
 	int64_t extent;
 	int r;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as in operands_finite() */
 	if (k->arity < 2 || !has_indices(k->value) || !shape_elements(&k->in[1]->type))
 		return 0;
 	t = &k->in[1]->type;
 	extent = k->in[0]->type.dims[k->axis];
-	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above */
 	r = read_locate(c, k->in[1], REQUEST_READ, &l, f);
 	if (r)
 		return r;

@@ -247,9 +247,41 @@ int defined_resume(struct fusion_context *c, struct fault *f) {
 	return r;
 }
 
+/* ---- those that fused.def names ---- */
+
+#define FUSED_PREFIX "fused_"
+
+static const struct fused {
+	const char *name, *signature, *text;
+} fused[] = {
+#define FUSED(name, operands, text, doc) { FUSED_PREFIX #name, FUSED_PREFIX #name "(" operands ")", text },
+#include "protocol/fused.def"
+#undef FUSED
+};
+
+/* Defines it for the context, as its user could; nothing where the table has no such name. */
+static int take_fused(struct fusion_context *c, const char *name, struct fault *f) {
+	const struct fused *row = NULL;
+	struct definition *d = NULL;
+	int r;
+
+	for (unsigned i = 0; i < sizeof fused / sizeof *fused; i++)
+		if (!strcmp(fused[i].name, name))
+			row = &fused[i];
+	if (!row)
+		return 0;
+	r = definition_new(row->signature, row->text, NULL, &d, f);
+	return r ? r : keep(c, d, 0, 0, false);
+}
+
 int defined_find(struct recording *r, const char *name, const struct defined **dp) {
 	int failed = 0;
 
+	*dp = find(r->context, name);
+	if (!*dp)
+		failed = take_fused(r->context, name, &r->fault);
+	if (failed)
+		return failed;
 	*dp = find(r->context, name);
 	if (!*dp && !(r->context->door.features & FEATURE_OPERATIONS))
 		return fault_set(&r->fault, FAULT_OPERATION, "%s: there is no such operation", name);

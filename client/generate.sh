@@ -176,6 +176,29 @@ prototypes() {
 	}'
 }
 
+# The calls of fused.def: of the library's fusion_call(), so that it exports nothing more.
+fused() {
+	awk '/^FUSED\(/ {
+		if (!match($0, /^FUSED\([a-z_]+, *"[a-z, ]+", *"/)) {
+			print "generate.sh: this line does not read: " $0 > "/dev/stderr"
+			exit 1
+		}
+		name = substr($0, 7)
+		sub(/,.*/, "", name)
+		split($0, quoted, "\"")
+		count = split(quoted[2], operand, ", ")
+		list = array = ""
+		for (i = 1; i <= count; i++) {
+			list = list ", fusion_array *" operand[i]
+			array = array ", " operand[i]
+		}
+		print "/* " quoted[6] ": " quoted[4] ". */"
+		print "static inline fusion_array *fusion_fused_" name "(" substr(list, 3) ") {"
+		print "\tfusion_array *operand[] = { " substr(array, 3) " };\n"
+		print "\treturn fusion_call(NULL, \"fused_" name "\", " count ", operand, NULL);\n}"
+	}' "$protocol/fused.def"
+}
+
 each() {
 	rows ops.def "$1" | awk -F'|' -v kind="$1" '
 	BEGIN { printf "#define FUSION_%s_OPERATIONS(X)", kind }
@@ -198,6 +221,7 @@ names() {
 	rows ops.def 'UNARY|BINARY|TERNARY' | awk -F'|' '
 	{ print "fusion_" $3 }
 	$1 == "BINARY" { print "fusion_" $3 "_scalar"; print "fusion_scalar_" $3 }'
+	sed -n 's/^FUSED(\([a-z_]*\),.*/fusion_fused_\1/p' "$protocol/fused.def"
 	composites names
 }
 
@@ -208,6 +232,9 @@ ops() {
 	echo
 	echo "/* Composites. Axes count from 0, negative ones from the end; axis_count 0 and axes NULL: all of them. */"
 	composites prototypes
+	echo
+	echo "/* Names for the same operations as their texts, see fusion-ops(7); they fuse as these do. */"
+	fused
 	echo
 	echo "/* X(name) for each elementwise function of so many operands: of what other languages make of them (fusion.hpp). */"
 	each UNARY

@@ -164,6 +164,11 @@ ops_rows() {
 		item(row, "Cm " args[2], sentences(args[count]))
 		next
 	}
+	row == "FUSED" {
+		gsub(/,/, "", args[2])
+		item(row, "Sy fused_" args[1] " Ar " args[2], sentences(args[4]) ":\n.Ql " args[3] " .")
+		next
+	}
 	row == "STRUCT" {
 		item(row, "Sy " args[2], sentences(args[count]))
 		next
@@ -179,7 +184,7 @@ ops_rows() {
 		item(row, "Sy " args[2] " Ar " operands[row], sentences(args[count]) "\n" takes "." error[args[2]])
 	}
 	END { exit failed }' "$root/kernels/ulp.def" "$root/protocol/dtypes.def" "$root/protocol/errors.def" \
-		"$root/protocol/attributes.def" "$root/protocol/ops.def"
+		"$root/protocol/attributes.def" "$root/protocol/ops.def" "$root/protocol/fused.def"
 }
 
 # SETTING(section, name, type, standard, min, max, applies, doc), and PATTERN(id, name, doc) as fusion.pattern.*

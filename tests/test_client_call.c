@@ -55,6 +55,24 @@ START_TEST(absent_operands_are_null_and_the_others_meet_in_one_type) {
 }
 END_TEST
 
+START_TEST(a_named_call_is_the_operations_of_its_text) {
+	fusion_array *x, *y;
+
+	open_context();
+	x = matrix(FUSION_F32, 3, 5);
+	y = fusion_fused_add_relu(x, x);
+	ck_assert_msg(y != NULL, "%s", fusion_error());
+	settle(y);
+	ck_assert_uint_eq(fake.op_count[OP_add], 1);
+	ck_assert_uint_eq(fake.op_count[OP_relu], 1);
+	ck_assert_ptr_null(fusion_fused_add_relu(x, NULL));
+	expect_error(FUSION_E_ARGUMENT, "fused_add_relu: argument b is NULL");
+	ck_assert_ptr_null(fusion_call(context, "fused_nothing", 1, &x, NULL));
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
 START_TEST(a_call_by_name_is_the_function) {
 	const struct fusion_attributes one = { .axis_count = 1, .axes = (const int[]){ 0 } };
 	fusion_array *x, *y;
@@ -384,7 +402,7 @@ END_TEST
 RUN_TESTS("client_call", operations_of_the_daemon_are_asked_for_once,
 	an_operation_with_a_body_is_one_operation_with_checked_types, daemons_may_have_one_number_for_different_operations,
 	a_definition_of_ones_own_goes_before_the_daemons, a_composite_is_one_operation_for_the_daemon,
-	absent_operands_are_null_and_the_others_meet_in_one_type, a_call_by_name_is_the_function,
+	absent_operands_are_null_and_the_others_meet_in_one_type, a_named_call_is_the_operations_of_its_text, a_call_by_name_is_the_function,
 	attributes_that_do_not_fit_are_refused, structures_that_say_more_than_this_release_knows_are_refused,
 	what_an_older_daemon_lacks_is_refused_by_name, versions_that_do_not_meet_name_what_is_too_old,
 	a_definition_is_recorded_as_its_operations,

@@ -77,6 +77,16 @@ def composites():
         yield found.group(2), int(found.group(3)), operands, re.findall(r"HAS\((\w+)\)", found.group(6)), doc_of(line)
 
 
+def fused():
+    """(name, [operand], text, doc) of fused.def."""
+    for line in lines("protocol/fused.def"):
+        if line.startswith("FUSED("):
+            found = re.match(r'FUSED\((\w+), *"([^"]*)", *"([^"]*)", *"([^"]*)"\)$', line)
+            if not found:
+                sys.exit(f"generate.py: this line does not read: {line}")
+            yield "fused_" + found.group(1), found.group(2).split(", "), found.group(3), found.group(4)
+
+
 # What stands for each entry of a list that is left out.
 ENTRIES = {"stride": "1", "padding": "0", "dilation": "1"}
 # What others call the composites, by their names: who writes one is told ours.
@@ -149,7 +159,7 @@ def print_networks():
     print("from __future__ import annotations\n\nfrom operator import index as _index\n\nfrom . import _core\nfrom ._base import as_dtype\n")
     print("TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Sequence, Union\n\n    from ._array import Array\n    from ._base import DType\n    Axes = Union[int, Sequence[int], None]\n")
     rows = [row for row in composites() if row[0] not in ELSEWHERE]
-    print(f"__all__ = {[row[0] for row in rows]!r}\n")
+    print(f"__all__ = {[row[0] for row in (*rows, *fused())]!r}\n")
     print(NETWORK_NAMES.format(all={name: meant for name, meant in sorted(MEANT.items())}))
     for name, least, operands, has, doc in rows:
         list_ = [f"{o}: Array" if i < least else f"{o}: Array | None = None" for i, o in enumerate(operands)]
@@ -176,6 +186,14 @@ def print_networks():
                 value = f"_list({a}, x)" if a not in DEFAULTS else f"_list({otherwise} if {a} is None else {a}, x)"
             pieces.append(f"{a!r}: {value}")
         print(f"    return _core.call(None, {name!r}, ({passed(operands, least)},), {{{', '.join(pieces)}}})\n")
+    print_fused()
+
+
+def print_fused():
+    for name, operands, text, doc in fused():
+        arguments = ", ".join(f"{o}: Array" for o in operands)
+        print(f'\ndef {name}({arguments}, /) -> Array:\n    """{doc}: {text}. A name for these operations, which fuse as they do."""')
+        print(f"    return _core.call(None, {name!r}, ({', '.join(operands)},), {{}})\n")
 
 
 def standard_names():

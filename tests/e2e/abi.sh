@@ -30,13 +30,14 @@ claim where_it_belongs 0 "" sh -c 'sed "s/^ \(fusion_open@FUSION_0\) .*/ \1 9.9/
 claim one_that_is_gone_is_noticed 1 "fusion_went@FUSION_0 is gone" $symbols check "$library" "$root/long"
 claim and_not_taken_off_the_list 1 "fusion_went@FUSION_0 is gone" $symbols add "$library" "$root/long" 9.9
 
-# What the map says is global is exported under the name of its node, and is what the headers declare: no more, no less.
+# What the map says is global is exported under the name of its node, and is what the headers declare: no more, no less. Named calls
+# (protocol/fused.def) are functions of the header alone.
 nm -D --defined-only --with-symbol-versions "$library" | sed -n 's/.* T //p' | sort >"$root/exported"
 node=$(sed -n 's/^\(FUSION_[0-9]*\) {$/\1/p' client/libfusion.map)
 claim the_map_has_one_node_and_ends_with_local 0 "" sh -c 'test "$(echo "$1" | wc -w)" = 1 && grep -A1 local: client/libfusion.map | grep -q "\*;"' sh "$node"
 claim all_is_exported_by_that_node 0 "" sh -c '! grep -v "@@$1\$" "$2"' sh "$node" "$root/exported"
 printf '#define FUSION_NO_PLACES\n#include <fusion.h>\n' >"$root/all.c"
-${CC:-cc} -E -P -Iclient -I"$build/include" "$root/all.c" | grep -v '^typedef' | LC_ALL=C grep -o '\bfusion_[a-z0-9_]*(' | tr -d '(' | sort -u >"$root/declared"
+${CC:-cc} -E -P -Iclient -I"$build/include" "$root/all.c" | grep -v '^typedef' | LC_ALL=C grep -o '\bfusion_[a-z0-9_]*(' | tr -d '(' | grep -v '^fusion_fused_' | sort -u >"$root/declared"
 sed 's/@.*//' "$root/exported" | sort >"$root/names"
 claim headers_declare_what_is_exported 0 "" diff "$root/names" "$root/declared"
 

@@ -89,3 +89,27 @@ def test_a_number_has_softmax_as_in_pytorch():
     assert float(xp.nn.logsumexp(x)) == 3.5 and float(xp.nn.layer_norm(x)) == 0
     with pytest.raises(xp.FusionError, match="axis 1"):
         xp.nn.softmax(x, axis=1)
+
+
+def test_named_calls_are_their_operations():
+    rng = np.random.default_rng(5)
+    x, y, w = (xp.asarray(rng.normal(size=(8, 8)).astype("f4")) for _ in range(3))
+    b, v = xp.asarray(rng.normal(size=8).astype("f4")), xp.asarray(rng.uniform(1, 2, size=8).astype("f4"))
+    nn, relu, gelu = xp.nn, xp.relu, xp.gelu
+    written = {"add_relu": ((x, y), relu(x + y)), "mul_relu": ((x, y), relu(x * y)), "affine_relu": ((x, v, b), relu(x * v + b)),
+               "matmul_bias_relu": ((x, w, b), relu(x @ w + b)), "linear_relu": ((x, w, b), relu(nn.linear(x, w, b))),
+               "linear_gelu": ((x, w, b), gelu(nn.linear(x, w, b))), "linear_silu": ((x, w, b), xp.silu(nn.linear(x, w, b))),
+               "linear_residual": ((x, w, b, y), nn.linear(x, w, b) + y), "linear_residual_relu": ((x, w, b, y), relu(nn.linear(x, w, b) + y)),
+               "linear_residual_gelu": ((x, w, b, y), gelu(nn.linear(x, w, b) + y)), "relu_linear": ((x, w, b), nn.linear(relu(x), w, b)),
+               "gelu_linear": ((x, w, b), nn.linear(gelu(x), w, b)), "layer_norm_gelu": ((x, v, b), gelu(nn.layer_norm(x, v, b))),
+               "layer_norm_linear": ((x, v, b, w, b), nn.linear(nn.layer_norm(x, v, b), w, b)), "rms_norm_linear": ((x, v, w), nn.linear(nn.rms_norm(x, v), w)),
+               "batch_norm_relu": ((x, b, v, v, b), relu(nn.batch_norm(x, b, v, v, b)))}
+    assert {"fused_" + name for name in written} == {name for name in nn.__all__ if name.startswith("fused_")}
+    def kernels(y):
+        return [kernel.get("pattern") for kernel in xp.explain(y)["kernels"]]
+
+    named = {name: getattr(nn, "fused_" + name)(*operands) for name, (operands, _) in written.items()}
+    for name, (_, result) in written.items():
+        assert kernels(named[name]) == kernels(result), name
+    for name, (_, result) in written.items():
+        assert np.array_equal(np.asarray(named[name]), np.asarray(result)), name
