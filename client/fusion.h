@@ -461,11 +461,12 @@ FUSION_API void fusion_capture_free(fusion_capture *capture);
 /* JSON, to be freed by the caller: counters of this session, or of the whole daemon. */
 FUSION_API char *fusion_stats(fusion_context *context, bool whole_daemon);
 enum fusion_explain_what {
-	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too */
+	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too, as the compiler gets it */
 	FUSION_EXPLAIN_UNFUSED = 2,    /* with fusion off */
 	FUSION_EXPLAIN_NODES = 4,      /* also the operations one by one, with what they read: to draw them */
 	FUSION_EXPLAIN_OPPORTUNITIES = 8, /* only what fusing gains, as fusion_opportunities() tells it */
 	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
+	FUSION_EXPLAIN_OWN_SOURCE = 32, /* of the OpenCL C only what is the kernel's own, not the functions that all may call: to be read */
 };
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
  * arrays: kernels, their patterns, the operations in each with their places ("at": "FILE:LINE"), how each kernel runs now and since
@@ -483,7 +484,7 @@ FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsign
  * For tools that watch a daemon; JSON, to be freed by the caller, or NULL. Other users' sessions are for root, the daemon's user and
  * its administrators.
  *   CLIENTS  the sessions of the engine that serves this one: {"clients": [...]}
- *   KERNELS  the programs of that engine, with their text where first is 1: for administrators alone
+ *   KERNELS  the programs of that engine, with their text where first is 1, with their own text alone where it is 2: for administrators
  *   EVENTS   what happened from event `first` on (UINT64_MAX: from now on), of session `second`, 0: of all; see fusion-protocol(7)
  *   TIMELINE the same with when kernels ran on the device, which costs each launch some time
  */

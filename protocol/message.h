@@ -34,12 +34,15 @@ enum {
 	SUBMIT_ALL = SUBMIT_URGENT | SUBMIT_REPEATED,
 	SHARE_READ = 1 << 0,      /* rights of a token */
 	SHARE_WRITE = 1 << 1,
+	KERNELS_SOURCE = 1,
+	KERNELS_OWN_SOURCE = 2,
 	EXPLAIN_SOURCE = 1 << 0,
 	EXPLAIN_UNFUSED = 1 << 1,
 	EXPLAIN_NODES = 1 << 2,
 	EXPLAIN_OPPORTUNITIES = 1 << 3,
 	EXPLAIN_BUILD = 1 << 4,
-	EXPLAIN_ALL = (1 << 5) - 1,
+	EXPLAIN_OWN_SOURCE = 1 << 5,
+	EXPLAIN_ALL = (1 << 6) - 1,
 };
 
 /* An option of the greeting that is no setting: a part of the name or the number of the device that is wanted. */

@@ -69,9 +69,9 @@ static void print_answer(const cJSON *json) {
 	}
 	printf("\n%s less to move", print_bytes(json_number(json, "bytes_saved"), text));
 	if (estimated > 0)
-		printf(", estimated %.3g times as fast", estimated);
+		printf(", estimated %s", print_speed(estimated, text));
 	if (measured > 0)
-		printf(", measured %.3g times as fast", measured);
+		printf(", measured %s", print_speed(measured, text));
 	putchar('\n');
 }
 

@@ -176,14 +176,15 @@ static void print_finding(const cJSON *one, bool colour) {
 
 static void print_findings(const struct doctor *d) {
 	bool colour = print_colours();
+	char a[PRINT_TEXT], b[PRINT_TEXT];
 	const cJSON *one;
 
 	cJSON_ArrayForEach(one, d->findings) {
 		print_finding(one, colour);
 	}
 	if (d->states[DOCTOR_ERROR] || d->states[DOCTOR_WARNING])
-		printf("\n%u errors, %u warnings, judged for the user %s\n", d->states[DOCTOR_ERROR], d->states[DOCTOR_WARNING],
-			d->subject.name);
+		printf("\n%s, %s, judged for the user %s\n", print_counted(d->states[DOCTOR_ERROR], "error", a),
+			print_counted(d->states[DOCTOR_WARNING], "warning", b), d->subject.name);
 	else
 		printf("\nnothing is to mend, judged for the user %s\n", d->subject.name);
 }

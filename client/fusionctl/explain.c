@@ -10,8 +10,6 @@
 
 enum {
 	INDENT = 4,
-	/* An operation and where it stands: paths are cut where they are longer. */
-	PLACE_TEXT = 256,
 };
 
 /* "3 kernels; without fusion 9: 66.7 % fewer, and 50.0 % less memory is moved". */
@@ -20,7 +18,7 @@ static void print_gain_of_all(const cJSON *json) {
 	double moved = json_number(json, "bytes_moved"), saved = json_number(json, "bytes_not_moved");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	printf("%s kernel%s; without fusion %s", print_count(kernels, a), kernels == 1 ? "" : "s", print_count(unfused, b));
+	printf("%s; without fusion %s", print_counted(kernels, "kernel", a), print_count(unfused, b));
 	if (unfused > kernels)
 		printf(": %.1f %% fewer, and %.1f %% less memory is moved", 100 * (1 - kernels / unfused), saved > 0 ? 100 * saved / (moved + saved) : 0);
 	putchar('\n');
@@ -31,8 +29,7 @@ static void print_summary(const cJSON *json) {
 
 	print_gain_of_all(json);
 	if (json_number(json, "buffers_eliminated") > 0)
-		printf("%s array%s never stored, %s of memory are not moved\n",
-			print_count(json_number(json, "buffers_eliminated"), a), json_number(json, "buffers_eliminated") == 1 ? " is" : "s are",
+		printf("%s less to store, %s less to move\n", print_counted(json_number(json, "buffers_eliminated"), "array", a),
 			print_bytes(json_number(json, "bytes_not_moved"), b));
 	if (json_number(json, "plan_us") > 0)
 		printf("planned in %s\n", print_seconds(json_number(json, "plan_us") / 1e6, a));
@@ -70,12 +67,13 @@ static void print_times(const cJSON *kernel) {
 		printf("; estimated %s", print_seconds(json_number(kernel, "estimated_us") / 1e6, text));
 	if (json_number(kernel, "measured_us") > 0)
 		printf("; measured %s", print_seconds(json_number(kernel, "measured_us") / 1e6, text));
-	putchar('\n');
 }
 
 static void print_speedup(const cJSON *kernel, const char *name, const char *word) {
+	char text[PRINT_TEXT];
+
 	if (json_number(kernel, name) > 0)
-		printf(", %s %.3g times as fast", word, json_number(kernel, name));
+		printf(", %s %s", word, print_speed(json_number(kernel, name), text));
 }
 
 /* The built-in pattern, then those of users. */
@@ -92,17 +90,18 @@ static void print_names(const cJSON *kernel) {
 
 /* What fusing its operations gains. */
 static void print_gain(const cJSON *kernel) {
-	double arrays = json_number(kernel, "buffers_eliminated");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
+	struct print_held line;
 
 	if (!*json_text(kernel, "pattern") && !json_item(kernel, "named"))
 		return;
+	print_hold(&line);
 	print_names(kernel);
-	printf(": %s less to move, %s array%s not stored",
-		print_bytes(json_number(kernel, "bytes_saved"), a), print_count(arrays, b), arrays == 1 ? "" : "s");
+	printf(": %s less to move, %s less to store", print_bytes(json_number(kernel, "bytes_saved"), a),
+		print_counted(json_number(kernel, "buffers_eliminated"), "array", b));
 	print_speedup(kernel, "estimated_speedup", "estimated");
 	print_speedup(kernel, "measured_speedup", "measured");
-	putchar('\n');
+	print_let_go(&line);
 }
 
 /* In the time of whoever reads it: "14:03:59", of another day with that. */
@@ -119,12 +118,15 @@ static char *print_since(double us, char text[PRINT_TEXT]) {
 static void print_tiers(const cJSON *kernel) {
 	double interpreted = json_number(kernel, "launches_interpreted");
 	char a[PRINT_TEXT], b[PRINT_TEXT], since[PRINT_TEXT];
+	struct print_held line;
 
 	if (!*json_text(kernel, "runs_as"))
 		return;
-	printf("  runs as %s since %s; ran %s times as bytecode or generic kernels, %s times by its own program\n", json_text(kernel, "runs_as"),
-		print_since(json_number(kernel, "runs_since_us"), since), print_count(interpreted, a),
-		print_count(json_number(kernel, "launches_compiled"), b));
+	print_hold(&line);
+	printf("  runs as %s since %s; ran %s as bytecode or generic kernels, %s by its own program", json_text(kernel, "runs_as"),
+		print_since(json_number(kernel, "runs_since_us"), since), print_counted(interpreted, "time", a),
+		print_counted(json_number(kernel, "launches_compiled"), "time", b));
+	print_let_go(&line);
 }
 
 /* A step, where it took any time. */
@@ -136,15 +138,18 @@ static void print_part(const char *what, double us) {
 }
 
 static void print_program(const cJSON *program) {
+	struct print_held line;
+
 	if (!program)
 		return;
+	print_hold(&line);
 	printf("  program %s", json_text(program, "state"));
 	if (*json_text(program, "why"))
 		printf(" because %s", json_text(program, "why"));
 	print_part("text", json_number(program, "emit_us"));
 	print_part("compiler", json_number(program, "compile_us"));
 	print_part("first launches", json_number(program, "first_launch_us"));
-	putchar('\n');
+	print_let_go(&line);
 }
 
 static void print_wait(const cJSON *kernel) {
@@ -164,13 +169,17 @@ static void print_knobs(const cJSON *kernel) {
 static void print_kernel(const cJSON *kernel, unsigned number) {
 	const char *form = json_text(kernel, "form");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
+	struct print_held line;
 
-	printf("\nkernel %u: %s%s%s", number, json_text(kernel, "root"), !strcmp(form, "plain") ? "" : " by ",
+	putchar('\n');
+	print_hold(&line);
+	printf("kernel %u: %s%s%s", number, json_text(kernel, "root"), !strcmp(form, "plain") ? "" : " by ",
 		!strcmp(form, "plain") ? "" : form);
 	print_dims(json_item(kernel, "dims"));
 	printf("; reads %s, writes %s", print_bytes(json_number(kernel, "bytes_read"), a),
 		print_bytes(json_number(kernel, "bytes_written"), b));
 	print_times(kernel);
+	print_let_go(&line);
 	if (*json_text(kernel, "purpose"))
 		printf("  %s\n", json_text(kernel, "purpose"));
 	print_gain(kernel);
@@ -184,29 +193,31 @@ static void print_kernel(const cJSON *kernel, unsigned number) {
 }
 
 /* "sum at forces.fz:12". */
-static void put_operation(struct print_table *t, const cJSON *note, const char *op, const char *at) {
-	char text[PLACE_TEXT];
-	bool known = *json_text(note, at);
+static void print_end(const cJSON *note, const char *op, const char *at) {
+	printf("%s%s%s", json_text(note, op), *json_text(note, at) ? " at " : "", json_text(note, at));
+}
 
-	snprintf(text, sizeof text, "%s%s%s", json_text(note, op), known ? " at " : "", json_text(note, at));
-	print_table_cell(t, text, false);
+/* "relu at forces.fz:11 into sum at forces.fz:12: REASON". */
+static void print_reason(const cJSON *note) {
+	struct print_held line;
+
+	print_hold(&line);
+	printf("%*s", INDENT, "");
+	print_end(note, "producer_op", "producer_at");
+	printf(" into ");
+	print_end(note, "consumer_op", "consumer_at");
+	printf(": %s", json_text(note, "reason"));
+	print_let_go(&line);
 }
 
 static void print_reasons(const cJSON *notes) {
-	struct print_table *t;
 	const cJSON *one;
 
-	if (!cJSON_GetArraySize(notes))
-		return;
-	printf("\nnot fused:\n");
-	t = print_table_new(4);
+	if (cJSON_GetArraySize(notes))
+		printf("\nnot fused:\n");
 	cJSON_ArrayForEach(one, notes) {
-		put_operation(t, one, "producer_op", "producer_at");
-		print_table_cell(t, "->", false);
-		put_operation(t, one, "consumer_op", "consumer_at");
-		print_table_cell(t, json_text(one, "reason"), false);
+		print_reason(one);
 	}
-	print_table_end(t, INDENT);
 }
 
 /* Patterns of users, whether or not they are kernels. */
@@ -215,11 +226,8 @@ static void print_found(const cJSON *plan) {
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
 	cJSON_ArrayForEach(one, json_item(plan, "found")) {
-		double kernels = json_number(one, "kernels");
-
-		printf("the pattern %s is found %s time%s, whole in %s kernel%s\n", json_text(one, "pattern"),
-			print_count(json_number(one, "found"), a), json_number(one, "found") == 1 ? "" : "s",
-			print_count(kernels, b), kernels == 1 ? "" : "s");
+		printf("the pattern %s is found %s, whole in %s\n", json_text(one, "pattern"), print_counted(json_number(one, "found"), "time", a),
+			print_counted(json_number(one, "kernels"), "kernel", b));
 	}
 	if (cJSON_IsTrue(json_item(plan, "patterns_not_looked_for_everywhere")))
 		puts("patterns that users defined were not looked for everywhere: it would take too long");
@@ -241,7 +249,7 @@ static void print_opportunity(const cJSON *one) {
 	double gain = json_number(one, "estimated_gain_us");
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	printf("\nkernel %.0f, of %s operations", json_number(one, "kernel"), print_count(json_number(one, "kernels_before"), a));
+	printf("\nkernel %.0f, in place of %s", json_number(one, "kernel"), print_counted(json_number(one, "kernels_before"), "kernel", a));
 	if (gain > 0)
 		printf(": estimated %s less", print_seconds(gain / 1e6, b));
 	putchar('\n');
@@ -270,9 +278,7 @@ static void print_recent(const cJSON *json, void (*print)(const cJSON *plan)) {
 	if (!cJSON_GetArraySize(json_item(json, "graphs")))
 		puts("it has run nothing");
 	cJSON_ArrayForEach(graph, json_item(json, "graphs")) {
-		double runs = json_number(graph, "runs");
-
-		printf("\ngraph that ran %s time%s: ", print_count(runs, text), runs == 1 ? "" : "s");
+		printf("\ngraph that ran %s: ", print_counted(json_number(graph, "runs"), "time", text));
 		print(graph);
 	}
 }
@@ -296,8 +302,14 @@ static int show(const struct control *c, unsigned what, void (*print)(const cJSO
 	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
 }
 
+static unsigned source_wanted(const struct control *c) {
+	if (!c->source)
+		return 0;
+	return c->whole_source ? FUSION_EXPLAIN_SOURCE : FUSION_EXPLAIN_OWN_SOURCE;
+}
+
 int explain_command(const struct control *c) {
-	return show(c, c->source ? FUSION_EXPLAIN_SOURCE : 0, control_recent(c) ? print_recent_plans : print_plan);
+	return show(c, source_wanted(c), control_recent(c) ? print_recent_plans : print_plan);
 }
 
 int opportunities_command(const struct control *c) {

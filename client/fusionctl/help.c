@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "print.h"
 
 enum {
 	/* A terminal's, and that of a page. */
@@ -17,26 +18,6 @@ enum {
 
 static const char *const exit_codes = "Exit codes are those of sysexits.h: 0 success; 64 wrong usage; 65 the daemon or a graph refused; "
 	"69 no daemon answers; 75 (status) the daemon answers and its engine is not ready; 77 not allowed. See fusionctl(1).";
-
-/* The text from this column on, wrapped, its first line where the cursor is: at `at`. A word is never cut. */
-static void print_wrapped(const char *text, int at, int column) {
-	if (at >= column && column) {
-		putchar('\n');
-		at = 0;
-	}
-	while (*text) {
-		int length = (int)strcspn(text, " ");
-
-		if (at > column && at + 1 + length > HELP_COLUMNS - 1) {
-			putchar('\n');
-			at = 0;
-		}
-		at += at < column ? printf("%*s", column - at, "") : at > column ? printf(" ") : 0;
-		at += printf("%.*s", length, text);
-		text += length + (text[length] == ' ');
-	}
-	putchar('\n');
-}
 
 /* ---- commands ---- */
 
@@ -71,7 +52,7 @@ char *help_words(const struct command *c) {
 static void print_commands(void) {
 	puts("Commands:");
 	for (unsigned i = 0; i < commands_count; i++)
-		print_wrapped(commands[i].doc, printf("  %s", commands[i].name), HELP_COMMAND);
+		print_wrapped(commands[i].doc, printf("  %s", commands[i].name), HELP_COMMAND, HELP_COLUMNS);
 }
 
 /* ---- options ---- */
@@ -102,7 +83,7 @@ static void print_option(enum control_option o) {
 	int at = option_rows[o].letter ? printf("  -%c, ", option_rows[o].letter) : printf("      ");
 
 	at += printf("%s", option_name(o, name));
-	print_wrapped(option_doc(o, doc), at, HELP_OPTION);
+	print_wrapped(option_doc(o, doc), at, HELP_OPTION, HELP_COLUMNS);
 }
 
 /* NULL: of every command. */
@@ -123,15 +104,15 @@ static void print_one(const struct command *c) {
 	const struct command_word *w;
 	char *words = help_words(c), name[HELP_NAME_TEXT], *doc = NULL;
 
-	print_wrapped(words ? words : "", printf("Usage: fusionctl %s [OPTION...]", c->name), 0);
+	print_wrapped(words ? words : "", printf("Usage: fusionctl %s [OPTION...]", c->name), 0, HELP_COLUMNS);
 	free(words);
 	if (asprintf(&doc, "%s: %s.", c->name, c->doc) >= 0)
-		print_wrapped(doc, 0, 0);
+		print_wrapped(doc, 0, 0, HELP_COLUMNS);
 	free(doc);
 	for (unsigned i = 0; (w = command_word(c, i)); i++) {
 		printf("%s", i ? "" : "\n");
 		snprintf(name, sizeof name, "  %s%s%s", w->word, *w->words ? " " : "", w->words);
-		print_wrapped(w->doc, printf("%s", name), HELP_OPTION);
+		print_wrapped(w->doc, printf("%s", name), HELP_OPTION, HELP_COLUMNS);
 	}
 	print_options(c, "Options:");
 	print_options(NULL, "Options of every command:");
@@ -147,7 +128,7 @@ void help_print(const struct command *c) {
 	print_commands();
 	print_options(NULL, "Options of every command; fusionctl COMMAND --help tells its own:");
 	putchar('\n');
-	print_wrapped(exit_codes, 0, 0);
+	print_wrapped(exit_codes, 0, 0, HELP_COLUMNS);
 }
 
 /* ---- completion ---- */

@@ -80,10 +80,6 @@ static int gather(const struct control *c, cJSON *json, struct fault *f) {
 	return control_each_engine(c, add_engine, cJSON_AddArrayToObject(json, "devices"), f);
 }
 
-static const char *yes(const cJSON *object, const char *name) {
-	return cJSON_IsTrue(json_item(object, name)) ? "yes" : "no";
-}
-
 /* Lines of the daemon's stand below each other. */
 static void print_notes(const char *notes) {
 	while (*notes) {
@@ -100,7 +96,7 @@ static void print_device(const cJSON *d) {
 	print_line("driver", "%s", json_text(d, "driver"));
 	print_line("arithmetic", "%s", cJSON_IsTrue(json_item(d, "exact")) ? "as documented" : "differs in places, see below");
 	print_line("memory", "%s", cJSON_IsTrue(json_item(d, "flat")) ? "the host's own" : "of its own");
-	print_line("measured", "%s%s%s", yes(d, "measured"), *json_text(d, "rates") ? ": " : "", json_text(d, "rates"));
+	print_line("its speed", "%s", *json_text(d, "rates") ? json_text(d, "rates") : "not known");
 	print_notes(json_text(d, "notes"));
 }
 

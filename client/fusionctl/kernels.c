@@ -12,7 +12,7 @@
 
 struct asked {
 	cJSON *list;
-	bool source;
+	uint64_t source;             /* 0: none, 1: with the library's functions, 2: the own text alone */
 	double left_out;
 };
 
@@ -80,7 +80,8 @@ static void print_sources(const cJSON *list) {
 
 int kernels_command(const struct control *c) {
 	cJSON *json = control_json(KERNELS_SCHEMA);
-	struct asked a = { .list = cJSON_AddArrayToObject(json, "kernels"), .source = c->source };
+	struct asked a = { .list = cJSON_AddArrayToObject(json, "kernels"), .source = c->whole_source ? 1 : c->source ? 2 : 0 };
+	char text[PRINT_TEXT];
 	struct fault f;
 	int r = control_each_engine(c, ask_engine, &a, &f);
 
@@ -89,7 +90,7 @@ int kernels_command(const struct control *c) {
 		print_kernels(a.list);
 		print_sources(a.list);
 		if (c->source && a.left_out)
-			printf("\n%.0f sources are left out: they are not kept, or too long for an answer\n", a.left_out);
+			printf("\n%s left out: not kept, or too long for an answer\n", print_counted(a.left_out, "source", text));
 	}
 	if (!r && c->json)
 		control_print_json(json);

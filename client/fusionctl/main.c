@@ -345,8 +345,6 @@ static void read_options(struct line *l, int argc, char **argv) {
 }
 
 static void check_line(const struct line *l) {
-	if (!l->command)
-		wrong(l, "which command? --help lists them");
 	for (enum control_option o = 0; o < OPTIONS; o++)
 		if (is_given(l, o) && !command_takes(l->command, o))
 			wrong(l, "%s does not take --%s", l->command->name, option_rows[o].name);
@@ -369,7 +367,6 @@ static void read_line(struct line *l, int argc, char **argv) {
 	}
 	take_values(l);
 	take_flags(l);
-	check_line(l);
 }
 
 /* In seconds; 0: none. */
@@ -391,6 +388,9 @@ int main(int argc, char **argv) {
 	}
 	usage_begin(argc, argv);
 	read_line(&line, argc, argv);
+	if (!line.command)
+		wrong(&line, "which command? --help lists them");
+	check_line(&line);
 	line.control.command = line.command->name;
 	code = variables_check(&f);
 	if (code)

@@ -34,6 +34,27 @@ static void print_json(const struct event *e) {
 	control_print_json(json);
 }
 
+/* What a number of an event is, by its field's name: "SUBMIT", "1.5 KiB", "compiler 377 ms", "2 operations". */
+static char *number_text(const char *field, double number, char text[static PRINT_TEXT]) {
+	char time[PRINT_TEXT];
+
+	if (!strcmp(field, "message"))
+		snprintf(text, PRINT_TEXT, "%s", event_message(number));
+	else if (!strcmp(field, "bytes"))
+		print_bytes(number, text);
+	else if (!strcmp(field, "compiler_us"))
+		snprintf(text, PRINT_TEXT, "compiler %.32s", print_seconds(number / 1e6, time));
+	else if (!strcmp(field, "operations"))
+		print_counted(number, "operation", text);
+	else if (!strcmp(field, "kernels"))
+		print_counted(number, "kernel", text);
+	else if (!strcmp(field, "values"))
+		print_counted(number, "value", text);
+	else
+		print_counted(number, "task", text);
+	return text;
+}
+
 static void print_text(const struct monitor *m, const struct event *e) {
 	char took[PRINT_TEXT], session[PRINT_TEXT] = "";
 
@@ -41,12 +62,9 @@ static void print_text(const struct monitor *m, const struct event *e) {
 		snprintf(session, sizeof session, "%.0f", e->session);
 	printf("%12.6f %6s  %-7s %9s  ", (e->begin_ns - m->start_ns) / 1e9, session, e->kind,
 		print_seconds((e->end_ns - e->begin_ns) / 1e9, took));
-	if (!strcmp(e->kind, "request"))
-		printf("%s, %.0f bytes", event_message(e->number[0]), e->number[1]);
-	else
-		for (unsigned i = 0; i < 2; i++)
-			if (event_number(e->kind, i))
-				printf("%s%.0f %s", i ? ", " : "", e->number[i], event_number(e->kind, i));
+	for (unsigned i = 0; i < 2; i++)
+		if (event_number(e->kind, i))
+			printf("%s%s", i ? ", " : "", number_text(event_number(e->kind, i), e->number[i], took));
 	printf("%s%s\n", *e->text ? ": " : "", e->text);
 }
 
@@ -63,10 +81,11 @@ static void on_event(void *user, const struct event *e) {
 
 static void on_lost(void *user, unsigned engine, double count) {
 	const struct monitor *m = user;
+	char text[PRINT_TEXT];
 	cJSON *json;
 
 	if (!m->control->json) {
-		printf("... %.0f events of engine %u came too fast to be kept\n", count, engine);
+		printf("... %s of engine %u came too fast to be kept\n", print_counted(count, "event", text), engine);
 		return;
 	}
 	json = cJSON_CreateObject();

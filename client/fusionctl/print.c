@@ -6,11 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
 	NAME_WIDTH = 16,
 	GAP = 2,
+	/* How much further in the later lines of a long one stand. */
+	HANGING = 2,
+	/* A narrower terminal is none that lines are wrapped for. */
+	PRINT_NARROWEST = 40,
 };
 
 /* ---- numbers ---- */
@@ -76,6 +81,88 @@ char *print_seconds(double seconds, char text[static PRINT_TEXT]) {
 	return text;
 }
 
+char *print_counted(double value, const char *noun, char text[static PRINT_TEXT]) {
+	char count[PRINT_TEXT];
+
+	print_count(value, count);
+	snprintf(text, PRINT_TEXT, "%.20s %.24s%s", count, noun, strcmp(count, "1") ? "s" : "");
+	return text;
+}
+
+char *print_speed(double ratio, char text[static PRINT_TEXT]) {
+	char number[PRINT_TEXT];
+
+	snprintf(number, sizeof number, "%.3g", ratio);
+	snprintf(text, PRINT_TEXT, "%.16s%sas fast", strcmp(number, "1") ? number : "", strcmp(number, "1") ? " times " : "");
+	return text;
+}
+
+/* ---- lines ---- */
+
+int print_width(void) {
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+	int width = columns ? atoi(columns) : 0;
+
+	if (width < PRINT_NARROWEST && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		width = size.ws_col;
+	return width < PRINT_NARROWEST ? 0 : width;
+}
+
+/* The cursor is at `at`, where the first word is to stand; later lines begin at `column`. */
+static void put_words(const char *text, int at, int column, int width) {
+	bool first = true;
+
+	for (; *text; first = false) {
+		int length = (int)strcspn(text, " ");
+
+		if (first)
+			;
+		else if (width && at + 1 + length > width && at > column)
+			at = printf("\n%*s", column, "") - 1;
+		else
+			at += printf(" ");
+		at += printf("%.*s", length, text);
+		text += length + (text[length] == ' ');
+	}
+	putchar('\n');
+}
+
+void print_wrapped(const char *text, int at, int column, int width) {
+	if (at >= column && column) {
+		putchar('\n');
+		at = 0;
+	}
+	if (at < column)
+		at += printf("%*s", column - at, "");
+	else if (at && *text)
+		at += printf(" ");
+	put_words(text, at, column, width);
+}
+
+/* ---- long lines ---- */
+
+void print_hold(struct print_held *h) {
+	*h = (struct print_held){ .out = stdout };
+	h->memory = open_memstream(&h->text, &h->size);
+	if (h->memory)
+		stdout = h->memory;
+}
+
+void print_let_go(struct print_held *h) {
+	int indent;
+
+	stdout = h->out;
+	if (!h->memory || fclose(h->memory)) {
+		putchar('\n');
+		return;
+	}
+	indent = (int)strspn(h->text, " ");
+	printf("%*s", indent, "");
+	put_words(h->text + indent, indent, indent + HANGING, print_width());
+	free(h->text);
+}
+
 bool print_colours(void) {
 	const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
 
@@ -83,13 +170,20 @@ bool print_colours(void) {
 }
 
 void print_line(const char *name, const char *format, ...) {
+	char *text = NULL;
 	va_list ap;
+	int at;
 
-	printf("%-*s", NAME_WIDTH, name);
 	va_start(ap, format);
-	vprintf(format, ap);
+	if (vasprintf(&text, format, ap) < 0)
+		text = NULL;
 	va_end(ap);
-	putchar('\n');
+	at = printf("%-*s", NAME_WIDTH - 1, name);
+	if (text && *text)
+		print_wrapped(text, at, at + 1, print_width());
+	else
+		putchar('\n');
+	free(text);
 }
 
 /* ---- tables ---- */
@@ -139,10 +233,12 @@ static int column_width(const struct print_table *t, unsigned column) {
 	return (int)widest;
 }
 
-/* The last column is not filled up, so that no line ends in blanks. */
-static void print_cell(const struct cell *c, int width, bool last) {
+/* The last column is not filled up, so that no line ends in blanks, and ends where a terminal does. */
+static void print_cell(const struct cell *c, int width, bool last, int room) {
 	if (c->right)
 		printf("%*s", width, c->text);
+	else if (last && room > 0)
+		printf("%.*s", room, c->text);
 	else
 		printf("%-*s", last ? 0 : width, c->text);
 	if (last)
@@ -152,16 +248,18 @@ static void print_cell(const struct cell *c, int width, bool last) {
 }
 
 static void print_rows(const struct print_table *t, unsigned indent) {
-	int *width = calloc(t->columns, sizeof *width);
+	int *width = calloc(t->columns, sizeof *width), room = print_width() - (int)indent;
 
 	for (unsigned c = 0; width && c < t->columns; c++)
 		width[c] = column_width(t, c);
+	for (unsigned c = 0; width && c + 1 < t->columns; c++)
+		room -= width[c] + GAP;
 	for (unsigned i = 0; width && i < t->cells; i++) {
 		unsigned column = i % t->columns;
 
 		if (!column)
 			printf("%*s", (int)indent, "");
-		print_cell(&t->cell[i], width[column], column + 1 == t->columns || i + 1 == t->cells);
+		print_cell(&t->cell[i], width[column], column + 1 == t->columns || i + 1 == t->cells, room);
 	}
 	free(width);
 }

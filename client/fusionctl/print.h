@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum {
 	PRINT_TEXT = 48
@@ -13,6 +14,27 @@ enum {
 char *print_count(double value, char text[static PRINT_TEXT]);
 char *print_bytes(double bytes, char text[static PRINT_TEXT]);
 char *print_seconds(double seconds, char text[static PRINT_TEXT]);
+
+/* "1 kernel", "2 kernels", "1.5 kernels", "1,234 kernels": of a noun whose plural is with an s. */
+char *print_counted(double value, const char *noun, char text[static PRINT_TEXT]);
+/* "4.85 times as fast", or "as fast" where nobody could tell a difference. */
+char *print_speed(double ratio, char text[static PRINT_TEXT]);
+
+/*
+ * The text from this column on, with its first line where the cursor is, at `at`; and the end of the line. Where there is a width its words are
+ * wrapped to that, later lines from the same column on; 0: none, one line.
+ */
+void print_wrapped(const char *text, int at, int column, int width);
+/* What is printed between the two is one line, which is wrapped there: later lines stand a little further in. */
+struct print_held {
+	FILE *out, *memory;
+	char *text;
+	size_t size;
+};
+void print_hold(struct print_held *h);
+void print_let_go(struct print_held *h);
+/* How wide standard output is: a terminal's columns, or $COLUMNS; 0 where it is neither, so that lines can be searched. */
+int print_width(void);
 
 /* A table is filled row by row, the headings first; cells are copied. NULL: out of memory. */
 struct print_table;

@@ -8,16 +8,21 @@
 #include "client/fusionctl/print.h"
 
 static void print_graph(const cJSON *g) {
-	printf("%s  user %.0f, %.0f operations, ended %.0f engine%s, %s for %.0f s, on %s\n", json_text(g, "graph"), json_number(g, "uid"),
-		json_number(g, "operations"), json_number(g, "ended"), json_number(g, "ended") == 1 ? "" : "s",
-		cJSON_IsTrue(json_item(g, "refused")) ? "refused" : "runs alone", json_number(g, "expires_s"), json_text(g, "device"));
+	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
+
+	printf("%s  user %.0f, %s, ended %s, %s for %s, on %s\n", json_text(g, "graph"), json_number(g, "uid"),
+		print_counted(json_number(g, "operations"), "operation", a), print_counted(json_number(g, "ended"), "engine", b),
+		cJSON_IsTrue(json_item(g, "refused")) ? "refused" : "runs alone", print_seconds(json_number(g, "expires_s"), c),
+		json_text(g, "device"));
 }
 
 static void print_user(const cJSON *u) {
-	printf("user %.0f  graphs ended %.0f engine%s, %.0f of them alone", json_number(u, "uid"), json_number(u, "ended"),
-		json_number(u, "ended") == 1 ? "" : "s", json_number(u, "ended_alone"));
+	char text[PRINT_TEXT];
+
+	printf("user %.0f  graphs ended %s, %.0f of them alone", json_number(u, "uid"), print_counted(json_number(u, "ended"), "engine", text),
+		json_number(u, "ended_alone"));
 	if (cJSON_IsTrue(json_item(u, "refused")))
-		printf(", refused for %.0f s", json_number(u, "expires_s"));
+		printf(", refused for %s", print_seconds(json_number(u, "expires_s"), text));
 	printf("\n");
 }
 

@@ -13,7 +13,9 @@
 
 enum {
 	NAME_TEXT = 128,
-	LINE_TEXT = 512,
+	/* As much as the notes of a driver. */
+	LINE_TEXT = 4096,
+	TEXT_GAP = 2,
 };
 
 static bool ends_in(const char *text, const char *end) {
@@ -27,6 +29,15 @@ static char *print_percent(double value, char text[static PRINT_TEXT]) {
 	return text;
 }
 
+/* 0: not known. */
+static char *print_times(double value, char text[static PRINT_TEXT]) {
+	if (value > 0)
+		snprintf(text, PRINT_TEXT, "%.3g times", value);
+	else
+		snprintf(text, PRINT_TEXT, "-");
+	return text;
+}
+
 /* Units by the ending of a name, the first that fits. The ending is shown where it says more than the unit. */
 static const struct unit {
 	const char *ending;
@@ -36,6 +47,7 @@ static const struct unit {
 } units[] = {
 	{ "flush_bytes", print_count, 1, true },
 	{ "bytes_not_moved", print_bytes, 1, true },
+	{ "_speedup", print_times, 1, true },
 	{ "_bytes", print_bytes, 1, false },
 	{ "_percent", print_percent, 1, false },
 	{ "_ns", print_seconds, 1e-9, false },
@@ -65,18 +77,23 @@ static char *readable(const char *name, char text[static NAME_TEXT]) {
 }
 
 /* Lines of a longer text stand beside each other. */
-static void text_cell(struct print_table *t, const char *text) {
-	char line[LINE_TEXT];
+static char *one_line(const char *text, char line[static LINE_TEXT]) {
 	size_t used = 0;
 
-	for (; *text && used + 3 < sizeof line; text++) {
+	for (; *text && used + 3 < LINE_TEXT; text++) {
 		if (*text != '\n')
 			line[used++] = *text;
 		else if (text[1])
 			used += (size_t)sprintf(line + used, "; ");
 	}
 	line[used] = '\0';
-	print_table_cell(t, line, false);
+	return line;
+}
+
+static void text_cell(struct print_table *t, const char *text) {
+	char line[LINE_TEXT];
+
+	print_table_cell(t, one_line(text, line), false);
 }
 
 static void value_cell(struct print_table *t, const cJSON *item, const char *name) {
@@ -95,14 +112,32 @@ static bool is_group(const cJSON *item) {
 	return cJSON_IsObject(item) || cJSON_IsArray(item);
 }
 
-/* The plain values of an object, aligned: its texts, or all others. */
-static void print_values(const cJSON *object, bool texts, unsigned indent) {
+/* The texts of an object, which may be long. */
+static void print_texts(const cJSON *object, unsigned indent) {
+	char name[NAME_TEXT], line[LINE_TEXT];
+	const cJSON *item;
+	int widest = 0;
+
+	cJSON_ArrayForEach(item, object) {
+		if (cJSON_IsString(item) && item->string && (int)strlen(readable(item->string, name)) > widest)
+			widest = (int)strlen(name);
+	}
+	cJSON_ArrayForEach(item, object) {
+		if (!cJSON_IsString(item))
+			continue;
+		printf("%*s%-*s", (int)indent, "", widest, readable(item->string ? item->string : "", name));
+		print_wrapped(one_line(item->valuestring, line), (int)indent + widest, (int)indent + widest + TEXT_GAP, print_width());
+	}
+}
+
+/* Its other plain values, aligned. */
+static void print_values(const cJSON *object, unsigned indent) {
 	struct print_table *t = print_table_new(2);
 	const cJSON *item;
 	char text[NAME_TEXT];
 
 	cJSON_ArrayForEach(item, object) {
-		if (is_group(item) || cJSON_IsString(item) != texts)
+		if (is_group(item) || cJSON_IsString(item))
 			continue;
 		print_table_cell(t, readable(item->string ? item->string : "", text), false);
 		value_cell(t, item, item->string ? item->string : "");
@@ -131,8 +166,8 @@ static void print_tree(const cJSON *object, unsigned indent) {
 	char text[NAME_TEXT];
 	const cJSON *item;
 
-	print_values(object, true, indent);
-	print_values(object, false, indent);
+	print_texts(object, indent);
+	print_values(object, indent);
 	cJSON_ArrayForEach(item, object) {
 		if (!is_group(item) || !item->child)
 			continue;

@@ -40,13 +40,13 @@ static void print_engine(const cJSON *engine) {
 	else
 		print_line("engine", "%s", json_text(engine, "state"));
 	if (*json_text(engine, "device"))
-		print_line("device", "%s, number %.0f, %.0f sessions", json_text(engine, "device"), json_number(engine, "number"),
-			json_number(engine, "sessions"));
+		print_line("device", "%s, number %.0f, %s", json_text(engine, "device"), json_number(engine, "number"),
+			print_counted(json_number(engine, "sessions"), "session", ended));
 	if (*json_text(engine, "rates"))
 		print_line("its speed", "%s", json_text(engine, "rates"));
 	if (json_number(engine, "ended") > 0)
-		print_line("engine ended", "%s times; the last time: %s",
-			print_count(json_number(engine, "ended"), ended), json_text(engine, "last_end"));
+		print_line("engine ended", "%s; the last time: %s",
+			print_counted(json_number(engine, "ended"), "time", ended), json_text(engine, "last_end"));
 	if (json_number(engine, "arrays_kept") + json_number(engine, "arrays_lost") > 0)
 		print_line("arrays then", "%s kept, %s lost", print_count(json_number(engine, "arrays_kept"), kept),
 			print_count(json_number(engine, "arrays_lost"), lost));
@@ -67,10 +67,10 @@ static void print_daemon(const cJSON *json) {
 		print_line("not reloaded", "%s", json_text(json, "reload_error"));
 	cJSON_ArrayForEach(engine, json_item(json, "engines"))
 		print_engine(engine);
-	print_line("sessions", "%s now, %s since the start; %s connections",
+	print_line("sessions", "%s now, %s since the start; %s",
 		print_count(json_number(json, "session_count"), a),
 		print_count(json_number(json, "sessions_total"), b),
-		print_count(json_number(json, "connections"), c));
+		print_counted(json_number(json, "connections"), "connection", c));
 	print_line("shared memory", "%s, of at most %s a user",
 		print_bytes(json_number(json, "shared_bytes"), a),
 		print_bytes(json_number(json, "user_bytes_limit"), b));

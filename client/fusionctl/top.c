@@ -47,17 +47,17 @@ static void print_rates(const cJSON *stats, struct last *last) {
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
 	if (last->known && seconds > 0)
-		print_line("a second", "%s graphs, %s kernels, %s operations", print_count((is.runs - last->runs) / seconds, a),
-			print_count((is.kernels - last->kernels) / seconds, b),
-			print_count((is.operations - last->operations) / seconds, c));
+		print_line("a second", "%s, %s, %s", print_counted((is.runs - last->runs) / seconds, "graph", a),
+			print_counted((is.kernels - last->kernels) / seconds, "kernel", b),
+			print_counted((is.operations - last->operations) / seconds, "operation", c));
 	else
-		print_line("ever", "%s graphs, %s kernels, %s operations", print_count(is.runs, a), print_count(is.kernels, b),
-			print_count(is.operations, c));
+		print_line("ever", "%s, %s, %s", print_counted(is.runs, "graph", a), print_counted(is.kernels, "kernel", b),
+			print_counted(is.operations, "operation", c));
 	print_line("fused", "%.1f %% fewer kernels than without fusion%s", last->known && is.unfused > last->unfused
 			? percent_fewer(is.unfused - last->unfused, is.kernels - last->kernels) : percent_fewer(is.unfused, is.kernels),
 		last->known && is.unfused > last->unfused ? " in the last second" : ", ever");
-	print_line("memory", "%s in %s arrays", print_bytes(json_number(stats, "memory_bytes"), a),
-		print_count(json_number(stats, "arrays"), b));
+	print_line("memory", "%s in %s", print_bytes(json_number(stats, "memory_bytes"), a),
+		print_counted(json_number(stats, "arrays"), "array", b));
 	*last = is;
 }
 
@@ -78,12 +78,14 @@ static void print_builds(const cJSON *device) {
 	print_line("programs", "%.0f built, %.0f from the cache, %.0f failed, %.0f in the queue",
 		json_number(device, "programs_built"), json_number(device, "programs_cached"),
 		json_number(device, "programs_failed"), json_number(device, "programs_building"));
-	t = print_table_new(4);
+	t = print_table_new(6);
 	cJSON_ArrayForEach(one, json_item(device, "builds")) {
 		print_table_cell(t, json_text(one, "state"), false);
 		print_table_cell(t, json_text(one, "kernel"), false);
-		print_table_cell(t, print_count(json_number(one, "values"), text), true);
+		print_table_cell(t, print_counted(json_number(one, "values"), "value", text), false);
+		print_table_cell(t, "asked for", false);
 		print_table_cell(t, print_seconds(json_number(one, "asked_ms") / 1e3, text), true);
+		print_table_cell(t, "ago", false);
 	}
 	print_table_end(t, 2);
 }
@@ -93,8 +95,8 @@ static void print_load(const cJSON *stats, struct last *last) {
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];
 
 	print_line("device", "%s", json_text(json_item(stats, "device"), "name"));
-	print_line("up", "%s, %s sessions, %s graphs on the device", print_seconds(json_number(stats, "uptime_s"), a),
-		print_count(json_number(stats, "sessions"), b), print_count(json_number(stats, "runs_busy"), c));
+	print_line("up", "%s, %s, %s on the device", print_seconds(json_number(stats, "uptime_s"), a),
+		print_counted(json_number(stats, "sessions"), "session", b), print_counted(json_number(stats, "runs_busy"), "graph", c));
 	print_rates(stats, last);
 }
 

@@ -237,10 +237,11 @@ static int write_trace(struct recording *t, const char *path, struct fault *f) {
 }
 
 static void report(const struct recording *t, const char *path) {
+	char text[PRINT_TEXT];
 	cJSON *json;
 
 	if (!t->control->json) {
-		printf("%" PRIu64 " events are in %s%s\n", t->events, path, t->lost ? "; more came than could be kept" : "");
+		printf("%s: %s%s\n", path, print_counted((double)t->events, "event", text), t->lost ? "; more came than could be kept" : "");
 		return;
 	}
 	json = control_json(TRACE_SCHEMA);

@@ -31,11 +31,11 @@ static void print_changes(const cJSON *stats) {
 	const cJSON *tracker = json_item(stats, "tracker"), *one;
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
-	printf("%.0f graphs are known, %.0f run with less fusion than planned, %.0f runs were trials (%.2g %% of the time)\n",
-		json_number(tracker, "graphs"), json_number(tracker, "graphs_that_run_with_less_fusion"),
-		json_number(tracker, "trials"), json_number(tracker, "trial_percent"));
-	printf("of %.0f kernels was more than one way tried, %.0f run otherwise than planned\n", json_number(tracker, "kernels"),
+	print_line("compared", "%s, of which run with less fusion than planned: %.0f", print_counted(json_number(tracker, "graphs"), "graph", a),
+		json_number(tracker, "graphs_that_run_with_less_fusion"));
+	print_line("", "%s, of which run otherwise than planned: %.0f", print_counted(json_number(tracker, "kernels"), "kernel", a),
 		json_number(tracker, "kernels_that_run_otherwise_than_planned"));
+	print_line("trials", "%s, %.2g %% of the time", print_counted(json_number(tracker, "trials"), "run", a), json_number(tracker, "trial_percent"));
 	cJSON_ArrayForEach(one, json_item(tracker, "changes")) {
 		if (json_item(one, "knob"))
 			printf("kernel %s: %s; ", json_text(one, "kernel"), json_text(one, "knob"));
@@ -146,7 +146,7 @@ static void print_tuning(const char *file, const cJSON *tuning) {
 		printf("; kernel %.0f (%s) with %s at %s", json_number(one, "kernel"), json_text(one, "root"), json_text(one, "knob"),
 			json_text(one, "value"));
 	if (tuning)
-		printf("; %.0f of %.0f values of knobs compared", json_number(tuning, "values_compared"), json_number(tuning, "values"));
+		printf("; %.0f of %s of knobs compared", json_number(tuning, "values_compared"), print_counted(json_number(tuning, "values"), "value", text));
 	if (!settled)
 		printf("; after %d s what is left waits for programs to be built, or its times come and go", TUNE_SECONDS);
 	putchar('\n');

@@ -75,12 +75,14 @@ static void print_json(const struct warmth *w, double built, double cached, doub
 
 static void print_warmth(const struct control *c, const struct warmth *w, const struct warmth *before) {
 	double built = w->built - before->built, cached = w->cached - before->cached, failed = w->failed - before->failed;
+	char a[PRINT_TEXT], b[PRINT_TEXT];
 
 	if (c->json)
 		print_json(w, built, cached, failed);
 	else
-		printf("%.0f graphs of %.0f kernels: %.0f were built, %.0f had been built before, %.0f failed\n", w->graphs,
-			w->kernels, built, cached, failed);
+		printf("%s of %s: built %.0f, from the cache %.0f, failed %.0f%s\n", print_counted(w->graphs, "graph", a),
+			print_counted(w->kernels, "kernel", b), built, cached, failed,
+			built + cached + failed < w->kernels ? "; the rest was there" : "");
 }
 
 int warm_graphs(const struct control *c) {

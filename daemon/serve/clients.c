@@ -7,7 +7,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "protocol/message.h"
 #include "daemon/base/loop.h"
+#include "daemon/emit/emit.h"
 #include "daemon/serve/describe.h"
 
 static void add_client(cJSON *list, const struct session *s) {
@@ -57,9 +59,10 @@ int clients_request(struct request *r, struct fault *f) {
 
 struct listing {
 	cJSON *list;
-	bool source;
+	uint64_t source;             /* KERNELS_: which text */
 	size_t bytes;
 	unsigned left_out;
+	const struct traits *traits;
 };
 
 enum {
@@ -68,15 +71,25 @@ enum {
 };
 
 static void add_source(struct listing *l, cJSON *one, struct program *p) {
-	const char *source = program_source(p);
-	size_t size = source ? strlen(source) : 0;
+	const struct kernel *k = program_kernel(p);
+	struct str own = { 0 };
+	/* An interpreter calls nothing: its text is all its own. */
+	bool whole = l->source == KERNELS_SOURCE || k->root == KERNEL_INTERPRETER;
+	const char *source = NULL;
+	size_t size;
 
+	if (whole)
+		source = program_source(p);
+	else if (!emit_body(k, l->traits, &own))
+		source = str_text(&own);
+	size = source ? strlen(source) : 0;
 	if (!source || l->bytes + size > LISTING_BYTES) {
 		l->left_out++;
-		return;
+	} else {
+		l->bytes += size;
+		cJSON_AddStringToObject(one, "source", source);
 	}
-	l->bytes += size;
-	cJSON_AddStringToObject(one, "source", source);
+	str_free(&own);
 }
 
 static void add_program(void *user, struct program *p) {
@@ -107,7 +120,7 @@ int kernels_request(struct request *r, struct fault *f) {
 	struct listing l = { 0 };
 	uint64_t flags;
 	cJSON *json;
-	int code = wire_get_uint(&r->body, "flags", 1, &flags, f);
+	int code = wire_get_uint(&r->body, "flags", KERNELS_OWN_SOURCE, &flags, f);
 
 	if (!code)
 		code = wire_get_end(&r->body, "KERNELS", f);
@@ -119,6 +132,7 @@ int kernels_request(struct request *r, struct fault *f) {
 	json = cJSON_CreateObject();
 	l.list = cJSON_AddArrayToObject(json, "kernels");
 	l.source = flags;
+	l.traits = device_traits(r->session->server->device);
 	if (!l.list)
 		code = -ENOMEM;
 	if (!code) {

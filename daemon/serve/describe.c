@@ -52,7 +52,7 @@ static int refuse_longer(uint64_t flags, uint32_t at, uint32_t of, struct fault 
 	return fault_set(f, FAULT_LIMIT,
 		"the explanation is longer than the %d bytes of a message (LIMIT_FRAME_BYTES): kernel %u of %u was reached; ask %s", LIMIT_FRAME_BYTES,
 		at + 1, of,
-		flags & EXPLAIN_SOURCE  ? "without sources, or for fewer operations"
+		flags & (EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE) ? "without sources, or for fewer operations"
 		: flags & EXPLAIN_NODES ? "without the operations one by one, or for fewer of them"
 					: "for fewer operations, or only for what fusing them gains");
 }
@@ -80,9 +80,9 @@ static cJSON *new_operation(cJSON *list, const struct plan *p, uint32_t node) {
 	return one;
 }
 
-static int add_source(cJSON *kernel, const struct plan_step *s, const struct traits *t) {
+static int add_source(cJSON *kernel, const struct plan_step *s, const struct traits *t, bool whole) {
 	struct str source = { 0 };
-	int r = emit_source(s->kernel, t, &source);
+	int r = whole ? emit_source(s->kernel, t, &source) : emit_body(s->kernel, t, &source);
 
 	if (!r)
 		r = str_finish(&source);
@@ -333,8 +333,8 @@ int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct ex
 	for (uint32_t i = 0; !r && i < p->steps; i++) {
 		cJSON *kernel = add_kernel(kernels, p, i, d, x);
 
-		if (flags & EXPLAIN_SOURCE)
-			r = add_source(kernel, &p->step[i], device_traits(d));
+		if (flags & (EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE))
+			r = add_source(kernel, &p->step[i], device_traits(d), flags & EXPLAIN_SOURCE);
 		if (!r)
 			r = pay(leftp, kernel, flags, i, p->steps, f);
 	}

@@ -336,7 +336,7 @@ int recent_request(struct request *r, struct fault *f) {
 	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES, &flags, f);
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES, &flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "RECENT", f);
 	if (!code)

@@ -50,6 +50,7 @@ kernels() { "$build/fusionctl" stats --json | "$python" -c 'import json, sys; pr
 # example LANGUAGE: its block of the README.
 example() { awk -v fence="\`\`\`$1" '$0 == fence { inside = 1; next } /^```/ { inside = 0 } inside' README.md; }
 claim the_quick_start_explains 0 "kernel" "$build/fusionctl" explain tests/graphs/chain.fz --source
+claim without_the_library 0 "" sh -c "[ \$('$build/fusionctl' explain tests/graphs/chain.fz --source | wc -l) -le 120 ]"
 command=$(sed -n 's/.*python3 -c "\(import fusion.*\)"$/\1/p' README.md)
 claim the_quick_start_computes 0 "^9.848" env PYTHONPATH="$build/python" "$python" -c "$command"
 

@@ -41,7 +41,7 @@ claim_json clients_tell_what_each_has 'len(j["clients"]) == 1 and j["clients"][0
 	j["clients"][0]["device_ns"] > 0 and j["clients"][0]["operations_queued"] == 0' "$ctl" clients --json
 claim clients_are_a_table 0 "run --all" "$ctl" clients --sort memory
 claim_json kernels_have_sources 'j["schema"] == "fusionctl.kernels/1" and any("FP_CONTRACT OFF" in k.get("source", "") for k in j["kernels"])' \
-	"$ctl" kernels --source --json
+	"$ctl" kernels --source=all --json
 claim kernels_are_a_table 0 "^ *0  map" "$ctl" kernels
 claim_json a_private_daemon_s_user_looks_after_his_cache 'j["folder"] == "'"$root"'/cache" and j["notes"]["count"] > 0' "$ctl" cache stat --json
 claim no_such_column 64 "sort takes session, .*, not .size." "$ctl" clients --sort size

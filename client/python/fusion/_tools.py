@@ -142,9 +142,11 @@ class Explanation(dict):
 
     def __repr__(self) -> str:
         kernels, unfused, moved, saved = (self[name] for name in ("kernel_count", "unfused_kernel_count", "bytes_moved", "bytes_not_moved"))
-        fewer = f" ({100 * (1 - kernels / unfused):.1f} % fewer)" if unfused > kernels else ""
-        less = f" ({100 * saved / (moved + saved):.1f} % less)" if saved else ""
-        lines = [f"{_count(kernels, 'kernel')}, {unfused} without fusion{fewer}; {_count(saved, 'byte')} not moved{less}, {_count(self['buffers_eliminated'], 'buffer')} less"]
+        less = f", and {100 * saved / (moved + saved):.1f} % less memory is moved" if moved + saved else ""
+        fewer = f": {100 * (1 - kernels / unfused):.1f} % fewer{less}" if unfused > kernels else ""
+        lines = [f"{_count(kernels, 'kernel')}; without fusion {unfused}{fewer}"]
+        if self["buffers_eliminated"]:
+            lines.append(f"{_count(self['buffers_eliminated'], 'array')} less to store, {_bytes(saved)} less to move")
         for i, kernel in enumerate(self["kernels"]):
             ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
             name = f" {kernel['pattern']}" if kernel.get("pattern") else ""
@@ -159,12 +161,24 @@ class Explanation(dict):
 
 
 def _count(number, word):
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _bytes(number):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            break
+        number /= 1024
+    return f"{number:.{0 if number == int(number) or number >= 100 else 1 if number >= 10 else 2}f} {unit}"
+
+
+def _speed(ratio):
+    return "as fast" if f"{ratio:.3g}" == "1" else f"{ratio:.3g} times as fast"
 
 
 def _operation(note, which):
     place = note.get(f"{which}_at")
-    return note[f"{which}_op"] + (f" ({place})" if place else "")
+    return note[f"{which}_op"] + (f" at {place}" if place else "")
 
 
 def _arrays(arrays, what):
@@ -176,10 +190,13 @@ def _arrays(arrays, what):
     return tuple(arrays)
 
 
-def explain(*arrays: Array, source: bool = False, unfused: bool = False) -> Explanation:
-    """How the daemon would run what leads to these arrays: kernels, their operations, why others were left out. Runs nothing."""
+def explain(*arrays: Array, source: bool | str = False, unfused: bool = False) -> Explanation:
+    """How the daemon would run what leads to these arrays: kernels, their operations, why others were left out. Runs nothing.
+
+    source: with the OpenCL C of each kernel; "all": with the library's functions, too, as the compiler gets it.
+    """
     arrays = _arrays(arrays, "explain")
-    what = 4 + (1 if source else 0) + (2 if unfused else 0)
+    what = 4 + (1 if source == "all" else 32 if source else 0) + (2 if unfused else 0)
     return Explanation(json.loads(arrays[0].device.context.explain(arrays, what)))
 
 
@@ -191,9 +208,9 @@ class Answer(dict):
 
     def __repr__(self) -> str:
         if self:
-            gain = f", estimated {self['estimated_speedup']:.3g} times as fast" if "estimated_speedup" in self else ""
+            gain = f", estimated {_speed(self['estimated_speedup'])}" if "estimated_speedup" in self else ""
             operations = ", ".join(op["op"] for op in self["operations"])
-            return f"yes: kernel {self['kernel'] - 1}, {self.get('pattern', self['root'])}, computes {operations}; {self['bytes_saved']} bytes less{gain}"
+            return f"yes: kernel {self['kernel'] - 1}, {self.get('pattern', self['root'])}, computes {operations}; {_bytes(self['bytes_saved'])} less to move{gain}"
         ends = " into ".join(_operation(self, end) for end in ("producer", "consumer") if end in self)
         return f"no: {ends}: {self['reason']}" if ends else f"no: {self['reason']}"
 
