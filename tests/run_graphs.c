@@ -250,6 +250,7 @@ struct variant {
 	cJSON *plan;           /* EXPLAIN's answer */
 	double launched;       /* kernels */
 	double counted;        /* those that it would have needed without fusion, as statistics have it */
+	double operations, reductions; /* that it computed, as these have it */
 };
 
 static int read_result(struct result *r, fusion_array *a, struct fault *f) {
@@ -289,6 +290,8 @@ static int ask_launched(struct variant *v, fusion_context *c) {
 	else
 		v->launched = launched->valuedouble;
 	v->counted = cJSON_GetNumberValue(unfused);
+	v->operations = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(stats, "operations_executed"));
+	v->reductions = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(stats, "reductions"));
 	cJSON_Delete(stats);
 	free(json);
 	return r;
@@ -611,6 +614,9 @@ static void check_unfused(struct report *report, const struct variant *v, const 
 		fail(report, "%s: %d kernels, only %d without fusion", v->name, kernel_count(v), told);
 	if (v->counted != told)
 		fail(report, "%s: %d kernels without fusion are explained, %.0f were counted", v->name, told, v->counted);
+	if (unfused && (v->operations != unfused->operations || v->reductions != unfused->reductions))
+		fail(report, "%s: %.0f operations and %.0f reductions were counted, %.0f and %.0f without fusion", v->name, v->operations, v->reductions,
+			unfused->operations, unfused->reductions);
 	if (unfused && told != kernel_count(unfused))
 		fail(report, "%s: %d kernels without fusion are explained, %d are there", v->name, told, kernel_count(unfused));
 }

@@ -1756,6 +1756,14 @@ START_TEST(statistics_and_explain_count_the_kernels_of_the_plan_without_fusion) 
 		ck_assert_float_eq(read_floats(&client, handle_of(run, 1), 1)[0], -(1 << 20));
 		ck_assert_double_eq(statistic(&client, 0, "kernels_launched"), 2 * (run + 1));
 		ck_assert_double_eq(statistic(&client, 0, "kernels_unfused"), unfused * (run + 1));
+		ck_assert_double_eq(statistic(&client, 0, "operations_executed"), 2 * (run + 1));
+		ck_assert_double_eq(statistic(&client, 0, "fusions"), run + 1);
+		ck_assert_double_eq(statistic(&client, 0, "reductions"), run + 1);
+		ck_assert_double_eq(statistic(&client, 0, "reduce_fused"), run + 1);
+		ck_assert_double_eq(statistic(&client, 0, "reduce_single"), 0);
+		ck_assert_double_gt(statistic(&client, 0, "estimated_speedup"), 0);
+		ck_assert_double_eq(counted(&client, 0, "reduce_prologue", "kernels_before"), unfused * (run + 1));
+		ck_assert_double_eq(counted(&client, 0, "reduce_prologue", "kernels_after"), 2 * (run + 1));
 	}
 }
 END_TEST

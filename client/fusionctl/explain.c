@@ -233,12 +233,27 @@ static void print_found(const cJSON *plan) {
 		puts("patterns that users defined were not looked for everywhere: it would take too long");
 }
 
+/* "kernels 1 to 4 share a launch: horizontal, estimated 3 times as fast"; they follow each other. */
+static void print_launches(const cJSON *launches) {
+	const cJSON *one;
+
+	cJSON_ArrayForEach(one, launches) {
+		const cJSON *kernels = json_item(one, "kernels"), *last = cJSON_GetArrayItem(kernels, cJSON_GetArraySize(kernels) - 1);
+
+		printf("kernels %.0f %s %.0f share a launch: %s", cJSON_GetNumberValue(cJSON_GetArrayItem(kernels, 0)),
+			cJSON_GetArraySize(kernels) > 2 ? "to" : "and", cJSON_GetNumberValue(last), json_text(one, "pattern"));
+		print_speedup(one, "estimated_speedup", "estimated");
+		putchar('\n');
+	}
+}
+
 static void print_plan(const cJSON *plan) {
 	const cJSON *kernel;
 	unsigned number = 0;
 
 	print_summary(plan);
 	print_found(plan);
+	print_launches(json_item(plan, "shared_launches"));
 	cJSON_ArrayForEach(kernel, json_item(plan, "kernels")) {
 		print_kernel(kernel, ++number);
 	}

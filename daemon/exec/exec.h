@@ -207,6 +207,8 @@ struct exec_request {
  */
 int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
 
+/* Which steps share a launch, as step.launch tells: those of a plan that has run as they did, of others as they would. 0 or -ENOMEM. */
+int exec_find_launches(struct exec *x, const struct plan *plan) FAULT_MUST_USE;
 /*
  * Why a step waits for its own program, a constant text; NULL where bytecode or generic kernels run it until that is built (or
  * would, once they are there).

@@ -114,25 +114,37 @@ static int prepare_words(const struct plan *plan, const struct plan_step *s, str
 	return r;
 }
 
-static int prepare_step(struct exec *x, struct prepared *p, const struct plan *plan, uint32_t step) {
-	const struct plan_step *s = &plan->step[step];
-	struct prepared_step *to = &p->step[step];
+/* How it is launched; items: 0 where there is nothing to do. */
+static int prepare_size(struct exec *x, struct prepared *p, const struct plan_step *s, struct prepared_step *to) {
 	struct emit_launch launch;
-	int r;
 
 	to->words = kernel_record_words(s->kernel);
 	to->record = take(p, to->words, sizeof *to->record);
-	to->operand = take(p, s->kernel->operands, sizeof *to->operand);
-	to->scalar = take(p, s->kernel->scalars, sizeof *to->scalar);
-	if (!to->record || !to->operand || !to->scalar)
+	if (!to->record)
 		return -ENOMEM;
 	launch = emit_geometry_turned(s->kernel, device_traits(x->device), s->dims, s->extent, &s->knobs, to->record);
-	r = prepare_words(plan, s, to);
-	if (r || !to->record[KERNEL_WORD_ITEMS])
-		return r;
+	if (!to->record[KERNEL_WORD_ITEMS])
+		return 0;
 	to->items = launch.items;
 	to->local = launch.local;
 	to->kernel = s->kernel;
+	return 0;
+}
+
+static int prepare_step(struct exec *x, struct prepared *p, const struct plan *plan, uint32_t step) {
+	const struct plan_step *s = &plan->step[step];
+	struct prepared_step *to = &p->step[step];
+	int r = prepare_size(x, p, s, to);
+
+	if (r)
+		return r;
+	to->operand = take(p, s->kernel->operands, sizeof *to->operand);
+	to->scalar = take(p, s->kernel->scalars, sizeof *to->scalar);
+	if (!to->operand || !to->scalar)
+		return -ENOMEM;
+	r = prepare_words(plan, s, to);
+	if (r || !to->items)
+		return r;
 	to->divisible = emit_divisible(s->kernel, device_traits(x->device));
 	r = interpret_prepare(x, &p->arena, s, to);
 	if (r || (to->code && (plan->generic || x->interpreter_mode == INTERPRETER_ALWAYS)))
@@ -192,6 +204,26 @@ static void join_launches(struct prepared *p, const struct plan *plan) {
 			ns = estimate(&plan->step[i]);
 		p->step[i].first = plan->step[i].launch = first;
 	}
+}
+
+int exec_find_launches(struct exec *x, const struct plan *plan) {
+	struct prepared *p;
+	int r = 0;
+
+	if (plan->prepared)
+		return 0;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return -ENOMEM;
+	p->steps = plan->steps;
+	p->step = take(p, plan->steps, sizeof *p->step);
+	r = p->step ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < plan->steps && !r; i++)
+		r = prepare_size(x, p, &plan->step[i], &p->step[i]);
+	if (!r)
+		join_launches(p, plan);
+	prepared_release(p);
+	return r;
 }
 
 /* ---- temporaries ---- */

@@ -78,6 +78,86 @@ uint32_t plan_unfused_steps(const struct plan *p) {
 	return p->compared ? p->unfused_steps : p->ops;
 }
 
+uint32_t plan_step_passes(const struct plan *p, uint32_t step) {
+	return step - first_of(p, step) + 1;
+}
+
+uint32_t plan_step_before(const struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+
+	if (s->kernels_before)
+		return s->kernels_before;
+	return plan_step_passes(p, step) + (s->ops > 1 ? s->ops - 1 : 0);
+}
+
+uint32_t plan_launch_end(const struct plan *p, uint32_t first) {
+	uint32_t end = first + 1;
+
+	while (end < p->steps && p->step[end].launch == first)
+		end++;
+	return end;
+}
+
+struct plan_launch_times plan_launch_times(const struct plan *p, uint32_t first, const struct rates *r) {
+	struct plan_launch_times t = { 0, 0 };
+	uint32_t end = plan_launch_end(p, first);
+
+	for (uint32_t i = first; i < end; i++) {
+		if (!(p->step[i].estimate_ns > 0))
+			return (struct plan_launch_times){ 0, 0 };
+		t.apart_ns += p->step[i].estimate_ns;
+	}
+	t.together_ns = t.apart_ns - (end - first - 1) * rates_kernel_ns(r);
+	return t.together_ns > 0 ? t : (struct plan_launch_times){ 0, 0 };
+}
+
+/* Of each operation its step in `single`; PLAN_NONE where it has none. Afterwards steps of both, so that one is counted once. */
+struct alone {
+	uint32_t *step;                /* by node */
+	uint32_t *counted;             /* by step of `single`: for which step of the other plan it was, and 1 */
+	const struct plan *single;
+};
+
+static int find_alone(struct alone *a, const struct plan *single, uint32_t nodes) {
+	*a = (struct alone){ .step = calloc(nodes + 1u, sizeof *a->step), .counted = calloc(single->steps + 1u, sizeof *a->counted), .single = single };
+	if (!a->step || !a->counted)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < nodes; i++)
+		a->step[i] = PLAN_NONE;
+	for (uint32_t i = 0; i < single->steps; i++)
+		for (uint32_t k = 0; k < single->step[i].ops; k++)
+			if (single->step[i].op[k] < nodes)
+				a->step[single->step[i].op[k]] = i;
+	return 0;
+}
+
+/* Kernels that the operations of a step take there, the passes of long reductions too. */
+static uint32_t kernels_alone(struct alone *a, const struct plan *p, uint32_t step) {
+	const struct plan_step *s = &p->step[step];
+	uint32_t kernels = 0;
+
+	for (uint32_t i = 0; i < s->ops; i++) {
+		uint32_t at = p->node[s->op[i]].note == PLAN_NONE ? PLAN_NONE : a->step[s->op[i]];
+
+		if (at == PLAN_NONE || a->counted[at] == step + 1)
+			continue;
+		a->counted[at] = step + 1;
+		kernels += plan_step_passes(a->single, at);
+	}
+	return kernels;
+}
+
+static int count_alone(struct plan *p, const struct plan *single) {
+	struct alone a;
+	int r = find_alone(&a, single, p->nodes);
+
+	for (uint32_t i = 0; !r && i < p->steps; i++)
+		p->step[i].kernels_before = p->step[i].ops > 1 ? kernels_alone(&a, p, i) : 0;
+	free(a.step);
+	free(a.counted);
+	return r;
+}
+
 int plan_compare(struct plan *p, const struct plan *single) {
 	double *estimate = times_alone(single, p->nodes, plan_estimate_of);
 	double *measured = times_alone(single, p->nodes, plan_measured_of);
@@ -93,7 +173,7 @@ int plan_compare(struct plan *p, const struct plan *single) {
 	}
 	free(estimate);
 	free(measured);
-	return estimate && measured ? 0 : -ENOMEM;
+	return estimate && measured ? count_alone(p, single) : -ENOMEM;
 }
 
 int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o, struct fault *f) {

@@ -159,6 +159,29 @@ static bool is_fused(const struct plan *p) {
 	return false;
 }
 
+/* A part of an operation of the graph that has no kernel of its own; parts of one stand side by side, and the first counts. */
+static bool is_first_part(const struct planner *p, uint32_t i) {
+	const struct node *n = &p->node[i];
+
+	return n->whole != GRAPH_NONE && !node_is_computed(&p->node[n->whole]) && (!i || p->node[i - 1].whole != n->whole);
+}
+
+/* What was asked for, as often as it counts: neither copies that the planner added nor what it computes again. */
+static void count_operations(struct planner *p) {
+	struct plan *plan = p->plan;
+
+	for (uint32_t i = 0; i < p->nodes; i++) {
+		const struct node *n = &p->node[i];
+
+		if (i >= graph_nodes(p->g)) {
+			plan->operations += is_first_part(p, i);
+		} else if (is_counted(n) || n->kind == NODE_PARTS) {
+			plan->operations += n->attended ? n->attended->parts : n->parts ? n->parts : 1;
+			plan->reductions += n->kind == NODE_REDUCE;
+		}
+	}
+}
+
 static void count_savings(struct planner *p) {
 	struct plan *plan = p->plan;
 	uint64_t unfused = 0;
@@ -339,6 +362,7 @@ static int make(const struct graph *g, const struct plan_options *o, struct plan
 		r = turn_knobs(p.plan, o);
 	if (!r) {
 		count_savings(&p);
+		count_operations(&p);
 		*planp = p.plan;
 	} else {
 		plan_unref(p.plan);

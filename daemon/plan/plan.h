@@ -65,6 +65,7 @@ struct plan_step {
 	uint64_t bytes_fused;          /* read and written */
 	uint64_t bytes_unfused;        /* as one kernel an operation */
 	uint32_t buffers_eliminated;
+	uint32_t kernels_before;       /* that they take without fusion; 0: not compared, see plan_step_before() */
 	double estimate_ns;            /* plan_cost(), when the plan was made; 0: not known, as below */
 	double estimate_unfused_ns;    /* of its operations as kernels of their own */
 	double measured_ns;            /* exec's: the fastest run that was timed */
@@ -164,7 +165,8 @@ struct plan {
 	uint32_t notes;
 	struct plan_node *node;
 	uint32_t nodes;
-	uint32_t ops;                  /* operations that are computed */
+	uint32_t ops;                  /* operations that are computed, the planner's copies among them */
+	uint32_t operations, reductions; /* of them the graph's own; reductions in whatever kernel */
 	/* What fusion saved: against the graph's plan without fusion where the two were compared, else against one kernel and one buffer an operation. */
 	bool compared;
 	uint32_t unfused_steps;        /* of that plan */
@@ -242,6 +244,16 @@ uint64_t plan_moved(const struct plan *p);
 void plan_saved(struct plan *p, uint64_t unfused);
 /* Kernels of its graph without fusion. Where nobody has compared it with such a plan: one an operation, as near as is known. */
 uint32_t plan_unfused_steps(const struct plan *p);
+/* The first step behind those that share the launch of this one. */
+uint32_t plan_launch_end(const struct plan *p, uint32_t first);
+/* What the steps of a launch are estimated to take each with a launch of its own, and together; 0: not known. */
+struct plan_launch_times {
+	double apart_ns, together_ns;
+};
+struct plan_launch_times plan_launch_times(const struct plan *p, uint32_t first, const struct rates *r);
+/* The same of the operations of a step, which tells for those before it that begin them; and how many it and those are. */
+uint32_t plan_step_before(const struct plan *p, uint32_t step);
+uint32_t plan_step_passes(const struct plan *p, uint32_t step);
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */
 double plan_estimate_of(const struct plan *p, uint32_t step);
 double plan_measured_of(const struct plan *p, uint32_t step);

@@ -260,6 +260,35 @@ static void add_found(cJSON *json, const struct plan *p) {
 		cJSON_AddBoolToObject(json, "patterns_not_looked_for_everywhere", true);
 }
 
+/* Kernels that are one launch, by their numbers, and what that gains. */
+static int add_launches(cJSON *json, const struct plan *p, struct device *d, struct exec *x) {
+	cJSON *list = NULL, *one, *kernels;
+	uint32_t end;
+
+	if (exec_find_launches(x, p))
+		return -ENOMEM;
+	for (uint32_t first = 0; first < p->steps; first = end) {
+		struct plan_launch_times t = plan_launch_times(p, first, &device_traits(d)->rates);
+
+		end = plan_launch_end(p, first);
+		if (end - first < 2)
+			continue;
+		if (!list)
+			list = cJSON_AddArrayToObject(json, "shared_launches");
+		one = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, one);
+		cJSON_AddStringToObject(one, "pattern", pattern_name(pattern_of_launch(&p->step[first])));
+		kernels = cJSON_AddArrayToObject(one, "kernels");
+		for (uint32_t i = first; i < end; i++)
+			cJSON_AddItemToArray(kernels, cJSON_CreateNumber(i + 1));
+		if (!(t.together_ns > 0))
+			continue;
+		cJSON_AddNumberToObject(one, "estimated_us", t.together_ns / 1e3);
+		cJSON_AddNumberToObject(one, "estimated_speedup", t.apart_ns / t.together_ns);
+	}
+	return 0;
+}
+
 static void add_totals(cJSON *json, const struct plan *p) {
 	add_found(json, p);
 	cJSON_AddNumberToObject(json, "kernel_count", p->steps);
@@ -342,6 +371,9 @@ int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct ex
 		r = add_notes(json, p, flags, leftp, f);
 	if (r)
 		return r;
+	r = add_launches(json, p, d, x);
+	if (r)
+		return r;
 	add_totals(json, p);
 	return flags & EXPLAIN_NODES ? add_nodes(json, p, flags, leftp, f) : 0;
 }
@@ -416,7 +448,8 @@ static cJSON *add_opportunity(cJSON *list, const struct plan *p, const struct op
 	operations = cJSON_AddArrayToObject(one, "operations");
 	for (uint32_t i = 0; i < s->ops; i++)
 		cJSON_AddNumberToObject(new_operation(operations, p, s->op[i]), "id", s->op[i]);
-	cJSON_AddNumberToObject(one, "kernels_before", s->ops);
+	cJSON_AddNumberToObject(one, "kernels_before", plan_step_before(p, o->step));
+	cJSON_AddNumberToObject(one, "kernels_after", plan_step_passes(p, o->step));
 	add_gain(one, p, o->step);
 	if (o->ns > 0 || o->ns < 0)
 		cJSON_AddNumberToObject(one, "estimated_gain_us", o->ns / 1e3);

@@ -113,10 +113,14 @@ static void take_output(const struct flush *f, const struct plan_output *o, stru
 
 /* ---- counting ---- */
 
-static void count_step(struct counters *c, const struct plan_step *s) {
-	bool fused = s->ops > 1;
+/* Passes that begin operations of a later step are part of that. */
+static void count_step(struct counters *c, const struct plan *p, uint32_t i) {
+	const struct plan_step *s = &p->step[i];
+	bool fused = plan_step_before(p, i) > plan_step_passes(p, i);
 
-	c->operations_executed += s->ops;
+	if (!s->ops)
+		return;
+	c->fusions += fused;
 	switch (s->kernel->root) {
 	case KERNEL_MAP:
 		c->map_fused += fused;
@@ -130,7 +134,7 @@ static void count_step(struct counters *c, const struct plan_step *s) {
 		c->rows++;
 		break;
 	case KERNEL_SORT:
-		c->sorts += s->kernel->stage == KERNEL_STAGE_ROWS || s->kernel->stage == KERNEL_STAGE_LAST;
+		c->sorts++;
 		break;
 	case KERNEL_CONV:
 		c->convolutions++;
@@ -174,7 +178,7 @@ void pattern_counters_count(struct pattern_counters *c, const struct plan *p, ui
 	if (!step->ops)
 		return;
 	c->count++;
-	c->kernels_before += step->ops;
+	c->kernels_before += plan_step_before(p, i);
 	c->bytes_saved += plan_step_saved(step);
 	c->buffers_eliminated += step->buffers_eliminated;
 	count_times(c, p, i);
@@ -186,11 +190,14 @@ static void count_launches(struct session *s, const struct plan *p) {
 
 	for (uint32_t first = 0; first < p->steps; first = end) {
 		struct pattern_counters *c = &s->pattern[pattern_of_launch(&p->step[first])];
+		struct plan_launch_times t;
 
-		for (end = first + 1; end < p->steps && p->step[end].launch == first; end++)
-			;
+		end = plan_launch_end(p, first);
 		if (end - first < 2)
 			continue;
+		t = plan_launch_times(p, first, &s->server->traits->rates);
+		c->estimated_ns += t.together_ns;
+		c->estimated_unfused_ns += t.apart_ns;
 		c->count++;
 		c->kernels_before += end - first;
 		c->kernels_after++;
@@ -204,8 +211,10 @@ static void count_plan(struct session *s, const struct plan *p) {
 	c->kernels_unfused += plan_unfused_steps(p);
 	c->bytes_not_moved += p->bytes_not_moved;
 	c->buffers_eliminated += p->buffers_eliminated;
+	c->operations_executed += p->operations;
+	c->reductions += p->reductions;
 	for (uint32_t i = 0; i < p->steps; i++) {
-		count_step(c, &p->step[i]);
+		count_step(c, p, i);
 		if (p->step[i].pattern)
 			pattern_counters_count(&s->pattern[p->step[i].pattern], p, i);
 		patterns_count_step(s, p, i);
@@ -527,7 +536,7 @@ static void trace_plan(const struct flush *f, bool hit, uint64_t begin_ns) {
 	const struct trace_source who = { f->session->id, f->session->uid };
 	struct trace_event *e = trace_add(TRACE_PLAN, &who, begin_ns, loop_now_ns());
 
-	e->number[0] = f->plan->ops;
+	e->number[0] = f->plan->operations;
 	e->number[1] = f->plan->steps;
 	trace_word(e, hit ? "found" : "made");
 }

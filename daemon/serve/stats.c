@@ -106,11 +106,23 @@ static cJSON *add_pattern(cJSON *list, const char *name, const struct pattern_co
 	return one;
 }
 
+/* Of all fused kernels together, whatever their pattern. */
+static void add_speedups(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT]) {
+	struct pattern_counters all = { 0 };
+
+	for (unsigned i = 1; i < PATTERN_COUNT; i++)
+		pattern_counters_add(&all, &counters[i]);
+	cJSON_AddNumberToObject(json, "estimated_speedup", ratio(all.estimated_unfused_ns, all.estimated_ns));
+	cJSON_AddNumberToObject(json, "measured_speedup", ratio(all.measured_unfused_ns, all.measured_ns));
+}
+
 /* Those of which a kernel ran, then patterns of users that were found. session NULL: of the daemon. */
 static void add_patterns(cJSON *json, const struct pattern_counters counters[static PATTERN_COUNT],
 	const struct server *v, const struct session *s) {
-	cJSON *list = cJSON_AddArrayToObject(json, "patterns");
+	cJSON *list;
 
+	add_speedups(json, counters);
+	list = cJSON_AddArrayToObject(json, "patterns");
 	for (unsigned i = 1; i < PATTERN_COUNT; i++)
 		if (counters[i].count)
 			add_pattern(list, pattern_name((enum pattern)i), &counters[i]);

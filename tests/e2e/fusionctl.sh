@@ -124,6 +124,13 @@ EOF
 claim_json opportunities_are_sorted_by_gain '[o["operations"][0]["op"] for o in j["opportunities"]] == ["mul", "add"] and
 	all(o["estimated_gain_us"] > 0 and o["bytes_saved"] > 0 and o["operations"][0]["id"] >= 0 for o in j["opportunities"]) and
 	j["opportunities"][1]["operations"][0]["at"].endswith("two.fz:2")' "$ctl" opportunities --json "$root/two.fz"
+printf 'a = input f32[64] ramp\nb = input f32[64] ramp\nx = exp a\ny = exp b\noutput x\noutput y\n' >"$root/beside.fz"
+claim_json explain_tells_of_kernels_that_share_a_launch_before_they_run 'j["shared_launches"][0]["pattern"] == "horizontal" and j["shared_launches"][0]["kernels"] == [1, 2] and
+	1 < j["shared_launches"][0]["estimated_speedup"] < 2' "$ctl" explain --json "$root/beside.fz"
+"$ctl" run "$root/beside.fz" >/dev/null
+claim_json and_after_it 'j["shared_launches"][0]["kernels"] == [1, 2]' "$ctl" explain --json "$root/beside.fz"
+claim in_words 0 "^kernels 1 and 2 share a launch: horizontal, estimated 1.[0-9]* times as fast" "$ctl" explain "$root/beside.fz"
+claim_json statistics_have_the_estimate_too 'any(p["pattern"] == "horizontal" and p["estimated_speedup"] > 1 for p in j["patterns"]) and j["fusions"] >= 1' "$ctl" stats --json
 claim opportunities_are_told_in_words 0 "^kernel [12], in place of 2 kernels: estimated .* less" "$ctl" opportunities "$root/two.fz"
 claim what_is_one_operation_has_none 0 "no operations of it share a kernel" sh -c "printf 'x = input f32[2] = 1 2\ny = relu x\noutput y\n' | $ctl opportunities -"
 claim can_fuse_says_yes_in_words 0 "^yes: kernel 1, elementwise_chain, computes relu, add" "$ctl" can-fuse "$root/good.fz" y z

@@ -147,6 +147,9 @@ class Explanation(dict):
         lines = [f"{_count(kernels, 'kernel')}; without fusion {unfused}{fewer}"]
         if self["buffers_eliminated"]:
             lines.append(f"{_count(self['buffers_eliminated'], 'array')} less to store, {_bytes(saved)} less to move")
+        for shared in self.get("shared_launches", ()):
+            speed = f", estimated {_speed(shared['estimated_speedup'])}" if "estimated_speedup" in shared else ""
+            lines.append(f"  kernels {', '.join(str(k - 1) for k in shared['kernels'])} share a launch: {shared['pattern']}{speed}")
         for i, kernel in enumerate(self["kernels"]):
             ops = ", ".join(f"{op['op']} {op['type']}" for op in kernel.get("operations", ()))
             name = f" {kernel['pattern']}" if kernel.get("pattern") else ""
