@@ -186,7 +186,8 @@ int fusion_refuse(int code, const char *sentence) {
 	struct fault f;
 	bool known = code > 0 && code < FAULT_COUNT;
 
-	return error_report(fault_set(&f, known ? code : FAULT_ARGUMENT, "%s", sentence ? sentence : ""), &f);
+	return error_report(fault_set(&f, known ? code : FAULT_ARGUMENT, "%s",
+		sentence && *sentence ? sentence : "refuse: no sentence says why"), &f);
 }
 
 int error_sticky(void) {

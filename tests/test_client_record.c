@@ -526,6 +526,8 @@ START_TEST(a_wrapper_refuses_as_the_library_does) {
 	ck_assert_int_eq(fusion_refuse(0, "mine"), FUSION_E_ARGUMENT);
 	ck_assert_int_eq(fusion_refuse(-1, NULL), FUSION_E_ARGUMENT);
 	ck_assert_int_eq(fusion_refuse(1 << 20, NULL), FUSION_E_ARGUMENT);
+	ck_assert_int_eq(fusion_refuse(FUSION_E_SHAPE, ""), FUSION_E_SHAPE);
+	ck_assert_int_eq(strncmp(fusion_error(), "refuse: no sentence says why", 28), 0);
 	fusion_error_clear();
 }
 END_TEST
