@@ -137,8 +137,9 @@ OBJ_PYTHON := $(call obj,$(SRC_PYTHON))
 PYTHON_MADE := nn.py _core.pyi _rows.py _errors.py
 # By which Python's tools know that the package is there, and libraries that it has the array API standard's namespace.
 PYTHON_INFO := $(addprefix $(B)/python/fusion-$(VERSION).dist-info/,METADATA entry_points.txt)
-PYTHON_PACKAGE := $(patsubst client/python/%,$(B)/python/%,$(wildcard client/python/fusion/*.py client/python/fusion/py.typed)) \
+PYTHON_PACKAGE := $(patsubst client/python/%,$(B)/python/%,$(wildcard client/python/fusion/*.py client/python/fusion/*/*.py client/python/fusion/py.typed)) \
 	$(addprefix $(B)/python/fusion/,$(PYTHON_MADE)) $(B)/python/fusion/_core.abi3.so
+PYTHON_NUMPY := $(filter $(B)/python/fusion/numpy/%,$(PYTHON_PACKAGE))
 
 UNITS := $(notdir $(wildcard systemd/*.service systemd/*.socket))
 DROPINS := $(notdir $(wildcard systemd/fusiond.service.d/*.conf))
@@ -584,8 +585,9 @@ install: all
 python-headers:
 	@echo "$(PYTHON) has no headers here, with which to build an extension module: install python3-dev" >&2; exit 1
 install-python: $(if $(PYTHON_HEADER),python,python-headers)
-	$(INSTALL) -d $(DESTDIR)$(pythondir)/fusion $(DESTDIR)$(pythondir)/fusion-$(VERSION).dist-info
-	$(INSTALL) -m 644 $(PYTHON_PACKAGE) $(DESTDIR)$(pythondir)/fusion
+	$(INSTALL) -d $(addprefix $(DESTDIR)$(pythondir)/,fusion/numpy fusion-$(VERSION).dist-info)
+	$(INSTALL) -m 644 $(filter-out $(PYTHON_NUMPY),$(PYTHON_PACKAGE)) $(DESTDIR)$(pythondir)/fusion
+	$(INSTALL) -m 644 $(PYTHON_NUMPY) $(DESTDIR)$(pythondir)/fusion/numpy
 	$(INSTALL) -m 644 $(PYTHON_INFO) $(DESTDIR)$(pythondir)/fusion-$(VERSION).dist-info
 
 uninstall:

@@ -63,7 +63,7 @@ TIMEFORMAT='%1U + %1S'
 longest="oracle_ops graphs test_emit_kernels oracle_composites test_service"
 
 # Whatever Python warns of in the suite, or in the programs that it starts, is an error.
-python_suite='env PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests'
+python_suite='env PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py'
 # What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
 by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
@@ -78,6 +78,9 @@ jobs() {
 	done
 	[ -e "$build/python/fusion/_core.abi3.so" ] &&
 		echo "python $python_suite"
+	# Of many small kernels each once: as bytecode, which nobody has to build.
+	[ -e "$build/python/fusion/_core.abi3.so" ] &&
+		echo 'numpy env FUSIOND_FUSION_INTERPRETER=always PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests/test_numpy.py'
 	# `make check-aliasing` runs more.
 	[ -e "$build/python/fusion/_core.abi3.so" ] && echo 'aliasing env FUSION_BUILD="$build" "$python" tests/aliasing/run.py --programs 500'
 	# `make check-leaks` calls each a million times.

@@ -4,6 +4,7 @@ from __future__ import annotations
 from . import _core, _functions
 from ._base import as_device, bfloat16, float32
 from ._index import getitem, setitem
+from ._store import stored as _stored
 from ._views import is_row_major
 
 TYPE_CHECKING = False
@@ -149,67 +150,129 @@ class Array(_core.Array):
         order: Any = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return _functions.permute_dims(self, order or tuple(reversed(range(self.ndim))))
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def sum(self, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None, out: Array | None = None,
+            keepdims: bool = False) -> Array:
         """See fusion.sum."""
-        _not_taken("sum", dtype, out)
-        return _functions.sum(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims), out, "sum")
 
-    def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def prod(self, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None, out: Array | None = None,
+            keepdims: bool = False) -> Array:
         """See fusion.prod."""
-        _not_taken("prod", dtype, out)
-        return _functions.prod(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims), out, "prod")
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def mean(self, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None, out: Array | None = None,
+             keepdims: bool = False) -> Array:
         """See fusion.mean."""
-        _not_taken("mean", dtype, out)
-        return _functions.mean(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.mean(_of_type(self, dtype), axis=axis, keepdims=keepdims), out, "mean")
 
-    def var(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False, *,
-            ddof: int | float | None = None, dtype: None = None, out: None = None) -> Array:
+    def var(self, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None, out: Array | None = None,
+            ddof: int | float = 0, keepdims: bool = False, *, correction: int | float | None = None) -> Array:
         """See fusion.var; ddof is NumPy's name of correction."""
-        _not_taken("var", dtype, out)
-        return _functions.var(self, axis=axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
+        less = ddof if correction is None else correction
+        return _stored(_functions.var(_of_type(self, dtype), axis=axis, correction=less, keepdims=keepdims), out, "var")
 
-    def std(self, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0, keepdims: bool = False, *,
-            ddof: int | float | None = None, dtype: None = None, out: None = None) -> Array:
+    def std(self, axis: int | tuple[int, ...] | None = None, dtype: DType | str | type | None = None, out: Array | None = None,
+            ddof: int | float = 0, keepdims: bool = False, *, correction: int | float | None = None) -> Array:
         """See fusion.std; ddof is NumPy's name of correction."""
-        _not_taken("std", dtype, out)
-        return _functions.std(self, axis=axis, correction=correction if ddof is None else ddof, keepdims=keepdims)
+        less = ddof if correction is None else correction
+        return _stored(_functions.std(_of_type(self, dtype), axis=axis, correction=less, keepdims=keepdims), out, "std")
 
-    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def max(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.max."""
-        _not_taken("max", dtype, out)
-        return _functions.max(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.max(self, axis=axis, keepdims=keepdims), out, "max")
 
-    def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def min(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.min."""
-        _not_taken("min", dtype, out)
-        return _functions.min(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.min(self, axis=axis, keepdims=keepdims), out, "min")
 
-    def all(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def all(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.all."""
-        _not_taken("all", dtype, out)
-        return _functions.all(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.all(self, axis=axis, keepdims=keepdims), out, "all")
 
-    def any(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, *, dtype: None = None, out: None = None) -> Array:
+    def any(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.any."""
-        _not_taken("any", dtype, out)
-        return _functions.any(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.any(self, axis=axis, keepdims=keepdims), out, "any")
 
-    def argmax(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def argmax(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.argmax."""
-        return _functions.argmax(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.argmax(self, axis=axis, keepdims=keepdims), out, "argmax")
 
-    def argmin(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    def argmin(self, axis: int | tuple[int, ...] | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
         """See fusion.argmin."""
-        return _functions.argmin(self, axis=axis, keepdims=keepdims)
+        return _stored(_functions.argmin(self, axis=axis, keepdims=keepdims), out, "argmin")
 
 
-def _not_taken(what, dtype, out):
-    """NumPy's functions, numpy.sum(x), call the method of that name, and with these."""
-    for name, value in (("dtype", dtype), ("out", out)):
-        if value is not None:
-            raise TypeError(f"{what}: {name}= is not taken by arrays of fusion; x.astype() converts, x[...] = y writes")
+    # ---- by NumPy's names ----
+
+    def dot(self, b: Any, out: Array | None = None) -> Array:
+        """See fusion.numpy.dot."""
+        return _numpy().dot(self, b, out)
+
+    def cumsum(self, axis: int | None = None, dtype: DType | str | type | None = None, out: Array | None = None) -> Array:
+        """See fusion.numpy.cumsum."""
+        return _numpy().cumsum(self, axis, dtype, out)
+
+    def cumprod(self, axis: int | None = None, dtype: DType | str | type | None = None, out: Array | None = None) -> Array:
+        """See fusion.numpy.cumprod."""
+        return _numpy().cumprod(self, axis, dtype, out)
+
+    def clip(self, min: Any = None, max: Any = None, out: Array | None = None) -> Array:
+        """See fusion.numpy.clip."""
+        return _numpy().clip(self, min, max, out)
+
+    def round(self, decimals: int = 0, out: Array | None = None) -> Array:
+        """See fusion.numpy.round."""
+        return _numpy().round(self, decimals, out)
+
+    def argsort(self, axis: int | None = -1) -> Array:
+        """See fusion.numpy.argsort."""
+        return _numpy().argsort(self, axis)
+
+    def sort(self, axis: int = -1) -> None:
+        """In place, along an axis."""
+        self[...] = _functions.sort(self, axis=axis)
+
+    def fill(self, value: Any) -> None:
+        """In place, with one value."""
+        self[...] = value
+
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        """See fusion.numpy.swapaxes. A view."""
+        return _numpy().swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Array:
+        """See fusion.squeeze. A view."""
+        return _functions.squeeze(self, axis)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Array:
+        """See fusion.numpy.repeat."""
+        return _numpy().repeat(self, repeats, axis)
+
+    def take(self, indices: Any, axis: int | None = None, out: Array | None = None) -> Array:
+        """See fusion.numpy.take."""
+        return _numpy().take(self, indices, axis, out)
+
+    def nonzero(self) -> tuple[Array, ...]:
+        """See fusion.nonzero. Waits."""
+        return _functions.nonzero(self)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """See fusion.numpy.diagonal."""
+        return _numpy().diagonal(self, offset, axis1, axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """See fusion.numpy.trace."""
+        return _numpy().trace(self, offset, axis1, axis2)
+
+
+def _numpy() -> Any:
+    """What only these methods need is imported with the first of them."""
+    from . import numpy
+    return numpy
+
+
+def _of_type(x, dtype):
+    return x if dtype is None else _functions.astype(x, dtype, copy=False)
 
 
 def _restore(data, dtype, shape):

@@ -32,6 +32,23 @@ class DType:
     def __reduce__(self):
         return _dtype_named, (self.name,)
 
+    def __call__(self, value: Any = 0) -> Any:
+        """A number of the type: an array without dimensions."""
+        from ._creation import asarray
+        return asarray(value, dtype=self)
+
+    def __eq__(self, other: object) -> builtins.bool:
+        """Also a name, a type of Python or a dtype of NumPy that means the same."""
+        if self is other or isinstance(other, DType) or other is None:
+            return self is other
+        try:
+            return as_dtype(other) is self
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def itemsize(self) -> int:
         return self.bits // 8
@@ -39,6 +56,8 @@ class DType:
 
 DTYPES = tuple(DType(*row) for row in _core.DTYPES)
 _by_name = {d.name: d for d in DTYPES}
+# What NumPy writes for them: "f4", "<f4".
+_by_code = {f"{d.kind}{d.bits // 8}": d for d in DTYPES if d.name != "bfloat16"} | {"?": _by_name["bool"], "float": _by_name["float64"], "int": _by_name["int64"]}
 (bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64) = DTYPES
 
 
@@ -55,7 +74,7 @@ def as_dtype(d: Any) -> Any:
     if d is complex or "complex" in str(d):
         raise DTypeError(f"{d}: complex numbers are not supported: no device of fusion computes with them")
     name = d if isinstance(d, str) else getattr(d, "name", getattr(d, "__name__", None))
-    found = _by_name.get(name) if name else None
+    found = _by_name.get(name) or _by_code.get(name.lstrip("<=|")) if isinstance(name, str) else None
     if found is None:
         raise TypeError(f"{d!r} is not an element type of fusion: they are {', '.join(_by_name)}")
     return found

@@ -153,16 +153,13 @@ static PyObject *upload(fusion_context *c, int type, Py_buffer *view) {
 	return raise_error();
 }
 
-/* from_buffer(context, object): the elements of whatever has the buffer protocol. */
-PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-	fusion_context *c = n == 2 ? context_of(args[0]) : NULL;
+PyObject *array_from_buffer(fusion_context *c, PyObject *object) {
 	const char *format;
 	PyObject *result;
 	Py_buffer view;
 	int type;
 
-	(void)self;
-	if (!c || PyObject_GetBuffer(args[1], &view, PyBUF_FULL_RO))
+	if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO))
 		return NULL;
 	place_note();
 	format = view.format ? view.format : "B";
@@ -174,6 +171,14 @@ PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) 
 		result = upload(c, type, &view);
 	PyBuffer_Release(&view);
 	return result;
+}
+
+/* from_buffer(context, object) */
+PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+	fusion_context *c = n == 2 ? context_of(args[0]) : NULL;
+
+	(void)self;
+	return c ? array_from_buffer(c, args[1]) : NULL;
 }
 
 /* from_bytes(context, dtype, dims, buffer): elements as they lie in memory, of any type. */

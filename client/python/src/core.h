@@ -145,6 +145,8 @@ extern PyTypeObject *context_type;
 fusion_context *context_of(PyObject *object);
 
 /* Functions of the module, by the file they stand in. */
+/* The elements of whatever has the buffer protocol, copied. */
+PyObject *array_from_buffer(fusion_context *c, PyObject *object);
 PyObject *core_from_buffer(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_sequence(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_bytes(PyObject *self, PyObject *const *args, Py_ssize_t n);

@@ -59,7 +59,7 @@ struct operand {
 	bool owned;               /* the reference is ours */
 	char kind;                /* of a number: 'b', 'i' or 'f' */
 	PyObject *number;         /* exact; or the array */
-	PyObject *made;           /* the number, where it had to be made */
+	PyObject *made;           /* the number, or the array, where it had to be made */
 };
 
 enum { NOT_OURS = -2, FAILED = -1 };
@@ -84,8 +84,16 @@ static int take_number(PyObject *number, char kind, struct operand *o) {
 	return o->made ? 0 : FAILED;
 }
 
-/* A scalar of NumPy is a number, what it calls an array would be copied at every use: the user says so once, by asarray(). */
-static int take_from_numpy(PyObject *object, struct operand *o) {
+/* Beside an array of ours, what NumPy calls one is copied to its session. */
+static int take_copy(PyObject *object, PyObject *beside, struct operand *o) {
+	if (!beside)
+		return NOT_OURS;
+	o->number = o->made = array_from_buffer(fusion_context_of(((struct array *)beside)->value), object);
+	return o->made ? 0 : FAILED;
+}
+
+/* A scalar of NumPy is a number. */
+static int take_from_numpy(PyObject *object, PyObject *beside, struct operand *o) {
 	PyObject *rank;
 	long ndim;
 
@@ -95,7 +103,7 @@ static int take_from_numpy(PyObject *object, struct operand *o) {
 	ndim = rank ? PyLong_AsLong(rank) : -1;
 	Py_XDECREF(rank);
 	if (ndim > 0)
-		PyErr_Format(PyExc_TypeError, "an operand is a %R: fusion.asarray() makes arrays of fusion", (PyObject *)Py_TYPE(object));
+		return take_copy(object, beside, o);
 	if (ndim || !(o->made = PyObject_CallMethod(object, "item", NULL)))
 		return FAILED;
 	o->kind = kind_of(o->made);
@@ -104,8 +112,8 @@ static int take_from_numpy(PyObject *object, struct operand *o) {
 	return take_number(o->made, o->kind, o);
 }
 
-/* What is neither an array nor a number is not ours. Whatever it says, o is dropped in the end. */
-static int take(PyObject *object, struct operand *o) {
+/* What is neither an array nor a number is not ours. beside: an array among the operands, or NULL. Whatever it says, o is dropped in the end. */
+static int take(PyObject *object, PyObject *beside, struct operand *o) {
 	int r = 0;
 
 	*o = (struct operand){ .number = object };
@@ -113,7 +121,7 @@ static int take(PyObject *object, struct operand *o) {
 		return 0;
 	o->kind = kind_of(object);
 	if (!o->kind)
-		r = PyComplex_Check(object) ? FAILED : take_from_numpy(object, o);
+		r = PyComplex_Check(object) ? FAILED : take_from_numpy(object, beside, o);
 	else if (o->kind != 'b')
 		r = take_number(object, o->kind, o);
 	if (r == FAILED && !PyErr_Occurred())
@@ -287,7 +295,8 @@ static PyObject *finish(fusion_array *value) {
 static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 	struct operand o[2];
 	fusion_array *value;
-	int x = take(a, &o[0]), y = x == FAILED ? x : take(b, &o[1]);
+	PyObject *beside = array_check(a) ? a : array_check(b) ? b : NULL;
+	int x = take(a, beside, &o[0]), y = x == FAILED ? x : take(b, beside, &o[1]);
 
 	if (x || y) {
 		drop(&o[0]);
@@ -326,10 +335,13 @@ static fusion_array *ternary_value(const struct row *row, struct operand *o) {
 static PyObject *ternary(const struct row *row, PyObject *const *args) {
 	struct operand o[3] = { 0 };
 	fusion_array *value = NULL;
+	PyObject *beside = NULL;
 	int r = 0;
 
+	for (unsigned i = 0; !beside && i < 3; i++)
+		beside = array_check(args[i]) ? args[i] : NULL;
 	for (unsigned i = 0; !r && i < 3; i++) {
-		r = take(args[i], &o[i]);
+		r = take(args[i], beside, &o[i]);
 		if (r == NOT_OURS)
 			PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
 	}
@@ -529,13 +541,23 @@ static PyObject *in_power(PyObject *a, PyObject *b, PyObject *modulus) {
 }
 
 static PyObject *op_matmul(PyObject *a, PyObject *b) {
-	fusion_array *value;
+	PyObject *beside = array_check(a) ? a : b;
+	struct operand o[2];
+	fusion_array *value = NULL;
+	int x = take(a, beside, &o[0]), y = x ? x : take(b, beside, &o[1]);
 
-	if (!array_check(a) || !array_check(b))
-		return Py_NewRef(Py_NotImplemented);
-	place_note();
-	value = fusion_matmul(((struct array *)a)->value, ((struct array *)b)->value);
-	return array_wrap(value);
+	/* A number is no matrix. */
+	if (x || y || o[0].kind || o[1].kind) {
+		drop(&o[0]);
+		if (!x)
+			drop(&o[1]);
+		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
+	}
+	if (bind(2, o, "matmul"))
+		value = fusion_matmul(o[0].array, o[1].array);
+	drop(&o[0]);
+	drop(&o[1]);
+	return finish(value);
 }
 
 static PyObject *op_negative(PyObject *a) {

@@ -105,7 +105,7 @@ def test_conversions_compute():
     assert [float(v) for v in x] == [3.0, 4.0]
 
 
-def test_scalars_of_numpy_are_numbers_and_its_arrays_are_not():
+def test_scalars_of_numpy_are_numbers_and_its_arrays_are_operands():
     x = xp.asarray([1.0, 2.0], dtype=xp.float32)
     for two in (np.float32(2), np.int64(2), np.asarray(2.0), np.float64(2)):
         for y in (x * two, two * x, xp.multiply(x, two), x + x * (two - 1), xp.where(x > 0, x * two, two)):
@@ -113,10 +113,7 @@ def test_scalars_of_numpy_are_numbers_and_its_arrays_are_not():
     x **= np.float32(2)
     assert x.tolist() == [1.0, 4.0] and (x > np.int8(1)).tolist() == [False, True] and xp.clip(x, np.float32(2)).tolist() == [2.0, 4.0]
     assert xp.full(np.int64(2), np.int64(3)).tolist() == [3, 3] and xp.arange(np.int64(3)).dtype is xp.int64
-    with pytest.raises(TypeError, match="fusion.asarray"):
-        x + np.ones(2)
-    with pytest.raises(TypeError, match="fusion.asarray"):
-        np.ones(2) + x
+    assert (x + np.ones(2)).tolist() == (np.ones(2) + x).tolist() == [2.0, 5.0]
     with pytest.raises(TypeError, match="complex"):
         x * np.complex64(1)
     with pytest.raises(TypeError, match="str is no number"):

@@ -41,12 +41,12 @@ def test_what_knows_how_to_be_added_to_an_array_is(x):
     assert x == "added"
 
 
-@pytest.mark.parametrize("other", [[3.0, 1.0, 2.0], (3.0, 1.0, 2.0), np.asarray([3.0, 1.0, 2.0])])
+@pytest.mark.parametrize("other", [[3.0, 1.0, 2.0], (3.0, 1.0, 2.0)])
 def test_a_comparison_with_what_is_no_array_is_not_just_false(x, other):
     for compare in (lambda: x == other, lambda: x != other, lambda: x < other):
         with pytest.raises(TypeError):
             compare()
-    with pytest.raises(TypeError, match=r"eq: an operand is a .*asarray\(\)" if not isinstance(other, np.ndarray) else r"asarray\(\)"):
+    with pytest.raises(TypeError, match=r"eq: an operand is a .*asarray\(\)"):
         x == other
     assert (x == None) is False and (x != None) is True      # noqa: E711
     assert x in [x] and "a" not in [x]
@@ -65,7 +65,7 @@ def test_dates_are_no_bytes(made):
 def test_functions_of_numpy_that_call_methods(x, function):
     made = function(x)
     assert isinstance(made, xp.Array) and np.allclose(float(made), function(np.asarray(x)))
-    with pytest.raises(TypeError, match=f"{function.__name__.removeprefix('a')}: out= is not taken"):
+    with pytest.raises(TypeError, match=f"{function.__name__.removeprefix('a')}: out is no fusion array"):
         function(x, out=np.zeros(()))
 
 

@@ -1,0 +1,24 @@
+"""out=: a result that goes into an array that is there."""
+from __future__ import annotations
+
+from . import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any
+
+__all__ = ["stored"]
+
+
+def stored(made: Any, out: Any, what: str) -> Any:
+    """The result; in the array that is to hold it, where there is one."""
+    if isinstance(out, tuple) and len(out) == 1:
+        out = out[0]
+    if out is None:
+        return made
+    if not isinstance(out, _core.Array):
+        raise TypeError(f"{what}: out is no fusion array, but {type(out).__name__}")
+    if out.shape != made.shape:
+        raise ValueError(f"{what}: out is of shape {out.shape}, the result of {made.shape}")
+    out[...] = made
+    return out

@@ -1,0 +1,158 @@
+"""Elementwise functions with the forms that NumPy gives them: out=, where=, dtype=, outer(), reduce(), accumulate(), at()."""
+from __future__ import annotations
+
+import builtins
+
+from . import _core, _functions as _f
+from ._base import as_dtype, bool as truth, number
+from ._creation import asarray
+from ._store import stored
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Callable
+
+    from ._array import Array
+    from ._base import DType
+
+__all__ = ["array_of", "ufunc"]
+
+_Array = _core.Array
+
+
+def array_of(x: Any) -> Any:
+    """An array from one, or from whatever asarray() takes."""
+    return x if isinstance(x, _Array) else asarray(x)
+
+
+def _operands(given):
+    """Arrays; numbers stay numbers beside an array, so that they have its type."""
+    given = [x if isinstance(x, _Array) else number(x) for x in given]
+    plain = [isinstance(x, (builtins.bool, int, float)) for x in given]
+    if builtins.all(plain):
+        return [asarray(x) for x in given]
+    return [x if p or isinstance(x, _Array) else asarray(x) for x, p in zip(given, plain)]
+
+
+class ufunc:
+    """A function of one or two operands, elementwise. Operands are arrays, arrays of NumPy, lists and numbers."""
+
+    def __init__(self, name: str, function: Callable[..., Any], nin: int, *, reduce: Callable[..., Any] | None = None,
+                 scan: Callable[..., Any] | None = None, identity: Any = None, steps: bool = False) -> None:
+        self.__name__, self.nin, self.nout, self.identity = name, nin, 1, identity
+        self._function, self._reduce, self._scan, self._steps = function, reduce, scan, steps
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        return f"<fusion ufunc '{self.__name__}'>"
+
+    def __call__(self, *operands: Any, out: Any = None, where: Any = True, dtype: DType | str | type | None = None) -> Array:
+        if len(operands) > self.nin and out is None:
+            operands, out = operands[:self.nin], operands[self.nin:]
+        if len(operands) != self.nin:
+            raise TypeError(f"{self.__name__}: takes {self.nin} operand{'s' if self.nin > 1 else ''}, not {len(operands)}")
+        given = _operands(operands)
+        if dtype is not None:
+            wanted = as_dtype(dtype)
+            given = [_core.cast(x, wanted) if isinstance(x, _Array) else x for x in given]
+        made = self._function(*given)
+        if where is True:
+            return stored(made, out, self.__name__)
+        old = stored(made, None, self.__name__) if out is None else out[0] if isinstance(out, tuple) else out
+        mask = _core.cast(array_of(where), truth)
+        return stored(_core.where(_core.broadcast(mask, made.shape), made, 0 if out is None else old), out, self.__name__)
+
+    def _binary(self, what):
+        if self.nin != 2:
+            raise ValueError(f"{self.__name__}.{what}: only functions of two operands have it")
+
+    def outer(self, a: Any, b: Any, /, **how: Any) -> Array:
+        """Of each element of a with each of b."""
+        self._binary("outer")
+        a, b = array_of(a), array_of(b)
+        return self(_core.reshape(a, a.shape + (1,) * b.ndim), b, **how)
+
+    def reduce(self, a: Any, axis: int | tuple[int, ...] | None = 0, dtype: DType | str | type | None = None, out: Any = None,
+               keepdims: bool = False, initial: Any = None) -> Array:
+        """Over the elements along an axis, one after the other; None: over all axes."""
+        self._binary("reduce")
+        a = array_of(a)
+        if not a.ndim:
+            return stored(a, out, self.__name__)
+        if self._reduce is not None:
+            made = self._reduce(a if dtype is None else _core.cast(a, as_dtype(dtype)), axis=axis, keepdims=keepdims)
+        else:
+            made = self._folded(a if dtype is None else _core.cast(a, as_dtype(dtype)), axis, keepdims)
+        return stored(made if initial is None else self(initial, made), out, self.__name__)
+
+    def _folded(self, a, axis, keepdims):
+        axes = _f._axes(axis, a.ndim, self.__name__)
+        if len(axes) != 1:
+            raise ValueError(f"{self.__name__}.reduce: works along one axis, not {len(axes)}")
+        parts = _f.unstack(a, axis=axes[0])
+        if not parts:
+            raise ValueError(f"{self.__name__}.reduce: there is no element along axis {axes[0]}")
+        made = parts[0]
+        for part in parts[1:]:
+            made = self(made, part)
+        return _f.expand_dims(made, axes[0]) if keepdims else made
+
+    def accumulate(self, a: Any, axis: int = 0, dtype: DType | str | type | None = None, out: Any = None) -> Array:
+        """Of the elements up to each along an axis."""
+        self._binary("accumulate")
+        a = array_of(a)
+        a = a if dtype is None else _core.cast(a, as_dtype(dtype))
+        axis = _f._axis(axis, a.ndim, self.__name__)
+        if self._scan is not None:
+            made = self._scan(a, axis=axis)
+        elif self._steps:
+            made = self._doubled(a, axis)
+        else:
+            parts = list(_f.unstack(a, axis=axis))
+            for i in range(1, len(parts)):
+                parts[i] = self(parts[i - 1], parts[i])
+            made = _f.stack(parts, axis=axis) if parts else _core.same(a)
+        return stored(made, out, self.__name__)
+
+    def _doubled(self, a, axis):
+        """Where the order does not matter: each with the one 1, 2, 4, ... before it."""
+        count, apart = a.shape[axis], 1
+        while apart < count:
+            head, later, before = _f._cut(a, axis, 0, apart), _f._cut(a, axis, apart, count), _f._cut(a, axis, 0, count - apart)
+            a = _f.concat([head, self(before, later)], axis=axis)
+            apart *= 2
+        return _core.same(a) if apart == 1 else a
+
+    def at(self, a: Array, indices: Any, b: Any = None, /) -> None:
+        """a[indices] = this function of a[indices] and b, once for each time that an index is there."""
+        if not isinstance(a, _Array):
+            raise TypeError(f"{self.__name__}.at: not a fusion array, but {type(a).__name__}")
+        if self.nin == 1:
+            a[indices] = self(a[indices])
+            return
+        flat, places = _places(a, indices, self.__name__)
+        if self.__name__ == "subtract":
+            b, adds = -array_of(b), True
+        else:
+            adds = self.__name__ == "add"
+        if not adds:
+            raise ValueError(f"{self.__name__}.at: only add and subtract are repeated at one place")
+        values = _core.broadcast(_core.cast(array_of(b), a.dtype), places.shape + flat.shape[1:])
+        flat = _f.add_at(flat, _core.reshape(places, (places.size,)), _core.reshape(values, (places.size,) + flat.shape[1:]))
+        a[...] = _core.reshape(flat, a.shape)
+
+
+def _places(a, indices, what):
+    """a with the axes that are indexed as one, and the places along it."""
+    indices = tuple(array_of(i) for i in indices) if isinstance(indices, tuple) else (array_of(indices),)
+    if builtins.any(i.dtype.kind not in "iu" for i in indices) or len(indices) > a.ndim:
+        raise IndexError(f"{what}.at: indices are arrays of integers, at most one for each of {a.ndim} axes")
+    count, places = 1, None
+    for i, n in zip(indices, a.shape):
+        i = _core.cast(i, as_dtype(int))
+        i = _core.where(_core.lt(i, 0), _core.add(i, n), i)
+        places = i if places is None else _core.add(_core.mul(places, n), i)
+        count *= n
+    return _core.reshape(a, (count,) + a.shape[len(indices):]), places
+
+

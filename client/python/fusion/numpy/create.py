@@ -1,0 +1,207 @@
+"""Arrays from nothing, from values and from other arrays."""
+from __future__ import annotations
+
+import builtins
+import math as _math
+
+from .. import _core, _creation as _c
+from .._array import Array as _Array
+from .._base import as_dtype as _as_dtype, number as _number
+from .._functions import result_type
+from .._ufunc import array_of as _array
+from .elementwise import power, where as _where
+from .shapes import diagonal, pad
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Callable, Sequence
+
+    from .._base import DType
+
+    Axes = int | tuple[int, ...] | None
+    Type = DType | str | type | None
+
+__all__ = [
+    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "copyto", "diag", "empty", "empty_like", "eye", "fromfunction", "full",
+    "full_like", "identity", "indices", "linspace", "logspace", "meshgrid", "mgrid", "ogrid", "ones", "ones_like", "tolist", "tri", "tril", "triu",
+    "zeros", "zeros_like",
+]
+
+
+def array(object: Any, dtype: Type = None, *, copy: builtins.bool | None = True, ndmin: int = 0, order: str | None = None) -> _Array:
+    """An array of what asarray() takes, which shares no memory with it."""
+    made = _c.asarray(object, dtype=dtype, copy=True if copy and isinstance(object, _core.Array) else None)
+    return made if made.ndim >= ndmin else _core.reshape(made, (1,) * (ndmin - made.ndim) + made.shape)
+
+
+def asarray(a: Any, dtype: Type = None, order: str | None = None) -> _Array:
+    """An array of numbers, lists, buffers or arrays; an array of the type stays itself."""
+    return _c.asarray(a, dtype=dtype)
+
+
+asanyarray = ascontiguousarray = asarray
+
+
+def copy(a: Any, order: str | None = None) -> _Array:
+    """Another array of the same elements."""
+    return array(a)
+
+
+def copyto(dst: _Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """dst[...] = src, where the mask is true."""
+    dst[...] = src if where is True else _where(where, src, dst)
+
+
+def zeros(shape: int | Sequence[int], dtype: Type = float, order: str = "C") -> _Array:
+    """An array of zeros."""
+    return _c.zeros(shape, dtype=dtype)
+
+
+def ones(shape: int | Sequence[int], dtype: Type = float, order: str = "C") -> _Array:
+    """An array of ones."""
+    return _c.ones(shape, dtype=dtype)
+
+
+def empty(shape: int | Sequence[int], dtype: Type = float, order: str = "C") -> _Array:
+    """An array whose values are not said: zeros."""
+    return _c.zeros(shape, dtype=dtype)
+
+
+def full(shape: int | Sequence[int], fill_value: Any, dtype: Type = None, order: str = "C") -> _Array:
+    """An array of one value."""
+    value = _number(fill_value)
+    return _c.full(shape, value if isinstance(value, (builtins.bool, int, float)) else _array(value), dtype=dtype)
+
+
+def _like(value):
+    def like(a: Any, dtype: Type = None, order: str = "K", subok: builtins.bool = True, shape: Any = None) -> _Array:
+        a = _array(a)
+        return a.device.context.full(_as_dtype(dtype) or a.dtype, a.shape if shape is None else _c._shape(shape, "zeros_like"), value)
+    return like
+
+
+zeros_like, ones_like, empty_like = _like(0), _like(1), _like(0)
+zeros_like.__doc__, ones_like.__doc__, empty_like.__doc__ = "Zeros in the shape of a.", "Ones in the shape of a.", "An array in the shape of a: zeros."
+
+
+def full_like(a: Any, fill_value: Any, dtype: Type = None) -> _Array:
+    """One value in the shape of a."""
+    a = _array(a)
+    return full(a.shape, fill_value, a.dtype if dtype is None else dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Type = None) -> _Array:
+    """start, start + step, ... below stop."""
+    return _c.arange(_plain(start), _plain(stop), _plain(step), dtype=dtype)
+
+
+def _plain(v):
+    """A number of Python, of what is one."""
+    return v.item() if isinstance(v, _core.Array) else _number(v)
+
+
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, dtype: Type = None) -> Any:
+    """num numbers evenly apart from start to stop, with or without the end."""
+    start, stop = _plain(start), _plain(stop)
+    made = _c.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
+    parts = num - 1 if endpoint else num
+    return (made, (stop - start) / parts if parts > 0 else _math.nan) if retstep else made
+
+
+def logspace(start: float, stop: float, num: int = 50, endpoint: builtins.bool = True, base: float = 10.0, dtype: Type = None) -> _Array:
+    """base to the power of num numbers evenly apart."""
+    made = power(float(base), linspace(start, stop, num, endpoint))                               # noqa: F821
+    return made if dtype is None else _core.cast(made, _as_dtype(dtype))
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Type = float) -> _Array:
+    """A matrix of ones on the k-th diagonal and zeros elsewhere."""
+    return _c.eye(N, M, k=k, dtype=dtype)
+
+
+def identity(n: int, dtype: Type = float) -> _Array:
+    """A square matrix of ones on the diagonal and zeros elsewhere."""
+    return _c.eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Type = float) -> _Array:
+    """A matrix of ones on and below the k-th diagonal."""
+    return _c.tril(_c.ones((N, N if M is None else M), dtype=dtype), k=k)
+
+
+def tril(m: Any, k: int = 0) -> _Array:
+    """The matrices of m with zeros above the k-th diagonal."""
+    return _c.tril(_array(m), k=k)
+
+
+def triu(m: Any, k: int = 0) -> _Array:
+    """The matrices of m with zeros below the k-th diagonal."""
+    return _c.triu(_array(m), k=k)
+
+
+def meshgrid(*xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True) -> tuple[_Array, ...]:
+    """Of n vectors the n arrays of their coordinates; sparse: before they are broadcast."""
+    xi = tuple(_core.reshape(a, (a.size,)) for a in map(_array, xi))
+    if not sparse:
+        meet = result_type(*xi) if xi else None
+        return _c.meshgrid(*[a if a.dtype is meet else _core.cast(a, meet) for a in xi], indexing=indexing)
+    place = list(range(len(xi)))
+    if indexing == "xy" and len(xi) > 1:
+        place[0], place[1] = 1, 0
+    return tuple(_core.reshape(a, tuple(a.size if d == place[i] else 1 for d in range(len(xi)))) for i, a in enumerate(xi))
+
+
+class _Grid:
+    def __init__(self, sparse: builtins.bool) -> None:
+        self._sparse = sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        one = not isinstance(key, tuple)
+        axes = [self._axis(s) for s in ((key,) if one else key)]
+        if one:
+            return axes[0]
+        meet = result_type(*axes)
+        grids = meshgrid(*[_core.cast(a, meet) for a in axes], indexing="ij", sparse=self._sparse)
+        return grids if self._sparse else _core.stack(grids, 0)
+
+    @staticmethod
+    def _axis(s):
+        if not isinstance(s, slice):
+            raise TypeError(f"a grid is named by slices, not by {s!r}")
+        start = 0 if s.start is None else s.start
+        if isinstance(s.step, complex):
+            return linspace(start, s.stop, int(builtins.abs(s.step)))
+        return arange(start, s.stop, 1 if s.step is None else s.step)
+
+
+mgrid, ogrid = _Grid(False), _Grid(True)
+
+
+def indices(dimensions: Sequence[int], dtype: Type = int) -> _Array:
+    """The index of each element along each axis of such a shape."""
+    grids = _c.meshgrid(*[_c.arange(n, dtype=dtype) for n in dimensions], indexing="ij")
+    return _core.stack(grids, 0)
+
+
+def fromfunction(function: Callable[..., Any], shape: Sequence[int], *, dtype: Type = float, **more: Any) -> Any:
+    """function(i, j, ...) of the arrays of indices of such a shape."""
+    grid = indices(shape, dtype)
+    return function(*[grid[i] for i in range(len(shape))], **more)
+
+
+def diag(v: Any, k: int = 0) -> _Array:
+    """The k-th diagonal of a matrix, or a matrix of it."""
+    v = _array(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError(f"diag: an array of shape {v.shape} is neither a vector nor a matrix")
+    n = v.size + builtins.abs(k)
+    v = pad(v, (k, 0) if k > 0 else (0, -k))
+    row = _c.arange(n)
+    return _core.where(_core.eq(_core.reshape(row, (n, 1)), _core.sub(row, k)), v, _core.cast(array(0), v.dtype))
+
+
+def tolist(a: Any) -> Any:
+    """Numbers of Python, in lists. Waits."""
+    return _array(a).tolist()

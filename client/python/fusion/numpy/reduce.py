@@ -1,0 +1,217 @@
+"""Sums, extremes, quantiles and covariances."""
+from __future__ import annotations
+
+import builtins
+import math as _math
+
+from .. import _core, _functions as _f
+from .._array import Array as _Array
+from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, number as _number
+from .._ufunc import array_of as _array
+from .._store import stored as _stored
+from .create import array, tolist
+from .elementwise import clip
+from .shapes import _flat, diagonal, squeeze
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any
+
+    from .._base import DType
+
+    Axes = int | tuple[int, ...] | None
+    Type = DType | str | type | None
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
+    "min", "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
+]
+
+
+def _over(a, where, neutral):
+    """a with what does not take part replaced by what changes nothing."""
+    a = _array(a)
+    if where is True:
+        return a
+    mask = _core.broadcast(_core.cast(_array(where), _truth), a.shape)
+    return _core.where(mask, a, _core.cast(_array(neutral), a.dtype))
+
+
+def sum(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None,
+        where: Any = True) -> _Array:
+    """The sum over axes; of integers in int64 or uint64."""
+    made = _f.sum(_over(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
+    return _stored(made if initial is None else _core.add(made, initial), out, "sum")
+
+
+def prod(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None,
+         where: Any = True) -> _Array:
+    """The product over axes; of integers in int64 or uint64."""
+    made = _f.prod(_over(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
+    return _stored(made if initial is None else _core.mul(made, initial), out, "prod")
+
+
+def max(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None) -> _Array:
+    """The largest element over axes; NaN wins."""
+    made = _f.max(_array(a), axis=axis, keepdims=keepdims)
+    return _stored(made if initial is None else _core.maximum(made, initial), out, "max")
+
+
+def min(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None) -> _Array:
+    """The smallest element over axes; NaN wins."""
+    made = _f.min(_array(a), axis=axis, keepdims=keepdims)
+    return _stored(made if initial is None else _core.minimum(made, initial), out, "min")
+
+
+amax, amin = max, min
+
+
+def ptp(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The largest element less the smallest one, over axes."""
+    return _stored(_core.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims)), out, "ptp")
+
+
+def _as_real(a, dtype):
+    a = _array(a)
+    if dtype is not None:
+        return _core.cast(a, _as_dtype(dtype))
+    return a if a.dtype.kind == "f" else _core.cast(a, _default_real())
+
+
+def mean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The mean over axes."""
+    return _stored(_f.mean(_as_real(a, dtype), axis=axis, keepdims=keepdims), out, "mean")
+
+
+def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False) -> Any:
+    """The mean over axes; each element counts by its weight."""
+    a = _as_real(a, None)
+    if weights is None:
+        made, total = mean(a, axis, keepdims=keepdims), array(_math.prod(a.shape[d] for d in _f._axes(axis, a.ndim, "average")), a.dtype)
+    else:
+        weights = _array(weights)
+        if weights.shape != a.shape and weights.ndim == 1 and isinstance(axis, int):
+            weights = _core.reshape(weights, tuple(weights.size if d == _f._axis(axis, a.ndim, "average") else 1 for d in range(a.ndim)))
+        weights = _core.broadcast(weights, a.shape)
+        total = sum(weights, axis, keepdims=keepdims)
+        made = _core.div(sum(_core.mul(a, weights), axis, keepdims=keepdims), total)
+    return (made, _core.broadcast(total, made.shape)) if returned else made
+
+
+def var(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
+        correction: float | None = None) -> _Array:
+    """The variance over axes: squares of the distances from the mean, over their number less ddof."""
+    made = _f.var(_as_real(a, dtype), axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+    return _stored(made, out, "var")
+
+
+def std(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
+        correction: float | None = None) -> _Array:
+    """The square root of the variance."""
+    made = _f.std(_as_real(a, dtype), axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
+    return _stored(made, out, "std")
+
+
+def all(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """True where no element over the axes is zero."""
+    return _stored(_f.all(_array(a), axis=axis, keepdims=keepdims), out, "all")
+
+
+def any(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """True where an element over the axes is not zero."""
+    return _stored(_f.any(_array(a), axis=axis, keepdims=keepdims), out, "any")
+
+
+def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The place of the largest element: the first of equal ones; NaN wins."""
+    return _stored(_f.argmax(_array(a), axis=axis, keepdims=keepdims), out, "argmax")
+
+
+def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The place of the smallest element: the first of equal ones; NaN wins."""
+    return _stored(_f.argmin(_array(a), axis=axis, keepdims=keepdims), out, "argmin")
+
+
+def count_nonzero(a: Any, axis: Axes = None, *, keepdims: builtins.bool = False) -> _Array:
+    """How many elements over the axes are not zero."""
+    return _f.count_nonzero(_array(a), axis=axis, keepdims=keepdims)
+
+
+def cumsum(a: Any, axis: int | None = None, dtype: Type = None, out: Any = None) -> _Array:
+    """The sums of the elements up to each along an axis; None: of all in a row."""
+    a, axis = _flat(a, axis)
+    return _stored(_f.cumulative_sum(a, axis=axis, dtype=dtype), out, "cumsum")
+
+
+def cumprod(a: Any, axis: int | None = None, dtype: Type = None, out: Any = None) -> _Array:
+    """The products of the elements up to each along an axis; None: of all in a row."""
+    a, axis = _flat(a, axis)
+    return _stored(_f.cumulative_prod(a, axis=axis, dtype=dtype), out, "cumprod")
+
+
+def quantile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
+    """What the share q of the elements over the axes is at most, between neighbours in a straight line. NaN wins."""
+    a = _as_real(a, None)
+    axes = _f._axes(axis, a.ndim, "quantile")
+    rest = [d for d in range(a.ndim) if d not in axes]
+    count = _math.prod(a.shape[d] for d in axes)
+    if not count:
+        raise ValueError(f"quantile: there is no element in an array of shape {a.shape}")
+    ordered = _core.sort(_core.reshape(_core.permute(a, rest + list(axes)), tuple(a.shape[d] for d in rest) + (count,)), len(rest), False)
+    last = ordered[..., count - 1]
+    parts = [_at_share(ordered, count, float(p)) for p in (tolist(q) if not isinstance(_number(q), (int, float)) else [q])]
+    parts = [_core.where(_core.ne(last, last), _math.nan, p) for p in parts]
+    if keepdims:
+        parts = [_core.reshape(p, tuple(1 if d in axes else n for d, n in enumerate(a.shape))) for p in parts]
+    return _stored(parts[0] if isinstance(_number(q), (int, float)) else _core.stack(parts, 0), out, "quantile")
+
+
+def _at_share(ordered, count, share):
+    if not 0 <= share <= 1:
+        raise ValueError(f"quantile: {share} is no share between 0 and 1")
+    place = share * (count - 1)
+    low = builtins.min(int(place), count - 1)
+    high, t = builtins.min(low + 1, count - 1), place - low
+    a, b = ordered[..., low], ordered[..., high]
+    if not t:
+        return a
+    step = _core.sub(b, a)
+    return _core.sub(b, _core.mul(step, 1 - t)) if t >= 0.5 else _core.add(a, _core.mul(step, t))
+
+
+def percentile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
+    """quantile() by hundredths."""
+    return quantile(a, _number(q) / 100 if isinstance(_number(q), (int, float)) else [p / 100 for p in tolist(q)], axis, out, keepdims=keepdims)
+
+
+def median(a: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
+    """The one in the middle of the elements over the axes, or the mean of the two there."""
+    return quantile(a, 0.5, axis, out, keepdims=keepdims)
+
+
+def _joined(m, y, rowvar):
+    m = _as_real(m, None)
+    m = _core.reshape(m, (1, m.size)) if m.ndim < 2 else m if rowvar else _f.matrix_transpose(m)
+    return m if y is None else _f.concat([m, _joined(y, None, rowvar)], axis=0)
+
+
+def cov(m: Any, y: Any = None, rowvar: builtins.bool = True, bias: builtins.bool = False, ddof: int | None = None) -> _Array:
+    """The covariances of the rows (columns, without rowvar), which are variables, over the observations."""
+    x = _joined(m, y, rowvar)
+    less = ddof if ddof is not None else 0 if bias else 1
+    apart = _core.sub(x, _core.reduce_mean(x, (1,), True))
+    return squeeze(_core.div(_core.matmul(apart, _f.matrix_transpose(apart)), float(x.shape[1] - less)))
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: builtins.bool = True) -> _Array:
+    """The covariances over the roots of both variances."""
+    c = cov(x, y, rowvar)
+    if not c.ndim:
+        return _core.div(c, c)
+    root = _core.sqrt(diagonal(c))
+    return clip(_core.div(_core.div(c, _core.reshape(root, (root.size, 1))), root), -1, 1)
+
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> _Array:
+    """The sum of the diagonal."""
+    return sum(diagonal(a, offset, axis1, axis2), -1)

@@ -1,0 +1,190 @@
+"""What searches, sorts and counts, and what looks at neighbours."""
+from __future__ import annotations
+
+import builtins
+import math as _math
+
+from .. import _core, _creation as _c, _functions as _f
+from .._array import Array as _Array
+from .._base import float64 as _float64, int64 as _int64
+from .._functions import unique_all
+from .._ufunc import array_of as _array
+from .._store import stored as _stored
+from .create import _plain
+from .elementwise import nonzero, where
+from .reduce import _as_real, sum
+from .shapes import _flat, ravel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Sequence
+
+    from .._base import DType
+
+    Axes = int | tuple[int, ...] | None
+    Type = DType | str | type | None
+
+__all__ = [
+    "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "isin",
+    "searchsorted", "select", "sort", "take", "take_along_axis", "trapezoid", "trapz", "unique",
+]
+
+
+def argwhere(a: Any) -> _Array:
+    """The indices of the elements that are not zero, a row for each. Waits."""
+    return _core.stack(nonzero(a), 1)
+
+
+def flatnonzero(a: Any) -> _Array:
+    """nonzero() of the elements in a vector. Waits."""
+    return nonzero(ravel(a))[0]
+
+
+def sort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
+    """The elements along an axis in order, NaN behind all others; None: all in a row."""
+    return _f.sort(*_flat(a, None)[:1]) if axis is None else _f.sort(_array(a), axis=axis)
+
+
+def argsort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
+    """The places that sort() takes the elements from; equal ones in their order."""
+    return _f.argsort(*_flat(a, None)[:1]) if axis is None else _f.argsort(_array(a), axis=axis)
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> _Array:
+    """Where each element of v goes in the sorted vector a."""
+    return _f.searchsorted(_array(a), _array(v), side=side, sorter=None if sorter is None else _array(sorter))
+
+
+def digitize(x: Any, bins: Any, right: builtins.bool = False) -> _Array:
+    """Which of the bins between rising edges each element is in."""
+    return searchsorted(bins, x, "left" if right else "right")
+
+
+def unique(ar: Any, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
+    """The values, ascending, each once; where asked for, the first place of each, which is where, and how often. Waits."""
+    found = unique_all(_array(ar))
+    more = [part for part, wanted in ((found.indices, return_index), (found.inverse_indices, return_inverse), (found.counts, return_counts)) if wanted]
+    return (found.values, *more) if more else found.values
+
+
+def isin(element: Any, test_elements: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> _Array:
+    """Whether each element is one of the others."""
+    return _f.isin(_array(element), _array(test_elements), invert=invert)
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: Any = None) -> _Array:
+    """The elements along an axis that integers name; None: of all in a row."""
+    a, axis = _flat(a, axis)
+    places = _array(indices)
+    if places.dtype.kind not in "iu":
+        raise IndexError(f"take: indices are of {places.dtype}, not integers")
+    places = _core.where(_core.lt(places, 0), _core.add(places, a.shape[axis]), places)
+    made = _core.take(a, _core.reshape(places, (places.size,)), axis)
+    return _stored(_core.reshape(made, a.shape[:axis] + places.shape + a.shape[axis + 1:]), out, "take")
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> _Array:
+    """One element along the axis for each index."""
+    arr, axis = _flat(arr, axis)
+    return _f.take_along_axis(arr, _array(indices), axis=axis)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> _Array:
+    """Of the choices the one at the first condition that is true."""
+    made = _array(default)
+    for condition, choice in reversed(list(zip(condlist, choicelist))):
+        made = where(condition, choice, made)
+    return made
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> _Array:
+    """How often each integer from 0 on occurs, or the sum of its weights. Waits for the largest one."""
+    x = _array(x)
+    n = builtins.max(minlength, int(_f.max(x)) + 1 if x.size else 0)
+    return _counted(x, n, weights)
+
+
+def _counted(places, n, weights):
+    ones_or = _c.ones(places.shape, dtype=_int64) if weights is None else _core.cast(_array(weights), _float64)
+    return _f.add_at(_c.zeros((n,), dtype=ones_or.dtype), _core.cast(places, _int64), ones_or)
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> _Array:
+    """The edges of the bins of histogram()."""
+    if not isinstance(bins, int):
+        return _array(bins)
+    if bins < 1:
+        raise ValueError(f"histogram: {bins} bins")
+    a = _as_real(a, None)
+    low, high = (_plain(v) for v in range) if range is not None else (float(_f.min(a)), float(_f.max(a))) if a.size else (0.0, 1.0)
+    if not (_math.isfinite(low) and _math.isfinite(high)) or low > high:
+        raise ValueError(f"histogram: from {low} to {high} is no range")
+    return _c.linspace(*((low - 0.5, high + 0.5) if low == high else (low, high)), bins + 1)
+
+
+def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None) -> tuple[_Array, _Array]:
+    """How many elements are in each bin, and the edges of the bins; the last edge belongs to the last bin. Waits for the range where none is given."""
+    edges = histogram_bin_edges(a, bins, range)
+    a = ravel(_as_real(a, None))
+    a = a if a.dtype is edges.dtype else _core.cast(a, edges.dtype)
+    n = edges.size - 1
+    place = _core.sub(_core.searchsorted(edges, a, True), 1)
+    place = _core.where(_core.eq(a, edges[n]), n - 1, place)
+    # One more bin, for what is in none.
+    outside = _core.logical_or(_core.logical_not(_core.ge(a, edges[0])), _core.ge(place, n))
+    counts = _counted(_core.where(outside, n, place), n + 1, None if weights is None else ravel(weights))[:n]
+    if density:
+        counts = _core.div(_core.cast(counts, _float64), _core.mul(diff(edges), sum(counts)))
+    return counts, edges
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> _Array:
+    """The n-th differences of neighbours along an axis."""
+    a = _array(a)
+    axis = _f._axis(axis, a.ndim, "diff")
+    ends = [None if end is None else _end(_array(end), a, axis) for end in (prepend, append)]
+    return _f.diff(a, axis=axis, n=n, prepend=ends[0], append=ends[1])
+
+
+def _end(end, a, axis):
+    """A number stands at the end of each row."""
+    return end if end.ndim else _core.broadcast(end, a.shape[:axis] + (1,) + a.shape[axis + 1:])
+
+
+def gradient(f: Any, *spacing: Any, axis: Axes = None) -> Any:
+    """The slopes along the axes: between both neighbours, at the ends to the one there is. Spacing: one number, or one for each axis."""
+    f = _as_real(f, None)
+    axes = _f._axes(axis, f.ndim, "gradient")
+    steps = [1.0] * len(axes) if not spacing else [_plain(s) for s in (spacing * len(axes) if len(spacing) == 1 else spacing)]
+    if len(steps) != len(axes) or not builtins.all(isinstance(s, (int, float)) for s in steps):
+        raise ValueError("gradient: the spacing is one number, or one for each axis")
+    made = []
+    for d, step in zip(axes, steps):
+        n = f.shape[d]
+        if n < 2:
+            raise ValueError(f"gradient: axis {d} has {n} elements, two are needed")
+        first = _core.div(_core.sub(_f._cut(f, d, 1, 2), _f._cut(f, d, 0, 1)), float(step))
+        last = _core.div(_core.sub(_f._cut(f, d, n - 1, n), _f._cut(f, d, n - 2, n - 1)), float(step))
+        middle = _core.div(_core.sub(_f._cut(f, d, 2, n), _f._cut(f, d, 0, n - 2)), 2.0 * step)
+        made.append(_core.concat([first, middle, last] if n > 2 else [first, last], d))
+    return made[0] if len(made) == 1 else made
+
+
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> _Array:
+    """The area below straight lines through the points, along an axis."""
+    y = _as_real(y, None)
+    axis = _f._axis(axis, y.ndim, "trapezoid")
+    n = y.shape[axis]
+    step = float(dx) if x is None else diff(x)
+    both = _core.mul(_core.add(_f._cut(y, axis, 1, n), _f._cut(y, axis, 0, n - 1)), 0.5)
+    if x is not None and step.ndim == 1:
+        step = _core.reshape(step, tuple(n - 1 if d == axis else 1 for d in range(y.ndim)))
+    return sum(_core.mul(both, step), axis)
+
+
+trapz = trapezoid
+
+
+def astype(x: Any, dtype: Type, /, *, copy: builtins.bool = True) -> _Array:
+    """x in another element type."""
+    return _f.astype(_array(x), dtype, copy=copy)

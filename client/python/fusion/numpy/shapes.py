@@ -1,0 +1,261 @@
+"""Shapes, joins and parts of arrays."""
+from __future__ import annotations
+
+import builtins
+
+from .. import _core, _creation as _c, _functions as _f
+from .._array import Array as _Array
+from .._base import as_dtype as _as_dtype, int64
+from .._einsum import diagonals as _diagonals
+from .._functions import result_type
+from .._ufunc import array_of as _array
+from .._store import stored as _stored
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from typing import Any, Iterable, Sequence
+
+    from .._base import DType
+
+    Axes = int | tuple[int, ...] | None
+    Type = DType | str | type | None
+
+__all__ = [
+    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "concat", "concatenate", "diagonal", "dstack",
+    "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack", "ndim", "pad", "ravel", "repeat", "reshape", "roll", "rot90", "shape", "size",
+    "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "vsplit", "vstack",
+]
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """How many elements along each axis."""
+    return _array(a).shape
+
+
+def ndim(a: Any) -> int:
+    """How many axes."""
+    return _array(a).ndim
+
+
+def size(a: Any, axis: int | None = None) -> int:
+    """How many elements, or along one axis."""
+    return _array(a).size if axis is None else _array(a).shape[axis]
+
+
+def reshape(a: Any, shape: int | Sequence[int], order: str = "C") -> _Array:
+    """The same elements under another shape; one extent may be -1."""
+    return _f.reshape(_array(a), shape)
+
+
+def ravel(a: Any, order: str = "C") -> _Array:
+    """The elements in a vector."""
+    return _array(a).ravel()
+
+
+def transpose(a: Any, axes: Sequence[int] | None = None) -> _Array:
+    """The axes in another order, or reversed. A view."""
+    a = _array(a)
+    return _f.permute_dims(a, tuple(reversed(range(a.ndim))) if axes is None else axes)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> _Array:
+    """With two axes in each other's place. A view."""
+    a = _array(a)
+    order, i, j = list(range(a.ndim)), _f._axis(axis1, a.ndim, "swapaxes"), _f._axis(axis2, a.ndim, "swapaxes")
+    order[i], order[j] = j, i
+    return _f.permute_dims(a, order)
+
+
+def expand_dims(a: Any, axis: int | tuple[int, ...]) -> _Array:
+    """New axes of extent 1. A view."""
+    return _f.expand_dims(_array(a), axis)
+
+
+def squeeze(a: Any, axis: Axes = None) -> _Array:
+    """Without axes of extent 1. A view."""
+    return _f.squeeze(_array(a), axis)
+
+
+def broadcast_to(array: Any, shape: Sequence[int]) -> _Array:
+    """Repeated along axes of extent 1 and new leading ones, for reading alone."""
+    return _f.broadcast_to(_array(array), (shape,) if isinstance(shape, int) else shape)
+
+
+def atleast_1d(*arrays: Any) -> Any:
+    """With an axis at least."""
+    return _at_least(arrays, lambda a: _core.reshape(a, (1,)) if not a.ndim else a)
+
+
+def atleast_2d(*arrays: Any) -> Any:
+    """With two axes at least: vectors are rows."""
+    return _at_least(arrays, lambda a: _core.reshape(a, (1, a.size)) if a.ndim < 2 else a)
+
+
+def atleast_3d(*arrays: Any) -> Any:
+    """With three axes at least."""
+    return _at_least(arrays, lambda a: _core.reshape(a, (1, a.size, 1)) if a.ndim < 2 else _core.reshape(a, a.shape + (1,)) if a.ndim < 3 else a)
+
+
+def _at_least(arrays, f):
+    made = tuple(f(_array(a)) for a in arrays)
+    return made[0] if len(made) == 1 else made
+
+
+def concatenate(arrays: Iterable[Any], axis: int | None = 0, out: Any = None, *, dtype: Type = None) -> _Array:
+    """One after the other along an axis; None: flattened."""
+    made = _f.concat([_array(a) for a in arrays], axis=axis)
+    return _stored(made if dtype is None else _core.cast(made, _as_dtype(dtype)), out, "concatenate")
+
+
+concat = concatenate
+
+
+def stack(arrays: Iterable[Any], axis: int = 0, out: Any = None) -> _Array:
+    """One beside the other along a new axis."""
+    arrays = [_array(a) for a in arrays]
+    meet = result_type(*arrays) if arrays else None
+    return _stored(_f.stack([a if a.dtype is meet else _core.cast(a, meet) for a in arrays], axis=axis), out, "stack")
+
+
+def hstack(tup: Iterable[Any]) -> _Array:
+    """One after the other along the second axis; vectors along their own."""
+    arrays = [atleast_1d(a) for a in tup]
+    return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+
+
+def vstack(tup: Iterable[Any]) -> _Array:
+    """One below the other: vectors are rows."""
+    return concatenate([atleast_2d(a) for a in tup], 0)
+
+
+def dstack(tup: Iterable[Any]) -> _Array:
+    """One behind the other along the third axis."""
+    return concatenate([atleast_3d(a) for a in tup], 2)
+
+
+def column_stack(tup: Iterable[Any]) -> _Array:
+    """One beside the other: vectors are columns."""
+    return concatenate([_core.reshape(a, (a.size, 1)) if a.ndim < 2 else a for a in map(_array, tup)], 1)
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> _Array:
+    """The values behind the array along an axis; None: flattened."""
+    return concatenate([arr, values], axis)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Array]:
+    """The parts along an axis: so many, or cut at these places. Views."""
+    ary = _array(ary)
+    axis = _f._axis(axis, ary.ndim, "split")
+    n = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        each, more = divmod(n, indices_or_sections)
+        cuts = [i * each + builtins.min(i, more) for i in range(1, indices_or_sections)]
+    else:
+        cuts = [int(i) for i in indices_or_sections]
+    before = (slice(None),) * axis
+    return [ary[before + (slice(a, b),)] for a, b in zip([0] + cuts, cuts + [n])]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Array]:
+    """array_split() into equal parts."""
+    ary = _array(ary)
+    if isinstance(indices_or_sections, int) and (indices_or_sections < 1 or ary.shape[axis] % indices_or_sections):
+        raise ValueError(f"split: {ary.shape[axis]} elements along axis {axis} are not {indices_or_sections} equal parts")
+    return array_split(ary, indices_or_sections, axis)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[_Array]:
+    """split() along the second axis; of a vector along its own."""
+    return split(ary, indices_or_sections, 0 if _array(ary).ndim < 2 else 1)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[_Array]:
+    """split() along the first axis."""
+    return split(ary, indices_or_sections, 0)
+
+
+def tile(A: Any, reps: int | Sequence[int]) -> _Array:
+    """A so many times along each axis."""
+    return _f.tile(_array(A), (reps,) if isinstance(reps, int) else reps)
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> _Array:
+    """Each element so many times, one after the other."""
+    return _f.repeat(_array(a), repeats if isinstance(repeats, int) else _array(repeats), axis=axis)
+
+
+def roll(a: Any, shift: int | tuple[int, ...], axis: Axes = None) -> _Array:
+    """The elements moved along axes, those that leave at one end come in at the other."""
+    return _f.roll(_array(a), shift, axis=axis)
+
+
+def flip(m: Any, axis: Axes = None) -> _Array:
+    """Reversed along axes. A view."""
+    return _f.flip(_array(m), axis=axis)
+
+
+def fliplr(m: Any) -> _Array:
+    """Reversed along the second axis. A view."""
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> _Array:
+    """Reversed along the first axis. A view."""
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> _Array:
+    """Turned k times by a right angle, from the first axis towards the second. A view."""
+    k, (i, j) = k % 4, axes
+    if k == 2:
+        return flip(m, (i, j))
+    return m if not k else swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)
+
+
+_BORDERS = {
+    "edge": lambda i, n: builtins.min(builtins.max(i, 0), n - 1),
+    "wrap": lambda i, n: i % n,
+    "reflect": lambda i, n: n - 1 - builtins.abs(i % (2 * n - 2) - (n - 1)) if n > 1 else 0,
+    "symmetric": lambda i, n: builtins.min(i % (2 * n), 2 * n - 1 - i % (2 * n)),
+}
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> _Array:
+    """With so many elements more before and behind along each axis: one value, or by mode edge, reflect, symmetric or wrap those of the array."""
+    array = _array(array)
+    width = [pad_width] * array.ndim if isinstance(pad_width, int) else list(pad_width)
+    if len(width) == 2 and isinstance(width[0], int):
+        width = [tuple(width)] * array.ndim
+    elif len(width) == 1:
+        width = width * array.ndim
+    width = [(w, w) if isinstance(w, int) else (w[0], w[-1]) for w in width]
+    if len(width) != array.ndim or builtins.any(n < 0 for w in width for n in w):
+        raise ValueError(f"pad: {pad_width!r} is no width for the {array.ndim} axes of the array")
+    if mode == "constant":
+        for axis, (before, after) in enumerate(width):
+            fill = [array.device.context.full(array.dtype, array.shape[:axis] + (n,) + array.shape[axis + 1:], constant_values) for n in (before, after)]
+            array = _core.concat([p for p in (fill[0], array, fill[1]) if p.shape[axis]] or [array], axis)
+        return array
+    if mode not in _BORDERS:
+        raise ValueError(f"pad: the mode {mode!r} is none of constant, {', '.join(_BORDERS)}")
+    for axis, (before, after) in enumerate(width):
+        n = array.shape[axis]
+        if before or after:
+            array = _core.take(array, _c.asarray([_BORDERS[mode](i, n) for i in range(-before, n + after)], dtype=int64), axis)
+    return array
+
+
+def _flat(a, axis):
+    a = _array(a)
+    return (_core.reshape(a, (a.size,)), 0) if axis is None else (a, _f._axis(axis, a.ndim, "axis"))
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> _Array:
+    """The elements whose places along two axes are offset apart; they are the last axis."""
+    a = _array(a)
+    i, j = _f._axis(axis1, a.ndim, "diagonal"), _f._axis(axis2, a.ndim, "diagonal")
+    n = builtins.max(0, builtins.min(a.shape[i] + builtins.min(offset, 0), a.shape[j] - builtins.max(offset, 0)))
+    a = _f._cut(a, i, builtins.max(-offset, 0), builtins.max(-offset, 0) + n)
+    a = _f._cut(a, j, builtins.max(offset, 0), builtins.max(offset, 0) + n)
+    return _diagonals(a, i, j)

@@ -1,0 +1,173 @@
+"""fusion.numpy against NumPy: the same calls, the same values, shapes and element types."""
+import os
+
+import numpy
+import pytest
+
+import fusion
+import fusion.numpy as fnp
+
+_random = numpy.random.default_rng(7)
+# What a call may name: m, n matrices; v, w vectors; i, j integers; b truths; t of three axes; h a matrix with NaN and infinities; s a square one.
+DATA = {
+    "m": _random.standard_normal((4, 5)), "n": _random.standard_normal((5, 3)), "v": _random.standard_normal(6), "w": _random.standard_normal(6),
+    "i": _random.integers(-9, 9, (3, 4)), "j": _random.integers(1, 7, (3, 4)), "b": _random.random((3, 4)) > 0.5,
+    "t": _random.standard_normal((2, 3, 4)), "h": numpy.array([[numpy.nan, 1, -2], [numpy.inf, -numpy.inf, 3]]), "s": _random.standard_normal((3, 3)),
+    "f": _random.standard_normal((3, 4)).astype("f4"), "e": numpy.zeros((0, 3)), "u": numpy.array([3, 1, 1, 2, 3, 3]),
+}
+# One call a line; each is evaluated with both modules as np.
+CALLS = """
+np.add(m, 1) | np.add(j, v[0]) | np.add([1, 2], [3, 4]) | np.add(2, 3) | np.subtract.outer(v, w) | np.multiply.reduce(m) | np.add.reduce(t, axis=(0, 2))
+np.add.reduce(m, axis=None) | np.add.accumulate(m, axis=1) | np.multiply.accumulate(v) | np.maximum.accumulate(m) | np.minimum.accumulate(v)
+np.maximum.reduce(m, axis=1, keepdims=True) | np.logical_or.reduce(b, axis=0) | np.logical_and.reduce(b, axis=None) | np.subtract.reduce(m, axis=1)
+np.add.reduce(v, initial=3.0) | np.subtract.accumulate(v) | np.bitwise_or.reduce(j, axis=1) | np.maximum.accumulate(e) | np.power(2.0, v) | np.power(m, 2)
+np.mod(i, 3) | np.remainder(v, 0.7) | np.fmod(v, 0.7) | np.fmod(i, 3) | np.fmod(5.5, v) | np.arctan2(v, w) | np.sqrt(j) | np.sqrt(2.0)
+np.fmax(h, 0) | np.fmin(h, h[::-1]) | np.heaviside(v, 0.5) | np.heaviside(h, 0.5) | np.fabs(i) | np.absolute(i) | np.abs(v) | np.hypot(v, 1) | np.degrees(v)
+np.deg2rad(v) | np.sign(i) | np.rint(v * 3) | np.floor(v) | np.invert(b) | np.invert(i) | np.left_shift(j, 2) | np.equal(v, w) | np.isnan(h) | np.isfinite(h)
+np.add(m, 1, where=m > 0, out=np.zeros((4, 5))) | np.true_divide(i, j) | np.divide(1, v) | np.floor_divide(i, j) | np.reciprocal(v) | np.logaddexp(v, w)
+np.add(i, 1, dtype=np.float32) | np.clip(m, 0, 1) | np.clip(m, None, 0.5) | np.round(m, 2) | np.round(m) | np.round(i) | np.around(v * 100, -1) | np.round(j * 7, -1)
+np.where(b, i, 0) | np.where(i, 1.0, f) | np.where(b) | np.nan_to_num(h) | np.nan_to_num(h, nan=7, posinf=1, neginf=2) | np.isclose(h, h) | np.isclose(v, v + 1e-9)
+np.isclose(h, h, equal_nan=True) | np.allclose(m, m + 1e-12) | np.array_equal(h, h) | np.array_equal(h, h, equal_nan=True) | np.array_equal(m, n)
+np.sum(m, 0) | np.sum(i) | np.sum(b, 1) | np.sum(m, axis=1, keepdims=True) | np.sum(f, dtype=np.float64) | np.sum(m, where=m > 0) | np.prod(j, 1) | np.mean(i, 0)
+np.mean(m) | np.mean(f, 1) | np.var(m, 0, ddof=1) | np.std(m, (0, 1)) | np.max(m, 1) | np.amax(h) | np.min(t, (0, 2)) | np.ptp(m, 0) | np.all(b, 0) | np.any(b)
+np.argmax(m) | np.argmax(m, 1) | np.argmin(m, 0, keepdims=True) | np.count_nonzero(b) | np.count_nonzero(i, 1) | np.cumsum(m) | np.cumsum(m, 1) | np.cumprod(j, 0)
+np.average(m, 0) | np.average(m, 1, weights=[1, 2, 3, 4, 5]) | np.average(v, weights=w * w, returned=True) | np.median(m) | np.median(m, 0) | np.median(h, 1)
+np.percentile(m, 30, 1) | np.percentile(v, [10, 50, 99]) | np.quantile(t, 0.25, (0, 1)) | np.quantile(m, [0, 1], axis=0, keepdims=True) | np.cov(m) | np.cov(m, rowvar=False)
+np.cov(v, w) | np.cov(m, bias=True) | np.corrcoef(m) | np.cov(v) | np.corrcoef(v, w)
+np.array([[1, 2], [3, 4]]) | np.array([1, 2], np.float32) | np.array(3.0, ndmin=2) | np.zeros(3) | np.zeros((2, 3), np.int32) | np.ones((2,), 'f4') | np.full((2, 2), 7)
+np.full((2,), 1, float) | np.empty((0, 3)) | np.zeros_like(i) | np.ones_like(m, dtype='i4') | np.full_like(i, 3) | np.arange(5) | np.arange(1, 2, 0.25) | np.arange(9, 0, -2)
+np.arange(0, 5, 1, np.float32) | np.linspace(0, 1) | np.linspace(0, 1, 5, False) | np.linspace(0, 1, 5, retstep=True) | np.logspace(0, 2, 4) | np.eye(3) | np.eye(2, 3, 1)
+np.identity(2) | np.tri(3) | np.tri(2, 4, 1) | np.tril(m, -1) | np.triu(m, 1) | np.meshgrid(v, [1.0, 2.0]) | np.meshgrid(v, w, indexing='ij', sparse=True) | np.mgrid[0:3, 1:3]
+np.mgrid[0:1:5j] | np.ogrid[0:3, 0:2] | np.indices((2, 3)) | np.fromfunction(lambda a, b: a + 10 * b, (2, 3)) | np.diag(v) | np.diag(v, 2) | np.diag(v, -1) | np.diag(s)
+np.diag(m, 1) | np.diag(m, -2) | np.ndarray((0, 2)) | np.float32(2) * f | np.copy(m)
+np.shape(m) | np.ndim(3) | np.size(m, 1) | np.reshape(m, (5, -1)) | np.ravel(m.T) | np.transpose(t) | np.transpose(t, (1, 0, 2)) | np.swapaxes(t, 0, 2) | np.expand_dims(v, 1)
+np.squeeze(np.reshape(v, (1, 6, 1))) | np.broadcast_to(v, (2, 6)) | np.atleast_2d(v) | np.atleast_3d(m) | np.atleast_1d(3) | np.concatenate([m, m]) | np.concatenate((i, j), 1)
+np.concatenate([m, v], None) | np.stack([v, w], 1) | np.hstack([v, w]) | np.hstack((m, m)) | np.vstack([v, w]) | np.dstack([m, m]) | np.column_stack([v, w]) | np.append(v, [1.0])
+np.append(m, m, 0) | np.split(v, 3) | np.split(v, [1, 4]) | np.array_split(v, 4) | np.hsplit(m, [2]) | np.vsplit(m, 2) | np.tile(v, 2) | np.tile(m, (2, 1)) | np.repeat(v, 2)
+np.repeat(m, 2, 1) | np.repeat(v, u) | np.roll(v, 2) | np.roll(m, 1, 0) | np.roll(m, (1, 2), (0, 1)) | np.flip(m) | np.flip(m, 0) | np.fliplr(m) | np.flipud(m) | np.rot90(m)
+np.rot90(m, 2) | np.rot90(m, -1) | np.pad(m, 1) | np.pad(v, (1, 2), constant_values=5.0) | np.pad(m, ((0, 1), (2, 0)), 'edge') | np.pad(v, 8, 'reflect') | np.pad(v, 7, 'symmetric')
+np.pad(v, 9, 'wrap') | np.moveaxis(t, 0, -1) | np.pad(m, (1, 2), 'reflect')
+np.dot(v, w) | np.dot(m, n) | np.dot(t, n[:4]) | np.dot(t, np.transpose(t, (0, 2, 1))) | np.dot(3, m) | np.inner(m, m) | np.outer(v, w) | np.outer(m, v) | np.vdot(m, m)
+np.tensordot(t, t, ([1, 2], [1, 2])) | np.tensordot(m, n, 1) | np.kron(m, s) | np.kron(v, m) | np.cross(s, s[::-1]) | np.cross(s, s[0]) | np.trace(s) | np.trace(m, 1)
+np.diagonal(t, 1, 1, 2) | np.diagonal(t) | np.matmul(m, n) | m @ n | np.linalg.norm(m) | np.linalg.norm(m, axis=1) | np.linalg.norm(v, 1) | np.linalg.norm(v, np.inf) | np.linalg.norm(v, 3)
+np.einsum('ij,jk->ik', m, n) | np.einsum('ij->ji', m) | np.einsum('ii', s) | np.einsum('ii->i', s) | np.einsum('ij,ij->', m, m) | np.einsum('i,j', v, w) | np.einsum('ij', m)
+np.einsum('abc,abd->acd', t, t) | np.einsum('...c,cd', t, n[:4]) | np.einsum('a...,a...->...', t, t) | np.einsum('ij,jk,kl->il', m, n, s) | np.einsum('ijk->k', t) | np.einsum('ba', m)
+np.einsum('abc,dbc,d->a', t, t, v[:2]) | np.einsum('ij,kj->ik', m[:, :1], m) | np.einsum('iij->j', np.stack([s, s, s], 1)) | np.einsum('i->', v) | np.einsum(',ij', 2.0, m)
+np.nonzero(b) | np.argwhere(b) | np.flatnonzero(b) | np.sort(m) | np.sort(m, None) | np.sort(m, 0) | np.argsort(v) | np.argsort(m, axis=0) | np.searchsorted([1, 2, 3], [0, 2, 9])
+np.searchsorted(np.sort(v), v, 'right') | np.digitize(v, [-1.0, 0.0, 1.0]) | np.unique(u) | np.unique(u, return_index=True, return_inverse=True, return_counts=True) | np.isin(u, [1, 2])
+np.take(m, [0, 2]) | np.take(m, [[0, -1], [1, 1]], 1) | np.take_along_axis(m, np.argsort(m, 1), 1) | np.select([v > 1, v > 0], [v, -v], 9.0) | np.bincount(u) | np.bincount(u, minlength=9)
+np.bincount(u, weights=v) | np.histogram(v) | np.histogram(v, 4, (-1, 1)) | np.histogram(v, [-2.0, 0.0, 0.5, 3.0]) | np.histogram(m, 5, density=True) | np.histogram(v, 3, weights=w)
+np.histogram(np.ones(5), 4) | np.diff(v) | np.diff(m, 2, 0) | np.diff(v, prepend=0.0, append=[1.0]) | np.gradient(v) | np.gradient(m) | np.gradient(v, 0.5) | np.gradient(m, axis=1) | np.histogram(u, bins=3)
+m.sum(0) | m.sum(axis=1, keepdims=True) | m.mean(1) | m.dot(n) | v.cumsum() | m.cumsum(1) | m.clip(0, 1) | m.round(1) | v.argsort() | m.swapaxes(0, 1) | m.T | v.repeat(2) | m.take([1, 3])
+b.nonzero() | s.diagonal() | s.trace() | m.max(1) | b.all(0) | m.argmax(1) | m.reshape(5, 4) | m.ravel() | m.flatten() | i.astype('f4') | i.sum(dtype=float) | v.squeeze() | f.mean(dtype='f8')
+np.pi * v | v ** 2 | 2 ** j | -i | i // j | i % j | v > w | (v > w) & (v > 0) | ~b | i / j | f * 2 | i + v[0] | b * 1.5 | v[u] | m[m > 0] | m[[0, 1], [2, 3]]
+"""
+CALLS = [call.strip() for line in CALLS.strip().split("\n") for call in line.split(" | ")]
+# Of a slice (tests/slice.sh) one in three, in turn.
+if os.environ.get("FUSION_SLICE"):
+    CALLS = CALLS[int(os.environ["FUSION_SLICE"].split("/")[0]) % 3::3]
+
+
+def _plain(x):
+    return tuple(map(_plain, x)) if isinstance(x, (tuple, list)) else numpy.asarray(x)
+
+
+def _same(ours, theirs, call):
+    if isinstance(theirs, tuple):
+        assert isinstance(ours, tuple) and len(ours) == len(theirs), call
+        for a, b in zip(ours, theirs):
+            _same(a, b, call)
+        return
+    assert ours.shape == theirs.shape, f"{call}: {ours.shape}, NumPy {theirs.shape}"
+    assert ours.dtype == theirs.dtype, f"{call}: {ours.dtype}, NumPy {theirs.dtype}"
+    # The order of sums is another, and functions are within their bounds of rounding.
+    exact = theirs.dtype.kind != "f"
+    numpy.testing.assert_allclose(ours, theirs, rtol=0 if exact else 3e-6 if theirs.dtype == "f4" else 1e-12, atol=0 if exact else 1e-13 if theirs.dtype == "f8" else 1e-6,
+                                  err_msg=call)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_as_numpy_has_it(call):
+    theirs = eval(call, {"np": numpy, **{k: v.copy() for k, v in DATA.items()}})
+    ours = eval(call, {"np": fnp, **{k: fnp.array(v) for k, v in DATA.items()}})
+    _same(_plain(ours), _plain(theirs), call)
+
+
+def test_arrays_and_types_are_known_by_their_names_there():
+    assert isinstance(fnp.zeros(3), fnp.ndarray) and not isinstance(numpy.zeros(3), fnp.ndarray)
+    assert fnp.zeros(3).dtype == "float64" == fnp.dtype("f8") and fnp.zeros(3).dtype == float and fnp.zeros(3).dtype == numpy.float64
+    assert fnp.zeros(3).dtype != "float32" and fnp.float32 != "no type"
+
+
+def test_out_is_where_the_result_goes():
+    x, out = fnp.arange(4.0), fnp.zeros(4)
+    view = out[1:3]
+    assert fnp.add(x, 1, out) is out and fnp.multiply(out, 2, out=(out,)) is out
+    assert out.tolist() == [2, 4, 6, 8] and view.tolist() == [4, 6]
+    assert fnp.sum(fnp.ones((2, 4)), 0, out=out) is out and out.tolist() == [2, 2, 2, 2]
+    with pytest.raises(ValueError, match="add: out is of shape"):
+        fnp.add(x, 1, out=fnp.zeros(3))
+    with pytest.raises(TypeError, match="out is no fusion array, but ndarray"):
+        fnp.add(x, 1, out=numpy.zeros(4))
+
+
+def test_sums_at_places_and_what_is_in_place():
+    x, i = fnp.zeros((3, 4)), [0, 2, 0]
+    fnp.add.at(x, i, fnp.ones((3, 4)))
+    fnp.subtract.at(x, ([1, 1], [-1, 3]), 2.0)
+    theirs = numpy.zeros((3, 4))
+    numpy.add.at(theirs, i, numpy.ones((3, 4)))
+    numpy.subtract.at(theirs, ([1, 1], [-1, 3]), 2.0)
+    assert x.tolist() == theirs.tolist()
+    y = fnp.array([3, 1, 2])
+    y.sort()
+    assert y.tolist() == [1, 2, 3]
+    y.fill(7)
+    assert y.tolist() == [7, 7, 7]
+    fnp.copyto(y, 1, where=[True, False, True])
+    assert y.tolist() == [1, 7, 1]
+
+
+def test_arrays_of_numpy_are_operands():
+    x, n = fusion.ones((2, 3)), numpy.arange(6.0).reshape(2, 3)
+    for ours in (x + n, n + x, x * n, n @ x.T, x @ n.T, x == n, fusion.where(x > 0, n, 0)):
+        assert isinstance(ours, fusion.Array)
+    assert (n - x).tolist() == (n - 1).tolist() and (x @ n[:, ::-1].T).tolist() == (numpy.ones((2, 3)) @ n.T).tolist()
+    x += n
+    assert x.tolist() == (n + 1).tolist()
+    with pytest.raises(TypeError, match="complex numbers are not supported"):
+        x + n.astype(complex)
+
+
+def test_random_numbers_are_those_of_their_seed():
+    a, b = fnp.random.default_rng(3), fnp.random.default_rng(3)
+    assert fnp.array_equal(a.normal(1, 2, (50,)), b.normal(1, 2, (50,))) and not fnp.array_equal(a.random(50), b.standard_normal(50))
+    fnp.random.seed(1)
+    first = fnp.random.rand(2, 3)
+    fnp.random.seed(1)
+    assert first.shape == (2, 3) and fnp.array_equal(first, fnp.random.rand(2, 3))
+    drawn = a.integers(2, 5, 200).tolist()
+    assert set(drawn) == {2, 3, 4} and set(fnp.random.randint(3, size=200).tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name, said", [
+    ("complex128", "complex numbers are not supported"), ("savez", "fusion.safetensors does it"), ("concatenat", "is 'concatenate' meant"),
+    ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
+])
+def test_what_is_missing_says_what_is_there(name, said):
+    with pytest.raises(AttributeError, match=said):
+        getattr(fnp, name)
+    with pytest.raises(AttributeError, match="numpy.linalg does it"):
+        fnp.linalg.svd
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ("np.einsum('ij,jk', m)", "has 2 operands, 1 are given"), ("np.einsum('ijk', m)", "operand 1 has 2 axes, 3 of them named"),
+    ("np.einsum('ij,ij->ik', m, m)", "no operand has the axis 'k'"), ("np.einsum('ij,jk->ik', m, m)", "the axis 'j' has the extents 5 and 4"),
+    ("np.split(v, 4)", "6 elements along axis 0 are not 4 equal parts"), ("np.pad(v, 1, 'nothing')", "the mode 'nothing' is none of"),
+    ("np.add(v)", "takes 2 operands, not 1"), ("np.where(b, 1)", "either both x and y"), ("np.take(m, [0.5])", "indices are of float64"),
+    ("np.sqrt.reduce(v)", "only functions of two operands"), ("np.quantile(v, 2)", "no share between 0 and 1"), ("np.zeros(3, 'f3')", "not an element type"),
+])
+def test_mistakes_are_told(wrong, said):
+    with pytest.raises((ValueError, TypeError, IndexError), match=said):
+        eval(wrong, {"np": fnp, **{k: fnp.array(v) for k, v in DATA.items()}})
