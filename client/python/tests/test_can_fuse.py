@@ -69,7 +69,7 @@ def test_settings_of_the_session_hold():
     with xp.config({"fusion.pattern.elementwise_chain": "no"}):
         answer = xp.can_fuse(a, b)
         assert not answer and "switched off" in answer["reason"] and answer["producer_at"].startswith(__file__)
-        assert repr(answer).startswith("no: exp (")
+        assert repr(answer).startswith("no: exp at ")
     with xp.config(enabled=False):
         assert not xp.can_fuse(a, b)
     assert xp.can_fuse(a, b)
