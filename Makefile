@@ -94,8 +94,8 @@ LIBS_PROTOCOL := $(MSGPACK)
 LIBS_SUPERVISOR := $(LIBS_PROTOCOL) -linih -lcjson -lsystemd
 LIBS_ENGINE := $(LIBS_PROTOCOL) -linih -lcjson -lnng -lOpenCL -lxxhash -lsystemd -lm -ldl
 LIBS_TLS := -lmbedtls -lmbedx509 -lmbedcrypto
-LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng $(LIBS_TLS)
-LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lcjson -lsystemd -lseccomp
+LIBS_CLIENT := $(LIBS_PROTOCOL) -lnng -lcjson -lm $(LIBS_TLS)
+LIBS_GATEWAY := $(LIBS_CLIENT) -linih -lsystemd -lseccomp
 LIBS_CTL := -linih -lcjson -lncurses -ltinfo -lm -ldl
 LIBS_TEST := $(sort $(LIBS_ENGINE) $(LIBS_CLIENT)) -lseccomp -lncurses -ltinfo -lsystemd -lcheck -lsubunit -lrt -lm
 
@@ -110,7 +110,7 @@ SRC_SUPERVISOR := $(wildcard daemon/door/*.c)
 SRC_GATEWAY := $(wildcard daemon/gateway/*.c)
 SRC_ENGINE := $(wildcard daemon/device/*.c daemon/graph/*.c daemon/plan/*.c daemon/plan/rules/*.c \
 	daemon/emit/*.c daemon/exec/*.c daemon/serve/*.c)
-SRC_CLIENT := $(wildcard client/*.c)
+SRC_CLIENT := $(wildcard client/*.c client/report/*.c)
 SRC_CTL := $(wildcard client/fusionctl/*.c)
 SRC_BENCH := $(wildcard tests/bench/*.c)
 KERNELS := $(wildcard kernels/*.cl)

@@ -481,6 +481,16 @@ FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion
  * the one that ran last, this one aside; FUSION_OWN_SESSION: of this one. Sessions of other users: for root and the daemon's user. */
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
 /*
+ * An explanation for people to look at; to be freed by the caller, NULL on failure. explanation: what fusion_explain() or fusion_recent() answered, with
+ * FUSION_EXPLAIN_NODES and, to be read there, FUSION_EXPLAIN_SOURCE; needs no daemon. title: of the page, may be NULL.
+ *   PAGE     a document in HTML that holds all it needs, and no script: operations and the kernels that hold them as a picture, each kernel's time beside
+ *            what bounds it, what was not fused and why, a timeline
+ *   PART     the same, to stand within another page
+ *   PICTURE  SVG
+ */
+enum fusion_report_form { FUSION_REPORT_PAGE, FUSION_REPORT_PART, FUSION_REPORT_PICTURE };
+FUSION_API char *fusion_report(const char *explanation, const char *title, enum fusion_report_form form);
+/*
  * For tools that watch a daemon; JSON, to be freed by the caller, or NULL. Other users' sessions are for root, the daemon's user and
  * its administrators.
  *   CLIENTS  the sessions of the engine that serves this one: {"clients": [...]}

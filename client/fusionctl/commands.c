@@ -62,10 +62,15 @@ const struct command_word *command_word(const struct command *c, unsigned i) {
 }
 
 void words_count(const char *words, unsigned *leastp, unsigned *mostp) {
+	const char *at = words;
+
 	*leastp = *mostp = 0;
-	if (*words != '[' && *words)
-		*leastp = 1;
-	for (const char *at = words; *at; at++)
-		*leastp += *at == ' ' && *words != '[';
-	*mostp = strstr(words, "...") ? CONTROL_WORDS - 1 : *leastp;
+	while (*at) {
+		*leastp += *at != '[';
+		++*mostp;
+		at += strcspn(at, " ");
+		at += strspn(at, " ");
+	}
+	if (strstr(words, "..."))
+		*mostp = CONTROL_WORDS - 1;
 }

@@ -47,7 +47,7 @@ _fusionctl() {
 	config/*) words+=" $("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//')" ;;
 	patterns/forget | bench/pattern) words=$(_fusionctl_patterns) ;;
 	kill/*) words=$(_fusionctl_sessions) ;;
-	cache/* | trace/* | can-fuse/* | explain/* | graph/* | opportunities/* | run/* | tune/*) files=yes ;;
+	cache/* | trace/* | can-fuse/* | explain/* | graph/* | opportunities/* | report/* | run/* | tune/*) files=yes ;;
 	esac
 	COMPREPLY=($(compgen -W "$words" -- "$current"))
 	[[ -z $files ]] || COMPREPLY+=($(compgen -f -- "$current"))

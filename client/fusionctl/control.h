@@ -77,6 +77,7 @@ control_command kill_command;
 control_command latency_command;
 control_command monitor_command;
 control_command quarantine_command;
+control_command report_command;
 control_command run_command;
 control_command top_command;
 control_command trace_command;

@@ -141,8 +141,11 @@ static void check_words(const struct line *l) {
 	if (l->words > most)
 		wrong(l, "%s takes %s, so what is '%s'?", l->command->name, most ? l->command->words : "no arguments", l->control.word[most]);
 	if (command_takes(l->command, OPTION_LAST) && control_recent(&l->control)) {
-		if (l->words)
+		if (l->words == most)
 			wrong(l, "%s takes a file or a session, not both", l->command->name);
+		/* The last word is that of the file. */
+		if (l->words + 1 < most)
+			wrong(l, "%s wants %s", l->command->name, l->command->words);
 	} else if (l->words < least && !strcmp(l->command->words, "FILE")) {
 		wrong(l, "%s wants the name of a text graph, or - for standard input", l->command->name);
 	} else if (l->words < least) {

@@ -531,7 +531,7 @@ static double arithmetic_ns(const struct cost *c) {
 	return ns;
 }
 
-double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
+struct plan_bounds plan_bounds(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
 	const struct traits *t) {
 	struct cost c = { .k = k, .dims = dims, .operand = operand, .t = t, .extent = extent };
 	struct traits guess;
@@ -544,7 +544,7 @@ double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, c
 	c.elements = iteration(&c);
 	c.outputs = outputs_of(&c);
 	c.spread = spread_of(&c);
-	return rates_kernel_ns(&c.t->rates) + fmax(memory_ns(&c), arithmetic_ns(&c));
+	return (struct plan_bounds){ rates_kernel_ns(&c.t->rates), memory_ns(&c), arithmetic_ns(&c) };
 }
 
 /* ---- before there is a kernel ---- */
@@ -582,6 +582,10 @@ void plan_estimate(struct plan *p, const struct traits *t) {
 	for (uint32_t i = 0; i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];
 
-		s->estimate_ns = plan_cost(s->kernel, s->dims, s->extent, s->operand, t);
+		struct plan_bounds b = plan_bounds(s->kernel, s->dims, s->extent, s->operand, t);
+
+		s->estimate_ns = b.start_ns + fmax(b.memory_ns, b.arithmetic_ns);
+		s->memory_ns = b.memory_ns;
+		s->arithmetic_ns = b.arithmetic_ns;
 	}
 }

@@ -66,7 +66,8 @@ struct plan_step {
 	uint64_t bytes_unfused;        /* as one kernel an operation */
 	uint32_t buffers_eliminated;
 	uint32_t kernels_before;       /* that they take without fusion; 0: not compared, see plan_step_before() */
-	double estimate_ns;            /* plan_cost(), when the plan was made; 0: not known, as below */
+	double estimate_ns;            /* of plan_bounds(), when the plan was made; 0: not known, as below */
+	double memory_ns, arithmetic_ns; /* what moving its memory and its arithmetic take of that, side by side */
 	double estimate_unfused_ns;    /* of its operations as kernels of their own */
 	double measured_ns;            /* exec's: the fastest run that was timed */
 	double measured_unfused_ns;
@@ -264,8 +265,11 @@ enum pattern pattern_of_launch(const struct plan_step *s);
 /* Are all kernels as they would be chosen now? */
 bool plan_is_tuned(const struct plan *p, const struct tuning *t);
 
-/* Nanoseconds a kernel over these extents takes, its launch included: an estimate, see cost.c. */
-double plan_cost(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
+/* Estimates of a kernel over these extents, in nanoseconds: it starts, then takes the longer of moving its memory and its arithmetic. See cost.c. */
+struct plan_bounds {
+	double start_ns, memory_ns, arithmetic_ns;
+};
+struct plan_bounds plan_bounds(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
 	const struct traits *t);
 /* Writes the estimate of each step. */
 void plan_estimate(struct plan *p, const struct traits *t);

@@ -101,6 +101,10 @@ static void add_times(cJSON *json, const struct plan *p, uint32_t step) {
 		cJSON_AddNumberToObject(json, "estimated_us", s->estimate_ns / 1e3);
 	if (estimated > 0 && s->estimate_unfused_ns > 0)
 		cJSON_AddNumberToObject(json, "estimated_speedup", s->estimate_unfused_ns / estimated);
+	if (s->memory_ns > 0)
+		cJSON_AddNumberToObject(json, "memory_us", s->memory_ns / 1e3);
+	if (s->arithmetic_ns > 0)
+		cJSON_AddNumberToObject(json, "arithmetic_us", s->arithmetic_ns / 1e3);
 	if (s->measured_ns > 0)
 		cJSON_AddNumberToObject(json, "measured_us", s->measured_ns / 1e3);
 	if (measured > 0 && s->measured_unfused_ns > 0)

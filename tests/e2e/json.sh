@@ -39,6 +39,7 @@ uses() {
 	patterns) printf '%s\n' "" "define positive_square(a) relu(a*a)" "forget positive_square" ;;
 	explain | opportunities) printf '%s\n' "$root/g.fz" "--last" ;;
 	graph) printf '%s\n' "$root/g.fz" "$root/g.fz --dot -" "$root/g.fz --dot $root/g.dot" ;;
+	report) printf '%s\n' "$root/report.html $root/g.fz" "$root/report.html --last" ;;
 	can-fuse) echo "$root/g.fz y y" ;;
 	cache) printf '%s\n' stat prune "prune --size 1G" verify check "warm $root/g.fz" ;;
 	quarantine) printf '%s\n' "" list clear ;;
@@ -58,6 +59,7 @@ wrong() {
 	config) printf '%s\n' "ARGUMENT get no.such" "ARGUMENT set no.such 7" "ARGUMENT set fusion.weight much" "USAGE get" ;;
 	patterns) printf '%s\n' "ARGUMENT forget nothing_like_it" "SYNTAX define twice(a) a+" ;;
 	explain | opportunities | graph | run) printf '%s\n' "FILE $root/none.fz" ;;
+	report) printf '%s\n' "FILE $root/report.html $root/none.fz" "FILE $root/none/report.html $root/g.fz" ;;
 	can-fuse) printf '%s\n' "FILE $root/none.fz y y" "ARGUMENT $root/g.fz y none" ;;
 	cache) printf '%s\n' "ARGUMENT prune --size much" "USAGE polish" "FILE warm $root/none.fz" ;;
 	quarantine) echo "USAGE polish" ;;

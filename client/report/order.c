@@ -1,0 +1,286 @@
+/* Order within ranks, and places; see layers.c. */
+#include "layers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	/* Times that all ranks are ordered from above and from below; of places. More changed no picture that was looked at. */
+	ORDER_SWEEPS = 6,
+	PLACE_SWEEPS = 6,
+	/* What a bend's wish counts against an item's: lines are to be straight. */
+	BEND_WEIGHT = 4,
+};
+
+/* Segments of each vertex, by their number: those that come from above, and those that go on. */
+struct ends {
+	unsigned *start, *segment;
+};
+
+struct order {
+	struct layers_work *w;
+	struct ends up, down;
+	unsigned *start, *vertex;         /* the vertices of each rank, from left to right */
+	unsigned *place, *best;           /* of each vertex in its rank; `vertex` of the fewest crossings */
+	unsigned *tree;                   /* counts of those seen, by place (Fenwick) */
+	struct wish {
+		double key;
+		unsigned place, vertex;
+	} *wish;
+	struct block {
+		double sum, weight;
+		unsigned count;
+	} *block;
+	double *apart;
+};
+
+/* ---- lists ---- */
+
+static int list_ends(const struct layers_work *w, struct ends *e, bool up) {
+	e->start = calloc(w->vertices + 2u, sizeof *e->start);
+	e->segment = calloc(w->segments + 1u, sizeof *e->segment);
+	if (!e->start || !e->segment)
+		return -ENOMEM;
+	for (unsigned s = 0; s < w->segments; s++)
+		e->start[(up ? w->segment[s].below : w->segment[s].above) + 1]++;
+	for (unsigned i = 0; i < w->vertices; i++)
+		e->start[i + 1] += e->start[i];
+	/* Filled from behind: what is counted down ends where the list begins. */
+	for (unsigned s = w->segments; s-- > 0;)
+		e->segment[--e->start[(up ? w->segment[s].below : w->segment[s].above) + 1]] = s;
+	memmove(e->start, e->start + 1, (w->vertices + 1u) * sizeof *e->start);
+	e->start[w->vertices] = w->segments;
+	return 0;
+}
+
+static int begin(struct order *o, struct layers_work *w) {
+	unsigned room = w->vertices + 1u;
+
+	*o = (struct order){ .w = w, .start = calloc(w->ranks + 2u, sizeof *o->start), .vertex = calloc(room, sizeof *o->vertex),
+		.place = calloc(room, sizeof *o->place), .best = calloc(room, sizeof *o->best), .tree = calloc(room, sizeof *o->tree),
+		.wish = calloc(room, sizeof *o->wish), .block = calloc(room, sizeof *o->block), .apart = calloc(room, sizeof *o->apart) };
+	if (!o->start || !o->vertex || !o->place || !o->best || !o->tree || !o->wish || !o->block || !o->apart)
+		return -ENOMEM;
+	return list_ends(w, &o->up, true) || list_ends(w, &o->down, false) ? -ENOMEM : 0;
+}
+
+static void end(struct order *o) {
+	free(o->up.start);
+	free(o->up.segment);
+	free(o->down.start);
+	free(o->down.segment);
+	free(o->start);
+	free(o->vertex);
+	free(o->place);
+	free(o->best);
+	free(o->tree);
+	free(o->wish);
+	free(o->block);
+	free(o->apart);
+}
+
+static void note_places(struct order *o) {
+	for (unsigned r = 0; r < o->w->ranks; r++)
+		for (unsigned i = o->start[r]; i < o->start[r + 1]; i++)
+			o->place[o->vertex[i]] = i - o->start[r];
+}
+
+/* As the vertices are numbered: operations come in the order in which somebody wrote them. */
+static void order_as_written(struct order *o) {
+	const struct layers_work *w = o->w;
+
+	for (unsigned i = 0; i < w->vertices; i++)
+		o->start[w->vertex[i].rank + 1]++;
+	for (unsigned r = 0; r < w->ranks; r++)
+		o->start[r + 1] += o->start[r];
+	for (unsigned i = w->vertices; i-- > 0;)
+		o->vertex[--o->start[w->vertex[i].rank + 1]] = i;
+	memmove(o->start, o->start + 1, w->ranks * sizeof *o->start);
+	o->start[w->ranks] = w->vertices;
+	note_places(o);
+}
+
+/* ---- crossings ---- */
+
+static int by_place(const void *a, const void *b) {
+	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Those seen at places behind `place`; then it is seen. */
+static double cross(unsigned *tree, unsigned places, unsigned place, unsigned seen) {
+	double before = 0;
+
+	for (unsigned i = place + 1; i; i -= i & -i)
+		before += tree[i];
+	for (unsigned i = place + 1; i <= places; i += i & -i)
+		tree[i]++;
+	return seen - before;
+}
+
+static double crossings_below(const struct order *o, unsigned rank) {
+	unsigned places = o->start[rank + 2] - o->start[rank + 1], seen = 0;
+	double crossings = 0;
+
+	memset(o->tree, 0, (places + 1u) * sizeof *o->tree);
+	for (unsigned i = o->start[rank]; i < o->start[rank + 1]; i++) {
+		unsigned first = o->down.start[o->vertex[i]], count = o->down.start[o->vertex[i] + 1] - first;
+		unsigned *place = (unsigned *)o->wish;
+
+		for (unsigned k = 0; k < count; k++)
+			place[k] = o->place[o->w->segment[o->down.segment[first + k]].below];
+		qsort(place, count, sizeof *place, by_place);
+		for (unsigned k = 0; k < count; k++)
+			crossings += cross(o->tree, places, place[k], seen + k);
+		seen += count;
+	}
+	return crossings;
+}
+
+static double all_crossings(const struct order *o) {
+	double crossings = 0;
+
+	for (unsigned r = 0; r + 1 < o->w->ranks; r++)
+		crossings += crossings_below(o, r);
+	return crossings;
+}
+
+/* ---- order ---- */
+
+static int by_key(const void *a, const void *b) {
+	const struct wish *x = a, *y = b;
+
+	if (x->key < y->key || x->key > y->key)
+		return x->key < y->key ? -1 : 1;
+	return (x->place > y->place) - (x->place < y->place);
+}
+
+/* The mean of its neighbours' places; without any it stays where it is. */
+static double mean_place(const struct order *o, const struct ends *e, unsigned vertex, bool up) {
+	unsigned first = e->start[vertex], last = e->start[vertex + 1];
+	double sum = 0;
+
+	for (unsigned i = first; i < last; i++) {
+		const struct layers_segment *s = &o->w->segment[e->segment[i]];
+
+		sum += o->place[up ? s->above : s->below];
+	}
+	return last > first ? sum / (last - first) : o->place[vertex];
+}
+
+static void order_rank(struct order *o, unsigned rank, bool up) {
+	unsigned first = o->start[rank], count = o->start[rank + 1] - first;
+
+	for (unsigned i = 0; i < count; i++) {
+		unsigned vertex = o->vertex[first + i];
+
+		o->wish[i] = (struct wish){ mean_place(o, up ? &o->up : &o->down, vertex, up), i, vertex };
+	}
+	qsort(o->wish, count, sizeof *o->wish, by_key);
+	for (unsigned i = 0; i < count; i++) {
+		o->vertex[first + i] = o->wish[i].vertex;
+		o->place[o->wish[i].vertex] = i;
+	}
+}
+
+static void order_all(struct order *o) {
+	size_t bytes = o->w->vertices * sizeof *o->vertex;
+	double fewest;
+
+	order_as_written(o);
+	fewest = all_crossings(o);
+	memcpy(o->best, o->vertex, bytes);
+	for (unsigned i = 0; i < ORDER_SWEEPS && fewest > 0; i++) {
+		double crossings;
+
+		for (unsigned r = 1; r < o->w->ranks; r++)
+			order_rank(o, r, true);
+		for (unsigned r = o->w->ranks - 1; r-- > 0;)
+			order_rank(o, r, false);
+		crossings = all_crossings(o);
+		if (crossings < fewest) {
+			fewest = crossings;
+			memcpy(o->best, o->vertex, bytes);
+		}
+	}
+	memcpy(o->vertex, o->best, bytes);
+	note_places(o);
+}
+
+/* ---- places ---- */
+
+/* Where its neighbours would have it. */
+static double wanted(const struct order *o, unsigned vertex, bool up, double *weightp) {
+	const struct ends *e = up ? &o->up : &o->down;
+	const struct layers_vertex *v = &o->w->vertex[vertex];
+	unsigned first = e->start[vertex], last = e->start[vertex + 1];
+	double sum = 0;
+
+	for (unsigned i = first; i < last; i++) {
+		const struct layers_segment *s = &o->w->segment[e->segment[i]];
+
+		sum += up ? o->w->vertex[s->above].x + s->above_at - s->below_at : o->w->vertex[s->below].x + s->below_at - s->above_at;
+	}
+	*weightp = v->bend ? BEND_WEIGHT : 1;
+	if (last > first)
+		return sum / (last - first);
+	/* Nobody asks: it gives way. */
+	*weightp /= BEND_WEIGHT * BEND_WEIGHT;
+	return v->x;
+}
+
+/*
+ * The places nearest to those wanted (least squares) with room between: neighbours that want to be nearer than they may form blocks, each at the
+ * mean of what its members want ("pool adjacent violators").
+ */
+static void place_rank(struct order *o, unsigned rank, bool up) {
+	unsigned first = o->start[rank], last = o->start[rank + 1], blocks = 0;
+	double apart = 0;
+
+	for (unsigned i = first; i < last; i++) {
+		const struct layers_vertex *v = &o->w->vertex[o->vertex[i]];
+		double weight, want = wanted(o, o->vertex[i], up, &weight);
+		struct block *b = &o->block[blocks++];
+
+		if (i > first)
+			apart += o->w->vertex[o->vertex[i - 1]].width / 2 + v->width / 2 + o->w->l->across;
+		o->apart[i - first] = apart;
+		*b = (struct block){ (want - apart) * weight, weight, 1 };
+		for (; blocks > 1 && b[-1].sum / b[-1].weight > b->sum / b->weight; b--, blocks--) {
+			b[-1].sum += b->sum;
+			b[-1].weight += b->weight;
+			b[-1].count += b->count;
+		}
+	}
+	for (unsigned k = 0, i = first; k < blocks; k++)
+		for (unsigned n = 0; n < o->block[k].count; n++, i++)
+			o->w->vertex[o->vertex[i]].x = o->block[k].sum / o->block[k].weight + o->apart[i - first];
+}
+
+static void place_all(struct order *o) {
+	unsigned ranks = o->w->ranks;
+
+	place_rank(o, 0, true);
+	for (unsigned i = 0; i < PLACE_SWEEPS; i++) {
+		for (unsigned r = 1; r < ranks; r++)
+			place_rank(o, r, true);
+		for (unsigned r = ranks - 1; r-- > 0;)
+			place_rank(o, r, false);
+	}
+	for (unsigned r = 1; r < ranks; r++)
+		place_rank(o, r, true);
+}
+
+int layers_order(struct layers_work *w) {
+	struct order o;
+	int r = begin(&o, w);
+
+	if (!r && w->ranks) {
+		order_all(&o);
+		place_all(&o);
+	}
+	end(&o);
+	return r;
+}

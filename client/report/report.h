@@ -1,0 +1,123 @@
+/*
+ * The report of an explanation: what fusion_explain() or fusion_recent() answered, as one page of HTML or a picture.
+ *
+ * read.c makes a graph of the JSON, layers.c finds places for boxes and lines, picture.c draws them as SVG, page.c writes
+ * what stands about the picture. All text of the explanation is hostile: it leaves this folder through report_put_text() alone.
+ * The page holds no script, asks for nothing, and says so in its Content-Security-Policy.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* ---- the graph, read.c ---- */
+
+enum { REPORT_NONE = 0 };
+
+struct report_node {
+	const char *op, *type, *at;       /* at "": not known */
+	unsigned id;                      /* by which others name it */
+	double number;                    /* by which kernels do; below 0: none does */
+	unsigned kernel;                  /* from 1; REPORT_NONE: it costs none */
+	bool output;
+	unsigned *input, inputs;          /* nodes, by their place in report_graph.node */
+};
+
+struct report_kernel {
+	const cJSON *json;
+	unsigned nodes;                   /* that name it as theirs */
+	double time_us;                   /* measured where it was, else estimated; 0: not known */
+	bool measured;
+};
+
+/* Kernel k is kernel[k - 1]. It points into the JSON. */
+struct report_graph {
+	const cJSON *json;
+	struct report_node *node;
+	struct report_kernel *kernel;
+	unsigned nodes, kernels;
+	const char *prefix;               /* of the names of its elements, apart from others' of the same page */
+	bool links;                       /* the picture's boxes lead to what the page tells of them */
+};
+
+/* 0 or -ENOMEM; what is missing or makes no sense in the JSON is left out. report_graph_free() also on failure. */
+int report_graph_read(struct report_graph *g, const cJSON *json);
+void report_graph_free(struct report_graph *g);
+
+/* What is missing is "" or 0. */
+const char *report_text(const cJSON *object, const char *name);
+double report_number(const cJSON *object, const char *name);
+/* What a kernel is called: its pattern, else its root. */
+const char *report_kernel_name(const struct report_kernel *k);
+
+/* ---- places, layers.c ---- */
+
+struct layers_item {
+	double width, height;
+	bool first, last;                 /* it stands in the first layer, where no line may come to it; in the last, where none may leave it */
+	double x, y;                      /* found: the corner at the top and left */
+};
+
+struct layers_point {
+	double x, y;
+};
+
+/* A line from one item down to another; where several begin at one item, they share what they can. */
+struct layers_edge {
+	unsigned from, to;
+	double from_at, to_at;            /* where it leaves and enters, from the middle of the item */
+	unsigned line;                    /* below layers.lines: edges of one line have one `from` and `from_at` */
+	struct layers_point *point;       /* found: where it goes; to be freed */
+	unsigned points;
+};
+
+struct layers {
+	struct layers_item *item;
+	struct layers_edge *edge;
+	unsigned items, edges, lines;
+	double across, down;              /* between items, between layers */
+	double tall;                      /* layers are put in columns about as tall; 0: in one */
+	double width, height;             /* found */
+};
+
+/*
+ * Finds places: items in layers, each below those that lines come from; where lines make a circle, some go up. 0 or -ENOMEM.
+ */
+int layers_place(struct layers *l);
+
+/* ---- SVG, picture.c ---- */
+
+enum report_scope {
+	REPORT_WHOLE,                     /* kernels with their operations in them */
+	REPORT_KERNELS,                   /* kernels as boxes */
+};
+
+/* An SVG element. 0 or -ENOMEM. */
+int report_picture(FILE *to, const struct report_graph *g, enum report_scope scope);
+/* Of one kernel's operations. */
+int report_kernel_picture(FILE *to, const struct report_graph *g, unsigned kernel);
+/* Does one picture hold so many operations and stay legible? */
+bool report_is_large(const struct report_graph *g);
+/* The style that the elements want. */
+extern const char report_picture_style[];
+
+/* ---- words, words.c ---- */
+
+enum { REPORT_WORDS = 48 };
+
+/* For HTML and XML, also within attributes: characters that either gives a meaning to are escaped, those that neither may hold, and those that turn
+ * the direction of writing, are replaced. */
+void report_put_text(FILE *to, const char *text);
+/* No more than so many characters of it, with an ellipsis where it is cut. Returns how many. */
+unsigned report_put_start(FILE *to, const char *text, unsigned most);
+/* Each returns text. */
+char *report_time(double us, char text[static REPORT_WORDS]);
+char *report_bytes(double bytes, char text[static REPORT_WORDS]);
+/* "1 kernel", "1,234 kernels". */
+char *report_count(double count, const char *what, char text[static REPORT_WORDS]);
+
+/* ---- HTML, page.c ---- */
+
+/* A document, or what may stand within one. 0 or -ENOMEM. */
+int report_page(FILE *to, const cJSON *explanation, const char *title, bool whole);

@@ -1,0 +1,545 @@
+/* See scene.h. */
+#include "scene.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	OP_LEAST = 56, OP_MARGIN = 18, OP_ACROSS = 14, OP_DOWN = 20,
+	KERNEL_LEAST = 120, KERNEL_ACROSS = 26, KERNEL_DOWN = 34, KERNEL_CLOSED = 58,
+	/* Columns within a kernel, of about fifteen layers; of kernels, a few screens. */
+	KERNEL_TALL = 840, PICTURE_TALL = 6000,
+	/* Times that what is known of views is handed on: they are few behind each other. */
+	VIEW_PASSES = 8,
+};
+
+/* Of a character, on the average: of names in bold, of the rest. */
+#define NAME_WIDTH 7.0
+#define TEXT_WIDTH 6.3
+
+/* ---- which kernel a node is drawn in ---- */
+
+static bool is_made_in_place(const struct report_node *n) {
+	return !n->inputs && (!strcmp(n->op, "fill") || !strcmp(n->op, "arange"));
+}
+
+/* Of what costs no kernel: the kernel it comes from, through others of its kind. */
+static bool spread_sources(const struct report_graph *g, unsigned *from) {
+	bool changed = false;
+
+	for (unsigned i = 0; i < g->nodes; i++)
+		for (unsigned k = 0; !from[i] && k < g->node[i].inputs; k++) {
+			from[i] = from[g->node[i].input[k]];
+			changed |= from[i] != 0;
+		}
+	return changed;
+}
+
+/* A view of what a kernel computes that the same kernel reads is drawn in it, too. */
+static bool spread_views(const struct report_graph *g, const unsigned *from, unsigned *box) {
+	bool changed = false;
+
+	for (unsigned i = 0; i < g->nodes; i++)
+		for (unsigned k = 0; box[i] && k < g->node[i].inputs; k++) {
+			unsigned input = g->node[i].input[k];
+
+			if (box[input] || from[input] != box[i])
+				continue;
+			box[input] = box[i];
+			changed = true;
+		}
+	return changed;
+}
+
+/* Numbers that only one kernel reads are made in it. */
+static int place_numbers(const struct report_graph *g, unsigned *box) {
+	unsigned *reader = calloc(g->nodes + 1u, sizeof *reader);
+
+	if (!reader)
+		return -ENOMEM;
+	for (unsigned i = 0; i < g->nodes; i++)
+		for (unsigned k = 0; k < g->node[i].inputs; k++) {
+			unsigned input = g->node[i].input[k], mine = box[i] ? box[i] : g->kernels + 1;
+
+			reader[input] = !reader[input] || reader[input] == mine ? mine : g->kernels + 1;
+		}
+	for (unsigned i = 0; i < g->nodes; i++)
+		if (!box[i] && is_made_in_place(&g->node[i]) && reader[i] <= g->kernels)
+			box[i] = reader[i];
+	free(reader);
+	return 0;
+}
+
+static int choose_boxes(const struct report_graph *g, unsigned *box) {
+	unsigned *from = calloc(g->nodes + 1u, sizeof *from);
+
+	if (!from)
+		return -ENOMEM;
+	for (unsigned i = 0; i < g->nodes; i++)
+		from[i] = box[i] = g->node[i].kernel;
+	for (unsigned i = 0; i < VIEW_PASSES && spread_sources(g, from); i++)
+		continue;
+	for (unsigned i = 0; i < VIEW_PASSES && spread_views(g, from, box); i++)
+		continue;
+	free(from);
+	return place_numbers(g, box);
+}
+
+/* ---- what is made ---- */
+
+struct making {
+	struct scene *s;
+	unsigned *start, *member;         /* the nodes of each box: of kernels, then of each node that stands alone */
+	unsigned boxes;
+	bool *leaves;                     /* of each node: somebody outside its box reads it, or it is a result */
+	unsigned *seen;                   /* of each node: the last box that reads it, from 1 */
+	unsigned *local;                  /* of each node: its item in the layout under way */
+	double *out_at;                   /* of each node: where its array leaves its box, from the box's middle */
+	struct layers outer;
+	unsigned room;
+};
+
+/* Boxes are numbered from 0: kernels, then nodes. */
+static unsigned box_of(const struct making *m, unsigned node) {
+	return m->s->box[node] ? m->s->box[node] - 1 : m->s->g->kernels + node;
+}
+
+static int list_members(struct making *m) {
+	const struct report_graph *g = m->s->g;
+
+	m->boxes = g->kernels + g->nodes;
+	m->start = calloc(m->boxes + 2u, sizeof *m->start);
+	m->member = calloc(g->nodes + 1u, sizeof *m->member);
+	if (!m->start || !m->member)
+		return -ENOMEM;
+	for (unsigned i = 0; i < g->nodes; i++)
+		m->start[box_of(m, i) + 1]++;
+	for (unsigned i = 0; i < m->boxes; i++)
+		m->start[i + 1] += m->start[i];
+	for (unsigned i = g->nodes; i-- > 0;)
+		m->member[--m->start[box_of(m, i) + 1]] = i;
+	memmove(m->start, m->start + 1, m->boxes * sizeof *m->start);
+	m->start[m->boxes] = g->nodes;
+	return 0;
+}
+
+static void find_leaving(struct making *m) {
+	const struct report_graph *g = m->s->g;
+
+	for (unsigned i = 0; i < g->nodes; i++) {
+		m->leaves[i] |= g->node[i].output;
+		for (unsigned k = 0; k < g->node[i].inputs; k++)
+			if (box_of(m, g->node[i].input[k]) != box_of(m, i))
+				m->leaves[g->node[i].input[k]] = true;
+	}
+}
+
+static int begin(struct making *m, struct scene *s) {
+	size_t room = s->g->nodes + 1u;
+
+	*m = (struct making){ .s = s, .leaves = calloc(room, sizeof *m->leaves), .seen = calloc(room, sizeof *m->seen),
+		.local = calloc(room, sizeof *m->local), .out_at = calloc(room, sizeof *m->out_at) };
+	if (!m->leaves || !m->seen || !m->local || !m->out_at || list_members(m))
+		return -ENOMEM;
+	m->outer = (struct layers){ .item = calloc(m->boxes + 1u, sizeof *m->outer.item), .items = m->boxes,
+		.lines = s->g->nodes + s->g->kernels, .across = KERNEL_ACROSS, .down = KERNEL_DOWN, .tall = PICTURE_TALL };
+	if (!m->outer.item)
+		return -ENOMEM;
+	find_leaving(m);
+	return 0;
+}
+
+static void free_edges(struct layers *l) {
+	for (unsigned e = 0; l->edge && e < l->edges; e++)
+		free(l->edge[e].point);
+	free(l->edge);
+	free(l->item);
+}
+
+static void end(struct making *m) {
+	free(m->start);
+	free(m->member);
+	free(m->leaves);
+	free(m->seen);
+	free(m->local);
+	free(m->out_at);
+	free_edges(&m->outer);
+}
+
+/* ---- sizes ---- */
+
+static double text_width(const char *text, unsigned most, double each) {
+	return fmin((double)strlen(text), most) * each;
+}
+
+static double op_width(const struct report_node *n) {
+	double width = fmax(text_width(n->op, SCENE_OP_TEXT, NAME_WIDTH), text_width(n->type, SCENE_OP_TEXT, TEXT_WIDTH)) + OP_MARGIN;
+
+	return fmax(width, OP_LEAST);
+}
+
+static double head_width(const struct report_kernel *k) {
+	/* Its number stands before the name; the time has a word behind. */
+	double name = text_width(report_kernel_name(k), SCENE_KERNEL_TEXT, NAME_WIDTH) + 5 * NAME_WIDTH;
+
+	if (!k->nodes)
+		name = fmax(name, text_width(report_text(k->json, "purpose"), SCENE_KERNEL_TEXT, TEXT_WIDTH));
+	return fmax(name + 2 * SCENE_EDGE, KERNEL_LEAST + 2 * SCENE_EDGE);
+}
+
+/* ---- lines ---- */
+
+static int keep_line(struct scene *s, struct layers_edge *e, double x, double y, bool memory) {
+	struct scene_line *line;
+
+	if (s->lines == s->room) {
+		line = realloc(s->line, (2u * s->room + 16) * sizeof *line);
+		if (!line)
+			return -ENOMEM;
+		s->line = line;
+		s->room = 2 * s->room + 16;
+	}
+	for (unsigned i = 0; i < e->points; i++) {
+		e->point[i].x += x;
+		e->point[i].y += y;
+	}
+	s->line[s->lines++] = (struct scene_line){ e->point, e->points, memory };
+	e->point = NULL;
+	return 0;
+}
+
+/* A line's `room` edges: another, or NULL. */
+static struct layers_edge *add_edge(struct layers *l, unsigned *roomp, unsigned from, unsigned to, unsigned line) {
+	struct layers_edge *edge = l->edge;
+
+	if (!edge || l->edges == *roomp) {
+		edge = realloc(edge, (2u * *roomp + 16) * sizeof *edge);
+		if (!edge)
+			return NULL;
+		l->edge = edge;
+		*roomp = 2 * *roomp + 16;
+	}
+	edge = &l->edge[l->edges++];
+	*edge = (struct layers_edge){ .from = from, .to = to, .line = line };
+	return edge;
+}
+
+/* An array that a box reads: the line's end is found with the layout of both. */
+static int add_read(struct making *m, unsigned node, unsigned box, double to_at) {
+	struct layers_edge *e = add_edge(&m->outer, &m->room, box_of(m, node), box, node);
+
+	if (!e)
+		return -ENOMEM;
+	e->to_at = to_at;
+	return 0;
+}
+
+/* ---- within a kernel ---- */
+
+/* Its nodes, then a port for each array that enters, then one for each that leaves. */
+struct inside {
+	struct layers l;
+	unsigned room, nodes, enters;
+	unsigned *entering;               /* nodes */
+};
+
+static int inside_begin(struct making *m, struct inside *in, unsigned box) {
+	unsigned first = m->start[box], reads = 0;
+
+	*in = (struct inside){ .nodes = m->start[box + 1] - first };
+	for (unsigned i = 0; i < in->nodes; i++)
+		reads += m->s->g->node[m->member[first + i]].inputs;
+	in->l = (struct layers){ .item = calloc(2u * in->nodes + reads + 1, sizeof *in->l.item), .lines = 2 * in->nodes + reads + 1, .across = OP_ACROSS,
+		.down = OP_DOWN, .tall = KERNEL_TALL };
+	in->entering = calloc(reads + 1u, sizeof *in->entering);
+	if (!in->l.item || !in->entering)
+		return -ENOMEM;
+	for (unsigned i = 0; i < in->nodes; i++) {
+		unsigned node = m->member[first + i];
+
+		m->local[node] = i;
+		in->l.item[i] = (struct layers_item){ .width = op_width(&m->s->g->node[node]), .height = SCENE_OP_HEIGHT };
+	}
+	in->l.items = in->nodes;
+	return 0;
+}
+
+static unsigned port_of(struct making *m, struct inside *in, unsigned node, unsigned box) {
+	if (m->seen[node] != box + 1) {
+		m->seen[node] = box + 1;
+		in->l.item[in->l.items].first = true;
+		m->local[node] = in->l.items++;
+		in->entering[in->enters++] = node;
+	}
+	return m->local[node];
+}
+
+static int inside_reads(struct making *m, struct inside *in, unsigned box) {
+	for (unsigned i = 0; i < in->nodes; i++) {
+		const struct report_node *n = &m->s->g->node[m->member[m->start[box] + i]];
+
+		for (unsigned k = 0; k < n->inputs; k++) {
+			unsigned input = n->input[k];
+			unsigned from = box_of(m, input) == box ? m->local[input] : port_of(m, in, input, box);
+
+			if (!add_edge(&in->l, &in->room, from, i, from))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int inside_leaves(struct making *m, struct inside *in, unsigned box) {
+	for (unsigned i = 0; i < in->nodes; i++) {
+		if (!m->leaves[m->member[m->start[box] + i]])
+			continue;
+		in->l.item[in->l.items].last = true;
+		if (!add_edge(&in->l, &in->room, i, in->l.items++, i))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The layout is within [0, width]; the box's middle is what lines outside are told from. */
+static int inside_tell(struct making *m, struct inside *in, unsigned box) {
+	double middle = in->l.width / 2;
+	unsigned port = in->nodes + in->enters;
+	int r = 0;
+
+	for (unsigned i = 0; !r && i < in->enters; i++)
+		r = add_read(m, in->entering[i], box, in->l.item[in->nodes + i].x - middle);
+	for (unsigned i = 0; i < in->nodes; i++) {
+		unsigned node = m->member[m->start[box] + i];
+
+		m->s->node[node] = (struct scene_box){ in->l.item[i].x, in->l.item[i].y, in->l.item[i].width, in->l.item[i].height };
+		if (m->leaves[node])
+			m->out_at[node] = in->l.item[port++].x - middle;
+	}
+	return r;
+}
+
+/* Lines within are kept as they lie in the box; move_inside() moves them. */
+static int lay_out_inside(struct making *m, unsigned box, struct inside *in) {
+	int r = inside_begin(m, in, box);
+
+	if (!r)
+		r = inside_reads(m, in, box);
+	if (!r)
+		r = inside_leaves(m, in, box);
+	if (!r)
+		r = layers_place(&in->l);
+	return r ? r : inside_tell(m, in, box);
+}
+
+static void inside_end(struct inside *in) {
+	free_edges(&in->l);
+	free(in->entering);
+}
+
+/* ---- boxes ---- */
+
+static bool is_drawn(const struct scene *s, unsigned box) {
+	return !s->only || box == s->only - 1;
+}
+
+static int size_kernel(struct making *m, unsigned box, struct inside *in) {
+	struct layers_item *item = &m->outer.item[box];
+	int r;
+
+	item->width = head_width(&m->s->g->kernel[box]);
+	item->height = KERNEL_CLOSED;
+	if (m->s->scope == REPORT_KERNELS || m->start[box] == m->start[box + 1])
+		return 0;
+	r = lay_out_inside(m, box, in);
+	item->width = fmax(item->width, in->l.width + 2 * SCENE_EDGE);
+	item->height = SCENE_HEAD + in->l.height + SCENE_EDGE;
+	return r;
+}
+
+/* Kernels that are closed, and nodes that stand alone, are read at the middle. */
+static int add_plain_reads(struct making *m, unsigned box) {
+	for (unsigned i = m->start[box]; i < m->start[box + 1]; i++) {
+		const struct report_node *n = &m->s->g->node[m->member[i]];
+
+		for (unsigned k = 0; k < n->inputs; k++) {
+			unsigned input = n->input[k];
+
+			if (box_of(m, input) == box || m->seen[input] == box + 1)
+				continue;
+			m->seen[input] = box + 1;
+			if (add_read(m, input, box, 0))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* A kernel that tells no operations begins those of the next that does. */
+static int add_begun(struct making *m, unsigned box) {
+	const struct report_graph *g = m->s->g;
+	unsigned next = box;
+
+	while (next < g->kernels && !cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(g->kernel[next].json, "operations")))
+		next++;
+	return next == box || next == g->kernels || add_edge(&m->outer, &m->room, box, next, g->nodes + box) ? 0 : -ENOMEM;
+}
+
+/* A kernel that computes only a part of an operation, which another finishes: what it reads for it, and who goes on. */
+static int add_parts(struct making *m, unsigned box) {
+	const struct report_graph *g = m->s->g;
+	const cJSON *one;
+
+	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(g->kernel[box].json, "operations")) {
+		double number = cJSON_HasObjectItem(one, "node") ? report_number(one, "node") : -1;
+
+		for (unsigned i = 0; number >= 0 && i < g->nodes; i++) {
+			if (g->node[i].number != number || box_of(m, i) == box)
+				continue;
+			for (unsigned k = 0; k < g->node[i].inputs; k++)
+				if (box_of(m, g->node[i].input[k]) != box && add_read(m, g->node[i].input[k], box, 0))
+					return -ENOMEM;
+			if (!add_edge(&m->outer, &m->room, box, box_of(m, i), g->nodes + box))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int size_boxes(struct making *m, struct inside *in) {
+	const struct report_graph *g = m->s->g;
+	int r = 0;
+
+	for (unsigned box = 0; !r && box < m->boxes; box++) {
+		bool empty = m->start[box] == m->start[box + 1];
+
+		if (!is_drawn(m->s, box))
+			continue;
+		if (box < g->kernels)
+			r = size_kernel(m, box, &in[box]);
+		else if (!empty)
+			m->outer.item[box] = (struct layers_item){ .width = op_width(&g->node[box - g->kernels]), .height = SCENE_OP_HEIGHT };
+		if (!r && (box >= g->kernels || m->s->scope == REPORT_KERNELS))
+			r = add_plain_reads(m, box);
+		if (!r && box < g->kernels && empty)
+			r = add_parts(m, box);
+		if (!r && box < g->kernels)
+			r = add_begun(m, box);
+	}
+	return r;
+}
+
+/* Boxes that there are none of have no lines and no size: what is left of them is taken out before places are found. */
+static void close_ranks(struct making *m, unsigned *item) {
+	unsigned items = 0, edges = 0;
+
+	for (unsigned i = 0; i < m->boxes; i++) {
+		item[i] = m->outer.item[i].width > 0 ? items : m->boxes;
+		if (m->outer.item[i].width > 0)
+			m->outer.item[items++] = m->outer.item[i];
+	}
+	for (unsigned e = 0; e < m->outer.edges; e++) {
+		struct layers_edge edge = m->outer.edge[e];
+
+		if (item[edge.from] == m->boxes || item[edge.to] == m->boxes || edge.from == edge.to)
+			continue;
+		if (edge.line < m->s->g->nodes)
+			edge.from_at = m->out_at[edge.line];
+		edge.from = item[edge.from];
+		edge.to = item[edge.to];
+		m->outer.edge[edges++] = edge;
+	}
+	m->outer.items = items;
+	m->outer.edges = edges;
+}
+
+/* ---- where everything is ---- */
+
+static int move_inside(struct making *m, unsigned box, struct inside *in) {
+	struct scene_box *k = &m->s->kernel[box];
+	double x = k->x + (k->width - in->l.width) / 2, y = k->y + SCENE_HEAD;
+	int r = 0;
+
+	for (unsigned i = m->start[box]; i < m->start[box + 1]; i++) {
+		m->s->node[m->member[i]].x += x;
+		m->s->node[m->member[i]].y += y;
+	}
+	for (unsigned e = 0; !r && e < in->l.edges; e++) {
+		struct layers_edge *edge = &in->l.edge[e];
+
+		/* Those of ports reach the edge of the box. */
+		if (edge->from >= in->nodes)
+			edge->point[0].y = k->y - y;
+		if (edge->to >= in->nodes)
+			edge->point[edge->points - 1].y = k->y + k->height - y;
+		r = keep_line(m->s, edge, x, y, false);
+	}
+	return r;
+}
+
+static int place_boxes(struct making *m, const unsigned *item, struct inside *in) {
+	const struct report_graph *g = m->s->g;
+	int r = 0;
+
+	for (unsigned box = 0; !r && box < m->boxes; box++) {
+		const struct layers_item *at = item[box] == m->boxes ? NULL : &m->outer.item[item[box]];
+		struct scene_box *b = box < g->kernels ? &m->s->kernel[box] : &m->s->node[box - g->kernels];
+
+		if (!at)
+			continue;
+		*b = (struct scene_box){ at->x, at->y, at->width, at->height };
+		if (box < g->kernels && in[box].nodes)
+			r = move_inside(m, box, &in[box]);
+	}
+	for (unsigned e = 0; !r && e < m->outer.edges; e++)
+		r = keep_line(m->s, &m->outer.edge[e], 0, 0, true);
+	m->s->width = m->outer.width;
+	m->s->height = m->outer.height;
+	return r;
+}
+
+static int make(struct making *m) {
+	struct inside *in = calloc(m->s->g->kernels + 1u, sizeof *in);
+	unsigned *item = calloc(m->boxes + 1u, sizeof *item);
+	int r = in && item ? size_boxes(m, in) : -ENOMEM;
+
+	if (!r) {
+		close_ranks(m, item);
+		r = layers_place(&m->outer);
+	}
+	if (!r)
+		r = place_boxes(m, item, in);
+	for (unsigned i = 0; in && i < m->s->g->kernels; i++)
+		inside_end(&in[i]);
+	free(in);
+	free(item);
+	return r;
+}
+
+int scene_make(struct scene *s, const struct report_graph *g, enum report_scope scope, unsigned only) {
+	struct making m = { 0 };
+	int r;
+
+	*s = (struct scene){ .g = g, .scope = scope, .only = only, .box = calloc(g->nodes + 1u, sizeof *s->box),
+		.node = calloc(g->nodes + 1u, sizeof *s->node), .kernel = calloc(g->kernels + 1u, sizeof *s->kernel) };
+	if (!s->box || !s->node || !s->kernel)
+		return -ENOMEM;
+	r = choose_boxes(g, s->box);
+	if (!r)
+		r = begin(&m, s);
+	if (!r)
+		r = make(&m);
+	end(&m);
+	return r;
+}
+
+void scene_free(struct scene *s) {
+	for (unsigned i = 0; i < s->lines; i++)
+		free(s->line[i].point);
+	free(s->line);
+	free(s->box);
+	free(s->node);
+	free(s->kernel);
+	*s = (struct scene){ 0 };
+}
