@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 
 from . import _core
 from ._base import _default, as_device, as_dtype, default_real, set_default_real
-from ._errors import ArgumentError
+from ._errors import ArgumentError, LimitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
@@ -18,7 +19,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from ._graph import Picture
 
 __all__ = ["can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "forget_pattern", "graph", "operations", "opportunities", "patterns",
-           "recent", "settings", "stats", "sync", "writable"]
+           "recent", "report", "settings", "stats", "sync", "writable"]
 
 
 def _text(value):
@@ -138,7 +139,15 @@ def forget_pattern(name: str, *, device: Device | str | int | None = None) -> No
 
 
 class Explanation(dict):
-    """How the daemon would run something; as a dict what fusionctl explain --json gives."""
+    """How the daemon would run something; as a dict what fusionctl explain --json gives. A notebook shows it as a page (see report())."""
+
+    def _repr_html_(self) -> str:
+        from ._graph import PART, drawn
+        return drawn(self, PART)
+
+    def _repr_svg_(self) -> str:
+        from ._graph import PICTURE, drawn
+        return drawn(self, PICTURE)
 
     def __repr__(self) -> str:
         kernels, unfused, moved, saved = (self[name] for name in ("kernel_count", "unfused_kernel_count", "bytes_moved", "bytes_not_moved"))
@@ -234,6 +243,29 @@ def graph(*arrays: Array) -> Picture:
     """A picture of what leads to these arrays: in a notebook as it is, else graph(x).svg and graph(x).save(name)."""
     from ._graph import Picture
     return Picture(explain(*arrays))
+
+
+def report(what: Array | Explanation, *others: Any) -> None:
+    """report(y, "FILE.html"): one page of what leads to these arrays, or of what explain() told: a picture of operations and kernels, what bounds
+    each, a timeline, sources, what was not fused. It holds all it needs, and runs nothing.
+    """
+    from ._graph import PAGE, drawn
+    if not others or isinstance(others[-1], _core.Array):
+        raise TypeError("report: the name of a file comes last: report(y, \"FILE.html\")")
+    *arrays, name = (what, *others)
+    told = what if isinstance(what, Explanation) and len(arrays) == 1 else _explained(arrays)
+    page = drawn(told, PAGE, os.path.splitext(os.path.basename(os.fspath(name)))[0])
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+def _explained(arrays):
+    """With sources, unless these are longer than an answer may be."""
+    _arrays(arrays, "report")
+    try:
+        return explain(*arrays, source=True)
+    except LimitError:
+        return explain(*arrays)
 
 
 @contextlib.contextmanager

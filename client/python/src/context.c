@@ -109,6 +109,17 @@ TEXT(patterns, fusion_patterns(c))
 TEXT(operations, fusion_operations(c))
 TEXT(recent, fusion_recent(c, FUSION_OWN_SESSION, 0))
 
+/* report(explanation, title, form): what explain answered as a page, a part of one or a picture; asks nobody. */
+PyObject *core_report(PyObject *self, PyObject *args) {
+	const char *explanation, *title;
+	int form;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "szi", &explanation, &title, &form))
+		return NULL;
+	return text_taken(fusion_report(explanation, title, (enum fusion_report_form)form));
+}
+
 /* That are asked about at once; two of them. */
 enum { ASKED_MOST = 64, PAIR = 2 };
 

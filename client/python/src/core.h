@@ -156,6 +156,7 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_from_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_nextafter(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *core_writable(PyObject *self, PyObject *array);
+PyObject *core_report(PyObject *self, PyObject *args);
 PyObject *core_written(PyObject *self, PyObject *object);
 bool lent_make_type(void);
 extern PyMethodDef moves_methods[], grad_methods[];

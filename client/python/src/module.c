@@ -198,6 +198,7 @@ static PyMethodDef own_methods[] = {
 	{ "from_sequence", FAST(core_from_sequence), METH_FASTCALL, NULL },
 	{ "to_dlpack", FAST(core_to_dlpack), METH_FASTCALL, NULL },
 	{ "from_dlpack", FAST(core_from_dlpack), METH_FASTCALL, NULL },
+	{ "report", core_report, METH_VARARGS, NULL },
 	{ "writable", core_writable, METH_O, NULL },
 	{ "written", core_written, METH_O, NULL },
 	{ "nextafter", FAST(core_nextafter), METH_FASTCALL, NULL },
