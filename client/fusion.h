@@ -482,7 +482,7 @@ FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
 /*
  * An explanation for people to look at; to be freed by the caller, NULL on failure. explanation: what fusion_explain() or fusion_recent() answered, with
- * FUSION_EXPLAIN_NODES and, to be read there, FUSION_EXPLAIN_SOURCE; needs no daemon. title: of the page, may be NULL.
+ * FUSION_EXPLAIN_NODES and, to be read there, FUSION_EXPLAIN_OWN_SOURCE; needs no daemon. title: of the page, may be NULL.
  *   PAGE     a document in HTML that holds all it needs, and no script: operations and the kernels that hold them as a picture, each kernel's time beside
  *            what bounds it, what was not fused and why, a timeline
  *   PART     the same, to stand within another page

@@ -11,7 +11,7 @@
 
 /* Sources that are too long for an answer are left out. */
 static int ask(const struct control *c, char **textp, struct fault *f) {
-	int r = control_explain(c, FUSION_EXPLAIN_NODES | FUSION_EXPLAIN_SOURCE, textp, f);
+	int r = control_explain(c, FUSION_EXPLAIN_NODES | FUSION_EXPLAIN_OWN_SOURCE, textp, f);
 
 	return r == FAULT_LIMIT ? control_explain(c, FUSION_EXPLAIN_NODES, textp, f) : r;
 }

@@ -40,7 +40,7 @@ claim "whatever_stands_in_them" 0 " pictures" whole "$root/hostile.html" "$root/
 claim "to_be_read" 0 "&lt;img src=x\|&#60;img src=x" cat "$root/hostile.html"
 claim "why_two_kernels_is_told_with_places" 0 "small.fz:[0-9]" grep -o 'id="op-[0-9]*".*\|at [^<]*small.fz:[0-9]*' "$root/small.html"
 claim "what_bounds_a_kernel_is_told" 0 "Bound by" grep -o "Bound by [a-z]*" "$root/small.html"
-claim "sources_are_there_on_demand" 0 "^kernel " grep -m1 "^kernel " "$root/small.html"
+claim "sources_are_there_on_demand" 0 "void body(" grep -m1 "void body(" "$root/small.html"
 
 claim "a_file_or_a_session" 64 "a file or a session, not both" "$ctl" report "$root/x.html" "$root/small.fz" --last
 claim "where_it_is_to_be_written_is_said" 64 "report wants PAGE" "$ctl" report --last
