@@ -11,6 +11,8 @@ enum {
 	PLACE_SWEEPS = 6,
 	/* What a bend's wish counts against an item's: lines are to be straight. */
 	BEND_WEIGHT = 4,
+	/* Places along the edge of a vertex that are told apart when crossings are counted. */
+	SLOTS = 8,
 };
 
 /* Segments of each vertex, by their number: those that come from above, and those that go on. */
@@ -58,8 +60,8 @@ static int begin(struct order *o, struct layers_work *w) {
 	unsigned room = w->vertices + 1u;
 
 	*o = (struct order){ .w = w, .start = calloc(w->ranks + 2u, sizeof *o->start), .vertex = calloc(room, sizeof *o->vertex),
-		.place = calloc(room, sizeof *o->place), .best = calloc(room, sizeof *o->best), .tree = calloc(room, sizeof *o->tree),
-		.wish = calloc(room, sizeof *o->wish), .block = calloc(room, sizeof *o->block), .apart = calloc(room, sizeof *o->apart) };
+		.place = calloc(room, sizeof *o->place), .best = calloc(room, sizeof *o->best), .tree = calloc((size_t)room * SLOTS + 1, sizeof *o->tree),
+		.wish = calloc((size_t)room + w->segments, sizeof *o->wish), .block = calloc(room, sizeof *o->block), .apart = calloc(room, sizeof *o->apart) };
 	if (!o->start || !o->vertex || !o->place || !o->best || !o->tree || !o->wish || !o->block || !o->apart)
 		return -ENOMEM;
 	return list_ends(w, &o->up, true) || list_ends(w, &o->down, false) ? -ENOMEM : 0;
@@ -103,10 +105,18 @@ static void order_as_written(struct order *o) {
 
 /* ---- crossings ---- */
 
-static int by_place(const void *a, const void *b) {
-	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+/* How far along the edge of a vertex a line ends: from -1/2 to 1/2. */
+static double along(const struct order *o, unsigned vertex, double at) {
+	return at / (o->w->vertex[vertex].width + 1);
+}
 
-	return (x > y) - (x < y);
+/* Lines down from a vertex from left to right; of those that leave at one place, by their ends. */
+static int by_place(const void *a, const void *b) {
+	const struct wish *x = a, *y = b;
+
+	if (x->key < y->key || x->key > y->key)
+		return x->key < y->key ? -1 : 1;
+	return (x->place > y->place) - (x->place < y->place);
 }
 
 /* Those seen at places behind `place`; then it is seen. */
@@ -121,19 +131,22 @@ static double cross(unsigned *tree, unsigned places, unsigned place, unsigned se
 }
 
 static double crossings_below(const struct order *o, unsigned rank) {
-	unsigned places = o->start[rank + 2] - o->start[rank + 1], seen = 0;
+	unsigned places = (o->start[rank + 2] - o->start[rank + 1]) * SLOTS, seen = 0;
 	double crossings = 0;
 
 	memset(o->tree, 0, (places + 1u) * sizeof *o->tree);
 	for (unsigned i = o->start[rank]; i < o->start[rank + 1]; i++) {
 		unsigned first = o->down.start[o->vertex[i]], count = o->down.start[o->vertex[i] + 1] - first;
-		unsigned *place = (unsigned *)o->wish;
 
+		for (unsigned k = 0; k < count; k++) {
+			const struct layers_segment *s = &o->w->segment[o->down.segment[first + k]];
+			unsigned slot = (unsigned)((along(o, s->below, s->below_at) + 0.5) * (SLOTS - 1) + 0.5);
+
+			o->wish[k] = (struct wish){ s->above_at, o->place[s->below] * SLOTS + slot, s->below };
+		}
+		qsort(o->wish, count, sizeof *o->wish, by_place);
 		for (unsigned k = 0; k < count; k++)
-			place[k] = o->place[o->w->segment[o->down.segment[first + k]].below];
-		qsort(place, count, sizeof *place, by_place);
-		for (unsigned k = 0; k < count; k++)
-			crossings += cross(o->tree, places, place[k], seen + k);
+			crossings += cross(o->tree, places, o->wish[k].place, seen + k);
 		seen += count;
 	}
 	return crossings;
@@ -165,7 +178,7 @@ static double mean_place(const struct order *o, const struct ends *e, unsigned v
 	for (unsigned i = first; i < last; i++) {
 		const struct layers_segment *s = &o->w->segment[e->segment[i]];
 
-		sum += o->place[up ? s->above : s->below];
+		sum += up ? o->place[s->above] + along(o, s->above, s->above_at) : o->place[s->below] + along(o, s->below, s->below_at);
 	}
 	return last > first ? sum / (last - first) : o->place[vertex];
 }

@@ -390,7 +390,7 @@ static int put_session(FILE *to, const cJSON *json, const cJSON *graphs, const c
 	if (!cJSON_GetArraySize(graphs))
 		fputs("<p>It has run nothing.</p>\n", to);
 	cJSON_ArrayForEach(one, graphs) {
-		char own[PREFIX_TEXT], a[REPORT_WORDS], b[REPORT_WORDS];
+		char own[PREFIX_TEXT + REPORT_WORDS], a[REPORT_WORDS], b[REPORT_WORDS];
 
 		number++;
 		snprintf(own, sizeof own, "%sg%u-", prefix, number);
