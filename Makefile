@@ -191,10 +191,10 @@ $(B)/include/fusion_ops.h: client/generate.sh protocol/fused.def protocol/ops.de
 $(B)/include/fusion_calls.h: client/generate.sh protocol/ops.def protocol/attributes.def
 	@mkdir -p $(@D)
 	$(Q)sh client/generate.sh calls >$@
-$(B)/include/handle_calls.h: tests/handle_calls.sh client/fusion.h $(HEADERS)
+$(B)/include/handle_calls.h: tests/handle_calls.sh tests/mistakes.txt client/fusion.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(Q)sh tests/handle_calls.sh client/fusion.h $(HEADERS) >$@
-$(B)/obj/tests/test_client_handles.o: $(B)/include/handle_calls.h
+$(B)/obj/tests/test_client_handles.o $(B)/obj/tests/test_client_mistakes.o: $(B)/include/handle_calls.h
 $(B)/kernels.S: daemon/emit/embed.sh $(KERNELS)
 	@mkdir -p $(@D)
 	$(Q)sh daemon/emit/embed.sh kernels >$@

@@ -194,6 +194,15 @@ int array_usable(const struct fusion_array *a, const char *what, struct fault *f
 	return 0;
 }
 
+int array_refuse_other(const struct fusion_array *a, const char *what, const char *argument, struct fault *f) {
+	struct fusion_context *c = atomic_load_explicit(&a->object.context, memory_order_acquire);
+
+	/* Its own lock is not for who has another one's. */
+	if (context_is_closed(c))
+		return context_refuse_closed_of(what, argument, f);
+	return fault_set(f, FAULT_ARGUMENT, "%s: %s is of another context", what, argument);
+}
+
 int array_find(struct fusion_context *c, fusion_array *name, const char *what, const char *argument, struct fusion_array **ap, struct fault *f) {
 	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
 
@@ -201,7 +210,7 @@ int array_find(struct fusion_context *c, fusion_array *name, const char *what, c
 	if (!a)
 		return object_refuse(OBJECT_ARRAY, name, what, argument, f);
 	if (atomic_load_explicit(&a->object.context, memory_order_acquire) != c)
-		return fault_set(f, FAULT_ARGUMENT, "%s: %s is of another context", what, argument);
+		return array_refuse_other(a, what, argument, f);
 	*ap = a;
 	return 0;
 }
@@ -221,7 +230,15 @@ int array_find_in(struct fusion_context *c, fusion_array *const *list, unsigned 
 }
 
 bool array_given(const fusion_array *name, const char *what, const char *argument) {
-	return object_find(OBJECT_ARRAY, name) || !object_report(OBJECT_ARRAY, name, what, argument);
+	const struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
+	struct fault f;
+
+	if (!a)
+		return !object_report(OBJECT_ARRAY, name, what, argument);
+	if (!context_is_closed(atomic_load_explicit(&a->object.context, memory_order_acquire)))
+		return true;
+	error_report(context_refuse_closed_of(what, argument, &f), &f);
+	return false;
 }
 
 /* ---- what programs hold ---- */

@@ -45,7 +45,7 @@ static int take_list(struct recording *r, const struct fusion_attributes *a, enu
 	const int64_t *list = *(const int64_t *const *)(const void *)((const char *)a + places[which]);
 
 	if (a->rank < 0 || a->rank > LIMIT_RANK)
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %d entries of %s are not between 0 and %d", r->what,
+		return fault_set(&r->fault, FAULT_RANK, "%s: rank %d of %s is not between 0 and %d", r->what,
 			a->rank, attribute_info(which)->name, LIMIT_RANK);
 	attr->rank = (uint8_t)a->rank;
 	for (int d = 0; d < a->rank; d++)
@@ -171,11 +171,13 @@ fusion_array *fusion_call(fusion_context *context, const char *name, int count, 
 	int op = name ? op_find(name) : -1;
 
 	if (!name)
-		return refuse_call(FAULT_ARGUMENT, "call", "the name is NULL");
+		return refuse_call(FAULT_ARGUMENT, "call", "name is NULL");
 	if (op >= 0 && op_info((unsigned)op)->class != OP_CLASS_COMPOSITE)
 		return refuse_call(FAULT_OPERATION, name, "it has a function of its own");
-	if (count < 0 || (count && !operand))
-		return refuse_call(FAULT_ARGUMENT, name, "operands are missing");
+	if (count < 0)
+		return refuse_call(FAULT_ARGUMENT, name, "the count of operands is negative");
+	if (count && !operand)
+		return refuse_call(FAULT_ARGUMENT, name, "operand is NULL");
 	/* Operands say which context it is. */
 	if (context && !context_given(context, name))
 		return NULL;

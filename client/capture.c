@@ -323,9 +323,10 @@ static int check_begin(
 	if (c->capture)
 		return fault_set(f, FAULT_STATE,
 			"capture_begin: a graph is being recorded already; captures do not nest");
-	if (inputs < 0 || (inputs && !input))
-		return fault_set(f, FAULT_ARGUMENT, "capture_begin: %d inputs, and where they stand is %s",
-			inputs, input ? "known" : "NULL");
+	if (inputs < 0)
+		return fault_set(f, FAULT_ARGUMENT, "capture_begin: inputs is %d, below 0", inputs);
+	if (inputs && !input)
+		return fault_set(f, FAULT_ARGUMENT, "capture_begin: input is NULL");
 	return 0;
 }
 
@@ -539,8 +540,10 @@ fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_
 					    "capture_end: this thread records no graph of this context"));
 		return NULL;
 	}
-	if (outputs < 1 || !output)
-		failed = fault_set(&r.fault, FAULT_ARGUMENT, "capture_end: a graph needs at least one output");
+	if (outputs < 1)
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "capture_end: outputs is %d, and a graph has at least one output", outputs);
+	else if (!output)
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "capture_end: output is NULL");
 	p->ending = true;
 	if (!failed)
 		failed = capture_define(&r, p, (unsigned)outputs, output);
@@ -583,7 +586,7 @@ static int check_replay(const struct fusion_capture *p, fusion_array *const *inp
 		return fault_set(f, FAULT_STATE, "replay: not while a graph is recorded");
 	if ((p->given && !input) || !outputp)
 		return fault_set(
-			f, FAULT_ARGUMENT, "replay: the %s are NULL", outputp ? "inputs" : "outputs");
+			f, FAULT_ARGUMENT, "replay: %s is NULL", outputp ? "input" : "outputp");
 	for (unsigned i = 0; i < p->given; i++) {
 		r = array_find_in(p->context, input, i, "replay", "input", &a, f);
 		if (r)

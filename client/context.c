@@ -95,18 +95,17 @@ static struct object *lock_of(enum object_kind kind, const void *name) {
 }
 
 /* What keeps a call from its context, which is locked, and left where there is something: the code of the error. */
-static int refuse_call(struct fusion_context *c, const char *what) {
+static int refuse_call(struct fusion_context *c, const char *what, const char *argument) {
 	int lost = c->stream.lost.code;
 	struct fault f;
 
 	if (!lost && (resume_due(c) || c->stream.resuming) && !waiting_in_callback()) {
 		lost = resume(c, &f);
 		error_report(lost, &f);
+	} else if (c->closed) {
+		error_report(context_refuse_closed_of(what, argument, &f), &f);
 	} else if (lost) {
-		f = c->stream.lost;
-		if (c->closed)
-			fault_prefix(&f, "%s", what);
-		error_report(lost, &f);
+		error_report(lost, &c->stream.lost);
 	}
 	if (lost)
 		context_leave(c);
@@ -127,7 +126,7 @@ struct object *context_enter_of(enum object_kind kind, const void *name, const c
 	o = lock_of(kind, name);
 	if (o) {
 		c = atomic_load_explicit(&o->context, memory_order_relaxed);
-		if (refuse_call(c, what))
+		if (refuse_call(c, what, argument))
 			return NULL;
 		/* The lock may have been given up. */
 		if (object_is(o, name))
@@ -471,6 +470,10 @@ int fusion_open(fusion_context **contextp, const struct fusion_options *options)
 
 int context_refuse_closed(struct fault *f) {
 	return fault_set(f, FAULT_STATE, "the context was closed");
+}
+
+int context_refuse_closed_of(const char *what, const char *argument, struct fault *f) {
+	return fault_set(f, FAULT_STATE, "%s: %s is of a context that was closed", what, argument);
 }
 
 void fusion_close(fusion_context *context) {

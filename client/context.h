@@ -98,6 +98,12 @@ void context_keep_setting(struct fusion_context *c, char *setting);
 unsigned context_settings(const struct fusion_context *c, struct door_setting setting[static SETTINGS_KEPT]);
 /* Of a call whose context another thread closed meanwhile: what came may point to what is the daemon's again. */
 int context_refuse_closed(struct fault *f);
+/* Of a call with what is of a context that was closed before. */
+int context_refuse_closed_of(const char *what, const char *argument, struct fault *f);
+/* Without its lock; of a context that has had its name. */
+static inline bool context_is_closed(const struct fusion_context *c) {
+	return !(atomic_load_explicit(&c->object.generation, memory_order_acquire) % 2);
+}
 /* True in a process forked from one that had opened a context. */
 bool context_forked(void);
 int context_forked_fault(struct fault *f);

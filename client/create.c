@@ -38,7 +38,7 @@ static int load_take(struct recording *r, enum fusion_dtype dtype, int rank, con
 
 	*type = (struct tensor_type){ 0 };
 	if (!failed)
-		failed = op_infer(OP_load, 0, NULL, attr, type, &r->fault);
+		failed = record_as(r, OP_load, op_infer(OP_load, 0, NULL, attr, type, &r->fault));
 	if (!failed)
 		failed = upload_take(r->context, (uint64_t)shape_bytes(type), place, &r->fault);
 	if (failed == FAULT_MEMORY)
@@ -196,7 +196,7 @@ fusion_array *fusion_arange(
 
 	if (!record_begin_source(&r, "arange", context))
 		return NULL;
-	failed = take_type(&r, dtype, 1, &n, &attr);
+	failed = n < 0 ? fault_set(&r.fault, FAULT_ARGUMENT, "arange: n is %lld, below 0", (long long)n) : take_type(&r, dtype, 1, &n, &attr);
 	if (!failed)
 		failed = record_word(&r, attr.dtype, start, &attr.value[0]);
 	if (!failed)

@@ -5,6 +5,7 @@
  * views and concat: a view costs nothing, concat writes each part once.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,14 @@
 #include "error.h"
 #include "record.h"
 
-static fusion_array *refuse(const char *what, const char *why) {
+static FAULT_PRINTF(2, 3) fusion_array *refuse(const char *what, const char *format, ...) {
+	char why[LIMIT_SENTENCE];
 	struct fault f;
+	va_list ap;
 
+	va_start(ap, format);
+	vsnprintf(why, sizeof why, format, ap);
+	va_end(ap);
 	error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s", what, why), &f);
 	return NULL;
 }
@@ -23,8 +29,13 @@ static fusion_array *refuse(const char *what, const char *why) {
 static int axis_of(const char *what, int axis, int rank) {
 	if (axis >= -rank && axis < rank)
 		return axis < 0 ? axis + rank : axis;
-	refuse(what, "the axis does not exist");
+	refuse(what, "axis %d does not exist in an array of %d dimension%s", axis, rank, rank == 1 ? "" : "s");
 	return -1;
+}
+
+/* A count below 1, or a list that is NULL. */
+static fusion_array *refuse_list(const char *what, int count, const char *list) {
+	return count < 1 ? refuse(what, "count is %d, below 1", count) : refuse(what, "%s is NULL", list);
 }
 
 /* ---- concat ---- */
@@ -44,26 +55,30 @@ static fusion_array *concat_few(const char *what, unsigned count, fusion_array *
 			shape_text(&r.in[0]->type, text));
 	attr.axis = (uint8_t)(axis < 0 ? axis + rank : axis);
 	if (!failed)
-		failed = record_promoted(&r, OP_concat, &attr, &v);
+		failed = record_as(&r, OP_concat, record_promoted(&r, OP_concat, &attr, &v));
 	return record_end(&r, failed, v);
 }
 
-fusion_array *fusion_concat(int count, fusion_array *const *array, int axis) {
+static fusion_array *concat_all(const char *what, int count, fusion_array *const *array, int axis) {
 	fusion_array *group[LIMIT_OPERANDS] = { NULL }, *made;
 	int groups = 0, each = 1;
 
-	if (count < 1 || !array)
-		return refuse("concat", "there are no arrays");
 	if (count <= LIMIT_OPERANDS)
-		return concat_few("concat", (unsigned)count, array, axis);
+		return concat_few(what, (unsigned)count, array, axis);
 	while (each * LIMIT_OPERANDS < count)
 		each *= LIMIT_OPERANDS;
 	for (int i = 0; i < count; i += each)
-		group[groups++] = fusion_concat(count - i < each ? count - i : each, array + i, axis);
-	made = concat_few("concat", (unsigned)groups, group, axis);
+		group[groups++] = concat_all(what, count - i < each ? count - i : each, array + i, axis);
+	made = concat_few(what, (unsigned)groups, group, axis);
 	for (int i = 0; i < groups; i++)
 		fusion_release(group[i]);
 	return made;
+}
+
+fusion_array *fusion_concat(int count, fusion_array *const *array, int axis) {
+	if (count < 1 || !array)
+		return refuse_list("concat", count, "array");
+	return concat_all("concat", count, array, axis);
 }
 
 /* ---- pad ---- */
@@ -79,7 +94,7 @@ static int take_margins(struct recording *r, const int64_t *low, const int64_t *
 		if (before < 0 || after < 0 || __builtin_add_overflow(t->dims[d], before, &attr->dims[d]) ||
 			__builtin_add_overflow(attr->dims[d], after, &attr->dims[d]))
 			return fault_set(&r->fault, FAULT_ARGUMENT,
-				"pad: the elements before and after axis %u are negative or too many", d);
+				"pad: low %lld and high %lld of axis %u are negative or too many", (long long)before, (long long)after, d);
 	}
 	return 0;
 }
@@ -116,14 +131,14 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 	int rank, at;
 
 	if (count < 1 || !array)
-		return refuse("stack", "there are no arrays");
+		return refuse_list("stack", count, "array");
 	one = calloc((size_t)count, sizeof *one);
 	if (!one)
 		return refuse("stack", "out of memory");
 	for (int i = 0; i < count && array_found("stack", array, i); i++) {
 		rank = fusion_rank(array[i]);
 		if (rank == LIMIT_RANK)
-			refuse("stack", "more dimensions than the limit");
+			refuse("stack", "array %d has no room for one more than its %d dimensions", i, rank);
 		at = rank < LIMIT_RANK ? axis_of("stack", axis, rank + 1) : -1;
 		if (at < 0)
 			break;
@@ -132,7 +147,7 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 		dims[at] = 1;
 		one[i] = fusion_reshape(array[i], rank + 1, dims);
 	}
-	made = one[count - 1] ? fusion_concat(count, one, axis) : NULL;
+	made = one[count - 1] ? concat_all("stack", count, one, axis) : NULL;
 	for (int i = 0; i < count; i++)
 		fusion_release(one[i]);
 	free(one);
@@ -159,14 +174,14 @@ int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fu
 	if (axis < 0)
 		return fusion_error_code();
 	if (count < 1 || !extent || !arrayp) {
-		refuse("split", "there are no extents, or no place for the arrays");
+		refuse_list("split", count, extent ? "arrayp" : "extent");
 		return fusion_error_code();
 	}
 	for (int i = 0; i < count && all >= 0; i++)
 		if (extent[i] < 0 || __builtin_add_overflow(all, extent[i], &all))
 			all = -1;
 	if (all != fusion_dims(a)[axis]) {
-		refuse("split", "the extents do not add up to that of the axis");
+		refuse("split", "the count of %d of extent, at least 0 each, do not add up to the %lld of axis %d", count, (long long)fusion_dims(a)[axis], axis);
 		return fusion_error_code();
 	}
 	for (int i = 0; i < count; from += extent[i++]) {
@@ -191,7 +206,7 @@ static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t time
 	fusion_array *split, *repeated, *made;
 
 	if (rank == LIMIT_RANK)
-		return refuse(what, "arrays of the highest rank have no room for the axis that repeats");
+		return refuse(what, "argument a has %d dimensions, which leaves no room for the axis that repeats", rank);
 	memcpy(together, fusion_dims(a), (size_t)rank * sizeof *together);
 	memcpy(apart, together, (size_t)at * sizeof *apart);
 	memcpy(apart + at + 1, together + at, (size_t)(rank - at) * sizeof *apart);
@@ -199,7 +214,7 @@ static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t time
 	memcpy(wide, apart, sizeof wide);
 	wide[at] = times;
 	if (times < 0 || __builtin_mul_overflow(together[axis], times, &together[axis]))
-		return refuse(what, "the repetitions are negative or too many");
+		return refuse(what, "times is %lld for axis %d, which is negative or too many", (long long)times, axis);
 	split = fusion_reshape(a, rank + 1, apart);
 	repeated = fusion_broadcast(split, rank + 1, wide);
 	made = fusion_reshape(repeated, rank, together);
@@ -221,7 +236,7 @@ fusion_array *fusion_tile(fusion_array *a, const int64_t *times) {
 	if (!array_given(a, "tile", "argument a"))
 		return NULL;
 	if (fusion_rank(a) && !times)
-		return refuse("tile", "the list of repetitions is NULL");
+		return refuse("tile", "times is NULL");
 	made = fusion_retain(a);
 	for (int d = 0; made && d < fusion_rank(a); d++) {
 		fusion_array *before = made;

@@ -100,6 +100,8 @@ int fusion_nonzero(fusion_array *a, fusion_array **placep) {
 
 	if (!array_given(a, "nonzero", "argument a"))
 		return fusion_error_code();
+	if (!placep)
+		return error_report(fault_set(&f, FAULT_ARGUMENT, "nonzero: placep is NULL"), &f);
 	if (!fusion_rank(a))
 		return error_report(fault_set(&f, FAULT_SHAPE, "nonzero: an array of rank 0 has no places"), &f);
 	flat = fusion_flatnonzero(a);

@@ -80,16 +80,25 @@ static int take(struct update *u, const char *what, unsigned i, fusion_array *co
 	return failed;
 }
 
+static const char *part_name(const struct update *u, unsigned part) {
+	if (part == PARAMETER)
+		return "parameter";
+	if (u->parts < PARTS)
+		return "velocity";
+	return part == 1 ? "first average" : "second average";
+}
+
 static int take_one(struct update *u, unsigned i, struct one *o) {
-	static const char *const words[PARTS] = { "parameter", "first average", "second average" };
 	struct recording *r = &u->recording;
 	enum dtype wide;
 	int failed = take(u, "gradient", i, u->gradient, &o->gradient);
 
 	for (unsigned p = 0; !failed && p < u->parts; p++) {
-		failed = take(u, words[p], i, u->array[p], &o->part[p]);
+		const char *word = part_name(u, p);
+
+		failed = take(u, word, i, u->array[p], &o->part[p]);
 		if (!failed && !shape_equal(&o->part[p]->type, &o->gradient->type))
-			failed = fault_set(&r->fault, FAULT_SHAPE, "%s: %s %u has not the shape of its gradient", r->what, words[p], i);
+			failed = fault_set(&r->fault, FAULT_SHAPE, "%s: %s %u has not the shape of its gradient", r->what, word, i);
 	}
 	if (failed)
 		return failed;
@@ -206,18 +215,20 @@ static void keep_made(struct update *u, unsigned i, const struct one *o) {
 			site_cast(&u->site, o->part[p], (enum dtype)target(u, p * u->count + i)->type.dtype);
 }
 
-static int check_call(struct update *u, int count, bool given) {
+/* missing: the argument that is NULL and may not be, or NULL. */
+static int check_call(struct update *u, int count, const char *missing) {
 	struct fault f;
 
-	if (count >= 1 && given)
+	if (count >= 1 && !missing)
 		return 0;
-	return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: there are no parameters, or arrays are missing", u->recording.what),
-		&f);
+	if (count < 1)
+		return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: count is %d, below 1", u->recording.what, count), &f);
+	return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s is NULL", u->recording.what, missing), &f);
 }
 
-static bool update_begin(struct update *u, const char *what, int count, bool given) {
+static bool update_begin(struct update *u, const char *what, int count, const char *missing) {
 	u->recording.what = what;
-	if (check_call(u, count, given))
+	if (check_call(u, count, missing))
 		return false;
 	u->count = (unsigned)count;
 	if (!record_begin_list(&u->recording, what, u->array[PARAMETER][0], "parameter 0"))
@@ -245,12 +256,14 @@ static int update_end(struct update *u, int failed) {
 int fusion_sgd(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *velocity,
 	const struct fusion_sgd_options *options, fusion_array **nextp) {
 	struct update u = { .gradient = gradient, .array = { parameter, velocity }, .nextp = nextp };
+	const char *missing;
 	int failed = 0;
 
 	if (options && error_reserved("sgd", options->reserved))
 		return fusion_error_code();
 	u.parts = options && options->momentum != 0 ? 2 : 1;
-	if (!update_begin(&u, "sgd", count, parameter && gradient && options && (velocity || u.parts == 1)))
+	missing = !parameter ? "parameter" : !gradient ? "gradient" : !options ? "options" : !velocity && u.parts == 2 ? "velocity" : NULL;
+	if (!update_begin(&u, "sgd", count, missing))
 		return fusion_error_code();
 	for (unsigned i = 0; !failed && !u.site.failed && i < u.count; i++) {
 		struct one o = { .s = &u.site };
@@ -268,12 +281,16 @@ static int adam(const char *what, bool decoupled, int count, fusion_array *const
 	fusion_array *const *first, fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options,
 	fusion_array **nextp) {
 	struct update u = { .parts = PARTS, .gradient = gradient, .array = { parameter, first, second }, .counter = step, .nextp = nextp };
+	const char *missing = !parameter ? "parameter" : !gradient ? "gradient" : !first ? "first" : !second ? "second" : !step ? "step" : NULL;
 	struct value *counter = NULL;
 	int failed;
 
+	if (!missing && !options)
+		missing = "options";
+
 	if (options && error_reserved(what, options->reserved))
 		return fusion_error_code();
-	if (!update_begin(&u, what, count, parameter && gradient && first && second && step && options))
+	if (!update_begin(&u, what, count, missing))
 		return fusion_error_code();
 	failed = take(&u, "step", 0, &step, &counter);
 	if (!failed && counter->type.rank)

@@ -143,7 +143,7 @@ static int send_texts(struct recording *r, enum message_request kind, bool whole
 		return failed;
 	for (unsigned i = 0; i < texts; i++)
 		if (!text[i])
-			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: argument %u is NULL", r->what, i + 2);
+			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s is NULL", r->what, i ? "text" : "name");
 	return tell(r->context, kind, &whole_daemon, text, texts, &a, &r->fault);
 }
 

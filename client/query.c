@@ -106,7 +106,7 @@ char *fusion_inspect(fusion_context *context, enum fusion_inspection what, uint6
 	struct fault f;
 
 	if (what > FUSION_INSPECT_TIMELINE) {
-		error_report(fault_set(&f, FAULT_ARGUMENT, "inspect: there is no question %u", (unsigned)what), &f);
+		error_report(fault_set(&f, FAULT_ARGUMENT, "inspect: what is %u, which asks nothing", (unsigned)what), &f);
 		return NULL;
 	}
 	return ask(context, "inspect", questions[what].kind, questions[what].numbers, (uint64_t[]){ first, second, 1 });
@@ -146,8 +146,10 @@ static int check_explain(struct recording *r, int count, fusion_array *const *ar
 
 	if (failed)
 		return failed;
-	if (count < 1 || !array)
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: no arrays are given", r->what);
+	if (count < 1)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: count is %d, below 1", r->what, count);
+	if (!array)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: array is NULL", r->what);
 	return 0;
 }
 
@@ -346,7 +348,7 @@ int fusion_can_fuse(fusion_context *context, fusion_array *first, fusion_array *
 		return -1;
 	failed = door_need_feature(&r.context->door, FEATURE_EXPLAIN, r.what, &r.fault);
 	if (!failed && (count < 0 || (count && !results)))
-		failed = fault_set(&r.fault, FAULT_ARGUMENT, "can_fuse: no results are given");
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "can_fuse: count is negative, or results is NULL");
 	if (!failed)
 		failed = take_pair(&r, first, second, (unsigned)count, results, &a);
 	query_end(&r, failed, &a);

@@ -16,22 +16,45 @@ static const struct op_attr no_attr;
 
 /* --- begin and end ----------------------------------------------------------------------- */
 
-/* How an operand is called: "argument b". */
-enum { OPERAND_TEXT = sizeof "argument a" };
+enum { ARGUMENT_TEXT = sizeof "argument " + OPERAND_TEXT };
 
-static char *operand_text(unsigned i, char text[static OPERAND_TEXT]) {
-	snprintf(text, OPERAND_TEXT, "argument %c", 'a' + (int)(i % LIMIT_OPERANDS));
+/* The operands of functions that are no operations themselves, where they are not a, b and c. */
+static const struct {
+	const char *what;
+	struct op_info info;
+} others[] = {
+	{ "copy_into", { .arity = 2, .operands = "array, source" } },
+	{ "fill_into", { .arity = 1, .operands = "array" } },
+	{ "watch", { .arity = 1, .operands = "array" } },
+	{ "unwatch", { .arity = 1, .operands = "array" } },
+	{ "stack", { .arity = LIMIT_OPERANDS, .operands = "array" } },
+};
+
+/* How an operand is called: "argument index", "array 2". */
+static char *operand_text(const char *what, unsigned i, char text[static ARGUMENT_TEXT]) {
+	static const struct op_info plain = { .arity = 1 };
+	const struct op_info *info = &plain;
+	int op = op_find(what);
+	char name[OPERAND_TEXT];
+
+	for (unsigned k = 0; k < sizeof others / sizeof *others; k++)
+		if (!strcmp(others[k].what, what))
+			info = &others[k].info;
+	if (op >= 0)
+		info = op_info((unsigned)op);
+	op_operand(info, i, name);
+	snprintf(text, ARGUMENT_TEXT, "%s%s", strchr(name, ' ') ? "" : "argument ", name);
 	return text;
 }
 
 /* An operand is NULL where an earlier call failed; that error says more than we could. */
-static bool operands_given(const char *what, unsigned count, fusion_array *const *operand) {
-	char text[OPERAND_TEXT];
+static bool operands_given(const char *what, unsigned first, unsigned count, fusion_array *const *operand) {
+	char text[ARGUMENT_TEXT];
 
 	for (unsigned i = 0; i < count; i++) {
 		if (operand[i])
 			continue;
-		object_report(OBJECT_ARRAY, NULL, what, operand_text(i, text));
+		object_report(OBJECT_ARRAY, NULL, what, operand_text(what, first + i, text));
 		return false;
 	}
 	return true;
@@ -39,13 +62,13 @@ static bool operands_given(const char *what, unsigned count, fusion_array *const
 
 /* The array of operand i, which is of the first one's context. */
 static int operand_find(struct recording *r, unsigned i, fusion_array *name, struct fusion_array **ap) {
-	char text[OPERAND_TEXT];
+	char text[ARGUMENT_TEXT];
 	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
 
 	if (!a)
-		return object_refuse(OBJECT_ARRAY, name, r->what, operand_text(i, text), &r->fault);
+		return object_refuse(OBJECT_ARRAY, name, r->what, operand_text(r->what, r->first + i, text), &r->fault);
 	if (array_context(a) != r->context)
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: arguments a and %c belong to different contexts", r->what, 'a' + (int)i);
+		return array_refuse_other(a, r->what, operand_text(r->what, r->first + i, text), &r->fault);
 	*ap = a;
 	return 0;
 }
@@ -74,7 +97,7 @@ static int operand_take(struct recording *r, unsigned i, fusion_array *name) {
 
 static void recording_init(struct recording *r, const char *what) {
 	r->what = what;
-	r->count = 0;
+	r->count = r->first = 0;
 	r->array = NULL;
 	r->tracks = !tape_paused();
 }
@@ -99,17 +122,23 @@ struct fusion_array *record_begin_array(struct recording *r, const char *what, f
 	return record_begin_list(r, what, array, "the array");
 }
 
-bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand) {
+static bool record_begin_from(struct recording *r, const char *what, unsigned first, unsigned count, fusion_array *const *operand) {
+	char text[ARGUMENT_TEXT];
 	int failed = 0;
 
-	if (!operands_given(what, count, operand) || !record_begin_list(r, what, operand[0], "argument a"))
+	if (!operands_given(what, first, count, operand) || !record_begin_list(r, what, operand[0], operand_text(what, first, text)))
 		return false;
+	r->first = first;
 	for (unsigned i = 0; !failed && i < count; i++)
 		failed = operand_take(r, i, operand[i]);
 	if (!failed)
 		return true;
 	record_end_code(r, failed);
 	return false;
+}
+
+bool record_begin(struct recording *r, const char *what, unsigned count, fusion_array *const *operand) {
+	return record_begin_from(r, what, 0, count, operand);
 }
 
 int record_end_code(struct recording *r, int failed) {
@@ -165,13 +194,10 @@ static void enlist(struct fusion_context *c, struct value *v) {
 /* What the table says of an operation that the call makes, said of the call: "full: the extent ...", not "fill: the extent ...". */
 static int name_call(struct recording *r, unsigned op, int failed) {
 	const char *name = op_info(op)->name;
-	size_t length = strlen(name);
-	struct fault f;
 
-	if (failed > 0 && !strncmp(r->fault.text, name, length) && r->fault.text[length] == ':' && strcmp(name, r->what) != 0) {
-		f = r->fault;
-		fault_set(&r->fault, failed, "%s%s", r->what, f.text + length);
-	}
+	/* "add takes arrays of numbers" stays: in the text of an operation that somebody defined it says which one. */
+	if (failed > 0 && r->fault.text[strlen(name)] == ':')
+		fault_rename(&r->fault, name, r->what);
 	return failed;
 }
 
@@ -206,6 +232,12 @@ int record_value(struct recording *r, unsigned op, unsigned count, struct value 
 	}
 	*vp = v;
 	return 0;
+}
+
+int record_as(struct recording *r, unsigned op, int failed) {
+	if (failed > 0)
+		fault_rename(&r->fault, op_info(op)->name, r->what);
+	return failed;
 }
 
 int record_cast(struct recording *r, unsigned i, enum dtype dtype) {
@@ -314,7 +346,7 @@ static fusion_array *record_with_scalar(unsigned op, fusion_array *array, double
 	struct value *v = NULL, *s;
 	int failed;
 
-	if (!record_begin(&r, op_info(op)->name, 1, &array))
+	if (!record_begin_from(&r, op_info(op)->name, 1 - where, 1, &array))
 		return NULL;
 	failed = record_scalar(&r, r.in[0]->type.dtype, scalar, &s);
 	if (!failed) {

@@ -19,7 +19,7 @@ struct recording {
 	struct fusion_context *context;
 	const char *what;            /* the function's name without fusion_ */
 	bool tracks;                 /* values that depend on watched arrays get tapes */
-	unsigned count;
+	unsigned count, first;       /* first: the number of in[0] among the operands, of which a number may be one */
 	struct value *in[LIMIT_OPERANDS];    /* one reference each */
 	struct fusion_array *array;          /* the first operand, which the call uses until it ends; or NULL */
 	struct fault fault;
@@ -45,6 +45,8 @@ int record_end_code(struct recording *r, int failed);
 /* Records one operation. attr NULL where it needs none. */
 int record_value(struct recording *r, unsigned op, unsigned count, struct value *const *in,
 	const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;
+/* What that or op_infer() refused, as the refusal of the function itself, which is called otherwise. Returns failed. */
+int record_as(struct recording *r, unsigned op, int failed);
 /* Records it over r->in, cast to the type they meet in. */
 int record_promoted(
 	struct recording *r, unsigned op, const struct op_attr *attr, struct value **vp) FAULT_MUST_USE;

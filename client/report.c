@@ -29,7 +29,7 @@ static int check_report(const char *explanation, enum fusion_report_form form, c
 		return fault_set(f, FAULT_ARGUMENT, "report: there is no form %u", (unsigned)form);
 	*jsonp = cJSON_Parse(explanation);
 	if (!cJSON_IsObject(*jsonp))
-		return fault_set(f, FAULT_ARGUMENT, "report: what is given is not what explain answers, a JSON object");
+		return fault_set(f, FAULT_ARGUMENT, "report: the explanation is not what explain answers, a JSON object");
 	return 0;
 }
 

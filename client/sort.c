@@ -214,7 +214,7 @@ static int check_topk(fusion_array *a, int64_t k, int axis, int *axisp) {
 	failed = record_axes(&r, 1, &axis, &set);
 	*axisp = set ? __builtin_ctz(set) : 0;
 	if (!failed && (k < 0 || k > r.in[0]->type.dims[*axisp]))
-		failed = fault_set(&r.fault, FAULT_ARGUMENT, "topk: %lld elements of an axis of %lld", (long long)k,
+		failed = fault_set(&r.fault, FAULT_ARGUMENT, "topk: k is %lld, not between 0 and the %lld elements of the axis", (long long)k,
 			(long long)r.in[0]->type.dims[*axisp]);
 	return record_end_code(&r, failed);
 }

@@ -152,6 +152,8 @@ struct fusion_context *array_context(const struct fusion_array *a);
 /* The array of this context that a name holds, `argument` of `what`. */
 int array_find(struct fusion_context *c, fusion_array *name, const char *what, const char *argument, struct fusion_array **ap,
 	struct fault *f) FAULT_MUST_USE;
+/* An array of another context, or of one that was closed. */
+int array_refuse_other(const struct fusion_array *a, const char *what, const char *argument, struct fault *f);
 /* The same where a list says which: "input 2". */
 int array_find_in(struct fusion_context *c, fusion_array *const *list, unsigned i, const char *what, const char *argument,
 	struct fusion_array **ap, struct fault *f) FAULT_MUST_USE;

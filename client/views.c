@@ -123,13 +123,16 @@ static int take_axis(struct recording *r, int axis, unsigned *axisp) {
 
 /* Axes as a set of bits; each may be named once. */
 static int take_axes(struct recording *r, int count, const int *axes, uint16_t *setp) {
+	char text[SHAPE_TEXT];
 	unsigned axis;
 	int failed;
 
 	*setp = 0;
-	if (count < 0 || (count && !axes))
-		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %d axes are given, and the list is %s",
-			r->what, count, axes ? "there" : "NULL");
+	if (count < 0 || count > operand_type(r)->rank)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: a count of %d axes does not fit %s", r->what, count,
+			shape_text(operand_type(r), text));
+	if (count && !axes)
+		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: axes is NULL", r->what);
 	for (int i = 0; i < count; i++) {
 		failed = take_axis(r, axes[i], &axis);
 		if (failed)

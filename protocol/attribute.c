@@ -154,7 +154,7 @@ int attribute_set(struct op_attr *attr, enum op_attribute attribute, double valu
 
 	if (isnan(value) || value < kinds[info->kind].least || value > kinds[info->kind].most ||
 		(kinds[info->kind].whole && value != (double)(int64_t)value))
-		return fault_set(f, FAULT_ARGUMENT, "%s is %s, not %.17g", info->name, kinds[info->kind].words, value);
+		return fault_set(f, info->kind == ATTRIBUTE_KIND_DTYPE ? FAULT_DTYPE : FAULT_ARGUMENT, "%s is %s, not %.17g", info->name, kinds[info->kind].words, value);
 	kinds[info->kind].set((char *)attr + info->offset, value);
 	return 0;
 }

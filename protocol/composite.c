@@ -41,15 +41,19 @@ int composite_operand_types(const struct op_info *info, unsigned operand) {
 
 /* --- rules ------------------------------------------------------------------------------- */
 
+static char *operand_name(const struct call *c, unsigned i, char text[static OPERAND_TEXT]) {
+	return op_operand(op_info(c->op), i, text);
+}
+
 /* The shape of the first operand, to which the others broadcast. */
 static int shape_same(const struct call *c, struct tensor_type *outp, struct fault *f) {
-	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	char a[SHAPE_TEXT], b[SHAPE_TEXT], name[OPERAND_TEXT];
 
 	*outp = *c->in[0];
 	for (unsigned i = 1; i < c->operands; i++)
 		if (shape_broadcast(outp, c->in[i], NULL) || !shape_equal(outp, c->in[0]))
-			return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) does not broadcast to %s", c->name,
-				'a' + (int)i, shape_text(c->in[i], b), shape_text(c->in[0], a));
+			return fault_set(f, FAULT_SHAPE, "%s: argument %s (%s) does not broadcast to %s", c->name,
+				operand_name(c, i, name), shape_text(c->in[i], b), shape_text(c->in[0], a));
 	return 0;
 }
 
@@ -69,30 +73,30 @@ static int shape_reduced_some(const struct call *c, struct tensor_type *outp, st
 
 static int check_rank(const struct call *c, unsigned operand, unsigned least, unsigned most, struct fault *f) {
 	const struct tensor_type *t = c->in[operand];
-	char text[SHAPE_TEXT];
+	char text[SHAPE_TEXT], name[OPERAND_TEXT];
 
 	if (t->rank >= least && t->rank <= most)
 		return 0;
 	if (least == most)
-		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u dimension%s", c->name,
-			'a' + (int)operand, shape_text(t, text), least, least == 1 ? "" : "s");
+		return fault_set(f, FAULT_SHAPE, "%s: argument %s (%s) must have %u dimension%s", c->name,
+			operand_name(c, operand, name), shape_text(t, text), least, least == 1 ? "" : "s");
 	if (most == LIMIT_RANK)
-		return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have at least %u dimensions", c->name,
-			'a' + (int)operand, shape_text(t, text), least);
-	return fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have %u to %u dimensions", c->name,
-		'a' + (int)operand, shape_text(t, text), least, most);
+		return fault_set(f, FAULT_SHAPE, "%s: argument %s (%s) must have at least %u dimensions", c->name,
+			operand_name(c, operand, name), shape_text(t, text), least);
+	return fault_set(f, FAULT_SHAPE, "%s: argument %s (%s) must have %u to %u dimensions", c->name,
+		operand_name(c, operand, name), shape_text(t, text), least, most);
 }
 
 /* Operands from the second on are vectors of the extent of an axis of the first. */
 static int check_vectors(const struct call *c, unsigned axis, struct fault *f) {
-	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	char a[SHAPE_TEXT], b[SHAPE_TEXT], name[OPERAND_TEXT];
 	int r = 0;
 
 	for (unsigned i = 1; !r && i < c->operands; i++) {
 		r = check_rank(c, i, 1, 1, f);
 		if (!r && c->in[i]->dims[0] != c->in[0]->dims[axis])
-			r = fault_set(f, FAULT_SHAPE, "%s: argument %c (%s) must have the extent of axis %u of %s",
-				c->name, 'a' + (int)i, shape_text(c->in[i], b), axis, shape_text(c->in[0], a));
+			r = fault_set(f, FAULT_SHAPE, "%s: argument %s (%s) must have the extent of axis %u of %s",
+				c->name, operand_name(c, i, name), shape_text(c->in[i], b), axis, shape_text(c->in[0], a));
 	}
 	return r;
 }
@@ -143,7 +147,7 @@ static int shape_classified(const struct call *c, struct tensor_type *outp, stru
 		return r;
 	if (outp->rank == c->in[1]->rank && !memcmp(outp->dims, c->in[1]->dims, outp->rank * sizeof *outp->dims))
 		return 0;
-	return fault_set(f, FAULT_SHAPE, "%s: argument b (%s) must be of the shape of %s without axis %u", c->name,
+	return fault_set(f, FAULT_SHAPE, "%s: argument target (%s) must be of the shape of %s without axis %u", c->name,
 		shape_text(c->in[1], b), shape_text(c->in[0], a), axis);
 }
 
@@ -154,7 +158,7 @@ static int shape_one_hot(const struct call *c, struct tensor_type *outp, struct 
 		return fault_set(f, FAULT_ARGUMENT, "%s: %" PRId64 " classes are not between 0 and %" PRId32, c->name,
 			c->attr->whole, INT32_MAX);
 	if (outp->rank == LIMIT_RANK)
-		return fault_set(f, FAULT_RANK, "%s: one more than %u dimensions is more than the limit of %d",
+		return fault_set(f, FAULT_RANK, "%s: argument a of %u dimensions leaves no room for one more, of %d",
 			c->name, outp->rank, LIMIT_RANK);
 	outp->dims[outp->rank++] = c->attr->whole;
 	return 0;
@@ -169,7 +173,7 @@ static int check_diagonal(const struct call *c, struct fault *f) {
 
 static int shape_eye(const struct call *c, struct tensor_type *outp, struct fault *f) {
 	if (c->attr->rank != 2)
-		return fault_set(f, FAULT_SHAPE, "%s makes 2 dimensions, not %u", c->name, c->attr->rank);
+		return fault_set(f, FAULT_SHAPE, "%s: rank is %u, not 2", c->name, c->attr->rank);
 	outp->rank = 2;
 	memcpy(outp->dims, c->attr->dims, 2 * sizeof *outp->dims);
 	return check_diagonal(c, f);
@@ -202,7 +206,7 @@ static int shape_vecdot(const struct call *c, struct tensor_type *outp, struct f
 	if (r)
 		return r;
 	if (c->in[1]->rank != both.rank || shape_broadcast(&both, c->in[1], NULL))
-		return fault_set(f, FAULT_SHAPE, "%s: %s and %s do not broadcast, axis for axis", c->name,
+		return fault_set(f, FAULT_SHAPE, "%s: a %s and b %s do not broadcast, axis for axis", c->name,
 			shape_text(c->in[0], a), shape_text(c->in[1], b));
 	reduced.in = in;
 	return shape_reduced(&reduced, outp, f);
@@ -215,7 +219,7 @@ static int check_bias(const struct call *c, struct fault *f) {
 
 	if (r || c->operands < 3 || c->in[2]->dims[0] == c->in[1]->dims[0])
 		return r;
-	return fault_set(f, FAULT_SHAPE, "%s: the bias (%s) must have the extent of the first axis of %s", c->name,
+	return fault_set(f, FAULT_SHAPE, "%s: argument bias (%s) must have the extent of the first axis of %s", c->name,
 		shape_text(c->in[2], a), shape_text(c->in[1], b));
 }
 
@@ -228,7 +232,7 @@ static int shape_linear(const struct call *c, struct tensor_type *outp, struct f
 	if (!r)
 		r = check_rank(c, 1, 2, 2, f);
 	if (!r && x->dims[x->rank - 1] != weight->dims[1])
-		r = fault_set(f, FAULT_SHAPE, "%s of %s and %s: the last axes differ", c->name, shape_text(x, a),
+		r = fault_set(f, FAULT_SHAPE, "%s of x %s and weight %s: the last axes differ", c->name, shape_text(x, a),
 			shape_text(weight, b));
 	if (!r)
 		r = check_bias(c, f);
@@ -249,7 +253,7 @@ static struct tensor_type batch_of(const struct tensor_type *t) {
 static int refuse_attention(const struct call *c, const char *why, struct fault *f) {
 	char q[SHAPE_TEXT], k[SHAPE_TEXT], v[SHAPE_TEXT];
 
-	return fault_set(f, FAULT_SHAPE, "%s of %s, %s and %s: %s", c->name, shape_text(c->in[0], q),
+	return fault_set(f, FAULT_SHAPE, "%s of q %s, k %s and v %s: %s", c->name, shape_text(c->in[0], q),
 		shape_text(c->in[1], k), shape_text(c->in[2], v), why);
 }
 
@@ -367,11 +371,11 @@ static int check_filters(const struct call *c, int64_t groups, struct fault *f) 
 
 	if (groups < 1 || groups > INT32_MAX || weight->dims[0] % groups || weight->dims[1] > INT32_MAX ||
 		weight->dims[1] * groups != x->dims[1])
-		return fault_set(f, FAULT_SHAPE, "%s: %s does not take the channels (axis 1) of %s in %" PRId64 " groups",
+		return fault_set(f, FAULT_SHAPE, "%s: weight %s does not take the channels (axis 1) of x %s in %" PRId64 " groups",
 			c->name, shape_text(weight, b), shape_text(x, a), groups);
 	for (unsigned d = 2; d < weight->rank; d++)
 		if (weight->dims[d] < 1 || weight->dims[d] > INT32_MAX)
-			return fault_set(f, FAULT_SHAPE, "%s: a window of %s is empty or too large", c->name,
+			return fault_set(f, FAULT_SHAPE, "%s: the window of weight %s is empty or too large", c->name,
 				shape_text(weight, b));
 	return 0;
 }
@@ -411,7 +415,7 @@ static int check_backward(const struct call *c, struct fault *f) {
 	r = shape_conv(&forward, &y, f);
 	if (r || shape_equal(&y, c->in[2]))
 		return r;
-	return fault_set(f, FAULT_SHAPE, "%s: argument c (%s) must have the shape of the convolution, %s", c->name,
+	return fault_set(f, FAULT_SHAPE, "%s: argument g (%s) must have the shape of the convolution, %s", c->name,
 		shape_text(c->in[2], is), shape_text(&y, want));
 }
 

@@ -37,6 +37,16 @@ void fault_prefix(struct fault *f, const char *format, ...) {
 	snprintf(f->text + used, sizeof f->text - used, ": %s", old);
 }
 
+void fault_rename(struct fault *f, const char *from, const char *to) {
+	size_t size = strlen(from);
+	char rest[LIMIT_SENTENCE];
+
+	if (strncmp(f->text, from, size) != 0 || !strchr(": ,", f->text[size]))
+		return;
+	memcpy(rest, f->text + size, strlen(f->text + size) + 1);
+	snprintf(f->text, sizeof f->text, "%s%s", to, rest);
+}
+
 const char *fault_name(int code) {
 	if (code < 0 || (size_t)code >= sizeof names / sizeof *names || !names[code])
 		return "UNLISTED";

@@ -32,5 +32,8 @@ int fault_set(struct fault *f, int code, const char *format, ...) FAULT_PRINTF(3
 /* Puts "prefix: " before the sentence of f. */
 void fault_prefix(struct fault *f, const char *format, ...) FAULT_PRINTF(2, 3);
 
+/* Where the sentence begins with this name, it begins with another one. */
+void fault_rename(struct fault *f, const char *from, const char *to);
+
 /* "SHAPE" for FAULT_SHAPE; "UNLISTED" for what is no code. */
 const char *fault_name(int code);

@@ -12,6 +12,7 @@
 #include "own.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -33,8 +34,8 @@ static const struct op_info rows[OP_COUNT] = {
 #define SCAN(id, name, types, result, reduction, oracle, doc)                                                \
 	[id] = { #name, OP_CLASS_SCAN, 1, OP_TYPES_##types, OP_RESULT_##result, #reduction, { NULL },        \
 		oracle, doc },
-#define STRUCT(id, name, operands, doc)                                                                      \
-	[id] = { #name, OP_CLASS_STRUCT, operands, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc },
+#define STRUCT(id, name, most, operands, doc)                                                                \
+	[id] = { #name, OP_CLASS_STRUCT, most, OP_TYPES_ANY, OP_RESULT_SAME, NULL, { NULL }, NULL, doc, 0, operands },
 #define HAS(name) (1U << OP_ATTRIBUTE_##name)
 #define PARTS { NULL }
 #define GRADIENTS(...) { __VA_ARGS__ }
@@ -76,6 +77,19 @@ const struct op_info *op_info(unsigned id) {
 	if (id >= OP_COUNT)
 		return own_info(id);
 	return rows[id].name ? &rows[id] : NULL;
+}
+
+char *op_operand(const struct op_info *o, unsigned i, char text[static OPERAND_TEXT]) {
+	const char *name = o->operands ? o->operands : "a, b, c";
+	bool list = o->arity > 1 && !strchr(name, ',');
+
+	for (unsigned at = 0; at < i && strchr(name, ','); at++)
+		name = strchr(name, ',') + strlen(", ");
+	if (list)
+		snprintf(text, OPERAND_TEXT, "%s %u", name, i);
+	else
+		snprintf(text, OPERAND_TEXT, "%.*s", (int)strcspn(name, ":,"), name);
+	return text;
 }
 
 unsigned op_least(unsigned id) {
@@ -155,23 +169,23 @@ struct call {
 
 static int check_kind(const struct call *c, unsigned argument, enum op_types types, struct fault *f) {
 	const struct tensor_type *t = c->in[argument];
-	char text[SHAPE_TEXT];
+	char text[SHAPE_TEXT], name[OPERAND_TEXT];
 
 	if (op_types_take(types, dtype_info(t->dtype)->kind))
 		return 0;
-	return fault_set(f, FAULT_DTYPE, "%s takes %s; argument %c is %s; cast it first", c->info->name,
-		type_sets[types].words, 'a' + (int)argument, shape_text(t, text));
+	return fault_set(f, FAULT_DTYPE, "%s takes %s; argument %s is %s; cast it first", c->info->name,
+		type_sets[types].words, op_operand(c->info, argument, name), shape_text(t, text));
 }
 
 static int check_same_dtype(const struct call *c, unsigned first, unsigned argument, struct fault *f) {
 	const struct tensor_type *a = c->in[first], *b = c->in[argument];
-	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT], na[OPERAND_TEXT], nb[OPERAND_TEXT];
 
 	if (a->dtype == b->dtype)
 		return 0;
 	return fault_set(f, FAULT_DTYPE,
-		"%s: arguments %c (%s) and %c (%s) differ in element type; cast one first", c->info->name,
-		'a' + (int)first, shape_text(a, ta), 'a' + (int)argument, shape_text(b, tb));
+		"%s: arguments %s (%s) and %s (%s) differ in element type; cast one first", c->info->name,
+		op_operand(c->info, first, na), shape_text(a, ta), op_operand(c->info, argument, nb), shape_text(b, tb));
 }
 
 /* The condition of `where` is bool; all other operands are of the operation's types, and equal. */
@@ -187,11 +201,13 @@ static int check_dtypes(const struct call *c, struct fault *f) {
 }
 
 static int broadcast_operands(const struct call *c, struct tensor_type *outp, struct fault *f) {
+	char name[OPERAND_TEXT];
+
 	for (unsigned i = 1; i < c->info->arity; i++) {
 		int r = shape_broadcast(outp, c->in[i], f);
 
 		if (r && f && c->info->arity > 2)
-			fault_prefix(f, "%s, argument %c", c->info->name, 'a' + (int)i);
+			fault_prefix(f, "%s, argument %s", c->info->name, op_operand(c->info, i, name));
 		else if (r && f)
 			fault_prefix(f, "%s", c->info->name);
 		if (r)
@@ -202,12 +218,12 @@ static int broadcast_operands(const struct call *c, struct tensor_type *outp, st
 
 /* Own operations may ask for operands of one shape. */
 static int check_one_shape(const struct call *c, struct fault *f) {
-	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT], name[OPERAND_TEXT];
 
 	for (unsigned i = 1; c->info->one_shape && i < c->info->arity; i++)
 		if (!shape_equal(c->in[0], c->in[i]))
-			return fault_set(f, FAULT_SHAPE, "%s takes arrays of one shape; arguments a (%s) and %c (%s) differ",
-				c->info->name, shape_text(c->in[0], ta), 'a' + (int)i, shape_text(c->in[i], tb));
+			return fault_set(f, FAULT_SHAPE, "%s takes arrays of one shape; arguments a (%s) and %s (%s) differ",
+				c->info->name, shape_text(c->in[0], ta), op_operand(c->info, i, name), shape_text(c->in[i], tb));
 	return 0;
 }
 
@@ -218,9 +234,11 @@ static int infer_elementwise(const struct call *c, struct tensor_type *outp, str
 		r = check_one_shape(c, f);
 	if (r)
 		return r;
+	/* In its own type, which the sentence tells. */
 	*outp = *c->in[0];
+	r = broadcast_operands(c, outp, f);
 	outp->dtype = c->info->result == OP_RESULT_BOOL ? DTYPE_bool : c->in[c->info->arity - 1]->dtype;
-	return broadcast_operands(c, outp, f);
+	return r;
 }
 
 static int check_axes(const struct call *c, struct fault *f) {
@@ -496,7 +514,7 @@ static int infer_take(const struct call *c, struct tensor_type *outp, struct fau
 	if (r)
 		return r;
 	if (a->rank - 1U + index->rank > LIMIT_RANK)
-		return fault_set(f, FAULT_RANK, "take: %u dimensions are more than the limit of %d",
+		return fault_set(f, FAULT_RANK, "take: index and a make %u dimensions, more than the limit of %d",
 			a->rank - 1U + index->rank, LIMIT_RANK);
 	*outp = *a;
 	outp->rank = (uint8_t)(a->rank - 1U + index->rank);
@@ -520,7 +538,7 @@ static int infer_take_along(const struct call *c, struct tensor_type *outp, stru
 		outp->dims[c->attr->axis] = index->dims[c->attr->axis];
 		return 0;
 	}
-	return fault_set(f, FAULT_SHAPE, "take_along of %s by %s: the axes but %u do not broadcast", shape_text(a, ta),
+	return fault_set(f, FAULT_SHAPE, "take_along of %s by index %s: the axes but %u do not broadcast", shape_text(a, ta),
 		shape_text(index, ti), c->attr->axis);
 }
 
@@ -541,7 +559,7 @@ static int infer_scatter(const struct call *c, struct tensor_type *outp, struct 
 	want.dims[c->attr->axis] = index->rank == a->rank ? index->dims[c->attr->axis] : -1;
 	if (shape_equal(&want, c->in[2]) && index->rank == a->rank && !memcmp(want.dims, index->dims, a->rank * sizeof *want.dims))
 		return 0;
-	return fault_set(f, FAULT_SHAPE, "%s of %s by %s and %s: only axis %u may differ, and not between the last two",
+	return fault_set(f, FAULT_SHAPE, "%s of %s by index %s and updates %s: only axis %u may differ, and not between the last two",
 		c->info->name, shape_text(a, ta), shape_text(index, ti), shape_text(c->in[2], tu), c->attr->axis);
 }
 
@@ -582,14 +600,14 @@ static int infer_searchsorted(const struct call *c, struct tensor_type *outp, st
 	outp->dtype = DTYPE_i64;
 	if (c->in[0]->rank == 1)
 		return 0;
-	return fault_set(f, FAULT_SHAPE, "searchsorted looks in a vector; argument a is %s", shape_text(c->in[0], text));
+	return fault_set(f, FAULT_SHAPE, "searchsorted looks in a vector; argument sorted is %s", shape_text(c->in[0], text));
 }
 
 static int refuse_concat(const struct call *c, unsigned i, struct fault *f) {
 	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
 
-	return fault_set(f, FAULT_SHAPE, "concat along axis %u: arguments a (%s) and %c (%s) differ on another axis",
-		c->attr->axis, shape_text(c->in[0], ta), 'a' + (int)i, shape_text(c->in[i], tb));
+	return fault_set(f, FAULT_SHAPE, "concat along axis %u: array 0 (%s) and array %u (%s) differ on another axis",
+		c->attr->axis, shape_text(c->in[0], ta), i, shape_text(c->in[i], tb));
 }
 
 static int infer_concat(const struct call *c, struct tensor_type *outp, struct fault *f) {
@@ -624,7 +642,7 @@ static int infer_pad(const struct call *c, struct tensor_type *outp, struct faul
 	if (r)
 		return r;
 	if (c->operands > 1 && c->in[1]->rank)
-		return fault_set(f, FAULT_SHAPE, "pad: argument b is %s, not one element of rank 0",
+		return fault_set(f, FAULT_SHAPE, "pad: argument value is %s, not one element of rank 0",
 			shape_text(c->in[1], text));
 	if (c->attr->rank != a->rank)
 		return fault_set(f, FAULT_SHAPE, "pad: %u axes given for the %u of %s", c->attr->rank, a->rank,
@@ -662,7 +680,7 @@ static int infer_matmul(const struct call *c, struct tensor_type *outp, struct f
 	if (r)
 		return r;
 	if (a->rank < 2 || b->rank < 2)
-		return refuse_matmul(c, FAULT_SHAPE, "both need at least 2 dimensions", f);
+		return refuse_matmul(c, FAULT_SHAPE, "a and b need at least 2 dimensions", f);
 	if (a->dims[a->rank - 1] != b->dims[b->rank - 2])
 		return refuse_matmul(
 			c, FAULT_SHAPE, "the last axis of a and the last but one of b differ", f);
@@ -722,7 +740,7 @@ static rule_function *const class_rules[] = {
 };
 
 static rule_function *const struct_rules[OP_COUNT] = {
-#define STRUCT(id, name, operands, doc) [id] = infer_##name,
+#define STRUCT(id, name, ...) [id] = infer_##name,
 #include "ops.def"
 };
 

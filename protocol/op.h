@@ -84,7 +84,7 @@ struct op_info {
 	const char *oracle;
 	const char *doc;
 	uint8_t least;         /* composites: arity is the most operands, this the fewest; see op_least() */
-	const char *operands;  /* composites: their names, e.g. "x, target:int"; see ops.def */
+	const char *operands;  /* their names, e.g. "x, target:int"; NULL: a, b and c; see ops.def and op_operand() */
 	uint32_t attributes;   /* composites: 1 << enum op_attribute, each */
 	enum op_active activation; /* elementwise */
 	/* Own operations alone: */
@@ -103,6 +103,11 @@ static inline bool op_is_own(unsigned id) {
 
 /* The operation of ops.def with a name, or -1. */
 int op_find(const char *name);
+
+enum { OPERAND_TEXT = 32 };
+
+/* How sentences call operand i of an operation that exists: "index"; "array 2" where they are a list. */
+char *op_operand(const struct op_info *o, unsigned i, char text[static OPERAND_TEXT]);
 
 /* The fewest operands of an operation that exists; op_info()'s arity is the most. */
 unsigned op_least(unsigned id);

@@ -1,6 +1,10 @@
 #!/bin/sh
-# Calls of every function of the library with a handle that is none, for tests/test_client_handles.c: one for each argument that is a
-# handle or a list of them. All other arguments are in order. It reads the installed headers, and refuses a type that it does not know.
+# Calls of every function of the library with one argument that is wrong, all others in order. It reads the installed headers, and refuses a
+# type that it does not know.
+#
+#   CALL(kind, function, argument, call)           with `bad` for an argument that is a handle or a list of them: tests/test_client_handles.c
+#   WRONG(number, code, sole, function, argument, call) with a value that the argument's type and name say is wrong: tests/test_client_mistakes.c
+#   NAME(function)
 #
 #   tests/handle_calls.sh HEADER... > build/include/handle_calls.h
 set -eu
@@ -44,6 +48,57 @@ grep -h '^FUSION_API ' "$@" | awk '
 		if (type ~ /^(const )?struct fusion_[a-z_]+ \*$/) return "(void *)good.zeros"
 		fail("type \"" type "\" of " name)
 	}
+	function good(i) { return (name, i) in ordered ? ordered[name, i] : in_order(type[i], word[i]) }
+	function row(code, bad, value,    i, list) {
+		for (i = 1; i <= count; i++)
+			list = list (i > 1 ? ", " : "") (i == bad ? value : good(i))
+		print "WRONG(" ++wrongs ", " code ", " (handles == 1 && type[1] == "fusion_array *" ? "true" : "false") ", " substr(name, 8) ", " word[bad] ", fusion_" substr(name, 8) "(" list "))"
+	}
+	# Unless the table says that it is none.
+	function mistake(kind, code, bad, value) { if (!((name, word[bad], kind) in none)) row(code, bad, value) }
+	# What is wrong with an argument, whatever the function does.
+	function wrong(i,    t, w, array) {
+		t = type[i]
+		w = word[i]
+		if (t == "int" && w == "axis") { row("ARGUMENT", i, "99"); row("ARGUMENT", i, "-99") }
+		else if (t == "int" && w == "rank") { row("RANK", i, "9"); row("RANK", i, "-1") }
+		else if (t == "int" && w ~ /^(axis_count|count|inputs|outputs)$/) { row("ARGUMENT", i, "-1"); if (type[i + 1] == "const int *") row("ARGUMENT", i, "99") }
+		else if (t == "const int *") row("ARGUMENT", i, "(int[]){ 9, 9, 9 }")
+		else if (t == "const int64_t *" && w == "dims") { row("SHAPE", i, "(int64_t[]){ -5, -5 }"); mistake("NULL", "ARGUMENT", i, "NULL") }
+		else if (t == "double" && w == "probability") { row("ARGUMENT", i, "2"); row("ARGUMENT", i, "NAN") }
+		else if (t == "enum fusion_dtype") row("DTYPE", i, "99")
+		else if (t ~ /^enum / || w ~ /^(what|flags)$/) mistake("CHOICE", "ARGUMENT", i, "99")
+		else if (t ~ /^const struct fusion_[a-z]+ \*$/) { mistake("NULL", "ARGUMENT", i, "NULL"); if (t !~ /token/) row("VERSION", i, "(void *)wrong.reserved") }
+		else if (t ~ /^(const )?fusion_array \*(const \*)?$/) {
+			array = t ~ /const \*$/
+			if (array) mistake("NULL", "ARGUMENT", i, "NULL")
+			if (handles > 1) mistake("OTHER", "ARGUMENT", i, array ? "ARRAYS(wrong.other, wrong.other)" : "wrong.other")
+			mistake("CLOSED", "STATE", i, array ? "ARRAYS(wrong.closed, wrong.closed)" : "wrong.closed")
+		}
+		else if (t ~ /\*$/ && t !~ /^(const )?fusion_(context|capture|future) \*$/ && w !~ /^(user|window|stride|padding|dilation|low|high|textp|nextp|seed)$/) mistake("NULL", "ARGUMENT", i, "NULL")
+	}
+	# tests/mistakes.txt
+	function table(path,    line, part, i, of, n) {
+		while ((getline line < path) > 0) {
+			if (line ~ /^(#.*)?$/) continue
+			if (line !~ /^ /) {
+				of = "fusion_" line
+				sub(/ .*/, "", of)
+				sub(/^[^ ]+ */, "", line)
+				n = split(line, part, / \/ /)
+				for (i = 1; i <= n; i++) ordered[of, i] = part[i]
+				continue
+			}
+			split(line, part, / +/)
+			if (part[3] == "none") { none[of, part[2], part[4]] = 1; continue }
+			i = ++extra[of]
+			extra_argument[of, i] = part[2]
+			extra_code[of, i] = part[3]
+			sub(/^ +[^ ]+ +[^ ]+ +/, "", line)
+			extra_value[of, i] = line
+		}
+	}
+	BEGIN { table("tests/mistakes.txt") }
 	{
 		line = $0
 		sub(/^FUSION_API /, "", line)
@@ -59,6 +114,15 @@ grep -h '^FUSION_API ' "$@" | awk '
 			word[i] = substr(part[i], RSTART)
 			type[i] = substr(part[i], 1, RSTART - 1)
 			sub(/ $/, "", type[i])
+		}
+		handles = 0
+		for (i = 1; i <= count; i++) handles += kind_of(type[i]) != ""
+		for (i = 1; i <= count; i++) wrong(i)
+		for (k = 1; k <= extra[name]; k++) {
+			for (i = 1; i <= count && word[i] != extra_argument[name, k]; i++)
+				continue
+			if (i > count) fail("no argument " extra_argument[name, k])
+			row(extra_code[name, k], i, extra_value[name, k])
 		}
 		for (bad = 1; bad <= count; bad++) {
 			if (kind_of(type[bad]) == "") continue

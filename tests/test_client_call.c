@@ -46,9 +46,9 @@ START_TEST(absent_operands_are_null_and_the_others_meet_in_one_type) {
 	settle(y);
 	ck_assert_uint_eq(fake.op_count[OP_cast], 1);
 	ck_assert_ptr_null(fusion_layer_norm(x, NULL, w, 1, last, 1e-5));
-	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument b is NULL");
+	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument weight is NULL");
 	ck_assert_ptr_null(fusion_layer_norm(NULL, w, NULL, 1, last, 1e-5));
-	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument a is NULL");
+	expect_error(FUSION_E_ARGUMENT, "layer_norm: argument x is NULL");
 	fusion_release(x);
 	fusion_release(w);
 	close_context();
@@ -85,9 +85,9 @@ START_TEST(a_call_by_name_is_the_function) {
 	ck_assert_int_eq(fusion_dims(y)[0], 5);
 	settle(y);
 	ck_assert_ptr_null(fusion_call(context, NULL, 1, &x, &one));
-	expect_error(FUSION_E_ARGUMENT, "the name is NULL");
+	expect_error(FUSION_E_ARGUMENT, "name is NULL");
 	ck_assert_ptr_null(fusion_call(context, "argmax", 1, NULL, &one));
-	expect_error(FUSION_E_ARGUMENT, "operands are missing");
+	expect_error(FUSION_E_ARGUMENT, "operand is NULL");
 	for (int axis_count = 0; axis_count < 2; axis_count++) {
 		struct fusion_attributes of_nothing = { .axis_count = axis_count, .axes = axis_count ? &(int){ 0 } : NULL };
 
@@ -117,7 +117,7 @@ START_TEST(attributes_that_do_not_fit_are_refused) {
 	ck_assert_ptr_null(fusion_call(context, "softmax", 1, &x, &far));
 	expect_error(FUSION_E_ARGUMENT, "softmax: axis 2 does not exist in f32[3,5]");
 	ck_assert_ptr_null(fusion_eye(context, 9, NULL, 0, FUSION_F32));
-	expect_error(FUSION_E_ARGUMENT, "eye: 9 entries of dims are not between 0 and 8");
+	expect_error(FUSION_E_RANK, "eye: rank 9 of dims is not between 0 and 8");
 	fusion_release(x);
 	close_context();
 }
@@ -280,7 +280,7 @@ START_TEST(a_definition_is_checked_when_it_is_made) {
 	REFUSED("f[x]", "x", NULL, FUSION_E_ARGUMENT, "expected a name");
 	REFUSED("f(x,y)", "x", NULL, FUSION_E_ARGUMENT, "operands are names");
 	REFUSED("f(a, b, c, d, e, g, h, i, j)", "a", NULL, FUSION_E_ARITY, "more than 8 operands");
-	REFUSED(NULL, "a", NULL, FUSION_E_ARGUMENT, "the name is NULL");
+	REFUSED(NULL, "a", NULL, FUSION_E_ARGUMENT, "name is NULL");
 	REFUSED("f", NULL, NULL, FUSION_E_ARGUMENT, "the text is NULL");
 	ck_assert(!fusion_define_op(context, "f", "a * 2", NULL));
 	REFUSED("f", "a * 3", NULL, FUSION_E_ARGUMENT, "it is defined already");

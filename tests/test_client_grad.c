@@ -182,7 +182,7 @@ START_TEST(what_has_no_gradient_is_refused_by_name) {
 	ck_assert_int_eq(fusion_grad(y, n, &a, 1, &g), FUSION_E_ARGUMENT);
 	expect_error(FUSION_E_ARGUMENT, "seed 0 is not of the type and shape");
 	ck_assert_int_eq(fusion_grad(y, NULL, &a, 0, &g), FUSION_E_ARGUMENT);
-	expect_error(FUSION_E_ARGUMENT, "there are no inputs");
+	expect_error(FUSION_E_ARGUMENT, "count is below 1");
 	ck_assert_int_eq(fusion_no_grad_end(), FUSION_E_STATE);
 	expect_error(FUSION_E_STATE, "there was no no_grad_begin");
 	fusion_release(y);
@@ -257,7 +257,7 @@ START_TEST(an_optimiser_writes_in_place_or_gives_new_arrays) {
 	for (unsigned i = 0; i < 4; i++)
 		fusion_release(next[i]);
 	ck_assert_int_eq(fusion_sgd(1, &p, &g, NULL, &options, NULL), FUSION_E_ARGUMENT);
-	expect_error(FUSION_E_ARGUMENT, "arrays are missing");
+	expect_error(FUSION_E_ARGUMENT, " is NULL");
 	ck_assert_int_eq(fusion_adam(1, &p, &g, &m, &v, g, &adam, NULL), FUSION_E_SHAPE);
 	expect_error(FUSION_E_SHAPE, "not of rank 0");
 	fusion_release(p);

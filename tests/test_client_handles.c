@@ -7,11 +7,9 @@
 
 #include "client/object.h"
 #include "tests/fake_context.h"
+#include "tests/good_arguments.h"
 
 enum {
-	ELEMENTS = 6,
-	BYTES = ELEMENTS * sizeof(float),
-	PLACES = 64,
 	REUSES = 1 << 16,
 	THREADS = 4,
 	ROUNDS = 2000,
@@ -19,23 +17,7 @@ enum {
 	NAME_TEXT = 64,
 };
 
-/* What is in order. */
-static struct {
-	fusion_context *context;
-	fusion_array *array, *step;
-	fusion_capture *capture;
-	int64_t numbers[PLACES];
-	char memory[BYTES];
-	char zeros[1024];
-	void *place[PLACES];
-	struct fusion_sgd_options sgd;
-} good = { .numbers = { 1, 1, 1, 1, 1, 1, 1, 1 }, .sgd = { .rate = 1, .momentum = 1 } };
-
-static void ignore(void *user, int code) {
-	(void)user;
-	(void)code;
-}
-
+#define WRONG(number, code, sole, name, argument, call)
 #define NAME(name)
 #define CALL(kind, name, argument, call)                 \
 	static void name##_with_##argument(void *bad) {  \
@@ -68,31 +50,9 @@ enum {
 
 /* ---- what is in order, and what was ---- */
 
-static fusion_array *array_new(void) {
-	fusion_array *a = fusion_from(context, FUSION_F32, 1, (int64_t[]){ ELEMENTS }, (float[ELEMENTS]){ 1 });
-
-	ck_assert_msg(a != NULL, "%s", fusion_error());
-	return a;
-}
-
-static fusion_capture *capture_new(void) {
-	fusion_array *y;
-	fusion_capture *capture;
-
-	ck_assert_msg(!fusion_capture_begin(context, 1, &good.array), "%s", fusion_error());
-	y = fusion_exp(good.array);
-	capture = fusion_capture_end(context, 1, &y);
-	ck_assert_msg(capture != NULL, "%s", fusion_error());
-	fusion_release(y);
-	return capture;
-}
-
 static void setup(void) {
 	open_context();
-	good.context = context;
-	good.array = array_new();
-	good.step = fusion_scalar(context, FUSION_F32, 0);
-	good.capture = capture_new();
+	good_arguments();
 	ck_assert(!fusion_watch(good.array));
 }
 
@@ -228,10 +188,8 @@ START_TEST(a_closed_context_is_refused_by_every_function) {
 	fake_stop();
 	fake_start();
 	ck_assert(!fusion_open(&other, &(struct fusion_options){ .socket = fake.door }));
-	context = good.context = other;
-	good.array = array_new();
-	good.step = fusion_scalar(context, FUSION_F32, 0);
-	good.capture = capture_new();
+	context = other;
+	good_arguments();
 	snprintf(part, sizeof part, "was closed at tests/test_client_handles.c:%d", line);
 	for (unsigned i = 0; i < CALLS; i++)
 		if (calls[i].kind == OBJECT_CONTEXT)

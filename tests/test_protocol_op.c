@@ -378,14 +378,14 @@ START_TEST(gathers_that_do_not_fit_are_refused) {
 	struct op_attr none = { .axis = 2 }, first = { .axis = 0 };
 
 	REFUSED(ARGUMENT, "take: axis 2 does not exist in f32[3,4]", OP_take, 2, &a, &i, NULL, &none);
-	REFUSED(DTYPE, "take takes integer arrays; argument b is f16[2]; cast it first", OP_take, 2, &a, &j, NULL,
+	REFUSED(DTYPE, "take takes integer arrays; argument index is f16[2]; cast it first", OP_take, 2, &a, &j, NULL,
 		&first);
-	REFUSED(DTYPE, "take_along takes integer arrays; argument b is bool[2]; cast it first", OP_take_along, 2, &a,
+	REFUSED(DTYPE, "take_along takes integer arrays; argument index is bool[2]; cast it first", OP_take_along, 2, &a,
 		&b, NULL, &first);
-	REFUSED(RANK, "take: 9 dimensions are more than the limit of 8", OP_take, 2, &a, &deep, NULL, &first);
-	REFUSED(SHAPE, "take_along of f32[3,4] by u8[5]: the axes but 0 do not broadcast", OP_take_along, 2, &a, &k,
+	REFUSED(RANK, "take: index and a make 9 dimensions, more than the limit of 8", OP_take, 2, &a, &deep, NULL, &first);
+	REFUSED(SHAPE, "take_along of f32[3,4] by index u8[5]: the axes but 0 do not broadcast", OP_take_along, 2, &a, &k,
 		NULL, &first);
-	REFUSED(SHAPE, "take_along of f32[3,4] by i32[5,3]: the axes but 0 do not broadcast", OP_take_along, 2, &a,
+	REFUSED(SHAPE, "take_along of f32[3,4] by index i32[5,3]: the axes but 0 do not broadcast", OP_take_along, 2, &a,
 		&i, NULL, &first);
 }
 END_TEST
@@ -398,18 +398,18 @@ START_TEST(parts_that_do_not_fit_are_refused) {
 	struct op_attr one = { .rank = 1, .dims = { 3 } }, same = { .rank = 2, .dims = { 3, 4 } };
 
 	REFUSED(ARGUMENT, "concat: axis 2 does not exist in f32[3,4]", OP_concat, 2, &a, &a, NULL, &none);
-	REFUSED(DTYPE, "concat: arguments a (f32[3,4]) and b (i32[3,4]) differ in element type; cast one first",
+	REFUSED(DTYPE, "concat: arguments array 0 (f32[3,4]) and array 1 (i32[3,4]) differ in element type; cast one first",
 		OP_concat, 2, &a, &i, NULL, &first);
-	REFUSED(SHAPE, "concat along axis 0: arguments a (f32[3,4]) and b (f32[2,5]) differ on another axis",
+	REFUSED(SHAPE, "concat along axis 0: array 0 (f32[3,4]) and array 1 (f32[2,5]) differ on another axis",
 		OP_concat, 2, &a, &b, NULL, &first);
-	REFUSED(SHAPE, "concat along axis 0: arguments a (f32[3,4]) and c (f32[3]) differ on another axis", OP_concat,
+	REFUSED(SHAPE, "concat along axis 0: array 0 (f32[3,4]) and array 2 (f32[3]) differ on another axis", OP_concat,
 		3, &a, &a, &v, &first);
 	REFUSED(ARGUMENT, "pad: axis 0 of f32[3,4] does not fit 3 elements after the first 1", OP_pad, 1, &a, NULL,
 		NULL, &short_);
 	REFUSED(ARGUMENT, "pad: axis 0 of f32[3,4] does not fit 3 elements after the first -1", OP_pad, 1, &a, NULL,
 		NULL, &before);
 	REFUSED(SHAPE, "pad: 1 axes given for the 2 of f32[3,4]", OP_pad, 1, &a, NULL, NULL, &one);
-	REFUSED(SHAPE, "pad: argument b is f32[3], not one element of rank 0", OP_pad, 2, &a, &v, NULL, &same);
+	REFUSED(SHAPE, "pad: argument value is f32[3], not one element of rank 0", OP_pad, 2, &a, &v, NULL, &same);
 }
 END_TEST
 
@@ -420,7 +420,7 @@ START_TEST(products_that_do_not_fit_are_refused) {
 
 	REFUSED(SHAPE, "matmul of f32[2,3] and f32[4,5]: the last axis of a and the last but one of b differ",
 		OP_matmul, 2, &a, &b, NULL, NULL);
-	REFUSED(SHAPE, "matmul of f32[2,3] and f32[3]: both need at least 2 dimensions", OP_matmul, 2, &a, &v,
+	REFUSED(SHAPE, "matmul of f32[2,3] and f32[3]: a and b need at least 2 dimensions", OP_matmul, 2, &a, &v,
 		NULL, NULL);
 	REFUSED(SHAPE, "matmul of f32[2,5,3] and f32[3,3,5]: the leading axes do not broadcast", OP_matmul, 2,
 		&x, &y, NULL, NULL);

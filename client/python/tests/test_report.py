@@ -99,5 +99,5 @@ def test_mistakes_are_refused_by_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError):
         xp.report(y, tmp_path / "none" / "y.html")
     for text in ("", "5", "[]", "{"):
-        with pytest.raises(xp.ArgumentError, match="report: what is given is not what explain answers"):
+        with pytest.raises(xp.ArgumentError, match="report: the explanation is not what explain answers"):
             _core.report(text, None, PAGE)
