@@ -107,7 +107,7 @@ def _axes(axes, axis, otherwise):
 
 def _list(given, x):
     try:
-        return (_index(given),) * (x.ndim - 2)
+        return (_index(given),) * (getattr(x, "ndim", 2) - 2)
     except TypeError:
         return tuple(given)
 

@@ -138,32 +138,38 @@ def empty(shape: int | Sequence[int], *, dtype: DType | str | type | None = None
     return zeros(shape, dtype=dtype, device=device)
 
 
-def _like(x, value, dtype, device):
+def _needs_array(x, what):
+    if not isinstance(x, _core.Array):
+        raise TypeError(f"{what}: not a fusion array, but {type(x).__name__}; fusion.asarray() makes arrays")
+
+
+def _like(x, value, dtype, device, what):
+    _needs_array(x, what)
     return (x.device if device is None else as_device(device)).context.full(as_dtype(dtype) or x.dtype, x.shape, value)
 
 
 def zeros_like(x: Array, /, *, dtype: DType | str | type | None = None,
                device: Device | str | int | None = None) -> Array:
     """Zeros in the shape of x."""
-    return _like(x, 0, dtype, device)
+    return _like(x, 0, dtype, device, "zeros_like")
 
 
 def ones_like(x: Array, /, *, dtype: DType | str | type | None = None,
               device: Device | str | int | None = None) -> Array:
     """Ones in the shape of x."""
-    return _like(x, 1, dtype, device)
+    return _like(x, 1, dtype, device, "ones_like")
 
 
 def empty_like(x: Array, /, *, dtype: DType | str | type | None = None,
                device: Device | str | int | None = None) -> Array:
     """An array in the shape of x whose values are not said: zeros."""
-    return _like(x, 0, dtype, device)
+    return _like(x, 0, dtype, device, "empty_like")
 
 
 def full_like(x: Array, /, fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
               device: Device | str | int | None = None) -> Array:
     """One value in the shape of x."""
-    return _like(x, fill_value, dtype, device)
+    return _like(x, fill_value, dtype, device, "full_like")
 
 
 def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
@@ -243,6 +249,7 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
 
 
 def _triangle(name, x, k):
+    _needs_array(x, name)
     if x.ndim < 2:
         raise ValueError(f"{name}: an array of at least two dimensions is needed, not one of shape {x.shape}")
     return _core.call(None, name, (x,), {"diagonal": k})

@@ -38,9 +38,24 @@ def _array(x, what):
     return x
 
 
-def _axis(axis, ndim, what):
+def _arrays(arrays, what):
+    """A list of at least one array."""
+    if isinstance(arrays, str) or not hasattr(arrays, "__iter__"):
+        raise TypeError(f"{what}: arrays is a {type(arrays).__name__}, not a list of fusion arrays")
+    arrays = [_array(a, what) for a in arrays]
+    if not arrays:
+        raise ValueError(f"{what}: no arrays")
+    return arrays
+
+
+def _whole(axis, what):
     if not isinstance(axis, int) and not hasattr(axis, "__index__"):
         raise TypeError(f"{what}: the axis is {axis!r}, not an integer")
+    return axis
+
+
+def _axis(axis, ndim, what):
+    _whole(axis, what)
     if not -ndim <= axis < ndim:
         raise IndexError(f"{what}: axis {axis} is out of bounds for an array of {ndim} axes")
     return axis % ndim
@@ -110,6 +125,9 @@ def _pair(x1, x2, what):
     """Two arrays of one type, one of which may be a number."""
     if not isinstance(x1, _Array) and not isinstance(x2, _Array):
         raise TypeError(f"{what}: one operand must be an array")
+    for x in (x1, x2):
+        if not isinstance(x, (_Array, int, float)) and not hasattr(x, "__array_interface__"):
+            _array(x, what)
     if not isinstance(x1, _Array):
         x1 = x2.device.context.full(x2.dtype, (), x1)
     if not isinstance(x2, _Array):
@@ -175,8 +193,9 @@ def where(condition: Array, x1: Array | bool | int | float, x2: Array | bool | i
 def astype(x: Array, dtype: DType | str | type, /, *, copy: bool = True,
            device: Device | str | int | None = None) -> Array:
     """x in another element type."""
+    _array(x, "astype")
     dtype = as_dtype(dtype)
-    made = _array(x, "astype") if x.dtype is dtype else _core.cast(x, dtype)
+    made = x if x.dtype is dtype else _core.cast(x, dtype)
     if device is not None:
         made = made.to_device(device)
     return _core.same(made) if made is x and copy else made
@@ -562,9 +581,10 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
 
 def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """Without axes of extent 1. A view."""
+    _array(x, "squeeze")
     if axis is None:
         axis = tuple(d for d, n in enumerate(x.shape) if n == 1)
-    axes = _axes(axis, _array(x, "squeeze").ndim, "squeeze")
+    axes = _axes(axis, x.ndim, "squeeze")
     for d in axes:
         if x.shape[d] != 1:
             raise ValueError(f"squeeze: axis {d} of {x.shape} is not of extent 1")
@@ -599,11 +619,7 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 
 def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:
     """One after the other along an axis; None: flattened."""
-    arrays = list(arrays)
-    if not arrays:
-        raise ValueError("concat: no arrays")
-    for a in arrays:
-        _array(a, "concat")
+    arrays = _arrays(arrays, "concat")
     dtype = result_type(*arrays)
     arrays = [a if a.dtype is dtype else _core.cast(a, dtype) for a in arrays]
     if axis is None:
@@ -613,11 +629,7 @@ def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:
 
 def stack(arrays: Iterable[Array], /, *, axis: int = 0) -> Array:
     """One beside the other along a new axis."""
-    arrays = list(arrays)
-    if not arrays:
-        raise ValueError("stack: no arrays")
-    for a in arrays:
-        _array(a, "stack")
+    arrays = _arrays(arrays, "stack")
     return _core.stack(arrays, _axis(axis, arrays[0].ndim + 1, "stack"))
 
 
@@ -656,8 +668,9 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
 
 def roll(x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Array:
     """The elements moved along axes, those that leave at one end come in at the other."""
+    _array(x, "roll")
     if axis is None:
-        made = _core.roll(_core.reshape(_array(x, "roll"), (x.size,)), shift, 0) if x.size else x
+        made = _core.roll(_core.reshape(x, (x.size,)), shift, 0) if x.size else x
         return _core.reshape(made, x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
@@ -689,7 +702,7 @@ def add_at(x: Array, indices: Array, values: Array, /) -> Array:
     """x, to whose elements along the first axis the values were added at the places that a vector of integers names, one after
     the other; not in place."""
     count = _array(indices, "add_at").size
-    rest = x.shape[1:]
+    rest = _array(x, "add_at").shape[1:]
     values = _core.broadcast(values, (count,) + rest)
     index = _core.broadcast(_core.reshape(_core.cast(_integers(indices, "add_at"), int64), (count,) + (1,) * len(rest)), (count,) + rest)
     return _core.add_along(x, index, values if values.dtype is x.dtype else _core.cast(values, x.dtype), 0)
@@ -713,7 +726,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """The sum of x1 * x2 over an axis."""
     _numeric(x1, "vecdot")
     _numeric(x2, "vecdot")
-    if not -builtins.min(x1.ndim, x2.ndim) <= axis <= -1:
+    if not -builtins.min(x1.ndim, x2.ndim) <= _whole(axis, "vecdot") <= -1:
         raise IndexError(f"vecdot: axis {axis} is not an axis of both, counted from the end")
     if x1.shape[axis] != x2.shape[axis]:
         raise ShapeError(f"vecdot: the shapes {x1.shape} and {x2.shape} differ along axis {axis}")

@@ -405,15 +405,24 @@ static bool put_attribute(const char *name, PyObject *o, struct fusion_attribute
 	return false;
 }
 
-static bool put_attributes(PyObject *named, struct fusion_attributes *at, struct lists *room) {
+/* What a conversion says names neither. */
+static bool refuse_attribute(const char *what, const char *name, PyObject *value) {
+	if (PyErr_ExceptionMatches(PyExc_TypeError) && strcmp(name, "dtype") != 0)
+		PyErr_Format(PyExc_TypeError, "%s: %s is of %R, which it does not take", what, name, (PyObject *)Py_TYPE(value));
+	return false;
+}
+
+static bool put_attributes(const char *what, PyObject *named, struct fusion_attributes *at, struct lists *room) {
 	PyObject *key, *value;
 	Py_ssize_t at_pair = 0;
 
 	while (PyDict_Next(named, &at_pair, &key, &value)) {
 		const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
 
-		if (!name || (value != Py_None && !put_attribute(name, value, at, room)))
+		if (!name)
 			return false;
+		if (value != Py_None && !put_attribute(name, value, at, room))
+			return refuse_attribute(what, name, value);
 	}
 	return true;
 }
@@ -430,7 +439,7 @@ FUNCTION(call) {
 	(void)self;
 	if (count < 0 || count > 16 || (args[0] != Py_None && !context))
 		return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_core.call(context, name, operands, attributes)");
-	if (!put_attributes(args[3], &at, &room))
+	if (!put_attributes(name, args[3], &at, &room))
 		return NULL;
 	place_note();
 	for (Py_ssize_t i = 0; i < count; i++) {
