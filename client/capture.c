@@ -1,5 +1,5 @@
-/* Graphs recorded once. See capture.h and fusion.h for the contract. */
-#include "capture.h"
+/* Graphs recorded once. See capture.h and fusion.h for the contract; replay.c runs them. */
+#include "capture_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,37 +14,6 @@
 #include "record.h"
 #include "tape.h"
 
-struct capture_input {
-	struct fusion_array *array; /* hidden inputs: used by the graph; NULL for those replay is given */
-	struct value *symbol;       /* while recording */
-	struct tensor_type type;
-};
-
-struct fusion_capture {
-	struct object object;
-	/* What is behind this begins as zeros. */
-	struct fusion_context *context;
-	uint32_t references;       /* the program's, and calls under way */
-	pthread_t owner;
-	uint64_t serial; /* which marks its values and arrays */
-	uint32_t id;     /* number in the daemon */
-	unsigned given;  /* inputs that replay is given; the first ones */
-	unsigned inputs, room;
-	struct capture_input *input;
-	struct value_list recorded;
-	unsigned outputs;
-	struct tensor_type *output;
-	struct capture_text *text; /* for another engine; NULL: it cannot be said again */
-	bool ending;               /* its thread is in capture_end, and gives the lock up there */
-};
-
-struct capture_text {
-	uint32_t references, id;
-	uint64_t serial;
-	size_t bytes;
-	unsigned char text[];
-};
-
 /* --- what an engine knows ----------------------------------------------------------------- */
 
 struct capture_text *capture_text_ref(struct capture_text *t) {
@@ -54,8 +23,10 @@ struct capture_text *capture_text_ref(struct capture_text *t) {
 }
 
 void capture_text_unref(struct capture_text *t) {
-	if (t && !--t->references)
-		free(t);
+	if (!t || --t->references)
+		return;
+	free(t->place);
+	free(t);
 }
 
 /* Frees the number in the engine, where it knows another graph by it. */
@@ -247,8 +218,7 @@ static int id_take(struct fusion_context *c, uint32_t *idp, struct fault *f) {
 		LIMIT_CAPTURES);
 }
 
-/* Releases what a capture refers to; the daemon's side is the caller's business. */
-static void capture_destroy(struct fusion_capture *p) {
+void capture_destroy(struct fusion_capture *p) {
 	struct fusion_context *c = p->context;
 
 	for (unsigned i = 0; i < p->inputs; i++) {
@@ -259,6 +229,7 @@ static void capture_destroy(struct fusion_capture *p) {
 	}
 	free(p->input);
 	free(p->output);
+	capture_text_unref(p->definition);
 	capture_text_unref(p->text);
 	object_give(OBJECT_CAPTURE, &p->object);
 	c->references--;
@@ -421,24 +392,42 @@ static void inputs_compact(struct fusion_capture *p) {
 	p->inputs = kept;
 }
 
-static void put_define(
-	struct fusion_capture *p, struct wire_writer *w, uint32_t operations, struct value *const *output) {
-	wire_put_uint(w, p->id);
+void capture_put_types(const struct fusion_capture *p, struct wire_writer *w) {
 	wire_put_array(w, p->inputs);
 	for (unsigned i = 0; i < p->inputs; i++)
 		codec_put_type(w, &p->input[i].type);
+}
+
+void capture_put_marked(const struct fusion_capture *p, struct wire_writer *w, uint32_t operations) {
 	wire_put_array(w, operations);
 	for (const struct value *v = p->recorded.first; v; v = v->next)
 		if (v->needed)
 			flush_put_value(p->context, w, v);
+}
+
+/* at: of its operations, and where its parts begin. */
+static void put_define(struct fusion_capture *p, struct wire_writer *w, struct value *const *output, struct capture_text *at) {
+	wire_put_uint(w, p->id);
+	at->types_at = w->buffer.size;
+	capture_put_types(p, w);
+	at->ops_at = w->buffer.size;
+	capture_put_marked(p, w, at->operations);
 	wire_put_array(w, p->outputs);
 	for (unsigned i = 0; i < p->outputs; i++)
 		wire_put_uint(w, output[i]->index);
 }
 
+void capture_unmark(struct fusion_capture *p) {
+	for (struct value *v = p->recorded.first; v; v = v->next)
+		v->needed = false;
+	for (unsigned i = 0; i < p->inputs; i++)
+		p->input[i].symbol->needed = false;
+}
+
 /* Numbers what the outputs need. */
 static int number_recorded(
 	struct fusion_capture *p, struct value *const *output, uint32_t *countp, struct fault *f) {
+	capture_unmark(p);
 	for (unsigned i = 0; i < p->outputs; i++) {
 		output[i]->needed = true;
 		p->output[i] = output[i]->type;
@@ -462,19 +451,22 @@ static bool names_own(const struct fusion_capture *p) {
 }
 
 /* Where memory is short it goes with the engine. */
-static void keep_definition(struct fusion_capture *p, const struct wire_writer *w, size_t begin) {
+static void keep_definition(struct fusion_capture *p, const struct wire_writer *w, size_t begin, const struct capture_text *at) {
 	size_t bytes = w->buffer.size - begin;
+	struct capture_text *t = wire_finish(w) ? NULL : malloc(sizeof *t + bytes);
 
-	p->text = names_own(p) || wire_finish(w) ? NULL : malloc(sizeof *p->text + bytes);
-	if (!p->text)
+	if (!t)
 		return;
-	*p->text = (struct capture_text){ 1, p->id, p->serial, bytes };
-	memcpy(p->text->text, w->buffer.data + begin, bytes);
+	*t = (struct capture_text){ .references = 1, .id = p->id, .serial = p->serial, .place = value_list_places(&p->recorded, at->operations),
+		.operations = at->operations, .types_at = at->types_at - begin, .ops_at = at->ops_at - begin, .bytes = bytes };
+	memcpy(t->text, w->buffer.data + begin, bytes);
+	p->definition = t;
+	p->text = names_own(p) ? NULL : capture_text_ref(t);
 }
 
 static int define(struct recording *r, struct fusion_capture *p, struct value *const *output) {
 	struct fusion_context *c = p->context;
-	uint32_t operations;
+	struct capture_text at = { 0 };
 	struct wire_writer *w;
 	struct request *q;
 	struct answer a = { 0 };
@@ -485,15 +477,15 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 	/* No request: the daemon knows this serial already. */
 	if (failed || !q)
 		return failed;
-	failed = number_recorded(p, output, &operations, &r->fault);
+	failed = number_recorded(p, output, &at.operations, &r->fault);
 	if (failed) {
 		stream_forgo(c, q);
 		return failed;
 	}
 	w = stream_begin_next(c, q, REQUEST_DEFINE, 5);
 	begin = w->buffer.size;
-	put_define(p, w, operations, output);
-	keep_definition(p, w, begin);
+	put_define(p, w, output, &at);
+	keep_definition(p, w, begin, &at);
 	engine = c->capture_engine;
 	failed = stream_ask(c, q, &a, &r->fault);
 	/* The engine was replaced meanwhile: the next one is told. */
@@ -572,272 +564,4 @@ int fusion_capture_abort(fusion_context *context) {
 		r = fault_set(&f, FAULT_STATE, "capture_abort: this thread records no graph of this context");
 	context_leave(c);
 	return error_report(r, &f);
-}
-
-/* --- replay ------------------------------------------------------------------------------ */
-
-static int check_replay(const struct fusion_capture *p, fusion_array *const *input,
-	fusion_array *const *outputp, struct fault *f) {
-	char want[SHAPE_TEXT], have[SHAPE_TEXT];
-	struct fusion_array *a;
-	int r;
-
-	if (capture_mine(p->context))
-		return fault_set(f, FAULT_STATE, "replay: not while a graph is recorded");
-	if ((p->given && !input) || !outputp)
-		return fault_set(
-			f, FAULT_ARGUMENT, "replay: %s is NULL", outputp ? "input" : "outputp");
-	for (unsigned i = 0; i < p->given; i++) {
-		r = array_find_in(p->context, input, i, "replay", "input", &a, f);
-		if (r)
-			return r;
-		if (a->type.dtype != p->input[i].type.dtype || !shape_equal(&a->type, &p->input[i].type))
-			return fault_set(f, FAULT_SHAPE, "replay: input %u was recorded as %s and is %s", i,
-				shape_text(&p->input[i].type, want), shape_text(&a->type, have));
-	}
-	return 0;
-}
-
-/* Holds the present values of all inputs. */
-static int inputs_hold(
-	struct fusion_capture *p, fusion_array *const *input, struct value **value, struct fault *f) {
-	int r = 0;
-
-	for (unsigned i = 0; !r && i < p->inputs; i++) {
-		struct fusion_array *a = p->input[i].array;
-
-		r = i < p->given ? array_find_in(p->context, input, i, "replay", "input", &a, f) : 0;
-		if (!r)
-			r = array_usable(a, "replay", f);
-		if (!r)
-			r = capture_readable(a, "replay", f);
-		if (r)
-			break;
-		value[i] = a->value;
-		value_hold(value[i]);
-	}
-	return r;
-}
-
-/* A value that a replay makes, named by a handle from the start. */
-static struct value *output_new(struct fusion_context *c, const struct tensor_type *type, uint64_t seq) {
-	struct value *v = value_new(c, OP_CAPTURE_INPUT, type, NULL);
-
-	if (!v)
-		return NULL;
-	v->state = VALUE_SENT;
-	v->seq = seq;
-	v->place = place_here();
-	v->handle = slots_take(c->slots, v);
-	return v;
-}
-
-/* That no array has; NULL is allowed. */
-static void output_drop(struct fusion_context *c, struct value *v) {
-	if (!v)
-		return;
-	slots_forgo(c->slots, v->handle);
-	v->handle = 0;
-	value_ref(v);
-	value_drop(c, v);
-}
-
-static void put_handles(struct wire_writer *w, unsigned count, struct value *const *value) {
-	wire_put_array(w, count);
-	for (unsigned i = 0; i < count; i++)
-		wire_put_uint(w, value[i]->handle);
-}
-
-/* Arrays for the outputs, before anything is sent: all or none. */
-static int outputs_new(struct fusion_capture *p, uint64_t seq, struct sent_batch *b, struct fusion_array **made) {
-	struct fusion_context *c = p->context;
-
-	for (unsigned i = 0; i < p->outputs; i++) {
-		struct value *v = output_new(c, &p->output[i], seq);
-
-		made[i] = v ? array_make(c, v, &v->type) : NULL;
-		if (!made[i]) {
-			output_drop(c, v);
-			return -ENOMEM;
-		}
-		b->ops[i] = (struct sent_op){ v->place.line, v->place.file, OP_CAPTURE_INPUT,
-			(uint32_t)v->handle };
-	}
-	return 0;
-}
-
-static int send_replay(struct fusion_capture *p, struct request *q, struct value *const *in,
-	struct fusion_array *const *output, struct fault *f) {
-	struct wire_writer *w = stream_begin_next(p->context, q, REQUEST_REPLAY, 6);
-	size_t body = w->buffer.size;
-
-	wire_put_uint(w, 0);
-	wire_put_uint(w, p->id);
-	put_handles(w, p->inputs, in);
-	wire_put_array(w, p->outputs);
-	for (unsigned i = 0; i < p->outputs; i++)
-		wire_put_uint(w, output[i]->value->handle);
-	wire_put_array(w, 0);
-	repeat_note(p->context, q, body, false, p->text);
-	return stream_send(p->context, q, NULL, f);
-}
-
-/* Another engine knows the graph too. */
-static int define_again(struct fusion_capture *p, struct fault *f) {
-	if (p->context->capture_known[p->id] == p->serial)
-		return 0;
-	if (!p->text)
-		return fault_set(f, FAULT_LOST, "replay: the recorded graph went with the engine, which was replaced; record it again");
-	return capture_text_tell(p->context, p->text, f);
-}
-
-static int flush_inputs(const struct fusion_capture *p, struct value *const *in, struct fault *f) {
-	int r = 0;
-
-	for (unsigned i = 0; !r && i < p->inputs; i++)
-		r = flush_value(p->context, in[i], f);
-	return r;
-}
-
-/*
- * A request to replay by, once the engine knows the graph and what it reads. Whatever is sent before may wait, and find that the engine was
- * replaced, by one that is to be told first.
- */
-static int room_to_replay(struct fusion_capture *p, struct value *const *in, struct request **qp, struct fault *f) {
-	struct fusion_context *c = p->context;
-
-	for (;;) {
-		int r = define_again(p, f);
-
-		if (!r)
-			r = flush_send(c, 0, f);
-		if (!r)
-			r = flush_inputs(p, in, f);
-		if (!r)
-			r = stream_room(c, qp, f);
-		if (r)
-			return r;
-		r = flush_inputs(p, in, f);
-		if (!r && c->capture_known[p->id] == p->serial)
-			return 0;
-		stream_forgo(c, *qp);
-		if (r)
-			return r;
-	}
-}
-
-static int replay(
-	struct fusion_capture *p, struct value *const *in, struct fusion_array **made, struct fault *f) {
-	struct fusion_context *c = p->context;
-	struct sent_batch *b;
-	struct request *q;
-	int r = room_to_replay(p, in, &q, f);
-
-	if (r)
-		return r;
-	r = slots_reserve(c->slots, p->outputs, f);
-	if (!r) {
-		b = sent_add(c->sent, c->stream.seq + 1, p->outputs, true);
-		r = b ? outputs_new(p, c->stream.seq + 1, b, made) : -ENOMEM;
-	}
-	if (r) {
-		stream_forgo(c, q);
-		return r;
-	}
-	return send_replay(p, q, in, made, f);
-}
-
-/* The daemon may not know them: their handles are given up, not released. */
-static void outputs_drop(struct fusion_context *c, unsigned count, struct fusion_array **made, bool sent) {
-	for (unsigned i = 0; i < count; i++) {
-		if (made[i] && !sent)
-			slots_give_up(c->slots, &made[i]->value->handle);
-		if (made[i])
-			array_drop(made[i]);
-	}
-}
-
-static int replay_held(
-	struct fusion_capture *p, fusion_array *const *input, fusion_array **outputp, struct fault *f) {
-	struct fusion_context *c = p->context;
-	struct value **in = calloc(p->inputs + 1, sizeof *in);
-	struct fusion_array **made = calloc(p->outputs, sizeof *made);
-	int r = in && made ? inputs_hold(p, input, in, f) : -ENOMEM;
-	bool sent;
-
-	for (unsigned i = 0; i < p->outputs; i++)
-		outputp[i] = NULL;
-	if (!r)
-		r = replay(p, in, made, f);
-	sent = !r;
-	for (unsigned i = 0; !r && c->debug && i < p->outputs; i++)
-		r = debug_check(c, made[i]->value, f);
-	for (unsigned i = 0; !r && i < p->outputs; i++)
-		outputp[i] = array_name(made[i]);
-	if (r && made)
-		outputs_drop(c, p->outputs, made, sent);
-	free(made);
-	for (unsigned i = 0; in && i < p->inputs; i++)
-		if (in[i])
-			value_unhold(c, in[i]);
-	free(in);
-	return r;
-}
-
-/*
- * Nobody needs it any more. Where the message cannot be sent now the daemon keeps the graph until its number is taken again.
- */
-static void forget(struct fusion_capture *p) {
-	struct fusion_context *c = p->context;
-	struct request *q;
-	struct fault f;
-
-	if (c->stream.lost.code || stream_room(c, &q, &f)) {
-		c->capture_used[p->id] = false;
-	} else if (c->capture_known[p->id] != p->serial) {
-		/* This engine never heard of it. */
-		stream_forgo(c, q);
-		c->capture_used[p->id] = false;
-	} else {
-		c->capture_known[p->id] = 0;
-		wire_put_uint(stream_begin_next(c, q, REQUEST_FORGET, 2), p->id);
-		c->capture_used[p->id] = stream_send(c, q, NULL, &f) != 0;
-	}
-	capture_destroy(p);
-}
-
-/* Another thread may free it while one replays. */
-static void capture_drop(struct fusion_capture *p) {
-	if (!--p->references)
-		forget(p);
-}
-
-int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp) {
-	struct fusion_capture *p = (struct fusion_capture *)context_enter_of(OBJECT_CAPTURE, capture, "replay", "the capture");
-	struct fusion_context *c;
-	struct fault f;
-	int r;
-
-	if (!p)
-		return fusion_error_code();
-	c = p->context;
-	p->references++;
-	r = check_replay(p, input, outputp, &f);
-	if (!r)
-		r = replay_held(p, input, outputp, &f);
-	capture_drop(p);
-	context_leave(c);
-	return error_report(r, &f);
-}
-
-void fusion_capture_free(fusion_capture *capture) {
-	struct fusion_capture *p = (struct fusion_capture *)context_lock(OBJECT_CAPTURE, capture, "capture_free", "the capture");
-	struct fusion_context *c;
-
-	if (!p)
-		return;
-	c = p->context;
-	if (object_end(&p->object, capture))
-		capture_drop(p);
-	context_leave(c);
 }

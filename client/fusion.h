@@ -468,10 +468,13 @@ enum fusion_explain_what {
 	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
 	FUSION_EXPLAIN_OWN_SOURCE = 32, /* of the OpenCL C only what is the kernel's own, not the functions that all may call: to be read */
 };
-/* JSON, to be freed by the caller: how the daemon would run the operations that lead to these
- * arrays: kernels, their patterns, the operations in each with their places ("at": "FILE:LINE"), how each kernel runs now and since
- * when; "not_fused": for each two kernels the reason that decided, and both places. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
+/* JSON, to be freed by the caller: how the daemon would run the operations that lead to these arrays, recorded by this thread or on
+ * their way; or, where they were sent, how the run that made them ran (as long as it is known: fusion.explain_runs): kernels, their
+ * patterns, the operations in each with their places ("at": "FILE:LINE", not of what has run), how each kernel runs now and since when;
+ * "not_fused": for each two kernels the reason that decided, and both places. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
 FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what);
+/* The same of a recorded graph, before any replay. */
+FUSION_API char *fusion_explain_capture(fusion_capture *capture, unsigned what);
 /* The same for what would be fused alone, the greatest gain first: kernel, pattern, operations with their places and ids, bytes and buffers
  * saved, estimated times. Of what has run: fusion_recent() with FUSION_EXPLAIN_OPPORTUNITIES. */
 FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);

@@ -122,8 +122,11 @@ char *fusion_patterns(fusion_context *context) {
 
 /* --- explain ----------------------------------------------------------------------------- */
 
-/* The values of the arrays, referenced: while the daemon is waited for another thread may release these. */
-static int take_values(struct recording *r, unsigned count, fusion_array *const *array, struct value **value) {
+/*
+ * The values of the arrays, referenced: while the daemon is waited for another thread may release these. recorded: also those of the graph that the
+ * thread records.
+ */
+static int take_values(struct recording *r, unsigned count, fusion_array *const *array, bool recorded, struct value **value) {
 	struct fusion_array *a;
 	int failed = 0;
 
@@ -131,7 +134,7 @@ static int take_values(struct recording *r, unsigned count, fusion_array *const 
 		failed = array_find_in(r->context, array, i, r->what, "array", &a, &r->fault);
 		if (!failed)
 			failed = array_usable(a, r->what, &r->fault);
-		if (!failed)
+		if (!failed && !(recorded && capture_has(a)))
 			failed = capture_readable(a, r->what, &r->fault);
 		if (failed)
 			return failed;
@@ -194,20 +197,39 @@ static int add_places(struct answer *a, const struct place *place, uint32_t oper
 	return 0;
 }
 
-/* Asked of those that are marked. While the daemon is waited for, other threads may send and release them. */
-static int ask_with_places(struct recording *r, struct request *q, uint32_t operations, struct answer *a) {
-	struct place *place = calloc(operations + 1u, sizeof *place);
-	uint32_t i = 0;
-	int failed;
+/* place: of each operation; NULL: there was no memory for them. */
+static int ask_at(struct recording *r, struct request *q, const struct place *place, uint32_t operations, struct answer *a) {
+	int failed = send_and_wait(r, q, a);
 
-	for (const struct value *v = r->context->pending.first; place && v; v = v->next)
-		if (v->needed)
-			place[i++] = v->place;
-	failed = send_and_wait(r, q, a);
 	if (!failed)
 		failed = place ? add_places(a, place, operations) : -ENOMEM;
+	return failed;
+}
+
+/* Asked of those of a list that are marked. While the daemon is waited for, other threads may send and release them. */
+static int ask_with_places(struct recording *r, struct request *q, const struct value_list *l, uint32_t operations, struct answer *a) {
+	struct place *place = value_list_places(l, operations);
+	int failed = ask_at(r, q, place, operations, a);
+
 	free(place);
 	return failed;
+}
+
+/* Of what has run the daemon tells. */
+static int ask_made(struct recording *r, struct request *q, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
+	struct wire_writer *w;
+
+	if (flags & (EXPLAIN_UNFUSED | EXPLAIN_BUILD)) {
+		stream_forgo(r->context, q);
+		return fault_set(&r->fault, FAULT_STATE, "%s: the operations that lead to these arrays were sent already, and only before that can they be planned "
+			"in another way; ask before they are read, or of a recorded graph", r->what);
+	}
+	w = stream_begin(r->context, q, REQUEST_MADE, 2);
+	wire_put_array(w, count);
+	for (unsigned i = 0; i < count; i++)
+		wire_put_uint(w, value[i]->handle);
+	wire_put_uint(w, flags);
+	return send_and_wait(r, q, a);
 }
 
 static int explain(
@@ -224,23 +246,39 @@ static int explain(
 	if (failed)
 		return failed;
 	operations = mark_pending(c, count, value, &outputs);
-	if (!outputs) {
-		stream_forgo(c, q);
-		return fault_set(&r->fault, FAULT_STATE,
-			"%s: the operations that lead to these arrays were sent already; ask before "
-			"they are read", r->what);
-	}
+	if (!outputs)
+		return ask_made(r, q, count, value, flags, a);
 	w = stream_begin(c, q, REQUEST_EXPLAIN, 3);
 	put_operations(c, w, operations, outputs, count, value);
 	wire_put_uint(w, flags);
-	return ask_with_places(r, q, operations, a);
+	return ask_with_places(r, q, &c->pending, operations, a);
+}
+
+/* Of the graph that the thread records. */
+static int explain_recorded(struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
+	struct fusion_context *c = r->context;
+	uint32_t operations, outputs;
+	struct request *q;
+	int failed = stream_room_to_wait(c, &q, &r->fault);
+
+	if (failed)
+		return failed;
+	operations = capture_mark(c, count, value, &outputs);
+	if (!outputs) {
+		stream_forgo(c, q);
+		return fault_set(&r->fault, FAULT_STATE, "%s: no operation was recorded that leads to these arrays", r->what);
+	}
+	capture_put_explain(c, stream_begin(c, q, REQUEST_EXPLAIN, 4), operations, outputs, count, value, flags);
+	return ask_with_places(r, q, capture_recorded(c), operations, a);
 }
 
 static int explain_arrays(struct recording *r, unsigned count, fusion_array *const *array, unsigned flags, struct answer *a) {
 	struct value **value = calloc(count, sizeof *value);
-	int failed = value ? take_values(r, count, array, value) : -ENOMEM;
+	int failed = value ? take_values(r, count, array, true, value) : -ENOMEM;
 
-	if (!failed)
+	if (!failed && capture_among(r->context, count, value))
+		failed = explain_recorded(r, count, value, flags, a);
+	else if (!failed)
 		failed = explain(r, count, value, flags, a);
 	for (unsigned i = 0; value && i < count; i++)
 		if (value[i])
@@ -264,6 +302,27 @@ static char *explain_as(fusion_context *context, const char *what, int count, fu
 
 char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what) {
 	return explain_as(context, "explain", count, array, what);
+}
+
+char *fusion_explain_capture(fusion_capture *capture, unsigned what) {
+	struct recording r;
+	struct request *q;
+	struct answer a;
+	struct capture_text *t;
+	int failed = capture_definition(&r, "explain_capture", capture, &t);
+
+	if (!r.context)
+		return NULL;
+	if (!failed)
+		failed = door_need_feature(&r.context->door, FEATURE_EXPLAIN, r.what, &r.fault);
+	if (!failed)
+		failed = stream_room_to_wait(r.context, &q, &r.fault);
+	if (!failed) {
+		capture_text_explain(t, stream_begin(r.context, q, REQUEST_EXPLAIN, 4), what);
+		failed = ask_at(&r, q, t->place, t->operations, &a);
+	}
+	capture_text_unref(t);
+	return query_end(&r, failed, &a);
 }
 
 char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array) {
@@ -309,7 +368,7 @@ static int ask_pair(struct recording *r, unsigned count, struct value *const *va
 	put_operations(c, w, operations, outputs, count, value);
 	wire_put_uint(w, value[count]->index);
 	wire_put_uint(w, value[count + 1]->index);
-	return ask_with_places(r, q, operations, a);
+	return ask_with_places(r, q, &c->pending, operations, a);
 }
 
 /* Those that are asked for, then the pair; where none are, the second is. */
@@ -325,7 +384,7 @@ static int take_pair(struct recording *r, fusion_array *first, fusion_array *sec
 			array[count++] = second;
 		array[count] = first;
 		array[count + 1] = second;
-		failed = take_values(r, count + PAIR, array, value);
+		failed = take_values(r, count + PAIR, array, false, value);
 	}
 	if (!failed)
 		failed = ask_pair(r, count, value, a);

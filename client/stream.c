@@ -235,6 +235,7 @@ static const struct {
 	[REQUEST_REPLAY] = { read_submit, true },
 	[REQUEST_FORGET] = { read_define, true },
 	[REQUEST_EXPLAIN] = { read_text, false },
+	[REQUEST_MADE] = { read_text, false },
 	[REQUEST_STATS] = { read_text, false },
 	[REQUEST_CAN_FUSE] = { read_can_fuse, false },
 	[REQUEST_CONFIGURE] = { read_configure, false },

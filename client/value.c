@@ -46,6 +46,16 @@ uint32_t value_list_number(struct value_list *l) {
 	return index;
 }
 
+struct place *value_list_places(const struct value_list *l, uint32_t marked) {
+	struct place *place = calloc(marked + 1u, sizeof *place);
+	uint32_t i = 0;
+
+	for (const struct value *v = l->first; place && v; v = v->next)
+		if (v->needed)
+			place[i++] = v->place;
+	return place;
+}
+
 struct value *value_new(
 	struct fusion_context *c, unsigned op, const struct tensor_type *type, const struct op_attr *attr) {
 	struct value *v = slab_take(&c->values);

@@ -119,6 +119,8 @@ void value_list_append(struct value_list *l, struct value *v);
 void value_list_remove(struct value_list *l, struct value *v);
 /* Numbers the values that others of the list, or those marked as needed, need; returns how many. */
 uint32_t value_list_number(struct value_list *l);
+/* The places of those that are marked, malloc'd; NULL: no memory. */
+struct place *value_list_places(const struct value_list *l, uint32_t marked);
 
 /* A value without references; attr is copied (NULL where the operation needs none). NULL: no memory. */
 struct value *value_new(struct fusion_context *c, unsigned op, const struct tensor_type *type,

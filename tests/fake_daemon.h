@@ -776,6 +776,7 @@ static int (*const fake_functions[FAKE_REQUESTS])(struct fake_request *q, struct
 	[REQUEST_FORGET] = fake_forget,
 	[REQUEST_EXPLAIN] = fake_text,
 	[REQUEST_STATS] = fake_text,
+	[REQUEST_MADE] = fake_text,
 	[REQUEST_CAN_FUSE] = fake_can_fuse,
 	[REQUEST_CONFIGURE] = fake_configure,
 	[REQUEST_EXPORT] = fake_export,

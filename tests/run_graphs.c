@@ -8,7 +8,8 @@
  * then be. Fused it has its own kernels; of one graph in five, another fifth with each commit, all the other kernels are built,
  * too, and else they are bytecode and generic kernels. All results must be the same bits,
  * and what the file expects must hold: values, kernels, errors. The
- * daemon must also have launched as many kernels as EXPLAIN told, and no more than are told and counted without fusion. One line a graph; the last line
+ * daemon must also have launched as many kernels as EXPLAIN told, and no more than are told and counted without fusion; and tell the same
+ * of it before and after, and of the same graph recorded. One line a graph; the last line
  * counts passed and failed ones. With --values how many kernels there are is not compared: on an unknown
  * device the cost model may rightly decide otherwise.
  *
@@ -40,6 +41,7 @@
 #include "client/fusionctl/element.h"
 #include "client/fusionctl/text_record.h"
 #include "tests/driver_cache.h"
+#include "tests/explained_again.h"
 #include "tests/slice.h"
 #include "tests/tree.h"
 
@@ -321,7 +323,17 @@ static int check_built(struct variant *v, fusion_context *c) {
 	return r;
 }
 
-static int run_outputs(struct variant *v, fusion_context *c, const struct text *t, fusion_array **output) {
+/* What is told of it now, when it has run, is what was told before. */
+static int check_told(struct variant *v, const struct explained *before, fusion_context *c, const struct text *t, fusion_array **output) {
+	int r;
+
+	if (!t->outputs)
+		return 0;
+	r = explained_again(before, c, t, output, "after it ran", &v->fault);
+	return r ? r : explained_recorded(before, c, t, &v->fault);
+}
+
+static int run_told(struct variant *v, struct explained *before, fusion_context *c, const struct text *t, fusion_array **output) {
 	int r = t->outputs ? ask_plan(v, c, t, output) : 0;
 
 	/* Counted before the reads, which copy results that are views. */
@@ -331,7 +343,19 @@ static int run_outputs(struct variant *v, fusion_context *c, const struct text *
 		r = ask_launched(v, c);
 	for (unsigned i = 0; !r && i < t->outputs; i++)
 		r = read_result(&v->result[i], output[i], &v->fault);
+	if (!r)
+		r = check_told(v, before, c, t, output);
 	return r ? r : check_built(v, c);
+}
+
+static int run_outputs(struct variant *v, fusion_context *c, const struct text *t, fusion_array **output) {
+	struct explained before = { 0 };
+	int r = t->outputs ? explained_arrays(&before, c, t, output, &v->fault) : 0;
+
+	if (!r)
+		r = run_told(v, &before, c, t, output);
+	explained_free(&before);
+	return r;
 }
 
 static void allow_rounding(fusion_context *c) {

@@ -660,7 +660,11 @@ START_TEST(questions_are_answered) {
 	ck_assert_uint_eq(fake.ops, 0);
 	ck_assert(!fusion_sync(context));
 	ck_assert_uint_eq(fake.ops, 3);
-	ck_assert_ptr_null(fusion_explain(context, 1, &b, true));
+	/* What was sent the daemon tells of, as it ran: not otherwise. */
+	text = fusion_explain(context, 1, &b, FUSION_EXPLAIN_SOURCE);
+	ck_assert_str_eq(text, "{\"fake\":true}");
+	free(text);
+	ck_assert_ptr_null(fusion_explain(context, 1, &b, FUSION_EXPLAIN_UNFUSED));
 	expect_error(FUSION_E_STATE, "sent already");
 	ck_assert_int_eq(fusion_can_fuse(context, b, b, 0, NULL, &text), -1);
 	expect_error(FUSION_E_STATE, "can_fuse: the first operation was sent already");
@@ -679,7 +683,7 @@ START_TEST(questions_are_answered) {
 	ck_assert_ptr_null(text);
 	ck_assert_int_eq(fusion_can_fuse(context, d, c, 2, (fusion_array *[]){ c, d }, NULL), 0);
 	ck_assert_int_eq(fusion_can_fuse(context, d, c, 1, NULL, NULL), -1);
-	expect_error(FUSION_E_ARGUMENT, "can_fuse: no results are given");
+	expect_error(FUSION_E_ARGUMENT, "can_fuse: count is negative, or results is NULL");
 	fusion_release(a);
 	fusion_release(b);
 	fusion_release(d);

@@ -288,8 +288,11 @@ static void print_recent(const cJSON *json, void (*print)(const cJSON *plan)) {
 	const cJSON *graph;
 	char text[PRINT_TEXT];
 
-	printf("session %.0f, %s, process %.0f\n", json_number(json, "session"), json_text(json, "name"),
+	printf("session %.0f, %s, process %.0f", json_number(json, "session"), json_text(json, "name"),
 		json_number(json, "pid"));
+	if (json_number(json, "ended_us") > 0)
+		printf(", ended at %s", print_since(json_number(json, "ended_us"), text));
+	putchar('\n');
 	if (!cJSON_GetArraySize(json_item(json, "graphs")))
 		puts("it has run nothing");
 	cJSON_ArrayForEach(graph, json_item(json, "graphs")) {

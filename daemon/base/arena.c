@@ -57,3 +57,11 @@ void arena_free(struct arena *a) {
 	free(a->chunk);
 	a->chunk = NULL;
 }
+
+size_t arena_size(const struct arena *a) {
+	size_t bytes = 0;
+
+	for (const struct arena_chunk *c = a->chunk; c; c = c->next)
+		bytes += sizeof *c + c->size;
+	return bytes;
+}

@@ -17,3 +17,5 @@ void *arena_alloc(struct arena *a, size_t bytes);
 /* Frees everything but the first chunk, which is used again. */
 void arena_reset(struct arena *a);
 void arena_free(struct arena *a);
+/* That it has taken. */
+size_t arena_size(const struct arena *a);

@@ -438,6 +438,11 @@ struct plan *plan_ref(struct plan *p) {
 	return p;
 }
 
+uint64_t plan_bytes(const struct plan *p) {
+	return sizeof *p + arena_size(&p->arena) + p->step_capacity * sizeof *p->step + p->slot_capacity * sizeof *p->slot + p->outputs * sizeof *p->output +
+		p->constants * sizeof *p->constant + p->notes * sizeof *p->note;
+}
+
 struct plan *plan_unref(struct plan *p) {
 	if (!p || --p->references)
 		return NULL;

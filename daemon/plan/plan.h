@@ -207,6 +207,8 @@ uint64_t plan_rules_broken(void);
 const char *plan_broken(const struct plan *p, const struct graph *g);
 struct plan *plan_ref(struct plan *p);
 struct plan *plan_unref(struct plan *p);        /* returns NULL */
+/* Of memory that it takes, without what exec hangs on it. */
+uint64_t plan_bytes(const struct plan *p);
 
 /* Plans by structure and options, least recently used ones dropped. */
 struct plan_cache;

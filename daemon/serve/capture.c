@@ -19,7 +19,6 @@
 
 enum {
 	CAPTURE_NO_ATTR = UINT16_MAX,
-	CAPTURE_INPUTS = 4096,
 	/* Replays that try to keep what the graph became: some have inputs that are one array, or of odd strides, only at first. */
 	CAPTURE_TRIES = 4,
 };

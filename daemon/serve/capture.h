@@ -6,4 +6,9 @@
 
 #include "daemon/serve/session.h"
 
+enum {
+	/* Of a recorded graph. */
+	CAPTURE_INPUTS = 4096,
+};
+
 void captures_free(struct session *s);

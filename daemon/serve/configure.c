@@ -18,7 +18,7 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 		.min_elements = c->fusion_min_elements,
 		.window_us = c->fusion_window_us, .window_ops = c->fusion_window_ops,
 		.window_bytes = c->fusion_window_bytes, .tracker_share = (unsigned)c->fusion_tracker_share,
-		.together = c->fusion_together, .recurring = c->fusion_recurring, .timeout_us = c->fusion_timeout_us,
+		.together = c->fusion_together, .recurring = c->fusion_recurring, .explain_runs = (unsigned)c->fusion_explain_runs, .timeout_us = c->fusion_timeout_us,
 		.weight = (unsigned)c->fusion_weight, .priority = (unsigned)c->fusion_priority };
 
 	struct fault f;
@@ -58,6 +58,7 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_tracker_share = s->tracker_share;
 	c->fusion_together = s->together;
 	c->fusion_recurring = s->recurring;
+	c->fusion_explain_runs = s->explain_runs;
 	c->fusion_timeout_us = s->timeout_us;
 	c->fusion_weight = s->weight;
 	c->fusion_priority = s->priority;

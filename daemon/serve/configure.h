@@ -13,6 +13,7 @@ struct fusion_settings {
 	unsigned tracker_share;
 	bool together;
 	bool recurring;
+	unsigned explain_runs;
 	uint64_t timeout_us;
 	unsigned weight, priority;
 	struct knob_pins pins;

@@ -125,8 +125,7 @@ static void add_named(cJSON *json, const struct plan *p, const struct plan_step 
 		cJSON_AddItemToArray(list, cJSON_CreateString(p->book->pattern[__builtin_ctzll(left)]->name));
 }
 
-/* Microseconds since 1970 of a time of the monotonic clock. */
-static double wall_us(uint64_t us) {
+double describe_time(uint64_t us) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -140,7 +139,7 @@ static void add_tiers(cJSON *kernel, const struct plan_step *s) {
 	if (s->tier == PLAN_TIER_NONE)
 		return;
 	cJSON_AddStringToObject(kernel, "runs_as", tiers[s->tier]);
-	cJSON_AddNumberToObject(kernel, "runs_since_us", wall_us(s->since_us));
+	cJSON_AddNumberToObject(kernel, "runs_since_us", describe_time(s->since_us));
 	cJSON_AddNumberToObject(kernel, "launches_compiled", (double)s->compiled);
 	cJSON_AddNumberToObject(kernel, "launches_interpreted", (double)s->interpreted);
 }

@@ -20,6 +20,8 @@ enum {
  */
 int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f)
 	FAULT_MUST_USE;
+/* Microseconds since 1970 of a time of loop_now(). */
+double describe_time(uint64_t us);
 /* Adds whether two operations are in one kernel: which, and what it gains; else the reason, and of what. */
 void describe_pair(cJSON *json, const struct plan *p, const struct plan_pair *pair);
 /* Adds only what several operations in one kernel gain, kernel by kernel. */

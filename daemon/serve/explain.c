@@ -1,5 +1,5 @@
 /*
- * EXPLAIN and CAN_FUSE: what the planner would do, without doing it. RECENT: what it did.
+ * EXPLAIN and CAN_FUSE: what the planner would do, without doing it. RECENT and MADE: what it did.
  *
  * For EXPLAIN the operations are planned in the server's own graph, against arrays known by type and
  * view alone; nothing of the session changes. Answers are JSON, see describe.h.
@@ -13,6 +13,7 @@
 #include "protocol/codec.h"
 #include "protocol/message.h"
 #include "daemon/base/loop.h"
+#include "daemon/serve/capture.h"
 #include "daemon/serve/describe.h"
 
 struct explain {
@@ -22,6 +23,8 @@ struct explain {
 	uint32_t count;
 	uint64_t flags;
 	struct plan *plan;
+	struct tensor_type *input;   /* of a recorded graph; NULL: operations name arrays of the session */
+	uint32_t inputs;
 };
 
 /* ---- the graph ---- */
@@ -60,6 +63,20 @@ static int explain_array(struct explain *x, uint64_t handle, uint32_t *nodep, st
 	return graph_leaf(x->graph, a, &a->type, &v, nodep);
 }
 
+/* As capture.c has them. */
+static int explain_input(struct explain *x, uint64_t input, uint32_t *nodep, struct fault *f) {
+	struct view v;
+
+	if (input >= x->inputs)
+		return fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, input);
+	view_contiguous(&x->input[input], &v);
+	return graph_leaf(x->graph, &x->input[input], &x->input[input], &v, nodep);
+}
+
+static int explain_operand(struct explain *x, uint64_t number, uint32_t *nodep, struct fault *f) {
+	return x->input ? explain_input(x, number, nodep, f) : explain_array(x, number, nodep, f);
+}
+
 static int explain_op(struct explain *x, const struct coded_op *o, struct fault *f) {
 	uint32_t in[LIMIT_OPERANDS];
 	int r = 0;
@@ -68,7 +85,7 @@ static int explain_op(struct explain *x, const struct coded_op *o, struct fault 
 		return explain_load(x, o, &x->node[x->count], f);
 	for (unsigned i = 0; !r && i < o->arity; i++) {
 		if (o->in[i] < 0)
-			r = explain_array(x, (uint64_t)(-1 - o->in[i]), &in[i], f);
+			r = explain_operand(x, (uint64_t)(-1 - o->in[i]), &in[i], f);
 		else
 			in[i] = x->node[o->in[i]];
 	}
@@ -261,6 +278,7 @@ static int explain_begin(struct explain *x, struct listed *l, struct fault *f) {
 static void explain_end(struct explain *x) {
 	if (x->plan)
 		plan_unref(x->plan);
+	free(x->input);
 	free(x->node);
 }
 
@@ -277,6 +295,21 @@ static int explain(struct request *r, struct explain *x, struct listed *l, struc
 	return code;
 }
 
+/* The types of a recorded graph's inputs, where they are given. */
+static int get_inputs(struct request *r, struct explain *x, struct fault *f) {
+	struct wire_cursor types;
+	int code = r->body.left ? wire_get_array(&r->body, "types", CAPTURE_INPUTS, &types, f) : -ENODATA;
+
+	if (code)
+		return code == -ENODATA ? 0 : code;
+	x->input = calloc(types.left + 1u, sizeof *x->input);
+	if (!x->input)
+		return -ENOMEM;
+	while (!code && types.left)
+		code = codec_get_type(&types, &x->input[x->inputs++], f);
+	return code;
+}
+
 int explain_request(struct request *r, struct fault *f) {
 	struct explain x = { .session = r->session, .graph = r->session->server->graph };
 	struct listed l;
@@ -285,33 +318,29 @@ int explain_request(struct request *r, struct fault *f) {
 	if (!code)
 		code = wire_get_uint(&r->body, "flags", EXPLAIN_ALL, &x.flags, f);
 	if (!code)
+		code = get_inputs(r, &x, f);
+	if (!code)
 		code = wire_get_end(&r->body, "EXPLAIN", f);
-	return code ? code : explain(r, &x, &l, f);
+	if (!code)
+		return explain(r, &x, &l, f);
+	explain_end(&x);
+	return code;
 }
 
-/* ---- RECENT ---- */
+/* ---- RECENT and MADE ---- */
 
-static int find_session(const struct session *s, uint64_t id, struct session **sessionp, struct fault *f) {
-	struct session *last = NULL;
+enum {
+	/* Of what has run only its plan is there: it can be told of, not planned once more. */
+	EXPLAIN_OF_RUNS = EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES,
+};
 
-	for (struct session *one = s->server->sessions; one; one = one->hh.next) {
-		bool visible = one->uid == s->uid || session_governs(s);
-
-		if (id && one->id == id)
-			last = visible ? one : NULL;
-		else if (!id && one != s && visible && one->recents && (!last || one->ran > last->ran))
-			last = one;
-	}
-	*sessionp = last;
-	if (last)
-		return 0;
-	if (!id)
-		return fault_set(f, FAULT_HANDLE, "no other session that you may see has run a graph");
-	return fault_set(f, FAULT_HANDLE, "there is no session %" PRIu64 " that you may see", id);
+static int describe_run(cJSON *json, const struct recent *one, const struct server *v, uint64_t flags, uint64_t *leftp, struct fault *f) {
+	cJSON_AddNumberToObject(json, "runs", (double)one->runs);
+	return describe(json, one->plan, v, flags, leftp, f);
 }
 
 /* The newest first. */
-static int describe_recent(cJSON *json, const struct session *s, uint64_t flags, struct fault *f) {
+static int describe_recent(cJSON *json, const struct recent_session *s, const struct server *v, uint64_t flags, struct fault *f) {
 	cJSON *list = cJSON_AddArrayToObject(json, "graphs");
 	uint64_t left = DESCRIBE_BYTES;
 	int r = 0;
@@ -319,36 +348,96 @@ static int describe_recent(cJSON *json, const struct session *s, uint64_t flags,
 	cJSON_AddNumberToObject(json, "session", (double)s->id);
 	cJSON_AddStringToObject(json, "name", s->name);
 	cJSON_AddNumberToObject(json, "pid", s->pid);
-	for (unsigned i = 0; !r && i < s->recents; i++) {
+	if (s->ended_us)
+		cJSON_AddNumberToObject(json, "ended_us", describe_time(s->ended_us));
+	for (uint32_t i = 0; !r && i < s->recents->count; i++) {
 		cJSON *one = cJSON_CreateObject();
 
 		cJSON_AddItemToArray(list, one);
-		cJSON_AddNumberToObject(one, "runs", (double)s->recent[i].runs);
-		r = describe(one, s->recent[i].plan, s->server, flags, &left, f);
+		r = describe_run(one, &s->recents->graph[i], v, flags, &left, f);
 	}
 	return r;
 }
 
 int recent_request(struct request *r, struct fault *f) {
-	struct session *s = NULL;
+	struct recent_session s;
 	uint64_t id, flags;
 	cJSON *json;
 	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES, &flags, f);
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_OF_RUNS, &flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "RECENT", f);
 	if (!code)
-		code = find_session(r->session, id, &s, f);
-	if (code || !s)
+		code = recent_find(r->session, id, &s, f);
+	if (code)
 		return code;
 	json = cJSON_CreateObject();
-	code = json ? describe_recent(json, s, flags, f) : -ENOMEM;
+	code = json ? describe_recent(json, &s, r->session->server, flags, f) : -ENOMEM;
 	if (!code)
 		code = request_send_json(r, json, f);
 	cJSON_Delete(json);
 	return code;
+}
+
+/* What the window holds is run: who asks how it ran wants to know. */
+static int find_made(struct session *s, uint64_t handle, struct array **arrayp, struct fault *f) {
+	struct poison *p;
+	int r = handles_get(&s->handles, handle, arrayp, f);
+
+	if (!r && (*arrayp)->pending)
+		flush_session(s, FLUSH_DEMAND);
+	p = r ? NULL : array_poisoned(*arrayp);
+	if (!p)
+		return r;
+	*f = p->fault;
+	return f->code;
+}
+
+static int answer_made(struct request *r, const struct recent *one, uint64_t flags, struct fault *f) {
+	cJSON *json = cJSON_CreateObject();
+	uint64_t left = DESCRIBE_BYTES;
+	int code = json ? describe_run(json, one, r->session->server, flags, &left, f) : -ENOMEM;
+
+	if (!code)
+		code = request_send_json(r, json, f);
+	cJSON_Delete(json);
+	return code;
+}
+
+static int made(struct request *r, struct wire_cursor *handles, uint64_t flags, struct fault *f) {
+	struct array **array = calloc(handles->left + 1u, sizeof(struct array *));
+	const struct recent *one = NULL;
+	uint64_t handle;
+	uint32_t count = 0;
+	int code = array ? 0 : -ENOMEM;
+
+	if (!handles->left)
+		code = fault_set(f, FAULT_ARGUMENT, "no arrays are given");
+	while (!code && handles->left) {
+		code = wire_get_uint(handles, "handle", UINT64_MAX, &handle, f);
+		if (!code)
+			code = find_made(r->session, handle, &array[count++], f);
+	}
+	if (!code)
+		code = recent_made(r->session, array, count, &one, f);
+	if (!code)
+		code = answer_made(r, one, flags, f);
+	free(array);
+	return code;
+}
+
+int made_request(struct request *r, struct fault *f) {
+	struct wire_cursor handles;
+	uint64_t flags;
+	int code = wire_get_array(&r->body, "handles", LIMIT_BATCH_OPS, &handles, f);
+
+	if (!code)
+		code = wire_get_uint(&r->body, "flags", EXPLAIN_OF_RUNS, &flags, f);
+	if (!code)
+		code = wire_get_end(&r->body, "MADE", f);
+	return code ? code : made(r, &handles, flags, f);
 }
 
 /* ---- CAN_FUSE ---- */

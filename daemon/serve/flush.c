@@ -507,29 +507,12 @@ static void estimate_gain(struct flush *f) {
 		log_debug("a plan's gain is not known: out of memory");
 }
 
-/* The place of a plan among the recent ones; the last where it is not. */
-static unsigned recent_place(const struct session *s, const struct plan *p) {
-	unsigned i = 0;
+/* So that people can ask how these arrays were made. A copy was made as what it is of. */
+static void note_run(const struct flush *f) {
+	uint32_t number = f->copies ? 0 : recent_ran(f->session, f->plan);
 
-	while (i < s->recents && s->recent[i].plan != p)
-		i++;
-	return i < SESSION_RECENT ? i : SESSION_RECENT - 1;
-}
-
-/* Puts the plan first among the recent ones. */
-static void keep_recent(struct session *s, struct plan *p) {
-	unsigned at = recent_place(s, p);
-	struct recent first = { plan_ref(p), 1 };
-
-	if (at < s->recents) {
-		first.runs += s->recent[at].plan == p ? s->recent[at].runs : 0;
-		plan_unref(s->recent[at].plan);
-	} else {
-		s->recents++;
-	}
-	memmove(&s->recent[1], &s->recent[0], at * sizeof *s->recent);
-	s->recent[0] = first;
-	s->ran = loop_now();
+	for (uint32_t i = 0; number && i < f->plan->outputs; i++)
+		f->array[graph_output_at(f->graph, (uint32_t)f->plan->output[i].tag)->tag]->run = number;
 }
 
 static void trace_plan(const struct flush *f, bool hit, uint64_t begin_ns) {
@@ -567,7 +550,7 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	if (!r)
 		estimate_gain(f);
 	if (!r)
-		keep_recent(s, f->plan);
+		note_run(f);
 	session_count(s, runs, !r);
 	session_count(s, plan_hits, !r && hit);
 	session_count(s, plan_misses, !r && !hit);
@@ -722,5 +705,6 @@ int flush_copy(struct session *s, struct array *a, struct fault *f) {
 }
 
 int flush_copy_to(struct session *s, const struct array *a, struct array *to, struct space *space, struct fault *f) {
+	to->run = a->run;
 	return copy_to(s, a, to, space, f);
 }

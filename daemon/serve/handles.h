@@ -29,6 +29,7 @@ struct hold;
 
 struct array {
 	uint32_t references;         /* the handle, the window, requests that wait for it */
+	uint32_t run;                /* the number of the graph that made it, as recent.h has them; 0: none did, or none that is known */
 	uint64_t epoch;              /* of the session's graph in which `node` is its node; 64 bits never come again */
 	uint32_t node;
 	bool pending;

@@ -46,6 +46,7 @@ static const struct {
 	[REQUEST_REPLAY] = { replay_request, ORDER_NUMBERED, true, true },
 	[REQUEST_FORGET] = { forget_request, ORDER_NUMBERED, false, true },
 	[REQUEST_EXPLAIN] = { explain_request, ORDER_NONE, false },
+	[REQUEST_MADE] = { made_request, ORDER_NONE, false },
 	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
 	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
 	[REQUEST_CONFIGURE] = { configure_request, ORDER_NONE, false },

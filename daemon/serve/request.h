@@ -85,6 +85,7 @@ request_function import_request;
 request_function revoke_request;
 request_function explain_request;    /* explain.c */
 request_function can_fuse_request;
+request_function made_request;
 request_function stats_request;      /* stats.c */
 request_function configure_request;  /* configure.c */
 request_function set_request;

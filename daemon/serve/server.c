@@ -125,6 +125,7 @@ struct server *server_free(struct server *v) {
 	exec_heeds(v->exec, NULL, NULL);
 	while (v->sessions)
 		session_free(v->sessions);
+	recent_free(v);
 	accounts_free(&v->accounts, true);
 	operations_free(v->operations);
 	patterns_free(v->patterns);

@@ -101,6 +101,8 @@ struct server {
 	uint64_t builds_seen, builds_us;     /* how many there were, and when, when that was last looked at */
 	bool progress;                       /* runs ended: held requests may go on */
 
+	struct past *past;                   /* utlist: recent.h */
+
 	uint64_t trace_until_us;             /* events.c: when its recording ends */
 
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */

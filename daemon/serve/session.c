@@ -205,11 +205,6 @@ static void keep_counters(struct session *s) {
 		v->faults[i] += s->faults[i];
 }
 
-static void drop_recent(struct session *s) {
-	for (unsigned i = 0; i < s->recents; i++)
-		plan_unref(s->recent[i].plan);
-}
-
 /* For the journal: what it has used. Of one that did nothing nothing is said, nor where another engine or daemon goes on with it. */
 static void tell_end(const struct session *s) {
 	const struct log_subject subject = { .session = s->id, .uid = s->uid, .pid = s->pid };
@@ -234,6 +229,7 @@ void session_free(struct session *s) {
 	handles_free(&s->handles);
 	shares_end(s);
 	shares_forgo(s);
+	recent_end(s);
 	if (s->account) {
 		s->account->queued -= s->queued;
 		control_spent(s->server, s->account);
@@ -244,7 +240,6 @@ void session_free(struct session *s) {
 		space_free(s->space);
 	captures_free(s);
 	recurring_free(s);
-	drop_recent(s);
 	keep_counters(s);
 	catalogue_give(s->server->catalogue, s->entry);
 	patterns_end(s);

@@ -16,6 +16,7 @@
 #include "daemon/serve/configure.h"
 #include "daemon/serve/counters.h"
 #include "daemon/serve/handles.h"
+#include "daemon/serve/recent.h"
 #include "daemon/serve/transport.h"
 
 struct account;
@@ -34,8 +35,6 @@ enum {
 	SESSION_FAILURES = 64,
 	/* Client memory told as freed in one answer: 2 numbers each. */
 	SESSION_FREED = 4096,
-	/* Plans kept for RECENT: the graphs of a training step. */
-	SESSION_RECENT = 8,
 	/* Bytes of recorded graphs. */
 	SESSION_CAPTURE_BYTES = 64 << 20,
 };
@@ -81,12 +80,6 @@ struct run {
 	bool tuned;                  /* it won the comparison of all forms of the graph */
 	uint64_t began_us;           /* where slow ones are logged: when, by loop_now(); else 0 */
 	uint64_t built;              /* programs that had been built by then */
-};
-
-/* A graph that was run, kept so that RECENT can tell of it. */
-struct recent {
-	struct plan *plan;           /* a reference */
-	uint64_t runs;               /* one after the other */
 };
 
 /* Memory that the supervisor gave for an exported array. */
@@ -173,9 +166,7 @@ struct session {
 	unsigned regains;
 	bool ending;                 /* its end has been told, and is handled next */
 
-	struct recent recent[SESSION_RECENT];   /* the newest first */
-	unsigned recents;
-	uint64_t ran;                /* when the newest ran, loop_now() */
+	struct recents recents;      /* what it ran last */
 
 	struct capture *capture[LIMIT_CAPTURES];
 	uint64_t capture_bytes;

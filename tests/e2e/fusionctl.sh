@@ -239,12 +239,17 @@ mkfifo "$root/pipe"
 "$ctl" run --all "$root/long.fz" >"$root/pipe" &
 client=$!
 exec 3<"$root/pipe"
-until_does "$ctl" explain --last
+until_does sh -c "'$ctl' clients --json | grep -q '\"kernels_launched\":1'"
 claim explain_tells_the_last_graphs_of_a_client 0 "scalar_activation" "$ctl" explain --last
 claim_json recent_graphs_are_json 'j["name"] == "fusionctl" and j["graphs"][0]["runs"] == 1' "$ctl" explain --last --json
 claim graph_draws_the_last_of_a_client 0 "scalar_activation" "$ctl" graph --last
 exec 3<&-
 wait "$client" 2>/dev/null || true
+until_does sh -c "'$ctl' clients --json | grep -q '\"clients\":\[\]'"
+claim programs_that_have_ended_are_told_of 0 "^session [0-9]*, fusionctl, process $client, ended" "$ctl" explain --last
+claim_json and_when 'j["pid"] == '"$client"' and j["ended_us"] > 1e15 and j["graphs"][0]["opportunities"]' "$ctl" opportunities --last --json
+session=$("$ctl" explain --last --json | sed -n 's/.*"session":\([0-9]*\).*/\1/p')
+claim by_their_number_too 0 "^session $session, fusionctl" "$ctl" explain --session "$session"
 
 claim syntax_errors_name_the_place 65 "unknown.fz:2:5: there is no operation 'ad'" "$ctl" run "$root/unknown.fz"
 claim refused_operations_name_the_line 65 "do not broadcast.*shapes.fz:3" "$ctl" explain "$root/shapes.fz"

@@ -10,7 +10,7 @@ import sys
 NUMBERS = {"fusion_error_code", "fusion_rank", "fusion_future_fd", "fusion_can_fuse"}
 # What gives back another array's life, context or thread state than the target thinks: it calls these itself, as it can.
 OWN = "open close release keep retain scope_begin scope_end from create read read_callback read_begin future_fd future_finish map unmap on_wait on_sleep".split() + \
-    "capture_begin capture_end capture_abort replay capture_free error_clear here import".split()
+    "capture_begin capture_end capture_abort replay capture_free explain_capture error_clear here import".split()
 ARGUMENTS = {
     "fusion_context *": "context", "fusion_array *": "pick(b)", "const fusion_array *": "pick_live(b)", "fusion_array *const *": "picks(b)",
     "fusion_array **": "places()", "bool": "fuzz_byte(b) & 1", "double": "real(b)", "int64_t": "whole(b)", "uint64_t": "(uint64_t)whole(b)",

@@ -557,6 +557,16 @@ static void call_replay(struct fuzz_bytes *b) {
 	ended(fusion_replay(r->capture, list, made_places));
 }
 
+static void call_explain_capture(struct fuzz_bytes *b) {
+	struct recorded *r = &mine->capture[fuzz_below(b, CAPTURES)];
+	unsigned what = fuzz_byte(b);
+
+	if (!r->capture)
+		return;
+	BEGIN("fusion_explain_capture");
+	said(fusion_explain_capture(r->capture, what));
+}
+
 static void call_capture_free(struct fuzz_bytes *b) {
 	struct recorded *r = &mine->capture[fuzz_below(b, CAPTURES)];
 
@@ -647,7 +657,7 @@ static void make_trouble(struct fuzz_bytes *b) {
 
 static void (*const own_calls[])(struct fuzz_bytes *b) = { call_from, call_from, call_from, call_create, call_map, call_map, call_unmap, call_read, call_read, call_read_callback,
 	call_read_begin, call_future_finish, call_release, call_retain, call_scope_begin, call_scope_end, call_capture_begin, call_capture_end, call_capture_abort, call_replay,
-	call_replay, call_capture_free, call_import, call_here, call_on_wait, make_trouble };
+	call_replay, call_explain_capture, call_capture_free, call_import, call_here, call_on_wait, make_trouble };
 
 enum { OWN_CALLS = sizeof own_calls / sizeof *own_calls };
 

@@ -6,6 +6,7 @@ import functools
 import threading
 
 from . import _core
+from ._errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
@@ -175,10 +176,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     recorded = {}
     _callable(function, "jit")
 
-    @functools.wraps(function)
-    def wrapped(*args):
-        if getattr(_recording, "on", False):
-            return function(*args)
+    def recording_of(args):
         for i, x in enumerate(args):
             if not isinstance(x, _core.Array):
                 raise TypeError(f"jit: argument {i} is {type(x).__name__}, not an array")
@@ -187,8 +185,22 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         key = tuple((x.shape, x.dtype) for x in args)
         if key not in recorded:
             recorded[key] = _record(function, args)
-        capture, form, count = recorded[key]
+        return recorded[key]
+
+    @functools.wraps(function)
+    def wrapped(*args):
+        if getattr(_recording, "on", False):
+            return function(*args)
+        capture, form, count = recording_of(args)
         return _filled(form, iter(_core.replay(capture, args, count) if count else ()))
+
+    def explained(args, what):
+        if not args and len(recorded) != 1:
+            raise ArgumentError("explain: the function is recorded for each combination of shapes and types, "
+                                f"and was for {len(recorded) or 'none'}: name the arguments, too, as explain(f, x)")
+        capture = recording_of(args)[0] if args else next(iter(recorded.values()))[0]
+        return _core.explain_capture(capture, what)
+    wrapped._explained = explained
     return wrapped
 
 

@@ -202,14 +202,30 @@ def _arrays(arrays, what):
     return tuple(arrays)
 
 
-def explain(*arrays: Array, source: bool | str = False, unfused: bool = False) -> Explanation:
-    """How the daemon would run what leads to these arrays: kernels, their operations, why others were left out. Runs nothing.
+# Of FUSION_EXPLAIN_.
+_SOURCE, _UNFUSED, _NODES, _OPPORTUNITIES, _OWN_SOURCE = 1, 2, 4, 8, 32
+
+
+def _explained(asked, name, what):
+    """Of arrays; or of a function of jit(), as it was recorded for the arrays that follow it."""
+    recorded = getattr(asked[0], "_explained", None) if asked else None
+    if recorded is not None:
+        return json.loads(recorded(asked[1:], what))
+    arrays = _arrays(asked, name)
+    context = arrays[0].device.context
+    return json.loads((context.opportunities if what == _OPPORTUNITIES else context.explain)(arrays, what))
+
+
+def explain(*arrays: Array | Callable[..., Any], source: bool | str = False, unfused: bool = False) -> Explanation:
+    """How the daemon runs what leads to these arrays: kernels, their operations, why others were left out. Runs nothing.
+
+    What has run, explain(y) after print(y), is told as it ran, as long as it is known: fusion.explain_runs. Of a function of jit(), explain(f) or
+    explain(f, x): the graph that was recorded, or is now, for these arguments.
 
     source: with the OpenCL C of each kernel; "all": with the library's functions, too, as the compiler gets it.
     """
-    arrays = _arrays(arrays, "explain")
-    what = 4 + (1 if source == "all" else 32 if source else 0) + (2 if unfused else 0)
-    return Explanation(json.loads(arrays[0].device.context.explain(arrays, what)))
+    what = _NODES + (_SOURCE if source == "all" else _OWN_SOURCE if source else 0) + (_UNFUSED if unfused else 0)
+    return Explanation(_explained(arrays, "explain", what))
 
 
 class Answer(dict):
@@ -233,39 +249,37 @@ def can_fuse(first: Array, second: Array, *results: Array) -> Answer:
     return Answer(json.loads(arrays[0].device.context.can_fuse(*arrays)))
 
 
-def opportunities(*arrays: Array) -> Any:
-    """What of these operations would be fused alone, the greatest gain first: pattern, operations, bytes saved, estimated gain."""
-    arrays = _arrays(arrays, "opportunities")
-    return json.loads(arrays[0].device.context.opportunities(arrays, 0))
+def opportunities(*arrays: Array | Callable[..., Any]) -> Any:
+    """What of these operations is fused, alone, the greatest gain first: pattern, operations, bytes saved, estimated gain. Of what explain() takes."""
+    return _explained(arrays, "opportunities", _OPPORTUNITIES)
 
 
-def graph(*arrays: Array) -> Picture:
-    """A picture of what leads to these arrays: in a notebook as it is, else graph(x).svg and graph(x).save(name)."""
+def graph(*arrays: Array | Callable[..., Any]) -> Picture:
+    """A picture of what explain() takes: in a notebook as it is, else graph(x).svg and graph(x).save(name)."""
     from ._graph import Picture
     return Picture(explain(*arrays))
 
 
-def report(what: Array | Explanation, *others: Any) -> None:
-    """report(y, "FILE.html"): one page of what leads to these arrays, or of what explain() told: a picture of operations and kernels, what bounds
+def report(what: Array | Explanation | Callable[..., Any], *others: Any) -> None:
+    """report(y, "FILE.html"): one page of what explain() takes, or of what it told: a picture of operations and kernels, what bounds
     each, a timeline, sources, what was not fused. It holds all it needs, and runs nothing.
     """
     from ._graph import PAGE, drawn
     if not others or isinstance(others[-1], _core.Array):
         raise TypeError("report: the name of a file comes last: report(y, \"FILE.html\")")
     *arrays, name = (what, *others)
-    told = what if isinstance(what, Explanation) and len(arrays) == 1 else _explained(arrays)
+    told = what if isinstance(what, Explanation) and len(arrays) == 1 else _with_sources(arrays)
     page = drawn(told, PAGE, os.path.splitext(os.path.basename(os.fspath(name)))[0])
     with open(name, "w", encoding="utf-8") as file:
         file.write(page)
 
 
-def _explained(arrays):
-    """With sources, unless these are longer than an answer may be."""
-    _arrays(arrays, "report")
+def _with_sources(asked):
+    """Unless these are longer than an answer may be."""
     try:
-        return explain(*arrays, source=True)
+        return Explanation(_explained(asked, "report", _NODES + _OWN_SOURCE))
     except LimitError:
-        return explain(*arrays)
+        return Explanation(_explained(asked, "report", _NODES))
 
 
 @contextlib.contextmanager

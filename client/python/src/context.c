@@ -85,7 +85,7 @@ CALL(cancel)
 
 /* ---- texts ---- */
 
-static PyObject *text_taken(char *text) {
+PyObject *text_taken(char *text) {
 	PyObject *result = text ? PyUnicode_FromString(text) : raise_error();
 
 	free(text);

@@ -76,6 +76,8 @@ extern struct registry registry;
 void place_note(void);
 /* Raises the thread's last error; returns NULL. */
 PyObject *raise_error(void);
+/* A text of libfusion's, freed; NULL: its error is raised. */
+PyObject *text_taken(char *text);
 PyObject *raise_dtype(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- element types ---- */

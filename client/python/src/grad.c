@@ -264,6 +264,21 @@ static PyObject *core_replay(PyObject *self, PyObject *args) {
 	return result;
 }
 
+/* explain_capture(capture, what) */
+static PyObject *core_explain_capture(PyObject *self, PyObject *args) {
+	PyObject *capsule;
+	fusion_capture *capture;
+	unsigned what;
+	char *text;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "OI", &capsule, &what) || !(capture = PyCapsule_GetPointer(capsule, "fusion_capture")))
+		return NULL;
+	place_note();
+	WAITING(text = fusion_explain_capture(capture, what));
+	return text_taken(text);
+}
+
 PyMethodDef grad_methods[] = {
 	{ "watch", core_watch, METH_O, NULL },
 	{ "unwatch", core_unwatch, METH_O, NULL },
@@ -274,5 +289,6 @@ PyMethodDef grad_methods[] = {
 	{ "adam", core_adam, METH_VARARGS, NULL },
 	{ "record", core_record, METH_VARARGS, NULL },
 	{ "replay", core_replay, METH_VARARGS, NULL },
+	{ "explain_capture", core_explain_capture, METH_VARARGS, NULL },
 	{ NULL, NULL, 0, NULL },
 };

@@ -101,3 +101,15 @@ def test_mistakes_are_refused_by_a_sentence(tmp_path):
     for text in ("", "5", "[]", "{"):
         with pytest.raises(xp.ArgumentError, match="report: the explanation is not what explain answers"):
             _core.report(text, None, PAGE)
+
+
+def test_a_recorded_function_has_a_page(tmp_path):
+    @xp.jit
+    def step(x):
+        return xp.sum(xp.exp(x) * 2, axis=1)
+
+    x = xp.ones((4, 5))
+    assert float(step(x)[0]) > 0
+    xp.report(step, x, tmp_path / "step.html")
+    page = (tmp_path / "step.html").read_text()
+    assert "exp" in page and "<svg" in page and "<script" not in page
