@@ -751,8 +751,8 @@ def check_shape_refusals(report, context):
     refused(report, "argsort along no axis", "argsort", lambda: context.sort("argsort", make(2, 3), 2))
     refused(report, "searchsorted in a matrix", "searchsorted", lambda: context.searchsorted(make(2, 3), make(2)), code="SHAPE")
     refused(report, "rank 9", "reshape", lambda: context.reshape(make(1), (1,) * 9), code="RANK")
-    refused(report, "a size beyond all", "fill", lambda: context.full("f32", (1 << 40, 1 << 40), 0), code="OVERFLOW")
-    refused(report, "a negative extent", "fill", lambda: context.full("f32", (-1,), 0))
+    refused(report, "a size beyond all", "full", lambda: context.full("f32", (1 << 40, 1 << 40), 0), code="OVERFLOW")
+    refused(report, "a negative extent", "full", lambda: context.full("f32", (-1,), 0))
 
 
 # ---- all of it ----
