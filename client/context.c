@@ -22,6 +22,7 @@
 #include "flush.h"
 #include "handle.h"
 #include "pattern.h"
+#include "record.h"
 #include "resume.h"
 #include "rule.h"
 #include "tape.h"
@@ -473,7 +474,9 @@ int context_refuse_closed(struct fault *f) {
 }
 
 int context_refuse_closed_of(const char *what, const char *argument, struct fault *f) {
-	return fault_set(f, FAULT_STATE, "%s: %s is of a context that was closed", what, argument);
+	char text[ARGUMENT_TEXT];
+
+	return fault_set(f, FAULT_STATE, "%s: %s is of a context that was closed", what, record_argument(what, argument, text));
 }
 
 void fusion_close(fusion_context *context) {

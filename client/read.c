@@ -42,17 +42,12 @@ struct fusion_future {
 
 /* --- requests ---------------------------------------------------------------------------- */
 
-/* Sends READ or MAP for a value, which the request holds until it is answered. */
-static int ask_corked(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
+static int ask_value(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
 	struct later *later, struct request **requestp, struct fault *f) {
 	struct wire_writer *w;
 	struct request *q;
-	int r = flush_overdue(c, f);
+	int r = flush_value(c, v, f);
 
-	if (!r && a && v->state == VALUE_PENDING)
-		r = stream_await_pair(c, f);
-	if (!r)
-		r = flush_value(c, v, f);
 	if (!r)
 		r = a ? stream_room_to_wait(c, &q, f) : stream_room(c, &q, f);
 	if (!r && v->state == VALUE_FAILED) {
@@ -73,6 +68,21 @@ static int ask_corked(struct fusion_context *c, struct value *v, enum message_re
 	q->later = later;
 	*requestp = q;
 	return 0;
+}
+
+/* Sends READ or MAP for a value, which the request holds until it is answered. */
+static int ask_corked(struct fusion_context *c, struct value *v, enum message_request kind, struct answer *a,
+	struct later *later, struct request **requestp, struct fault *f) {
+	int r = flush_overdue(c, f);
+	bool paired = !r && a && v->state == VALUE_PENDING;
+
+	if (paired)
+		r = stream_await_pair(c, f);
+	if (!r)
+		r = ask_value(c, v, kind, a, later, requestp, f);
+	if (paired)
+		stream_end_pair(c);
+	return r;
 }
 
 /* What computes the value and the question for it wake the daemon together. */

@@ -16,7 +16,7 @@ static const struct op_attr no_attr;
 
 /* --- begin and end ----------------------------------------------------------------------- */
 
-enum { ARGUMENT_TEXT = sizeof "argument " + OPERAND_TEXT };
+const char record_operands[RECORD_OPERANDS] = { 0 };
 
 /* The operands of functions that are no operations themselves, where they are not a, b and c. */
 static const struct {
@@ -45,6 +45,13 @@ static char *operand_text(const char *what, unsigned i, char text[static ARGUMEN
 	op_operand(info, i, name);
 	snprintf(text, ARGUMENT_TEXT, "%s%s", strchr(name, ' ') ? "" : "argument ", name);
 	return text;
+}
+
+const char *record_argument(const char *what, const char *argument, char text[static ARGUMENT_TEXT]) {
+	for (unsigned i = 0; i < RECORD_OPERANDS; i++)
+		if (argument == &record_operands[i])
+			return operand_text(what, i, text);
+	return argument;
 }
 
 /* An operand is NULL where an earlier call failed; that error says more than we could. */
@@ -123,10 +130,9 @@ struct fusion_array *record_begin_array(struct recording *r, const char *what, f
 }
 
 static bool record_begin_from(struct recording *r, const char *what, unsigned first, unsigned count, fusion_array *const *operand) {
-	char text[ARGUMENT_TEXT];
 	int failed = 0;
 
-	if (!operands_given(what, first, count, operand) || !record_begin_list(r, what, operand[0], operand_text(what, first, text)))
+	if (!operands_given(what, first, count, operand) || !record_begin_list(r, what, operand[0], &record_operands[first]))
 		return false;
 	r->first = first;
 	for (unsigned i = 0; !failed && i < count; i++)

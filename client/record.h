@@ -25,6 +25,16 @@ struct recording {
 	struct fault fault;
 };
 
+enum {
+	ARGUMENT_TEXT = sizeof "argument " + OPERAND_TEXT,
+	/* Where the first operand that is given stands among an operation's. */
+	RECORD_OPERANDS = 2,
+};
+
+/* In an argument's place: the operand of that number, whose name is made where an error tells it, not for each operation that is recorded. */
+extern const char record_operands[RECORD_OPERANDS];
+/* The argument as it is told: as it is, or the operand's name. */
+const char *record_argument(const char *what, const char *argument, char text[static ARGUMENT_TEXT]);
 /*
  * Checks the operands and locks their context. False: the error is the thread's already. Where an
  * operand is NULL because of an earlier error, that error stays.

@@ -69,8 +69,12 @@ void sleepers_room(struct stream *s, struct sleepers_woken *woken) {
 		if (w->wish.reason != SLEEPER_ROOM || w->looks)
 			continue;
 		needs = stream_frees(s) ? w->wish.room : 1;
-		if (needs > left)
+		/* Passed over once: who takes one at a time beside it would get all there is, for ever. */
+		if (needs > left) {
+			w->wish.room = 1;
 			continue;
+		}
+		w->wish.room = needs;
 		let_look(w, woken);
 		left -= needs;
 	}

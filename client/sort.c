@@ -138,7 +138,9 @@ static fusion_array *choose_blocks(const struct topk *t, fusion_array *blocks) {
 
 /* Places of the whole row, of places among the candidates: k blocks, then what is behind the last block. */
 static fusion_array *whole_places(const struct topk *t, fusion_array *at, fusion_array *chosen) {
-	fusion_array *number = fusion_floor_divide_scalar(at, (double)t->block);
+	fusion_array *many = fusion_floor_divide_scalar(at, (double)t->block);
+	/* Those behind the last block have none; what is read for them is not used. */
+	fusion_array *number = fusion_minimum_scalar(many, (double)(t->k - 1));
 	fusion_array *inside = fusion_remainder_scalar(at, (double)t->block);
 	fusion_array *flat = chosen ? with_last(chosen, t->rank, 0, t->k) : NULL;
 	fusion_array *block = fusion_take_along(flat, number, -1), *begin, *there, *behind, *is_behind, *result;
@@ -148,6 +150,7 @@ static fusion_array *whole_places(const struct topk *t, fusion_array *at, fusion
 	behind = fusion_add_scalar(at, (double)((t->blocks - t->k) * t->block));
 	is_behind = fusion_ge_scalar(at, (double)(t->k * t->block));
 	result = fusion_where(is_behind, behind, there);
+	fusion_release(many);
 	fusion_release(number);
 	fusion_release(inside);
 	fusion_release(flat);

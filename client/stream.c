@@ -791,6 +791,8 @@ static int await_room(struct fusion_context *c, unsigned needs, struct fault *f)
 			r = stream_await_resumer(c, f);
 		else
 			r = abandoned(c) ? resume(c, f) : wait_for_any(c, (struct sleeper_wish){ .reason = SLEEPER_ROOM, .room = needs }, f);
+		/* Who was passed over once takes what there is. */
+		needs = 1;
 	}
 	if (!r && s->lost.code)
 		r = refuse_lost(c, f);
@@ -829,6 +831,11 @@ int stream_room_to_wait(struct fusion_context *c, struct request **requestp, str
 
 int stream_await_pair(struct fusion_context *c, struct fault *f) {
 	return await_room(c, 2, f);
+}
+
+void stream_end_pair(struct fusion_context *c) {
+	if (c->stream.sleepers)
+		leave_room(&c->stream);
 }
 
 bool stream_frees(const struct stream *s) {

@@ -120,6 +120,8 @@ int stream_room_to_wait(struct fusion_context *c, struct request **requestp, str
  * soon.
  */
 int stream_await_pair(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* Behind it, once all is sent or nothing will be: others have what was not taken of the room. */
+void stream_end_pair(struct fusion_context *c);
 /* Was something sent whose answer waits for no device, so that there is more room soon? */
 bool stream_frees(const struct stream *s);
 bool stream_has_room(const struct fusion_context *c);

@@ -128,7 +128,8 @@ static int take_axes(struct recording *r, int count, const int *axes, uint16_t *
 	int failed;
 
 	*setp = 0;
-	if (count < 0 || count > operand_type(r)->rank)
+	/* One is looked at whatever the rank, to be told that it does not exist. */
+	if (count < 0 || count > (operand_type(r)->rank ? operand_type(r)->rank : 1))
 		return fault_set(&r->fault, FAULT_ARGUMENT, "%s: a count of %d axes does not fit %s", r->what, count,
 			shape_text(operand_type(r), text));
 	if (count && !axes)

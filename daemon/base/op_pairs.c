@@ -57,6 +57,7 @@ int op_pairs_parse(const char *text, struct op_pairs *pairs, struct fault *f) {
 	int r = 0, n;
 
 	memset(pairs, 0, sizeof *pairs);
+	text += strspn(text, " ,");
 	while (!r && sscanf(text, " %63[^ ,]%n", word, &n) == 1) {
 		r = parse_pair(word, pairs, f);
 		text += n;

@@ -204,6 +204,8 @@ int unmap_request(struct request *r, struct fault *f) {
 	buffer_written(a->buffer);
 	a->mapped = ARRAY_FREE;
 	a->version = a->hold ? share_written(a) : a->version + 1;
+	/* What it holds is the program's now: no run made it. */
+	a->run = 0;
 	array_noted(a);
 	w = request_answer(s->server, r->id, 2);
 	wire_put_uint(w, r->seq);

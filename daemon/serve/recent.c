@@ -63,10 +63,10 @@ static bool make_room(struct session *s, uint64_t bytes) {
 	uint32_t most = s->settings.explain_runs;
 	struct session *other;
 
+	while (r->count && r->count >= most)
+		drop_oldest(r, &s->account->recent_bytes);
 	if (!most || bytes > RECENT_USER_BYTES)
 		return false;
-	while (r->count >= most)
-		drop_oldest(r, &s->account->recent_bytes);
 	while (s->account->recent_bytes + bytes > RECENT_USER_BYTES) {
 		other = least_recent(s);
 		if (!other)
@@ -222,22 +222,24 @@ static void past_trim(struct server *v, uid_t uid) {
 }
 
 /* Takes the graphs over. */
-static struct past *past_of(const struct session *s) {
+static struct past *past_of(struct session *s) {
 	struct past *p = malloc(sizeof *p);
 
 	if (!p)
 		return NULL;
 	*p = (struct past){ .id = s->id, .uid = s->uid, .pid = s->pid, .ended_us = loop_now(), .recents = s->recents };
 	memcpy(p->name, s->name, sizeof p->name);
+	s->recents = (struct recents){ 0 };
 	return p;
 }
 
 void recent_end(struct session *s) {
 	struct server *v = s->server;
-	struct past *p = s->recents.count && !v->ends ? past_of(s) : NULL;
+	struct past *p;
 
 	if (s->account)
 		s->account->recent_bytes -= bytes_of(&s->recents);
+	p = s->recents.count && !v->ends ? past_of(s) : NULL;
 	if (!p) {
 		recents_drop(&s->recents);
 		return;

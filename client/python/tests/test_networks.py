@@ -87,7 +87,7 @@ def test_a_number_has_softmax_as_in_pytorch():
     x = xp.asarray(3.5)
     assert float(xp.nn.softmax(x)) == 1 and float(xp.nn.softmax(x, axis=0)) == 1 and float(xp.nn.log_softmax(x, axis=-1)) == 0
     assert float(xp.nn.logsumexp(x)) == 3.5 and float(xp.nn.layer_norm(x)) == 0
-    with pytest.raises(xp.FusionError, match="softmax: a count of 1 axes does not fit"):
+    with pytest.raises(xp.FusionError, match="axis 1"):
         xp.nn.softmax(x, axis=1)
 
 
