@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from . import _core, _functions
-from ._base import as_device, bfloat16, float32
+from ._base import as_device, bfloat16, bool as truth, default_real, float32
 from ._index import getitem, setitem
 from ._store import stored as _stored
 from ._views import is_row_major
@@ -272,6 +272,9 @@ def _numpy() -> Any:
 
 
 def _of_type(x, dtype):
+    """Of truths their share is meant, as in NumPy."""
+    if dtype is None and x.dtype is truth:
+        dtype = default_real()
     return x if dtype is None else _functions.astype(x, dtype, copy=False)
 
 

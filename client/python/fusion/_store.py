@@ -20,5 +20,7 @@ def stored(made: Any, out: Any, what: str) -> Any:
         raise TypeError(f"{what}: out is no fusion array, but {type(out).__name__}")
     if out.shape != made.shape:
         raise ValueError(f"{what}: out is of shape {out.shape}, the result of {made.shape}")
+    if made.dtype.kind == "f" != out.dtype.kind or out.dtype.kind == "b" != made.dtype.kind:
+        raise TypeError(f"{what}: the result is {made.dtype}, which out, of {out.dtype}, does not hold")
     out[...] = made
     return out

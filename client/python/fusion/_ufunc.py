@@ -15,7 +15,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from ._array import Array
     from ._base import DType
 
-__all__ = ["array_of", "ufunc"]
+__all__ = ["array_of", "plain", "ufunc"]
 
 _Array = _core.Array
 
@@ -23,6 +23,11 @@ _Array = _core.Array
 def array_of(x: Any) -> Any:
     """An array from one, or from whatever asarray() takes."""
     return x if isinstance(x, _Array) else asarray(x)
+
+
+def plain(v: Any) -> Any:
+    """A number of Python, from one, of NumPy or an array without axes, which waits; all else as it is."""
+    return v.item() if isinstance(v, _Array) and not v.ndim else number(v)
 
 
 def _operands(given):
@@ -52,10 +57,12 @@ class ufunc:
         if len(operands) != self.nin:
             raise TypeError(f"{self.__name__}: takes {self.nin} operand{'s' if self.nin > 1 else ''}, not {len(operands)}")
         given = _operands(operands)
-        if dtype is not None:
-            wanted = as_dtype(dtype)
+        wanted = as_dtype(dtype)
+        if wanted is not None and wanted is not truth:
             given = [_core.cast(x, wanted) if isinstance(x, _Array) else x for x in given]
         made = self._function(*given)
+        if wanted is not None and made.dtype is not wanted:
+            made = _core.cast(made, wanted)
         if where is True:
             return stored(made, out, self.__name__)
         old = stored(made, None, self.__name__) if out is None else out[0] if isinstance(out, tuple) else out

@@ -128,6 +128,21 @@ def test_sums_at_places_and_what_is_in_place():
     assert y.tolist() == [1, 7, 1]
 
 
+@pytest.mark.parametrize("call", """
+np.histogram([-0.5, 0.5, 1.5, 3.4], bins=[0, 1, 2, 3]) | np.clip(j, 0, 2.5) | np.equal(j, 3, dtype=bool) | np.trapz(m, np.cumsum(m * m, 0), axis=0) | np.median([1.0, np.inf])
+np.linalg.norm(m, 'fro') | np.digitize([3, 2], [3, 2, 1]) | np.digitize(v, [1.0, 0.0, -1.0], right=True) | b.mean() | b.std(0) | np.argmax(b, 1) | np.nansum(h[:1], 1) | np.nanmean(h[:, 1:])
+np.nanmax(h, 0) | np.nanmin(h) | np.tile(v, np.int64(2)) | np.split(v, np.int64(3)) | np.pad(v, np.int64(1)) | np.histogram(v, np.int64(4)) | np.add(i, 1, dtype=float)
+""".replace("\n", " | ").strip(" |").split(" | "))
+def test_what_is_rare_is_as_numpy_has_it_too(call):
+    test_as_numpy_has_it(call)
+
+
+def test_random_numbers_have_the_shape_of_what_they_are_drawn_by():
+    made = fnp.random.default_rng(1).normal([0.0, 10.0, 20.0], 0.001)
+    assert made.shape == (3,) and len(set((made - fnp.array([0.0, 10.0, 20.0])).tolist())) == 3
+    assert fnp.random.uniform(0, [[1.0], [2.0]]).shape == (2, 1)
+
+
 def test_arrays_of_numpy_are_operands():
     x, n = fusion.ones((2, 3)), numpy.arange(6.0).reshape(2, 3)
     for ours in (x + n, n + x, x * n, n @ x.T, x @ n.T, x == n, fusion.where(x > 0, n, 0)):
@@ -152,7 +167,7 @@ def test_random_numbers_are_those_of_their_seed():
 
 @pytest.mark.parametrize("name, said", [
     ("complex128", "complex numbers are not supported"), ("savez", "fusion.safetensors does it"), ("concatenat", "is 'concatenate' meant"),
-    ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
+    ("interp", "numpy.interp does it, of numpy.asarray"), ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
 ])
 def test_what_is_missing_says_what_is_there(name, said):
     with pytest.raises(AttributeError, match=said):
@@ -166,6 +181,8 @@ def test_what_is_missing_says_what_is_there(name, said):
     ("np.einsum('ij,ij->ik', m, m)", "no operand has the axis 'k'"), ("np.einsum('ij,jk->ik', m, m)", "the axis 'j' has the extents 5 and 4"),
     ("np.split(v, 4)", "6 elements along axis 0 are not 4 equal parts"), ("np.pad(v, 1, 'nothing')", "the mode 'nothing' is none of"),
     ("np.add(v)", "takes 2 operands, not 1"), ("np.where(b, 1)", "either both x and y"), ("np.take(m, [0.5])", "indices are of float64"),
+    ("np.reshape(v, (2, 3), order='F')", "order='F' is not provided"), ("np.divide(i, 2, out=i)", "the result is float64, which out, of int64, does not hold"),
+    ("np.linalg.norm(m, 2)", "norms of matrices are not provided"), ("np.bincount([1, -1])", "a number below 0"),
     ("np.sqrt.reduce(v)", "only functions of two operands"), ("np.quantile(v, 2)", "no share between 0 and 1"), ("np.zeros(3, 'f3')", "not an element type"),
 ])
 def test_mistakes_are_told(wrong, said):

@@ -19,6 +19,7 @@ from .._functions import (broadcast_arrays, broadcast_shapes, can_cast, finfo, i
 from .._grad import *
 from .._progress import *
 from .._tools import *
+from .. import nn
 from . import linalg, random
 from .create import *
 from .elementwise import *
@@ -65,10 +66,18 @@ _INSTEAD = {
 
 
 def _absent(name):
+    if name in ("optim", "safetensors"):
+        import importlib
+        return importlib.import_module(".." + name, __name__)
     if name.startswith("complex") or name in ("csingle", "cdouble", "clongdouble"):
         raise AttributeError(f"fusion.numpy.{name}: complex numbers are not supported: no device of fusion computes with them")
     if name in _INSTEAD:
         raise AttributeError(f"fusion.numpy has no {name!r}: {_INSTEAD[name]} does it")
+    import importlib.util
+    if not name.startswith("_") and importlib.util.find_spec("numpy"):
+        import numpy
+        if hasattr(numpy, name):
+            raise AttributeError(f"fusion.numpy has no {name!r}: numpy.{name} does it, of numpy.asarray(x)")
     import difflib
     near = difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], 1)
     raise AttributeError(f"fusion.numpy has no {name!r}" + (f"; is {near[0]!r} meant?" if near else ""))

@@ -8,7 +8,7 @@ from .. import _core, _creation as _c
 from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype, number as _number
 from .._functions import result_type
-from .._ufunc import array_of as _array
+from .._ufunc import array_of as _array, plain as _plain
 from .elementwise import power, where as _where
 from .shapes import diagonal, pad
 
@@ -93,11 +93,6 @@ def full_like(a: Any, fill_value: Any, dtype: Type = None) -> _Array:
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Type = None) -> _Array:
     """start, start + step, ... below stop."""
     return _c.arange(_plain(start), _plain(stop), _plain(step), dtype=dtype)
-
-
-def _plain(v):
-    """A number of Python, of what is one."""
-    return v.item() if isinstance(v, _core.Array) else _number(v)
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, dtype: Type = None) -> Any:

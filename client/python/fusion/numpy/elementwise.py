@@ -148,7 +148,11 @@ true_divide = divide = ufunc("true_divide", _r.divide, 2)
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> _Array:
     """a limited to [a_min, a_max]; a bound that is None does not limit."""
-    return _stored(_f.clip(_array(a), a_min if min is None else min, a_max if max is None else max), out, "clip")
+    a, low, high = _array(a), a_min if min is None else min, a_max if max is None else max
+    low, high = (b if b is None or isinstance(_number(b), (int, float)) else _array(b) for b in (low, high))
+    if a.dtype.kind in "iu" and builtins.any(isinstance(_number(b), float) for b in (low, high)):
+        a = _core.cast(a, _default_real())
+    return _stored(_f.clip(a, low, high), out, "clip")
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> _Array:
@@ -181,6 +185,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 def nan_to_num(x: Any, copy: builtins.bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> _Array:
     """NaN and infinities replaced by numbers: the largest ones of the type where none are given."""
+    if not copy and isinstance(x, _core.Array):
+        x[...] = nan_to_num(x, True, nan, posinf, neginf)
+        return x
     x = _array(x)
     if x.dtype.kind != "f":
         return _core.same(x)

@@ -20,7 +20,9 @@ __all__ = ["norm"]
 def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: builtins.bool = False) -> _Array:
     """The norm of vectors; without an axis and an order that of all elements."""
     x = _as_real(x, None)
-    if axis is None and ord is not None and x.ndim != 1:
+    if ord == "fro" and (axis is None and x.ndim == 2 or isinstance(axis, tuple) and len(axis) == 2):
+        ord = None
+    if ord is not None and (x.ndim != 1 if axis is None else isinstance(axis, tuple) and len(axis) != 1):
         raise ValueError("linalg.norm: the norms of matrices are not provided; name an axis, or leave the order out")
     if ord in (None, 2):
         return _core.sqrt(sum(_core.square(x), axis, keepdims=keepdims))

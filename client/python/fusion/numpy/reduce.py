@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _core, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, number as _number
+from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, number as _number, uint8 as _uint8
 from .._ufunc import array_of as _array
 from .._store import stored as _stored
 from .create import array, tolist
@@ -23,7 +23,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     Type = DType | str | type | None
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
+    "all", "amax", "amin", "nanmax", "nanmean", "nanmin", "nansum", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
     "min", "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
 ]
 
@@ -122,14 +122,48 @@ def any(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = Fa
     return _stored(_f.any(_array(a), axis=axis, keepdims=keepdims), out, "any")
 
 
+def _whole(a):
+    a = _array(a)
+    return _core.cast(a, _uint8) if a.dtype is _truth else a
+
+
+def nansum(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The sum over axes of what is not NaN."""
+    a = _array(a)
+    return sum(_core.where(_core.ne(a, a), 0, a), axis, dtype, out, keepdims)
+
+
+def nanmean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The mean over axes of what is not NaN; NaN where there is nothing else."""
+    a = _as_real(a, dtype)
+    count = _core.cast(sum(_core.eq(a, a), axis, keepdims=keepdims), a.dtype)
+    return _stored(_core.div(nansum(a, axis, keepdims=keepdims), count), out, "nanmean")
+
+
+def _but_nan(a, axis, keepdims, function, beyond):
+    a = _as_real(a, None)
+    made = function(_core.where(_core.ne(a, a), beyond, a), axis, keepdims=keepdims)
+    return _core.where(all(_core.ne(a, a), axis, keepdims=keepdims), _math.nan, made)
+
+
+def nanmax(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The largest over axes of what is not NaN; NaN where there is nothing else."""
+    return _stored(_but_nan(a, axis, keepdims, max, -_math.inf), out, "nanmax")
+
+
+def nanmin(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The smallest over axes of what is not NaN; NaN where there is nothing else."""
+    return _stored(_but_nan(a, axis, keepdims, min, _math.inf), out, "nanmin")
+
+
 def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """The place of the largest element: the first of equal ones; NaN wins."""
-    return _stored(_f.argmax(_array(a), axis=axis, keepdims=keepdims), out, "argmax")
+    return _stored(_f.argmax(_whole(a), axis=axis, keepdims=keepdims), out, "argmax")
 
 
 def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """The place of the smallest element: the first of equal ones; NaN wins."""
-    return _stored(_f.argmin(_array(a), axis=axis, keepdims=keepdims), out, "argmin")
+    return _stored(_f.argmin(_whole(a), axis=axis, keepdims=keepdims), out, "argmin")
 
 
 def count_nonzero(a: Any, axis: Axes = None, *, keepdims: builtins.bool = False) -> _Array:
@@ -151,6 +185,10 @@ def cumprod(a: Any, axis: int | None = None, dtype: Type = None, out: Any = None
 
 def quantile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """What the share q of the elements over the axes is at most, between neighbours in a straight line. NaN wins."""
+    return _quantile(a, q, axis, out, keepdims, False)
+
+
+def _quantile(a, q, axis, out, keepdims, middle):
     a = _as_real(a, None)
     axes = _f._axes(axis, a.ndim, "quantile")
     rest = [d for d in range(a.ndim) if d not in axes]
@@ -159,14 +197,14 @@ def quantile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: bu
         raise ValueError(f"quantile: there is no element in an array of shape {a.shape}")
     ordered = _core.sort(_core.reshape(_core.permute(a, rest + list(axes)), tuple(a.shape[d] for d in rest) + (count,)), len(rest), False)
     last = ordered[..., count - 1]
-    parts = [_at_share(ordered, count, float(p)) for p in (tolist(q) if not isinstance(_number(q), (int, float)) else [q])]
+    parts = [_at_share(ordered, count, float(p), middle) for p in (tolist(q) if not isinstance(_number(q), (int, float)) else [q])]
     parts = [_core.where(_core.ne(last, last), _math.nan, p) for p in parts]
     if keepdims:
         parts = [_core.reshape(p, tuple(1 if d in axes else n for d, n in enumerate(a.shape))) for p in parts]
     return _stored(parts[0] if isinstance(_number(q), (int, float)) else _core.stack(parts, 0), out, "quantile")
 
 
-def _at_share(ordered, count, share):
+def _at_share(ordered, count, share, middle):
     if not 0 <= share <= 1:
         raise ValueError(f"quantile: {share} is no share between 0 and 1")
     place = share * (count - 1)
@@ -175,6 +213,8 @@ def _at_share(ordered, count, share):
     a, b = ordered[..., low], ordered[..., high]
     if not t:
         return a
+    if middle:
+        return _core.mul(_core.add(a, b), 0.5)
     step = _core.sub(b, a)
     return _core.sub(b, _core.mul(step, 1 - t)) if t >= 0.5 else _core.add(a, _core.mul(step, t))
 
@@ -186,7 +226,7 @@ def percentile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: 
 
 def median(a: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """The one in the middle of the elements over the axes, or the mean of the two there."""
-    return quantile(a, 0.5, axis, out, keepdims=keepdims)
+    return _quantile(a, 0.5, axis, out, keepdims, True)
 
 
 def _joined(m, y, rowvar):

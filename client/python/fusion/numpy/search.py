@@ -7,10 +7,9 @@ import math as _math
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import float64 as _float64, int64 as _int64
-from .._functions import unique_all
-from .._ufunc import array_of as _array
+from .._functions import result_type, unique_all
+from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
-from .create import _plain
 from .elementwise import nonzero, where
 from .reduce import _as_real, sum
 from .shapes import _flat, ravel
@@ -56,8 +55,13 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> _Arr
 
 
 def digitize(x: Any, bins: Any, right: builtins.bool = False) -> _Array:
-    """Which of the bins between rising edges each element is in."""
-    return searchsorted(bins, x, "left" if right else "right")
+    """Which of the bins between edges, rising or falling, each element is in."""
+    bins, x = _array(bins), _array(x)
+    rising = searchsorted(bins, x, "left" if right else "right")
+    if bins.size < 2:
+        return rising
+    falling = _core.sub(bins.size, searchsorted(bins[::-1], x, "left" if right else "right"))
+    return _core.where(_core.le(bins[0], bins[bins.size - 1]), rising, falling)
 
 
 def unique(ar: Any, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
@@ -100,6 +104,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> _Array:
     """How often each integer from 0 on occurs, or the sum of its weights. Waits for the largest one."""
     x = _array(x)
+    if x.size and int(_f.min(x)) < 0:
+        raise ValueError("bincount: there is a number below 0")
     n = builtins.max(minlength, int(_f.max(x)) + 1 if x.size else 0)
     return _counted(x, n, weights)
 
@@ -111,6 +117,9 @@ def _counted(places, n, weights):
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> _Array:
     """The edges of the bins of histogram()."""
+    bins = _plain(bins)
+    if isinstance(bins, str):
+        raise ValueError(f"histogram: bins is a number, or the edges, not {bins!r}")
     if not isinstance(bins, int):
         return _array(bins)
     if bins < 1:
@@ -126,7 +135,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool 
     """How many elements are in each bin, and the edges of the bins; the last edge belongs to the last bin. Waits for the range where none is given."""
     edges = histogram_bin_edges(a, bins, range)
     a = ravel(_as_real(a, None))
-    a = a if a.dtype is edges.dtype else _core.cast(a, edges.dtype)
+    given, meet = edges, result_type(a, edges)
+    a, edges = _core.cast(a, meet), _core.cast(edges, meet)
     n = edges.size - 1
     place = _core.sub(_core.searchsorted(edges, a, True), 1)
     place = _core.where(_core.eq(a, edges[n]), n - 1, place)
@@ -135,7 +145,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool 
     counts = _counted(_core.where(outside, n, place), n + 1, None if weights is None else ravel(weights))[:n]
     if density:
         counts = _core.div(_core.cast(counts, _float64), _core.mul(diff(edges), sum(counts)))
-    return counts, edges
+    return counts, given
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> _Array:
@@ -175,7 +185,7 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> _Array:
     y = _as_real(y, None)
     axis = _f._axis(axis, y.ndim, "trapezoid")
     n = y.shape[axis]
-    step = float(dx) if x is None else diff(x)
+    step = float(dx) if x is None else diff(x, axis=axis if _array(x).ndim > 1 else 0)
     both = _core.mul(_core.add(_f._cut(y, axis, 1, n), _f._cut(y, axis, 0, n - 1)), 0.5)
     if x is not None and step.ndim == 1:
         step = _core.reshape(step, tuple(n - 1 if d == axis else 1 for d in range(y.ndim)))

@@ -8,7 +8,7 @@ from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype, int64
 from .._einsum import diagonals as _diagonals
 from .._functions import result_type
-from .._ufunc import array_of as _array
+from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
 
 TYPE_CHECKING = False
@@ -44,12 +44,19 @@ def size(a: Any, axis: int | None = None) -> int:
 
 def reshape(a: Any, shape: int | Sequence[int], order: str = "C") -> _Array:
     """The same elements under another shape; one extent may be -1."""
+    _in_rows(order, "reshape")
     return _f.reshape(_array(a), shape)
 
 
 def ravel(a: Any, order: str = "C") -> _Array:
     """The elements in a vector."""
+    _in_rows(order, "ravel")
     return _array(a).ravel()
+
+
+def _in_rows(order, what):
+    if order == "F":
+        raise ValueError(f"{what}: order='F' is not provided: transpose the array first")
 
 
 def transpose(a: Any, axes: Sequence[int] | None = None) -> _Array:
@@ -148,6 +155,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Arra
     ary = _array(ary)
     axis = _f._axis(axis, ary.ndim, "split")
     n = ary.shape[axis]
+    indices_or_sections = _plain(indices_or_sections)
     if isinstance(indices_or_sections, int):
         each, more = divmod(n, indices_or_sections)
         cuts = [i * each + builtins.min(i, more) for i in range(1, indices_or_sections)]
@@ -159,7 +167,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Arra
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Array]:
     """array_split() into equal parts."""
-    ary = _array(ary)
+    ary, indices_or_sections = _array(ary), _plain(indices_or_sections)
     if isinstance(indices_or_sections, int) and (indices_or_sections < 1 or ary.shape[axis] % indices_or_sections):
         raise ValueError(f"split: {ary.shape[axis]} elements along axis {axis} are not {indices_or_sections} equal parts")
     return array_split(ary, indices_or_sections, axis)
@@ -177,6 +185,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[_Array]:
 
 def tile(A: Any, reps: int | Sequence[int]) -> _Array:
     """A so many times along each axis."""
+    reps = _plain(reps)
     return _f.tile(_array(A), (reps,) if isinstance(reps, int) else reps)
 
 
@@ -223,7 +232,7 @@ _BORDERS = {
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> _Array:
     """With so many elements more before and behind along each axis: one value, or by mode edge, reflect, symmetric or wrap those of the array."""
-    array = _array(array)
+    array, pad_width = _array(array), _plain(pad_width)
     width = [pad_width] * array.ndim if isinstance(pad_width, int) else list(pad_width)
     if len(width) == 2 and isinstance(width[0], int):
         width = [tuple(width)] * array.ndim
