@@ -747,7 +747,7 @@ START_TEST(pairs_are_operations_that_kernels_compute) {
 		ck_assert_msg(strstr(fault.text, wrong[i].why) != NULL, "%s", fault.text);
 		ck_assert_uint_eq(pairs.count, 0);
 	}
-	ck_assert_int_eq(op_pairs_parse(" sum:exp,matmul:relu attention:mul ", &pairs, &fault), 0);
+	ck_assert_int_eq(op_pairs_parse(" ,sum:exp,matmul:relu attention:mul ", &pairs, &fault), 0);
 	op_pairs_print(&pairs, text, sizeof text);
 	ck_assert_str_eq(text, "sum:exp matmul:relu attention:mul");
 }

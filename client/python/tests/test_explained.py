@@ -176,3 +176,13 @@ def test_a_graph_that_comes_again_stays_known():
             (xp.tanh(x) + 1).wait()
             xp.cos(xp.zeros(200 + i)).wait()
         assert xp.explain(y)["runs"] >= 7
+
+
+def test_what_the_program_wrote_no_run_made():
+    y = xp.exp(xp.ones(8))
+    print(y)
+    assert xp.explain(y)["runs"] >= 1
+    with xp.writable(y) as memory:
+        np.asarray(memory)[:] = 3
+    with pytest.raises(xp.StateError, match="no operations made the array"):
+        xp.explain(y)
