@@ -69,7 +69,7 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 static int text_check(const char *name, const char *value, struct fault *f) {
 	struct knob_pins pins;
 	struct op_pairs pairs;
-	struct fault ours;
+	struct fault ours = { 0 };
 
 	f = f ? f : &ours;
 	if (!strcmp(name, "fusion.knobs"))

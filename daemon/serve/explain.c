@@ -430,7 +430,7 @@ static int made(struct request *r, struct wire_cursor *handles, uint64_t flags, 
 
 int made_request(struct request *r, struct fault *f) {
 	struct wire_cursor handles;
-	uint64_t flags;
+	uint64_t flags = 0;
 	int code = wire_get_array(&r->body, "handles", LIMIT_BATCH_OPS, &handles, f);
 
 	if (!code)

@@ -205,11 +205,12 @@ static void past_drop(struct server *v, struct past *p) {
 static void past_trim(struct server *v, uid_t uid) {
 	unsigned own = 0, all = 0;
 	uint64_t bytes = 0;
-	struct past *p, *next;
+	struct past *next;
 
-	DL_FOREACH_SAFE2(v->past, p, next, next) {
+	for (struct past *p = v->past; p; p = next) {
 		bool fits = all < RECENT_PAST_ALL;
 
+		next = p->next;
 		if (fits && p->uid == uid) {
 			bytes += bytes_of(&p->recents);
 			fits = ++own <= RECENT_PAST && bytes <= RECENT_PAST_BYTES;
