@@ -158,7 +158,7 @@ static int check_indices(struct fusion_context *c, const struct check *k, struct
 /* ---- a value ---- */
 
 static int check_one(struct fusion_context *c, const struct check *k, struct fault *f) {
-	int64_t element;
+	int64_t element = -1;
 	uint64_t word;
 	bool finite;
 	int r = check_indices(c, k, f);

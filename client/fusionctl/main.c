@@ -125,8 +125,10 @@ static void check_first_word(const struct line *l) {
 	if (!l->words)
 		return;
 	w = find_word(l->command, l->control.word[0]);
-	if (!w)
+	if (!w) {
 		wrong_word(l, l->control.word[0]);
+		return;
+	}
 	words_count(w->words, &least, &most);
 	if (l->words - 1 < least)
 		wrong(l, "%s %s wants %s", l->command->name, w->word, w->words);
