@@ -201,7 +201,6 @@ class Array(_core.Array):
         """See fusion.argmin."""
         return _stored(_functions.argmin(self, axis=axis, keepdims=keepdims), out, "argmin")
 
-
     # ---- by NumPy's names ----
 
     def dot(self, b: Any, out: Array | None = None) -> Array:

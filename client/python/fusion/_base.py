@@ -10,7 +10,11 @@ from ._errors import DTypeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
-    from typing import Any
+    from typing import Any, TypeAlias
+
+    # What parameters of these names take.
+    Axes: TypeAlias = "int | tuple[int, ...] | None"
+    Type: TypeAlias = "DType | str | type | None"
 
 # ---- element types ----
 

@@ -8,6 +8,7 @@ import operator
 from . import _core
 from ._base import as_device, as_dtype, bool as truth, default_real, int64, number, uint64
 from ._errors import DTypeError
+from ._functions import _array
 from ._index import _broadcast_shapes
 
 TYPE_CHECKING = False
@@ -138,13 +139,8 @@ def empty(shape: int | Sequence[int], *, dtype: DType | str | type | None = None
     return zeros(shape, dtype=dtype, device=device)
 
 
-def _needs_array(x, what):
-    if not isinstance(x, _core.Array):
-        raise TypeError(f"{what}: not a fusion array, but {type(x).__name__}; fusion.asarray() makes arrays")
-
-
 def _like(x, value, dtype, device, what):
-    _needs_array(x, what)
+    _array(x, what)
     return (x.device if device is None else as_device(device)).context.full(as_dtype(dtype) or x.dtype, x.shape, value)
 
 
@@ -249,7 +245,7 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
 
 
 def _triangle(name, x, k):
-    _needs_array(x, name)
+    _array(x, name)
     if x.ndim < 2:
         raise ValueError(f"{name}: an array of at least two dimensions is needed, not one of shape {x.shape}")
     return _core.call(None, name, (x,), {"diagonal": k})
@@ -259,14 +255,18 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """Of n vectors the n arrays of their coordinates."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
-    n = len(arrays)
     if any(a.ndim > 1 for a in arrays):
         raise ValueError("meshgrid: the arrays are vectors")
     if len({a.dtype for a in arrays}) > 1:
         raise ValueError("meshgrid: the arrays are of one element type")
-    place = list(range(n))
-    if indexing == "xy" and n > 1:
-        place[0], place[1] = 1, 0
-    shaped = [_core.reshape(a, tuple(a.size if d == place[i] else 1 for d in range(n))) for i, a in enumerate(arrays)]
+    shaped = _apart(arrays, indexing)
     shape = _broadcast_shapes(*[a.shape for a in shaped])
     return tuple(_core.broadcast(a, shape) for a in shaped)
+
+
+def _apart(arrays, indexing):
+    """Each of the vectors along an axis of its own."""
+    place = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        place[0], place[1] = 1, 0
+    return [_core.reshape(a, tuple(a.size if d == p else 1 for d in range(len(arrays)))) for a, p in zip(arrays, place)]

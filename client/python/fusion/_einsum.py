@@ -92,7 +92,7 @@ def _summed(x, names, keep):
     return x, [n for n in names if n in keep]
 
 
-def _laid(x, names, order, size):
+def _laid(x, names, order):
     """Its axes in this order; those it has not are of extent 1."""
     x = _core.permute(x, [names.index(n) for n in order if n in names])
     have = iter(x.shape)
@@ -108,13 +108,13 @@ def _pair(a, b, keep, size):
     # An axis of extent 1 in one of them is repeated, which a matrix product does not do.
     if not inner or any(x.shape[xs.index(n)] != y.shape[ys.index(n)] for n in xs if n in ys):
         order = xs + [n for n in ys if n not in xs]
-        return _summed(_core.mul(_laid(x, xs, order, size), _laid(y, ys, order, size)), order, keep)
+        return _summed(_core.mul(_laid(x, xs, order), _laid(y, ys, order)), order, keep)
     both = [n for n in xs if n in ys and n in keep]
     rows, columns = [n for n in xs if n not in ys], [n for n in ys if n not in xs]
     extent = [math.prod(size[n] for n in group) for group in (rows, inner, columns)]
     lead = tuple(size[n] for n in both)
-    left = _core.reshape(_laid(x, xs, both + rows + inner, size), lead + (extent[0], extent[1]))
-    right = _core.reshape(_laid(y, ys, both + inner + columns, size), lead + (extent[1], extent[2]))
+    left = _core.reshape(_laid(x, xs, both + rows + inner), lead + (extent[0], extent[1]))
+    right = _core.reshape(_laid(y, ys, both + inner + columns), lead + (extent[1], extent[2]))
     made = _core.matmul(left, right)
     order = both + rows + columns
     return _core.reshape(made, tuple(size[n] for n in order)), order
@@ -142,8 +142,7 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Tru
     arrays = [array_of(x) for x in operands]
     if not arrays:
         raise ValueError("einsum: no operands")
-    meet = _f.result_type(*arrays) if dtype is None else _f.as_dtype(dtype)
-    arrays = [x if x.dtype is meet else _core.cast(x, meet) for x in arrays]
+    arrays = _f._together(arrays) if dtype is None else [_core.cast(x, _f.as_dtype(dtype)) for x in arrays]
     named, result = _parsed(subscripts, [x.ndim for x in arrays])
     todo = [_single(x, names) for x, names in zip(arrays, named)]
     size = _extents(todo)

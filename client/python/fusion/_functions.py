@@ -48,6 +48,12 @@ def _arrays(arrays, what):
     return arrays
 
 
+def _together(arrays):
+    """In the type that they meet in."""
+    dtype = result_type(*arrays)
+    return [a if a.dtype is dtype else _core.cast(a, dtype) for a in arrays]
+
+
 def _whole(axis, what):
     if not isinstance(axis, int) and not hasattr(axis, "__index__"):
         raise TypeError(f"{what}: the axis is {axis!r}, not an integer")
@@ -619,9 +625,7 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 
 def concat(arrays: Iterable[Array], /, *, axis: int | None = 0) -> Array:
     """One after the other along an axis; None: flattened."""
-    arrays = _arrays(arrays, "concat")
-    dtype = result_type(*arrays)
-    arrays = [a if a.dtype is dtype else _core.cast(a, dtype) for a in arrays]
+    arrays = _together(_arrays(arrays, "concat"))
     if axis is None:
         return _core.concat([_core.reshape(a, (a.size,)) for a in arrays], 0)
     return _core.concat(arrays, _axis(axis, arrays[0].ndim, "concat"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from ._array import Array
     from ._base import DType
 
-__all__ = ["array_of", "plain", "ufunc"]
+__all__ = ["array_of", "operand_of", "plain", "ufunc"]
 
 _Array = _core.Array
 
@@ -25,6 +25,12 @@ def array_of(x: Any) -> Any:
     return x if isinstance(x, _Array) else asarray(x)
 
 
+def operand_of(v: Any) -> Any:
+    """A number of Python, from one of NumPy, too; all else as an array."""
+    v = number(v)
+    return v if isinstance(v, (builtins.bool, int, float)) else array_of(v)
+
+
 def plain(v: Any) -> Any:
     """A number of Python, from one, of NumPy or an array without axes, which waits; all else as it is."""
     return v.item() if isinstance(v, _Array) and not v.ndim else number(v)
@@ -32,11 +38,8 @@ def plain(v: Any) -> Any:
 
 def _operands(given):
     """Arrays; numbers stay numbers beside an array, so that they have its type."""
-    given = [x if isinstance(x, _Array) else number(x) for x in given]
-    plain = [isinstance(x, (builtins.bool, int, float)) for x in given]
-    if builtins.all(plain):
-        return [asarray(x) for x in given]
-    return [x if p or isinstance(x, _Array) else asarray(x) for x, p in zip(given, plain)]
+    given = [operand_of(x) for x in given]
+    return given if builtins.any(isinstance(x, _Array) for x in given) else [asarray(x) for x in given]
 
 
 class ufunc:
@@ -63,11 +66,10 @@ class ufunc:
         made = self._function(*given)
         if wanted is not None and made.dtype is not wanted:
             made = _core.cast(made, wanted)
-        if where is True:
-            return stored(made, out, self.__name__)
-        old = stored(made, None, self.__name__) if out is None else out[0] if isinstance(out, tuple) else out
-        mask = _core.cast(array_of(where), truth)
-        return stored(_core.where(_core.broadcast(mask, made.shape), made, 0 if out is None else old), out, self.__name__)
+        if where is not True:
+            old = 0 if out is None else out[0] if isinstance(out, tuple) else out
+            made = _core.where(_core.broadcast(_core.cast(array_of(where), truth), made.shape), made, old)
+        return stored(made, out, self.__name__)
 
     def _binary(self, what):
         if self.nin != 2:
@@ -86,10 +88,8 @@ class ufunc:
         a = array_of(a)
         if not a.ndim:
             return stored(a, out, self.__name__)
-        if self._reduce is not None:
-            made = self._reduce(a if dtype is None else _core.cast(a, as_dtype(dtype)), axis=axis, keepdims=keepdims)
-        else:
-            made = self._folded(a if dtype is None else _core.cast(a, as_dtype(dtype)), axis, keepdims)
+        a = a if dtype is None else _core.cast(a, as_dtype(dtype))
+        made = self._folded(a, axis, keepdims) if self._reduce is None else self._reduce(a, axis=axis, keepdims=keepdims)
         return stored(made if initial is None else self(initial, made), out, self.__name__)
 
     def _folded(self, a, axis, keepdims):
@@ -138,13 +138,10 @@ class ufunc:
             a[indices] = self(a[indices])
             return
         flat, places = _places(a, indices, self.__name__)
-        if self.__name__ == "subtract":
-            b, adds = -array_of(b), True
-        else:
-            adds = self.__name__ == "add"
-        if not adds:
+        if self.__name__ not in ("add", "subtract"):
             raise ValueError(f"{self.__name__}.at: only add and subtract are repeated at one place")
-        values = _core.broadcast(_core.cast(array_of(b), a.dtype), places.shape + flat.shape[1:])
+        b = array_of(b) if self.__name__ == "add" else -array_of(b)
+        values = _core.broadcast(_core.cast(b, a.dtype), places.shape + flat.shape[1:])
         flat = _f.add_at(flat, _core.reshape(places, (places.size,)), _core.reshape(values, (places.size,) + flat.shape[1:]))
         a[...] = _core.reshape(flat, a.shape)
 
@@ -161,5 +158,3 @@ def _places(a, indices, what):
         places = i if places is None else _core.add(_core.mul(places, n), i)
         count *= n
     return _core.reshape(a, (count,) + a.shape[len(indices):]), places
-
-

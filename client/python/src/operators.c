@@ -292,21 +292,37 @@ static PyObject *finish(fusion_array *value) {
 	return !value && PyErr_Occurred() ? NULL : array_wrap(value);
 }
 
+static void drop_two(struct operand *o) {
+	drop(&o[0]);
+	drop(&o[1]);
+}
+
+/* What is not 0 has dropped them. */
+static int take_two(PyObject *a, PyObject *b, struct operand *o) {
+	PyObject *beside = array_check(a) ? a : array_check(b) ? b : NULL;
+	int x, y;
+
+	o[1] = (struct operand){ 0 };
+	x = take(a, beside, &o[0]);
+	y = x == FAILED ? x : take(b, beside, &o[1]);
+	if (x || y)
+		drop_two(o);
+	return x == FAILED || y == FAILED ? FAILED : x ? x : y;
+}
+
+static PyObject *not_taken(int why) {
+	return why == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
+}
+
 static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 	struct operand o[2];
 	fusion_array *value;
-	PyObject *beside = array_check(a) ? a : array_check(b) ? b : NULL;
-	int x = take(a, beside, &o[0]), y = x == FAILED ? x : take(b, beside, &o[1]);
+	int r = take_two(a, b, o);
 
-	if (x || y) {
-		drop(&o[0]);
-		if (x != FAILED)
-			drop(&o[1]);
-		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
-	}
+	if (r)
+		return not_taken(r);
 	value = bind(2, o, row->name) ? binary_value(row, o) : NULL;
-	drop(&o[0]);
-	drop(&o[1]);
+	drop_two(o);
 	return finish(value);
 }
 
@@ -541,22 +557,19 @@ static PyObject *in_power(PyObject *a, PyObject *b, PyObject *modulus) {
 }
 
 static PyObject *op_matmul(PyObject *a, PyObject *b) {
-	PyObject *beside = array_check(a) ? a : b;
 	struct operand o[2];
-	fusion_array *value = NULL;
-	int x = take(a, beside, &o[0]), y = x ? x : take(b, beside, &o[1]);
+	fusion_array *value;
+	int r = take_two(a, b, o);
 
 	/* A number is no matrix. */
-	if (x || y || o[0].kind || o[1].kind) {
-		drop(&o[0]);
-		if (!x)
-			drop(&o[1]);
-		return x == FAILED || y == FAILED ? NULL : Py_NewRef(Py_NotImplemented);
+	if (!r && (o[0].kind || o[1].kind)) {
+		drop_two(o);
+		r = NOT_OURS;
 	}
-	if (bind(2, o, "matmul"))
-		value = fusion_matmul(o[0].array, o[1].array);
-	drop(&o[0]);
-	drop(&o[1]);
+	if (r)
+		return not_taken(r);
+	value = bind(2, o, "matmul") ? fusion_matmul(o[0].array, o[1].array) : NULL;
+	drop_two(o);
 	return finish(value);
 }
 

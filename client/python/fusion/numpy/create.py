@@ -4,11 +4,10 @@ from __future__ import annotations
 import builtins
 import math as _math
 
-from .. import _core, _creation as _c
+from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, number as _number
-from .._functions import result_type
-from .._ufunc import array_of as _array, plain as _plain
+from .._base import as_dtype as _as_dtype
+from .._ufunc import array_of as _array, operand_of as _operand, plain as _plain
 from .elementwise import power, where as _where
 from .shapes import diagonal, pad
 
@@ -16,14 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any, Callable, Sequence
 
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
+    from .._base import Type
 
 __all__ = [
     "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "copy", "copyto", "diag", "empty", "empty_like", "eye", "fromfunction", "full",
-    "full_like", "identity", "indices", "linspace", "logspace", "meshgrid", "mgrid", "ogrid", "ones", "ones_like", "tolist", "tri", "tril", "triu",
+    "full_like", "identity", "indices", "linspace", "logspace", "meshgrid", "mgrid", "ogrid", "ones", "ones_like", "tri", "tril", "triu",
     "zeros", "zeros_like",
 ]
 
@@ -69,18 +65,17 @@ def empty(shape: int | Sequence[int], dtype: Type = float, order: str = "C") -> 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Type = None, order: str = "C") -> _Array:
     """An array of one value."""
-    value = _number(fill_value)
-    return _c.full(shape, value if isinstance(value, (builtins.bool, int, float)) else _array(value), dtype=dtype)
+    return _c.full(shape, _operand(fill_value), dtype=dtype)
 
 
-def _like(value):
+def _like(value, name):
     def like(a: Any, dtype: Type = None, order: str = "K", subok: builtins.bool = True, shape: Any = None) -> _Array:
         a = _array(a)
-        return a.device.context.full(_as_dtype(dtype) or a.dtype, a.shape if shape is None else _c._shape(shape, "zeros_like"), value)
+        return a.device.context.full(_as_dtype(dtype) or a.dtype, a.shape if shape is None else _c._shape(shape, name), value)
     return like
 
 
-zeros_like, ones_like, empty_like = _like(0), _like(1), _like(0)
+zeros_like, ones_like, empty_like = _like(0, "zeros_like"), _like(1, "ones_like"), _like(0, "empty_like")
 zeros_like.__doc__, ones_like.__doc__, empty_like.__doc__ = "Zeros in the shape of a.", "Ones in the shape of a.", "An array in the shape of a: zeros."
 
 
@@ -105,7 +100,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = Tru
 
 def logspace(start: float, stop: float, num: int = 50, endpoint: builtins.bool = True, base: float = 10.0, dtype: Type = None) -> _Array:
     """base to the power of num numbers evenly apart."""
-    made = power(float(base), linspace(start, stop, num, endpoint))                               # noqa: F821
+    made = power(float(base), linspace(start, stop, num, endpoint))
     return made if dtype is None else _core.cast(made, _as_dtype(dtype))
 
 
@@ -137,13 +132,9 @@ def triu(m: Any, k: int = 0) -> _Array:
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True) -> tuple[_Array, ...]:
     """Of n vectors the n arrays of their coordinates; sparse: before they are broadcast."""
     xi = tuple(_core.reshape(a, (a.size,)) for a in map(_array, xi))
-    if not sparse:
-        meet = result_type(*xi) if xi else None
-        return _c.meshgrid(*[a if a.dtype is meet else _core.cast(a, meet) for a in xi], indexing=indexing)
-    place = list(range(len(xi)))
-    if indexing == "xy" and len(xi) > 1:
-        place[0], place[1] = 1, 0
-    return tuple(_core.reshape(a, tuple(a.size if d == place[i] else 1 for d in range(len(xi)))) for i, a in enumerate(xi))
+    if sparse:
+        return tuple(_c._apart(xi, indexing))
+    return _c.meshgrid(*(_f._together(xi) if xi else xi), indexing=indexing)
 
 
 class _Grid:
@@ -155,8 +146,7 @@ class _Grid:
         axes = [self._axis(s) for s in ((key,) if one else key)]
         if one:
             return axes[0]
-        meet = result_type(*axes)
-        grids = meshgrid(*[_core.cast(a, meet) for a in axes], indexing="ij", sparse=self._sparse)
+        grids = meshgrid(*_f._together(axes), indexing="ij", sparse=self._sparse)
         return grids if self._sparse else _core.stack(grids, 0)
 
     @staticmethod
@@ -195,8 +185,3 @@ def diag(v: Any, k: int = 0) -> _Array:
     v = pad(v, (k, 0) if k > 0 else (0, -k))
     row = _c.arange(n)
     return _core.where(_core.eq(_core.reshape(row, (n, 1)), _core.sub(row, k)), v, _core.cast(array(0), v.dtype))
-
-
-def tolist(a: Any) -> Any:
-    """Numbers of Python, in lists. Waits."""
-    return _array(a).tolist()

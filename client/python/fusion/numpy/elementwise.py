@@ -6,18 +6,13 @@ import math as _math
 
 from .. import _core, _functions as _f, _rows as _r
 from .._array import Array as _Array
-from .._base import bool as _truth, default_real as _default_real, float64 as _float64, number as _number
-from .._ufunc import array_of as _array, ufunc
+from .._base import bool as _truth, default_real as _default_real, float64 as _float64
+from .._ufunc import array_of as _array, operand_of as _operand, ufunc
 from .._store import stored as _stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
-
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "allclose", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around",
@@ -149,8 +144,8 @@ true_divide = divide = ufunc("true_divide", _r.divide, 2)
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> _Array:
     """a limited to [a_min, a_max]; a bound that is None does not limit."""
     a, low, high = _array(a), a_min if min is None else min, a_max if max is None else max
-    low, high = (b if b is None or isinstance(_number(b), (int, float)) else _array(b) for b in (low, high))
-    if a.dtype.kind in "iu" and builtins.any(isinstance(_number(b), float) for b in (low, high)):
+    low, high = (b if b is None else _operand(b) for b in (low, high))
+    if a.dtype.kind in "iu" and builtins.any(isinstance(b, float) for b in (low, high)):
         a = _core.cast(a, _default_real())
     return _stored(_f.clip(a, low, high), out, "clip")
 
@@ -179,8 +174,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("where: either both x and y are given or neither")
-    x, y = (v if isinstance(_number(v), (builtins.bool, int, float)) else _array(v) for v in (x, y))
-    return _core.where(_core.cast(condition, _truth), x, y)
+    return _core.where(_core.cast(condition, _truth), _operand(x), _operand(y))
 
 
 def nan_to_num(x: Any, copy: builtins.bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> _Array:

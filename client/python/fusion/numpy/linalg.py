@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-    Axes = int | tuple[int, ...] | None
+    from .._base import Axes
 
 __all__ = ["norm"]
 

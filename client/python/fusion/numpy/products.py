@@ -14,11 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
-
 __all__ = [
     "cross", "dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot",
 ]

@@ -7,25 +7,18 @@ import os as _os
 
 from .. import _creation as _c, random as _random
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, number as _number
+from .._base import as_dtype as _as_dtype
 from .._functions import broadcast_shapes
-from .._ufunc import array_of as _array
+from .._ufunc import operand_of as _operand, plain as _plain
 from .._store import stored as _stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-    from .._base import DType
-
-    Type = DType | str | type | None
+    from .._base import Type
 
 __all__ = ["Generator", "default_rng", "normal", "rand", "randint", "randn", "random", "random_sample", "seed", "standard_normal", "uniform"]
-
-
-def _both(a, b):
-    """Two arrays or numbers, as they are given."""
-    return tuple(v if isinstance(_number(v), (builtins.bool, int, float)) else _array(v) for v in (a, b))
 
 
 def _size(size, *of):
@@ -48,7 +41,7 @@ class Generator:
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> _Array:
         """From low to below high."""
-        low, high = _both(low, high)
+        low, high = _operand(low), _operand(high)
         return self._draw("u", float, _size(size, low, high)) * (high - low) + low
 
     def standard_normal(self, size: Any = None, dtype: Type = float, out: Any = None) -> _Array:
@@ -57,13 +50,14 @@ class Generator:
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> _Array:
         """Of the normal distribution around loc."""
-        loc, scale = _both(loc, scale)
+        loc, scale = _operand(loc), _operand(scale)
         return self._draw("n", float, _size(size, loc, scale)) * scale + loc
 
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Type = int, endpoint: builtins.bool = False) -> _Array:
         """Integers from low (0, where one number is given) to below high."""
         low, high = (0, low) if high is None else (low, high)
-        if not builtins.all(isinstance(_number(v), (int, float)) for v in (low, high)):
+        low, high = _plain(low), _plain(high)
+        if not builtins.all(isinstance(v, (int, float)) for v in (low, high)):
             raise TypeError("integers: low and high are numbers, not arrays")
         return _random._draw("i", _as_dtype(dtype), () if size is None else _c._shape(size, "size"), next(self._seeds), float(low), float(high + endpoint), None)
 

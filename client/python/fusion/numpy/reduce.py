@@ -6,10 +6,10 @@ import math as _math
 
 from .. import _core, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, number as _number, uint8 as _uint8
-from .._ufunc import array_of as _array
+from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, uint8 as _uint8
+from .._ufunc import array_of as _array, operand_of as _operand
 from .._store import stored as _stored
-from .create import array, tolist
+from .create import array
 from .elementwise import clip
 from .shapes import _flat, diagonal, squeeze
 
@@ -17,10 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
+    from .._base import Axes, Type
 
 __all__ = [
     "all", "amax", "amin", "nanmax", "nanmean", "nanmin", "nansum", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
@@ -80,7 +77,7 @@ def _as_real(a, dtype):
 
 def mean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """The mean over axes."""
-    return _stored(_f.mean(_as_real(a, dtype), axis=axis, keepdims=keepdims), out, "mean")
+    return _array(a).mean(axis, dtype, out, keepdims)
 
 
 def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False) -> Any:
@@ -101,25 +98,23 @@ def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.b
 def var(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
         correction: float | None = None) -> _Array:
     """The variance over axes: squares of the distances from the mean, over their number less ddof."""
-    made = _f.var(_as_real(a, dtype), axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-    return _stored(made, out, "var")
+    return _array(a).var(axis, dtype, out, ddof, keepdims, correction=correction)
 
 
 def std(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
         correction: float | None = None) -> _Array:
     """The square root of the variance."""
-    made = _f.std(_as_real(a, dtype), axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
-    return _stored(made, out, "std")
+    return _array(a).std(axis, dtype, out, ddof, keepdims, correction=correction)
 
 
 def all(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """True where no element over the axes is zero."""
-    return _stored(_f.all(_array(a), axis=axis, keepdims=keepdims), out, "all")
+    return _array(a).all(axis, out, keepdims)
 
 
 def any(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
     """True where an element over the axes is not zero."""
-    return _stored(_f.any(_array(a), axis=axis, keepdims=keepdims), out, "any")
+    return _array(a).any(axis, out, keepdims)
 
 
 def _whole(a):
@@ -197,11 +192,18 @@ def _quantile(a, q, axis, out, keepdims, middle):
         raise ValueError(f"quantile: there is no element in an array of shape {a.shape}")
     ordered = _core.sort(_core.reshape(_core.permute(a, rest + list(axes)), tuple(a.shape[d] for d in rest) + (count,)), len(rest), False)
     last = ordered[..., count - 1]
-    parts = [_at_share(ordered, count, float(p), middle) for p in (tolist(q) if not isinstance(_number(q), (int, float)) else [q])]
+    q = _shares(q)
+    parts = [_at_share(ordered, count, p, middle) for p in (q if isinstance(q, list) else [q])]
     parts = [_core.where(_core.ne(last, last), _math.nan, p) for p in parts]
     if keepdims:
         parts = [_core.reshape(p, tuple(1 if d in axes else n for d, n in enumerate(a.shape))) for p in parts]
-    return _stored(parts[0] if isinstance(_number(q), (int, float)) else _core.stack(parts, 0), out, "quantile")
+    return _stored(_core.stack(parts, 0) if isinstance(q, list) else parts[0], out, "quantile")
+
+
+def _shares(q):
+    """A number, or a list of them. Waits."""
+    q = _operand(q)
+    return q.tolist() if isinstance(q, _core.Array) else q
 
 
 def _at_share(ordered, count, share, middle):
@@ -221,7 +223,8 @@ def _at_share(ordered, count, share, middle):
 
 def percentile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:
     """quantile() by hundredths."""
-    return quantile(a, _number(q) / 100 if isinstance(_number(q), (int, float)) else [p / 100 for p in tolist(q)], axis, out, keepdims=keepdims)
+    q = _shares(q)
+    return quantile(a, [p / 100 for p in q] if isinstance(q, list) else q / 100, axis, out, keepdims=keepdims)
 
 
 def median(a: Any, axis: Axes = None, out: Any = None, *, keepdims: builtins.bool = False) -> _Array:

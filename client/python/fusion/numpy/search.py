@@ -7,7 +7,7 @@ import math as _math
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import float64 as _float64, int64 as _int64
-from .._functions import result_type, unique_all
+from .._functions import unique_all
 from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
 from .elementwise import nonzero, where
@@ -18,10 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any, Sequence
 
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
+    from .._base import Axes, Type
 
 __all__ = [
     "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "isin",
@@ -41,12 +38,14 @@ def flatnonzero(a: Any) -> _Array:
 
 def sort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
     """The elements along an axis in order, NaN behind all others; None: all in a row."""
-    return _f.sort(*_flat(a, None)[:1]) if axis is None else _f.sort(_array(a), axis=axis)
+    a, axis = _flat(a, axis)
+    return _f.sort(a, axis=axis)
 
 
 def argsort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
     """The places that sort() takes the elements from; equal ones in their order."""
-    return _f.argsort(*_flat(a, None)[:1]) if axis is None else _f.argsort(_array(a), axis=axis)
+    a, axis = _flat(a, axis)
+    return _f.argsort(a, axis=axis)
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> _Array:
@@ -135,8 +134,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool 
     """How many elements are in each bin, and the edges of the bins; the last edge belongs to the last bin. Waits for the range where none is given."""
     edges = histogram_bin_edges(a, bins, range)
     a = ravel(_as_real(a, None))
-    given, meet = edges, result_type(a, edges)
-    a, edges = _core.cast(a, meet), _core.cast(edges, meet)
+    given = edges
+    a, edges = _f._together([a, edges])
     n = edges.size - 1
     place = _core.sub(_core.searchsorted(edges, a, True), 1)
     place = _core.where(_core.eq(a, edges[n]), n - 1, place)

@@ -7,7 +7,6 @@ from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype, int64
 from .._einsum import diagonals as _diagonals
-from .._functions import result_type
 from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
 
@@ -15,10 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any, Iterable, Sequence
 
-    from .._base import DType
-
-    Axes = int | tuple[int, ...] | None
-    Type = DType | str | type | None
+    from .._base import Axes, Type
 
 __all__ = [
     "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "concat", "concatenate", "diagonal", "dstack",
@@ -120,8 +116,7 @@ concat = concatenate
 def stack(arrays: Iterable[Any], axis: int = 0, out: Any = None) -> _Array:
     """One beside the other along a new axis."""
     arrays = [_array(a) for a in arrays]
-    meet = result_type(*arrays) if arrays else None
-    return _stored(_f.stack([a if a.dtype is meet else _core.cast(a, meet) for a in arrays], axis=axis), out, "stack")
+    return _stored(_f.stack(_f._together(arrays) if arrays else arrays, axis=axis), out, "stack")
 
 
 def hstack(tup: Iterable[Any]) -> _Array:
