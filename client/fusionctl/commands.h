@@ -52,7 +52,5 @@ void words_count(const char *words, unsigned *leastp, unsigned *mostp);
 
 /* Of one command, or NULL: which there are. Within 80 columns. */
 void help_print(const struct command *c);
-/* "[get NAME | set NAME VALUE]": what stands behind its name, to be freed; NULL: no memory. */
-char *help_words(const struct command *c);
 /* The same for a shell's completion, a fact a line: see completion.bash. */
 void help_complete(const struct command *c);

@@ -39,7 +39,7 @@ struct control {
 	bool source, whole_source; /* explain, kernels: text of kernels; with the library's functions */
 	bool unfused;         /* with fusion off */
 	bool all;             /* run */
-	bool last;            /* explain, graph, opportunities: of the session that ran last */
+	bool last;            /* explain, graph, opportunities, report: of the session that ran last */
 	uint64_t session;     /* ... of this one; 0: of none */
 	bool once;            /* top: one screen */
 	const char *size;     /* cache prune: to how much */

@@ -32,7 +32,8 @@ static void put_first_words(FILE *out, const struct command *c) {
 		putc(']', out);
 }
 
-char *help_words(const struct command *c) {
+/* "[get NAME | set NAME VALUE]": what stands behind its name, to be freed; NULL: no memory. */
+static char *help_words(const struct command *c) {
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);

@@ -209,12 +209,21 @@ static void check_value(const struct line *l, enum control_option o, const char 
 	wrong(l, "--%s takes %s, not '%.*s'%s", option_rows[o].name, option_values(o), (int)length, text, hint);
 }
 
+/* Of "KIND,...", say. */
+static bool is_list(enum control_option o) {
+	return strchr(option_rows[o].argument, ',') != NULL;
+}
+
 /* Those with names of ours as values, of which commas stand between several. */
 static void check_values(const struct line *l) {
 	for (enum control_option o = 0; o < OPTIONS; o++) {
 		const char *text = l->value[o];
 
-		while (option_value(o, 0) && text && *text) {
+		if (!option_value(o, 0) || !text)
+			continue;
+		if (!is_list(o))
+			check_value(l, o, text, strlen(text));
+		while (is_list(o) && *text) {
 			size_t length = strcspn(text, ",");
 
 			check_value(l, o, text, length);

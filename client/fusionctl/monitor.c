@@ -36,22 +36,18 @@ static void print_json(const struct event *e) {
 
 /* What a number of an event is, by its field's name: "SUBMIT", "1.5 KiB", "compiler 377 ms", "2 operations". */
 static char *number_text(const char *field, double number, char text[static PRINT_TEXT]) {
-	char time[PRINT_TEXT];
+	char time[PRINT_TEXT], noun[PRINT_TEXT];
 
+	/* Fields are plurals. */
+	snprintf(noun, sizeof noun, "%.*s", (int)strlen(field) - 1, field);
 	if (!strcmp(field, "message"))
 		snprintf(text, PRINT_TEXT, "%s", event_message(number));
 	else if (!strcmp(field, "bytes"))
 		print_bytes(number, text);
 	else if (!strcmp(field, "compiler_us"))
 		snprintf(text, PRINT_TEXT, "compiler %.32s", print_seconds(number / 1e6, time));
-	else if (!strcmp(field, "operations"))
-		print_counted(number, "operation", text);
-	else if (!strcmp(field, "kernels"))
-		print_counted(number, "kernel", text);
-	else if (!strcmp(field, "values"))
-		print_counted(number, "value", text);
 	else
-		print_counted(number, "task", text);
+		print_counted(number, noun, text);
 	return text;
 }
 

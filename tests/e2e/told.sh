@@ -91,6 +91,8 @@ claim what_becomes_of_it_while_the_daemon_stops_is_logged 0 "while the daemon st
 claim_json wrong_usage_is_json_too 'j["error"]["code"] == "USAGE" and "there is no command" in j["error"]["sentence"]' "$ctl" --json stat
 claim_json an_unknown_option_too 'j["error"]["code"] == "USAGE" and "--nonsense" in j["error"]["sentence"]' "$ctl" status --json --nonsense
 claim_json what_a_command_finds_wrong_too 'j["error"]["code"] == "USAGE" and "--sort takes" in j["error"]["sentence"]' "$ctl" clients --sort height --json
+claim one_column_is_a_value 64 "--sort takes .*, not 'memory,pid'" "$ctl" clients --sort memory,pid
+claim and_none_is_not 64 "--sort takes .*, not ''" "$ctl" clients --sort ""
 claim and_on_standard_error 64 "^fusionctl: --sort takes .*, not .height" "$ctl" clients --sort height --json
 
 # ---- a reload ----
