@@ -116,13 +116,6 @@ static bool begin(struct recording *r, const char *what, fusion_context *c, unsi
 	return count ? record_begin(r, what, count, operand) : record_begin_source(r, what, c);
 }
 
-static fusion_array *refuse_call(int code, const char *name, const char *why) {
-	struct fault f;
-
-	error_report(fault_set(&f, code, "%s: %s", name, why), &f);
-	return NULL;
-}
-
 static fusion_array *call_composite(fusion_context *context, unsigned op, unsigned count,
 	fusion_array *const *operand, const struct fusion_attributes *attributes) {
 	const struct op_info *info = op_info(op);
@@ -133,7 +126,7 @@ static fusion_array *call_composite(fusion_context *context, unsigned op, unsign
 
 	count = count_operands(info, op, count, operand);
 	if (count > LIMIT_OPERANDS)
-		return refuse_call(FAULT_ARITY, info->name, "these are more operands than any operation has");
+		return error_refuse_array(FAULT_ARITY, info->name, "these are more operands than any operation has");
 	if (!begin(&r, info->name, context, count, operand))
 		return NULL;
 	failed = take_attributes(&r, attributes, info->attributes, &attr);
@@ -153,7 +146,7 @@ static fusion_array *call_defined(fusion_context *context, const char *name, uns
 	int failed;
 
 	if (count > LIMIT_OPERANDS)
-		return refuse_call(FAULT_ARITY, name, "these are more operands than any operation has");
+		return error_refuse_array(FAULT_ARITY, name, "these are more operands than any operation has");
 	if (!begin(&r, name, context, count, operand))
 		return NULL;
 	failed = defined_find(&r, name, &d);
@@ -171,13 +164,13 @@ fusion_array *fusion_call(fusion_context *context, const char *name, int count, 
 	int op = name ? op_find(name) : -1;
 
 	if (!name)
-		return refuse_call(FAULT_ARGUMENT, "call", "name is NULL");
+		return error_refuse_array(FAULT_ARGUMENT, "call", "name is NULL");
 	if (op >= 0 && op_info((unsigned)op)->class != OP_CLASS_COMPOSITE)
-		return refuse_call(FAULT_OPERATION, name, "it has a function of its own");
+		return error_refuse_array(FAULT_OPERATION, name, "it has a function of its own");
 	if (count < 0)
-		return refuse_call(FAULT_ARGUMENT, name, "the count of operands is negative");
+		return error_refuse_array(FAULT_ARGUMENT, name, "the count of operands is negative");
 	if (count && !operand)
-		return refuse_call(FAULT_ARGUMENT, name, "operand is NULL");
+		return error_refuse_array(FAULT_ARGUMENT, name, "operand is NULL");
 	/* Operands say which context it is. */
 	if (context && !context_given(context, name))
 		return NULL;

@@ -169,6 +169,32 @@ int error_report(int r, const struct fault *f) {
 	return mine.code;
 }
 
+static int refuse(int code, const char *what, const char *format, va_list ap) {
+	char why[LIMIT_SENTENCE];
+	struct fault f;
+
+	vsnprintf(why, sizeof why, format, ap);
+	return error_report(fault_set(&f, code, "%s: %s", what, why), &f);
+}
+
+int error_refuse(int code, const char *what, const char *format, ...) {
+	va_list ap;
+
+	va_start(ap, format);
+	code = refuse(code, what, format, ap);
+	va_end(ap);
+	return code;
+}
+
+fusion_array *error_refuse_array(int code, const char *what, const char *format, ...) {
+	va_list ap;
+
+	va_start(ap, format);
+	refuse(code, what, format, ap);
+	va_end(ap);
+	return NULL;
+}
+
 int error_reserved(const char *what, const uint64_t reserved[static FUSION_RESERVED]) {
 	struct fault f;
 

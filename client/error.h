@@ -45,6 +45,9 @@ void place_append(struct fault *f, struct place place);
  * Returns the code (0: nothing changed).
  */
 int error_report(int r, const struct fault *f);
+/* The same for a call that has begun nothing, and its name: "sgd: count is 0, below 1". The code; or no array. */
+int error_refuse(int code, const char *what, const char *format, ...) FAULT_PRINTF(3, 4);
+fusion_array *error_refuse_array(int code, const char *what, const char *format, ...) FAULT_PRINTF(3, 4);
 /* The end of a structure that the caller filled, which is zeros: else reports that this release does not know what it asks for, and returns the code. */
 int error_reserved(const char *what, const uint64_t reserved[static FUSION_RESERVED]);
 /*

@@ -657,12 +657,6 @@ static int differentiate(struct gradients *g, fusion_array **gradp) {
 	return failed;
 }
 
-static int refuse(const char *what, const char *why) {
-	struct fault f;
-
-	return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s", what, why), &f);
-}
-
 static int gradients(const char *what, unsigned outputs, fusion_array *const *y, fusion_array *const *seed, unsigned inputs,
 	fusion_array *const *input, fusion_array **gradp, unsigned flags) {
 	struct gradients g = { .outputs = outputs, .inputs = inputs, .y = y, .seed = seed, .input = input };
@@ -681,17 +675,17 @@ static int gradients(const char *what, unsigned outputs, fusion_array *const *y,
 
 int fusion_grad(fusion_array *y, fusion_array *seed, fusion_array *const *input, int count, fusion_array **gradp) {
 	if (count < 1 || !input || !gradp)
-		return refuse("grad", count < 1 ? "count is below 1" : input ? "gradp is NULL" : "input is NULL");
+		return error_refuse(FAULT_ARGUMENT, "grad", count < 1 ? "count is below 1" : input ? "gradp is NULL" : "input is NULL");
 	return gradients("grad", 1, &y, &seed, (unsigned)count, input, gradp, 0);
 }
 
 int fusion_vjp(int outputs, fusion_array *const *y, fusion_array *const *seed, int inputs, fusion_array *const *input,
 	fusion_array **gradp, unsigned flags) {
 	if (outputs < 1 || !y)
-		return refuse("vjp", outputs < 1 ? "outputs is below 1" : "y is NULL");
+		return error_refuse(FAULT_ARGUMENT, "vjp", outputs < 1 ? "outputs is below 1" : "y is NULL");
 	if (inputs < 1 || !input || !gradp)
-		return refuse("vjp", inputs < 1 ? "inputs is below 1" : input ? "gradp is NULL" : "input is NULL");
+		return error_refuse(FAULT_ARGUMENT, "vjp", inputs < 1 ? "inputs is below 1" : input ? "gradp is NULL" : "input is NULL");
 	if (flags & ~(unsigned)(FUSION_GRAD_KEEP | FUSION_GRAD_WATCH))
-		return refuse("vjp", "flags has one that is unknown");
+		return error_refuse(FAULT_ARGUMENT, "vjp", "flags has one that is unknown");
 	return gradients("vjp", (unsigned)outputs, y, seed, (unsigned)inputs, input, gradp, flags);
 }

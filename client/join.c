@@ -5,37 +5,23 @@
  * views and concat: a view costs nothing, concat writes each part once.
  */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "context.h"
 #include "error.h"
 #include "record.h"
 
-static FAULT_PRINTF(2, 3) fusion_array *refuse(const char *what, const char *format, ...) {
-	char why[LIMIT_SENTENCE];
-	struct fault f;
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(why, sizeof why, format, ap);
-	va_end(ap);
-	error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s", what, why), &f);
-	return NULL;
-}
-
 /* An axis that may count from the end of `rank`; -1, with an error, where it does not exist. */
 static int axis_of(const char *what, int axis, int rank) {
 	if (axis >= -rank && axis < rank)
 		return axis < 0 ? axis + rank : axis;
-	refuse(what, "axis %d does not exist in an array of %d dimension%s", axis, rank, rank == 1 ? "" : "s");
+	error_refuse(FAULT_ARGUMENT, what, "axis %d does not exist in an array of %d dimension%s", axis, rank, rank == 1 ? "" : "s");
 	return -1;
 }
 
 /* A count below 1, or a list that is NULL. */
 static fusion_array *refuse_list(const char *what, int count, const char *list) {
-	return count < 1 ? refuse(what, "count is %d, below 1", count) : refuse(what, "%s is NULL", list);
+	return count < 1 ? error_refuse_array(FAULT_ARGUMENT, what, "count is %d, below 1", count) : error_refuse_array(FAULT_ARGUMENT, what, "%s is NULL", list);
 }
 
 /* ---- concat ---- */
@@ -134,11 +120,11 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 		return refuse_list("stack", count, "array");
 	one = calloc((size_t)count, sizeof *one);
 	if (!one)
-		return refuse("stack", "out of memory");
+		return error_refuse_array(FAULT_ARGUMENT, "stack", "out of memory");
 	for (int i = 0; i < count && array_found("stack", array, i); i++) {
 		rank = fusion_rank(array[i]);
 		if (rank == LIMIT_RANK)
-			refuse("stack", "array %d has no room for one more than its %d dimensions", i, rank);
+			error_refuse(FAULT_ARGUMENT, "stack", "array %d has no room for one more than its %d dimensions", i, rank);
 		at = rank < LIMIT_RANK ? axis_of("stack", axis, rank + 1) : -1;
 		if (at < 0)
 			break;
@@ -181,7 +167,7 @@ int fusion_split(fusion_array *a, int count, const int64_t *extent, int axis, fu
 		if (extent[i] < 0 || __builtin_add_overflow(all, extent[i], &all))
 			all = -1;
 	if (all != fusion_dims(a)[axis]) {
-		refuse("split", "the count of %d of extent, at least 0 each, do not add up to the %lld of axis %d", count, (long long)fusion_dims(a)[axis], axis);
+		error_refuse(FAULT_ARGUMENT, "split", "the count of %d of extent, at least 0 each, do not add up to the %lld of axis %d", count, (long long)fusion_dims(a)[axis], axis);
 		return fusion_error_code();
 	}
 	for (int i = 0; i < count; from += extent[i++]) {
@@ -206,7 +192,7 @@ static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t time
 	fusion_array *split, *repeated, *made;
 
 	if (rank == LIMIT_RANK)
-		return refuse(what, "argument a has %d dimensions, which leaves no room for the axis that repeats", rank);
+		return error_refuse_array(FAULT_ARGUMENT, what, "argument a has %d dimensions, which leaves no room for the axis that repeats", rank);
 	memcpy(together, fusion_dims(a), (size_t)rank * sizeof *together);
 	memcpy(apart, together, (size_t)at * sizeof *apart);
 	memcpy(apart + at + 1, together + at, (size_t)(rank - at) * sizeof *apart);
@@ -214,7 +200,7 @@ static fusion_array *repeat_axis(const char *what, fusion_array *a, int64_t time
 	memcpy(wide, apart, sizeof wide);
 	wide[at] = times;
 	if (times < 0 || __builtin_mul_overflow(together[axis], times, &together[axis]))
-		return refuse(what, "times is %lld for axis %d, which is negative or too many", (long long)times, axis);
+		return error_refuse_array(FAULT_ARGUMENT, what, "times is %lld for axis %d, which is negative or too many", (long long)times, axis);
 	split = fusion_reshape(a, rank + 1, apart);
 	repeated = fusion_broadcast(split, rank + 1, wide);
 	made = fusion_reshape(repeated, rank, together);
@@ -236,7 +222,7 @@ fusion_array *fusion_tile(fusion_array *a, const int64_t *times) {
 	if (!array_given(a, "tile", "argument a"))
 		return NULL;
 	if (fusion_rank(a) && !times)
-		return refuse("tile", "times is NULL");
+		return error_refuse_array(FAULT_ARGUMENT, "tile", "times is NULL");
 	made = fusion_retain(a);
 	for (int d = 0; made && d < fusion_rank(a); d++) {
 		fusion_array *before = made;

@@ -95,15 +95,14 @@ static int split_places(fusion_array *flat, fusion_array *a, fusion_array **plac
 
 int fusion_nonzero(fusion_array *a, fusion_array **placep) {
 	fusion_array *flat;
-	struct fault f;
 	int code;
 
 	if (!array_given(a, "nonzero", "argument a"))
 		return fusion_error_code();
 	if (!placep)
-		return error_report(fault_set(&f, FAULT_ARGUMENT, "nonzero: placep is NULL"), &f);
+		return error_refuse(FAULT_ARGUMENT, "nonzero", "placep is NULL");
 	if (!fusion_rank(a))
-		return error_report(fault_set(&f, FAULT_SHAPE, "nonzero: an array of rank 0 has no places"), &f);
+		return error_refuse(FAULT_SHAPE, "nonzero", "an array of rank 0 has no places");
 	flat = fusion_flatnonzero(a);
 	code = flat ? split_places(flat, a, placep) : fusion_error_code();
 	fusion_release(flat);

@@ -215,20 +215,24 @@ static void keep_made(struct update *u, unsigned i, const struct one *o) {
 			site_cast(&u->site, o->part[p], (enum dtype)target(u, p * u->count + i)->type.dtype);
 }
 
-/* missing: the argument that is NULL and may not be, or NULL. */
-static int check_call(struct update *u, int count, const char *missing) {
-	struct fault f;
+/* An argument that may not be NULL. */
+struct given {
+	const char *name;
+	const void *at;
+};
 
-	if (count >= 1 && !missing)
-		return 0;
+/* NULL ends the list. */
+static int check_call(const char *what, int count, const struct given *g) {
 	if (count < 1)
-		return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: count is %d, below 1", u->recording.what, count), &f);
-	return error_report(fault_set(&f, FAULT_ARGUMENT, "%s: %s is NULL", u->recording.what, missing), &f);
+		return error_refuse(FAULT_ARGUMENT, what, "count is %d, below 1", count);
+	while (g->name && g->at)
+		g++;
+	return g->name ? error_refuse(FAULT_ARGUMENT, what, "%s is NULL", g->name) : 0;
 }
 
-static bool update_begin(struct update *u, const char *what, int count, const char *missing) {
+static bool update_begin(struct update *u, const char *what, int count, const struct given *g) {
 	u->recording.what = what;
-	if (check_call(u, count, missing))
+	if (check_call(what, count, g))
 		return false;
 	u->count = (unsigned)count;
 	if (!record_begin_list(&u->recording, what, u->array[PARAMETER][0], "parameter 0"))
@@ -256,14 +260,16 @@ static int update_end(struct update *u, int failed) {
 int fusion_sgd(int count, fusion_array *const *parameter, fusion_array *const *gradient, fusion_array *const *velocity,
 	const struct fusion_sgd_options *options, fusion_array **nextp) {
 	struct update u = { .gradient = gradient, .array = { parameter, velocity }, .nextp = nextp };
-	const char *missing;
+	bool moves = options && options->momentum != 0;
+	const struct given given[] = {
+		{ "parameter", parameter }, { "gradient", gradient }, { "options", options }, { moves ? "velocity" : NULL, velocity }, { 0 },
+	};
 	int failed = 0;
 
 	if (options && error_reserved("sgd", options->reserved))
 		return fusion_error_code();
-	u.parts = options && options->momentum != 0 ? 2 : 1;
-	missing = !parameter ? "parameter" : !gradient ? "gradient" : !options ? "options" : !velocity && u.parts == 2 ? "velocity" : NULL;
-	if (!update_begin(&u, "sgd", count, missing))
+	u.parts = moves ? 2 : 1;
+	if (!update_begin(&u, "sgd", count, given))
 		return fusion_error_code();
 	for (unsigned i = 0; !failed && !u.site.failed && i < u.count; i++) {
 		struct one o = { .s = &u.site };
@@ -281,16 +287,15 @@ static int adam(const char *what, bool decoupled, int count, fusion_array *const
 	fusion_array *const *first, fusion_array *const *second, fusion_array *step, const struct fusion_adam_options *options,
 	fusion_array **nextp) {
 	struct update u = { .parts = PARTS, .gradient = gradient, .array = { parameter, first, second }, .counter = step, .nextp = nextp };
-	const char *missing = !parameter ? "parameter" : !gradient ? "gradient" : !first ? "first" : !second ? "second" : !step ? "step" : NULL;
+	const struct given given[] = {
+		{ "parameter", parameter }, { "gradient", gradient }, { "first", first }, { "second", second }, { "step", step }, { "options", options }, { 0 },
+	};
 	struct value *counter = NULL;
 	int failed;
 
-	if (!missing && !options)
-		missing = "options";
-
 	if (options && error_reserved(what, options->reserved))
 		return fusion_error_code();
-	if (!update_begin(&u, what, count, missing))
+	if (!update_begin(&u, what, count, given))
 		return fusion_error_code();
 	failed = take(&u, "step", 0, &step, &counter);
 	if (!failed && counter->type.rank)

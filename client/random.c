@@ -13,7 +13,6 @@
  *             2^31: W = 2, low + the 64 bits modulo the range
  */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "context.h"
@@ -38,18 +37,6 @@ struct drawing {
 	uint64_t seed;
 	unsigned words;              /* an element */
 };
-
-static FAULT_PRINTF(3, 4) fusion_array *refuse(int code, const char *what, const char *format, ...) {
-	char why[LIMIT_SENTENCE];
-	struct fault f;
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(why, sizeof why, format, ap);
-	va_end(ap);
-	error_report(fault_set(&f, code, "%s: %s", what, why), &f);
-	return NULL;
-}
 
 /* Lets go of an operand once it has been used. */
 static fusion_array *then(fusion_array *made, fusion_array *used) {
@@ -76,12 +63,12 @@ static fusion_array *draw(const struct drawing *d, unsigned which) {
 	int64_t count;
 
 	if (d->rank < 0 || d->rank > LIMIT_RANK)
-		return refuse(FAULT_RANK, d->what, "rank %d is not between 0 and %d", d->rank, LIMIT_RANK);
+		return error_refuse_array(FAULT_RANK, d->what, "rank %d is not between 0 and %d", d->rank, LIMIT_RANK);
 	if (d->rank && !d->dims)
-		return refuse(FAULT_ARGUMENT, d->what, "dims is NULL");
+		return error_refuse_array(FAULT_ARGUMENT, d->what, "dims is NULL");
 	count = count_elements(d);
 	if (count < 0)
-		return refuse(FAULT_SHAPE, d->what, "the extents of dims are negative, or their product does not fit 63 bits");
+		return error_refuse_array(FAULT_SHAPE, d->what, "the extents of dims are negative, or their product does not fit 63 bits");
 	counter = fusion_arange(d->context, FUSION_I64, count, which, d->words);
 	counter = then(fusion_reshape(counter, d->rank, d->dims), counter);
 	key = fusion_full_int(d->context, FUSION_I64, 0, NULL, (int64_t)d->seed);
@@ -136,7 +123,7 @@ fusion_array *fusion_random_uniform(
 	if (!context_given(context, d.what))
 		return NULL;
 	if (!is_real(dtype))
-		return refuse(FAULT_DTYPE, d.what, "dtype is %s, no floating-point type", type_name(dtype));
+		return error_refuse_array(FAULT_DTYPE, d.what, "dtype is %s, no floating-point type", type_name(dtype));
 	return draw_uniform(&d, dtype, 0);
 }
 
@@ -149,7 +136,7 @@ fusion_array *fusion_random_normal(
 	if (!context_given(context, d.what))
 		return NULL;
 	if (!is_real(dtype))
-		return refuse(FAULT_DTYPE, d.what, "dtype is %s, no floating-point type", type_name(dtype));
+		return error_refuse_array(FAULT_DTYPE, d.what, "dtype is %s, no floating-point type", type_name(dtype));
 	radius = draw_uniform(&d, computed, 0);
 	radius = then(fusion_scalar_sub(1, radius), radius);
 	radius = then(fusion_log(radius), radius);
@@ -171,7 +158,7 @@ fusion_array *fusion_random_bernoulli(
 	if (!context_given(context, d.what))
 		return NULL;
 	if (!(probability >= 0 && probability <= 1))
-		return refuse(FAULT_ARGUMENT, d.what, "the probability is not between 0 and 1");
+		return error_refuse_array(FAULT_ARGUMENT, d.what, "the probability is not between 0 and 1");
 	u = draw_uniform(&d, FUSION_F32, 0);
 	return then(fusion_lt_scalar(u, probability), u);
 }
@@ -217,9 +204,9 @@ fusion_array *fusion_random_integers(fusion_context *context, enum fusion_dtype 
 	if (!context_given(context, d.what))
 		return NULL;
 	if ((unsigned)dtype >= DTYPE_COUNT || dtype == FUSION_BOOL || is_real(dtype))
-		return refuse(FAULT_DTYPE, d.what, "dtype is %s, no integer type", type_name(dtype));
+		return error_refuse_array(FAULT_DTYPE, d.what, "dtype is %s, no integer type", type_name(dtype));
 	if (low >= high || !holds(dtype, low) || !holds(dtype, high - 1))
-		return refuse(FAULT_ARGUMENT, d.what, "low %lld to below high %lld is empty, or not within %s", (long long)low, (long long)high, type_name(dtype));
+		return error_refuse_array(FAULT_ARGUMENT, d.what, "low %lld to below high %lld is empty, or not within %s", (long long)low, (long long)high, type_name(dtype));
 	d.words = range > UINT64_C(1) << RANGE_BITS ? 2 : 1;
 	made = d.words == 2 ? draw_below_large(&d, range) : draw_below(&d, range);
 	first = fusion_full_int(context, FUSION_I64, 0, NULL, low);
@@ -237,9 +224,9 @@ fusion_array *fusion_dropout(fusion_array *a, double probability, uint64_t seed)
 	if (!array_given(a, "dropout", "argument a"))
 		return NULL;
 	if (!is_real(fusion_dtype_of(a)))
-		return refuse(FAULT_DTYPE, "dropout", "argument a is of %s, no floating-point type", type_name(fusion_dtype_of(a)));
+		return error_refuse_array(FAULT_DTYPE, "dropout", "argument a is of %s, no floating-point type", type_name(fusion_dtype_of(a)));
 	if (!(probability >= 0 && probability < 1))
-		return refuse(FAULT_ARGUMENT, "dropout", "the probability is not at least 0 and below 1");
+		return error_refuse_array(FAULT_ARGUMENT, "dropout", "the probability is not at least 0 and below 1");
 	context = fusion_context_of(a);
 	kept = fusion_random_bernoulli(context, fusion_rank(a), fusion_dims(a), 1 - probability, seed);
 	scaled = fusion_mul_scalar(a, 1 / (1 - probability));
