@@ -99,6 +99,18 @@ int capture_text_tell(struct fusion_context *c, const struct capture_text *t, st
 
 /* --- while recording --------------------------------------------------------------------- */
 
+bool capture_text_holds(const struct fusion_context *c, const struct capture_text *t) {
+	return !t->bound || c->capture_known[t->id] == t->serial;
+}
+
+int capture_lost(const char *what, struct fault *f) {
+	return fault_set(f, FAULT_LOST, "%s: the recorded graph went with the engine, which was replaced; record it again", what);
+}
+
+struct capture_text *capture_again(const struct fusion_capture *p) {
+	return p->definition && !p->definition->bound ? p->definition : NULL;
+}
+
 bool capture_mine(const struct fusion_context *c) {
 	return c->capture && pthread_equal(c->capture->owner, pthread_self());
 }
@@ -194,7 +206,7 @@ int capture_operand(
 
 	*vp = a->value;
 	if (!capture_mine(c))
-		return capture_readable(a, what, f);
+		return a->value->state == VALUE_CAPTURED ? capture_readable(a, what, f) : 0;
 	if (a->value->state == VALUE_CAPTURED)
 		return a->value->capture == p->serial ? 0 : capture_readable(a, what, f);
 	if (a->capture != p->serial)
@@ -230,7 +242,6 @@ void capture_destroy(struct fusion_capture *p) {
 	free(p->input);
 	free(p->output);
 	capture_text_unref(p->definition);
-	capture_text_unref(p->text);
 	object_give(OBJECT_CAPTURE, &p->object);
 	c->references--;
 }
@@ -459,10 +470,9 @@ static void keep_definition(struct fusion_capture *p, const struct wire_writer *
 	if (!t)
 		return;
 	*t = (struct capture_text){ .references = 1, .id = p->id, .serial = p->serial, .place = value_list_places(&p->recorded, at->operations),
-		.operations = at->operations, .types_at = at->types_at - begin, .ops_at = at->ops_at - begin, .bytes = bytes };
+		.operations = at->operations, .bound = names_own(p), .types_at = at->types_at - begin, .ops_at = at->ops_at - begin, .bytes = bytes };
 	memcpy(t->text, w->buffer.data + begin, bytes);
 	p->definition = t;
-	p->text = names_own(p) ? NULL : capture_text_ref(t);
 }
 
 static int define(struct recording *r, struct fusion_capture *p, struct value *const *output) {
@@ -490,8 +500,8 @@ static int define(struct recording *r, struct fusion_capture *p, struct value *c
 	engine = c->capture_engine;
 	failed = stream_ask(c, q, &a, &r->fault);
 	/* The engine was replaced meanwhile: the next one is told. */
-	if (failed && a.again && p->text)
-		return capture_text_tell(c, p->text, &r->fault);
+	if (failed && a.again && capture_again(p))
+		return capture_text_tell(c, p->definition, &r->fault);
 	/* Where it was given up the daemon has it all the same: who takes the number next has it forgotten. */
 	if (!failed || (!a.done && q->given_up))
 		note_known(c, p->id, p->serial, engine);

@@ -24,6 +24,7 @@ struct capture_text {
 	uint64_t serial;
 	struct place *place;         /* of each operation; NULL: there was no memory for them */
 	uint32_t operations;
+	bool bound;                  /* it names operations by numbers of one engine's: no other is told it */
 	size_t types_at, ops_at, bytes;
 	unsigned char text[];        /* its number, types at types_at, operations and outputs at ops_at */
 };
@@ -32,6 +33,11 @@ struct capture_text *capture_text_ref(struct capture_text *t);       /* NULL is 
 void capture_text_unref(struct capture_text *t);                     /* NULL is allowed */
 /* The engine knows the graph under its number, in place of any other. */
 int capture_text_tell(struct fusion_context *c, const struct capture_text *t, struct fault *f) FAULT_MUST_USE;
+
+/* Does the text say to the engine that is there what it said to the one before? */
+bool capture_text_holds(const struct fusion_context *c, const struct capture_text *t);
+/* The refusal where it does not. */
+int capture_lost(const char *what, struct fault *f);
 
 /* EXPLAIN of it. */
 void capture_text_explain(const struct capture_text *t, struct wire_writer *w, unsigned flags);

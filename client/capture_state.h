@@ -27,10 +27,11 @@ struct fusion_capture {
 	unsigned outputs;
 	struct tensor_type *output;
 	struct capture_text *definition; /* NULL: there was no memory for it */
-	struct capture_text *text; /* the same for another engine; NULL: it cannot be said again */
 	bool ending;               /* its thread is in capture_end, and gives the lock up there */
 };
 
+/* Its definition, for another engine; NULL: it cannot be told. */
+struct capture_text *capture_again(const struct fusion_capture *p);
 /* Releases what a capture refers to; the daemon's side is the caller's business. */
 void capture_destroy(struct fusion_capture *p);
 /* What EXPLAIN and DEFINE have in common: the types of the inputs; the operations that are marked. */

@@ -54,7 +54,6 @@ char *fusion_stats(fusion_context *context, bool whole_daemon) {
 /* The settings of a session, and the one of the library itself. */
 static char *with_debug(fusion_context *context, char *text) {
 	struct fusion_context *c;
-	size_t length = strlen(text);
 	char *both = NULL;
 	bool on;
 
@@ -62,8 +61,10 @@ static char *with_debug(fusion_context *context, char *text) {
 		on = c->debug;
 		context_leave(c);
 		/* An object with members. */
-		if (length && asprintf(&both, "%.*s,\"" DEBUG_SETTING "\":\"%s\"}", (int)length - 1, text, on ? "yes" : "no") < 0)
+		if (asprintf(&both, "%.*s,\"" DEBUG_SETTING "\":\"%s\"}", (int)strlen(text) - 1, text, on ? "yes" : "no") < 0) {
+			error_report(-ENOMEM, NULL);
 			both = NULL;
+		}
 	}
 	free(text);
 	return both;
@@ -87,8 +88,8 @@ static uint64_t own_session(fusion_context *context) {
 }
 
 char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
-	if (session == FUSION_OWN_SESSION)
-		session = own_session(context);
+	if (session == FUSION_OWN_SESSION && !(session = own_session(context)))
+		return NULL;
 	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
 }
 
@@ -317,6 +318,10 @@ char *fusion_explain_capture(fusion_capture *capture, unsigned what) {
 		failed = door_need_feature(&r.context->door, FEATURE_EXPLAIN, r.what, &r.fault);
 	if (!failed)
 		failed = stream_room_to_wait(r.context, &q, &r.fault);
+	if (!failed && !capture_text_holds(r.context, t)) {
+		stream_forgo(r.context, q);
+		failed = capture_lost(r.what, &r.fault);
+	}
 	if (!failed) {
 		capture_text_explain(t, stream_begin(r.context, q, REQUEST_EXPLAIN, 4), what);
 		failed = ask_at(&r, q, t->place, t->operations, &a);

@@ -112,7 +112,7 @@ static int send_replay(struct fusion_capture *p, struct request *q, struct value
 	for (unsigned i = 0; i < p->outputs; i++)
 		wire_put_uint(w, output[i]->value->handle);
 	wire_put_array(w, 0);
-	repeat_note(p->context, q, body, false, p->text);
+	repeat_note(p->context, q, body, false, capture_again(p));
 	return stream_send(p->context, q, NULL, f);
 }
 
@@ -120,9 +120,7 @@ static int send_replay(struct fusion_capture *p, struct request *q, struct value
 static int define_again(struct fusion_capture *p, struct fault *f) {
 	if (p->context->capture_known[p->id] == p->serial)
 		return 0;
-	if (!p->text)
-		return fault_set(f, FAULT_LOST, "replay: the recorded graph went with the engine, which was replaced; record it again");
-	return capture_text_tell(p->context, p->text, f);
+	return capture_again(p) ? capture_text_tell(p->context, p->definition, f) : capture_lost("replay", f);
 }
 
 static int flush_inputs(const struct fusion_capture *p, struct value *const *in, struct fault *f) {
