@@ -36,6 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cjson/cJSON.h>
@@ -83,6 +84,8 @@ struct bench {
 /* Ends a measurement: prints where and why. Always -1. */
 int bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 double bench_now(void);
+/* What was taken of the processors, s. */
+double bench_cpu(const struct rusage *u);
 
 /* ---- samples ---- */
 

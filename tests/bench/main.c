@@ -111,6 +111,10 @@ double bench_now(void) {
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double bench_cpu(const struct rusage *u) {
+	return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + 1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
 int samples_add(struct samples *s, double value) {
 	if (s->count == s->room) {
 		int room = s->room ? 2 * s->room : 64;

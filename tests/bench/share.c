@@ -157,7 +157,7 @@ static double cpu_seconds(void) {
 	struct rusage u;
 
 	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+	return bench_cpu(&u);
 }
 
 /* Goes on until it is told to count. */

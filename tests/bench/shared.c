@@ -64,10 +64,6 @@ static void *work(void *user) {
 	return NULL;
 }
 
-static double cpu_of(const struct rusage *u) {
-	return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + 1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
-}
-
 /* All threads are started; the caller is one of the barrier. */
 static int count(struct shared_thread *t, int threads, double seconds, pthread_barrier_t *together, atomic_bool *over, struct shared_side *s) {
 	struct rusage before, after;
@@ -89,7 +85,7 @@ static int count(struct shared_thread *t, int threads, double seconds, pthread_b
 	if (r || rounds < 1)
 		return -1;
 	s->rounds += rounds;
-	s->cpu += cpu_of(&after) - cpu_of(&before);
+	s->cpu += bench_cpu(&after) - bench_cpu(&before);
 	s->sleeps += (double)(after.ru_nvcsw - before.ru_nvcsw);
 	return samples_add(&s->round, (bench_now() - start) / rounds);
 }
