@@ -98,13 +98,14 @@ static struct object *lock_of(enum object_kind kind, const void *name) {
 /* What keeps a call from its context, which is locked, and left where there is something: the code of the error. */
 static int refuse_call(struct fusion_context *c, const char *what, const char *argument) {
 	int lost = c->stream.lost.code;
+	char text[ARGUMENT_TEXT];
 	struct fault f;
 
 	if (!lost && (resume_due(c) || c->stream.resuming) && !waiting_in_callback()) {
 		lost = resume(c, &f);
 		error_report(lost, &f);
 	} else if (c->closed) {
-		error_report(context_refuse_closed_of(what, argument, &f), &f);
+		error_report(context_refuse_closed_of(what, record_argument(what, argument, text), &f), &f);
 	} else if (lost) {
 		error_report(lost, &c->stream.lost);
 	}
@@ -116,6 +117,7 @@ static int refuse_call(struct fusion_context *c, const char *what, const char *a
 struct object *context_enter_of(enum object_kind kind, const void *name, const char *what, const char *argument) {
 	struct fusion_context *c;
 	struct object *o;
+	char text[ARGUMENT_TEXT];
 	struct fault f;
 
 	if (error_sticky())
@@ -134,7 +136,7 @@ struct object *context_enter_of(enum object_kind kind, const void *name, const c
 			return o;
 		context_leave(c);
 	}
-	object_report(kind, name, what, argument);
+	object_report(kind, name, what, record_argument(what, argument, text));
 	return NULL;
 }
 
@@ -474,9 +476,7 @@ int context_refuse_closed(struct fault *f) {
 }
 
 int context_refuse_closed_of(const char *what, const char *argument, struct fault *f) {
-	char text[ARGUMENT_TEXT];
-
-	return fault_set(f, FAULT_STATE, "%s: %s is of a context that was closed", what, record_argument(what, argument, text));
+	return fault_set(f, FAULT_STATE, "%s: %s is of a context that was closed", what, argument);
 }
 
 void fusion_close(fusion_context *context) {

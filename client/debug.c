@@ -15,7 +15,6 @@ struct check {
 	struct value *value;
 	unsigned arity;
 	struct value *in[LIMIT_OPERANDS];
-	unsigned axis;         /* of a gather or scatter */
 };
 
 /* Words of these bits are NaN or infinite. */
@@ -123,12 +122,17 @@ static bool is_beyond(enum dtype dtype, int64_t index, int64_t extent) {
 	return index >= extent || index < (dtype_info(dtype)->kind == DTYPE_KIND_SINT ? -extent : 0);
 }
 
+/* Of a gather or a scatter. */
+static unsigned axis_of(const struct value *v) {
+	return v->attr ? v->attr->axis : 0;
+}
+
 static int blame_index(const struct check *k, int64_t element, int64_t index, struct fault *f) {
 	char where[PLACE_TEXT], of[SHAPE_TEXT], type[SHAPE_TEXT];
 
 	return fault_set(f, FAULT_ARGUMENT, "%s at %s: index %" PRId64 " (element %" PRId64 " of %s) is beyond axis %u of %s",
 		op_info(k->value->op)->name, place_name(k->value->place, where), index, element,
-		shape_text(&k->in[1]->type, type), k->axis, shape_text(&k->in[0]->type, of));
+		shape_text(&k->in[1]->type, type), axis_of(k->value), shape_text(&k->in[0]->type, of));
 }
 
 static int check_indices(struct fusion_context *c, const struct check *k, struct fault *f) {
@@ -141,7 +145,7 @@ static int check_indices(struct fusion_context *c, const struct check *k, struct
 	if (k->arity < 2 || !has_indices(k->value) || !shape_elements(&k->in[1]->type))
 		return 0;
 	t = &k->in[1]->type;
-	extent = k->in[0]->type.dims[k->axis];
+	extent = k->in[0]->type.dims[axis_of(k->value)];
 	r = read_locate(c, k->in[1], REQUEST_READ, &l, f);
 	if (r)
 		return r;
@@ -174,7 +178,6 @@ static int check_one(struct fusion_context *c, const struct check *k, struct fau
 static void check_hold(struct check *k, struct value *v) {
 	k->value = v;
 	k->arity = v->arity;
-	k->axis = has_indices(v) && v->attr ? v->attr->axis : 0;
 	value_hold(v);
 	for (unsigned i = 0; i < v->arity; i++) {
 		k->in[i] = v->in[i];

@@ -275,19 +275,21 @@ static int take_fused(struct fusion_context *c, const char *name, struct fault *
 }
 
 int defined_find(struct recording *r, const char *name, const struct defined **dp) {
-	int failed = 0;
+	int failed;
 
 	*dp = find(r->context, name);
-	if (!*dp)
-		failed = take_fused(r->context, name, &r->fault);
+	if (*dp)
+		return 0;
+	failed = take_fused(r->context, name, &r->fault);
 	if (failed)
 		return failed;
 	*dp = find(r->context, name);
-	if (!*dp && !(r->context->door.features & FEATURE_OPERATIONS))
+	if (*dp)
+		return 0;
+	if (!(r->context->door.features & FEATURE_OPERATIONS))
 		return fault_set(&r->fault, FAULT_OPERATION, "%s: there is no such operation", name);
-	if (!*dp)
-		failed = ask(r, name);
-	if (!failed && !*dp)
+	failed = ask(r, name);
+	if (!failed)
 		*dp = find(r->context, name);
 	return failed || *dp ? failed : fault_set(&r->fault, FAULT_PROTOCOL, "%s: fusiond told of another operation", name);
 }

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "record.h"
 
 struct object_table object_tables[OBJECT_KINDS] = {
 	[OBJECT_ARRAY] = { .first_bits = 8, .kind = "an array", .ended = "was released", .lock = PTHREAD_MUTEX_INITIALIZER },
@@ -195,9 +194,8 @@ int object_refuse(enum object_kind kind, const void *name, const char *what, con
 	const struct object_table *t = &object_tables[kind];
 	const struct object *o = object_at(kind, name);
 	struct place place;
-	char text[PLACE_TEXT], told[ARGUMENT_TEXT];
+	char text[PLACE_TEXT];
 
-	argument = record_argument(what, argument, told);
 	if (!name)
 		return fault_set(f, FAULT_ARGUMENT, "%s: %s is NULL", what, argument);
 	if (!o && kind_of(name))

@@ -199,10 +199,13 @@ static void enlist(struct fusion_context *c, struct value *v) {
 
 /* What the table says of an operation that the call makes, said of the call: "full: the extent ...", not "fill: the extent ...". */
 static int name_call(struct recording *r, unsigned op, int failed) {
-	const char *name = op_info(op)->name;
+	const char *name;
 
+	if (failed <= 0)
+		return failed;
+	name = op_info(op)->name;
 	/* "add takes arrays of numbers" stays: in the text of an operation that somebody defined it says which one. */
-	if (failed > 0 && r->fault.text[strlen(name)] == ':')
+	if (r->fault.text[strlen(name)] == ':')
 		fault_rename(&r->fault, name, r->what);
 	return failed;
 }

@@ -68,7 +68,7 @@ void sleepers_room(struct stream *s, struct sleepers_woken *woken) {
 	for (struct sleeper *w = s->sleepers; left && w; w = w->next) {
 		if (w->wish.reason != SLEEPER_ROOM || w->looks)
 			continue;
-		needs = stream_frees(s) ? w->wish.room : 1;
+		needs = w->wish.room > 1 && !stream_frees(s) ? 1 : w->wish.room;
 		/* Passed over once: who takes one at a time beside it would get all there is, for ever. */
 		if (needs > left) {
 			w->wish.room = 1;
@@ -96,12 +96,12 @@ void sleepers_all(struct stream *s, struct sleepers_woken *woken) {
 
 /* Do those who wait for answers read them? */
 static bool is_read_here(const struct stream *s) {
-	return s->transport && s->transport->wait && !s->watched;
+	return s->transport && !stream_has_reader(s, s->transport);
 }
 
 /* While a thread tells the next engine what there is no other one reads. */
 static bool may_read(const struct stream *s) {
-	return is_read_here(s) && !s->reading && !(s->resuming && !pthread_equal(s->resumer, pthread_self()));
+	return is_read_here(s) && !s->reading && !stream_resumed_elsewhere(s);
 }
 
 /* Where nobody reads one of those who sleep is told to; but who is awake reads before it sleeps again, or hands on when it leaves. */

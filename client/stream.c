@@ -521,8 +521,7 @@ int stream_connect(struct fusion_context *c, struct fault *f) {
 		&ends, STREAM_REQUESTS, c->stream.timeout_ms, &events, &c->stream.transport, f);
 }
 
-/* Does somebody else read the answers? */
-static bool has_thread(const struct stream *s, const struct transport *t) {
+bool stream_has_reader(const struct stream *s, const struct transport *t) {
 	return !t->wait || s->watched;
 }
 
@@ -581,7 +580,7 @@ void stream_settle(struct fusion_context *c, struct request *q, const struct fau
 		value_unhold(c, v);
 }
 
-static bool resumed_elsewhere(const struct stream *s) {
+bool stream_resumed_elsewhere(const struct stream *s) {
 	return s->resuming && !pthread_equal(s->resumer, pthread_self());
 }
 
@@ -598,7 +597,7 @@ void stream_close(struct fusion_context *c) {
 		t->interrupt(t);
 	while (c->stream.reading)
 		pthread_cond_wait(&c->stream.changed, &c->lock);
-	while (t && has_thread(&c->stream, t) && c->stream.busy && !c->stream.broken && !r)
+	while (t && stream_has_reader(&c->stream, t) && c->stream.busy && !c->stream.broken && !r)
 		r = pthread_cond_timedwait(&c->stream.changed, &c->lock, &deadline);
 	pthread_mutex_unlock(&c->lock);
 	if (t)
@@ -671,7 +670,7 @@ struct wait {
  */
 static int sleep_or_ask(struct fusion_context *c, const struct wait *w, struct fault *f) {
 	struct stream *s = &c->stream;
-	bool asks = waiting_is_asked() && (!s->resuming || resumed_elsewhere(s));
+	bool asks = waiting_is_asked() && (!s->resuming || stream_resumed_elsewhere(s));
 	struct timespec question = asks ? waiting_until(WAITING_ASK_MS) : (struct timespec){ 0 };
 	const struct timespec *end = s->timeout_ms ? &w->deadline : NULL;
 	int r;
@@ -693,7 +692,7 @@ static int sleep_on(struct fusion_context *c, const struct wait *w, struct fault
 	uint64_t resumes = s->resumes;
 	int r;
 
-	if (resumed_elsewhere(s))
+	if (stream_resumed_elsewhere(s))
 		return sleep_or_ask(c, w, f);
 	/* Nobody sleeps before the daemon has heard of what was sent. */
 	s->corked = false;
@@ -759,7 +758,7 @@ int stream_await_resumer(struct fusion_context *c, struct fault *f) {
 	const struct wait w = { .wish = { .reason = SLEEPER_ANYTHING }, .deadline = waiting_until(c->stream.timeout_ms) };
 	int r = 0;
 
-	while (!r && resumed_elsewhere(&c->stream))
+	while (!r && stream_resumed_elsewhere(&c->stream))
 		r = sleep_or_ask(c, &w, f);
 	return r;
 }
@@ -781,13 +780,18 @@ static unsigned room(const struct stream *s) {
 	return STREAM_REQUESTS - s->busy;
 }
 
+/* For so many; for one where no more comes soon. */
+static bool lacks_room(const struct stream *s, unsigned needs) {
+	return !room(s) || (room(s) < needs && stream_frees(s));
+}
+
 static int await_room(struct fusion_context *c, unsigned needs, struct fault *f) {
 	struct stream *s = &c->stream;
 	int r = 0;
 
 	/* Nobody else sends anything while a thread tells the next engine what there is, whatever has room by then. */
-	while (!r && (resumed_elsewhere(s) || abandoned(c) || room(s) < (stream_frees(s) ? needs : 1))) {
-		if (resumed_elsewhere(s))
+	while (!r && (stream_resumed_elsewhere(s) || abandoned(c) || lacks_room(s, needs))) {
+		if (stream_resumed_elsewhere(s))
 			r = stream_await_resumer(c, f);
 		else
 			r = abandoned(c) ? resume(c, f) : wait_for_any(c, (struct sleeper_wish){ .reason = SLEEPER_ROOM, .room = needs }, f);

@@ -122,6 +122,10 @@ int stream_room_to_wait(struct fusion_context *c, struct request **requestp, str
 int stream_await_pair(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
 /* Behind it, once all is sent or nothing will be: others have what was not taken of the room. */
 void stream_end_pair(struct fusion_context *c);
+/* Does another thread tell the next engine what there is? Nobody else sends or reads anything then. */
+bool stream_resumed_elsewhere(const struct stream *s);
+/* Does somebody else than those who wait read the answers? */
+bool stream_has_reader(const struct stream *s, const struct transport *t);
 /* Was something sent whose answer waits for no device, so that there is more room soon? */
 bool stream_frees(const struct stream *s);
 bool stream_has_room(const struct fusion_context *c);
