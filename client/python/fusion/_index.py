@@ -19,6 +19,7 @@ from ._views import Slice, view, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
+    from collections.abc import Sequence
     from typing import Any
 
     from ._array import Array
@@ -174,6 +175,20 @@ def _places(mask):
     return out[::-1]
 
 
+def places_together(arrays: Sequence[Any], extents: Sequence[int]) -> Any:
+    """Places along several axes as places along the one that they make; what is beyond one of them is beyond that."""
+    flat, beyond, weight = None, None, 1
+    for a, n in zip(reversed(arrays), reversed(extents)):
+        a = _core.cast(a, int64)
+        a = _core.where(_core.lt(a, 0), _core.add(a, n), a)
+        outside = _core.logical_or(_core.lt(a, 0), _core.ge(a, n))
+        beyond = outside if beyond is None else _core.logical_or(beyond, outside)
+        a = a if weight == 1 else _core.mul(a, weight)
+        flat = a if flat is None else _core.add(flat, a)
+        weight *= n
+    return _core.where(beyond, weight, flat)
+
+
 class _Gather:
     """A key with arrays: first the view of its slices, then the arrays along its axes."""
 
@@ -210,17 +225,9 @@ class _Gather:
         """One index along the axes together, of self.shape."""
         if len(self.arrays) == 1:
             return self.arrays[0]
-        total, weight = None, 1
-        for a, n in zip(reversed(self.arrays), reversed(extents)):
-            if isinstance(a, int):
-                a = _core.from_sequence(device.context, a % n, int64)
-            else:
-                a = _core.cast(a, int64)
-                a = _core.where(_core.lt(a, 0), _core.add(a, n), a)
-            a = a if weight == 1 else _core.mul(a, weight)
-            total = a if total is None else _core.add(total, a)
-            weight *= n
-        return total if total.shape == self.shape else _core.broadcast(total, self.shape)
+        arrays = [_core.from_sequence(device.context, a, int64) if isinstance(a, int) else a for a in self.arrays]
+        flat = places_together(arrays, extents)
+        return flat if flat.shape == self.shape else _core.broadcast(flat, self.shape)
 
     def together(self, y):
         """y with the gathered axes as one at self.at, and the order of axes that makes it so."""

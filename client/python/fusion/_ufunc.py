@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import builtins
+import math
 
 from . import _core, _functions as _f
 from ._base import as_dtype, bool as truth, number
 from ._creation import asarray
+from ._index import places_together
 from ._store import stored
 
 TYPE_CHECKING = False
@@ -151,10 +153,5 @@ def _places(a, indices, what):
     indices = tuple(array_of(i) for i in indices) if isinstance(indices, tuple) else (array_of(indices),)
     if builtins.any(i.dtype.kind not in "iu" for i in indices) or len(indices) > a.ndim:
         raise IndexError(f"{what}.at: indices are arrays of integers, at most one for each of {a.ndim} axes")
-    count, places = 1, None
-    for i, n in zip(indices, a.shape):
-        i = _core.cast(i, as_dtype(int))
-        i = _core.where(_core.lt(i, 0), _core.add(i, n), i)
-        places = i if places is None else _core.add(_core.mul(places, n), i)
-        count *= n
-    return _core.reshape(a, (count,) + a.shape[len(indices):]), places
+    extents, rest = a.shape[:len(indices)], a.shape[len(indices):]
+    return _core.reshape(a, (math.prod(extents),) + rest), places_together(indices, extents)

@@ -188,3 +188,9 @@ def test_what_is_missing_says_what_is_there(name, said):
 def test_mistakes_are_told(wrong, said):
     with pytest.raises((ValueError, TypeError, IndexError), match=said):
         eval(wrong, {"np": fnp, **{k: fnp.array(v) for k, v in DATA.items()}})
+
+
+def test_sums_at_places_beyond_an_axis_are_none():
+    x = fnp.zeros((3, 4))
+    fnp.add.at(x, (fnp.array([0, 1, 5]), fnp.array([7, -1, 0])), 1)
+    assert x.tolist() == [[0.0] * 4, [0.0, 0.0, 0.0, 1.0], [0.0] * 4]

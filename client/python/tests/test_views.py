@@ -218,3 +218,16 @@ def test_dots_that_stand_for_no_axis_part_arrays():
     for key in ((0, slice(None), ..., [0]), (slice(None), -1, ..., [0, 1]), ([0, 1], ..., slice(None), 0), (..., 0, slice(None), [1])):
         same(lambda lib, x: x[key])
     assert xp.asarray(x)[:, -1, ..., [0, 1]].shape == (2, 4)
+
+
+@pytest.mark.parametrize("i, j", [([0], [7]), ([1], [-6]), ([3], [0]), ([-4], [1]), ([0, 9], [4, 0])])
+def test_an_index_beyond_one_of_several_axes_hits_no_other_element(i, j):
+    i, j = xp.asarray(i), xp.asarray(j)
+    x = xp.reshape(xp.arange(1.0, 13.0), (3, 4))
+    before = x.tolist()
+    assert x[i, j].tolist() == [0.0] * i.size
+    x[i, j] = 99
+    x[i, j] += 1
+    assert x.tolist() == before
+    with xp.config(debug=True), pytest.raises(xp.FusionError, match="is beyond axis 0 of f64"):
+        x[i, j].wait()
