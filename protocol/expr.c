@@ -351,7 +351,8 @@ static int check_call(const struct parser *p, const struct expr_node *n) {
 		return 0;
 	}
 	call_counts(n->which, &least, &most);
-	if (!most && op_info(n->which)->class == OP_CLASS_STRUCT)
+	/* A scan is along an axis that no argument could say. */
+	if ((!most && op_info(n->which)->class == OP_CLASS_STRUCT) || op_info(n->which)->class == OP_CLASS_SCAN)
 		return fault_set(p->fault, FAULT_SYNTAX, "column %u: %s cannot stand in an expression", n->at + 1U,
 			op_info(n->which)->name);
 	if (positional(n) != n->arity && op_info(n->which)->class != OP_CLASS_COMPOSITE)

@@ -146,6 +146,7 @@ START_TEST(wrong_numbers_of_arguments_are_refused) {
 	REFUSED("given(a, b)", "column 1: given takes 3 arguments, not 2");
 	REFUSED("exp(axes=a)", "column 1: exp takes no arguments by name");
 	REFUSED("fill()", "column 1: fill cannot stand in an expression");
+	REFUSED("a + cumsum(a)", "column 5: cumsum cannot stand in an expression");
 }
 END_TEST
 
