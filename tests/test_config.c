@@ -259,7 +259,7 @@ START_TEST(what_applies_to_users_may_be_said_of_them_and_nothing_else) {
 	for (unsigned i = 0; i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
 		bool may = s->applies == SETTING_USER || s->applies == SETTING_SESSION;
-		size_t size = s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
+		size_t size = setting_size(s);
 		const char *value = other_value(s);
 		char name[CONFIG_TEXT], number[CONFIG_TEXT];
 		int r;

@@ -1,6 +1,6 @@
 /*
  * fusionctl config: settings. Those that change while the daemon runs are the engine's to tell and to change; a change lasts
- * until the engine starts again or the configuration is reloaded, and what shall stay belongs into fusiond.conf(5). All others,
+ * until the daemon ends or the configuration is reloaded, and what shall stay belongs into fusiond.conf(5). All others,
  * and where each value comes from, the supervisor knows, and tells administrators.
  */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "protocol/nearest.h"
 
 #define CONFIG_SCHEMA "fusionctl.config/1"
-#define CHANGED "config set, until the engine starts again or the configuration is reloaded"
+#define CHANGED "config set, until the daemon ends or the configuration is reloaded"
 
 /* ---- asking ---- */
 

@@ -152,7 +152,9 @@ static int set_text(struct config *c, const struct setting *s, const char *value
 	if (strlen(value) > s->max)
 		return fault_set(f, FAULT_ARGUMENT, "%s.%s has %zu bytes, at most %" PRIu64 " are allowed",
 			s->section, s->name, strlen(value), s->max);
-	memcpy((char *)c + s->offset, value, strlen(value) + 1);
+	/* To the end: what is compared is all of it. */
+	memset((char *)c + s->offset, 0, CONFIG_TEXT);
+	memcpy((char *)c + s->offset, value, strlen(value));
 	return 0;
 }
 

@@ -101,6 +101,11 @@ struct setting {
 	size_t offset;                   /* in struct config */
 };
 
+/* Of its value in struct config. */
+static inline size_t setting_size(const struct setting *s) {
+	return s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
+}
+
 /* Where values come from besides the standard places. */
 struct config_source {
 	const char *file;                /* NULL: the standard files, which need not exist */

@@ -33,7 +33,7 @@ static void tell_change(const struct config *from, const struct config *to, cons
 static void take_reloaded(struct config *to, const struct config *from) {
 	for (unsigned i = 0; i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
-		size_t size = s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
+		size_t size = setting_size(s);
 		char *old = (char *)to + s->offset;
 		const char *new = (const char *)from + s->offset;
 

@@ -144,7 +144,7 @@ void session_refresh(struct session *s) {
 	for (unsigned i = 0; i < config_settings(); i++)
 		if (s->own[i] && config_setting(i) != knobs)
 			memcpy((char *)&c + config_setting(i)->offset, (char *)&chosen + config_setting(i)->offset,
-				config_setting(i)->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t));
+				setting_size(config_setting(i)));
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
 	s->settings = fusion_settings_of(&c);

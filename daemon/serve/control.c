@@ -601,8 +601,8 @@ static int on_reload(struct control_message *m, struct fault *f) {
 	for (unsigned i = 0; i < config_settings(); i++) {
 		const struct setting *s = config_setting(i);
 
-		if (s->applies != SETTING_START && s->type != SETTING_TEXT)
-			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, sizeof(uint64_t));
+		if (s->applies != SETTING_START)
+			memcpy((char *)&v->config + s->offset, (char *)&fresh + s->offset, setting_size(s));
 	}
 	configure_changed(v);
 	log_set_level((enum log_level)v->config.log_level);

@@ -110,6 +110,15 @@ printf '[log]\nlevel = debug\n' >"$root/fusiond.conf"
 kill -HUP "$daemon"
 until_does sh -c "! '$ctl' status | grep -q 'not reloaded'"
 claim one_that_went_well_takes_it_away 0 "^debug$" "$ctl" config get log.level
+printf 'x = input f32[2] ramp\ny = relu x\nz = add y 1\noutput z\n' >"$root/pair.fz"
+printf '[log]\nlevel = debug\n[fusion]\napart = relu:add\nknobs = share=quarter\n' >"$root/fusiond.conf"
+kill -HUP "$daemon"
+until_does grep -q 'fusion.apart becomes "relu:add", was ""' "$root/log"
+claim a_reload_changes_texts_too 0 "^relu:add$" "$ctl" config get fusion.apart
+claim_json and_they_hold 'j["kernel_count"] == 2 and "fusion.apart keeps" in j["not_fused"][0]["reason"] and j["kernels"][0]["knobs"]["share"] == "quarter"' "$ctl" explain --json "$root/pair.fz"
+claim their_place_is_told 0 "^fusion.apart  *relu:add  .*fusiond.conf:4$" "$ctl" config --show-origin
+"$ctl" config set fusion.apart relu:mul
+claim what_an_administrator_changed_says_so 0 "^fusion.apart  *relu:mul  *config set, until the daemon ends or the configuration is reloaded$" "$ctl" config --show-origin
 stop
 
 # ---- a reload whose look at remote.* takes long ----
