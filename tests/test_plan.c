@@ -2190,6 +2190,28 @@ START_TEST(one_reason_is_told_of_two_kernels_and_none_of_what_is_one) {
 }
 END_TEST
 
+/* Each of the two sums would make the logarithm for itself, if that cost less. */
+START_TEST(what_a_setting_keeps_apart_is_told_as_that_whatever_else_does) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1000, 7)), y = op(OP_log, x, 0), z = op(OP_square, y, 0);
+	struct plan_note *note;
+	unsigned found = 0;
+	struct plan *p;
+
+	output(sum(y, 2));
+	output(sum(z, 2));
+	p = plan_keeping_apart("log:square");
+	for (uint32_t i = told(p, &note); i--;) {
+		bool named = note[i].producer == y && note[i].consumer == z;
+
+		found += named;
+		ck_assert_str_eq(note[i].reason, named ? "fusion.apart keeps these operations in kernels of their own" : "storing it costs less than computing it again");
+	}
+	ck_assert_uint_eq(found, 1);
+	free(note);
+	plan_unref(p);
+}
+END_TEST
+
 START_TEST(what_no_pass_was_asked_of_is_told_by_the_structure) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(300, 300)), y = leaf(1, DTYPE_f32, DIMS(300, 300));
 	struct plan_note *note;
@@ -2714,6 +2736,7 @@ static Suite *suite(void) {
 	tcase_add_test(t, a_dear_value_is_stored_instead);
 	tcase_add_test(t, why_forces_between_bodies_are_not_computed_in_their_sums_is_told_for_each);
 	tcase_add_test(t, one_reason_is_told_of_two_kernels_and_none_of_what_is_one);
+	tcase_add_test(t, what_a_setting_keeps_apart_is_told_as_that_whatever_else_does);
 	tcase_add_test(t, what_no_pass_was_asked_of_is_told_by_the_structure);
 	tcase_add_test(t, what_a_kernel_without_operations_is_for_is_told);
 	tcase_add_test(t, a_value_that_is_wanted_itself_is_computed_once);

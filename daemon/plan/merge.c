@@ -368,8 +368,13 @@ static double saved_again(const struct merging *m, uint32_t node, const struct a
 static int refuse_again(struct merging *m, uint32_t node, const struct again *x, const char *reason) {
 	int r = 0;
 
-	for (uint32_t i = 0; !r && reason && m->p->o->notes && i < x->readers; i++)
-		r = planner_note(m->p, node, m->p->group[x->into[i]].root, reason);
+	/* The last note is what people read: a setting that keeps them apart says more than what else does. */
+	for (uint32_t i = 0; !r && reason && m->p->o->notes && i < x->readers; i++) {
+		const struct group *into = &m->p->group[x->into[i]];
+		const char *kept = pattern_refuses(m->p, into, NULL, node);
+
+		r = planner_note(m->p, node, into->root, kept ? kept : reason);
+	}
 	return r;
 }
 
