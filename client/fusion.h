@@ -216,7 +216,8 @@ enum fusion_map_mode {
 	FUSION_MAP_WRITE = 2,     /* waits for queued readers; fusion_unmap makes a new version, of this array alone: see fusion_copy_into() */
 };
 /* The array's own memory, row-major. Arrays mapped for writing take part in no operation until
- * they are unmapped; views and copies made before keep the old values. */
+ * they are unmapped; views and copies made before keep the old values. Where other processes hold the array, too,
+ * fusion_unmap waits until all of them see what was written. */
 FUSION_API int fusion_map(fusion_array *array, enum fusion_map_mode mode, void **memoryp);
 FUSION_API int fusion_unmap(fusion_array *array);
 

@@ -211,10 +211,22 @@ static int unmap_created(struct recording *r, struct fusion_array *a) {
 	return record_settle(r, a->value);
 }
 
-/* Tells the daemon that the memory has new contents. */
+/*
+ * Who is told by this process that it has written asks through a connection of his own, which the daemon may hear first.
+ * An engine that ends meanwhile changes nothing: the memory is written, and no engine after it has anybody write there.
+ */
+static int await_seen(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
+	const int failed = stream_wait(c, q, answer, f);
+
+	return failed == FAULT_REPEATABLE ? 0 : failed;
+}
+
+/* Tells the daemon that the memory has new contents, and of what others hold, too, waits until they see them. */
 static int unmap_written(struct recording *r, struct fusion_array *a) {
 	struct fusion_context *c = r->context;
 	struct value *v = a->value;
+	const bool shared = v->shared != 0;
+	struct answer answer;
 	struct request *q;
 	struct sent_batch *b;
 	int failed = stream_room(c, &q, &r->fault);
@@ -236,13 +248,13 @@ static int unmap_written(struct recording *r, struct fusion_array *a) {
 	v->seq = q->seq;
 	v->finite = FINITE_UNKNOWN;
 	a->version++;
-	failed = stream_send(c, q, NULL, &r->fault);
+	failed = stream_send(c, q, shared ? &answer : NULL, &r->fault);
 	if (!failed) {
 		value_hold(v);
 		q->value = v;
 	}
 	mapping_end(c, a);
-	return failed;
+	return failed || !shared ? failed : await_seen(c, q, &answer, &r->fault);
 }
 
 static int unmap_locked(struct recording *r, struct fusion_array *a) {

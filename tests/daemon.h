@@ -49,6 +49,8 @@ static inline void daemon_start_again(const char *set, const char *environment[2
 	snprintf(cache, sizeof cache, "%s/cache", folder);
 	snprintf(log, sizeof log, "%s/log", folder);
 	snprintf(program, sizeof program, "%s/fusiond", build_folder());
+	/* That of a test that failed, whose daemon went with it: it would look as if this one were there. */
+	unlink(door);
 	daemon_pid = fork();
 	if (!daemon_pid) {
 		int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);

@@ -15,6 +15,7 @@
 
 enum {
 	ELEMENTS = 1000,
+	WRITES = 200,                /* by two in turn: the daemon looks at the wrong connection first now and then */
 	TEST_SECONDS = 600,
 };
 
@@ -354,11 +355,13 @@ START_TEST(shared_arrays_and_tokens_outlive_the_engine) {
 		must_be(b, expected);
 		must_be(theirs, expected);
 	}
-	/* They are still one array, which both may use. */
-	write_all(theirs, 7);
-	for (int i = 0; i < ELEMENTS; i++)
-		expected[i] = 7 + (float)i;
-	must_be(b, expected);
+	/* They are still one array, which both may use, each as soon as the other has unmapped it. */
+	for (int w = 0; w < WRITES; w++) {
+		write_all(w % 2 ? b : theirs, (float)w);
+		for (int i = 0; i < ELEMENTS; i++)
+			expected[i] = (float)(w + i);
+		must_be(w % 2 ? theirs : b, expected);
+	}
 	late = fusion_add(b, a);
 	read_all(late, value);
 	fusion_release(late);
