@@ -206,6 +206,9 @@ int array_refuse_other(const struct fusion_array *a, const char *what, const cha
 int array_find(struct fusion_context *c, fusion_array *name, const char *what, const char *argument, struct fusion_array **ap, struct fault *f) {
 	struct fusion_array *a = (struct fusion_array *)object_find(OBJECT_ARRAY, name);
 
+	/* NULL where an earlier call failed: that error says more than we could. */
+	if (!name && fusion_error_code())
+		return fault_set(f, fusion_error_code(), "%s", fusion_error());
 	/* One of this context is not released while we have its lock. */
 	if (!a)
 		return object_refuse(OBJECT_ARRAY, name, what, argument, f);

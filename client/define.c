@@ -212,14 +212,16 @@ int defined_read(struct fusion_context *c, struct wire_cursor *cursor, struct fa
 
 static int ask(struct recording *r, const char *name) {
 	struct request *q;
-	struct answer a;
+	struct answer a = { 0 };
 	int failed = stream_room_to_wait(r->context, &q, &r->fault);
 
 	if (failed)
 		return failed;
 	wire_put_text(stream_begin(r->context, q, REQUEST_OPERATION, 1), name);
-	failed = stream_send(r->context, q, &a, &r->fault);
-	return failed ? failed : stream_wait(r->context, q, &a, &r->fault);
+	failed = stream_ask(r->context, q, &a, &r->fault);
+	if (failed > 0 && a.done)
+		fault_prefix(&r->fault, "call");
+	return failed;
 }
 
 static int ask_again(struct fusion_context *c, const char *name, struct fault *f) {
@@ -287,11 +289,11 @@ int defined_find(struct recording *r, const char *name, const struct defined **d
 	if (*dp)
 		return 0;
 	if (!(r->context->door.features & FEATURE_OPERATIONS))
-		return fault_set(&r->fault, FAULT_OPERATION, "%s: there is no such operation", name);
+		return fault_set(&r->fault, FAULT_OPERATION, "call: %s: there is no such operation", name);
 	failed = ask(r, name);
 	if (!failed)
 		*dp = find(r->context, name);
-	return failed || *dp ? failed : fault_set(&r->fault, FAULT_PROTOCOL, "%s: fusiond told of another operation", name);
+	return failed || *dp ? failed : fault_set(&r->fault, FAULT_PROTOCOL, "call: %s: fusiond told of another operation", name);
 }
 
 unsigned defined_number(const struct fusion_context *c, unsigned op) {

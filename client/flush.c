@@ -92,9 +92,39 @@ static void put_outputs(struct fusion_context *c, struct wire_writer *w, uint32_
 	}
 }
 
+/* No more than a number has room for: a program that never asks for anything. */
+static uint32_t add_up(uint32_t a, uint32_t b) {
+	return a + b < a ? UINT32_MAX : a + b;
+}
+
+uint32_t flush_sent_before(const struct value *v) {
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < v->arity; i++) {
+		const struct value *in = v->in[i];
+		uint32_t before = in->state == VALUE_SENT && in->overfull ? add_up(in->before, in->batch) : 0;
+
+		most = before > most ? before : most;
+	}
+	return most;
+}
+
+/* Of all that is pending. */
+static uint32_t sent_before(const struct fusion_context *c) {
+	uint32_t most = 0;
+
+	for (const struct value *v = c->pending.first; v; v = v->next) {
+		uint32_t before = flush_sent_before(v);
+
+		most = before > most ? before : most;
+	}
+	return most;
+}
+
 /* The operations are written: each lets go of its operands, which may add to the releases. */
-static void settle_values(struct fusion_context *c, uint64_t seq) {
+static void settle_values(struct fusion_context *c, uint64_t seq, bool overfull) {
 	struct value *v = c->pending.first, *next;
+	uint32_t batch = c->pending.count, before = sent_before(c);
 
 	c->pending = (struct value_list){ 0 };
 	c->pending_bytes = 0;
@@ -103,6 +133,9 @@ static void settle_values(struct fusion_context *c, uint64_t seq) {
 	for (struct value *each = v; each; each = each->next) {
 		each->state = VALUE_SENT;
 		each->seq = seq;
+		each->overfull = overfull;
+		each->batch = batch;
+		each->before = before;
 		if (each->op == OP_load)
 			upload_sent(&c->arenas, upload_key(each->attr->arena, each->attr->offset));
 		tape_count(c, each);
@@ -165,7 +198,7 @@ static int batch_send(
 	if (operations) {
 		own = put_operations(c, w, b);
 		put_outputs(c, w, outputs);
-		settle_values(c, q->seq);
+		settle_values(c, q->seq, !(flags & SUBMIT_URGENT));
 	} else {
 		wire_put_array(w, 0);
 		wire_put_array(w, 0);

@@ -32,9 +32,11 @@ int wait_accepted(struct fusion_context *c, uint64_t seq, struct fault *f) FAULT
 /* Writes one recorded operation; its operands are sent, or have their index. */
 void flush_put_value(const struct fusion_context *c, struct wire_writer *w, const struct value *v);
 /* Bytes it takes at most. */
+uint64_t flush_value_bytes(const struct value *v);
 /* What its release gives back: a shared value's goes at once, since others may wait for the memory. */
 uint64_t flush_release_bytes(const struct value *v);
-uint64_t flush_value_bytes(const struct value *v);
+/* Of one that is pending: operations in the full batches that lead to its operands, one after the other, nobody having asked for anything of them. */
+uint32_t flush_sent_before(const struct value *v);
 
 /* Makes sure the daemon has or gets the value: sends where it is pending. */
 int flush_value(struct fusion_context *c, struct value *v, struct fault *f) FAULT_MUST_USE;

@@ -472,7 +472,8 @@ enum fusion_explain_what {
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these arrays, recorded by this thread or on
  * their way; or, where they were sent, how the run that made them ran (as long as it is known: fusion.explain_runs): kernels, their
  * patterns, the operations in each with their places ("at": "FILE:LINE", not of what has run), how each kernel runs now and since when;
- * "not_fused": for each two kernels the reason that decided, and both places. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
+ * "not_fused": for each two kernels the reason that decided, and both places. What went in full batches (batch_ops) before runs without these and
+ * is not told of: "operations_before" counts it, "note" says so. Runs nothing. what: a sum of FUSION_EXPLAIN_. */
 FUSION_API char *fusion_explain(fusion_context *context, int count, fusion_array *const *array, unsigned what);
 /* The same of a recorded graph, before any replay. */
 FUSION_API char *fusion_explain_capture(fusion_capture *capture, unsigned what);

@@ -144,7 +144,11 @@ static int send_texts(struct recording *r, enum message_request kind, bool whole
 	for (unsigned i = 0; i < texts; i++)
 		if (!text[i])
 			return fault_set(&r->fault, FAULT_ARGUMENT, "%s: %s is NULL", r->what, i ? "text" : "name");
-	return tell(r->context, kind, &whole_daemon, text, texts, &a, &r->fault);
+	failed = tell(r->context, kind, &whole_daemon, text, texts, &a, &r->fault);
+	/* The daemon begins with the pattern's name. */
+	if (failed > 0 && a.done)
+		fault_prefix(&r->fault, "%s", r->what);
+	return failed;
 }
 
 static int ask(fusion_context *context, const char *what, enum message_request kind, bool whole_daemon,

@@ -216,9 +216,49 @@ static int ask_with_places(struct recording *r, struct request *q, const struct 
 	return failed;
 }
 
+/*
+ * Operations of which nobody has asked for anything wait until a batch is full, and are planned without those that follow. Who asks how these run is told so,
+ * and where the others are told of.
+ */
+static int add_before(struct answer *a, uint32_t before, const char *told) {
+	char *both = NULL;
+
+	if (!before)
+		return 0;
+	if (asprintf(&both, "{\"operations_before\":%u,\"note\":\"%u operations that lead to these were sent before, as full batches (batch_ops), and run without "
+		"them: this tells of %s; recent() tells of the last graphs that ran\",%s", before, before, told, a->text + 1) < 0)
+		both = NULL;
+	free(a->text);
+	a->text = both;
+	return both ? 0 : -ENOMEM;
+}
+
+/* Of all that are asked for: what was sent before them. */
+static uint32_t most_before(unsigned count, struct value *const *value) {
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		most = value[i]->before > most ? value[i]->before : most;
+	return most;
+}
+
+/* Of all that lead to them and are pending. */
+static uint32_t pending_before(const struct fusion_context *c) {
+	uint32_t most = 0;
+
+	for (const struct value *v = c->pending.first; v; v = v->next) {
+		uint32_t before = v->needed ? flush_sent_before(v) : 0;
+
+		most = before > most ? before : most;
+	}
+	return most;
+}
+
 /* Of what has run the daemon tells. */
 static int ask_made(struct recording *r, struct request *q, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct wire_writer *w;
+	uint32_t before;
+	int failed;
 
 	if (flags & (EXPLAIN_UNFUSED | EXPLAIN_BUILD)) {
 		stream_forgo(r->context, q);
@@ -230,13 +270,15 @@ static int ask_made(struct recording *r, struct request *q, unsigned count, stru
 	for (unsigned i = 0; i < count; i++)
 		wire_put_uint(w, value[i]->handle);
 	wire_put_uint(w, flags);
-	return send_and_wait(r, q, a);
+	before = most_before(count, value);
+	failed = send_and_wait(r, q, a);
+	return failed ? failed : add_before(a, before, "the run that made the arrays");
 }
 
 static int explain(
 	struct recording *r, unsigned count, struct value *const *value, unsigned flags, struct answer *a) {
 	struct fusion_context *c = r->context;
-	uint32_t operations, outputs;
+	uint32_t operations, outputs, before;
 	struct wire_writer *w;
 	struct request *q;
 	int failed =
@@ -249,10 +291,12 @@ static int explain(
 	operations = mark_pending(c, count, value, &outputs);
 	if (!outputs)
 		return ask_made(r, q, count, value, flags, a);
+	before = pending_before(c);
 	w = stream_begin(c, q, REQUEST_EXPLAIN, 3);
 	put_operations(c, w, operations, outputs, count, value);
 	wire_put_uint(w, flags);
-	return ask_with_places(r, q, &c->pending, operations, a);
+	failed = ask_with_places(r, q, &c->pending, operations, a);
+	return failed ? failed : add_before(a, before, "the others alone");
 }
 
 /* Of the graph that the thread records. */
@@ -344,7 +388,9 @@ static int check_pair(struct recording *r, unsigned count, struct value *const *
 		const struct value *v = value[count + i];
 
 		if (v->state != VALUE_PENDING)
-			return fault_set(&r->fault, FAULT_STATE, "can_fuse: the %s operation was sent already; ask before it is read", i ? "second" : "first");
+			return fault_set(&r->fault, FAULT_STATE, "can_fuse: the %s operation was sent already%s", i ? "second" : "first",
+				v->state == VALUE_SENT && v->overfull ? ", with a full batch (batch_ops), and runs without those that follow; ask sooner behind it"
+								      : "; ask before it is read");
 		if (!v->needed)
 			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results, which are the second alone where "
 				"none are named: name both as results", i ? "second" : "first");

@@ -61,6 +61,7 @@ struct value {
 	bool forgone;                /* an engine ended before it said whether it has it under its handle: it is not to have it, and the next one is told so */
 	bool leaf;                   /* of a watched array: gradients end here */
 	bool counted;                /* its contents are among the bytes that tapes keep */
+	bool overfull;               /* it was sent because a batch was full, before anybody asked for it */
 	uint16_t lost;               /* the operation without a derivative behind which watched arrays were lost, or 0 */
 	struct place place;
 	uint32_t references;         /* holders, pending values that take it as an operand, and tapes */
@@ -69,6 +70,8 @@ struct value {
 	uint32_t kept;               /* tapes among the holders */
 	uint32_t shared;             /* ... and the number of its arena */
 	uint32_t index;              /* its operation in the batch that sent it, or in the capture */
+	uint32_t batch;              /* once sent: operations of that batch ... */
+	uint32_t before;             /* ... and of full ones before it that lead there */
 	struct value *in[LIMIT_OPERANDS];   /* while pending or being captured */
 	struct op_attr *attr;        /* NULL where the operation needs none */
 	struct value *previous, *next;      /* list of the context or the capture */

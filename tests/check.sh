@@ -65,7 +65,7 @@ longest="oracle_ops graphs test_emit_kernels oracle_composites test_service"
 # Whatever Python warns of in the suite, or in the programs that it starts, is an error.
 python_suite='env PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py'
 # What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
-by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_share
+by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_questions test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
 
 # One line a job: name, then the command, which the shell reads once more: folders may have blanks in their names.

@@ -331,7 +331,7 @@ START_TEST(operations_of_the_daemon_are_asked_for_once) {
 	ck_assert_uint_eq(fake.asked, 1);
 	ck_assert_uint_eq(fake.op_count[OP_sigmoid], 2);
 	ck_assert_ptr_null(fusion_call(context, "swish4", 1, in, NULL));
-	expect_error(FUSION_E_OPERATION, "swish4: there is no such operation");
+	expect_error(FUSION_E_OPERATION, "call: swish4: there is no such operation");
 	fusion_release(in[0]);
 	close_context();
 }

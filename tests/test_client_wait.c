@@ -641,57 +641,6 @@ START_TEST(debug_blames_nothing_that_was_given_a_nan) {
 }
 END_TEST
 
-/* --- questions --------------------------------------------------------------------------- */
-
-START_TEST(questions_are_answered) {
-	fusion_array *a, *b, *c, *d;
-	char *text;
-
-	open_context();
-	text = fusion_stats(context, false);
-	ck_assert_str_eq(text, "{\"fake\":true}");
-	free(text);
-	a = vector(3, 0);
-	b = fusion_tanh(a);
-	c = fusion_exp(a);
-	text = fusion_explain(context, 1, &b, true);
-	ck_assert_str_eq(text, "{\"operations\":2}");
-	free(text);
-	ck_assert_uint_eq(fake.ops, 0);
-	ck_assert(!fusion_sync(context));
-	ck_assert_uint_eq(fake.ops, 3);
-	/* What was sent the daemon tells of, as it ran: not otherwise. */
-	text = fusion_explain(context, 1, &b, FUSION_EXPLAIN_SOURCE);
-	ck_assert_str_eq(text, "{\"fake\":true}");
-	free(text);
-	ck_assert_ptr_null(fusion_explain(context, 1, &b, FUSION_EXPLAIN_UNFUSED));
-	expect_error(FUSION_E_STATE, "sent already");
-	ck_assert_int_eq(fusion_can_fuse(context, b, b, 0, NULL, &text), -1);
-	expect_error(FUSION_E_STATE, "can_fuse: the first operation was sent already");
-	fusion_release(b);
-	b = fusion_tanh(a);
-	d = fusion_exp(b);
-	ck_assert_int_eq(fusion_can_fuse(context, b, d, 0, NULL, &text), 1);
-	ck_assert_str_eq(text, "because the fake says so");
-	free(text);
-	fusion_release(c);
-	c = fusion_sum(b, 0, NULL, false);
-	ck_assert_int_eq(fusion_can_fuse(context, b, c, 0, NULL, NULL), 0);
-	ck_assert_int_eq(fusion_can_fuse(context, b, c, 1, &c, NULL), 0);
-	ck_assert_int_eq(fusion_can_fuse(context, d, c, 0, NULL, &text), -1);
-	expect_error(FUSION_E_ARGUMENT, "can_fuse: the first array is not among what leads to the results");
-	ck_assert_ptr_null(text);
-	ck_assert_int_eq(fusion_can_fuse(context, d, c, 2, (fusion_array *[]){ c, d }, NULL), 0);
-	ck_assert_int_eq(fusion_can_fuse(context, d, c, 1, NULL, NULL), -1);
-	expect_error(FUSION_E_ARGUMENT, "can_fuse: count is negative, or results is NULL");
-	fusion_release(a);
-	fusion_release(b);
-	fusion_release(d);
-	fusion_release(c);
-	close_context();
-}
-END_TEST
-
 RUN_TESTS("client_wait", a_refused_batch_names_the_line_of_the_operation,
 	a_fault_of_a_run_names_the_line_at_the_next_sync, waiting_for_an_array_reports_its_fault_once,
 	a_daemon_that_does_not_answer_in_time_is_an_error, closing_ends_reads_under_way,
@@ -704,4 +653,4 @@ RUN_TESTS("client_wait", a_refused_batch_names_the_line_of_the_operation,
 	an_array_from_outside_is_bound_at_replay, inputs_may_be_outputs_and_change_in_between,
 	replay_refuses_other_shapes, a_capture_that_fails_leaves_the_context_as_it_was, an_input_is_not_read_while_a_graph_is_recorded,
 	a_context_may_close_while_it_records, debug_names_the_operation_that_made_the_first_nan,
-	debug_blames_nothing_that_was_given_a_nan, debug_is_a_setting_at_run_time, questions_are_answered)
+	debug_blames_nothing_that_was_given_a_nan, debug_is_a_setting_at_run_time)

@@ -110,6 +110,8 @@ int control_open(const struct control *c, fusion_context **contextp, struct faul
 		.socket = c->socket,
 		.fusion = c->unfused ? FUSION_OFF : FUSION_DEFAULT,
 		.timeout_ms = FUSIONCTL_TIMEOUT_MS,
+		/* The most: a file is one graph, which is told of whole. */
+		.batch_ops = UINT32_MAX,
 	};
 
 	return fusion_open(contextp, &options) ? text_library_fault(f) : 0;

@@ -28,6 +28,8 @@ static void print_summary(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
 	print_gain_of_all(json);
+	if (*json_text(json, "note"))
+		printf("%s\n", json_text(json, "note"));
 	if (json_number(json, "buffers_eliminated") > 0)
 		printf("%s less to store, %s less to move\n", print_counted(json_number(json, "buffers_eliminated"), "array", a),
 			print_bytes(json_number(json, "bytes_not_moved"), b));

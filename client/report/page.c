@@ -93,6 +93,12 @@ static void put_facts(const struct page *p) {
 	if (report_number(json, "runs") > 0)
 		fact(p, report_count(report_number(json, "runs"), "run", a), "of this graph");
 	fputs("</ul>\n", p->to);
+	/* Of operations that were sent before. */
+	if (*report_text(json, "note")) {
+		fputs("<p>", p->to);
+		report_put_text(p->to, report_text(json, "note"));
+		fputs("</p>\n", p->to);
+	}
 }
 
 /* ---- the picture ---- */

@@ -154,6 +154,8 @@ class Explanation(dict):
         less = f", and {100 * saved / (moved + saved):.1f} % less memory is moved" if moved + saved else ""
         fewer = f": {100 * (1 - kernels / unfused):.1f} % fewer{less}" if unfused > kernels else ""
         lines = [f"{_count(kernels, 'kernel')}; without fusion {unfused}{fewer}"]
+        if "note" in self:
+            lines.append(self["note"])
         if self["buffers_eliminated"]:
             lines.append(f"{_count(self['buffers_eliminated'], 'array')} less to store, {_bytes(saved)} less to move")
         for shared in self.get("shared_launches", ()):

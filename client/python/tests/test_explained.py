@@ -186,3 +186,31 @@ def test_what_the_program_wrote_no_run_made():
         np.asarray(memory)[:] = 3
     with pytest.raises(xp.StateError, match="no operations made the array"):
         xp.explain(y)
+
+
+def test_what_was_sent_in_full_batches_is_said_to_be_missing(tmp_path):
+    """A batch has 1,024 operations: those of a long program that nobody asked for go in parts, and only the last can be planned."""
+    x = arrays()[0]
+    y = x
+    for _ in range(3000):
+        y = xp.tanh(y)
+    for _ in range(2):
+        told = xp.explain(y)
+        assert told["operations_before"] == 2048 and "2048 operations that lead to these were sent before" in str(told).split("\n")[1]
+        assert xp.opportunities(y)["operations_before"] == 2048 and xp.graph(y).explanation["operations_before"] == 2048
+        xp.report(y, tmp_path / "long.html")
+        assert "<p>2048 operations that lead to these" in (tmp_path / "long.html").read_text()
+        y.wait()
+    assert sum(graph["runs"] for graph in xp.recent()["graphs"]) >= 2
+    assert "note" not in xp.explain(xp.exp(y))
+
+
+def test_a_pair_that_went_with_a_full_batch_is_said_to_be_gone():
+    first = xp.tanh(arrays()[0])
+    y = first
+    for _ in range(1100):
+        y = xp.exp(-y)
+    with pytest.raises(xp.StateError, match=r"can_fuse: the first operation was sent already, with a full batch"):
+        xp.can_fuse(first, y)
+    before = xp.exp(y)
+    assert xp.can_fuse(y, before)
