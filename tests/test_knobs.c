@@ -383,6 +383,22 @@ START_TEST(what_is_no_knob_is_refused_by_its_word) {
 }
 END_TEST
 
+START_TEST(knobs_are_printed_as_they_are_read) {
+	struct knob_pins pins, again;
+	char text[128];
+	struct fault f;
+
+	ck_assert_int_eq(knobs_parse("hold=least,share=rule", &pins, &f), 0);
+	knobs_print(&pins, text, sizeof text);
+	ck_assert_str_eq(text, "share=rule hold=least");
+	ck_assert_int_eq(knobs_parse(text, &again, &f), 0);
+	ck_assert_mem_eq(&pins, &again, sizeof pins);
+	ck_assert_int_eq(knobs_parse("hold=least share=half", &pins, &f), FAULT_ARGUMENT);
+	knobs_print(&pins, text, sizeof text);
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
 START_TEST(lines_that_do_not_read_are_passed_over) {
 	static const char *const lines[] = { "kernel", "kernel zz share=quarter", "kernel 0 share=quarter", "kernel 12 share=", "kernel 13 =",
 		"kernel 14 quarter:1", "kernel 15 width=wide wide:3 share=fourfold quarter:9999999999 none:1" };
@@ -405,7 +421,7 @@ int main(void) {
 		a_variant_that_is_not_built_is_given_up, times_of_an_older_variant_do_not_count, a_short_kernel_is_left_alone,
 		a_product_is_the_same_kernel_fused_and_not, a_group_of_a_gpu_may_have_another_tile,
 		what_is_said_holds_for_all_kernels_and_is_not_tracked, what_is_no_knob_is_refused_by_its_word,
-		lines_that_do_not_read_are_passed_over };
+		knobs_are_printed_as_they_are_read, lines_that_do_not_read_are_passed_over };
 	Suite *s = suite_create("knobs");
 	TCase *c = tcase_create("knobs");
 

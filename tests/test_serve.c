@@ -1511,6 +1511,27 @@ START_TEST(a_setting_of_the_daemon_is_for_those_who_have_not_chosen) {
 }
 END_TEST
 
+START_TEST(texts_that_a_session_has_chosen_are_its_own_and_stay) {
+	static const char *const texts[] = { "fusion.knobs", "fusion.apart" }, *const own[] = { "share=quarter hold=least", "mul:add" },
+		*const all[] = { "hold=most", "exp:sum add:relu" };
+	struct client other;
+
+	client_begin(&other, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		configure(&client, texts[i], own[i]);
+		configure(&client, "fusion.fast", "no");
+		expect_setting(&client, 0, texts[i], own[i]);
+		expect_setting(&client, 1, texts[i], "");
+		set_uid(client.session, geteuid());
+		expect(ask_texts(&client, REQUEST_SET, texts[i], all[i]), REQUEST_SET);
+		expect_setting(&client, 0, texts[i], own[i]);
+		expect_setting(&other, 0, texts[i], all[i]);
+		expect_fault(ask_texts(&client, REQUEST_SET, texts[i], "share=half"), FAULT_ARGUMENT);
+		expect_setting(&other, 0, texts[i], all[i]);
+	}
+}
+END_TEST
+
 START_TEST(other_users_change_nothing_and_see_nothing_of_others) {
 	struct client other;
 
@@ -1971,6 +1992,7 @@ static void add_value_tests(TCase *tests) {
 	tcase_add_loop_test(tests, an_explanation_longer_than_a_message_is_refused_while_it_is_made, 0, 2);
 	tcase_add_test(tests, can_fuse_answers_of_the_plan);
 	tcase_add_test(tests, a_setting_of_the_daemon_is_for_those_who_have_not_chosen);
+	tcase_add_test(tests, texts_that_a_session_has_chosen_are_its_own_and_stay);
 	tcase_add_test(tests, other_users_change_nothing_and_see_nothing_of_others);
 	tcase_add_test(tests, the_last_graphs_of_a_session_are_told);
 	tcase_add_test(tests, a_graph_that_runs_often_is_tried_in_other_forms);

@@ -101,7 +101,7 @@ struct setting {
 	size_t offset;                   /* in struct config */
 };
 
-/* Of its value in struct config. */
+/* Bytes of its value there. */
 static inline size_t setting_size(const struct setting *s) {
 	return s->type == SETTING_TEXT ? CONFIG_TEXT : sizeof(uint64_t);
 }
@@ -156,6 +156,8 @@ int config_load_told(struct config *c, struct config_origins *o, struct rules *r
 int config_load_checked(struct config *c, struct config_origins *o, struct rules *rules, const struct config_source *s,
 	struct fault *f) FAULT_MUST_USE;
 int config_check(const struct config *c, const struct config_origins *o, struct fault *f) FAULT_MUST_USE;
+/* The same of one value, before config_set(), which takes any text: 0, or a fault. Of a name that is no setting's it says nothing. */
+int config_check_value(const char *name, const char *value, struct fault *f) FAULT_MUST_USE;
 /* Puts the setting's name and the place of its value before the sentence of f. Its code. */
 int config_place(const struct config_origins *o, unsigned setting, struct fault *f);
 /* Of what went wrong at a start: CONFIG_EXIT where the configuration is to blame, else EXIT_FAILURE. */

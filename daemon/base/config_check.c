@@ -1,7 +1,7 @@
 /*
  * What a value must be beyond the form of its type: a group that there is, a folder that is there, a knob. Asked before a daemon
- * starts, before one takes a configuration that was read again, and by fusiond --check, so that all three say the same; the
- * processes that the supervisor starts are handed what passed.
+ * starts, before one takes a configuration that was read again or a value for a session, and by fusiond --check, so that all say
+ * the same; the processes that the supervisor starts are handed what passed.
  *
  * The standard values are not asked: where the group fusion-admin or /var/cache/fusiond is missing, nobody asked for it.
  * What remote.* says is looked at by the gateway's program, which has the certificates (daemon/gateway/check.c).
@@ -165,6 +165,15 @@ int config_check(const struct config *c, const struct config_origins *o, struct 
 	for (unsigned i = 0; !r && i < sizeof checks / sizeof *checks; i++)
 		r = check_one(c, o, i, f);
 	return r;
+}
+
+int config_check_value(const char *name, const char *value, struct fault *f) {
+	const struct setting *s = config_find(name, strlen(name));
+
+	for (unsigned i = 0; s && *value && i < sizeof checks / sizeof *checks; i++)
+		if (config_setting(checks[i].setting) == s)
+			return checks[i].check(value, f);
+	return 0;
 }
 
 int config_load_checked(struct config *c, struct config_origins *o, struct rules *rules, const struct config_source *s,

@@ -67,5 +67,17 @@ int knobs_parse(const char *text, struct knob_pins *pins, struct fault *f) {
 		text += n;
 		text += strspn(text, " ,");
 	}
+	if (r)
+		*pins = (struct knob_pins){ .set = 0 };
 	return r;
+}
+
+void knobs_print(const struct knob_pins *pins, char *text, size_t size) {
+	size_t used = 0;
+
+	text[0] = 0;
+	for (unsigned i = 0; i < KNOB_COUNT && used < size; i++)
+		if (pins->set >> i & 1)
+			used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used ? " " : "", knobs[i].name,
+				knobs[i].values[pins->knobs.value[i]]);
 }

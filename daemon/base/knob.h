@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/fault.h"
@@ -40,5 +41,7 @@ const char *knob_name(unsigned knob);
 const char *knob_value(unsigned knob, unsigned value);
 /* The value of this name, or -1. */
 int knob_find_value(unsigned knob, const char *name);
-/* "share=quarter, hold=least": 0, or a fault that names the word. */
+/* "share=quarter, hold=least": 0, or a fault that names the word; then none is set. */
 int knobs_parse(const char *text, struct knob_pins *pins, struct fault *f) FAULT_MUST_USE;
+/* A text that reads as they do, of no more bytes than that which they were read from. */
+void knobs_print(const struct knob_pins *pins, char *text, size_t size);

@@ -24,13 +24,11 @@ struct fusion_settings fusion_settings_of(const struct config *c) {
 	struct fault f;
 
 	memcpy(s.pattern, c->fusion_pattern, sizeof s.pattern);
-	/* What is no knob, or no pair, was told by text_check(), or stands in the file. */
+	/* What is no knob, or no pair, was refused by config_check_value(), or stands in a file; then there are none. */
 	if (op_pairs_parse(c->fusion_apart, &s.apart, &f))
 		log_warning("%s", f.text);
-	if (knobs_parse(c->fusion_knobs, &s.pins, &f)) {
+	if (knobs_parse(c->fusion_knobs, &s.pins, &f))
 		log_warning("%s", f.text);
-		s.pins.set = 0;
-	}
 	return s;
 }
 
@@ -51,6 +49,7 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	c->fusion_enabled = s->enabled;
 	c->fusion_fast = s->fast;
 	op_pairs_print(&s->apart, c->fusion_apart, sizeof c->fusion_apart);
+	knobs_print(&s->pins, c->fusion_knobs, sizeof c->fusion_knobs);
 	c->fusion_min_elements = s->min_elements;
 	c->fusion_window_us = s->window_us;
 	c->fusion_window_ops = s->window_ops;
@@ -65,36 +64,20 @@ static void settings_into(const struct fusion_settings *s, struct config *c) {
 	memcpy(c->fusion_pattern, s->pattern, sizeof s->pattern);
 }
 
-/* Is what config_set() takes as any text one of knobs, or of pairs? */
-static int text_check(const char *name, const char *value, struct fault *f) {
-	struct knob_pins pins;
-	struct op_pairs pairs;
-	struct fault ours = { 0 };
-
-	f = f ? f : &ours;
-	if (!strcmp(name, "fusion.knobs"))
-		return knobs_parse(value, &pins, f);
-	return strcmp(name, "fusion.apart") != 0 ? 0 : op_pairs_parse(value, &pairs, f);
-}
-
 int fusion_settings_change(struct fusion_settings *s, const char *name, const char *value, struct fault *f) {
 	const struct setting *setting = config_find(name, strlen(name));
 	struct config scratch = { 0 };
-	struct knob_pins pins = s->pins;
 	int r;
 
 	if (setting && setting->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
 	settings_into(s, &scratch);
-	r = text_check(name, value, f);
+	r = config_check_value(name, value, f);
 	if (!r)
 		r = config_set(&scratch, name, value, f);
-	if (r)
-		return r;
-	*s = fusion_settings_of(&scratch);
-	if (strcmp(name, "fusion.knobs") != 0)
-		s->pins = pins;
-	return 0;
+	if (!r)
+		*s = fusion_settings_of(&scratch);
+	return r;
 }
 
 static int get_text(
@@ -137,19 +120,15 @@ int configure_request(struct request *r, struct fault *f) {
 /* What the client has chosen itself stays. */
 void session_refresh(struct session *s) {
 	struct config c = *account_config(s->account, &s->server->config), chosen = c;
-	struct knob_pins pins = s->settings.pins;
-	const struct setting *knobs = config_find("fusion.knobs", strlen("fusion.knobs"));
 
 	settings_into(&s->settings, &chosen);
 	for (unsigned i = 0; i < config_settings(); i++)
-		if (s->own[i] && config_setting(i) != knobs)
+		if (s->own[i])
 			memcpy((char *)&c + config_setting(i)->offset, (char *)&chosen + config_setting(i)->offset,
 				setting_size(config_setting(i)));
 	if (s->gathered)
 		flush_session(s, FLUSH_DEMAND);
 	s->settings = fusion_settings_of(&c);
-	if (s->own[config_number(knobs)])
-		s->settings.pins = pins;
 	session_share(s);
 }
 
@@ -170,7 +149,7 @@ int configure_all(struct server *v, const char *name, const char *value, struct 
 
 	if (setting && setting->applies != SETTING_SESSION && setting->applies != SETTING_USER)
 		return fault_set(f, FAULT_ARGUMENT, "%s cannot be changed this way; see fusiond.conf(5)", name);
-	r = text_check(name, value, f);
+	r = config_check_value(name, value, f);
 	if (r)
 		return r;
 	r = patterns_is_switch(name) ? patterns_set(v, name, value, f) : config_set(&v->config, name, value, f);
