@@ -81,15 +81,13 @@ static int read_inputs(struct capture *c, struct wire_cursor *types, struct faul
 	return r;
 }
 
-/* An array that cannot be told apart from a real one by what op_infer() looks at. */
-static int input_node(
-	const struct capture *c, struct graph *g, uint64_t input, uint32_t *nodep, struct fault *f) {
+int capture_input(struct tensor_type *input, uint32_t inputs, uint64_t number, struct graph *g, uint32_t *nodep, struct fault *f) {
 	struct view v;
 
-	if (input >= c->inputs)
-		return fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, input);
-	view_contiguous(&c->input[input], &v);
-	return graph_leaf(g, &c->input[input], &c->input[input], &v, nodep);
+	if (number >= inputs)
+		return fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, number);
+	view_contiguous(&input[number], &v);
+	return graph_leaf(g, &input[number], &input[number], &v, nodep);
 }
 
 static int check_op(const struct capture *c, struct graph *g, uint32_t *nodes, const struct coded_op *o,
@@ -103,7 +101,7 @@ static int check_op(const struct capture *c, struct graph *g, uint32_t *nodes, c
 	for (unsigned i = 0; !r && i < o->arity; i++) {
 		in[i] = o->in[i] < 0 ? 0 : nodes[o->in[i]];
 		if (o->in[i] < 0)
-			r = input_node(c, g, (uint64_t)(-1 - o->in[i]), &in[i], f);
+			r = capture_input(c->input, c->inputs, (uint64_t)(-1 - o->in[i]), g, &in[i], f);
 	}
 	return r ? r : graph_op(g, o->op, o->arity, in, &o->attr, c->ops, &nodes[c->ops], f);
 }

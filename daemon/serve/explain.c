@@ -63,18 +63,8 @@ static int explain_array(struct explain *x, uint64_t handle, uint32_t *nodep, st
 	return graph_leaf(x->graph, a, &a->type, &v, nodep);
 }
 
-/* As capture.c has them. */
-static int explain_input(struct explain *x, uint64_t input, uint32_t *nodep, struct fault *f) {
-	struct view v;
-
-	if (input >= x->inputs)
-		return fault_set(f, FAULT_HANDLE, "the recorded graph has no input %" PRIu64, input);
-	view_contiguous(&x->input[input], &v);
-	return graph_leaf(x->graph, &x->input[input], &x->input[input], &v, nodep);
-}
-
 static int explain_operand(struct explain *x, uint64_t number, uint32_t *nodep, struct fault *f) {
-	return x->input ? explain_input(x, number, nodep, f) : explain_array(x, number, nodep, f);
+	return x->input ? capture_input(x->input, x->inputs, number, x->graph, nodep, f) : explain_array(x, number, nodep, f);
 }
 
 static int explain_op(struct explain *x, const struct coded_op *o, struct fault *f) {
@@ -291,17 +281,19 @@ static int explain(struct request *r, struct explain *x, struct listed *l, struc
 		take_times(x);
 		code = answer(r, x, f);
 	}
-	explain_end(x);
 	return code;
 }
 
 /* The types of a recorded graph's inputs, where they are given. */
 static int get_inputs(struct request *r, struct explain *x, struct fault *f) {
 	struct wire_cursor types;
-	int code = r->body.left ? wire_get_array(&r->body, "types", CAPTURE_INPUTS, &types, f) : -ENODATA;
+	int code;
 
+	if (!r->body.left)
+		return 0;
+	code = wire_get_array(&r->body, "types", CAPTURE_INPUTS, &types, f);
 	if (code)
-		return code == -ENODATA ? 0 : code;
+		return code;
 	x->input = calloc(types.left + 1u, sizeof *x->input);
 	if (!x->input)
 		return -ENOMEM;
@@ -322,7 +314,7 @@ int explain_request(struct request *r, struct fault *f) {
 	if (!code)
 		code = wire_get_end(&r->body, "EXPLAIN", f);
 	if (!code)
-		return explain(r, &x, &l, f);
+		code = explain(r, &x, &l, f);
 	explain_end(&x);
 	return code;
 }
