@@ -34,32 +34,6 @@ double plan_measured_of(const struct plan *p, uint32_t step) {
 	return ns;
 }
 
-typedef double time_of(const struct plan *p, uint32_t step);
-
-/* The time of every operation that has a kernel of its own in `single`; 0 where it has not. */
-static double *times_alone(const struct plan *single, uint32_t nodes, time_of *time) {
-	double *ns = calloc(nodes + 1u, sizeof *ns);
-
-	for (uint32_t i = 0; ns && i < single->steps; i++)
-		if (single->step[i].ops == 1 && single->step[i].op[0] < nodes)
-			ns[single->step[i].op[0]] = time(single, i);
-	return ns;
-}
-
-/* The times of a step's operations together; 0 where one is not known. */
-static double sum_alone(const struct plan *p, const struct plan_step *s, const double *ns) {
-	double sum = 0;
-
-	for (uint32_t i = 0; i < s->ops; i++) {
-		if (p->node[s->op[i]].note == PLAN_NONE)
-			continue;
-		if (!(ns[s->op[i]] > 0))
-			return 0;
-		sum += ns[s->op[i]];
-	}
-	return sum;
-}
-
 uint64_t plan_moved(const struct plan *p) {
 	uint64_t bytes = 0;
 
@@ -111,15 +85,15 @@ struct plan_launch_times plan_launch_times(const struct plan *p, uint32_t first,
 	return t.together_ns > 0 ? t : (struct plan_launch_times){ 0, 0 };
 }
 
-/* Of each operation its step in `single`; PLAN_NONE where it has none. Afterwards steps of both, so that one is counted once. */
+/* Where a plan's operations are computed without fusion. */
 struct alone {
-	uint32_t *step;                /* by node */
-	uint32_t *counted;             /* by step of `single`: for which step of the other plan it was, and 1 */
-	const struct plan *single;
+	const struct plan *single;     /* the plan without */
+	uint32_t *step;                /* by node: its last step there; PLAN_NONE where it has none */
+	uint32_t *counted;             /* by step there: the last one of the fused plan that it was counted for, from 1, so that each counts it once */
 };
 
 static int find_alone(struct alone *a, const struct plan *single, uint32_t nodes) {
-	*a = (struct alone){ .step = calloc(nodes + 1u, sizeof *a->step), .counted = calloc(single->steps + 1u, sizeof *a->counted), .single = single };
+	*a = (struct alone){ .single = single, .step = calloc(nodes + 1u, sizeof *a->step), .counted = calloc(single->steps + 1u, sizeof *a->counted) };
 	if (!a->step || !a->counted)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nodes; i++)
@@ -147,33 +121,42 @@ static uint32_t kernels_alone(struct alone *a, const struct plan *p, uint32_t st
 	return kernels;
 }
 
-static int count_alone(struct plan *p, const struct plan *single) {
-	struct alone a;
-	int r = find_alone(&a, single, p->nodes);
+typedef double time_of(const struct plan *p, uint32_t step);
 
-	for (uint32_t i = 0; !r && i < p->steps; i++)
-		p->step[i].kernels_before = p->step[i].ops > 1 ? kernels_alone(&a, p, i) : 0;
-	free(a.step);
-	free(a.counted);
-	return r;
+/* The times of a step's operations together; 0 where one is not known, as of what shares a kernel even there. */
+static double sum_alone(const struct alone *a, const struct plan *p, const struct plan_step *s, time_of *time) {
+	double sum = 0;
+
+	for (uint32_t i = 0; i < s->ops; i++) {
+		uint32_t at = a->step[s->op[i]];
+		double ns = at != PLAN_NONE && a->single->step[at].ops == 1 ? time(a->single, at) : 0;
+
+		if (p->node[s->op[i]].note == PLAN_NONE)
+			continue;
+		if (!(ns > 0))
+			return 0;
+		sum += ns;
+	}
+	return sum;
 }
 
 int plan_compare(struct plan *p, const struct plan *single) {
-	double *estimate = times_alone(single, p->nodes, plan_estimate_of);
-	double *measured = times_alone(single, p->nodes, plan_measured_of);
+	struct alone a;
+	int r = find_alone(&a, single, p->nodes);
 
 	p->unfused_steps = single->steps;
 	plan_saved(p, plan_moved(single));
 	p->compared = true;
-	for (uint32_t i = 0; estimate && measured && i < p->steps; i++) {
+	for (uint32_t i = 0; !r && i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];
 
-		s->estimate_unfused_ns = s->ops > 1 ? sum_alone(p, s, estimate) : 0;
-		s->measured_unfused_ns = s->ops > 1 ? sum_alone(p, s, measured) : 0;
+		s->kernels_before = s->ops > 1 ? kernels_alone(&a, p, i) : 0;
+		s->estimate_unfused_ns = s->ops > 1 ? sum_alone(&a, p, s, plan_estimate_of) : 0;
+		s->measured_unfused_ns = s->ops > 1 ? sum_alone(&a, p, s, plan_measured_of) : 0;
 	}
-	free(estimate);
-	free(measured);
-	return estimate && measured ? count_alone(p, single) : -ENOMEM;
+	free(a.step);
+	free(a.counted);
+	return r;
 }
 
 int plan_compare_single(struct plan *p, const struct graph *g, const struct plan_options *o, struct fault *f) {

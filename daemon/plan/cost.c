@@ -531,9 +531,8 @@ static double arithmetic_ns(const struct cost *c) {
 	return ns;
 }
 
-struct plan_bounds plan_bounds(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
-	const struct traits *t) {
-	struct cost c = { .k = k, .dims = dims, .operand = operand, .t = t, .extent = extent };
+static void estimate_step(struct plan_step *s, const struct traits *t) {
+	struct cost c = { .k = s->kernel, .dims = s->dims, .operand = s->operand, .t = t, .extent = s->extent };
 	struct traits guess;
 
 	if (!(t->rates.launch_ns > 0)) {
@@ -544,7 +543,9 @@ struct plan_bounds plan_bounds(const struct kernel *k, const int64_t *dims, uint
 	c.elements = iteration(&c);
 	c.outputs = outputs_of(&c);
 	c.spread = spread_of(&c);
-	return (struct plan_bounds){ rates_kernel_ns(&c.t->rates), memory_ns(&c), arithmetic_ns(&c) };
+	s->memory_ns = memory_ns(&c);
+	s->arithmetic_ns = arithmetic_ns(&c);
+	s->estimate_ns = rates_kernel_ns(&c.t->rates) + fmax(s->memory_ns, s->arithmetic_ns);
 }
 
 /* ---- before there is a kernel ---- */
@@ -579,13 +580,6 @@ double cost_map(const struct traits *t, double elements, double read, double wri
 }
 
 void plan_estimate(struct plan *p, const struct traits *t) {
-	for (uint32_t i = 0; i < p->steps; i++) {
-		struct plan_step *s = &p->step[i];
-
-		struct plan_bounds b = plan_bounds(s->kernel, s->dims, s->extent, s->operand, t);
-
-		s->estimate_ns = b.start_ns + fmax(b.memory_ns, b.arithmetic_ns);
-		s->memory_ns = b.memory_ns;
-		s->arithmetic_ns = b.arithmetic_ns;
-	}
+	for (uint32_t i = 0; i < p->steps; i++)
+		estimate_step(&p->step[i], t);
 }

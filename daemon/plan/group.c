@@ -23,7 +23,7 @@
 extern const struct plan_rule *const __start_plan_rules[];
 extern const struct plan_rule *const __stop_plan_rules[];
 
-uint32_t group_find(struct planner *p, uint32_t group) {
+uint32_t group_find(const struct planner *p, uint32_t group) {
 	while (p->group[group].parent != group) {
 		p->group[group].parent = p->group[p->group[group].parent].parent;
 		group = p->group[group].parent;

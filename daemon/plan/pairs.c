@@ -6,21 +6,16 @@
  */
 #include "planner.h"
 
-static uint32_t group_of(const struct planner *p, uint32_t node) {
-	uint32_t g = p->node[node].group;
-
-	while (g != GROUP_NONE && p->group[g].parent != g)
-		g = p->group[g].parent;
-	return g;
-}
-
 static bool is_in(const struct planner *p, uint32_t node, const struct group *a, const struct group *b, uint32_t one) {
-	uint32_t g;
+	const struct node *n = &p->node[node];
+	const struct group *g;
 
 	if (node == one)
 		return true;
-	g = node_is_computed(&p->node[node]) ? group_of(p, node) : GROUP_NONE;
-	return g != GROUP_NONE && (&p->group[g] == a || &p->group[g] == b);
+	if (!node_is_computed(n) || n->group == GROUP_NONE)
+		return false;
+	g = &p->group[group_find(p, n->group)];
+	return g == a || g == b;
 }
 
 /* Does node n read, from within the groups, an operation that it is kept apart from? */

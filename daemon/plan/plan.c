@@ -159,6 +159,13 @@ static bool is_fused(const struct plan *p) {
 	return false;
 }
 
+/* Operations of the graph that it stands for. */
+static uint32_t operations_of(const struct node *n) {
+	if (n->attended)
+		return n->attended->parts;
+	return n->parts ? n->parts : 1;
+}
+
 /* A part of an operation of the graph that has no kernel of its own; parts of one stand side by side, and the first counts. */
 static bool is_first_part(const struct planner *p, uint32_t i) {
 	const struct node *n = &p->node[i];
@@ -176,7 +183,7 @@ static void count_operations(struct planner *p) {
 		if (i >= graph_nodes(p->g)) {
 			plan->operations += is_first_part(p, i);
 		} else if (is_counted(n) || n->kind == NODE_PARTS) {
-			plan->operations += n->attended ? n->attended->parts : n->parts ? n->parts : 1;
+			plan->operations += operations_of(n);
 			plan->reductions += n->kind == NODE_REDUCE;
 		}
 	}
@@ -191,7 +198,7 @@ static void count_savings(struct planner *p) {
 
 		if (!is_counted(n) || n->kind == NODE_PARTS)
 			continue;
-		plan->ops += n->attended ? n->attended->parts : n->parts ? n->parts : 1;
+		plan->ops += operations_of(n);
 		plan->buffers_eliminated += !n->stored;
 		unfused += (uint64_t)shape_bytes(n->type);
 		for (unsigned k = 0; k < n->arity; k++)

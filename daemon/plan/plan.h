@@ -66,7 +66,7 @@ struct plan_step {
 	uint64_t bytes_unfused;        /* as one kernel an operation */
 	uint32_t buffers_eliminated;
 	uint32_t kernels_before;       /* that they take without fusion; 0: not compared, see plan_step_before() */
-	double estimate_ns;            /* of plan_bounds(), when the plan was made; 0: not known, as below */
+	double estimate_ns;            /* cost.c's, when the plan was made; 0: not known, as below */
 	double memory_ns, arithmetic_ns; /* what moving its memory and its arithmetic take of that, side by side */
 	double estimate_unfused_ns;    /* of its operations as kernels of their own */
 	double measured_ns;            /* exec's: the fastest run that was timed */
@@ -170,6 +170,7 @@ struct plan {
 	uint32_t operations, reductions; /* of them the graph's own; reductions in whatever kernel */
 	/* What fusion saved: against the graph's plan without fusion where the two were compared, else against one kernel and one buffer an operation. */
 	bool compared;
+	bool compare_tried;            /* serve's: once is enough, whatever came of it */
 	uint32_t unfused_steps;        /* of that plan */
 	uint32_t buffers_eliminated;
 	uint64_t bytes_not_moved;
@@ -254,7 +255,7 @@ struct plan_launch_times {
 	double apart_ns, together_ns;
 };
 struct plan_launch_times plan_launch_times(const struct plan *p, uint32_t first, const struct rates *r);
-/* The same of the operations of a step, which tells for those before it that begin them; and how many it and those are. */
+/* Kernels that a step's operations take without fusion, and those that they take here: it, and those before it that begin them. */
 uint32_t plan_step_before(const struct plan *p, uint32_t step);
 uint32_t plan_step_passes(const struct plan *p, uint32_t step);
 /* The time of all steps of a step's operations, as plan_step.bytes_fused counts them; 0: not known. */
@@ -267,13 +268,7 @@ enum pattern pattern_of_launch(const struct plan_step *s);
 /* Are all kernels as they would be chosen now? */
 bool plan_is_tuned(const struct plan *p, const struct tuning *t);
 
-/* Estimates of a kernel over these extents, in nanoseconds: it starts, then takes the longer of moving its memory and its arithmetic. See cost.c. */
-struct plan_bounds {
-	double start_ns, memory_ns, arithmetic_ns;
-};
-struct plan_bounds plan_bounds(const struct kernel *k, const int64_t *dims, uint64_t extent, const struct plan_operand *operand,
-	const struct traits *t);
-/* Writes the estimate of each step. */
+/* Writes the estimate of each step: it starts, then takes the longer of moving its memory and its arithmetic. cost.c */
 void plan_estimate(struct plan *p, const struct traits *t);
 
 /* Does it serve a graph of its structure with these numbers? */

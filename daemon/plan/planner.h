@@ -212,7 +212,8 @@ int planner_join(struct planner *p) FAULT_MUST_USE;
 int planner_find_readers(struct planner *p) FAULT_MUST_USE;
 int planner_sink(struct planner *p) FAULT_MUST_USE;
 int planner_store(struct planner *p) FAULT_MUST_USE;
-uint32_t group_find(struct planner *p, uint32_t group);
+/* The group that it has become part of by now; the way there gets shorter. */
+uint32_t group_find(const struct planner *p, uint32_t group);
 /* Does member n of a group read operand i inside the group's kernel, not from memory? */
 bool group_inside(struct planner *p, uint32_t group, const struct node *n, unsigned i);
 /* Does a group of reductions need more than one reduction after a prologue and before an epilogue? */

@@ -271,11 +271,12 @@ static int add_launches(cJSON *json, const struct plan *p, struct device *d, str
 	if (exec_find_launches(x, p))
 		return -ENOMEM;
 	for (uint32_t first = 0; first < p->steps; first = end) {
-		struct plan_launch_times t = plan_launch_times(p, first, &device_traits(d)->rates);
+		struct plan_launch_times t;
 
 		end = plan_launch_end(p, first);
 		if (end - first < 2)
 			continue;
+		t = plan_launch_times(p, first, &device_traits(d)->rates);
 		if (!list)
 			list = cJSON_AddArrayToObject(json, "shared_launches");
 		one = cJSON_CreateObject();

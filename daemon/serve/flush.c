@@ -499,12 +499,16 @@ static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
 
 /* What a new plan gains over that without fusion, for the statistics; it runs already. */
 static void estimate_gain(struct flush *f) {
-	struct plan_options options = session_plan_options(f->session);
+	struct plan_options options;
 	struct fault fault;
 
-	/* Where memory is short the gain stays unknown. */
-	if (!f->plan->compared && plan_compare_single(f->plan, f->graph, &options, &fault) < 0)
-		log_debug("a plan's gain is not known: out of memory");
+	if (f->plan->compared || f->plan->compare_tried)
+		return;
+	options = session_plan_options(f->session);
+	f->plan->compare_tried = true;
+	/* Where there is no memory, or the graph cannot be planned without fusion, the gain stays unknown. */
+	if (plan_compare_single(f->plan, f->graph, &options, &fault))
+		log_debug("a plan's gain is not known");
 }
 
 /* So that people can ask how these arrays were made. A copy was made as what it is of. */
