@@ -31,6 +31,7 @@
 #include "protocol/wire.h"
 #include "daemon/base/config.h"
 #include "daemon/base/loop.h"
+#include "daemon/door/client.h"
 #include "daemon/door/supervisor.h"
 #include "tests/descriptors.h"
 #include "tests/patience.h"
@@ -1402,6 +1403,18 @@ START_TEST(an_engine_that_cannot_start_ends_the_daemon) {
 }
 END_TEST
 
+/* Its engine neither answers nor ends; the deadline that he waits for next is his own alone. */
+START_TEST(who_goes_on_waiting_for_an_engine_is_looked_at_again) {
+	static struct supervisor s = { .stopping = true };
+	static struct client c = { .supervisor = &s, .hello = true, .deadline_us = 1 };
+
+	s.clients = &c;
+	ck_assert_uint_eq(clients_tick(&s, loop_now()), c.deadline_us);
+	ck_assert_uint_gt(c.deadline_us, loop_now());
+	ck_assert_uint_eq(s.silent_us, c.deadline_us);
+}
+END_TEST
+
 static void expect_said(const char *words) {
 	char text[PACKET] = "";
 	FILE *file = fopen(said_path, "re");
@@ -1787,6 +1800,7 @@ static void add_tests(TCase *tests) {
 	tcase_add_test(tests, options_that_are_no_settings_of_a_session_are_refused);
 	tcase_add_test(tests, a_killed_client_leaves_nothing);
 	tcase_add_test(tests, sessions_end_with_their_engine_and_another_is_started);
+	tcase_add_test(tests, who_goes_on_waiting_for_an_engine_is_looked_at_again);
 	tcase_add_test(tests, an_engine_that_cannot_start_ends_the_daemon);
 	tcase_add_test(tests, why_an_engine_cannot_start_is_told_whatever_it_left_unread);
 	tcase_add_test(tests, a_limit_of_files_is_named);

@@ -432,6 +432,7 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now) {
 
 	if (now < s->silent_us)
 		return s->silent_us;
+	s->silent_us = UINT64_MAX;
 	for (struct client *c = s->clients; c; c = next) {
 		next = c->next;
 		if (c->deadline_us && now >= c->deadline_us && c->hello && !c->away)
@@ -441,6 +442,8 @@ uint64_t clients_tick(struct supervisor *s, uint64_t now) {
 		else if (c->deadline_us && c->deadline_us < due)
 			due = c->deadline_us;
 	}
-	s->silent_us = due;
-	return due;
+	/* Who is to go on waiting has said until when. */
+	if (due < s->silent_us)
+		s->silent_us = due;
+	return s->silent_us;
 }
