@@ -151,7 +151,7 @@ EXAMPLE_FILES := $(patsubst client/examples/%,%,$(wildcard $(addprefix client/ex
 EXAMPLES := $(patsubst client/examples/%.c,$(B)/%,$(wildcard client/examples/*.c))
 PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl $(B)/fusion-bench $(EXAMPLES)
 # Under a sanitizer: not what takes minutes there (kernels of every form), nor what runs other programs.
-UNSANITIZED := test_emit_kernels test_service test_door test_remote fusiond-engine-faults
+UNSANITIZED := test_emit_kernels test_service test_door test_remote test_failing fusiond-engine-faults
 SIM := $(addprefix $(B)/tests/sim/,sim supervisor.so engine.so client.so)
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_door test_client_given_up test_client_handles test_client_nng test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_serve_transport \
@@ -159,7 +159,7 @@ THREADED := test_client_door test_client_given_up test_client_handles test_clien
 has_quadmath = $(shell $(1) -include quadmath.h -E -xc /dev/null >/dev/null 2>&1 && echo '$(1)')
 ULP_CC := $(or $(call has_quadmath,$(CC)),$(call has_quadmath,gcc))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(if $(ULP_CC),$(B)/tests/ulp) \
-	$(if $(SANITIZE),,$(SIM)) $(B)/tests/nng/lost $(B)/tests/interpose.so $(B)/tests/serial.so $(B)/tests/driver.so $(B)/tests/fusiond-engine-faults
+	$(if $(SANITIZE),,$(SIM)) $(B)/tests/nng/lost $(B)/tests/interpose.so $(B)/tests/failing.so $(B)/tests/serial.so $(B)/tests/driver.so $(B)/tests/fusiond-engine-faults
 ifeq ($(SANITIZE),address)
 TESTS := $(filter-out $(addprefix $(B)/tests/,$(UNSANITIZED) run_graphs ulp),$(TESTS))
 endif
@@ -306,7 +306,7 @@ $(B)/tests/sim/sim: $(call obj,$(addprefix tests/sim/,main.c points.c world.c in
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic $^ -o $@ -ldl
 
-$(B)/tests/%.so: tests/interpose/%.c tests/interpose/interpose.h
+$(B)/tests/%.so: tests/interpose/%.c tests/interpose/interpose.h tests/interpose/failing.h
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -shared -fPIC -Wall -Wextra $(if $(WERROR),-Werror) $< -o $@ -ldl
@@ -436,11 +436,12 @@ check-kill: deps
 	@$(MAKE) --no-print-directory all $(B)/tests/test_kill
 	@FUSION_BUILD=$(B) KILLS=$(KILLS) SEED=$(SEED) $(B)/tests/test_kill
 
-# Engines that end at each stage of their work in each way; a slice is part of check.
+# Engines that end at each stage of their work in each way, and calls that fail; a slice is part of check.
 check-faults: deps
-	@$(MAKE) --no-print-directory all $(B)/tests/test_faults $(B)/tests/fusiond-engine-faults $(SIM)
+	@$(MAKE) --no-print-directory all $(B)/tests/test_faults $(B)/tests/fusiond-engine-faults $(B)/tests/test_failing $(B)/tests/failing.so $(SIM)
 	@FUSION_BUILD=$(B) $(B)/tests/test_faults
 	@$(B)/tests/sim/sim --points
+	@FUSION_BUILD=$(B) $(B)/tests/test_failing
 
 # Supervisor, engines and clients in one process, in virtual time; a slice is part of check.
 SEEDS ?= 10000

@@ -408,6 +408,7 @@ static void fail(struct program *p, const char *source, cl_int error) {
 	free(p->log);
 	p->log = str_finish(&log) ? NULL : strdup(str_text(&log));
 	p->source = strdup(source);
+	p->starved_ms = error == CL_OUT_OF_HOST_MEMORY ? (int64_t)(now_us() / 1000) : 0;
 	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
 }
 

@@ -138,7 +138,7 @@ void device_insist(struct program *p);
 bool device_forgone(const struct device *d, const struct program *p);
 /*
  * Of a program that FAILED: 0 where it is the program's fault; FAULT_LIMIT or FAULT_FILE while the process has too few descriptors or too little disk to build anything; -EAGAIN:
- * it has them again, and the program is being built.
+ * it has them again, or it is some seconds ago that the driver had no memory for it, and the program is being built.
  */
 int device_program_lacks(struct program *p, struct fault *f) FAULT_MUST_USE;
 /* Was the kernel built before, with this cache and driver? Then it is ready in some milliseconds; of interpreters alone. */

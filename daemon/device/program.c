@@ -31,6 +31,11 @@
 enum {
 	/* How often the log repeats that there are no descriptors to build with. */
 	LACKING_MS = 60000,
+	/*
+	 * Memory that a driver did not have comes back, as long as this after a build is soon enough for who asks again. A kernel for which there is never
+	 * enough costs a build in that time, and fails as others do meanwhile.
+	 */
+	STARVED_MS = 5000,
 	/* A hash, or a code, in words. */
 	PROGRAM_NAME = 48,
 	/* Who asks and goes, again and again, leaves no more than so many behind, which builders pass over. */
@@ -768,10 +773,14 @@ int device_lacks(struct device *d, struct fault *f) {
 	return d->cache.folder ? cache_make_room(&d->cache, f) : 0;
 }
 
+static bool was_starved(const struct program *p) {
+	return p->starved_ms && now_ms() - p->starved_ms >= STARVED_MS;
+}
+
 int device_program_lacks(struct program *p, struct fault *f) {
 	int r;
 
-	if (program_state(p) != PROGRAM_FAILED || !p->lacking)
+	if (program_state(p) != PROGRAM_FAILED || !(p->lacking || was_starved(p)))
 		return 0;
 	r = device_lacks(p->device, f);
 	if (r)
@@ -789,6 +798,10 @@ void programs_again(struct device *d, struct program *p) {
 	p->build_us = p->emit_us = p->first_us = 0;
 	p->warmups = p->deaths = 0;
 	p->cached = p->apart = false;
+	/* What was said of the last time. */
+	free(p->source);
+	free(p->log);
+	p->source = p->log = NULL;
 	atomic_store_explicit(&p->state, PROGRAM_BUILDING, memory_order_release);
 	p->uncollected = true;
 	d->programs.building++;
