@@ -31,10 +31,17 @@ HEADER_BYTES = 100 << 20
 def load(name: str | os.PathLike[str], *, device: Device | str | int | None = None) -> dict[str, Array]:
     """A dict of the arrays in a file. Each is copied once, from the file into shared memory."""
     context = as_device(device).context
-    with open(name, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+    with open(name, "rb") as file, _mapped(name, file) as memory:
         header, begin = _header(name, memory)
         with memoryview(memory) as view:
             return {key: _array(name, key, entry, view, begin, context) for key, entry in header.items() if key != "__metadata__"}
+
+
+def _mapped(name, file):
+    try:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:
+        raise ArgumentError(f"safetensors: {name} is empty") from None
 
 
 def _header(name, memory):
@@ -43,16 +50,30 @@ def _header(name, memory):
         raise ArgumentError(f"safetensors: {name} has no header of that format")
     try:
         header = json.loads(memory[8:8 + size])
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ArgumentError(f"safetensors: the header of {name} does not read: {e}") from None
+    if not isinstance(header, dict):
+        raise ArgumentError(f"safetensors: the header of {name} is no object of arrays by name")
     return header, 8 + size
 
 
+def _entry(name, key, entry):
+    """Element type, shape and place of an array, if they are of the form that they must be."""
+    try:
+        dtype, shape, (start, stop) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise ArgumentError(f"safetensors: {key} in {name} does not say its dtype, shape and data_offsets") from None
+    if not isinstance(dtype, str) or dtype not in _TYPES:
+        raise ArgumentError(f"safetensors: {key} in {name} is of {dtype}, which fusion has no element type for")
+    # True is an integer to Python, and the bytes of two negative extents are as many as they should be.
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in (*shape, start, stop)):
+        raise ArgumentError(f"safetensors: the shape or the data_offsets of {key} in {name} are no counts")
+    return _TYPES[dtype], shape, start, stop
+
+
 def _array(name, key, entry, view, begin, context):
-    dtype, shape, (start, stop) = _TYPES.get(entry["dtype"]), tuple(entry["shape"]), entry["data_offsets"]
-    if dtype is None:
-        raise ArgumentError(f"safetensors: {key} in {name} is of {entry['dtype']}, which fusion has no element type for")
-    if not 0 <= start <= stop <= len(view) - begin or stop - start != math.prod(shape) * dtype.itemsize:
+    dtype, shape, start, stop = _entry(name, key, entry)
+    if not start <= stop <= len(view) - begin or stop - start != math.prod(shape) * dtype.itemsize:
         raise ArgumentError(f"safetensors: {key} in {name} lies outside of the file, or is not of its size")
     with view[begin + start:begin + stop] as part:
         return _core.from_bytes(context, dtype, shape, part)

@@ -46,6 +46,53 @@ def test_safetensors_round_trip(tmp_path):
     assert {k: (x.dtype, x.shape, x.tolist()) for k, x in loaded.items()} == {k: (x.dtype, x.shape, x.tolist()) for k, x in arrays.items()}
 
 
+def _write_safetensors(name, text, data=b"\0" * 64):
+    with open(name, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+# Each in the place of an entry, or of a part of one.
+_STRANGE = [None, True, -1, 1.5, 1 << 70, "F32", "", [], [[]], [-1, -4], [0, 1 << 62, 1 << 62], [True], [1] * 40, ["4"], {}, {"dtype": "F32"}, [0, 4, 8], [4, 0], [-4, 0],
+            [0.0, 4.0], [False, 4]]
+
+
+@pytest.mark.parametrize("part", [None, "dtype", "shape", "data_offsets"])
+def test_a_safetensors_header_of_any_form_is_read_or_refused(tmp_path, part):
+    name = str(tmp_path / "strange")
+    for strange in _STRANGE:
+        entry = strange if part is None else {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], part: strange}
+        _write_safetensors(name, json.dumps({"w": entry}).encode())
+        try:
+            read = xp.safetensors.load(name)
+        except (xp.ArgumentError, xp.RankError):
+            pass
+        else:
+            assert read["w"].size * read["w"].dtype.itemsize <= 64, strange
+
+
+@pytest.mark.parametrize("text", [b"[]", b"3 ", b"null", b'"x"', b"[" * 100000, b"{", b"\xff\xfe", b'{"w":NaN}', b"\0\0\0\0", b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":1}'])
+def test_a_safetensors_header_that_is_none_is_refused(tmp_path, text):
+    name = str(tmp_path / "none")
+    _write_safetensors(name, text)
+    with pytest.raises(xp.ArgumentError, match="safetensors"):
+        xp.safetensors.load(name)
+
+
+def test_a_safetensors_file_with_any_byte_changed_is_read_or_refused(tmp_path):
+    name = str(tmp_path / "changed")
+    xp.safetensors.save(name, {"w": xp.asarray([1.0, 2.0], dtype=xp.float32), "n": xp.asarray([[1, 2]], dtype=xp.uint8)})
+    with open(name, "rb") as file:
+        whole = file.read()
+    for end in range(len(whole)):
+        for text in (whole[:end], whole[:end] + bytes([whole[end] ^ 1 << end % 8]) + whole[end + 1:]):
+            with open(name, "wb") as file:
+                file.write(text)
+            try:
+                xp.safetensors.load(name)
+            except (xp.ArgumentError, xp.RankError):
+                pass
+
+
 def test_a_safetensors_file_that_lies_is_refused(tmp_path):
     name = str(tmp_path / "bad")
     for header in ({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1 << 40]}}, {"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}},
