@@ -47,6 +47,10 @@ goes_first() {
 started
 work
 claim "engine_and_workers_go_before_the_supervisor_where_memory_runs_out" 0 "" goes_first
+printf 'x = input f32[4] ramp\ny = mul x 3\nz = sin y\noutput z\n' >"$root/other.fz"
+claim "who_has_kernels_built_waits_for_no_others" 0 "^1 graph of 1 kernel: built 1, from the cache 0, failed 0$" timeout 1200 "$build/fusionctl" cache warm "$root/other.fz"
+claim "that_are_still_built_then" 0 "" is_building
+claim "and_for_none_that_are_there" 0 "built 0, from the cache 0, failed 0; the rest was there$" timeout 1200 "$build/fusionctl" cache warm - <"$root/other.fz"
 printf '[log]\nlevel = debug\nslow_graph_us = 1us\n[limits]\nuser_bytes = 1G\n[engine]\nplans = 7\n' >"$root/conf"
 kill -HUP "$daemon"
 claim "a_reload_is_logged" 0 "" until_does grep -q 'the configuration was read again' "$root/log"
