@@ -10,13 +10,18 @@
 
 enum { PAIR = 2 };
 
+/* Of a name that is given twice the last, as in the text itself. */
 static int find_statement(const struct text *t, const char *name, int *statementp, struct fault *f) {
-	for (unsigned i = t->statements; i-- > 0;)
-		if (strlen(name) == t->statement[i].name.length && !strncmp(t->statement[i].name.text, name, strlen(name))) {
-			*statementp = (int)i;
-			return 0;
-		}
-	return fault_set(f, FAULT_ARGUMENT, "%s has no array named '%s'", t->path, name);
+	unsigned i = t->statements;
+
+	while (i && !lex_token_is(&t->statement[i - 1].name, name))
+		i--;
+	if (!i)
+		return fault_set(f, FAULT_ARGUMENT, "%s has no array named '%s'", t->path, name);
+	if (t->statement[i - 1].op == OP_load)
+		return lex_refuse(t->path, &t->statement[i - 1].name, FAULT_ARGUMENT, f, "%s is an input, which no kernel computes; name two operations", name);
+	*statementp = (int)i - 1;
+	return 0;
 }
 
 /* The two follow the outputs, so that they are kept while the graph is recorded. */
