@@ -400,7 +400,9 @@ ctl_rows() {
 	function arguments(words) {
 		if (words == "")
 			return ""
-		return (words ~ /^\[/ ? " Op" : "") " Ar " tolower(words ~ /^\[/ ? substr(words, 2, length(words) - 2) : words)
+		if (words ~ /^\[/)
+			return " Oo Ar " tolower(substr(words, 2, length(words) - 2)) " Oc"
+		return " Ar " tolower(words)
 	}
 	# "--source[=all]" becomes "Fl -source Ns Oo = Ns Cm all Oc".
 	function option(id) {

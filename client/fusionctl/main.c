@@ -136,23 +136,33 @@ static void check_first_word(const struct line *l) {
 		wrong(l, "%s %s takes %s, so what is '%s'?", l->command->name, w->word, *w->words ? w->words : "no arguments", l->control.word[most + 1]);
 }
 
+/* Of a command that tells of a file, its last word, or of what sessions ran. */
+static void check_graph(const struct line *l, bool file) {
+	const char *name = l->command->name;
+	bool recent = control_recent(&l->control);
+
+	if (l->control.last && l->control.session)
+		wrong(l, "%s takes --last or --session, not both", name);
+	if (file && recent)
+		wrong(l, "%s takes a file or a session, not both", name);
+	if (!file && !recent && !l->words)
+		wrong(l, "%s wants the name of a text graph, - for standard input, or --last or --session for what ran", name);
+	if (!file && l->control.unfused)
+		wrong(l, "%s --unfused is for a file: what has run is told of as it ran", name);
+}
+
 static void check_words(const struct line *l) {
 	unsigned least, most;
 
 	words_count(l->command->words, &least, &most);
 	if (l->words > most)
 		wrong(l, "%s takes %s, so what is '%s'?", l->command->name, most ? l->command->words : "no arguments", l->control.word[most]);
-	if (command_takes(l->command, OPTION_LAST) && control_recent(&l->control)) {
-		if (l->words == most)
-			wrong(l, "%s takes a file or a session, not both", l->command->name);
-		/* The last word is that of the file. */
-		if (l->words + 1 < most)
-			wrong(l, "%s wants %s", l->command->name, l->command->words);
-	} else if (l->words < least && !strcmp(l->command->words, "FILE")) {
+	if (l->words < least && !strcmp(l->command->words, "FILE"))
 		wrong(l, "%s wants the name of a text graph, or - for standard input", l->command->name);
-	} else if (l->words < least) {
+	if (l->words < least)
 		wrong(l, "%s wants %s", l->command->name, l->command->words);
-	}
+	if (command_takes(l->command, OPTION_LAST))
+		check_graph(l, l->words == most);
 }
 
 static void take_word(struct line *l, char *word) {

@@ -1,7 +1,7 @@
 /*
  * Errors of the command line as JSON, and the limit of time; see usage.h.
  *
- * argp writes its errors to standard error and ends the process. So with --json that stream is memory until the
+ * Errors of a command line are written to standard error, and end the process. So with --json that stream is memory until the
  * command has ended; what it holds where that failed and has told nothing is the sentence.
  */
 #include "usage.h"

@@ -17,7 +17,7 @@ claim unknown_commands_are_wrong_usage 64 "there is no command 'stat'" "$ctl" st
 claim options_of_other_commands_are_wrong_usage 64 "status does not take --source" "$ctl" status --source
 claim a_missing_file_name_is_wrong_usage 64 "explain wants the name of a text graph" "$ctl" explain
 claim help_lists_the_commands 0 "^  explain  *which operations" "$ctl" --help
-claim help_of_a_command_tells_of_it_alone 0 "^Usage: fusionctl explain .OPTION....  *FILE$" "$ctl" explain --help
+claim help_of_a_command_tells_of_it_alone 0 "^Usage: fusionctl explain .OPTION....  *.FILE.$" "$ctl" explain --help
 claim and_not_of_others 1 "" sh -c "'$ctl' explain --help | grep -e --sort -e monitor -e cache"
 claim a_word_asks_for_help_too 0 "^Usage: fusionctl cache .*prune" "$ctl" help cache
 # Of each command: its help is no wider than a terminal, and its example is a line that the program takes.
@@ -30,9 +30,10 @@ claim no_line_of_help_is_wider_than_a_terminal 1 "" grep -E '^.{81}' "$root/help
 claim no_line_of_help_ends_in_blanks 1 "" grep -n ' $' "$root/help"
 claim every_command_has_an_example 0 "" sh -c "[ \$(grep -c '^  fusionctl ' '$root/help') = \$(wc -l <'$root/commands') ]"
 sed -n 's/^  fusionctl //p' "$root/help" >"$root/examples"
+program=$(realpath "$ctl")
 while read -r example; do
 	got=0
-	eval "\"$ctl\" $example --limit 0.1" </dev/null >"$root/said" 2>&1 || got=$?
+	(cd "$root" && eval "\"$program\" $example --limit 0.1" </dev/null >said 2>&1) || got=$?
 	[ "$got" != 64 ] || echo "$example: $(cat "$root/said")"
 done <"$root/examples" >"$root/refused"
 claim examples_are_taken 0 "" cmp "$root/refused" /dev/null
@@ -136,6 +137,7 @@ claim what_is_one_operation_has_none 0 "no operations of it share a kernel" sh -
 claim can_fuse_says_yes_in_words 0 "^yes: kernel 1, elementwise_chain, computes relu, add" "$ctl" can-fuse "$root/good.fz" y z
 claim can_fuse_says_no_with_the_lines 0 "^no: relu at .*good.fz:2 is not in one kernel with add at .*good.fz:3: fusion is off" "$ctl" can-fuse --unfused "$root/good.fz" y z
 claim can_fuse_names_what_is_not_there 65 "has no array named 'nothing'" "$ctl" can-fuse "$root/good.fz" nothing nothing
+claim can_fuse_is_asked_of_operations 65 "good.fz:1:1: x is an input, which no kernel computes; name two operations" "$ctl" can-fuse "$root/good.fz" x y
 claim can_fuse_wants_two 64 "can-fuse wants FILE FIRST SECOND" "$ctl" can-fuse "$root/good.fz"
 for command in status stats patterns operations config quarantine clients info kernels "top --once" "cache stat" "explain $root/good.fz" "run $root/good.fz"; do
 	# shellcheck disable=SC2086
@@ -232,6 +234,9 @@ claim size_is_for_prune 64 "cache stat does not take it" "$ctl" cache stat --siz
 claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"
 claim explain_of_no_session_says_so 65 "there is no session 999999" "$ctl" explain --session 999999
 claim a_file_and_a_session_are_wrong_usage 64 "not both" "$ctl" explain --last "$root/good.fz"
+claim two_ways_to_name_a_session_are_too 64 "takes --last or --session, not both" "$ctl" graph --last --session 3
+claim what_has_run_is_not_told_of_unfused 64 "explain --unfused is for a file: what has run is told of as it ran" "$ctl" explain --last --unfused
+claim nor_on_a_page 64 "report --unfused is for a file" "$ctl" report "$root/page.html" --unfused
 
 # A client that lives on: its output, longer than a pipe holds, is not read yet.
 printf 'x = arange f32[100000] 0 1\ny = mul x 3\nz = tanh y\noutput z\n' >"$root/long.fz"
