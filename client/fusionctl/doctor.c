@@ -163,15 +163,37 @@ static void find_subject(struct doctor *d) {
 
 /* ---- telling ---- */
 
+enum {
+	/* Where what is found begins, and the command that mends it. */
+	FINDING_COLUMN = 25,
+	MEND_COLUMN = 9,
+};
+
+/* What stands behind a command, and is none. */
+#define REMARK "    # "
+
+/* A command is to be copied, so it is one line; the remark behind it goes to the next where both are too long for one. */
+static void print_mend(const char *mend) {
+	const char *remark = strstr(mend, REMARK);
+	int width = print_width(), at = printf("%*smend: ", MEND_COLUMN, "");
+
+	if (!remark || !width || at + (int)strlen(mend) <= width) {
+		puts(mend);
+		return;
+	}
+	printf("%.*s\n", (int)(remark - mend), mend);
+	print_wrapped(remark + strspn(remark, " "), 0, at, width);
+}
+
 static void print_finding(const cJSON *one, bool colour) {
 	static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
 	const char *state = json_text(one, "state"), *mend = json_text(one, "mend");
 	const char *begin = !strcmp(state, "ok") ? colours[0] : !strcmp(state, "warning") ? colours[1] : colours[2];
 
-	printf("%s%-8s%s %-15s %s\n", colour ? begin : "", state, colour ? "\033[0m" : "", json_text(one, "check"),
-		json_text(one, "finding"));
+	printf("%s%-8s%s %-15s", colour ? begin : "", state, colour ? "\033[0m" : "", json_text(one, "check"));
+	print_wrapped(json_text(one, "finding"), FINDING_COLUMN - 1, FINDING_COLUMN, print_width());
 	if (*mend)
-		printf("%24s mend: %s\n", "", mend);
+		print_mend(mend);
 }
 
 static void print_findings(const struct doctor *d) {

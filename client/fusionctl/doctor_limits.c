@@ -147,5 +147,5 @@ void doctor_memfd(struct doctor *d) {
 	else if (r == -EMFILE || r == -ENFILE)
 		doctor_mend(d, "ulimit -n 1048576");
 	else
-		doctor_mend(d, "allow memfd_create in the filter of system calls (SystemCallFilter=, or the container's seccomp profile)");
+		doctor_mend(d, "systemctl edit fusiond    # [Service] SystemCallFilter=memfd_create; in a container: allow it in the seccomp profile");
 }

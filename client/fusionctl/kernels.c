@@ -45,7 +45,7 @@ static void time_cell(struct print_table *t, const cJSON *one, const char *name)
 }
 
 static void print_kernels(const cJSON *list) {
-	static const char *const headings[] = { "ENGINE", "KERNEL", "RANK", "OPERANDS", "VALUES", "STATE", "WRITTEN IN", "COMPILED IN" };
+	static const char *const headings[] = { "ENGINE", "KERNEL", "RANK", "OPERANDS", "VALUES", "STATE", "WRITTEN", "COMPILED" };
 	enum { HEADINGS = sizeof headings / sizeof *headings };
 	struct print_table *t = print_table_new(HEADINGS);
 	const cJSON *one;
@@ -62,7 +62,7 @@ static void print_kernels(const cJSON *list) {
 		time_cell(t, one, "emit_us");
 		time_cell(t, one, "compile_us");
 	}
-	print_table_end(t, 0);
+	print_table_fold(t, 0);
 }
 
 static void print_sources(const cJSON *list) {

@@ -264,14 +264,57 @@ static void print_rows(const struct print_table *t, unsigned indent) {
 	free(width);
 }
 
-void print_table_end(struct print_table *t, unsigned indent) {
-	if (!t || t->failed)
-		fprintf(stderr, "fusionctl: a table is left out: no memory\n");
-	else
-		print_rows(t, indent);
+static int table_width(const struct print_table *t) {
+	int width = -GAP;
+
+	for (unsigned c = 0; c < t->columns; c++)
+		width += column_width(t, c) + GAP;
+	return width;
+}
+
+/* "FIRST  heading cell, heading cell": each row, whose later lines stand further in. */
+static void print_folded(const struct print_table *t, unsigned indent) {
+	for (unsigned row = t->columns; row + t->columns <= t->cells; row += t->columns) {
+		struct print_held line;
+
+		print_hold(&line);
+		printf("%*s%s ", (int)indent, "", t->cell[row].text);
+		for (unsigned c = 1; c < t->columns; c++)
+			printf("%s %s %s", c > 1 ? "," : "", t->cell[c].text, t->cell[row + c].text);
+		print_let_go(&line);
+	}
+}
+
+static void table_free(struct print_table *t) {
 	for (unsigned i = 0; t && i < t->cells; i++)
 		free(t->cell[i].text);
 	if (t)
 		free(t->cell);
 	free(t);
+}
+
+static bool table_is_whole(const struct print_table *t) {
+	bool whole = t && !t->failed;
+
+	if (!whole)
+		fprintf(stderr, "fusionctl: a table is left out: no memory\n");
+	return whole;
+}
+
+void print_table_end(struct print_table *t, unsigned indent) {
+	if (table_is_whole(t))
+		print_rows(t, indent);
+	table_free(t);
+}
+
+void print_table_fold(struct print_table *t, unsigned indent) {
+	int room = print_width() - (int)indent;
+
+	if (!table_is_whole(t))
+		;
+	else if (print_width() && table_width(t) > room)
+		print_folded(t, indent);
+	else
+		print_rows(t, indent);
+	table_free(t);
 }

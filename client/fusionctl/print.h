@@ -42,6 +42,8 @@ struct print_table *print_table_new(unsigned columns);
 void print_table_cell(struct print_table *t, const char *text, bool right);
 /* Prints it, each row after `indent` blanks, and frees it. */
 void print_table_end(struct print_table *t, unsigned indent);
+/* The same of one of many columns: where it is wider than the terminal each row is a line of words, which is wrapped. */
+void print_table_fold(struct print_table *t, unsigned indent);
 
 /* May standard output have colours? Not where it is no terminal, or $NO_COLOR is set. */
 bool print_colours(void);

@@ -159,7 +159,7 @@ static void print_rows(const cJSON *array, unsigned indent) {
 			value_cell(t, cJSON_GetObjectItemCaseSensitive(row, item->string), item->string);
 		}
 	}
-	print_table_end(t, indent);
+	print_table_fold(t, indent);
 }
 
 static void print_tree(const cJSON *object, unsigned indent) {

@@ -34,39 +34,71 @@ static char *print_nanoseconds(double value, char text[static PRINT_TEXT]) {
 	return print_seconds(value * 1e-9, text);
 }
 
-static const struct {
+static char *print_plain(double value, char text[static PRINT_TEXT]) {
+	snprintf(text, PRINT_TEXT, "%.0f", value);
+	return text;
+}
+
+struct column {
 	const char *heading, *field;
 	char *(*print)(double value, char text[static PRINT_TEXT]);
-} columns[] = {
-	{ "SESSIONS", "sessions", NULL },
-	{ "MOST", "sessions_limit", NULL },
-	{ "MEMORY", "bytes", print_bytes },
-	{ "MOST", "bytes_limit", print_bytes },
-	{ "WEIGHT", "weight", NULL },
-	{ "PRIORITY", "priority", NULL },
-	{ "SHARE", "device_share", NULL },
-	{ "DEVICE", "device_ns", print_nanoseconds },
-	{ "PEAK", "bytes_most", print_bytes },
-	{ "BEGUN", "sessions_begun", NULL },
-	{ "REFUSED", "refused", NULL },
-	{ "LIMITS", "limits", NULL },
 };
 
-enum { COLUMNS = sizeof columns / sizeof *columns };
+/* What he holds and what holds for him; what he has used. */
+static const struct column holds[] = {
+	{ "SESSIONS", "sessions", print_plain },
+	{ "MOST", "sessions_limit", print_plain },
+	{ "MEMORY", "bytes", print_bytes },
+	{ "MOST", "bytes_limit", print_bytes },
+	{ "WEIGHT", "weight", print_plain },
+	{ "PRIORITY", "priority", print_plain },
+	{ "SHARE", "device_share", print_plain },
+	{ NULL, NULL, NULL },
+}, used[] = {
+	{ "DEVICE", "device_ns", print_nanoseconds },
+	{ "PEAK MEMORY", "bytes_most", print_bytes },
+	{ "SESSIONS", "sessions_begun", print_plain },
+	{ "REFUSED", "refused", print_plain },
+	{ "BY LIMITS", "limits", print_plain },
+	{ NULL, NULL, NULL },
+};
 
-static void print_row(struct print_table *t, const cJSON *one) {
-	print_table_cell(t, json_text(one, "user"), false);
-	print_table_cell(t, cJSON_IsFalse(json_item(one, "admitted")) ? "refused" : "admitted", false);
-	for (int i = 0; i < COLUMNS; i++) {
-		double value = json_number(one, columns[i].field);
-		char text[PRINT_TEXT];
+static void print_columns(const cJSON *users, const struct column *columns) {
+	const struct column *c;
+	struct print_table *t;
+	unsigned count = 0;
+	char text[PRINT_TEXT];
+	const cJSON *one;
 
-		if (columns[i].print)
-			columns[i].print(value, text);
-		else
-			snprintf(text, sizeof text, "%.0f", value);
-		print_table_cell(t, text, true);
+	while (columns[count].heading)
+		count++;
+	t = print_table_new(1 + count);
+	print_table_cell(t, "USER", false);
+	for (c = columns; c->heading; c++)
+		print_table_cell(t, c->heading, true);
+	cJSON_ArrayForEach(one, users) {
+		print_table_cell(t, json_text(one, "user"), false);
+		for (c = columns; c->heading; c++)
+			print_table_cell(t, c->print(json_number(one, c->field), text), true);
 	}
+	print_table_fold(t, 0);
+}
+
+static void print_refused(const cJSON *users) {
+	struct print_held line;
+	bool any = false;
+	const cJSON *one;
+
+	cJSON_ArrayForEach(one, users) {
+		if (!cJSON_IsFalse(json_item(one, "admitted")))
+			continue;
+		if (!any)
+			print_hold(&line);
+		printf("%s%s", any ? ", " : "not admitted: ", json_text(one, "user"));
+		any = true;
+	}
+	if (any)
+		print_let_go(&line);
 }
 
 static void print_rules(const cJSON *users) {
@@ -74,24 +106,23 @@ static void print_rules(const cJSON *users) {
 
 	cJSON_ArrayForEach(one, users) {
 		cJSON_ArrayForEach(rule, json_item(one, "settings")) {
-			printf("%s: %s=%s, of [%s], %s\n", json_text(one, "user"), json_text(rule, "name"), json_text(rule, "value"),
+			struct print_held line;
+
+			print_hold(&line);
+			printf("%s: %s=%s, of [%s], %s", json_text(one, "user"), json_text(rule, "name"), json_text(rule, "value"),
 				json_text(rule, "section"), json_text(rule, "origin"));
+			print_let_go(&line);
 		}
 	}
 }
 
 static void print_users(const cJSON *json) {
-	const cJSON *users = json_item(json, "users"), *one;
-	struct print_table *t = print_table_new(2 + COLUMNS);
+	const cJSON *users = json_item(json, "users");
 
-	print_table_cell(t, "USER", false);
-	print_table_cell(t, "", false);
-	for (int i = 0; i < COLUMNS; i++)
-		print_table_cell(t, columns[i].heading, true);
-	cJSON_ArrayForEach(one, users) {
-		print_row(t, one);
-	}
-	print_table_end(t, 0);
+	print_columns(users, holds);
+	putchar('\n');
+	print_columns(users, used);
+	print_refused(users);
 	print_rules(users);
 	if (json_number(json, "count") > cJSON_GetArraySize(users))
 		printf("and %.0f more\n", json_number(json, "count") - cJSON_GetArraySize(users));

@@ -114,7 +114,7 @@ void guards_settle(const struct device *d) {
 
 	while (all && (e = readdir(all)))
 		if (!cache_entry_key(e->d_name, &key) && take_mark(d, e->d_name)) {
-			log_notice("an engine ended while its driver loaded program %s", e->d_name);
+			log_notice("a process ended, or was killed, while its driver was at program %s, which is built again", e->d_name);
 			guard_blame(d, &key);
 		}
 	if (all)
@@ -125,7 +125,7 @@ void guard_blame(const struct device *d, const struct cache_key *key) {
 	struct origin o;
 
 	origin_load(d, key, &o);
-	put_aside(d, o.entry, "a process ended over it");
+	put_aside(d, o.entry, "a process ended while its driver was at it");
 	cache_remove(&d->cache, key);
 	origin_store(d, key, o.again + 1, "");
 }

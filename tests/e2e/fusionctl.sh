@@ -225,7 +225,8 @@ claim and_others_are_plurals 1 "" grep -nE '(^|[ (])(0|[0-9,.]*[02-9]) (kernel|a
 claim as_fast_is_not_one_time 1 "" grep -n '\b1 times as fast' "$root/said"
 claim nothing_is_the_name_of_a_field 1 "" grep -nE '[a-z]_(us|ns|bytes|op|at|id)\b' "$root/happened"
 claim what_happened_has_units 0 "SUBMIT, [0-9.]* [KM]*i*B$" cat "$root/happened"
-for command in status "top --once" info cache\ stat "explain $root/good.fz" "explain --unfused $root/several.fz" "opportunities $root/several.fz" config; do
+for command in status "top --once" info cache\ stat "explain $root/good.fz" "explain --unfused $root/several.fz" "opportunities $root/several.fz" config \
+	"config --show-origin" users doctor stats kernels clients patterns operations quarantine tune latency "can-fuse $root/several.fz y z"; do
 	# shellcheck disable=SC2086
 	COLUMNS=80 "$ctl" $command
 done | sed "s|$root|.|g" >"$root/said"
