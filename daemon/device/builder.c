@@ -399,6 +399,14 @@ static enum apart build(struct builder *b, struct program *p, const char *source
 	return APART_BUILT;
 }
 
+/*
+ * Does it say that there was too little of something just then? Some drivers say so, too, of a kernel that takes more than there ever is; it costs a
+ * build now and then, while somebody asks for it (program.c).
+ */
+static bool may_pass(cl_int error) {
+	return error == CL_OUT_OF_HOST_MEMORY || error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
 static void fail(struct program *p, const char *source, cl_int error) {
 	CLEANUP(str_free) struct str log = { 0 };
 
@@ -408,7 +416,7 @@ static void fail(struct program *p, const char *source, cl_int error) {
 	free(p->log);
 	p->log = str_finish(&log) ? NULL : strdup(str_text(&log));
 	p->source = strdup(source);
-	p->starved_ms = error == CL_OUT_OF_HOST_MEMORY ? (int64_t)(now_us() / 1000) : 0;
+	p->starved_ms = may_pass(error) ? (int64_t)(now_us() / 1000) : 0;
 	atomic_store_explicit(&p->state, PROGRAM_FAILED, memory_order_release);
 }
 

@@ -381,7 +381,7 @@ struct program {
 	bool refused;                         /* it killed too many of them to be tried again */
 	bool cancelled;                       /* the end of the engine cut its build short */
 	bool lacking;                         /* there were no descriptors, or no disk, to build it with: it is tried again */
-	int64_t starved_ms;                   /* when the driver had no memory to build it with; 0: it failed otherwise */
+	int64_t starved_ms;                   /* when the driver had too little to build it with; 0: it failed otherwise */
 	uint32_t deaths;                      /* of workers, over it, now */
 	uint32_t warmups;
 	cl_program program;
