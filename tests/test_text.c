@@ -116,6 +116,8 @@ START_TEST(errors_name_the_place_what_was_expected_and_what_was_found) {
 	refused("x = input f32[2] ramp\ny = add x\noutput y\n", FAULT_SYNTAX,
 		"g.fz:2:10: expected operand 2 of add, an array or a number, found the end of the line");
 	refused("y = tanh x\n", FAULT_SYNTAX, "g.fz:1:10: no line before this one defines 'x'");
+	refused("x = input f32[2] ramp\noutput x\nexpect x within 1Se-6 = 0 1\n", FAULT_SYNTAX, "g.fz:3:17: 1Se-6 is no value of f64");
+	refused("x = input f32[2] ramp\ny = rms_norm x eps=1Se-6\noutput y\n", FAULT_SYNTAX, "g.fz:2:20: 1Se-6 is no value of f64");
 	refused("x = input f32[2] ramp\nx = tanh x\n", FAULT_SYNTAX, "g.fz:2:1: 'x' is defined twice");
 	refused("x = input f32[2] ramp\nx2 = tanh x 3\n", FAULT_SYNTAX,
 		"g.fz:2:13: expected the end of the line, found '3'");

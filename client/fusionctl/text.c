@@ -342,6 +342,15 @@ static int take_list(struct parser *p, struct text_statement *s, enum op_attribu
 	return r;
 }
 
+/* The number that a token of the text stands for. */
+static int read_number(const struct parser *p, const struct lex_token *number, double *valuep) {
+	int r = element_read(DTYPE_f64, number->text, number->length, valuep, p->fault);
+
+	if (r)
+		lex_locate(p->lex.path, number, p->fault);
+	return r;
+}
+
 static int take_named(struct parser *p, struct text_statement *s, enum op_attribute which) {
 	struct lex_token number;
 	enum dtype dtype = DTYPE_f32;
@@ -357,7 +366,7 @@ static int take_named(struct parser *p, struct text_statement *s, enum op_attrib
 		return r;
 	}
 	r = lex_take_kind(&p->lex, LEX_NUMBER, "a number", &number, p->fault);
-	return r ? r : element_read(DTYPE_f64, number.text, number.length, &s->named[which], p->fault);
+	return r ? r : read_number(p, &number, &s->named[which]);
 }
 
 /* axes=0,1 eps=1e-5 causal: flags by their name alone, the others with a value, in any order. */
@@ -634,7 +643,7 @@ static int parse_tolerance(struct parser *p, struct text_expectation *e) {
 		return r;
 	r = lex_take_kind(&p->lex, LEX_NUMBER, "a tolerance", &number, p->fault);
 	if (!r)
-		r = element_read(DTYPE_f64, number.text, number.length, &e->tolerance, p->fault);
+		r = read_number(p, &number, &e->tolerance);
 	if (!r && !(e->tolerance > 0))
 		return lex_refuse(p->lex.path, &number, FAULT_SYNTAX, p->fault, "a tolerance is above 0");
 	return r;
