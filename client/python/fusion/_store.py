@@ -7,7 +7,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-__all__ = ["stored"]
+__all__ = ["holds", "stored"]
+
+
+_KINDS = "buif"     # each holds the values of those before it, but for their size
+
+
+def holds(to: Any, of: Any) -> bool:
+    """Whether the element type is of a kind that holds the values of the other: what NumPy calls casting within the same kind."""
+    return _KINDS.index(of.kind) <= _KINDS.index(to.kind)
 
 
 def stored(made: Any, out: Any, what: str) -> Any:
@@ -20,7 +28,7 @@ def stored(made: Any, out: Any, what: str) -> Any:
         raise TypeError(f"{what}: out is no fusion array, but {type(out).__name__}")
     if out.shape != made.shape:
         raise ValueError(f"{what}: out is of shape {out.shape}, the result of {made.shape}")
-    if made.dtype.kind == "f" != out.dtype.kind or out.dtype.kind == "b" != made.dtype.kind:
+    if not holds(out.dtype, made.dtype):
         raise TypeError(f"{what}: the result is {made.dtype}, which out, of {out.dtype}, does not hold")
     out[...] = made
     return out

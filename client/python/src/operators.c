@@ -92,6 +92,26 @@ static int take_copy(PyObject *object, PyObject *beside, struct operand *o) {
 	return o->made ? 0 : FAILED;
 }
 
+/* A list beside an array of ours is one, too, in its session. Lists of Python's own have no operators that go before. */
+static int take_list(PyObject *object, PyObject *beside, struct operand *o) {
+	PyObject *module = beside ? PyImport_ImportModule("fusion._creation") : NULL;
+	PyObject *function = module ? PyObject_GetAttrString(module, "asarray") : NULL;
+	PyObject *device = function ? PyObject_GetAttrString(beside, "device") : NULL;
+	PyObject *args = device ? PyTuple_Pack(1, object) : NULL;
+	PyObject *named = args ? Py_BuildValue("{sO}", "device", device) : NULL;
+
+	if (named)
+		o->number = o->made = PyObject_Call(function, args, named);
+	Py_XDECREF(named);
+	Py_XDECREF(args);
+	Py_XDECREF(device);
+	Py_XDECREF(function);
+	Py_XDECREF(module);
+	if (!beside)
+		return NOT_OURS;
+	return o->made ? 0 : FAILED;
+}
+
 /* A scalar of NumPy is a number. */
 static int take_from_numpy(PyObject *object, PyObject *beside, struct operand *o) {
 	PyObject *rank;
@@ -120,7 +140,9 @@ static int take(PyObject *object, PyObject *beside, struct operand *o) {
 	if (array_check(object))
 		return 0;
 	o->kind = kind_of(object);
-	if (!o->kind)
+	if (PyList_CheckExact(object) || PyTuple_CheckExact(object))
+		r = take_list(object, beside, o);
+	else if (!o->kind)
 		r = PyComplex_Check(object) ? FAILED : take_from_numpy(object, beside, o);
 	else if (o->kind != 'b')
 		r = take_number(object, o->kind, o);
@@ -221,6 +243,28 @@ static bool make_scalar(fusion_context *c, struct operand *o, int type) {
 
 /* ---- one, two and three operands ---- */
 
+/* Sums, products and extremes of truths are truths, as in NumPy. */
+static const struct row *of_truths(const struct row *row) {
+	static const struct {
+		uint16_t row, truths;
+	} others[] = {
+		{ ROW_add, ROW_logical_or },
+		{ ROW_mul, ROW_logical_and },
+		{ ROW_maximum, ROW_logical_or },
+		{ ROW_minimum, ROW_logical_and },
+	};
+
+	for (unsigned i = 0; i < sizeof others / sizeof *others; i++)
+		if (row == &rows[others[i].row])
+			return &rows[others[i].truths];
+	return row;
+}
+
+/* By size: false is below true. */
+static bool compares(const struct row *row) {
+	return row == &rows[ROW_lt] || row == &rows[ROW_le] || row == &rows[ROW_gt] || row == &rows[ROW_ge];
+}
+
 static bool suits(const struct row *row, int type) {
 	char kind = (char)dtypes[type].kind;
 
@@ -279,6 +323,10 @@ static fusion_array *binary_value(const struct row *row, struct operand *o) {
 		return NULL;
 	}
 	type = settle(row, type);
+	if (type == FUSION_BOOL && compares(row))
+		type = FUSION_U8;
+	if (type == FUSION_BOOL)
+		row = of_truths(row);
 	if (!suits(row, type))
 		return NULL;
 	if (!o[1].array)
@@ -464,6 +512,8 @@ static bool fits(const struct row *row, fusion_array *x, fusion_array *value) {
 		Py_XDECREF(wanted);
 		return false;
 	}
+	if (dtypes[from].kind == 'i' && dtypes[to].kind == 'u')
+		return raise_dtype(row->name, "in place: %s cannot take values of %s", dtypes[to].name, dtypes[from].name) != NULL;
 	if (rank_of((char)dtypes[from].kind) <= rank_of((char)dtypes[to].kind))
 		return true;
 	raise_dtype(row->name, "in place: %s cannot take values of %s", dtypes[to].name, dtypes[from].name);
@@ -597,14 +647,8 @@ static PyObject *op_positive(PyObject *a) {
 static PyObject *compare(PyObject *a, PyObject *b, int how) {
 	static const uint8_t row[] = { [Py_LT] = ROW_lt, [Py_LE] = ROW_le, [Py_EQ] = ROW_eq, [Py_NE] = ROW_ne, [Py_GT] = ROW_gt,
 		[Py_GE] = ROW_ge };
-	PyObject *result = binary(&rows[row[how]], a, b);
 
-	/* What Python makes of it is False, for a list of the same numbers too. */
-	if (result != Py_NotImplemented || (how != Py_EQ && how != Py_NE) || !(PyList_Check(b) || PyTuple_Check(b)))
-		return result;
-	Py_DECREF(result);
-	return PyErr_Format(PyExc_TypeError, "%s: an operand is a %R: fusion.asarray() makes arrays of fusion", rows[row[how]].name,
-		(PyObject *)Py_TYPE(b));
+	return binary(&rows[row[how]], a, b);
 }
 
 PyType_Slot array_slots[] = {

@@ -23,7 +23,7 @@ class Adds:
         return "added"
 
 
-@pytest.mark.parametrize("other", ["text", None, [1, 2, 3], (1, 2, 3), {}, object(), fractions.Fraction(1, 2), b"a", datetime.timedelta(1)])
+@pytest.mark.parametrize("other", ["text", None, {}, object(), fractions.Fraction(1, 2), b"a", datetime.timedelta(1)])
 def test_an_array_in_place_with_what_is_none_stays_an_array(x, other):
     kept = x
     for operator in ("+", "-", "*", "/", "//", "%", "**", "@"):
@@ -41,15 +41,41 @@ def test_what_knows_how_to_be_added_to_an_array_is(x):
     assert x == "added"
 
 
-@pytest.mark.parametrize("other", [[3.0, 1.0, 2.0], (3.0, 1.0, 2.0)])
-def test_a_comparison_with_what_is_no_array_is_not_just_false(x, other):
-    for compare in (lambda: x == other, lambda: x != other, lambda: x < other):
-        with pytest.raises(TypeError):
-            compare()
-    with pytest.raises(TypeError, match=r"eq: an operand is a .*asarray\(\)"):
-        x == other
+@pytest.mark.parametrize("other", [[3.0, 1.0, 2.0], (3.0, 1.0, 2.0), [np.float32(3), 1, 2.0], [True, False, True], [4, 5, 6]])
+def test_a_list_beside_an_array_is_one(x, other):
+    theirs, numpys = np.asarray(x), np.asarray(other)
+    for operator in ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=") + (() if False in other else ("/", "//", "%", "**")):
+        ours = eval(f"x {operator} other", {"x": x, "other": other})
+        assert np.allclose(np.asarray(ours), eval(f"x {operator} other", {"x": theirs, "other": numpys})) and isinstance(ours, xp.Array), operator
+        ours = eval(f"other {operator} x", {"x": x, "other": other})
+        assert np.allclose(np.asarray(ours), eval(f"other {operator} x", {"x": theirs, "other": numpys})) and isinstance(ours, xp.Array), operator
+    x += other
+    assert np.array_equal(np.asarray(x), theirs + numpys)
+    assert xp.asarray([1, 2]).dtype == (xp.asarray([1, 2]) + [1, 2]).dtype == xp.int64
+    assert (xp.asarray([1, 2]) @ [3, 4]).item() == 11 and xp.maximum(x, [[0.0], [9.0]]).shape == (2, 3)
     assert (x == None) is False and (x != None) is True      # noqa: E711
     assert x in [x] and "a" not in [x]
+
+
+@pytest.mark.parametrize("other", [["a", 1, 2], [None, 1, 2], [{}, 1, 2], [1 + 2j, 1, 2], [[1], [1, 2]]])
+def test_a_list_of_what_is_no_number_is_refused(x, other):
+    for compare in (lambda: x == other, lambda: x != other, lambda: x < other, lambda: x + other, lambda: other + x):
+        with pytest.raises((TypeError, ValueError), match=r"asarray"):
+            compare()
+    with pytest.raises(xp.ShapeError):
+        x + [1, 2]
+
+
+def test_truths_add_up_to_truths():
+    a, b = xp.asarray([True, True, False, False]), xp.asarray([True, False, True, False])
+    for f in (lambda a, b: a + b, lambda a, b: a * b, lambda a, b: a + True, lambda a, b: False * b, lambda a, b: a + [True] * 4):
+        ours, theirs = f(a, b), f(np.asarray(a), np.asarray(b))
+        assert ours.dtype == xp.bool and ours.tolist() == theirs.tolist()
+    assert xp.maximum(a, b).tolist() == [True, True, True, False] and xp.minimum(a, b).dtype == xp.bool
+    a += xp.asarray([False, False, True, False])
+    assert a.dtype == xp.bool and a.tolist() == [True, True, True, False]
+    with pytest.raises(xp.DTypeError, match="sub: takes numbers, not bool"):
+        a - b
 
 
 @pytest.mark.parametrize("made", [np.datetime64("2020-01-01"), np.timedelta64(3, "D"), np.asarray(["2020-01-01"], dtype="M8[D]")])

@@ -60,6 +60,18 @@ np.bincount(u, weights=v) | np.histogram(v) | np.histogram(v, 4, (-1, 1)) | np.h
 np.histogram(np.ones(5), 4) | np.diff(v) | np.diff(m, 2, 0) | np.diff(v, prepend=0.0, append=[1.0]) | np.gradient(v) | np.gradient(m) | np.gradient(v, 0.5) | np.gradient(m, axis=1) | np.histogram(u, bins=3)
 m.sum(0) | m.sum(axis=1, keepdims=True) | m.mean(1) | m.dot(n) | v.cumsum() | m.cumsum(1) | m.clip(0, 1) | m.round(1) | v.argsort() | m.swapaxes(0, 1) | m.T | v.repeat(2) | m.take([1, 3])
 b.nonzero() | s.diagonal() | s.trace() | m.max(1) | b.all(0) | m.argmax(1) | m.reshape(5, 4) | m.ravel() | m.flatten() | i.astype('f4') | i.sum(dtype=float) | v.squeeze() | f.mean(dtype='f8')
+np.mean(m, where=m > 0) | np.mean(i, 0, where=i > -99) | np.mean(i, 1, keepdims=True, where=[True, False, True, True]) | np.var(m, 1, where=m > -1) | np.std(m, ddof=1, where=m > -1)
+np.max(m, 0, where=m < 0, initial=-9.0) | np.min(m, where=m > 0, initial=9.0) | np.all(b, 0, where=[True, False, True, True]) | np.any(b, where=~b) | np.nanprod(h, 0)
+np.nanvar(h[:1]) | np.nanstd(h[:1], 1, ddof=1) | np.nanmax(i) | np.nanmin(j, 0) | np.nansum(i, 1) | np.heaviside(i, 2) | np.rint(i) | np.reciprocal(j) | np.cov(f)
+np.insert(v, 2, 9.0) | np.insert(v, [1, 3], [8.0, 9.0]) | np.insert(v, [3, 1, 3], [7.0, 8.0, 9.0]) | np.insert(m, 1, 5.0, 1) | np.insert(m, 4, v[:5], 0) | np.insert(m, [0, 2], v[:4, None], 1)
+np.insert(m, 1, [[1.0], [2.0], [3.0], [4.0]], axis=1) | np.insert(m, [1], [[1.0], [2.0], [3.0], [4.0]], axis=1) | np.insert(v, slice(0, 4, 2), 1.0) | np.insert(i, -1, 2.7)
+np.insert(v, [], 1.0) | np.insert(m, [1], m[:, :2], 1) | np.delete(v, 2) | np.delete(v, [0, -1]) | np.delete(m, slice(1, 3), 1) | np.delete(m, 0, 0) | np.delete(m, [1, 1])
+np.delete(v, v > 0) | np.delete(v, []) | np.interp(v, [-1.0, 0.0, 2.0], [3.0, 1.0, 5.0]) | np.interp(m, np.sort(w), v, left=-7.0, right=9) | np.interp(0.5, [0, 1], [1, 2])
+np.interp(v, [0.5], [2.0]) | np.interp(h, [0, 1, 2], [1, 2, 9]) | np.interp(v * 100, [-190, -190, 190, -190], [5, 10, 3, 4], period=360) | np.interp(v, [190.0, 10.0, 100.0], [1.0, 2.0, 3.0], period=360)
+np.meshgrid(u, v) | np.meshgrid(i[0], f[0], b[0], indexing='ij') | np.array_split(v, 4) | np.array_split(m, 3, -1) | v + [1, 2, 3, 4, 5, 6] | [1.5, 0, 0, 0, 0, 2] * u | b + b | b * ~b | b[0] + [True, False, 0, 1]
+np.abs(b) | np.isnan(b) | np.isfinite(b) | np.signbit(i) | np.signbit(b) | np.square(b) | np.power(b, b[0]) | np.floor_divide(b, [True] * 4) | np.fmod(b, j) | np.left_shift(b, b)
+np.isclose(b, b[0]) | np.allclose(b, i) | np.nextafter(i, 9) | np.nextafter(f, f[0]) | np.mod(b, True) | np.reciprocal(~(b & ~b)) | b < b[0] | b >= ~b | b > True | np.greater(b, b[1])
+np.add(b, b) | np.multiply(b, True) | np.maximum(b, ~b) | np.minimum(b, b[0]) | b + True | np.add.outer(b[0], b[1]) | np.add.reduce(b, 1) | np.diff(b) | np.power(i, 2) | u * True
 np.pi * v | v ** 2 | 2 ** j | -i | i // j | i % j | v > w | (v > w) & (v > 0) | ~b | i / j | f * 2 | i + v[0] | b * 1.5 | v[u] | m[m > 0] | m[[0, 1], [2, 3]]
 """
 CALLS = [call.strip() for line in CALLS.strip().split("\n") for call in line.split(" | ")]
@@ -107,6 +119,13 @@ def test_out_is_where_the_result_goes():
     assert fnp.sum(fnp.ones((2, 4)), 0, out=out) is out and out.tolist() == [2, 2, 2, 2]
     with pytest.raises(ValueError, match="add: out is of shape"):
         fnp.add(x, 1, out=fnp.zeros(3))
+    for out in (fnp.zeros((1, 4)), fnp.zeros((2, 4)), fnp.zeros(())):
+        with pytest.raises(ValueError, match="add: out is of shape"):
+            fnp.add(x, [[1], [2], [3]], out=out)
+    for add in (lambda: fnp.add(i, i, out=u), lambda: u.__iadd__(i), lambda: fnp.sum(i, out=u[0]), lambda: fnp.copyto(u, i)):
+        i, u = fnp.array([1, 2]), fnp.array([1, 2], "u4")
+        with pytest.raises(TypeError, match="uint32"):
+            add()
     with pytest.raises(TypeError, match="out is no fusion array, but ndarray"):
         fnp.add(x, 1, out=numpy.zeros(4))
 
@@ -165,9 +184,29 @@ def test_random_numbers_are_those_of_their_seed():
     assert set(drawn) == {2, 3, 4} and set(fnp.random.randint(3, size=200).tolist()) == {0, 1, 2}
 
 
+def test_what_is_drawn_is_of_what_there_is():
+    random = fnp.random.default_rng(5)
+    assert sorted(random.permutation(7).tolist()) == list(range(7)) == sorted(random.choice(7, 7, replace=False).tolist())
+    m = fnp.array([[1, 2, 3], [4, 5, 6]])
+    assert sorted(random.permutation(m).tolist()) == m.tolist() and sorted(fnp.transpose(random.permutation(m, axis=1)).tolist()) == m.T.tolist()
+    assert random.choice(m, (2, 4), axis=1).shape == (2, 2, 4) and random.choice(5).shape == () and random.choice(m).shape == (3,)
+    drawn = random.choice([10.0, 20.0, 30.0], 300, p=[0.0, 0.25, 0.75]).tolist()
+    assert set(drawn) == {20.0, 30.0} and drawn.count(30.0) > drawn.count(20.0)
+    for _ in range(20):
+        assert random.choice(3, 2, replace=False, p=[0.0, 0.5, 0.5]).tolist() in ([1, 2], [2, 1])
+    x = fnp.arange(20)
+    random.shuffle(x)
+    assert sorted(x.tolist()) == list(range(20)) != x.tolist()
+    fnp.random.seed(2)
+    first = fnp.random.choice(100, 9).tolist()
+    fnp.random.seed(2)
+    assert first == fnp.random.choice(100, 9).tolist() and fnp.random.permutation(3).shape == (3,)
+    fnp.random.shuffle(x)
+
+
 @pytest.mark.parametrize("name, said", [
     ("complex128", "complex numbers are not supported"), ("savez", "fusion.safetensors does it"), ("concatenat", "is 'concatenate' meant"),
-    ("interp", "numpy.interp does it, of numpy.asarray"), ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
+    ("unwrap", "numpy.unwrap does it, of numpy.asarray"), ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
 ])
 def test_what_is_missing_says_what_is_there(name, said):
     with pytest.raises(AttributeError, match=said):
@@ -183,6 +222,10 @@ def test_what_is_missing_says_what_is_there(name, said):
     ("np.add(v)", "takes 2 operands, not 1"), ("np.where(b, 1)", "either both x and y"), ("np.take(m, [0.5])", "indices are of float64"),
     ("np.reshape(v, (2, 3), order='F')", "order='F' is not provided"), ("np.divide(i, 2, out=i)", "the result is float64, which out, of int64, does not hold"),
     ("np.linalg.norm(m, 2)", "norms of matrices are not provided"), ("np.bincount([1, -1])", "a number below 0"),
+    ("np.array_split(v, -1)", "array_split: -1 parts"), ("np.array_split(v, 0)", "array_split: 0 parts"), ("np.max(m, where=m > 0)", "max: where= wants initial="),
+    ("np.sort(v, order='x')", "sort: order='x' names fields"), ("np.insert(v, 7, 1.0)", "insert: place 7 is out of bounds for 6 elements"), ("b - b", "takes numbers, not bool"),
+    ("np.delete(v, [0, 6])", "delete: place 6 is out of bounds"), ("np.interp(v, [1, 2], [1])", "interp: xp and fp are vectors"), ("np.copyto(i, 1.5 * j)", "copyto: dst, of int64"),
+    ("np.random.choice(3, 4, replace=False)", "choice: 4 of 3 elements"), ("np.random.choice(3, p=[0.5, 0.2, 0.2])", "choice: p is of shape"), ("np.subtract(b, True)", "takes numbers"),
     ("np.sqrt.reduce(v)", "only functions of two operands"), ("np.quantile(v, 2)", "no share between 0 and 1"), ("np.zeros(3, 'f3')", "not an element type"),
 ])
 def test_mistakes_are_told(wrong, said):

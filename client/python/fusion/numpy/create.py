@@ -8,6 +8,7 @@ from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype
 from .._ufunc import array_of as _array, operand_of as _operand, plain as _plain
+from .._store import holds as _holds
 from .elementwise import power, where as _where
 from .shapes import diagonal, pad
 
@@ -45,6 +46,11 @@ def copy(a: Any, order: str | None = None) -> _Array:
 
 def copyto(dst: _Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """dst[...] = src, where the mask is true."""
+    if not isinstance(dst, _core.Array):
+        raise TypeError(f"copyto: dst is no fusion array, but {type(dst).__name__}")
+    src = _operand(src)
+    if casting != "unsafe" and isinstance(src, _core.Array) and not _holds(dst.dtype, src.dtype):
+        raise TypeError(f"copyto: dst, of {dst.dtype}, does not hold {src.dtype}; casting='unsafe' converts it")
     dst[...] = src if where is True else _where(where, src, dst)
 
 
@@ -131,10 +137,10 @@ def triu(m: Any, k: int = 0) -> _Array:
 
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True) -> tuple[_Array, ...]:
     """Of n vectors the n arrays of their coordinates; sparse: before they are broadcast."""
-    xi = tuple(_core.reshape(a, (a.size,)) for a in map(_array, xi))
+    xi = tuple(_c._apart(tuple(_core.reshape(a, (a.size,)) for a in map(_array, xi)), indexing))
     if sparse:
-        return tuple(_c._apart(xi, indexing))
-    return _c.meshgrid(*(_f._together(xi) if xi else xi), indexing=indexing)
+        return xi
+    return tuple(_core.broadcast(a, _f.broadcast_shapes(*[x.shape for x in xi])) for a in xi)
 
 
 class _Grid:

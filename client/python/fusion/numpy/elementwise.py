@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _core, _functions as _f, _rows as _r
 from .._array import Array as _Array
-from .._base import bool as _truth, default_real as _default_real, float64 as _float64
+from .._base import bool as _truth, default_real as _default_real, float64 as _float64, int8 as _int8, uint8 as _uint8
 from .._ufunc import array_of as _array, operand_of as _operand, ufunc
 from .._store import stored as _stored
 
@@ -38,6 +38,41 @@ def _fabs(x):
     return _core.abs(x if x.dtype.kind == "f" else _core.cast(x, _default_real()))
 
 
+def _counted(function):
+    """Of truths, which it does not take, as of the small integers that NumPy makes of them there."""
+    def of(*operands):
+        alone = builtins.all((x.dtype is _truth) if isinstance(x, _core.Array) else isinstance(x, builtins.bool) for x in operands)
+        small = _int8 if alone else _uint8
+        return function(*[_core.cast(x, small) if isinstance(x, _core.Array) and x.dtype is _truth else x for x in operands])
+    of.__doc__ = function.__doc__
+    return of
+
+
+def _abs(x):
+    return _core.same(x) if x.dtype is _truth else _r.abs(x)
+
+
+def _signbit(x):
+    """Whether the sign is minus."""
+    return _f.signbit(x) if x.dtype.kind == "f" else _core.lt(_core.cast(x, _uint8) if x.dtype is _truth else x, 0)
+
+
+def _nextafter(a, b):
+    """The next number of the type after a towards b."""
+    return _f.nextafter(*(x if not isinstance(x, _core.Array) or x.dtype.kind == "f" else _core.cast(x, _default_real()) for x in (a, b)))
+
+
+def _rint(x):
+    return _core.round(x if x.dtype.kind == "f" else _core.cast(x, _default_real()))
+
+
+def _reciprocal(x):
+    """1 / x; of integers the whole part."""
+    if x.dtype.kind not in "iu":
+        return _r.reciprocal(x)
+    return _core.where(_core.logical_or(_core.eq(x, 1), _core.eq(x, -1) if x.dtype.kind == "i" else False), x, 0)
+
+
 def _fmod(a, b):
     """The remainder that has the sign of a."""
     made = _r.remainder(builtins.abs(a), builtins.abs(b))
@@ -65,10 +100,11 @@ def _fmin(a, b):
 def _heaviside(a, b):
     """0 below 0, 1 above it, and b there."""
     a = _array(a)
+    a = a if a.dtype.kind == "f" else _core.cast(a, _default_real())
     return _core.where(_core.eq(a, 0), b, _core.where(_core.ne(a, a), a, _core.cast(_core.gt(a, 0), a.dtype)))
 
 
-absolute = abs = ufunc("absolute", _r.abs, 1)
+absolute = abs = ufunc("absolute", _abs, 1)
 arccos = acos = ufunc("arccos", _r.acos, 1)
 arccosh = acosh = ufunc("arccosh", _r.acosh, 1)
 arcsin = asin = ufunc("arcsin", _r.asin, 1)
@@ -85,9 +121,9 @@ expm1 = ufunc("expm1", _r.expm1, 1)
 fabs = ufunc("fabs", _fabs, 1)
 floor = ufunc("floor", _r.floor, 1)
 invert = bitwise_invert = bitwise_not = ufunc("invert", _r.bitwise_invert, 1)
-isfinite = ufunc("isfinite", _r.isfinite, 1)
-isinf = ufunc("isinf", _r.isinf, 1)
-isnan = ufunc("isnan", _r.isnan, 1)
+isfinite = ufunc("isfinite", _counted(_r.isfinite), 1)
+isinf = ufunc("isinf", _counted(_r.isinf), 1)
+isnan = ufunc("isnan", _counted(_r.isnan), 1)
 log = ufunc("log", _r.log, 1)
 log10 = ufunc("log10", _r.log10, 1)
 log1p = ufunc("log1p", _r.log1p, 1)
@@ -96,14 +132,14 @@ logical_not = ufunc("logical_not", _r.logical_not, 1)
 negative = ufunc("negative", _r.negative, 1)
 positive = ufunc("positive", _f.positive, 1)
 radians = deg2rad = ufunc("radians", _radians, 1)
-reciprocal = ufunc("reciprocal", _r.reciprocal, 1)
-rint = ufunc("rint", _r.round, 1)
+reciprocal = ufunc("reciprocal", _counted(_reciprocal), 1)
+rint = ufunc("rint", _rint, 1)
 sign = ufunc("sign", _r.sign, 1)
-signbit = ufunc("signbit", _f.signbit, 1)
+signbit = ufunc("signbit", _signbit, 1)
 sin = ufunc("sin", _r.sin, 1)
 sinh = ufunc("sinh", _r.sinh, 1)
 sqrt = ufunc("sqrt", _r.sqrt, 1)
-square = ufunc("square", _r.square, 1)
+square = ufunc("square", _counted(_r.square), 1)
 tan = ufunc("tan", _r.tan, 1)
 tanh = ufunc("tanh", _r.tanh, 1)
 trunc = ufunc("trunc", _r.trunc, 1)
@@ -114,15 +150,15 @@ bitwise_or = ufunc("bitwise_or", _r.bitwise_or, 2, identity=0)
 bitwise_xor = ufunc("bitwise_xor", _r.bitwise_xor, 2, identity=0)
 copysign = ufunc("copysign", _r.copysign, 2)
 equal = ufunc("equal", _r.equal, 2)
-floor_divide = ufunc("floor_divide", _r.floor_divide, 2)
+floor_divide = ufunc("floor_divide", _counted(_r.floor_divide), 2)
 fmax = ufunc("fmax", _fmax, 2)
 fmin = ufunc("fmin", _fmin, 2)
-fmod = ufunc("fmod", _fmod, 2)
+fmod = ufunc("fmod", _counted(_fmod), 2)
 greater = ufunc("greater", _r.greater, 2)
 greater_equal = ufunc("greater_equal", _r.greater_equal, 2)
 heaviside = ufunc("heaviside", _heaviside, 2)
 hypot = ufunc("hypot", _r.hypot, 2)
-left_shift = bitwise_left_shift = ufunc("left_shift", _r.bitwise_left_shift, 2)
+left_shift = bitwise_left_shift = ufunc("left_shift", _counted(_r.bitwise_left_shift), 2)
 less = ufunc("less", _r.less, 2)
 less_equal = ufunc("less_equal", _r.less_equal, 2)
 logaddexp = ufunc("logaddexp", _r.logaddexp, 2)
@@ -132,11 +168,11 @@ logical_xor = ufunc("logical_xor", _r.logical_xor, 2)
 maximum = ufunc("maximum", _r.maximum, 2, reduce=_f.max, steps=True)
 minimum = ufunc("minimum", _r.minimum, 2, reduce=_f.min, steps=True)
 multiply = ufunc("multiply", _r.multiply, 2, reduce=_f.prod, scan=_f.cumulative_prod, identity=1)
-nextafter = ufunc("nextafter", _f.nextafter, 2)
+nextafter = ufunc("nextafter", _nextafter, 2)
 not_equal = ufunc("not_equal", _r.not_equal, 2)
-power = pow = ufunc("power", _r.pow, 2)
-remainder = mod = ufunc("remainder", _r.remainder, 2)
-right_shift = bitwise_right_shift = ufunc("right_shift", _r.bitwise_right_shift, 2)
+power = pow = ufunc("power", _counted(_r.pow), 2)
+remainder = mod = ufunc("remainder", _counted(_r.remainder), 2)
+right_shift = bitwise_right_shift = ufunc("right_shift", _counted(_r.bitwise_right_shift), 2)
 subtract = ufunc("subtract", _r.subtract, 2)
 true_divide = divide = ufunc("true_divide", _r.divide, 2)
 
@@ -193,7 +229,7 @@ def nan_to_num(x: Any, copy: builtins.bool = True, nan: float = 0.0, posinf: flo
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: builtins.bool = False) -> _Array:
     """Whether |a - b| <= atol + rtol * |b|, elementwise."""
-    a, b = _array(a), _array(b)
+    a, b = (_core.cast(x, _uint8) if x.dtype is _truth else x for x in (_array(a), _array(b)))
     near = less_equal(absolute(subtract(a, b)), add(multiply(absolute(b), rtol), atol))
     made = logical_or(equal(a, b), logical_and(isfinite(b), near))
     return logical_or(made, logical_and(isnan(a), isnan(b))) if equal_nan else made

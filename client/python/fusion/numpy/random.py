@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import builtins
+import math as _math
 import itertools as _itertools
 import os as _os
 
-from .. import _creation as _c, random as _random
+from .. import _core, _creation as _c, random as _random
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype
-from .._functions import broadcast_shapes
-from .._ufunc import operand_of as _operand, plain as _plain
+from .._base import as_dtype as _as_dtype, float64 as _float64
+from .._functions import _axis, broadcast_shapes
+from .._ufunc import array_of as _array, operand_of as _operand, plain as _plain
 from .._store import stored as _stored
 
 TYPE_CHECKING = False
@@ -18,7 +19,10 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
 
     from .._base import Type
 
-__all__ = ["Generator", "default_rng", "normal", "rand", "randint", "randn", "random", "random_sample", "seed", "standard_normal", "uniform"]
+__all__ = ["Generator", "choice", "default_rng", "normal", "permutation", "rand", "randint", "randn", "random", "random_sample", "seed", "shuffle", "standard_normal",
+           "uniform"]
+
+_ROUNDED = 1e-8     # that far from 1 the sum of chances may be, as in NumPy
 
 
 def _size(size, *of):
@@ -60,6 +64,54 @@ class Generator:
         if not builtins.all(isinstance(v, (int, float)) for v in (low, high)):
             raise TypeError("integers: low and high are numbers, not arrays")
         return _random._draw("i", _as_dtype(dtype), () if size is None else _c._shape(size, "size"), next(self._seeds), float(low), float(high + endpoint), None)
+
+
+    def choice(self, a: Any, size: Any = None, replace: builtins.bool = True, p: Any = None, axis: int = 0) -> _Array:
+        """Elements along an axis of a, or integers below it: as many as size says, each as likely as p says."""
+        a = _plain(a)
+        n = a if isinstance(a, int) else _array(a).shape[_axis(axis, _array(a).ndim, "choice")]
+        shape = () if size is None else _c._shape(size, "size")
+        count = _math.prod(shape)
+        if n < 1 and count or not replace and count > n:
+            raise ValueError(f"choice: {count} of {n} elements cannot be drawn" + ("" if replace else " without replacement"))
+        places = _core.reshape(self._places(n, count, replace, None if p is None else _chances(p, n)), shape)
+        if isinstance(a, int):
+            return places
+        a, axis = _array(a), _axis(axis, _array(a).ndim, "choice")
+        made = _core.take(a, _core.reshape(places, (count,)), axis)
+        return _core.reshape(made, a.shape[:axis] + shape + a.shape[axis + 1:])
+
+    def _places(self, n, count, replace, p):
+        if replace:
+            return self.integers(0, n, (count,)) if p is None else _core.minimum(_core.searchsorted(_core.scan_cumsum(p, 0), self.random((count,)), True), n - 1)
+        keys = self.random((n,))
+        # The first of waiting times that are the shorter, the more likely an element is.
+        keys = keys if p is None else _core.div(_core.neg(_core.log1p(_core.neg(keys))), p)
+        return _core.argsort(keys, 0, False)[:count]
+
+    def permutation(self, x: Any, axis: int = 0) -> _Array:
+        """The elements along an axis, or the integers below x, in any order."""
+        x = _plain(x)
+        if isinstance(x, int):
+            return self._places(x, x, False, None)
+        x = _array(x)
+        axis = _axis(axis, x.ndim, "permutation")
+        return _core.take(x, self._places(x.shape[axis], x.shape[axis], False, None), axis)
+
+    def shuffle(self, x: _Array, axis: int = 0) -> None:
+        """permutation() in place."""
+        if not isinstance(x, _Array):
+            raise TypeError(f"shuffle: not a fusion array, but {type(x).__name__}")
+        x[...] = self.permutation(x, axis)
+
+
+def _chances(p, n):
+    """Waits for their sum."""
+    p = _core.cast(_array(p), _float64)
+    total = float(_core.reduce_sum(p, None, False)) if p.shape == (n,) else 0.0
+    if p.shape != (n,) or builtins.abs(total - 1) > _ROUNDED or float(_core.reduce_min(p, None, False)) < 0:
+        raise ValueError(f"choice: p is of shape {p.shape}, with the sum {total}: {n} numbers are needed, none below 0, whose sum is 1")
+    return p
 
 
 _one = Generator()
@@ -108,6 +160,21 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> _Array:
 def standard_normal(size: Any = None) -> _Array:
     """Of the normal distribution."""
     return _one.standard_normal(size)
+
+
+def choice(a: Any, size: Any = None, replace: builtins.bool = True, p: Any = None) -> _Array:
+    """Elements of a, or integers below it: as many as size says, each as likely as p says."""
+    return _one.choice(a, size, replace, p)
+
+
+def permutation(x: Any) -> _Array:
+    """The elements along the first axis, or the integers below x, in any order."""
+    return _one.permutation(x)
+
+
+def shuffle(x: _Array) -> None:
+    """permutation() in place."""
+    _one.shuffle(x)
 
 
 random_sample = random

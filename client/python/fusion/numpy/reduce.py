@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _core, _functions as _f
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, uint8 as _uint8
+from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, float64 as _float64, uint8 as _uint8
 from .._ufunc import array_of as _array, operand_of as _operand
 from .._store import stored as _stored
 from .create import array
@@ -20,7 +20,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from .._base import Axes, Type
 
 __all__ = [
-    "all", "amax", "amin", "nanmax", "nanmean", "nanmin", "nansum", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
+    "all", "amax", "amin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "any", "argmax", "argmin", "average", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "max", "mean", "median",
     "min", "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
 ]
 
@@ -48,15 +48,22 @@ def prod(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdim
     return _stored(made if initial is None else _core.mul(made, initial), out, "prod")
 
 
-def max(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None) -> _Array:
+def _chosen(a, where, initial, what):
+    """Of those that do not take part, what is there at first."""
+    if where is not True and initial is None:
+        raise ValueError(f"{what}: where= wants initial=, which is the result where no element takes part")
+    return _over(a, where, initial)
+
+
+def max(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None, where: Any = True) -> _Array:
     """The largest element over axes; NaN wins."""
-    made = _f.max(_array(a), axis=axis, keepdims=keepdims)
+    made = _f.max(_chosen(a, where, initial, "max"), axis=axis, keepdims=keepdims)
     return _stored(made if initial is None else _core.maximum(made, initial), out, "max")
 
 
-def min(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None) -> _Array:
+def min(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None, where: Any = True) -> _Array:
     """The smallest element over axes; NaN wins."""
-    made = _f.min(_array(a), axis=axis, keepdims=keepdims)
+    made = _f.min(_chosen(a, where, initial, "min"), axis=axis, keepdims=keepdims)
     return _stored(made if initial is None else _core.minimum(made, initial), out, "min")
 
 
@@ -75,9 +82,21 @@ def _as_real(a, dtype):
     return a if a.dtype.kind == "f" else _core.cast(a, _default_real())
 
 
-def mean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+def _taking_part(a, where, axis, keepdims):
+    """How many elements over the axes do, in the type of a."""
+    mask = _core.broadcast(_core.cast(_array(where), _truth), a.shape)
+    return _core.cast(sum(mask, axis, keepdims=keepdims), a.dtype)
+
+
+def _mean_of(a, where, axis, keepdims):
+    return _core.div(sum(_over(a, where, 0), axis, keepdims=keepdims), _taking_part(a, where, axis, keepdims))
+
+
+def mean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False, *, where: Any = True) -> _Array:
     """The mean over axes."""
-    return _array(a).mean(axis, dtype, out, keepdims)
+    if where is True:
+        return _array(a).mean(axis, dtype, out, keepdims)
+    return _stored(_mean_of(_as_real(a, dtype), where, axis, keepdims), out, "mean")
 
 
 def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False) -> Any:
@@ -95,26 +114,37 @@ def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.b
     return (made, _core.broadcast(total, made.shape)) if returned else made
 
 
+def _variance(a, dtype, where, axis, less, keepdims):
+    a = _as_real(a, dtype)
+    apart = _core.sub(a, _mean_of(a, where, axis, True))
+    count = _core.maximum(_core.sub(_taking_part(a, where, axis, keepdims), float(less)), 0.0)
+    return _core.div(sum(_over(_core.mul(apart, apart), where, 0), axis, keepdims=keepdims), count)
+
+
 def var(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
-        correction: float | None = None) -> _Array:
+        where: Any = True, correction: float | None = None) -> _Array:
     """The variance over axes: squares of the distances from the mean, over their number less ddof."""
-    return _array(a).var(axis, dtype, out, ddof, keepdims, correction=correction)
+    if where is True:
+        return _array(a).var(axis, dtype, out, ddof, keepdims, correction=correction)
+    return _stored(_variance(a, dtype, where, axis, ddof if correction is None else correction, keepdims), out, "var")
 
 
 def std(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False, *,
-        correction: float | None = None) -> _Array:
+        where: Any = True, correction: float | None = None) -> _Array:
     """The square root of the variance."""
+    if where is not True:
+        return _stored(_core.sqrt(_variance(a, dtype, where, axis, ddof if correction is None else correction, keepdims)), out, "std")
     return _array(a).std(axis, dtype, out, ddof, keepdims, correction=correction)
 
 
-def all(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+def all(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, *, where: Any = True) -> _Array:
     """True where no element over the axes is zero."""
-    return _array(a).all(axis, out, keepdims)
+    return _over(a, where, 1).all(axis, out, keepdims)
 
 
-def any(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+def any(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, *, where: Any = True) -> _Array:
     """True where an element over the axes is not zero."""
-    return _array(a).any(axis, out, keepdims)
+    return _over(a, where, 0).any(axis, out, keepdims)
 
 
 def _whole(a):
@@ -135,8 +165,26 @@ def nanmean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keep
     return _stored(_core.div(nansum(a, axis, keepdims=keepdims), count), out, "nanmean")
 
 
+def nanprod(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False) -> _Array:
+    """The product over axes of what is not NaN."""
+    a = _array(a)
+    return prod(_core.where(_core.ne(a, a), 1, a), axis, dtype, out, keepdims)
+
+
+def nanvar(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False) -> _Array:
+    """The variance over axes of what is not NaN."""
+    return _stored(_variance(a, dtype, _core.eq(_array(a), _array(a)), axis, ddof, keepdims), out, "nanvar")
+
+
+def nanstd(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, ddof: float = 0, keepdims: builtins.bool = False) -> _Array:
+    """The square root of the variance over axes of what is not NaN."""
+    return _stored(_core.sqrt(nanvar(a, axis, dtype, None, ddof, keepdims)), out, "nanstd")
+
+
 def _but_nan(a, axis, keepdims, function, beyond):
-    a = _as_real(a, None)
+    a = _array(a)
+    if a.dtype.kind != "f":
+        return function(a, axis, keepdims=keepdims)
     made = function(_core.where(_core.ne(a, a), beyond, a), axis, keepdims=keepdims)
     return _core.where(all(_core.ne(a, a), axis, keepdims=keepdims), _math.nan, made)
 
@@ -239,8 +287,8 @@ def _joined(m, y, rowvar):
 
 
 def cov(m: Any, y: Any = None, rowvar: builtins.bool = True, bias: builtins.bool = False, ddof: int | None = None) -> _Array:
-    """The covariances of the rows (columns, without rowvar), which are variables, over the observations."""
-    x = _joined(m, y, rowvar)
+    """The covariances of the rows (columns, without rowvar), which are variables, over the observations. In float64, as in NumPy."""
+    x = _core.cast(_joined(m, y, rowvar), _float64)
     less = ddof if ddof is not None else 0 if bias else 1
     apart = _core.sub(x, _core.reduce_mean(x, (1,), True))
     return squeeze(_core.div(_core.matmul(apart, _f.matrix_transpose(apart)), float(x.shape[1] - less)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from .._base import Axes, Type
 
 __all__ = [
-    "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "isin",
+    "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "interp", "isin",
     "searchsorted", "select", "sort", "take", "take_along_axis", "trapezoid", "trapz", "unique",
 ]
 
@@ -38,12 +38,19 @@ def flatnonzero(a: Any) -> _Array:
 
 def sort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
     """The elements along an axis in order, NaN behind all others; None: all in a row."""
+    _unordered(order, "sort")
     a, axis = _flat(a, axis)
     return _f.sort(a, axis=axis)
 
 
+def _unordered(order, what):
+    if order is not None:
+        raise ValueError(f"{what}: order={order!r} names fields, and arrays of fusion have none")
+
+
 def argsort(a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: builtins.bool = True) -> _Array:
     """The places that sort() takes the elements from; equal ones in their order."""
+    _unordered(order, "argsort")
     a, axis = _flat(a, axis)
     return _f.argsort(a, axis=axis)
 
@@ -51,6 +58,37 @@ def argsort(a: Any, axis: int | None = -1, kind: str | None = None, order: None 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> _Array:
     """Where each element of v goes in the sorted vector a."""
     return _f.searchsorted(_array(a), _array(v), side=side, sorter=None if sorter is None else _array(sorter))
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> _Array:
+    """At each x the straight line between the points (xp, fp), xp rising; fp's ends, or left and right, beyond them. period: xp goes round."""
+    x, xp, fp = (_core.cast(_array(v), _float64) for v in (x, xp, fp))
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ValueError(f"interp: xp and fp are vectors of as many elements, at least one, not of shapes {xp.shape} and {fp.shape}")
+    if period is not None:
+        x, xp, fp = _round(x, xp, fp, builtins.abs(float(_plain(period))))
+    n = xp.size
+    if n > 1:
+        i = _core.maximum(_core.minimum(_core.sub(_core.searchsorted(xp, x, True), 1), n - 2), 0)
+        x0, y0 = _core.take(xp, i, 0), _core.take(fp, i, 0)
+        slope = _core.div(_core.sub(_core.take(fp, _core.add(i, 1), 0), y0), _core.sub(_core.take(xp, _core.add(i, 1), 0), x0))
+        made = _core.add(_core.mul(slope, _core.sub(x, x0)), y0)
+    else:
+        made = _core.broadcast(fp[0], x.shape)
+    low, high = (_plain(end) if end is not None else fp[at] for end, at in ((left, 0), (right, n - 1)))
+    made = _core.where(_core.lt(x, xp[0]), low, _core.where(_core.gt(x, xp[n - 1]), high, made))
+    return _core.where(_core.eq(x, xp[n - 1]), fp[n - 1], made)
+
+
+def _round(x, xp, fp, period):
+    """As if the points went on for ever on both sides."""
+    if not period:
+        raise ValueError("interp: the period is 0")
+    x, xp = _core.remainder(x, period), _core.remainder(xp, period)
+    order = _core.argsort(xp, 0, False)
+    xp, fp = _core.take(xp, order, 0), _core.take(fp, order, 0)
+    n = xp.size
+    return x, _core.concat([_core.sub(xp[n - 1:], period), xp, _core.add(xp[:1], period)], 0), _core.concat([fp[n - 1:], fp, fp[:1]], 0)
 
 
 def digitize(x: Any, bins: Any, right: builtins.bool = False) -> _Array:

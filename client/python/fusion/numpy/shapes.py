@@ -17,8 +17,8 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from .._base import Axes, Type
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "concat", "concatenate", "diagonal", "dstack",
-    "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack", "ndim", "pad", "ravel", "repeat", "reshape", "roll", "rot90", "shape", "size",
+    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "concat", "concatenate", "delete", "diagonal", "dstack",
+    "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack", "insert", "ndim", "pad", "ravel", "repeat", "reshape", "roll", "rot90", "shape", "size",
     "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "vsplit", "vstack",
 ]
 
@@ -145,6 +145,64 @@ def append(arr: Any, values: Any, axis: int | None = None) -> _Array:
     return concatenate([arr, values], axis)
 
 
+def _which(obj, n, what):
+    """The places that an integer, a slice, integers or truths name along an axis of n elements, and whether it is one integer. Waits."""
+    obj = _plain(obj)
+    if isinstance(obj, slice):
+        return list(range(*obj.indices(n))), False
+    if isinstance(obj, builtins.bool) or not isinstance(obj, int):
+        places = _array(obj)
+        if places.ndim > 1 or not places.size and isinstance(obj, (list, tuple)):
+            places = _core.reshape(places, (places.size,))
+        if places.dtype.kind == "b":
+            return [i for i, chosen in enumerate(places.tolist()) if chosen], False
+        if places.dtype.kind == "f" and places.size:
+            raise IndexError(f"{what}: places are of {places.dtype}, not integers")
+        return [int(i) for i in places.tolist()], False
+    return [obj], True
+
+
+def _within(places, n, most, what):
+    for i in places:
+        if not -n <= i < most:
+            raise IndexError(f"{what}: place {i} is out of bounds for {n} elements")
+    return [i + n if i < 0 else i for i in places]
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> _Array:
+    """With the values before the places along an axis; None: flattened. Waits for places that are an array."""
+    arr, axis = _flat(arr, axis)
+    n = arr.shape[axis]
+    places, one = _which(obj, n, "insert")
+    places = _within(places, n, n + 1, "insert")
+    values = _core.cast(_array(values), arr.dtype)
+    if len(places) == 1:
+        values = _core.reshape(values, (1,) * (arr.ndim - values.ndim) + values.shape)
+        values = _f.moveaxis(values, 0, axis) if one else values
+        places = places * values.shape[axis]
+    values = _core.broadcast(values, arr.shape[:axis] + (len(places),) + arr.shape[axis + 1:])
+    # In the order of the places; those at one place in their own.
+    order, new = [], sorted(range(len(places)), key=lambda i: places[i])
+    for i in range(n + 1):
+        while new and places[new[0]] == i:
+            order.append(n + new.pop(0))
+        order += [i] if i < n else []
+    return take_places(_core.concat([arr, values], axis), order, axis)
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> _Array:
+    """Without the elements at the places along an axis; None: flattened. Waits for places that are an array."""
+    arr, axis = _flat(arr, axis)
+    n = arr.shape[axis]
+    gone = set(_within(_which(obj, n, "delete")[0], n, n, "delete"))
+    return take_places(arr, [i for i in range(n) if i not in gone], axis)
+
+
+def take_places(a: _Array, places: list[int], axis: int) -> _Array:
+    """The elements at these places along an axis."""
+    return _core.take(a, _c.asarray(places, dtype=int64), axis)
+
+
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Array]:
     """The parts along an axis: so many, or cut at these places. Views."""
     ary = _array(ary)
@@ -152,6 +210,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Arra
     n = ary.shape[axis]
     indices_or_sections = _plain(indices_or_sections)
     if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise ValueError(f"array_split: {indices_or_sections} parts, below 1")
         each, more = divmod(n, indices_or_sections)
         cuts = [i * each + builtins.min(i, more) for i in range(1, indices_or_sections)]
     else:
@@ -163,6 +223,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Arra
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[_Array]:
     """array_split() into equal parts."""
     ary, indices_or_sections = _array(ary), _plain(indices_or_sections)
+    axis = _f._axis(axis, ary.ndim, "split")
     if isinstance(indices_or_sections, int) and (indices_or_sections < 1 or ary.shape[axis] % indices_or_sections):
         raise ValueError(f"split: {ary.shape[axis]} elements along axis {axis} are not {indices_or_sections} equal parts")
     return array_split(ary, indices_or_sections, axis)
