@@ -7,6 +7,9 @@
 # RELEASE names some of the releases, "turn" the stable one whose turn it is by the count of commits: sid is another one each day, and
 # no commit is to fail for that. PART=turn leaves out what takes longest, PART=demo all but the demo and the building of everything,
 # PART=arm64 is the building for arm64 alone, and its unit tests by qemu; PART=all has it on trixie. What cannot be tried is counted as skipped, with the reason. Roots are those of tests/root.sh.
+#
+# To look at what failed: with KEPT=FOLDER the roots stay there, and the next run goes on in them with the last commit; JOBS="JOB..." builds
+# everything and takes these jobs of the check alone. SLICE and CHECK_JOBS are those of tests/check.sh.
 set -u
 cd "$(dirname "$0")/.."
 . tests/root.sh
@@ -97,7 +100,13 @@ as_root() {
 }
 
 as_user() {
-	printf 'cd /home/user/fusiond\n%s\n' "$1" >"$os/home/user/run"
+	{
+		echo "cd /home/user/fusiond"
+		for name in SLICE CHECK_JOBS; do
+			[ -z "${!name:-}" ] || echo "export $name='${!name}'"
+		done
+		echo "$1"
+	} >"$os/home/user/run"
 	root_inside "$os" "exec runuser -u user -- env HOME=/home/user bash -e /home/user/run"
 }
 
@@ -107,6 +116,14 @@ prepare() {
 	as_root 'apt-get -q update && apt-get -qy dist-upgrade && apt-get -qy install --no-install-recommends make sudo git &&
 		useradd -m -s /bin/bash user && echo "user ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/user &&
 		mv /home/fusiond /home/user/fusiond && chown -R user: /home/user'
+}
+
+# The clone of a kept root at the last commit.
+go_on() {
+	local clone=$os/home/user/fusiond
+
+	git -c safe.directory='*' -C "$clone" fetch -q "$PWD" HEAD && git -c safe.directory='*' -C "$clone" reset -q --hard FETCH_HEAD &&
+		as_root 'chown -R user: /home/user/fusiond/.git && find /home/user/fusiond -user root -exec chown user: {} +'
 }
 
 user_demo() {
@@ -125,7 +142,7 @@ versions() {
 
 # Everything by gcc, warnings as errors, and the tests.
 build_tests() {
-	as_user 'make -j$(nproc) all tests'
+	as_user 'make deps && make -j$(nproc) all tests'
 }
 
 # A slice of each kind, and of programs those that look at what differs between releases.
@@ -136,9 +153,9 @@ turn_jobs="python oracle_grad oracle_graphs ulp test_device test_cache test_remo
 # skipped there. PART=all runs them.
 driver_jobs="graphs oracle_ops"
 jobs() {
-	local named=
+	local named=${JOBS:-}
 
-	if [ "$part" = turn ]; then
+	if [ -z "$named" ] && [ "$part" = turn ]; then
 		named=$turn_jobs
 		[ "$release" != bookworm ] || named="$named $driver_jobs"
 	fi
@@ -155,7 +172,7 @@ skip_driver_jobs() {
 
 # As root, in a copy of what was built.
 root_demo() {
-	as_root 'cp -a /home/user/fusiond /root/fusiond && chown -R root: /root/fusiond && cd /root/fusiond && make demo' | grep '^SAME BITS'
+	as_root 'rm -rf /root/fusiond && cp -a /home/user/fusiond /root/fusiond && chown -R root: /root/fusiond && cd /root/fusiond && make demo' | grep '^SAME BITS'
 }
 
 clang_builds() {
@@ -208,13 +225,28 @@ try_arm64() {
 
 # ---- a release ----
 
-try_release() {
+# A root of the release as $os: a kept one, or a new one.
+lay_root() {
 	local why
 
-	os=$work/$release
-	why=$(root_make "$release" "$os") || { skip "$release" "there is no root of it ($why)"; return; }
+	os=${KEPT:-$work}/$release
+	mkdir -p "${os%/*}"
+	if [ -e "$os/prepared" ]; then
+		claim the_kept_root_has_the_last_commit go_on
+		return
+	fi
+	why=$(root_make "$release" "$os") || { skip "$release" "there is no root of it ($why)"; return 1; }
 	if ! prepare >"$work/log" 2>&1; then
 		skip "$release" "its packages cannot be had ($(tail -1 "$work/log"))"
+		return 1
+	fi
+	touch "$os/prepared"
+}
+
+try_release() {
+	lay_root || return 0
+	if [ -n "${JOBS:-}" ]; then
+		claim tests_are_built_without_a_warning build_tests && counted tests jobs
 		return
 	fi
 	if [ "$part" = arm64 ]; then
@@ -236,7 +268,7 @@ try_release() {
 	claim make_deb_works_for_a_user as_user 'make deb' || return
 	counted packages packages
 	[ "$part" != all ] || [ "$release" != "$arm64_release" ] || try_arm64
-	rm -rf --one-file-system "$os"
+	[ -n "${KEPT:-}" ] || rm -rf --one-file-system "$os"
 }
 
 [ "$part" != arm64 ] || RELEASE=$arm64_release
