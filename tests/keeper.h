@@ -144,19 +144,40 @@ static inline int keeper_event(const char *name, struct keeper_event *last) {
 	return count;
 }
 
-/* Returns once another daemon is ready. */
-static inline void keeper_restart(int signal) {
+/* How many daemons were ready so far; the first one says so after its socket is there. */
+static inline int keeper_count_ready(void) {
 	struct keeper_event e;
-	int before;
 
-	/* The first one says so after its socket is there. */
 	for (int i = 0; i < START_TRIES && !keeper_event("ready", &e); i++)
 		usleep(20000);
-	before = keeper_event("ready", &e);
-	ck_assert_int_eq(kill(keeper, signal), 0);
+	return keeper_event("ready", &e);
+}
+
+static inline void keeper_await_another(int before) {
+	struct keeper_event e;
+
 	for (int i = 0; i < START_TRIES && keeper_event("ready", &e) == before; i++)
 		usleep(20000);
 	ck_assert_msg(keeper_event("ready", &e) > before, "no other daemon came");
+}
+
+/* Returns once another daemon is ready. */
+static inline void keeper_restart(int signal) {
+	int before = keeper_count_ready();
+
+	ck_assert_int_eq(kill(keeper, signal), 0);
+	keeper_await_another(before);
+}
+
+/* The same by a command, which finds the number of this process in $KEEPER and sends it SIGHUP. */
+static inline void keeper_restart_by(const char *command) {
+	int before = keeper_count_ready();
+	char number[16];
+
+	snprintf(number, sizeof number, "%d", (int)keeper);
+	setenv("KEEPER", number, 1);
+	ck_assert_msg(!system(command), "%s failed", command);
+	keeper_await_another(before);
 }
 
 /* How many of what is kept have a name that begins so. */

@@ -237,6 +237,14 @@ static unsigned restarts_wanted(void) {
 	return value ? (unsigned)strtoul(value, NULL, 10) : LOAD_RESTARTS;
 }
 
+/*
+ * By hand: each restart is a command, $UPGRADE, which brings the fusiond that PATH finds anew and has it started again
+ * (keeper_restart_by()). tests/upgrades.sh does so with packages.
+ */
+static const char *upgrade(void) {
+	return getenv("UPGRADE");
+}
+
 static char installed[2][256];
 
 /*
@@ -272,6 +280,10 @@ static void begin_load(void) {
 	char now[128];
 
 	keeper_folder("restart");
+	if (upgrade()) {
+		keeper_start_program("fusiond", true, "60s", NULL);
+		return;
+	}
 	install();
 	choose(0);
 	snprintf(now, sizeof now, "%s/now", folder);
@@ -291,7 +303,10 @@ static void restart_and_measure(struct load *l, struct gap *g) {
 	unsigned rounds;
 
 	atomic_store(&c->longest_ms, 0);
-	keeper_restart(SIGHUP);
+	if (upgrade())
+		keeper_restart_by(upgrade());
+	else
+		keeper_restart(SIGHUP);
 	/* The one that was under way may have begun before. */
 	rounds = atomic_load(&c->rounds);
 	while (atomic_load(&c->rounds) < rounds + 2 && !*c->wrong)
@@ -332,14 +347,15 @@ static unsigned disturb(struct load *l, unsigned chains) {
 
 	ck_assert_ptr_nonnull(gap);
 	while (done < count && !wrong) {
-		choose((done + 1) % 2);
+		if (!upgrade())
+			choose((done + 1) % 2);
 		restart_and_measure(l, &gap[done++]);
 		/* Each goes on, now and then only some do before the next one. */
 		load_await(l, done % 4 ? chains : 1, 1);
 		for (unsigned i = 0; i < chains; i++)
 			wrong |= *l->chain[i].wrong != 0;
 	}
-	printf("note: %u restarts, each of the other build, under %u chains of %d programs\n", done, chains, LOAD_PROGRAMS);
+	printf("note: %u %s, under %u chains of %d programs\n", done, upgrade() ? "upgrades" : "restarts, each of the other build", chains, LOAD_PROGRAMS);
 	if (done)
 		print_gaps(gap, done);
 	free(gap);

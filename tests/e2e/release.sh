@@ -68,6 +68,24 @@ parts=$(sed -n "/^parts='/,/'\$/p" tests/release.sh | tr -d "'")
 for target in $(LC_ALL=C grep -oE '^(check-[a-z]+|mutants|lint):' Makefile | tr -d :); do
 	claim "${target}_is_a_part" 0 "" sh -c 'echo "$1" | grep -qE "make $2( |$)"' sh "$parts" "$target"
 done
+
+# What later releases are compared with (tests/releases.sh): the last two tags of the history, as numbers go.
+. tests/releases.sh
+last() (
+	unset CHECK_RELEASES
+	cd "$tree"
+	releases "$1" | tr '\n' ' '
+)
+claim without_a_tag_nothing_is_released 0 "" sh -c 'test -z "$1"' sh "$(last 2)"
+git -C "$tree" checkout -q -b aside
+played check "$good"
+git -C "$tree" tag 0.12.0
+git -C "$tree" checkout -q -
+for tag in 0.9.0 v0.10.0 0.11.0-rc1 nightly; do
+	git -C "$tree" tag "$tag"
+	played check "$good; : $tag"
+done
+claim the_last_releases_are_known_by_their_tags 0 "" test "$(last 2)" = "v0.10.0 0.9.0 "
 echo >"$tree/dirt"
 claim a_tree_with_changes_is_refused 2 "changes that are not committed" release check
 
