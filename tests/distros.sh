@@ -100,6 +100,8 @@ as_root() {
 }
 
 as_user() {
+	local name
+
 	{
 		echo "cd /home/user/fusiond"
 		for name in SLICE CHECK_JOBS; do
