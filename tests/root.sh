@@ -61,6 +61,8 @@ root_make() {
 	chmod 755 "$2/usr/sbin/policy-rc.d"
 	# A container's own name server.
 	cp -L /etc/resolv.conf "$2/etc/resolv.conf"
+	# And its name, which sudo asks for.
+	echo "127.0.0.1 localhost $(uname -n)" >"$2/etc/hosts"
 }
 
 root_inside() {
