@@ -76,6 +76,16 @@ char *fusion_settings(fusion_context *context, bool whole_daemon) {
 	return text && !whole_daemon ? with_debug(context, text) : text;
 }
 
+/* what: a sum of FUSION_EXPLAIN_, of those that the question may have. */
+static int check_what(const char *question, unsigned what, unsigned allowed, struct fault *f) {
+	if (what & ~(unsigned)EXPLAIN_ALL)
+		return fault_set(f, FAULT_ARGUMENT, "%s: what is %u, which is no sum of FUSION_EXPLAIN_", question, what);
+	if (what & ~allowed)
+		return fault_set(f, FAULT_ARGUMENT, "%s: what has run is told of as it ran; FUSION_EXPLAIN_UNFUSED and FUSION_EXPLAIN_BUILD are for fusion_explain()",
+			question);
+	return 0;
+}
+
 static uint64_t own_session(fusion_context *context) {
 	struct fusion_context *c;
 	uint64_t session = 0;
@@ -88,6 +98,13 @@ static uint64_t own_session(fusion_context *context) {
 }
 
 char *fusion_recent(fusion_context *context, uint64_t session, unsigned what) {
+	struct fault f;
+	int failed = check_what("recent", what, EXPLAIN_ALL & ~(EXPLAIN_UNFUSED | EXPLAIN_BUILD), &f);
+
+	if (failed) {
+		error_report(failed, &f);
+		return NULL;
+	}
 	if (session == FUSION_OWN_SESSION && !(session = own_session(context)))
 		return NULL;
 	return ask(context, "recent", REQUEST_RECENT, 2, (uint64_t[]){ session, what });
@@ -145,9 +162,11 @@ static int take_values(struct recording *r, unsigned count, fusion_array *const 
 	return 0;
 }
 
-static int check_explain(struct recording *r, int count, fusion_array *const *array) {
+static int check_explain(struct recording *r, int count, fusion_array *const *array, unsigned what) {
 	int failed = door_need_feature(&r->context->door, FEATURE_EXPLAIN, r->what, &r->fault);
 
+	if (!failed)
+		failed = check_what(r->what, what, EXPLAIN_ALL, &r->fault);
 	if (failed)
 		return failed;
 	if (count < 1)
@@ -339,7 +358,7 @@ static char *explain_as(fusion_context *context, const char *what, int count, fu
 
 	if (!record_begin_source(&r, what, context))
 		return NULL;
-	failed = check_explain(&r, count, array);
+	failed = check_explain(&r, count, array, flags);
 	if (!failed)
 		failed = explain_arrays(&r, (unsigned)count, array, flags, &a);
 	return query_end(&r, failed, &a);
@@ -358,6 +377,8 @@ char *fusion_explain_capture(fusion_capture *capture, unsigned what) {
 
 	if (!r.context)
 		return NULL;
+	if (!failed)
+		failed = check_what(r.what, what, EXPLAIN_ALL, &r.fault);
 	if (!failed)
 		failed = door_need_feature(&r.context->door, FEATURE_EXPLAIN, r.what, &r.fault);
 	if (!failed)

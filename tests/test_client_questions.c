@@ -153,5 +153,23 @@ START_TEST(questions_are_answered) {
 }
 END_TEST
 
-RUN_TESTS("client_questions", questions_are_answered, what_was_sent_before_is_told_with_a_plan,
+START_TEST(what_is_asked_for_is_a_sum_of_names) {
+	fusion_array *x, *y;
+
+	open_context();
+	x = vector(3, 0);
+	y = fusion_exp(x);
+	ck_assert_ptr_null(fusion_explain(context, 1, &y, 1024));
+	expect_error(FUSION_E_ARGUMENT, "explain: what is 1024, which is no sum of FUSION_EXPLAIN_");
+	ck_assert_ptr_null(fusion_recent(context, 0, 64));
+	expect_error(FUSION_E_ARGUMENT, "recent: what is 64, which is no sum of FUSION_EXPLAIN_");
+	ck_assert_ptr_null(fusion_recent(context, 0, FUSION_EXPLAIN_UNFUSED));
+	expect_error(FUSION_E_ARGUMENT, "recent: what has run is told of as it ran");
+	fusion_release(y);
+	fusion_release(x);
+	close_context();
+}
+END_TEST
+
+RUN_TESTS("client_questions", what_is_asked_for_is_a_sum_of_names, questions_are_answered, what_was_sent_before_is_told_with_a_plan,
 	what_went_with_a_full_batch_cannot_be_asked_about_as_a_pair, questions_about_what_failed_tell_the_first_error)
