@@ -445,28 +445,31 @@ FUSION_API int fusion_adamw(int count, fusion_array *const *parameter, fusion_ar
 /* ---- graphs recorded once ---- */
 
 /*
- * Between begin and end the operations of the calling thread are recorded, not run; inputs stand for
- * what replay passes, and cannot be read. Other arrays from outside may be used, not written: replay uses the values they
- * have then. Uploads are not recorded, their arrays are from outside too.
+ * Between begin and end the operations of the calling thread are recorded, not run. input: arrays that stand for what replay passes, which has
+ * their types and shapes; they cannot be read meanwhile. Other arrays from outside may be used, not written: replay uses the values they
+ * have then. Uploads are not recorded, their arrays are from outside too. output: what replay gives. capture_end returns the recorded graph, which
+ * fusion_capture_free() releases, or NULL: then nothing is recorded any more.
  */
 FUSION_API int fusion_capture_begin(fusion_context *context, int inputs, fusion_array *const *input);
 FUSION_API fusion_capture *fusion_capture_end(fusion_context *context, int outputs, fusion_array *const *output);
-/* Gives up what the calling thread records: 0, or FUSION_E_STATE where it records nothing. A capture_end that fails does so, too. */
+/* Gives up what the calling thread records: 0, or FUSION_E_STATE where it records nothing. */
 FUSION_API int fusion_capture_abort(fusion_context *context);
-/* Runs it on inputs of the same types and shapes; outputp receives new arrays. One short message. */
+/* Runs it, in one short message to the daemon: input[i] stands for the i-th input of capture_begin, outputp[i] receives a new array for the i-th output of
+ * capture_end, to be released. As often as wanted. */
 FUSION_API int fusion_replay(fusion_capture *capture, fusion_array *const *input, fusion_array **outputp);
 FUSION_API void fusion_capture_free(fusion_capture *capture);
 
 /* ---- what happened ---- */
 
-/* JSON, to be freed by the caller: counters of this session, or of the whole daemon. */
+/* JSON, to be freed by the caller: counters of this session, or of the whole daemon; fusionctl(1) tells of its fields, and of those of the answers below. */
 FUSION_API char *fusion_stats(fusion_context *context, bool whole_daemon);
+/* What an explanation tells of: a sum of these. */
 enum fusion_explain_what {
 	FUSION_EXPLAIN_SOURCE = 1,     /* the OpenCL C of each kernel, too, as the compiler gets it */
 	FUSION_EXPLAIN_UNFUSED = 2,    /* with fusion off */
 	FUSION_EXPLAIN_NODES = 4,      /* also the operations one by one, with what they read: to draw them */
 	FUSION_EXPLAIN_OPPORTUNITIES = 8, /* only what fusing gains, as fusion_opportunities() tells it */
-	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for root and the daemon's user */
+	FUSION_EXPLAIN_BUILD = 16,     /* have its kernels built in the background; for administrators */
 	FUSION_EXPLAIN_OWN_SOURCE = 32, /* of the OpenCL C only what is the kernel's own, not the functions that all may call: to be read */
 };
 /* JSON, to be freed by the caller: how the daemon would run the operations that lead to these arrays, recorded by this thread or on
@@ -480,10 +483,11 @@ FUSION_API char *fusion_explain_capture(fusion_capture *capture, unsigned what);
 /* The same for what would be fused alone, the greatest gain first: kernel, pattern, operations with their places and ids, bytes and buffers
  * saved, estimated times. Of what has run: fusion_recent() with FUSION_EXPLAIN_OPPORTUNITIES. */
 FUSION_API char *fusion_opportunities(fusion_context *context, int count, fusion_array *const *array);
-/* Of fusion_recent(): the session of the context itself. */
+/* For fusion_recent(): the session of the context itself. */
 #define FUSION_OWN_SESSION UINT64_MAX
 /* JSON, to be freed by the caller: how the last graphs of a session ran, the newest first. session 0: of
- * the one that ran last, this one aside; FUSION_OWN_SESSION: of this one. Sessions of other users: for root and the daemon's user. */
+ * the one that ran last, this one aside; FUSION_OWN_SESSION: of this one. what: as of fusion_explain(), but not UNFUSED and
+ * BUILD. Sessions of other users: for administrators. */
 FUSION_API char *fusion_recent(fusion_context *context, uint64_t session, unsigned what);
 /*
  * An explanation for people to look at; to be freed by the caller, NULL on failure. explanation: what fusion_explain() or fusion_recent() answered, with

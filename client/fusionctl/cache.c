@@ -83,10 +83,6 @@ static int look_after(const struct control *c, const char *action, const char *s
 int cache_command(const struct control *c) {
 	const char *action = c->word[0];
 
-	if (c->size && strcmp(action, "prune") != 0) {
-		fprintf(stderr, "fusionctl: --size is how much cache prune leaves; cache %s does not take it\n", action);
-		return FUSIONCTL_USAGE;
-	}
 	if (!strcmp(action, "warm"))
 		return warm_graphs(c);
 	return look_after(c, action, c->size && is_zero(c->size) ? "1" : c->size);

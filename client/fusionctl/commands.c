@@ -22,7 +22,7 @@ _Static_assert(OPTIONS <= 8 * sizeof(unsigned), "a command's options are bits of
 
 const struct command commands[] = {
 #define COMMAND(function, name, words, time, options, example, doc) { name, words, options, time, function##_command, example, doc },
-#define WORD(command, word, words, doc)
+#define WORD(command, word, words, options, doc)
 #include "commands.def"
 #undef COMMAND
 #undef WORD
@@ -31,7 +31,7 @@ const unsigned commands_count = sizeof commands / sizeof *commands;
 
 static const struct command_word first_words[] = {
 #define COMMAND(function, name, words, time, options, example, doc)
-#define WORD(command, word, words, doc) { #command, word, words, doc },
+#define WORD(command, word, words, options, doc) { #command, word, words, options, doc },
 #include "commands.def"
 #undef COMMAND
 #undef WORD

@@ -40,7 +40,9 @@ const struct command *command_find(const char *name);
 bool command_takes(const struct command *c, enum control_option o);
 
 struct command_word {
-	const char *command, *word, *words, *doc;
+	const char *command, *word, *words;
+	unsigned takes;              /* of its command's options */
+	const char *doc;
 };
 /* The words that may stand first behind it, one after the other; NULL: no more. */
 const struct command_word *command_word(const struct command *c, unsigned i);

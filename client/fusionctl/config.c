@@ -231,10 +231,6 @@ int config_command(const struct control *c) {
 	struct fault f;
 	int r;
 
-	if (wants_set(c) && c->origin) {
-		fprintf(stderr, "fusionctl: config set does not take --show-origin\n");
-		return FUSIONCTL_USAGE;
-	}
 	if (wants_set(c)) {
 		r = set(c, c->word[1], c->word[2], &f);
 		if (!r)

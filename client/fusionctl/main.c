@@ -115,6 +115,16 @@ static const struct command_word *find_word(const struct command *c, const char 
 	return w;
 }
 
+static bool is_given(const struct line *l, enum control_option o) {
+	return l->given & 1U << o;
+}
+
+static void check_word_options(const struct line *l, const struct command_word *w) {
+	for (enum control_option o = 0; o < OPTIONS; o++)
+		if (is_given(l, o) && !option_rows[o].every && !(w->takes & 1U << o))
+			wrong(l, "%s %s does not take --%s", l->command->name, w->word, option_rows[o].name);
+}
+
 /* Of a command that does several things: what stands behind the first word. */
 static void check_first_word(const struct line *l) {
 	const struct command_word *w;
@@ -129,6 +139,7 @@ static void check_first_word(const struct line *l) {
 		wrong_word(l, l->control.word[0]);
 		return;
 	}
+	check_word_options(l, w);
 	words_count(w->words, &least, &most);
 	if (l->words - 1 < least)
 		wrong(l, "%s %s wants %s", l->command->name, w->word, w->words);
@@ -263,10 +274,6 @@ static void take_values(struct line *l) {
 		c->seconds = seconds_number(l, l->value[OPTION_SECONDS]);
 	if (l->value[OPTION_LIMIT])
 		l->limit = seconds_number(l, l->value[OPTION_LIMIT]);
-}
-
-static bool is_given(const struct line *l, enum control_option o) {
-	return l->given & 1U << o;
 }
 
 static void take_flags(struct line *l) {
