@@ -22,16 +22,16 @@ static void print_gain_of_all(const cJSON *json) {
 	if (unfused > kernels)
 		printf(": %.1f %% fewer, and %.1f %% less memory is moved", 100 * (1 - kernels / unfused), saved > 0 ? 100 * saved / (moved + saved) : 0);
 	putchar('\n');
+	if (*json_text(json, "note"))
+		print_wrapped(json_text(json, "note"), 0, 0, print_width());
 }
 
 static void print_summary(const cJSON *json) {
 	char a[PRINT_TEXT], b[PRINT_TEXT];
 
 	print_gain_of_all(json);
-	if (*json_text(json, "note"))
-		printf("%s\n", json_text(json, "note"));
 	if (json_number(json, "buffers_eliminated") > 0)
-		printf("%s less to store, %s less to move\n", print_counted(json_number(json, "buffers_eliminated"), "array", a),
+		printf("%s to store, %s less to move\n", print_counted(json_number(json, "buffers_eliminated"), "fewer array", a),
 			print_bytes(json_number(json, "bytes_not_moved"), b));
 	if (json_number(json, "plan_us") > 0)
 		printf("planned in %s\n", print_seconds(json_number(json, "plan_us") / 1e6, a));
@@ -99,8 +99,9 @@ static void print_gain(const cJSON *kernel) {
 		return;
 	print_hold(&line);
 	print_names(kernel);
-	printf(": %s less to move, %s less to store", print_bytes(json_number(kernel, "bytes_saved"), a),
-		print_counted(json_number(kernel, "buffers_eliminated"), "array", b));
+	printf(": %s less to move", print_bytes(json_number(kernel, "bytes_saved"), a));
+	if (json_number(kernel, "buffers_eliminated") > 0)
+		printf(", %s to store", print_counted(json_number(kernel, "buffers_eliminated"), "fewer array", b));
 	print_speedup(kernel, "estimated_speedup", "estimated");
 	print_speedup(kernel, "measured_speedup", "measured");
 	print_let_go(&line);
@@ -119,13 +120,14 @@ static char *print_since(double us, char text[PRINT_TEXT]) {
 
 static void print_tiers(const cJSON *kernel) {
 	double interpreted = json_number(kernel, "launches_interpreted");
+	const char *as = json_text(kernel, "runs_as");
 	char a[PRINT_TEXT], b[PRINT_TEXT], since[PRINT_TEXT];
 	struct print_held line;
 
-	if (!*json_text(kernel, "runs_as"))
+	if (!*as)
 		return;
 	print_hold(&line);
-	printf("  runs as %s since %s; ran %s as bytecode or generic kernels, %s by its own program", json_text(kernel, "runs_as"),
+	printf("  runs as %s%s since %s; ran %s as bytecode or generic kernels, %s by its own program", !strcmp(as, "own program") ? "its " : "", as,
 		print_since(json_number(kernel, "runs_since_us"), since), print_counted(interpreted, "time", a),
 		print_counted(json_number(kernel, "launches_compiled"), "time", b));
 	print_let_go(&line);

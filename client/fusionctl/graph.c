@@ -15,6 +15,7 @@
 
 #include "control.h"
 #include "json.h"
+#include "output.h"
 #include "print.h"
 
 #define GRAPH_SCHEMA "fusionctl.graph/1"
@@ -265,20 +266,30 @@ static int write_drawing(const struct control *c, const char *text, struct fault
 	return r;
 }
 
+static int refuse_files(const struct control *c, struct fault *f) {
+	int r = c->dot ? output_refuse(c, c->dot, false, f) : 0;
+
+	return r || !c->svg ? r : output_refuse(c, c->svg, false, f);
+}
+
 int graph_command(const struct control *c) {
 	char *text = NULL, *drawing = NULL;
 	cJSON *json = NULL;
 	struct fault f;
-	int r = control_explain(c, FUSION_EXPLAIN_NODES, &text, &f);
+	bool writing;
+	int r = refuse_files(c, &f);
 
+	if (!r)
+		r = control_explain(c, FUSION_EXPLAIN_NODES, &text, &f);
 	if (!r)
 		r = control_parse(text, &json, &f);
 	if (!r)
 		r = draw(c, plan_of(c, json), &drawing, &f);
 	if (!r && drawing)
 		r = write_drawing(c, drawing, &f);
+	writing = drawing != NULL;
 	cJSON_Delete(json);
 	free(drawing);
 	free(text);
-	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+	return r ? output_fail(c, r, writing, &f) : FUSIONCTL_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "control.h"
 #include "json.h"
+#include "output.h"
 
 #define REPORT_SCHEMA "fusionctl.report/1"
 
@@ -43,18 +44,22 @@ int report_command(const struct control *c) {
 	const char *path = c->word[0];
 	char *text = NULL, *page = NULL;
 	struct fault f;
+	bool writing;
 	int r;
 
 	asked.word[0] = c->word[1];
 	asked.last = !asked.word[0];
-	r = ask(&asked, &text, &f);
+	r = output_refuse(c, path, true, &f);
+	if (!r)
+		r = ask(&asked, &text, &f);
 	if (!r) {
 		page = fusion_report(text, asked.word[0] ? asked.word[0] : "What ran last", FUSION_REPORT_PAGE);
 		r = page ? write_page(path, page, &f) : text_library_fault(&f);
 	}
 	if (!r)
 		tell(c, path);
+	writing = page != NULL;
 	free(page);
 	free(text);
-	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+	return r ? output_fail(c, r, writing, &f) : FUSIONCTL_OK;
 }

@@ -17,6 +17,7 @@
 #include "control.h"
 #include "events.h"
 #include "json.h"
+#include "output.h"
 #include "perfetto.h"
 
 #define TRACE_SCHEMA "fusionctl.trace/1"
@@ -272,9 +273,24 @@ static int record(const struct control *c, const char *path, struct fault *f) {
 	return r;
 }
 
+/* Where nobody answers the file stays as it is. */
+static int find_daemon(const struct control *c, struct fault *f) {
+	char *text = NULL;
+	int r = control_ask_status(c->socket, &text, f);
+
+	free(text);
+	return r;
+}
+
 int trace_command(const struct control *c) {
 	struct fault f;
-	int r = record(c, c->word[1], &f);
+	bool writing;
+	int r = output_refuse(c, c->word[1], false, &f);
 
-	return r ? control_fail(c, r, &f) : FUSIONCTL_OK;
+	if (!r)
+		r = find_daemon(c, &f);
+	writing = !r;
+	if (!r)
+		r = record(c, c->word[1], &f);
+	return r ? output_fail(c, r, writing && r == FAULT_FILE, &f) : FUSIONCTL_OK;
 }

@@ -197,7 +197,7 @@ int client_asks_set(struct client *c, struct wire_cursor *body, struct fault *f)
 	r = change(c->supervisor, name, value, origin, f);
 	if (r)
 		return r;
-	log_notice("%s is %s now, by user %s, process %jd", name, value, user_name(c->uid, by), (intmax_t)c->pid);
+	log_notice("%s is \"%s\" now, by user %s, process %jd", name, value, user_name(c->uid, by), (intmax_t)c->pid);
 	return client_answer_nothing(c, DOOR_SET);
 }
 

@@ -177,7 +177,7 @@ int set_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	control_order(v, ORDER_SETTING, name, value);
-	log_notice("%s is %s now, by session %llu", name, value, (unsigned long long)r->session->id);
+	log_notice("%s is \"%s\" now, by session %llu", name, value, (unsigned long long)r->session->id);
 	request_answer(v, r->id, 0);
 	request_send(v, r->frame);
 	return 0;

@@ -63,6 +63,9 @@ claim what_tells_more_is_said 64 "^fusionctl explain --help tells more" "$ctl" e
 claim version_is_told 0 "^fusionctl [0-9]" "$ctl" --version
 claim status_without_a_daemon_says_so 69 "no daemon answers at $root/door" "$ctl" status
 claim run_without_a_daemon_says_so 69 "no daemon answers" "$ctl" run "$root/good.fz"
+echo kept >"$root/timeline.json"
+claim a_timeline_of_nobody_says_so 69 "no daemon answers" "$ctl" trace record --seconds 0.1 "$root/timeline.json"
+claim and_leaves_the_file 0 "^kept$" cat "$root/timeline.json"
 claim_json errors_are_json_too 'j["schema"] == "fusionctl.error/1" and j["error"]["code"] == "CONNECT"' "$ctl" --json status
 
 "$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$root/cache" >"$root/log" 2>&1 &
@@ -148,8 +151,23 @@ claim config_knows_what_was_meant 65 "no setting fusion.enable; do you mean fusi
 claim config_refuses_what_does_not_exist 65 "there is no setting fusion.patern.linear" "$ctl" config set fusion.patern.linear off
 claim config_refuses_what_needs_a_start 65 "engine.plans cannot be changed this way" "$ctl" config set engine.plans 3
 claim config_wants_a_value 64 "config set wants NAME VALUE" "$ctl" config set fusion.enabled
-claim explain_names_the_pattern 0 "elementwise_chain: 24 B less to move, 0 arrays less to store" "$ctl" explain "$root/good.fz"
+claim explain_names_the_pattern 0 "elementwise_chain: 24 B less to move, estimated" "$ctl" explain "$root/good.fz"
 claim graph_draws_kernels_as_boxes 0 "^subgraph cluster_1" "$ctl" graph "$root/good.fz"
+cp "$root/good.fz" "$root/kept.fz"
+for words in "report $root/kept.fz" "report $root/kept.fz --last" "graph --dot $root/kept.fz $root/good.fz" "graph --svg $root/kept.fz $root/good.fz" "trace record --seconds 0.1 $root/kept.fz"; do
+	# shellcheck disable=SC2086
+	claim "no_graph_is_written_over: $words" 65 "kept.fz is the name of a text graph, which would be lost" "$ctl" $words
+done
+echo "not to be lost" >"$root/notes"
+claim nor_what_is_no_page 65 "notes is there and is no page of HTML: it stays as it is" "$ctl" report "$root/notes" "$root/good.fz"
+claim they_are_as_they_were 0 "^not to be lost$" sh -c "cmp '$root/good.fz' '$root/kept.fz' && cat '$root/notes'"
+claim a_page_is_written_over_a_page 0 "" sh -c "'$ctl' report '$root/page.html' '$root/good.fz' && '$ctl' report '$root/page.html' '$root/good.fz'"
+claim a_page_goes_to_standard_output 0 "^<!DOCTYPE html" "$ctl" report - "$root/good.fz"
+claim but_not_among_json 65 "with --json a page does not go to standard output" "$ctl" report - "$root/good.fz" --json
+for words in "report $root/none/page.html $root/good.fz" "graph --dot $root/none/graph.dot $root/good.fz" "trace record --seconds 0.1 $root/none/trace.json"; do
+	# shellcheck disable=SC2086
+	claim "what_cannot_be_written_has_its_code: $words" 74 "cannot be written: No such" "$ctl" $words
+done
 claim graph_writes_a_file 0 "" "$ctl" graph --dot "$root/good.dot" "$root/good.fz"
 claim graph_joins_operations 0 "^n[0-9]* -> n[0-9]*" cat "$root/good.dot"
 if command -v dot >/dev/null; then
@@ -168,7 +186,7 @@ claim bench_wants_a_size 64 "the size is 0" "$ctl" bench pattern linear 0
 claim_json explain_tells_where_a_program_came_from 'j["kernels"][0]["program"]["state"] == "built" and
 	"not built here before" in j["kernels"][0]["program"]["why"] and j["kernels"][0]["program"]["compile_us"] > 0 and j["plan_us"] > 0' \
 	"$ctl" explain --json "$root/good.fz"
-claim what_runs_now_is_told 0 "runs as [a-z ]* since [0-9]*:[0-9]*" "$ctl" explain "$root/good.fz"
+claim what_runs_now_is_told 0 "runs as its own program since [0-9]*:[0-9]*" "$ctl" explain "$root/good.fz"
 printf 'x = input f32[70000] ramp\ny = sum x\noutput y\n' >"$root/long.fz"
 claim a_kernel_without_operations_says_what_it_is 0 "first pass of a reduction, sum: its blocks" "$ctl" explain "$root/long.fz"
 printf 'a = input f32[6] ramp\nx = input f32[4,4] ramp\ny = searchsorted a x\noutput y\n' >"$root/search.fz"
@@ -231,7 +249,7 @@ for command in status "top --once" info cache\ stat "explain $root/good.fz" "exp
 	COLUMNS=80 "$ctl" $command
 done | sed "s|$root|.|g" >"$root/said"
 claim no_line_is_wider_than_a_terminal 1 "" grep -nE '^.{81}' "$root/said"
-claim size_is_for_prune 64 "cache stat does not take it" "$ctl" cache stat --size 3
+claim size_is_for_prune 64 "cache stat does not take --size" "$ctl" cache stat --size 3
 claim run_goes_on_without_a_cache 0 "^y f32" "$ctl" run "$root/good.fz"
 claim explain_of_no_session_says_so 65 "there is no session 999999" "$ctl" explain --session 999999
 claim a_file_and_a_session_are_wrong_usage 64 "not both" "$ctl" explain --last "$root/good.fz"

@@ -44,7 +44,7 @@ claim "sources_are_there_on_demand" 0 "void body(" grep -m1 "void body(" "$root/
 
 claim "a_file_or_a_session" 64 "a file or a session, not both" "$ctl" report "$root/x.html" "$root/small.fz" --last
 claim "where_it_is_to_be_written_is_said" 64 "report wants PAGE" "$ctl" report --last
-claim "what_cannot_be_written_is_told" 66 "cannot be written" "$ctl" report "$root/none/x.html" "$root/small.fz"
+claim "what_cannot_be_written_is_told" 74 "cannot be written" "$ctl" report "$root/none/x.html" "$root/small.fz"
 claim "standard_output_is_a_place" 0 "^<!DOCTYPE html>" "$ctl" report - "$root/small.fz"
 
 # Of a session that stays: its output, longer than a pipe holds, is not read.

@@ -157,7 +157,7 @@ class Explanation(dict):
         if "note" in self:
             lines.append(self["note"])
         if self["buffers_eliminated"]:
-            lines.append(f"{_count(self['buffers_eliminated'], 'array')} less to store, {_bytes(saved)} less to move")
+            lines.append(f"{_count(self['buffers_eliminated'], 'fewer array')} to store, {_bytes(saved)} less to move")
         for shared in self.get("shared_launches", ()):
             speed = f", estimated {_speed(shared['estimated_speedup'])}" if "estimated_speedup" in shared else ""
             lines.append(f"  kernels {', '.join(str(k - 1) for k in shared['kernels'])} share a launch: {shared['pattern']}{speed}")
