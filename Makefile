@@ -154,7 +154,7 @@ PROGRAMS := $(B)/fusiond $(B)/fusiond-engine $(B)/fusiond-gateway $(B)/fusionctl
 UNSANITIZED := test_emit_kernels test_service test_door test_remote test_failing fusiond-engine-faults
 SIM := $(addprefix $(B)/tests/sim/,sim supervisor.so engine.so client.so)
 # ThreadSanitizer has something to say where there are threads.
-THREADED := test_client_door test_client_given_up test_client_handles test_client_nng test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_serve_transport \
+THREADED := test_client_door test_client_given_up test_client_handles test_client_names test_client_nng test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_serve_transport \
 	test_serve_rings
 has_quadmath = $(shell $(1) -include quadmath.h -E -xc /dev/null >/dev/null 2>&1 && echo '$(1)')
 ULP_CC := $(or $(call has_quadmath,$(CC)),$(call has_quadmath,gcc))
@@ -227,7 +227,7 @@ $(B)/fusiond-gateway: $(B)/obj/daemon/gateway.o $(OBJ_GATEWAY) $(OBJ_TRANSPORT) 
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIBS_GATEWAY)
 $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 	@$(SAY) "  LINK $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libfusion.so.$(SOVERSION) -Wl,--version-script,client/libfusion.map \
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,nodelete -Wl,-soname,libfusion.so.$(SOVERSION) -Wl,--version-script,client/libfusion.map \
 		$(filter %.o,$^) -o $@ $(LIBS_CLIENT)
 	$(Q)ln -sf $(@F) $(B)/libfusion.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(B)/libfusion.so

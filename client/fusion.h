@@ -139,15 +139,15 @@ FUSION_API int fusion_cancel(fusion_context *context);
 typedef bool fusion_asked(void);
 /*
  * For all contexts of the process; NULL, as at first: nobody is asked. A wait that ends so fails with FUSION_E_CANCELLED; what
- * was recorded and sent is as it was, and can be waited for again. The function may not call this library. Not asked while a name of another machine
- * is looked up, nor by who sends what the daemon does not yet take.
+ * was recorded and sent is as it was, and can be waited for again. The function may not call this library. Not asked by who sends
+ * what the daemon does not yet take.
  */
 FUSION_API void fusion_on_wait(fusion_asked *asked);
 /*
  * Called by a thread before it sleeps for the daemon, with NULL, and, unless it returned that, with what it returned afterwards: so that whoever
  * holds a lock of its own, as an interpreter's, gives it up meanwhile. For all contexts of the process; NULL, as at first: nothing is called. The
- * first call may not wait, as threads may wait for who makes it, the second one may; neither may call this library. Not called while a name of another
- * machine is looked up, nor by who sends what the daemon does not yet take, as a full ring or socket: that thread has the context.
+ * first call may not wait, as threads may wait for who makes it, the second one may; neither may call this library. Not called
+ * by who sends what the daemon does not yet take, as a full ring or socket: that thread has the context.
  */
 typedef void *fusion_sleeper(void *given_up);
 FUSION_API void fusion_on_sleep(fusion_sleeper *sleeper);

@@ -88,13 +88,14 @@ static int connect_one(const struct addrinfo *a, uint64_t deadline_us, link_slee
 }
 
 static int connect_any(const char *url, const struct link_url *u, uint64_t deadline_us, link_sleeps *sleeps, int *fdp, struct fault *f) {
-	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list;
 	char why[128];
-	int r = getaddrinfo(u->host, u->port, &hints, &list);
+	int unknown, r = link_addresses(u, deadline_us, sleeps, &list, &unknown);
 
 	if (r)
-		return refuse_dial(url, gai_strerror(r), f);
+		return r == -ECANCELED ? r : refuse_dial(url, strerror_r(-r, why, sizeof why), f);
+	if (unknown)
+		return refuse_dial(url, gai_strerror(unknown), f);
 	*fdp = -EHOSTUNREACH;
 	for (const struct addrinfo *a = list; a && *fdp < 0 && *fdp != -ECANCELED; a = a->ai_next)
 		*fdp = connect_one(a, deadline_us, sleeps);

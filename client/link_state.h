@@ -14,6 +14,8 @@
 
 #include "link.h"
 
+struct addrinfo;
+
 /* Version 1.3 is offered where its random numbers, which all threads share, are guarded. */
 #if defined MBEDTLS_SSL_PROTO_TLS1_3 && defined MBEDTLS_THREADING_C
 #define WITH_TLS_1_3
@@ -52,6 +54,9 @@ struct link *link_new(int fd);
 int link_wait(int fd, short events, uint64_t deadline_us, int at_most_ms);
 /* The same by `sleeps`, where it is given. */
 int link_wait_by(link_sleeps *sleeps, int fd, short events, uint64_t deadline_us);
+
+/* The addresses of its host: *failedp is what getaddrinfo() says, and the list the caller's. 0, -ETIMEDOUT, -errno or -ECANCELED. link_name.c */
+int link_addresses(const struct link_url *u, uint64_t deadline_us, link_sleeps *sleeps, struct addrinfo **listp, int *failedp);
 
 /* Agrees on tls, and takes down whose certificate was shown; host: NULL where this side was called. link_tls.c */
 int link_secure(struct link *l, struct link_keys *keys, const char *host, uint64_t deadline_us, struct fault *f) FAULT_MUST_USE;
