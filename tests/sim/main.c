@@ -77,10 +77,7 @@ static void choose_settings(void) {
 	set("fusion.recurring=%s", sim_random(4) ? "yes" : "no");
 }
 
-/*
- * Calls that fail, of the supervisor, of engines or of both: a few, or from a moment on one in so many. Not of clients: a library that
- * finds no memory for an answer while it goes on with another engine waits for it for ever (seed 6073 of those with ACTOR_CLIENT).
- */
+/* Calls that fail, of the supervisor, of engines, of clients or of all: a few, or from a moment on one in so many. */
 static void choose_call_faults(void) {
 	static const enum sim_fault kinds[] = { SIM_no_memory, SIM_no_descriptor, SIM_no_shared_memory, SIM_no_mapping };
 	unsigned kind = (unsigned)sim_random(5);
@@ -90,7 +87,7 @@ static void choose_call_faults(void) {
 			world.rate[kinds[k]] = kinds[k] == SIM_no_memory ? 20 + sim_random(3000) : 1 + sim_random(60);
 	world.rate[SIM_interrupted] = sim_random(2) ? 20 : 0;
 	world.left = 1 + sim_random(sim_random(2) ? 3 : 100);
-	world.victims = sim_random(2) ? 1U << sim_random(ACTOR_CLIENT) : (1U << ACTOR_CLIENT) - 1;
+	world.victims = sim_random(2) ? 1U << sim_random(ACTOR_KINDS) : (1U << ACTOR_KINDS) - 1;
 	world.calls_from_ns = sim_random(3) ? world.now_ns + sim_random(100 * 1000000) : 0;
 }
 
