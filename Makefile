@@ -331,6 +331,15 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SRC_plan := $(wildcard daemon/graph/*.c daemon/plan/*.c daemon/plan/rules/*.c daemon/emit/*.c)
 # The library, and the rings of the daemon that tests/fake_daemon.h plays.
 FUZZ_SRC_api := $(SRC_CLIENT) $(SRC_SP) tests/rings/served.c $(addprefix daemon/serve/,rings.c inbox.c follow.c linger.c)
+FUZZ_SRC_text := $(addprefix client/fusionctl/,text.c lex.c element.c values.c)
+FUZZ_SRC_kept := $(SRC_SUPERVISOR) $(FUZZ_SRC_plan)
+FUZZ_SRC_door := $(SRC_SUPERVISOR)
+FUZZ_LDFLAGS_door := -Wl$(comma)--wrap=fork
+FUZZ_SRC_config := daemon/gateway/users.c
+FUZZ_SRC_session := $(filter-out daemon/device/%,$(SRC_ENGINE)) $(SRC_SP) tests/sim/device.c
+FUZZ_SRC_nng := $(SRC_SP)
+FUZZ_SRC_remote := $(wildcard client/link*.c) $(addprefix client/,beside.c linger.c transport.c transport_ring.c transport_nng.c transport_remote.c) $(SRC_SP)
+FUZZ_LDFLAGS_session := $(addprefix -Wl$(comma)--wrap=,mmap munmap)
 FUZZ_LDFLAGS_api := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc)
 $(B)/include/fuzz_api.h: tests/fuzz/api.py client/fusion.h $(HEADERS) tests/fuzz/fuzz_api.c debian/libfusion1.symbols
 	$(Q)$(PYTHON) tests/fuzz/api.py check client/fusion.h $(B)/include/fusion_ops.h tests/fuzz/fuzz_api.c debian/libfusion1.symbols
@@ -341,7 +350,7 @@ fuzz_needs = $(call obj,tests/fuzz/fuzz_$(1).c tests/fuzz/harness.c $(FUZZ_SRC_$
 $(FUZZ:%=$(B)/fuzz/%): $(B)/fuzz/%: $$(call fuzz_needs,$$*)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer $(FUZZ_LDFLAGS_$*) $^ -o $@ $(LIBS_ENGINE) $(LIBS_TLS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer $(FUZZ_LDFLAGS_$*) $^ -o $@ $(LIBS_ENGINE) $(LIBS_SUPERVISOR) $(LIBS_TLS)
 $(B)/fuzz-seeds: $(call obj,tests/fuzz/seeds.c client/fusionctl/text.c client/fusionctl/lex.c client/fusionctl/element.c client/fusionctl/values.c) \
 	$(call obj,$(wildcard daemon/graph/*.c)) $(OBJ_BASE) $(OBJ_PROTOCOL)
 	@$(SAY) "  LINK $@"

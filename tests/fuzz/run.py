@@ -20,7 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 INPUT_SECONDS, MEMORY_MB = 120, 3000
 # In check, of the target whose turn it is: a second or two; the planner's inputs are dear, and so are sessions with a daemon, which every run of check
 # has.
-RUNS, RUNS_OF, ALWAYS = 200000, {"plan": 1500, "api": 800}, ("api",)
+RUNS, ALWAYS = 200000, ("api",)
+RUNS_OF = {"plan": 1500, "api": 800, "session": 300, "config": 1500, "kept": 3000, "text": 5000, "catalogue": 3000, "remote": 20000, "nng": 50000}
 
 
 def kept(target, folder):

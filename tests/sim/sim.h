@@ -62,6 +62,8 @@ SIM_API void sim_note(const char *format, ...) __attribute__((format(printf, 1, 
 SIM_API void sim_wrong(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Does this happen now? Once in so many calls, while there is something left of what may go wrong. */
 SIM_API bool sim_happens(enum sim_fault what);
+/* Are kernels run? Else it is looked at what they touch, of those kinds whose operands say so (tests/fuzz/fuzz_session.c). */
+SIM_API bool sim_computes(void);
 /* How much has gone wrong so far that may have hurt this actor: ends of engines and supervisors, faults in calls. */
 SIM_API uint64_t sim_troubles(void);
 /* Has a call failed in this run? */

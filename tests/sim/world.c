@@ -60,6 +60,10 @@ uint64_t sim_random(uint64_t below) {
 	return scramble(world.random) % below;
 }
 
+bool sim_computes(void) {
+	return true;
+}
+
 uint64_t sim_now_ns(void) {
 	return world.now_ns;
 }
