@@ -331,6 +331,7 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SRC_plan := $(wildcard daemon/graph/*.c daemon/plan/*.c daemon/plan/rules/*.c daemon/emit/*.c)
 # The library, and the rings of the daemon that tests/fake_daemon.h plays.
 FUZZ_SRC_api := $(SRC_CLIENT) $(SRC_SP) tests/rings/served.c $(addprefix daemon/serve/,rings.c inbox.c follow.c linger.c)
+FUZZ_SRC_frame := $(wildcard daemon/graph/*.c)
 FUZZ_SRC_text := $(addprefix client/fusionctl/,text.c lex.c element.c values.c)
 FUZZ_SRC_kept := $(SRC_SUPERVISOR) $(FUZZ_SRC_plan)
 FUZZ_SRC_door := $(SRC_SUPERVISOR)

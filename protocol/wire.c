@@ -434,9 +434,10 @@ int wire_get_text(struct wire_cursor *c, const char *field, size_t max, const ch
 	if (text->size > max)
 		return fault_set(
 			f, FAULT_PROTOCOL, "field %s has %u bytes, more than %zu", field, text->size, max);
-	if (memchr(text->ptr, 0, text->size))
+	if (text->size && memchr(text->ptr, 0, text->size))
 		return fault_set(f, FAULT_PROTOCOL, "field %s contains a zero byte", field);
-	*textp = text->ptr;
+	/* Of no bytes msgpack names no place. */
+	*textp = text->size ? text->ptr : "";
 	*sizep = text->size;
 	advance(c);
 	return 0;

@@ -304,6 +304,27 @@ START_TEST(values_of_another_type_or_range_are_refused_by_the_name_of_their_fiel
 }
 END_TEST
 
+START_TEST(a_text_of_no_bytes_has_a_place) {
+	static const uint8_t empty[] = { 0x91, 0xa0 };
+	char copy[4] = "abc";
+	struct wire_cursor c;
+	struct wire_reader r;
+	struct fault f;
+	const char *text = NULL;
+	size_t n = 1;
+
+	ck_assert_int_eq(wire_open(&r, empty, sizeof empty, &f), 0);
+	c = wire_root(&r);
+	ck_assert_int_eq(wire_get_text(&c, "name", 3, &text, &n, &f), 0);
+	ck_assert_ptr_nonnull(text);
+	ck_assert_uint_eq(n, 0);
+	c = wire_root(&r);
+	ck_assert_int_eq(wire_copy_text(&c, "name", copy, sizeof copy, &f), 0);
+	ck_assert_str_eq(copy, "");
+	wire_close(&r);
+}
+END_TEST
+
 START_TEST(sizes_of_another_length_are_refused_by_the_name_of_their_field) {
 	static const uint8_t text4[] = { 0x91, 0xa4, 'a', 'b', 0, 'd' },
 			     bin4[] = { 0x91, 0xc4, 4, 1, 2, 3, 4 };
@@ -504,7 +525,7 @@ RUN_TESTS("protocol_wire", what_is_written_is_read_back, frames_are_read_in_memo
 	counts_beyond_the_bytes_are_refused_before_anything_is_allocated, nesting_beyond_the_limit_is_refused,
 	types_the_protocol_does_not_use_are_refused, frames_too_long_or_with_too_many_values_are_refused,
 	values_of_another_type_or_range_are_refused_by_the_name_of_their_field,
-	sizes_of_another_length_are_refused_by_the_name_of_their_field,
+	sizes_of_another_length_are_refused_by_the_name_of_their_field, a_text_of_no_bytes_has_a_place,
 	a_fault_travels_as_zero_code_and_sentence, raw_bytes_join_two_writers_and_clear_keeps_memory,
 	the_first_failure_of_a_writer_sticks, what_is_short_lies_in_the_writer_and_what_is_longer_begins_the_same,
 	mutated_and_random_frames_never_harm_the_reader)

@@ -83,6 +83,7 @@ static void engine_begins(void) {
 	engine_end = pair[1];
 	claim(!loop_add(s.loop, pair[0], 0, (loop_function *)NULL, NULL, &engine->child.source), "no memory");
 	engine->child.state = CHILD_READY;
+	engine->was_ready = true;
 	snprintf(engine->child.url, sizeof engine->child.url, "ipc://fuzz");
 	clients_resume(&s);
 }
