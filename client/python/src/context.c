@@ -11,8 +11,11 @@ fusion_context *context_of(PyObject *object) {
 		PyErr_Format(PyExc_TypeError, "not a session, but %R", (PyObject *)Py_TYPE(object));
 		return NULL;
 	}
-	if (!((struct context *)object)->context)
-		PyErr_SetString(registry.error[FUSION_E_STATE], "the session is closed");
+	if (!((struct context *)object)->context) {
+		place_note();
+		fusion_refuse(FUSION_E_STATE, "the session is closed");
+		raise_error();
+	}
 	return ((struct context *)object)->context;
 }
 

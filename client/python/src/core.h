@@ -74,8 +74,13 @@ extern struct registry registry;
 
 /* Tells libfusion the line of the innermost frame outside the package. */
 void place_note(void);
-/* Raises the thread's last error; returns NULL. */
+/*
+ * Raises the thread's last error; returns NULL. What is wrong with a call is said of the function that the program called, whatever that is
+ * made of: "expand_dims: reshape: ...".
+ */
 PyObject *raise_error(void);
+/* The same of what an operation of this name does, a cast of its operands too. */
+PyObject *raise_error_of(const char *what);
 /* A text of libfusion's, freed; NULL: its error is raised. */
 PyObject *text_taken(char *text);
 PyObject *raise_dtype(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));

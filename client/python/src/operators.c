@@ -275,6 +275,12 @@ static bool suits(const struct row *row, int type) {
 	return false;
 }
 
+static PyObject *finish(fusion_array *value, const char *what) {
+	if (value)
+		return array_wrap(value);
+	return PyErr_Occurred() ? NULL : raise_error_of(what);
+}
+
 static PyObject *unary(const struct row *row, PyObject *a) {
 	struct operand o;
 	fusion_array *value;
@@ -292,7 +298,7 @@ static PyObject *unary(const struct row *row, PyObject *a) {
 		return NULL;
 	value = convert(&o, type) ? row->f1(o.array) : NULL;
 	drop(&o);
-	return array_wrap(value);
+	return finish(value, row->name);
 }
 
 /* An array and a number, in this order or (reversed) the other one. */
@@ -336,10 +342,6 @@ static fusion_array *binary_value(const struct row *row, struct operand *o) {
 	return convert(&o[0], type) && convert(&o[1], type) ? row->f2(o[0].array, o[1].array) : NULL;
 }
 
-static PyObject *finish(fusion_array *value) {
-	return !value && PyErr_Occurred() ? NULL : array_wrap(value);
-}
-
 static void drop_two(struct operand *o) {
 	drop(&o[0]);
 	drop(&o[1]);
@@ -371,7 +373,7 @@ static PyObject *binary(const struct row *row, PyObject *a, PyObject *b) {
 		return not_taken(r);
 	value = bind(2, o, row->name) ? binary_value(row, o) : NULL;
 	drop_two(o);
-	return finish(value);
+	return finish(value, row->name);
 }
 
 static fusion_array *ternary_value(const struct row *row, struct operand *o) {
@@ -413,7 +415,7 @@ static PyObject *ternary(const struct row *row, PyObject *const *args) {
 		value = ternary_value(row, o);
 	for (unsigned i = 0; i < 3; i++)
 		drop(&o[i]);
-	return finish(value);
+	return finish(value, row->name);
 }
 
 /* ---- functions of the module ---- */
@@ -620,7 +622,7 @@ static PyObject *op_matmul(PyObject *a, PyObject *b) {
 		return not_taken(r);
 	value = bind(2, o, "matmul") ? fusion_matmul(o[0].array, o[1].array) : NULL;
 	drop_two(o);
-	return finish(value);
+	return finish(value, "matmul");
 }
 
 static PyObject *op_negative(PyObject *a) {

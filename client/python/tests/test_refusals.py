@@ -74,3 +74,76 @@ def test_an_axis_that_is_not_there_is_refused_by_name(request, function, paramet
     refused(function, name, (IndexError, ValueError), *args, axis=99)
     refused(function, name, TypeError, *args, axis=1.5)
     refused(function, name, TypeError, *args, axis="x")
+
+
+# ---- sessions ----
+
+# Needed arguments that are no arrays, by their names.
+VALUES = {"dtype": xp.float32, "axes": (0, 1), "axis": 0, "source": 0, "destination": 1, "repetitions": (1, 1), "repeats": 2, "shape": (2, 3),
+          "window": 2, "classes": 2}
+WHOLE = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift", "shift_left", "shift_right", "one_hot"}
+# What asks nothing of a session, or wants arrays of other shapes or types first.
+NOTHING = {"broadcast_arrays", "can_cast", "clip", "conj", "result_type", "isdtype", "report", "imag", "real", "searchsorted", "roll", "put_along_axis", "add_at",
+           "astype", "full_like", "nextafter", "positive", "take", "take_along_axis", "where"}
+
+
+@pytest.fixture(scope="module")
+def other():
+    device = xp._base.Device()
+    yield device
+    device.context.close()
+
+
+@pytest.fixture(scope="module")
+def closed():
+    device = xp._base.Device()
+    made = [device.context.full(dtype, (2, 3), 1) for dtype in (xp.float32, xp.int64)]
+    device.context.close()
+    return made
+
+
+def beside(parameters, dtype):
+    """Arguments behind the first."""
+    made = []
+    for p in parameters:
+        if p.default is p.empty and p.kind in PLACED:
+            made.append(VALUES.get(p.name, xp.ones((2, 3), dtype=dtype)))
+    return made
+
+
+def named(name, parameters):
+    wanted = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY and (p.default is p.empty or name.startswith("cumulative_") and p.name == "axis")]
+    return {n: VALUES[n] for n in wanted}
+
+
+def told_at_the_line(function, name, refusals, /, *args, **keywords):
+    with pytest.raises(refusals) as e:
+        function(*args, **keywords)
+    text = str(e.value)
+    assert ROWS.get(name, name) in text or name in text or name.startswith("fused_"), text
+    assert text.endswith(f"{__file__}:{e.traceback[0].lineno + 1})") and "\n" not in text and ". " not in text, text
+    return text
+
+
+def asked(name, parameters):
+    return parameters and parameters[0].kind in PLACED and parameters[0].name in ARRAYS and name not in NO_ARRAY | NOTHING
+
+
+@pytest.mark.parametrize("function, parameters", functions())
+def test_an_array_of_a_closed_session_is_refused_by_name(request, function, parameters, closed):
+    name = name_of(request)
+    if asked(name, parameters):
+        a = closed[name in WHOLE]
+        assert "closed" in told_at_the_line(function, name, xp.StateError, [a] if parameters[0].name == "arrays" else a, *beside(parameters[1:], a.dtype),
+                                            **named(name, parameters))
+
+
+@pytest.mark.parametrize("function, parameters", functions())
+def test_an_array_of_another_session_is_refused_by_name(request, function, parameters, other):
+    name = name_of(request)
+    dtype = xp.int64 if name in WHOLE else xp.float64
+    args = beside(parameters[1:], dtype)
+    which = [i for i, a in enumerate(args) if isinstance(a, xp.Array)]
+    if asked(name, parameters) and which:
+        args[which[0]] = other.context.full(dtype, (2, 3), 1)
+        told_at_the_line(function, name, xp.ArgumentError, xp.ones((2, 3), dtype=dtype), *args, **named(name, parameters))
