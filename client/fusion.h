@@ -99,7 +99,7 @@ struct fusion_options {
 	enum fusion_switch fusion;   /* fuse operations; $FUSION_ENABLED (yes or no) where FUSION_DEFAULT */
 	enum fusion_switch debug;    /* run operations singly and report the first NaN or infinity, and indices beyond their axes; $FUSION_DEBUG */
 	uint32_t batch_ops;          /* send after this many recorded operations; 0: 1024 */
-	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever */
+	uint32_t timeout_ms;         /* wait at most this long for the daemon; 0: forever. Where the next engine takes longer to come the session stays */
 	const char *device;          /* where the daemon has several: a part of the name or the number of the one to use;
 	                              * NULL: $FUSION_DEVICE, then the one with the fewest sessions */
 	/* For tls, files of PEM: what signed the daemon's certificate, our own, its key. NULL: $FUSION_CA, $FUSION_CERT, $FUSION_KEY */

@@ -302,8 +302,8 @@ int resume(struct fusion_context *c, struct fault *f) {
 	s->resumer = pthread_self();
 	s->adrift = true;
 	r = resume_all(c, f);
-	/* Asked to stop, at the door: whoever comes next goes on there. */
-	if (r == FAULT_CANCELLED && !c->closed) {
+	/* Asked to stop, or out of time, at the door, which owes the answer: whoever comes next goes on there. */
+	if ((r == FAULT_CANCELLED || (r == FAULT_CONNECT && c->door.owed)) && !c->closed) {
 		s->adrift = true;
 		s->resuming = false;
 		stream_wake(s);

@@ -17,6 +17,7 @@ enum {
 	ELEMENTS = 1000,
 	WRITES = 200,                /* by two in turn: the daemon looks at the wrong connection first now and then */
 	TEST_SECONDS = 600,
+	LATE_MS = 100,
 };
 
 static fusion_context *context;
@@ -185,6 +186,32 @@ START_TEST(who_waits_for_the_next_engine_may_be_asked_to_stop) {
 		ck_assert_int_eq(fusion_read(b, value, sizeof value), FUSION_E_CANCELLED);
 		ck_assert_int_eq(fusion_sync(context), FUSION_E_CANCELLED);
 		fusion_on_wait(NULL);
+		ck_assert_int_eq(kill(daemon_pid, SIGCONT), 0);
+		must_be(b, expected);
+		sum = fusion_add(b, a);
+		ck_assert_msg(!fusion_wait(sum), "%s", fusion_error());
+		fusion_release(sum);
+	}
+	fusion_release(a);
+	fusion_release(b);
+}
+END_TEST
+
+/* Engines end again and again, and the next one comes later than the client has time: it says so, and the session goes on. */
+START_TEST(who_has_no_time_for_the_next_engine_keeps_his_session) {
+	struct fusion_context *c = (struct fusion_context *)object_find(OBJECT_CONTEXT, context);
+	float expected[ELEMENTS], value[ELEMENTS];
+	fusion_array *a = numbers(context, 1), *b = fusion_exp(a), *sum;
+
+	read_all(b, expected);
+	for (int i = 0; i < 2; i++) {
+		kill_engine(SIGKILL);
+		ck_assert_int_eq(kill(daemon_pid, SIGSTOP), 0);
+		c->door.timeout_ms = LATE_MS;
+		ck_assert_int_eq(fusion_read(b, value, sizeof value), FUSION_E_CONNECT);
+		ck_assert_msg(strstr(fusion_error(), "fusiond's door did not answer within"), "%s", fusion_error());
+		ck_assert_int_eq(fusion_sync(context), FUSION_E_CONNECT);
+		c->door.timeout_ms = 0;
 		ck_assert_int_eq(kill(daemon_pid, SIGCONT), 0);
 		must_be(b, expected);
 		sum = fusion_add(b, a);
@@ -913,6 +940,7 @@ int main(void) {
 	tcase_add_checked_fixture(ring, begin_by_ring, end);
 	tcase_add_test(ring, arrays_in_shared_memory_outlive_the_engine);
 	tcase_add_test(ring, who_waits_for_the_next_engine_may_be_asked_to_stop);
+	tcase_add_test(ring, who_has_no_time_for_the_next_engine_keeps_his_session);
 	tcase_add_test(ring, what_was_not_begun_may_be_asked_for_again);
 	tcase_add_test(ring, memory_of_uploads_is_used_again);
 	tcase_add_test(ring, recorded_graphs_and_settings_are_the_next_engines_too);
