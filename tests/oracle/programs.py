@@ -395,8 +395,10 @@ def expected(node, ins):
     if op == "scale":
         return x * given["by"], 2 * np.abs(x * given["by"])
     if op == "cast":
-        # Rounded twice; the second is exact or the first one's.
-        return x, np.abs(x) * 1.01 * max(EPS[given["through"]], EPS[node.dtype]) / EPS[node.dtype] + 2 ** -24 / EPS[node.dtype]
+        # Rounded twice; the second is exact or the first one's. What is beyond the first one's largest is infinite, and what is near it may be.
+        size, largest = np.abs(x), LARGEST[given["through"]]
+        bound = size * 1.01 * max(EPS[given["through"]], EPS[node.dtype]) / EPS[node.dtype] + 2 ** -24 / EPS[node.dtype]
+        return np.where(size > 1.01 * largest, np.copysign(np.inf, x), x), np.where(size > 1.01 * largest, 0, np.where(size > 0.99 * largest, np.inf, bound))
     if op in ("sum", "mean"):
         axes, keep = tuple(given["axes"]), given["keepdims"]
         f = np.sum if op == "sum" else np.mean
