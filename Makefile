@@ -155,7 +155,7 @@ UNSANITIZED := test_emit_kernels test_service test_door test_remote test_failing
 SIM := $(addprefix $(B)/tests/sim/,sim supervisor.so engine.so client.so)
 # ThreadSanitizer has something to say where there are threads.
 THREADED := test_client_door test_client_given_up test_client_handles test_client_names test_client_nng test_client_process test_client_record test_client_sleepers test_client_threads test_client_wait test_serve_transport \
-	test_serve_rings
+	test_serve_rings test_turns
 has_quadmath = $(shell $(1) -include quadmath.h -E -xc /dev/null >/dev/null 2>&1 && echo '$(1)')
 ULP_CC := $(or $(call has_quadmath,$(CC)),$(call has_quadmath,gcc))
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/run_graphs $(if $(ULP_CC),$(B)/tests/ulp) \

@@ -22,6 +22,7 @@
 #include "protocol/message.h"
 #include "protocol/shm.h"
 #include "daemon/base/loop.h"
+#include "daemon/serve/aside.h"
 #include "daemon/serve/request.h"
 #include "tests/patience.h"
 #include "tests/transport_memory.h"
@@ -34,6 +35,8 @@ enum {
 };
 
 static char engine_cache[64];
+/* What the next engine runs kernels by that are not built. */
+static enum config_interpreter engine_interpreter;
 
 struct test_arena {
 	uint64_t session;
@@ -217,7 +220,7 @@ static void engine_open_device(void) {
 	struct device_config d = {
 		.cache_dir = engine_cache, .builders = 1, .wake = inbox_ring, .user = &engine.inbox
 	};
-	struct exec_config x = { 0 };
+	struct exec_config x = { .interpreter = engine_interpreter };
 	struct fault f = { 0 };
 
 	engine_fail(device_open(&d, &engine.device, &f), &f);
@@ -283,7 +286,7 @@ static void engine_turn_until(bool (*done)(uint64_t), uint64_t what) {
 
 static inline bool engine_is_idle(uint64_t unused) {
 	(void)unused;
-	return !exec_busy(engine.exec);
+	return !exec_busy(engine.exec) && !aside_busy(engine.server->aside);
 }
 
 /* ---- sessions ---- */
@@ -325,7 +328,7 @@ static void client_begin(struct client *c, uint64_t session) {
 	c->arena = supervisor_arena(session, ENGINE_ARENA_BYTES, ARENA_OF_CLIENT);
 }
 
-static void client_end(const struct client *c) {
+static inline void client_end(const struct client *c) {
 	struct wire_writer w;
 
 	wire_writer_init(&w);
@@ -403,7 +406,7 @@ static uint32_t submit_as(const struct client *c, uint64_t seq, unsigned flags, 
 	return request_finish();
 }
 
-static uint32_t submit(struct client *c, const struct batch_text *b) {
+static inline uint32_t submit(struct client *c, const struct batch_text *b) {
 	return submit_as(c, ++c->seq, 0, b);
 }
 
@@ -425,7 +428,7 @@ static int64_t batch_op(struct batch_text *b, unsigned op, int64_t x, int64_t y)
 }
 
 /* f32[n] of one value. */
-static int64_t batch_fill(struct batch_text *b, int64_t n, double value) {
+static inline int64_t batch_fill(struct batch_text *b, int64_t n, double value) {
 	int64_t node = batch_op(b, OP_fill, 0, 0);
 	struct op_attr *a = &b->op[node].attr;
 
@@ -455,7 +458,7 @@ static inline int64_t batch_load(struct client *c, struct batch_text *b, unsigne
 	return node;
 }
 
-static void batch_name(struct batch_text *b, int64_t node, uint64_t handle) {
+static inline void batch_name(struct batch_text *b, int64_t node, uint64_t handle) {
 	b->output[b->outputs++] = (uint64_t)node;
 	b->output[b->outputs++] = handle;
 }
@@ -528,7 +531,7 @@ static void expect(uint32_t number, unsigned id) {
 }
 
 /* The sentence of the fault that a request is answered with. */
-static const char *expect_fault(uint32_t number, int code) {
+static inline const char *expect_fault(uint32_t number, int code) {
 	uint64_t got;
 
 	answer_wait(number);
@@ -561,7 +564,7 @@ static inline float *read_floats(const struct client *c, uint64_t handle, unsign
 }
 
 /* A number of the statistics of a session, or of the daemon (scope 1). */
-static double statistic(const struct client *c, uint64_t scope, const char *name) {
+static inline double statistic(const struct client *c, uint64_t scope, const char *name) {
 	cJSON *json, *item;
 	double value;
 

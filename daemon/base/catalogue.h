@@ -42,6 +42,7 @@ enum catalogue_step {
 	CATALOGUE_PLANNING,          /* the engine is at it */
 	CATALOGUE_QUEUED,
 	CATALOGUE_LAUNCHED,          /* the device has some of it */
+	CATALOGUE_PLANNED_BESIDE,    /* another thread of the engine is at it, and the device at what it has */
 };
 
 enum catalogue_state {

@@ -58,16 +58,21 @@ struct flight {
 		uint64_t session;
 		struct catalogue_run run;
 	} of[BLAME_RUNS];
-	unsigned count, planning, launched;
+	unsigned count, planning, beside;
 };
+
+/* With the device, or planned while it had others: any of these may have ended the engine. */
+static bool is_beside(uint32_t step) {
+	return step == CATALOGUE_LAUNCHED || step == CATALOGUE_PLANNED_BESIDE;
+}
 
 static void take_run(void *user, uint64_t session, const struct catalogue_run *r) {
 	struct flight *l = user;
 	uint32_t step = atomic_load(&r->step);
 
 	l->planning += step == CATALOGUE_PLANNING;
-	l->launched += step == CATALOGUE_LAUNCHED;
-	if (l->count == BLAME_RUNS || step > CATALOGUE_LAUNCHED)
+	l->beside += is_beside(step);
+	if (l->count == BLAME_RUNS || step > CATALOGUE_PLANNED_BESIDE)
 		return;
 	l->of[l->count].session = session;
 	l->of[l->count].run = *r;
@@ -211,16 +216,16 @@ void blame_close(struct supervisor *s) {
 
 /* ---- judging ---- */
 
-/* Of those under way that may have ended it: what was planned before what the device had. */
+/* Of those under way that may have ended it: what the engine's own thread planned before what was beside that. */
 static struct user *suspected(const struct engine *e, const struct flight *l, unsigned at) {
 	uint32_t step = atomic_load(&l->of[at].run.step);
 
-	return step == (l->planning ? CATALOGUE_PLANNING : CATALOGUE_LAUNCHED) ? user_of(e, l->of[at].session) : NULL;
+	return (l->planning ? step == CATALOGUE_PLANNING : is_beside(step)) ? user_of(e, l->of[at].session) : NULL;
 }
 
-/* And what the device had alone before what it had with others. */
+/* And what was alone there before what was with others. */
 static bool is_guilty(const struct flight *l, unsigned at) {
-	return l->planning || l->launched == 1 || l->of[at].run.alone;
+	return l->planning || l->beside == 1 || l->of[at].run.alone;
 }
 
 /* An end counts once for each user, and for one alone where no graph of another may have done it. */
@@ -465,7 +470,10 @@ void blame_clear(struct supervisor *s) {
 /* ---- the report ---- */
 
 static const char *step_text(uint32_t step) {
-	return step == CATALOGUE_PLANNING ? "being planned" : step == CATALOGUE_QUEUED ? "queued" : "with the device";
+	static const char *const texts[] = { [CATALOGUE_PLANNING] = "being planned", [CATALOGUE_QUEUED] = "queued", [CATALOGUE_LAUNCHED] = "with the device",
+		[CATALOGUE_PLANNED_BESIDE] = "being planned beside others" };
+
+	return step < sizeof texts / sizeof *texts ? texts[step] : "of unknown state";
 }
 
 static void put_run(struct str *t, const struct engine *e, uint64_t session, const struct catalogue_run *r) {

@@ -207,6 +207,12 @@ struct exec_request {
  */
 int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, struct buffer **bufferp) FAULT_MUST_USE;
 
+/*
+ * Any thread: makes what may run in the place of the plan (generic kernels, bytecode), which otherwise its first run does. Nobody else has the plan; t: a
+ * copy of the device's.
+ */
+void exec_stand_in(const struct exec *x, const struct traits *t, struct plan *p);
+
 /* Which steps share a launch, as step.launch tells: those of a plan that has run as they did, of others as they would. 0 or -ENOMEM. */
 int exec_find_launches(struct exec *x, const struct plan *plan) FAULT_MUST_USE;
 /*

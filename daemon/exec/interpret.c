@@ -135,19 +135,35 @@ static bool runs_as_code(const struct kernel *k, const struct traits *t) {
 	return !bytecode_make(k, t, &b);
 }
 
-struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
+static struct plan *stand_in(struct plan *p, const struct traits *t) {
 	struct plan *made;
 
 	if (p->stand_in_made || p->generic)
 		return p->stand_in;
 	/* Where memory is short, the next look tries again. */
-	if (plan_generic(p, device_traits(x->device), runs_as_code, &made))
+	if (plan_generic(p, t, runs_as_code, &made))
 		return NULL;
 	p->stand_in_made = true;
 	if (made && made->peak_bytes <= p->peak_bytes + STAND_IN_BYTES)
 		p->stand_in = plan_ref(made);
 	plan_unref(made);
 	return p->stand_in;
+}
+
+struct plan *interpret_stand_in(struct exec *x, struct plan *p) {
+	return stand_in(p, device_traits(x->device));
+}
+
+bool interpret_all_maps(const struct plan *plan) {
+	for (uint32_t i = 0; i < plan->steps; i++)
+		if (plan->step[i].kernel->root != KERNEL_MAP)
+			return false;
+	return true;
+}
+
+void exec_stand_in(const struct exec *x, const struct traits *t, struct plan *p) {
+	if (x->interpreter_mode == INTERPRETER_ALWAYS || (x->interpreter_mode == INTERPRETER_AUTO && !interpret_all_maps(p)))
+		stand_in(p, t);
 }
 
 const char *exec_waits_because(struct exec *x, const struct plan_step *s) {

@@ -499,13 +499,6 @@ static int prepare_packed(struct prepared *p, const struct plan *plan) {
 	return r;
 }
 
-static bool is_all_maps(const struct plan *plan) {
-	for (uint32_t i = 0; i < plan->steps; i++)
-		if (plan->step[i].kernel->root != KERNEL_MAP)
-			return false;
-	return true;
-}
-
 /* Nobody waits for the plan's own kernels then. */
 static bool is_stood_in(struct exec *x, struct plan *plan) {
 	struct prepared *p;
@@ -513,7 +506,7 @@ static bool is_stood_in(struct exec *x, struct plan *plan) {
 	struct fault f;
 	uint32_t step;
 
-	if (x->later || x->interpreter_mode != INTERPRETER_AUTO || plan->generic || is_all_maps(plan))
+	if (x->later || x->interpreter_mode != INTERPRETER_AUTO || plan->generic || interpret_all_maps(plan))
 		return false;
 	generic = interpret_stand_in(x, plan);
 	return generic && !prepare(x, generic, &p, &f) && !prepared_check(x, p, &step);

@@ -342,6 +342,8 @@ void interpret_poll(struct exec *x);
 uint64_t interpret_wait_us(const struct exec *x);
 /* The plan of maps and generic kernels that does what p does, made with the first call; NULL: there is none. Owned by p. */
 struct plan *interpret_stand_in(struct exec *x, struct plan *p);
+/* Has it nothing but elementwise kernels? */
+bool interpret_all_maps(const struct plan *plan);
 /* Makes the step's code, where there is such. 0 or -ENOMEM. */
 int interpret_prepare(struct exec *x, struct arena *arena, const struct plan_step *s, struct prepared_step *to) FAULT_MUST_USE;
 /* Could an interpreter run the step now; never; would the next launch be one's? */

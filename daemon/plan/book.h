@@ -67,7 +67,7 @@ struct template {
 };
 
 struct named {
-	uint32_t references;
+	_Atomic uint32_t references;         /* plans are made and dropped by two threads */
 	char name[DEFINITION_NAME];
 	char *operands, *text;
 	char *off;                           /* why it was not fused where the pattern is off */
@@ -81,7 +81,7 @@ struct named {
 };
 
 struct book {
-	uint32_t references;
+	_Atomic uint32_t references;
 	uint64_t serial;
 	unsigned patterns;
 	struct named *pattern[BOOK_PATTERNS];

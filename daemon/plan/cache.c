@@ -115,10 +115,20 @@ static struct cache_entry *look_up(const struct plan_cache *c, struct cache_key 
 	return NULL;
 }
 
+/* Where that of the key is taken, its plan gives way. */
+static int put(struct plan_cache *c, const struct cache_key *key, struct plan *p) {
+	struct cache_entry *old;
+
+	HASH_FIND(hh, c->entry, key, sizeof *key, old);
+	if (old)
+		entry_drop(c, old);
+	return entry_add(c, key, p);
+}
+
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) {
 	struct cache_key key = key_of(g, o);
-	struct cache_entry *e = look_up(c, &key, g), *old;
+	struct cache_entry *e = look_up(c, &key, g);
 	int r;
 
 	*hitp = e != NULL;
@@ -136,13 +146,17 @@ int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct pla
 	r = plan_make(g, o, planp, f);
 	if (r)
 		return r;
-	HASH_FIND(hh, c->entry, &key, sizeof key, old);
-	if (old)
-		entry_drop(c, old);
-	r = entry_add(c, &key, *planp);
+	r = put(c, &key, *planp);
 	if (r)
 		*planp = plan_unref(*planp);
 	return r;
+}
+
+int plan_cache_put(struct plan_cache *c, const struct graph *g, const struct plan_options *o, struct plan *p) {
+	struct cache_key key = key_of(g, o);
+
+	look_up(c, &key, g);
+	return put(c, &key, p);
 }
 
 struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, const struct plan_options *o) {

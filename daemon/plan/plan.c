@@ -314,16 +314,22 @@ static bool is_made_once(const struct plan *p, const struct plan_step *s) {
 	return false;
 }
 
+/* Kernels that knobs may turn. */
+static void identify(struct plan *p) {
+	for (uint32_t i = 0; i < p->steps; i++)
+		if (!is_made_once(p, &p->step[i]))
+			p->step[i].identity = knobs_kernel(&p->step[i]);
+}
+
 /* After all that looks at kernels or costs: what is decided there does not depend on what was learned. */
-static int turn_knobs(struct plan *p, const struct plan_options *o) {
+int plan_tune(struct plan *p, const struct plan_options *o) {
 	for (uint32_t i = 0; (o->tuning || o->pins.set) && i < p->steps; i++) {
 		struct plan_step *s = &p->step[i];
 		struct kernel *own;
 		struct knobs c;
 
-		if (is_made_once(p, s))
+		if (!s->identity)
 			continue;
-		s->identity = knobs_kernel(s);
 		c = s->chosen = choice_of(o, s->identity);
 		if (is_ruled(&c))
 			continue;
@@ -365,8 +371,10 @@ static int make(const struct graph *g, const struct plan_options *o, struct plan
 	p.plan->patterns_off = o->patterns_off;
 	p.plan->book = book_ref(o->book);
 	r = passes(&p, f);
-	if (!r)
-		r = turn_knobs(p.plan, o);
+	if (!r && (o->tuning || o->pins.set || o->tuned_later))
+		identify(p.plan);
+	if (!r && !o->tuned_later)
+		r = plan_tune(p.plan, o);
 	if (!r) {
 		count_savings(&p);
 		count_operations(&p);
@@ -386,7 +394,8 @@ enum {
 	BROKEN_TEXT_US = 60 * 1000 * 1000,
 };
 
-static uint64_t plans_broken;
+/* Plans are made by two threads. */
+static _Atomic uint64_t plans_broken;
 
 uint64_t plan_rules_broken(void) {
 	return plans_broken;
@@ -413,7 +422,7 @@ static void log_graph(const struct graph *g) {
 }
 
 static void tell_broken(const struct graph *g, const struct plan_options *o, const struct fault *f) {
-	static uint64_t told_us;
+	static _Atomic uint64_t told_us;
 	uint64_t now = loop_now();
 
 	plans_broken++;

@@ -40,6 +40,7 @@ struct plan_options {
 	const struct traits *traits;
 	struct knob_pins pins;         /* values of knobs that hold for all kernels: fusion.knobs */
 	const struct tuning *tuning;   /* what was learned of kernels; NULL: all are as the rules say */
+	bool tuned_later;              /* plan_tune() will look at that */
 	struct knob_variant variant;        /* ... and one of them otherwise, to try it */
 };
 
@@ -202,6 +203,8 @@ struct plan {
  */
 int plan_make(const struct graph *g, const struct plan_options *o, struct plan **planp, struct fault *f)
 	FAULT_MUST_USE;
+/* What was learned of kernels since, of a plan that was made to be `tuned_later`. 0 or -ENOMEM. */
+int plan_tune(struct plan *p, const struct plan_options *o) FAULT_MUST_USE;
 /* How often it broke one. */
 uint64_t plan_rules_broken(void);
 /* What must hold of any plan: NULL, or the rule that is broken, a constant text. Without the graph less is known of leaves. */
@@ -221,6 +224,8 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
  */
 int plan_cache_get(struct plan_cache *c, const struct graph *g, const struct plan_options *o,
 	struct plan **planp, bool *hitp, struct fault *f) FAULT_MUST_USE;
+/* Keeps a plan that was made of the graph with these options, in the place of any other. 0 or -ENOMEM. */
+int plan_cache_put(struct plan_cache *c, const struct graph *g, const struct plan_options *o, struct plan *p) FAULT_MUST_USE;
 /* The plan where it is kept, as a reference of the caller's, or NULL. */
 struct plan *plan_cache_find(const struct plan_cache *c, const struct graph *g, const struct plan_options *o);
 /* Puts `new` in the place of `old` (after a split), if old is still kept. */

@@ -16,9 +16,8 @@ int cancel_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	exec_gather(x);                  /* what was gathered is queued, and not begun */
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
-	count = lane_cancel(s->lane);
+	count = s->gathered && !flush_session(s, FLUSH_DEMAND) && flush_cancel(s);
+	count += lane_cancel(s->lane);
 	w = request_answer(s->server, r->id, 1);
 	wire_put_uint(w, count);
 	request_send(s->server, r->frame);

@@ -66,6 +66,12 @@ void captures_free(struct session *s) {
 		s->capture[i] = capture_free(s->capture[i]);
 }
 
+void captures_leave(struct session *s, const struct graph *g) {
+	for (unsigned i = 0; i < LIMIT_CAPTURES; i++)
+		if (s->capture[i] && s->capture[i]->kept == g)
+			s->capture[i]->kept = NULL;
+}
+
 /* ---- DEFINE ---- */
 
 static int read_inputs(struct capture *c, struct wire_cursor *types, struct fault *f) {
@@ -386,7 +392,7 @@ static bool take_kept(struct batch *b, const struct capture *c) {
 
 	if (!c->kept || !b->first || s->gathered || !s->settings.recurring || !bind_kept(s, c, b->input))
 		return false;
-	s->graph = c->kept;
+	flush_graph_take(s, c->kept);
 	batch_take_nodes(b, c->node, c->ops);
 	session_count(s, batches_again, 1);
 	return true;
@@ -440,7 +446,6 @@ enum { CAPTURE_WHOLE = 32 };
 
 int replay_request(struct request *r, struct fault *f) {
 	struct session *s = r->session;
-	struct graph *own = s->graph;
 	struct replay p = { 0 };
 	struct batch b;
 	int code = read_replay(r, &p, f);
@@ -449,9 +454,10 @@ int replay_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	whole = p.capture->ops >= CAPTURE_WHOLE;
-	repeated_alone(s, p.flags);
-	if (whole && s->gathered)
-		flush_session(s, FLUSH_OPERATIONS);
+	if (!repeated_alone(s, p.flags))
+		return -EINPROGRESS;
+	if (whole && s->gathered && !flush_session(s, FLUSH_OPERATIONS))
+		return -EINPROGRESS;
 	b = batch_begin(s, r->seq);
 	p.input = calloc(p.capture->inputs + 1, sizeof(struct array *));
 	b.input = p.input;
@@ -470,9 +476,9 @@ int replay_request(struct request *r, struct fault *f) {
 	session_count(s, replays, 1);
 	free(p.input);
 	code = batch_end(&b, r, p.flags & SUBMIT_ALL, f);
-	if ((whole || s->graph != own) && s->gathered)
+	if ((whole || s->own_graph) && s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
 	repeated_end(s);
-	s->graph = own;
+	flush_graph_back(s);
 	return code;
 }

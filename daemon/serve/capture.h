@@ -12,6 +12,8 @@ enum {
 };
 
 void captures_free(struct session *s);
+/* A kept graph of theirs is somebody else's now. */
+void captures_leave(struct session *s, const struct graph *g);
 /*
  * An input of a recorded graph, of which there are so many, as a leaf of g: an array that cannot be told apart from a real one by what
  * op_infer() looks at. It is known by the place of its type, which must stay. 0, -ENOMEM or FAULT_HANDLE.

@@ -103,10 +103,10 @@ int configure_request(struct request *r, struct fault *f) {
 		code = get_text(&r->body, "value", value, f);
 	if (!code)
 		code = wire_get_end(&r->body, "CONFIGURE", f);
+	if (!code)
+		code = flush_demanded(s);
 	if (code)
 		return code;
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
 	code = session_configure(s, name, value, f);
 	if (code)
 		return code;

@@ -52,7 +52,7 @@ static bool is_waited_for(const struct session *s) {
 static bool is_busy(const struct session *s) {
 	if (s->repeats)
 		return session_under_way(s);
-	return s->queued || s->windowed || is_waited_for(s);
+	return s->queued || s->windowed || s->planning || is_waited_for(s);
 }
 
 /* Has its client something to fetch before the end? */

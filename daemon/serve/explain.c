@@ -379,7 +379,7 @@ static int find_made(struct session *s, uint64_t handle, struct array **arrayp, 
 	int r = handles_get(&s->handles, handle, arrayp, f);
 
 	if (!r && (*arrayp)->pending)
-		flush_session(s, FLUSH_DEMAND);
+		r = flush_demanded(s);
 	p = r ? NULL : array_poisoned(*arrayp);
 	if (!p)
 		return r;

@@ -186,6 +186,11 @@ int flight_begin(struct session *s, const struct graph *g, uint32_t *notep, bool
 	return 0;
 }
 
+void flight_planning(struct session *s, uint32_t note) {
+	if (note)
+		atomic_store(&s->server->catalogue->entry[note - 1].of_run.step, CATALOGUE_PLANNED_BESIDE);
+}
+
 void flight_planned(struct session *s, uint32_t note, const struct plan *p) {
 	struct catalogue_run *n = note ? &s->server->catalogue->entry[note - 1].of_run : NULL;
 

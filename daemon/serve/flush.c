@@ -17,8 +17,11 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/trace.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/capture.h"
 #include "daemon/serve/flight.h"
 #include "daemon/serve/patterns.h"
+#include "daemon/serve/planning.h"
+#include "daemon/serve/recurring.h"
 #include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
 
@@ -56,6 +59,7 @@ struct flush {
 	bool timed;
 	uint32_t note;               /* flight.h */
 	bool alone;
+	uint64_t aside_ns;           /* what planning took beside this thread; 0: it is to be planned here */
 };
 
 /* ---- binding ---- */
@@ -109,118 +113,6 @@ static void take_output(const struct flush *f, const struct plan_output *o, stru
 		a->view.offset += graph_leaf_at(f->graph, o->slot)->view.offset;
 	a->pending = false;
 	array_noted(a);
-}
-
-/* ---- counting ---- */
-
-/* Passes that begin operations of a later step are part of that. */
-static void count_step(struct counters *c, const struct plan *p, uint32_t i) {
-	const struct plan_step *s = &p->step[i];
-	bool fused = plan_step_before(p, i) > plan_step_passes(p, i);
-
-	if (!s->ops)
-		return;
-	c->fusions += fused;
-	switch (s->kernel->root) {
-	case KERNEL_MAP:
-		c->map_fused += fused;
-		c->map_single += !fused;
-		break;
-	case KERNEL_REDUCE:
-		c->reduce_fused += fused;
-		c->reduce_single += !fused;
-		break;
-	case KERNEL_ROWS:
-		c->rows++;
-		break;
-	case KERNEL_SORT:
-		c->sorts++;
-		break;
-	case KERNEL_CONV:
-		c->convolutions++;
-		break;
-	case KERNEL_ATTENTION:
-		c->attentions++;
-		break;
-	case KERNEL_SCATTER:
-		c->scatters++;
-		break;
-	case KERNEL_SCAN:
-		c->scan_fused += fused;
-		c->scan_single += !fused;
-		break;
-	default:
-		c->matmul_fused += fused;
-		c->matmul_single += !fused;
-		break;
-	}
-}
-
-/* Times count where those of both ways are known. */
-static void count_times(struct pattern_counters *c, const struct plan *p, uint32_t i) {
-	const struct plan_step *step = &p->step[i];
-	double estimated = plan_estimate_of(p, i), measured = plan_measured_of(p, i);
-
-	if (estimated > 0 && step->estimate_unfused_ns > 0) {
-		c->estimated_ns += estimated;
-		c->estimated_unfused_ns += step->estimate_unfused_ns;
-	}
-	if (measured > 0 && step->measured_unfused_ns > 0) {
-		c->measured_ns += measured;
-		c->measured_unfused_ns += step->measured_unfused_ns;
-	}
-}
-
-void pattern_counters_count(struct pattern_counters *c, const struct plan *p, uint32_t i) {
-	const struct plan_step *step = &p->step[i];
-
-	c->kernels_after++;
-	if (!step->ops)
-		return;
-	c->count++;
-	c->kernels_before += plan_step_before(p, i);
-	c->bytes_saved += plan_step_saved(step);
-	c->buffers_eliminated += step->buffers_eliminated;
-	count_times(c, p, i);
-}
-
-/* Launches that several steps shared. */
-static void count_launches(struct session *s, const struct plan *p) {
-	uint32_t end;
-
-	for (uint32_t first = 0; first < p->steps; first = end) {
-		struct pattern_counters *c = &s->pattern[pattern_of_launch(&p->step[first])];
-		struct plan_launch_times t;
-
-		end = plan_launch_end(p, first);
-		if (end - first < 2)
-			continue;
-		t = plan_launch_times(p, first, &s->server->traits->rates);
-		c->estimated_ns += t.together_ns;
-		c->estimated_unfused_ns += t.apart_ns;
-		c->count++;
-		c->kernels_before += end - first;
-		c->kernels_after++;
-	}
-}
-
-static void count_plan(struct session *s, const struct plan *p) {
-	struct counters *c = &s->counters;
-
-	c->kernels_launched += p->steps;
-	c->kernels_unfused += plan_unfused_steps(p);
-	c->bytes_not_moved += p->bytes_not_moved;
-	c->buffers_eliminated += p->buffers_eliminated;
-	c->operations_executed += p->operations;
-	c->reductions += p->reductions;
-	for (uint32_t i = 0; i < p->steps; i++) {
-		count_step(c, p, i);
-		if (p->step[i].pattern)
-			pattern_counters_count(&s->pattern[p->step[i].pattern], p, i);
-		patterns_count_step(s, p, i);
-	}
-	patterns_count_found(s, p);
-	count_launches(s, p);
 }
 
 /* ---- running ---- */
@@ -277,7 +169,7 @@ static void on_done(void *user, const struct fault *f) {
 			session_failed(s, seq, -1, f);
 	} else {
 		flight_passed(run);
-		count_plan(s, run->plan);
+		session_count_plan(s, run->plan);
 		session_count(s, kernels_tuned, run->tuned ? run->plan->steps : 0);
 	}
 	if (run->copied)
@@ -391,11 +283,23 @@ static bool is_learning(const struct flush *f) {
 	return f->session->settings.tracker_share == ALL_OF_THE_TIME;
 }
 
+static bool is_planned(const struct flush *f, const struct plan_options *o) {
+	struct plan *p = plan_cache_find(f->session->server->plans, f->graph, o);
+
+	plan_unref(p);
+	return p;
+}
+
 /* 0, -EAGAIN, or a positive number: never. */
 static int may_try(struct flush *f, const struct tracked *e, enum track_form form, const struct plan *chosen) {
 	struct fault fault;
+	struct plan_options options = tracked_options(e, form, session_plan_options(f->session));
 	bool hit;
 
+	if (planning_is_long(f->graph) && !is_planned(f, &options)) {
+		planning_keep(f->session, f->graph, NULL, &options);
+		return -EAGAIN;
+	}
 	if (plan_form(f, e, form, &hit, &fault))
 		return -EAGAIN;
 	if (f->plan->peak_bytes > chosen->peak_bytes + FORM_EXTRA_BYTES)
@@ -441,6 +345,10 @@ static void renew(struct flush *f, const struct tracked *e) {
 		return;
 	if (plan_is_tuned(old, tuning)) {
 		old->tuning_serial = tuning_serial(tuning);
+		return;
+	}
+	if (planning_is_long(f->graph)) {
+		planning_keep(f->session, f->graph, old, &options);
 		return;
 	}
 	/* Where it fails, the one that is there serves as well. */
@@ -497,6 +405,16 @@ static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
 	return plan_cache_get(v->plans, f->graph, &options, &f->plan, hitp, fault);
 }
 
+static void compare_aside(const struct flush *f, const struct plan_options *options) {
+	struct session *s = f->session;
+	struct graph *next = NULL;
+
+	if (f->graph != s->graph || s->own_graph || graph_new(&next))
+		return;
+	planning_compare(s, s->graph, f->plan, options);
+	s->graph = next;
+}
+
 /* What a new plan gains over that without fusion, for the statistics; it runs already. */
 static void estimate_gain(struct flush *f) {
 	struct plan_options options;
@@ -506,6 +424,11 @@ static void estimate_gain(struct flush *f) {
 		return;
 	options = session_plan_options(f->session);
 	f->plan->compare_tried = true;
+	/* The graph is not needed any more. One that is kept was compared the first time. */
+	if (planning_is_long(f->graph)) {
+		compare_aside(f, &options);
+		return;
+	}
 	/* Where there is no memory, or the graph cannot be planned without fusion, the gain stays unknown. */
 	if (plan_compare_single(f->plan, f->graph, &options, &fault))
 		log_debug("a plan's gain is not known");
@@ -528,11 +451,11 @@ static void trace_plan(const struct flush *f, bool hit, uint64_t begin_ns) {
 	trace_word(e, hit ? "found" : "made");
 }
 
-static int run_graph(struct flush *f, struct fault *fault) {
+/* Its flight has begun, and ends here where r says that it is not to run. */
+static int run_graph(struct flush *f, int r, struct fault *fault) {
 	struct session *s = f->session;
 	uint64_t start = loop_now_ns();
 	bool hit = false;
-	int r = flight_begin(s, f->graph, &f->note, &f->alone, fault);
 
 	if (!r && !f->copies)
 		session_planning(s, f->first, f->last);
@@ -542,7 +465,8 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	flight_planned(s, f->note, f->plan);
 	if (trace_on && !r)
 		trace_plan(f, hit, start);
-	start = loop_now_ns() - start;
+	start = loop_now_ns() - start + f->aside_ns;
+	hit &= !f->aside_ns;
 	session_count(s, plan_hit_ns, hit ? start : 0);
 	session_count(s, plan_miss_ns, hit ? 0 : start);
 	if (!r && !hit)
@@ -552,9 +476,9 @@ static int run_graph(struct flush *f, struct fault *fault) {
 	if (r)
 		flight_dropped(s, f->note);
 	if (!r)
-		estimate_gain(f);
-	if (!r)
 		note_run(f);
+	if (!r)
+		estimate_gain(f);
 	session_count(s, runs, !r);
 	session_count(s, plan_hits, !r && hit);
 	session_count(s, plan_misses, !r && !hit);
@@ -643,16 +567,138 @@ static void trace_window(const struct session *s, enum flush_reason reason) {
 	trace_word(e, reasons[reason]);
 }
 
-void flush_session(struct session *s, enum flush_reason reason) {
-	struct flush f = { .session = s,
-		.graph = s->graph,
-		.array = s->pending,
-		.first = s->first,
-		.last = s->last,
-		.operations = s->gathered };
+static struct flush flush_of(struct session *s) {
+	return (struct flush){ .session = s, .graph = s->graph, .array = s->pending, .first = s->first, .last = s->last, .operations = s->gathered };
+}
+
+static void end_flush(struct session *s, int r, struct fault *fault) {
+	if (fault_of_memory(fault, r))
+		poison_pending(s, fault);
+	else
+		part_from_shared(s);
+	forget_gathered(s);
+	/* Where nothing was to be computed it has run by now, which the client may be told. */
+	session_noted(s);
+}
+
+/* ---- planned beside this thread ---- */
+
+enum {
+	/* Its settings may have changed while it was planned, which an administrator alone does at will. */
+	PLANNING_TRIES = 2,
+};
+
+static void planned(struct planning *p);
+
+/* As plan_graph() will look for it. */
+static struct plan_options chosen_options(const struct flush *f) {
+	struct plan_options options = session_plan_options(f->session);
+	struct tracked *e = NULL;
+
+	if (f->session->settings.tracker_share && !graph_inexact(f->graph))
+		e = tracker_find(f->session->server->tracker, f->graph, &options);
+	return e ? tracked_options(e, tracked_chosen(e), options) : options;
+}
+
+/* False: it is to be planned here, as it is small, or has a plan, or memory is short. */
+static bool plan_aside(const struct flush *f, unsigned tries) {
+	struct session *s = f->session;
+	struct plan_options options;
+	struct planning *p;
+
+	if (!planning_is_long(f->graph) || tries == PLANNING_TRIES)
+		return false;
+	options = chosen_options(f);
+	p = is_planned(f, &options) ? NULL : planning_new(s->server, s->uid, f->graph, &options);
+	if (!p)
+		return false;
+	flight_planned(s, f->note, NULL);
+	p->session = s;
+	p->stand_in = true;
+	p->note = f->note;
+	p->alone = f->alone;
+	p->tries = tries + 1;
+	s->planning = p;
+	planning_ask(p, planned);
+	return true;
+}
+
+/* Into the cache, where plan_graph() finds it. */
+static int keep_plan(const struct flush *f, struct planning *p) {
+	struct server *v = f->session->server;
+	struct plan_options options = planning_options(p);
+	int r = plan_tune(p->plan, &options);
+
+	return r ? r : plan_cache_put(v->plans, f->graph, &options, p->plan);
+}
+
+static void planned(struct planning *p) {
+	struct session *s = p->session;
+	struct flush f = flush_of(s);
+	struct fault fault = p->fault;
+	int r = p->result;
+
+	f.note = p->note;
+	f.alone = p->alone;
+	f.aside_ns = p->took_ns;
+	session_planning(s, 0, 0);
+	s->planning = NULL;
+	if (p->cancelled)
+		r = fault_set(&fault, FAULT_CANCELLED, "the operations were cancelled before they were begun");
+	if (!r)
+		r = keep_plan(&f, p);
+	if (!r && plan_aside(&f, p->tries))
+		return;
+	end_flush(s, run_graph(&f, r, &fault), &fault);
+	flush_graph_back(s);
+	s->server->progress = true;
+	shares_look_at(s);
+}
+
+bool flush_cancel(struct session *s) {
+	if (s->planning)
+		s->planning->cancelled = true;
+	return s->planning;
+}
+
+/* The thread may be reading the graph, which goes when it has. */
+void flush_forget(struct session *s) {
+	struct planning *p = s->planning;
+
+	if (s->improving)
+		s->improving->improves = NULL;
+	if (!p)
+		return;
+	flight_dropped(s, p->note);
+	if (s->own_graph) {
+		captures_leave(s, s->graph);
+		recurring_leave(s, s->graph);
+	}
+	planning_forsake(p, s->graph);
+	s->planning = NULL;
+	s->graph = s->own_graph;
+	s->own_graph = NULL;
+}
+
+void flush_graph_take(struct session *s, struct graph *kept) {
+	s->own_graph = s->graph;
+	s->graph = kept;
+}
+
+void flush_graph_back(struct session *s) {
+	if (!s->own_graph || s->planning)
+		return;
+	s->graph = s->own_graph;
+	s->own_graph = NULL;
+}
+
+bool flush_session(struct session *s, enum flush_reason reason) {
+	struct flush f = flush_of(s);
 	struct fault fault;
 	int r;
 
+	if (s->planning)
+		return false;
 	if (trace_on)
 		trace_window(s, reason);
 	if (s->windowed)
@@ -660,15 +706,18 @@ void flush_session(struct session *s, enum flush_reason reason) {
 	s->windowed = false;
 	count_reason(s, reason);
 	r = mark_outputs(s);
-	if (!r && graph_outputs(s->graph))
-		r = run_graph(&f, &fault);
-	if (fault_of_memory(&fault, r))
-		poison_pending(s, &fault);
-	else
-		part_from_shared(s);
-	forget_gathered(s);
-	/* Where nothing was to be computed it has run by now, which the client may be told. */
-	session_noted(s);
+	if (!r && graph_outputs(s->graph)) {
+		r = flight_begin(s, f.graph, &f.note, &f.alone, &fault);
+		if (!r && plan_aside(&f, 0))
+			return false;
+		r = run_graph(&f, r, &fault);
+	}
+	end_flush(s, r, &fault);
+	return true;
+}
+
+int flush_demanded(struct session *s) {
+	return !s->gathered || flush_session(s, FLUSH_DEMAND) ? 0 : -EINPROGRESS;
 }
 
 /* ---- a copy ---- */
@@ -689,8 +738,10 @@ static int copy_to(struct session *s, const struct array *a, struct array *to, s
 		.last = s->next - 1, .copies = true, .operations = 1 };
 	int r = copy_graph(x.graph, a, f);
 
-	if (!r)
-		r = run_graph(&x, f);
+	if (!r) {
+		r = flight_begin(s, x.graph, &x.note, &x.alone, f);
+		r = run_graph(&x, r, f);
+	}
 	if (!r)
 		session_count(s, copies, 1);
 	return r;

@@ -604,6 +604,8 @@ int pattern_request(struct request *r, struct fault *f) {
 	if (!code)
 		code = wire_get_end(&r->body, "PATTERN", f);
 	if (!code)
+		code = flush_demanded(r->session);
+	if (!code)
 		code = define(r->session, whole, signature, text, f);
 	if (!code)
 		answer_nothing(r);
@@ -645,6 +647,8 @@ int forget_pattern_request(struct request *r, struct fault *f) {
 		code = patterns_get_text(&r->body, "name", DEFINITION_NAME, &name, f);
 	if (!code)
 		code = wire_get_end(&r->body, "FORGET_PATTERN", f);
+	if (!code)
+		code = flush_demanded(r->session);
 	if (!code)
 		code = whole ? forget_common(r->session->server->patterns, name, f) : forget_own(r->session, name, f);
 	if (!code && whole)

@@ -23,7 +23,7 @@ int request_array(struct request *r, uint64_t handle, struct array **arrayp, str
 	if (!code)
 		code = share_check(*arrayp, f);
 	if (!code && (*arrayp)->pending)
-		flush_session(s, FLUSH_DEMAND);
+		code = flush_demanded(s);
 	if (code)
 		return code;
 	poison = array_poisoned(*arrayp);
@@ -146,8 +146,6 @@ static int fence(struct waiter *w) {
 
 	if (w->array->hold)
 		return share_fence(w);
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
 	return lane_fence(s->lane, waiter_ready, w);
 }
 
@@ -171,6 +169,8 @@ int map_request(struct request *r, struct fault *f) {
 
 	if (!code && a->hold)
 		code = share_may_write(a, f);
+	if (!code)
+		code = a->hold ? share_flush(a) : flush_demanded(s);
 	if (!code)
 		code = waiter_new(r, a, map_fenced, &w);
 	if (code)

@@ -436,6 +436,12 @@ static struct form *find(struct session *s, const struct packed *ops, struct pac
 	return NULL;
 }
 
+void recurring_leave(struct session *s, const struct graph *g) {
+	for (struct form *m = s->recurring ? s->recurring->forms : NULL; m; m = m->next)
+		if (m->graph == g)
+			m->graph = NULL;
+}
+
 bool recurring_read(struct server *v, struct request *r) {
 	struct packed p = { r->frame->bytes, (const uint8_t *)r->frame->bytes + r->frame->size };
 	struct head h;
@@ -467,7 +473,6 @@ static uint32_t next_count(struct packed *p) {
 int recurring_submit(struct request *r, struct fault *f) {
 	struct session *s = r->session;
 	struct recurring *g = s->recurring;
-	struct graph *own = s->graph;
 	struct packed p = r->rest;
 	struct batch b = batch_begin(s, r->seq);
 	int code;
@@ -476,7 +481,7 @@ int recurring_submit(struct request *r, struct fault *f) {
 		DL_DELETE2(g->forms, r->form, previous, next);
 		DL_PREPEND2(g->forms, r->form, previous, next);
 	}
-	s->graph = r->form->graph;
+	flush_graph_take(s, r->form->graph);
 	batch_take_nodes(&b, r->form->node, r->form->ops);
 	for (uint32_t left = next_count(&p) / 2; left; left--) {
 		uint64_t node = next_number(&p);
@@ -489,6 +494,6 @@ int recurring_submit(struct request *r, struct fault *f) {
 	code = batch_end(&b, r, r->urgent, f);
 	if (s->gathered)
 		flush_session(s, FLUSH_OPERATIONS);
-	s->graph = own;
+	flush_graph_back(s);
 	return code;
 }

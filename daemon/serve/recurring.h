@@ -41,3 +41,5 @@ void recurring_note(const struct batch *b, const struct request *r);
  */
 bool recurring_bind(struct session *s, struct graph *g, uint32_t leaf, bool first, struct array *a);
 void recurring_free(struct session *s);
+/* A kept graph of theirs is somebody else's now. */
+void recurring_leave(struct session *s, const struct graph *g);

@@ -191,7 +191,8 @@ static void trace_request(const struct session *s, unsigned id, size_t bytes, ui
 	e->number[1] = bytes;
 }
 
-static void run(struct request *r) {
+/* False: it has done nothing, and comes again. */
+static bool run(struct request *r) {
 	uint64_t begin_ns = trace_on ? loop_now_ns() : 0;
 	size_t bytes = r->frame->size;
 	struct fault f = { 0 };
@@ -199,6 +200,8 @@ static void run(struct request *r) {
 
 	r->node = -1;
 	code = requests[r->id].function(r, &f);
+	if (code == -EINPROGRESS)
+		return false;
 	if (begin_ns)
 		trace_request(r->session, r->id, bytes, begin_ns);
 	if (code < 0)
@@ -206,6 +209,7 @@ static void run(struct request *r) {
 	if (code)
 		request_refuse(
 			r->session->server, r->session, r->frame, &f, r->node < 0 ? 0 : r->seq, r->node);
+	return true;
 }
 
 /* What waits for builders is looked at again as they end, see server.c. */
@@ -225,7 +229,14 @@ static bool has_room(const struct session *s) {
 		s->account->queued < c->limits_user_queued_ops;
 }
 
-static bool may_run(const struct session *s, unsigned id, uint64_t seq) {
+/* Nothing is added to what is being planned, nor changed about it. */
+static bool waits_for_plan(const struct session *s, unsigned id, bool later) {
+	return s->planning && (later || requests[id].order == ORDER_NUMBERED);
+}
+
+static bool may_run(const struct session *s, unsigned id, uint64_t seq, bool later) {
+	if (waits_for_plan(s, id, later))
+		return false;
 	switch (requests[id].order) {
 	case ORDER_NUMBERED:
 		if (seq != s->next || (requests[id].queues && drain_leaves(s)))
@@ -275,6 +286,8 @@ static int hold(struct session *s, const struct request *r, struct fault *f) {
 	h->frame = r->frame;
 	h->id = r->id;
 	h->seq = r->seq;
+	h->later = r->later;
+	h->before = r->before;
 	if (!s->held)
 		DL_APPEND2(s->server->holding, s, holding_previous, holding_next);
 	DL_APPEND2(s->held, h, previous, next);
@@ -338,17 +351,32 @@ static int read_head(struct server *v, struct request *r, struct fault *f) {
 	return wire_get_uint(&r->body, "seq", INT64_MAX, &r->seq, f);
 }
 
+/* It has used up no number. */
+static bool comes_again(struct request *r) {
+	struct session *s = r->session;
+
+	r->later = true;
+	if (requests[r->id].order == ORDER_NUMBERED)
+		s->next = s->running;
+	s->running = 0;
+	return true;
+}
+
 /* Runs it if its turn has come. True where it was run or refused, false where it must be held. */
 static bool try_run(struct request *r) {
 	struct session *s = r->session;
 
-	if (!may_run(s, r->id, r->seq))
+	bool again;
+
+	if (!may_run(s, r->id, r->seq, r->later))
 		return false;
 	if (requests[r->id].order == ORDER_NUMBERED)
 		s->running = s->next++;
 	note_reading(s->server, s->id);
-	run(r);
+	again = !run(r) && comes_again(r);
 	note_reading(s->server, 0);
+	if (again)
+		return false;
 	if (requests[r->id].order != ORDER_NUMBERED)
 		return true;
 	s->running = 0;
@@ -418,12 +446,24 @@ void request_arrived(struct server *v, struct transport_request *frame) {
 		request_refuse(v, r.session, frame, &f, 0, -1);
 }
 
+/* It has found that what its session gathered is to be planned first. */
+static void hold_again(struct session *s, struct request *r) {
+	struct fault f;
+	int code = hold(s, r, &f);
+
+	if (code < 0)
+		fault_of_errno(&f, code);
+	if (code)
+		request_refuse(s->server, s, r->frame, &f, 0, -1);
+}
+
 /* A held frame was read before, so it reads again; where memory is short, at the next event. */
 static bool run_held(struct session *s, struct held *h) {
 	struct request r = { .frame = h->frame };
 	struct wire_reader reader;
 	struct fault f;
 	int code = wire_open(&reader, h->frame->bytes, h->frame->size, &f);
+	bool ran = false;
 
 	if (code)
 		return false;
@@ -431,17 +471,21 @@ static bool run_held(struct session *s, struct held *h) {
 	code = read_head(s->server, &r, &f);
 	s->counters.messages--;          /* counted when it arrived */
 	if (!code) {
+		r.later = h->later;
+		r.before = h->before;
 		request_unhold(s, h);
-		code = !try_run(&r);
+		ran = try_run(&r);
+		if (!ran)
+			hold_again(s, &r);
 	}
 	wire_close(&reader);
-	return !code;
+	return ran;
 }
 
 static struct held *find_runnable(const struct session *s) {
 	struct held *h = s->held;
 
-	while (h && !may_run(s, h->id, h->seq))
+	while (h && !may_run(s, h->id, h->seq, h->later))
 		h = h->next;
 	return h;
 }

@@ -2,7 +2,8 @@
  * One request: from a frame to the function that serves it, and its answer.
  *
  * A function answers by request_reply() or keeps the frame (a waiter), and returns 0; or it returns
- * a fault or a negative errno and has answered nothing: then request.c answers with the fault.
+ * a fault or a negative errno and has answered nothing: then request.c answers with the fault. -EINPROGRESS: it has changed
+ * nothing, and comes again when the session's operations are planned.
  * Texts of the body point into the frame and are gone with the answer.
  */
 #pragma once
@@ -23,6 +24,8 @@ struct request {
 	struct form *form;
 	struct packed rest;          /* outputs and releases */
 	bool urgent;
+	/* It asked to come again, once what its session gathered is planned; and it had come before the daemon was told to end. */
+	bool later, before;
 };
 
 typedef int request_function(struct request *r, struct fault *f);
@@ -63,10 +66,10 @@ void request_refuse(struct server *v, struct session *s, struct transport_reques
 int request_array(struct request *r, uint64_t handle, struct array **arrayp, struct fault *f) FAULT_MUST_USE;
 
 /*
- * A batch that the library repeats runs by itself, so that its graph is the one that it was: repeated_alone() before it begins. repeated_begin()
+ * A batch that the library repeats runs by itself, so that its graph is the one that it was: repeated_alone() before it begins, false as flush_session(). repeated_begin()
  * refuses it behind another one that was refused, and from then to repeated_end() a graph that was with an engine when that ended is not run. restore.c
  */
-void repeated_alone(struct session *s, uint64_t flags);
+bool repeated_alone(struct session *s, uint64_t flags);
 int repeated_begin(struct session *s, uint64_t flags, struct fault *f) FAULT_MUST_USE;
 void repeated_end(struct session *s);
 

@@ -325,9 +325,8 @@ int session_restore(struct session *s) {
 
 /* ---- what the library repeats ---- */
 
-void repeated_alone(struct session *s, uint64_t flags) {
-	if (flags & SUBMIT_REPEATED && s->gathered)
-		flush_session(s, FLUSH_OPERATIONS);
+bool repeated_alone(struct session *s, uint64_t flags) {
+	return !(flags & SUBMIT_REPEATED) || !s->gathered || flush_session(s, FLUSH_OPERATIONS);
 }
 
 int repeated_begin(struct session *s, uint64_t flags, struct fault *f) {

@@ -17,6 +17,7 @@
 #include "protocol/ring.h"
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/aside.h"
 #include "daemon/serve/batch.h"
 #include "daemon/serve/flight.h"
 #include "daemon/serve/operations.h"
@@ -96,7 +97,9 @@ int server_new(const struct server_config *c, struct server **serverp) {
 	if (v->rings)
 		rings_on_failure(v->rings, control_bad, v);
 	wire_writer_init(&v->writer);
-	r = shares_begin(v);
+	r = aside_new(v->inbox, &v->aside);
+	if (!r)
+		r = shares_begin(v);
 	if (!r)
 		r = graph_new(&v->graph);
 	if (!r)
@@ -125,6 +128,7 @@ struct server *server_free(struct server *v) {
 	exec_heeds(v->exec, NULL, NULL);
 	while (v->sessions)
 		session_free(v->sessions);
+	v->aside = aside_free(v->aside);
 	recent_free(v);
 	accounts_free(&v->accounts, true);
 	operations_free(v->operations);
@@ -230,6 +234,7 @@ static void turn(struct server *v) {
 	take_requests(v);
 	tell_rates(v);
 	operations_turn(v->operations);
+	aside_turn(v->aside);
 	exec_progress(v->exec);
 	waiters_turn(v);
 	shares_turn(v);

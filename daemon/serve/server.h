@@ -1,5 +1,5 @@
 /*
- * The engine's one thread: sessions, their requests, and the loop that drives exec.
+ * The engine's one thread: sessions, their requests, and the loop that drives exec. What takes long is done beside it (aside.h).
  *
  * Nothing here waits for a client, a compiler, a kernel, or for memory of the supervisor, but where a device's memory is short and an array moves to
  * the host (control_await_arena()).
@@ -50,6 +50,7 @@ struct slow {
 
 /* A packet of the supervisor that came while another was awaited. */
 struct control_packet;
+struct aside;
 struct operations;
 struct patterns;
 
@@ -105,6 +106,7 @@ struct server {
 
 	uint64_t trace_until_us;             /* events.c: when its recording ends */
 
+	struct aside *aside;                 /* what is done beside this thread */
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
 	struct wire_writer writer;           /* of answers */
 	struct wire_memory memory;    /* of the frame that is being read */
@@ -228,8 +230,21 @@ uint64_t window_deadline(const struct server *v);
 
 /* ---- running: flush.c ---- */
 
-/* Hands what a session gathered to exec. Failures poison the arrays and are told by WAIT. */
-void flush_session(struct session *s, enum flush_reason reason);
+/*
+ * Hands what a session gathered to exec. Failures poison the arrays and are told by WAIT. False where it is planned first, beside this thread: until then
+ * it stays gathered, and request_arrived() holds what the session asks for.
+ */
+bool flush_session(struct session *s, enum flush_reason reason);
+/* For a request that needs it done: 0, or -EINPROGRESS, and the request comes again. */
+int flush_demanded(struct session *s) FAULT_MUST_USE;
+/* What is being planned will not run. False: nothing is. */
+bool flush_cancel(struct session *s);
+/* The session ends: what is being planned for it is forgotten. */
+void flush_forget(struct session *s);
+/* The session's graph is a kept one, which is run at once. */
+void flush_graph_take(struct session *s, struct graph *kept);
+/* It is its own again: now, or once what is being planned has run. */
+void flush_graph_back(struct session *s);
 /* Gives an array that has a buffer memory of its own, row-major. 0, a fault or -ENOMEM. */
 int flush_copy(struct session *s, struct array *a, struct fault *f) FAULT_MUST_USE;
 /*
@@ -240,3 +255,5 @@ int flush_copy_to(struct session *s, const struct array *a, struct array *to, st
 	struct fault *f) FAULT_MUST_USE;
 void flush_scratch_free(struct flush_scratch *x);
 void run_free(struct run *run);
+/* The plan has run: counted.c */
+void session_count_plan(struct session *s, const struct plan *p);

@@ -223,6 +223,7 @@ static void tell_end(const struct session *s) {
 /* The lane first: from then on exec calls nobody back. */
 void session_free(struct session *s) {
 	tell_end(s);
+	flush_forget(s);
 	drop_runs(s);
 	refuse_waiting(s);
 	drop_gathered(s);

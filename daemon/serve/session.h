@@ -22,6 +22,7 @@
 struct account;
 struct capture;
 struct pattern_use;
+struct planning;
 struct recurring;
 struct server;
 struct session;
@@ -45,7 +46,8 @@ struct held {
 	struct transport_request *frame;
 	unsigned id;
 	uint64_t seq;
-	bool before;                 /* ... the daemon was told to end */
+	bool later;                  /* once what its session gathered is planned */
+	bool before;                 /* it came before the daemon was told to end */
 };
 
 struct failure {
@@ -141,6 +143,9 @@ struct session {
 	struct session *window_previous, *window_next;
 	uint64_t deadline_us;
 	struct recurring *recurring; /* batches that came before, or NULL */
+	struct planning *planning;   /* of what is gathered, beside this thread: until it has ended nothing is added; NULL: none */
+	struct graph *own_graph;     /* while that is of a kept graph: the one that `graph` is again afterwards */
+	struct planning *improving;  /* another plan of a graph that runs; NULL: none */
 
 	struct run *runs;            /* utlist */
 	uint64_t queued;             /* operations in runs */

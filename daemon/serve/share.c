@@ -113,6 +113,13 @@ void hold_look_at(struct hold *h) {
 	h->leaving = true;
 }
 
+void shares_look_at(struct session *s) {
+	struct hold *h;
+
+	DL_FOREACH2(s->holds, h, session_next)
+		hold_look_at(h);
+}
+
 static void look_away(struct hold *h) {
 	if (h->leaving)
 		DL_DELETE2(h->session->server->leaving, h, leaving_previous, leaving_next);
@@ -179,8 +186,9 @@ static void on_ended(void *user) {
 static void hold_seal(struct hold *h) {
 	struct session *s = h->session;
 
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
+	/* It is looked at again: shares_look_at(). */
+	if (flush_demanded(s))
+		return;
 	if (lane_fence(s->lane, on_ended, h)) {
 		log_error("session %" PRIu64 " keeps a shared array: out of memory", s->id);
 		return;
@@ -263,14 +271,21 @@ static int fence_hold(struct hold *h) {
 	struct session *s = h->session;
 	int r;
 
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
 	r = lane_fence(s->lane, on_fenced, h);
 	if (r)
 		return r;
 	h->fenced = true;
 	h->share->fences++;
 	return 0;
+}
+
+int share_flush(const struct array *a) {
+	struct hold *h;
+	int r = 0;
+
+	DL_FOREACH2(a->hold->share->holds, h, next)
+		r = flush_demanded(h->session) ? -EINPROGRESS : r;
+	return r;
 }
 
 int share_fence(struct waiter *w) {

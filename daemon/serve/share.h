@@ -27,6 +27,8 @@ struct waiter;
 int shares_begin(struct server *v) FAULT_MUST_USE;
 /* Ends holds that are not needed any more. */
 void shares_turn(struct server *v);
+/* What the session gathered has run. */
+void shares_look_at(struct session *s);
 /* The session ends; its lane, its waiters and its handles are gone. */
 void shares_end(struct session *s);
 
@@ -66,6 +68,8 @@ int share_part(struct session *s, struct array *a, struct fault *f) FAULT_MUST_U
 
 /* For arrays with a hold. May it be mapped for writing? 0 or FAULT_STATE. */
 int share_may_write(const struct array *a, struct fault *f) FAULT_MUST_USE;
+/* Before that: what its sessions gathered runs. 0, or -EINPROGRESS as flush_demanded(). */
+int share_flush(const struct array *a) FAULT_MUST_USE;
 /* Its array is to be written: w->then is called when all that was queued before, in all sessions, has run. 0 or -ENOMEM. */
 int share_fence(struct waiter *w) FAULT_MUST_USE;
 /* It was written, or is not to be after all. share_written() returns the new version. */

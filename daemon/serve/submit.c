@@ -1,6 +1,8 @@
 /* SUBMIT: a batch of operations, the names of their results, and what is released after them. */
 #include "request.h"
 
+#include <errno.h>
+
 #include "protocol/message.h"
 #include "daemon/serve/batch.h"
 #include "daemon/serve/recurring.h"
@@ -52,7 +54,8 @@ int submit_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "SUBMIT", f);
 	if (code)
 		return code;
-	repeated_alone(r->session, flags);
+	if (!repeated_alone(r->session, flags))
+		return -EINPROGRESS;
 	b = batch_begin(r->session, r->seq);
 	code = drain_refuse(r->session->server, f);
 	if (!code)

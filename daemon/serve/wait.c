@@ -206,11 +206,11 @@ int wait_request(struct request *r, struct fault *f) {
 	int code = wire_get_end(&r->body, "WAIT", f);
 
 	if (!code)
+		code = flush_demanded(s);
+	if (!code)
 		code = waiter_new(r, NULL, answer_wait, &w);
 	if (code)
 		return code;
-	if (s->gathered)
-		flush_session(s, FLUSH_DEMAND);
 	code = lane_fence(s->lane, waiter_ready, w);
 	if (code)
 		waiter_free(w);

@@ -1,0 +1,434 @@
+/*
+ * How long the engine's one thread takes for a turn of its loop, of its own processor time, where a client sends the most that a message may hold.
+ *
+ * The longest turn of each message is printed. Nothing is asserted of times, which a slow machine would make false; what is, is that others are
+ * served in between.
+ */
+#include "test_serve_engine.h"
+
+#include <time.h>
+
+#include "daemon/plan/planner.h"
+#include "daemon/serve/planning.h"
+#include "tests/driver_cache.h"
+#include "tests/suite.h"
+
+enum {
+	/* As many as a message may hold. */
+	MOST_OPS = LIMIT_BATCH_OPS,
+	/* Values that the next operation chooses from, and side of the matrices. */
+	RECENT_VALUES = 12,
+	SIDE = 8,
+};
+
+static struct client client;
+/* Of the test's own: what batch_text holds is for small ones. */
+static struct coded_op big[MOST_OPS];
+
+/* ---- turns ---- */
+
+static struct {
+	uint64_t longest_ns, total_ns;
+	unsigned turns;
+} spent;
+
+static uint64_t thread_ns(void) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void one_turn(void) {
+	struct pollfd p = { .fd = engine.inbox.bell, .events = POLLIN };
+	uint64_t start;
+
+	inbox_rung(&engine.inbox);
+	start = thread_ns();
+	server_turn(engine.server);
+	start = thread_ns() - start;
+	spent.turns++;
+	spent.total_ns += start;
+	if (start > spent.longest_ns)
+		spent.longest_ns = start;
+	if (getenv("TURNS_ALL") && start > 1000000)
+		printf("   turn %u: %.2f ms\n", spent.turns, (double)start / 1e6);
+	if (inbox_sleep(&engine.inbox))
+		poll(&p, 1, 1);
+	inbox_wake(&engine.inbox, true);
+}
+
+/* Until it is answered and nothing is left to be done. */
+static void drive(uint32_t number, const char *what) {
+	uint64_t end = loop_now() + UINT64_C(1000) * PATIENCE_MS;
+
+	memset(&spent, 0, sizeof spent);
+	while (!answered(number) || !engine_is_idle(0)) {
+		ck_assert_msg(loop_now() < end, "%s: waited too long", what);
+		one_turn();
+	}
+	printf("note: %-36s longest turn %7.2f ms, %5u turns, %8.2f ms in all\n", what, (double)spent.longest_ns / 1e6, spent.turns,
+		(double)spent.total_ns / 1e6);
+}
+
+/* ---- graphs ---- */
+
+static uint64_t state;
+
+static unsigned below(unsigned n) {
+	state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (unsigned)(state >> 33) % n;
+}
+
+static int64_t put(unsigned *count, unsigned op, int64_t x, int64_t y) {
+	big[*count] = (struct coded_op){ .op = (uint16_t)op, .arity = op_info(op)->arity, .in = { x, y } };
+	return (*count)++;
+}
+
+static int64_t put_fill(unsigned *count, double value) {
+	int64_t node = put(count, OP_fill, 0, 0);
+	struct op_attr *a = &big[node].attr;
+
+	a->dtype = DTYPE_f32;
+	a->rank = 2;
+	a->dims[0] = a->dims[1] = SIDE;
+	a->value[0] = dtype_scalar_from_double(DTYPE_f32, value);
+	return node;
+}
+
+/* As training makes them: elementwise operations of recent values, sums that are broadcast back, products, or elementwise ones alone. */
+static unsigned make_graph(uint64_t seed, bool elementwise, int64_t first) {
+	int64_t recent[RECENT_VALUES];
+	unsigned n = 0;
+
+	state = seed;
+	for (unsigned i = 0; i < RECENT_VALUES; i++)
+		recent[i] = first < 0 ? first : put_fill(&n, 1.0 / (1 + i));
+	while (n + RECENT_VALUES + 2 < MOST_OPS) {
+		int64_t a = recent[below(RECENT_VALUES)], b = recent[below(RECENT_VALUES)], *to = &recent[below(RECENT_VALUES)];
+		unsigned kind = below(16);
+
+		if (kind == 0 && !elementwise) {
+			int64_t sum = put(&n, OP_reduce_sum, b, 0);
+
+			big[sum].attr.axes = 2;
+			big[sum].attr.keepdims = 1;
+			*to = put(&n, OP_sub, a, sum);
+		} else if (kind == 1 && !elementwise) {
+			*to = put(&n, OP_matmul, a, b);
+		} else if (kind < 4) {
+			*to = put(&n, kind == 2 ? OP_tanh : OP_relu, a, 0);
+		} else {
+			*to = put(&n, kind & 1 ? OP_mul : OP_add, a, b);
+		}
+	}
+	for (unsigned i = 1; i < RECENT_VALUES; i++)
+		recent[0] = put(&n, OP_add, recent[0], recent[i]);
+	return n;
+}
+
+static void put_ops(struct wire_writer *w, unsigned n) {
+	wire_put_array(w, n);
+	for (unsigned i = 0; i < n; i++)
+		codec_put_op(w, &big[i]);
+}
+
+static uint32_t submit_big(unsigned n, uint64_t handle) {
+	struct wire_writer *w = request_begin(&client, REQUEST_SUBMIT, 5);
+
+	wire_put_uint(w, ++client.seq);
+	wire_put_uint(w, 0);
+	put_ops(w, n);
+	put_list(w, 2, (uint64_t[]){ n - 1, handle });
+	put_list(w, 0, NULL);
+	return request_finish();
+}
+
+static uint32_t explain_big(unsigned n, uint64_t flags) {
+	struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
+
+	put_ops(w, n);
+	put_list(w, 1, (uint64_t[]){ n - 1 });
+	wire_put_uint(w, flags);
+	return request_finish();
+}
+
+/* ---- tests ---- */
+
+static void setup(void) {
+	engine_interpreter = INTERPRETER_ALWAYS;
+	engine_open();
+	client_begin(&client, 1);
+}
+
+static void teardown(void) {
+	planner_meddle = NULL;
+	answer_close();
+	engine_close();
+}
+
+/* ---- while a graph is planned ---- */
+
+/* Holds the thread that plans in the midst of it. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool closed, inside;
+} gate = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false };
+
+static void pass_gate(struct planner *p, const char *pass) {
+	if (p->nodes < PLANNING_NODES || strcmp(pass, "resolve") != 0)
+		return;
+	pthread_mutex_lock(&gate.lock);
+	gate.inside = true;
+	pthread_cond_broadcast(&gate.changed);
+	while (gate.closed)
+		pthread_cond_wait(&gate.changed, &gate.lock);
+	gate.inside = false;
+	pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_close(void) {
+	planner_meddle = pass_gate;
+	gate.closed = true;
+}
+
+static void gate_open(void) {
+	pthread_mutex_lock(&gate.lock);
+	gate.closed = false;
+	pthread_cond_broadcast(&gate.changed);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_await(void) {
+	pthread_mutex_lock(&gate.lock);
+	while (!gate.inside)
+		pthread_cond_wait(&gate.changed, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+enum { CHAIN = 1000 };
+
+/* f32[SIDE, SIDE] of 1 + CHAIN * value. */
+static uint32_t submit_chain(struct client *c, double value, uint64_t handle) {
+	struct wire_writer *w = request_begin(c, REQUEST_SUBMIT, 5);
+	unsigned n = 0;
+	int64_t at = put_fill(&n, 1), more = put_fill(&n, value);
+
+	for (unsigned i = 0; i < CHAIN; i++)
+		at = put(&n, OP_add, at, more);
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, 0);
+	put_ops(w, n);
+	put_list(w, 2, (uint64_t[]){ (uint64_t)at, handle });
+	put_list(w, 0, NULL);
+	return request_finish();
+}
+
+static bool is_planning(uint64_t session) {
+	struct session *s;
+
+	HASH_FIND(hh, engine.server->sessions, &session, sizeof session, s);
+	return s && s->planning;
+}
+
+/* The client's chain is with the thread, which is held. */
+static uint32_t begin_planning(struct client *c, double value, uint64_t handle) {
+	uint32_t number;
+
+	gate_close();
+	number = submit_chain(c, value, handle);
+	engine_turn_until(is_planning, c->session);
+	gate_await();
+	return number;
+}
+
+static uint64_t small(struct client *c, uint32_t slot, double value) {
+	struct batch_text b = { 0 };
+
+	batch_name(&b, batch_op(&b, OP_copy, batch_fill(&b, 4, value), 0), handle_of(slot, 1));
+	expect(submit(c, &b), REQUEST_SUBMIT);
+	return handle_of(slot, 1);
+}
+
+static bool has_ended(uint64_t unused) {
+	return engine_is_idle(unused) && !aside_busy(engine.server->aside);
+}
+
+START_TEST(others_are_served_while_a_large_graph_is_planned) {
+	struct client other;
+	uint32_t number;
+
+	client_begin(&other, 2);
+	number = begin_planning(&client, 2, handle_of(0, 1));
+	ck_assert_float_eq(read_floats(&other, small(&other, 0, 5), 4)[3], 5);
+	ck_assert_double_eq(statistic(&client, 0, "plan_misses"), 0);
+	ck_assert(is_planning(1));
+	gate_open();
+	expect(number, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), SIDE * SIDE)[0], 1 + 2 * CHAIN);
+	engine_turn_until(has_ended, 0);
+	ck_assert_double_eq(statistic(&client, 0, "plan_misses"), 1);
+	/* What fusion gains was found, too. */
+	ck_assert_double_eq(statistic(&client, 0, "plan_hits"), 0);
+}
+END_TEST
+
+START_TEST(what_the_client_asks_for_meanwhile_comes_behind_it) {
+	uint32_t first = begin_planning(&client, 2, handle_of(0, 1)), second, read, wait, change;
+	struct batch_text b = { 0 };
+
+	read = ask_read(&client, handle_of(0, 1));
+	wait = request_numbers(&client, REQUEST_WAIT, 1, &client.seq);
+	change = ask_configure(&client, "fusion.enabled", "off");
+	batch_name(&b, batch_op(&b, OP_neg, on_handle(handle_of(0, 1)), 0), handle_of(1, 1));
+	second = submit(&client, &b);
+	/* It may be explained. */
+	{
+		struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
+
+		put_batch_ops(w, &b);
+		put_list(w, 1, (uint64_t[]){ 0 });
+		wire_put_uint(w, 0);
+		expect(request_finish(), REQUEST_EXPLAIN);
+	}
+	ck_assert(!answered(read) && !answered(wait) && !answered(change) && !answered(second));
+	gate_open();
+	expect(first, REQUEST_SUBMIT);
+	expect(read, REQUEST_READ);
+	expect(wait, REQUEST_WAIT);
+	expect(change, REQUEST_CONFIGURE);
+	expect(second, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(1, 1), SIDE * SIDE)[1], -1 - 2 * CHAIN);
+}
+END_TEST
+
+START_TEST(what_is_being_planned_can_be_cancelled) {
+	begin_planning(&client, 2, handle_of(0, 1));
+	expect(request_numbers(&client, REQUEST_CANCEL, 0, NULL), REQUEST_CANCEL);
+	ck_assert_uint_eq(answer_number(), 1);
+	gate_open();
+	expect_fault(ask_read(&client, handle_of(0, 1)), FAULT_CANCELLED);
+	ck_assert_float_eq(read_floats(&client, small(&client, 1, 5), 4)[3], 5);
+}
+END_TEST
+
+/* Of two, the second one's graph was not begun. */
+START_TEST(sessions_may_end_while_their_graphs_are_planned) {
+	struct client other, third;
+	uint32_t read;
+
+	client_begin(&other, 2);
+	client_begin(&third, 3);
+	begin_planning(&client, 2, handle_of(0, 1));
+	submit_chain(&other, 3, handle_of(0, 1));
+	engine_turn_until(is_planning, 2);
+	read = ask_read(&client, handle_of(0, 1));
+	client_end(&client);
+	client_end(&other);
+	expect_fault(read, FAULT_CONNECT);
+	gate_open();
+	engine_turn_until(has_ended, 0);
+	ck_assert_float_eq(read_floats(&third, small(&third, 0, 5), 4)[3], 5);
+	ck_assert_double_eq(statistic(&third, 1, "sessions"), 1);
+}
+END_TEST
+
+static uint32_t replay_chain(uint64_t handle, uint64_t output) {
+	struct wire_writer *w = request_begin(&client, REQUEST_REPLAY, 6);
+
+	wire_put_uint(w, ++client.seq);
+	wire_put_uint(w, 0);
+	wire_put_uint(w, 7);
+	put_list(w, 1, &handle);
+	put_list(w, 1, &output);
+	put_list(w, 0, NULL);
+	return request_finish();
+}
+
+static void define_chain(void) {
+	struct tensor_type t = { .dtype = DTYPE_f32, .rank = 1, .dims = { 4 } };
+	struct wire_writer *w = request_begin(&client, REQUEST_DEFINE, 5);
+	unsigned n = 0;
+	int64_t at = on_handle(0);
+
+	for (unsigned i = 0; i < CHAIN; i++)
+		at = put(&n, OP_add, at, on_handle(0));
+	wire_put_uint(w, ++client.seq);
+	wire_put_uint(w, 7);
+	wire_put_array(w, 1);
+	codec_put_type(w, &t);
+	put_ops(w, n);
+	put_list(w, 1, (uint64_t[]){ (uint64_t)at });
+	expect(request_finish(), REQUEST_DEFINE);
+}
+
+/* A recorded graph is kept, and is planned once more where it is to be planned otherwise. */
+START_TEST(a_recorded_graph_is_planned_beside_and_stays) {
+	uint64_t x = small(&client, 9, 3);
+
+	define_chain();
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_float_eq(read_floats(&client, (expect(replay_chain(x, handle_of(i, 1)), REQUEST_REPLAY), handle_of(i, 1)), 4)[2], 3 + 3 * CHAIN);
+	configure(&client, "fusion.min_elements", "1000");
+	gate_close();
+	replay_chain(x, handle_of(3, 1));
+	engine_turn_until(is_planning, 1);
+	gate_await();
+	gate_open();
+	ck_assert_float_eq(read_floats(&client, handle_of(3, 1), 4)[2], 3 + 3 * CHAIN);
+	ck_assert_float_eq(read_floats(&client, (expect(replay_chain(x, handle_of(4, 1)), REQUEST_REPLAY), handle_of(4, 1)), 4)[2], 3 + 3 * CHAIN);
+	ck_assert_double_ge(statistic(&client, 0, "batches_again"), 2);
+	configure(&client, "fusion.min_elements", "2000");
+	gate_close();
+	replay_chain(x, handle_of(5, 1));
+	engine_turn_until(is_planning, 1);
+	gate_await();
+	client_end(&client);
+	gate_open();
+	engine_turn_until(has_ended, 0);
+}
+END_TEST
+
+/* ---- the longest turns ---- */
+
+START_TEST(the_largest_batches) {
+	drive(submit_big(make_graph(1, true, 0), handle_of(1, 1)), "SUBMIT, elementwise");
+	drive(submit_big(make_graph(1, true, 0), handle_of(2, 1)), "SUBMIT, elementwise, again");
+	drive(submit_big(make_graph(2, false, 0), handle_of(3, 1)), "SUBMIT, as training makes them");
+	drive(submit_big(make_graph(2, false, 0), handle_of(4, 1)), "SUBMIT, as training, again");
+}
+END_TEST
+
+START_TEST(the_largest_explanations) {
+	drive(explain_big(make_graph(3, true, 0), 0), "EXPLAIN, elementwise");
+	drive(explain_big(make_graph(4, false, 0), 0), "EXPLAIN, as training makes them");
+	drive(explain_big(make_graph(4, false, 0), EXPLAIN_NODES), "EXPLAIN, with the operations");
+	drive(explain_big(make_graph(4, false, 0), EXPLAIN_SOURCE), "EXPLAIN, with sources");
+}
+END_TEST
+
+int main(void) {
+	Suite *suite = suite_create("turns");
+	TCase *tests = tcase_create("turns");
+	char command[128];
+	int failed;
+
+	strcpy(engine_cache, "/tmp/test_turns_XXXXXX");
+	if (!mkdtemp(engine_cache) || !driver_cache_link(engine_cache))
+		return 2;
+	log_set_level(LOG_LEVEL_ERROR);
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, others_are_served_while_a_large_graph_is_planned);
+	tcase_add_test(tests, what_the_client_asks_for_meanwhile_comes_behind_it);
+	tcase_add_test(tests, what_is_being_planned_can_be_cancelled);
+	tcase_add_test(tests, sessions_may_end_while_their_graphs_are_planned);
+	tcase_add_test(tests, a_recorded_graph_is_planned_beside_and_stays);
+	tcase_add_test(tests, the_largest_batches);
+	tcase_add_test(tests, the_largest_explanations);
+	suite_add_tcase(suite, tests);
+	failed = suite_run(suite);
+	snprintf(command, sizeof command, "rm -rf %s", engine_cache);
+	return system(command) || failed;
+}
