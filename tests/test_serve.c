@@ -1173,15 +1173,20 @@ START_TEST(batches_beyond_the_queue_of_their_user_wait_for_his_other_sessions) {
 }
 END_TEST
 
-/* A kernel that nobody has had built before: the text depends on the number. */
-static uint32_t submit_new_kernel(struct client *c, uint32_t slot) {
+/* A kernel whose text depends on the number. */
+static uint32_t submit_named(struct client *c, uint32_t number, uint32_t slot) {
 	struct batch_text b = { 0 };
 	int64_t node = batch_fill(&b, 4, 0);
 
-	for (unsigned i = 0; i <= slot; i++)
+	for (unsigned i = 0; i <= number; i++)
 		node = batch_op(&b, i % 2 ? OP_cos : OP_floor, node, 0);
 	batch_name(&b, node, handle_of(slot, 1));
 	return submit_as(c, ++c->seq, SUBMIT_URGENT, &b);
+}
+
+/* Nobody has had it built before. */
+static uint32_t submit_new_kernel(struct client *c, uint32_t slot) {
+	return submit_named(c, slot, slot);
 }
 
 START_TEST(batches_wait_while_their_user_has_as_many_kernels_built_as_he_may) {
@@ -1260,6 +1265,44 @@ START_TEST(kernels_of_what_is_cancelled_are_not_built) {
 	ck_assert_uint_eq(account_builds(engine.server->accounts), device_wanted(engine.device));
 	ck_assert_float_eq(read_floats(&other, handle_of(25, 1), 4)[0], 1);
 	ck_assert_uint_eq(account_builds(engine.server->accounts), 0);
+}
+END_TEST
+
+static bool may_begin(uint64_t unused) {
+	(void)unused;
+	return exec_prepared(engine.exec);
+}
+
+static bool nothing_is_built(uint64_t unused) {
+	(void)unused;
+	return !account_builds(engine.server->accounts);
+}
+
+/* What nobody waits for is not built for now, and holds up nothing; a later run has it built. */
+START_TEST(kernels_that_nobody_waits_for_hold_up_no_batch) {
+	const struct builds *b;
+	enum { MOST = 16, GRAPHS = MOST + 8, FIRST = 32 };
+
+	teardown();
+	engine_interpreter = INTERPRETER_AUTO;
+	setup();
+	engine_turn_until(may_begin, 0);
+	engine.server->config.limits_user_builds = 1;
+	for (uint32_t i = FIRST; i < FIRST + GRAPHS; i++) {
+		expect(submit_new_kernel(&client, i), REQUEST_SUBMIT);
+		ck_assert(!engine.server->waits_for_builds);
+		b = engine.server->accounts->builds;
+		ck_assert_uint_le(b->later, MOST);
+		ck_assert_uint_eq(b->later, b->unfinished);
+	}
+	b = engine.server->accounts->builds;
+	ck_assert_uint_lt(b->asked, GRAPHS);
+	for (uint32_t i = FIRST; i < FIRST + GRAPHS; i++) {
+		engine_turn_until(nothing_is_built, 0);
+		expect(submit_named(&client, i, GRAPHS + i), REQUEST_SUBMIT);
+	}
+	ck_assert_uint_eq(b->asked, GRAPHS);
+	engine_interpreter = INTERPRETER_OFF;
 }
 END_TEST
 
@@ -2026,6 +2069,7 @@ static void add_window_tests(TCase *tests) {
 	tcase_add_test(tests, kernels_of_who_has_gone_are_not_built_and_do_not_count);
 	tcase_add_test(tests, a_kernel_that_another_session_waits_for_is_built_though_who_asked_first_has_gone);
 	tcase_add_test(tests, kernels_of_what_is_cancelled_are_not_built);
+	tcase_add_test(tests, kernels_that_nobody_waits_for_hold_up_no_batch);
 	tcase_add_test(tests, kernels_of_a_minute_are_limited);
 	tcase_add_test(tests, a_session_that_ends_in_the_middle_answers_everything_it_held);
 	tcase_add_test(tests, many_sessions_come_and_go_without_a_trace);

@@ -106,6 +106,7 @@ struct builds {
 	uint32_t references;         /* the owner's, and one for each that is not finished */
 	uint32_t unfinished;         /* being built, or in the queue */
 	uint32_t later;              /* of these, those for which something else runs meanwhile */
+	uint32_t most_later;         /* so many of them at most; 0: no limit */
 	uint64_t asked;              /* ever */
 };
 struct builds *builds_new(void);                          /* NULL: out of memory */
@@ -119,7 +120,10 @@ void device_builds_for(struct device *d, struct builds *b);
  * again by the next launch. 0 or -ENOMEM.
  */
 int device_program(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
-/* The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. */
+/*
+ * The same for who has something else to run meanwhile: it is built at idle priority, until somebody waits for it. -EBUSY where as many
+ * of device_builds_for() wait as may: then it is asked for another time.
+ */
 int device_program_later(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;
 /* The same for what may turn out to be faster than what runs. */
 int device_program_trial(struct device *d, const struct kernel *k, struct program **programp) FAULT_MUST_USE;

@@ -893,6 +893,10 @@ struct program *device_find_program(struct device *d, const struct kernel *k) {
 	return find(&d->programs, k, kernel_hash(k));
 }
 
+static bool has_enough(const struct builds *b, enum program_rank rank) {
+	return b && rank < PROGRAM_WAITED && b->most_later && b->later >= b->most_later;
+}
+
 static int ask(struct device *d, const struct kernel *k, enum program_rank rank, struct program **programp) {
 	struct programs *s = &d->programs;
 	uint64_t hash = kernel_hash(k);
@@ -903,6 +907,8 @@ static int ask(struct device *d, const struct kernel *k, enum program_rank rank,
 		want(d, p, rank);
 	if (p)
 		return 0;
+	if (has_enough(s->builds, rank))
+		return -EBUSY;
 	p = program_new(d, k, hash);
 	if (!p)
 		return -ENOMEM;

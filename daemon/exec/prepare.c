@@ -153,8 +153,26 @@ static int prepare_step(struct exec *x, struct prepared *p, const struct plan *p
 		return device_program_trial(x->device, s->kernel, &to->program);
 	if (x->later)
 		return device_program_later(x->device, s->kernel, &to->program);
-	return p->stood_in || interpret_ready(x, to) ? device_program_later(x->device, s->kernel, &to->program) :
-						       device_program(x->device, s->kernel, &to->program);
+	if (!p->stood_in && !interpret_ready(x, to))
+		return device_program(x->device, s->kernel, &to->program);
+	r = device_program_later(x->device, s->kernel, &to->program);
+	to->postponed = r == -EBUSY;
+	p->postponed += to->postponed;
+	return to->postponed ? 0 : r;
+}
+
+void prepared_ask(struct exec *x, struct prepared *p) {
+	for (uint32_t i = 0; p->postponed && i < p->steps; i++) {
+		struct prepared_step *s = &p->step[i];
+
+		if (!s->postponed)
+			continue;
+		/* Where it is still not the time for it, or memory is short, another run of the plan asks. */
+		if (!s->program && device_program_later(x->device, s->kernel, &s->program))
+			return;
+		s->postponed = false;
+		p->postponed--;
+	}
 }
 
 /* ---- launches ---- */

@@ -154,6 +154,8 @@ static int new_run(struct exec *x, struct lane *l, const struct exec_request *q,
 	if (e < 0)
 		return e;
 	if (!e)
+		prepared_ask(x, r->prepared);
+	if (!e)
 		want_programs(x, r->prepared, false);
 	*runp = r;
 	r = NULL;

@@ -276,6 +276,7 @@ struct prepared_step {
 	const struct kernel *kernel;          /* the plan's */
 	struct program *program;              /* NULL: nobody wants it, since the interpreter always runs the step */
 	struct interpreted *code;             /* NULL: there is none */
+	bool postponed;                       /* that program is to be asked for yet: its user has many that nobody waits for */
 	bool by_code;                         /* INTERPRETER_SWAP: this run has not swapped yet when it comes here */
 	uint64_t items;                       /* 0: nothing to do */
 	uint32_t local;
@@ -302,6 +303,7 @@ struct prepared {
 	uint32_t ready;                       /* steps from the first on whose programs are ready */
 	uint32_t turn;                        /* INTERPRETER_SWAP: runs so far */
 	bool stood_in;                        /* generic kernels that are built do it meanwhile */
+	uint32_t postponed;                   /* steps */
 	uint32_t slots;
 	uint64_t scratch;                     /* bytes of all temporaries */
 	uint64_t *place;                      /* a slot's offset there */
@@ -315,6 +317,8 @@ struct prepared {
 
 /* The plan's own; made and kept with the first call. Asks for all programs. 0, -ENOMEM, or FAULT_INTERNAL. */
 int prepare(struct exec *x, struct plan *p, struct prepared **preparedp, struct fault *f) FAULT_MUST_USE;
+/* Asks for those that were postponed, as long as the user may. */
+void prepared_ask(struct exec *x, struct prepared *p);
 /* Can all steps be launched? 0, -EAGAIN while a program is built, or FAULT_BUILD with the step whose program failed. */
 int prepared_check(struct exec *x, struct prepared *p, uint32_t *stepp) FAULT_MUST_USE;
 

@@ -11,6 +11,8 @@ enum {
 	MINUTE_US = 60 * 1000 * 1000,
 	/* Nobody waits for what is built later: it only has to end some time, and to fit into memory. */
 	ACCOUNT_LATER = 16,
+	/* No limit is told from one that nobody reaches. */
+	ACCOUNT_LATER_MOST = 1 << 24,
 };
 
 struct account_rule {
@@ -152,9 +154,15 @@ static bool allows(struct account *a, uint64_t per_minute, uint64_t now_us) {
 	return a->allowance > 0;
 }
 
+struct builds *account_builds_for(struct account *a, const struct config *c) {
+	uint64_t most = c->limits_user_builds < ACCOUNT_LATER_MOST ? ACCOUNT_LATER * c->limits_user_builds : 0;
+
+	a->builds->most_later = (uint32_t)most;
+	return a->builds;
+}
+
 bool account_may_build(struct account *a, const struct config *c, uint64_t now_us) {
-	if (a->builds->unfinished - a->builds->later >= c->limits_user_builds ||
-		a->builds->later / ACCOUNT_LATER >= c->limits_user_builds)
+	if (a->builds->unfinished - a->builds->later >= c->limits_user_builds)
 		return false;
 	return !c->limits_user_builds_per_minute || allows(a, c->limits_user_builds_per_minute, now_us);
 }

@@ -55,6 +55,11 @@ const struct config *account_config(const struct account *a, const struct config
 /* It is this from now on, a map of names to values; and where the general one has changed. 0, a fault, or -ENOMEM. */
 int account_rules(struct account *a, const struct config *general, struct wire_cursor *map, struct fault *f) FAULT_MUST_USE;
 void account_refresh(struct account *a, const struct config *general);
+/*
+ * Where his kernels are counted. Of those that nobody waits for no more are asked for than he may have, and graphs go on without them: by bytecode and generic
+ * kernels, until another run asks again.
+ */
+struct builds *account_builds_for(struct account *a, const struct config *c);
 /* May he have more kernels built now? */
 bool account_may_build(struct account *a, const struct config *c, uint64_t now_us);
 /* Being built, or in the queue. */

@@ -231,7 +231,7 @@ static int submit(const struct flush *f) {
 	q.leaf_offset = v->flush->offset;
 	q.scalar = graph_scalar_values(f->graph);
 	q.user = run;
-	device_builds_for(v->device, s->account->builds);
+	device_builds_for(v->device, account_builds_for(s->account, account_config(s->account, &v->config)));
 	r = exec_submit(v->exec, s->lane, &q, v->flush->output);
 	device_builds_for(v->device, NULL);
 	if (r) {
