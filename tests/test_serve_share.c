@@ -237,6 +237,41 @@ START_TEST(a_session_that_ends_meanwhile_leaves_nothing) {
 }
 END_TEST
 
+static uint32_t ask_made(const struct client *c, uint64_t handle, uint64_t flags) {
+	struct wire_writer *w = request_begin(c, REQUEST_MADE, 2);
+
+	put_list(w, 1, &handle);
+	wire_put_uint(w, flags);
+	return request_finish();
+}
+
+START_TEST(a_shared_array_that_another_session_wrote_is_none_that_a_run_made) {
+	struct token_bytes t = export_of(&owner, make(&owner, 0, 5), handle_of(1, 1));
+	uint32_t number = ask_import(&other, &t, handle_of(1, 1));
+
+	engine_turn_until(has_asked, 2);
+	supervisor_answer(1, false);
+	expect(number, REQUEST_IMPORT);
+	expect(ask_made(&owner, handle_of(1, 1), 0), REQUEST_MADE);
+	write_over(&other, handle_of(1, 1), 50);
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_made(&owner, handle_of(1, 1), 0), FAULT_STATE), "was written since a run made it"));
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_made(&other, handle_of(1, 1), 0), FAULT_STATE), "is another program's"));
+	/* What the run made besides is as it was. */
+	expect(ask_made(&owner, handle_of(0, 1), 0), REQUEST_MADE);
+}
+END_TEST
+
+START_TEST(what_ran_is_told_as_it_ran_or_not_at_all) {
+	uint64_t handle = make(&owner, 0, 5);
+
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_made(&owner, handle, EXPLAIN_UNFUSED), FAULT_ARGUMENT), "as it ran"));
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_made(&owner, handle, EXPLAIN_BUILD | EXPLAIN_NODES), FAULT_ARGUMENT), "as it ran"));
+	ck_assert_ptr_nonnull(strstr(expect_fault(ask_made(&owner, handle, EXPLAIN_ALL + 1), FAULT_ARGUMENT), "older than the program"));
+	ck_assert_ptr_nonnull(strstr(expect_fault(request_numbers(&other, REQUEST_RECENT, 2, (uint64_t[]){ owner.session, EXPLAIN_BUILD }), FAULT_ARGUMENT), "as it ran"));
+	expect(ask_made(&owner, handle, EXPLAIN_NODES | EXPLAIN_SOURCE), REQUEST_MADE);
+}
+END_TEST
+
 /* The engine ends with what it waits for. */
 START_TEST(an_engine_that_ends_meanwhile_waits_for_nothing) {
 	struct token_bytes t = export_of(&other, make(&other, 0, 5), handle_of(1, 1));
@@ -278,6 +313,8 @@ int main(void) {
 	tcase_add_test(c, imports_of_one_array_have_one_answer);
 	tcase_add_test(c, what_is_being_imported_stays_where_its_owner_lets_go_of_it);
 	tcase_add_test(c, a_session_that_ends_meanwhile_leaves_nothing);
+	tcase_add_test(c, a_shared_array_that_another_session_wrote_is_none_that_a_run_made);
+	tcase_add_test(c, what_ran_is_told_as_it_ran_or_not_at_all);
 	tcase_add_test(c, an_engine_that_ends_meanwhile_waits_for_nothing);
 	tcase_add_test(c, shared_arrays_that_are_on_their_way_count);
 	suite_add_tcase(s, c);

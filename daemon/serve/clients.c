@@ -47,7 +47,7 @@ int clients_request(struct request *r, struct fault *f) {
 	if (!list)
 		code = -ENOMEM;
 	for (const struct session *s = asks->server->sessions; s && !code; s = s->hh.next)
-		if (s->uid == asks->uid || session_governs(asks))
+		if (session_may_see(asks, s->uid))
 			add_client(list, s);
 	if (!code)
 		code = request_send_json(r, json, f);

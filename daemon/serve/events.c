@@ -26,7 +26,7 @@ enum {
 };
 
 static bool is_visible(const struct session *s, const struct trace_event *e) {
-	return !e->session || e->uid == s->uid || session_governs(s);
+	return !e->session || session_may_see(s, e->uid);
 }
 
 /* Thousands of them a second must cost the engine little: printf would be most of it. */

@@ -302,13 +302,24 @@ static int get_inputs(struct request *r, struct explain *x, struct fault *f) {
 	return code;
 }
 
+/* Flags are of EXPLAIN; `takes`: what these say something of. */
+static int get_flags(struct wire_cursor *body, uint64_t takes, const char *why, uint64_t *flagsp, struct fault *f) {
+	int code = wire_get_uint(body, "flags", UINT64_MAX, flagsp, f);
+
+	if (code || !(*flagsp & ~takes))
+		return code;
+	if (*flagsp & ~(uint64_t)EXPLAIN_ALL)
+		return fault_set(f, FAULT_ARGUMENT, "this daemon does not know all that is asked to be told (flags %#" PRIx64 "): it is older than the program that asks", *flagsp);
+	return fault_set(f, FAULT_ARGUMENT, "%s", why);
+}
+
 int explain_request(struct request *r, struct fault *f) {
 	struct explain x = { .session = r->session, .graph = r->session->server->graph };
 	struct listed l;
 	int code = get_listed(r, &l, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_ALL, &x.flags, f);
+		code = get_flags(&r->body, EXPLAIN_ALL, "", &x.flags, f);
 	if (!code)
 		code = get_inputs(r, &x, f);
 	if (!code)
@@ -325,6 +336,8 @@ enum {
 	/* Of what has run only its plan is there: it can be told of, not planned once more. */
 	EXPLAIN_OF_RUNS = EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE | EXPLAIN_NODES | EXPLAIN_OPPORTUNITIES,
 };
+
+static const char of_runs[] = "what has run is told of as it ran: it cannot be planned without fusion, nor have its kernels built; ask before it is computed";
 
 static int describe_run(cJSON *json, const struct recent *one, const struct server *v, uint64_t flags, uint64_t *leftp, struct fault *f) {
 	cJSON_AddNumberToObject(json, "runs", (double)one->runs);
@@ -358,7 +371,7 @@ int recent_request(struct request *r, struct fault *f) {
 	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_OF_RUNS, &flags, f);
+		code = get_flags(&r->body, EXPLAIN_OF_RUNS, of_runs, &flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "RECENT", f);
 	if (!code)
@@ -426,7 +439,7 @@ int made_request(struct request *r, struct fault *f) {
 	int code = wire_get_array(&r->body, "handles", LIMIT_BATCH_OPS, &handles, f);
 
 	if (!code)
-		code = wire_get_uint(&r->body, "flags", EXPLAIN_OF_RUNS, &flags, f);
+		code = get_flags(&r->body, EXPLAIN_OF_RUNS, of_runs, &flags, f);
 	if (!code)
 		code = wire_get_end(&r->body, "MADE", f);
 	return code ? code : made(r, &handles, flags, f);

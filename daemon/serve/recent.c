@@ -10,6 +10,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/account.h"
 #include "daemon/serve/server.h"
+#include "daemon/serve/share.h"
 #include "daemon/serve/vector.h"
 
 enum {
@@ -37,14 +38,21 @@ struct past {
 /* ---- while a session runs ---- */
 
 static uint64_t cost_of(const struct plan *p) {
-	return plan_bytes(p) + (uint64_t)p->steps * RECENT_STEP_BYTES;
+	uint64_t bytes = plan_bytes(p) + (uint64_t)p->steps * RECENT_STEP_BYTES;
+
+	return bytes + (p->stand_in ? cost_of(p->stand_in) : 0);
 }
 
-static void drop_oldest(struct recents *r, uint64_t *bytes) {
+/* How many bytes that were. */
+static uint64_t drop_oldest(struct recents *r) {
 	struct recent *last = &r->graph[--r->count];
 
-	*bytes -= last->bytes;
 	plan_unref(last->plan);
+	return last->bytes;
+}
+
+static void forget_oldest(struct session *s) {
+	s->account->recent_bytes -= drop_oldest(&s->recents);
 }
 
 /* Of the user's sessions that keep any, the one that ran longest ago. */
@@ -64,14 +72,14 @@ static bool make_room(struct session *s, uint64_t bytes) {
 	struct session *other;
 
 	while (r->count && r->count >= most)
-		drop_oldest(r, &s->account->recent_bytes);
-	if (!most || bytes > RECENT_USER_BYTES)
+		forget_oldest(s);
+	if (bytes > RECENT_USER_BYTES)
 		return false;
 	while (s->account->recent_bytes + bytes > RECENT_USER_BYTES) {
 		other = least_recent(s);
 		if (!other)
 			return false;
-		drop_oldest(&other->recents, &s->account->recent_bytes);
+		forget_oldest(other);
 	}
 	return !vector_reserve((void **)&r->graph, r->count, &r->capacity, sizeof *r->graph);
 }
@@ -99,11 +107,18 @@ uint32_t recent_ran(struct session *s, struct plan *p) {
 	if (at < r->count) {
 		one = r->graph[at];
 		one.runs++;
+		/* What stands in for it may have been made since. */
+		s->account->recent_bytes += cost_of(p) - one.bytes;
+		one.bytes = cost_of(p);
 		put_first(r, at, one);
 		return one.number;
 	}
 	/* 0 is the number of none. */
 	r->number += r->number == UINT32_MAX ? 2 : 1;
+	while (r->count && !s->settings.explain_runs)
+		forget_oldest(s);
+	if (!s->settings.explain_runs)
+		return r->number;
 	one = (struct recent){ .plan = p, .number = r->number, .bytes = cost_of(p), .runs = 1 };
 	if (!make_room(s, one.bytes))
 		return one.number;
@@ -124,6 +139,8 @@ static int refuse_old(const struct session *s, uint32_t number, struct fault *f)
 }
 
 static int refuse_unmade(const struct session *s, const struct array *a, struct fault *f) {
+	if (a->hold && a->run)
+		return fault_set(f, FAULT_STATE, "the shared array was written since a run made it: what it holds now is data that a program gave");
 	if (a->hold)
 		return fault_set(f, FAULT_STATE, "the array is another program's, which alone may ask how it was made");
 	if (s->restored)
@@ -138,14 +155,20 @@ static const struct recent *find_number(const struct recents *r, uint32_t number
 	return NULL;
 }
 
+/* Whoever writes a shared array, what it then holds no run has made. */
+static uint32_t run_of(const struct array *a) {
+	return share_was_written(a) ? 0 : a->run;
+}
+
 int recent_made(const struct session *s, struct array *const *array, uint32_t count, const struct recent **recentp, struct fault *f) {
 	uint32_t number = 0;
 
 	/* What is data says nothing. */
 	for (uint32_t i = 0; i < count; i++) {
-		if (!number)
-			number = array[i]->run;
-		if (array[i]->run && array[i]->run != number)
+		uint32_t run = run_of(array[i]);
+
+		number = number ? number : run;
+		if (run && run != number)
 			return fault_set(f, FAULT_STATE, "the arrays were made by different runs; ask for each of them alone");
 	}
 	if (!number)
@@ -162,14 +185,12 @@ static void look_at(struct recent_session *found, uint64_t id, const struct rece
 }
 
 int recent_find(const struct session *s, uint64_t id, struct recent_session *found, struct fault *f) {
-	bool all = session_governs(s);
-
 	*found = (struct recent_session){ 0 };
 	for (const struct session *one = s->server->sessions; one; one = one->hh.next)
-		if ((all || one->uid == s->uid) && (id || one != s))
+		if (session_may_see(s, one->uid) && (id || one != s))
 			look_at(found, id, &(struct recent_session){ one->id, one->name, one->pid, 0, &one->recents });
 	for (const struct past *one = s->server->past; one; one = one->next)
-		if (all || one->uid == s->uid)
+		if (session_may_see(s, one->uid))
 			look_at(found, id, &(struct recent_session){ one->id, one->name, one->pid, one->ended_us, &one->recents });
 	if (found->recents)
 		return 0;
@@ -246,7 +267,7 @@ void recent_end(struct session *s) {
 		return;
 	}
 	while (bytes_of(&p->recents) > RECENT_PAST_BYTES)
-		plan_unref(p->recents.graph[--p->recents.count].plan);
+		drop_oldest(&p->recents);
 	DL_PREPEND2(v->past, p, previous, next);
 	past_trim(v, s->uid);
 }

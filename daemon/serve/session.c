@@ -299,6 +299,10 @@ bool session_governs(const struct session *s) {
 	return !s->remote && (s->uid == 0 || s->uid == geteuid() || s->admin);
 }
 
+bool session_may_see(const struct session *s, uid_t uid) {
+	return s->uid == uid || session_governs(s);
+}
+
 struct plan_options session_plan_options(const struct session *s) {
 	const struct traits *t = s->server->traits;
 

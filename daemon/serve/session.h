@@ -223,6 +223,8 @@ void session_share(struct session *s);
 void session_drop_used(struct session *s);
 /* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool session_governs(const struct session *s);
+/* May it see what is that user's? */
+bool session_may_see(const struct session *s, uid_t uid);
 /* How the session's graphs are planned. */
 struct plan_options session_plan_options(const struct session *s);
 /* A fault of a run, for the next WAIT. */

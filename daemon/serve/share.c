@@ -33,7 +33,7 @@ struct share *share_make(struct server *v, const struct tensor_type *type, uid_t
 
 	if (!share)
 		return NULL;
-	*share = (struct share){ .server = v, .type = *type, .uid = uid, .bytes = bytes, .version = 1, .entry = CATALOGUE_NONE };
+	*share = (struct share){ .server = v, .type = *type, .uid = uid, .bytes = bytes, .version = SHARE_FIRST, .entry = CATALOGUE_NONE };
 	if (space_new(v->exec, &nothing, 0, &share->space)) {
 		free(share);
 		return NULL;
@@ -310,6 +310,10 @@ void share_unfenced(struct array *a) {
 
 	s->writer = NULL;
 	s->waiter = NULL;
+}
+
+bool share_was_written(const struct array *a) {
+	return a->hold && a->hold->share->version != SHARE_FIRST;
 }
 
 uint64_t share_written(struct array *a) {

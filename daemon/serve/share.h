@@ -72,6 +72,8 @@ int share_may_write(const struct array *a, struct fault *f) FAULT_MUST_USE;
 int share_flush(const struct array *a) FAULT_MUST_USE;
 /* Its array is to be written: w->then is called when all that was queued before, in all sessions, has run. 0 or -ENOMEM. */
 int share_fence(struct waiter *w) FAULT_MUST_USE;
+/* Any array: is it shared, and was written since it was exported? */
+bool share_was_written(const struct array *a);
 /* It was written, or is not to be after all. share_written() returns the new version. */
 uint64_t share_written(struct array *a);
 void share_unfenced(struct array *a);

@@ -213,6 +213,7 @@ static int export_new(struct request *r, const struct array *a, const struct exp
 	if (!code) {
 		n->buffer = buffer_ref(a->buffer);
 		n->view = a->view;
+		n->run = a->run;
 		code = waiter_new(r, n, export_granted, &w);
 	}
 	array_unref(n);

@@ -19,6 +19,11 @@ struct token {
 	UT_hash_handle hh;
 };
 
+enum {
+	/* The version of a share that nobody has written. */
+	SHARE_FIRST = 1,
+};
+
 struct hold {
 	struct hold *previous, *next;                  /* of the share */
 	struct hold *session_previous, *session_next;
