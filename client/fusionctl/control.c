@@ -54,6 +54,17 @@ void control_print_answer(const struct control *c, const char *text) {
 		printf("%s%s\n", text[1] == '}' ? "" : ",", text + 1);
 }
 
+int control_write(const char *path, const char *text, int code, struct fault *f) {
+	FILE *out = strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
+	bool failed = !out;
+
+	if (out)
+		failed = fputs(text, out) < 0;
+	if (out && out != stdout)
+		failed |= fclose(out) != 0;
+	return failed ? fault_set(f, code, "%s cannot be written: %s", path, strerror(errno)) : 0;
+}
+
 static void print_json_error(const char *code, const char *sentence) {
 	cJSON *json = control_json("fusionctl.error/1");
 	cJSON *error = cJSON_AddObjectToObject(json, "error");

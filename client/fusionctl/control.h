@@ -135,6 +135,9 @@ bool control_answered(void);
 /* The same of an answer of the daemon's: a list becomes a field with the command's name. */
 void control_print_answer(const struct control *c, const char *text);
 
+/* Writes a file, at "-" to standard output. 0, or the code of an error where it cannot be written. */
+int control_write(const char *path, const char *text, int code, struct fault *f) FAULT_MUST_USE;
+
 /* Where the daemon is asked: what was given, else $FUSION_SOCKET, else the system's socket. May be a URL. */
 const char *control_socket_path(const char *given);
 /* A question to the door, which needs no session and no engine. about: a session, 0: none. */

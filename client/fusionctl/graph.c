@@ -158,17 +158,6 @@ static void draw_plan(FILE *out, const cJSON *plan) {
 
 /* ---- files ---- */
 
-static int write_file(const char *path, const char *text, struct fault *f) {
-	FILE *out = strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
-	bool failed = !out;
-
-	if (out)
-		failed = fputs(text, out) < 0;
-	if (out && out != stdout)
-		failed |= fclose(out) != 0;
-	return failed ? fault_set(f, FAULT_ARGUMENT, "%s cannot be written: %s", path, strerror(errno)) : 0;
-}
-
 static int write_all(int fd, const char *text) {
 	size_t left = strlen(text);
 
@@ -258,7 +247,7 @@ static int write_drawing(const struct control *c, const char *text, struct fault
 	int r = 0;
 
 	if (dot || (shown && !c->json))
-		r = write_file(dot ? dot : "-", text, f);
+		r = control_write(dot ? dot : "-", text, FAULT_ARGUMENT, f);
 	if (!r && c->svg)
 		r = write_picture(c->svg, text, f);
 	if (!r && c->json)

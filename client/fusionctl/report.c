@@ -1,8 +1,5 @@
 /* fusionctl report: what explain tells, of a text graph or the last graphs of a session, as a page for a browser. */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "control.h"
 #include "json.h"
@@ -15,17 +12,6 @@ static int ask(const struct control *c, char **textp, struct fault *f) {
 	int r = control_explain(c, FUSION_EXPLAIN_NODES | FUSION_EXPLAIN_OWN_SOURCE, textp, f);
 
 	return r == FAULT_LIMIT ? control_explain(c, FUSION_EXPLAIN_NODES, textp, f) : r;
-}
-
-static int write_page(const char *path, const char *page, struct fault *f) {
-	FILE *out = strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
-	bool failed = !out;
-
-	if (out)
-		failed = fputs(page, out) < 0;
-	if (out && out != stdout)
-		failed |= fclose(out) != 0;
-	return failed ? fault_set(f, FAULT_FILE, "%s cannot be written: %s", path, strerror(errno)) : 0;
 }
 
 static void tell(const struct control *c, const char *path) {
@@ -54,7 +40,7 @@ int report_command(const struct control *c) {
 		r = ask(&asked, &text, &f);
 	if (!r) {
 		page = fusion_report(text, asked.word[0] ? asked.word[0] : "What ran last", FUSION_REPORT_PAGE);
-		r = page ? write_page(path, page, &f) : text_library_fault(&f);
+		r = page ? control_write(path, page, FAULT_FILE, &f) : text_library_fault(&f);
 	}
 	if (!r)
 		tell(c, path);
