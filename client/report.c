@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "client/json.h"
 #include "client/report/report.h"
 
 static int put_picture(FILE *to, const cJSON *json) {
-	const cJSON *graphs = cJSON_GetObjectItemCaseSensitive(json, "graphs");
+	const cJSON *graphs = json_item(json, "graphs");
 	struct report_graph g;
 	int r = report_graph_read(&g, graphs ? cJSON_GetArrayItem(graphs, 0) : json);
 

@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 #include "protocol/nearest.h"
 
 enum {

@@ -8,8 +8,8 @@
 
 #include "control.h"
 #include "fusiond.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	ARGUMENTS = 8,

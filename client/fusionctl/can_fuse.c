@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum { PAIR = 2 };
 

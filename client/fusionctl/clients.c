@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 #include "protocol/message.h"
 #include "protocol/process.h"
 

@@ -10,8 +10,8 @@
 #include <cjson/cJSON.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 #include "protocol/message.h"
 #include "protocol/nearest.h"
 

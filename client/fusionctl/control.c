@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "json.h"
+#include "client/json.h"
 
 cJSON *control_json(const char *schema) {
 	cJSON *json = cJSON_CreateObject();

@@ -16,8 +16,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 #define DOCTOR_SCHEMA "fusionctl.doctor/1"
 

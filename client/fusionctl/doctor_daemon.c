@@ -17,7 +17,7 @@
 #include "client/link.h"
 #include "client/place.h"
 #include "fusiond.h"
-#include "json.h"
+#include "client/json.h"
 #include "protocol/message.h"
 
 #define CONFIG_FILE "/etc/fusiond/fusiond.conf"

@@ -19,7 +19,7 @@
 #include <CL/cl.h>
 
 #include "fusiond.h"
-#include "json.h"
+#include "client/json.h"
 
 enum {
 	/* A driver that has found no device by then will not. */

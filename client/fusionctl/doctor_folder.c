@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "fusiond.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 /* ---- HOME ---- */
 

@@ -15,8 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	/* A session takes its connection, its ring (3) and arenas; so many sessions are the least worth a daemon. */

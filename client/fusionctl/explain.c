@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	INDENT = 4,

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "control.h"
-#include "json.h"
 #include "output.h"
 #include "print.h"
+#include "client/json.h"
 
 #define GRAPH_SCHEMA "fusionctl.graph/1"
 

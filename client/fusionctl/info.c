@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 #include "protocol/dtype.h"
 #include "protocol/message.h"
 #include "protocol/op.h"

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 #define LATENCY_SCHEMA "fusionctl.latency/1"
 

@@ -6,8 +6,8 @@
 #include <cjson/cJSON.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 static void print_operations(const cJSON *json) {
 	struct print_table *t = print_table_new(4);

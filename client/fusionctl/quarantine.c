@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "client/fusionctl/control.h"
-#include "client/fusionctl/json.h"
 #include "client/fusionctl/print.h"
+#include "client/json.h"
 
 static void print_graph(const cJSON *g) {
 	char a[PRINT_TEXT], b[PRINT_TEXT], c[PRINT_TEXT];

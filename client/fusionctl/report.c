@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "control.h"
-#include "json.h"
 #include "output.h"
+#include "client/json.h"
 
 #define REPORT_SCHEMA "fusionctl.report/1"
 

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	/* Longer together than what the daemon calls hung (ENGINE_SILENT_US of its status). */

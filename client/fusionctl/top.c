@@ -15,8 +15,8 @@
 
 #include "clients.h"
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	TOP_SECONDS = 1,

@@ -16,9 +16,9 @@
 #include "clients.h"
 #include "control.h"
 #include "events.h"
-#include "json.h"
 #include "output.h"
 #include "perfetto.h"
+#include "client/json.h"
 
 #define TRACE_SCHEMA "fusionctl.trace/1"
 

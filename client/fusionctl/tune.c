@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	/* Runs between questions whether all is known. */

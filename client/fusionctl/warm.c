@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "control.h"
-#include "json.h"
 #include "print.h"
+#include "client/json.h"
 
 enum {
 	TICK_MS = 50,

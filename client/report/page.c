@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "client/json.h"
+
 enum {
 	/* Kernels up to which each tells everything at once. */
 	OPEN_MOST = 4,
@@ -61,7 +63,7 @@ static void fact(const struct page *p, const char *number, const char *words) {
 }
 
 static void put_kernels_fact(const struct page *p) {
-	double unfused = report_number(p->g->json, "unfused_kernel_count");
+	double unfused = json_number(p->g->json, "unfused_kernel_count");
 	char text[REPORT_WORDS], number[REPORT_WORDS], words[2 * REPORT_WORDS];
 
 	snprintf(words, sizeof words, "for %s; without fusion %s", report_count(p->computed, "operation", text), report_count(unfused, "", number));
@@ -70,7 +72,7 @@ static void put_kernels_fact(const struct page *p) {
 
 static void put_facts(const struct page *p) {
 	const cJSON *json = p->g->json;
-	double moved = report_number(json, "bytes_moved"), saved = report_number(json, "bytes_not_moved"), arrays = report_number(json, "buffers_eliminated");
+	double moved = json_number(json, "bytes_moved"), saved = json_number(json, "bytes_not_moved"), arrays = json_number(json, "buffers_eliminated");
 	char a[REPORT_WORDS], b[REPORT_WORDS], words[3 * REPORT_WORDS];
 
 	fputs("<ul class=\"facts\">\n", p->to);
@@ -88,10 +90,10 @@ static void put_facts(const struct page *p) {
 		snprintf(words, sizeof words, "not moved: %.1f %% less, and %s never stored", PERCENT * saved / (moved + saved), report_count(arrays, "array", b));
 		fact(p, report_bytes(saved, a), words);
 	}
-	if (report_number(json, "peak_bytes") > 0)
-		fact(p, report_bytes(report_number(json, "peak_bytes"), a), "of temporaries and results at once, at most");
-	if (report_number(json, "runs") > 0)
-		fact(p, report_count(report_number(json, "runs"), "run", a), "of this graph");
+	if (json_number(json, "peak_bytes") > 0)
+		fact(p, report_bytes(json_number(json, "peak_bytes"), a), "of temporaries and results at once, at most");
+	if (json_number(json, "runs") > 0)
+		fact(p, report_count(json_number(json, "runs"), "run", a), "of this graph");
 	fputs("</ul>\n", p->to);
 	/* Of operations that were sent before. */
 	if (*report_text(json, "note")) {
@@ -162,15 +164,15 @@ static void put_bound(const struct page *p, const char *class, const char *what,
 
 /* Its time beside what it cannot be faster than: what moving its memory and its arithmetic take at the device's measured rates. */
 static void put_bounds(const struct page *p, const struct report_kernel *k) {
-	double memory = report_number(k->json, "memory_us"), arithmetic = report_number(k->json, "arithmetic_us");
-	double bound = fmax(memory, arithmetic), start = report_number(k->json, "estimated_us") - bound;
+	double memory = json_number(k->json, "memory_us"), arithmetic = json_number(k->json, "arithmetic_us");
+	double bound = fmax(memory, arithmetic), start = json_number(k->json, "estimated_us") - bound;
 
 	if (!(k->time_us > 0))
 		return;
 	fputs("<div class=\"bounds\">\n", p->to);
 	put_bound(p, "", k->measured ? "measured" : "estimated", k->time_us);
 	if (k->measured)
-		put_bound(p, "", "estimated", report_number(k->json, "estimated_us"));
+		put_bound(p, "", "estimated", json_number(k->json, "estimated_us"));
 	put_bound(p, "memory", "memory alone", memory);
 	put_bound(p, "arithmetic", "arithmetic alone", arithmetic);
 	if (bound > 0)
@@ -183,17 +185,17 @@ static void put_bounds(const struct page *p, const struct report_kernel *k) {
 }
 
 static void put_speedup(const struct page *p, const cJSON *kernel, const char *name, const char *word) {
-	if (report_number(kernel, name) > 0)
-		fprintf(p->to, ", %s %.3g times as fast", word, report_number(kernel, name));
+	if (json_number(kernel, name) > 0)
+		fprintf(p->to, ", %s %.3g times as fast", word, json_number(kernel, name));
 }
 
 static void put_moved(const struct page *p, const struct report_kernel *k) {
-	double arrays = report_number(k->json, "buffers_eliminated");
+	double arrays = json_number(k->json, "buffers_eliminated");
 	char a[REPORT_WORDS], b[REPORT_WORDS];
 
-	fprintf(p->to, "<p>Reads %s, writes %s.", report_bytes(report_number(k->json, "bytes_read"), a), report_bytes(report_number(k->json, "bytes_written"), b));
-	if (report_number(k->json, "bytes_saved") > 0) {
-		fprintf(p->to, " Fusing saves %s and %s that %s never stored", report_bytes(report_number(k->json, "bytes_saved"), a), report_count(arrays, "array", b),
+	fprintf(p->to, "<p>Reads %s, writes %s.", report_bytes(json_number(k->json, "bytes_read"), a), report_bytes(json_number(k->json, "bytes_written"), b));
+	if (json_number(k->json, "bytes_saved") > 0) {
+		fprintf(p->to, " Fusing saves %s and %s that %s never stored", report_bytes(json_number(k->json, "bytes_saved"), a), report_count(arrays, "array", b),
 			arrays == 1 ? "is" : "are");
 		put_speedup(p, k->json, "estimated_speedup", "estimated");
 		put_speedup(p, k->json, "measured_speedup", "measured");
@@ -225,9 +227,9 @@ static void put_operations(const struct page *p, const cJSON *list) {
 	fputs("<table><thead><tr><th scope=\"col\">operation</th><th scope=\"col\">type</th><th scope=\"col\">place</th></tr></thead><tbody>\n", p->to);
 	cJSON_ArrayForEach(one, list) {
 		fputs("<tr>", p->to);
-		put_cell(p, report_text(one, "op"));
-		put_cell(p, report_text(one, "type"));
-		put_cell(p, report_text(one, "at"));
+		put_cell(p, json_text(one, "op"));
+		put_cell(p, json_text(one, "type"));
+		put_cell(p, json_text(one, "at"));
 		fputs("</tr>\n", p->to);
 	}
 	fputs("</tbody></table>\n", p->to);
@@ -254,21 +256,21 @@ static int put_own_picture(const struct page *p, unsigned kernel) {
 
 static void put_summary(const struct page *p, unsigned kernel) {
 	const struct report_kernel *k = &p->g->kernel[kernel];
-	unsigned operations = (unsigned)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(k->json, "operations"));
+	unsigned operations = (unsigned)cJSON_GetArraySize(json_item(k->json, "operations"));
 	char text[REPORT_WORDS];
 	const cJSON *named;
 
 	fprintf(p->to, "<summary><span class=\"swatch fr-h%u\"></span><b>%u: ", kernel % 8, kernel + 1);
 	report_put_text(p->to, report_kernel_name(k));
-	cJSON_ArrayForEach(named, cJSON_GetObjectItemCaseSensitive(k->json, "named")) {
+	cJSON_ArrayForEach(named, json_item(k->json, "named")) {
 		fputs(", ", p->to);
 		report_put_text(p->to, cJSON_IsString(named) ? named->valuestring : "?");
 	}
 	fprintf(p->to, "</b> <span class=\"dim\">%s", report_count(operations, "operation", text));
 	if (k->time_us > 0)
 		fprintf(p->to, ", %s %s", report_time(k->time_us, text), k->measured ? "measured" : "estimated");
-	if (report_number(k->json, "bytes_saved") > 0)
-		fprintf(p->to, ", %s saved", report_bytes(report_number(k->json, "bytes_saved"), text));
+	if (json_number(k->json, "bytes_saved") > 0)
+		fprintf(p->to, ", %s saved", report_bytes(json_number(k->json, "bytes_saved"), text));
 	fputs("</span></summary>\n", p->to);
 }
 
@@ -279,14 +281,14 @@ static int put_kernel(const struct page *p, unsigned kernel) {
 	fprintf(p->to, "<details class=\"kernel\"%s>", p->g->kernels <= OPEN_MOST ? " open" : "");
 	put_summary(p, kernel);
 	fprintf(p->to, "<div id=\"%skernel-%u\">\n", p->g->prefix, kernel + 1);
-	put_said(p, "", report_text(k->json, "purpose"));
+	put_said(p, "", json_text(k->json, "purpose"));
 	put_bounds(p, k);
 	put_moved(p, k);
-	put_said(p, "Runs as ", report_text(k->json, "runs_as"));
-	put_said(p, "Launches wait until it is built: ", report_text(k->json, "waits_because"));
-	put_operations(p, cJSON_GetObjectItemCaseSensitive(k->json, "operations"));
+	put_said(p, "Runs as ", json_text(k->json, "runs_as"));
+	put_said(p, "Launches wait until it is built: ", json_text(k->json, "waits_because"));
+	put_operations(p, json_item(k->json, "operations"));
 	r = put_own_picture(p, kernel);
-	put_source(p, report_text(k->json, "source"));
+	put_source(p, json_text(k->json, "source"));
 	fputs("</div></details>\n", p->to);
 	return r;
 }
@@ -305,19 +307,19 @@ static int put_kernels(const struct page *p) {
 /* ---- what was not fused ---- */
 
 static void put_end(const struct page *p, const cJSON *note, const char *op, const char *at, const char *id) {
-	fprintf(p->to, "<td><a href=\"#%sop-%.0f\">", p->g->prefix, report_number(note, id));
-	report_put_text(p->to, report_text(note, op));
+	fprintf(p->to, "<td><a href=\"#%sop-%.0f\">", p->g->prefix, json_number(note, id));
+	report_put_text(p->to, json_text(note, op));
 	fputs("</a>", p->to);
-	if (*report_text(note, at)) {
+	if (*json_text(note, at)) {
 		fputs(" <span class=\"dim\">at ", p->to);
-		report_put_text(p->to, report_text(note, at));
+		report_put_text(p->to, json_text(note, at));
 		fputs("</span>", p->to);
 	}
 	fputs("</td>", p->to);
 }
 
 static void put_apart(const struct page *p) {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(p->g->json, "not_fused"), *one;
+	const cJSON *list = json_item(p->g->json, "not_fused"), *one;
 	char text[REPORT_WORDS];
 	int count = cJSON_GetArraySize(list);
 
@@ -330,7 +332,7 @@ static void put_apart(const struct page *p) {
 		fputs("<tr>", p->to);
 		put_end(p, one, "producer_op", "producer_at", "producer_id");
 		put_end(p, one, "consumer_op", "consumer_at", "consumer_id");
-		put_cell(p, report_text(one, "reason"));
+		put_cell(p, json_text(one, "reason"));
 		fputs("</tr>\n", p->to);
 	}
 	fputs("</tbody></table></details>\n", p->to);
@@ -346,7 +348,7 @@ static void add_up(struct page *p) {
 		p->sum_us += k->time_us;
 		p->timed += k->time_us > 0;
 		p->measured += k->measured;
-		p->longest_us = fmax(p->longest_us, fmax(k->time_us, report_number(k->json, "estimated_us")));
+		p->longest_us = fmax(p->longest_us, fmax(k->time_us, json_number(k->json, "estimated_us")));
 	}
 }
 
@@ -391,8 +393,8 @@ static int put_session(FILE *to, const cJSON *json, const cJSON *graphs, const c
 	int r = 0;
 
 	fputs("<p>The last graphs of ", to);
-	report_put_text(to, report_text(json, "name"));
-	fprintf(to, ", session %.0f, process %.0f; the newest is open.</p>\n", report_number(json, "session"), report_number(json, "pid"));
+	report_put_text(to, json_text(json, "name"));
+	fprintf(to, ", session %.0f, process %.0f; the newest is open.</p>\n", json_number(json, "session"), json_number(json, "pid"));
 	if (!cJSON_GetArraySize(graphs))
 		fputs("<p>It has run nothing.</p>\n", to);
 	cJSON_ArrayForEach(one, graphs) {
@@ -401,8 +403,8 @@ static int put_session(FILE *to, const cJSON *json, const cJSON *graphs, const c
 		number++;
 		snprintf(own, sizeof own, "%sg%u-", prefix, number);
 		fprintf(to, "<details class=\"kernel\"%s><summary><b>graph %u</b> <span class=\"dim\">%s, %s</span></summary><div>\n", number == 1 ? " open" : "", number,
-			report_count(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(one, "kernels")), "kernel", a),
-			report_count(report_number(one, "runs"), "run", b));
+			report_count(cJSON_GetArraySize(json_item(one, "kernels")), "kernel", a),
+			report_count(json_number(one, "runs"), "run", b));
 		r = put_graph(to, one, own);
 		fputs("</div></details>\n", to);
 		if (r)
@@ -421,7 +423,7 @@ static void put_document(FILE *to, const char *title) {
 }
 
 int report_page(FILE *to, const cJSON *explanation, const char *title, bool whole) {
-	const cJSON *graphs = cJSON_GetObjectItemCaseSensitive(explanation, "graphs");
+	const cJSON *graphs = json_item(explanation, "graphs");
 	char prefix[PREFIX_TEXT] = "";
 	int r;
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "client/json.h"
+
 enum {
 	MARGIN = 8,
 	HUES = 8,
@@ -92,7 +94,7 @@ static void draw_node(FILE *to, const struct scene *s, unsigned node) {
 
 static void draw_purpose(FILE *to, const struct report_kernel *k, const struct scene_box *b) {
 	fprintf(to, "<text class=\"fr-dim\" x=\"%.1f\" y=\"%.1f\">", b->x + SCENE_EDGE, b->y + THIRD_DOWN);
-	report_put_start(to, report_text(k->json, "purpose"), SCENE_KERNEL_TEXT);
+	report_put_start(to, json_text(k->json, "purpose"), SCENE_KERNEL_TEXT);
 	fputs("</text>", to);
 }
 

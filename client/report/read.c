@@ -5,22 +5,12 @@
 #include <limits.h>
 #include <stdlib.h>
 
-const char *report_text(const cJSON *object, const char *name) {
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-
-	return text ? text : "";
-}
-
-double report_number(const cJSON *object, const char *name) {
-	const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, name);
-
-	return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
+#include "client/json.h"
 
 const char *report_kernel_name(const struct report_kernel *k) {
-	const char *pattern = report_text(k->json, "pattern");
+	const char *pattern = json_text(k->json, "pattern");
 
-	return *pattern ? pattern : report_text(k->json, "root");
+	return *pattern ? pattern : json_text(k->json, "root");
 }
 
 /* ---- kernels ---- */
@@ -33,11 +23,11 @@ static int read_kernels(struct report_graph *g, const cJSON *list) {
 		return -ENOMEM;
 	cJSON_ArrayForEach(one, list) {
 		struct report_kernel *k = &g->kernel[g->kernels++];
-		double measured = report_number(one, "measured_us");
+		double measured = json_number(one, "measured_us");
 
 		k->json = one;
 		k->measured = measured > 0;
-		k->time_us = k->measured ? measured : report_number(one, "estimated_us");
+		k->time_us = k->measured ? measured : json_number(one, "estimated_us");
 	}
 	return 0;
 }
@@ -63,13 +53,13 @@ static unsigned whole_number(double number, double most, unsigned other) {
 static void read_node(struct report_graph *g, const cJSON *one) {
 	struct report_node *n = &g->node[g->nodes++];
 
-	n->op = report_text(one, "op");
-	n->type = report_text(one, "type");
-	n->at = report_text(one, "at");
-	n->id = whole_number(report_number(one, "id"), INT_MAX, 0);
-	n->number = cJSON_HasObjectItem(one, "node") ? report_number(one, "node") : -1;
-	n->kernel = whole_number(report_number(one, "kernel"), g->kernels, REPORT_NONE);
-	n->output = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(one, "output"));
+	n->op = json_text(one, "op");
+	n->type = json_text(one, "type");
+	n->at = json_text(one, "at");
+	n->id = whole_number(json_number(one, "id"), INT_MAX, 0);
+	n->number = cJSON_HasObjectItem(one, "node") ? json_number(one, "node") : -1;
+	n->kernel = whole_number(json_number(one, "kernel"), g->kernels, REPORT_NONE);
+	n->output = cJSON_IsTrue(json_item(one, "output"));
 	if (n->kernel)
 		g->kernel[n->kernel - 1].nodes++;
 }
@@ -108,7 +98,7 @@ static int read_nodes(struct report_graph *g, const cJSON *list) {
 	}
 	qsort(known, g->nodes, sizeof *known, by_id);
 	cJSON_ArrayForEach(one, list) {
-		r = read_inputs(g, &g->node[i++], cJSON_GetObjectItemCaseSensitive(one, "inputs"), known);
+		r = read_inputs(g, &g->node[i++], json_item(one, "inputs"), known);
 		if (r)
 			break;
 	}
@@ -120,8 +110,8 @@ int report_graph_read(struct report_graph *g, const cJSON *json) {
 	int r;
 
 	*g = (struct report_graph){ .json = json, .prefix = "" };
-	r = read_kernels(g, cJSON_GetObjectItemCaseSensitive(json, "kernels"));
-	return r ? r : read_nodes(g, cJSON_GetObjectItemCaseSensitive(json, "nodes"));
+	r = read_kernels(g, json_item(json, "kernels"));
+	return r ? r : read_nodes(g, json_item(json, "nodes"));
 }
 
 void report_graph_free(struct report_graph *g) {

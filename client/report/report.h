@@ -45,9 +45,6 @@ struct report_graph {
 int report_graph_read(struct report_graph *g, const cJSON *json);
 void report_graph_free(struct report_graph *g);
 
-/* What is missing is "" or 0. */
-const char *report_text(const cJSON *object, const char *name);
-double report_number(const cJSON *object, const char *name);
 /* What a kernel is called: its pattern, else its root. */
 const char *report_kernel_name(const struct report_kernel *k);
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/json.h"
+
 enum {
 	OP_LEAST = 56, OP_MARGIN = 18, OP_ACROSS = 14, OP_DOWN = 20,
 	KERNEL_LEAST = 120, KERNEL_ACROSS = 26, KERNEL_DOWN = 34, KERNEL_CLOSED = 58,
@@ -185,7 +187,7 @@ static double head_width(const struct report_kernel *k) {
 	double name = text_width(report_kernel_name(k), SCENE_KERNEL_TEXT, NAME_WIDTH) + 5 * NAME_WIDTH;
 
 	if (!k->nodes)
-		name = fmax(name, text_width(report_text(k->json, "purpose"), SCENE_KERNEL_TEXT, TEXT_WIDTH));
+		name = fmax(name, text_width(json_text(k->json, "purpose"), SCENE_KERNEL_TEXT, TEXT_WIDTH));
 	return fmax(name + 2 * SCENE_EDGE, KERNEL_LEAST + 2 * SCENE_EDGE);
 }
 
@@ -381,7 +383,7 @@ static int add_begun(struct making *m, unsigned box) {
 	const struct report_graph *g = m->s->g;
 	unsigned next = box;
 
-	while (next < g->kernels && !cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(g->kernel[next].json, "operations")))
+	while (next < g->kernels && !cJSON_GetArraySize(json_item(g->kernel[next].json, "operations")))
 		next++;
 	return next == box || next == g->kernels || add_edge(&m->outer, &m->room, box, next, g->nodes + box) ? 0 : -ENOMEM;
 }
@@ -391,8 +393,8 @@ static int add_parts(struct making *m, unsigned box) {
 	const struct report_graph *g = m->s->g;
 	const cJSON *one;
 
-	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(g->kernel[box].json, "operations")) {
-		double number = cJSON_HasObjectItem(one, "node") ? report_number(one, "node") : -1;
+	cJSON_ArrayForEach(one, json_item(g->kernel[box].json, "operations")) {
+		double number = cJSON_HasObjectItem(one, "node") ? json_number(one, "node") : -1;
 
 		for (unsigned i = 0; number >= 0 && i < g->nodes; i++) {
 			if (g->node[i].number != number || box_of(m, i) == box)

@@ -1,4 +1,4 @@
-/* Reading the daemon's JSON: what is missing is "" or 0. */
+/* Reading the daemon's JSON, in the library and fusionctl: what is missing is "" or 0. */
 #pragma once
 
 #include <cjson/cJSON.h>
