@@ -120,7 +120,8 @@ OBJ_PROTOCOL := $(call obj,$(SRC_PROTOCOL))
 OBJ_BASE := $(call obj,$(SRC_BASE))
 OBJ_SUPERVISOR := $(call obj,$(SRC_SUPERVISOR))
 OBJ_GATEWAY := $(call obj,$(SRC_GATEWAY))
-OBJ_PLACE := $(call obj,client/place.c)
+# Of the library, what fusionctl has once more: it exports none of it.
+OBJ_SHARED := $(call obj,client/place.c client/number.c)
 OBJ_LINK := $(call obj,$(wildcard client/link*.c))
 OBJ_TRANSPORT := $(OBJ_LINK) $(call obj,client/beside.c client/linger.c client/transport.c client/transport_ring.c client/transport_nng.c $(SRC_SP))
 OBJ_ENGINE := $(call obj,$(SRC_ENGINE) $(SRC_SP)) $(B)/obj/kernels.o
@@ -234,7 +235,7 @@ $(LIB): $(OBJ_CLIENT) $(OBJ_PROTOCOL) client/libfusion.map
 # Programs of the build tree find the library beside them or one folder up.
 RPATH ?= -Wl,-rpath,'$$ORIGIN:$$ORIGIN/..'
 LINK_FUSION = -L$(B) -lfusion $(RPATH)
-$(B)/fusionctl: $(OBJ_CTL) $(OBJ_LINK) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
+$(B)/fusionctl: $(OBJ_CTL) $(OBJ_LINK) $(OBJ_SHARED) $(OBJ_PROTOCOL) $(LIB)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)
 $(B)/fusion-bench: $(OBJ_BENCH) $(LIB)
@@ -274,7 +275,7 @@ $(B)/tests/fusiond-engine-faults: $(B)/obj/daemon/engine.o $(B)/obj/tests/faults
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(FAULT_WRAPS) $^ -o $@ $(LIBS_ENGINE)
-$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_LINK) $(OBJ_PLACE) $(OBJ_PROTOCOL) $(LIB)
+$(B)/tests/run_graphs: $(B)/obj/tests/run_graphs.o $(filter-out %/main.o,$(OBJ_CTL)) $(OBJ_LINK) $(OBJ_SHARED) $(OBJ_PROTOCOL) $(LIB)
 	@mkdir -p $(@D)
 	@$(SAY) "  LINK $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -o $@ $(LINK_FUSION) $(LIBS_CTL) $(LIBS_PROTOCOL) $(LIBS_TLS)

@@ -9,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "client/number.h"
+
 enum {
 	NAME_WIDTH = 16,
 	GAP = 2,
@@ -22,37 +24,26 @@ enum {
 
 char *print_count(double value, char text[static PRINT_TEXT]) {
 	char plain[PRINT_TEXT];
-	const char *digit = plain;
-	char *out = text;
-	size_t left;
+	bool negative;
 
 	if (value != floor(value) || fabs(value) >= 1e18) {
 		snprintf(text, PRINT_TEXT, "%.4g", value);
 		return text;
 	}
 	snprintf(plain, sizeof plain, "%.0f", value);
-	if (*digit == '-')
-		*out++ = *digit++;
-	for (left = strlen(digit); left; left--) {
-		*out++ = *digit++;
-		if (left > 1 && left % 3 == 1)
-			*out++ = ',';
-	}
-	*out = '\0';
+	negative = *plain == '-';
+	if (negative)
+		*text = '-';
+	number_thousands(plain + negative, text + negative);
 	return text;
 }
 
 char *print_bytes(double bytes, char text[static PRINT_TEXT]) {
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	size_t unit = 0;
-	int digits;
+	const char *unit;
+	double count = number_bytes(bytes, &unit);
+	int digits = count == floor(count) || count >= 100 ? 0 : count >= 10 ? 1 : 2;
 
-	while (fabs(bytes) >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-		bytes /= 1024;
-		unit++;
-	}
-	digits = bytes == floor(bytes) || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2;
-	snprintf(text, PRINT_TEXT, "%.*f %s", digits, bytes, units[unit]);
+	snprintf(text, PRINT_TEXT, "%.*f %s", digits, count, unit);
 	return text;
 }
 

@@ -2,7 +2,8 @@
 #include "report.h"
 
 #include <math.h>
-#include <string.h>
+
+#include "client/number.h"
 
 enum {
 	REPLACEMENT = 0xfffd,
@@ -103,27 +104,19 @@ char *report_time(double us, char text[static REPORT_WORDS]) {
 }
 
 char *report_bytes(double bytes, char text[static REPORT_WORDS]) {
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	size_t unit = 0;
+	const char *unit;
+	double count = number_bytes(bytes, &unit);
 
-	while (fabs(bytes) >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-		bytes /= 1024;
-		unit++;
-	}
-	snprintf(text, REPORT_WORDS, bytes >= 100 || floor(bytes) == bytes ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
+	snprintf(text, REPORT_WORDS, count >= 100 || floor(count) == count ? "%.0f %s" : "%.3g %s", count, unit);
 	return text;
 }
 
 char *report_count(double count, const char *what, char text[static REPORT_WORDS]) {
 	char digits[REPORT_WORDS / 2];
-	char *out = text;
-	int left = snprintf(digits, sizeof digits, "%.0f", fmin(fmax(count, 0), 1e15));
+	char *out;
 
-	for (const char *digit = digits; *digit; left--) {
-		*out++ = *digit++;
-		if (left > 1 && left % 3 == 1)
-			*out++ = ',';
-	}
+	snprintf(digits, sizeof digits, "%.0f", fmin(fmax(count, 0), 1e15));
+	out = number_thousands(digits, text);
 	snprintf(out, REPORT_WORDS - (size_t)(out - text), "%s%s%s", *what ? " " : "", what, !*what || count == 1 ? "" : "s");
 	return text;
 }
