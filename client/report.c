@@ -12,15 +12,15 @@ static int put_picture(FILE *to, const cJSON *json) {
 	int r = report_graph_read(&g, graphs ? cJSON_GetArrayItem(graphs, 0) : json);
 
 	if (!r)
-		r = report_picture(to, &g, report_is_large(&g) ? REPORT_KERNELS : REPORT_WHOLE);
+		r = report_picture(to, &g);
 	report_graph_free(&g);
 	return r;
 }
 
-static int put_report(FILE *to, const cJSON *json, const char *title, enum fusion_report_form form) {
+static int put_report(FILE *to, const char *explanation, const cJSON *json, const char *title, enum fusion_report_form form) {
 	if (form == FUSION_REPORT_PICTURE)
 		return put_picture(to, json);
-	return report_page(to, json, title ? title : "Fusion report", form == FUSION_REPORT_PAGE);
+	return report_page(to, explanation, json, title ? title : "Fusion report", form == FUSION_REPORT_PAGE);
 }
 
 static int check_report(const char *explanation, enum fusion_report_form form, cJSON **jsonp, struct fault *f) {
@@ -35,11 +35,11 @@ static int check_report(const char *explanation, enum fusion_report_form form, c
 }
 
 /* The text, or NULL and the failure. */
-static char *make_report(const cJSON *json, const char *title, enum fusion_report_form form, int *failedp) {
+static char *make_report(const char *explanation, const cJSON *json, const char *title, enum fusion_report_form form, int *failedp) {
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
-	int failed = to ? put_report(to, json, title, form) : -ENOMEM;
+	int failed = to ? put_report(to, explanation, json, title, form) : -ENOMEM;
 
 	if (to && fclose(to) && !failed)
 		failed = -ENOMEM;
@@ -57,7 +57,7 @@ char *fusion_report(const char *explanation, const char *title, enum fusion_repo
 	int failed = check_report(explanation, form, &json, &f);
 
 	if (!failed)
-		text = make_report(json, title, form, &failed);
+		text = make_report(explanation, json, title, form, &failed);
 	cJSON_Delete(json);
 	if (failed)
 		error_report(failed, &f);

@@ -1,9 +1,7 @@
 /* A page about a graph, or the last graphs of a session; see report.h. */
 #include "report.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "client/json.h"
 
@@ -122,7 +120,7 @@ static int put_picture(const struct page *p) {
 	put_zoom(p, "half", "half", false);
 	put_zoom(p, "fit", "as wide as the page", large);
 	fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Picture of the graph\">\n", p->to);
-	r = report_picture(p->to, p->g, large ? REPORT_KERNELS : REPORT_WHOLE);
+	r = report_picture(p->to, p->g);
 	fputs("</div>\n</div>\n", p->to);
 	return r;
 }
@@ -260,7 +258,7 @@ static void put_summary(const struct page *p, unsigned kernel) {
 	char text[REPORT_WORDS];
 	const cJSON *named;
 
-	fprintf(p->to, "<summary><span class=\"swatch fr-h%u\"></span><b>%u: ", kernel % 8, kernel + 1);
+	fprintf(p->to, "<summary><span class=\"swatch fr-h%u\"></span><b>%u: ", kernel % REPORT_HUES, kernel + 1);
 	report_put_text(p->to, report_kernel_name(k));
 	cJSON_ArrayForEach(named, json_item(k->json, "named")) {
 		fputs(", ", p->to);
@@ -376,14 +374,12 @@ static int put_graph(FILE *to, const cJSON *json, const char *prefix) {
 
 /* ---- all graphs ---- */
 
-/* Of a text, so that two reports on one page name their elements differently (FNV-1a). */
-static unsigned long hash_of(const cJSON *json) {
-	char *text = cJSON_PrintUnformatted(json);
+/* FNV-1a. */
+static unsigned hash_of(const char *text) {
 	unsigned hash = 2166136261U;
 
-	for (const char *c = text; c && *c; c++)
+	for (const char *c = text; *c; c++)
 		hash = (hash ^ (unsigned char)*c) * 16777619U;
-	free(text);
 	return hash;
 }
 
@@ -422,22 +418,22 @@ static void put_document(FILE *to, const char *title) {
 	fputs("</title>\n<style>:root{color-scheme:light dark}body{margin:0}@media(prefers-color-scheme:dark){body{background:#14171a}}</style>\n</head>\n<body>\n", to);
 }
 
-int report_page(FILE *to, const cJSON *explanation, const char *title, bool whole) {
-	const cJSON *graphs = json_item(explanation, "graphs");
+int report_page(FILE *to, const char *explanation, const cJSON *json, const char *title, bool whole) {
+	const cJSON *graphs = json_item(json, "graphs");
 	char prefix[PREFIX_TEXT] = "";
 	int r;
 
 	if (whole)
 		put_document(to, title);
 	else
-		snprintf(prefix, sizeof prefix, "r%lx-", hash_of(explanation));
+		snprintf(prefix, sizeof prefix, "r%x-", hash_of(explanation));
 	fprintf(to, "<style>%s%s</style>\n<%s class=\"fr\">\n", style, report_picture_style, whole ? "main" : "div");
 	if (whole) {
 		fputs("<h1>", to);
 		report_put_text(to, title);
 		fputs("</h1>\n", to);
 	}
-	r = graphs ? put_session(to, explanation, graphs, prefix) : put_graph(to, explanation, prefix);
+	r = graphs ? put_session(to, json, graphs, prefix) : put_graph(to, json, prefix);
 	fprintf(to, "</%s>\n%s", whole ? "main" : "div", whole ? "</body>\n</html>\n" : "");
 	return r;
 }

@@ -7,7 +7,6 @@
 
 enum {
 	MARGIN = 8,
-	HUES = 8,
 	/* Operations beyond which kernels are drawn closed, each with a picture of its own. */
 	OPERATIONS_MOST = 200,
 	CORNER = 6,
@@ -104,7 +103,7 @@ static void draw_head(FILE *to, const struct scene *s, unsigned kernel) {
 	const struct scene_box *b = &s->kernel[kernel];
 	char text[REPORT_WORDS];
 
-	fprintf(to, "<g class=\"fr-head fr-h%u\"><text class=\"fr-name\" x=\"%.1f\" y=\"%.1f\">%u: ", kernel % HUES, b->x + SCENE_EDGE, b->y + NAME_DOWN, kernel + 1);
+	fprintf(to, "<g class=\"fr-head fr-h%u\"><text class=\"fr-name\" x=\"%.1f\" y=\"%.1f\">%u: ", kernel % REPORT_HUES, b->x + SCENE_EDGE, b->y + NAME_DOWN, kernel + 1);
 	report_put_start(to, report_kernel_name(k), SCENE_KERNEL_TEXT);
 	fprintf(to, "</text>");
 	if (k->time_us > 0)
@@ -112,7 +111,7 @@ static void draw_head(FILE *to, const struct scene *s, unsigned kernel) {
 			k->measured ? "measured" : "estimated");
 	if (!k->nodes)
 		draw_purpose(to, k, b);
-	else if (s->scope == REPORT_KERNELS)
+	else if (s->scope == SCENE_KERNELS)
 		fprintf(to, "<text class=\"fr-dim\" x=\"%.1f\" y=\"%.1f\">%s</text>", b->x + SCENE_EDGE, b->y + THIRD_DOWN, report_count(k->nodes, "operation", text));
 	fputs("</g>\n", to);
 }
@@ -123,9 +122,9 @@ static void draw_kernel(FILE *to, const struct scene *s, unsigned kernel) {
 
 	if (links)
 		fprintf(to, "<a href=\"#%skernel-%u\">", s->g->prefix, kernel + 1);
-	fprintf(to, "<g class=\"fr-kernel fr-h%u\"%s%s", kernel % HUES, s->only ? "" : " id=\"", s->only ? "" : s->g->prefix);
+	fprintf(to, "<g class=\"fr-kernel fr-h%u\"", kernel % REPORT_HUES);
 	if (!s->only)
-		fprintf(to, "box-%u\"", kernel + 1);
+		fprintf(to, " id=\"%sbox-%u\"", s->g->prefix, kernel + 1);
 	fprintf(to, "><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\"/>", b->x, b->y, b->width, b->height, CORNER);
 	fprintf(to, "</g>%s\n", links ? "</a>" : "");
 }
@@ -165,7 +164,7 @@ static void draw(FILE *to, const struct scene *s) {
 	fputs("</svg>\n", to);
 }
 
-static int make_and_draw(FILE *to, const struct report_graph *g, enum report_scope scope, unsigned only) {
+static int make_and_draw(FILE *to, const struct report_graph *g, enum scene_scope scope, unsigned only) {
 	struct scene s;
 	int r = scene_make(&s, g, scope, only);
 
@@ -175,10 +174,10 @@ static int make_and_draw(FILE *to, const struct report_graph *g, enum report_sco
 	return r;
 }
 
-int report_picture(FILE *to, const struct report_graph *g, enum report_scope scope) {
-	return make_and_draw(to, g, scope, REPORT_NONE);
+int report_picture(FILE *to, const struct report_graph *g) {
+	return make_and_draw(to, g, report_is_large(g) ? SCENE_KERNELS : SCENE_WHOLE, REPORT_NONE);
 }
 
 int report_kernel_picture(FILE *to, const struct report_graph *g, unsigned kernel) {
-	return make_and_draw(to, g, REPORT_WHOLE, kernel);
+	return make_and_draw(to, g, SCENE_WHOLE, kernel);
 }

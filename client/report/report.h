@@ -1,9 +1,9 @@
 /*
  * The report of an explanation: what fusion_explain() or fusion_recent() answered, as one page of HTML or a picture.
  *
- * read.c makes a graph of the JSON, layers.c finds places for boxes and lines, picture.c draws them as SVG, page.c writes
- * what stands about the picture. All text of the explanation is hostile: it leaves this folder through report_put_text() alone.
- * The page holds no script, asks for nothing, and says so in its Content-Security-Policy.
+ * read.c makes a graph of the JSON, scene.c boxes and lines of it, for which layers.c and order.c find places, picture.c draws them as SVG,
+ * page.c writes what stands about the picture. All text of the explanation is hostile: it leaves this folder by words.c alone, through
+ * report_put_text() and report_put_start(). The page holds no script, asks for nothing, and says so in its Content-Security-Policy.
  */
 #pragma once
 
@@ -85,17 +85,15 @@ int layers_place(struct layers *l);
 
 /* ---- SVG, picture.c ---- */
 
-enum report_scope {
-	REPORT_WHOLE,                     /* kernels with their operations in them */
-	REPORT_KERNELS,                   /* kernels as boxes */
-};
+/* Colours of kernels, in turn: classes fr-h0 and on. */
+enum { REPORT_HUES = 8 };
 
-/* An SVG element. 0 or -ENOMEM. */
-int report_picture(FILE *to, const struct report_graph *g, enum report_scope scope);
+/* Are there more operations than one picture holds and stays legible? */
+bool report_is_large(const struct report_graph *g);
+/* An SVG element: kernels with their operations in them, of a large graph as closed boxes. 0 or -ENOMEM. */
+int report_picture(FILE *to, const struct report_graph *g);
 /* Of one kernel's operations. */
 int report_kernel_picture(FILE *to, const struct report_graph *g, unsigned kernel);
-/* Does one picture hold so many operations and stay legible? */
-bool report_is_large(const struct report_graph *g);
 /* The style that the elements want. */
 extern const char report_picture_style[];
 
@@ -106,8 +104,8 @@ enum { REPORT_WORDS = 48 };
 /* For HTML and XML, also within attributes: characters that either gives a meaning to are escaped, those that neither may hold, and those that turn
  * the direction of writing, are replaced. */
 void report_put_text(FILE *to, const char *text);
-/* No more than so many characters of it, with an ellipsis where it is cut. Returns how many. */
-unsigned report_put_start(FILE *to, const char *text, unsigned most);
+/* No more than so many characters of it, with an ellipsis where it is cut. */
+void report_put_start(FILE *to, const char *text, unsigned most);
 /* Each returns text. */
 char *report_time(double us, char text[static REPORT_WORDS]);
 char *report_bytes(double bytes, char text[static REPORT_WORDS]);
@@ -116,5 +114,8 @@ char *report_count(double count, const char *what, char text[static REPORT_WORDS
 
 /* ---- HTML, page.c ---- */
 
-/* A document, or what may stand within one. 0 or -ENOMEM. */
-int report_page(FILE *to, const cJSON *explanation, const char *title, bool whole);
+/*
+ * A document, or what may stand within one; json is what `explanation` holds. Within one, elements are named after the text, so that two
+ * explanations do not share names; where they are equal they do, and links lead into the first, which says the same. 0 or -ENOMEM.
+ */
+int report_page(FILE *to, const char *explanation, const cJSON *json, const char *title, bool whole);

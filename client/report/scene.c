@@ -352,7 +352,7 @@ static int size_kernel(struct making *m, unsigned box, struct inside *in) {
 
 	item->width = head_width(&m->s->g->kernel[box]);
 	item->height = KERNEL_CLOSED;
-	if (m->s->scope == REPORT_KERNELS || m->start[box] == m->start[box + 1])
+	if (m->s->scope == SCENE_KERNELS || m->start[box] == m->start[box + 1])
 		return 0;
 	r = lay_out_inside(m, box, in);
 	item->width = fmax(item->width, in->l.width + 2 * SCENE_EDGE);
@@ -422,7 +422,7 @@ static int size_boxes(struct making *m, struct inside *in) {
 			r = size_kernel(m, box, &in[box]);
 		else if (!empty)
 			m->outer.item[box] = (struct layers_item){ .width = op_width(&g->node[box - g->kernels]), .height = SCENE_OP_HEIGHT };
-		if (!r && (box >= g->kernels || m->s->scope == REPORT_KERNELS))
+		if (!r && (box >= g->kernels || m->s->scope == SCENE_KERNELS))
 			r = add_plain_reads(m, box);
 		if (!r && box < g->kernels && empty)
 			r = add_parts(m, box);
@@ -519,7 +519,7 @@ static int make(struct making *m) {
 	return r;
 }
 
-int scene_make(struct scene *s, const struct report_graph *g, enum report_scope scope, unsigned only) {
+int scene_make(struct scene *s, const struct report_graph *g, enum scene_scope scope, unsigned only) {
 	struct making m = { 0 };
 	int r;
 

@@ -8,6 +8,11 @@
 
 #include "report.h"
 
+enum scene_scope {
+	SCENE_WHOLE,                      /* kernels with their operations in them */
+	SCENE_KERNELS,                    /* kernels as boxes */
+};
+
 enum {
 	SCENE_EDGE = 10,                  /* between a kernel's box and what is in it */
 	SCENE_HEAD = 38,                  /* two lines of text */
@@ -28,7 +33,7 @@ struct scene_box {
 
 struct scene {
 	const struct report_graph *g;
-	enum report_scope scope;
+	enum scene_scope scope;
 	unsigned only;                    /* a kernel, alone; REPORT_NONE: all */
 	unsigned *box;                    /* of each node: the kernel it is drawn in, from 1; REPORT_NONE: it stands alone */
 	struct scene_box *node, *kernel;  /* width 0: not drawn */
@@ -38,5 +43,5 @@ struct scene {
 };
 
 /* 0 or -ENOMEM; scene_free() also on failure. */
-int scene_make(struct scene *s, const struct report_graph *g, enum report_scope scope, unsigned only);
+int scene_make(struct scene *s, const struct report_graph *g, enum scene_scope scope, unsigned only);
 void scene_free(struct scene *s);

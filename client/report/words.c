@@ -7,6 +7,7 @@
 
 enum {
 	REPLACEMENT = 0xfffd,
+	ELLIPSIS = 0x2026,
 	/* What turns the direction of writing, by which text could look like other text. */
 	EMBED_FIRST = 0x202a, EMBED_LAST = 0x202e, ISOLATE_FIRST = 0x2066, ISOLATE_LAST = 0x2069,
 	CONTROLS_FIRST = 0x7f, CONTROLS_LAST = 0x9f,
@@ -71,22 +72,16 @@ void report_put_text(FILE *to, const char *text) {
 		put_character(to, take_character(&text));
 }
 
-unsigned report_put_start(FILE *to, const char *text, unsigned most) {
-	unsigned count = 0;
+void report_put_start(FILE *to, const char *text, unsigned most) {
+	unsigned last;
 
-	while (*text && count + 1 < most) {
+	for (unsigned count = 1; *text && count < most; count++)
 		put_character(to, take_character(&text));
-		count++;
-	}
 	if (!*text)
-		return count;
+		return;
 	/* The last there is room for, or the sign that there were more. */
-	{
-		unsigned last = take_character(&text);
-
-		put_character(to, *text ? 0x2026 : last);
-	}
-	return count + 1;
+	last = take_character(&text);
+	put_character(to, *text ? ELLIPSIS : last);
 }
 
 /* ---- numbers ---- */
