@@ -65,7 +65,7 @@ START_TEST(letters_of_all_languages_stay_as_they_are) {
 END_TEST
 
 START_TEST(what_turns_or_hides_text_is_written_out) {
-	static const char *const bad[] = { "\xc2\x9b" "2J", "\xe2\x80\xae" "x", "\xe2\x80\xa8", "\xed\xa0\x80", "\xc0\x8a", "\xf4\x90\x80\x80", "\xef\xbb\xbf",
+	static const char *const bad[] = { "\xc2\x9b" "2J", "\xe2\x80\xae" "x", "\xe2\x80\xa8", "\xd8\x9c", "\xe2\x80\x8e", "\xc2\xad", "\xed\xa0\x80", "\xc0\x8a", "\xf4\x90\x80\x80", "\xef\xbb\xbf",
 		"\xe2\x80", "\xff" };
 	char text[TEXT];
 

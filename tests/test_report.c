@@ -113,6 +113,23 @@ START_TEST(no_text_becomes_an_element) {
 }
 END_TEST
 
+/* Marks, embeddings and isolates of the direction of writing, separators, what has no width. */
+START_TEST(no_text_turns_or_hides_what_stands_about_it) {
+	static const unsigned codes[] = { 0x61c, 0x200e, 0x200f, 0x202a, 0x202e, 0x2066, 0x2069, 0x2028, 0x2029, 0x85, 0xad, 0x200b, 0x200d, 0x2060, 0xfeff };
+
+	for (unsigned i = 0; i < sizeof codes / sizeof *codes; i++) {
+		char name[16], *page;
+
+		snprintf(name, sizeof name, "a\\u%04xb", codes[i]);
+		page = page_of(name);
+		ck_assert_msg(page, "%s", fusion_error());
+		snprintf(name, sizeof name, "&#%u;", codes[i]);
+		ck_assert_msg(!strstr(page, name) && strstr(page, "a&#65533;b"), "U+%04x", codes[i]);
+		free(page);
+	}
+}
+END_TEST
+
 START_TEST(what_is_no_explanation_is_refused) {
 	static const char *const texts[] = { "", "5", "[]", "{", "null" };
 
@@ -139,7 +156,7 @@ END_TEST
 
 int main(void) {
 	const TTest *const tests[] = { every_graph_is_drawn_with_circles_and_without, no_explanation_is_too_strange, no_text_becomes_an_element,
-		what_is_no_explanation_is_refused, nothing_is_a_page_too };
+		no_text_turns_or_hides_what_stands_about_it, what_is_no_explanation_is_refused, nothing_is_a_page_too };
 	Suite *s = suite_create("report");
 	TCase *c = tcase_create("report");
 

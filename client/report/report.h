@@ -101,8 +101,8 @@ extern const char report_picture_style[];
 
 enum { REPORT_WORDS = 48 };
 
-/* For HTML and XML, also within attributes: characters that either gives a meaning to are escaped, those that neither may hold, and those that turn
- * the direction of writing, are replaced. */
+/* For HTML and XML, also within attributes: characters that either gives a meaning to are escaped; what people are not to be shown (protocol/utf8.h),
+ * but for ends of lines and tabs, is replaced. */
 void report_put_text(FILE *to, const char *text);
 /* No more than so many characters of it, with an ellipsis where it is cut. */
 void report_put_start(FILE *to, const char *text, unsigned most);

@@ -19,6 +19,8 @@
 
 #include <systemd/sd-journal.h>
 
+#include "protocol/utf8.h"
+
 enum {
 	/* A sentence of a fault and what surrounds it. */
 	LOG_LINE = 1024,
@@ -71,45 +73,25 @@ static bool is_wanted(enum log_level level) {
 
 /* ---- text ---- */
 
-/* Bytes of the character at p of UTF-8 that may be shown as it is; 0: of none, or of a control character. */
-static size_t shown(const unsigned char *p) {
-	static const unsigned char firsts[] = { 0xc2, 0xe0, 0xf0 }, lasts[] = { 0xdf, 0xef, 0xf4 };
+/* Bytes of the character at `text`, where it may be shown as it is; else 0. */
+static size_t shown(const char *text) {
 	uint32_t code;
+	size_t bytes = utf8_decode(text, &code);
 
-	if (*p >= 0x20 && *p < 0x7f)
-		return 1;
-	for (size_t more = 1; more <= 3; more++) {
-		static const uint32_t least[] = { 0, 0xa0, 0x800, 0x10000 };
-
-		if (*p < firsts[more - 1] || *p > lasts[more - 1])
-			continue;
-		code = *p & (0x3fU >> more);
-		for (size_t i = 1; i <= more; i++) {
-			if ((p[i] & 0xc0) != 0x80)
-				return 0;
-			code = code << 6 | (p[i] & 0x3f);
-		}
-		/* Surrogates; separators and marks that turn, end or hide what is around them. */
-		if (code < least[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || (code >= 0x200b && code <= 0x200f) ||
-			(code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff)
-			return 0;
-		return more + 1;
-	}
-	return 0;
+	return utf8_is_shown(code) ? bytes : 0;
 }
 
 size_t log_escape(char *to, size_t size, const char *from) {
-	const unsigned char *p = (const unsigned char *)from;
 	size_t used = 0, n;
 
-	for (; *p; p += n ? n : 1) {
+	for (const char *p = from; *p; p += n ? n : 1) {
 		n = shown(p);
 		if (used + (n ? n : LOG_ESCAPE) >= size)
 			break;
 		if (n)
 			memcpy(to + used, p, n);
 		else
-			snprintf(to + used, LOG_ESCAPE + 1, "\\x%02x", *p);
+			snprintf(to + used, LOG_ESCAPE + 1, "\\x%02x", (unsigned char)*p);
 		used += n ? n : LOG_ESCAPE;
 	}
 	to[used] = 0;

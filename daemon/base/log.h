@@ -1,7 +1,7 @@
 /*
  * One line a message, on standard error. Under systemd each line carries its priority (sd-daemon(3)),
- * elsewhere the program's name. Not for what a client may cause at will: that belongs in DEBUG. Control characters, and what is
- * no UTF-8, are written as \xNN, whoever wrote them.
+ * elsewhere the program's name. Not for what a client may cause at will: that belongs in DEBUG. What people are not to be shown
+ * (protocol/utf8.h), and what is no UTF-8, is written as \xNN, whoever wrote it.
  */
 #pragma once
 
