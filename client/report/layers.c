@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
 	/* Bends beyond which lines go straight from end to end: nobody follows so many, and they take the time. */
@@ -17,27 +18,45 @@ enum {
 	BEND_WIDTH = 6,
 };
 
+/* ---- lists ---- */
+
+int layers_list(struct layers_list *l, unsigned keys, unsigned items, unsigned (*key)(const void *of, unsigned item), const void *of) {
+	l->start = calloc(keys + 2u, sizeof *l->start);
+	l->item = calloc(items + 1u, sizeof *l->item);
+	if (!l->start || !l->item)
+		return -ENOMEM;
+	for (unsigned i = 0; i < items; i++)
+		l->start[key(of, i) + 1]++;
+	for (unsigned k = 0; k < keys; k++)
+		l->start[k + 1] += l->start[k];
+	/* Filled from behind: what is counted down ends where the list begins. */
+	for (unsigned i = items; i-- > 0;)
+		l->item[--l->start[key(of, i) + 1]] = i;
+	memmove(l->start, l->start + 1, keys * sizeof *l->start);
+	l->start[keys] = items;
+	return 0;
+}
+
+void layers_list_free(struct layers_list *l) {
+	free(l->start);
+	free(l->item);
+	*l = (struct layers_list){ 0 };
+}
+
 /* ---- circles ---- */
 
 enum { UNSEEN, UNDER_WAY, DONE };
 
 struct walk {
-	unsigned *start, *edge;           /* of each item, the edges that leave it */
-	unsigned *next, *stack;
+	struct layers_list leaving;       /* of each item, the edges that leave it */
+	unsigned *done, *stack;           /* of each item: how many of them were followed */
 	unsigned char *state;
 };
 
-static void list_edges(const struct layers *l, struct walk *w) {
-	for (unsigned e = 0; e < l->edges; e++)
-		w->start[l->edge[e].from + 1]++;
-	for (unsigned i = 0; i < l->items; i++) {
-		w->start[i + 1] += w->start[i];
-		w->next[i] = w->start[i];
-	}
-	for (unsigned e = 0; e < l->edges; e++)
-		w->edge[w->next[l->edge[e].from]++] = e;
-	for (unsigned i = 0; i < l->items; i++)
-		w->next[i] = w->start[i];
+static unsigned from_of(const void *of, unsigned e) {
+	const struct layers *l = of;
+
+	return l->edge[e].from;
 }
 
 /* What leads to an item that is under way closes a circle: it is turned. */
@@ -48,14 +67,15 @@ static void walk_from(struct layers_work *work, struct walk *w, unsigned item) {
 	w->stack[depth++] = item;
 	w->state[item] = UNDER_WAY;
 	while (depth) {
-		unsigned at = w->stack[depth - 1], e, to;
+		unsigned at = w->stack[depth - 1], next = w->leaving.start[at] + w->done[at], e, to;
 
-		if (w->next[at] == w->start[at + 1]) {
+		if (next == w->leaving.start[at + 1]) {
 			w->state[at] = DONE;
 			depth--;
 			continue;
 		}
-		e = w->edge[w->next[at]++];
+		w->done[at]++;
+		e = w->leaving.item[next];
 		to = l->edge[e].to;
 		work->turned[e] = w->state[to] == UNDER_WAY;
 		if (w->state[to] != UNSEEN)
@@ -67,18 +87,14 @@ static void walk_from(struct layers_work *work, struct walk *w, unsigned item) {
 
 static int cut_circles(struct layers_work *work) {
 	const struct layers *l = work->l;
-	struct walk w = { .start = calloc(l->items + 2u, sizeof *w.start), .edge = calloc(l->edges + 1u, sizeof *w.edge),
-		.next = calloc(l->items + 1u, sizeof *w.next), .stack = calloc(l->items + 1u, sizeof *w.stack), .state = calloc(l->items + 1u, 1) };
-	int r = w.start && w.edge && w.next && w.stack && w.state ? 0 : -ENOMEM;
+	struct walk w = { .done = calloc(l->items + 1u, sizeof *w.done), .stack = calloc(l->items + 1u, sizeof *w.stack), .state = calloc(l->items + 1u, 1) };
+	int r = w.done && w.stack && w.state ? layers_list(&w.leaving, l->items, l->edges, from_of, l) : -ENOMEM;
 
-	if (!r)
-		list_edges(l, &w);
 	for (unsigned i = 0; !r && i < l->items; i++)
 		if (w.state[i] == UNSEEN)
 			walk_from(work, &w, i);
-	free(w.start);
-	free(w.edge);
-	free(w.next);
+	layers_list_free(&w.leaving);
+	free(w.done);
 	free(w.stack);
 	free(w.state);
 	return r;
@@ -94,39 +110,34 @@ static unsigned lower(const struct layers_work *w, unsigned e) {
 	return w->turned[e] ? w->l->edge[e].from : w->l->edge[e].to;
 }
 
+static unsigned upper_of(const void *of, unsigned e) {
+	return upper(of, e);
+}
+
 /* The longest way to each item: items in an order in which each comes behind all that lines to it come from. */
 static int rank_items(struct layers_work *w) {
 	const struct layers *l = w->l;
 	unsigned *waits = calloc(l->items + 1u, sizeof *waits), *queue = calloc(l->items + 1u, sizeof *queue), count = 0;
-	unsigned *start = calloc(l->items + 2u, sizeof *start), *below = calloc(l->edges + 1u, sizeof *below), *fill = calloc(l->items + 1u, sizeof *fill);
-	int r = waits && queue && start && below && fill ? 0 : -ENOMEM;
+	struct layers_list leaving = { 0 };
+	int r = waits && queue ? layers_list(&leaving, l->items, l->edges, upper_of, w) : -ENOMEM;
 
-	for (unsigned e = 0; !r && e < l->edges; e++) {
+	for (unsigned e = 0; !r && e < l->edges; e++)
 		waits[lower(w, e)]++;
-		start[upper(w, e) + 1]++;
-	}
-	for (unsigned i = 0; !r && i < l->items; i++) {
-		start[i + 1] += start[i];
-		fill[i] = start[i];
+	for (unsigned i = 0; !r && i < l->items; i++)
 		if (!waits[i])
 			queue[count++] = i;
-	}
-	for (unsigned e = 0; !r && e < l->edges; e++)
-		below[fill[upper(w, e)]++] = lower(w, e);
 	for (unsigned i = 0; !r && i < count; i++)
-		for (unsigned k = start[queue[i]]; k < start[queue[i] + 1]; k++) {
-			unsigned rank = w->vertex[queue[i]].rank + 1;
+		for (unsigned k = leaving.start[queue[i]]; k < leaving.start[queue[i] + 1]; k++) {
+			unsigned below = lower(w, leaving.item[k]), rank = w->vertex[queue[i]].rank + 1;
 
-			if (w->vertex[below[k]].rank < rank)
-				w->vertex[below[k]].rank = rank;
-			if (!--waits[below[k]])
-				queue[count++] = below[k];
+			if (w->vertex[below].rank < rank)
+				w->vertex[below].rank = rank;
+			if (!--waits[below])
+				queue[count++] = below;
 		}
 	free(waits);
 	free(queue);
-	free(start);
-	free(below);
-	free(fill);
+	layers_list_free(&leaving);
 	return r;
 }
 
@@ -169,6 +180,20 @@ static unsigned span(const struct layers_work *w, unsigned e) {
 	return w->vertex[lower(w, e)].rank - w->vertex[upper(w, e)].rank;
 }
 
+/* Of those that an edge passes. */
+static unsigned bends_of(const struct layers_work *w, unsigned e) {
+	return w->straight ? 0 : span(w, e) - 1;
+}
+
+/* Where it leaves its upper item and enters its lower one, from the middle of each. */
+static double leaves_at(const struct layers_work *w, unsigned e) {
+	return w->turned[e] ? w->l->edge[e].to_at : w->l->edge[e].from_at;
+}
+
+static double enters_at(const struct layers_work *w, unsigned e) {
+	return w->turned[e] ? w->l->edge[e].from_at : w->l->edge[e].to_at;
+}
+
 /* How many bends each line has; their number. */
 static unsigned measure_lines(struct layers_work *w) {
 	double bends = 0;
@@ -194,7 +219,7 @@ static unsigned new_bend(struct layers_work *w, unsigned rank) {
 }
 
 /* The bends of an edge's line are made with the first edge of the line that is met. */
-static void bend_line(struct layers_work *w, unsigned e, double leaves) {
+static void bend_line(struct layers_work *w, unsigned e) {
 	struct layers_line *line = &w->line[line_of(w, e)];
 	unsigned above = upper(w, e);
 
@@ -205,23 +230,21 @@ static void bend_line(struct layers_work *w, unsigned e, double leaves) {
 	for (unsigned i = 0; i < line->bends; i++) {
 		unsigned bend = new_bend(w, w->vertex[upper(w, e)].rank + 1 + i);
 
-		add_segment(w, above, bend, i ? 0 : leaves, 0);
+		add_segment(w, above, bend, i ? 0 : leaves_at(w, e), 0);
 		above = bend;
 	}
 }
 
 static void bend_edge(struct layers_work *w, unsigned e) {
-	const struct layers_edge *edge = &w->l->edge[e];
-	double leaves = w->turned[e] ? edge->to_at : edge->from_at, enters = w->turned[e] ? edge->from_at : edge->to_at;
-	unsigned bends = w->straight ? 0 : span(w, e) - 1;
+	unsigned bends = bends_of(w, e);
 
 	if (w->straight && span(w, e) > 1)
 		return;
-	bend_line(w, e, leaves);
+	bend_line(w, e);
 	if (bends)
-		add_segment(w, w->line[line_of(w, e)].first + bends - 1, lower(w, e), 0, enters);
+		add_segment(w, w->line[line_of(w, e)].first + bends - 1, lower(w, e), 0, enters_at(w, e));
 	else
-		add_segment(w, upper(w, e), lower(w, e), leaves, enters);
+		add_segment(w, upper(w, e), lower(w, e), leaves_at(w, e), enters_at(w, e));
 }
 
 static int make_bends(struct layers_work *w) {
@@ -348,15 +371,14 @@ enum {
 static int route_edge(struct layers_work *w, unsigned e, const struct band *band, const struct column *column) {
 	struct layers_edge *edge = &w->l->edge[e];
 	const struct layers_item *above = &w->l->item[upper(w, e)];
-	unsigned bends = w->straight ? 0 : span(w, e) - 1, rank = w->vertex[upper(w, e)].rank;
-	double leaves = w->turned[e] ? edge->to_at : edge->from_at, enters = w->turned[e] ? edge->from_at : edge->to_at;
-	double end = w->vertex[lower(w, e)].x + enters;
+	unsigned bends = bends_of(w, e), rank = w->vertex[upper(w, e)].rank;
+	double start = w->vertex[upper(w, e)].x + leaves_at(w, e), end = w->vertex[lower(w, e)].x + enters_at(w, e);
 	struct route r = { .point = calloc((size_t)bends * POINTS_BEND + POINTS_ENDS, sizeof *r.point) };
 
 	if (!r.point)
 		return -ENOMEM;
-	put_point(&r, w->vertex[upper(w, e)].x + leaves, above->y + above->height);
-	put_point(&r, w->vertex[upper(w, e)].x + leaves, band[rank].y + band[rank].height);
+	put_point(&r, start, above->y + above->height);
+	put_point(&r, start, band[rank].y + band[rank].height);
 	for (unsigned i = 0; i < bends; i++, rank++) {
 		double x = w->vertex[w->line[line_of(w, e)].first + i].x;
 

@@ -1,4 +1,4 @@
-/* What layers.c and order.c share of a layout that is being made. */
+/* What layers.c and order.c share of a layout that is being made, and lists by a key, which scene.c has, too. */
 #pragma once
 
 #include "report.h"
@@ -34,6 +34,15 @@ struct layers_work {
 	struct layers_line *line;
 	unsigned vertices, segments, ranks;
 };
+
+/* Numbers by their key: those of key k, in order, from item[start[k]] to before item[start[k + 1]]. */
+struct layers_list {
+	unsigned *start, *item;
+};
+
+/* Of the numbers below `items`; keys are below `keys`. 0 or -ENOMEM; layers_list_free() also on failure. */
+int layers_list(struct layers_list *l, unsigned keys, unsigned items, unsigned (*key)(const void *of, unsigned item), const void *of);
+void layers_list_free(struct layers_list *l);
 
 /* Finds x of each vertex. 0 or -ENOMEM. */
 int layers_order(struct layers_work *w);

@@ -15,16 +15,11 @@ enum {
 	SLOTS = 8,
 };
 
-/* Segments of each vertex, by their number: those that come from above, and those that go on. */
-struct ends {
-	unsigned *start, *segment;
-};
-
 struct order {
 	struct layers_work *w;
-	struct ends up, down;
-	unsigned *start, *vertex;         /* the vertices of each rank, from left to right */
-	unsigned *place, *best;           /* of each vertex in its rank; `vertex` of the fewest crossings */
+	struct layers_list up, down;      /* the segments of each vertex: those that come from above, and those that go on */
+	struct layers_list rank;          /* the vertices of each, from left to right */
+	unsigned *place, *best;           /* of each vertex in its rank; the vertices of the ranks with the fewest crossings */
 	unsigned *tree;                   /* counts of those seen, by place (Fenwick) */
 	struct wish {
 		double key;
@@ -39,41 +34,41 @@ struct order {
 
 /* ---- lists ---- */
 
-static int list_ends(const struct layers_work *w, struct ends *e, bool up) {
-	e->start = calloc(w->vertices + 2u, sizeof *e->start);
-	e->segment = calloc(w->segments + 1u, sizeof *e->segment);
-	if (!e->start || !e->segment)
-		return -ENOMEM;
-	for (unsigned s = 0; s < w->segments; s++)
-		e->start[(up ? w->segment[s].below : w->segment[s].above) + 1]++;
-	for (unsigned i = 0; i < w->vertices; i++)
-		e->start[i + 1] += e->start[i];
-	/* Filled from behind: what is counted down ends where the list begins. */
-	for (unsigned s = w->segments; s-- > 0;)
-		e->segment[--e->start[(up ? w->segment[s].below : w->segment[s].above) + 1]] = s;
-	memmove(e->start, e->start + 1, (w->vertices + 1u) * sizeof *e->start);
-	e->start[w->vertices] = w->segments;
-	return 0;
+static unsigned below_of(const void *of, unsigned s) {
+	const struct layers_work *w = of;
+
+	return w->segment[s].below;
+}
+
+static unsigned above_of(const void *of, unsigned s) {
+	const struct layers_work *w = of;
+
+	return w->segment[s].above;
+}
+
+static unsigned rank_of(const void *of, unsigned vertex) {
+	const struct layers_work *w = of;
+
+	return w->vertex[vertex].rank;
 }
 
 static int begin(struct order *o, struct layers_work *w) {
 	unsigned room = w->vertices + 1u;
 
-	*o = (struct order){ .w = w, .start = calloc(w->ranks + 2u, sizeof *o->start), .vertex = calloc(room, sizeof *o->vertex),
-		.place = calloc(room, sizeof *o->place), .best = calloc(room, sizeof *o->best), .tree = calloc((size_t)room * SLOTS + 1, sizeof *o->tree),
-		.wish = calloc((size_t)room + w->segments, sizeof *o->wish), .block = calloc(room, sizeof *o->block), .apart = calloc(room, sizeof *o->apart) };
-	if (!o->start || !o->vertex || !o->place || !o->best || !o->tree || !o->wish || !o->block || !o->apart)
+	*o = (struct order){ .w = w, .place = calloc(room, sizeof *o->place), .best = calloc(room, sizeof *o->best),
+		.tree = calloc((size_t)room * SLOTS + 1, sizeof *o->tree), .wish = calloc((size_t)room + w->segments, sizeof *o->wish), .block = calloc(room, sizeof *o->block), .apart = calloc(room, sizeof *o->apart) };
+	if (!o->place || !o->best || !o->tree || !o->wish || !o->block || !o->apart)
 		return -ENOMEM;
-	return list_ends(w, &o->up, true) || list_ends(w, &o->down, false) ? -ENOMEM : 0;
+	if (layers_list(&o->up, w->vertices, w->segments, below_of, w) || layers_list(&o->down, w->vertices, w->segments, above_of, w))
+		return -ENOMEM;
+	/* As the vertices are numbered: operations come in the order in which somebody wrote them. */
+	return layers_list(&o->rank, w->ranks, w->vertices, rank_of, w);
 }
 
 static void end(struct order *o) {
-	free(o->up.start);
-	free(o->up.segment);
-	free(o->down.start);
-	free(o->down.segment);
-	free(o->start);
-	free(o->vertex);
+	layers_list_free(&o->up);
+	layers_list_free(&o->down);
+	layers_list_free(&o->rank);
 	free(o->place);
 	free(o->best);
 	free(o->tree);
@@ -84,23 +79,8 @@ static void end(struct order *o) {
 
 static void note_places(struct order *o) {
 	for (unsigned r = 0; r < o->w->ranks; r++)
-		for (unsigned i = o->start[r]; i < o->start[r + 1]; i++)
-			o->place[o->vertex[i]] = i - o->start[r];
-}
-
-/* As the vertices are numbered: operations come in the order in which somebody wrote them. */
-static void order_as_written(struct order *o) {
-	const struct layers_work *w = o->w;
-
-	for (unsigned i = 0; i < w->vertices; i++)
-		o->start[w->vertex[i].rank + 1]++;
-	for (unsigned r = 0; r < w->ranks; r++)
-		o->start[r + 1] += o->start[r];
-	for (unsigned i = w->vertices; i-- > 0;)
-		o->vertex[--o->start[w->vertex[i].rank + 1]] = i;
-	memmove(o->start, o->start + 1, w->ranks * sizeof *o->start);
-	o->start[w->ranks] = w->vertices;
-	note_places(o);
+		for (unsigned i = o->rank.start[r]; i < o->rank.start[r + 1]; i++)
+			o->place[o->rank.item[i]] = i - o->rank.start[r];
 }
 
 /* ---- crossings ---- */
@@ -110,8 +90,8 @@ static double along(const struct order *o, unsigned vertex, double at) {
 	return at / (o->w->vertex[vertex].width + 1);
 }
 
-/* Lines down from a vertex from left to right; of those that leave at one place, by their ends. */
-static int by_place(const void *a, const void *b) {
+/* Those of one key by their places. */
+static int by_key(const void *a, const void *b) {
 	const struct wish *x = a, *y = b;
 
 	if (x->key < y->key || x->key > y->key)
@@ -131,20 +111,20 @@ static double cross(unsigned *tree, unsigned places, unsigned place, unsigned se
 }
 
 static double crossings_below(const struct order *o, unsigned rank) {
-	unsigned places = (o->start[rank + 2] - o->start[rank + 1]) * SLOTS, seen = 0;
+	unsigned places = (o->rank.start[rank + 2] - o->rank.start[rank + 1]) * SLOTS, seen = 0;
 	double crossings = 0;
 
 	memset(o->tree, 0, (places + 1u) * sizeof *o->tree);
-	for (unsigned i = o->start[rank]; i < o->start[rank + 1]; i++) {
-		unsigned first = o->down.start[o->vertex[i]], count = o->down.start[o->vertex[i] + 1] - first;
+	for (unsigned i = o->rank.start[rank]; i < o->rank.start[rank + 1]; i++) {
+		unsigned first = o->down.start[o->rank.item[i]], count = o->down.start[o->rank.item[i] + 1] - first;
 
 		for (unsigned k = 0; k < count; k++) {
-			const struct layers_segment *s = &o->w->segment[o->down.segment[first + k]];
+			const struct layers_segment *s = &o->w->segment[o->down.item[first + k]];
 			unsigned slot = (unsigned)((along(o, s->below, s->below_at) + 0.5) * (SLOTS - 1) + 0.5);
 
 			o->wish[k] = (struct wish){ s->above_at, o->place[s->below] * SLOTS + slot, s->below };
 		}
-		qsort(o->wish, count, sizeof *o->wish, by_place);
+		qsort(o->wish, count, sizeof *o->wish, by_key);
 		for (unsigned k = 0; k < count; k++)
 			crossings += cross(o->tree, places, o->wish[k].place, seen + k);
 		seen += count;
@@ -162,21 +142,13 @@ static double all_crossings(const struct order *o) {
 
 /* ---- order ---- */
 
-static int by_key(const void *a, const void *b) {
-	const struct wish *x = a, *y = b;
-
-	if (x->key < y->key || x->key > y->key)
-		return x->key < y->key ? -1 : 1;
-	return (x->place > y->place) - (x->place < y->place);
-}
-
 /* The mean of its neighbours' places; without any it stays where it is. */
-static double mean_place(const struct order *o, const struct ends *e, unsigned vertex, bool up) {
+static double mean_place(const struct order *o, const struct layers_list *e, unsigned vertex, bool up) {
 	unsigned first = e->start[vertex], last = e->start[vertex + 1];
 	double sum = 0;
 
 	for (unsigned i = first; i < last; i++) {
-		const struct layers_segment *s = &o->w->segment[e->segment[i]];
+		const struct layers_segment *s = &o->w->segment[e->item[i]];
 
 		sum += up ? o->place[s->above] + along(o, s->above, s->above_at) : o->place[s->below] + along(o, s->below, s->below_at);
 	}
@@ -184,27 +156,27 @@ static double mean_place(const struct order *o, const struct ends *e, unsigned v
 }
 
 static void order_rank(struct order *o, unsigned rank, bool up) {
-	unsigned first = o->start[rank], count = o->start[rank + 1] - first;
+	unsigned first = o->rank.start[rank], count = o->rank.start[rank + 1] - first;
 
 	for (unsigned i = 0; i < count; i++) {
-		unsigned vertex = o->vertex[first + i];
+		unsigned vertex = o->rank.item[first + i];
 
 		o->wish[i] = (struct wish){ mean_place(o, up ? &o->up : &o->down, vertex, up), i, vertex };
 	}
 	qsort(o->wish, count, sizeof *o->wish, by_key);
 	for (unsigned i = 0; i < count; i++) {
-		o->vertex[first + i] = o->wish[i].vertex;
+		o->rank.item[first + i] = o->wish[i].vertex;
 		o->place[o->wish[i].vertex] = i;
 	}
 }
 
 static void order_all(struct order *o) {
-	size_t bytes = o->w->vertices * sizeof *o->vertex;
+	size_t bytes = o->w->vertices * sizeof *o->rank.item;
 	double fewest;
 
-	order_as_written(o);
+	note_places(o);
 	fewest = all_crossings(o);
-	memcpy(o->best, o->vertex, bytes);
+	memcpy(o->best, o->rank.item, bytes);
 	for (unsigned i = 0; i < ORDER_SWEEPS && fewest > 0; i++) {
 		double crossings;
 
@@ -215,10 +187,10 @@ static void order_all(struct order *o) {
 		crossings = all_crossings(o);
 		if (crossings < fewest) {
 			fewest = crossings;
-			memcpy(o->best, o->vertex, bytes);
+			memcpy(o->best, o->rank.item, bytes);
 		}
 	}
-	memcpy(o->vertex, o->best, bytes);
+	memcpy(o->rank.item, o->best, bytes);
 	note_places(o);
 }
 
@@ -226,13 +198,13 @@ static void order_all(struct order *o) {
 
 /* Where its neighbours would have it. */
 static double wanted(const struct order *o, unsigned vertex, bool up, double *weightp) {
-	const struct ends *e = up ? &o->up : &o->down;
+	const struct layers_list *e = up ? &o->up : &o->down;
 	const struct layers_vertex *v = &o->w->vertex[vertex];
 	unsigned first = e->start[vertex], last = e->start[vertex + 1];
 	double sum = 0;
 
 	for (unsigned i = first; i < last; i++) {
-		const struct layers_segment *s = &o->w->segment[e->segment[i]];
+		const struct layers_segment *s = &o->w->segment[e->item[i]];
 
 		sum += up ? o->w->vertex[s->above].x + s->above_at - s->below_at : o->w->vertex[s->below].x + s->below_at - s->above_at;
 	}
@@ -249,16 +221,16 @@ static double wanted(const struct order *o, unsigned vertex, bool up, double *we
  * mean of what its members want ("pool adjacent violators").
  */
 static void place_rank(struct order *o, unsigned rank, bool up) {
-	unsigned first = o->start[rank], last = o->start[rank + 1], blocks = 0;
+	unsigned first = o->rank.start[rank], last = o->rank.start[rank + 1], blocks = 0;
 	double apart = 0;
 
 	for (unsigned i = first; i < last; i++) {
-		const struct layers_vertex *v = &o->w->vertex[o->vertex[i]];
-		double weight, want = wanted(o, o->vertex[i], up, &weight);
+		const struct layers_vertex *v = &o->w->vertex[o->rank.item[i]];
+		double weight, want = wanted(o, o->rank.item[i], up, &weight);
 		struct block *b = &o->block[blocks++];
 
 		if (i > first)
-			apart += o->w->vertex[o->vertex[i - 1]].width / 2 + v->width / 2 + o->w->l->across;
+			apart += o->w->vertex[o->rank.item[i - 1]].width / 2 + v->width / 2 + o->w->l->across;
 		o->apart[i - first] = apart;
 		*b = (struct block){ (want - apart) * weight, weight, 1 };
 		for (; blocks > 1 && b[-1].sum / b[-1].weight > b->sum / b->weight; b--, blocks--) {
@@ -269,7 +241,7 @@ static void place_rank(struct order *o, unsigned rank, bool up) {
 	}
 	for (unsigned k = 0, i = first; k < blocks; k++)
 		for (unsigned n = 0; n < o->block[k].count; n++, i++)
-			o->w->vertex[o->vertex[i]].x = o->block[k].sum / o->block[k].weight + o->apart[i - first];
+			o->w->vertex[o->rank.item[i]].x = o->block[k].sum / o->block[k].weight + o->apart[i - first];
 }
 
 static void place_all(struct order *o) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers.h"
 #include "client/json.h"
 
 enum {
@@ -93,7 +94,7 @@ static int choose_boxes(const struct report_graph *g, unsigned *box) {
 
 struct making {
 	struct scene *s;
-	unsigned *start, *member;         /* the nodes of each box: of kernels, then of each node that stands alone */
+	struct layers_list members;       /* the nodes of each box: of kernels, then of each node that stands alone */
 	unsigned boxes;
 	bool *leaves;                     /* of each node: somebody outside its box reads it, or it is a result */
 	unsigned *seen;                   /* of each node: the last box that reads it, from 1 */
@@ -104,27 +105,10 @@ struct making {
 };
 
 /* Boxes are numbered from 0: kernels, then nodes. */
-static unsigned box_of(const struct making *m, unsigned node) {
+static unsigned box_of(const void *making, unsigned node) {
+	const struct making *m = making;
+
 	return m->s->box[node] ? m->s->box[node] - 1 : m->s->g->kernels + node;
-}
-
-static int list_members(struct making *m) {
-	const struct report_graph *g = m->s->g;
-
-	m->boxes = g->kernels + g->nodes;
-	m->start = calloc(m->boxes + 2u, sizeof *m->start);
-	m->member = calloc(g->nodes + 1u, sizeof *m->member);
-	if (!m->start || !m->member)
-		return -ENOMEM;
-	for (unsigned i = 0; i < g->nodes; i++)
-		m->start[box_of(m, i) + 1]++;
-	for (unsigned i = 0; i < m->boxes; i++)
-		m->start[i + 1] += m->start[i];
-	for (unsigned i = g->nodes; i-- > 0;)
-		m->member[--m->start[box_of(m, i) + 1]] = i;
-	memmove(m->start, m->start + 1, m->boxes * sizeof *m->start);
-	m->start[m->boxes] = g->nodes;
-	return 0;
 }
 
 static void find_leaving(struct making *m) {
@@ -141,9 +125,10 @@ static void find_leaving(struct making *m) {
 static int begin(struct making *m, struct scene *s) {
 	size_t room = s->g->nodes + 1u;
 
-	*m = (struct making){ .s = s, .leaves = calloc(room, sizeof *m->leaves), .seen = calloc(room, sizeof *m->seen),
+	*m = (struct making){ .s = s, .boxes = s->g->kernels + s->g->nodes, .leaves = calloc(room, sizeof *m->leaves), .seen = calloc(room, sizeof *m->seen),
 		.local = calloc(room, sizeof *m->local), .out_at = calloc(room, sizeof *m->out_at) };
-	if (!m->leaves || !m->seen || !m->local || !m->out_at || list_members(m))
+	if (!m->leaves || !m->seen || !m->local || !m->out_at ||
+		layers_list(&m->members, m->boxes, s->g->nodes, box_of, m))
 		return -ENOMEM;
 	m->outer = (struct layers){ .item = calloc(m->boxes + 1u, sizeof *m->outer.item), .items = m->boxes,
 		.lines = s->g->nodes + s->g->kernels, .across = KERNEL_ACROSS, .down = KERNEL_DOWN, .tall = PICTURE_TALL };
@@ -161,8 +146,7 @@ static void free_edges(struct layers *l) {
 }
 
 static void end(struct making *m) {
-	free(m->start);
-	free(m->member);
+	layers_list_free(&m->members);
 	free(m->leaves);
 	free(m->seen);
 	free(m->local);
@@ -193,16 +177,24 @@ static double head_width(const struct report_kernel *k) {
 
 /* ---- lines ---- */
 
-static int keep_line(struct scene *s, struct layers_edge *e, double x, double y, bool memory) {
-	struct scene_line *line;
+/* The array with room for one more than `count`; NULL, and it is as it was, where there is no memory. */
+static void *with_room(void *array, unsigned count, unsigned *roomp, size_t each) {
+	unsigned room = 2 * *roomp + 16;
 
-	if (s->lines == s->room) {
-		line = realloc(s->line, (2u * s->room + 16) * sizeof *line);
-		if (!line)
-			return -ENOMEM;
-		s->line = line;
-		s->room = 2 * s->room + 16;
-	}
+	if (count < *roomp)
+		return array;
+	array = realloc(array, room * each);
+	if (array)
+		*roomp = room;
+	return array;
+}
+
+static int keep_line(struct scene *s, struct layers_edge *e, double x, double y, bool memory) {
+	struct scene_line *line = with_room(s->line, s->lines, &s->room, sizeof *line);
+
+	if (!line)
+		return -ENOMEM;
+	s->line = line;
 	for (unsigned i = 0; i < e->points; i++) {
 		e->point[i].x += x;
 		e->point[i].y += y;
@@ -214,15 +206,11 @@ static int keep_line(struct scene *s, struct layers_edge *e, double x, double y,
 
 /* A line's `room` edges: another, or NULL. */
 static struct layers_edge *add_edge(struct layers *l, unsigned *roomp, unsigned from, unsigned to, unsigned line) {
-	struct layers_edge *edge = l->edge;
+	struct layers_edge *edge = with_room(l->edge, l->edges, roomp, sizeof *edge);
 
-	if (!edge || l->edges == *roomp) {
-		edge = realloc(edge, (2u * *roomp + 16) * sizeof *edge);
-		if (!edge)
-			return NULL;
-		l->edge = edge;
-		*roomp = 2 * *roomp + 16;
-	}
+	if (!edge)
+		return NULL;
+	l->edge = edge;
 	edge = &l->edge[l->edges++];
 	*edge = (struct layers_edge){ .from = from, .to = to, .line = line };
 	return edge;
@@ -248,18 +236,18 @@ struct inside {
 };
 
 static int inside_begin(struct making *m, struct inside *in, unsigned box) {
-	unsigned first = m->start[box], reads = 0;
+	unsigned first = m->members.start[box], reads = 0;
 
-	*in = (struct inside){ .nodes = m->start[box + 1] - first };
+	*in = (struct inside){ .nodes = m->members.start[box + 1] - first };
 	for (unsigned i = 0; i < in->nodes; i++)
-		reads += m->s->g->node[m->member[first + i]].inputs;
+		reads += m->s->g->node[m->members.item[first + i]].inputs;
 	in->l = (struct layers){ .item = calloc(2u * in->nodes + reads + 1, sizeof *in->l.item), .lines = 2 * in->nodes + reads + 1, .across = OP_ACROSS,
 		.down = OP_DOWN, .tall = KERNEL_TALL };
 	in->entering = calloc(reads + 1u, sizeof *in->entering);
 	if (!in->l.item || !in->entering)
 		return -ENOMEM;
 	for (unsigned i = 0; i < in->nodes; i++) {
-		unsigned node = m->member[first + i];
+		unsigned node = m->members.item[first + i];
 
 		m->local[node] = i;
 		in->l.item[i] = (struct layers_item){ .width = op_width(&m->s->g->node[node]), .height = SCENE_OP_HEIGHT };
@@ -280,7 +268,7 @@ static unsigned port_of(struct making *m, struct inside *in, unsigned node, unsi
 
 static int inside_reads(struct making *m, struct inside *in, unsigned box) {
 	for (unsigned i = 0; i < in->nodes; i++) {
-		const struct report_node *n = &m->s->g->node[m->member[m->start[box] + i]];
+		const struct report_node *n = &m->s->g->node[m->members.item[m->members.start[box] + i]];
 
 		for (unsigned k = 0; k < n->inputs; k++) {
 			unsigned input = n->input[k];
@@ -295,7 +283,7 @@ static int inside_reads(struct making *m, struct inside *in, unsigned box) {
 
 static int inside_leaves(struct making *m, struct inside *in, unsigned box) {
 	for (unsigned i = 0; i < in->nodes; i++) {
-		if (!m->leaves[m->member[m->start[box] + i]])
+		if (!m->leaves[m->members.item[m->members.start[box] + i]])
 			continue;
 		in->l.item[in->l.items].last = true;
 		if (!add_edge(&in->l, &in->room, i, in->l.items++, i))
@@ -313,7 +301,7 @@ static int inside_tell(struct making *m, struct inside *in, unsigned box) {
 	for (unsigned i = 0; !r && i < in->enters; i++)
 		r = add_read(m, in->entering[i], box, in->l.item[in->nodes + i].x - middle);
 	for (unsigned i = 0; i < in->nodes; i++) {
-		unsigned node = m->member[m->start[box] + i];
+		unsigned node = m->members.item[m->members.start[box] + i];
 
 		m->s->node[node] = (struct scene_box){ in->l.item[i].x, in->l.item[i].y, in->l.item[i].width, in->l.item[i].height };
 		if (m->leaves[node])
@@ -352,7 +340,7 @@ static int size_kernel(struct making *m, unsigned box, struct inside *in) {
 
 	item->width = head_width(&m->s->g->kernel[box]);
 	item->height = KERNEL_CLOSED;
-	if (m->s->scope == SCENE_KERNELS || m->start[box] == m->start[box + 1])
+	if (m->s->scope == SCENE_KERNELS || m->members.start[box] == m->members.start[box + 1])
 		return 0;
 	r = lay_out_inside(m, box, in);
 	item->width = fmax(item->width, in->l.width + 2 * SCENE_EDGE);
@@ -362,8 +350,8 @@ static int size_kernel(struct making *m, unsigned box, struct inside *in) {
 
 /* Kernels that are closed, and nodes that stand alone, are read at the middle. */
 static int add_plain_reads(struct making *m, unsigned box) {
-	for (unsigned i = m->start[box]; i < m->start[box + 1]; i++) {
-		const struct report_node *n = &m->s->g->node[m->member[i]];
+	for (unsigned i = m->members.start[box]; i < m->members.start[box + 1]; i++) {
+		const struct report_node *n = &m->s->g->node[m->members.item[i]];
 
 		for (unsigned k = 0; k < n->inputs; k++) {
 			unsigned input = n->input[k];
@@ -414,7 +402,7 @@ static int size_boxes(struct making *m, struct inside *in) {
 	int r = 0;
 
 	for (unsigned box = 0; !r && box < m->boxes; box++) {
-		bool empty = m->start[box] == m->start[box + 1];
+		bool empty = m->members.start[box] == m->members.start[box + 1];
 
 		if (!is_drawn(m->s, box))
 			continue;
@@ -463,9 +451,9 @@ static int move_inside(struct making *m, unsigned box, struct inside *in) {
 	double x = k->x + (k->width - in->l.width) / 2, y = k->y + SCENE_HEAD;
 	int r = 0;
 
-	for (unsigned i = m->start[box]; i < m->start[box + 1]; i++) {
-		m->s->node[m->member[i]].x += x;
-		m->s->node[m->member[i]].y += y;
+	for (unsigned i = m->members.start[box]; i < m->members.start[box + 1]; i++) {
+		m->s->node[m->members.item[i]].x += x;
+		m->s->node[m->members.item[i]].y += y;
 	}
 	for (unsigned e = 0; !r && e < in->l.edges; e++) {
 		struct layers_edge *edge = &in->l.edge[e];
