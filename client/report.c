@@ -8,11 +8,13 @@
 
 static int put_picture(FILE *to, const cJSON *json) {
 	const cJSON *graphs = json_item(json, "graphs");
+	struct report_pictures *pictures;
 	struct report_graph g;
 	int r = report_graph_read(&g, graphs ? cJSON_GetArrayItem(graphs, 0) : json);
 
-	if (!r)
-		r = report_picture(to, &g);
+	pictures = r ? NULL : report_pictures_new(&g);
+	r = pictures ? report_picture(to, pictures) : -ENOMEM;
+	report_pictures_free(pictures);
 	report_graph_free(&g);
 	return r;
 }

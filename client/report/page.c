@@ -1,6 +1,7 @@
 /* A page about a graph, or the last graphs of a session; see report.h. */
 #include "report.h"
 
+#include <errno.h>
 #include <math.h>
 
 #include "client/json.h"
@@ -49,6 +50,7 @@ static const char style[] =
 struct page {
 	FILE *to;
 	const struct report_graph *g;
+	struct report_pictures *pictures;
 	double longest_us, sum_us;
 	unsigned measured, timed;         /* kernels */
 	unsigned computed;                /* operations that are a kernel's */
@@ -120,7 +122,7 @@ static int put_picture(const struct page *p) {
 	put_zoom(p, "half", "half", false);
 	put_zoom(p, "fit", "as wide as the page", large);
 	fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Picture of the graph\">\n", p->to);
-	r = report_picture(p->to, p->g);
+	r = report_picture(p->to, p->pictures);
 	fputs("</div>\n</div>\n", p->to);
 	return r;
 }
@@ -247,7 +249,7 @@ static int put_own_picture(const struct page *p, unsigned kernel) {
 	if (!report_is_large(p->g) || !p->g->kernel[kernel].nodes)
 		return 0;
 	fputs("<details><summary>picture of its operations</summary><div class=\"scroll\" tabindex=\"0\">\n", p->to);
-	r = report_kernel_picture(p->to, p->g, kernel + 1);
+	r = report_kernel_picture(p->to, p->pictures, kernel + 1);
 	fputs("</div></details>\n", p->to);
 	return r;
 }
@@ -358,6 +360,10 @@ static int put_graph(FILE *to, const cJSON *json, const char *prefix) {
 	g.prefix = prefix;
 	g.links = true;
 	if (!r) {
+		p.pictures = report_pictures_new(&g);
+		r = p.pictures ? 0 : -ENOMEM;
+	}
+	if (!r) {
 		add_up(&p);
 		put_facts(&p);
 		r = put_picture(&p);
@@ -368,6 +374,7 @@ static int put_graph(FILE *to, const cJSON *json, const char *prefix) {
 	}
 	if (!r)
 		put_apart(&p);
+	report_pictures_free(p.pictures);
 	report_graph_free(&g);
 	return r;
 }

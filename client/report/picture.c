@@ -147,26 +147,34 @@ static void draw_begin(FILE *to, const struct scene *s) {
 			    "<path d=\"M0 0L7 3.5L0 7z\"/></marker></defs>\n", s->g->prefix);
 }
 
-/* What is drawn later lies above: boxes of kernels, lines, operations. */
-static void draw(FILE *to, const struct scene *s) {
-	draw_begin(to, s);
-	for (unsigned i = 0; i < s->g->kernels; i++)
-		if (s->kernel[i].width > 0)
-			draw_kernel(to, s, i);
-	for (unsigned i = 0; i < s->lines; i++)
-		draw_line(to, s, &s->line[i]);
-	for (unsigned i = 0; i < s->g->kernels; i++)
-		if (s->kernel[i].width > 0)
-			draw_head(to, s, i);
-	for (unsigned i = 0; i < s->g->nodes; i++)
+static void draw_nodes(FILE *to, const struct scene *s) {
+	const struct layers_list *members = &s->p->members;
+
+	for (unsigned i = s->only ? members->start[s->only - 1] : 0; s->only && i < members->start[s->only]; i++)
+		draw_node(to, s, members->item[i]);
+	for (unsigned i = 0; !s->only && i < s->g->nodes; i++)
 		if (s->node[i].width > 0)
 			draw_node(to, s, i);
+}
+
+/* What is drawn later lies above: boxes of kernels, lines, operations. */
+static void draw(FILE *to, const struct scene *s) {
+	unsigned first = s->only ? s->only - 1 : 0, end = s->only ? s->only : s->g->kernels;
+
+	draw_begin(to, s);
+	for (unsigned i = first; i < end; i++)
+		draw_kernel(to, s, i);
+	for (unsigned i = 0; i < s->lines; i++)
+		draw_line(to, s, &s->line[i]);
+	for (unsigned i = first; i < end; i++)
+		draw_head(to, s, i);
+	draw_nodes(to, s);
 	fputs("</svg>\n", to);
 }
 
-static int make_and_draw(FILE *to, const struct report_graph *g, enum scene_scope scope, unsigned only) {
+static int make_and_draw(FILE *to, struct report_pictures *p, enum scene_scope scope, unsigned only) {
 	struct scene s;
-	int r = scene_make(&s, g, scope, only);
+	int r = scene_make(&s, p, scope, only);
 
 	if (!r)
 		draw(to, &s);
@@ -174,10 +182,10 @@ static int make_and_draw(FILE *to, const struct report_graph *g, enum scene_scop
 	return r;
 }
 
-int report_picture(FILE *to, const struct report_graph *g) {
-	return make_and_draw(to, g, report_is_large(g) ? SCENE_KERNELS : SCENE_WHOLE, REPORT_NONE);
+int report_picture(FILE *to, struct report_pictures *p) {
+	return make_and_draw(to, p, report_is_large(p->g) ? SCENE_KERNELS : SCENE_WHOLE, REPORT_NONE);
 }
 
-int report_kernel_picture(FILE *to, const struct report_graph *g, unsigned kernel) {
-	return make_and_draw(to, g, SCENE_WHOLE, kernel);
+int report_kernel_picture(FILE *to, struct report_pictures *p, unsigned kernel) {
+	return make_and_draw(to, p, SCENE_WHOLE, kernel);
 }

@@ -90,10 +90,13 @@ enum { REPORT_HUES = 8 };
 
 /* Are there more operations than one picture holds and stays legible? */
 bool report_is_large(const struct report_graph *g);
+/* The pictures of a graph, which is to stay while they are made. NULL: no memory. */
+struct report_pictures *report_pictures_new(const struct report_graph *g);
+void report_pictures_free(struct report_pictures *p);
 /* An SVG element: kernels with their operations in them, of a large graph as closed boxes. 0 or -ENOMEM. */
-int report_picture(FILE *to, const struct report_graph *g);
+int report_picture(FILE *to, struct report_pictures *p);
 /* Of one kernel's operations. */
-int report_kernel_picture(FILE *to, const struct report_graph *g, unsigned kernel);
+int report_kernel_picture(FILE *to, struct report_pictures *p, unsigned kernel);
 /* The style that the elements want. */
 extern const char report_picture_style[];
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers.h"
 #include "client/json.h"
 
 enum {
@@ -75,7 +74,7 @@ static int place_numbers(const struct report_graph *g, unsigned *box) {
 	return 0;
 }
 
-static int choose_boxes(const struct report_graph *g, unsigned *box) {
+static int choose_kernels(const struct report_graph *g, unsigned *box) {
 	unsigned *from = calloc(g->nodes + 1u, sizeof *from);
 
 	if (!from)
@@ -90,68 +89,78 @@ static int choose_boxes(const struct report_graph *g, unsigned *box) {
 	return place_numbers(g, box);
 }
 
-/* ---- what is made ---- */
-
-struct making {
-	struct scene *s;
-	struct layers_list members;       /* the nodes of each box: of kernels, then of each node that stands alone */
-	unsigned boxes;
-	bool *leaves;                     /* of each node: somebody outside its box reads it, or it is a result */
-	unsigned *seen;                   /* of each node: the last box that reads it, from 1 */
-	unsigned *local;                  /* of each node: its item in the layout under way */
-	double *out_at;                   /* of each node: where its array leaves its box, from the box's middle */
-	struct layers outer;
-	unsigned room;
-};
+/* ---- what all pictures of a graph have ---- */
 
 /* Boxes are numbered from 0: kernels, then nodes. */
-static unsigned box_of(const void *making, unsigned node) {
-	const struct making *m = making;
+static unsigned box_of(const void *pictures, unsigned node) {
+	const struct report_pictures *p = pictures;
 
-	return m->s->box[node] ? m->s->box[node] - 1 : m->s->g->kernels + node;
+	return p->kernel_of[node] ? p->kernel_of[node] - 1 : p->g->kernels + node;
 }
 
-static void find_leaving(struct making *m) {
-	const struct report_graph *g = m->s->g;
+static void find_leaving(struct report_pictures *p) {
+	const struct report_graph *g = p->g;
 
 	for (unsigned i = 0; i < g->nodes; i++) {
-		m->leaves[i] |= g->node[i].output;
+		p->leaves[i] |= g->node[i].output;
 		for (unsigned k = 0; k < g->node[i].inputs; k++)
-			if (box_of(m, g->node[i].input[k]) != box_of(m, i))
-				m->leaves[g->node[i].input[k]] = true;
+			if (box_of(p, g->node[i].input[k]) != box_of(p, i))
+				p->leaves[g->node[i].input[k]] = true;
 	}
 }
 
-static int begin(struct making *m, struct scene *s) {
-	size_t room = s->g->nodes + 1u;
+static int begin(struct report_pictures *p, const struct report_graph *g) {
+	size_t room = g->nodes + 1u;
 
-	*m = (struct making){ .s = s, .boxes = s->g->kernels + s->g->nodes, .leaves = calloc(room, sizeof *m->leaves), .seen = calloc(room, sizeof *m->seen),
-		.local = calloc(room, sizeof *m->local), .out_at = calloc(room, sizeof *m->out_at) };
-	if (!m->leaves || !m->seen || !m->local || !m->out_at ||
-		layers_list(&m->members, m->boxes, s->g->nodes, box_of, m))
+	*p = (struct report_pictures){ .g = g, .boxes = g->kernels + g->nodes, .kernel_of = calloc(room, sizeof *p->kernel_of),
+		.leaves = calloc(room, sizeof *p->leaves), .seen = calloc(room, sizeof *p->seen), .local = calloc(room, sizeof *p->local),
+		.out_at = calloc(room, sizeof *p->out_at), .node = calloc(room, sizeof *p->node), .kernel = calloc(g->kernels + 1u, sizeof *p->kernel) };
+	if (!p->kernel_of || !p->leaves || !p->seen || !p->local || !p->out_at || !p->node || !p->kernel)
 		return -ENOMEM;
-	m->outer = (struct layers){ .item = calloc(m->boxes + 1u, sizeof *m->outer.item), .items = m->boxes,
-		.lines = s->g->nodes + s->g->kernels, .across = KERNEL_ACROSS, .down = KERNEL_DOWN, .tall = PICTURE_TALL };
-	if (!m->outer.item)
+	if (choose_kernels(g, p->kernel_of) || layers_list(&p->members, p->boxes, g->nodes, box_of, p))
 		return -ENOMEM;
-	find_leaving(m);
+	find_leaving(p);
 	return 0;
 }
+
+struct report_pictures *report_pictures_new(const struct report_graph *g) {
+	struct report_pictures *p = calloc(1, sizeof *p);
+
+	if (!p || !begin(p, g))
+		return p;
+	report_pictures_free(p);
+	return NULL;
+}
+
+void report_pictures_free(struct report_pictures *p) {
+	if (!p)
+		return;
+	free(p->kernel_of);
+	layers_list_free(&p->members);
+	free(p->leaves);
+	free(p->seen);
+	free(p->local);
+	free(p->out_at);
+	free(p->node);
+	free(p->kernel);
+	free(p);
+}
+
+/* ---- a picture under way ---- */
+
+struct making {
+	struct scene *s;
+	const struct report_graph *g;
+	struct report_pictures *p;
+	struct layers outer;
+	unsigned room;
+};
 
 static void free_edges(struct layers *l) {
 	for (unsigned e = 0; l->edge && e < l->edges; e++)
 		free(l->edge[e].point);
 	free(l->edge);
 	free(l->item);
-}
-
-static void end(struct making *m) {
-	layers_list_free(&m->members);
-	free(m->leaves);
-	free(m->seen);
-	free(m->local);
-	free(m->out_at);
-	free_edges(&m->outer);
 }
 
 /* ---- sizes ---- */
@@ -218,7 +227,7 @@ static struct layers_edge *add_edge(struct layers *l, unsigned *roomp, unsigned 
 
 /* An array that a box reads: the line's end is found with the layout of both. */
 static int add_read(struct making *m, unsigned node, unsigned box, double to_at) {
-	struct layers_edge *e = add_edge(&m->outer, &m->room, box_of(m, node), box, node);
+	struct layers_edge *e = add_edge(&m->outer, &m->room, box_of(m->p, node), box, node);
 
 	if (!e)
 		return -ENOMEM;
@@ -236,43 +245,44 @@ struct inside {
 };
 
 static int inside_begin(struct making *m, struct inside *in, unsigned box) {
-	unsigned first = m->members.start[box], reads = 0;
+	unsigned first = m->p->members.start[box], reads = 0;
 
-	*in = (struct inside){ .nodes = m->members.start[box + 1] - first };
+	*in = (struct inside){ .nodes = m->p->members.start[box + 1] - first };
 	for (unsigned i = 0; i < in->nodes; i++)
-		reads += m->s->g->node[m->members.item[first + i]].inputs;
+		reads += m->g->node[m->p->members.item[first + i]].inputs;
 	in->l = (struct layers){ .item = calloc(2u * in->nodes + reads + 1, sizeof *in->l.item), .lines = 2 * in->nodes + reads + 1, .across = OP_ACROSS,
 		.down = OP_DOWN, .tall = KERNEL_TALL };
 	in->entering = calloc(reads + 1u, sizeof *in->entering);
 	if (!in->l.item || !in->entering)
 		return -ENOMEM;
 	for (unsigned i = 0; i < in->nodes; i++) {
-		unsigned node = m->members.item[first + i];
+		unsigned node = m->p->members.item[first + i];
 
-		m->local[node] = i;
-		in->l.item[i] = (struct layers_item){ .width = op_width(&m->s->g->node[node]), .height = SCENE_OP_HEIGHT };
+		m->p->local[node] = i;
+		in->l.item[i] = (struct layers_item){ .width = op_width(&m->g->node[node]), .height = SCENE_OP_HEIGHT };
 	}
 	in->l.items = in->nodes;
 	return 0;
 }
 
-static unsigned port_of(struct making *m, struct inside *in, unsigned node, unsigned box) {
-	if (m->seen[node] != box + 1) {
-		m->seen[node] = box + 1;
+static unsigned port_of(struct making *m, struct inside *in, unsigned node) {
+	if (m->p->seen[node] != m->p->looks) {
+		m->p->seen[node] = m->p->looks;
 		in->l.item[in->l.items].first = true;
-		m->local[node] = in->l.items++;
+		m->p->local[node] = in->l.items++;
 		in->entering[in->enters++] = node;
 	}
-	return m->local[node];
+	return m->p->local[node];
 }
 
 static int inside_reads(struct making *m, struct inside *in, unsigned box) {
+	m->p->looks++;
 	for (unsigned i = 0; i < in->nodes; i++) {
-		const struct report_node *n = &m->s->g->node[m->members.item[m->members.start[box] + i]];
+		const struct report_node *n = &m->g->node[m->p->members.item[m->p->members.start[box] + i]];
 
 		for (unsigned k = 0; k < n->inputs; k++) {
 			unsigned input = n->input[k];
-			unsigned from = box_of(m, input) == box ? m->local[input] : port_of(m, in, input, box);
+			unsigned from = box_of(m->p, input) == box ? m->p->local[input] : port_of(m, in, input);
 
 			if (!add_edge(&in->l, &in->room, from, i, from))
 				return -ENOMEM;
@@ -283,13 +293,17 @@ static int inside_reads(struct making *m, struct inside *in, unsigned box) {
 
 static int inside_leaves(struct making *m, struct inside *in, unsigned box) {
 	for (unsigned i = 0; i < in->nodes; i++) {
-		if (!m->leaves[m->members.item[m->members.start[box] + i]])
+		if (!m->p->leaves[m->p->members.item[m->p->members.start[box] + i]])
 			continue;
 		in->l.item[in->l.items].last = true;
 		if (!add_edge(&in->l, &in->room, i, in->l.items++, i))
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+static void place_box(struct scene_box *b, const struct layers_item *at) {
+	*b = (struct scene_box){ at->x, at->y, at->width, at->height };
 }
 
 /* The layout is within [0, width]; the box's middle is what lines outside are told from. */
@@ -301,11 +315,11 @@ static int inside_tell(struct making *m, struct inside *in, unsigned box) {
 	for (unsigned i = 0; !r && i < in->enters; i++)
 		r = add_read(m, in->entering[i], box, in->l.item[in->nodes + i].x - middle);
 	for (unsigned i = 0; i < in->nodes; i++) {
-		unsigned node = m->members.item[m->members.start[box] + i];
+		unsigned node = m->p->members.item[m->p->members.start[box] + i];
 
-		m->s->node[node] = (struct scene_box){ in->l.item[i].x, in->l.item[i].y, in->l.item[i].width, in->l.item[i].height };
-		if (m->leaves[node])
-			m->out_at[node] = in->l.item[port++].x - middle;
+		place_box(&m->s->node[node], &in->l.item[i]);
+		if (m->p->leaves[node])
+			m->p->out_at[node] = in->l.item[port++].x - middle;
 	}
 	return r;
 }
@@ -330,17 +344,12 @@ static void inside_end(struct inside *in) {
 
 /* ---- boxes ---- */
 
-static bool is_drawn(const struct scene *s, unsigned box) {
-	return !s->only || box == s->only - 1;
-}
-
-static int size_kernel(struct making *m, unsigned box, struct inside *in) {
-	struct layers_item *item = &m->outer.item[box];
+static int size_kernel(struct making *m, unsigned box, struct layers_item *item, struct inside *in) {
 	int r;
 
-	item->width = head_width(&m->s->g->kernel[box]);
+	item->width = head_width(&m->g->kernel[box]);
 	item->height = KERNEL_CLOSED;
-	if (m->s->scope == SCENE_KERNELS || m->members.start[box] == m->members.start[box + 1])
+	if (m->s->scope == SCENE_KERNELS || m->p->members.start[box] == m->p->members.start[box + 1])
 		return 0;
 	r = lay_out_inside(m, box, in);
 	item->width = fmax(item->width, in->l.width + 2 * SCENE_EDGE);
@@ -350,15 +359,16 @@ static int size_kernel(struct making *m, unsigned box, struct inside *in) {
 
 /* Kernels that are closed, and nodes that stand alone, are read at the middle. */
 static int add_plain_reads(struct making *m, unsigned box) {
-	for (unsigned i = m->members.start[box]; i < m->members.start[box + 1]; i++) {
-		const struct report_node *n = &m->s->g->node[m->members.item[i]];
+	m->p->looks++;
+	for (unsigned i = m->p->members.start[box]; i < m->p->members.start[box + 1]; i++) {
+		const struct report_node *n = &m->g->node[m->p->members.item[i]];
 
 		for (unsigned k = 0; k < n->inputs; k++) {
 			unsigned input = n->input[k];
 
-			if (box_of(m, input) == box || m->seen[input] == box + 1)
+			if (box_of(m->p, input) == box || m->p->seen[input] == m->p->looks)
 				continue;
-			m->seen[input] = box + 1;
+			m->p->seen[input] = m->p->looks;
 			if (add_read(m, input, box, 0))
 				return -ENOMEM;
 		}
@@ -368,7 +378,7 @@ static int add_plain_reads(struct making *m, unsigned box) {
 
 /* A kernel that tells no operations begins those of the next that does. */
 static int add_begun(struct making *m, unsigned box) {
-	const struct report_graph *g = m->s->g;
+	const struct report_graph *g = m->g;
 	unsigned next = box;
 
 	while (next < g->kernels && !cJSON_GetArraySize(json_item(g->kernel[next].json, "operations")))
@@ -378,19 +388,19 @@ static int add_begun(struct making *m, unsigned box) {
 
 /* A kernel that computes only a part of an operation, which another finishes: what it reads for it, and who goes on. */
 static int add_parts(struct making *m, unsigned box) {
-	const struct report_graph *g = m->s->g;
+	const struct report_graph *g = m->g;
 	const cJSON *one;
 
 	cJSON_ArrayForEach(one, json_item(g->kernel[box].json, "operations")) {
 		double number = cJSON_HasObjectItem(one, "node") ? json_number(one, "node") : -1;
 
 		for (unsigned i = 0; number >= 0 && i < g->nodes; i++) {
-			if (g->node[i].number != number || box_of(m, i) == box)
+			if (g->node[i].number != number || box_of(m->p, i) == box)
 				continue;
 			for (unsigned k = 0; k < g->node[i].inputs; k++)
-				if (box_of(m, g->node[i].input[k]) != box && add_read(m, g->node[i].input[k], box, 0))
+				if (box_of(m->p, g->node[i].input[k]) != box && add_read(m, g->node[i].input[k], box, 0))
 					return -ENOMEM;
-			if (!add_edge(&m->outer, &m->room, box, box_of(m, i), g->nodes + box))
+			if (!add_edge(&m->outer, &m->room, box, box_of(m->p, i), g->nodes + box))
 				return -ENOMEM;
 		}
 	}
@@ -398,16 +408,14 @@ static int add_parts(struct making *m, unsigned box) {
 }
 
 static int size_boxes(struct making *m, struct inside *in) {
-	const struct report_graph *g = m->s->g;
+	const struct report_graph *g = m->g;
 	int r = 0;
 
-	for (unsigned box = 0; !r && box < m->boxes; box++) {
-		bool empty = m->members.start[box] == m->members.start[box + 1];
+	for (unsigned box = 0; !r && box < m->p->boxes; box++) {
+		bool empty = m->p->members.start[box] == m->p->members.start[box + 1];
 
-		if (!is_drawn(m->s, box))
-			continue;
 		if (box < g->kernels)
-			r = size_kernel(m, box, &in[box]);
+			r = size_kernel(m, box, &m->outer.item[box], &in[box]);
 		else if (!empty)
 			m->outer.item[box] = (struct layers_item){ .width = op_width(&g->node[box - g->kernels]), .height = SCENE_OP_HEIGHT };
 		if (!r && (box >= g->kernels || m->s->scope == SCENE_KERNELS))
@@ -424,18 +432,18 @@ static int size_boxes(struct making *m, struct inside *in) {
 static void close_ranks(struct making *m, unsigned *item) {
 	unsigned items = 0, edges = 0;
 
-	for (unsigned i = 0; i < m->boxes; i++) {
-		item[i] = m->outer.item[i].width > 0 ? items : m->boxes;
+	for (unsigned i = 0; i < m->p->boxes; i++) {
+		item[i] = m->outer.item[i].width > 0 ? items : m->p->boxes;
 		if (m->outer.item[i].width > 0)
 			m->outer.item[items++] = m->outer.item[i];
 	}
 	for (unsigned e = 0; e < m->outer.edges; e++) {
 		struct layers_edge edge = m->outer.edge[e];
 
-		if (item[edge.from] == m->boxes || item[edge.to] == m->boxes || edge.from == edge.to)
+		if (item[edge.from] == m->p->boxes || item[edge.to] == m->p->boxes || edge.from == edge.to)
 			continue;
-		if (edge.line < m->s->g->nodes)
-			edge.from_at = m->out_at[edge.line];
+		if (edge.line < m->g->nodes)
+			edge.from_at = m->p->out_at[edge.line];
 		edge.from = item[edge.from];
 		edge.to = item[edge.to];
 		m->outer.edge[edges++] = edge;
@@ -451,9 +459,9 @@ static int move_inside(struct making *m, unsigned box, struct inside *in) {
 	double x = k->x + (k->width - in->l.width) / 2, y = k->y + SCENE_HEAD;
 	int r = 0;
 
-	for (unsigned i = m->members.start[box]; i < m->members.start[box + 1]; i++) {
-		m->s->node[m->members.item[i]].x += x;
-		m->s->node[m->members.item[i]].y += y;
+	for (unsigned i = m->p->members.start[box]; i < m->p->members.start[box + 1]; i++) {
+		m->s->node[m->p->members.item[i]].x += x;
+		m->s->node[m->p->members.item[i]].y += y;
 	}
 	for (unsigned e = 0; !r && e < in->l.edges; e++) {
 		struct layers_edge *edge = &in->l.edge[e];
@@ -469,16 +477,16 @@ static int move_inside(struct making *m, unsigned box, struct inside *in) {
 }
 
 static int place_boxes(struct making *m, const unsigned *item, struct inside *in) {
-	const struct report_graph *g = m->s->g;
+	const struct report_graph *g = m->g;
 	int r = 0;
 
-	for (unsigned box = 0; !r && box < m->boxes; box++) {
-		const struct layers_item *at = item[box] == m->boxes ? NULL : &m->outer.item[item[box]];
+	for (unsigned box = 0; !r && box < m->p->boxes; box++) {
+		const struct layers_item *at = item[box] == m->p->boxes ? NULL : &m->outer.item[item[box]];
 		struct scene_box *b = box < g->kernels ? &m->s->kernel[box] : &m->s->node[box - g->kernels];
 
 		if (!at)
 			continue;
-		*b = (struct scene_box){ at->x, at->y, at->width, at->height };
+		place_box(b, at);
 		if (box < g->kernels && in[box].nodes)
 			r = move_inside(m, box, &in[box]);
 	}
@@ -489,38 +497,61 @@ static int place_boxes(struct making *m, const unsigned *item, struct inside *in
 	return r;
 }
 
-static int make(struct making *m) {
-	struct inside *in = calloc(m->s->g->kernels + 1u, sizeof *in);
-	unsigned *item = calloc(m->boxes + 1u, sizeof *item);
-	int r = in && item ? size_boxes(m, in) : -ENOMEM;
+/* What the last picture left in the room. */
+static void clear(struct report_pictures *p) {
+	memset(p->out_at, 0, p->g->nodes * sizeof *p->out_at);
+	memset(p->node, 0, p->g->nodes * sizeof *p->node);
+	memset(p->kernel, 0, p->g->kernels * sizeof *p->kernel);
+}
 
+static int make_all(struct making *m) {
+	struct inside *in = calloc(m->g->kernels + 1u, sizeof *in);
+	unsigned *item = calloc(m->p->boxes + 1u, sizeof *item);
+	int r;
+
+	clear(m->p);
+	m->outer = (struct layers){ .item = calloc(m->p->boxes + 1u, sizeof *m->outer.item), .items = m->p->boxes, .lines = m->g->nodes + m->g->kernels,
+		.across = KERNEL_ACROSS, .down = KERNEL_DOWN, .tall = PICTURE_TALL };
+	r = in && item && m->outer.item ? size_boxes(m, in) : -ENOMEM;
 	if (!r) {
 		close_ranks(m, item);
 		r = layers_place(&m->outer);
 	}
 	if (!r)
 		r = place_boxes(m, item, in);
-	for (unsigned i = 0; in && i < m->s->g->kernels; i++)
+	for (unsigned i = 0; in && i < m->g->kernels; i++)
 		inside_end(&in[i]);
 	free(in);
 	free(item);
 	return r;
 }
 
-int scene_make(struct scene *s, const struct report_graph *g, enum scene_scope scope, unsigned only) {
-	struct making m = { 0 };
+/* Its lines to other kernels lead nowhere and are not kept. */
+static int make_one(struct making *m, unsigned kernel) {
+	struct inside in = { 0 };
+	struct layers_item item = { 0 };
+	struct layers alone = { .item = &item, .items = 1, .across = KERNEL_ACROSS, .down = KERNEL_DOWN };
+	int r = size_kernel(m, kernel, &item, &in);
+
+	if (!r)
+		r = layers_place(&alone);
+	if (!r) {
+		place_box(&m->s->kernel[kernel], &item);
+		r = move_inside(m, kernel, &in);
+	}
+	m->s->width = alone.width;
+	m->s->height = alone.height;
+	inside_end(&in);
+	return r;
+}
+
+int scene_make(struct scene *s, struct report_pictures *p, enum scene_scope scope, unsigned only) {
+	struct making m = { .s = s, .g = p->g, .p = p };
 	int r;
 
-	*s = (struct scene){ .g = g, .scope = scope, .only = only, .box = calloc(g->nodes + 1u, sizeof *s->box),
-		.node = calloc(g->nodes + 1u, sizeof *s->node), .kernel = calloc(g->kernels + 1u, sizeof *s->kernel) };
-	if (!s->box || !s->node || !s->kernel)
-		return -ENOMEM;
-	r = choose_boxes(g, s->box);
-	if (!r)
-		r = begin(&m, s);
-	if (!r)
-		r = make(&m);
-	end(&m);
+	*s = (struct scene){ .g = p->g, .p = p, .scope = scope, .only = only, .node = p->node, .kernel = p->kernel };
+	r = only ? make_one(&m, only - 1) : make_all(&m);
+	free_edges(&m.outer);
 	return r;
 }
 
@@ -528,8 +559,5 @@ void scene_free(struct scene *s) {
 	for (unsigned i = 0; i < s->lines; i++)
 		free(s->line[i].point);
 	free(s->line);
-	free(s->box);
-	free(s->node);
-	free(s->kernel);
 	*s = (struct scene){ 0 };
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "report.h"
+#include "layers.h"
 
 enum scene_scope {
 	SCENE_WHOLE,                      /* kernels with their operations in them */
@@ -31,17 +31,34 @@ struct scene_box {
 	double x, y, width, height;
 };
 
+/*
+ * Of a graph, whichever of its pictures is made, and the room that each is made in: a large graph has one more for each kernel, and none of
+ * those may take time for the whole graph.
+ */
+struct report_pictures {
+	const struct report_graph *g;
+	unsigned *kernel_of;              /* of each node: the kernel it is drawn in, from 1; REPORT_NONE: it stands alone */
+	struct layers_list members;       /* the nodes of each box: of kernels, then of each node that stands alone */
+	unsigned boxes;
+	bool *leaves;                     /* of each node: somebody outside its box reads it, or it is a result */
+	/* Room. */
+	unsigned looks, *seen;            /* times that a box's reads were looked at; of each node: the last at which it was among them */
+	unsigned *local;                  /* of each node: its item in the layout under way */
+	double *out_at;                   /* of each node: where its array leaves its box, from the box's middle */
+	struct scene_box *node, *kernel;
+};
+
 struct scene {
 	const struct report_graph *g;
+	struct report_pictures *p;
 	enum scene_scope scope;
-	unsigned only;                    /* a kernel, alone; REPORT_NONE: all */
-	unsigned *box;                    /* of each node: the kernel it is drawn in, from 1; REPORT_NONE: it stands alone */
-	struct scene_box *node, *kernel;  /* width 0: not drawn */
+	unsigned only;                    /* a kernel, alone, with its members; REPORT_NONE: all */
+	struct scene_box *node, *kernel;  /* the pictures', until another scene is made; width 0: not drawn */
 	struct scene_line *line;
 	unsigned lines, room;
 	double width, height;
 };
 
 /* 0 or -ENOMEM; scene_free() also on failure. */
-int scene_make(struct scene *s, const struct report_graph *g, enum scene_scope scope, unsigned only);
+int scene_make(struct scene *s, struct report_pictures *p, enum scene_scope scope, unsigned only);
 void scene_free(struct scene *s);
