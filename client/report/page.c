@@ -96,9 +96,9 @@ static void put_facts(const struct page *p) {
 		fact(p, report_count(json_number(json, "runs"), "run", a), "of this graph");
 	fputs("</ul>\n", p->to);
 	/* Of operations that were sent before. */
-	if (*report_text(json, "note")) {
+	if (*json_text(json, "note")) {
 		fputs("<p>", p->to);
-		report_put_text(p->to, report_text(json, "note"));
+		report_put_text(p->to, json_text(json, "note"));
 		fputs("</p>\n", p->to);
 	}
 }
