@@ -185,6 +185,11 @@ packages() {
 	RELEASE=$release sh tests/packages_root.sh "$os/home/user/fusiond/build/deb"
 }
 
+# In the root where all was built, which has the packages from here on.
+upgrades() {
+	as_root 'cd /home/user/fusiond && sh tests/upgrades.sh build build/deb'
+}
+
 # ---- arm64 ----
 
 # The release that has it: one is enough, since what differs there is the machine. The compiler runs on this one, which qemu would make
@@ -269,6 +274,7 @@ try_release() {
 	[ "$part" = turn ] || claim clang_builds_it clang_builds
 	claim make_deb_works_for_a_user as_user 'make deb' || return
 	counted packages packages
+	claim upgrades_by_apt_under_load upgrades && sed -n 's/^note:/     /p' "$work/log"
 	[ "$part" != all ] || [ "$release" != "$arm64_release" ] || try_arm64
 	[ -n "${KEPT:-}" ] || rm -rf --one-file-system "$os"
 }
