@@ -17,12 +17,15 @@ _fusionctl_facts() {
 _fusionctl() {
 	# Letters are those of ASCII, whatever the language: in Turkish i does not lie between a and z.
 	local LC_ALL=C
-	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} told command= word argument= words files=
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} told command= first= word argument= words files=
 	told=$("${COMP_WORDS[0]}" --complete 2>/dev/null)
 	COMPREPLY=()
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-		# What follows an option with a value is no command.
-		[[ $word == -* || $argument ]] || { command=$word; break; }
+		# What follows an option with a value is no word.
+		if [[ $word != -* && -z $argument ]]; then
+			[[ -z $command || -n $first ]] || first=$word
+			[[ -n $command ]] || command=$word
+		fi
 		argument=$(_fusionctl_facts option "$word")$(_fusionctl_facts letter "$word")
 		[[ $argument != \[* ]] || argument=
 	done
@@ -42,12 +45,13 @@ _fusionctl() {
 		COMPREPLY=($(compgen -W "$(_fusionctl_facts option)" -- "$current"))
 		return
 	fi
-	words=$(_fusionctl_facts word)
-	case $command/$previous in
-	config/*) words+=" $("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//')" ;;
-	patterns/forget | bench/pattern) words=$(_fusionctl_patterns) ;;
-	kill/*) words=$(_fusionctl_sessions) ;;
-	cache/* | trace/* | can-fuse/* | explain/* | graph/* | opportunities/* | report/* | run/* | tune/*) files=yes ;;
+	# Of a command that does several things the first word says which.
+	[[ -n $first ]] || words=$(_fusionctl_facts word)
+	case $command/$first in
+	config/get | config/set) [[ $previous != "$first" ]] || words=$("${COMP_WORDS[0]}" config 2>/dev/null | sed 's/ .*//') ;;
+	patterns/forget | bench/pattern) [[ $previous != "$first" ]] || words=$(_fusionctl_patterns) ;;
+	kill/) words=$(_fusionctl_sessions) ;;
+	cache/warm | trace/record | can-fuse/ | explain/ | graph/ | opportunities/ | report/* | run/ | tune/*) files=yes ;;
 	esac
 	COMPREPLY=($(compgen -W "$words" -- "$current"))
 	[[ -z $files ]] || COMPREPLY+=($(compgen -f -- "$current"))

@@ -62,6 +62,8 @@ if command -v bash >/dev/null; then
 	claim settings_are_completed 0 "^fusion.enabled$" completes config set fusion.en
 	claim patterns_are_completed 0 "^linear$" completes bench pattern lin
 	claim words_of_a_command_are_completed 0 "^clear$" completes quarantine ""
+	claim and_stand_first_alone 0 "" test -z "$(completes cache verify "" && completes config set fusion.weight "")"
+	claim files_are_for_the_word_that_takes_them 0 "^HACKING.md$" completes cache warm HACK
 	claim values_of_an_option_are_completed 0 "^launch$" completes monitor --kind la
 	claim and_files_where_one_is_wanted 0 "^HACKING.md$" completes explain HACK
 else
