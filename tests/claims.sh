@@ -93,10 +93,19 @@ until_does() {
 	done
 }
 
+# share_driver_cache FOLDER: a daemon on that cache folder finds there what the driver compiled for other tests of this run (tests/driver_cache.h). A
+# script that asks what a driver leaves, or wants it to compile, unsets FUSION_DRIVER_CACHE.
+share_driver_cache() {
+	[ -n "${FUSION_DRIVER_CACHE:-}" ] || return 0
+	mkdir -p -m 700 "$1"
+	[ -e "$1/driver" ] || ln -s "$FUSION_DRIVER_CACHE" "$1/driver"
+}
+
 # start_on FOLDER OPTION...: the daemon with its cache in that folder, once it answers. Its log is $root/log.
 start_on() {
 	cache_folder=$1
 	shift
+	share_driver_cache "$cache_folder"
 	"$build/fusiond" --config /dev/null --socket "$root/door" --cache-dir "$cache_folder" --set device.measure=no "$@" >>"$root/log" 2>&1 &
 	daemon=$!
 	until_does "$build/fusionctl" status

@@ -21,6 +21,7 @@
 
 #include "client/fusion.h"
 
+#include "tests/driver_cache.h"
 #include "tests/patience.h"
 
 enum {
@@ -29,6 +30,8 @@ enum {
 
 static char folder[64], door[96];
 static pid_t daemon_pid;
+/* The daemon makes its cache folder, and the driver's in it, itself. Else what the driver compiled for one test is there for all. */
+static bool own_driver_cache;
 
 static inline const char *build_folder(void) {
 	return getenv("FUSION_BUILD") ? getenv("FUSION_BUILD") : "build";
@@ -39,6 +42,12 @@ static inline bool has_ended(pid_t child) {
 	siginfo_t ended = { .si_pid = 0 };
 
 	return waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid;
+}
+
+/* What a daemon, in the process that becomes it, does about a cache folder that it may find already. */
+static inline void share_driver_cache(const char *cache) {
+	if (!own_driver_cache && !driver_cache_link(cache))
+		_exit(126);
 }
 
 /* In the folder that is there, with the cache that another one left in it. */
@@ -61,6 +70,7 @@ static inline void daemon_start_again(const char *set, const char *environment[2
 		setenv("FUSIOND_DOOR_CLEARED_BYTES", "0", 0);
 		for (int i = 0; environment && i < 2 && environment[i]; i++)
 			putenv((char *)environment[i]);
+		share_driver_cache(cache);
 		execl(program, program, "--socket", door, "--cache-dir", cache, "--set", set, (char *)NULL);
 		_exit(127);
 	}

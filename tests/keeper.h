@@ -42,6 +42,7 @@ static inline void keeper_begin(const char *program, bool fused, const char *ret
 			setenv("KEEPER_LISTEN", door, 1);
 		dup2(fd, 1);
 		dup2(fd, 2);
+		share_driver_cache(cache);
 		execl(python, python, "tests/keeper.py", socket, state_file, "/usr/bin/env", first, second, program, "--config", "/dev/null", "--socket",
 			door, "--cache-dir", cache, "--set", set, "--set", keeper_setting ? keeper_setting : set, "--set",
 			fused ? "fusion.enabled=yes" : "fusion.enabled=no", (char *)NULL);

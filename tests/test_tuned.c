@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "tests/daemon.h"
-#include "tests/driver_cache.h"
 #include "tests/interpose/interpose.h"
 #include "tests/skip.h"
 #include "tests/suite.h"
@@ -40,13 +39,9 @@ static void start_slow(void) {
 }
 
 static void start_first(void) {
-	char cache[96];
-
 	snprintf(folder, sizeof folder, "/tmp/fusion-tuned-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(cache, sizeof cache, "%s/cache", folder);
 	snprintf(counts_path, sizeof counts_path, "%s/counts", folder);
-	ck_assert(driver_cache_link(cache));
 	snprintf(library, sizeof library, "LD_PRELOAD=%s/tests/interpose.so", build_folder());
 	snprintf(loops, sizeof loops, "FUSION_INTERPOSE_ITEM_LOOPS=" ITEM_LOOPS);
 	setenv("FUSION_INTERPOSE_COUNTS", counts_path, 1);

@@ -38,12 +38,8 @@ static const char **environment(const char *what) {
 
 /* On a cache folder of its own, with the common cache of the driver. */
 static void start_with(const char *set, const char *what) {
-	char cache[96];
-
 	snprintf(folder, sizeof folder, "/tmp/fusion-worker-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(cache, sizeof cache, "%s/cache", folder);
-	ck_assert(driver_cache_link(cache));
 	setenv("FUSIOND_FUSION_INTERPRETER", "off", 1);
 	daemon_start_again(set, environment(what));
 }

@@ -2,6 +2,8 @@
 # fusionctl --json: every command of the table answers with one JSON object, whatever it does, and tells errors so. A command that is new has no
 # words here, and fails.
 . "$(dirname "$0")/../claims.sh"
+# It prunes the cache.
+unset FUSION_DRIVER_CACHE
 ctl=$build/fusionctl
 nobody=$root/nobody/door
 start_on "$root/cache"

@@ -7,6 +7,7 @@ started() {
 	printf '[log]\nlevel = info\n' >"$root/conf"
 	rm -rf "$root/cache" "$root/log"
 	touch "$root/gate"
+	share_driver_cache "$root/cache"
 	env LD_PRELOAD="$interpose" FUSION_INTERPOSE_COMPILER="hold:op_relu_f32(v6)" FUSION_INTERPOSE_GATE="$root/gate" \
 		"$build/fusiond" --config "$root/conf" --socket "$root/door" --cache-dir "$root/cache" \
 		--set device.measure=no --set device.worker_us=60min --set fusion.interpreter=off "$@" >"$root/log" 2>&1 &

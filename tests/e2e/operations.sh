@@ -22,6 +22,7 @@ give_up() {
 }
 
 launch() {
+	share_driver_cache "$root/cache"
 	"$build/fusiond" --config "$root/fusiond.conf" --socket "$root/door" --cache-dir "$root/cache" >>"$root/log" 2>&1 &
 	daemon=$!
 }
