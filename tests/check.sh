@@ -60,10 +60,14 @@ esac
 TIMEFORMAT='%1U + %1S'
 
 # Minutes each; these start first, so that none runs alone at the end.
-longest="oracle_ops graphs test_emit_kernels oracle_composites test_service"
+longest="fuzz graphs test_exec python oracle_ops oracle_composites oracle_tiers test_limits test_restart test_emit_kernels test_service"
 
-# Whatever Python warns of in the suite, or in the programs that it starts, is an error.
-python_suite='env PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py'
+# Whatever Python warns of in the suite, or in the programs that it starts, is an error. What it claims is the same of built kernels, which
+# one slice in three has, and of bytecode and generic kernels, which the others have and all runs by nng and with ASan.
+python_interpreter=$FUSIOND_FUSION_INTERPRETER
+turn=${FUSION_SLICE:-0}
+[ $((${turn%/*} % 3)) = 0 ] || python_interpreter=always
+python_suite='env FUSIOND_FUSION_INTERPRETER="$python_interpreter" PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py'
 # What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
 by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_questions test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
@@ -98,7 +102,7 @@ jobs() {
 		if [ "$name" != python ]; then
 			[ -x "$build/tests/$name" ] && echo "nng_$name env FUSIOND_FUSION_TRANSPORT=nng \"\$build/tests/$name\""
 		elif [ -e "$build/python/fusion/_core.abi3.so" ]; then
-			echo "nng_$name $python_suite" | sed 's/ env / env FUSIOND_FUSION_TRANSPORT=nng /'
+			echo "nng_$name $python_suite" | sed 's/ env / env FUSIOND_FUSION_TRANSPORT=nng /; s/"$python_interpreter"/always/'
 		fi
 	done
 	# The same programs once more, and slower: of a slice every second one, by its number, so that the next one takes the others.
@@ -114,7 +118,7 @@ jobs() {
 	# What a program's own objects and threads may do to the extension module, seen by AddressSanitizer.
 	case " ${CHECK_SANITIZED:-} $wanted" in *" build-address "* | *" address_python "*) ;; *) false ;; esac &&
 		[ -e build-address/python/fusion/_core.abi3.so ] &&
-		echo 'address_python env ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$PWD/build-address/python" "$debug_python" -m pytest -q -s -p no:cacheprovider client/python/tests/test_memory.py client/python/tests/test_mistakes.py client/python/tests/test_views.py client/python/tests/test_stateful.py'
+		echo 'address_python env FUSIOND_FUSION_INTERPRETER=always ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$PWD/build-address/python" "$debug_python" -m pytest -q -s -p no:cacheprovider client/python/tests/test_memory.py client/python/tests/test_mistakes.py client/python/tests/test_views.py client/python/tests/test_stateful.py'
 	[ -x "$build/tests/ulp" ] && echo 'ulp "$build/tests/ulp"'
 	# `make check-sim` looks at other seeds.
 	[ -x "$build/tests/sim/sim" ] && echo 'sim "$build/tests/sim/sim" --seeds 1000'

@@ -11,6 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum {
+	SLICES = 30    /* as in tests/slice.sh */
+};
+
 static inline bool slice_read(unsigned *which, unsigned *of) {
 	const char *text = getenv("FUSION_SLICE");
 
@@ -36,14 +40,27 @@ static inline bool slice_is_all(void) {
 	return !slice_read(&which, &of);
 }
 
-/* The rounds of a loop test that are in the slice; at least one. */
-#define tcase_add_slice_test(tcase, test, rounds) \
+/* Of a loop's rounds those of this turn, where `parts` turns take every round; of fewer rounds than turns there is one in each. */
+static inline bool slice_round(unsigned number, unsigned rounds, unsigned parts) {
+	unsigned which, of;
+
+	if (!slice_read(&which, &of))
+		return true;
+	return rounds < parts ? number == which % parts % rounds : number % parts == which % parts;
+}
+
+/* Of the forms of a case one, for as many slices in a row as leave each form as many: with slice_round() and that many parts every round meets every form. */
+static inline bool slice_form(unsigned form, unsigned forms) {
+	unsigned which, of;
+
+	return !slice_read(&which, &of) || which / (SLICES / forms) % forms == form;
+}
+
+#define tcase_add_part_test(tcase, test, rounds, parts) \
 	do { \
-		bool any_ = false; \
-		for (int i_ = 0; i_ < (rounds); i_++) { \
-			if (!slice_has((unsigned)i_) && (any_ || i_ + 1 < (rounds))) \
-				continue; \
-			any_ = true; \
-			tcase_add_loop_test(tcase, test, i_, i_ + 1); \
-		} \
+		for (int i_ = 0; i_ < (rounds); i_++) \
+			if (slice_round((unsigned)i_, (rounds), (parts))) \
+				tcase_add_loop_test(tcase, test, i_, i_ + 1); \
 	} while (0)
+
+#define tcase_add_slice_test(tcase, test, rounds) tcase_add_part_test(tcase, test, rounds, SLICES)

@@ -81,8 +81,14 @@ static void taken(int from, int to) {
 		printf("%d\n", i);
 }
 int main(int argc, char **argv) {
-	(void)argc;
-	tcase_add_slice_test(0, 0, atoi(argv[1]));
+	int rounds = atoi(argv[1]);
+
+	if (argc == 2)
+		tcase_add_slice_test(0, 0, rounds);
+	for (int i = 0; argc > 2 && i < rounds; i++)
+		for (int form = 0; form < 3; form++)
+			if (slice_round((unsigned)i, (unsigned)rounds, SLICES / 3) && slice_form((unsigned)form, 3))
+				printf("%d %d\n", i, form);
 	return 0;
 }
 SOURCE
@@ -93,5 +99,9 @@ for count in 1 2 29 30 31 95; do
 		FUSION_SLICE=$i/30 "$root/slices_of" "$count"
 	done | sort -n | uniq >"$root/taken"
 	claim "slices_of_c_take_every_case_of_$count" 0 "^$count$" sh -c 'wc -l <"$1"' sh "$root/taken"
+	for i in $(seq 0 29); do
+		FUSION_SLICE=$i/30 "$root/slices_of" "$count" forms
+	done | sort | uniq >"$root/taken"
+	claim "slices_of_c_take_every_form_of_$count" 0 "^$((3 * count))$" sh -c 'wc -l <"$1"' sh "$root/taken"
 done
 finish_claims

@@ -245,6 +245,10 @@ def read_options():
                         help="which elementwise kernels run as bytecode")
     parser.add_argument("--jobs", type=int, default=harness.jobs_of_machine())
     options = parser.parse_args()
+    # Of a slice one half, the next one's is the other.
+    if os.environ.get("FUSION_SLICE") and options.graphs == GRAPHS and not options.first:
+        options.graphs = GRAPHS // 2
+        options.first = harness.slice_number() % 2 * options.graphs
     options.deadline = None if options.seconds is None else time.monotonic() + options.seconds
     return options
 

@@ -13,7 +13,8 @@ _daemon = None
 
 def pytest_configure(config):
     global _daemon
-    _daemon = Daemon().__enter__()
+    # As who runs the tests wants it: kernels that are built, or (`always`) bytecode and generic kernels, which nobody waits for.
+    _daemon = Daemon(settings=[f"fusion.interpreter={os.environ.get('FUSIOND_FUSION_INTERPRETER', 'off')}"]).__enter__()
     os.environ["FUSION_SOCKET"] = _daemon.socket
     os.environ.pop("FUSION_DEVICE", None)
 
