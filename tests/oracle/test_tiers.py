@@ -15,9 +15,8 @@ import fusion
 import harness
 from reference import STORAGE
 
-# Of so many cases a run takes one, of the few groups that meet the form for GPUs of less: each is a kernel to build. tests/run_graphs.c compares the
-# tiers in whole graphs.
-CASES_OF, GPU_CASES_OF = 15, 5
+# Of so many cases a run takes one: each is a kernel to build. tests/run_graphs.c compares the tiers in whole graphs.
+CASES_OF = 5
 SPECIAL = [0.0, -0.0, 1.0, -1.5, 3e38, -3e38, 1e-40, np.inf, -np.inf, np.nan]
 
 
@@ -405,15 +404,9 @@ def same(a, b):
     return np.array_equal(a, b)
 
 
-def cases_of(name, strategy):
-    """Those of this run; groups begin at different places, so that runs are alike."""
-    first = list(groups()).index(name)
-    return [case for i, case in enumerate(groups()[name], first) if harness.in_part(i, GPU_CASES_OF if strategy == "gpu" else CASES_OF)]
-
-
 def run_group(report, part):
     name, strategy = part
-    cases = cases_of(name, strategy)
+    cases = [case for i, case in enumerate(groups()[name]) if harness.in_part(i, CASES_OF)]
     where = f"{name}, {strategy} strategy" if strategy else name
     with fusion.Daemon(strategy) as plain, fusion.Daemon(strategy, ["fusion.interpreter=always"]) as always, \
             plain.open() as a, always.open() as b:
@@ -434,7 +427,7 @@ def main():
     parts = [(name, options.strategy) for name in names]
     if not options.strategy:
         parts += [(name, "gpu") for name in harness.rotated(names)]
-    return harness.run(run_group, [part for part in parts if cases_of(*part)], harness.jobs_of_machine()).finish()
+    return harness.run(run_group, parts, harness.jobs_of_machine()).finish()
 
 
 if __name__ == "__main__":
