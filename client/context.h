@@ -65,7 +65,7 @@ struct fusion_context {
 	uint64_t kept_bytes, kept_peak;  /* contents that tapes keep */
 
 	struct defined *definitions;     /* of fusion_define_op() and of the daemon, newest first */
-	struct pattern *patterns;        /* that this session defined: see pattern.h */
+	struct own_pattern *patterns;        /* that this session defined: see pattern.h */
 	struct fusion_capture *capture;  /* being recorded, or NULL */
 	/* Of this session, as they hold now: another engine begins with them. */
 	char *setting[SETTINGS_KEPT];    /* the name, and behind its end the value */

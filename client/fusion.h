@@ -522,6 +522,28 @@ FUSION_API char *fusion_patterns(fusion_context *context);
  */
 FUSION_API int fusion_can_fuse(fusion_context *context, fusion_array *first, fusion_array *second, int count, fusion_array *const *results, char **textp);
 
+/* The element type and shape of an operand. */
+struct fusion_operand {
+	enum fusion_dtype dtype;
+	int rank;
+	int64_t dims[FUSION_MAX_RANK];
+};
+struct fusion_benchmark_options {
+	int64_t size;              /* operands are of this extent, squares mostly; 0: 256 */
+	enum fusion_dtype dtype;   /* their element type; 0: f32 */
+	int operands;              /* instead of both, the type and shape of each of so many; 0: as it comes */
+	const struct fusion_operand *operand;
+	double seconds;            /* how long it may measure, builds not counted; 0: 2 */
+	uint64_t reserved[FUSION_RESERVED];
+};
+/*
+ * How fast a pattern, built in or defined, runs now on this device, fused and as one kernel an operation, one launch a kernel. JSON, to be freed by the
+ * caller: what was measured, kernels of both forms, whether results have the same bits, and for each of two clocks ("device": of launches, as the driver
+ * tells; "wall": of many runs until the last is waited for) best and median of rounds in turns, and their quotient; see libfusion(3). Waits until kernels
+ * are built. It is a session of its own, with this one's settings and patterns, of the same user, whose limits hold; options may be NULL.
+ */
+FUSION_API char *fusion_benchmark_pattern(fusion_context *context, const char *pattern, const struct fusion_benchmark_options *options);
+
 #include "fusion_ops.h"      /* generated from protocol/ops.def; also wraps each call in fusion_here() */
 
 #ifdef __cplusplus

@@ -13,22 +13,17 @@
 #include "context.h"
 #include "record.h"
 
-struct pattern {
-	struct pattern *next;
-	char *signature, *text;
-};
-
 /* ---- what is remembered ---- */
 
-static void pattern_free(struct pattern *p) {
+static void pattern_free(struct own_pattern *p) {
 	free(p->signature);
 	free(p->text);
 	free(p);
 }
 
-struct pattern *own_patterns_free(struct pattern *first) {
+struct own_pattern *own_patterns_free(struct own_pattern *first) {
 	while (first) {
-		struct pattern *next = first->next;
+		struct own_pattern *next = first->next;
 
 		pattern_free(first);
 		first = next;
@@ -44,7 +39,7 @@ static bool same_name(const char *signature, const char *name) {
 }
 
 static void forget(struct fusion_context *c, const char *name) {
-	struct pattern **link = &c->patterns, *p;
+	struct own_pattern **link = &c->patterns, *p;
 
 	while ((p = *link))
 		if (same_name(p->signature, name)) {
@@ -55,21 +50,41 @@ static void forget(struct fusion_context *c, const char *name) {
 		}
 }
 
-/* At the end: a later one may stand on an earlier one. Where memory is short the next engine does not hear of it. */
-static void remember(struct fusion_context *c, const char *signature, const char *text) {
-	struct pattern *p = calloc(1, sizeof *p), **link = &c->patterns;
+static struct own_pattern *pattern_new(const char *signature, const char *text) {
+	struct own_pattern *p = calloc(1, sizeof *p);
 
 	if (!p)
-		return;
+		return NULL;
 	p->signature = strdup(signature);
 	p->text = strdup(text);
-	if (!p->signature || !p->text) {
-		pattern_free(p);
-		return;
-	}
+	if (p->signature && p->text)
+		return p;
+	pattern_free(p);
+	return NULL;
+}
+
+/* At the end: a later one may stand on an earlier one. Where memory is short the next engine does not hear of it. */
+static void remember(struct fusion_context *c, const char *signature, const char *text) {
+	struct own_pattern **link = &c->patterns;
+
 	while (*link)
 		link = &(*link)->next;
-	*link = p;
+	*link = pattern_new(signature, text);
+}
+
+int own_patterns_copy(const struct own_pattern *first, struct own_pattern **copyp) {
+	struct own_pattern **link = copyp;
+
+	*copyp = NULL;
+	for (; first; first = first->next) {
+		*link = pattern_new(first->signature, first->text);
+		if (!*link) {
+			*copyp = own_patterns_free(*copyp);
+			return -ENOMEM;
+		}
+		link = &(*link)->next;
+	}
+	return 0;
 }
 
 /* ---- telling an engine ---- */
@@ -103,7 +118,7 @@ static int answer_or_loss(struct fusion_context *c, int r, const struct answer *
 	return r && a->done && !c->stream.lost.code ? 0 : r;
 }
 
-static int define_again(struct fusion_context *c, const struct pattern *p, struct fault *f) {
+static int define_again(struct fusion_context *c, const struct own_pattern *p, struct fault *f) {
 	const char *const word[] = { p->signature, p->text };
 	const bool whole_daemon = false;
 	struct answer a = { 0 };
@@ -125,7 +140,7 @@ bool pattern_is_switch(const char *setting) {
 int own_patterns_resume(struct fusion_context *c, struct fault *f) {
 	int r = 0;
 
-	for (const struct pattern *p = c->patterns; !r && p; p = p->next)
+	for (const struct own_pattern *p = c->patterns; !r && p; p = p->next)
 		r = define_again(c, p, f);
 	for (unsigned i = 0; !r && i < c->settings; i++)
 		if (pattern_is_switch(c->setting[i]))

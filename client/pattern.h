@@ -8,7 +8,11 @@
 #include "protocol/fault.h"
 
 struct fusion_context;
-struct pattern;
+
+struct own_pattern {
+	struct own_pattern *next;
+	char *signature, *text;
+};
 
 #define PATTERN_SWITCH "fusion.pattern."
 
@@ -16,5 +20,7 @@ struct pattern;
 bool pattern_is_switch(const char *setting);
 /* Another engine has the session: it is told of all. */
 int own_patterns_resume(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* The same once more, in the same order. */
+int own_patterns_copy(const struct own_pattern *first, struct own_pattern **copyp) FAULT_MUST_USE;
 /* Frees all of a list; returns NULL. */
-struct pattern *own_patterns_free(struct pattern *first);
+struct own_pattern *own_patterns_free(struct own_pattern *first);

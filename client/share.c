@@ -6,13 +6,13 @@
  * release, which goes at once, and a map for writing, which changes it for all who hold it.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arena.h"
 #include "capture.h"
 #include "context.h"
+#include "elsewhere.h"
 #include "flush.h"
 #include "handle.h"
 #include "record.h"
@@ -243,46 +243,6 @@ static int import_locked(struct recording *r, const struct fusion_token *token, 
 	return *arrayp ? 0 : -ENOMEM;
 }
 
-/* Where another engine of the daemon is found. The context may be closed meanwhile, so all of it is our own. */
-struct elsewhere {
-	uint64_t number, devices;
-	uint32_t timeout_ms;
-	char *socket, *name, *authority, *certificate, *key;
-};
-
-static int keep_text(const char *text, char **copyp) {
-	*copyp = text ? strdup(text) : NULL;
-	return text && !*copyp ? -ENOMEM : 0;
-}
-
-static int elsewhere_of(const struct fusion_context *c, struct elsewhere *e) {
-	const struct fusion_options *o = &c->options;
-	int r;
-
-	/* Whom the caller asks there, no further one is asked by. */
-	if (!e)
-		return 0;
-	e->number = c->door.number;
-	e->devices = c->door.devices;
-	e->timeout_ms = o->timeout_ms;
-	r = keep_text(o->socket, &e->socket);
-	if (!r)
-		r = keep_text(o->name, &e->name);
-	if (!r)
-		r = keep_text(o->authority, &e->authority);
-	if (!r)
-		r = keep_text(o->certificate, &e->certificate);
-	return r ? r : keep_text(o->key, &e->key);
-}
-
-static void elsewhere_free(struct elsewhere *e) {
-	free(e->socket);
-	free(e->name);
-	free(e->authority);
-	free(e->certificate);
-	free(e->key);
-}
-
 /* Opens nothing, here: the caller tries elsewhere, and has the sentence. */
 static fusion_array *import_here(fusion_context *context, const struct fusion_token *token, struct elsewhere *e, struct fault *unknown) {
 	struct fusion_array *array = NULL;
@@ -296,7 +256,8 @@ static fusion_array *import_here(fusion_context *context, const struct fusion_to
 	failed = token ? import_locked(&r, token, &array) : fault_set(&r.fault, FAULT_ARGUMENT, "import: the token is NULL");
 	if (failed == FAULT_TOKEN) {
 		*unknown = r.fault;
-		failed = elsewhere_of(r.context, e);
+		/* Whom the caller asks there, no further one is asked by. */
+		failed = e ? elsewhere_of(r.context, e) : 0;
 		if (failed)
 			unknown->code = 0;
 	}
@@ -324,16 +285,11 @@ static fusion_array *copy_of(fusion_context *context, fusion_array *array) {
 /* Engines know only their own tokens, so each is asked by a session of its own, which ends here. */
 static fusion_array *import_from(fusion_context *context, const struct elsewhere *e, unsigned device, const struct fusion_token *token,
 	struct fault *unknown) {
-	struct fusion_options o = { .socket = e->socket, .name = e->name, .timeout_ms = e->timeout_ms, .authority = e->authority,
-		.certificate = e->certificate, .key = e->key };
 	fusion_context *other;
 	fusion_array *array, *copy = NULL;
-	char number[16];
 
-	snprintf(number, sizeof number, "%u", device);
-	o.device = number;
 	unknown->code = 0;
-	if (fusion_open(&other, &o))
+	if (elsewhere_open(e, device, &other))
 		return NULL;
 	array = import_here(other, token, NULL, unknown);
 	if (array)

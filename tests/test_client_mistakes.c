@@ -120,7 +120,7 @@ static const struct {
 } words[] = {
 	{ "dtype", "element type" }, { "dims", "extent" }, { "axes", "axis" }, { "axis_count", "axes" }, { "options", "structure" }, { "attributes", "structure" },
 	{ "operand", "argument a" }, { "count", "operand" }, { "text", "column" }, { "y", "output 0" }, { "name", "a function of its own" },
-	{ "source", "does not broadcast" }, { "first", "array 1" }, { "second", "array 2" }, { "results", "array 0" },
+	{ "options", "size" }, { "options", "element type" }, { "options", "operands" }, { "source", "does not broadcast" }, { "first", "array 1" }, { "second", "array 2" }, { "results", "array 0" },
 };
 
 static bool names_argument(const struct mistake *m, const char *text) {

@@ -52,7 +52,6 @@ quarantine clera|clear
 patterns defin x y|define
 trace recrod x|record
 bench patern linear 3|pattern
-bench pattern lineal 3|linear
 monitor --kind launch,lunch|launch
 top --sort memroy|memory
 MISTYPED
@@ -176,13 +175,22 @@ if command -v dot >/dev/null; then
 fi
 claim graph_without_graphviz_says_so 65 "dot is not installed" env PATH="$root" "$ctl" graph --svg "$root/none.svg" "$root/good.fz"
 claim_json bench_measures_a_pattern 'j["kernels"] == 1 and j["unfused_kernels"] == 3 and j["kernels_of_pattern"] == 1 and
-	j["fused_us"] > 0 and j["unfused_us"] > 0 and abs(j["speedup"] - j["unfused_us"] / j["fused_us"]) < 0.01' \
-	"$ctl" bench pattern affine_activation 64 --json
+	j["same_bits"] and j["device"]["fused_us"] > 0 and j["wall"]["unfused_median_us"] > 0' \
+	"$ctl" bench pattern affine_activation 64 --json --seconds 0.1
+claim_json bench_waited_for_the_kernels 'sum(k["state"] == "built" for k in j["kernels"]) >= 4' "$ctl" kernels --json
+claim bench_tells_what_it_measured 0 "^b  *bf16\[8\]" "$ctl" bench pattern affine_activation "bf16[4,8]" "bf16[8]" "bf16[8]" --seconds 0.1
+"$ctl" patterns define 'halved_square(a, b)' '(a * b) * 0.5'
+claim bench_measures_what_an_administrator_calls_a_pattern 0 "^halved_square: (a \* b) \* 0.5" "$ctl" bench pattern halved_square 16 f64 --seconds 0.1
+"$ctl" patterns forget halved_square
 "$ctl" config set fusion.pattern.binary_activation off
-claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" bench pattern binary_activation 32
+claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" bench pattern binary_activation 32 --seconds 0.1
 "$ctl" config set fusion.pattern.binary_activation on
-claim bench_wants_a_pattern 64 "there is no pattern lin;" "$ctl" bench pattern lin 32
+claim bench_wants_a_pattern 65 "there is no pattern 'linea'; do you mean linear?" "$ctl" bench pattern linea 32
 claim bench_wants_a_size 64 "the size is 0" "$ctl" bench pattern linear 0
+claim bench_wants_a_type 64 "what is 'f31'?" "$ctl" bench pattern linear f31
+claim bench_wants_a_whole_type 64 "what is 'f32\[2,x\]'?" "$ctl" bench pattern linear "f32[2,x]"
+claim bench_wants_sizes_or_types 64 "nothing else is wanted" "$ctl" bench pattern linear 16 "f32[2]"
+claim bench_wants_all_operands 65 "linear has 3 operands (x, w, b), not 1" "$ctl" bench pattern linear "f32[2,2]"
 claim_json explain_tells_where_a_program_came_from 'j["kernels"][0]["program"]["state"] == "built" and
 	"not built here before" in j["kernels"][0]["program"]["why"] and j["kernels"][0]["program"]["compile_us"] > 0 and j["plan_us"] > 0' \
 	"$ctl" explain --json "$root/good.fz"

@@ -65,7 +65,7 @@ wrong() {
 	can-fuse) printf '%s\n' "FILE $root/none.fz y y" "ARGUMENT $root/g.fz y none" ;;
 	cache) printf '%s\n' "ARGUMENT prune --size much" "USAGE polish" "FILE warm $root/none.fz" ;;
 	quarantine) echo "USAGE polish" ;;
-	bench) echo "USAGE pattern none 16" ;;
+	bench) printf '%s\n' "ARGUMENT pattern none 16" "USAGE pattern linear 0" "USAGE pattern linear f32[2" "ARITY pattern linear f32[2,2]" ;;
 	tune) echo "FILE $root/none.fz" ;;
 	esac
 }

@@ -18,6 +18,7 @@ ARGUMENTS = {
     "char **": "text_place()", "uint64_t *": "number_place()", "struct fusion_token *": "token_place()", "const struct fusion_token *": "token(b)",
     "const char *const *": "words(b)", "const struct fusion_attributes *": "attributes(b)", "const struct fusion_sgd_options *": "sgd_options(b)",
     "const struct fusion_adam_options *": "adam_options(b)", "enum fusion_dtype": "(enum fusion_dtype)fuzz_below(b, FUSION_F64 + 2)",
+    "const struct fusion_benchmark_options *": "benchmark_options(b)",
     "enum fusion_report_form": "(enum fusion_report_form)fuzz_below(b, 4)",
     "enum fusion_inspection": "(enum fusion_inspection)fuzz_below(b, 5)", "enum fusion_rights": "(enum fusion_rights)fuzz_below(b, 5)",
 }

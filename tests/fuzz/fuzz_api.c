@@ -217,6 +217,14 @@ static const struct fusion_sgd_options *sgd_options(struct fuzz_bytes *b) {
 	return &o;
 }
 
+/* Of which one is always wrong: nobody here serves a second session, which is what it measures in. */
+static const struct fusion_benchmark_options *benchmark_options(struct fuzz_bytes *b) {
+	static _Thread_local struct fusion_benchmark_options o;
+
+	o = (struct fusion_benchmark_options){ .size = whole(b), .seconds = real(b), .operands = -1 - fuzz_byte(b), .reserved = { fuzz_byte(b) > 250 } };
+	return &o;
+}
+
 static const struct fusion_adam_options *adam_options(struct fuzz_bytes *b) {
 	static _Thread_local struct fusion_adam_options o;
 

@@ -12,13 +12,13 @@ from ._errors import ArgumentError, LimitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
-    from typing import Any, Callable, Iterator
+    from typing import Any, Callable, Iterator, Sequence
 
     from ._array import Array
     from ._base import Device, DType
     from ._graph import Picture
 
-__all__ = ["can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "forget_pattern", "graph", "operations", "opportunities", "patterns",
+__all__ = ["benchmark_pattern", "can_fuse", "cancel", "config", "define_op", "define_pattern", "explain", "flush", "forget_pattern", "graph", "operations", "opportunities", "patterns",
            "recent", "report", "settings", "stats", "sync", "writable"]
 
 
@@ -92,6 +92,44 @@ def patterns(*, device: Device | str | int | None = None) -> Any:
 def operations(*, device: Device | str | int | None = None) -> Any:
     """What the daemon's administrator defined: names, operands, whether they are ready, or why not."""
     return json.loads(as_device(device).context.operations())
+
+
+class Benchmark(dict):
+    """What a pattern was measured to take; as a dict what fusionctl bench pattern --json gives."""
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"{one['name']} {one['type']}" for one in self["operands"])
+        lines = [f"{self['pattern']}: {self['text']}; {operands}",
+                 f"{self['kernels']} kernel{'' if self['kernels'] == 1 else 's'}, without fusion {self['unfused_kernels']}; {'the same' if self['same_bits'] else 'other'} bits"]
+        for name in ("device", "wall"):
+            if name in self:
+                t = self[name]
+                lines.append(f"{name}: fused {t['fused_us']:.1f} us, median {t['fused_median_us']:.1f}; unfused {t['unfused_us']:.1f}, median "
+                             f"{t['unfused_median_us']:.1f}; {t['speedup']:.2f} times as fast, median {t['median_speedup']:.2f}")
+        return "\n".join(lines)
+
+
+def benchmark_pattern(name: str, size: int | None = None, *, dtype: DType | str | type | None = None,
+                      shapes: Sequence[Sequence[int]] | None = None, dtypes: Sequence[DType | str | type] | None = None,
+                      seconds: float | None = None, device: Device | str | int | None = None) -> Benchmark:
+    """Measures how fast a pattern, built in or defined, runs now, fused and as one kernel an operation: best and median, and their quotient.
+
+    Operands are squares of `size` (256), mostly, of `dtype` (float32), or of the shapes given, each of `dtype` or its own of `dtypes`. It waits for
+    kernels to be built, then measures for `seconds` (2), in a session of its own that has this one's settings and patterns.
+    """
+    of = None if dtype is None else as_dtype(dtype)
+    if dtypes is not None and (shapes is None or len(dtypes) != len(shapes)):
+        raise ArgumentError("benchmark_pattern: dtypes are those of shapes, as many")
+    types = [as_dtype(one) for one in dtypes] if dtypes is not None else [of or as_dtype("float32")] * len(shapes or ())
+    if shapes is not None and (size is not None or (dtypes is not None and dtype is not None)):
+        raise ArgumentError("benchmark_pattern: where shapes are given, no size is wanted, and dtype or dtypes")
+    if shapes is None and of is as_dtype("bool"):
+        raise ArgumentError("benchmark_pattern: of bool a pattern is measured with the shapes of its operands")
+    operands = tuple(zip(types, (tuple(shape) for shape in shapes or ())))
+    for number, what in ((size, "size"), (seconds, "seconds")):
+        if number is not None and not number > 0:
+            raise ArgumentError(f"benchmark_pattern: {what} is {number!r}, not above 0")
+    return Benchmark(json.loads(as_device(device).context.benchmark(name, size or 0, of, operands, float(seconds or 0))))
 
 
 def recent(*, device: Device | str | int | None = None) -> Any:

@@ -320,6 +320,52 @@ static PyObject *context_random(PyObject *self, PyObject *args) {
 	}
 }
 
+/* Types of operands: (dtype, shape) each. How many, or -1 with a Python error. */
+static int take_operands(PyObject *list, struct fusion_operand operand[static ASKED_MOST]) {
+	Py_ssize_t count = PyTuple_Size(list);
+
+	if (count > ASKED_MOST) {
+		PyErr_SetString(PyExc_ValueError, "benchmark_pattern: more operands than any pattern has");
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < count; i++) {
+		struct fusion_operand *o = &operand[i];
+		PyObject *dtype, *shape;
+		int type;
+
+		if (!PyArg_ParseTuple(PyTuple_GetItem(list, i), "OO", &dtype, &shape) || (type = dtype_of(dtype)) < 0 ||
+			!take_dims(shape, "benchmark_pattern", &o->rank, o->dims))
+			return -1;
+		o->dtype = (enum fusion_dtype)type;
+	}
+	return (int)count;
+}
+
+/* benchmark(pattern, size, dtype or None, operands, seconds) */
+static PyObject *context_benchmark(PyObject *self, PyObject *args) {
+	fusion_context *c = context_of(self);
+	struct fusion_operand operand[ASKED_MOST];
+	struct fusion_benchmark_options o = { .operand = operand };
+	PyObject *dtype, *operands;
+	const char *pattern;
+	long long size;
+	int type = 0;
+	char *text;
+
+	if (!c || !PyArg_ParseTuple(args, "sLOO!d", &pattern, &size, &dtype, &PyTuple_Type, &operands, &o.seconds))
+		return NULL;
+	o.size = size;
+	if (dtype != Py_None && (type = dtype_of(dtype)) < 0)
+		return NULL;
+	o.dtype = (enum fusion_dtype)type;
+	o.operands = take_operands(operands, operand);
+	if (o.operands < 0)
+		return NULL;
+	place_note();
+	WAITING(text = fusion_benchmark_pattern(c, pattern, &o));
+	return text_taken(text);
+}
+
 static PyGetSetDef properties[] = {
 	{ "device", get_device, NULL, "The name of the device.", NULL },
 	{ "number", get_number, NULL, NULL, NULL },
@@ -338,6 +384,7 @@ static PyMethodDef methods[] = {
 	{ "operations", context_operations, METH_NOARGS, NULL },
 	{ "recent", context_recent, METH_NOARGS, NULL },
 	{ "can_fuse", context_can_fuse, METH_VARARGS, NULL },
+	{ "benchmark", context_benchmark, METH_VARARGS, NULL },
 	{ "explain", context_explain, METH_VARARGS, NULL },
 	{ "opportunities", context_opportunities, METH_VARARGS, NULL },
 	{ "configure", context_configure, METH_VARARGS, NULL },
