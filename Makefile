@@ -23,6 +23,7 @@
 #   make check-intel     on Intel's OpenCL for CPUs, the same bits as on the first driver
 #   make python     the Python package into build/python (part of make where Python's headers are)
 #   make bench      the benchmark; PEERS_PYTHON=... runs its peers beside it
+#   make figures    fusion patterns, fused and not, into the table of docs/PERFORMANCE.md; BLOCK=gpu into that of a GPU
 #   make bench-rows softmax, norms, variance and logsumexp over rows and columns, beside JAX and Inductor the same way
 #   make lint       clang-tidy and cppcheck over all files
 #   make install    DESTDIR= prefix=/usr/local
@@ -172,7 +173,7 @@ FUNCTION_PAGES := $(addprefix fusion_,errors contexts arrays reading sharing ope
 MAN := $(patsubst man/%,$(B)/man/%,$(wildcard man/*.[1-8])) \
 	$(B)/man/fusion-ops.7 $(B)/man/fusion-protocol.7 $(B)/man/fusionctl.1 $(B)/man/fusiond.conf.5 $(FUNCTION_PAGES:%=$(B)/man/%.3)
 
-.PHONY: all python deps demo check check-long check-kill check-faults check-sim check-aliasing check-leaks mutants check-cache check-packages check-distros check-ulp check-nng check-oclgrind check-intel check-drivers bench bench-rows lint deb symbols install install-python python-headers uninstall clean tests man fuzz fuzz-programs check-fuzz check-anywhere release
+.PHONY: all python deps demo check check-long check-kill check-faults check-sim check-aliasing check-leaks mutants check-cache check-packages check-distros check-ulp check-nng check-oclgrind check-intel check-drivers bench bench-rows figures lint deb symbols install install-python python-headers uninstall clean tests man fuzz fuzz-programs check-fuzz check-anywhere release
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -523,6 +524,9 @@ bench: all
 # Kernels over rows and over columns, of even and odd sizes.
 BENCH_ROWS := $(foreach size,4096x1024 4095x1023 1000x777,$(foreach axis,_ 0_,\
 	$(foreach form,softmax layernorm var logsumexp,$(form)$(axis)$(size))))
+
+figures: all
+	@sh tests/bench/figures.sh $(B) $(BLOCK)
 
 bench-rows: all
 	@PEERS="jax inductor" PEERS_SCRIPT=tests/bench/peers_rows.py sh tests/bench/compare.sh $(B) $(BENCH_ROWS)

@@ -11,6 +11,7 @@
  * train.c       steps of training a network, captured; what each of their kernels takes
  * steps.c       what each kernel was estimated to take, and takes
  * sweep.c       products of many shapes, fused, unfused and bare: is fusing ever slower?
+ * patterns.c    fusion patterns, fused and operation by operation, as fusion_benchmark_pattern() measures them
  * share.c       many processes that share the daemon
  * shared.c      what it costs threads to share a context
  * weights.c     how two sessions share the device's time
@@ -157,6 +158,9 @@ int measure_shared(const struct bench *b, int threads, double seconds, cJSON *re
 
 /* Prints itself; how many cases failed. Of these workloads, or of all that a sweep has. */
 int measure_sweep(struct bench *b, bool json, const char *const *part, int parts) BENCH_MUST_USE;
+
+/* The same of patterns: of these parts, NAME_SIZE, NAME or "sweep", or of what the first designs of fusion name. */
+int measure_patterns(struct bench *b, bool json, const char *const *part, int parts) BENCH_MUST_USE;
 
 /* On daemons of its own: `fusiond` is their program. Prints itself, as JSON where asked; *stop ends it. */
 /* parts: workloads whose first results are measured, or COLDSTART_NEW_GRAPHS; none: those of its own, and these. */

@@ -46,6 +46,8 @@ enum {
 #define BUDGET_SECONDS 1.2
 /* Of a sweep, which has many cases. */
 #define SWEEP_SECONDS 0.1
+/* Of each pattern, by both clocks together. */
+#define PATTERNS_SECONDS 1.0
 
 /* What the project has set itself to reach, and the shapes of its first users. */
 static const char *const everything[] = {
@@ -79,7 +81,7 @@ static const char *const everything[] = {
 struct command {
 	const char *workload[WORKLOADS_MOST];
 	int workloads;
-	bool coldstart, watched, sweep, age;
+	bool coldstart, watched, sweep, age, patterns;
 	bool json;
 	bool steps;
 	int repeat;
@@ -313,7 +315,9 @@ static int worker(const struct command *c, const struct private_daemon *d) {
 	b.engine_idle = threads_memory(b.engine, "RssAnon");
 	if (fusion_open(&b.context, &options))
 		return bench_fail("%s", fusion_error());
-	if (c->sweep)
+	if (c->patterns)
+		failed = measure_patterns(&b, c->json, c->workload, c->workloads);
+	else if (c->sweep)
 		failed = measure_sweep(&b, c->json, c->workload, c->workloads);
 	else
 		failed = c->steps ? measure_steps(&b, c) : measure_all(&b, c);
@@ -428,6 +432,8 @@ static void list(void) {
 	puts("coldstart [PART...]   alone: first results and 200 new graphs on an empty cache, and again on a full one; of these some by");
 	puts("                      name: a workload's first result, new_graphs");
 	puts("sweep [WORKLOAD...]   alone: products fused, unfused and bare in turns, from 1 to 4096; which are slower fused");
+	puts("patterns [PART...]    alone: fusion patterns, fused and not, by the device's clock and the wall's: those that designs name; parts are");
+	puts("                      NAME_SIZE, NAME in all sizes, or sweep, every built-in pattern from 16 to 2048: which are slower fused");
 	puts("watched               alone: small requests with and without somebody who follows events");
 	puts("age [N...]            alone: a small request, memory and mappings after N different kernels (100, 1,000, 10,000), 1,000 of them in use");
 	puts("memory                anonymous memory of a client and of the daemon");
@@ -436,7 +442,7 @@ static void list(void) {
 static const struct argp_option option_table[] = {
 	{ "json", 'j', NULL, 0, "One line of JSON a workload", 0 },
 	{ "repeat", 'r', "N", 0, "Runs of each variant, instead of as many as fit the budget", 0 },
-	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2; of a sweep 0.1)", 0 },
+	{ "budget", 'b', "SECONDS", 0, "For the runs of each variant of a workload (1.2; of a sweep 0.1; of patterns 1)", 0 },
 	{ "pipelined", 'p', "N", 0, "So many of a workload, each with a first input of its own, before one wait (1)", 0 },
 	{ "captured", 'c', NULL, 0, "Operations of a workload are recorded once, and replayed", 0 },
 	{ "steps", 's', NULL, 0, "What each kernel is estimated to take, and takes, instead of how long all take", 0 },
@@ -462,13 +468,22 @@ static bool is_part(const char *name) {
 
 /* Measurements that come with no other one. */
 static bool stands_alone(const char *name) {
-	return !strcmp(name, "coldstart") || !strcmp(name, "watched") || !strcmp(name, "sweep") || !strcmp(name, "age");
+	return !strcmp(name, "coldstart") || !strcmp(name, "watched") || !strcmp(name, "sweep") || !strcmp(name, "age") ||
+	       !strcmp(name, "patterns");
 }
 
 static void add_workload(struct argp_state *state, struct command *c, const char *name) {
+	if (c->patterns && c->workloads < WORKLOADS_MOST) {
+		c->workload[c->workloads++] = name;
+		return;
+	}
+	if (!strcmp(name, "patterns") && !c->workloads && !c->sweep && !c->coldstart && !c->age && !c->watched) {
+		c->patterns = true;
+		return;
+	}
 	if (c->watched || (c->coldstart && !is_part(name)) || (c->age && !age_is_part(name)) ||
 		((c->workloads || c->sweep || c->coldstart || c->age) && stands_alone(name)))
-		argp_error(state, "coldstart, sweep, age and watched stand alone, the first two with parts: workloads, and %s of the first; age with numbers",
+		argp_error(state, "coldstart, sweep, patterns, age and watched stand alone, the first two with parts: workloads, and %s of the first; age with numbers",
 			COLDSTART_NEW_GRAPHS);
 	if (!strcmp(name, "age")) {
 		c->age = true;
@@ -585,7 +600,7 @@ int main(int argc, char **argv) {
 	if (argp_parse(&argp, argc, argv, 0, NULL, &command))
 		return EXIT_FAILURE;
 	if (!(command.budget > 0))
-		command.budget = command.sweep ? SWEEP_SECONDS : BUDGET_SECONDS;
+		command.budget = command.sweep ? SWEEP_SECONDS : command.patterns ? PATTERNS_SECONDS : BUDGET_SECONDS;
 	if (command.coldstart) {
 		catch_signals();
 		return coldstart(command.fusiond, command.json, command.workload, command.workloads, &stopped) ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -17,7 +17,7 @@ END
 chmod +x "$root/bin/fusiond"
 
 # What is measured alone, or is no workload, is not in this list; the cold start is what no test is to wait for, remote wants another machine.
-"$bench" --list | awk '{ print $1 }' | sed -n '/^\(remote\|coldstart\|sweep\|watched\|age\|name:\)/d
+"$bench" --list | awk '{ print $1 }' | sed -n '/^\(remote\|coldstart\|sweep\|patterns\|NAME_SIZE,\|watched\|age\|name:\)/d
 	s/BxSxD$/2x64x32/; s/^\(conv_.*\)_RxC$/\1_16x12/; s/^batched_RxC$/batched_40x16/; s/RxC$/64x256/
 	s/^\(matmul\|linear_res_relu\|matmul_bias_relu\|gelu_linear\|linear_gelu\|layernorm_linear\)_N$/\1_64/
 	s/^\(queue\|queue_chain\)_N$/\1_1K/; s/^plan_N$/plan_1000/; s/_N$/_4K/; p' >"$root/workloads"
@@ -29,5 +29,9 @@ claim fused_and_unfused_are_the_same_bits 1 "" grep '"same_bits":false' "$root/r
 claim results_of_16_bits_are_held_against_roundings_to_16_bits 0 "" "$bench" --fusiond "$root/bin/fusiond" --repeat 1 --budget 0.01 \
 	layernorm_64x256_bf16 layernorm0_64x256_f16 layernorm_linear_64_bf16 gelu_linear_64_bf16
 claim products_of_any_shape_are_swept 0 "" "$bench" --fusiond "$root/bin/fusiond" --repeat 1 --budget 0.01 sweep linear_res_relu_33x48x40
+claim_json patterns_are_measured_fused_and_not 'len(j) == 3 and all(one["same_bits"] and one["kernels_of_pattern"] == 1 for one in j) and
+	[one["case"] for one in j] == ["mul_relu_16", "layer_norm_linear_16", "scalar_activation_16"]' sh -c '"$@" | awk "BEGIN { print \"[\" } { print (NR > 1 ? \",\" : \"\") \$0 } END { print \"]\" }"' rows \
+	"$bench" --fusiond "$root/bin/fusiond" --json --budget 0.02 patterns mul_relu_16 layer_norm_linear_16 scalar_activation_16
+claim a_table_of_patterns_says_when_and_where 0 "^[0-9]* [A-Z][a-z]* 20[0-9][0-9], fusiond .* processors, load" "$bench" --fusiond "$root/bin/fusiond" --budget 0.02 patterns add_relu_16
 
 finish_claims
