@@ -1,7 +1,7 @@
 /*
  * A benchmark's runs. A round is so many replays of one form, after one that does not count, and tells what a run took on average; the forms take turns, so
  * that a machine that is busy for a while disturbs both. First by our clock, with launches as they are; then by the device's, for which the daemon has its
- * driver keep times, as for fusionctl trace, until some seconds after it was last asked. See benchmark.h.
+ * driver keep times, as for fusionctl trace, until the session ends. See benchmark.h.
  */
 #include "benchmark.h"
 

@@ -201,6 +201,41 @@ START_TEST(the_context_that_asks_is_as_it_was) {
 }
 END_TEST
 
+static unsigned events_of(fusion_context *c, uint64_t first, const char *kind, uint64_t *nextp) {
+	char *text = fusion_inspect(c, FUSION_INSPECT_EVENTS, first, 0);
+	cJSON *json = text ? cJSON_Parse(text) : NULL;
+	const cJSON *one;
+	unsigned count = 0;
+
+	ck_assert_msg(json != NULL, "%s", fusion_error());
+	free(text);
+	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(json, "events")) {
+		count += !strcmp(cJSON_GetStringValue(cJSON_GetArrayItem(one, 0)), kind);
+	}
+	*nextp = (uint64_t)number_of(json, "next");
+	cJSON_Delete(json);
+	return count;
+}
+
+/* What times launches makes them dearer for all. */
+START_TEST(launches_are_timed_no_longer_than_it_takes) {
+	fusion_context *c = connect_client();
+	const int64_t dims[] = { 8 };
+	fusion_array *x = fusion_full(c, FUSION_F32, 1, dims, 1), *y;
+	uint64_t next;
+
+	cJSON_Delete(measure(c, "linear", &brief));
+	expect_one_session(c);
+	events_of(c, UINT64_MAX, "device", &next);
+	y = fusion_exp(x);
+	ck_assert_int_eq(fusion_wait(y), 0);
+	ck_assert_uint_eq(events_of(c, next, "device", &next), 0);
+	fusion_release(x);
+	fusion_release(y);
+	fusion_close(c);
+}
+END_TEST
+
 START_TEST(what_is_recorded_meanwhile_goes_on) {
 	fusion_context *c = connect_client();
 	const int64_t dims[] = { 8 };
@@ -290,6 +325,7 @@ int main(void) {
 	tcase_add_test(t, results_that_are_no_numbers_are_the_same_bits_too);
 	tcase_add_test(t, what_a_pattern_says_for_any_axes_and_any_number_is_given);
 	tcase_add_test(t, the_context_that_asks_is_as_it_was);
+	tcase_add_test(t, launches_are_timed_no_longer_than_it_takes);
 	tcase_add_test(t, what_is_recorded_meanwhile_goes_on);
 	tcase_add_test(refused, what_makes_no_sense_is_refused_with_a_reason);
 	tcase_add_test(refused, what_would_take_too_long_is_refused_at_once);

@@ -80,9 +80,11 @@ static uint64_t put_events(struct str *text, const struct session *s, uint64_t o
 }
 
 /* The rest is told without, where the driver keeps no times. */
-static void time_launches(const struct server *v) {
+static void time_launches(struct server *v, uint64_t session) {
 	int r = exec_time_launches(v->exec, true);
 
+	v->timed_for = !v->timed_for || v->timed_for == session ? session : UINT64_MAX;
+	v->timed_no_more = false;
 	if (r)
 		log_warning("events do not tell when launches are on the device: %s", strerror(-r));
 }
@@ -104,7 +106,7 @@ int events_request(struct request *r, struct fault *f) {
 	if (code)
 		return code;
 	if (device)
-		time_launches(v);
+		time_launches(v, r->session->id);
 	exec_tell_launches(v->exec);
 	v->trace_until_us = loop_now() + EVENTS_STOP_US;
 	/* UINT64_MAX: from now on. */
@@ -120,13 +122,29 @@ int events_request(struct request *r, struct fault *f) {
 	return code;
 }
 
+void events_session_ends(struct server *v, uint64_t session) {
+	if (v->timed_for != session)
+		return;
+	v->timed_for = 0;
+	v->timed_no_more = true;
+}
+
+static void time_no_launches(struct server *v) {
+	v->timed_for = 0;
+	v->timed_no_more = false;
+	if (exec_time_launches(v->exec, false))
+		log_error("the device's queue for launches that are timed cannot be left");
+}
+
 void events_turn(struct server *v) {
+	bool over;
+
 	if (!trace_on)
 		return;
 	exec_tell_launches(v->exec);
-	if (loop_now() <= v->trace_until_us)
-		return;
-	trace_stop();
-	if (exec_time_launches(v->exec, false))
-		log_error("the device's queue for launches that are timed cannot be left");
+	over = loop_now() > v->trace_until_us;
+	if (over)
+		trace_stop();
+	if (over || v->timed_no_more)
+		time_no_launches(v);
 }

@@ -105,6 +105,8 @@ struct server {
 	struct past *past;                   /* utlist: recent.h */
 
 	uint64_t trace_until_us;             /* events.c: when its recording ends */
+	uint64_t timed_for;                  /* events.c: who asks when launches are on the device; 0: nobody, UINT64_MAX: several do */
+	bool timed_no_more;                  /* the only one has ended */
 
 	struct aside *aside;                 /* what is done beside this thread */
 	struct graph *graph;                 /* for one plan at a time: copies, checks, EXPLAIN */
@@ -202,6 +204,8 @@ int control_failed(int control, const struct fault *f) FAULT_MUST_USE;
 
 /* Ends a recording that nobody asks for any more. */
 void events_turn(struct server *v);
+/* What it alone asked for ends with it. */
+void events_session_ends(struct server *v, uint64_t session);
 
 /* ---- what is collected: metrics.c ---- */
 

@@ -231,6 +231,7 @@ void session_free(struct session *s) {
 	shares_end(s);
 	shares_forgo(s);
 	recent_end(s);
+	events_session_ends(s->server, s->id);
 	if (s->account) {
 		s->account->queued -= s->queued;
 		control_spent(s->server, s->account);
