@@ -242,7 +242,63 @@ START_TEST(a_reshape_that_strides_cannot_say_is_one_copy) {
 	uint32_t x = leaf(0, DTYPE_f32, DIMS(4, 8));
 
 	output(op(OP_neg, reshape(transpose(x), DIMS(32)), 0));
+	expect_steps(1, 2);
+}
+END_TEST
+
+START_TEST(a_reshape_between_elementwise_operations_ends_no_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(6, 10)), y = leaf(1, DTYPE_f32, DIMS(10)), t = op(OP_tanh, x, 0);
+
+	/* All of them over [3, 2, 10]. */
+	output(op(OP_neg, reshape(t, DIMS(60)), 0));
+	output(op(OP_exp, reshape(t, DIMS(3, 20)), 0));
+	output(op(OP_add, reshape(t, DIMS(6, 1, 10)), y));
+	expect_steps(1, 4);
+}
+END_TEST
+
+START_TEST(shapes_whose_cuts_lie_across_each_other_are_two_kernels) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(6, 10)), y = leaf(1, DTYPE_f32, DIMS(4)), z = leaf(2, DTYPE_f32, DIMS(10));
+
+	/* A row of 10 has no strides over rows of 4. */
+	output(op(OP_add, reshape(op(OP_mul, x, z), DIMS(15, 4)), y));
 	expect_steps(2, 2);
+}
+END_TEST
+
+START_TEST(long_rows_are_not_cut_into_short_ones) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(1024, 96)), y = leaf(1, DTYPE_f32, DIMS(3)), z = leaf(2, DTYPE_f32, DIMS(8, 1)), e = op(OP_exp, x, 0);
+
+	output(op(OP_add, reshape(e, DIMS(1024, 32, 3)), y));
+	expect_steps(2, 2);
+	output(op(OP_add, reshape(e, DIMS(128, 8, 96)), z));
+	expect_steps(2, 3);
+}
+END_TEST
+
+START_TEST(a_number_follows_to_any_shape) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(6, 10));
+
+	output(op(OP_neg, reshape(op(OP_tanh, x, 0), DIMS(15, 4)), 0));
+	expect_steps(1, 2);
+}
+END_TEST
+
+START_TEST(a_reshape_before_a_reduction_ends_no_kernel) {
+	uint32_t x = leaf(0, DTYPE_f32, DIMS(24, 32)), y = leaf(1, DTYPE_f32, DIMS(4, 6, 1)), s;
+
+	s = sum(reshape(op(OP_tanh, x, 0), DIMS(4, 6, 32)), 4);
+	output(op(OP_mul, s, reshape(y, DIMS(4, 6))));
+	expect_steps(1, 3);
+}
+END_TEST
+
+START_TEST(a_product_keeps_its_epilogue_before_a_reshape) {
+	uint32_t a = leaf(0, DTYPE_f32, DIMS(24, 32)), b = leaf(1, DTYPE_f32, DIMS(32, 64)), bias = leaf(2, DTYPE_f32, DIMS(64)), y;
+
+	y = op(OP_relu, op(OP_matmul, a, b), 0);
+	output(op(OP_add, reshape(y, DIMS(4, 6, 64)), bias));
+	expect_steps(1, 3);
 }
 END_TEST
 
@@ -1528,6 +1584,28 @@ static void random_shape(struct tensor_type *t) {
 		t->dims[d] = extents[pick(pick(8) ? 7 : 8)];
 }
 
+/* Axes are joined, cut, or so long as others are. */
+static void random_reshape(const struct tensor_type *t, struct op_attr *attr) {
+	unsigned way = pick(4), last = t->rank - 1u;
+
+	if (!t->rank)
+		return;
+	if (way == 0 && t->rank >= 2) {
+		attr->rank = (uint8_t)last;
+		attr->dims[0] = t->dims[0] * t->dims[1];
+		memmove(&attr->dims[1], &t->dims[2], (t->rank - 2u) * sizeof *attr->dims);
+	} else if (way == 1) {
+		attr->rank = 1;
+		attr->dims[0] = shape_elements(t);
+	} else if (way == 2 && t->rank < 5 && t->dims[last] % 2 == 0) {
+		attr->dims[last] = t->dims[last] / 2;
+		attr->dims[attr->rank++] = 2;
+	} else {
+		for (unsigned d = 0; d < t->rank; d++)
+			attr->dims[d] = t->dims[last - d];
+	}
+}
+
 static uint32_t random_view(uint32_t a) {
 	const struct tensor_type t = graph_node(g, a)->type;
 	struct op_attr attr = { .rank = t.rank };
@@ -1560,11 +1638,8 @@ static uint32_t random_view(uint32_t a) {
 		attr.window.step = 1 + pick(2);
 		attr.window.dilation = 1;
 	}
-	if (id == OP_reshape && t.rank >= 2) {
-		attr.rank = (uint8_t)(t.rank - 1);
-		attr.dims[0] = t.dims[0] * t.dims[1];
-		memmove(&attr.dims[1], &t.dims[2], (t.rank - 2u) * sizeof *attr.dims);
-	}
+	if (id == OP_reshape)
+		random_reshape(&t, &attr);
 	return op_attr(id, a, attr);
 }
 
@@ -2681,6 +2756,12 @@ static Suite *suite(void) {
 	tcase_add_test(t, scalars_of_other_value_are_other_nodes_of_the_same_structure);
 	tcase_add_test(t, views_cost_no_kernel);
 	tcase_add_test(t, a_reshape_that_strides_cannot_say_is_one_copy);
+	tcase_add_test(t, a_reshape_between_elementwise_operations_ends_no_kernel);
+	tcase_add_test(t, shapes_whose_cuts_lie_across_each_other_are_two_kernels);
+	tcase_add_test(t, long_rows_are_not_cut_into_short_ones);
+	tcase_add_test(t, a_number_follows_to_any_shape);
+	tcase_add_test(t, a_reshape_before_a_reduction_ends_no_kernel);
+	tcase_add_test(t, a_product_keeps_its_epilogue_before_a_reshape);
 	tcase_add_test(t, a_reduction_takes_prologue_and_epilogue);
 	tcase_add_test(t, a_prologue_that_is_also_wanted_is_stored_on_the_way);
 	tcase_add_test(t, a_softmax_is_one_kernel_over_any_axes_side_by_side);

@@ -135,6 +135,14 @@ static void too_many_operands(struct planner *p) {
 	node_of(p, OP_exp)->arity = LIMIT_OPERANDS + 1;
 }
 
+/* A transposed array has no strides over all its elements in one row. */
+static void walk_nowhere(struct planner *p) {
+	static const struct tensor_type row = { .dtype = DTYPE_f32, .rank = 1, .dims = { 24 * 24 } };
+
+	node_of(p, OP_mul)->over = node_of(p, OP_mul)->space;
+	node_of(p, OP_mul)->space = &row;
+}
+
 static void parent_of_nothing(struct planner *p) {
 	group_of(p, NODE_MATMUL)->parent = UINT32_MAX;
 }
@@ -283,6 +291,7 @@ static const struct broken {
 	{ "resolve", view_of_view, "what a view is of is no view" },
 	{ "resolve", view_too_far, "a view leads to places of what it is of" },
 	{ "resolve", too_many_operands, "an operation has no more operands than there may be" },
+	{ "walk", walk_nowhere, "an operand has strides over what its reader is computed over" },
 	{ "join", parent_of_nothing, "a group became part of one that stands" },
 	{ "join", parents_in_a_circle, "a group became part of one that stands" },
 	{ "sink", count_too_many, "a group has as many members as it counts" },

@@ -68,6 +68,13 @@ static const char *check_read(const struct planner *p, uint32_t node) {
 	return NULL;
 }
 
+static const char *check_walked(const struct planner *p, const struct node *n, unsigned i) {
+	struct tensor_type t;
+	struct view v;
+
+	return planner_seen(p, n, i, &t, &v) ? NULL : "an operand has strides over what its reader is computed over";
+}
+
 const char *check_resolved(struct planner *p) {
 	const char *broken = NULL;
 
@@ -79,8 +86,11 @@ const char *check_resolved(struct planner *p) {
 		if (n->arity > LIMIT_OPERANDS)
 			return "an operation has no more operands than there may be";
 		broken = check_read(p, i);
-		for (unsigned k = 0; !broken && k < n->arity; k++)
+		for (unsigned k = 0; !broken && k < n->arity; k++) {
 			broken = check_read(p, n->in[k]);
+			if (!broken)
+				broken = check_walked(p, n, k);
+		}
 	}
 	return broken;
 }

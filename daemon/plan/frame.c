@@ -127,7 +127,9 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 	const struct tensor_type *from = base->kind == NODE_REDUCE ? base->type : base->space;
 	unsigned have = base->row ? ROWS_CLASS_ROW : ROWS_CLASS_KEPT;
 	struct frame reads, owns;
+	struct tensor_type seen;
 	struct plan_operand o;
+	struct view view;
 	int64_t stride[KERNEL_RANK];
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA || base->kind == NODE_PARTS || (have == ROWS_CLASS_ROW && class != have))
@@ -142,7 +144,9 @@ bool rows_reach(const struct planner *p, const struct rows *r, const struct node
 		return false;
 	frame_of_class(&reads, r, class, n->space);
 	frame_of_class(&owns, r, have, from);
-	o = frame_operand(&reads, in->type, &in->view, PLAN_NONE);
+	if (!planner_seen(p, n, i, &seen, &view))
+		return false;
+	o = frame_operand(&reads, &seen, &view, PLAN_NONE);
 	own_strides(&owns, stride);
 	return !o.offset && !memcmp(o.stride, stride, sizeof stride);
 }

@@ -65,18 +65,16 @@ static uint16_t lower_source_as(
 	return draft_load(l->d, n->type->dtype, &o);
 }
 
-static uint16_t lower_source(struct lowering *l, uint32_t node) {
-	const struct node *n = &l->p->node[node];
-
-	return lower_source_as(l, n, n->type, &n->view);
-}
 
 static uint16_t lower_argument(struct lowering *l, const struct node *n, unsigned i) {
 	struct edge e = planner_edge(l->p, n, i);
+	struct tensor_type t;
+	struct view v;
 
 	if (group_inside(l->p, l->group, n, i))
 		return l->p->node[e.base].value;
-	return lower_source(l, e.node);
+	(void)planner_seen(l->p, n, i, &t, &v);
+	return lower_source_as(l, &l->p->node[e.node], &t, &v);
 }
 
 static uint16_t lower_cast(struct draft *d, uint16_t value, uint8_t dtype) {

@@ -394,12 +394,30 @@ static int offer_again(struct merging *m, uint32_t node) {
 	return saved > 0 ? heap_push(m, (struct candidate){ saved, node, GROUP_NONE }) : refuse_again(m, node, &x, reason);
 }
 
+/* Has operand k of a node, all of a value, be all of another one, which may be of another shape. */
+static int reread_operand(struct planner *p, uint32_t node, unsigned k, uint32_t to) {
+	const struct tensor_type *seen = p->node[p->node[node].in[k]].type;
+	struct view v;
+	int r = 0;
+
+	if (!space_equal(seen, p->node[to].type)) {
+		view_contiguous(seen, &v);
+		r = planner_add_view(p, to, seen, &v, &to);
+	}
+	if (!r)
+		p->node[node].in[k] = to;
+	return r;
+}
+
 /* Has the members of a group read `to` where they read `from`. */
-static void reread(struct planner *p, uint32_t group, uint32_t from, uint32_t to) {
-	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
-		for (unsigned k = 0; k < p->node[n].arity; k++)
+static int reread(struct planner *p, uint32_t group, uint32_t from, uint32_t to) {
+	int r = 0;
+
+	for (uint32_t n = p->group[group].first; !r && n != GRAPH_NONE; n = p->next[n])
+		for (unsigned k = 0; !r && k < p->node[n].arity; k++)
 			if (planner_edge(p, &p->node[n], k).base == from)
-				p->node[n].in[k] = to;
+				r = reread_operand(p, n, k, to);
+	return r;
 }
 
 /* What a group reads, after members have gone or read something else: never more than before. */
@@ -420,9 +438,9 @@ static int copy_makers(struct planner *p, const struct again *x, uint32_t rank, 
 	for (uint32_t i = 0; !r && i < x->ops; i++) {
 		r = planner_add_twin(p, x->op[i], &copy[i]);
 		for (unsigned k = 0; !r && k < p->node[copy[i]].arity; k++)
-			for (uint32_t j = 0; j < i; j++)
+			for (uint32_t j = 0; !r && j < i; j++)
 				if (planner_edge(p, &p->node[copy[i]], k).base == x->op[j])
-					p->node[copy[i]].in[k] = copy[j];
+					r = reread_operand(p, copy[i], k, copy[j]);
 		if (!r && !i)
 			r = group_new(p, copy[i], rank);
 		else if (!r)
@@ -440,9 +458,10 @@ static int take_into(struct merging *m, const struct again *x, uint32_t into, ui
 	uint32_t value = x->op[x->ops - 1], copy, group = p->groups;
 	int r = copy_makers(p, x, rank, &copy);
 
+	if (!r)
+		r = reread(p, into, value, copy);
 	if (r)
 		return r;
-	reread(p, into, value, copy);
 	*reasonp = group_sink(p, group, into);
 	if (!*reasonp) {
 		find_sources(p, into);
@@ -450,13 +469,13 @@ static int take_into(struct merging *m, const struct again *x, uint32_t into, ui
 			find_worth(m, into);
 		return 0;
 	}
-	reread(p, into, copy, value);
+	r = reread(p, into, copy, value);
 	/* Who read a view that is all of the value reads the value itself now. */
 	find_sources(p, into);
 	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
 		p->node[n].kind = NODE_DEAD;
 	p->group[group].ops = 0;
-	return 0;
+	return r;
 }
 
 static bool is_read(const struct merging *m, uint32_t node, uint32_t group) {

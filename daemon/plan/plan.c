@@ -244,6 +244,7 @@ static const struct pass {
 } all_passes[] = {
 	{ "leaves", leaves_make, NULL },
 	{ "resolve", planner_resolve, check_resolved },
+	{ "walk", planner_walk, check_resolved },
 	{ "join", planner_join, check_joined },
 	{ "readers", planner_find_readers, check_readers },
 	{ "sink", planner_sink, check_groups },

@@ -5,6 +5,7 @@
  *   frame.c    where the dims of a shape lie among a kernel's (used by all)
  *   resolve.c  which nodes are live; views become (base node, strides); what no strides can
  *              express becomes a copy
+ *   walk.c     what reaches each other through reshapes is computed over one shape
  *   parts.c    arrays that are made of parts, written side by side
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   merge.c    which more do, and what is computed again: the cost model decides
@@ -75,6 +76,7 @@ struct node {
 	uint32_t parts;                    /* named.c: operations of the graph that it stands for; 0: itself */
 	const struct tensor_type *type;
 	const struct tensor_type *space;   /* shape iterated over: a reduction's and a reshaping copy's is the operand's */
+	const struct tensor_type *over;    /* walk.c: what operands are broadcast to, where that is another shape than `space`; or NULL */
 	uint32_t base;                     /* node whose memory (or iota) this is; itself where computed */
 	struct view view;                  /* of the base; contiguous where computed */
 	uint32_t copy;                     /* outputs without memory: the node that copies them into some */
@@ -136,7 +138,7 @@ int planner_resolve(struct planner *p) FAULT_MUST_USE;
 struct edge {
 	uint32_t node;                     /* operand as given */
 	uint32_t base;
-	bool direct;                       /* same shape, no view between: element i reads element i */
+	bool direct;                       /* computed over one shape, in which element i reads element i */
 };
 struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i);
 bool node_is_computed(const struct node *n);
@@ -144,6 +146,8 @@ bool node_is_computed(const struct node *n);
 bool node_is_product(const struct node *n);
 /* The same extents; element types may differ, as between a cast and its operand. */
 bool space_equal(const struct tensor_type *a, const struct tensor_type *b);
+/* Is `in` all of its base, in its order, whatever its shape? */
+bool node_is_flat(const struct node *in, const struct node *base);
 /* Adds a node that copies `of`, read through its view, into memory of its own. */
 int planner_add_copy(struct planner *p, uint32_t of, uint32_t *nodep) FAULT_MUST_USE;
 /* Adds a node that computes what `of` does, once more; it is of no group and read by nobody. */
@@ -153,6 +157,12 @@ int planner_add_view(struct planner *p, uint32_t of, const struct tensor_type *t
 	FAULT_MUST_USE;
 /* A number without memory. */
 int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t value, uint32_t *nodep) FAULT_MUST_USE;
+
+/* ---- walk.c ---- */
+
+int planner_walk(struct planner *p) FAULT_MUST_USE;
+/* Operand i of n over the shape that n is computed over, or one that is broadcast to it; false where it has no strides there, which check.c finds. */
+bool planner_seen(const struct planner *p, const struct node *n, unsigned i, struct tensor_type *t, struct view *v);
 
 /* ---- parts.c ---- */
 

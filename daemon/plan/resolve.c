@@ -298,15 +298,22 @@ int planner_add_fill(struct planner *p, const struct tensor_type *t, uint64_t va
 	return planner_constant(p, value, &n->index);
 }
 
+bool node_is_flat(const struct node *in, const struct node *base) {
+	return shape_elements(in->type) == shape_elements(base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
+}
+
 struct edge planner_edge(const struct planner *p, const struct node *n, unsigned i) {
 	const struct node *in = &p->node[n->in[i]], *base = &p->node[in->base];
 	struct edge e = { .node = n->in[i], .base = in->base };
 
 	if (in->kind == NODE_FILL || in->kind == NODE_IOTA)
 		return (struct edge){ .node = n->in[i], .base = n->in[i] };
-	e.direct = !node_is_product(n) && !(op_gathers(n->op) && i == 0) &&
-		node_is_computed(base) && base->kind != NODE_PARTS && space_equal(base->type, n->space) &&
-		space_equal(in->type, base->type) && view_is_contiguous(in->type, &in->view) && !in->view.offset;
+	if (node_is_product(n) || (op_gathers(n->op) && i == 0) || !node_is_computed(base) || base->kind == NODE_PARTS)
+		return e;
+	if (op_gathers(n->op) && !(space_equal(in->type, base->type) && space_equal(base->type, n->space)))
+		return e;
+	e.direct = space_equal(base->kind == NODE_MAP ? base->space : base->type, n->space) && node_is_flat(in, base) &&
+		shape_elements(in->type) == shape_elements(n->space);
 	return e;
 }
 
