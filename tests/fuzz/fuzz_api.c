@@ -612,11 +612,11 @@ static bool asked(void) {
 /* One thread at a time has what all give up while they sleep. */
 static pthread_mutex_t given_up = PTHREAD_MUTEX_INITIALIZER;
 
-static void *sleeper(void *mine) {
-	if (!mine)
+static void *sleeper(void *until) {
+	if (!until)
 		return &given_up;
-	pthread_mutex_lock(mine);
-	pthread_mutex_unlock(mine);
+	pthread_mutex_lock(until);
+	pthread_mutex_unlock(until);
 	return NULL;
 }
 
