@@ -66,7 +66,7 @@ cc -std=gnu11 "$root/leak.c" -o "$root/leak" $flags $rpath
 claim a_reference_that_is_not_released_is_found 1 "arrays left: 1" holds_none "$root/leak"
 
 # On pages made of the header, where words stand first.
-claim a_prototype_stands_before_its_words 0 "DESCRIPTION .Bd -literal fusion_array .fusion_from(.*); .Ed .Pp Copies row-major" \
+claim a_prototype_stands_before_its_words 0 ".Pp .Bd -literal fusion_array .fusion_from([^;]*); .Ed .Pp Copies row-major" \
 	awk '{ printf "%s ", $0 }' "$root/usr/share/man/man3/fusion_arrays.3"
 
 # ---- C++ ----
