@@ -187,7 +187,7 @@ until_does sh -c "'$ctl' run '$root/short.fz' && grep -aq 'mul tanh' '$root/trac
 kill $watcher
 wait $watcher || true
 claim a_timeline_is_in_the_format_of_perfetto 0 "^right" "$python" tests/perfetto.py "$root/trace.pftrace"
-claim a_file_that_cannot_be_written 66 "cannot be written" "$ctl" trace record "$root/none/trace.json"
+claim a_file_that_cannot_be_written 74 "cannot be written" "$ctl" trace record "$root/none/trace.json"
 claim trace_records 64 "trace takes record FILE" "$ctl" trace play
 
 # ---- settings and where they come from ----
