@@ -248,4 +248,5 @@ def main():
     print(f"{len(done)} passed, 0 failed")
 
 
-main()
+if __name__ == "__main__":
+    main()
