@@ -603,7 +603,7 @@ static int take_all(struct merging *m) {
 
 	while (!r && m->count) {
 		struct candidate c = heap_pop(m);
-		const char *reason;
+		const char *reason = NULL;
 		struct again x;
 		double saved = look_again(m, &c, &x, &reason);
 
