@@ -5,10 +5,15 @@
 
 #include "tests/descriptors.h"
 #include "tests/driver_cache.h"
+#include "tests/planner_gate.h"
 #include "tests/suite.h"
 #include "tests/tree.h"
 
-enum { ELEMENTS = 4 };
+enum {
+	ELEMENTS = 4,
+	/* Operations of a graph that is planned beside the engine's thread. */
+	MANY = 2 * PLANNING_NODES,
+};
 
 static struct client owner, other;
 
@@ -102,6 +107,23 @@ static void write_over(struct client *c, uint64_t handle, float value) {
 	expect(request_numbers(c, REQUEST_UNMAP, 2, (uint64_t[]){ ++c->seq, handle }), REQUEST_UNMAP);
 }
 
+/* A graph of many operations whose result is the array, negated. */
+static void submit_many(struct client *c, uint64_t handle, uint64_t result) {
+	struct wire_writer *w = request_begin(c, REQUEST_SUBMIT, 5);
+	struct coded_op op = { .op = OP_neg, .arity = 1, .in = { on_handle(handle) } };
+
+	wire_put_uint(w, ++c->seq);
+	wire_put_uint(w, 0);
+	wire_put_array(w, MANY + 1);
+	for (int64_t i = 0; i <= MANY; i++) {
+		codec_put_op(w, &op);
+		op.in[0] = i;
+	}
+	put_list(w, 2, (uint64_t[]){ MANY, result });
+	put_list(w, 0, NULL);
+	request_finish();
+}
+
 START_TEST(memory_of_an_export_is_waited_for_by_nobody_else) {
 	uint32_t number = ask_export(&owner, make(&owner, 0, 5), handle_of(1, 1));
 	struct token_bytes t;
@@ -192,6 +214,37 @@ START_TEST(what_is_being_imported_stays_where_its_owner_lets_go_of_it) {
 	supervisor_answer(1, false);
 	expect(number, REQUEST_IMPORT);
 	ck_assert_float_eq(value_of(&other, handle_of(0, 1)), 5);
+}
+END_TEST
+
+/* What comes again of several sessions is looked at once each time that something has happened. */
+START_TEST(writers_wait_while_what_reads_their_array_is_planned) {
+	struct token_bytes t = export_of(&owner, make(&owner, 0, 5), handle_of(1, 1));
+	unsigned asks = atomic_load(&engine.asks);
+	struct client writer[2];
+	uint32_t map[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint32_t number;
+
+		client_begin(&writer[i], 3 + i);
+		number = ask_import(&writer[i], &t, handle_of(0, 1));
+		engine_turn_until(has_asked, asks + 1 + i);
+		supervisor_answer(asks + i, false);
+		expect(number, REQUEST_IMPORT);
+	}
+	gate_close();
+	submit_many(&owner, handle_of(1, 1), handle_of(2, 1));
+	engine_turn_until(is_planning, 1);
+	gate_await();
+	for (unsigned i = 0; i < 2; i++)
+		map[i] = request_numbers(&writer[i], REQUEST_MAP, 2, (uint64_t[]){ writer[i].seq, handle_of(0, 1) });
+	ck_assert_float_eq(value_of(&other, make(&other, 0, 7)), 7);
+	ck_assert(!answered(map[0]) && !answered(map[1]));
+	gate_open();
+	expect(map[0], REQUEST_MAP);
+	expect_fault(map[1], FAULT_STATE);
+	ck_assert_float_eq(value_of(&owner, handle_of(2, 1)), -5);
 }
 END_TEST
 
@@ -306,12 +359,14 @@ int main(void) {
 	strcpy(engine_cache, "/tmp/fusiond-test-serve-share-XXXXXX");
 	if (!mkdtemp(engine_cache) || !driver_cache_link(engine_cache))
 		return EXIT_FAILURE;
+	gate_build();
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, memory_of_an_export_is_waited_for_by_nobody_else);
 	tcase_add_test(c, an_export_is_of_the_array_as_it_was_then);
 	tcase_add_test(c, refused_memory_is_told_to_the_export_that_asked);
 	tcase_add_test(c, imports_of_one_array_have_one_answer);
 	tcase_add_test(c, what_is_being_imported_stays_where_its_owner_lets_go_of_it);
+	tcase_add_test(c, writers_wait_while_what_reads_their_array_is_planned);
 	tcase_add_test(c, a_session_that_ends_meanwhile_leaves_nothing);
 	tcase_add_test(c, a_shared_array_that_another_session_wrote_is_none_that_a_run_made);
 	tcase_add_test(c, what_ran_is_told_as_it_ran_or_not_at_all);

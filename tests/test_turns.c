@@ -8,9 +8,8 @@
 
 #include <time.h>
 
-#include "daemon/plan/planner.h"
-#include "daemon/serve/planning.h"
 #include "tests/driver_cache.h"
+#include "tests/planner_gate.h"
 #include "tests/suite.h"
 
 enum {
@@ -168,52 +167,6 @@ static void teardown(void) {
 
 /* ---- while a graph is planned ---- */
 
-/* Holds the thread that plans in the midst of it. */
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool closed, inside;
-} gate = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false };
-
-static void pass_gate(struct planner *p, const char *pass) {
-	if (p->nodes < PLANNING_NODES || strcmp(pass, "resolve") != 0)
-		return;
-	pthread_mutex_lock(&gate.lock);
-	gate.inside = true;
-	while (gate.closed)
-		pthread_cond_wait(&gate.changed, &gate.lock);
-	gate.inside = false;
-	pthread_mutex_unlock(&gate.lock);
-}
-
-static void gate_close(void) {
-	pthread_mutex_lock(&gate.lock);
-	gate.closed = true;
-	pthread_mutex_unlock(&gate.lock);
-}
-
-static void gate_open(void) {
-	pthread_mutex_lock(&gate.lock);
-	gate.closed = false;
-	pthread_cond_broadcast(&gate.changed);
-	pthread_mutex_unlock(&gate.lock);
-}
-
-static bool gate_has_somebody(uint64_t what) {
-	bool inside;
-
-	(void)what;
-	pthread_mutex_lock(&gate.lock);
-	inside = gate.inside;
-	pthread_mutex_unlock(&gate.lock);
-	return inside;
-}
-
-/* The thread may be at a job of before, behind which only the engine gives it another one. */
-static void gate_await(void) {
-	engine_turn_until(gate_has_somebody, 0);
-}
-
 enum { CHAIN = 1000 };
 
 /* f32[SIDE, SIDE] of 1 + CHAIN * value. */
@@ -230,13 +183,6 @@ static uint32_t submit_chain(struct client *c, double value, uint64_t handle) {
 	put_list(w, 2, (uint64_t[]){ (uint64_t)at, handle });
 	put_list(w, 0, NULL);
 	return request_finish();
-}
-
-static bool is_planning(uint64_t session) {
-	struct session *s;
-
-	HASH_FIND(hh, engine.server->sessions, &session, sizeof session, s);
-	return s && s->planning;
 }
 
 /* The client's chain is with the thread, which is held. */
@@ -425,7 +371,7 @@ int main(void) {
 	if (!mkdtemp(engine_cache) || !driver_cache_link(engine_cache))
 		return 2;
 	log_set_level(LOG_LEVEL_ERROR);
-	planner_meddle = pass_gate;
+	gate_build();
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, others_are_served_while_a_large_graph_is_planned);

@@ -283,16 +283,12 @@ static int hold(struct session *s, const struct request *r, struct fault *f) {
 	h = malloc(sizeof *h);
 	if (!h)
 		return -ENOMEM;
-	h->frame = r->frame;
-	h->id = r->id;
-	h->seq = r->seq;
-	h->later = r->later;
-	h->before = r->before;
+	*h = (struct held){ .frame = r->frame, .bytes = r->frame->size, .id = r->id, .seq = r->seq, .later = r->later };
 	if (!s->held)
 		DL_APPEND2(s->server->holding, s, holding_previous, holding_next);
 	DL_APPEND2(s->held, h, previous, next);
 	s->held_count++;
-	s->held_bytes += r->frame->size;
+	s->held_bytes += h->bytes;
 	return 0;
 }
 
@@ -301,7 +297,7 @@ void request_unhold(struct session *s, struct held *h) {
 	if (!s->held)
 		DL_DELETE2(s->server->holding, s, holding_previous, holding_next);
 	s->held_count--;
-	s->held_bytes -= h->frame->size;
+	s->held_bytes -= h->bytes;
 	free(h);
 }
 
@@ -352,31 +348,31 @@ static int read_head(struct server *v, struct request *r, struct fault *f) {
 }
 
 /* It has used up no number. */
-static bool comes_again(struct request *r) {
+static void comes_again(struct request *r) {
 	struct session *s = r->session;
 
 	r->later = true;
 	if (requests[r->id].order == ORDER_NUMBERED)
 		s->next = s->running;
 	s->running = 0;
-	return true;
 }
 
 /* Runs it if its turn has come. True where it was run or refused, false where it must be held. */
 static bool try_run(struct request *r) {
 	struct session *s = r->session;
-
-	bool again;
+	bool done;
 
 	if (!may_run(s, r->id, r->seq, r->later))
 		return false;
 	if (requests[r->id].order == ORDER_NUMBERED)
 		s->running = s->next++;
 	note_reading(s->server, s->id);
-	again = !run(r) && comes_again(r);
+	done = run(r);
 	note_reading(s->server, 0);
-	if (again)
+	if (!done) {
+		comes_again(r);
 		return false;
+	}
 	if (requests[r->id].order != ORDER_NUMBERED)
 		return true;
 	s->running = 0;
@@ -446,18 +442,10 @@ void request_arrived(struct server *v, struct transport_request *frame) {
 		request_refuse(v, r.session, frame, &f, 0, -1);
 }
 
-/* It has found that what its session gathered is to be planned first. */
-static void hold_again(struct session *s, struct request *r) {
-	struct fault f;
-	int code = hold(s, r, &f);
-
-	if (code < 0)
-		fault_of_errno(&f, code);
-	if (code)
-		request_refuse(s->server, s, r->frame, &f, 0, -1);
-}
-
-/* A held frame was read before, so it reads again; where memory is short, at the next event. */
+/*
+ * A held frame was read before, so it reads again; where memory is short, at the next event. What is to come again keeps its place, so that who walks
+ * over all who hold something meets it once.
+ */
 static bool run_held(struct session *s, struct held *h) {
 	struct request r = { .frame = h->frame };
 	struct wire_reader reader;
@@ -472,12 +460,11 @@ static bool run_held(struct session *s, struct held *h) {
 	s->counters.messages--;          /* counted when it arrived */
 	if (!code) {
 		r.later = h->later;
-		r.before = h->before;
-		request_unhold(s, h);
 		ran = try_run(&r);
-		if (!ran)
-			hold_again(s, &r);
+		h->later = r.later;
 	}
+	if (ran)
+		request_unhold(s, h);
 	wire_close(&reader);
 	return ran;
 }

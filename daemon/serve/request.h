@@ -24,8 +24,7 @@ struct request {
 	struct form *form;
 	struct packed rest;          /* outputs and releases */
 	bool urgent;
-	/* It asked to come again, once what its session gathered is planned; and it had come before the daemon was told to end. */
-	bool later, before;
+	bool later;                  /* it asked to come again, once what its session gathered is planned */
 };
 
 typedef int request_function(struct request *r, struct fault *f);

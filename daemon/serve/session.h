@@ -44,6 +44,7 @@ enum {
 struct held {
 	struct held *previous, *next;
 	struct transport_request *frame;
+	size_t bytes;                /* of the frame, which goes with its answer */
 	unsigned id;
 	uint64_t seq;
 	bool later;                  /* once what its session gathered is planned */

@@ -269,9 +269,8 @@ static void on_fenced(void *user) {
 
 static int fence_hold(struct hold *h) {
 	struct session *s = h->session;
-	int r;
+	int r = lane_fence(s->lane, on_fenced, h);
 
-	r = lane_fence(s->lane, on_fenced, h);
 	if (r)
 		return r;
 	h->fenced = true;
