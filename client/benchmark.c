@@ -12,6 +12,7 @@
 #include "protocol/pattern.h"
 #include "protocol/shape.h"
 #include "context.h"
+#include "json.h"
 
 /* ---- what built-in patterns are measured on ---- */
 
@@ -91,25 +92,6 @@ static int take_named(struct benchmark *b, const char *names, size_t length, con
 	return 0;
 }
 
-/* Of the context's own; *foundp: it is one. */
-static int take_own(struct benchmark *b, enum fusion_dtype dtype, bool *foundp) {
-	for (const struct own_pattern *p = b->patterns; p && !*foundp; p = p->next) {
-		size_t length = strcspn(p->signature, "(");
-
-		if (strlen(b->name) != length || strncmp(p->signature, b->name, length) != 0)
-			continue;
-		*foundp = true;
-		return take_named(b, p->signature + length + 1, strcspn(p->signature + length + 1, ")"), p->text, dtype);
-	}
-	return 0;
-}
-
-static const char *text_of(const cJSON *json, const char *field) {
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, field));
-
-	return text ? text : "";
-}
-
 static int refuse_name(struct benchmark *b, const cJSON *patterns) {
 	char hint[NEAREST_SENTENCE];
 	struct nearest near;
@@ -117,41 +99,41 @@ static int refuse_name(struct benchmark *b, const cJSON *patterns) {
 
 	nearest_begin(&near, b->name, strlen(b->name));
 	cJSON_ArrayForEach(one, patterns) {
-		nearest_try(&near, text_of(one, "pattern"));
+		nearest_try(&near, json_text(one, "pattern"));
 	}
 	return fault_set(&b->fault, FAULT_ARGUMENT, "benchmark_pattern: there is no pattern '%.64s'%s", b->name, nearest_text(&near, "", hint));
 }
 
 /* Of the administrator: the daemon tells. */
 static int take_common(struct benchmark *b, fusion_context *context, enum fusion_dtype dtype) {
-	char *text = fusion_patterns(context);
-	cJSON *patterns = text ? cJSON_Parse(text) : NULL;
 	const cJSON *one, *found = NULL;
 	const char *names;
-	int r;
+	cJSON *patterns;
+	int r = benchmark_parse(b, fusion_patterns(context), &patterns);
 
-	if (!text)
-		return benchmark_refused(b);
-	free(text);
+	if (r)
+		return r;
 	cJSON_ArrayForEach(one, patterns) {
-		if (!strcmp(text_of(one, "pattern"), b->name))
+		if (!strcmp(json_text(one, "pattern"), b->name))
 			found = one;
 	}
-	names = text_of(found, "operands");
-	r = found ? take_named(b, names, strlen(names), text_of(found, "doc"), dtype) : refuse_name(b, patterns);
+	names = json_text(found, "operands");
+	r = found ? take_named(b, names, strlen(names), json_text(found, "doc"), dtype) : refuse_name(b, patterns);
 	cJSON_Delete(patterns);
 	return r;
 }
 
 static int take_pattern(struct benchmark *b, fusion_context *context, enum fusion_dtype dtype) {
-	enum pattern built_in = pattern_find(b->name);
-	bool found = false;
-	int r;
+	const enum pattern built_in = pattern_find(b->name);
+	const struct own_pattern *own = own_pattern_find(b->patterns, b->name);
+	const char *names;
 
 	if (built_in)
 		return read_row(b, &measured[built_in], dtype);
-	r = take_own(b, dtype, &found);
-	return r || found ? r : take_common(b, context, dtype);
+	if (!own)
+		return take_common(b, context, dtype);
+	names = own->signature + strcspn(own->signature, "(") + 1;
+	return take_named(b, names, strcspn(names, ")"), own->text, dtype);
 }
 
 /* ---- what the caller says of it ---- */
@@ -259,20 +241,14 @@ static int take(struct benchmark *b, fusion_context *context, const char *patter
 
 /* ---- the answer ---- */
 
-static double number_of(const cJSON *json, const char *field) {
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field);
-
-	return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
 static bool is_of(const cJSON *kernel, const char *pattern) {
 	const cJSON *one;
 
-	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(kernel, "named")) {
+	cJSON_ArrayForEach(one, json_item(kernel, "named")) {
 		if (!strcmp(cJSON_GetStringValue(one), pattern))
 			return true;
 	}
-	return !strcmp(text_of(kernel, "pattern"), pattern);
+	return !strcmp(json_text(kernel, "pattern"), pattern);
 }
 
 /* Kernels, or launches that kernels share. */
@@ -282,7 +258,7 @@ static unsigned count_of_pattern(const cJSON *plan, const char *pattern) {
 	const cJSON *one;
 
 	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
-		cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(plan, lists[i])) {
+		cJSON_ArrayForEach(one, json_item(plan, lists[i])) {
 			count += is_of(one, pattern);
 		}
 	return count;
@@ -350,10 +326,10 @@ static cJSON *tell(struct benchmark *b) {
 		cJSON_AddNumberToObject(json, "size", (double)b->size);
 	add_operands(json, b);
 	cJSON_AddNumberToObject(json, "copies", b->copies);
-	cJSON_AddNumberToObject(json, "kernels", number_of(plan, "kernel_count"));
+	cJSON_AddNumberToObject(json, "kernels", json_number(plan, "kernel_count"));
 	cJSON_AddNumberToObject(json, "kernels_of_pattern", count_of_pattern(plan, b->name));
-	cJSON_AddNumberToObject(json, "unfused_kernels", number_of(plan, "unfused_kernel_count"));
-	cJSON_AddNumberToObject(json, "bytes_saved", number_of(plan, "bytes_not_moved"));
+	cJSON_AddNumberToObject(json, "unfused_kernels", json_number(plan, "unfused_kernel_count"));
+	cJSON_AddNumberToObject(json, "bytes_saved", json_number(plan, "bytes_not_moved"));
 	if (b->launches[BENCHMARK_FUSED] > 0) {
 		cJSON_AddNumberToObject(json, "launches", b->launches[BENCHMARK_FUSED]);
 		cJSON_AddNumberToObject(json, "unfused_launches", b->launches[BENCHMARK_UNFUSED]);
@@ -393,6 +369,14 @@ int benchmark_refused(struct benchmark *b) {
 	bool named = !strncmp(text, prefix, sizeof prefix - 1);
 
 	return fault_set(&b->fault, fusion_error_code(), "%s%s", named ? "" : prefix, text);
+}
+
+int benchmark_parse(struct benchmark *b, char *text, cJSON **jsonp) {
+	*jsonp = text ? cJSON_Parse(text) : NULL;
+	if (!text)
+		return benchmark_refused(b);
+	free(text);
+	return *jsonp ? 0 : -ENOMEM;
 }
 
 char *fusion_benchmark_pattern(fusion_context *context, const char *pattern, const struct fusion_benchmark_options *options) {

@@ -77,6 +77,8 @@ struct benchmark {
 
 /* The thread's error, which a call of the library left, is the benchmark's; returns its code. */
 int benchmark_refused(struct benchmark *b);
+/* What a call of the library answered, which is freed; NULL: it was refused. */
+int benchmark_parse(struct benchmark *b, char *text, cJSON **jsonp) FAULT_MUST_USE;
 /* Opens the session and makes all that runs; refuses what would take too long. */
 int benchmark_open(struct benchmark *b) FAULT_MUST_USE;
 /* Also where opening has failed. */

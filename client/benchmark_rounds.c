@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "json.h"
+
 enum {
 	/* Replays of a round: so many that they take about so long, within bounds. By the device's clock, each is some events, of which the daemon keeps 32,768. */
 	ROUND_US = 10000,
@@ -76,11 +78,8 @@ static int replay(struct benchmark *b, unsigned times, double *secondsp) {
 static bool is_built(const cJSON *plan) {
 	const cJSON *one;
 
-	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(plan, "kernels")) {
-		const cJSON *program = cJSON_GetObjectItemCaseSensitive(one, "program");
-		const char *state = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(program, "state"));
-
-		if (state && !strcmp(state, "being built"))
+	cJSON_ArrayForEach(one, json_item(plan, "kernels")) {
+		if (!strcmp(json_text(json_item(one, "program"), "state"), "being built"))
 			return false;
 	}
 	return true;
@@ -193,20 +192,17 @@ static void take_event(struct told *t, const cJSON *event) {
 
 /* One answer has some of them; the last has none. */
 static int ask_events(struct benchmark *b, struct told *t) {
-	char *text = fusion_inspect(b->context, FUSION_INSPECT_TIMELINE, b->next_event, b->session);
-	cJSON *json = text ? cJSON_Parse(text) : NULL;
 	const cJSON *one;
+	cJSON *json;
+	int r = benchmark_parse(b, fusion_inspect(b->context, FUSION_INSPECT_TIMELINE, b->next_event, b->session), &json);
 
-	if (!text)
-		return benchmark_refused(b);
-	free(text);
-	if (!json)
-		return -ENOMEM;
-	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(json, "events")) {
+	if (r)
+		return r;
+	cJSON_ArrayForEach(one, json_item(json, "events")) {
 		take_event(t, one);
 	}
-	t->lost |= cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, "lost")) > 0;
-	b->next_event = (uint64_t)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, "next"));
+	t->lost |= json_number(json, "lost") > 0;
+	b->next_event = (uint64_t)json_number(json, "next");
 	cJSON_Delete(json);
 	return 0;
 }

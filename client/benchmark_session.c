@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "json.h"
 
 /* What is measured is called so in the session; no operation of an administrator's is meant. */
 #define OPERATION "the_pattern"
@@ -50,29 +51,18 @@ static int take_own_settings(struct benchmark *b) {
 	return r;
 }
 
-static int ask_settings(struct benchmark *b, cJSON **jsonp) {
-	char *text = fusion_settings(b->context, false);
-
-	if (!text)
-		return benchmark_refused(b);
-	*jsonp = cJSON_Parse(text);
-	free(text);
-	return *jsonp ? 0 : -ENOMEM;
-}
-
 static int keep_switches(struct benchmark *b) {
 	cJSON *settings = NULL;
-	int r = ask_settings(b, &settings);
+	int r = benchmark_parse(b, fusion_settings(b->context, false), &settings);
 
 	for (unsigned i = 0; !r && i < BENCHMARK_SWITCHES; i++) {
-		const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(settings, benchmark_switches[i]));
+		const char *value = json_text(settings, benchmark_switches[i]);
 
-		b->fused_as[i] = strdup(value ? value : "yes");
+		b->fused_as[i] = strdup(*value ? value : "yes");
 		if (!b->fused_as[i])
 			r = -ENOMEM;
 	}
-	if (!r)
-		cJSON_Delete(settings);
+	cJSON_Delete(settings);
 	return r;
 }
 
@@ -96,7 +86,7 @@ static int begin_session(struct benchmark *b) {
 		if (fusion_define_pattern(b->context, p->signature, p->text, false))
 			r = benchmark_refused(b);
 	if (!r)
-		r = ask_settings(b, &known);
+		r = benchmark_parse(b, fusion_settings(b->context, false), &known);
 	if (!r)
 		r = take_settings(b, known);
 	cJSON_Delete(known);
@@ -186,13 +176,7 @@ static int record(struct benchmark *b) {
 }
 
 int benchmark_explain(struct benchmark *b, unsigned what, cJSON **planp) {
-	char *text = fusion_explain_capture(b->capture, what);
-
-	if (!text)
-		return benchmark_refused(b);
-	*planp = cJSON_Parse(text);
-	free(text);
-	return *planp ? 0 : -ENOMEM;
+	return benchmark_parse(b, fusion_explain_capture(b->capture, what), planp);
 }
 
 /* ---- how long it would take ---- */
@@ -201,10 +185,8 @@ static double estimate_of(const cJSON *plan) {
 	double us = 0;
 	const cJSON *one;
 
-	cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(plan, "kernels")) {
-		const cJSON *estimate = cJSON_GetObjectItemCaseSensitive(one, "estimated_us");
-
-		us += cJSON_IsNumber(estimate) ? estimate->valuedouble : 0;
+	cJSON_ArrayForEach(one, json_item(plan, "kernels")) {
+		us += json_number(one, "estimated_us");
 	}
 	return us / 1e6;
 }

@@ -38,6 +38,12 @@ static bool same_name(const char *signature, const char *name) {
 	return length == strcspn(signature, " (") && !strncmp(signature, name, length);
 }
 
+const struct own_pattern *own_pattern_find(const struct own_pattern *first, const char *name) {
+	while (first && !same_name(first->signature, name))
+		first = first->next;
+	return first;
+}
+
 static void forget(struct fusion_context *c, const char *name) {
 	struct own_pattern **link = &c->patterns, *p;
 

@@ -20,6 +20,8 @@ struct own_pattern {
 bool pattern_is_switch(const char *setting);
 /* Another engine has the session: it is told of all. */
 int own_patterns_resume(struct fusion_context *c, struct fault *f) FAULT_MUST_USE;
+/* The one of this name, or NULL. */
+const struct own_pattern *own_pattern_find(const struct own_pattern *first, const char *name);
 /* The same once more, in the same order. */
 int own_patterns_copy(const struct own_pattern *first, struct own_pattern **copyp) FAULT_MUST_USE;
 /* Frees all of a list; returns NULL. */
