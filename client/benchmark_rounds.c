@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "json.h"
+#include "waiting.h"
 
 enum {
 	/* Replays of a round: so many that they take about so long, within bounds. By the device's clock, each is some events, of which the daemon keeps 32,768. */
@@ -87,9 +88,8 @@ static bool is_built(const cJSON *plan) {
 
 /* One run asks for what is not there; the one behind the last build is the first of the kernels themselves. */
 static int run_built(struct benchmark *b, enum benchmark_form form) {
-	const struct timespec tick = { .tv_nsec = BUILD_TICK_MS * 1000000L };
 	double end = now() + BUILD_SECONDS, seconds = 0;
-	bool built = false;
+	bool built = false, came;
 	cJSON *plan;
 	int r = benchmark_take_form(b, form);
 
@@ -102,7 +102,7 @@ static int run_built(struct benchmark *b, enum benchmark_form form) {
 		built = is_built(plan);
 		cJSON_Delete(plan);
 		if (!built)
-			nanosleep(&tick, NULL);
+			r = waiting_fault(waiting_look(-1, 0, BUILD_TICK_MS, &came), &b->fault);
 	}
 	if (!r && !built)
 		r = fault_set(&b->fault, FAULT_TIMEOUT, "benchmark_pattern: its kernels are still being built after %d s", BUILD_SECONDS);
@@ -254,7 +254,8 @@ static int device_round(struct benchmark *b, enum benchmark_form form, unsigned 
 static int one_round(struct benchmark *b, enum benchmark_clock clock, enum benchmark_form form) {
 	double seconds = 0;
 	unsigned most = clock == BENCHMARK_DEVICE ? ROUND_REPLAYS_TOLD : ROUND_REPLAYS, times;
-	int r = benchmark_take_form(b, form);
+	/* Most rounds never sleep as long as who waits is asked. */
+	int r = waiting_stops() ? waiting_refuse(&b->fault) : benchmark_take_form(b, form);
 
 	/* The first run after a switch finds nothing where it was. */
 	if (!r)

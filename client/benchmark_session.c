@@ -116,14 +116,13 @@ static fusion_array *random_array(struct benchmark *b, const struct fusion_opera
 	return fusion_random_integers(b->context, o->dtype, o->rank, o->dims, 0, below, seed);
 }
 
-/* They are there before anything is measured. */
 static int make_inputs(struct benchmark *b) {
 	for (unsigned i = 0; i < b->copies * b->operands; i++) {
 		b->input[i] = random_array(b, &b->operand[i % b->operands], i + 1);
 		if (!b->input[i])
 			return benchmark_refused(b);
 	}
-	return fusion_sync(b->context) ? benchmark_refused(b) : 0;
+	return 0;
 }
 
 static int define(struct benchmark *b) {
@@ -216,7 +215,10 @@ int benchmark_open(struct benchmark *b) {
 		r = make_inputs(b);
 	if (!r)
 		r = record(b);
-	return r ? r : check_time(b);
+	if (!r)
+		r = check_time(b);
+	/* The operands are there before anything is measured. */
+	return r || !fusion_sync(b->context) ? r : benchmark_refused(b);
 }
 
 void benchmark_close(struct benchmark *b) {

@@ -293,6 +293,26 @@ START_TEST(what_makes_no_sense_is_refused_with_a_reason) {
 END_TEST
 
 /* By estimates, before anything of it has run: so many operations on so much take longer, however fast the device is. */
+static int asked;
+
+static bool stops_soon(void) {
+	return ++asked > 3;
+}
+
+/* Its runs are too short for any of them to be asked in. */
+START_TEST(who_waits_for_it_is_asked_whether_to_stop) {
+	const struct fusion_benchmark_options long_one = { .size = SIZE, .seconds = TEST_SECONDS };
+	fusion_context *c = connect_client();
+
+	fusion_on_wait(stops_soon);
+	ck_assert_ptr_null(fusion_benchmark_pattern(c, "binary_activation", &long_one));
+	ck_assert_int_eq(fusion_error_code(), FUSION_E_CANCELLED);
+	fusion_on_wait(NULL);
+	cJSON_Delete(measure(c, "binary_activation", &brief));
+	fusion_close(c);
+}
+END_TEST
+
 START_TEST(what_would_take_too_long_is_refused_at_once) {
 	fusion_context *c = connect_client();
 
@@ -328,6 +348,7 @@ int main(void) {
 	tcase_add_test(t, launches_are_timed_no_longer_than_it_takes);
 	tcase_add_test(t, what_is_recorded_meanwhile_goes_on);
 	tcase_add_test(refused, what_makes_no_sense_is_refused_with_a_reason);
+	tcase_add_test(refused, who_waits_for_it_is_asked_whether_to_stop);
 	tcase_add_test(refused, what_would_take_too_long_is_refused_at_once);
 	tcase_add_test(refused, its_memory_is_the_users);
 	suite_add_tcase(suite, t);
