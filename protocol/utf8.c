@@ -45,25 +45,34 @@ size_t utf8_decode(const char *text, uint32_t *codep) {
 	return 0;
 }
 
-/* In order. */
+/*
+ * In order: what is ignorable by default (Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt), but for the selectors of variants, by which
+ * people write hearts and names; and what utf8.h names besides.
+ */
 static const struct {
 	uint32_t first, last;
 } hidden[] = {
 	{ 0x00, 0x1f },                   /* controls */
 	{ 0x7f, 0x9f },
 	{ 0xad, 0xad },                   /* a hyphen where a line may end, else nothing */
+	{ 0x34f, 0x34f },                 /* joins graphemes */
 	{ 0x61c, 0x61c },                 /* Arabic letter mark: turns */
+	{ 0x115f, 0x1160 },               /* fillers of Hangul */
+	{ 0x17b4, 0x17b5 },               /* vowels of Khmer that are not written */
 	{ 0x180e, 0x180e },               /* Mongolian vowel separator: no width */
 	{ 0x200b, 0x200f },               /* no width, joiners, marks that turn */
 	{ 0x2028, 0x202e },               /* separators, what embeds and overrides */
 	{ 0x2060, 0x206f },               /* no width, isolates, what was for form */
+	{ 0x3164, 0x3164 },               /* a filler of Hangul */
 	{ SURROGATE_FIRST, SURROGATE_LAST },
 	{ 0xfdd0, 0xfdef },               /* no characters */
 	{ 0xfeff, 0xfeff },               /* no width, the mark of the order of bytes */
-	{ 0xfff9, 0xfffb },               /* what is said about a text, between its lines */
+	{ 0xffa0, 0xffa0 },               /* a filler of Hangul, half as wide */
+	{ 0xfff0, 0xfffb },               /* ignorable, and what is said about a text, between its lines */
 	{ 0x1bca0, 0x1bca3 },             /* form of shorthand, of music */
 	{ 0x1d173, 0x1d17a },
-	{ 0xe0000, 0xe007f },             /* tags: ASCII that nobody sees */
+	{ 0xe0000, 0xe00ff },             /* tags: ASCII that nobody sees */
+	{ 0xe01f0, 0xe0fff },
 };
 
 bool utf8_is_shown(uint32_t code) {

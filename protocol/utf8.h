@@ -2,8 +2,8 @@
  * Characters of text that somebody else wrote, and which of them people may be shown: what the log and reports have in common.
  *
  * Not shown is what is no letter, sign or blank: control characters, separators of lines and paragraphs, what turns the direction of writing,
- * what has no width or no form of its own, surrogates and what Unicode assigns to no character. By these text could look like other text, end
- * a line, or hide what it says.
+ * what has no form of its own (selectors of variants aside), surrogates, and codes that are never characters. By these text could look like other text,
+ * end a line, or hide what it says.
  */
 #pragma once
 
