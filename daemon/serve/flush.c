@@ -392,17 +392,20 @@ static int plan_tracked(struct flush *f, struct tracked *e, bool *hitp, struct f
 	return r;
 }
 
-static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
-	struct server *v = f->session->server;
-	struct plan_options options = session_plan_options(f->session);
-	struct tracked *e = NULL;
+/* The graph's forms, one of which is chosen; NULL: it has one. Those of an operation that is not exact may differ in their bits: it keeps to one. */
+static struct tracked *find_tracked(const struct flush *f, const struct plan_options *o) {
+	if (!f->session->settings.tracker_share || graph_inexact(f->graph))
+		return NULL;
+	return tracker_find(f->session->server->tracker, f->graph, o);
+}
 
-	/* The forms of an operation that is not exact may differ in their bits: it keeps to one. */
-	if (f->session->settings.tracker_share && !graph_inexact(f->graph))
-		e = tracker_find(v->tracker, f->graph, &options);
+static int plan_graph(struct flush *f, bool *hitp, struct fault *fault) {
+	struct plan_options options = session_plan_options(f->session);
+	struct tracked *e = find_tracked(f, &options);
+
 	if (e)
 		return plan_tracked(f, e, hitp, fault);
-	return plan_cache_get(v->plans, f->graph, &options, &f->plan, hitp, fault);
+	return plan_cache_get(f->session->server->plans, f->graph, &options, &f->plan, hitp, fault);
 }
 
 static void compare_aside(const struct flush *f, const struct plan_options *options) {
@@ -590,25 +593,19 @@ enum {
 
 static void planned(struct planning *p);
 
-/* As plan_graph() will look for it. */
-static struct plan_options chosen_options(const struct flush *f) {
-	struct plan_options options = session_plan_options(f->session);
-	struct tracked *e = NULL;
-
-	if (f->session->settings.tracker_share && !graph_inexact(f->graph))
-		e = tracker_find(f->session->server->tracker, f->graph, &options);
-	return e ? tracked_options(e, tracked_chosen(e), options) : options;
-}
-
 /* False: it is to be planned here, as it is small, or has a plan, or memory is short. */
 static bool plan_aside(const struct flush *f, unsigned tries) {
 	struct session *s = f->session;
 	struct plan_options options;
 	struct planning *p;
+	struct tracked *e;
 
 	if (!planning_is_long(f->graph) || tries == PLANNING_TRIES)
 		return false;
-	options = chosen_options(f);
+	options = session_plan_options(s);
+	e = find_tracked(f, &options);
+	if (e)
+		options = tracked_options(e, tracked_chosen(e), options);
 	p = is_planned(f, &options) ? NULL : planning_new(s->server, s->uid, f->graph, &options);
 	if (!p)
 		return false;
@@ -621,15 +618,6 @@ static bool plan_aside(const struct flush *f, unsigned tries) {
 	s->planning = p;
 	planning_ask(p, planned);
 	return true;
-}
-
-/* Into the cache, where plan_graph() finds it. */
-static int keep_plan(const struct flush *f, struct planning *p) {
-	struct server *v = f->session->server;
-	struct plan_options options = planning_options(p);
-	int r = plan_tune(p->plan, &options);
-
-	return r ? r : plan_cache_put(v->plans, f->graph, &options, p->plan);
 }
 
 static void planned(struct planning *p) {
@@ -646,7 +634,7 @@ static void planned(struct planning *p) {
 	if (p->cancelled)
 		r = fault_set(&fault, FAULT_CANCELLED, "the operations were cancelled before they were begun");
 	if (!r)
-		r = keep_plan(&f, p);
+		r = planning_put(p);
 	if (!r && plan_aside(&f, p->tries))
 		return;
 	end_flush(s, run_graph(&f, r, &fault), &fault);

@@ -75,13 +75,22 @@ struct planning *planning_free(struct planning *p) {
 	return NULL;
 }
 
-struct plan_options planning_options(const struct planning *p) {
+/* Those that its plan is kept under. */
+static struct plan_options options_of(const struct planning *p) {
 	struct plan_options options = p->options;
 
 	options.traits = p->server->traits;
 	options.tuning = p->options.tuned_later ? tracker_tuning(p->server->tracker) : NULL;
 	options.tuned_later = false;
 	return options;
+}
+
+/* What tuning has learned meanwhile is looked up first. */
+int planning_put(struct planning *p) {
+	struct plan_options options = options_of(p);
+	int r = plan_tune(p->plan, &options);
+
+	return r ? r : plan_cache_put(p->server->plans, p->graph, &options, p->plan);
 }
 
 void planning_forsake(struct planning *p, struct graph *own) {
@@ -126,18 +135,22 @@ static struct graph *copy_of(const struct graph *g) {
 	return r ? graph_free(copy) : copy;
 }
 
-static void keep(struct planning *p) {
+static void replace(struct planning *p) {
 	struct server *v = p->server;
-	struct plan_options options = planning_options(p);
+	struct plan_options options = options_of(p);
 
+	if (!plan_tune(p->plan, &options) && !exec_ready(v->exec, p->plan, false))
+		plan_cache_replace(v->plans, p->of, p->plan);
+}
+
+/* Where memory is short, it is asked for again. */
+static void keep(struct planning *p) {
 	if (p->improves)
 		p->improves->improving = NULL;
-	if (p->result || plan_tune(p->plan, &options))
-		return;
-	if (!p->of)
-		p->result = plan_cache_put(v->plans, p->graph, &options, p->plan);       /* where memory is short, it is asked for again */
-	else if (!exec_ready(v->exec, p->plan, false))
-		plan_cache_replace(v->plans, p->of, p->plan);
+	if (!p->result && p->of)
+		replace(p);
+	else if (!p->result)
+		p->result = planning_put(p);
 }
 
 void planning_keep(struct session *s, const struct graph *g, struct plan *old, const struct plan_options *o) {

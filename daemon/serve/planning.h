@@ -48,8 +48,8 @@ static inline bool planning_is_long(const struct graph *g) {
 struct planning *planning_new(struct server *v, uid_t uid, const struct graph *g, const struct plan_options *o);
 void planning_ask(struct planning *p, void (*then)(struct planning *p));
 struct planning *planning_free(struct planning *p);      /* returns NULL */
-/* Those that its plan is kept under. */
-struct plan_options planning_options(const struct planning *p);
+/* Its plan into the cache. 0, a fault or -errno. */
+int planning_put(struct planning *p) FAULT_MUST_USE;
 /* Nobody waits for it any more; `own`: the graph, unless it stays with the caller's. */
 void planning_forsake(struct planning *p, struct graph *own);
 
