@@ -75,14 +75,14 @@ static void make_folder(void) {
 	close(fd);
 }
 
-/* In a line without what is no matter. */
+/* In a line without what is no matter; NULL: in any. */
 static bool log_has(const char *words, const char *but) {
 	char line[1024];
 	bool found = false;
 	FILE *f = fopen(log_path, "re");
 
 	while (f && !found && fgets(line, sizeof line, f))
-		found = strstr(line, words) && !strstr(line, but);
+		found = strstr(line, words) && !(but && strstr(line, but));
 	if (f)
 		fclose(f);
 	return found;
@@ -121,7 +121,7 @@ static bool has_given_up(void) {
 	ck_assert_int_eq(waitpid(daemon_pid, &status, 0), daemon_pid);
 	ck_assert_msg(WIFEXITED(status), "the supervisor was ended by signal %d", WTERMSIG(status));
 	ck_assert_msg(WEXITSTATUS(status), "the supervisor ended as if all were well");
-	ck_assert_msg(log_has("fusiond", "\n\n"), "the supervisor ended and said nothing");
+	ck_assert_msg(log_has("fusiond", NULL), "the supervisor ended and said nothing");
 	daemon_pid = 0;
 	return true;
 }

@@ -96,13 +96,13 @@ static int64_t put_fill(unsigned *count, double value) {
 }
 
 /* As training makes them: elementwise operations of recent values, sums that are broadcast back, products, or elementwise ones alone. */
-static unsigned make_graph(uint64_t seed, bool elementwise, int64_t first) {
+static unsigned make_graph(uint64_t seed, bool elementwise) {
 	int64_t recent[RECENT_VALUES];
 	unsigned n = 0;
 
 	state = seed;
 	for (unsigned i = 0; i < RECENT_VALUES; i++)
-		recent[i] = first < 0 ? first : put_fill(&n, 1.0 / (1 + i));
+		recent[i] = put_fill(&n, 1.0 / (1 + i));
 	while (n + RECENT_VALUES + 2 < MOST_OPS) {
 		int64_t a = recent[below(RECENT_VALUES)], b = recent[below(RECENT_VALUES)], *to = &recent[below(RECENT_VALUES)];
 		unsigned kind = below(16);
@@ -222,7 +222,6 @@ START_TEST(others_are_served_while_a_large_graph_is_planned) {
 	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), SIDE * SIDE)[0], 1 + 2 * CHAIN);
 	engine_turn_until(has_ended, 0);
 	ck_assert_double_eq(statistic(&client, 0, "plan_misses"), 1);
-	/* What fusion gains was found, too. */
 	ck_assert_double_eq(statistic(&client, 0, "plan_hits"), 0);
 }
 END_TEST
@@ -346,18 +345,18 @@ END_TEST
 /* ---- the longest turns ---- */
 
 START_TEST(the_largest_batches) {
-	drive(submit_big(make_graph(1, true, 0), handle_of(1, 1)), "SUBMIT, elementwise");
-	drive(submit_big(make_graph(1, true, 0), handle_of(2, 1)), "SUBMIT, elementwise, again");
-	drive(submit_big(make_graph(2, false, 0), handle_of(3, 1)), "SUBMIT, as training makes them");
-	drive(submit_big(make_graph(2, false, 0), handle_of(4, 1)), "SUBMIT, as training, again");
+	drive(submit_big(make_graph(1, true), handle_of(1, 1)), "SUBMIT, elementwise");
+	drive(submit_big(make_graph(1, true), handle_of(2, 1)), "SUBMIT, elementwise, again");
+	drive(submit_big(make_graph(2, false), handle_of(3, 1)), "SUBMIT, as training makes them");
+	drive(submit_big(make_graph(2, false), handle_of(4, 1)), "SUBMIT, as training, again");
 }
 END_TEST
 
 START_TEST(the_largest_explanations) {
-	drive(explain_big(make_graph(3, true, 0), 0), "EXPLAIN, elementwise");
-	drive(explain_big(make_graph(4, false, 0), 0), "EXPLAIN, as training makes them");
-	drive(explain_big(make_graph(4, false, 0), EXPLAIN_NODES), "EXPLAIN, with the operations");
-	drive(explain_big(make_graph(4, false, 0), EXPLAIN_SOURCE), "EXPLAIN, with sources");
+	drive(explain_big(make_graph(3, true), 0), "EXPLAIN, elementwise");
+	drive(explain_big(make_graph(4, false), 0), "EXPLAIN, as training makes them");
+	drive(explain_big(make_graph(4, false), EXPLAIN_NODES), "EXPLAIN, with the operations");
+	drive(explain_big(make_graph(4, false), EXPLAIN_SOURCE), "EXPLAIN, with sources");
 }
 END_TEST
 

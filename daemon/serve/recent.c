@@ -101,6 +101,7 @@ static uint32_t place_of(const struct recents *r, const struct plan *p) {
 uint32_t recent_ran(struct session *s, struct plan *p) {
 	struct recents *r = &s->recents;
 	uint32_t at = place_of(r, p);
+	const uint64_t bytes = cost_of(p);
 	struct recent one;
 
 	r->ran_us = loop_now();
@@ -108,8 +109,8 @@ uint32_t recent_ran(struct session *s, struct plan *p) {
 		one = r->graph[at];
 		one.runs++;
 		/* What stands in for it may have been made since. */
-		s->account->recent_bytes += cost_of(p) - one.bytes;
-		one.bytes = cost_of(p);
+		s->account->recent_bytes += bytes - one.bytes;
+		one.bytes = bytes;
 		put_first(r, at, one);
 		return one.number;
 	}
@@ -119,8 +120,8 @@ uint32_t recent_ran(struct session *s, struct plan *p) {
 		forget_oldest(s);
 	if (!s->settings.explain_runs)
 		return r->number;
-	one = (struct recent){ .plan = p, .number = r->number, .bytes = cost_of(p), .runs = 1 };
-	if (!make_room(s, one.bytes))
+	one = (struct recent){ .plan = p, .number = r->number, .bytes = bytes, .runs = 1 };
+	if (!make_room(s, bytes))
 		return one.number;
 	plan_ref(p);
 	s->account->recent_bytes += one.bytes;
