@@ -21,9 +21,9 @@
 enum {
 	TEST_SECONDS = 3 * PATIENCE_S,
 	/* So many of all in a run of check: a daemon each. */
-	POINTS_OF_CHECK = 12,
+	POINTS_OF_CHECK = 6,
 	/* For the client while calls fail: who waits at a door that nobody opens is told so. */
-	FAILING_TIMEOUT_MS = 10000,
+	FAILING_TIMEOUT_MS = 3000,
 	N = 64,
 	LOOK_US = 50000,
 };
