@@ -212,13 +212,18 @@ static int unmap_created(struct recording *r, struct fusion_array *a) {
 }
 
 /*
- * Who is told by this process that it has written asks through a connection of his own, which the daemon may hear first.
- * An engine that ends meanwhile changes nothing: the memory is written, and no engine after it has anybody write there.
+ * Who is told by this process that it has written asks through a connection of his own, which the daemon may hear first. Where an engine ended that may not
+ * have heard of it, the next one is told (resume.c).
  */
-static int await_seen(struct fusion_context *c, struct request *q, struct answer *answer, struct fault *f) {
-	const int failed = stream_wait(c, q, answer, f);
+static int await_seen(struct fusion_context *c, struct request *q, struct value *v, struct answer *answer, struct fault *f) {
+	int failed;
 
-	return failed == FAULT_REPEATABLE ? 0 : failed;
+	value_ref(v);
+	failed = stream_wait(c, q, answer, f);
+	if (failed == FAULT_REPEATABLE)
+		failed = undo_await_unmap(c, v, f);
+	value_drop(c, v);
+	return failed;
 }
 
 /* Tells the daemon that the memory has new contents, and of what others hold, too, waits until they see them. */
@@ -254,7 +259,7 @@ static int unmap_written(struct recording *r, struct fusion_array *a) {
 		q->value = v;
 	}
 	mapping_end(c, a);
-	return failed || !shared ? failed : await_seen(c, q, &answer, &r->fault);
+	return failed || !shared ? failed : await_seen(c, q, v, &answer, &r->fault);
 }
 
 static int unmap_locked(struct recording *r, struct fusion_array *a) {

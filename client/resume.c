@@ -12,6 +12,7 @@
 #include "pattern.h"
 #include "repeat.h"
 #include "sent.h"
+#include "undo.h"
 #include "waiting.h"
 
 enum {
@@ -74,12 +75,18 @@ static void forgo_named(struct fusion_context *c, const struct request *q) {
 		v->forgone = true;
 }
 
-/* A write of memory has happened already, whoever heard of it; what defines a graph is gone with the engine. */
+/*
+ * A write of memory has happened already, whoever heard of it; of a shared array the next engine knows from others that it is being written, and has to hear
+ * that it is no more. What defines a graph is gone with the engine.
+ */
 static void settle(struct fusion_context *c, struct request *q, uint64_t accepted) {
 	struct fault f = not_begun;
 
-	if (q->kind == REQUEST_UNMAP && q->value && q->seq > accepted)
+	if (q->kind == REQUEST_UNMAP && q->value && q->seq > accepted) {
 		q->value->seq = accepted;
+		if (q->value->shared)
+			undo_map(c, q->value);
+	}
 	if (unknowable(q)) {
 		forgo_named(c, q);
 		fault_set(&f, FAULT_UNKNOWN, "the engine was replaced before it answered; whether this had its effect is not known");

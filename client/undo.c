@@ -81,7 +81,7 @@ static void write_undo(struct fusion_context *c, struct request *q, const struct
 	}
 }
 
-/* Nobody is told where it is refused: an engine that was replaced meanwhile need not know of it. */
+/* Nobody is told where it is refused: an engine that was replaced meanwhile need not know of it, but of what was written for others, too. */
 bool undo_send(struct fusion_context *c, struct request *q) {
 	struct undo u = c->stream.undo[0];
 	struct fault f;
@@ -90,6 +90,8 @@ bool undo_send(struct fusion_context *c, struct request *q) {
 	write_undo(c, q, &u);
 	free(u.pattern);
 	if (stream_send(c, q, NULL, &f)) {
+		if (u.value && u.value->shared)
+			unmap_owed(c, u.value);
 		if (u.value)
 			value_unhold(c, u.value);
 		return false;
@@ -130,6 +132,27 @@ static bool map_given_up(const struct stream *s, const struct value *v) {
 			return true;
 	}
 	return false;
+}
+
+static bool unmap_owes(const struct stream *s, const struct value *v) {
+	for (unsigned i = 0; i < s->undos; i++)
+		if (s->undo[i].kind == REQUEST_UNMAP && s->undo[i].value == v)
+			return true;
+	for (unsigned i = 0; i < STREAM_REQUESTS; i++)
+		if (s->request[i].busy && s->request[i].kind == REQUEST_UNMAP && s->request[i].value == v)
+			return true;
+	return false;
+}
+
+int undo_await_unmap(struct fusion_context *c, const struct value *v, struct fault *f) {
+	int r = 0;
+
+	undo_now(c);
+	while (!r && unmap_owes(&c->stream, v)) {
+		r = stream_wait_any(c, f);
+		undo_now(c);
+	}
+	return r;
 }
 
 int undo_await(struct fusion_context *c, const struct value *v, struct fault *f) {

@@ -18,12 +18,14 @@
 void undo_give_up(struct request *q);
 /* Its answer, or why there will be none. */
 void undo_answered(struct fusion_context *c, struct request *q, const struct answer *a);
-/* A map for writing was granted, and its memory could not be had. */
+/* A map for writing was granted, and its memory could not be had; or it was unmapped, and an engine ended that may not have heard of it. */
 void undo_map(struct fusion_context *c, struct value *v);
 /* Sends what takes the oldest of them back by a request that was taken; false where there is nothing to take back. */
 bool undo_send(struct fusion_context *c, struct request *q);
 bool undo_due(const struct fusion_context *c);
 /* Sends all that is owed and finds room. */
 void undo_now(struct fusion_context *c);
+/* Waits until no engine thinks that the value is mapped. */
+int undo_await_unmap(struct fusion_context *c, const struct value *v, struct fault *f) FAULT_MUST_USE;
 /* Waits while a map of the value, of any where it is NULL, is given up and not answered. */
 int undo_await(struct fusion_context *c, const struct value *v, struct fault *f) FAULT_MUST_USE;
