@@ -159,7 +159,7 @@ static void end_thread(struct aside *a) {
 	a->threaded = false;
 }
 
-/* What the thread has it does before it ends. */
+/* What the thread has it does before it ends; what waits is not done. */
 struct aside *aside_free(struct aside *a) {
 	struct aside_job *j;
 
@@ -172,7 +172,6 @@ struct aside *aside_free(struct aside *a) {
 		j->done(j);
 	while ((j = a->waiting)) {
 		DL_DELETE2(a->waiting, j, previous, next);
-		j->work(j);
 		j->done(j);
 	}
 	pthread_cond_destroy(&a->wanted);

@@ -21,12 +21,12 @@ struct aside_job {
 	uid_t uid;                                   /* for whom */
 	void (*begin)(struct aside_job *j);          /* on the engine's thread, right before the work; NULL: nothing */
 	void (*work)(struct aside_job *j);           /* on the other thread */
-	void (*done)(struct aside_job *j);           /* on the engine's thread, in aside_turn() */
+	void (*done)(struct aside_job *j);           /* on the engine's thread, in aside_turn(); or, with the work undone, in aside_free() */
 };
 
 /* The inbox is rung when a job was done. 0 or -ENOMEM. */
 int aside_new(struct inbox *inbox, struct aside **asidep) FAULT_MUST_USE;
-/* Does what is left, so that every job has its end. NULL is allowed; returns NULL. */
+/* Every job has its end, those that were not begun without their work. NULL is allowed; returns NULL. */
 struct aside *aside_free(struct aside *a);
 void aside_ask(struct aside *a, struct aside_job *j);
 /* True: it was not begun, and will not be. False: it is being done, and its end will be told. */
