@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -363,12 +364,18 @@ static void forget(struct benchmark *b) {
 		cJSON_Delete(b->plan[f]);
 }
 
+/* With the name that the caller knows. */
 int benchmark_refused(struct benchmark *b) {
-	static const char prefix[] = "benchmark_pattern: ";
-	const char *text = fusion_error();
-	bool named = !strncmp(text, prefix, sizeof prefix - 1);
+	static const char prefix[] = "benchmark_pattern: ", own[] = BENCHMARK_OPERATION;
+	const char *text = fusion_error(), *at;
+	char words[sizeof b->fault.text] = "";
+	size_t used = 0;
 
-	return fault_set(&b->fault, fusion_error_code(), "%s%s", named ? "" : prefix, text);
+	if (strncmp(text, prefix, sizeof prefix - 1) != 0)
+		used = (size_t)snprintf(words, sizeof words, "%s", prefix);
+	for (; used < sizeof words && (at = strstr(text, own)); text = at + sizeof own - 1)
+		used += (size_t)snprintf(words + used, sizeof words - used, "%.*s%s", (int)(at - text), text, b->name);
+	return fault_set(&b->fault, fusion_error_code(), "%s%s", words, text);
 }
 
 int benchmark_parse(struct benchmark *b, char *text, cJSON **jsonp) {

@@ -32,6 +32,9 @@ enum {
 /* Both forms run at least so often, as far as estimates go: to build, to compare, and a round by each clock, each after one that does not count. */
 #define BENCHMARK_RUNS_LEAST 6
 
+/* What is measured is called so in the session; no operation of an administrator's is meant. */
+#define BENCHMARK_OPERATION "the_pattern"
+
 enum benchmark_form { BENCHMARK_FUSED, BENCHMARK_UNFUSED, BENCHMARK_FORMS };
 /* That of the device tells what launches take there; ours, what who waits sees. */
 enum benchmark_clock { BENCHMARK_DEVICE, BENCHMARK_WALL, BENCHMARK_CLOCKS };

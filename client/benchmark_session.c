@@ -11,8 +11,6 @@
 #include "context.h"
 #include "json.h"
 
-/* What is measured is called so in the session; no operation of an administrator's is meant. */
-#define OPERATION "the_pattern"
 /* What a pattern says that is for any number, or any axes. */
 #define ANY_EPS 1e-5
 
@@ -131,7 +129,7 @@ static int define(struct benchmark *b) {
 
 	if (b->record)
 		return 0;
-	if (asprintf(&signature, OPERATION "(%s)", b->names) < 0)
+	if (asprintf(&signature, BENCHMARK_OPERATION "(%s)", b->names) < 0)
 		return -ENOMEM;
 	if (fusion_define_op(b->context, signature, b->text, NULL))
 		r = benchmark_refused(b);
@@ -143,7 +141,7 @@ static fusion_array *record_one(struct benchmark *b, fusion_array *const *input)
 	static const int last = -1;
 	const struct fusion_attributes any = { .axis_count = 1, .axes = &last, .eps = ANY_EPS };
 
-	return b->record ? b->record(*input) : fusion_call(b->context, OPERATION, (int)b->operands, input, &any);
+	return b->record ? b->record(*input) : fusion_call(b->context, BENCHMARK_OPERATION, (int)b->operands, input, &any);
 }
 
 static int check_result(struct benchmark *b, const fusion_array *result) {

@@ -283,6 +283,7 @@ START_TEST(what_makes_no_sense_is_refused_with_a_reason) {
 	REFUSED("scalar_activation", DTYPE, "operand 0: 77 is no element type", .operands = 1, .operand = bad_type);
 	REFUSED("scalar_activation", LIMIT, "more than the 4 GiB", .operands = 1, .operand = vast);
 	REFUSED("linear", SHAPE, "matmul of f32[4,4] and f32[5,4]", .operands = 3, .operand = unlike);
+	REFUSED("linear", SHAPE, "benchmark_pattern: linear, column", .operands = 3, .operand = unlike);
 	REFUSED("reduce_broadcast", DTYPE, "softmax", .dtype = FUSION_I32);
 	expect_refusal(c, "linear", &(struct fusion_benchmark_options){ .reserved = { 1 } }, FUSION_E_VERSION, "begin with zeros");
 	expect_one_session(c);
