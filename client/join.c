@@ -61,9 +61,46 @@ static fusion_array *concat_all(const char *what, int count, fusion_array *const
 	return made;
 }
 
+static bool array_found(const char *what, fusion_array *const *array, int i) {
+	char text[sizeof "array -2147483648"];
+
+	snprintf(text, sizeof text, "array %d", i);
+	return array_given(array[i], what, text);
+}
+
+static struct tensor_type type_of(const fusion_array *a) {
+	struct tensor_type t = { .dtype = (uint8_t)fusion_dtype_of(a), .rank = (uint8_t)fusion_rank(a) };
+
+	memcpy(t.dims, fusion_dims(a), t.rank * sizeof *t.dims);
+	return t;
+}
+
+/* Array i is as the first one, but for the extent along an axis (-1: without exception); else told by the shapes that the caller gave: those of
+ * concat's own operands are of groups, stack's have an axis more. */
+static bool array_fits(const char *what, fusion_array *const *array, int i, int axis) {
+	struct tensor_type first, t;
+	char a[SHAPE_TEXT], b[SHAPE_TEXT];
+	bool same;
+
+	if (!array_found(what, array, i))
+		return false;
+	first = type_of(array[0]);
+	t = type_of(array[i]);
+	same = t.rank == first.rank;
+	for (int d = 0; same && d < t.rank; d++)
+		same = d == axis || t.dims[d] == first.dims[d];
+	if (!same)
+		error_refuse(FAULT_SHAPE, what, "array 0 (%s) and array %d (%s) are of different %s", shape_text(&first, a), i, shape_text(&t, b),
+			t.rank != first.rank ? "ranks" : axis < 0 ? "shapes" : "extents on another axis");
+	return same;
+}
+
 fusion_array *fusion_concat(int count, fusion_array *const *array, int axis) {
 	if (count < 1 || !array)
 		return refuse_list("concat", count, "array");
+	for (int i = 0; count > LIMIT_OPERANDS && i < count; i++)
+		if (!array_fits("concat", array, i, axis < 0 ? axis + fusion_rank(array[0]) : axis))
+			return NULL;
 	return concat_all("concat", count, array, axis);
 }
 
@@ -104,13 +141,6 @@ fusion_array *fusion_pad(fusion_array *a, const int64_t *low, const int64_t *hig
 
 /* ---- stack and split ---- */
 
-static bool array_found(const char *what, fusion_array *const *array, int i) {
-	char text[sizeof "array -2147483648"];
-
-	snprintf(text, sizeof text, "array %d", i);
-	return array_given(array[i], what, text);
-}
-
 fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 	fusion_array **one, *made;
 	int64_t dims[LIMIT_RANK + 1];
@@ -121,7 +151,7 @@ fusion_array *fusion_stack(int count, fusion_array *const *array, int axis) {
 	one = calloc((size_t)count, sizeof *one);
 	if (!one)
 		return error_refuse_array(FAULT_ARGUMENT, "stack", "out of memory");
-	for (int i = 0; i < count && array_found("stack", array, i); i++) {
+	for (int i = 0; i < count && array_fits("stack", array, i, -1); i++) {
 		rank = fusion_rank(array[i]);
 		if (rank == LIMIT_RANK)
 			error_refuse(FAULT_ARGUMENT, "stack", "array %d has no room for one more than its %d dimensions", i, rank);

@@ -326,6 +326,21 @@ fusion_array *fusion_add_along(fusion_array *a, fusion_array *index, fusion_arra
 
 /* --- matmul ------------------------------------------------------------------------------ */
 
+/* Of a vector and what does not fit it, by the shapes that the caller gave; of matrices the operation itself says so. */
+static int refuse_vectors(struct recording *r) {
+	const struct tensor_type *a = &r->in[0]->type, *b = &r->in[1]->type;
+	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
+
+	if (!a->rank || !b->rank)
+		return fault_set(&r->fault, FAULT_SHAPE, "matmul of %s and %s: a and b need at least 1 dimension", shape_text(a, ta), shape_text(b, tb));
+	if (a->rank > 1 && b->rank > 1)
+		return 0;
+	if (a->dims[a->rank - 1] == b->dims[b->rank > 1 ? b->rank - 2 : 0])
+		return 0;
+	return fault_set(&r->fault, FAULT_SHAPE, "matmul of %s and %s: the last axis of a and the %s of b differ", shape_text(a, ta),
+		shape_text(b, tb), b->rank > 1 ? "last but one" : "axis");
+}
+
 /* A vector becomes a matrix of one row (operand 0) or one column (operand 1). */
 static int make_matrix(struct recording *r, unsigned i) {
 	struct op_attr attr = { .rank = 2, .dims = { 1, 1 } };
@@ -373,7 +388,9 @@ fusion_array *fusion_matmul(fusion_array *a, fusion_array *b) {
 		return NULL;
 	row = r.in[0]->type.rank == 1;
 	column = r.in[1]->type.rank == 1;
-	failed = make_matrix(&r, 0);
+	failed = refuse_vectors(&r);
+	if (!failed)
+		failed = make_matrix(&r, 0);
 	if (!failed)
 		failed = make_matrix(&r, 1);
 	if (!failed)

@@ -606,6 +606,9 @@ static int infer_searchsorted(const struct call *c, struct tensor_type *outp, st
 static int refuse_concat(const struct call *c, unsigned i, struct fault *f) {
 	char ta[SHAPE_TEXT], tb[SHAPE_TEXT];
 
+	if (c->in[0]->rank != c->in[i]->rank)
+		return fault_set(f, FAULT_SHAPE, "concat along axis %u: array 0 (%s) and array %u (%s) are of %u and %u dimensions", c->attr->axis,
+			shape_text(c->in[0], ta), i, shape_text(c->in[i], tb), c->in[0]->rank, c->in[i]->rank);
 	return fault_set(f, FAULT_SHAPE, "concat along axis %u: array 0 (%s) and array %u (%s) differ on another axis",
 		c->attr->axis, shape_text(c->in[0], ta), i, shape_text(c->in[i], tb));
 }

@@ -106,16 +106,31 @@ def _shape(shape, what):
         raise TypeError(f"{what}: the shape is {shape!r}; it is an integer, or a tuple of integers") from None
 
 
+def _count(num, what):
+    if not hasattr(num, "__index__"):
+        raise TypeError(f"{what}: num is {num!r}, not an integer")
+    if num < 0:
+        raise ValueError(f"{what}: num is {num}, below 0")
+    return operator.index(num)
+
+
+def _value(fill_value, what):
+    """The number, or array, that is to fill another array."""
+    fill_value = number(fill_value)
+    if isinstance(fill_value, complex):
+        raise DTypeError(f"{what}: complex numbers are not supported: no device of fusion computes with them")
+    if not isinstance(fill_value, (builtins.bool, int, float, _core.Array)):
+        raise TypeError(f"{what}: the value is {fill_value!r}, neither a number nor a fusion array")
+    return fill_value
+
+
 def full(shape: int | Sequence[int], fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
          device: Device | str | int | None = None) -> Array:
     """An array of one value. Nothing is stored until something needs it stored."""
-    dtype = as_dtype(dtype)
+    dtype, fill_value = as_dtype(dtype), _value(fill_value, "full")
     if isinstance(fill_value, _core.Array):
         value = fill_value if dtype is None else _core.cast(fill_value, dtype)
         return _core.broadcast(value, _shape(shape, "full"))
-    fill_value = number(fill_value)
-    if isinstance(fill_value, complex):
-        raise DTypeError("full: complex numbers are not supported: no device of fusion computes with them")
     if dtype is None:
         dtype = truth if isinstance(fill_value, builtins.bool) else int64 if isinstance(fill_value, int) else default_real()
     return as_device(device).context.full(dtype, _shape(shape, "full"), fill_value)
@@ -165,6 +180,10 @@ def empty_like(x: Array, /, *, dtype: DType | str | type | None = None,
 def full_like(x: Array, /, fill_value: Array | bool | int | float, *, dtype: DType | str | type | None = None,
               device: Device | str | int | None = None) -> Array:
     """One value in the shape of x."""
+    fill_value = _value(fill_value, "full_like")
+    if isinstance(fill_value, _core.Array):
+        fill_value = asarray(fill_value, dtype=as_dtype(dtype) or _array(x, "full_like").dtype, device=x.device if device is None else device)
+        return _core.broadcast(fill_value, x.shape)
     return _like(x, fill_value, dtype, device, "full_like")
 
 
@@ -204,13 +223,14 @@ def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType
     """num numbers evenly apart from start to stop, with or without the end."""
     if isinstance(start, complex) or isinstance(stop, complex):
         raise DTypeError("linspace: complex numbers are not supported: no device of fusion computes with them")
+    num = _count(num, "linspace")
     wanted = as_dtype(dtype) or default_real()
     real = wanted if wanted.kind == "f" else default_real()
     start, stop = float(start), float(stop)
     parts = num - 1 if endpoint else num
     context = as_device(device).context
-    if num < 1:
-        return context.full(wanted, (max(0, num),), 0)
+    if not num:
+        return context.full(wanted, (0,), 0)
     if parts < 1:
         made = context.full(real, (num,), start)
     else:

@@ -7,7 +7,7 @@ from collections import namedtuple
 
 from . import _core
 from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, number, uint8, uint64
-from ._errors import DTypeError, ShapeError
+from ._errors import ArgumentError, DTypeError, ShapeError
 from ._index import _broadcast_shapes as _shapes_together
 from ._views import Broadcast, Permute, Reshape, Slice, is_view, view
 
@@ -123,6 +123,8 @@ def nextafter(x1: Array | bool | int | float, x2: Array | bool | int | float, /)
     a, b = _pair(x1, x2, "nextafter")
     if a.dtype not in (float32, float64):
         raise DTypeError(f"nextafter: takes float32 and float64, not {a.dtype}")
+    if a.device is not b.device:
+        raise ArgumentError("nextafter: argument x2 is of another context")
     shape = _shapes_together(a.shape, b.shape)
     return _core.nextafter(_core.broadcast(a, shape), _core.broadcast(b, shape))
 

@@ -126,7 +126,9 @@ def benchmark_pattern(name: str, size: int | None = None, *, dtype: DType | str 
     if shapes is None and of is as_dtype("bool"):
         raise ArgumentError("benchmark_pattern: of bool a pattern is measured with the shapes of its operands")
     operands = tuple(zip(types, (tuple(shape) for shape in shapes or ())))
-    for number, what in ((size, "size"), (seconds, "seconds")):
+    for number, what, kind in ((size, "size", int), (seconds, "seconds", (int, float))):
+        if number is not None and (not isinstance(number, kind) or isinstance(number, bool)):
+            raise TypeError(f"benchmark_pattern: {what} is {number!r}, not {'an integer' if kind is int else 'a number'}")
         if number is not None and not number > 0:
             raise ArgumentError(f"benchmark_pattern: {what} is {number!r}, not above 0")
     return Benchmark(json.loads(as_device(device).context.benchmark(name, size or 0, of, operands, float(seconds or 0))))

@@ -114,11 +114,35 @@ def test_names_of_others_lead_to_ours(name):
     (lambda x: xp.full(None, 1), "full: the shape is None"), (lambda x: xp.concat([x, 1]), "concat: not a fusion array, but int"),
     (lambda x: xp.stack([x, [1]]), "stack: not a fusion array, but list"), (lambda x: xp.jit(3), "jit: int is not a function"), (lambda x: xp.grad(x), "grad: Array is not a function"),
     (lambda x: xp.vjp(None, x), "vjp: NoneType is not a function"), (lambda x: xp.grad(xp.sum, argnums=1)(x), "grad: argnums names argument 1, of 1"),
-    (lambda x: f"{x:.2f}", r"format: .*\(3,\)"), (lambda x: x.__delitem__(0), "del: an array keeps its elements"),
+    (lambda x: xp.full_like(x, "a"), "full_like: the value is 'a'"), (lambda x: xp.full(3, "a"), "full: the value is 'a'"),
+    (lambda x: xp.benchmark_pattern("linear", "a"), "benchmark_pattern: size is 'a', not an integer"), (lambda x: xp.linspace(0, 1, 2.5), "linspace: num is 2.5"),
+    (lambda x: xp.benchmark_pattern("linear", seconds="a"), "benchmark_pattern: seconds is 'a', not a number"), (lambda x: f"{x:.2f}", r"format: .*\(3,\)"), (lambda x: x.__delitem__(0), "del: an array keeps its elements"),
 ])
 def test_what_is_wrong_is_told_with_the_call(x, call, said):
     with pytest.raises(TypeError, match=said):
         call(x)
+
+
+@pytest.mark.parametrize("call, said", [
+    (lambda m: m @ xp.zeros(4), r"matmul of f64\[2,3\] and f64\[4\]: the last axis of a and the axis of b differ"), (lambda m: xp.zeros(4) @ m, r"matmul of f64\[4\] and f64\[2,3\]"),
+    (lambda m: xp.zeros(4) @ xp.zeros(3), r"matmul of f64\[4\] and f64\[3\]"), (lambda m: xp.zeros(()) @ xp.zeros(3), r"matmul of f64\[\] and f64\[3\]: a and b need at least 1"),
+    (lambda m: xp.stack([m, xp.zeros((2, 4))]), r"stack: array 0 \(f64\[2,3\]\) and array 1 \(f64\[2,4\]\) are of different shapes"),
+    (lambda m: xp.stack([m, m, xp.zeros(3)]), r"array 2 \(f64\[3\]\) are of different ranks"),
+    (lambda m: xp.concat([m, xp.zeros(3)]), r"array 0 \(f64\[2,3\]\) and array 1 \(f64\[3\]\) are of 2 and 1 dimensions"),
+    (lambda m: xp.concat([m] * 40 + [xp.zeros((2, 4))]), r"array 0 \(f64\[2,3\]\) and array 40 \(f64\[2,4\]\) are of different extents on another axis"),
+])
+def test_shapes_are_told_as_they_were_given(call, said):
+    with pytest.raises(xp.ShapeError, match=said):
+        call(xp.zeros((2, 3)))
+    assert xp.concat([xp.zeros((2, 3))] * 40 + [xp.zeros((1, 3))]).shape == (81, 3)
+
+
+def test_one_value_may_be_an_array(x):
+    assert xp.full_like(x, xp.asarray(2.5)).tolist() == [2.5, 2.5, 2.5] and xp.full_like(x, xp.asarray([1.5, 2, 3]), dtype=float).tolist() == [1.5, 2, 3]
+    with pytest.raises(xp.ShapeError, match="full_like: .*does not broadcast"):
+        xp.full_like(x, xp.ones(2))
+    with pytest.raises(ValueError, match="linspace: num is -1, below 0"):
+        xp.linspace(0, 1, -1)
 
 
 def test_elements_are_not_deleted(x):

@@ -147,3 +147,8 @@ def test_an_array_of_another_session_is_refused_by_name(request, function, param
     if asked(name, parameters) and which:
         args[which[0]] = other.context.full(dtype, (2, 3), 1)
         told_at_the_line(function, name, xp.ArgumentError, xp.ones((2, 3), dtype=dtype), *args, **named(name, parameters))
+
+
+def test_the_next_number_is_not_sought_between_sessions(other):
+    with pytest.raises(xp.ArgumentError, match="nextafter: argument x2 is of another context"):
+        xp.nextafter(xp.ones((2, 3)), other.context.full(xp.float64, (2, 3), 1))
