@@ -66,6 +66,12 @@ class Array(_core.Array):
             raise TypeError(f"format: only an array without dimensions is a number, which {how!r} is for; this one has the shape {self.shape}")
         return format(self.item(), how) if how else str(self)
 
+    def __divmod__(self, other: Any) -> tuple[Array, Array]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Array, Array]:
+        return other // self, other % self
+
     def __copy__(self) -> Array:
         return _core.same(self)
 
@@ -128,6 +134,18 @@ class Array(_core.Array):
     def astype(self, dtype: DType | str | type, /, *, copy: bool = True) -> Array:
         """The array in another element type."""
         return _functions.astype(self, dtype, copy=copy)
+
+    def item(self, *index: Any) -> bool | int | float:
+        """The element at an index, or at a place in the order of rows, or the only one, as a Python number. Waits."""
+        if not index:
+            return _core.Array.item(_core.reshape(self, ()) if self.ndim and self.size == 1 else self)
+        if len(index) == 1 and isinstance(index[0], tuple):
+            index = index[0]
+        if len(index) == 1:
+            return _core.Array.item(self.flatten()[index[0]])
+        if len(index) != self.ndim:
+            raise ValueError(f"item: {len(index)} indices of an array of {self.ndim} axes")
+        return _core.Array.item(self[index])
 
     def copy(self) -> Array:
         """Another array of the same elements, which shares no memory with this one."""

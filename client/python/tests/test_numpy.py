@@ -72,6 +72,13 @@ np.meshgrid(u, v) | np.meshgrid(i[0], f[0], b[0], indexing='ij') | np.array_spli
 np.abs(b) | np.isnan(b) | np.isfinite(b) | np.signbit(i) | np.signbit(b) | np.square(b) | np.power(b, b[0]) | np.floor_divide(b, [True] * 4) | np.fmod(b, j) | np.left_shift(b, b)
 np.isclose(b, b[0]) | np.allclose(b, i) | np.nextafter(i, 9) | np.nextafter(f, f[0]) | np.mod(b, True) | np.reciprocal(~(b & ~b)) | b < b[0] | b >= ~b | b > True | np.greater(b, b[1])
 np.add(b, b) | np.multiply(b, True) | np.maximum(b, ~b) | np.minimum(b, b[0]) | b + True | np.add.outer(b[0], b[1]) | np.add.reduce(b, 1) | np.diff(b) | np.power(i, 2) | u * True
+np.convolve(v, w) | np.convolve(v, m[0], 'same') | np.convolve(m[0], v, 'valid') | np.convolve(i[0], v) | np.convolve(u, i[0], 'same') | np.convolve(b[0], b[1]) | np.convolve(f[0], f[1])
+np.correlate(v, w) | np.correlate(v, m[0], 'full') | np.correlate(m[0], v, 'full') | np.correlate(m[0], v, 'same') | np.correlate(v, [1.0, 2.0], 'same') | np.correlate(b[0], b[1], 'full')
+np.convolve(v, h[1]) | np.convolve([2], v) | np.convolve(3, [1, 2]) | np.gcd(i, j) | np.lcm(i, j) | np.gcd(12, i) | np.gcd.reduce(j[0]) | np.lcm.reduce([4, 6, 9]) | np.logaddexp2(v, w)
+np.logaddexp2([1, np.inf, -np.inf], [np.inf, np.inf, -np.inf]) | np.logaddexp2(f, 1) | np.unwrap(v * 5) | np.unwrap(m * 9, axis=0) | np.unwrap(i, period=5) | np.unwrap(j * 3, period=6) | np.unwrap(i) | np.unwrap(v * 9, 4.0)
+np.union1d(u, i) | np.union1d(v, u) | np.intersect1d(i, j) | np.intersect1d(u, j, return_indices=True) | np.intersect1d([1, 4, 2], [2, 3, 4], True, True) | np.intersect1d(e, v)
+np.setdiff1d(i, j) | np.setdiff1d(u, [2, 9]) | np.setdiff1d([5, 1, 3], [1], True) | np.setxor1d(i, j) | np.setxor1d(u, v) | np.setxor1d(e, e) | np.divmod(i, j) | np.divmod(v, 0.7)
+divmod(i, j) | divmod(7.5, v) | divmod(v, w) | divmod(i, 3) | np.linspace(0, 1, 0) | np.full_like(m, v[:5])
 np.pi * v | v ** 2 | 2 ** j | -i | i // j | i % j | v > w | (v > w) & (v > 0) | ~b | i / j | f * 2 | i + v[0] | b * 1.5 | v[u] | m[m > 0] | m[[0, 1], [2, 3]]
 """
 CALLS = [call.strip() for line in CALLS.strip().split("\n") for call in line.split(" | ")]
@@ -206,12 +213,13 @@ def test_what_is_drawn_is_of_what_there_is():
 
 @pytest.mark.parametrize("name, said", [
     ("complex128", "complex numbers are not supported"), ("savez", "fusion.safetensors does it"), ("concatenat", "is 'concatenate' meant"),
-    ("unwrap", "numpy.unwrap does it, of numpy.asarray"), ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
+    ("vander", r"numpy.vander of numpy.asarray\(x\) does it"), ("partition", "numpy.partition of numpy.asarray"), ("fromiter", "of a list does it"),
+    ("vectorize", "written with arrays"), ("errstate", "without a warning"), ("in1d", "isin"), ("no_such_thing_at_all", "fusion.numpy has no 'no_such_thing_at_all'"),
 ])
 def test_what_is_missing_says_what_is_there(name, said):
     with pytest.raises(AttributeError, match=said):
         getattr(fnp, name)
-    with pytest.raises(AttributeError, match="numpy.linalg does it"):
+    with pytest.raises(AttributeError, match=r"numpy.linalg.svd of numpy.asarray\(x\) does it"):
         fnp.linalg.svd
 
 
@@ -226,6 +234,13 @@ def test_what_is_missing_says_what_is_there(name, said):
     ("np.sort(v, order='x')", "sort: order='x' names fields"), ("np.insert(v, 7, 1.0)", "insert: place 7 is out of bounds for 6 elements"), ("b - b", "takes numbers, not bool"),
     ("np.delete(v, [0, 6])", "delete: place 6 is out of bounds"), ("np.interp(v, [1, 2], [1])", "interp: xp and fp are vectors"), ("np.copyto(i, 1.5 * j)", "copyto: dst, of int64"),
     ("np.random.choice(3, 4, replace=False)", "choice: 4 of 3 elements"), ("np.random.choice(3, p=[0.5, 0.2, 0.2])", "choice: p is of shape"), ("np.subtract(b, True)", "takes numbers"),
+    ("np.convolve(m, v)", r"convolve: a is of shape \(4, 5\), not a vector"), ("np.correlate(v, e[:, 0])", r"correlate: v is of shape \(0,\)"), ("np.convolve(v, v, 'some')", "the mode 'some' is none of"),
+    ("np.linspace(0, 1, -1)", "linspace: num is -1, below 0"), ("np.linspace(0, 1, 2.5)", "linspace: num is 2.5, not an integer"), ("np.gcd(v, 2)", "gcd: takes integers, not float64 and int"),
+    ("m.item(20)", "index 20 is out of bounds"), ("m.item(1, 2, 3)", "item: 3 indices of an array of 2 axes"), ("m.item()", "item: only an array without dimensions"),
+    ("np.vdot(m, v)", r"vdot: arrays of the shapes \(4, 5\) and \(6,\)"), ("np.inner(m, v)", r"inner: the last axes of the shapes \(4, 5\) and \(6,\) differ"),
+    ("np.dot(t, v)", r"dot: the last axis of the shape \(2, 3, 4\) and axis 0 of \(6,\) differ"), ("np.dot(m, v)", r"matmul of f64\[4,5\] and f64\[6\]"),
+    ("np.vstack([m, v])", r"vstack: arrays 0 and 1 of the shapes \(4, 5\) and \(6,\)"), ("np.dstack([m, v])", r"shapes \(4, 5\) and \(6,\)"), ("np.hstack([m, [v]])", r"\(4, 5\) and \(1, 6\)"),
+    ("np.column_stack([v, m])", r"shapes \(6,\) and \(4, 5\)"), ("np.cov(v, m[0])", r"cov: m is of shape \(6,\) and y of \(5,\)"),
     ("np.sqrt.reduce(v)", "only functions of two operands"), ("np.quantile(v, 2)", "no share between 0 and 1"), ("np.zeros(3, 'f3')", "not an element type"),
 ])
 def test_mistakes_are_told(wrong, said):
@@ -237,3 +252,8 @@ def test_sums_at_places_beyond_an_axis_are_none():
     x = fnp.zeros((3, 4))
     fnp.add.at(x, (fnp.array([0, 1, 5]), fnp.array([7, -1, 0])), 1)
     assert x.tolist() == [[0.0] * 4, [0.0, 0.0, 0.0, 1.0], [0.0] * 4]
+
+
+def test_an_element_is_had_by_its_place():
+    m = fnp.array([[1, 2], [3, 4]])
+    assert [m.item(1), m.item(-1), m.item(1, 0), m.item((0, 1)), fnp.array([[5]]).item(), m[0].item(1), m[1, 1].item()] == [2, 4, 3, 2, 5, 2, 4]

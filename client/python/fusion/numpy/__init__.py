@@ -26,6 +26,7 @@ from .elementwise import *
 from .products import *
 from .reduce import *
 from .search import *
+from .sets import *
 from .shapes import *
 
 TYPE_CHECKING = False
@@ -55,33 +56,7 @@ class ndarray(metaclass=_IsArray):
         return empty(shape, dtype)
 
 
-# What NumPy has and this module has not: what does it here.
-_INSTEAD = {
-    "convolve": "fusion.nn.conv", "correlate": "fusion.nn.conv", "vectorize": "fusion.jit", "frompyfunc": "fusion.define_op",
-    "apply_along_axis": "an axis= of the function itself", "nditer": "whole arrays", "ndenumerate": "indices()", "ndindex": "indices()",
-    "matrix": "array", "asmatrix": "array", "save": "fusion.safetensors", "load": "fusion.safetensors", "savez": "fusion.safetensors",
-    "loadtxt": "numpy.loadtxt and asarray()", "genfromtxt": "numpy.genfromtxt and asarray()", "put": "x[indices] = values",
-    "place": "x[mask] = values", "putmask": "x[mask] = values", "fft": "numpy.fft of numpy.asarray(x)", "polyfit": "numpy.polyfit of numpy.asarray(x)",
-}
-
-
-def _absent(name):
-    if name in ("optim", "safetensors"):
-        import importlib
-        return importlib.import_module(".." + name, __name__)
-    if name.startswith("complex") or name in ("csingle", "cdouble", "clongdouble"):
-        raise AttributeError(f"fusion.numpy.{name}: complex numbers are not supported: no device of fusion computes with them")
-    if name in _INSTEAD:
-        raise AttributeError(f"fusion.numpy has no {name!r}: {_INSTEAD[name]} does it")
-    import importlib.util
-    if not name.startswith("_") and importlib.util.find_spec("numpy"):
-        import numpy
-        if hasattr(numpy, name):
-            raise AttributeError(f"fusion.numpy has no {name!r}: numpy.{name} does it, of numpy.asarray(x)")
-    import difflib
-    near = difflib.get_close_matches(name, [n for n in globals() if not n.startswith("_")], 1)
-    raise AttributeError(f"fusion.numpy has no {name!r}" + (f"; is {near[0]!r} meant?" if near else ""))
-
-
 if not TYPE_CHECKING:
-    __getattr__ = _absent
+    def __getattr__(name):
+        import importlib        # not `from .`, which asks here
+        return importlib.import_module("._absent", __name__).found(name, __name__, [n for n in globals() if not n.startswith("_")])

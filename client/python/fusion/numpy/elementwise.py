@@ -18,8 +18,8 @@ __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "allclose", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around",
     "array_equal", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "equal", "exp", "exp2", "expm1",
-    "fabs", "floor", "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal", "heaviside", "hypot", "invert", "isclose", "isfinite",
-    "isinf", "isnan", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or",
+    "divmod", "fabs", "floor", "floor_divide", "fmax", "fmin", "fmod", "gcd", "greater", "greater_equal", "heaviside", "hypot", "invert", "isclose", "isfinite",
+    "isinf", "isnan", "lcm", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter", "nonzero", "not_equal", "positive", "pow", "power",
     "rad2deg", "radians", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract",
     "tan", "tanh", "true_divide", "trunc", "ufunc", "where",
@@ -57,9 +57,16 @@ def _signbit(x):
     return _f.signbit(x) if x.dtype.kind == "f" else _core.lt(_core.cast(x, _uint8) if x.dtype is _truth else x, 0)
 
 
+def _in_reals(a, b):
+    """Two operands, of which no type has fractions, in one that has them; numbers stay numbers."""
+    if builtins.any(x.dtype.kind == "f" for x in (a, b) if isinstance(x, _core.Array)):
+        return a, b
+    return (_core.cast(x, _default_real()) if isinstance(x, _core.Array) else x for x in (a, b))
+
+
 def _nextafter(a, b):
     """The next number of the type after a towards b."""
-    return _f.nextafter(*(x if not isinstance(x, _core.Array) or x.dtype.kind == "f" else _core.cast(x, _default_real()) for x in (a, b)))
+    return _f.nextafter(*_in_reals(a, b))
 
 
 def _rint(x):
@@ -102,6 +109,38 @@ def _heaviside(a, b):
     a = _array(a)
     a = a if a.dtype.kind == "f" else _core.cast(a, _default_real())
     return _core.where(_core.eq(a, 0), b, _core.where(_core.ne(a, a), a, _core.cast(_core.gt(a, 0), a.dtype)))
+
+
+def _logaddexp2(a, b):
+    """The logarithm to the base 2 of 2^a + 2^b."""
+    a, b = _in_reals(a, b)
+    largest, apart = _core.maximum(a, b), _core.log1p(_core.exp2(_core.neg(_core.abs(_core.sub(a, b)))))
+    # Equal ones on their own: the difference of two infinities is NaN.
+    return _core.add(largest, _core.where(_core.eq(a, b), 1.0, _core.div(apart, _math.log(2))))
+
+
+def _whole_ones(a, b, what):
+    """Two operands as arrays of integers of one type and shape, without signs."""
+    if builtins.any(x.dtype.kind not in "iu" for x in (a, b) if isinstance(x, _core.Array)) or builtins.any(isinstance(x, float) for x in (a, b)):
+        raise TypeError(f"{what}: takes integers, not {' and '.join(str(getattr(x, 'dtype', type(x).__name__)) for x in (a, b))}")
+    a, b = _f._pair(a, b, what)
+    shape = _f.broadcast_shapes(a.shape, b.shape)
+    return (_core.broadcast(x if x.dtype.kind == "u" else _core.abs(x), shape) for x in (a, b))
+
+
+def _gcd(a, b):
+    """The greatest common divisor. Waits, a time for each step of Euclid's."""
+    a, b = _whole_ones(a, b, "gcd")
+    while builtins.bool(_f.any(b)):
+        a, b = _core.where(_core.eq(b, 0), a, b), _core.where(_core.eq(b, 0), 0, _core.remainder(a, b))
+    return a
+
+
+def _lcm(a, b):
+    """The least common multiple. Waits as gcd() does."""
+    a, b = _whole_ones(a, b, "lcm")
+    common = _gcd(a, b)
+    return _core.where(_core.eq(common, 0), 0, _core.mul(_core.floor_divide(a, common), b))
 
 
 absolute = abs = ufunc("absolute", _abs, 1)
@@ -154,14 +193,17 @@ floor_divide = ufunc("floor_divide", _counted(_r.floor_divide), 2)
 fmax = ufunc("fmax", _fmax, 2)
 fmin = ufunc("fmin", _fmin, 2)
 fmod = ufunc("fmod", _counted(_fmod), 2)
+gcd = ufunc("gcd", _gcd, 2)
 greater = ufunc("greater", _r.greater, 2)
 greater_equal = ufunc("greater_equal", _r.greater_equal, 2)
 heaviside = ufunc("heaviside", _heaviside, 2)
 hypot = ufunc("hypot", _r.hypot, 2)
+lcm = ufunc("lcm", _lcm, 2)
 left_shift = bitwise_left_shift = ufunc("left_shift", _counted(_r.bitwise_left_shift), 2)
 less = ufunc("less", _r.less, 2)
 less_equal = ufunc("less_equal", _r.less_equal, 2)
 logaddexp = ufunc("logaddexp", _r.logaddexp, 2)
+logaddexp2 = ufunc("logaddexp2", _logaddexp2, 2)
 logical_and = ufunc("logical_and", _r.logical_and, 2, reduce=_f.all, identity=True)
 logical_or = ufunc("logical_or", _r.logical_or, 2, reduce=_f.any, identity=False)
 logical_xor = ufunc("logical_xor", _r.logical_xor, 2)
@@ -175,6 +217,11 @@ remainder = mod = ufunc("remainder", _counted(_r.remainder), 2)
 right_shift = bitwise_right_shift = ufunc("right_shift", _counted(_r.bitwise_right_shift), 2)
 subtract = ufunc("subtract", _r.subtract, 2)
 true_divide = divide = ufunc("true_divide", _r.divide, 2)
+
+
+def divmod(x1: Any, x2: Any) -> tuple[_Array, _Array]:
+    """The whole part of the quotient, and the remainder."""
+    return floor_divide(x1, x2), remainder(x1, x2)
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> _Array:

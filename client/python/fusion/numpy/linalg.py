@@ -36,4 +36,4 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: builtins.bool = F
 
 if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
-        raise AttributeError(f"fusion.numpy.linalg has no {name!r}: numpy.linalg does it, of numpy.asarray(x)")
+        raise AttributeError(f"fusion.numpy.linalg has no {name!r}: numpy.linalg.{name} of numpy.asarray(x) does it")

@@ -7,6 +7,7 @@ import math as _math
 from .. import _core, _functions as _f
 from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype, bool as _truth, default_real as _default_real, float64 as _float64, uint8 as _uint8
+from .._errors import ShapeError as _ShapeError
 from .._ufunc import array_of as _array, operand_of as _operand
 from .._store import stored as _stored
 from .create import array
@@ -288,6 +289,9 @@ def _joined(m, y, rowvar):
 
 def cov(m: Any, y: Any = None, rowvar: builtins.bool = True, bias: builtins.bool = False, ddof: int | None = None) -> _Array:
     """The covariances of the rows (columns, without rowvar), which are variables, over the observations. In float64, as in NumPy."""
+    m, y = _array(m), None if y is None else _array(y)
+    if y is not None and (m.shape[-1:] != y.shape[-1:] if rowvar or m.ndim < 2 else m.shape[0] != y.shape[0]):
+        raise _ShapeError(f"cov: m is of shape {m.shape} and y of {y.shape}, of other numbers of observations")
     x = _core.cast(_joined(m, y, rowvar), _float64)
     less = ddof if ddof is not None else 0 if bias else 1
     apart = _core.sub(x, _core.reduce_mean(x, (1,), True))

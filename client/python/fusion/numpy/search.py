@@ -7,7 +7,6 @@ import math as _math
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import float64 as _float64, int64 as _int64
-from .._functions import unique_all
 from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
 from .elementwise import nonzero, where
@@ -21,8 +20,8 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from .._base import Axes, Type
 
 __all__ = [
-    "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "interp", "isin",
-    "searchsorted", "select", "sort", "take", "take_along_axis", "trapezoid", "trapz", "unique",
+    "argsort", "argwhere", "astype", "bincount", "diff", "digitize", "flatnonzero", "gradient", "histogram", "histogram_bin_edges", "interp",
+    "searchsorted", "select", "sort", "take", "take_along_axis", "trapezoid", "trapz", "unwrap",
 ]
 
 
@@ -99,18 +98,6 @@ def digitize(x: Any, bins: Any, right: builtins.bool = False) -> _Array:
         return rising
     falling = _core.sub(bins.size, searchsorted(bins[::-1], x, "left" if right else "right"))
     return _core.where(_core.le(bins[0], bins[bins.size - 1]), rising, falling)
-
-
-def unique(ar: Any, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
-    """The values, ascending, each once; where asked for, the first place of each, which is where, and how often. Waits."""
-    found = unique_all(_array(ar))
-    more = [part for part, wanted in ((found.indices, return_index), (found.inverse_indices, return_inverse), (found.counts, return_counts)) if wanted]
-    return (found.values, *more) if more else found.values
-
-
-def isin(element: Any, test_elements: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> _Array:
-    """Whether each element is one of the others."""
-    return _f.isin(_array(element), _array(test_elements), invert=invert)
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None) -> _Array:
@@ -191,6 +178,21 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     axis = _f._axis(axis, a.ndim, "diff")
     ends = [None if end is None else _end(_array(end), a, axis) for end in (prepend, append)]
     return _f.diff(a, axis=axis, n=n, prepend=ends[0], append=ends[1])
+
+
+def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * _math.pi) -> _Array:
+    """Angles whose neighbours are not more than half a period apart: whole periods are added to those that are."""
+    p = _array(p)
+    if p.dtype.kind != "f" and isinstance(period, float):
+        p = _core.cast(p, _float64)
+    axis = _f._axis(axis, p.ndim, "unwrap")
+    step, half = diff(p, axis=axis), period / 2 if p.dtype.kind == "f" else period // 2
+    within = _core.add(_core.remainder(_core.add(step, half), period), -half)
+    if p.dtype.kind == "f" or period % 2 == 0:
+        within = _core.where(_core.logical_and(_core.eq(within, -half), _core.gt(step, 0)), half, within)
+    more = _core.where(_core.lt(_core.abs(step), period / 2 if discont is None else discont), 0, _core.sub(within, step))
+    first = _f._cut(p, axis, 0, 1)
+    return _core.concat([first, _core.add(_f._cut(p, axis, 1, p.shape[axis]), _core.scan_cumsum(more, axis))], axis) if p.shape[axis] else _core.same(p)
 
 
 def _end(end, a, axis):

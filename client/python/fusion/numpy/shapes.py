@@ -6,6 +6,7 @@ import builtins
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import as_dtype as _as_dtype, int64
+from .._errors import ShapeError as _ShapeError
 from .._einsum import diagonals as _diagonals
 from .._ufunc import array_of as _array, plain as _plain
 from .._store import stored as _stored
@@ -119,25 +120,35 @@ def stack(arrays: Iterable[Any], axis: int = 0, out: Any = None) -> _Array:
     return _stored(_f.stack(_f._together(arrays) if arrays else arrays, axis=axis), out, "stack")
 
 
+def _joined(arrays, form, axis, what):
+    """concatenate() of arrays in another form; a mistake is told by the shapes that they were given in."""
+    formed = [form(a) for a in arrays]
+    like = [a.shape[:axis] + a.shape[axis + 1:] for a in formed]
+    for i, rest in enumerate(like):
+        if rest != like[0]:
+            raise _ShapeError(f"{what}: arrays 0 and {i} of the shapes {arrays[0].shape} and {arrays[i].shape} differ on another axis than the one they are joined along")
+    return concatenate(formed, axis)
+
+
 def hstack(tup: Iterable[Any]) -> _Array:
     """One after the other along the second axis; vectors along their own."""
-    arrays = [atleast_1d(a) for a in tup]
-    return concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+    arrays = [_array(a) for a in tup]
+    return _joined(arrays, atleast_1d, 0 if arrays and arrays[0].ndim < 2 else 1, "hstack")
 
 
 def vstack(tup: Iterable[Any]) -> _Array:
     """One below the other: vectors are rows."""
-    return concatenate([atleast_2d(a) for a in tup], 0)
+    return _joined([_array(a) for a in tup], atleast_2d, 0, "vstack")
 
 
 def dstack(tup: Iterable[Any]) -> _Array:
     """One behind the other along the third axis."""
-    return concatenate([atleast_3d(a) for a in tup], 2)
+    return _joined([_array(a) for a in tup], atleast_3d, 2, "dstack")
 
 
 def column_stack(tup: Iterable[Any]) -> _Array:
     """One beside the other: vectors are columns."""
-    return concatenate([_core.reshape(a, (a.size, 1)) if a.ndim < 2 else a for a in map(_array, tup)], 1)
+    return _joined([_array(a) for a in tup], lambda a: _core.reshape(a, (a.size, 1)) if a.ndim < 2 else a, 1, "column_stack")
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> _Array:
