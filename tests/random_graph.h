@@ -90,9 +90,21 @@ static inline void random_keep(struct random_graph *r, uint32_t node) {
 		r->node[r->nodes++] = node;
 }
 
+/* As no operation makes a larger one; graph_leaf() believes its caller that there is such an array. */
+static inline bool random_fits(const struct random_graph *r, const struct tensor_type *t) {
+	int64_t elements = 1;
+
+	for (unsigned d = 0; d < t->rank; d++)
+		if (t->dims[d] && __builtin_mul_overflow(elements, t->dims[d], &elements))
+			return false;
+	return elements <= r->most;
+}
+
 static inline bool random_leaf(struct random_graph *r, const struct tensor_type *t, uint32_t *nodep) {
 	struct view v;
 
+	if (!random_fits(r, t))
+		return false;
 	view_contiguous(t, &v);
 	return r->leaves < RANDOM_NODES && !graph_leaf(r->g, &r->buffer[r->leaves++], t, &v, nodep);
 }

@@ -509,6 +509,8 @@ START_TEST(no_rule_is_broken_by_random_graphs) {
 
 		check_random(seed, operations > 400 && seed % LONG_PLANS ? operations % 400 : operations, operations < 60);
 	}
+	/* Once with a leaf of more elements than can be counted. */
+	check_random(5106, random_operations(5106), true);
 	print_sizes();
 }
 END_TEST
