@@ -67,7 +67,7 @@ longest="fuzz graphs test_exec python oracle_ops oracle_composites oracle_tiers 
 python_interpreter=$FUSIOND_FUSION_INTERPRETER
 turn=${FUSION_SLICE:-0}
 [ $((${turn%/*} % 3)) = 0 ] || python_interpreter=always
-python_suite='env FUSIOND_FUSION_INTERPRETER="$python_interpreter" PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py'
+python_suite='env FUSIOND_FUSION_INTERPRETER="$python_interpreter" PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py --ignore client/python/tests/test_numpy_names.py'
 # What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
 by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_questions test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
@@ -84,7 +84,7 @@ jobs() {
 		echo "python $python_suite"
 	# Of many small kernels each once: as bytecode, which nobody has to build.
 	[ -e "$build/python/fusion/_core.abi3.so" ] &&
-		echo 'numpy env FUSIOND_FUSION_INTERPRETER=always PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests/test_numpy.py'
+		echo 'numpy env FUSIOND_FUSION_INTERPRETER=always PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests/test_numpy.py client/python/tests/test_numpy_names.py'
 	# `make check-aliasing` runs more.
 	[ -e "$build/python/fusion/_core.abi3.so" ] && echo 'aliasing env FUSION_BUILD="$build" "$python" tests/aliasing/run.py --programs 500'
 	# `make check-leaks` calls each a million times.

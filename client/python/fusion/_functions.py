@@ -327,6 +327,8 @@ def _extreme(reduce, logical, x, axis, keepdims, what):
     axes = _axes(axis, _array(x, what).ndim, what)
     if not axes:
         return _core.same(x)
+    if x.dtype is truth and not x.size and not math.prod(x.shape[d] for d in axes) and math.prod(n for d, n in enumerate(x.shape) if d not in axes):
+        raise ValueError(f"{what}: there is no element along the axes {axes} of {x.shape}")
     return (logical if x.dtype is truth else reduce)(x, axes, keepdims)
 
 
@@ -428,9 +430,11 @@ def _cut(x, axis, start, stop):
 
 def _place(name, x, axis, keepdims):
     _numeric(x, name)
-    if not x.size:
-        raise ValueError(f"{name}: there is no element in an array of shape {x.shape}")
     axes = _axes(axis, x.ndim, name)
+    if not math.prod(x.shape[d] for d in axes):
+        raise ValueError(f"{name}: there is no element in an array of shape {x.shape}")
+    if not x.size:
+        return x.device.context.full(int64, tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keepdims or d not in axes), 0)
     if not axes:
         return x.device.context.full(int64, x.shape, 0)
     return _core.call(None, name, (x,), {"axes": axes, "keepdims": keepdims})

@@ -14,7 +14,7 @@ from .. import _core
 from .._base import as_dtype as _as_dtype, bool as bool_
 from .._base import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from .._errors import *
-from .._functions import (broadcast_arrays, broadcast_shapes, can_cast, finfo, iinfo, isdtype, moveaxis, permute_dims, result_type, unique_all,
+from .._functions import (broadcast_shapes, can_cast, finfo, iinfo, isdtype, moveaxis, permute_dims, result_type, unique_all,
                           unique_counts, unique_inverse, unique_values)
 from .._grad import *
 from .._progress import *

@@ -36,7 +36,13 @@ def asarray(a: Any, dtype: Type = None, order: str | None = None) -> _Array:
     return _c.asarray(a, dtype=dtype)
 
 
-asanyarray = ascontiguousarray = asarray
+asanyarray = asarray
+
+
+def ascontiguousarray(a: Any, dtype: Type = None) -> _Array:
+    """An array of an axis at least, of what asarray() takes."""
+    made = asarray(a, dtype)
+    return made if made.ndim else _core.reshape(made, (1,))
 
 
 def copy(a: Any, order: str | None = None) -> _Array:
@@ -71,7 +77,10 @@ def empty(shape: int | Sequence[int], dtype: Type = float, order: str = "C") -> 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Type = None, order: str = "C") -> _Array:
     """An array of one value."""
-    return _c.full(shape, _operand(fill_value), dtype=dtype)
+    dtype, fill_value = _as_dtype(dtype), _operand(fill_value)
+    if dtype is not None and isinstance(fill_value, float) and dtype.kind in "iu":
+        fill_value = int(fill_value)
+    return _c.full(shape, fill_value, dtype=dtype)
 
 
 def _like(value, name):
@@ -92,14 +101,22 @@ def full_like(a: Any, fill_value: Any, dtype: Type = None) -> _Array:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Type = None) -> _Array:
-    """start, start + step, ... below stop."""
-    return _c.arange(_plain(start), _plain(stop), _plain(step), dtype=dtype)
+    """start, start + step, ... below stop. In integers the step is that between the first two."""
+    start, stop, step, dtype = _plain(start), _plain(stop), _plain(step), _as_dtype(dtype)
+    if dtype is None or dtype.kind not in "iu" or builtins.all(isinstance(v, int) for v in (start, stop, step) if v is not None) or not step:
+        return _c.arange(start, stop, step, dtype=dtype)
+    start, stop = (0, start) if stop is None else (start, stop)
+    places = _c.arange(builtins.max(0, _math.ceil((stop - start) / step)))
+    return _core.cast(_core.add(_core.mul(places, int(start + step) - int(start)), int(start)), dtype)
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, dtype: Type = None) -> Any:
     """num numbers evenly apart from start to stop, with or without the end."""
     start, stop = _plain(start), _plain(stop)
-    made = _c.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
+    dtype = _as_dtype(dtype)
+    whole = dtype is not None and dtype.kind in "iu"
+    made = _c.linspace(start, stop, num, dtype=None if whole else dtype, endpoint=endpoint)
+    made = _core.cast(_core.floor(made), dtype) if whole else made
     parts = num - 1 if endpoint else num
     return (made, (stop - start) / parts if parts > 0 else _math.nan) if retstep else made
 
@@ -126,13 +143,18 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Type = float) -> _Array
 
 
 def tril(m: Any, k: int = 0) -> _Array:
-    """The matrices of m with zeros above the k-th diagonal."""
-    return _c.tril(_array(m), k=k)
+    """The matrices of m with zeros above the k-th diagonal; a vector is each row of one."""
+    return _c.tril(_rows(m), k=k)
 
 
 def triu(m: Any, k: int = 0) -> _Array:
-    """The matrices of m with zeros below the k-th diagonal."""
-    return _c.triu(_array(m), k=k)
+    """The matrices of m with zeros below the k-th diagonal; a vector is each row of one."""
+    return _c.triu(_rows(m), k=k)
+
+
+def _rows(m):
+    m = _array(m)
+    return _core.broadcast(m, m.shape * 2) if m.ndim == 1 else m
 
 
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True) -> tuple[_Array, ...]:

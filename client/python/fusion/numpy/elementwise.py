@@ -6,7 +6,7 @@ import math as _math
 
 from .. import _core, _functions as _f, _rows as _r
 from .._array import Array as _Array
-from .._base import bool as _truth, default_real as _default_real, float64 as _float64, int8 as _int8, uint8 as _uint8
+from .._base import bool as _truth, default_real as _default_real, float64 as _float64, int8 as _int8, int64 as _int64, uint8 as _uint8
 from .._ufunc import array_of as _array, operand_of as _operand, ufunc
 from .._store import stored as _stored
 
@@ -39,10 +39,12 @@ def _fabs(x):
 
 
 def _counted(function):
-    """Of truths, which it does not take, as of the small integers that NumPy makes of them there."""
+    """Of truths, which it does not take, as of the integers that NumPy makes of them there: of the type beside them, or the smallest."""
     def of(*operands):
-        alone = builtins.all((x.dtype is _truth) if isinstance(x, _core.Array) else isinstance(x, builtins.bool) for x in operands)
-        small = _int8 if alone else _uint8
+        beside = [x.dtype for x in operands if isinstance(x, _core.Array) and x.dtype is not _truth]
+        if not beside and builtins.any(not isinstance(x, (_core.Array, builtins.bool)) for x in operands):
+            beside = [_default_real() if builtins.any(isinstance(x, float) for x in operands) else _int64]
+        small = beside[0] if beside else _int8
         return function(*[_core.cast(x, small) if isinstance(x, _core.Array) and x.dtype is _truth else x for x in operands])
     of.__doc__ = function.__doc__
     return of
@@ -106,8 +108,9 @@ def _fmin(a, b):
 
 def _heaviside(a, b):
     """0 below 0, 1 above it, and b there."""
-    a = _array(a)
-    a = a if a.dtype.kind == "f" else _core.cast(a, _default_real())
+    a, b = _in_reals(a, b)
+    a = a if isinstance(a, _core.Array) else _core.cast(_array(a), b.dtype)
+    a = _core.cast(a, b.dtype) if a.dtype.kind != "f" else a
     return _core.where(_core.eq(a, 0), b, _core.where(_core.ne(a, a), a, _core.cast(_core.gt(a, 0), a.dtype)))
 
 
@@ -193,12 +196,12 @@ floor_divide = ufunc("floor_divide", _counted(_r.floor_divide), 2)
 fmax = ufunc("fmax", _fmax, 2)
 fmin = ufunc("fmin", _fmin, 2)
 fmod = ufunc("fmod", _counted(_fmod), 2)
-gcd = ufunc("gcd", _gcd, 2)
+gcd = ufunc("gcd", _counted(_gcd), 2)
 greater = ufunc("greater", _r.greater, 2)
 greater_equal = ufunc("greater_equal", _r.greater_equal, 2)
 heaviside = ufunc("heaviside", _heaviside, 2)
 hypot = ufunc("hypot", _r.hypot, 2)
-lcm = ufunc("lcm", _lcm, 2)
+lcm = ufunc("lcm", _counted(_lcm), 2)
 left_shift = bitwise_left_shift = ufunc("left_shift", _counted(_r.bitwise_left_shift), 2)
 less = ufunc("less", _r.less, 2)
 less_equal = ufunc("less_equal", _r.less_equal, 2)
@@ -236,6 +239,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 def round(a: Any, decimals: int = 0, out: Any = None) -> _Array:
     """To so many decimals, halves to the even one."""
     a = _array(a)
+    if a.dtype is _truth and decimals:
+        raise TypeError("round: takes numbers, not bool")
+    if a.dtype is _truth:
+        a = _core.cast(a, _default_real())
     if decimals and a.dtype.kind == "f":
         scale = 10.0 ** builtins.abs(decimals)
         made = _core.div(_core.round(_core.mul(a, scale)), scale) if decimals > 0 else _core.mul(_core.round(_core.div(a, scale)), scale)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import functools as _functools
 
 from .. import _core, _creation as _c, _functions as _f, nn as _nn
 from .._array import Array as _Array
@@ -21,24 +22,38 @@ __all__ = [
 ]
 
 
+def _of_truths(product):
+    """Of arrays of truths whether any product is true; beside numbers they are 0 and 1."""
+    @_functools.wraps(product)
+    def of(a, b, *more, **named):
+        a, b = _array(a), _array(b)
+        if a.dtype is _truth and b.dtype is _truth:
+            return _core.cast(product(_core.cast(a, _int64), _core.cast(b, _int64), *more, **named), _truth)
+        return product(*(_core.cast(x, y.dtype) if x.dtype is _truth else x for x, y in ((a, b), (b, a))), *more, **named)
+    return of
+
+
+_matmul, _tensordot, _vecdot = _of_truths(_f.matmul), _of_truths(_f.tensordot), _of_truths(_f.vecdot)
+
+
 def dot(a: Any, b: Any, out: Any = None) -> _Array:
     """The sum of products over the last axis of a and the last but one of b; of numbers the product."""
     a, b = _array(a), _array(b)
     if not a.ndim or not b.ndim:
         made = _core.mul(a, b)
     elif a.ndim <= 2 and b.ndim <= 2:
-        made = _f.matmul(a, b)
+        made = _matmul(a, b)
     else:
         axis = builtins.max(b.ndim - 2, 0)
         if a.shape[-1] != b.shape[axis]:
             raise _ShapeError(f"dot: the last axis of the shape {a.shape} and axis {axis} of {b.shape} differ")
-        made = _f.tensordot(a, b, axes=((a.ndim - 1,), (axis,)))
+        made = _tensordot(a, b, axes=((a.ndim - 1,), (axis,)))
     return _stored(made, out, "dot")
 
 
 def matmul(x1: Any, x2: Any, out: Any = None) -> _Array:
     """The matrix product over the last two axes."""
-    return _stored(_f.matmul(_array(x1), _array(x2)), out, "matmul")
+    return _stored(_matmul(_array(x1), _array(x2)), out, "matmul")
 
 
 def inner(a: Any, b: Any) -> _Array:
@@ -48,7 +63,7 @@ def inner(a: Any, b: Any) -> _Array:
         return _core.mul(a, b)
     if a.shape[-1] != b.shape[-1]:
         raise _ShapeError(f"inner: the last axes of the shapes {a.shape} and {b.shape} differ")
-    return _f.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
+    return _tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
 
 
 def outer(a: Any, b: Any, out: Any = None) -> _Array:
@@ -70,12 +85,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> _Array:
     a, b = _array(a), _array(b)
     if not isinstance(axes, int):
         axes = tuple((x,) if isinstance(x, int) else tuple(x) for x in axes)
-    return _f.tensordot(a, b, axes=axes)
+    return _tensordot(a, b, axes=axes)
 
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> _Array:
     """The sum of x1 * x2 over an axis."""
-    return _f.vecdot(_array(x1), _array(x2), axis=axis)
+    return _vecdot(_array(x1), _array(x2), axis=axis)
 
 
 def kron(a: Any, b: Any) -> _Array:

@@ -35,18 +35,26 @@ def _over(a, where, neutral):
     return _core.where(mask, a, _core.cast(_array(neutral), a.dtype))
 
 
+def _begun(made, initial, function):
+    """With the first value; among integers its whole part."""
+    if initial is None:
+        return made
+    initial = _operand(initial)
+    return function(made, int(initial) if made.dtype.kind in "iu" and isinstance(initial, float) else initial)
+
+
 def sum(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None,
         where: Any = True) -> _Array:
     """The sum over axes; of integers in int64 or uint64."""
     made = _f.sum(_over(a, where, 0), axis=axis, dtype=dtype, keepdims=keepdims)
-    return _stored(made if initial is None else _core.add(made, initial), out, "sum")
+    return _stored(_begun(made, initial, _core.add), out, "sum")
 
 
 def prod(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None,
          where: Any = True) -> _Array:
     """The product over axes; of integers in int64 or uint64."""
     made = _f.prod(_over(a, where, 1), axis=axis, dtype=dtype, keepdims=keepdims)
-    return _stored(made if initial is None else _core.mul(made, initial), out, "prod")
+    return _stored(_begun(made, initial, _core.mul), out, "prod")
 
 
 def _chosen(a, where, initial, what):
@@ -59,13 +67,13 @@ def _chosen(a, where, initial, what):
 def max(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None, where: Any = True) -> _Array:
     """The largest element over axes; NaN wins."""
     made = _f.max(_chosen(a, where, initial, "max"), axis=axis, keepdims=keepdims)
-    return _stored(made if initial is None else _core.maximum(made, initial), out, "max")
+    return _stored(_begun(made, initial, _core.maximum), out, "max")
 
 
 def min(a: Any, axis: Axes = None, out: Any = None, keepdims: builtins.bool = False, initial: Any = None, where: Any = True) -> _Array:
     """The smallest element over axes; NaN wins."""
     made = _f.min(_chosen(a, where, initial, "min"), axis=axis, keepdims=keepdims)
-    return _stored(made if initial is None else _core.minimum(made, initial), out, "min")
+    return _stored(_begun(made, initial, _core.minimum), out, "min")
 
 
 amax, amin = max, min
@@ -102,11 +110,14 @@ def mean(a: Any, axis: Axes = None, dtype: Type = None, out: Any = None, keepdim
 
 def average(a: Any, axis: Axes = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False) -> Any:
     """The mean over axes; each element counts by its weight."""
+    if weights is not None:
+        weights = _array(weights)
+        a = _core.cast(_as_real(a, None), _f.result_type(_as_real(a, None), weights))
     a = _as_real(a, None)
     if weights is None:
         made, total = mean(a, axis, keepdims=keepdims), array(_math.prod(a.shape[d] for d in _f._axes(axis, a.ndim, "average")), a.dtype)
     else:
-        weights = _array(weights)
+        weights = _core.cast(weights, a.dtype)
         if weights.shape != a.shape and weights.ndim == 1 and isinstance(axis, int):
             weights = _core.reshape(weights, tuple(weights.size if d == _f._axis(axis, a.ndim, "average") else 1 for d in range(a.ndim)))
         weights = _core.broadcast(weights, a.shape)
@@ -233,6 +244,7 @@ def quantile(a: Any, q: Any, axis: Axes = None, out: Any = None, *, keepdims: bu
 
 
 def _quantile(a, q, axis, out, keepdims, middle):
+    given, q = _array(a).dtype, _shares(q)
     a = _as_real(a, None)
     axes = _f._axes(axis, a.ndim, "quantile")
     rest = [d for d in range(a.ndim) if d not in axes]
@@ -241,11 +253,13 @@ def _quantile(a, q, axis, out, keepdims, middle):
         raise ValueError(f"quantile: there is no element in an array of shape {a.shape}")
     ordered = _core.sort(_core.reshape(_core.permute(a, rest + list(axes)), tuple(a.shape[d] for d in rest) + (count,)), len(rest), False)
     last = ordered[..., count - 1]
-    q = _shares(q)
     parts = [_at_share(ordered, count, p, middle) for p in (q if isinstance(q, list) else [q])]
     parts = [_core.where(_core.ne(last, last), _math.nan, p) for p in parts]
     if keepdims:
         parts = [_core.reshape(p, tuple(1 if d in axes else n for d, n in enumerate(a.shape))) for p in parts]
+    # The shares 0 and 1 as integers name elements.
+    if given.kind != "f" and builtins.all(isinstance(p, int) for p in (q if isinstance(q, list) else [q])):
+        parts = [_core.cast(p, given) for p in parts]
     return _stored(_core.stack(parts, 0) if isinstance(q, list) else parts[0], out, "quantile")
 
 

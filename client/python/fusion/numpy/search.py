@@ -7,7 +7,7 @@ import math as _math
 from .. import _core, _creation as _c, _functions as _f
 from .._array import Array as _Array
 from .._base import float64 as _float64, int64 as _int64
-from .._ufunc import array_of as _array, plain as _plain
+from .._ufunc import array_of as _array, operand_of as _operand, plain as _plain
 from .._store import stored as _stored
 from .elementwise import nonzero, where
 from .reduce import _as_real, sum
@@ -27,7 +27,8 @@ __all__ = [
 
 def argwhere(a: Any) -> _Array:
     """The indices of the elements that are not zero, a row for each. Waits."""
-    return _core.stack(nonzero(a), 1)
+    a = _array(a)
+    return _core.stack(nonzero(a), 1) if a.ndim else _c.zeros((int(builtins.bool(a)), 0), dtype=_int64)
 
 
 def flatnonzero(a: Any) -> _Array:
@@ -119,10 +120,12 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> _Array:
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> _Array:
     """Of the choices the one at the first condition that is true."""
-    made = _array(default)
-    for condition, choice in reversed(list(zip(condlist, choicelist))):
+    made, choices = _operand(default), [_operand(c) for c in choicelist]
+    dtype = _f.result_type(*choices, made)
+    for condition, choice in reversed(list(zip(condlist, choices))):
         made = where(condition, choice, made)
-    return made
+    made = _array(made)
+    return made if made.dtype is dtype else _core.cast(made, dtype)
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> _Array:
@@ -152,7 +155,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> _Array:
     low, high = (_plain(v) for v in range) if range is not None else (float(_f.min(a)), float(_f.max(a))) if a.size else (0.0, 1.0)
     if not (_math.isfinite(low) and _math.isfinite(high)) or low > high:
         raise ValueError(f"histogram: from {low} to {high} is no range")
-    return _c.linspace(*((low - 0.5, high + 0.5) if low == high else (low, high)), bins + 1)
+    return _c.linspace(*((low - 0.5, high + 0.5) if low == high else (low, high)), bins + 1, dtype=a.dtype)
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None) -> tuple[_Array, _Array]:
@@ -183,16 +186,20 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * _math.pi) -> _Array:
     """Angles whose neighbours are not more than half a period apart: whole periods are added to those that are."""
     p = _array(p)
-    if p.dtype.kind != "f" and isinstance(period, float):
-        p = _core.cast(p, _float64)
-    axis = _f._axis(axis, p.ndim, "unwrap")
-    step, half = diff(p, axis=axis), period / 2 if p.dtype.kind == "f" else period // 2
-    within = _core.add(_core.remainder(_core.add(step, half), period), -half)
-    if p.dtype.kind == "f" or period % 2 == 0:
+    axis, step = _f._axis(axis, p.ndim, "unwrap"), diff(p, axis=axis)
+    real = p.dtype.kind == "f" or isinstance(period, float)
+    if not real and p.dtype.kind != "i":
+        raise TypeError(f"unwrap: of {p.dtype} the period is a number with a fraction, not {period!r}")
+    p, step = (x if x.dtype.kind == "f" or not real else _core.cast(x, _float64) for x in (p, step))
+    half = period / 2 if real else period // 2
+    within = _core.sub(_core.remainder(_core.add(step, half), period), half)
+    if real or period % 2 == 0:
         within = _core.where(_core.logical_and(_core.eq(within, -half), _core.gt(step, 0)), half, within)
     more = _core.where(_core.lt(_core.abs(step), period / 2 if discont is None else discont), 0, _core.sub(within, step))
-    first = _f._cut(p, axis, 0, 1)
-    return _core.concat([first, _core.add(_f._cut(p, axis, 1, p.shape[axis]), _core.scan_cumsum(more, axis))], axis) if p.shape[axis] else _core.same(p)
+    if not p.shape[axis]:
+        return _core.same(p)
+    later = _core.add(_f._cut(p, axis, 1, p.shape[axis]), _core.cast(_core.scan_cumsum(more, axis), p.dtype))
+    return _core.concat([_f._cut(p, axis, 0, 1), later], axis)
 
 
 def _end(end, a, axis):
@@ -221,11 +228,11 @@ def gradient(f: Any, *spacing: Any, axis: Axes = None) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> _Array:
     """The area below straight lines through the points, along an axis."""
-    y = _as_real(y, None)
+    y = _array(y)
     axis = _f._axis(axis, y.ndim, "trapezoid")
     n = y.shape[axis]
     step = float(dx) if x is None else diff(x, axis=axis if _array(x).ndim > 1 else 0)
-    both = _core.mul(_core.add(_f._cut(y, axis, 1, n), _f._cut(y, axis, 0, n - 1)), 0.5)
+    both = _core.mul(_as_real(_core.add(_f._cut(y, axis, 1, n), _f._cut(y, axis, 0, n - 1)), None), 0.5)
     if x is not None and step.ndim == 1:
         step = _core.reshape(step, tuple(n - 1 if d == axis else 1 for d in range(y.ndim)))
     return sum(_core.mul(both, step), axis)

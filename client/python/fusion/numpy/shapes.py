@@ -18,7 +18,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from .._base import Axes, Type
 
 __all__ = [
-    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "column_stack", "concat", "concatenate", "delete", "diagonal", "dstack",
+    "append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "column_stack", "concat", "concatenate", "delete", "diagonal", "dstack",
     "expand_dims", "flip", "fliplr", "flipud", "hsplit", "hstack", "insert", "ndim", "pad", "ravel", "repeat", "reshape", "roll", "rot90", "shape", "size",
     "split", "squeeze", "stack", "swapaxes", "tile", "transpose", "vsplit", "vstack",
 ]
@@ -83,6 +83,11 @@ def squeeze(a: Any, axis: Axes = None) -> _Array:
 def broadcast_to(array: Any, shape: Sequence[int]) -> _Array:
     """Repeated along axes of extent 1 and new leading ones, for reading alone."""
     return _f.broadcast_to(_array(array), (shape,) if isinstance(shape, int) else shape)
+
+
+def broadcast_arrays(*args: Any) -> tuple[_Array, ...]:
+    """All in the shape that they broadcast to."""
+    return _f.broadcast_arrays(*map(_array, args))
 
 
 def atleast_1d(*arrays: Any) -> Any:
@@ -273,17 +278,24 @@ def flip(m: Any, axis: Axes = None) -> _Array:
 
 def fliplr(m: Any) -> _Array:
     """Reversed along the second axis. A view."""
-    return flip(m, 1)
+    return flip(_of_axes(m, 2, "fliplr"), 1)
 
 
 def flipud(m: Any) -> _Array:
     """Reversed along the first axis. A view."""
-    return flip(m, 0)
+    return flip(_of_axes(m, 1, "flipud"), 0)
+
+
+def _of_axes(m, least, what):
+    m = _array(m)
+    if m.ndim < least:
+        raise ValueError(f"{what}: an array of {m.ndim} axes, below {least}")
+    return m
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> _Array:
     """Turned k times by a right angle, from the first axis towards the second. A view."""
-    k, (i, j) = k % 4, axes
+    m, k, (i, j) = _of_axes(m, 2, "rot90"), k % 4, axes
     if k == 2:
         return flip(m, (i, j))
     return m if not k else swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)
