@@ -1002,7 +1002,6 @@ END_TEST
 /* As its process would, after the one that had the sessions. */
 static void next_engine(int catalogue) {
 	engine_close();
-	engine.arenas = 0;
 	engine_open();
 	supervisor_gives(catalogue);
 }

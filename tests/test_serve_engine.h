@@ -266,6 +266,7 @@ static void engine_close(void) {
 	inbox_close(&engine.inbox);
 	for (unsigned i = 0; i < engine.arenas; i++)
 		munmap(engine.arena[i].base, engine.arena[i].bytes);
+	engine.arenas = 0;
 }
 
 /* Turns the server until `done` says so. */
