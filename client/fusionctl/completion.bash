@@ -17,10 +17,21 @@ _fusionctl_facts() {
 _fusionctl() {
 	# Letters are those of ASCII, whatever the language: in Turkish i does not lie between a and z.
 	local LC_ALL=C
-	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} told command= first= word argument= words files=
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} told command= first= word last= argument= words files= joined=
+	# bash makes three words of --kind=launch: of a "=" behind an option the next word, which may have begun already, is the value.
+	if [[ $current == = && $previous == --* ]]; then
+		current= joined=yes
+	elif [[ $previous == = && ${COMP_WORDS[COMP_CWORD - 2]} == --* ]]; then
+		previous=${COMP_WORDS[COMP_CWORD - 2]} joined=yes
+	fi
 	told=$("${COMP_WORDS[0]}" --complete 2>/dev/null)
 	COMPREPLY=()
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+		if [[ $word == = && $last == --* ]]; then
+			last= argument=given
+			continue
+		fi
+		last=$word
 		# What follows an option with a value is no word.
 		if [[ $word != -* && -z $argument ]]; then
 			[[ -z $command || -n $first ]] || first=$word
@@ -30,8 +41,11 @@ _fusionctl() {
 		[[ $argument != \[* ]] || argument=
 	done
 	argument=$(_fusionctl_facts option "$previous")$(_fusionctl_facts letter "$previous")
+	# What an option may have, it has behind a "=" alone.
+	[[ -z $joined ]] || argument=${argument#\[}
 	case $argument in
 	"" | \[*) ;;
+	*\]) COMPREPLY=($(compgen -W "${argument%\]}" -- "$current")); return ;;
 	FILE | FOLDER | PATH) COMPREPLY=($(compgen -f -- "$current")); return ;;
 	*)
 		words=$(_fusionctl_facts value "$previous")

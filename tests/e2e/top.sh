@@ -66,6 +66,44 @@ if command -v bash >/dev/null; then
 	claim files_are_for_the_word_that_takes_them 0 "^HACKING.md$" completes cache warm HACK
 	claim values_of_an_option_are_completed 0 "^launch$" completes monitor --kind la
 	claim and_files_where_one_is_wanted 0 "^HACKING.md$" completes explain HACK
+	# As bash cuts them: "=" is a word.
+	claim values_are_completed_behind_an_equals_sign 0 "^launch$" completes monitor --kind = la
+	claim also_where_nothing_of_it_is_there 0 "^memory$" completes top --sort =
+	claim sessions_too 0 "^[0-9]" completes explain --session =
+	claim and_files_there 0 "^HACKING.md$" completes graph --dot = HACK
+	claim and_what_an_option_may_have 0 "^all$" completes explain --source = ""
+	claim which_is_no_word_of_the_command 0 "^clear$" completes quarantine --limit = 3 cl
+	# The program's folder, what is typed before a TAB, what stands there then: by a shell on a terminal.
+	cat >"$root/typed.py" <<'PYTHON'
+import os, pty, select, sys
+folder, typed, shown = sys.argv[1:]
+child, terminal = pty.fork()
+if not child:
+    os.environ.update(PS1="> ", TERM="dumb", PATH=folder + ":" + os.environ["PATH"])
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+def wait_for(text):
+    seen = b""
+    while text.encode() not in seen:
+        if not select.select([terminal], [], [], 60)[0]:
+            sys.exit("not seen: %r in %r" % (text, seen))
+        seen += os.read(terminal, 65536)
+wait_for("> ")
+os.write(terminal, b". client/fusionctl/completion.bash; echo lo''aded\n")
+wait_for("loaded")
+os.write(terminal, b"fusionctl " + typed.encode() + b"\t")
+wait_for(shown)
+os.write(terminal, b"\x15exit\n")
+try:
+    while os.read(terminal, 65536):
+        pass
+except OSError:
+    pass
+os.waitpid(child, 0)
+print("right")
+PYTHON
+	by_hand() { "${PYTHON:-/usr/bin/python3}" "$root/typed.py" "$(dirname "$ctl")" "$@"; }
+	claim in_a_shell_values_are_completed_behind_an_equals_sign 0 "^right$" by_hand "monitor --kind=la" "monitor --kind=launch"
+	claim and_in_a_shell_columns 0 "^right$" by_hand "clients --sort=m" "clients --sort=memory"
 else
 	skip "no bash here" completion
 fi
