@@ -6,6 +6,7 @@
 
 #include "control.h"
 #include "print.h"
+#include "client/benchmark.h"
 #include "client/json.h"
 #include "protocol/dtype.h"
 
@@ -46,39 +47,64 @@ static int read_type(const char *word, struct fusion_operand *o, bool *shapedp, 
 	return strcmp(at, "]") != 0 ? wrong(f, word) : 0;
 }
 
-static int read_size(const char *word, int64_t *sizep, struct fault *f) {
+/* One size, or one element type, of all operands; or the types of each. */
+struct asked {
+	struct fusion_benchmark_options options;
+	struct fusion_operand operand[BENCH_OPERANDS];
+	const char *size, *dtype;            /* the words that said so; NULL: none */
+};
+
+static int read_size(const char *word, struct asked *a, struct fault *f) {
 	char *end;
 
+	if (a->size)
+		return fault_set(f, FAULT_SYNTAX, "the size is %s or %s, not both", a->size, word);
 	errno = 0;
-	*sizep = strtoll(word, &end, 10);
-	if (errno || *end || *sizep < 1)
-		return fault_set(f, FAULT_SYNTAX, "the size is %s, not a number above 0", word);
+	a->options.size = strtoll(word, &end, 10);
+	if (errno || *end || a->options.size < 1 || a->options.size > BENCHMARK_SIZE_MOST)
+		return fault_set(f, FAULT_SYNTAX, "the size is %s, not a number from 1 to %d", word, BENCHMARK_SIZE_MOST);
+	a->size = word;
 	return 0;
 }
 
-static int read_words(const struct control *c, struct fusion_benchmark_options *o, struct fusion_operand operand[static BENCH_OPERANDS], struct fault *f) {
+/* To the library the element type bool is that none was given, and no built-in pattern takes it. */
+static int take_dtype(const char *word, const struct fusion_operand *one, struct asked *a, struct fault *f) {
+	if (a->dtype)
+		return fault_set(f, FAULT_SYNTAX, "the element type is %s or %s, not both", a->dtype, word);
+	if (one->dtype == FUSION_BOOL)
+		return fault_set(f, FAULT_SYNTAX, "bool is no element type of all operands: where one is bool, give the types of each");
+	a->options.dtype = one->dtype;
+	a->dtype = word;
+	return 0;
+}
+
+static int read_word(const char *word, struct asked *a, struct fault *f) {
+	struct fusion_operand one = { 0 };
+	bool shaped = false;
+	int r;
+
+	if (*word && strspn(word, "-0123456789") == strlen(word))
+		return read_size(word, a, f);
+	r = read_type(word, &one, &shaped, f);
+	if (r)
+		return r;
+	if (!shaped)
+		return take_dtype(word, &one, a, f);
+	if (a->options.operands == BENCH_OPERANDS)
+		return fault_set(f, FAULT_SYNTAX, "no pattern has more than %d operands", BENCH_OPERANDS);
+	a->operand[a->options.operands++] = one;
+	return 0;
+}
+
+static int read_words(const struct control *c, struct asked *a, struct fault *f) {
 	int r = 0;
 
-	for (unsigned i = 2; !r && c->word[i]; i++) {
-		struct fusion_operand one = { 0 };
-		bool shaped = false;
-
-		if (*c->word[i] && strspn(c->word[i], "-0123456789") == strlen(c->word[i])) {
-			r = read_size(c->word[i], &o->size, f);
-			continue;
-		}
-		r = read_type(c->word[i], &one, &shaped, f);
-		if (!r && shaped && o->operands == BENCH_OPERANDS)
-			r = fault_set(f, FAULT_SYNTAX, "no pattern has more than %d operands", BENCH_OPERANDS);
-		if (!r && shaped)
-			operand[o->operands++] = one;
-		else if (!r)
-			o->dtype = one.dtype;
-	}
-	if (!r && o->operands && (o->size || o->dtype))
+	for (unsigned i = 2; !r && c->word[i]; i++)
+		r = read_word(c->word[i], a, f);
+	if (!r && a->options.operands && (a->size || a->dtype))
 		r = fault_set(f, FAULT_SYNTAX, "where the types of operands are given, nothing else is wanted");
-	o->operand = operand;
-	o->seconds = c->seconds;
+	a->options.operand = a->operand;
+	a->options.seconds = c->seconds;
 	return r;
 }
 
@@ -95,7 +121,8 @@ static void print_clock(const cJSON *clock, const char *name) {
 		print_line(line, "%s, median %s", print_seconds(json_number(clock, forms[i][1]) / 1e6, a), print_seconds(json_number(clock, forms[i][2]) / 1e6, b));
 	}
 	snprintf(line, sizeof line, "speedup, %s", name);
-	print_line(line, "%.2f, median %.2f", json_number(clock, "speedup"), json_number(clock, "median_speedup"));
+	print_line(line, "%.2f, median %.2f, of %s", json_number(clock, "speedup"), json_number(clock, "median_speedup"),
+		print_counted(json_number(clock, "rounds"), "round", a));
 }
 
 static void print_result(const cJSON *json) {
@@ -111,7 +138,7 @@ static void print_result(const cJSON *json) {
 	}
 	print_line("kernels", "%s; without fusion %s", print_count(json_number(json, "kernels"), a), print_count(json_number(json, "unfused_kernels"), b));
 	if (json_item(json, "launches"))
-		print_line("launches", "%s; without fusion %s", print_count(json_number(json, "launches"), a),
+		print_line("launches a run", "%s; without fusion %s", print_count(json_number(json, "launches"), a),
 			print_count(json_number(json, "unfused_launches"), b));
 	if (!json_number(json, "kernels_of_pattern"))
 		printf("none of the kernels is of this pattern: the planner does not make it here\n");
@@ -123,12 +150,11 @@ static void print_result(const cJSON *json) {
 /* ---- the command ---- */
 
 int bench_command(const struct control *c) {
-	struct fusion_operand operand[BENCH_OPERANDS];
-	struct fusion_benchmark_options o = { 0 };
+	struct asked asked = { 0 };
 	fusion_context *context = NULL;
 	char *text = NULL;
 	struct fault f;
-	int r = read_words(c, &o, operand, &f);
+	int r = read_words(c, &asked, &f);
 
 	if (r) {
 		fprintf(stderr, "fusionctl: %s\n", f.text);
@@ -136,7 +162,7 @@ int bench_command(const struct control *c) {
 	}
 	r = control_open(c, &context, &f);
 	if (!r) {
-		text = fusion_benchmark_pattern(context, c->word[1], &o);
+		text = fusion_benchmark_pattern(context, c->word[1], &asked.options);
 		r = control_show(c, text, print_result, &f);
 	}
 	free(text);

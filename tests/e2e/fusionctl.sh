@@ -183,10 +183,18 @@ claim bench_tells_what_it_measured 0 "^b  *bf16\[8\]" "$ctl" bench pattern affin
 claim bench_measures_what_an_administrator_calls_a_pattern 0 "^halved_square: (a \* b) \* 0.5" "$ctl" bench pattern halved_square 16 f64 --seconds 0.1
 "$ctl" patterns forget halved_square
 "$ctl" config set fusion.pattern.binary_activation off
+claim bench_tells_launches_a_run 0 "^launches a run  *[0-9.]*; without fusion [0-9.]*$" "$ctl" bench pattern linear 16 --seconds 0.1
 claim bench_says_where_there_is_no_such_kernel 0 "does not make it here" "$ctl" bench pattern binary_activation 32 --seconds 0.1
 "$ctl" config set fusion.pattern.binary_activation on
 claim bench_wants_a_pattern 65 "there is no pattern 'linea'; do you mean linear?" "$ctl" bench pattern linea 32
-claim bench_wants_a_size 64 "the size is 0" "$ctl" bench pattern linear 0
+claim bench_wants_a_size 64 "the size is 0, not a number from 1 to 16384" "$ctl" bench pattern linear 0
+claim and_none_that_is_too_large 64 "the size is 16385, not a number from 1 to 16384" "$ctl" bench pattern linear 16385
+claim however_large 64 "the size is 99999999999999999999, not a number from 1 to" "$ctl" bench pattern linear 99999999999999999999
+claim bench_wants_one_size 64 "the size is 64 or 128, not both" "$ctl" bench pattern linear 64 128
+claim and_one_type 64 "the element type is f16 or f64, not both" "$ctl" bench pattern linear f16 f64
+claim bool_is_no_type_of_all_operands 64 "bool is no element type of all operands" "$ctl" bench pattern linear bool
+claim nor_beside_types 64 "bool is no element type of all operands" "$ctl" bench pattern linear "f32[2]" bool
+claim bench_tells_of_how_many_rounds 0 "^speedup, wall  *[0-9.]*, median [0-9.]*, of [0-9,]* rounds*$" "$ctl" bench pattern affine_activation 64 --seconds 0.1
 claim bench_wants_a_type 64 "what is 'f31'?" "$ctl" bench pattern linear f31
 claim bench_wants_a_whole_type 64 "what is 'f32\[2,x\]'?" "$ctl" bench pattern linear "f32[2,x]"
 claim bench_wants_sizes_or_types 64 "nothing else is wanted" "$ctl" bench pattern linear 16 "f32[2]"
