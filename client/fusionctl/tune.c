@@ -115,7 +115,8 @@ static int try_graph(struct control_graph *g, cJSON **tuningp, struct fault *f) 
 
 	control_graph_release(g);
 	if (fusion_configure(g->context, "fusion.tracker_share", "100"))
-		r = text_library_fault(f);
+		r = fusion_error_code() == FUSION_E_PERMISSION ? fault_set(f, FAULT_PERMISSION, "tune FILE is for administrators: %s", fusion_error())
+			: text_library_fault(f);
 	while (!r && now() < end) {
 		for (int i = 0; !r && i < TUNE_RUNS; i++)
 			r = run_once(g, f);

@@ -159,7 +159,7 @@ int configure_all(struct server *v, const char *name, const char *value, struct 
 }
 
 int set_request(struct request *r, struct fault *f) {
-	char name[CONFIG_TEXT], value[CONFIG_TEXT];
+	char name[CONFIG_TEXT], value[CONFIG_TEXT], what[CONFIG_TEXT + 32];
 	struct server *v = r->session->server;
 	int code = get_text(&r->body, "name", name, f);
 
@@ -169,8 +169,10 @@ int set_request(struct request *r, struct fault *f) {
 		code = wire_get_end(&r->body, "SET", f);
 	if (code)
 		return code;
-	if (!session_governs(r->session))
-		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may change %s for everybody", name);
+	snprintf(what, sizeof what, "change %s for everybody", name);
+	code = session_needs_rights(r->session, what, f);
+	if (code)
+		return code;
 	if (!patterns_is_switch(name) && config_find(name, strlen(name)) && config_find(name, strlen(name))->applies != SETTING_SESSION)
 		return fault_set(f, FAULT_ARGUMENT, "%s is no setting of a session", name);
 	code = configure_all(v, name, value, f);

@@ -208,10 +208,8 @@ static void add_tuning(cJSON *json, const struct explain *x) {
 
 /* As the exec would ask for them. Limits of users do not hold here, so it is not for everybody. */
 static int build_kernels(const struct explain *x, struct fault *f) {
-	int r = 0;
+	int r = session_needs_rights(x->session, "have kernels built ahead", f);
 
-	if (!session_governs(x->session))
-		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may have kernels built ahead");
 	for (uint32_t i = 0; !r && i < x->plan->steps; i++) {
 		struct program *program;
 

@@ -508,8 +508,8 @@ static int get_scope(struct request *r, bool *wholep, struct fault *f) {
 	int code = wire_get_uint(&r->body, "scope", 1, &scope, f);
 
 	*wholep = scope;
-	if (!code && *wholep && !session_governs(r->session))
-		return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group door.admins may define patterns for everybody");
+	if (!code && *wholep)
+		code = session_needs_rights(r->session, "define patterns for everybody", f);
 	return code;
 }
 

@@ -300,6 +300,16 @@ bool session_governs(const struct session *s) {
 	return !s->remote && (s->uid == 0 || s->uid == geteuid() || s->admin);
 }
 
+int session_needs_rights(const struct session *s, const char *what, struct fault *f) {
+	const char *admins = s->server->config.door_admins;
+
+	if (session_governs(s))
+		return 0;
+	if (!*admins)
+		return fault_set(f, FAULT_PERMISSION, "only root and the daemon's user may %s (the setting door.admins names no group)", what);
+	return fault_set(f, FAULT_PERMISSION, "only root, the daemon's user and members of the group %s may %s", admins, what);
+}
+
 bool session_may_see(const struct session *s, uid_t uid) {
 	return s->uid == uid || session_governs(s);
 }

@@ -224,6 +224,8 @@ void session_share(struct session *s);
 void session_drop_used(struct session *s);
 /* May it see and change what is not its own? Root, the user of the daemon and administrators may, on this machine. */
 bool session_governs(const struct session *s);
+/* A fault that says who may do that, unless it may. */
+int session_needs_rights(const struct session *s, const char *what, struct fault *f) FAULT_MUST_USE;
 /* May it see what is that user's? */
 bool session_may_see(const struct session *s, uid_t uid);
 /* How the session's graphs are planned. */

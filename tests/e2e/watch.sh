@@ -58,10 +58,10 @@ if [ "$(id -u)" = 0 ]; then
 		claim nor_settings 77 "may see all settings" $stranger "$ctl" config --show-origin
 		claim nor_graphs 65 "no other session that you may see" $stranger "$ctl" explain --last
 		claim others_are_not_ended 77 "only root, the daemon's user and members of the group games may end a client" $stranger "$ctl" kill "$session"
-		claim settings_are_not_changed 77 "may change fusion.enabled" $stranger "$ctl" config set fusion.enabled no
-		claim patterns_are_not_defined 77 "may define patterns" $stranger "$ctl" patterns define 'p(a)' 'a * a'
-		claim tuning_is_refused 77 "fusion.tracker_share may be at most" $stranger "$ctl" tune "$root/short.fz"
-		claim warming_is_refused 77 "may have kernels built ahead" $stranger "$ctl" cache warm "$root/short.fz"
+		claim settings_are_not_changed 77 "members of the group games may change fusion.enabled for everybody" $stranger "$ctl" config set fusion.enabled no
+		claim patterns_are_not_defined 77 "members of the group games may define patterns for everybody" $stranger "$ctl" patterns define 'p(a)' 'a * a'
+		claim tuning_is_refused 77 "tune FILE is for administrators: .*fusion.tracker_share may be at most" $stranger "$ctl" tune "$root/short.fz"
+		claim warming_is_refused 77 "members of the group games may have kernels built ahead" $stranger "$ctl" cache warm "$root/short.fz"
 		claim the_quarantine_is_not_seen 77 "only root, the daemon's user and members of the group games may look at the quarantine" $stranger "$ctl" quarantine
 		claim nor_cleared 77 "may look at the quarantine" $stranger "$ctl" quarantine clear
 		claim the_cache_is_not_looked_at 77 "only root, the daemon's user and members of the group games may look after the cache" $stranger "$ctl" cache stat
