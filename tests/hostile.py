@@ -2,11 +2,12 @@
 """Hostile clients, as users of their own, against a daemon: others are served meanwhile and get what is right, nobody else is refused, and nothing
 is kept once they have gone.
 
-Each attack is a function that runs in a process of another user, from when it is told to until it returns, is refused or a bound is reached; meanwhile the victim
-computes. Times are printed, never asserted.
+Each attack is a function that runs in a process of another user until it returns, is refused or a bound is reached, or a generator: all that it yields is held
+for HELD_S more. Meanwhile the victim computes, who is a plain user as well. Times are printed, never asserted.
 
 usage: hostile.py SOCKET SUPERVISOR_PID [ATTACK...]
 """
+import contextlib
 import json
 import os
 import random
@@ -19,12 +20,18 @@ import time
 import protocol_client as p
 
 EXPLAIN, CAN_FUSE, REPLAY, DEFINE, STATS, EXPORT, IMPORT, MADE, RECENT = 9, 11, 7, 6, 10, 14, 15, 35, 22
-DOOR_KILL, DOOR_USERS = 8, 16
-ERROR_LIMIT, ERROR_MEMORY, ERROR_HANDLE = 10, 6, 7
+DOOR_KILL = 8
+SHARE_READ, SHARE_WRITE = 1, 2
 FIRST_UID, VICTIM_UID = 61000, 60999
 MOST_OPS = 16384
 # What ends an attack that hangs; nothing else hangs on it.
 BOUND_S = 600
+# A share outlives who made it by so much: long enough to have sessions end before.
+LIFETIME_US = 1000000
+# So long what an attack yields is held.
+HELD_S = 2
+# Rounds until the victim's graph runs by a kernel of its own, and those that tell how fast it is by itself.
+WARM_ROUNDS, QUIET_ROUNDS = 200, 100
 # Of so many attacks a slice takes one: some take a minute.
 ATTACKS_OF = 4
 
@@ -224,7 +231,7 @@ def long_lists(path):
 
 
 def names(path):
-    """Names and options that reach the log."""
+    """Names and options that reach the log, the names where a session ends that ran something."""
     for text in ("\n<0>kernel: forged", "\x1b[2J", "a" * 4000, "\u202e", "%s%n%s%n"):
         for options in ({}, {"fusion.weight": text}, {text: "1"}):
             s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -236,6 +243,11 @@ def names(path):
             except OSError:
                 pass
             s.close()
+        c = tolerate(p.Client, path, {}, text)
+        if c:
+            c.submit([[p.FILL, p.F32, [4], 0], [p.TANH, 0]], [(1, p.handle(0, 1))])
+            c.read(p.handle(0, 1))
+            c.door.close()
 
 
 def killed(path):
@@ -253,14 +265,53 @@ def killed(path):
         os.waitpid(child, 0)
 
 
-ATTACKS = [new_graphs, explanations, gone_in_the_midst, deaf, memory, sessions, silent, descriptors, strangers, nonsense, long_lists, names, killed]
+def recorded(path):
+    """Recorded graphs, many and large, of wrong types, run on what is not there; shares of all that is; and statistics in between."""
+    c = p.Client(path)
+
+    def change(message, *fields):
+        c.seq += 1
+        return tolerate(c.ask, message, c.seq, *fields)
+
+    square = [p.F32, [8, 8]]
+    for capture in range(20):
+        ops = [[p.ADD, -1, -2], *([p.MUL, i, -1] for i in range(capture * 50))]
+        change(DEFINE, capture, [square, square], ops, [len(ops) - 1])
+        change(DEFINE, capture, [square] * 300, [[p.ADD, -1, -1 - 299]], [0, 0, 7])
+        change(DEFINE, 1 << 40, [[200, [1 << 40] * 9]], ops, [0])
+    for slot in range(50):
+        c.submit([[p.FILL, p.F32, [8, 8], p.f32_bits(slot)]], [(0, p.handle(slot, 1))])
+        a, b = p.handle(slot, 1), p.handle(1000 + slot, 1)
+        change(REPLAY, 0, slot, [a, a], [b], [])
+        change(REPLAY, 1 << 20, slot, [a, p.handle(slot, 99)], [a, a], [a, a])
+        change(REPLAY, 0, 1 << 40, [], [], [])
+        for rights in (SHARE_READ, SHARE_READ | SHARE_WRITE, 255):
+            tolerate(c.ask, EXPORT, c.seq, a, p.handle(2000 + slot, rights), rights, LIFETIME_US)
+        tolerate(c.ask, STATS, slot % 3)
+
+
+ATTACKS = [new_graphs, explanations, gone_in_the_midst, deaf, memory, sessions, silent, descriptors, strangers, nonsense, long_lists, names, killed, recorded]
 
 # ---- who is served meanwhile ----
 
 
+@contextlib.contextmanager
+def as_victim():
+    """Whose connections these are the system tells by when they were made."""
+    os.setegid(VICTIM_UID)
+    os.seteuid(VICTIM_UID)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
 class Victim:
     def __init__(self, path):
-        self.client, self.rounds, self.slot = p.Client(path), 0, 0
+        with as_victim():
+            self.client = p.Client(path)
+        self.rounds = 0
 
     def round(self):
         """The sum of two numbers and what a graph of its own says, in a new handle; returns how long that took."""
@@ -276,7 +327,7 @@ class Victim:
 
 
 def begin_attack(attack, path, uid):
-    """In a process of that user; what it yields is held until it is told that it may go."""
+    """In a process of that user."""
     child = os.fork()
     if child:
         return child
@@ -288,7 +339,7 @@ def begin_attack(attack, path, uid):
         held = attack(path)
         if held is not None:
             held = list(held)
-            time.sleep(2)
+            time.sleep(HELD_S)
     except (OSError, p.Fault, ConnectionError, ValueError) as e:
         print(f"note: {attack.__name__} ended with: {str(e)[:100]}")
     sys.stdout.flush()
@@ -321,12 +372,17 @@ def arenas_mapped(pid):
         return sum("memfd:fusion" in line for line in f)
 
 
-def state(path, supervisor):
+def ask_status(path):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(path)
     s.send(p.pack([p.DOOR_STATUS]))
     status = json.loads(p.unpack(s.recv(1 << 20))[1])
     s.close()
+    return status
+
+
+def state(path, supervisor):
+    status = ask_status(path)
     engine = engine_of(supervisor)
     return {"engine": engine, "sessions": len(status["sessions"]), "descriptors of the supervisor": descriptors_of(supervisor),
             "descriptors of the engine": descriptors_of(engine), "mappings": arenas_mapped(engine)}
@@ -358,8 +414,13 @@ def main():
     path, supervisor = sys.argv[1], int(sys.argv[2])
     wanted = sys.argv[3:] or of_slice()
     os.environ["HOME"] = "/nonexistent"
+    os.setgroups([])
     victim = Victim(path)
-    quiet = [victim.round() for _ in range(100)]
+    if [s["uid"] for s in ask_status(path)["sessions"]] != [VICTIM_UID]:
+        sys.exit("FAIL the victim is not the user that it should be")
+    for _ in range(WARM_ROUNDS):
+        victim.round()
+    quiet = [victim.round() for _ in range(QUIET_ROUNDS)]
     passed = failed = 0
     for i, attack in enumerate(a for a in ATTACKS if a.__name__ in wanted):
         before = state(path, supervisor)

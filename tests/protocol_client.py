@@ -99,11 +99,11 @@ class Fault(Exception):
 
 
 class Client:
-    def __init__(self, path, options=None):
+    def __init__(self, path, options=None, name="protocol_client"):
         self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.door.settimeout(120)
         self.door.connect(path)
-        answer, _ = self.ask_door(DOOR_HELLO, 1, 0, "protocol_client", options or {})
+        answer, _ = self.ask_door(DOOR_HELLO, 1, 0, name, options or {})
         self.features, self.session, self.secret, self.url, self.device = answer[2:7]
         self.arenas, self.seq, self.requests = {}, 0, 0
         self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
