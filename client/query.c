@@ -413,8 +413,8 @@ static int check_pair(struct recording *r, unsigned count, struct value *const *
 				v->state == VALUE_SENT && v->overfull ? ", with a full batch (batch_ops), and runs without those that follow; ask sooner behind it"
 								      : "; ask before it is read");
 		if (!v->needed)
-			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results, which are the second alone where "
-				"none are named: name both as results", i ? "second" : "first");
+			return fault_set(&r->fault, FAULT_ARGUMENT, "can_fuse: the %s array is not among what leads to the results; where none are named, the second "
+				"array is the only result: name both arrays as results", i ? "second" : "first");
 	}
 	return 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "doctor.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -235,10 +236,28 @@ static cJSON *ask_status(const struct control *c) {
 	return json;
 }
 
+/* A tree that is not there would be one that nothing is wrong with. */
+static int check_root(const char *root, struct fault *f) {
+	struct stat st;
+
+	if (stat(root, &st))
+		return fault_set(f, FAULT_FILE, "there is no tree to look at: %s: %s", root, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return fault_set(f, FAULT_FILE, "there is no tree to look at: %s is no folder", root);
+	return 0;
+}
+
 int doctor_command(const struct control *c) {
 	struct doctor d = { .control = c, .root = c->root ? c->root : "", .findings = cJSON_CreateArray(),
 		.devices = cJSON_CreateArray() };
+	struct fault f;
+	int r = c->root ? check_root(c->root, &f) : 0;
 
+	if (r) {
+		cJSON_Delete(d.findings);
+		cJSON_Delete(d.devices);
+		return control_fail(c, r, &f);
+	}
 	d.status = *d.root ? NULL : ask_status(c);
 	find_subject(&d);
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {

@@ -377,7 +377,9 @@ void doctor_icd_files(struct doctor *d) {
 			"the driver %s is there, but no .icd file names it, so OpenCL does not find it", path);
 		doctor_mend(d, "echo %s >" VENDORS "/%s", path + strlen(d->root), known[i].icd);
 	}
-	if (good)
+	if (good && !icds.gl_pathc)
+		doctor_find(d, DOCTOR_OK, "there is no .icd file, and no driver that wants one");
+	else if (good)
 		doctor_find(d, DOCTOR_OK, "%zu .icd file%s, and each names a driver", icds.gl_pathc, icds.gl_pathc == 1 ? "" : "s");
 	globfree(&icds);
 }

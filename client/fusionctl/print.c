@@ -224,22 +224,22 @@ static int column_width(const struct print_table *t, unsigned column) {
 	return (int)widest;
 }
 
-/* The last column is not filled up, so that no line ends in blanks, and ends where a terminal does. */
-static void print_cell(const struct cell *c, int width, bool last, int room) {
-	if (c->right)
-		printf("%*s", width, c->text);
-	else if (last && room > 0)
-		printf("%.*s", room, c->text);
-	else
-		printf("%-*s", last ? 0 : width, c->text);
+/* The last column ends where a terminal does. Blanks are owed until text follows, so that no line ends in them. */
+static void print_cell(const struct cell *c, int width, bool last, int room, int *owed) {
+	int length = (int)strlen(c->text), shown = last && !c->right && room > 0 && length > room ? room : length;
+
+	*owed += c->right ? width - length : 0;
+	if (shown) {
+		printf("%*s%.*s", *owed, "", shown, c->text);
+		*owed = 0;
+	}
+	*owed += (c->right ? 0 : width - length) + GAP;
 	if (last)
 		putchar('\n');
-	else
-		printf("%*s", GAP, "");
 }
 
 static void print_rows(const struct print_table *t, unsigned indent) {
-	int *width = calloc(t->columns, sizeof *width), room = print_width() - (int)indent;
+	int *width = calloc(t->columns, sizeof *width), room = print_width() - (int)indent, owed = 0;
 
 	for (unsigned c = 0; width && c < t->columns; c++)
 		width[c] = column_width(t, c);
@@ -249,8 +249,8 @@ static void print_rows(const struct print_table *t, unsigned indent) {
 		unsigned column = i % t->columns;
 
 		if (!column)
-			printf("%*s", (int)indent, "");
-		print_cell(&t->cell[i], width[column], column + 1 == t->columns || i + 1 == t->cells, room);
+			owed = (int)indent;
+		print_cell(&t->cell[i], width[column], column + 1 == t->columns || i + 1 == t->cells, room, &owed);
 	}
 	free(width);
 }

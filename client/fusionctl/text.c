@@ -766,15 +766,18 @@ int text_parse(const char *path, const char *source, struct text **textp, struct
 	return 0;
 }
 
-/* The rest of a stream, terminated; NULL with errno set. */
-static char *read_stream(FILE *file) {
+/* The rest of a stream, terminated; NULL: *whyp says why it is no text. */
+static char *read_stream(FILE *file, const char **whyp) {
 	size_t length = 0, got = 1;
 	char *source = NULL;
+
+	errno = 0;
 
 	while (got && length < FILE_BYTES) {
 		char *more = realloc(source, length + FILE_CHUNK + 1);
 
 		if (!more) {
+			*whyp = strerror(errno);
 			free(source);
 			return NULL;
 		}
@@ -786,20 +789,24 @@ static char *read_stream(FILE *file) {
 	if (!ferror(file) && length < FILE_BYTES && strlen(source) == length)
 		return source;
 	free(source);
-	errno = ferror(file) ? EIO : length < FILE_BYTES ? EILSEQ : EFBIG;
+	if (ferror(file))
+		*whyp = errno == EISDIR ? "it is a folder" : strerror(errno ? errno : EIO);
+	else
+		*whyp = length < FILE_BYTES ? "it is no text: a byte of it is 0" : "it is longer than 64 MiB, which no text graph is";
 	return NULL;
 }
 
 int text_load(const char *path, struct text **textp, struct fault *f) {
 	bool standard = !strcmp(path, "-");
 	FILE *file = standard ? stdin : fopen(path, "re");
-	char *source = file ? read_stream(file) : NULL;
+	const char *why = file ? "" : strerror(errno);
+	char *source = file ? read_stream(file, &why) : NULL;
 	int r;
 
 	if (source)
 		r = text_parse(standard ? "standard input" : path, source, textp, f);
 	else
-		r = fault_set(f, FAULT_FILE, "%s cannot be read: %s", path, strerror(errno));
+		r = fault_set(f, FAULT_FILE, "%s cannot be read: %s", path, why);
 	free(source);
 	if (file && !standard)
 		fclose(file);

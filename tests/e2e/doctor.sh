@@ -50,6 +50,10 @@ PYTHON
 # ---- a tree without anything, and with some of it ----
 tree=$root/tree
 mkdir "$tree"
+claim a_tree_that_is_not_there_is_refused 66 "there is no tree to look at: $root/none: No such file" "$ctl" doctor --root "$root/none"
+claim nor_is_a_file_a_tree 66 "fusionctl is no folder" "$ctl" doctor --root "$ctl"
+claim_json also_in_json 'j["schema"] == "fusionctl.error/1" and j["error"]["code"] == "FILE"' "$ctl" doctor --json --root "$root/none"
+finds no_file_of_a_driver_is_none icd-file ok "there is no .icd file" "$ctl" doctor --root "$tree"
 claim an_error_decides_the_exit_code 69 "no OpenCL loader" "$ctl" doctor --root "$tree"
 finds no_loader_is_found opencl-loader error "no OpenCL loader" "$ctl" doctor --root "$tree"
 finds no_driver_is_found driver error "no OpenCL driver" "$ctl" doctor --root "$tree"

@@ -289,10 +289,17 @@ until_does sh -c "'$ctl' clients --json | grep -q '\"clients\":\[\]'"
 claim programs_that_have_ended_are_told_of 0 "^session [0-9]*, fusionctl, process $client, ended" "$ctl" explain --last
 claim_json and_when 'j["pid"] == '"$client"' and j["ended_us"] > 1e15 and j["graphs"][0]["opportunities"]' "$ctl" opportunities --last --json
 session=$("$ctl" explain --last --json | sed -n 's/.*"session":\([0-9]*\).*/\1/p')
+# Of a client that tells no places.
+"${PYTHON:-/usr/bin/python3}" tests/protocol_client.py "$root/door" >/dev/null
+claim operations_without_a_place_are_told_of 0 "^ *mul  *f32\[2,3\]$" "$ctl" explain --last
+cp "$root/out" "$root/told"
+claim and_no_line_ends_in_blanks 1 "" grep -n " $" "$root/told"
 claim by_their_number_too 0 "^session $session, fusionctl" "$ctl" explain --session "$session"
 
 claim syntax_errors_name_the_place 65 "unknown.fz:2:5: there is no operation 'ad'" "$ctl" run "$root/unknown.fz"
 claim refused_operations_name_the_line 65 "do not broadcast.*shapes.fz:3" "$ctl" explain "$root/shapes.fz"
+claim a_folder_is_no_graph 66 "fusionctl: $root cannot be read: it is a folder$" "$ctl" explain "$root"
+claim nor_is_a_program 66 "/fusionctl cannot be read: it is no text: a byte of it is 0$" "$ctl" explain "$ctl"
 claim a_missing_file_is_named 66 "nowhere.fz cannot be read" "$ctl" run "$root/nowhere.fz"
 
 finish_claims
