@@ -51,6 +51,11 @@ __all__ += _progress.__all__
 __all__ += _grad.__all__
 __all__ += _errors.__all__
 
+from ._told import told_all as _told_all
+
+for _names in (_creation.__all__, _functions.__all__, _tools.__all__, _progress.__all__, _grad.__all__, ["as_device"]):
+    _told_all(_names, globals(), __name__)
+
 import atexit as _atexit
 _atexit.register(_shutdown)
 

@@ -5,6 +5,7 @@ from . import _core, _functions
 from ._base import as_device, bfloat16, bool as truth, default_real, float32
 from ._index import getitem, setitem
 from ._store import stored as _stored
+from ._told import told_all
 from ._views import is_row_major
 
 TYPE_CHECKING = False
@@ -235,7 +236,7 @@ class Array(_core.Array):
 
     def clip(self, min: Any = None, max: Any = None, out: Array | None = None) -> Array:
         """See fusion.numpy.clip."""
-        return _numpy().clip(self, min, max, out)
+        return _numpy().clip(self, out=out, min=min, max=max)
 
     def round(self, decimals: int = 0, out: Array | None = None) -> Array:
         """See fusion.numpy.round."""
@@ -280,6 +281,9 @@ class Array(_core.Array):
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
         """See fusion.numpy.trace."""
         return _numpy().trace(self, offset, axis1, axis2)
+
+
+told_all([name for name in vars(Array) if not name.startswith("_")], Array, "fusion")
 
 
 def _numpy() -> Any:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 import threading
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     # What parameters of these names take.
     Axes: TypeAlias = "int | tuple[int, ...] | None"
     Type: TypeAlias = "DType | str | type | None"
+    Like: TypeAlias = "Any"             # what asarray() takes
 
 # ---- element types ----
 
@@ -80,13 +82,34 @@ def as_dtype(d: Any) -> Any:
     name = d if isinstance(d, str) else getattr(d, "name", getattr(d, "__name__", None))
     found = _by_name.get(name) or _by_code.get(name.lstrip("<=|")) if isinstance(name, str) else None
     if found is None:
-        raise TypeError(f"{d!r} is not an element type of fusion: they are {', '.join(_by_name)}")
+        raise TypeError(f"dtype {d!r} is not an element type of fusion: they are {', '.join(_by_name)}")
     return found
+
+
+def element_type(d: Any) -> DType:
+    """as_dtype() of what may not be left out."""
+    if d is None:
+        raise TypeError("dtype None is not an element type of fusion")
+    return as_dtype(d)
 
 
 def number(v: Any) -> Any:
     """A number of Python from a scalar of NumPy; all else as it is."""
     return v.item() if hasattr(v, "__array_interface__") and not v.ndim else v
+
+
+def whole(v: Any, name: str) -> int:
+    """The integer that an argument of this name is."""
+    if isinstance(v, type) or not hasattr(v, "__index__"):
+        raise TypeError(f"{name} is {v!r}, not an integer")
+    return operator.index(v)
+
+
+def real(v: Any, name: str) -> float:
+    """The number that an argument of this name is. Python would read one from a text."""
+    if isinstance(v, (str, bytes, bytearray, type)) or not (hasattr(v, "__float__") or hasattr(v, "__index__")):
+        raise TypeError(f"{name} is {v!r}, not a number")
+    return float(v)
 
 
 # ---- devices and sessions ----
@@ -149,7 +172,7 @@ def as_device(device: Device | str | int | None) -> Device:
                 found.context       # an error where there is no such device
                 _devices[str(device)] = found
             return found
-    raise TypeError(f"{device!r} is not a device")
+    raise TypeError(f"device {device!r} is none: a device has a name and a number")
 
 
 def devices() -> tuple[Device, ...]:
@@ -173,11 +196,11 @@ _real = [float64]
 
 def set_default_real(dtype: DType | str | type) -> None:
     """The type of numbers with a fraction where nothing else is said, from here on, for all threads."""
-    real = as_dtype(dtype)
-    if real not in (float32, float64):
+    chosen = element_type(dtype)
+    if chosen not in (float32, float64):
         raise DTypeError("the default floating-point type is float32 or float64")
-    _core.default_real(real)
-    _real[0] = real
+    _core.default_real(chosen)
+    _real[0] = chosen
 
 
 def shutdown():

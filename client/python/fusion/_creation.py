@@ -6,7 +6,7 @@ import math
 import operator
 
 from . import _core
-from ._base import as_device, as_dtype, bool as truth, default_real, int64, number, uint64
+from ._base import as_device, as_dtype, bool as truth, default_real, int64, number, real as real_number, uint64, whole
 from ._errors import DTypeError
 from ._functions import _array
 from ._index import _broadcast_shapes
@@ -45,7 +45,7 @@ def asarray(obj: Any, /, *, dtype: DType | str | type | None = None, device: Dev
             return _of_arrays(obj, dtype, device)
         return _core.from_sequence(context, obj, dtype)
     if isinstance(obj, complex):
-        raise DTypeError("asarray: complex numbers are not supported: no device of fusion computes with them")
+        raise DTypeError(f"asarray: obj is {obj!r}: complex numbers are not supported: no device of fusion computes with them")
     made = _from_object(obj, context)
     return made if dtype is None or made.dtype is dtype else _core.cast(made, dtype)
 
@@ -61,7 +61,7 @@ def _from_object(obj, context):
             if hasattr(obj, "__array__") and type(obj).__module__ != "numpy":
                 return _core.from_buffer(context, obj.__array__())
             if not isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
-                raise TypeError(f"asarray: {type(obj).__name__} is no number, list, array or buffer") from None
+                raise TypeError(f"asarray: obj, of {type(obj).__name__}, is no number, list, array or buffer") from None
             raise
     return _from_capsule(obj, context)
 
@@ -86,6 +86,8 @@ def from_dlpack(x: Any, /, *, device: Device | str | int | None = None, copy: bo
     """An array of another library's, copied once into shared memory: the daemon cannot read other memory."""
     if isinstance(x, _core.Array):
         return asarray(x, device=device, copy=copy)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: x is of {type(x).__name__}, which has no __dlpack__()")
     if copy is False:
         raise BufferError("from_dlpack: the tensor has to be copied into memory that the daemon shares, and copy=False forbids it")
     return _from_capsule(x, as_device(device).context)
@@ -101,17 +103,20 @@ def _from_capsule(x, context):
 
 def _shape(shape, what):
     try:
+        if isinstance(shape, (str, bytes, bytearray)):
+            raise TypeError
         return (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(extent) for extent in shape)
     except TypeError:
         raise TypeError(f"{what}: the shape is {shape!r}; it is an integer, or a tuple of integers") from None
 
 
 def _count(num, what):
-    if not hasattr(num, "__index__"):
-        raise TypeError(f"{what}: num is {num!r}, not an integer")
+    num = whole(num, f"{what}: num")
     if num < 0:
         raise ValueError(f"{what}: num is {num}, below 0")
-    return operator.index(num)
+    if num >= 1 << 63:
+        raise OverflowError(f"{what}: num is {num}, which is too large")
+    return num
 
 
 def _value(fill_value, what):
@@ -120,7 +125,7 @@ def _value(fill_value, what):
     if isinstance(fill_value, complex):
         raise DTypeError(f"{what}: complex numbers are not supported: no device of fusion computes with them")
     if not isinstance(fill_value, (builtins.bool, int, float, _core.Array)):
-        raise TypeError(f"{what}: the value is {fill_value!r}, neither a number nor a fusion array")
+        raise TypeError(f"{what}: fill_value is {fill_value!r}, neither a number nor a fusion array")
     return fill_value
 
 
@@ -226,7 +231,7 @@ def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType
     num = _count(num, "linspace")
     wanted = as_dtype(dtype) or default_real()
     real = wanted if wanted.kind == "f" else default_real()
-    start, stop = float(start), float(stop)
+    start, stop = real_number(start, "start"), real_number(stop, "stop")
     parts = num - 1 if endpoint else num
     context = as_device(device).context
     if not num:
@@ -249,7 +254,8 @@ def linspace(start: int | float, stop: int | float, /, num: int, *, dtype: DType
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | str | type | None = None,
         device: Device | str | int | None = None) -> Array:
     """A matrix of ones on the k-th diagonal and zeros elsewhere."""
-    dims = (n_rows, n_rows if n_cols is None else n_cols)
+    rows, k = whole(n_rows, "n_rows"), whole(k, "k")
+    dims = (rows, rows if n_cols is None else whole(n_cols, "n_cols"))
     k = max(-dims[0] - 1, min(dims[1] + 1, k))
     return _core.call(as_device(device).context, "eye", (), {"dims": dims, "diagonal": k, "dtype": as_dtype(dtype) or default_real()})
 
@@ -268,14 +274,14 @@ def _triangle(name, x, k):
     _array(x, name)
     if x.ndim < 2:
         raise ValueError(f"{name}: an array of at least two dimensions is needed, not one of shape {x.shape}")
-    return _core.call(None, name, (x,), {"diagonal": k})
+    return _core.call(None, name, (x,), {"diagonal": whole(k, "k")})
 
 
 def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """Of n vectors the n arrays of their coordinates."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
-    if any(a.ndim > 1 for a in arrays):
+    if any(_array(a, "meshgrid").ndim > 1 for a in arrays):
         raise ValueError("meshgrid: the arrays are vectors")
     if len({a.dtype for a in arrays}) > 1:
         raise ValueError("meshgrid: the arrays are of one element type")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
     from ._array import Array
+    from ._base import Like, Type
 
 __all__ = ["einsum"]
 
@@ -135,7 +136,7 @@ def _next(operands, result, size):
     return best[1:]
 
 
-def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = True, dtype: Any = None) -> Array:
+def einsum(subscripts: str, *operands: Like, out: Any = None, optimize: Any = True, dtype: Type = None) -> Array:
     """Sums of products of elements, by the names of axes: einsum("ij,jk->ik", a, b) is the matrix product. optimize is taken as true."""
     if not isinstance(subscripts, str):
         raise TypeError("einsum: the first argument is a string of axes, like 'ij,jk->ik'")

@@ -6,7 +6,7 @@ import math
 from collections import namedtuple
 
 from . import _core
-from ._base import DType, as_dtype, bool as truth, default_real, float32, float64, int64, number, uint8, uint64
+from ._base import DType, as_dtype, bool as truth, default_real, element_type, float32, float64, int64, number, real as number_of, uint8, uint64, whole
 from ._errors import ArgumentError, DTypeError, ShapeError
 from ._index import _broadcast_shapes as _shapes_together
 from ._views import Broadcast, Permute, Reshape, Slice, is_view, view
@@ -42,6 +42,8 @@ def _arrays(arrays, what):
     """A list of at least one array."""
     if isinstance(arrays, str) or not hasattr(arrays, "__iter__"):
         raise TypeError(f"{what}: arrays is a {type(arrays).__name__}, not a list of fusion arrays")
+    if isinstance(arrays, _Array) and not arrays.ndim:
+        raise TypeError(f"{what}: arrays is an array without dimensions, not a list of fusion arrays")
     arrays = [_array(a, what) for a in arrays]
     if not arrays:
         raise ValueError(f"{what}: no arrays")
@@ -202,7 +204,7 @@ def astype(x: Array, dtype: DType | str | type, /, *, copy: bool = True,
            device: Device | str | int | None = None) -> Array:
     """x in another element type."""
     _array(x, "astype")
-    dtype = as_dtype(dtype)
+    dtype = element_type(dtype)
     made = x if x.dtype is dtype else _core.cast(x, dtype)
     if device is not None:
         made = made.to_device(device)
@@ -211,8 +213,8 @@ def astype(x: Array, dtype: DType | str | type, /, *, copy: bool = True,
 
 def can_cast(from_: Array | DType | str | type, to: DType | str | type, /) -> bool:
     """Whether values of one type are values of another by the rules of promotion."""
-    source = from_.dtype if isinstance(from_, _Array) else as_dtype(from_)
-    target = as_dtype(to)
+    source = from_.dtype if isinstance(from_, _Array) else element_type(from_)
+    target = element_type(to)
     if source is target:
         return True
     if source is truth or target is truth:
@@ -229,7 +231,7 @@ _REALS = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127), "floa
 
 def finfo(type: Array | DType | str | type, /) -> finfo_object:
     """Limits of a floating-point type."""
-    dtype = type.dtype if isinstance(type, _Array) else as_dtype(type)
+    dtype = type.dtype if isinstance(type, _Array) else element_type(type)
     if dtype.kind != "f":
         raise DTypeError(f"finfo: {dtype} is no floating-point type")
     digits, highest = _REALS[dtype.name]
@@ -239,7 +241,7 @@ def finfo(type: Array | DType | str | type, /) -> finfo_object:
 
 def iinfo(type: Array | DType | str | type, /) -> iinfo_object:
     """Limits of an integer type."""
-    dtype = type.dtype if isinstance(type, _Array) else as_dtype(type)
+    dtype = type.dtype if isinstance(type, _Array) else element_type(type)
     if dtype.kind not in "iu":
         raise DTypeError(f"iinfo: {dtype} is no integer type")
     low, high = _limits(dtype)
@@ -257,8 +259,8 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
     if isinstance(kind, str):
         if kind not in _KINDS:
             raise ValueError(f"isdtype: {kind!r} is no kind of types: they are {', '.join(_KINDS)}")
-        return dtype.kind in _KINDS[kind]
-    return dtype is as_dtype(kind)
+        return element_type(dtype).kind in _KINDS[kind]
+    return element_type(dtype) is element_type(kind)
 
 
 def result_type(*arrays_and_dtypes: Array | DType | str | type | bool | int | float) -> DType:
@@ -270,7 +272,7 @@ def result_type(*arrays_and_dtypes: Array | DType | str | type | bool | int | fl
         elif isinstance(a, complex):
             raise DTypeError("result_type: complex numbers are not supported")
         else:
-            types.append(a.dtype if isinstance(a, _Array) else as_dtype(a))
+            types.append(a.dtype if isinstance(a, _Array) else element_type(a))
     if not types:
         raise ValueError("result_type: at least one array or type is needed")
     dtype = types[0]
@@ -344,7 +346,7 @@ def _spread(name, x, axis, correction, keepdims):
     axes = _axes(axis, x.ndim, name)
     if not axes:
         x, axes, keepdims = _core.reshape(x, x.shape + (1,)), (x.ndim,), False
-    return _core.call(None, name, (x,), {"axes": axes, "keepdims": keepdims, "correction": float(correction)})
+    return _core.call(None, name, (x,), {"axes": axes, "keepdims": keepdims, "correction": number_of(correction, "correction")})
 
 
 def var(x: Array, /, *, axis: int | tuple[int, ...] | None = None, correction: int | float = 0.0,
@@ -406,7 +408,9 @@ def _logical(reduce, x, axis, keepdims, what):
 def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Array | None = None,
          append: Array | None = None) -> Array:
     """The n-th differences of neighbours along an axis."""
-    axis = _axis(axis, _array(x, "diff").ndim, "diff")
+    axis, n = _axis(axis, _array(x, "diff").ndim, "diff"), whole(n, "n")
+    if n < 0:
+        raise ValueError(f"diff: n is {n}, below 0")
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
         x = concat(parts, axis=axis)
@@ -652,7 +656,9 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 def tile(x: Array, repetitions: Sequence[int], /) -> Array:
     """x so many times along each axis."""
-    repetitions = tuple(repetitions)
+    if isinstance(repetitions, (str, bytes)) or not hasattr(repetitions, "__iter__"):
+        raise TypeError(f"tile: repetitions is {repetitions!r}, not a sequence of integers")
+    repetitions = tuple(whole(n, "repetitions") for n in repetitions)
     shape = (1,) * (len(repetitions) - _array(x, "tile").ndim) + x.shape
     repetitions = (1,) * (len(shape) - len(repetitions)) + repetitions
     return _core.tile(_core.reshape(x, shape), repetitions)
@@ -664,9 +670,11 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
         x, axis = _core.reshape(_array(x, "repeat"), (x.size,)), 0
     axis = _axis(axis, x.ndim, "repeat")
     if not isinstance(repeats, _Array):
-        if repeats < 0:
-            raise ValueError(f"repeat: {repeats} times")
+        if whole(repeats, "repeats") < 0:
+            raise ValueError(f"repeat: repeats is {repeats}, below 0")
         return _core.repeat(x, repeats, axis)
+    if repeats.dtype.kind == "f":
+        raise TypeError(f"repeat: repeats is of {repeats.dtype}, not of integers")
     repeats = _core.broadcast(_core.reshape(repeats, (repeats.size,)), (x.shape[axis],))
     if not x.shape[axis]:
         return _core.same(x)
@@ -753,6 +761,8 @@ def tensordot(x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Seque
         if axes < 0 or axes > builtins.min(x1.ndim, x2.ndim):
             raise ValueError(f"tensordot: {axes} axes of arrays of {x1.ndim} and {x2.ndim}")
         axes = (tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes)))
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2 or not builtins.all(isinstance(a, (tuple, list)) for a in axes):
+        raise TypeError(f"tensordot: axes is {axes!r}, neither an integer nor a list of axes of each array")
     one, two = (_axes(tuple(a), x.ndim, "tensordot") for a, x in zip(axes, (x1, x2)))
     if [x1.shape[d] for d in one] != [x2.shape[d] for d in two]:
         raise ShapeError(f"tensordot: the shapes {x1.shape} and {x2.shape} differ along axes {one} and {two}")

@@ -6,6 +6,7 @@ import functools
 import threading
 
 from . import _core
+from ._base import whole
 from ._errors import ArgumentError
 
 TYPE_CHECKING = False
@@ -65,8 +66,8 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
     The value is one number. Arguments may be lists, tuples and dicts of arrays; the gradient has their form. Nested, it gives
     second derivatives. With has_aux the function returns (value, whatever else), and so does the result in place of the value.
     """
-    numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     _callable(function, "grad")
+    numbers = tuple(whole(n, "argnums") for n in (argnums if isinstance(argnums, (tuple, list)) else (argnums,)))
 
     @functools.wraps(function)
     def wrapped(*args, **named):

@@ -266,6 +266,8 @@ def explain(*arrays: Array | Callable[..., Any], source: bool | str = False, unf
 
     source: with the OpenCL C of each kernel; "all": with the library's functions, too, as the compiler gets it.
     """
+    if isinstance(source, str) and source != "all":
+        raise ValueError(f"explain: source is {source!r}, neither a truth nor 'all'")
     what = _NODES + (_SOURCE if source == "all" else _OWN_SOURCE if source else 0) + (_UNFUSED if unfused else 0)
     return Explanation(_explained(arrays, "explain", what))
 
@@ -312,7 +314,7 @@ def report(what: Array | Explanation | Callable[..., Any], *others: Any) -> None
     *arrays, name = (what, *others)
     told = what if isinstance(what, Explanation) and len(arrays) == 1 else _with_sources(arrays)
     page = drawn(told, PAGE, os.path.splitext(os.path.basename(os.fspath(name)))[0])
-    with open(name, "w", encoding="utf-8") as file:
+    with open(os.fspath(name), "w", encoding="utf-8") as file:
         file.write(page)
 
 

@@ -2,20 +2,22 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 
 from . import _core, _functions as _f
 from ._base import as_dtype, bool as truth, number
 from ._creation import asarray
 from ._index import places_together
-from ._store import stored
+from ._store import stored, to_store_in
+from ._told import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any, Callable
 
     from ._array import Array
-    from ._base import DType
+    from ._base import DType, Like
 
 __all__ = ["array_of", "operand_of", "plain", "ufunc"]
 
@@ -24,6 +26,8 @@ _Array = _core.Array
 
 def array_of(x: Any) -> Any:
     """An array from one, or from whatever asarray() takes."""
+    if isinstance(x, bytes):
+        raise TypeError("bytes are no array; fusion.asarray() makes one of their memory")
     return x if isinstance(x, _Array) else asarray(x)
 
 
@@ -44,6 +48,20 @@ def _operands(given):
     return given if builtins.any(isinstance(x, _Array) for x in given) else [asarray(x) for x in given]
 
 
+def _told(what):
+    """A method of functions, whose refusals begin with the function's name."""
+    def of(method):
+        @functools.wraps(method)
+        def call(self, *args, **named):
+            try:
+                return method(self, *args, **named)
+            except Exception as e:
+                tell(e, method, self.__name__ + what, (self, *args), named)
+                raise
+        return call
+    return of
+
+
 class ufunc:
     """A function of one or two operands, elementwise. Operands are arrays, arrays of NumPy, lists and numbers."""
 
@@ -56,35 +74,38 @@ class ufunc:
     def __repr__(self) -> str:
         return f"<fusion ufunc '{self.__name__}'>"
 
-    def __call__(self, *operands: Any, out: Any = None, where: Any = True, dtype: DType | str | type | None = None) -> Array:
-        if len(operands) > self.nin and out is None:
-            operands, out = operands[:self.nin], operands[self.nin:]
+    @_told("")
+    def __call__(self, *x: Like, out: Any = None, where: Like = True, dtype: DType | str | type | None = None) -> Array:
+        operands = x[:self.nin] if out is None else x
+        out = x[self.nin:] or None if out is None else out
         if len(operands) != self.nin:
             raise TypeError(f"{self.__name__}: takes {self.nin} operand{'s' if self.nin > 1 else ''}, not {len(operands)}")
         given = _operands(operands)
-        wanted = as_dtype(dtype)
+        wanted, out = as_dtype(dtype), to_store_in(out, self.__name__)
+        mask = where if where is True else _core.cast(array_of(where), truth)
         if wanted is not None and wanted is not truth:
             given = [_core.cast(x, wanted) if isinstance(x, _Array) else x for x in given]
         made = self._function(*given)
         if wanted is not None and made.dtype is not wanted:
             made = _core.cast(made, wanted)
-        if where is not True:
-            old = 0 if out is None else out[0] if isinstance(out, tuple) else out
-            made = _core.where(_core.broadcast(_core.cast(array_of(where), truth), made.shape), made, old)
+        if mask is not True:
+            made = _core.where(_core.broadcast(mask, made.shape), made, 0 if out is None else out)
         return stored(made, out, self.__name__)
 
     def _binary(self, what):
         if self.nin != 2:
             raise ValueError(f"{self.__name__}.{what}: only functions of two operands have it")
 
-    def outer(self, a: Any, b: Any, /, **how: Any) -> Array:
+    @_told(".outer")
+    def outer(self, a: Like, b: Like, /, **how: Any) -> Array:
         """Of each element of a with each of b."""
         self._binary("outer")
         a, b = array_of(a), array_of(b)
         return self(_core.reshape(a, a.shape + (1,) * b.ndim), b, **how)
 
-    def reduce(self, a: Any, axis: int | tuple[int, ...] | None = 0, dtype: DType | str | type | None = None, out: Any = None,
-               keepdims: bool = False, initial: Any = None) -> Array:
+    @_told(".reduce")
+    def reduce(self, a: Like, axis: int | tuple[int, ...] | None = 0, dtype: DType | str | type | None = None, out: Any = None,
+               keepdims: bool = False, initial: Like | None = None) -> Array:
         """Over the elements along an axis, one after the other; None: over all axes."""
         self._binary("reduce")
         a = array_of(a)
@@ -106,7 +127,8 @@ class ufunc:
             made = self(made, part)
         return _f.expand_dims(made, axes[0]) if keepdims else made
 
-    def accumulate(self, a: Any, axis: int = 0, dtype: DType | str | type | None = None, out: Any = None) -> Array:
+    @_told(".accumulate")
+    def accumulate(self, a: Like, axis: int = 0, dtype: DType | str | type | None = None, out: Any = None) -> Array:
         """Of the elements up to each along an axis."""
         self._binary("accumulate")
         a = array_of(a)
@@ -132,6 +154,7 @@ class ufunc:
             apart *= 2
         return _core.same(a) if apart == 1 else a
 
+    @_told(".at")
     def at(self, a: Array, indices: Any, b: Any = None, /) -> None:
         """a[indices] = this function of a[indices] and b, once for each time that an index is there."""
         if not isinstance(a, _Array):

@@ -8,7 +8,9 @@ import itertools
 import os
 
 from . import _core
-from ._base import as_device, as_dtype, bool as truth, default_real, int64
+from ._base import as_device, as_dtype, bool as truth, default_real, int64, real, whole
+from ._creation import _shape
+from ._told import told_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
@@ -25,12 +27,12 @@ _seeds = itertools.count(int.from_bytes(os.urandom(6), "little"))
 def seed(number: int) -> None:
     """Begins the sequence of seeds anew, for all threads."""
     global _seeds
-    _seeds = itertools.count(int(number) << 20)
+    _seeds = itertools.count(whole(number, "number") << 20)
 
 
 def _draw(what, dtype, shape, which, low, high, device):
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    number = next(_seeds) if which is None else which
+    shape = _shape(shape, "random")
+    number = next(_seeds) if which is None else whole(which, "seed")
     return as_device(device).context.random(what, dtype, shape, number % (1 << 64), low, high)
 
 
@@ -39,7 +41,7 @@ def uniform(shape: int | Sequence[int] = (), *, low: float = 0.0, high: float = 
             device: Device | str | int | None = None) -> Array:
     """Numbers from low to below high."""
     made = _draw("u", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
-    return made if (low, high) == (0.0, 1.0) else _core.add(_core.mul(made, float(high - low)), float(low))
+    return made if (low, high) == (0.0, 1.0) else _core.add(_core.mul(made, real(high, "high") - real(low, "low")), real(low, "low"))
 
 
 def normal(shape: int | Sequence[int] = (), *, mean: float = 0.0, std: float = 1.0,
@@ -47,16 +49,19 @@ def normal(shape: int | Sequence[int] = (), *, mean: float = 0.0, std: float = 1
            device: Device | str | int | None = None) -> Array:
     """Numbers of the normal distribution."""
     made = _draw("n", as_dtype(dtype) or default_real(), shape, seed, 0.0, 0.0, device)
-    return made if (mean, std) == (0.0, 1.0) else _core.add(_core.mul(made, float(std)), float(mean))
+    return made if (mean, std) == (0.0, 1.0) else _core.add(_core.mul(made, real(std, "std")), real(mean, "mean"))
 
 
 def integers(low: int, high: int, shape: int | Sequence[int] = (), *, dtype: DType | str | type | None = None,
              seed: int | None = None, device: Device | str | int | None = None) -> Array:
     """Integers from low to below high."""
-    return _draw("i", as_dtype(dtype) or int64, shape, seed, float(low), float(high), device)
+    return _draw("i", as_dtype(dtype) or int64, shape, seed, real(low, "low"), real(high, "high"), device)
 
 
 def bernoulli(probability: float, shape: int | Sequence[int] = (), *, seed: int | None = None,
               device: Device | str | int | None = None) -> Array:
     """True with this probability."""
-    return _draw("b", truth, shape, seed, float(probability), 0.0, device)
+    return _draw("b", truth, shape, seed, real(probability, "probability"), 0.0, device)
+
+
+told_all(__all__, globals(), __name__)

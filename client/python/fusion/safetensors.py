@@ -4,16 +4,17 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import struct
 
 from . import _core
 from ._base import (as_device, bfloat16, bool as truth, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32,
                     uint64)
 from ._errors import ArgumentError
+from ._told import told_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
-    import os
     from typing import Mapping
 
     from ._array import Array
@@ -31,7 +32,7 @@ HEADER_BYTES = 100 << 20
 def load(name: str | os.PathLike[str], *, device: Device | str | int | None = None) -> dict[str, Array]:
     """A dict of the arrays in a file. Each is copied once, from the file into shared memory."""
     context = as_device(device).context
-    with open(name, "rb") as file, _mapped(name, file) as memory:
+    with open(os.fspath(name), "rb") as file, _mapped(name, file) as memory:
         header, begin = _header(name, memory)
         with memoryview(memory) as view:
             return {key: _array(name, key, entry, view, begin, context) for key, entry in header.items() if key != "__metadata__"}
@@ -81,6 +82,8 @@ def _array(name, key, entry, view, begin, context):
 
 def save(name: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
     """Writes arrays, a dict by name, to a file."""
+    if not hasattr(arrays, "items") or not all(isinstance(x, _core.Array) for _, x in arrays.items()):
+        raise TypeError(f"save: arrays is of {type(arrays).__name__}, not a dict of fusion arrays by name")
     header, parts, at = {}, [], 0
     for key, x in arrays.items():
         header[key] = {"dtype": _NAMES[x.dtype], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
@@ -88,7 +91,10 @@ def save(name: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
         at += x.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(name, "wb") as file:
+    with open(os.fspath(name), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for x in parts:
             file.write(_core.to_bytes(x))
+
+
+told_all(__all__, globals(), __name__)

@@ -295,7 +295,7 @@ static bool find_kind(PyObject *o, int depth, struct found *f) {
 		return kind < 3;
 	}
 	if (!is_list(o) || list_size(o) != f->dims[depth]) {
-		PyErr_Format(registry.error[FUSION_E_SHAPE], "asarray: lists of different lengths at depth %d", depth);
+		PyErr_Format(registry.error[FUSION_E_SHAPE], "asarray: obj has lists of different lengths at depth %d", depth);
 		return false;
 	}
 	for (Py_ssize_t i = 0; i < f->dims[depth]; i++) {

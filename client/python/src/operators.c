@@ -409,7 +409,7 @@ static PyObject *ternary(const struct row *row, PyObject *const *args) {
 	for (unsigned i = 0; !r && i < 3; i++) {
 		r = take(args[i], beside, &o[i]);
 		if (r == NOT_OURS)
-			PyErr_Format(PyExc_TypeError, "%s: operand %u is neither an array nor a number", row->name, i + 1);
+			PyErr_Format(PyExc_TypeError, "%s: %c is of %R, neither a fusion array nor a number", row->name, "abc"[i], (PyObject *)Py_TYPE(args[i]));
 	}
 	if (!r && bind(3, o, row->name))
 		value = ternary_value(row, o);
@@ -420,34 +420,82 @@ static PyObject *ternary(const struct row *row, PyObject *const *args) {
 
 /* ---- functions of the module ---- */
 
-static PyObject *call2(const struct row *row, PyObject *const *args, Py_ssize_t n) {
+/* The operand that a conversion could not use: it is no array. */
+static unsigned which_is_wrong(PyObject *const *args, unsigned n) {
+	unsigned i = 0;
+
+	while (i + 1 < n && array_check(args[i]))
+		i++;
+	return i;
+}
+
+/*
+ * What a mistake says begins with the name that the program called the row by; where it was made before the row's own checks, with the operand's, too.
+ * Gives NULL: the mistake stays raised.
+ */
+static PyObject *told_as(const char *name, const struct row *row, const char *operand) {
+	PyObject *class, *value, *trace, *text, *args = NULL;
+	size_t length = strlen(row->name);
+	const char *said;
+
+	PyErr_Fetch(&class, &value, &trace);
+	PyErr_NormalizeException(&class, &value, &trace);
+	text = PyObject_Str(value);
+	said = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	if (said && !strncmp(said, row->name, length) && strchr(":( ", said[length]))
+		args = strcmp(name, row->name) ? Py_BuildValue("(N)", PyUnicode_FromFormat("%s%s", name, said + length)) : NULL;
+	else if (said)
+		args = Py_BuildValue("(N)", PyUnicode_FromFormat("%s: %s: %s", name, operand, said));
+	if (args)
+		PyObject_SetAttrString(value, "args", args);
+	Py_XDECREF(args);
+	Py_XDECREF(text);
+	PyErr_Clear();
+	PyErr_Restore(class, value, trace);
+	return NULL;
+}
+
+static PyObject *call1(const char *name, const struct row *row, PyObject *a) {
+	PyObject *result = unary(row, a);
+
+	return result ? result : told_as(name, row, "x");
+}
+
+static PyObject *call2(const char *name, const struct row *row, PyObject *const *args, Py_ssize_t n) {
 	PyObject *result;
+	int wrong;
 
 	if (n != 2)
-		return PyErr_Format(PyExc_TypeError, "%s() takes 2 operands (%zd given)", row->name, n);
+		return PyErr_Format(PyExc_TypeError, "%s() takes 2 operands (%zd given)", name, n);
 	result = binary(row, args[0], args[1]);
+	if (!result)
+		return told_as(name, row, which_is_wrong(args, 2) ? "x2" : "x1");
 	if (result != Py_NotImplemented)
 		return result;
 	Py_DECREF(result);
-	return PyErr_Format(PyExc_TypeError, "%s: operands must be fusion arrays or numbers, not %R and %R; "
-		"fusion.asarray() makes arrays", row->name, (PyObject *)Py_TYPE(args[0]), (PyObject *)Py_TYPE(args[1]));
+	wrong = array_check(args[0]) || kind_of(args[0]);
+	return PyErr_Format(PyExc_TypeError, "%s: x%d is of %R, neither a fusion array nor a number; "
+		"fusion.asarray() makes arrays", name, wrong + 1, (PyObject *)Py_TYPE(args[wrong]));
 }
 
 static PyObject *call3(const struct row *row, PyObject *const *args, Py_ssize_t n) {
+	PyObject *result;
+
 	if (n != 3)
 		return PyErr_Format(PyExc_TypeError, "%s() takes 3 operands (%zd given)", row->name, n);
-	return ternary(row, args);
+	result = ternary(row, args);
+	return result ? result : told_as(row->name, row, (const char *[]){ "a", "b", "c" }[which_is_wrong(args, 3)]);
 }
 
 #define UNARY(id, name, ...) \
 	static PyObject *call_##name(PyObject *self, PyObject *a) { \
 		(void)self; \
-		return unary(&rows[ROW_##name], a); \
+		return call1(#name, &rows[ROW_##name], a); \
 	}
 #define BINARY(id, name, ...) \
 	static PyObject *call_##name(PyObject *self, PyObject *const *args, Py_ssize_t n) { \
 		(void)self; \
-		return call2(&rows[ROW_##name], args, n); \
+		return call2(#name, &rows[ROW_##name], args, n); \
 	}
 #define TERNARY(id, name, ...) \
 	static PyObject *call_##name(PyObject *self, PyObject *const *args, Py_ssize_t n) { \
@@ -467,12 +515,23 @@ static const PyMethodDef calls[ROWS] = {
 };
 
 /* The names of the standard, where ops.def has others. */
+#define NAME(name, row) \
+	static PyObject *named1_##name(PyObject *self, PyObject *a) { \
+		(void)self; \
+		return call1(#name, &rows[ROW_##row], a); \
+	} \
+	static PyObject *named2_##name(PyObject *self, PyObject *const *args, Py_ssize_t n) { \
+		(void)self; \
+		return call2(#name, &rows[ROW_##row], args, n); \
+	}
+#include "names.def"
+
 static const struct {
 	const char *name;
 	unsigned row;
-	const char *doc;
+	PyCFunction one, two;     /* of one operand, of two: what the row takes */
 } standard[] = {
-#define NAME(name, row) { #name, ROW_##row, #name },
+#define NAME(name, row) { #name, ROW_##row, named1_##name, FAST(named2_##name) },
 #include "names.def"
 };
 
@@ -494,6 +553,7 @@ PyMethodDef *operators_methods(void) {
 	memcpy(all, calls, sizeof calls);
 	for (unsigned i = 0; i < STANDARD; i++) {
 		all[ROWS + i] = calls[standard[i].row];
+		all[ROWS + i].ml_meth = rows[standard[i].row].f1 ? standard[i].one : standard[i].two;
 		rename_method(&all[ROWS + i], standard[i].name, text[i]);
 	}
 	return all;

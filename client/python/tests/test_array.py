@@ -116,7 +116,7 @@ def test_scalars_of_numpy_are_numbers_and_its_arrays_are_operands():
     assert (x + np.ones(2)).tolist() == (np.ones(2) + x).tolist() == [2.0, 5.0]
     with pytest.raises(TypeError, match="complex"):
         x * np.complex64(1)
-    with pytest.raises(TypeError, match="str is no number"):
+    with pytest.raises(TypeError, match="obj, of str, is no number"):
         xp.asarray("abc")
 
 

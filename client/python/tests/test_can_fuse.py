@@ -89,7 +89,7 @@ def test_what_cannot_be_asked_is_refused():
         xp.can_fuse(a, b)
     assert xp.can_fuse(a, b, a, b)["reason"]
     for ask in (lambda: xp.can_fuse(None, b), lambda: xp.can_fuse("exp", "sin"), lambda: xp.can_fuse(a, b, 1), lambda: xp.explain(3), lambda: xp.opportunities(a, None)):
-        with pytest.raises(TypeError, match="not a fusion array, but <class"):
+        with pytest.raises(TypeError, match="not a fusion array"):
             ask()
     a.wait()
     with pytest.raises(xp.FusionError, match="sent already"):

@@ -114,7 +114,7 @@ def test_names_of_others_lead_to_ours(name):
     (lambda x: xp.full(None, 1), "full: the shape is None"), (lambda x: xp.concat([x, 1]), "concat: not a fusion array, but int"),
     (lambda x: xp.stack([x, [1]]), "stack: not a fusion array, but list"), (lambda x: xp.jit(3), "jit: int is not a function"), (lambda x: xp.grad(x), "grad: Array is not a function"),
     (lambda x: xp.vjp(None, x), "vjp: NoneType is not a function"), (lambda x: xp.grad(xp.sum, argnums=1)(x), "grad: argnums names argument 1, of 1"),
-    (lambda x: xp.full_like(x, "a"), "full_like: the value is 'a'"), (lambda x: xp.full(3, "a"), "full: the value is 'a'"),
+    (lambda x: xp.full_like(x, "a"), "full_like: fill_value is 'a'"), (lambda x: xp.full(3, "a"), "full: fill_value is 'a'"),
     (lambda x: xp.benchmark_pattern("linear", "a"), "benchmark_pattern: size is 'a', not an integer"), (lambda x: xp.linspace(0, 1, 2.5), "linspace: num is 2.5"),
     (lambda x: xp.benchmark_pattern("linear", seconds="a"), "benchmark_pattern: seconds is 'a', not a number"), (lambda x: f"{x:.2f}", r"format: .*\(3,\)"), (lambda x: x.__delitem__(0), "del: an array keeps its elements"),
 ])

@@ -110,7 +110,7 @@ def _pad(d):
 
 def _insert(d):
     a = d.array(d.of((3, 4), (4,), (4, 4)))
-    return (a, d.random.randint(-3, 3), d.of(1, 2.5, True)), d.maybe(axis=d.axis(a))
+    return (a, d.of(d.random.randint(-3, 3), True, False, [True, False, True]), d.of(1, 2.5, True)), d.maybe(axis=d.axis(a))
 
 
 def _take(d):
@@ -155,6 +155,11 @@ def _summed(d):
     return over(d, dtype=d.of("f4", "i8", "f8", "i4"), initial=d.of(2, 1.5), where=d.of(True, numpy.array(False)))
 
 
+def _extreme(d):
+    args, more = over(d)
+    return args, {**more, **({"initial": 2} if args[0].dtype.kind != "b" and d.random.random() < 0.3 else {})}
+
+
 def _spread(d):
     return over(d, ddof=d.of(0, 1), dtype="f8")
 
@@ -165,12 +170,12 @@ def _sets(d):
 
 def _shares(d):
     args, more = over(d)
-    return (*args, d.of(0.25, [0, 0.5, 1], 0, 1, [0.3])), more
+    return (*args, d.of(0.25, [0, 0.5, 1], 0, 1, [0.3], numpy.array([[0.25, 0.5], [0.75, 1]]), [])), more
 
 
 def _percents(d):
     args, more = _shares(d)
-    return (args[0], [q * 100 for q in args[1]] if isinstance(args[1], list) else args[1] * 100), more
+    return (args[0], numpy.asarray(args[1]) * 100 if isinstance(args[1], (list, numpy.ndarray)) else args[1] * 100), more
 
 
 def _full(d):
@@ -196,7 +201,8 @@ def _unwrap(d):
 
 def _diff(d):
     a = d.array()
-    return (a,), d.maybe(n=d.of(0, 1, 2), axis=d.axis(a, False))
+    n = d.of(0, 1, 2)
+    return (a,), d.maybe(n=n, axis=d.axis(a, not n))
 
 
 def _where(d):
@@ -220,7 +226,9 @@ def _split(d):
 
 def _delete(d):
     a = d.array(d.of((4,), (4, 4), (3, 4)))
-    return (a, d.of(1, -1, [0, 2], slice(0, 2))), d.maybe(axis=d.axis(a))
+    axis = d.axis(a)
+    n = a.size if axis is None else a.shape[axis]
+    return (a, d.of(1, -1, [0, 2], slice(0, 2), d.array((n,), ("?",)), d.array((n + 1,), ("?",)), d.array((n - 1,), ("?",)))), {"axis": axis}
 
 
 def _roll(d):
@@ -290,9 +298,9 @@ def _closed(d):
 
 
 HOW = {
-    **dict.fromkeys(("all any max min amax amin ptp count_nonzero nanmax nanmin nanmean nansum nanprod median mean").split(), over),
+    **dict.fromkeys("max min amax amin".split(), _extreme), **dict.fromkeys(("all any ptp count_nonzero nanmax nanmin nanmean nansum nanprod median mean").split(), over),
     **dict.fromkeys("sum prod".split(), _summed), **dict.fromkeys("var std nanvar nanstd".split(), _spread),
-    **dict.fromkeys("argmax argmin".split(), lambda d: along(d, keepdims=True)), **dict.fromkeys("cumsum cumprod".split(), _cumulative),
+    **dict.fromkeys("argmax argmin".split(), lambda d: d.of(along(d, keepdims=True), over(d))), **dict.fromkeys("cumsum cumprod".split(), _cumulative),
     "sort": along, "argsort": _placed, **dict.fromkeys("dot matmul inner".split(), product), **dict.fromkeys("outer vdot kron".split(), _sets),
     **dict.fromkeys("hstack vstack dstack column_stack concatenate".split(), several), "stack": lambda d: several(d, ((3, 4),)),
     **dict.fromkeys("union1d intersect1d setdiff1d setxor1d isin append".split(), _sets), **dict.fromkeys("zeros ones empty".split(), _made),
@@ -313,7 +321,7 @@ HOW = {
     "hsplit": lambda d: ((d.array((4, 4)), 2), {}), "vsplit": lambda d: ((d.array((4, 4)), 2), {}), "size": one, "digitize": lambda d: ((d.array(), numpy.array([-1, 0, 2])), {}),
     "round": lambda d: ((d.array(),), d.maybe(decimals=d.of(0, 1, -1))), "around": lambda d: ((d.array(),), d.maybe(decimals=d.of(0, 1, -1))),
     "unique": _unique, "trapz": lambda d: ((d.array(d.of((4,), (3, 4))),), d.maybe(dx=2)),
-    **dict.fromkeys("cov corrcoef".split(), lambda d: ((d.array(d.of((4,), (3, 4))),), d.maybe(rowvar=False))), "nan_to_num": one,
+    **dict.fromkeys("cov corrcoef".split(), lambda d: ((d.array(d.of((4,), (3, 4), (2, 3, 4))),), d.maybe(rowvar=False))), "nan_to_num": one,
     **dict.fromkeys("atleast_1d atleast_2d atleast_3d array asarray asanyarray ascontiguousarray copy ravel transpose fliplr flipud argwhere flatnonzero nonzero shape ndim".split(), one),
     "result_type": two, "broadcast_arrays": lambda d: (two(d)[0], {}), "divmod": two,
 }
@@ -329,7 +337,7 @@ FEWER = {
 # Where NumPy refuses what is given here.
 MORE = {
     "power": "integers to negative powers", **dict.fromkeys("gradient quantile percentile".split(), "truths, as numbers"), "average": "weights that sum to 0: NaN",
-    **dict.fromkeys("gcd lcm".split(), "truths alone"),
+    **dict.fromkeys("gcd lcm".split(), "truths alone"), "median": "over no axes, of no elements",
 }
 
 

@@ -11,7 +11,7 @@ import builtins as _builtins
 import math as _math
 
 from .. import _core
-from .._base import as_dtype as _as_dtype, bool as bool_
+from .._base import as_dtype as _as_dtype, bool as bool_, default_real as _default_real
 from .._base import DType, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from .._errors import *
 from .._functions import (broadcast_shapes, can_cast, finfo, iinfo, isdtype, moveaxis, permute_dims, result_type, unique_all,
@@ -19,6 +19,7 @@ from .._functions import (broadcast_shapes, can_cast, finfo, iinfo, isdtype, mov
 from .._grad import *
 from .._progress import *
 from .._tools import *
+from .._told import told_all as _told_all
 from .. import nn
 from . import linalg, random
 from .create import *
@@ -41,7 +42,7 @@ double, single, half, float_, int_, intp, uint, longlong, byte, ubyte, short, us
 
 def dtype(of: Any) -> DType:
     """The element type that a name, a code like "f4", a type of Python or a dtype of NumPy stands for."""
-    return _as_dtype(of)
+    return _default_real() if of is None else _as_dtype(of)
 
 
 class _IsArray(type):
@@ -55,6 +56,8 @@ class ndarray(metaclass=_IsArray):
     def __new__(cls, shape: int | Sequence[int], dtype: DType | str | type = float) -> Any:
         return empty(shape, dtype)
 
+
+_told_all([name for name in globals() if not name.startswith("_")], globals(), __name__)
 
 if not TYPE_CHECKING:
     def __getattr__(name):

@@ -6,13 +6,15 @@ import math as _math
 
 from .. import _core, _functions as _f, _rows as _r
 from .._array import Array as _Array
-from .._base import bool as _truth, default_real as _default_real, float64 as _float64, int8 as _int8, int64 as _int64, uint8 as _uint8
+from .._base import bool as _truth, default_real as _default_real, float64 as _float64, int8 as _int8, int64 as _int64, real as _real, uint8 as _uint8, whole as _whole
 from .._ufunc import array_of as _array, operand_of as _operand, ufunc
 from .._store import stored as _stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
+
+    from .._base import Like
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "allclose", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around",
@@ -222,12 +224,12 @@ subtract = ufunc("subtract", _r.subtract, 2)
 true_divide = divide = ufunc("true_divide", _r.divide, 2)
 
 
-def divmod(x1: Any, x2: Any) -> tuple[_Array, _Array]:
+def divmod(x1: Like, x2: Like) -> tuple[_Array, _Array]:
     """The whole part of the quotient, and the remainder."""
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> _Array:
+def clip(a: Like, a_min: Like | None = None, a_max: Like | None = None, out: Any = None, *, min: Like | None = None, max: Like | None = None) -> _Array:
     """a limited to [a_min, a_max]; a bound that is None does not limit."""
     a, low, high = _array(a), a_min if min is None else min, a_max if max is None else max
     low, high = (b if b is None else _operand(b) for b in (low, high))
@@ -236,9 +238,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     return _stored(_f.clip(a, low, high), out, "clip")
 
 
-def round(a: Any, decimals: int = 0, out: Any = None) -> _Array:
+def round(a: Like, decimals: int = 0, out: Any = None) -> _Array:
     """To so many decimals, halves to the even one."""
-    a = _array(a)
+    a, decimals = _array(a), _whole(decimals, "decimals")
     if a.dtype is _truth and decimals:
         raise TypeError("round: takes numbers, not bool")
     if a.dtype is _truth:
@@ -257,7 +259,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> _Array:
 around = round
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def where(condition: Like, x: Like | None = None, y: Like | None = None, /) -> Any:
     """x where the condition is true, else y; of the condition alone the indices where it is true, which waits."""
     condition = _array(condition)
     if x is None and y is None:
@@ -267,7 +269,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     return _core.where(_core.cast(condition, _truth), _operand(x), _operand(y))
 
 
-def nan_to_num(x: Any, copy: builtins.bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> _Array:
+def nan_to_num(x: Like, copy: builtins.bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> _Array:
     """NaN and infinities replaced by numbers: the largest ones of the type where none are given."""
     if not copy and isinstance(x, _core.Array):
         x[...] = nan_to_num(x, True, nan, posinf, neginf)
@@ -276,25 +278,26 @@ def nan_to_num(x: Any, copy: builtins.bool = True, nan: float = 0.0, posinf: flo
     if x.dtype.kind != "f":
         return _core.same(x)
     limits = _f.finfo(x.dtype)
-    made = _core.where(_core.ne(x, x), float(nan), x)
-    made = _core.where(_core.eq(made, _math.inf), limits.max if posinf is None else float(posinf), made)
-    return _core.where(_core.eq(made, -_math.inf), limits.min if neginf is None else float(neginf), made)
+    made = _core.where(_core.ne(x, x), _real(nan, "nan"), x)
+    made = _core.where(_core.eq(made, _math.inf), limits.max if posinf is None else _real(posinf, "posinf"), made)
+    return _core.where(_core.eq(made, -_math.inf), limits.min if neginf is None else _real(neginf, "neginf"), made)
 
 
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: builtins.bool = False) -> _Array:
+def isclose(a: Like, b: Like, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: builtins.bool = False) -> _Array:
     """Whether |a - b| <= atol + rtol * |b|, elementwise."""
+    rtol, atol = (t if isinstance(t, _Array) else _real(t, name) for t, name in ((rtol, "rtol"), (atol, "atol")))
     a, b = (_core.cast(x, _uint8) if x.dtype is _truth else x for x in (_array(a), _array(b)))
     near = less_equal(absolute(subtract(a, b)), add(multiply(absolute(b), rtol), atol))
     made = logical_or(equal(a, b), logical_and(isfinite(b), near))
     return logical_or(made, logical_and(isnan(a), isnan(b))) if equal_nan else made
 
 
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: builtins.bool = False) -> builtins.bool:
+def allclose(a: Like, b: Like, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether all are close. Waits."""
     return builtins.bool(_f.all(isclose(a, b, rtol, atol, equal_nan)))
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: builtins.bool = False) -> builtins.bool:
+def array_equal(a1: Like, a2: Like, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and elements are the same. Waits."""
     a1, a2 = _array(a1), _array(a2)
     if a1.shape != a2.shape:
@@ -303,7 +306,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: builtins.bool = False) -> builtins.
     return builtins.bool(_f.all(logical_or(same, logical_and(isnan(a1), isnan(a2))) if equal_nan else same))
 
 
-def nonzero(a: Any) -> tuple[_Array, ...]:
+def nonzero(a: Like) -> tuple[_Array, ...]:
     """The indices of the elements that are not zero, an array for each axis. Waits."""
     a = _array(a)
     return _f.nonzero(a if a.ndim else _core.reshape(a, (1,)))

@@ -7,17 +7,18 @@ import math as _math
 from .. import _core
 from .._array import Array as _Array
 from .reduce import _as_real, count_nonzero, max, min, sum
+from .._told import told_all as _told_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
-    from .._base import Axes
+    from .._base import Axes, Like
 
 __all__ = ["norm"]
 
 
-def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: builtins.bool = False) -> _Array:
+def norm(x: Like, ord: Any = None, axis: Axes = None, keepdims: builtins.bool = False) -> _Array:
     """The norm of vectors; without an axis and an order that of all elements."""
     x = _as_real(x, None)
     if ord == "fro" and (axis is None and x.ndim == 2 or isinstance(axis, tuple) and len(axis) == 2):
@@ -33,6 +34,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: builtins.bool = F
     made = sum(_core.abs(x) if ord == 1 else _core.pow(_core.abs(x), float(ord)), axis, keepdims=keepdims)
     return made if ord == 1 else _core.pow(made, 1.0 / ord)
 
+
+_told_all(__all__, globals(), __name__)
 
 if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
+    from .._base import Like
+
 __all__ = [
     "convolve", "correlate", "cross", "dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot", "vecdot",
 ]
@@ -36,7 +38,7 @@ def _of_truths(product):
 _matmul, _tensordot, _vecdot = _of_truths(_f.matmul), _of_truths(_f.tensordot), _of_truths(_f.vecdot)
 
 
-def dot(a: Any, b: Any, out: Any = None) -> _Array:
+def dot(a: Like, b: Like, out: Any = None) -> _Array:
     """The sum of products over the last axis of a and the last but one of b; of numbers the product."""
     a, b = _array(a), _array(b)
     if not a.ndim or not b.ndim:
@@ -51,12 +53,12 @@ def dot(a: Any, b: Any, out: Any = None) -> _Array:
     return _stored(made, out, "dot")
 
 
-def matmul(x1: Any, x2: Any, out: Any = None) -> _Array:
+def matmul(x1: Like, x2: Like, out: Any = None) -> _Array:
     """The matrix product over the last two axes."""
     return _stored(_matmul(_array(x1), _array(x2)), out, "matmul")
 
 
-def inner(a: Any, b: Any) -> _Array:
+def inner(a: Like, b: Like) -> _Array:
     """The sum of products over the last axis of both."""
     a, b = _array(a), _array(b)
     if not a.ndim or not b.ndim:
@@ -66,13 +68,13 @@ def inner(a: Any, b: Any) -> _Array:
     return _tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
 
 
-def outer(a: Any, b: Any, out: Any = None) -> _Array:
+def outer(a: Like, b: Like, out: Any = None) -> _Array:
     """Each element of a times each of b: a matrix."""
     a, b = _array(a), _array(b)
     return _stored(_core.mul(_core.reshape(a, (a.size, 1)), _core.reshape(b, (1, b.size))), out, "outer")
 
 
-def vdot(a: Any, b: Any) -> _Array:
+def vdot(a: Like, b: Like) -> _Array:
     """The sum of products of all elements."""
     a, b = _array(a), _array(b)
     if a.size != b.size:
@@ -80,20 +82,20 @@ def vdot(a: Any, b: Any) -> _Array:
     return dot(ravel(a), ravel(b))
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> _Array:
+def tensordot(a: Like, b: Like, axes: Any = 2) -> _Array:
     """The sum of products over axes of both."""
     a, b = _array(a), _array(b)
-    if not isinstance(axes, int):
+    if isinstance(axes, (tuple, list)):
         axes = tuple((x,) if isinstance(x, int) else tuple(x) for x in axes)
     return _tensordot(a, b, axes=axes)
 
 
-def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> _Array:
+def vecdot(x1: Like, x2: Like, /, axis: int = -1) -> _Array:
     """The sum of x1 * x2 over an axis."""
     return _vecdot(_array(x1), _array(x2), axis=axis)
 
 
-def kron(a: Any, b: Any) -> _Array:
+def kron(a: Like, b: Like) -> _Array:
     """Each element of a times the whole of b, in its place."""
     a, b = _array(a), _array(b)
     n = builtins.max(a.ndim, b.ndim)
@@ -102,9 +104,9 @@ def kron(a: Any, b: Any) -> _Array:
     return _core.reshape(made, tuple(x * y for x, y in zip(xs, ys)))
 
 
-def cross(a: Any, b: Any, axis: int = -1) -> _Array:
+def cross(a: Like, b: Like, axis: int = -1) -> _Array:
     """The vector products of vectors of three along an axis."""
-    a, b = (_f.moveaxis(_array(v), axis, -1) for v in (a, b))
+    a, b = (_f.moveaxis(_array(v), _f._whole(axis, "cross"), -1) for v in (a, b))
     if a.shape[-1] != 3 or b.shape[-1] != 3:
         raise ValueError(f"cross: vectors of three elements are needed, not of {a.shape[-1]} and {b.shape[-1]}")
     (a0, a1, a2), (b0, b1, b2) = ([v[..., i] for i in range(3)] for v in (a, b))
@@ -114,7 +116,7 @@ def cross(a: Any, b: Any, axis: int = -1) -> _Array:
 _MODES = ("full", "same", "valid")
 
 
-def convolve(a: Any, v: Any, mode: str = "full") -> _Array:
+def convolve(a: Like, v: Like, mode: str = "full") -> _Array:
     """The sums of a's elements times those of v reversed, at each place where both meet ("full"), as many as the longer one has ("same"), or where
     the shorter one is inside ("valid")."""
     a, v = _vectors(a, v, mode, "convolve")
@@ -123,7 +125,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> _Array:
     return _slid(a, v, mode)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid") -> _Array:
+def correlate(a: Like, v: Like, mode: str = "valid") -> _Array:
     """The sums of a's elements times those of v, at the places that convolve() names."""
     a, v = _vectors(a, v, mode, "correlate")
     if v.size > a.size:

@@ -8,16 +8,17 @@ import os as _os
 
 from .. import _core, _creation as _c, random as _random
 from .._array import Array as _Array
-from .._base import as_dtype as _as_dtype, float64 as _float64
+from .._base import as_dtype as _as_dtype, float64 as _float64, whole as _whole
 from .._functions import _axis, broadcast_shapes
 from .._ufunc import array_of as _array, operand_of as _operand, plain as _plain
 from .._store import stored as _stored
+from .._told import told_all as _told_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
-    from typing import Any
+    from typing import Any, Sequence
 
-    from .._base import Type
+    from .._base import Like, Type
 
 __all__ = ["Generator", "choice", "default_rng", "normal", "permutation", "rand", "randint", "randn", "random", "random_sample", "seed", "shuffle", "standard_normal",
            "uniform"]
@@ -34,30 +35,30 @@ class Generator:
     """Random numbers of fusion.random by the names of numpy.random.Generator; not the numbers of NumPy's own."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._seeds = _itertools.count((int.from_bytes(_os.urandom(5), "little") if seed is None else int(seed)) << 20)
+        self._seeds = _itertools.count((int.from_bytes(_os.urandom(5), "little") if seed is None else _whole(seed, "seed")) << 20)
 
     def _draw(self, what: str, dtype: Any, size: Any) -> Any:
         return _random._draw(what, _as_dtype(dtype), () if size is None else _c._shape(size, "size"), next(self._seeds), 0.0, 0.0, None)
 
-    def random(self, size: Any = None, dtype: Type = float, out: Any = None) -> _Array:
+    def random(self, size: int | Sequence[int] | None = None, dtype: Type = float, out: Any = None) -> _Array:
         """From 0 to below 1."""
         return _stored(self._draw("u", dtype, size), out, "random")
 
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> _Array:
+    def uniform(self, low: Like = 0.0, high: Like = 1.0, size: int | Sequence[int] | None = None) -> _Array:
         """From low to below high."""
         low, high = _operand(low), _operand(high)
         return self._draw("u", float, _size(size, low, high)) * (high - low) + low
 
-    def standard_normal(self, size: Any = None, dtype: Type = float, out: Any = None) -> _Array:
+    def standard_normal(self, size: int | Sequence[int] | None = None, dtype: Type = float, out: Any = None) -> _Array:
         """Of the normal distribution."""
         return _stored(self._draw("n", dtype, size), out, "standard_normal")
 
-    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> _Array:
+    def normal(self, loc: Like = 0.0, scale: Like = 1.0, size: int | Sequence[int] | None = None) -> _Array:
         """Of the normal distribution around loc."""
         loc, scale = _operand(loc), _operand(scale)
         return self._draw("n", float, _size(size, loc, scale)) * scale + loc
 
-    def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Type = int, endpoint: builtins.bool = False) -> _Array:
+    def integers(self, low: Like, high: Like | None = None, size: int | Sequence[int] | None = None, dtype: Type = int, endpoint: builtins.bool = False) -> _Array:
         """Integers from low (0, where one number is given) to below high."""
         low, high = (0, low) if high is None else (low, high)
         low, high = _plain(low), _plain(high)
@@ -66,12 +67,14 @@ class Generator:
         return _random._draw("i", _as_dtype(dtype), () if size is None else _c._shape(size, "size"), next(self._seeds), float(low), float(high + endpoint), None)
 
 
-    def choice(self, a: Any, size: Any = None, replace: builtins.bool = True, p: Any = None, axis: int = 0) -> _Array:
+    def choice(self, a: Like, size: int | Sequence[int] | None = None, replace: builtins.bool = True, p: Like | None = None, axis: int = 0) -> _Array:
         """Elements along an axis of a, or integers below it: as many as size says, each as likely as p says."""
         a = _plain(a)
         n = a if isinstance(a, int) else _array(a).shape[_axis(axis, _array(a).ndim, "choice")]
         shape = () if size is None else _c._shape(size, "size")
         count = _math.prod(shape)
+        if count >= 1 << 63:
+            raise OverflowError(f"choice: size is {size}, which is too large")
         if n < 1 and count or not replace and count > n:
             raise ValueError(f"choice: {count} of {n} elements cannot be drawn" + ("" if replace else " without replacement"))
         places = _core.reshape(self._places(n, count, replace, None if p is None else _chances(p, n)), shape)
@@ -89,7 +92,7 @@ class Generator:
         keys = keys if p is None else _core.div(_core.neg(_core.log1p(_core.neg(keys))), p)
         return _core.argsort(keys, 0, False)[:count]
 
-    def permutation(self, x: Any, axis: int = 0) -> _Array:
+    def permutation(self, x: Like, axis: int = 0) -> _Array:
         """The elements along an axis, or the integers below x, in any order."""
         x = _plain(x)
         if isinstance(x, int):
@@ -138,36 +141,36 @@ def randn(*shape: int) -> _Array:
     return _one.standard_normal(shape)
 
 
-def randint(low: int, high: int | None = None, size: Any = None, dtype: Type = int) -> _Array:
+def randint(low: int, high: int | None = None, size: int | Sequence[int] | None = None, dtype: Type = int) -> _Array:
     """Integers from low to below high."""
     return _one.integers(low, high, size, dtype)
 
 
-def random(size: Any = None) -> _Array:
+def random(size: int | Sequence[int] | None = None) -> _Array:
     """From 0 to below 1."""
     return _one.random(size)
 
-def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> _Array:
+def uniform(low: Like = 0.0, high: Like = 1.0, size: int | Sequence[int] | None = None) -> _Array:
     """From low to below high."""
     return _one.uniform(low, high, size)
 
 
-def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> _Array:
+def normal(loc: Like = 0.0, scale: Like = 1.0, size: int | Sequence[int] | None = None) -> _Array:
     """Of the normal distribution around loc."""
     return _one.normal(loc, scale, size)
 
 
-def standard_normal(size: Any = None) -> _Array:
+def standard_normal(size: int | Sequence[int] | None = None) -> _Array:
     """Of the normal distribution."""
     return _one.standard_normal(size)
 
 
-def choice(a: Any, size: Any = None, replace: builtins.bool = True, p: Any = None) -> _Array:
+def choice(a: Like, size: int | Sequence[int] | None = None, replace: builtins.bool = True, p: Like | None = None) -> _Array:
     """Elements of a, or integers below it: as many as size says, each as likely as p says."""
     return _one.choice(a, size, replace, p)
 
 
-def permutation(x: Any) -> _Array:
+def permutation(x: Like) -> _Array:
     """The elements along the first axis, or the integers below x, in any order."""
     return _one.permutation(x)
 
@@ -178,3 +181,5 @@ def shuffle(x: _Array) -> None:
 
 
 random_sample = random
+
+_told_all(__all__, globals(), __name__)

@@ -13,27 +13,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
+    from .._base import Like
+
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique"]
 
 
-def unique(ar: Any, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
+def unique(ar: Like, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False) -> Any:
     """The values, ascending, each once; where asked for, the first place of each, which is where, and how often. Waits."""
     found = unique_all(_array(ar))
     more = [part for part, wanted in ((found.indices, return_index), (found.inverse_indices, return_inverse), (found.counts, return_counts)) if wanted]
     return (found.values, *more) if more else found.values
 
 
-def isin(element: Any, test_elements: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> _Array:
+def isin(element: Like, test_elements: Like, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> _Array:
     """Whether each element is one of the others."""
     return _f.isin(_array(element), _array(test_elements), invert=invert)
 
 
-def union1d(ar1: Any, ar2: Any) -> _Array:
+def union1d(ar1: Like, ar2: Like) -> _Array:
     """The values of both, ascending, each once. Waits."""
     return unique(_f.concat([_array(ar1), _array(ar2)], axis=None))
 
 
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> _Array:
+def setdiff1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False) -> _Array:
     """The values of the first that the second has not: ascending, each once, or as they are where each is there once. Waits."""
     ar1 = ravel(ar1) if assume_unique else unique(ar1)
     return ar1[isin(ar1, ar2, invert=True)]
@@ -47,7 +49,7 @@ def _in_order(ar1, ar2, assume_unique):
     return both, place, _core.eq(_f._cut(both, 0, 1, both.size), _f._cut(both, 0, 0, both.size - 1))
 
 
-def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> _Array:
+def setxor1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False) -> _Array:
     """The values that one of both has, ascending. Waits."""
     both, _, same = _in_order(ar1, ar2, assume_unique)
     if not both.size:
@@ -56,7 +58,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> _Array
     return both[_core.logical_and(_core.concat([end, alone], 0), _core.concat([alone, end], 0))]
 
 
-def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
+def intersect1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
     """The values that both have, ascending, each once; where asked for, their first places in both. Waits."""
     ar1, ar2 = _array(ar1), _array(ar2)
     both, place, same = _in_order(ar1, ar2, assume_unique)
