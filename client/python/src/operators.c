@@ -461,21 +461,64 @@ static PyObject *call1(const char *name, const struct row *row, PyObject *a) {
 	return result ? result : told_as(name, row, "x");
 }
 
+/* The rows whose second operand may be left out, and what PyTorch, JAX and ONNX take then. */
+static const struct {
+	unsigned row;
+	const char *operand, *arguments;
+	double value;
+} left_out[] = {
+	{ ROW_leaky_relu, "slope", "x, slope=0.01, /", 0.01 },
+	{ ROW_elu, "alpha", "x, alpha=1.0, /", 1 },
+};
+
+enum { LEFT_OUT = sizeof left_out / sizeof *left_out };
+
+/* LEFT_OUT: the row is none of these. */
+static unsigned find_left_out(const struct row *row) {
+	unsigned i = 0;
+
+	while (i < LEFT_OUT && row != &rows[left_out[i].row])
+		i++;
+	return i;
+}
+
+static const char *operand_name(const struct row *row, unsigned which) {
+	unsigned i = find_left_out(row);
+
+	if (i < LEFT_OUT)
+		return which ? left_out[i].operand : "x";
+	return which ? "x2" : "x1";
+}
+
+static PyObject *call2(const char *name, const struct row *row, PyObject *const *args, Py_ssize_t n);
+
+static PyObject *call_without(const char *name, const struct row *row, PyObject *a, double value) {
+	PyObject *number = PyFloat_FromDouble(value), *result;
+
+	if (!number)
+		return NULL;
+	result = call2(name, row, (PyObject *[]){ a, number }, 2);
+	Py_DECREF(number);
+	return result;
+}
+
 static PyObject *call2(const char *name, const struct row *row, PyObject *const *args, Py_ssize_t n) {
 	PyObject *result;
-	int wrong;
+	unsigned wrong;
 
+	if (n == 1 && find_left_out(row) < LEFT_OUT)
+		return call_without(name, row, args[0], left_out[find_left_out(row)].value);
 	if (n != 2)
 		return PyErr_Format(PyExc_TypeError, "%s() takes 2 operands (%zd given)", name, n);
 	result = binary(row, args[0], args[1]);
 	if (!result)
-		return told_as(name, row, which_is_wrong(args, 2) ? "x2" : "x1");
+		return told_as(name, row, operand_name(row, which_is_wrong(args, 2)));
 	if (result != Py_NotImplemented)
 		return result;
 	Py_DECREF(result);
 	wrong = array_check(args[0]) || kind_of(args[0]);
-	return PyErr_Format(PyExc_TypeError, "%s: x%d is of %R, neither a fusion array nor a number; "
-		"fusion.asarray() makes arrays", name, wrong + 1, (PyObject *)Py_TYPE(args[wrong]));
+	return PyErr_Format(PyExc_TypeError, "%s: %s is of %R, neither a fusion array nor a number; "
+		"fusion.asarray() makes arrays", name, operand_name(row, wrong), (PyObject *)Py_TYPE(args[wrong]));
 }
 
 static PyObject *call3(const struct row *row, PyObject *const *args, Py_ssize_t n) {
@@ -548,9 +591,15 @@ static void rename_method(PyMethodDef *m, const char *name, char text[static DOC
 
 PyMethodDef *operators_methods(void) {
 	static PyMethodDef all[ROWS + STANDARD + 1];
-	static char text[STANDARD][DOC];
+	static char text[STANDARD][DOC], shorter[LEFT_OUT][DOC];
 
 	memcpy(all, calls, sizeof calls);
+	for (unsigned i = 0; i < LEFT_OUT; i++) {
+		PyMethodDef *m = &all[left_out[i].row];
+
+		snprintf(shorter[i], DOC, "%s(%s%s", m->ml_name, left_out[i].arguments, strchr(m->ml_doc, ')'));
+		m->ml_doc = shorter[i];
+	}
 	for (unsigned i = 0; i < STANDARD; i++) {
 		all[ROWS + i] = calls[standard[i].row];
 		all[ROWS + i].ml_meth = rows[standard[i].row].f1 ? standard[i].one : standard[i].two;

@@ -91,7 +91,7 @@ def kind_of(p):
 
 
 SPACES = ((xp, "fusion"), (xp.nn, "fusion.nn"), (xp.optim, "fusion.optim"), (xp.random, "fusion.random"), (xp.safetensors, "fusion.safetensors"), (fnp, "fusion.numpy"),
-          (fnp.linalg, "fusion.numpy.linalg"), (fnp.random, "fusion.numpy.random"), (xp.Array, "Array"))
+          (fnp.linalg, "fusion.numpy.linalg"), (fnp.random, "fusion.numpy.random"), (xp.Array, "Array"), (fnp.random.Generator, "Generator"))
 
 
 def public():
@@ -99,7 +99,7 @@ def public():
     for space, place in SPACES:
         for name in sorted(getattr(space, "__all__", dir(space))):
             f = getattr(space, name)
-            if not name.startswith("_") and callable(f) and not inspect.isclass(f) and not isinstance(f, type(xp.float32)):
+            if not name.startswith("_") and callable(f) and (place == "fusion.optim" or not inspect.isclass(f)) and not isinstance(f, type(xp.float32)):
                 yield place, name, f
 
 
@@ -118,7 +118,7 @@ VALUES = {
     "axis": 0, "axis1": 0, "axis2": 1, "source": 0, "destination": 1, "axes": (0, 1), "dtype": "float32", "from_": "float32", "to": "float32", "type": "float32", "of": "f4",
     "shape": (2, 3), "size": (2, 3), "dimensions": (2, 3), "start": 0, "stop": 5, "num": 3, "N": 3, "n": 2, "n_rows": 3, "low": 0, "high": 5, "probability": 0.5,
     "fill_value": 1, "repetitions": (1, 1), "reps": 2, "repeats": 2, "window": 2, "classes": 3, "pad_width": 1, "indices_or_sections": 1, "obj": 0, "q": 0.5,
-    "side": "left", "subscripts": "ij->ji", "number": 3, "kind": "numeric", "spacing": 1.0, "function": xp.sum,
+    "side": "left", "subscripts": "ij->ji", "number": 3, "kind": "numeric", "spacing": 1.0, "function": xp.sum, "rate": 0.1,
 }
 
 
@@ -144,11 +144,11 @@ SPECIAL = {
     **dict.fromkeys("convolve correlate cross vdot outer".split(), vectors("a", "b", "v")), "dot": lambda: {"self": ones(3, 3), "a": ones(3, 3), "b": ones(3, 3)},
     "meshgrid": vectors("arrays", "xi"), "squeeze": lambda: {"x": ones(1, 3), "a": ones(1, 3), "self": ones(1, 3)}, "broadcast_shapes": lambda: {"shapes": (2, 3)},
     "result_type": lambda: {"arrays_and_dtypes": "float32"}, "shuffle": vectors("x"), "reshape": lambda: {"shape": (3, 2)}, "tensordot": lambda: {"axes": 2},
-    "select": lambda: {"condlist": [xp.asarray(True)], "choicelist": [ones(2)]}, "choice": lambda: {"a": 5}, "batch_norm": lambda: {"mean": ones(3), "variance": ones(3), "axes": 1},
+    "select": lambda: {"condlist": [xp.asarray(True)], "choicelist": [ones(2)]}, "choice": vectors("a"), "batch_norm": lambda: {"mean": ones(3), "variance": ones(3), "axes": 1},
     "fromfunction": lambda: {"function": lambda i, j: i}, "attention": lambda: {k: ones(2, 3) for k in "qkv"}, "linear": linear, "copyto": lambda: {"dst": ones(2, 3), "src": ones(2, 3)},
     "item": lambda: {"index": 0}, "isdtype": lambda: {"dtype": xp.float32}, **dict.fromkeys("transpose permute_dims".split(), lambda: {"axes": (1, 0)}), "insert": lambda: {"values": 1.0},
     "append": lambda: {"axis": 0}, "vecdot": lambda: {"axis": -1}, "hsplit": lambda: {"indices_or_sections": 3}, "fill": lambda: {"value": 1.0}, **dict.fromkeys("to_device as_device".split(), lambda: {"device": 0}),
-    "iinfo": lambda: {"type": "int32"}, "randint": lambda: {"high": 5}, **dict.fromkeys("rand randn".split(), lambda: {"shape": 2}), "on_progress": lambda: {"function": None},
+    "iinfo": lambda: {"type": "int32"}, **dict.fromkeys("randint integers".split(), lambda: {"high": 5}), **dict.fromkeys("rand randn".split(), lambda: {"shape": 2}), "on_progress": lambda: {"function": None},
     "roll": lambda: {"shift": 1}, "vjp": lambda: {"args": ones(3)}, "define_op": lambda: {"name": f"own{next(NUMBERS)}", "text": "relu(a)"},
     "define_pattern": lambda: {"name": f"own{next(NUMBERS)}", "text": "relu(a + b)"}, "unwrap": vectors("p"), "can_fuse": lambda: (lambda first, second: {"first": first, "second": second, "results": second * first})(*(lambda e: (e, e + 1))(xp.exp(ones(3)))),
     "fused_matmul_bias_relu": lambda: {"a": ones(2, 3), "b": ones(3, 2), "bias": ones(2)}, "fused_layer_norm_linear": linear, "fused_rms_norm_linear": linear, "fused_batch_norm_relu": linear,
@@ -190,8 +190,8 @@ def value_of(name, p, given):
 def call_with(place, name, f, wrong=None, value=None):
     """A call that is right but for one argument."""
     args, named, given = [], {}, SPECIAL.get(name, dict)()
-    if place == "Array":
-        args.append(given.get("self", ones(2, 3)))
+    if place in ("Array", "Generator"):
+        args.append(given.get("self", ones(2, 3)) if place == "Array" else fnp.random.default_rng(1))
     all_of_them = parameters(f)
     place_of_wrong = next((i for i, p in enumerate(all_of_them) if p.name == wrong), -1)
     skipped = False
@@ -264,6 +264,15 @@ def test_a_mistake_is_told(place, name, f):
             if why:
                 wrong.append(f"{p.name} = {what} {why}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("made", [xp.optim.SGD(0.1), xp.optim.SGD(0.1, momentum=0.5), xp.optim.Adam(), xp.optim.AdamW()])
+@pytest.mark.parametrize("parameters, gradients", [(3, [ones(2)]), ([ones(2)], None), (["text"], [ones(2)]), ([ones(2)], [Thing()]), ([ones(2)], []), ([], [ones(2)]), ([ones(2)], [ones(2), ones(2)])])
+def test_a_step_of_what_is_none_is_told(made, parameters, gradients):
+    with pytest.raises((TypeError, ValueError), match="step: .*(parameters|gradients)"):
+        made.step(parameters, gradients)
+    with pytest.raises((TypeError, ValueError), match="step: .*parameter 0 has not the shape of its gradient"):
+        made.step([ones(2)], [ones(3)])
 
 
 def test_what_is_apart_is_there():

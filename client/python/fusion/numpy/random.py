@@ -108,6 +108,9 @@ class Generator:
         x[...] = self.permutation(x, axis)
 
 
+_told_all([name for name in vars(Generator) if not name.startswith("_")], Generator, __name__)
+
+
 def _chances(p, n):
     """Waits for their sum."""
     p = _core.cast(_array(p), _float64)
