@@ -38,10 +38,15 @@ class DType:
     def __reduce__(self):
         return _dtype_named, (self.name,)
 
-    def __call__(self, value: Any = 0) -> Any:
+    def __call__(self, value: Like = 0) -> Any:
         """A number of the type: an array without dimensions."""
         from ._creation import asarray
-        return asarray(value, dtype=self)
+        try:
+            return asarray(value, dtype=self)
+        except Exception as e:
+            from ._told import tell
+            tell(e, DType.__call__, self.name, (self, value), {})
+            raise
 
     def __eq__(self, other: object) -> builtins.bool:
         """Also a name, a type of Python or a dtype of NumPy that means the same."""
@@ -125,6 +130,8 @@ class Device:
     """A device of the daemon. The session with it is opened when it is first needed."""
 
     def __init__(self, which: str | None = None) -> None:
+        if which is not None and not isinstance(which, str):
+            raise TypeError(f"Device: which is {which!r}, not a name")
         self._which = which
         self._context: _core.Context | None = None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import re
 
 from . import _core
 from ._base import as_device, bool as truth, int64
@@ -23,6 +24,16 @@ if TYPE_CHECKING:               # typing itself takes milliseconds to import
     from typing import Any
 
     from ._array import Array
+
+
+_REFUSALS = (TypeError, ValueError, IndexError, OverflowError)
+
+
+def _begin(e, what):
+    """What is refused deep within is told as what the program did."""
+    text = str(e)
+    if not text.startswith(("index", "assignment")):
+        e.args = (f"{what}: " + re.sub(r"^asarray: (obj, |obj )?", "", text),)
 
 
 def _as_key(k, device):
@@ -249,6 +260,14 @@ def _part(x, step, element):
 
 
 def getitem(x: Array, key: Any, /) -> Array:
+    try:
+        return _item(x, key)
+    except _REFUSALS as e:
+        _begin(e, "index")
+        raise
+
+
+def _item(x, key):
     if type(key) is int and x.ndim:
         return _part(x, _basic(x.shape, [key] + [slice(None)] * (x.ndim - 1)), x.ndim == 1)
     entries = _expand(x, key)
@@ -280,7 +299,11 @@ def _contents(x, value):
     """The value as an array of x's type."""
     from ._creation import asarray
     if not isinstance(value, _core.Array):
+        if isinstance(value, (str, bytes)):
+            raise TypeError(f"assignment: value is of {type(value).__name__}, no number, list or array")
         if isinstance(value, float) and x.dtype.kind in "iu":
+            if not math.isfinite(value):
+                raise (OverflowError if value == value else ValueError)(f"assignment: value is {value}, which {x.dtype} does not hold")
             value = int(value)
         if isinstance(value, (builtins.bool, int, float)):
             return x.device.context.full(x.dtype, (), value)
@@ -300,6 +323,14 @@ def _fit(value, shape, what="the indexed part"):
 
 
 def setitem(x: Array, key: Any, value: Any, /) -> None:
+    try:
+        _assign(x, key, value)
+    except _REFUSALS as e:
+        _begin(e, "assignment")
+        raise
+
+
+def _assign(x, key, value):
     value = _contents(x, value)
     entries = _expand(x, key)
     if not any(_is_array(k) for k in entries):

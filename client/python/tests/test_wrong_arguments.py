@@ -275,6 +275,32 @@ def test_a_step_of_what_is_none_is_told(made, parameters, gradients):
         made.step([ones(2)], [ones(3)])
 
 
+KEYS = ("a", 1.5, Thing(), b"a", HUGE, 99, slice("a"), slice(0, 2, 0), (0, 0, 0), UNEVEN, ["a"], [1.5], xp.ones(2), xp.ones((2, 2), dtype="bool"), (..., ...), 1j, int, math.nan, {}, [9])
+
+
+@pytest.mark.parametrize("key", KEYS, ids=range(len(KEYS)))
+def test_a_key_that_is_none_is_told(key):
+    x = xp.ones((2, 3))
+    for use in (lambda: x[key], lambda: x.__setitem__(key, 1)):
+        with pytest.raises((IndexError, TypeError, ValueError), match="^(index|assignment)\\b"):
+            use()
+    assert x.tolist() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bool"])
+def test_a_value_that_is_none_is_told(dtype):
+    x = xp.ones((2, 3), dtype=dtype)
+    for value in ("a", b"a", Thing(), UNEVEN, None, 1j, {}, int, xp.ones(4), *((HUGE, math.nan, math.inf) if dtype == "int64" else ())):
+        with pytest.raises((TypeError, ValueError, OverflowError), match="^assignment: "):
+            x[0] = value
+    for value in ("a", Thing(), UNEVEN, None, 1j, {}, int):
+        with pytest.raises((TypeError, ValueError), match=f"^{dtype}: value is "):
+            x.dtype(value)
+    assert bool(xp.all(x == 1))
+    with pytest.raises(TypeError, match="Device: which is 3"):
+        xp.Device(3)
+
+
 def test_what_is_apart_is_there():
     names = {name for _, name, _ in public()}
     assert {n for n, why in APART.items() if why} <= names and {f for f, _ in TAKEN} <= names
