@@ -300,6 +300,9 @@ struct client {
 	uint64_t used;               /* of the arena */
 };
 
+/* Whose sessions they are. */
+static uint64_t client_uid = 1000;
+
 /* ring: says that it has one; there is none in the packet. */
 static void client_announce(struct client *c, uint64_t session, bool ring) {
 	struct wire_writer w;
@@ -312,7 +315,7 @@ static void client_announce(struct client *c, uint64_t session, bool ring) {
 	wire_put_uint(&w, CONTROL_SESSION_NEW);
 	wire_put_uint(&w, session);
 	wire_put_bin(&w, c->secret, sizeof c->secret);
-	wire_put_uint(&w, 1000);
+	wire_put_uint(&w, client_uid);
 	wire_put_uint(&w, 4711);
 	wire_put_text(&w, "test");
 	wire_put_bool(&w, ring);

@@ -8,6 +8,7 @@
 
 #include <time.h>
 
+#include "daemon/serve/account.h"
 #include "tests/driver_cache.h"
 #include "tests/planner_gate.h"
 #include "tests/suite.h"
@@ -18,6 +19,9 @@ enum {
 	/* Values that the next operation chooses from, and side of the matrices. */
 	RECENT_VALUES = 12,
 	SIDE = 8,
+	/* Whose sessions they are. */
+	USER = 1000,
+	OTHER_USER = 1001,
 };
 
 static struct client client;
@@ -143,13 +147,17 @@ static uint32_t submit_big(unsigned n, uint64_t handle) {
 	return request_finish();
 }
 
-static uint32_t explain_big(unsigned n, uint64_t flags) {
-	struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
+static uint32_t explain_of(const struct client *c, unsigned n, uint64_t flags) {
+	struct wire_writer *w = request_begin(c, REQUEST_EXPLAIN, 3);
 
 	put_ops(w, n);
 	put_list(w, 1, (uint64_t[]){ n - 1 });
 	wire_put_uint(w, flags);
 	return request_finish();
+}
+
+static uint32_t explain_big(unsigned n, uint64_t flags) {
+	return explain_of(&client, n, flags);
 }
 
 /* ---- tests ---- */
@@ -342,6 +350,267 @@ START_TEST(a_recorded_graph_is_planned_beside_and_stays) {
 }
 END_TEST
 
+/* ---- while a graph is explained ---- */
+
+static bool is_asking(uint64_t uid) {
+	uid_t key = (uid_t)uid;
+	struct account *a;
+
+	HASH_FIND(hh, engine.server->accounts, &key, sizeof key, a);
+	return a && a->asks;
+}
+
+static void begin_as(struct client *c, uint64_t session, uint64_t uid) {
+	client_uid = uid;
+	client_begin(c, session);
+	client_uid = USER;
+}
+
+static uint32_t ask_pair(const struct client *c, unsigned first, unsigned second) {
+	struct wire_writer *w = request_begin(c, REQUEST_CAN_FUSE, 4);
+
+	make_graph(3, true);
+	put_ops(w, CHAIN);
+	put_list(w, 1, (uint64_t[]){ CHAIN - 1 });
+	wire_put_uint(w, first);
+	wire_put_uint(w, second);
+	return request_finish();
+}
+
+static uint32_t ask_made(const struct client *c, uint64_t handle) {
+	struct wire_writer *w = request_begin(c, REQUEST_MADE, 2);
+
+	put_list(w, 1, &handle);
+	wire_put_uint(w, EXPLAIN_NODES);
+	return request_finish();
+}
+
+static uint32_t ask_recent(const struct client *c, uint64_t session) {
+	struct wire_writer *w = request_begin(c, REQUEST_RECENT, 2);
+
+	wire_put_uint(w, session);
+	wire_put_uint(w, EXPLAIN_NODES);
+	return request_finish();
+}
+
+static uint32_t explain_some(const struct client *c, unsigned ops) {
+	make_graph(3, true);
+	return explain_of(c, ops, 0);
+}
+
+/* The client's question is with the thread, which is held. */
+static uint32_t begin_explaining(const struct client *c) {
+	uint32_t number;
+
+	gate_close();
+	number = explain_some(c, CHAIN);
+	gate_await();
+	return number;
+}
+
+static void nothing_is_left(void) {
+	struct client last;
+
+	engine_turn_until(has_ended, 0);
+	begin_as(&last, 99, USER);
+	ck_assert(!is_asking(USER) && !is_asking(OTHER_USER));
+	ck_assert_float_eq(read_floats(&last, small(&last, 0, 5), 4)[3], 5);
+}
+
+START_TEST(others_are_served_while_a_large_graph_is_explained) {
+	uint32_t number = begin_explaining(&client);
+	struct client other;
+
+	client_begin(&other, 2);
+	ck_assert_float_eq(read_floats(&other, small(&other, 0, 5), 4)[3], 5);
+	ck_assert_float_eq(read_floats(&client, small(&client, 0, 6), 4)[3], 6);
+	/* Small ones are answered at once. */
+	expect(explain_some(&client, 50), REQUEST_EXPLAIN);
+	ck_assert(!answered(number) && is_asking(USER));
+	gate_open();
+	expect(number, REQUEST_EXPLAIN);
+	ck_assert_ptr_nonnull(strstr(answer_text(), "kernel_count"));
+	nothing_is_left();
+}
+END_TEST
+
+/* Each takes much memory. What waits keeps its place beside what is answered at once. */
+START_TEST(a_user_has_one_large_graph_explained_at_a_time) {
+	uint32_t first = begin_explaining(&client), second, pair, of_other;
+	struct client other, stranger;
+
+	client_begin(&other, 2);
+	begin_as(&stranger, 3, OTHER_USER);
+	second = explain_some(&client, CHAIN);
+	pair = ask_pair(&other, 100, 101);
+	of_other = explain_some(&stranger, CHAIN);
+	ck_assert_float_eq(read_floats(&other, small(&other, 1, 7), 4)[3], 7);
+	ck_assert_float_eq(read_floats(&client, small(&client, 1, 8), 4)[3], 8);
+	ck_assert(!answered(first) && !answered(second) && !answered(pair) && !answered(of_other));
+	gate_open();
+	expect(first, REQUEST_EXPLAIN);
+	/* Users take turns. */
+	expect(of_other, REQUEST_EXPLAIN);
+	ck_assert(!answered(second) || !answered(pair));
+	expect(second, REQUEST_EXPLAIN);
+	expect(pair, REQUEST_CAN_FUSE);
+	nothing_is_left();
+}
+END_TEST
+
+/* One that is being answered, one that waits for the same user's, and one that waits for the thread. */
+START_TEST(a_question_ends_with_its_session) {
+	uint32_t asked = begin_explaining(&client), held, waits;
+	struct client other, stranger;
+
+	client_begin(&other, 2);
+	begin_as(&stranger, 3, OTHER_USER);
+	held = explain_some(&other, CHAIN);
+	waits = explain_some(&stranger, CHAIN);
+	engine_turn_until(is_asking, OTHER_USER);
+	client_end(&stranger);
+	expect_fault(waits, FAULT_CONNECT);
+	ck_assert(!is_asking(OTHER_USER));
+	client_end(&client);
+	expect_fault(asked, FAULT_CONNECT);
+	/* The next one may wait for the thread. */
+	engine_turn_until(is_asking, USER);
+	client_end(&other);
+	expect_fault(held, FAULT_CONNECT);
+	gate_open();
+	nothing_is_left();
+}
+END_TEST
+
+/* In whatever step, of the planning, the telling and the printing. */
+START_TEST(a_session_may_end_at_any_turn_of_its_question) {
+	for (unsigned turns = 0; turns < 12; turns++) {
+		struct client other;
+		uint32_t number;
+
+		client_begin(&other, 10 + turns);
+		number = explain_some(&other, 300);
+		for (unsigned i = 0; i < turns && !answered(number); i++)
+			one_turn();
+		client_end(&other);
+		engine_turn_until(answered, number);
+	}
+	nothing_is_left();
+}
+END_TEST
+
+static uint32_t run_chain(void) {
+	uint32_t number = submit_chain(&client, 2, handle_of(0, 1));
+
+	expect(number, REQUEST_SUBMIT);
+	ck_assert_float_eq(read_floats(&client, handle_of(0, 1), SIDE * SIDE)[0], 1 + 2 * CHAIN);
+	engine_turn_until(has_ended, 0);
+	return number;
+}
+
+/* The thread has another user's; the run's session ends, too, and its graphs stay. */
+START_TEST(what_ran_is_told_of_beside) {
+	uint32_t made, recent, asked;
+	struct client other, stranger;
+
+	run_chain();
+	client_begin(&other, 2);
+	begin_as(&stranger, 3, OTHER_USER);
+	asked = begin_explaining(&stranger);
+	made = ask_made(&client, handle_of(0, 1));
+	recent = ask_recent(&other, client.session);
+	ck_assert_float_eq(read_floats(&other, small(&other, 0, 5), 4)[3], 5);
+	ck_assert(is_asking(USER) && !answered(made) && !answered(recent));
+	client_end(&client);
+	expect_fault(made, FAULT_CONNECT);
+	gate_open();
+	expect(recent, REQUEST_RECENT);
+	ck_assert_ptr_nonnull(strstr(answer_text(), "\"runs\":1,"));
+	expect(asked, REQUEST_EXPLAIN);
+	nothing_is_left();
+}
+END_TEST
+
+/* It is told of as it was when that was asked for. */
+START_TEST(a_graph_may_run_while_it_is_told_of) {
+	uint32_t made, number;
+
+	run_chain();
+	for (uint32_t i = 1; i <= 4; i++) {
+		made = ask_made(&client, handle_of(0, 1));
+		engine_turn_until(is_asking, USER);
+		number = submit_chain(&client, 2, handle_of(i, 1));
+		ck_assert_float_eq(read_floats(&client, handle_of(i, 1), SIDE * SIDE)[0], 1 + 2 * CHAIN);
+		expect(number, REQUEST_SUBMIT);
+		expect(made, REQUEST_MADE);
+		ck_assert_ptr_nonnull(strstr(answer_text(), "\"runs\":"));
+	}
+	nothing_is_left();
+}
+END_TEST
+
+/* Of sessions that begin from now on. */
+static void give_catalogue(void) {
+	int fd = catalogue_create();
+	struct wire_writer w;
+
+	ck_assert_int_ge(fd, 0);
+	wire_writer_init(&w);
+	wire_put_array(&w, 1);
+	wire_put_uint(&w, CONTROL_CATALOGUE);
+	supervisor_say(&w, fd);
+	close(fd);
+}
+
+static void count_beside(void *user, uint64_t session, const struct catalogue_run *r) {
+	unsigned *count = user;
+
+	*count += session == client.session && atomic_load(&r->step) == CATALOGUE_PLANNED_BESIDE;
+}
+
+static unsigned planned_beside(void) {
+	unsigned count = 0;
+
+	catalogue_runs(engine.server->catalogue, count_beside, &count);
+	return count;
+}
+
+/* Where planning it ends the engine, the supervisor is to know whose it was. */
+START_TEST(a_question_is_noted_while_it_is_planned) {
+	uint32_t number;
+
+	give_catalogue();
+	client_begin(&client, 2);
+	number = begin_explaining(&client);
+	ck_assert_uint_eq(planned_beside(), 1);
+	gate_open();
+	expect(number, REQUEST_EXPLAIN);
+	ck_assert_uint_eq(planned_beside(), 0);
+	number = begin_explaining(&client);
+	client_end(&client);
+	expect_fault(number, FAULT_CONNECT);
+	ck_assert_uint_eq(planned_beside(), 0);
+	gate_open();
+	nothing_is_left();
+}
+END_TEST
+
+/* What is wrong with it is told as of a small one. */
+START_TEST(a_large_question_may_be_refused) {
+	struct wire_writer *w = request_begin(&client, REQUEST_EXPLAIN, 3);
+
+	make_graph(3, true);
+	put_ops(w, CHAIN);
+	put_list(w, 1, (uint64_t[]){ CHAIN });
+	wire_put_uint(w, 0);
+	expect_fault(request_finish(), FAULT_ARGUMENT);
+	expect_fault(ask_pair(&client, 100, CHAIN), FAULT_ARGUMENT);
+	/* Longer than a message, which is found where it is told. */
+	expect_fault(explain_big(make_graph(4, false), EXPLAIN_SOURCE | EXPLAIN_UNFUSED), FAULT_LIMIT);
+	nothing_is_left();
+}
+END_TEST
+
 /* ---- the longest turns ---- */
 
 START_TEST(the_largest_batches) {
@@ -357,6 +626,9 @@ START_TEST(the_largest_explanations) {
 	drive(explain_big(make_graph(4, false), 0), "EXPLAIN, as training makes them");
 	drive(explain_big(make_graph(4, false), EXPLAIN_NODES), "EXPLAIN, with the operations");
 	drive(explain_big(make_graph(4, false), EXPLAIN_SOURCE), "EXPLAIN, with sources");
+	drive(explain_big(make_graph(4, false), EXPLAIN_UNFUSED | EXPLAIN_OPPORTUNITIES), "EXPLAIN, a kernel an operation");
+	drive(submit_big(make_graph(4, false), handle_of(1, 1)), "SUBMIT, to be told of");
+	drive(ask_made(&client, handle_of(1, 1)), "MADE, with the operations");
 }
 END_TEST
 
@@ -378,6 +650,14 @@ int main(void) {
 	tcase_add_test(tests, what_is_being_planned_can_be_cancelled);
 	tcase_add_test(tests, sessions_may_end_while_their_graphs_are_planned);
 	tcase_add_test(tests, a_recorded_graph_is_planned_beside_and_stays);
+	tcase_add_test(tests, others_are_served_while_a_large_graph_is_explained);
+	tcase_add_test(tests, a_user_has_one_large_graph_explained_at_a_time);
+	tcase_add_test(tests, a_question_ends_with_its_session);
+	tcase_add_test(tests, a_session_may_end_at_any_turn_of_its_question);
+	tcase_add_test(tests, what_ran_is_told_of_beside);
+	tcase_add_test(tests, a_graph_may_run_while_it_is_told_of);
+	tcase_add_test(tests, a_question_is_noted_while_it_is_planned);
+	tcase_add_test(tests, a_large_question_may_be_refused);
 	tcase_add_test(tests, the_largest_batches);
 	tcase_add_test(tests, the_largest_explanations);
 	suite_add_tcase(suite, tests);

@@ -213,13 +213,13 @@ int exec_submit(struct exec *x, struct lane *l, const struct exec_request *r, st
  */
 void exec_stand_in(const struct exec *x, const struct traits *t, struct plan *p);
 
-/* Which steps share a launch, as step.launch tells: those of a plan that has run as they did, of others as they would. 0 or -ENOMEM. */
-int exec_find_launches(struct exec *x, const struct plan *plan) FAULT_MUST_USE;
+/* Any thread: which steps share a launch, as step.launch tells: those of a plan that has run as they did, of others as they would. 0 or -ENOMEM. */
+int exec_find_launches(const struct traits *t, const struct plan *plan) FAULT_MUST_USE;
 /*
- * Why a step waits for its own program, a constant text; NULL where bytecode or generic kernels run it until that is built (or
+ * Any thread: why a step waits for its own program, a constant text; NULL where bytecode or generic kernels run it until that is built (or
  * would, once they are there).
  */
-const char *exec_waits_because(struct exec *x, const struct plan_step *s);
+const char *exec_waits_because(const struct exec *x, const struct traits *t, const struct plan_step *s);
 
 /*
  * Asks for the programs of a plan that may be run later, `soon` where somebody does nothing but try it. 0: they are all ready; -EAGAIN:

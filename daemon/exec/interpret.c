@@ -166,8 +166,7 @@ void exec_stand_in(const struct exec *x, const struct traits *t, struct plan *p)
 		stand_in(p, t);
 }
 
-const char *exec_waits_because(struct exec *x, const struct plan_step *s) {
-	const struct traits *t = device_traits(x->device);
+const char *exec_waits_because(const struct exec *x, const struct traits *t, const struct plan_step *s) {
 	const char *reason;
 	struct bytecode b;
 

@@ -115,14 +115,14 @@ static int prepare_words(const struct plan *plan, const struct plan_step *s, str
 }
 
 /* How it is launched; items: 0 where there is nothing to do. */
-static int prepare_size(struct exec *x, struct prepared *p, const struct plan_step *s, struct prepared_step *to) {
+static int prepare_size(const struct traits *t, struct prepared *p, const struct plan_step *s, struct prepared_step *to) {
 	struct emit_launch launch;
 
 	to->words = kernel_record_words(s->kernel);
 	to->record = take(p, to->words, sizeof *to->record);
 	if (!to->record)
 		return -ENOMEM;
-	launch = emit_geometry_turned(s->kernel, device_traits(x->device), s->dims, s->extent, &s->knobs, to->record);
+	launch = emit_geometry_turned(s->kernel, t, s->dims, s->extent, &s->knobs, to->record);
 	if (!to->record[KERNEL_WORD_ITEMS])
 		return 0;
 	to->items = launch.items;
@@ -134,7 +134,7 @@ static int prepare_size(struct exec *x, struct prepared *p, const struct plan_st
 static int prepare_step(struct exec *x, struct prepared *p, const struct plan *plan, uint32_t step) {
 	const struct plan_step *s = &plan->step[step];
 	struct prepared_step *to = &p->step[step];
-	int r = prepare_size(x, p, s, to);
+	int r = prepare_size(device_traits(x->device), p, s, to);
 
 	if (r)
 		return r;
@@ -224,7 +224,7 @@ static void join_launches(struct prepared *p, const struct plan *plan) {
 	}
 }
 
-int exec_find_launches(struct exec *x, const struct plan *plan) {
+int exec_find_launches(const struct traits *t, const struct plan *plan) {
 	struct prepared *p;
 	int r = 0;
 
@@ -237,7 +237,7 @@ int exec_find_launches(struct exec *x, const struct plan *plan) {
 	p->step = take(p, plan->steps, sizeof *p->step);
 	r = p->step ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < plan->steps && !r; i++)
-		r = prepare_size(x, p, &plan->step[i], &p->step[i]);
+		r = prepare_size(t, p, &plan->step[i], &p->step[i]);
 	if (!r)
 		join_launches(p, plan);
 	prepared_release(p);

@@ -29,6 +29,7 @@ struct account {
 	uint64_t memory;             /* bytes of the engine's own for these: tables of handles, and what is known of each array */
 	uint64_t recent_bytes;       /* of the plans that his sessions keep to tell of: recent.h */
 	uint64_t thread_ns;          /* of the engine's thread, for his requests */
+	bool asks;                   /* a question of his is being answered beside the engine's thread: question.h */
 	struct builds *builds;       /* kernels that were asked for */
 	uint64_t builds_seen;        /* of them, those that were taken off the allowance */
 	double allowance;            /* kernels that may be asked for before a minute is over */

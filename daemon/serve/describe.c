@@ -11,6 +11,50 @@
 #include "daemon/base/str.h"
 #include "daemon/emit/emit.h"
 
+/* ---- as it is now ---- */
+
+/* What is known of a step's program. */
+struct described_program {
+	bool asked;                  /* somebody asked for it */
+	struct program_story story;  /* its text is a copy */
+};
+
+static int copy_program(struct described *d, struct device *device, uint32_t step) {
+	const struct program *p = device_find_program(device, d->plan.step[step].kernel);
+	struct described_program *to = &d->program[step];
+	size_t bytes;
+	char *why;
+
+	if (!p)
+		return 0;
+	*to = (struct described_program){ true, program_story(p) };
+	bytes = strlen(to->story.why) + 1;
+	why = arena_alloc(&d->arena, bytes);
+	if (!why)
+		return -ENOMEM;
+	to->story.why = memcpy(why, to->story.why, bytes);
+	return 0;
+}
+
+int describe_begin(struct described *d, struct plan *p, struct device *device, const struct exec *x) {
+	int r = 0;
+
+	*d = (struct described){ .plan = *p, .of = plan_ref(p), .traits = *device_traits(device), .exec = x };
+	d->plan.step = arena_alloc(&d->arena, (p->steps + 1u) * sizeof *p->step);
+	d->program = arena_alloc(&d->arena, (p->steps + 1u) * sizeof *d->program);
+	if (!d->plan.step || !d->program)
+		return -ENOMEM;
+	memcpy(d->plan.step, p->step, p->steps * sizeof *p->step);
+	for (uint32_t i = 0; !r && i < p->steps; i++)
+		r = copy_program(d, device, i);
+	return r;
+}
+
+void describe_end(struct described *d) {
+	d->of = plan_unref(d->of);
+	arena_free(&d->arena);
+}
+
 /* ---- words ---- */
 
 static const char *form_word(const struct kernel *k) {
@@ -155,15 +199,13 @@ static void add_purpose(cJSON *kernel, const struct plan *p, uint32_t step) {
 }
 
 /* Where its program came from. Nothing where nobody has asked for it. */
-static void add_program(cJSON *kernel, struct device *d, const struct kernel *k) {
+static void add_program(cJSON *kernel, const struct described_program *p) {
 	static const char *const states[] = { [PROGRAM_BUILDING] = "being built", [PROGRAM_READY] = "built", [PROGRAM_FAILED] = "failed" };
-	const struct program *p = device_find_program(d, k);
-	struct program_story s;
+	const struct program_story s = p->story;
 	cJSON *one;
 
-	if (!p)
+	if (!p->asked)
 		return;
-	s = program_story(p);
 	one = cJSON_AddObjectToObject(kernel, "program");
 	cJSON_AddStringToObject(one, "state", s.state == PROGRAM_READY && s.known ? "from the cache" : states[s.state]);
 	if (s.state == PROGRAM_BUILDING)
@@ -176,8 +218,8 @@ static void add_program(cJSON *kernel, struct device *d, const struct kernel *k)
 }
 
 /* Where neither bytecode nor generic kernels run it until its program is built. */
-static void add_wait(cJSON *kernel, struct exec *x, const struct plan_step *s) {
-	const char *reason = exec_waits_because(x, s);
+static void add_wait(cJSON *kernel, const struct described *d, const struct plan_step *s) {
+	const char *reason = exec_waits_because(d->exec, &d->traits, s);
 
 	if (reason)
 		cJSON_AddStringToObject(kernel, "waits_because", reason);
@@ -196,7 +238,8 @@ static void add_knobs(cJSON *kernel, const struct plan_step *s) {
 	}
 }
 
-static cJSON *add_kernel(cJSON *list, const struct plan *p, uint32_t step, struct device *device, struct exec *x) {
+static cJSON *add_kernel(cJSON *list, const struct described *about, uint32_t step) {
+	const struct plan *p = &about->plan;
 	const struct plan_step *s = &p->step[step];
 	cJSON *kernel = cJSON_CreateObject(), *dims, *operations;
 
@@ -219,8 +262,8 @@ static cJSON *add_kernel(cJSON *list, const struct plan *p, uint32_t step, struc
 	add_gain(kernel, p, step);
 	add_tiers(kernel, s);
 	add_knobs(kernel, s);
-	add_program(kernel, device, s->kernel);
-	add_wait(kernel, x, s);
+	add_program(kernel, &about->program[step]);
+	add_wait(kernel, about, s);
 	return kernel;
 }
 
@@ -264,11 +307,12 @@ static void add_found(cJSON *json, const struct plan *p) {
 }
 
 /* Kernels that are one launch, by their numbers, and what that gains. */
-static int add_launches(cJSON *json, const struct plan *p, struct device *d, struct exec *x) {
+static int add_launches(cJSON *json, const struct described *d) {
+	const struct plan *p = &d->plan;
 	cJSON *list = NULL, *one, *kernels;
 	uint32_t end;
 
-	if (exec_find_launches(x, p))
+	if (exec_find_launches(&d->traits, p))
 		return -ENOMEM;
 	for (uint32_t first = 0; first < p->steps; first = end) {
 		struct plan_launch_times t;
@@ -276,7 +320,7 @@ static int add_launches(cJSON *json, const struct plan *p, struct device *d, str
 		end = plan_launch_end(p, first);
 		if (end - first < 2)
 			continue;
-		t = plan_launch_times(p, first, &device_traits(d)->rates);
+		t = plan_launch_times(p, first, &d->traits.rates);
 		if (!list)
 			list = cJSON_AddArrayToObject(json, "shared_launches");
 		one = cJSON_CreateObject();
@@ -359,15 +403,16 @@ static int add_notes(cJSON *json, const struct plan *p, uint64_t flags, uint64_t
 	return r;
 }
 
-int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f) {
+int describe_plan(cJSON *json, const struct described *d, uint64_t flags, uint64_t *leftp, struct fault *f) {
+	const struct plan *p = &d->plan;
 	cJSON *kernels = cJSON_AddArrayToObject(json, "kernels");
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < p->steps; i++) {
-		cJSON *kernel = add_kernel(kernels, p, i, d, x);
+		cJSON *kernel = add_kernel(kernels, d, i);
 
 		if (flags & (EXPLAIN_SOURCE | EXPLAIN_OWN_SOURCE))
-			r = add_source(kernel, &p->step[i], device_traits(d), flags & EXPLAIN_SOURCE);
+			r = add_source(kernel, &p->step[i], &d->traits, flags & EXPLAIN_SOURCE);
 		if (!r)
 			r = pay(leftp, kernel, flags, i, p->steps, f);
 	}
@@ -375,7 +420,7 @@ int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct ex
 		r = add_notes(json, p, flags, leftp, f);
 	if (r)
 		return r;
-	r = add_launches(json, p, d, x);
+	r = add_launches(json, d);
 	if (r)
 		return r;
 	add_totals(json, p);

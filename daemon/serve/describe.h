@@ -14,12 +14,28 @@ enum {
 };
 
 /*
+ * A plan as it is when it is asked about, with what is known of its kernels: what changes later, and on the engine's thread alone, is copied. So
+ * another thread may tell of it.
+ */
+struct described {
+	struct plan plan;            /* its steps are copies; the rest is the plan's own */
+	struct plan *of;             /* a reference */
+	struct described_program *program;   /* of each step */
+	struct traits traits;
+	const struct exec *exec;
+	struct arena arena;          /* of the copies */
+};
+
+/* 0 or -ENOMEM. */
+int describe_begin(struct described *d, struct plan *p, struct device *device, const struct exec *x) FAULT_MUST_USE;
+void describe_end(struct described *d);
+
+/*
  * Adds to an object: the kernels with their operations and patterns, why neighbours were not fused, and
  * what was saved, and where their programs came from, or why launches wait for them; by flags (EXPLAIN_*) also sources and the operations one by one.
  * *leftp: bytes that there may be still, DESCRIBE_BYTES at first. 0, -ENOMEM, or FAULT_LIMIT where it would be longer.
  */
-int describe_plan(cJSON *json, const struct plan *p, struct device *d, struct exec *x, uint64_t flags, uint64_t *leftp, struct fault *f)
-	FAULT_MUST_USE;
+int describe_plan(cJSON *json, const struct described *d, uint64_t flags, uint64_t *leftp, struct fault *f) FAULT_MUST_USE;
 /* Microseconds since 1970 of a time of loop_now(). */
 double describe_time(uint64_t us);
 /* Adds whether two operations are in one kernel: which, and what it gains; else the reason, and of what. */

@@ -1,13 +1,14 @@
 /*
  * EXPLAIN and CAN_FUSE: what the planner would do, without doing it. RECENT and MADE: what it did.
  *
- * For EXPLAIN the operations are planned in the server's own graph, against arrays known by type and
- * view alone; nothing of the session changes. Answers are JSON, see describe.h.
+ * For EXPLAIN the operations become a graph of their own, of arrays known by type and view alone; nothing of the session changes. Answers are
+ * JSON, see describe.h. All are questions (question.h): planning, telling and printing are steps of them, which may be done on another thread.
  */
 #include "request.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "protocol/codec.h"
@@ -15,17 +16,75 @@
 #include "daemon/base/loop.h"
 #include "daemon/serve/capture.h"
 #include "daemon/serve/describe.h"
+#include "daemon/serve/question.h"
 
 struct explain {
-	struct session *session;
+	struct question question;
+	struct session *session;     /* for the engine's thread */
+	uint64_t flags;
+	/* What would be done: EXPLAIN and CAN_FUSE. */
 	struct graph *graph;
+	struct graph *own;           /* the same, where it is not the server's */
 	uint32_t *node;              /* of each operation */
 	uint32_t count;
-	uint64_t flags;
-	struct plan *plan;
 	struct tensor_type *input;   /* of a recorded graph; NULL: operations name arrays of the session */
 	uint32_t inputs;
+	struct plan_options options; /* the book is a reference */
+	struct traits traits;        /* a copy */
+	struct plan *plan;
+	uint64_t took_ns;
+	uint64_t number[2];          /* CAN_FUSE: of which operations */
+	cJSON *tuning;               /* to be added behind what is told, or NULL */
+	/* What was done: the plans, references. */
+	struct recent *run;
+	uint32_t runs, at;
+	/* The answer: */
+	cJSON *json, *list, *into;   /* in it the graphs, or NULL; what is told of the plan comes into this */
+	struct described told;
+	uint64_t left;
+	char *text;
 };
+
+static struct explain *explain_of(struct question *q) {
+	return (struct explain *)(void *)((char *)q - offsetof(struct explain, question));
+}
+
+static void explain_end(struct question *q) {
+	struct explain *x = explain_of(q);
+
+	describe_end(&x->told);
+	for (uint32_t i = 0; i < x->runs; i++)
+		plan_unref(x->run[i].plan);
+	plan_unref(x->plan);
+	book_unref(x->options.book);
+	graph_free(x->own);
+	cJSON_Delete(x->json);
+	cJSON_Delete(x->tuning);
+	cJSON_free(x->text);
+	free(x->run);
+	free(x->input);
+	free(x->node);
+	free(x);
+}
+
+static struct explain *explain_new(const struct request *r) {
+	struct explain *x = calloc(1, sizeof *x);
+
+	if (!x)
+		return NULL;
+	x->question.end = explain_end;
+	x->session = r->session;
+	x->left = DESCRIBE_BYTES;
+	return x;
+}
+
+/* What was begun of a question that is not to be answered goes with it. */
+static int answer(struct explain *x, struct request *r, bool is_long, int code, struct fault *f) {
+	if (!code)
+		return question_answer(&x->question, r, is_long, f);
+	explain_end(&x->question);
+	return code;
+}
 
 /* ---- the graph ---- */
 
@@ -115,29 +174,32 @@ static struct plan_options options_of(const struct explain *x) {
 	return e ? tracked_options(e, tracked_chosen(e), options) : options;
 }
 
-static int make_plan(struct explain *x, struct fault *f) {
-	struct plan_options options = options_of(x);
+/* Any thread: the plan, and what fusing the operations gains over doing them one by one. */
+static int make_plan(struct question *q, struct fault *f) {
+	struct explain *x = explain_of(q);
+	struct plan_options options = x->options;
 	uint64_t start = loop_now_ns();
-	int r = plan_make(x->graph, &options, &x->plan, f);
+	int r;
 
-	start = loop_now_ns() - start;
-	session_count(x->session, plan_miss_ns, start);
-	if (!r)
-		x->plan->made_ns = (double)start;
-	return r;
+	options.traits = &x->traits;
+	options.tuned_later = options.tuning != NULL;
+	options.tuning = NULL;
+	r = plan_make(x->graph, &options, &x->plan, f);
+	x->took_ns = loop_now_ns() - start;
+	return r ? r : plan_compare_single(x->plan, x->graph, &options, f);
 }
 
-/* The same operations one by one, for what fusing them gains. */
-static int compare(struct explain *x, struct fault *f) {
-	struct plan_options options = options_of(x);
-
-	return plan_compare_single(x->plan, x->graph, &options, f);
+/* What was learned meanwhile is looked up. */
+static int take_plan(struct explain *x) {
+	session_count(x->session, plan_miss_ns, x->took_ns);
+	x->plan->made_ns = (double)x->took_ns;
+	x->question.graph = NULL;
+	return plan_tune(x->plan, &x->options);
 }
 
 /* What the plan that runs this graph knows, where there is one: launches, and times where exec measures (engine.time_kernels). */
 static void take_times(struct explain *x) {
-	struct plan_options options = options_of(x);
-	struct plan *ran = plan_cache_find(x->session->server->plans, x->graph, &options);
+	struct plan *ran = plan_cache_find(x->session->server->plans, x->graph, &x->options);
 
 	for (uint32_t i = 0; ran && ran->steps == x->plan->steps && i < ran->steps; i++) {
 		x->plan->step[i].measured_ns = ran->step[i].measured_ns;
@@ -178,16 +240,16 @@ static void add_progress(cJSON *tuning, const struct explain *x) {
 }
 
 /* Which form of the graph's plan runs, and what the others were measured to take. */
-static void add_tuning(cJSON *json, const struct explain *x) {
+static cJSON *tuning_of(const struct explain *x) {
 	struct plan_options options = session_plan_options(x->session);
 	const struct tracked *e = tracker_peek(x->session->server->tracker, x->graph, &options);
 	struct track_report r;
 	cJSON *one;
 
 	if (!e || x->flags & EXPLAIN_UNFUSED)
-		return;
+		return NULL;
 	r = tracked_report(e);
-	one = cJSON_AddObjectToObject(json, "tuning");
+	one = cJSON_CreateObject();
 	cJSON_AddStringToObject(one, "runs", track_form_name(r.chosen));
 	cJSON_AddBoolToObject(one, "settled", r.settled);
 	for (enum track_form i = TRACK_FUSED; i < TRACK_FORMS; i++) {
@@ -202,6 +264,64 @@ static void add_tuning(cJSON *json, const struct explain *x) {
 	}
 	add_progress(one, x);
 	add_turned(one, x->plan);
+	return one;
+}
+
+/* ---- telling ---- */
+
+static int describe(const struct explain *x, uint64_t *leftp, struct fault *f) {
+	if (x->flags & EXPLAIN_OPPORTUNITIES)
+		return describe_opportunities(x->into, &x->told.plan, leftp, f);
+	return describe_plan(x->into, &x->told, x->flags, leftp, f);
+}
+
+static int print(struct explain *x) {
+	if (x->tuning)
+		cJSON_AddItemToObject(x->json, "tuning", x->tuning);
+	x->tuning = NULL;
+	x->text = cJSON_PrintUnformatted(x->json);
+	cJSON_Delete(x->json);
+	x->json = NULL;
+	return x->text ? 0 : -ENOMEM;
+}
+
+/* Any thread: of one plan; behind the last one the whole is printed. */
+static int tell(struct question *q, struct fault *f) {
+	struct explain *x = explain_of(q);
+	int r = x->into ? describe(x, &x->left, f) : 0;
+
+	return !r && x->at >= x->runs ? print(x) : r;
+}
+
+static int told(struct question *q, struct request *r, struct fault *f);
+
+static int tell_of(struct explain *x, struct plan *p) {
+	const struct server *v = x->session->server;
+
+	question_next(&x->question, tell, told);
+	return describe_begin(&x->told, p, v->device, v->exec);
+}
+
+static int tell_of_next(struct explain *x) {
+	const struct recent *one = &x->run[x->at++];
+
+	if (x->list) {
+		x->into = cJSON_CreateObject();
+		cJSON_AddItemToArray(x->list, x->into);
+	} else {
+		x->into = x->json;
+	}
+	if (!x->into)
+		return -ENOMEM;
+	cJSON_AddNumberToObject(x->into, "runs", (double)one->runs);
+	return tell_of(x, one->plan);
+}
+
+static int told(struct question *q, struct request *r, struct fault *f) {
+	struct explain *x = explain_of(q);
+
+	describe_end(&x->told);
+	return x->at < x->runs ? tell_of_next(x) : request_send_text(r, x->text, f);
 }
 
 /* ---- EXPLAIN ---- */
@@ -220,25 +340,19 @@ static int build_kernels(const struct explain *x, struct fault *f) {
 	return r;
 }
 
-static int describe(cJSON *json, const struct plan *p, const struct server *v, uint64_t flags, uint64_t *leftp, struct fault *f) {
-	if (flags & EXPLAIN_OPPORTUNITIES)
-		return describe_opportunities(json, p, leftp, f);
-	return describe_plan(json, p, v->device, v->exec, flags, leftp, f);
-}
+static int explained(struct question *q, struct request *r, struct fault *f) {
+	struct explain *x = explain_of(q);
+	int code = take_plan(x);
 
-static int answer(struct request *r, const struct explain *x, struct fault *f) {
-	cJSON *json = cJSON_CreateObject();
-	uint64_t left = DESCRIBE_BYTES;
-	int code = json ? 0 : -ENOMEM;
-
-	if (!code)
-		code = describe(json, x->plan, x->session->server, x->flags, &left, f);
-	if (!code)
-		add_tuning(json, x);
-	if (!code)
-		code = request_send_json(r, json, f);
-	cJSON_Delete(json);
-	return code;
+	(void)r;
+	if (!code && x->flags & EXPLAIN_BUILD)
+		code = build_kernels(x, f);
+	if (code)
+		return code;
+	take_times(x);
+	x->tuning = tuning_of(x);
+	x->into = x->json = cJSON_CreateObject();
+	return x->json ? tell_of(x, x->plan) : -ENOMEM;
 }
 
 /* The operations of a request, and which of them are asked for. */
@@ -252,34 +366,28 @@ static int get_listed(struct request *r, struct listed *l, struct fault *f) {
 	return code ? code : wire_get_array(&r->body, "outputs", LIMIT_BATCH_OPS, &l->outputs, f);
 }
 
-/* Their plan, and what it gains. explain_end() also on failure. */
-static int explain_begin(struct explain *x, struct listed *l, struct fault *f) {
-	int code;
+static bool is_long(const struct listed *l) {
+	return question_is_long(l->ops.left);
+}
 
+/* Asks for their plan. */
+static int explain_begin(struct explain *x, struct listed *l, int (*then)(struct question *q, struct request *r, struct fault *f), struct fault *f) {
+	struct server *v = x->session->server;
+	int code = is_long(l) ? graph_new(&x->own) : 0;
+
+	if (code)
+		return code;
+	x->graph = x->own ? x->own : v->graph;
 	x->node = malloc((l->ops.left + 1) * sizeof *x->node);
 	code = x->node ? build(x, &l->ops, &l->outputs, f) : -ENOMEM;
-	if (!code)
-		code = make_plan(x, f);
-	return code ? code : compare(x, f);
-}
-
-static void explain_end(struct explain *x) {
-	if (x->plan)
-		plan_unref(x->plan);
-	free(x->input);
-	free(x->node);
-}
-
-static int explain(struct request *r, struct explain *x, struct listed *l, struct fault *f) {
-	int code = explain_begin(x, l, f);
-
-	if (!code && x->flags & EXPLAIN_BUILD)
-		code = build_kernels(x, f);
-	if (!code) {
-		take_times(x);
-		code = answer(r, x, f);
-	}
-	return code;
+	if (code)
+		return code;
+	x->options = options_of(x);
+	book_ref(x->options.book);
+	x->traits = *v->traits;
+	x->question.graph = x->graph;
+	question_next(&x->question, make_plan, then);
+	return 0;
 }
 
 /* The types of a recorded graph's inputs, where they are given. */
@@ -311,21 +419,33 @@ static int get_flags(struct wire_cursor *body, uint64_t takes, const char *why, 
 	return fault_set(f, FAULT_ARGUMENT, "%s", why);
 }
 
-int explain_request(struct request *r, struct fault *f) {
-	struct explain x = { .session = r->session, .graph = r->session->server->graph };
-	struct listed l;
-	int code = get_listed(r, &l, f);
+static int get_explain(struct request *r, struct explain *x, struct listed *l, struct fault *f) {
+	int code = get_listed(r, l, f);
 
 	if (!code)
-		code = get_flags(&r->body, EXPLAIN_ALL, "", &x.flags, f);
+		code = get_flags(&r->body, EXPLAIN_ALL, "", &x->flags, f);
 	if (!code)
-		code = get_inputs(r, &x, f);
+		code = get_inputs(r, x, f);
+	return code ? code : wire_get_end(&r->body, "EXPLAIN", f);
+}
+
+/* One that is long waits for another one of the user. */
+static int must_wait(const struct request *r, bool is_long) {
+	return is_long && question_waits(r->session) ? -EINPROGRESS : 0;
+}
+
+int explain_request(struct request *r, struct fault *f) {
+	struct explain *x = explain_new(r);
+	struct listed l;
+	int code = x ? get_explain(r, x, &l, f) : -ENOMEM;
+
+	if (!x)
+		return code;
 	if (!code)
-		code = wire_get_end(&r->body, "EXPLAIN", f);
+		code = must_wait(r, is_long(&l));
 	if (!code)
-		code = explain(r, &x, &l, f);
-	explain_end(&x);
-	return code;
+		code = explain_begin(x, &l, explained, f);
+	return answer(x, r, x->own, code, f);
 }
 
 /* ---- RECENT and MADE ---- */
@@ -337,35 +457,51 @@ enum {
 
 static const char of_runs[] = "what has run is told of as it ran: it cannot be planned without fusion, nor have its kernels built; ask before it is computed";
 
-static int describe_run(cJSON *json, const struct recent *one, const struct server *v, uint64_t flags, uint64_t *leftp, struct fault *f) {
-	cJSON_AddNumberToObject(json, "runs", (double)one->runs);
-	return describe(json, one->plan, v, flags, leftp, f);
+/* These plans are told of. They are references from now on, as others may run and go meanwhile. */
+static int take_runs(struct explain *x, const struct recent *run, uint32_t runs) {
+	x->run = calloc(runs + 1u, sizeof *x->run);
+	if (!x->run)
+		return -ENOMEM;
+	for (; x->runs < runs; x->runs++) {
+		x->run[x->runs] = run[x->runs];
+		plan_ref(run[x->runs].plan);
+	}
+	return 0;
 }
 
-/* The newest first. */
-static int describe_recent(cJSON *json, const struct recent_session *s, const struct server *v, uint64_t flags, struct fault *f) {
-	cJSON *list = cJSON_AddArrayToObject(json, "graphs");
-	uint64_t left = DESCRIBE_BYTES;
-	int r = 0;
+static bool are_long(const struct recent *run, uint32_t runs) {
+	uint64_t operations = 0;
 
-	cJSON_AddNumberToObject(json, "session", (double)s->id);
-	cJSON_AddStringToObject(json, "name", s->name);
-	cJSON_AddNumberToObject(json, "pid", s->pid);
+	for (uint32_t i = 0; i < runs; i++)
+		operations += run[i].plan->nodes;
+	return question_is_long(operations);
+}
+
+/* The session's name and number, and place for its graphs, the newest first. */
+static int begin_recent(struct explain *x, const struct recent_session *s) {
+	x->json = cJSON_CreateObject();
+	x->list = cJSON_AddArrayToObject(x->json, "graphs");
+	cJSON_AddNumberToObject(x->json, "session", (double)s->id);
+	cJSON_AddStringToObject(x->json, "name", s->name);
+	cJSON_AddNumberToObject(x->json, "pid", s->pid);
 	if (s->ended_us)
-		cJSON_AddNumberToObject(json, "ended_us", describe_time(s->ended_us));
-	for (uint32_t i = 0; !r && i < s->recents->count; i++) {
-		cJSON *one = cJSON_CreateObject();
+		cJSON_AddNumberToObject(x->json, "ended_us", describe_time(s->ended_us));
+	return x->list ? 0 : -ENOMEM;
+}
 
-		cJSON_AddItemToArray(list, one);
-		r = describe_run(one, &s->recents->graph[i], v, flags, &left, f);
-	}
-	return r;
+/* The first of them, where there is one. */
+static int tell_of_runs(struct explain *x) {
+	if (x->runs)
+		return tell_of_next(x);
+	question_next(&x->question, tell, told);
+	return 0;
 }
 
 int recent_request(struct request *r, struct fault *f) {
 	struct recent_session s;
 	uint64_t id, flags;
-	cJSON *json;
+	struct explain *x;
+	bool is_long;
 	int code = wire_get_uint(&r->body, "session", UINT64_MAX, &id, f);
 
 	if (!code)
@@ -376,12 +512,20 @@ int recent_request(struct request *r, struct fault *f) {
 		code = recent_find(r->session, id, &s, f);
 	if (code)
 		return code;
-	json = cJSON_CreateObject();
-	code = json ? describe_recent(json, &s, r->session->server, flags, f) : -ENOMEM;
+	is_long = are_long(s.recents->graph, s.recents->count);
+	code = must_wait(r, is_long);
+	if (code)
+		return code;
+	x = explain_new(r);
+	if (!x)
+		return -ENOMEM;
+	x->flags = flags;
+	code = take_runs(x, s.recents->graph, s.recents->count);
 	if (!code)
-		code = request_send_json(r, json, f);
-	cJSON_Delete(json);
-	return code;
+		code = begin_recent(x, &s);
+	if (!code)
+		code = tell_of_runs(x);
+	return answer(x, r, is_long, code, f);
 }
 
 /* What the window holds is run: who asks how it ran wants to know. */
@@ -399,14 +543,18 @@ static int find_made(struct session *s, uint64_t handle, struct array **arrayp, 
 }
 
 static int answer_made(struct request *r, const struct recent *one, uint64_t flags, struct fault *f) {
-	cJSON *json = cJSON_CreateObject();
-	uint64_t left = DESCRIBE_BYTES;
-	int code = json ? describe_run(json, one, r->session->server, flags, &left, f) : -ENOMEM;
+	bool is_long = are_long(one, 1);
+	int code = must_wait(r, is_long);
+	struct explain *x = code ? NULL : explain_new(r);
 
+	if (!x)
+		return code ? code : -ENOMEM;
+	x->flags = flags;
+	code = take_runs(x, one, 1);
+	x->json = code ? NULL : cJSON_CreateObject();
 	if (!code)
-		code = request_send_json(r, json, f);
-	cJSON_Delete(json);
-	return code;
+		code = x->json ? tell_of_runs(x) : -ENOMEM;
+	return answer(x, r, is_long, code, f);
 }
 
 static int made(struct request *r, struct wire_cursor *handles, uint64_t flags, struct fault *f) {
@@ -453,7 +601,7 @@ static int find_member(const struct explain *x, uint64_t number, struct plan_mem
 	return 0;
 }
 
-static int answer_pair(struct request *r, const struct explain *x, const struct plan_pair *pair) {
+static int send_pair(struct request *r, const struct explain *x, const struct plan_pair *pair) {
 	cJSON *json = cJSON_CreateObject();
 	char *text = NULL;
 	struct wire_writer *w;
@@ -473,30 +621,33 @@ static int answer_pair(struct request *r, const struct explain *x, const struct 
 	return 0;
 }
 
-static int can_fuse(struct request *r, struct explain *x, const uint64_t number[static 2], struct listed *l, struct fault *f) {
+static int paired(struct question *q, struct request *r, struct fault *f) {
+	struct explain *x = explain_of(q);
 	struct plan_member member[2] = { { 0 } };
 	struct plan_pair pair;
-	int code = explain_begin(x, l, f);
+	int code = take_plan(x);
 
 	for (unsigned i = 0; !code && i < 2; i++)
-		code = find_member(x, number[i], &member[i], f);
+		code = find_member(x, x->number[i], &member[i], f);
 	if (!code)
 		code = plan_pair(x->plan, member[0], member[1], &pair);
-	if (!code)
-		code = answer_pair(r, x, &pair);
-	explain_end(x);
-	return code;
+	return code ? code : send_pair(r, x, &pair);
 }
 
 int can_fuse_request(struct request *r, struct fault *f) {
-	struct explain x = { .session = r->session, .graph = r->session->server->graph };
+	struct explain *x = explain_new(r);
 	struct listed l;
-	uint64_t number[2];
-	int code = get_listed(r, &l, f);
+	int code = x ? get_listed(r, &l, f) : -ENOMEM;
 
+	if (!x)
+		return code;
 	for (unsigned i = 0; !code && i < 2; i++)
-		code = wire_get_uint(&r->body, "operation", UINT32_MAX, &number[i], f);
+		code = wire_get_uint(&r->body, "operation", UINT32_MAX, &x->number[i], f);
 	if (!code)
 		code = wire_get_end(&r->body, "CAN_FUSE", f);
-	return code ? code : can_fuse(r, &x, number, &l, f);
+	if (!code)
+		code = must_wait(r, is_long(&l));
+	if (!code)
+		code = explain_begin(x, &l, paired, f);
+	return answer(x, r, x->own, code, f);
 }

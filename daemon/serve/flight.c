@@ -167,23 +167,32 @@ static void keep_text(struct catalogue *c, const struct graph *g, const uint64_t
 
 /* ---- notes ---- */
 
-int flight_begin(struct session *s, const struct graph *g, uint32_t *notep, bool *alonep, struct fault *f) {
+static uint32_t note_graph(struct session *s, const struct graph *g, const uint64_t key[2], enum catalogue_step step) {
 	struct catalogue *c = s->server->catalogue;
-	struct graph_hash h = graph_hash(g);
-	const uint64_t key[2] = { h.low, h.high };
-	uint32_t entry;
-	int r = judge(s, key, alonep, f);
+	uint32_t entry = catalogue_take(c, s->id);
 
-	*notep = 0;
-	entry = r ? CATALOGUE_NONE : catalogue_take(c, s->id);
 	if (entry == CATALOGUE_NONE)
-		return r;
-	c->entry[entry].of_run = (struct catalogue_run){ .key = { key[0], key[1] }, .step = CATALOGUE_PLANNING,
-		.operations = graph_nodes(g) };
+		return 0;
+	c->entry[entry].of_run = (struct catalogue_run){ .key = { key[0], key[1] }, .step = step, .operations = graph_nodes(g) };
 	catalogue_put(c, entry, CATALOGUE_RUN);
 	keep_text(c, g, key);
-	*notep = entry + 1;
-	return 0;
+	return entry + 1;
+}
+
+int flight_begin(struct session *s, const struct graph *g, uint32_t *notep, bool *alonep, struct fault *f) {
+	struct graph_hash h = graph_hash(g);
+	const uint64_t key[2] = { h.low, h.high };
+	int r = judge(s, key, alonep, f);
+
+	*notep = r ? 0 : note_graph(s, g, key, CATALOGUE_PLANNING);
+	return r;
+}
+
+uint32_t flight_beside(struct session *s, const struct graph *g) {
+	struct graph_hash h = graph_hash(g);
+	const uint64_t key[2] = { h.low, h.high };
+
+	return note_graph(s, g, key, CATALOGUE_PLANNED_BESIDE);
 }
 
 void flight_planning(struct session *s, uint32_t note) {

@@ -31,6 +31,8 @@ int flight_suspect(struct server *v, const struct suspect_facts *facts) FAULT_MU
 int flight_begin(struct session *s, const struct graph *g, uint32_t *notep, bool *alonep, struct fault *f) FAULT_MUST_USE;
 /* Another thread begins to plan it. */
 void flight_planning(struct session *s, uint32_t note);
+/* Another thread begins to plan a graph that will not run: the note, or 0. */
+uint32_t flight_beside(struct session *s, const struct graph *g);
 /* It has a plan, or none. */
 void flight_planned(struct session *s, uint32_t note, const struct plan *p);
 /* It will not run. */

@@ -18,6 +18,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/trace.h"
 #include "daemon/serve/account.h"
+#include "daemon/serve/question.h"
 #include "daemon/serve/recurring.h"
 
 enum {
@@ -36,6 +37,7 @@ static const struct {
 	enum order order;
 	bool queues;                 /* adds operations: held while too many are queued */
 	bool again;                  /* request_asked_again(); others may have had an effect that a second one would have, too */
+	bool asks;                   /* a question: question.h */
 } requests[] = {
 	[REQUEST_SUBMIT] = { submit_request, ORDER_NUMBERED, true, true },
 	[REQUEST_WAIT] = { wait_request, ORDER_AFTER, false, true },
@@ -45,17 +47,17 @@ static const struct {
 	[REQUEST_DEFINE] = { define_request, ORDER_NUMBERED, false, true },
 	[REQUEST_REPLAY] = { replay_request, ORDER_NUMBERED, true, true },
 	[REQUEST_FORGET] = { forget_request, ORDER_NUMBERED, false, true },
-	[REQUEST_EXPLAIN] = { explain_request, ORDER_NONE, false },
-	[REQUEST_MADE] = { made_request, ORDER_NONE, false },
+	[REQUEST_EXPLAIN] = { explain_request, ORDER_NONE, false, .asks = true },
+	[REQUEST_MADE] = { made_request, ORDER_NONE, false, .asks = true },
 	[REQUEST_STATS] = { stats_request, ORDER_NONE, false },
-	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false },
+	[REQUEST_CAN_FUSE] = { can_fuse_request, ORDER_NONE, false, .asks = true },
 	[REQUEST_CONFIGURE] = { configure_request, ORDER_NONE, false },
 	[REQUEST_EXPORT] = { export_request, ORDER_AFTER, false },
 	[REQUEST_IMPORT] = { import_request, ORDER_AFTER, false },
 	[REQUEST_REVOKE] = { revoke_request, ORDER_NONE, false },
 	[REQUEST_SETTINGS] = { settings_request, ORDER_NONE, false },
 	[REQUEST_SET] = { set_request, ORDER_NONE, false },
-	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false },
+	[REQUEST_RECENT] = { recent_request, ORDER_NONE, false, .asks = true },
 	[REQUEST_OPERATION] = { operation_request, ORDER_NONE, false },
 	[REQUEST_OPERATIONS] = { operations_request, ORDER_NONE, false },
 	[REQUEST_PATTERN] = { pattern_request, ORDER_NONE, false },
@@ -229,8 +231,10 @@ static bool has_room(const struct session *s) {
 		s->account->queued < c->limits_user_queued_ops;
 }
 
-/* Nothing is added to what is being planned, nor changed about it. */
+/* Nothing is added to what is being planned, nor changed about it; and of one user one large question is answered at a time. */
 static bool waits_for_plan(const struct session *s, unsigned id, bool later) {
+	if (later && requests[id].asks && question_waits(s))
+		return true;
 	return s->planning && (later || requests[id].order == ORDER_NUMBERED);
 }
 

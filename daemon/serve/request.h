@@ -3,7 +3,7 @@
  *
  * A function answers by request_reply() or keeps the frame (a waiter), and returns 0; or it returns
  * a fault or a negative errno and has answered nothing: then request.c answers with the fault. -EINPROGRESS: it has changed
- * nothing, and comes again when the session's operations are planned.
+ * nothing, and comes again when the session's operations are planned, or another large question of its user is answered.
  * Texts of the body point into the frame and are gone with the answer.
  */
 #pragma once
@@ -24,7 +24,7 @@ struct request {
 	struct form *form;
 	struct packed rest;          /* outputs and releases */
 	bool urgent;
-	bool later;                  /* it asked to come again, once what its session gathered is planned */
+	bool later;                  /* it asked to come again */
 };
 
 typedef int request_function(struct request *r, struct fault *f);

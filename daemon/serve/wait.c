@@ -10,6 +10,7 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/base/memory.h"
+#include "daemon/serve/question.h"
 
 enum {
 	/* An accepted batch is told after so long whatever its session waits for: another thread may wait for that. */
@@ -59,6 +60,8 @@ void waiter_free(struct waiter *w) {
 		w->session->answered_us = loop_now();
 	DL_DELETE2(w->session->waiters, w, previous, next);
 	array_unref(w->array);
+	if (w->question)
+		question_forget(w->question);
 	if (w->buffer)
 		buffer_unref(w->buffer);
 	if (w->grant.fd >= 0)

@@ -15,6 +15,7 @@ struct export {
 	unsigned rights;
 };
 
+struct question;
 struct waiter;
 typedef void waiter_function(struct waiter *w);
 
@@ -35,6 +36,7 @@ struct waiter {
 	struct grant grant;          /* EXPORT: memory that has come for the array; fd -1: none, or it is used */
 	struct hold *hold;           /* IMPORT: which is asked for */
 	struct fault fault;          /* what it was told; code 0: fine */
+	struct question *question;   /* that is being answered beside this thread, or NULL */
 	waiter_function *then;
 };
 
