@@ -10,7 +10,7 @@ import operator
 import re
 
 from . import _core
-from ._base import DType, Device, as_dtype
+from ._base import Device, as_dtype
 from ._errors import FusionError
 
 TYPE_CHECKING = False

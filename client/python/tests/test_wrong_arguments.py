@@ -164,8 +164,8 @@ APART = {
 # Arrays that few functions want.
 OTHERS = {"no axes": xp.ones(()), "five axes": xp.ones((1, 2, 1, 3, 1)), "no elements": xp.ones((0, 3)), "truths": xp.ones((2, 3), dtype="bool")}
 # What waits for kernels: right calls of these are those of test_numpy_names.py.
-WAITING = set("""allclose argwhere array_equal bincount choice flatnonzero gcd histogram histogram_bin_edges intersect1d isin item lcm nextafter nonzero percentile quantile repeat
-              save setdiff1d setxor1d sync tolist union1d unique unique_all unique_counts unique_inverse unique_values""".split())
+WAITING = set("""allclose argwhere array_equal bincount choice delete flatnonzero gcd histogram histogram_bin_edges intersect1d isin insert item lcm nextafter nonzero percentile permutation quantile repeat
+              save setdiff1d setxor1d sync tolist union1d unique unique_all unique_counts unique_inverse unique_values wait""".split())
 INTEGERS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift", "left_shift", "right_shift", "invert", "gcd", "lcm"}
 # What is taken, with the reason. It is a value for (function, argument): those of the tables above that are tried there.
 TAKEN = {

@@ -161,6 +161,8 @@ def bincount(x: Like, weights: Like | None = None, minlength: int = 0) -> _Array
         raise (ValueError if x.ndim != 1 else TypeError)(f"bincount: x is of {x.dtype} and of shape {x.shape}, not a vector of integers")
     if minlength < 0:
         raise ValueError(f"bincount: minlength is {minlength}, below 0")
+    if minlength >> 63:
+        raise OverflowError(f"bincount: minlength is {minlength}, which is too large")
     x = _core.cast(x, _int64) if x.dtype.kind == "b" else x
     if x.size and int(_f.min(x)) < 0:
         raise ValueError("bincount: x has a number below 0")

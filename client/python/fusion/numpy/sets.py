@@ -37,12 +37,14 @@ def union1d(ar1: Like, ar2: Like) -> _Array:
 
 def setdiff1d(ar1: Like, ar2: Like, assume_unique: builtins.bool = False) -> _Array:
     """The values of the first that the second has not: ascending, each once, or as they are where each is there once. Waits."""
+    ar1, ar2 = _array(ar1), _array(ar2)
     ar1 = ravel(ar1) if assume_unique else unique(ar1)
     return ar1[isin(ar1, ar2, invert=True)]
 
 
 def _in_order(ar1, ar2, assume_unique):
     """Both behind each other and sorted, and where each of them was; equal neighbours are of both."""
+    ar1, ar2 = _array(ar1), _array(ar2)
     both = _f.concat([ravel(a) if assume_unique else unique(a) for a in (ar1, ar2)], axis=0)
     place = _core.argsort(both, 0, False)
     both = _core.take(both, place, 0)
