@@ -68,9 +68,11 @@ python_interpreter=$FUSIOND_FUSION_INTERPRETER
 turn=${FUSION_SLICE:-0}
 [ $((${turn%/*} % 3)) = 0 ] || python_interpreter=always
 python_suite='env FUSIOND_FUSION_INTERPRETER="$python_interpreter" PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py --ignore client/python/tests/test_numpy_names.py'
-# What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more; of a slice one in three, by its number. `SLICE=all` runs all.
+# What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more.
 by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_questions test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
+# What a slice has one in so many of, another one in each: what is dear, and looked at in another way by each run. The numbers divide thirty.
+seldom="nng_*:3 address_*:3 thread_*:3 ulp:3 numpy:2"
 
 # One line a job: name, then the command, which the shell reads once more: folders may have blanks in their names.
 jobs() {
@@ -95,24 +97,17 @@ jobs() {
 	for program in "$build"/tests/test_*; do
 		[ -x "$program" ] && echo "${program##*/} \"\$build/tests/${program##*/}\""
 	done
-	turn=${FUSION_SLICE:+${FUSION_SLICE%/*}}
 	for name in $by_nng; do
-		[ -n "$turn" ] && turn=$((turn + 1))
-		case $wanted in *" nng_$name "*) ;; *) [ $((${turn:-0} % 3)) = 0 ] || continue ;; esac
 		if [ "$name" != python ]; then
 			[ -x "$build/tests/$name" ] && echo "nng_$name env FUSIOND_FUSION_TRANSPORT=nng \"\$build/tests/$name\""
 		elif [ -e "$build/python/fusion/_core.abi3.so" ]; then
 			echo "nng_$name $python_suite" | sed 's/ env / env FUSIOND_FUSION_TRANSPORT=nng /; s/"$python_interpreter"/always/'
 		fi
 	done
-	# The same programs once more, and slower: of a slice every second one, by its number, so that the next one takes the others.
-	turn=${FUSION_SLICE:+${FUSION_SLICE%/*}}
+	# The same programs once more, and slower.
 	for sanitized in ${CHECK_SANITIZED:-}; do
 		for program in "$sanitized"/tests/test_*; do
-			name=${sanitized#build-}_$(basename "$program")
-			[ -n "$turn" ] && turn=$((turn + 1))
-			case $wanted in *" $name "*) ;; *) [ $((${turn:-0} % 2)) = 0 ] || continue ;; esac
-			[ -x "$program" ] && echo "$name $program"
+			[ -x "$program" ] && echo "${sanitized#build-}_$(basename "$program") $program"
 		done
 	done
 	# What a program's own objects and threads may do to the extension module, seen by AddressSanitizer.
@@ -165,16 +160,32 @@ run() {
 	fi
 }
 
+# Those that a slice takes, of the lines of jobs(): all that are asked for by name.
+taken() {
+	awk -v turn="${FUSION_SLICE:+${FUSION_SLICE%/*}}" -v wanted="$wanted" -v seldom="$seldom" '
+		BEGIN {
+			kinds = split(seldom, pair, " ")
+			for (i = 1; i <= kinds; i++) { split(pair[i], part, ":"); kind[i] = part[1]; of[i] = part[2]; sub(/\*$/, ".*", kind[i]) }
+		}
+		{
+			for (i = 1; i <= kinds && $1 !~ "^" kind[i] "$"; i++) ;
+			if (index(wanted, " " $1 " ") || (wanted == "  " && (turn == "" || i > kinds || (turn + number[i]++) % of[i] == 0))) print
+		}'
+}
+
+longest_first() {
+	awk -v longest="$longest" '
+		BEGIN { n = split(longest, name) }
+		{ line[$1] = $0; order[NR] = $1 }
+		END {
+			for (i = 1; i <= n; i++) if (name[i] in line) { print line[name[i]]; delete line[name[i]] }
+			for (i = 1; i <= NR; i++) if (order[i] in line) print line[order[i]]
+		}'
+}
+
 running=0
-jobs | awk -v longest="$longest" '
-	BEGIN { n = split(longest, name) }
-	{ line[$1] = $0; order[NR] = $1 }
-	END {
-		for (i = 1; i <= n; i++) if (name[i] in line) { print line[name[i]]; delete line[name[i]] }
-		for (i = 1; i <= NR; i++) if (order[i] in line) print line[order[i]]
-	}' >"$logs/jobs"
+jobs | taken | longest_first >"$logs/jobs"
 while read -r name command; do
-	case $wanted in "  " | *" $name "*) ;; *) continue ;; esac
 	eval "run $name $command" &
 	running=$((running + 1))
 	if [ "$running" -ge "$parallel" ]; then

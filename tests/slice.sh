@@ -3,8 +3,7 @@
 # commits, so that thirty in a row take all. Where there is no history to count (an archive, a clone of depth 1) the days are counted instead.
 #
 #	sh tests/slice.sh               prints it
-#	sh tests/slice.sh sanitizers    prints the sanitizers of that run: of a slice one of the two; tests/check.sh runs half of its programs. Two slices, then two
-#	                                of the other sanitizer, are one half each, but for the last two of thirty, which are like the first two
+#	sh tests/slice.sh sanitizers    prints the sanitizers of that run: of a slice one of the two; tests/check.sh runs one in three of its programs
 set -u
 cd "$(dirname "$0")/.." || exit 1
 SLICES=30

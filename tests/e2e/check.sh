@@ -56,6 +56,23 @@ for i in $(seq 30); do
 done >"$root/slices"
 claim thirty_commits_in_a_row_have_every_slice 0 "^30$" sh -c 'sort -n "$1" | uniq | wc -l' sh "$root/slices"
 claim a_slice_can_be_named 0 "slice 7/30 of" env SLICE=7/30 bash "$tree/tests/check.sh" build test_good
+# Jobs that a slice has one in so many of: six slices have each of them, as often as it is said. What is asked for by name runs. Other jobs fail in this tree.
+mkdir -p "$tree/build-address/tests"
+for name in one two three four; do
+	program "$name" 0 "1 passed, 0 failed"
+	cp "$tree/build/tests/test_$name" "$tree/build-address/tests"
+done
+program ulp 0 "1 passed, 0 failed"
+mv "$tree/build/tests/test_ulp" "$tree/build/tests/ulp"
+for i in 0 1 2 3 4 5; do
+	SLICE=$i/30 CHECK_SANITIZED=build-address CHECK_RECORD="$root/record" bash "$tree/tests/check.sh" build >"$root/told" || true
+	cat "$root/record"
+done | cut -d " " -f 1 | grep "_one$\|_two$\|_three$\|_four$\|^ulp$" | sort | uniq -c | awk '{ print $2, $1 }' >"$root/turns"
+claim jobs_in_turns_come_as_often_as_is_said 0 "address_test_four 2 address_test_one 2 address_test_three 2 address_test_two 2 test_four 6 test_one 6 test_three 6 test_two 6 ulp 2 " sh -c 'tr "\n" " " <"$1"' sh "$root/turns"
+SLICE=all CHECK_SANITIZED=build-address CHECK_RECORD="$root/record" bash "$tree/tests/check.sh" build >"$root/told" || true
+claim all_slices_have_them_all 0 "^6$" grep -c "^address_test\|^ulp\|^test_one" "$root/record"
+for i in 0 1 2; do SLICE=$i/30 bash "$tree/tests/check.sh" build ulp | tail -1; done >"$root/told"
+claim a_job_that_is_asked_for_runs_in_each_slice 0 "^3$" grep -c "^1 passed, 0 failed" "$root/told"
 git clone -q --depth 1 "file://$tree" "$root/shallow" && mkdir -p "$root/shallow/tests" "$root/shallow/build/tests"
 cp tests/check.sh tests/slice.sh "$root/shallow/tests"
 today=$(($(date +%s) / 86400 % 30))
