@@ -57,9 +57,10 @@ def tolerate(function, *arguments):
 
 
 def new_graphs(path):
+    """The second waits until the kernels of the first are built; those of the second nobody waits for any more."""
     c = p.Client(path)
-    for seed in range(2):
-        tolerate(c.submit, graph(os.getuid() + seed), [(MOST_OPS - 1, p.handle(seed, 1))])
+    for seed, count in enumerate((500, MOST_OPS)):
+        tolerate(c.submit, graph(os.getuid() + seed, count), [(count - 1, p.handle(seed, 1))])
 
 
 def explanations(path):
@@ -100,7 +101,7 @@ def deaf(path):
 
 def memory(path):
     """Arenas as large as may be, again and again, through sessions that end: what is charged to nobody is taken from all."""
-    for size in (1 << 40, 2 << 30, 1 << 20):
+    for size in (1 << 40, 256 << 20, 1 << 20):
         c = p.Client(path)
         for _ in range(3):
             try:

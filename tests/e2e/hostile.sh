@@ -8,6 +8,8 @@
 	exit
 }
 chmod 755 "$root"
+# What a daemon builds for itself at first would be most of what this takes.
+share_driver_cache "$root/cache"
 FUSIOND_FUSION_INTERPRETER=auto FUSIOND_DOOR_CLEARED_BYTES=0 "$build/fusiond" --socket "$root/door" --cache-dir "$root/cache" --set device.measure=no --set door.mode=0666 \
 	--set fusion.transport=nng >"$root/log" 2>&1 &
 daemon=$!
