@@ -235,10 +235,7 @@ static inline void count_reaches(const struct bytecode *b, const struct instruct
 }
 
 static inline void run_code(struct step *x, const struct traits *t, const struct bytecode *b, unsigned together) {
-	static struct instruction_set set;
-
-	instructions_of(b->dialect, t, &set);
-	machine->set = &set;
+	machine->set = instructions_of(b->dialect, t);
 	machine->shape = interpreter_shape(t);
 	machine->together = together < machine->shape.vectors ? together : machine->shape.vectors;
 	machine->regions = x->s->kernel->operands;
@@ -249,7 +246,7 @@ static inline void run_code(struct step *x, const struct traits *t, const struct
 	make_record(x, t);
 	machine->record = x->record;
 	machine->number = x->number;
-	count_reaches(b, &set);
+	count_reaches(b, machine->set);
 	machine_run(machine, b);
 	ran++;
 	elements += machine->written;

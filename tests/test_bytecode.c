@@ -165,7 +165,7 @@ static void expect_found(uint64_t kinds, uint64_t change, uint64_t mask, const c
 	struct plan_options o = { .fuse = true, .traits = &machines[0] };
 	static struct bytecode b;
 	static struct step x;
-	struct instruction_set *set = calloc(1, sizeof *set);
+	const struct instruction_set *set;
 	unsigned outputs, found = 0;
 	uint64_t *want;
 	struct plan *p;
@@ -177,7 +177,7 @@ static void expect_found(uint64_t kinds, uint64_t change, uint64_t mask, const c
 	x.p = p;
 	x.s = &p->step[0];
 	ck_assert_ptr_null(bytecode_make(x.s->kernel, o.traits, &b));
-	instructions_of(b.dialect, o.traits, set);
+	set = instructions_of(b.dialect, o.traits);
 	for (uint32_t i = 1; i < b.words; i++)
 		if (kinds >> set->row[b.word[i] & 0xffff].kind & 1 && !found++)
 			b.word[i] = (b.word[i] & ~mask) | change;
@@ -188,7 +188,6 @@ static void expect_found(uint64_t kinds, uint64_t change, uint64_t mask, const c
 	ck_assert_msg(problem[0], "%s was not found", what);
 	problem[0] = '\0';
 	free(want);
-	free(set);
 	memory_free(p);
 	plan_unref(p);
 	graph_reset(g);

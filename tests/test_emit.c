@@ -620,14 +620,26 @@ END_TEST
 /* ---- bytecode ---- */
 
 static unsigned count_instructions(const struct bytecode *b, enum instruction_kind kind) {
-	struct instruction_set set;
+	const struct instruction_set *set = instructions_of(b->dialect, &vectors);
 	unsigned n = 0;
 
-	instructions_of(b->dialect, &vectors, &set);
 	for (uint32_t i = 1; i < b->words; i++)
-		n += set.row[b->word[i] & 0xffff].kind == kind;
+		n += set->row[b->word[i] & 0xffff].kind == kind;
 	return n;
 }
+
+START_TEST(an_instruction_is_found_by_what_it_is) {
+	for (enum dialect d = 0; d < DIALECTS; d++) {
+		const struct instruction_set *set = instructions_of(d, &vectors);
+
+		ck_assert_ptr_eq(instructions_of(d, &vectors), set);
+		ck_assert_uint_lt(set->count, INSTRUCTIONS);
+		for (unsigned n = 0; n < set->count; n++)
+			ck_assert_int_eq(instruction_find(set, &set->row[n]), (int)n);
+		ck_assert_int_eq(instruction_find(set, &(struct instruction){ .kind = INSTRUCTION_OPERATION, .op = OP_COUNT }), -1);
+	}
+}
+END_TEST
 
 START_TEST(every_operation_is_an_instruction_of_some_dialect) {
 	struct bytecode b;
@@ -711,11 +723,10 @@ START_TEST(another_instruction_or_reader_keeps_a_chains_value) {
 END_TEST
 
 static uint64_t first_of(const struct bytecode *b, enum instruction_kind kind) {
-	struct instruction_set set;
+	const struct instruction_set *set = instructions_of(b->dialect, &vectors);
 	uint32_t i = 1;
 
-	instructions_of(b->dialect, &vectors, &set);
-	while (i < b->words && set.row[b->word[i] & 0xffff].kind != kind)
+	while (i < b->words && set->row[b->word[i] & 0xffff].kind != kind)
 		i++;
 	ck_assert_uint_lt(i, b->words);
 	return b->word[i];
@@ -752,8 +763,8 @@ START_TEST(what_is_read_in_place_and_stored_is_copied_before_another_output_is) 
 END_TEST
 
 START_TEST(what_is_the_same_along_a_row_is_loaded_once_a_row) {
+	const struct instruction_set *set;
 	struct bytecode b;
-	struct instruction_set set;
 	struct kernel k;
 	uint32_t i = 1;
 
@@ -761,10 +772,10 @@ START_TEST(what_is_the_same_along_a_row_is_loaded_once_a_row) {
 	ck_assert_ptr_null(bytecode_make(&k, &vectors, &b));
 	ck_assert_int_eq(b.dialect, DIALECT_common);
 	ck_assert_uint_eq(b.word[0], 2);
-	instructions_of(b.dialect, &vectors, &set);
-	while (set.row[b.word[i] & 0xffff].kind != INSTRUCTION_BLOCKS)
-		ck_assert_int_ne(set.row[b.word[i++] & 0xffff].kind, INSTRUCTION_LOAD);
-	ck_assert_int_eq(set.row[b.word[i - 1] & 0xffff].kind, INSTRUCTION_LOAD_UNIFORM);
+	set = instructions_of(b.dialect, &vectors);
+	while (set->row[b.word[i] & 0xffff].kind != INSTRUCTION_BLOCKS)
+		ck_assert_int_ne(set->row[b.word[i++] & 0xffff].kind, INSTRUCTION_LOAD);
+	ck_assert_int_eq(set->row[b.word[i - 1] & 0xffff].kind, INSTRUCTION_LOAD_UNIFORM);
 	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_LOAD_UNIFORM), 1);
 	ck_assert_uint_eq(count_instructions(&b, INSTRUCTION_STREAM_STORE), 1);
 }
@@ -806,6 +817,7 @@ static Suite *suite(void) {
 	tcase_add_test(text, a_chain_that_keeps_many_values_is_written_for_one_vector);
 	tcase_add_test(text, a_program_holds_the_sections_it_needs_and_no_others);
 	tcase_add_test(text, every_operation_finds_its_functions);
+	tcase_add_test(text, an_instruction_is_found_by_what_it_is);
 	tcase_add_test(text, every_operation_is_an_instruction_of_some_dialect);
 	tcase_add_test(text, registers_are_used_again_and_too_many_are_refused);
 	tcase_add_test(text, short_operations_one_upon_the_other_are_a_chain);

@@ -523,16 +523,15 @@ static const char *assemble(
 }
 
 const char *bytecode_assemble(const struct kernel *k, const struct traits *t, enum dialect dialect, struct bytecode *b) {
+	const struct instruction_set *set = instructions_of(dialect, t);
 	const char *reason = check_kernel(k);
-	struct instruction_set set;
 
 	*b = (struct bytecode){ .dialect = dialect };
 	if (reason)
 		return reason;
-	instructions_of(dialect, t, &set);
-	reason = assemble(k, t, &set, set.chains, b);
+	reason = assemble(k, t, set, set->chains, b);
 	/* What is loaded when it is needed takes fewer registers. */
-	return reason == no_registers ? assemble(k, t, &set, false, b) : reason;
+	return reason == no_registers ? assemble(k, t, set, false, b) : reason;
 }
 
 static bool holds_types(const struct kernel *k, enum dialect dialect) {

@@ -1,6 +1,8 @@
 /* The instructions of each dialect; see instructions.h. */
 #include "instructions.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "protocol/op.h"
@@ -95,16 +97,28 @@ static bool same(const struct instruction *a, const struct instruction *b) {
 	return a->kind == b->kind && a->type == b->type && a->from == b->from && a->op == b->op;
 }
 
+static unsigned place_of(const struct instruction *i) {
+	uint32_t key = (uint32_t)i->op << 16 ^ (uint32_t)i->from << 12 ^ (uint32_t)i->type << 6 ^ i->kind;
+
+	return (key * UINT32_C(2654435769)) >> (32 - INSTRUCTION_PLACE_BITS);
+}
+
 int instruction_find(const struct instruction_set *s, const struct instruction *i) {
-	for (unsigned n = 0; n < s->count; n++)
-		if (same(&s->row[n], i))
-			return (int)n;
+	for (unsigned p = place_of(i); s->place[p]; p = (p + 1) % INSTRUCTION_PLACES)
+		if (same(&s->row[s->place[p] - 1], i))
+			return s->place[p] - 1;
 	return -1;
 }
 
 static void add(struct instruction_set *s, struct instruction i) {
-	if (s->count < INSTRUCTIONS)
-		s->row[s->count++] = i;
+	unsigned p = place_of(&i);
+
+	if (s->count == INSTRUCTIONS)
+		return;
+	while (s->place[p])
+		p = (p + 1) % INSTRUCTION_PLACES;
+	s->row[s->count++] = i;
+	s->place[p] = (uint16_t)s->count;
 }
 
 static void add_memory(struct instruction_set *s, unsigned type) {
@@ -192,11 +206,10 @@ static void add_operations(struct instruction_set *s, const struct held *h, unsi
 	}
 }
 
-void instructions_of(enum dialect dialect, const struct traits *t, struct instruction_set *s) {
+static void list_instructions(enum dialect dialect, const struct traits *t, struct instruction_set *s) {
 	uint32_t usable = t->f64 ? UINT32_MAX : ~HAS(f64);
 	uint32_t types = dialects[dialect].types & usable, light = dialects[dialect].light & usable;
 
-	s->count = 0;
 	s->chains = t->strategy == STRATEGY_CPU;
 	for (unsigned kind = 0; kind < (s->chains ? INSTRUCTION_LINK : INSTRUCTION_REACH); kind++)
 		add(s, (struct instruction){ .kind = (uint8_t)kind });
@@ -212,4 +225,22 @@ void instructions_of(enum dialect dialect, const struct traits *t, struct instru
 					.kind = INSTRUCTION_CAST, .type = (uint8_t)type, .from = (uint8_t)reg });
 		add_operations(s, &(struct held){ held_in(types, reg), held_in(light, reg), dialects[dialect].rare }, reg);
 	}
+}
+
+const struct instruction_set *instructions_of(enum dialect dialect, const struct traits *t) {
+	static struct listed {
+		atomic_bool is;
+		struct instruction_set set;
+	} listed[DIALECTS][2][2];
+	static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+	struct listed *l = &listed[dialect][t->f64][t->strategy == STRATEGY_CPU];
+
+	if (!atomic_load_explicit(&l->is, memory_order_acquire)) {
+		pthread_mutex_lock(&listing);
+		if (!l->is)
+			list_instructions(dialect, t, &l->set);
+		l->is = true;
+		pthread_mutex_unlock(&listing);
+	}
+	return &l->set;
 }

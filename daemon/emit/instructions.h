@@ -49,16 +49,21 @@ struct instruction {
 	uint16_t op;
 };
 
-enum { INSTRUCTIONS = 1024 };
+enum {
+	INSTRUCTIONS = 1024,
+	INSTRUCTION_PLACE_BITS = 11,   /* twice as many places as instructions: a look for one ends soon */
+	INSTRUCTION_PLACES = 1 << INSTRUCTION_PLACE_BITS,
+};
 
 struct instruction_set {
 	bool chains;                   /* of short operations, and operands read in place */
 	unsigned count;
 	struct instruction row[INSTRUCTIONS];
+	uint16_t place[INSTRUCTION_PLACES];    /* by what they are: a row's number and 1 */
 };
 
-/* Instructions that the device does not compute are left out. */
-void instructions_of(enum dialect dialect, const struct traits *t, struct instruction_set *s);
+/* Listed once in a process. Instructions that the device does not compute are left out. From any thread. */
+const struct instruction_set *instructions_of(enum dialect dialect, const struct traits *t);
 /* The number of an instruction, or -1. Members that its kind does not have are 0, the result of an operation, too. */
 int instruction_find(const struct instruction_set *s, const struct instruction *i);
 /* Is it part of a chain? */

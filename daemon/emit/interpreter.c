@@ -237,22 +237,21 @@ static void write_kernel(struct writer *w, const struct instruction_set *s, uint
 
 int interpreter_source(enum dialect dialect, const struct traits *t, struct str *source) {
 	struct value_function list[INSTRUCTIONS];
-	struct instruction_set set;
+	const struct instruction_set *set = instructions_of(dialect, t);
 	struct kernel k;
 	struct writer w;
 	unsigned n;
 
 	bytecode_interpreter(dialect, t, &k);
 	writer_open(&w, &k, t, source);
-	instructions_of(dialect, t, &set);
-	n = list_functions(&set, list);
+	n = list_functions(set, list);
 	write_defines(&w, dialect, source);
 	section_append_functions(list, n, "interpreter", source);
 	helpers_write(&w, source);
 	value_define_functions(&w, list, n);
 	write_turn(&w);
-	write_functions(&w, &set);
-	write_chain(&w, &set);
-	write_kernel(&w, &set, interpreter_shape(t).group);
+	write_functions(&w, set);
+	write_chain(&w, set);
+	write_kernel(&w, set, interpreter_shape(t).group);
 	return str_finish(source);
 }
