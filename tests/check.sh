@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs every test as a job of its own, some at a time; the last line counts all claims.
 #
-# usage: [SLICE=K/N|all] [CHECK_RECORD=FILE] check.sh BUILD_FOLDER [JOB-NAME...]
+# usage: [SLICE=K/N|all] [TURN=N] [CHECK_RECORD=FILE] check.sh BUILD_FOLDER [JOB-NAME...]
 #
 # A job prints check's "Checks: N, Failures: N, Errors: N" or a line "N passed, N failed[, N skipped]"; a job that
 # fails without either counts as one failure. For each case that cannot run it prints "skipped CASE: REASON" (tests/skip.h,
@@ -51,9 +51,10 @@ trap 'rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
 slice=$(sh tests/slice.sh)
+turn=$(sh tests/slice.sh turn)
 case $slice in
 all) unset FUSION_SLICE ;;
-*) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases; SLICE=$slice repeats it, SLICE=all takes all" ;;
+*) export FUSION_SLICE="$slice" && echo "note: slice $slice of the slow cases, turn $turn of the jobs in turns; SLICE=$slice TURN=$turn repeats it, SLICE=all takes all" ;;
 esac
 
 # Of a job: what its processes took of the processors, which a busy machine does not change much.
@@ -65,14 +66,21 @@ longest="fuzz graphs test_exec python oracle_ops oracle_composites oracle_tiers 
 # Whatever Python warns of in the suite, or in the programs that it starts, is an error. What it claims is the same of built kernels, which
 # one slice in three has, and of bytecode and generic kernels, which the others have and all runs by nng and with ASan.
 python_interpreter=$FUSIOND_FUSION_INTERPRETER
-turn=${FUSION_SLICE:-0}
-[ $((${turn%/*} % 3)) = 0 ] || python_interpreter=always
+[ $((${turn:-0} % 3)) = 0 ] || python_interpreter=always
 python_suite='env FUSIOND_FUSION_INTERPRETER="$python_interpreter" PYTHONDEVMODE=1 PYTHONWARNINGS=error FUSION_BUILD="$build" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$(realpath "$build")/python" "$python" -m pytest -q -p no:cacheprovider client/python/tests --ignore client/python/tests/test_numpy.py --ignore client/python/tests/test_numpy_names.py'
 # What clients do is the same by nng (fusion.transport): jobs nng_NAME, once more.
 by_nng="python test_client_call test_client_door test_client_given_up test_client_grad test_client_process test_client_questions test_client_record test_client_sleepers test_client_threads test_client_wait test_share
 	test_service test_recover test_return test_restart"
-# What a slice has one in so many of, another one in each: what is dear, and looked at in another way by each run. The numbers divide thirty.
-seldom="nng_*:3 address_*:3 thread_*:3 ulp:3 numpy:2"
+# What a slice has one in so many of, another one in each: what is dear, and looked at in another way by each run. JOBS:N, where JOBS is a pattern; those
+# of one line come in turns. Each N divides thirty.
+seldom="nng_.*:3
+	address_.*:3
+	thread_.*:3
+	(oracle_graphs|oracle_tiers):2
+	(oracle_random|test_emit_kernels):2
+	(oracle_composites|oracle_programs):2
+	(oracle_fast|oracle_gradients|oracle_train|e2e_bench|ulp):3
+	fuzz:2"
 
 # One line a job: name, then the command, which the shell reads once more: folders may have blanks in their names.
 jobs() {
@@ -162,13 +170,13 @@ run() {
 
 # Those that a slice takes, of the lines of jobs(): all that are asked for by name.
 taken() {
-	awk -v turn="${FUSION_SLICE:+${FUSION_SLICE%/*}}" -v wanted="$wanted" -v seldom="$seldom" '
+	seldom=$seldom awk -v turn="$turn" -v wanted="$wanted" '
 		BEGIN {
-			kinds = split(seldom, pair, " ")
-			for (i = 1; i <= kinds; i++) { split(pair[i], part, ":"); kind[i] = part[1]; of[i] = part[2]; sub(/\*$/, ".*", kind[i]) }
+			kinds = split(ENVIRON["seldom"], pair, " ")
+			for (i = 1; i <= kinds; i++) { split(pair[i], part, ":"); kind[i] = "^" part[1] "$"; of[i] = part[2] }
 		}
 		{
-			for (i = 1; i <= kinds && $1 !~ "^" kind[i] "$"; i++) ;
+			for (i = 1; i <= kinds && $1 !~ kind[i]; i++) ;
 			if (index(wanted, " " $1 " ") || (wanted == "  " && (turn == "" || i > kinds || (turn + number[i]++) % of[i] == 0))) print
 		}'
 }
