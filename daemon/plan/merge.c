@@ -215,13 +215,13 @@ static int offer_pair(struct merging *m, uint32_t a, uint32_t b) {
 		"side by side in one kernel they would not be faster");
 }
 
-/* A group with those that read the same arrays, as far as they are near in their lists. */
+/* A group with those that read the same arrays, as far as they are near in their lists. Views that this pass adds have one reader. */
 static int offer_near(struct merging *m, uint32_t group) {
 	int r = 0;
 
 	for (uint32_t s = 0; !r && s < m->p->group[group].sources; s++) {
-		uint32_t at = m->user_start[m->p->group[group].source[s]], near = 0;
-		uint32_t end = m->user_start[m->p->group[group].source[s] + 1];
+		uint32_t source = m->p->group[group].source[s], near = 0;
+		uint32_t at = source < m->nodes ? m->user_start[source] : 0, end = source < m->nodes ? m->user_start[source + 1] : 0;
 
 		while (at < end && m->user[at] <= group)
 			at++;
@@ -249,11 +249,20 @@ static int take_pair(struct merging *m, uint32_t a, uint32_t b) {
 
 /* ---- again ---- */
 
+/* How a group reads a value: a member, and its operand; through a view, or as it is. */
+struct seen {
+	uint32_t reader, node;
+	unsigned k;
+	bool view;
+};
+
 /* A value and the operations that make it, inside its group; and the groups that read it from memory. */
 struct again {
 	uint32_t op[MERGE_AGAIN_OPS], source[GROUP_SOURCES], into[MERGE_AGAIN_READERS];
+	struct seen seen[MERGE_AGAIN_READERS];
 	uint32_t ops, sources, readers;
 	bool alone;                    /* its group makes nothing else */
+	bool spread;                   /* a reader reads it through a view */
 };
 
 static bool listed(const uint32_t *list, uint32_t count, uint32_t what) {
@@ -289,7 +298,34 @@ static bool add_maker(struct planner *p, struct again *x, uint32_t node, uint32_
 	return true;
 }
 
-/* Each reader elsewhere must read it directly: a view of it, or a factor of a product, lies in memory. */
+/* Do two operands see the same of a value, over one shape? */
+static bool seen_alike(const struct planner *p, const struct seen *a, const struct seen *b) {
+	const struct node *x = &p->node[a->node], *y = &p->node[b->node], *m = &p->node[a->reader], *n = &p->node[b->reader];
+
+	if (a->view != b->view)
+		return false;
+	if (!a->view)
+		return true;
+	return space_equal(spread_shape(p, a->reader, a->k), spread_shape(p, b->reader, b->k)) && space_equal(m->space, n->space) &&
+		space_equal(x->type, y->type) && !memcmp(x->view.stride, y->view.stride, x->type->rank * sizeof *x->view.stride);
+}
+
+/* One more operand of a group that reads the value: all of a group's see the same of it. */
+static bool add_seen(const struct planner *p, struct again *x, uint32_t into, const struct seen *s) {
+	if (s->view && !spread_leads(p, s->reader, s->k))
+		return false;
+	for (uint32_t i = 0; i < x->readers; i++)
+		if (x->into[i] == into)
+			return seen_alike(p, &x->seen[i], s);
+	if (x->readers == MERGE_AGAIN_READERS)
+		return false;
+	x->spread |= s->view;
+	x->seen[x->readers] = *s;
+	x->into[x->readers++] = into;
+	return true;
+}
+
+/* Each reader elsewhere must read it element by element: what strides of it no operation could follow, or a factor of a product, lies in memory. */
 static bool add_readers(struct planner *p, struct again *x, uint32_t node, uint32_t group) {
 	for (uint32_t i = p->reader_start[node]; i < p->reader_start[node + 1]; i++) {
 		const struct node *n = &p->node[p->reader[i]];
@@ -297,15 +333,33 @@ static bool add_readers(struct planner *p, struct again *x, uint32_t node, uint3
 
 		if (other == group || !reads(p, p->reader[i], node))
 			continue;
-		if (node_is_product(n) || (x->readers == MERGE_AGAIN_READERS && !listed(x->into, x->readers, other)))
+		if (node_is_product(n))
 			return false;
-		for (unsigned k = 0; k < n->arity; k++)
-			if (planner_edge(p, n, k).base == node && !planner_edge(p, n, k).direct)
+		for (unsigned k = 0; k < n->arity; k++) {
+			struct edge e = planner_edge(p, n, k);
+			struct seen s = { p->reader[i], e.node, k, !e.direct };
+
+			if (e.base == node && !add_seen(p, x, other, &s))
 				return false;
-		if (!listed(x->into, x->readers, other))
-			x->into[x->readers++] = other;
+		}
 	}
 	return x->readers > 0;
+}
+
+/* Operations that follow a view must be able to. */
+static bool all_spread(const struct planner *p, const struct again *x) {
+	for (uint32_t i = 0; i < x->ops; i++)
+		if (!spread_takes(&p->node[x->op[i]]))
+			return false;
+	return true;
+}
+
+/* Does a kernel go once its readers compute the value? Its group makes nothing else, and of what makes it only the value is read elsewhere. */
+static bool goes(const struct merging *m, uint32_t group, const struct again *x) {
+	for (uint32_t i = 0; i + 1 < x->ops; i++)
+		if (read_elsewhere(m, x->op[i], group))
+			return false;
+	return x->alone;
 }
 
 /* May it be computed again where it is read? If not, *reasonp is why, where that is worth telling; else NULL. */
@@ -334,23 +388,27 @@ static bool find_again(const struct merging *m, uint32_t node, struct again *x, 
 	}
 	if (p->node[node].kind != NODE_MAP || m->kept[node] || (uint64_t)shape_elements(g->space) < p->o->min_elements)
 		return false;
-	/* One reader and nothing else to do: sink has looked at that. */
+	if (x->spread && !all_spread(p, x))
+		return false;
+	/* Through views only where a kernel goes for it. One reader and nothing else to do: sink has looked at that, but for views. */
 	x->alone = g->ops == x->ops && !g->outputs;
-	return !(x->alone && x->readers == 1);
+	return x->spread ? goes(m, group, x) : !(x->alone && x->readers == 1);
 }
 
 /* Storing it, and each reader's loading it, against each reader's loading what it is made of and making it. */
 static double saved_again(const struct merging *m, uint32_t node, const struct again *x) {
 	const struct planner *p = m->p;
 	const struct traits *t = &m->traits;
-	double elements = elements_of(p->node[node].type), bytes = node_bytes(&p->node[node]), made = 0;
+	double bytes = node_bytes(&p->node[node]);
 	double saved = cost_bytes(t, bytes, bytes);
 
-	for (uint32_t i = 0; i < x->ops; i++)
-		made += op_ns(m, &p->node[x->op[i]], elements);
 	for (uint32_t i = 0; i < x->readers; i++) {
 		const struct group *into = &p->group[x->into[i]];
-		double more = 0;
+		const struct seen *seen = &x->seen[i];
+		double times = seen->view ? spread_times(p, seen->reader, seen->k) : elements_of(p->node[node].type), more = 0, made = 0;
+
+		for (uint32_t o = 0; o < x->ops; o++)
+			made += op_ns(m, &p->node[x->op[o]], times);
 
 		for (uint32_t s = 0; s < x->sources; s++)
 			if (!listed(into->source, into->sources, x->source[s]))
@@ -420,6 +478,14 @@ static int reread(struct planner *p, uint32_t group, uint32_t from, uint32_t to)
 	return r;
 }
 
+/* ... through views that the copy itself stands for. */
+static void reread_spread(struct planner *p, uint32_t group, uint32_t from, uint32_t to) {
+	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
+		for (unsigned k = 0; k < p->node[n].arity; k++)
+			if (planner_edge(p, &p->node[n], k).base == from)
+				p->node[n].in[k] = to;
+}
+
 /* What a group reads, after members have gone or read something else: never more than before. */
 static void find_sources(struct planner *p, uint32_t group) {
 	struct group *g = &p->group[group];
@@ -430,13 +496,15 @@ static void find_sources(struct planner *p, uint32_t group) {
 			return;
 }
 
-/* A group of copies of what makes a value, the last of p->group; *copyp is the value's. */
-static int copy_makers(struct planner *p, const struct again *x, uint32_t rank, uint32_t *copyp) {
+/* A group of copies of what makes a value, the last of p->group, over the shape that this reader sees it in; *copyp is the value's. */
+static int copy_makers(struct planner *p, const struct again *x, const struct seen *seen, uint32_t rank, uint32_t *copyp) {
 	uint32_t copy[MERGE_AGAIN_OPS] = { 0 };
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < x->ops; i++) {
 		r = planner_add_twin(p, x->op[i], &copy[i]);
+		if (!r && seen->view)
+			r = spread_twin(p, copy[i], seen->reader, seen->k);
 		for (unsigned k = 0; !r && k < p->node[copy[i]].arity; k++)
 			for (uint32_t j = 0; !r && j < i; j++)
 				if (planner_edge(p, &p->node[copy[i]], k).base == x->op[j])
@@ -452,13 +520,27 @@ static int copy_makers(struct planner *p, const struct again *x, uint32_t rank, 
 	return r;
 }
 
-/* One reader computes the value for itself. NULL, or why not. */
-static int take_into(struct merging *m, const struct again *x, uint32_t into, uint32_t rank, const char **reasonp) {
-	struct planner *p = m->p;
-	uint32_t value = x->op[x->ops - 1], copy, group = p->groups;
-	int r = copy_makers(p, x, rank, &copy);
+/* The members of a group read the value, through the view that they had, where they read the copy that it would not take. */
+static int reread_back(struct planner *p, const struct seen *seen, uint32_t group, uint32_t copy, uint32_t value) {
+	if (!seen->view)
+		return reread(p, group, copy, value);
+	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
+		for (unsigned k = 0; k < p->node[n].arity; k++)
+			if (p->node[n].in[k] == copy)
+				p->node[n].in[k] = seen->node;
+	return 0;
+}
 
-	if (!r)
+/* One reader computes the value for itself. NULL, or why not. */
+static int take_into(struct merging *m, const struct again *x, uint32_t reader, uint32_t rank, const char **reasonp) {
+	struct planner *p = m->p;
+	const struct seen *seen = &x->seen[reader];
+	uint32_t value = x->op[x->ops - 1], into = x->into[reader], copy, group = p->groups;
+	int r = copy_makers(p, x, seen, rank, &copy);
+
+	if (!r && seen->view)
+		reread_spread(p, into, value, copy);
+	else if (!r)
 		r = reread(p, into, value, copy);
 	if (r)
 		return r;
@@ -469,7 +551,7 @@ static int take_into(struct merging *m, const struct again *x, uint32_t into, ui
 			find_worth(m, into);
 		return 0;
 	}
-	r = reread(p, into, copy, value);
+	r = reread_back(p, seen, into, copy, value);
 	/* Who read a view that is all of the value reads the value itself now. */
 	find_sources(p, into);
 	for (uint32_t n = p->group[group].first; n != GRAPH_NONE; n = p->next[n])
@@ -534,7 +616,7 @@ static int take_again(struct merging *m, uint32_t node) {
 	keep_sources(m, &x);
 	for (uint32_t i = 0; !r && i < x.readers; i++) {
 		reason = NULL;
-		r = take_into(m, &x, x.into[i], p->group[group].rank, &reason);
+		r = take_into(m, &x, i, p->group[group].rank, &reason);
 		if (!r && reason && *reason)
 			r = planner_note(p, node, p->group[x.into[i]].root, reason);
 	}

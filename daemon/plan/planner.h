@@ -9,6 +9,7 @@
  *   parts.c    arrays that are made of parts, written side by side
  *   group.c    which nodes share a kernel: rules/ decide, one file a fusion pattern
  *   merge.c    which more do, and what is computed again: the cost model decides
+ *   spread.c   what is read through a view, as it would be computed over the shape that reads it
  *   before.c   what computes the first factor of a product in the product's kernel
  *   lower.c    a group becomes a kernel and a step: values, operands, scalars
  *   pack.c     how the factors of a product lie when it is computed
@@ -248,6 +249,18 @@ const char *group_sink(struct planner *p, uint32_t group, uint32_t into);
 /* What apart.c tells of, where it is still so in the end: why the consumer's kernel does not compute the producer; or why two are not side by side. */
 int planner_note(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
 int planner_note_beside(struct planner *p, uint32_t producer, uint32_t consumer, const char *reason) FAULT_MUST_USE;
+
+/* ---- spread.c ---- */
+
+/* The shape that operand k of a reader is broadcast to. */
+const struct tensor_type *spread_shape(const struct planner *p, uint32_t reader, unsigned k);
+/* Could the elementwise value that operand k is a view of be computed over that shape? Those that make it must be taken, too. */
+bool spread_leads(const struct planner *p, uint32_t reader, unsigned k);
+bool spread_takes(const struct node *maker);
+/* How often a kernel then computes it. */
+double spread_times(const struct planner *p, uint32_t reader, unsigned k);
+/* Has a twin of a maker of that value be over that shape, with its operands. */
+int spread_twin(struct planner *p, uint32_t twin, uint32_t reader, unsigned k) FAULT_MUST_USE;
 
 /* ---- before.c ---- */
 
